@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Walks over arrays of rows that describe models (arch/table.h, hf/internal.h). A row may be a group: the rows of
- * another array are in its place. ROW_WALK(NAME) defines the walk over arrays of struct NAME_row, whose members
- * `kind` (an enum: ROW_END, ROW_GROUP, and others below 64) and `group` it uses:
+/* Walks over arrays of rows that describe models (arch/table.h, hf/internal.h). A row may be a
+ * group: the rows of another array are in its place. ROW_WALK(NAME) defines the walk over arrays of
+ * struct NAME_row, whose members `kind` (an enum: ROW_END, ROW_GROUP, and others below 64) and
+ * `group` it uses:
  *
  *     struct NAME_row *row;
- *     ROW_EACH (NAME, row, rows, kinds)  the head of a loop over the rows of these kinds, a bit of each (ROW_BIT)
+ *     ROW_EACH (NAME, row, rows, kinds)  the head of a loop over the rows of these kinds (ROW_BIT)
  *     NAME_first(rows, kinds)            the first of them; NULL: there is none */
 #ifndef SLUICE_MODEL_ROWS_H
 #define SLUICE_MODEL_ROWS_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Every supported architecture, in the order in which messages list them. No include guard: include it with
- * ARCH defined.
+/* Every supported architecture, in the order in which messages list them. No include guard: include
+ * it with ARCH defined.
  *
  * ARCH(id)  struct arch arch_<id>, in a file of families/ */
 ARCH(deepseek2)

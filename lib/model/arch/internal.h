@@ -25,11 +25,13 @@ static inline uint32_t arch_uint_of(const struct model_hparams *h, size_t offset
     return v;
 }
 
-/* The row of a key for the field, and the field for layers with a window (0: one number for all). */
+/* The row of a key for the field, and the field for layers with a window (0: one number for all).
+ */
 const struct arch_row *arch_uint_row(const struct arch *arch, size_t offset);
 size_t arch_window_field(const struct arch *arch, size_t field);
 
-/* Reads one row of the architecture. key: its key in the file, with the name of the architecture. */
+/* Reads one row of the architecture. key: its key in the file, with the name of the architecture.
+ */
 typedef int arch_read_row(const struct arch *arch, const struct arch_row *row, const char *key,
                           const struct gguf *g, struct model_hparams *h, struct error *error);
 arch_read_row arch_read_array;  /* ARCH_ARRAY, after the kinds of layers */
@@ -40,8 +42,8 @@ arch_read_row arch_check_only;  /* keys that select computations which sluice do
 int arch_read_kinds(const struct arch *arch, const struct gguf *g, struct model_hparams *h,
                     struct error *error);
 
-/* Kinds of recurrent layers: by the array of the file (1: it has one, and then also the number of key heads),
- * or every layer but each attention_step-th. */
+/* Kinds of recurrent layers: by the array of the file (1: it has one, and then also the number of
+ * key heads), or every layer but each attention_step-th. */
 int arch_read_recurrent(const struct arch *arch, const struct gguf *g, struct model_hparams *h,
                         struct error *error);
 void arch_set_recurrent(struct model_hparams *h);

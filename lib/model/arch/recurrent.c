@@ -113,7 +113,8 @@ static struct layer_recurrent shortconv_of(const struct model_hparams *h)
                                     .mixed = h->hidden};
 }
 
-/* A mixer with a state: its sizes, without the floats, and the check of its hyper-parameters (NULL: none). */
+/* A mixer with a state: its sizes, without the floats, and the check of its hyper-parameters (NULL:
+ * none). */
 static const struct {
     struct layer_recurrent (*sizes)(const struct model_hparams *h);
     int (*check)(const struct model_hparams *h, struct error *error);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Architectures as rows, and functions over them: reading and checking hyper-parameters, and finding the role of
- * a tensor. For lib/model, for the packer and for the generator of test models (procs/tools/pack,
- * procs/tools/synth); other code uses model_index.h. */
+/* Architectures as rows, and functions over them: reading and checking hyper-parameters, and
+ * finding the role of a tensor. For lib/model, for the packer and for the generator of test models
+ * (procs/tools/pack, procs/tools/synth); other code uses model_index.h. */
 #ifndef SLUICE_MODEL_ARCH_TABLE_H
 #define SLUICE_MODEL_ARCH_TABLE_H
 
@@ -188,8 +188,8 @@ const char *arch_window_key(const struct arch *arch);
 /* Fills in what the keys of scaled rotations and queries leave to defaults. */
 void arch_derive_scaling(struct model_hparams *hparams);
 
-/* The key of the array that states which layers are recurrent, NULL: none. *heads: it has the key heads of each
- * layer, 0 in recurrent ones; else a bool, true in recurrent ones. */
+/* The key of the array that states which layers are recurrent, NULL: none. *heads: it has the key
+ * heads of each layer, 0 in recurrent ones; else a bool, true in recurrent ones. */
 const char *arch_recurrent_key(const struct arch *arch, bool *heads);
 
 /* Only the checks: ranges and relations. 0, or -1 with ERR_BAD_INPUT. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Layers and tensors of the architectures: which part a layer has, which tensors, of which shape. */
+/* Layers and tensors of the architectures: which part a layer has, which tensors, of which shape.
+ */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The models of Hugging Face that can be read, in the order in which messages list them. No include guard: include it
- * with HF_ARCH defined.
+/* The models of Hugging Face that can be read, in the order in which messages list them. No include
+ * guard: include it with HF_ARCH defined.
  *
  * HF_ARCH(id)  struct hf_arch hf_<id>, in a file of families/ */
 HF_ARCH(qwen3moe)

@@ -42,9 +42,9 @@ const struct arch_row arch_no_window[] = {
     END,
 };
 
-/* Rotations of longer contexts: linear, YaRN, or none, as the keys say. Linear without a type is the form of old files, and
- * so is rope.scale_linear. yarn_attn_factor replaces YaRN's own factor of cos and sin (transformers: attention_factor);
- * attn_factor is one more. */
+/* Rotations of longer contexts: linear, YaRN, or none, as the keys say. Linear without a type is
+ * the form of old files, and so is rope.scale_linear. yarn_attn_factor replaces YaRN's own factor
+ * of cos and sin (transformers: attention_factor); attn_factor is one more. */
 const struct arch_row arch_scaling[] = {
     GROUP(arch_scaling_keys),
     CONST(rope_truncate, 1),
@@ -177,8 +177,8 @@ const struct arch_row arch_shared_width[] = {
     END,
 };
 
-/* The router: sigmoid of each logit; groups, normalising and scale by keys. Each architecture has a row for the bias of
- * the choice. */
+/* The router: sigmoid of each logit; groups, normalising and scale by keys. Each architecture has a
+ * row for the bias of the choice. */
 const struct arch_row arch_sigmoid[] = {
     UINT(gating, "expert_gating_func", 1, 2, DERIVED),
     DEFAULT(gating, ROUTER_SIGMOID),

@@ -2,11 +2,11 @@
 /* The architectures of DeepSeek-V2 and what followed it, as rows (rows.h). */
 #include "lib/model/arch/families/common.h"
 
-/* DeepSeek-V2, V3 and R1, Kimi-K2, GLM-4.7-Flash, Mistral-Large-3: MLA, whose matrices of keys and values are absorbed:
- * per head, attn_k_b makes a query for latents and attn_v_b makes the result from their sum. The cache
- * has one key head (latent and rotated key); the values are the latents. Adjacent elements are rotated
- * together. GLM-4.7-Flash (154880 tokens) lacks the key of its router's function. Queries of Mistral-Large-3 grow with
- * their position. */
+/* DeepSeek-V2, V3 and R1, Kimi-K2, GLM-4.7-Flash, Mistral-Large-3: MLA, whose matrices of keys and
+ * values are absorbed: per head, attn_k_b makes a query for latents and attn_v_b makes the result
+ * from their sum. The cache has one key head (latent and rotated key); the values are the latents.
+ * Adjacent elements are rotated together. GLM-4.7-Flash (154880 tokens) lacks the key of its
+ * router's function. Queries of Mistral-Large-3 grow with their position. */
 static const struct arch_row deepseek2[] = {
     GROUP(arch_transformer),
     GROUP(arch_no_window),

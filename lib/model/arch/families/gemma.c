@@ -2,8 +2,8 @@
 /* The architectures of Gemma, as rows (rows.h). */
 #include "lib/model/arch/families/common.h"
 
-/* Gemma 4 with experts (26B-A4B): a dense network next to the experts of every layer, each part between two norms; the
- * router has a norm without weights and a scale of its own. */
+/* Gemma 4 with experts (26B-A4B): a dense network next to the experts of every layer, each part
+ * between two norms; the router has a norm without weights and a scale of its own. */
 static const struct arch_row gemma4[] = {
     GROUP(arch_transformer),
     GROUP(arch_scaling),

@@ -2,9 +2,9 @@
 /* The architectures of gpt-oss, as rows (rows.h). */
 #include "lib/model/arch/families/common.h"
 
-/* gpt-oss: windows on even layers; a sink per head; biases of attention, router and experts; softmax
- * of the chosen logits; a clamped SwiGLU; YaRN whose correction range is not rounded (the published
- * configuration has truncate = false). The norm before the experts has another name. */
+/* gpt-oss: windows on even layers; a sink per head; biases of attention, router and experts;
+ * softmax of the chosen logits; a clamped SwiGLU; YaRN whose correction range is not rounded (the
+ * published configuration has truncate = false). The norm before the experts has another name. */
 static const struct arch_row gpt_oss[] = {
     GROUP(arch_transformer),
     GROUP(arch_scaling_keys),

@@ -2,9 +2,10 @@
 /* The architectures of Granite, as rows (rows.h). */
 #include "lib/model/arch/families/common.h"
 
-/* Granite 3.0 and 3.1 MoE: factors of the embedding, of what each part of a layer adds, of attention
- * scores, and a divisor of the logits; softmax over the K; the converter reorders the rows of q and k, so
- * that adjacent elements are rotated together; a shared expert in some models. */
+/* Granite 3.0 and 3.1 MoE: factors of the embedding, of what each part of a layer adds, of
+ * attention scores, and a divisor of the logits; softmax over the K; the converter reorders the
+ * rows of q and k, so that adjacent elements are rotated together; a shared expert in some models.
+ */
 static const struct arch_row granitemoe[] = {
     GROUP(arch_common),
     GROUP(arch_all_experts),

@@ -58,7 +58,8 @@ static const struct arch_row minimax_m2[] = {
 };
 const struct arch arch_minimax_m2 = {"minimax-m2", minimax_m2};
 
-/* Hunyuan-A13B: an RMSNorm on each q and k head after its rotation; the K weights are renormalised. */
+/* Hunyuan-A13B: an RMSNorm on each q and k head after its rotation; the K weights are renormalised.
+ */
 static const struct arch_row hunyuan_moe[] = {
     GROUP(arch_common),
     GROUP(arch_all_experts),
@@ -77,9 +78,10 @@ static const struct arch_row hunyuan_moe[] = {
 };
 const struct arch arch_hunyuan_moe = {"hunyuan-moe", hunyuan_moe};
 
-/* Phi-3.5-MoE: LayerNorm with a bias; biases on q, k, v, on attention's output and on the logits; the
- * router is SparseMixer. LongRoPE, which files of llama.cpp's converter state by their factors alone; up to the original
- * context length, so with the short factors: the context is limited to it. */
+/* Phi-3.5-MoE: LayerNorm with a bias; biases on q, k, v, on attention's output and on the logits;
+ * the router is SparseMixer. LongRoPE, which files of llama.cpp's converter state by their factors
+ * alone; up to the original context length, so with the short factors: the context is limited to
+ * it. */
 static const struct arch_row phimoe[] = {
     GROUP(arch_transformer),
     WIDE("attention.sliding_window"),
@@ -137,8 +139,9 @@ static const struct arch_row dbrx[] = {
 };
 const struct arch arch_dbrx = {"dbrx", dbrx};
 
-/* SmallThinker: the router reads the input of the layer, so the experts are known before attention; experts
- * with ReLU. With a window, every fourth layer attends to all positions and does not rotate. */
+/* SmallThinker: the router reads the input of the layer, so the experts are known before attention;
+ * experts with ReLU. With a window, every fourth layer attends to all positions and does not
+ * rotate. */
 static const struct arch_row smallthinker[] = {
     GROUP(arch_transformer),
     GROUP(arch_scaling),

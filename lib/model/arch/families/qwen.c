@@ -2,7 +2,8 @@
 /* The architectures of Qwen, as rows (rows.h). */
 #include "lib/model/arch/families/common.h"
 
-/* The width of experts; of the first files, the key of dense layers, which is that of all experts of a token. */
+/* The width of experts; of the first files, the key of dense layers, which is that of all experts
+ * of a token. */
 static const struct arch_row expert_inner[] = {
     UINT(expert_inner, "expert_feed_forward_length", 1, 65536, DERIVED),
     ELSE_SHARE(expert_inner, "feed_forward_length", experts_used),
@@ -67,7 +68,8 @@ static const struct arch_row gated_shared[] = {
     END,
 };
 
-/* Gated DeltaNet in three of four layers, else gated attention; the first part of each head is rotated. */
+/* Gated DeltaNet in three of four layers, else gated attention; the first part of each head is
+ * rotated. */
 static const struct arch_row deltanet[] = {
     GROUP(arch_common),
     LAYERS(RECURRENT, DELTANET, EXPERTS),
@@ -117,7 +119,8 @@ static const struct arch_row qwen35moe[] = {
 };
 const struct arch arch_qwen35moe = {"qwen35moe", qwen35moe};
 
-/* Qwen3-Next, Qwen3-Coder-Next: the v heads of a k head are next to each other; beta and alpha are one matrix. */
+/* Qwen3-Next, Qwen3-Coder-Next: the v heads of a k head are next to each other; beta and alpha are
+ * one matrix. */
 #define OLD_DELTANET "a matrix of q, k, v and z (a file of 2025, to be converted again)"
 static const struct arch_row qwen3next[] = {
     GROUP(deltanet),

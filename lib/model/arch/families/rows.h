@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The rows that describe an architecture: each macro makes a struct arch_row of its kind (table.h). Only the
- * files of this directory include it. An architecture is an array of rows that ends with END, and a line of
- * arch.tbl.h. The keys, names and shapes are those of the GGUF files that llama.cpp's converter writes, and of
- * the models' published configurations.
+/* The rows that describe an architecture: each macro makes a struct arch_row of its kind (table.h).
+ * Only the files of this directory include it. An architecture is an array of rows that ends with
+ * END, and a line of arch.tbl.h. The keys, names and shapes are those of the GGUF files that
+ * llama.cpp's converter writes, and of the models' published configurations.
  *
- * field: one of struct model_hparams. key: of the file, behind the name of the architecture and a dot.
- * name: of a tensor; %u is the number of its layer. */
+ * field: one of struct model_hparams. key: of the file, behind the name of the architecture and a
+ * dot. name: of a tensor; %u is the number of its layer. */
 #ifndef SLUICE_MODEL_ARCH_FAMILIES_ROWS_H
 #define SLUICE_MODEL_ARCH_FAMILIES_ROWS_H
 
@@ -33,24 +33,25 @@
     ROW(UINT, FIELD(field), RANGE(key, min, max), .required = ABSENCE_##absence)
 /* A bool, which becomes 0 or 1; 0 if it is absent. */
 #define FLAG(field, key) ROW(FLAG, FIELD(field), RANGE(key, 0, 1))
-/* A float that must be there; one that has this value if it is absent; and an older name of the key of the
- * next row, which is read if that one is absent. */
+/* A float that must be there; one that has this value if it is absent; and an older name of the key
+ * of the next row, which is read if that one is absent. */
 #define FLOAT(field, key, min, max) ROW(FLOAT, FIELD(field), RANGE(key, min, max), .required = true)
 #define FLOAT_ELSE(field, key, min, max, value_)                                                   \
     ROW(FLOAT, FIELD(field), RANGE(key, min, max), .value = (value_))
 #define FLOAT_OLD(field, key, min, max) ROW(FLOAT_OLD, FIELD(field), RANGE(key, min, max))
-/* The field is this value, not 0, if the string is the text. One of the rows of a field must fit, or the text is
- * "none". */
+/* The field is this value, not 0, if the string is the text. One of the rows of a field must fit,
+ * or the text is "none". */
 #define TEXT(field, key_, text_, value_)                                                           \
     ROW(TEXT, FIELD(field), .key = (key_), .text = (text_), .value = (value_))
-/* Another integer key of a field whose own key is absent; and one that is divided by the field `by`. */
+/* Another integer key of a field whose own key is absent; and one that is divided by the field
+ * `by`. */
 #define ELSE(field, key_) ROW(ELSE, FIELD(field), .key = (key_))
 #define ELSE_SHARE(field, key_, by)                                                                \
     ROW(ELSE, FIELD(field), .key = (key_), .divided = true, .other = OFFSET(by))
 /* The field is this value if the file has a tensor of that name. */
 #define TENSOR(field, name, value_) ROW(TENSOR, FIELD(field), .key = (name), .value = (value_))
-/* The value of a field whose keys are absent or 0; and the value in models of so many layers and tokens, before
- * the row for all. */
+/* The value of a field whose keys are absent or 0; and the value in models of so many layers and
+ * tokens, before the row for all. */
 #define DEFAULT(field, value_) ROW(DEFAULT, FIELD(field), .value = (value_))
 #define DEFAULT_OF(field, layers_, vocab_, value_)                                                 \
     ROW(DEFAULT, FIELD(field), .layers = (layers_), .vocab = (vocab_), .value = (value_))
@@ -63,20 +64,21 @@
 
 /* ---- kinds of layers ---- */
 
-/* The key of this field, which has a UINT row, may also be an array with a number per block. The layers of a
- * kind have the same number; that of layers with a window becomes <field>_window. */
+/* The key of this field, which has a UINT row, may also be an array with a number per block. The
+ * layers of a kind have the same number; that of layers with a window becomes <field>_window. */
 #define ARRAY(field) ROW(ARRAY, FIELD(field##_window), .other = OFFSET(field))
-/* A model with a window: the layers with number % period == at attend to all positions, the others to the
- * window. at: 0, or period - 1. The key attention.sliding_window_pattern replaces it: an array of bool, true
- * for layers with a window, or another period. */
+/* A model with a window: the layers with number % period == at attend to all positions, the others
+ * to the window. at: 0, or period - 1. The key attention.sliding_window_pattern replaces it: an
+ * array of bool, true for layers with a window, or another period. */
 #define FULL_EVERY(period_, at_) ROW(FULL_EVERY, .period = (period_), .at = (at_))
 /* Instead of it, an array of bool, one per block, true for layers with a window. */
 #define WINDOW_KEY(key_) ROW(WINDOW_KEY, .key = (key_))
-/* An array with an element per block that states which layers are of kind LAYER_RECURRENT. list: FLAGS (a bool,
- * true) or HEADS (the number of key heads, 0; all other layers have the same). Without the key: attention_step. */
+/* An array with an element per block that states which layers are of kind LAYER_RECURRENT. list:
+ * FLAGS (a bool, true) or HEADS (the number of key heads, 0; all other layers have the same).
+ * Without the key: attention_step. */
 #define RECURRENT_KEY(key_, list) ROW(RECURRENT_##list, .key = (key_))
-/* What layers consist of (arch.h). which: LEADING (the first dense_layers), RECURRENT, LEADING_RECURRENT (both),
- * or ALL others. The first row that fits a layer counts. */
+/* What layers consist of (arch.h). which: LEADING (the first dense_layers), RECURRENT,
+ * LEADING_RECURRENT (both), or ALL others. The first row that fits a layer counts. */
 #define LAYERS(which_, mixer_, ffn_)                                                               \
     ROW(LAYERS, .which = ARCH_WHICH_##which_, .mixer = MIXER_##mixer_, .ffn = FFN_##ffn_)
 
@@ -102,11 +104,12 @@
 
 #define SHAPE(ne0, ne1, ne2) .ne = {ARCH_DIM_##ne0, ARCH_DIM_##ne1, ARCH_DIM_##ne2}
 
-/* The tensor of a role of arch.h. It is required in, and restricted to, the layers that have its part; it is not
- * there if a dimension is 0. storage: FLOAT (F32, F16 or BF16: norms, biases and most routers), ANY (every type
- * of tensor_types.tbl.h), or KEPT (every type, which `sluice pack --dense` leaves as it is). presence: REQUIRED;
- * OPTIONAL; ACCEPTED (optional, and not written by `sluice synth`); or WINDOW (optional only in layers without a
- * window). Dimensions: enum arch_dim. */
+/* The tensor of a role of arch.h. It is required in, and restricted to, the layers that have its
+ * part; it is not there if a dimension is 0. storage: FLOAT (F32, F16 or BF16: norms, biases and
+ * most routers), ANY (every type of tensor_types.tbl.h), or KEPT (every type, which `sluice pack
+ * --dense` leaves as it is). presence: REQUIRED; OPTIONAL; ACCEPTED (optional, and not written by
+ * `sluice synth`); or WINDOW (optional only in layers without a window). Dimensions: enum arch_dim.
+ */
 #define DENSE(role_, storage_, presence_, ne0, ne1)                                                \
     ROW(DENSE, .role = DENSE_##role_, .storage = ARCH_STORAGE_##storage_,                          \
         .presence = ARCH_PRESENCE_##presence_, SHAPE(ne0, ne1, ONE))
@@ -114,15 +117,16 @@
 #define DENSE_3D(role_, storage_, presence_, ne0, ne1, ne2)                                        \
     ROW(DENSE, .role = DENSE_##role_, .storage = ARCH_STORAGE_##storage_,                          \
         .presence = ARCH_PRESENCE_##presence_, SHAPE(ne0, ne1, ne2))
-/* The scale of a matrix, or the scales of those of all experts; the scale of its inputs is for hardware with FP4. */
+/* The scale of a matrix, or the scales of those of all experts; the scale of its inputs is for
+ * hardware with FP4. */
 #define SCALE(matrix, name, ne)                                                                    \
     DENSE(matrix##_SCALE, FLOAT, OPTIONAL, ne, ONE), UNUSED(name ".input_scale")
 #define SCALES(matrix, name, ne)                                                                   \
     DENSE(matrix##_SCALES, FLOAT, OPTIONAL, ne, ONE), UNUSED(name ".input_scale")
 /* The name of a role in this architecture, where it is not the one in arch.h. */
 #define NAME(role_, name) ROW(NAME, .role = DENSE_##role_, .key = (name))
-/* The tensor of all experts of a layer: one of the three matrices, or GATE_UP, which has, for each expert, the
- * rows of gate and then those of up. */
+/* The tensor of all experts of a layer: one of the three matrices, or GATE_UP, which has, for each
+ * expert, the rows of gate and then those of up. */
 #define EXPERT(matrix, name, ne0, ne1)                                                             \
     ROW(EXPERT, .role = EXPERT_##matrix, .storage = ARCH_STORAGE_ANY, .key = (name),               \
         SHAPE(ne0, ne1, EXPERTS))

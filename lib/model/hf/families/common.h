@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Groups of rows that several models share: common.c says what each one is, and those below, of which parts differ
- * between models. */
+/* Groups of rows that several models share: common.c says what each one is, and those below, of
+ * which parts differ between models. */
 #ifndef SLUICE_MODEL_HF_FAMILIES_COMMON_H
 #define SLUICE_MODEL_HF_FAMILIES_COMMON_H
 

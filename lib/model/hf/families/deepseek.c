@@ -2,9 +2,9 @@
 /* Models of DeepSeek-V2 and what followed it, as rows (rows.h). */
 #include "lib/model/hf/families/common.h"
 
-/* MLA: of each head in kv_b_proj, rows for keys (turned in GGUF), then rows for values. Elements 2i and 2i + 1 are
- * rotated together in the checkpoint, too. One key head in GGUF: the latent and the rotated key. Blocks for
- * drafting, behind the last layer, are left out. */
+/* MLA: of each head in kv_b_proj, rows for keys (turned in GGUF), then rows for values. Elements 2i
+ * and 2i + 1 are rotated together in the checkpoint, too. One key head in GGUF: the latent and the
+ * rotated key. Blocks for drafting, behind the last layer, are left out. */
 static const struct hf_row mla[] = {
     GROUP(hf_sizes),
     GROUP(hf_rms),
@@ -41,7 +41,8 @@ static const struct hf_row mla[] = {
     END,
 };
 
-/* DeepSeek-V2, and Lite. Larger models choose the groups with the largest scores first; Lite has one group. */
+/* DeepSeek-V2, and Lite. Larger models choose the groups with the largest scores first; Lite has
+ * one group. */
 static const struct hf_row deepseek2[] = {
     GROUP(mla),
     UINT(n_routed_experts, "expert_count", REQUIRED),

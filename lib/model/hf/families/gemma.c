@@ -2,8 +2,8 @@
 /* Models of Gemma, as rows (rows.h). */
 #include "lib/model/hf/families/common.h"
 
-/* Gemma 4 with experts: layers with a window and full ones, of different heads; the full ones rotate a part of each
- * head, whose other angles are 0 by very large divisors. */
+/* Gemma 4 with experts: layers with a window and full ones, of different heads; the full ones
+ * rotate a part of each head, whose other angles are 0 by very large divisors. */
 static const struct hf_row gemma4[] = {
     GROUP(hf_sizes_without_rope),
     GROUP(hf_rms),

@@ -2,8 +2,8 @@
 /* gpt-oss, as rows (rows.h). */
 #include "lib/model/hf/families/common.h"
 
-/* gpt-oss: experts of a layer in two tensors, rows of gate and up in turn: MXFP4, or floats with outputs as
- * columns. Layers with a window first. */
+/* gpt-oss: experts of a layer in two tensors, rows of gate and up in turn: MXFP4, or floats with
+ * outputs as columns. Layers with a window first. */
 static const struct hf_row gpt_oss[] = {
     GROUP(hf_sizes),
     GROUP(hf_rms),

@@ -86,8 +86,8 @@ static const struct hf_row minimax_m2[] = {
 };
 const struct hf_arch hf_minimax_m2 = {{"minimax_m2"}, "minimax-m2", minimax_m2};
 
-/* Ling and Ring 2.0: q, k and v in one matrix, as in GGUF; blocks for drafting, behind the last layer, are left
- * out. */
+/* Ling and Ring 2.0: q, k and v in one matrix, as in GGUF; blocks for drafting, behind the last
+ * layer, are left out. */
 static const struct hf_row bailingmoe2[] = {
     GROUP(hf_sizes),
     GROUP(hf_rms),

@@ -23,8 +23,8 @@ static const struct hf_row qwen2moe[] = {
 };
 const struct hf_arch hf_qwen2moe = {{"qwen2_moe"}, "qwen2moe", qwen2moe};
 
-/* Gated DeltaNet in most layers, gated attention in the others; norms are stored minus 1. A block for
- * drafting (mtp.) is left out. */
+/* Gated DeltaNet in most layers, gated attention in the others; norms are stored minus 1. A block
+ * for drafting (mtp.) is left out. */
 static const struct hf_row deltanet[] = {
     GROUP(hf_sizes),
     GROUP(hf_rms),
@@ -62,8 +62,8 @@ static const struct hf_row deltanet_ffn[] = {
     END,
 };
 
-/* Qwen3-Next: q, k, v and z in one matrix, next to each other for each k head; so are beta and alpha, also in
- * GGUF. */
+/* Qwen3-Next: q, k, v and z in one matrix, next to each other for each k head; so are beta and
+ * alpha, also in GGUF. */
 static const struct hf_row qwen3next[] = {
     GROUP(deltanet),
     DENSE("model.layers.%u.linear_attn.conv1d.weight", "blk.%u.ssm_conv1d.weight", F32, OTHER),

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The rows that describe the models of Hugging Face: each macro makes a struct hf_row of its kind (internal.h). Only the
- * files of this directory include it. A model is an array of rows that ends with END, and a line of hf.tbl.h. The
- * sources are the published configurations and checkpoints of the models, the documentation of the transformers
- * package, and the output of llama.cpp's converter.
+/* The rows that describe the models of Hugging Face: each macro makes a struct hf_row of its kind
+ * (internal.h). Only the files of this directory include it. A model is an array of rows that ends
+ * with END, and a line of hf.tbl.h. The sources are the published configurations and checkpoints of
+ * the models, the documentation of the transformers package, and the output of llama.cpp's
+ * converter.
  *
- * field: of config.json. A field a.b is in the object a; other fields may also be in rope_parameters or
- * rope_scaling. key: of GGUF, behind the name of the architecture and a dot. presence: REQUIRED, or OPTIONAL
- * (the field may be absent or null). */
+ * field: of config.json. A field a.b is in the object a; other fields may also be in
+ * rope_parameters or rope_scaling. key: of GGUF, behind the name of the architecture and a dot.
+ * presence: REQUIRED, or OPTIONAL (the field may be absent or null). */
 #ifndef SLUICE_MODEL_HF_FAMILIES_ROWS_H
 #define SLUICE_MODEL_HF_FAMILIES_ROWS_H
 
@@ -23,7 +24,8 @@
 
 /* ---- numbers ---- */
 
-/* A number, or true or false. Of several rows with the same key, the first whose field is there counts. */
+/* A number, or true or false. Of several rows with the same key, the first whose field is there
+ * counts. */
 #define UINT(field_, key_, presence) ROW(UINT, .field = #field_, .key = (key_), PRESENCE(presence))
 #define FLOAT(field_, key_, presence)                                                              \
     ROW(FLOAT, .field = #field_, .key = (key_), PRESENCE(presence))
@@ -34,10 +36,11 @@
 #define ROTATED(field_, key_) ROW(ROTATED, .field = #field_, .key = (key_), PRESENCE(OPTIONAL))
 /* rope_theta * alpha^(n / (n - 2)), n: elements of a head; nothing if the field is absent. */
 #define ALPHA(field_, key_) ROW(ALPHA, .field = #field_, .key = (key_), PRESENCE(OPTIONAL))
-/* The number of first layers without experts; without the field, that of leading "dense" in mlp_layer_types, which
- * must be "sparse" behind them. */
+/* The number of first layers without experts; without the field, that of leading "dense" in
+ * mlp_layer_types, which must be "sparse" behind them. */
 #define LEADING(field_, key_) ROW(LEADING, .field = #field_, .key = (key_), PRESENCE(REQUIRED))
-/* The sum and the product of two required whole numbers; two fields that must be the same or both absent. */
+/* The sum and the product of two required whole numbers; two fields that must be the same or both
+ * absent. */
 #define SUM(a, b, key_)     ROW(SUM, .field = #a, .key = (key_), .with = #b)
 #define PRODUCT(a, b, key_) ROW(PRODUCT, .field = #a, .key = (key_), .with = #b)
 #define EQUAL(a, b)         ROW(EQUAL, .field = #a, .with = #b)
@@ -53,14 +56,17 @@
 
 /* ---- values that are supported ---- */
 
-/* The field, if present, must be one of these JSON values, in compact form, separated by spaces; "*": any. */
+/* The field, if present, must be one of these JSON values, in compact form, separated by spaces;
+ * "*": any. */
 #define MUST(field_, accepted) ROW(MUST, .field = #field_, .text = (accepted), PRESENCE(OPTIONAL))
 /* The same of a field that must be there. */
 #define HAS(field_, accepted) ROW(MUST, .field = #field_, .text = (accepted), PRESENCE(REQUIRED))
-/* A quant_method that rows of tensors have forms for; FP8 with a scale per block is always accepted. */
+/* A quant_method that rows of tensors have forms for; FP8 with a scale per block is always
+ * accepted. */
 #define QUANTISED(method) ROW(QUANTISED, .text = (method))
-/* A type of rotary embedding besides "default", and rope.scaling.type of GGUF. home "": of all layers; else the
- * path of an object that must have this type. needs: a field that must be there, or "". */
+/* A type of rotary embedding besides "default", and rope.scaling.type of GGUF. home "": of all
+ * layers; else the path of an object that must have this type. needs: a field that must be there,
+ * or "". */
 #define ROPE(home, type_, scaling_, needs_)                                                        \
     ROW(ROPE, .field = (home), .text = (type_), .scaling = (scaling_), .needs = (needs_))
 
@@ -70,21 +76,24 @@
 #define OTHER(kind_) ROW(OTHER, .text = (kind_))
 /* Layers with number % period == at attend to all positions, the others are of the other kind. */
 #define FIXED(period_, at_) ROW(FIXED, .period = (period_), .at = (at_))
-/* Without layer_types, each layer of that number attends to all positions: the field, or its default. */
+/* Without layer_types, each layer of that number attends to all positions: the field, or its
+ * default. */
 #define INTERVAL(field_, otherwise) ROW(INTERVAL, .field = #field_, .value = (otherwise))
 /* An array of bool, true for a layer of the other kind. */
 #define LAYER_FLAGS(key_) ROW(LAYER_FLAGS, .key = (key_))
-/* An array of numbers: the field for layers that attend to all positions, and for the others; "": 0. */
+/* An array of numbers: the field for layers that attend to all positions, and for the others; "":
+ * 0. */
 #define LAYER_UINTS(full, other, key_)                                                             \
     ROW(LAYER_UINTS, .field = (full), .with = (other), .key = (key_))
-/* Arrays of 0 and 1, an element per layer. Layers with a window, and those that are rotated, are all but number %
- * period == at, and then the key gets `size`; or no layer has a window and all are rotated. */
+/* Arrays of 0 and 1, an element per layer. Layers with a window, and those that are rotated, are
+ * all but number % period == at, and then the key gets `size`; or no layer has a window and all are
+ * rotated. */
 #define LAYOUT(windows, rotated, period_, at_, size_, key_)                                        \
     ROW(LAYOUT, .field = #windows, .with = #rotated, .key = (key_), .size = #size_,                \
         .period = (period_), .at = (at_))
-/* The number of layers that attend to all positions: the field `global` if the flag `gate` is not false, else that
- * of these layers in per_layer_config, else the field. EACH: an array, in which the other layers have that of the
- * field. */
+/* The number of layers that attend to all positions: the field `global` if the flag `gate` is not
+ * false, else that of these layers in per_layer_config, else the field. EACH: an array, in which
+ * the other layers have that of the field. */
 #define FULL(field_, global, gate_, key_)                                                          \
     ROW(FULL, .field = #field_, .with = #global, .key = (key_), .gate = (gate_))
 #define EACH(field_, global, gate_, key_)                                                          \
@@ -92,13 +101,14 @@
 
 /* ---- tensors: name of the checkpoint (the first %u is the layer), gguf: name in GGUF ---- */
 
-/* form: rows.tbl.h. presence: REQUIRED, OPTIONAL; DENSE and EXPERTS: required in layers without and with experts,
- * not looked for in the others; FULL and OTHER: the same of layers with attention over all positions and of the
- * other kind (OTHER). */
+/* form: rows.tbl.h. presence: REQUIRED, OPTIONAL; DENSE and EXPERTS: required in layers without and
+ * with experts, not looked for in the others; FULL and OTHER: the same of layers with attention
+ * over all positions and of the other kind (OTHER). */
 #define DENSE(name, gguf, form_, presence)                                                         \
     ROW(DENSE, .field = (name), .key = (gguf), .form = HF_FORM_##form_, PRESENCE(presence))
-/* The matrix of one expert, whose number is the second %u; and the matrices of all experts of a layer in one
- * tensor. Of several rows with the same `gguf`, the first whose tensor is there counts. */
+/* The matrix of one expert, whose number is the second %u; and the matrices of all experts of a
+ * layer in one tensor. Of several rows with the same `gguf`, the first whose tensor is there
+ * counts. */
 #define EXPERT(name, gguf) ROW(EXPERT, .field = (name), .key = (gguf), .form = HF_FORM_MATRIX)
 #define EXPERTS(name, gguf, form_)                                                                 \
     ROW(EXPERTS, .field = (name), .key = (gguf), .form = HF_FORM_##form_)
@@ -106,8 +116,8 @@
 #define REJECTED(name, why) ROW(REJECTED, .field = (name), .text = (why))
 /* A tensor of the numbers of an optional array, which are positive. */
 #define NUMBERS(gguf, field_) ROW(NUMBERS, .field = #field_, .key = (gguf))
-/* A tensor of the divisors of the frequencies: 1 for the first part of the elements of a head (FULL), then numbers
- * that make their rotation 0. */
+/* A tensor of the divisors of the frequencies: 1 for the first part of the elements of a head
+ * (FULL), then numbers that make their rotation 0. */
 #define UNROTATED(gguf, field_, global, part_)                                                     \
     ROW(UNROTATED, .field = #field_, .with = #global, .key = (gguf), .part = #part_)
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Architectures with recurrent layers: each key out of range and each tensor missing or misshapen is rejected with
- * the reason; layers of several kinds. */
+/* Architectures with recurrent layers: each key out of range and each tensor missing or misshapen
+ * is rejected with the reason; layers of several kinds. */
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -80,7 +80,7 @@
 
 #include "tests/unit/lib/model/arch/edits.h"
 
-/* The array of kinds takes precedence over the interval: by 1 no layer is recurrent, by 3 both are. */
+/* The array of kinds takes precedence over the interval: by 1 no layer is recurrent, by 3 both.*/
 START_TEST(kinds_by_an_array)
 {
     struct make m;
@@ -99,7 +99,8 @@ START_TEST(kinds_by_an_array)
 }
 END_TEST
 
-/* A model may have layers of several recurrent kinds: each has its own sizes, and states are in the order of layers. */
+/* A model may have layers of several recurrent kinds: each has its own sizes, and states are in the
+ * order of layers. */
 START_TEST(two_kinds)
 {
     static const uint8_t mixers[] = {MIXER_DELTANET, MIXER_SHORTCONV, MIXER_ATTENTION,
