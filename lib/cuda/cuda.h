@@ -128,7 +128,7 @@ struct gpu_kv_store {
     const float *x;
     void *tiles; /* of the layer, from position 0 on */
     enum kv_type type;
-    enum kv_part part;
+    enum kv_side side;
     size_t x_stride;
     uint32_t head_size, kv_heads, position, ring, rows;
     const uint32_t

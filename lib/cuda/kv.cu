@@ -37,7 +37,7 @@ INLINE uint32_t code_q4(float x, uint16_t *scale)
 INLINE void put_codes(const gpu_kv_store &s, uint8_t *tile, uint32_t padded, uint32_t position,
                       uint32_t e, uint32_t code)
 {
-    bool keys = s.part == KV_KEYS;
+    bool keys = s.side == KV_SIDE_KEYS;
     if (s.type == KV_TYPE_Q8_0) {
         if (keys)
             tile[kv_key_word(s.type, padded, position, e / 4 * 4) + e % 4] = (uint8_t)code;

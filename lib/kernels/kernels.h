@@ -135,8 +135,6 @@ static inline uint32_t kernel_attention_begin(uint32_t window, uint32_t position
     return window != 0 && positions > window ? positions - window : 0;
 }
 
-enum kv_part { KV_KEYS, KV_VALUES };
-
 /* Arguments of one step of the gated delta rule (Yang, Kautz, Hatamizadeh 2024), one head:
  * S = decay * S;  S = S + k (beta * (v - k^T S))^T;  out = q^T S. */
 struct kernel_delta {
@@ -216,7 +214,7 @@ struct kernel_ops {
 
 /* Appends one row of keys or values of a head to its tile; `position` is that in the tile. Quantised
  * types round here, once; the row never changes. */
-void kernel_kv_store(const struct kernel_ops *ops, enum kv_type type, enum kv_part part,
+void kernel_kv_store(const struct kernel_ops *ops, enum kv_type type, enum kv_side side,
                      const float *x, uint32_t head_size, void *tile, uint32_t position);
 
 /* Bytes of one prepared activation row, a multiple of 64. */

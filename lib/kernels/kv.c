@@ -66,7 +66,7 @@ static void put_value(enum kv_type type, const struct codes *row, uint32_t padde
             to[i] = (uint8_t)(row->code[b * QK + i] | row->code[b * QK + QK / 2 + i] << 4);
 }
 
-void kernel_kv_store(const struct kernel_ops *ops, enum kv_type type, enum kv_part part,
+void kernel_kv_store(const struct kernel_ops *ops, enum kv_type type, enum kv_side side,
                      const float *x, uint32_t head_size, void *tile, uint32_t position)
 {
     uint32_t padded = kv_padded(head_size);
@@ -90,7 +90,7 @@ void kernel_kv_store(const struct kernel_ops *ops, enum kv_type type, enum kv_pa
         to_q4(x, padded, &row);
     else
         to_q8(ops, x, padded, &row);
-    if (part == KV_KEYS)
+    if (side == KV_SIDE_KEYS)
         put_key(type, &row, padded, tile, position);
     else
         put_value(type, &row, padded, tile, position);

@@ -13,6 +13,8 @@ enum kv_type { /* numbers are in shared memory */
                KV_TYPE__COUNT
 };
 
+enum kv_side { KV_SIDE_KEYS, KV_SIDE_VALUES };
+
 struct kv_type_info {
     const char *name;
     uint32_t block, block_bytes;

@@ -93,7 +93,7 @@ static void store_rows(const struct cuda *c, const struct note *n)
     for (uint32_t r = 0; r < s->rows; r++) {
         uint32_t at = kernel_ring_position(s->ring, s->position + r);
         for (uint32_t h = 0; h < s->kv_heads; h++)
-            kernel_kv_store(c->host_kernels, s->type, s->part,
+            kernel_kv_store(c->host_kernels, s->type, s->side,
                             s->x + r * s->x_stride + (size_t)h * s->head_size, s->head_size,
                             tiles + kernel_kv_tile(s->type, s->kv_heads, s->head_size, at, h),
                             at % KV_TILE);

@@ -112,9 +112,9 @@ static void store_group(const struct host_run *run, uint32_t row, uint32_t g, co
                     kernel_kv_tile(s->kv_type, a->shape.kv_heads, size, position, g);
     uint8_t *rows = (uint8_t *)device_pointer(s->values) +
                     kernel_kv_tile(s->kv_type, a->shape.kv_heads, values, position, g);
-    kernel_kv_store(run->h->kernels, s->kv_type, KV_KEYS, k, size, keys,
+    kernel_kv_store(run->h->kernels, s->kv_type, KV_SIDE_KEYS, k, size, keys,
                     position % KERNEL_KEY_TILE);
-    kernel_kv_store(run->h->kernels, s->kv_type, KV_VALUES, v, values, rows,
+    kernel_kv_store(run->h->kernels, s->kv_type, KV_SIDE_VALUES, v, values, rows,
                     position % KERNEL_KEY_TILE);
 }
 

@@ -39,7 +39,7 @@ static void latent_rows(void *arg, uint32_t thread, uint32_t threads)
         kernels->rms_norm(kv, device_floats(a->kv_norm), m->rank, m->eps, kv);
         kernel_rope_pairs(kv + m->rank, m->rope, device_floats(a->angles) + r * a->angle_stride);
         host_note(run->h, kv, key);
-        kernel_kv_store(kernels, s->kv_type, KV_KEYS, kv, key,
+        kernel_kv_store(kernels, s->kv_type, KV_SIDE_KEYS, kv, key,
                         (uint8_t *)device_pointer(s->keys) +
                             kernel_kv_tile(s->kv_type, 1, key, position, 0),
                         position % KERNEL_KEY_TILE);

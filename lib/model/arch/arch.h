@@ -162,8 +162,6 @@ static inline uint32_t model_rope_dims_max(const struct model_hparams *h)
     return h->rope_dims_window > h->rope_dims ? h->rope_dims_window : h->rope_dims;
 }
 
-enum kv_side { KV_SIDE_KEYS, KV_SIDE_VALUES };
-
 /* Bytes of the keys of one layer, or of its values: whole tiles that hold `positions`. What is before a
  * window is not read any more: an engine may have fewer positions there (shm/kv/kv.h). */
 static inline uint64_t model_kv_bytes(const struct model_hparams *h, uint32_t layer,

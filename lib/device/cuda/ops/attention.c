@@ -52,14 +52,14 @@ static void finish_heads(struct cuda *c, const struct op_attention *a, const str
 }
 
 /* On the device, and on the host after the next wait. */
-static void store(struct cuda *c, uint32_t sequence, enum kv_part part, const float *x,
+static void store(struct cuda *c, uint32_t sequence, enum kv_side side, const float *x,
                   uint32_t heads, uint32_t size, uint32_t position, uint32_t rows)
 {
     const struct device_sequence *s = &c->taken[sequence], *given = &c->given[sequence];
     struct gpu_kv_store g = {.x = x,
-                             .tiles = device_pointer(part == KV_KEYS ? s->keys : s->values),
+                             .tiles = device_pointer(side == KV_SIDE_KEYS ? s->keys : s->values),
                              .type = s->kv_type,
-                             .part = part,
+                             .side = side,
                              .x_stride = (size_t)heads * size,
                              .head_size = size,
                              .kv_heads = heads,
@@ -67,11 +67,11 @@ static void store(struct cuda *c, uint32_t sequence, enum kv_part part, const fl
                              .ring = s->ring,
                              .rows = rows};
     if (cuda_in_token(c)) {
-        cuda_token_store(c, part == KV_KEYS ? PART_keys : PART_values, given, &g);
+        cuda_token_store(c, side == KV_SIDE_KEYS ? PART_keys : PART_values, given, &g);
         return;
     }
     cuda_check(c, c->k->kv_store(&g, c->stream), "keys and values");
-    cuda_keep_rows(c, part == KV_KEYS ? given->keys : given->values, &g);
+    cuda_keep_rows(c, side == KV_SIDE_KEYS ? given->keys : given->values, &g);
 }
 
 static struct kernel_attention rows_of(const struct kernel_attention *a, uint32_t first, uint32_t n)
@@ -132,10 +132,10 @@ static void attend_run(struct cuda *c, const struct op_attention *a, uint32_t ro
                                          .cap = a->heads.cap,
                                          .sinks = device_floats(a->sinks)};
     uint32_t number = a->row[row].sequence;
-    store(c, number, KV_KEYS, device_floats(a->k) + row * k, h->kv_heads, h->key_size, position,
-          rows);
-    store(c, number, KV_VALUES, device_floats(a->v) + row * v, h->kv_heads, h->value_size, position,
-          rows);
+    store(c, number, KV_SIDE_KEYS, device_floats(a->k) + row * k, h->kv_heads, h->key_size,
+          position, rows);
+    store(c, number, KV_SIDE_VALUES, device_floats(a->v) + row * v, h->kv_heads, h->value_size,
+          position, rows);
     attend(c, &attention);
 }
 
@@ -215,7 +215,7 @@ void cuda_op_latent_store(struct cuda *c, const struct op_latent_store *a)
     rotate_pairs(c, kv + m->rank, m->key, 0, m, 1, a->rows, a->angles, a->angle_stride);
     for (uint32_t r = 0, n; r < a->rows; r += n) {
         n = device_run_of(a->row + r, a->rows - r);
-        store(c, a->row[r].sequence, KV_KEYS, kv + (size_t)r * m->key, 1, m->key,
+        store(c, a->row[r].sequence, KV_SIDE_KEYS, kv + (size_t)r * m->key, 1, m->key,
               a->row[r].position, n);
     }
 }

@@ -35,7 +35,7 @@ static void spoil(float *x, size_t n)
             x[i] = NAN;
 }
 
-static void store_all(const struct shape *s, enum kv_type type, enum kv_part part, uint32_t size,
+static void store_all(const struct shape *s, enum kv_type type, enum kv_side side, uint32_t size,
                       bool nan, uint8_t *tiles)
 {
     uint32_t stored = s->positions + s->rows - 1;
@@ -46,7 +46,7 @@ static void store_all(const struct shape *s, enum kv_type type, enum kv_part par
             test_fill(row, size);
             if (nan && test_random() % 50 == 0)
                 row[test_random() % size] = NAN;
-            kernel_kv_store(cpu(), type, part, row, size,
+            kernel_kv_store(cpu(), type, side, row, size,
                             tiles + kernel_kv_tile(type, s->kv_heads, size, at, h),
                             at % KERNEL_KEY_TILE);
         }
@@ -88,8 +88,8 @@ static void check_attention(const struct shape *s, enum kv_type type, uint32_t s
     size_t bytes;
     uint8_t *k = tiles_of(s, type, s->key_size, &bytes),
             *v = tiles_of(s, type, s->value_size, &bytes);
-    store_all(s, type, KV_KEYS, s->key_size, nan, k);
-    store_all(s, type, KV_VALUES, s->value_size, nan, v);
+    store_all(s, type, KV_SIDE_KEYS, s->key_size, nan, k);
+    store_all(s, type, KV_SIDE_VALUES, s->value_size, nan, v);
     test_fill(q, ARRAY_LEN(q));
     test_fill(sinks, HEADS);
     if (nan) {
@@ -167,7 +167,7 @@ START_TEST(attention_far_away)
     test_fill(q, ARRAY_LEN(q));
     for (uint32_t p = positions - WINDOW; p < positions; p++) {
         test_fill(row, SIZE);
-        kernel_kv_store(cpu(), KV_TYPE_F16, KV_KEYS, row, SIZE,
+        kernel_kv_store(cpu(), KV_TYPE_F16, KV_SIDE_KEYS, row, SIZE,
                         k + kernel_kv_tile(KV_TYPE_F16, KV_HEADS, SIZE, p, KV_HEADS - 1),
                         p % KERNEL_KEY_TILE);
     }
@@ -287,7 +287,7 @@ START_TEST(stored_rows_have_the_bytes)
     for (uint32_t i = 0; i < ARRAY_LEN(head_sizes) * KV_TYPE__COUNT * 2; i++) {
         uint32_t size = head_sizes[i % ARRAY_LEN(head_sizes)];
         enum kv_type type = (enum kv_type)(i / ARRAY_LEN(head_sizes) % KV_TYPE__COUNT);
-        enum kv_part part = i % 2 ? KV_KEYS : KV_VALUES;
+        enum kv_side side = i % 2 ? KV_SIDE_KEYS : KV_SIDE_VALUES;
         size_t bytes = 2 * KV_HEADS * kv_tile_bytes(type, size);
         uint8_t *expected = test_alloc(bytes), *tiles = test_alloc(bytes);
         memset(expected, 0x5a, bytes);
@@ -298,14 +298,14 @@ START_TEST(stored_rows_have_the_bytes)
             x[(size_t)KV_HEADS * size + e] = NAN;
         for (uint32_t r = 0; r < ROWS * KV_HEADS; r++) {
             uint32_t at = kernel_ring_position(RING, FIRST + r / KV_HEADS), h = r % KV_HEADS;
-            kernel_kv_store(cpu(), type, part, x + (size_t)r * size, size,
+            kernel_kv_store(cpu(), type, side, x + (size_t)r * size, size,
                             expected + kernel_kv_tile(type, KV_HEADS, size, at, h),
                             at % KERNEL_KEY_TILE);
         }
         struct gpu_kv_store s = {.x = x,
                                  .tiles = tiles,
                                  .type = type,
-                                 .part = part,
+                                 .side = side,
                                  .x_stride = (size_t)KV_HEADS * size,
                                  .head_size = size,
                                  .kv_heads = KV_HEADS,
@@ -315,8 +315,8 @@ START_TEST(stored_rows_have_the_bytes)
         fibres_seed(i);
         check_launch(gpu()->kv_store(&s, NULL));
         for (size_t b = 0; b < bytes; b++)
-            ck_assert_msg(tiles[b] == expected[b], "kv type %d part %d size %u byte %zu", (int)type,
-                          (int)part, size, b);
+            ck_assert_msg(tiles[b] == expected[b], "kv type %d side %d size %u byte %zu", (int)type,
+                          (int)side, size, b);
         check_stored_at(s, expected, bytes);
         free(expected);
         free(tiles);

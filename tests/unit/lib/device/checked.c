@@ -35,7 +35,7 @@ struct copy { /* memory of an operation that runs */
 /* Keys or values of a sequence, [positions][heads][size] in tiles. */
 struct cache {
     enum kv_type type;
-    enum kv_part part;
+    enum kv_side side;
     uint32_t heads, size, ring;
 };
 
@@ -169,9 +169,9 @@ static void move_row(const struct cache *k, uint32_t position, const uint8_t *fr
             continue;
         }
         size_t values = tile + kv_value_row(k->type, padded, in);
-        if (k->part == KV_VALUES)
+        if (k->side == KV_SIDE_VALUES)
             memcpy(to + values, from + values, padded / per);
-        for (uint32_t e = 0; k->part == KV_KEYS && e < padded; e += 4 * per) {
+        for (uint32_t e = 0; k->side == KV_SIDE_KEYS && e < padded; e += 4 * per) {
             size_t word = tile + kv_key_word(k->type, padded, in, e);
             memcpy(to + word, from + word, 4);
         }
@@ -312,9 +312,9 @@ static void wait_for_all(struct device *d)
     c->kept = NULL;
 }
 
-static enum kv_part part_of(const char *field)
+static enum kv_side side_of(const char *field)
 {
-    return strcmp(field, "keys") == 0 ? KV_KEYS : KV_VALUES;
+    return strcmp(field, "keys") == 0 ? KV_SIDE_KEYS : KV_SIDE_VALUES;
 }
 
 /* run_NAME: arguments for the host, the operation, results. `a`: as they were submitted. */
@@ -341,7 +341,7 @@ static enum kv_part part_of(const char *field)
 #define OP_CACHE(field, access, heads, size, window)                                               \
     EACH_SEQUENCE(span)                                                                            \
     bare[i].field = cache_of(c, #field, a->sequence[i].field, &a->sequence[i], span,               \
-                             &(struct cache){a->sequence[i].kv_type, part_of(#field), heads, size, \
+                             &(struct cache){a->sequence[i].kv_type, side_of(#field), heads, size, \
                                              a->sequence[i].ring},                                 \
                              access, window);
 #define OP_STATE(field, access, floats)                                                            \

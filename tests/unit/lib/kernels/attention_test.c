@@ -88,7 +88,7 @@ static void stored_row(enum kv_type type, const float *x, uint32_t size, double 
     uint32_t n = size < PIECE ? size : PIECE;
     uint8_t *tile = test_alloc((size_t)kv_tile_bytes(type, n));
     uint8_t *keys = calloc(1, (size_t)kv_tile_bytes(type, 1));
-    kernel_kv_store(REFERENCE, type, KV_VALUES, x, n, tile, 0);
+    kernel_kv_store(REFERENCE, type, KV_SIDE_VALUES, x, n, tile, 0);
     struct kernel_attention a = {.q = &query,
                                  .k = keys,
                                  .v = tile,
@@ -110,10 +110,10 @@ static void stored_row(enum kv_type type, const float *x, uint32_t size, double 
         stored_row(type, x + n, size - n, out + n);
 }
 
-static void fill_side(struct attention *t, enum kv_part part, enum kv_type type)
+static void fill_side(struct attention *t, enum kv_side side, enum kv_type type)
 {
     const struct option_case *c = &t->c;
-    uint32_t size = part == KV_KEYS ? c->key_size : c->value_size;
+    uint32_t size = side == KV_SIDE_KEYS ? c->key_size : c->value_size;
     uint32_t last = c->positions + c->rows - 1, first = begin_of(c, 0);
     uint32_t end = t->ring > 0 ? t->ring : last + KV_TILE - 1;
     size_t tiles = kernel_kv_tile(type, c->kv_heads, size, end, 0);
@@ -128,14 +128,14 @@ static void fill_side(struct attention *t, enum kv_part part, enum kv_type type)
             stored_row(type, x, size, held + ((size_t)p * c->kv_heads + h) * size);
             for (uint32_t i = 0; i < size && p < first; i++)
                 x[i] = NAN;
-            kernel_kv_store(REFERENCE, type, part, x, size, tile, p % KV_TILE);
+            kernel_kv_store(REFERENCE, type, side, x, size, tile, p % KV_TILE);
         }
     size_t closed = kernel_kv_tile(type, c->kv_heads, size, first, 0) / 4096 * 4096;
     if (closed > 0 && t->ring == 0)
         ck_assert_int_eq(mprotect(m.base, closed, PROT_NONE), 0);
     free(x);
-    *(part == KV_KEYS ? &t->k : &t->v) = m;
-    *(part == KV_KEYS ? &t->keys : &t->values) = held;
+    *(side == KV_SIDE_KEYS ? &t->k : &t->v) = m;
+    *(side == KV_SIDE_KEYS ? &t->keys : &t->values) = held;
 }
 
 static void values_of_keys(struct attention *t)
@@ -156,11 +156,11 @@ static struct attention attention_new(const struct option_case *c, enum kv_type 
     t.q = test_alloc(sizeof *t.q * c->rows * q_stride);
     test_fill(t.q, c->rows * q_stride);
     test_fill(t.sinks, HEADS_MAX);
-    fill_side(&t, KV_KEYS, type);
+    fill_side(&t, KV_SIDE_KEYS, type);
     if (values_in_keys)
         values_of_keys(&t);
     else
-        fill_side(&t, KV_VALUES, type);
+        fill_side(&t, KV_SIDE_VALUES, type);
     t.a = (struct kernel_attention){.q = t.q,
                                     .k = t.k.base,
                                     .v = t.v.base,

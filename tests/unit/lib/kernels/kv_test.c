@@ -17,7 +17,7 @@ static bool is_quantised(enum kv_type type)
 
 /* ---- what a tile holds, from the description in kv_layout.h ---- */
 
-static double element(enum kv_type type, enum kv_part part, const uint8_t *tile, uint32_t size,
+static double element(enum kv_type type, enum kv_side side, const uint8_t *tile, uint32_t size,
                       uint32_t position, uint32_t e)
 {
     uint32_t padded = (size + BLOCK - 1) / BLOCK * BLOCK, at;
@@ -32,8 +32,8 @@ static double element(enum kv_type type, enum kv_part part, const uint8_t *tile,
         return test_f16_value(half);
     }
     uint32_t per = type == KV_TYPE_Q8_0 ? 1 : 2;
-    bool high = part == KV_KEYS ? e / 4 % 2 == 1 : e / 16 % 2 == 1;
-    if (part == KV_KEYS)
+    bool high = side == KV_SIDE_KEYS ? e / 4 % 2 == 1 : e / 16 % 2 == 1;
+    if (side == KV_SIDE_KEYS)
         at = position / 16 * 16 * padded / per + e / (4 * per) * 64 + position % 16 * 4 + e % 4;
     else if (per == 1)
         at = position * padded + e;
@@ -65,21 +65,21 @@ static void check_row(const struct kernel_ops *ops, enum kv_type type, uint32_t 
                       uint32_t position, const float *x)
 {
     size_t bytes = (size_t)kv_tile_bytes(type, size);
-    for (enum kv_part part = KV_KEYS; part <= KV_VALUES; part++) {
+    for (enum kv_side side = KV_SIDE_KEYS; side <= KV_SIDE_VALUES; side++) {
         uint8_t *tile = test_guarded(bytes), *same = test_alloc(bytes), *two = test_alloc(bytes);
         memset(tile, 0x55, bytes);
         memset(two, 0xaa, bytes);
         memset(same, 0x55, bytes);
-        kernel_kv_store(ops, type, part, x, size, tile, position);
-        kernel_kv_store(ops, type, part, x, size, two, position);
-        kernel_kv_store(REFERENCE, type, part, x, size, same, position);
+        kernel_kv_store(ops, type, side, x, size, tile, position);
+        kernel_kv_store(ops, type, side, x, size, two, position);
+        kernel_kv_store(REFERENCE, type, side, x, size, same, position);
         ck_assert_mem_eq(tile, same, bytes);
         size_t changed = 0;
         for (size_t i = 0; i < bytes; i++)
             changed += tile[i] == two[i] || (tile[i] != 0x55 || two[i] != 0xaa);
         ck_assert_uint_eq(changed, bytes / KV_TILE);
         for (uint32_t e = 0; e < size; e++) {
-            double got = element(type, part, tile, size, position, e);
+            double got = element(type, side, tile, size, position, e);
             ck_assert_msg(fabs(got - (double)x[e]) <= rounding(type, x, size, e),
                           "%s %s: element %u of %u is %g, not %g", ops->name,
                           kv_type_info((uint32_t)type)->name, e, size, got, (double)x[e]);
@@ -130,8 +130,8 @@ static void fill_kv(const struct kernel_ops *ops, enum kv_type type, const struc
         for (uint32_t h = 0; h < c->kv_heads; h++) {
             size_t tile = kernel_kv_tile(type, c->kv_heads, c->size, p, h);
             size_t at = ((size_t)p * c->kv_heads + h) * c->size;
-            kernel_kv_store(ops, type, KV_KEYS, k + at, c->size, keys + tile, p % KV_TILE);
-            kernel_kv_store(ops, type, KV_VALUES, v + at, c->size, values + tile, p % KV_TILE);
+            kernel_kv_store(ops, type, KV_SIDE_KEYS, k + at, c->size, keys + tile, p % KV_TILE);
+            kernel_kv_store(ops, type, KV_SIDE_VALUES, v + at, c->size, values + tile, p % KV_TILE);
         }
 }
 
@@ -221,7 +221,7 @@ static void oracle(const struct kernel_attention *a, const float *exact, const d
         size_t tile = kernel_kv_tile(a->kv_type, a->kv_heads, a->key_size, p, kv_head);
         score[p] = 0;
         for (uint32_t d = 0; d < a->key_size; d++) {
-            row[d] = element(a->kv_type, KV_KEYS, (const uint8_t *)a->k + tile, a->key_size,
+            row[d] = element(a->kv_type, KV_SIDE_KEYS, (const uint8_t *)a->k + tile, a->key_size,
                              p % KV_TILE, d);
             score[p] += q[d] * row[d] * (double)a->scale;
         }
@@ -234,8 +234,8 @@ static void oracle(const struct kernel_attention *a, const float *exact, const d
         double e = exp(score[p] - max);
         sum += e;
         for (uint32_t d = 0; d < a->key_size; d++)
-            out[d] += e * element(a->kv_type, KV_VALUES, (const uint8_t *)a->v + tile, a->key_size,
-                                  p % KV_TILE, d);
+            out[d] += e * element(a->kv_type, KV_SIDE_VALUES, (const uint8_t *)a->v + tile,
+                                  a->key_size, p % KV_TILE, d);
     }
     for (uint32_t d = 0; d < a->key_size; d++)
         out[d] /= sum;
