@@ -18,7 +18,6 @@ heads) and qwen2moe_b (output tied to the embedding). Only later versions load q
 and up in one tensor.
 
 Everything is seeded: a second run writes the same bytes with the same versions of the packages."""
-import json
 import math
 import os
 import sys
@@ -28,9 +27,10 @@ import numpy as np
 import torch
 import transformers
 
-from vectors import save_logits
+from vectors import (VOCAB, finish, gguf_name, layer_of, padded, pairs_first, save_logits, write_byte_level,
+                     write_common_keys, write_list)
 
-VOCAB, POSITIONS, LAYERS = 264, 40, 2
+POSITIONS, LAYERS = 40, 2
 FREQ_LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0,
                "high_freq_factor": 4.0, "original_max_position_embeddings": 16}
 
@@ -106,11 +106,6 @@ def is_router(name):
     return name.endswith((".mlp.gate.weight", ".block_sparse_moe.gate.weight"))
 
 
-def pairs_first(w, heads):
-    """Element i and i + n/2 of a head become neighbours, as the `llama` architecture rotates."""
-    return w.reshape(heads, 2, w.shape[0] // heads // 2, *w.shape[1:]).swapaxes(1, 2).reshape(w.shape)
-
-
 def converted(model, arch, config, joined):
     """(name in GGUF, float32 array) of every tensor. joined: gate and up of the experts in one tensor."""
     ids = {v: k for k, v in gguf.MODEL_ARCH_NAMES.items()}
@@ -141,36 +136,6 @@ def converted(model, arch, config, joined):
     yield from stacked.items()
 
 
-def gguf_name(names, name):
-    found = names.get_name(name, try_suffixes=(".weight", ".bias"))
-    assert found, f"no name for {name}"
-    return found
-
-
-def padded(names, kinds):
-    while len(names) < VOCAB:
-        names.append(f"[PAD{len(names)}]")
-        kinds.append(gguf.TokenType.UNUSED)
-    return names, kinds
-
-
-def write_byte_level(w, arch):
-    """The GPT-2 alphabet of bytes, an end token, one merge."""
-    plain = [*range(33, 127), *range(161, 173), *range(174, 256)]
-    codes, extra = {}, 256
-    for b in range(256):
-        codes[b] = b if b in plain else extra
-        extra += b not in plain
-    names, kinds = padded([chr(codes[b]) for b in range(256)] + ["<|end|>", "he"],
-                          [gguf.TokenType.NORMAL] * 256 + [gguf.TokenType.CONTROL, gguf.TokenType.NORMAL])
-    w.add_tokenizer_model("gpt2")
-    w.add_tokenizer_pre("olmo" if arch == "olmoe" else "qwen2")
-    w.add_token_list(names)
-    w.add_token_types(kinds)
-    w.add_token_merges(["h e"])
-    w.add_eos_token_id(256)
-
-
 def write_sentencepiece(w):
     kind = gguf.TokenType
     names, kinds = padded(
@@ -185,17 +150,6 @@ def write_sentencepiece(w):
     w.add_eos_token_id(2)
     w.add_add_bos_token(True)
     w.add_add_eos_token(False)
-
-
-def write_common_keys(w, config, layers):
-    w.add_block_count(layers)
-    w.add_context_length(config.max_position_embeddings)
-    w.add_embedding_length(config.hidden_size)
-    w.add_feed_forward_length(config.intermediate_size)
-    w.add_head_count(config.num_attention_heads)
-    w.add_head_count_kv(config.num_key_value_heads)
-    w.add_rope_freq_base(config.rope_theta)
-    w.add_layer_norm_rms_eps(config.rms_norm_eps)
 
 
 def write_keys(w, arch, config):
@@ -247,10 +201,7 @@ def write_gguf(path, name, arch, model, config, matrix_type):
             w.add_tensor(tensor, a.astype(np.float16))
         else:
             w.add_tensor(tensor, gguf.quants.quantize(a, matrix_type), raw_dtype=matrix_type)
-    w.write_header_to_file()
-    w.write_kv_data_to_file()
-    w.write_tensors_to_file()
-    w.close()
+    finish(w)
 
 
 def routing(logits, config, renormalise):
@@ -264,9 +215,7 @@ def routing(logits, config, renormalise):
         weights = torch.gather(torch.softmax(x.float(), dim=-1), 1, order[:, :k])
         if renormalise:
             weights = weights / weights.sum(dim=-1, keepdim=True)
-        layers.append({"experts": order[:, :k].tolist(),
-                       "weights": [[round(v, 6) for v in row] for row in weights.tolist()],
-                       "gap": [round(v, 6) for v in (sorted_logits[:, k - 1] - sorted_logits[:, k]).tolist()]})
+        layers.append(layer_of(order[:, :k], weights, sorted_logits[:, k - 1] - sorted_logits[:, k]))
     return layers
 
 
@@ -287,8 +236,7 @@ def main(out):
                       "layers": routing(result.router_logits, config, renormalise)})
         if quantised:
             write_gguf(f"{out}/{name}_q8.gguf", name, arch, model, config, gguf.GGMLQuantizationType.Q8_0)
-    with open(f"{out}/arch.json", "w") as f:
-        f.write("[\n" + ",\n".join(json.dumps(x) for x in index) + "\n]\n")
+    write_list(f"{out}/arch.json", index)
 
 
 if __name__ == "__main__":

@@ -16,25 +16,21 @@ are not converted: mistral_large_c has the keys of MistralMoeModel (conversion/m
 and the tensors of mla_vectors.py; its queries grow with their position. oss_c has every bias, norm, sink and router in BF16."""
 import json
 import math
-import os
 import shutil
 import subprocess
 import sys
 import tempfile
 
 import gguf
-import numpy as np
 import torch
 import transformers
 
-import arch_vectors
 import mla_vectors
 import oss_vectors
 import scaled_vectors
-from arch_vectors import VOCAB
-from vectors import save_logits
+import vectors
+from vectors import VOCAB, half
 
-POSITIONS = scaled_vectors.POSITIONS
 SCALE = math.sqrt(1 + math.log(2) / math.log(128))  # as the converter computes it from 256 and 128 positions
 LONG = dict(scaled_vectors.LONG, short_mscale=SCALE, long_mscale=SCALE)
 YARN = {"rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0, "original_max_position_embeddings": 64, "beta_fast": 8.0,
@@ -78,13 +74,8 @@ MODELS = [
 
 def save_tokenizer(folder):
     """The GPT-2 alphabet of bytes, one merge, an end token."""
-    from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
-    plain = [*range(33, 127), *range(161, 173), *range(174, 256)]
-    codes, extra = {}, 256
-    for b in range(256):
-        codes[b] = b if b in plain else extra
-        extra += b not in plain
-    vocab = {chr(codes[b]): b for b in range(256)} | {"he": 256}
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+    vocab = {letter: b for b, letter in enumerate(vectors.byte_letters())} | {"he": 256}
     t = Tokenizer(models.BPE(vocab=vocab, merges=[("h", "e")]))
     t.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     t.decoder = decoders.ByteLevel()
@@ -118,21 +109,14 @@ def convert(llama, arch, pre, model, out):
     shutil.rmtree(folder)
 
 
-def reference(name, arch, model, seed, f32=False):
-    ids = torch.randint(0, VOCAB, (1, POSITIONS), generator=torch.Generator().manual_seed(seed))
-    restore = scaled_vectors.round_cache(model)
+def reference(name, arch, model, seed):
+    ids = vectors.random_ids(seed)
+    restore = vectors.round_cache(model)
     logits, routers = scaled_vectors.run(model, ids)
     layers = scaled_vectors.routing(arch, model.config, routers)
-    more, margin = scaled_vectors.greedy(model, ids)
+    more, margin = vectors.greedy(lambda x: scaled_vectors.run(model, x)[0], ids)
     restore()
-    return logits, entry(name, f32, ids, layers, more, margin)
-
-
-def entry(name, f32, ids, layers, more, margin):
-    gap = min(min(x["gap"]) for x in layers if x)
-    print(f"{name}: minimum gap {gap:.2g}, minimum greedy margin {margin:.2g}")
-    return {"name": name, "q8": False, "f32": f32, "ids": ids[0].tolist(), "layers": layers, "greedy": more,
-            "greedy_margin": round(margin, 6)}
+    return logits, vectors.entry(name, ids[0].tolist(), layers, more, margin)
 
 
 def fill(arch, model, seed):
@@ -140,14 +124,7 @@ def fill(arch, model, seed):
     with torch.no_grad():
         for name, p in model.named_parameters():
             if arch == "dbrx" and scaled_vectors.is_router(name):  # F16 in the file
-                p.copy_(p.half().float())
-
-
-def finish(w):
-    w.write_header_to_file()
-    w.write_kv_data_to_file()
-    w.write_tensors_to_file()
-    w.close()
+                p.copy_(half(p))
 
 
 def mistral_large(out, seed):
@@ -162,11 +139,11 @@ def mistral_large(out, seed):
         rms_norm_eps=1e-6, tie_word_embeddings=False, rope_parameters=rope, attn_implementation="eager")
     model = transformers.Mistral4ForCausalLM(config).float().eval()
     mla_vectors.fill(model, seed)
-    ids = torch.randint(0, VOCAB, (1, POSITIONS), generator=torch.Generator().manual_seed(seed))
+    ids = vectors.random_ids(seed)
     logits, inputs = mla_vectors.run(model, ids)
     with torch.no_grad():
         layers = mla_vectors.routing(model, config, inputs)
-    more, margin = mla_vectors.greedy(model, ids)
+    more, margin = vectors.greedy(lambda x: mla_vectors.run(model, x)[0], ids)
     w = gguf.GGUFWriter(f"{out}/{name}.gguf", "deepseek2")
     w.add_name(name)
     config.norm_topk_prob = False  # a softmax, whatever is normalised
@@ -175,12 +152,10 @@ def mistral_large(out, seed):
     w.add_expert_gating_func(gguf.ExpertGatingFuncType.SOFTMAX)
     w.add_attn_temperature_scale(rope["llama_4_scaling_beta"])
     w.add_attn_temperature_length(rope["original_max_position_embeddings"])
-    for tensor, a in mla_vectors.converted(model, config):
-        half = a.ndim > 1 and "gate_inp" not in tensor
-        w.add_tensor(tensor, np.ascontiguousarray(a.astype(np.float16) if half else a))
-    finish(w)
-    save_logits(f"{out}/{name}.npy", logits)
-    return entry(name, False, ids, layers, more, margin)
+    vectors.add_tensors(w, name, mla_vectors.converted(model, config))
+    vectors.finish(w)
+    vectors.save_logits(f"{out}/{name}.npy", logits)
+    return vectors.entry(name, ids[0].tolist(), layers, more, margin)
 
 
 def is_small(name):
@@ -199,12 +174,11 @@ def oss_bf16(out, seed):
         for parameter, p in model.named_parameters():
             if is_small(parameter):
                 p.copy_(p.bfloat16().float())
-    ids = torch.randint(0, VOCAB, (1, POSITIONS), generator=torch.Generator().manual_seed(seed))
+    ids = vectors.random_ids(seed)
     logits, inputs = oss_vectors.run(model, ids)
     with torch.no_grad():
         layers = oss_vectors.routing(model, inputs)
-    scaled_vectors.run = oss_vectors.run
-    more, margin = scaled_vectors.greedy(model, ids)
+    more, margin = vectors.greedy(lambda x: oss_vectors.run(model, x)[0], ids)
     plain, kind = gguf.GGUFWriter.add_tensor, gguf.GGMLQuantizationType.BF16
 
     def add(self, tensor, a):
@@ -215,8 +189,8 @@ def oss_bf16(out, seed):
     gguf.GGUFWriter.add_tensor = add
     oss_vectors.write_gguf(f"{out}/{name}.gguf", name, model, config)
     gguf.GGUFWriter.add_tensor = plain
-    save_logits(f"{out}/{name}.npy", logits)
-    return entry(name, False, ids, layers, more, margin)
+    vectors.save_logits(f"{out}/{name}.npy", logits)
+    return vectors.entry(name, ids[0].tolist(), layers, more, margin)
 
 
 def main(out, llama):
@@ -226,11 +200,10 @@ def main(out, llama):
         fill(arch, model, seed)
         logits, item = reference(name, arch, model, seed)
         convert(llama, arch, pre, model, f"{out}/{name}.gguf")
-        save_logits(f"{out}/{name}.npy", logits)
+        vectors.save_logits(f"{out}/{name}.npy", logits)
         index.append(item)
     index += [mistral_large(out, 5106), oss_bf16(out, 5107)]
-    with open(f"{out}/converted.json", "w", encoding="ascii") as f:
-        f.write("[\n" + ",\n".join(json.dumps(x) for x in index) + "\n]\n")
+    vectors.write_list(f"{out}/converted.json", index)
 
 
 if __name__ == "__main__":

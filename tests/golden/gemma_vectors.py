@@ -12,7 +12,6 @@ Layers with a window and full ones, of different head sizes, numbers of key head
 layers have no values of their own. Norms, scales of routers, experts and layers have values that matter; the logits
 reach the cap. Keys, names and layout are those of llama.cpp's converter. A file ending in _f32 has F32 matrices and
 keys and values rounded to F16, as in sluice's cache."""
-import json
 import math
 import sys
 
@@ -21,10 +20,8 @@ import numpy as np
 import torch
 import transformers
 
-import arch_vectors
-from arch_vectors import VOCAB
-from router_vectors import POSITIONS, greedy_of, round_cache
-from vectors import save_logits
+import vectors
+from vectors import VOCAB, half, layer_of
 
 LAYERS, FULL, WINDOW = 3, 0, 1  # the first full layer, the first with a window
 
@@ -51,26 +48,25 @@ MODELS = [
 
 def fill(model, seed):
     """As in router_vectors.py: weights large enough that a wrong step moves the logits far beyond the tolerance."""
-    gen = torch.Generator().manual_seed(seed)
-    tensors = list(model.named_parameters()) + [(n, b) for n, b in model.named_buffers() if n.endswith("layer_scalar")]
+    def value_of(name, p, r):
+        if "norm" in name:
+            return 1 + 0.2 * r
+        if name.endswith("router.scale"):
+            return (1 + 0.4 * r) * math.sqrt(len(p))
+        if name.endswith("per_expert_scale"):
+            return 1 + 0.4 * r
+        if name.endswith("layer_scalar"):
+            return 1 + 0.15 * r
+        if name.endswith("router.proj.weight"):
+            return 2 * r / math.sqrt(p.shape[1])
+        if "embed" in name:  # scaled by sqrt(d) in the model, and the output matrix
+            return half(2 * r / math.sqrt(p.shape[1]))
+        # the attention has no scale 1/sqrt(head size)
+        gain = 0.7 if "q_norm" in name or "k_norm" in name else 1.0
+        return half(gain * r / math.sqrt(p.shape[-1]))
+
+    vectors.fill(model, seed, value_of, "layer_scalar")
     with torch.no_grad():
-        for name, p in sorted(tensors, key=lambda x: x[0]):
-            r = torch.randn(p.shape, generator=gen, dtype=torch.float32)
-            if "norm" in name:
-                p.copy_(1 + 0.2 * r)
-            elif name.endswith("router.scale"):
-                p.copy_((1 + 0.4 * r) * math.sqrt(len(p)))
-            elif name.endswith("per_expert_scale"):
-                p.copy_(1 + 0.4 * r)
-            elif name.endswith("layer_scalar"):
-                p.copy_(1 + 0.15 * r)
-            elif name.endswith("router.proj.weight"):
-                p.copy_(2 * r / math.sqrt(p.shape[1]))
-            elif "embed" in name:  # scaled by sqrt(d) in the model, and the output matrix
-                p.copy_((2 * r / math.sqrt(p.shape[1])).half().float())
-            else:  # the attention has no scale 1/sqrt(head size)
-                gain = 0.7 if "q_norm" in name or "k_norm" in name else 1.0
-                p.copy_((gain * r / math.sqrt(p.shape[-1])).half().float())
         for name, p in model.named_parameters():
             if name.endswith(("q_norm.weight", "k_norm.weight")):
                 p.mul_(0.6)
@@ -121,7 +117,7 @@ def write_keys(w, config):
     w.add_final_logit_softcapping(config.final_logit_softcapping)
     w.add_shared_kv_layers(0)
     w.add_embedding_length_per_layer_input(0)
-    arch_vectors.write_byte_level(w, "gemma4")
+    vectors.write_byte_level(w, "gemma4")
 
 
 def write_gguf(path, name, model, config):
@@ -131,14 +127,8 @@ def write_gguf(path, name, model, config):
     half = config.per_layer_config[FULL].head_dim // 2
     rotated = int(2 * half * config.rope_parameters["full_attention"]["partial_rotary_factor"] / 2)
     w.add_tensor("rope_freqs.weight", np.array([1.0] * rotated + [1e30] * (half - rotated), dtype=np.float32))
-    for tensor, a in converted(model):
-        a = np.ascontiguousarray(a)
-        f16 = a.ndim > 1 and "ffn_gate_inp" not in tensor and not name.endswith("_f32")
-        w.add_tensor(tensor, a.astype(np.float16) if f16 else a)
-    w.write_header_to_file()
-    w.write_kv_data_to_file()
-    w.write_tensors_to_file()
-    w.close()
+    vectors.add_tensors(w, name, converted(model))
+    vectors.finish(w)
 
 
 def run(model, ids):
@@ -163,8 +153,7 @@ def routing(routed):
         assert torch.equal(order[:, :k], chosen)
         w = p.gather(1, chosen)
         w = w / w.sum(dim=-1, keepdim=True)
-        layers.append({"experts": chosen.tolist(), "weights": [[round(v, 6) for v in row] for row in w.tolist()],
-                       "gap": [round(v, 6) for v in (top[:, k - 1] - top[:, k]).tolist()]})
+        layers.append(layer_of(chosen, w, top[:, k - 1] - top[:, k]))
     return layers
 
 
@@ -173,20 +162,16 @@ def main(out, list_name):
     for seed, (name, config) in enumerate(MODELS):
         model = transformers.Gemma4ForCausalLM._from_config(config, attn_implementation="eager").float().eval()
         fill(model, 4000 + seed)
-        ids = torch.randint(0, VOCAB, (1, POSITIONS), generator=torch.Generator().manual_seed(200 + seed))
-        restore = round_cache(model) if name.endswith("_f32") else lambda: None
+        ids = vectors.random_ids(200 + seed)
+        restore = vectors.round_cache(model) if vectors.is_f32(name) else lambda: None
         logits, routed = run(model, ids)
         layers = routing(routed)
         write_gguf(f"{out}/{name}.gguf", name, model, config)
-        save_logits(f"{out}/{name}.npy", logits)
-        more, margin = greedy_of(lambda x: run(model, x)[0], ids)
+        vectors.save_logits(f"{out}/{name}.npy", logits)
+        more, margin = vectors.greedy(lambda x: run(model, x)[0], ids)
         restore()
-        gap = min(min(x["gap"]) for x in layers)
-        print(f"{name}: minimum gap {gap:.2g}, minimum greedy margin {margin:.2g}, largest logit {logits.abs().max():.3g}")
-        index.append({"name": name, "q8": False, "f32": name.endswith("_f32"), "ids": ids[0].tolist(), "layers": layers,
-                      "greedy": more, "greedy_margin": round(margin, 6)})
-    with open(f"{out}/{list_name}", "w") as f:
-        f.write("[\n" + ",\n".join(json.dumps(x) for x in index) + "\n]\n")
+        index.append(vectors.entry(name, ids[0].tolist(), layers, more, margin))
+    vectors.write_list(f"{out}/{list_name}", index)
 
 
 if __name__ == "__main__":

@@ -15,9 +15,7 @@ has groups of experts; kimi_k2 has a YaRN whose correction range is empty; glm4_
 drafting behind its last layer whose tensors hold noise. Files ending in _f32 have F32 matrices, others F16; for the
 former, the latents are rounded to F16 here, too, as in sluice's cache, so that little else than the order of sums
 differs: sluice multiplies queries and sums by attn_k_b and attn_v_b, this reference every key and value."""
-import json
 import math
-import os
 import sys
 
 import gguf
@@ -25,11 +23,10 @@ import numpy as np
 import torch
 import transformers
 
-import arch_vectors
-from arch_vectors import VOCAB, gguf_name
-from vectors import save_logits
+import vectors
+from vectors import VOCAB, gguf_name, half, layer_of
 
-POSITIONS, LAYERS, GREEDY, HIDDEN = 70, 2, 12, 48
+LAYERS, HIDDEN = 2, 48
 
 
 def yarn(factor, fast, slow, mscale):
@@ -78,28 +75,19 @@ MODELS = [
 
 def fill(model, seed):
     """As in router_vectors.py: weights large enough that a wrong step moves the logits far beyond the tolerance."""
-    gen = torch.Generator().manual_seed(seed)
-    tensors = list(model.named_parameters()) + [(n, b) for n, b in model.named_buffers() if "correction" in n]
-    with torch.no_grad():
-        for name, p in sorted(tensors, key=lambda x: x[0]):
-            r = torch.randn(p.shape, generator=gen, dtype=torch.float32)
-            if "correction_bias" in name:
-                p.copy_(0.5 * r)
-            elif "norm" in name:
-                p.copy_(1 + 0.2 * r)
-            elif name.endswith("mlp.gate.weight"):
-                p.copy_(2 * r / math.sqrt(p.shape[1]))
-            else:
-                strong = ("lm_head", "q_proj", "q_b_proj", "kv_a_proj")
-                gain = 1.5 if any(x in name for x in strong) else 1.0
-                gain = math.sqrt(p.shape[1]) if "embed" in name else gain
-                p.copy_((gain * r / math.sqrt(p.shape[-1])).half().float())
+    def value_of(name, p, r):
+        if "correction_bias" in name:
+            return 0.5 * r
+        if "norm" in name:
+            return 1 + 0.2 * r
+        if name.endswith("mlp.gate.weight"):
+            return 2 * r / math.sqrt(p.shape[1])
+        strong = ("lm_head", "q_proj", "q_b_proj", "kv_a_proj")
+        gain = 1.5 if any(x in name for x in strong) else 1.0
+        gain = math.sqrt(p.shape[1]) if "embed" in name else gain
+        return half(gain * r / math.sqrt(p.shape[-1]))
 
-
-def round_cache(model):
-    for layer in model.model.layers:
-        plain = layer.self_attn.expand_kv
-        layer.self_attn.expand_kv = lambda c, pe, plain=plain: plain(c.half().float(), pe.half().float())
+    vectors.fill(model, seed, value_of, "correction")
 
 
 def converted(model, config):
@@ -126,7 +114,7 @@ def converted(model, config):
 def write_keys(w, config, drafting):
     rope = config.rope_parameters
     config.rope_theta, config.num_key_value_heads = rope["rope_theta"], 1
-    arch_vectors.write_common_keys(w, config, LAYERS + drafting)
+    vectors.write_common_keys(w, config, LAYERS + drafting)
     w.add_leading_dense_block_count(1)
     w.add_vocab_size(VOCAB)
     if config.q_lora_rank:
@@ -156,7 +144,7 @@ def write_keys(w, config, drafting):
         w.add_rope_scaling_yarn_log_mul(0.1 * rope["mscale_all_dim"])
     if drafting:
         w.add_nextn_predict_layers(1)
-    arch_vectors.write_byte_level(w, "deepseek2")
+    vectors.write_byte_level(w, "deepseek2")
 
 
 def write_gguf(path, name, model, config):
@@ -164,17 +152,11 @@ def write_gguf(path, name, model, config):
     w = gguf.GGUFWriter(path, "deepseek2")
     w.add_name(name)
     write_keys(w, config, int(drafting))
-    for tensor, a in converted(model, config):
-        a = np.ascontiguousarray(a)
-        half = a.ndim > 1 and "ffn_gate_inp" not in tensor and not name.endswith("_f32")
-        w.add_tensor(tensor, a.astype(np.float16) if half else a)
-    for tensor, shape in (("nextn.eh_proj", (HIDDEN, 2 * HIDDEN)), ("nextn.enorm", (HIDDEN,)),
-                          ("attn_k_b", (5, 40, 24)), ("ffn_gate_exps", (6, 16, HIDDEN))) if drafting else ():
-        w.add_tensor(f"blk.{LAYERS}.{tensor}.weight", np.full(shape, np.nan, dtype=np.float32))
-    w.write_header_to_file()
-    w.write_kv_data_to_file()
-    w.write_tensors_to_file()
-    w.close()
+    vectors.add_tensors(w, name, converted(model, config))
+    if drafting:
+        vectors.add_drafting(w, LAYERS, (("nextn.eh_proj", (HIDDEN, 2 * HIDDEN)), ("nextn.enorm", (HIDDEN,)),
+                                         ("attn_k_b", (5, 40, 24)), ("ffn_gate_exps", (6, 16, HIDDEN))))
+    vectors.finish(w)
 
 
 def router_rule(config, z, bias):
@@ -212,35 +194,13 @@ def routing(model, config, inputs):
         _, weights, chosen = gate(x)  # what the package itself chose
         assert torch.equal(chosen.sort(dim=-1)[0], order[:, :k].sort(dim=-1)[0])
         assert torch.allclose(weights.sort(dim=-1)[0], w.sort(dim=-1)[0], atol=1e-6)
-        layers.append({"experts": order[:, :k].tolist(), "weights": [[round(v, 6) for v in row] for row in w.tolist()],
-                       "gap": [round(v, 6) for v in (top[:, k - 1] - top[:, k]).tolist()]})
+        layers.append(layer_of(order[:, :k], w, top[:, k - 1] - top[:, k]))
     return layers
 
 
 def run(model, ids):
     """Logits, and the input of each router."""
-    inputs = [None] * LAYERS
-    hooks = []
-    for number, layer in enumerate(model.model.layers):
-        if hasattr(layer.mlp, "gate"):
-            hooks.append(layer.mlp.gate.register_forward_pre_hook(
-                lambda _, x, n=number: inputs.__setitem__(n, x[0].reshape(-1, x[0].shape[-1]).float())))
-    with torch.no_grad():
-        logits = model(ids, use_cache=False).logits[0]
-    for hook in hooks:
-        hook.remove()
-    return logits, inputs
-
-
-def greedy(model, ids):
-    """The continuation, and the minimum margin between the best and the second logit in it."""
-    more, margin = [], math.inf
-    for _ in range(GREEDY):
-        logits = run(model, torch.cat([ids, torch.tensor([more], dtype=ids.dtype)], dim=1))[0][-1]
-        top = logits.topk(2)
-        margin = min(margin, (top[0][0] - top[0][1]).item())
-        more.append(top[1][0].item())
-    return more, margin
+    return vectors.run(model, ids, [getattr(layer.mlp, "gate", None) for layer in model.model.layers])
 
 
 def main(out):
@@ -248,22 +208,17 @@ def main(out):
     for number, (name, seed, config) in enumerate(MODELS):
         model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="eager").float().eval()
         fill(model, seed)
-        ids = torch.randint(0, VOCAB, (1, POSITIONS), generator=torch.Generator().manual_seed(200 + number))
-        if name.endswith("_f32"):
-            round_cache(model)
+        ids = vectors.random_ids(200 + number)
+        if vectors.is_f32(name):
+            vectors.round_cache(model)
         logits, inputs = run(model, ids)
         with torch.no_grad():
             layers = routing(model, config, inputs)
-        more, margin = greedy(model, ids)
+        more, margin = vectors.greedy(lambda x: run(model, x)[0], ids)
         write_gguf(f"{out}/{name}.gguf", name, model, config)
-        save_logits(f"{out}/{name}.npy", logits)
-        gap = min(min(x["gap"]) for x in layers if x)
-        size = os.path.getsize(f"{out}/{name}.gguf")
-        print(f"{name}: {size} bytes, minimum gap {gap:.2g}, minimum greedy margin {margin:.2g}")
-        index.append({"name": name, "q8": False, "f32": name.endswith("_f32"), "ids": ids[0].tolist(), "layers": layers,
-                      "greedy": more, "greedy_margin": round(margin, 6)})
-    with open(f"{out}/mla.json", "w") as f:
-        f.write("[\n" + ",\n".join(json.dumps(x) for x in index) + "\n]\n")
+        vectors.save_logits(f"{out}/{name}.npy", logits)
+        index.append(vectors.entry(name, ids[0].tolist(), layers, more, margin))
+    vectors.write_list(f"{out}/mla.json", index)
 
 
 if __name__ == "__main__":

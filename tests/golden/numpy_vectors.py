@@ -13,18 +13,16 @@ router with a bias for the choice and groups; the first layer dense; a shared ex
 heads. smallthinker: the router reads the input of the layer, before its norm; experts with ReLU; every fourth layer attends to
 all positions and does not rotate, the others have a window of 16 (smallthinker_b: no window, all rotate; softmax of the chosen
 k). Files ending in _f32 have F32 matrices, others F16; for all, keys and values are rounded to F16, as in sluice's cache."""
-import json
 import math
 import sys
 
 import gguf
 import numpy as np
 
-import arch_vectors
-from arch_vectors import VOCAB
-from vectors import save_logits
+import vectors
+from vectors import GREEDY, POSITIONS, VOCAB
 
-POSITIONS, GREEDY, HIDDEN = 70, 12, 48
+HIDDEN = 48
 
 # name, architecture in GGUF, sizes
 MODELS = [
@@ -240,14 +238,9 @@ def write_gguf(path, name, arch, t, c):
         w.add_expert_gating_func(gguf.ExpertGatingFuncType.SOFTMAX if c["softmax"] else gguf.ExpertGatingFuncType.SIGMOID)
         if c["window"]:
             w.add_sliding_window(c["window"])
-    arch_vectors.write_byte_level(w, arch)
-    for tensor, a in t.items():
-        f16 = a.ndim > 1 and "ffn_gate_inp" not in tensor and not name.endswith("_f32")
-        w.add_tensor(tensor, a.astype(np.float16 if f16 else np.float32))
-    w.write_header_to_file()
-    w.write_kv_data_to_file()
-    w.write_tensors_to_file()
-    w.close()
+    vectors.write_byte_level(w, arch)
+    vectors.add_tensors(w, name, t.items())
+    vectors.finish(w)
 
 
 def greedy(arch, t, c, ids):
@@ -268,14 +261,10 @@ def main(out, list_name):
         ids = np.random.default_rng(300 + seed).integers(0, VOCAB, POSITIONS)
         logits, layers = run(arch, t, c, ids)
         write_gguf(f"{out}/{name}.gguf", name, arch, t, c)
-        save_logits(f"{out}/{name}.npy", logits)
+        vectors.save_logits(f"{out}/{name}.npy", logits)
         more, margin = greedy(arch, t, c, ids)
-        gap = min(min(x["gap"]) for x in layers if x)
-        print(f"{name}: minimum gap {gap:.2g}, minimum greedy margin {margin:.2g}")
-        index.append({"name": name, "q8": False, "f32": f32, "ids": ids.tolist(), "layers": layers, "greedy": more,
-                      "greedy_margin": round(margin, 6)})
-    with open(f"{out}/{list_name}", "w", encoding="ascii") as f:
-        f.write("[\n" + ",\n".join(json.dumps(x) for x in index) + "\n]\n")
+        index.append(vectors.entry(name, ids.tolist(), layers, more, margin))
+    vectors.write_list(f"{out}/{list_name}", index)
 
 
 if __name__ == "__main__":

@@ -9,21 +9,16 @@ Python package `transformers` with the same weights in float32. The sibling of r
 
 Layers with a window and without; sinks, biases of attention, router and experts that matter; inputs of the experts' activation
 beyond its limits; YaRN whose correction range is far from integers."""
-import json
 import math
 import sys
 
 import gguf
-import numpy as np
 import torch
 import transformers
 
-import arch_vectors
-import router_vectors
-from arch_vectors import VOCAB
-from vectors import save_logits
+import vectors
+from vectors import VOCAB, half, layer_of
 
-POSITIONS = 70
 SEEDS = (7018, 7015)  # whose greedy continuations have no near ties
 COMMON = dict(vocab_size=VOCAB, attn_implementation="eager", pad_token_id=None, bos_token_id=None, eos_token_id=256,
               tie_word_embeddings=False, rms_norm_eps=1e-5, max_position_embeddings=256)
@@ -41,24 +36,22 @@ MODELS = [
 
 
 def fill(model, seed):
-    gen = torch.Generator().manual_seed(seed)
-    with torch.no_grad():
-        for name, p in sorted(model.named_parameters(), key=lambda x: x[0]):
-            r = torch.randn(p.shape, generator=gen, dtype=torch.float32)
-            if "norm" in name:
-                p.copy_(1 + 0.2 * r)
-            elif name.endswith("sinks"):
-                p.copy_(1 + r)
-            elif name.endswith("bias"):
-                p.copy_((2.0 if "gate_up" in name else 0.5) * r)
-            elif name.endswith("router.weight"):
-                p.copy_(2 * r / math.sqrt(p.shape[1]))
-            elif ".experts." in name:  # [expert][in][out]
-                p.copy_(((4.0 if "gate_up" in name else 0.3) * r / math.sqrt(p.shape[1])).half().float())
-            else:
-                gain = 1.5 if any(x in name for x in ("lm_head", "q_proj", "k_proj")) else 1.0
-                gain = math.sqrt(p.shape[1]) if "embed" in name else gain
-                p.copy_((gain * r / math.sqrt(p.shape[1])).half().float())
+    def value_of(name, p, r):
+        if "norm" in name:
+            return 1 + 0.2 * r
+        if name.endswith("sinks"):
+            return 1 + r
+        if name.endswith("bias"):
+            return (2.0 if "gate_up" in name else 0.5) * r
+        if name.endswith("router.weight"):
+            return 2 * r / math.sqrt(p.shape[1])
+        if ".experts." in name:  # [expert][in][out]
+            return half((4.0 if "gate_up" in name else 0.3) * r / math.sqrt(p.shape[1]))
+        gain = 1.5 if any(x in name for x in ("lm_head", "q_proj", "k_proj")) else 1.0
+        gain = math.sqrt(p.shape[1]) if "embed" in name else gain
+        return half(gain * r / math.sqrt(p.shape[1]))
+
+    vectors.fill(model, seed, value_of)
 
 
 NAMES = {"self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v",
@@ -95,7 +88,7 @@ def write_gguf(path, name, model, config):
     rope = config.rope_parameters
     config.rope_theta = rope["rope_theta"]
     w.add_name(name)
-    arch_vectors.write_common_keys(w, config, config.num_hidden_layers)
+    vectors.write_common_keys(w, config, config.num_hidden_layers)
     w.add_key_length(config.head_dim)
     w.add_value_length(config.head_dim)
     w.add_sliding_window(config.sliding_window)
@@ -106,28 +99,14 @@ def write_gguf(path, name, model, config):
         w.add_rope_scaling_type(gguf.RopeScalingType.YARN)
         w.add_rope_scaling_factor(rope["factor"])
         w.add_rope_scaling_orig_ctx_len(rope["original_max_position_embeddings"])
-    arch_vectors.write_byte_level(w, "gpt-oss")
-    for tensor, a in converted(model):
-        a = np.ascontiguousarray(a)
-        half = tensor.endswith("weight") and a.ndim > 1 and "ffn_gate_inp" not in tensor and not name.endswith("_f32")
-        w.add_tensor(tensor, a.astype(np.float16) if half else a)
-    w.write_header_to_file()
-    w.write_kv_data_to_file()
-    w.write_tensors_to_file()
-    w.close()
+    vectors.write_byte_level(w, "gpt-oss")
+    vectors.add_tensors(w, name, converted(model))
+    vectors.finish(w)
 
 
 def run(model, ids):
-    """Logits; of each layer, what its router chose."""
-    chosen = [None] * model.config.num_hidden_layers
-    hooks = [layer.mlp.router.register_forward_pre_hook(
-        lambda _, x, n=n: chosen.__setitem__(n, x[0].reshape(-1, x[0].shape[-1]).float()))
-        for n, layer in enumerate(model.model.layers)]
-    with torch.no_grad():
-        logits = model(ids, use_cache=False).logits[0]
-    for hook in hooks:
-        hook.remove()
-    return logits, chosen
+    """Logits, and the input of each router."""
+    return vectors.run(model, ids, [layer.mlp.router for layer in model.model.layers])
 
 
 def routing(model, inputs):
@@ -135,34 +114,26 @@ def routing(model, inputs):
     for layer, x in zip(model.model.layers, inputs):
         router, k = layer.mlp.router, model.config.num_experts_per_tok
         top, order = torch.nn.functional.linear(x, router.weight, router.bias).sort(dim=-1, descending=True, stable=True)
-        weights = torch.softmax(top[:, :k], dim=-1)
-        layers.append({"experts": order[:, :k].tolist(),
-                       "weights": [[round(v, 6) for v in row] for row in weights.tolist()],
-                       "gap": [round(v, 6) for v in (top[:, k - 1] - top[:, k]).tolist()]})
+        layers.append(layer_of(order[:, :k], torch.softmax(top[:, :k], dim=-1), top[:, k - 1] - top[:, k]))
     return layers
 
 
 def main(out):
     index = []
-    router_vectors.run = run
     for seed, (name, config) in enumerate(MODELS):
         model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="eager").float().eval()
         fill(model, SEEDS[seed])
-        ids = torch.randint(0, VOCAB, (1, POSITIONS), generator=torch.Generator().manual_seed(700 + seed))
-        restore = router_vectors.round_cache(model) if name.endswith("_f32") else lambda: None
+        ids = vectors.random_ids(700 + seed)
+        restore = vectors.round_cache(model) if vectors.is_f32(name) else lambda: None
         logits, inputs = run(model, ids)
         with torch.no_grad():
             layers = routing(model, inputs)
         write_gguf(f"{out}/{name}.gguf", name, model, config)
-        save_logits(f"{out}/{name}.npy", logits)
-        more, margin = router_vectors.greedy(model, ids)
+        vectors.save_logits(f"{out}/{name}.npy", logits)
+        more, margin = vectors.greedy(lambda x: run(model, x)[0], ids)
         restore()
-        gap = min(min(x["gap"]) for x in layers)
-        print(f"{name}: minimum gap {gap:.2g}, minimum greedy margin {margin:.2g}")
-        index.append({"name": name, "q8": False, "f32": name.endswith("_f32"), "ids": ids[0].tolist(), "layers": layers,
-                      "greedy": more, "greedy_margin": round(margin, 6)})
-    with open(f"{out}/oss.json", "w") as f:
-        f.write("[\n" + ",\n".join(json.dumps(x) for x in index) + "\n]\n")
+        index.append(vectors.entry(name, ids[0].tolist(), layers, more, margin))
+    vectors.write_list(f"{out}/oss.json", index)
 
 
 if __name__ == "__main__":

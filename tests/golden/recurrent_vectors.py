@@ -12,7 +12,6 @@ qwen35moe and qwen3next: one model with two v heads per k head, one with as many
 or by an array. The v heads of qwen35moe are in llama.cpp's order (h % k heads), those of qwen3next in that of the
 checkpoint. Decays are from 0.2 to almost 1. qwen35moe_b_f32 has a q and a k head near zero (shrink).
 qwen35moe_a has a block for drafting behind its last layer: noise. Files ending in _f32 have F32 matrices, others F16; for the former, keys and values are rounded to F16 here, too, as in sluice's cache."""
-import json
 import math
 import sys
 
@@ -21,11 +20,10 @@ import numpy as np
 import torch
 import transformers
 
-import arch_vectors
-from arch_vectors import VOCAB
-from vectors import save_logits
+import vectors
+from vectors import VOCAB, half, layer_of
 
-POSITIONS, GREEDY, HIDDEN = 70, 12, 64
+HIDDEN = 64
 COMMON = dict(vocab_size=VOCAB, max_position_embeddings=256, attn_implementation="eager", pad_token_id=None,
               bos_token_id=None, eos_token_id=256, hidden_size=HIDDEN, moe_intermediate_size=32, num_experts_per_tok=3)
 
@@ -75,30 +73,26 @@ MODELS = [
 
 def fill(model, seed):
     """Weights large enough that a wrong step moves the logits far beyond the tolerance."""
-    gen = torch.Generator().manual_seed(seed)
     qwen_like = model.config.model_type != "lfm2_moe"
-    tensors = list(model.named_parameters()) + [(n, b) for n, b in model.named_buffers() if "expert_bias" in n]
-    with torch.no_grad():
-        for name, p in sorted(tensors, key=lambda x: x[0]):
-            r = torch.randn(p.shape, generator=gen, dtype=torch.float32)
-            if name.endswith("A_log"):
-                p.copy_(torch.log(torch.linspace(0.01, 2.5, len(p))))
-            elif name.endswith("dt_bias"):
-                p.copy_(0.5 * r)
-            elif "expert_bias" in name:
-                p.copy_(0.5 * r)
-            elif "norm" in name:
-                centred = qwen_like and "linear_attn.norm" not in name
-                p.copy_(0.2 * r if centred else 1 + 0.2 * r)
-            elif "conv" in name and p.ndim == 3:
-                p.copy_(0.6 * r)
-            elif name.endswith(".gate.weight"):
-                p.copy_(2 * r / math.sqrt(p.shape[1]))
-            else:
-                gain = 1.5 if any(x in name for x in ("lm_head", "q_proj", "k_proj")) else 1.0
-                tied = 2.0 if model.config.tie_word_embeddings else math.sqrt(p.shape[-1])
-                gain = tied if "embed" in name else gain
-                p.copy_((gain * r / math.sqrt(p.shape[-1])).half().float())
+
+    def value_of(name, p, r):
+        if name.endswith("A_log"):
+            return torch.log(torch.linspace(0.01, 2.5, len(p)))
+        if name.endswith("dt_bias") or "expert_bias" in name:
+            return 0.5 * r
+        if "norm" in name:
+            centred = qwen_like and "linear_attn.norm" not in name
+            return 0.2 * r if centred else 1 + 0.2 * r
+        if "conv" in name and p.ndim == 3:
+            return 0.6 * r
+        if name.endswith(".gate.weight"):
+            return 2 * r / math.sqrt(p.shape[1])
+        gain = 1.5 if any(x in name for x in ("lm_head", "q_proj", "k_proj")) else 1.0
+        tied = 2.0 if model.config.tie_word_embeddings else math.sqrt(p.shape[-1])
+        gain = tied if "embed" in name else gain
+        return half(gain * r / math.sqrt(p.shape[-1]))
+
+    vectors.fill(model, seed, value_of, "expert_bias")
 
 
 def shrink(model):
@@ -112,17 +106,6 @@ def shrink(model):
             if "linear_attn.conv1d" in name:
                 p[(heads - 1) * size:heads * size] *= 2.0 ** -19
                 p[(2 * heads - 1) * size:2 * heads * size] *= 2.0 ** -11
-
-
-def round_cache(model):
-    module = sys.modules[type(model).__module__]
-    plain = module.eager_attention_forward
-
-    def rounded(attention, query, key, value, *more, **named):
-        return plain(attention, query, key.half().float(), value.half().float(), *more, **named)
-
-    module.eager_attention_forward = rounded
-    return lambda: setattr(module, "eager_attention_forward", plain)
 
 
 def tiled(a, config, size, axis=0):
@@ -245,28 +228,29 @@ def write_keys(w, arch, config, drafting):
             w.add_array(f"{arch}.attention.recurrent_layers", [t == L for t in config.layer_types])
     if drafting:
         w.add_uint32(f"{arch}.nextn_predict_layers", 1)
-    arch_vectors.write_byte_level(w, arch)
+    vectors.write_byte_level(w, arch)
+
+
+def file_tensors(model, arch):
+    for tensor, a in converted(model, arch):
+        yield tensor, a.reshape(-1) if "ffn_gate_inp_shexp" in tensor else a
+
+
+def in_f16(tensor, a):
+    convolution = "conv" in tensor and "proj" not in tensor
+    return "ffn_gate_inp_shexp" in tensor or vectors.is_matrix(tensor, a) and not convolution
 
 
 def write_gguf(path, name, arch, model):
     drafting = name == "qwen35moe_a"
-    layers = model.config.num_hidden_layers
     w = gguf.GGUFWriter(path, arch)
     w.add_name(name)
     write_keys(w, arch, model.config, int(drafting))
-    for tensor, a in converted(model, arch):
-        a = np.ascontiguousarray(a, dtype=np.float32)
-        whole = a.ndim == 1 or "conv" in tensor and "proj" not in tensor or tensor.endswith("ffn_gate_inp.weight")
-        if "ffn_gate_inp_shexp" in tensor:
-            a = a.reshape(-1)
-        w.add_tensor(tensor, a if whole or name.endswith("_f32") else a.astype(np.float16))
-    for tensor, shape in (("nextn.eh_proj", (64, 128)), ("nextn.enorm", (64,)), ("attn_q", (256, 64)),
-                          ("ffn_gate_exps", (1, 32, 64))) if drafting else ():
-        w.add_tensor(f"blk.{layers}.{tensor}.weight", np.full(shape, np.nan, dtype=np.float32))
-    w.write_header_to_file()
-    w.write_kv_data_to_file()
-    w.write_tensors_to_file()
-    w.close()
+    vectors.add_tensors(w, name, file_tensors(model, arch), in_f16)
+    if drafting:
+        vectors.add_drafting(w, model.config.num_hidden_layers, (
+            ("nextn.eh_proj", (64, 128)), ("nextn.enorm", (64,)), ("attn_q", (256, 64)), ("ffn_gate_exps", (1, 32, 64))))
+    vectors.finish(w)
 
 
 def routing(model, inputs):
@@ -277,7 +261,7 @@ def routing(model, inputs):
         if x is None:
             layers.append(None)
             continue
-        block = layer.feed_forward if hasattr(layer, "feed_forward") else layer.mlp
+        block = block_of(layer)
         z = torch.nn.functional.linear(x, block.gate.weight)
         if hasattr(block, "expert_bias"):
             p = z.sigmoid()
@@ -287,35 +271,17 @@ def routing(model, inputs):
         top, order = s.sort(dim=-1, descending=True, stable=True)
         w = p.gather(1, order[:, :k])
         w = w / w.sum(dim=-1, keepdim=True)
-        layers.append({"experts": order[:, :k].tolist(), "weights": [[round(v, 6) for v in row] for row in w.tolist()],
-                       "gap": [round(v, 6) for v in (top[:, k - 1] - top[:, k]).tolist()]})
+        layers.append(layer_of(order[:, :k], w, top[:, k - 1] - top[:, k]))
     return layers
+
+
+def block_of(layer):
+    return layer.feed_forward if hasattr(layer, "feed_forward") else layer.mlp
 
 
 def run(model, ids):
     """Logits, and the input of each router."""
-    inputs, hooks = [None] * model.config.num_hidden_layers, []
-    for number, layer in enumerate(model.model.layers):
-        block = layer.feed_forward if hasattr(layer, "feed_forward") else layer.mlp
-        if hasattr(block, "gate"):
-            hooks.append(block.gate.register_forward_pre_hook(
-                lambda _, x, n=number: inputs.__setitem__(n, x[0].reshape(-1, HIDDEN).float())))
-    with torch.no_grad():
-        logits = model(ids, use_cache=False).logits[0]
-    for hook in hooks:
-        hook.remove()
-    return logits, inputs
-
-
-def greedy(model, ids):
-    """The continuation, and the minimum margin between the best and the second logit in it."""
-    more, margin = [], math.inf
-    for _ in range(GREEDY):
-        logits = run(model, torch.cat([ids, torch.tensor([more], dtype=ids.dtype)], dim=1))[0][-1]
-        top = logits.topk(2)
-        margin = min(margin, (top[0][0] - top[0][1]).item())
-        more.append(top[1][0].item())
-    return more, margin
+    return vectors.run(model, ids, [getattr(block_of(layer), "gate", None) for layer in model.model.layers])
 
 
 def main(out, list_name):
@@ -325,21 +291,17 @@ def main(out, list_name):
         fill(model, 5000 + seed)
         if name == "qwen35moe_b_f32":
             shrink(model)
-        ids = torch.randint(0, VOCAB, (1, POSITIONS), generator=torch.Generator().manual_seed(200 + seed))
-        restore = round_cache(model) if name.endswith("_f32") else lambda: None
+        ids = vectors.random_ids(200 + seed)
+        restore = vectors.round_cache(model) if vectors.is_f32(name) else lambda: None
         logits, inputs = run(model, ids)
         with torch.no_grad():
             layers = routing(model, inputs)
         write_gguf(f"{out}/{name}.gguf", name, arch, model)
-        save_logits(f"{out}/{name}.npy", logits)
-        more, margin = greedy(model, ids)
+        vectors.save_logits(f"{out}/{name}.npy", logits)
+        more, margin = vectors.greedy(lambda x: run(model, x)[0], ids)
         restore()
-        gap = min(min(x["gap"]) for x in layers if x)
-        print(f"{name}: minimum gap {gap:.2g}, minimum greedy margin {margin:.2g}")
-        index.append({"name": name, "q8": False, "f32": name.endswith("_f32"), "ids": ids[0].tolist(), "layers": layers,
-                      "greedy": more, "greedy_margin": round(margin, 6)})
-    with open(f"{out}/{list_name}", "w") as f:
-        f.write("[\n" + ",\n".join(json.dumps(x) for x in index) + "\n]\n")
+        index.append(vectors.entry(name, ids[0].tolist(), layers, more, margin))
+    vectors.write_list(f"{out}/{list_name}", index)
 
 
 if __name__ == "__main__":

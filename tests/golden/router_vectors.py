@@ -15,9 +15,7 @@ some biased scores are negative. glm4moe_a has a block for drafting behind its l
 its tensors hold noise. dots1_a has groups; there the biased scores are positive, because transformers replaces the
 scores of excluded groups by 0 and not by -infinity. Files ending in _f32 have F32 matrices, others F16; for the former, keys
 and values are rounded to F16 here, too, as in sluice's cache, so that little else than the order of sums differs."""
-import json
 import math
-import os
 import sys
 
 import gguf
@@ -25,11 +23,10 @@ import numpy as np
 import torch
 import transformers
 
-import arch_vectors
-from arch_vectors import VOCAB, gguf_name
-from vectors import save_logits
+import vectors
+from vectors import VOCAB, gguf_name, half, layer_of
 
-POSITIONS, LAYERS, GREEDY = 70, 3, 12
+LAYERS = 3
 COMMON = dict(vocab_size=VOCAB, num_hidden_layers=LAYERS, max_position_embeddings=256, attn_implementation="eager",
               pad_token_id=None, bos_token_id=None, eos_token_id=256, hidden_size=64, tie_word_embeddings=False)
 DEEPSEEK_LIKE = dict(n_routed_experts=8, num_experts_per_tok=3, moe_intermediate_size=32, intermediate_size=96,
@@ -74,35 +71,21 @@ MODELS = minimax() if hasattr(transformers, "MiniMaxM2Config") else [
 
 def fill(model, seed, positive):
     """As in arch_vectors.py: weights large enough that a wrong step moves the logits far beyond the tolerance."""
-    gen = torch.Generator().manual_seed(seed)
-    tensors = list(model.named_parameters()) + [(n, b) for n, b in model.named_buffers() if "correction" in n]
-    with torch.no_grad():
-        for name, p in sorted(tensors, key=lambda x: x[0]):
-            r = torch.randn(p.shape, generator=gen, dtype=torch.float32)
-            if "correction_bias" in name:
-                small = 0.15 if "moe_statics" in name else 0.5
-                p.copy_(small * (r.abs() if positive else r))
-            elif "norm" in name:
-                p.copy_(1 + 0.2 * r)
-            elif name.endswith(".bias"):
-                p.copy_(0.5 * r)
-            elif name.endswith("mlp.gate.weight"):
-                p.copy_(2 * r / math.sqrt(p.shape[1]))
-            else:
-                gain = 1.5 if any(x in name for x in ("lm_head", "q_proj", "k_proj")) else 1.0
-                gain = math.sqrt(p.shape[1]) if "embed" in name else gain
-                p.copy_((gain * r / math.sqrt(p.shape[1])).half().float())
+    def value_of(name, p, r):
+        if "correction_bias" in name:
+            small = 0.15 if "moe_statics" in name else 0.5
+            return small * (r.abs() if positive else r)
+        if "norm" in name:
+            return 1 + 0.2 * r
+        if name.endswith(".bias"):
+            return 0.5 * r
+        if name.endswith("mlp.gate.weight"):
+            return 2 * r / math.sqrt(p.shape[1])
+        gain = 1.5 if any(x in name for x in ("lm_head", "q_proj", "k_proj")) else 1.0
+        gain = math.sqrt(p.shape[1]) if "embed" in name else gain
+        return half(gain * r / math.sqrt(p.shape[1]))
 
-
-def round_cache(model):
-    module = sys.modules[type(model).__module__]
-    plain = module.eager_attention_forward
-
-    def rounded(attention, query, key, value, *more, **named):
-        return plain(attention, query, key.half().float(), value.half().float(), *more, **named)
-
-    module.eager_attention_forward = rounded
-    return lambda: setattr(module, "eager_attention_forward", plain)
+    vectors.fill(model, seed, value_of, "correction")
 
 
 def dense_layers(config):
@@ -138,7 +121,7 @@ def converted(model, arch):
 
 
 def write_keys(w, arch, config, drafting):
-    arch_vectors.write_common_keys(w, config, LAYERS + drafting)
+    vectors.write_common_keys(w, config, LAYERS + drafting)
     if dense_layers(config):
         w.add_leading_dense_block_count(dense_layers(config))
     w.add_expert_feed_forward_length(getattr(config, "moe_intermediate_size", None) or config.intermediate_size)
@@ -168,7 +151,7 @@ def write_keys(w, arch, config, drafting):
         w.add_rope_dimension_count(int(head * config.partial_rotary_factor))
     if drafting:
         w.add_nextn_predict_layers(1)
-    arch_vectors.write_byte_level(w, arch)
+    vectors.write_byte_level(w, arch)
 
 
 def write_gguf(path, name, arch, model, config):
@@ -176,17 +159,11 @@ def write_gguf(path, name, arch, model, config):
     w = gguf.GGUFWriter(path, arch)
     w.add_name(name)
     write_keys(w, arch, config, int(drafting))
-    for tensor, a in converted(model, arch):
-        a = np.ascontiguousarray(a)
-        half = a.ndim > 1 and "ffn_gate_inp" not in tensor and not name.endswith("_f32")
-        w.add_tensor(tensor, a.astype(np.float16) if half else a)
-    for tensor, shape in (("nextn.eh_proj", (64, 128)), ("nextn.enorm", (64,)), ("attn_q", (128, 64)),
-                          ("ffn_gate_exps", (8, 32, 64))) if drafting else ():
-        w.add_tensor(f"blk.{LAYERS}.{tensor}.weight", np.full(shape, np.nan, dtype=np.float32))
-    w.write_header_to_file()
-    w.write_kv_data_to_file()
-    w.write_tensors_to_file()
-    w.close()
+    vectors.add_tensors(w, name, converted(model, arch))
+    if drafting:
+        vectors.add_drafting(w, LAYERS, (("nextn.eh_proj", (64, 128)), ("nextn.enorm", (64,)), ("attn_q", (128, 64)),
+                                         ("ffn_gate_exps", (8, 32, 64))))
+    vectors.finish(w)
 
 
 def router_rule(config, z, bias):
@@ -226,35 +203,13 @@ def routing(model, config, inputs):
             chosen, weights = mlp.gate(x.unsqueeze(0))
             assert torch.equal(chosen.sort(dim=-1)[0], order[:, :k].sort(dim=-1)[0])
             assert torch.allclose(weights.sort(dim=-1)[0], w.sort(dim=-1)[0], atol=1e-6)
-        layers.append({"experts": order[:, :k].tolist(), "weights": [[round(v, 6) for v in row] for row in w.tolist()],
-                       "gap": [round(v, 6) for v in (top[:, k - 1] - top[:, k]).tolist()]})
+        layers.append(layer_of(order[:, :k], w, top[:, k - 1] - top[:, k]))
     return layers
 
 
 def run(model, ids):
     """Logits, and the input of each router."""
-    inputs = [None] * LAYERS
-    hooks = []
-    for number, layer in enumerate(model.model.layers):
-        if hasattr(layer.mlp, "gate"):
-            hooks.append(layer.mlp.gate.register_forward_pre_hook(
-                lambda _, x, n=number: inputs.__setitem__(n, x[0].reshape(-1, x[0].shape[-1]).float())))
-    with torch.no_grad():
-        logits = model(ids, use_cache=False).logits[0]
-    for hook in hooks:
-        hook.remove()
-    return logits, inputs
-
-
-def greedy_of(logits_of, ids):
-    """The continuation, and the minimum margin between the best and the second logit in it."""
-    more, margin = [], math.inf
-    for _ in range(GREEDY):
-        logits = logits_of(torch.cat([ids, torch.tensor([more], dtype=ids.dtype)], dim=1))[-1]
-        top = logits.topk(2)
-        margin = min(margin, (top[0][0] - top[0][1]).item())
-        more.append(top[1][0].item())
-    return more, margin
+    return vectors.run(model, ids, [getattr(layer.mlp, "gate", None) for layer in model.model.layers])
 
 
 def main(out, list_name):
@@ -262,21 +217,17 @@ def main(out, list_name):
     for seed, (name, arch, config) in enumerate(MODELS):
         model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="eager").float().eval()
         fill(model, 3000 + seed, name == "dots1_a")
-        ids = torch.randint(0, VOCAB, (1, POSITIONS), generator=torch.Generator().manual_seed(100 + seed))
-        restore = round_cache(model) if name.endswith("_f32") else lambda: None
+        ids = vectors.random_ids(100 + seed)
+        restore = vectors.round_cache(model) if vectors.is_f32(name) else lambda: None
         logits, inputs = run(model, ids)
         with torch.no_grad():
             layers = routing(model, config, inputs)
         write_gguf(f"{out}/{name}.gguf", name, arch, model, config)
-        save_logits(f"{out}/{name}.npy", logits)
-        more, margin = greedy_of(lambda x: run(model, x)[0], ids)
+        vectors.save_logits(f"{out}/{name}.npy", logits)
+        more, margin = vectors.greedy(lambda x: run(model, x)[0], ids)
         restore()
-        gap = min(min(x["gap"]) for x in layers if x)
-        print(f"{name}: minimum gap {gap:.2g}, minimum greedy margin {margin:.2g}")
-        index.append({"name": name, "q8": False, "f32": name.endswith("_f32"), "ids": ids[0].tolist(), "layers": layers,
-                      "greedy": more, "greedy_margin": round(margin, 6)})
-    with open(f"{out}/{list_name}", "w") as f:
-        f.write("[\n" + ",\n".join(json.dumps(x) for x in index) + "\n]\n")
+        index.append(vectors.entry(name, ids[0].tolist(), layers, more, margin))
+    vectors.write_list(f"{out}/{list_name}", index)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,6 @@ router_vectors.py, with a version of the package that has these models:
 Biases, norms, scales and clamps have values that matter: dbrx's clamp cuts half of q, k and v and more. phimoe's router is
 SparseMixer as the package has it: two choices, each weighed by a softmax over the logits near the largest one. Files ending
 in _f32 have F32 matrices, others F16; keys and values are rounded to F16 here, too, as in sluice's cache."""
-import json
 import math
 import sys
 
@@ -20,11 +19,10 @@ import numpy as np
 import torch
 import transformers
 
-import arch_vectors
-from arch_vectors import VOCAB, pairs_first
-from vectors import save_logits
+import vectors
+from vectors import VOCAB, half, layer_of, pairs_first
 
-POSITIONS, LAYERS, GREEDY = 70, 2, 12
+LAYERS = 2
 COMMON = dict(vocab_size=VOCAB, attn_implementation="eager", pad_token_id=None, bos_token_id=None, eos_token_id=256)
 PLAIN = dict(num_hidden_layers=LAYERS, max_position_embeddings=256, hidden_size=48, **COMMON)
 
@@ -103,39 +101,25 @@ def gguf_name(name):
 
 def fill(model, seed, f32):
     """Weights large enough that a wrong step moves the logits far beyond the tolerance."""
-    gen = torch.Generator().manual_seed(seed)
-    with torch.no_grad():
-        for name, p in sorted(model.named_parameters(), key=lambda x: x[0]):
-            r = torch.randn(p.shape, generator=gen, dtype=torch.float32)
-            if p.dim() == 1 and name.endswith(".weight"):  # of a norm
-                p.copy_(1 + 0.2 * r)
-            elif name.endswith(".bias"):
-                p.copy_(0.4 * r)
-            elif is_router(name):
-                p.copy_(2 * r / math.sqrt(p.shape[1]))
-            else:
-                gain = 1.5 if any(x in name for x in ("lm_head", "q_proj", "k_proj", "Wqkv")) else 1.0
-                if "embed" in name or "wte" in name:
-                    gain = math.sqrt(p.shape[-1]) * (0.3 if model.config.tie_word_embeddings else 1)
-                inputs = p.shape[0] // model.config.ffn_config.moe_num_experts if name.endswith("mlp.w2") else p.shape[-1]
-                p.copy_(gain * r / math.sqrt(inputs))
-                if not f32:
-                    p.copy_(p.half().float())
+    def value_of(name, p, r):
+        if p.dim() == 1 and name.endswith(".weight"):  # of a norm
+            return 1 + 0.2 * r
+        if name.endswith(".bias"):
+            return 0.4 * r
+        if is_router(name):
+            return 2 * r / math.sqrt(p.shape[1])
+        gain = 1.5 if any(x in name for x in ("lm_head", "q_proj", "k_proj", "Wqkv")) else 1.0
+        if "embed" in name or "wte" in name:
+            gain = math.sqrt(p.shape[-1]) * (0.3 if model.config.tie_word_embeddings else 1)
+        inputs = p.shape[0] // model.config.ffn_config.moe_num_experts if name.endswith("mlp.w2") else p.shape[-1]
+        value = gain * r / math.sqrt(inputs)
+        return value if f32 else half(value)
+
+    vectors.fill(model, seed, value_of)
 
 
 def is_router(name):
     return name.endswith(("router.weight", "router.layer.weight", "gate.wg.weight"))
-
-
-def round_cache(model):
-    module = sys.modules[type(model).__module__]
-    plain = module.eager_attention_forward
-
-    def rounded(attention, query, key, value, *more, **named):
-        return plain(attention, query, key.half().float(), value.half().float(), *more, **named)
-
-    module.eager_attention_forward = rounded
-    return lambda: setattr(module, "eager_attention_forward", plain)
 
 
 def converted(model, arch):
@@ -211,14 +195,9 @@ def write_gguf(path, name, arch, model):
     w = gguf.GGUFWriter(path, arch)
     w.add_name(name)
     write_keys(w, arch, model.config)
-    arch_vectors.write_byte_level(w, arch)
-    for tensor, a in converted(model, arch):
-        half = a.ndim > 1 and "ffn_gate_inp" not in tensor and not name.endswith("_f32")
-        w.add_tensor(tensor, np.ascontiguousarray(a.astype(np.float16) if half else a))
-    w.write_header_to_file()
-    w.write_kv_data_to_file()
-    w.write_tensors_to_file()
-    w.close()
+    vectors.write_byte_level(w, arch)
+    vectors.add_tensors(w, name, converted(model, arch))
+    vectors.finish(w)
 
 
 def routing(arch, config, logits):
@@ -235,58 +214,39 @@ def routing(arch, config, logits):
             chosen = order[:, :k]
             w = torch.softmax(z, dim=-1).gather(1, chosen)
             w, gap = w / w.sum(dim=-1, keepdim=True), top[:, k - 1] - top[:, k]
-        layers.append({"experts": chosen.tolist(), "weights": [[round(v, 6) for v in row] for row in w.tolist()],
-                       "gap": [round(v, 6) for v in gap.tolist()]})
+        layers.append(layer_of(chosen, w, gap))
     return layers
 
 
 def run(model, ids):
     """Logits of the tokens, and of the routers."""
-    inputs = {}
-    hooks = []
-    for name, module in model.named_modules():
-        if name.endswith(("moe.router", "mlp.router", "ffn.router", "mlp.gate")):
-            weight = (getattr(module, "weight", None) if hasattr(module, "weight") else
-                      module.layer.weight if hasattr(module, "layer") else module.wg.weight)
-            hooks.append(module.register_forward_pre_hook(
-                lambda _, x, n=len(inputs), w=weight: inputs.__setitem__(n, x[0].reshape(-1, x[0].shape[-1]) @ w.T)))
-            inputs[len(inputs)] = None
-    assert len(hooks) == LAYERS, len(hooks)
+    routers = [m for name, m in model.named_modules()
+               if name.endswith(("moe.router", "mlp.router", "ffn.router", "mlp.gate"))]
+    assert len(routers) == LAYERS, len(routers)
+    logits, inputs = vectors.run(model, ids, routers)
     with torch.no_grad():
-        logits = model(ids, use_cache=False).logits[0]
-    for hook in hooks:
-        hook.remove()
-    return logits, [inputs[n] for n in range(LAYERS)]
+        return logits, [x @ router_weight(m).T for x, m in zip(inputs, routers)]
 
 
-def greedy(model, ids):
-    more, margin = [], math.inf
-    for _ in range(GREEDY):
-        top = run(model, torch.cat([ids, torch.tensor([more], dtype=ids.dtype)], dim=1))[0][-1].topk(2)
-        margin = min(margin, (top[0][0] - top[0][1]).item())
-        more.append(top[1][0].item())
-    return more, margin
+def router_weight(m):
+    return m.weight if hasattr(m, "weight") else m.layer.weight if hasattr(m, "layer") else m.wg.weight
 
 
 def main(out, list_name):
     index = []
     for seed, (name, arch, config) in enumerate(MODELS):
-        f32 = name.endswith("_f32")
         model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="eager").float().eval()
-        fill(model, 5000 + seed, f32)
-        ids = torch.randint(0, VOCAB, (1, POSITIONS), generator=torch.Generator().manual_seed(200 + seed))
-        restore = round_cache(model)
+        fill(model, 5000 + seed, vectors.is_f32(name))
+        ids = vectors.random_ids(200 + seed)
+        restore = vectors.round_cache(model)
         logits, routers = run(model, ids)
         layers = routing(arch, model.config, routers)
         write_gguf(f"{out}/{name}.gguf", name, arch, model)
-        save_logits(f"{out}/{name}.npy", logits)
-        more, margin = greedy(model, ids)
+        vectors.save_logits(f"{out}/{name}.npy", logits)
+        more, margin = vectors.greedy(lambda x: run(model, x)[0], ids)
         restore()
-        print(f"{name}: minimum gap {min(min(x['gap']) for x in layers):.2g}, minimum greedy margin {margin:.2g}")
-        index.append({"name": name, "q8": False, "f32": f32, "ids": ids[0].tolist(), "layers": layers, "greedy": more,
-                      "greedy_margin": round(margin, 6)})
-    with open(f"{out}/{list_name}", "w", encoding="ascii") as f:
-        f.write("[\n" + ",\n".join(json.dumps(x) for x in index) + "\n]\n")
+        index.append(vectors.entry(name, ids[0].tolist(), layers, more, margin))
+    vectors.write_list(f"{out}/{list_name}", index)
 
 
 if __name__ == "__main__":

@@ -27,8 +27,8 @@ import mla_vectors  # noqa: E402
 import numpy_vectors  # noqa: E402
 import oss_vectors  # noqa: E402
 import recurrent_vectors  # noqa: E402
-import router_vectors  # noqa: E402
 import scaled_vectors  # noqa: E402
+import vectors  # noqa: E402
 
 VOCAB, TOKENS = 264, 96
 IDS = [(7 * i * i + 3 * i) % 256 for i in range(TOKENS)]
@@ -230,22 +230,6 @@ def golden_models():
                lambda m, a=arch: scaled_vectors.converted(m, a))
 
 
-def round_cache(model):
-    """Keys and values rounded to F16, as in sluice's cache."""
-    if any(hasattr(module, "expand_kv") for module in model.modules()):
-        return mla_vectors.round_cache(model)
-    module = sys.modules[type(model).__module__]
-    plain = module.eager_attention_forward
-
-    def rounded(attention, query, key, value, *more, **named):
-        return plain(attention, query, key.half().float(), value.half().float(), *more, **named)
-
-    if not getattr(plain, "rounds", False):
-        rounded.rounds = True
-        module.eager_attention_forward = rounded
-    return None
-
-
 def same_tensors(store, arrays):
     """The tensors in the store are those that the golden data's converter makes; matrices of experts are looked for
     in all of the experts' bytes."""
@@ -282,7 +266,7 @@ def compare_golden(libexec, kind, config, fill_weights, converted, directory, mx
     made = to_mxfp4(model, directory) if mxfp4 else {}
     store = pack(libexec, directory)
     count = same_tensors(store, {**dict(converted(model)), **made})
-    round_cache(model)
+    vectors.round_cache(model)
     worst, median = differences(libexec, model, directory, store)
     print("%-20s %d tensors the same; differences at most %.5f, median %.5f" % (kind + (" mxfp4" if mxfp4 else ""), count, worst, median))
     return median <= 0.05 if mxfp4 else worst <= 2e-3  # products of MXFP4 round the activations to 8 bits

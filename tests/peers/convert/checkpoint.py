@@ -14,6 +14,7 @@ from safetensors.torch import load_file, save_file
 import hf_directory
 import hf_vectors
 import numpy_vectors
+import vectors
 import vocabulary
 
 ROUTER = re.compile(r"(router|mlp\.gate|moe\.gate|feed_forward\.gate|gate\.wg|router\.(layer|proj))(\.weight)?$")
@@ -112,7 +113,7 @@ def with_transformers(case, directory, vocabularies, seed):
     rewrite_config(directory, special.get("SAVE", {}))
     if special.get("MTP"):
         add_drafting(directory, special["MTP"], settings["num_hidden_layers"])
-    hf_directory.round_cache(model)
+    vectors.round_cache(model)
     return lambda ids: hf_directory.losses_of(model, ids)
 
 
