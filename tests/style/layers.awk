@@ -11,10 +11,11 @@ function program(d,   p) { # procs/KIND/PROGRAM of a directory of procs/
     split(d, p, "/")
     return p[1] "/" p[2] "/" p[3]
 }
+# A directory inside a program with a row of its own: the row counts for the program's other directories, too.
+function divided(d) { return index(row(d) "/", program(d) "/") == 1 && row(d) != program(d) }
 function allowed(from, to,   n, i, list, prefix) {
     if (from == to || to == "lib/base") return 1
-    if (from ~ /^procs\// && to ~ /^procs\// && program(from) == program(to))
-        return !(from in inside) || index(inside[from] " ", " " to " ") > 0
+    if (from ~ /^procs\// && to ~ /^procs\// && program(from) == program(to) && !divided(from)) return 1
     n = split(may[row(from)], list, " ")
     for (i = 1; i <= n; i++) {
         if (list[i] == to) return 1
@@ -43,7 +44,6 @@ function walk(d, trail,   n, i, list) {
 }
 FNR == NR {
     if ($0 ~ /^#/ || NF == 0) next
-    if ($1 == "inside") { d = $2; $1 = $2 = ""; inside[d] = $0; next }
     d = $1; $1 = ""; may[d] = $0
     next
 }

@@ -14,8 +14,6 @@ foreach(part kept state rings)
     procs/engine/compute/slots/slots_rig.c ${compute}/slots/kept.c ${compute}/slots/state.c ${compute}/slots/table.c
     LINK sluice_child sluice_ipc sluice_shm sluice_policy sluice_model sluice_config sluice_base)
 endforeach()
-sluice_unit_test(compute_batch SOURCES procs/engine/compute/runner/batch_test.c ${compute}/runner/batch.c
-  LINK sluice_base)
 foreach(part experts rows)
   sluice_unit_test(compute_${part} SOURCES procs/engine/compute/experts/${part}_test.c
     procs/engine/compute/experts/world.c ${compute}/experts/accesses.c ${compute}/experts/deterministic.c

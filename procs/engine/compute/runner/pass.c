@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The next pass of the sequences that run: which rows it has (batch.h), the forward pass, and what
- * follows from it. Until the core gets rows of several sequences at once, each of them has a
- * forward pass of its own. */
+/* The next pass of the sequences that run: which rows it has (lib/policy/schedule), the forward
+ * pass, and what follows from it. Until the core gets rows of several sequences at once, each of
+ * them has a forward pass of its own. */
 #include "procs/engine/compute/runner/pass.h"
 
 #include <math.h>
 #include <string.h>
 
 #include "lib/base/assert.h"
-#include "procs/engine/compute/runner/batch.h"
+#include "lib/base/clock.h"
+#include "lib/policy/schedule/schedule.h"
 #include "procs/engine/compute/runner/runner.h"
 
 /* Log-probabilities of the prompt's tokens position + 1 .. position + rows, where they exist. */
@@ -66,6 +67,8 @@ static int compute(struct runner *r, struct sequence *s, struct error *error)
     return 0;
 }
 
+_Static_assert(SEQUENCES_MAX <= SCHEDULE_SEQUENCES_MAX, "of the kv segment");
+
 static void turn(struct runner *r, struct sequence *s, uint32_t rows)
 {
     struct error error;
@@ -83,27 +86,31 @@ static void turn(struct runner *r, struct sequence *s, uint32_t rows)
     sequence_account(s, ns);
 }
 
-/* The sequences that continue, and their rows in the pass. Returns their number. */
-static uint32_t make_batch(struct runner *r, struct sequence **member, struct batch_sequence *batch)
+/* The sequences that continue, and their rows in the pass. Returns their number. Time does not
+ * limit a pass: as long as one sequence runs at a time, none waits for its next token because of
+ * another one's prompt. */
+static uint32_t choose_rows(struct runner *r, struct sequence **member, uint32_t *rows)
 {
+    static const struct schedule_pace unknown;
+    struct schedule_sequence wants[SEQUENCES_MAX];
     uint32_t count = 0, limit = experts_rows(&r->experts, chain_rows(r->core));
     for (uint32_t i = 0; i < r->sequences; i++) {
         struct sequence *s = &r->sequence[i];
         if (!s->request || !sequence_goes_on(s))
             continue;
         member[count] = s;
-        batch[count++] = sequence_wants(s, limit);
+        wants[count++] = sequence_wants(s, limit);
     }
-    batch_fill(batch, count, limit);
+    struct schedule_limits limits = {.pass = ++r->passes, .rows = limit};
+    schedule_pass(wants, count, &limits, &unknown, rows);
     return count;
 }
 
 void pass_run(struct runner *r)
 {
     struct sequence *member[SEQUENCES_MAX];
-    struct batch_sequence batch[SEQUENCES_MAX];
-    uint32_t count = make_batch(r, member, batch);
+    uint32_t rows[SEQUENCES_MAX], count = choose_rows(r, member, rows);
     for (uint32_t i = 0; i < count && !atomic_load_explicit(&r->stop, memory_order_relaxed); i++)
-        if (batch[i].rows > 0)
-            turn(r, member[i], batch[i].rows);
+        if (rows[i] > 0)
+            turn(r, member[i], rows[i]);
 }

@@ -37,6 +37,7 @@ struct runner {
     const struct tokenizer *tokenizer; /* constant tables */
     struct sequence *sequence;         /* [sequences] */
     uint32_t sequences;                /* that run at a time: kv_head.sequences */
+    uint64_t passes;                   /* the number of the last one */
     uint32_t *tokens;                  /* [chunk] of the current pass */
     float *scores;                     /* [chunk] */
     uint32_t *recent;                  /* [RECENT_TOKENS_MAX] */

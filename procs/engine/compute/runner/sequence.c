@@ -291,15 +291,20 @@ void sequence_account(struct sequence *s, uint64_t ns)
     child_progress(s->runner->child);
 }
 
-struct batch_sequence sequence_wants(const struct sequence *s, uint32_t limit)
+struct schedule_sequence sequence_wants(const struct sequence *s, uint32_t limit)
 {
     const struct kv_request *q = s->request;
-    uint32_t computed = sequence_get(&q->kv_valid);
-    return (struct batch_sequence){.arrival = atomic_load(&q->arrival),
-                                   .computed = computed,
-                                   .known = sequence_get(&q->log_tokens),
-                                   .prompt = sequence_get(&q->prompt_tokens),
-                                   .most = state_rows(&s->runner->slots, q, computed, limit)};
+    uint32_t computed = sequence_get(&q->kv_valid), known = sequence_get(&q->log_tokens);
+    uint32_t prompt = sequence_get(&q->prompt_tokens);
+    uint32_t most = state_rows(&s->runner->slots, q, computed, limit);
+    /* A chunk never contains both prompt and response tokens, so that their times are separate. */
+    if (computed < prompt && most > prompt - computed)
+        most = prompt - computed;
+    return (struct schedule_sequence){.arrival = atomic_load(&q->arrival),
+                                      .served = s->served,
+                                      .since = s->since,
+                                      .missing = known - computed,
+                                      .rows_max = most};
 }
 
 void sequence_tokens(const struct sequence *s, uint32_t *tokens)
@@ -316,6 +321,7 @@ int sequence_prepare(struct sequence *s, uint32_t rows, struct error *error)
     sl_assert(position < tokens);
     s->pass.position = position;
     s->pass.rows = rows;
+    s->served = r->passes;
     s->pass.logits = NULL;
     if (tokens > sequence_get(&r->child->kv.head->slot[s->slot].allocated) && grow(s, error) != 0)
         return -1;
@@ -363,6 +369,8 @@ void sequence_begin(struct sequence *s, uint32_t row)
     s->logprobs = kv_logprobs(kv, row);
     s->row = row;
     s->resumed = false;
+    s->since = s->runner->passes + 1;
+    s->served = 0;
     if (!claim(s)) {
         s->request = NULL;
         return;

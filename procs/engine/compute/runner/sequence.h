@@ -5,8 +5,8 @@
  *
  *   sequence_begin -> { sequence_goes_on -> prepare -> forward pass -> commit }* -> the end
  *
- * Nothing here is about more than one sequence: what a pass computes together, pass.c and batch.h
- * say. Runner thread only. */
+ * Nothing here is about more than one sequence: what a pass computes together, pass.c and
+ * lib/policy/schedule say. Runner thread only. */
 #ifndef SLUICE_ENGINE_COMPUTE_RUNNER_SEQUENCE_H
 #define SLUICE_ENGINE_COMPUTE_RUNNER_SEQUENCE_H
 
@@ -15,7 +15,7 @@
 #include <stdint.h>
 
 #include "lib/core/core.h"
-#include "procs/engine/compute/runner/batch.h"
+#include "lib/policy/schedule/schedule.h"
 #include "procs/engine/compute/runner/histogram.h"
 #include "procs/engine/compute/slots/state.h"
 #include "shm/kv/kv.h"
@@ -33,7 +33,8 @@ struct sequence {
     uint32_t row, positions; /* positions: maximum length of the log */
     uint32_t slot;           /* of keys and values; KEPT_NONE: none yet */
     bool score, resumed;
-    void **keys, **values; /* [layers]; allocated once */
+    uint64_t since, served; /* passes: the next one at its start, the last one with rows of it */
+    void **keys, **values;  /* [layers]; allocated once */
     struct core_sequence view;
     struct histogram token_ns;
     struct { /* what it has of the pass that is computed */
@@ -53,8 +54,8 @@ void sequence_begin(struct sequence *s, uint32_t row);
 /* False: it has ended, and has no request any more. */
 bool sequence_goes_on(struct sequence *s);
 
-/* What it wants of the next pass, which has at most `limit` rows. */
-struct batch_sequence sequence_wants(const struct sequence *s, uint32_t limit);
+/* What it lacks, for the choice of the rows of the next pass, which has at most `limit` rows. */
+struct schedule_sequence sequence_wants(const struct sequence *s, uint32_t limit);
 
 /* Memory for the log; states and view of a pass of so many rows. -1 with *error: it fails. */
 int sequence_prepare(struct sequence *s, uint32_t rows, struct error *error);
