@@ -9,6 +9,7 @@
 #include "lib/base/assert.h"
 #include "tests/golden/image.h"
 #include "tests/golden/reference.h"
+#include "tests/harness/sample.h"
 
 #define CONTEXT 128 /* of the image; a ring is not longer */
 #define TOKENS  75  /* crosses an attention tile, not a multiple of any chunk below */
@@ -204,6 +205,8 @@ static bool same(const struct model_hparams *hp, const struct result *a, const s
            memcmp(a->kv, b->kv, a->kv_bytes) == 0;
 }
 
+static unsigned cases_met; /* in the short form, other cases of each file and set */
+
 static void check_type(const char *path, enum kv_type type, const uint32_t *tokens)
 {
     static const uint32_t cases[][2] = {/* threads, chunk */
@@ -224,6 +227,8 @@ static void check_type(const char *path, enum kv_type type, const uint32_t *toke
                      path, ops->name);
         run(&image, ops, 1, 1, tokens, &first);
         for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+            if (!test_sample(EVERY_row_cases, &cases_met))
+                continue;
             uint32_t threads = cases[i][0], chunk = cases[i][1];
             run(&image, ops, threads, chunk, tokens, &other);
             golden_check(

@@ -32,6 +32,10 @@ AMOUNT(supervisor_kills, "scenario_stops", 2, 10, "kills of the supervisor")
 EVERY(lossless_under_kills, "scenario_presets", 3,
       "lossless presets, each process killed once; kills_random: all")
 EVERY(lossy_presets, "scenario_lossy", 5, "other presets compared with the simulator")
+EVERY(perplexity_windows, "golden_perplexity", 6,
+      "windows of each text; each window has its own reference")
+EVERY(row_cases, "golden_rows", 4,
+      "threads and chunks, in turn: over all models every instruction set has each")
 EVERY(not_finite_generate, "scenario_not_finite", 4,
       "values that generate meets, too; all are met by eval and an engine")
 EVERY(recurrent_combinations, "scenario_recurrent", 17,
@@ -69,6 +73,7 @@ LONG_ONLY("scenario_presets", lossless_edgemoe_eviction, "scenario_sim_equality 
 LONG_ONLY("scenario_presets", deterministic_default,
           "scenario_lossy sim_repeats_lossless_presets: the first is default")
 LONG_ONLY("scenario_lossy", deterministic_edgemoe, "deterministic_hobbit: the same mechanism")
+LONG_ONLY("scenario_lossy", free_hobbit, "the test scenario_lossy_free, which runs alone")
 LONG_ONLY("scenario_lossy", free_fate, "free_hobbit; scenario_every_preset: the texts of fate")
 LONG_ONLY("scenario_lossy", free_edgemoe,
           "free_hobbit; scenario_every_preset: the texts of edgemoe")
