@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a core takes of a device's memory: a core is created on a device that counts, and has neither memory nor
- * operations. */
+/* Computes how much of a device's memory a core takes: a core is created on a device that counts,
+ * and has neither memory nor operations. */
 #include <stdlib.h>
 
 #include "lib/base/bytes.h"

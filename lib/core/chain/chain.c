@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Opens the cores of a chain, and passes rows from part to part. */
 #include "lib/core/chain/chain.h"
 
 #include <stdlib.h>
