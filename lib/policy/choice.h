@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Named choices. LIST(X) has a row X(ID, "name") per choice; the enum, the names and the text for
- * help are made from it. */
+/* Makes enums of named choices. LIST(X) has a row X(ID, "name") per choice; the enum, the names and
+ * the text for help are made from it. */
 #ifndef SLUICE_POLICY_CHOICE_H
 #define SLUICE_POLICY_CHOICE_H
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Holds the rules of each precision policy, and applies the chosen one to an access. */
 #include "lib/policy/access/precision.h"
 
 #include "lib/base/assert.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Sorts the missing experts of a chunk by the chosen order. */
 #include "lib/policy/access/prefill.h"
 
 #include <stdbool.h>

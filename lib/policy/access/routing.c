@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Computes experts and gate weights from router logits, also with a mask. */
 #include <float.h>
 #include <math.h>
 #include <string.h>

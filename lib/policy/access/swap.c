@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Keeps the sets of SwapMoE and their importances, and finds the next replacement. */
 #include "lib/policy/access/swap.h"
 
 #include <stdlib.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Walks through the intervals from a low to a high frequency, and stops where latency grows. */
 #include "lib/policy/access/swap_interval.h"
 
 void swap_search_start(struct swap_search *s, uint32_t min, double token_ns, double read_ns)

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Computes the time of a token for a division of layers, from measured rates. */
 #include "lib/policy/gpu/cost.h"
 
 #include <math.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How long a token of decode takes with the layers of a model divided among GPUs and the CPU, by measured rates. Parts
- * compute one after the other. Experts are in the arena: what storage takes is the same for every division. Pure.
+/* Computes how long a token of decode takes with the layers of a model divided among GPUs and the
+ * CPU, by measured rates. Parts compute one after the other. Experts are in the arena: what storage
+ * takes is the same for every division. Pure.
  *
  *   weights   bytes / rate of products with their type
  *   experts   on the CPU bytes / rate. On a GPU, of the top_k uses of a layer the share `hits` has a slot:

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Looks up the policies of a GPU by name. */
 #include "lib/policy/gpu/policy.h"
 
 #include <string.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is done with experts of a token that are not on the GPU (docs/gpu.md). The text is the same with any of them. */
+/* Says what is done with experts of a token that are not on the GPU (docs/gpu.md). The text is the
+ * same with any of them. */
 #ifndef SLUICE_POLICY_GPU_POLICY_H
 #define SLUICE_POLICY_GPU_POLICY_H
 

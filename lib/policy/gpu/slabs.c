@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "lib/policy/gpu/slabs.h"
+/* Finds size classes of experts, and divides memory into slabs for them. */
+#include "lib/policy/residency/slabs.h"
 
 #include <stdbool.h>
 #include <string.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How the memory that a device has for experts is divided, where they differ in size. Distinct sizes are classes. The memory
- * is slabs of one size; a slab belongs to one class at a time and has places of it. The size of a slab is chosen so
- * that no class wastes much of one. Where all experts have one size, a slab is a place. */
+/* Divides the memory that a device has for experts, where they differ in size. Distinct sizes are
+ * classes. The memory is slabs of one size; a slab belongs to one class at a time and has places of
+ * it. The size of a slab is chosen so that no class wastes much of one. Where all experts have one
+ * size, a slab is a place. */
 #ifndef SLUICE_POLICY_GPU_SLABS_H
 #define SLUICE_POLICY_GPU_SLABS_H
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Measures the policies of a GPU in slices of tokens, and chooses the fastest. */
 #include "lib/policy/gpu/trial.h"
 
 #include <math.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Keeps activation matrices of earlier sequences, and predicts from the nearest one. */
 #include "lib/policy/prediction/activation.h"
 
 #include <math.h>

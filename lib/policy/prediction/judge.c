@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Compares slices of tokens with and without prefetch, and stops prefetch that is not worth its
+ * reads. */
 #include "lib/policy/prediction/judge.h"
 
 #include <math.h>

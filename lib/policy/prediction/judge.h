@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whether prefetch is worth its reads: measured while it runs, for the rules that evict by
- * probability.
+/* Decides whether prefetch is worth its reads. It is measured while it runs, for the rules that
+ * evict by probability.
  *
  * Used reads: of the last prefetches that were accessed, evicted or cancelled, at least
  * JUDGE_USED_MIN must have been accessed. Otherwise prefetch stops, and is tried again later.

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Holds the methods of prediction, and runs the chosen one for a layer. */
 #include <math.h>
 #include <string.h>
 

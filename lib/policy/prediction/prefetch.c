@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Holds the limits of prefetch, and applies the chosen one to a predicted expert. */
 #include "lib/policy/prediction/prefetch.h"
 
 #include "lib/base/assert.h"

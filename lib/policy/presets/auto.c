@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Predicts the time per token of each candidate, corrects it by measurements, and chooses. */
 #include "lib/policy/presets/auto.h"
 
 #include <math.h>

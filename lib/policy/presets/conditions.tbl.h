@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a measured loss depends on. Each row is compared with what would be served, and the first one that differs voids
- * the loss. A new parameter that changes what a lossy preset computes needs a row here.
+/* Lists the conditions that a measured loss depends on. Each row is compared with what would be
+ * served, and the first one that differs voids the loss. A new parameter that changes what a lossy
+ * preset computes needs a row here.
  *
  * CONDITION(id, losses, compare, unit, before, after, advice, served, measured, unknown)
  *   id        names the row

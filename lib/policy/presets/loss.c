@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Compares the conditions of a measured loss with what would be served. */
 #include "lib/policy/presets/loss.h"
 
 #include <math.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Takes the values that a plan has for a preset, as settings. */
 #include "lib/policy/presets/planned.h"
 
 #include <math.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Looks up presets and their parameters, and resolves settings to values. */
 #include "lib/policy/presets/presets.h"
 
 #include <ctype.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ARC (N. Megiddo, D. Modha: ARC: A Self-Tuning, Low Overhead Replacement Cache, FAST 2003, fig.
- * 4), in every group of the allocation. T1 and T2 are resident: accessed once, accessed more than
- * once; B1 and B2 are ghosts of entries evicted from them; p (group.target) is the target size of
- * T1.
+/* The eviction ARC (N. Megiddo, D. Modha: ARC: A Self-Tuning, Low Overhead Replacement Cache, FAST
+ * 2003, fig. 4), in every group of the allocation. T1 and T2 are resident: accessed once, accessed
+ * more than once; B1 and B2 are ghosts of entries evicted from them; p (group.target) is the target
+ * size of T1.
  *
  * The paper's REPLACE has three steps here, because the caller may find the victim pinned: the
  * choice of a list (arc_list_to_shrink), the eviction (arc_evicted), the insertion (arc_insert),

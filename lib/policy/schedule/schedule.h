@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which rows of which sequences the next pass computes.
+/* Decides which rows of which sequences the next pass computes.
  *
  * There is no prefill phase and no decode phase. Each sequence has tokens without a KV row, and
  * each pass takes some of them; a prompt, the newest token of an answer and the tokens that a
