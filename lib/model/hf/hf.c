@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Finds the files of a Hugging Face directory, and makes the header of the GGUF file that it stands
+ * for. */
 #include "lib/model/hf/hf.h"
 
 #include <errno.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How the tensors of GGUF are made of those of a checkpoint, as data. No include guard: include it with the
- * macros below defined; macros not defined expand to nothing, and all are undefined at the end.
+/* Says as data how the tensors of GGUF are made of those of a checkpoint. No include guard: include
+ * it with the macros below defined; macros not defined expand to nothing, and all are undefined at
+ * the end.
  *
  * HF_SIZE(name, field)
  *     a size of config.json that the expressions below use; 0 if it is absent

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Reads and checks the headers of safetensors files. */
 #include "lib/model/hf/safetensors.h"
 
 #include <errno.h>
