@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which precision of an expert serves an access. Which precisions may serve is a pure policy function
- * of gate weights, which of them does, one of what is resident (lib/policy/access/precision.h). One pin
- * remains: on the entry that serves or is waited for; its state counts as read under the pin. */
+/* Chooses the precision of an expert that serves an access. A pure policy function of gate weights
+ * says which precisions may serve, and one of the resident experts which of them does
+ * (lib/policy/access/precision.h). One pin remains: on the entry that serves or is waited for; its
+ * state counts as read under the pin. */
 #include "lib/tensor/precision.h"
 #include "lib/base/assert.h"
 #include "procs/engine/compute/experts/experts.h"

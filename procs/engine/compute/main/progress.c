@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How far the prompt of a sequence is, for replies that have no token yet. A pass of a slow model
- * takes long, so that the layers of the current one count, too. */
+/* Reports how far the prompt of a sequence is, for replies that have no token yet. A pass of a slow
+ * model takes long, so that the layers of the current one count, too. */
 #include "procs/engine/compute/main/compute.h"
 
 static uint32_t get(const _Atomic uint32_t *word)

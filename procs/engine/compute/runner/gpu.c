@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Opens the GPUs of the supervisor's plan, and drops those that keep failing. */
 #include "procs/engine/compute/runner/gpu.h"
 
 #include <stdlib.h>

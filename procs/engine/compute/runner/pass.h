@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Runs passes: the rows of several sequences that are computed together. */
 #ifndef SLUICE_ENGINE_COMPUTE_RUNNER_PASS_H
 #define SLUICE_ENGINE_COMPUTE_RUNNER_PASS_H
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Matches stop texts against the generated tokens. */
 #include "procs/engine/compute/runner/stops.h"
 
 #include "lib/base/assert.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Finds, takes and returns slots of keys and values that outlive their sequence. */
 #include "procs/engine/compute/slots/kept.h"
 
 #include <inttypes.h>

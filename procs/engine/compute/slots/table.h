@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the policy of reuse (lib/policy/reuse) sees of the kv segment: plain tables, read again for
- * each decision, because every act changes them. */
+/* Shows the kv segment to the policy of reuse (lib/policy/reuse): plain tables, read again for each
+ * decision, because every act changes them. */
 #ifndef SLUICE_ENGINE_COMPUTE_SLOTS_TABLE_H
 #define SLUICE_ENGINE_COMPUTE_SLOTS_TABLE_H
 
