@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the gateway serves over HTTP: the paths of routes.tbl.h. */
+/* Serves the gateway's paths over HTTP: the paths of routes.tbl.h. */
 #ifndef SLUICE_ENGINE_GATEWAY_ROUTES_H
 #define SLUICE_ENGINE_GATEWAY_ROUTES_H
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The gateway's paths. ROUTE(method, path, handler, dialect, open): dialect: of its errors, and
- * of completions; open: also without a key. HEAD is handled as GET. OTHERWISE(dialect): of the
- * errors of all other paths. No include guard. */
+/* The list of the gateway's paths. ROUTE(method, path, handler, dialect, open): dialect: of its
+ * errors, and of completions; open: also without a key. HEAD is handled as GET. OTHERWISE(dialect):
+ * of the errors of all other paths. No include guard. */
 ROUTE("GET", "/", stats_page, openai, false)
 ROUTE("GET", "/dashboard.css", page_style, openai, true)
 ROUTE("GET", "/dashboard.js", page_script, openai, true)

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Counts buffered bytes against the limit, and grows and shrinks buffers within it. */
 #include "procs/engine/gateway/http/buffer.h"
 
 #include <stdlib.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Checks the request line and the header lines of a request, byte by byte. */
 #include "procs/engine/gateway/http/head.h"
 
 #include <stdbool.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What people and Prometheus look at: made of a snapshot of the supervisor, and of what the
- * gateway counts itself. */
+/* The pages for people and Prometheus are made of a snapshot of the supervisor, and of the
+ * gateway's own counters. */
 #ifndef SLUICE_ENGINE_GATEWAY_PAGES_PAGES_H
 #define SLUICE_ENGINE_GATEWAY_PAGES_PAGES_H
 
