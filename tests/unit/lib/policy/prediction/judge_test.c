@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whether prefetch is worth its reads, over synthetic sequences of token times: a cold start, slow drift, noise, a change of
- * the text. No time is measured. */
+/* Tests the judge of prefetch over synthetic sequences of token times: a cold start, slow drift,
+ * noise, a change of the text. No time is measured. */
 #include <check.h>
 #include <math.h>
 

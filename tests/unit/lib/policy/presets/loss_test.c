@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whether a measured loss holds: every condition of a measurement, changed one at a time. */
+/* Tests whether a measured loss holds: every condition of a measurement, changed one at a time. */
 #include <check.h>
 #include <math.h>
 #include <stdio.h>

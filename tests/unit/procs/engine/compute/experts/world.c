@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Makes the segments, the model and the thread that the experts of compute need. */
 #include "tests/unit/procs/engine/compute/experts/world.h"
 
 #include <check.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Makes slots over their own kv segment, without a core. */
 #include "tests/unit/procs/engine/compute/slots/slots_rig.h"
 
 #include <stdlib.h>

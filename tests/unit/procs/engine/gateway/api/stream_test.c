@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a stream sends of the replies of compute, without a connection and without compute. */
+/* Tests what a stream sends of the replies of compute, without a connection and without compute. */
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>

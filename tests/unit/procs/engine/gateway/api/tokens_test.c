@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which tokens belong to the text that is sent. */
+/* Tests which tokens belong to the text that is sent. */
 #include <check.h>
 #include <math.h>
 #include <stdio.h>
