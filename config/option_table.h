@@ -109,7 +109,7 @@ struct option_table {
     size_t count;
     unsigned column;         /* of the help, where what an option is for begins */
     const char *after;       /* the end of the help; NULL: nothing */
-    void (*more)(FILE *out); /* behind that: lists of other tables; NULL: nothing */
+    void (*more)(FILE *out); /* after that: lists of other tables; NULL: nothing */
     bool params;             /* it also takes the engine's parameters (config/params.h) */
     /* Names of other options that it takes, for suggestions, ended by NULL; NULL: none. */
     const char *const *(*names)(void);

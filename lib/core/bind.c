@@ -544,7 +544,7 @@ static int check_types(const struct core *c, const struct core_config *config, s
     return 0;
 }
 
-/* Behind the last layer. */
+/* After the last layer. */
 static void bind_output(struct core *c, uint64_t *vectors)
 {
     uint32_t globals = c->hp.layers;

@@ -56,7 +56,7 @@ struct model_hparams {
     uint32_t groups_used;
     float expert_scale;      /* factor of the gate weights; 0: none */
     uint32_t shared_count;   /* of shared experts, which are one network of their widths' sum */
-    uint32_t skipped_layers; /* blocks behind the last layer, for drafting: not used */
+    uint32_t skipped_layers; /* blocks after the last layer, for drafting: not used */
     float residual_scale;    /* factor of what each part of a layer adds; 0: none */
     float logit_divisor;     /* of the logits; 0: none */
     float embedding_scale;   /* factor of the embedding; 0: none */

@@ -112,7 +112,7 @@ struct arch_row {
     uint16_t other;    /* of another field */
     const char *field; /* its name */
     const char
-        *key; /* of GGUF, behind the name of the architecture and a dot; or name of a tensor */
+        *key; /* of GGUF, after the name of the architecture and a dot; or name of a tensor */
     double value;
     union { /* by kind */
         struct {

@@ -183,7 +183,7 @@ static const char *role_name(const struct arch *arch, uint32_t role)
     return row ? row->key : role_names[role].name;
 }
 
-/* True for a tensor of a block behind the last layer. */
+/* True for a tensor of a block after the last layer. */
 static bool in_skipped_layer(const struct model_hparams *h, const char *name)
 {
     char *end;

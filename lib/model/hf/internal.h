@@ -79,7 +79,7 @@ struct hf_row {
     const char *field; /* of config.json; or name of a tensor */
     const char *with;  /* another field */
     const char
-        *key; /* of GGUF, behind the name of the architecture and a dot; or name of a tensor */
+        *key; /* of GGUF, after the name of the architecture and a dot; or name of a tensor */
     const char *text;
     union { /* by kind */
         const struct hf_row *group;
@@ -208,7 +208,7 @@ int hf_tokens_open(struct hf_tokens *t, uint32_t vocab, struct error *error);
 char *hf_tokens_text(struct hf_tokens *t, size_t bytes);
 int hf_tokens_end(struct hf_tokens *t, struct error *error);
 
-/* A vocabulary of tiktoken, read if there is no tokenizer.json. Behind the ranks are `count` special tokens: those of
+/* A vocabulary of tiktoken, read if there is no tokenizer.json. After the ranks are `count` special tokens: those of
  * tokenizer_config.json; else, in this order, `named`, then `numbered` with its id or from 0 on. */
 struct hf_tiktoken {
     const char *file, *pre; /* its pre-tokenizer */

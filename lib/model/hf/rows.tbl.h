@@ -53,7 +53,7 @@ HF_AXIS(K_PAIRS, kv_head_count *(all / kv_head_count / 2) * 2)
 HF_SEGMENT(K_PAIRS, 0, kv_head_count, all / kv_head_count, all / kv_head_count / 2, 1, 2,
            all / kv_head_count / 2)
 
-/* Two matrices in one: one behind the other, or row by row. */
+/* Two matrices in one: one after the other, or row by row. */
 HF_AXIS(FIRST_HALF, all / 2 * 2)
 HF_SEGMENT(FIRST_HALF, 0, all / 2, 1, 1, 0, 1, 0)
 HF_AXIS(SECOND_HALF, all / 2 * 2)

@@ -99,7 +99,7 @@ static int add_source(struct hf_model *hf, const struct safetensor *s, struct er
 
 /* ---- the form of a tensor ---- */
 
-/* Type and sizes of the source. planes: that are one behind the other in it. */
+/* Type and sizes of the source. planes: that are one after the other in it. */
 static int read_source(struct hf_tensor *t, const struct safetensor *s, const struct form_row *f,
                        uint32_t planes, struct error *error)
 {

@@ -8,7 +8,7 @@
  * crosses their ends does not depend on the text around them. A token that tiktoken does not reach from its bytes
  * has no merge; it is found as a whole word only, by the pre-tokenizer's flag ignore_merges.
  *
- * Special tokens are behind the last rank. Their names are in tokenizer_config.json or those of the published code. */
+ * Special tokens are after the last rank. Their names are in tokenizer_config.json or those of the published code. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

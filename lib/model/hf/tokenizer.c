@@ -143,7 +143,7 @@ static const json_t *ids_of(const json_t *config, const char *name)
     return ids ? ids : json_object_get(hf_text_config(config), field);
 }
 
-/* NULL behind the last one. */
+/* NULL after the last one. */
 static const json_t *id_at(const json_t *ids, size_t i)
 {
     return json_is_array(ids) ? json_array_get(ids, i) : i == 0 ? ids : NULL;

@@ -56,7 +56,7 @@ struct places_config {
 };
 
 /* Uses of experts that had a place, that were copied, and experts that these replaced; uses that the host computed, and
- * experts that were copied behind them. Experts that got a place ahead of a use, and what became of these: they were there
+ * experts that were copied after them. Experts that got a place ahead of a use, and what became of these: they were there
  * at the first use, or not yet; they were replaced before. */
 struct places_counts {
     uint64_t hits, uploaded, evicted, on_host, behind;

@@ -18,7 +18,7 @@ static uint32_t layers_ahead(const struct prefetch_state *s)
     return s->layers == 0 ? 0 : (s->layer_predicted + s->layers - s->layer_now) % s->layers;
 }
 
-/* Rules that queue the predictions for a chunk behind its demands. */
+/* Rules that queue the predictions for a chunk after its demands. */
 static bool queues_chunks(const struct prefetch_limit *l)
 {
     return l->rule == PREFETCH_DEMAND_FIRST || l->rule == PREFETCH_CREDIT;

@@ -3,7 +3,7 @@
 #include "lib/model/arch/families/common.h"
 
 /* GLM-4.5, 4.6, 4.7: the first half of each head is rotated; biases on q, k and v, and norms of
- * each q and k head, in some models; a block for drafting behind the last layer. */
+ * each q and k head, in some models; a block for drafting after the last layer. */
 static const struct arch_row glm4moe[] = {
     GROUP(arch_common),
     GROUP(arch_leading_dense),

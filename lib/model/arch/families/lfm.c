@@ -3,7 +3,7 @@
 #include "lib/model/arch/families/common.h"
 
 /* LFM2 with experts: gated short convolutions, and attention with an RMSNorm on each q and k head;
- * the array of key heads says which layer has which. The norm behind the last layer has the name of
+ * the array of key heads says which layer has which. The norm after the last layer has the name of
  * another one. */
 static const struct arch_row lfm2moe[] = {
     GROUP(arch_common),

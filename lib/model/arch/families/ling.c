@@ -3,7 +3,7 @@
 #include "lib/model/arch/families/common.h"
 
 /* Ling and Ring 2.0: q, k and v in one matrix; an RMSNorm on each q and k head; the first half of
- * each head is rotated; a block for drafting behind the last layer in some models. */
+ * each head is rotated; a block for drafting after the last layer in some models. */
 static const struct arch_row bailingmoe2[] = {
     GROUP(arch_transformer),
     GROUP(arch_no_window),

@@ -4,7 +4,7 @@
  * END, and a line of arch.tbl.h. The keys, names and shapes are those of the GGUF files that
  * llama.cpp's converter writes, and of the models' published configurations.
  *
- * field: one of struct model_hparams. key: of the file, behind the name of the architecture and a
+ * field: one of struct model_hparams. key: of the file, after the name of the architecture and a
  * dot. name: of a tensor; %u is the number of its layer. */
 #ifndef SLUICE_MODEL_ARCH_FAMILIES_ROWS_H
 #define SLUICE_MODEL_ARCH_FAMILIES_ROWS_H

@@ -4,7 +4,7 @@
 
 /* MLA: of each head in kv_b_proj, rows for keys (turned in GGUF), then rows for values. Elements 2i
  * and 2i + 1 are rotated together in the checkpoint, too. One key head in GGUF: the latent and the
- * rotated key. Blocks for drafting, behind the last layer, are left out. */
+ * rotated key. Blocks for drafting, after the last layer, are left out. */
 static const struct hf_row mla[] = {
     GROUP(hf_sizes),
     GROUP(hf_rms),

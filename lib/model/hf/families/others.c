@@ -21,7 +21,7 @@ static const struct hf_row llama[] = {
 };
 const struct hf_arch hf_llama = {{"mixtral"}, "llama", llama};
 
-/* GLM-4.5, 4.6, 4.7. Blocks for drafting, behind the last layer, are left out. */
+/* GLM-4.5, 4.6, 4.7. Blocks for drafting, after the last layer, are left out. */
 static const struct hf_row glm4moe[] = {
     CORE(MATRIX, MATRIX, "blk.%u.post_attention_norm.weight"),
     QKV_BIASES(OPTIONAL),
@@ -86,7 +86,7 @@ static const struct hf_row minimax_m2[] = {
 };
 const struct hf_arch hf_minimax_m2 = {{"minimax_m2"}, "minimax-m2", minimax_m2};
 
-/* Ling and Ring 2.0: q, k and v in one matrix, as in GGUF; blocks for drafting, behind the last
+/* Ling and Ring 2.0: q, k and v in one matrix, as in GGUF; blocks for drafting, after the last
  * layer, are left out. */
 static const struct hf_row bailingmoe2[] = {
     GROUP(hf_sizes),
@@ -215,7 +215,7 @@ static const struct hf_row hunyuan_moe[] = {
 };
 const struct hf_arch hf_hunyuan_moe = {{"hunyuan_v1_moe"}, "hunyuan-moe", hunyuan_moe};
 
-/* DBRX: of all experts, the rows of w1 and v1, and the columns of w2, one behind the other. */
+/* DBRX: of all experts, the rows of w1 and v1, and the columns of w2, one after the other. */
 static const struct hf_row dbrx[] = {
     UINT(n_layers, "block_count", REQUIRED),
     UINT(max_seq_len, "context_length", REQUIRED),

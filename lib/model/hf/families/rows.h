@@ -6,7 +6,7 @@
  * converter.
  *
  * field: of config.json. A field a.b is in the object a; other fields may also be in
- * rope_parameters or rope_scaling. key: of GGUF, behind the name of the architecture and a dot.
+ * rope_parameters or rope_scaling. key: of GGUF, after the name of the architecture and a dot.
  * presence: REQUIRED, or OPTIONAL (the field may be absent or null). */
 #ifndef SLUICE_MODEL_HF_FAMILIES_ROWS_H
 #define SLUICE_MODEL_HF_FAMILIES_ROWS_H
@@ -37,7 +37,7 @@
 /* rope_theta * alpha^(n / (n - 2)), n: elements of a head; nothing if the field is absent. */
 #define ALPHA(field_, key_) ROW(ALPHA, .field = #field_, .key = (key_), PRESENCE(OPTIONAL))
 /* The number of first layers without experts; without the field, that of leading "dense" in
- * mlp_layer_types, which must be "sparse" behind them. */
+ * mlp_layer_types, which must be "sparse" after them. */
 #define LEADING(field_, key_) ROW(LEADING, .field = #field_, .key = (key_), PRESENCE(REQUIRED))
 /* The sum and the product of two required whole numbers; two fields that must be the same or both
  * absent. */

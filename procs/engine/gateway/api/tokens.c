@@ -6,7 +6,7 @@
 #include "lib/text/utf8.h"
 #include "procs/engine/gateway/api/completion.h"
 
-/* In front of the bytes of each token. */
+/* Before the bytes of each token. */
 struct entry {
     double logprob;
     uint32_t offset, bytes;

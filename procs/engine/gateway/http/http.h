@@ -48,7 +48,7 @@ struct http_route {
     bool open;                     /* needs no key */
 };
 
-/* What is behind HTTP. */
+/* The service that answers the requests. */
 struct http_service {
     const struct http_route *routes;
     size_t count;

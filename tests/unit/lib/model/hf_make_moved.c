@@ -188,7 +188,7 @@ static const struct rule *find_rule(const char *arch, const char *name, unsigned
     sl_panic("no rule for %s (%s)", name, arch);
 }
 
-static bool is_stack_of_two(const struct rule *rule) /* rows of all experts, one behind the other */
+static bool is_stack_of_two(const struct rule *rule) /* rows of all experts, one after the other */
 {
     return rule->arch && strcmp(rule->arch, "dbrx") == 0 && strstr(rule->name, "experts");
 }

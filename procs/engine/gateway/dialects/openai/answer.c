@@ -138,7 +138,7 @@ static json_t *text_event(const struct completion *c, json_t *text, json_t *logp
                               logprobs, "finish_reason", finish));
 }
 
-/* In front of the first delta. */
+/* Before the first delta. */
 static void send_role(struct completion *c)
 {
     struct state *s = (struct state *)c->state;

@@ -236,7 +236,7 @@ START_TEST(scales)
 }
 END_TEST
 
-/* The block for drafting behind the last layer is left out, whatever its tensors are. */
+/* The block for drafting after the last layer is left out, whatever its tensors are. */
 START_TEST(drafting_block)
 {
     struct make m;

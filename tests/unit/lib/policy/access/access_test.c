@@ -392,7 +392,7 @@ START_TEST(prefetch_limit)
     struct prefetch_limit idle;
     prefetch_limit_init(&idle, PREFETCH_IDLE);
     ck_assert(prefetch_limit_allows(&idle, &s));
-    s.demands_open = 1; /* queued behind it */
+    s.demands_open = 1; /* queued after it */
     ck_assert(prefetch_limit_allows(&idle, &s));
     s = good;
     s.prefetches_open = 4;

@@ -207,7 +207,7 @@ START_TEST(nothing_is_withheld_at_the_end)
 }
 END_TEST
 
-/* A control token has a text only within a mark, and none behind a stop text. */
+/* A control token has a text only within a mark, and none after a stop text. */
 START_TEST(control_tokens_within_marks)
 {
     static const struct {

@@ -65,7 +65,7 @@ static uint64_t lost(void)
     return row.counters[CTR_GATEWAY_access_lines_lost];
 }
 
-/* The requests of a file, each with a blank behind it: whole lines only. */
+/* The requests of a file, each with a blank after it: whole lines only. */
 static const char *requests(const char *file)
 {
     static char text[400];

@@ -82,7 +82,7 @@ START_TEST(continued_messages)
 }
 END_TEST
 
-/* Blanks behind the content may be the template's own: they are no sign that it keeps the
+/* Blanks after the content may be the template's own: they are no sign that it keeps the
  * message's. NUL is no blank. */
 START_TEST(blanks_of_continued_messages)
 {
@@ -194,7 +194,7 @@ START_TEST(generation_prompt_of_a_family)
 }
 END_TEST
 
-/* A word with NUL behind it is another text. */
+/* A word with NUL after it is another text. */
 START_TEST(words_with_nul)
 {
     static const char *const bad[] = {

@@ -43,7 +43,7 @@ START_TEST(bodies_that_are_right)
     ck_assert_str_eq(r.prompt, "User: hi\nAssistant:");
     ck_assert_int_eq(r.max_tokens, ENGINE_TOKENS_MAX);
     api_request_free(&r);
-    /* Behind "Assistant:" the model generates " yes": the answer brings the blank. */
+    /* After "Assistant:" the model generates " yes": the answer brings the blank. */
     ck_assert(parse(&openai_chat,
                     "{\"messages\":[{\"role\":\"user\",\"content\":\" a\"},"
                     "{\"role\":\"assistant\",\"content\":\" yes\"}]}",
