@@ -128,10 +128,11 @@ check_phrases() {
             }' | verdict phrases "a phrase that tests/style/phrases.txt replaces"
 }
 
-# Documents are read, so their length has a limit, in words: a limit of lines is met by longer lines. README.md is for
-# somebody who has one minute.
+# Documents are read: their lines, paragraphs, cells of tables and length have limits, in characters and words, because a
+# limit of lines is met by longer lines. README.md is for somebody who has one minute.
 check_documents() {
     {
+        files '*.md' | xargs perl tests/style/documents.pl
         files '*.md' | while read -r f; do
             local n max=0
             n=$(wc -w <"$f")
@@ -149,6 +150,13 @@ check_documents() {
 check_names() {
     files '*.md' | grep -v -e '^tests/golden/data/' | xargs perl tests/style/names.pl |
         verdict names "a document names what the tree does not have"
+}
+
+# The first comment of a source says in a sentence what the file is for.
+check_comments() {
+    files '*.c' '*.h' '*.cu' '*.cuh' '*.sh' '*.py' '*.pl' '*.awk' '*.js' 'launch/sluice' '.ci/run' |
+        grep -v -e '^tests/golden/data/' | xargs perl tests/style/first_comment.pl |
+        verdict comments "a source does not begin with a sentence that says what it is for"
 }
 
 check_marks() {
@@ -214,7 +222,7 @@ check_shell() {
     } | verdict shell "shellcheck found something"
 }
 
-rules="includes directories mirror magics lengths documents names functions banned phrases marks tables headers leftovers format shell"
+rules="includes directories mirror magics lengths documents comments names functions banned phrases marks tables headers leftovers format shell"
 if [ $# -eq 0 ]; then
     # shellcheck disable=SC2086  # a list of words
     set -- $rules
