@@ -75,8 +75,7 @@ static const struct {
      "|C:Look:|f({})|g({})", false},
     {"<think>t</think><tool_call>{\"name\":\"f\",\"arguments\":{}}</tool_call> end",
      "|R:t|f({})|C:end", false},
-    {"<tool_call>{\"name\":\"f\",\"arguments\":{}}", "|f({})",
-     false}, /* ended before the mark */
+    {"<tool_call>{\"name\":\"f\",\"arguments\":{}}", "|f({})", false}, /* ended before the mark */
     {"<tool_call>{\"name\":\"f\"", "|C:<tool_call>{\"name\":\"f\"", false},
     {"<tool_call>no</tool_call>x", "|C:<tool_call>no</tool_call>x", false},
     {"<tool_call>[]</tool_call><tool_call>{\"name\":1}</tool_call>",
