@@ -3,14 +3,16 @@
 # coverage.sh [PERCENT [TARGET...]]: line coverage that the committed corpus of each fuzz target reaches in its
 # parser (coverage.txt), measured with clang. Prints it per file; fails if the total of a target is below PERCENT
 # (default 80), or a target has no line in coverage.txt. COVERAGE_VERBOSE=1 names the functions with missed lines;
-# COVERAGE_BUILD_ALL=1 builds every program with clang, not only the targets, and fails where it cannot. Exit status: 0 done
-# (or SKIP: clang or llvm is not available), 1 too little coverage, 2 a failed build.
+# COVERAGE_FUZZ=1 builds nothing and measures the programs of FUZZ_COVERAGE=1 run_fuzz.sh. Exit status: 0 done (or SKIP: clang
+# or llvm is not available), 1 too little coverage, 2 a failed build.
 set -u
 minimum=${1:-80}
 [ $# -gt 0 ] && shift
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
 build=${SLUICE_COVERAGE_BUILD:-$root/build-coverage}
+program=corpus
+[ "${COVERAGE_FUZZ:-}" = 1 ] && build=${SLUICE_FUZZ_BUILD:-$root/build-fuzz} program=fuzz
 
 find_tool() { # llvm-cov and llvm-profdata have the version in their names on some systems
     for tool in "$1" "$1-14" "$1-15" "$1-16" "$1-17" "$1-18" "$1-19"; do
@@ -20,10 +22,6 @@ find_tool() { # llvm-cov and llvm-profdata have the version in their names on so
 cov=$(find_tool llvm-cov)
 profdata=$(find_tool llvm-profdata)
 if ! command -v clang >/dev/null || [ -z "$cov" ] || [ -z "$profdata" ]; then
-    if [ "${COVERAGE_BUILD_ALL:-}" = 1 ]; then
-        echo "clang, llvm-cov or llvm-profdata is missing" >&2
-        exit 2
-    fi
     echo "SKIP coverage: clang, llvm-cov or llvm-profdata is missing"
     exit 0
 fi
@@ -36,29 +34,36 @@ if [ -z "$targets" ]; then
 fi
 programs=
 for target in $targets; do
-    programs="$programs ${target}_corpus"
+    programs="$programs ${target}_$program"
 done
-[ "${COVERAGE_BUILD_ALL:-}" = 1 ] && programs=all
 # shellcheck disable=SC2086  # a list of words
-cmake -G Ninja -S "$root" -B "$build" -DCMAKE_C_COMPILER=clang -DSLUICE_COVERAGE=ON >"$build.log" 2>&1 &&
-    ninja -C "$build" $programs >>"$build.log" 2>&1 || {
-    tail -n 40 "$build.log" >&2
-    echo "the build with clang fails" >&2
-    exit 2
-}
+if [ $program = corpus ]; then
+    cmake -G Ninja -S "$root" -B "$build" -DCMAKE_C_COMPILER=clang -DSLUICE_COVERAGE=ON >"$build.log" 2>&1 &&
+        ninja -C "$build" $programs >>"$build.log" 2>&1 || {
+        tail -n 40 "$build.log" >&2
+        echo "the build with clang fails" >&2
+        exit 2
+    }
+fi
 rm -f "$build.log"
 
 # measure TARGET: coverage of its parser by its corpus.
 measure() {
-    program=$build/tests/$1_corpus
+    binary=$build/tests/$1_$program
     if ! grep -q "^$1 " "$here/coverage.txt"; then
         echo "$1: no line in coverage.txt" >&2
         return 1
     fi
-    LLVM_PROFILE_FILE=$build/raw "$program" "$here/corpus/$1" >/dev/null || return 1
+    target=$1
+    set -- "$here/corpus/$target"
+    [ $program = corpus ] || set -- "$1"/* # libFuzzer's programs run each file once
+    LLVM_PROFILE_FILE=$build/raw "$binary" "$@" >"$build/measured.log" 2>&1 || {
+        tail -n 20 "$build/measured.log" >&2
+        return 1
+    }
     "$profdata" merge "$build/raw" -o "$build/profile" || exit 2
-    "$cov" export -format=lcov "$program" -instr-profile="$build/profile" >"$build/lcov" || exit 2
-    awk -F '[:,]' -v minimum="$minimum" -v target="$1" -v verbose="${COVERAGE_VERBOSE:-}" '
+    "$cov" export -format=lcov "$binary" -instr-profile="$build/profile" >"$build/lcov" || exit 2
+    awk -F '[:,]' -v minimum="$minimum" -v target="$target" -v verbose="${COVERAGE_VERBOSE:-}" '
         NR == FNR { # coverage.txt
             n = split($0, word, " ")
             if (word[1] != target) next

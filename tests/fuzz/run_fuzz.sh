@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # run_fuzz.sh SECONDS [TARGET...]: builds every fuzz target with clang, libFuzzer, ASan and UBSan, and runs each
 # for SECONDS, two at a time, starting from a copy of its committed corpus. FUZZ_OPTIMISE: the compiler's option, -O2
-# (default) for long runs; with -O0 the build takes a quarter of the time. Exit status: 0 no finding (or SKIP: libFuzzer is
+# (default) for long runs; with -O0 the build takes a quarter of the time. FUZZ_COVERAGE=1: -O0, and coverage.sh measures
+# these programs, which need no other build. Exit status: 0 no finding (or SKIP: libFuzzer is
 # not available), 1 a finding (its input is stored in build-fuzz/findings), 2 wrong usage or a failed build.
 set -u
 seconds=${1:-}
@@ -38,7 +39,10 @@ for name in $targets; do
     programs="$programs ${name}_fuzz"
 done
 
-cmake -G Ninja -S "$root" -B "$build" -DCMAKE_C_COMPILER=clang -DSLUICE_FUZZ=ON \
+coverage=OFF
+[ "${FUZZ_COVERAGE:-}" = 1 ] && coverage=ON
+export LLVM_PROFILE_FILE=/dev/null # of a run; coverage.sh makes its own
+cmake -G Ninja -S "$root" -B "$build" -DCMAKE_C_COMPILER=clang -DSLUICE_FUZZ=ON -DSLUICE_COVERAGE=$coverage \
     -DSLUICE_SANITIZE=address,undefined -DCMAKE_C_FLAGS_RELWITHDEBINFO="${FUZZ_OPTIMISE:--O2} -g -DNDEBUG" >"$probe/log" 2>&1 &&
     ninja -C "$build" $programs >>"$probe/log" 2>&1 || {
     tail -n 40 "$probe/log" >&2

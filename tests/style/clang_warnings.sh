@@ -1,0 +1,25 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# clang_warnings.sh [BUILD [PATTERN]]: clang's warnings, which are errors, of every source of the tree whose path has the
+# PATTERN; each is compiled once, without output. BUILD (build-clang) is configured, not built. Exit status: 0 none, 1 some,
+# 2 it cannot be configured.
+set -u
+root=$(cd "$(dirname "$0")/../.." && pwd)
+build=${1:-$root/build-clang}
+pattern=${2:-.}
+commands=$(mktemp) || exit 2
+trap 'rm -f "$commands"' EXIT
+cmake -G Ninja -S "$root" -B "$build" -DCMAKE_C_COMPILER=clang -DSLUICE_CUDA=OFF >"$commands" 2>&1 || {
+    cat "$commands" >&2
+    exit 2
+}
+# A source that is part of several programs is compiled once: flags of libraries and tests differ in nothing else.
+ninja -C "$build" -t compdb | sed -n 's/^ *"command": "\(.*\)",$/\1/p' | grep -E 'clang(-[0-9]+)? .* -c [^ ]*\.c$' |
+    sed -e 's/\\"/"/g' -e 's/\\\\/\\/g' -e 's/ -o [^ ]*//' -e 's/ -M[DTF] [^ ]*\.[od]*//g' -e 's/ -MD / /' |
+    awk -v pattern="$pattern" '$NF ~ pattern && !seen[$NF]++ { print $0 " -fsyntax-only" }' >"$commands"
+[ -s "$commands" ] || {
+    echo "$build: no commands of clang" >&2
+    exit 2
+}
+cd "$build" && tr '\n' '\0' <"$commands" | xargs -0 -P "$(nproc)" -I COMMAND sh -c COMMAND || exit 1
+echo "$(wc -l <"$commands") sources without warnings"
