@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Gives experts places on a device and takes them away, as the eviction decides. */
-#include "lib/policy/residency/places.h"
+#include "lib/policy/gpu/places.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Finds size classes of experts, and divides memory into slabs for them. */
-#include "lib/policy/residency/slabs.h"
+#include "lib/policy/gpu/slabs.h"
 
 #include <stdbool.h>
 #include <string.h>

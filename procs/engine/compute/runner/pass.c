@@ -67,7 +67,7 @@ static int compute(struct runner *r, struct sequence *s, struct error *error)
     return 0;
 }
 
-_Static_assert(SEQUENCES_MAX <= SCHEDULE_SEQUENCES_MAX, "of the kv segment");
+_Static_assert(RUNNER_SEQUENCES_MAX <= SCHEDULE_SEQUENCES_MAX, "of the kv segment");
 
 static void turn(struct runner *r, struct sequence *s, uint32_t rows)
 {
@@ -92,7 +92,7 @@ static void turn(struct runner *r, struct sequence *s, uint32_t rows)
 static uint32_t choose_rows(struct runner *r, struct sequence **member, uint32_t *rows)
 {
     static const struct schedule_pace unknown;
-    struct schedule_sequence wants[SEQUENCES_MAX];
+    struct schedule_sequence wants[RUNNER_SEQUENCES_MAX];
     uint32_t count = 0, limit = experts_rows(&r->experts, chain_rows(r->core));
     for (uint32_t i = 0; i < r->sequences; i++) {
         struct sequence *s = &r->sequence[i];
@@ -108,8 +108,8 @@ static uint32_t choose_rows(struct runner *r, struct sequence **member, uint32_t
 
 void pass_run(struct runner *r)
 {
-    struct sequence *member[SEQUENCES_MAX];
-    uint32_t rows[SEQUENCES_MAX], count = choose_rows(r, member, rows);
+    struct sequence *member[RUNNER_SEQUENCES_MAX];
+    uint32_t rows[RUNNER_SEQUENCES_MAX], count = choose_rows(r, member, rows);
     for (uint32_t i = 0; i < count && !atomic_load_explicit(&r->stop, memory_order_relaxed); i++)
         if (rows[i] > 0)
             turn(r, member[i], rows[i]);

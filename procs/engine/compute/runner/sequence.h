@@ -21,7 +21,7 @@
 #include "shm/kv/kv.h"
 #include "shm/table/process_table.h"
 
-#define SEQUENCES_MAX KV_SLOTS_MAX
+#define RUNNER_SEQUENCES_MAX KV_SLOTS_MAX
 
 struct runner;
 

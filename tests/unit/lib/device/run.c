@@ -99,10 +99,13 @@ static void gate_input(void *self, const struct expert_step *step, const float *
     note(self, x, n * sizeof *x);
 }
 
-static void logits(void *self, const struct expert_step *step, const float *z, uint32_t experts)
+static void logits(void *self, const struct expert_step *step, const float *z,
+                   const struct model_router *rule)
 {
     (void)step;
-    note(self, z, experts * sizeof *z);
+    note(self, z, rule->experts * sizeof *z);
+    if (rule->bias)
+        note(self, rule->bias, rule->experts * sizeof *rule->bias);
 }
 
 static void next_counts(void *self, const struct expert_step *step, const float *next,
