@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What comes after the last layer: the final norm, logits and scores. */
+/* The output follows the last layer: the final norm, logits and scores. */
 #include "lib/core/internal.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which running sequence has which place. */
+/* Gives each running sequence a place in tables of a fixed size. */
 #include "lib/policy/sequences.h"
 
 #include "lib/base/assert.h"

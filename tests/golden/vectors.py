@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the scripts share that write small random models and what another implementation computes with them
+"""Shared by the scripts that write small random models and what another implementation computes with them
 (*_vectors.py): weights, a small vocabulary, files, routing, greedy continuations, logits."""
 import json
 import math

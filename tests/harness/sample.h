@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the short form of the tests leaves out: sample.tbl.h. */
+/* Tests ask here what their short form leaves out, by the table sample.tbl.h. */
 #ifndef SLUICE_TESTS_HARNESS_SAMPLE_H
 #define SLUICE_TESTS_HARNESS_SAMPLE_H
 

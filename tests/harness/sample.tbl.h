@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the short form of the tests runs of cases that are alike. `sluice test --long` runs
+/* This table says what the short form of the tests runs of cases that are alike. `sluice test --long` runs
  * everything; build/tests/NAME --list prints what the short form runs.
  *
  *   AMOUNT(id, program, short form, long form, what)  test_amount: repetitions, rows or seconds

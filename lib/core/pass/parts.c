@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a pass does in whatever way it is driven: the rows begin as embeddings with angles, a layer
+/* Every driver of a pass begins with these parts: the rows begin as embeddings with angles, a layer
  * takes its part of the sequences, and its mixer is the one that the architecture names. */
 #include "lib/core/internal.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a dialect is told of an answer, and how its events are separated. The dialect of this
+/* A dialect is told of each part of an answer, and its events are separated as it says. The dialect of this
  * test writes a word for each call. */
 #include <check.h>
 #include <stdlib.h>
