@@ -9,8 +9,8 @@
 #include "lib/base/bytes.h"
 #include "lib/text/suggest.h"
 
-/* The argument that getopt_long rejected. While it is inside a group of short options (-ngl), optind still
- * refers to that group; otherwise it is one further. */
+/* The argument that getopt_long rejected. While it is inside a group of short options (-ngl),
+ * optind still refers to that group; otherwise it is one further. */
 static const char *rejected(char **argv)
 {
     const char *last = argv[optind - 1], *group = argv[optind];

@@ -48,12 +48,13 @@ void params_suggest(struct suggest *s);
  * ERR_BAD_INPUT naming the parameter, its bounds and the text. */
 int params_set(struct params *p, const char *name, const char *text, struct error *error);
 
-/* Reads a file of "name = value" lines (# at the start or after a blank starts a comment). Errors name file and line. */
+/* Reads a file of "name = value" lines (# at the start or after a blank starts a comment). Errors
+ * name file and line. */
 int params_load(struct params *p, const char *path, struct error *error);
 
-/* Whether the choice of policies is left to sluice, as a tuning may make it: no_tune is off, max_loss above 0, and neither
- * preset nor policy, plan, eviction, prediction or devices was given, in options or in a file. Between the two calls the
- * preset is empty unless it is given. */
+/* Whether the choice of policies is left to sluice, as a tuning may make it: no_tune is off,
+ * max_loss above 0, and neither preset nor policy, plan, eviction, prediction or devices was given,
+ * in options or in a file. Between the two calls the preset is empty unless it is given. */
 void params_open_choice(struct params *p);
 bool params_close_choice(struct params *p);
 

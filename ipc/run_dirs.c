@@ -70,8 +70,8 @@ void run_dir_files_remove(int dir_fd)
     closedir(dir);
 }
 
-/* Whether the lock file names a process that does not exist. An empty one belongs to an engine that is
- * starting; a number that is in use again keeps the directory until a later start. */
+/* Whether the lock file names a process that does not exist. An empty one belongs to an engine that
+ * is starting; a number that is in use again keeps the directory until a later start. */
 static bool owner_gone(int lock)
 {
     char text[24] = "";
@@ -81,9 +81,9 @@ static bool owner_gone(int lock)
     return pid > 0 && pid <= INT_MAX && kill((pid_t)pid, 0) != 0 && errno == ESRCH;
 }
 
-/* Every process of an engine holds the lock, so that it can be taken only when all have exited. It is held
- * during the removal. An engine that starts meanwhile notices that its lock file is not the directory's
- * any more (run_dir_lock). */
+/* Every process of an engine holds the lock, so that it can be taken only when all have exited. It
+ * is held during the removal. An engine that starts meanwhile notices that its lock file is not the
+ * directory's any more (run_dir_lock). */
 static bool dead_remove(int base_fd, const char *name, const char *path)
 {
     struct error ignored;

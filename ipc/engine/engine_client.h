@@ -59,8 +59,8 @@ struct engine_submit {
 /* Initialises a request with the defaults of all fields. */
 void engine_submit_defaults(struct engine_submit *s);
 
-/* Marks that a client looks for in the text: a control token whose name occurs in one of them has its name as text.
- * Borrowed, NUL-terminated. */
+/* Marks that a client looks for in the text: a control token whose name occurs in one of them has
+ * its name as text. Borrowed, NUL-terminated. */
 struct engine_marks {
     const char *text[ENGINE_MARKS_MAX];
     uint32_t count;
@@ -126,8 +126,8 @@ json_t *engine_cancel_request(uint64_t id);
 
 /* Server side (compute). Each returns 0, or -1 with ERR_BAD_INPUT. Every field is checked against
  * the tables and limits above; unknown fields are rejected. Prompt and key of a parsed submit are
- * borrowed from body; its ids, forced tokens and ranges are freed by engine_submit_parsed_free, which may
- * be called after a failure, too. */
+ * borrowed from body; its ids, forced tokens and ranges are freed by engine_submit_parsed_free,
+ * which may be called after a failure, too. */
 int engine_submit_parse(json_t *body, struct engine_submit *out, struct error *error);
 void engine_submit_parsed_free(struct engine_submit *out);
 int engine_next_parse(json_t *body, uint64_t *id, uint64_t *from, unsigned *wait_ms,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* NNG initialises itself when a process opens its first socket. If it cannot allocate memory then, it
- * cleans up under a lock that it holds already, and waits for itself forever. A second thread ends
- * the process in that case, with a reason; a child of the supervisor is started again. */
+/* NNG initialises itself when a process opens its first socket. If it cannot allocate memory then,
+ * it cleans up under a lock that it holds already, and waits for itself forever. A second thread
+ * ends the process in that case, with a reason; a child of the supervisor is started again. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>

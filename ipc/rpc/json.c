@@ -12,8 +12,8 @@
 #include "lib/json/count.h"
 #include "lib/text/utf8.h"
 
-/* jansson ignores some failed allocations: it drops a byte of a text, or reports wrong syntax. So they are counted, and
- * what was made meanwhile is not used. */
+/* jansson ignores some failed allocations: it drops a byte of a text, or reports wrong syntax. So
+ * they are counted, and what was made meanwhile is not used. */
 static _Thread_local unsigned failed_allocations;
 
 static void *allocate(size_t bytes)
@@ -35,7 +35,8 @@ static void watch_allocations(void)
     failed_allocations = 0;
 }
 
-/* A second time, if memory was short: a reply that is not understood is lost. *memory: there was enough. */
+/* A second time, if memory was short: a reply that is not understood is lost. *memory: there was
+ * enough. */
 static json_t *load(const void *text, size_t bytes, bool *memory, json_error_t *why)
 {
     json_t *json = NULL;

@@ -25,8 +25,8 @@ int rpc_json_parse(const void *text, size_t bytes, json_t **object, struct error
 /* Parses and checks a request. */
 int rpc_request_parse(const void *text, size_t bytes, json_t **body, struct error *error);
 
-/* Parses a reply to call `id`. 0 with *reply, or -1 with *error: the error in the reply, or no memory
- * to parse it (*broken false), or the reason why the reply is invalid (*broken true). */
+/* Parses a reply to call `id`. 0 with *reply, or -1 with *error: the error in the reply, or no
+ * memory to parse it (*broken false), or the reason why the reply is invalid (*broken true). */
 int rpc_reply_parse(const void *text, size_t bytes, const char *id, json_t **reply, bool *broken,
                     struct error *error);
 

@@ -81,8 +81,9 @@ void rpc_client_close(struct rpc_client *client);
 int rpc_call(struct rpc_client *client, const char *op, json_t *request, unsigned timeout_ms,
              json_t **reply, struct error *error);
 
-/* `watch` is called about every 100 ms while a call waits without a connection, if not NULL. A non-zero result ends
- * the call with the error that it set: the server cannot be kept running. It may make calls of other clients. */
+/* `watch` is called about every 100 ms while a call waits without a connection, if not NULL. A
+ * non-zero result ends the call with the error that it set: the server cannot be kept running. It
+ * may make calls of other clients. */
 typedef int rpc_watch(void *arg, struct error *error);
 void rpc_client_set_watch(struct rpc_client *client, rpc_watch *watch, void *arg);
 

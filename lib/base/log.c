@@ -174,7 +174,8 @@ static size_t json_line(const char *level, const char *text, char line[LOG_LINE_
     return (size_t)(at - line) + sizeof tail - 1;
 }
 
-/* A line without control bytes in the format of this process; `bare`: see log_line. Returns its bytes. */
+/* A line without control bytes in the format of this process; `bare`: see log_line. Returns its
+ * bytes. */
 static size_t line_make(int level, bool bare, const char *text, char line[LOG_LINE_BYTES])
 {
     char stamp[STAMP_BYTES] = "";

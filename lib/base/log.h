@@ -14,9 +14,9 @@
 
 enum log_level { LOG_LEVEL_DEBUG, LOG_LEVEL_INFO, LOG_LEVEL_WARN, LOG_LEVEL_ERROR, LOG_LEVEL_NONE };
 
-/* PLAIN: "LEVEL process: text", for commands. TEXT: the same after a time stamp in UTC. JSON: an object with
- * time, level, process and text. JOURNAL: "<N>process: text", N the priority of syslog; systemd adds the
- * time. */
+/* PLAIN: "LEVEL process: text", for commands. TEXT: the same after a time stamp in UTC. JSON: an
+ * object with time, level, process and text. JOURNAL: "<N>process: text", N the priority of syslog;
+ * systemd adds the time. */
 enum log_format { LOG_FORMAT_PLAIN, LOG_FORMAT_TEXT, LOG_FORMAT_JSON, LOG_FORMAT_JOURNAL };
 
 /* Sets the process name of every line (copied, at most 31 bytes) and the minimum level printed. */

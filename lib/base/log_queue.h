@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The queue between the threads of a process that log and the thread that writes to stderr. A reader
- * of stderr that stops (a full pipe, Ctrl-S, a journal that hangs) blocks only that thread. Lines
- * that do not fit are dropped and counted; when the reader continues, a line reports their number.
- * Private to lib/base/log.c. */
+/* The queue between the threads of a process that log and the thread that writes to stderr. A
+ * reader of stderr that stops (a full pipe, Ctrl-S, a journal that hangs) blocks only that thread.
+ * Lines that do not fit are dropped and counted; when the reader continues, a line reports their
+ * number. Private to lib/base/log.c. */
 #ifndef SLUICE_BASE_LOG_QUEUE_H
 #define SLUICE_BASE_LOG_QUEUE_H
 

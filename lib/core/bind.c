@@ -41,8 +41,8 @@ static struct device_matrix dense_matrix(struct core *c, uint32_t layer, enum de
     return m;
 }
 
-/* Vectors of a layer and their fields. A model has those that its architecture names, and of two with
- * the same field at most one. */
+/* Vectors of a layer and their fields. A model has those that its architecture names, and of two
+ * with the same field at most one. */
 static const struct {
     enum dense_role role;
     size_t field; /* offset of a struct device_at in struct core_layer */
@@ -312,7 +312,8 @@ static void bind_mla(struct core *c, uint32_t i)
     l->mix_forms = form_bit(&l->out);
 }
 
-/* Of the published form: 1 / sqrt(key size), and a factor for a context longer than the trained one. */
+/* Of the published form: 1 / sqrt(key size), and a factor for a context longer than the trained
+ * one. */
 static float mla_scale(const struct model_hparams *h)
 {
     double m = 1;

@@ -9,9 +9,9 @@
  * of all, the predicted counts of those of prompts. An item with a row that decodes is served by
  * the rules of decode, because an answer waits for it. If no row is of a prompt, experts are
  * computed by rank, and else in the order of a prompt's chunk. A pass fails as a whole.
- * Architectures differ only in model_hparams and in the dense tensors that a model has. No processes,
- * shared memory or messages: weights come through struct weights_source, the KV cache through
- * pointers.
+ * Architectures differ only in model_hparams and in the dense tensors that a model has. No
+ * processes, shared memory or messages: weights come through struct weights_source, the KV cache
+ * through pointers.
  *
  * Row invariance (docs/architecture.md): threads divide outputs or rows, never a reduction, so the
  * bits of a row depend neither on the chunk size nor on other rows.
@@ -40,8 +40,8 @@ struct core_config {
     const struct model_index *model; /* borrowed while the core lives; checked */
     /* What computes (lib/device), borrowed; NULL: the host, with `ops` and `threads`. */
     struct device *device;
-    /* The layers of this core, if it is a part of several (lib/core/chain): it has only their weights. layers 0: from
-     * first_layer to the last. */
+    /* The layers of this core, if it is a part of several (lib/core/chain): it has only their
+     * weights. layers 0: from first_layer to the last. */
     uint32_t first_layer, layers;
     const struct kernel_ops *ops;
     struct weights_source source;
@@ -61,8 +61,8 @@ struct core_config {
 struct core *core_create(const struct core_config *config, struct error *error);
 void core_destroy(struct core *core);
 
-/* Bytes that core_create would take of config->device, which only states its types and its workspace: neither its memory
- * nor the source is used. */
+/* Bytes that core_create would take of config->device, which only states its types and its
+ * workspace: neither its memory nor the source is used. */
 int core_device_bytes(const struct core_config *config, uint64_t *bytes, struct error *error);
 
 /* Order in which a chunk's missing experts are requested, from the next pass on. */
@@ -81,13 +81,13 @@ struct core_sequence {
     void *const *values;
     uint32_t ring; /* in layers with a window, position p is at p % ring: whole tiles, at least the
                     * window and the rows of a pass less 1; 0: at p */
-    /* Recurrent state (model_state_bytes), if the model has one: before the first row of a pass (not read
-     * if that is position 0) and after its last. May be the same memory, if a pass that fails need not
-     * be repeated. */
+    /* Recurrent state (model_state_bytes), if the model has one: before the first row of a pass
+     * (not read if that is position 0) and after its last. May be the same memory, if a pass that
+     * fails need not be repeated. */
     const void *state;
     void *next_state;
-    /* Names what the sequence has before the first row of a pass (device_ops.begin); 0: nothing names it. Used in passes
-     * of one sequence. */
+    /* Names what the sequence has before the first row of a pass (device_ops.begin); 0: nothing
+     * names it. Used in passes of one sequence. */
     uint64_t content;
     bool renormalise_skips; /* scale up the other weights by the share of skipped experts */
 };
@@ -117,14 +117,15 @@ int core_pass(struct core *core, const struct core_pass *pass, struct error *err
 /* expert_step.pass of the last pass. */
 uint32_t core_pass_number(const struct core *core);
 
-/* Layers [first, first + count) of a pass, for tools that take many sequences through one layer before
- * the next. x: [rows][hidden] the residual stream, written after the last of these layers; read before the
- * first of them unless that is layer 0. With count 0 the rows are only taken, for core_output. */
+/* Layers [first, first + count) of a pass, for tools that take many sequences through one layer
+ * before the next. x: [rows][hidden] the residual stream, written after the last of these layers;
+ * read before the first of them unless that is layer 0. With count 0 the rows are only taken, for
+ * core_output. */
 int core_pass_layers(struct core *core, const struct core_pass *pass, uint32_t first,
                      uint32_t count, float *x, struct error *error);
 
-/* All layers of a core that may be a part: x_in [rows][hidden] is read unless it has layer 0, x_out written unless it has
- * the last. They may be the same. */
+/* All layers of a core that may be a part: x_in [rows][hidden] is read unless it has layer 0, x_out
+ * written unless it has the last. They may be the same. */
 int core_pass_part(struct core *core, const struct core_pass *pass, const float *x_in, float *x_out,
                    struct error *error);
 
@@ -140,8 +141,8 @@ static inline bool core_rows_prefill(uint32_t rows)
 int core_forward(struct core *core, const struct core_sequence *sequence, const uint32_t *tokens,
                  uint32_t position, uint32_t rows, struct error *error);
 
-/* Steps on their own, for tools that repeat them. The norm of a row of n floats as the architecture names
- * it; bias NULL: none; y may be x. And y = activation(gate) * up; y may be gate. */
+/* Steps on their own, for tools that repeat them. The norm of a row of n floats as the architecture
+ * names it; bias NULL: none; y may be x. And y = activation(gate) * up; y may be gate. */
 void core_apply_norm(const struct kernel_ops *ops, const struct model_hparams *h, const float *x,
                      const float *weight, const float *bias, uint32_t n, float *y);
 void core_apply_activation(const struct kernel_ops *ops, const struct model_hparams *h,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The network that every token of a layer uses: the feed-forward part of a layer without experts, a dense
- * network next to experts, or the shared expert, scaled by the sigmoid of its gate if it has one. The matrices are dense
- * weights, so a shared expert is computed while the requested experts are read; its part is added to
- * the row before theirs. */
+/* The network that every token of a layer uses: the feed-forward part of a layer without experts, a
+ * dense network next to experts, or the shared expert, scaled by the sigmoid of its gate if it has
+ * one. The matrices are dense weights, so a shared expert is computed while the requested experts
+ * are read; its part is added to the row before theirs. */
 #include "lib/core/internal.h"
 
 /* Rows [first, first + rows). */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A batch of experts: gate and up of all, then down of all; and the sum of a row's experts, in rank order,
- * so that the result does not depend on the order of loads. */
+/* A batch of experts: gate and up of all, then down of all; and the sum of a row's experts, in rank
+ * order, so that the result does not depend on the order of loads. */
 #include "lib/core/internal.h"
 
 /* Factor of the weights of a row, to include the share of skipped experts. */

@@ -100,8 +100,8 @@ struct core_layer {
     uint32_t inner_forms, dense_forms; /* of what W_down reads: of experts, of the dense network */
 };
 
-/* The queue of a layer's experts is a window: [done, pinned) is pinned or being computed, the rest waits
- * for pin capacity. */
+/* The queue of a layer's experts is a window: [done, pinned) is pinned or being computed, the rest
+ * waits for pin capacity. */
 struct expert_window {
     uint32_t done, pinned, count, skipped;
     uint64_t bytes, pin_limit, slot;
@@ -291,8 +291,8 @@ struct device_expert core_expert_of(const struct core *c, uint32_t layer,
 void core_compute_jobs(struct core *c, bool sums);
 void core_sum_ranks(struct core *c);
 
-/* dense.c: what a layer computes while its experts are read: the shared expert, or the dense network
- * next to them, or nothing. Afterwards c->scratch.in has the input of the experts. */
+/* dense.c: what a layer computes while its experts are read: the shared expert, or the dense
+ * network next to them, or nothing. Afterwards c->scratch.in has the input of the experts. */
 void core_while_reading(struct core *c);
 void core_dense_layer(struct core *c); /* norm and network of a layer without experts */
 /* Adds both parts of a FFN_DENSE_AND_EXPERTS layer, normed, to the residual stream. */

@@ -29,8 +29,8 @@ void core_ffn_norm(struct core *c)
     c->device->ops->norm(c->device, &norm);
 }
 
-/* The input of the router: that of the experts, unless the layer has a scale of its own for it. Routers
- * with a scale are F32: no other form. */
+/* The input of the router: that of the experts, unless the layer has a scale of its own for it.
+ * Routers with a scale are F32: no other form. */
 void core_gate_norm(struct core *c)
 {
     const struct core_layer *l = core_layer_now(c);
@@ -136,8 +136,8 @@ void core_route_again(struct core *c)
     fetch_routes(c);
 }
 
-/* Routes of the next layer: its router on this layer's gate input. This layer's own routes are known, so its
- * input of the router and its logits may be overwritten. */
+/* Routes of the next layer: its router on this layer's gate input. This layer's own routes are
+ * known, so its input of the router and its logits may be overwritten. */
 static void forecast(struct core *c, struct device_at logits, struct device_at routes)
 {
     const struct core_layer *next = &c->layer[c->pass.step.layer + 1];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The core's scratch memory: one allocation on the device and one of the host, laid out once for the
- * chunk in effect. */
+/* The core's scratch memory: one allocation on the device and one of the host, laid out once for
+ * the chunk in effect. */
 #include "lib/core/internal.h"
 
 struct cutter {
@@ -157,7 +157,8 @@ static void cut_output(struct core *c, struct layout *m, uint32_t chunk, uint32_
     cut_rows(m, &c->scratch.last, forms, c->output_rows, c->hp.hidden);
 }
 
-/* Floats that attention has of a row until its parts are joined: a result, and two numbers of the softmax. */
+/* Floats that attention has of a row until its parts are joined: a result, and two numbers of the
+ * softmax. */
 static uint32_t attention_floats(const struct core *c)
 {
     uint32_t most = c->latent.heads * (c->latent.rank + 2);

@@ -109,9 +109,9 @@ struct weights_source {
 
     /* The functions below may be NULL. */
 
-    /* For a device that prefetches (device.h): pins an expert that can serve an access now and makes the item READY. False:
-     * none can. It is no access, and requests nothing. An item of no token was not predicted: the device has space for it.
-     * NULL: nothing is prefetched. */
+    /* For a device that prefetches (device.h): pins an expert that can serve an access now and
+     * makes the item READY. False: none can. It is no access, and requests nothing. An item of no
+     * token was not predicted: the device has space for it. NULL: nothing is prefetched. */
     bool (*pin_ready)(void *self, const struct expert_step *step, struct expert_item *item);
 
     /* Masked routing (SwapMoE): sets allowed[expert] for the experts of the layer that may be

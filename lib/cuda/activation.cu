@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Prepared activations: the bytes that the CPU writes (lib/kernels/internal.h), so a row may be prepared on
- * either side. A warp has the elements of one scale: 32, 64 or 256, next to each other per lane, and finds
- * the maximum by exchanges. The warps after the last unit write the zeros that fill a row up. */
+/* Prepared activations: the bytes that the CPU writes (lib/kernels/internal.h), so a row may be
+ * prepared on either side. A warp has the elements of one scale: 32, 64 or 256, next to each other
+ * per lane, and finds the maximum by exchanges. The warps after the last unit write the zeros that
+ * fill a row up. */
 #include "lib/cuda/device.cuh"
 
 #define ACTIVATION_WARPS 4

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Attention in two kernels. ARITHMETIC.md computes segments of 512 keys, each with a running softmax of its own,
- * and joins them in ascending order. So a block has one segment of one query head of one row, and in
- * decode a long context is many blocks instead of one per head; the second kernel joins them.
+/* Attention in two kernels. ARITHMETIC.md computes segments of 512 keys, each with a running
+ * softmax of its own, and joins them in ascending order. So a block has one segment of one query
+ * head of one row, and in decode a long context is many blocks instead of one per head; the second
+ * kernel joins them.
  *
  * A tile of 64 keys in a block of 128 threads:
  *   scores   F16, F32: 16 threads per key, the 16 sums; a step reads 16 neighbouring elements of 8 keys.

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Kernels for NVIDIA GPUs: the operations of lib/kernels on rows in the memory of a device, with the same bits
- * (lib/kernels/ARITHMETIC.md). The module libsluice_cuda.so has them, and exports one function,
- * gpu_kernels, so that a program needs neither a driver nor the CUDA runtime until it opens the
- * module with dlopen.
+/* Kernels for NVIDIA GPUs: the operations of lib/kernels on rows in the memory of a device, with
+ * the same bits (lib/kernels/ARITHMETIC.md). The module libsluice_cuda.so has them, and exports one
+ * function, gpu_kernels, so that a program needs neither a driver nor the CUDA runtime until it
+ * opens the module with dlopen.
  *
- * Unless stated: pointers are to memory of the device; arguments that are structs are read before the call
- * returns; strides are in elements of the array. Every function submits to `stream` (a cudaStream_t;
- * NULL: the default stream), returns before it has run, allocates nothing, and returns 0 or a
- * cudaError of the submission; arguments that it does not support give GPU_UNSUPPORTED, without a
- * submission: a type without kernels, sizes beyond the limits, an address that is not aligned. The
- * kernels write nothing but their results. Row invariance holds as in kernels.h. Of rows that contain
- * NaN, the results are those of the generic kernels (which NaN a NaN is: not defined). */
+ * Unless stated: pointers are to memory of the device; arguments that are structs are read before
+ * the call returns; strides are in elements of the array. Every function submits to `stream` (a
+ * cudaStream_t; NULL: the default stream), returns before it has run, allocates nothing, and
+ * returns 0 or a cudaError of the submission; arguments that it does not support give
+ * GPU_UNSUPPORTED, without a submission: a type without kernels, sizes beyond the limits, an
+ * address that is not aligned. The kernels write nothing but their results. Row invariance holds as
+ * in kernels.h. Of rows that contain NaN, the results are those of the generic kernels (which NaN a
+ * NaN is: not defined). */
 #ifndef SLUICE_CUDA_CUDA_H
 #define SLUICE_CUDA_CUDA_H
 
@@ -36,10 +37,10 @@ struct gpu_job {
     uint32_t first, rows; /* of x; with an index: of it */
 };
 
-/* Products of the outputs [n_begin, n_end) of w, as kernel_ops.matmul has them: of `rows` rows; or of `count` jobs, in
- * memory of the device, whose matrices have the type and sizes of w and start at multiples of alignment(type). Then
- * w.data and y are not read, and rows is the maximum of the jobs. index: the row of x of each row; NULL: they
- * are in their order. */
+/* Products of the outputs [n_begin, n_end) of w, as kernel_ops.matmul has them: of `rows` rows; or
+ * of `count` jobs, in memory of the device, whose matrices have the type and sizes of w and start
+ * at multiples of alignment(type). Then w.data and y are not read, and rows is the maximum of the
+ * jobs. index: the row of x of each row; NULL: they are in their order. */
 struct gpu_products {
     struct kernel_matrix w;
     const void *x;
@@ -84,8 +85,8 @@ enum gpu_pointwise {
     GPU_POINTWISE__COUNT
 };
 
-/* y[r][i] = op(a[r][i], b[r][i]) for i < n. A stride of 0 repeats the first row (a bias). y may be a
- * or b. b is not read by operations with one operand. */
+/* y[r][i] = op(a[r][i], b[r][i]) for i < n. A stride of 0 repeats the first row (a bias). y may be
+ * a or b. b is not read by operations with one operand. */
 struct gpu_rows {
     const float *a, *b;
     float *y;
@@ -97,8 +98,9 @@ struct gpu_rows {
     bool b_is_one; /* b is one element */
 };
 
-/* The end of products of an expert, in place: first a's rows times its factor plus its bias, then the same of b, then a =
- * op(a, b) with rows of n. Factors (one float) and biases (n) may be NULL. b NULL: only a, without an operation. */
+/* The end of products of an expert, in place: first a's rows times its factor plus its bias, then
+ * the same of b, then a = op(a, b) with rows of n. Factors (one float) and biases (n) may be NULL.
+ * b NULL: only a, without an operation. */
 struct gpu_finish_job {
     float *a, *b;
     const float *a_factor, *b_factor, *a_bias, *b_bias;
@@ -112,8 +114,8 @@ struct gpu_finish {
 };
 
 /* Rotary embedding in place of heads next to each other: x[r * x_stride + h * head_stride ...], the
- * first n elements of each. cos_sin[r * table_stride ...]: n / 2 pairs for the position of row r, from
- * kernel_rope_table. pairs: elements (2i, 2i + 1), else (i, i + n / 2). */
+ * first n elements of each. cos_sin[r * table_stride ...]: n / 2 pairs for the position of row r,
+ * from kernel_rope_table. pairs: elements (2i, 2i + 1), else (i, i + n / 2). */
 struct gpu_rope {
     float *x;
     const float *cos_sin;
@@ -148,8 +150,8 @@ struct gpu_route {
     uint32_t rows;
 };
 
-/* A convolution over time: row r reads the rows r - taps + 1 .. r; the taps - 1 rows before row 0 are
- * past[t * past_stride ...], oldest first, NULL: zeros. w[t * w_stride + i]. */
+/* A convolution over time: row r reads the rows r - taps + 1 .. r; the taps - 1 rows before row 0
+ * are past[t * past_stride ...], oldest first, NULL: zeros. w[t * w_stride + i]. */
 struct gpu_conv {
     const float *x, *past, *w;
     float *y;    /* no input */
@@ -159,9 +161,10 @@ struct gpu_conv {
     bool silu; /* of the result */
 };
 
-/* The gated delta rule (kernel_delta) of `heads` heads, `rows` steps one after the other. Head h has the
- * k and q of head h / share, or h mod k_heads if `interleaved`; k_heads = heads / share. Its state is
- * [keys][values], h * keys * values elements on; `before` NULL: +0. `after` may be `before`. */
+/* The gated delta rule (kernel_delta) of `heads` heads, `rows` steps one after the other. Head h
+ * has the k and q of head h / share, or h mod k_heads if `interleaved`; k_heads = heads / share.
+ * Its state is [keys][values], h * keys * values elements on; `before` NULL: +0. `after` may be
+ * `before`. */
 struct gpu_delta {
     const float *k, *q, *v;    /* [row][head][keys or values] */
     const float *beta, *decay; /* [row][head] */
@@ -172,21 +175,23 @@ struct gpu_delta {
     bool interleaved;
 };
 
-/* beta = sigmoid(b) and decay = exp(a_log * softplus(a + bias)) of each row and head, as ARITHMETIC.md
- * has them. a_log, bias: [heads]. */
+/* beta = sigmoid(b) and decay = exp(a_log * softplus(a + bias)) of each row and head, as
+ * ARITHMETIC.md has them. a_log, bias: [heads]. */
 struct gpu_delta_gates {
     const float *b, *a, *bias, *a_log;
     float *beta, *decay; /* [row][head] */
     size_t b_stride, a_stride;
     uint32_t heads, rows;
-    /* 0: of row r, b[h] and a[h] are those of head h. Else those of the `share` heads of a k head are next to each
-     * other, 2 * share elements from those of the next; `interleaved` as in gpu_delta. */
+    /* 0: of row r, b[h] and a[h] are those of head h. Else those of the `share` heads of a k head
+     * are next to each other, 2 * share elements from those of the next; `interleaved` as in
+     * gpu_delta. */
     uint32_t share;
     bool interleaved;
 };
 
-/* Jobs of the experts that a router on the device chose for one row: rank r has expert number[r * step], whose matrices
- * are at table[number * GPU_MATRICES + m], m: gate, up, down. Factors: [number]; biases: [number][inner or outputs]; NULL: none. */
+/* Jobs of the experts that a router on the device chose for one row: rank r has expert number[r *
+ * step], whose matrices are at table[number * GPU_MATRICES + m], m: gate, up, down. Factors:
+ * [number]; biases: [number][inner or outputs]; NULL: none. */
 #define GPU_MATRICES 3
 
 struct gpu_routed {
@@ -209,12 +214,14 @@ struct gpu_kernels {
     uint32_t interface;  /* GPU_INTERFACE of the module, first in every version */
     uint32_t arithmetic; /* KERNEL_ARITHMETIC of the module */
 
-    /* kernel_ops.activation of `rows` rows of k elements. The rows of dst are dst_stride bytes apart,
-     * 64-byte aligned, kernel_activation_bytes(type, k) long, and have the same bytes as on the CPU. */
+    /* kernel_ops.activation of `rows` rows of k elements. The rows of dst are dst_stride bytes
+     * apart, 64-byte aligned, kernel_activation_bytes(type, k) long, and have the same bytes as on
+     * the CPU. */
     int (*activation)(enum tensor_type type, const float *x, size_t x_stride, uint32_t k,
                       uint32_t rows, void *dst, size_t dst_stride, void *stream);
 
-    /* kernel_ops.matmul. w->data and w->row_bytes are multiples of alignment(type); x_stride in bytes. x and x_stride are multiples of 64, with types of FORM_F32 of 4. */
+    /* kernel_ops.matmul. w->data and w->row_bytes are multiples of alignment(type); x_stride in
+     * bytes. x and x_stride are multiples of 64, with types of FORM_F32 of 4. */
     int (*matmul)(const struct kernel_matrix *w, uint32_t n_begin, uint32_t n_end, const void *x,
                   size_t x_stride, uint32_t rows, float *y, size_t y_stride, void *stream);
     /* Products of several matrices in one launch, of rows by number. */
@@ -224,8 +231,9 @@ struct gpu_kernels {
     /* The bytes that divide row_bytes of a matrix; 0: no kernels for this type. */
     uint32_t (*alignment)(enum tensor_type type);
 
-    /* Rows of weights, as all functions here read them, are not those of a file, whose blocks have odd sizes (weights/planes.cuh).
-     * The bytes of a row of k elements; 0: none, or k is no multiple of the type's unit. At most 15 more than in a file. */
+    /* Rows of weights, as all functions here read them, are not those of a file, whose blocks have
+     * odd sizes (weights/planes.cuh). The bytes of a row of k elements; 0: none, or k is no
+     * multiple of the type's unit. At most 15 more than in a file. */
     uint64_t (*row_bytes)(enum tensor_type type, uint32_t k);
     /* Rows are rearranged; else they have the bytes of the file. */
     bool (*rearranged)(enum tensor_type type);
@@ -265,8 +273,8 @@ struct gpu_kernels {
     int (*delta_gates)(const struct gpu_delta_gates *g, void *stream);
     int (*delta)(const struct gpu_delta *d, void *stream);
 
-    /* The GPU with this number, in the order of the driver, is the current one of the calling thread; makes its
-     * context. */
+    /* The GPU with this number, in the order of the driver, is the current one of the calling
+     * thread; makes its context. */
     int (*select)(int number);
     /* Bytes of memory that are free, and all. */
     int (*memory)(size_t *unused, size_t *total);
@@ -274,8 +282,8 @@ struct gpu_kernels {
     /* Memory of the current device, aligned to 256 bytes. release waits for everything. */
     int (*allocate)(size_t bytes, void **out);
     int (*release)(void *memory);
-    /* Copies. `from` of upload may change after the call, if it is not pinned: else when the copy has run. `to` of
-     * download has the bytes after a wait. */
+    /* Copies. `from` of upload may change after the call, if it is not pinned: else when the copy
+     * has run. `to` of download has the bytes after a wait. */
     int (*upload)(void *to, const void *from, size_t bytes, void *stream);
     int (*download)(void *to, const void *from, size_t bytes, void *stream);
     int (*clear)(void *to, size_t bytes, void *stream); /* zeros */
@@ -287,7 +295,8 @@ struct gpu_kernels {
     /* Streams that neither wait for each other nor for the default stream. */
     int (*stream_create)(void **stream);
     int (*stream_destroy)(void *stream);
-    /* An event has happened when everything has run that its stream had when it was recorded last; before that, too. */
+    /* An event has happened when everything has run that its stream had when it was recorded last;
+     * before that, too. */
     int (*event_create)(void **event);
     int (*event_destroy)(void *event);
     int (*event_record)(void *event, void *stream);
@@ -295,9 +304,9 @@ struct gpu_kernels {
     bool (*event_happened)(void *event);           /* false also if that is not known */
     int (*stream_wait)(void *stream, void *event); /* what is submitted to the stream later */
 
-    /* Between them, what is submitted to the stream is recorded with its arguments, and does not run: kernels, clears, and
-     * copies between the device and pinned memory. The calling thread must do nothing else: wait, allocate, use events, copy
-     * other memory. */
+    /* Between them, what is submitted to the stream is recorded with its arguments, and does not
+     * run: kernels, clears, and copies between the device and pinned memory. The calling thread
+     * must do nothing else: wait, allocate, use events, copy other memory. */
     int (*capture_begin)(void *stream);
     int (*capture_end)(void *stream, void **graph);
     /* Runs what was recorded, in the order of the stream. A copy reads pinned memory when it

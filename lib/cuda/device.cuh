@@ -2,13 +2,13 @@
 /* Everything that all kernels use is here: C's definitions of the arithmetic as device functions,
  * loads, warps, launches.
  *
- * A function of a C header becomes one of the device by a declaration with __device__ before the header is
- * read, so formats and formulas exist once. Divisions and square roots round correctly
+ * A function of a C header becomes one of the device by a declaration with __device__ before the
+ * header is read, so formats and formulas exist once. Divisions and square roots round correctly
  * (-prec-div, -prec-sqrt, the defaults), subnormal numbers are kept (-ftz=false), and * and + stay
  * apart (-fmad=false); fmaf is always one operation.
  *
- * The same sources compile as host code (tests/harness/cuda), where SLUICE_HARNESS is defined and the
- * harness stands for the CUDA headers. */
+ * The same sources compile as host code (tests/harness/cuda), where SLUICE_HARNESS is defined and
+ * the harness stands for the CUDA headers. */
 #ifndef SLUICE_CUDA_DEVICE_CUH
 #define SLUICE_CUDA_DEVICE_CUH
 
@@ -121,8 +121,8 @@ INLINE float load_half(const uint8_t *p)
 
 /* ---- warps ---- */
 
-/* Sums of groups of COUNT lanes that are STEP apart, in every one of them: pairs, then pairs of pairs.
- * x + y is y + x, so all lanes have the bits of ((s0 + s1) + (s2 + s3)) + ... */
+/* Sums of groups of COUNT lanes that are STEP apart, in every one of them: pairs, then pairs of
+ * pairs. x + y is y + x, so all lanes have the bits of ((s0 + s1) + (s2 + s3)) + ... */
 template <int COUNT, int STEP, class T> INLINE T sum_up(T v)
 {
 #pragma unroll

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rows of the KV cache, quantised when they are appended (lib/kernels/kv.c): a warp per block of 32 elements
- * of a head. The bytes are those of lib/kernels/kv_layout.h. */
+/* Rows of the KV cache, quantised when they are appended (lib/kernels/kv.c): a warp per block of 32
+ * elements of a head. The bytes are those of lib/kernels/kv_layout.h. */
 #include "lib/cuda/device.cuh"
 
 struct kv_args {

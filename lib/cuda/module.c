@@ -7,8 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Functions of the driver: their names in its library, with the version suffix, and their types (cuda.h of the
- * CUDA Toolkit, which is not needed). */
+/* Functions of the driver: their names in its library, with the version suffix, and their types
+ * (cuda.h of the CUDA Toolkit, which is not needed). */
 #define DRIVER_FUNCTIONS(X)                                                                        \
     X(init, "cuInit", (unsigned flags))                                                            \
     X(count, "cuDeviceGetCount", (int *count))                                                     \

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The NVIDIA driver and the module with the kernels, both opened with dlopen, so a program starts without
- * either. Nothing here makes a context: no memory of a GPU is used. */
+/* The NVIDIA driver and the module with the kernels, both opened with dlopen, so a program starts
+ * without either. Nothing here makes a context: no memory of a GPU is used. */
 #ifndef SLUICE_CUDA_MODULE_H
 #define SLUICE_CUDA_MODULE_H
 

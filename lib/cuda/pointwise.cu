@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Operations on single elements: a thread per element, neighbouring threads on neighbouring elements. They
- * are limited by memory. exp is the project's (ARITHMETIC.md), not the one of the CUDA library. */
+/* Operations on single elements: a thread per element, neighbouring threads on neighbouring
+ * elements. They are limited by memory. exp is the project's (ARITHMETIC.md), not the one of the
+ * CUDA library. */
 #include "lib/cuda/exact.cuh"
 
 #define POINT_THREADS 256

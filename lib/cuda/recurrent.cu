@@ -81,10 +81,10 @@ extern "C" int gpu_delta_gates_rows(const struct gpu_delta_gates *g, void *strea
                   dim3(CHANNEL_THREADS), 0, stream, by_value);
 }
 
-/* A thread per column of a head's state: neighbouring threads have neighbouring elements, and the order of the
- * keys is that of the thread's loop. The steps of a sequence follow each other in one launch. The state
- * stays in global memory (64 KiB for 128 x 128: the L2 cache has it); registers would hold it only for a
- * number of keys known at compile time. */
+/* A thread per column of a head's state: neighbouring threads have neighbouring elements, and the
+ * order of the keys is that of the thread's loop. The steps of a sequence follow each other in one
+ * launch. The state stays in global memory (64 KiB for 128 x 128: the L2 cache has it); registers
+ * would hold it only for a number of keys known at compile time. */
 __global__ void __launch_bounds__(CHANNEL_THREADS) delta_steps(gpu_delta d)
 {
     float *k = (float *)(void *)shared_memory(), *q = k + d.keys;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Routing (lib/policy/access/routing.c): a warp per row. The exponentials and the search for the best expert are
- * divided among the lanes; sums, whose order counts, are made by every lane from shared memory, which
- * costs no exchange and at most a few hundred additions. */
+/* Routing (lib/policy/access/routing.c): a warp per row. The exponentials and the search for the
+ * best expert are divided among the lanes; sums, whose order counts, are made by every lane from
+ * shared memory, which costs no exchange and at most a few hundred additions. */
 #include <float.h>
 
 #include "lib/cuda/exact.cuh"
@@ -36,9 +36,9 @@ INLINE candidate better(const candidate &a, const candidate &b)
     return second ? b : a;
 }
 
-/* The best of [begin, end) that is not taken, in every lane. NaN: a search in ascending order keeps the
- * first expert if its score is NaN, and no other NaN is larger than anything. So NaN is left out, which
- * makes the order of comparisons free, unless the first one is. */
+/* The best of [begin, end) that is not taken, in every lane. NaN: a search in ascending order keeps
+ * the first expert if its score is NaN, and no other NaN is larger than anything. So NaN is left
+ * out, which makes the order of comparisons free, unless the first one is. */
 INLINE candidate best_of(const model_router &r, const float *p, uint32_t begin, uint32_t end)
 {
     candidate best = {NONE, 0};

@@ -4,9 +4,9 @@
 
 /* ---- norms ----
  *
- * A block per row. The 16 sums of ARITHMETIC.md are 16 threads, each with a chain of n / 16 operations; they
- * read from shared memory, which all threads fill with coalesced loads, because a chain of loads from
- * global memory would take most of the time. */
+ * A block per row. The 16 sums of ARITHMETIC.md are 16 threads, each with a chain of n / 16
+ * operations; they read from shared memory, which all threads fill with coalesced loads, because a
+ * chain of loads from global memory would take most of the time. */
 
 #define NORM_THREADS 256
 #define NORM_CHUNK   4096 /* floats in shared memory, a multiple of LANES */

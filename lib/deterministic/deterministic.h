@@ -7,8 +7,8 @@
  * on the trace.
  *
  * Order of calls in a pass: layer_starts, gate_input and logits (if some row decodes), routed,
- * result..., next_counts (if some row is of a prompt), for every layer; then token_end. A sequence's
- * passes are between its sequence_starts and sequence_ends. One thread. */
+ * result..., next_counts (if some row is of a prompt), for every layer; then token_end. A
+ * sequence's passes are between its sequence_starts and sequence_ends. One thread. */
 #ifndef SLUICE_DETERMINISTIC_DETERMINISTIC_H
 #define SLUICE_DETERMINISTIC_DETERMINISTIC_H
 
@@ -50,8 +50,8 @@ void deterministic_layer_starts(struct deterministic *l, const struct expert_ste
 /* x stays valid until deterministic_routed. */
 void deterministic_gate_input(struct deterministic *l, const struct expert_step *step,
                               const float *x, uint32_t n);
-/* Levels of all experts of the layer (residency.h): once for each row that decodes, in their order, if
- * the eviction reads logits. */
+/* Levels of all experts of the layer (residency.h): once for each row that decodes, in their order,
+ * if the eviction reads logits. */
 void deterministic_logits(struct deterministic *l, const uint8_t *levels);
 void deterministic_routed(struct deterministic *l, const struct expert_step *step,
                           const struct route *routes);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A device: memory, and the operations of ops.tbl.h on it. The core (lib/core) calls nothing else, and
- * has no pointer to a weight or an activation.
+/* A device: memory, and the operations of ops.tbl.h on it. The core (lib/core) calls nothing else,
+ * and has no pointer to a weight or an activation.
  *
  * Order: operations are submitted to one queue and take effect in that order. An operation may return
  * before it has run. Only `read` and `wait` (and device_fetch) wait for what was submitted before. So
@@ -113,7 +113,8 @@ struct device_sequence {
     uint64_t content; /* device_ops.begin; 0: copies are of one operation */
 };
 
-/* Bytes of keys or values up to position `end`, or of a whole ring: `heads` rows of `size` elements each. */
+/* Bytes of keys or values up to position `end`, or of a whole ring: `heads` rows of `size` elements
+ * each. */
 static inline size_t device_cache_bytes(const struct device_sequence *s, uint32_t end,
                                         uint32_t heads, uint32_t size)
 {
@@ -157,8 +158,8 @@ struct device_heads {
     float scale, cap; /* of scores; cap 0: none */
 };
 
-/* Sizes of MLA: of a head of the published form (parts of a key, values), of a latent, of a latent with
- * the rotated key, of the queries' first factor (0: none). */
+/* Sizes of MLA: of a head of the published form (parts of a key, values), of a latent, of a latent
+ * with the rotated key, of the queries' first factor (0: none). */
 struct device_latent {
     uint32_t heads, nope, rope, value, rank, key, q_rank;
     uint32_t query_context; /* of model_hparams */
@@ -237,8 +238,8 @@ struct device_expert {
     uint64_t content[EXPERT__COUNT];
 };
 
-/* The chosen experts of a single row, whose matrices a device has: as expert_gate_up, expert_down and the sum of their terms
- * in the order of ranks. */
+/* The chosen experts of a single row, whose matrices a device has: as expert_gate_up, expert_down
+ * and the sum of their terms in the order of ranks. */
 struct device_routed {
     uint32_t layer, top_k;
     struct device_matrix matrix[EXPERT__COUNT]; /* of each, without data: device_shape */
@@ -443,8 +444,8 @@ struct device_result {
     void *host;
 };
 
-/* The first `bytes` of it, after a wait; valid until the next operation that writes them, or the next
- * fetch. */
+/* The first `bytes` of it, after a wait; valid until the next operation that writes them, or the
+ * next fetch. */
 static inline void *device_fetch(struct device *d, const struct device_result *r, size_t bytes)
 {
     if (d->is_host)

@@ -170,11 +170,11 @@ OP_END(add_norm)
 
 /* ---- mixers ---- */
 
-/* Attention of a layer but its output matrix. For each row of x: q, k and v are products times their
- * scales, plus biases, clamped; norms and rotation of each head; the rows of keys and values are stored;
- * mix has the result of each head, floats. A v matrix without data: values are the products of k. The
- * four buffers are rows of all heads, with gates twice those of q; without gates `gated` is none. The
- * rows of a sequence are in the order of their positions. */
+/* Attention of a layer but its output matrix. For each row of x: q, k and v are products times
+ * their scales, plus biases, clamped; norms and rotation of each head; the rows of keys and values
+ * are stored; mix has the result of each head, floats. A v matrix without data: values are the
+ * products of k. The four buffers are rows of all heads, with gates twice those of q; without gates
+ * `gated` is none. The rows of a sequence are in the order of their positions. */
 OP(attention)
     OP_VALUE(uint32_t, rows)
     OP_VALUE(uint32_t, sequences)
@@ -207,8 +207,8 @@ OP(attention)
     OP_WRITE_ROWS(mix, a->rows)
 OP_END(attention)
 
-/* The output of each head times the sigmoid of its gate (none: as it is), and the forms of the rows.
- * gates: rows of a query and a gate of key_size for each head (attention). */
+/* The output of each head times the sigmoid of its gate (none: as it is), and the forms of the
+ * rows. gates: rows of a query and a gate of key_size for each head (attention). */
 OP(gate_heads)
     OP_VALUE(uint32_t, rows)
     OP_VALUE(struct layer_attention, shape)
@@ -217,8 +217,9 @@ OP(gate_heads)
     OP_WRITE_ROWS(mix, a->rows)
 OP_END(gate_heads)
 
-/* MLA (host/latent.c has the formulas): norm of the query's first factor, with its forms (none: no such
- * factor); norm of the latents, rotation of the keys, and the row of keys. kv: rows of `key`. */
+/* MLA (host/latent.c has the formulas): norm of the query's first factor, with its forms (none: no
+ * such factor); norm of the latents, rotation of the keys, and the row of keys. kv: rows of
+ * `key`. */
 OP(latent_store)
     OP_VALUE(uint32_t, rows)
     OP_VALUE(uint32_t, sequences)
@@ -235,8 +236,8 @@ OP(latent_store)
     OP_WRITE(kv, FLOATS((size_t)a->rows * a->shape.key))
 OP_END(latent_store)
 
-/* Queries of x, scores and values of all heads; mix has the result of each head, floats. k_b, v_b: a
- * matrix per head, one below the other. */
+/* Queries of x, scores and values of all heads; mix has the result of each head, floats. k_b, v_b:
+ * a matrix per head, one below the other. */
 OP(latent_attention)
     OP_VALUE(uint32_t, rows)
     OP_VALUE(uint32_t, sequences)
@@ -320,7 +321,8 @@ OP(row_gates)
     OP_WRITE(weight, FLOATS(a->rows))
 OP_END(row_gates)
 
-/* x += RMSNorm(RMSNorm(dense) + RMSNorm(experts)), each with its weights; then x *= scale, one float. */
+/* x += RMSNorm(RMSNorm(dense) + RMSNorm(experts)), each with its weights; then x *= scale, one
+ * float. */
 OP(join)
     OP_VALUE(uint32_t, rows)
     OP_VALUE(uint32_t, n)
@@ -336,8 +338,8 @@ OP_END(join)
 
 /* ---- router ---- */
 
-/* Logits of all experts, and the exact choice: struct route [rows][top_k]. choice_bias: instead of that
- * of the rule. */
+/* Logits of all experts, and the exact choice: struct route [rows][top_k]. choice_bias: instead of
+ * that of the rule. */
 OP(route)
     OP_VALUE(uint32_t, rows)
     OP_READ_ROWS(x, a->rows)
@@ -349,8 +351,8 @@ OP(route)
     OP_WRITE(routes, (size_t)a->rows * a->rule.top_k * sizeof(struct route))
 OP_END(route)
 
-/* The choice again, of the logits of the experts in a set of at least top_k; of all: allowed NULL, which
- * has `masked` 0 instead of the number of experts. */
+/* The choice again, of the logits of the experts in a set of at least top_k; of all: allowed NULL,
+ * which has `masked` 0 instead of the number of experts. */
 OP(choose)
     OP_VALUE(uint32_t, rows)
     OP_READ(logits, FLOATS((size_t)a->rows * a->rule.experts))

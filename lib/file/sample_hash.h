@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Identifies large files without reading all of them: XXH3-128 of the size, the first MiB and 32 samples of 64 KiB of each
- * file, in order. Equal files have equal hashes; a file that changed between the samples is not noticed. */
+/* Identifies large files without reading all of them: XXH3-128 of the size, the first MiB and 32
+ * samples of 64 KiB of each file, in order. Equal files have equal hashes; a file that changed
+ * between the samples is not noticed. */
 #ifndef SLUICE_FILE_SAMPLE_HASH_H
 #define SLUICE_FILE_SAMPLE_HASH_H
 

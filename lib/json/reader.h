@@ -12,9 +12,10 @@
  *   if (json_reader_end(r, &error) != 0) ...   // any error of the calls above
  *   json_reader_close(r);
  *
- * It accepts what jansson accepts, but no NUL after a number: UTF-8 without NUL, integers of 64 bits,
- * finite reals. After an error every call returns JSON_EVENT_ERROR. Duplicate keys are rejected by
- * json_read_value only: who takes the keys of an object one by one has to decide about them. */
+ * It accepts what jansson accepts, but no NUL after a number: UTF-8 without NUL, integers of 64
+ * bits, finite reals. After an error every call returns JSON_EVENT_ERROR. Duplicate keys are
+ * rejected by json_read_value only: who takes the keys of an object one by one has to decide about
+ * them. */
 #ifndef SLUICE_JSON_READER_H
 #define SLUICE_JSON_READER_H
 

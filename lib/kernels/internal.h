@@ -81,7 +81,8 @@ static inline void act_put_corr(enum tensor_type type, uint32_t k, uint32_t b, i
         c[act_blocks(k) + b] = act_corr_factor(type) * last;
 }
 
-/* Where the scale of block i, of at most 16, is: byte i / per * stride + i % per * inner. per: a power of two. */
+/* Where the scale of block i, of at most 16, is: byte i / per * stride + i % per * inner. per: a
+ * power of two. */
 struct scale_places {
     size_t stride;
     uint32_t per, inner;
@@ -183,8 +184,9 @@ static inline void group_codes(uint32_t bits, const uint8_t *p, uint8_t code[GRO
 
 /* Prefetches the cache line `ahead` bytes after p. It may be beyond the end of the object, where no
  * pointer may point: hence integer arithmetic. */
-/* A product of one row prefetches twice: far ahead into the L2 cache, which waits for more lines at a time than
- * the L1 cache does, and shortly before its use into the L1 cache. Distances: docs/lab/decode.md. */
+/* A product of one row prefetches twice: far ahead into the L2 cache, which waits for more lines at
+ * a time than the L1 cache does, and shortly before its use into the L1 cache. Distances:
+ * docs/lab/decode.md. */
 static inline void prefetch(const void *p, size_t ahead)
 {
     __builtin_prefetch((const void *)((uintptr_t)p + ahead));

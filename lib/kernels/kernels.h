@@ -91,11 +91,11 @@ struct kernel_matrix {
     enum tensor_type type;
 };
 
-/* Arguments of attention for the query heads [head_begin, head_end) of `rows` token rows.
- * K and V are whole tiles of KERNEL_KEY_TILE positions, of kv_heads heads each (kernel_kv_tile).
- * Query row: [head][key_size], F32. Row r attends to the keys 0 .. positions + r - 1 (causal), with a
- * window to the last `window` of them; other keys and values are not used, and tiles without any key
- * in use are not read. v NULL: the values are the first value_size elements of the keys. */
+/* Arguments of attention for the query heads [head_begin, head_end) of `rows` token rows. K and V
+ * are whole tiles of KERNEL_KEY_TILE positions, of kv_heads heads each (kernel_kv_tile). Query row:
+ * [head][key_size], F32. Row r attends to the keys 0 .. positions + r - 1 (causal), with a window
+ * to the last `window` of them; other keys and values are not used, and tiles without any key in
+ * use are not read. v NULL: the values are the first value_size elements of the keys. */
 struct kernel_attention {
     const float *q;
     const void *k, *v;
@@ -171,12 +171,12 @@ struct kernel_ops {
     /* y = silu(gate) * up, silu(x) = x / (1 + exp(-x)). y may be gate. */
     void (*silu_mul)(const float *gate, const float *up, uint32_t n, float *y);
 
-    /* y = (u + 1) * g / (1 + exp(-1.702 g)) with g = min(gate, 7), u = up limited to +-7: the clamped
-     * SwiGLU of gpt-oss. y may be gate. */
+    /* y = (u + 1) * g / (1 + exp(-1.702 g)) with g = min(gate, 7), u = up limited to +-7: the
+     * clamped SwiGLU of gpt-oss. y may be gate. */
     void (*swiglu_clamped)(const float *gate, const float *up, uint32_t n, float *y);
 
-    /* y = gelu(gate) * up, gelu(x) = x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3))), the tanh
-     * form of GELU (Hendrycks & Gimpel 2016). y may be gate. */
+    /* y = gelu(gate) * up, gelu(x) = x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3))), the
+     * tanh form of GELU (Hendrycks & Gimpel 2016). y may be gate. */
     void (*gelu_mul)(const float *gate, const float *up, uint32_t n, float *y);
 
     /* y = cap * tanh(x / cap), cap > 0 (soft cap of logits, Gemma 2). y may be x. */
@@ -212,8 +212,8 @@ struct kernel_ops {
     void (*row_to_f32)(const struct kernel_matrix *w, uint32_t row, float *y);
 };
 
-/* Appends one row of keys or values of a head to its tile; `position` is that in the tile. Quantised
- * types round here, once; the row never changes. */
+/* Appends one row of keys or values of a head to its tile; `position` is that in the tile.
+ * Quantised types round here, once; the row never changes. */
 void kernel_kv_store(const struct kernel_ops *ops, enum kv_type type, enum kv_side side,
                      const float *x, uint32_t head_size, void *tile, uint32_t position);
 
@@ -223,12 +223,12 @@ size_t kernel_activation_bytes(enum tensor_type type, uint32_t k);
 /* The kernels of one instruction set, or NULL when this CPU or this build lacks it. */
 const struct kernel_ops *kernel_ops_of(enum kernel_isa isa);
 
-/* The kernels named by `wanted` (a name of isa.tbl.h), or the fastest that this CPU supports (NULL or
- * "auto"). NULL when the name is unknown, or this CPU or build lacks the set. */
+/* The kernels named by `wanted` (a name of isa.tbl.h), or the fastest that this CPU supports (NULL
+ * or "auto"). NULL when the name is unknown, or this CPU or build lacks the set. */
 const struct kernel_ops *kernel_ops_select(const char *wanted);
 
-/* A rotary embedding: angle i < dims / 2 of a position is position * theta^(-2i/dims) (RoFormer, Su et
- * al. 2021), scaled for a longer context in one of these ways. */
+/* A rotary embedding: angle i < dims / 2 of a position is position * theta^(-2i/dims) (RoFormer, Su
+ * et al. 2021), scaled for a longer context in one of these ways. */
 struct kernel_rope {
     uint32_t dims;
     double theta;

@@ -54,8 +54,8 @@ static ALWAYS_INLINE size_t kv_scale_offset(enum kv_type type, uint32_t padded, 
     return (size_t)KV_TILE * padded / kv_per_byte(type) + 2 * ((size_t)block * KV_TILE + position);
 }
 
-/* The codes of the first `padded_values` elements of the keys [first, end) of a tile, in the layout of
- * values: rows of the same codes. */
+/* The codes of the first `padded_values` elements of the keys [first, end) of a tile, in the layout
+ * of values: rows of the same codes. */
 static inline void kv_values_of_keys(enum kv_type type, const uint8_t *tile, uint32_t padded,
                                      uint32_t padded_values, uint32_t first, uint32_t end,
                                      uint8_t *out)

@@ -39,8 +39,8 @@ static bool has_vbmi(void)
     return has_avx512() && __builtin_cpu_supports("avx512vbmi");
 }
 
-/* Linux saves the tiles only of processes that request it, once for all threads. Its answer is kept: a process
- * may be confined before it selects kernels again. */
+/* Linux saves the tiles only of processes that request it, once for all threads. Its answer is
+ * kept: a process may be confined before it selects kernels again. */
 static bool may_use_tiles(void)
 {
     enum { ARCH_REQ_XCOMP_PERM = 0x1023, XFEATURE_XTILEDATA = 18, YES = 1, NO };

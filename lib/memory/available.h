@@ -15,9 +15,9 @@ bool cgroup_find_mount(enum cgroup_version version, char out[PATH_MAX]);
 /* The cgroup of this process in that hierarchy, below its mount: "/a/b". False: none. */
 bool cgroup_find_group(enum cgroup_version version, char out[PATH_MAX]);
 
-/* Bytes that this process can still take: of the machine (MemAvailable), and within the limit of every cgroup
- * above it. Page cache of a cgroup is given back when memory is needed, so it does not count as taken. UINT64_MAX:
- * not known; 0: nothing is left. */
+/* Bytes that this process can still take: of the machine (MemAvailable), and within the limit of
+ * every cgroup above it. Page cache of a cgroup is given back when memory is needed, so it does not
+ * count as taken. UINT64_MAX: not known; 0: nothing is left. */
 uint64_t memory_available(void);
 
 /* The second of these alone; UINT64_MAX: no cgroup has a limit. */

@@ -37,8 +37,9 @@ struct model_router {
     const float *bias;            /* [experts], borrowed; NULL: none */
 };
 
-/* The input of a router's matrix from the gate input (lib/core/weights.h) of that layer, or, to predict, of
- * an earlier one: in[i] = x[i] * scale[i], with the router's own scale; NULL: x. in may be x. */
+/* The input of a router's matrix from the gate input (lib/core/weights.h) of that layer, or, to
+ * predict, of an earlier one: in[i] = x[i] * scale[i], with the router's own scale; NULL: x. in may
+ * be x. */
 static inline void model_router_input(const float *x, const float *scale, uint32_t n, float *in)
 {
     for (uint32_t i = 0; i < n; i++)

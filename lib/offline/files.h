@@ -25,8 +25,9 @@ int files_open(struct offline_files *f, const struct model_index *index, const c
                struct error *error);
 void files_close(struct offline_files *f);
 
-/* Reads an entry into its slot of entry->slot_bytes bytes, a multiple of the page, and compares it with
- * its checksums, if it has some; a part that fails is read from its mirror. Any thread. -1 with *error: ERR_IO, or ERR_BAD_INPUT for wrong bytes. */
+/* Reads an entry into its slot of entry->slot_bytes bytes, a multiple of the page, and compares it
+ * with its checksums, if it has some; a part that fails is read from its mirror. Any thread. -1
+ * with *error: ERR_IO, or ERR_BAD_INPUT for wrong bytes. */
 int files_read(struct offline_files *f, uint32_t entry, void *slot, struct error *error);
 
 #endif

@@ -12,8 +12,8 @@
 #include "lib/offline/internal.h"
 #include "lib/tensor/precision.h"
 
-/* Left for the system and other programs by the default bound: a share of what is available, at least so many
- * bytes, at most half of it. */
+/* Left for the system and other programs by the default bound: a share of what is available, at
+ * least so many bytes, at most half of it. */
 #define RESERVE_SHARE 8
 #define RESERVE_MIN   (256 * MIB)
 

@@ -126,7 +126,8 @@ static int open_within(struct offline_model *m, const char *path, uint64_t budge
 {
     const struct model_hparams *hp = &m->index->hparams;
     m->budget = budget;
-    /* large blocks go back to the system when they are freed: they are not in the heap of the next stage */
+    /* large blocks go back to the system when they are freed: they are not in the heap of the next
+     * stage */
     (void)mallopt(M_MMAP_THRESHOLD, 256 * 1024);
     uint64_t parts = m->index->dense_bytes + m->index->bytes + 2 * m->index->expert_slot_bytes_max;
     uint64_t minimum = offline_with_fixed(parts);

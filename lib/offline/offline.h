@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A model without any process: the basis of profile, plan, eval and the golden tests. Mapped: dense weights
- * and native experts are in the mapped file; experts of other precisions are quantised at the first access,
- * and kept. Within a budget: dense weights are in memory, experts are read into slots (slots.h).
+/* A model without any process: the basis of profile, plan, eval and the golden tests. Mapped: dense
+ * weights and native experts are in the mapped file; experts of other precisions are quantised at
+ * the first access, and kept. Within a budget: dense weights are in memory, experts are read into
+ * slots (slots.h).
  *
  * An offline_model is shared by any number of runners; a runner is one core with one KV cache, used
  * by one thread at a time. */
@@ -24,28 +25,32 @@ typedef int offline_index_maker(int fd, const char *path, struct model_index **i
 /* Maps a GGUF file and checks it. NULL with *error, which names the path; a store is ERR_BAD_INPUT. */
 struct offline_model *offline_open(const char *path, offline_index_maker *make_index,
                                    struct error *error);
-/* A GGUF file, split or not, or a store, whose experts are read as they are needed: the program takes at
- * most `budget` bytes. 0: offline_open. OFFLINE_MEMORY_DEFAULT: offline_default_memory of what is available. */
+/* A GGUF file, split or not, or a store, whose experts are read as they are needed: the program
+ * takes at most `budget` bytes. 0: offline_open. OFFLINE_MEMORY_DEFAULT: offline_default_memory of
+ * what is available. */
 #define OFFLINE_MEMORY_DEFAULT UINT64_MAX
 struct offline_model *offline_open_within(const char *path, offline_index_maker *make_index,
                                           uint64_t budget, struct error *error);
 void offline_close(struct offline_model *m);
 
-/* The bound where the user gives none, of `available` bytes (UINT64_MAX: not known). 0: mapped, if a model that needs
- * `needed` bytes when every precision is made fits into 3/4 of them; else they are bounded, minus a reserve. */
+/* The bound where the user gives none, of `available` bytes (UINT64_MAX: not known). 0: mapped, if
+ * a model that needs `needed` bytes when every precision is made fits into 3/4 of them; else they
+ * are bounded, minus a reserve. */
 uint64_t offline_default_memory(uint64_t needed, bool mappable, uint64_t available);
 
-/* Within a budget (0: mapped; the others are then 0, too): what of it is free, with the slots empty; the slots'
- * size, while no runner is at work; bytes read so far, and the speed of these reads. */
+/* Within a budget (0: mapped; the others are then 0, too): what of it is free, with the slots
+ * empty; the slots' size, while no runner is at work; bytes read so far, and the speed of these
+ * reads. */
 uint64_t offline_budget(const struct offline_model *m);
 uint64_t offline_free_bytes(const struct offline_model *m);
 uint64_t offline_heap_bytes(void); /* not free, but used again by small allocations */
 void offline_slots_resize(struct offline_model *m, uint64_t bytes);
 uint64_t offline_slots_bytes(const struct offline_model *m);
-/* Runners compute the layers from this one on, cyclically: experts of those before it leave the slots first. */
+/* Runners compute the layers from this one on, cyclically: experts of those before it leave the
+ * slots first. */
 void offline_slots_from(struct offline_model *m, uint32_t layer);
-/* Takes memory from the slots for `bytes` that are about to be allocated. Nothing is pinned. -1 with *error: they
- * do not fit into the budget; what: for the message, in the plural. */
+/* Takes memory from the slots for `bytes` that are about to be allocated. Nothing is pinned. -1
+ * with *error: they do not fit into the budget; what: for the message, in the plural. */
 int offline_reserve(struct offline_model *m, uint64_t bytes, const char *what, struct error *error);
 /* ERR_BUDGET_TOO_SMALL: `what` need a budget of `needed` bytes. */
 int offline_too_small(const struct offline_model *m, uint64_t needed, const char *what,
@@ -60,16 +65,17 @@ const uint8_t *offline_hash(const struct offline_model *m); /* plan_model_hash *
 const void *offline_dense(const struct offline_model *m, uint32_t entry);
 
 /* The model with its dense matrices at a precision, as `sluice pack --dense` writes them (native,
- * int8, int4): an index with those types, until offline_close, and the payload of a dense entry, quantised at the
- * first call and kept: mapped until offline_close, within a budget until offline_dense_prepare of another
- * precision, which makes this one's in memory taken from the slots. Any thread; prepare: while no runner is at
- * work. prepare: -1 with *error. */
+ * int8, int4): an index with those types, until offline_close, and the payload of a dense entry,
+ * quantised at the first call and kept: mapped until offline_close, within a budget until
+ * offline_dense_prepare of another precision, which makes this one's in memory taken from the
+ * slots. Any thread; prepare: while no runner is at work. prepare: -1 with *error. */
 int offline_dense_prepare(struct offline_model *m, enum precision dense, struct error *error);
 const struct model_index *offline_index_at(struct offline_model *m, enum precision dense);
 const void *offline_dense_at(struct offline_model *m, uint32_t entry, enum precision dense);
 
-/* The three matrices of an expert at a precision, until offline_release: read, or quantised by `method`,
- * at this call, if they are not there already. A thread holds one at a time. -1 with *error. */
+/* The three matrices of an expert at a precision, until offline_release: read, or quantised by
+ * `method`, at this call, if they are not there already. A thread holds one at a time. -1 with
+ * *error. */
 int offline_hold(struct offline_model *m, uint32_t layer, uint32_t expert, enum precision precision,
                  enum quant_method method, struct kernel_matrix out[EXPERT__COUNT],
                  struct error *error);
@@ -91,8 +97,9 @@ enum tensor_type offline_type(enum precision precision, enum quant_method method
 uint64_t offline_expert_bytes(const struct offline_model *m, uint32_t layer, uint32_t expert,
                               enum precision precision, enum quant_method method);
 
-/* Whether the experts can have lower precisions: -1 with ERR_BAD_INPUT if the blocks of one do not divide their rows.
- * To be called before a precision other than PRECISION_NATIVE is given to the functions below. */
+/* Whether the experts can have lower precisions: -1 with ERR_BAD_INPUT if the blocks of one do not
+ * divide their rows. To be called before a precision other than PRECISION_NATIVE is given to the
+ * functions below. */
 int offline_check_precisions(const struct offline_model *m, struct error *error);
 
 /* Within a budget: bytes of its slot at a precision; 0 in a layer without experts. */
@@ -103,8 +110,8 @@ uint64_t offline_slot_bytes(const struct offline_model *m, uint32_t layer, uint3
 double offline_expert_norm(struct offline_model *m, uint32_t layer, uint32_t expert,
                            struct error *error);
 
-/* Row `expert` of the router's matrix for gate inputs (lib/core/weights.h): with the router's scale, if it has
- * one. */
+/* Row `expert` of the router's matrix for gate inputs (lib/core/weights.h): with the router's
+ * scale, if it has one. */
 void offline_router_row(const struct offline_model *m, uint32_t layer, uint32_t expert, float *out);
 
 /* The bias of the logits of a router, [experts]; zeros: none. */
@@ -113,12 +120,12 @@ void offline_logit_bias(const struct offline_model *m, uint32_t layer, float *ou
 /* The bias of a router's choice, [experts], written to `out`, which is returned; NULL: none. */
 const float *offline_choice_bias(const struct offline_model *m, uint32_t layer, float *out);
 
-/* norm[2][hidden]: weights and bias of the norm that makes the gate input of a layer from the residual
- * stream. */
+/* norm[2][hidden]: weights and bias of the norm that makes the gate input of a layer from the
+ * residual stream. */
 void offline_gate_norm(const struct offline_model *m, uint32_t layer, float *norm);
 
-/* The gate input that a residual x[hidden] gives in a layer with that norm: x itself where the router reads
- * the input of the layer. */
+/* The gate input that a residual x[hidden] gives in a layer with that norm: x itself where the
+ * router reads the input of the layer. */
 void offline_gate_input(const struct offline_model *m, const float *norm, const float *x,
                         float *out);
 
@@ -126,8 +133,9 @@ void offline_gate_input(const struct offline_model *m, const float *norm, const 
 void offline_dense_row(const struct offline_model *m, uint32_t layer, enum dense_role role,
                        uint32_t row, float *out);
 
-/* Neighbouring experts of a layer whose importance is measured together first, and towards whose mean each
- * one is shrunk (plan), unless profile is given another number (PLAN_importance_group). */
+/* Neighbouring experts of a layer whose importance is measured together first, and towards whose
+ * mean each one is shrunk (plan), unless profile is given another number
+ * (PLAN_importance_group). */
 #define OFFLINE_IMPORTANCE_GROUP 8
 
 /* ---- runners ---- */

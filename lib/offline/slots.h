@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Experts in a bounded memory: a region of slots that threads read experts into, and that evicts the
- * expert whose layer is needed last. Layers are visited in ascending order, cyclically, so the next use of a
- * layer is known: it is as far as the layer is from the layers that are being computed.
+/* Experts in a bounded memory: a region of slots that threads read experts into, and that evicts
+ * the expert whose layer is needed last. Layers are visited in ascending order, cyclically, so the
+ * next use of a layer is known: it is as far as the layer is from the layers that are being
+ * computed.
  *
  * ABSENT --want--> COMING --read, or made and slots_made--> READY --evicted (no pins)--> ABSENT
  *
@@ -21,8 +22,8 @@ enum slots_found {
     SLOTS_FAILED, /* not pinned: a read failed, slots_error */
 };
 
-/* forms: of each expert; max_bytes: more than the region will ever have. readers: threads that read. NULL
- * with *error. */
+/* forms: of each expert; max_bytes: more than the region will ever have. readers: threads that
+ * read. NULL with *error. */
 struct slots *slots_create(struct offline_files *files, uint32_t experts, uint32_t layers,
                            uint32_t forms, uint64_t max_bytes, uint32_t readers,
                            struct error *error);
@@ -32,8 +33,9 @@ void slots_destroy(struct slots *s); /* without pins */
 void slots_resize(struct slots *s, uint64_t bytes);
 uint64_t slots_bytes(const struct slots *s);
 
-/* A form of an expert (number layer * experts + expert). entry: in the files, or ENTRY_NONE if the caller makes
- * it. bytes: of its slot, multiples of the page. *at: where it is, unless FULL or FAILED. */
+/* A form of an expert (number layer * experts + expert). entry: in the files, or ENTRY_NONE if the
+ * caller makes it. bytes: of its slot, multiples of the page. *at: where it is, unless FULL or
+ * FAILED. */
 struct slots_form {
     uint32_t expert, form, entry;
     uint64_t bytes;
@@ -49,8 +51,8 @@ bool slots_ready(struct slots *s, uint32_t expert, uint32_t form);
 /* Pins it if it is READY; else false. */
 bool slots_pin_ready(struct slots *s, uint32_t expert, uint32_t form, uint8_t **at);
 
-/* Waits until something changed since *seen, which begins as 0: a form became READY, a pin was released, or
- * a read failed. -1 with *error in the last case. */
+/* Waits until something changed since *seen, which begins as 0: a form became READY, a pin was
+ * released, or a read failed. -1 with *error in the last case. */
 int slots_wait(struct slots *s, uint64_t *seen, struct error *error);
 
 /* The first layer that is visited from now on: those before it are needed last. */

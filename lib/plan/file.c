@@ -473,7 +473,8 @@ static void remove_old_tables(const char *path, const char *current)
         closedir(dir);
 }
 
-/* An element as JSON: the value of jansson, its place in an array, and its text, which is copied while it grows. */
+/* An element as JSON: the value of jansson, its place in an array, and its text, which is copied
+ * while it grows. */
 #define JSON_ELEMENT_BYTES 128
 
 uint64_t plan_write_bytes(const struct plan *plan)

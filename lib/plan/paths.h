@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Counts of paths over two layers, (a, b -> c): a token chose expert a, then b in the next layer and
- * c in the one after. Sparse: only paths that occurred take memory, in a hash table per layer with a
- * lock of its own. Counting densely takes layers * experts^3 numbers, which is 400 MB for 48 layers
- * of 128 experts.
+/* Counts of paths over two layers, (a, b -> c): a token chose expert a, then b in the next layer
+ * and c in the one after. Sparse: only paths that occurred take memory, in a hash table per layer
+ * with a lock of its own. Counting densely takes layers * experts^3 numbers, which is 400 MB for 48
+ * layers of 128 experts.
  *
  * When a table may not grow any more, its rarest paths are dropped. */
 #ifndef SLUICE_PLAN_PATHS_H
@@ -30,8 +30,8 @@ void path_counts_add(struct path_counts *p, uint32_t layer, const uint16_t *a, c
 uint64_t path_counts_cells(const struct path_counts *p);
 uint64_t path_counts_dropped(const struct path_counts *p); /* accesses of dropped paths */
 
-/* Fills pair_first and pair_cells of a plan that has them with path_counts_cells cells: the cells of
- * a pair in descending count, ties to the lower expert. -1 with ERR_NO_MEMORY. */
+/* Fills pair_first and pair_cells of a plan that has them with path_counts_cells cells: the cells
+ * of a pair in descending count, ties to the lower expert. -1 with ERR_NO_MEMORY. */
 int path_counts_take(const struct path_counts *p, struct plan *plan, struct error *error);
 
 #endif

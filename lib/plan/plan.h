@@ -106,9 +106,9 @@ struct plan *plan_read(const char *path, struct error *error);
 struct plan *plan_parse(const char *text, size_t bytes, const void *tables, size_t tables_bytes,
                         struct error *error);
 
-/* Writes a plan: first the tables as PATH.HASH.tables (if any), then PATH, each by rename; then older
- * tables are removed. Their name contains their hash, so that the old plan keeps its tables until the new one
- * is in place. 0, or -1 with ERR_IO. */
+/* Writes a plan: first the tables as PATH.HASH.tables (if any), then PATH, each by rename; then
+ * older tables are removed. Their name contains their hash, so that the old plan keeps its tables
+ * until the new one is in place. 0, or -1 with ERR_IO. */
 int plan_write(const struct plan *plan, const char *path, struct error *error);
 uint64_t plan_write_bytes(const struct plan *plan); /* memory that it takes for that, at most */
 

@@ -30,7 +30,8 @@ enum tensor_type quant_type_for(uint32_t bits, enum quant_method method)
     return bits == 4 ? TENSOR_C4 : TENSOR_C2;
 }
 
-/* The same conversions as the kernels' (IEEE, to nearest even), so that reading back gives the same values. */
+/* The same conversions as the kernels' (IEEE, to nearest even), so that reading back gives the same
+ * values. */
 uint16_t quant_f16(float x)
 {
     return f32_to_f16(x);

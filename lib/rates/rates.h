@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Keeps the measured rates of this machine in $XDG_CACHE_HOME/sluice/rates.json, else below ~/.cache.
- * The file is written under a temporary name and renamed. It is untrusted when it is read: wrong
- * values cost time, and change no text.
+/* Keeps the measured rates of this machine in $XDG_CACHE_HOME/sluice/rates.json, else below
+ * ~/.cache. The file is written under a temporary name and renamed. It is untrusted when it is
+ * read: wrong values cost time, and change no text.
  *
  * A CPU's rates hold for its name (tunings_cpu), the number of threads, and the experts and kernels
  * that were measured (rates_key). A GPU's rates hold for its number, its name and the interface of
@@ -46,7 +46,8 @@ struct rates {
 
 /* The bytes of a file. 0, or -1 with ERR_BAD_INPUT: every value is checked, and rates are known. */
 int rates_parse(const char *text, size_t bytes, struct rates *r, struct error *error);
-/* The text of a file, for free(). NULL with ERR_BAD_INPUT (a value that rates_parse rejects) or ERR_NO_MEMORY. */
+/* The text of a file, for free(). NULL with ERR_BAD_INPUT (a value that rates_parse rejects) or
+ * ERR_NO_MEMORY. */
 char *rates_format(const struct rates *r, struct error *error);
 
 /* Replaces those of the same CPU or GPU, or the oldest ones if there are too many. */
@@ -72,8 +73,8 @@ struct rates_model {
     double *hits;
 };
 
-/* context, ring: positions whose keys and values an operation reads: half of the context is assumed. hits: `experts` + 1 values
- * (lib/sim/routing.h), copied. -1 with ERR_NO_MEMORY. */
+/* context, ring: positions whose keys and values an operation reads: half of the context is
+ * assumed. hits: `experts` + 1 values (lib/sim/routing.h), copied. -1 with ERR_NO_MEMORY. */
 int rates_model(const struct model_index *m, enum kv_type type, uint32_t context, uint32_t ring,
                 const double *hits, struct rates_model *out, struct error *error);
 void rates_model_free(struct rates_model *r);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The program of a filter: the architecture, then a comparison per permitted call, then the calls
  * that fail, then SIGSYS. In some profiles (fails) every other call fails, too. Calls of another
- * architecture (32-bit, x32) end the process. The kernel stores for each number whether it is permitted
- * whatever its arguments are, so that the length of the program costs nothing for those. */
+ * architecture (32-bit, x32) end the process. The kernel stores for each number whether it is
+ * permitted whatever its arguments are, so that the length of the program costs nothing for
+ * those. */
 #include "lib/sandbox/filter.h"
 
 #include <errno.h>
@@ -59,8 +60,8 @@ enum groups {
 #include "lib/sandbox/profiles.tbl.h"
 };
 
-/* Children inherit the filter of the supervisor: what it forbids would fail in them without an error.
- * STAT includes FSTAT. */
+/* Children inherit the filter of the supervisor: what it forbids would fail in them without an
+ * error. STAT includes FSTAT. */
 enum profile_calls {
 #define SANDBOX_PROFILE(id, name, groups, files, network) CALLS_OF_##id = (groups),
 #include "lib/sandbox/profiles.tbl.h"
@@ -166,8 +167,8 @@ static void permit_argument(struct filter *f, const struct rule *r, uint64_t val
     load_number(f);
 }
 
-/* Where other calls fail instead of ending the process: the end of the supervisor is that of the engine, and
- * which calls a driver can do without depends on its version. */
+/* Where other calls fail instead of ending the process: the end of the supervisor is that of the
+ * engine, and which calls a driver can do without depends on its version. */
 static bool fails(enum sandbox_profile profile)
 {
     return profile == SANDBOX_SUPERVISOR || profile == SANDBOX_SUPERVISOR_GPU ||

@@ -8,8 +8,8 @@
  *
  * Both are final. What the kernel does not provide is left out, and missing from *parts. A system
  * call that is not permitted ends the process with SIGSYS after on_violation; calls that libraries
- * try at will fail with an error instead (ERRNO in calls.tbl.h), and so do all in the supervisor and in
- * a process with a driver (filter.c). */
+ * try at will fail with an error instead (ERRNO in calls.tbl.h), and so do all in the supervisor
+ * and in a process with a driver (filter.c). */
 #ifndef SLUICE_SANDBOX_SANDBOX_H
 #define SLUICE_SANDBOX_SANDBOX_H
 
@@ -46,8 +46,8 @@ struct sandbox_rule {
     uint32_t access;  /* enum sandbox_access */
 };
 
-/* True in a build with sanitizers, whose runtimes need calls that no profile permits: both functions
- * then do nothing. */
+/* True in a build with sanitizers, whose runtimes need calls that no profile permits: both
+ * functions then do nothing. */
 bool sandbox_disabled(void);
 
 /* No new privileges, and no files but those of the rules. Other threads keep their rights. -1 when

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The third tier: places on a GPU, after the arena. Which expert has one is decided by the code of lib/device/cuda
- * (lib/policy/gpu/places.h); here are only the times. */
+/* The third tier: places on a GPU, after the arena. Which expert has one is decided by the code of
+ * lib/device/cuda (lib/policy/gpu/places.h); here are only the times. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -77,7 +77,8 @@ static struct expert_sizes sizes_of(const struct sim_cache *c, const struct sim_
     return sizes;
 }
 
-/* Without an amount of memory, or where a place of one size is for any, that of so many of the largest. */
+/* Without an amount of memory, or where a place of one size is for any, that of so many of the
+ * largest. */
 static uint64_t bytes_of(const struct sim_config *k, const struct sim_gpu *gpu,
                          const struct expert_sizes *sizes)
 {

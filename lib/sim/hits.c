@@ -28,7 +28,8 @@ static uint32_t use(struct recency *r, uint32_t expert)
     return others;
 }
 
-/* uses[n]: uses after n others, among the records that count; those of experts that were never used are the last ones. */
+/* uses[n]: uses after n others, among the records that count; those of experts that were never used
+ * are the last ones. */
 static void count_uses(const struct trace *t, uint64_t measure, struct recency *recency,
                        double *uses)
 {

@@ -95,8 +95,8 @@ bool sim_advance_event(struct sim_cache *c);
 /* capacity.c: victims, prefetches */
 bool sim_make_space(struct sim_cache *c, uint32_t slot);
 void sim_prefetch(struct sim_cache *c);
-/* Drops the hints of a sequence for a layer; cancel: and their prefetches that are in flight, and in
- * no other list. */
+/* Drops the hints of a sequence for a layer; cancel: and their prefetches that are in flight, and
+ * in no other list. */
 void sim_forget_hints(struct sim_cache *c, struct sim_sequence *s, uint32_t layer, bool cancel);
 void sim_drop(struct sim_cache *c, uint32_t slot, bool evicted);
 void sim_expire(struct sim_cache *c);
@@ -109,7 +109,8 @@ struct sim_sequence *sim_sequence_of(struct sim_cache *c, uint32_t sequence);
 /* The sequence joins the running pass, or begins one. */
 void sim_pass_starts(struct sim_cache *c, struct sim_sequence *s, const struct sim_step *step);
 
-/* gpu.c. _layer: it begins; its time for attention and router, of one token. _mean_layer: of all, with experts. _take: what is computed together now, to `taken`; _compute: the time without
+/* gpu.c. _layer: it begins; its time for attention and router, of one token. _mean_layer: of all,
+ * with experts. _take: what is computed together now, to `taken`; _compute: the time without
  * computing. */
 int sim_gpu_check(const struct sim_config *k, struct error *error);
 bool sim_gpu_create(struct sim_cache *c);

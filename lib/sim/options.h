@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Options of programs that simulate: numbers, sizes, bandwidths, and a GPU. Each function returns 0, or -1 with
- * ERR_BAD_INPUT and the option's name in *error. */
+/* Options of programs that simulate: numbers, sizes, bandwidths, and a GPU. Each function returns
+ * 0, or -1 with ERR_BAD_INPUT and the option's name in *error. */
 #ifndef SLUICE_SIM_OPTIONS_H
 #define SLUICE_SIM_OPTIONS_H
 
@@ -49,8 +49,8 @@ int sim_gpu_option(struct sim_gpu_options *o, enum sim_gpu_option option, const 
                    struct error *error);
 /* Whether they go together. */
 int sim_gpu_options_check(const struct sim_gpu_options *o, struct error *error);
-/* The GPUs for a model, linked from the first one on; without options one without places. Also -1 with
- * ERR_BUDGET_TOO_SMALL: fewer than top_k. */
+/* The GPUs for a model, linked from the first one on; without options one without places. Also -1
+ * with ERR_BUDGET_TOO_SMALL: fewer than top_k. */
 int sim_gpu_of(const struct sim_gpu_options *o, const struct trace_header *h,
                struct sim_gpu out[SIM_GPUS_MAX], struct error *error);
 

@@ -95,8 +95,8 @@ static void make_noise(struct maker *m, uint32_t layer, uint32_t token)
     add_normals(m, m->noise, sqrtf(1 - ALIKE), OF_TOKEN, layer, token);
 }
 
-/* Share of the variance of a layer's gate input that the gate input `ahead` layers before it has, too: what layers
- * add to the residual stream comes later. */
+/* Share of the variance of a layer's gate input that the gate input `ahead` layers before it has,
+ * too: what layers add to the residual stream comes later. */
 static float seen_before(const struct maker *m, uint32_t layer, uint32_t ahead)
 {
     float step = UPDATE / (float)m->r->model_layers;
@@ -221,7 +221,8 @@ static int most_tokens_first(const void *a, const void *b)
     return x->expert < y->expert ? -1 : 1;
 }
 
-/* count[0..]: experts that at least one token of the chunk chooses in the layer. Returns their number. */
+/* count[0..]: experts that at least one token of the chunk chooses in the layer. Returns their
+ * number. */
 static uint32_t count_chunk(struct maker *m, uint32_t layer, uint32_t rows, uint32_t ahead)
 {
     uint32_t n = 0;

@@ -104,8 +104,8 @@ static void take_logits(const struct run *r, const struct trace_record *x)
 
 /* ---- predictions ---------------------------------------------------------------------------- */
 
-/* Length of the list that the method would use: those above the 75th percentile, or predict_k; for a
- * chunk all that were recorded. */
+/* Length of the list that the method would use: those above the 75th percentile, or predict_k; for
+ * a chunk all that were recorded. */
 static uint32_t list_length(const struct run *r)
 {
     const struct prediction_method *p = sim_cache_prediction_method(r->cache);
@@ -164,7 +164,8 @@ static bool has_kind(const struct trace *t, enum trace_kind kind)
     return false;
 }
 
-/* What the GPU of the recorded engine predicted; else what the predictor did, with the same routers. */
+/* What the GPU of the recorded engine predicted; else what the predictor did, with the same
+ * routers. */
 static int choose_gpu_kind(struct run *r, const struct sim_gpu *gpu, struct error *error)
 {
     if (gpu->places == 0 || gpu->policy != GPU_PREFETCH)

@@ -16,12 +16,13 @@
  *   sim_cache_compute   misses are reserved in order of access and sent; hits are computed while
  *                       loads run, then each in-flight expert as it arrives. Returns the stall time
  *
- * and sim_cache_token when the pass is complete. In a pass of several sequences, all may pass a layer
- * before the next one; within a layer they are modelled one after the other. sim_cache_sequence_starts
- * and sim_cache_sequence_ends say which sequences run (lib/policy/sequences.h). With prefetch off the hits are those of the
- * pipeline over the same trace (see the contract in residency.h). A driver with a real model waits
- * for the real bytes itself; its decisions follow from sim_cache_access alone, so that the same
- * trace or model, parameters and seed give the same decisions at any real speed.
+ * and sim_cache_token when the pass is complete. In a pass of several sequences, all may pass a
+ * layer before the next one; within a layer they are modelled one after the other.
+ * sim_cache_sequence_starts and sim_cache_sequence_ends say which sequences run
+ * (lib/policy/sequences.h). With prefetch off the hits are those of the pipeline over the same
+ * trace (see the contract in residency.h). A driver with a real model waits for the real bytes
+ * itself; its decisions follow from sim_cache_access alone, so that the same trace or model,
+ * parameters and seed give the same decisions at any real speed.
  *
  * With a GPU (struct sim_gpu) an expert that is in the arena may have to be copied once more.
  *
@@ -47,15 +48,16 @@
 #define SIM_DEFAULT_DEPTH       16 /* the engine's: sim_main.c compares it with --queue-depth */
 #define SIM_DEFAULT_WEIGHTS_PER_S                                                                  \
     20e9 /* bytes of weights read from memory in decode, which bounds its speed */
-/* A GPU: copies to it over PCIe 3.0 x16; weights that it reads in decode. Of none that was measured. */
+/* A GPU: copies to it over PCIe 3.0 x16; weights that it reads in decode. Of none that was
+ * measured. */
 #define SIM_DEFAULT_GPU_BYTES_PER_S   12e9
 #define SIM_DEFAULT_GPU_WEIGHTS_PER_S 400e9
 #define SIM_DEFAULT_PREDICT_NS        2e4
 #define SIM_DEFAULT_BATCH             0.25 /* cost of a further token of a chunk, relative to the first */
 
-/* An engine on its machine, in addition to what is measured there (docs/lab/io.md): latency of a miss before its
- * read, for the messages to cache, to a loader and back; work of all processes for a read, on CPUs that compute;
- * time until a prediction is made, without its router. */
+/* An engine on its machine, in addition to what is measured there (docs/lab/io.md): latency of a
+ * miss before its read, for the messages to cache, to a loader and back; work of all processes for
+ * a read, on CPUs that compute; time until a prediction is made, without its router. */
 #define SIM_MESSAGES_NS  1e5
 #define SIM_LOAD_NS      95e3
 #define SIM_PREDICTOR_NS 6e4
@@ -74,12 +76,13 @@ struct sim_compute {
     double batch; /* cost of every further token of a chunk, relative to the first */
 };
 
-/* A GPU that computes a range of layers, and has places for experts (lib/policy/gpu/places.h). Those that are in the
- * arena at the same time are a batch, within the limits of compute (lib/core/experts.c): what has a place is computed, while the others
- * are copied, one after the other; then each of them after its copy. cooperative: in passes of one token the CPU
- * computes what has no place, at the same time, with sim_compute.expert_ns. prefetch: in such passes, after the last
- * batch of a layer, the experts that sim_cache_gpu_predicted states are copied. Copies of both for later go through pinned
- * memory for two experts, and run on while layers are computed. */
+/* A GPU that computes a range of layers, and has places for experts (lib/policy/gpu/places.h).
+ * Those that are in the arena at the same time are a batch, within the limits of compute
+ * (lib/core/experts.c): what has a place is computed, while the others are copied, one after the
+ * other; then each of them after its copy. cooperative: in passes of one token the CPU computes
+ * what has no place, at the same time, with sim_compute.expert_ns. prefetch: in such passes, after
+ * the last batch of a layer, the experts that sim_cache_gpu_predicted states are copied. Copies of
+ * both for later go through pinned memory for two experts, and run on while layers are computed. */
 struct sim_gpu {
     uint32_t places; /* of the largest expert; 0: no GPU; at least top_k */
     uint64_t bytes;  /* of memory for experts; 0: for so many places */
@@ -112,8 +115,8 @@ struct sim_config {
     uint32_t dense_layers; /* leading layers without experts */
     uint32_t precision_mask;
     uint64_t precision_bytes[PRECISION__COUNT];
-    /* of each slot (residency.h), where experts of a precision differ in size: precision_bytes is their mean, and
-     * an expert computes in proportion to its bytes. Borrowed; NULL: all alike */
+    /* of each slot (residency.h), where experts of a precision differ in size: precision_bytes is
+     * their mean, and an expert computes in proportion to its bytes. Borrowed; NULL: all alike */
     const uint64_t *slot_bytes;
     uint64_t capacity; /* bytes of experts that may be resident */
     struct sim_device device;
@@ -177,8 +180,9 @@ void sim_cache_access(struct sim_cache *c, const struct sim_access *access,
  * resident. */
 bool sim_cache_hint(struct sim_cache *c, uint32_t layer, const struct prediction *predictions,
                     uint32_t count);
-/* policy prefetch of a GPU: what the router of the next layer chose on this layer's gate input, in order of rank; at most
- * top_k are taken. In every layer of a pass of one token, before sim_cache_compute; ends what was stated before. */
+/* policy prefetch of a GPU: what the router of the next layer chose on this layer's gate input, in
+ * order of rank; at most top_k are taken. In every layer of a pass of one token, before
+ * sim_cache_compute; ends what was stated before. */
 void sim_cache_gpu_predicted(struct sim_cache *c, const struct prediction *predictions,
                              uint32_t count);
 /* Predictions per layer, and their method. */
@@ -203,14 +207,14 @@ struct sim_result {
 
 /* Replays records first..count-1 of the trace; statistics start at record `measure`. config's model
  * fields (layers to precision_bytes) are taken from the trace's header. belady: evicts the expert
- * whose next access is last; requires prefetch off. Errors: those of sim_cache_create, and ERR_BAD_INPUT if the
- * GPU's policy needs predictions that the trace has not. */
+ * whose next access is last; requires prefetch off. Errors: those of sim_cache_create, and
+ * ERR_BAD_INPUT if the GPU's policy needs predictions that the trace has not. */
 int sim_run(const struct trace *t, uint64_t first, uint64_t measure,
             const struct sim_config *config, bool belady, struct sim_result *out,
             struct error *error);
 
-/* ns per token of a phase in an engine: computing, waiting, and the work for its reads, unless CPUs that do not
- * compute do that. `phase` has tokens. */
+/* ns per token of a phase in an engine: computing, waiting, and the work for its reads, unless CPUs
+ * that do not compute do that. `phase` has tokens. */
 double sim_token_ns(const struct sim_stats *phase, bool spare_cpu);
 
 /* Statistics of records from..to-1: frequency, prev1, pairs. The tables point into one block,
@@ -221,7 +225,8 @@ int sim_profile(const struct trace *t, uint64_t from, uint64_t to, struct path_t
 /* Number of records that contain `share` of the passes (0: 0). */
 uint64_t sim_split(const struct trace *t, double share);
 
-/* Places for the largest experts that `bytes` of a GPU's memory have space for, at most one for each expert of each precision. */
+/* Places for the largest experts that `bytes` of a GPU's memory have space for, at most one for
+ * each expert of each precision. */
 uint32_t sim_gpu_places(const struct trace_header *h, uint64_t bytes);
 
 /* Payload bytes of all experts at the highest precision present; budgets in percent refer to it. */

@@ -9,8 +9,8 @@ struct printable {
     char text[72];
 };
 
-/* The characters of `text` that 71 bytes have room for; those that control a terminal or the order of text
- * become '?', and what is no UTF-8 becomes U+FFFD (utf8.h). */
+/* The characters of `text` that 71 bytes have room for; those that control a terminal or the order
+ * of text become '?', and what is no UTF-8 becomes U+FFFD (utf8.h). */
 struct printable printable(const char *text, size_t bytes);
 
 #endif

@@ -19,8 +19,8 @@ struct suggest {
 void suggest_start(struct suggest *s, const char *word, size_t n);
 /* One of the names that exist; the first of equally near ones is taken. */
 void suggest_name(struct suggest *s, const char *name);
-/* "; did you mean PREFIXNAME?", or "" if no name is near: at most a third of the letters differ. Borrows
- * `text`. */
+/* "; did you mean PREFIXNAME?", or "" if no name is near: at most a third of the letters differ.
+ * Borrows `text`. */
 const char *suggest_hint(const struct suggest *s, const char *prefix,
                          char text[SUGGEST_HINT_BYTES]);
 

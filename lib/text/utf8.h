@@ -10,8 +10,8 @@
  * become valid UTF-8 count as complete (they are replaced by U+FFFD). */
 size_t utf8_complete_prefix(const char *text, size_t bytes);
 
-/* Whether a character is at the start of `text`, which has at least one byte. *used: its bytes, or those
- * that one U+FFFD replaces, as utf8_sanitise does. */
+/* Whether a character is at the start of `text`, which has at least one byte. *used: its bytes, or
+ * those that one U+FFFD replaces, as utf8_sanitise does. */
 bool utf8_next(const char *text, size_t bytes, size_t *used);
 
 bool utf8_valid(const char *text, size_t bytes);

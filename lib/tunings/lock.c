@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Two files: tune.lock ends with the program that holds it; stages.lock is inherited by the programs that it runs. */
+/* Two files: tune.lock ends with the program that holds it; stages.lock is inherited by the
+ * programs that it runs. */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>

@@ -25,7 +25,8 @@ static void say(const struct tuning_start *s, const char *line)
         s->say(s->arg, line);
 }
 
-/* Its output on stdout goes to stderr: stdout is for the text of the model. Its exit status, -1: it did not start. */
+/* Its output on stdout goes to stderr: stdout is for the text of the model. Its exit status, -1: it
+ * did not start. */
 static int run_tune(const struct tuning_start *s)
 {
     char program[PATH_MAX], budget[32], loss[32];

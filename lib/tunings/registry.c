@@ -197,7 +197,8 @@ static uint64_t apart(uint64_t a, uint64_t b)
     return a > b ? a - b : b - a;
 }
 
-/* The store is a delta: it needs the file that it was made of, which may not be the one that is started. */
+/* The store is a delta: it needs the file that it was made of, which may not be the one that is
+ * started. */
 static bool files_are_there(const struct finding *f, const struct tuning *t)
 {
     char manifest[PATH_MAX + 16];

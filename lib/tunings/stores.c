@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Notes of stores: store-HASH in the directory of a model, HASH of the path, with the path in it. Untrusted when they are
- * read: only directories whose name ends like a tuned store, and in them only files of a store, are removed. */
+/* Notes of stores: store-HASH in the directory of a model, HASH of the path, with the path in it.
+ * Untrusted when they are read: only directories whose name ends like a tuned store, and in them
+ * only files of a store, are removed. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -85,8 +86,8 @@ static bool read_note(const char *path, char store[PATH_MAX])
     return is_store_path(store);
 }
 
-/* The files of a store: their number; *bytes of all. With `drop` they are removed, and then those that are left
- * counted. */
+/* The files of a store: their number; *bytes of all. With `drop` they are removed, and then those
+ * that are left counted. */
 static size_t files_of(const char *store, bool drop, uint64_t *bytes)
 {
     size_t left = 0;

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The tunings of models: which plan, store and preset serve a model within a loss and a budget, as `sluice tune`
- * measured it.
+/* The tunings of models: which plan, store and preset serve a model within a loss and a budget, as
+ * `sluice tune` measured it.
  *
- * $XDG_CACHE_HOME/sluice/HASH/tuning-LOSS-BUDGET-PATH.json, else below ~/.cache; HASH is tunings_hash of the model file, PATH
- * a hash of its path: the stores of two copies need the one that they were made of. A record is written under a temporary name, synced and renamed; its time of modification is its last use. Records are
- * untrusted when they are read. */
+ * $XDG_CACHE_HOME/sluice/HASH/tuning-LOSS-BUDGET-PATH.json, else below ~/.cache; HASH is
+ * tunings_hash of the model file, PATH a hash of its path: the stores of two copies need the one
+ * that they were made of. A record is written under a temporary name, synced and renamed; its time
+ * of modification is its last use. Records are untrusted when they are read. */
 #ifndef SLUICE_TUNINGS_TUNINGS_H
 #define SLUICE_TUNINGS_TUNINGS_H
 
@@ -45,13 +46,13 @@ struct tuning {
 
 /* A record in the bytes of a file. 0, or -1 with ERR_BAD_INPUT: every value is checked. */
 int tuning_parse(const char *text, size_t bytes, struct tuning *t, struct error *error);
-/* The text of a record, with a newline at its end. The caller frees it. NULL with ERR_BAD_INPUT (a value that
- * tuning_parse rejects) or ERR_NO_MEMORY. */
+/* The text of a record, with a newline at its end. The caller frees it. NULL with ERR_BAD_INPUT (a
+ * value that tuning_parse rejects) or ERR_NO_MEMORY. */
 char *tuning_format(const struct tuning *t, struct error *error);
 
-/* Identifies a model file: XXH3-128 of its size, its first MiB (the header, or its beginning) and 32 samples of 64 KiB
- * spread over the file, for each part of a split one. Reads some MiB. A directory is ERR_BAD_INPUT. `path` of any
- * part. */
+/* Identifies a model file: XXH3-128 of its size, its first MiB (the header, or its beginning) and
+ * 32 samples of 64 KiB spread over the file, for each part of a split one. Reads some MiB. A
+ * directory is ERR_BAD_INPUT. `path` of any part. */
 int tunings_hash(const char *path, uint8_t hash[TUNINGS_HASH_BYTES], struct error *error);
 
 /* The name of this machine's CPU, in printable ASCII; "": unknown. */
@@ -65,16 +66,19 @@ void tunings_cpu_of(FILE *f, char name[TUNINGS_CPU_BYTES]);
 int tunings_directory(const uint8_t hash[TUNINGS_HASH_BYTES], char path[PATH_MAX],
                       struct error *error);
 
-/* Writes or replaces the record of t->model, t->max_loss and t->budget in that directory, and removes one of these with a model
- * that is gone; the record not used for longest is removed beyond TUNINGS_OF_A_MODEL. -1 with ERR_IO, ERR_BAD_INPUT or ERR_NO_MEMORY. */
+/* Writes or replaces the record of t->model, t->max_loss and t->budget in that directory, and
+ * removes one of these with a model that is gone; the record not used for longest is removed beyond
+ * TUNINGS_OF_A_MODEL. -1 with ERR_IO, ERR_BAD_INPUT or ERR_NO_MEMORY. */
 int tunings_write(const char *directory, const struct tuning *t, struct error *error);
 
 /* A record that cannot be used is reported to `say` (may be NULL) with one line. */
 typedef void tunings_say(void *arg, const char *line);
 
-/* The tuning that serves this loss and budget: one of this file before one of a copy, the largest loss that is not above max_loss, then the nearest budget of those
- * from 3/4 to 4/3 of it (0 with 0 only). Its last use becomes now. 1: found, 0: none, -1 with *error: the file or the
- * directory cannot be read. A record whose plan or store is gone, or whose model is no longer where it was, is not used. */
+/* The tuning that serves this loss and budget: one of this file before one of a copy, the largest
+ * loss that is not above max_loss, then the nearest budget of those from 3/4 to 4/3 of it (0 with 0
+ * only). Its last use becomes now. 1: found, 0: none, -1 with *error: the file or the directory
+ * cannot be read. A record whose plan or store is gone, or whose model is no longer where it was,
+ * is not used. */
 int tunings_find(const char *model, double max_loss, uint64_t budget, tunings_say *say, void *arg,
                  struct tuning *t, struct error *error);
 
@@ -96,7 +100,8 @@ enum tuning_use {
     TUNING_STORE_UNKNOWN /* a record of the model cannot be read, and none of the others uses it */
 };
 
-/* A store is noted before anything of it exists, so that what an interrupted or replaced tuning leaves is found. */
+/* A store is noted before anything of it exists, so that what an interrupted or replaced tuning
+ * leaves is found. */
 struct tuning_store {
     const char *hash; /* of the model, in hex */
     const char *path; /* MODEL.tuned-HASH */
@@ -105,7 +110,8 @@ struct tuning_store {
     enum tuning_use use;
 };
 
-/* Whether the file of an absolute path is not there, although its directory is: a device that is missing may come back. */
+/* Whether the file of an absolute path is not there, although its directory is: a device that is
+ * missing may come back. */
 bool tunings_is_gone(const char *path);
 
 /* -1 with ERR_IO, or ERR_BAD_INPUT: a path that is no name of a tuned store. */
@@ -116,17 +122,18 @@ typedef void tunings_store_visit(void *arg, const struct tuning_store *s);
 void tunings_stores(const char *directory, tunings_store_visit *visit, void *arg);
 int tunings_each_store(tunings_store_visit *visit, void *arg, struct error *error);
 
-/* Removes the files of a store, and its note when none is left. *bytes: what was freed. -1: files are left. */
+/* Removes the files of a store, and its note when none is left. *bytes: what was freed. -1: files
+ * are left. */
 int tunings_store_drop(const char *directory, const char *store, uint64_t *bytes);
 
-/* Removes the stores of a model that no record uses, but `keep` (NULL: none); a line for each, and for each that is kept since
- * a record cannot be read. */
+/* Removes the stores of a model that no record uses, but `keep` (NULL: none); a line for each, and
+ * for each that is kept since a record cannot be read. */
 void tunings_prune(const char *directory, const char *keep, tunings_say *say, void *arg);
 
 /* ---- lock ---- */
 
-/* Held by a tuning of a model, and while its tunings are removed; it ends with its holder. The programs that a tuning
- * runs inherit the second descriptor. */
+/* Held by a tuning of a model, and while its tunings are removed; it ends with its holder. The
+ * programs that a tuning runs inherit the second descriptor. */
 struct tunings_lock {
     int own, stages; /* -1: not held */
 };

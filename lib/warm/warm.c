@@ -214,8 +214,8 @@ int warm_add(struct warm_list *list, const struct warm_model *model, const uint3
 
 /* ---- the directory --------------------------------------------------------------------------- */
 
-/* Appends a name to the path. It must be a directory of this user, and if it is ours, one that no other may write;
- * it is made if it is not there. */
+/* Appends a name to the path. It must be a directory of this user, and if it is ours, one that no
+ * other may write; it is made if it is not there. */
 static int descend(char *path, size_t bytes, const char *name, bool ours, struct error *error)
 {
     struct stat st;

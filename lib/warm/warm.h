@@ -56,13 +56,14 @@ int warm_read(const char *path, const struct warm_model *model, struct warm_list
 int warm_write(const char *path, const struct warm_model *model, const struct warm_list *list,
                struct error *error);
 
-/* Adds the accesses of a run, accesses[layer * experts + expert], to the shares of a list. 0, or -1 with
- * ERR_NO_MEMORY; unchanged without accesses. */
+/* Adds the accesses of a run, accesses[layer * experts + expert], to the shares of a list. 0, or -1
+ * with ERR_NO_MEMORY; unchanged without accesses. */
 int warm_add(struct warm_list *list, const struct warm_model *model, const uint32_t *accesses,
              struct error *error);
 
-/* Makes the directory of this user's cache if it is not there: $XDG_CACHE_HOME/sluice, else ~/.cache/sluice. A directory of
- * another user, or one that others may write, is not used. 0 with the path in `path`, or -1 with *error. */
+/* Makes the directory of this user's cache if it is not there: $XDG_CACHE_HOME/sluice, else
+ * ~/.cache/sluice. A directory of another user, or one that others may write, is not used. 0 with
+ * the path in `path`, or -1 with *error. */
 int warm_cache(char *path, size_t path_bytes, struct error *error);
 /* Makes the directory in that cache with a model's files, by the hash. */
 int warm_directory(const uint8_t hash[WARM_HASH_BYTES], char *path, size_t path_bytes,

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Windows of rings in checkpoints. A version has, for each layer with a ring, kv_window_tiles tiles of keys, then those of
- * values: the tiles that the window is in, in order of their positions. A tile of the ring is copied whole; what it has of
- * other positions is not used. If the window begins and ends in the same tile of the ring, that is copied once. */
+/* Windows of rings in checkpoints. A version has, for each layer with a ring, kv_window_tiles tiles
+ * of keys, then those of values: the tiles that the window is in, in order of their positions. A
+ * tile of the ring is copied whole; what it has of other positions is not used. If the window
+ * begins and ends in the same tile of the ring, that is copied once. */
 #include "shm/kv/window.h"
 
 #include <string.h>
@@ -55,8 +56,9 @@ void kv_windows_restore(const struct kv *kv, uint32_t slot, uint32_t rows, uint3
     copy(kv, slot, rows, state, false);
 }
 
-/* Of position p, the bytes are those of the last position written at p % ring. So positions from end - ring on are
- * there, and after `rows` rows the next one needs those from rows - (window - 1) on. */
+/* Of position p, the bytes are those of the last position written at p % ring. So positions from
+ * end - ring on are there, and after `rows` rows the next one needs those from rows - (window - 1)
+ * on. */
 uint32_t kv_ring_lowest(const struct kv_head *h, uint32_t end)
 {
     return h->ring > 0 && end > h->ring ? end - h->ring + h->window - 1 : 0;

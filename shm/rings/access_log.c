@@ -56,8 +56,8 @@ uint64_t access_log_written(struct access_log *u)
     return atomic_load_explicit(&u->head->written, memory_order_acquire);
 }
 
-/* seq_cst: the cache stores directory_head.token_bell and reads the count, compute adds to the count
- * and reads token_bell; one of them sees the other's. */
+/* seq_cst: the cache stores directory_head.token_bell and reads the count, compute adds to the
+ * count and reads token_bell; one of them sees the other's. */
 uint64_t access_log_add_tokens(struct access_log *u, uint32_t tokens)
 {
     return atomic_fetch_add_explicit(&u->head->tokens, tokens, memory_order_seq_cst) + tokens;

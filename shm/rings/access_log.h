@@ -97,8 +97,8 @@ int access_log_attach(int fd, bool writable, uint64_t boot, struct access_log *o
 void access_log_append(struct access_log *u, const struct access_record *record);
 uint64_t access_log_written(struct access_log *u);
 
-/* compute: `tokens` were completed; their TOKEN_END record was appended. Returns the new count, which
- * continues after a restart of compute. */
+/* compute: `tokens` were completed; their TOKEN_END record was appended. Returns the new count,
+ * which continues after a restart of compute. */
 uint64_t access_log_add_tokens(struct access_log *u, uint32_t tokens);
 /* Tokens whose records can be read. */
 uint64_t access_log_tokens(struct access_log *u);

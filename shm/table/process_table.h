@@ -125,12 +125,12 @@ struct procs_head {
      * active one (writer: compute, at the start of a sequence; other processes follow the access
      * log and read this field when they start). */
     _Atomic uint32_t preset_requested, preset_active;
-    /* enum log_level + 1, set by ctl log-level (writer: supervisor); 0: that of the parameters. Processes read
-     * it at their start and on every tick: relaxed, a late change is harmless. */
+    /* enum log_level + 1, set by ctl log-level (writer: supervisor); 0: that of the parameters.
+     * Processes read it at their start and on every tick: relaxed, a late change is harmless. */
     _Atomic uint32_t log_level;
     uint32_t reserved[11];
-    /* Why requests cannot be served now: an essential process that crashes again and again, with the
-     * reason. Empty: they can. Writer: supervisor. */
+    /* Why requests cannot be served now: an essential process that crashes again and again, with
+     * the reason. Empty: they can. Writer: supervisor. */
     struct shared_text failing;
     struct proc_row row[SERVICE_ROWS_MAX];
 };

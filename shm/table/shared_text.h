@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A line of text in shared memory, with one writer. Readers never see half of it: the version is odd while it is
- * written, and a reader that sees it change reads again. */
+/* A line of text in shared memory, with one writer. Readers never see half of it: the version is
+ * odd while it is written, and a reader that sees it change reads again. */
 #ifndef SLUICE_SHM_TABLE_SHARED_TEXT_H
 #define SLUICE_SHM_TABLE_SHARED_TEXT_H
 

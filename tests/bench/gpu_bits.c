@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The results of a module of kernels on its GPU against those of the CPU, bit for bit; for tests/bench/gpu.sh.
+/* The results of a module of kernels on its GPU against those of the CPU, bit for bit; for
+ * tests/bench/gpu.sh.
  *
  *   gpu_bits MODULE device          the GPU's number, name, bytes of memory, compute capability; status 3: none
  *   gpu_bits MODULE kernels         products of every type of weights, one by one and of several matrices in a launch

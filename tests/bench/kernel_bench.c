@@ -234,8 +234,8 @@ static void bench_type(enum tensor_type type)
     }
 }
 
-/* Rows of a sequence, the first with so many positions; calls as the device makes them: a key head each, or a
- * row for all. */
+/* Rows of a sequence, the first with so many positions; calls as the device makes them: a key head
+ * each, or a row for all. */
 static const struct attention_case {
     uint32_t rows, positions, group; /* queries of a key head */
 } attention_cases[] = {{1, 1024, 1}, {256, 1, 1},   {1, 4096, 1},
@@ -282,8 +282,9 @@ static void bench_attention(const struct kernel_ops *ops, enum kv_type type,
     fflush(stdout);
 }
 
-/* One step of the gated delta rule in each head of the recurrent layers of Qwen3.6-35B-A3B, by one thread: from
- * one version of the state to another, in place, and of one head that stays in the cache. */
+/* One step of the gated delta rule in each head of the recurrent layers of Qwen3.6-35B-A3B, by one
+ * thread: from one version of the state to another, in place, and of one head that stays in the
+ * cache. */
 static void bench_delta(const struct kernel_ops *ops)
 {
     enum { LAYERS = 30, V_HEADS = 32, SIZE = 128 };

@@ -187,8 +187,9 @@ static uint32_t absent_expert(struct rig *r)
     ck_abort_msg("every expert is resident");
 }
 
-/* Waits until the entry has failed for one demand, and stays ABSENT. `from`: its failures before. Each loader of a read that
- * fails counts it, so there are 3 or a few more. Returns the failures now. */
+/* Waits until the entry has failed for one demand, and stays ABSENT. `from`: its failures before.
+ * Each loader of a read that fails counts it, so there are 3 or a few more. Returns the failures
+ * now. */
 static uint64_t wait_given_up(struct rig *r, uint32_t entry, uint64_t from, int errno_value)
 {
     const struct directory_entry *d = &r->directory.entries[entry];

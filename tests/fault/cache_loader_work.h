@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The work of cache and loaders in a rig: tokens with payloads that are compared, and what must hold
- * after it. */
+/* The work of cache and loaders in a rig: tokens with payloads that are compared, and what must
+ * hold after it. */
 #ifndef SLUICE_TESTS_FAULT_CACHE_LOADER_WORK_H
 #define SLUICE_TESTS_FAULT_CACHE_LOADER_WORK_H
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fuzz target: answers of models, split into parts. Input: a byte for the marks (bits 0 and 1: the rows of reasoning,
- * bit 2: calls; bits 5 to 7: other forms, form_of()) and whether the answer starts inside reasoning (bit 3), a byte for the sizes of the pieces, then
- * the text; 0xff stands for 300 spaces or 40 KiB of 'x', by bit 4 of the first byte. The parts are the same whatever
- * the pieces. Without calls and reasoning the text is the content. What is held is bounded. */
+/* Fuzz target: answers of models, split into parts. Input: a byte for the marks (bits 0 and 1: the
+ * rows of reasoning, bit 2: calls; bits 5 to 7: other forms, form_of()) and whether the answer
+ * starts inside reasoning (bit 3), a byte for the sizes of the pieces, then the text; 0xff stands
+ * for 300 spaces or 40 KiB of 'x', by bit 4 of the first byte. The parts are the same whatever the
+ * pieces. Without calls and reasoning the text is the content. What is held is bounded. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>

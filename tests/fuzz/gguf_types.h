@@ -19,9 +19,9 @@ static inline uint32_t smallest_type(uint64_t row)
     return row % 32 == 0 ? TENSOR_Q4_0 : TENSOR_F16;
 }
 
-/* As small as the type allows, because the fuzzer cuts inputs at -max_len (run_fuzz.sh): `down`: the down
- * projections are of the type, and the hidden size is 4; else those of gate and up, and the hidden size is a
- * block. The last tensor of the file is of the type. */
+/* As small as the type allows, because the fuzzer cuts inputs at -max_len (run_fuzz.sh): `down`:
+ * the down projections are of the type, and the hidden size is 4; else those of gate and up, and
+ * the hidden size is a block. The last tensor of the file is of the type. */
 static inline void make_typed(struct make *m, uint32_t type, bool down)
 {
     uint32_t block = tensor_type_info(type)->block_elems;

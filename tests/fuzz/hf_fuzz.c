@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Fuzz target: config.json and tokenizer.json of a Hugging Face model. The input is one JSON object
- * {"config": {}, "tokenizer": {}, "settings": {}}, or with "tiktoken": [row of HF_TIKTOKEN, lines] for "tokenizer". Any input gives a result or an error, and the
- * GGUF reader accepts the resulting keys. */
+ * {"config": {}, "tokenizer": {}, "settings": {}}, or with "tiktoken": [row of HF_TIKTOKEN, lines]
+ * for "tokenizer". Any input gives a result or an error, and the GGUF reader accepts the resulting
+ * keys. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fuzz target: a Hugging Face directory of one or more safetensors files, with or without their index. Input: the
- * records of fuzz_dir.h. Opening it succeeds or fails with an error; every tensor of an accepted model is inside the
- * file that it names and has the bytes that the GGUF header promises. */
+/* Fuzz target: a Hugging Face directory of one or more safetensors files, with or without their
+ * index. Input: the records of fuzz_dir.h. Opening it succeeds or fails with an error; every tensor
+ * of an accepted model is inside the file that it names and has the bytes that the GGUF header
+ * promises. */
 #include "lib/model/hf/hf.h"
 #include "lib/model/index/model_index.h"
 #include "tests/fuzz/fuzz_dir.h"

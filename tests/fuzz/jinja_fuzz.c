@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fuzz target: chat templates. Input: variables of the messages as JSON, a NUL, the template; without a NUL, a
- * template with fixed variables. Whatever the template does, it ends within its limits: with an output whose ranges are
- * valid, or with an error of one line. Rendered twice, it gives the same. */
+/* Fuzz target: chat templates. Input: variables of the messages as JSON, a NUL, the template;
+ * without a NUL, a template with fixed variables. Whatever the template does, it ends within its
+ * limits: with an output whose ranges are valid, or with an error of one line. Rendered twice, it
+ * gives the same. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

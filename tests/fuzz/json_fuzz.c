@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fuzz target: the pull parser of JSON. For any bytes it accepts what jansson accepts, with the same
- * value; skipping a document finds the same errors as taking it. */
+/* Fuzz target: the pull parser of JSON. For any bytes it accepts what jansson accepts, with the
+ * same value; skipping a document finds the same errors as taking it. */
 #include <stdint.h>
 #include <string.h>
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fuzz target: the source of a pack, a GGUF file or a Hugging Face directory. Input: the records of fuzz_dir.h.
- * Opening it succeeds or fails with an error. Of an accepted one, every matrix of an expert is inside its file, and
- * every dense tensor can be read, in whole rows of the type that the header names. The last bit of the input decides
- * what FP8 becomes. */
+/* Fuzz target: the source of a pack, a GGUF file or a Hugging Face directory. Input: the records of
+ * fuzz_dir.h. Opening it succeeds or fails with an error. Of an accepted one, every matrix of an
+ * expert is inside its file, and every dense tensor can be read, in whole rows of the type that the
+ * header names. The last bit of the input decides what FP8 becomes. */
 #include "lib/tensor/tensor_type.h"
 #include "procs/tools/pack/source.h"
 #include "tests/fuzz/fuzz_dir.h"

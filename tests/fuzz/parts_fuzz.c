@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fuzz target: a model split into two files. The input is the size of the first as 32 bits, then both. For any
- * bytes, building the index succeeds or fails with an error; an index that was built passes its own check, and
- * the loaders of the parts read each entry once. */
+/* Fuzz target: a model split into two files. The input is the size of the first as 32 bits, then
+ * both. For any bytes, building the index succeeds or fails with an error; an index that was built
+ * passes its own check, and the loaders of the parts read each entry once. */
 #include <stdlib.h>
 #include <string.h>
 

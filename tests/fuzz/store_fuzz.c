@@ -4,8 +4,8 @@
  *
  * Input: flags (1 byte), length of the manifest (3 bytes, little-endian), the manifest, the table.
  * Flag 1: the table is repeated or cut to the expected length and gets a valid header, so that its
- * records are checked. The checksum is always corrected. A delta gets native experts in a model file; flag 2: the last four
- * bytes of the input (offset, value) change one byte of these. */
+ * records are checked. The checksum is always corrected. A delta gets native experts in a model
+ * file; flag 2: the last four bytes of the input (offset, value) change one byte of these. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -46,7 +46,8 @@ static bool one_shape(const struct store_manifest *m, uint32_t hidden, uint32_t 
     return true;
 }
 
-/* The native experts of a delta, one after the other in the file after the stripes, in the types of its first group. */
+/* The native experts of a delta, one after the other in the file after the stripes, in the types of
+ * its first group. */
 static uint64_t make_base(const struct store_manifest *m, struct model_entry *entries)
 {
     uint64_t end = 0;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fuzz target: the record of a tuning. Any bytes give one that can be written and read again, or an error. */
+/* Fuzz target: the record of a tuning. Any bytes give one that can be written and read again, or an
+ * error. */
 #include <stdlib.h>
 #include <string.h>
 

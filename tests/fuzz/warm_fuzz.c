@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fuzz target: a list of used experts. If the first byte is odd, the checksum is made right, so that the
- * experts are reached. Any bytes give a list within the model, or an
- * error; written again it is the same. */
+/* Fuzz target: a list of used experts. If the first byte is odd, the checksum is made right, so
+ * that the experts are reached. Any bytes give a list within the model, or an error; written again
+ * it is the same. */
 #include <string.h>
 #include <xxhash.h>
 

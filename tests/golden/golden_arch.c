@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Compares small random models of every architecture (arch_vectors.py, router_vectors.py) with the Python package
- * transformers: routing and logits, on every instruction set of this machine. Those that llama.cpp's converter wrote
- * (converter_vectors.py): the losses of tokens. */
+/* Compares small random models of every architecture (arch_vectors.py, router_vectors.py) with the
+ * Python package transformers: routing and logits, on every instruction set of this machine. Those
+ * that llama.cpp's converter wrote (converter_vectors.py): the losses of tokens. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

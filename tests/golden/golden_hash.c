@@ -5,9 +5,10 @@
  *
  *   golden_hash --print > tests/golden/data/hashes.json
  *
- * prints. Models: the demo model, the small models of every architecture, and random models of every mix of tensor
- * types, which `sluice synth` makes (data/type_losses.json lists the mixes; a hash of each file shows whether it makes
- * the same one). bits_test.c has hashes of every tensor type. */
+ * prints. Models: the demo model, the small models of every architecture, and random models of
+ * every mix of tensor types, which `sluice synth` makes (data/type_losses.json lists the mixes; a
+ * hash of each file shows whether it makes the same one). bits_test.c has hashes of every tensor
+ * type. */
 #include <errno.h>
 #include <fcntl.h>
 #include <spawn.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* golden_jinja CASES: renders the chat templates of a JSON file, an array of {"template", "own", "messages", "now":
- * [year, month, day, hour, minute, second]}; prints an array of {"text", "own": [[from, to], ...]} (bytes that the
- * template wrote) or {"error"}. chat_templates.py makes the cases and compares. */
+/* golden_jinja CASES: renders the chat templates of a JSON file, an array of {"template", "own",
+ * "messages", "now": [year, month, day, hour, minute, second]}; prints an array of {"text", "own":
+ * [[from, to], ...]} (bytes that the template wrote) or {"error"}. chat_templates.py makes the
+ * cases and compares. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

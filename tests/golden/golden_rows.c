@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Row invariance: on each instruction set and for each KV type, every KV row and logit is bit-identical for any
- * number of threads, any chunk size and any other rows of the pass. This makes text independent of budget, threads, chunking and
- * restarts. */
+/* Row invariance: on each instruction set and for each KV type, every KV row and logit is
+ * bit-identical for any number of threads, any chunk size and any other rows of the pass. This
+ * makes text independent of budget, threads, chunking and restarts. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -61,8 +61,8 @@ static struct result result_new(const struct model_hparams *hp, enum kv_type typ
     return r;
 }
 
-/* Two sequences in each pass, their rows mixed, one of them as a prompt, the other decoded: bit-identical
- * to each of them alone. */
+/* Two sequences in each pass, their rows mixed, one of them as a prompt, the other decoded:
+ * bit-identical to each of them alone. */
 static void check_two(struct image *image, const char *path, const struct kernel_ops *ops,
                       const uint32_t *tokens, const struct result *alone)
 {
@@ -129,8 +129,8 @@ static int failing_wait(void *self, const struct expert_step *step, struct exper
     return error_set(error, ERR_IO, "as the test wants it");
 }
 
-/* Before it each chunk is tried once with a failure in its last layer: the state that it read is untouched, and
- * the logits of the chunk are those without. */
+/* Before it each chunk is tried once with a failure in its last layer: the state that it read is
+ * untouched, and the logits of the chunk are those without. */
 static void check_failure(struct image *image, const char *path, const uint32_t *tokens,
                           const struct result *want)
 {
@@ -173,7 +173,8 @@ static void check_failure(struct image *image, const char *path, const uint32_t 
 
 static uint32_t rings; /* that were shorter than the text */
 
-/* Layers with a window in the smallest ring that the chunk allows, where it is shorter than the text. */
+/* Layers with a window in the smallest ring that the chunk allows, where it is shorter than the
+ * text. */
 static void check_ring(struct image *image, const char *path, const struct kernel_ops *ops,
                        const uint32_t *tokens, const struct result *want)
 {

@@ -27,9 +27,9 @@ void image_open(struct image *image, const char *path, uint32_t context);
 void image_close(struct image *image);
 
 struct weights_source image_source(struct image *image);
-/* The same for a core on a device; NULL: the host. Pointers that the core shares with another device are tagged
- * (tests/harness/tagged.h). Its experts are in slots whose memory is used again, as in an arena: after `unpin` they
- * have NaN. */
+/* The same for a core on a device; NULL: the host. Pointers that the core shares with another
+ * device are tagged (tests/harness/tagged.h). Its experts are in slots whose memory is used again,
+ * as in an arena: after `unpin` they have NaN. */
 struct weights_source image_source_on(struct image *image, struct device *device);
 struct core_sequence image_sequence(const struct image *image);
 

@@ -14,8 +14,8 @@ const char *golden_demo_path(void);
 
 json_t *golden_json(const char *file);
 
-/* The demo model, then a model of every architecture: its file and its name. Both are valid during the
- * call. */
+/* The demo model, then a model of every architecture: its file and its name. Both are valid during
+ * the call. */
 void golden_models(void (*each)(const char *path, const char *name));
 
 struct golden_ids {

@@ -49,8 +49,8 @@ static uint64_t read_key(const char *dir, const char *file, const char *key)
     return value;
 }
 
-/* Where cgroups of version 2 can be made: SLUICE_TEST_CGROUP in a delegated subtree, which has the memory
- * controller for its children. */
+/* Where cgroups of version 2 can be made: SLUICE_TEST_CGROUP in a delegated subtree, which has the
+ * memory controller for its children. */
 static const char *v2_root(void)
 {
     const char *value = getenv("SLUICE_TEST_CGROUP");

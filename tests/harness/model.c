@@ -19,8 +19,8 @@ bool test_demo(void)
     return !made_type;
 }
 
-/* As many layers and experts as the demo model has, and experts of about the same size, so that the same budgets are
- * scarce; but rows that super-blocks fit. */
+/* As many layers and experts as the demo model has, and experts of about the same size, so that the
+ * same budgets are scarce; but rows that super-blocks fit. */
 static void make(const char *path)
 {
     struct command c;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* This table says what the short form of the tests runs of cases that are alike. `sluice test --long` runs
- * everything; build/tests/NAME --list prints what the short form runs.
+/* This table says what the short form of the tests runs of cases that are alike. `sluice test
+ * --long` runs everything; build/tests/NAME --list prints what the short form runs.
  *
  *   AMOUNT(id, program, short form, long form, what)  test_amount: repetitions, rows or seconds
  *   EVERY(id, program, n, what)                       test_sample: the first of each n rows
@@ -47,10 +47,10 @@ EVERY(window_combinations, "scenario_windows", 7, "combinations of residency, ch
 EVERY(window_points, "scenario_windows", 3, "moments of a kill, after the first two")
 
 /* To the engine an architecture is the kinds of its layers; the rest is in the forward pass, which
- * golden_rows computes with few slots, in chunks and with any threads, and golden_arch compares with
- * other implementations. The cases that stay have every kind: qwen2moe (shared experts), glm4moe and
- * ernie4_5_moe (dense layers), qwen3next, qwen35moe and lfm2moe (recurrent), smallthinker (router
- * first), gpt_oss (windows), deepseek2 (latent attention), gemma4. */
+ * golden_rows computes with few slots, in chunks and with any threads, and golden_arch compares
+ * with other implementations. The cases that stay have every kind: qwen2moe (shared experts),
+ * glm4moe and ernie4_5_moe (dense layers), qwen3next, qwen35moe and lfm2moe (recurrent),
+ * smallthinker (router first), gpt_oss (windows), deepseek2 (latent attention), gemma4. */
 LONG_ONLY("scenario_mixes", qwen3moe, "nvfp4: the same architecture")
 LONG_ONLY("scenario_mixes", olmoe, "nvfp4: the same kinds of layers")
 LONG_ONLY("scenario_mixes", llama, "nvfp4: the same kinds of layers")

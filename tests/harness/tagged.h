@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pointers that fault: of host memory that the core shares with a device of tests, and must not read itself. */
+/* Pointers that fault: of host memory that the core shares with a device of tests, and must not
+ * read itself. */
 #ifndef SLUICE_TESTS_HARNESS_TAGGED_H
 #define SLUICE_TESTS_HARNESS_TAGGED_H
 

@@ -107,7 +107,8 @@ static const char *end_of_text(const char *in, const char *text)
     return found ? found + strlen(text) : NULL;
 }
 
-/* The end of `words` at the start of `in`: a space there stands for any space, line breaks included. */
+/* The end of `words` at the start of `in`: a space there stands for any space, line breaks
+ * included. */
 static const char *end_of_words_at(const char *in, const char *words)
 {
     for (; *words; words++) {

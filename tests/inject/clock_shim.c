@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A library for LD_PRELOAD that sets the wall clock of a program, as settimeofday does it for a machine. Tests only.
+/* A library for LD_PRELOAD that sets the wall clock of a program, as settimeofday does it for a
+ * machine. Tests only.
  *
  *   SLUICE_TEST_CLOCK=FILE  of 8 bytes: what is added to the wall clock, in nanoseconds; read at every call
  *
- * A wait on a condition until a wall-clock time ends early (spuriously, which callers must expect) and is repeated by its
- * caller, so that it follows the clock as it does in the kernel. */
+ * A wait on a condition until a wall-clock time ends early (spuriously, which callers must expect)
+ * and is repeated by its caller, so that it follows the clock as it does in the kernel. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* In builds with AddressSanitizer every call of the JSON library goes through here first (--wrap, cmake/flags.cmake):
- * the library itself is not instrumented, so that reading a freed value in it would be no report. Reading its type here
- * is one. */
+/* In builds with AddressSanitizer every call of the JSON library goes through here first (--wrap,
+ * cmake/flags.cmake): the library itself is not instrumented, so that reading a freed value in it
+ * would be no report. Reading its type here is one. */
 #include <jansson.h>
 
 #ifdef SLUICE_REPORTS
-/* Reports of engines are files, since their processes keep no variables and write into logs; tests/scenario/sanitized.sh looks
- * for them. A process may grow little (RLIMIT_DATA), so that little that was freed is kept. */
+/* Reports of engines are files, since their processes keep no variables and write into logs;
+ * tests/scenario/sanitized.sh looks for them. A process may grow little (RLIMIT_DATA), so that
+ * little that was freed is kept. */
 const char *__asan_default_options(void);
 const char *__asan_default_options(void)
 {

@@ -11,11 +11,12 @@
  *   SLUICE_FAULT_FIRED=FILE  created when the call fails first; with `once` and `on`, a process that
  *                            finds it fails nothing. It holds the site and N.
  *
- * If the program then ends by SIGSEGV, SIGBUS or SIGABRT, it prints "fault_shim: signal N in OBJECT":
- * the program or library, other than the C library, that was running.
+ * If the program then ends by SIGSEGV, SIGBUS or SIGABRT, it prints "fault_shim: signal N in
+ * OBJECT": the program or library, other than the C library, that was running.
  *
- * Calls of glibc to itself are not seen (stdio's reads and writes, mmap of malloc), nor are those of
- * liburing, which makes its own system calls; its requests are changed when they are submitted. */
+ * Calls of glibc to itself are not seen (stdio's reads and writes, mmap of malloc), nor are those
+ * of liburing, which makes its own system calls; its requests are changed when they are
+ * submitted. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <execinfo.h>

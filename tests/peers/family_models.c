@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* family_models DIR: writes the model of every family of calls (tests/scenario/families.h), and prints what openai_calls.py
- * is to see of it: {"ask", "tools", "arguments", "families": [{"name", "path", "reasoning", "content", "id"}]}. */
+/* family_models DIR: writes the model of every family of calls (tests/scenario/families.h), and
+ * prints what openai_calls.py is to see of it: {"ask", "tools", "arguments", "families": [{"name",
+ * "path", "reasoning", "content", "id"}]}. */
 #include <jansson.h>
 #include <stdio.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* peer_history CASES: renders conversations as clients send them through chat templates, as the gateway does; an array of
- * {"template", "messages", "tools", "now", "continues"}. Prints an array of {"text"} or {"error"}. chat_history.py makes the
- * cases and compares. */
+/* peer_history CASES: renders conversations as clients send them through chat templates, as the
+ * gateway does; an array of {"template", "messages", "tools", "now", "continues"}. Prints an array
+ * of {"text"} or {"error"}. chat_history.py makes the cases and compares. */
 #include <stdio.h>
 #include <string.h>
 

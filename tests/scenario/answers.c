@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Answers whose marks are control tokens, through the gateway, whole and streamed: channels of harmony, calls in the
- * form of Kimi-K2. The models write scripts (scripted.h). */
+/* Answers whose marks are control tokens, through the gateway, whole and streamed: channels of
+ * harmony, calls in the form of Kimi-K2. The models write scripts (scripted.h). */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -174,8 +174,8 @@ static void channels(void)
     expect(&harmony, "harmony.gguf", rows, ARRAY_LEN(rows));
 }
 
-/* Stop texts are those of the text without marks: a name of a control token is none, and what is after a stop text is
- * no part of any member. A call that is cut is content, with its marks. */
+/* Stop texts are those of the text without marks: a name of a control token is none, and what is
+ * after a stop text is no part of any member. A call that is cut is content, with its marks. */
 static void stops_among_marks(void)
 {
     static const struct expected rows[] = {
@@ -209,7 +209,8 @@ static void template_for_tools(void)
     expect(&script, "tools.gguf", rows, ARRAY_LEN(rows));
 }
 
-/* A template for tools that is none: requests with tools are errors, the same gateway serves others. */
+/* A template for tools that is none: requests with tools are errors, the same gateway serves
+ * others. */
 static void rejected_template_for_tools(void)
 {
     static const char with_tools[] =

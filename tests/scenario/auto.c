@@ -176,8 +176,8 @@ static void loss_without_auto(void)
     command_free(&c);
 }
 
-/* doctor prints the ranking that auto chooses from; its cases: doctor_ranking_test. Here the list of the real
- * supervisor. */
+/* doctor prints the ranking that auto chooses from; its cases: doctor_ranking_test. Here the list
+ * of the real supervisor. */
 static void doctor_prints_the_ranking(void)
 {
     char plan[PATH_MAX], option[PATH_MAX + 8];

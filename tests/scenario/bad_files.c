@@ -190,7 +190,8 @@ static void file_of_other_types(void)
     close(fd);
 }
 
-/* Rows that are no multiple of the type's block: of a type whose block is larger, and of another length. */
+/* Rows that are no multiple of the type's block: of a type whose block is larger, and of another
+ * length. */
 static void file_of_odd_rows(void)
 {
     static const struct {
@@ -219,7 +220,8 @@ static void file_of_odd_rows(void)
     close(fd);
 }
 
-/* Cuts a model of that type inside a block of an expert: 5 blocks and `into` bytes after the tensor's start. */
+/* Cuts a model of that type inside a block of an expert: 5 blocks and `into` bytes after the
+ * tensor's start. */
 static void cut_inside_block(const char *mix, const char *type, uint64_t block, uint64_t into)
 {
     char path[PATH_MAX], reason[128];
@@ -257,7 +259,8 @@ static void file_cut_inside_block(void)
     cut_inside_block("MXFP4", "MXFP4", 17, 16);
 }
 
-/* More elements than buffers of kernels have: heads and their size are allowed, their product is not. */
+/* More elements than buffers of kernels have: heads and their size are allowed, their product is
+ * not. */
 static void file_of_long_rows(void)
 {
     char path[PATH_MAX];

@@ -279,7 +279,8 @@ static void down_and_up(void)
     sampler_stop(s);
 }
 
-/* ctl budget below the minimum: rejected with the minimum, and nothing changes; the minimum itself is accepted. */
+/* ctl budget below the minimum: rejected with the minimum, and nothing changes; the minimum itself
+ * is accepted. */
 static void below_the_minimum(void)
 {
     struct engine *e = engine_new();

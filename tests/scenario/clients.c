@@ -151,7 +151,8 @@ static double plan_scalar(const char *path, const char *name)
     return number;
 }
 
-/* The bound of hobbit's loss on the text that is held out is within --max-loss; the report has the text by name. */
+/* The bound of hobbit's loss on the text that is held out is within --max-loss; the report has the
+ * text by name. */
 static void hobbit_keeps_the_bound(const char *profile, const char *text)
 {
     struct command c;

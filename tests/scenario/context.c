@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The context without --ctx-size: what the model has, as far as keys and values fit an eighth of the
- * budget, and 4096 tokens whatever they need; fewer only where the engine could not start otherwise. */
+/* The context without --ctx-size: what the model has, as far as keys and values fit an eighth of
+ * the budget, and 4096 tokens whatever they need; fewer only where the engine could not start
+ * otherwise. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -66,7 +67,8 @@ static void follows_the_budget(void)
     CHECK(take(memory_of(path, "--budget=8GiB", NULL), "min_budget") <= low, "minimum too high");
 }
 
-/* Every budget that is stated for a share of the experts gives it, with the context that it chooses. */
+/* Every budget that is stated for a share of the experts gives it, with the context that it
+ * chooses. */
 static void budgets_hold(void)
 {
     char path[PATH_MAX], name[32], option[64];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Models made for the test whose sequences have a state: the same text when compute is killed, and when a prompt
- * continues an earlier one. */
+/* Models made for the test whose sequences have a state: the same text when compute is killed, and
+ * when a prompt continues an earlier one. */
 #ifndef SLUICE_TESTS_SCENARIO_CONTINUED_H
 #define SLUICE_TESTS_SCENARIO_CONTINUED_H
 
@@ -33,9 +33,10 @@ struct continued {
 void continued_after(struct engine *e, const struct continued *c, size_t tokens, const char *what);
 void continued_at(struct engine *e, const struct continued *c, const char *point, int passes);
 
-/* Prompts that share only a beginning, as when a template changes the end of a conversation: `rounds` of them on an
- * engine with the options `reusing`, each but the first with reused_min or more tokens reused, have the text that they
- * have on an engine with the options `alone`. c->want is not used. */
+/* Prompts that share only a beginning, as when a template changes the end of a conversation:
+ * `rounds` of them on an engine with the options `reusing`, each but the first with reused_min or
+ * more tokens reused, have the text that they have on an engine with the options `alone`. c->want
+ * is not used. */
 struct continued_turns {
     struct engine *(*start)(const char *const options[]);
     const char *const *alone, *const *reusing;

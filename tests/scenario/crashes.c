@@ -45,8 +45,8 @@ static void arm(struct engine *e, const char *point, unsigned passes)
         engine_control(e, "inject", json_pack("{s:s, s:i}", "point", point, "arg", (int)passes)));
 }
 
-/* Lets compute crash at the point so many times; the point was armed before. Between two crashes it passes the point
- * `passes` times. */
+/* Lets compute crash at the point so many times; the point was armed before. Between two crashes it
+ * passes the point `passes` times. */
 static void crash_compute(struct engine *e, const char *point, unsigned passes, unsigned times,
                           int number)
 {
@@ -98,7 +98,8 @@ static void request_native(void)
     engine_stop(e);
 }
 
-/* The crashes are in the submit call of one client: that call fails, and a sequence in progress goes to its end. */
+/* The crashes are in the submit call of one client: that call fails, and a sequence in progress
+ * goes to its end. */
 static void submit_native(void)
 {
     struct engine *e = engine_new();
@@ -378,8 +379,8 @@ static bool engine_is(struct engine *e, const char *state)
     return is;
 }
 
-/* The others serve meanwhile, and it is not switched off. An engine is "restarting" until the process has crashed often
- * without progress; a slow machine lets the process make some. */
+/* The others serve meanwhile, and it is not switched off. An engine is "restarting" until the
+ * process has crashed often without progress; a slow machine lets the process make some. */
 static void optional_crashes(void)
 {
     static const char *const services[] = {"predictor", "gateway"};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Deltas: stores without the native experts, which stay in the model file. The same text as a full store of the same plan,
- * also while loaders are killed; another model file is one line. */
+/* Deltas: stores without the native experts, which stay in the model file. The same text as a full
+ * store of the same plan, also while loaders are killed; another model file is one line. */
 #include <fcntl.h>
 #include <glob.h>
 #include <inttypes.h>
@@ -142,7 +142,8 @@ static void loaders_killed(void)
     engine_stop(e);
 }
 
-/* The losses that the plan has with this file: of the model, its lower precisions are made as they are needed. */
+/* The losses that the plan has with this file: of the model, its lower precisions are made as they
+ * are needed. */
 static char *evaluation(const char *path)
 {
     struct command c;
@@ -223,7 +224,8 @@ static void change_byte(const char *path, off_t from_end)
     close(fd);
 }
 
-/* The delta and its model can be moved together. A model with the same header and other weights is another one. */
+/* The delta and its model can be moved together. A model with the same header and other weights is
+ * another one. */
 static void another_model_file(void)
 {
     char old_model[PATH_MAX], old_delta[PATH_MAX], moved[PATH_MAX];
@@ -357,7 +359,8 @@ static void split_model(void)
               (const char *const[]){"inspect", path_in_dir(delta, "stores/delta"), NULL});
 }
 
-/* Each part has a loader, and the stripe has one: 15 parts work, 16 are reported before anything is made. */
+/* Each part has a loader, and the stripe has one: 15 parts work, 16 are reported before anything is
+ * made. */
 static void too_many_parts(void)
 {
     char path[PATH_MAX], link[PATH_MAX];

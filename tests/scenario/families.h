@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One model for each form of calls (lib/model/chat/answer.tbl.h): it answers FAMILY_ASK with thoughts, where its family
- * has them, a text and a call of FAMILY_TOOLS's tool. Used by the scenarios and by tests/peers. */
+/* One model for each form of calls (lib/model/chat/answer.tbl.h): it answers FAMILY_ASK with
+ * thoughts, where its family has them, a text and a call of FAMILY_TOOLS's tool. Used by the
+ * scenarios and by tests/peers. */
 #ifndef SLUICE_TESTS_SCENARIO_FAMILIES_H
 #define SLUICE_TESTS_SCENARIO_FAMILIES_H
 

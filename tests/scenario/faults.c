@@ -212,8 +212,8 @@ static void stop(struct engine *e, const struct attempt *a)
     check_ended(e, a, status);
 }
 
-/* False: the engine ended. A supervisor without any memory from then on may not answer, so the log states that it
- * was ready; one that cannot write answers and has no log. */
+/* False: the engine ended. A supervisor without any memory from then on may not answer, so the log
+ * states that it was ready; one that cannot write answers and has no log. */
 static bool started(struct engine *e, const struct attempt *a, int *status)
 {
     if (strcmp(a->program, "run") != 0 || strcmp(a->mode, "on") != 0 ||
@@ -370,7 +370,8 @@ static void program(const char *name, const char *used)
 
 /* ---- causes ---------------------------------------------------------------------------------- */
 
-/* A client without memory, or descriptors, states that: the engine that it could not ask is running. */
+/* A client without memory, or descriptors, states that: the engine that it could not ask is
+ * running. */
 static unsigned causes_of(struct engine *e, const char *site, const char *mode, unsigned last)
 {
     char fired[PATH_MAX];

@@ -136,8 +136,9 @@ static void exchanges(void)
     engine_stop(e);
 }
 
-/* Prompts alone, in default chunks: each passes several plans of a layer. No idle gap between pairs,
- * and no wait for the cache's tick, so that the swaps follow from the tokens: many per prompt. */
+/* Prompts alone, in default chunks: each passes several plans of a layer. No idle gap between
+ * pairs, and no wait for the cache's tick, so that the swaps follow from the tokens: many per
+ * prompt. */
 static void exchanges_in_prefill(void)
 {
     struct engine *e = engine_new();
@@ -158,7 +159,8 @@ static void exchanges_in_prefill(void)
     engine_stop(e);
 }
 
-/* A prompt is routed in parts that are short compared with the interval, whatever the chunk is: within a part the set stays. */
+/* A prompt is routed in parts that are short compared with the interval, whatever the chunk is:
+ * within a part the set stays. */
 static void short_chunks(void)
 {
     char path[PATH_MAX], plan[PATH_MAX], option[PATH_MAX + 16];

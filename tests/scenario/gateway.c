@@ -224,7 +224,8 @@ static void kill_gateway(void)
     CHECK(!got.done, "the stream ended regularly");
     free(got.text);
     http_close(&h);
-    /* The supervisor owns the listening socket: the next gateway accepts this connection, and serves it at once. */
+    /* The supervisor owns the listening socket: the next gateway accepts this connection, and
+     * serves it at once. */
     char *text = completion_text(port, test_prompt(0), BASELINE_TOKENS);
     CHECK(strcmp(text, baseline(0)->text) == 0, "the text differs: %.120s", text);
     free(text);
@@ -330,7 +331,8 @@ static void keys(void)
         http_call(&h, port, "/v1/completions", wrong[i], "{\"prompt\":\"x\"}", 401);
         http_close(&h);
     }
-    /* The key is the first line of the file, without the blank at its end; it is also valid as a password. */
+    /* The key is the first line of the file, without the blank at its end; it is also valid as a
+     * password. */
     http_call(&h, port, "/stats", "Authorization: Bearer open\r\n", NULL, 200);
     http_close(&h);
     http_call(&h, port, "/metrics", "Authorization: Basic dTpvcGVu\r\n", NULL, 200);

@@ -81,8 +81,8 @@ static void queued_streams_get_an_error(void)
     CHECK(http_wait(&first, "data: ", END_MS), "no event");
     completion_start(&queued, port, test_prompt(0), BASELINE_TOKENS);
     engine_wait_counter(e, "compute", "sequences_queued", 1, END_MS);
-    /* At the maximum interval of 5 s the running stream would end before this many comments. Those that state the
-     * place in the queue are between them. */
+    /* At the maximum interval of 5 s the running stream would end before this many comments. Those
+     * that state the place in the queue are between them. */
     CHECK(http_wait_times(&queued, PING, PINGS, END_MS), "the stream ended: %.500s",
           strstr(queued.raw, "\r\n\r\n"));
     CHECK(!strstr(queued.raw, "data: "), "the stream was not queued: %.300s", queued.raw);
@@ -389,7 +389,8 @@ static void prompts_stay_counted(void)
     engine_stop(e);
 }
 
-/* A gateway that can open no descriptor, although no connection is open, is replaced: waiting would not help. */
+/* A gateway that can open no descriptor, although no connection is open, is replaced: waiting would
+ * not help. */
 static void without_descriptors(void)
 {
     unsigned port;

@@ -235,8 +235,8 @@ static void reply_until_closed(struct http *h, unsigned port, const char *bytes)
     http_finish(h, END_MS);
 }
 
-/* Bytes after a request, which a proxy may count to its body, are no second request: each connection
- * ends after one response. */
+/* Bytes after a request, which a proxy may count to its body, are no second request: each
+ * connection ends after one response. */
 static void one_request_per_connection(void)
 {
 #define GET_HEALTH "GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: keep-alive\r\n\r\n"

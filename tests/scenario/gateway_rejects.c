@@ -13,7 +13,8 @@
 
 static const char *const options[] = {"--http=0", NULL};
 
-/* A text whose encoding needs more memory than compute has will need it again: no Retry-After is sent. */
+/* A text whose encoding needs more memory than compute has will need it again: no Retry-After is
+ * sent. */
 static void a_text_that_is_never_encoded(void)
 {
     unsigned port;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calls of tools over HTTP, of every family, streamed and not, by several clients at once: the arguments have the types
- * of the request's tools until the end of the answer. */
+/* Calls of tools over HTTP, of every family, streamed and not, by several clients at once: the
+ * arguments have the types of the request's tools until the end of the answer. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

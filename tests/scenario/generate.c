@@ -92,7 +92,8 @@ static uint64_t sum_of_phases(const json_t *doc, const char *name)
     return lookup_u64(doc, prompt) + lookup_u64(doc, decode);
 }
 
-/* What was read at the start, for the prompt and in decode apart; and a budget that holds few experts. */
+/* What was read at the start, for the prompt and in decode apart; and a budget that holds few
+ * experts. */
 static void generate_phases(void)
 {
     static const char *const counts[] = {"bytes_read", "hits", "hits_inflight", "misses",

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* compute with --gpu, on a GPU that is memory of the process (tests/harness/cuda): the same text as on the CPU, for
- * models of several architectures, also when compute is killed; its memory is planned, and a budget that holds no layer is rejected before anything
- * starts; and what happens without a driver. Parts of the layers: gpu_parts.c. */
+/* compute with --gpu, on a GPU that is memory of the process (tests/harness/cuda): the same text as
+ * on the CPU, for models of several architectures, also when compute is killed; its memory is
+ * planned, and a budget that holds no layer is rejected before anything starts; and what happens
+ * without a driver. Parts of the layers: gpu_parts.c. */
 #include <dlfcn.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -104,8 +105,8 @@ static uint64_t kv_copied(struct engine *e, bool up)
     return engine_counter(e, "compute", up ? "gpu_kv_uploaded_bytes" : "gpu_kv_downloaded_bytes");
 }
 
-/* Of each row that is computed its keys and values are copied to the host, as floats; to the GPU nothing, until compute
- * is killed. */
+/* Of each row that is computed its keys and values are copied to the host, as floats; to the GPU
+ * nothing, until compute is killed. */
 static void copied_rows(void)
 {
     struct text want, got;
@@ -217,7 +218,8 @@ static void budgets_of_plan(uint64_t *half, uint64_t *all)
     engine_stop(e);
 }
 
-/* Slots for a token, for half of the experts, and for all: the CPU computes what is not there. Compute is killed in one. */
+/* Slots for a token, for half of the experts, and for all: the CPU computes what is not there.
+ * Compute is killed in one. */
 static void cooperative(void)
 {
     struct text want;
@@ -258,8 +260,8 @@ static struct uses uses_with(const char *policy, uint64_t budget, const struct t
     return u;
 }
 
-/* With slots for half of the experts fewer are copied when they are needed, as others were copied before. Also with slots for
- * a token alone, and when compute is killed, the text is the same. */
+/* With slots for half of the experts fewer are copied when they are needed, as others were copied
+ * before. Also with slots for a token alone, and when compute is killed, the text is the same. */
 static void prefetching(void)
 {
     struct text want;
@@ -349,8 +351,8 @@ static void cannot_be_opened_again(void)
     gpu_fake(false);
 }
 
-/* Operations of a GPU fail from the middle of a text on: compute is restarted with it, and then without. Of several GPUs one
- * is enough. */
+/* Operations of a GPU fail from the middle of a text on: compute is restarted with it, and then
+ * without. Of several GPUs one is enough. */
 static void fails_with(const char *option, const char *number, const struct text *want)
 {
     char path[PATH_MAX], file[PATH_MAX];
@@ -384,8 +386,8 @@ static void fails_again_and_again(void)
     gpu_fake(false);
 }
 
-/* Another process took its memory between the plan and compute's start: with --gpu auto the engine starts on the CPU, with a
- * number it does not start. */
+/* Another process took its memory between the plan and compute's start: with --gpu auto the engine
+ * starts on the CPU, with a number it does not start. */
 static void taken_by_others(void)
 {
     char path[PATH_MAX];

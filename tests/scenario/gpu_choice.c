@@ -148,8 +148,8 @@ static void check_chosen(const struct chosen *c, const char *by, uint64_t layers
     CHECK(!known || strstr(c->log, " layers on GPUs, by "), "another log: %.2000s", c->log);
 }
 
-/* A fast GPU has all layers. With slow copies it has those whose experts all have slots. With long waits the CPU has all. A number
- * of layers that is stated stays. */
+/* A fast GPU has all layers. With slow copies it has those whose experts all have slots. With long
+ * waits the CPU has all. A number of layers that is stated stays. */
 static void by_times(void)
 {
     struct cost_gpu slow_copies = fast, slow_waits = fast;
@@ -174,7 +174,8 @@ static void by_times(void)
     check_chosen(&c, "times", 0);
 }
 
-/* Two GPUs with equal budgets have equal numbers of layers by bytes, but 3 and 1 if one is three times as fast. */
+/* Two GPUs with equal budgets have equal numbers of layers by bytes, but 3 and 1 if one is three
+ * times as fast. */
 static void by_speed(void)
 {
     struct cost_gpu gpu[2] = {fast, fast};
@@ -215,8 +216,8 @@ static void check_bytes(const char *what, const char *threads, const char *line)
     command_free(&c);
 }
 
-/* Rates of another GPU, CPU, number of threads, type or module; of another version; and what is no file of rates: none of them
- * would leave a layer to the GPU. */
+/* Rates of another GPU, CPU, number of threads, type or module; of another version; and what is no
+ * file of rates: none of them would leave a layer to the GPU. */
 static void not_used(void)
 {
     struct cost_gpu slow = fast;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tokens that the GPU computes alone, by launches of a graph: the same text as on the CPU, also of another sequence and when
- * compute is killed while a graph runs. The GPU is memory of the process (tests/harness/cuda). */
+/* Tokens that the GPU computes alone, by launches of a graph: the same text as on the CPU, also of
+ * another sequence and when compute is killed while a graph runs. The GPU is memory of the process
+ * (tests/harness/cuda). */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -43,8 +44,8 @@ static uint64_t launches_of(struct engine *e, unsigned prompt, const struct text
     return counted(e, "gpu_graph_launches") - before;
 }
 
-/* Until all tokens but the first, which the prompt gives, are launches: all experts are on the GPU. The last chunk of a prompt
- * can be one token, too. */
+/* Until all tokens but the first, which the prompt gives, are launches: all experts are on the GPU.
+ * The last chunk of a prompt can be one token, too. */
 static void until_all_are_launches(struct engine *e, const struct text *want)
 {
     uint64_t deadline = deadline_in(CONTINUED_MS);
@@ -161,7 +162,8 @@ static struct engine *start_lower(const char *gpu, const char *budget)
     return e;
 }
 
-/* A GPU that has slots for all experts of the precision that serves, but not for all of the other one. */
+/* A GPU that has slots for all experts of the precision that serves, but not for all of the other
+ * one. */
 static void lower_precision(void)
 {
     char native[PATH_MAX], budget[64];

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* compute with parts of the layers on one or two GPUs that are memory of the process (tests/harness/cuda), and the last ones on
- * the CPU: the same text as on the CPU, also when compute is killed, and each plan within its budget. */
+/* compute with parts of the layers on one or two GPUs that are memory of the process
+ * (tests/harness/cuda), and the last ones on the CPU: the same text as on the CPU, also when
+ * compute is killed, and each plan within its budget. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -59,7 +60,8 @@ static void part_of_layers(const char *const options[], const struct text *want,
     engine_stop(e);
 }
 
-/* A budget for a half of the layers; a number of them; and a layer with a recurrent state apart from one with attention. */
+/* A budget for a half of the layers; a number of them; and a layer with a recurrent state apart
+ * from one with attention. */
 static void layers_on_the_cpu(void)
 {
     struct text want;
@@ -102,7 +104,8 @@ static void not_finite_on_the_gpu(void)
     gpu_fake(false);
 }
 
-/* The second has half the memory of the first; in the other order, and each with memory for a layer, the CPU has the rest. */
+/* The second has half the memory of the first; in the other order, and each with memory for a
+ * layer, the CPU has the rest. */
 static void two_gpus(void)
 {
     struct text want;
@@ -146,7 +149,8 @@ static uint64_t ledger_bytes(struct engine *e, uint64_t *threads)
     return sum;
 }
 
-/* auto, with two GPUs and layers on the CPU: each has threads of its own, which the plan of the host's memory counts. */
+/* auto, with two GPUs and layers on the CPU: each has threads of its own, which the plan of the
+ * host's memory counts. */
 static void policies_of_parts(void)
 {
     struct text want;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* stats, top, the page and the metrics show the GPU of compute, when it computes and when it is lost, and nothing of one
- * without --gpu. The GPU is memory of the process (tests/harness/cuda). */
+/* stats, top, the page and the metrics show the GPU of compute, when it computes and when it is
+ * lost, and nothing of one without --gpu. The GPU is memory of the process (tests/harness/cuda). */
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
@@ -263,7 +263,8 @@ static double real_of(const json_t *doc, const char *name)
     return json_number_value(json_object_get(doc, name));
 }
 
-/* What doctor measures of both GPUs, and stores; and budgets that a start accepts: with the larger one all experts have slots. */
+/* What doctor measures of both GPUs, and stores; and budgets that a start accepts: with the larger
+ * one all experts have slots. */
 static void doctor(void)
 {
     static const char *const rates[] = {"context_s",    "to_pinned",     "to_pageable",
@@ -299,7 +300,8 @@ static void doctor(void)
     engine_stop(e);
 }
 
-/* The speed with a part of the layers, on two GPUs: within a factor, what the choice of layers has for it. */
+/* The speed with a part of the layers, on two GPUs: within a factor, what the choice of layers has
+ * for it. */
 static void doctor_parts(void)
 {
     use_module();

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The simulator equals the engine for experts on the GPU, too: over the recorded trace it has the hits, copies and
- * replaced experts that compute counted, for each policy, some numbers of slots, and prompts in chunks; also with a part of the
- * layers on a GPU, and on two. The GPU is memory of the process (tests/harness/cuda).
+/* The simulator equals the engine for experts on the GPU, too: over the recorded trace it has the
+ * hits, copies and replaced experts that compute counted, for each policy, some numbers of slots,
+ * and prompts in chunks; also with a part of the layers on a GPU, and on two. The GPU is memory of
+ * the process (tests/harness/cuda).
  *
- * The order of uses decides, so what compute waits for has one order: all experts are in the arena, or they are read one
- * after the other, so slowly that compute waits for each of them. And a copy to the
- * GPU has happened when compute asks whether it has. */
+ * The order of uses decides, so what compute waits for has one order: all experts are in the arena,
+ * or they are read one after the other, so slowly that compute waits for each of them. And a copy
+ * to the GPU has happened when compute asks whether it has. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -47,7 +48,8 @@ struct setting {
     bool mixed;                /* precisions: of a store with two */
 };
 
-/* What all engines of a process need of the GPU without experts, and what the largest of these takes. */
+/* What all engines of a process need of the GPU without experts, and what the largest of these
+ * takes. */
 static struct {
     uint64_t fixed_bytes, slot_bytes;
 } gpu;
@@ -210,7 +212,8 @@ static struct totals simulate(const struct setting *s, const char *path, uint64_
     return t;
 }
 
-/* The same with the command, whose copies take time: what is copied in the background depends on it. */
+/* The same with the command, whose copies take time: what is copied in the background depends on
+ * it. */
 static struct totals command(const struct setting *s, const char *path, uint64_t capacity,
                              const struct parts *parts)
 {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sluice profile: importance of experts, by groups and alone; what an interrupted run has measured is continued. */
+/* sluice profile: importance of experts, by groups and alone; what an interrupted run has measured
+ * is continued. */
 #include <limits.h>
 #include <math.h>
 #include <signal.h>
@@ -110,7 +111,8 @@ static void check_groups(const char *path, size_t group)
     CHECK(differ > 0, "all groups of %zu are equal", group);
 }
 
-/* A file that has values by groups of one size is continued with that size only; without the option it is. */
+/* A file that has values by groups of one size is continued with that size only; without the option
+ * it is. */
 static void groups_of_another_size(void)
 {
     struct command c;
@@ -157,7 +159,8 @@ static void check_same(const double want[CELLS], const double got[CELLS], const 
         CHECK(want[i] == got[i], "%s: expert %zu: %.17g, not %.17g", what, i, got[i], want[i]);
 }
 
-/* Measurements that begin at the changed layer have the results of those from the first layer, also after kills. */
+/* Measurements that begin at the changed layer have the results of those from the first layer, also
+ * after kills. */
 static void begins_at_the_changed_layer(void)
 {
     struct command c;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Invariant 1 under crashes: killing processes does not change greedy text. Generations repeat
  * until the wanted number of kills hit a running one; each text is compared in full. The long form
- * (`sluice test --long`) makes more kills. Also on models of other tensor types: --type (harness.h). */
+ * (`sluice test --long`) makes more kills. Also on models of other tensor types: --type
+ * (harness.h). */
 #include <signal.h>
 #include <stdio.h>
 
@@ -91,7 +92,8 @@ static void kill_compute(void)
     campaign("compute", draws(4, 25));
 }
 
-/* Rows of the request table are freed although compute never runs for long: more requests than rows. */
+/* Rows of the request table are freed although compute never runs for long: more requests than
+ * rows. */
 static void rows_are_freed(void)
 {
     struct engine *e = engine_new();
@@ -205,8 +207,8 @@ static void compute_prefill(void)
     engine_stop(e);
 }
 
-/* A wild access ends a loader with SIGSEGV: like kill -9, what it had read is not used unless it was
- * complete. */
+/* A wild access ends a loader with SIGSEGV: like kill -9, what it had read is not used unless it
+ * was complete. */
 static void loader_segv(void)
 {
     struct engine *e = engine_new();

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The kill campaign: under each lossless preset, processes of any age are killed at random, one every 20 to 250 ms,
- * while native and HTTP clients generate. No text differs, the engine never ends, and its memory, measured from
- * outside, stays within the budget. Waits of the clients for their next token are reported.
+/* The kill campaign: under each lossless preset, processes of any age are killed at random, one
+ * every 20 to 250 ms, while native and HTTP clients generate. No text differs, the engine never
+ * ends, and its memory, measured from outside, stays within the budget. Waits of the clients for
+ * their next token are reported.
  *
  *   SLUICE_KILLS=N         kills per preset
  *   SLUICE_PRESETS=A,B     only these presets: the campaign can be run in parts
@@ -216,8 +217,8 @@ static void http_receive(struct client *k, struct http *h, char *text, size_t ca
     }
 }
 
-/* A killed gateway breaks its connections: the client sends the request again, which is a new wait for a first
- * token. */
+/* A killed gateway breaks its connections: the client sends the request again, which is a new wait
+ * for a first token. */
 static void http_text(struct client *k, unsigned prompt)
 {
     struct campaign *c = k->campaign;

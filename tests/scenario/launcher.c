@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The launcher, and what all programs take: a model as the first word, commands and options of other programs, help. */
+/* The launcher, and what all programs take: a model as the first word, commands and options of
+ * other programs, help. */
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>

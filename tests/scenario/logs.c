@@ -71,7 +71,8 @@ static size_t count(const char *text, const char *word)
     return n;
 }
 
-/* "warn" hides the expected events of the supervisor; a process that starts later has the new level, too. */
+/* "warn" hides the expected events of the supervisor; a process that starts later has the new
+ * level, too. */
 static void level_changes(void)
 {
     struct engine *e = engine_new();

@@ -255,8 +255,8 @@ static void plan_to_engine(void)
               "dense weights at int4, not native; use sluice pack --dense int4");
 }
 
-/* A throttle below the pace of the measurement is rejected, and the one before it stays; a higher one, and none, are
- * taken. */
+/* A throttle below the pace of the measurement is rejected, and the one before it stays; a higher
+ * one, and none, are taken. */
 static void throttles_of_the_measurement(struct engine *e)
 {
     static const struct {
@@ -285,8 +285,8 @@ static void throttles_of_the_measurement(struct engine *e)
     }
 }
 
-/* SwapMoE's loss holds from the planned share of resident experts on: a smaller one is rejected at the
- * start, and a budget that would lead to one at run time. */
+/* SwapMoE's loss holds from the planned share of resident experts on: a smaller one is rejected at
+ * the start, and a budget that would lead to one at run time. */
 static void share_of_the_measurement(void)
 {
     char path[PATH_MAX], option[PATH_MAX + 8];
@@ -333,7 +333,8 @@ static void share_of_the_measurement(void)
     command_free(&c);
 }
 
-/* The default chunk with a plan whose loss of fate was measured with chunks of `measured` tokens; NaN: not recorded. */
+/* The default chunk with a plan whose loss of fate was measured with chunks of `measured` tokens;
+ * NaN: not recorded. */
 static uint64_t chunk_with(double measured)
 {
     char path[PATH_MAX];

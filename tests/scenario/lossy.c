@@ -289,9 +289,9 @@ static void measure_shares(const char *store, const char *plan, const char *pres
     engine_stop(e);
 }
 
-/* What is loaded when differs by timing, so the shares are compared within FREE_TOLERANCE, and there are
- * FREE_ATTEMPTS. More hits are no defect: where other work slows compute down, the device has more time for each
- * token. */
+/* What is loaded when differs by timing, so the shares are compared within FREE_TOLERANCE, and
+ * there are FREE_ATTEMPTS. More hits are no defect: where other work slows compute down, the device
+ * has more time for each token. */
 static bool shares_are_close(const char *preset, const double bound[ARRAY_LEN(shares)],
                              const double free_share[ARRAY_LEN(shares)])
 {

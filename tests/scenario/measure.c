@@ -556,7 +556,8 @@ static void doctor_on_a_terminal(void)
     CHECK(terminal_end(t, END_MS) == 0, "the exit status is not 0");
 }
 
-/* As a file: the shorter form has few sections, --all each of them once; unknown speeds are called so. */
+/* As a file: the shorter form has few sections, --all each of them once; unknown speeds are called
+ * so. */
 static void doctor_has_two_forms(void)
 {
     for (int all = 0; all < 2; all++) {

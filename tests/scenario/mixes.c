@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Invariant 1 with files whose experts are of several types, of a type other than the demo model's, or
- * of another architecture (layers without experts, shared experts, other routers): the same text with a quarter of the experts, in chunks of any size, with the
- * generic kernels, and when processes are killed. The long form: combinations() in addition. */
+/* Invariant 1 with files whose experts are of several types, of a type other than the demo model's,
+ * or of another architecture (layers without experts, shared experts, other routers): the same text
+ * with a quarter of the experts, in chunks of any size, with the generic kernels, and when
+ * processes are killed. The long form: combinations() in addition. */
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -20,8 +21,8 @@
 static char model[PATH_MAX];
 static struct text expected;
 
-/* 48 experts whose rows are super-blocks, on an engine that holds all of them. keys: of the shape, up to
- * KEYS_MAX. */
+/* 48 experts whose rows are super-blocks, on an engine that holds all of them. keys: of the shape,
+ * up to KEYS_MAX. */
 static void make(const char *mix, const char *const keys[])
 {
     struct command c;
@@ -105,7 +106,8 @@ static void generate(struct engine *e, const char *what)
     check(&got, what);
 }
 
-/* compute is killed after some tokens, wherever it is, or (point) when it stops itself within a token. */
+/* compute is killed after some tokens, wherever it is, or (point) when it stops itself within a
+ * token. */
 static bool generate_with_kill(struct engine *e, const char *point, const char *what)
 {
     struct text got;

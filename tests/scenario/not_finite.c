@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One bad number anywhere in the model's file (a NaN or an infinity in a norm, in the scale of a block of
- * weights): an error that names the layer, over HTTP, of generate and of eval; never a text. The engine
- * stays, and answers the next request. */
+/* One bad number anywhere in the model's file (a NaN or an infinity in a norm, in the scale of a
+ * block of weights): an error that names the layer, over HTTP, of generate and of eval; never a
+ * text. The engine stays, and answers the next request. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

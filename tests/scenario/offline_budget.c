@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Offline tools within a budget, in a memory cgroup with that limit: the results are those of the mapped
- * model, from a file, a split file and a store; what is read is stated beforehand, and progress. */
+/* Offline tools within a budget, in a memory cgroup with that limit: the results are those of the
+ * mapped model, from a file, a split file and a store; what is read is stated beforehand, and
+ * progress. */
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
@@ -147,8 +148,8 @@ static void eval_of_a_file(void)
     check_same(test_model(), "16MiB", "--policy", "precision=hobbit");
 }
 
-/* Experts of 2 bits, made at 8: one is larger than two of the file. Budgets are too small, each in one line,
- * until one suffices. */
+/* Experts of 2 bits, made at 8: one is larger than two of the file. Budgets are too small, each in
+ * one line, until one suffices. */
 static void forms_larger_than_the_file(void)
 {
     char path[PATH_MAX], budget[32];
@@ -236,7 +237,8 @@ static void interrupted(void)
     command_free(&c);
 }
 
-/* Recurrent states and latents of one layer at a time: as mapped, and as token by token, all layers of each. */
+/* Recurrent states and latents of one layer at a time: as mapped, and as token by token, all layers
+ * of each. */
 static void eval_of_other_mixers(void)
 {
     static const char *const shapes[][18] = {

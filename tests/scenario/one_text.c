@@ -105,7 +105,8 @@ static void queued_together(void)
     engine_stop(e);
 }
 
-/* As in a container that rejects io_uring. For this process and all that it starts, so that no case can follow. */
+/* As in a container that rejects io_uring. For this process and all that it starts, so that no case
+ * can follow. */
 static void forbid_io_uring(void)
 {
     struct sock_filter program[] = {

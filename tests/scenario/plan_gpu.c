@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sluice plan --preset auto for an engine with a GPU: times depend on its slots and on copies to it, the plan records them,
- * and an engine that computes on the CPU reports that. */
+/* sluice plan --preset auto for an engine with a GPU: times depend on its slots and on copies to
+ * it, the plan records them, and an engine that computes on the CPU reports that. */
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +13,8 @@
 
 static char model[PATH_MAX], profile[PATH_MAX], plan[PATH_MAX];
 
-/* ms of a token without losses, with all experts in the arena and the slowest storage; *slots: 0: no GPU. */
+/* ms of a token without losses, with all experts in the arena and the slowest storage; *slots: 0:
+ * no GPU. */
 static double token_ms(const char *const gpu[], json_int_t *slots)
 {
     const char *argv[24] = {"plan", "-m", model, "--profile", profile, "--preset",

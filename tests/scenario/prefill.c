@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Predictions for prompts: which presets make them, how many experts they name, and that most of the
- * missing ones are prefetched. Counters of a cold engine, no times. */
+/* Predictions for prompts: which presets make them, how many experts they name, and that most of
+ * the missing ones are prefetched. Counters of a cold engine, no times. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Models with recurrent layers: the same text whatever is resident, in any chunks, with any threads; when compute
- * is killed between tokens, within one, and between the state's last byte and its commit; when a prompt continues
- * from a checkpoint of an earlier sequence. Memory of the states is within what the ledger reserved. The long form
- * runs all combinations. */
+/* Models with recurrent layers: the same text whatever is resident, in any chunks, with any
+ * threads; when compute is killed between tokens, within one, and between the state's last byte and
+ * its commit; when a prompt continues from a checkpoint of an earlier sequence. Memory of the
+ * states is within what the ledger reserved. The long form runs all combinations. */
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -108,7 +108,8 @@ static void lfm2moe(void)
 
 /* ---- kills at points of the code ---- */
 
-/* In the first chunk, within tokens, before the commit of a state, and while a kept sequence changes hands. */
+/* In the first chunk, within tokens, before the commit of a state, and while a kept sequence
+ * changes hands. */
 static void killed_at_every_point(void)
 {
     static const struct {
@@ -146,8 +147,8 @@ static pid_t successor(struct engine *e, pid_t pid)
     }
 }
 
-/* Each successor is killed, too: at the points in turn, of one sequence that continues from a checkpoint (if any is
- * kept) and whose beginning alone is kept. */
+/* Each successor is killed, too: at the points in turn, of one sequence that continues from a
+ * checkpoint (if any is kept) and whose beginning alone is kept. */
 static void kill_in_turn(const char *keep, const char *const points[], bool reuses)
 {
     struct text want, got;

@@ -100,8 +100,9 @@ static void repl_on_a_terminal(void)
     engine_stop(e);
 }
 
-/* What a terminal shows of a session: the model at the start, words unbroken, statistics dimmed unless NO_COLOR is set;
- * the words that end other programs; a prompt of several lines is one in the history. */
+/* What a terminal shows of a session: the model at the start, words unbroken, statistics dimmed
+ * unless NO_COLOR is set; the words that end other programs; a prompt of several lines is one in
+ * the history. */
 static void repl_for_a_person(void)
 {
     char path[PATH_MAX];

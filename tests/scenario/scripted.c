@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The hidden state of a position is a unit vector of its token, plus 8/n in a component for each of the two tokens that
- * occurred among the n positions so far: queries and keys are zero, so that attention is the mean of the values. The
- * output matrix adds up what an edge needs. All else is zero: experts and the second layer change nothing. */
+/* The hidden state of a position is a unit vector of its token, plus 8/n in a component for each of
+ * the two tokens that occurred among the n positions so far: queries and keys are zero, so that
+ * attention is the mean of the values. The output matrix adds up what an edge needs. All else is
+ * zero: experts and the second layer change nothing. */
 #include "tests/scenario/scripted.h"
 
 #include <math.h>
@@ -150,7 +151,8 @@ static void fill_embedding(const struct making *m, float *rows)
         rows[i * HIDDEN + m->component[i]] = 1;
 }
 
-/* What holds with fewer tokens seen has the larger constant, and loses once they are: 8/n is from 0.06 to 0.4. */
+/* What holds with fewer tokens seen has the larger constant, and loses once they are: 8/n is from
+ * 0.06 to 0.4. */
 static void fill_output(const struct making *m, float *rows)
 {
     static const float constant[] = {1010, 980, 978};

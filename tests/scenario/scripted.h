@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A model that writes by a script: answers, or which token follows which. Its only layer with weights has attention that
- * is the same to all positions, so that an edge may require that a token occurred before. */
+/* A model that writes by a script: answers, or which token follows which. Its only layer with
+ * weights has attention that is the same to all positions, so that an edge may require that a token
+ * occurred before. */
 #ifndef SLUICE_TESTS_SCENARIO_SCRIPTED_H
 #define SLUICE_TESTS_SCENARIO_SCRIPTED_H
 
 #include <limits.h>
 #include <stddef.h>
 
-/* In addition to one per byte. There are no merges: a prompt has a TEXT never as its token, a CONTROL token where the
- * template writes it. The text of a USER token (defined by the user) is in answers. */
+/* In addition to one per byte. There are no merges: a prompt has a TEXT never as its token, a
+ * CONTROL token where the template writes it. The text of a USER token (defined by the user) is in
+ * answers. */
 enum script_kind { SCRIPT_TEXT, SCRIPT_CONTROL, SCRIPT_USER };
 struct script_token {
     const char *text;
@@ -22,9 +24,9 @@ struct script_edge {
     enum script_seen seen;
 };
 
-/* What is written after `start`, the last byte (or token) of a prompt: the pieces, then the token `eos`. A piece is one
- * of `tokens`, or becomes a token of its bytes, which need not be UTF-8. The next token depends on the last one only: a
- * piece occurs once among all answers of a model. */
+/* What is written after `start`, the last byte (or token) of a prompt: the pieces, then the token
+ * `eos`. A piece is one of `tokens`, or becomes a token of its bytes, which need not be UTF-8. The
+ * next token depends on the last one only: a piece occurs once among all answers of a model. */
 #define SCRIPT_PIECES_MAX 24
 struct script_answer {
     const char *start, *pieces[SCRIPT_PIECES_MAX]; /* up to NULL */
@@ -39,7 +41,8 @@ struct script {
     const char *chat_template, *tools_template; /* NULL: none */
 };
 
-/* Writes the model to `name` in the directory of the test case and returns its path. Prompts have 20 to 120 tokens. */
+/* Writes the model to `name` in the directory of the test case and returns its path. Prompts have
+ * 20 to 120 tokens. */
 void scripted_model_make(char path[PATH_MAX], const char *name, const struct script *s);
 /* Writes it to this path, also outside of a test case. */
 void scripted_model_write(const char *path, const struct script *s);

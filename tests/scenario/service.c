@@ -142,8 +142,9 @@ static void check_everything_fits(const char *model)
     json_decref(doc);
 }
 
-/* The larger chunk where it needs little of the budget, and the smaller one where only that fits: the minimum of a
- * model with a large vocabulary is more than 64 times what the larger chunk needs in addition. */
+/* The larger chunk where it needs little of the budget, and the smaller one where only that fits:
+ * the minimum of a model with a large vocabulary is more than 64 times what the larger chunk needs
+ * in addition. */
 static void chunk_of_the_budget(void)
 {
     char path[PATH_MAX];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A full /dev/shm: reads into memory that cannot be made wait and are tried again, or fail with that
- * reason; no device is blamed, no process ends, and afterwards everything is as before. /dev/shm is
- * a small tmpfs in a mount namespace of this program. */
+/* A full /dev/shm: reads into memory that cannot be made wait and are tried again, or fail with
+ * that reason; no device is blamed, no process ends, and afterwards everything is as before.
+ * /dev/shm is a small tmpfs in a mount namespace of this program. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A model in several files (lib/model/gguf/split.h): the text of the whole file, with kills of every
- * process, and clear errors when a part is missing, foreign, or changes. */
+/* A model in several files (lib/model/gguf/split.h): the text of the whole file, with kills of
+ * every process, and clear errors when a part is missing, foreign, or changes. */
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>

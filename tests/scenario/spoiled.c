@@ -22,8 +22,8 @@ static ssize_t read_mapped(void *file, void *buf, size_t n, uint64_t offset)
     return (ssize_t)n;
 }
 
-/* The first number of the tensor, of each of its experts, or of each row of the embeddings: the first
- * float, or the scale of the first block. */
+/* The first number of the tensor, of each of its experts, or of each row of the embeddings: the
+ * first float, or the scale of the first block. */
 static void spoil(char *file, const struct model_tensor *t, bool infinite)
 {
     static const uint32_t nan = 0x7fc00000, inf = 0x7f800000;

@@ -6,8 +6,8 @@
 #include <limits.h>
 #include <stdbool.h>
 
-/* A copy of the model in the directory of the test case, whose path is returned. The first number of the
- * tensor, of each of its experts, or of each row of the embeddings is NaN, or infinite. */
+/* A copy of the model in the directory of the test case, whose path is returned. The first number
+ * of the tensor, of each of its experts, or of each row of the embeddings is NaN, or infinite. */
 void spoiled_model(char path[PATH_MAX], const char *model, const char *tensor, bool infinite);
 
 #endif

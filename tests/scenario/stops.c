@@ -105,8 +105,8 @@ BOTH(cache)
 BOTH(predictor)
 BOTH(compute)
 
-/* The processes that no text needs: replaced like the others, while a text is generated. Then the gateway answers, and
- * the trace is whole records. */
+/* The processes that no text needs: replaced like the others, while a text is generated. Then the
+ * gateway answers, and the trace is whole records. */
 static void stopped_gateway_and_recorder(void)
 {
     char path[PATH_MAX], option[PATH_MAX + 16];

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The four systems on models whose layers or routers differ from those of the papers' models: from the
- * profile to the running engine. Lossless presets give the text of the model byte for byte, the others
- * serve what was planned; every access is counted once, and predictions are right more often than by
- * chance. */
+/* The four systems on models whose layers or routers differ from those of the papers' models: from
+ * the profile to the running engine. Lossless presets give the text of the model byte for byte, the
+ * others serve what was planned; every access is counted once, and predictions are right more often
+ * than by chance. */
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -188,7 +188,8 @@ static void biases_and_windows(void)
     whole_way(4, (const char *const[]){"arch=gpt-oss", "window=16", "vocab=600", NULL});
 }
 
-/* Writes a bias into the model that lets 4 experts of each layer win every choice, others in each layer. */
+/* Writes a bias into the model that lets 4 experts of each layer win every choice, others in each
+ * layer. */
 static void let_biases_decide(void)
 {
     struct command c;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The model's own chat template in the gateway and in repl: it is executed, within limits and a reservation; the answer
- * is split into its parts. */
+/* The model's own chat template in the gateway and in repl: it is executed, within limits and a
+ * reservation; the answer is split into its parts. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -93,8 +93,8 @@ static uint64_t minimum_with(const char *model, const char *option)
     return bytes;
 }
 
-/* A rendering's memory is in the ledger from the start, if the model has a template. What is none is
- * reported, once. */
+/* A rendering's memory is in the ledger from the start, if the model has a template. What is none
+ * is reported, once. */
 static void a_template_is_reserved(void)
 {
     char path[PATH_MAX];
@@ -151,8 +151,9 @@ static char *turn_of_story(unsigned port, json_t *messages)
                         false);
 }
 
-/* repl renders the conversation as the gateway does: through the template of the file, with a system
- * message and variables. The text is the same with the kept rows of the turn before and without. */
+/* repl renders the conversation as the gateway does: through the template of the file, with a
+ * system message and variables. The text is the same with the kept rows of the turn before and
+ * without. */
 static void repl_executes_the_template(void)
 {
     unsigned port;

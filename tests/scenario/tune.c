@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sluice tune: its result is found by later starts; killed at any moment it ends with the same plan; bad
- * input is reported in one line, and nothing is recorded then. The model has random weights: its losses
- * mean nothing. */
+/* sluice tune: its result is found by later starts; killed at any moment it ends with the same
+ * plan; bad input is reported in one line, and nothing is recorded then. The model has random
+ * weights: its losses mean nothing. */
 #include <errno.h>
 #include <fcntl.h>
 #include <glob.h>
@@ -189,7 +189,8 @@ static bool killed_at(size_t lines)
     return WIFSIGNALED(status);
 }
 
-/* At pseudo-random lines of its log; a tuning that is recorded is followed by one from the beginning. */
+/* At pseudo-random lines of its log; a tuning that is recorded is followed by one from the
+ * beginning. */
 static void killed_at_many_moments(void)
 {
     char *first = NULL, log[PATH_MAX], name[32];
@@ -275,7 +276,8 @@ static void bad_input(void)
     command_free(&c);
 }
 
-/* The store goes to a device that has space for it, but not for what pack leaves free: known before the profile. The directory and the mount namespace end with this process. */
+/* The store goes to a device that has space for it, but not for what pack leaves free: known before
+ * the profile. The directory and the mount namespace end with this process. */
 static void device_full(void)
 {
     char dir[PATH_MAX];
@@ -325,8 +327,8 @@ static void least_of(const char *model, char budget[32])
     command_free(&c);
 }
 
-/* The minimum that is stated is that of a later start with a store, and with the context that it has by default; not that of
- * the model file, nor of the measured run alone. */
+/* The minimum that is stated is that of a later start with a store, and with the context that it
+ * has by default; not that of the model file, nor of the measured run alone. */
 static void smallest_budget(void)
 {
     struct command c;

@@ -16,8 +16,8 @@
 
 static char store[PATH_MAX];
 
-/* A store is listed from its first file on, and removed by the next tuning that does not use it. A plan that lowers
- * nothing makes none, and is recorded. */
+/* A store is listed from its first file on, and removed by the next tuning that does not use it. A
+ * plan that lowers nothing makes none, and is recorded. */
 static void stores_are_listed_and_removed(void)
 {
     struct command c;
@@ -170,7 +170,8 @@ static void tune_with_store_dir(struct command *c)
     CHECK(c->status == 0, "status %d: %.2000s", c->status, c->err);
 }
 
-/* A finished store is opened before it is used; a wrong one is made again. The stores of two copies are two. */
+/* A finished store is opened before it is used; a wrong one is made again. The stores of two copies
+ * are two. */
 static void stores_of_earlier_runs(void)
 {
     struct command c;
@@ -254,7 +255,8 @@ static void expect_both_measured(void)
     command_free(&c);
 }
 
-/* Those that are predicted to be near the fastest one, as far as there is space; later starts use them. */
+/* Those that are predicted to be near the fastest one, as far as there is space; later starts use
+ * them. */
 static void which_systems_are_stored(void)
 {
     char log[PATH_MAX], directory[PATH_MAX];
@@ -285,7 +287,8 @@ static void which_systems_are_stored(void)
 
 #define PARTS 3u
 
-/* A split model in `dir` as links to files of other names, as in a cache of downloads; tuned_model is its last part. */
+/* A split model in `dir` as links to files of other names, as in a cache of downloads; tuned_model
+ * is its last part. */
 static void make_parts(void)
 {
     struct command c;
@@ -355,8 +358,8 @@ static void split_model(void)
           read_file(path));
 }
 
-/* A model that does not fit into memory with its lower precisions: they are stored before the profile, and removed when
- * there is a plan, also by the run that continues. */
+/* A model that does not fit into memory with its lower precisions: they are stored before the
+ * profile, and removed when there is a plan, also by the run that continues. */
 static void lower_precisions_are_stored(void)
 {
     struct command c;

@@ -45,8 +45,8 @@ pid_t start_tune(const char *log);
 /* The text of a file, until the next call. */
 const char *read_file(const char *path);
 bool contains(const char *path, const char *text);
-/* Starts tune, and sends a signal (0: none) when `text` is in its log, tune.log, after `act` (may be NULL); its status of
- * waitpid. */
+/* Starts tune, and sends a signal (0: none) when `text` is in its log, tune.log, after `act` (may
+ * be NULL); its status of waitpid. */
 int stop_at(const char *text, int signal_number, void (*act)(void));
 
 /* An empty cache directory. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Every tool with files of several types, and with one whose layers differ: none rejects a type, and a
- * store of the native experts has the losses of the file bit for bit. A trace of the engine is replayed with the
- * accesses that the file's layers and experts imply. */
+/* Every tool with files of several types, and with one whose layers differ: none rejects a type,
+ * and a store of the native experts has the losses of the file bit for bit. A trace of the engine
+ * is replayed with the accesses that the file's layers and experts imply. */
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
@@ -82,8 +82,8 @@ static uint64_t replayed(const json_t *result, const char *phase, const char *co
     return (uint64_t)json_integer_value(json_object_get(json_object_get(result, phase), count));
 }
 
-/* Of a replay with a slot for every expert and one for every second: each token accesses top_k experts of each layer
- * once, and a miss reads one expert. */
+/* Of a replay with a slot for every expert and one for every second: each token accesses top_k
+ * experts of each layer once, and a miss reads one expert. */
 static void check_result(const json_t *result, uint64_t each, uint64_t top_k, uint64_t layers,
                          uint64_t expert_bytes)
 {
@@ -246,8 +246,8 @@ static void ternary(void)
     CHECK(isnan(planned("fate_loss_high")), "fate is planned with larger experts");
 }
 
-/* Of less than four bits: with fate the experts are those of the model, and int2. Without a budget its plan lacks only
- * the shares, which no preset needs. */
+/* Of less than four bits: with fate the experts are those of the model, and int2. Without a budget
+ * its plan lacks only the shares, which no preset needs. */
 static void few_bits(void)
 {
     paths();

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The wall clock is set, forwards and back, while a text is generated and processes are restarted: no process waits
- * longer or is killed for it, and the text is the same. All processes and clients run with a clock of the test's
- * (tests/inject/clock_shim.c). */
+/* The wall clock is set, forwards and back, while a text is generated and processes are restarted:
+ * no process waits longer or is killed for it, and the text is the same. All processes and clients
+ * run with a clock of the test's (tests/inject/clock_shim.c). */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Models with windows: keys and values of these layers are in rings, many times shorter than the context. The text
- * is that of an engine whose chunk is so long that it has no rings: with any chunk, when compute is killed within
- * chunks and tokens, when a prompt continues where an earlier one ended, within the ring, or from a checkpoint. */
+/* Models with windows: keys and values of these layers are in rings, many times shorter than the
+ * context. The text is that of an engine whose chunk is so long that it has no rings: with any
+ * chunk, when compute is killed within chunks and tokens, when a prompt continues where an earlier
+ * one ended, within the ring, or from a checkpoint. */
 #include <stdio.h>
 #include <string.h>
 
@@ -91,8 +92,8 @@ static void gemma4(void)
 
 /* ---- kills at points of the code ---- */
 
-/* Within chunks and tokens, before a checkpoint is committed, and while a kept sequence changes hands: the prompt is the
- * same, so all but the first continue from the checkpoint near its end. */
+/* Within chunks and tokens, before a checkpoint is committed, and while a kept sequence changes
+ * hands: the prompt is the same, so all but the first continue from the checkpoint near its end. */
 static void killed_at_every_point(void)
 {
     static const struct {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A forward pass over several devices: each computes consecutive layers, a part, with a core of its own. Rows go from part to
- * part through memory of the host, and the results are those of one core, bit for bit. One part: nothing but its core. */
+/* A forward pass over several devices: each computes consecutive layers, a part, with a core of its
+ * own. Rows go from part to part through memory of the host, and the results are those of one core,
+ * bit for bit. One part: nothing but its core. */
 #ifndef SLUICE_CORE_CHAIN_CHAIN_H
 #define SLUICE_CORE_CHAIN_CHAIN_H
 

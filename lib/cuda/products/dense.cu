@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Products of F32, F16 and BF16. The 16 sums of an output (ARITHMETIC.md) are 16 lanes, each with its own
- * chain of fma; a warp has two outputs, and a step of it reads 2 times 16 neighbouring elements. Up to 4
- * rows share a weight. Matrices of these types are small in the models that are run (routers, norms, the
- * projections of recurrent layers), so there is no kernel with tiles: more rows are more blocks, which
- * find the weights in the L2 cache. */
+/* Products of F32, F16 and BF16. The 16 sums of an output (ARITHMETIC.md) are 16 lanes, each with
+ * its own chain of fma; a warp has two outputs, and a step of it reads 2 times 16 neighbouring
+ * elements. Up to 4 rows share a weight. Matrices of these types are small in the models that are
+ * run (routers, norms, the projections of recurrent layers), so there is no kernel with tiles: more
+ * rows are more blocks, which find the weights in the L2 cache. */
 #include "lib/cuda/products/jobs.cuh"
 
 struct dense_f32 {

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tensor cores on signed bytes, and what brings tiles to them. Integer sums are exact, so nothing here can change a
- * bit. Which lane has which element is that of PTX (mma.m16n8k32, ldmatrix); tests/harness/cuda/matrix.c has it too,
- * written from the manual.
+/* Tensor cores on signed bytes, and what brings tiles to them. Integer sums are exact, so nothing
+ * here can change a bit. Which lane has which element is that of PTX (mma.m16n8k32, ldmatrix);
+ * tests/harness/cuda/matrix.c has it too, written from the manual.
  *
- * Compute capability 7.5 has m8n8k16 only, whose lanes have the same elements: registers of m16n8k32 are those of four
- * of them. So it takes the same tiles with four times the instructions, and no kernel of its own. */
+ * Compute capability 7.5 has m8n8k16 only, whose lanes have the same elements: registers of
+ * m16n8k32 are those of four of them. So it takes the same tiles with four times the instructions,
+ * and no kernel of its own. */
 #ifndef SLUICE_CUDA_PRODUCTS_MMA_CUH
 #define SLUICE_CUDA_PRODUCTS_MMA_CUH
 

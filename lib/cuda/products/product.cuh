@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Products of quantised matrices with prepared activations: two kernels for all types of unpack.cuh.
+/* Products of quantised matrices with prepared activations: two kernels for all types of
+ * unpack.cuh.
  *
- * Both follow ARITHMETIC.md: the integer dot product of a unit is exact, so lanes may divide it; its float
- * term is added to partial sum (unit mod 8), units ascending, and the eight sums are joined by a tree.
+ * Both follow ARITHMETIC.md: the integer dot product of a unit is exact, so lanes may divide it;
+ * its float term is added to partial sum (unit mod 8), units ascending, and the eight sums are
+ * joined by a tree.
  *
- * product_rows, for few rows (decode): the eight partial sums of an output are eight lanes, each with its
- * own chain of fma, and the tree is three exchanges. Units of 256 elements have four lanes per sum,
- * because a lane alone would read 144 bytes that no neighbour reads; their integers are added by
- * exchanges before the float term. A warp has 4 outputs, or 1 with units of 256, so one step of it reads
- * 4 times 8 neighbouring units, or 8 neighbouring super-blocks. It keeps the sums of up to 4 rows, so a
- * weight is read and unpacked once for 4 rows.
+ * product_rows, for few rows (decode): the eight partial sums of an output are eight lanes, each
+ * with its own chain of fma, and the tree is three exchanges. Units of 256 elements have four lanes
+ * per sum, because a lane alone would read 144 bytes that no neighbour reads; their integers are
+ * added by exchanges before the float term. A warp has 4 outputs, or 1 with units of 256, so one
+ * step of it reads 4 times 8 neighbouring units, or 8 neighbouring super-blocks. It keeps the sums
+ * of up to 4 rows, so a weight is read and unpacked once for 4 rows.
  *
  * product_tile (tile.cuh), for many rows (prefill): tensor cores.
  *

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Jobs of experts that a router on the device chose: what the host makes of routes otherwise (lib/device/cuda/ops). */
+/* Jobs of experts that a router on the device chose: what the host makes of routes otherwise
+ * (lib/device/cuda/ops). */
 #include "lib/cuda/device.cuh"
 
 #define ROUTED_THREADS 32

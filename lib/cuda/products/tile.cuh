@@ -1,17 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Products of quantised matrices with many rows: ROWS rows times TILE_ELEMENTS / ROWS outputs per block of 8 warps. A warp
- * has 32 outputs times 16 rows: four products of tensor cores (mma.cuh) per piece of 32 elements. 64 rows where there are
- * so many, because the weights are unpacked again for each ROWS of them; 32 for the experts of a batch, which rarely
- * have more, and whose warps would have nothing to do.
+/* Products of quantised matrices with many rows: ROWS rows times TILE_ELEMENTS / ROWS outputs per
+ * block of 8 warps. A warp has 32 outputs times 16 rows: four products of tensor cores (mma.cuh)
+ * per piece of 32 elements. 64 rows where there are so many, because the weights are unpacked again
+ * for each ROWS of them; 32 for the experts of a batch, which rarely have more, and whose warps
+ * would have nothing to do.
  *
- * A lane has 16 sums, and computes one partial sum after the other, not eight at once: it has one accumulator and three
- * pending sums of the tree for each of them instead of eight accumulators. The pieces are taken in that order: part by
- * part, in a part with a stride of eight units; the part of the matrix that a block needs stays in the L2 cache.
+ * A lane has 16 sums, and computes one partial sum after the other, not eight at once: it has one
+ * accumulator and three pending sums of the tree for each of them instead of eight accumulators.
+ * The pieces are taken in that order: part by part, in a part with a stride of eight units; the
+ * part of the matrix that a block needs stays in the L2 cache.
  *
- * Shared memory has two stages: while the pieces of one are multiplied, the activations of the other are copied
- * asynchronously (8.0 and later). Its weights are unpacked before: registers for what was loaded of them would be more
- * than half of those of the sums. While a block waits for them, another one of the multiprocessor multiplies: threads
- * have at most 128 registers, so that there is space for two blocks. */
+ * Shared memory has two stages: while the pieces of one are multiplied, the activations of the
+ * other are copied asynchronously (8.0 and later). Its weights are unpacked before: registers for
+ * what was loaded of them would be more than half of those of the sums. While a block waits for
+ * them, another one of the multiprocessor multiplies: threads have at most 128 registers, so that
+ * there is space for two blocks. */
 #ifndef SLUICE_CUDA_PRODUCTS_TILE_CUH
 #define SLUICE_CUDA_PRODUCTS_TILE_CUH
 
@@ -24,8 +27,8 @@
 #define WARP_OUTPUTS  32
 #define WARP_ROWS     16
 
-/* Halves of pieces are 16 bytes, rows next to each other: eight of them are one matrix of load_matrices, without bank
- * conflicts. */
+/* Halves of pieces are 16 bytes, rows next to each other: eight of them are one matrix of
+ * load_matrices, without bank conflicts. */
 template <int ROWS> struct tile_stage {
     enum { OUTPUTS = TILE_ELEMENTS / ROWS, PIECES = TILE_THREADS / OUTPUTS };
     int4 w[PIECES][2][OUTPUTS], x[PIECES][2][ROWS];
@@ -118,8 +121,8 @@ INLINE void fill(const product_args &a, uint32_t units, uint32_t left, tile_sour
 
 /* ---- a stage is multiplied ---- */
 
-/* Sum e of a lane is of this output and this row of its warp: the layout of the results of mma, for two times two of
- * them. */
+/* Sum e of a lane is of this output and this row of its warp: the layout of the results of mma, for
+ * two times two of them. */
 INLINE uint32_t output_of(int e)
 {
     return e / 8 * 16 + e / 2 % 2 * 8 + threadIdx.x % WARP / 4;
@@ -208,7 +211,8 @@ INLINE void add_terms(const tile_stage<ROWS> *m, uint32_t s, uint32_t outputs, u
     }
 }
 
-/* Joins a complete part: ((s0 + s1) + (s2 + s3)) + ((s4 + s5) + (s6 + s7)). After part 7 the result is in `now`. */
+/* Joins a complete part: ((s0 + s1) + (s2 + s3)) + ((s4 + s5) + (s6 + s7)). After part 7 the result
+ * is in `now`. */
 INLINE void join_part(uint32_t part, tile_sums *t)
 {
 #pragma unroll

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rows of a matrix as F32, by the same unpack step as the products: a thread per piece of 32 elements. */
+/* Rows of a matrix as F32, by the same unpack step as the products: a thread per piece of 32
+ * elements. */
 #include "lib/cuda/weights/unpack.cuh"
 
 #define EMBED_THREADS 128

@@ -81,7 +81,8 @@ template <int GRANULE> INLINE uint32_t load_granule(const uint8_t *p)
     return GRANULE == 4 ? load_as<uint32_t>(p) : GRANULE == 2 ? load_as<uint16_t>(p) : *p;
 }
 
-/* A thread per vector. Its bytes are next to each other in the file, too, unless it has those of several units. */
+/* A thread per vector. Its bytes are next to each other in the file, too, unless it has those of
+ * several units. */
 template <int GRANULE> __global__ void __launch_bounds__(LAYOUT_THREADS) rearrange(layout_args a)
 {
     uint32_t number = blockIdx.x * LAYOUT_THREADS + threadIdx.x;

@@ -6,10 +6,11 @@
  *   plane 0: bytes [from, from + bytes) of each unit, one unit after the other; then plane 1, ...; then the row's head;
  *   then zeros up to a multiple of 16 bytes
  *
- * and the planes with codes are first, with multiples of 16 bytes of each unit: so all codes are read by aligned vectors of 16
- * bytes, and lanes with neighbouring units read neighbouring memory. A type states its planes (unpack.cuh). What writes rows
- * (layout.cu), what reads them, and their size follow from that. A type whose units have their codes at multiples of 16 keeps the
- * bytes of the file: it has one plane. */
+ * and the planes with codes are first, with multiples of 16 bytes of each unit: so all codes are
+ * read by aligned vectors of 16 bytes, and lanes with neighbouring units read neighbouring memory.
+ * A type states its planes (unpack.cuh). What writes rows (layout.cu), what reads them, and their
+ * size follow from that. A type whose units have their codes at multiples of 16 keeps the bytes of
+ * the file: it has one plane. */
 #ifndef SLUICE_CUDA_WEIGHTS_PLANES_CUH
 #define SLUICE_CUDA_WEIGHTS_PLANES_CUH
 

@@ -14,7 +14,8 @@
  *   piece_of unpacks a piece; table: 16 values, of types that number them
  *   scales   the float scales of a unit
  *
- * Codes are loaded as vectors of 16 bytes. Scales are loaded as they are stored, next to those of the neighbouring lanes. */
+ * Codes are loaded as vectors of 16 bytes. Scales are loaded as they are stored, next to those of
+ * the neighbouring lanes. */
 #ifndef SLUICE_CUDA_WEIGHTS_UNPACK_CUH
 #define SLUICE_CUDA_WEIGHTS_UNPACK_CUH
 
@@ -47,14 +48,15 @@ struct table16 {
 
 #define LOW4 0x0f0f0f0fu
 
-/* Subtracts `by` (below 128, as all four bytes) from bytes below 128, without a borrow between them. */
+/* Subtracts `by` (below 128, as all four bytes) from bytes below 128, without a borrow between
+ * them. */
 INLINE uint32_t subtract_bytes(uint32_t v, uint32_t by)
 {
     return ((v | 0x80808080u) - by) ^ 0x80808080u;
 }
 
-/* The bytes of the table that four nibbles number. A table in constant memory would be read lane by lane;
- * byte permutations are register operations. */
+/* The bytes of the table that four nibbles number. A table in constant memory would be read lane by
+ * lane; byte permutations are register operations. */
 INLINE uint32_t look_up(const table16 &t, uint32_t nibbles)
 {
     uint32_t pairs = (nibbles | nibbles >> 4) & 0x00ff00ffu;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Experts of a pass of one row that are not on the GPU, computed by the host while the GPU computes the others. The host
- * has the arithmetic of the GPU, and their sum is the GPU's: in the order of the terms, as without this. */
+/* Experts of a pass of one row that are not on the GPU, computed by the host while the GPU computes
+ * the others. The host has the arithmetic of the GPU, and their sum is the GPU's: in the order of
+ * the terms, as without this. */
 #include <stdlib.h>
 #include <string.h>
 

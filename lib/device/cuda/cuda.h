@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A GPU as a device: its memory, and the kernels of lib/cuda. Submissions are in one stream, so operations take
- * effect in their order; nothing waits but `read`, `wait`, and what the README lists. A failure of the driver
- * while operations run is fatal. */
+/* A GPU as a device: its memory, and the kernels of lib/cuda. Submissions are in one stream, so
+ * operations take effect in their order; nothing waits but `read`, `wait`, and what the README
+ * lists. A failure of the driver while operations run is fatal. */
 #ifndef SLUICE_DEVICE_CUDA_CUDA_H
 #define SLUICE_DEVICE_CUDA_CUDA_H
 
@@ -13,25 +13,27 @@
 /* How the exit message of a process begins that ends because of it. */
 #define CUDA_FAILURE "GPU: "
 
-/* kernels: of the module. The device is the plan's GPU, which a thread selects by `enter`. host: kernels that store rows of keys and values on the host; NULL if it
- * computes nothing, as in the supervisor, whose program has none. plan: the memory that it may have, but for the context.
- * Calls no function of the driver. NULL with *error. Freed by ops->destroy. */
+/* kernels: of the module. The device is the plan's GPU, which a thread selects by `enter`. host:
+ * kernels that store rows of keys and values on the host; NULL if it computes nothing, as in the
+ * supervisor, whose program has none. plan: the memory that it may have, but for the context. Calls
+ * no function of the driver. NULL with *error. Freed by ops->destroy. */
 struct device *cuda_device(const struct gpu_kernels *kernels, const struct kernel_ops *host,
                            const struct cuda_plan *plan, struct error *error);
 
-/* Takes the memory of the plan, but that of activations, which the core takes. Before anything else but `computes` and
- * `workspace`. -1 with *error. */
+/* Takes the memory of the plan, but that of activations, which the core takes. Before anything else
+ * but `computes` and `workspace`. -1 with *error. */
 int cuda_reserve(struct device *d, struct error *error);
 
-/* In passes of one row, `host` computes experts that are not there, while the GPU computes the others. Before there is a
- * core; `host` is the device's from now on. */
+/* In passes of one row, `host` computes experts that are not there, while the GPU computes the
+ * others. Before there is a core; `host` is the device's from now on. */
 void cuda_cooperate(struct device *d, struct device *host);
 
-/* In passes of one row, experts that the core predicts for the next layer are copied while this one is computed. Before
- * there is a core. */
+/* In passes of one row, experts that the core predicts for the next layer are copied while this one
+ * is computed. Before there is a core. */
 void cuda_prefetch(struct device *d);
 
-/* Changes what passes from now on do: between two of them, or before there is a core. cooperative: after cuda_cooperate only. */
+/* Changes what passes from now on do: between two of them, or before there is a core. cooperative:
+ * after cuda_cooperate only. */
 void cuda_policy(struct device *d, bool cooperative, bool prefetch);
 
 /* Between passes: another sequence begins (--gpu-eviction). */

@@ -98,8 +98,8 @@ struct kept_part {
     uint8_t *memory;
     uint64_t host;   /* address of keys or values */
     uint32_t window; /* of the layer; 0: none */
-    /* Keys, values: the rows before it are as on the host, with a window those that a row there reads. State: that after
-     * so many rows. */
+    /* Keys, values: the rows before it are as on the host, with a window those that a row there
+     * reads. State: that after so many rows. */
     uint32_t valid;
 };
 
@@ -108,7 +108,8 @@ struct kept {
     struct kept_part part[PART__COUNT];
 };
 
-/* A part of a sequence that is being copied to the host. rows.rows > 0: as floats, which are stored after the wait. */
+/* A part of a sequence that is being copied to the host. rows.rows > 0: as floats, which are stored
+ * after the wait. */
 struct note {
     struct device_at host;
     struct gpu_kv_store rows;
@@ -183,8 +184,9 @@ struct cuda {
     uint32_t pass_rows; /* 0: not known */
     struct mirrors weights;
     struct slots slots; /* of experts */
-    /* Scratch: memory of the operation that runs, and of its sequences. The stream uses it in order, so the next
-     * operation has the same. Before there is a workspace, scratch is that of experts. */
+    /* Scratch: memory of the operation that runs, and of its sequences. The stream uses it in
+     * order, so the next operation has the same. Before there is a workspace, scratch is that of
+     * experts. */
     struct area weights_area, experts_area, kv_area, scratch;
     uint8_t *attend; /* the workspace of attention: before scratch */
     size_t attend_bytes;
@@ -228,7 +230,8 @@ void cuda_to_device(struct cuda *c, void *to, const void *from, size_t bytes);
 void cuda_to_host(struct cuda *c, void *to, const void *from, size_t bytes);
 void cuda_wait(struct cuda *c);
 
-/* slots.c: the matrix with that content, on the device until the leases end. NULL: the host computes with it. */
+/* slots.c: the matrix with that content, on the device until the leases end. NULL: the host
+ * computes with it. */
 int cuda_slots_open(struct cuda *c, struct error *error);
 void cuda_slots_close(struct cuda *c);
 void *cuda_slot(struct cuda *c, uint64_t content, const struct kernel_matrix *from);
@@ -238,7 +241,8 @@ bool cuda_has(const struct device *d, uint64_t content);
 uint64_t cuda_lost(const struct device *d);
 bool cuda_keep(struct device *d, const struct device_expert *expert);
 void cuda_use(struct device *d, uint64_t content);
-/* Where the matrices of an expert are; NULL: it has no slot. They have arrived for what is submitted next. */
+/* Where the matrices of an expert are; NULL: it has no slot. They have arrived for what is
+ * submitted next. */
 uint8_t *const *cuda_matrices(struct cuda *c, uint64_t content);
 /* For a matrix in a slot. cuda_arrives: it may be in flight. cuda_await: the operations submitted
  * next read it. */
@@ -253,14 +257,15 @@ static inline bool cuda_in_slot(const struct cuda *c, const void *matrix)
            (const uint8_t *)matrix < from + c->experts_area.bytes;
 }
 
-/* cooperate.c: of an operation on experts, those that are not in a slot: their input is fetched; then the host computes
- * them, and y gets the results. */
+/* cooperate.c: of an operation on experts, those that are not in a slot: their input is fetched;
+ * then the host computes them, and y gets the results. */
 void cuda_cooperate_open(struct cuda *c, const struct device_limits *limits);
 void cuda_cooperate_close(struct cuda *c);
 void cuda_cooperate_begin(struct cuda *c, const struct op_expert_gate_up *a);
 void cuda_cooperate_end(struct cuda *c, const struct op_expert_down *a);
 
-/* ops/batches.c. Products and outputs of experts are collected, then submitted. index: gpu_products.index. */
+/* ops/batches.c. Products and outputs of experts are collected, then submitted. index:
+ * gpu_products.index. */
 uint32_t cuda_batch_jobs(const struct device_limits *limits); /* at most */
 void cuda_batch_open(struct cuda *c, const struct device_limits *limits);
 void cuda_batch_close(struct cuda *c);
@@ -291,8 +296,9 @@ size_t cuda_workspace(const struct device *d, const struct device_limits *limits
 size_t cuda_attend_bytes(const struct cuda *c, const struct device_limits *limits);
 void cuda_use_workspace(struct device *d, const struct device_limits *limits, struct device_at at);
 
-/* sequences.c. Parts of a sequence on the device: _take copies to it what an operation reads and it does not have, _keep
- * what the operation appended or wrote back. Appended rows are kept by who stores them. */
+/* sequences.c. Parts of a sequence on the device: _take copies to it what an operation reads and it
+ * does not have, _keep what the operation appended or wrote back. Appended rows are kept by who
+ * stores them. */
 void cuda_begin(struct device *d, uint64_t content, uint32_t position, uint32_t rows);
 struct device_at cuda_take_cache(struct cuda *c, enum sequence_part part, struct device_at host,
                                  const struct device_sequence *s, struct device_span span,
@@ -357,8 +363,8 @@ void cuda_activate(struct cuda *c, enum ffn_activation activation, const float *
                    const float *up, uint32_t n, uint32_t rows, float *y);
 /* The integer forms in `forms` of rows, from their floats. */
 void cuda_forms(struct cuda *c, const struct device_rows *rows, uint32_t count, uint32_t forms);
-/* Rows of floats, `stride` apart, in the form that a type reads; y aligned to 64 bytes. The stride of the
- * result, in bytes; *x: where it is, the floats themselves if the form is that. */
+/* Rows of floats, `stride` apart, in the form that a type reads; y aligned to 64 bytes. The stride
+ * of the result, in bytes; *x: where it is, the floats themselves if the form is that. */
 size_t cuda_prepare(struct cuda *c, enum tensor_type type, const float *floats, size_t stride,
                     uint32_t k, uint32_t rows, const void **x);
 /* y = x w, times *scale (none: without). */

@@ -48,14 +48,15 @@ struct cuda_plan {
 const char *cuda_part_name(enum cuda_part part);
 uint64_t cuda_plan_bytes(const struct cuda_plan *plan);
 
-/* Weights and keys of the plan's layers (end_layer 0: all of the model); the minimum of experts. kernels: the sizes of rows.
- * sequences: of a pass. The other parts are the caller's. */
+/* Weights and keys of the plan's layers (end_layer 0: all of the model); the minimum of experts.
+ * kernels: the sizes of rows. sequences: of a pass. The other parts are the caller's. */
 void cuda_plan_model(struct cuda_plan *plan, const struct gpu_kernels *kernels,
                      const struct model_index *model, enum kv_type kv_type, uint32_t context,
                      uint32_t ring, uint32_t sequences);
 
-/* Keys, values and states of as many layers as `bytes` have space for, from the first on; of the others those of one
- * operation, which are the minimum that cuda_plan_model has. A pass of one sequence. */
+/* Keys, values and states of as many layers as `bytes` have space for, from the first on; of the
+ * others those of one operation, which are the minimum that cuda_plan_model has. A pass of one
+ * sequence. */
 void cuda_plan_kv(struct cuda_plan *plan, const struct model_index *model, enum kv_type kv_type,
                   uint32_t context, uint32_t ring, uint64_t bytes);
 

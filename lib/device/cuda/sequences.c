@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Parts of sequences on the device. Keys, values and states of the first layers (kv_layers of the plan) stay
- * there from pass to pass; those of the others are copied for each operation. In both cases the host has all of them after a
- * wait: new rows are copied as floats and stored by the host, with the bits that the device stores. */
+/* Parts of sequences on the device. Keys, values and states of the first layers (kv_layers of the
+ * plan) stay there from pass to pass; those of the others are copied for each operation. In both
+ * cases the host has all of them after a wait: new rows are copied as floats and stored by the
+ * host, with the bits that the device stores. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory of the experts on the device: slots, each with the matrices of one expert at one precision, in the
- * place that lib/policy/gpu/places.h gives it, of the size of such experts. The upload of another expert into its slot waits for the
- * operations that were submitted until its last lease ended. */
+/* Memory of the experts on the device: slots, each with the matrices of one expert at one
+ * precision, in the place that lib/policy/gpu/places.h gives it, of the size of such experts. The
+ * upload of another expert into its slot waits for the operations that were submitted until its
+ * last lease ended. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Two streams: of operations, and of weights that are uploaded. What one needs of the other it waits for by events, so
- * experts are copied while others are computed. They go through a ring of pinned memory: the thread that submits waits
- * only when all of it is in use, and their own memory is free at once.
+/* Two streams: of operations, and of weights that are uploaded. What one needs of the other it
+ * waits for by events, so experts are copied while others are computed. They go through a ring of
+ * pinned memory: the thread that submits waits only when all of it is in use, and their own memory
+ * is free at once.
  *
- * Rows that the device has in another layout than the file are copied to the staging memory, and from there a kernel in the same
- * stream rearranges them: so the next copy does not overtake it. Pieces have whole rows then. */
+ * Rows that the device has in another layout than the file are copied to the staging memory, and
+ * from there a kernel in the same stream rearranges them: so the next copy does not overtake it.
+ * Pieces have whole rows then. */
 #include <stdlib.h>
 #include <string.h>
 

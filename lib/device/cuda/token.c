@@ -1,18 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tokens that the GPU computes alone: all experts have slots, and keys, values and states of all layers are there. What the
- * operations need of the host is a block that is copied before them: the number of the token, its position. Experts are found
- * by the routes, in a table of addresses. So from token to token the operations are the same, and are launched as a graph:
+/* Tokens that the GPU computes alone: all experts have slots, and keys, values and states of all
+ * layers are there. What the operations need of the host is a block that is copied before them: the
+ * number of the token, its position. Experts are found by the routes, in a table of addresses. So
+ * from token to token the operations are the same, and are launched as a graph:
  *
  *   first token     operations run as they are submitted; it is noted what they use of the sequence
  *   second          they are recorded, and launched
  *   later ones      launched again, until a position is beyond what the graph has space for, or types are others
  *
- * The block, and not new parameters of the graph's kernels: one copy of a few bytes instead of a call of the driver for each
- * kernel that reads the position, three in each layer. The number of blocks of attention, which cannot be read from memory, is
- * that of `limit`: a power of two of key segments, so a graph is recorded again when the length has doubled.
+ * The block, and not new parameters of the graph's kernels: one copy of a few bytes instead of a
+ * call of the driver for each kernel that reads the position, three in each layer. The number of
+ * blocks of attention, which cannot be read from memory, is that of `limit`: a power of two of key
+ * segments, so a graph is recorded again when the length has doubled.
  *
- * Before a launch, what is not valid of the sequence is copied to the GPU, so another sequence needs no other graph; after it,
- * new rows and states are copied to the host, as for other operations. */
+ * Before a launch, what is not valid of the sequence is copied to the GPU, so another sequence
+ * needs no other graph; after it, new rows and states are copied to the host, as for other
+ * operations. */
 #include <stdlib.h>
 #include <string.h>
 

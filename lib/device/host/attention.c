@@ -7,13 +7,14 @@
 
 #include "lib/device/host/internal.h"
 
-/* Queries of a call of the kernel, where there are as many: at most, and even if it takes long or gives a thread
- * less to do than others. */
+/* Queries of a call of the kernel, where there are as many: at most, and even if it takes long or
+ * gives a thread less to do than others. */
 #define ATTEND_QUERIES     96
 #define ATTEND_QUERIES_MIN 32
 /* Calls that each thread has, where there is enough to do. */
 #define ATTEND_CALLS 8
-/* Steps (internal.h) of a group of heads that one part computes, without a barrier before its attention. */
+/* Steps (internal.h) of a group of heads that one part computes, without a barrier before its
+ * attention. */
 #define GROUP_STEPS_MAX 16
 
 static uint32_t q_size(const struct op_attention *a)
@@ -72,7 +73,8 @@ static void add_bias(const struct host_run *run, float *head, struct device_at b
     }
 }
 
-/* With a gate, the rows of q are those of a head, then those of its gate: moves the former together. */
+/* With a gate, the rows of q are those of a head, then those of its gate: moves the former
+ * together. */
 static void split_gates(const struct op_attention *a, uint32_t row, uint32_t head_begin,
                         uint32_t head_end)
 {
@@ -198,8 +200,8 @@ static void attend(const struct host_run *run, uint32_t row, uint32_t rows, uint
     }
 }
 
-/* Rows of a call, at most `share` if that is not too few: as many queries as read a key together, and soon a report of
- * progress. */
+/* Rows of a call, at most `share` if that is not too few: as many queries as read a key together,
+ * and soon a report of progress. */
 static uint32_t attend_block(const struct host_run *run, uint64_t share)
 {
     const struct op_attention *a = run->a;
@@ -216,8 +218,8 @@ static uint32_t attend_block(const struct host_run *run, uint64_t share)
     return (a->rows + blocks - 1) / blocks;
 }
 
-/* Key heads [g0, g1). A single row in one call, which reads their keys in the order of memory; portable kernels
- * take too long for that. */
+/* Key heads [g0, g1). A single row in one call, which reads their keys in the order of memory;
+ * portable kernels take too long for that. */
 static void attend_groups(const struct host_run *run, uint32_t g0, uint32_t g1)
 {
     const struct op_attention *a = run->a;

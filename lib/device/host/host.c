@@ -5,8 +5,8 @@
 
 #include "lib/device/host/internal.h"
 
-/* Multiplications between two reports of progress. Portable: for a CPU without fused multiply-adds, where they are
- * estimated (not measured) to make some 10^8 per second. */
+/* Multiplications between two reports of progress. Portable: for a CPU without fused multiply-adds,
+ * where they are estimated (not measured) to make some 10^8 per second. */
 #define STEP_WORK          ((uint64_t)1 << 28)
 #define STEP_WORK_PORTABLE ((uint64_t)1 << 25)
 /* Fewer outputs would have the AMX kernels transpose the rows more often. */

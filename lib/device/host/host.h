@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The host as a device: its memory is that of the process, its operations are the kernels of
- * lib/kernels on a pool of threads. An operation has run when it returns; `read`, `write` and `share`
- * need no second copy, and no operation allocates. */
+ * lib/kernels on a pool of threads. An operation has run when it returns; `read`, `write` and
+ * `share` need no second copy, and no operation allocates. */
 #ifndef SLUICE_DEVICE_HOST_HOST_H
 #define SLUICE_DEVICE_HOST_HOST_H
 
 #include "lib/device/device.h"
 
-/* threads: including the caller of operations (one at a time). nice: of the others. NULL with *error.
- * Freed by ops->destroy. */
+/* threads: including the caller of operations (one at a time). nice: of the others. NULL with
+ * *error. Freed by ops->destroy. */
 struct device *host_device(const struct kernel_ops *kernels, uint32_t threads, int nice,
                            struct error *error);
 
-/* Parts of operations, for one row in host memory. The norm of n floats; bias NULL: none; y may be x.
- * And y = activation(gate) * up; y may be gate. */
+/* Parts of operations, for one row in host memory. The norm of n floats; bias NULL: none; y may be
+ * x. And y = activation(gate) * up; y may be gate. */
 void host_norm(const struct kernel_ops *kernels, enum norm_kind kind, float eps, const float *x,
                const float *weight, const float *bias, uint32_t n, float *y);
 void host_activate(const struct kernel_ops *kernels, enum ffn_activation activation,

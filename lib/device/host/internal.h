@@ -121,16 +121,16 @@ static inline uint32_t host_step_rows(const struct host *h, uint64_t each)
     return rows < 1 ? 1 : rows < UINT32_MAX ? (uint32_t)rows : UINT32_MAX;
 }
 
-/* Rows that attend at once, of `each` multiplications. Vector kernels read keys and values once for `together` rows and
- * are fast enough for these. */
+/* Rows that attend at once, of `each` multiplications. Vector kernels read keys and values once for
+ * `together` rows and are fast enough for these. */
 static inline uint32_t host_attend_rows(const struct host *h, uint64_t each, uint32_t together)
 {
     uint32_t rows = host_step_rows(h, each);
     return host_portable(h) || rows > together ? rows : together;
 }
 
-/* Progress report. The thread that called the operation makes it: it runs parts to the end of the operation, whichever
- * these are. */
+/* Progress report. The thread that called the operation makes it: it runs parts to the end of the
+ * operation, whichever these are. */
 static inline void host_report(const struct host *h)
 {
     if (pool_me() == 0 && h->device.alive)

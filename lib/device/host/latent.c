@@ -9,13 +9,14 @@
  *   score = (W_k^T q_nope) . c + q_pe . k_pe;  out = W_v (sum of weights * c)
  * W_k^T and W_v are stored that way, one matrix per head.
  *
- * Threads divide the heads, and blocks of rows. The queries of a block, at most MLA_QUERIES, are heads of one row or
- * rows of one head, and never leave the thread's scratch. */
+ * Threads divide the heads, and blocks of rows. The queries of a block, at most MLA_QUERIES, are
+ * heads of one row or rows of one head, and never leave the thread's scratch. */
 #include <string.h>
 
 #include "lib/device/host/internal.h"
 
-/* Queries between two reports: twice what kernels read a latent of 512 for (lib/kernels/simd/attention/query.h). */
+/* Queries between two reports: twice what kernels read a latent of 512 for
+ * (lib/kernels/simd/attention/query.h). */
 #define LATENT_TOGETHER 48
 
 /* Norms, rotation of the key, and the row of the cache. */
@@ -156,7 +157,8 @@ static uint64_t head_work(const struct op_latent_attention *a)
     return (a->row[a->rows - 1].position + UINT64_C(1)) * (a->shape.key + a->shape.rank);
 }
 
-/* Rows of a block, for which another thread may have to wait; and into how many blocks that divides the rows. */
+/* Rows of a block, for which another thread may have to wait; and into how many blocks that divides
+ * the rows. */
 static uint32_t block_rows(const struct host *h, const struct op_latent_attention *a)
 {
     uint32_t rows = smaller(a->rows, MLA_QUERIES);
@@ -202,7 +204,8 @@ static void head_blocks(void *arg, uint32_t part, uint32_t parts)
     }
 }
 
-/* A part reads the whole cache, so a single row has one part per thread; of portable kernels that would take too long. */
+/* A part reads the whole cache, so a single row has one part per thread; of portable kernels that
+ * would take too long. */
 static uint32_t latent_parts(const struct host *h, const struct op_latent_attention *a)
 {
     const struct device_latent *m = &a->shape;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Mixers with a recurrent state. They share the window of a convolution over time; the gated short
- * convolution of LFM2 is little more: threads divide the channels, and the rows of a sequence are steps in
- * the order of their positions. */
+ * convolution of LFM2 is little more: threads divide the channels, and the rows of a sequence are
+ * steps in the order of their positions. */
 #include <math.h>
 #include <string.h>
 
@@ -99,10 +99,11 @@ void host_op_short_conv(struct device *d, const struct op_short_conv *a)
 
 /* ---- gated DeltaNet ----
  *
- * Yang, Kautz, Hatamizadeh 2024, as in Qwen3-Next: a convolution over time of the rows of q, k and v, then the
- * gated delta rule in each head, which reads and writes the recurrent state. A k head and the v heads that it
- * serves are one piece of work: their channels, their part of the state. The rows of a sequence are steps in
- * the order of their positions, so a row has the same bits in every chunk. */
+ * Yang, Kautz, Hatamizadeh 2024, as in Qwen3-Next: a convolution over time of the rows of q, k and
+ * v, then the gated delta rule in each head, which reads and writes the recurrent state. A k head
+ * and the v heads that it serves are one piece of work: their channels, their part of the state.
+ * The rows of a sequence are steps in the order of their positions, so a row has the same bits in
+ * every chunk. */
 
 /* One k head of one sequence of a pass. */
 struct head_group {
@@ -126,8 +127,8 @@ static void conv_silu(const struct head_group *g, const struct window *window, c
     g->h->kernels->silu(y, g->a->shape.size);
 }
 
-/* The logits of beta and of the decay are next to each other (one matrix, in groups of the k head), or
- * each of all heads. */
+/* The logits of beta and of the decay are next to each other (one matrix, in groups of the k head),
+ * or each of all heads. */
 static void gates_of(const struct head_group *g, uint32_t row, uint32_t n, uint32_t v_head,
                      struct kernel_delta *d)
 {

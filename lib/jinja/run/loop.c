@@ -69,8 +69,8 @@ static int64_t remaining(struct jrun *r, struct jloop *loop)
 /* ---- loops that only wait for their end ------------------------------------------------------- */
 
 /* Templates that cannot use `break` search backwards through all messages with a namespace's flag:
- * {% for j in range(...) %}{% if not ns.found %}...{% endif %}{% endfor %}. Without an end of such a
- * loop, N messages take N * N turns. */
+ * {% for j in range(...) %}{% if not ns.found %}...{% endif %}{% endfor %}. Without an end of such
+ * a loop, N messages take N * N turns. */
 
 static bool is_constant(struct jrun *r, const struct jnode *n, const struct jstring *target);
 
@@ -82,8 +82,9 @@ static bool are_constant(struct jrun *r, const struct jnode *n, const struct jst
     return both;
 }
 
-/* Without effects, and not of the turn, whose variable is `target`: no call, no `in`, which may consume a
- * generator, and only attributes of a variable: an attribute of a namespace may be the loop itself. */
+/* Without effects, and not of the turn, whose variable is `target`: no call, no `in`, which may
+ * consume a generator, and only attributes of a variable: an attribute of a namespace may be the
+ * loop itself. */
 static bool is_constant(struct jrun *r, const struct jnode *n, const struct jstring *target)
 {
     jheap_step(r->h);

@@ -56,11 +56,11 @@ struct jloop {
 /* The next element whose condition holds. False: none. */
 bool jloop_next(struct jrun *r, struct jloop *loop, struct jvalue *v);
 struct jvalue jloop_attribute(struct jrun *r, struct jloop *loop, const struct jstring *name);
-/* How many conditions at the start of a loop's body, of an `if` alone and its `elif`s, have the same
- * value in every turn as long as no turn does anything. */
+/* How many conditions at the start of a loop's body, of an `if` alone and its `elif`s, have the
+ * same value in every turn as long as no turn does anything. */
 unsigned jloop_constant_conditions(struct jrun *r, const struct jnode *loop);
-/* Whether no turn from this one on does anything: those conditions lead to an empty branch. The scope
- * is that of the turn. */
+/* Whether no turn from this one on does anything: those conditions lead to an empty branch. The
+ * scope is that of the turn. */
 bool jloop_idle(struct jrun *r, const struct jnode *loop, unsigned constant_conditions);
 
 /* ---- evaluate.c ---- */
@@ -132,8 +132,8 @@ extern const struct jrows jtext_filters, jlist_filters, jtests, jglobals, jmetho
 /* Filters that are generators: they are called when their result is iterated. */
 extern const struct jrows jlazy_filters;
 
-/* The method of a value; undefined: it has none of this name. Methods that change a list or dict are
- * rejected, as by jinja2's immutable sandbox. */
+/* The method of a value; undefined: it has none of this name. Methods that change a list or dict
+ * are rejected, as by jinja2's immutable sandbox. */
 struct jvalue jmethod_of(struct jrun *r, const struct jvalue *of, const struct jstring *name);
 struct jvalue jmethod_call(struct jrun *r, const struct jmethod *m, const struct jcall *call);
 

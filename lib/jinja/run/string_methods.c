@@ -208,7 +208,8 @@ METHOD(rpartition)
 
 /* ---- search ---- */
 
-/* Bytes of s[start:end] by the arguments `first` and the one after it. False: start is after the end of s. */
+/* Bytes of s[start:end] by the arguments `first` and the one after it. False: start is after the
+ * end of s. */
 static bool bounds(struct jrun *r, const struct jstring *s, const struct jbound *a, size_t first,
                    size_t *from, size_t *to)
 {

@@ -34,7 +34,8 @@ void jfloat_text(struct jheap *h, double real, char text[JFLOAT_BYTES])
 
 /* ---- repr ---- */
 
-/* Characters that Python escapes, as far as they are assigned: controls, formats, blanks, private use. */
+/* Characters that Python escapes, as far as they are assigned: controls, formats, blanks, private
+ * use. */
 static bool printable_char(uint32_t c)
 {
     if (c < 0x7f)

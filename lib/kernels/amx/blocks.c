@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Products of several rows with blocks that have one scale per 32 elements or more: AMX.
  *
- * The activations are transposed once for all outputs, the blocks of 16 outputs are unpacked once for all rows
- * of activations. A product of tiles gives the integer sums of a block, vectors multiply them by the
- * scales and add them to one partial sum at a time. All integer sums are exact, so the bits are those of
- * the other instruction sets. */
+ * The activations are transposed once for all outputs, the blocks of 16 outputs are unpacked once
+ * for all rows of activations. A product of tiles gives the integer sums of a block, vectors
+ * multiply them by the scales and add them to one partial sum at a time. All integer sums are
+ * exact, so the bits are those of the other instruction sets. */
 #include "lib/kernels/amx/tiles.h"
 
 #include "lib/base/assert.h"

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Products of several rows with super-blocks of 256: AMX.
  *
- * The scale of a sub-block is multiplied into its codes when a super-block is unpacked, so that its products
- * are added without a step in between. The result has up to 14 bits: a tile of its low bytes, which are
- * unsigned, and one of its high bytes, which are signed. Types whose result fits into a byte have one tile.
- * All sums are exact, so the bits are those of the other instruction sets.
+ * The scale of a sub-block is multiplied into its codes when a super-block is unpacked, so that its
+ * products are added without a step in between. The result has up to 14 bits: a tile of its low
+ * bytes, which are unsigned, and one of its high bytes, which are signed. Types whose result fits
+ * into a byte have one tile. All sums are exact, so the bits are those of the other instruction
+ * sets.
  *
  * A super-block of the activations is transposed once for a group of panels of 16 outputs. */
 #include "lib/kernels/amx/tiles.h"
@@ -44,8 +45,8 @@ struct super_dots {
     _Alignas(64) tile_ints low[2], high[2];
 };
 
-/* Sums of a panel and a tile of rows; before the last super-block of a partial sum, that sum is in place of the
- * result. */
+/* Sums of a panel and a tile of rows; before the last super-block of a partial sum, that sum is in
+ * place of the result. */
 struct super_sums {
     _Alignas(64) tile_tree tree;
 };

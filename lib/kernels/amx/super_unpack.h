@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Template, included by super.c: unpack steps of super-blocks of 256, in vectors of 64 bytes. Common types have their
- * own, the others that of simd/super_unpack.h. The blocks are described in lib/tensor/unpack/k_quants.c and iq.c. */
+/* Template, included by super.c: unpack steps of super-blocks of 256, in vectors of 64 bytes.
+ * Common types have their own, the others that of simd/super_unpack.h. The blocks are described in
+ * lib/tensor/unpack/k_quants.c and iq.c. */
 #include "lib/kernels/simd/super_unpack.h"
 
 #define SUPER_VECTORS (SUPER / 64)
 #define SUPER_UNITS   (SUPER / 16)
 
-/* Unit i of the 16 elements is number order[i] of the super-block: a type's own step leaves the elements in
- * the order in which they are unpacked, and the activations are brought into the same order. */
+/* Unit i of the 16 elements is number order[i] of the super-block: a type's own step leaves the
+ * elements in the order in which they are unpacked, and the activations are brought into the same
+ * order. */
 struct super_wide {
     __m512i q[SUPER_VECTORS]; /* codes plus offset (wide_offset_bits), unsigned */
     __m128i scale;            /* per unit */

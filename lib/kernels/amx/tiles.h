@@ -33,8 +33,8 @@ static ALWAYS_INLINE void tiles_written(void)
     __asm__ volatile("" ::: "memory");
 }
 
-/* Products of `bytes` bytes, until tiles_end. Every kernel ends it before it returns: the state of a
- * thread that is switched is then small. */
+/* Products of `bytes` bytes, until tiles_end. Every kernel ends it before it returns: the state of
+ * a thread that is switched is then small. */
 static ALWAYS_INLINE void tiles_begin(uint32_t bytes)
 {
     struct tile_shapes s = {.palette = 1};

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Vectors of bytes, for the templates of blocks: AVX2. Their dot products: dots.h, and avxvnni/dots.h. */
+/* Vectors of bytes, for the templates of blocks: AVX2. Their dot products: dots.h, and
+ * avxvnni/dots.h. */
 #ifndef SLUICE_KERNELS_AVX2_BYTES_H
 #define SLUICE_KERNELS_AVX2_BYTES_H
 
@@ -62,7 +63,8 @@ static ALWAYS_INLINE vq vq_lookup(vq table, vq at)
     return _mm256_shuffle_epi8(table, at);
 }
 
-/* Bytes of `table`, of 16 bytes that are the same in every piece, by the low nibbles of v and by the high ones. */
+/* Bytes of `table`, of 16 bytes that are the same in every piece, by the low nibbles of v and by
+ * the high ones. */
 static ALWAYS_INLINE void vq_lookup_nibbles(vq table, vq v, vq *lo, vq *hi)
 {
     *lo = vq_lookup(table, vq_low_nibbles(v));

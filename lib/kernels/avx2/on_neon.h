@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The vectors of AVX2 as pairs of NEON registers: what the templates of simd/ and avx2/ use of <immintrin.h>,
- * under its names. Same results where the kernels use them; others: conversions of NaN and of numbers beyond
- * int32, shifts by all bits or more, another rounding than to the nearest, zeroed halves of permutations. */
+/* The vectors of AVX2 as pairs of NEON registers: what the templates of simd/ and avx2/ use of
+ * <immintrin.h>, under its names. Same results where the kernels use them; others: conversions of
+ * NaN and of numbers beyond int32, shifts by all bits or more, another rounding than to the
+ * nearest, zeroed halves of permutations. */
 #ifndef SLUICE_KERNELS_AVX2_ON_NEON_H
 #define SLUICE_KERNELS_AVX2_ON_NEON_H
 

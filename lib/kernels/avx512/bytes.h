@@ -70,8 +70,9 @@ static ALWAYS_INLINE vq vq_lookup(vq table, vq at)
     return _mm512_shuffle_epi8(table, at);
 }
 
-/* Bytes of `table`, of 16 bytes that are the same in every piece, by the low nibbles of v and by the high ones.
- * A lookup in 64 bytes takes six bits of an index, so the bits above a nibble choose another copy of the table. */
+/* Bytes of `table`, of 16 bytes that are the same in every piece, by the low nibbles of v and by
+ * the high ones. A lookup in 64 bytes takes six bits of an index, so the bits above a nibble choose
+ * another copy of the table. */
 static ALWAYS_INLINE void vq_lookup_nibbles(vq table, vq v, vq *lo, vq *hi)
 {
 #ifdef __AVX512VBMI__
@@ -253,8 +254,8 @@ static ALWAYS_INLINE vf vf_halves_at(const uint8_t *const p[VL])
     return _mm512_cvtph_ps(words_at(p));
 }
 
-/* Whether `bytes` of adjacent blocks are few enough that their scales are moved from whole lines faster than
- * loaded one by one. */
+/* Whether `bytes` of adjacent blocks are few enough that their scales are moved from whole lines
+ * faster than loaded one by one. */
 static ALWAYS_INLINE bool by_lines(size_t bytes)
 {
     return bytes <= 384;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Products with blocks whose codes are looked up: AVX-512 VNNI and VBMI. The other products are those of AVX-512. */
+/* Products with blocks whose codes are looked up: AVX-512 VNNI and VBMI. The other products are
+ * those of AVX-512. */
 #include "lib/kernels/avx512/bytes.h"
 
 #include "lib/base/assert.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Dot products of vectors of bytes, for the templates of blocks and super-blocks: AVX-VNNI, in vectors of 32 bytes. */
+/* Dot products of vectors of bytes, for the templates of blocks and super-blocks: AVX-VNNI, in
+ * vectors of 32 bytes. */
 #ifndef SLUICE_KERNELS_AVXVNNI_DOTS_H
 #define SLUICE_KERNELS_AVXVNNI_DOTS_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Template: all generic kernels and their table, named GENERIC_OPS: included once for any processor and once
- * for those with fused multiply-add, where fmaf is an instruction. Same bits. */
+/* Template: all generic kernels and their table, named GENERIC_OPS: included once for any processor
+ * and once for those with fused multiply-add, where fmaf is an instruction. Same bits. */
 #include "lib/kernels/internal.h"
 #include "lib/kernels/kv_layout.h"
 

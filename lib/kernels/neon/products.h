@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Products of bytes: NEON, with the instructions for dot products (ARMv8.2) or without. Both operands are signed:
- * codes that are not are at most 127. */
+/* Products of bytes: NEON, with the instructions for dot products (ARMv8.2) or without. Both
+ * operands are signed: codes that are not are at most 127. */
 #ifndef SLUICE_KERNELS_NEON_PRODUCTS_H
 #define SLUICE_KERNELS_NEON_PRODUCTS_H
 

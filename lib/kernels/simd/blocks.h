@@ -121,8 +121,8 @@ static ALWAYS_INLINE __m256 add_some(__m256 acc, vf term, const float *dx, uint3
     return acc;
 }
 
-/* Adds the terms of the halves of the first n blocks. Sums 0, 2, 4, 6 are the low lanes of acc (first
- * halves), the others the high ones: four blocks at a time. */
+/* Adds the terms of the halves of the first n blocks. Sums 0, 2, 4, 6 are the low lanes of acc
+ * (first halves), the others the high ones: four blocks at a time. */
 static ALWAYS_INLINE __m256 add_half_terms(__m256 acc, const vf term[2], const float *dx,
                                            uint32_t n)
 {
@@ -166,8 +166,8 @@ static ALWAYS_INLINE __m256 add_step(const struct block_type t, const struct ste
     return add_some(acc, step_terms(t, s, x.q, x.corr), x.dx, n);
 }
 
-/* The last n < STEP blocks of the last rows: nothing after them is read. Groups that a row does not have are
- * read from its last part again; of an incomplete group, a copy. */
+/* The last n < STEP blocks of the last rows: nothing after them is read. Groups that a row does not
+ * have are read from its last part again; of an incomplete group, a copy. */
 static ALWAYS_INLINE __m256 end_blocks(const struct block_type t, const uint8_t *w, uint32_t n,
                                        const struct block_x x, __m256 acc)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Template, included by blocks.h: products with several rows. The weights of a panel of outputs are
- * unpacked and transposed once, so that the lanes are outputs, and used for all rows. A tile of rows
- * has one partial sum in registers at a time; complete ones are added as far as the tree goes. */
+ * unpacked and transposed once, so that the lanes are outputs, and used for all rows. A tile of
+ * rows has one partial sum in registers at a time; complete ones are added as far as the tree
+ * goes. */
 
 #define BLOCK_FEW      3 /* fewer rows are computed one by one */
 #define PANEL          (VL * PANEL_VECTORS)

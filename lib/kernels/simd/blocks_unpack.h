@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Template, included by blocks.h: unpack steps of blocks with one scale per 32 elements or more. The
- * blocks are described in lib/tensor/unpack/legacy.c and fp4.c. A type is a row of BLOCK_TYPES, its
- * properties, and a function. A file that defines the list before has products of these types only. */
+/* Template, included by blocks.h: unpack steps of blocks with one scale per 32 elements or more.
+ * The blocks are described in lib/tensor/unpack/legacy.c and fp4.c. A type is a row of BLOCK_TYPES,
+ * its properties, and a function. A file that defines the list before has products of these types
+ * only. */
 
 #ifndef BLOCK_TYPES
 #define BLOCK_TYPES(X)                                                                             \
@@ -22,8 +23,8 @@ struct block_type {
     bool halves;   /* a scale, a term and a correction for each 16 elements */
 };
 
-/* The functions: codes of PIECES blocks of 32, from block `first` of the four blocks at p on: the first
- * 16 elements of each, and the last 16. */
+/* The functions: codes of PIECES blocks of 32, from block `first` of the four blocks at p on: the
+ * first 16 elements of each, and the last 16. */
 
 /* 16 bytes at `at` of each block. */
 static ALWAYS_INLINE vq pieces_of(const struct block_type t, const uint8_t *p, const int first,
@@ -173,8 +174,8 @@ static ALWAYS_INLINE void block_unpack(const struct block_type t, const uint8_t 
     }
 }
 
-/* The halved scales of the two halves of VL blocks, of pairs of bytes. As F16 with the exponent's bias of
- * 15 instead of 7 they are 2^-8 times the scale. */
+/* The halved scales of the two halves of VL blocks, of pairs of bytes. As F16 with the exponent's
+ * bias of 15 instead of 7 they are 2^-8 times the scale. */
 static ALWAYS_INLINE void block_half_scales(vi both, vf out[2])
 {
     vi scale[2] = {vi_and(both, vi_set1(255)), vi_shift_right(both, 8)};

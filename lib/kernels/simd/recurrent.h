@@ -39,12 +39,13 @@ static void simd_mul(const float *a, const float *b, uint32_t n, float *y)
     vf_store_n(y + i, vf_mul(vf_load_n(a + i, lanes), vf_load_n(b + i, lanes)), lanes);
 }
 
-/* Columns of the state that stay in registers while its rows are passed: two sums of each, of 16 or 32
- * registers. With all columns of a head, its rows are read and written in the order of memory. */
+/* Columns of the state that stay in registers while its rows are passed: two sums of each, of 16 or
+ * 32 registers. With all columns of a head, its rows are read and written in the order of
+ * memory. */
 #define DELTA_VECTORS (VL / 2)
 
-/* Columns [at, at + vectors * VL) of the state; the last vector has `tail` lanes. far: next is written past the
- * caches, whose lines would otherwise be read first. */
+/* Columns [at, at + vectors * VL) of the state; the last vector has `tail` lanes. far: next is
+ * written past the caches, whose lines would otherwise be read first. */
 static ALWAYS_INLINE void delta_columns(const struct kernel_delta *d, uint32_t at, uint32_t vectors,
                                         uint32_t tail, const bool far)
 {
@@ -83,8 +84,9 @@ static ALWAYS_INLINE void delta_columns(const struct kernel_delta *d, uint32_t a
         vf_store_n(d->out + at + c * VL, out[c], c + 1 < vectors ? VL : tail);
 }
 
-/* The new state is another version, and its vectors are whole and aligned. It is 64 KiB and more per head and not read
- * before the next row: in a pass of one row, after all other weights and states. */
+/* The new state is another version, and its vectors are whole and aligned. It is 64 KiB and more
+ * per head and not read before the next row: in a pass of one row, after all other weights and
+ * states. */
 static bool delta_far(const struct kernel_delta *d)
 {
     return d->next != d->state && d->values % (DELTA_VECTORS * VL) == 0 &&

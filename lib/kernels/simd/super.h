@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Template of products with super-blocks of 256; included once per instruction set, after bytes.h,
- * VECTOR_ADD_SCALED and VECTOR_BITS (and VECTOR_PAIRS: sums of two products of bytes; VECTOR_FOURS: adds sums of four
- * products of unsigned and signed bytes). A type is an unpack step: the 256 codes as bytes, their offset, and scales and
- * minimums of 16 elements each.
+ * VECTOR_ADD_SCALED and VECTOR_BITS (and VECTOR_PAIRS: sums of two products of bytes; VECTOR_FOURS:
+ * adds sums of four products of unsigned and signed bytes). A type is an unpack step: the 256 codes
+ * as bytes, their offset, and scales and minimums of 16 elements each.
  *
- * For one row (decode), vectors run along k; the lanes of the sums are outputs. Several rows (prefill):
- * super_panel.h. */
+ * For one row (decode), vectors run along k; the lanes of the sums are outputs. Several rows
+ * (prefill): super_panel.h. */
 #include "lib/kernels/simd/super_unpack.h"
 
 #define OUTPUTS    8     /* whose sums are in a vector of floats */
@@ -176,7 +176,8 @@ struct super_tile {
     uint32_t k;
 };
 
-/* Super-block i of the next 8 in the order of memory, and the one after that of output i at byte `at`. */
+/* Super-block i of the next 8 in the order of memory, and the one after that of output i at byte
+ * `at`. */
 static ALWAYS_INLINE void super_prefetch(const struct super_type t, const struct super_tile *s,
                                          size_t at, int i)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Template, included by super_unpack.h: unpack steps of super-blocks whose elements are points of a
- * grid (IQ1, IQ2, IQ3) or digits to the base 3 (TQ). Codes are 64 (IQ) or 1 (TQ) more than elements.
- * The blocks are described in lib/tensor/unpack/iq.c and ternary.c. */
+ * grid (IQ1, IQ2, IQ3) or digits to the base 3 (TQ). Codes are 64 (IQ) or 1 (TQ) more than
+ * elements. The blocks are described in lib/tensor/unpack/iq.c and ternary.c. */
 
 #define GRID_OFFSET 64
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Template, included by super.h: products with several rows. The codes of one super-block of a panel
- * of outputs are unpacked and transposed once, so that the lanes are outputs, and used for all rows:
- * a tile of rows has the integer sums of one super-block in registers, its partial sums stay in
- * memory. The dot product of a sub-block is multiplied by a vector of scales, one per output. */
+/* Template, included by super.h: products with several rows. The codes of one super-block of a
+ * panel of outputs are unpacked and transposed once, so that the lanes are outputs, and used for
+ * all rows: a tile of rows has the integer sums of one super-block in registers, its partial sums
+ * stay in memory. The dot product of a sub-block is multiplied by a vector of scales, one per
+ * output. */
 
 #define PANEL          (VL * PANEL_VECTORS)
 #define PANEL_ROWS_MAX 66 /* as in blocks_panel.h */
@@ -54,8 +55,8 @@ static ALWAYS_INLINE int panel_element_max(const struct super_type t)
     return offset > codes - 1 - offset ? offset : codes - 1 - offset;
 }
 
-/* Whether scales are stored in pairs of sub-blocks, the even one below: a dot product of 16 bits then
- * shares a lane, and a multiplication by scales, with another. */
+/* Whether scales are stored in pairs of sub-blocks, the even one below: a dot product of 16 bits
+ * then shares a lane, and a multiplication by scales, with another. */
 static ALWAYS_INLINE bool panel_pairs_scales(const struct super_type t)
 {
     return DOT_PAIRS && panel_element_max(t) <= 32;
@@ -205,8 +206,8 @@ static ALWAYS_INLINE __m256i add_eights(const struct super_type t, __m256i s)
     return t.sub == 16 ? s : _mm256_add_epi64(s, _mm256_permute4x64_epi64(s, 0x4e));
 }
 
-/* Whether in each sub-block of a super-block of activations, the sum of the positive numbers and that
- * of the negative ones (of types with an offset, of all magnitudes) are at most `max`. */
+/* Whether in each sub-block of a super-block of activations, the sum of the positive numbers and
+ * that of the negative ones (of types with an offset, of all magnitudes) are at most `max`. */
 static ALWAYS_INLINE bool row_is_below(const struct super_type t, const uint8_t *x, int max)
 {
     const __m256i zero = _mm256_setzero_si256();

@@ -13,9 +13,9 @@
 
 #define NO_OFFSET (-1)
 
-/* Wide types have another order: q[2 i] has elements 0 to 15 of sub-blocks 2 i and 2 i + 1, q[2 i + 1] has elements 16
- * to 31; scale has int32 lanes of sub-blocks 0, 2, 4, 6, 1, 3, 5 and 7. Their codes are signed or, with
- * VECTOR_FOURS, have an offset of 128. */
+/* Wide types have another order: q[2 i] has elements 0 to 15 of sub-blocks 2 i and 2 i + 1, q[2 i +
+ * 1] has elements 16 to 31; scale has int32 lanes of sub-blocks 0, 2, 4, 6, 1, 3, 5 and 7. Their
+ * codes are signed or, with VECTOR_FOURS, have an offset of 128. */
 struct super_codes {
     __m256i q[8];      /* codes plus offset, in order */
     __m256i scale;     /* int16 per 16 elements */

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Template, included by super_panel.h: super-blocks of VL outputs that are transposed before they are
- * unpacked, so that a vector of the panel takes a few operations instead of loads of VL unpacked rows.
- * Steps of the types whose codes depend on bytes of the same position; the others are unpacked row by
- * row (pack_lines). The blocks are described in lib/tensor/unpack/k_quants.c and iq.c. */
+/* Template, included by super_panel.h: super-blocks of VL outputs that are transposed before they
+ * are unpacked, so that a vector of the panel takes a few operations instead of loads of VL
+ * unpacked rows. Steps of the types whose codes depend on bytes of the same position; the others
+ * are unpacked row by row (pack_lines). The blocks are described in lib/tensor/unpack/k_quants.c
+ * and iq.c. */
 
 #define SUPER_WORD_TYPES(X) X(Q4_K) X(Q5_K) X(Q6_K) X(IQ4_XS)
 

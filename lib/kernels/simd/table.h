@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The table of a set whose kernels are the templates of this directory; sets of one file differ in products only. */
+/* The table of a set whose kernels are the templates of this directory; sets of one file differ in
+ * products only. */
 #define SIMD_OPS(isa_id, isa_name, product)                                                        \
     {                                                                                              \
         .isa = isa_id, .name = isa_name, .matmul = product, .activation = simd_activation,         \

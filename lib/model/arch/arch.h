@@ -162,8 +162,8 @@ static inline uint32_t model_rope_dims_max(const struct model_hparams *h)
     return h->rope_dims_window > h->rope_dims ? h->rope_dims_window : h->rope_dims;
 }
 
-/* Bytes of the keys of one layer, or of its values: whole tiles that hold `positions`. What is before a
- * window is not read any more: an engine may have fewer positions there (shm/kv/kv.h). */
+/* Bytes of the keys of one layer, or of its values: whole tiles that hold `positions`. What is
+ * before a window is not read any more: an engine may have fewer positions there (shm/kv/kv.h). */
 static inline uint64_t model_kv_bytes(const struct model_hparams *h, uint32_t layer,
                                       enum kv_side side, enum kv_type type, uint64_t positions)
 {
@@ -201,8 +201,8 @@ struct layer_recurrent model_recurrent_of(const struct model_hparams *h, uint32_
 /* Each number is the largest of all layers. */
 struct layer_recurrent model_recurrent_max(const struct model_hparams *h);
 
-/* Floats of the states of the first `layers` layers of a sequence, which are in the order of the layers, and
- * bytes of all of them; 0: no layer has one. */
+/* Floats of the states of the first `layers` layers of a sequence, which are in the order of the
+ * layers, and bytes of all of them; 0: no layer has one. */
 uint64_t model_state_floats(const struct model_hparams *h, uint32_t layers);
 uint64_t model_state_bytes(const struct model_hparams *h);
 
@@ -248,8 +248,8 @@ enum rope_kind {
     ROPE_PAIRS,  /* 2i and 2i + 1 */
 };
 
-/* A layer is a mixer, which combines positions, and then a feed-forward part. Which layer has which:
- * LAYERS in families/rows.h. */
+/* A layer is a mixer, which combines positions, and then a feed-forward part. Which layer has
+ * which: LAYERS in families/rows.h. */
 enum layer_mixer {
     MIXER_ATTENTION,
     MIXER_MLA,       /* multi-head latent attention: keys and values of all heads from one latent */

@@ -315,8 +315,8 @@ static bool no_call_but_thoughts(struct answer *a)
     return true;
 }
 
-/* The bound is one of bytes in the answer, not of those that happen to be held: the parts do not depend
- * on the pieces in which the text arrives. */
+/* The bound is one of bytes in the answer, not of those that happen to be held: the parts do not
+ * depend on the pieces in which the text arrives. */
 static bool in_call(struct answer *a, bool end)
 {
     bool decided = true;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Parts of an answer: reasoning, content, calls of tools, split while the text arrives. What is no
- * well-formed call stays content, with its marks, so that no text is lost. Bounded: what is held back
- * until it is decided has at most ANSWER_BYTES_MAX bytes. */
+ * well-formed call stays content, with its marks, so that no text is lost. Bounded: what is held
+ * back until it is decided has at most ANSWER_BYTES_MAX bytes. */
 #ifndef SLUICE_MODEL_CHAT_ANSWER_H
 #define SLUICE_MODEL_CHAT_ANSWER_H
 
@@ -43,8 +43,9 @@ size_t answer_front(const struct answer_form *f, const char *prompt, size_t byte
 /* Whether reasoning is open at the end of a text. */
 bool answer_left_open(const struct answer_form *f, const char *text, size_t bytes);
 
-/* The marks of a form, which must outlive the list: at most ANSWER_MARKS_MAX, of at most ANSWER_MARK_BYTES_MAX bytes.
- * Where a vocabulary has (parts of) them as control tokens, their names must be in the text that is split. */
+/* The marks of a form, which must outlive the list: at most ANSWER_MARKS_MAX, of at most
+ * ANSWER_MARK_BYTES_MAX bytes. Where a vocabulary has (parts of) them as control tokens, their
+ * names must be in the text that is split. */
 #define ANSWER_MARKS_MAX      16
 #define ANSWER_MARK_BYTES_MAX 64
 uint32_t answer_marks(const struct answer_form *f, const char *marks[ANSWER_MARKS_MAX]);
@@ -91,7 +92,8 @@ struct answer {
 /* inside: the answer begins with reasoning. What the form points to must outlive the answer. */
 void answer_open(struct answer *a, const struct answer_form *form, bool inside, answer_sink *sink,
                  void *arg);
-/* Takes the next bytes of an answer, whole characters of UTF-8; end: there are no more. -1: out of memory, the bytes are lost. */
+/* Takes the next bytes of an answer, whole characters of UTF-8; end: there are no more. -1: out of
+ * memory, the bytes are lost. */
 int answer_take(struct answer *a, const char *text, size_t bytes, bool end);
 void answer_close(struct answer *a);
 

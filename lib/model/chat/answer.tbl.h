@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Marks that models write around parts of an answer. A row is used if the chat template has its last mark, or its sign;
- * the first such row of each kind counts.
+/* Marks that models write around parts of an answer. A row is used if the chat template has its
+ * last mark, or its sign; the first such row of each kind counts.
  *
  * CHANNELS(sign)          the answer is messages with a header each (channels.c); then no other row counts
  * REASONING(open, close)  thoughts before the answer

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The calls in the text between two marks (answer.tbl.h). What is not wholly of its form is no call. */
+/* The calls in the text between two marks (answer.tbl.h). What is not wholly of its form is no
+ * call. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -224,7 +225,8 @@ static bool read_object(const struct answer_call *f, struct cursor *c, json_t *c
     return false;
 }
 
-/* {"name": ..., "arguments": ...}; arguments in a text are taken as they are. Texts with NUL would be cut. */
+/* {"name": ..., "arguments": ...}; arguments in a text are taken as they are. Texts with NUL would
+ * be cut. */
 static bool read_named(struct cursor *c, json_t *calls)
 {
     json_t *call = read_json(c->at, size(c));

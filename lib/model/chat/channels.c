@@ -3,8 +3,8 @@
  *
  *   [<|start|>assistant][ to=functions.NAME]<|channel|>NAME[ to=functions.NAME][ <|constrain|>json]<|message|>TEXT<|end|>
  *
- * The channel `analysis` is reasoning, a message to a function is a call, all else is content. Text that has no header
- * is content. */
+ * The channel `analysis` is reasoning, a message to a function is a call, all else is content. Text
+ * that has no header is content. */
 #include <stdint.h>
 #include <string.h>
 
@@ -78,8 +78,9 @@ bool answer_in_header(struct answer *a, bool end)
     return true;
 }
 
-/* The first mark that ends a message, from `from` on; *n: its bytes in the text, 0 if it begins another message.
- * SIZE_MAX: none; then *n is the number of bytes at the end that may be the start of one. */
+/* The first mark that ends a message, from `from` on; *n: its bytes in the text, 0 if it begins
+ * another message. SIZE_MAX: none; then *n is the number of bytes at the end that may be the start
+ * of one. */
 static size_t find_end(struct answer *a, size_t from, size_t *n)
 {
     size_t first = SIZE_MAX;

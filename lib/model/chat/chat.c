@@ -120,8 +120,8 @@ static void put_form(struct writer *w, const char *text)
     put_form_bytes(w, text, strlen(text));
 }
 
-/* An answer that begins with a blank brings the one of the form: its tokens stay those that the model
- * generated after the generation prompt. */
+/* An answer that begins with a blank brings the one of the form: its tokens stay those that the
+ * model generated after the generation prompt. */
 static void put_before(struct writer *w, const struct form *f, const struct chat_message *m)
 {
     const char *before = f->before[m->role];
@@ -176,8 +176,8 @@ static void render(struct writer *w, const struct form *f, const struct chat_mes
 
 /* ---- rejected messages ----------------------------------------------------------------------- */
 
-/* Control tokens are harmless in a message: they are encoded as text. Marks that are text anyway are
- * not. */
+/* Control tokens are harmless in a message: they are encoded as text. Marks that are text anyway
+ * are not. */
 int chat_reject_marks(enum chat_family family, const char *text, size_t bytes, struct error *error)
 {
     for (const char *mark = forms[family].text_marks; *mark;) {

@@ -48,8 +48,8 @@ enum chat_family chat_find(const char *name); /* CHAT_PLAIN for unknown names */
 void chat_describe(struct model_chat *chat, const char *name, const char *bos, const char *eos,
                    uint32_t bos_first);
 
-/* 0; -1 with ERR_BAD_INPUT if a message has a mark that the family's template writes as ordinary text:
- * the model could not distinguish it from the template's. */
+/* 0; -1 with ERR_BAD_INPUT if a message has a mark that the family's template writes as ordinary
+ * text: the model could not distinguish it from the template's. */
 int chat_reject_marks(enum chat_family family, const char *text, size_t bytes, struct error *error);
 
 /* A prompt. Its bytes are those of messages, and those that the template wrote: only in the latter
@@ -62,9 +62,11 @@ struct chat_prompt {
 };
 void chat_prompt_free(struct chat_prompt *p);
 
-/* To continue a message: CHAT_CONTINUES is appended to its text, and chat_prompt_cut leaves out of the prompt what is after it,
- * and itself. Where the template does not write blanks at the end of a message (that of the mark is missing: a tab, which
- * templates do not write themselves), those before it go, too. 0; -1 with ERR_BAD_INPUT (and the prompt freed): the template did not write it. */
+/* To continue a message: CHAT_CONTINUES is appended to its text, and chat_prompt_cut leaves out of
+ * the prompt what is after it, and itself. Where the template does not write blanks at the end of a
+ * message (that of the mark is missing: a tab, which templates do not write themselves), those
+ * before it go, too. 0; -1 with ERR_BAD_INPUT (and the prompt freed): the template did not write
+ * it. */
 #define CHAT_CONTINUES "(here the answer continues)\t"
 int chat_prompt_cut(struct chat_prompt *p, struct error *error);
 

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Chat formats of model families, for templates that the interpreter rejects (format.h): two strings
- * in a template identify the family, and this table has the family's format. The first row that matches is used.
+/* Chat formats of model families, for templates that the interpreter rejects (format.h): two
+ * strings in a template identify the family, and this table has the family's format. The first row
+ * that matches is used.
  *
  * CHAT(NAME, name, mark, other mark, default system message, before and after a system message,
  *      before and after a user message, before and after an assistant message, before the response,
  *      position of the system message, text marks)
  *
  * CHAT_BOS and CHAT_EOS stand for the model's own tokens. Position: INLINE, a message like the
- * others; FIRST_USER, at the start of the next user message. Text marks, separated by spaces: marks of
- * the template that are ordinary text and no control tokens in vocabularies of the family. No message
- * may contain them, because the model could not distinguish them from the template's. */
+ * others; FIRST_USER, at the start of the next user message. Text marks, separated by spaces: marks
+ * of the template that are ordinary text and no control tokens in vocabularies of the family. No
+ * message may contain them, because the model could not distinguish them from the template's. */
 #define INST_MARKS "[INST] [/INST] <<SYS>> <</SYS>>"
 CHAT(QWEN2_5, "qwen2.5", "<|im_start|>", "You are Qwen, created by Alibaba Cloud.",
      "You are Qwen, created by Alibaba Cloud. You are a helpful assistant.", "<|im_start|>system\n",

@@ -10,9 +10,9 @@
 #include "lib/jinja/jinja.h"
 
 /* A conversation of 1024 messages and half a megabyte takes templates of models up to 250 thousand
- * steps and 14 MiB, their syntax trees up to 0.6 MiB, 20 times the text. The gateway serves no other
- * client meanwhile, and must reach these limits before that of its process (RLIMIT_DATA): a template
- * that is too large is an error of its request, not of the memory. */
+ * steps and 14 MiB, their syntax trees up to 0.6 MiB, 20 times the text. The gateway serves no
+ * other client meanwhile, and must reach these limits before that of its process (RLIMIT_DATA): a
+ * template that is too large is an error of its request, not of the memory. */
 #define RENDER_STEPS      4000000
 #define RENDER_CPU_NS     NS_PER_S /* five times what these steps take */
 #define RENDER_BYTES_MAX  ((size_t)16 << 20)

@@ -28,7 +28,8 @@ struct chat_format {
     struct jinja_template *program; /* NULL: rendered as the family */
     struct answer_form answer;      /* marks of answers that the template has */
     struct chat_shape shape;
-    /* For conversations with tools, where the model has a template of its own for them; NULL: the one above. */
+    /* For conversations with tools, where the model has a template of its own for them; NULL: the
+     * one above. */
     struct jinja_template *tools_program;
     struct answer_form tools_answer;
     struct chat_shape tools_shape;
@@ -41,8 +42,8 @@ struct chat_format {
  * freed. */
 int chat_format_set(struct chat_format *f, const struct model_chat *model, const char *text,
                     size_t bytes, struct error *why);
-/* Then, where the model has one, the template for conversations with tools. What is rejected is not replaced by the
- * other one, which may leave out the tools; NULL is rejected, too. */
+/* Then, where the model has one, the template for conversations with tools. What is rejected is not
+ * replaced by the other one, which may leave out the tools; NULL is rejected, too. */
 int chat_format_set_tools(struct chat_format *f, const char *text, size_t bytes, struct error *why);
 void chat_format_free(struct chat_format *f);
 
@@ -71,7 +72,8 @@ struct chat_conversation {
  * shape. continues: the last content ends with CHAT_CONTINUES. NULL with ERR_BAD_INPUT or
  * ERR_NO_MEMORY. */
 extern const char *const chat_roles[];
-/* A content as one text: itself, or the texts of its parts. A new reference; NULL with ERR_BAD_INPUT or ERR_NO_MEMORY. */
+/* A content as one text: itself, or the texts of its parts. A new reference; NULL with
+ * ERR_BAD_INPUT or ERR_NO_MEMORY. */
 json_t *chat_text(const json_t *content, struct error *error);
 json_t *chat_messages(const json_t *messages, bool continues, const struct chat_shape *shape,
                       enum chat_family family, struct error *error);

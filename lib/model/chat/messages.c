@@ -80,8 +80,8 @@ static bool is_blank(const json_t *text)
     return value && strspn(value, " \t\r\n") == json_string_length(text);
 }
 
-/* OpenAI's API has the arguments of a call as a text of JSON; most templates take them as an object. NULL: it is none, or
- * nested too deep, and stays; or, with *error, out of memory. */
+/* OpenAI's API has the arguments of a call as a text of JSON; most templates take them as an
+ * object. NULL: it is none, or nested too deep, and stays; or, with *error, out of memory. */
 static json_t *as_object(const json_t *arguments, struct error *error)
 {
     json_error_t why = {.text = ""};

@@ -63,8 +63,8 @@ static const json_t *at_path(const json_t *object, const char *path)
     return object;
 }
 
-/* A field; null if it is null. The objects of the rotary embedding are looked into, too, and newer files
- * have one name for the number of experts. */
+/* A field; null if it is null. The objects of the rotary embedding are looked into, too, and newer
+ * files have one name for the number of experts. */
 static const json_t *any_field(const json_t *config, const char *field)
 {
     static const char *const homes[] = {"rope_parameters", "rope_scaling"};
@@ -302,8 +302,8 @@ static const struct hf_row *rope_of(const struct hf_arch *arch, const char *type
     return NULL;
 }
 
-/* Rejects scaled rotary embeddings that the architecture has no row for; writes the type of others. Where each kind
- * of layer has its own, in rope_parameters, there is no other. */
+/* Rejects scaled rotary embeddings that the architecture has no row for; writes the type of others.
+ * Where each kind of layer has its own, in rope_parameters, there is no other. */
 static int check_rope(const struct hf_arch *arch, const json_t *config, struct gguf_writer *w,
                       struct error *error)
 {

@@ -26,7 +26,8 @@
 
 /* ---- optional files ---- */
 
-/* The path of a file, and whether the directory has it: also a link that leads nowhere, which is an error of who opens it. */
+/* The path of a file, and whether the directory has it: also a link that leads nowhere, which is an
+ * error of who opens it. */
 static bool find_file(const char *dir, const char *file, char path[4096])
 {
     struct stat st;
@@ -36,9 +37,10 @@ static bool find_file(const char *dir, const char *file, char path[4096])
 
 /* ---- chat templates ---- */
 
-/* The chat templates of a directory, selected as transformers does: files of templates replace those of
- * tokenizer_config.json. chat_template.json, which there only processors of images read, counts where there is no
- * other. Of templates with names, two become keys: `default`, and `tool_use` for conversations with tools. */
+/* The chat templates of a directory, selected as transformers does: files of templates replace
+ * those of tokenizer_config.json. chat_template.json, which there only processors of images read,
+ * counts where there is no other. Of templates with names, two become keys: `default`, and
+ * `tool_use` for conversations with tools. */
 enum { TEMPLATE_DEFAULT, TEMPLATE_TOOLS, TEMPLATES };
 struct templates {
     char *text[TEMPLATES]; /* malloc'ed; NULL: none */
@@ -78,8 +80,8 @@ static int read_template(const char *dir, const char *file, char **text, struct 
     return why ? error_set(error, ERR_BAD_INPUT, "%.300s: a chat template %s", path, why) : 0;
 }
 
-/* The template of a row: the value itself, or that of [{"name": ..., "template": ...}, ...] or {name: text, ...}. NULL:
- * none; null: its name without a text. */
+/* The template of a row: the value itself, or that of [{"name": ..., "template": ...}, ...] or
+ * {name: text, ...}. NULL: none; null: its name without a text. */
 static const json_t *template_of(const json_t *value, size_t row)
 {
     if (!json_is_array(value) && !json_is_object(value))

@@ -80,8 +80,8 @@ struct hf_model {
 /* Reads the model in directory `dir`. 0, or -1 with ERR_BAD_INPUT, ERR_IO or ERR_NO_MEMORY. On
  * success the caller calls hf_close. */
 int hf_open(struct hf_model *hf, const char *dir, struct error *error);
-/* The same; fp8_type: what FP8 weights become, TENSOR_BF16 (as hf_open) or TENSOR_Q8_0 (rows that it
- * cannot hold, and rows made of parts of the source's: BF16). */
+/* The same; fp8_type: what FP8 weights become, TENSOR_BF16 (as hf_open) or TENSOR_Q8_0 (rows that
+ * it cannot hold, and rows made of parts of the source's: BF16). */
 int hf_open_as(struct hf_model *hf, const char *dir, uint32_t fp8_type, struct error *error);
 void hf_close(struct hf_model *hf);
 
@@ -96,7 +96,8 @@ struct hf_part {
     uint64_t first; /* row of the plane */
 };
 
-/* The part of the source that rows [row, row + rows) of a plane of tensor t come from; not of HF_MADE. */
+/* The part of the source that rows [row, row + rows) of a plane of tensor t come from; not of
+ * HF_MADE. */
 struct hf_part hf_part_of(const struct hf_model *hf, uint32_t t, uint32_t plane, uint64_t row,
                           uint64_t rows);
 

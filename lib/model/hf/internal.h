@@ -155,7 +155,8 @@ const json_t *hf_field(const json_t *config, const char *field);
 /* The field that becomes a key of GGUF; NULL: the architecture has none. */
 const char *hf_field_for(const struct hf_arch *arch, const char *key);
 
-/* layers.c: reads which layers are of the architecture's other kind, and writes the keys that say so. */
+/* layers.c: reads which layers are of the architecture's other kind, and writes the keys that say
+ * so. */
 int hf_layer_kinds(const json_t *config, struct gguf_writer *w, struct hf_shape *shape,
                    struct error *error);
 
@@ -171,9 +172,9 @@ bool hf_axis_of(struct hf_axis *axis, enum hf_axis_name name, const struct hf_sh
 int hf_put_tensors(struct hf_model *hf, const struct hf_shape *shape, const json_t *config,
                    bool tied, struct error *error);
 
-/* HF_FP8, rows in the source's order: converts `rows` rows from row `first` of the source on. src: these
- * rows, a byte per weight; scales: all of them; dst: made_row_bytes per row. ERR_BAD_INPUT: a weight is
- * not finite. */
+/* HF_FP8, rows in the source's order: converts `rows` rows from row `first` of the source on. src:
+ * these rows, a byte per weight; scales: all of them; dst: made_row_bytes per row. ERR_BAD_INPUT: a
+ * weight is not finite. */
 int hf_fp8_rows(const struct hf_tensor *t, const void *src, const float *scales, uint64_t first,
                 uint64_t rows, void *dst, struct error *error);
 
@@ -202,14 +203,15 @@ struct hf_tokens {
  * be freed in any case. */
 int hf_tokens_read(struct hf_tokens *t, struct json_reader *r, uint32_t vocab, struct error *error);
 void hf_tokens_free(struct hf_tokens *t);
-/* Its parts. Opens it for `vocab` tokens; a text of `bytes` and a NUL that stays where it is (NULL: out of memory); what
- * is checked and filled in when all tokens are there. */
+/* Its parts. Opens it for `vocab` tokens; a text of `bytes` and a NUL that stays where it is (NULL:
+ * out of memory); what is checked and filled in when all tokens are there. */
 int hf_tokens_open(struct hf_tokens *t, uint32_t vocab, struct error *error);
 char *hf_tokens_text(struct hf_tokens *t, size_t bytes);
 int hf_tokens_end(struct hf_tokens *t, struct error *error);
 
-/* A vocabulary of tiktoken, read if there is no tokenizer.json. After the ranks are `count` special tokens: those of
- * tokenizer_config.json; else, in this order, `named`, then `numbered` with its id or from 0 on. */
+/* A vocabulary of tiktoken, read if there is no tokenizer.json. After the ranks are `count` special
+ * tokens: those of tokenizer_config.json; else, in this order, `named`, then `numbered` with its id
+ * or from 0 on. */
 struct hf_tiktoken {
     const char *file, *pre; /* its pre-tokenizer */
     uint32_t count;
@@ -231,7 +233,8 @@ bool hf_is_string(const json_t *value, const char *expected);
  * token, and writes the keys that only such tokenizers have. */
 int hf_sentencepiece_keys(struct hf_tokens *t, struct gguf_writer *w, struct error *error);
 
-/* sentencepiece.c, for BPE of characters: true if the text is prepared as there; types and keys as above. */
+/* sentencepiece.c, for BPE of characters: true if the text is prepared as there; types and keys as
+ * above. */
 bool hf_is_of_characters(const json_t *tokenizer);
 int hf_characters_keys(struct hf_tokens *t, struct gguf_writer *w, struct error *error);
 

@@ -107,8 +107,8 @@ static int put_keys(const struct hf_row *row, const json_t *config, struct gguf_
     return 0;
 }
 
-/* The value of a field in per_layer_config: the same in all layers that attend to all positions, absent in
- * the others. *found is NULL without it. */
+/* The value of a field in per_layer_config: the same in all layers that attend to all positions,
+ * absent in the others. *found is NULL without it. */
 static int in_layers(const json_t *config, const struct hf_shape *shape, const char *field,
                      const json_t **found, struct error *error)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Makes rows of a GGUF tensor of rows of a checkpoint: chooses and orders them (struct hf_axis), turns
- * matrices, converts elements. */
+/* Makes rows of a GGUF tensor of rows of a checkpoint: chooses and orders them (struct hf_axis),
+ * turns matrices, converts elements. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -12,9 +12,9 @@
 
 /* ---- quantised checkpoints ---- */
 
-/* FP8: E4M3 (1 sign, 4 exponent with bias 7, 3 fraction bits; 0x7f and 0xff are not a number, there is no infinity)
- * times the scale of their block of rows and columns. MXFP4: blocks of 32 elements of E2M1 with an exponent, whose 4
- * bits are in another order in GGUF. */
+/* FP8: E4M3 (1 sign, 4 exponent with bias 7, 3 fraction bits; 0x7f and 0xff are not a number, there
+ * is no infinity) times the scale of their block of rows and columns. MXFP4: blocks of 32 elements
+ * of E2M1 with an exponent, whose 4 bits are in another order in GGUF. */
 
 #define Q8_0_ELEMS 32u
 #define Q8_0_BYTES 34u /* F16 scale, 32 signed bytes */
@@ -116,8 +116,8 @@ static bool fp8_to_bf16(const struct hf_tensor *t, uint8_t x, const float *scale
     return (*bf16 & BF16_INFINITE) != BF16_INFINITE;
 }
 
-/* Checkpoint: byte j has elements 2j (low bits) and 2j + 1. GGUF: the exponent, then byte j has elements j
- * and j + 16. */
+/* Checkpoint: byte j has elements 2j (low bits) and 2j + 1. GGUF: the exponent, then byte j has
+ * elements j and j + 16. */
 /* `blocks` blocks of MXFP4 to GGUF's, of 17 bytes. */
 static void mxfp4_row(const uint8_t *src, const uint8_t *exponents, uint64_t blocks, uint8_t *dst)
 {

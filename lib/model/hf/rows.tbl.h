@@ -17,11 +17,11 @@
  *     planes: ONE matrix, or one of each of HEADS or EXPERTS, from as many parts of the source's rows
  *     rows, columns: axes of the tensor; a vector has columns only
  *
- * The expressions are of uint64_t: `all` is the size of the source in that direction, in a plane; the sizes
- * above; head_count, kv_head_count; share = v_heads / k_heads (0 without).
+ * The expressions are of uint64_t: `all` is the size of the source in that direction, in a plane;
+ * the sizes above; head_count, kv_head_count; share = v_heads / k_heads (0 without).
  *
- * Sources: the layouts in the models' code of the transformers package, and the output of llama.cpp's
- * converter. */
+ * Sources: the layouts in the models' code of the transformers package, and the output of
+ * llama.cpp's converter. */
 #ifndef HF_SIZE
 #define HF_SIZE(name, field)
 #endif
@@ -44,8 +44,8 @@ HF_SIZE(value, v_head_dim)
 HF_AXIS(ALL, all)
 HF_SEGMENT(ALL, 0, all, 1, 1, 0, 1, 0)
 
-/* Rotation: element i of a head turns with i + n/2 in the checkpoint, 2i with 2i + 1 in GGUF, for architectures
- * that rotate pairs: row i + j * n/2 (j = 0, 1) becomes row 2i + j. */
+/* Rotation: element i of a head turns with i + n/2 in the checkpoint, 2i with 2i + 1 in GGUF, for
+ * architectures that rotate pairs: row i + j * n/2 (j = 0, 1) becomes row 2i + j. */
 HF_AXIS(Q_PAIRS, head_count *(all / head_count / 2) * 2)
 HF_SEGMENT(Q_PAIRS, 0, head_count, all / head_count, all / head_count / 2, 1, 2,
            all / head_count / 2)
@@ -69,8 +69,8 @@ HF_SEGMENT(NOPE, 0, nope, 1, 1, 0, 1, 0)
 HF_AXIS(VALUE, nope + value)
 HF_SEGMENT(VALUE, nope, value, 1, 1, 0, 1, 0)
 
-/* Gated DeltaNet. The v heads of a k head are next to each other in the checkpoint; v head h has k head
- * h % k_heads in GGUF (TILED). */
+/* Gated DeltaNet. The v heads of a k head are next to each other in the checkpoint; v head h has k
+ * head h % k_heads in GGUF (TILED). */
 HF_AXIS(V_TILED, k_heads *share *delta)
 HF_SEGMENT(V_TILED, 0, share, delta, k_heads, share *delta, delta, 1)
 HF_AXIS(V_NUMBERS_TILED, k_heads *share)

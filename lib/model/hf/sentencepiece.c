@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tokenizer.json of vocabularies of characters with byte tokens. BPE with the merges of the list, for text whose
- * spaces are replaced -> the keys of the tokenizer of Gemma 4. SentencePiece BPE (for example Mixtral's) -> the keys of
- * the tokenizer "llama". SentencePiece selects merges by the score of the resulting token,
- * tokenizer.json by a list of merges. Both give the same result if the list has every split of
- * every token into two others, with all splits of a token adjacent. Then the score of a token is
- * its negated position in the list. Other lists are rejected. */
+/* tokenizer.json of vocabularies of characters with byte tokens. BPE with the merges of the list,
+ * for text whose spaces are replaced -> the keys of the tokenizer of Gemma 4. SentencePiece BPE
+ * (for example Mixtral's) -> the keys of the tokenizer "llama". SentencePiece selects merges by the
+ * score of the resulting token, tokenizer.json by a list of merges. Both give the same result if
+ * the list has every split of every token into two others, with all splits of a token adjacent.
+ * Then the score of a token is its negated position in the list. Other lists are rejected. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>

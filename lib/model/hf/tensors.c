@@ -319,7 +319,8 @@ static int put_experts(const struct work *w, const struct hf_row *row, uint32_t 
 
 #define ROWS_OF_EXPERTS (HF_ROWS(EXPERT) | HF_ROWS(EXPERTS))
 
-/* Of the rows for the same tensor, the first whose source is there; NULL: the row is not the first of them. */
+/* Of the rows for the same tensor, the first whose source is there; NULL: the row is not the first
+ * of them. */
 static const struct hf_row *choose(const struct work *w, const struct hf_row *row, uint32_t layer)
 {
     char name[NAME_BYTES];

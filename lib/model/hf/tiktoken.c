@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Vocabularies of tiktoken -> tokens and merges. A file has a line per token, its bytes in base64 and its rank,
- * which is its number.
+/* Vocabularies of tiktoken -> tokens and merges. A file has a line per token, its bytes in base64
+ * and its rank, which is its number.
  *
- * tiktoken merges, again and again, the first of the two neighbours whose concatenation has the lowest rank. A list of
- * merges, as GGUF has it, gives the same if it has, in the order of ranks, of each token the two parts that tiktoken
- * joins last when it encodes the token alone. It is one pair: what happens inside a token's bytes before something
- * crosses their ends does not depend on the text around them. A token that tiktoken does not reach from its bytes
- * has no merge; it is found as a whole word only, by the pre-tokenizer's flag ignore_merges.
+ * tiktoken merges, again and again, the first of the two neighbours whose concatenation has the
+ * lowest rank. A list of merges, as GGUF has it, gives the same if it has, in the order of ranks,
+ * of each token the two parts that tiktoken joins last when it encodes the token alone. It is one
+ * pair: what happens inside a token's bytes before something crosses their ends does not depend on
+ * the text around them. A token that tiktoken does not reach from its bytes has no merge; it is
+ * found as a whole word only, by the pre-tokenizer's flag ignore_merges.
  *
- * Special tokens are after the last rank. Their names are in tokenizer_config.json or those of the published code. */
+ * Special tokens are after the last rank. Their names are in tokenizer_config.json or those of the
+ * published code. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tokenizer.json and tokenizer_config.json -> the keys tokenizer.ggml.*: byte-level BPE with a
- * pre-tokenizer of tokenizers.tbl.h, SentencePiece BPE (sentencepiece.c), and tiktoken (tiktoken.c). */
+ * pre-tokenizer of tokenizers.tbl.h, SentencePiece BPE (sentencepiece.c), and tiktoken
+ * (tiktoken.c). */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,8 +25,8 @@ bool hf_is_string(const json_t *value, const char *expected)
 #define EVERY_DIGIT "\\p{N}"
 #define DIGIT_RUNS  "\\p{N}+"
 
-/* The expression that one part of a pre-tokenizer splits by; "": it does not split; NULL: unsupported.
- * A ByteLevel that splits itself has GPT-2's, row 0. */
+/* The expression that one part of a pre-tokenizer splits by; "": it does not split; NULL:
+ * unsupported. A ByteLevel that splits itself has GPT-2's, row 0. */
 static const char *part_expression(const json_t *part)
 {
     const char *type = json_string_value(json_object_get(part, "type"));

@@ -131,8 +131,8 @@ static int check_experts(const struct arch *arch, uint32_t layer, const struct i
     return 0;
 }
 
-/* A scale belongs to a matrix of its own: not to an embedding that is also the output, and not to half
- * of a tensor. */
+/* A scale belongs to a matrix of its own: not to an embedding that is also the output, and not to
+ * half of a tensor. */
 static int check_scales(const struct arch *arch, const struct model_hparams *h,
                         const struct index_derived *d, struct error *error)
 {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Keys of GGUF files that the engine does not read and whose value it does not need: they are not reported
- * (unread.c). No include guard: include it with the macro defined, which is undefined at the end.
+/* Keys of GGUF files that the engine does not read and whose value it does not need: they are not
+ * reported (unread.c). No include guard: include it with the macro defined, which is undefined at
+ * the end.
  *
  * HARMLESS(name, why)
  *     name: of a key; "*" at the end: all that begin like this; "." at the start: after the name of the

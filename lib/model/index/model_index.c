@@ -211,8 +211,8 @@ static const char *read_template(const struct gguf *g, const char *key, size_t m
     return why;
 }
 
-/* The chat templates; what cannot be one leaves the model's family, or for tools the other one, and is
- * reported once, where the file is parsed. */
+/* The chat templates; what cannot be one leaves the model's family, or for tools the other one, and
+ * is reported once, where the file is parsed. */
 static void read_templates(struct build *b)
 {
     const char *text;

@@ -16,13 +16,13 @@
  * each precision of the model (ascending enum precision), the experts ordered by layer, then
  * expert. That is a full grid: entry = precision_first[precision] + layer * experts + expert. A
  * GGUF file has only the native precision. A store may lack some experts at a precision, and layers
- * without experts have none at any. Such an entry is *absent*: it is in the grid but has no extents,
- * is never loaded, and model_entry_expert_precision does not return it.
+ * without experts have none at any. Such an entry is *absent*: it is in the grid but has no
+ * extents, is never loaded, and model_entry_expert_precision does not return it.
  *
  * Striping: `parts` loaders read an entry in parts (model_entry_part). Entries of the model file
- * are divided evenly. Each part of a split GGUF file (lib/model/gguf/split.h) has its own loader. For
- * an entry of a store the division is fixed: one part per stripe file, all at the same offset of
- * their files, or all of it in one stripe. */
+ * are divided evenly. Each part of a split GGUF file (lib/model/gguf/split.h) has its own loader.
+ * For an entry of a store the division is fixed: one part per stripe file, all at the same offset
+ * of their files, or all of it in one stripe. */
 #ifndef SLUICE_MODEL_INDEX_MODEL_INDEX_H
 #define SLUICE_MODEL_INDEX_MODEL_INDEX_H
 
@@ -47,7 +47,8 @@
 
 enum entry_kind { ENTRY_DENSE, ENTRY_EXPERT };
 
-/* A stripe file of a store, or a part of a split GGUF file or of the model file of a delta (store.h). */
+/* A stripe file of a store, or a part of a split GGUF file or of the model file of a delta
+ * (store.h). */
 struct model_stripe {
     struct model_file_id file;
     char path[MODEL_PATH_BYTES];   /* absolute, NUL-terminated */
@@ -122,8 +123,8 @@ struct model_index {
     uint64_t tokenizer_offset, tokenizer_bytes;
     uint64_t template_offset, template_bytes; /* of the chat, as in the file; 0 bytes: none */
     uint64_t tools_template_offset, tools_template_bytes; /* of chats with tools; the same */
-    /* Keys of the file that were not read, harmless.tbl.h left out: their number, and the names of the
-     * first, each with a newline after it, as printable() makes them. */
+    /* Keys of the file that were not read, harmless.tbl.h left out: their number, and the names of
+     * the first, each with a newline after it, as printable() makes them. */
     uint64_t unread_count;
     char unread[MODEL_UNREAD_BYTES];
     uint64_t dense_bytes; /* sum of slot_bytes of dense entries */
@@ -262,8 +263,9 @@ static inline uint32_t model_entry_dense(const struct model_index *m, uint32_t l
     return m->dense_entry[layer][role];
 }
 
-/* Whether layers [first, end) of a forward pass read this dense entry: those of the layers, embeddings for layer 0, output for
- * the last layer, and the router of layer `end`, which predicts the experts of that layer. */
+/* Whether layers [first, end) of a forward pass read this dense entry: those of the layers,
+ * embeddings for layer 0, output for the last layer, and the router of layer `end`, which predicts
+ * the experts of that layer. */
 bool model_part_reads(const struct model_index *m, uint32_t first, uint32_t end, uint32_t entry);
 
 /* Whether `sluice pack --dense` may store this dense entry at a lower precision: matrices, except

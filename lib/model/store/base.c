@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The model file of a delta: found, compared with the manifest, and its experts as entries of the index. */
+/* The model file of a delta: found, compared with the manifest, and its experts as entries of the
+ * index. */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>

@@ -16,13 +16,14 @@ struct store_base {
     char path[MODEL_PATH_BYTES];
 };
 
-/* Identifies a model: the sample_hash (lib/file) of its `count` open parts. -1 with ERR_IO or ERR_NO_MEMORY; the error has
- * no path. */
+/* Identifies a model: the sample_hash (lib/file) of its `count` open parts. -1 with ERR_IO or
+ * ERR_NO_MEMORY; the error has no path. */
 int store_base_hash(const struct gguf_parts *parts, uint32_t count, uint8_t hash[STORE_HASH_BYTES],
                     struct error *error);
 
-/* Opens the model file of a delta in the directory `dir`, which is absolute, and checks that it is the one of the manifest. On success the
- * caller frees base->index. Errors: those of model_index_build, and ERR_BAD_INPUT. */
+/* Opens the model file of a delta in the directory `dir`, which is absolute, and checks that it is
+ * the one of the manifest. On success the caller frees base->index. Errors: those of
+ * model_index_build, and ERR_BAD_INPUT. */
 int store_base_open(const struct store_manifest *m, const char *dir, struct store_base *base,
                     struct error *error);
 

@@ -25,10 +25,11 @@
  * without gaps, of a type of lib/tensor/tensor_types.tbl.h. Bytes between and after the matrices
  * are 0. A slot has the minimum number of pages for them.
  *
- * DELTA. A store with "base" has only precisions below the native one, and those only of some experts; the native ones of all
- * experts are in the model file that it was made of. So one table, the entries of the index, states for each expert and
- * precision where it is: in_store, or in a part of the model file, which has loaders of its own after that of the stripe. A
- * delta has one stripe, and the layout "spread".
+ * DELTA. A store with "base" has only precisions below the native one, and those only of some
+ * experts; the native ones of all experts are in the model file that it was made of. So one table,
+ * the entries of the index, states for each expert and precision where it is: in_store, or in a
+ * part of the model file, which has loaders of its own after that of the stripe. A delta has one
+ * stripe, and the layout "spread".
  *
  * CHECKSUMS. XXH3-64 (seed 0) of each part: all bytes of the pages of this entry in stripe d, in
  * order. A part without pages has checksum 0 and is never read.
@@ -36,7 +37,8 @@
  * ENTRIES.BIN. struct store_entries_head, then one record for each precision of the manifest
  * (ascending), layer and expert: 1 + S u64, the offset (STORE_ABSENT: the store does not have this
  * expert at this precision; its checksums are 0), then the S checksums. Every expert is present at
- * one precision or more (of a delta: with those of the model file); all of a layer are absent if the model has no experts there. Numbers are little-endian. The manifest has the file's XXH3-64.
+ * one precision or more (of a delta: with those of the model file); all of a layer are absent if
+ * the model has no experts there. Numbers are little-endian. The manifest has the file's XXH3-64.
  *
  * MANIFEST. One JSON object. All fields are required except "layout", "mirror", "base" and "info"; unknown
  * fields are errors, except inside "info":

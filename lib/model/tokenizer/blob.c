@@ -178,7 +178,8 @@ bool tokenizer_is_matched(const char *text, size_t bytes)
     return bytes > 0 && utf8_valid(text, bytes);
 }
 
-/* Special tokens must be control or user-defined tokens, characters of texts, strictly ascending by bytes. */
+/* Special tokens must be control or user-defined tokens, characters of texts, strictly ascending by
+ * bytes. */
 static int check_specials(const struct tokenizer_blob *b, struct error *error)
 {
     const uint32_t *specials = blob_specials(b);

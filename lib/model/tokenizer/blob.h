@@ -65,8 +65,8 @@ enum tokenizer_model {
 /* Overrides the column nfc of tokenizers.tbl.h. A key of our own: GGUF has none. */
 #define TOKENIZER_NFC_KEY "tokenizer.ggml.normalizer.nfc"
 
-/* Tokens that end an answer, in addition to eos: eot and eom of the file, and those of ANSWER_END and
- * ANSWER_END_NAME; without those of ANSWER_GOES_ON. */
+/* Tokens that end an answer, in addition to eos: eot and eom of the file, and those of ANSWER_END
+ * and ANSWER_END_NAME; without those of ANSWER_GOES_ON. */
 #define TOKENIZER_ENDS 4u
 
 /* Expressions of one pre-tokenizer. */
@@ -106,8 +106,8 @@ int tokenizer_blob_build(const struct gguf *g, void **blob, size_t *bytes, uint3
 /* Checks a blob completely. 0, or -1 with ERR_BAD_INPUT. */
 int tokenizer_blob_check(const void *blob, size_t bytes, struct error *error);
 
-/* Whether a token of this text is matched in texts as a whole: one that is no UTF-8 would cut a character
- * in two, and what is left of it is none, either. */
+/* Whether a token of this text is matched in texts as a whole: one that is no UTF-8 would cut a
+ * character in two, and what is left of it is none, either. */
 bool tokenizer_is_matched(const char *text, size_t bytes);
 
 /* Row of a pre-tokenizer in tokenizers.tbl.h; UINT32_MAX: unknown. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Encoding: text -> special tokens and the stretches between them -> words -> merging. Words of
- * byte-level BPE are matches of regular expressions (words.c), and merging starts with bytes. Words of
- * the tokenizers of characters (SentencePiece BPE: Kudo & Richardson 2018) start at spaces, and
+ * byte-level BPE are matches of regular expressions (words.c), and merging starts with bytes. Words
+ * of the tokenizers of characters (SentencePiece BPE: Kudo & Richardson 2018) start at spaces, and
  * merging starts with characters. */
 #include "lib/model/tokenizer/tokenizer.h"
 

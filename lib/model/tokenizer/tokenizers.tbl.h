@@ -32,8 +32,8 @@
  *
  * Append only: row numbers are stored in model segments. Do not use versions of the expressions
  * that were rewritten for engines with fewer features: some differ, some need unbounded stack. No
- * include guard: include it with PRETOKENIZER, CHARACTERS, with STRIP_AFTER and STRIP_NONE, with ANSWER_END, with
- * ANSWER_END_NAME, or with ANSWER_GOES_ON defined. */
+ * include guard: include it with PRETOKENIZER, CHARACTERS, with STRIP_AFTER and STRIP_NONE, with
+ * ANSWER_END, with ANSWER_END_NAME, or with ANSWER_GOES_ON defined. */
 #ifndef PRETOKENIZER
 #define PRETOKENIZER(...)
 #endif

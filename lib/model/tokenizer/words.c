@@ -39,8 +39,8 @@ struct split {
     struct error *error;
 };
 
-/* White_Space of Unicode, which \s means in the expressions. PCRE2's own \s has U+180E as well, which is
- * no space since Unicode 6.3. */
+/* White_Space of Unicode, which \s means in the expressions. PCRE2's own \s has U+180E as well,
+ * which is no space since Unicode 6.3. */
 #define SPACES "\\t-\\r\\x{85}\\p{Z}"
 
 /* The expression with \s and \S spelt out. The caller frees it; NULL: out of memory. */

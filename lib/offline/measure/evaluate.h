@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Losses of a model over windows of a text, each window independent, on all threads. Groups of windows go
- * through the model layer by layer, so that an expert is read once for all of them: a worker takes one
- * window in one layer, with a single-threaded core, so that results do not depend on the number of threads.
- * Decisions that depend on earlier tokens need the windows in order of time: a worker takes whole windows.
+/* Losses of a model over windows of a text, each window independent, on all threads. Groups of
+ * windows go through the model layer by layer, so that an expert is read once for all of them: a
+ * worker takes one window in one layer, with a single-threaded core, so that results do not depend
+ * on the number of threads. Decisions that depend on earlier tokens need the windows in order of
+ * time: a worker takes whole windows.
  *
  * Perplexity = exp(sum of nll / scored tokens), tokens 1 .. window-1 of every window, each from
  * those before it: the protocol of `sluice eval`. */
@@ -43,10 +44,11 @@ const char *offline_progress_text(const struct offline_progress *p, char text[OF
 const char *offline_duration_text(uint64_t ns, char text[OFFLINE_TEXT_BYTES]);
 const char *offline_estimate_text(const struct offline_estimate *e, char text[OFFLINE_TEXT_BYTES]);
 
-/* Layers [first, end) of an evaluation that is not in_order and compares nothing. The residual stream of all windows,
- * [windows][window][hidden] floats, is in a file: read where it enters `first`, unless that is layer 0; written where it
- * leaves `end`, and then nothing is scored: losses are 0. The losses from a layer on are those of the whole model if the
- * layers before it are as they were. */
+/* Layers [first, end) of an evaluation that is not in_order and compares nothing. The residual
+ * stream of all windows, [windows][window][hidden] floats, is in a file: read where it enters
+ * `first`, unless that is layer 0; written where it leaves `end`, and then nothing is scored:
+ * losses are 0. The losses from a layer on are those of the whole model if the layers before it are
+ * as they were. */
 struct offline_part {
     uint32_t first, end; /* end 0: all, and scored */
     int fd;              /* of offline_part_bytes; borrowed; -1: not needed */
@@ -74,9 +76,9 @@ struct offline_evaluation {
         *precision; /* [layers * experts] enum precision; NULL: native. Ignored with hooks.serve */
     const bool *allowed; /* [layers * experts] experts that may be routed to; NULL: all */
     /* Sets the hooks of a worker (with its own arg), called once per worker before it starts; NULL:
-     * none. starts: the next calls of the worker's hooks are for window `window`; in_order for all of it, else
-     * for one layer. Layers of a window follow each other. group: windows [first, first + windows) begin;
-     * nothing is running. All may be NULL. */
+     * none. starts: the next calls of the worker's hooks are for window `window`; in_order for all
+     * of it, else for one layer. Layers of a window follow each other. group: windows [first, first
+     * + windows) begin; nothing is running. All may be NULL. */
     void (*hooks)(void *arg, uint32_t worker, struct offline_hooks *hooks);
     void (*starts)(void *arg, uint32_t worker, uint32_t window);
     void (*group)(void *arg, uint32_t first, uint32_t windows);
@@ -105,7 +107,8 @@ struct offline_losses {
 int offline_evaluate(const struct offline_evaluation *e, struct offline_losses *out,
                      struct error *error);
 void offline_losses_free(struct offline_losses *l);
-/* Opens a file of that size, without a name, in the directory of the path `next_to`; the caller closes it. -1 with *error. */
+/* Opens a file of that size, without a name, in the directory of the path `next_to`; the caller
+ * closes it. -1 with *error. */
 int offline_part_open(const char *next_to, uint64_t bytes, struct error *error);
 uint64_t offline_part_bytes(const struct offline_model *m, const struct offline_text *text);
 

@@ -12,9 +12,9 @@ struct pair { /* the measured model, and the lossless one (or NULL) */
     struct offline_runner *test, *reference;
 };
 
-/* A group of windows that goes through the model layer by layer: a step is one window in one layer, or, after
- * the layers, the scoring of a window. Workers take steps in this order; a step waits for the one before it
- * of the same window. */
+/* A group of windows that goes through the model layer by layer: a step is one window in one layer,
+ * or, after the layers, the scoring of a window. Workers take steps in this order; a step waits for
+ * the one before it of the same window. */
 struct sweep {
     uint32_t first, windows;
     uint32_t layer, layers; /* the first one, and how many */
@@ -53,8 +53,8 @@ struct worker {
     bool started;
 };
 
-/* evaluate.c: rows of a pass that is not limited by memory; whether the decisions of the worker's hooks depend on
- * them, so that they must not be limited. */
+/* evaluate.c: rows of a pass that is not limited by memory; whether the decisions of the worker's
+ * hooks depend on them, so that they must not be limited. */
 uint32_t job_chunk(const struct offline_evaluation *e);
 bool job_chunk_depends(const struct worker *w);
 
@@ -64,14 +64,15 @@ void job_progress(struct worker *w, uint64_t steps);
 /* evaluate.c: runs `loop` in a thread per worker until all end; worker 0 is this thread. */
 void job_run(struct job *job, void *(*loop)(void *worker));
 
-/* score.c: scores row `row` of the window, q, up to a constant. base: the row of the lossless model; NULL
- * when it does not run. */
+/* score.c: scores row `row` of the window, q, up to a constant. base: the row of the lossless
+ * model; NULL when it does not run. */
 int score_row(struct worker *w, uint32_t window, uint32_t row, const float *q, const float *base,
               struct error *error);
 
-/* sweep.c: within a budget, how many workers there are, and the scratch memory of a runner whose decisions
- * do not depend on its chunk: the experts of a layer come first. Makes dense weights of another precision, and
- * takes memory for the runners from the slots. The hooks of worker 0 are set. */
+/* sweep.c: within a budget, how many workers there are, and the scratch memory of a runner whose
+ * decisions do not depend on its chunk: the experts of a layer come first. Makes dense weights of
+ * another precision, and takes memory for the runners from the slots. The hooks of worker 0 are
+ * set. */
 int sweep_workers(struct job *job, struct error *error);
 
 /* sweep.c: sizes of a sweep within the budget, announced; then all windows. */

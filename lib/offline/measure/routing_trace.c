@@ -11,8 +11,8 @@
 #include "lib/tensor/precision.h"
 #include "lib/tensor/tensor_type.h"
 
-/* The records of a window are in a fixed order and number, so that every layer fills in its own: windows go
- * through the model layer by layer, on all threads. */
+/* The records of a window are in a fixed order and number, so that every layer fills in its own:
+ * windows go through the model layer by layer, on all threads. */
 struct routing {
     const struct model_hparams *h;
     const struct offline_text *text;

@@ -84,8 +84,8 @@ static void reset_swap(struct state *w)
     w->swapping = false;
 }
 
-/* Lets the device work while `tokens` are computed (a layer: a fraction of its chunk): one pair at a
- * time, the next as soon as the last is read; the old expert serves until then. */
+/* Lets the device work while `tokens` are computed (a layer: a fraction of its chunk): one pair at
+ * a time, the next as soon as the last is read; the old expert serves until then. */
 static void swap_during(struct state *w, double tokens)
 {
     const struct serving *s = w->run->s;

@@ -57,8 +57,8 @@ int serving_evaluate(const struct offline_evaluation *base, const struct serving
                      struct offline_losses *losses, struct serving_report *report,
                      struct error *error);
 
-/* swapmoe: pairs_per_token and before_routing from the times of the plan's profile; unchanged where it
- * has none. */
+/* swapmoe: pairs_per_token and before_routing from the times of the plan's profile; unchanged where
+ * it has none. */
 void serving_swap_times(struct serving *s, const struct plan *plan);
 
 /* Sets the keep[l] experts with the largest values per layer (ties: lower index) to true. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Many windows, layer by layer: the experts of a layer are read once for all windows of a group, if they
- * fit. Rows do not depend on each other, so the results are those of one window after another. */
+/* Many windows, layer by layer: the experts of a layer are read once for all windows of a group, if
+ * they fit. Rows do not depend on each other, so the results are those of one window after
+ * another. */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -56,9 +57,10 @@ static uint32_t expert_layers(const struct offline_evaluation *e)
     return end_layer(e) > first ? end_layer(e) - first : 0;
 }
 
-/* Bytes that are read when `group` windows go through the layers together and the slots have `slots`
- * bytes: what does not fit into the slots is read again for every pass, of `chunk` rows; in order of time, for
- * every pass through all layers, with the experts that its tokens need at worst. */
+/* Bytes that are read when `group` windows go through the layers together and the slots have
+ * `slots` bytes: what does not fit into the slots is read again for every pass, of `chunk` rows; in
+ * order of time, for every pass through all layers, with the experts that its tokens need at
+ * worst. */
 static double reads_of(const struct offline_evaluation *e, uint32_t chunk, uint64_t group,
                        double slots)
 {
@@ -134,8 +136,8 @@ static uint64_t kv_of(const struct offline_evaluation *e)
     return all;
 }
 
-/* Bytes of the largest form of an expert that the evaluation may need: a precision that is made can be larger
- * than the expert in the file. */
+/* Bytes of the largest form of an expert that the evaluation may need: a precision that is made can
+ * be larger than the expert in the file. */
 static uint64_t largest_form(const struct job *job)
 {
     const struct offline_evaluation *e = job->e;
@@ -177,8 +179,8 @@ static uint64_t runners_bytes(const struct job *job, const struct rows *r)
     return job->workers * bytes + window_bytes(job->e);
 }
 
-/* Half of what is left in addition to a layer's experts is for rows, in passes as large as a window; with fewer workers
- * if they get few. */
+/* Half of what is left in addition to a layer's experts is for rows, in passes as large as a
+ * window; with fewer workers if they get few. */
 static void choose_rows(struct job *job, struct rows *r, uint64_t free_bytes)
 {
     const struct offline_evaluation *e = job->e;
@@ -206,7 +208,8 @@ int sweep_workers(struct job *job, struct error *error)
         return 0;
     if (offline_dense_prepare(e->model, e->dense, error) != 0)
         return -1;
-    /* now: the heap that a trial leaves behind is used again. Earlier windows leave the slots for it. */
+    /* now: the heap that a trial leaves behind is used again. Earlier windows leave the slots for
+     * it. */
     uint64_t free_bytes = offline_free_bytes(e->model);
     if (offline_reserve(e->model, free_bytes / PROBE_SHARE, "windows", error) != 0 ||
         scratch_of(e, 1, &r.one, error) != 0 || scratch_of(e, 1 + PROBE_ROWS, &more, error) != 0)

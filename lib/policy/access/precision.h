@@ -78,8 +78,8 @@ void precision_choose(const struct precision_policy *p, const struct precision_i
                       struct precision_choice *out);
 
 /* A store can lack single experts of a precision: limits the choice to those of `present`, a mask
- * of 1 << enum precision and not 0. A request that is not present is replaced by the lowest accepted
- * precision that is, or by the best of all. */
+ * of 1 << enum precision and not 0. A request that is not present is replaced by the lowest
+ * accepted precision that is, or by the best of all. */
 void precision_limit(struct precision_choice *choice, uint32_t present);
 
 /* ---- applied to what is resident ------------------------------------------------------------- */
@@ -119,7 +119,8 @@ uint32_t precision_policy_mask(const struct precision_policy *p, uint32_t presen
  * stride], in order of rank, not negative; before[top_k]. All 0 when the sum is 0. */
 void precision_weights_before(const float *weight, size_t stride, uint32_t top_k, float *before);
 
-/* Popularity of the expert at position `at` of a chunk's `count` experts in PREFILL_ORDER_POPULARITY. */
+/* Popularity of the expert at position `at` of a chunk's `count` experts in
+ * PREFILL_ORDER_POPULARITY. */
 static inline float precision_popularity(uint32_t at, uint32_t count)
 {
     return (float)at / (float)count;

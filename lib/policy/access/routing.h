@@ -40,8 +40,8 @@ struct route {
 void routing_exact(const struct model_router *router, const float *logits, float *scratch,
                    struct route *out);
 
-/* What decides the choice: p of router.h, and the score s = p + bias, -infinity outside the groups that
- * the row uses. p, score, scratch: [experts]. */
+/* What decides the choice: p of router.h, and the score s = p + bias, -infinity outside the groups
+ * that the row uses. p, score, scratch: [experts]. */
 void routing_scores(const struct model_router *router, const float *logits, float *scratch,
                     float *p, float *score);
 
@@ -59,8 +59,8 @@ void routing_scores(const struct model_router *router, const float *logits, floa
 void routing_margins(const struct model_router *router, const float *logits, float *scratch,
                      float *margin);
 
-/* allowed[e]: e is in the set. Returns the number of routes written: top_k, or the size of the
- * set when that is smaller; the softmax is over the set. If the best groups have fewer experts of the
+/* allowed[e]: e is in the set. Returns the number of routes written: top_k, or the size of the set
+ * when that is smaller; the softmax is over the set. If the best groups have fewer experts of the
  * set than that, all groups count. With every expert allowed, or NULL, the result is bit-identical
  * to routing_exact. */
 uint32_t routing_masked(const struct model_router *router, const float *logits, const bool *allowed,

@@ -229,9 +229,10 @@ static void exchange(struct swap_layer *l, uint32_t in, uint32_t out)
     l->serving[out] = 0;
 }
 
-/* Of the pairs of the last plan, those that became due since `from` remain: single tokens would have
- * done them before this plan. Older ones had their time, later ones are superseded. At most half of
- * the experts remain, because a layer is planned once per call, and a plan has no more pairs. */
+/* Of the pairs of the last plan, those that became due since `from` remain: single tokens would
+ * have done them before this plan. Older ones had their time, later ones are superseded. At most
+ * half of the experts remain, because a layer is planned once per call, and a plan has no more
+ * pairs. */
 static void keep_due(struct swap_layer *l, uint64_t from, uint64_t when)
 {
     uint32_t kept = 0;

@@ -144,7 +144,8 @@ void places_destroy(struct places *p)
     free(p);
 }
 
-/* The position of the core, as far as the policy needs it: a lower layer than before is another pass. */
+/* The position of the core, as far as the policy needs it: a lower layer than before is another
+ * pass. */
 static void follow(struct places *p, uint32_t layer)
 {
     p->step.position += layer < p->step.layer;
@@ -209,8 +210,8 @@ static uint32_t empty_place(struct places *p, uint32_t class)
     return at;
 }
 
-/* The next expert in the policy's order: whether enough are known. Those that are leased are not met, so their slabs
- * keep them. */
+/* The next expert in the policy's order: whether enough are known. Those that are leased are not
+ * met, so their slabs keep them. */
 static bool meet(void *arg, uint32_t expert)
 {
     struct places *p = arg;
@@ -332,7 +333,8 @@ static struct place_result lease(struct places *p, uint32_t expert)
     return r;
 }
 
-/* The place that an expert that was lent to the host gets for later passes, while it is the last one lent. */
+/* The place that an expert that was lent to the host gets for later passes, while it is the last
+ * one lent. */
 static uint32_t place_behind(const struct places *p, uint32_t expert)
 {
     return p->behind != PLACES_NONE && p->place[p->behind].expert == expert ? p->behind

@@ -19,7 +19,8 @@ enum gpu_policy { GPU_POLICY_LIST(CHOICE_ID) GPU_POLICY__COUNT };
 
 /* GPU_POLICY__COUNT: there is none of that name. */
 enum gpu_policy gpu_policy_find(const char *name);
-/* That of --gpu-policy: auto, GPU_POLICY__COUNT, is gpu-centric in deterministic runs, which do not depend on times. */
+/* That of --gpu-policy: auto, GPU_POLICY__COUNT, is gpu-centric in deterministic runs, which do not
+ * depend on times. */
 enum gpu_policy gpu_policy_of(const char *name, bool deterministic);
 const char *gpu_policy_name(enum gpu_policy policy);
 

@@ -149,7 +149,8 @@ struct choice {
     double cost; /* bytes; else the negative of those that can be used */
 };
 
-/* Of the class that this size suits worst. Each class may have a slab that is not full: half of one is not used. */
+/* Of the class that this size suits worst. Each class may have a slab that is not full: half of one
+ * is not used. */
 static double usable(const struct slabs *s)
 {
     uint64_t minimum = UINT64_MAX;

@@ -39,10 +39,10 @@ struct slabs {
     uint8_t class_of[PRECISION__COUNT][MODEL_LAYERS_MAX]; /* classes: no experts */
 };
 
-/* How `bytes` of memory are divided. If all experts fit with some size of slabs, that which needs the smallest
- * part of the memory; else that with which the class that it suits worst can use the largest part. At least `minimum` slabs, if so
- * many of the largest experts fit. For count * bytes of the result, the result is the same. Pre: there is a
- * size. */
+/* How `bytes` of memory are divided. If all experts fit with some size of slabs, that which needs
+ * the smallest part of the memory; else that with which the class that it suits worst can use the
+ * largest part. At least `minimum` slabs, if so many of the largest experts fit. For count * bytes
+ * of the result, the result is the same. Pre: there is a size. */
 struct slabs slabs_divide(const struct expert_sizes *sizes, uint64_t bytes, uint32_t minimum);
 
 /* Slabs for all experts of the precisions in the mask, by 1 << enum precision. */

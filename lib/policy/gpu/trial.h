@@ -32,7 +32,8 @@ struct gpu_trial_token {
 struct gpu_trial {
     enum gpu_policy policy; /* of the next pass */
     uint32_t trials;        /* that ended */
-    /* By policy: time per token in the last trial that ended, 0: none; tokens that were counted in all. */
+    /* By policy: time per token in the last trial that ended, 0: none; tokens that were counted in
+     * all. */
     double token_ns[GPU_POLICY__COUNT];
     uint64_t tokens[GPU_POLICY__COUNT];
 

@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Activation matrices (MoE-Infinity, arXiv:2401.14361 §4, §5): how often a sequence accessed each
- * expert. A new sequence is predicted to continue like an earlier one: the one with the largest similarity.
+ * expert. A new sequence is predicted to continue like an earlier one: the one with the largest
+ * similarity.
  *
  * Matrix: counts[layer][expert], tokens of one sequence, prompt included; each running sequence has
- * its own (lib/policy/sequences.h). When a sequence ends, its matrix joins the collection of ACTIVATION_MATRICES; a full collection replaces the one with the
- * largest similarity to it. Similarity: cosine of the rows, mean over the layers in which both have counts.
+ * its own (lib/policy/sequences.h). When a sequence ends, its matrix joins the collection of
+ * ACTIVATION_MATRICES; a full collection replaces the one with the largest similarity to it.
+ * Similarity: cosine of the rows, mean over the layers in which both have counts.
  *
  * Prediction for layer l at layer n of L: the experts with the largest share of the matched row,
- * weighted by 1 - (l - n) / L; without an earlier sequence, of the current one. The paper orders one
- * queue of all later layers by this priority; here each layer has a list, and nearer layers come
- * first. Not thread-safe. */
+ * weighted by 1 - (l - n) / L; without an earlier sequence, of the current one. The paper orders
+ * one queue of all later layers by this priority; here each layer has a list, and nearer layers
+ * come first. Not thread-safe. */
 #ifndef SLUICE_POLICY_PREDICTION_ACTIVATION_H
 #define SLUICE_POLICY_PREDICTION_ACTIVATION_H
 

@@ -10,7 +10,8 @@
 uint32_t prediction_keep_best(struct prediction *out, uint32_t found, uint32_t want,
                               struct prediction g);
 
-/* The `want` experts that the router of in->logits puts first, in the order of its choice (NaN last). */
+/* The `want` experts that the router of in->logits puts first, in the order of its choice (NaN
+ * last). */
 uint32_t prediction_by_router(const struct prediction_input *in, uint32_t want,
                               struct prediction *out);
 

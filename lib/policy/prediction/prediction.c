@@ -35,8 +35,8 @@ static uint32_t next_layer(const struct prediction_input *in, struct prediction 
     return in->logits ? prediction_by_router(in, in->want, out) : 0;
 }
 
-/* Shares are in the order of the choice, so ranks decide: an expert is above the percentile when it is
- * strictly greater than the interpolated value. */
+/* Shares are in the order of the choice, so ranks decide: an expert is above the percentile when it
+ * is strictly greater than the interpolated value. */
 static uint32_t fate(const struct prediction_input *in, struct prediction *out)
 {
     uint32_t experts = in->experts, want = in->want < experts ? in->want : experts;

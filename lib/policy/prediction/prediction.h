@@ -46,8 +46,8 @@
 enum prediction_kind { PREDICTION_LIST(CHOICE_ID) };
 
 /* Predictions for a chunk of a prompt: `popularity` names the experts that its tokens will probably
- * access (Fate §4.3), `layer` these and then all others of the layer (HOBBIT §5.5.2: a prompt accesses
- * nearly all of them), unless the chunk has fewer accesses than the layer has experts. */
+ * access (Fate §4.3), `layer` these and then all others of the layer (HOBBIT §5.5.2: a prompt
+ * accesses nearly all of them), unless the chunk has fewer accesses than the layer has experts. */
 #define PREFILL_PREDICTION_LIST(X)                                                                 \
     X(PREFILL_PREDICTION_POPULARITY, "popularity")                                                 \
     X(PREFILL_PREDICTION_LAYER, "layer")
@@ -134,8 +134,9 @@ uint32_t prediction_layers(const struct prediction_method *p, uint64_t lookahead
 uint32_t prediction_run(const struct prediction_method *p, const struct prediction_input *in,
                         struct prediction *out);
 
-/* Sets weight_before from the probabilities of a list of decode. prediction_run has done so, or from the
- * gate weights of the predicted choice where they are not proportional to the probabilities. */
+/* Sets weight_before from the probabilities of a list of decode. prediction_run has done so, or
+ * from the gate weights of the predicted choice where they are not proportional to the
+ * probabilities. */
 void prediction_weights_before(struct prediction *list, uint32_t count, uint32_t top_k);
 
 /* Prefill: whether the method makes predictions for a chunk. Those that read routers do, and

@@ -86,16 +86,16 @@ void prefetch_limit_init(struct prefetch_limit *l, enum prefetch_rule rule);
  * Changes nothing. */
 bool prefetch_limit_allows(const struct prefetch_limit *l, const struct prefetch_state *s);
 
-/* The number of prefetches in flight: the queue depth for whole layers and chunks, else also at most
- * two tokens' experts. */
+/* The number of prefetches in flight: the queue depth for whole layers and chunks, else also at
+ * most two tokens' experts. */
 uint32_t prefetch_open_max(const struct prefetch_limit *l, const struct prefetch_state *s);
 
 /* A prefetch was sent. */
 void prefetch_limit_sent(struct prefetch_limit *l, const struct prefetch_state *s);
 
 /* Whether predicted experts are spared by evictions while there is another victim (HOBBIT §3.3).
- * Not under until-router: its lists name nearly the whole layer, and EdgeMoE evicts by frequency and
- * layer distance alone. */
+ * Not under until-router: its lists name nearly the whole layer, and EdgeMoE evicts by frequency
+ * and layer distance alone. */
 bool prefetch_protects(const struct prefetch_limit *l);
 
 /* ---- space for a prefetch -------------------------------------------------------------------- */

@@ -85,8 +85,8 @@ uint32_t prediction_by_router(const struct prediction_input *in, uint32_t want,
         key[e] = score[e] == -INFINITY ? -INFINITY
                                        : margin(r, in->logits[e], r->bias ? r->bias[e] : 0, tau);
     shares(key, in->experts, out, found);
-    /* The choice decides the order, and lists descend: a share above that of an earlier expert is lowered,
-     * so that the sum may be below 1. */
+    /* The choice decides the order, and lists descend: a share above that of an earlier expert is
+     * lowered, so that the sum may be below 1. */
     for (uint32_t i = 1; i < found; i++)
         if (out[i].probability > out[i - 1].probability)
             out[i].probability = out[i - 1].probability;

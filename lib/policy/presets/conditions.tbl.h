@@ -57,13 +57,15 @@ CONDITION(swap_interval, LOSS_SWAP, SAME, NUMBER, "interval=", "", NULL, (double
           PLAN_swap_interval, NAN)
 CONDITION(swap_margin, LOSS_SWAP, SAME, NUMBER, "margin=", "", NULL, k->margin, PLAN_swap_margin,
           NAN)
-/* The policy limits a chunk. Plans whose sets changed between chunks of 256 only have a larger loss. */
+/* The policy limits a chunk. Plans whose sets changed between chunks of 256 only have a larger
+ * loss. */
 CONDITION(swap_chunk, LOSS_SWAP, AT_MOST, NUMBER, "chunks of ", " tokens", "; use --prefill-chunk ",
           swap_chunk(s), PLAN_swap_chunk, NAN)
 CONDITION(swap_share, LOSS_SWAP, AT_LEAST, SHARE, "", " of the experts resident", NULL,
           s->resident_share, PLAN_swap_share, NAN)
-/* Replacements wait for the device: the set is behind where it reads fewer experts while a token is computed, because it
- * is slower, or because tokens are computed faster. Plans without the record: as their times say. */
+/* Replacements wait for the device: the set is behind where it reads fewer experts while a token is
+ * computed, because it is slower, or because tokens are computed faster. Plans without the record:
+ * as their times say. */
 CONDITION(swap_reads_per_token, LOSS_SWAP, AT_LEAST, NUMBER, "a device that reads ",
           " experts while a token is computed", NULL, served_pace(s), PLAN_swap_reads_per_token,
           measured_pace(s->plan))

@@ -165,7 +165,8 @@ static double measured_pace(const struct plan *plan)
     return pace(plan, plan ? plan->scalar[PLAN_expert_read_ns] : (double)NAN);
 }
 
-/* Mean bytes of an expert at the best precision that the files have of it; not less where some experts have several. */
+/* Mean bytes of an expert at the best precision that the files have of it; not less where some
+ * experts have several. */
 static double best_bytes(const struct model_index *m)
 {
     uint32_t all = hparams_expert_layers(&m->hparams) * m->hparams.experts, left = all;
@@ -187,7 +188,8 @@ static double served_pace(const struct served *s)
     return fmin(at_once, pace(s->plan, best_bytes(s->model) * 1e9 / s->read_bytes_per_s));
 }
 
-/* Without times in the plan, nothing says how many experts a limited device reads while a token is computed. */
+/* Without times in the plan, nothing says how many experts a limited device reads while a token is
+ * computed. */
 static int times_known(const struct served *s, const struct measurement *m, struct error *error)
 {
     bool known = s->plan->scalar[PLAN_token_ns] > 0; /* not NaN */

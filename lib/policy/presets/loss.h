@@ -24,7 +24,8 @@ int preset_servable(const struct knobs *k, const struct plan *plan, const struct
  * without a record, or if plan is NULL. */
 enum precision preset_planned_dense(const struct knobs *k, const struct plan *plan);
 
-/* Tokens of a chunk with which the plan measured a loss: scalar `chunk`. A plan that does not record it was made with 256. */
+/* Tokens of a chunk with which the plan measured a loss: scalar `chunk`. A plan that does not
+ * record it was made with 256. */
 double preset_measured_chunk(const struct plan *plan, enum plan_scalar chunk);
 
 struct served { /* what an engine serves with; borrowed */

@@ -23,10 +23,10 @@ int planned_virtual(const struct plan *plan, const struct model_hparams *h, uint
                     uint32_t *v, struct error *error);
 
 /* What expert replacement starts with, in the engine, the offline evaluation and the planner:
- * keep[l] virtual experts of every layer, and as its first set the resident experts of the plan if it
- * has that many, else its experts of the highest frequency, without a plan the lowest numbers. One entry
- * of the capacity is spare, for the candidate that is being read, unless all experts fit. keep:
- * [layers], set: [layers][experts]. Errors as above. */
+ * keep[l] virtual experts of every layer, and as its first set the resident experts of the plan if
+ * it has that many, else its experts of the highest frequency, without a plan the lowest numbers.
+ * One entry of the capacity is spare, for the candidate that is being read, unless all experts fit.
+ * keep: [layers], set: [layers][experts]. Errors as above. */
 int planned_swap_sets(const struct plan *plan, const struct model_hparams *h, uint32_t capacity,
                       uint32_t *keep, uint8_t *set, struct error *error);
 /* The same without the plan's own sets, for given keep[]. */

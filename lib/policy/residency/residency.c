@@ -249,8 +249,8 @@ static void show_tokens(struct residency *r, struct residency_sequence *s, uint6
         residency_decayed_more(r, more - longer);
 }
 
-/* A sequence loses its place. The accesses of its last step are spared no longer, and no other joins
- * its last round, unless one is in it already. */
+/* A sequence loses its place. The accesses of its last step are spared no longer, and no other
+ * joins its last round, unless one is in it already. */
 static void end_at(struct residency *r, uint32_t place)
 {
     struct residency_sequence *s = &r->sequence[place];

@@ -222,8 +222,8 @@ void residency_logit_levels(const float *logits, uint32_t n, uint8_t *levels);
 
 /* The margins of a layer as such levels, for `count` experts from `first` on. Called before the
  * residency_step of the same sequence, position and layer, which learns them: only then is compute
- * known to have pinned the layer's experts. Whole layers, in any pieces, in ascending order; a layer
- * without logits is judged by its accesses. No effect without eviction "learned". */
+ * known to have pinned the layer's experts. Whole layers, in any pieces, in ascending order; a
+ * layer without logits is judged by its accesses. No effect without eviction "learned". */
 void residency_logits(struct residency *r, const struct residency_step *at, uint32_t first,
                       const uint8_t *levels, uint32_t count);
 
@@ -242,9 +242,10 @@ bool residency_is_resident(const struct residency *r, uint32_t slot);
 uint32_t residency_victim(struct residency *r, uint32_t incoming,
                           bool (*may)(void *arg, uint32_t slot), void *arg);
 
-/* Calls `visit` for resident slots in eviction order, until it is true. A slot may come twice. With eviction `random` each is
- * drawn. Cost: one scan of the resident slots, and the logarithm of their number for each visit; for lru, fifo and arc
- * only the visits. `visit` must not call back. Pre: config.walks; one group. */
+/* Calls `visit` for resident slots in eviction order, until it is true. A slot may come twice. With
+ * eviction `random` each is drawn. Cost: one scan of the resident slots, and the logarithm of their
+ * number for each visit; for lru, fifo and arc only the visits. `visit` must not call back. Pre:
+ * config.walks; one group. */
 void residency_walk(struct residency *r, uint32_t incoming, bool (*visit)(void *arg, uint32_t slot),
                     void *arg);
 

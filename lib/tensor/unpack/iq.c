@@ -108,8 +108,8 @@ static void eight_shifted(uint64_t point, int shift, int8_t *code)
         code[i] = (int8_t)(8 * (int8_t)(point >> 8 * i & 255) + shift);
 }
 
-/* { f16 d; per 8 elements a low byte of the point; per 32 elements 4 x 3 high bits of points, 3 bits
- * of scale, 1 of shift } */
+/* { f16 d; per 8 elements a low byte of the point; per 32 elements 4 x 3 high bits of points, 3
+ * bits of scale, 1 of shift } */
 void unpack_iq1_s(const uint8_t *block, uint32_t part, struct unpacked *u)
 {
     (void)part;

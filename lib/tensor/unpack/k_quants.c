@@ -24,8 +24,8 @@ void unpack_q2_k(const uint8_t *block, uint32_t part, struct unpacked *u)
     u->dmin = load_f16(block + 82);
 }
 
-/* { 32 bytes of third bits, bit g of byte i for element 32 g + i; two bits per element; 16 scales of
- * six bits; f16 d }. Without its third bit a code is 4 less. Scales: low four bits in 8 bytes of
+/* { 32 bytes of third bits, bit g of byte i for element 32 g + i; two bits per element; 16 scales
+ * of six bits; f16 d }. Without its third bit a code is 4 less. Scales: low four bits in 8 bytes of
  * nibbles, then two high bits, of scales b, 4 + b, 8 + b, 12 + b in byte b. */
 void unpack_q3_k(const uint8_t *block, uint32_t part, struct unpacked *u)
 {

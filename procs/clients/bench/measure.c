@@ -79,8 +79,8 @@ void tokens_free(struct tokens *t)
     t->ids = t->request = NULL;
 }
 
-/* A request of the first `prompt` tokens in t->request, then `forced` forced ones. With a context it
- * uses the keys and values that the sequence before it left, and leaves its own. */
+/* A request of the first `prompt` tokens in t->request, then `forced` forced ones. With a context
+ * it uses the keys and values that the sequence before it left, and leaves its own. */
 static struct engine_submit request_of(const struct tokens *t, const struct test *test,
                                        size_t prompt, size_t forced)
 {

@@ -47,7 +47,8 @@ bool sampling_known(const char *name)
     return false;
 }
 
-/* The value that is attached to -s: a number, so that a prompt after -p which begins with "-s" is none. */
+/* The value that is attached to -s: a number, so that a prompt after -p which begins with "-s" is
+ * none. */
 static const char *seed_attached(const char *arg)
 {
     const char *digits = strncmp(arg, "-s", 2) == 0 ? arg + 2 : "";

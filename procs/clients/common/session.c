@@ -251,7 +251,8 @@ static int watch_engine(void *arg, struct error *error)
     return result;
 }
 
-/* 1: the engine reports that it accepts requests; 0: not yet, with ERR_NONE if it reports that; -1: it cannot. */
+/* 1: the engine reports that it accepts requests; 0: not yet, with ERR_NONE if it reports that; -1:
+ * it cannot. */
 static int engine_ready(struct session *s, char *state, size_t cap, struct error *error)
 {
     json_t *reply = NULL;

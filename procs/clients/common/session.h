@@ -44,8 +44,9 @@ void session_signals(void);
  *   otherwise                 a private engine with a generated name */
 int session_open(struct session *s, const struct session_request *request, struct error *error);
 
-/* Before session_open, for a private engine whose policies are left to sluice (params_close_choice): takes the model's tuning
- * into the request, or offers to make one (lib/tunings). quiet: nothing on stderr about it. -1 with ERR_CANCELLED. */
+/* Before session_open, for a private engine whose policies are left to sluice
+ * (params_close_choice): takes the model's tuning into the request, or offers to make one
+ * (lib/tunings). quiet: nothing on stderr about it. -1 with ERR_CANCELLED. */
 int session_tune(struct session_request *request, bool quiet, struct error *error);
 
 /* False when the private engine has exited; *error has its exit message. */

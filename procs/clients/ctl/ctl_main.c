@@ -255,7 +255,8 @@ static const char *operation(const struct command *command, char op[32])
     return op;
 }
 
-/* Sequences that have not ended; UINT64_MAX: unknown, because compute is being restarted and resumes them then. */
+/* Sequences that have not ended; UINT64_MAX: unknown, because compute is being restarted and
+ * resumes them then. */
 static uint64_t sequences_left(const json_t *stats)
 {
     for (size_t i = 0; i < lookup_processes(stats); i++) {
@@ -268,7 +269,8 @@ static uint64_t sequences_left(const json_t *stats)
     return UINT64_MAX;
 }
 
-/* Until no sequence is left: twice in succession, because one that was accepted just before is not counted at once. */
+/* Until no sequence is left: twice in succession, because one that was accepted just before is not
+ * counted at once. */
 static int wait_drained(struct rpc_client *control, struct error *error)
 {
     uint64_t stated = 0;

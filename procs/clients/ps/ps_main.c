@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* sluice ps: the running engines of this user, one line each.
  *
- * Asks the supervisor of every locked run directory for its status. One that does not answer in time (it
- * starts, stops or hangs) is listed with that state. Maps no segment.
+ * Asks the supervisor of every locked run directory for its status. One that does not answer in
+ * time (it starts, stops or hangs) is listed with that state. Maps no segment.
  *
  * Trust: replies are checked by the stubs in ipc/. */
 #include <getopt.h> /* optind */

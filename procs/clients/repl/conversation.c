@@ -166,8 +166,8 @@ static int render_family(const struct conversation *t, const struct conversation
     return status;
 }
 
-/* If the turns from number `from` on cannot be rendered, nor can more of them: the first that can is
- * searched by halving, between what failed and the prompt alone. */
+/* If the turns from number `from` on cannot be rendered, nor can more of them: the first that can
+ * is searched by halving, between what failed and the prompt alone. */
 int conversation_chat(struct conversation *t, const struct conversation_form *form,
                       const char *prompt, struct chat_prompt *out, struct error *error)
 {

@@ -37,7 +37,8 @@ static void failed(struct repl *r, const struct error *error)
         r->failure = *error;
 }
 
-/* A line on a terminal that is a command of other programs without the slash. """exit""" is a prompt. */
+/* A line on a terminal that is a command of other programs without the slash. """exit""" is a
+ * prompt. */
 static const char *bare_command(const struct repl *r, const char *text)
 {
     static const char *const words[][2] = {

@@ -98,9 +98,9 @@ void cache_read_accesses(struct cache *c, uint64_t limit)
                     c->accesses.next - from - (c->accesses.lost - lost));
 }
 
-/* A plan or a pair that is due after a number of tokens: compute wakes the cache when it is reached.
- * Otherwise an idle cache would find it at the next tick. Early by the tokens whose records were
- * read before they were counted; then the bell is set again. */
+/* A plan or a pair that is due after a number of tokens: compute wakes the cache when it is
+ * reached. Otherwise an idle cache would find it at the next tick. Early by the tokens whose
+ * records were read before they were counted; then the bell is set again. */
 void cache_set_token_bell(struct cache *c)
 {
     uint64_t idle = c->swap && !c->pair_active ? swap_idle_tokens(c->swap) : 0;

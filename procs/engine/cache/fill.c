@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Loads without a request: the preload, and the expert replacements of SwapMoE.
  *
- * Preload: what earlier runs used most (--warm-start), what the policy parameter preload names, and all for a GPU that computes alone
- * when it has all: a list of entries, loaded in order with the priority of prefetches while the device is idle and space is free. It evicts nothing, with one exception:
- * where experts are replaced, stale entries, which another preset left or a layer requested before
- * its set was complete. They would serve forever, possibly at an unwanted precision, and take the
- * spare entry.
+ * Preload: what earlier runs used most (--warm-start), what the policy parameter preload names, and
+ * all for a GPU that computes alone when it has all: a list of entries, loaded in order with the
+ * priority of prefetches while the device is idle and space is free. It evicts nothing, with one
+ * exception: where experts are replaced, stale entries, which another preset left or a layer
+ * requested before its set was complete. They would serve forever, possibly at an unwanted
+ * precision, and take the spare entry.
  *
  * Replacement (mask=swap): one pair at a time. The candidate is loaded into the spare entry; once
  * it is READY, the victim is evicted. Compute routes to READY experts, so one of the two always
@@ -50,8 +51,8 @@ static int by_number(const void *a, const void *b)
     return (*x > *y) - (*x < *y);
 }
 
-/* The experts of earlier runs: the first `listed` of the order. Those that fit are loaded layer by layer, as the
- * first prompt needs them, then the others. */
+/* The experts of earlier runs: the first `listed` of the order. Those that fit are loaded layer by
+ * layer, as the first prompt needs them, then the others. */
 static void add_used(struct cache *c, uint32_t *order, uint32_t listed)
 {
     const struct model_index *m = c->child.model;
@@ -69,7 +70,8 @@ static void add_used(struct cache *c, uint32_t *order, uint32_t listed)
         add_numbered(c, order[i]);
 }
 
-/* The experts that earlier runs used most, then, if `all`, the others, the plan's most frequent ones first. */
+/* The experts that earlier runs used most, then, if `all`, the others, the plan's most frequent
+ * ones first. */
 static int add_most_frequent(struct cache *c, bool all, struct error *error)
 {
     const struct model_hparams *h = &c->child.model->hparams;
@@ -304,8 +306,8 @@ static void replace_experts(struct cache *c)
     } while (c->pair_active);
 }
 
-/* A demand evicted experts of the sets: they are loaded again. Demands are only made before the sets
- * are complete. */
+/* A demand evicted experts of the sets: they are loaded again. Demands are only made before the
+ * sets are complete. */
 static void repair_sets(struct cache *c)
 {
     c->sets_broken = false;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The arena after a crash of a process that may write it. A wild write can have changed any expert that
- * was published before. So every expert that was in memory at that time is compared with its checksum
- * (stores have them), one at a time between messages. A damaged one is evicted, and read again when it
- * is needed.
+/* The arena after a crash of a process that may write it. A wild write can have changed any expert
+ * that was published before. So every expert that was in memory at that time is compared with its
+ * checksum (stores have them), one at a time between messages. A damaged one is evicted, and read
+ * again when it is needed.
  *
  *   arena_suspect (supervisor)   crashes of writers so far
  *   arena_checked (cache)        of these, those after which every expert was compared; a successor of
@@ -78,8 +78,8 @@ static void drop(struct cache *c, uint32_t entry)
             c->entries[entry].layer, c->entries[entry].expert);
 }
 
-/* True if it was compared. One that is being read is compared in the next round: a part of it may have
- * been read before the crash. */
+/* True if it was compared. One that is being read is compared in the next round: a part of it may
+ * have been read before the crash. */
 static bool recheck_entry(struct cache *c, uint32_t entry)
 {
     enum entry_state state = entry_state_of(cache_entry_word(c, entry));

@@ -360,7 +360,8 @@ static void call_forbidden(struct child *child)
         ptrace(PTRACE_TRACEME, 0, NULL, NULL);
 }
 
-/* Without memory a process can neither answer nor connect, and its clients wait. Its successor has memory again. */
+/* Without memory a process can neither answer nor connect, and its clients wait. Its successor has
+ * memory again. */
 static void check_memory(struct child *child, uint64_t now)
 {
     void *probe = malloc(MEMORY_PROBE_BYTES);

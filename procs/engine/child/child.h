@@ -71,15 +71,15 @@ void child_ready(struct child *child);
 int child_fd(const struct child *child);
 
 /* Call at least every 250 ms: updates the heartbeat, checks the supervisor's channel, counts
- * progress per idle second (while the row's wait is IDLE or GATES). Ends the process if it had no memory for
- * 5 s. */
+ * progress per idle second (while the row's wait is IDLE or GATES). Ends the process if it had no
+ * memory for 5 s. */
 void child_tick(struct child *child);
 
 /* Updates only the heartbeat (during a long computation). No system call. */
 void child_heartbeat(struct child *child);
 
-/* Counts progress in the process table: a token appended, a read completed, an entry loaded, a response sent. A
- * message or request that arrived is none: the process may crash at each. */
+/* Counts progress in the process table: a token appended, a read completed, an entry loaded, a
+ * response sent. A message or request that arrived is none: the process may crash at each. */
 static inline void child_progress(struct child *child)
 {
     atomic_fetch_add_explicit(&child->row->progress, 1, memory_order_relaxed);

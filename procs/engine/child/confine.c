@@ -96,8 +96,9 @@ static void add_copies(struct rules *r, const struct child *child)
     }
 }
 
-/* A driver names its threads, for which the C library writes a file of each thread; drivers of version 570 and later report an
- * error of the operating system if that fails. The descriptor stays open, so that this directory keeps the inode of the rule. */
+/* A driver names its threads, for which the C library writes a file of each thread; drivers of
+ * version 570 and later report an error of the operating system if that fails. The descriptor stays
+ * open, so that this directory keeps the inode of the rule. */
 static void add_own_threads(struct rules *r)
 {
     static const char threads[] = "/proc/self/task";
@@ -105,7 +106,8 @@ static void add_own_threads(struct rules *r)
     add(r, threads, SANDBOX_DEVICE);
 }
 
-/* All of them: CUDA's numbers are not those of the files, and a driver that cannot open one has other numbers. */
+/* All of them: CUDA's numbers are not those of the files, and a driver that cannot open one has
+ * other numbers. */
 static void add_gpu_devices(struct rules *r)
 {
     static const char *const devices[] = {"/dev/nvidiactl", "/dev/nvidia-uvm",

@@ -56,8 +56,8 @@ static inline uint32_t run_file_index(enum run_source source, uint32_t copy)
     return (uint32_t)source * RUN_COPIES_MAX + copy;
 }
 
-/* The quarantine flags: a bit for each copy of each source; above them the last errno value. ESTALE:
- * the file changed in place (run_files.h). */
+/* The quarantine flags: a bit for each copy of each source; above them the last errno value.
+ * ESTALE: the file changed in place (run_files.h). */
 #define QUARANTINE_ERRNO_SHIFT 16
 
 static inline uint32_t quarantine_bit(enum run_source source, uint32_t copy)

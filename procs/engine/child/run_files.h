@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The files of the model while an engine runs. The supervisor opens each of them once and passes the
- * descriptors, so that another file at the same path is never read by accident. What it found
+/* The files of the model while an engine runs. The supervisor opens each of them once and passes
+ * the descriptors, so that another file at the same path is never read by accident. What it found
  * (struct directory_file) shows later whether the file changed in place.
  *
  *   same      nothing that matters

@@ -63,7 +63,8 @@ static uint32_t window_layers(const struct model_index *m)
     return n;
 }
 
-/* Part of model_kv_position_bytes in layers with a window: not of every token of a long sequence (shm/kv/kv.h). */
+/* Part of model_kv_position_bytes in layers with a window: not of every token of a long sequence
+ * (shm/kv/kv.h). */
 static uint64_t window_token_bytes(const struct model_index *m, enum kv_type type)
 {
     const struct model_hparams *h = &m->hparams;

@@ -202,8 +202,8 @@ static void report_violation(const char *text, void *arg)
     (void)n;
 }
 
-/* No network and no files, or reading only: the stripes of a store may be on any device. The plan is
- * opened before. */
+/* No network and no files, or reading only: the stripes of a store may be on any device. The plan
+ * is opened before. */
 static int confine(const struct inspect *in, bool store, struct error *error)
 {
     static const struct sandbox_rule readable[] = {{"/", SANDBOX_READ}};

@@ -121,8 +121,8 @@ static bool vector_of(const struct predictor *p, uint32_t layer, enum dense_role
     return true;
 }
 
-/* The router of a layer and its rule; false when it is not READY, or the layer has none: then there is no
- * hint. */
+/* The router of a layer and its rule; false when it is not READY, or the layer has none: then there
+ * is no hint. */
 static bool router_of(const struct predictor *p, uint32_t layer, struct kernel_matrix *w,
                       struct model_router *rule)
 {

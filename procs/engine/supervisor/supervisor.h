@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The supervisor's state is shared by its directories. Each has a header of its functions; start/supervisor_main.c is
- * the overview. */
+/* The supervisor's state is shared by its directories. Each has a header of its functions;
+ * start/supervisor_main.c is the overview. */
 #ifndef SLUICE_ENGINE_SUPERVISOR_SUPERVISOR_H
 #define SLUICE_ENGINE_SUPERVISOR_SUPERVISOR_H
 

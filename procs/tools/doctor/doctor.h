@@ -35,7 +35,8 @@ void finding(struct findings *f, const char *section, const char *name, json_t *
 /* Adds a field of the document without a line. Takes the reference. */
 void finding_quiet(struct findings *f, const char *section, const char *name, json_t *value);
 
-/* FINDINGS_SHORT: the verdict and the sections that explain it. Lines of text break at the terminal's width. */
+/* FINDINGS_SHORT: the verdict and the sections that explain it. Lines of text break at the
+ * terminal's width. */
 enum findings_form { FINDINGS_SHORT, FINDINGS_ALL, FINDINGS_JSON };
 void findings_print(const struct findings *f, enum findings_form form);
 
@@ -79,8 +80,8 @@ struct storage_result {
 /* host.c: system facts; also fills the fields of `facts` that the advice needs. */
 void host_examine(struct findings *f, struct host_facts *facts);
 
-/* gpu.c: GPUs of the NVIDIA driver, the CUDA module, what can be measured of the GPUs of `params` (--gpu off and auto: the
- * first); *seen: the rates of those that were measured. */
+/* gpu.c: GPUs of the NVIDIA driver, the CUDA module, what can be measured of the GPUs of `params`
+ * (--gpu off and auto: the first); *seen: the rates of those that were measured. */
 #define DOCTOR_GPUS_MAX 16
 struct gpu_seen {
     uint32_t count;
@@ -90,8 +91,8 @@ void gpu_examine(struct findings *f, const struct params *params, struct gpu_see
 
 /* gpu_model.c: stores the rates of this machine for later starts (lib/rates); cpu may be NULL. */
 void gpu_store(struct findings *f, const struct gpu_seen *seen, const struct rates_cpu *cpu);
-/* A model on the GPUs: what --gpu-budget of the first one holds, the layers that an engine would have on them, and its
- * speed. Rates are stored already. */
+/* A model on the GPUs: what --gpu-budget of the first one holds, the layers that an engine would
+ * have on them, and its speed. Rates are stored already. */
 struct gpu_model {
     const char *path;
     const struct model_index *index;
@@ -129,8 +130,8 @@ int model_examine(struct findings *f, const char *model, const struct params *pa
                   const json_t *memory_estimate, struct host_facts *facts,
                   const struct gpu_seen *gpu, struct error *error);
 
-/* ranking.c: what the preset auto would run at this budget and loss, by the predictions of --plan, fastest
- * first. */
+/* ranking.c: what the preset auto would run at this budget and loss, by the predictions of --plan,
+ * fastest first. */
 void ranking_report(struct findings *f, const struct model_facts *m, const struct host_facts *a,
                     const struct params *params, const json_t *memory_estimate);
 

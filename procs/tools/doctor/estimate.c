@@ -16,7 +16,8 @@
 #define PROMPT 512 /* tokens, as bench */
 #define TOKENS 128
 
-/* Simulated at most; a model with more is represented by so many of its layers. Time grows with their square. */
+/* Simulated at most; a model with more is represented by so many of its layers. Time grows with
+ * their square. */
 #define LAYERS_MAX 16u
 
 static const double shares[ESTIMATE_SHARES] = {0.25, 0.5, 0.75, 1};
@@ -98,8 +99,8 @@ static double chunk_experts(const struct simulation *s)
     return passes ? (double)accesses / (double)(passes * s->layers) : 0;
 }
 
-/* Compute times of a layer and an expert; what a further token of a chunk costs is such that a whole chunk takes
- * what was measured. */
+/* Compute times of a layer and an expert; what a further token of a chunk costs is such that a
+ * whole chunk takes what was measured. */
 static void set_compute(struct simulation *s)
 {
     const struct host_facts *a = s->a;
@@ -279,7 +280,8 @@ static double rest_on_cpu(const struct simulation *s, const struct gpu_facts *g,
     return (double)bytes / g->cpu.dense;
 }
 
-/* What has no simulated layer takes the time of cost.h. Of a part of the layers a part of the slots. */
+/* What has no simulated layer takes the time of cost.h. Of a part of the layers a part of the
+ * slots. */
 static void add_gpus(struct simulation *s, const struct gpu_facts *g)
 {
     double rest_s = s->rest_s;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Estimates the speed of a model on this machine: the simulator (lib/sim) replays a synthetic routing with the
- * engine's policies and what was measured here; docs/doctor.md gives what is counted and its error. Pure, so that
- * it can be unit tested. */
+/* Estimates the speed of a model on this machine: the simulator (lib/sim) replays a synthetic
+ * routing with the engine's policies and what was measured here; docs/doctor.md gives what is
+ * counted and its error. Pure, so that it can be unit tested. */
 #ifndef SLUICE_TOOLS_DOCTOR_ESTIMATE_H
 #define SLUICE_TOOLS_DOCTOR_ESTIMATE_H
 
@@ -42,7 +42,8 @@ struct estimate {
     double share;                     /* of the experts resident, 0 to 1 */
     double missing;                   /* bytes read in decode, of those of all accesses */
     double reads, read_bytes, read_s; /* per token of decode; the device alone takes read_s */
-    /* Per token of decode: computing; waiting for experts; work of other processes on CPUs that compute. */
+    /* Per token of decode: computing; waiting for experts; work of other processes on CPUs that
+     * compute. */
     double compute_s, stall_s, load_s;
     double decode_tps, prefill_tps; /* tokens per second; 0: unknown */
 };

@@ -139,8 +139,9 @@ static void measure_copies(struct meter *m, void *device, size_t most, struct gp
 
 /* ---- products ---- */
 
-/* Bytes of weights, as a file has them, per second of a product with one row, which decode consists of. Zeros in any layout: the
- * time does not depend on values. x and y: at the start of the memory, the weights after them. */
+/* Bytes of weights, as a file has them, per second of a product with one row, which decode consists
+ * of. Zeros in any layout: the time does not depend on values. x and y: at the start of the memory,
+ * the weights after them. */
 static double product_rate(struct meter *m, enum tensor_type type, uint8_t *memory, size_t most)
 {
     uint64_t row, ns = 1;

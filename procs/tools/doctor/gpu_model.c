@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A model on GPUs: budgets, the layers that an engine would have there, and the estimated speed. Memory and layers are those of
- * the engine's plan. */
+/* A model on GPUs: budgets, the layers that an engine would have there, and the estimated speed.
+ * Memory and layers are those of the engine's plan. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

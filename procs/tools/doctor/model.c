@@ -324,7 +324,8 @@ static void report_model(struct findings *f, const struct model_facts *m,
     report_advice(f, m, a, estimates);
 }
 
-/* With GPUs: what was measured is stored, as the engine's plan reads it. Returns that plan, for json_decref; NULL with an error. */
+/* With GPUs: what was measured is stored, as the engine's plan reads it. Returns that plan, for
+ * json_decref; NULL with an error. */
 static json_t *plan_by_rates(struct findings *f, const struct gpu_seen *gpu,
                              const struct gpu_model *m, const struct params *params,
                              struct error *error)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Section "auto": the ranking that the preset auto uses (lib/policy/presets/auto.h). Which candidates can run
- * here is the supervisor's answer (`sluice-run --print-memory`); predictions and losses are the plan's. */
+/* Section "auto": the ranking that the preset auto uses (lib/policy/presets/auto.h). Which
+ * candidates can run here is the supervisor's answer (`sluice-run --print-memory`); predictions and
+ * losses are the plan's. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,8 +26,8 @@ static const char *name_of(uint32_t candidate)
     return preset_at(auto_preset(candidate))->name;
 }
 
-/* NULL: it can run here. The supervisor is another program, so that its list is looked up by name: one that
- * is not in it cannot run. */
+/* NULL: it can run here. The supervisor is another program, so that its list is looked up by name:
+ * one that is not in it cannot run. */
 static const char *why_not(const struct ranking *r, uint32_t candidate)
 {
     size_t i;
@@ -81,8 +82,8 @@ static void report_one(struct findings *f, const struct ranking *r, uint32_t can
                                           chosen));
 }
 
-/* Lossy candidates that the plan predicts, and why they do not run. Without --max-loss nothing lossy is
- * expected. */
+/* Lossy candidates that the plan predicts, and why they do not run. Without --max-loss nothing
+ * lossy is expected. */
 static void report_rejected(struct findings *f, const struct ranking *r, json_t *rejected)
 {
     for (uint32_t c = 0; c < auto_candidates(); c++) {
@@ -97,8 +98,8 @@ static void report_rejected(struct findings *f, const struct ranking *r, json_t 
     }
 }
 
-/* The loaders' bandwidth as the supervisor will see it: measured, at most the throttle; before a measurement
- * that of the profile. */
+/* The loaders' bandwidth as the supervisor will see it: measured, at most the throttle; before a
+ * measurement that of the profile. */
 static double bandwidth(const struct model_facts *m, const struct host_facts *a,
                         const struct params *params, const struct plan *plan, double share)
 {

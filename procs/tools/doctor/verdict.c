@@ -43,7 +43,8 @@ static const char *option_size(uint64_t bytes, char out[16])
     return out;
 }
 
-/* The budget that the verdict is about, and the estimate with it; NULL: fewer experts are resident than were estimated. */
+/* The budget that the verdict is about, and the estimate with it; NULL: fewer experts are resident
+ * than were estimated. */
 struct chosen {
     uint64_t budget;
     const struct estimate *estimate;

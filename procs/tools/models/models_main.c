@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sluice models: the tunings that later starts find. Trust: the records are untrusted (lib/tunings checks them). */
+/* sluice models: the tunings that later starts find. Trust: the records are untrusted (lib/tunings
+ * checks them). */
 #include <getopt.h> /* optind */
 #include <stdio.h>
 #include <stdlib.h>
@@ -82,7 +83,8 @@ static void print_one(void *arg, const char *hash, const char *path, const struc
            t->model, access(t->model, R_OK) == 0 ? "" : " (missing)");
 }
 
-/* What an interrupted or replaced tuning left, and what cannot be judged since a record cannot be read. */
+/* What an interrupted or replaced tuning left, and what cannot be judged since a record cannot be
+ * read. */
 static void print_unused(void *arg, const struct tuning_store *s)
 {
     struct models *m = arg;

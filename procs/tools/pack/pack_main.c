@@ -11,8 +11,9 @@
  * The manifest is written last and by rename: an incomplete store has none. A killed pack resumes
  * where it stopped, and the result is byte-identical to that of an uninterrupted one.
  *
- * Shared memory, messages: none. Memory: about 12 MiB per thread, for any model, at most --memory. The page cache
- * does not grow. Trust: the model is untrusted input, read through the checks of lib/model. */
+ * Shared memory, messages: none. Memory: about 12 MiB per thread, for any model, at most --memory.
+ * The page cache does not grow. Trust: the model is untrusted input, read through the checks of
+ * lib/model. */
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h> /* optind */

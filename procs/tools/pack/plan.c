@@ -49,8 +49,8 @@ static bool same_group(const struct store_group *a, const struct store_group *b)
     return a->absent == b->absent && memcmp(a->matrix, b->matrix, sizeof a->matrix) == 0;
 }
 
-/* A precision that saves nothing would only lose quality: layers where it is not smaller than that of the
- * model do not get it, and have the model's. */
+/* A precision that saves nothing would only lose quality: layers where it is not smaller than that
+ * of the model do not get it, and have the model's. */
 static int leave_out(const struct pack *p, enum precision precision, struct store_group *g,
                      struct error *error)
 {

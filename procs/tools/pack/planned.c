@@ -10,8 +10,8 @@
 #include "lib/plan/plan.h"
 #include "procs/tools/pack/pack.h"
 
-/* The hash needs the norms and routers of a GGUF file; of a Hugging Face directory only the shape is
- * compared here. The engine compares the hash of the store. */
+/* The hash needs the norms and routers of a GGUF file; of a Hugging Face directory only the shape
+ * is compared here. The engine compares the hash of the store. */
 static int check_model(const struct pack *p, const struct plan *plan, struct error *error)
 {
     uint8_t hash[PLAN_HASH_BYTES];

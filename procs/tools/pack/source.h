@@ -61,8 +61,8 @@ int source_dense(const struct source *s, uint32_t tensor, source_sink *sink, voi
 int source_read(const struct bulk *file, void *buf, uint64_t offset, uint64_t bytes,
                 const void **data, struct error *error);
 
-/* Rows of a tensor of a Hugging Face directory, converted. Memory: a few MiB; a matrix that is turned is
- * read whole. */
+/* Rows of a tensor of a Hugging Face directory, converted. Memory: a few MiB; a matrix that is
+ * turned is read whole. */
 struct source_reader {
     const struct source *source;
     uint32_t tensor, plane;

@@ -84,8 +84,8 @@ static void steps_done(void *arg, const struct offline_progress *progress)
     planning_progress(s->p, "gate weights: step", progress->done, progress->of);
 }
 
-/* The sum of larger weights of every access of the stream; the caller frees. Allocated before the evaluation, which
- * gives to experts what is then left of --memory. */
+/* The sum of larger weights of every access of the stream; the caller frees. Allocated before the
+ * evaluation, which gives to experts what is then left of --memory. */
 static int gate_weights(struct planning *p, float **before, size_t *count, struct error *error)
 {
     struct stream s = {.p = p, .top_k = p->plan->experts_used};

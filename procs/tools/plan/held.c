@@ -64,8 +64,8 @@ void held_divide(const uint16_t *domain, uint32_t windows, uint32_t wanted, uint
 
 /* ---- tolerance ---- */
 
-/* Noncentral t of `freedom` at t: the integral of P(a normal variable <= t * s - shift) over the density of s, the ratio of
- * an estimated standard deviation to the true one. */
+/* Noncentral t of `freedom` at t: the integral of P(a normal variable <= t * s - shift) over the
+ * density of s, the ratio of an estimated standard deviation to the true one. */
 struct ratio_density {
     double step, weight[STEPS + 1]; /* of s = i * step; their sum is 1 */
 };

@@ -134,7 +134,8 @@ static int compare_windows(struct planning *p, const struct serving *s, double *
     return 0;
 }
 
-/* The sums of each domain. What is kept is of windows: the same text may be divided into other domains. */
+/* The sums of each domain. What is kept is of windows: the same text may be divided into other
+ * domains. */
 static int compare(struct planning *p, const struct serving *s, struct compared *out,
                    struct error *error)
 {

@@ -29,9 +29,9 @@ _Static_assert(sizeof(struct measured_header) == 24, "layout of a file");
 
 struct measured_file;
 
-/* Reads the file of the plan at `plan_path`, if there is one. Waits, with a line, while another program has it open.
- * NULL with *error: ERR_NO_MEMORY, ERR_IO (no lock), ERR_BAD_INPUT (the name is too long, or is that of a directory,
- * a FIFO or another file that is not regular). */
+/* Reads the file of the plan at `plan_path`, if there is one. Waits, with a line, while another
+ * program has it open. NULL with *error: ERR_NO_MEMORY, ERR_IO (no lock), ERR_BAD_INPUT (the name
+ * is too long, or is that of a directory, a FIFO or another file that is not regular). */
 struct measured_file *measured_open(const char *plan_path, struct error *error);
 void measured_close(struct measured_file *f); /* NULL is ignored */
 
@@ -40,12 +40,12 @@ struct measured_range {
     double min, max;
 };
 
-/* Copies the value of a key with exactly `count` numbers; false: there is none, or a number of it is not within the
- * range. */
+/* Copies the value of a key with exactly `count` numbers; false: there is none, or a number of it
+ * is not within the range. */
 bool measured_find(const struct measured_file *f, const uint8_t key[MEASURED_KEY_BYTES],
                    struct measured_range range, double *value, size_t count);
-/* Adds a record and replaces the file. -1 with *error: ERR_IO, ERR_NO_MEMORY. A full file (MEASURED_FILE_MAX) begins
- * again; a record that is larger than one is not kept. */
+/* Adds a record and replaces the file. -1 with *error: ERR_IO, ERR_NO_MEMORY. A full file
+ * (MEASURED_FILE_MAX) begins again; a record that is larger than one is not kept. */
 int measured_add(struct measured_file *f, const uint8_t key[MEASURED_KEY_BYTES],
                  const double *value, size_t count, struct error *error);
 

@@ -19,8 +19,8 @@
 #define PLANNED_TOKENS 65536
 #define FORCED_TOKENS  1024
 
-/* The presets, in planning order, and how much they measure at most: half of the text, a quarter of that. swapmoe: in
- * addition to its random shares. */
+/* The presets, in planning order, and how much they measure at most: half of the text, a quarter of
+ * that. swapmoe: in addition to its random shares. */
 static const struct {
     const char *name;
     int (*plan)(struct planning *p, struct error *error);

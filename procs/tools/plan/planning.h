@@ -80,14 +80,15 @@ struct offline_evaluation planning_evaluation(struct planning *p, const struct o
 int planning_measure(struct planning *p, const struct offline_text *text, const struct serving *s,
                      struct measured *out, struct error *error);
 
-/* Losses over a text, measured now or by an earlier run; s NULL: the lossless model. losses->nll: for the caller to
- * free. */
+/* Losses over a text, measured now or by an earlier run; s NULL: the lossless model. losses->nll:
+ * for the caller to free. */
 int planning_losses(struct planning *p, const struct offline_text *text, const struct serving *s,
                     struct offline_losses *losses, struct serving_report *report,
                     struct error *error);
 
-/* The loss over all of a text; high: the bound of the worst domain for a new text (held.h). domain[HELD_DOMAINS_MAX].
- * false: there are too few windows for a bound; high is that of the interval. */
+/* The loss over all of a text; high: the bound of the worst domain for a new text (held.h).
+ * domain[HELD_DOMAINS_MAX]. false: there are too few windows for a bound; high is that of the
+ * interval. */
 bool planning_bound(const struct planning *p, const struct offline_text *text,
                     const struct offline_losses *native, const struct offline_losses *losses,
                     struct held_domain *domain, uint32_t *worst, struct offline_interval *loss);
@@ -105,8 +106,8 @@ int planning_judge(struct planning *p, const struct serving *s, struct judged *o
 int planning_report(struct planning *p, const char *preset, const struct serving *s,
                     const struct judged *judged, struct error *error);
 
-/* With --dense auto: dense weights as edgemoe's precisions in the profile have them, if it is a plan
- * (a store has one precision of them), else native. */
+/* With --dense auto: dense weights as edgemoe's precisions in the profile have them, if it is a
+ * plan (a store has one precision of them), else native. */
 void planning_take_dense(struct planning *p);
 
 /* Prints a line of text to stdout, with --output json to stderr. */
@@ -125,8 +126,8 @@ int planning_write(struct planning *p, struct error *error);
 /* The lossless model over all three texts. */
 int planning_measure_native(struct planning *p, struct error *error);
 
-/* The key of something that was measured with this model: `bytes` of what it depends on, in addition to model, text
- * (NULL: none) and the kernels. */
+/* The key of something that was measured with this model: `bytes` of what it depends on, in
+ * addition to model, text (NULL: none) and the kernels. */
 void planning_key(const struct planning *p, const struct offline_text *text, const void *what,
                   size_t bytes, uint8_t key[MEASURED_KEY_BYTES]);
 
@@ -148,15 +149,16 @@ static inline uint64_t planning_first_cell(const struct planning *p)
 /* Bytes of an expert of the first layer that has experts. */
 uint64_t planning_one_expert(const struct planning *p, enum precision precision);
 
-/* Whether an expert of some layer has fewer bytes at this precision than in the model; else no store has it. */
+/* Whether an expert of some layer has fewer bytes at this precision than in the model; else no
+ * store has it. */
 bool planning_is_smaller(const struct planning *p, enum precision precision);
 
 /* Payload bytes for experts from --budget or --resident-experts. 0 with an error if neither was
  * given or the budget is too small. */
 uint64_t planning_expert_bytes(const struct planning *p, struct error *error);
 
-/* Importances, shrunk towards the means of their groups of `group` neighbours: out [layers * experts]. Returns the share
- * of an expert's distance from its group mean that was kept, 0..1. */
+/* Importances, shrunk towards the means of their groups of `group` neighbours: out [layers *
+ * experts]. Returns the share of an expert's distance from its group mean that was kept, 0..1. */
 double importance_shrunk(const float *x, const uint8_t *measured, uint32_t layers, uint32_t experts,
                          uint32_t group, double *out);
 

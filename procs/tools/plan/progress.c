@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Messages about the work of a planner: what it measures at most before it begins, and how far it is. */
+/* Messages about the work of a planner: what it measures at most before it begins, and how far it
+ * is. */
 #include <inttypes.h>
 #include <stdio.h>
 

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Importance of experts (EdgeMoE §III-B1): the increase of the loss with one expert at int2 and all
  * others at int4. Groups of experts of a layer are measured first, so that every expert has an
- * early value; then single experts, in descending importance of their groups, until all or --importance-experts
- * are done, or --importance-seconds have passed. Values measured for single experts are marked.
+ * early value; then single experts, in descending importance of their groups, until all or
+ * --importance-experts are done, or --importance-seconds have passed. Values measured for single
+ * experts are marked.
  *
- * Layers before the changed one compute the same in every measurement. So measurements are in order of layers: the residual
- * stream at the entry of a layer, with all experts at int4, is kept in a file without a name, and moved from layer to
- * layer. A measurement begins there, with the same result as from the first layer. */
+ * Layers before the changed one compute the same in every measurement. So measurements are in order
+ * of layers: the residual stream at the entry of a layer, with all experts at int4, is kept in a
+ * file without a name, and moved from layer to layer. A measurement begins there, with the same
+ * result as from the first layer. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -194,8 +196,9 @@ static int by_place(const void *a, const void *b)
     return (x->at > y->at) - (x->at < y->at);
 }
 
-/* How many of the `left` experts, of `all`, are still to be measured alone: the choice does not depend on how often the
- * program was interrupted, because the order of the others is that of their groups. */
+/* How many of the `left` experts, of `all`, are still to be measured alone: the choice does not
+ * depend on how often the program was interrupted, because the order of the others is that of their
+ * groups. */
 static uint64_t single_experts(const struct measuring *m, uint64_t all, uint64_t left)
 {
     uint64_t limit = m->p->importance_experts < 0 ? all : (uint64_t)m->p->importance_experts;

@@ -392,7 +392,8 @@ static bool cpu_has_layers(const struct program *p)
     return last->end_layer > 0 && last->end_layer < p->trace.header.layers;
 }
 
-/* Where the CPU has layers, too, those of GPUs have times of their own, unless one is given for all. */
+/* Where the CPU has layers, too, those of GPUs have times of their own, unless one is given for
+ * all. */
 static void set_layer_times(struct program *p)
 {
     for (int i = 0; i < SIM_GPUS_MAX; i++)

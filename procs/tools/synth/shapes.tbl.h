@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Shapes of published models, from their published configurations. SHAPE(name, arch, fields):
  * fields as on the command line, "name=value" with the names of struct model_hparams. Omitted ones
- * are derived (kv_heads = heads, head_size = hidden / heads). Above each: what its fields were compared
- * with; parameters: F16 bytes / 2, less what is F32. No include guard: include it with
+ * are derived (kv_heads = heads, head_size = hidden / heads). Above each: what its fields were
+ * compared with; parameters: F16 bytes / 2, less what is F32. No include guard: include it with
  * SHAPE defined. */
 /* checked: transformers' OlmoeConfig (defaults of allenai/OLMoE-1B-7B-0924) */
 SHAPE("olmoe-1b-7b", "olmoe",
       "layers=16 hidden=2048 heads=16 kv_heads=16 vocab=50304 context=4096 experts=64 "
       "experts_used=8 expert_inner=1024 rms_eps=1e-5 rope_theta=10000")
-/* checked: parameters of Qwen3-30B-A3B (THUDM/slime scripts/models/qwen3-30B-A3B.sh), 30.53 billion; context: not checked */
+/* checked: parameters of Qwen3-30B-A3B (THUDM/slime scripts/models/qwen3-30B-A3B.sh), 30.53
+ * billion; context: not checked */
 SHAPE("qwen3-30b-a3b", "qwen3moe",
       "layers=48 hidden=2048 heads=32 kv_heads=4 head_size=128 vocab=151936 context=40960 "
       "experts=128 experts_used=8 expert_inner=768 rms_eps=1e-6 rope_theta=1000000")
@@ -20,7 +21,8 @@ SHAPE("qwen1.5-moe", "qwen2moe",
 SHAPE("mixtral-8x7b", "llama",
       "layers=32 hidden=4096 heads=32 kv_heads=8 vocab=32000 context=32768 experts=8 "
       "experts_used=2 expert_inner=14336 rms_eps=1e-5 rope_theta=1000000")
-/* checked: config.json of google/gemma-4-26B-A4B-it as in tests of mlx and slime; context: not checked */
+/* checked: config.json of google/gemma-4-26B-A4B-it as in tests of mlx and slime; context: not
+ * checked */
 SHAPE(
     "gemma-4-26b-a4b", "gemma4",
     "layers=30 hidden=2816 heads=16 kv_heads=2 kv_heads_window=8 head_size=512 "
@@ -46,7 +48,8 @@ SHAPE("ernie-4.5-21b-a3b", "ernie4_5-moe",
       "layers=28 hidden=2560 heads=20 kv_heads=4 head_size=128 vocab=103424 context=131072 "
       "experts=64 experts_used=6 expert_inner=1536 dense_layers=1 dense_inner=12288 shared_count=2 "
       "shared_inner=3072 rms_eps=1e-5 rope_theta=500000 tied=1")
-/* checked: configuration_minimax_m2.py of MiniMax-M2, config.json of MiniMax-M2.1, 228.69 billion parameters */
+/* checked: configuration_minimax_m2.py of MiniMax-M2, config.json of MiniMax-M2.1, 228.69 billion
+ * parameters */
 SHAPE("minimax-m2", "minimax-m2",
       "layers=62 hidden=3072 heads=48 kv_heads=8 head_size=128 vocab=200064 context=196608 "
       "experts=256 experts_used=8 expert_inner=1536 rope_dims=64 rms_eps=1e-6 rope_theta=5000000")
@@ -56,18 +59,21 @@ SHAPE("qwen3.6-35b-a3b", "qwen35moe",
       "experts=256 experts_used=8 expert_inner=512 shared_inner=512 rope_dims=64 conv_taps=4 "
       "delta_size=128 delta_k_heads=16 delta_v_heads=32 delta_inner=4096 attention_step=4 "
       "rms_eps=1e-6 rope_theta=10000000")
-/* checked: THUDM/slime scripts/models/qwen3-next-80B-A3B.sh, transformers' Qwen3NextConfig, 79.67 billion parameters */
+/* checked: THUDM/slime scripts/models/qwen3-next-80B-A3B.sh, transformers' Qwen3NextConfig, 79.67
+ * billion parameters */
 SHAPE("qwen3-next-80b", "qwen3next",
       "layers=48 hidden=2048 heads=16 kv_heads=2 head_size=256 vocab=151936 context=262144 "
       "experts=512 experts_used=10 expert_inner=512 shared_inner=512 rope_dims=64 conv_taps=4 "
       "delta_size=128 delta_k_heads=16 delta_v_heads=32 delta_inner=4096 attention_step=4 "
       "rms_eps=1e-6 rope_theta=10000000")
-/* checked: config.json of LFM2-8B-A1B (attention is in layers 2, 6, 10, 14, 18, 21; here in as many, every fourth) */
+/* checked: config.json of LFM2-8B-A1B (attention is in layers 2, 6, 10, 14, 18, 21; here in as
+ * many, every fourth) */
 SHAPE("lfm2-8b-a1b", "lfm2moe",
       "layers=24 hidden=2048 heads=32 kv_heads=8 head_size=64 vocab=65536 context=128000 "
       "experts=32 experts_used=4 expert_inner=1792 dense_layers=2 dense_inner=7168 conv_taps=3 "
       "attention_step=4 rms_eps=1e-5 rope_theta=1000000 tied=1")
-/* checked: config.json of granite-3.0-3b-a800m-instruct, tied; context and rope_theta of 3.1: not checked */
+/* checked: config.json of granite-3.0-3b-a800m-instruct, tied; context and rope_theta of 3.1: not
+ * checked */
 SHAPE(
     "granite-3.1-3b-a800m", "granitemoe",
     "layers=32 hidden=1536 heads=24 kv_heads=8 head_size=64 vocab=49155 context=131072 experts=40 "
@@ -79,12 +85,14 @@ SHAPE("hunyuan-a13b", "hunyuan-moe",
       "layers=32 hidden=4096 heads=32 kv_heads=8 head_size=128 vocab=128167 context=262144 "
       "experts=64 experts_used=8 expert_inner=3072 shared_count=1 shared_inner=3072 rms_eps=1e-5 "
       "rope_theta=11158840 tied=1")
-/* checked: transformers' PhimoeConfig (microsoft/Phi-3.5-MoE-instruct); context is that before LongRoPE; rope_theta: not checked */
+/* checked: transformers' PhimoeConfig (microsoft/Phi-3.5-MoE-instruct); context is that before
+ * LongRoPE; rope_theta: not checked */
 SHAPE(
     "phi-moe", "phimoe",
     "layers=32 hidden=4096 heads=32 kv_heads=8 vocab=32064 context=4096 experts=16 experts_used=2 "
     "expert_inner=6400 rms_eps=1e-5 rope_theta=10000")
-/* checked: vocabulary, layers, heads, clamp, rope_theta of databricks/dbrx-base; expert_inner: not checked (131.6 billion parameters) */
+/* checked: vocabulary, layers, heads, clamp, rope_theta of databricks/dbrx-base; expert_inner: not
+ * checked (131.6 billion parameters) */
 SHAPE("dbrx", "dbrx",
       "layers=40 hidden=6144 heads=48 kv_heads=8 vocab=100352 context=32768 experts=16 "
       "experts_used=4 expert_inner=10752 clamp_qkv=8 rms_eps=1e-5 rope_theta=500000")
@@ -94,7 +102,8 @@ SHAPE("ling-mini-2.0", "bailingmoe2",
       "experts=256 experts_used=8 expert_inner=512 dense_layers=1 dense_inner=5120 shared_count=1 "
       "norm_top_k=1 expert_scale=2.5 groups=8 groups_used=4 rope_dims=64 rms_eps=1e-6 "
       "rope_theta=600000")
-/* checked: README of SJTU-IPADS/SmallThinker; rope_theta and window: config.json of SmallThinker-4BA0.6B */
+/* checked: README of SJTU-IPADS/SmallThinker; rope_theta and window: config.json of
+ * SmallThinker-4BA0.6B */
 SHAPE("smallthinker-21b-a3b", "smallthinker",
       "layers=52 hidden=2560 heads=28 kv_heads=4 head_size=128 vocab=151936 context=16384 "
       "experts=64 experts_used=6 expert_inner=768 window=4096 gating=2 rms_eps=1e-6 "

@@ -15,8 +15,8 @@
  * router that reads the residual without a norm are smaller by its deviation. The norm before the output
  * makes logits of variance 1, also where the output is the embedding.
  *
- * A matrix of NVFP4 has FP4_DEVIATION, and a scale that makes it what it should be: a number of its own
- * within 25 %, one for each expert. */
+ * A matrix of NVFP4 has FP4_DEVIATION, and a scale that makes it what it should be: a number of its
+ * own within 25 %, one for each expert. */
 #ifndef SLUICE_TOOLS_SYNTH_WEIGHTS_H
 #define SLUICE_TOOLS_SYNTH_WEIGHTS_H
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The lower precisions of all experts, for profile and plan. If they and the model's experts do not fit into memory, each
- * measurement would encode experts again, which takes longer than to read them. So they are stored before the profile, and
- * removed when there is a plan. */
+/* The lower precisions of all experts, for profile and plan. If they and the model's experts do not
+ * fit into memory, each measurement would encode experts again, which takes longer than to read
+ * them. So they are stored before the profile, and removed when there is a plan. */
 #include <stdio.h>
 #include <string.h>
 #include <xxhash.h>

@@ -106,7 +106,8 @@ static double smaller(double a, double b)
     return a < b ? a : b;
 }
 
-/* Groups twice as large, and so on, until the smallest amount of text fits, or a layer is one group. */
+/* Groups twice as large, and so on, until the smallest amount of text fits, or a layer is one
+ * group. */
 static void choose_groups(struct job *j, double tokens, double seconds)
 {
     while (j->group < j->layer_experts && importance_s(j, tokens) > seconds) {
@@ -125,7 +126,8 @@ static double passes_of(int count)
     return all;
 }
 
-/* Text for all systems, or, if they would get too little, for fewer of them, at last for the first alone. */
+/* Text for all systems, or, if they would get too little, for fewer of them, at last for the first
+ * alone. */
 static void choose_plan(struct tune *t, double most, double seconds)
 {
     struct job *j = &t->job;
@@ -224,7 +226,8 @@ static double profile_with_s(const struct job *j, double alone)
            alone * measurement_s(j, j->importance_tokens);
 }
 
-/* Its end is set beforehand: on a slow machine it measures fewer experts alone, and takes no longer. */
+/* Its end is set beforehand: on a slow machine it measures fewer experts alone, and takes no
+ * longer. */
 bool job_replan(struct tune *t, double alone, double took, double left)
 {
     struct job *j = &t->job;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* This machine: what a tuning was measured on, and whether that is still so; the minimum of the budget. */
+/* This machine: what a tuning was measured on, and whether that is still so; the minimum of the
+ * budget. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The model file, or the files of a split one: sizes, and whether they are still those that were hashed. */
+/* The model file, or the files of a split one: sizes, and whether they are still those that were
+ * hashed. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>

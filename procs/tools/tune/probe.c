@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Measures this machine with this model: two passes of different length over the text, the short one in two halves of the
- * layers, with all experts at int4 as in measurements of importance (as they are in the model, if the measurements will
- * read a store: its experts are smaller), and the quantisation of an expert. */
+/* Measures this machine with this model: two passes of different length over the text, the short
+ * one in two halves of the layers, with all experts at int4 as in measurements of importance (as
+ * they are in the model, if the measurements will read a store: its experts are smaller), and the
+ * quantisation of an expert. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,8 +36,8 @@ static int pass(struct offline_model *m, const struct offline_text *text,
     return 0;
 }
 
-/* A pass in two parts. *late_s: of the second, which begins in the middle of the layers: the mean of measurements that
- * change one layer. */
+/* A pass in two parts. *late_s: of the second, which begins in the middle of the layers: the mean
+ * of measurements that change one layer. */
 static int halves(struct tune *t, struct offline_model *m, const struct offline_text *text,
                   const uint8_t *precision, double *seconds, double *late_s, struct error *error)
 {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The stages are other programs of sluice. They end when this process does, and hold its lock until then. */
+/* The stages are other programs of sluice. They end when this process does, and hold its lock until
+ * then. */
 #include <errno.h>
 #include <fcntl.h>
 #include <spawn.h>

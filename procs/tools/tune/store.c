@@ -37,8 +37,8 @@ uint64_t directory_bytes(const char *path)
     return bytes;
 }
 
-/* The name has a hash of model and plan: a store under it is of both, or unfinished. The path counts, too: a delta of a copy
- * reads the copy. */
+/* The name has a hash of model and plan: a store under it is of both, or unfinished. The path
+ * counts, too: a delta of a copy reads the copy. */
 static int store_path(struct tune *t, struct error *error)
 {
     struct error why;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Systems that are planned, in this order: each is measured with the dense weights that edgemoe chose.
+/* Systems that are planned, in this order: each is measured with the dense weights that edgemoe
+ * chose.
  *
  * TUNE_SYSTEM(id, name, rule, high, low, loss, last, passes, none)
  *   name       that `sluice plan --preset` has

@@ -8,9 +8,10 @@
  *   plan-KEY-LOSS-ID                   the plan for a loss
  *   plan-KEY-LOSS-ID.no-SYSTEM         a system that cannot keep the loss
  *
- * KEY is a hash of the calibration text and of the options that change the profile. ID is the time at
- * which the sizes were chosen, so that files to which a record refers are not replaced. A file that
- * exists under its final name is complete, except the profile, which `sluice profile` continues. */
+ * KEY is a hash of the calibration text and of the options that change the profile. ID is the time
+ * at which the sizes were chosen, so that files to which a record refers are not replaced. A file
+ * that exists under its final name is complete, except the profile, which `sluice profile`
+ * continues. */
 #ifndef SLUICE_TOOLS_TUNE_H
 #define SLUICE_TOOLS_TUNE_H
 
@@ -139,7 +140,8 @@ int engine_ask(struct tune *t, const char *model, bool with_budget, struct engin
                struct error *error);
 /* ERR_BUDGET_TOO_SMALL if t->budget is less than an engine of the model with a store may need. */
 int budget_check(struct tune *t, struct error *error);
-/* Whether an engine with the store that was made fits into t->budget: 1 or 0, and what it needs; -1 with *error. */
+/* Whether an engine with the store that was made fits into t->budget: 1 or 0, and what it needs; -1
+ * with *error. */
 int store_fits(struct tune *t, uint64_t *minimum, struct error *error);
 
 /* The part of t->memory that a program may use which tune starts: tune has some of its own
@@ -155,10 +157,11 @@ void job_times(const struct tune *t, struct stage_times *times);
 bool job_plans(const struct tune *t, enum tune_system system);
 /* Seconds for importance, however long the measurements take. */
 double job_importance_s(const struct tune *t);
-/* The profile, which measured so many experts alone, took `took` seconds, and `left` are left: the rates and the size of the plan follow. False: about as expected,
- * nothing changed. */
+/* The profile, which measured so many experts alone, took `took` seconds, and `left` are left: the
+ * rates and the size of the plan follow. False: about as expected, nothing changed. */
 bool job_replan(struct tune *t, double alone, double took, double left);
-/* Whether `next` can be planned in `left` seconds, as long as `was`, which took `took` seconds, suggests. */
+/* Whether `next` can be planned in `left` seconds, as long as `was`, which took `took` seconds,
+ * suggests. */
 bool job_has_time(const struct tune *t, enum tune_system next, enum tune_system was, double took,
                   double left);
 /* Seconds, at the minimum, in which swapmoe is planned for one budget with as much text. */
@@ -167,8 +170,9 @@ enum job_state { JOB_NONE, JOB_DAMAGED, JOB_GOOD };
 enum job_state job_read(struct tune *t);
 int job_write(const struct tune *t, struct error *error);
 
-/* run.c: runs sluice-NAME with these arguments, and waits. out: its stdout, NUL-terminated, the caller frees; NULL: stdout
- * goes to stderr. *status: the exit status. -1 with ERR_CANCELLED after a signal, or ERR_FAILED. */
+/* run.c: runs sluice-NAME with these arguments, and waits. out: its stdout, NUL-terminated, the
+ * caller frees; NULL: stdout goes to stderr. *status: the exit status. -1 with ERR_CANCELLED after
+ * a signal, or ERR_FAILED. */
 int run_program(const struct tune *t, const char *name, const char *const argv[], char **out,
                 int *status, struct error *error);
 
@@ -193,9 +197,8 @@ void arguments_add(struct arguments *a, const char *option, const char *value);
 void arguments_add_number(struct arguments *a, const char *option, double value);
 void arguments_add_texts(struct arguments *a, const struct tune *t);
 
-/* stages.c: states the time of a step; runs its program, whose messages go to stderr; silent: what it writes to
- * stdout is dropped. The exit status, 0 or `allowed`; any
- * other is an error. */
+/* stages.c: states the time of a step; runs its program, whose messages go to stderr; silent: what
+ * it writes to stdout is dropped. The exit status, 0 or `allowed`; any other is an error. */
 void stage_begin(struct tune *t, int number, const char *what, double *seconds);
 int stage_run(struct tune *t, const char *name, const char *const argv[], bool silent, int allowed,
               struct error *error);
@@ -222,23 +225,24 @@ void forms_drop(struct tune *t);
 const char *system_name(enum tune_system system);
 /* The system of a candidate of auto; TUNE_SYSTEMS: it belongs to none that is planned here. */
 enum tune_system system_of(uint32_t candidate);
-/* The lower precisions that its plan uses: bits of enum precision. The plan has it (system_planned). */
+/* The lower precisions that its plan uses: bits of enum precision. The plan has it
+ * (system_planned). */
 uint32_t system_precisions(const struct plan *plan, enum tune_system system);
 /* Its plan has one precision for each expert. */
 bool system_per_expert(enum tune_system system);
-/* Whether the plan has it, with a loss of at most max_loss (per cent); its loss, per cent; whether its speed is
- * predicted. */
+/* Whether the plan has it, with a loss of at most max_loss (per cent); its loss, per cent; whether
+ * its speed is predicted. */
 bool system_planned(const struct plan *plan, enum tune_system system, double max_loss);
 double system_loss(const struct plan *plan, enum tune_system system);
 bool system_predicted(const struct plan *plan, enum tune_system system);
 
-/* plans.c: t->system as the files of earlier runs say; whether every system was planned or tried, and the speeds
- * predicted. */
+/* plans.c: t->system as the files of earlier runs say; whether every system was planned or tried,
+ * and the speeds predicted. */
 bool plans_are_done(struct tune *t);
 int stage_plan(struct tune *t, struct error *error);
 
-/* choose.c: which presets are measured, of systems whose speed is predicted to be near that of the best; marks what is
- * stored. */
+/* choose.c: which presets are measured, of systems whose speed is predicted to be near that of the
+ * best; marks what is stored. */
 int stage_choose(struct tune *t, struct error *error);
 /* Leaves out the stored system that is predicted to be slowest. False: there is one. */
 bool choose_fewer(struct tune *t);
@@ -257,7 +261,8 @@ int store_name(const struct tune *t, uint64_t hash, char out[PATH_MAX], struct e
 int store_space_begin(const struct tune *t, struct error *error);
 /* Whether there is space for a store of `whole` bytes, within --store-limit, too. */
 int store_space(const struct tune *t, const char *store, uint64_t whole, struct error *error);
-/* A store that an earlier run finished, if an engine opens it: 1, else 0. One that it rejects is removed. */
+/* A store that an earlier run finished, if an engine opens it: 1, else 0. One that it rejects is
+ * removed. */
 int store_find(const struct tune *t, const char *store, struct error *error);
 /* "int4,int2"; "" for none. */
 void precisions_list(uint32_t precisions, char *out, size_t bytes);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sluice tune: from a model file to its fastest engine within a loss and a budget. Measures the machine, runs profile, plan and
- * pack, confirms with bench, and records the result where later starts find it.
+/* sluice tune: from a model file to its fastest engine within a loss and a budget. Measures the
+ * machine, runs profile, plan and pack, confirms with bench, and records the result where later
+ * starts find it.
  *
- * Trust: model file, texts, and the files of an earlier run are untrusted; the libraries and programs that read them check
- * them. */
+ * Trust: model file, texts, and the files of an earlier run are untrusted; the libraries and
+ * programs that read them check them. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

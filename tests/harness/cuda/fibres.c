@@ -35,8 +35,8 @@ struct copy {
     size_t bytes;
 };
 
-/* A fibre is made once, and runs threads of one block after another. Its context is only where it begins: later it is
- * continued with longjmp, which unlike swapcontext makes no system call. */
+/* A fibre is made once, and runs threads of one block after another. Its context is only where it
+ * begins: later it is continued with longjmp, which unlike swapcontext makes no system call. */
 struct fibre {
     ucontext_t context;
     bool made, begun;
@@ -334,8 +334,8 @@ static uint32_t lane_of(uint32_t lanes, uint32_t n)
     return (uint32_t)__builtin_ctz(lanes);
 }
 
-/* The next fibre: any; or, in every other block, one of the first warp in an order that begins at `first`, so that a
- * warp comes far ahead of others. */
+/* The next fibre: any; or, in every other block, one of the first warp in an order that begins at
+ * `first`, so that a warp comes far ahead of others. */
 static uint32_t pick_next(bool ahead, uint32_t first)
 {
     uint32_t warps = (run.threads + LANES - 1) / LANES, warp = first % warps;

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A block of threads of a GPU on the host: every thread is a fibre. What the CUDA model leaves open is random, by
- * a seed: which thread runs next, and how far. Threads wait for each other only where the model has it, also
- * those of a warp, so a kernel with a missing barrier gives wrong results for some seed. Blocks
- * run one after the other, from a random one on.
+/* A block of threads of a GPU on the host: every thread is a fibre. What the CUDA model leaves open
+ * is random, by a seed: which thread runs next, and how far. Threads wait for each other only where
+ * the model has it, also those of a warp, so a kernel with a missing barrier gives wrong results
+ * for some seed. Blocks run one after the other, from a random one on.
  *
- * The kernels are those of compute capability 8.0 or 7.5 (fibre_target), which have two ways of some things.
+ * The kernels are those of compute capability 8.0 or 7.5 (fibre_target), which have two ways of
+ * some things.
  *
- * Errors: a barrier or a warp operation that not all of its threads reach, or reach in different lines; a write
- * beyond the block's shared memory; an asynchronous copy that is not waited for; a load whose address is not aligned; sizes that no GPU accepts. */
+ * Errors: a barrier or a warp operation that not all of its threads reach, or reach in different
+ * lines; a write beyond the block's shared memory; an asynchronous copy that is not waited for; a
+ * load whose address is not aligned; sizes that no GPU accepts. */
 #ifndef SLUICE_TESTS_HARNESS_CUDA_FIBRES_H
 #define SLUICE_TESTS_HARNESS_CUDA_FIBRES_H
 
@@ -48,7 +50,8 @@ void fibres_barrier(int line);
 uint64_t fibres_exchange(uint32_t lanes, uint64_t value, uint32_t from, int line);
 /* An operation of a whole warp: waits for its 32 lanes, and changes the registers of each. */
 void fibres_together(void *registers, void (*operation)(void *const registers[32]), int line);
-/* An asynchronous copy to shared memory: it is done at once, or when the thread waits for its copies. */
+/* An asynchronous copy to shared memory: it is done at once, or when the thread waits for its
+ * copies. */
 void fibres_copy(void *to, const void *from, size_t bytes);
 void fibres_copies_wait(void);
 uint32_t fibres_lane(void);

@@ -118,8 +118,8 @@ void matrix_m8n8k16(void *const lanes[LANES])
     multiply(&shape, lanes);
 }
 
-/* Thread 8 i + r has the address of row r of matrix i; thread t gets of each matrix the two elements, of 16 bits, of row
- * t / 4 from column 2 (t % 4) on. */
+/* Thread 8 i + r has the address of row r of matrix i; thread t gets of each matrix the two
+ * elements, of 16 bits, of row t / 4 from column 2 (t % 4) on. */
 void matrix_load(void *const lanes[LANES])
 {
     for (int lane = 0; lane < LANES; lane++)

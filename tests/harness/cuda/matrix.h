@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Instructions on matrices that a warp has in its registers, on all 32 lanes at once (fibres_together). Which lane has
- * which element is written from the manual of PTX, "Warp-Level Matrix Instructions", and nothing of the kernels. */
+/* Instructions on matrices that a warp has in its registers, on all 32 lanes at once
+ * (fibres_together). Which lane has which element is written from the manual of PTX, "Warp-Level
+ * Matrix Instructions", and nothing of the kernels. */
 #ifndef SLUICE_TESTS_HARNESS_CUDA_MATRIX_H
 #define SLUICE_TESTS_HARNESS_CUDA_MATRIX_H
 
@@ -10,7 +11,8 @@
 extern "C" {
 #endif
 
-/* Registers of a lane. m8n8k16 uses the first of a and b and two of c, m16n8k16 two of a and one of b. */
+/* Registers of a lane. m8n8k16 uses the first of a and b and two of c, m16n8k16 two of a and one of
+ * b. */
 struct matrix_registers {
     uint32_t a[4], b[2];
     int32_t c[4];

@@ -76,7 +76,8 @@ static bool shares_memory(void)
     return shared;
 }
 
-/* What a driver needs of the sandbox: calls of a device, locked and executable memory, names of its threads. */
+/* What a driver needs of the sandbox: calls of a device, locked and executable memory, names of its
+ * threads. */
 static bool has_driver_calls(void)
 {
     void *page = mmap(NULL, PAGE_BYTES, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

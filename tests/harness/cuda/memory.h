@@ -1,19 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory of GPUs that are none, their copies and their streams. What CUDA leaves open is random, by the seed of fibres_seed:
- * what was submitted to a stream runs in its order, at some later call or only at a wait, and streams overtake each other
- * unless one waits for an event. An upload takes the bytes when it is called, from pinned memory when it runs. In the
- * default stream (NULL) launches, uploads and fills run at once, which is legal, too.
+/* Memory of GPUs that are none, their copies and their streams. What CUDA leaves open is random, by
+ * the seed of fibres_seed: what was submitted to a stream runs in its order, at some later call or
+ * only at a wait, and streams overtake each other unless one waits for an event. An upload takes
+ * the bytes when it is called, from pinned memory when it runs. In the default stream (NULL)
+ * launches, uploads and fills run at once, which is legal, too.
  *
- * Each thread uses the GPU that it selected, first number 0. A call with a stream, an event or memory of another one has status
- * 400, and while a task of one GPU runs, memory of the others faults.
+ * Each thread uses the GPU that it selected, first number 0. A call with a stream, an event or
+ * memory of another one has status 400, and while a task of one GPU runs, memory of the others
+ * faults.
  *
- * A graph (fake_capture_begin) is what was submitted to a stream, with the arguments of then; nothing of it runs before it
- * is launched, and each launch runs it in the order of the stream. While a stream records, what CUDA does not allow is an
- * error, also of the recording: waits, events, allocations, the default stream, copies of memory that is not pinned.
+ * A graph (fake_capture_begin) is what was submitted to a stream, with the arguments of then;
+ * nothing of it runs before it is launched, and each launch runs it in the order of the stream.
+ * While a stream records, what CUDA does not allow is an error, also of the recording: waits,
+ * events, allocations, the default stream, copies of memory that is not pinned.
  *
- * Errors, each status 1, some of them of the next wait: a copy or a fill that is not within one allocation; a release of
- * something else; a launch that failed. New memory has bytes 0xff. Shared host memory may be tagged
- * (tests/harness/tagged.h), so that a kernel which reads it faults: copies remove the tag. */
+ * Errors, each status 1, some of them of the next wait: a copy or a fill that is not within one
+ * allocation; a release of something else; a launch that failed. New memory has bytes 0xff. Shared
+ * host memory may be tagged (tests/harness/tagged.h), so that a kernel which reads it faults:
+ * copies remove the tag. */
 #ifndef SLUICE_TESTS_HARNESS_CUDA_MEMORY_H
 #define SLUICE_TESTS_HARNESS_CUDA_MEMORY_H
 

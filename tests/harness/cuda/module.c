@@ -9,8 +9,8 @@
 #include "lib/cuda/cuda.h"
 #include "tests/harness/cuda/memory.h"
 
-/* While there is a file FAILS next to the module, the GPUs fail, or that whose number is in it; BUSY: others have its memory; PROMPT: what a query asks
- * for has happened. */
+/* While there is a file FAILS next to the module, the GPUs fail, or that whose number is in it;
+ * BUSY: others have its memory; PROMPT: what a query asks for has happened. */
 #define FAILS  "fails"
 #define BUSY   "busy"
 #define PROMPT "prompt"

@@ -219,7 +219,8 @@ static struct task *submit(enum kind kind, void *stream)
                &(struct task){.kind = kind, .gpu = fake_selected(), .stream = stream});
 }
 
-/* The default stream would wait for the one that records; of other memory a copy would be made at once. */
+/* The default stream would wait for the one that records; of other memory a copy would be made at
+ * once. */
 static int check_copy(const void *host, size_t bytes, const void *stream)
 {
     if (fake.recording && !stream)

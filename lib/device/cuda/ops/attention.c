@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Attention of a layer, and MLA, in the steps of lib/device/host/attention.c and latent.c. Heads of a row lie
- * next to each other, so those of all rows are equally far apart: one launch has all of them. */
+/* Attention of a layer, and MLA, in the steps of lib/device/host/attention.c and latent.c. Heads of
+ * a row lie next to each other, so those of all rows are equally far apart: one launch has all of
+ * them. */
 #include "lib/device/cuda/internal.h"
 
 /* Queries, or keys, of all rows. */
@@ -220,7 +221,8 @@ void cuda_op_latent_store(struct cuda *c, const struct op_latent_store *a)
     }
 }
 
-/* Products of each head with its own matrix, of those below each other in w: x and y are [row][head]. */
+/* Products of each head with its own matrix, of those below each other in w: x and y are
+ * [row][head]. */
 static void head_products(struct cuda *c, const struct device_matrix *w, uint32_t heads, uint32_t n,
                           const void *x, size_t x_stride, uint32_t rows, float *y, size_t y_step,
                           size_t y_stride)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Products of a batch of experts: one launch for all matrices of a type and a similar number of rows. */
+/* Products of a batch of experts: one launch for all matrices of a type and a similar number of
+ * rows. */
 #include <stdlib.h>
 
 #include "lib/device/cuda/internal.h"

@@ -109,8 +109,8 @@ static void submit_gate_up(struct cuda *c, const struct op_expert_gate_up *a, co
     cuda_batch_end(c, cuda_activation(a->activation), a->n);
 }
 
-/* First those that are there, together, while the others arrive; those one by one. A pass of one row has no index: all
- * use it. */
+/* First those that are there, together, while the others arrive; those one by one. A pass of one
+ * row has no index: all use it. */
 void cuda_op_expert_gate_up(struct cuda *c, const struct op_expert_gate_up *a)
 {
     const uint32_t *index =

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Mixers with a recurrent state, in the steps of lib/device/host/recurrent.c. Rows are taken in runs of one
- * sequence; a later run of a sequence begins with the state that the run before has left. */
+/* Mixers with a recurrent state, in the steps of lib/device/host/recurrent.c. Rows are taken in
+ * runs of one sequence; a later run of a sequence begins with the state that the run before has
+ * left. */
 #include "lib/device/cuda/internal.h"
 
 /* Rows [row, row + rows) of a sequence. */
@@ -80,7 +81,8 @@ void cuda_op_short_conv(struct cuda *c, const struct op_short_conv *a)
 
 /* ---- gated DeltaNet ---- */
 
-/* What the convolution makes of a run: q and k of the k heads, normed, [row][k head][size]; v at `stride`. */
+/* What the convolution makes of a run: q and k of the k heads, normed, [row][k head][size]; v at
+ * `stride`. */
 struct inputs {
     float *q, *k;
     const float *v;

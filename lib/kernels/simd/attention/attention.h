@@ -4,11 +4,11 @@
  * A query is one head of one token row. Queries are computed in blocks: for each tile of keys, in
  * ascending order, the products of all queries of the block with its keys, their weights, then the
  * weighted values. So memory is read once per block, and no scores are kept beyond a tile. A block
- * is the heads of one key head in several rows; or, for a single row, of many key heads, whose tiles
- * are adjacent in memory. For many queries of a key head, its keys are transposed, so that lanes are
- * keys and no product ends with a sum over lanes (scores.h); for more than a register tile (or
- * with different ranges of keys), its values are converted to F32 once for all (values.h). The products of quantised keys are of
- * integers (keys_int8.h). */
+ * is the heads of one key head in several rows; or, for a single row, of many key heads, whose
+ * tiles are adjacent in memory. For many queries of a key head, its keys are transposed, so that
+ * lanes are keys and no product ends with a sum over lanes (scores.h); for more than a register
+ * tile (or with different ranges of keys), its values are converted to F32 once for all (values.h).
+ * The products of quantised keys are of integers (keys_int8.h). */
 #include "lib/kernels/simd/attention/query.h"
 
 #include "lib/kernels/simd/attention/keys_int8.h"

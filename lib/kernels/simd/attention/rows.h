@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Template, included by attention.h: rows of keys or values of a tile, and prefetching of the next tile. */
+/* Template, included by attention.h: rows of keys or values of a tile, and prefetching of the next
+ * tile. */
 
 /* Rows of a tile: as in memory, or codes in the layout of values. */
 struct tile_rows {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Template, included by attention.h: scores of the queries of a block with a tile of keys, and their weights. */
+/* Template, included by attention.h: scores of the queries of a block with a tile of keys, and
+ * their weights. */
 
 /* ---- products with keys ---- */
 
@@ -45,8 +46,8 @@ static ALWAYS_INLINE void products(const enum kv_type type, const int queries, c
 
 /* ---- products of many queries: lanes are keys ---- */
 
-/* Transposes keys from `first` on, as F32: element d is row (d % 16) * steps + d / 16 of KEYS_TOGETHER
- * positions, so that what the definition sums in one lane is adjacent. */
+/* Transposes keys from `first` on, as F32: element d is row (d % 16) * steps + d / 16 of
+ * KEYS_TOGETHER positions, so that what the definition sums in one lane is adjacent. */
 static ALWAYS_INLINE void transpose_keys(const enum kv_type type, struct query_block *b,
                                          const struct tile_rows *t, uint32_t first)
 {
@@ -87,9 +88,9 @@ static ALWAYS_INLINE void add_products(vf sum[MANY_QUERIES][KEY_VECTORS], const 
     }
 }
 
-/* Scores of the register tile from `query` on with the transposed keys, which are those from `first` on. Of
- * the definition's 16 lanes, two sums that it adds are added as soon as both are there: the numbers of the
- * lanes, with their bits reversed, count up. */
+/* Scores of the register tile from `query` on with the transposed keys, which are those from
+ * `first` on. Of the definition's 16 lanes, two sums that it adds are added as soon as both are
+ * there: the numbers of the lanes, with their bits reversed, count up. */
 static void scores_by_lane(struct query_block *b, uint32_t query, uint32_t first)
 {
     vf waiting[4][MANY_QUERIES][KEY_VECTORS], sum[MANY_QUERIES][KEY_VECTORS];
@@ -180,8 +181,8 @@ static void cap_scores(float *p, uint32_t vectors, float cap)
     }
 }
 
-/* Scores of keys that a query does not attend to, up to `end`: their weight is 0, as exp(-150) is below all
- * floats. */
+/* Scores of keys that a query does not attend to, up to `end`: their weight is 0, as exp(-150) is
+ * below all floats. */
 static void mask_scores(const struct query *q, uint32_t end)
 {
     for (uint32_t i = 0; i < q->first; i++)
@@ -190,7 +191,8 @@ static void mask_scores(const struct query *q, uint32_t end)
         q->p[i] = -INFINITY;
 }
 
-/* The softmax of queries moves on by a tile: scores become weights. No query has more keys than the last. */
+/* The softmax of queries moves on by a tile: scores become weights. No query has more keys than the
+ * last. */
 static ALWAYS_INLINE void weights_of(const int queries, struct query *const q[], float cap)
 {
     const uint32_t vectors = (q[queries - 1]->keys + VL - 1) / VL;
@@ -251,8 +253,8 @@ static void tiles_weights(struct query *const q[TILE_QUERIES], uint32_t n, float
             tile_weights(q[i], cap);
 }
 
-/* Scores of many queries. The register tiles are those of `turned`, so they may have queries outside
- * [first, end), whose scores are not used. */
+/* Scores of many queries. The register tiles are those of `turned`, so they may have queries
+ * outside [first, end), whose scores are not used. */
 static ALWAYS_INLINE void scores_of_many(const enum kv_type type, struct query_block *b,
                                          uint32_t first, uint32_t end, const struct tile_rows *t)
 {

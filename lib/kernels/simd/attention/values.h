@@ -62,8 +62,8 @@ static ALWAYS_INLINE void values_together(const enum kv_type type, struct query_
 
 /* ---- many queries: a part of the values is converted to F32 once ---- */
 
-/* acc = acc * factor + sum over `count` rows of a part of p * row. Its callers are not inline: with more
- * variables around, addresses leave the registers. */
+/* acc = acc * factor + sum over `count` rows of a part of p * row. Its callers are not inline: with
+ * more variables around, addresses leave the registers. */
 static ALWAYS_INLINE void add_part(const int queries, float *const acc[], const float *const p[],
                                    const float factor[], const float *v, uint32_t count)
 {
@@ -96,8 +96,8 @@ static __attribute__((noinline)) void part_of_many(float *const acc[], const flo
     add_part(MANY_QUERIES, acc, p, factor, v, count);
 }
 
-/* A part for a register tile of `n` queries: keys before those that all attend to (windows), these, and
- * those of later rows. */
+/* A part for a register tile of `n` queries: keys before those that all attend to (windows), these,
+ * and those of later rows. */
 static void part_of_values(struct query *const q[MANY_QUERIES], uint32_t n, const float *v,
                            uint32_t d)
 {
@@ -166,8 +166,8 @@ static ALWAYS_INLINE void values_of_tile(const enum kv_type type, struct query_b
     }
 }
 
-/* The values [first, end) of a tile. v NULL: they are the first elements of the keys k; quantised ones
- * get the layout of values. */
+/* The values [first, end) of a tile. v NULL: they are the first elements of the keys k; quantised
+ * ones get the layout of values. */
 static ALWAYS_INLINE struct tile_rows rows_of_values(const enum kv_type type, struct query_block *b,
                                                      const uint8_t *k, const uint8_t *v,
                                                      uint32_t first, uint32_t end)

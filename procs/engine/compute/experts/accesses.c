@@ -25,7 +25,8 @@ void experts_log_predicted(struct experts *e, const struct expert_step *step,
     access_log_append(&e->child->access_log, &record);
 }
 
-/* What rows item->row[first .. first + count - 1] use of the expert: as the item, but of these rows. */
+/* What rows item->row[first .. first + count - 1] use of the expert: as the item, but of these
+ * rows. */
 static struct expert_item part_of_item(const struct experts *e, const struct expert_step *step,
                                        const struct expert_item *item, uint32_t first,
                                        uint32_t count)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Deterministic mode (lib/deterministic): the simulated cache decides which precision serves an access
- * and what is resident; the real bytes are waited for as long as it takes. These functions take the
- * place of those with the same names in experts_source. */
+/* Deterministic mode (lib/deterministic): the simulated cache decides which precision serves an
+ * access and what is resident; the real bytes are waited for as long as it takes. These functions
+ * take the place of those with the same names in experts_source. */
 #include <stdlib.h>
 
 #include "lib/base/assert.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Experts from the directory and the arena: the runner's source of weights. Which precision serves an
- * access, pins, DEMANDs, waits, masks, and the records of the access log. In deterministic mode the
- * same source has other functions where a simulated cache decides (deterministic.c). Runner thread
- * only. */
+/* Experts from the directory and the arena: the runner's source of weights. Which precision serves
+ * an access, pins, DEMANDs, waits, masks, and the records of the access log. In deterministic mode
+ * the same source has other functions where a simulated cache decides (deterministic.c). Runner
+ * thread only. */
 #ifndef SLUICE_ENGINE_COMPUTE_EXPERTS_EXPERTS_H
 #define SLUICE_ENGINE_COMPUTE_EXPERTS_EXPERTS_H
 
@@ -141,8 +141,8 @@ void experts_gate_input(void *self, const struct expert_step *step, const float 
 void experts_routed(void *self, const struct expert_step *step, const struct route *routes);
 void experts_next_counts(void *self, const struct expert_step *step, const float *counts,
                          uint32_t experts);
-/* Publishes the rows that decode once, after the layer's DEMAND: on few CPUs, predictions and prefetch
- * reads would delay the demand. */
+/* Publishes the rows that decode once, after the layer's DEMAND: on few CPUs, predictions and
+ * prefetch reads would delay the demand. */
 void experts_publish_rows(struct experts *e, const struct expert_step *step);
 
 /* experts.c: pins, DEMANDs and waits. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rows of the gates ring, for the predictor. Parameters change between sequences: rows that the preset
- * does not use are not published. */
+/* Rows of the gates ring, for the predictor. Parameters change between sequences: rows that the
+ * preset does not use are not published. */
 #include "lib/base/assert.h"
 #include "procs/engine/compute/experts/experts.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Masked routing: which experts of a layer can be routed to. The sets of a plan, or the experts that can
- * serve now. */
+/* Masked routing: which experts of a layer can be routed to. The sets of a plan, or the experts
+ * that can serve now. */
 #include "lib/policy/access/swap.h"
 #include "procs/engine/compute/experts/experts.h"
 
@@ -17,8 +17,8 @@ static bool expert_can_serve(const struct experts *e, const struct expert_step *
 }
 
 /* A chunk is not routed again when the cache evicts an expert between mask and pin, as a token is
- * (experts_drop_evicted): its mask pins the experts, so that an expert that is being replaced serves
- * the whole layer. */
+ * (experts_drop_evicted): its mask pins the experts, so that an expert that is being replaced
+ * serves the whole layer. */
 static bool pin_for_mask(struct experts *e, const struct expert_step *step, uint32_t expert)
 {
     const struct expert_item item = {.expert = expert, .prefill = true};

@@ -138,7 +138,8 @@ bool experts_pin_ready(void *self, const struct expert_step *step, struct expert
     return false;
 }
 
-/* One precision serves every access, whatever is resident, and experts are routed to by the model alone. */
+/* One precision serves every access, whatever is resident, and experts are routed to by the model
+ * alone. */
 bool experts_whole_on_device(void *self, enum precision *precision)
 {
     const struct experts *e = self;

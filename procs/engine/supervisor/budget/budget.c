@@ -326,7 +326,8 @@ static int budget_facts(struct supervisor *s, struct error *error)
     return 0;
 }
 
-/* Not an error: the arena takes only what the model needs, and memory can be added to a running machine. */
+/* Not an error: the arena takes only what the model needs, and memory can be added to a running
+ * machine. */
 static void warn_beyond_machine(uint64_t bytes)
 {
     char a[32], b[32];

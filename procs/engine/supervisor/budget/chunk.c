@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory that is known from the model: of compute before it can be measured, of a sequence, and the chunk of
- * prompts that the budget allows. */
+/* Memory that is known from the model: of compute before it can be measured, of a sequence, and the
+ * chunk of prompts that the budget allows. */
 #include "config/params.h"
 #include "lib/base/bytes.h"
 #include "lib/device/device.h"
@@ -63,7 +63,8 @@ static double row_bytes(const struct model_index *m)
            FORMS_BYTES * h->q_rank;
 }
 
-/* Activations of a chunk, logits, and the rows gathered by every thread, of further groups of threads one. */
+/* Activations of a chunk, logits, and the rows gathered by every thread, of further groups of
+ * threads one. */
 uint64_t budget_compute_bytes(const struct supervisor *s)
 {
     const struct model_hparams *h = &s->model->hparams;

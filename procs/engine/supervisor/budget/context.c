@@ -39,8 +39,8 @@ uint32_t budget_context_smallest(const struct supervisor *s)
     return smaller(CONTEXT_SMALLEST, s->model->hparams.context);
 }
 
-/* /dev/shm, which has the keys and values, may be smaller than the budget, which a small model does not
- * use up. */
+/* /dev/shm, which has the keys and values, may be smaller than the budget, which a small model does
+ * not use up. */
 uint32_t budget_context(struct supervisor *s)
 {
     const uint64_t given = s->params.budget > 0 ? s->params.budget : budget_available() / 2;

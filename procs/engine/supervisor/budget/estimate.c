@@ -130,8 +130,8 @@ static json_t *budgets(struct supervisor *s, const struct ledger_facts *small,
     return all;
 }
 
-/* The facts with which shares of the experts are stated, and the minimum of a start: an engine that chooses its context
- * starts with a smaller one where the budget has no more. */
+/* The facts with which shares of the experts are stated, and the minimum of a start: an engine that
+ * chooses its context starts with a smaller one where the budget has no more. */
 static int plan_low(struct supervisor *s, const struct choice *low, struct ledger_facts *small,
                     uint64_t *min_budget, struct error *error)
 {

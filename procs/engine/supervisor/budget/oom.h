@@ -22,8 +22,8 @@ struct oom_watch {
     struct oom_counts seen;
     uint64_t unexplained;
     uint64_t kills_ns; /* when the newest kill was seen */
-    /* The limit of the cgroup was hit within OOM_RECENT_NS. One hit may end several processes, and is counted before
-     * the first of them is killed. */
+    /* The limit of the cgroup was hit within OOM_RECENT_NS. One hit may end several processes, and
+     * is counted before the first of them is killed. */
     bool hit;
     uint64_t hits_ns;
     bool at_limit; /* the newest kill was at that limit */

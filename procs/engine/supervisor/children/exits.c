@@ -18,8 +18,8 @@ const char *exit_cause_name(enum exit_cause cause)
 }
 
 /* The order matters: the OOM killer's SIGKILL is not ours, whatever was requested; a late heartbeat
- * takes precedence over a requested restart, and after a request our signal ends the process, so that
- * its status means nothing. */
+ * takes precedence over a requested restart, and after a request our signal ends the process, so
+ * that its status means nothing. */
 enum exit_cause exit_cause_of(const struct exit_facts *facts)
 {
     if (facts->oom)

@@ -31,9 +31,10 @@ struct exit_facts {
 
 enum exit_cause exit_cause_of(const struct exit_facts *facts);
 
-/* A crash counts against the process and against the request it was computing. A SIGKILL from outside does not: it
- * is an operator's (or a test's), not the process's. Our own does, for a late heartbeat or a slow start: the process
- * hangs. So does the OOM killer's: the next one would need as much memory. */
+/* A crash counts against the process and against the request it was computing. A SIGKILL from
+ * outside does not: it is an operator's (or a test's), not the process's. Our own does, for a late
+ * heartbeat or a slow start: the process hangs. So does the OOM killer's: the next one would need
+ * as much memory. */
 bool exit_is_crash(const struct exit_facts *facts);
 
 struct exit_record {

@@ -16,10 +16,10 @@
  *                           |
  *                           +--> (EXITED_OFTEN, EXITED_FATAL from any living state) --> FAILED
  *
- * The first start: a child that fails to start becomes FAILED (EXITED_OFTEN, EXITED_FATAL), which ends
- * the engine if it is essential. A child that has been READY in an engine that has served never gets
- * these events: it is restarted forever, and its requests fail while it crashes again and again
- * (tally_loops).
+ * The first start: a child that fails to start becomes FAILED (EXITED_OFTEN, EXITED_FATAL), which
+ * ends the engine if it is essential. A child that has been READY in an engine that has served
+ * never gets these events: it is restarted forever, and its requests fail while it crashes again
+ * and again (tally_loops).
  *
  * KILLED is "SIGKILL sent, not yet reaped": the process may still write, so that no successor
  * starts before waitpid has returned it. FAILED is left only by `ctl restart`. */
@@ -83,11 +83,11 @@ struct exit_tally {
 bool tally_note(struct exit_tally *tally, uint64_t now_ns);
 /* The child made progress: earlier exits no longer count. */
 void tally_clear(struct exit_tally *tally);
-/* How long to wait after an exit without progress: 50 ms after the first crash (and after an exit that is no
- * crash), doubling, at most 10 s. */
+/* How long to wait after an exit without progress: 50 ms after the first crash (and after an exit
+ * that is no crash), doubling, at most 10 s. */
 uint64_t tally_backoff_ns(const struct exit_tally *tally);
-/* It crashes again and again: one time more than a request is retried (SEQUENCE_CRASHES_MAX), so that a single
- * request never is the reason. */
+/* It crashes again and again: one time more than a request is retried (SEQUENCE_CRASHES_MAX), so
+ * that a single request never is the reason. */
 bool tally_loops(const struct exit_tally *tally);
 
 #endif

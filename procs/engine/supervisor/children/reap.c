@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The exit of a child: it is reaped, its cause is described and recorded, and becomes an event of the
- * state machine. */
+/* The exit of a child: it is reaped, its cause is described and recorded, and becomes an event of
+ * the state machine. */
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
@@ -15,8 +15,8 @@
 #include "procs/engine/supervisor/supervisor.h"
 #include "shm/table/counters.h"
 
-/* The cause of its exit, for messages. Unless the OOM killer ended it, its exit message takes precedence: it states the
- * reason. */
+/* The cause of its exit, for messages. Unless the OOM killer ended it, its exit message takes
+ * precedence: it states the reason. */
 static void describe_exit(struct child_slot *c)
 {
     uint32_t number = atomic_load(&c->row->last_signal);
@@ -106,8 +106,8 @@ static void record_exit(struct supervisor *s, struct child_slot *c, const struct
     exits_record(&s->exits, &exit_record, c->exit_message);
 }
 
-/* The kernel or an assertion of its own ended it: it may have written where it should not. After a SIGKILL
- * nothing suggests that. */
+/* The kernel or an assertion of its own ended it: it may have written where it should not. After a
+ * SIGKILL nothing suggests that. */
 static bool may_have_damaged(uint32_t number)
 {
     static const int faults[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGTRAP, SIGABRT, SIGSYS};
@@ -161,7 +161,8 @@ void children_reap(struct supervisor *s)
 
 /* ---- requests that cannot be served ---- */
 
-/* What keeps an essential child from running, or false. A READY one is given the requests: they are the proof. */
+/* What keeps an essential child from running, or false. A READY one is given the requests: they are
+ * the proof. */
 static bool keeps_failing(const struct child_slot *c, char *why, size_t cap)
 {
     char name[32];

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The GPUs of compute (--gpu): whether they are there, and the module with their kernels, before anything starts. */
+/* The GPUs of compute (--gpu): whether they are there, and the module with their kernels, before
+ * anything starts. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +14,8 @@
 #include "procs/engine/supervisor/supervisor.h"
 
 #define NUMBERS_MAX 64
-/* What the driver has for a process on the GPU, before it can be measured: an estimate (an H200 had 527 MiB). */
+/* What the driver has for a process on the GPU, before it can be measured: an estimate (an H200 had
+ * 527 MiB). */
 #define CONTEXT_BYTES (640 * MIB)
 
 const char *gpu_test_module(const struct supervisor *s)

@@ -3,10 +3,11 @@
  * (lib/device/cuda/plan.h). The memory of each is a ledger of its own: nothing moves between it and
  * that of the host.
  *
- * By bytes: if all layers fit, they are divided in proportion to the budgets. If not, each GPU in turn has those that fit, with
- * slots for the experts of a token, and the CPU has the rest, which are the last ones. What a budget then has left is for keys
- * and values, and for more slots. By times, where rates were measured (times.c): of all numbers of layers that fit, none
- * included, the one with the fastest token; of several GPUs also divided in proportion to their speed. */
+ * By bytes: if all layers fit, they are divided in proportion to the budgets. If not, each GPU in
+ * turn has those that fit, with slots for the experts of a token, and the CPU has the rest, which
+ * are the last ones. What a budget then has left is for keys and values, and for more slots. By
+ * times, where rates were measured (times.c): of all numbers of layers that fit, none included, the
+ * one with the fastest token; of several GPUs also divided in proportion to their speed. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>

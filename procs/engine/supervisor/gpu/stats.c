@@ -11,7 +11,8 @@
 
 _Static_assert((int)CUDA_PART__COUNT <= PROCS_GPU_PARTS, "the process table has all parts");
 
-/* Precisions with which the GPU computes tokens alone, once it has all experts (lib/device/cuda/token.c). */
+/* Precisions with which the GPU computes tokens alone, once it has all experts
+ * (lib/device/cuda/token.c). */
 static uint32_t takes_all(const struct supervisor *s, const struct cuda_plan *plan)
 {
     enum gpu_policy policy = gpu_policy_of(s->params.gpu_policy, s->params.deterministic);

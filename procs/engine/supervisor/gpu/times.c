@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Time of a token with the division of the layers that is planned, by rates that were measured before (lib/rates). Nothing is
- * measured at a start. */
+/* Time of a token with the division of the layers that is planned, by rates that were measured
+ * before (lib/rates). Nothing is measured at a start. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The files that the loaders read, opened once. A loader gets a descriptor of each of its copies, so
- * that it never reads another file that was moved to the same path; only `ctl replace` opens a path
- * again, and only in place of a copy that failed or was missing. Loaders notice what happens to
- * these files (run_files.h); here it is reported, once. */
+/* The files that the loaders read, opened once. A loader gets a descriptor of each of its copies,
+ * so that it never reads another file that was moved to the same path; only `ctl replace` opens a
+ * path again, and only in place of a copy that failed or was missing. Loaders notice what happens
+ * to these files (run_files.h); here it is reported, once. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>

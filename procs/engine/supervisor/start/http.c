@@ -19,9 +19,9 @@
 
 #define ADDRESS_DEFAULT "127.0.0.1"
 #define BACKLOG         1024
-/* Socket buffers of one connection. The kernel doubles them and charges queued bytes to us. They are
- * small because the maximum of all connections is reserved. The gateway peeks at the whole head of a
- * request (gateway/http/head.h), so it must fit. */
+/* Socket buffers of one connection. The kernel doubles them and charges queued bytes to us. They
+ * are small because the maximum of all connections is reserved. The gateway peeks at the whole head
+ * of a request (gateway/http/head.h), so it must fit. */
 #define RECEIVE_BYTES 8192
 #define SEND_BYTES    4096
 #define SOCKET_QUEUES (2 * (RECEIVE_BYTES + SEND_BYTES))
@@ -205,8 +205,8 @@ int http_listen(struct supervisor *s, struct error *error)
     return 0;
 }
 
-/* The model's chat templates, one rendering (it ends before the next begins), and what is held back of
- * each answer. */
+/* The model's chat templates, one rendering (it ends before the next begins), and what is held back
+ * of each answer. */
 static uint64_t chat_bytes(const struct params *p, const struct model_index *m)
 {
     return m->template_bytes == 0

@@ -185,7 +185,8 @@ struct limit {
     uint64_t bytes_per_s;
 };
 
-/* Limit of the bandwidth at which an expert is read, with `other` in place of the present throttle of its loader; 0: none. Of a split model one loader reads it, else all do. */
+/* Limit of the bandwidth at which an expert is read, with `other` in place of the present throttle
+ * of its loader; 0: none. Of a split model one loader reads it, else all do. */
 static double throttled(struct supervisor *s, const struct limit *other)
 {
     double lowest = 0;
@@ -238,8 +239,8 @@ int model_check_throttle(struct supervisor *s, uint32_t loader, uint64_t bytes_p
     return check_preset(s, preset, share, &other, &knobs, error);
 }
 
-/* Largest chunk that may be chosen: the smaller one on a GPU, whose memory holds the activations, too; and at most
- * that with which the plan has measured fate's loss. */
+/* Largest chunk that may be chosen: the smaller one on a GPU, whose memory holds the activations,
+ * too; and at most that with which the plan has measured fate's loss. */
 static uint64_t chunk_max(const struct supervisor *s)
 {
     uint64_t max = s->gpus.count > 0 ? PREFILL_CHUNK : PREFILL_CHUNK_LARGE;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The supervisor prepares this before its children run, and it outlives them: options, run directory,
- * model, files, devices, segments, the socket of the gateway, the service manager. */
+/* The supervisor prepares this before its children run, and it outlives them: options, run
+ * directory, model, files, devices, segments, the socket of the gateway, the service manager. */
 #ifndef SLUICE_ENGINE_SUPERVISOR_START_START_H
 #define SLUICE_ENGINE_SUPERVISOR_START_START_H
 

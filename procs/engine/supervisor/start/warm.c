@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Warm start: the supervisor reads which experts earlier runs used most into the directory, before any child, and
- * writes the list again when the engine stops. Without the list, or the directory for it, the engine starts as ever. */
+/* Warm start: the supervisor reads which experts earlier runs used most into the directory, before
+ * any child, and writes the list again when the engine stops. Without the list, or the directory
+ * for it, the engine starts as ever. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -16,7 +17,8 @@
 
 _Static_assert(WARM_HASH_BYTES == PLAN_HASH_BYTES, "one hash of a model");
 
-/* The files that the index refers to, in the order of plan_model_hash; those of a store's experts are not read. */
+/* The files that the index refers to, in the order of plan_model_hash; those of a store's experts
+ * are not read. */
 static int open_model(const struct supervisor *s, int fds[MODEL_PARTS_MAX], struct error *error)
 {
     const struct model_index *m = s->model;

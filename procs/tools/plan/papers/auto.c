@@ -43,8 +43,8 @@ static uint32_t expert_layers(const struct predictions *t)
     return hparams_expert_layers(&offline_index(t->p->model)->hparams);
 }
 
-/* With a GPU, layers and the rest of a token are faster by the factor of an expert: all are bound by the weights that
- * are read. Predictions and work for reads are the CPU's, which else waits. */
+/* With a GPU, layers and the rest of a token are faster by the factor of an expert: all are bound
+ * by the weights that are read. Predictions and work for reads are the CPU's, which else waits. */
 static int take_gpu(struct predictions *t, struct error *error)
 {
     double *s = t->p->plan->scalar;

@@ -6,8 +6,8 @@
 #include "lib/tensor/precision.h"
 #include "procs/tools/plan/planning.h"
 
-/* Compute time of an expert at each precision relative to native: decode, one thread. Kept with what was measured, so
- * that a plan that is made again is the same. -1 with *error. */
+/* Compute time of an expert at each precision relative to native: decode, one thread. Kept with
+ * what was measured, so that a plan that is made again is the same. -1 with *error. */
 int auto_precision_ratios(struct planning *p, double ratio[PRECISION__COUNT], struct error *error);
 
 #endif

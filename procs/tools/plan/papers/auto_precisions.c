@@ -43,7 +43,8 @@ static void one_expert(struct bench *b, const struct kernel_matrix *m)
     product(b, &m[EXPERT_DOWN], b->y);
 }
 
-/* Within a budget: so many experts that the others always fit next to those that are held, wherever these are. */
+/* Within a budget: so many experts that the others always fit next to those that are held, wherever
+ * these are. */
 static uint32_t experts_held(const struct bench *b, enum precision precision)
 {
     uint64_t slots = offline_slots_bytes(b->p->model);

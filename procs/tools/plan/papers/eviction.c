@@ -153,7 +153,8 @@ static int get_trace(struct fit *f, struct error *error)
     return 0;
 }
 
-/* Of the share, but at least the experts that a token accesses in one layer: a cache cannot have less. */
+/* Of the share, but at least the experts that a token accesses in one layer: a cache cannot have
+ * less. */
 static uint64_t capacity_of(const struct planning *p, double share)
 {
     const struct model_hparams *h = &offline_index(p->model)->hparams;

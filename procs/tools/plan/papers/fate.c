@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fate's boundary from the recall in the profile, and the fraction of the least popular experts that have
- * the lower precision in prefill (§4.5: found by a search that keeps the loss below P). Neither depends on
- * the budget; with one, the shares of the layers, too. */
+/* Fate's boundary from the recall in the profile, and the fraction of the least popular experts
+ * that have the lower precision in prefill (§4.5: found by a search that keeps the loss below P).
+ * Neither depends on the budget; with one, the shares of the layers, too. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -48,8 +48,8 @@ struct precisions {
     enum precision high, low;
 };
 
-/* int4 and int2 as in the paper. What is not smaller than the model's experts is in no store: then the
- * higher one is that of the model, or there is no lower one. */
+/* int4 and int2 as in the paper. What is not smaller than the model's experts is in no store: then
+ * the higher one is that of the model, or there is no lower one. */
 static struct precisions choose_precisions(const struct planning *p)
 {
     struct precisions t = {.high = PRECISION_NATIVE};
@@ -71,8 +71,8 @@ static struct serving serving_of(const struct planning *p, double fraction)
                                        .low_fraction = (float)fraction}};
 }
 
-/* The largest fraction whose bound on the half that is planned on is at most `limit`, and this bound; below 0:
- * none. */
+/* The largest fraction whose bound on the half that is planned on is at most `limit`, and this
+ * bound; below 0: none. */
 static int search(struct planning *p, double limit, double *fraction, double *loss,
                   struct error *error)
 {

@@ -2,8 +2,9 @@
 /* HOBBIT's thresholds (its eviction weights: eviction.c): minimum bytes per miss with a loss of at
  * most P if every access misses.
  *
- * Bytes per miss fall with T1 and T2. For several T2 (share that may be skipped) a bisection finds the minimum T1 that meets P; the best pair is judged on what is held out, and the search
- * repeated for a smaller loss until that keeps to P. */
+ * Bytes per miss fall with T1 and T2. For several T2 (share that may be skipped) a bisection finds
+ * the minimum T1 that meets P; the best pair is judged on what is held out, and the search repeated
+ * for a smaller loss until that keeps to P. */
 #include <math.h>
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The bounds of experts are the two uniform precisions whose losses enclose P; a bisection finds the
- * maximum number of experts that can have the lower one. The caller allows less than the user does, because
- * the loss of other text differs. */
+/* The bounds of experts are the two uniform precisions whose losses enclose P; a bisection finds
+ * the maximum number of experts that can have the lower one. The caller allows less than the user
+ * does, because the loss of other text differs. */
 #include "procs/tools/plan/papers/widths.h"
 
 #include <stdio.h>

@@ -7,9 +7,9 @@
  * finds experts' precisions within all of P, and keeps the result with the fewest bytes of dense
  * weights and all experts together.
  *
- * A lower precision may need as many bytes as the file's own type or more (int4 of Q4_0), so one that
- * is not smaller for all experts is not tried, and an expert for which it is not smaller keeps the
- * higher one.
+ * A lower precision may need as many bytes as the file's own type or more (int4 of Q4_0), so one
+ * that is not smaller for all experts is not tried, and an expert for which it is not smaller keeps
+ * the higher one.
  *
  * Both kinds of bytes count alike. With a budget M, dense weights D and experts X in bytes, a
  * share (M - D) / X of the experts is resident. If accesses are spread evenly, a token that uses k

@@ -181,7 +181,8 @@ static void put_exponents(uint8_t *out, uint64_t bytes, float scale)
         out[b] = (uint8_t)(exponent + 128 + (out[b] < above ? 1 : 0));
 }
 
-/* Each sub-block gets a scale within 25 % of `scale`: as UE4M3, the nearest of its positive numbers. */
+/* Each sub-block gets a scale within 25 % of `scale`: as UE4M3, the nearest of its positive
+ * numbers. */
 static void put_small_floats(uint8_t *out, uint64_t bytes, float scale)
 {
     const struct unpack_info *info = unpack_info(TENSOR_NVFP4);

@@ -161,8 +161,8 @@ static bool more_bits(uint32_t layer, uint32_t layers)
     return layer < layers / 8 || layer >= 7 * layers / 8 || (layer - layers / 8) % 3 == 2;
 }
 
-/* Down matrices before this one. Within a layer by name: those of experts come before the shared one, and
- * after a dense one. */
+/* Down matrices before this one. Within a layer by name: those of experts come before the shared
+ * one, and after a dense one. */
 static uint32_t down_number(const struct model_hparams *h, const struct mix_tensor *t)
 {
     bool shared = h->shared_inner > 0, dense = h->dense_inner > 0 && h->dense_layers == 0;
@@ -172,8 +172,9 @@ static uint32_t down_number(const struct model_hparams *h, const struct mix_tens
            (shared ? !t->is_expert : dense && t->is_expert);
 }
 
-/* Of the first layer, as the quantiser reads it. For a recurrent one: a file with one number of key heads has
- * it for all layers, with the number of each layer it is 0 there, and not four or more. */
+/* Of the first layer, as the quantiser reads it. For a recurrent one: a file with one number of key
+ * heads has it for all layers, with the number of each layer it is 0 there, and not four or
+ * more. */
 static bool is_gqa4(const struct model_hparams *h)
 {
     struct layer_attention first = model_attention_of(h, 0);

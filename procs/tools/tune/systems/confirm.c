@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The measured run: decode with the model file, lossless, and with the store under the presets of the
- * systems that are stored. The fastest is recorded; the lossless engine unless a lossy one is 3 % faster, as in preset auto. */
+/* The measured run: decode with the model file, lossless, and with the store under the presets of
+ * the systems that are stored. The fastest is recorded; the lossless engine unless a lossy one is 3
+ * % faster, as in preset auto. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The plan: one file, extended by each system in turn and then by predicted speeds. None of it depends on the budget: of
- * fate, only shares do that its preset does not use. A system that cannot keep the loss leaves a mark, so that it is not tried again. */
+/* The plan: one file, extended by each system in turn and then by predicted speeds. None of it
+ * depends on the budget: of fate, only shares do that its preset does not use. A system that cannot
+ * keep the loss leaves a mark, so that it is not tried again. */
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>

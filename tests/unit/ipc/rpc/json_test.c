@@ -246,7 +246,8 @@ static void *fail_once(size_t bytes)
     return allocate(--allocations_left == 0 ? PTRDIFF_MAX : bytes);
 }
 
-/* jansson drops a byte of a text for some of them, or reports wrong syntax, and a malformed reply would be ignored. */
+/* jansson drops a byte of a text for some of them, or reports wrong syntax, and a malformed reply
+ * would be ignored. */
 START_TEST(one_failed_allocation_loses_no_reply)
 {
     const char *text = "{\"v\":1,\"id\":\"0123456789abcdef\",\"ok\":true,\"list\":[1,2.5,null],"

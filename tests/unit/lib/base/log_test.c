@@ -277,8 +277,8 @@ START_TEST(a_panic_is_written)
 }
 END_TEST
 
-/* Logs more than pipe and queue hold while nothing is read, reports that, then lets the reader catch
- * up. */
+/* Logs more than pipe and queue hold while nothing is read, reports that, then lets the reader
+ * catch up. */
 static void log_much(int done_fd)
 {
     log_init("test", LOG_LEVEL_INFO);

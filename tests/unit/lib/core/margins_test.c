@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The logits and the rule that the source gets explain the routes: the experts with the largest margins
- * (lib/policy/access/routing.h) are those that the core chooses, in models whose routers have a bias, groups, or
- * neither. Eviction `learned` takes its labels from them. */
+/* The logits and the rule that the source gets explain the routes: the experts with the largest
+ * margins (lib/policy/access/routing.h) are those that the core chooses, in models whose routers
+ * have a bias, groups, or neither. Eviction `learned` takes its labels from them. */
 #include <check.h>
 #include <math.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory of the core: what it states and allocates before the first pass is what it uses, for every architecture,
- * and an error of the device is passed on. */
+/* Memory of the core: what it states and allocates before the first pass is what it uses, for every
+ * architecture, and an error of the device is passed on. */
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Divisors of the rotary angles come from the file: only those above 0 are accepted, infinity among them. */
+/* Divisors of the rotary angles come from the file: only those above 0 are accepted, infinity among
+ * them. */
 #include <check.h>
 #include <math.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Several sequences that decode in one pass: what the source gets of each row is what it gets of that row
- * alone, an expert is one item for all rows, and all layers of a pass have its number. */
+/* Several sequences that decode in one pass: what the source gets of each row is what it gets of
+ * that row alone, an expert is one item for all rows, and all layers of a pass have its number. */
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>

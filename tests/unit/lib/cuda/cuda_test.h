@@ -14,7 +14,8 @@ const struct kernel_ops *cpu(void);
 /* The types that have kernels. */
 bool gpu_has(enum tensor_type type);
 
-/* Random weights as a file has them, with a row stride larger than the row. Free with free((void *)m.data). */
+/* Random weights as a file has them, with a row stride larger than the row. Free with free((void
+ * *)m.data). */
 struct kernel_matrix gpu_matrix(enum tensor_type type, uint32_t k, uint32_t n);
 /* The same with the layout of the device. */
 struct kernel_matrix on_gpu(const struct kernel_matrix *m);

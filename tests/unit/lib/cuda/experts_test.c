@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Products of several experts in one launch, the end of their products, and the sum of their outputs: the bits of the
- * same one by one. */
+/* Products of several experts in one launch, the end of their products, and the sum of their
+ * outputs: the bits of the same one by one. */
 #include <stdio.h>
 
 #include "tests/unit/lib/cuda/cuda_test.h"
@@ -26,7 +26,8 @@ static struct rows prepared(enum tensor_type type, const float *x, uint32_t k)
     return to;
 }
 
-/* A launch whose jobs have up to `most` rows; index: of rows in any order, or NULL. there: the matrices on the device. */
+/* A launch whose jobs have up to `most` rows; index: of rows in any order, or NULL. there: the
+ * matrices on the device. */
 static void check_jobs(const struct kernel_matrix matrix[JOBS],
                        const struct kernel_matrix there[JOBS], const struct rows *x,
                        const uint32_t *index, uint32_t most)

@@ -151,8 +151,8 @@ static int launch(struct store s, void *stream)
     return fake_launch(one, one, 0, store_value, &s, sizeof s, stream);
 }
 
-/* Nothing runs before a launch of the graph; then all does, each time with the arguments of the recording, but a copy reads
- * pinned memory when it runs. */
+/* Nothing runs before a launch of the graph; then all does, each time with the arguments of the
+ * recording, but a copy reads pinned memory when it runs. */
 START_TEST(graphs_run_what_was_recorded)
 {
     struct things t = make_things();

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The driver and the module: there, missing, unusable. The test runs itself with the libraries of fake_driver.c where
- * the linker looks first. */
+/* The driver and the module: there, missing, unusable. The test runs itself with the libraries of
+ * fake_driver.c where the linker looks first. */
 #include <check.h>
 #include <dlfcn.h>
 #include <stdio.h>

@@ -140,8 +140,8 @@ START_TEST(delta_has_the_bits)
 }
 END_TEST
 
-/* A head of 256, and sizes that are no multiple of a block of threads; the state before and after, the inputs and the
- * outputs begin at any float, and nothing around the results is written. */
+/* A head of 256, and sizes that are no multiple of a block of threads; the state before and after,
+ * the inputs and the outputs begin at any float, and nothing around the results is written. */
 static void check_apart(uint32_t keys, uint32_t values, uint32_t shift)
 {
     enum { HEADS = 2, ROWS = 2, AROUND = 8 };

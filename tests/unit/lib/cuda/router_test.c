@@ -39,8 +39,8 @@ static const struct {
      true},
 };
 
-/* kind 0: usual logits; 1: many ties; 2: far apart, so that p underflows; 3: -inf among them; 4, 5: NaN among
- * them, few and many; 6: NaN first; 7: only NaN; 8: infinities and NaN. */
+/* kind 0: usual logits; 1: many ties; 2: far apart, so that p underflows; 3: -inf among them; 4, 5:
+ * NaN among them, few and many; 6: NaN first; 7: only NaN; 8: infinities and NaN. */
 static void make_logits(float *z, uint32_t n, uint32_t kind)
 {
     static const uint32_t one_of[ROWS] = {0, 0, 0, 3, 8, 2, 0, 1, 3};

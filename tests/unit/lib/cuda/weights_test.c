@@ -9,7 +9,8 @@ enum { ROWS = 3, GAP = 16, UNTOUCHED = 0xa5 };
 
 static const uint32_t unit_counts[] = {1, 2, 3, 8, 9, 15, 18};
 
-/* What is to be found out of each byte of the result: two digits of its position in the file, and that it has one. */
+/* What is to be found out of each byte of the result: two digits of its position in the file, and
+ * that it has one. */
 enum { LOW, HIGH, THERE, DIGITS };
 
 static uint8_t digit_of(int digit, size_t position)

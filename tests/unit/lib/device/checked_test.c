@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The core on the checked device: every architecture gives the same bits as on the host, in logits and in all
- * that the source of weights gets, although each pointer and address in the core's hands faults, and operations run
- * late. So the core reads no weight and no activation outside an operation, and the table states what an
- * operation reads and writes. */
+/* The core on the checked device: every architecture gives the same bits as on the host, in logits
+ * and in all that the source of weights gets, although each pointer and address in the core's hands
+ * faults, and operations run late. So the core reads no weight and no activation outside an
+ * operation, and the table states what an operation reads and writes. */
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>

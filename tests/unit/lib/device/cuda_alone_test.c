@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tokens that the CUDA device (kernels as host code) computes alone: logits, routes and host memory are those of the host
- * device, by launches of a graph and of nothing else. */
+/* Tokens that the CUDA device (kernels as host code) computes alone: logits, routes and host memory
+ * are those of the host device, by launches of a graph and of nothing else. */
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,8 +35,8 @@ static uint64_t run_graph(struct pair *p, struct step t)
     return copied;
 }
 
-/* Tokens from `position` on until one is a graph: the experts have come, and the operations have run as they are. Returns
- * the next position. */
+/* Tokens from `position` on until one is a graph: the experts have come, and the operations have
+ * run as they are. Returns the next position. */
 static uint32_t run_until_graph(struct pair *p, uint32_t position)
 {
     uint64_t graphs = 0, copied;
@@ -53,7 +53,8 @@ static void run_alone(struct pair *p)
     uint32_t at = run_until_graph(p, 6);
     for (uint32_t i = 0; i < 4; i++)
         ck_assert_uint_eq(run_graph(p, (struct step){.position = at++, .content = 1}), 0);
-    /* another sequence in turns, and its prompt in between; rows are copied, but the graph is the same */
+    /* another sequence in turns, and its prompt in between; rows are copied, but the graph is the
+     * same */
     pair_run(p, (struct step){.sequence = 1, .position = 0, .rows = 5, .content = 2});
     for (uint32_t i = 0; i < 2; i++) {
         struct step other = {.sequence = 1, .position = 5 + i, .content = 2};
@@ -132,8 +133,9 @@ static void make_rows(struct side *s, uint32_t rows)
 static const char *const longer_models[] = {"arch/qwen3moe_a.gguf", "arch/oss_a.gguf",
                                             "arch/qwen35moe_a.gguf"};
 
-/* A graph has space for some segments of keys: it is recorded again when there are more. And a window has few of them. The
- * token that is recorded is the first of a content: what is copied before it is no part of the graph. */
+/* A graph has space for some segments of keys: it is recorded again when there are more. And a
+ * window has few of them. The token that is recorded is the first of a content: what is copied
+ * before it is no part of the graph. */
 START_TEST(longer)
 {
     struct pair p;
@@ -185,8 +187,8 @@ static void run_no_graph(struct pair *p, uint32_t position)
     ck_assert_uint_eq(graphs, 0);
 }
 
-/* What ends these tokens, until it is over: the source of experts has another rule or another precision, experts lost their
- * slots. */
+/* What ends these tokens, until it is over: the source of experts has another rule or another
+ * precision, experts lost their slots. */
 START_TEST(not_alone)
 {
     struct pair p;

@@ -40,8 +40,8 @@ struct pair {
     uint32_t ring;
 };
 
-/* With the parts of so many layers on the device, of all layers of UINT32_MAX. alone: tokens may be computed so, while
- * pair_agreed, with experts of pair_served. */
+/* With the parts of so many layers on the device, of all layers of UINT32_MAX. alone: tokens may be
+ * computed so, while pair_agreed, with experts of pair_served. */
 extern bool pair_agreed;
 extern enum precision pair_served;
 void pair_open(struct pair *p, const char *file, enum kv_type type, uint32_t ring, uint32_t layers,

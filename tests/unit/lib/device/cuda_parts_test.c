@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A chain on two GPUs of the harness, and on one of them and the host: the bits of the host, for models of several
- * architectures. Each GPU has the memory of its plan and no more; memory of the other one faults, and a call without the
- * right selection fails (tests/harness/cuda/memory.h). */
+/* A chain on two GPUs of the harness, and on one of them and the host: the bits of the host, for
+ * models of several architectures. Each GPU has the memory of its plan and no more; memory of the
+ * other one faults, and a call without the right selection fails (tests/harness/cuda/memory.h). */
 #include <check.h>
 
 #include "lib/base/assert.h"

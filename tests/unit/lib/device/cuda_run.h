@@ -8,8 +8,9 @@
 #include "lib/device/cuda/cuda.h"
 #include "tests/unit/lib/device/run.h"
 
-/* The layers of `plan`, as an engine plans it: space for the experts that a chunk pins, and for keys, values and states of at most `kv_layers`
- * layers (0: of all). `open` makes a device of a plan; it is destroyed before anything is taken of the GPU. */
+/* The layers of `plan`, as an engine plans it: space for the experts that a chunk pins, and for
+ * keys, values and states of at most `kv_layers` layers (0: of all). `open` makes a device of a
+ * plan; it is destroyed before anything is taken of the GPU. */
 static inline struct cuda_plan
 cuda_run_plan_part(struct cuda_plan plan, const struct gpu_kernels *kernels,
                    const struct image *image, uint32_t chunk, uint32_t kv_layers,

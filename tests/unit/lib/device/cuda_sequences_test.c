@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Keys, values and states that stay on the CUDA device (kernels as host code): two sequences in turns, prompts that begin
- * with rows of an earlier one, checkpoints of states, passes that end early, and memory that the host changed. Logits,
- * and everything that the sequences have in host memory, are those of the host device; and only what is not on the device
- * is copied. */
+/* Keys, values and states that stay on the CUDA device (kernels as host code): two sequences in
+ * turns, prompts that begin with rows of an earlier one, checkpoints of states, passes that end
+ * early, and memory that the host changed. Logits, and everything that the sequences have in host
+ * memory, are those of the host device; and only what is not on the device is copied. */
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +22,8 @@ static void checkpoint(struct pair *p, bool restore)
     }
 }
 
-/* What was on the device at `position` and is now the host's alone must be copied; in layers without a window. */
+/* What was on the device at `position` and is now the host's alone must be copied; in layers
+ * without a window. */
 static void run_all(struct pair *p, bool kept)
 {
     uint64_t copied = pair_run(p, (struct step){.position = 0, .rows = 6, .content = 1});
@@ -87,7 +88,8 @@ START_TEST(states)
 }
 END_TEST
 
-/* Begun by the host; in a ring that begins again, and without one, where a cut needs rows that were not in the window. */
+/* Begun by the host; in a ring that begins again, and without one, where a cut needs rows that were
+ * not in the window. */
 START_TEST(windows)
 {
     struct pair p;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The core on the CUDA device, whose kernels run as host code: every architecture gives the same bits as on the
- * host, in logits and in all that the source of weights gets. Memory that the core shares has addresses that fault,
- * so a kernel reads only what was copied to the device; copies to the host run late (tests/harness/cuda/memory.h). Short
- * form: every third model. */
+/* The core on the CUDA device, whose kernels run as host code: every architecture gives the same
+ * bits as on the host, in logits and in all that the source of weights gets. Memory that the core
+ * shares has addresses that fault, so a kernel reads only what was copied to the device; copies to
+ * the host run late (tests/harness/cuda/memory.h). Short form: every third model. */
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -148,7 +148,8 @@ START_TEST(fewest_slots)
 }
 END_TEST
 
-/* Experts that are copied ahead, and used before the copy has run: in a wait, only what it waits for has. */
+/* Experts that are copied ahead, and used before the copy has run: in a wait, only what it waits
+ * for has. */
 START_TEST(late_copies)
 {
     struct image image;
@@ -254,7 +255,8 @@ static struct device_at given(struct device *d, const void *from, size_t bytes)
     return at;
 }
 
-/* A row of each of as many sequences as a pass has, from their states on; what `from` NULL has: zeros. */
+/* A row of each of as many sequences as a pass has, from their states on; what `from` NULL has:
+ * zeros. */
 static void convolve(struct device *d, uint32_t first, float *states, bool begins,
                      struct device_at projected, struct device_at conv, struct device_at mix)
 {
@@ -400,7 +402,8 @@ static void predict(struct lending *l, uint32_t step, uint32_t in_use)
     count_unused(l);
 }
 
-/* An expert is going to be used: what is counted when it was copied ahead. Where all has run, its copy has. */
+/* An expert is going to be used: what is counted when it was copied ahead. Where all has run, its
+ * copy has. */
 static void check_use(struct lending *l, uint32_t expert, uint32_t pending)
 {
     struct places_counts now = cuda_slot_counts(l->device);

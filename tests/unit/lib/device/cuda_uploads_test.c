@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Matrices that get the layout of the device while others are uploaded and read: what is read is what the host had, in any order
- * of the streams. */
+/* Matrices that get the layout of the device while others are uploaded and read: what is read is
+ * what the host had, in any order of the streams. */
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
@@ -71,7 +71,8 @@ static void close_side(struct side *s)
     ck_assert_uint_eq(fake_bytes(), 0);
 }
 
-/* Rows [first, first + N) as floats from number `at` on: on the device when they are read, and of the host now. */
+/* Rows [first, first + N) as floats from number `at` on: on the device when they are read, and of
+ * the host now. */
 static void unpack(struct side *s, const struct device_matrix *there, const struct kernel_matrix *m,
                    uint32_t first, size_t at)
 {

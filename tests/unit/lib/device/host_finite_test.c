@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The host as a device: whatever operation hides a value that is not finite, the value has been noted
- * before, or it is in the result. */
+/* The host as a device: whatever operation hides a value that is not finite, the value has been
+ * noted before, or it is in the result. */
 #include <check.h>
 #include <math.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The host as a device: long operations report their progress often enough for the heartbeat, on processors whose kernels
- * are slow, too. */
+/* The host as a device: long operations report their progress often enough for the heartbeat, on
+ * processors whose kernels are slow, too. */
 #include <check.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -103,7 +103,8 @@ START_TEST(a_token_reports_nothing)
 }
 END_TEST
 
-/* Rows are divided where few outputs of all of them are too many; the results are those of one call. */
+/* Rows are divided where few outputs of all of them are too many; the results are those of one
+ * call. */
 START_TEST(rows_are_divided)
 {
     enum { OUTPUTS = 16, MANY = 4096 };
@@ -274,8 +275,9 @@ static float *attend_with(const char *isa, uint32_t rows)
     return mix;
 }
 
-/* With the portable kernels, whose steps are shorter, rows are divided and attention is a phase of its own, of more parts; with
- * others it is part of the phase of a group of heads. The results are the same. */
+/* With the portable kernels, whose steps are shorter, rows are divided and attention is a phase of
+ * its own, of more parts; with others it is part of the phase of a group of heads. The results are
+ * the same. */
 START_TEST(attention_at_depth_is_divided)
 {
     float *divided = attend_with("generic", LONG_ROWS);
@@ -315,8 +317,8 @@ static struct device_matrix latent_matrix(const float *w, uint32_t k, uint32_t n
                                   .type = TENSOR_F32};
 }
 
-/* The last `rows` positions with latents; the caller frees the result. The matrix of queries is divided by its scale, a
- * power of two, so that the result is the same with any. */
+/* The last `rows` positions with latents; the caller frees the result. The matrix of queries is
+ * divided by its scale, a power of two, so that the result is the same with any. */
 static float *latent_with(const char *isa, uint32_t rows, float scale)
 {
     const struct device_latent shape = {.heads = LATENT_HEADS,
@@ -370,7 +372,8 @@ static float *latent_with(const char *isa, uint32_t rows, float scale)
     return mix;
 }
 
-/* Blocks of 64 rows, and of fewer with the portable kernels: 75 rows are 2 and more of them. One row is not divided. */
+/* Blocks of 64 rows, and of fewer with the portable kernels: 75 rows are 2 and more of them. One
+ * row is not divided. */
 START_TEST(latents_at_depth_are_divided)
 {
     static const uint32_t counts[] = {1, 64, LATENT_ROWS};

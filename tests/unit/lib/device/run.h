@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A text through the core on a device, or through a chain of cores, for tests that compare devices: chunks, one of them in two
- * halves of the layers (not of a chain), then single tokens. */
+/* A text through the core on a device, or through a chain of cores, for tests that compare devices:
+ * chunks, one of them in two halves of the layers (not of a chain), then single tokens. */
 #ifndef SLUICE_TESTS_UNIT_LIB_DEVICE_RUN_H
 #define SLUICE_TESTS_UNIT_LIB_DEVICE_RUN_H
 

@@ -35,7 +35,8 @@ START_TEST(every_error_has_one_fault)
 }
 END_TEST
 
-/* What the kernel reports when the page to be filled cannot be made: here one after the end of its file. */
+/* What the kernel reports when the page to be filled cannot be made: here one after the end of its
+ * file. */
 START_TEST(a_page_that_cannot_be_made)
 {
     char zero[] = "/tmp/sluice-read-errors-XXXXXX";

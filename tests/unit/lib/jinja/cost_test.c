@@ -275,8 +275,8 @@ START_TEST(steps_cover_the_texts_of_numbers)
 }
 END_TEST
 
-/* Names of a client's keys are in one table with those of the template: a chain of names that collide must not make
- * each look-up longer than its steps. */
+/* Names of a client's keys are in one table with those of the template: a chain of names that
+ * collide must not make each look-up longer than its steps. */
 START_TEST(steps_cover_names_that_collide)
 {
     static const char setup[] = "{% set e = dict(**k) %}",

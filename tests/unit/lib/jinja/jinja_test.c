@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Chat templates: every feature against jinja2 (tests/golden/jinja_vectors.py), who wrote each byte, and the limits. */
+/* Chat templates: every feature against jinja2 (tests/golden/jinja_vectors.py), who wrote each
+ * byte, and the limits. */
 #include <check.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -390,8 +391,8 @@ START_TEST(smaller_limits_are_kept)
 }
 END_TEST
 
-/* A loop that appends to a string is linear: a megabyte in pieces of 100 bytes would be 5 GB if each
- * turn copied what is before it. */
+/* A loop that appends to a string is linear: a megabyte in pieces of 100 bytes would be 5 GB if
+ * each turn copied what is before it. */
 START_TEST(appending_is_cheap)
 {
     struct jinja_output out;
@@ -415,8 +416,8 @@ END_TEST
     "{% else %}{% set s.k = s.k + 1 %}{% endif %}{% endfor %}"                                     \
     "{% if m + 5 > n %}[{{ f.at }} {{ s.k }}]{% endif %}{% endfor %}"
 
-/* Templates without `break` search with a flag. Such a loop costs nothing more once the flag is set:
- * all turns of the two ranges here would be a million, of 4 steps at least and 16 bytes. */
+/* Templates without `break` search with a flag. Such a loop costs nothing more once the flag is
+ * set: all turns of the two ranges here would be a million, of 4 steps at least and 16 bytes. */
 START_TEST(a_loop_that_waits_for_its_end_is_left)
 {
     struct jinja_output out;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Options of attention: key and value heads of different sizes, windows, sinks, capped scores, every
- * KV type; values that are the first elements of keys. Against sums in double over what the tiles hold; the same bits on every instruction set,
- * and for rows together and alone. Keys and values outside a window are NaN, tiles before it
- * inaccessible. */
+/* Options of attention: key and value heads of different sizes, windows, sinks, capped scores,
+ * every KV type; values that are the first elements of keys. Against sums in double over what the
+ * tiles hold; the same bits on every instruction set, and for rows together and alone. Keys and
+ * values outside a window are NaN, tiles before it inaccessible. */
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -278,7 +278,8 @@ START_TEST(values_in_keys_match_double)
 }
 END_TEST
 
-/* The smallest ring that the rows allow, and larger ones, in which keys before the window are overwritten. */
+/* The smallest ring that the rows allow, and larger ones, in which keys before the window are
+ * overwritten. */
 static void check_ring(const struct kernel_ops *ops, const struct option_case *c, enum kv_type type,
                        uint32_t more)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Blocks with edge values - every byte 0 and 255; scales that are zero, of either sign, subnormal, the
- * largest, infinite and NaN - in decoders and products of every instruction set. The blocks and their
- * elements are those of golden_types (tests/golden/type_vectors.py). */
+/* Blocks with edge values - every byte 0 and 255; scales that are zero, of either sign, subnormal,
+ * the largest, infinite and NaN - in decoders and products of every instruction set. The blocks and
+ * their elements are those of golden_types (tests/golden/type_vectors.py). */
 #include <ctype.h>
 #include <math.h>
 #include <stdio.h>

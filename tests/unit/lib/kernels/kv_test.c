@@ -330,8 +330,8 @@ START_TEST(same_bits_as_generic)
 }
 END_TEST
 
-/* Row by row, when later keys do not exist yet, as in decode; then in calls of 1, 2, 3 ... rows with
- * all keys, as in prefill; then head by head. */
+/* Row by row, when later keys do not exist yet, as in decode; then in calls of 1, 2, 3 ... rows
+ * with all keys, as in prefill; then head by head. */
 static void check_invariance(const struct kernel_ops *ops, enum kv_type type,
                              const struct kv_case *c)
 {

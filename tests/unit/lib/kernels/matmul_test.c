@@ -194,8 +194,8 @@ struct codes { /* of a super-block: bytes that all become `value`, for elements 
     uint8_t value;
 };
 
-/* The largest magnitudes of codes; the dot products of sub-blocks are around the limits of 16 bits, of
- * both signs, and some rows of a tile exceed them. */
+/* The largest magnitudes of codes; the dot products of sub-blocks are around the limits of 16 bits,
+ * of both signs, and some rows of a tile exceed them. */
 START_TEST(dots_around_16_bits_are_exact)
 {
     enum { K = 512, N = 37, FIRST = 25, ROWS = 60, SUM = 32 };

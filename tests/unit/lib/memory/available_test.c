@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The memory that a process can take, from the files of a machine below a directory: the lowest of what the machine and
- * each cgroup have, full ones included; unknown if none of them can be read. */
+/* The memory that a process can take, from the files of a machine below a directory: the lowest of
+ * what the machine and each cgroup have, full ones included; unknown if none of them can be
+ * read. */
 #include <check.h>
 #include <errno.h>
 #include <ftw.h>

@@ -40,8 +40,8 @@ static void qwen2moe_layer(struct make *m, unsigned layer, unsigned h, uint32_t 
     layer_tensor(m, layer, "ffn_down_shexp.weight", type, 2ull * h, h);
 }
 
-/* What a layer of glm4moe, dots1, ernie4_5-moe, minimax-m2 and deepseek2 has and one of qwen3moe has
- * not. */
+/* What a layer of glm4moe, dots1, ernie4_5-moe, minimax-m2 and deepseek2 has and one of qwen3moe
+ * has not. */
 static void biased_router_layer(struct make *m, const char *arch, unsigned layer, unsigned h,
                                 uint32_t type)
 {
@@ -100,7 +100,8 @@ static void biased_router_model(struct make *m, const char *arch, unsigned layer
     make_bool(m, key, 1);
 }
 
-/* Latents of h elements, 2 heads with h + 2 elements of keys, 2 of which are rotated, and h of values. */
+/* Latents of h elements, 2 heads with h + 2 elements of keys, 2 of which are rotated, and h of
+ * values. */
 static void deepseek2(struct make *m, unsigned layers, unsigned h, uint32_t type)
 {
     static const char *const others[] = {"attn_q.weight",      "attn_k.weight",

@@ -25,13 +25,13 @@ struct hf_make {
     const char *without;
 };
 
-/* The data of a tensor of the checkpoint, with that name and shape, from the tensors of a GGUF file; *half: F16, else
- * F32. Allocated; exits the program on failure. */
+/* The data of a tensor of the checkpoint, with that name and shape, from the tensors of a GGUF
+ * file; *half: F16, else F32. Allocated; exits the program on failure. */
 char *hf_make_moved(const struct gguf *g, int fd, const char *arch, const json_t *config,
                     const char *name, const json_t *shape, size_t *bytes, bool *half);
 
-/* Writes the ranks of the 256 bytes, a vocabulary of tiktoken, to `text` of `size` bytes (HF_MAKE_RANKS_BYTES and
- * what the caller appends). Returns their length without the NUL. */
+/* Writes the ranks of the 256 bytes, a vocabulary of tiktoken, to `text` of `size` bytes
+ * (HF_MAKE_RANKS_BYTES and what the caller appends). Returns their length without the NUL. */
 #define HF_MAKE_RANKS_BYTES 3000
 size_t hf_make_ranks(char *text, size_t size);
 

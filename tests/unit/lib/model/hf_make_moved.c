@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The reverse of a converter: for every element of a tensor of the checkpoint, the element of GGUF that was made of
- * it. */
+/* The reverse of a converter: for every element of a tensor of the checkpoint, the element of GGUF
+ * that was made of it. */
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>

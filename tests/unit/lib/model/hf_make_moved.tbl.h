@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Names in checkpoints and in GGUF (hf_make_moved.c, struct rule). The first row that fits counts. No include guard:
- * define HF_MADE_OF(arch, name, kind, gguf...), then include it. */
+/* Names in checkpoints and in GGUF (hf_make_moved.c, struct rule). The first row that fits counts.
+ * No include guard: define HF_MADE_OF(arch, name, kind, gguf...), then include it. */
 HF_MADE_OF("qwen35moe", "model.norm.weight", MINUS_1, "output_norm.weight")
 HF_MADE_OF("qwen35moe", "model.layers.#.input_layernorm.weight", MINUS_1, "blk.%u.attn_norm.weight")
 HF_MADE_OF("qwen35moe", "model.layers.#.post_attention_layernorm.weight", MINUS_1,

@@ -184,7 +184,8 @@ START_TEST(replacements_follow_chunks_and_device)
 }
 END_TEST
 
-/* The sets follow the interval, not the chunk: longer passes than a third of it give the same losses. */
+/* The sets follow the interval, not the chunk: longer passes than a third of it give the same
+ * losses. */
 START_TEST(sets_change_inside_a_chunk)
 {
     bool low[CELLS];
@@ -413,7 +414,8 @@ START_TEST(network_and_search)
 }
 END_TEST
 
-/* Windows know their file, also where they are thinned out or chosen; a file without a window has none. */
+/* Windows know their file, also where they are thinned out or chosen; a file without a window has
+ * none. */
 START_TEST(windows_of_files)
 {
     static const char *const paths[] = {TEXT, SLUICE_SOURCE_DIR "/tests/unit/lib.cmake",

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Routers as the tools repeat them: rows and bias give the routes that the core chose, in models of several
- * architectures with biases and norms that are not trivial; gate inputs follow the definition of the
- * architecture's norm, computed here in double. */
+/* Routers as the tools repeat them: rows and bias give the routes that the core chose, in models of
+ * several architectures with biases and norms that are not trivial; gate inputs follow the
+ * definition of the architecture's norm, computed here in double. */
 #include <check.h>
 #include <math.h>
 #include <stdio.h>

@@ -168,8 +168,8 @@ START_TEST(damaged_file)
 }
 END_TEST
 
-/* A process that is killed after the tables and before the plan were renamed leaves the old plan. The next
- * write removes what it left. */
+/* A process that is killed after the tables and before the plan were renamed leaves the old plan.
+ * The next write removes what it left. */
 START_TEST(killed_between_renames)
 {
     struct error error = {0};

@@ -175,8 +175,8 @@ END_TEST
 
 /* ---- bytes of a model ---- */
 
-/* All dense weights but an embedding that is read by rows, and one expert of each layer; keys and values of half of the
- * context, and states of layers that have them. */
+/* All dense weights but an embedding that is read by rows, and one expert of each layer; keys and
+ * values of half of the context, and states of layers that have them. */
 static void check_model(const char *arch, unsigned layers)
 {
     static const double hits[] = {0, 0.5, 0.75, 1};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* docs/sandbox.md shows the tables of lib/sandbox as they are. `sandbox_document_test --print` prints
- * what belongs between its markers. */
+/* docs/sandbox.md shows the tables of lib/sandbox as they are. `sandbox_document_test --print`
+ * prints what belongs between its markers. */
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -56,7 +56,8 @@ static void pass(struct sim_cache *c, uint32_t tokens, const uint32_t *experts, 
 static const uint32_t first[] = {1, 2, 3, 4}, other[] = {1, 2, 3, 5},
                       every[] = {0, 1, 2, 3, 4, 5, 6, 7};
 
-/* Each copy but the first runs while the expert before it is computed; those that are there are computed first. */
+/* Each copy but the first runs while the expert before it is computed; those that are there are
+ * computed first. */
 START_TEST(copies_and_hits)
 {
     struct sim_cache *c = made(GPU_CENTRIC);
@@ -95,8 +96,8 @@ START_TEST(cpu_computes)
 }
 END_TEST
 
-/* More experts than places: in turns, also where a trace has more of them than a token needs. Several tokens are never
- * the CPU's. */
+/* More experts than places: in turns, also where a trace has more of them than a token needs.
+ * Several tokens are never the CPU's. */
 START_TEST(chunks)
 {
     for (uint32_t tokens = 1; tokens <= 2; tokens++)
@@ -181,8 +182,8 @@ static struct sim_cache *two_layers(double layer_ns)
     return c;
 }
 
-/* A copy ahead begins after those of its layer, and runs while the next one is computed, which waits for the rest. What is
- * predicted and there is not copied again. */
+/* A copy ahead begins after those of its layer, and runs while the next one is computed, which
+ * waits for the rest. What is predicted and there is not copied again. */
 START_TEST(copies_ahead)
 {
     for (int late = 0; late < 2; late++) { /* the layer takes longer than the copy; less */
@@ -210,8 +211,8 @@ START_TEST(copies_ahead)
 }
 END_TEST
 
-/* Layer 0 is on a GPU, layer 1 on another one or on the CPU: each has places and times of its own, and of the first layer of
- * a part nothing is copied ahead. */
+/* Layer 0 is on a GPU, layer 1 on another one or on the CPU: each has places and times of its own,
+ * and of the first layer of a part nothing is copied ahead. */
 START_TEST(parts_of_the_layers)
 {
     for (int second = 0; second < 2; second++) {
@@ -307,7 +308,8 @@ static struct trace synthetic(void)
     return t;
 }
 
-/* Hits before anything was used are about those of a replay of the synthetic routing, with any number of slots. */
+/* Hits before anything was used are about those of a replay of the synthetic routing, with any
+ * number of slots. */
 START_TEST(expected_hits)
 {
     struct routing r = {.layers = 4,
@@ -342,7 +344,8 @@ START_TEST(expected_hits)
 }
 END_TEST
 
-/* The device's predictions are recorded, or the predictor's are taken; a trace without any is rejected. */
+/* The device's predictions are recorded, or the predictor's are taken; a trace without any is
+ * rejected. */
 START_TEST(needs_predictions)
 {
     struct trace t = synthetic();
@@ -369,7 +372,8 @@ START_TEST(needs_predictions)
 }
 END_TEST
 
-/* Hits of the arena are the same; each use is counted once; with places for all each expert is copied once. */
+/* Hits of the arena are the same; each use is counted once; with places for all each expert is
+ * copied once. */
 START_TEST(replay)
 {
     struct trace t = synthetic();

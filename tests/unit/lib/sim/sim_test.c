@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The simulator against simple implementations: LRU hits by a list, the optimum by search, profiles by
- * counting; and invariants of every preset. */
+/* The simulator against simple implementations: LRU hits by a list, the optimum by search, profiles
+ * by counting; and invariants of every preset. */
 #include "tests/unit/lib/sim/sim_test.h"
 
 #include <math.h>

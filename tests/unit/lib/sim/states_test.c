@@ -31,9 +31,9 @@ static void load_ahead(struct sim_cache *c, uint32_t position, const struct stat
     (void)sim_cache_compute(c);
 }
 
-/* A cache in which expert 0 of layer 1 is in these states; it gets there by accesses: prefill's most
- * popular experts and hobbit's first rank at high precision, the least popular and t1 < s <= t2 at
- * low. */
+/* A cache in which expert 0 of layer 1 is in these states; it gets there by accesses: prefill's
+ * most popular experts and hobbit's first rank at high precision, the least popular and t1 < s <=
+ * t2 at low. */
 static struct sim_cache *cache_in(const struct states_row *row, const char *more)
 {
     static const char *const presets[] = {[PRECISION_RULE_LOSSLESS] = "lod",
@@ -67,8 +67,8 @@ static struct sim_cache *cache_in(const struct states_row *row, const char *more
     return c;
 }
 
-/* Whether accesses and one prediction can make the row's states: one precision loads, and rules with
- * one precision load no other. */
+/* Whether accesses and one prediction can make the row's states: one precision loads, and rules
+ * with one precision load no other. */
 static bool reachable(const struct states_row *row)
 {
     bool two = row->rule == PRECISION_RULE_HOBBIT || row->rule == PRECISION_RULE_FATE;

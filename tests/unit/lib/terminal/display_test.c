@@ -15,7 +15,8 @@
 #define OPEN    "<think>"
 #define CLOSE   "</think>"
 
-/* What is on the screen: characters with their style, and line ends; the cursor is at the end of a line. */
+/* What is on the screen: characters with their style, and line ends; the cursor is at the end of a
+ * line. */
 struct screen {
     wchar_t cell[CELLS];
     bool dim[CELLS];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Records of tunings: which one is found, limits, damaged ones; the hash of a model file; stores that no record uses; the
- * lock; the lines of a start. */
+/* Records of tunings: which one is found, limits, damaged ones; the hash of a model file; stores
+ * that no record uses; the lock; the lines of a start. */
 #include <check.h>
 #include <fcntl.h>
 #include <ftw.h>
@@ -166,7 +166,8 @@ static void visit(void *arg, const char *hash, const char *path, const struct tu
     count++;
 }
 
-/* Two copies have a record each: that of the file that is started is found. One of a file that was renamed is replaced. */
+/* Two copies have a record each: that of the file that is started is found. One of a file that was
+ * renamed is replaced. */
 START_TEST(copies_keep_their_records)
 {
     char copy[PATH_MAX], first[PATH_MAX], away[PATH_MAX];
@@ -356,7 +357,8 @@ END_TEST
 
 /* ---- lock ---- */
 
-/* A child that holds the lock until it is killed; `leave`: a child of its own that has inherited it. */
+/* A child that holds the lock until it is killed; `leave`: a child of its own that has inherited
+ * it. */
 static pid_t hold(bool leave, pid_t *left)
 {
     struct tunings_lock lock;
@@ -417,7 +419,8 @@ static bool sleeps(pid_t pid)
     return (end = strrchr(text, ')')) != NULL && end[2] == 'S';
 }
 
-/* A program between fork and exec has both locks of a tuning that was killed, and is killed soon after it. */
+/* A program between fork and exec has both locks of a tuning that was killed, and is killed soon
+ * after it. */
 START_TEST(a_lock_that_was_forked_is_waited_for)
 {
     struct tunings_lock lock;

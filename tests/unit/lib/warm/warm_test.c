@@ -67,7 +67,8 @@ START_TEST(most_used_first)
 }
 END_TEST
 
-/* Layers without experts do not count: the shares of the others would be too large, and equal at the top. */
+/* Layers without experts do not count: the shares of the others would be too large, and equal at
+ * the top. */
 START_TEST(layers_without_experts)
 {
     static const uint32_t ten[LAYERS * EXPERTS] = {0, 0, 0, 0, 9, 8, 2, 1, 10, 5, 5, 0};

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A chain of cores: every architecture has the bits of one core, in logits and in all that the source of weights gets, wherever
- * its layers are divided. On two checked devices each part is given only its own weights, keys and states, and no device is
- * used while the thread has entered another one. */
+/* A chain of cores: every architecture has the bits of one core, in logits and in all that the
+ * source of weights gets, wherever its layers are divided. On two checked devices each part is
+ * given only its own weights, keys and states, and no device is used while the thread has entered
+ * another one. */
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Every architecture of arch.tbl.h: a valid file is read correctly. Files with errors: bad_models_test.c. */
+/* Every architecture of arch.tbl.h: a valid file is read correctly. Files with errors:
+ * bad_models_test.c. */
 #include <check.h>
 #include <math.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Every architecture of arch.tbl.h: a file with one error is rejected with the reason. Checks common to all
- * architectures are in gguf_test.c. */
+/* Every architecture of arch.tbl.h: a file with one error is rejected with the reason. Checks
+ * common to all architectures are in gguf_test.c. */
 #include <check.h>
 #include <math.h>
 #include <stdio.h>

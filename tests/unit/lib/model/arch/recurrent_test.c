@@ -80,8 +80,8 @@
 
 #include "tests/unit/lib/model/arch/edits.h"
 
-/* The array of kinds takes precedence over the interval, by which no layer is recurrent (1), or both
- * are (3). */
+/* The array of kinds takes precedence over the interval, by which no layer is recurrent (1), or
+ * both are (3). */
 START_TEST(kinds_by_an_array)
 {
     struct make m;

@@ -224,8 +224,8 @@ START_TEST(longest_call)
 }
 END_TEST
 
-/* The JSON library recurses: what is nested too deep for the stack of a thread is no call, nor what takes
- * megabytes. Brackets in texts do not count. */
+/* The JSON library recurses: what is nested too deep for the stack of a thread is no call, nor what
+ * takes megabytes. Brackets in texts do not count. */
 START_TEST(deep_calls)
 {
     char text[16000], flat[200], *at = text, *parts;

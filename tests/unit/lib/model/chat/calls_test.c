@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calls of tools in every form of answer.tbl.h: the same parts whatever the pieces in which the answer arrives. */
+/* Calls of tools in every form of answer.tbl.h: the same parts whatever the pieces in which the
+ * answer arrives. */
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>

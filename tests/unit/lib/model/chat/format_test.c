@@ -81,7 +81,8 @@ START_TEST(shapes_of_calls)
     static const struct {
         const char *text, *messages, *prompt;
     } rows[] = {
-        /* DeepSeek V3 and R1: a message of calls is one without content; the arguments are appended. */
+        /* DeepSeek V3 and R1: a message of calls is one without content; the arguments are
+         * appended. */
         {OF("{% if m.content is none %}" EACH "{{ '```json\n' + c.function.arguments + '\n```' }}"
             "{% endfor %}{% else %}{{ m.content }}{% endif %}"),
          CALLED("\"content\":null,", TEXT), "f ```json\n{\"a\":  1}\n```"},
@@ -325,7 +326,8 @@ START_TEST(calls_without_arguments)
 }
 END_TEST
 
-/* Arguments that are nested too deep for a JSON library that recurses are not parsed: they stay a text. */
+/* Arguments that are nested too deep for a JSON library that recurses are not parsed: they stay a
+ * text. */
 START_TEST(deep_arguments)
 {
     static const char template[] = "{{ messages[0].tool_calls[0].function.arguments is string }}";

@@ -388,8 +388,8 @@ START_TEST(truncated)
 }
 END_TEST
 
-/* Every type of GGUF: without a product in lib/kernels it is rejected by name; with one, so is a row
- * that is no multiple of its block, and a file that ends inside a block. */
+/* Every type of GGUF: without a product in lib/kernels it is rejected by name; with one, so is a
+ * row that is no multiple of its block, and a file that ends inside a block. */
 START_TEST(every_type)
 {
     const struct tensor_type_info *type = tensor_type_info((uint32_t)_i);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whole directories: which files the tokenizer and the chat templates are read from, and what the errors name. */
+/* Whole directories: which files the tokenizer and the chat templates are read from, and what the
+ * errors name. */
 #include <check.h>
 #include <jansson.h>
 #include <stdio.h>
@@ -280,8 +281,8 @@ static void expect_number(const struct opened *o, const char *key, int64_t expec
                   "row %zu: %s is %d", row, key, found ? (int)value : -1);
 }
 
-/* Ends of generation_config.json go before that of config.json, which has the end of the model only; the token that
- * tokenizer_config.json names goes before both, and they stay ends. */
+/* Ends of generation_config.json go before that of config.json, which has the end of the model
+ * only; the token that tokenizer_config.json names goes before both, and they stay ends. */
 START_TEST(ends_of_answers)
 {
     static const struct {

@@ -236,8 +236,8 @@ static void compare_joined(const struct hf_model *hf, const struct gguf *g, cons
     free(expected);
 }
 
-/* The same hyper-parameters, but for how a file states which layers are recurrent and for blocks that are not used;
- * the same tensors, but for those. */
+/* The same hyper-parameters, but for how a file states which layers are recurrent and for blocks
+ * that are not used; the same tensors, but for those. */
 static void same_moved(const char *name, const struct hf_make *how)
 {
     struct hf_model hf;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A tokenizer.json of 40 MiB opens in 300 MiB of memory, and one of 60 MiB that is made to take much
- * more gives an error of one line, or opens, within the same limit. */
+/* A tokenizer.json of 40 MiB opens in 300 MiB of memory, and one of 60 MiB that is made to take
+ * much more gives an error of one line, or opens, within the same limit. */
 #include <check.h>
 #include <fcntl.h>
 #include <stdio.h>

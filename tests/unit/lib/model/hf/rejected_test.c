@@ -230,7 +230,8 @@ END_TEST
 
 /* ---- other headers of safetensors ---- */
 
-/* Replaces a tensor by others, which have zeros after all data: {name: [dtype, bytes of an element, shape]}. */
+/* Replaces a tensor by others, which have zeros after all data: {name: [dtype, bytes of an element,
+ * shape]}. */
 static void replace(const char *name, json_t *others)
 {
     char path[300];

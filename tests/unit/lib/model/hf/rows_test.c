@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Values of converted rows, against the definition of each form: rows in turn, parts of heads, turned matrices, of
- * floats, FP8 and MXFP4. Rows are made a few at a time, of no more of the source than they need. */
+/* Values of converted rows, against the definition of each form: rows in turn, parts of heads,
+ * turned matrices, of floats, FP8 and MXFP4. Rows are made a few at a time, of no more of the
+ * source than they need. */
 #include <check.h>
 #include <math.h>
 #include <stdlib.h>
@@ -41,7 +42,8 @@ enum { HEADS = 3, NOPE = 5, VALUE = 4, RANK = 21 };
 static const struct hf_shape mla = {
     .heads = HEADS, .kv_heads = HEADS, .size = {[HF_SIZE_nope] = NOPE, [HF_SIZE_value] = VALUE}};
 
-/* kv_b_proj in FP8: row h * (NOPE + VALUE) + i, blocks of 4 rows and 8 columns that heads do not begin with. */
+/* kv_b_proj in FP8: row h * (NOPE + VALUE) + i, blocks of 4 rows and 8 columns that heads do not
+ * begin with. */
 static void split_fp8(bool keys)
 {
     enum { ROWS = HEADS * (NOPE + VALUE), ACROSS = 3 };

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tokenizer.json of SentencePiece vocabularies, against the package that they are of; those that are rejected. */
+/* tokenizer.json of SentencePiece vocabularies, against the package that they are of; those that
+ * are rejected. */
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>

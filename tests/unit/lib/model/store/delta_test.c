@@ -99,7 +99,8 @@ START_TEST(each_expert_is_in_one_place_per_precision)
 }
 END_TEST
 
-/* Whether the byte is one of a position in the file: another page of it has other weights, and no error. */
+/* Whether the byte is one of a position in the file: another page of it has other weights, and no
+ * error. */
 static bool moves(size_t at)
 {
     size_t first = offsetof(struct model_entry, extent), each = sizeof(struct model_extent);

@@ -287,7 +287,8 @@ START_TEST(shape_of_another_model)
 }
 END_TEST
 
-/* Bytes to the next one to change: rows of layers that the model does not have are alike, so most are left out. */
+/* Bytes to the next one to change: rows of layers that the model does not have are alike, so most
+ * are left out. */
 static uint64_t step_at(const struct model_index *m, uint64_t i)
 {
     uint64_t first = offsetof(struct model_index, dense_entry),

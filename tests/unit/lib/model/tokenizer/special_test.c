@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Special tokens, the ranges of a text that may have them, and keys of a file that change a tokenizer. */
+/* Special tokens, the ranges of a text that may have them, and keys of a file that change a
+ * tokenizer. */
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
@@ -224,7 +225,8 @@ START_TEST(ends_by_name)
 }
 END_TEST
 
-/* Harmony: a call and the end of the answer are ends, that of a message is none, whatever the file states. */
+/* Harmony: a call and the end of the answer are ends, that of a message is none, whatever the file
+ * states. */
 START_TEST(end_of_a_message)
 {
     struct opened o = open_tiny(name_call); /* eos is <|end|> */

@@ -296,8 +296,8 @@ START_TEST(merges_of_characters)
 }
 END_TEST
 
-/* remove_extra_whitespaces: runs of spaces are one, and there are none at the ends of a text; a control token ends
- * one. */
+/* remove_extra_whitespaces: runs of spaces are one, and there are none at the ends of a text; a
+ * control token ends one. */
 START_TEST(one_space)
 {
     struct spm_tokens v;
@@ -347,8 +347,8 @@ START_TEST(one_space_keeps_user_tokens)
 }
 END_TEST
 
-/* `rstrip` of tokenizer.json: blanks after a control token are a part of it, in a model of that name,
- * except after BOS. */
+/* `rstrip` of tokenizer.json: blanks after a control token are a part of it, in a model of that
+ * name, except after BOS. */
 static void named_phi(struct make *m)
 {
     make_text(m, "general.name", "Phi 3.5 MoE");

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Words of every pre-tokenizer against the Python package regex (tests/golden/expression_vectors.py). */
+/* Words of every pre-tokenizer against the Python package regex
+ * (tests/golden/expression_vectors.py). */
 #include <check.h>
 #include <jansson.h>
 #include <stdbool.h>

@@ -119,8 +119,8 @@ START_TEST(routing_of_odd_rows)
 }
 END_TEST
 
-/* A set, or numbers that do not compare, may leave fewer than K experts in the best groups: then all
- * groups count. */
+/* A set, or numbers that do not compare, may leave fewer than K experts in the best groups: then
+ * all groups count. */
 START_TEST(groups_with_too_few_experts)
 {
     static const bool allowed[8] = {true, false, true, false, true, false, true, false};
@@ -274,8 +274,8 @@ START_TEST(margins_agree_with_the_choice)
 }
 END_TEST
 
-/* SparseMixer by the model's code: a softmax over the logits near the largest; the same again without
- * that one. */
+/* SparseMixer by the model's code: a softmax over the logits near the largest; the same again
+ * without that one. */
 START_TEST(sparse_mixer_agrees_with_its_definition)
 {
     float logits[EXPERTS], scratch[ROUTING_SCRATCH(EXPERTS)];

@@ -85,8 +85,8 @@ START_TEST(chunks_swap_as_tokens)
 }
 END_TEST
 
-/* Importance that arrived before: the layer's pairs survive plans of an idle layer, in one call or in
- * later ones while the device is busy. */
+/* Importance that arrived before: the layer's pairs survive plans of an idle layer, in one call or
+ * in later ones while the device is busy. */
 START_TEST(nothing_new_keeps_the_pairs)
 {
     struct swap *s = make(8, true);

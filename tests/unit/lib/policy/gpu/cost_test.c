@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Time of a token for divisions of the layers: cases computed by hand, and what more slots, layers and rates do. */
+/* Time of a token for divisions of the layers: cases computed by hand, and what more slots, layers
+ * and rates do. */
 #include <check.h>
 
 #include "lib/policy/gpu/cost.h"
@@ -7,8 +8,8 @@
 #define LAYERS  4
 #define EXPERTS 8
 
-/* Of each layer: 100 bytes of Q8_0 and 20 of another type, 8 experts of 10 bytes of Q4_K, of which 2 are used; 40 bytes of keys
- * and values. With s slots for a layer the share s / 8 has a slot. */
+/* Of each layer: 100 bytes of Q8_0 and 20 of another type, 8 experts of 10 bytes of Q4_K, of which
+ * 2 are used; 40 bytes of keys and values. With s slots for a layer the share s / 8 has a slot. */
 static struct cost_layer layer[LAYERS];
 static double hits[EXPERTS + 1];
 static struct cost_model model;
@@ -72,7 +73,8 @@ START_TEST(by_hand_on_the_cpu)
 }
 END_TEST
 
-/* The CPU computes those without a slot meanwhile: 1 of them 2.5 s, against 1 s of the GPU; auto is the faster one. */
+/* The CPU computes those without a slot meanwhile: 1 of them 2.5 s, against 1 s of the GPU; auto is
+ * the faster one. */
 START_TEST(by_policy)
 {
     struct cost_cpu fast = {.dense = 20, .experts = 40};
@@ -134,8 +136,8 @@ static double time_of(const struct cost_gpu *g, uint64_t slots, uint32_t kv_laye
     return cost_of_token(&model, &cpu, p, 2);
 }
 
-/* More keys and values there and higher rates never take longer; nor do more slots, but where the CPU computes a part of the
- * experts at the same time. */
+/* More keys and values there and higher rates never take longer; nor do more slots, but where the
+ * CPU computes a part of the experts at the same time. */
 START_TEST(more_is_not_slower)
 {
     for (int policy = 0; policy <= GPU_POLICY__COUNT; policy++) {

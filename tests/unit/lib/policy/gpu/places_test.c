@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Places for experts on a device: least recently used first, leases, experts that the host computes. */
+/* Places for experts on a device: least recently used first, leases, experts that the host
+ * computes. */
 #include <check.h>
 #include <stdio.h>
 #include <string.h>
@@ -93,7 +94,8 @@ START_TEST(leased_stays)
 }
 END_TEST
 
-/* One row: the host computes, and the expert gets a place if there is space to copy it. More rows: as always. */
+/* One row: the host computes, and the expert gets a place if there is space to copy it. More rows:
+ * as always. */
 START_TEST(host_computes)
 {
     struct places *p = make(2, true);
@@ -127,7 +129,8 @@ START_TEST(host_computes)
 }
 END_TEST
 
-/* Ahead of a use: what is leased, kept or has a place already stays, and each expert is counted once. */
+/* Ahead of a use: what is leased, kept or has a place already stays, and each expert is counted
+ * once. */
 START_TEST(ahead_of_a_use)
 {
     struct places *p = make(4, false);
@@ -214,8 +217,8 @@ static void use_one(struct places *p, uint32_t expert, enum place_use want)
     places_end_leases(p);
 }
 
-/* Passes over both layers: 0 is used most, then 1, and 2 last; in layer 1 always the same. Returns which of them goes when another
- * one needs a place. */
+/* Passes over both layers: 0 is used most, then 1, and 2 last; in layer 1 always the same. Returns
+ * which of them goes when another one needs a place. */
 static uint32_t victim_of(struct places *p)
 {
     static const uint32_t uses[] = {0, 0, 0, 1, 0, 1, 2};
@@ -242,8 +245,8 @@ START_TEST(other_evictions)
 }
 END_TEST
 
-/* HOBBIT: of as many uses those of the best precision count more, also if they are older; in another sequence none of
- * before counts. */
+/* HOBBIT: of as many uses those of the best precision count more, also if they are older; in
+ * another sequence none of before counts. */
 START_TEST(hobbit)
 {
     for (int other = 0; other < 2; other++) {
@@ -268,7 +271,8 @@ START_TEST(hobbit)
 }
 END_TEST
 
-/* A place that no expert has, before a use: the first use is counted as a copy, later ones are hits. */
+/* A place that no expert has, before a use: the first use is counted as a copy, later ones are
+ * hits. */
 START_TEST(free_places)
 {
     struct places *p = make(3, false), *shared = make(3, true);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Places for experts of several sizes: how the memory is divided, what every sequence of uses keeps true, and that the
- * division follows what is used. */
+/* Places for experts of several sizes: how the memory is divided, what every sequence of uses keeps
+ * true, and that the division follows what is used. */
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
@@ -63,7 +63,8 @@ START_TEST(one_size)
 }
 END_TEST
 
-/* With much memory each class can use nearly all of it; with the minimum there are places for the experts of a token. */
+/* With much memory each class can use nearly all of it; with the minimum there are places for the
+ * experts of a token. */
 START_TEST(no_class_wastes_much)
 {
     struct expert_sizes sizes = mixed();
@@ -213,7 +214,8 @@ static uint32_t check_memory(const struct places *p, const struct expert_sizes *
 
 static const enum precision present[] = {PRECISION_NATIVE, PRECISION_INT4, PRECISION_INT2};
 
-/* A layer: some experts are used, up to those that can be leased at once; then some are copied ahead. */
+/* A layer: some experts are used, up to those that can be leased at once; then some are copied
+ * ahead. */
 static void random_layer(struct places *p, uint32_t layer, uint32_t mix)
 {
     uint32_t lease[64], count = 0, most = places_lent_max(p) < 64 ? places_lent_max(p) : 64;

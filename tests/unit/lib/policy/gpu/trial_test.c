@@ -61,7 +61,8 @@ START_TEST(ties)
 }
 END_TEST
 
-/* A slow token in one slice of the fastest policy, and the first token of each slice, change nothing. */
+/* A slow token in one slice of the fastest policy, and the first token of each slice, change
+ * nothing. */
 START_TEST(noise)
 {
     struct gpu_trial t;

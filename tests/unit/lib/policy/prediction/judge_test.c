@@ -81,8 +81,8 @@ START_TEST(it_finds_the_faster_one)
 }
 END_TEST
 
-/* While the cache becomes full every token is faster than the one before, whatever is done. Of 200 seeds nearly all keep a
- * prefetch that saves a sixth, from the first decision on. */
+/* While the cache becomes full every token is faster than the one before, whatever is done. Of 200
+ * seeds nearly all keep a prefetch that saves a sixth, from the first decision on. */
 START_TEST(a_cold_cache_does_not_stop_it)
 {
     const struct world w = {.gain = 0.83, .amplitude = 0.3, .cold = 6};
@@ -99,7 +99,8 @@ START_TEST(a_cold_cache_does_not_stop_it)
 }
 END_TEST
 
-/* A trial has as many tokens with prefetch as without, and cancels what grows steadily: nothing is gained by it. */
+/* A trial has as many tokens with prefetch as without, and cancels what grows steadily: nothing is
+ * gained by it. */
 START_TEST(drift_alone_is_no_gain)
 {
     static const double slopes[] = {-0.01, -0.001, 0.001, 0.02};

@@ -375,7 +375,8 @@ START_TEST(auto_keeps_profitable_prefetch)
 }
 END_TEST
 
-/* While the cache becomes full each token is faster than the one before: the slower side is the one that was tried first. */
+/* While the cache becomes full each token is faster than the one before: the slower side is the one
+ * that was tried first. */
 START_TEST(auto_survives_a_cold_cache)
 {
     struct prefetch_limit l;

@@ -261,7 +261,8 @@ static void kv_q4_planned_q8(void)
     scene.plan->scalar[PLAN_dense_loss_high] = 0.01;
 }
 
-/* A token takes 1 ms, the device reads an expert in 0.5 ms, and one of 1000 bytes with that limit in 1 ms. */
+/* A token takes 1 ms, the device reads an expert in 0.5 ms, and one of 1000 bytes with that limit
+ * in 1 ms. */
 static void with_times(void)
 {
     scene.plan->scalar[PLAN_token_ns] = 1e6;
@@ -380,7 +381,8 @@ static const struct {
     {"swapmoe", "count_only=on", NULL, "measured with count_only=off, not on"},
 };
 
-/* The KV cache of the measurement, or one with more bits; a lossless preset has the loss of the cache alone. */
+/* The KV cache of the measurement, or one with more bits; a lossless preset has the loss of the
+ * cache alone. */
 START_TEST(same_kv_type)
 {
     static const struct {
@@ -431,8 +433,8 @@ START_TEST(native_replaces_a_lower_precision)
 }
 END_TEST
 
-/* Where int4 is not smaller than the model's experts, fate's higher precision is that of the model, and the store has
- * int2 only; with a share of 0 it has int4 only. */
+/* Where int4 is not smaller than the model's experts, fate's higher precision is that of the model,
+ * and the store has int2 only; with a share of 0 it has int4 only. */
 START_TEST(fate_has_the_precisions_of_its_plan)
 {
     static const struct {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rows of passes over random arrivals, in a world where a pass takes a fixed time and a time per row. No time is
- * measured. */
+/* Rows of passes over random arrivals, in a world where a pass takes a fixed time and a time per
+ * row. No time is measured. */
 #include <check.h>
 #include <string.h>
 

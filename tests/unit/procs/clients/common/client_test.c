@@ -31,7 +31,8 @@ START_TEST(sampling_options_are_taken)
 }
 END_TEST
 
-/* As other short options, -s takes its value attached, too. A text that only begins with it is none. */
+/* As other short options, -s takes its value attached, too. A text that only begins with it is
+ * none. */
 START_TEST(short_seed)
 {
     static const struct {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A cache over real segments and channels, without its process. The test acts as compute, the predictor
- * and one loader: it holds the other ends of the channels. An entry "arrives" when the test publishes
- * its part, as a loader does. */
+/* A cache over real segments and channels, without its process. The test acts as compute, the
+ * predictor and one loader: it holds the other ends of the channels. An entry "arrives" when the
+ * test publishes its part, as a loader does. */
 #ifndef SLUICE_TESTS_UNIT_PROCS_ENGINE_CACHE_WORLD_H
 #define SLUICE_TESTS_UNIT_PROCS_ENGINE_CACHE_WORLD_H
 

@@ -28,8 +28,8 @@ static struct model_facts a_model(void)
     };
 }
 
-/* 100 ms per token of decode, 60 of them experts, 5 ms of prefill, reads at 0.5 to 2 GiB/s, memory for
- * everything. */
+/* 100 ms per token of decode, 60 of them experts, 5 ms of prefill, reads at 0.5 to 2 GiB/s, memory
+ * for everything. */
 static struct host_facts a_host(void)
 {
     return (struct host_facts){
@@ -81,8 +81,8 @@ END_TEST
 static struct cost_layer gpu_layer[GPU_LAYERS];
 static double gpu_hits[65];
 
-/* A quarter of the model: 4 layers of 64 experts, 128 MiB of experts of a token, the dense bytes in four layers and an output of
- * the same size; all of a type that the GPU reads at one rate. */
+/* A quarter of the model: 4 layers of 64 experts, 128 MiB of experts of a token, the dense bytes in
+ * four layers and an output of the same size; all of a type that the GPU reads at one rate. */
 static struct cost_model a_gpu_model(struct model_facts *m, struct cost_layer layer[GPU_LAYERS])
 {
     *m = a_model();
@@ -111,8 +111,9 @@ static double tps_of(const struct model_facts *m, const struct host_facts *a,
     return e[AT_100].with.decode_tps;
 }
 
-/* A GPU that reads weights ten times as fast as the CPU. With slots for all nothing is copied and a token takes the time of
- * cost.h; with fewer slots it waits for copies, less with faster ones; auto is as fast as the fastest of the policies. */
+/* A GPU that reads weights ten times as fast as the CPU. With slots for all nothing is copied and a
+ * token takes the time of cost.h; with fewer slots it waits for copies, less with faster ones; auto
+ * is as fast as the fastest of the policies. */
 START_TEST(with_a_gpu)
 {
     struct model_facts m;
@@ -145,8 +146,9 @@ START_TEST(with_a_gpu)
 }
 END_TEST
 
-/* With slots for all experts of the parts and everything in the arena, a token takes the time of cost.h, for each division; the
- * second GPU is slower, and waits and copies of keys and values count. */
+/* With slots for all experts of the parts and everything in the arena, a token takes the time of
+ * cost.h, for each division; the second GPU is slower, and waits and copies of keys and values
+ * count. */
 START_TEST(with_parts_of_the_layers)
 {
     struct model_facts m;
@@ -181,8 +183,8 @@ START_TEST(with_parts_of_the_layers)
 }
 END_TEST
 
-/* Of 48 layers 16 are simulated: a part has its share of them and of its slots; one layer is too few, and takes the time of
- * cost.h. */
+/* Of 48 layers 16 are simulated: a part has its share of them and of its slots; one layer is too
+ * few, and takes the time of cost.h. */
 START_TEST(many_layers_on_a_gpu)
 {
     struct model_facts m = a_model();
@@ -274,8 +276,8 @@ START_TEST(counts_of_the_simulator)
 }
 END_TEST
 
-/* Bytes that engines read with such shapes (docs/lab/io.md): 0.18 to 0.31 and 0.41 to 0.58 of those of all
- * accesses. */
+/* Bytes that engines read with such shapes (docs/lab/io.md): 0.18 to 0.31 and 0.41 to 0.58 of those
+ * of all accesses. */
 START_TEST(misses_as_measured)
 {
     struct model_facts m = a_model();
@@ -293,8 +295,8 @@ START_TEST(misses_as_measured)
 }
 END_TEST
 
-/* Bytes are those of each layer's experts, not reads times the mean: only layers of one kind are read if those of
- * the other one are next to nothing. */
+/* Bytes are those of each layer's experts, not reads times the mean: only layers of one kind are
+ * read if those of the other one are next to nothing. */
 START_TEST(bytes_of_each_layer)
 {
     struct model_facts m = a_model();
@@ -428,7 +430,8 @@ static uint32_t chosen_twice(const struct trace_record *r, uint32_t k)
     return twice;
 }
 
-/* A valid trace, the same each time; every layer chooses top_k different experts, a prompt top_k per token. */
+/* A valid trace, the same each time; every layer chooses top_k different experts, a prompt top_k
+ * per token. */
 START_TEST(routing_is_a_trace)
 {
     struct routing r = {.layers = 4,

@@ -215,7 +215,8 @@ START_TEST(large_figures_fit_80_columns)
 }
 END_TEST
 
-/* Sections that were reported in two parts are printed once; the short form leaves out what explains nothing. */
+/* Sections that were reported in two parts are printed once; the short form leaves out what
+ * explains nothing. */
 START_TEST(sections_are_printed_once)
 {
     char text[4096] = "";

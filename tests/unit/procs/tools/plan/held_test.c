@@ -139,7 +139,8 @@ START_TEST(worst_domain)
 }
 END_TEST
 
-/* The lossless model keeps every loss; single windows of domains have the variance between these, one has none. */
+/* The lossless model keeps every loss; single windows of domains have the variance between these,
+ * one has none. */
 START_TEST(no_variance)
 {
     const double delta[4] = {0};
@@ -173,7 +174,8 @@ START_TEST(few_windows)
 }
 END_TEST
 
-/* Of tables; and where the mean of a text is that of all windows, nothing but the mean is uncertain: Student's t. */
+/* Of tables; and where the mean of a text is that of all windows, nothing but the mean is
+ * uncertain: Student's t. */
 START_TEST(factors)
 {
     static const struct {

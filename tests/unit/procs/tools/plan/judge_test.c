@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Losses of a planner: what is compared belongs to the same windows, files that are too short are named. Oracle: the
- * lossless model, measured directly. */
+/* Losses of a planner: what is compared belongs to the same windows, files that are too short are
+ * named. Oracle: the lossless model, measured directly. */
 #include <check.h>
 #include <limits.h>
 #include <stdio.h>

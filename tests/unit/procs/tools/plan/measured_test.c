@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The measurements next to a plan: what was added is found, untrusted files and numbers are not, and one program at a
- * time has them. */
+/* The measurements next to a plan: what was added is found, untrusted files and numbers are not,
+ * and one program at a time has them. */
 #include <check.h>
 #include <fcntl.h>
 #include <ftw.h>
@@ -237,8 +237,8 @@ static void second_program(int go)
     _exit(kept ? 0 : 1);
 }
 
-/* The second one reads what the first has written until its end. It exists before the first opens the file, so that
- * it does not inherit the lock. */
+/* The second one reads what the first has written until its end. It exists before the first opens
+ * the file, so that it does not inherit the lock. */
 START_TEST(one_at_a_time)
 {
     int status = 0, go[2], ended[2];

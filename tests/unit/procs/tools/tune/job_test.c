@@ -76,8 +76,8 @@ static int systems_planned(void)
     return n;
 }
 
-/* 36 measurements of edgemoe, 24 of hobbit, 10 of fate: as many systems as there is time for with the minimum of text, and
- * all of the time for these. */
+/* 36 measurements of edgemoe, 24 of hobbit, 10 of fate: as many systems as there is time for with
+ * the minimum of text, and all of the time for these. */
 START_TEST(systems_are_planned_if_there_is_time)
 {
     static const struct {
@@ -146,8 +146,8 @@ START_TEST(groups_are_as_small_as_time_allows)
 }
 END_TEST
 
-/* The machine is four times as slow as it was measured: the plan gets what the minutes leave, and still fits. About as fast:
- * nothing changes. Twice as fast: more text. */
+/* The machine is four times as slow as it was measured: the plan gets what the minutes leave, and
+ * still fits. About as fast: nothing changes. Twice as fast: more text. */
 START_TEST(a_slow_profile_leaves_a_smaller_plan)
 {
     struct stage_times times, now;
@@ -178,7 +178,8 @@ START_TEST(a_slow_profile_leaves_a_smaller_plan)
 }
 END_TEST
 
-/* The end of the profile is set: on a slow machine it measures fewer experts alone, and takes as long as planned. */
+/* The end of the profile is set: on a slow machine it measures fewer experts alone, and takes as
+ * long as planned. */
 START_TEST(a_profile_that_was_cut_is_a_slow_one)
 {
     struct stage_times times;
@@ -198,7 +199,8 @@ START_TEST(a_profile_that_was_cut_is_a_slow_one)
 }
 END_TEST
 
-/* 36 measurements took 360 s: hobbit's 24 take 240 s, and pack and the measured run come after them. */
+/* 36 measurements took 360 s: hobbit's 24 take 240 s, and pack and the measured run come after
+ * them. */
 START_TEST(a_slow_system_leaves_no_time_for_the_next)
 {
     struct stage_times times;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A pass with rows of several sequences, as compute's source sees it: one pin and one DEMAND for an expert
- * of several rows, records and gates of each sequence. */
+/* A pass with rows of several sequences, as compute's source sees it: one pin and one DEMAND for an
+ * expert of several rows, records and gates of each sequence. */
 #include <check.h>
 #include <math.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The experts of a compute process without the process: its segments, a model, and a thread that acts as
- * cache and loader. */
+/* The experts of a compute process without the process: its segments, a model, and a thread that
+ * acts as cache and loader. */
 #ifndef SLUICE_TESTS_EXPERTS_WORLD_H
 #define SLUICE_TESTS_EXPERTS_WORLD_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A dialect is told of each part of an answer, and its events are separated as it says. The dialect of this
- * test writes a word for each call. */
+/* A dialect is told of each part of an answer, and its events are separated as it says. The dialect
+ * of this test writes a word for each call. */
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>

@@ -146,7 +146,8 @@ START_TEST(measured_page_tables_count_when_larger)
 }
 END_TEST
 
-/* Page tables (two slots of its size may be mapped in turn) and nodes of keys and values, as of the arena. */
+/* Page tables (two slots of its size may be mapped in turn) and nodes of keys and values, as of the
+ * arena. */
 START_TEST(kernel_memory_of_keys_and_values)
 {
     struct ledger_facts without = large_model(), with = without;

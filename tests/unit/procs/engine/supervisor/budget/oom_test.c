@@ -28,7 +28,8 @@ START_TEST(one_exit_per_kill)
 }
 END_TEST
 
-/* One hit of the limit may end several processes, one after the other, and is seen before the first kill or with it; a kill long after it was not for this limit. */
+/* One hit of the limit may end several processes, one after the other, and is seen before the first
+ * kill or with it; a kill long after it was not for this limit. */
 START_TEST(kills_of_one_hit)
 {
     struct oom_watch w;
