@@ -421,19 +421,18 @@ static void spm_score(struct make *m) /* NaN, and equal scores otherwise */
     X(byte_missing) X(pre) X(beyond_layers) X(shared_missing) \
     X(shared_absurd) X(old_experts) X(linear_rope) X(spm) X(spm_score) X(joined) \
     X(scales) X(scales_shape) X(glm4moe) X(glm4moe_groups) X(glm4moe_skipped) X(dots1) \
-    X(dots1_dense) X(dots1_other_part) \
-    X(phimoe_window) X(dbrx_qkv) X(bailing) X(smallthinker) X(later_arch) \
-    X(deepseek2_old) X(deepseek2_sizes) \
-    X(gemma4) X(gemma4_window_v) \
-    X(qwen35moe_kinds)
+    X(dots1_dense) X(dots1_other_part) X(phimoe_window) X(dbrx_qkv) X(bailing) X(smallthinker) X(later_arch) \
+    X(deepseek2_old) X(deepseek2_sizes) X(gemma4) X(gemma4_window_v) X(qwen35moe_kinds)
 /* clang-format on */
 
 static const struct {
     const char *name;
     void (*edit)(struct make *m);
 } seeds[] = {
-#define X(name, ...) {#name, name},
+#define X(...)         ROW(__VA_ARGS__, 0)
+#define ROW(name, ...) {#name, name},
     SEEDS(X) UNCHANGED(X) CHANGED(X)
+#undef ROW
 #undef X
 };
 

@@ -127,10 +127,11 @@ static void check_in_index(const struct store_manifest *m, const void *table, co
     index->checksums_offset = index->entries_offset + (base + count) * sizeof(struct model_entry);
     struct model_entry *entries = (void *)((char *)index + index->entries_offset);
     store_entries_make(m, table, entries + base, (void *)((char *)index + index->checksums_offset));
-    for (uint32_t i = base; i < base + count;
-         i++) /* a model whose layers have experts where the store has them */
+    /* A model whose layers have experts where the store has them. */
+    memset(index->hparams.layer_ffn, FFN_DENSE, sizeof index->hparams.layer_ffn);
+    for (uint32_t i = base; i < base + count; i++)
         if (delta || entries[i].extents != 0)
-            index->layer[entries[i].layer].ffn = FFN_EXPERTS;
+            index->hparams.layer_ffn[entries[i].layer] = FFN_EXPERTS;
     check_files(m, index, delta ? make_base(m, entries) : 0);
     index_totals(index, entries);
     bool damaged = delta && damage(data, size, entries, base);
