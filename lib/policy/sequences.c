@@ -31,6 +31,8 @@ uint32_t sequences_find(struct sequences *s, uint32_t number)
 
 bool sequences_ended(const struct sequences *s, uint32_t number)
 {
+    if (look_up(s, number) != SEQUENCE_NONE) /* it ended, and was started again */
+        return false;
     for (uint32_t i = 0; i < SEQUENCES_MAX; i++)
         if (s->place[i].state == SEQUENCE_ENDED && s->place[i].number == number)
             return true;

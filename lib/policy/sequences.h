@@ -31,7 +31,8 @@ struct sequences { /* all 0: none */
 /* The place of a running sequence; SEQUENCE_NONE when it has none. */
 uint32_t sequences_find(struct sequences *s, uint32_t number);
 
-/* Whether the sequence has ended. Known for a while: until its place is taken by another. */
+/* Whether the sequence has ended and was not started again. Known only until its place is taken by
+ * another one, which may be the next but one to start. */
 bool sequences_ended(const struct sequences *s, uint32_t number);
 
 /* A place for a sequence that has none. *displaced: a running sequence loses this place, and the

@@ -497,7 +497,7 @@ void sim_cache_token(struct sim_cache *c)
     for (uint32_t i = 0; i < sequences; i++)
         c->in_pass[i]->in_pass = false;
     c->sequences_in_pass = 0;
-    c->token += sequences;
+    c->token += sequences > 0; /* as the engine: a pass of several counts once */
     for (uint32_t i = 0; i < sequences && !in_prefill(c); i++)
         prefetch_limit_token(&c->limit, (c->now - c->pass_start) / sequences);
 }

@@ -56,19 +56,24 @@ int gates_attach(int fd, bool writable, uint64_t boot, struct gates *out, struct
     if (segment_attach(fd, SEGMENT_GATES, writable, boot, &s, error) != 0)
         return -1;
     struct gates_head *head = s.base;
-    uint64_t row_bytes = row_bytes_of(head->width);
-    if (head->layers == 0 || head->width == 0 ||
-        GATES_ROWS > (s.bytes - sizeof *head) / row_bytes) {
+    /* Copied once: compute may write there later. */
+    uint32_t layers = head->layers, width = head->width;
+    uint64_t row_bytes = row_bytes_of(width);
+    if (layers == 0 || width == 0 || GATES_ROWS > (s.bytes - sizeof *head) / row_bytes) {
         error_set(error, ERR_FAILED,
                   "gates segment: %u rows of %" PRIu32 " values for %" PRIu32
                   " layers do not fit %" PRIu64 " bytes",
-                  GATES_ROWS, head->width, head->layers, s.bytes);
+                  GATES_ROWS, width, layers, s.bytes);
         s.fd = -1; /* stays the caller's */
         segment_detach(&s);
         return -1;
     }
-    *out = (struct gates){
-        .segment = s, .head = head, .rows = (char *)(head + 1), .row_bytes = row_bytes};
+    *out = (struct gates){.segment = s,
+                          .head = head,
+                          .rows = (char *)(head + 1),
+                          .row_bytes = row_bytes,
+                          .layers = layers,
+                          .width = width};
     return 0;
 }
 
@@ -88,7 +93,7 @@ void gates_repair(struct gates *g)
 void gates_publish(struct gates *g, uint32_t layer, enum gates_kind kind, uint32_t sequence,
                    uint32_t position, const float *values, uint32_t count)
 {
-    sl_assert(count <= g->head->width && layer < g->head->layers);
+    sl_assert(count <= g->width && layer < g->layers);
     uint32_t number = atomic_load_explicit(&g->head->news, memory_order_relaxed); /* one writer */
     struct gates_row_head *row = row_of(g, number);
     _Atomic uint32_t *to = values_of(row);
@@ -129,7 +134,7 @@ bool gates_read(struct gates *g, uint32_t number, struct gates_read *out, float 
     out->count = atomic_load_explicit(&row->count, memory_order_relaxed);
     out->layer = atomic_load_explicit(&row->layer, memory_order_relaxed);
     /* Written by another process: checked against our buffers. */
-    if (out->count > g->head->width || out->layer >= g->head->layers || out->kind < GATES_INPUT ||
+    if (out->count > g->width || out->layer >= g->layers || out->kind < GATES_INPUT ||
         out->kind > GATES_ROUTES)
         return false;
     for (uint32_t i = 0; values && i < out->count; i++) {

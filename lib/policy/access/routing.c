@@ -211,16 +211,31 @@ static double threshold_of(const struct model_router *r, const float *score)
     return next == TAKEN ? (double)last : ((double)last + (double)next) / 2;
 }
 
+#define LEAST_P       1e-6
+#define MOST_LOG_ODDS 13.8155095579643 /* of 1 - LEAST_P */
+
 static double log_odds(double p)
 {
-    double least = 1e-6, q = p < least ? least : p > 1 - least ? 1 - least : p;
+    double q = p < LEAST_P ? LEAST_P : p > 1 - LEAST_P ? 1 - LEAST_P : p;
     return exact_log(q / (1 - q));
 }
 
-static float margin_of(const struct model_router *r, double p, double needed)
+/* p is the logit in some rules, and its log-odds are the logit in another one. */
+static bool is_logit(const struct model_router *r)
 {
-    bool is_logit = r->gating == ROUTER_SOFTMAX_AFTER || r->gating == ROUTER_SPARSE_MIXER;
-    double margin = is_logit ? p - needed : log_odds(p) - log_odds(needed);
+    return r->gating == ROUTER_SOFTMAX_AFTER || r->gating == ROUTER_SPARSE_MIXER;
+}
+
+static double log_odds_of(const struct model_router *r, float logit, float p)
+{
+    double z = (double)logit;
+    if (r->gating != ROUTER_SIGMOID)
+        return is_logit(r) ? z : log_odds((double)p);
+    return z < -MOST_LOG_ODDS ? -MOST_LOG_ODDS : z > MOST_LOG_ODDS ? MOST_LOG_ODDS : z;
+}
+
+static float limited(double margin)
+{
     return margin < (double)ROUTING_MARGIN_MIN   ? ROUTING_MARGIN_MIN
            : margin > (double)ROUTING_MARGIN_MAX ? ROUTING_MARGIN_MAX
                                                  : (float)margin;
@@ -235,9 +250,13 @@ void routing_margins(const struct model_router *r, const float *logits, float *s
     }
     float *p = scratch, *score = scratch + r->experts, *more = scratch + 2 * r->experts;
     routing_scores(r, logits, more, p, score);
-    double threshold = threshold_of(r, score);
+    double threshold = threshold_of(r, score), needed = 0;
     for (uint32_t e = 0; e < r->experts; e++) {
-        margin[e] = margin_of(r, (double)p[e], threshold - (r->bias ? (double)r->bias[e] : 0));
+        if (r->bias || e == 0)
+            needed = threshold - (r->bias ? (double)r->bias[e] : 0);
+        if (!is_logit(r) && (r->bias || e == 0))
+            needed = log_odds(needed);
+        margin[e] = limited(log_odds_of(r, logits[e], p[e]) - needed);
         if (score[e] == TAKEN && margin[e] > ROUTING_MARGIN_GROUP)
             margin[e] = ROUTING_MARGIN_GROUP;
     }

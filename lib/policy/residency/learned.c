@@ -79,7 +79,7 @@ bool residency_learned_init(struct residency *r)
     x->expert = calloc(r->experts_all, sizeof *x->expert);
     x->layer = calloc(r->config.layers, sizeof *x->layer);
     x->levels = calloc(SEQUENCES_MAX, r->config.experts);
-    for (uint32_t i = 0; i < SEQUENCES_MAX; i++)
+    for (uint32_t i = 0; x->levels && i < SEQUENCES_MAX; i++)
         x->arriving[i].levels = x->levels + (size_t)i * r->config.experts;
     init_weights(x);
     return x->expert && x->layer && x->levels;

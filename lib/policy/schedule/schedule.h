@@ -14,7 +14,7 @@
  * they have waited SCHEDULE_SIDE_PASSES passes. If a pass has fewer rows than there are streams,
  * only the time that they have waited counts.
  *
- * Pure functions over plain structs, for compute and the simulator; times are arguments. */
+ * Pure functions over plain structs; times are arguments. compute uses them. */
 #ifndef SLUICE_POLICY_SCHEDULE_SCHEDULE_H
 #define SLUICE_POLICY_SCHEDULE_SCHEDULE_H
 

@@ -65,7 +65,7 @@ static void take_access(struct cache *c, const struct access_record *access)
         return;
     if (access->kind == ACCESS_CHOICE && c->swap)
         swap_choice(c->swap, access->layer, access->expert, access->weight);
-    if (access->kind != ACCESS_EXPERT)
+    if (access->kind != ACCESS_EXPERT || access->tokens == 0)
         return;
     c->prefill = access->prefill;
     cache_advance(c, &(struct prediction_place){access->sequence, access->position, access->layer});
@@ -168,7 +168,8 @@ static void take_demand(struct cache *c, const struct msg_demand *demand)
         cache_count(c, CTR_CACHE_demands_retried, 1);
     cache_observe_all(c); /* DONE messages can be lost */
     cache_read_accesses(c, demand->access_log_position);
-    if (demand->layer < c->child.model->hparams.layers)
+    if (demand->layer < c->child.model->hparams.layers &&
+        !sequences_ended(&c->sequences, demand->sequence)) /* its last records were read before */
         cache_advance(
             c, &(struct prediction_place){demand->sequence, demand->position, demand->layer});
     uint32_t ready = ENTRY_NONE;

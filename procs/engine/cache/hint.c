@@ -124,10 +124,14 @@ static struct cache_sequence *sequence_of(struct cache *c, uint32_t sequence)
     return s;
 }
 
+/* Records were lost, perhaps that of an end: the next access of a sequence starts it again. */
 void cache_forget_predictions(struct cache *c)
 {
-    for (uint32_t i = 0; i < SEQUENCES_MAX; i++)
+    for (uint32_t i = 0; i < SEQUENCES_MAX; i++) {
         forget_all(c, &c->sequence[i]);
+        if (c->sequences.place[i].state == SEQUENCE_RUNS)
+            (void)sequences_end(&c->sequences, c->sequences.place[i].number);
+    }
 }
 
 void cache_sequence_starts(struct cache *c, uint32_t sequence)
@@ -182,12 +186,14 @@ static void take_hint(struct cache *c, const struct msg_hint *hint)
         return;
     /* Compute may have advanced without a message: hits send none. */
     cache_read_accesses(c, UINT64_MAX);
-    if (sequences_ended(&c->sequences, hint->sequence)) {
+    /* Accesses precede the predictions from them. So a sequence without a place has ended, and
+     * nothing would end one that a prediction starts. */
+    uint32_t place = sequences_find(&c->sequences, hint->sequence);
+    if (place == SEQUENCE_NONE) {
         cache_count(c, CTR_CACHE_hints_expired, hint->count);
         return;
     }
-    /* A prediction for an unknown sequence means that the sequence has started. */
-    struct cache_sequence *s = sequence_of(c, hint->sequence);
+    struct cache_sequence *s = &c->sequence[place];
     struct prediction_list *list = &s->list[hint->layer];
     struct prediction_place target = {hint->sequence, hint->position, hint->layer};
     if (list->count > 0 && prediction_keeps_loads(&list->target, &target))

@@ -59,7 +59,7 @@ int hints_open(struct predictor *p, struct error *error)
     p->recall = recall_create(hp->layers, hp->experts, error);
     if (!p->recall)
         return -1;
-    p->values = calloc(p->child.gates.head->width, sizeof *p->values);
+    p->values = calloc(p->child.gates.width, sizeof *p->values);
     p->input = aligned_alloc(64, kernel_activation_bytes(TENSOR_F32, hp->hidden));
     p->made = aligned_alloc(64, kernel_activation_bytes(TENSOR_F32, hp->hidden)); /* the largest */
     p->scale = calloc(hp->hidden, sizeof *p->scale);
@@ -365,8 +365,8 @@ void hints_from_rows(struct predictor *p, uint32_t from, uint32_t to)
             older++;
             continue;
         }
-        uint32_t place = sequences_ended(&p->sequences, row.sequence) ? SEQUENCE_NONE
-                                                                      : place_of(p, row.sequence);
+        /* A row follows its accesses: a sequence without a place has ended. */
+        uint32_t place = sequences_find(&p->sequences, row.sequence);
         if (place == SEQUENCE_NONE || taken[place]) {
             older++;
             continue;
@@ -397,8 +397,10 @@ void hints_measure(struct predictor *p)
 {
     struct access_record access;
     while (access_log_read(&p->child.access_log, &p->accesses, UINT64_MAX, &access)) {
-        if (access.kind == ACCESS_SEQUENCE_START)
+        if (access.kind == ACCESS_SEQUENCE_START) {
             follow_preset(p, access.preset);
+            (void)place_of(p, access.sequence);
+        }
         if (access.kind == ACCESS_SEQUENCE_END)
             sequence_ends(p, access.sequence);
         if (access.kind != ACCESS_EXPERT)
@@ -407,11 +409,11 @@ void hints_measure(struct predictor *p)
             access.expert < hparams(p)->experts)
             activation_access(p->activation, access.sequence, access.layer, access.expert,
                               access.tokens);
+        uint32_t place = place_of(p, access.sequence);
         if (access.prefill)
             continue;
         struct prediction_place at = {access.sequence, access.position, access.layer};
-        enum recall_result result =
-            recall_access(p->recall, place_of(p, access.sequence), &at, access.expert);
+        enum recall_result result = recall_access(p->recall, place, &at, access.expert);
         if (result == RECALL_NO_PREDICTION)
             continue;
         counter_add(p->child.row, CTR_PREDICTOR_recall_accesses, 1);

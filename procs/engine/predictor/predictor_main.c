@@ -75,8 +75,8 @@ static void handle_controls(struct predictor *p)
 /* Returns the number of rows seen then. */
 static uint32_t handle_rows(struct predictor *p, uint32_t seen)
 {
-    hints_measure(p);
     uint32_t news = atomic_load_explicit(&p->child.gates.head->news, memory_order_acquire);
+    hints_measure(p); /* the accesses of these rows, which precede them */
     hints_from_rows(p, seen, news);
     child_progress(&p->child);
     return news;

@@ -375,6 +375,7 @@ void sequence_begin(struct sequence *s, uint32_t row)
         s->request = NULL;
         return;
     }
+    s->view.sequence = (uint32_t)atomic_load(&s->request->id); /* it may end before it starts */
     s->slot = kept_owned(&s->runner->slots, s->request);
     s->score =
         (s->request->flags & KV_FLAG_SCORE_PROMPT) != 0; /* of the request that was claimed */

@@ -94,12 +94,28 @@ START_TEST(one_after_another)
 }
 END_TEST
 
+/* An end is logged twice if compute is killed in between: it runs again meanwhile. */
+START_TEST(one_that_ended_is_started_again)
+{
+    bool displaced;
+    memset(&s, 0, sizeof s);
+    sequences_start(&s, 7, &displaced);
+    sequences_end(&s, 7);
+    ck_assert(sequences_ended(&s, 7));
+    sequences_start(&s, 7, &displaced);
+    ck_assert(!sequences_ended(&s, 7));
+    sequences_end(&s, 7);
+    ck_assert(sequences_ended(&s, 7));
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("sequences");
     TCase *c = tcase_create("sequences");
     tcase_add_loop_test(c, places_agree_with_a_list, 0, 4);
     tcase_add_test(c, one_after_another);
+    tcase_add_test(c, one_that_ended_is_started_again);
     suite_add_tcase(suite, c);
     SRunner *sr = srunner_create(suite);
     srunner_run_all(sr, CK_NORMAL);

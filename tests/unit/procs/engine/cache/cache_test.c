@@ -227,6 +227,40 @@ START_TEST(lists_survive_another_sequence)
 }
 END_TEST
 
+/* Nothing would end a sequence that starts with a hint: its experts would be protected for ever. */
+START_TEST(a_hint_starts_no_sequence)
+{
+    start("default", 8);
+    send_hint_of(5, 7, LAYER + 1, 0, 2); /* never seen */
+    ck_assert(!cache_predictions_wait(&w.cache));
+    ck_assert_uint_eq(count(CTR_CACHE_hints_expired), 2);
+    for (uint32_t sequence = 10; sequence < 14; sequence++) {
+        cache_sequence_starts(&w.cache, sequence);
+        advance(sequence, 7, LAYER);
+        cache_sequence_ends(&w.cache, sequence);
+    }
+    send_hint_of(10, 8, LAYER + 1, 0, 2); /* its end is no longer known */
+    ck_assert(!cache_predictions_wait(&w.cache));
+    ck_assert_uint_eq(count(CTR_CACHE_hints_expired), 4);
+}
+END_TEST
+
+/* The record of an end may be among those that were lost. */
+START_TEST(lost_records_end_what_runs)
+{
+    start("default", 8);
+    advance(1, 7, LAYER);
+    send_hint_of(1, 7, LAYER + 1, 0, 2);
+    ck_assert(cache_predictions_wait(&w.cache));
+    cache_forget_predictions(&w.cache);
+    send_hint_of(1, 7, LAYER + 2, 0, 2);
+    ck_assert(!cache_predictions_wait(&w.cache));
+    advance(1, 8, LAYER); /* its next access starts it again */
+    send_hint_of(1, 8, LAYER + 1, 0, 2);
+    ck_assert(cache_predictions_wait(&w.cache));
+}
+END_TEST
+
 /* An expert that a sequence is predicted to need is evicted only when nothing else is left. */
 START_TEST(another_sequence_spares_predicted_experts)
 {
@@ -412,6 +446,8 @@ int main(void)
     tcase_add_test(t, a_hint_for_a_layer_that_has_passed_is_dropped);
     tcase_add_test(t, a_newer_list_keeps_the_reads_of_its_place);
     tcase_add_test(t, lists_survive_another_sequence);
+    tcase_add_test(t, a_hint_starts_no_sequence);
+    tcase_add_test(t, lost_records_end_what_runs);
     tcase_add_test(t, another_sequence_spares_predicted_experts);
     tcase_add_test(t, the_preload_ends_when_the_capacity_is_used);
     tcase_add_test(t, a_successor_keeps_what_is_ready_and_resets_what_was_loading);
