@@ -290,8 +290,7 @@ int core_experts(struct core *c, struct error *error)
         if (w.done == w.pinned)
             continue;
         if (take_ready(c, &w) > 0) {
-            /* the common case of one token: all READY, so the down phase also sums (of row 0 only)
-             * */
+            /* One token, all READY: the down phase also sums, for row 0 only. */
             summed = c->pass.step.rows == 1 && c->pass.job_count == w.count - w.skipped;
             core_compute_jobs(c, summed);
             if (core_predicts_next(c) && !any_left(c, &w))

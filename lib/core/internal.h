@@ -160,7 +160,8 @@ struct core_scratch {
     struct device_result routes;        /* [chunk + 1][top_k]; host: [chunk] */
     struct device_result predicted;     /* [chunk][top_k] experts of the next layer */
     struct device_result importance;    /* [experts] masked routing: of the unmasked choice */
-    float *choice_bias; /* [experts] of a router, fetched; NULL: the device is the host */
+    float *choice_bias;                 /* [layers][experts]; NULL: the device is the host */
+    bool has_bias[MODEL_LAYERS_MAX];    /* fetched once: it does not change */
 
     struct device_at gate, up; /* [inner_rows][inner] of experts */
     uint32_t inner_rows;
@@ -266,8 +267,8 @@ struct device_delta core_delta_shape(const struct core *c, const struct layer_re
 
 /* router.c */
 void core_ffn_norm(struct core *c); /* input of the second part */
-void core_gate_norm(
-    struct core *c); /* that, and the input of the router if it has one of its own */
+/* That, and the input of the router if it has one of its own. */
+void core_gate_norm(struct core *c);
 /* What the router reads of all rows, before router_scale if the layer has one (weights.h). */
 struct device_at core_gate_input(const struct core *c);
 void core_run_router(struct core *c, struct device_at routes); /* of the current layer */

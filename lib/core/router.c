@@ -163,16 +163,27 @@ static void predict_next(struct core *c)
              device_offset(c->scratch.routes.at, c->hp.experts_used * sizeof(struct route)));
 }
 
+/* The bias of the choice in host memory; NULL: none. */
+static const float *choice_bias(struct core *c)
+{
+    struct device_at bias = core_layer_now(c)->router_bias;
+    uint32_t layer = c->pass.step.layer, experts = c->hp.experts;
+    if (!bias.address || c->device->is_host)
+        return (const float *)(uintptr_t)bias.address;
+    float *at = c->scratch.choice_bias + (size_t)layer * experts;
+    if (!c->scratch.has_bias[layer])
+        c->device->ops->read(c->device, bias, at, experts * sizeof *at);
+    c->scratch.has_bias[layer] = true;
+    return at;
+}
+
 static void give_logits(struct core *c)
 {
-    const struct core_layer *l = core_layer_now(c);
-    size_t bytes = c->hp.experts * sizeof(float);
-    struct model_router rule = l->routing;
-    if (l->router_bias.address)
-        rule.bias = device_fetch(
-            c->device, &(struct device_result){l->router_bias, c->scratch.choice_bias}, bytes);
+    struct model_router rule = core_layer_now(c)->routing;
+    rule.bias = choice_bias(c);
     c->source.logits(c->source.self, &c->pass.step,
-                     device_fetch(c->device, &c->scratch.router_logits, c->pass.step.rows * bytes),
+                     device_fetch(c->device, &c->scratch.router_logits,
+                                  (size_t)c->pass.step.rows * c->hp.experts * sizeof(float)),
                      &rule);
 }
 

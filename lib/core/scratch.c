@@ -111,8 +111,10 @@ static void cut_experts(struct core *c, struct layout *m, uint32_t chunk)
     c->scratch.job_expert = cut_host(m, hp->experts, sizeof *c->scratch.job_expert);
     c->scratch.next_counts = cut_host(m, (size_t)hp->experts * 2, sizeof(float));
     c->scratch.importance = cut_result(m, hp->experts, sizeof(float));
+    memset(c->scratch.has_bias, 0, sizeof c->scratch.has_bias);
     c->scratch.choice_bias =
-        m->results ? cut_host(m, hp->experts, sizeof *c->scratch.choice_bias) : NULL;
+        m->results ? cut_host(m, (size_t)hp->layers * hp->experts, sizeof *c->scratch.choice_bias)
+                   : NULL;
     c->scratch.allowed = cut_host(m, hp->experts, sizeof *c->scratch.allowed);
     c->scratch.predicted = cut_result(m, pairs, sizeof(struct route));
 }

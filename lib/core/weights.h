@@ -65,15 +65,13 @@ static inline void expert_matrices(const struct model_entry *entry, const void *
 struct expert_row {
     uint32_t sequence; /* low bits of the request id */
     uint32_t position;
-    uint32_t
-        first; /* position of the first row of its chunk: of the rows of its sequence next to it */
-    bool prefill; /* a token of a prompt's chunk; else it decodes */
+    uint32_t first; /* position of the first row of its chunk, the rows of its sequence beside it */
+    bool prefill;   /* a token of a prompt's chunk; else it decodes */
 };
 
 /* One layer of one pass. */
 struct expert_step {
-    uint32_t
-        pass; /* counts passes: all layers of a pass have the same number, the next pass another */
+    uint32_t pass; /* number of the pass; they count from 1 on, again when a core is created */
     uint32_t rows;
     const struct expert_row *row; /* [rows] */
     const struct route *routes;   /* [rows][top-k], best first; NULL: the layer is not routed yet */

@@ -296,8 +296,7 @@ static void recorder_killed(void)
     check_trace(path, accesses, TOKENS);
 }
 
-/* ---- deterministic mode
- * -------------------------------------------------------------------------------- */
+/* ---- deterministic mode ---------------------------------------------------------------------- */
 
 static uint64_t result_counter(const json_t *result, const char *phase, const char *counter)
 {

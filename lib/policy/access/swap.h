@@ -68,8 +68,7 @@ bool swap_next(struct swap *s, struct swap_pair *pair);
 void swap_done(struct swap *s);
 void swap_abandon(struct swap *s);
 
-/* [experts], nonzero for experts that serve: the mask of masked routing. Valid until swap_destroy.
- * */
+/* The mask of masked routing: [experts], nonzero for those that serve. Valid until swap_destroy. */
 const uint8_t *swap_serving(const struct swap *s, uint32_t layer);
 
 float swap_importance(const struct swap *s, uint32_t layer,

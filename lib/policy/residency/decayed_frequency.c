@@ -95,8 +95,7 @@ void residency_decayed_more(struct residency *r, uint64_t tokens)
 void residency_decayed_count(const struct residency *r, struct residency_counts *counts,
                              uint32_t tokens)
 {
-    /* Which tokens of a chunk access the expert is unknown in prefill: assume an even distribution.
-     * */
+    /* In prefill it is unknown which tokens of a chunk access the expert: assume an even spread. */
     uint64_t pass = r->running->pass_tokens, age = age_of(r, counts);
     double share = (double)tokens / (double)pass;
     counts->fast = counts->fast * fast_left(r, age) + share * fast_full(r, pass);
@@ -105,8 +104,7 @@ void residency_decayed_count(const struct residency *r, struct residency_counts 
     counts->probability_known = false;
 }
 
-/* Factors common to all frequencies at one clock value; they depend on `max_counts` and the clock.
- * */
+/* Factors of all frequencies at one clock value; they depend on `max_counts` and the clock. */
 static const struct residency_decayed_now *decayed_now(struct residency *r)
 {
     struct residency_decayed_now *n = &r->decayed_now;

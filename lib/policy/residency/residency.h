@@ -195,8 +195,7 @@ struct residency_access {
 };
 
 /* NULL when a count is 0 or memory is short. Arrays of the config are borrowed
- * until residency_destroy. The capacity is 0 until residency_capacity is called.
- * */
+ * until residency_destroy. The capacity is 0 until residency_capacity is called. */
 struct residency *residency_create(const struct residency_config *config);
 void residency_destroy(struct residency *r);
 

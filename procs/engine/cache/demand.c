@@ -50,6 +50,7 @@ static void take_access(struct cache *c, const struct access_record *access)
     if (access->kind == ACCESS_SEQUENCE_START) {
         cache_follow_preset(c, access->preset);
         cache_sequence_starts(c, access->sequence);
+        c->pass_ended = 0; /* compute may have restarted: passes are numbered from 1 on again */
     }
     if (access->kind == ACCESS_SEQUENCE_END)
         cache_sequence_ends(c, access->sequence);

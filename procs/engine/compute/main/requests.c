@@ -296,8 +296,7 @@ static int submit(struct compute *c, json_t *body, uint64_t *id, uint32_t *promp
     return rc;
 }
 
-/* ---- count, cancel, status
- * -------------------------------------------------------------------------- */
+/* ---- count, cancel, status ------------------------------------------------------------------- */
 
 static int count(struct compute *c, json_t *body, uint64_t *tokens, struct error *error)
 {

@@ -159,8 +159,7 @@ void http_log_tick(struct http *h, uint64_t now_ns);
 void http_log_begin(struct exchange *x, const char *method, const char *path);
 void http_log_end(struct exchange *x);
 
-/* ---- acceptor.c: connections before the head of their request
- * --------------------------------- */
+/* ---- acceptor.c: connections before the head of their request -------------------------------- */
 
 #define ACCEPTOR_FDS 2
 

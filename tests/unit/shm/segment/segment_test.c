@@ -201,7 +201,8 @@ static int create_on_full_tmpfs(void)
     if (segment_allocate(s.fd, PAGE_BYTES, MIB - 2 * PAGE_BYTES) != 0)
         return 13;
     struct model_hparams h = {.layers = 2, .kv_heads = 2, .head_size = 64};
-    struct kv_shape shape = kv_shape_of(&h, KV_TYPE_F16, 1024, 256, 0);
+    struct kv_shape shape =
+        kv_shape_of(&h, KV_TYPE_F16, 1024, 256, &(struct kv_counts){.sequences = 1});
     if (segment_create(SEGMENT_KV, "full", BOOT, kv_bytes(&shape), &t, &e) == 0)
         return 14;
     segment_detach(&s);

@@ -291,6 +291,7 @@ START_TEST(kv_states_of_several_sequences)
     h.conv_taps = 4;
     h.hidden = 64;
     h.layer_kind[1] = LAYER_RECURRENT;
+    h.layer_mixer[1] = MIXER_SHORTCONV;
     static const uint32_t tried[] = {1, 2, 3, 8, KV_SLOTS_MAX};
     for (size_t i = 0; i < sizeof tried / sizeof *tried; i++) {
         uint32_t sequences = tried[i];
