@@ -189,6 +189,7 @@ static void in_a_narrow_repl(void)
     terminal_wait(t, CLEAR "prompt: ", WAIT_MS);
     terminal_wait(t, "[2 tokens", WAIT_MS);
     CHECK(!terminal_showed(t, " s left"), "the line is not cut");
+    terminal_wait(t, ">>> ", WAIT_MS); /* a key before the prompt is lost */
     terminal_type(t, CTRL_D);
     CHECK(terminal_end(t, WAIT_MS) == 0, "the status is not 0");
     engine_stop(e);
@@ -211,6 +212,7 @@ static void not_in_the_repl(void)
     terminal_wait(t, "[2 tokens at", WAIT_MS);
     CHECK(!terminal_showed(t, "before this one") && !terminal_showed(t, "prompt: "),
           "there is progress with NO_COLOR");
+    terminal_wait(t, ">>> ", WAIT_MS); /* a key before the prompt is lost */
     terminal_type(t, CTRL_D);
     CHECK(terminal_end(t, WAIT_MS) == 0, "the status is not 0");
     unsetenv("NO_COLOR");
