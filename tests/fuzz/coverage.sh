@@ -22,6 +22,10 @@ find_tool() { # llvm-cov and llvm-profdata have the version in their names on so
 cov=$(find_tool llvm-cov)
 profdata=$(find_tool llvm-profdata)
 if ! command -v clang >/dev/null || [ -z "$cov" ] || [ -z "$profdata" ]; then
+    [ "${COVERAGE_FUZZ:-}" = 1 ] && { # CI: it must not pass without measuring
+        echo "clang, llvm-cov or llvm-profdata is missing" >&2
+        exit 2
+    }
     echo "SKIP coverage: clang, llvm-cov or llvm-profdata is missing"
     exit 0
 fi

@@ -23,6 +23,10 @@ trap 'rm -rf "$probe"' EXIT
 echo '#include <stddef.h>
 int LLVMFuzzerTestOneInput(const char *d, size_t n) { return d && n ? 0 : 0; }' >"$probe/p.c"
 if ! clang -fsanitize=fuzzer,address,undefined "$probe/p.c" -o "$probe/p" 2>"$probe/why"; then
+    [ "${FUZZ_COVERAGE:-}" = 1 ] && { # CI: it must not pass without fuzzing
+        echo "clang with libFuzzer and sanitizers is not usable here: $(head -n 1 "$probe/why")" >&2
+        exit 2
+    }
     echo "SKIP fuzzing: clang with libFuzzer and sanitizers is not usable here ($(head -n 1 "$probe/why"))"
     exit 0
 fi

@@ -104,8 +104,12 @@ int main(int argc, char **argv)
         return 2;
     }
     struct gguf_source source = {.read = read_fd, .arg = &fd, .bytes = (uint64_t)st.st_size};
-    int status = gguf_open(&g, &source, &error) ||
-                 retype(&g, fd, f16 ? TENSOR_F16 : TENSOR_F32, argv[3], &error);
+    int status = gguf_open(&g, &source, &error);
+    if (status == 0) {
+        status = retype(&g, fd, f16 ? TENSOR_F16 : TENSOR_F32, argv[3], &error);
+        gguf_close(&g);
+    }
+    close(fd);
     if (status)
         fprintf(stderr, "golden_retype: %s\n", error.text);
     return status ? 1 : 0;

@@ -123,11 +123,12 @@ static void synth_is_a_model(void)
 
 static void synth_bad_input(void)
 {
-    static const char *const bad[][2] = {{"nothing", "skew=1"},   {"tiny", "skew"},
-                                         {"tiny", "hidden=100"},  {"tiny", "weight=3"},
-                                         {"tiny", "arch=gpt2"},   {"tiny", "vocab=99"},
-                                         {"tiny", "experts=1.5"}, {"tiny", "experts_used=17"},
-                                         {"tiny", "locality=2"}};
+    static const char *const bad[][2] = {{"nothing", "skew=1"},         {"tiny", "skew"},
+                                         {"tiny", "hidden=100"},        {"tiny", "weight=3"},
+                                         {"tiny", "arch=gpt2"},         {"tiny", "vocab=99"},
+                                         {"tiny", "experts=1.5"},       {"tiny", "experts_used=17"},
+                                         {"tiny", "layers=0"},          {"tiny", "layers=513"},
+                                         {"tiny", "layers=4294967295"}, {"tiny", "locality=2"}};
     char path[PATH_MAX];
     path_in_dir(path, "bad.gguf");
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {

@@ -1,11 +1,11 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # clang_warnings.sh [BUILD [PATTERN]]: clang's warnings, which are errors, of every source of the tree whose path has the
-# PATTERN; each is compiled once, without output. BUILD (build-clang) is configured, not built. Exit status: 0 none, 1 some,
+# PATTERN; each is compiled once, without output. BUILD (build-warnings) is configured, not built. Exit status: 0 none, 1 some,
 # 2 it cannot be configured.
 set -u
 root=$(cd "$(dirname "$0")/../.." && pwd)
-build=${1:-$root/build-clang}
+build=${1:-$root/build-warnings}
 pattern=${2:-.}
 commands=$(mktemp) || exit 2
 trap 'rm -f "$commands"' EXIT
