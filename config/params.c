@@ -108,12 +108,14 @@ static const char *option_text(const struct param_info *t, char buf[OPTION_BYTES
     return buf;
 }
 
-/* Sizes of which a few bytes make no sense. Others are passed to an engine as numbers without a
- * unit. */
+/* Sizes of which a few bytes make no sense. An engine is given the accepted ones as numbers
+ * without a unit. */
 static bool is_budget(const struct param_info *t)
 {
     return strcmp(t->name, "budget") == 0 || strcmp(t->name, "gpu_budget") == 0;
 }
+
+#define BUDGET_MIN_BYTES 65536u /* what option_unit_missing takes for a missing unit is below */
 
 static int set_u64(const struct param_info *t, char *at, const char *text, struct error *error)
 {
@@ -137,6 +139,9 @@ static int set_u64(const struct param_info *t, char *at, const char *text, struc
         return error_set(error, ERR_BAD_INPUT,
                          "%s: %.80s is out of range (%" PRIu64 " to %" PRIu64 " %s)", OPTION(t),
                          text, t->min, t->max, t->unit);
+    if (is_budget(t) && value > 0 && value < BUDGET_MIN_BYTES)
+        return error_set(error, ERR_BAD_INPUT, "%s: %.80s is less than %u bytes", OPTION(t), text,
+                         BUDGET_MIN_BYTES);
     memcpy(at, &value, sizeof value);
     return 0;
 }

@@ -3,8 +3,8 @@
 # run_fuzz.sh SECONDS [TARGET...]: builds every fuzz target with clang, libFuzzer, ASan and UBSan, and runs each
 # for SECONDS, two at a time, starting from a copy of its committed corpus. FUZZ_OPTIMISE: the compiler's option, -O2
 # (default) for long runs; with -O0 the build takes a quarter of the time. FUZZ_COVERAGE=1: -O0, and coverage.sh measures
-# these programs, which need no other build. Exit status: 0 no finding (or SKIP: libFuzzer is
-# not available), 1 a finding (its input is stored in build-fuzz/findings), 2 wrong usage or a failed build.
+# these programs, which need no other build; the random numbers start from one seed, so that CI judges a change and not
+# chance. Exit status: 0 no finding (or SKIP: libFuzzer is not available), 1 a finding (its input is stored in build-fuzz/findings), 2 wrong usage or a failed build.
 set -u
 seconds=${1:-}
 case $seconds in
@@ -44,7 +44,8 @@ for name in $targets; do
 done
 
 coverage=OFF
-[ "${FUZZ_COVERAGE:-}" = 1 ] && coverage=ON
+seed=0 # libFuzzer: another one in each run
+[ "${FUZZ_COVERAGE:-}" = 1 ] && coverage=ON && seed=1
 export LLVM_PROFILE_FILE=/dev/null # of a run; coverage.sh makes its own
 cmake -G Ninja -S "$root" -B "$build" -DCMAKE_C_COMPILER=clang -DSLUICE_FUZZ=ON -DSLUICE_COVERAGE=$coverage \
     -DSLUICE_SANITIZE=address,undefined -DCMAKE_C_FLAGS_RELWITHDEBINFO="${FUZZ_OPTIMISE:--O2} -g -DNDEBUG" >"$probe/log" 2>&1 &&
@@ -69,7 +70,7 @@ fuzz() {
     dictionary=
     [ -f "$here/dict/$name.dict" ] && dictionary=-dict=$here/dict/$name.dict
     # shellcheck disable=SC2086  # no word if there is no dictionary
-    if "$build/tests/${name}_fuzz" "$work" $dictionary -max_total_time="$seconds" -timeout=10 \
+    if "$build/tests/${name}_fuzz" "$work" $dictionary -seed="$seed" -max_total_time="$seconds" -timeout=10 \
         -rss_limit_mb=2048 -max_len=25000 -print_final_stats=1 \
         -artifact_prefix="$findings/$name-" >"$log" 2>&1; then
         runs=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")

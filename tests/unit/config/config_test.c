@@ -102,6 +102,8 @@ START_TEST(texts_that_are_wrong)
         {"budget", "4 gallons", "try 512MiB or 4GiB"},
         {"budget", "875", "--budget: 875 bytes; did you mean 875MiB?"},
         {"gpu-budget", "65535", "did you mean 65535MiB?"},
+        {"budget", "1.5B", "--budget: 1.5B is less than 65536 bytes"},
+        {"gpu-budget", "63KiB", "--gpu-budget: 63KiB is less than 65536 bytes"},
         {"io-size", "1", "out of range (4096 to 16777216 bytes)"},
         {"resident-experts", "0", "not a number from 0.01 to 100 %"},
         {"resident-experts", "101%", "not a number from 0.01 to 100 %"},
@@ -239,13 +241,13 @@ START_TEST(short_options)
 }
 END_TEST
 
-/* The smallest budget that is taken without a unit, and small sizes that are passed on as numbers. */
+/* The smallest budget, and small sizes that are passed on as numbers. */
 START_TEST(small_sizes)
 {
     ck_assert_int_eq(params_set(&p, "budget", "0", &e), 0);
     ck_assert_int_eq(params_set(&p, "budget", "65536", &e), 0);
-    ck_assert_int_eq(params_set(&p, "budget", "875B", &e), 0);
-    ck_assert_uint_eq(p.budget, 875);
+    ck_assert_int_eq(params_set(&p, "budget", "64KiB", &e), 0);
+    ck_assert_uint_eq(p.budget, 65536);
     ck_assert_int_eq(params_set(&p, "throttle", "4096", &e), 0);
 }
 END_TEST
