@@ -121,18 +121,29 @@ static bool preload_one(struct sim_cache *c, uint32_t layer, uint32_t expert)
     return true;
 }
 
+/* Bytes of all experts at the precisions that are preloaded. */
+static uint64_t preload_bytes(const struct sim_cache *c)
+{
+    const struct sim_config *k = &c->config;
+    uint64_t bytes = 0;
+    for (uint32_t l = k->dense_layers; l < k->layers; l++)
+        for (uint32_t e = 0; e < k->experts; e++)
+            bytes += sim_bytes(c, sim_slot_of(c, l, e, first_choice(c, l, e)));
+    return bytes;
+}
+
 /* False when memory ran out. */
 static bool preload_experts(struct sim_cache *c)
 {
     const struct sim_config *k = &c->config;
     uint32_t all = k->layers * k->experts, *order;
-    if (k->knobs.preload == PRELOAD_NONE)
+    bool frequent = planned_preload_frequent(k->knobs.preload, k->capacity, preload_bytes(c));
+    if (!frequent && k->knobs.preload != PRELOAD_ALL)
         return true;
     order = calloc(all, sizeof *order);
     if (!order)
         return false;
-    planned_preload_order(k->knobs.preload == PRELOAD_FREQUENCY ? k->plan.tables.frequency : NULL,
-                          all, order);
+    planned_preload_order(frequent ? k->plan.tables.frequency : NULL, all, order);
     for (uint32_t i = 0; i < all; i++)
         if (order[i] / k->experts >= k->dense_layers &&
             !preload_one(c, order[i] / k->experts, order[i] % k->experts))

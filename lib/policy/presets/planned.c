@@ -9,7 +9,6 @@
 
 #include "lib/base/bytes.h"
 #include "lib/model/limits.h"
-#include "lib/policy/presets/presets.h"
 #include "lib/tensor/precision.h"
 
 enum planned_kind { NUMBER, WHOLE, ON_OFF, A_PRECISION };
@@ -201,6 +200,13 @@ void planned_preload_order(const float *frequency, uint32_t count, uint32_t *ord
     for (uint32_t i = 0; i < count; i++)
         order[i] = i;
     qsort_r(order, count, sizeof *order, by_frequency, (void *)(uintptr_t)frequency);
+}
+
+bool planned_preload_frequent(enum preload preload, uint64_t capacity_bytes, uint64_t experts_bytes)
+{
+    if (preload == PRELOAD_MOST)
+        return capacity_bytes / 2 >= experts_bytes / 3;
+    return preload == PRELOAD_FREQUENCY;
 }
 
 void planned_frequent_sets(const struct plan *plan, const struct model_hparams *h,

@@ -5,6 +5,7 @@
 
 #include "lib/plan/plan.h"
 #include "lib/policy/access/routing.h"
+#include "lib/policy/presets/presets.h"
 
 /* "t1=0.6,t2=0.9,...": the values a plan has for this preset (number in presets.tbl.h), "" when it
  * has none. Returns buf. */
@@ -36,6 +37,12 @@ void planned_frequent_sets(const struct plan *plan, const struct model_hparams *
 /* The order in which experts are preloaded, in the engine and the simulator: the highest frequency
  * first (unknown: as 0), ties in index order; frequency NULL: index order. order: [count]. */
 void planned_preload_order(const float *frequency, uint32_t count, uint32_t *order);
+
+/* Whether a preload by frequency takes place, of an expert set of experts_bytes into a capacity of
+ * capacity_bytes: always with "frequency"; with "most" where two thirds or more fit, because below
+ * that it reads more experts than are accessed later (docs/lab/judge.md). */
+bool planned_preload_frequent(enum preload preload, uint64_t capacity_bytes,
+                              uint64_t experts_bytes);
 
 /* Fixed sets of masked routing: of every layer the v[l] experts with the largest norm ("norm") or
  * frequency ("frequency") of the plan. mask: [layers][experts], 1 for members of the set. -1 with

@@ -23,6 +23,7 @@
 #define PRELOAD_LIST(X)                                                                            \
     X(PRELOAD_NONE, "none")                                                                        \
     X(PRELOAD_FREQUENCY, "frequency")                                                              \
+    X(PRELOAD_MOST, "most")                                                                        \
     X(PRELOAD_ALL, "all")
 #define PRECISION_SETTING_LIST(X)                                                                  \
     X(PRECISION_SETTING_AUTO, "auto")                                                              \

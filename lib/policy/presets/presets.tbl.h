@@ -3,9 +3,9 @@
  * knobs_apply; a parameter that is not named keeps the default of knobs.tbl.h. Append only: the
  * number of a preset travels in messages. No include guard. */
 PRESET(
-    "default", "eviction=learned,prefetch=auto,lookahead=2",
+    "default", "eviction=learned,prefetch=auto,preload=most,lookahead=2",
     "lossless: eviction by access probability and layer distance, prediction by the next layers' "
-    "routers, prefetch only while it reduces token time")
+    "routers, prefetch only while it reduces token time, free space filled where most experts fit")
 PRESET("lod-nocache", "allocation=transient,prediction=none,prefetch=none",
        "each expert is loaded on demand and evicted after its layer")
 PRESET("lod", "prediction=none,prefetch=none", "load on demand, one LRU cache")

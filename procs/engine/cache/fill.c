@@ -23,13 +23,20 @@
 
 /* ---- the list -------------------------------------------------------------------------------- */
 
+static uint32_t preload_entry(const struct cache *c, uint32_t layer, uint32_t expert,
+                              enum precision precision)
+{
+    const struct model_index *m = c->child.model;
+    uint32_t entry = model_entry_expert_precision(m, layer, expert, precision);
+    return entry != ENTRY_NONE ? entry : model_entry_expert(m, layer, expert);
+}
+
 static void add(struct cache *c, uint32_t layer, uint32_t expert, enum precision precision)
 {
     const struct model_index *m = c->child.model;
     if (!model_layer_has_experts(m, layer))
         return;
-    uint32_t entry = model_entry_expert_precision(m, layer, expert, precision);
-    c->fill[c->fill_count++] = entry != ENTRY_NONE ? entry : model_entry_expert(m, layer, expert);
+    c->fill[c->fill_count++] = preload_entry(c, layer, expert, precision);
 }
 
 static enum precision planned_precision(const struct cache *c, size_t expert)
@@ -156,6 +163,20 @@ static bool gpu_takes_all(const struct cache *c)
            c->child.procs.head->gpus.takes_all >> c->usual_precision & 1;
 }
 
+/* Bytes of all experts at the precisions that are preloaded. */
+static uint64_t preload_bytes(const struct cache *c)
+{
+    const struct model_index *m = c->child.model;
+    uint64_t bytes = 0;
+    for (uint32_t l = 0; l < m->hparams.layers; l++)
+        for (uint32_t e = 0; e < m->hparams.experts && model_layer_has_experts(m, l); e++)
+            bytes +=
+                c->entries[preload_entry(c, l, e,
+                                         planned_precision(c, (size_t)l * m->hparams.experts + e))]
+                    .payload_bytes;
+    return bytes;
+}
+
 int cache_plan_fill(struct cache *c, struct error *error)
 {
     const struct model_hparams *h = &c->child.model->hparams;
@@ -167,7 +188,7 @@ int cache_plan_fill(struct cache *c, struct error *error)
     c->swap = NULL;
     c->pair_active = c->sets_broken = false;
     c->fill_count = c->fill_at = 0;
-    if (c->knobs.preload == PRELOAD_FREQUENCY)
+    if (planned_preload_frequent(c->knobs.preload, c->capacity, preload_bytes(c)))
         return add_most_frequent(c, true, error);
     if (c->knobs.mask == MASK_SWAP)
         return make_swap(c, error);
@@ -195,9 +216,7 @@ static bool load(struct cache *c, uint32_t entry)
 /* The entry that is loaded for an expert of a set. */
 static uint32_t set_entry(const struct cache *c, uint32_t layer, uint32_t expert)
 {
-    uint32_t entry =
-        model_entry_expert_precision(c->child.model, layer, expert, c->usual_precision);
-    return entry != ENTRY_NONE ? entry : model_entry_expert(c->child.model, layer, expert);
+    return preload_entry(c, layer, expert, c->usual_precision);
 }
 
 static bool is_stale(const struct cache *c, uint32_t entry)

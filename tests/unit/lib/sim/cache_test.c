@@ -104,7 +104,7 @@ END_TEST
 START_TEST(demands_overtake)
 {
     struct error error;
-    struct sim_config k = config_of("default", "prefetch=all", 30);
+    struct sim_config k = config_of("default", "prefetch=all,preload=none", 30);
     k.layers = 2, k.experts = 8, k.top_k = 1, k.precision_mask = 1,
     k.precision_bytes[0] = EXPERT_BYTES;
     k.device.bytes_per_s = 1e8; /* 10 ms each */
@@ -149,7 +149,7 @@ static struct sim_cache *two_precisions(const char *preset, const char *knobs, u
 /* As in the engine: a newer list for the same layer keeps the reads of the older one. */
 START_TEST(newer_lists_keep_reads)
 {
-    struct sim_cache *c = two_precisions("default", "prefetch=all,lookahead=2", 3);
+    struct sim_cache *c = two_precisions("default", "prefetch=all,preload=none,lookahead=2", 3);
     struct prediction older = {5, 1, 0}, newer = {6, 1, 0};
     struct sim_access_result result;
     sim_cache_layer(c, &(struct sim_step){1, 0, 0, 1, false});

@@ -136,6 +136,17 @@ START_TEST(preload_order)
 }
 END_TEST
 
+START_TEST(preload_where_most_experts_fit)
+{
+    ck_assert(!planned_preload_frequent(PRELOAD_MOST, 199999, 300000));
+    ck_assert(planned_preload_frequent(PRELOAD_MOST, 200000, 300000));
+    ck_assert(planned_preload_frequent(PRELOAD_MOST, UINT64_MAX, UINT64_MAX));
+    ck_assert(planned_preload_frequent(PRELOAD_FREQUENCY, 1, 300000));
+    ck_assert(!planned_preload_frequent(PRELOAD_NONE, 300000, 300000));
+    ck_assert(!planned_preload_frequent(PRELOAD_ALL, 300000, 300000));
+}
+END_TEST
+
 /* Slots count against the quota, payload against the cap, each at the size of the largest expert. */
 START_TEST(capacity_by_slot_and_payload)
 {
@@ -169,6 +180,7 @@ int main(void)
     tcase_add_test(c, one_entry_is_spare);
     tcase_add_test(c, first_sets);
     tcase_add_test(c, preload_order);
+    tcase_add_test(c, preload_where_most_experts_fit);
     tcase_add_test(c, capacity_by_slot_and_payload);
     suite_add_tcase(s, c);
     SRunner *sr = srunner_create(s);

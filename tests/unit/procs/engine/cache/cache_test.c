@@ -279,17 +279,41 @@ END_TEST
 
 /* ---- filling and recovery ------------------------------------------------------------------- */
 
-START_TEST(the_preload_ends_when_the_capacity_is_used)
+static void fill_while_idle(void)
 {
-    start("auto-noprefetch", 5);
-    for (uint32_t i = 0; i < 8 && cache_fill_waits(&w.cache); i++) {
+    for (uint32_t i = 0; i < 64 && cache_fill_waits(&w.cache); i++) {
         cache_fill(&w.cache);
         while (w.cache.loading.head != ENTRY_NONE)
             arrive(w.cache.loading.head);
     }
     ck_assert(!cache_fill_waits(&w.cache));
+}
+
+START_TEST(the_preload_ends_when_the_capacity_is_used)
+{
+    start("auto-noprefetch", 5);
+    fill_while_idle();
     ck_assert_uint_eq(w.cache.resident_entries, 5);
     ck_assert_uint_eq(count(CTR_CACHE_evictions), 0);
+}
+END_TEST
+
+/* The default preset fills free space only where two thirds of the experts or more fit. */
+START_TEST(the_default_fills_the_space_for_most_experts)
+{
+    uint32_t most = w.child.model->expert_entry_count * 3 / 4;
+    start("default", most);
+    fill_while_idle();
+    ck_assert_uint_gt(w.cache.resident_entries, most * 9 / 10); /* some are larger */
+    ck_assert_uint_eq(count(CTR_CACHE_evictions), 0);
+}
+END_TEST
+
+START_TEST(the_default_leaves_less_space_free)
+{
+    start("default", w.child.model->expert_entry_count / 2);
+    fill_while_idle();
+    ck_assert_uint_eq(w.cache.resident_entries, 0);
 }
 END_TEST
 
@@ -450,6 +474,8 @@ int main(void)
     tcase_add_test(t, lost_records_end_what_runs);
     tcase_add_test(t, another_sequence_spares_predicted_experts);
     tcase_add_test(t, the_preload_ends_when_the_capacity_is_used);
+    tcase_add_test(t, the_default_fills_the_space_for_most_experts);
+    tcase_add_test(t, the_default_leaves_less_space_free);
     tcase_add_test(t, a_successor_keeps_what_is_ready_and_resets_what_was_loading);
     tcase_add_test(t, the_next_pair_starts_when_the_last_is_done);
     tcase_add_test(t, the_token_bell_rings_for_plans);
