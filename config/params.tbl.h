@@ -82,22 +82,25 @@ PARAM_TEXT(
     "comma-separated storage devices, one loader each: PATH[:KEY=VALUE]...; PATH: a copy of the "
     "model file or a stripe of the store; KEY: backend, queue_depth, io_size, direct_io, throttle "
     "or mirror (docs/devices.md)")
-PARAM_U64(device_errors, 3, 1, 1000, "experts",
-          "consecutive failed experts after which a device is quarantined until `ctl replace`")
-PARAM_U64(device_timeout, 10000, 100, 3600000, "ms",
-          "a device that completes no read within this time is quarantined until `ctl replace`")
+PARAM_U64(
+    device_errors, 3, 1, 1000, "experts",
+    "consecutive failed experts after which a storage device is quarantined until `ctl replace`")
+PARAM_U64(
+    device_timeout, 10000, 100, 3600000, "ms",
+    "a storage device that completes no read within this time is quarantined until `ctl replace`")
 PARAM_CHOICE(backend, "auto", "auto|io_uring|pread", "read interface of the loaders")
 PARAM_U64(queue_depth, PARAMS_QUEUE_DEPTH, 1, 128, "reads", "maximum reads in flight per loader")
-PARAM_BYTES(io_size, 2097152, 4096, 16777216,
-            "maximum size of one read; prefetch reads are smaller on slow devices, and a demand "
-            "waits for at most two of them")
+PARAM_BYTES(
+    io_size, 2097152, 4096, 16777216,
+    "maximum size of one read; prefetch reads are smaller on slow storage devices, and a demand "
+    "waits for at most two of them")
 PARAM_BYTES(
     throttle, 0, 0, UINT64_MAX / 4,
     "bandwidth limit per loader in bytes per second; 0: none (`sluice ctl throttle` changes it)")
 PARAM_BOOL(direct_io, true,
            "read with O_DIRECT; off: read through the page cache and drop the pages")
 PARAM_BOOL(warm_start, true,
-           "while the device is idle, load the experts that earlier runs of this model used most; "
+           "while storage is idle, load the experts that earlier runs of this model used most; "
            "the list, a few kilobytes, is in $XDG_CACHE_HOME/sluice (~/.cache/sluice)")
 PARAM_BOOL(prefault, true,
            "allocate arena pages ahead of loads while no demand is pending: all free capacity "

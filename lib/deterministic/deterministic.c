@@ -452,9 +452,9 @@ void deterministic_model(const struct model_index *m, const struct knobs *knobs,
     double expert_ns = (double)c->precision_bytes[__builtin_ctz(m->precision_mask)] * 1e9 /
                        SIM_DEFAULT_WEIGHTS_PER_S;
     double layer_ns = expert_ns * h->experts_used;
-    c->device.bytes_per_s = known(plan, PLAN_drive_bytes_per_s, SIM_DEFAULT_BYTES_PER_S);
-    c->device.latency_ns = SIM_DEFAULT_LATENCY_NS;
-    c->device.depth = SIM_DEFAULT_DEPTH;
+    c->storage.bytes_per_s = known(plan, PLAN_drive_bytes_per_s, SIM_DEFAULT_BYTES_PER_S);
+    c->storage.latency_ns = SIM_DEFAULT_LATENCY_NS;
+    c->storage.depth = SIM_DEFAULT_DEPTH;
     c->compute.layer_ns = known(plan, PLAN_layer_attention_ns, layer_ns / 2) +
                           known(plan, PLAN_layer_router_ns, layer_ns / 2);
     c->compute.expert_ns = known(plan, PLAN_layer_experts_ns, layer_ns) / h->experts_used;

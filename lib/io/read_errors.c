@@ -26,7 +26,7 @@ static const struct row *row_of(int errno_value)
 enum read_fault read_fault_of(int errno_value)
 {
     const struct row *row = row_of(errno_value);
-    return row ? row->fault : READ_FAULT_DEVICE;
+    return row ? row->fault : READ_FAULT_STORAGE;
 }
 
 int read_error_reported(int errno_value)

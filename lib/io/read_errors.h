@@ -7,9 +7,9 @@
 #include <stdbool.h>
 
 enum read_fault {
-    READ_FAULT_DEVICE, /* the device, its file system, or the request itself */
-    READ_FAULT_MEMORY, /* no memory for the bytes: read_errors.tbl.h */
-    READ_FAULT_AGAIN   /* not served now */
+    READ_FAULT_STORAGE, /* the device, its file system, or the request itself */
+    READ_FAULT_MEMORY,  /* no memory for the bytes: read_errors.tbl.h */
+    READ_FAULT_AGAIN    /* not served now */
 };
 
 /* errno_value: as read(2) sets it, or as a completion of io_uring has it, negated. */

@@ -57,7 +57,7 @@ uint64_t plan_array_count(const struct plan *p, enum plan_array a)
     case PLAN_SIZE_LAYERS: return p->layers;
     case PLAN_SIZE_EXPERTS: return cells;
     case PLAN_SIZE_AUTO:
-        return (uint64_t)PLAN_AUTO_SHARES * PLAN_AUTO_DEVICES * PLAN_AUTO_CANDIDATES;
+        return (uint64_t)PLAN_AUTO_SHARES * PLAN_AUTO_BANDWIDTHS * PLAN_AUTO_CANDIDATES;
     case PLAN_SIZE_PAIRS: return cells * p->experts;
     case PLAN_SIZE_PAIR_FIRST: return cells * p->experts + 1;
     case PLAN_SIZE_CELLS: return p->cells;

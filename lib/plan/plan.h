@@ -38,7 +38,7 @@
 
 /* Grid of auto's predictions; its axes are in lib/policy/presets/auto.h. */
 #define PLAN_AUTO_SHARES     7
-#define PLAN_AUTO_DEVICES    6
+#define PLAN_AUTO_BANDWIDTHS 6
 #define PLAN_AUTO_CANDIDATES 24
 
 enum plan_scalar {
@@ -49,9 +49,9 @@ enum plan_scalar {
 };
 
 /* AUTO arrays: index of a candidate in a cell of the grid. */
-static inline uint32_t plan_auto_at(uint32_t share, uint32_t device, uint32_t candidate)
+static inline uint32_t plan_auto_at(uint32_t share, uint32_t bandwidth, uint32_t candidate)
 {
-    return (share * PLAN_AUTO_DEVICES + device) * PLAN_AUTO_CANDIDATES + candidate;
+    return (share * PLAN_AUTO_BANDWIDTHS + bandwidth) * PLAN_AUTO_CANDIDATES + candidate;
 }
 
 enum plan_array {

@@ -6,7 +6,7 @@
  *   type      F32, U32, U16, U8 or CELL (struct plan_cell)
  *   size      in the JSON file:    LAYERS      [L]
  *                                  EXPERTS     [L][E]
- *                                  AUTO        [PLAN_AUTO_SHARES][PLAN_AUTO_DEVICES]
+ *                                  AUTO        [PLAN_AUTO_SHARES][PLAN_AUTO_BANDWIDTHS]
  *                                              [PLAN_AUTO_CANDIDATES]
  *             in the binary file:  PAIRS       [L][E][E]
  *                                  PAIR_FIRST  [L][E][E] + 1

@@ -35,7 +35,7 @@ static int config_check(const struct sim_config *k, const struct precision_polic
         return error_set(
             error, ERR_BAD_INPUT,
             "masked routing cannot be simulated: it changes the routing that the trace recorded");
-    if (!(k->device.bytes_per_s > 0) || !(k->device.latency_ns >= 0) || k->device.depth == 0)
+    if (!(k->storage.bytes_per_s > 0) || !(k->storage.latency_ns >= 0) || k->storage.depth == 0)
         return error_set(
             error, ERR_BAD_INPUT,
             "storage device: read bandwidth must be above 0, latency 0 or more, queue depth 1 "
@@ -222,8 +222,8 @@ static void update_limit(struct sim_cache *c)
             break;
         }
     prefetch_limit_layer(&c->limit, sim_gpu_mean_layer(c),
-                         expert * 1e9 / k->device.bytes_per_s +
-                             k->device.latency_ns / k->device.depth);
+                         expert * 1e9 / k->storage.bytes_per_s +
+                             k->storage.latency_ns / k->storage.depth);
 }
 
 void sim_cache_layer(struct sim_cache *c, const struct sim_step *step)

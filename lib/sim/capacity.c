@@ -141,7 +141,7 @@ static struct prefetch_state state_now(const struct sim_cache *c, const struct s
     return (struct prefetch_state){
         .demands_open = c->demands_open,
         .prefetches_open = c->prefetches_open,
-        .queue_depth = c->config.device.depth,
+        .queue_depth = c->config.storage.depth,
         .top_k = c->config.top_k,
         .layer_now = s->layer,
         .layer_predicted = layer,

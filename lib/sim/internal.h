@@ -84,7 +84,7 @@ struct sim_cache {
     struct sim_stats stats[SIM_PHASES], *f;
 };
 
-/* device.c: loads and time */
+/* storage.c: loads and time */
 void sim_load_add(struct sim_cache *c, uint32_t slot, bool demand);
 void sim_load_cancel(struct sim_cache *c, uint32_t slot);
 void sim_load_promote(struct sim_cache *c, uint32_t slot);

@@ -53,7 +53,7 @@
 #define SIM_DEFAULT_GPU_BYTES_PER_S   12e9
 #define SIM_DEFAULT_GPU_WEIGHTS_PER_S 400e9
 #define SIM_DEFAULT_PREDICT_NS        2e4
-#define SIM_DEFAULT_BATCH             0.25 /* cost of a further token of a chunk, relative to the first */
+#define SIM_DEFAULT_BATCH             0.25 /* cost of a further token of a chunk; of the first: 1 */
 
 /* An engine on its machine, in addition to what is measured there (docs/lab/io.md): latency of a
  * miss before its read, for the messages to cache, to a loader and back; work of all processes for
@@ -62,7 +62,7 @@
 #define SIM_LOAD_NS      95e3
 #define SIM_PREDICTOR_NS 6e4
 
-struct sim_device {
+struct sim_storage {
     double bytes_per_s; /* > 0 */
     double latency_ns;
     uint32_t depth; /* >= 1 */
@@ -119,7 +119,7 @@ struct sim_config {
      * their mean, and an expert computes in proportion to its bytes. Borrowed; NULL: all alike */
     const uint64_t *slot_bytes;
     uint64_t capacity; /* bytes of experts that may be resident */
-    struct sim_device device;
+    struct sim_storage storage;
     struct sim_compute compute;
     struct sim_plan plan;
     struct sim_gpu gpu;                        /* the first one */

@@ -13,7 +13,7 @@
 #include "shm/segment/segment.h"
 
 #define DIRECTORY_LOADERS_MAX 16 /* == MSG_PARTS_MAX */
-#define DIRECTORY_FILES_MAX   8  /* of a loader (procs/engine/child/run_devices.h) */
+#define DIRECTORY_FILES_MAX   8  /* of a loader (procs/engine/child/run_storage.h) */
 
 struct directory_entry {
     entry_word word;               /* changed by shm/directory/entry.c only */
@@ -77,7 +77,7 @@ struct directory_head {
     _Atomic uint32_t doorbells_wanted; /* writer: cache: wants doorbells for successful parts
                                         * immediately */
     _Atomic uint32_t quarantined[DIRECTORY_LOADERS_MAX]; /* quarantined copies of a loader
-                                                          * (procs/engine/child/run_devices.h).
+                                                          * (procs/engine/child/run_storage.h).
                                                           * writer: that loader; the supervisor
                                                           * clears it while the loader is down */
     _Atomic uint64_t token_bell; /* writer: cache: compute sends TOKENS when the access log's count
@@ -86,7 +86,7 @@ struct directory_head {
                                                        * or none; bits and writers as in
                                                        * quarantined */
     _Atomic uint32_t model_changed; /* writer: supervisor: 0, or the file that changed in place and
-                                     * has no other copy (run_devices.h): every sequence fails */
+                                     * has no other copy (run_storage.h): every sequence fails */
     _Atomic uint32_t arena_suspect; /* writer: supervisor: crashes of processes that may write the
                                        * arena, each of which may have damaged it */
     _Atomic uint32_t arena_checked; /* writer: cache: value of arena_suspect after which it has

@@ -27,7 +27,7 @@
     X(DENSE, "waiting for dense weights")                                                          \
     X(EXPERT, "waiting for an expert")                                                             \
     X(FLUSH, "waiting for loaders to flush")                                                       \
-    X(DEVICE, "waiting for the device")                                                            \
+    X(STORAGE, "waiting for the device")                                                           \
     X(THROTTLE, "waiting for its throttle")                                                        \
     X(GATES, "waiting for gate inputs")                                                            \
     X(STOPPING, "stopping")
@@ -119,7 +119,8 @@ struct procs_head {
     char model_path[1024];
     struct procs_gpus gpus;
     _Atomic uint32_t
-        injection; /* tests only: enum injection, 0 in production (see procs/engine/child/child.h) */
+        injection; /* tests only: enum injection, 0 in production (see
+                    * procs/engine/child/child.h) */
     _Atomic uint32_t injection_arg;
     /* Preset numbers (lib/policy/presets/presets.h): the requested one (writer: supervisor) and the
      * active one (writer: compute, at the start of a sequence; other processes follow the access

@@ -128,7 +128,7 @@ static void give_all(struct rig *r, bool clean)
 
 /* Reads the whole file twice through the same device queue: the child's reads, submitted earlier,
  * have completed by then. */
-static void drain_device(const struct rig *r)
+static void drain_storage(const struct rig *r)
 {
     void *buffer;
     sl_assert(posix_memalign(&buffer, PAGE_BYTES, SLOT_BYTES) == 0);
@@ -151,7 +151,7 @@ static bool kill_and_reuse(struct rig *r, bool clean, struct outcome *o)
     o->landed_at_reap = pages_of(r, FROM_FILE);
     give_all(r, clean);
     take_all(r, REUSED);
-    drain_device(r);
+    drain_storage(r);
     o->overwritten = SLOTS * (uint32_t)(SLOT_BYTES / PAGE_BYTES) - pages_of(r, REUSED);
     give_all(r, false);
     return submitted;

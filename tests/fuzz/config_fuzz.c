@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "config/devices.h"
 #include "config/params.h"
+#include "config/storage.h"
 #include "tests/fuzz/fuzz_file.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -15,20 +15,20 @@ static void is_one_line(const struct error *error)
     sl_assert(error->code != ERR_NONE && error->text[0] && !strchr(error->text, '\n'));
 }
 
-static void take_devices(const struct params *p)
+static void take_storage(const struct params *p)
 {
     struct error error = {0};
-    uint32_t count = devices_count(p);
+    uint32_t count = storage_count(p);
     for (uint32_t i = 0; i <= count && i < 64; i++) {
         struct params own;
-        struct device_paths paths;
-        if (devices_take(p, i, &own, &paths, &error) != 0) {
+        struct storage_paths paths;
+        if (storage_take(p, i, &own, &paths, &error) != 0) {
             is_one_line(&error);
             continue;
         }
         sl_assert(memchr(paths.path, 0, sizeof paths.path));
         sl_assert(memchr(paths.mirror, 0, sizeof paths.mirror));
-        sl_assert(device_read_bytes(&own, 1u << 20) <= device_flight_bytes(&own, 1u << 20));
+        sl_assert(storage_read_bytes(&own, 1u << 20) <= storage_flight_bytes(&own, 1u << 20));
     }
 }
 
@@ -56,7 +56,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         is_one_line(&error);
     } else {
         params_each(&p, again, NULL);
-        take_devices(&p);
+        take_storage(&p);
     }
     fuzz_file_close(&f);
     return 0;

@@ -15,7 +15,7 @@ static void replay(const struct trace *t, const char *preset, const char *knobs)
     struct path_tables tables;
     void *block = NULL;
     struct sim_config config = {.capacity = sim_all_bytes(&t->header) / 2,
-                                .device = {.bytes_per_s = 1e9, .latency_ns = 1e5, .depth = 4},
+                                .storage = {.bytes_per_s = 1e9, .latency_ns = 1e5, .depth = 4},
                                 .compute = {.layer_ns = 1e5, .expert_ns = 1e4, .batch = 0.5}};
     if (knobs_resolve(preset, NULL, knobs, &config.knobs, &error) != 0)
         abort();

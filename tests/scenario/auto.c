@@ -20,7 +20,7 @@ static void predict(struct plan *plan, const char *name, uint32_t first_share, u
     while (strcmp(preset_at(auto_preset(c))->name, name) != 0)
         c++;
     for (uint32_t s = first_share; s < end_share; s++)
-        for (uint32_t d = 0; d < PLAN_AUTO_DEVICES; d++)
+        for (uint32_t d = 0; d < PLAN_AUTO_BANDWIDTHS; d++)
             plan_auto_ns(plan)[plan_auto_at(s, d, c)] = (float)ns;
 }
 

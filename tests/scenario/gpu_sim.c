@@ -72,7 +72,8 @@ static void note_plan(struct engine *e)
 
 static const char *knobs_of(const struct setting *s)
 {
-    if (s->mixed) /* the first expert of a token in the best precision, the others in the other one */
+    if (s->mixed) /* the first expert of a token in the best precision, the others in the other
+                   * one */
         return NO_PREFETCH ",preload=none,eviction=lru,precision=hobbit,t1=0.05,t2=1";
     return s->resident == 100 ? NO_PREFETCH ",preload=all"
                               : NO_PREFETCH ",preload=none,eviction=lru";
@@ -186,7 +187,7 @@ static struct totals simulate(const struct setting *s, const char *path, uint64_
     struct error error;
     struct sim_result r;
     struct sim_config config = {.capacity = capacity,
-                                .device = {.bytes_per_s = 1e9, .latency_ns = 1e5, .depth = 1},
+                                .storage = {.bytes_per_s = 1e9, .latency_ns = 1e5, .depth = 1},
                                 .compute = {.layer_ns = 1e4, .expert_ns = 1e4, .batch = 1},
                                 .gpu = gpu_of(s, parts, 0)};
     config.gpu.next = parts->gpus > 1 ? &second : NULL;

@@ -268,7 +268,7 @@ static void throttles_of_the_measurement(struct engine *e)
                  {"100kB", 2, UINT64_C(900000000000)},
                  {"901GB", 0, UINT64_C(901000000000)},
                  {"0", 0, 0}};
-    static const char reason[] = "a device that reads 10 experts while a token is computed";
+    static const char reason[] = "a storage device that reads 10 experts while a token is computed";
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         struct command c;
         command_run(
@@ -323,7 +323,7 @@ static void share_of_the_measurement(void)
     throttles_of_the_measurement(e);
     engine_stop(e);
     starts_with(test_model(), path, "swapmoe", "--throttle=100kB", "2",
-                "a device that reads 10 experts while a token is computed");
+                "a storage device that reads 10 experts while a token is computed");
     command_run(&c, NULL, END_MS,
                 (const char *const[]){"generate", "-m", test_model(), option, "--preset=swapmoe",
                                       "--max-loss=2", "--budget=40MiB", "-p", "a", "-n", "1",

@@ -434,12 +434,13 @@ static void doctor_json(void)
     CHECK(files_in(test_dir()) == 0, "a scratch file is left behind");
     json_t *doc = json_loads(c.out, JSON_ALLOW_NUL, NULL);
     CHECK(doc, "not JSON: %.200s", c.out);
-    const json_t *device = json_object_get(doc, "device"), *memory = json_object_get(doc, "memory");
-    size_t cells = json_array_size(json_object_get(device, "cells")), measured = 0;
+    const json_t *storage = json_object_get(doc, "device"),
+                 *memory = json_object_get(doc, "memory");
+    size_t cells = json_array_size(json_object_get(storage, "cells")), measured = 0;
     for (size_t i = 0; i < cells; i++)
-        measured += json_number_value(json_object_get(at(device, "cells", i), "bytes_per_s")) > 0;
+        measured += json_number_value(json_object_get(at(storage, "cells", i), "bytes_per_s")) > 0;
     CHECK(cells == 60 && measured >= cells / 4, "%zu of %zu cells were measured", measured, cells);
-    double best = json_number_value(json_object_get(device, "bytes_per_s"));
+    double best = json_number_value(json_object_get(storage, "bytes_per_s"));
     CHECK(best > 1e5 && best < 1e12, "%g bytes/s", best);
     CHECK(json_number_value(json_object_get(memory, "read_all_threads")) > 1e8, "no bandwidth");
     CHECK(lookup_u64(doc, "cpu.cpus") > 0, "no CPUs");

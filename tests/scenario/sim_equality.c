@@ -56,7 +56,7 @@ static struct totals simulate(const char *path, const char *knobs, uint64_t capa
     struct error error;
     struct sim_result r;
     struct sim_config config = {.capacity = capacity,
-                                .device = {.bytes_per_s = 1e9, .latency_ns = 1e5, .depth = 8},
+                                .storage = {.bytes_per_s = 1e9, .latency_ns = 1e5, .depth = 8},
                                 .compute = {.layer_ns = 1e4, .expert_ns = 1e4, .batch = 1}};
     char settings[160];
     snprintf(settings, sizeof settings, "prediction=none,prefetch=none,%s", knobs);
@@ -141,7 +141,7 @@ static struct totals simulate_lossy(const struct trace *trace, const char *prese
     struct error error;
     struct sim_result r;
     struct sim_config config = {.capacity = capacity,
-                                .device = {.bytes_per_s = 1e9, .latency_ns = 1e5, .depth = 8},
+                                .storage = {.bytes_per_s = 1e9, .latency_ns = 1e5, .depth = 8},
                                 .compute = {.layer_ns = 1e4, .expert_ns = 1e4, .batch = 1},
                                 .plan = {.precision = plan_width(plan)}};
     CHECK(knobs_resolve(preset, NULL, WITHOUT_PREFETCH, &config.knobs, &error) == 0, "%s",

@@ -228,7 +228,7 @@ static void part_changed(void)
 /* The same with a copy of that part: it is read instead. */
 static void part_changed_with_a_mirror(void)
 {
-    char path[PATH_MAX], other[PATH_MAX], copy[PATH_MAX], devices[PATH_MAX + 100];
+    char path[PATH_MAX], other[PATH_MAX], copy[PATH_MAX], storages[PATH_MAX + 100];
     split_demo(path, 1);
     part_path(other, 2);
     path_in_dir(copy, "copy-of-2");
@@ -236,10 +236,10 @@ static void part_changed_with_a_mirror(void)
     command_run(&c, NULL, FINISH_MS, (const char *const[]){"/bin/cp", other, copy, NULL});
     CHECK(c.status == 0, "%s", c.err);
     command_free(&c);
-    snprintf(devices, sizeof devices, "--devices=:queue_depth=8,:mirror=%s,:queue_depth=4", copy);
+    snprintf(storages, sizeof storages, "--devices=:queue_depth=8,:mirror=%s,:queue_depth=4", copy);
     baseline(0);
     struct engine *e = engine_new();
-    engine_start(e, (const char *const[]){"-m", path, "--resident-experts=25", devices, NULL});
+    engine_start(e, (const char *const[]){"-m", path, "--resident-experts=25", storages, NULL});
     baseline_compare(e, 0, "before the change");
     struct stat st;
     CHECK(stat(other, &st) == 0 && truncate(other, st.st_size / 2) == 0, "%s", strerror(errno));

@@ -201,17 +201,17 @@ static void described(void)
 /* Copies of the stripes in other places, by --devices. */
 static void stripes_copied(void)
 {
-    char path[PATH_MAX], copy[PATH_MAX + 16], devices[2 * PATH_MAX + 80];
+    char path[PATH_MAX], copy[PATH_MAX + 16], storages[2 * PATH_MAX + 80];
     make_store(path, (struct store_make){.stripes = 2, .precision_mask = 1});
     snprintf(copy, sizeof copy, "%s-copy", path);
     struct error error;
     CHECK(store_make(test_model(), copy, &(struct store_make){.stripes = 2, .precision_mask = 1},
                      &error) == 0,
           "%s", error.text);
-    snprintf(devices, sizeof devices, "--devices=%s/experts.0.bin,%s/experts.1.bin", copy, copy);
+    snprintf(storages, sizeof storages, "--devices=%s/experts.0.bin,%s/experts.1.bin", copy, copy);
     baseline(0);
     struct engine *e = engine_new();
-    engine_start(e, (const char *const[]){"-m", path, "--resident-experts=25", devices, NULL});
+    engine_start(e, (const char *const[]){"-m", path, "--resident-experts=25", storages, NULL});
     baseline_compare(e, 1, "stripes copied");
     engine_stop(e);
 }
@@ -369,7 +369,8 @@ static void byte_flipped(void)
 
 /* ---- damaged in memory ----------------------------------------------------------------------- */
 
-/* Overwrites bytes of every expert in memory, through the descriptor of the loader; their number. */
+/* Overwrites bytes of every expert in memory, through the descriptor of the loader; their
+ * number. */
 static uint64_t damage(pid_t loader)
 {
     unsigned char wrong[256];

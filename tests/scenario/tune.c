@@ -278,7 +278,7 @@ static void bad_input(void)
 
 /* The store goes to a device that has space for it, but not for what pack leaves free: known before
  * the profile. The directory and the mount namespace end with this process. */
-static void device_full(void)
+static void storage_full(void)
 {
     char dir[PATH_MAX];
     make_model();
@@ -385,7 +385,7 @@ int main(int argc, char **argv)
                                              ROW(smallest_budget),
                                              ROW(few_layers),
                                              ROW(bad_input),
-                                             ROW(device_full),
+                                             ROW(storage_full),
                                              ROW(a_terminal_is_asked)};
     return test_main(argc, argv, cases, sizeof cases / sizeof cases[0]);
 }

@@ -3,7 +3,7 @@
 set(procs ${CMAKE_SOURCE_DIR}/procs)
 
 sluice_unit_test(child_run_files_test SOURCES procs/engine/child/run_files_test.c LINK sluice_child)
-sluice_unit_test(child_run_devices_test SOURCES procs/engine/child/run_devices_test.c LINK sluice_child)
+sluice_unit_test(child_run_storage_test SOURCES procs/engine/child/run_storage_test.c LINK sluice_child)
 
 set(compute ${procs}/engine/compute)
 sluice_unit_test(compute_response_text SOURCES procs/engine/compute/main/response_text_test.c
@@ -41,7 +41,7 @@ sluice_unit_test(cache_test SOURCES procs/engine/cache/cache_test.c procs/engine
 
 set(loader ${procs}/engine/loader)
 sluice_unit_test(loader_test SOURCES procs/engine/loader/loader_test.c
-  ${loader}/jobs.c ${loader}/chunk.c ${loader}/throttle.c ${loader}/device.c
+  ${loader}/jobs.c ${loader}/chunk.c ${loader}/throttle.c ${loader}/storage.c
   LINK sluice_child sluice_shm sluice_model sluice_config sluice_base)
 sluice_unit_test(loader_verify_test SOURCES procs/engine/loader/verify_test.c ${loader}/jobs.c ${loader}/verify.c
   LINK sluice_model sluice_read_errors sluice_config sluice_base PkgConfig::XXHASH)

@@ -225,6 +225,6 @@ double clocked_token_ns(const struct sim_config *c)
 
 double clocked_read_ns(const struct sim_config *c)
 {
-    return c->device.latency_ns +
-           (double)c->precision_bytes[PRECISION_NATIVE] * 1e9 / c->device.bytes_per_s;
+    return c->storage.latency_ns +
+           (double)c->precision_bytes[PRECISION_NATIVE] * 1e9 / c->storage.bytes_per_s;
 }

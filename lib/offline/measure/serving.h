@@ -38,7 +38,7 @@ struct serving {
     const float *norm;    /* [L * E] */
     uint32_t interval;
     double margin;          /* in mean importances: see swap.h */
-    double pairs_per_token; /* experts the device reads while a token of the chunk is computed; 0:
+    double pairs_per_token; /* experts that storage reads while a token of the chunk is computed; 0:
                              * unlimited */
     double before_routing;  /* share of a layer that is computed before its routing: attention */
     uint32_t segment; /* windows until the sets are reset; UINT32_MAX: never, as in the engine,

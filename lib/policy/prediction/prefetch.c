@@ -8,7 +8,7 @@
 #define LAYERS_AHEAD_MAX 4
 #define EVICT_TRIES_MAX  64 /* victims that were pinned after they were chosen */
 /* A wrong prefetch costs a later miss on its victim; a correct one saves only the part of the read
- * that compute hides. Slower devices need a higher probability. Both values are measured
+ * that compute hides. Slower storage devices need a higher probability. Both values are measured
  * (docs/lab/prefetch.md). */
 #define WORTH_A_VICTIM 0.2
 #define WORTH_MAX      0.8

@@ -7,8 +7,8 @@
  *                needed, the access probability p must exceed the victim's access frequency and be
  *                at least min(0.8, 0.2 / n), n being the fraction of the read of an expert that one
  *                layer's compute hides (at most 1). Demands may be pending: the prefetch is queued
- *                after them and read when they leave the device idle. In decode it pauses while
- *                its reads are not used (judge.h)
+ *                after them and read when they leave the storage device idle. In decode it pauses
+ *                while its reads are not used (judge.h)
  *  demand-first  decode: no demand is pending, and idle without the conditions on the victim
  *                (HOBBIT)
  *  until-router  one at a time, for the next layer only, until its router has run (EdgeMoE §III-C1)
@@ -20,9 +20,9 @@
  *  auto          idle, while it reduces the token time (judge.h)
  *
  * Prefill differs: a chunk accesses most experts of a layer, so predictions are nearly always right
- * and all that counts is that the device never idles (Fate §4.3, HOBBIT §5.5.2). demand-first and
- * credit queue prefetches after pending demands, up to the queue depth; loaders read them as soon
- * as no demand is in flight. */
+ * and all that counts is that the storage device never idles (Fate §4.3, HOBBIT §5.5.2).
+ * demand-first and credit queue prefetches after pending demands, up to the queue depth; loaders
+ * read them as soon as no demand is in flight. */
 #ifndef SLUICE_POLICY_PREDICTION_PREFETCH_H
 #define SLUICE_POLICY_PREDICTION_PREFETCH_H
 

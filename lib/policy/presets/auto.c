@@ -13,7 +13,7 @@
 #define FALLBACK "auto" /* lossless, and turns its prefetch off where that is faster */
 
 const double auto_shares[PLAN_AUTO_SHARES] = {0.125, 0.1875, 0.25, 0.375, 0.5, 0.75, 1.0};
-const double auto_devices[PLAN_AUTO_DEVICES] = {100e6, 200e6, 500e6, 1000e6, 2000e6, 4000e6};
+const double auto_bandwidths[PLAN_AUTO_BANDWIDTHS] = {100e6, 200e6, 500e6, 1000e6, 2000e6, 4000e6};
 
 static const struct {
     const char *preset;
@@ -84,7 +84,7 @@ double auto_predicted_ns(const struct plan *plan, uint32_t candidate, double sha
     const float *ns = plan ? plan_auto_ns(plan) : NULL;
     uint32_t s, d;
     double along = grid_position(auto_shares, PLAN_AUTO_SHARES, share, &s), sum = 0;
-    double across = grid_position(auto_devices, PLAN_AUTO_DEVICES, bytes_per_s, &d);
+    double across = grid_position(auto_bandwidths, PLAN_AUTO_BANDWIDTHS, bytes_per_s, &d);
     sl_assert(candidate < ARRAY_LEN(candidates));
     for (uint32_t corner = 0; ns && corner < 4; corner++) {
         bool more_capacity = corner & 1, faster = corner >> 1;

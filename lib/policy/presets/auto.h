@@ -26,7 +26,7 @@
 /* Axes of the grid: capacity for experts as a share of the payload of all experts at the highest
  * precision present; read bandwidth in bytes per second. */
 extern const double auto_shares[PLAN_AUTO_SHARES];
-extern const double auto_devices[PLAN_AUTO_DEVICES];
+extern const double auto_bandwidths[PLAN_AUTO_BANDWIDTHS];
 
 uint32_t auto_candidates(void);
 uint32_t auto_preset(uint32_t candidate); /* number in presets.tbl.h */

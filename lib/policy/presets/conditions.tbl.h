@@ -6,15 +6,17 @@
  * CONDITION(id, losses, compare, unit, before, after, advice, served, measured, unknown)
  *   id        names the row
  *   losses    LOSS_*: the measured losses that it holds for
- *   compare   how the served value may differ: SAME; AT_MOST, AT_LEAST: it may be smaller, larger; NO_COARSER: a type of
- *             the KV cache with at least as many bits
+ *   compare   how the served value may differ: SAME; AT_MOST, AT_LEAST: it may be smaller, larger;
+ *             NO_COARSER: a type of the KV cache with at least as many bits
  *   unit      how a value is written: see units[] in loss.c
  *   before, after, advice
- *             texts of the message: "its loss was measured with BEFORE value AFTER, not value ADVICE value", the last one
- *             only with an advice
+ *             texts of the message: "its loss was measured with BEFORE value AFTER, not value
+ *             ADVICE value", the last one only with an advice
  *   served    an expression of `s`, struct served, and `k`, its struct knobs
- *   measured  an expression of `m`, struct measurement: the scalar of the plan; FIXED: every measurement has the value `unknown`
- *   unknown   what a plan that lacks the scalar was measured with; NAN: the loss counts as not recorded
+ *   measured  an expression of `m`, struct measurement: the scalar of the plan; FIXED: every
+ *             measurement has the value `unknown`
+ *   unknown   what a plan that lacks the scalar was measured with; NAN: the loss counts as not
+ *             recorded
  * No include guard. */
 CONDITION(dense, LOSS_ALL, SAME, PRECISION, "dense weights at ", "", "; use sluice pack --dense ",
           model_dense_precision(s->model), m->dense, PRECISION_NATIVE)
@@ -63,10 +65,10 @@ CONDITION(swap_chunk, LOSS_SWAP, AT_MOST, NUMBER, "chunks of ", " tokens", "; us
           swap_chunk(s), PLAN_swap_chunk, NAN)
 CONDITION(swap_share, LOSS_SWAP, AT_LEAST, SHARE, "", " of the experts resident", NULL,
           s->resident_share, PLAN_swap_share, NAN)
-/* Replacements wait for the device: the set is behind where it reads fewer experts while a token is
- * computed, because it is slower, or because tokens are computed faster. Plans without the record:
- * as their times say. */
-CONDITION(swap_reads_per_token, LOSS_SWAP, AT_LEAST, NUMBER, "a device that reads ",
+/* Replacements wait for the storage device: the set is behind where it reads fewer experts while a
+ * token is computed, because it is slower, or because tokens are computed faster. Plans without the
+ * record: as their times say. */
+CONDITION(swap_reads_per_token, LOSS_SWAP, AT_LEAST, NUMBER, "a storage device that reads ",
           " experts while a token is computed", NULL, served_pace(s), PLAN_swap_reads_per_token,
           measured_pace(s->plan))
 CONDITION(swap_threads, LOSS_SWAP, AT_MOST, NUMBER, "", " threads", "; use --threads ",

@@ -34,7 +34,7 @@ KNOB_CHOICE(prefill_order, PREFILL_ORDER_POPULARITY, enum prefill_order, PREFILL
             "order in which the missing experts of a chunk are loaded")
 KNOB_CHOICE(
     preload, PRELOAD_NONE, enum preload, PRELOAD_LIST,
-    "experts loaded into free space while the device is idle; frequency: by the plan, without a "
+    "experts loaded into free space while storage is idle; frequency: by the plan, without a "
     "plan in order; most: as frequency where two thirds of them or more fit")
 KNOB_U64(predict_k, 0, 0, 256, "experts predicted per layer; 0: the model's top-k")
 KNOB_CHOICE(

@@ -18,7 +18,8 @@
 
 /* ---- what the files can serve ---------------------------------------------------------------- */
 
-/* An expert that the model does not have at its planned precision would be served at another one. */
+/* An expert that the model does not have at its planned precision would be served at another
+ * one. */
 static int planned_precisions_present(const struct plan *plan, const struct model_index *m,
                                       struct error *error)
 {
@@ -153,7 +154,7 @@ double preset_measured_chunk(const struct plan *plan, enum plan_scalar chunk)
 
 /* ---- conditions ------------------------------------------------------------------------------ */
 
-/* Experts that the device reads while a token is computed, each in `read_ns`. */
+/* Experts that the storage device reads while a token is computed, each in `read_ns`. */
 static double pace(const struct plan *plan, double read_ns)
 {
     double token_ns = plan ? plan->scalar[PLAN_token_ns] : (double)NAN;
@@ -188,18 +189,19 @@ static double served_pace(const struct served *s)
     return fmin(at_once, pace(s->plan, best_bytes(s->model) * 1e9 / s->read_bytes_per_s));
 }
 
-/* Without times in the plan, nothing says how many experts a limited device reads while a token is
- * computed. */
+/* Without times in the plan, nothing says how many experts a limited storage device reads while a
+ * token is computed. */
 static int times_known(const struct served *s, const struct measurement *m, struct error *error)
 {
     bool known = s->plan->scalar[PLAN_token_ns] > 0; /* not NaN */
     if (!(m->loss & LOSS_SWAP) || s->read_bytes_per_s <= 0 || known)
         return 0;
-    return error_set(error, ERR_BAD_INPUT,
-                     "its loss depends on the experts that the device reads while a token is "
-                     "computed, and the plan has no times to compare a throttle with; run 'sluice "
-                     "profile' and 'sluice plan --preset %s' again, or remove the throttle",
-                     m->preset);
+    return error_set(
+        error, ERR_BAD_INPUT,
+        "its loss depends on the experts that the storage device reads while a token is "
+        "computed, and the plan has no times to compare a throttle with; run 'sluice "
+        "profile' and 'sluice plan --preset %s' again, or remove the throttle",
+        m->preset);
 }
 
 /* Tokens that are routed together. */

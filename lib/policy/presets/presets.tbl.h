@@ -49,23 +49,22 @@ PRESET("auto-noprefetch", "eviction=learned,prediction=none,prefetch=none,preloa
        "auto without prefetch")
 PRESET("auto-hobbit-eviction", "eviction=hobbit,prefetch=auto,preload=frequency,lookahead=2",
        "auto with HOBBIT's eviction by four records")
-PRESET(
-    "auto-mixed", "eviction=learned,precision=edgemoe,preload=frequency,lookahead=2",
-    "EdgeMoE's mixed precision with the default's eviction, prefetch whenever the device is idle")
+PRESET("auto-mixed", "eviction=learned,precision=edgemoe,preload=frequency,lookahead=2",
+       "EdgeMoE's mixed precision with the default's eviction, prefetch whenever storage is idle")
 PRESET("auto-mixed-noprefetch",
        "eviction=learned,prediction=none,prefetch=none,precision=edgemoe,preload=frequency",
        "EdgeMoE's mixed precision with the default's eviction, no prefetch")
 PRESET("auto-two-precision", "eviction=learned,precision=hobbit,preload=frequency,lookahead=2",
-       "HOBBIT's two precisions with the default's eviction, prefetch whenever the device is idle, "
+       "HOBBIT's two precisions with the default's eviction, prefetch whenever storage is idle, "
        "one cache for both")
 PRESET("auto-int8", "eviction=learned,precision=uniform-int8,preload=frequency,lookahead=2",
-       "every expert at 8 bits, the default's eviction, prefetch whenever the device is idle")
+       "every expert at 8 bits, the default's eviction, prefetch whenever storage is idle")
 PRESET("auto-int4", "eviction=learned,precision=uniform-int4,preload=frequency,lookahead=2",
-       "every expert at 4 bits, the default's eviction, prefetch whenever the device is idle")
+       "every expert at 4 bits, the default's eviction, prefetch whenever storage is idle")
 PRESET("auto-int2", "eviction=learned,precision=uniform-int2,preload=frequency,lookahead=2",
-       "every expert at 2 bits, the default's eviction, prefetch whenever the device is idle")
+       "every expert at 2 bits, the default's eviction, prefetch whenever storage is idle")
 PRESET("auto-prefetch", "eviction=learned,preload=frequency,lookahead=2",
-       "auto with prefetch whenever the device is idle")
+       "auto with prefetch whenever storage is idle")
 /* Baselines, as published. */
 PRESET(
     "mixtral-offload", "allocation=even,predict_k=2,prefetch=demand-first",

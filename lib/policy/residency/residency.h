@@ -23,7 +23,7 @@
  *  3. DEMAND's order. Space is made for the wanted entries, and they are inserted, one by one in
  *     the order of the DEMAND, which is the order of their access records.
  *  4. Insert when reserved. residency_insert is called when the entry leaves ABSENT, not when it
- *     becomes READY: the order of insertion never depends on the device. A reservation that fails
+ *     becomes READY: the order of insertion never depends on the storage. A reservation that fails
  *     is undone with residency_remove(r, slot, false).
  *  5. The running step is spared. Slots accessed in the running step are not evicted while there is
  *     another victim. (In the pipeline they are also pinned, so that `may` rejects them.)
@@ -76,22 +76,22 @@
  *                   evicts the highest L = -p / d, d as in edgemoe, ties least recently used. p is
  *                   the access probability per token: 1/4 of a count of tokens that halves every
  *                   token, 3/4 of one that halves every 128, each divided by its maximum, both
- *                   initialised with two tokens of uniform access. The start of a sequence ages them
- *                   by 128 tokens. Added by this project: edgemoe's f adapts too slowly to a topic and has
- *                   no data in the first tokens.
+ *                   initialised with two tokens of uniform access. The start of a sequence ages
+ *                   them by 128 tokens. Added by this project: edgemoe's f adapts too slowly to a
+ *                   topic and has no data in the first tokens.
  *  learned          as decayed-frequency, but p comes from a logistic model. Inputs: four running
  *                   means of the expert's margin (its router logit, or with a bias or groups what
  *                   the logit is above what it needs: routing.h; nats above the midpoint between
- *                   the last chosen and the first not chosen; half-lives of 1, 4, 16, 64 tokens), the log
- *                   odds of the slow count of decayed-frequency, and 1. All experts share the six
- *                   weights, which are learned online: every token labels all experts of all layers
- *                   by whether they lay above the midpoint (the last chosen does not where the
- *                   first not chosen has the same sixteenth of a nat), followed by one Newton step.
- *                   An access n tokens ahead counts 0.75^(n-1) as much as the next token's. Means
- *                   age like the counts of decayed-frequency. Where a layer has no logits from the
- *                   last 64 tokens - an old trace, a prompt, the first token of a sequence - p is
- *                   that of decayed-frequency. Added by this project: router logits rate every
- *                   expert, accesses only show the few that were chosen.
+ *                   the last chosen and the first not chosen; half-lives of 1, 4, 16, 64 tokens),
+ *                   the log odds of the slow count of decayed-frequency, and 1. All experts share
+ *                   the six weights, which are learned online: every token labels all experts of
+ *                   all layers by whether they lay above the midpoint (the last chosen does not
+ *                   where the first not chosen has the same sixteenth of a nat), followed by one
+ *                   Newton step. An access n tokens ahead counts 0.75^(n-1) as much as the next
+ *                   token's. Means age like the counts of decayed-frequency. Where a layer has no
+ *                   logits from the last 64 tokens - an old trace, a prompt, the first token of a
+ *                   sequence - p is that of decayed-frequency. Added by this project: router logits
+ *                   rate every expert, accesses only show the few that were chosen.
  *  activation       evicts the lowest priority (a + e) (1 - l / S): a the expert's share of its
  *                   layer's accesses since the last start of a sequence, l its layer, e = 1 / 1024:
  *                   experts of the first layers stay, because predictions come too late for them.

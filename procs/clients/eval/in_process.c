@@ -157,7 +157,7 @@ static int choose(struct evaluating *w, struct error *error)
                               (double)serving_bytes(w->model, NULL, w->e->method)),
                    &w->sim);
     if (w->e->read_bandwidth > 0)
-        w->sim.device.bytes_per_s = w->e->read_bandwidth;
+        w->sim.storage.bytes_per_s = w->e->read_bandwidth;
     if (w->clocked)
         return 0;
     if (masked)
@@ -243,7 +243,7 @@ static void add_stats(struct evaluating *w, struct outcome *o)
     const struct sim_stats *f = &w->stats;
     double accesses = (double)f->accesses, tokens = (double)f->tokens;
     o->expert_bytes = w->sim.capacity;
-    o->device_bytes_per_s = w->sim.device.bytes_per_s;
+    o->device_bytes_per_s = w->sim.storage.bytes_per_s;
     o->hit_rate = (double)f->hits / accesses;
     o->bytes_per_token = (double)(f->demand_bytes + f->prefetch_bytes) / tokens;
     o->token_ms = (f->stall_ns + f->compute_ns) / tokens / 1e6;

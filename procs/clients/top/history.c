@@ -14,8 +14,8 @@ enum graph { GRAPH_TOKENS, GRAPH_BYTES, GRAPH_HITS, GRAPH__COUNT };
 void history_add(struct history *h, const struct rates *f)
 {
     struct moment m = {.tokens_per_s = f->tokens_per_s, .hit = 100 * f->hit};
-    for (uint32_t i = 0; i < f->devices; i++)
-        m.bytes_per_s += f->device[i].bytes_per_s;
+    for (uint32_t i = 0; i < f->storages; i++)
+        m.bytes_per_s += f->storage[i].bytes_per_s;
     h->at[h->count++ % HISTORY_MOMENTS] = m;
 }
 

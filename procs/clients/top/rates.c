@@ -122,8 +122,8 @@ static void process(const struct sample *before, const struct sample *now, uint3
     p->restarts = (double)lookup_u64(row, "restarts");
 }
 
-static void device(const struct sample *before, const struct sample *now, const json_t *row,
-                   struct device_rates *d)
+static void storage(const struct sample *before, const struct sample *now, const json_t *row,
+                    struct storage_rates *d)
 {
     double reads = grown(before, row, "reads_submitted");
     const json_t *throttles =
@@ -179,8 +179,8 @@ void rates_make(const struct sample *before, const struct sample *now, enum sort
     for (uint32_t i = 0; i < f->processes; i++) {
         const json_t *row = lookup_row(now->doc, i);
         process(&since, now, i, f);
-        if (strcmp(lookup_text(row, "service"), "loader") == 0 && f->devices < SERVICE_LOADERS_MAX)
-            device(&since, now, row, &f->device[f->devices++]);
+        if (strcmp(lookup_text(row, "service"), "loader") == 0 && f->storages < SERVICE_LOADERS_MAX)
+            storage(&since, now, row, &f->storage[f->storages++]);
     }
     qsort(f->process, f->processes, sizeof f->process[0], sorts[sort].compare);
 }

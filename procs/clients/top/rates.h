@@ -18,7 +18,7 @@ struct process_rates {
     bool ready;
 };
 
-struct device_rates {
+struct storage_rates {
     const json_t *row;
     uint64_t number, in_flight, p99_us, throttle;
     double bytes_per_s, busy /* 0..1 */, read_ms /* mean per read */;
@@ -40,9 +40,9 @@ struct rates {
     double accesses_per_s, stall /* share of compute time */, recall, prefetch_used,
         evictions_per_s;
     struct gpu_rates gpu;
-    uint32_t processes, devices;
+    uint32_t processes, storages;
     struct process_rates process[SERVICE_ROWS_MAX];
-    struct device_rates device[SERVICE_LOADERS_MAX];
+    struct storage_rates storage[SERVICE_LOADERS_MAX];
 };
 
 /* Without a snapshot in `before`, rates are averages since the engine's start. */

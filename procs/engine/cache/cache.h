@@ -231,7 +231,7 @@ void cache_sequence_ends(struct cache *c, uint32_t sequence);
 /* Of all sequences: their ends may have been lost. */
 void cache_forget_predictions(struct cache *c);
 void cache_prefetch(struct cache *c);
-/* Predictions remain to be prefetched when the device is idle. */
+/* Predictions remain to be prefetched when the storage device is idle. */
 bool cache_predictions_wait(struct cache *c);
 
 /* loaders.c */

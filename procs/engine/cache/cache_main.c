@@ -118,7 +118,7 @@ static void publish(struct cache *c)
     counter_set(row, CTR_CACHE_resident_payload_bytes, c->resident_payload);
     counter_set(row, CTR_CACHE_quota_bytes, cache_quota(c));
     counter_set(row, CTR_CACHE_waiting_entries, c->waiting.count);
-    child_wait(&c->child, c->loading.count + c->waiting.count > 0 ? WAIT_DEVICE : WAIT_IDLE);
+    child_wait(&c->child, c->loading.count + c->waiting.count > 0 ? WAIT_STORAGE : WAIT_IDLE);
 }
 
 static void obey_supervisor(struct cache *c)

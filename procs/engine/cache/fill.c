@@ -3,9 +3,9 @@
  *
  * Preload: what earlier runs used most (--warm-start), what the policy parameter preload names, and
  * all for a GPU that computes alone when it has all: a list of entries, loaded in order with the
- * priority of prefetches while the device is idle and space is free. It evicts nothing, with one
- * exception: where experts are replaced, stale entries, which another preset left or a layer
- * requested before its set was complete. They would serve forever, possibly at an unwanted
+ * priority of prefetches while the storage device is idle and space is free. It evicts nothing,
+ * with one exception: where experts are replaced, stale entries, which another preset left or a
+ * layer requested before its set was complete. They would serve forever, possibly at an unwanted
  * precision, and take the spare entry.
  *
  * Replacement (mask=swap): one pair at a time. The candidate is loaded into the spare entry; once

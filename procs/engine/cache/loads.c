@@ -12,7 +12,7 @@
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
 #include "procs/engine/cache/cache.h"
-#include "procs/engine/child/run_devices.h"
+#include "procs/engine/child/run_storage.h"
 
 #define RESEND_MIN_MS  100
 #define RESEND_MAX_MS  1000
@@ -369,13 +369,13 @@ static void request_again(struct cache *c, uint32_t entry, bool failed)
 
 static void log_failure(struct cache *c, uint32_t entry)
 {
-    char device[256];
+    char storage[256];
     struct directory_entry *d = cache_directory_entry(c, entry);
-    run_device_text(c->child.params, c->child.model, c->child.procs.head->model_path,
-                    atomic_load_explicit(&d->last_loader, memory_order_relaxed), entry, device,
-                    sizeof device);
+    run_storage_text(c->child.params, c->child.model, c->child.procs.head->model_path,
+                     atomic_load_explicit(&d->last_loader, memory_order_relaxed), entry, storage,
+                     sizeof storage);
     log_warn("layer %u expert %u could not be read from %s: %s (further failures are only counted)",
-             d->layer, d->expert, device,
+             d->layer, d->expert, storage,
              run_errno_text((int)atomic_load_explicit(&d->last_errno, memory_order_relaxed)));
 }
 

@@ -14,7 +14,7 @@
 #include "lib/base/assert.h"
 #include "lib/base/bytes.h"
 #include "lib/sandbox/sandbox.h"
-#include "procs/engine/child/run_devices.h"
+#include "procs/engine/child/run_storage.h"
 
 #define DEVICES_MAX     32 /* /dev/nvidia0 and so on */
 #define DIRECTORIES_MAX 16 /* of LD_LIBRARY_PATH */
@@ -58,7 +58,8 @@ static void add(struct rules *r, const char *path, uint32_t access)
     r->count++;
 }
 
-/* The directory of a file, or the nearest one above it that exists: a device may be mounted later. */
+/* The directory of a file, or the nearest one above it that exists: a device may be mounted
+ * later. */
 static void add_directory_of(struct rules *r, const char *file, uint32_t access)
 {
     char path[PATH_MAX];

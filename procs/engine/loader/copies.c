@@ -2,9 +2,9 @@
 /* Copies of the files that this loader reads, and the choice among them.
  *
  *   missing: the supervisor could not open it
- *   in use --(consecutive entries that it fails to deliver, a stall, or its file changed in place)-->
+ *   in use --(consecutive entries not delivered, a stall, or its file changed in place)-->
  *       quarantined
- *   quarantined, missing --(ctl replace: the supervisor opens its path again; a successor)--> in use
+ *   quarantined, missing --(ctl replace: the supervisor opens it again; a successor)--> in use
  *
  * A job starts with the first copy in use. Parts that a copy does not deliver are read from the
  * next one, so that a bad sector costs one additional read; a part fails only when no copy delivers
@@ -36,7 +36,7 @@ static enum run_source source_of(const struct loader *l, uint32_t entry)
     return m->stripe_count == 0 || e->in_store || e->in_parts ? RUN_EXPERTS : RUN_DENSE;
 }
 
-static bool usable(const struct device *d)
+static bool usable(const struct storage *d)
 {
     return !d->missing && !d->quarantined && !d->changed;
 }
@@ -55,8 +55,8 @@ static void open_source(struct loader *l, enum run_source which)
     struct directory_file *files = l->child.directory.head->files[loader_self(l)];
     for (uint32_t i = 0; i < copies.count; i++) {
         uint32_t at = run_file_index(which, i);
-        device_open(&source->copy[i], copies.path[i], l->own.direct_io, INHERITED_FILES + (int)at,
-                    &files[at], (word & quarantine_bit(which, i)) != 0);
+        storage_open(&source->copy[i], copies.path[i], l->own.direct_io, INHERITED_FILES + (int)at,
+                     &files[at], (word & quarantine_bit(which, i)) != 0);
     }
 }
 
@@ -68,7 +68,7 @@ void loader_open_sources(struct loader *l)
         open_source(l, (enum run_source)source); /* a GGUF file has no copies of RUN_DENSE */
 }
 
-struct device *loader_device_of(struct loader *l, const struct job *job)
+struct storage *loader_storage_of(struct loader *l, const struct job *job)
 {
     struct source *source = &l->source[source_of(l, job->entry)];
     sl_assert(job->copy < source->copies);
@@ -95,7 +95,7 @@ void loader_choose_copy(struct loader *l, struct job *job)
     /* 0: a copy that changed is not in quarantine yet. */
     int why = quarantine_errno(atomic_load_explicit(quarantine_word(l), memory_order_relaxed));
     job->copy = (uint16_t)(source->copies - 1);
-    jobs_fail(&l->jobs, job, why ? why : loader_device_of(l, job)->missing ? ENOENT : ESTALE);
+    jobs_fail(&l->jobs, job, why ? why : loader_storage_of(l, job)->missing ? ENOENT : ESTALE);
 }
 
 bool loader_take_other_copy(struct loader *l, struct job *job)
@@ -113,80 +113,80 @@ bool loader_take_other_copy(struct loader *l, struct job *job)
 
 /* ---- quarantine ------------------------------------------------------------------------------ */
 
-static uint32_t bit_of(const struct loader *l, const struct device *device)
+static uint32_t bit_of(const struct loader *l, const struct storage *storage)
 {
     uint32_t bit = 0;
     for (uint32_t s = 0; s < RUN_SOURCES; s++)
         for (uint32_t i = 0; i < l->source[s].copies; i++)
-            if (&l->source[s].copy[i] == device)
+            if (&l->source[s].copy[i] == storage)
                 bit = quarantine_bit((enum run_source)s, i);
     sl_assert(bit != 0);
     return bit;
 }
 
-static void set_quarantined(struct loader *l, struct device *device, int errno_value)
+static void set_quarantined(struct loader *l, struct storage *storage, int errno_value)
 {
     uint32_t word = atomic_load_explicit(quarantine_word(l), memory_order_relaxed);
-    sl_assert(!device->quarantined);
-    device->quarantined = true;
-    word = (word & ((1u << QUARANTINE_ERRNO_SHIFT) - 1)) | bit_of(l, device);
+    sl_assert(!storage->quarantined);
+    storage->quarantined = true;
+    word = (word & ((1u << QUARANTINE_ERRNO_SHIFT) - 1)) | bit_of(l, storage);
     word |= (uint32_t)errno_value << QUARANTINE_ERRNO_SHIFT;
     atomic_store_explicit(quarantine_word(l), word, memory_order_release);
     counter_add(l->child.row, CTR_LOADER_quarantines, 1);
 }
 
-void loader_note_failed(struct loader *l, struct device *device, uint32_t entry, int errno_value)
+void loader_note_failed(struct loader *l, struct storage *storage, uint32_t entry, int errno_value)
 {
-    if (device->quarantined || !device_failed(device, entry, l->own.device_errors))
+    if (storage->quarantined || !storage_failed(storage, entry, l->own.device_errors))
         return;
-    set_quarantined(l, device, errno_value);
+    set_quarantined(l, storage, errno_value);
     log_error("%s is quarantined: %u consecutive experts could not be read, the last with '%s'; "
               "`sluice ctl replace loader.%u` ends the quarantine",
-              device->path, device->failed, strerror(errno_value), loader_self(l));
-    loader_fail_device(l, device, errno_value);
+              storage->path, storage->failed, strerror(errno_value), loader_self(l));
+    loader_fail_storage(l, storage, errno_value);
 }
 
-static void check_stall(struct loader *l, struct device *device, uint64_t now_ns)
+static void check_stall(struct loader *l, struct storage *storage, uint64_t now_ns)
 {
     uint64_t limit = l->own.device_timeout * NS_PER_MS;
-    if (device->quarantined || !device_stalled(device, now_ns, l->awake_ns, limit))
+    if (storage->quarantined || !storage_stalled(storage, now_ns, l->awake_ns, limit))
         return;
-    set_quarantined(l, device, ETIME);
+    set_quarantined(l, storage, ETIME);
     log_fatal(1,
               "%s is quarantined: it completed no read for %" PRIu64
               " ms; `sluice ctl replace loader.%u` ends the quarantine",
-              device->path, l->own.device_timeout, loader_self(l));
+              storage->path, l->own.device_timeout, loader_self(l));
 }
 
 /* Every job that reads it fails, or continues on another copy. */
-static void check_changed(struct loader *l, struct device *device)
+static void check_changed(struct loader *l, struct storage *storage)
 {
-    if (!device->changed)
+    if (!storage->changed)
         return;
-    set_quarantined(l, device, ESTALE);
+    set_quarantined(l, storage, ESTALE);
     log_error("%s is quarantined: it %s; move a right copy to that path, then "
               "`sluice ctl replace loader.%u` ends the quarantine",
-              device->path, run_errno_text(ESTALE), loader_self(l));
-    loader_fail_device(l, device, ESTALE);
+              storage->path, run_errno_text(ESTALE), loader_self(l));
+    loader_fail_storage(l, storage, ESTALE);
 }
 
 /* The supervisor reports it: several loaders may read the same file. */
-static void note_moved(struct loader *l, struct device *device)
+static void note_moved(struct loader *l, struct storage *storage)
 {
     _Atomic uint32_t *word = &l->child.directory.head->replaced[loader_self(l)];
-    if (device->moved)
-        atomic_fetch_or_explicit(word, bit_of(l, device), memory_order_release);
-    device->moved = false;
+    if (storage->moved)
+        atomic_fetch_or_explicit(word, bit_of(l, storage), memory_order_release);
+    storage->moved = false;
 }
 
-static void check_copy(struct loader *l, struct device *device, uint64_t now_ns)
+static void check_copy(struct loader *l, struct storage *storage, uint64_t now_ns)
 {
-    check_stall(l, device, now_ns);
-    if (device->quarantined)
+    check_stall(l, storage, now_ns);
+    if (storage->quarantined)
         return;
-    device_tick(device, now_ns);
-    note_moved(l, device);
-    check_changed(l, device);
+    storage_tick(storage, now_ns);
+    note_moved(l, storage);
+    check_changed(l, storage);
 }
 
 void loader_check_copies(struct loader *l, uint64_t now_ns)
@@ -206,22 +206,22 @@ void loader_check_copies(struct loader *l, uint64_t now_ns)
 /* ---- tests ----------------------------------------------------------------------------------- */
 
 /* Injected faults are those of the first copy of the experts. */
-static struct device *injected(struct loader *l, enum injection point)
+static struct storage *injected(struct loader *l, enum injection point)
 {
-    struct device *first = &l->source[RUN_EXPERTS].copy[0];
+    struct storage *first = &l->source[RUN_EXPERTS].copy[0];
     return child_injected(&l->child, point) && !first->quarantined ? first : NULL;
 }
 
 bool loader_reads_stall(struct loader *l)
 {
-    struct device *first = injected(l, INJECT_LOADER_READS_STALL);
+    struct storage *first = injected(l, INJECT_LOADER_READS_STALL);
     return first && first->inflight > 0;
 }
 
 int loader_read_error(struct loader *l, const struct job *job)
 {
-    const struct device *fails = injected(l, INJECT_LOADER_READS_FAIL);
-    const struct device *waits = injected(l, INJECT_LOADER_READS_WAIT);
-    const struct device *of = loader_device_of(l, job);
+    const struct storage *fails = injected(l, INJECT_LOADER_READS_FAIL);
+    const struct storage *waits = injected(l, INJECT_LOADER_READS_WAIT);
+    const struct storage *of = loader_storage_of(l, job);
     return of == fails ? EIO : of == waits ? EAGAIN : 0;
 }

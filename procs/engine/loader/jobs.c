@@ -122,7 +122,7 @@ bool jobs_raise(struct jobs *jobs, struct job *job, uint16_t priority, uint64_t 
         struct chunk *c = &jobs->chunk[i];
         if (c->job != job)
             continue;
-        if (c->at_device && c->priority == LOAD_PREFETCH)
+        if (c->at_storage && c->priority == LOAD_PREFETCH)
             jobs->inflight_prefetch--;
         c->priority = priority;
     }
@@ -209,7 +209,7 @@ struct chunk *jobs_cut(struct jobs *jobs, struct job *job, uint64_t now_ns, uint
         c = cut_fresh(jobs, job, chunk_bytes);
     c->next = NULL;
     c->priority = job->priority;
-    c->at_device = true;
+    c->at_storage = true;
     c->submit_ns = now_ns;
     if (job->first_ns == 0)
         job->first_ns = now_ns;
@@ -219,10 +219,10 @@ struct chunk *jobs_cut(struct jobs *jobs, struct job *job, uint64_t now_ns, uint
     return c;
 }
 
-static void leave_device(struct jobs *jobs, struct chunk *c)
+static void leave_storage(struct jobs *jobs, struct chunk *c)
 {
-    sl_assert(c->at_device && jobs->inflight > 0);
-    c->at_device = false;
+    sl_assert(c->at_storage && jobs->inflight > 0);
+    c->at_storage = false;
     jobs->inflight--;
     jobs->inflight_prefetch -= c->priority == LOAD_PREFETCH;
     jobs->inflight_bytes -= c->bytes;
@@ -250,7 +250,7 @@ static void hand_out_again(struct jobs *jobs, struct chunk *c, uint64_t not_befo
 
 void jobs_put_back(struct jobs *jobs, struct chunk *chunk)
 {
-    leave_device(jobs, chunk);
+    leave_storage(jobs, chunk);
     hand_out_again(jobs, chunk, 0);
 }
 
@@ -264,9 +264,9 @@ static enum chunk_fate chunk_error(struct jobs *jobs, struct chunk *c, int errno
                                    uint64_t now_ns)
 {
     struct job *job = c->job;
-    bool device = read_fault_of(errno_value) == READ_FAULT_DEVICE;
-    uint32_t count = device ? ++c->tries : ++c->waits;
-    if (count < (device ? CHUNK_TRIES_MAX : CHUNK_WAITS_MAX)) {
+    bool storage = read_fault_of(errno_value) == READ_FAULT_STORAGE;
+    uint32_t count = storage ? ++c->tries : ++c->waits;
+    if (count < (storage ? CHUNK_TRIES_MAX : CHUNK_WAITS_MAX)) {
         hand_out_again(jobs, c, now_ns + retry_pause_ns(count));
         return CHUNK_RETRY;
     }
@@ -282,7 +282,7 @@ enum chunk_fate jobs_complete(struct jobs *jobs, struct chunk *c, int64_t result
     struct job *job = c->job;
     sl_assert(job != NULL && job->active);
     sl_assert(result <= (int64_t)c->bytes);
-    leave_device(jobs, c);
+    leave_storage(jobs, c);
     job->last_ns = now_ns;
     if (result < 0)
         return chunk_error(jobs, c, (int)-result, now_ns);
@@ -375,7 +375,7 @@ uint64_t jobs_pause_ns(const struct jobs *jobs, uint64_t now_ns)
     uint64_t min = UINT64_MAX;
     for (uint32_t i = 0; i < 2 * jobs->depth; i++) {
         const struct chunk *c = &jobs->chunk[i];
-        if (!c->job || c->at_device || c->not_before_ns <= now_ns)
+        if (!c->job || c->at_storage || c->not_before_ns <= now_ns)
             continue;
         uint64_t left = c->not_before_ns - now_ns;
         min = left < min ? left : min;

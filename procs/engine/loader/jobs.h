@@ -42,8 +42,8 @@ struct chunk {       /* a piece of a run, in flight or waiting for a retry */
     uint16_t tries;  /* errors of the device */
     uint16_t waits;  /* other errors */
     uint16_t priority;
-    bool at_device; /* also while it is withheld */
-    bool withheld;  /* completed, but delayed by the throttle */
+    bool at_storage; /* also while it is withheld */
+    bool withheld;   /* completed, but delayed by the throttle */
 };
 
 struct job {

@@ -6,10 +6,10 @@
 #include "lib/base/clock.h"
 #include "lib/io/io.h"
 #include "procs/engine/child/child.h"
-#include "procs/engine/child/run_devices.h"
+#include "procs/engine/child/run_storage.h"
 #include "procs/engine/loader/chunk.h"
-#include "procs/engine/loader/device.h"
 #include "procs/engine/loader/jobs.h"
+#include "procs/engine/loader/storage.h"
 #include "procs/engine/loader/throttle.h"
 #include "procs/engine/loader/verify.h"
 
@@ -22,7 +22,7 @@
 #define LOADER_BATCH_MAX 128
 
 struct source { /* a file, in copies; the first is the device's own */
-    struct device copy[RUN_COPIES_MAX];
+    struct storage copy[RUN_COPIES_MAX];
     uint32_t copies; /* 0: no data of this loader */
 };
 
@@ -75,18 +75,18 @@ void loader_check_jobs(struct loader *l);
 /* Fails every job, or every job that reads this device, with `status`; jobs with reads in flight
  * end when these complete. */
 void loader_fail_all(struct loader *l, int status);
-void loader_fail_device(struct loader *l, const struct device *device, int status);
+void loader_fail_storage(struct loader *l, const struct storage *storage, int status);
 
 /* copies.c: the copy that is read. */
 void loader_open_sources(struct loader *l);
 /* The copy a job reads. */
-struct device *loader_device_of(struct loader *l, const struct job *job);
+struct storage *loader_storage_of(struct loader *l, const struct job *job);
 /* A new job starts with the first copy in use; without one it fails. */
 void loader_choose_copy(struct loader *l, struct job *job);
 /* A failed job continues on another copy. False: there is none. */
 bool loader_take_other_copy(struct loader *l, struct job *job);
 /* Counts success or failure of a device; too many consecutive failures quarantine it. */
-void loader_note_failed(struct loader *l, struct device *device, uint32_t entry, int errno_value);
+void loader_note_failed(struct loader *l, struct storage *storage, uint32_t entry, int errno_value);
 /* Checks for files that changed or returned, and for stalls. Exits when a device stalls. */
 void loader_check_copies(struct loader *l, uint64_t now_ns);
 /* Injected faults (tests): no completion is seen; the reads of a job fail with this errno value, if

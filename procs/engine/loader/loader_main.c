@@ -19,8 +19,9 @@
  * Trust:     a LOAD must agree with the entry word, the epoch and the ranges that follow from the
  *            model index, else it is rejected and counted. It reads only files that the supervisor
  *            opened. One that changed in place or is missing fails the entries with an errno, not
- *            the process, and only when no copy delivers them (copies.c). A device that completes no read for too long ends the process. Bytes of a
- *            store are published only when their checksum is right.
+ *            the process, and only when no copy delivers them (copies.c). A device that completes
+ *            no read for too long ends the process. Bytes of a store are published only when their
+ *            checksum is right.
  * Limits:    LOADER_JOBS_MAX jobs, `queue_depth` reads in flight, `io_size` bytes each. */
 #include <errno.h>
 #include <poll.h>
@@ -77,7 +78,7 @@ static void open_backend(struct loader *l, const char *wanted)
 static void take_params(struct loader *l)
 {
     struct error error;
-    if (devices_take(l->child.params, loader_self(l), &l->own, NULL, &error) != 0)
+    if (storage_take(l->child.params, loader_self(l), &l->own, NULL, &error) != 0)
         log_fatal(2, "%s", error.text);
 }
 
@@ -126,7 +127,7 @@ static void show(struct loader *l)
     counter_set(row, CTR_LOADER_inflight_bytes, l->jobs.inflight_bytes);
     counter_set(row, CTR_LOADER_jobs, l->jobs.job_count);
     child_wait(&l->child, l->throttled_ns         ? WAIT_THROTTLE
-                          : l->jobs.inflight > 0  ? WAIT_DEVICE
+                          : l->jobs.inflight > 0  ? WAIT_STORAGE
                           : l->jobs.job_count > 0 ? WAIT_NONE
                                                   : WAIT_IDLE);
 }

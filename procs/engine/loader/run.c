@@ -3,7 +3,7 @@
 #include <errno.h>
 #include <inttypes.h>
 
-#include "config/devices.h"
+#include "config/storage.h"
 #include "lib/base/assert.h"
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
@@ -141,7 +141,7 @@ static bool checked(struct loader *l, struct job *job)
     if (log_once(&checksum_logged))
         log_error("%s: the bytes at %" PRIu64 " (layer %u expert %u) do not match their checksum "
                   "(further ones are only counted)",
-                  loader_device_of(l, job)->path, job->run[0].file_offset, entry_of(l, job)->layer,
+                  loader_storage_of(l, job)->path, job->run[0].file_offset, entry_of(l, job)->layer,
                   entry_of(l, job)->expert);
     if (!job->restarted) {
         counter_add(row, CTR_LOADER_checksum_rereads, 1);
@@ -156,12 +156,12 @@ static bool checked(struct loader *l, struct job *job)
  * used, whatever the read itself reported. */
 static void check_file(struct loader *l, struct job *job)
 {
-    struct device *device = loader_device_of(l, job);
-    if (job->status == ECANCELED || device->quarantined || device_unchanged(device))
+    struct storage *storage = loader_storage_of(l, job);
+    if (job->status == ECANCELED || storage->quarantined || storage_unchanged(storage))
         return;
     job->status = 0; /* a short read of a truncated file */
     jobs_fail(&l->jobs, job, ESTALE);
-    device_suspect(device); /* and the file is quarantined in this round */
+    storage_suspect(storage); /* and the file is quarantined in this round */
 }
 
 void loader_end_if_due(struct loader *l, struct job *job)
@@ -194,29 +194,29 @@ void loader_check_jobs(struct loader *l)
 
 struct fail_all {
     struct loader *l;
-    const struct device *device; /* NULL: any */
+    const struct storage *storage; /* NULL: any */
     int status;
 };
 
 static void fail_one(struct job *job, void *arg)
 {
     struct fail_all *all = arg;
-    if (all->device && loader_device_of(all->l, job) != all->device)
+    if (all->storage && loader_storage_of(all->l, job) != all->storage)
         return;
     if (job->status == 0)
         jobs_fail(&all->l->jobs, job, all->status);
     loader_end_if_due(all->l, job);
 }
 
-void loader_fail_device(struct loader *l, const struct device *device, int status)
+void loader_fail_storage(struct loader *l, const struct storage *storage, int status)
 {
-    struct fail_all all = {l, device, status};
+    struct fail_all all = {l, storage, status};
     jobs_each(&l->jobs, fail_one, &all);
 }
 
 void loader_fail_all(struct loader *l, int status)
 {
-    loader_fail_device(l, NULL, status);
+    loader_fail_storage(l, NULL, status);
 }
 
 /* Measured latency: from the DEMAND to the submission of its first read. */
@@ -253,8 +253,8 @@ static struct job *next_wanted(struct loader *l, uint64_t now_ns)
 static uint32_t cut_batch(struct loader *l, uint64_t now_ns, struct io_read *reads)
 {
     uint64_t expert_bytes = l->child.model->expert_slot_bytes_max;
-    uint64_t flight = device_flight_bytes(&l->own, expert_bytes);
-    uint64_t max = throttle_chunk(&l->throttle, device_read_bytes(&l->own, expert_bytes));
+    uint64_t flight = storage_flight_bytes(&l->own, expert_bytes);
+    uint64_t max = throttle_chunk(&l->throttle, storage_read_bytes(&l->own, expert_bytes));
     uint32_t n = 0;
     struct job *job;
     while (n < LOADER_BATCH_MAX && l->jobs.inflight_bytes + max <= flight &&
@@ -265,7 +265,7 @@ static uint32_t cut_batch(struct loader *l, uint64_t now_ns, struct io_read *rea
         if (first)
             sample_demand(l, job, now_ns);
         sl_assert(c->arena_offset + c->bytes <= l->child.arena.bytes);
-        reads[n++] = (struct io_read){.fd = loader_device_of(l, job)->fd,
+        reads[n++] = (struct io_read){.fd = loader_storage_of(l, job)->fd,
                                       .bytes = (uint32_t)c->bytes,
                                       .file_offset = c->file_offset,
                                       .buffer = (char *)l->child.arena.base + c->arena_offset,
@@ -292,28 +292,28 @@ void loader_submit(struct loader *l, uint64_t now_ns)
             continue;
         }
         c->position = throttle_take(&l->throttle, c->bytes, now_ns);
-        device_read_started(loader_device_of(l, c->job), now_ns);
+        storage_read_started(loader_storage_of(l, c->job), now_ns);
         counter_add(row, CTR_LOADER_reads_submitted, 1);
         counter_add(row, CTR_LOADER_bytes_submitted, c->bytes);
     }
     child_inject(&l->child, INJECT_LOADER_READS_PENDING);
 }
 
-static void report_error(const struct device *device, const struct chunk *c, int errno_value)
+static void report_error(const struct storage *storage, const struct chunk *c, int errno_value)
 {
     if (read_fault_of(errno_value) == READ_FAULT_MEMORY) {
         if (log_once(&memory_logged))
             log_warn("%s for %" PRIu64 " bytes read from %s: reads are tried again (further ones "
                      "are only counted)",
-                     run_errno_text(read_error_reported(errno_value)), c->bytes, device->path);
+                     run_errno_text(read_error_reported(errno_value)), c->bytes, storage->path);
     } else if (log_once(&read_error_logged)) {
         log_error("%s: reading %" PRIu64 " bytes at %" PRIu64 ": error %d (further ones are only "
                   "counted)",
-                  device->path, c->bytes, c->file_offset, errno_value);
+                  storage->path, c->bytes, c->file_offset, errno_value);
     }
 }
 
-static void count_result(struct loader *l, const struct device *device, const struct chunk *c,
+static void count_result(struct loader *l, const struct storage *storage, const struct chunk *c,
                          int64_t result, uint64_t now_ns)
 {
     struct proc_row *row = l->child.row;
@@ -329,38 +329,38 @@ static void count_result(struct loader *l, const struct device *device, const st
             counter_add(row, CTR_LOADER_bytes_demand, (uint64_t)result);
         if (c->priority == LOAD_PREFETCH)
             counter_add(row, CTR_LOADER_bytes_prefetch, (uint64_t)result);
-        device_drop_cache(device, c->file_offset, c->bytes);
+        storage_drop_cache(storage, c->file_offset, c->bytes);
     }
     if (result < 0)
-        report_error(device, c, (int)-result);
+        report_error(storage, c, (int)-result);
 }
 
 static void chunk_ended(struct loader *l, struct chunk *c, int64_t result, uint64_t now_ns)
 {
     struct proc_row *row = l->child.row;
     struct job *job = c->job;
-    struct device *device = loader_device_of(l, job);
+    struct storage *storage = loader_storage_of(l, job);
     uint32_t entry = job->entry;
-    count_result(l, device, c, result, now_ns);
-    if (result == -EINVAL && device->direct)
-        device_fall_back(device);
-    enum read_fault fault = result < 0 ? read_fault_of((int)-result) : READ_FAULT_DEVICE;
-    enum chunk_fate fate = jobs_complete(&l->jobs, c, result, now_ns, device->file->bytes);
+    count_result(l, storage, c, result, now_ns);
+    if (result == -EINVAL && storage->direct)
+        storage_fall_back(storage);
+    enum read_fault fault = result < 0 ? read_fault_of((int)-result) : READ_FAULT_STORAGE;
+    enum chunk_fate fate = jobs_complete(&l->jobs, c, result, now_ns, storage->file->bytes);
     if (fate != CHUNK_DONE) {
         counter_add(row, CTR_LOADER_reads_failed, 1);
         counter_add(row, CTR_LOADER_reads_without_memory, fault == READ_FAULT_MEMORY);
-        device_suspect(device);
+        storage_suspect(storage);
     }
     if (fate == CHUNK_RETRY)
         counter_add(row, CTR_LOADER_reads_retried, 1);
     if (fate == CHUNK_DONE)
-        device_delivered(device);
+        storage_delivered(storage);
     child_progress(&l->child);
     verify_arrived(&l->verify, &l->jobs, job);
     loader_end_if_due(l, job);
     /* last: the job can be removed here */
     if (fate == CHUNK_FAILED && result < 0 && fault != READ_FAULT_MEMORY)
-        loader_note_failed(l, device, entry, read_error_reported((int)-result));
+        loader_note_failed(l, storage, entry, read_error_reported((int)-result));
 }
 
 /* The throttle releases it, or its job has failed. */
@@ -371,7 +371,7 @@ static bool due(struct loader *l, const struct chunk *c, uint64_t now_ns)
 
 static void came_back(struct loader *l, struct chunk *c, int64_t result, uint64_t now_ns)
 {
-    device_read_ended(loader_device_of(l, c->job), now_ns);
+    storage_read_ended(loader_storage_of(l, c->job), now_ns);
     if (result < 0 || due(l, c, now_ns)) { /* errors are not delayed */
         chunk_ended(l, c, result, now_ns);
         return;

@@ -40,7 +40,7 @@ static const char *name_of(uint32_t candidate)
 uint64_t auto_throttle(struct supervisor *s, uint32_t loader)
 {
     return s->directory.head ? atomic_load(&s->directory.head->throttle_bytes_per_s[loader])
-                             : device_params(s, loader)->throttle;
+                             : storage_params(s, loader)->throttle;
 }
 
 /* Read bandwidth of a loader, at most the throttle. */
@@ -146,7 +146,7 @@ json_t *auto_candidates_json(struct supervisor *s, double share)
 
 static void log_choice(const struct supervisor *s, const struct auto_choice *choice)
 {
-    char device[16], second[64] = "";
+    char rate[16], second[64] = "";
     const struct automatic *a = &s->automatic;
     if (!choice->predicted) {
         log_info("auto: %s, as there is no plan with predictions (`sluice plan --preset auto`)",
@@ -158,7 +158,7 @@ static void log_choice(const struct supervisor *s, const struct auto_choice *cho
                  choice->second_ns / 1e6);
     log_info("auto: %s, %.2f ms per token with capacity for %.1f %% of the experts at %s/s%s",
              name_of(choice->candidate), choice->ns / 1e6, 100 * a->share,
-             bytes_format((uint64_t)a->bytes_per_s, device), second);
+             bytes_format((uint64_t)a->bytes_per_s, rate), second);
 }
 
 /* True when the choice has changed. */

@@ -24,8 +24,8 @@
 #include "lib/rates/rates.h"
 #include "lib/warm/warm.h"
 #include "procs/engine/child/child.h"
-#include "procs/engine/child/run_devices.h"
 #include "procs/engine/child/run_knobs.h"
+#include "procs/engine/child/run_storage.h"
 #include "procs/engine/supervisor/budget/ledger.h"
 #include "procs/engine/supervisor/budget/oom.h"
 #include "procs/engine/supervisor/children/exits.h"
@@ -238,7 +238,7 @@ struct supervisor {
     uint32_t magic;
     struct options options;
     struct params params;
-    struct params device;    /* of one device (device_params); too large for a stack */
+    struct params storage;   /* of one device (storage_params); too large for a stack */
     char programs[PATH_MAX]; /* directory of the executables */
     char run_dir[ENDPOINT_BYTES];
     int run_dir_fd;                            /* -1 before the directory is taken */

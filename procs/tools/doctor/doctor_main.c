@@ -30,7 +30,7 @@ struct doctor {
     double seconds;
     struct params params; /* engine parameters for the memory estimate */
     enum findings_form form;
-    bool skip_device;
+    bool skip_storage;
 };
 
 static int take_expert_bytes(void *program, const char *value, struct error *error)
@@ -93,7 +93,7 @@ static const struct option_row rows[] = {
      "model, else 4MiB)"},
     {0, "seconds", "N", OPTION_CALL(take_seconds),
      "time for all storage devices together (default " OPTION_DIGITS(SECONDS_DEFAULT) ")"},
-    {0, "no-device", NULL, OPTION_FLAG(struct doctor, skip_device),
+    {0, "no-device", NULL, OPTION_FLAG(struct doctor, skip_storage),
      "do not measure storage devices"},
     {0, "all", NULL, OPTION_NTH(take_form, FINDINGS_ALL), "all measurements"},
     {'o', "output", "text|json", OPTION_CALL(take_output), "format on stdout (default text)"},
@@ -187,7 +187,7 @@ static int examine(struct findings *f, struct doctor *d, struct error *error)
     json_t *memory_estimate = d->model ? model_memory_estimate(d->model, &quiet, error) : NULL;
     if (d->model && !memory_estimate)
         return -1;
-    int rc = d->skip_device ? 0 : examine_storage(f, d, memory_estimate, &facts, error);
+    int rc = d->skip_storage ? 0 : examine_storage(f, d, memory_estimate, &facts, error);
     if (rc == 0) {
         progress(f, "reading memory, about 2 s");
         memory_examine(f, d->params.threads ? (unsigned)d->params.threads : host_cpus(), &facts);

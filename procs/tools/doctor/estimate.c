@@ -120,15 +120,16 @@ static void set_compute(struct simulation *s)
                              .batch = further > 0 ? larger((chunk - once) / further, 0.001) : 1};
 }
 
-/* A read of one expert alone takes latency + bytes / bandwidth, many take their bytes / bandwidth. */
-static void set_device(struct simulation *s)
+/* A read of one expert alone takes latency + bytes / bandwidth, many take their bytes /
+ * bandwidth. */
+static void set_storage(struct simulation *s)
 {
     double bytes = (double)(s->bytes / s->layers / s->experts), best = best_rate(s->a);
     double alone = estimate_read_rate(s->a, bytes);
     double latency_s = alone > 0 ? larger(bytes / alone - bytes / best, 0) : 0;
-    s->config.device = (struct sim_device){.bytes_per_s = best > 0 ? best : 1,
-                                           .latency_ns = SIM_MESSAGES_NS + latency_s * 1e9,
-                                           .depth = SIM_DEFAULT_DEPTH};
+    s->config.storage = (struct sim_storage){.bytes_per_s = best > 0 ? best : 1,
+                                             .latency_ns = SIM_MESSAGES_NS + latency_s * 1e9,
+                                             .depth = SIM_DEFAULT_DEPTH};
 }
 
 static int make_trace(struct simulation *s, struct error *error)
@@ -163,7 +164,7 @@ static int open_simulation(struct simulation *s, struct error *error)
         make_trace(s, error) != 0)
         return -1;
     set_compute(s);
-    set_device(s);
+    set_storage(s);
     return 0;
 }
 

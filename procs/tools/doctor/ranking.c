@@ -115,14 +115,14 @@ static double bandwidth(const struct model_facts *m, const struct host_facts *a,
 
 static void report(struct findings *f, struct ranking *r, uint64_t budget)
 {
-    char device[16], size[16];
+    char rate[16], size[16];
     rank(r);
     struct auto_choice choice = auto_choose(&r->view);
     json_t *rows = json_array(), *rejected = json_array();
-    bytes_format((uint64_t)r->view.bytes_per_s, device);
+    bytes_format((uint64_t)r->view.bytes_per_s, rate);
     finding(f, "auto", "chosen", json_string(name_of(choice.candidate)), NULL,
             "--preset auto with %s: capacity for %.1f %% of the experts; reads at %s/s%s",
-            bytes_format(budget, size), 100 * r->view.share, device,
+            bytes_format(budget, size), 100 * r->view.share, rate,
             choice.predicted ? "" : "; the plan has no predictions");
     for (uint32_t i = 0; i < r->count; i++)
         report_one(f, r, r->order[i], r->order[i] == choice.candidate, rows);

@@ -39,7 +39,7 @@ struct pack_options {
 /* Measured by the workers; times are sums over all of them. */
 struct pack_meters {
     _Atomic uint64_t bytes_read, bytes_written;
-    _Atomic uint64_t device_ns;    /* in read and write calls */
+    _Atomic uint64_t storage_ns;   /* in read and write calls */
     _Atomic uint64_t quantiser_ns; /* everything else: converting, quantising, checksums */
     _Atomic uint32_t experts_done; /* by this and previous runs */
 };

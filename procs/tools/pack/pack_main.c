@@ -346,9 +346,9 @@ static int print_summary(const struct pack *p, struct error *error)
             "layout", store_layout_name(p->manifest.layout), "mirrored",
             p->file_count > p->manifest.stripe_count, "resumed_experts", (json_int_t)p->resumed,
             "bytes_read", (json_int_t)read, "bytes_written", (json_int_t)written, "seconds",
-            seconds, "device_thread_seconds", (double)atomic_load(&m->device_ns) / (double)NS_PER_S,
-            "quantiser_thread_seconds", (double)atomic_load(&m->quantiser_ns) / (double)NS_PER_S,
-            "bound", pack_bound(p));
+            seconds, "device_thread_seconds",
+            (double)atomic_load(&m->storage_ns) / (double)NS_PER_S, "quantiser_thread_seconds",
+            (double)atomic_load(&m->quantiser_ns) / (double)NS_PER_S, "bound", pack_bound(p));
         if (!o || json_dumpf(o, stdout, JSON_INDENT(2)) != 0)
             return error_set(error, ERR_IO, "cannot write the summary");
         printf("\n");

@@ -14,8 +14,8 @@
 
 const char *pack_bound(const struct pack *p)
 {
-    return atomic_load(&p->meters.device_ns) >= atomic_load(&p->meters.quantiser_ns) ? "device"
-                                                                                     : "quantiser";
+    return atomic_load(&p->meters.storage_ns) >= atomic_load(&p->meters.quantiser_ns) ? "device"
+                                                                                      : "quantiser";
 }
 
 static uint64_t bytes_of_store(const struct pack *p)
@@ -36,9 +36,9 @@ static void show(const struct progress *g)
     double written = (double)atomic_load(&p->meters.bytes_written);
     double moved = written + (double)atomic_load(&p->meters.bytes_read);
     double new = (double)(done - p->resumed), left = (double)(p->expert_count - done);
-    uint64_t device = atomic_load(&p->meters.device_ns);
+    uint64_t storage = atomic_load(&p->meters.storage_ns);
     uint64_t quantiser = atomic_load(&p->meters.quantiser_ns);
-    uint64_t both = device + quantiser ? device + quantiser : 1;
+    uint64_t both = storage + quantiser ? storage + quantiser : 1;
     fprintf(stderr,
             "%spack: %s of %s, %" PRIu32 " of %" PRIu32 " experts, %s/s read and written, %.0f s "
             "left, bound by the %s (device %" PRIu64 " %%, quantiser %" PRIu64 " %%)%s",
@@ -46,7 +46,7 @@ static void show(const struct progress *g)
             bytes_format((uint64_t)((double)total * done / p->expert_count), now),
             bytes_format(total, all), done, p->expert_count,
             bytes_format(seconds > 0 ? (uint64_t)(moved / seconds) : 0, rate),
-            new > 0 ? seconds / new *left : 0, pack_bound(p), device * 100 / both,
+            new > 0 ? seconds / new *left : 0, pack_bound(p), storage * 100 / both,
             quantiser * 100 / both, g->terminal ? "" : "\n");
     fflush(stderr);
 }

@@ -46,7 +46,7 @@ struct worker {
     void *converted; /* READ_BYTES; of a directory */
     float *rows;
     void *made;
-    uint64_t device_ns; /* of the current unit */
+    uint64_t storage_ns; /* of the current unit */
 };
 
 static void fail(struct pack *p, const struct error *why)
@@ -92,14 +92,14 @@ static void slot_start(struct slot *s, const struct pack *p, uint32_t precision,
 
 /* Writes whole pages to a stripe and its mirror. */
 static int slot_write(struct slot *s, uint32_t stripe, const char *data, uint64_t bytes,
-                      uint64_t offset, uint64_t *device_ns, struct error *error)
+                      uint64_t offset, uint64_t *storage_ns, struct error *error)
 {
     struct error why;
     uint32_t stripes = s->pack->manifest.stripe_count;
     for (uint32_t f = stripe; f < s->pack->file_count; f += stripes) {
         uint64_t from = clock_now_ns();
         int status = bulk_write(&s->files[f], data, bytes, offset, &why);
-        *device_ns += clock_now_ns() - from;
+        *storage_ns += clock_now_ns() - from;
         if (status)
             return error_set(error, why.code, "%.200s: %.150s", s->pack->file_path[f], why.text);
     }
@@ -107,7 +107,7 @@ static int slot_write(struct slot *s, uint32_t stripe, const char *data, uint64_
 }
 
 /* Writes the buffer (whole pages) to its stripes. */
-static int slot_flush(struct slot *s, uint64_t *device_ns, struct error *error)
+static int slot_flush(struct slot *s, uint64_t *storage_ns, struct error *error)
 {
     sl_assert(s->filled % PAGE_BYTES == 0);
     uint64_t base = s->at - s->filled;
@@ -121,7 +121,7 @@ static int slot_flush(struct slot *s, uint64_t *device_ns, struct error *error)
             s->stripe = stripe;
         }
         XXH3_64bits_update(s->hash, s->buffer + done, n);
-        if (slot_write(s, stripe, s->buffer + done, n, s->offset + in_part, device_ns, error))
+        if (slot_write(s, stripe, s->buffer + done, n, s->offset + in_part, storage_ns, error))
             return -1;
     }
     s->filled = 0;
@@ -129,7 +129,7 @@ static int slot_flush(struct slot *s, uint64_t *device_ns, struct error *error)
 }
 
 /* data NULL: zeros. */
-static int slot_put(struct slot *s, const void *data, uint64_t bytes, uint64_t *device_ns,
+static int slot_put(struct slot *s, const void *data, uint64_t bytes, uint64_t *storage_ns,
                     struct error *error)
 {
     const char *from = data;
@@ -144,21 +144,21 @@ static int slot_put(struct slot *s, const void *data, uint64_t bytes, uint64_t *
         s->filled += n;
         s->at += n;
         bytes -= n;
-        if (s->filled == SLOT_BYTES && slot_flush(s, device_ns, error))
+        if (s->filled == SLOT_BYTES && slot_flush(s, storage_ns, error))
             return -1;
     }
     return 0;
 }
 
-static int slot_to(struct slot *s, uint64_t at, uint64_t *device_ns, struct error *error)
+static int slot_to(struct slot *s, uint64_t at, uint64_t *storage_ns, struct error *error)
 {
     sl_assert(at >= s->at);
-    return slot_put(s, NULL, at - s->at, device_ns, error);
+    return slot_put(s, NULL, at - s->at, storage_ns, error);
 }
 
-static int slot_end(struct slot *s, uint64_t *device_ns, struct error *error)
+static int slot_end(struct slot *s, uint64_t *storage_ns, struct error *error)
 {
-    if (slot_to(s, s->pages * PAGE_BYTES, device_ns, error) || slot_flush(s, device_ns, error))
+    if (slot_to(s, s->pages * PAGE_BYTES, storage_ns, error) || slot_flush(s, storage_ns, error))
         return -1;
     s->checksums[s->stripe] = XXH3_64bits_digest(s->hash);
     return 0;
@@ -172,13 +172,13 @@ static int put_rows(struct worker *w, uint32_t precision, const struct model_mat
                     struct error *error)
 {
     if (w->pack->manifest.precision[precision].method == QUANT_COPY)
-        return slot_put(&w->slot[precision], data, n * to->row_bytes, &w->device_ns, error);
+        return slot_put(&w->slot[precision], data, n * to->row_bytes, &w->storage_ns, error);
     if (!*loaded)
         quantise_load(from->type, data, from->row_bytes, from->k, n, w->rows);
     *loaded = true;
     if (quantise_rows(to->type, w->rows, to->k, n, w->made, error))
         return -1;
-    return slot_put(&w->slot[precision], w->made, n * to->row_bytes, &w->device_ns, error);
+    return slot_put(&w->slot[precision], w->made, n * to->row_bytes, &w->storage_ns, error);
 }
 
 static int read_rows(struct worker *w, const struct hf_extent *from, uint64_t at, uint64_t bytes,
@@ -188,7 +188,7 @@ static int read_rows(struct worker *w, const struct hf_extent *from, uint64_t at
     throttle(w->pack);
     uint64_t start_ns = clock_now_ns();
     int status = source_read(&w->files[from->file], w->in, from->offset + at, bytes, data, &why);
-    w->device_ns += clock_now_ns() - start_ns;
+    w->storage_ns += clock_now_ns() - start_ns;
     atomic_fetch_add(&w->pack->meters.bytes_read, bytes);
     return status ? error_set(error, why.code, "%.200s: %.150s",
                               w->pack->source.files[from->file].path, why.text)
@@ -202,7 +202,7 @@ static int convert_rows(struct worker *w, const struct hf_extent *from, uint32_t
     struct error why;
     throttle(w->pack);
     int status = reader_rows(&w->reader, &w->files[from->file], row, n, w->converted, &why);
-    w->device_ns += w->reader.read_ns;
+    w->storage_ns += w->reader.read_ns;
     atomic_fetch_add(&w->pack->meters.bytes_read, w->reader.read_bytes);
     w->reader.read_ns = w->reader.read_bytes = 0;
     *data = w->converted;
@@ -231,7 +231,7 @@ static int pack_matrix(struct worker *w, uint32_t layer, uint32_t expert, enum e
     for (uint32_t t = 0; t < p->manifest.precision_count; t++) {
         const struct store_group *group = store_group_of(&p->manifest, t, layer);
         to[t] = store_writes(&p->manifest, t, layer, expert) ? &group->matrix[which] : NULL;
-        if (to[t] && slot_to(&w->slot[t], to[t]->slot_offset, &w->device_ns, error))
+        if (to[t] && slot_to(&w->slot[t], to[t]->slot_offset, &w->storage_ns, error))
             return -1;
     }
     uint32_t run = rows_per_run(from);
@@ -257,7 +257,7 @@ static int pack_unit(struct worker *w, uint32_t unit, struct error *error)
     uint32_t layer = pack_layer(p, unit), expert = unit % p->manifest.experts;
     uint64_t start_ns = clock_now_ns(), written = 0;
     bool any = false; /* of a delta, an expert may stay in the model file alone */
-    w->device_ns = 0;
+    w->storage_ns = 0;
     for (uint32_t t = 0; t < p->manifest.precision_count; t++)
         if (store_writes(&p->manifest, t, layer, expert)) {
             slot_start(&w->slot[t], p, t, layer, expert);
@@ -269,13 +269,13 @@ static int pack_unit(struct worker *w, uint32_t unit, struct error *error)
     for (uint32_t t = 0; t < p->manifest.precision_count; t++) {
         if (!store_writes(&p->manifest, t, layer, expert))
             continue;
-        if (slot_end(&w->slot[t], &w->device_ns, error))
+        if (slot_end(&w->slot[t], &w->storage_ns, error))
             return -1;
         written += w->slot[t].at;
     }
     atomic_fetch_add(&p->meters.bytes_written, written);
-    atomic_fetch_add(&p->meters.device_ns, w->device_ns);
-    atomic_fetch_add(&p->meters.quantiser_ns, clock_now_ns() - start_ns - w->device_ns);
+    atomic_fetch_add(&p->meters.storage_ns, w->storage_ns);
+    atomic_fetch_add(&p->meters.quantiser_ns, clock_now_ns() - start_ns - w->storage_ns);
     if (journal_unit(p, unit, written, error))
         return -1;
     atomic_fetch_add(&p->meters.experts_done, 1);

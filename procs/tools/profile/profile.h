@@ -55,6 +55,6 @@ int profile_statistics(struct profile *p, struct error *error);
 int profile_norms(struct profile *p, struct error *error);
 int profile_importance(struct profile *p, struct error *error);
 int profile_timings(struct profile *p, struct error *error);
-int profile_device(struct profile *p, struct error *error);
+int profile_storage(struct profile *p, struct error *error);
 
 #endif

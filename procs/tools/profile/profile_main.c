@@ -290,7 +290,7 @@ static int run(struct profile *p, struct error *error)
     if (start(p, error) != 0 || profile_statistics(p, error) != 0)
         return -1;
     if (profile_norms(p, error) != 0 || profile_timings(p, error) != 0 ||
-        profile_device(p, error) != 0 || profile_save(p, error) != 0 ||
+        profile_storage(p, error) != 0 || profile_save(p, error) != 0 ||
         profile_importance(p, error) != 0)
         return -1;
     print_result(p);

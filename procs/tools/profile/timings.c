@@ -225,7 +225,7 @@ static int open_file(const struct profile *p, uint32_t part)
     return fd < 0 && errno == EINVAL ? open(file->path, O_RDONLY | O_CLOEXEC) : fd;
 }
 
-int profile_device(struct profile *p, struct error *error)
+int profile_storage(struct profile *p, struct error *error)
 {
     if (plan_knows(p->plan, PLAN_drive_bytes_per_s))
         return 0;

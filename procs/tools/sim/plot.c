@@ -26,7 +26,7 @@ struct panel {
     result_fn metric;
     double scale; /* from the metric to the unit of the axis */
     const char *title, *unit;
-    uint32_t device;
+    uint32_t storage;
     double x0, max; /* left edge; top of the axis */
 };
 
@@ -140,7 +140,7 @@ static void line(const struct panel *p, uint32_t contender)
             colour(contender), dashes(contender));
     for (uint32_t b = budget_after(g, -1); b != UINT32_MAX;
          b = budget_after(g, g->budget[b].percent)) {
-        const struct cell *c = grid_cell(g, contender, b, p->device);
+        const struct cell *c = grid_cell(g, contender, b, p->storage);
         if (!c->made)
             continue;
         fprintf(p->out, "%c%.1f %.1f", open ? 'L' : 'M', at_x(p, g->budget[b].percent),
@@ -149,7 +149,7 @@ static void line(const struct panel *p, uint32_t contender)
     }
     fprintf(p->out, "%s\"/>\n", open ? "" : "M0 0");
     for (uint32_t b = 0; b < g->budgets; b++) {
-        const struct cell *c = grid_cell(g, contender, b, p->device);
+        const struct cell *c = grid_cell(g, contender, b, p->storage);
         if (c->made)
             marker(p->out, contender, at_x(p, g->budget[b].percent),
                    at_y(p, p->metric(&c->result) * p->scale));
@@ -162,7 +162,7 @@ static void panel(struct panel *p)
     double max = 0;
     for (uint32_t i = 0; i < g->contenders; i++)
         for (uint32_t b = 0; b < g->budgets; b++) {
-            const struct cell *c = grid_cell(g, i, b, p->device);
+            const struct cell *c = grid_cell(g, i, b, p->storage);
             if (c->made && p->metric(&c->result) * p->scale > max)
                 max = p->metric(&c->result) * p->scale;
         }
@@ -191,7 +191,7 @@ static void key(FILE *out, const struct grid *g, double x)
 
 int plot_svg(FILE *out, const struct grid *g)
 {
-    uint32_t panels = 1 + g->devices;
+    uint32_t panels = 1 + g->storages;
     double width = panels * (PANEL_W + GAP) + KEY_W, height = TOP + PANEL_H + BOTTOM;
     double keys = TOP + 20.0 * g->contenders + 20;
     height = keys > height ? keys : height;
@@ -208,16 +208,16 @@ int plot_svg(FILE *out, const struct grid *g)
                       .unit = "accesses that hit, %",
                       .max = 100};
     panel(&p);
-    for (uint32_t d = 0; d < g->devices; d++) {
+    for (uint32_t d = 0; d < g->storages; d++) {
         char speed[24], title[64];
-        snprintf(title, sizeof title, "Time per token at %s", speed_text(&g->device[d], speed));
+        snprintf(title, sizeof title, "Time per token at %s", speed_text(&g->storage[d], speed));
         p = (struct panel){.g = g,
                            .out = out,
                            .metric = result_token_ms,
                            .scale = 1,
                            .title = title,
                            .unit = "ms per decoded token (modelled)",
-                           .device = d,
+                           .storage = d,
                            .x0 = (d + 1.0) * (PANEL_W + GAP)};
         panel(&p);
     }

@@ -10,7 +10,7 @@
 #include "lib/base/bytes.h"
 #include "procs/tools/sim/sim_program.h"
 
-const char *speed_text(const struct sim_device *d, char buf[24])
+const char *speed_text(const struct sim_storage *d, char buf[24])
 {
     bool large = d->bytes_per_s >= 1e9;
     snprintf(buf, 24, "%.4g %s/s", d->bytes_per_s / (large ? 1e9 : 1e6), large ? "GB" : "MB");
@@ -98,11 +98,11 @@ static const char *pivot_unit(const char *pivot)
 
 static void print_pivot(FILE *out, const struct grid *g, const char *pivot, bool md)
 {
-    for (uint32_t d = 0; d < g->devices; d++) {
+    for (uint32_t d = 0; d < g->storages; d++) {
         char value[24], speed[24];
-        if (g->devices > 1)
-            fprintf(out, "%sread bandwidth %s\n%s", d ? "\n" : "", speed_text(&g->device[d], speed),
-                    md ? "\n" : "");
+        if (g->storages > 1)
+            fprintf(out, "%sread bandwidth %s\n%s", d ? "\n" : "",
+                    speed_text(&g->storage[d], speed), md ? "\n" : "");
         fprintf(out, md ? "| %s |" : "%-22s", pivot_unit(pivot));
         for (uint32_t b = 0; b < g->budgets; b++) {
             snprintf(value, sizeof value, "%.4g %%", g->budget[b].percent);
@@ -127,7 +127,7 @@ static void print_pivot(FILE *out, const struct grid *g, const char *pivot, bool
 /* ---- one row per cell ----------------------------------------------------------------------- */
 
 struct position {
-    uint32_t contender, budget, device;
+    uint32_t contender, budget, storage;
 };
 
 #define GPU_COLUMNS   6
@@ -139,11 +139,11 @@ static bool next_cell(const struct grid *g, struct position *p, bool first)
 {
     if (first) {
         *p = (struct position){0};
-        return g->contenders > 0 && g->budgets > 0 && g->devices > 0;
+        return g->contenders > 0 && g->budgets > 0 && g->storages > 0;
     }
-    if (++p->device < g->devices)
+    if (++p->storage < g->storages)
         return true;
-    p->device = 0;
+    p->storage = 0;
     if (++p->contender < g->contenders)
         return true;
     p->contender = 0;
@@ -183,7 +183,7 @@ static void print_rows(FILE *out, const struct grid *g, bool md)
     print_head(out, g, md);
     struct position p;
     for (bool more = next_cell(g, &p, true); more; more = next_cell(g, &p, false)) {
-        const struct cell *c = grid_cell(g, p.contender, p.budget, p.device);
+        const struct cell *c = grid_cell(g, p.contender, p.budget, p.storage);
         const struct sim_stats *f = &c->result.phase[SIM_DECODE];
         char speed[24];
         if (!c->made)
@@ -194,7 +194,7 @@ static void print_rows(FILE *out, const struct grid *g, bool md)
                    : "%-16s %11.4g %% %13s %11.1f %% %13" PRIu64 " %13" PRIu64 " %13" PRIu64
                      " %13.3f %13.3f %13" PRIu64 " %11.0f %% %11.0f %% %13.3f %13.3f",
                 g->contender[p.contender].label, g->budget[p.budget].percent,
-                speed_text(&g->device[p.device], speed), 100 * result_hits(&c->result),
+                speed_text(&g->storage[p.storage], speed), 100 * result_hits(&c->result),
                 f->hits_inflight, f->misses, f->skipped, result_penalty(&c->result),
                 result_mib(&c->result), f->prefetches,
                 100 * ratio((double)f->prefetches_used, (double)f->prefetches),
@@ -221,7 +221,7 @@ static unsigned terminal_columns(FILE *out)
 
 static void print_short_row(FILE *out, const struct grid *g, const struct position *p)
 {
-    const struct cell *c = grid_cell(g, p->contender, p->budget, p->device);
+    const struct cell *c = grid_cell(g, p->contender, p->budget, p->storage);
     const struct sim_stats *f = &c->result.phase[SIM_DECODE];
     bool gpu = g->gpus[0].places > 0;
     if (!c->made)
@@ -243,13 +243,13 @@ static void print_short(FILE *out, const struct grid *g)
     struct position p;
     char speed[24];
     uint32_t budget = 0;
-    for (uint32_t d = 0; d < g->devices; d++) {
-        fprintf(out, "%sread bandwidth %s\n", d ? "\n" : "", speed_text(&g->device[d], speed));
+    for (uint32_t d = 0; d < g->storages; d++) {
+        fprintf(out, "%sread bandwidth %s\n", d ? "\n" : "", speed_text(&g->storage[d], speed));
         fprintf(out, "%-21s %8s %8s %9s %9s %8s %9s\n", "preset", "experts", "hits", "MiB/token",
                 g->gpus[0].places > 0 ? "gpu hits" : "used",
                 g->gpus[0].places > 0 ? "gpu MiB" : "recall", "ms/token");
         for (bool more = next_cell(g, &p, true); more; more = next_cell(g, &p, false)) {
-            if (p.device != d)
+            if (p.storage != d)
                 continue;
             if (p.budget != budget)
                 fputc('\n', out);
@@ -302,12 +302,12 @@ int print_csv(FILE *out, const struct grid *g)
     fputc('\n', out);
     struct position p;
     for (bool more = next_cell(g, &p, true); more; more = next_cell(g, &p, false)) {
-        const struct cell *c = grid_cell(g, p.contender, p.budget, p.device);
+        const struct cell *c = grid_cell(g, p.contender, p.budget, p.storage);
         for (int phase = 0; c->made && phase < SIM_PHASES; phase++) {
             const struct sim_stats *f = &c->result.phase[phase];
             fprintf(out, "%s,%" PRIu64 ",%.6g,%.0f,%s", g->contender[p.contender].label,
                     g->budget[p.budget].bytes, g->budget[p.budget].percent,
-                    g->device[p.device].bytes_per_s, phase_names[phase]);
+                    g->storage[p.storage].bytes_per_s, phase_names[phase]);
 #define COUNT(name, meaning) fprintf(out, ",%" PRIu64, f->name);
 #define REAL(name, meaning)  fprintf(out, ",%.6f", f->name);
 #include "lib/sim/results.tbl.h"
@@ -328,14 +328,14 @@ static json_t *json_of_phase(const struct sim_stats *f)
 
 static json_t *json_of_cell(const struct grid *g, const struct position *p)
 {
-    const struct cell *c = grid_cell(g, p->contender, p->budget, p->device);
+    const struct cell *c = grid_cell(g, p->contender, p->budget, p->storage);
     const struct contender *contender = &g->contender[p->contender];
     char knobs[1024];
     json_t *o = json_pack("{s:s, s:s, s:I, s:f, s:f}", "preset", contender->label, "policy",
                           knobs_text(&contender->knobs, knobs, sizeof knobs), "budget_bytes",
                           (json_int_t)g->budget[p->budget].bytes, "budget_percent",
                           g->budget[p->budget].percent, "read_bytes_per_s",
-                          g->device[p->device].bytes_per_s);
+                          g->storage[p->storage].bytes_per_s);
     json_object_set_new(o, "hit_rate", json_real(result_hits(&c->result)));
     json_object_set_new(o, "token_ms", json_real(result_token_ms(&c->result)));
     json_object_set_new(o, "stall_ms", json_real(result_stall_ms(&c->result)));
@@ -370,7 +370,7 @@ int print_json(FILE *out, const struct grid *g)
     json_t *rows = json_array();
     struct position p;
     for (bool more = next_cell(g, &p, true); more; more = next_cell(g, &p, false))
-        if (grid_cell(g, p.contender, p.budget, p.device)->made)
+        if (grid_cell(g, p.contender, p.budget, p.storage)->made)
             json_array_append_new(rows, json_of_cell(g, &p));
     json_t *doc =
         json_pack("{s:I, s:I, s:I, s:I, s:o}", "layers", (json_int_t)g->header.layers, "experts",

@@ -370,15 +370,15 @@ static int add_budget(struct program *p, const char *item, struct error *error)
     return 0;
 }
 
-static int add_device(struct program *p, const char *item, struct error *error)
+static int add_bandwidth(struct program *p, const char *item, struct error *error)
 {
-    struct sim_device *d = &p->grid.device[p->grid.devices];
-    if (p->grid.devices == GRID_DEVICES_MAX)
-        return error_set(error, ERR_BAD_INPUT, "more than %d read bandwidths", GRID_DEVICES_MAX);
-    *d = (struct sim_device){.latency_ns = p->latency_us * 1e3, .depth = (uint32_t)p->depth};
+    struct sim_storage *d = &p->grid.storage[p->grid.storages];
+    if (p->grid.storages == GRID_STORAGE_MAX)
+        return error_set(error, ERR_BAD_INPUT, "more than %d read bandwidths", GRID_STORAGE_MAX);
+    *d = (struct sim_storage){.latency_ns = p->latency_us * 1e3, .depth = (uint32_t)p->depth};
     if (sim_option_bandwidth("read-bandwidth", item, &d->bytes_per_s, error) != 0)
         return -1;
-    p->grid.devices++;
+    p->grid.storages++;
     return 0;
 }
 
@@ -416,12 +416,12 @@ static int make_grid(struct program *p, struct error *error)
     for (const char *at = p->budgets; rv == 0 && value_next(&at, item);)
         rv = add_budget(p, item, error);
     for (const char *at = p->bandwidths; rv == 0 && value_next(&at, item);)
-        rv = add_device(p, item, error);
+        rv = add_bandwidth(p, item, error);
     if (rv != 0)
         return -1;
-    if (p->grid.contenders == 0 || p->grid.budgets == 0 || p->grid.devices == 0)
+    if (p->grid.contenders == 0 || p->grid.budgets == 0 || p->grid.storages == 0)
         return error_set(error, ERR_BAD_INPUT, "nothing to replay: a list is empty");
-    size_t cells = (size_t)p->grid.contenders * p->grid.budgets * p->grid.devices;
+    size_t cells = (size_t)p->grid.contenders * p->grid.budgets * p->grid.storages;
     p->grid.cell = calloc(cells, sizeof *p->grid.cell);
     return p->grid.cell ? 0 : error_set(error, ERR_NO_MEMORY, "out of memory (results)");
 }
@@ -447,11 +447,11 @@ static int run_contender(struct program *p, uint32_t who, uint32_t *made, struct
     struct grid *g = &p->grid;
     bool reported = false;
     for (uint32_t b = 0; b < g->budgets; b++)
-        for (uint32_t d = 0; d < g->devices; d++) {
-            struct cell *cell = &g->cell[(who * g->budgets + b) * g->devices + d];
+        for (uint32_t d = 0; d < g->storages; d++) {
+            struct cell *cell = &g->cell[(who * g->budgets + b) * g->storages + d];
             struct sim_config config = {.knobs = g->contender[who].knobs,
                                         .capacity = g->budget[b].bytes,
-                                        .device = g->device[d],
+                                        .storage = g->storage[d],
                                         .compute = compute_model(p),
                                         .gpu = g->gpus[0],
                                         .plan = known(p)};

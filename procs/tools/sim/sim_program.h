@@ -9,7 +9,7 @@
 
 #define LABELS_MAX       40
 #define BUDGETS_MAX      24
-#define GRID_DEVICES_MAX 6
+#define GRID_STORAGE_MAX 6
 #define ITEM_BYTES       64
 
 struct budget {
@@ -32,8 +32,8 @@ struct cell {
 struct grid {
     struct contender contender[LABELS_MAX];
     struct budget budget[BUDGETS_MAX];
-    struct sim_device device[GRID_DEVICES_MAX];
-    uint32_t contenders, budgets, devices;
+    struct sim_storage storage[GRID_STORAGE_MAX];
+    uint32_t contenders, budgets, storages;
     struct sim_gpu gpus[SIM_GPUS_MAX]; /* of all cells, linked; without places: none */
     struct cell *cell;                 /* [contenders][budgets][devices] */
     struct trace_header header;
@@ -41,13 +41,13 @@ struct grid {
 };
 
 static inline const struct cell *grid_cell(const struct grid *g, uint32_t contender,
-                                           uint32_t budget, uint32_t device)
+                                           uint32_t budget, uint32_t storage)
 {
-    return &g->cell[(contender * g->budgets + budget) * g->devices + device];
+    return &g->cell[(contender * g->budgets + budget) * g->storages + storage];
 }
 
 /* The bandwidth in decimal units: "200 MB/s". Returns buf. */
-const char *speed_text(const struct sim_device *d, char buf[24]);
+const char *speed_text(const struct sim_storage *d, char buf[24]);
 
 /* Derived results; 0 if the divisor is 0. */
 double result_hits(const struct sim_result *r);     /* share of the accesses, both phases */

@@ -6,9 +6,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "config/devices.h"
 #include "config/params.h"
 #include "config/services.h"
+#include "config/storage.h"
 #include "lib/base/bytes.h"
 #include "lib/kernels/isa.h"
 
@@ -296,7 +296,7 @@ START_TEST(services)
 END_TEST
 
 /* A read is at most one expert; reads in flight are bounded by what saturates the device. */
-START_TEST(what_a_device_has_under_way)
+START_TEST(what_a_storage_device_has_under_way)
 {
     static const struct {
         uint64_t depth, chunk, expert, read, flight;
@@ -313,8 +313,8 @@ START_TEST(what_a_device_has_under_way)
         params_defaults(&own);
         own.queue_depth = t[i].depth;
         own.io_size = t[i].chunk;
-        ck_assert_uint_eq(device_read_bytes(&own, t[i].expert), t[i].read);
-        ck_assert_uint_eq(device_flight_bytes(&own, t[i].expert), t[i].flight);
+        ck_assert_uint_eq(storage_read_bytes(&own, t[i].expert), t[i].read);
+        ck_assert_uint_eq(storage_flight_bytes(&own, t[i].expert), t[i].flight);
     }
 }
 END_TEST
@@ -337,7 +337,7 @@ int main(void)
     tcase_add_test(t, small_sizes);
     tcase_add_test(t, help_names_everything);
     tcase_add_test(t, services);
-    tcase_add_test(t, what_a_device_has_under_way);
+    tcase_add_test(t, what_a_storage_device_has_under_way);
     suite_add_tcase(suite, t);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);

@@ -265,7 +265,7 @@ static bool is_loader(const struct process_rates *f)
 static unsigned processes(struct page *p, unsigned row, unsigned columns, unsigned max)
 {
     char line[256];
-    unsigned others = p->rates.processes - p->rates.devices;
+    unsigned others = p->rates.processes - p->rates.storages;
     unsigned loaders = max > others ? max - others : 0, shown = 0, head = row++;
     for (uint32_t i = 0; i < p->rates.processes; i++) {
         const struct process_rates *f = &p->rates.process[i];
@@ -286,15 +286,15 @@ static const char *backend_name(uint64_t backend)
     return backend == 1 ? "io_uring" : backend == 2 ? "pread" : "-";
 }
 
-static unsigned devices(struct page *p, unsigned row, unsigned columns, unsigned max)
+static unsigned storages(struct page *p, unsigned row, unsigned columns, unsigned max)
 {
     char rate[16], throttle[16], queued[16], latency[16], line[256];
-    unsigned shown = p->rates.devices < max ? p->rates.devices : max;
+    unsigned shown = p->rates.storages < max ? p->rates.storages : max;
     snprintf(line, sizeof line, "%-11s %9s %6s %9s %9s %9s %9s  %s", "DEVICE", "READ/S", "BUSY%",
              "LATENCY", "QUEUED", "IN FLIGHT", "THROTTLE", "BACKEND");
-    page_heading(p, row++, 0, columns, line, p->rates.devices - shown);
+    page_heading(p, row++, 0, columns, line, p->rates.storages - shown);
     for (uint32_t i = 0; i < shown; i++) {
-        const struct device_rates *d = &p->rates.device[i];
+        const struct storage_rates *d = &p->rates.storage[i];
         bool bad = lookup_u64(d->row, "counters.quarantined") > 0;
         snprintf(line, sizeof line, "loader.%-4" PRIu64 " %9s %6.1f %9s %9s %9" PRIu64 " %9s  %s",
                  d->number, size((uint64_t)d->bytes_per_s, rate), 100 * d->busy,
@@ -330,13 +330,13 @@ static void tables(struct page *p, bool foot)
     unsigned columns = wide ? TABLE_COLUMNS : c->columns, last = c->rows - foot;
     unsigned head = HEAD_ROWS + (p->rates.gpu.lost ? 1 : 2) * p->rates.gpu.on;
     unsigned height = last - head, map = wide ? 0 : MAP_ROWS_MIN;
-    unsigned all = p->rates.processes + p->rates.devices + 2 + map;
+    unsigned all = p->rates.processes + p->rates.storages + 2 + map;
     unsigned max = all <= height ? p->rates.processes : height > 2 ? height / 2 - 1 : 0;
     unsigned row = processes(p, head, columns, max);
     unsigned left = last > row + wide ? last - row - wide : 0;
-    max = all <= height ? p->rates.devices : left / 2;
+    max = all <= height ? p->rates.storages : left / 2;
     if (left > 1)
-        row = devices(p, row + wide, columns, max);
+        row = storages(p, row + wide, columns, max);
     if (wide)
         page_draw_map(p, head, TABLE_COLUMNS + 2, height, c->columns - TABLE_COLUMNS - 2);
     else if (row + 2 <= last)

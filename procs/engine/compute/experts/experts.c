@@ -9,7 +9,7 @@
 
 #include "lib/base/assert.h"
 #include "lib/io/read_errors.h"
-#include "procs/engine/child/run_devices.h"
+#include "procs/engine/child/run_storage.h"
 #include "procs/engine/compute/experts/experts.h"
 
 #define WAIT_FIRST_NS (20 * NS_PER_MS)
@@ -184,8 +184,8 @@ static int entry_error(const struct experts *e, const struct expert_step *step,
                          "with a smaller --budget",
                          run_errno_text(errno_value), item->expert, step->layer);
     char device[256];
-    run_device_text(e->child->params, e->child->model, e->child->procs.head->model_path, loader,
-                    entry, device, sizeof device);
+    run_storage_text(e->child->params, e->child->model, e->child->procs.head->model_path, loader,
+                     entry, device, sizeof device);
     return error_set_errno(error, ERR_IO, errno_value,
                            "expert %u of layer %u (offset %" PRIu64 ") cannot be read from %.230s",
                            item->expert, step->layer, x->file_offset + x->head_bytes, device);

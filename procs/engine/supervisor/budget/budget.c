@@ -13,7 +13,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "config/devices.h"
+#include "config/storage.h"
 #include "lib/base/assert.h"
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
@@ -102,7 +102,7 @@ static uint64_t growth_of(const struct supervisor *s, enum service service)
 static bool any_pread(struct supervisor *s)
 {
     for (uint32_t i = 0; i < s->params.loaders; i++)
-        if (strcmp(device_params(s, i)->backend, "pread") == 0)
+        if (strcmp(storage_params(s, i)->backend, "pread") == 0)
             return true;
     return false;
 }
@@ -152,8 +152,8 @@ static uint64_t flight_max(struct supervisor *s)
 {
     uint64_t max = 0;
     for (uint32_t i = 0; i < s->params.loaders; i++) {
-        const struct params *p = device_params(s, i);
-        uint64_t flight = device_flight_bytes(p, s->model->expert_slot_bytes_max);
+        const struct params *p = storage_params(s, i);
+        uint64_t flight = storage_flight_bytes(p, s->model->expert_slot_bytes_max);
         max = flight > max ? flight : max;
     }
     /* A read pins the huge pages at its start and end completely. */
@@ -395,7 +395,7 @@ void budget_publish(struct supervisor *s)
                           memory_order_relaxed);
     for (uint32_t i = 0; i < s->params.loaders; i++)
         atomic_store_explicit(&s->directory.head->throttle_bytes_per_s[i],
-                              device_params(s, i)->throttle, memory_order_relaxed);
+                              storage_params(s, i)->throttle, memory_order_relaxed);
     quota_send(s, s->budget.plan.quota);
     used_measure(s);
 }

@@ -4,8 +4,9 @@
  *
  *   budget = margin + fixed + cost(quota)
  *
- * fixed:  everything whose size does not depend on the arena: segments, KV of the running sequences,
- *         private memory (reservations), program text, kernel memory of threads and sockets.
+ * fixed:  everything whose size does not depend on the arena: segments, KV of the running
+ *         sequences, private memory (reservations), program text, kernel memory of threads and
+ *         sockets.
  * cost(): the arena's quota and its overhead: tmpfs nodes, page tables of each process that maps
  *         it, and reads in flight of a crashed loader (its pages stay charged until they complete,
  *         while its successor already fills new ones).
@@ -48,7 +49,8 @@ struct ledger_facts {
     uint32_t mappers; /* processes that touch the arena's pages */
     uint32_t loaders;
     uint64_t sockets_bytes; /* kernel memory for connections of the gateway */
-    uint64_t loader_flight; /* reads of one loader that can be at the device: device_flight_bytes */
+    uint64_t
+        loader_flight; /* reads of one loader that can be at the device: storage_flight_bytes */
 };
 
 struct ledger_plan {

@@ -110,7 +110,7 @@ static void act_spawn(struct supervisor *s, struct child_slot *c)
     char name[32];
     c->exit_requested = c->late = false;
     c->oom = NULL;
-    devices_clear_quarantine(s, c);
+    storage_clear_quarantine(s, c);
     if (c->service == SERVICE_LOADER)
         files_publish(s, c->number);
     c->ready_ns = 0;

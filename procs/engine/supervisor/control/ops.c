@@ -186,8 +186,8 @@ static int op_replace(struct supervisor *s, struct rpc_request *request, struct 
     const char *backend = named ? take_text(request, "backend", error) : NULL;
     if (named && !backend)
         return -1;
-    s->device = s->params; /* the choices are those of the parameter table */
-    if (backend && params_set(&s->device, "backend", backend, error) != 0)
+    s->storage = s->params; /* the choices are those of the parameter table */
+    if (backend && params_set(&s->storage, "backend", backend, error) != 0)
         return -1;
     c->clear_quarantine = true; /* first: a loader that waits to be spawned is spawned at once */
     if (restart(s, request, c, error) != 0) {
@@ -195,7 +195,7 @@ static int op_replace(struct supervisor *s, struct rpc_request *request, struct 
         return -1;
     }
     if (backend)
-        memcpy(c->backend, s->device.backend, sizeof c->backend);
+        memcpy(c->backend, s->storage.backend, sizeof c->backend);
     return 0;
 }
 

@@ -334,7 +334,7 @@ static void put_preset(const struct supervisor *s, json_t *object)
 /* Omitted when no copy is in quarantine. */
 static void put_quarantined(const struct supervisor *s, json_t *object)
 {
-    json_t *list = devices_quarantined(s);
+    json_t *list = storage_quarantined(s);
     if (json_array_size(list) > 0)
         json_object_set(object, "quarantined", list);
     json_decref(list);

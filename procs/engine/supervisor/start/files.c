@@ -12,8 +12,8 @@
 
 #include "lib/base/assert.h"
 #include "lib/base/log.h"
-#include "procs/engine/child/run_devices.h"
 #include "procs/engine/child/run_files.h"
+#include "procs/engine/child/run_storage.h"
 #include "procs/engine/supervisor/start/start.h"
 #include "procs/engine/supervisor/supervisor.h"
 

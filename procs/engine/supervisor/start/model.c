@@ -23,7 +23,7 @@
 #include "lib/model/store/store.h"
 #include "lib/policy/presets/loss.h"
 #include "lib/tensor/precision.h"
-#include "procs/engine/child/run_devices.h"
+#include "procs/engine/child/run_storage.h"
 #include "procs/engine/supervisor/auto.h"
 #include "procs/engine/supervisor/budget/budget.h"
 #include "procs/engine/supervisor/children/children.h"
@@ -32,7 +32,7 @@
 
 #define INSPECT_NS      (60 * NS_PER_S)
 #define INSPECT_POLL_MS 5
-#define DEVICE_RATE_MIN                                                                            \
+#define STORAGE_RATE_MIN                                                                           \
     (20 * MIB) /* minimum read bandwidth of a device, for the timeout, bytes per second */
 #define INDEX_MAX (2 * GIB)
 
@@ -57,7 +57,7 @@ static int open_model(struct supervisor *s, struct error *error)
     struct stat inner = {0};
     if (S_ISDIR(st.st_mode) && fstatat(s->model_fd, STORE_MODEL_FILE, &inner, 0) != 0)
         inner.st_size = 0; /* inspect reports what is missing */
-    s->inspect_ns = INSPECT_NS + (uint64_t)inner.st_size / DEVICE_RATE_MIN * NS_PER_S;
+    s->inspect_ns = INSPECT_NS + (uint64_t)inner.st_size / STORAGE_RATE_MIN * NS_PER_S;
     return 0;
 }
 
@@ -160,7 +160,8 @@ static void loaders_resolve(struct params *p, const struct model_index *m)
     p->loaders = files;
 }
 
-/* Under --max-loss a lossy preset runs only if the plan has measured its loss as it would run here. */
+/* Under --max-loss a lossy preset runs only if the plan has measured its loss as it would run
+ * here. */
 static int check_loss(const struct supervisor *s, uint32_t preset, const struct served *served,
                       struct error *error)
 {
@@ -271,7 +272,7 @@ static int params_resolve(struct supervisor *s, struct error *error)
         p->prefill_chunk = budget_chunk(s);
     }
     loaders_resolve(p, s->model);
-    if (devices_resolve(s, error) != 0)
+    if (storage_resolve(s, error) != 0)
         return -1;
     struct knobs knobs;
     s->preset = preset_find(p->preset);

@@ -55,15 +55,16 @@ bool files_changed(const struct supervisor *s, struct error *error);
 /* Paths of the replaced files. */
 json_t *files_replaced(const struct supervisor *s);
 
-/* devices.c */
-/* One loader for each of --devices. Checks all of them, so that device_params cannot fail later. */
-int devices_resolve(struct supervisor *s, struct error *error);
+/* storage.c */
+/* One loader for each of --devices. Checks all of them, so that storage_params cannot fail
+ * later. */
+int storage_resolve(struct supervisor *s, struct error *error);
 /* The parameters for a loader's device. Valid until the next call. */
-const struct params *device_params(struct supervisor *s, uint32_t loader);
+const struct params *storage_params(struct supervisor *s, uint32_t loader);
 /* "loader.1 PATH: REASON" for every copy in quarantine. */
-json_t *devices_quarantined(const struct supervisor *s);
+json_t *storage_quarantined(const struct supervisor *s);
 /* Before a loader's successor is spawned: clears the quarantine if requested. */
-void devices_clear_quarantine(struct supervisor *s, struct child_slot *c);
+void storage_clear_quarantine(struct supervisor *s, struct child_slot *c);
 
 /* segments.c */
 /* Free bytes of /dev/shm; UINT64_MAX: not known, with errno. */

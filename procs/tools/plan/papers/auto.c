@@ -175,7 +175,7 @@ static double predict(struct predictions *t, const struct knobs *k, double share
     struct sim_config config = {
         .knobs = *k,
         .capacity = (uint64_t)(share * (double)sim_all_bytes(h)),
-        .device = {.bytes_per_s = rate, .latency_ns = t->latency_ns, .depth = SIM_DEFAULT_DEPTH},
+        .storage = {.bytes_per_s = rate, .latency_ns = t->latency_ns, .depth = SIM_DEFAULT_DEPTH},
         .compute = t->compute,
         .gpu = t->gpu,
         .plan = {.tables = t->tables, .shares = t->shares, .precision = plan_width(t->p->plan)}};
@@ -197,9 +197,9 @@ static int predict_candidate(struct predictions *t, uint32_t candidate, struct e
     if (knobs_resolve(preset_at(preset)->name, settings, NULL, &k, error) != 0)
         return -1;
     for (uint32_t s = 0; has_what_it_needs(plan, candidate, &k) && s < PLAN_AUTO_SHARES; s++)
-        for (uint32_t d = 0; d < PLAN_AUTO_DEVICES; d++)
+        for (uint32_t d = 0; d < PLAN_AUTO_BANDWIDTHS; d++)
             plan_auto_ns(plan)[plan_auto_at(s, d, candidate)] =
-                (float)predict(t, &k, auto_shares[s], auto_devices[d]);
+                (float)predict(t, &k, auto_shares[s], auto_bandwidths[d]);
     return 0;
 }
 
@@ -213,11 +213,11 @@ static void note_choices(struct planning *p)
     planning_note(p, "resident bandwidth lossless                      at most %.3g %%",
                   100 * allowed);
     for (uint32_t s = 0; s < PLAN_AUTO_SHARES; s++)
-        for (uint32_t d = 0; d < PLAN_AUTO_DEVICES; d++) {
+        for (uint32_t d = 0; d < PLAN_AUTO_BANDWIDTHS; d++) {
             struct auto_view view = {.plan = p->plan,
                                      .usable = UINT64_MAX,
                                      .share = auto_shares[s],
-                                     .bytes_per_s = auto_devices[d],
+                                     .bytes_per_s = auto_bandwidths[d],
                                      .running = UINT32_MAX};
             struct auto_choice none = auto_choose(&view);
             view.max_loss = allowed;
@@ -225,12 +225,12 @@ static void note_choices(struct planning *p)
             const char *a = preset_at(auto_preset(none.candidate))->name;
             const char *b = preset_at(auto_preset(lossy.candidate))->name;
             planning_note(p, "%5.1f %% %5.0f MB/s %-18s %7.2f ms %-18s %7.2f ms",
-                          100 * auto_shares[s], auto_devices[d] / 1e6, a, none.ns / 1e6, b,
+                          100 * auto_shares[s], auto_bandwidths[d] / 1e6, a, none.ns / 1e6, b,
                           lossy.ns / 1e6);
             json_array_append_new(cells, json_pack("{s:f, s:f, s:s, s:f, s:s, s:f}", "share",
-                                                   auto_shares[s], "bytes_per_s", auto_devices[d],
-                                                   "lossless", a, "lossless_ns", none.ns, "lossy",
-                                                   b, "lossy_ns", lossy.ns));
+                                                   auto_shares[s], "bytes_per_s",
+                                                   auto_bandwidths[d], "lossless", a, "lossless_ns",
+                                                   none.ns, "lossy", b, "lossy_ns", lossy.ns));
         }
     json_object_set_new(p->report, "auto", cells);
 }

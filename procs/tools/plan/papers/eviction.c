@@ -172,9 +172,9 @@ static int set_up(struct fit *f, struct error *error)
     char planned[512];
     uint32_t preset = preset_find("hobbit");
     planned_settings(p->plan, preset, planned, sizeof planned);
-    f->sim.device = (struct sim_device){.bytes_per_s = SIM_DEFAULT_BYTES_PER_S,
-                                        .latency_ns = SIM_DEFAULT_LATENCY_NS,
-                                        .depth = SIM_DEFAULT_DEPTH};
+    f->sim.storage = (struct sim_storage){.bytes_per_s = SIM_DEFAULT_BYTES_PER_S,
+                                          .latency_ns = SIM_DEFAULT_LATENCY_NS,
+                                          .depth = SIM_DEFAULT_DEPTH};
     if (p->budget_bytes || p->experts_percent > 0) {
         f->capacity[f->capacities++] = planning_expert_bytes(p, error);
         if (!f->capacity[0])

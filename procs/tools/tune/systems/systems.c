@@ -70,9 +70,9 @@ double system_loss(const struct plan *plan, enum tune_system system)
 /* With all experts resident each candidate that the plan serves has a prediction. */
 bool system_predicted(const struct plan *plan, enum tune_system system)
 {
-    uint32_t at = PLAN_AUTO_SHARES - 1, device = PLAN_AUTO_DEVICES - 1;
+    uint32_t at = PLAN_AUTO_SHARES - 1, bandwidth = PLAN_AUTO_BANDWIDTHS - 1;
     for (uint32_t c = 0; plan_auto_ns(plan) && c < auto_candidates(); c++)
-        if (system_of(c) == system && !isnan(plan_auto_ns(plan)[plan_auto_at(at, device, c)]))
+        if (system_of(c) == system && !isnan(plan_auto_ns(plan)[plan_auto_at(at, bandwidth, c)]))
             return true;
     return false;
 }

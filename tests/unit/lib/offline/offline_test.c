@@ -150,7 +150,7 @@ START_TEST(servings_of_everything)
 END_TEST
 
 /* In chunks longer than the interval, too; up to what the device reads meanwhile, one at a time. */
-START_TEST(replacements_follow_chunks_and_device)
+START_TEST(replacements_follow_chunks_and_storage)
 {
     bool low[CELLS];
     uint32_t keep[8];
@@ -495,7 +495,7 @@ int main(void)
     tcase_add_test(c, dense_precisions);
     tcase_add_test(c, threads_change_nothing);
     tcase_add_test(c, servings_of_everything);
-    tcase_add_test(c, replacements_follow_chunks_and_device);
+    tcase_add_test(c, replacements_follow_chunks_and_storage);
     tcase_add_test(c, sets_change_inside_a_chunk);
     tcase_add_test(c, fewer_bits_lose_more);
     tcase_add_test(c, hobbit_counts);

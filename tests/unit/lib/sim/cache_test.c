@@ -24,7 +24,7 @@ static struct sim_cache *one_layer(const char *preset, uint32_t depth, uint64_t 
     struct sim_config c = config_of(preset, NULL, entries);
     c.layers = 1, c.experts = 8, c.top_k = 4, c.precision_mask = 1,
     c.precision_bytes[0] = EXPERT_BYTES;
-    c.device.depth = depth;
+    c.storage.depth = depth;
     struct sim_cache *cache = sim_cache_create(&c, &error);
     ck_assert_msg(cache != NULL, "%s", error.text);
     return cache;
@@ -52,7 +52,8 @@ START_TEST(times_by_arithmetic)
 }
 END_TEST
 
-/* Experts of different sizes: bytes, time to read and to compute, and what fits are those of each. */
+/* Experts of different sizes: bytes, time to read and to compute, and what fits are those of
+ * each. */
 START_TEST(sizes_of_each_expert)
 {
     static const uint64_t bytes[] = {500000,  500000,  500000,  500000,
@@ -107,7 +108,7 @@ START_TEST(demands_overtake)
     struct sim_config k = config_of("default", "prefetch=all,preload=none", 30);
     k.layers = 2, k.experts = 8, k.top_k = 1, k.precision_mask = 1,
     k.precision_bytes[0] = EXPERT_BYTES;
-    k.device.bytes_per_s = 1e8; /* 10 ms each */
+    k.storage.bytes_per_s = 1e8; /* 10 ms each */
     struct sim_cache *c = sim_cache_create(&k, &error);
     struct prediction predictions[1] = {{5, 1, 0}};
     struct sim_access_result result;
@@ -140,7 +141,7 @@ static struct sim_cache *two_precisions(const char *preset, const char *knobs, u
     k.precision_mask = 1u << PRECISION_NATIVE | 1u << PRECISION_INT4;
     k.precision_bytes[PRECISION_NATIVE] = EXPERT_BYTES;
     k.precision_bytes[PRECISION_INT4] = EXPERT_BYTES / 4;
-    k.device.bytes_per_s = 1e8; /* 10 ms each */
+    k.storage.bytes_per_s = 1e8; /* 10 ms each */
     struct sim_cache *c = sim_cache_create(&k, &error);
     ck_assert_msg(c != NULL, "%s", error.text);
     return c;
@@ -205,7 +206,7 @@ START_TEST(likely_predictions_take_space)
     struct sim_config k = config_of("default", NULL, 4);
     k.layers = 2, k.experts = 8, k.top_k = 2, k.precision_mask = 1,
     k.precision_bytes[0] = EXPERT_BYTES;
-    k.device.bytes_per_s = 4e9;
+    k.storage.bytes_per_s = 4e9;
     struct sim_cache *c = sim_cache_create(&k, &error);
     ck_assert_msg(c != NULL, "%s", error.text);
     struct prediction prediction = {5, share[_i], 0};

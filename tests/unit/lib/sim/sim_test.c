@@ -26,7 +26,7 @@ struct sim_config config_of(const char *preset, const char *knobs, uint64_t entr
 {
     struct sim_config c = {
         .capacity = entries * EXPERT_BYTES,
-        .device = {.bytes_per_s = 1e9, .latency_ns = 1e5, .depth = 16},
+        .storage = {.bytes_per_s = 1e9, .latency_ns = 1e5, .depth = 16},
         .compute = {.layer_ns = 4e5, .expert_ns = 1e5, .predict_ns = 1e4, .batch = 0.25}};
     struct error error;
     int rv = knobs_resolve(preset, NULL, knobs, &c.knobs, &error);
@@ -238,7 +238,7 @@ START_TEST(hits_do_not_depend_on_time)
     for (uint32_t i = 0; i < ARRAY_LEN(presets); i++) {
         struct sim_config c = config_of(presets[i], NULL, 30);
         struct sim_result fast = run(&t, &c, false);
-        c.device = (struct sim_device){.bytes_per_s = 1e7, .latency_ns = 3e6, .depth = 1};
+        c.storage = (struct sim_storage){.bytes_per_s = 1e7, .latency_ns = 3e6, .depth = 1};
         struct sim_result slow = run(&t, &c, false);
         ck_assert_uint_eq(hits(&fast), hits(&slow));
         ck_assert(slow.ns > 2 * fast.ns);
@@ -272,7 +272,7 @@ START_TEST(perfect_predictions)
     s.recall = 1, s.locality = 0, s.expert_bytes = EXPERT_BYTES;
     ck_assert_int_eq(trace_synthesise(&s, &t, &error), 0);
     struct sim_config c = config_of("default", "prefetch=demand-first", 12);
-    c.device = (struct sim_device){.bytes_per_s = 1e11, .latency_ns = 1e3, .depth = 16};
+    c.storage = (struct sim_storage){.bytes_per_s = 1e11, .latency_ns = 1e3, .depth = 16};
     struct sim_result r = run(&t, &c, false);
     const struct sim_stats *f = &r.phase[SIM_DECODE];
     ck_assert_uint_eq(f->hits_inflight, 0);
@@ -327,7 +327,7 @@ START_TEST(configs_that_cannot_be)
     ck_assert_int_eq(sim_run(&t, 0, 0, &c, false, &r, &error), -1);
     ck_assert_msg(strstr(error.text, "int4") != NULL, "%s", error.text);
     c = config_of("lod", NULL, 8);
-    c.device.depth = 0;
+    c.storage.depth = 0;
     ck_assert_int_eq(sim_run(&t, 0, 0, &c, false, &r, &error), -1);
     trace_free(&t);
 }

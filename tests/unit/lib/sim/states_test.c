@@ -48,7 +48,7 @@ static struct sim_cache *cache_in(const struct states_row *row, const char *more
         .capacity = 32ull * EXPERT_BYTES,
         .precision_mask = STATES_MASK,
         .precision_bytes = {[PRECISION_NATIVE] = EXPERT_BYTES, [PRECISION_INT4] = EXPERT_BYTES / 4},
-        .device = {.bytes_per_s = 1e8, .latency_ns = 1e5, .depth = 16},
+        .storage = {.bytes_per_s = 1e8, .latency_ns = 1e5, .depth = 16},
         .compute = {.layer_ns = 4e5, .expert_ns = 1e5, .predict_ns = 1e4, .batch = 0.25}};
     int rv = knobs_resolve(presets[row->rule], NULL,
                            row->slow ? SETTINGS ",slow_device=on" : SETTINGS, &k.knobs, &error);

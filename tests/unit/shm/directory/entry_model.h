@@ -130,8 +130,8 @@ extern const char *what;
 extern bool what_is_a_fault; /* the step was a kill, or compute gave up */
 unsigned loader_choices(void);
 bool loader_step(struct world *w, unsigned loader, unsigned choice);
-unsigned device_choices(void);
-bool device_step(struct world *w, unsigned choice);
+unsigned storage_choices(void);
+bool storage_step(struct world *w, unsigned choice);
 unsigned cache_choices(void);
 bool cache_step(struct world *w, unsigned choice);
 unsigned compute_choices(void);

@@ -46,7 +46,7 @@ void punch_slot(struct world *w, uint8_t slot)
 
 /* ---- the device */
 
-unsigned device_choices(void)
+unsigned storage_choices(void)
 {
     return LOADERS_MAX * JOBS * CHUNKS_MAX * 2 + ENTRIES * SLOTS_MAX * CHUNKS_MAX;
 }
@@ -62,7 +62,7 @@ static bool land_orphan(struct world *w, unsigned bit)
     return true;
 }
 
-bool device_step(struct world *w, unsigned choice)
+bool storage_step(struct world *w, unsigned choice)
 {
     if (choice >= LOADERS_MAX * JOBS * CHUNKS_MAX * 2)
         return land_orphan(w, choice - LOADERS_MAX * JOBS * CHUNKS_MAX * 2);

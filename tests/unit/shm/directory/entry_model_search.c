@@ -48,16 +48,16 @@ static void *zeroes(uint64_t count, size_t size)
 
 static unsigned step_count(void)
 {
-    return device_choices() + m->loaders * loader_choices() + cache_choices() + compute_choices() +
+    return storage_choices() + m->loaders * loader_choices() + cache_choices() + compute_choices() +
            supervisor_choices();
 }
 
 static bool take_step(struct world *w, unsigned step)
 {
     what_is_a_fault = false;
-    if (step < device_choices())
-        return device_step(w, step);
-    step -= device_choices();
+    if (step < storage_choices())
+        return storage_step(w, step);
+    step -= storage_choices();
     if (step < m->loaders * loader_choices())
         return loader_step(w, step / loader_choices(), step % loader_choices());
     step -= m->loaders * loader_choices();

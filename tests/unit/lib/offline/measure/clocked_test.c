@@ -70,7 +70,7 @@ static struct offline_losses clocked(const char *preset, const char *settings, d
     uint64_t all = serving_bytes(model, NULL, QUANT_CHANNEL);
     ck_assert_msg(knobs_resolve(preset, NULL, settings, &knobs, &error) == 0, "%s", error.text);
     clocked_config(model, &knobs, NULL, QUANT_CHANNEL, (uint64_t)(share * (double)all), config);
-    config->device.bytes_per_s = 5e8;
+    config->storage.bytes_per_s = 5e8;
     ck_assert_msg(clocked_evaluate(&e, config, QUANT_CHANNEL, &l, f, &error) == 0, "%s",
                   error.text);
     return l;
@@ -306,7 +306,8 @@ START_TEST(time_left)
 }
 END_TEST
 
-/* For other programs: NumPy's header, as numpy.save writes it for such an array, then the logits. */
+/* For other programs: NumPy's header, as numpy.save writes it for such an array, then the
+ * logits. */
 START_TEST(logits_for_numpy)
 {
     static const char before[] = "\x93NUMPY\x01\0v\0{'descr': '<f4', 'fortran_order': False, "

@@ -22,7 +22,7 @@ static uint32_t candidate(const char *name)
 static void predict_all(const char *name, double ns)
 {
     for (uint32_t s = 0; s < PLAN_AUTO_SHARES; s++)
-        for (uint32_t d = 0; d < PLAN_AUTO_DEVICES; d++)
+        for (uint32_t d = 0; d < PLAN_AUTO_BANDWIDTHS; d++)
             plan_auto_ns(plan)[plan_auto_at(s, d, candidate(name))] = (float)ns;
 }
 
@@ -85,8 +85,8 @@ START_TEST(interpolation)
     uint32_t c = candidate("lod");
     float *ns = plan_auto_ns(plan);
     for (uint32_t s = 0; s < PLAN_AUTO_SHARES; s++)
-        for (uint32_t d = 0; d < PLAN_AUTO_DEVICES; d++)
-            ns[plan_auto_at(s, d, c)] = (float)(1e15 / (auto_shares[s] * auto_devices[d]));
+        for (uint32_t d = 0; d < PLAN_AUTO_BANDWIDTHS; d++)
+            ns[plan_auto_at(s, d, c)] = (float)(1e15 / (auto_shares[s] * auto_bandwidths[d]));
     static const double points[][2] = {{0.25, 1e9}, {0.3, 7e8}, {0.9, 1.5e8}, {0.125, 4e9}};
     for (int i = 0; i < 4; i++) {
         double want = 1e15 / (points[i][0] * points[i][1]);
@@ -127,12 +127,12 @@ START_TEST(lossy_presets_need_max_loss)
 }
 END_TEST
 
-START_TEST(capacity_and_device_decide)
+START_TEST(capacity_and_bandwidth_decide)
 {
     predict_all("auto-prefetch", 10e6);
     predict_all("lod", 12e6);
     for (uint32_t s = 4; s < PLAN_AUTO_SHARES; s++)
-        for (uint32_t d = 0; d < PLAN_AUTO_DEVICES; d++)
+        for (uint32_t d = 0; d < PLAN_AUTO_BANDWIDTHS; d++)
             plan_auto_ns(plan)[plan_auto_at(s, d, candidate("lod"))] = d < 3 ? 8e6f : 12e6f;
     struct auto_view v = view_of(0.25, 2e8, 0);
     ck_assert_str_eq(chosen(&v), "auto-prefetch");
@@ -196,7 +196,7 @@ int main(void)
     tcase_add_test(c, without_predictions);
     tcase_add_test(c, interpolation);
     tcase_add_test(c, lossy_presets_need_max_loss);
-    tcase_add_test(c, capacity_and_device_decide);
+    tcase_add_test(c, capacity_and_bandwidth_decide);
     tcase_add_test(c, stays);
     tcase_add_test(c, confirmation);
     suite_add_tcase(s, c);

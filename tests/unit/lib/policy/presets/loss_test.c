@@ -368,7 +368,8 @@ static const struct {
     {"fate", NULL, kv_q4, "measured with --kv-type f16, not q4_0"},
     {"swapmoe", NULL, kv_q4, "measured with --kv-type f16, not q4_0"},
     {"iq4", NULL, kv_q4_planned_q8, "measured with --kv-type q8_0, not q4_0"},
-    {"swapmoe", NULL, throttled, "a device that reads 2 experts while a token is computed, not 1"},
+    {"swapmoe", NULL, throttled,
+     "a storage device that reads 2 experts while a token is computed, not 1"},
     {"swapmoe", NULL, throttled_without_times,
      "the plan has no times to compare a throttle with; run 'sluice profile' and "
      "'sluice plan --preset swapmoe' again"},

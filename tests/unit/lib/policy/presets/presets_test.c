@@ -54,7 +54,7 @@ START_TEST(descriptions_are_true)
     const char *doc = s->doc;
     bool as_auto = strncmp(doc, "auto with", 9) == 0;
     bool beneficial = strstr(doc, "prefetch only while it reduces token time");
-    bool idle = strstr(doc, "prefetch whenever the device is idle");
+    bool idle = strstr(doc, "prefetch whenever storage is idle");
     bool none = strstr(doc, "no prefetch") || strstr(doc, "without prefetch");
     ck_assert_int_eq(knobs_resolve(s->name, NULL, NULL, &k, &error), 0);
     ck_assert_int_eq(knobs_resolve("default", NULL, NULL, &other, &error), 0);

@@ -74,10 +74,10 @@ START_TEST(rates_are_of_the_time_between)
     ck_assert_double_eq_tol(f.stall, 0.25, 1e-9);
     ck_assert_double_eq_tol(f.tokens_per_s, 250, 1e-6);
     ck_assert_double_eq_tol(f.decode_tps, 500 * 1e9 / 4e6, 1e-3);
-    ck_assert_uint_eq(f.devices, 1);
-    ck_assert_uint_eq(f.device[0].throttle, 77);
-    ck_assert_double_eq_tol(f.device[0].bytes_per_s, 100000, 1e-6);
-    ck_assert_double_eq_tol(f.device[0].read_ms, 200000 * 20 / 1e6 / 200, 1e-6);
+    ck_assert_uint_eq(f.storages, 1);
+    ck_assert_uint_eq(f.storage[0].throttle, 77);
+    ck_assert_double_eq_tol(f.storage[0].bytes_per_s, 100000, 1e-6);
+    ck_assert_double_eq_tol(f.storage[0].read_ms, 200000 * 20 / 1e6 / 200, 1e-6);
     ck_assert_double_eq_tol(f.process[1].cpu, 100.0 * 100 / (double)sysconf(_SC_CLK_TCK) / 2, 1e-6);
     ck_assert_str_eq(f.process[2].name, "loader.1");
     /* Counters of a restarted process are relative to zero. */
@@ -177,10 +177,10 @@ START_TEST(quarantine_is_shown)
     struct page p = {.run = "test", .now = &now, .interval = 1};
     ck_assert_int_eq(canvas_size(&p.canvas, 40, 80), 0);
     rates_make(&none, &now, SORT_start, &p.rates);
-    const char *text = text_of(&p), *device = strstr(strstr(text, "DEVICE"), "loader.2");
-    ck_assert_ptr_nonnull(device);
+    const char *text = text_of(&p), *storage = strstr(strstr(text, "DEVICE"), "loader.2");
+    ck_assert_ptr_nonnull(storage);
     ck_assert_uint_eq(count(text, "QUARANTINE"), 1);
-    ck_assert_ptr_eq(memchr(device, 'Q', strcspn(device, "\n")), strstr(text, "QUARANTINE"));
+    ck_assert_ptr_eq(memchr(storage, 'Q', strcspn(storage, "\n")), strstr(text, "QUARANTINE"));
     canvas_free(&p.canvas);
     sample_free(&now);
 }
@@ -268,8 +268,8 @@ START_TEST(no_value_is_clipped)
     f->gpu.hit = f->gpu.ahead = f->gpu.busy = 1;
     f->gpu.uploads_per_s = f->gpu.evictions_per_s = 99940;
     f->gpu.to_bytes_per_s = f->gpu.from_bytes_per_s = 99.4 * (double)GIB;
-    f->device[0].p99_us = 383973;
-    f->device[0].read_ms = 123456;
+    f->storage[0].p99_us = 383973;
+    f->storage[0].read_ms = 123456;
     const char *text = text_of(&p);
     ck_assert_msg(p.canvas.clipped == 0, "%s", text);
     ck_assert_msg(strstr(text, "stalled 100.0%\n") && strstr(text, "384.0 ms") &&

@@ -13,8 +13,8 @@
 #include "lib/base/clock.h"
 #include "lib/model/limits.h"
 #include "procs/engine/loader/chunk.h"
-#include "procs/engine/loader/device.h"
 #include "procs/engine/loader/jobs.h"
+#include "procs/engine/loader/storage.h"
 #include "procs/engine/loader/throttle.h"
 
 #define CHUNK     (64 * 1024)
@@ -204,7 +204,8 @@ START_TEST(errors_of_memory_wait_for_it)
 }
 END_TEST
 
-/* A chunk that had no memory often has all its tries when the device then fails, and the reverse. */
+/* A chunk that had no memory often has all its tries when the device then fails, and the
+ * reverse. */
 START_TEST(tries_and_waits_are_counted_apart)
 {
     struct job *job = add(0, LOAD_DEMAND, 1);
@@ -291,7 +292,7 @@ END_TEST
 
 /* ---- chunks ---- */
 
-START_TEST(prefetch_reads_take_a_short_device_time)
+START_TEST(prefetch_reads_take_a_short_storage_time)
 {
     static const struct {
         uint64_t rate, throttle, low, high;
@@ -437,22 +438,22 @@ static int held(const char *name)
 
 START_TEST(a_changed_file_stays_changed)
 {
-    struct device d;
-    device_open(&d, path, true, held(path), &seen, false);
+    struct storage d;
+    storage_open(&d, path, true, held(path), &seen, false);
     ck_assert(!d.missing && d.fd >= 0);
-    device_tick(&d, NS_PER_S);
+    storage_tick(&d, NS_PER_S);
     ck_assert(!d.changed);
     ck_assert_int_eq(truncate(path, 5000), 0);
-    device_tick(&d, NS_PER_S + 1); /* not due */
+    storage_tick(&d, NS_PER_S + 1); /* not due */
     ck_assert(!d.changed);
-    device_suspect(&d);
-    device_tick(&d, NS_PER_S + 2);
+    storage_suspect(&d);
+    storage_tick(&d, NS_PER_S + 2);
     ck_assert(d.changed);
     ck_assert_int_eq(truncate(path, 10000), 0);
     struct timespec times[2] = {{.tv_nsec = UTIME_OMIT},
                                 {seen.mtime_ns / 1000000000, seen.mtime_ns % 1000000000}};
     ck_assert_int_eq(utimensat(AT_FDCWD, path, times, 0), 0);
-    ck_assert(!device_unchanged(&d)); /* what was read in between is not known */
+    ck_assert(!storage_unchanged(&d)); /* what was read in between is not known */
     close(d.fd);
 }
 END_TEST
@@ -460,16 +461,16 @@ END_TEST
 /* What the path names does not matter, neither at the start nor later. */
 START_TEST(a_replaced_file_is_still_read)
 {
-    struct device d;
+    struct storage d;
     unsigned char byte[2] = "";
     int inherited = held(path);
     write_file(copy, 9999);
     ck_assert_int_eq(rename(copy, path), 0);
-    device_open(&d, path, false, inherited, &seen, false);
-    ck_assert(device_unchanged(&d));
+    storage_open(&d, path, false, inherited, &seen, false);
+    ck_assert(storage_unchanged(&d));
     ck_assert(d.moved);
     ck_assert_int_eq(unlink(path), 0);
-    ck_assert(device_unchanged(&d));
+    ck_assert(storage_unchanged(&d));
     ck_assert_int_eq(pread(d.fd, byte, 2, 9999), 1);
     ck_assert_int_eq(byte[0], 9999 % 251);
     ck_assert_int_eq(fcntl(inherited, F_GETFD), -1); /* taken */
@@ -479,56 +480,56 @@ END_TEST
 
 START_TEST(a_file_that_is_not_held_is_missing)
 {
-    struct device d;
+    struct storage d;
     seen = (struct directory_file){.held = 0};
-    device_open(&d, path, true, STDIN_FILENO, &seen, false);
+    storage_open(&d, path, true, STDIN_FILENO, &seen, false);
     ck_assert(d.missing && d.fd == -1);
     ck_assert_int_ge(fcntl(STDIN_FILENO, F_GETFD), 0); /* not ours to close */
-    device_tick(&d, NS_PER_S);
+    storage_tick(&d, NS_PER_S);
     ck_assert(d.missing && !d.changed);
 }
 END_TEST
 
-START_TEST(one_bad_offset_does_not_fail_the_device)
+START_TEST(one_bad_offset_does_not_fail_the_storage)
 {
-    struct device d = {.failed_entry = ENTRY_NONE};
+    struct storage d = {.failed_entry = ENTRY_NONE};
     for (int i = 0; i < 100; i++)
-        ck_assert(!device_failed(&d, 7, 3));
-    ck_assert(!device_failed(&d, 8, 3));
-    ck_assert(!device_failed(&d, 8, 3));
-    device_delivered(&d);
-    ck_assert(!device_failed(&d, 8, 3)); /* the count of failures started again */
-    ck_assert(!device_failed(&d, 9, 3));
-    ck_assert(device_failed(&d, 7, 3));
-    d = (struct device){.failed_entry = ENTRY_NONE};
-    ck_assert(device_failed(&d, 0, 1));
+        ck_assert(!storage_failed(&d, 7, 3));
+    ck_assert(!storage_failed(&d, 8, 3));
+    ck_assert(!storage_failed(&d, 8, 3));
+    storage_delivered(&d);
+    ck_assert(!storage_failed(&d, 8, 3)); /* the count of failures started again */
+    ck_assert(!storage_failed(&d, 9, 3));
+    ck_assert(storage_failed(&d, 7, 3));
+    d = (struct storage){.failed_entry = ENTRY_NONE};
+    ck_assert(storage_failed(&d, 0, 1));
 }
 END_TEST
 
 START_TEST(a_stall_is_silence_with_reads)
 {
-    struct device d = {.fd = -1};
-    ck_assert(!device_stalled(&d, 1000, 0, 10)); /* no reads, no stall */
-    device_read_started(&d, 1000);
-    device_read_started(&d, 1008); /* silent since the first read */
-    ck_assert(!device_stalled(&d, 1009, 0, 10));
-    ck_assert(device_stalled(&d, 1010, 0, 10));
-    ck_assert(!device_stalled(&d, 1010, 1005, 10)); /* the loop did not poll until 1005 */
-    device_read_ended(&d, 1011);
-    ck_assert(!device_stalled(&d, 1020, 0, 10)); /* slow, but reads complete */
-    ck_assert(device_stalled(&d, 1021, 0, 10));
-    device_read_ended(&d, 1030);
-    ck_assert(!device_stalled(&d, 9000, 0, 10));
-    device_read_started(&d, 9000);
-    ck_assert(!device_stalled(&d, 9009, 0, 10)); /* idle time does not count */
+    struct storage d = {.fd = -1};
+    ck_assert(!storage_stalled(&d, 1000, 0, 10)); /* no reads, no stall */
+    storage_read_started(&d, 1000);
+    storage_read_started(&d, 1008); /* silent since the first read */
+    ck_assert(!storage_stalled(&d, 1009, 0, 10));
+    ck_assert(storage_stalled(&d, 1010, 0, 10));
+    ck_assert(!storage_stalled(&d, 1010, 1005, 10)); /* the loop did not poll until 1005 */
+    storage_read_ended(&d, 1011);
+    ck_assert(!storage_stalled(&d, 1020, 0, 10)); /* slow, but reads complete */
+    ck_assert(storage_stalled(&d, 1021, 0, 10));
+    storage_read_ended(&d, 1030);
+    ck_assert(!storage_stalled(&d, 9000, 0, 10));
+    storage_read_started(&d, 9000);
+    ck_assert(!storage_stalled(&d, 9009, 0, 10)); /* idle time does not count */
 }
 END_TEST
 
 /* The file of a quarantined device is not opened. */
 START_TEST(quarantine_touches_nothing)
 {
-    struct device d;
-    device_open(&d, path, true, held(path), &seen, true);
+    struct storage d;
+    storage_open(&d, path, true, held(path), &seen, true);
     ck_assert_int_eq(d.fd, -1);
     ck_assert(d.quarantined && !d.missing);
 }
@@ -554,7 +555,7 @@ int main(void)
     tcase_add_test(c, the_table_is_bounded);
     suite_add_tcase(s, c);
     c = tcase_create("chunks");
-    tcase_add_test(c, prefetch_reads_take_a_short_device_time);
+    tcase_add_test(c, prefetch_reads_take_a_short_storage_time);
     suite_add_tcase(s, c);
     c = tcase_create("throttle");
     tcase_add_test(c, throttle_keeps_its_rate);
@@ -566,7 +567,7 @@ int main(void)
     tcase_add_test(c, a_changed_file_stays_changed);
     tcase_add_test(c, a_replaced_file_is_still_read);
     tcase_add_test(c, a_file_that_is_not_held_is_missing);
-    tcase_add_test(c, one_bad_offset_does_not_fail_the_device);
+    tcase_add_test(c, one_bad_offset_does_not_fail_the_storage);
     tcase_add_test(c, a_stall_is_silence_with_reads);
     tcase_add_test(c, quarantine_touches_nothing);
     suite_add_tcase(s, c);

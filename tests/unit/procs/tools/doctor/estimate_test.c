@@ -257,7 +257,7 @@ START_TEST(counts_of_the_simulator)
         /* a read alone takes as long as many; 10 % of the time is not in layers */
         struct sim_config c = {
             .capacity = (uint64_t)(shares[i] * 4 * GIB),
-            .device = {.bytes_per_s = 2.0 * GIB, .latency_ns = SIM_MESSAGES_NS, .depth = 16},
+            .storage = {.bytes_per_s = 2.0 * GIB, .latency_ns = SIM_MESSAGES_NS, .depth = 16},
             .compute = {.layer_ns = 3e7 / 16,
                         .expert_ns = 6e7 / 128,
                         .predict_ns = SIM_PREDICTOR_NS,

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Section "auto" of doctor: the ranking from a plan and from the supervisor's list of candidates. */
+/* Section "auto" of doctor: the ranking from a plan and from the supervisor's list of
+ * candidates. */
 #include <check.h>
 #include <jansson.h>
 #include <math.h>
@@ -25,7 +26,7 @@ static uint32_t candidate(const char *name)
 static void predict(struct plan *plan, const char *name, double ns)
 {
     for (uint32_t s = 0; s < PLAN_AUTO_SHARES; s++)
-        for (uint32_t d = 0; d < PLAN_AUTO_DEVICES; d++)
+        for (uint32_t d = 0; d < PLAN_AUTO_BANDWIDTHS; d++)
             plan_auto_ns(plan)[plan_auto_at(s, d, candidate(name))] = (float)ns;
 }
 

@@ -115,7 +115,7 @@ START_TEST(bandwidth_limits)
 END_TEST
 
 /* Without a measured device nothing is known of a share: no figure of 22676927980 ms. */
-START_TEST(without_a_device)
+START_TEST(without_a_storage_device)
 {
     for (size_t i = 0; i + 1 < ESTIMATE_SHARES; i++)
         estimates[i] = (struct estimate){.share = estimates[i].share};
@@ -255,7 +255,7 @@ int main(void)
     tcase_add_test(tcase, half_of_the_experts_fit);
     tcase_add_test(tcase, everything_fits);
     tcase_add_test(tcase, bandwidth_limits);
-    tcase_add_test(tcase, without_a_device);
+    tcase_add_test(tcase, without_a_storage_device);
     tcase_add_test(tcase, it_does_not_fit);
     tcase_add_test(tcase, shared_memory_is_too_small);
     tcase_add_test(tcase, a_given_budget);

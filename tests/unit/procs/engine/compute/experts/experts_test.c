@@ -171,7 +171,7 @@ static void *read_slowly(void *arg)
     return NULL;
 }
 
-START_TEST(a_slow_device_is_no_error)
+START_TEST(slow_storage_is_no_error)
 {
     struct loading loading = {.i = 0};
     struct error error;
@@ -380,7 +380,7 @@ int main(void)
     tcase_add_test(c, ready_ones_are_hits_and_send_nothing);
     tcase_add_test(c, loading_and_missing_experts_are_waited_for);
     tcase_add_test(c, absent_entries_are_demanded_again);
-    tcase_add_test(c, a_slow_device_is_no_error);
+    tcase_add_test(c, slow_storage_is_no_error);
     tcase_add_test(c, an_unreadable_expert_is_named);
     tcase_add_test(c, a_cancel_ends_the_wait);
     tcase_add_test(c, what_has_left_is_lost);

@@ -112,7 +112,7 @@ static double penalty(const char *settings)
 {
     struct error error = {0};
     struct trace trace;
-    struct sim_config c = {.device = {.bytes_per_s = 1e9, .depth = 16}};
+    struct sim_config c = {.storage = {.bytes_per_s = 1e9, .depth = 16}};
     double sum = 0;
     ck_assert_int_eq(trace_read(path, &trace, &error), 0);
     trace.header.precision_mask = (1u << PRECISION__COUNT) - 1;

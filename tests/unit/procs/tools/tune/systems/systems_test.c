@@ -32,7 +32,7 @@ static void setup(void)
     s[PLAN_fate_high] = PRECISION_INT4;
     s[PLAN_fate_low] = PRECISION_INT2;
     plan_width(plan)[3] = PRECISION_INT8;
-    for (size_t i = 0; i < PLAN_AUTO_SHARES * PLAN_AUTO_DEVICES * PLAN_AUTO_CANDIDATES; i++)
+    for (size_t i = 0; i < PLAN_AUTO_SHARES * PLAN_AUTO_BANDWIDTHS * PLAN_AUTO_CANDIDATES; i++)
         plan_auto_ns(plan)[i] = NAN;
 }
 
@@ -114,7 +114,7 @@ START_TEST(what_is_predicted)
         const char *name = preset_at(auto_preset(c))->name;
         ck_assert_msg((system_of(c) == TUNE_FATE) == (strcmp(name, "fate") == 0), "%s", name);
         if (system_of(c) == TUNE_HOBBIT)
-            plan_auto_ns(plan)[plan_auto_at(PLAN_AUTO_SHARES - 1, PLAN_AUTO_DEVICES - 1, c)] = 1;
+            plan_auto_ns(plan)[plan_auto_at(PLAN_AUTO_SHARES - 1, PLAN_AUTO_BANDWIDTHS - 1, c)] = 1;
     }
     ck_assert(system_predicted(plan, TUNE_HOBBIT) && !system_predicted(plan, TUNE_FATE));
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reads the parameter `devices` item by item: a path, then KEY=VALUE pairs that are checked by the
- * rows of DEVICE_PARAMS. */
-#include "config/devices.h"
+ * rows of STORAGE_PARAMS. */
+#include "config/storage.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -22,15 +22,15 @@ struct option {
 
 static const char *const keys[] = {
 #define X(name) #name,
-    DEVICE_PARAMS(X)
+    STORAGE_PARAMS(X)
 #undef X
         KEY_MIRROR};
 
 #define X(name) #name ", "
-static const char key_list[] = DEVICE_PARAMS(X) KEY_MIRROR;
+static const char key_list[] = STORAGE_PARAMS(X) KEY_MIRROR;
 #undef X
 
-uint32_t devices_count(const struct params *p)
+uint32_t storage_count(const struct params *p)
 {
     uint32_t count = p->devices[0] != 0;
     for (const char *c = p->devices; *c; c++)
@@ -60,20 +60,20 @@ static bool key_known(const char *key)
     return false;
 }
 
-static int copy_path(char to[DEVICE_PATH_BYTES], const char *from, size_t bytes, uint32_t number,
+static int copy_path(char to[STORAGE_PATH_BYTES], const char *from, size_t bytes, uint32_t number,
                      struct error *error)
 {
-    if (bytes >= DEVICE_PATH_BYTES)
+    if (bytes >= STORAGE_PATH_BYTES)
         return error_set(error, ERR_BAD_INPUT,
                          "--devices: the path of device %" PRIu32 " is longer than %d bytes",
-                         number, DEVICE_PATH_BYTES - 1);
+                         number, STORAGE_PATH_BYTES - 1);
     memcpy(to, from, bytes);
     to[bytes] = 0;
     return 0;
 }
 
 static int apply(const struct option *o, uint32_t number, struct params *own,
-                 struct device_paths *paths, struct error *error)
+                 struct storage_paths *paths, struct error *error)
 {
     char value[PARAM_TEXT_BYTES];
     struct error why;
@@ -93,7 +93,7 @@ static int apply(const struct option *o, uint32_t number, struct params *own,
 }
 
 static int take_item(const char *item, size_t bytes, uint32_t number, struct params *own,
-                     struct device_paths *paths, struct error *error)
+                     struct storage_paths *paths, struct error *error)
 {
     size_t at = option_at(item, bytes);
     if (paths && copy_path(paths->path, item, at, number, error) != 0)
@@ -112,14 +112,14 @@ static int take_item(const char *item, size_t bytes, uint32_t number, struct par
     return 0;
 }
 
-int devices_take(const struct params *p, uint32_t number, struct params *own,
-                 struct device_paths *paths, struct error *error)
+int storage_take(const struct params *p, uint32_t number, struct params *own,
+                 struct storage_paths *paths, struct error *error)
 {
     if (own && own != p)
         *own = *p;
     if (paths)
         paths->path[0] = paths->mirror[0] = 0;
-    if (number >= devices_count(p))
+    if (number >= storage_count(p))
         return 0;
     const char *item = p->devices;
     for (uint32_t i = 0; i < number; i++)
@@ -129,7 +129,7 @@ int devices_take(const struct params *p, uint32_t number, struct params *own,
 
 /* A read is never larger than an expert; the lower bound keeps dense tensors from being read in
  * pieces as small as a small expert. */
-uint64_t device_read_bytes(const struct params *own, uint64_t expert_bytes)
+uint64_t storage_read_bytes(const struct params *own, uint64_t expert_bytes)
 {
     uint64_t max =
         expert_bytes > READ_MIN_BYTES ? align_up(expert_bytes, PAGE_BYTES) : READ_MIN_BYTES;
@@ -137,9 +137,9 @@ uint64_t device_read_bytes(const struct params *own, uint64_t expert_bytes)
     return chunk < max ? chunk : max;
 }
 
-uint64_t device_flight_bytes(const struct params *own, uint64_t expert_bytes)
+uint64_t storage_flight_bytes(const struct params *own, uint64_t expert_bytes)
 {
-    uint64_t one = device_read_bytes(own, expert_bytes), all = own->queue_depth * one;
+    uint64_t one = storage_read_bytes(own, expert_bytes), all = own->queue_depth * one;
     uint64_t max = one > FLIGHT_TARGET_BYTES ? one : FLIGHT_TARGET_BYTES;
     return all < max ? all : max;
 }

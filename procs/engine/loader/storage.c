@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Opens the file of a loader, counts its failures, and notices stalls and changes. */
-#include "procs/engine/loader/device.h"
+#include "procs/engine/loader/storage.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -16,7 +16,7 @@
 #define CHECK_EVERY_NS (500 * NS_PER_MS)
 
 /* Through /proc: another open file of the same inode, whether its path still names it or not. */
-static int open_again(const struct device *d, int inherited, bool *direct)
+static int open_again(const struct storage *d, int inherited, bool *direct)
 {
     char link[32];
     int flags = O_RDONLY | O_CLOEXEC;
@@ -31,7 +31,7 @@ static int open_again(const struct device *d, int inherited, bool *direct)
     return fd;
 }
 
-static void take_descriptor(struct device *d, int inherited)
+static void take_descriptor(struct storage *d, int inherited)
 {
     d->fd = open_again(d, inherited, &d->direct);
     if (d->fd < 0) {
@@ -42,15 +42,15 @@ static void take_descriptor(struct device *d, int inherited)
     }
 }
 
-void device_open(struct device *d, const char *path, bool direct, int inherited,
-                 struct directory_file *file, bool quarantined)
+void storage_open(struct storage *d, const char *path, bool direct, int inherited,
+                  struct directory_file *file, bool quarantined)
 {
-    *d = (struct device){.fd = -1,
-                         .want_direct = direct,
-                         .file = file,
-                         .missing = !file->held,
-                         .failed_entry = ENTRY_NONE,
-                         .quarantined = quarantined};
+    *d = (struct storage){.fd = -1,
+                          .want_direct = direct,
+                          .file = file,
+                          .missing = !file->held,
+                          .failed_entry = ENTRY_NONE,
+                          .quarantined = quarantined};
     size_t n = strlen(path);
     sl_assert(n < sizeof d->path);
     memcpy(d->path, path, n + 1);
@@ -61,26 +61,26 @@ void device_open(struct device *d, const char *path, bool direct, int inherited,
     close(inherited);
 }
 
-void device_read_started(struct device *d, uint64_t now_ns)
+void storage_read_started(struct storage *d, uint64_t now_ns)
 {
     if (d->inflight++ == 0)
         d->quiet_ns = now_ns;
 }
 
-void device_read_ended(struct device *d, uint64_t now_ns)
+void storage_read_ended(struct storage *d, uint64_t now_ns)
 {
     sl_assert(d->inflight > 0);
     d->inflight--;
     d->quiet_ns = now_ns;
 }
 
-bool device_stalled(const struct device *d, uint64_t now_ns, uint64_t awake_ns, uint64_t limit_ns)
+bool storage_stalled(const struct storage *d, uint64_t now_ns, uint64_t awake_ns, uint64_t limit_ns)
 {
     uint64_t since = d->quiet_ns > awake_ns ? d->quiet_ns : awake_ns;
     return d->inflight > 0 && now_ns > since && now_ns - since >= limit_ns;
 }
 
-bool device_failed(struct device *d, uint32_t entry, uint64_t limit)
+bool storage_failed(struct storage *d, uint32_t entry, uint64_t limit)
 {
     if (d->failed > 0 && entry == d->failed_entry)
         return false;
@@ -88,17 +88,17 @@ bool device_failed(struct device *d, uint32_t entry, uint64_t limit)
     return ++d->failed >= limit;
 }
 
-void device_delivered(struct device *d)
+void storage_delivered(struct storage *d)
 {
     d->failed = 0;
 }
 
-void device_suspect(struct device *d)
+void storage_suspect(struct storage *d)
 {
     d->next_check_ns = 0;
 }
 
-bool device_unchanged(struct device *d)
+bool storage_unchanged(struct storage *d)
 {
     if (d->changed || d->missing)
         return !d->changed;
@@ -108,15 +108,15 @@ bool device_unchanged(struct device *d)
     return !d->changed;
 }
 
-void device_tick(struct device *d, uint64_t now_ns)
+void storage_tick(struct storage *d, uint64_t now_ns)
 {
     if (now_ns < d->next_check_ns)
         return;
     d->next_check_ns = now_ns + CHECK_EVERY_NS;
-    (void)device_unchanged(d);
+    (void)storage_unchanged(d);
 }
 
-void device_fall_back(struct device *d)
+void storage_fall_back(struct storage *d)
 {
     int flags = fcntl(d->fd, F_GETFL);
     if (!d->direct || flags < 0 || fcntl(d->fd, F_SETFL, flags & ~O_DIRECT) != 0)
@@ -127,7 +127,7 @@ void device_fall_back(struct device *d)
     log_warn("%s: direct reads fail, reading through the page cache", d->path);
 }
 
-void device_drop_cache(const struct device *d, uint64_t offset, uint64_t bytes)
+void storage_drop_cache(const struct storage *d, uint64_t offset, uint64_t bytes)
 {
     if (!d->direct)
         (void)posix_fadvise(d->fd, (off_t)offset, (off_t)bytes, POSIX_FADV_DONTNEED);

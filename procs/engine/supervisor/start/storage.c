@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Storage devices: their parameters, the copies of each loader, and which copies are in quarantine
- * (procs/engine/child/run_devices.h). */
-#include "config/devices.h"
+ * (procs/engine/child/run_storage.h). */
+#include "config/storage.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -10,14 +10,14 @@
 #include "lib/base/assert.h"
 #include "lib/base/log.h"
 #include "lib/model/limits.h"
-#include "procs/engine/child/run_devices.h"
+#include "procs/engine/child/run_storage.h"
 #include "procs/engine/supervisor/start/start.h"
 #include "procs/engine/supervisor/supervisor.h"
 
-int devices_resolve(struct supervisor *s, struct error *error)
+int storage_resolve(struct supervisor *s, struct error *error)
 {
     struct params *p = &s->params;
-    uint32_t count = devices_count(p);
+    uint32_t count = storage_count(p);
     if (count == 0)
         return 0;
     if (run_files(s->model) == 0 && p->loaders == 1 && count <= SERVICE_LOADERS_MAX)
@@ -28,17 +28,17 @@ int devices_resolve(struct supervisor *s, struct error *error)
                          " loaders; give one for each",
                          count, p->loaders);
     for (uint32_t i = 0; i < count; i++)
-        if (devices_take(p, i, &s->device, NULL, error) != 0)
+        if (storage_take(p, i, &s->storage, NULL, error) != 0)
             return -1;
     return 0;
 }
 
-const struct params *device_params(struct supervisor *s, uint32_t loader)
+const struct params *storage_params(struct supervisor *s, uint32_t loader)
 {
     struct error error;
-    int rc = devices_take(&s->params, loader, &s->device, NULL, &error);
-    sl_assert(rc == 0); /* devices_resolve checked all of them */
-    return &s->device;
+    int rc = storage_take(&s->params, loader, &s->storage, NULL, &error);
+    sl_assert(rc == 0); /* storage_resolve checked all of them */
+    return &s->storage;
 }
 
 static void add_quarantined(json_t *list, uint32_t loader, const char *path, uint32_t word)
@@ -50,7 +50,7 @@ static void add_quarantined(json_t *list, uint32_t loader, const char *path, uin
     json_array_append_new(list, text ? text : json_string("?"));
 }
 
-json_t *devices_quarantined(const struct supervisor *s)
+json_t *storage_quarantined(const struct supervisor *s)
 {
     json_t *list = json_array();
     for (uint32_t loader = 0; loader < s->params.loaders; loader++) {
@@ -70,7 +70,7 @@ json_t *devices_quarantined(const struct supervisor *s)
     return list;
 }
 
-void devices_clear_quarantine(struct supervisor *s, struct child_slot *c)
+void storage_clear_quarantine(struct supervisor *s, struct child_slot *c)
 {
     if (c->service != SERVICE_LOADER || !c->clear_quarantine)
         return;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The files that the loaders read, and the copies of each. Loader and supervisor compute the same
  * list: bit n of a loader's quarantine flags (shm/directory/directory.h) is copy n of it. */
-#ifndef SLUICE_ENGINE_CHILD_RUN_DEVICES_H
-#define SLUICE_ENGINE_CHILD_RUN_DEVICES_H
+#ifndef SLUICE_ENGINE_CHILD_RUN_STORAGE_H
+#define SLUICE_ENGINE_CHILD_RUN_STORAGE_H
 
-#include "config/devices.h"
+#include "config/storage.h"
 #include "lib/model/index/model_index.h"
 #include "lib/model/limits.h"
 #include "shm/directory/directory.h"
@@ -46,9 +46,9 @@ const struct model_file_id *run_inspected(const struct model_index *model, uint3
 
 /* "loader.1's device PATH", for messages about an entry that could not be read. PATH is the first
  * copy, even when others were tried after it. */
-void run_device_text(const struct params *params, const struct model_index *model,
-                     const char *model_path, uint32_t loader, uint32_t entry, char *text,
-                     size_t bytes);
+void run_storage_text(const struct params *params, const struct model_index *model,
+                      const char *model_path, uint32_t loader, uint32_t entry, char *text,
+                      size_t bytes);
 
 /* The place of a copy among the files of its loader (directory_head.files, inherited_fds.h). */
 static inline uint32_t run_file_index(enum run_source source, uint32_t copy)

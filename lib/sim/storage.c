@@ -68,12 +68,12 @@ static void issue(struct sim_cache *c)
         uint32_t issued = 0;
         for (uint32_t i = 0; i < c->loads; i++)
             issued += c->load[i].issued && (!demand || c->load[i].demand);
-        for (uint32_t i = 0; i < c->loads && issued < c->config.device.depth; i++) {
+        for (uint32_t i = 0; i < c->loads && issued < c->config.storage.depth; i++) {
             struct sim_load *load = &c->load[i];
             if (load->issued || load->demand != (demand == 1))
                 continue;
             load->issued = true;
-            load->ready_ns = c->now + c->config.device.latency_ns;
+            load->ready_ns = c->now + c->config.storage.latency_ns;
             issued++;
         }
     }
@@ -95,7 +95,7 @@ static double next_event(const struct sim_cache *c, const struct sim_load *flow)
 {
     double next = INFINITY;
     if (flow)
-        next = c->now + flow->bytes_left * 1e9 / c->config.device.bytes_per_s;
+        next = c->now + flow->bytes_left * 1e9 / c->config.storage.bytes_per_s;
     for (uint32_t i = 0; i < c->loads; i++)
         if (c->load[i].issued && c->load[i].ready_ns > c->now && c->load[i].ready_ns < next)
             next = c->load[i].ready_ns;
@@ -117,18 +117,18 @@ static bool one_step(struct sim_cache *c, double until)
     double next = next_event(c, flow);
     if (!(next <= until)) {
         if (flow)
-            flow->bytes_left -= (until - c->now) * c->config.device.bytes_per_s / 1e9;
+            flow->bytes_left -= (until - c->now) * c->config.storage.bytes_per_s / 1e9;
         if (isfinite(until))
             c->now = until;
         return false;
     }
-    bool whole = flow && next >= c->now + flow->bytes_left * 1e9 / c->config.device.bytes_per_s;
+    bool whole = flow && next >= c->now + flow->bytes_left * 1e9 / c->config.storage.bytes_per_s;
     if (whole) {
         flow->bytes_left = 0;
         c->slot[flow->slot].state = SIM_READY;
         take_out(c, flow);
     } else if (flow) {
-        flow->bytes_left -= (next - c->now) * c->config.device.bytes_per_s / 1e9;
+        flow->bytes_left -= (next - c->now) * c->config.storage.bytes_per_s / 1e9;
     }
     c->now = next;
     return true;

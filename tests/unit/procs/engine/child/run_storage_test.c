@@ -6,11 +6,11 @@
 
 #include "lib/base/bytes.h"
 #include "lib/model/limits.h"
-#include "procs/engine/child/run_devices.h"
+#include "procs/engine/child/run_storage.h"
 
 static struct params p, own;
 static struct error e;
-static struct device_paths paths;
+static struct storage_paths paths;
 
 /* A model index with two stripes; with stripe_count 0, that of a GGUF file. */
 static struct {
@@ -27,36 +27,36 @@ static void setup(void)
     strcpy(model.stripes[1].path, "/s/experts.1.bin");
 }
 
-static void set_devices(const char *text)
+static void set_storage(const char *text)
 {
     ck_assert_int_eq(params_set(&p, "devices", text, &e), 0);
 }
 
 START_TEST(items_override_only_their_keys)
 {
-    set_devices("/a:queue_depth=8:throttle=100MB,:backend=pread,/b:x/c:io_size=64KiB:direct_io=off,"
+    set_storage("/a:queue_depth=8:throttle=100MB,:backend=pread,/b:x/c:io_size=64KiB:direct_io=off,"
                 "/d:mirror=/e/f:queue_depth=2");
-    ck_assert_uint_eq(devices_count(&p), 4);
-    ck_assert_int_eq(devices_take(&p, 0, &own, &paths, &e), 0);
+    ck_assert_uint_eq(storage_count(&p), 4);
+    ck_assert_int_eq(storage_take(&p, 0, &own, &paths, &e), 0);
     ck_assert_str_eq(paths.path, "/a");
     ck_assert_str_eq(paths.mirror, "");
     ck_assert_uint_eq(own.queue_depth, 8);
     ck_assert_uint_eq(own.throttle, 100000000);
     ck_assert_uint_eq(own.io_size, p.io_size);
     ck_assert_str_eq(own.backend, "auto");
-    ck_assert_int_eq(devices_take(&p, 1, &own, &paths, &e), 0);
+    ck_assert_int_eq(storage_take(&p, 1, &own, &paths, &e), 0);
     ck_assert_str_eq(paths.path, "");
     ck_assert_str_eq(own.backend, "pread");
     ck_assert_uint_eq(own.queue_depth, p.queue_depth); /* no settings of the previous item */
-    ck_assert_int_eq(devices_take(&p, 2, &own, &paths, &e), 0);
+    ck_assert_int_eq(storage_take(&p, 2, &own, &paths, &e), 0);
     ck_assert_str_eq(paths.path, "/b:x/c"); /* a colon within a path */
     ck_assert_uint_eq(own.io_size, 65536);
     ck_assert_uint_eq(own.direct_io, 0);
-    ck_assert_int_eq(devices_take(&p, 3, &own, &paths, &e), 0);
+    ck_assert_int_eq(storage_take(&p, 3, &own, &paths, &e), 0);
     ck_assert_str_eq(paths.path, "/d");
     ck_assert_str_eq(paths.mirror, "/e/f");
     ck_assert_uint_eq(own.queue_depth, 2);
-    ck_assert_int_eq(devices_take(&p, 4, &own, &paths, &e), 0);
+    ck_assert_int_eq(storage_take(&p, 4, &own, &paths, &e), 0);
     ck_assert_str_eq(paths.path, ""); /* beyond the list: the global parameters */
     ck_assert_mem_eq(&own, &p, sizeof p);
 }
@@ -73,9 +73,9 @@ START_TEST(wrong_items_are_named)
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         int rc = 0;
-        set_devices(cases[i][0]);
-        for (uint32_t n = 0; n < devices_count(&p) && rc == 0; n++)
-            rc = devices_take(&p, n, &own, &paths, &e);
+        set_storage(cases[i][0]);
+        for (uint32_t n = 0; n < storage_count(&p) && rc == 0; n++)
+            rc = storage_take(&p, n, &own, &paths, &e);
         ck_assert_int_eq(rc, -1);
         ck_assert_int_eq(e.code, ERR_BAD_INPUT);
         ck_assert_msg(strstr(e.text, cases[i][1]) != NULL, "%s: '%s'", cases[i][0], e.text);
@@ -115,7 +115,7 @@ START_TEST(copies_of_a_file)
         {"/a:mirror=/x:queue_depth=1,/a", 0, "/a /x /m"},
     };
     for (size_t i = 0; i < ARRAY_LEN(table); i++) {
-        set_devices(table[i].devices);
+        set_storage(table[i].devices);
         ck_assert_str_eq(copies_of(table[i].loader, RUN_EXPERTS), table[i].copies);
         ck_assert_str_eq(copies_of(table[i].loader, RUN_DENSE), ""); /* the same file */
     }
@@ -126,29 +126,29 @@ START_TEST(copies_of_a_stripe)
 {
     model.index.stripe_count = 2;
     ck_assert_str_eq(copies_of(0, RUN_EXPERTS), "/s/experts.0.bin");
-    set_devices("/copy/0,:mirror=/copy/1");
+    set_storage("/copy/0,:mirror=/copy/1");
     ck_assert_str_eq(copies_of(0, RUN_EXPERTS), "/copy/0 /s/experts.0.bin");
     ck_assert_str_eq(copies_of(1, RUN_EXPERTS), "/s/experts.1.bin /copy/1");
     ck_assert_str_eq(copies_of(1, RUN_DENSE), "/m/model.gguf");
 }
 END_TEST
 
-START_TEST(devices_have_names)
+START_TEST(storage_devices_have_names)
 {
     char text[256];
     static struct model_entry entries[2] = {{.in_store = 0}, {.in_store = 1}};
-    set_devices("/a,/b");
+    set_storage("/a,/b");
     p.loaders = 2;
     model.index.entries_offset = (uint64_t)((char *)entries - (char *)&model);
-    run_device_text(&p, &model.index, "/m", 1, 1, text, sizeof text);
+    run_storage_text(&p, &model.index, "/m", 1, 1, text, sizeof text);
     ck_assert_str_eq(text, "loader.1's device /b");
     model.index.stripe_count = 2;
-    set_devices("");
-    run_device_text(&p, &model.index, "/m", 1, 1, text, sizeof text);
+    set_storage("");
+    run_storage_text(&p, &model.index, "/m", 1, 1, text, sizeof text);
     ck_assert_str_eq(text, "loader.1's device /s/experts.1.bin");
-    run_device_text(&p, &model.index, "/m", 1, 0, text, sizeof text);
+    run_storage_text(&p, &model.index, "/m", 1, 0, text, sizeof text);
     ck_assert_str_eq(text, "loader.1's device /m/model.gguf");
-    run_device_text(&p, &model.index, "/m", 9, 1, text, sizeof text); /* no such loader */
+    run_storage_text(&p, &model.index, "/m", 9, 1, text, sizeof text); /* no such loader */
     ck_assert_str_eq(text, "loader.9");
 }
 END_TEST
@@ -175,7 +175,7 @@ int main(void)
     tcase_add_test(t, wrong_items_are_named);
     tcase_add_test(t, copies_of_a_file);
     tcase_add_test(t, copies_of_a_stripe);
-    tcase_add_test(t, devices_have_names);
+    tcase_add_test(t, storage_devices_have_names);
     tcase_add_test(t, quarantine_words);
     suite_add_tcase(suite, t);
     SRunner *runner = srunner_create(suite);

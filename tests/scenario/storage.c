@@ -14,7 +14,7 @@
 #define SOON_MS   20000
 
 /* Copies the model, as on a second device. */
-static void make_devices(char copy[PATH_MAX], char option[2 * PATH_MAX + 16])
+static void make_storage(char copy[PATH_MAX], char option[2 * PATH_MAX + 16])
 {
     struct command c;
     snprintf(copy, PATH_MAX, "%s/copy.gguf", test_dir());
@@ -101,7 +101,7 @@ static void end_same(struct generation *g, unsigned prompt, const char *what)
 static void each_as_configured(void)
 {
     char copy[PATH_MAX], option[2 * PATH_MAX + 16];
-    make_devices(copy, option);
+    make_storage(copy, option);
     strncat(option, ":backend=pread:queue_depth=3:throttle=900MB", 64);
     baseline(0);
     struct engine *e = engine_new();
@@ -121,7 +121,7 @@ static void each_as_configured(void)
     engine_stop(e);
 }
 
-static void bad_devices_are_rejected(void)
+static void bad_storage_is_rejected(void)
 {
     struct command c;
     command_run(&c, NULL, SOON_MS,
@@ -173,7 +173,7 @@ static void replaced_while_generating(void)
 static void errors_are_read_elsewhere(void)
 {
     char copy[PATH_MAX], option[2 * PATH_MAX + 16];
-    make_devices(copy, option);
+    make_storage(copy, option);
     baseline(0);
     struct engine *e = engine_new();
     engine_start(e, (const char *const[]){option, "--resident-experts=25", NULL});
@@ -201,7 +201,7 @@ static void errors_are_read_elsewhere(void)
 static void stall_is_read_elsewhere(void)
 {
     char copy[PATH_MAX], option[2 * PATH_MAX + 16];
-    make_devices(copy, option);
+    make_storage(copy, option);
     baseline(0);
     struct engine *e = engine_new();
     engine_start(
@@ -262,12 +262,12 @@ static void mirror_is_read(void)
 static void expect_read_error(struct engine *e, unsigned prompt)
 {
     struct text got;
-    char device[PATH_MAX + 64];
-    snprintf(device, sizeof device, "cannot be read from loader.0's device %s", test_model());
+    char storage[PATH_MAX + 64];
+    snprintf(storage, sizeof storage, "cannot be read from loader.0's device %s", test_model());
     generation_finish(generation_start(e, test_prompt(prompt), BASELINE_TOKENS), FINISH_MS, &got);
     CHECK(got.error.code == ERR_IO, "%s: %s", error_name(got.error.code), got.error.text);
     CHECK(strstr(got.error.text, "expert ") && strstr(got.error.text, " of layer ") &&
-              strstr(got.error.text, device) && !strchr(got.error.text, '\n'),
+              strstr(got.error.text, storage) && !strchr(got.error.text, '\n'),
           "%s", got.error.text);
     test_note("%s", got.error.text);
     text_free(&got);
@@ -317,7 +317,7 @@ static void stall_without_a_copy(void)
 int main(int argc, char **argv)
 {
     static const struct test_case cases[] = {
-        ROW(each_as_configured),        ROW(bad_devices_are_rejected),
+        ROW(each_as_configured),        ROW(bad_storage_is_rejected),
         ROW(replaced_while_generating), ROW(errors_are_read_elsewhere),
         ROW(stall_is_read_elsewhere),   ROW(mirror_is_read),
         ROW(errors_without_a_copy),     ROW(waits_without_a_copy),

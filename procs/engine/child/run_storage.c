@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Lists the copies of the model that each loader may read. */
-#include "procs/engine/child/run_devices.h"
+#include "procs/engine/child/run_storage.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -35,13 +35,13 @@ static int dense_copies(const struct model_index *model, const char *model_path,
 }
 
 /* The order of copies rotates: loader 1 starts with another copy than loader 0. */
-static int other_devices(const struct params *params, uint32_t loader, struct run_copies *copies,
+static int other_storage(const struct params *params, uint32_t loader, struct run_copies *copies,
                          struct error *error)
 {
-    struct device_paths other;
-    uint32_t count = devices_count(params);
+    struct storage_paths other;
+    uint32_t count = storage_count(params);
     for (uint32_t i = 1; i < count; i++)
-        if (devices_take(params, (loader + i) % count, NULL, &other, error) != 0 ||
+        if (storage_take(params, (loader + i) % count, NULL, &other, error) != 0 ||
             add(copies, other.path, error) != 0)
             return -1;
     return 0;
@@ -51,19 +51,19 @@ int run_copies(const struct params *params, const struct model_index *model, con
                uint32_t loader, enum run_source source, struct run_copies *copies,
                struct error *error)
 {
-    struct device_paths own;
+    struct storage_paths own;
     copies->count = 0;
     if (source == RUN_DENSE)
         return dense_copies(model, model_path, copies, error);
     sl_assert(run_files(model) == 0 || loader < run_files(model));
     const struct model_stripe *stripe = model_loader_file(model, loader);
-    if (devices_take(params, loader, NULL, &own, error) != 0)
+    if (storage_take(params, loader, NULL, &own, error) != 0)
         return -1;
     if (add(copies, own.path, error) != 0 ||
         (copies->count == 0 && add(copies, stripe ? stripe->path : model_path, error) != 0) ||
         add(copies, own.mirror, error) != 0 || (stripe && add(copies, stripe->mirror, error) != 0))
         return -1;
-    if (!stripe && other_devices(params, loader, copies, error) != 0)
+    if (!stripe && other_storage(params, loader, copies, error) != 0)
         return -1;
     return add(copies, stripe ? stripe->path : model_path, error);
 }
@@ -103,9 +103,9 @@ int run_changed_error(const struct params *params, const struct model_index *mod
                      known ? copies.path[0] : model_path, run_errno_text(ESTALE), loader);
 }
 
-void run_device_text(const struct params *params, const struct model_index *model,
-                     const char *model_path, uint32_t loader, uint32_t entry, char *text,
-                     size_t bytes)
+void run_storage_text(const struct params *params, const struct model_index *model,
+                      const char *model_path, uint32_t loader, uint32_t entry, char *text,
+                      size_t bytes)
 {
     struct run_copies copies = {.count = 0};
     struct error error;
