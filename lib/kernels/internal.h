@@ -186,7 +186,7 @@ static inline void group_codes(uint32_t bits, const uint8_t *p, uint8_t code[GRO
  * pointer may point: hence integer arithmetic. */
 /* A product of one row prefetches twice: far ahead into the L2 cache, which waits for more lines at
  * a time than the L1 cache does, and shortly before its use into the L1 cache. Distances:
- * docs/lab/decode.md. */
+ * docs/lab/prefetching.md. */
 static inline void prefetch(const void *p, size_t ahead)
 {
     __builtin_prefetch((const void *)((uintptr_t)p + ahead));

@@ -56,7 +56,7 @@ void swap_tokens(struct swap *s, uint32_t tokens);
 
 /* Tokens that may be routed together. All of them have the set of the first one, and their
  * importance arrives with the last one, so that a set is late by as many. A third of the interval
- * costs nothing that can be measured, the whole interval does (docs/lab/quality.md). */
+ * costs nothing that can be measured, the whole interval does (docs/lab/swapmoe.md). */
 uint32_t swap_rows_max(uint64_t interval);
 
 /* Tokens until the next plan or pair is due; 0: one is due. */
