@@ -32,6 +32,10 @@ void findings_close(struct findings *f);
 void finding(struct findings *f, const char *section, const char *name, json_t *value,
              const char *text, const char *meaning, ...) __attribute__((format(printf, 6, 7)));
 
+/* With two significant digits, since an estimate bears no more: 1800, 18, 1.8, 0.018. */
+#define DIGITS_BYTES 24
+const char *two_digits(double value, char out[DIGITS_BYTES]);
+
 /* Adds a field of the document without a line. Takes the reference. */
 void finding_quiet(struct findings *f, const char *section, const char *name, json_t *value);
 
@@ -46,7 +50,7 @@ void progress_open(struct findings *f);
 void progress(struct findings *f, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void progress_close(struct findings *f);
 
-/* ---- verdict.c: what the measurements mean, in at most six lines; section "verdict" ---- */
+/* ---- verdict.c: what the measurements mean, in five lines; section "verdict" ---- */
 
 struct verdict {
     const char *path;

@@ -50,6 +50,17 @@ static json_t *as_text(const json_t *value, const char *text)
     return json_string(number);
 }
 
+const char *two_digits(double value, char out[DIGITS_BYTES])
+{
+    snprintf(out, DIGITS_BYTES, "%.1e", value);
+    double rounded = strtod(out, NULL);
+    int decimals = 0;
+    for (double at = 10; rounded > 0 && rounded < at && decimals < 9; at /= 10)
+        decimals++;
+    snprintf(out, DIGITS_BYTES, "%.*f", decimals, rounded);
+    return out;
+}
+
 void finding(struct findings *f, const char *section, const char *name, json_t *value,
              const char *text, const char *meaning, ...)
 {

@@ -252,6 +252,7 @@ static void examine_one(struct findings *f, const struct gpu_kernels *kernels, u
     struct rates_gpu *to = &seen->gpu[seen->count];
     if (!first)
         snprintf(section, sizeof section, "gpu %u", number);
+    progress(f, "measuring GPU %u", number);
     int status = gpu_measure(kernels, (int)number, &rates);
     if (status != 0) {
         finding(f, section, "measured", json_false(), NULL, "%s (%d)", kernels->text(status),

@@ -195,9 +195,10 @@ static void report_estimate(struct findings *f, const struct gpu_estimate *g, ui
 {
     const struct estimate *e = &g->with;
     const char *policy = gpu_policy_name(g->policy);
-    char name[32], text[64];
+    char name[32], text[64], decode[DIGITS_BYTES], prefill[DIGITS_BYTES];
     snprintf(name, sizeof name, "estimate %.0f %%", 100 * e->share);
-    snprintf(text, sizeof text, "%.1f, prefill %.0f", e->decode_tps, e->prefill_tps);
+    snprintf(text, sizeof text, "%s, prefill %s", two_digits(e->decode_tps, decode),
+             two_digits(e->prefill_tps, prefill));
     if (e->decode_tps <= 0)
         finding(f, "gpu", name, json_real(0), "unknown",
                 "reads were not measured, or a token needs more experts than that share");

@@ -232,12 +232,13 @@ static void report_estimates(struct findings *f, const struct model_facts *m,
     for (size_t i = 0; i < ESTIMATE_SHARES; i++) {
         const struct estimate *e = &estimates[i];
         uint64_t budget = budget_at(m, i);
-        char name[32], text[64], size[16], read[16];
+        char name[32], text[64], size[16], read[16], decode[DIGITS_BYTES], prefill[DIGITS_BYTES];
         snprintf(name, sizeof name, "estimate %.0f %%", 100 * e->share);
         if (e->decode_tps <= 0)
             snprintf(text, sizeof text, "unknown");
         else
-            snprintf(text, sizeof text, "%.1f, prefill %.0f", e->decode_tps, e->prefill_tps);
+            snprintf(text, sizeof text, "%s, prefill %s", two_digits(e->decode_tps, decode),
+                     two_digits(e->prefill_tps, prefill));
         if (e->decode_tps <= 0)
             finding(f, "model", name, json_real(0), text,
                     "with a budget of %s: reads were not measured, or a token needs more experts "

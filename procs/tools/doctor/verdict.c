@@ -77,59 +77,59 @@ static void put_fits(struct findings *f, const struct verdict *v, const struct c
     else if (shm)
         line(f, "fits", "not yet: /dev/shm has %s free, the budget needs more",
              bytes_format(v->host->shm_free, a));
-    else if (!c->estimate)
-        line(f, "fits", "yes, with fewer than 25 %% of its %s of experts in memory", b);
-    else if (c->estimate->share >= 1)
+    else if (c->estimate && c->estimate->share >= 1)
         line(f, "fits", "yes, with all of its %s of experts in memory", b);
+    else if (c->estimate)
+        line(f, "fits", "yes, with %.0f %% of its %s of experts in memory (%s free)",
+             100 * c->estimate->share, b, bytes_format(v->host->available, a));
     else
-        line(f, "fits", "yes, with %.0f %% of its %s of experts in memory",
-             100 * c->estimate->share, b);
+        line(f, "fits", "yes, with fewer than 25 %% of its %s of experts in memory", b);
 }
 
 static void put_budget(struct findings *f, const struct verdict *v, const struct chosen *c)
 {
-    char a[16], b[16], all[16], free_bytes[16];
-    bytes_format(v->model->min_budget, b);
+    char budget[16], least[16], all[16];
+    const char *of = v->budget_given ? "as given" : "recommended";
+    bytes_format(v->model->min_budget, least);
     bytes_format(v->model->budget_100, all);
     finding_quiet(f, "verdict", "budget_bytes", json_integer((json_int_t)c->budget));
     if (c->budget)
-        line(f, "budget", "%s; minimum %s, all experts %s; %s%s", bytes_format(c->budget, a), b,
-             all, v->budget_given ? "as given" : bytes_format(v->host->available, free_bytes),
-             v->budget_given ? "" : " free");
+        line(f, "budget", "%s %s; minimum %s, all experts need %s", bytes_format(c->budget, budget),
+             of, least, all);
     else
-        line(f, "budget", "none; minimum %s, all experts %s", b, all);
+        line(f, "budget", "none; minimum %s, all experts need %s", least, all);
 }
 
-static void time_text(double seconds, char out[24])
+static void time_text(double seconds, char out[32])
 {
-    if (seconds < 100)
-        snprintf(out, 24, "%.1f s", seconds);
-    else
-        snprintf(out, 24, "%.0f min", seconds / 60);
+    char digits[DIGITS_BYTES];
+    bool minutes = seconds >= 100;
+    snprintf(out, 32, "%s %s", two_digits(minutes ? seconds / 60 : seconds, digits),
+             minutes ? "min" : "s");
 }
 
 static void put_speed(struct findings *f, const struct verdict *v, const struct chosen *c)
 {
     const struct estimate *e = c->estimate ? c->estimate : &v->estimates[0];
     bool known = c->budget > 0 && e->decode_tps > 0, prompt = known && e->prefill_tps > 0;
-    const char *bound = c->estimate ? "about" : "at most";
-    const char *why = c->budget == 0    ? "unknown"
-                      : !v->reads_known ? "unknown: storage was not measured"
-                                        : "unknown: too few experts fit for an estimate";
-    char time[24];
-    finding_quiet(f, "verdict", "decode_tps", known ? json_real(e->decode_tps) : json_null());
-    if (known)
-        line(f, "speed", "%s %.1f tokens/s", bound, e->decode_tps);
-    else
-        line(f, "speed", "%s", why);
     double seconds = prompt ? PROMPT_TOKENS / e->prefill_tps : 0;
+    char tokens[DIGITS_BYTES], time[32];
+    finding_quiet(f, "verdict", "decode_tps", known ? json_real(e->decode_tps) : json_null());
     finding_quiet(f, "verdict", "prompt_500_s", prompt ? json_real(seconds) : json_null());
+    two_digits(e->decode_tps, tokens);
     time_text(seconds, time);
     if (prompt)
-        line(f, "prompt", "%d tokens take %s %s", PROMPT_TOKENS, c->estimate ? "about" : "at least",
-             time);
+        line(f, "speed", "%s %s tokens/s; a prompt of %d tokens takes %s %s",
+             c->estimate ? "about" : "at most", tokens, PROMPT_TOKENS,
+             c->estimate ? "about" : "at least", time);
+    else if (known)
+        line(f, "speed", "%s %s tokens/s", c->estimate ? "about" : "at most", tokens);
+    else if (c->budget == 0)
+        line(f, "speed", "unknown");
+    else if (!v->reads_known)
+        line(f, "speed", "unknown, because storage was not measured (--no-device)");
     else
-        line(f, "prompt", "%s", why);
+        line(f, "speed", "unknown: too few experts fit for an estimate");
 }
 
 static void put_limit(struct findings *f, const struct verdict *v, const struct chosen *c)
@@ -145,18 +145,24 @@ static void put_limit(struct findings *f, const struct verdict *v, const struct 
         line(f, "limit", "memory: free or add some, or use a smaller --ctx-size");
         limit = "memory";
     } else if (!e || e->decode_tps <= 0) {
-        line(f, "limit", "%s", v->reads_known ? "memory: few experts fit" : "unknown");
+        line(f, "limit", "%s",
+             v->reads_known ? "memory: few experts fit" : "unknown, like the speed");
         limit = v->reads_known ? "memory" : limit;
     } else if (e->stall_s + e->load_s >= READING_SHARE * all_s) {
-        line(f, "limit", "storage: reading takes %.0f %% of a token's time",
+        line(f, "limit", "storage: reads take %.0f %% of the time; more memory would help",
              100 * (e->stall_s + e->load_s) / all_s);
         limit = "storage";
     } else if (weights >= STREAM_SHARE && weights <= 1) { /* above: from the caches */
-        line(f, "limit", "memory bandwidth: weights are read at %.0f %% of it", 100 * weights);
+        line(f, "limit", "memory bandwidth: computing uses %.0f %% of it; faster memory would help",
+             100 * weights);
         limit = "bandwidth";
     } else {
-        line(f, "limit", "the CPU: computing takes %.0f %% of a token's time",
-             100 * e->compute_s / all_s);
+        double share = e->compute_s / all_s;
+        if (share < 0.995)
+            line(f, "limit", "the CPU: computing takes %.0f %% of the time, reads the rest",
+                 100 * share);
+        else
+            line(f, "limit", "the CPU: computing takes all of the time, nothing is read");
         limit = "cpu";
     }
     finding_quiet(f, "verdict", "limit", json_string(limit));

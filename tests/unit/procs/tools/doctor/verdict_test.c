@@ -9,7 +9,7 @@
 #include "lib/base/bytes.h"
 #include "procs/tools/doctor/doctor.h"
 
-#define LINES 6
+#define LINES 5
 
 /* A machine with 16 GiB, on which half of the experts of a model of 20 GiB fit. */
 static struct model_facts model;
@@ -77,10 +77,10 @@ START_TEST(half_of_the_experts_fit)
 {
     verdict_model(&f, &verdict);
     check_lines((const char *const[LINES]){
-        "fits     yes, with 50 % of its 20.0 GiB of experts in memory",
-        "budget   12.0 GiB; minimum 3.0 GiB, all experts 22.0 GiB; 16.0 GiB free",
-        "speed    about 10.0 tokens/s", "prompt   500 tokens take about 5.0 s",
-        "limit    storage: reading takes 67 % of a token's time",
+        "fits     yes, with 50 % of its 20.0 GiB of experts in memory (16.0 GiB free)",
+        "budget   12.0 GiB recommended; minimum 3.0 GiB, all experts need 22.0 GiB",
+        "speed    about 10 tokens/s; a prompt of 500 tokens takes about 5.0 s",
+        "limit    storage: reads take 67 % of the time; more memory would help",
         "next     sluice repl -m model.gguf --budget 12.0GiB"});
     ck_assert(json_is_true(field("fits")));
     ck_assert_int_eq(json_integer_value(field("budget_bytes")), 12 * GIB);
@@ -96,9 +96,9 @@ START_TEST(everything_fits)
     verdict_model(&f, &verdict);
     check_lines((const char *const[LINES]){
         "fits     yes, with all of its 20.0 GiB of experts in memory",
-        "budget   22.0 GiB; minimum 3.0 GiB, all experts 22.0 GiB; 64.0 GiB free",
-        "speed    about 20.0 tokens/s", "prompt   500 tokens take about 2.5 s",
-        "limit    the CPU: computing takes 100 % of a token's time",
+        "budget   22.0 GiB recommended; minimum 3.0 GiB, all experts need 22.0 GiB",
+        "speed    about 20 tokens/s; a prompt of 500 tokens takes about 2.5 s",
+        "limit    the CPU: computing takes all of the time, nothing is read",
         "next     sluice repl -m model.gguf --budget 22.0GiB"});
 }
 END_TEST
@@ -109,8 +109,9 @@ START_TEST(bandwidth_limits)
     host.available = host.shm_free = 64 * GIB;
     host.stream_bytes_per_s = estimate_token_bytes(&model) / host.decode_s / 0.8;
     verdict_model(&f, &verdict);
-    ck_assert_str_eq(json_string_value(json_array_get(field("lines"), 4)),
-                     "limit    memory bandwidth: weights are read at 80 % of it");
+    ck_assert_str_eq(
+        json_string_value(json_array_get(field("lines"), 3)),
+        "limit    memory bandwidth: computing uses 80 % of it; faster memory would help");
 }
 END_TEST
 
@@ -122,10 +123,10 @@ START_TEST(without_a_storage_device)
     verdict.reads_known = false;
     verdict_model(&f, &verdict);
     check_lines((const char *const[LINES]){
-        "fits     yes, with 50 % of its 20.0 GiB of experts in memory",
-        "budget   12.0 GiB; minimum 3.0 GiB, all experts 22.0 GiB; 16.0 GiB free",
-        "speed    unknown: storage was not measured", "prompt   unknown: storage was not measured",
-        "limit    unknown", "next     sluice repl -m model.gguf --budget 12.0GiB"});
+        "fits     yes, with 50 % of its 20.0 GiB of experts in memory (16.0 GiB free)",
+        "budget   12.0 GiB recommended; minimum 3.0 GiB, all experts need 22.0 GiB",
+        "speed    unknown, because storage was not measured (--no-device)",
+        "limit    unknown, like the speed", "next     sluice repl -m model.gguf --budget 12.0GiB"});
     ck_assert(json_is_null(field("decode_tps")) && json_is_null(field("prompt_500_s")));
 }
 END_TEST
@@ -136,8 +137,8 @@ START_TEST(it_does_not_fit)
     verdict_model(&f, &verdict);
     check_lines((const char *const[LINES]){
         "fits     no: it needs at least 3.0 GiB, and 2.0 GiB are available",
-        "budget   none; minimum 3.0 GiB, all experts 22.0 GiB", "speed    unknown",
-        "prompt   unknown", "limit    memory: free or add some, or use a smaller --ctx-size",
+        "budget   none; minimum 3.0 GiB, all experts need 22.0 GiB", "speed    unknown",
+        "limit    memory: free or add some, or use a smaller --ctx-size",
         "next     sluice doctor -m model.gguf --ctx-size 2048"});
     ck_assert(json_is_false(field("fits")));
 }
@@ -163,8 +164,8 @@ START_TEST(a_given_budget)
     verdict_model(&f, &verdict);
     check_lines((const char *const[LINES]){
         "fits     yes, with fewer than 25 % of its 20.0 GiB of experts in memory",
-        "budget   5.0 GiB; minimum 3.0 GiB, all experts 22.0 GiB; as given",
-        "speed    at most 5.0 tokens/s", "prompt   500 tokens take at least 10.0 s",
+        "budget   5.0 GiB as given; minimum 3.0 GiB, all experts need 22.0 GiB",
+        "speed    at most 5.0 tokens/s; a prompt of 500 tokens takes at least 10 s",
         "limit    memory: few experts fit",
         "next     sluice repl -m '/models/a name.gguf' --budget 5120MiB"});
 }
@@ -195,6 +196,29 @@ START_TEST(the_command_is_quoted)
         host.available = 2 * GIB; /* too little for the model */
         verdict_model(&f, &verdict);
         ck_assert_str_eq(json_string_value(field("next")), doctor);
+    }
+}
+END_TEST
+
+/* An estimate has two significant digits. */
+START_TEST(speeds_are_rounded)
+{
+    static const struct {
+        double decode, prefill;
+        const char *line;
+    } rows[] = {
+        {1803.7, 5000, "speed    about 1800 tokens/s; a prompt of 500 tokens takes about 0.10 s"},
+        {99.6, 49.9, "speed    about 100 tokens/s; a prompt of 500 tokens takes about 10 s"},
+        {9.96, 1.25, "speed    about 10 tokens/s; a prompt of 500 tokens takes about 6.7 min"},
+        {4.04, 0.1, "speed    about 4.0 tokens/s; a prompt of 500 tokens takes about 83 min"},
+        {0.0123, 0, "speed    about 0.012 tokens/s"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        estimates[1].decode_tps = rows[i].decode;
+        estimates[1].prefill_tps = rows[i].prefill;
+        verdict_model(&f, &verdict);
+        ck_assert_str_eq(json_string_value(json_array_get(field("lines"), 5 * i + 2)),
+                         rows[i].line);
     }
 }
 END_TEST
@@ -260,6 +284,7 @@ int main(void)
     tcase_add_test(tcase, shared_memory_is_too_small);
     tcase_add_test(tcase, a_given_budget);
     tcase_add_test(tcase, the_command_is_quoted);
+    tcase_add_test(tcase, speeds_are_rounded);
     tcase_add_test(tcase, large_figures_fit_80_columns);
     tcase_add_test(tcase, sections_are_printed_once);
     suite_add_tcase(suite, tcase);
