@@ -2,21 +2,44 @@
 /* Writes the errors of command lines, and takes the operands that several programs have. */
 #include "config/option_error.h"
 
+#include <stdint.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "config/params.h"
+#include "config/option_table.h"
 #include "lib/base/bytes.h"
 #include "lib/text/suggest.h"
 
-/* The argument that getopt_long rejected. While it is inside a group of short options (-ngl),
- * optind still refers to that group; otherwise it is one further. */
-static const char *rejected(char **argv)
+/* Bytes of the name in "--name=value", at most as many as an error shows. */
+static int name_bytes(const char *given)
 {
-    const char *last = argv[optind - 1], *group = argv[optind];
-    size_t n = strlen(last);
-    bool ended = last[0] == '-' && (optopt == 0 || last[n - 1] == (char)optopt);
-    return ended || !group ? last : group;
+    size_t n = strcspn(given, "=");
+    return n < 80 ? (int)n : 80;
+}
+
+/* Whether getopt_long stopped within this group of short options: its first unknown letter is the
+ * rejected one, and others follow. */
+static bool stopped_within(const char *group, const char *letters)
+{
+    if (!group || group[0] != '-' || group[1] == '-')
+        return false;
+    for (const char *c = group + 1; *c; c++) {
+        const char *known = *c == ':' ? NULL : strchr(letters, *c);
+        if (!known)
+            return *c == (char)optopt && c[1];
+        if (known[1] == ':') /* the rest is its value */
+            return false;
+    }
+    return false;
+}
+
+/* The argument that getopt_long rejected. optind is one further, except within a group of short
+ * options (-ngl). optopt is a letter, 0 for an unknown name, and for a known one its number, which
+ * no letter has. */
+static const char *rejected(char **argv, const char *letters)
+{
+    bool letter = optopt > 0 && optopt <= UINT8_MAX;
+    return letter && stopped_within(argv[optind], letters) ? argv[optind] : argv[optind - 1];
 }
 
 #define NO_DOWNLOAD                                                                                \
@@ -61,28 +84,56 @@ int option_model(const char **model, int argc, char **argv, const char *hint, st
                : 0;
 }
 
-int option_error(const char *command, int option, char **argv, const struct option *options,
-                 bool params, const char *const *more, struct error *error)
+static void suggest_row(const struct option_row *row, void *arg)
 {
-    const char *given = option == ':' ? argv[optind - 1] : rejected(argv);
-    if (option == ':')
-        return error_set(error, ERR_BAD_INPUT, "%.80s needs a value; see 'sluice %s --help'", given,
-                         command);
-    if (option_download(given, error) != 0)
-        return -1;
+    if (row->name)
+        suggest_name(arg, row->name);
+}
+
+/* Whether getopt_long knows the rejected option, which has no value, and was given one: --flag=x, or
+ * -f=x, where it takes the = for a letter. */
+static bool is_flag(const char *given, const struct option *names)
+{
+    if (optopt == '=')
+        return given[0] == '-' && given[1] != '-' && strcspn(given, "=") > 1;
+    for (; optopt > UINT8_MAX && names->name; names++)
+        if (names->val == optopt)
+            return true;
+    return false;
+}
+
+static int needs_value(const char *given, const char *command, struct error *error)
+{
+    return error_set(error, ERR_BAD_INPUT, "%.80s needs a value; see 'sluice %s --help'", given,
+                     command);
+}
+
+static int unknown_option(const struct option_table *table, const char *given, struct error *error)
+{
     struct suggest s;
     char hint[SUGGEST_HINT_BYTES];
     const char *name = given + strspn(given, "-");
     suggest_start(&s, name, strcspn(name, "="));
-    for (; options->name; options++)
-        suggest_name(&s, options->name);
-    for (; more && *more; more++)
-        suggest_name(&s, *more);
-    if (params)
-        params_suggest(&s);
+    options_each(table, suggest_row, &s);
+    /* One that is taken elsewhere is left here if nothing follows it. */
+    if (s.distance == 0 && strncmp(given, "--", 2) == 0)
+        return needs_value(given, table->command, error);
     return error_set(error, ERR_BAD_INPUT, "unknown option %.*s%s (see 'sluice %s --help')",
-                     (int)(strcspn(given, "=") < 80 ? strcspn(given, "=") : 80), given,
-                     suggest_hint(&s, "--", hint), command);
+                     name_bytes(given), given, suggest_hint(&s, "--", hint), table->command);
+}
+
+int option_error(const struct option_table *table, int option, char **argv, const char *letters,
+                 const struct option *names, struct error *error)
+{
+    const char *given = option == ':' ? argv[optind - 1] : rejected(argv, letters);
+    if (option == ':')
+        return needs_value(given, table->command, error);
+    if (option_download(given, error) != 0)
+        return -1;
+    if (is_flag(given, names))
+        return error_set(error, ERR_BAD_INPUT, "%.*s takes no value; see 'sluice %s --help'",
+                         name_bytes(given), given, table->command);
+    return unknown_option(table, given, error);
 }
 
 bool option_unit_missing(const char *text)

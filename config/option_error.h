@@ -9,12 +9,14 @@
 
 #include "lib/base/error.h"
 
+struct option_table;
+
 /* For an argument that getopt_long rejected. `option` is its result: ':' (the short options start
- * with ':', so that getopt prints nothing) or '?'. Names near an unknown one are suggested: of
- * `options`, of `more` (ends with NULL, may be NULL) and, with `params`, of the parameters. Options
- * that download a model in other programs get the answer that sluice does not. Returns -1. */
-int option_error(const char *command, int option, char **argv, const struct option *options,
-                 bool params, const char *const *more, struct error *error);
+ * with ':', so that getopt prints nothing) or '?'; `letters` and `names` are what it was called
+ * with. The nearest option of the table is suggested for an unknown one. Options that download a
+ * model in other programs get the answer that sluice does not. Returns -1. */
+int option_error(const struct option_table *table, int option, char **argv, const char *letters,
+                 const struct option *names, struct error *error);
 
 /* After getopt_long: an operand that is a path is the model unless -m gave one; *model is borrowed
  * from argv. Every other operand, and a URL as the model, is an error; `hint` is added to that of

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From a table of options to getopt_long, to values, and to the text of --help. */
+/* From a table of options to getopt_long, and to values. */
 #include "config/option_table.h"
 
 #include <errno.h>
@@ -13,8 +13,10 @@
 #include "lib/base/bytes.h"
 
 #define NAME_BYTES 48
-#define FIRST_ROW  256 /* what getopt_long returns for the first row */
 #define ROWS_MAX   64
+
+/* What getopt_long returns for names: numbers that no letter has. */
+enum { OPTION_HELP = 256, OPTION_VERSION, OPTION_FIRST_ROW };
 
 int option_i64(const char *what, const char *text, int64_t min, int64_t max, int64_t *value,
                struct error *error)
@@ -45,18 +47,18 @@ int option_bytes(const char *what, const char *text, uint64_t *bytes, struct err
 
 /* What getopt_long takes. */
 struct forms {
-    struct option names[ROWS_MAX + 2]; /* --help, and the end */
+    struct option names[ROWS_MAX + 3]; /* --help, --version, and the end */
     char letters[2 * ROWS_MAX + 3];
 };
 
 static bool taken_here(const struct option_row *r)
 {
-    return r->value.kind != OPTION_KIND_NONE;
+    return r->value.kind != OPTION_KIND_NONE && r->value.kind != OPTION_KIND_GROUP;
 }
 
 static int value_of(const struct option_row *r)
 {
-    if (r->value.kind == OPTION_KIND_MAYBE)
+    if (r->arg && r->arg[0] == '[')
         return optional_argument;
     return r->arg ? required_argument : no_argument;
 }
@@ -79,11 +81,12 @@ static void make_forms(const struct option_table *t, struct forms *f)
         if (!taken_here(r))
             continue;
         if (r->name)
-            f->names[n++] = (struct option){r->name, value_of(r), NULL, FIRST_ROW + (int)i};
+            f->names[n++] = (struct option){r->name, value_of(r), NULL, OPTION_FIRST_ROW + (int)i};
         if (r->letter)
             add_letter(f->letters, r->letter, r->arg != NULL);
     }
-    f->names[n] = (struct option){"help", 0, NULL, 'h'};
+    f->names[n++] = (struct option){"help", optional_argument, NULL, OPTION_HELP};
+    f->names[n] = (struct option){"version", no_argument, NULL, OPTION_VERSION};
     add_letter(f->letters, 'h', false);
 }
 
@@ -91,7 +94,8 @@ static void make_forms(const struct option_table *t, struct forms *f)
 static const struct option_row *row_of(const struct option_table *t, int option)
 {
     for (size_t i = 0; i < t->count; i++)
-        if (option == FIRST_ROW + (int)i || (t->rows[i].letter && option == t->rows[i].letter))
+        if (option == OPTION_FIRST_ROW + (int)i ||
+            (t->rows[i].letter && option == t->rows[i].letter))
             return &t->rows[i];
     sl_panic("option %d is not in the table", option);
 }
@@ -122,17 +126,32 @@ static int take_row(const struct option_row *r, void *program, const char *value
     void *to = (char *)program + r->value.offset;
     switch (r->value.kind) {
     case OPTION_KIND_FLAG: *(bool *)to = true; return 0;
-    case OPTION_KIND_TEXT: *(const char **)to = value; return 0;
-    case OPTION_KIND_MAYBE: *(const char **)to = value ? value : ""; return 0;
+    case OPTION_KIND_TEXT: *(const char **)to = value ? value : ""; return 0;
     case OPTION_KIND_NUMBER:
         return option_i64(name_of(r, name), value, r->value.min, r->value.max, to, error);
     case OPTION_KIND_BYTES: return option_bytes(name_of(r, name), value, to, error);
     case OPTION_KIND_JSON: return take_json(name_of(r, name), value, to, error);
     case OPTION_KIND_CALL: return r->value.take(program, value, error);
     case OPTION_KIND_NTH: return r->value.take_nth(program, r->value.n, value, error);
-    case OPTION_KIND_NONE: break;
+    case OPTION_KIND_NONE:
+    case OPTION_KIND_GROUP: break;
     }
     sl_panic("%s is taken elsewhere", name_of(r, name));
+}
+
+/* --help, --help=manual and --version print, and end the process. */
+static int take_common(const struct option_table *t, int option, struct error *error)
+{
+    if (option == OPTION_VERSION)
+        printf("sluice %s\n", SLUICE_VERSION);
+    else if (!optarg)
+        options_help(t, stdout);
+    else if (strcmp(optarg, "manual") == 0)
+        options_manual(t, stdout);
+    else
+        return error_set(error, ERR_BAD_INPUT, "--help takes no value; see 'sluice %s --help'",
+                         t->command);
+    exit(fflush(stdout) == 0 ? 0 : 1);
 }
 
 int options_read(const struct option_table *t, void *program, int argc, char **argv,
@@ -141,67 +160,12 @@ int options_read(const struct option_table *t, void *program, int argc, char **a
     struct forms forms;
     make_forms(t, &forms);
     for (int option; (option = getopt_long(argc, argv, forms.letters, forms.names, NULL)) != -1;) {
-        if (option == 'h') {
-            options_help(t, stdout);
-            exit(fflush(stdout) == 0 ? 0 : 1);
-        }
         if (option == '?' || option == ':')
-            return option_error(t->command, option, argv, forms.names, t->params,
-                                t->names ? t->names() : NULL, error);
+            return option_error(t, option, argv, forms.letters, forms.names, error);
+        if (option == 'h' || option == OPTION_HELP || option == OPTION_VERSION)
+            return take_common(t, option, error);
         if (take_row(row_of(t, option), program, optarg, error) != 0)
             return -1;
     }
     return 0;
-}
-
-/* ---- the help -------------------------------------------------------------------------------- */
-
-static bool has_letters(const struct option_table *t)
-{
-    for (size_t i = 0; i < t->count; i++)
-        if (t->rows[i].letter)
-            return true;
-    return false;
-}
-
-/* "  -m, --model FILE"; without letters in the table, names begin where letters would. */
-static int print_names(const struct option_row *r, bool letters, FILE *out)
-{
-    int n = 0;
-    if (r->letter)
-        n += fprintf(out, "  -%c%s", r->letter, r->name ? ", " : "");
-    else
-        n += fprintf(out, "%s", letters ? "      " : "  ");
-    if (r->name)
-        n += fprintf(out, "--%s", r->name);
-    if (r->arg)
-        n += fprintf(out, " %s", r->arg);
-    return n;
-}
-
-static void print_row(const struct option_row *r, unsigned column, bool letters, FILE *out)
-{
-    int at = print_names(r, letters, out);
-    const char *line = *r->help ? r->help : NULL;
-    if (!line)
-        fputc('\n', out);
-    for (bool first = true; line; first = false) {
-        size_t n = strcspn(line, "\n");
-        int blanks = first ? (int)column - at : (int)column;
-        fprintf(out, "%*s%.*s\n", blanks < 2 ? 2 : blanks, "", (int)n, line);
-        line = line[n] ? line + n + 1 : NULL;
-    }
-}
-
-void options_help(const struct option_table *t, FILE *out)
-{
-    bool letters = has_letters(t);
-    fputs(t->before, out);
-    for (size_t i = 0; i < t->count; i++)
-        if (t->rows[i].help)
-            print_row(&t->rows[i], t->column, letters, out);
-    if (t->after)
-        fputs(t->after, out);
-    if (t->more)
-        t->more(out);
 }

@@ -11,6 +11,7 @@
 #include "config/option_error.h"
 #include "lib/base/assert.h"
 #include "lib/base/bytes.h"
+#include "lib/text/suggest.h"
 
 #define ON_WORDS  "on|yes|true|1"
 #define OFF_WORDS "off|no|false|0"
@@ -97,11 +98,11 @@ static bool one_of(const char *choices, const char *text)
 }
 
 /* "--io-size": the option of a parameter. */
-#define OPTION_BYTES 48
-#define OPTION(t)    option_text((t), (char[OPTION_BYTES]){0})
-static const char *option_text(const struct param_info *t, char buf[OPTION_BYTES])
+#define OPTION_NAME_BYTES 48
+#define OPTION(t)         option_text((t), (char[OPTION_NAME_BYTES]){0})
+static const char *option_text(const struct param_info *t, char buf[OPTION_NAME_BYTES])
 {
-    snprintf(buf, OPTION_BYTES, "--%s", t->name);
+    snprintf(buf, OPTION_NAME_BYTES, "--%s", t->name);
     for (char *c = buf; *c; c++)
         if (*c == '_')
             *c = '-';
@@ -172,18 +173,13 @@ static int set_bool(const struct param_info *t, char *at, const char *text, stru
     return 0;
 }
 
-void params_suggest(struct suggest *s)
-{
-    for (size_t i = 0; i < ARRAY_LEN(table); i++)
-        suggest_name(s, table[i].name);
-}
-
 static int unknown(const char *name, struct error *error)
 {
     struct suggest s;
     char hint[SUGGEST_HINT_BYTES];
     suggest_start(&s, name, strlen(name));
-    params_suggest(&s);
+    for (size_t i = 0; i < ARRAY_LEN(table); i++)
+        suggest_name(&s, table[i].name);
     return error_set(error, ERR_BAD_INPUT, "unknown parameter '%.80s'%s (see --help)", name,
                      suggest_hint(&s, "", hint));
 }
@@ -294,14 +290,16 @@ static bool value_follows(const struct param_info *t, const char *next)
     return next && (!t || t->kind != KIND_BOOL || one_of(ON_WORDS "|" OFF_WORDS, next));
 }
 
-/* Options of one letter, as in other programs: "-c N" and "-cN". Returns the parameter's name and
- * where the value begins in `arg` (at its end: the next argument), or NULL. */
+/* Options of one letter, as in other programs: "-c N" and "-cN". */
+static const struct {
+    char letter;
+    const char *name;
+} letters[] = {{'c', "ctx_size"}, {'t', "threads"}};
+
+/* Returns the parameter's name and where the value begins in `arg` (at its end: the next argument),
+ * or NULL. */
 static const char *short_param(const char *arg, const char **value)
 {
-    static const struct {
-        char letter;
-        const char *name;
-    } letters[] = {{'c', "ctx_size"}, {'t', "threads"}};
     for (size_t i = 0; arg[0] == '-' && i < ARRAY_LEN(letters); i++)
         if (arg[1] == letters[i].letter && strspn(arg + 2, "0123456789") == strlen(arg + 2)) {
             *value = arg + 2;
@@ -419,7 +417,7 @@ static const char *value_placeholder(const struct param_info *t)
 {
     switch (t->kind) {
     case KIND_U64: return "N";
-    case KIND_BYTES: return "BYTES";
+    case KIND_BYTES: return "SIZE";
     case KIND_F64: return "X";
     case KIND_BOOL: return "on|off";
     case KIND_CHOICE: return t->choices;
@@ -438,7 +436,7 @@ static void bound_text(uint64_t value, char *text, size_t bytes)
     snprintf(text, bytes, "%" PRIu64 "%s", value, suffix[i]);
 }
 
-/* Unit, bounds and default: "bytes, 4KiB to 16MiB, default 256KiB". Sizes without a practical
+/* Unit, bounds and default: "tokens, 16 to 1048576, default 512". Sizes without a practical
  * maximum print no bounds. */
 static void facts_text(const struct param_info *t, char *text, size_t bytes)
 {
@@ -456,9 +454,9 @@ static void facts_text(const struct param_info *t, char *text, size_t bytes)
         bound_text(t->max, high, sizeof high);
         bound_text(t->def, size, sizeof size);
         if (t->max >= UINT64_MAX / 4)
-            snprintf(text, bytes, "bytes, default %s", size);
+            snprintf(text, bytes, "default %s", size);
         else
-            snprintf(text, bytes, "bytes, %s to %s, default %s", low, high, size);
+            snprintf(text, bytes, "%s to %s, default %s", low, high, size);
         return;
     case KIND_F64:
         snprintf(text, bytes, "%s, %g to %g, default %s", t->unit, t->min_f, t->max_f, def);
@@ -485,28 +483,48 @@ static void print_wrapped(FILE *out, const char *text, const char *indent, size_
     fputc('\n', out);
 }
 
-#define HELP_WIDTH 70
+#define HELP_WIDTH 51 /* with the names: 80 columns */
 
-static void help_one(FILE *out, const struct param_info *t)
+/* Breaks a text into lines of at most HELP_WIDTH, where words allow it. */
+static void wrap(char *text)
 {
-    static const char indent[] = "                             ";
-    char name[128], facts[PARAM_TEXT_BYTES + 64], text[2 * PARAM_TEXT_BYTES];
-    snprintf(name, sizeof name, "%s %s", OPTION(t), value_placeholder(t));
-    size_t columns = sizeof indent - 1 - 4;
-    fprintf(out, "  %-*s  ", (int)columns, name);
-    if (strlen(name) > columns)
-        fprintf(out, "\n%s", indent);
-    facts_text(t, facts, sizeof facts);
-    snprintf(text, sizeof text, "%s (%s)", t->help, facts);
-    print_wrapped(out, text, indent, HELP_WIDTH);
+    char *line = text, *blank = NULL;
+    for (char *end = text;; end++) { /* of a word */
+        if (*end && *end != ' ')
+            continue;
+        if (blank && end - line > HELP_WIDTH) {
+            *blank = '\n';
+            line = blank + 1;
+        }
+        blank = end;
+        if (!*end)
+            return;
+    }
 }
 
-void params_help(FILE *out)
+static char letter_of(const struct param_info *t)
 {
-    fprintf(out, "  --config FILE              read 'name = value' lines\n"
-                 "  -c N, -t N                 short for --ctx-size, --threads\n");
-    for (size_t i = 0; i < ARRAY_LEN(table); i++)
-        help_one(out, &table[i]);
+    for (size_t i = 0; i < ARRAY_LEN(letters); i++)
+        if (strcmp(letters[i].name, t->name) == 0)
+            return letters[i].letter;
+    return 0;
+}
+
+void params_options(option_visit *visit, void *arg)
+{
+    static const struct option_row config = {0, "config", "FILE", OPTION_ELSEWHERE,
+                                             "read 'name = value' lines"};
+    visit(&config, arg);
+    for (size_t i = 0; i < ARRAY_LEN(table); i++) {
+        const struct param_info *t = &table[i];
+        char facts[PARAM_TEXT_BYTES + 64], help[2 * PARAM_TEXT_BYTES];
+        facts_text(t, facts, sizeof facts);
+        snprintf(help, sizeof help, "%s (%s)", t->help, facts);
+        wrap(help);
+        struct option_row row = {letter_of(t), OPTION(t) + 2, value_placeholder(t),
+                                 OPTION_ELSEWHERE, help};
+        visit(&row, arg);
+    }
 }
 
 void params_config(FILE *out)

@@ -8,8 +8,8 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "config/option_table.h"
 #include "lib/base/error.h"
-#include "lib/text/suggest.h"
 
 #define PARAM_TEXT_BYTES   512
 #define PARAM_CHOICE_BYTES 16
@@ -41,9 +41,6 @@ static inline uint32_t params_prefill_chunk(const struct params *p)
 /* True when `name` (dashes or underscores, without "--") is a parameter. */
 bool params_known(const char *name);
 
-/* Adds the names of all parameters to the search for the one that was meant. */
-void params_suggest(struct suggest *s);
-
 /* Sets one parameter from text; a percentage may end in '%', a size in a suffix. -1 with
  * ERR_BAD_INPUT naming the parameter, its bounds and the text. */
 int params_set(struct params *p, const char *name, const char *text, struct error *error);
@@ -63,8 +60,9 @@ bool params_close_choice(struct params *p);
  * *argc is lowered. */
 int params_take_args(struct params *p, int *argc, char **argv, struct error *error);
 
-/* Prints all options: placeholder of the value, help, unit, bounds and default. */
-void params_help(FILE *out);
+/* The options of all parameters, for a table of options: placeholder of the value, help, unit,
+ * bounds and default. params_take_args takes them. */
+void params_options(option_visit *visit, void *arg);
 
 /* Prints a commented-out --config file with every parameter at its default. */
 void params_config(FILE *out);

@@ -30,7 +30,8 @@
 #define PARAM_TEXT(name, def, help)
 #endif
 PARAM_BYTES(budget, 0, 0, UINT64_MAX / 4,
-            "memory limit for all engine processes together; 0: half of the available memory")
+            "memory limit of all engine processes together, such as 8GiB; 0: half of the "
+            "available memory, or the minimum for the model if that is more")
 PARAM_F64(resident_experts, 100.0, 0.01, 100.0, "%",
           "maximum share of the experts' bytes that may be resident")
 PARAM_TEXT(preset, "default",

@@ -5,7 +5,7 @@ function quoted(s) {
     return "'" s "'"
 }
 
-BEGIN { print "# bash completion of sluice, made from the programs' help texts." }
+BEGIN { print "# bash completion of sluice, made from the programs' tables of options." }
 FNR == NR { commands = commands (commands == "" ? "" : " ") $1; next }
 substr($1, 1, 1) == "=" {
     command = substr($1, 2)

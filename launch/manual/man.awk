@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-# A --help text as a manual page. Variables: command, summary, version, date, see (names for SEE ALSO).
+# Makes a manual page of what a program prints for --help=manual. Variables: command, summary, version, date, see (names
+# for SEE ALSO). Lines: "option", names, value, what it is for; "text" and a line of the help that is not an option:
 #   usage: ...                the synopsis, to the first empty line
 #   text at the margin        a paragraph; "Word:" before an indented block a heading
-#     -o, --option VALUE  ... an option, its text further right
 #     word  what it is        a row of a table
 
 function escape(s) {
@@ -31,16 +31,12 @@ function heading(name) {
     section = name
 }
 
-# "-m, --model FILE" with names bold and values slanted.
-function option_tag(s,    out, at, n) {
+# "-m, --model FILE" with names bold and the value slanted.
+function option_tag(names, value,    out, word, n, i) {
     out = ""
-    while (match(s, /--?[A-Za-z0-9][A-Za-z0-9-]*/) && (RSTART == 1 || substr(s, RSTART - 1, 1) == " ")) {
-        at = RSTART
-        n = RLENGTH
-        out = out slanted(substr(s, 1, at - 1)) "\\fB" escape(substr(s, at, n)) "\\fR"
-        s = substr(s, at + n)
-    }
-    return out slanted(s)
+    n = split(names, word, " ")
+    for (i = 1; i <= n; i++) out = out (i > 1 ? ", " : "") "\\fB" escape(word[i]) "\\fR"
+    return out (value ~ /^(\[|$)/ ? "" : " ") slanted(value)
 }
 
 function slanted(s,    out) {
@@ -52,20 +48,16 @@ function slanted(s,    out) {
     return out s
 }
 
-# Where the text of an option or a row begins: after two blanks; 0 when there is none on this line.
+# Where the text of a row begins: after two blanks; 0 when there is none on this line.
 function text_at(s) {
     return match(s, /[^ ]  +[^ ]/) ? RSTART + RLENGTH - 1 : 0
 }
 
-function option_line(s,    at, tag) {
+function option_line(names, value, text) {
     if (section != "OPTIONS" && !under) heading("OPTIONS")
-    sub(/^ +/, "", s)
-    at = text_at(s)
-    tag = at ? substr(s, 1, at - 1) : s
-    sub(/ +$/, "", tag)
     print ".TP"
-    print option_tag(tag)
-    if (at) put(substr(s, at))
+    print option_tag(names, value)
+    put(text)
     in_item = 1
 }
 
@@ -128,18 +120,21 @@ function synopsis(s) {
 }
 
 NR == 1 {
-    print ".\\\" Made from the help text of the program."
+    print ".\\\" Made from the options and the help text of the program."
     printf ".TH SLUICE\\-%s 1 \"%s\" \"sluice %s\" \"sluice\"\n", toupper(command), date, version
     print ".SH NAME"
     print "sluice\\-" command " \\- " escape(summary)
     print ".SH SYNOPSIS"
     in_usage = 1
 }
+$1 == "internal" { next }
+$1 == "option" { option_line($2, $3, $4); next }
+{ sub(/^text\t/, "") }
 in_usage && /^$/ { in_usage = 0; next }
 in_usage { synopsis($0); next }
 /^$/ { empty = 1; next }
-match($0, /^ +-/) && RLENGTH <= 8 { option_line($0); next }
 /^          / && in_item { sub(/^ +/, ""); put($0); next }
+/^  sluice / { sub(/^ +/, ""); print ".PP\n\\fB" escape($0) "\\fR"; next } # an example
 /^ / { row_line($0); next }
 { margin_line($0) }
 

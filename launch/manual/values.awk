@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-# From lines of options.awk: an option a line, with the names its value can have ("" when any; "+file" a path).
+# From lines "option", names, value, text: an option a line, with the names its value can have ("" when any; "+file" a
+# path).
 function values_of(name, value) {
-    if (value == "") return "+none"
+    if (value == "" || value ~ /^\[/) return "+none"
     if (name == "--preset" || name == "--presets") return presets
     if (name == "--eviction") return eviction
     if (name == "--prediction") return prediction
@@ -14,7 +15,7 @@ function values_of(name, value) {
 }
 
 {
-    count = split($1, name, " ")
+    count = split($2, name, " ")
     for (i = 1; i <= count; i++)
-        print command, name[i], values_of(name[i], $2), $3
+        print command, name[i], values_of(name[i], $3), $4
 }

@@ -8,7 +8,7 @@ function quoted(s) {
 # "name:text" for _describe: a colon in the name would end it, none has one.
 function entry(name, text) { return quoted(name ":" text) }
 
-BEGIN { print "#compdef sluice\n# zsh completion of sluice, made from the programs' help texts.\n" }
+BEGIN { print "#compdef sluice\n# zsh completion of sluice, made from the programs' tables of options.\n" }
 FNR == NR {
     command_entries = command_entries "    " entry($1, $2) "\n"
     order[++count] = $1

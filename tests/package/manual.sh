@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Manual pages and completions match the help texts, and the help texts match the options of the programs.
+# Every option of a program's table is in its help, its manual page and the completions; and the help names no other.
 # shellcheck source-path=SCRIPTDIR source=verdicts.sh
 . "$(dirname "${BASH_SOURCE[0]}")/verdicts.sh"
 shopt -s lastpipe # verdict notes its failure in this shell
@@ -9,27 +9,38 @@ manual=$build/manual
 [ -f "$manual/stamp" ] || { echo "not ok package_manual: $manual was not built"; exit 1; }
 mapfile -t commands < <(cut -f1 "$manual/commands")
 
-# Options of a help text, found independently of the generator: words that start with a dash, in the usage and on
-# lines that start with one (up to the description).
+# "command option", of the tables. demo passes its options on to generate, and its help names some of them.
+for command in "${commands[@]}"; do
+    [ "$command" = demo ] || awk -F'\t' -v command="$command" '
+        $1 == "option" { n = split($2, name, " "); for (i = 1; i <= n; i++) print command, name[i] }' "$manual/table/$command"
+done >"$scratch/options"
+{
+    [ "${#commands[@]}" -ge 15 ] || echo "only ${#commands[@]} commands were found"
+    [ "$(wc -l <"$scratch/options")" -ge 500 ] || echo "only $(wc -l <"$scratch/options") options were found"
+    for option in "generate --budget" "run -m" "sim --synthetic" "generate --temperature" "stats --version" "ctl -h"; do
+        grep -qx -- "$option" "$scratch/options" || echo "$option is missing"
+    done
+} | verdict manual_sources "commands or options are missing from the tables"
+
+# Options of a help text, found independently of the tables: words that start with a dash, in the usage and on lines
+# that start with one (up to the description).
 options_of() {
     awk '/^usage:/ { u = 1 } u && /^$/ { u = 0 }
          u { print; next }
-         /^ +-/ { sub(/^ +/, ""); n = match($0, /[^ ]  +[^ ]/); print n ? substr($0, 1, n) : $0 }' "$1" |
+         /^ +-/ { sub(/^ +/, ""); n = match($0, /[^ ]  +[^ ]/); print n ? substr($0, 1, n) : $0 }' |
         grep -oE '(^|[][ (|])--?[A-Za-z][A-Za-z0-9-]*' | tr -d '][ (|' | sort -u
 }
 
-all_options() { # "command option"
-    local command
-    for command in "${commands[@]}"; do
-        options_of "$manual/help/$command" | sed "s/^/$command /"
-    done
-}
+for command in "${commands[@]}"; do
+    [ "$command" = demo ] || diff <(sed -n "s/^$command //p" "$scratch/options" | sort -u) \
+        <("$root/launch/sluice" help "$command" | options_of) | sed -n "s/^</$command: only in the table:/p; s/^>/$command: only in the help:/p"
+done | verdict manual_help_is_of_the_table "a help text and its table have different options"
 
-all_options >"$scratch/options"
-{
-    [ "${#commands[@]}" -ge 15 ] || echo "only ${#commands[@]} commands were found"
-    [ "$(wc -l <"$scratch/options")" -ge 150 ] || echo "only $(wc -l <"$scratch/options") options were found"
-} | verdict manual_sources "commands or options are missing from the help texts"
+# Options without a place in the help are those that the supervisor passes to inspect.
+for command in "${commands[@]}"; do
+    sed -n "s/^internal\t/$command /p" "$manual/table/$command"
+done | sort | diff - <(printf 'inspect --%s\n' log-format model-fd plan segment-fd) |
+    verdict manual_internal_options "other options are missing from the help"
 
 # Roff without escapes and fonts.
 plain() { sed 's/\\f[BIR]//g; s/\\-/-/g; s/\\&//g' "$1"; }
@@ -90,26 +101,6 @@ if have zsh manual_zsh_has_every_option; then
         done
     } | verdict manual_zsh_has_every_option "the zsh completion lacks an option of --help"
 fi
-
-# Every long option in a table of getopt_long is in the program's help text. Exceptions: the options that the
-# supervisor passes to inspect, and --version.
-sources_of() {
-    case $1 in
-    run) find "$root/procs/engine/supervisor" -name "*.c" ;;
-    *) find "$root"/procs/*/"$1" -name "*.c" ;;
-    esac
-}
-
-for command in "${commands[@]}"; do
-    case $command in demo | test | build) continue ;; esac
-    # shellcheck disable=SC2046 # a list of files
-    grep -hoE '^ *\{"[a-z][a-z-]*", *([0-2]|no_argument|required_argument|optional_argument),' $(sources_of "$command") |
-        sed 's/^ *{"//; s/".*//' | while read -r name; do
-        case $name in help | version | segment-fd | model-fd) continue ;; esac
-        [ "$command $name" = "inspect plan" ] || [ "$command $name" = "inspect log-format" ] || grep -qx -- "$command --$name" "$scratch/options" ||
-            echo "sluice $command accepts --$name, but its help does not list it"
-    done
-done | verdict manual_help_is_whole "an option is missing from the help text"
 
 "$root/launch/manual/config_doc.sh" "$build/libexec" --check |
     verdict manual_config_doc_is_current "docs/config.md is out of date"

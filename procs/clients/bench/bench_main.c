@@ -117,11 +117,15 @@ static const struct option_row rows[] = {
      "tokens in the context before each test (default 0): both\n"
      "tests run once per depth"},
     {'r', "repetitions", "N", OPTION_CALL(take_repetitions), "(default 5)"},
-    {0, "budget", "LIST, --resident-experts LIST, --preset LIST, --throttle LIST,",
-     OPTION_ELSEWHERE, ""},
-    {0, "threads", "LIST", OPTION_ELSEWHERE,
-     "parameters of the engine, values separated by commas"},
-    {0, "vary", "NAME=V1,V2,...", OPTION_ELSEWHERE, "the same for any other parameter; repeatable"},
+    {0, "budget", "LIST", OPTION_ELSEWHERE,
+     "budgets of the engine, separated by commas: 4GiB,8GiB"},
+    {0, "resident-experts", "LIST", OPTION_ELSEWHERE,
+     "maximum shares of the experts that are resident: 50,100"},
+    {0, "preset", "LIST", OPTION_ELSEWHERE, "presets (sluice sim --help lists them)"},
+    {0, "throttle", "LIST", OPTION_ELSEWHERE, "bandwidth limits per loader in bytes per second"},
+    {0, "threads", "LIST", OPTION_ELSEWHERE, "numbers of compute threads"},
+    {0, "vary", "NAME=V1,V2,...", OPTION_ELSEWHERE,
+     "values of any other parameter of the engine; repeatable"},
     {0, "variant", "NAME=V;NAME=V", OPTION_ELSEWHERE,
      "a variant with these parameters; label=TEXT names it;\n"
      "repeatable, combined with the lists"},
@@ -140,15 +144,16 @@ static const struct option_row rows[] = {
     {0, "text", "FILE", OPTION_NTH(take_text, false),
      "take the tokens from a text (default: synthetic tokens)"},
     {0, "ids", "FILE", OPTION_NTH(take_text, true), "take the tokens from a file of token ids"},
-    {0, "seed", "N, --group-stay P", OPTION_NUMBER(struct measurement, bench.seed, 0, INT64_MAX),
-     "of synthetic tokens: P is the probability that the next\n"
-     "token is of the same group of 64 (default 1, 0.8)"},
+    {0, "seed", "N", OPTION_NUMBER(struct measurement, bench.seed, 0, INT64_MAX),
+     "of synthetic tokens (default 1)"},
+    {0, "group-stay", "P", OPTION_CALL(take_stay),
+     "of synthetic tokens: probability that the next token is of\n"
+     "the same group of 64 (default 0.8)"},
     {0, "compare", "A,B", OPTION_CALL(take_compare),
      "ratio of the medians of two variants, by number; repeatable"},
     {'o', "output", "md|csv|json", OPTION_CALL(take_output), "(default md)"},
     {'v', "verbose", NULL, OPTION_FLAG(struct measurement, bench.verbose),
      "show the engines' logs"},
-    {0, "group-stay", "P", OPTION_CALL(take_stay), NULL},
 };
 
 static const struct option_table options = {
@@ -160,9 +165,7 @@ static const struct option_table options = {
               "\n",
     OPTION_ROWS(rows),
     .column = 29,
-    .after = "\nOther parameters of the engines:\n",
-    .more = params_help,
-    .params = true,
+    .groups = {{"Other parameters of the engines:", params_options}},
 };
 
 /* Chooses a context for the longest test, unless one was given. */

@@ -26,16 +26,6 @@ static const char *full_name(const char *name)
     return strcmp(name, "temp") == 0 ? "temperature" : name;
 }
 
-const char *const *sampling_names(void)
-{
-    static const char *const names[] = {
-#define X(type, field, json, def, min, max, help) json,
-        SAMPLING_PARAMS(X)
-#undef X
-            NULL};
-    return names;
-}
-
 bool sampling_known(const char *name)
 {
     name = full_name(name);
@@ -89,17 +79,6 @@ int sampling_take_args(struct sampling *s, int *argc, char **argv, struct error 
     return 0;
 }
 
-static void help_line(FILE *out, const char *name, const char *value, const char *help,
-                      const char *def)
-{
-    char option[64];
-    snprintf(option, sizeof option, "--%s %s", name, value);
-    for (char *c = option; *c && *c != ' '; c++)
-        if (*c == '_')
-            *c = '-';
-    fprintf(out, "  %-26s %s (default %s)\n", option, help, def);
-}
-
 static void text_double(char *out, size_t bytes, double value)
 {
     snprintf(out, bytes, "%g", value);
@@ -114,15 +93,31 @@ static void text_int64_t(char *out, size_t bytes, int64_t value)
 #define VALUE_double  "X"
 #define VALUE_int64_t "N"
 
-void sampling_help(FILE *out)
+static void visit_parameter(const char *json, const char *value, const char *help, const char *def,
+                            option_visit *visit, void *arg)
 {
+    char name[64], text[256];
+    snprintf(name, sizeof name, "%s", json);
+    for (char *c = name; *c; c++)
+        if (*c == '_')
+            *c = '-';
+    snprintf(text, sizeof text, "%s (default %s)", help, def);
+    char letter = strcmp(name, "seed") == 0 ? 's' : 0;
+    struct option_row row = {letter, name, value, OPTION_ELSEWHERE, text};
+    visit(&row, arg);
+}
+
+void sampling_options(option_visit *visit, void *arg)
+{
+    static const struct option_row temp = {0, "temp", VALUE_double, OPTION_ELSEWHERE,
+                                           "short for --temperature"};
     char def[32];
-    fprintf(out, "  -s N                       short for --seed\n");
 #define X(type, field, json, d, min, max, help)                                                    \
     text_##type(def, sizeof def, d);                                                               \
-    help_line(out, json, VALUE_##type, help, def);
+    visit_parameter(json, VALUE_##type, help, def, visit, arg);
     SAMPLING_PARAMS(X)
 #undef X
+    visit(&temp, arg);
 }
 
 void sampling_show(FILE *out, const struct sampling *s)

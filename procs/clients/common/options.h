@@ -15,13 +15,11 @@
 int sampling_take_args(struct sampling *s, int *argc, char **argv, struct error *error);
 
 /* True when `name` is a sampling parameter; underscores and dashes are equivalent. */
-/* The options of sampling, for suggestions; ends with NULL. */
-const char *const *sampling_names(void);
-
 bool sampling_known(const char *name);
 
-/* Print one line per parameter: the options of --help, and the values of /show. */
-void sampling_help(FILE *out);
+/* The options of sampling, for a table of options. */
+void sampling_options(option_visit *visit, void *arg);
+/* Prints one line per parameter: the values of /show. */
 void sampling_show(FILE *out, const struct sampling *s);
 
 /* A warning on stderr if a budget is more than this machine's memory. */

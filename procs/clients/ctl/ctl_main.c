@@ -156,8 +156,8 @@ static void print_fields(const struct command *command, const json_t *reply)
 
 static const struct command commands[] = {
     {"status", "", 0, 0, false, no_fields, print_fields, "state of the engine"},
-    {"budget", "BYTES", 1, 0, false, budget_fields, print_budget,
-     "change the budget; returns when it is applied"},
+    {"budget", "SIZE", 1, 0, false, budget_fields, print_budget,
+     "change the budget, e.g. budget 8GiB; returns when it is applied"},
     {"throttle", "LOADER RATE", 2, 0, false, throttle_fields, print_done,
      "limit a loader to RATE bytes per second (0: no limit), e.g. throttle 0 20MB"},
     {"restart", "PROCESS", 1, 0, false, process_fields, print_done,
@@ -189,25 +189,22 @@ static void print_commands(FILE *out)
                     commands[i].help);
 }
 
-static int take_output(void *program, const char *value, struct error *error)
-{
-    struct ctl *c = program;
-    (void)error;
-    c->json = strcmp(value, "json") == 0;
-    return 0;
-}
-
 static const struct option_row rows[] = {
-    {0, "name", "NAME", OPTION_TEXT(struct ctl, run), NULL},
-    {0, "output", "text|json", OPTION_CALL(take_output), NULL},
-    {0, "json", NULL, OPTION_FLAG(struct ctl, json), NULL},
+    {0, "name", "NAME", OPTION_TEXT(struct ctl, run),
+     "the engine (default \"" RUN_NAME_DEFAULT "\")"},
+    {0, "output", "text|json", OPTION_JSON(struct ctl, json), "format on stdout (default text)"},
+    {0, "json", NULL, OPTION_FLAG(struct ctl, json), "the same as --output json"},
 };
 
 static const struct option_table options = {
     .command = "ctl",
     .before = "usage: sluice ctl [--name NAME] [--output text|json | --json] COMMAND [ARGUMENTS]\n"
+              "\n"
+              "Controls a running engine.\n"
               "\n",
     OPTION_ROWS(rows),
+    .column = 23,
+    .after = "\nCommands:\n",
     .more = print_commands,
 };
 

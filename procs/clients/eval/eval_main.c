@@ -126,7 +126,7 @@ static const struct option_row rows[] = {
     {0, "read-bandwidth", "RATE", OPTION_CALL(take_bandwidth),
      "in process, of the simulated storage device: 500MB/s"},
     {0, "offline", NULL, OPTION_FLAG(struct eval, offline), "in process, worst case"},
-    {0, "memory", "BYTES", OPTION_CALL(take_memory),
+    {0, "memory", "SIZE", OPTION_CALL(take_memory),
      "in process: maximum memory, experts are read as they are\n"
      "needed; also --budget, which is the engine's otherwise\n"
      "(default: the model is mapped if it fits with all its\n"
@@ -151,7 +151,7 @@ static const struct option_row rows[] = {
     {0, "against", "FILE", OPTION_TEXT(struct eval, in_process.against),
      "in process: compare with recorded logits instead of the\n"
      "lossless model"},
-    {0, "ctx-size", "N", OPTION_ELSEWHERE, "tokens per window (default 512)"},
+    {'c', "ctx-size", "N", OPTION_ELSEWHERE, "tokens per window (default 512)"},
     {0, "max-windows", "N", OPTION_NUMBER(struct eval, windows_max, 1, INT32_MAX),
      "only the first N windows"},
     {0, "output", "FORMAT", OPTION_CALL(take_output),
@@ -176,9 +176,7 @@ static const struct option_table options = {
         "\n",
     OPTION_ROWS(rows),
     .column = 29,
-    .after = "\nParameters of the private engine:\n",
-    .more = params_help,
-    .params = true,
+    .groups = {{"Parameters of the private engine:", params_options}},
 };
 
 static int check_options(const struct eval *e, struct error *error)

@@ -99,16 +99,10 @@ static int take_special(void *program, const char *value, struct error *error)
     return 0;
 }
 
-static void more_help(FILE *out)
-{
-    sampling_help(out);
-    fprintf(out, "\nParameters of the private engine:\n");
-    params_help(out);
-}
-
 static const struct option_row rows[] = {
     {'m', "model", "FILE", OPTION_TEXT(struct generate, engine.model),
      "GGUF file, or a directory made by pack"},
+    OPTION_OF_GROUP("budget"),
     {'p', "prompt", "TEXT", OPTION_CALL(take_prompt), "the prompt"},
     {'f', "file", "FILE", OPTION_CALL(take_file), "the prompt from a file, - for standard input"},
     {0, "ids", "1,2,3", OPTION_CALL(take_ids), "the prompt as token ids"},
@@ -135,14 +129,14 @@ static const struct option_table options = {
         "usage: sluice generate [[-m] FILE] (-p TEXT | -f FILE | --ids 1,2,3) [-n N] [options]\n"
         "\n"
         "Continues a prompt. Uses the running engine (--name NAME, or \"default\" if it serves\n"
-        "the same file); otherwise starts a private engine for this response.\n"
+        "the same file); otherwise starts a private engine for this response. Example:\n"
+        "\n"
+        "  sluice generate -m model.gguf --budget 8GiB -p \"Once upon a time\"\n"
         "\n",
     OPTION_ROWS(rows),
     .column = 29,
-    .after = "\nSampling:\n",
-    .more = more_help,
-    .params = true,
-    .names = sampling_names,
+    .groups = {{"Sampling:", sampling_options},
+               {"Parameters of the private engine:", params_options}},
 };
 
 static int parse(struct generate *g, int argc, char **argv, struct error *error)

@@ -7,6 +7,7 @@
 #include "lib/base/bytes.h"
 #include "lib/json/lookup.h"
 #include "lib/policy/presets/presets.h"
+#include "lib/text/suggest.h"
 #include "procs/clients/common/generation_stats.h"
 #include "procs/clients/common/map.h"
 #include "procs/clients/common/options.h"

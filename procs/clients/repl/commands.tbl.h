@@ -10,7 +10,7 @@ COMMAND(show, "", NONE, "show settings, model and engine")
 COMMAND(stats, "", NONE, "statistics of the last response and of the engine")
 COMMAND(experts, "", NONE, "show the resident experts per layer")
 COMMAND(loaders, "", NONE, "show the state of each storage device")
-COMMAND(budget, "[BYTES]", NONE, "show the memory budget, or change it: /budget 3GiB")
+COMMAND(budget, "[SIZE]", NONE, "show the memory budget, or change it: /budget 3GiB")
 COMMAND(preset, "[NAME]", PRESET, "name the presets, or switch to one from the next response on")
 COMMAND(regen, "", NONE, "run the last prompt again")
 COMMAND(save, "[--force] FILE", NONE,

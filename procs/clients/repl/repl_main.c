@@ -130,16 +130,10 @@ static int take_thinking(void *program, const char *value, struct error *error)
     return settings_option(&s->repl, "thinking", value, error);
 }
 
-static void more_help(FILE *out)
-{
-    sampling_help(out);
-    fprintf(out, "\nParameters of the private engine:\n");
-    params_help(out);
-}
-
 static const struct option_row rows[] = {
     {'m', "model", "FILE", OPTION_TEXT(struct start, request.model),
      "start an engine for this file"},
+    OPTION_OF_GROUP("budget"),
     {0, "name", "NAME", OPTION_TEXT(struct start, request.run),
      "the running engine to use (default \"default\")"},
     {'n', "tokens", "N", OPTION_CALL(take_tokens),
@@ -159,14 +153,14 @@ static const struct option_table options = {
     .command = "repl",
     .before = "usage: sluice repl [--name NAME] [-m FILE] [options]\n"
               "\n"
-              "A conversation with the model. /help lists the commands.\n"
+              "A conversation with the model. /help lists the commands. Example:\n"
+              "\n"
+              "  sluice repl -m model.gguf --budget 8GiB\n"
               "\n",
     OPTION_ROWS(rows),
     .column = 29,
-    .after = "\nSampling:\n",
-    .more = more_help,
-    .params = true,
-    .names = sampling_names,
+    .groups = {{"Sampling:", sampling_options},
+               {"Parameters of the private engine:", params_options}},
 };
 
 static int parse(struct start *s, int argc, char **argv, struct error *error)

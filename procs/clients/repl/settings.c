@@ -7,6 +7,7 @@
 #include "lib/base/bytes.h"
 #include "lib/json/text.h"
 #include "lib/model/limits.h"
+#include "lib/text/suggest.h"
 #include "procs/clients/common/options.h"
 #include "procs/clients/repl/repl.h"
 

@@ -48,7 +48,8 @@ static int take_watch(void *program, const char *value, struct error *error)
 }
 
 static const struct option_row rows[] = {
-    {0, "name", "NAME", OPTION_TEXT(struct stats, run), NULL},
+    {0, "name", "NAME", OPTION_TEXT(struct stats, run),
+     "the engine (default \"" RUN_NAME_DEFAULT "\")"},
     {0, "json", NULL, OPTION_FLAG(struct stats, json), "the complete stats snapshot as JSON"},
     {0, "counters", NULL, OPTION_FLAG(struct stats, counters),
      "every counter of every process, as text"},

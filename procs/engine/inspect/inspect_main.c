@@ -85,13 +85,6 @@ static int take_log_format(void *program, const char *value, struct error *error
     return 0;
 }
 
-static int print_version(void *program, const char *value, struct error *error)
-{
-    (void)program, (void)value, (void)error;
-    printf("sluice %s\n", SLUICE_VERSION);
-    exit(0);
-}
-
 static const struct option_row rows[] = {
     {0, "json", NULL, OPTION_FLAG(struct inspect, json), "as one JSON object"},
     {0, "tensors", NULL, OPTION_FLAG(struct inspect, tensors), "list every tensor"},
@@ -104,7 +97,6 @@ static const struct option_row rows[] = {
     {0, "model-fd", "N", OPTION_CALL(take_model_fd), NULL},
     {0, "plan", "FILE", OPTION_TEXT(struct inspect, plan), NULL},
     {0, "log-format", "FORMAT", OPTION_CALL(take_log_format), NULL},
-    {0, "version", NULL, OPTION_CALL(print_version), NULL},
 };
 
 static const struct option_table options = {

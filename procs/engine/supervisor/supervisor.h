@@ -228,7 +228,7 @@ struct warm { /* warm.c */
 struct options {
     char model[PATH_MAX];
     char run[RUN_NAME_MAX + 1];
-    bool help, version, print_memory;
+    bool print_memory;
     bool choice_is_ours; /* of policies: a tuning may make it (params_close_choice) */
 };
 

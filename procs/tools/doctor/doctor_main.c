@@ -84,6 +84,7 @@ static int take_form(void *program, int form, const char *value, struct error *e
 static const struct option_row rows[] = {
     {'m', "model", "FILE", OPTION_TEXT(struct doctor, model),
      "model: minimum and recommended budget, tokens per second, advice"},
+    OPTION_OF_GROUP("budget"),
     {'p', "path", "DIR|FILE", OPTION_CALL(take_path),
      "storage device to measure, by a model file on it or a directory\n"
      "for a scratch file; repeatable (default: the model, else the\n"
@@ -94,7 +95,8 @@ static const struct option_row rows[] = {
     {0, "seconds", "N", OPTION_CALL(take_seconds),
      "time for all storage devices together (default " OPTION_DIGITS(SECONDS_DEFAULT) ")"},
     {0, "no-device", NULL, OPTION_FLAG(struct doctor, skip_storage),
-     "do not measure storage devices"},
+     "do not measure storage; without it no speed is estimated unless\n"
+     "all experts fit"},
     {0, "all", NULL, OPTION_NTH(take_form, FINDINGS_ALL), "all measurements"},
     {'o', "output", "text|json", OPTION_CALL(take_output), "format on stdout (default text)"},
     {0, "json", NULL, OPTION_NTH(take_form, FINDINGS_JSON), "the same as --output json"},
@@ -114,9 +116,7 @@ static const struct option_table options = {
         "\n",
     OPTION_ROWS(rows),
     .column = 25,
-    .after = "\nParameters of the engine that would run the model:\n",
-    .more = params_help,
-    .params = true,
+    .groups = {{"Parameters of the engine that would run the model:", params_options}},
 };
 
 static int parse(struct doctor *d, int argc, char **argv, struct error *error)
@@ -193,7 +193,6 @@ static int examine(struct findings *f, struct doctor *d, struct error *error)
         memory_examine(f, d->params.threads ? (unsigned)d->params.threads : host_cpus(), &facts);
         host_examine(f, &facts);
         struct gpu_seen gpu;
-        progress(f, "examining GPUs");
         gpu_examine(f, &d->params, &gpu);
         if (!memory_estimate) {
             gpu_store(f, &gpu, NULL);

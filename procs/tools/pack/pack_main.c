@@ -138,22 +138,6 @@ static int take_check(void *program, const char *value, struct error *error)
     return 0;
 }
 
-static int take_output(void *program, const char *value, struct error *error)
-{
-    struct pack_options *o = program;
-    o->json = strcmp(value, "json") == 0;
-    if (o->json || strcmp(value, "text") == 0)
-        return 0;
-    return error_set(error, ERR_BAD_INPUT, "--output: must be text or json");
-}
-
-static int print_version(void *program, const char *value, struct error *error)
-{
-    (void)program, (void)value, (void)error;
-    printf("sluice %s\n", SLUICE_VERSION);
-    exit(0);
-}
-
 static const struct option_row rows[] = {
     {'m', "model", "MODEL", OPTION_TEXT(struct pack_options, model), "the model to pack"},
     {'o', "out", "DIR", OPTION_TEXT(struct pack_options, dir),
@@ -186,25 +170,25 @@ static const struct option_row rows[] = {
     {0, "threads", "N", OPTION_CALL(take_threads),
      "experts packed in parallel (default: 2 per CPU, " OPTION_DIGITS(
          DEFAULT_THREADS_MIN) " to " OPTION_DIGITS(DEFAULT_THREADS_MAX) ")"},
-    {0, "memory", "BYTES", OPTION_CALL(take_memory),
+    {0, "memory", "SIZE", OPTION_CALL(take_memory),
      "maximum memory of this program: fewer threads than --threads if\n"
      "they do not fit (default: 7/8 of the available memory)"},
-    {0, "rate", "BYTES", OPTION_CALL(take_rate),
+    {0, "rate", "SIZE", OPTION_CALL(take_rate),
      "limit of bytes read and written per second, in total"},
     {0, "verify", NULL, OPTION_FLAG(struct pack_options, verify),
      "read all experts back before the store is completed"},
     {0, "quiet", NULL, OPTION_FLAG(struct pack_options, quiet), "no progress on stderr"},
-    {0, "output", "text|json, --json", OPTION_CALL(take_output), "format of the summary"},
+    {0, "output", "text|json", OPTION_JSON(struct pack_options, json),
+     "format of the summary (default text)"},
     {0, "check", "DIR", OPTION_CALL(take_check), "only verify all checksums of a store"},
-    {0, "json", NULL, OPTION_FLAG(struct pack_options, json), NULL},
-    {0, "version", NULL, OPTION_CALL(print_version), NULL},
+    {0, "json", NULL, OPTION_FLAG(struct pack_options, json), "the same as --output json"},
 };
 
 static const struct option_table options = {
     .command = "pack",
     .before =
         "usage: sluice pack -m MODEL -o DIR [OPTIONS]\n"
-        "       sluice pack --check DIR [--threads N] [--memory BYTES]\n"
+        "       sluice pack --check DIR [--threads N] [--memory SIZE]\n"
         "\n"
         "Makes an expert store: every expert contiguous, page-aligned, with checksums, at one or\n"
         "more precisions. MODEL is a GGUF file, or a Hugging Face directory with config.json,\n"

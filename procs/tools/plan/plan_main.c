@@ -123,7 +123,7 @@ static const struct option_row rows[] = {
     {0, "max-loss", "P", OPTION_CALL(take_loss),
      "allowed increase of perplexity, such as 1%: of the bound on\n"
      "held-out text"},
-    {0, "budget", "BYTES", OPTION_BYTES(struct planning, budget_bytes),
+    {0, "budget", "SIZE", OPTION_BYTES(struct planning, budget_bytes),
      "budget of the engine (swapmoe; the shares of fate's layers)"},
     {0, "resident-experts", "PCT%", OPTION_CALL(take_experts),
      "instead of --budget: resident share of the expert bytes"},
@@ -154,7 +154,7 @@ static const struct option_row rows[] = {
     {0, "gpu-slots", "N", OPTION_NTH(take_gpu, SIM_GPU_SLOTS),
      "auto: the engine computes on a GPU with slots for N of the\n"
      "largest experts (gpu.slots of sluice stats --json)"},
-    {0, "gpu-budget", "BYTES|PCT%", OPTION_NTH(take_gpu, SIM_GPU_BUDGET),
+    {0, "gpu-budget", "SIZE|PCT%", OPTION_NTH(take_gpu, SIM_GPU_BUDGET),
      "the same, as memory of the GPU for experts\n"
      "(gpu.plan.experts; for several precisions)"},
     {0, "gpu-bandwidth", "BYTES/s", OPTION_NTH(take_gpu, SIM_GPU_BANDWIDTH),
@@ -182,7 +182,7 @@ static const struct option_row rows[] = {
      "hobbit: fit eviction to this trace, not to the text's routing"},
     {0, "eviction-only", NULL, OPTION_FLAG(struct planning, eviction_only),
      "hobbit: keep the thresholds of the profile, fit eviction"},
-    {0, "memory", "BYTES", OPTION_BYTES(struct planning, memory),
+    {0, "memory", "SIZE", OPTION_BYTES(struct planning, memory),
      "maximum memory of this program; experts are read as they are\n"
      "needed (default: the model is mapped if it fits with all its\n"
      "precisions, else most of the available memory)"},

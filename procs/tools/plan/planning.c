@@ -277,7 +277,7 @@ uint64_t planning_expert_bytes(const struct planning *p, struct error *error)
     if (p->budget_bytes >= rest + min)
         return p->budget_bytes - rest < p->native_bytes ? p->budget_bytes - rest : p->native_bytes;
     if (p->budget_bytes == 0)
-        error_set(error, ERR_BAD_INPUT, "use --budget BYTES or --resident-experts PCT%%");
+        error_set(error, ERR_BAD_INPUT, "use --budget SIZE or --resident-experts PCT%%");
     else
         error_set(error, ERR_BUDGET_TOO_SMALL,
                   "--budget %s is too small: minimum %s for the dense weights, the engine and the "

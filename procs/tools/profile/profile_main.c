@@ -61,11 +61,11 @@ static const struct option_row rows[] = {
     {0, "pair-mib", "N", OPTION_NUMBER(struct profile, pair_mib, 0, 65536),
      "memory for counting paths over two layers; the rarest\n"
      "are dropped when it is full (default 256)"},
-    {0, "memory", "BYTES", OPTION_BYTES(struct profile, budget),
+    {0, "memory", "SIZE", OPTION_BYTES(struct profile, budget),
      "maximum memory of this program; experts are read as they are\n"
      "needed (default: the model is mapped if it fits with all its\n"
      "precisions, else most of the available memory)"},
-    {0, "budget", "BYTES", OPTION_BYTES(struct profile, budget), "the same"},
+    {0, "budget", "SIZE", OPTION_BYTES(struct profile, budget), "the same as --memory"},
     {0, "threads", "N", OPTION_NUMBER(struct profile, threads, 1, 64), "(default: all CPUs)"},
     {0, "output", "text|json", OPTION_JSON(struct profile, json),
      "format of the summary on stdout (default text)"},

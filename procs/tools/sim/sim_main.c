@@ -122,13 +122,6 @@ static int take_gpu(void *program, int n, const char *value, struct error *error
     return sim_gpu_option(&p->gpu, (enum sim_gpu_option)n, value, error);
 }
 
-static int print_version(void *program, const char *value, struct error *error)
-{
-    (void)program, (void)value, (void)error;
-    printf("sluice %s\n", SLUICE_VERSION);
-    exit(0);
-}
-
 static void more_help(FILE *out)
 {
     presets_help(out);
@@ -166,7 +159,7 @@ static const struct option_row rows[] = {
     {0, "gpu-layers", "N", OPTION_NTH(take_gpu, SIM_GPU_LAYERS),
      "it has the first N layers, the CPU the others (default: all);\n"
      "N,M: of several GPUs"},
-    {0, "gpu-budget", "50%|BYTES", OPTION_NTH(take_gpu, SIM_GPU_BUDGET),
+    {0, "gpu-budget", "50%|SIZE", OPTION_NTH(take_gpu, SIM_GPU_BUDGET),
      "the same, as memory of the GPU for experts; the\n"
      "engine's: gpu.plan.experts; for several precisions"},
     {0, "gpu-bandwidth", "24GB/s", OPTION_NTH(take_gpu, SIM_GPU_BANDWIDTH),
@@ -191,15 +184,15 @@ static const struct option_row rows[] = {
      "bytes or as sizes; traces of GGUF files contain none"},
     {0, "plan", "FILE", OPTION_TEXT(struct program, plan_path),
      "plan for the model: paths, precisions, shares, thresholds"},
-    {0, "output", "text|md|csv|json", OPTION_CALL(take_output), ""},
+    {0, "output", "text|md|csv|json", OPTION_CALL(take_output), "format on stdout (default text)"},
     {0, "pivot", "hits|time|penalty", OPTION_CALL(take_pivot),
      "text and md: a row per preset, a column per budget"},
     {0, "svg", "FILE", OPTION_TEXT(struct program, svg_path),
      "plots of hits and time over the budget"},
     {0, "write-trace", "FILE", OPTION_TEXT(struct program, write_path),
      "write the (synthetic) trace"},
-    {0, "synthetic", "SETTINGS", OPTION_MAYBE(struct program, synthetic), NULL},
-    {'v', "version", NULL, OPTION_CALL(print_version), NULL},
+    {0, "synthetic", "[=SETTINGS]", OPTION_TEXT(struct program, synthetic),
+     "instead of a trace: a synthetic one, below"},
 };
 
 static const struct option_table options = {

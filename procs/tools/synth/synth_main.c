@@ -65,15 +65,6 @@ static int take_type(void *program, const char *value, struct error *error)
     return mix_option(value, &s->chosen.mixes, error);
 }
 
-static int take_output(void *program, const char *value, struct error *error)
-{
-    struct synth *s = program;
-    s->json = strcmp(value, "json") == 0;
-    if (!s->json && strcmp(value, "text") != 0)
-        return error_set(error, ERR_BAD_INPUT, "--output: '%.40s' is not text or json", value);
-    return 0;
-}
-
 static void more_help(FILE *out)
 {
     shape_help(out);
@@ -96,7 +87,7 @@ static const struct option_row rows[] = {
      "N files (2 to " OPTION_DIGITS(MODEL_PARTS_MAX) ") that are the parts of one model,\n"
                                                      "NAME-00001-of-0000N.gguf for -o NAME.gguf"},
     {0, "dry-run", NULL, OPTION_FLAG(struct synth, dry), "print the size, write nothing"},
-    {0, "output", "text|json", OPTION_CALL(take_output), "format on stdout (default text)"},
+    {0, "output", "text|json", OPTION_JSON(struct synth, json), "format on stdout (default text)"},
     {'q', "quiet", NULL, OPTION_FLAG(struct synth, quiet), "no progress on stderr"},
 };
 

@@ -51,16 +51,16 @@ static const struct option_row rows[] = {
     {0, "max-loss", "P", OPTION_CALL(take_loss),
      "allowed increase of perplexity, such as 1%: of the bound on\n"
      "held-out text"},
-    {0, "budget", "BYTES", OPTION_BYTES(struct tune, budget),
-     "budget of the engine, and of the measurements (default: as\n"
-     "for run: half of the available memory)"},
+    {0, "budget", "SIZE", OPTION_BYTES(struct tune, budget),
+     "budget of the engine, and of the measurements, such as 8GiB\n"
+     "(default: as for run: half of the available memory)"},
     {0, "text", "FILE", OPTION_CALL(take_text),
      "calibration text; repeatable (default: the text shipped with\n"
      "sluice)"},
     {0, "store-dir", "DIR", OPTION_TEXT(struct tune, store_dir),
      "where the store goes (default: the model's directory if that\n"
      "is writable, else the cache directory)"},
-    {0, "store-limit", "BYTES", OPTION_BYTES(struct tune, store_limit),
+    {0, "store-limit", "SIZE", OPTION_BYTES(struct tune, store_limit),
      "maximum of the stores of all tunings (default 200GiB)"},
     {0, "minutes", "N", OPTION_NUMBER(struct tune, minutes, 1, 100000),
      "time for everything, half of it for the profile (default " OPTION_DIGITS(MINUTES) ")"},
@@ -76,7 +76,7 @@ static const struct option_row rows[] = {
 static const struct option_table options = {
     .command = "tune",
     .before =
-        "usage: sluice tune -m FILE --max-loss P [--budget BYTES] [options]\n"
+        "usage: sluice tune -m FILE --max-loss P [--budget SIZE] [options]\n"
         "\n"
         "Finds the fastest way to run a model within a loss and a budget: profiles it, plans\n"
         "precisions for edgemoe, hobbit and fate, packs a store with them, measures, and records\n"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tables of options: values of every kind, errors, and the text of the help. */
+/* Tables of options: values of every kind, errors, the help, and the lines of manual pages. */
 #include <check.h>
 #include <getopt.h>
 #include <stdlib.h>
@@ -41,15 +41,33 @@ static const struct option_row rows[] = {
     {0, "call", "X", OPTION_CALL(take_call), NULL},
     {0, "one", "X", OPTION_NTH(take_nth, 1), NULL},
     {0, "two", "X", OPTION_NTH(take_nth, 2), NULL},
+    OPTION_OF_GROUP("second"),
     {0, "elsewhere", "N", OPTION_ELSEWHERE, "taken before"},
-    {0, "maybe", "X", OPTION_MAYBE(struct program, maybe), ""},
+    {0, "maybe", "[=X]", OPTION_TEXT(struct program, maybe), ""},
 };
+
+static void each_of_group(option_visit *visit, void *arg)
+{
+    static const struct option_row of_group[] = {
+        {0, "first", "N", OPTION_ELSEWHERE, "the first"},
+        {0, "second", "N", OPTION_ELSEWHERE, "the second"},
+        {0, "bytes", "N", OPTION_ELSEWHERE, "the program has its own"}};
+    for (size_t i = 0; i < ARRAY_LEN(of_group); i++)
+        visit(&of_group[i], arg);
+}
+
+static void print_more(FILE *out)
+{
+    fputs("more\n", out);
+}
 
 static const struct option_table table = {.command = "program",
                                           .before = "usage\n\n",
                                           OPTION_ROWS(rows),
                                           .column = 20,
-                                          .after = "\nthe end\n"};
+                                          .groups = {{"Others:", each_of_group}},
+                                          .after = "\nthe end\n",
+                                          .more = print_more};
 
 #define WORDS_MAX 8
 
@@ -100,8 +118,22 @@ START_TEST(errors)
         {"--output xml", "--output: 'xml' is not one of text|json"},
         {"--call bad", "it is bad"},
         {"--call", "--call needs a value; see 'sluice program --help'"},
-        {"--elsewhere 5", "--elsewhere"},
-        {"--qiet", "--quiet"},
+        {"--elsewhere", "--elsewhere needs a value; see 'sluice program --help'"},
+        {"--qiet", "unknown option --qiet; did you mean --quiet? (see 'sluice program --help')"},
+        {"--quiet=1", "--quiet takes no value; see 'sluice program --help'"},
+        {"--quiet=1 --one", "--quiet takes no value"},
+        {"--call x --quiet=1 operand", "--quiet takes no value"},
+        {"operand --quiet=", "--quiet takes no value"},
+        {"--qui=1 -o", "--qui takes no value"},
+        {"--version=1 operand", "--version takes no value"},
+        {"--help=1 operand", "--help takes no value"},
+        {"-q=1 operand", "-q takes no value"},
+        {"-x operand", "unknown option -x"},
+        {"-qxy operand", "unknown option -qxy"},
+        {"-mf -xyf", "unknown option -xyf"}, /* not -mf, which also ends in the unknown letter */
+        {"-mx -xy", "unknown option -xy"},
+        {"-o 5 -x -q", "unknown option -x"},
+        {"--frist 1", "unknown option --frist; did you mean --first?"},
     };
     for (size_t i = 0; i < ARRAY_LEN(rows_of); i++) {
         struct program p;
@@ -114,13 +146,15 @@ START_TEST(errors)
 }
 END_TEST
 
-static void check_help(const struct option_table *t, const char *expected)
+typedef void print_table(const struct option_table *t, FILE *out);
+
+static void check_text(print_table *print, const struct option_table *t, const char *expected)
 {
     char *text = NULL;
     size_t bytes = 0;
     FILE *out = open_memstream(&text, &bytes);
     ck_assert_ptr_nonnull(out);
-    options_help(t, out);
+    print(t, out);
     fclose(out);
     ck_assert_str_eq(text, expected);
     free(text);
@@ -128,21 +162,62 @@ static void check_help(const struct option_table *t, const char *expected)
 
 START_TEST(help)
 {
-    check_help(&table, "usage\n\n"
-                       "  -m, --model FILE  the model\n"
-                       "  -o N              a number\n"
-                       "                    from 2\n"
-                       "      --bytes BYTES  a size\n"
-                       "  -q, --quiet       no text\n"
-                       "      --output text|json  a form\n"
-                       "      --elsewhere N  taken before\n"
-                       "      --maybe X\n"
-                       "\nthe end\n");
+    check_text(options_help, &table,
+               "usage\n\n"
+               "  -m, --model FILE  the model\n"
+               "  -o N              a number\n"
+               "                    from 2\n"
+               "      --bytes BYTES\n"
+               "                    a size\n"
+               "  -q, --quiet       no text\n"
+               "      --output text|json\n"
+               "                    a form\n"
+               "      --second N    the second\n"
+               "      --elsewhere N\n"
+               "                    taken before\n"
+               "      --maybe[=X]\n"
+               "  -h, --help        this text\n"
+               "      --version     the version\n"
+               "\nOthers:\n"
+               "  --first N                  the first\n"
+               "\nthe end\n"
+               "more\n");
     static const struct option_row plain[] = {
         {0, "quiet", NULL, OPTION_FLAG(struct program, quiet), "no text"}};
     static const struct option_table few = {
-        .command = "few", .before = "", OPTION_ROWS(plain), .column = 12};
-    check_help(&few, "  --quiet   no text\n");
+        .command = "few", .before = "", OPTION_ROWS(plain), .column = 14};
+    check_text(options_help, &few,
+               "  --quiet     no text\n"
+               "  -h, --help  this text\n"
+               "  --version   the version\n");
+}
+END_TEST
+
+/* What manual pages and completions are made of. */
+START_TEST(manual)
+{
+    check_text(options_manual, &table,
+               "text\tusage\n"
+               "text\t\n"
+               "option\t-m --model\tFILE\tthe model\n"
+               "option\t-o\tN\ta number from 2\n"
+               "option\t--bytes\tBYTES\ta size\n"
+               "option\t-q --quiet\t\tno text\n"
+               "option\t--output\ttext|json\ta form\n"
+               "internal\t--call\n"
+               "internal\t--one\n"
+               "internal\t--two\n"
+               "option\t--second\tN\tthe second\n"
+               "option\t--elsewhere\tN\ttaken before\n"
+               "option\t--maybe\t[=X]\t\n"
+               "option\t-h --help\t\tthis text\n"
+               "option\t--version\t\tthe version\n"
+               "text\t\n"
+               "text\tOthers:\n"
+               "option\t--first\tN\tthe first\n"
+               "text\t\n"
+               "text\tthe end\n"
+               "text\tmore\n");
 }
 END_TEST
 
@@ -153,6 +228,7 @@ int main(void)
     tcase_add_test(cases, values);
     tcase_add_test(cases, errors);
     tcase_add_test(cases, help);
+    tcase_add_test(cases, manual);
     suite_add_tcase(suite, cases);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);

@@ -1,24 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The command line of `sluice run`. */
-#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "config/option_error.h"
+#include "config/option_table.h"
 #include "procs/engine/supervisor/start/start.h"
 #include "procs/engine/supervisor/supervisor.h"
-
-static const struct option long_options[] = {
-    {"model", required_argument, NULL, 'm'},
-    {"name", required_argument, NULL, 'r'},
-    {"help", no_argument, NULL, 'h'},
-    {"version", no_argument, NULL, 'v'},
-    {"print-memory", no_argument, NULL, 'p'},
-    {"print-config", optional_argument, NULL, 'c'},
-    {NULL, 0, NULL, 0},
-};
 
 static int copy(char *to, size_t cap, const char *from, const char *what, struct error *error)
 {
@@ -28,9 +18,22 @@ static int copy(char *to, size_t cap, const char *from, const char *what, struct
     return 0;
 }
 
-/* Prints the parameters, for users and for docs/config.md, and exits. */
-static int print_config(const char *format, struct error *error)
+static int take_model(void *program, const char *value, struct error *error)
 {
+    struct options *o = program;
+    return copy(o->model, sizeof o->model, value, "the model's path", error);
+}
+
+static int take_name(void *program, const char *value, struct error *error)
+{
+    struct options *o = program;
+    return copy(o->run, sizeof o->run, value, "--name", error);
+}
+
+/* Prints the parameters, for users and for docs/config.md, and exits. */
+static int print_config(void *program, const char *format, struct error *error)
+{
+    (void)program;
     if (!format)
         params_config(stdout);
     else if (strcmp(format, "md") == 0)
@@ -40,18 +43,40 @@ static int print_config(const char *format, struct error *error)
     exit(fflush(stdout) == 0 ? 0 : 1);
 }
 
-static int take_one(struct options *o, int option, char **argv, struct error *error)
-{
-    switch (option) {
-    case 'm': return copy(o->model, sizeof o->model, optarg, "the model's path", error);
-    case 'r': return copy(o->run, sizeof o->run, optarg, "--name", error);
-    case 'h': o->help = true; return 0;
-    case 'v': o->version = true; return 0;
-    case 'p': o->print_memory = true; return 0;
-    case 'c': return print_config(optarg, error);
-    default: return option_error("run", option, argv, long_options, true, NULL, error);
-    }
-}
+static const struct option_row rows[] = {
+    {'m', "model", "FILE", OPTION_CALL(take_model),
+     "the model: a GGUF file, or a directory made by pack"},
+    OPTION_OF_GROUP("budget"),
+    OPTION_OF_GROUP("http"),
+    {0, "name", "NAME", OPTION_CALL(take_name),
+     "name of the engine, to run several at once\n"
+     "(default \"" RUN_NAME_DEFAULT "\")"},
+    {0, "print-memory", NULL, OPTION_FLAG(struct options, print_memory),
+     "the minimum budget for this model, and the budgets for\n"
+     "shares of resident experts, as JSON; starts nothing"},
+    {0, "print-config", "[=md]", OPTION_CALL(print_config),
+     "print a file for --config with all defaults, or with =md\n"
+     "the same as a table"},
+};
+
+static const struct option_table options = {
+    .command = "run",
+    .before = "usage: sluice run [-m] FILE [--budget SIZE] [--http PORT] [--name NAME] [options]\n"
+              "\n"
+              "Runs the engine in the foreground until Ctrl-C, SIGTERM or `sluice ctl stop`.\n"
+              "With --http PORT it serves OpenAI's API and a web page at http://127.0.0.1:PORT.\n"
+              "In other terminals, generate, repl and top use it. Example:\n"
+              "\n"
+              "  sluice run -m model.gguf --budget 8GiB --http 8080\n"
+              "\n",
+    OPTION_ROWS(rows),
+    .column = 29,
+    .groups = {{"Parameters:", params_options}},
+    .after =
+        "\n"
+        "Exit status: 0 stopped on request, 1 failed, 2 bad usage, bad model file, or a budget\n"
+        "that is too small for the model.\n",
+};
 
 int options_take(struct supervisor *s, int argc, char **argv, struct error *error)
 {
@@ -62,12 +87,8 @@ int options_take(struct supervisor *s, int argc, char **argv, struct error *erro
     if (params_take_args(&s->params, &argc, argv, error) != 0)
         return -1;
     o->choice_is_ours = params_close_choice(&s->params);
-    opterr = 0;
-    for (int option; (option = getopt_long(argc, argv, ":m:hv", long_options, NULL)) != -1;)
-        if (take_one(o, option, argv, error) != 0)
-            return -1;
-    if (o->help || o->version)
-        return 0;
+    if (options_read(&options, o, argc, argv, error) != 0)
+        return -1;
     if (o->print_memory) /* also while an engine of this name runs */
         snprintf(o->run, sizeof o->run, "doctor-%d", (int)getpid());
     const char *model = o->model[0] ? o->model : NULL;
@@ -82,28 +103,4 @@ int options_take(struct supervisor *s, int argc, char **argv, struct error *erro
         return error_set(error, ERR_BAD_INPUT,
                          "no model given; use -m MODEL (see 'sluice run --help')");
     return 0;
-}
-
-void options_help(void)
-{
-    printf("usage: sluice run -m MODEL [--budget BYTES] [--name NAME] [options]\n"
-           "\n"
-           "Runs the engine in the foreground until SIGINT, SIGTERM or `sluice ctl stop`.\n"
-           "\n"
-           "  -m, --model MODEL          the model: a GGUF file, or a directory made by pack\n"
-           "  --name NAME                name of the engine, to run several at once\n"
-           "                             (default \"%s\")\n"
-           "  -h, --help                 this text\n"
-           "  --version                  the version\n"
-           "  --print-memory             the minimum budget for this model, and the budgets for\n"
-           "                             shares of resident experts, as JSON; starts nothing\n"
-           "  --print-config             print a file for --config with all defaults;\n"
-           "                             --print-config=md the same as a table\n"
-           "\n"
-           "Parameters:\n",
-           RUN_NAME_DEFAULT);
-    params_help(stdout);
-    printf(
-        "\nExit status: 0 stopped on request, 1 failed, 2 bad usage, bad model file, or a budget\n"
-        "that is too small for the model.\n");
 }

@@ -8,7 +8,6 @@
 
 /* options.c */
 int options_take(struct supervisor *s, int argc, char **argv, struct error *error);
-void options_help(void);
 
 /* run_dir.c: the run directory, its lock, files that a crashed predecessor left. */
 int run_dir_take(struct supervisor *s, struct error *error);

@@ -217,14 +217,6 @@ int main(int argc, char **argv)
     init(s);
     if (options_take(s, argc, argv, &error) != 0)
         return report(&error, error_exit_status(error.code));
-    if (s->options.help) {
-        options_help();
-        return 0;
-    }
-    if (s->options.version) {
-        printf("sluice %s\n", SLUICE_VERSION);
-        return 0;
-    }
     if (tuned_take(s, &error) != 0)
         return report(&error, error_exit_status(error.code));
     limit_self();
