@@ -21,6 +21,8 @@ pkg_check_modules(EDIT REQUIRED IMPORTED_TARGET libedit)
 pkg_check_modules(CURSES REQUIRED IMPORTED_TARGET ncursesw)
 if(SLUICE_TESTS)
   pkg_check_modules(CHECK REQUIRED IMPORTED_TARGET check)
+  # Before Check's own header, which it includes.
+  set_property(TARGET PkgConfig::CHECK APPEND PROPERTY INTERFACE_INCLUDE_DIRECTORIES ${CMAKE_SOURCE_DIR}/tests/harness/check)
 endif()
 # For the CUDA module and the test cuda_nvcc; may be missing. PyPI's nvidia-cuda-nvcc has it in an activated venv.
 file(GLOB venv_cuda $ENV{VIRTUAL_ENV}/lib/python3*/site-packages/nvidia/cu13/bin)
