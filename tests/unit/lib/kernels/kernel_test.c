@@ -309,6 +309,19 @@ void test_add_isa_attention(TCase *tcase, const TTest *test)
     }
 }
 
+size_t test_other_sets(const struct kernel_ops *sets[ISA__COUNT - 1], bool attention)
+{
+    const struct kernel_ops *last = kernel_ops_of(ISA_GENERIC);
+    size_t count = 0;
+    for (int isa = ISA_GENERIC + 1; isa < ISA__COUNT; isa++) {
+        const struct kernel_ops *ops = kernel_ops_of((enum kernel_isa)isa);
+        if (ops == NULL || (attention && ops->attention == last->attention))
+            continue;
+        sets[count++] = last = ops;
+    }
+    return count;
+}
+
 int test_run(Suite *suite)
 {
     int skipped = print_skips();

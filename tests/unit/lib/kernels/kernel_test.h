@@ -70,6 +70,9 @@ void test_guarded_free(uint8_t *p, size_t bytes);
 void test_add_isa(TCase *tcase, const TTest *test);
 /* The same for tests of attention: once for all sets that share its function. */
 void test_add_isa_attention(TCase *tcase, const TTest *test);
+/* Writes the available sets after the generic one, and returns how many: for tests that compare all
+ * of them with one result. Of sets that share their attention the first (attention) or all. */
+size_t test_other_sets(const struct kernel_ops *sets[ISA__COUNT - 1], bool attention);
 /* Runs the suite, prints a counted skip per missing instruction set, returns the exit status. */
 int test_run(Suite *suite);
 
