@@ -75,11 +75,9 @@ check_magics() {
 }
 
 check_lengths() {
-    files '*.c' '*.h' '*.cu' '*.cuh' | while read -r f; do
-        local n
-        n=$(wc -l <"$f")
-        [ "$n" -gt "$lines_max" ] && echo "$f: $n lines"
-    done | verdict lengths "a file is longer than $lines_max lines"
+    files '*.c' '*.h' '*.cu' '*.cuh' | xargs wc -l |
+        awk -v max="$lines_max" '$2 != "total" && $1 > max { print $2 ": " $1 " lines" }' |
+        verdict lengths "a file is longer than $lines_max lines"
 }
 
 # A function runs from the brace in column 0 to the one that closes it.
@@ -133,15 +131,11 @@ check_phrases() {
 check_documents() {
     {
         files '*.md' | xargs perl tests/style/documents.pl
-        files '*.md' | while read -r f; do
-            local n max=0
-            n=$(wc -w <"$f")
-            [ "$n" -gt "$words_max" ] && echo "$f: $n words, at most $words_max"
-            [ "$f" = README.md ] && max=120
-            [ "$f" = CHANGELOG.md ] && max=100
-            n=$(wc -l <"$f")
-            [ "$max" -gt 0 ] && [ "$n" -gt "$max" ] && echo "$f: $n lines, at most $max"
-        done
+        files '*.md' | xargs wc -lw | awk -v words_max="$words_max" '
+            BEGIN { lines_max["README.md"] = 120; lines_max["CHANGELOG.md"] = 100 }
+            $3 == "total" { next }
+            $2 > words_max { print $3 ": " $2 " words, at most " words_max }
+            $3 in lines_max && $1 > lines_max[$3] { print $3 ": " $1 " lines, at most " lines_max[$3] }'
         # Columns are characters, not bytes.
         perl -CSD -nle 'print "README.md:$.: " . length . " columns, at most 100" if length > 100' README.md
     } | verdict documents "a document is too long or too wide"
@@ -169,21 +163,30 @@ check_marks() {
 
 # A *.tbl.h has no include guard, begins with a legend, undefines its macros.
 check_tables() {
-    files '*.tbl.h' | while read -r f; do
-        head -1 "$f" | grep -q '^/\*' || echo "$f: does not begin with its legend"
-        grep -q '^#undef' "$f" || echo "$f: does not undefine its macro"
-        grep -qE '^#ifndef .*_TBL_H' "$f" && echo "$f: has an include guard"
-        # No row twice: its first two words name it.
-        grep -oE '^[A-Z][A-Z0-9_]*\([^,]+,[^,)]+' "$f" | sort | uniq -d | sed "s|^|$f: twice: |"
-    done | verdict tables "a table is not well-formed"
+    # No row twice: its first two words name it.
+    files '*.tbl.h' | xargs awk '
+        function end() { if (file != "" && !undefines) print file ": does not undefine its macro" }
+        FNR == 1 { end(); file = FILENAME; undefines = 0 }
+        FNR == 1 && !/^\/\*/ { print FILENAME ": does not begin with its legend" }
+        /^#undef/ { undefines = 1 }
+        /^#ifndef .*_TBL_H/ { print FILENAME ": has an include guard" }
+        match($0, /^[A-Z][A-Z0-9_]*\([^,]+,[^,)]+/) {
+            row = substr($0, RSTART, RLENGTH)
+            if (seen[FILENAME, row]++ == 1) print FILENAME ": twice: " row
+        }
+        END { end() }' | verdict tables "a table is not well-formed"
 }
 
 check_headers() {
-    files '*.h' '*.cuh' | grep -v '\.tbl\.h$' | while read -r f; do
-        # A template is included more than once, and says so in its first lines.
-        head -12 "$f" | grep -qiE 'include guard|template|included (by|once per)' && continue
-        grep -qE '^#ifndef SLUICE_' "$f" || echo "$f"
-    done | verdict headers "a header without a SLUICE_ guard"
+    # A template is included more than once, and says so in its first lines.
+    files '*.h' '*.cuh' | grep -v '\.tbl\.h$' | xargs perl -e '
+        for my $file (@ARGV) {
+            open(my $text, "<", $file) or next;
+            my @lines = <$text>;
+            my @first = grep { defined } @lines[0 .. 11];
+            next if grep { /include guard|template|included (?:by|once per)/i } @first;
+            print "$file\n" unless grep { /^#ifndef SLUICE_/ } @lines;
+        }' | verdict headers "a header without a SLUICE_ guard"
 }
 
 # What an editor, a patch or an interrupted script left; links that lead out of the tree or into themselves.
