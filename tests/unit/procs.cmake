@@ -52,7 +52,7 @@ foreach(name api/completion api/tokens dialects/openai/answer dialects/openai/co
 endforeach()
 
 set(gateway ${procs}/engine/gateway)
-sluice_unit_test(gateway_stream_test SOURCES procs/engine/gateway/api/stream_test.c ${gateway}/api/stream.c
+sluice_unit_test(gateway_stream_test SOURCES procs/engine/gateway/serve/stream_test.c ${gateway}/serve/stream.c
   LINK sluice_gateway_core sluice_child sluice_ipc sluice_shm sluice_chat sluice_config sluice_base PkgConfig::MICROHTTPD)
 sluice_unit_test(gateway_http_log_test SOURCES procs/engine/gateway/http/http_log_test.c ${gateway}/http/http_log.c
   LINK sluice_gateway_core sluice_child sluice_ipc sluice_shm sluice_chat sluice_config sluice_base PkgConfig::MICROHTTPD)

@@ -28,7 +28,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "procs/engine/gateway/api/api.h"
+#include "procs/engine/gateway/serve/serve.h"
 #include "procs/engine/gateway/routes.h"
 
 #define TICK_EVERY_NS (50 * NS_PER_MS)

@@ -3,7 +3,7 @@
 #include "procs/engine/gateway/routes.h"
 
 #include "lib/base/bytes.h"
-#include "procs/engine/gateway/api/api.h"
+#include "procs/engine/gateway/serve/serve.h"
 
 #define ROUTE(method, path, handler, speaks, open) extern const struct dialect speaks;
 #define OTHERWISE(speaks)                          extern const struct dialect speaks;

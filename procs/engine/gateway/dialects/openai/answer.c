@@ -9,6 +9,7 @@
 #include "lib/base/bytes.h"
 #include "lib/json/lookup.h"
 #include "procs/engine/gateway/api/completion.h"
+#include "procs/engine/gateway/api/writer.h"
 #include "procs/engine/gateway/dialects/openai/openai.h"
 
 #define LOGPROB_MIN (-9999.0) /* the value that OpenAI uses for an impossible token */
@@ -239,6 +240,7 @@ static const char *error_type(unsigned status)
     case 403: return "permission_error";
     case 404: return "not_found_error";
     case 429: return "rate_limit_error";
+    case 501: return "not_supported_error";
     default: return status < 500 ? "invalid_request_error" : "server_error";
     }
 }
@@ -259,24 +261,6 @@ static void fail(struct completion *c, unsigned status, const struct error *erro
 
 /* ---- whole answers --------------------------------------------------------------------------- */
 
-/* Written member by member: the log-probabilities of a long answer as JSON values, all at once,
- * may take more memory than is reserved for the gateway. */
-struct writer {
-    FILE *out;
-    size_t limit; /* bytes */
-    bool failed;
-};
-
-/* Steals the value; NULL: no memory. */
-static void put(struct writer *w, const char *before, json_t *value)
-{
-    long at = ftell(w->out);
-    fputs(before, w->out);
-    w->failed |= !value || at < 0 || (size_t)at > w->limit ||
-                 json_dumpf(value, w->out, JSON_COMPACT | JSON_ENCODE_ANY) != 0;
-    json_decref(value);
-}
-
 static void put_list(struct writer *w, const char *before, const struct buffer *tokens,
                      json_t *(*of)(const struct token *t))
 {
@@ -284,7 +268,7 @@ static void put_list(struct writer *w, const char *before, const struct buffer *
     fputs(before, w->out);
     const char *between = "";
     for (size_t at = 0; !w->failed && tokens_next(tokens, &at, &t); between = ",")
-        put(w, between, of(&t));
+        writer_put(w, between, of(&t));
     fputs("]", w->out);
 }
 
@@ -332,18 +316,19 @@ static int whole(const struct completion *c, const struct completion_parts *p, F
 {
     struct writer w = {.out = out, .limit = c->quota->limit};
     char id[ID_BYTES];
-    put(&w, "{\"id\":", json_string(id_of(c, id)));
-    put(&w, ",\"object\":", json_string(chat(c) ? "chat.completion" : "text_completion"));
-    put(&w, ",\"created\":", json_integer((json_int_t)c->created));
-    put(&w, ",\"model\":", json_string(c->model));
+    writer_put(&w, "{\"id\":", json_string(id_of(c, id)));
+    writer_put(&w, ",\"object\":", json_string(chat(c) ? "chat.completion" : "text_completion"));
+    writer_put(&w, ",\"created\":", json_integer((json_int_t)c->created));
+    writer_put(&w, ",\"model\":", json_string(c->model));
     fputs(",\"choices\":[{\"index\":0", out);
     if (chat(c))
-        put(&w, ",\"message\":", message(c, p));
+        writer_put(&w, ",\"message\":", message(c, p));
     else
-        put(&w, ",\"text\":", rpc_text_json(p->text[ANSWER_CONTENT], p->bytes[ANSWER_CONTENT]));
+        writer_put(&w,
+                   ",\"text\":", rpc_text_json(p->text[ANSWER_CONTENT], p->bytes[ANSWER_CONTENT]));
     put_logprobs(&w, c);
-    put(&w, ",\"finish_reason\":", json_string(finish_reason(c)));
-    put(&w, "}],\"usage\":", usage(c));
+    writer_put(&w, ",\"finish_reason\":", json_string(finish_reason(c)));
+    writer_put(&w, "}],\"usage\":", usage(c));
     fputs("}", out);
     return w.failed ? -1 : 0;
 }

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "lib/base/assert.h"
-#include "procs/engine/gateway/api/api.h"
+#include "procs/engine/gateway/serve/serve.h"
 
 #define NEXT_WAIT_MS 1000
 #define PING_NS      (5 * NS_PER_S)  /* maximum silence before a keep-alive is sent */

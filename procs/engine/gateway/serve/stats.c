@@ -8,7 +8,7 @@
 #include "lib/base/assert.h"
 #include "lib/base/bytes.h"
 #include "lib/json/lookup.h"
-#include "procs/engine/gateway/api/api.h"
+#include "procs/engine/gateway/serve/serve.h"
 
 #define STATUS_EVERY_NS  (500 * NS_PER_MS)
 #define STATUS_SOON_NS   (50 * NS_PER_MS) /* while the engine is not ready */

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "procs/engine/gateway/api/api.h"
+#include "procs/engine/gateway/serve/serve.h"
 #include "procs/engine/gateway/dialects/openai/openai.h"
 
 static struct gateway gateway;

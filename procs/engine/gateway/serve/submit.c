@@ -7,7 +7,7 @@
 #include <time.h>
 
 #include "lib/base/assert.h"
-#include "procs/engine/gateway/api/api.h"
+#include "procs/engine/gateway/serve/serve.h"
 
 #define BLOCK_BYTES 4096 /* written at once */
 

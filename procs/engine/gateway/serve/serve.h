@@ -11,8 +11,8 @@
  *     A stream whose client disconnects during submit waits for the number of its sequence, to
  *     cancel it.
  *   stats.c       exchanges that wait for a snapshot of the supervisor */
-#ifndef SLUICE_ENGINE_GATEWAY_API_API_H
-#define SLUICE_ENGINE_GATEWAY_API_API_H
+#ifndef SLUICE_ENGINE_GATEWAY_SERVE_SERVE_H
+#define SLUICE_ENGINE_GATEWAY_SERVE_SERVE_H
 
 #include "ipc/rpc/async.h"
 #include "ipc/rpc/json.h"
