@@ -9,6 +9,10 @@
 #include <string.h>
 #include <strings.h>
 
+#include "lib/base/assert.h"
+
+#define PARTS 100000000u /* a percentage in parts of 10^8 */
+
 bool bytes_parse(const char *text, uint64_t *bytes)
 {
     static const struct {
@@ -65,6 +69,14 @@ bool percent_parse(const char *text, double *percent)
         return false;
     *percent = value;
     return true;
+}
+
+uint64_t percent_of(double percent, uint64_t whole)
+{
+    sl_assert(percent > 0.0 && percent <= 100.0);
+    uint64_t parts = (uint64_t)(percent * 1e6 + 0.5);     /* of PARTS */
+    uint64_t times = whole / PARTS, rest = whole % PARTS; /* no product overflows */
+    return times * parts + rest * parts / PARTS;
 }
 
 const char *bytes_format(uint64_t bytes, char buf[16])

@@ -65,17 +65,6 @@ const char *planned_settings(const struct plan *plan, uint32_t preset, char *buf
     return buf;
 }
 
-uint32_t planned_capacity(const struct model_index *m, uint64_t quota, uint64_t cap)
-{
-    const struct model_entry *entries = model_index_entries(m);
-    uint64_t payload = 1, slots = quota > m->dense_bytes ? quota - m->dense_bytes : 0;
-    for (uint32_t i = m->dense_count; i < m->entry_count; i++)
-        payload = entries[i].payload_bytes > payload ? entries[i].payload_bytes : payload;
-    uint64_t by_slot = slots / m->expert_slot_bytes_max, by_payload = cap / payload;
-    uint64_t n = by_slot < by_payload ? by_slot : by_payload;
-    return n < m->expert_entry_count ? (uint32_t)n : m->expert_entry_count;
-}
-
 /* v[l] = wanted[l] * total / sum, rounded down, at least top_k. Returns their sum. */
 static uint64_t scale_down(const uint32_t *wanted, const struct model_hparams *h, uint64_t total,
                            uint64_t sum, uint32_t *v)

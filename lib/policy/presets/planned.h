@@ -11,10 +11,6 @@
  * has none. Returns buf. */
 const char *planned_settings(const struct plan *plan, uint32_t preset, char *buf, size_t bytes);
 
-/* Number of experts that fit: by slot size into the quota minus the dense tensors, and by payload
- * under the cap on experts, both with the size of the largest expert. */
-uint32_t planned_capacity(const struct model_index *m, uint64_t quota, uint64_t cap);
-
 /* Virtual experts of every layer (SwapMoE): the plan's v_i, or without a plan the same share of
  * every layer, scaled to `capacity` entries in all; top_k <= v[l] <= experts, 0 in layers without
  * experts. What rounding down

@@ -212,6 +212,7 @@ void cache_evict_expired(struct cache *c);
 void cache_cancel_prefetches(struct cache *c, uint64_t bytes);
 float cache_heat(const struct cache *c, uint32_t entry);
 uint64_t cache_quota(const struct cache *c);
+uint64_t cache_payload_max(const struct cache *c); /* the cap on experts; UINT64_MAX: none */
 
 /* demand.c, hint.c: messages of compute and of the predictor. */
 void cache_receive_compute(struct cache *c);

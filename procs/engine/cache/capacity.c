@@ -10,6 +10,12 @@ uint64_t cache_quota(const struct cache *c)
     return atomic_load_explicit(&c->child.directory.head->quota_bytes, memory_order_acquire);
 }
 
+uint64_t cache_payload_max(const struct cache *c)
+{
+    return atomic_load_explicit(&c->child.directory.head->experts_payload_max,
+                                memory_order_relaxed);
+}
+
 float cache_heat(const struct cache *c, uint32_t entry)
 {
     const struct cache_note *n = &c->notes[entry];
@@ -19,8 +25,7 @@ float cache_heat(const struct cache *c, uint32_t entry)
 bool cache_fits(const struct cache *c, uint32_t entry)
 {
     const struct model_entry *e = &c->entries[entry];
-    uint64_t cap =
-        atomic_load_explicit(&c->child.directory.head->experts_payload_max, memory_order_relaxed);
+    uint64_t cap = cache_payload_max(c);
     return c->owned_bytes + e->slot_bytes <= cache_quota(c) &&
            (c->allocated_payload <= cap && e->payload_bytes <= cap - c->allocated_payload);
 }

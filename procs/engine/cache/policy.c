@@ -8,7 +8,7 @@
 
 #include "lib/base/assert.h"
 #include "lib/base/log.h"
-#include "lib/policy/presets/planned.h"
+#include "lib/model/index/capacity.h"
 #include "lib/tensor/precision.h"
 #include "procs/engine/cache/cache.h"
 
@@ -27,25 +27,10 @@ static void *allocate(size_t count, size_t bytes)
 
 /* ---- capacity -------------------------------------------------------------------------------- */
 
-/* Payload bytes of experts: residency counts payload, as --resident-experts and traces do. The
- * quota counts slots; page rounding is subtracted in proportion. */
-static uint64_t capacity_now(const struct cache *c)
-{
-    const struct model_index *m = c->child.model;
-    uint64_t cap =
-        atomic_load_explicit(&c->child.directory.head->experts_payload_max, memory_order_relaxed);
-    uint64_t quota = cache_quota(c);
-    uint64_t slots = quota > m->dense_bytes ? quota - m->dense_bytes : 0;
-    uint64_t capacity = slots;
-    if (m->expert_slot_bytes > 0)
-        capacity =
-            (uint64_t)((double)slots * ((double)m->expert_bytes / (double)m->expert_slot_bytes));
-    return capacity < cap ? capacity : cap;
-}
-
 void cache_follow_capacity(struct cache *c)
 {
-    uint64_t capacity = capacity_now(c);
+    uint64_t capacity =
+        capacity_payload_bytes(c->child.model, cache_quota(c), cache_payload_max(c));
     if (capacity == c->capacity)
         return;
     c->capacity = capacity;
@@ -54,9 +39,7 @@ void cache_follow_capacity(struct cache *c)
 
 uint32_t cache_capacity_entries(const struct cache *c)
 {
-    uint64_t cap =
-        atomic_load_explicit(&c->child.directory.head->experts_payload_max, memory_order_relaxed);
-    return planned_capacity(c->child.model, cache_quota(c), cap);
+    return capacity_experts(c->child.model, cache_quota(c), cache_payload_max(c));
 }
 
 /* ---- the residency object -------------------------------------------------------------------- */

@@ -8,6 +8,7 @@
 #include "lib/base/assert.h"
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
+#include "lib/model/index/capacity.h"
 #include "procs/engine/cache/cache.h"
 
 #define EVICTIONS_A_SLICE 64
@@ -23,9 +24,7 @@ static atomic_flag prefault_logged = ATOMIC_FLAG_INIT;
 
 static bool experts_over_cap(const struct cache *c)
 {
-    return c->allocated_payload >
-           atomic_load_explicit(&c->child.directory.head->experts_payload_max,
-                                memory_order_relaxed);
+    return c->allocated_payload > cache_payload_max(c);
 }
 
 /* True when an entry was evicted. */
@@ -80,15 +79,7 @@ bool cache_apply_quota(struct cache *c)
 /* Pages beyond the cap on experts are never used. */
 static uint64_t prefault_limit(const struct cache *c)
 {
-    const struct model_index *m = c->child.model;
-    uint64_t cap =
-        atomic_load_explicit(&c->child.directory.head->experts_payload_max, memory_order_relaxed);
-    uint64_t quota = cache_quota(c);
-    if (cap >= m->expert_bytes)
-        return quota;
-    double slots = (double)m->expert_slot_bytes * ((double)cap / (double)m->expert_bytes);
-    uint64_t max = m->dense_bytes + (uint64_t)slots + m->expert_slot_bytes_max;
-    return max < quota ? max : quota;
+    return capacity_quota_used(c->child.model, cache_quota(c), cache_payload_max(c));
 }
 
 static void prefault_ended(struct cache *c, const struct prefault_job *job)

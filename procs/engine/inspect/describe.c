@@ -6,6 +6,7 @@
 #include <jansson.h>
 #include <string.h>
 
+#include "lib/model/index/capacity.h"
 #include "lib/model/limits.h"
 #include "lib/model/store/store.h"
 #include "lib/tensor/precision.h"
@@ -13,7 +14,7 @@
 
 /* Values derived from the index. */
 struct summary {
-    uint64_t expert_slot_min, expert_slot_max, expert_payload_max;
+    uint64_t expert_slot_min, expert_payload_max;
     uint64_t token_expert_bytes; /* payload of the experts one token uses, all layers */
     uint64_t kv_token_bytes;     /* F16 keys and values of one token */
     uint64_t arena_min_bytes;    /* dense tensors and the K largest experts */
@@ -26,7 +27,8 @@ static struct summary summary_of(const struct model_index *m)
     const struct model_hparams *h = &m->hparams;
     const struct model_entry *entries = model_index_entries(m);
     const struct model_tensor *tensors = model_index_tensors(m);
-    struct summary f = {.expert_slot_min = UINT64_MAX};
+    struct summary f = {.expert_slot_min = UINT64_MAX,
+                        .expert_payload_max = capacity_largest_payload(m)};
     for (uint32_t i = m->dense_count; i < m->entry_count; i++) {
         const struct model_entry *e = &entries[i];
         if (e->extents == 0) /* absent */
@@ -34,17 +36,13 @@ static struct summary summary_of(const struct model_index *m)
         f.expert_entries++;
         if (e->slot_bytes < f.expert_slot_min)
             f.expert_slot_min = e->slot_bytes;
-        if (e->slot_bytes > f.expert_slot_max)
-            f.expert_slot_max = e->slot_bytes;
-        if (e->payload_bytes > f.expert_payload_max)
-            f.expert_payload_max = e->payload_bytes;
     }
     for (uint32_t layer = 0; layer < h->layers; layer++)
         f.expert_layers += model_layer_has_experts(m, layer);
     if (h->experts > 0)
         f.token_expert_bytes = m->expert_bytes / h->experts * h->experts_used;
     f.kv_token_bytes = model_kv_position_bytes(h, KV_TYPE_F16);
-    f.arena_min_bytes = m->dense_bytes + h->experts_used * f.expert_slot_max;
+    f.arena_min_bytes = m->dense_bytes + capacity_slot_min(m);
     for (uint32_t i = 0; m->stripe_count > 0 && i < h->layers * h->experts; i++) {
         const struct model_matrix *x = entries[m->dense_count + i].matrix; /* in no tensor */
         for (int k = 0; k < EXPERT__COUNT; k++)
@@ -272,7 +270,7 @@ void describe_text(FILE *out, const char *path, const struct model_index *m, boo
     if (m->stripe_count)
         text_of_store(out, m);
     line_bytes(out, "largest expert", f.expert_payload_max, "");
-    line_bytes(out, "its slot", f.expert_slot_max, "");
+    line_bytes(out, "its slot", m->expert_slot_bytes_max, "");
     line_bytes(out, "experts of one token", f.token_expert_bytes, "");
     for (uint32_t type = 0; type < KV_TYPE__COUNT; type++)
         if (type != KV_TYPE_F32)
@@ -406,7 +404,7 @@ int describe_json(FILE *out, const char *path, const struct model_index *m, bool
     put(object, "dense_bytes", m->dense_bytes);
     put(object, "expert_bytes", m->expert_bytes);
     put(object, "expert_slot_bytes", m->expert_slot_bytes);
-    put(object, "expert_slot_bytes_max", f.expert_slot_max);
+    put(object, "expert_slot_bytes_max", m->expert_slot_bytes_max);
     put(object, "expert_payload_bytes_max", f.expert_payload_max);
     put(object, "token_expert_bytes", f.token_expert_bytes);
     put(object, "kv_token_bytes", f.kv_token_bytes);

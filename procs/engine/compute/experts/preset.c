@@ -1,23 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The preset in effect and its policy parameters; changed between sequences. */
+#include "lib/model/index/capacity.h"
 #include "lib/policy/presets/planned.h"
 #include "procs/engine/compute/experts/experts.h"
 
 uint64_t experts_capacity_bytes(const struct experts *e)
 {
     const struct directory_head *head = e->child->directory.head;
-    uint64_t dense = e->child->model->dense_bytes;
-    uint64_t quota = atomic_load_explicit(&head->quota_bytes, memory_order_relaxed);
-    uint64_t cap = atomic_load_explicit(&head->experts_payload_max, memory_order_relaxed);
-    uint64_t capacity = quota > dense ? quota - dense : 0;
-    return capacity < cap ? capacity : cap;
+    return capacity_slot_bytes(
+        e->child->model, atomic_load_explicit(&head->quota_bytes, memory_order_relaxed),
+        atomic_load_explicit(&head->experts_payload_max, memory_order_relaxed));
 }
 
-/* The number of largest experts that fit; the cache computes the same. */
 static uint32_t capacity_entries(const struct experts *e)
 {
     const struct directory_head *head = e->child->directory.head;
-    return planned_capacity(e->child->model,
+    return capacity_experts(e->child->model,
                             atomic_load_explicit(&head->quota_bytes, memory_order_relaxed),
                             atomic_load_explicit(&head->experts_payload_max, memory_order_relaxed));
 }

@@ -18,6 +18,7 @@
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
 #include "lib/kernels/kernels.h"
+#include "lib/model/index/capacity.h"
 #include "lib/policy/prediction/activation.h"
 #include "lib/policy/presets/presets.h"
 #include "procs/engine/supervisor/budget/budget.h"
@@ -166,8 +167,7 @@ static void facts_of_model(struct supervisor *s)
     struct ledger_facts *f = &s->budget.facts;
     f->dense_bytes = s->model->dense_bytes;
     f->expert_slot_bytes = s->model->expert_slot_bytes;
-    f->expert_slot_max = s->model->expert_slot_bytes_max;
-    f->experts_needed = s->model->hparams.experts_used;
+    f->experts_min_bytes = capacity_slot_min(s->model);
     f->loaders = (uint32_t)s->params.loaders;
     f->mappers = f->loaders + 2; /* compute, predictor */
     f->processes = 1;
@@ -300,19 +300,14 @@ static int budget_too_small(uint64_t wanted, uint64_t min_budget, struct error *
 
 static int experts_cap(struct supervisor *s, struct error *error)
 {
-    const struct model_entry *entries = model_index_entries(s->model);
-    uint64_t largest = 0, bytes = s->model->expert_bytes;
-    for (uint32_t i = s->model->dense_count; i < s->model->entry_count; i++)
-        if (entries[i].payload_bytes > largest)
-            largest = entries[i].payload_bytes;
-    uint64_t cap = ledger_experts_cap(s->params.resident_experts, bytes);
-    uint64_t min = largest * s->model->hparams.experts_used;
+    uint64_t cap = capacity_payload_max(s->model, s->params.resident_experts);
+    uint64_t min = capacity_payload_min(s->model);
     if (cap < min)
         return error_set(
             error, ERR_BAD_INPUT,
             "--resident-experts %g%%: must hold the %u experts of one token; use %.2f%% or more",
             s->params.resident_experts, s->model->hparams.experts_used,
-            100.0 * (double)min / (double)bytes + 0.005);
+            100.0 * (double)min / (double)s->model->expert_bytes + 0.005);
     s->budget.experts_max = cap;
     return 0;
 }
@@ -475,9 +470,8 @@ void budget_tick(struct supervisor *s, uint64_t now_ns)
 
 double budget_share(const struct supervisor *s, uint64_t quota)
 {
-    uint64_t capacity = quota > s->model->dense_bytes ? quota - s->model->dense_bytes : 0;
-    capacity = capacity < s->budget.experts_max ? capacity : s->budget.experts_max;
-    return (double)capacity / (double)s->model->expert_bytes;
+    uint64_t bytes = capacity_slot_bytes(s->model, quota, s->budget.experts_max);
+    return (double)bytes / (double)s->model->expert_bytes;
 }
 
 double budget_share_now(const struct supervisor *s)

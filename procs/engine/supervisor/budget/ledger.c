@@ -17,8 +17,6 @@
 /* One 8-byte page-table entry per page. */
 #define PAGE_TABLE_DIVISOR 512
 
-#define PARTS 100000000ull /* a percentage in parts of 10^8 */
-
 uint64_t ledger_margin(uint64_t budget)
 {
     uint64_t share = budget / MARGIN_DIVISOR;
@@ -100,20 +98,20 @@ static uint64_t fixed_bytes(const struct ledger_facts *f)
 
 uint64_t ledger_budget_for(const struct ledger_facts *f, uint64_t expert_bytes)
 {
-    uint64_t min = f->experts_needed * f->expert_slot_max;
     /* Whole steps, so that the budget gives that quota. */
-    uint64_t quota = align_up(f->dense_bytes + max_u64(expert_bytes, min), QUOTA_STEP);
+    uint64_t quota =
+        align_up(f->dense_bytes + max_u64(expert_bytes, f->experts_min_bytes), QUOTA_STEP);
     return budget_for(fixed_bytes(f) + cost(f, quota));
 }
 
 struct ledger_plan ledger_make(const struct ledger_facts *f)
 {
-    sl_assert(f->experts_needed > 0);
+    sl_assert(f->experts_min_bytes > 0);
     struct ledger_plan p = {0};
     p.margin = ledger_margin(f->budget);
     p.kernel = kernel_bytes(f);
     p.fixed = fixed_bytes(f);
-    p.quota_min = align_up(f->dense_bytes + f->experts_needed * f->expert_slot_max, QUOTA_STEP);
+    p.quota_min = align_up(f->dense_bytes + f->experts_min_bytes, QUOTA_STEP);
     p.min_budget = ledger_budget_for(f, 0);
     if (f->budget >= p.margin + p.fixed)
         p.quota = quota_within(f, f->budget - p.margin - p.fixed);
@@ -121,18 +119,6 @@ struct ledger_plan ledger_make(const struct ledger_facts *f)
     p.nodes = align_up(p.quota / NODE_DIVISOR, PAGE_BYTES);
     p.flight = flight(f, p.quota);
     return p;
-}
-
-uint64_t ledger_experts_cap(double percent, uint64_t expert_bytes)
-{
-    sl_assert(percent > 0.0 && percent <= 100.0);
-    if (percent >= 100.0)
-        return UINT64_MAX;
-    /* Parts per 10^8, rounded: a decimal percentage is not exact as a double; the bytes must be
-     * exact. */
-    uint64_t parts = (uint64_t)(percent * 1e6 + 0.5);
-    uint64_t whole = expert_bytes / PARTS, rest = expert_bytes % PARTS; /* no product overflows */
-    return whole * parts + rest * parts / PARTS;
 }
 
 bool ledger_quota_moves(uint64_t now, uint64_t wanted)

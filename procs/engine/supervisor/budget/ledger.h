@@ -34,8 +34,7 @@ struct ledger_facts {
     /* the model */
     uint64_t dense_bytes;       /* slots of dense entries */
     uint64_t expert_slot_bytes; /* slots of all experts */
-    uint64_t expert_slot_max;   /* largest expert */
-    uint64_t experts_needed;    /* K: experts of one token and layer */
+    uint64_t experts_min_bytes; /* slots that must fit: capacity_slot_min */
     /* the engine */
     uint64_t segments_bytes;         /* all, without the arena's payload and the KV cache */
     uint64_t kv_bytes;               /* running sequences at full length, with their states */
@@ -73,10 +72,6 @@ uint64_t ledger_budget_for(const struct ledger_facts *facts, uint64_t expert_byt
 
 /* max(2 %, 4 MiB) */
 uint64_t ledger_margin(uint64_t budget);
-
-/* `percent` of the experts' payload bytes; exact for a whole number of equal experts (12.5 % of 256
- * experts is 32 experts). UINT64_MAX for 100 %. */
-uint64_t ledger_experts_cap(double percent, uint64_t expert_bytes);
 
 /* True when a new quota is to be sent to the cache: every shrink, and growth of more than noise. */
 bool ledger_quota_moves(uint64_t now, uint64_t wanted);

@@ -73,6 +73,22 @@ START_TEST(percentages)
 }
 END_TEST
 
+/* Percentages with up to six places, against whole numbers: percent * 10^6 of 10^8 parts. */
+START_TEST(percentages_of_a_number)
+{
+    uint64_t seed = 1;
+    for (int i = 0; i < 100000; i++) {
+        seed = seed * 6364136223846793005ull + 1442695040888963407ull;
+        uint64_t parts = 1 + (seed >> 20) % 100000000, whole = seed >> 27;
+        ck_assert_uint_eq(percent_of((double)parts / 1e6, whole), whole * parts / 100000000);
+    }
+    for (uint64_t n = 1; n <= 100; n++) /* 0.29 * 100 is below 29 */
+        ck_assert_uint_eq(percent_of((double)n, 100), n);
+    ck_assert_uint_eq(percent_of(100, UINT64_MAX), UINT64_MAX);
+    ck_assert_uint_eq(percent_of(12.5, 256), 32);
+}
+END_TEST
+
 START_TEST(sizes_for_people)
 {
     char text[16];
@@ -185,6 +201,7 @@ int main(void)
     tcase_add_test(t, speeds);
     tcase_add_test(t, sizes_as_people_write_them);
     tcase_add_test(t, percentages);
+    tcase_add_test(t, percentages_of_a_number);
     tcase_add_test(t, sizes_for_people);
     tcase_add_test(t, arithmetic);
     tcase_add_test(t, errors);

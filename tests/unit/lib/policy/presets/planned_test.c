@@ -147,30 +147,6 @@ START_TEST(preload_where_most_experts_fit)
 }
 END_TEST
 
-/* Slots count against the quota, payload against the cap, each at the size of the largest expert. */
-START_TEST(capacity_by_slot_and_payload)
-{
-    struct {
-        struct model_index index;
-        struct model_entry entry[9];
-    } m = {.index = {.dense_count = 1,
-                     .entry_count = 9,
-                     .expert_entry_count = 8,
-                     .dense_bytes = 5000,
-                     .expert_slot_bytes_max = 4096}};
-    m.index.entries_offset = (uint64_t)((char *)m.entry - (char *)&m);
-    m.entry[0].payload_bytes = 9000;
-    for (uint32_t i = 1; i < 9; i++)
-        m.entry[i].payload_bytes = i == 3 ? 3000 : 1000;
-    ck_assert_uint_eq(planned_capacity(&m.index, 5000 + 3 * 4096, UINT64_MAX), 3);
-    ck_assert_uint_eq(planned_capacity(&m.index, 5000 + 3 * 4096 - 1, UINT64_MAX), 2);
-    ck_assert_uint_eq(planned_capacity(&m.index, UINT64_MAX, 6000), 2);
-    ck_assert_uint_eq(planned_capacity(&m.index, UINT64_MAX, 5999), 1);
-    ck_assert_uint_eq(planned_capacity(&m.index, UINT64_MAX, UINT64_MAX), 8);
-    ck_assert_uint_eq(planned_capacity(&m.index, 4000, UINT64_MAX), 0);
-}
-END_TEST
-
 int main(void)
 {
     Suite *s = suite_create("planned");
@@ -181,7 +157,6 @@ int main(void)
     tcase_add_test(c, first_sets);
     tcase_add_test(c, preload_order);
     tcase_add_test(c, preload_where_most_experts_fit);
-    tcase_add_test(c, capacity_by_slot_and_payload);
     suite_add_tcase(s, c);
     SRunner *sr = srunner_create(s);
     srunner_run_all(sr, CK_NORMAL);

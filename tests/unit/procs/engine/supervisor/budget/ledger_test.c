@@ -12,8 +12,7 @@ static struct ledger_facts small_model(void)
     return (struct ledger_facts){
         .dense_bytes = 3371008,
         .expert_slot_bytes = 29884416,
-        .expert_slot_max = 122880,
-        .experts_needed = 4,
+        .experts_min_bytes = 4 * 122880,
         .segments_bytes = 1130496,
         .kv_bytes = 8388608,
         .kv_sequences = 1,
@@ -33,8 +32,7 @@ static struct ledger_facts large_model(void)
     return (struct ledger_facts){
         .dense_bytes = 1200 * MIB,
         .expert_slot_bytes = 58 * GIB,
-        .expert_slot_max = 10 * MIB,
-        .experts_needed = 8,
+        .experts_min_bytes = 8 * 10 * MIB,
         .segments_bytes = 30 * MIB,
         .kv_bytes = 384 * MIB,
         .kv_sequences = 1,
@@ -169,21 +167,6 @@ START_TEST(margin)
 }
 END_TEST
 
-START_TEST(experts_cap)
-{
-    const uint64_t payload = 104448;
-    for (uint64_t experts = 1; experts <= 256; experts++) {
-        double percent = 100.0 * (double)experts / 256.0;
-        if (experts % 4 == 0 && experts < 256) /* has a short decimal form */
-            ck_assert_uint_eq(ledger_experts_cap(percent, 256 * payload), experts * payload);
-    }
-    ck_assert_uint_eq(ledger_experts_cap(12.5, 256 * payload), 32 * payload);
-    ck_assert_uint_eq(ledger_experts_cap(100.0, 256 * payload), UINT64_MAX);
-    /* No overflow for the largest models. */
-    ck_assert_uint_eq(ledger_experts_cap(50.0, UINT64_MAX / 4 / 2 * 2), UINT64_MAX / 4 / 2);
-}
-END_TEST
-
 START_TEST(quota_moves)
 {
     ck_assert(ledger_quota_moves(10 * MIB, 10 * MIB - 64 * KIB));
@@ -206,7 +189,6 @@ int main(void)
     tcase_add_test(tcase, measured_page_tables_count_when_larger);
     tcase_add_test(tcase, kernel_memory_of_keys_and_values);
     tcase_add_test(tcase, margin);
-    tcase_add_test(tcase, experts_cap);
     tcase_add_test(tcase, quota_moves);
     suite_add_tcase(suite, tcase);
     SRunner *runner = srunner_create(suite);
