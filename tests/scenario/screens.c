@@ -302,9 +302,9 @@ static void top_on_a_terminal(void)
         24, 80, -1, (const char *const[]){"top", "--name", e->run, "--interval", "0.3", NULL});
     terminal_wait(t, "PROCESS", WAIT_MS);
     terminal_wait(t, "predictor", WAIT_MS);
-    terminal_wait(t, "PRECISIONS", WAIT_MS);
+    terminal_wait(t, "EXPERTS:", WAIT_MS);
     terminal_type(t, "m");
-    terminal_wait(t, "HEAT", WAIT_MS);
+    terminal_wait(t, "HEAT:", WAIT_MS);
     terminal_type(t, "h");
     terminal_wait(t, "scroll the map up", WAIT_MS);
     terminal_type(t, "h");

@@ -13,7 +13,7 @@ import sys
 
 TEXT = re.compile(r'<text x="([0-9.]+)" y="([0-9.]+)"[^>]*>([^<]*)</text>')
 FIGURE = re.compile(r"[0-9][0-9.:]*[KMGTB]?(?![a-z])")
-HEADS = ("sluice", "decode", "hit", "recall", "budget", "A", "PROCESS", "DEVICE", "LAY", "every")
+HEADS = ("sluice", "decode", "experts", "predicted", "budget", "A", "A=arena", "PROCESS", "DEVICE", "LAYER,", "every")
 PICTURES = ("top.svg", "top-wide.svg", "repl.svg")
 
 

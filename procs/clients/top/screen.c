@@ -137,7 +137,9 @@ static void draw_help(struct canvas *c)
     static const char *const notes[] = {
         "Rates are averages between two samples.",
         "MEMORY   private memory of a process; RESERVED its reservation in the ledger",
+        "MSG/S    messages received; RST restarts; DOING what it waits for",
         "LATENCY  mean per read; QUEUED wait of a demand before its read starts (p99)",
+        "LAYER    a line per layer: resident experts, then a character per expert",
         "Letters of the budget bar:",
     };
     for (size_t i = 0; i < ARRAY_LEN(notes); i++)

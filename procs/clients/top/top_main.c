@@ -71,11 +71,15 @@ static const struct option_row rows[] = {
 
 static const struct option_table options = {
     .command = "top",
-    .before = "usage: sluice top [--name NAME] [--interval SECONDS] [--once | --pages N]\n"
-              "\n",
+    .before =
+        "usage: sluice top [--name NAME] [--interval SECONDS] [--once | --pages N]\n"
+        "\n"
+        "Shows a running engine: its speed, where experts were found, its memory, processes and\n"
+        "storage devices, and a map of the experts in memory.\n"
+        "\n",
     OPTION_ROWS(rows),
     .column = 23,
-    .after = "\nOn the terminal, h lists the keys.\n",
+    .after = "\nOn the terminal, h explains the letters and headings, and lists the keys.\n",
 };
 
 static int parse(struct top *t, int argc, char **argv, struct error *error)

@@ -81,8 +81,8 @@ unsigned page_draw_map(struct page *p, unsigned row, unsigned column, unsigned r
     if (p->map_top > p->map_hidden)
         p->map_top = p->map_hidden;
     char head[256];
-    snprintf(head, sizeof head, "LAY   RES  %s: %s",
-             p->view == MAP_VIEW_PRECISION ? "PRECISIONS" : "HEAT", map_legend(p->view, s.cell));
+    snprintf(head, sizeof head, "LAYER, RESIDENT, %s: %s",
+             p->view == MAP_VIEW_PRECISION ? "EXPERTS" : "HEAT", map_legend(p->view, s.cell));
     page_heading(p, row, column, columns, head, p->map_hidden);
     for (unsigned i = 0; i < shown; i++)
         draw_layer(p, p->map_top + i, &s, row + 1 + i % lines,

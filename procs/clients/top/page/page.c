@@ -11,7 +11,7 @@
 #define WIDE_COLUMNS   140 /* from this width on the map is to the right of the tables */
 #define TABLE_COLUMNS  88  /* width of the tables then */
 #define LEDGER_COLUMNS 124 /* width of the ledger with names */
-#define HEAD_ROWS      6   /* lines above the tables, and two for a GPU */
+#define LEGEND_ROWS    20  /* from this height on, what letters mean has a line */
 #define MAP_ROWS_MIN   4   /* below the tables */
 #define DOING_COLUMN   62  /* column of the wait reason in the process table */
 #define ARENA          'A'
@@ -71,6 +71,13 @@ static const char *count(double value, char out[16])
     return out;
 }
 
+/* A share in five characters at most: "66.4%", "100%". */
+static const char *percent(double share, char out[16])
+{
+    snprintf(out, 16, "%.*f%%", share < 0.9995, 100 * share);
+    return out;
+}
+
 /* A time in eight characters at most: "850 us", "384.0 ms", "12.3 s". */
 static const char *time_text(double us, char out[16])
 {
@@ -88,7 +95,7 @@ static void work(struct page *p)
     const struct rates *f = &p->rates;
     const json_t *doc = p->now->doc;
     struct canvas *c = &p->canvas;
-    char a[16], b[16], done[16], failed[16];
+    char a[16], b[16], done[16], failed[16], hit[16], miss[16], skipped[16], stall[16];
     canvas_put(c, 1, 0, PAINT_PLAIN,
                "decode %s prefill %s tok/s  running %" PRIu64 "  queued %" PRIu64
                "  done %s  failed %s",
@@ -98,12 +105,12 @@ static void work(struct page *p)
                count((double)lookup_counter(doc, "compute", "sequences_done"), done),
                count((double)lookup_counter(doc, "compute", "sequences_failed"), failed));
     canvas_put(c, 2, 0, PAINT_PLAIN,
-               "hit %.1f%% in flight %.1f%% miss %.1f%% skip %.1f%% of %s/s  stalled %.1f%%",
-               100 * f->hit, 100 * f->inflight, 100 * f->miss, 100 * f->skipped,
-               count(f->accesses_per_s, a), 100 * f->stall);
+               "experts %s/s: hit %s in flight %s miss %s skip %s  stalled %s",
+               count(f->accesses_per_s, a), percent(f->hit, hit), percent(f->inflight, b),
+               percent(f->miss, miss), percent(f->skipped, skipped), percent(f->stall, stall));
     canvas_put(c, 3, 0, PAINT_PLAIN,
-               "recall %.1f%%  prefetch used %.1f%%  evictions %s/s  resident %" PRIu64 "/%" PRIu64,
-               100 * f->recall, 100 * f->prefetch_used, count(f->evictions_per_s, a),
+               "predicted %s  prefetches used %s  evictions %s/s  resident %" PRIu64 " of %" PRIu64,
+               percent(f->recall, hit), percent(f->prefetch_used, b), count(f->evictions_per_s, a),
                map_resident_all(&p->now->map), (uint64_t)p->now->map.rows * p->now->map.experts);
 }
 
@@ -119,9 +126,17 @@ static const char *size(uint64_t bytes, char out[16])
     return out;
 }
 
+/* Lines above the tables, without the GPU's two: in a narrow picture one more, which explains the
+ * letters of the budget. */
+static unsigned head_rows(const struct page *p)
+{
+    return 6 + (p->canvas.columns < LEDGER_COLUMNS && p->canvas.rows >= LEGEND_ROWS);
+}
+
 /* The two lines of the GPU, below the budget. */
 static void gpu(struct page *p)
 {
+    unsigned row = head_rows(p);
     const struct gpu_rates *g = &p->rates.gpu;
     const json_t *doc = p->now->doc;
     struct canvas *c = &p->canvas;
@@ -129,7 +144,7 @@ static void gpu(struct page *p)
     char busy[32] = "", ahead[32] = "", layers[40] = "";
     uint64_t on_gpu = lookup_u64(doc, "gpu.layers"), on_cpu = lookup_u64(doc, "gpu.layers_on_cpu");
     if (g->lost) {
-        canvas_put(c, HEAD_ROWS, 0, PAINT_BAD, "GPU %s lost: computing on the CPU  %s",
+        canvas_put(c, row, 0, PAINT_BAD, "GPU %s lost: computing on the CPU  %s",
                    lookup_text(doc, "gpu.numbers"), lookup_text(doc, "gpu.name"));
         return;
     }
@@ -139,14 +154,14 @@ static void gpu(struct page *p)
         snprintf(ahead, sizeof ahead, " ahead %.0f%%", 100 * g->ahead);
     if (on_cpu > 0)
         snprintf(layers, sizeof layers, " layers %" PRIu64 "/%" PRIu64, on_gpu, on_gpu + on_cpu);
-    canvas_put(c, HEAD_ROWS, 0, PAINT_PLAIN, "GPU %s %s%s %s slots %" PRIu64 "/%" PRIu64 "  %s",
+    canvas_put(c, row, 0, PAINT_PLAIN, "GPU %s %s%s %s slots %" PRIu64 "/%" PRIu64 "  %s",
                lookup_text(doc, "gpu.numbers"), size(lookup_u64(doc, "gpu.budget_bytes"), budget),
                layers, lookup_text(doc, "gpu.policy"), lookup_u64(doc, "gpu.slots_used"),
                lookup_u64(doc, "gpu.slots"), lookup_text(doc, "gpu.name"));
-    canvas_put(
-        c, HEAD_ROWS + 1, 0, PAINT_PLAIN, "hit %.0f%% upl %s/s evict %s/s%s to %s/s from %s/s%s",
-        100 * g->hit, count(g->uploads_per_s, uploads), count(g->evictions_per_s, evictions), ahead,
-        size((uint64_t)g->to_bytes_per_s, to), size((uint64_t)g->from_bytes_per_s, from), busy);
+    canvas_put(c, row + 1, 0, PAINT_PLAIN, "hit %.0f%% upl %s/s evict %s/s%s to %s/s from %s/s%s",
+               100 * g->hit, count(g->uploads_per_s, uploads), count(g->evictions_per_s, evictions),
+               ahead, size((uint64_t)g->to_bytes_per_s, to),
+               size((uint64_t)g->from_bytes_per_s, from), busy);
 }
 
 /* The budget bar: every part as wide as its share, the arena first; its used part is a capital
@@ -195,6 +210,12 @@ static void ledger(struct page *p, unsigned columns)
                       parts[i].letter, size(bytes[i], a), names ? " " : "",
                       names ? parts[i].name : "");
     canvas_put(&p->canvas, 5, 0, PAINT_FAINT, "%s", text);
+    if (head_rows(p) == 6)
+        return;
+    n = snprintf(text, sizeof text, "A=arena a=free");
+    for (size_t i = 0; i < ARRAY_LEN(parts) && n > 0 && n < (int)sizeof text; i++)
+        n += snprintf(text + n, sizeof text - (size_t)n, " %c=%s", parts[i].letter, parts[i].name);
+    canvas_put(&p->canvas, 6, 0, PAINT_FAINT, "%s", text);
 }
 
 static void budget(struct page *p, unsigned columns)
@@ -328,7 +349,7 @@ static void tables(struct page *p, bool foot)
     struct canvas *c = &p->canvas;
     bool wide = c->columns >= WIDE_COLUMNS && p->now->map.rows > 0;
     unsigned columns = wide ? TABLE_COLUMNS : c->columns, last = c->rows - foot;
-    unsigned head = HEAD_ROWS + (p->rates.gpu.lost ? 1 : 2) * p->rates.gpu.on;
+    unsigned head = head_rows(p) + (p->rates.gpu.lost ? 1 : 2) * p->rates.gpu.on;
     unsigned height = last - head, map = wide ? 0 : MAP_ROWS_MIN;
     unsigned all = p->rates.processes + p->rates.storages + 2 + map;
     unsigned max = all <= height ? p->rates.processes : height > 2 ? height / 2 - 1 : 0;
