@@ -135,11 +135,12 @@ shows_times() {
 }
 
 repl_picture() {
-    answered='tokens/s, prompt of|^loader|^ *7 +[0-9]+/32'
-    terminal 80 24 env TERM=tmux-256color "$libexec/sluice-repl" --name "$run" --temp 0 -n 60 || exit 1
+    answered='tokens/s, first after|^budget [0-9]'
+    terminal 80 24 env TERM=tmux-256color "$libexec/sluice-repl" --name "$run" --temp 0.6 --seed 3 -n 60 || exit 1
     until_true "repl" shows '^>>>'
     repl_says 1 "$prompt"
-    repl_says 2 /experts
+    repl_says 2 "The next morning, the captain"
+    repl_says 3 /budget
     picture repl 80 24
 }
 

@@ -189,7 +189,7 @@ static void banner(struct repl *r)
         fprintf(stderr, "%s (%s), context of %" PRIu64 " tokens, engine '%s'\n",
                 printable(name, strlen(name)).text, printable(arch, strlen(arch)).text,
                 lookup_u64(doc, "model.context"), r->session.run);
-    fprintf(stderr, "/help lists the commands, Ctrl-D ends the conversation\n");
+    fprintf(stderr, "type a message; /help lists the commands, Ctrl-D ends the conversation\n");
     json_decref(doc);
 }
 

@@ -62,11 +62,11 @@ static void report_rates(struct repl *r, const struct stream_result *result)
                         lookup_u64(f, "prompt_tokens"), r->context_used, r->context_size);
     else
         repl_statistics(r,
-                        "%zu token%s at %.1f tokens/s, prompt of %" PRIu64 " (%" PRIu64
-                        " kept) at %.1f tokens/s, TTFT %.0f ms; context %" PRIu64 " of %" PRIu64,
+                        "%zu token%s at %.1f tokens/s, first after %.0f ms; prompt of %" PRIu64
+                        " (%" PRIu64 " kept) at %.1f tokens/s; context %" PRIu64 " of %" PRIu64,
                         result->count, result->count == 1 ? "" : "s", real(f, "decode_tps"),
-                        lookup_u64(f, "prompt_tokens"), lookup_u64(f, "cached_tokens"),
-                        real(f, "prefill_tps"), real(f, "ttft_ms"), r->context_used,
+                        real(f, "ttft_ms"), lookup_u64(f, "prompt_tokens"),
+                        lookup_u64(f, "cached_tokens"), real(f, "prefill_tps"), r->context_used,
                         r->context_size);
 }
 
