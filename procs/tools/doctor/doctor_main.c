@@ -95,7 +95,7 @@ static const struct option_row rows[] = {
     {0, "seconds", "N", OPTION_CALL(take_seconds),
      "time for all storage devices together (default " OPTION_DIGITS(SECONDS_DEFAULT) ")"},
     {0, "no-device", NULL, OPTION_FLAG(struct doctor, skip_storage),
-     "do not measure storage; without it no speed is estimated unless\n"
+     "do not measure storage; then no speed is estimated unless\n"
      "all experts fit"},
     {0, "all", NULL, OPTION_NTH(take_form, FINDINGS_ALL), "all measurements"},
     {'o', "output", "text|json", OPTION_CALL(take_output), "format on stdout (default text)"},
@@ -104,18 +104,21 @@ static const struct option_row rows[] = {
 
 static const struct option_table options = {
     .command = "doctor",
-    .before =
-        "usage: sluice doctor [[-m] FILE] [--path DIR|FILE]... [options]\n"
-        "\n"
-        "Whether a model fits this machine, with which budget, how fast, what limits it, and the\n"
-        "next command; below them what explains it, with --all every measurement of storage,\n"
-        "memory, CPU and GPU. Without a model: the machine. With --plan also the presets that\n"
-        "--preset auto chooses from, fastest first, at --budget and --max-loss. Takes 10 to 25\n"
-        "seconds. What is measured of GPUs is stored: with --model, later starts with --gpu\n"
-        "choose the layers of the GPUs by it.\n"
-        "\n",
+    .before = "usage: sluice doctor [[-m] FILE] [--path DIR|FILE]... [options]\n"
+              "\n"
+              "Says whether a model fits this machine, with which budget, how fast it is, what\n"
+              "limits it, and what to type next; then what explains it, and with --all every\n"
+              "measurement of storage, memory, CPU and GPU. Without a model it describes the\n"
+              "machine. It takes 10 to 25 seconds. Example:\n"
+              "\n"
+              "  sluice doctor -m model.gguf\n"
+              "\n"
+              "With --plan it also lists the presets that --preset auto chooses from, fastest\n"
+              "first, at --budget and --max-loss. What is measured of GPUs is stored: with\n"
+              "--model, later starts with --gpu choose the layers of the GPUs by it.\n"
+              "\n",
     OPTION_ROWS(rows),
-    .column = 25,
+    .column = 26,
     .groups = {{"Parameters of the engine that would run the model:", params_options}},
 };
 

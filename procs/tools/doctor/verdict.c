@@ -93,9 +93,11 @@ static void put_budget(struct findings *f, const struct verdict *v, const struct
     bytes_format(v->model->min_budget, least);
     bytes_format(v->model->budget_100, all);
     finding_quiet(f, "verdict", "budget_bytes", json_integer((json_int_t)c->budget));
-    if (c->budget)
-        line(f, "budget", "%s %s; minimum %s, all experts need %s", bytes_format(c->budget, budget),
-             of, least, all);
+    bytes_format(c->budget, budget);
+    if (c->budget >= v->model->budget_100 && c->budget > 0)
+        line(f, "budget", "%s %s, for all experts; minimum %s", budget, of, least);
+    else if (c->budget)
+        line(f, "budget", "%s %s; minimum %s, all experts need %s", budget, of, least, all);
     else
         line(f, "budget", "none; minimum %s, all experts need %s", least, all);
 }

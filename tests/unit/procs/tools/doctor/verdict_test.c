@@ -96,7 +96,7 @@ START_TEST(everything_fits)
     verdict_model(&f, &verdict);
     check_lines((const char *const[LINES]){
         "fits     yes, with all of its 20.0 GiB of experts in memory",
-        "budget   22.0 GiB recommended; minimum 3.0 GiB, all experts need 22.0 GiB",
+        "budget   22.0 GiB recommended, for all experts; minimum 3.0 GiB",
         "speed    about 20 tokens/s; a prompt of 500 tokens takes about 2.5 s",
         "limit    the CPU: computing takes all of the time, nothing is read",
         "next     sluice repl -m model.gguf --budget 22.0GiB"});
