@@ -7,7 +7,8 @@
 
 #define BASELINE_TOKENS 256
 
-/* Text of prompt i; the first call generates all of them. */
+/* Text of prompt i. The first call in a build generates all of them with an engine; later ones read
+ * its file. */
 const struct text *baseline(unsigned i);
 
 /* Generates prompt i on e and compares with the baseline. `what` is for the message. */

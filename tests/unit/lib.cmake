@@ -6,9 +6,9 @@ sluice_unit_test(base_test SOURCES lib/base/base_test.c lib/base/log_test.c lib/
 sluice_unit_test(test_exact SOURCES lib/exact/elementary_test.c LINK sluice_exact sluice_base m)
 
 find_package(Threads REQUIRED)
+sluice_library(test_kernel_values SOURCES lib/kernels/kernel_test.c LINK sluice_kernels PkgConfig::CHECK m)
 foreach(name matmul rows invariance bits edges kv attention recurrent)
-  sluice_unit_test(test_kernels_${name} SOURCES lib/kernels/${name}_test.c lib/kernels/kernel_test.c
-    LINK sluice_kernels Threads::Threads m)
+  sluice_unit_test(test_kernels_${name} SOURCES lib/kernels/${name}_test.c LINK test_kernel_values Threads::Threads)
 endforeach()
 target_compile_definitions(test_kernels_edges PRIVATE SLUICE_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
 

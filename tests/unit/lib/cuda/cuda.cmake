@@ -4,9 +4,9 @@ get_property(reason GLOBAL PROPERTY SLUICE_CUDA_HARNESS)
 if(reason)
   add_test(NAME test_cuda COMMAND ${CMAKE_COMMAND} -E echo "SKIP cuda: ${reason}")
 else()
+  sluice_library(test_cuda_values SOURCES lib/cuda/cuda_test.c LINK test_kernel_values cuda_fibres)
   foreach(name products experts weights rows attention recurrent router barriers)
-    sluice_unit_test(test_cuda_${name} SOURCES lib/cuda/${name}_test.c lib/cuda/cuda_test.c lib/kernels/kernel_test.c
-      LINK cuda_fibres sluice_policy m)
+    sluice_unit_test(test_cuda_${name} SOURCES lib/cuda/${name}_test.c LINK test_cuda_values sluice_policy)
     target_sources(test_cuda_${name} PRIVATE
       $<IF:$<STREQUAL:${name},barriers>,$<TARGET_OBJECTS:cuda_without_barriers>,$<TARGET_OBJECTS:cuda_host>>)
     # C++ without a library: the linker is that of C.
@@ -24,8 +24,8 @@ else()
       $<TARGET_OBJECTS:cuda_host> LINK sluice_device_cuda sluice_golden cuda_fibres)
     set_target_properties(device_cuda_${name}_test PROPERTIES LINKER_LANGUAGE C)
   endforeach()
-  sluice_unit_test(device_cuda_uploads_test SOURCES lib/device/cuda_uploads_test.c lib/kernels/kernel_test.c
-    $<TARGET_OBJECTS:cuda_host> LINK sluice_device_cuda sluice_golden cuda_fibres)
+  sluice_unit_test(device_cuda_uploads_test SOURCES lib/device/cuda_uploads_test.c
+    $<TARGET_OBJECTS:cuda_host> LINK test_kernel_values sluice_device_cuda sluice_golden cuda_fibres)
   set_target_properties(device_cuda_uploads_test PROPERTIES LINKER_LANGUAGE C)
   sluice_unit_test(test_cuda_harness SOURCES lib/cuda/harness_test.c $<TARGET_OBJECTS:cuda_broken> LINK cuda_fibres)
   set_target_properties(test_cuda_harness PROPERTIES LINKER_LANGUAGE C)
