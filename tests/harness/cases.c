@@ -232,15 +232,29 @@ static void print_outcome(const struct test_case *c, enum outcome outcome, doubl
     fflush(stdout);
 }
 
+/* Of --without: names with commas between them, or NULL. */
+static const char *without;
+
+static bool is_without(const char *name)
+{
+    size_t n = strlen(name);
+    for (const char *at = without; at; at = strchr(at, ','), at += at != NULL)
+        if (strncmp(at, name, n) == 0 && (at[n] == 0 || at[n] == ','))
+            return true;
+    return false;
+}
+
 /* Removes the options from the arguments. */
 static bool parse_options(int *argc, char ***argv, bool *list)
 {
-    static const char type[] = "--type=";
+    static const char type[] = "--type=", other[] = "--without=";
     bool short_only = false;
     for (; *argc > 1 && strncmp((*argv)[1], "--", 2) == 0; --*argc, ++*argv) {
         const char *option = (*argv)[1];
         if (strncmp(option, type, strlen(type)) == 0) {
             model_set_type(option + strlen(type));
+        } else if (strncmp(option, other, strlen(other)) == 0) {
+            without = option + strlen(other);
         } else if (strcmp(option, "--short") == 0) {
             short_only = true;
         } else if (strcmp(option, "--list") == 0) {
@@ -269,7 +283,7 @@ static bool chosen(int argc, char **argv, const char *program, const char *name)
     for (int i = 1; i < argc; i++)
         if (strcmp(argv[i], name) == 0)
             return true;
-    return argc < 2 && !left_out(program, name);
+    return argc < 2 && !left_out(program, name) && !is_without(name);
 }
 
 static bool exists(const char *name, const struct test_case *cases, size_t count)
@@ -279,6 +293,18 @@ static bool exists(const char *name, const struct test_case *cases, size_t count
             return true;
     printf("not ok %s: no such case\n", name);
     return false;
+}
+
+static bool without_exists(const struct test_case *cases, size_t count)
+{
+    size_t names = 0, found = 0;
+    for (const char *at = without; at; at = strchr(at, ','), at += at != NULL)
+        names++;
+    for (size_t i = 0; i < count; i++)
+        found += is_without(cases[i].name);
+    if (found != names)
+        printf("not ok --without=%s: has a name that is no case\n", without);
+    return found == names;
 }
 
 static int run_cases(int argc, char **argv, const char *program, const struct test_case *cases,
@@ -306,6 +332,7 @@ int test_main(int argc, char **argv, const struct test_case *cases, size_t count
     signal(SIGPIPE, SIG_IGN);
     for (int i = 1; i < argc; i++)
         unknown |= !exists(argv[i], cases, count);
+    unknown |= !without_exists(cases, count);
     for (size_t n = 0; sample_long_only(program, n); n++)
         unknown |= !exists(sample_long_only(program, n), cases, count);
     if (!list)

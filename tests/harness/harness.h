@@ -40,6 +40,7 @@ struct test_case {
 /* Runs the cases named in argv, or all. Returns the exit status of the program. Options before the names:
  *   --type=MIX  test_model() is not the demo model, but one with random weights of this mix of tensor types (sluice synth)
  *   --short     the names are those of the short form; the long form runs all cases
+ *   --without=CASE,...  all but these, which another test runs
  *   --list      prints the cases, and what the short form leaves out (sample.tbl.h), and runs nothing */
 int test_main(int argc, char **argv, const struct test_case *cases, size_t count);
 

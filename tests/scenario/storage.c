@@ -205,7 +205,7 @@ static void stall_is_read_elsewhere(void)
     baseline(0);
     struct engine *e = engine_new();
     engine_start(
-        e, (const char *const[]){option, "--resident-experts=25", "--device-timeout=1500", NULL});
+        e, (const char *const[]){option, "--resident-experts=25", "--device-timeout=4000", NULL});
     pid_t other = engine_pid(e, "loader", 1, 0);
     struct generation *g = start_generation(e, 0, 20);
     inject(e, "LOADER_READS_STALL", 0);
@@ -241,7 +241,7 @@ static void mirror_is_read(void)
     baseline(0);
     struct engine *e = engine_new();
     engine_start(e, (const char *const[]){"-m", store, "--resident-experts=25", "--device-errors=2",
-                                          "--device-timeout=1500", NULL});
+                                          "--device-timeout=4000", NULL});
     struct generation *g = start_generation(e, 0, 20);
     inject(e, "LOADER_READS_FAIL", 1);
     snprintf(stripe, sizeof stripe, "%s/b.bin", test_dir());
@@ -278,7 +278,7 @@ static void nothing_elsewhere(const char *point, const char *reason)
 {
     baseline(0);
     struct engine *e = engine_new();
-    engine_start(e, (const char *const[]){"--resident-experts=100", "--device-timeout=1500",
+    engine_start(e, (const char *const[]){"--resident-experts=100", "--device-timeout=4000",
                                           "--policy=preload=none,prefetch=none", NULL});
     baseline_compare(e, 0, "all is well");
     inject(e, point, 0);
