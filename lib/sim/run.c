@@ -266,26 +266,48 @@ static uint32_t pass_tokens(const struct run *r, uint64_t at, uint64_t end)
     return max;
 }
 
-/* Collects the accesses of one layer without repeats. Returns the record after them. */
-static uint64_t collect(struct run *r, uint64_t at, uint64_t end)
+/* The records of accesses from `at` on that are of one layer. An engine logs them expert by expert,
+ * with a record for each sequence of the pass. Returns the record after them. */
+static uint64_t block_end(const struct run *r, uint64_t at, uint64_t end)
+{
+    const struct trace_record *records = r->t->records;
+    uint64_t after = at;
+    for (uint64_t i = at; i < end; i++) {
+        if (records[i].kind == TRACE_CHOICE)
+            continue;
+        if (records[i].kind != TRACE_EXPERT || records[i].layer != records[at].layer)
+            break;
+        after = i + 1;
+    }
+    return after;
+}
+
+/* Whether a record of the block before `at` is of the same sequence and position. */
+static bool in_block_before(const struct run *r, uint64_t block, uint64_t at)
+{
+    const struct trace_record *records = r->t->records;
+    for (uint64_t i = at; i > block; i--)
+        if (records[i - 1].kind == TRACE_EXPERT && same_position(&records[i - 1], &records[at]))
+            return true;
+    return false;
+}
+
+/* Collects a sequence's accesses of one layer, from its first record of the block on, without
+ * repeats. */
+static void collect(struct run *r, uint64_t at, uint64_t end)
 {
     const struct trace_record *records = r->t->records, *first = &records[at];
     r->accesses = 0;
     r->stamp++;
     for (; at < end; at++) {
         const struct trace_record *x = &records[at];
-        if (x->kind == TRACE_CHOICE)
-            continue;
-        if (x->kind != TRACE_EXPERT || !same_position(x, first))
-            break;
-        if (r->seen[x->expert] == r->stamp)
+        if (x->kind != TRACE_EXPERT || !same_position(x, first) || r->seen[x->expert] == r->stamp)
             continue;
         r->seen[x->expert] = r->stamp;
         r->access[r->accesses++] = x;
         if (r->activation)
             activation_access(r->activation, x->sequence, x->layer, x->expert, x->tokens);
     }
-    return at;
 }
 
 static uint32_t place_of(struct run *r, uint32_t sequence)
@@ -316,12 +338,12 @@ static struct run_sequence *part_of(struct run *r, uint64_t at, uint64_t end)
     return s;
 }
 
-/* The accesses of a sequence in a layer. */
-static uint64_t one_layer(struct run *r, uint64_t at, uint64_t end)
+/* The accesses of a sequence in a layer: those from record `at` to `after`. */
+static void one_layer(struct run *r, uint64_t at, uint64_t after, uint64_t end)
 {
     const struct trace_record *first = &r->t->records[at];
     struct run_sequence *s = part_of(r, at, end);
-    uint64_t after = collect(r, at, end);
+    collect(r, at, after);
     struct sim_step step = {.sequence = first->sequence,
                             .position = s->position,
                             .layer = first->layer,
@@ -336,6 +358,15 @@ static uint64_t one_layer(struct run *r, uint64_t at, uint64_t end)
         hint_computed(r, s, first->layer);
     predict_for_gpu(r, s, after, end, first->layer);
     (void)sim_cache_compute(r->cache);
+}
+
+/* The accesses of all sequences in a layer, one sequence after the other. */
+static uint64_t one_block(struct run *r, uint64_t block, uint64_t end)
+{
+    uint64_t after = block_end(r, block, end);
+    for (uint64_t at = block; at < after; at++)
+        if (r->t->records[at].kind == TRACE_EXPERT && !in_block_before(r, block, at))
+            one_layer(r, at, after, end);
     return after;
 }
 
@@ -375,7 +406,7 @@ static void replay(struct run *r, uint64_t first, uint64_t measure)
             measuring = true;
         }
         if (record->kind == TRACE_EXPERT) {
-            at = one_layer(r, at, end);
+            at = one_block(r, at, end);
             continue;
         }
         take(r, record);

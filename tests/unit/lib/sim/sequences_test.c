@@ -15,7 +15,7 @@
 #define TOP_K     2u
 #define LOSS_MAX  0.04 /* of the accesses */
 
-enum order { IN_TURN, BY_TOKEN, BY_LAYER, AS_ONE };
+enum order { IN_TURN, BY_TOKEN, BY_LAYER, BY_EXPERT, AS_ONE };
 
 /* Of SEQUENCES sequences with as many tokens each and no prompts, one after another. */
 static struct trace make(double recall, uint64_t seed)
@@ -63,12 +63,37 @@ static void add_part(const struct trace *t, uint32_t sequence, uint32_t position
             to->records[to->count++] = t->records[i];
 }
 
+/* As an engine logs a pass: a layer expert by expert, with a record for each sequence. */
+static void add_by_expert(const struct trace *t, uint32_t position, uint32_t layer,
+                          struct trace *to)
+{
+    struct trace part = {.records = calloc(t->count, sizeof *part.records)};
+    ck_assert_ptr_nonnull(part.records);
+    for (uint32_t s = 1; s <= SEQUENCES; s++)
+        add_part(t, s, position, layer, layer, &part);
+    for (uint32_t rank = 0; rank < TOP_K; rank++)
+        for (uint64_t i = 0, of = 0, n = 0; i < part.count; i++) {
+            const struct trace_record *r = &part.records[i];
+            n = r->sequence == of ? n : 0;
+            of = r->sequence;
+            if (r->kind == TRACE_EXPERT && n++ == rank)
+                to->records[to->count++] = *r;
+        }
+    for (uint64_t i = 0; i < part.count; i++)
+        if (part.records[i].kind != TRACE_EXPERT)
+            to->records[to->count++] = part.records[i];
+    free(part.records);
+}
+
 static void add_round(const struct trace *t, enum order order, uint32_t position, struct trace *to)
 {
     for (uint32_t l = 0; l <= LAYERS && order == BY_LAYER; l++)
         for (uint32_t s = 1; s <= SEQUENCES; s++)
             add_part(t, s, position, l, l, to);
-    for (uint32_t s = 1; s <= SEQUENCES && order != BY_LAYER; s++) {
+    for (uint32_t l = 0; l <= LAYERS && order == BY_EXPERT; l++)
+        add_by_expert(t, position, l, to);
+    bool by_token = order == BY_TOKEN || order == AS_ONE;
+    for (uint32_t s = 1; s <= SEQUENCES && by_token; s++) {
         uint64_t from = to->count;
         add_part(t, s, position, 0, LAYERS, to);
         for (uint64_t i = from; i < to->count && order == AS_ONE; i++) {
@@ -161,6 +186,27 @@ START_TEST(lists_survive_other_sequences)
 }
 END_TEST
 
+/* The simulator puts the records of a layer that an engine wrote into the order of sequences. */
+START_TEST(expert_by_expert_is_layer_by_layer)
+{
+    static const char *const knobs[] = {
+        "eviction=learned", "prediction=next-layer,prefetch=all,lookahead=1,predict_k=2",
+        "eviction=activation,prediction=activation,prefetch=all,lookahead=1"};
+    struct trace t = make(1, (uint64_t)_i + 1);
+    for (uint32_t i = 0; i < ARRAY_LEN(knobs); i++) {
+        struct sim_result a = run_in(&t, BY_LAYER, "lod", knobs[i], false);
+        struct sim_result b = run_in(&t, BY_EXPERT, "lod", knobs[i], false);
+        const struct sim_stats *x = &a.phase[SIM_DECODE], *y = &b.phase[SIM_DECODE];
+        ck_assert_uint_eq(y->passes, TOKENS);
+        ck_assert_uint_eq(x->hits, y->hits);
+        ck_assert_uint_eq(x->misses, y->misses);
+        ck_assert_uint_eq(x->prefetches, y->prefetches);
+        ck_assert_uint_eq(x->predicted_hits, y->predicted_hits);
+    }
+    trace_free(&t);
+}
+END_TEST
+
 /* More sequences than places, without starts and ends: nothing is lost but their own state. */
 START_TEST(more_than_there_are_places)
 {
@@ -187,6 +233,7 @@ TCase *sim_sequences_case(void)
     tcase_set_timeout(c, 60);
     tcase_add_loop_test(c, alternating_loses_locality_only, 0, 3);
     tcase_add_loop_test(c, lists_survive_other_sequences, 0, 2);
+    tcase_add_loop_test(c, expert_by_expert_is_layer_by_layer, 0, 2);
     tcase_add_test(c, more_than_there_are_places);
     return c;
 }
