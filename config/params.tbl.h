@@ -73,6 +73,16 @@ PARAM_U64(
     prefill_chunk, 0, 0, 4096, "tokens",
     "prompt tokens computed in one pass; 0: 512, or 256 where 512 would need more than 1/64 of "
     "the budget in addition")
+PARAM_U64(
+    parallel, 0, 0, 63, "sequences",
+    "sequences computed at a time, whose tokens share the experts of a pass; others wait. They "
+    "share the KV cache of --ctx-size; 0: 4, or fewer where that would need more than 1/64 of the "
+    "budget in addition (docs/memory.md)")
+PARAM_U64(
+    max_token_gap, 0, 0, 3600000, "ms",
+    "how long a pass may take when it has rows of prompts and of running responses, which wait for "
+    "their next token meanwhile; 0: four times as long as a pass of responses alone, from 200 ms "
+    "to 4 s")
 PARAM_U64(max_queue, 16, 1, 32, "requests",
           "maximum waiting sequences; further requests are rejected as busy")
 PARAM_TEXT(eviction, "", "eviction policy; empty: from the preset")

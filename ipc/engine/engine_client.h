@@ -69,7 +69,7 @@ struct engine_marks {
 /* The progress of a sequence before its first token. */
 struct engine_progress {
     bool known;            /* false: it generates, has ended, or the engine does not report it */
-    uint64_t queue;        /* sequences before it; 0: it is computed */
+    uint64_t queue;        /* sequences that end before it starts; 0: it is computed */
     uint64_t tokens, done; /* of the prompt; those computed or kept, */
     uint64_t cached;       /* kept ones */
     uint64_t time_ms;      /* since its computation began */

@@ -33,8 +33,10 @@ float *core_output(struct core *c, uint32_t row, uint32_t rows)
 {
     OBJ_CHECK(c, CORE_MAGIC);
     device_enter(c->device);
-    if (!c->resident.logits_there)
+    if (!c->resident.logits_there) {
+        core_finite_begin(c); /* what is noted from here on is of these rows */
         core_compute_logits(c, row, rows);
+    }
     return device_fetch(c->device, &c->scratch.logits, (size_t)rows * c->hp.vocab * sizeof(float));
 }
 
@@ -47,6 +49,7 @@ void core_score(struct core *c, uint32_t row, uint32_t rows, const uint32_t *tar
 {
     OBJ_CHECK(c, CORE_MAGIC);
     device_enter(c->device);
+    core_finite_begin(c);
     for (uint32_t done = 0; done < rows;) {
         uint32_t n = rows - done < c->output_rows ? rows - done : c->output_rows;
         if (c->source.alive) /* slow with a large vocabulary */

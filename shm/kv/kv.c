@@ -130,8 +130,7 @@ uint64_t kv_head_bytes(const struct kv_shape *shape)
 
 uint64_t kv_reserved_bytes(const struct kv_shape *shape)
 {
-    return shape->sequences * kv_sequence_bytes(shape, shape->context) +
-           kv_states_bytes(shape, shape->states);
+    return kv_sequence_bytes(shape, shape->context) + kv_states_bytes(shape, shape->states);
 }
 
 uint64_t kv_states_bytes(const struct kv_shape *shape, uint32_t states)
@@ -155,7 +154,7 @@ uint64_t kv_tokens_bytes(const struct kv *kv, uint32_t tokens)
 
 uint64_t kv_slots_bytes_max(const struct kv *kv)
 {
-    return kv->head->sequences * kv_tokens_bytes(kv, kv->head->context);
+    return kv_tokens_bytes(kv, kv->head->context);
 }
 
 uint32_t kv_tokens_within(const struct kv *kv, uint64_t bytes, uint32_t max)

@@ -197,8 +197,8 @@ struct kv_shape kv_shape_of(const struct model_hparams *h, enum kv_type type, ui
 /* Bytes of the segment, and of its header, which is in memory from the start. */
 uint64_t kv_bytes(const struct kv_shape *shape);
 uint64_t kv_head_bytes(const struct kv_shape *shape);
-/* What the ledger reserves for keys, values and states: all running sequences at full length, and
- * every version. Kept sequences use what these leave. */
+/* What the ledger reserves for keys, values and states: one sequence at full length, and every
+ * version. All running sequences share it, and kept ones use what these leave. */
 uint64_t kv_reserved_bytes(const struct kv_shape *shape);
 /* KV bytes of one sequence of `tokens` tokens. */
 uint64_t kv_sequence_bytes(const struct kv_shape *shape, uint32_t tokens);
@@ -244,7 +244,7 @@ uint32_t kv_ring_lowest(const struct kv_head *h, uint32_t end);
 int kv_slot_log_allocate(const struct kv *kv, uint32_t slot, uint32_t tokens, struct error *error);
 void kv_slot_log_release(const struct kv *kv, uint32_t slot);
 
-/* Most bytes of the keys and values of all slots together. */
+/* Most bytes of the keys and values of all slots together: of one sequence at full length. */
 uint64_t kv_slots_bytes_max(const struct kv *kv);
 /* Bytes of the keys and values of `tokens` tokens; how many tokens, at most `max`, have at most
  * `bytes`. */

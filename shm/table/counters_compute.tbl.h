@@ -84,4 +84,10 @@ COUNTER(gpu_expert_filled, GAUGE, experts,
         "Experts that were copied to free slots of the GPU and not used so far.")
 COUNTER(gpu_graph_launches, GAUGE, tokens,
         "Tokens that the GPU computed alone, by one launch of a graph.")
+COUNTER(sequences_paused, COUNTER, sequences,
+        "Sequences that gave their keys and values up for older ones and compute them again.")
+COUNTER(passes, COUNTER, passes, "Forward passes.")
+COUNTER(pass_rows, COUNTER, rows, "Rows of these: tokens of all sequences.")
+COUNTER(pass_experts, COUNTER, experts, "Experts of these, of all layers: each one once per pass.")
+COUNTER(pass_expert_rows, COUNTER, rows, "Rows that these experts were computed for.")
 #undef COUNTER

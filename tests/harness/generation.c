@@ -65,6 +65,12 @@ static void *generation_thread(void *arg)
 
 struct generation *generation_start(struct engine *e, const char *prompt, size_t n)
 {
+    return generation_start_seeded(e, prompt, n, 0);
+}
+
+struct generation *generation_start_seeded(struct engine *e, const char *prompt, size_t n,
+                                           uint64_t seed)
+{
     struct error error;
     struct generation *g = calloc(1, sizeof *g);
     CHECK(g && (g->prompt = strdup(prompt)), "no memory");
@@ -77,7 +83,8 @@ struct generation *generation_start(struct engine *e, const char *prompt, size_t
     g->submit.prompt_bytes = strlen(g->prompt);
     g->submit.max_tokens = (int64_t)n;
     g->submit.ignore_eos = true;
-    g->submit.sampling.temperature = 0;
+    g->submit.sampling.temperature = seed ? 0.8 : 0;
+    g->submit.sampling.seed = seed ? (int64_t)seed : -1;
     g->wanted = n;
     CHECK(pthread_create(&g->thread, NULL, generation_thread, g) == 0, "no thread");
     return g;

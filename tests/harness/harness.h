@@ -196,6 +196,9 @@ void engine_generate(struct engine *e, const char *prompt, size_t n, struct text
 /* The same in a separate thread. */
 struct generation;
 struct generation *generation_start(struct engine *e, const char *prompt, size_t n);
+/* Samples with this seed, at a temperature of 0.8; seed 0: greedy. */
+struct generation *generation_start_seeded(struct engine *e, const char *prompt, size_t n,
+                                           uint64_t seed);
 size_t generation_tokens(const struct generation *g); /* so far */
 bool generation_done(const struct generation *g);
 /* Waits for its end, at most ms, and frees g. */

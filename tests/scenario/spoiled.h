@@ -5,9 +5,12 @@
 
 #include <limits.h>
 #include <stdbool.h>
+#include <stdint.h>
 
 /* A copy of the model in the directory of the test case, whose path is returned. The first number
  * of the tensor, of each of its experts, or of each row of the embeddings is NaN, or infinite. */
 void spoiled_model(char path[PATH_MAX], const char *model, const char *tensor, bool infinite);
+/* Likewise, but only the embedding of one token, which must exist, is NaN. */
+void spoiled_token(char path[PATH_MAX], const char *model, uint32_t token);
 
 #endif

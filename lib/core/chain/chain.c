@@ -168,6 +168,11 @@ float *chain_output(struct chain *c, uint32_t row, uint32_t rows)
     return core_output(last(c), row, rows);
 }
 
+uint32_t chain_output_rows(const struct chain *c)
+{
+    return core_output_rows(last(c));
+}
+
 void chain_score(struct chain *c, uint32_t row, uint32_t rows, const uint32_t *targets, float *out)
 {
     OBJ_CHECK(c, CHAIN_MAGIC);

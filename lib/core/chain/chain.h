@@ -35,6 +35,7 @@ int chain_forward(struct chain *chain, const struct core_sequence *sequence, con
                   uint32_t position, uint32_t rows, struct error *error);
 uint32_t chain_pass_number(const struct chain *chain);
 float *chain_output(struct chain *chain, uint32_t row, uint32_t rows);
+uint32_t chain_output_rows(const struct chain *chain);
 int chain_check_output(struct chain *chain, const float *values, size_t count, struct error *error);
 void chain_find_layer(struct chain *chain, bool on);
 void chain_score(struct chain *chain, uint32_t row, uint32_t rows, const uint32_t *targets,

@@ -122,6 +122,7 @@ static void take_row(struct core *c, const struct core_row *row)
         .sequence = row->sequence, .position = row->position, .token = row->token};
     c->scratch.source_row[r] =
         (struct expert_row){.sequence = c->pass.sequences[row->sequence].sequence,
+                            .member = row->sequence,
                             .position = row->position,
                             .first = continues ? c->scratch.source_row[r - 1].first : row->position,
                             .prefill = row->prefill};

@@ -40,6 +40,16 @@ uint32_t schedule_pace_rows(const struct schedule_pace *p, uint64_t ns, uint32_t
     return rows >= rows_max ? rows_max : rows > 0 ? (uint32_t)rows : 0;
 }
 
+uint64_t schedule_gap_ns(const struct schedule_pace *streams)
+{
+    if (!(streams->weight > 0))
+        return SCHEDULE_GAP_MAX_NS;
+    double gap = SCHEDULE_GAP_PASSES * streams->ns / streams->weight;
+    return gap < SCHEDULE_GAP_MIN_NS   ? SCHEDULE_GAP_MIN_NS
+           : gap > SCHEDULE_GAP_MAX_NS ? SCHEDULE_GAP_MAX_NS
+                                       : (uint64_t)gap;
+}
+
 /* ---- order ----------------------------------------------------------------------------------- */
 
 enum place { STREAM, PROMPT, SIDE_PROMPT };

@@ -41,6 +41,15 @@ void schedule_pace_add(struct schedule_pace *p, uint32_t rows, uint64_t ns);
  * assumed to take as long as one of them. */
 uint32_t schedule_pace_rows(const struct schedule_pace *p, uint64_t ns, uint32_t rows_max);
 
+/* gap_ns where none is given: SCHEDULE_GAP_PASSES times as long as a pass that has streams only
+ * takes, by the times of such passes, but not less or more than the limits. Then a stream keeps a
+ * quarter of its speed while a prompt is read, and a prompt gets passes of many rows, which share
+ * the experts that are read. Nothing known: the longest. */
+#define SCHEDULE_GAP_PASSES 4u
+#define SCHEDULE_GAP_MIN_NS 200000000ull
+#define SCHEDULE_GAP_MAX_NS 4000000000ull
+uint64_t schedule_gap_ns(const struct schedule_pace *streams);
+
 struct schedule_sequence {
     uint64_t arrival;  /* number of the request, in order of arrival; no two have the same */
     uint64_t served;   /* number of the pass that last computed a row of it; 0: none did */

@@ -94,7 +94,7 @@ static void compare_all(struct watch *w, const json_t *doc)
     w->known |= doc != NULL;
 }
 
-/* One sequence runs at a time, so a queued one may wait long; the progress states it where that is
+/* Few sequences run at a time, so a queued one may wait long; the progress states it where that is
  * shown. The own sequence is in the queue until compute has seen it: require two polls. */
 static void report_queue(struct watch *w, const json_t *doc)
 {

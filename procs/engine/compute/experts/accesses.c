@@ -82,19 +82,34 @@ static void log_rows(struct experts *e, const struct expert_step *step,
     access_log_append(&e->child->access_log, &record);
 }
 
+static void count_for(const struct experts *e, const struct expert_row *row,
+                      enum access_outcome outcome, bool low)
+{
+    struct kv_stats *f = &e->request[row->member]->stats;
+    f->hits += outcome == ACCESS_HIT;
+    f->hits_inflight += outcome == ACCESS_INFLIGHT;
+    f->misses += outcome == ACCESS_MISS;
+    f->skipped += outcome == ACCESS_SKIPPED;
+    f->low_precision_accesses += low;
+}
+
 /* A record for each row that decodes, and one for each sequence's chunk. */
 void experts_log_access(struct experts *e, const struct expert_step *step,
                         const struct expert_item *item, enum precision_need need,
                         enum access_outcome outcome, struct access_tally *tally)
 {
     enum precision best = (enum precision)__builtin_ctz(e->child->model->precision_mask);
+    tally->experts++;
+    tally->rows += item->tokens;
     for (uint32_t first = 0, n; first < item->tokens; first += n) {
         const struct expert_row *row = &step->row[item->row[first]];
         n = 1;
         while (first + n < item->tokens && same_chunk(row, &step->row[item->row[first + n]]))
             n++;
         tally->outcome[outcome]++;
-        tally->low += outcome != ACCESS_SKIPPED && item->precision != best;
+        bool low = outcome != ACCESS_SKIPPED && item->precision != best;
+        tally->low += low;
+        count_for(e, row, outcome, low);
         if (n == item->tokens) {
             log_rows(e, step, item, need, outcome);
             continue;
@@ -107,24 +122,19 @@ void experts_log_access(struct experts *e, const struct expert_step *step,
 void experts_count_accesses(struct experts *e, const struct access_tally *t)
 {
     struct proc_row *row = e->child->row;
-    struct kv_stats *f = &e->request->stats;
     uint64_t hits = t->outcome[ACCESS_HIT], inflight = t->outcome[ACCESS_INFLIGHT],
              misses = t->outcome[ACCESS_MISS], skipped = t->outcome[ACCESS_SKIPPED];
     counter_add(row, CTR_COMPUTE_accesses, hits + inflight + misses + skipped);
     counter_add(row, CTR_COMPUTE_hits, hits);
-    f->hits += hits;
-    if (t->low > 0) {
+    counter_add(row, CTR_COMPUTE_pass_experts, t->experts);
+    counter_add(row, CTR_COMPUTE_pass_expert_rows, t->rows);
+    if (t->low > 0)
         counter_add(row, CTR_COMPUTE_low_precision_accesses, t->low);
-        f->low_precision_accesses += t->low;
-    }
     if (inflight + misses + skipped == 0)
         return;
     counter_add(row, CTR_COMPUTE_hits_inflight, inflight);
     counter_add(row, CTR_COMPUTE_misses, misses);
     counter_add(row, CTR_COMPUTE_skipped, skipped);
-    f->hits_inflight += inflight;
-    f->misses += misses;
-    f->skipped += skipped;
 }
 
 /* The GPU had them: hits, without a pin, whether or not they are in the arena. */

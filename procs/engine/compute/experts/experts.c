@@ -226,10 +226,19 @@ int experts_check_model(const struct experts *e, struct error *error)
                                          e->child->procs.head->model_path, word, error);
 }
 
+void experts_pass_begins(struct experts *e, struct kv_request *const *request, uint32_t requests)
+{
+    e->request = request;
+    e->requests = requests;
+}
+
+/* A pass continues as long as a client wants one of its sequences. */
 static int ended_early(const struct experts *e, struct error *error)
 {
-    if (atomic_load_explicit(&e->request->cancel, memory_order_relaxed) ||
-        atomic_load_explicit(e->stop, memory_order_relaxed))
+    uint32_t wanted = 0;
+    for (uint32_t i = 0; i < e->requests; i++)
+        wanted += !atomic_load_explicit(&e->request[i]->cancel, memory_order_relaxed);
+    if (wanted == 0 || atomic_load_explicit(e->stop, memory_order_relaxed))
         return error_set(error, ERR_CANCELLED, "cancelled while waiting for an expert");
     return 0;
 }
@@ -295,7 +304,8 @@ static int source_wait(void *self, const struct expert_step *step, struct expert
     int result = wait_for_any(e, step, items, count, error);
     child_wait(e->child, WAIT_NONE);
     uint64_t stalled = clock_now_ns() - start;
-    e->request->stats.stall_ns += stalled;
+    for (uint32_t i = 0; i < e->requests; i++) /* each of them waited */
+        e->request[i]->stats.stall_ns += stalled;
     counter_add(e->child->row, CTR_COMPUTE_stall_ns, stalled);
     return result;
 }
@@ -316,8 +326,7 @@ void experts_layer_starts(void *self, const struct expert_step *step)
     struct experts *e = self;
     /* Checks of the channel make system calls: they run during waits, not on hits. */
     atomic_store_explicit(e->beat_ns, clock_now_ns(), memory_order_relaxed);
-    atomic_store_explicit(e->pass_row_layers, (uint64_t)step->rows * step->layer,
-                          memory_order_relaxed);
+    atomic_store_explicit(e->pass_layer, step->layer, memory_order_relaxed);
     if (step->decode && step->layer > 0)
         child_inject(e->child, INJECT_COMPUTE_MID_TOKEN);
     if (step->prefill && (step->layer > 0 || step->row->position > 0))

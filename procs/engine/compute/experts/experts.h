@@ -24,12 +24,14 @@ struct gate_rows {
 
 struct experts {
     struct child *child;
-    struct channel *cache;      /* to the cache: DEMAND */
-    struct kv_request *request; /* of the current pass */
+    struct channel *cache;             /* to the cache: DEMAND */
+    struct kv_request *const *request; /* [requests] of the current pass, by expert_row.member */
+    uint32_t requests;
     uint64_t tick_due_ns;
     uint64_t *failures_before; /* [experts]: of an entry at the request */
     uint64_t load_timeout_ns, slice_ns;
-    _Atomic uint64_t *beat_ns, *pass_row_layers; /* of the runner */
+    _Atomic uint64_t *beat_ns;    /* of the runner */
+    _Atomic uint32_t *pass_layer; /* of the runner */
     const _Atomic uint32_t *stop;
     struct msg_demand demand;
     uint32_t attempt;
@@ -68,6 +70,8 @@ void experts_wait_dense(struct child *child);
 /* Sets the preset and its policy parameters; between sequences. ERR_BAD_INPUT when it cannot run
  * here. */
 int experts_set_preset(struct experts *e, uint32_t preset, struct error *error);
+/* The requests of the next pass, by their numbers in it; the array is read until it ends. */
+void experts_pass_begins(struct experts *e, struct kv_request *const *request, uint32_t requests);
 /* Before a pass. -1 while the model is known to have changed in place. */
 int experts_check_model(const struct experts *e, struct error *error);
 /* How many of `rows` tokens of a pass may be routed together: fewer if the set of experts changes
@@ -117,7 +121,7 @@ bool experts_drop_evicted(struct experts *e, const struct expert_step *step,
 /* accesses.c: the access log. */
 /* Adds the records of an item, and counts them in the tally. */
 struct access_tally {
-    uint64_t outcome[ACCESS_SKIPPED + 1], low;
+    uint64_t outcome[ACCESS_SKIPPED + 1], low, experts, rows;
 };
 void experts_log_access(struct experts *e, const struct expert_step *step,
                         const struct expert_item *item, enum precision_need need,

@@ -8,23 +8,25 @@ static uint32_t get(const _Atomic uint32_t *word)
     return atomic_load_explicit(word, memory_order_relaxed);
 }
 
-/* Sequences that are computed before it. */
-static uint64_t ahead_of(const struct compute *c, const struct kv_request *q)
+/* How many end before it starts: those that wait and arrived before it, and one of those that run. */
+static uint64_t before(const struct compute *c, const struct kv_request *q)
 {
-    uint64_t n = 0, arrival = atomic_load(&q->arrival);
+    uint64_t waiting = 0, arrival = atomic_load(&q->arrival);
+    bool running = false;
     for (uint32_t i = 0; i < KV_REQUESTS_MAX; i++) {
         const struct kv_request *other = &c->child.kv.head->request[i];
         uint32_t state = get(&other->state);
-        n += (state == KV_QUEUED || state == KV_RUNNING) && atomic_load(&other->arrival) < arrival;
+        running |= state == KV_RUNNING;
+        waiting += state == KV_QUEUED && atomic_load(&other->arrival) < arrival;
     }
-    return n;
+    return waiting + running;
 }
 
-/* Rows of the current pass, from its layers. */
-static uint64_t rows_in_pass(const struct compute *c)
+/* Rows of the request in the current pass, as far as its layers are computed. */
+static uint64_t rows_in_pass(const struct compute *c, const struct kv_request *q)
 {
-    return atomic_load_explicit(&c->runner.pass_row_layers, memory_order_relaxed) /
-           c->child.model->hparams.layers;
+    uint64_t rows = get(&c->runner.pass_rows[q - c->child.kv.head->request]);
+    return rows * get(&c->runner.pass_layer) / c->child.model->hparams.layers;
 }
 
 struct engine_progress progress_of(const struct compute *c, const struct kv_request *q,
@@ -35,12 +37,12 @@ struct engine_progress progress_of(const struct compute *c, const struct kv_requ
     if ((state != KV_QUEUED && state != KV_RUNNING) || get(&q->log_tokens) > prompt)
         return (struct engine_progress){0};
     p.tokens = prompt;
-    p.queue = state == KV_QUEUED ? ahead_of(c, q) : 0;
+    p.queue = state == KV_QUEUED ? before(c, q) : 0;
     if (state == KV_QUEUED)
         return p;
     uint64_t cached = q->stats.cached, started = q->stats.started_ns;
     uint64_t taken_ns = started != 0 && now_ns > started ? now_ns - started : 0;
-    p.done = get(&q->kv_valid) + rows_in_pass(c);
+    p.done = get(&q->kv_valid) + rows_in_pass(c, q);
     p.done = p.done < prompt ? p.done : prompt;
     p.cached = cached < p.done ? cached : p.done;
     p.time_ms = taken_ns / NS_PER_MS;

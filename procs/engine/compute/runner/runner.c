@@ -14,6 +14,7 @@
 
 #include "lib/base/assert.h"
 #include "lib/device/host/pool.h"
+#include "procs/engine/compute/runner/memory.h"
 #include "procs/engine/compute/runner/pass.h"
 #include "procs/engine/compute/slots/kept.h"
 
@@ -73,7 +74,9 @@ static int open_core(struct runner *r, struct error *error)
                                  .threads = threads_of(p),
                                  .nice = (int)p->nice,
                                  .chunk = (uint32_t)p->prefill_chunk,
-                                 .prefill_order = prefill_order_of(r->experts.knobs.prefill_order)};
+                                 .prefill_order = prefill_order_of(r->experts.knobs.prefill_order),
+                                 .output_bytes = (size_t)child->kv.head->sequences *
+                                                 child->model->hparams.vocab * sizeof(float)};
     uint32_t count = gpus_parts(&r->gpus, child, scratch_limit(), parts);
     r->core = chain_create(&config, parts, count, error);
     if (!r->core)
@@ -95,19 +98,18 @@ int runner_open(struct runner *r, struct child *child, const struct tokenizer *t
     r->child = child;
     r->tokenizer = tokenizer;
     r->experts.beat_ns = &r->beat_ns;
-    r->experts.pass_row_layers = &r->pass_row_layers;
+    r->experts.pass_layer = &r->pass_layer;
     if (experts_open(&r->experts, child, &r->stop, error) != 0 || open_core(r, error) != 0 ||
         kv_check(&child->kv, hp, chain_rows(r->core), error) != 0)
         return -1;
     r->sampler = sampler_create(hp->vocab, error);
     if (!r->sampler)
         return -1;
-    r->tokens = calloc(chain_rows(r->core), sizeof *r->tokens);
-    r->scores = calloc(chain_rows(r->core), sizeof *r->scores);
     r->recent = calloc(RECENT_TOKENS_MAX, sizeof *r->recent);
     r->sequences = child->kv.head->sequences;
     r->sequence = calloc(r->sequences, sizeof *r->sequence);
-    if (!r->tokens || !r->scores || !r->recent || !r->sequence)
+    r->pass = pass_create(r->sequences, chain_rows(r->core));
+    if (!r->pass || !r->recent || !r->sequence)
         return error_set(error, ERR_NO_MEMORY, "out of memory (runner)");
     for (uint32_t i = 0; i < r->sequences; i++)
         if (sequence_open(&r->sequence[i], r, error) != 0)
@@ -204,18 +206,44 @@ static void wait_for_work(struct runner *r, uint32_t seen)
     syscall(SYS_futex, &r->work, FUTEX_WAIT_PRIVATE, seen, &timeout, NULL, 0);
 }
 
-/* Rows for the places that are free. */
+bool runner_preset_waits(const struct runner *r)
+{
+    return atomic_load(&r->child->procs.head->preset_requested) != r->experts.preset;
+}
+
+/* Whether a sequence may start beside those that run. It waits for their end if the preset is to
+ * change, because they keep theirs, or if its log does not fit into the memory that they leave. A
+ * sequence of a predecessor has started already. */
+static bool may_start(const struct runner *r, uint32_t row)
+{
+    const struct kv_request *q = &r->child->kv.head->request[row];
+    if (runner_running(r) == 0 || atomic_load(&q->state) == KV_RUNNING)
+        return true;
+    return !runner_preset_waits(r) && memory_admits(r, q);
+}
+
+/* Of sequences that a predecessor of compute began, what was counted since is shared when all of
+ * them run again. */
+static void begin(struct runner *r, struct sequence *s, uint32_t row)
+{
+    if (!atomic_load(&r->busy)) {
+        atomic_store(&r->busy, 1);
+        child_wait(r->child, WAIT_NONE);
+    }
+    if (atomic_load(&r->child->kv.head->request[row].state) != KV_RUNNING)
+        runner_share_counts(r);
+    sequence_begin(s, row);
+}
+
+/* Rows for the places that are free, in order of arrival. */
 static void admit(struct runner *r)
 {
     uint32_t row;
     for (uint32_t i = 0; i < r->sequences; i++)
         while (!r->sequence[i].request && next_row(r, &row)) {
-            if (!atomic_load(&r->busy)) {
-                atomic_store(&r->busy, 1);
-                child_wait(r->child, WAIT_NONE);
-            }
-            runner_share_counts(r);
-            sequence_begin(&r->sequence[i], row);
+            if (!may_start(r, row))
+                return;
+            begin(r, &r->sequence[i], row);
         }
 }
 

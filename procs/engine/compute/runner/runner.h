@@ -38,8 +38,10 @@ struct runner {
     struct sequence *sequence;         /* [sequences] */
     uint32_t sequences;                /* that run at a time: kv_head.sequences */
     uint64_t passes;                   /* the number of the last one */
-    uint32_t *tokens;                  /* [chunk] of the current pass */
-    float *scores;                     /* [chunk] */
+    uint64_t ended;                    /* sequences that have ended: their memory is free */
+    struct pass *pass;                 /* arrays of the pass that is computed (pass.c) */
+    struct schedule_pace pace;         /* of all passes, and of those without rows of prompts */
+    struct schedule_pace stream_pace;
     uint32_t *recent;                  /* [RECENT_TOKENS_MAX] */
     struct tpot tpot[KV_REQUESTS_MAX]; /* read by main after the row's state has ended */
 
@@ -49,8 +51,10 @@ struct runner {
     _Atomic uint32_t admitted; /* 1: sequences may be computed */
     _Atomic uint32_t busy;     /* 1 while sequences are computed */
     _Atomic uint64_t beat_ns;  /* heartbeat of the runner */
-    /* Rows of the pass times the layers that it has computed; divided by the layers: rows. */
-    _Atomic uint64_t pass_row_layers;
+    /* The pass that is computed: layers that are done, and rows of each request (by its row in the
+     * request table) whose pass is not committed. */
+    _Atomic uint32_t pass_layer;
+    _Atomic uint32_t pass_rows[KV_REQUESTS_MAX];
 };
 
 /* Memory, kernels and devices; what a predecessor left in the kv segment. -1 with *error. */
@@ -72,6 +76,8 @@ struct engine_counts runner_counts(const struct runner *r);
 
 /* How many sequences run. */
 uint32_t runner_running(const struct runner *r);
+/* A change of the preset waits for the end of those that run. */
+bool runner_preset_waits(const struct runner *r);
 /* Adds what was evicted and read since the last call to the statistics of the sequences that run.
  * Before a sequence begins or ends. */
 void runner_share_counts(const struct runner *r);

@@ -13,7 +13,8 @@
 #include "procs/engine/compute/runner/stops.h"
 #include "procs/engine/compute/slots/kept.h"
 
-#define GROWTH_TOKENS 256 /* KV memory is allocated in steps */
+#define GROWTH_TOKENS   256 /* KV memory is allocated in steps */
+#define SUSPECT_CRASHES 2
 
 /* A start or an end. */
 static void log_event(struct sequence *s, enum access_kind kind, uint32_t position, uint32_t tokens)
@@ -83,6 +84,8 @@ static void end(struct sequence *s, enum kv_state state, enum kv_finish finish)
     if (s->slot != KEPT_NONE)
         kept_end(&r->slots, s->slot, q, s->log, state != KV_FAILED);
     s->request = NULL;
+    r->ended++;
+    atomic_store_explicit(&r->pass_rows[s->row], 0, memory_order_relaxed);
     counter_set(r->child->row, CTR_COMPUTE_sequences_running, runner_running(r));
     child_progress(r->child);
     counter_add(r->child->row,
@@ -127,13 +130,23 @@ int request_crashed(const struct proc_row *row, uint32_t crashes, struct error *
                      crashes, why);
 }
 
+static uint32_t crashes_of(const struct sequence *s)
+{
+    return atomic_load_explicit(&s->runner->child->row->crashes, memory_order_relaxed) -
+           s->request->crashes_seen;
+}
+
 /* A sequence at which compute crashes again and again must not be computed forever. */
 static int check_crashes(const struct sequence *s, struct error *error)
 {
-    const struct proc_row *row = s->runner->child->row;
-    uint32_t crashes =
-        atomic_load_explicit(&row->crashes, memory_order_relaxed) - s->request->crashes_seen;
-    return crashes < SEQUENCE_CRASHES_MAX ? 0 : request_crashed(row, crashes, error);
+    uint32_t crashes = crashes_of(s);
+    return crashes < SEQUENCE_CRASHES_MAX ? 0
+                                          : request_crashed(s->runner->child->row, crashes, error);
+}
+
+bool sequence_is_suspect(const struct sequence *s)
+{
+    return crashes_of(s) >= SUSPECT_CRASHES;
 }
 
 /* Claims a QUEUED row, or resumes a RUNNING one. False: it was cancelled. */
@@ -161,13 +174,14 @@ static bool claim(struct sequence *s)
     return true;
 }
 
-/* A preset changes at the start of a sequence that runs alone; running sequences keep theirs. */
+/* A preset changes at the start of a sequence that runs alone: those that run keep theirs, and
+ * until they have ended no other one starts (runner.c). */
 static int switch_preset(struct sequence *s, struct error *error)
 {
     struct runner *r = s->runner;
     struct procs_head *head = r->child->procs.head;
     uint32_t wanted = atomic_load(&head->preset_requested);
-    if (s->resumed || wanted == r->experts.preset || runner_running(r) > 1)
+    if (s->resumed || !runner_preset_waits(r) || runner_running(r) > 1)
         return 0;
     if (experts_set_preset(&r->experts, wanted, error) != 0)
         return -1;
@@ -179,12 +193,49 @@ static int switch_preset(struct sequence *s, struct error *error)
     return 0;
 }
 
-/* Memory for the tokens of the log and some more: an answer may end long before its limit. */
-static int grow(struct sequence *s, struct error *error)
+/* An answer may end long before its limit. */
+uint32_t sequence_growth(const struct sequence *s)
 {
     uint64_t wanted = (uint64_t)sequence_get(&s->request->log_tokens) + GROWTH_TOKENS;
-    uint32_t tokens = wanted < s->positions ? (uint32_t)wanted : s->positions;
-    return kept_resize(&s->runner->slots, s->slot, tokens, error);
+    return wanted < s->positions ? (uint32_t)wanted : s->positions;
+}
+
+static int grow(struct sequence *s, struct error *error)
+{
+    return kept_resize(&s->runner->slots, s->slot, sequence_growth(s), error);
+}
+
+static int take_slot(struct sequence *s, struct error *error)
+{
+    struct runner *r = s->runner;
+    s->slot = kept_take(&r->slots, s->request, s->log);
+    if (grow(s, error) != 0)
+        return -1;
+    for (uint32_t l = 0; l < r->child->model->hparams.layers; l++) {
+        s->keys[l] = kv_keys(&r->child->kv, s->slot, l);
+        s->values[l] = kv_values(&r->child->kv, s->slot, l);
+    }
+    if (sequence_get(&s->request->kv_valid) == 0 || r->slots.content[s->slot] == 0)
+        r->slots.content[s->slot] = ++r->slots.contents;
+    return 0;
+}
+
+int sequence_resume(struct sequence *s, struct error *error)
+{
+    sl_assert(s->slot == KEPT_NONE);
+    return take_slot(s, error);
+}
+
+void sequence_pause(struct sequence *s)
+{
+    struct runner *r = s->runner;
+    log_info("sequence %llu: gives %u rows up for a sequence that is older",
+             (unsigned long long)atomic_load(&s->request->id), sequence_get(&s->request->kv_valid));
+    atomic_store_explicit(&s->request->kv_valid, 0, memory_order_release); /* as in sequence_fail */
+    kept_end(&r->slots, s->slot, s->request, s->log, false);
+    s->slot = KEPT_NONE;
+    s->paused = r->ended;
+    counter_add(r->child->row, CTR_COMPUTE_sequences_paused, 1);
 }
 
 static int start_sequence(struct sequence *s, struct error *error)
@@ -199,15 +250,8 @@ static int start_sequence(struct sequence *s, struct error *error)
     if (switch_preset(s, error) != 0)
         return -1;
     q->stats.preset = r->experts.preset;
-    s->slot = kept_take(&r->slots, q, s->log);
-    if (grow(s, error) != 0)
+    if (take_slot(s, error) != 0)
         return -1;
-    for (uint32_t l = 0; l < child->model->hparams.layers; l++) {
-        s->keys[l] = kv_keys(&child->kv, s->slot, l);
-        s->values[l] = kv_values(&child->kv, s->slot, l);
-    }
-    if (sequence_get(&q->kv_valid) == 0 || r->slots.content[s->slot] == 0)
-        r->slots.content[s->slot] = ++r->slots.contents;
     s->view = (struct core_sequence){.sequence = (uint32_t)atomic_load(&q->id),
                                      .kv_type = (enum kv_type)child->kv.head->kv_type,
                                      .keys = s->keys,
@@ -269,17 +313,20 @@ static void note_first(struct runner *r, struct kv_stats *f)
                                        .bytes_read = f->bytes_read};
 }
 
+bool sequence_in_prompt(const struct sequence *s)
+{
+    return s->pass.position < sequence_get(&s->request->prompt_tokens);
+}
+
 void sequence_account(struct sequence *s, uint64_t ns)
 {
     struct proc_row *row = s->runner->child->row;
     struct kv_stats *f = &s->request->stats;
-    if (s->pass.position < sequence_get(&s->request->prompt_tokens)) {
+    if (sequence_in_prompt(s)) {
         f->prefill_ns += ns;
-        counter_add(row, CTR_COMPUTE_prefill_ns, ns);
         counter_add(row, CTR_COMPUTE_tokens_prefill, s->pass.rows);
     } else {
         f->decode_ns += ns;
-        counter_add(row, CTR_COMPUTE_decode_ns, ns);
         histogram_add(&s->token_ns, ns);
     }
     if (s->pass.logits) {
@@ -305,12 +352,6 @@ struct schedule_sequence sequence_wants(const struct sequence *s, uint32_t limit
                                       .since = s->since,
                                       .missing = known - computed,
                                       .rows_max = most};
-}
-
-void sequence_tokens(const struct sequence *s, uint32_t *tokens)
-{
-    for (uint32_t i = 0; i < s->pass.rows; i++)
-        tokens[i] = sequence_get(&s->log[s->pass.position + i]);
 }
 
 int sequence_prepare(struct sequence *s, uint32_t rows, struct error *error)
@@ -345,7 +386,7 @@ void sequence_commit(struct sequence *s)
         append_token(s, s->pass.logits);
     state_end(&r->slots, s->slot, q, &s->pass.state, end);
     child_inject(r->child, INJECT_COMPUTE_STATE_WRITTEN);
-    atomic_store_explicit(&r->pass_row_layers, 0, memory_order_relaxed);
+    atomic_store_explicit(&r->pass_rows[s->row], 0, memory_order_relaxed);
     atomic_store_explicit(&q->kv_valid, end, memory_order_release);
     log_rows(s, s->pass.position, s->pass.rows);
     experts_tokens_end(&r->experts, s->pass.rows);

@@ -4,6 +4,7 @@
  * one. So prefill, decode, and resuming after a crash are the same loop (pass.c):
  *
  *   sequence_begin -> { sequence_goes_on -> prepare -> forward pass -> commit }* -> the end
+ *                        <- resume <- pause (memory.c)
  *
  * Nothing here is about more than one sequence: what a pass computes together, pass.c and
  * lib/policy/schedule say. Runner thread only. */
@@ -34,11 +35,13 @@ struct sequence {
     uint32_t slot;           /* of keys and values; KEPT_NONE: none yet */
     bool score, resumed;
     uint64_t since, served; /* passes: the next one at its start, the last one with rows of it */
+    uint64_t paused;        /* without a slot: runner.ended when it lost its slot */
     void **keys, **values;  /* [layers]; allocated once */
     struct core_sequence view;
     struct histogram token_ns;
     struct { /* what it has of the pass that is computed */
         uint32_t position, rows;
+        uint32_t first; /* number of its first row in the pass */
         struct state_pass state;
         const float *logits; /* of its last row, if a token follows; else NULL */
     } pass;
@@ -59,13 +62,23 @@ struct schedule_sequence sequence_wants(const struct sequence *s, uint32_t limit
 
 /* Memory for the log; states and view of a pass of so many rows. -1 with *error: it fails. */
 int sequence_prepare(struct sequence *s, uint32_t rows, struct error *error);
-/* The tokens of the pass that was prepared. */
-void sequence_tokens(const struct sequence *s, uint32_t *tokens);
 
 /* The pass was computed: appends a token if there are logits, and publishes the rows. Then the time
- * that the pass took, in all. */
+ * that the pass took, in all: the client waited for all of it. */
 void sequence_commit(struct sequence *s);
 void sequence_account(struct sequence *s, uint64_t ns);
+/* Whether its rows of the pass are of the prompt. */
+bool sequence_in_prompt(const struct sequence *s);
+
+/* Tokens that it wants memory for: those of its log and some more. */
+uint32_t sequence_growth(const struct sequence *s);
+/* It gives its slot up, with all its rows, for others that run; and takes one again: it computes
+ * the tokens of its log once more, with the same bits. -1 with *error: it fails. */
+void sequence_pause(struct sequence *s);
+int sequence_resume(struct sequence *s, struct error *error);
+
+/* Compute crashed more than once while it made no progress: it may be the cause. */
+bool sequence_is_suspect(const struct sequence *s);
 
 /* ERR_CRASHED: compute crashed so often at one request. */
 int request_crashed(const struct proc_row *row, uint32_t crashes, struct error *error);

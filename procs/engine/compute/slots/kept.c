@@ -224,7 +224,7 @@ uint32_t kept_take(struct slots *p, struct kv_request *q, const _Atomic uint32_t
     slot = prefix.slot;
     if (slot == REUSE_NONE)
         slot = find_empty(p);
-    else if (q->stats.resumes == 0) { /* else a predecessor counted it */
+    else if (q->stats.resumes == 0 && q->stats.prefill_ns == 0) { /* else it was counted before */
         q->stats.cached = rows;
         counter_add(p->child->row, CTR_COMPUTE_tokens_reused, rows);
         counter_add(p->child->row, CTR_COMPUTE_sequences_reused, 1);
@@ -249,6 +249,14 @@ static void yield_to(struct slots *p, uint32_t slot, uint64_t bytes)
     uint64_t limit = kv_slots_bytes_max(&p->child->kv);
     while ((other = reuse_yield(slots_table(p, &s), slot, bytes, limit)) != REUSE_NONE)
         empty(p, other);
+}
+
+bool kept_fits(const struct slots *p, uint32_t slot, uint32_t tokens)
+{
+    uint64_t bytes = bytes_for(p, tokens);
+    for (uint32_t i = 0; i < slots_of(p); i++)
+        bytes += i != slot && atomic_load(&slot_at(p, i)->owner) != 0 ? bytes_of(p, i) : 0;
+    return bytes <= kv_slots_bytes_max(&p->child->kv);
 }
 
 int kept_resize(struct slots *p, uint32_t slot, uint32_t tokens, struct error *error)

@@ -5,8 +5,8 @@
  * (lib/kernels/kernels.h) the rows have the bits that the prompt itself would get, so the text is
  * the same.
  *
- * All slots together never have more memory than the KV cache of the running sequences at full
- * length, which the ledger reserves: kept ones yield when the running one grows. With a recurrent
+ * All slots together never have more memory than the KV cache of one sequence at full length, which
+ * the ledger reserves: kept ones yield when a running one grows (of running ones: runner/memory.h). With a recurrent
  * state, a prompt continues from one of its checkpoints (state.h). */
 #ifndef SLUICE_ENGINE_COMPUTE_SLOTS_KEPT_H
 #define SLUICE_ENGINE_COMPUTE_SLOTS_KEPT_H
@@ -44,6 +44,10 @@ uint32_t kept_owned(const struct slots *p, const struct kv_request *q);
 /* The slot of a RUNNING request: its own after a restart of compute, else the one with the longest
  * usable prefix, else an empty one. Sets kv_valid to the rows that are there. */
 uint32_t kept_take(struct slots *p, struct kv_request *q, const _Atomic uint32_t *log);
+
+/* Whether `tokens` positions in `slot` (KEPT_NONE: in an empty one) fit beside those of the other
+ * running sequences: kept slots yield. */
+bool kept_fits(const struct slots *p, uint32_t slot, uint32_t tokens);
 
 /* Memory for `tokens` positions; kept slots yield. -1 with *error. */
 int kept_resize(struct slots *p, uint32_t slot, uint32_t tokens, struct error *error);

@@ -4,8 +4,8 @@
  *
  *   budget = margin + fixed + cost(quota)
  *
- * fixed:  everything whose size does not depend on the arena: segments, KV of the running
- *         sequences, private memory (reservations), program text, kernel memory of threads and
+ * fixed:  everything whose size does not depend on the arena: segments, KV that running sequences
+ *         share, private memory (reservations), program text, kernel memory of threads and
  *         sockets.
  * cost(): the arena's quota and its overhead: tmpfs nodes, page tables of each process that maps
  *         it, and reads in flight of a crashed loader (its pages stay charged until they complete,
@@ -36,9 +36,9 @@ struct ledger_facts {
     uint64_t expert_slot_bytes; /* slots of all experts */
     uint64_t experts_min_bytes; /* slots that must fit: capacity_slot_min */
     /* the engine */
-    uint64_t segments_bytes;         /* all, without the arena's payload and the KV cache */
-    uint64_t kv_bytes;               /* running sequences at full length, with their states */
-    uint32_t kv_sequences, kv_slots; /* sequences in kv_bytes, and slots that they can be in */
+    uint64_t segments_bytes; /* all, without the arena's payload and the KV cache */
+    uint64_t kv_bytes;       /* one sequence at full length, with the states of all that run */
+    uint64_t kv_range_bytes; /* addresses of all slots and states */
     uint64_t
         private_bytes;    /* reservations of all processes, including successors of crashed ones */
     uint64_t text_bytes;  /* programs and libraries, once per file */

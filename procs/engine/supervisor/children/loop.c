@@ -112,10 +112,11 @@ static void announce(struct supervisor *s)
     char budget[16], arena[16];
     const char *name = strrchr(s->options.model, '/');
     log_line(LOG_LEVEL_INFO,
-             "ready: model %s, budget %s, arena %s, context %" PRIu64 " tokens, %u processes%s%s",
+             "ready: model %s, budget %s, arena %s, context %" PRIu64 " tokens, up to %" PRIu64
+             " sequences at a time, %u processes%s%s",
              name ? name + 1 : s->options.model, bytes_format(s->budget.applied, budget),
-             bytes_format(s->budget.quota, arena), s->params.ctx_size, s->children_count + 1,
-             s->http_url[0] ? ", " : "", s->http_url);
+             bytes_format(s->budget.quota, arena), s->params.ctx_size, s->params.parallel,
+             s->children_count + 1, s->http_url[0] ? ", " : "", s->http_url);
 }
 
 static void on_tick(struct supervisor *s)

@@ -271,6 +271,10 @@ static int params_resolve(struct supervisor *s, struct error *error)
         s->budget.chunk_max = chunk_max(s);
         p->prefill_chunk = budget_chunk(s);
     }
+    if (p->deterministic) /* what a sequence gets must not depend on others */
+        p->parallel = 1;
+    else if (p->parallel == 0)
+        p->parallel = budget_parallel(s);
     loaders_resolve(p, s->model);
     if (storage_resolve(s, error) != 0)
         return -1;

@@ -68,8 +68,7 @@ START_TEST(kv_regions_do_not_overlap)
     ck_assert_uint_eq(kv.head->slots, slots);
     ck_assert_uint_eq(kv.head->sequences, counts->sequences);
     ck_assert((const char *)&kv.head->slot[slots] <= (const char *)kv_log(&kv, 0));
-    ck_assert_uint_eq(kv_slots_bytes_max(&kv),
-                      counts->sequences * kv_sequence_bytes(&kv_shape, CONTEXT));
+    ck_assert_uint_eq(kv_slots_bytes_max(&kv), kv_sequence_bytes(&kv_shape, CONTEXT));
     ck_assert_uint_eq(kv_reserved_bytes(&kv_shape), kv_slots_bytes_max(&kv));
     const char *at = (const char *)kv_log(&kv, 0);
     for (uint32_t row = 0; row < KV_REQUESTS_MAX; row++, at += PAGE_BYTES)
@@ -299,7 +298,7 @@ START_TEST(kv_states_of_several_sequences)
         struct kv_shape kv_shape = kv_shape_of(&h, KV_TYPE_F16, CONTEXT, 256, &counts);
         ck_assert_uint_eq(kv_shape.states, 2 * sequences + 3);
         ck_assert_uint_eq(kv_reserved_bytes(&kv_shape),
-                          sequences * kv_sequence_bytes(&kv_shape, CONTEXT) +
+                          kv_sequence_bytes(&kv_shape, CONTEXT) +
                               kv_states_bytes(&kv_shape, kv_shape.states));
         struct kv kv = kv_of(&kv_shape), other;
         struct error e;

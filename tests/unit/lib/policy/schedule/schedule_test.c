@@ -22,6 +22,26 @@ static void setup(void)
     random_seed(&numbers, 11, 0);
 }
 
+/* ---- the gap that is chosen ------------------------------------------------------------------ */
+
+START_TEST(a_gap_is_some_passes_of_streams)
+{
+    struct schedule_pace pace = {0};
+    ck_assert_uint_eq(schedule_gap_ns(&pace), SCHEDULE_GAP_MAX_NS);
+    for (uint32_t i = 0; i < 50; i++)
+        schedule_pace_add(&pace, 1 + i % 3, 100000000);
+    uint64_t gap = schedule_gap_ns(&pace);
+    ck_assert_uint_ge(gap, SCHEDULE_GAP_PASSES * 99999999ull);
+    ck_assert_uint_le(gap, SCHEDULE_GAP_PASSES * 100000001ull);
+    for (uint32_t i = 0; i < 500; i++)
+        schedule_pace_add(&pace, 1, 1000);
+    ck_assert_uint_eq(schedule_gap_ns(&pace), SCHEDULE_GAP_MIN_NS);
+    for (uint32_t i = 0; i < 500; i++)
+        schedule_pace_add(&pace, 1, 10000000000);
+    ck_assert_uint_eq(schedule_gap_ns(&pace), SCHEDULE_GAP_MAX_NS);
+}
+END_TEST
+
 /* ---- a world --------------------------------------------------------------------------------- */
 
 struct world {
@@ -340,6 +360,7 @@ int main(void)
     Suite *suite = suite_create("schedule");
     TCase *t = tcase_create("schedule");
     tcase_add_checked_fixture(t, setup, NULL);
+    tcase_add_test(t, a_gap_is_some_passes_of_streams);
     tcase_add_test(t, a_prompt_alone_takes_whole_chunks);
     tcase_add_test(t, a_sequence_keeps_its_limit);
     tcase_add_test(t, streams_go_on_beside_a_prompt);

@@ -75,6 +75,47 @@ START_TEST(each_sequence_has_its_records)
 }
 END_TEST
 
+/* What an access was, and the time of a wait, are counted for the sequence whose rows they are. */
+START_TEST(each_sequence_has_its_counts)
+{
+    struct kv_request request[3] = {0};
+    mix_rows();
+    for (uint32_t r = 0; r < 4; r++)
+        w.row[r].member = r < 2 ? r : 2;
+    for (uint32_t i = 0; i < 3; i++)
+        w.requests[i] = &request[i];
+    experts_pass_begins(w.experts, w.requests, 3);
+    world_make_ready(1);
+    world_pin(2);
+    for (uint32_t i = 0; i < 3; i++) {
+        ck_assert_uint_eq(request[i].stats.misses, 1);
+        ck_assert_uint_eq(request[i].stats.hits, i == 2);
+    }
+    ck_assert_uint_eq(world_count(CTR_COMPUTE_pass_experts), 2);
+    ck_assert_uint_eq(world_count(CTR_COMPUTE_pass_expert_rows), 6);
+}
+END_TEST
+
+/* A pass ends early when nobody wants any of its sequences. */
+START_TEST(a_pass_goes_on_for_one_sequence)
+{
+    struct kv_request request[3] = {0};
+    struct error error;
+    mix_rows();
+    for (uint32_t i = 0; i < 3; i++)
+        w.requests[i] = &request[i];
+    experts_pass_begins(w.experts, w.requests, 3);
+    world_pin(2);
+    atomic_store(&request[0].cancel, 1);
+    atomic_store(&request[1].cancel, 1);
+    ck_assert_int_eq(world_wait_any(2, &error), -1); /* until the stall limit */
+    ck_assert_int_eq(error.code, ERR_NO_PROGRESS);
+    atomic_store(&request[2].cancel, 1);
+    ck_assert_int_eq(world_wait_any(2, &error), -1);
+    ck_assert_int_eq(error.code, ERR_CANCELLED);
+}
+END_TEST
+
 /* The rows that decode, with their sequences; none of a prompt. */
 START_TEST(each_row_that_decodes_is_published)
 {
@@ -113,6 +154,8 @@ int main(void)
     tcase_set_timeout(c, 60);
     tcase_add_checked_fixture(c, world_setup, NULL);
     tcase_add_test(c, each_sequence_has_its_records);
+    tcase_add_test(c, each_sequence_has_its_counts);
+    tcase_add_test(c, a_pass_goes_on_for_one_sequence);
     tcase_add_test(c, each_row_that_decodes_is_published);
     suite_add_tcase(suite, c);
     SRunner *runner = srunner_create(suite);

@@ -76,9 +76,10 @@ void world_open_with(const struct model_index *model)
     make_child(model);
     w.experts = &w.own;
     w.experts->beat_ns = &w.beat_ns;
-    w.experts->pass_row_layers = &w.pass_row_layers;
+    w.experts->pass_layer = &w.pass_layer;
     world_must(experts_open(w.experts, &w.child, &w.stop, &error), &error);
-    w.experts->request = &w.request;
+    w.requests[0] = &w.request;
+    experts_pass_begins(w.experts, w.requests, 1);
     w.source = experts_source(w.experts);
     world_set_rows(1, false);
     for (uint32_t i = 0; i < 8; i++) {

@@ -14,9 +14,10 @@ struct world {
     struct arena_layout layout;
     struct child child;
     struct experts own;
-    _Atomic uint64_t beat_ns, pass_row_layers;
+    _Atomic uint64_t beat_ns;
+    _Atomic uint32_t pass_layer;
     _Atomic uint32_t stop;
-    struct kv_request request;
+    struct kv_request request, *requests[3];
     struct experts *experts;
     struct weights_source source;
     struct expert_item item[8];

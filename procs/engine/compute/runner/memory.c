@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Shares the memory of keys and values among the sequences that run. */
+#include "procs/engine/compute/runner/memory.h"
+
+#include "procs/engine/compute/runner/runner.h"
+#include "procs/engine/compute/slots/kept.h"
+
+static bool has_slot(const struct sequence *s)
+{
+    return s->slot != KEPT_NONE;
+}
+
+static uint64_t arrival_of(const struct sequence *s)
+{
+    return atomic_load(&s->request->arrival);
+}
+
+/* Its log fits into what it has, or the memory that the others leave suffices. */
+static bool fits(const struct runner *r, const struct sequence *s)
+{
+    const struct kv_head *head = r->child->kv.head;
+    bool has = has_slot(s) && sequence_get(&s->request->log_tokens) <=
+                                  sequence_get(&head->slot[s->slot].allocated);
+    return has || kept_fits(&r->slots, s->slot, sequence_growth(s));
+}
+
+/* Of those with a slot, the one that arrived last, if after s. */
+static struct sequence *latest_after(const struct runner *r, const struct sequence *s)
+{
+    struct sequence *found = NULL;
+    uint64_t last = arrival_of(s);
+    for (uint32_t i = 0; i < r->sequences; i++) {
+        struct sequence *other = &r->sequence[i];
+        if (!other->request || !has_slot(other) || arrival_of(other) <= last)
+            continue;
+        found = other;
+        last = arrival_of(other);
+    }
+    return found;
+}
+
+static bool is_oldest(const struct runner *r, const struct sequence *s)
+{
+    for (uint32_t i = 0; i < r->sequences; i++)
+        if (r->sequence[i].request && arrival_of(&r->sequence[i]) < arrival_of(s))
+            return false;
+    return true;
+}
+
+/* Without a slot it stays so until another one has ended: else the older ones, which grow, would
+ * take it again at once. */
+static bool waits(const struct runner *r, const struct sequence *s)
+{
+    return !has_slot(s) && s->paused == r->ended && !is_oldest(r, s);
+}
+
+bool memory_ready(struct runner *r, struct sequence *s)
+{
+    struct sequence *later;
+    struct error error;
+    if (waits(r, s))
+        return false;
+    while (!fits(r, s)) {
+        if ((later = latest_after(r, s)) == NULL)
+            return false;
+        sequence_pause(later);
+    }
+    if (has_slot(s) || sequence_resume(s, &error) == 0)
+        return true;
+    sequence_fail(s, &error);
+    return false;
+}
+
+bool memory_admits(const struct runner *r, const struct kv_request *q)
+{
+    for (uint32_t i = 0; i < r->sequences; i++)
+        if (r->sequence[i].request && (!has_slot(&r->sequence[i]) || !fits(r, &r->sequence[i])))
+            return false;
+    return kept_fits(&r->slots, KEPT_NONE, sequence_get(&q->log_tokens));
+}

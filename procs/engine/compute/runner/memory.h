@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Memory of keys and values of the sequences that run. The budget has that of one sequence of the
+ * largest length (ledger.h), and all that run share it: each takes more as it grows.
+ *
+ * A sequence that cannot grow makes those that arrived after it give their slots up, the latest
+ * first; they wait, and compute their tokens again once another one has ended. So the one that
+ * arrived first always continues, nothing fails, and the text is the same. Runner thread only. */
+#ifndef SLUICE_ENGINE_COMPUTE_RUNNER_MEMORY_H
+#define SLUICE_ENGINE_COMPUTE_RUNNER_MEMORY_H
+
+#include <stdbool.h>
+
+struct kv_request;
+struct runner;
+struct sequence;
+
+/* Whether a request that is queued finds memory for its log, and no sequence that runs waits for
+ * some. */
+bool memory_admits(const struct runner *r, const struct kv_request *q);
+
+/* Before a pass: whether the sequence has a slot that can hold its log. False: it waits, or it
+ * failed and has no request any more. To be called in order of arrival, because it may take the
+ * slots of later ones. */
+bool memory_ready(struct runner *r, struct sequence *s);
+
+#endif
