@@ -45,8 +45,8 @@ static void disconnect_cancels(void)
 {
     unsigned port;
     struct http streamed, whole, queued;
-    struct engine *e =
-        gateway_start(&port, (const char *const[]){"--http=0", "--resident-experts=25", NULL});
+    struct engine *e = gateway_start(
+        &port, (const char *const[]){"--http=0", "--resident-experts=25", "--parallel=1", NULL});
     char *body = completion_body(test_prompt(0), LONG, "");
     completion_start(&streamed, port, test_prompt(0), LONG);
     CHECK(http_wait(&streamed, "data: ", END_MS), "no event");
@@ -75,8 +75,9 @@ static void queued_streams_get_an_error(void)
     unsigned port;
     struct http first, queued;
     baseline(0);
-    struct engine *e = gateway_start(&port, (const char *const[]){"--http=0", "--http-timeout=1",
-                                                                  "--resident-experts=25", NULL});
+    struct engine *e =
+        gateway_start(&port, (const char *const[]){"--http=0", "--http-timeout=1",
+                                                   "--resident-experts=25", "--parallel=1", NULL});
     completion_start(&first, port, test_prompt(0), LONG);
     CHECK(http_wait(&first, "data: ", END_MS), "no event");
     completion_start(&queued, port, test_prompt(0), BASELINE_TOKENS);

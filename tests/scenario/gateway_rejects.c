@@ -122,8 +122,9 @@ static void too_many_requests(void)
     for (size_t i = 0; i < ARRAY_LEN(full); i++) {
         unsigned port;
         struct http first, second;
-        struct engine *e = gateway_start(
-            &port, (const char *const[]){"--http=0", "--resident-experts=25", full[i][0], NULL});
+        struct engine *e =
+            gateway_start(&port, (const char *const[]){"--http=0", "--resident-experts=25",
+                                                       "--parallel=1", full[i][0], NULL});
         completion_start(&first, port, test_prompt(0), LONG);
         CHECK(http_wait(&first, "data: ", END_MS), "no event");
         completion_start(&second, port, test_prompt(0), LONG);

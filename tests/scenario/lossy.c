@@ -60,8 +60,8 @@ static void switched_while_sequences_run(void)
     baseline(0);
     store_pack(store, "store", "native,int2");
     struct engine *e = engine_new();
-    engine_start(e,
-                 (const char *const[]){"-m", store, "--preset=iq2", "--resident-experts=25", NULL});
+    engine_start(e, (const char *const[]){"-m", store, "--preset=iq2", "--resident-experts=25",
+                                          "--parallel=1", NULL});
     engine_generate(e, test_prompt(0), BASELINE_TOKENS, &coarse);
     CHECK(!same(baseline(0), &coarse), "iq2 did not change the text");
     switch_amid(e, "lod", baseline(0), "iq2", &coarse);

@@ -18,8 +18,8 @@ static struct engine *slow_engine(void)
 {
     struct engine *e = engine_new();
     engine_start(e, (const char *const[]){"--resident-experts=20", "--prefill-chunk=16",
-                                          "--throttle=24MiB", "--warm-start=off", "--prefault=off",
-                                          NULL});
+                                          "--throttle=24MiB", "--parallel=1", "--warm-start=off",
+                                          "--prefault=off", NULL});
     return e;
 }
 
@@ -87,8 +87,8 @@ static void over_http(void)
     struct events events;
     struct engine *e = gateway_start(
         &port, (const char *const[]){"--http=0", "--resident-experts=20", "--prefill-chunk=16",
-                                     "--throttle=24MiB", "--warm-start=off", "--prefault=off",
-                                     "--keep-kv=0", NULL});
+                                     "--throttle=24MiB", "--parallel=1", "--warm-start=off",
+                                     "--prefault=off", "--keep-kv=0", NULL});
     completion_start(&h, port, test_prompt(2), 2);
     CHECK(http_wait(&h, ": prompt ", WAIT_MS) && http_wait(&h, " s left\n\n", WAIT_MS), "%.300s",
           h.raw);

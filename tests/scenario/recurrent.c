@@ -234,7 +234,7 @@ static void memory_is_counted(void)
                                         "rope_dims=8", NULL}};
     struct text got;
     make(&large);
-    struct engine *e = start((const char *const[]){"--state-checkpoints=3", NULL});
+    struct engine *e = start((const char *const[]){"--state-checkpoints=3", "--parallel=1", NULL});
     uint64_t reserved = continued_planned(e);
     uint64_t before = segment_blocks(e);
     engine_generate(e, test_prompt(2), 20, &got);
@@ -250,7 +250,7 @@ static void memory_is_counted(void)
           (unsigned long long)all);
     text_free(&got);
     engine_stop(e);
-    e = start((const char *const[]){"--state-checkpoints=32", NULL});
+    e = start((const char *const[]){"--state-checkpoints=32", "--parallel=1", NULL});
     uint64_t more = continued_planned(e) - reserved;
     CHECK(more == 29 * one, "29 more checkpoints reserve %llu bytes", (unsigned long long)more);
     engine_stop(e);

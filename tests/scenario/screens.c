@@ -41,7 +41,7 @@ static void repl_on_a_terminal(void)
 {
     char path[PATH_MAX];
     struct engine *e = engine_new();
-    engine_start(e, NULL);
+    engine_start(e, (const char *const[]){"--parallel=1", NULL});
     struct terminal *t = repl_open(e, -1);
     terminal_type(t, "/he\t\r"); /* completed */
     terminal_wait(t, "Ctrl-C ends the response", WAIT_MS);

@@ -27,7 +27,7 @@ UNTIL = """new Promise(done => {
 SEND = """(() => { const box = document.querySelector("#talk textarea"); box.value = %s; box.form.requestSubmit();
   return document.getElementById("conversation").innerText; })()"""
 TEXT = "document.getElementById('conversation').innerText"
-SLOW = ["--resident-experts=20", "--prefill-chunk=16", "--throttle=24MiB", "--warm-start=off", "--prefault=off"]
+SLOW = ["--parallel=1", "--resident-experts=20", "--prefill-chunk=16", "--throttle=24MiB", "--warm-start=off", "--prefault=off"]
 IDLE = "document.body.classList.contains('on') && document.getElementById('stop').disabled && (" + TEXT + " || ' ')"
 
 
