@@ -265,11 +265,12 @@ static int read_next(struct engine_next *next, uint64_t from, struct error *erro
 {
     const json_t *text = json_object_get(next->reply, "text");
     const json_t *failure = json_object_get(next->reply, "error");
-    int64_t position = -1, text_tokens = -1;
+    int64_t position = -1, text_tokens = -1, stop = 0;
     if (read_arrays(next, error) != 0 || read_progress(next, error) != 0 ||
         engine_json_int(next->reply, "next", 0, INT64_MAX, &position, error) != 0 ||
         engine_json_bool(next->reply, "done", &next->done, error) != 0 ||
-        engine_json_int(next->reply, "text_tokens", 0, UINT32_MAX, &text_tokens, error) != 0)
+        engine_json_int(next->reply, "text_tokens", 0, UINT32_MAX, &text_tokens, error) != 0 ||
+        engine_json_int(next->reply, "stop", 0, STOP_TEXTS_MAX, &stop, error) != 0)
         return -1;
     if (!json_is_string(text) || position < 0 || (uint64_t)position < from)
         return error_set(
@@ -280,6 +281,7 @@ static int read_next(struct engine_next *next, uint64_t from, struct error *erro
     next->next = (uint64_t)position;
     next->stopped = text_tokens >= 0;
     next->text_tokens = next->stopped ? (uint64_t)text_tokens : 0;
+    next->stop = (uint32_t)stop;
     if (next->done)
         next->finish = finish_name(json_string_value(json_object_get(next->reply, "finish")));
     if (failure)
@@ -349,20 +351,25 @@ int engine_cancel(struct rpc_client *c, uint64_t id, struct error *error)
     return 0;
 }
 
+json_t *engine_count_request(const struct engine_submit *s, struct error *error)
+{
+    json_t *request = json_object();
+    if (request &&
+        (s->special.count == 0 || !s->prompt ||
+         engine_json_put(request, "special", special_json(s))) &&
+        put_prompt(request, s))
+        return request;
+    json_decref(request);
+    error_set(error, ERR_NO_MEMORY, "out of memory (prompt)");
+    return NULL;
+}
+
 int engine_count(struct rpc_client *c, const struct engine_submit *s, uint64_t *tokens,
                  uint64_t *context, struct error *error)
 {
-    json_t *reply, *request = json_object();
+    json_t *reply, *request = engine_count_request(s, error);
     int64_t counted = -1, size = -1;
-    bool fine = request &&
-                (s->special.count == 0 || !s->prompt ||
-                 engine_json_put(request, "special", special_json(s))) &&
-                put_prompt(request, s);
-    if (!fine) {
-        json_decref(request);
-        return error_set(error, ERR_NO_MEMORY, "out of memory (prompt)");
-    }
-    if (rpc_call(c, "count", request, ENGINE_SUBMIT_MS, &reply, error) != 0)
+    if (!request || rpc_call(c, "count", request, ENGINE_SUBMIT_MS, &reply, error) != 0)
         return -1;
     int rc = engine_json_int(reply, "tokens", 0, INT64_MAX, &counted, error);
     if (rc == 0)

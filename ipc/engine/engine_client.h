@@ -98,6 +98,7 @@ struct engine_next {
     size_t raw_bytes;
     bool stopped;         /* a stop sequence ended the response */
     uint64_t text_tokens; /* with `stopped`: tokens that contributed to the text */
+    uint32_t stop;        /* with `stopped`: which of the stop texts */
     struct engine_progress progress;
 };
 
@@ -123,6 +124,8 @@ json_t *engine_next_request(uint64_t id, uint64_t from, unsigned wait_ms,
                             const struct engine_marks *marks);
 int engine_next_read(json_t *reply, uint64_t from, struct engine_next *next, struct error *error);
 json_t *engine_cancel_request(uint64_t id);
+/* Also of encode and decode. */
+json_t *engine_count_request(const struct engine_submit *s, struct error *error);
 
 /* Server side (compute). Each returns 0, or -1 with ERR_BAD_INPUT. Every field is checked against
  * the tables and limits above; unknown fields are rejected. Prompt and key of a parsed submit are
@@ -135,7 +138,7 @@ int engine_next_parse(json_t *body, uint64_t *id, uint64_t *from, unsigned *wait
 /* The marks of a body that engine_next_parse took, borrowed from it. */
 void engine_next_marks(const json_t *body, struct engine_marks *marks);
 int engine_cancel_parse(json_t *body, uint64_t *id, struct error *error);
-/* Sets only the fields of the prompt in *out. */
+/* Also of encode and decode. Sets only the fields of the prompt in *out. */
 int engine_count_parse(json_t *body, struct engine_submit *out, struct error *error);
 
 /* Reply fields for rpc_reply. `reply` of next is not used; a reference to stats is added. Text
@@ -143,6 +146,9 @@ int engine_count_parse(json_t *body, struct engine_submit *out, struct error *er
 json_t *engine_submit_reply(uint64_t id, uint32_t prompt_tokens);
 json_t *engine_next_reply(const struct engine_next *next);
 json_t *engine_count_reply(uint64_t tokens, uint32_t context);
+/* bos: whether the first id is one that the tokenizer adds. */
+json_t *engine_encode_reply(const uint32_t *ids, size_t count, bool bos);
+json_t *engine_decode_reply(const char *text, size_t bytes);
 
 /* Control calls: status, stats, budget, throttle, restart, replace, drain, stop. `fields` is
  * stolen. */

@@ -305,6 +305,16 @@ json_t *engine_count_reply(uint64_t tokens, uint32_t context)
     return json_pack("{s:I, s:I}", "tokens", (json_int_t)tokens, "context", (json_int_t)context);
 }
 
+json_t *engine_encode_reply(const uint32_t *ids, size_t count, bool bos)
+{
+    return json_pack("{s:o, s:b}", "ids", engine_json_ids(ids, count), "bos", bos);
+}
+
+json_t *engine_decode_reply(const char *text, size_t bytes)
+{
+    return json_pack("{s:o}", "text", rpc_text_json(text, bytes));
+}
+
 json_t *engine_submit_reply(uint64_t id, uint32_t prompt_tokens)
 {
     return json_pack("{s:I, s:I}", "sequence", (json_int_t)id, "prompt_tokens",
@@ -392,7 +402,9 @@ json_t *engine_next_reply(const struct engine_next *next)
     if (fine && next->progress.known)
         fine = engine_json_put(fields, "progress", progress_json(&next->progress));
     if (fine && next->stopped)
-        fine = engine_json_put(fields, "text_tokens", json_integer((json_int_t)next->text_tokens));
+        fine =
+            engine_json_put(fields, "text_tokens", json_integer((json_int_t)next->text_tokens)) &&
+            engine_json_put(fields, "stop", json_integer(next->stop));
     if (fine && next->piece_bytes_count)
         fine = engine_json_put(fields, "pieces",
                                engine_json_ids(next->piece_bytes, next->piece_bytes_count));

@@ -25,7 +25,8 @@
     X(UNAVAILABLE, "unavailable", 1) /* a process of the engine crashes again and again */         \
     X(MODEL_CHANGED, "model_changed", 1) /* the model's file changed in place while it was read */ \
     X(NO_PLAN, "no_plan", 4)             /* nothing that plan may choose keeps the allowed loss */ \
-    X(NOT_FINITE, "not_finite", 1)       /* the model computed NaN or infinity */
+    X(NOT_FINITE, "not_finite", 1)       /* the model computed NaN or infinity */                  \
+    X(CONTEXT, "context_length_exceeded", 2) /* a prompt is longer than the context */
 
 enum error_code {
 #define X(id, name, exit_status) ERR_##id,

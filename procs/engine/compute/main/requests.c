@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calls of clients: submit, next, count, cancel, status. Main thread. Every handler is idempotent:
+/* Calls of clients: submit, next, count, encode, decode, cancel, status. Main thread. Every handler is idempotent:
  * a repeated call finds the result of the first one. */
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -157,7 +158,8 @@ static int encode(const struct compute *c, const struct engine_submit *s, struct
     return s->prompt ? prompt_of_text(c, s, p, error) : prompt_of_ids(c, s, p, error);
 }
 
-/* Encodes the prompt; it must fit the context. */
+/* Encodes the prompt; it must fit the context. Programs compare the words of that error: those of
+ * Anthropic's and OpenAI's APIs, after which they shorten a conversation. */
 static int make_prompt(const struct compute *c, const struct engine_submit *s, struct prompt *p,
                        struct error *error)
 {
@@ -168,10 +170,11 @@ static int make_prompt(const struct compute *c, const struct engine_submit *s, s
         return error_set(error, ERR_BAD_INPUT, "the prompt has no tokens");
     bool generates = !s->score_prompt && s->max_tokens > 0;
     if (p->count + (generates ? 1 : 0) > context)
-        return error_set(error, ERR_BAD_INPUT,
-                         "the prompt has %zu tokens, but the context is %u tokens including the "
-                         "response; shorten it or use a larger context (--ctx-size)",
-                         p->count, context);
+        return error_set(error, ERR_CONTEXT,
+                         "prompt is too long: %zu tokens > %u maximum; the maximum context length "
+                         "is %u tokens including the response, you requested %zu. Shorten it or "
+                         "use a larger context (--ctx-size)",
+                         p->count, context, context, p->count);
     return 0;
 }
 
@@ -311,6 +314,62 @@ static int count(struct compute *c, json_t *body, uint64_t *tokens, struct error
     return rc;
 }
 
+/* Both calls are as count: the prompt is encoded, or its ids are decoded. */
+static int encode_call(struct compute *c, json_t *body, json_t **out, struct error *error)
+{
+    struct engine_submit s;
+    struct prompt p = {0};
+    int rc = engine_count_parse(body, &s, error);
+    if (rc == 0)
+        rc = encode(c, &s, &p, error);
+    if (rc == 0 && p.count > ENGINE_PROMPT_IDS_MAX)
+        rc = error_set(error, ERR_BAD_INPUT, "the text has %zu tokens; the maximum is %u", p.count,
+                       ENGINE_PROMPT_IDS_MAX);
+    if (rc == 0)
+        *out = engine_encode_reply(p.ids, p.count,
+                                   s.prompt && tokenizer_bos(c->tokenizer) != TOKEN_NONE);
+    free(p.ids);
+    engine_submit_parsed_free(&s);
+    return rc;
+}
+
+static char *text_of_ids(const struct compute *c, const struct prompt *p, size_t *bytes)
+{
+    char *text = NULL;
+    FILE *out = open_memstream(&text, bytes);
+    for (size_t i = 0; out && i < p->count; i++) {
+        size_t n;
+        const char *piece = tokenizer_piece(c->tokenizer, p->ids[i], &n);
+        fwrite(piece, 1, n, out);
+    }
+    bool fine = out && !ferror(out);
+    if (out && fclose(out) == 0 && fine)
+        return text;
+    free(text);
+    return NULL;
+}
+
+static int decode_call(struct compute *c, json_t *body, json_t **out, struct error *error)
+{
+    struct engine_submit s;
+    struct prompt p = {0};
+    size_t bytes = 0;
+    int rc = engine_count_parse(body, &s, error);
+    if (rc == 0 && s.prompt)
+        rc = error_set(error, ERR_BAD_INPUT, "decode takes ids");
+    if (rc == 0)
+        rc = encode(c, &s, &p, error);
+    char *text = rc == 0 ? text_of_ids(c, &p, &bytes) : NULL;
+    if (rc == 0 && !text)
+        rc = error_set(error, ERR_NO_MEMORY, "out of memory (text)");
+    if (rc == 0)
+        *out = engine_decode_reply(text, bytes);
+    free(text);
+    free(p.ids);
+    engine_submit_parsed_free(&s);
+    return rc;
+}
+
 static void cancel_row(struct compute *c, struct kv_request *q)
 {
     atomic_store(&q->cancel, 1);
@@ -377,6 +436,22 @@ static void op_count(struct compute *c, struct rpc_request *request)
     reply(c, request, rc, rc == 0 ? engine_count_reply(tokens, context) : NULL, &error);
 }
 
+static void op_encode(struct compute *c, struct rpc_request *request)
+{
+    struct error error;
+    json_t *fields = NULL;
+    int rc = encode_call(c, request->body, &fields, &error);
+    reply(c, request, rc, fields, &error);
+}
+
+static void op_decode(struct compute *c, struct rpc_request *request)
+{
+    struct error error;
+    json_t *fields = NULL;
+    int rc = decode_call(c, request->body, &fields, &error);
+    reply(c, request, rc, fields, &error);
+}
+
 static void op_cancel(struct compute *c, struct rpc_request *request)
 {
     struct error error;
@@ -391,10 +466,8 @@ static void op_status(struct compute *c, struct rpc_request *request)
 static const struct op {
     const char *name;
     void (*handle)(struct compute *c, struct rpc_request *request);
-} ops[] = {{"submit", op_submit},
-           {"next", responses_add},
-           {"count", op_count},
-           {"cancel", op_cancel},
+} ops[] = {{"submit", op_submit}, {"next", responses_add}, {"count", op_count},
+           {"encode", op_encode}, {"decode", op_decode},   {"cancel", op_cancel},
            {"status", op_status}};
 
 static void handle(struct compute *c, struct rpc_request *request)
@@ -407,7 +480,8 @@ static void handle(struct compute *c, struct rpc_request *request)
             return;
         }
     error_set(&error, ERR_BAD_INPUT,
-              "unknown operation \"%.40s\"; expected submit, next, count, cancel or status",
+              "unknown operation \"%.40s\"; expected submit, next, count, encode, decode, cancel "
+              "or status",
               request->op);
     reply(c, request, -1, NULL, &error);
 }

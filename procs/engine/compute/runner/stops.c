@@ -92,6 +92,19 @@ bool stops_match(const struct stop_texts *stops, const struct tokenizer *tokeniz
     return true;
 }
 
+uint32_t stops_which(const struct stop_texts *stops, const struct tokenizer *tokenizer,
+                     const _Atomic uint32_t *log, uint32_t count, struct stop_cut cut)
+{
+    const struct response_log a = {tokenizer, log, count};
+    uint32_t best = stops->count;
+    for (uint32_t i = 0; i < stops->count; i++)
+        if (match_at(&a, (struct position){cut.token, cut.bytes}, stops->text[i],
+                     stops->bytes[i]) == PRESENT &&
+            (best == stops->count || stops->bytes[i] < stops->bytes[best]))
+            best = i;
+    return best;
+}
+
 uint32_t stops_settled(const struct stop_texts *stops, const struct tokenizer *tokenizer,
                        const _Atomic uint32_t *log, uint32_t count)
 {

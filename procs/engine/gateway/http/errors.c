@@ -112,6 +112,7 @@ unsigned error_http_status(enum error_code code)
 {
     switch (code) {
     case ERR_BAD_INPUT:
+    case ERR_CONTEXT:
     case ERR_BUDGET_TOO_SMALL: return MHD_HTTP_BAD_REQUEST;
     case ERR_NOT_FOUND: return MHD_HTTP_NOT_FOUND;
     case ERR_BUSY: return MHD_HTTP_TOO_MANY_REQUESTS;

@@ -270,6 +270,38 @@ json_t *stats_chat(const struct supervisor *s)
     return object;
 }
 
+/* Elements per type: of tensors of the files, and of the experts of a store, at their best
+ * precision. */
+static uint64_t count_elements(const struct model_index *m, uint64_t per_type[TENSOR_TYPE_END])
+{
+    uint64_t all = 0;
+    const struct model_tensor *tensors = model_index_tensors(m);
+    for (uint32_t i = 0; i < m->tensor_count; i++) {
+        const uint64_t *ne = tensors[i].ne;
+        per_type[tensors[i].type] += ne[0] * ne[1] * ne[2] * ne[3];
+        all += ne[0] * ne[1] * ne[2] * ne[3];
+    }
+    for (uint32_t l = 0; m->stripe_count > 0 && l < m->hparams.layers; l++)
+        for (uint32_t e = 0; model_layer_has_experts(m, l) && e < m->hparams.experts; e++) {
+            const struct model_entry *x = &model_index_entries(m)[model_entry_expert(m, l, e)];
+            for (int i = 0; x->in_store && i < EXPERT__COUNT; i++) {
+                per_type[x->matrix[i].type] += (uint64_t)x->matrix[i].k * x->matrix[i].n;
+                all += (uint64_t)x->matrix[i].k * x->matrix[i].n;
+            }
+        }
+    return all;
+}
+
+static void put_size(json_t *object, const struct model_index *m)
+{
+    uint64_t per_type[TENSOR_TYPE_END] = {0};
+    int most = 0;
+    put(object, "parameters", count_elements(m, per_type));
+    for (int i = 0; i < TENSOR_TYPE_END; i++)
+        most = per_type[i] > per_type[most] ? i : most;
+    put_text(object, "type", tensor_type_info((enum tensor_type)most)->name);
+}
+
 static json_t *model(const struct supervisor *s)
 {
     const struct model_index *m = s->model;
@@ -287,6 +319,7 @@ static json_t *model(const struct supervisor *s)
     put(object, "experts", m->hparams.experts);
     put(object, "experts_used", m->hparams.experts_used);
     put(object, "vocab", m->hparams.vocab);
+    put_size(object, m);
     put(object, "dense_bytes", m->dense_bytes);
     put(object, "expert_bytes", m->expert_bytes);
     put(object, "expert_slot_bytes", m->expert_slot_bytes);

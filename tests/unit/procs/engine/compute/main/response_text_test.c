@@ -294,19 +294,21 @@ START_TEST(stops_cut_the_text)
 {
     static const struct {
         const char *text, *stops[3], *sent;
+        uint32_t which;
     } rows[] = {
-        {"one two three four", {"three"}, "one two "},
-        {"one two three four", {"e t"}, "on"},
-        {"one two three four", {"e f!"}, "one two three four"},
-        {"one two three four", {"wo th", "ee f"}, "one t"},
-        {"one two three four", {"hre", "three"}, "one two "},
-        {"one two three four", {"o"}, ""},
-        {"one two three four", {"r"}, "one two th"},
-        {"aaab aaaab", {"aaaa"}, "aaab "},
-        {"a question? No: an answer.", {"answer!", "No!"}, "a question? No: an answer."},
-        {"the end\n\nQuestion", {"\n\n"}, "the end"},
-        {"caf\xc3\xa9 noir", {"\xc3\xa9 n"}, "caf"},
-        {"nothing", {NULL}, "nothing"},
+        {"one two three four", {"three"}, "one two ", 0},
+        {"one two three four", {"e t"}, "on", 0},
+        {"one two three four", {"e f!"}, "one two three four", 0},
+        {"one two three four", {"wo th", "ee f"}, "one t", 0},
+        {"one two three four", {"hre", "three"}, "one two ", 1},
+        {"one two three four", {"four", "three f", "three"}, "one two ", 2},
+        {"one two three four", {"o"}, "", 0},
+        {"one two three four", {"r"}, "one two th", 0},
+        {"aaab aaaab", {"aaaa"}, "aaab ", 0},
+        {"a question? No: an answer.", {"answer!", "No!"}, "a question? No: an answer.", 0},
+        {"the end\n\nQuestion", {"\n\n"}, "the end", 0},
+        {"caf\xc3\xa9 noir", {"\xc3\xa9 n"}, "caf", 0},
+        {"nothing", {NULL}, "nothing", 0},
     };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         struct stop_texts stops = {0};
@@ -315,9 +317,12 @@ START_TEST(stops_cut_the_text)
         char joined[256] = "";
         for (size_t k = 0; k < 3 && rows[i].stops[k]; k++)
             add_stop(&stops, rows[i].stops[k]);
-        send_all(&stops, log, encode(rows[i].text, log, ARRAY_LEN(log)), joined, &cut);
+        uint32_t count = encode(rows[i].text, log, ARRAY_LEN(log));
+        send_all(&stops, log, count, joined, &cut);
         ck_assert_msg(strcmp(joined, rows[i].sent) == 0, "row %zu: '%s' instead of '%s'", i, joined,
                       rows[i].sent);
+        if (cut.token != UINT32_MAX)
+            ck_assert_uint_eq(stops_which(&stops, tokenizer, log, count, cut), rows[i].which);
     }
 }
 END_TEST
