@@ -172,6 +172,10 @@ PARAM_TEXT(http_key_file, "", "file whose first line is the API key")
 PARAM_TEXT(http_log, "",
            "file to which the gateway appends a line per request: time, client, method, path, "
            "status, bytes, seconds, tokens; a renamed file is made again")
+PARAM_TEXT(http_origins, "",
+           "origins of web pages that may use the gateway, separated by commas, such as "
+           "http://localhost:3000; *: all")
+PARAM_TEXT(alias, "", "name of the model for clients of the gateway; empty: that of its file")
 PARAM_U64(http_connections, 640, 4, 4096, "connections",
           "maximum gateway connections; their maximum memory is reserved in the budget")
 PARAM_U64(http_streams, 32, 1, 64, "requests", "maximum concurrent completions of the gateway")

@@ -24,4 +24,5 @@ COUNTER(connections_timed_out, COUNTER, connections,
 COUNTER(log_lines_dropped, COUNTER, lines, "Log lines dropped because stderr was not read.")
 COUNTER(access_lines_lost, COUNTER, lines,
         "Lines of --http-log that were not written: too many at once, or the file cannot be.")
+COUNTER(fields_ignored, COUNTER, fields, "Fields of requests that were ignored.")
 #undef COUNTER

@@ -363,7 +363,7 @@ static void bounds(void)
     struct engine *e = gateway_start(
         &port, (const char *const[]){"--http=0", "--http-body=4KiB", "--http-prompt=100", NULL});
     /* Client text in the log has no control characters. */
-    completion_call(&h, port, "x", 1, "\"\\u009b2Jblank\":1", 400);
+    completion_call(&h, port, "x", 1, "\"\\u009b2Jblank\":1", 200);
     http_close(&h);
     char *large = malloc(9001);
     memset(large, 'x', 9000);
@@ -376,14 +376,14 @@ static void bounds(void)
     http_close(&h);
     free(large);
     for (int i = 0; i < 100; i++) {
-        completion_call(&h, port, "x", 1, "\"moon\":1", 400);
+        completion_call(&h, port, "x", 1, "\"top_p\":2", 400);
         http_close(&h);
     }
     long lines = lines_with(e, "WARN gateway");
-    CHECK(lines <= 60, "%ld lines for 103 bad requests", lines);
-    CHECK(lines_with(e, "request rejected: .*unknown field '  2Jblank'") == 1,
+    CHECK(lines <= 60, "%ld lines for 102 bad requests", lines);
+    CHECK(lines_with(e, "requests have the field '??2Jblank', which is ignored") == 1,
           "the log lacks the line, or has control characters");
-    CHECK(engine_counter(e, "gateway", "requests_bad") >= 103, "bad requests were not counted");
+    CHECK(engine_counter(e, "gateway", "requests_bad") >= 102, "bad requests were not counted");
     engine_stop(e);
 }
 

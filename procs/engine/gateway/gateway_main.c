@@ -28,8 +28,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "procs/engine/gateway/serve/serve.h"
 #include "procs/engine/gateway/routes.h"
+#include "procs/engine/gateway/serve/serve.h"
 
 #define TICK_EVERY_NS (50 * NS_PER_MS)
 #define LOOP_MS       50
@@ -63,7 +63,7 @@ static void start(struct gateway *g, int argc, char **argv)
     g->http.child = &g->child;
     g->http.gateway = g;
     must(http_log_open(&g->http, &error), &error);
-    g->started = (int64_t)time(NULL);
+    g->model.started = (int64_t)time(NULL);
     g->engine = open_calls(g, ENDPOINT_ENGINE, ENGINE_CALLS);
     g->control = open_calls(g, ENDPOINT_CONTROL, CONTROL_CALLS);
     must(http_start(&g->http, &gateway_service, &error), &error);

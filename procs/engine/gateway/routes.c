@@ -25,6 +25,7 @@ static void on_ended(struct exchange *x)
 {
     if (x->stream)
         stream_client_left(x->stream);
+    ask_forget(x);
     stats_forget(x);
 }
 

@@ -52,12 +52,23 @@ void completion_event(struct completion *c, const char *name, json_t *object)
     free(text);
 }
 
+json_t *completion_arguments(const char *arguments)
+{
+    json_t *value = json_loads(arguments, JSON_ALLOW_NUL, NULL);
+    if (json_is_object(value))
+        return value;
+    json_decref(value);
+    return json_pack("{s:s}", "arguments", arguments);
+}
+
 /* ---- streamed -------------------------------------------------------------------------------- */
 
 static void send_piece(void *arg, const struct answer_piece *p)
 {
     struct completion *c = arg;
     OBJ_CHECK(c, COMPLETION_MAGIC);
+    if (c->request.one_call && c->calls > 0)
+        return;
     if (p->part != ANSWER_CALL) {
         c->dialect->text(c, p, NULL);
         return;
@@ -79,6 +90,8 @@ void completion_free(struct completion *c)
     api_request_free(&c->request);
     buffer_free(c->quota, &c->out);
     buffer_free(c->quota, &c->tokens);
+    buffer_free(c->quota, &c->kept);
+    buffer_free(c->quota, &c->done);
 }
 
 static void split(struct completion *c, const char *text, size_t bytes, bool end)
@@ -164,12 +177,15 @@ void completion_fail(struct completion *c, unsigned status, const struct error *
 struct gathered {
     FILE *text[2]; /* ANSWER_REASONING, ANSWER_CONTENT */
     json_t *calls;
-    bool failed; /* a call is missing: no memory */
+    bool one_call; /* nothing follows a call */
+    bool failed;   /* a call is missing: no memory */
 };
 
 static void keep_piece(void *arg, const struct answer_piece *p)
 {
     struct gathered *g = arg;
+    if (g->one_call && json_array_size(g->calls) > 0)
+        return;
     if (p->part == ANSWER_CALL)
         g->failed |=
             json_array_append_new(g->calls, json_pack("{s:s, s:s, s:s*}", "name", p->name,
@@ -182,7 +198,7 @@ static void keep_piece(void *arg, const struct answer_piece *p)
 static bool gather(const struct completion *c, json_t *calls, char *text[2], size_t bytes[2])
 {
     struct answer all;
-    struct gathered g = {.calls = calls};
+    struct gathered g = {.calls = calls, .one_call = c->request.one_call};
     for (int i = 0; i < 2; i++)
         g.text[i] = open_memstream(&text[i], &bytes[i]);
     answer_open(&all, &c->request.answer, c->request.inside, keep_piece, &g);

@@ -30,11 +30,15 @@ struct completion {
     uint64_t new_tokens, prompt_tokens; /* new: those of the text, none of a stop */
     const json_t *stats; /* of the engine, at the end: times, kept tokens; borrowed; NULL: none */
     enum finish finish;
+    uint32_t stop;        /* with FINISH_STOP_TEXT: which of the request's stop texts */
     unsigned calls;       /* of tools, so far */
     size_t characters;    /* of the tokens so far */
     struct quota *quota;  /* that counts the buffers; borrowed */
     struct buffer out;    /* streamed: events to be sent; else the text so far */
     struct buffer tokens; /* with log-probabilities (tokens.c): of the next text, or of all */
+    /* for dialects that repeat what they have sent, counted, too: of the open part; of those that
+     * ended */
+    struct buffer kept, done;
     struct answer answer; /* splits the text of a completion that is streamed */
     /* of the dialect, all zeros at the start */
     _Alignas(8) unsigned char state[COMPLETION_STATE_BYTES];
@@ -75,6 +79,10 @@ void completion_fail(struct completion *c, unsigned status, const struct error *
 /* Not streamed: the body of the response, malloc'ed. NULL without memory, or if it is longer than
  * all buffers together. Sets c->finish. */
 char *completion_whole(struct completion *c, size_t *bytes);
+
+/* The arguments of a call as an object, for dialects that have no text of them. A new reference;
+ * NULL without memory. What the model wrote instead of an object is its member "arguments". */
+json_t *completion_arguments(const char *arguments);
 
 /* For dialects. An event, whole or not at all; steals the object; NULL: no memory. name: NULL,
  * or where the framing has names. */

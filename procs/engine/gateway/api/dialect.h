@@ -46,8 +46,13 @@ extern const struct framing framing_lines;  /* a JSON object per line */
 
 /* What is known of the model that the engine serves. */
 struct api_model {
-    const char *name;
-    int64_t started; /* wall clock, seconds */
+    char name[128];
+    char arch[32];
+    char type[16];              /* of most of its tensors' bytes, such as Q4_K */
+    uint64_t bytes, parameters; /* of all tensors */
+    uint64_t context;           /* of the engine, in tokens */
+    bool tools, thinking;       /* its template has calls of tools; reasoning */
+    int64_t started;            /* wall clock, seconds */
 };
 
 struct dialect {
@@ -58,7 +63,7 @@ struct dialect {
      * nothing. */
     json_t *(*describe)(const struct api_model *model);
 
-    /* The rest is of completions. A dialect without `parse` has no completions. */
+    /* The rest is of requests with a body. A dialect without `parse` has none. */
 
     /* Reads a body, a JSON object. 0, or -1 with ERR_BAD_INPUT or ERR_NO_MEMORY, and the name of
      * the field in `param` ("": none). *out has its defaults, and is freed by the caller in any
@@ -66,6 +71,13 @@ struct dialect {
     int (*parse)(const struct api_body *body, struct api_request *out, char param[API_PARAM_BYTES],
                  struct error *error);
 
+    /* Of an endpoint that asks about a prompt, instead of a completion: the call of compute, such as
+     * "count", whose fields are `asks` of the request; NULL: none, the answer is in the request. */
+    const char *question;
+    /* Its response. reply: of compute; NULL without a call. NULL: the dialect has completions. */
+    json_t *(*reply)(const struct api_request *r, const json_t *reply);
+
+    /* Of completions. */
     const struct framing *framing;
     /* The engine has taken the request: its prompt has c->prompt_tokens. NULL: nothing is sent. */
     void (*begin)(struct completion *c);

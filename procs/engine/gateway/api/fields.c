@@ -23,10 +23,52 @@ int take_anything(struct taker *t, const json_t *value)
     return 0;
 }
 
-int take_unknown(struct taker *t, const json_t *value)
+void take_ignored(const struct taker *t, const char *name)
 {
-    (void)value;
-    return error_set(t->error, ERR_BAD_INPUT, "unknown field '%.60s'", t->name);
+    const struct api_limits *l = t->body->limits;
+    if (l->ignored)
+        l->ignored(l->ignored_arg, name);
+}
+
+int take_empty(struct taker *t, const json_t *value)
+{
+    if ((json_is_string(value) && json_string_length(value) == 0) ||
+        (json_is_array(value) && json_array_size(value) == 0) ||
+        (json_is_object(value) && json_object_size(value) == 0))
+        return 0;
+    return take_unable(t, "this is not supported");
+}
+
+int take_zero(struct taker *t, const json_t *value)
+{
+    if (json_is_number(value) && json_number_value(value) == 0)
+        return 0;
+    return take_unable(t, "only 0 is supported");
+}
+
+int take_false(struct taker *t, const json_t *value)
+{
+    return json_is_false(value) ? 0 : take_unable(t, "only false is supported");
+}
+
+int take_conversation(struct taker *t, const json_t *value)
+{
+    size_t n = json_array_size(value);
+    if (!json_is_array(value))
+        return take_wrong(t,
+                          "an array of messages, such as [{\"role\":\"user\",\"content\":\"Hi\"}]");
+    if (n == 0)
+        return error_set(t->error, ERR_BAD_INPUT, "'messages' is empty; it needs a message");
+    if (n > CHAT_MESSAGES_MAX)
+        return error_set(t->error, ERR_BAD_INPUT, "'messages' has %zu messages; the maximum is %d",
+                         n, CHAT_MESSAGES_MAX);
+    return 0;
+}
+
+int take_missing(const struct taker *t, const char *name, char param[API_PARAM_BYTES])
+{
+    take_param(param, name);
+    return error_set(t->error, ERR_BAD_INPUT, "'%s' is missing", name);
 }
 
 int take_bool(struct taker *t, const json_t *value, bool *out)
@@ -149,7 +191,7 @@ void take_param(char param[API_PARAM_BYTES], const char *name)
 }
 
 int take_fields(struct taker *t, const json_t *object, const struct field *fields, size_t count,
-                take_fn *unknown, char param[API_PARAM_BYTES])
+                char param[API_PARAM_BYTES])
 {
     json_t *all = (json_t *)(uintptr_t)object, *value; /* jansson takes no const */
     const char *name;
@@ -157,9 +199,9 @@ int take_fields(struct taker *t, const json_t *object, const struct field *field
     {
         t->name = name;
         take_fn *take = taker_of(t, fields, count);
-        if (take && json_is_null(value))
-            continue;
-        if ((take ? take : unknown)(t, value) == 0)
+        if (!take)
+            take_ignored(t, name);
+        if (!take || json_is_null(value) || take(t, value) == 0)
             continue;
         take_param(param, name);
         return -1;

@@ -24,10 +24,10 @@ struct field {
     take_fn *take;
 };
 
-/* Takes every field of an object; one that is null counts as absent. unknown: takes those that
- * the table has not. -1 with the name of the field in `param`. */
+/* Takes every field of an object; one that is null counts as absent. Those that the table has not
+ * are ignored, and told to limits->ignored. -1 with the name of the field in `param`. */
 int take_fields(struct taker *t, const json_t *object, const struct field *fields, size_t count,
-                take_fn *unknown, char param[API_PARAM_BYTES]);
+                char param[API_PARAM_BYTES]);
 /* Writes a name of a field to `param`; "" if it is too long. */
 void take_param(char param[API_PARAM_BYTES], const char *name);
 
@@ -37,8 +37,10 @@ int take_unable(const struct taker *t, const char *what);
 
 /* Ignored. */
 take_fn take_anything;
-/* Rejected: the request has no such field. */
-take_fn take_unknown;
+/* Tells limits->ignored that something is ignored. */
+void take_ignored(const struct taker *t, const char *name);
+/* Accepted only with the value that requests nothing. */
+take_fn take_empty, take_zero, take_false;
 /* A parameter of lib/sampling/sampling.h of that name, with its bounds. */
 take_fn take_sampling;
 /* A number of tokens, 0 or more. */
@@ -49,5 +51,9 @@ take_fn take_stream, take_ignore_eos, take_cache_prompt;
 /* A text; token ids. */
 take_fn take_prompt_text, take_prompt_ids;
 int take_bool(struct taker *t, const json_t *value, bool *out);
+/* Checks the number of messages; the dialect keeps them. */
+take_fn take_conversation;
+/* Of a field that a request must have. Returns -1. */
+int take_missing(const struct taker *t, const char *name, char param[API_PARAM_BYTES]);
 
 #endif

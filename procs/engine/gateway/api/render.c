@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "lib/json/count.h"
+#include "lib/json/text.h"
 #include "procs/engine/gateway/api/request.h"
 
 static size_t values_of_call(const json_t *call)
@@ -29,6 +30,13 @@ int api_count_arguments(const struct api_body *body, const json_t *messages, str
                            "the body has more than %d values, those in 'arguments' of tool calls "
                            "included",
                            API_VALUES_MAX);
+}
+
+bool api_can_continue(const json_t *messages)
+{
+    const json_t *last = json_array_get(messages, json_array_size(messages) - 1);
+    return json_text_is(json_object_get(last, "role"), "assistant") &&
+           json_array_size(json_object_get(last, "tool_calls")) == 0;
 }
 
 /* *thinks: whether the message that is continued is in its reasoning. */

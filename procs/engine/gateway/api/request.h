@@ -31,9 +31,11 @@ struct api_request {
     struct answer_form answer; /* what is split off the text of the answer; its types are these */
     struct chat_types *types;  /* of the arguments of calls; owned, may be NULL */
     size_t types_bytes;
-    bool inside; /* the answer begins with reasoning */
-    char *front; /* of the answer: what the template wrote of it, a mark of reasoning; malloc'ed,
+    bool inside;   /* the answer begins with reasoning */
+    char *front;   /* of the answer: what the template wrote of it, a mark of reasoning; malloc'ed,
                     NULL: nothing */
+    bool nothing;  /* is to be computed: there is no prompt, and the answer is empty */
+    bool one_call; /* the answer has at most one call of a tool, and ends with it */
 };
 
 struct api_limits {
@@ -41,6 +43,10 @@ struct api_limits {
     const struct chat_format *chat;
     void (*beat)(void *arg); /* of a rendering (lib/model/chat/format.h) */
     void *beat_arg;
+    /* Told the name of each field that is ignored because the dialect does not have it; NULL: nobody
+     * is told. */
+    void (*ignored)(void *arg, const char *name);
+    void *ignored_arg;
 };
 
 /* What a dialect reads. */
@@ -79,6 +85,8 @@ struct api_conversation {
  * too, and is set before). 0, or -1 with ERR_BAD_INPUT or ERR_NO_MEMORY. */
 int api_render(const struct api_body *body, const struct api_conversation *c,
                struct api_request *out, struct error *error);
+/* Whether an answer can continue the last message: it is the assistant's, without calls. */
+bool api_can_continue(const json_t *messages);
 /* -1: with those in the `arguments` of all calls of tools, which are JSON as a text and are
  * parsed for the template, the body has more than API_VALUES_MAX values. */
 int api_count_arguments(const struct api_body *body, const json_t *messages, struct error *error);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who may use the gateway: whoever has the key, or, without a key, this machine, and no page of
- * another site. */
+/* Who may use the gateway: whoever has the key, or, without a key, this machine; of pages of other
+ * sites only those of --http-origins. */
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <stdio.h>
@@ -23,7 +23,7 @@ static bool same_key(const char key[KEY_BYTES_MAX], const char *given)
     return differs == 0;
 }
 
-/* "Authorization: Bearer KEY", or KEY as the password browsers ask for. */
+/* "Authorization: Bearer KEY", "x-api-key: KEY", or KEY as the password browsers ask for. */
 static bool authorised(struct http *h, struct MHD_Connection *connection)
 {
     if (!h->key[0])
@@ -32,6 +32,9 @@ static bool authorised(struct http *h, struct MHD_Connection *connection)
         MHD_lookup_connection_value(connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_AUTHORIZATION);
     if (value && strncasecmp(value, "Bearer ", 7) == 0)
         return same_key(h->key, value + 7);
+    value = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "x-api-key");
+    if (value)
+        return same_key(h->key, value);
     char *password = NULL;
     char *user = MHD_basic_auth_get_username_password(connection, &password);
     bool right = password && same_key(h->key, password);
@@ -60,6 +63,44 @@ static bool from_another_page(struct MHD_Connection *connection)
     return origin && (!authority || !host || strcasecmp(authority + 3, host) != 0);
 }
 
+/* Whether --http-origins has the origin of the page; "*" is all of them. */
+static bool listed(const char *origins, const char *origin)
+{
+    size_t n = strlen(origin);
+    for (const char *at = origins; *at; at += strspn(at, ", ")) {
+        size_t length = strcspn(at, ", ");
+        if ((length == 1 && *at == '*') || (length == n && strncasecmp(at, origin, n) == 0))
+            return true;
+        at += length;
+    }
+    return false;
+}
+
+bool auth_preflight(struct exchange *x, const char *method)
+{
+    const char *origin = MHD_lookup_connection_value(x->connection, MHD_HEADER_KIND, "Origin");
+    x->shared_origin = origin && listed(x->http->child->params->http_origins, origin);
+    if (!x->shared_origin || strcmp(method, "OPTIONS") != 0)
+        return false;
+    const char *headers = MHD_lookup_connection_value(x->connection, MHD_HEADER_KIND,
+                                                      "Access-Control-Request-Headers");
+    exchange_respond(x, MHD_HTTP_NO_CONTENT,
+                     MHD_create_response_from_buffer(0, NULL, MHD_RESPMEM_PERSISTENT));
+    exchange_header(x, "Access-Control-Allow-Methods", "GET, POST, OPTIONS");
+    exchange_header(x, "Access-Control-Allow-Headers", headers ? headers : "*");
+    exchange_header(x, "Access-Control-Max-Age", "600");
+    return true;
+}
+
+void auth_share(struct exchange *x, struct MHD_Response *response)
+{
+    const char *origin = MHD_lookup_connection_value(x->connection, MHD_HEADER_KIND, "Origin");
+    if (!response || !origin)
+        return;
+    MHD_add_response_header(response, "Access-Control-Allow-Origin", origin);
+    MHD_add_response_header(response, "Vary", "Origin");
+}
+
 /* Nor must it reach a gateway without a key under a name of that site which resolves to this
  * machine: it is not the name of this machine. */
 static bool foreign_name(const struct http *h, struct MHD_Connection *connection)
@@ -77,8 +118,10 @@ static bool foreign_name(const struct http *h, struct MHD_Connection *connection
 bool auth_admits(struct exchange *x)
 {
     struct http *h = x->http;
-    if (from_another_page(x->connection)) {
-        exchange_status_error(x, MHD_HTTP_FORBIDDEN, "cross-origin request from another site");
+    if (!x->shared_origin && from_another_page(x->connection)) {
+        exchange_status_error(x, MHD_HTTP_FORBIDDEN,
+                              "cross-origin request from another site; --http-origins lists the "
+                              "origins of pages that may send some");
         return false;
     }
     if (foreign_name(h, x->connection)) {

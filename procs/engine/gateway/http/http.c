@@ -15,16 +15,34 @@
 
 /* ---- routing --------------------------------------------------------------------------------- */
 
-/* The error names the paths that exist. */
+/* The error names the paths that exist, as many as it has space for. */
 static void unknown_path(struct exchange *x)
 {
     const struct http_service *s = x->http->service;
     char text[400];
-    int n = snprintf(text, sizeof text, "no such path; there are");
-    for (size_t i = 0; i < s->count && n > 0 && (size_t)n < sizeof text; i++)
-        n += snprintf(text + n, sizeof text - (size_t)n, "%s %s %s", i ? "," : "",
-                      s->routes[i].method, s->routes[i].path);
+    size_t n = (size_t)snprintf(text, sizeof text, "no such path; there are");
+    for (size_t i = 0; i < s->count; i++) {
+        const struct http_route *r = &s->routes[i];
+        if (n + strlen(r->method) + strlen(r->path) + sizeof ", , ..." > sizeof text) {
+            snprintf(text + n, sizeof text - n, ", ...");
+            break;
+        }
+        n += (size_t)snprintf(text + n, sizeof text - n, "%s %s %s", i ? "," : "", r->method,
+                              r->path);
+    }
     exchange_status_error(x, MHD_HTTP_NOT_FOUND, text);
+}
+
+/* Whether a request with this path is on the route. */
+static bool on_path(const struct http_route *route, const char *path, char rest[PATH_REST_BYTES])
+{
+    size_t n = strlen(route->path);
+    if (n == 1 || route->path[n - 1] != '/')
+        return strcmp(route->path, path) == 0;
+    if (strncmp(route->path, path, n) != 0)
+        return false;
+    snprintf(rest, PATH_REST_BYTES, "%s", strlen(path + n) < PATH_REST_BYTES ? path + n : "");
+    return true;
 }
 
 /* Finds the route. Rejects requests that cannot be handled. */
@@ -35,12 +53,14 @@ static void route_request(struct exchange *x, const char *method, const char *pa
     if (strcmp(method, "HEAD") == 0)
         method = "GET";
     for (size_t i = 0; i < s->count && !x->route; i++) {
-        bool here = strcmp(s->routes[i].path, path) == 0;
+        bool here = on_path(&s->routes[i], path, x->rest);
         known |= here;
         x->dialect = here ? s->routes[i].dialect : x->dialect;
         if (here && strcmp(s->routes[i].method, method) == 0)
             x->route = &s->routes[i];
     }
+    if (auth_preflight(x, method))
+        return;
     if (!x->route && known)
         exchange_status_error(x, MHD_HTTP_METHOD_NOT_ALLOWED, "method not allowed for this path");
     else if (!x->route)

@@ -24,11 +24,13 @@
 #define EXCHANGE_MAGIC 0x45584348u
 #define HTTP_MAGIC     0x48545450u
 
-#define KEY_BYTES_MAX PARAM_TEXT_BYTES /* including the terminator */
-#define CAUSE_BYTES   160
-#define BUFFERS_FULL  "buffers are full (--http-buffer); retry later"
+#define KEY_BYTES_MAX   PARAM_TEXT_BYTES /* including the terminator */
+#define CAUSE_BYTES     160
+#define PATH_REST_BYTES 160
+#define BUFFERS_FULL    "buffers are full (--http-buffer); retry later"
 
 struct acceptor;
+struct ask;
 struct connection;
 struct dialect;
 struct exchange;
@@ -42,7 +44,8 @@ struct stream;
 typedef void route_fn(struct exchange *x);
 
 struct http_route {
-    const char *method, *path;
+    const char *method,
+        *path; /* a path that ends with "/", but for "/" itself: any that begins so */
     route_fn *start;
     const struct dialect *dialect; /* of its errors, and completions */
     bool open;                     /* needs no key */
@@ -76,10 +79,14 @@ struct exchange {
     bool started, suspended;
     bool gone;             /* the client disconnected, or out of memory: to be closed */
     struct stream *stream; /* a completion; NULL: none */
+    struct ask *ask;       /* a question of a prompt; NULL: none */
     struct exchange *next; /* list of exchanges that wait for a snapshot */
     const struct doc_view *view;
     /* for the access log */
     char log_method[16], log_path[200];
+    char rest
+        [PATH_REST_BYTES]; /* of a path whose route is its beginning; "": nothing, or too long */
+    bool shared_origin;    /* a page of --http-origins may read the response */
     uint64_t since_ns, sent_bytes, prompt_tokens, new_tokens;
 };
 
@@ -111,6 +118,10 @@ void log_cause(struct http *h);
 
 /* Whether the request may be handled; else it has its response. */
 bool auth_admits(struct exchange *x);
+/* Whether a browser asks if it may send a request of another page (CORS); it has its response. */
+bool auth_preflight(struct exchange *x, const char *method);
+/* Headers of a response that such a page may read. */
+void auth_share(struct exchange *x, struct MHD_Response *response);
 /* Learns from the listening socket whether only this machine can reach it. */
 void auth_read_own_address(struct http *h);
 

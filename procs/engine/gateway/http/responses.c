@@ -60,6 +60,8 @@ static void set_response(struct exchange *x, unsigned status, struct MHD_Respons
 void exchange_respond(struct exchange *x, unsigned status, struct MHD_Response *response)
 {
     common_headers(response);
+    if (x->shared_origin)
+        auth_share(x, response);
     if (status == MHD_HTTP_SERVICE_UNAVAILABLE || status == MHD_HTTP_TOO_MANY_REQUESTS)
         header(response, MHD_HTTP_HEADER_RETRY_AFTER, RETRY_AFTER);
     set_response(x, status, response);

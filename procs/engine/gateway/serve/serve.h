@@ -10,7 +10,9 @@
  *
  *     A stream whose client disconnects during submit waits for the number of its sequence, to
  *     cancel it.
- *   stats.c       exchanges that wait for a snapshot of the supervisor */
+ *   ask.c         struct ask: a question about a prompt, such as the number of its tokens
+ *   stats.c       exchanges that wait for a snapshot of the supervisor
+ *   ignored.c     what requests ask for that is ignored: counted, and one line of the log per name */
 #ifndef SLUICE_ENGINE_GATEWAY_SERVE_SERVE_H
 #define SLUICE_ENGINE_GATEWAY_SERVE_SERVE_H
 
@@ -22,6 +24,7 @@
 
 #define GATEWAY_MAGIC 0x47415445u
 #define STREAM_MAGIC  0x5354524du
+#define ASK_MAGIC     0x41534b21u
 #define STREAMS_MAX   64 /* maximum of --http-streams */
 
 /* ---- submit.c, stream.c ---------------------------------------------------------------------- */
@@ -46,6 +49,12 @@ struct stream {
 
 /* submit.c: from a body to a sequence. */
 route_fn stream_start;
+/* Whether the engine takes a request now; else -1. */
+int stream_may_start(const struct gateway *g, struct error *error);
+/* What bodies are read with. */
+struct api_limits stream_limits(struct gateway *g);
+/* The prompt of a request, with the defaults of all else; borrowed. */
+void stream_put_prompt(const struct api_request *r, struct engine_submit *out);
 /* compute rejected it, or cannot get it. */
 void stream_reject(struct stream *s, const struct error *error);
 
@@ -70,6 +79,35 @@ void streams_stop(struct gateway *g);
 /* Fills `fds` with streams whose connection is watched for its end; returns their number. */
 nfds_t streams_poll(struct gateway *g, struct pollfd *fds, struct stream **of);
 
+/* ---- ask.c ----------------------------------------------------------------------------------- */
+
+#define ASKS_MAX 8 /* at once */
+
+struct ask {
+    uint32_t magic;
+    struct exchange *exchange; /* NULL: it is free */
+    struct api_request request;
+    size_t buffered; /* counted for the prompt while the call is in progress */
+    uint64_t ticket;
+};
+
+/* Answers a question of a dialect (dialect.h). */
+route_fn ask_start;
+void ask_forget(struct exchange *x);
+
+/* ---- ignored.c ------------------------------------------------------------------------------- */
+
+#define IGNORED_NAMES 64 /* more names are only counted */
+#define IGNORED_BYTES 48
+
+struct ignored {
+    char name[IGNORED_NAMES][IGNORED_BYTES]; /* that are in the log */
+    size_t count;
+};
+
+/* A field, or a value of one, that has no effect; of the gateway (api_limits.ignored). */
+void ignored_add(void *gateway, const char *name);
+
 /* ---- stats.c --------------------------------------------------------------------------------- */
 
 /* Converts a snapshot to text of a content type: malloc'ed; NULL when out of memory. */
@@ -79,7 +117,8 @@ struct doc_view {
     char *(*make)(const struct gateway *g, const json_t *doc, size_t *bytes);
 };
 
-route_fn stats_health, stats_all, stats_metrics, stats_page, stats_map, stats_describe;
+route_fn stats_health, stats_all, stats_metrics, stats_page, stats_map, stats_describe, stats_model,
+    stats_unsupported;
 void stats_tick(struct gateway *g, uint64_t now_ns);
 void stats_forget(struct exchange *x);
 
@@ -93,11 +132,12 @@ struct gateway {
     struct rpc_async *engine, *control;
     uint64_t tick_due_ns;
     struct stream streams[STREAMS_MAX];
+    struct ask asks[ASKS_MAX];
+    struct ignored ignored;
 
     /* of the model, once the supervisor has sent it; then h->accepts */
-    char model_name[128];
+    struct api_model model;
     struct chat_format chat;
-    int64_t started; /* wall clock, for lists of models */
 
     /* of the engine */
     char state[24];

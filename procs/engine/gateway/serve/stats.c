@@ -26,7 +26,7 @@ static char *stats_make(const struct gateway *g, const json_t *doc, size_t *byte
 
 static char *make_metrics(const struct gateway *g, const json_t *doc, size_t *bytes)
 {
-    return metrics_make(&g->metrics, g->model_name, doc, bytes);
+    return metrics_make(&g->metrics, g->model.name, doc, bytes);
 }
 
 static char *make_page(const struct gateway *g, const json_t *doc, size_t *bytes)
@@ -163,9 +163,30 @@ void stats_health(struct exchange *x)
 void stats_describe(struct exchange *x)
 {
     const struct gateway *g = x->gateway;
-    struct api_model model = {.name = g->model_name, .started = g->started};
     sl_assert(g->http.accepts && x->dialect->describe);
-    exchange_json(x, MHD_HTTP_OK, x->dialect->describe(&model));
+    exchange_json(x, MHD_HTTP_OK, x->dialect->describe(&g->model));
+}
+
+/* The model by its name. */
+void stats_model(struct exchange *x)
+{
+    const struct gateway *g = x->gateway;
+    struct error error;
+    if (strcmp(x->rest, g->model.name) == 0) {
+        stats_describe(x);
+        return;
+    }
+    error_set(&error, ERR_NOT_FOUND, "there is no model of that name; there is '%s'",
+              g->model.name);
+    exchange_error(x, &error, NULL);
+}
+
+/* What the API has and the engine has not. */
+void stats_unsupported(struct exchange *x)
+{
+    exchange_status_error(x, MHD_HTTP_NOT_IMPLEMENTED,
+                          "the engine makes no embeddings, and has the model that it was started "
+                          "with");
 }
 
 /* ---- polling for the gateway itself ---------------------------------------------------------- */
@@ -199,7 +220,23 @@ static void on_chat(void *arg, json_t *reply, const struct error *error)
     else if (why.code != ERR_NONE)
         log_warn("%s: conversations have the form of the family '%s'", why.text,
                  chat_name((enum chat_family)g->chat.model.family));
+    g->model.tools = g->chat.program && (g->chat.answer.call.open || g->chat.answer.channels);
+    g->model.thinking = g->chat.answer.reasoning.open || g->chat.answer.channels;
     g->http.accepts = true;
+}
+
+/* alias: the name that the model shall have; "": that of its file. */
+static void read_model(struct api_model *m, const json_t *stats, const char *alias)
+{
+    if (alias[0])
+        snprintf(m->name, sizeof m->name, "%.127s", alias);
+    else
+        api_model_name(lookup_text(stats, "model.path"), m->name, sizeof m->name);
+    snprintf(m->arch, sizeof m->arch, "%s", lookup_text(stats, "model.arch"));
+    snprintf(m->type, sizeof m->type, "%s", lookup_text(stats, "model.type"));
+    m->parameters = lookup_u64(stats, "model.parameters");
+    m->bytes = lookup_u64(stats, "model.dense_bytes") + lookup_u64(stats, "model.expert_bytes");
+    m->context = lookup_u64(stats, "model.context");
 }
 
 static void on_model(void *arg, json_t *reply, const struct error *error)
@@ -210,7 +247,7 @@ static void on_model(void *arg, json_t *reply, const struct error *error)
     g->model_pending = false;
     if (error)
         return;
-    api_model_name(lookup_text(reply, "model.path"), g->model_name, sizeof g->model_name);
+    read_model(&g->model, reply, g->child.params->alias);
     g->model_pending =
         rpc_async_call(g->control, "chat", NULL, STATUS_MS, on_chat, g, &ignored) != 0;
 }

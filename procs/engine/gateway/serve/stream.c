@@ -156,6 +156,7 @@ static void finish(struct stream *s, const struct engine_next *next)
     struct gateway *g = s->gateway;
     struct exchange *x = s->exchange;
     size_t bytes = 0;
+    s->completion.stop = next->stop;
     completion_end(&s->completion, finish_of(next), next->stats);
     char *text = streamed(s) ? NULL : completion_whole(&s->completion, &bytes);
     if (streamed(s) ? s->completion.failed : !text) {

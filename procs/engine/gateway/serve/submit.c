@@ -34,7 +34,7 @@ static void stream_init(struct stream *s, struct exchange *x)
                          .fd = info ? info->connect_fd : -1,
                          .completion = {.dialect = x->dialect,
                                         .created = (int64_t)time(NULL),
-                                        .model = g->model_name,
+                                        .model = g->model.name,
                                         .quota = &g->http.quota},
                          .started_ns = now,
                          .output_ns = now,
@@ -133,15 +133,21 @@ static void on_submitted(void *arg, json_t *reply, const struct error *error)
     stream_request_next(s);
 }
 
+void stream_put_prompt(const struct api_request *r, struct engine_submit *out)
+{
+    engine_submit_defaults(out);
+    out->prompt = r->prompt;
+    out->prompt_bytes = r->prompt_bytes;
+    out->prompt_ids = r->ids;
+    out->prompt_ids_count = r->ids_count;
+    out->special = r->special;
+}
+
 static int submit(struct stream *s, struct error *error)
 {
     struct engine_submit submit;
     struct api_request *r = &s->completion.request;
-    engine_submit_defaults(&submit);
-    submit.prompt = r->prompt;
-    submit.prompt_bytes = r->prompt_bytes;
-    submit.prompt_ids = r->ids;
-    submit.prompt_ids_count = r->ids_count;
+    stream_put_prompt(r, &submit);
     submit.max_tokens = r->max_tokens;
     submit.ignore_eos = r->ignore_eos;
     submit.cache_prompt = r->cache_prompt;
@@ -149,7 +155,6 @@ static int submit(struct stream *s, struct error *error)
     submit.sampling = r->sampling;
     submit.gateway = s->gateway->child.incarnation;
     submit.stops = r->stops;
-    submit.special = r->special;
     json_t *request = engine_submit_request(&submit, error);
     if (!request)
         return -1;
@@ -158,8 +163,7 @@ static int submit(struct stream *s, struct error *error)
     return s->ticket ? 0 : -1;
 }
 
-/* Whether a completion can begin now. */
-static int may_start(const struct gateway *g, struct error *error)
+int stream_may_start(const struct gateway *g, struct error *error)
 {
     if (g->child.stop)
         return error_set(error, ERR_GONE, STREAM_STOPPING);
@@ -172,16 +176,22 @@ static void beat(void *gateway)
     child_heartbeat(&((struct gateway *)gateway)->child);
 }
 
+struct api_limits stream_limits(struct gateway *g)
+{
+    return (struct api_limits){.prompt_bytes = g->child.params->http_prompt,
+                               .chat = &g->chat,
+                               .beat = beat,
+                               .beat_arg = g,
+                               .ignored = ignored_add,
+                               .ignored_arg = g};
+}
+
 /* Takes the body of the exchange; its prompt is then part of the call's text, which is kept until
  * compute has it. */
 static int parse_body(struct stream *s, char param[API_PARAM_BYTES], struct error *error)
 {
-    struct gateway *g = s->gateway;
     struct exchange *x = s->exchange;
-    struct api_limits limits = {.prompt_bytes = g->child.params->http_prompt,
-                                .chat = &g->chat,
-                                .beat = beat,
-                                .beat_arg = g};
+    struct api_limits limits = stream_limits(s->gateway);
     int rc = api_request_parse(x->dialect, x->body.data ? x->body.data : "", x->body.bytes, &limits,
                                &s->completion.request, param, error);
     s->prompt_buffered = buffer_detach(&x->body);
@@ -198,15 +208,31 @@ static int keep_types(struct stream *s, struct error *error)
     return 0;
 }
 
+/* There is nothing to compute: the answer is whole, also where a stream was asked for. */
+static int finish_nothing(struct stream *s, struct error *error)
+{
+    struct exchange *x = s->exchange;
+    size_t bytes = 0;
+    s->completion.finish = FINISH_END;
+    char *text = completion_whole(&s->completion, &bytes);
+    if (!text)
+        return error_set(error, ERR_NO_MEMORY, BUFFERS_FULL);
+    stream_free(s);
+    exchange_completion(x, text, bytes);
+    return 0;
+}
+
 /* Until compute has accepted it. */
 static int start(struct exchange *x, char param[API_PARAM_BYTES], struct error *error)
 {
-    if (may_start(x->gateway, error) != 0)
+    if (stream_may_start(x->gateway, error) != 0)
         return -1;
     struct stream *s = stream_new(x, error);
     if (!s || parse_body(s, param, error) != 0 || keep_types(s, error) != 0)
         return -1;
     completion_open(&s->completion);
+    if (s->completion.request.nothing)
+        return finish_nothing(s, error);
     int rc = submit(s, error);
     api_request_submitted(&s->completion.request);
     return rc;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Answers, errors and lists of models in OpenAI's form. */
+/* Answers and errors in OpenAI's form. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -245,7 +245,7 @@ static const char *error_type(unsigned status)
     }
 }
 
-static json_t *error_json(unsigned status, const struct error *error, const char *param)
+json_t *openai_error(unsigned status, const struct error *error, const char *param)
 {
     json_t *text = rpc_text_json(error->text, strnlen(error->text, sizeof error->text));
     return json_pack("{s:{s:o, s:s, s:s?, s:s}}", "error", "message", text, "type",
@@ -255,7 +255,7 @@ static json_t *error_json(unsigned status, const struct error *error, const char
 
 static void fail(struct completion *c, unsigned status, const struct error *error)
 {
-    completion_event(c, NULL, error_json(status, error, NULL));
+    completion_event(c, NULL, openai_error(status, error, NULL));
     completion_put(c, last_event);
 }
 
@@ -335,16 +335,9 @@ static int whole(const struct completion *c, const struct completion_parts *p, F
 
 /* ---- the dialects ---------------------------------------------------------------------------- */
 
-static json_t *models(const struct api_model *model)
-{
-    return json_pack("{s:s, s:[{s:s, s:s, s:I, s:s}]}", "object", "list", "data", "id", model->name,
-                     "object", "model", "created", (json_int_t)model->started, "owned_by",
-                     "sluice");
-}
+const struct dialect openai = {.error = openai_error};
 
-const struct dialect openai = {.error = error_json, .describe = models};
-
-const struct dialect openai_completion = {.error = error_json,
+const struct dialect openai_completion = {.error = openai_error,
                                           .parse = openai_completion_parse,
                                           .framing = &framing_events,
                                           .text = send_text,
@@ -354,7 +347,7 @@ const struct dialect openai_completion = {.error = error_json,
                                           .fail = fail,
                                           .whole = whole};
 
-const struct dialect openai_chat = {.error = error_json,
+const struct dialect openai_chat = {.error = openai_error,
                                     .parse = openai_chat_parse,
                                     .framing = &framing_events,
                                     .text = send_delta,

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Fields of OpenAI's completion requests, with those of llama.cpp's server and vLLM.
- * FIELD(name, where, how): where: COMPLETION, CHAT or BOTH; how: the function take_HOW of
+ * FIELD(name, where, how): where: COMPLETION, CHAT or BOTH, TOKENIZE, DETOKENIZE; how: the function take_HOW of
  * request.c or api/fields.h:
  *   sampling    a parameter of lib/sampling/sampling.h, with its bounds
- *   neutral_*   accepted only with the value that requests nothing
+ *   zero, false, empty, neutral_one   accepted only with the value that requests nothing
  *   anything    ignored: it does not change the response
- * No include guard. */
+ * Fields that are not here are ignored. No include guard. */
 FIELD("model", BOTH, anything)
 FIELD("prompt", COMPLETION, prompt)
 FIELD("messages", CHAT, messages)
@@ -27,14 +27,14 @@ FIELD("special", COMPLETION, special)
 FIELD("cache_prompt", BOTH, cache_prompt)
 FIELD("logprobs", COMPLETION, logprobs_count)
 FIELD("logprobs", CHAT, logprobs_flag)
-FIELD("top_logprobs", CHAT, neutral_zero)
+FIELD("top_logprobs", CHAT, zero)
 FIELD("n", BOTH, neutral_one)
 FIELD("best_of", COMPLETION, neutral_one)
-FIELD("echo", COMPLETION, neutral_false)
-FIELD("suffix", COMPLETION, neutral_empty)
-FIELD("presence_penalty", BOTH, neutral_zero)
-FIELD("frequency_penalty", BOTH, neutral_zero)
-FIELD("logit_bias", BOTH, neutral_empty)
+FIELD("echo", COMPLETION, false)
+FIELD("suffix", COMPLETION, empty)
+FIELD("presence_penalty", BOTH, zero)
+FIELD("frequency_penalty", BOTH, zero)
+FIELD("logit_bias", BOTH, empty)
 FIELD("tools", CHAT, tools)
 FIELD("chat_template_kwargs", CHAT, variables)
 FIELD("reasoning_effort", CHAT, reasoning_effort)
@@ -42,14 +42,19 @@ FIELD("tool_choice", CHAT, tool_choice)
 FIELD("reasoning_format", CHAT, reasoning_format)
 FIELD("continue_final_message", CHAT, continue_message)
 FIELD("add_generation_prompt", CHAT, generation_prompt)
-FIELD("functions", CHAT, neutral_empty)
+FIELD("functions", CHAT, empty)
 FIELD("response_format", CHAT, response_format)
 FIELD("modalities", CHAT, modalities)
 FIELD("user", BOTH, anything)
 FIELD("metadata", BOTH, anything)
-FIELD("store", BOTH, neutral_false)
+FIELD("store", BOTH, false)
 FIELD("service_tier", BOTH, anything)
-FIELD("parallel_tool_calls", CHAT, anything)
+FIELD("parallel_tool_calls", CHAT, parallel_calls)
 FIELD("safety_identifier", BOTH, anything)
 FIELD("prompt_cache_key", BOTH, anything)
+FIELD("content", TOKENIZE, prompt_text)
+FIELD("add_special", TOKENIZE, add_special)
+FIELD("parse_special", TOKENIZE, special)
+FIELD("with_pieces", TOKENIZE, false)
+FIELD("tokens", DETOKENIZE, tokens)
 #undef FIELD

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bodies of OpenAI's completion requests. The fields are a table (fields.tbl.h). Unknown fields,
- * and fields that would change the response but are not supported, are rejected by name. */
+/* Bodies of OpenAI's completion requests. The fields are a table (fields.tbl.h). Fields that
+ * would change the response but are not supported are rejected by name; unknown ones are ignored. */
 #include <stdio.h>
 #include <string.h>
 
@@ -11,7 +11,7 @@
 
 #define MAX_TOKENS_DEFAULT 16 /* of /v1/completions */
 
-enum where { COMPLETION = 1, CHAT = 2, BOTH = COMPLETION | CHAT };
+enum where { COMPLETION = 1, CHAT = 2, BOTH = COMPLETION | CHAT, TOKENIZE = 4, DETOKENIZE = 8 };
 
 /* What the fields of a body state together. */
 struct stated {
@@ -36,27 +36,6 @@ static int take_neutral_one(struct taker *t, const json_t *value)
     return take_unable(t, "only 1 is supported: one sequence is computed at a time");
 }
 
-static int take_neutral_zero(struct taker *t, const json_t *value)
-{
-    if (json_is_number(value) && json_number_value(value) == 0)
-        return 0;
-    return take_unable(t, "only 0 is supported");
-}
-
-static int take_neutral_false(struct taker *t, const json_t *value)
-{
-    return json_is_false(value) ? 0 : take_unable(t, "only false is supported");
-}
-
-static int take_neutral_empty(struct taker *t, const json_t *value)
-{
-    if ((json_is_string(value) && json_string_length(value) == 0) ||
-        (json_is_array(value) && json_array_size(value) == 0) ||
-        (json_is_object(value) && json_object_size(value) == 0))
-        return 0;
-    return take_unable(t, "this is not supported");
-}
-
 static int take_response_format(struct taker *t, const json_t *value)
 {
     return json_text_is(json_object_get(value, "type"), "text")
@@ -76,6 +55,15 @@ static int take_modalities(struct taker *t, const json_t *value)
 static int take_special(struct taker *t, const json_t *value)
 {
     return take_bool(t, value, &stated(t)->special);
+}
+
+static int take_add_special(struct taker *t, const json_t *value)
+{
+    bool wanted = false;
+    if (take_bool(t, value, &wanted) != 0)
+        return -1;
+    t->out->wants |= wanted ? OPENAI_BOS : 0;
+    return 0;
 }
 
 static int take_return_progress(struct taker *t, const json_t *value)
@@ -132,25 +120,23 @@ static int take_prompt(struct taker *t, const json_t *value)
     return take_wrong(t, "a text, or an array of token ids");
 }
 
+static int take_tokens(struct taker *t, const json_t *value)
+{
+    return json_is_array(value) && json_array_size(value) > 0
+               ? take_prompt_ids(t, value)
+               : take_wrong(t, "an array of token ids");
+}
+
 static int take_messages(struct taker *t, const json_t *value)
 {
-    size_t n = json_array_size(value);
-    if (!json_is_array(value))
-        return take_wrong(t,
-                          "an array of messages, such as [{\"role\":\"user\",\"content\":\"Hi\"}]");
-    if (n == 0)
-        return error_set(t->error, ERR_BAD_INPUT, "'messages' is empty; it needs a message");
-    if (n > CHAT_MESSAGES_MAX)
-        return error_set(t->error, ERR_BAD_INPUT, "'messages' has %zu messages; the maximum is %d",
-                         n, CHAT_MESSAGES_MAX);
     stated(t)->messages = value;
-    return api_count_arguments(t->body, value, t->error);
+    return take_conversation(t, value) == 0 ? api_count_arguments(t->body, value, t->error) : -1;
 }
 
 static int take_tools(struct taker *t, const json_t *value)
 {
     if (!t->body->limits->chat->program)
-        return take_neutral_empty(t, value);
+        return take_empty(t, value);
     stated(t)->tools = value;
     return json_is_array(value) ? 0 : take_wrong(t, "an array");
 }
@@ -161,6 +147,15 @@ static int take_tool_choice(struct taker *t, const json_t *value)
     return stated(t)->no_tools || json_text_is(value, "auto")
                ? 0
                : take_unable(t, "only \"none\" and \"auto\" are supported");
+}
+
+static int take_parallel_calls(struct taker *t, const json_t *value)
+{
+    bool many = true;
+    if (take_bool(t, value, &many) != 0)
+        return -1;
+    t->out->one_call = !many;
+    return 0;
 }
 
 static int take_reasoning_format(struct taker *t, const json_t *value)
@@ -188,9 +183,7 @@ static int take_generation_prompt(struct taker *t, const json_t *value)
 static int choose_continuation(struct taker *t, struct api_conversation *c)
 {
     const struct stated *s = stated(t);
-    const json_t *last = json_array_get(s->messages, json_array_size(s->messages) - 1);
-    bool can = json_text_is(json_object_get(last, "role"), "assistant") &&
-               json_array_size(json_object_get(last, "tool_calls")) == 0;
+    bool can = api_can_continue(s->messages);
     c->continues = s->continue_message == YES ||
                    (can && s->continue_message == UNSTATED && s->generation_prompt != YES);
     c->no_generation_prompt = s->generation_prompt == NO;
@@ -211,7 +204,7 @@ static int choose_continuation(struct taker *t, struct api_conversation *c)
 static int take_variables(struct taker *t, const json_t *value)
 {
     if (!t->body->limits->chat->program)
-        return take_neutral_empty(t, value);
+        return take_empty(t, value);
     stated(t)->variables = value;
     return json_is_object(value) ? 0 : take_wrong(t, "an object");
 }
@@ -244,25 +237,38 @@ static const struct field fields[] = {
 #include "procs/engine/gateway/dialects/openai/fields.tbl.h"
 };
 
-static int missing(const char *name, char param[API_PARAM_BYTES], struct error *error)
+/* A prompt that is no conversation; `name` is its field. */
+static int parse_prompt(const struct api_body *body, enum where where, const char *name,
+                        struct api_request *out, char param[API_PARAM_BYTES], struct error *error)
 {
-    take_param(param, name);
-    return error_set(error, ERR_BAD_INPUT, "'%s' is missing", name);
+    struct stated s = {.special = false};
+    struct taker t = {.out = out, .body = body, .where = where, .own = &s, .error = error};
+    if (take_fields(&t, body->json, fields, ARRAY_LEN(fields), param) != 0)
+        return -1;
+    if (!out->prompt && !out->ids)
+        return take_missing(&t, name, param);
+    if (s.special && text_ranges_add(&out->special, 0, out->prompt_bytes) != 0)
+        return error_set(error, ERR_NO_MEMORY, "out of memory (prompt)");
+    return 0;
 }
 
 int openai_completion_parse(const struct api_body *body, struct api_request *out,
                             char param[API_PARAM_BYTES], struct error *error)
 {
-    struct stated s = {.special = false};
-    struct taker t = {.out = out, .body = body, .where = COMPLETION, .own = &s, .error = error};
     out->max_tokens = MAX_TOKENS_DEFAULT;
-    if (take_fields(&t, body->json, fields, ARRAY_LEN(fields), take_unknown, param) != 0)
-        return -1;
-    if (!out->prompt && !out->ids)
-        return missing("prompt", param, error);
-    if (s.special && text_ranges_add(&out->special, 0, out->prompt_bytes) != 0)
-        return error_set(error, ERR_NO_MEMORY, "out of memory (prompt)");
-    return 0;
+    return parse_prompt(body, COMPLETION, "prompt", out, param, error);
+}
+
+int openai_tokenize_parse(const struct api_body *body, struct api_request *out,
+                          char param[API_PARAM_BYTES], struct error *error)
+{
+    return parse_prompt(body, TOKENIZE, "content", out, param, error);
+}
+
+int openai_detokenize_parse(const struct api_body *body, struct api_request *out,
+                            char param[API_PARAM_BYTES], struct error *error)
+{
+    return parse_prompt(body, DETOKENIZE, "tokens", out, param, error);
 }
 
 static int render(struct taker *t, struct api_conversation *c)
@@ -286,10 +292,10 @@ int openai_chat_parse(const struct api_body *body, struct api_request *out,
     struct stated s = {.special = false};
     struct taker t = {.out = out, .body = body, .where = CHAT, .own = &s, .error = error};
     struct api_conversation c = {.messages = NULL};
-    if (take_fields(&t, body->json, fields, ARRAY_LEN(fields), take_unknown, param) != 0)
+    if (take_fields(&t, body->json, fields, ARRAY_LEN(fields), param) != 0)
         return -1;
     if (!s.messages)
-        return missing("messages", param, error);
+        return take_missing(&t, "messages", param);
     t.name = "messages";
     if (render(&t, &c) == 0)
         return 0;

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "procs/engine/gateway/serve/serve.h"
 #include "procs/engine/gateway/dialects/openai/openai.h"
+#include "procs/engine/gateway/serve/serve.h"
 
 static struct gateway gateway;
 static struct proc_row row;

@@ -103,8 +103,11 @@ START_TEST(bodies_that_are_wrong)
         {&openai_completion, "", "", "invalid JSON"},
         {&openai_completion, "[]", "", "not a JSON object"},
         {&openai_completion, "{}", "prompt", "is missing"},
+        {&openai_tokenize, "{}", "content", "is missing"},
+        {&openai_tokenize, "{\"content\":\"x\",\"with_pieces\":true}", "with_pieces", "only false"},
+        {&openai_detokenize, "{\"tokens\":[]}", "tokens", "token ids"},
+        {&openai_chat, "{\"parallel_tool_calls\":7}", "parallel_tool_calls", "true or false"},
         {&openai_chat, "{}", "messages", "is missing"},
-        {&openai_chat, "{\"special\":true}", "special", "unknown field"},
         {&openai_completion, "{\"prompt\":null}", "prompt", "is missing"},
         {&openai_completion, "{\"prompt\":7}", "prompt", "must be a text"},
         {&openai_completion, "{\"prompt\":[\"a\",\"b\"]}", "prompt", "one prompt"},
@@ -119,8 +122,6 @@ START_TEST(bodies_that_are_wrong)
         {&openai_completion, "{\"prompt\":\"x\",\"seed\":1.5}", "seed", "not a number"},
         {&openai_completion, "{\"prompt\":\"x\",\"max_tokens\":-1}", "max_tokens", "whole number"},
         {&openai_completion, "{\"prompt\":\"x\",\"stop\":[\"\"]}", "stop", "1 to 128"},
-        {&openai_completion, "{\"prompt\":\"x\",\"messages\":[]}", "messages", "unknown field"},
-        {&openai_completion, "{\"prompt\":\"x\",\"moon\":1}", "moon", "unknown field"},
         {&openai_chat, "{\"messages\":[]}", "messages", "is empty"},
         {&openai_chat, "{\"messages\":\"hi\"}", "messages", "an array of messages"},
         {&openai_chat, "{\"messages\":[{\"role\":\"tool\",\"content\":\"\"}]}", "messages",
@@ -141,6 +142,44 @@ START_TEST(bodies_that_are_wrong)
         ck_assert_msg(strstr(error.text, cases[i].text) != NULL, "%s: %s", cases[i].body,
                       error.text);
     }
+}
+END_TEST
+
+/* Questions about prompts: the token that the tokenizer adds is in the answer if it is wanted. */
+START_TEST(questions)
+{
+    struct api_request r;
+    struct error error = {.text = ""};
+    char param[API_PARAM_BYTES];
+    for (int wanted = 0; wanted < 2; wanted++) {
+        json_t *reply = json_pack("{s:[i,i], s:b}", "ids", 1, 7, "bos", 1);
+        json_t *want =
+            wanted ? json_pack("{s:[i,i]}", "tokens", 1, 7) : json_pack("{s:[i]}", "tokens", 7);
+        ck_assert(parse(&openai_tokenize,
+                        wanted
+                            ? "{\"content\":\"a<s>\",\"parse_special\":true,\"add_special\":true}"
+                            : "{\"content\":\"a<s>\",\"parse_special\":true}",
+                        &r, param, &error) == 0);
+        ck_assert_str_eq(r.prompt, "a<s>");
+        ck_assert(r.special.count == 1 && r.special.at[0].to == 4);
+        json_t *got = openai_tokenize.reply(&r, reply);
+        ck_assert(json_equal(got, want));
+        json_decref(got);
+        json_decref(want);
+        json_decref(reply);
+        api_request_free(&r);
+    }
+    ck_assert(parse(&openai_detokenize, "{\"tokens\":[5,6]}", &r, param, &error) == 0);
+    ck_assert(r.ids_count == 2 && r.ids[1] == 6);
+    api_request_free(&r);
+    ck_assert(parse(&openai_template, "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}]}", &r,
+                    param, &error) == 0);
+    json_t *got = openai_template.reply(&r, NULL),
+           *want = json_pack("{s:s}", "prompt", "User: a\nAssistant:");
+    ck_assert(json_equal(got, want));
+    json_decref(got);
+    json_decref(want);
+    api_request_free(&r);
 }
 END_TEST
 
@@ -476,6 +515,7 @@ int main(void)
     tcase_add_test(t, reasoning_effort);
     tcase_add_test(t, arguments_count_as_values);
     tcase_add_test(t, bodies_that_are_wrong);
+    tcase_add_test(t, questions);
     tcase_add_test(t, conversations);
     tcase_add_test(t, conversation_without_a_system);
     tcase_add_test(t, prompt_starts_with_bos_once);
