@@ -50,6 +50,10 @@ foreach(name api/completion api/tokens dialects/openai/answer dialects/openai/co
   get_filename_component(part ${name} NAME)
   sluice_unit_test(gateway_${part}_test SOURCES procs/engine/gateway/${name}_test.c LINK sluice_gateway_core)
 endforeach()
+foreach(name anthropic/answer anthropic/request)
+  string(REPLACE / _ test ${name})
+  sluice_unit_test(gateway_${test}_test SOURCES procs/engine/gateway/dialects/${name}_test.c LINK sluice_gateway_core)
+endforeach()
 
 set(gateway ${procs}/engine/gateway)
 sluice_unit_test(gateway_stream_test SOURCES procs/engine/gateway/serve/stream_test.c ${gateway}/serve/stream.c

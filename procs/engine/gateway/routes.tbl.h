@@ -19,6 +19,8 @@ ROUTE("GET", "/props", stats_describe, openai_props, false)
 ROUTE("POST", "/tokenize", ask_start, openai_tokenize, false)
 ROUTE("POST", "/detokenize", ask_start, openai_detokenize, false)
 ROUTE("POST", "/apply-template", ask_start, openai_template, false)
+ROUTE("POST", "/v1/messages", stream_start, anthropic_messages, false)
+ROUTE("POST", "/v1/messages/count_tokens", ask_start, anthropic_count, false)
 ROUTE("POST", "/v1/embeddings", stats_unsupported, openai, false)
 OTHERWISE(openai)
 #undef ROUTE
