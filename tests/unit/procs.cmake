@@ -50,7 +50,7 @@ foreach(name api/completion api/tokens dialects/openai/answer dialects/openai/co
   get_filename_component(part ${name} NAME)
   sluice_unit_test(gateway_${part}_test SOURCES procs/engine/gateway/${name}_test.c LINK sluice_gateway_core)
 endforeach()
-foreach(name anthropic/answer anthropic/request ollama/answer ollama/request)
+foreach(name anthropic/answer anthropic/request ollama/answer ollama/request responses/answer responses/request)
   string(REPLACE / _ test ${name})
   sluice_unit_test(gateway_${test}_test SOURCES procs/engine/gateway/dialects/${name}_test.c LINK sluice_gateway_core)
 endforeach()

@@ -1,0 +1,306 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Responses, whole and as events. An output consists of items: reasoning, a message, calls. An item
+ * is the same in the event that ends it and in the last event, ids included, so that its JSON is
+ * kept in `done` of the completion, and the text of the open item in `kept`. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ipc/rpc/json.h"
+#include "lib/json/lookup.h"
+#include "procs/engine/gateway/api/completion.h"
+#include "procs/engine/gateway/api/writer.h"
+#include "procs/engine/gateway/dialects/openai/openai.h"
+#include "procs/engine/gateway/dialects/responses/responses.h"
+
+/* The dialect's part of a completion. */
+struct state {
+    unsigned sent;  /* events */
+    unsigned items; /* ended ones: the index of the next */
+    bool open;      /* an item of `part` */
+    enum answer_part part;
+};
+_Static_assert(sizeof(struct state) <= COMPLETION_STATE_BYTES, "it is a part of the completion");
+
+static struct state *state_of(struct completion *c)
+{
+    return (struct state *)c->state;
+}
+
+/* ---- items ----------------------------------------------------------------------------------- */
+
+static json_t *item_id(const struct completion *c, const char *kind, unsigned number)
+{
+    return json_sprintf("%s_%s%u", kind, c->id, number);
+}
+
+/* A part of a message; steals the text. */
+static json_t *text_part(json_t *text)
+{
+    return json_pack("{s:s, s:o, s:[], s:[]}", "type", "output_text", "text", text, "annotations",
+                     "logprobs");
+}
+
+/* All steal the content, an array. */
+static json_t *message_item(const struct completion *c, unsigned n, const char *status,
+                            json_t *content)
+{
+    return json_pack("{s:o, s:s, s:s, s:s, s:o}", "id", item_id(c, "msg", n), "type", "message",
+                     "status", status, "role", "assistant", "content", content);
+}
+
+static json_t *reasoning_item(const struct completion *c, unsigned n, const char *status,
+                              json_t *content)
+{
+    return json_pack("{s:o, s:s, s:s, s:[], s:o}", "id", item_id(c, "rs", n), "type", "reasoning",
+                     "status", status, "summary", "content", content);
+}
+
+static json_t *call_item(const struct completion *c, unsigned n, const char *status,
+                         const char *own_id, const char *name, const char *arguments)
+{
+    json_t *id = own_id ? json_string(own_id) : json_sprintf("call_%s%u", c->id, n);
+    return json_pack("{s:o, s:s, s:s, s:o, s:s, s:s}", "id", item_id(c, "fc", n), "type",
+                     "function_call", "status", status, "call_id", id, "name", name, "arguments",
+                     arguments);
+}
+
+static json_t *text_item(const struct completion *c, unsigned n, enum answer_part part,
+                         const char *text, size_t bytes)
+{
+    json_t *value = rpc_text_json(text, bytes);
+    return part == ANSWER_REASONING
+               ? reasoning_item(c, n, "completed",
+                                json_pack("[{s:s, s:o}]", "type", "reasoning_text", "text", value))
+               : message_item(c, n, "completed", json_pack("[o]", text_part(value)));
+}
+
+/* ---- the response ---------------------------------------------------------------------------- */
+
+static json_t *usage(const struct completion *c)
+{
+    return json_pack("{s:I, s:{s:I}, s:I, s:{s:i}, s:I}", "input_tokens",
+                     (json_int_t)c->prompt_tokens, "input_tokens_details", "cached_tokens",
+                     (json_int_t)lookup_u64(c->stats, "cached_tokens"), "output_tokens",
+                     (json_int_t)c->new_tokens, "output_tokens_details", "reasoning_tokens", 0,
+                     "total_tokens", (json_int_t)(c->prompt_tokens + c->new_tokens));
+}
+
+/* Steals the output and the error; NULL: none. */
+static json_t *response(const struct completion *c, const char *status, json_t *output,
+                        json_t *error)
+{
+    bool ended = strcmp(status, "in_progress") != 0, cut = strcmp(status, "incomplete") == 0;
+    const struct sampling *s = &c->request.sampling;
+    return json_pack(
+        "{s:o, s:s, s:I, s:s, s:s, s:o, s:o, s:o?, s:o?, s:n, s:n, s:n, s:b, s:s, s:[], s:f, s:f, "
+        "s:b, s:s, s:{}, s:{s:n, s:n}, s:{s:{s:s}}}",
+        "id", json_sprintf("resp_%s", c->id), "object", "response", "created_at",
+        (json_int_t)c->created, "status", status, "model", c->model, "output", output, "usage",
+        ended ? usage(c) : json_null(), "error", error, "incomplete_details",
+        cut ? json_pack("{s:s}", "reason", "max_output_tokens") : NULL, "instructions",
+        "max_output_tokens", "previous_response_id", "parallel_tool_calls", !c->request.one_call,
+        "tool_choice", "auto", "tools", "temperature", s->temperature, "top_p", s->top_p, "store",
+        0, "truncation", "disabled", "metadata", "reasoning", "effort", "summary", "text", "format",
+        "type", "text");
+}
+
+static const char *final_status(const struct completion *c)
+{
+    return c->finish == FINISH_LENGTH ? "incomplete" : "completed";
+}
+
+/* ---- events ---------------------------------------------------------------------------------- */
+
+/* An event whose name is also its type; steals `rest`, an object with its other members. */
+static void send(struct completion *c, const char *name, json_t *rest)
+{
+    json_t *event =
+        json_pack("{s:s, s:i}", "type", name, "sequence_number", (int)state_of(c)->sent++);
+    if (json_object_update(event, rest) != 0) {
+        json_decref(event);
+        event = NULL;
+    }
+    json_decref(rest);
+    completion_event(c, name, event);
+}
+
+static void send_response(struct completion *c, const char *name, json_t *object)
+{
+    send(c, name, json_pack("{s:o}", "response", object));
+}
+
+static void keep_alive(struct completion *c)
+{
+    send_response(c, "response.in_progress", response(c, "in_progress", json_array(), NULL));
+}
+
+static void progress(struct completion *c, const struct engine_progress *p)
+{
+    (void)p; /* the API has no member for it */
+    keep_alive(c);
+}
+
+static void begin(struct completion *c)
+{
+    send_response(c, "response.created", response(c, "in_progress", json_array(), NULL));
+    keep_alive(c);
+}
+
+/* An event of an item begins or ends it; steals the item. */
+static void send_item(struct completion *c, const char *name, json_t *item)
+{
+    send(c, name, json_pack("{s:i, s:o}", "output_index", (int)state_of(c)->items, "item", item));
+}
+
+/* Steals the item, whose JSON is kept. */
+static void end_item(struct completion *c, json_t *item)
+{
+    char *text = item ? json_dumps(item, JSON_COMPACT) : NULL;
+    bool kept = text && buffer_add(c->quota, &c->done, c->done.bytes > 0 ? "," : "[", 1) &&
+                buffer_add(c->quota, &c->done, text, strlen(text));
+    free(text);
+    c->failed |= !kept;
+    send_item(c, "response.output_item.done", item);
+    state_of(c)->items++;
+}
+
+/* The place of a text: its item. steals the value of `member`. */
+static json_t *at(struct completion *c, const char *kind, const char *member, json_t *value)
+{
+    unsigned n = state_of(c)->items;
+    return json_pack("{s:o, s:i, s:i, s:o}", "item_id", item_id(c, kind, n), "output_index", (int)n,
+                     "content_index", 0, member, value);
+}
+
+static json_t *kept_text(const struct completion *c)
+{
+    return rpc_text_json(c->kept.data ? c->kept.data : "", c->kept.bytes);
+}
+
+static void close_item(struct completion *c)
+{
+    struct state *s = state_of(c);
+    if (!s->open)
+        return;
+    if (s->part == ANSWER_REASONING) {
+        send(c, "response.reasoning_text.done", at(c, "rs", "text", kept_text(c)));
+    } else {
+        send(c, "response.output_text.done", at(c, "msg", "text", kept_text(c)));
+        send(c, "response.content_part.done", at(c, "msg", "part", text_part(kept_text(c))));
+    }
+    end_item(c, text_item(c, s->items, s->part, c->kept.data ? c->kept.data : "", c->kept.bytes));
+    buffer_free(c->quota, &c->kept);
+    s->open = false;
+}
+
+static void open_item(struct completion *c, enum answer_part part)
+{
+    struct state *s = state_of(c);
+    if (s->open && s->part == part)
+        return;
+    close_item(c);
+    s->open = true;
+    s->part = part;
+    send_item(c, "response.output_item.added",
+              part == ANSWER_REASONING ? reasoning_item(c, s->items, "in_progress", json_array())
+                                       : message_item(c, s->items, "in_progress", json_array()));
+    if (part == ANSWER_CONTENT)
+        send(c, "response.content_part.added", at(c, "msg", "part", text_part(json_string(""))));
+}
+
+static void text(struct completion *c, const struct answer_piece *p, const struct buffer *tokens)
+{
+    (void)tokens;
+    bool thinks = p->part == ANSWER_REASONING;
+    open_item(c, p->part);
+    c->failed |= !buffer_add(c->quota, &c->kept, p->text, p->bytes);
+    send(c, thinks ? "response.reasoning_text.delta" : "response.output_text.delta",
+         at(c, thinks ? "rs" : "msg", "delta", rpc_text_json(p->text, p->bytes)));
+}
+
+static void call(struct completion *c, const struct answer_piece *p)
+{
+    static const char *const names[][2] = {{"response.function_call_arguments.delta", "delta"},
+                                           {"response.function_call_arguments.done", "arguments"}};
+    close_item(c);
+    unsigned n = state_of(c)->items;
+    send_item(c, "response.output_item.added", call_item(c, n, "in_progress", p->id, p->name, ""));
+    for (size_t i = 0; i < 2; i++)
+        send(c, names[i][0],
+             json_pack("{s:o, s:i, s:s}", "item_id", item_id(c, "fc", n), "output_index", (int)n,
+                       names[i][1], p->arguments));
+    end_item(c, call_item(c, n, "completed", p->id, p->name, p->arguments));
+}
+
+/* Of the items that are kept. NULL: no memory. */
+static json_t *output(struct completion *c)
+{
+    if (c->done.bytes == 0)
+        return json_array();
+    if (!buffer_add(c->quota, &c->done, "]", 1))
+        return NULL;
+    return json_loadb(c->done.data, c->done.bytes, JSON_ALLOW_NUL, NULL);
+}
+
+static void end(struct completion *c)
+{
+    const char *status = final_status(c);
+    close_item(c);
+    send_response(c, c->finish == FINISH_LENGTH ? "response.incomplete" : "response.completed",
+                  response(c, status, output(c), NULL));
+}
+
+static void fail(struct completion *c, unsigned status, const struct error *error)
+{
+    (void)status;
+    send_response(
+        c, "response.failed",
+        response(c, "failed", json_array(),
+                 json_pack("{s:s, s:o}", "code", error_name(error->code), "message",
+                           rpc_text_json(error->text, strnlen(error->text, sizeof error->text)))));
+}
+
+/* ---- whole answers --------------------------------------------------------------------------- */
+
+static json_t *all_items(const struct completion *c, const struct completion_parts *p)
+{
+    json_t *out = json_array();
+    unsigned n = 0;
+    bool fine = out != NULL;
+    for (enum answer_part part = ANSWER_REASONING; part <= ANSWER_CONTENT; part++)
+        if (p->bytes[part] > 0)
+            fine &= json_array_append_new(
+                        out, text_item(c, n++, part, p->text[part], p->bytes[part])) == 0;
+    for (size_t i = 0; i < json_array_size(p->calls); i++) {
+        const json_t *one = json_array_get(p->calls, i);
+        fine &=
+            json_array_append_new(
+                out, call_item(c, n++, "completed", json_string_value(json_object_get(one, "id")),
+                               json_string_value(json_object_get(one, "name")),
+                               json_string_value(json_object_get(one, "arguments")))) == 0;
+    }
+    if (fine)
+        return out;
+    json_decref(out);
+    return NULL;
+}
+
+static int whole(const struct completion *c, const struct completion_parts *p, FILE *out)
+{
+    struct writer w = {.out = out, .limit = c->quota->limit};
+    writer_put(&w, "", response(c, final_status(c), all_items(c, p), NULL));
+    return w.failed ? -1 : 0;
+}
+
+const struct dialect responses = {.error = openai_error,
+                                  .parse = responses_parse,
+                                  .framing = &framing_events,
+                                  .begin = begin,
+                                  .text = text,
+                                  .call = call,
+                                  .progress = progress,
+                                  .keep_alive = keep_alive,
+                                  .end = end,
+                                  .fail = fail,
+                                  .whole = whole};

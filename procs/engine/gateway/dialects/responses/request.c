@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Bodies of requests for responses. The fields are a table (fields.tbl.h). What would change the
+ * answer and cannot be served is rejected by name; fields that are not in the table are ignored. */
+#include "lib/base/bytes.h"
+#include "lib/json/text.h"
+#include "procs/engine/gateway/dialects/responses/responses.h"
+
+/* What the fields of a body state together; NULL: not given, borrowed. */
+struct stated {
+    const json_t *input, *instructions, *tools, *effort;
+    bool no_tools;
+};
+
+static struct stated *stated(const struct taker *t)
+{
+    return t->own;
+}
+
+static int take_input(struct taker *t, const json_t *value)
+{
+    stated(t)->input = value;
+    if (json_is_string(value) || json_array_size(value) > 0)
+        return 0;
+    return take_wrong(t, "a text, or an array of items");
+}
+
+static int take_instructions(struct taker *t, const json_t *value)
+{
+    stated(t)->instructions = value;
+    return json_is_string(value) ? 0 : take_wrong(t, "a text");
+}
+
+static int take_tools(struct taker *t, const json_t *value)
+{
+    if (!t->body->limits->chat->program)
+        return take_empty(t, value);
+    stated(t)->tools = value;
+    return json_is_array(value) ? 0 : take_wrong(t, "an array");
+}
+
+static int take_tool_choice(struct taker *t, const json_t *value)
+{
+    stated(t)->no_tools = json_text_is(value, "none");
+    return stated(t)->no_tools || json_text_is(value, "auto")
+               ? 0
+               : take_unable(t, "only \"none\" and \"auto\" are supported");
+}
+
+static int take_parallel_calls(struct taker *t, const json_t *value)
+{
+    bool many = true;
+    if (take_bool(t, value, &many) != 0)
+        return -1;
+    t->out->one_call = !many;
+    return 0;
+}
+
+static int take_reasoning(struct taker *t, const json_t *value)
+{
+    const json_t *effort = json_object_get(value, "effort");
+    stated(t)->effort = json_is_string(effort) ? effort : NULL;
+    return json_is_object(value) ? 0 : take_wrong(t, "an object");
+}
+
+/* Its verbosity is ignored; a schema of the answer is not. */
+static int take_text(struct taker *t, const json_t *value)
+{
+    const json_t *format = json_object_get(value, "format");
+    if (!json_is_object(value))
+        return take_wrong(t, "an object");
+    if (!format || json_is_null(format) || json_text_is(json_object_get(format, "type"), "text"))
+        return 0;
+    t->name = "text.format";
+    return take_unable(t, "only {\"type\":\"text\"} is supported");
+}
+
+static const struct field fields[] = {
+#define FIELD(name, how) {name, 1, take_##how},
+#include "procs/engine/gateway/dialects/responses/fields.tbl.h"
+};
+
+static int render(struct taker *t)
+{
+    const struct stated *s = stated(t);
+    bool template = t->body->limits->chat->program != NULL;
+    json_t *messages = responses_conversation(t, s->instructions, s->input);
+    json_t *tools = s->tools ? responses_tools(t, s->tools) : NULL;
+    json_t *all = s->effort && template ? json_pack("{s:O}", "reasoning_effort", s->effort) : NULL;
+    struct api_conversation c = {.messages = messages,
+                                 .tools = s->no_tools ? NULL : tools,
+                                 .variables = all,
+                                 .continues = api_can_continue(messages)};
+    int rc = messages && (tools || !s->tools) ? api_render(t->body, &c, t->out, t->error) : -1;
+    json_decref(messages);
+    json_decref(tools);
+    json_decref(all);
+    return rc;
+}
+
+int responses_parse(const struct api_body *body, struct api_request *out,
+                    char param[API_PARAM_BYTES], struct error *error)
+{
+    struct stated s = {.input = NULL};
+    struct taker t = {.out = out, .body = body, .where = 1, .own = &s, .error = error};
+    if (take_fields(&t, body->json, fields, ARRAY_LEN(fields), param) != 0)
+        return -1;
+    if (!s.input)
+        return take_missing(&t, "input", param);
+    take_param(param, "input");
+    return render(&t);
+}

@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Responses and their events: each item is the same wherever it occurs. */
+#include <stdio.h>
+
+#include "lib/base/bytes.h"
+#include "procs/engine/gateway/dialects/responses/responses.h"
+#include "tests/unit/procs/engine/gateway/dialects/recorded.h"
+
+#define TEXT "<think>ab</think>cd" RECORDED_CALL("f", "{\"a\": 1}")
+
+static const char *text_of(const json_t *object, const char *name)
+{
+    const char *text = json_string_value(json_object_get(object, name));
+    return text ? text : "";
+}
+
+/* The events of a stream; names and types agree, and the numbers rise from 0. */
+static json_t *events_of(const struct completion *c)
+{
+    json_t *all = json_array();
+    char *out = strndup(c->out.data, c->out.bytes), *rest = out;
+    for (char *line; (line = strsep(&rest, "\n")) != NULL && *line;) {
+        char *data = strsep(&rest, "\n");
+        ck_assert(strncmp(line, "event: ", 7) == 0 && strncmp(data, "data: ", 6) == 0);
+        json_t *event = json_loads(data + 6, 0, NULL);
+        ck_assert_str_eq(line + 7, text_of(event, "type"));
+        ck_assert_uint_eq((size_t)json_integer_value(json_object_get(event, "sequence_number")),
+                          json_array_size(all));
+        json_array_append_new(all, event);
+        ck_assert_str_eq(strsep(&rest, "\n"), "");
+    }
+    free(out);
+    return all;
+}
+
+static json_t *streamed(const char *text, enum finish finish)
+{
+    struct recorded r = {.dialect = &responses, .text = text};
+    struct quota quota;
+    struct completion c;
+    recorded_open(&c, &r, true, &quota);
+    recorded_take(&c, r.text);
+    completion_end(&c, finish, NULL);
+    ck_assert(!c.failed);
+    json_t *events = events_of(&c);
+    completion_free(&c);
+    ck_assert_uint_eq(quota.buffered, 0);
+    return events;
+}
+
+static json_t *whole(const char *text, enum finish finish)
+{
+    struct recorded r = {.dialect = &responses, .text = text};
+    struct quota quota;
+    struct completion c;
+    size_t bytes;
+    recorded_open(&c, &r, false, &quota);
+    recorded_take(&c, r.text);
+    completion_end(&c, finish, NULL);
+    char *body = completion_whole(&c, &bytes);
+    json_t *doc = json_loads(body, 0, NULL);
+    ck_assert_ptr_nonnull(doc);
+    free(body);
+    completion_free(&c);
+    return doc;
+}
+
+static json_t *last_response(const json_t *events)
+{
+    return json_object_get(json_array_get(events, json_array_size(events) - 1), "response");
+}
+
+START_TEST(items)
+{
+    static const char *const types[] = {"reasoning", "message", "function_call"};
+    json_t *events = streamed(TEXT, FINISH_END), *event, *response = last_response(events);
+    size_t i, ended = 0, added = 0;
+    ck_assert_uint_eq(json_array_size(json_object_get(response, "output")), ARRAY_LEN(types));
+    json_array_foreach(events, i, event)
+    {
+        const json_t *item = json_object_get(event, "item");
+        if (strcmp(text_of(event, "type"), "response.output_item.added") == 0) {
+            ck_assert_str_eq(text_of(item, "type"), types[added++]);
+            ck_assert_str_eq(text_of(item, "status"), "in_progress");
+        }
+        if (strcmp(text_of(event, "type"), "response.output_item.done") != 0)
+            continue;
+        const json_t *same = json_array_get(json_object_get(response, "output"), ended++);
+        ck_assert(json_equal(item, same) && ended == added);
+    }
+    ck_assert_uint_eq(ended, ARRAY_LEN(types));
+    json_t *doc = whole(TEXT, FINISH_END);
+    ck_assert(json_equal(json_object_get(doc, "output"), json_object_get(response, "output")));
+    ck_assert(json_equal(doc, response));
+    json_decref(doc);
+    json_decref(events);
+}
+END_TEST
+
+/* The pieces of each text make up its item. */
+START_TEST(deltas)
+{
+    static const struct {
+        const char *delta, *done, *member, *text;
+    } rows[] = {
+        {"response.reasoning_text.delta", "response.reasoning_text.done", "text", "ab"},
+        {"response.output_text.delta", "response.output_text.done", "text", "cd"},
+        {"response.function_call_arguments.delta", "response.function_call_arguments.done",
+         "arguments", "{\"a\":1}"},
+    };
+    json_t *events = streamed(TEXT, FINISH_END), *event;
+    for (size_t k = 0; k < ARRAY_LEN(rows); k++) {
+        char sum[40] = "";
+        const char *done = "";
+        size_t i;
+        json_array_foreach(events, i, event)
+        {
+            if (strcmp(text_of(event, "type"), rows[k].delta) == 0)
+                strcat(sum, text_of(event, "delta"));
+            if (strcmp(text_of(event, "type"), rows[k].done) == 0)
+                done = text_of(event, rows[k].member);
+        }
+        ck_assert_str_eq(sum, rows[k].text);
+        ck_assert_str_eq(done, rows[k].text);
+    }
+    json_decref(events);
+}
+END_TEST
+
+START_TEST(ends)
+{
+    static const struct {
+        enum finish finish;
+        const char *event, *status;
+    } rows[] = {{FINISH_LENGTH, "response.incomplete", "incomplete"},
+                {FINISH_END, "response.completed", "completed"}};
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        json_t *events = streamed("x", rows[i].finish), *response = last_response(events);
+        const json_t *last = json_array_get(events, json_array_size(events) - 1);
+        ck_assert_str_eq(text_of(last, "type"), rows[i].event);
+        ck_assert_str_eq(text_of(response, "status"), rows[i].status);
+        ck_assert(json_integer_value(
+                      json_object_get(json_object_get(response, "usage"), "total_tokens")) == 13);
+        json_decref(events);
+    }
+    json_t *events = streamed("", FINISH_END);
+    ck_assert_uint_eq(json_array_size(json_object_get(last_response(events), "output")), 0);
+    json_decref(events);
+}
+END_TEST
+
+START_TEST(failure)
+{
+    struct recorded r = {.dialect = &responses};
+    struct quota quota;
+    struct completion c;
+    struct error error;
+    error_set(&error, ERR_GONE, "why");
+    recorded_open(&c, &r, true, &quota);
+    recorded_take(&c, "x");
+    completion_keep_alive(&c);
+    completion_fail(&c, 503, &error);
+    json_t *events = events_of(&c), *response = last_response(events);
+    ck_assert_str_eq(text_of(response, "status"), "failed");
+    ck_assert_str_eq(text_of(json_object_get(response, "error"), "message"), "why");
+    json_decref(events);
+    completion_free(&c);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("gateway");
+    TCase *cases = tcase_create("responses");
+    tcase_add_test(cases, items);
+    tcase_add_test(cases, deltas);
+    tcase_add_test(cases, ends);
+    tcase_add_test(cases, failure);
+    suite_add_tcase(suite, cases);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}

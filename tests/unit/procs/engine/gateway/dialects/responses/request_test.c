@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Bodies of requests for responses: what the template gets, what is rejected, what is ignored. */
+#include "lib/base/bytes.h"
+#include "procs/engine/gateway/dialects/responses/responses.h"
+#include "tests/unit/procs/engine/gateway/dialects/bodies.h"
+
+#define HI            "{\"role\":\"user\",\"content\":\"hi\"}"
+#define INPUT(items)  "{\"input\":[" items "]}"
+#define HI_AND(more)  "{\"input\":\"hi\"," more "}"
+#define SEEN_HI       "{\"role\": \"user\", \"content\": \"hi\"}"
+#define PART(type, t) "[{\"type\":\"" type "\",\"text\":\"" t "\"}]"
+#define CALL(id, name)                                                                             \
+    "{\"type\":\"function_call\",\"call_id\":\"" id "\",\"name\":\"" name "\",\"arguments\":\"{}"  \
+    "\"}"
+#define SEEN_CALL(id, name)                                                                        \
+    "{\"id\": \"" id "\", \"type\": \"function\", \"function\": {\"name\": \"" name                \
+    "\", \"arguments\": {}}}"
+
+START_TEST(conversations)
+{
+    static const struct {
+        const char *body, *prompt;
+    } rows[] = {
+        {"{\"input\":\"hi\"}", SEEN_HI},
+        {INPUT(HI), SEEN_HI},
+        {INPUT("{\"type\":\"message\",\"role\":\"user\",\"content\":" PART("input_text", "hi") "}"),
+         SEEN_HI},
+        {HI_AND("\"instructions\":\"S\""), "{\"role\": \"system\", \"content\": \"S\"}" SEEN_HI},
+        /* Reasoning, a text and calls are one message. */
+        {INPUT(HI
+               ",{\"type\":\"reasoning\",\"summary\":[],\"content\":" PART("reasoning_text", "t") "},{\"role\":\"assistant\",\"content\":" PART(
+                   "output_text",
+                   "b") "}," CALL("i", "f") "," CALL("j",
+                                                     "g") ",{\"type\":\"function_call_output\","
+                                                          "\"call_id\":\"i\",\"output\":\"r\"}"
+                                                          ",{\"type\":\"function_call_output\","
+                                                          "\"call_id\":\"j\",\"output\":" PART(
+                                                              "input_text", "s") "}"),
+         SEEN_HI "{\"role\": \"assistant\", \"content\": \"b\", \"reasoning_content\": \"t\", "
+                 "\"tool_calls\": [" SEEN_CALL("i", "f") ", " SEEN_CALL(
+                     "j", "g") "]}{\"role\": \"tool\", \"tool_call_id\": \"i\", \"content\": \"r\"}"
+                               "{\"role\": \"tool\", \"tool_call_id\": \"j\", \"content\": \"s\"}"},
+        /* A call without a text; encrypted reasoning cannot be read. */
+        {INPUT(HI ",{\"type\":\"reasoning\",\"encrypted_content\":\"x\"}," CALL("i", "f") "," HI),
+         SEEN_HI "{\"role\": \"assistant\", \"content\": null, \"tool_calls\": [" SEEN_CALL(
+             "i", "f") "]}" SEEN_HI},
+        {INPUT(HI ",{\"role\":\"assistant\",\"content\":\"Su\"}"), SEEN_HI "ASu"},
+        {HI_AND("\"tools\":[{\"type\":\"function\",\"name\":\"f\",\"description\":\"d\","
+                "\"parameters\":{}},{\"type\":\"namespace\",\"name\":\"n\",\"tools\":[{\"type\":"
+                "\"function\",\"name\":\"g\"}]}]"),
+         SEEN_HI "T[{\"type\": \"function\", \"function\": {\"name\": \"f\", \"description\": "
+                 "\"d\", \"parameters\": {}}}, {\"type\": \"function\", \"function\": "
+                 "{\"name\": \"g\"}}]"},
+        {HI_AND("\"tools\":[{\"type\":\"function\",\"name\":\"f\"}],\"tool_choice\":\"none\""),
+         SEEN_HI},
+        {HI_AND("\"reasoning\":{\"effort\":\"low\"}"), SEEN_HI "Rlow"},
+    };
+    struct bodies b;
+    bodies_open(&b, BODIES_TEMPLATE);
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++)
+        bodies_check(&b, &responses, rows[i].body, rows[i].prompt);
+    bodies_close(&b);
+}
+END_TEST
+
+START_TEST(settings)
+{
+    struct bodies b;
+    bodies_open(&b, BODIES_TEMPLATE);
+    bodies_check(
+        &b, &responses,
+        HI_AND("\"max_output_tokens\":7,\"stream\":true,\"temperature\":0,\"store\":false,"
+               "\"parallel_tool_calls\":false,\"include\":[\"reasoning.encrypted_content\"],"
+               "\"text\":{\"verbosity\":\"low\",\"format\":{\"type\":\"text\"}},\"moon\":1,"
+               "\"tools\":[{\"type\":\"web_search\"},{\"type\":\"custom\",\"name\":\"p\"}]"),
+        SEEN_HI);
+    const struct api_request *r = &b.request;
+    ck_assert(r->max_tokens == 7 && r->stream && r->sampling.temperature == 0 && r->one_call);
+    ck_assert_str_eq(b.ignored, "moon,web_search,custom,");
+    bodies_check(&b, &responses, INPUT(HI ",{\"type\":\"local_shell_call\"}"), SEEN_HI);
+    ck_assert_str_eq(b.ignored, "local_shell_call,");
+    bodies_close(&b);
+}
+END_TEST
+
+START_TEST(rejected)
+{
+    static const struct {
+        const char *body, *param, *text;
+    } rows[] = {
+        {"{}", "input", "is missing"},
+        {"{\"input\":[]}", "input", "a text, or an array"},
+        {"{\"input\":7}", "input", "a text, or an array"},
+        {INPUT("7"), "input", "must be an object"},
+        {INPUT("{\"type\":\"compaction\"}"), "input", "there is no message"},
+        {INPUT("{\"type\":\"message\"}"), "input", "no role"},
+        {INPUT("{\"role\":\"moon\",\"content\":\"\"}"), "input", "a role"},
+        {INPUT("{\"role\":\"user\"}"), "input", "a content must be"},
+        {INPUT("{\"role\":\"user\",\"content\":[{\"type\":\"input_image\"}]}"), "input",
+         "'input_image'"},
+        {INPUT("{\"role\":\"user\",\"content\":[{\"type\":\"input_text\"}]}"), "input",
+         "must be texts"},
+        {INPUT("{\"type\":\"function_call\",\"name\":\"f\"}"), "input", "call_id and name"},
+        {INPUT("{\"type\":\"function_call_output\",\"output\":\"\"}"), "input", "no call_id"},
+        {HI_AND("\"instructions\":7"), "instructions", "a text"},
+        {HI_AND("\"tools\":7"), "tools", "an array"},
+        {HI_AND("\"tools\":[{\"type\":\"function\"}]"), "input", "has no name"},
+        {HI_AND("\"tool_choice\":\"required\""), "tool_choice", "only"},
+        {HI_AND("\"reasoning\":7"), "reasoning", "an object"},
+        {HI_AND("\"text\":7"), "text", "an object"},
+        {HI_AND("\"text\":{\"format\":{\"type\":\"json_schema\"}}"), "text", "text.format"},
+        {HI_AND("\"previous_response_id\":\"r\""), "previous_response_id", "not supported"},
+        {HI_AND("\"background\":true"), "background", "only false"},
+    };
+    struct bodies b;
+    bodies_open(&b, BODIES_TEMPLATE);
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++)
+        bodies_reject(&b, &responses, rows[i].body, rows[i].param, rows[i].text);
+    bodies_close(&b);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("gateway");
+    TCase *cases = tcase_create("responses_request");
+    tcase_add_test(cases, conversations);
+    tcase_add_test(cases, settings);
+    tcase_add_test(cases, rejected);
+    suite_add_tcase(suite, cases);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
