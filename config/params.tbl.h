@@ -74,7 +74,7 @@ PARAM_U64(
     "prompt tokens computed in one pass; 0: 512, or 256 where 512 would need more than 1/64 of "
     "the budget in addition")
 PARAM_U64(
-    parallel, 0, 0, 63, "sequences",
+    parallel, 0, 0, 48, "sequences",
     "sequences computed at a time, whose tokens share the experts of a pass; others wait. They "
     "share the KV cache of --ctx-size; 0: 4, or fewer where that would need more than 1/64 of the "
     "budget in addition (docs/memory.md)")

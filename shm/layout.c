@@ -97,6 +97,8 @@ static const uint64_t kv_layout[] = {
     O(kv_head, kv_type),
     O(kv_head, tile_bytes),
     O(kv_head, layer_kind),
+    O(kv_head, states_reserved),
+    O(kv_head, slot),
 };
 static const uint64_t procs_layout[] = {
     S(procs_head),

@@ -83,6 +83,7 @@ static void fill_shape(struct kv_head *h, const struct kv_shape *shape)
     h->windows_offset = align_up(model_state_bytes(p), 64);
     h->state_bytes = align_up(h->windows_offset + windows_bytes(h), PAGE_BYTES);
     h->states = shape->states;
+    h->states_reserved = shape->states_reserved;
 }
 
 /* Positions of a ring that a pass of `chunk` rows cannot spoil; 0: no layer has one. */
@@ -108,8 +109,11 @@ struct kv_shape kv_shape_of(const struct model_hparams *h, enum kv_type type, ui
                            .slots = counts->sequences + counts->kept,
                            .sequences = counts->sequences};
     struct kv_shape rings = all;
+    uint32_t least = (recurrent ? KV_STATES_WORKING : 0) + counts->checkpoints;
     all.states = recurrent ? working + counts->checkpoints : 0;
+    all.states_reserved = recurrent ? least : 0;
     rings.states = working + counts->checkpoints;
+    rings.states_reserved = least;
     rings.ring = ring_for(h, chunk);
     bool smaller = rings.ring > 0 && rings.ring < context &&
                    kv_reserved_bytes(&rings) < kv_reserved_bytes(&all);
@@ -130,7 +134,8 @@ uint64_t kv_head_bytes(const struct kv_shape *shape)
 
 uint64_t kv_reserved_bytes(const struct kv_shape *shape)
 {
-    return kv_sequence_bytes(shape, shape->context) + kv_states_bytes(shape, shape->states);
+    return kv_sequence_bytes(shape, shape->context) +
+           kv_states_bytes(shape, shape->states_reserved);
 }
 
 uint64_t kv_states_bytes(const struct kv_shape *shape, uint32_t states)
@@ -152,11 +157,6 @@ uint64_t kv_tokens_bytes(const struct kv *kv, uint32_t tokens)
     return regions_bytes(kv->head, 2 * kv->head->layers, tokens);
 }
 
-uint64_t kv_slots_bytes_max(const struct kv *kv)
-{
-    return kv_tokens_bytes(kv, kv->head->context);
-}
-
 uint32_t kv_tokens_within(const struct kv *kv, uint64_t bytes, uint32_t max)
 {
     uint32_t low = 0, high = max;
@@ -174,7 +174,8 @@ void kv_format(void *base, const struct kv_shape *shape)
 {
     struct kv_head *head = base;
     sl_assert(shape->states <= KV_STATES_MAX && shape->slots <= KV_SLOTS_MAX);
-    sl_assert(shape->sequences > 0 && shape->sequences <= shape->slots);
+    sl_assert(shape->sequences > 0 && shape->sequences <= shape->slots &&
+              shape->sequences <= KV_SEQUENCES_MAX && shape->states_reserved <= shape->states);
     fill_shape(head, shape);
     atomic_store_explicit(&head->next_id, 1, memory_order_relaxed);
     atomic_store_explicit(&head->next_arrival, 1, memory_order_relaxed);
@@ -199,7 +200,8 @@ static bool rings_fit(const struct kv_head *h)
 
 static bool slots_fit(const struct kv_head *h)
 {
-    return h->slots <= KV_SLOTS_MAX && h->sequences > 0 && h->sequences <= h->slots;
+    return h->slots <= KV_SLOTS_MAX && h->sequences > 0 && h->sequences <= h->slots &&
+           h->sequences <= KV_SEQUENCES_MAX;
 }
 
 static bool states_fit(const struct kv_head *h, uint64_t bytes)
@@ -207,7 +209,8 @@ static bool states_fit(const struct kv_head *h, uint64_t bytes)
     uint32_t working = h->windows_offset > 0 ? KV_STATES_WORKING * h->sequences : 0;
     return rings_fit(h) && h->windows_offset <= bytes && h->windows_offset % 64 == 0 &&
            h->state_bytes == align_up(h->windows_offset + windows_bytes(h), PAGE_BYTES) &&
-           h->states >= working && h->states <= KV_STATES_MAX && h->state_bytes <= bytes &&
+           h->states >= working && h->states <= KV_STATES_MAX && h->states_reserved <= h->states &&
+           (working == 0 || h->states_reserved >= KV_STATES_WORKING) && h->state_bytes <= bytes &&
            h->states_offset + h->states * h->state_bytes <= bytes;
 }
 
@@ -233,7 +236,13 @@ int kv_attach(int fd, bool writable, uint64_t boot, struct kv *out, struct error
         segment_detach(&s);
         return -1;
     }
-    *out = (struct kv){.segment = s, .head = h};
+    *out = (struct kv){.segment = s,
+                       .head = h,
+                       .slots = h->slots,
+                       .sequences = h->sequences,
+                       .states = h->states,
+                       .pool_bytes = regions_bytes(h, 2 * h->layers, h->context) +
+                                     h->states_reserved * h->state_bytes};
     return 0;
 }
 
@@ -246,9 +255,10 @@ int kv_check(const struct kv *kv, const struct model_hparams *model, uint32_t ch
                                          .type = (enum kv_type)h->kv_type,
                                          .context = h->context,
                                          .ring = h->ring,
-                                         .states = h->states,
-                                         .slots = h->slots,
-                                         .sequences = h->sequences});
+                                         .states = kv->states,
+                                         .slots = kv->slots,
+                                         .sequences = kv->sequences,
+                                         .states_reserved = h->states_reserved});
     bool same = h->layers == want.layers &&
                 memcmp(h->layer_kind, want.layer_kind, sizeof want.layer_kind) == 0 &&
                 memcmp(h->tile_bytes, want.tile_bytes, sizeof want.tile_bytes) == 0 &&
@@ -266,30 +276,31 @@ int kv_check(const struct kv *kv, const struct model_hparams *model, uint32_t ch
 
 static void *log_row(const struct kv *kv, uint64_t offset, uint32_t row)
 {
-    sl_assert(row < KV_REQUESTS_MAX);
     return (char *)kv->segment.base + offset + row * log_row_bytes(kv->head);
 }
 
 _Atomic uint32_t *kv_log(const struct kv *kv, uint32_t row)
 {
+    sl_assert(row < KV_REQUESTS_MAX);
     return log_row(kv, kv->head->logs_offset, row);
 }
 
 _Atomic uint32_t *kv_slot_log(const struct kv *kv, uint32_t slot)
 {
-    sl_assert(slot < kv->head->slots);
+    sl_assert(slot < kv->slots);
     return log_row(kv, kv->head->slot_logs_offset, slot);
 }
 
 float *kv_logprobs(const struct kv *kv, uint32_t row)
 {
+    sl_assert(row < KV_REQUESTS_MAX);
     return log_row(kv, kv->head->logprobs_offset, row);
 }
 
 static uint64_t region_offset(const struct kv *kv, uint32_t slot, uint32_t region)
 {
     const struct kv_head *h = kv->head;
-    sl_assert(slot < h->slots && region < 2 * h->layers);
+    sl_assert(slot < kv->slots && region < 2 * h->layers);
     return h->kv_offset + slot * h->kv_slot_bytes + regions_bytes(h, region, h->context);
 }
 
@@ -366,7 +377,7 @@ static int grow(const struct kv *kv, uint32_t slot, uint32_t before, uint32_t to
 int kv_slot_resize(const struct kv *kv, uint32_t slot, uint32_t tokens, void (*alive)(void *arg),
                    void *arg, struct error *error)
 {
-    sl_assert(slot < kv->head->slots && tokens <= kv->head->context);
+    sl_assert(slot < kv->slots && tokens <= kv->head->context);
     struct kv_slot *s = &kv->head->slot[slot];
     const struct report r = {alive, arg};
     uint32_t before = atomic_load(&s->allocated);
@@ -392,7 +403,7 @@ void kv_slot_release(const struct kv *kv, uint32_t slot, void (*alive)(void *arg
 
 static uint64_t state_offset(const struct kv *kv, uint32_t state)
 {
-    sl_assert(state < kv->head->states);
+    sl_assert(state < kv->states);
     return kv->head->states_offset + state * kv->head->state_bytes;
 }
 
@@ -442,7 +453,7 @@ void kv_log_release(const struct kv *kv, uint32_t row)
 
 int kv_slot_log_allocate(const struct kv *kv, uint32_t slot, uint32_t tokens, struct error *error)
 {
-    sl_assert(slot < kv->head->slots && tokens <= kv->head->context);
+    sl_assert(slot < kv->slots && tokens <= kv->head->context);
     uint64_t bytes = align_up((uint64_t)tokens * sizeof(uint32_t), PAGE_BYTES);
     int rc = segment_allocate(kv->segment.fd,
                               kv->head->slot_logs_offset + slot * log_row_bytes(kv->head), bytes);
@@ -451,7 +462,7 @@ int kv_slot_log_allocate(const struct kv *kv, uint32_t slot, uint32_t tokens, st
 
 void kv_slot_log_release(const struct kv *kv, uint32_t slot)
 {
-    sl_assert(slot < kv->head->slots);
+    sl_assert(slot < kv->slots);
     uint64_t bytes = log_row_bytes(kv->head);
     punch(kv, kv->head->slot_logs_offset + slot * bytes, bytes);
 }

@@ -96,7 +96,8 @@ struct kv_request {
     char error_text[256];
 };
 
-#define KV_SLOTS_MAX 64 /* of RUNNING sequences, and kept ones: kv_head.slots */
+#define KV_SEQUENCES_MAX 64  /* that are RUNNING at a time: kv_head.sequences */
+#define KV_SLOTS_MAX     128 /* of RUNNING sequences, and kept ones: kv_head.slots */
 
 /* Memory of the keys and values of one sequence. Writer: runner.
  *
@@ -117,7 +118,7 @@ struct kv_slot {
 };
 
 #define KV_STATES_WORKING 2 /* of a running sequence with recurrent layers: read and written */
-#define KV_STATES_MAX     (KV_STATES_WORKING * KV_SLOTS_MAX + 64) /* of all slots */
+#define KV_STATES_MAX     (KV_STATES_WORKING * KV_SEQUENCES_MAX + 128) /* of all slots */
 
 /* A version of the state that cannot be cut back: of recurrent layers; in checkpoints also the last
  * window of layers that have a ring. Writer: runner. */
@@ -157,15 +158,16 @@ struct kv_head {
     _Atomic uint32_t isa; /* enum kernel_isa + 1 once chosen: a successor must use the same */
     /* The submit call that was handled last; a successor finds it after a crash in the middle of
      * it. */
-    uint32_t submit_crashes; /* crashes of compute when it arrived first */
-    uint64_t submit_key;     /* hash of its request key; 0: it got its reply */
-    uint32_t submit_runs;    /* 1: it is being handled */
-    uint32_t crashes_before; /* crashes of compute when this one started */
-    uint64_t alive_ns;       /* compute's main thread ran last */
-    uint32_t kv_type;        /* enum kv_type of keys and values (--kv-type) */
-    uint32_t slots;          /* 1 to KV_SLOTS_MAX */
-    uint32_t sequences;      /* that may be RUNNING at a time: 1 to `slots` */
-    uint32_t reserved[3];
+    uint32_t submit_crashes;  /* crashes of compute when it arrived first */
+    uint64_t submit_key;      /* hash of its request key; 0: it got its reply */
+    uint32_t submit_runs;     /* 1: it is being handled */
+    uint32_t crashes_before;  /* crashes of compute when this one started */
+    uint64_t alive_ns;        /* compute's main thread ran last */
+    uint32_t kv_type;         /* enum kv_type of keys and values (--kv-type) */
+    uint32_t slots;           /* 1 to KV_SLOTS_MAX */
+    uint32_t sequences;       /* that may be RUNNING at a time: 1 to `slots` */
+    uint32_t states_reserved; /* of `states`: the pool has memory for so many and one context */
+    uint32_t reserved[2];
     uint32_t tile_bytes[LAYER_KIND__COUNT][2]; /* of all heads of a layer, by enum kv_side */
     uint8_t layer_kind[MODEL_LAYERS_MAX];
     struct kv_version state[KV_STATES_MAX];
@@ -173,21 +175,25 @@ struct kv_head {
     struct kv_slot slot[]; /* [slots] */
 };
 
+/* The counts are those of the head when it was attached: checked, and not read again, because
+ * another process may have written them since. */
 struct kv {
     struct segment segment;
     struct kv_head *head;
+    uint32_t slots, sequences, states;
+    uint64_t pool_bytes; /* kv_reserved_bytes of its shape */
 };
 
 struct kv_shape {
     const struct model_hparams *model;
     enum kv_type type;
-    uint32_t context, ring, states, slots, sequences; /* as in struct kv_head */
+    uint32_t context, ring, states, slots, sequences, states_reserved; /* as in struct kv_head */
 };
 
 struct kv_counts {
-    uint32_t sequences;   /* that run at a time, at least 1 */
+    uint32_t sequences;   /* that run at a time: 1 to KV_SEQUENCES_MAX */
     uint32_t kept;        /* slots in addition, for kept sequences */
-    uint32_t checkpoints; /* versions of the state in addition to those of running sequences */
+    uint32_t checkpoints; /* versions of the state in addition to those that are read and written */
 };
 
 /* For passes of at most `chunk` rows. Layers with a window have rings if these and their
@@ -197,8 +203,9 @@ struct kv_shape kv_shape_of(const struct model_hparams *h, enum kv_type type, ui
 /* Bytes of the segment, and of its header, which is in memory from the start. */
 uint64_t kv_bytes(const struct kv_shape *shape);
 uint64_t kv_head_bytes(const struct kv_shape *shape);
-/* What the ledger reserves for keys, values and states: one sequence at full length, and every
- * version. All running sequences share it, and kept ones use what these leave. */
+/* The pool: what the ledger reserves for keys, values and states of all slots. It is what one
+ * sequence needs at full length, and the checkpoints. Running sequences share it, and kept ones use
+ * what these leave. */
 uint64_t kv_reserved_bytes(const struct kv_shape *shape);
 /* KV bytes of one sequence of `tokens` tokens. */
 uint64_t kv_sequence_bytes(const struct kv_shape *shape, uint32_t tokens);
@@ -244,8 +251,6 @@ uint32_t kv_ring_lowest(const struct kv_head *h, uint32_t end);
 int kv_slot_log_allocate(const struct kv *kv, uint32_t slot, uint32_t tokens, struct error *error);
 void kv_slot_log_release(const struct kv *kv, uint32_t slot);
 
-/* Most bytes of the keys and values of all slots together: of one sequence at full length. */
-uint64_t kv_slots_bytes_max(const struct kv *kv);
 /* Bytes of the keys and values of `tokens` tokens; how many tokens, at most `max`, have at most
  * `bytes`. */
 uint64_t kv_tokens_bytes(const struct kv *kv, uint32_t tokens);

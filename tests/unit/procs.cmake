@@ -11,7 +11,8 @@ sluice_unit_test(compute_response_text SOURCES procs/engine/compute/main/respons
   LINK sluice_golden sluice_predictor_core sluice_child sluice_ipc sluice_shm sluice_model)
 foreach(part kept state rings)
   sluice_unit_test(compute_${part} SOURCES procs/engine/compute/slots/${part}_test.c
-    procs/engine/compute/slots/slots_rig.c ${compute}/slots/kept.c ${compute}/slots/state.c ${compute}/slots/table.c
+    procs/engine/compute/slots/slots_rig.c ${compute}/slots/kept.c ${compute}/slots/room.c ${compute}/slots/state.c
+    ${compute}/slots/table.c
     LINK sluice_child sluice_ipc sluice_shm sluice_policy sluice_model sluice_config sluice_base)
 endforeach()
 foreach(part experts rows)

@@ -10,9 +10,10 @@
  * cut back to its rows. Layers with a window have rings, which can be cut back by few rows; further
  * back, they need a checkpoint, too, because it has a copy of their windows.
  *
- * Each version belongs to one slot, and all slots share the memory. The rule that lets several
- * sequences run at a time: nobody takes the version that a running sequence reads next or writes
- * now. With two versions per running sequence there is then always one to write. */
+ * Each version belongs to one slot. Keys, values and versions of all slots share one pool of bytes:
+ * what kept ones have yields to running ones, and so do checkpoints of running ones. The rule that
+ * lets several sequences run at a time: nobody takes the version that a running sequence reads next
+ * or writes now. */
 #ifndef SLUICE_POLICY_REUSE_H
 #define SLUICE_POLICY_REUSE_H
 
@@ -43,6 +44,7 @@ struct reuse_table {
     bool recurrent, rings; /* the model has such layers */
     uint32_t slots, versions;
     uint64_t version_bytes;
+    uint64_t pool_bytes; /* of all slots and versions together, at most */
     const struct reuse_slot *slot;
     const struct reuse_version *version;
 };
@@ -66,17 +68,44 @@ struct reuse_prefix reuse_prefix(const struct reuse_table *t, const uint32_t *co
  * given up. REUSE_NONE: all run. */
 uint32_t reuse_slot(const struct reuse_table *t);
 
-/* The next kept slot to give up, the oldest first and `slot` never, until all others and `bytes` of
- * keys and values in `slot` are at most `limit`. REUSE_NONE: they are, or only running ones are
- * left. */
-uint32_t reuse_yield(const struct reuse_table *t, uint32_t slot, uint64_t bytes, uint64_t limit);
-/* Likewise, until at most `most` are kept with `slot`, whose sequence ends now, and their keys,
- * values and versions with `bytes` for `slot` are at most `limit`. */
+/* The oldest kept slot but `except`; REUSE_NONE: there is none. */
+uint32_t reuse_oldest(const struct reuse_table *t, uint32_t except);
+/* The next kept slot to give up, the oldest first and `slot` never, whose sequence ends now: until
+ * at most `most` are kept with it, and their keys, values and versions with `bytes` for `slot` are
+ * at most `limit`. REUSE_NONE: they are. */
 uint32_t reuse_surplus(const struct reuse_table *t, uint32_t slot, uint32_t most, uint64_t bytes,
                        uint64_t limit);
 
 /* Memory of the slot's versions; REUSE_NONE: of all. */
 uint64_t reuse_version_bytes(const struct reuse_table *t, uint32_t slot);
+
+/* ---- memory ---- */
+
+/* What is given up: a kept slot with its versions, or one version. Both REUSE_NONE: nothing. */
+struct reuse_victim {
+    uint32_t slot, version;
+};
+static inline bool reuse_nothing(struct reuse_victim v)
+{
+    return v.slot == REUSE_NONE && v.version == REUSE_NONE;
+}
+
+/* Memory of all slots and versions, and whether the pool has some for one more version. */
+uint64_t reuse_bytes(const struct reuse_table *t);
+bool reuse_has_room(const struct reuse_table *t);
+/* Whether a running slot may have `bytes` of keys and values in all (REUSE_NONE: a new one): with
+ * what other running ones have, and of recurrent layers a version to read and one to write for
+ * each, it is within the pool. As long as this holds, every pass has a version to write. */
+bool reuse_may_grow(const struct reuse_table *t, uint32_t slot, uint64_t bytes);
+/* Whether the pool has memory for `bytes` of keys and values in `slot`, in all. */
+bool reuse_fits(const struct reuse_table *t, uint32_t slot, uint64_t bytes);
+/* What is given up next, until they fit: memory of versions that nobody uses, kept slots, the oldest
+ * first, then checkpoints of running ones, those first whose neighbours are nearest to each other.
+ * Nothing: they fit, or all else is needed. */
+struct reuse_victim reuse_yield(const struct reuse_table *t, uint32_t slot, uint64_t bytes);
+/* What kept slots give up next, so that a pass of `slot`, which reads the version of `end` rows, has
+ * a version to write without loss for a running one. Nothing: it has, or nothing is kept. */
+struct reuse_victim reuse_room(const struct reuse_table *t, uint32_t slot, uint32_t end);
 
 /* ---- checkpoints ---- */
 
@@ -88,6 +117,10 @@ uint32_t reuse_prompt_point(uint32_t prompt);
 /* Of `rows` rows from `position` on, how many a pass may compute: it ends at the next point. */
 uint32_t reuse_pass_rows(uint32_t position, uint32_t rows, uint32_t prompt, uint32_t every);
 
+/* How many rows lie between the versions of a slot around one of `rows` rows; `end`: those of the
+ * sequence. */
+uint32_t reuse_gap(const struct reuse_table *t, uint32_t slot, uint32_t rows, uint32_t end);
+
 /* The version that a slot has of so many rows. */
 uint32_t reuse_version(const struct reuse_table *t, uint32_t slot, uint32_t rows);
 
@@ -95,13 +128,15 @@ uint32_t reuse_version(const struct reuse_table *t, uint32_t slot, uint32_t rows
  * because the pass reads it, or makes it. `point`: of the own prompt. In this order:
  *   1. memory that nobody uses any more
  *   2. the slot's version of the pass before
- *   3. a version without memory
- *   4. of kept slots: of the oldest one, the version of the fewest rows
- *   5. the slot's own checkpoint that is needed least
- *   6. of another running slot, what it needs least, but never the version of its rows
- *   7. if layers are recurrent: the checkpoint near the end of the own prompt
- * REUSE_NONE: all are needed; the pass makes no checkpoint. */
+ *   3. a version without memory, if the pool has some
+ *   4. the slot's own checkpoint that is needed least
+ *   5. of another running slot, what it needs least, but never the version of its rows
+ *   6. if layers are recurrent: the checkpoint near the end of the own prompt
+ * REUSE_NONE: all are needed. Versions of kept slots are not taken: reuse_room gives them up. */
 uint32_t reuse_write(const struct reuse_table *t, uint32_t slot, uint32_t end, uint32_t point);
+
+/* The version of any running slot that is needed least, but never that of its rows. */
+uint32_t reuse_least(const struct reuse_table *t);
 
 /* The version of a slot that is needed least, because its neighbours are nearest to each other;
  * those of `end` and `point` rows stay. REUSE_NONE: there is no other. */

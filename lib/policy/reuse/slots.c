@@ -42,7 +42,7 @@ struct reuse_prefix reuse_prefix(const struct reuse_table *t, const uint32_t *co
     return best;
 }
 
-static uint32_t oldest_kept(const struct reuse_table *t, uint32_t except)
+uint32_t reuse_oldest(const struct reuse_table *t, uint32_t except)
 {
     uint32_t best = REUSE_NONE;
     for (uint32_t i = 0; i < t->slots; i++)
@@ -57,15 +57,7 @@ uint32_t reuse_slot(const struct reuse_table *t)
     for (uint32_t i = 0; i < t->slots; i++)
         if (t->slot[i].use == REUSE_EMPTY)
             return i;
-    return oldest_kept(t, REUSE_NONE);
-}
-
-uint32_t reuse_yield(const struct reuse_table *t, uint32_t slot, uint64_t bytes, uint64_t limit)
-{
-    uint64_t all = bytes;
-    for (uint32_t i = 0; i < t->slots; i++)
-        all += i == slot ? 0 : t->slot[i].bytes;
-    return all > limit ? oldest_kept(t, slot) : REUSE_NONE;
+    return reuse_oldest(t, REUSE_NONE);
 }
 
 uint64_t reuse_version_bytes(const struct reuse_table *t, uint32_t slot)
@@ -88,5 +80,5 @@ uint32_t reuse_surplus(const struct reuse_table *t, uint32_t slot, uint32_t most
         kept++;
         all += t->slot[i].bytes + reuse_version_bytes(t, i);
     }
-    return kept > most || all > limit ? oldest_kept(t, slot) : REUSE_NONE;
+    return kept > most || all > limit ? reuse_oldest(t, slot) : REUSE_NONE;
 }

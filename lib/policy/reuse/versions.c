@@ -32,9 +32,7 @@ uint32_t reuse_version(const struct reuse_table *t, uint32_t slot, uint32_t rows
     return REUSE_NONE;
 }
 
-/* How many rows lie between the versions around one of `rows` rows; `end`: those of the sequence.
- */
-static uint32_t gap_around(const struct reuse_table *t, uint32_t slot, uint32_t rows, uint32_t end)
+uint32_t reuse_gap(const struct reuse_table *t, uint32_t slot, uint32_t rows, uint32_t end)
 {
     uint32_t below = 0, above = end;
     for (uint32_t i = 0; i < t->versions; i++) {
@@ -56,7 +54,7 @@ uint32_t reuse_weakest(const struct reuse_table *t, uint32_t slot, uint32_t end,
         uint32_t rows = t->version[i].rows;
         if (t->version[i].slot != slot || rows == end || rows == point)
             continue;
-        uint32_t gap = gap_around(t, slot, rows, end);
+        uint32_t gap = reuse_gap(t, slot, rows, end);
         if (gap < best_gap) {
             best_gap = gap;
             best = i;
@@ -70,25 +68,21 @@ enum class {
     CLASS_UNUSED,
     CLASS_BEFORE,
     CLASS_EMPTY,
-    CLASS_KEPT,
     CLASS_OWN,
     CLASS_RUNNING,
     CLASS_POINT,
     CLASS_NEEDED
 };
 
-/* The lowest is taken first: by class, then by age of the slot, then by what the version is worth.
- */
+/* The lowest is taken first: by class, then by what the version is worth. */
 struct rank {
     enum class class;
-    uint32_t age, worth;
+    uint32_t worth;
 };
 
 static bool is_below(const struct rank *a, const struct rank *b)
 {
-    if (a->class != b->class)
-        return a->class < b->class;
-    return a->age != b->age ? a->age < b->age : a->worth < b->worth;
+    return a->class != b->class ? a->class < b->class : a->worth < b->worth;
 }
 
 static struct rank rank_own(const struct reuse_table *t, const struct reuse_version *v,
@@ -100,7 +94,7 @@ static struct rank rank_own(const struct reuse_table *t, const struct reuse_vers
         return (struct rank){.class = CLASS_BEFORE};
     if (v->rows == point)
         return (struct rank){.class = t->recurrent ? CLASS_POINT : CLASS_NEEDED};
-    return (struct rank){.class = CLASS_OWN, .worth = gap_around(t, v->slot, v->rows, end)};
+    return (struct rank){.class = CLASS_OWN, .worth = reuse_gap(t, v->slot, v->rows, end)};
 }
 
 static struct rank rank_running(const struct reuse_table *t, const struct reuse_version *v)
@@ -109,7 +103,7 @@ static struct rank rank_running(const struct reuse_table *t, const struct reuse_
     if (v->rows == s->rows && (t->recurrent || s->rows < s->lowest))
         return (struct rank){.class = CLASS_NEEDED};
     return (struct rank){.class = CLASS_RUNNING,
-                         .worth = v->checkpoint ? gap_around(t, v->slot, v->rows, s->rows) : 0};
+                         .worth = v->checkpoint ? reuse_gap(t, v->slot, v->rows, s->rows) : 0};
 }
 
 static struct rank rank_of(const struct reuse_table *t, const struct reuse_version *v,
@@ -123,16 +117,34 @@ static struct rank rank_of(const struct reuse_table *t, const struct reuse_versi
         return rank_own(t, v, end, point);
     if (t->slot[v->slot].use == REUSE_RUNNING)
         return rank_running(t, v);
-    return (struct rank){.class = CLASS_KEPT, .age = t->slot[v->slot].used, .worth = v->rows};
+    return (struct rank){.class = CLASS_NEEDED};
+}
+
+uint32_t reuse_least(const struct reuse_table *t)
+{
+    uint32_t best = REUSE_NONE;
+    struct rank lowest = {.class = CLASS_NEEDED};
+    for (uint32_t i = 0; i < t->versions; i++) {
+        const struct reuse_version *v = &t->version[i];
+        if (v->busy || v->slot == REUSE_NONE || t->slot[v->slot].use != REUSE_RUNNING)
+            continue;
+        struct rank rank = rank_running(t, v);
+        if (is_below(&rank, &lowest)) {
+            lowest = rank;
+            best = i;
+        }
+    }
+    return best;
 }
 
 uint32_t reuse_write(const struct reuse_table *t, uint32_t slot, uint32_t end, uint32_t point)
 {
     uint32_t best = REUSE_NONE;
     struct rank lowest = {.class = CLASS_NEEDED};
+    bool room = reuse_has_room(t);
     for (uint32_t i = 0; i < t->versions; i++) {
         struct rank rank = rank_of(t, &t->version[i], slot, end, point);
-        if (is_below(&rank, &lowest)) {
+        if (is_below(&rank, &lowest) && (room || rank.class != CLASS_EMPTY)) {
             lowest = rank;
             best = i;
         }

@@ -298,13 +298,16 @@ static inline enum kv_type kv_type_of(const struct supervisor *s)
     return kv_type_find(s->params.kv_type);
 }
 
-/* The shape of the kv segment. */
+#define KEPT_SLOTS 16 /* prefixes that are kept, at most */
+
+/* The shape of the kv segment. In deterministic mode the text of a sequence must not depend on when
+ * another one arrives, so it runs alone. */
 static inline struct kv_shape kv_shape_for(const struct supervisor *s)
 {
     bool keeps = s->params.keep_kv > 0 && !s->params.deterministic; /* as kept_may in compute */
     uint32_t parallel = s->params.parallel > 0 ? (uint32_t)s->params.parallel : 1;
-    struct kv_counts counts = {.sequences = parallel,
-                               .kept = 1,
+    struct kv_counts counts = {.sequences = s->params.deterministic ? 1 : parallel,
+                               .kept = keeps ? KEPT_SLOTS : 1,
                                .checkpoints = keeps ? (uint32_t)s->params.state_checkpoints : 0};
     return kv_shape_of(&s->model->hparams, kv_type_of(s), (uint32_t)s->params.ctx_size,
                        (uint32_t)s->params.prefill_chunk, &counts);

@@ -106,7 +106,7 @@ int runner_open(struct runner *r, struct child *child, const struct tokenizer *t
     if (!r->sampler)
         return -1;
     r->recent = calloc(RECENT_TOKENS_MAX, sizeof *r->recent);
-    r->sequences = child->kv.head->sequences;
+    r->sequences = child->kv.sequences;
     r->sequence = calloc(r->sequences, sizeof *r->sequence);
     r->pass = pass_create(r->sequences, chain_rows(r->core));
     if (!r->pass || !r->recent || !r->sequence)
@@ -124,8 +124,8 @@ int runner_open(struct runner *r, struct child *child, const struct tokenizer *t
     if (kv->ring > 0)
         log_info("layers with a window of %u tokens keep the last %u", kv->window, kv->ring);
     if (kv->state_bytes > 0 && kv->states > 0)
-        log_info("state of %s: %u versions, a checkpoint every %llu tokens",
-                 bytes_format(kv->state_bytes, bytes), kv->states,
+        log_info("state of %s: memory for %u versions, a checkpoint every %llu tokens",
+                 bytes_format(kv->state_bytes, bytes), kv->states_reserved,
                  (unsigned long long)child->params->checkpoint_tokens);
     return 0;
 }

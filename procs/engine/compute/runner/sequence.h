@@ -22,7 +22,7 @@
 #include "shm/kv/kv.h"
 #include "shm/table/process_table.h"
 
-#define RUNNER_SEQUENCES_MAX KV_SLOTS_MAX
+#define RUNNER_SEQUENCES_MAX KV_SEQUENCES_MAX
 
 struct runner;
 

@@ -6,6 +6,7 @@
 
 #include "lib/base/assert.h"
 #include "lib/base/clock.h"
+#include "procs/engine/compute/slots/room.h"
 #include "procs/engine/compute/slots/slots.h"
 #include "procs/engine/compute/slots/state.h"
 #include "procs/engine/compute/slots/table.h"
@@ -23,7 +24,7 @@ uint32_t kept_prefix(const _Atomic uint32_t *kept, uint32_t rows, const _Atomic 
 
 static uint32_t slots_of(const struct slots *p)
 {
-    return p->child->kv.head->slots;
+    return p->child->kv.slots;
 }
 
 static struct kv_slot *slot_at(const struct slots *p, uint32_t slot)
@@ -67,7 +68,7 @@ static void alive(void *arg)
 }
 
 /* Rows before owner: between the two stores the slot is owned and has nothing from before. */
-static void empty(struct slots *p, uint32_t slot)
+void kept_empty(struct slots *p, uint32_t slot)
 {
     atomic_store(&slot_at(p, slot)->rows, 0);
     atomic_store(&slot_at(p, slot)->owner, 0);
@@ -134,7 +135,7 @@ void kept_check(struct slots *p)
             log_warn("kv slot %u: %u rows kept of %u, request %" PRIu64 ": contradictory, not used",
                      i, atomic_load(&s->rows), atomic_load(&s->allocated), atomic_load(&s->owner));
         if (!valid || (atomic_load(&s->owner) == 0 && atomic_load(&s->rows) == 0))
-            empty(p, i);
+            kept_empty(p, i);
         else if (atomic_load(&s->owner) == 0)
             shrink(p, i, atomic_load(&s->rows));
     }
@@ -182,9 +183,9 @@ static uint32_t find_empty(struct slots *p)
 {
     struct slots_table s;
     uint32_t slot = reuse_slot(slots_table(p, &s));
-    sl_assert(slot != REUSE_NONE); /* so many sequences run at a time */
+    sl_assert(slot != REUSE_NONE); /* there are at least as many slots as sequences that run */
     if (is_kept(p, slot))
-        empty(p, slot);
+        kept_empty(p, slot);
     return slot;
 }
 
@@ -241,28 +242,17 @@ uint32_t kept_take(struct slots *p, struct kv_request *q, const _Atomic uint32_t
 
 /* ---- it grows, and ends ---- */
 
-/* Kept slots except `slot`, until `bytes` of it fit. */
-static void yield_to(struct slots *p, uint32_t slot, uint64_t bytes)
-{
-    struct slots_table s;
-    uint32_t other;
-    uint64_t limit = kv_slots_bytes_max(&p->child->kv);
-    while ((other = reuse_yield(slots_table(p, &s), slot, bytes, limit)) != REUSE_NONE)
-        empty(p, other);
-}
-
 bool kept_fits(const struct slots *p, uint32_t slot, uint32_t tokens)
 {
-    uint64_t bytes = bytes_for(p, tokens);
-    for (uint32_t i = 0; i < slots_of(p); i++)
-        bytes += i != slot && atomic_load(&slot_at(p, i)->owner) != 0 ? bytes_of(p, i) : 0;
-    return bytes <= kv_slots_bytes_max(&p->child->kv);
+    struct slots_table s;
+    return reuse_may_grow(slots_table(p, &s), slot, bytes_for(p, tokens));
 }
 
 int kept_resize(struct slots *p, uint32_t slot, uint32_t tokens, struct error *error)
 {
-    yield_to(p, slot, bytes_for(p, tokens));
-    int rc = kv_slot_resize(&p->child->kv, slot, tokens, alive, p, error);
+    int rc = room_for_rows(p, slot, tokens, error);
+    if (rc == 0)
+        rc = kv_slot_resize(&p->child->kv, slot, tokens, alive, p, error);
     kept_publish(p);
     return rc;
 }
@@ -270,8 +260,8 @@ int kept_resize(struct slots *p, uint32_t slot, uint32_t tokens, struct error *e
 /* Slots that are not needed by running sequences keep ended ones. */
 static uint32_t kept_most(const struct slots *p)
 {
-    const struct kv_head *head = p->child->kv.head;
-    return head->slots > head->sequences ? head->slots - head->sequences : 1;
+    const struct kv *kv = &p->child->kv;
+    return kv->slots > kv->sequences ? kv->slots - kv->sequences : 1;
 }
 
 /* Kept sequences, until another one with `bytes` in `slot` may be kept. */
@@ -281,7 +271,7 @@ static void displace(struct slots *p, uint32_t slot, uint64_t bytes)
     uint32_t other, most = kept_most(p);
     uint64_t limit = p->child->params->keep_kv;
     while ((other = reuse_surplus(slots_table(p, &s), slot, most, bytes, limit)) != REUSE_NONE)
-        empty(p, other);
+        kept_empty(p, other);
 }
 
 static uint32_t newest(const struct slots *p)
@@ -307,9 +297,11 @@ static bool keep_rows(struct slots *p, uint32_t slot, const struct kv_request *q
     if (one > 0)
         fits = one <= limit ? kv_tokens_within(&p->child->kv, limit - one, valid) : 0;
     uint32_t rows = state_cut(p, slot, valid, fits);
+    if (rows == 0) /* such as one that was cancelled before its first pass */
+        return false;
     state_keep(p, slot, rows, limit - bytes_for(p, rows));
     displace(p, slot, bytes_for(p, rows) + state_bytes(p, slot));
-    if (rows == 0 || kv_slot_log_allocate(&p->child->kv, slot, rows, &error) != 0)
+    if (kv_slot_log_allocate(&p->child->kv, slot, rows, &error) != 0)
         return false;
     _Atomic uint32_t *kept = kv_slot_log(&p->child->kv, slot);
     for (uint32_t i = 0; i < rows; i++)
@@ -331,6 +323,6 @@ void kept_end(struct slots *p, uint32_t slot, const struct kv_request *q,
 {
     keep = keep && kept_may(p, q);
     if (!keep || !keep_rows(p, slot, q, log))
-        empty(p, slot);
+        kept_empty(p, slot);
     kept_publish(p);
 }

@@ -5,9 +5,9 @@
  * (lib/kernels/kernels.h) the rows have the bits that the prompt itself would get, so the text is
  * the same.
  *
- * All slots together never have more memory than the KV cache of one sequence at full length, which
- * the ledger reserves: kept ones yield when a running one grows (of running ones: runner/memory.h). With a recurrent
- * state, a prompt continues from one of its checkpoints (state.h). */
+ * All slots together never have more memory than the pool, which the ledger reserves (room.h; of
+ * running ones: runner/memory.h). With a recurrent state, a prompt continues from one of its
+ * checkpoints (state.h). */
 #ifndef SLUICE_ENGINE_COMPUTE_SLOTS_KEPT_H
 #define SLUICE_ENGINE_COMPUTE_SLOTS_KEPT_H
 
@@ -31,6 +31,9 @@ uint32_t kept_prefix(const _Atomic uint32_t *kept, uint32_t rows, const _Atomic 
  * and finishes what a predecessor left. */
 void kept_check(struct slots *p);
 
+/* Frees all that a slot has. */
+void kept_empty(struct slots *p, uint32_t slot);
+
 /* Sets the counters of memory: the ledger takes blocks of the segment that they leave out for token
  * logs. */
 void kept_publish(const struct slots *p);
@@ -45,12 +48,13 @@ uint32_t kept_owned(const struct slots *p, const struct kv_request *q);
  * usable prefix, else an empty one. Sets kv_valid to the rows that are there. */
 uint32_t kept_take(struct slots *p, struct kv_request *q, const _Atomic uint32_t *log);
 
-/* Whether `tokens` positions in `slot` (KEPT_NONE: in an empty one) fit beside those of the other
- * running sequences: kept slots yield. */
-bool kept_fits(const struct slots *p, uint32_t slot, uint32_t tokens);
-
-/* Memory for `tokens` positions; kept slots yield. -1 with *error. */
+/* Memory for `tokens` positions; kept slots yield. -1 with *error, and the slot is as before.
+ * ERR_BUSY: running sequences have the memory; it may be tried again when one of them has ended. A
+ * sequence that runs alone always gets it. */
 int kept_resize(struct slots *p, uint32_t slot, uint32_t tokens, struct error *error);
+
+/* Whether kept_resize would find memory (KEPT_NONE: for a slot that is not taken yet). */
+bool kept_fits(const struct slots *p, uint32_t slot, uint32_t tokens);
 
 /* The request ends: its rows are kept, if they may be (`keep`), else freed. Before the end state of
  * the request is stored. */

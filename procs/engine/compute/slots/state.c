@@ -7,6 +7,7 @@
 
 #include "lib/base/assert.h"
 #include "procs/engine/compute/slots/kept.h"
+#include "procs/engine/compute/slots/room.h"
 #include "procs/engine/compute/slots/slots.h"
 #include "procs/engine/compute/slots/table.h"
 
@@ -45,10 +46,20 @@ static bool is_of(const struct slots *p, uint32_t version, uint32_t slot)
     return KV_STATE_SLOT(tag_of(p, version)) == slot;
 }
 
-static void release(struct slots *p, uint32_t version)
+static uint32_t states_of(const struct slots *p)
+{
+    return p->child->kv.states;
+}
+
+void state_forget(struct slots *p, uint32_t version)
 {
     p->writes[version] = 0;
     atomic_store(&head_of(p)->state[version].tag, 0);
+}
+
+void state_release(struct slots *p, uint32_t version)
+{
+    state_forget(p, version);
     if (atomic_load(&head_of(p)->state[version].allocated))
         kv_state_release(&p->child->kv, version);
 }
@@ -62,13 +73,13 @@ static uint32_t find(const struct slots *p, uint32_t slot, uint32_t rows)
 void state_check(struct slots *p)
 {
     memset(p->writes, 0, sizeof p->writes);
-    for (uint32_t i = 0; has_state(p) && i < head_of(p)->states; i++) {
+    for (uint32_t i = 0; has_state(p) && i < states_of(p); i++) {
         uint64_t tag = tag_of(p, i);
         uint32_t slot = KV_STATE_SLOT(tag), rows = KV_STATE_ROWS(tag);
-        bool valid = slot < head_of(p)->slots && rows > 0 && rows <= slots_rows(p, slot) &&
+        bool valid = slot < p->child->kv.slots && rows > 0 && rows <= slots_rows(p, slot) &&
                      find(p, slot, rows) == i && atomic_load(&head_of(p)->state[i].allocated) == 1;
         if (!valid)
-            release(p, i);
+            state_release(p, i);
     }
 }
 
@@ -92,9 +103,9 @@ static bool is_left(const struct slots *p, uint32_t version, uint32_t slot)
 
 void state_drop(struct slots *p, uint32_t slot, uint32_t rows)
 {
-    for (uint32_t i = 0; has_state(p) && i < head_of(p)->states; i++)
+    for (uint32_t i = 0; has_state(p) && i < states_of(p); i++)
         if (is_left(p, i, slot) || (is_of(p, i, slot) && KV_STATE_ROWS(tag_of(p, i)) > rows))
-            release(p, i);
+            state_release(p, i);
 }
 
 /* ---- a pass ---- */
@@ -144,16 +155,15 @@ static bool keeps(const struct slots *p, const struct kv_request *q, uint32_t ro
  */
 static uint32_t claim(struct slots *p, uint32_t slot, const struct kv_request *q, uint32_t end)
 {
-    struct slots_table s;
-    for (uint32_t i = 0; i < head_of(p)->states; i++)
+    for (uint32_t i = 0; i < states_of(p); i++)
         if (p->writes[i] == slot + 1) /* of a pass that failed */
             p->writes[i] = 0;
-    uint32_t version = reuse_write(slots_table(p, &s), slot, end,
-                                   reuse_prompt_point(atomic_load(&q->prompt_tokens)));
+    uint32_t point = reuse_prompt_point(atomic_load(&q->prompt_tokens));
+    uint32_t version = room_for_version(p, slot, end, point);
     if (version == REUSE_NONE)
         return STATE_NONE;
+    state_forget(p, version);
     p->writes[version] = (uint8_t)(slot + 1);
-    atomic_store(&head_of(p)->state[version].tag, 0);
     return version;
 }
 
@@ -173,7 +183,7 @@ int state_begin(struct slots *p, uint32_t slot, const struct kv_request *q, uint
         pass->before = kv_state_at(&p->child->kv, before);
     }
     pass->version = claim(p, slot, q, is_recurrent(p) ? position : position + rows);
-    sl_assert(pass->version != STATE_NONE || !is_recurrent(p));
+    sl_assert(pass->version != STATE_NONE || !is_recurrent(p)); /* kept_resize */
     if (pass->version == STATE_NONE)
         return 0;
     if (!atomic_load(&head_of(p)->state[pass->version].allocated)) {
@@ -210,7 +220,7 @@ void state_keep(struct slots *p, uint32_t slot, uint32_t rows, uint64_t bytes)
 {
     struct slots_table s;
     state_drop(p, slot, rows);
-    for (uint32_t i = 0; has_state(p) && i < head_of(p)->states; i++) {
+    for (uint32_t i = 0; has_state(p) && i < states_of(p); i++) {
         if (!is_of(p, i, slot))
             continue;
         uint64_t tag = tag_of(p, i);
@@ -219,10 +229,10 @@ void state_keep(struct slots *p, uint32_t slot, uint32_t rows, uint64_t bytes)
                 kv_windows_save(&p->child->kv, slot, rows, i);
             atomic_store(&head_of(p)->state[i].tag, KV_STATE_TAG(slot, rows, true));
         } else if (!KV_STATE_IS_KEPT(tag)) /* of the last pass */
-            release(p, i);
+            state_release(p, i);
     }
     uint32_t weakest;
     while (state_bytes(p, slot) > bytes &&
            (weakest = reuse_weakest(slots_table(p, &s), slot, rows, rows)) != REUSE_NONE)
-        release(p, weakest);
+        state_release(p, weakest);
 }

@@ -33,6 +33,10 @@ uint64_t state_needed(const struct slots *p, uint32_t slot, uint32_t rows);
  * of the slot: also what one that failed was writing. */
 void state_drop(struct slots *p, uint32_t slot, uint32_t rows);
 
+/* Nobody has the version any more; its memory stays, or is freed. */
+void state_forget(struct slots *p, uint32_t version);
+void state_release(struct slots *p, uint32_t version);
+
 /* Of `rows` rows from `position` on, how many a pass may compute: it ends where the next checkpoint
  * is. */
 uint32_t state_rows(const struct slots *p, const struct kv_request *q, uint32_t position,

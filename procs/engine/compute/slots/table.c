@@ -34,12 +34,12 @@ static struct reuse_slot slot_of(const struct slots *p, uint32_t slot)
 
 static struct reuse_version version_of(const struct slots *p, uint32_t version)
 {
-    const struct kv_head *head = p->child->kv.head;
-    const struct kv_version *v = &head->state[version];
+    const struct kv *kv = &p->child->kv;
+    const struct kv_version *v = &kv->head->state[version];
     uint64_t tag = atomic_load(&v->tag);
     uint32_t slot = KV_STATE_SLOT(tag);
     return (struct reuse_version){
-        .slot = slot < head->slots ? slot : REUSE_NONE,
+        .slot = slot < kv->slots ? slot : REUSE_NONE,
         .rows = KV_STATE_ROWS(tag),
         .checkpoint = KV_STATE_IS_KEPT(tag),
         .memory = atomic_load(&v->allocated) != 0,
@@ -49,12 +49,14 @@ static struct reuse_version version_of(const struct slots *p, uint32_t version)
 
 const struct reuse_table *slots_table(const struct slots *p, struct slots_table *s)
 {
-    const struct kv_head *head = p->child->kv.head;
+    const struct kv *kv = &p->child->kv;
+    const struct kv_head *head = kv->head;
     s->table = (struct reuse_table){.recurrent = head->windows_offset > 0,
                                     .rings = head->ring > 0,
-                                    .slots = head->slots,
-                                    .versions = head->state_bytes > 0 ? head->states : 0,
+                                    .slots = kv->slots,
+                                    .versions = head->state_bytes > 0 ? kv->states : 0,
                                     .version_bytes = head->state_bytes,
+                                    .pool_bytes = kv->pool_bytes,
                                     .slot = s->slot,
                                     .version = s->version};
     for (uint32_t i = 0; i < s->table.slots; i++)

@@ -182,7 +182,6 @@ static void facts_estimate(struct supervisor *s)
     struct ledger_facts *f = &s->budget.facts;
     f->segments_bytes = segments_fixed_bytes(s);
     f->kv_bytes = budget_kv_bytes(s);
-    f->kv_range_bytes = budget_kv_range(s);
     f->private_bytes = SUPERVISOR_ESTIMATE;
     f->threads = threads_estimate(s, SERVICE_SUPERVISOR);
     for (int service = SERVICE_SUPERVISOR + 1; service < SERVICE__COUNT; service++) {

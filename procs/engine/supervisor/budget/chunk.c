@@ -94,7 +94,7 @@ uint64_t budget_kv_bytes(const struct supervisor *s)
     return kv_reserved_bytes(&kv);
 }
 
-uint64_t budget_kv_range(const struct supervisor *s)
+static uint64_t kv_range_bytes(const struct supervisor *s)
 {
     struct kv_shape kv = kv_shape_for(s);
     return kv.slots * kv_sequence_bytes(&kv, kv.context) + kv_states_bytes(&kv, kv.states);
@@ -105,7 +105,7 @@ static uint64_t parallel_bytes(struct supervisor *s, uint64_t sequences)
 {
     s->params.parallel = sequences;
     uint64_t row = s->params.ctx_size * (3 * sizeof(uint32_t)) + s->model->hparams.vocab * 4ull;
-    return budget_kv_bytes(s) + budget_kv_range(s) / (PAGE_BYTES / sizeof(uint64_t)) +
+    return budget_kv_bytes(s) + kv_range_bytes(s) / (PAGE_BYTES / sizeof(uint64_t)) +
            sequences * row;
 }
 

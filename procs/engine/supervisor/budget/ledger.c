@@ -37,8 +37,9 @@ static uint64_t page_tables(const struct ledger_facts *f, uint64_t quota)
 {
     uint64_t own = (uint64_t)f->processes * LEDGER_PAGE_TABLE_BYTES;
     uint64_t arena = align_up(quota / PAGE_TABLE_DIVISOR, PAGE_BYTES) * f->mappers;
-    /* Slots have addresses of their own, and page tables stay when memory is punched. */
-    uint64_t kv = align_up(f->kv_range_bytes / PAGE_TABLE_DIVISOR, PAGE_BYTES);
+    /* Slots have addresses of their own, and page tables stay when memory is punched; those of
+     * more slots than two are measured as they grow. */
+    uint64_t kv = align_up(2 * f->kv_bytes / PAGE_TABLE_DIVISOR, PAGE_BYTES);
     return max_u64(own + arena + kv, f->page_tables);
 }
 

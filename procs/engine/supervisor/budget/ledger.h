@@ -37,8 +37,7 @@ struct ledger_facts {
     uint64_t experts_min_bytes; /* slots that must fit: capacity_slot_min */
     /* the engine */
     uint64_t segments_bytes; /* all, without the arena's payload and the KV cache */
-    uint64_t kv_bytes;       /* one sequence at full length, with the states of all that run */
-    uint64_t kv_range_bytes; /* addresses of all slots and states */
+    uint64_t kv_bytes;       /* keys, values and states: the pool that all sequences share */
     uint64_t
         private_bytes;    /* reservations of all processes, including successors of crashed ones */
     uint64_t text_bytes;  /* programs and libraries, once per file */

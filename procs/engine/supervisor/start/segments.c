@@ -40,8 +40,8 @@ static uint64_t segment_size(const struct supervisor *s, enum segment_kind kind)
 }
 
 /* Maximum size of the segments without the arena's payload and the KV rows. Token logs grow with
- * use: one full one more than sequences run, and those of the slots are reserved here; the ledger
- * counts more of them as they grow. */
+ * use: two full ones of requests and two of slots are reserved here, because all sequences together
+ * have KV rows for one context; the ledger counts more of them as they grow. */
 uint64_t segments_fixed_bytes(const struct supervisor *s)
 {
     uint64_t bytes = PAGE_BYTES; /* the arena's header page */
@@ -52,8 +52,7 @@ uint64_t segments_fixed_bytes(const struct supervisor *s)
     uint64_t log = align_up(s->params.ctx_size * (sizeof(uint32_t) + sizeof(float)), PAGE_BYTES);
     uint64_t slot_log = align_up(s->params.ctx_size * sizeof(uint32_t), PAGE_BYTES);
     struct kv_shape kv = kv_shape_for(s);
-    return bytes + kv_head_bytes(&kv) + (kv.sequences + 1) * (log + 2 * PAGE_BYTES) +
-           kv.slots * slot_log;
+    return bytes + kv_head_bytes(&kv) + 2 * (log + 2 * PAGE_BYTES) + 2 * slot_log;
 }
 
 uint64_t segments_space(void)

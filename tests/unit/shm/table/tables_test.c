@@ -56,7 +56,7 @@ static const struct kv_counts counts_of[] = {{1, 0, 0},
                                              {2, 6, 0},
                                              {8, 0, 0},
                                              {1, KV_SLOTS_MAX - 1, 0},
-                                             {KV_SLOTS_MAX, 0, 0}};
+                                             {KV_SEQUENCES_MAX, 0, 0}};
 #define COUNTS ((int)(sizeof counts_of / sizeof *counts_of))
 
 START_TEST(kv_regions_do_not_overlap)
@@ -65,11 +65,12 @@ START_TEST(kv_regions_do_not_overlap)
     struct kv_shape kv_shape = kv_shape_of(&shape, KV_TYPE_F16, CONTEXT, 256, counts);
     struct kv kv = kv_of(&kv_shape);
     uint32_t slots = counts->sequences + counts->kept;
-    ck_assert_uint_eq(kv.head->slots, slots);
-    ck_assert_uint_eq(kv.head->sequences, counts->sequences);
+    ck_assert_uint_eq(kv.slots, slots);
+    ck_assert_uint_eq(kv.sequences, counts->sequences);
     ck_assert((const char *)&kv.head->slot[slots] <= (const char *)kv_log(&kv, 0));
-    ck_assert_uint_eq(kv_slots_bytes_max(&kv), kv_sequence_bytes(&kv_shape, CONTEXT));
-    ck_assert_uint_eq(kv_reserved_bytes(&kv_shape), kv_slots_bytes_max(&kv));
+    /* however many run, they share the memory of one */
+    ck_assert_uint_eq(kv.pool_bytes, kv_sequence_bytes(&kv_shape, CONTEXT));
+    ck_assert_uint_eq(kv_reserved_bytes(&kv_shape), kv.pool_bytes);
     const char *at = (const char *)kv_log(&kv, 0);
     for (uint32_t row = 0; row < KV_REQUESTS_MAX; row++, at += PAGE_BYTES)
         ck_assert_ptr_eq((const char *)kv_log(&kv, row), at);
@@ -92,7 +93,7 @@ START_TEST(kv_slots_have_the_stated_size)
 {
     struct kv kv = kv_open((enum kv_type)_i);
     struct error e;
-    uint32_t slot = kv.head->slots - 1;
+    uint32_t slot = kv.slots - 1;
     uint64_t empty = segment_allocated_bytes(kv.segment.fd);
     struct kv_shape kv_shape = kv_shape_of(&shape, (enum kv_type)_i, CONTEXT, 256, &one);
     static const uint32_t sizes[] = {1, 112, 1000, 999, 52, 51, 600, 0, 7};
@@ -194,7 +195,7 @@ START_TEST(kv_too_few_states)
     kv.head->kv_slot_bytes = 0;
     memset(kv.head->tile_bytes, 0, sizeof kv.head->tile_bytes);
     kv.head->states_offset = kv.head->kv_offset;
-    kv.head->states = KV_STATES_WORKING;
+    kv.head->states = kv.head->states_reserved = KV_STATES_WORKING;
     kv.head->windows_offset = 64;
     kv.head->state_bytes = PAGE_BYTES;
     ck_assert_int_eq(kv_attach(dup(kv.segment.fd), true, BOOT, &other, &e), 0);
@@ -291,20 +292,30 @@ START_TEST(kv_states_of_several_sequences)
     h.hidden = 64;
     h.layer_kind[1] = LAYER_RECURRENT;
     h.layer_mixer[1] = MIXER_SHORTCONV;
-    static const uint32_t tried[] = {1, 2, 3, 8, KV_SLOTS_MAX};
+    static const uint32_t tried[] = {1, 2, 3, 8, KV_SEQUENCES_MAX};
     for (size_t i = 0; i < sizeof tried / sizeof *tried; i++) {
         uint32_t sequences = tried[i];
         struct kv_counts counts = {.sequences = sequences, .kept = 0, .checkpoints = 3};
         struct kv_shape kv_shape = kv_shape_of(&h, KV_TYPE_F16, CONTEXT, 256, &counts);
         ck_assert_uint_eq(kv_shape.states, 2 * sequences + 3);
+        ck_assert_uint_eq(kv_shape.states_reserved, 2 + 3);
         ck_assert_uint_eq(kv_reserved_bytes(&kv_shape),
-                          kv_sequence_bytes(&kv_shape, CONTEXT) +
-                              kv_states_bytes(&kv_shape, kv_shape.states));
+                          kv_sequence_bytes(&kv_shape, CONTEXT) + kv_states_bytes(&kv_shape, 5));
         struct kv kv = kv_of(&kv_shape), other;
         struct error e;
-        kv.head->states = 2 * sequences;
-        ck_assert_int_eq(kv_attach(dup(kv.segment.fd), true, BOOT, &other, &e), 0);
-        segment_detach(&other.segment);
+        ck_assert_uint_eq(kv.pool_bytes, kv_reserved_bytes(&kv_shape));
+        static const struct {
+            uint32_t states, reserved;
+            int rc;
+        } heads[] = {{0, 2, 0}, {1, 2, 0}, {0, 1, -1}, {0, 200, -1}, {1, UINT32_MAX, -1}};
+        for (size_t j = 0; j < sizeof heads / sizeof *heads; j++) {
+            kv.head->states = 2 * sequences + heads[j].states;
+            kv.head->states_reserved = heads[j].reserved;
+            ck_assert_int_eq(kv_attach(dup(kv.segment.fd), true, BOOT, &other, &e), heads[j].rc);
+            if (heads[j].rc == 0)
+                segment_detach(&other.segment);
+        }
+        kv.head->states_reserved = 2;
         kv.head->states = 2 * sequences - 1;
         ck_assert_int_eq(kv_attach(kv.segment.fd, true, BOOT, &other, &e), -1);
         segment_detach(&kv.segment);

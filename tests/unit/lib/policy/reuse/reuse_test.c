@@ -37,6 +37,7 @@ static void make_table(void)
                              .slots = 1 + below(SLOTS),
                              .versions = 1 + below(VERSIONS),
                              .version_bytes = 100,
+                             .pool_bytes = below(3) ? 100 * below(40) : UINT64_MAX,
                              .slot = slot,
                              .version = version};
     t.rings = below(2);
@@ -176,22 +177,148 @@ static uint64_t bytes_of_others(uint32_t except, bool kept_only)
     return bytes;
 }
 
-/* The oldest go first, and no more of them than must. */
-START_TEST(kept_ones_yield_to_a_running_one)
+static uint64_t all_bytes(void)
 {
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < t.slots; i++)
+        bytes += slot[i].bytes;
+    for (uint32_t i = 0; i < t.versions; i++)
+        bytes += version[i].memory ? t.version_bytes : 0;
+    return bytes;
+}
+
+/* Rows that would have to be computed again, at most, without this version. */
+static uint32_t gap(uint32_t s, uint32_t rows, uint32_t end)
+{
+    uint32_t low = rows - 1, high = rows + 1;
+    while (low > 0 && !has(s, low))
+        low--;
+    while (high < end && !has(s, high))
+        high++;
+    return high > end ? end - low : high - low;
+}
+
+static uint32_t nobodys(bool memory)
+{
+    for (uint32_t i = 0; i < t.versions; i++)
+        if (version[i].slot == REUSE_NONE && !version[i].busy && version[i].memory == memory)
+            return i;
+    return REUSE_NONE;
+}
+
+static uint32_t of_pass_before(uint32_t s, uint32_t end)
+{
+    for (uint32_t i = 0; i < t.versions; i++)
+        if (version[i].slot == s && !version[i].checkpoint && version[i].rows != end)
+            return i;
+    return REUSE_NONE;
+}
+
+static uint32_t of_slot(uint32_t s)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < t.versions; i++)
+        n += version[i].slot == s;
+    return n;
+}
+
+static bool is_needed(const struct reuse_version *v)
+{
+    const struct reuse_slot *s = &slot[v->slot];
+    return v->rows == s->rows && (t.recurrent || s->rows < s->lowest);
+}
+
+/* Versions that are no checkpoint go first: they are worth nothing but to the pass that they were
+ * read by. */
+static uint32_t of_neighbours(uint32_t except)
+{
+    uint32_t best = REUSE_NONE, smallest = 2 * ROWS;
+    for (uint32_t i = t.versions; i-- > 0;) {
+        const struct reuse_version *v = &version[i];
+        if (v->slot == REUSE_NONE || v->slot == except || slot[v->slot].use != REUSE_RUNNING ||
+            is_needed(v))
+            continue;
+        uint32_t g = v->checkpoint ? gap(v->slot, v->rows, slot[v->slot].rows) : 0;
+        if (g <= smallest) {
+            smallest = g;
+            best = i;
+        }
+    }
+    return best;
+}
+
+/* Unused memory goes first, then kept ones, the oldest first, then what running ones need least;
+ * no more than must, and never what they need. */
+START_TEST(memory_is_given_up_in_order)
+{
+    uint32_t fitted = 0, not = 0;
     for (int round = 0; round < ROUNDS; round++) {
-        uint32_t order[SLOTS], n, given = 0, next;
+        uint32_t order[SLOTS], n, given = 0;
         make_table();
         uint32_t s = below(t.slots);
-        uint64_t bytes = below(1000), limit = below(2000);
+        slot[s].use = REUSE_RUNNING;
+        uint64_t bytes = slot[s].bytes + below(1000);
         n = by_age(s, order);
-        while (bytes_of_others(s, false) + bytes > limit && given < n) {
-            next = reuse_yield(&t, s, bytes, limit);
-            ck_assert_uint_eq(next, order[given++]);
-            give_up(next);
+        for (;;) {
+            struct reuse_victim v = reuse_yield(&t, s, bytes);
+            bool fits = all_bytes() - slot[s].bytes + bytes <= t.pool_bytes;
+            ck_assert_int_eq(reuse_fits(&t, s, bytes), fits);
+            uint32_t unused = nobodys(true), least = of_neighbours(REUSE_NONE);
+            if (fits || (unused == REUSE_NONE && given == n && least == REUSE_NONE)) {
+                ck_assert(reuse_nothing(v));
+                fitted += fits;
+                not += !fits;
+                break;
+            }
+            if (unused != REUSE_NONE) {
+                ck_assert_uint_eq(v.version, unused);
+                version[v.version] = (struct reuse_version){.slot = REUSE_NONE};
+            } else if (given < n) {
+                ck_assert_uint_eq(v.slot, order[given++]);
+                give_up(v.slot);
+            } else {
+                ck_assert_uint_eq(v.version, least);
+                version[v.version] = (struct reuse_version){.slot = REUSE_NONE};
+            }
         }
-        ck_assert_uint_eq(reuse_yield(&t, s, bytes, limit), REUSE_NONE);
     }
+    ck_assert(fitted > ROUNDS / 4 && not > ROUNDS / 20);
+}
+END_TEST
+
+/* Kept ones give up no more than a pass needs, and all of it before a running one loses any. */
+START_TEST(kept_ones_make_room_for_a_version)
+{
+    uint32_t gave = 0;
+    for (int round = 0; round < ROUNDS; round++) {
+        make_table();
+        uint32_t s = below(t.slots), end = slot[s].rows;
+        slot[s].use = REUSE_RUNNING;
+        for (;;) {
+            struct reuse_victim v = reuse_room(&t, s, end);
+            bool spare = nobodys(true) != REUSE_NONE || of_pass_before(s, end) != REUSE_NONE ||
+                         (nobodys(false) != REUSE_NONE && all_bytes() + 100 <= t.pool_bytes);
+            if (reuse_nothing(v)) {
+                for (uint32_t i = 0; i < t.slots; i++)
+                    ck_assert(spare || i == s || slot[i].use != REUSE_KEPT ||
+                              (nobodys(false) == REUSE_NONE && of_slot(i) == 0));
+                break;
+            }
+            ck_assert(!spare);
+            gave++;
+            uint32_t of = v.slot != REUSE_NONE ? v.slot : version[v.version].slot;
+            ck_assert_int_eq(slot[of].use, REUSE_KEPT);
+            if (v.slot != REUSE_NONE) {
+                ck_assert_uint_le(of_slot(of), 1);
+                give_up(of);
+                continue;
+            }
+            for (uint32_t i = 0; i < t.versions; i++) /* the later ones serve longer prompts */
+                ck_assert(version[i].slot != of || version[i].rows >= version[v.version].rows);
+            version[v.version] = (struct reuse_version){.slot = REUSE_NONE, .memory = true};
+        }
+    }
+    ck_assert_uint_gt(gave, ROUNDS / 50);
 }
 END_TEST
 
@@ -237,17 +364,6 @@ START_TEST(a_pass_ends_at_the_next_point)
 }
 END_TEST
 
-/* Rows that would have to be computed again, at most, without this version. */
-static uint32_t gap(uint32_t s, uint32_t rows, uint32_t end)
-{
-    uint32_t low = rows - 1, high = rows + 1;
-    while (low > 0 && !has(s, low))
-        low--;
-    while (high < end && !has(s, high))
-        high++;
-    return high > end ? end - low : high - low;
-}
-
 static uint32_t smallest_gap(uint32_t s, uint32_t end, uint32_t a, uint32_t b,
                              bool only_checkpoints)
 {
@@ -276,71 +392,11 @@ START_TEST(the_weakest_has_the_smallest_gap)
 }
 END_TEST
 
-static uint32_t nobodys(bool memory)
-{
-    for (uint32_t i = 0; i < t.versions; i++)
-        if (version[i].slot == REUSE_NONE && !version[i].busy && version[i].memory == memory)
-            return i;
-    return REUSE_NONE;
-}
-
-static uint32_t of_pass_before(uint32_t s, uint32_t end)
-{
-    for (uint32_t i = 0; i < t.versions; i++)
-        if (version[i].slot == s && !version[i].checkpoint && version[i].rows != end)
-            return i;
-    return REUSE_NONE;
-}
-
-/* Slots that do not run, by age, then by rows. */
-static uint32_t of_ended(uint32_t except)
-{
-    uint64_t first = UINT64_MAX;
-    uint32_t best = REUSE_NONE;
-    for (uint32_t i = 0; i < t.versions; i++) {
-        uint32_t s = version[i].slot;
-        if (s == REUSE_NONE || s == except || slot[s].use == REUSE_RUNNING)
-            continue;
-        uint64_t key = (uint64_t)slot[s].used << 32 | version[i].rows;
-        if (key < first) {
-            first = key;
-            best = i;
-        }
-    }
-    return best;
-}
-
-static bool is_needed(const struct reuse_version *v)
-{
-    const struct reuse_slot *s = &slot[v->slot];
-    return v->rows == s->rows && (t.recurrent || s->rows < s->lowest);
-}
-
-/* Versions that are no checkpoint go first: they are worth nothing but to the pass that they were
- * read by. */
-static uint32_t of_neighbours(uint32_t except)
-{
-    uint32_t best = REUSE_NONE, smallest = 2 * ROWS;
-    for (uint32_t i = t.versions; i-- > 0;) {
-        const struct reuse_version *v = &version[i];
-        if (v->slot == REUSE_NONE || v->slot == except || slot[v->slot].use != REUSE_RUNNING ||
-            is_needed(v))
-            continue;
-        uint32_t g = v->checkpoint ? gap(v->slot, v->rows, slot[v->slot].rows) : 0;
-        if (g <= smallest) {
-            smallest = g;
-            best = i;
-        }
-    }
-    return best;
-}
-
 static uint32_t to_write(uint32_t s, uint32_t end, uint32_t point)
 {
     uint32_t found[] = {nobodys(true),
                         of_pass_before(s, end),
-                        nobodys(false),
-                        of_ended(s),
+                        all_bytes() + 100 <= t.pool_bytes ? nobodys(false) : REUSE_NONE,
                         smallest_gap(s, end, end, point, true),
                         of_neighbours(s),
                         t.recurrent ? reuse_version(&t, s, point == end ? 0 : point) : REUSE_NONE};
@@ -425,6 +481,13 @@ static void begin(uint32_t s)
     uint32_t read = reuse_version(&t, s, rows);
     ck_assert_int_eq(read == REUSE_NONE, rows == 0);
     ck_assert(rows == 0 || content[read] == state_of(sequence[s].family, rows));
+    struct reuse_victim victim;
+    while (victim = reuse_room(&t, s, rows), !reuse_nothing(victim)) {
+        if (victim.slot != REUSE_NONE)
+            give_up(victim.slot);
+        else
+            version[victim.version].slot = REUSE_NONE;
+    }
     uint32_t v = reuse_write(&t, s, rows, reuse_prompt_point(sequence[s].prompt));
     ck_assert_uint_ne(v, REUSE_NONE);
     version[v] = (struct reuse_version){.slot = REUSE_NONE, .memory = true, .busy = true};
@@ -471,6 +534,7 @@ START_TEST(sequences_run_beside_each_other)
                              .slots = SLOTS,
                              .versions = 2 * SEQUENCES + (uint32_t)_i,
                              .version_bytes = 1,
+                             .pool_bytes = 2 * SEQUENCES + (uint32_t)_i,
                              .slot = slot,
                              .version = version};
     random_seed(&rnd, 3, (uint64_t)_i);
@@ -518,7 +582,8 @@ int main(void)
     tcase_add_test(c, a_cut_is_the_longest_that_can_be_continued);
     tcase_add_test(c, the_longest_prefix_is_taken);
     tcase_add_test(c, a_slot_is_empty_or_the_oldest);
-    tcase_add_test(c, kept_ones_yield_to_a_running_one);
+    tcase_add_test(c, memory_is_given_up_in_order);
+    tcase_add_test(c, kept_ones_make_room_for_a_version);
     tcase_add_test(c, so_many_are_kept);
     tcase_add_test(c, a_pass_ends_at_the_next_point);
     tcase_add_test(c, the_weakest_has_the_smallest_gap);

@@ -237,13 +237,22 @@ struct running {
     struct state_pass p;
 };
 
-static void begin(struct running *s, uint32_t most)
+/* False: the others have the memory; it waits. */
+static bool begin(struct running *s, uint32_t most)
 {
     struct error error;
     uint32_t position = atomic_load(&s->q->kv_valid), left = s->end - position;
     s->rows = state_rows(&w.slots, s->q, position, most < left ? most : left);
+    bool fits = kept_fits(&w.slots, s->slot, position + s->rows);
+    int rc = kept_resize(&w.slots, s->slot, position + s->rows, &error);
+    ck_assert_int_eq(rc == 0, fits);
+    if (rc != 0) {
+        ck_assert_int_eq(error.code, ERR_BUSY);
+        return false;
+    }
     ck_assert_int_eq(state_begin(&w.slots, s->slot, s->q, position, s->rows, &s->p, &error), 0);
     ck_assert_int_eq(s->p.before == NULL, position == 0);
+    return true;
 }
 
 /* After all of the pass have begun, what each reads is there, and what each writes is its own. */
@@ -265,60 +274,86 @@ static void resume(struct running *s)
 {
     uint32_t valid = atomic_load(&s->q->kv_valid);
     s->q->stats.resumes = 1;
-    ck_assert_uint_eq(start(s->row, s->q), s->slot);
+    ck_assert_uint_eq(kept_take(&w.slots, s->q, kv_log(&w.child.kv, s->row)), s->slot);
     ck_assert_uint_eq(atomic_load(&s->q->kv_valid), valid);
 }
 
-/* Sequences that run at the same time, whose passes are one or not, that end while others compute,
- * and that are killed together: each reads its own state. */
+static void finish(struct running *s, bool keep)
+{
+    rig_end(s->row, s->slot, s->q, keep);
+    s->q = NULL;
+}
+
+static void arrive(struct running *s, uint32_t row, struct random *r)
+{
+    static uint64_t id;
+    uint32_t tokens = 20 + (uint32_t)(random_u64(r) % 300);
+    s->row = row;
+    s->end = tokens + (uint32_t)(random_u64(r) % 60);
+    s->q = submit(row, ++id, tokens, (uint32_t)(random_u64(r) % CONTEXT));
+    s->slot = kept_take(&w.slots, s->q, kv_log(&w.child.kv, row));
+    atomic_store(&s->q->log_tokens, s->end + 1);
+}
+
+/* How many passes began; of the sequences that run, only one may need all of the memory. */
+static uint32_t begin_some(struct running all[SEQUENCES], uint32_t members, struct random *r,
+                           uint32_t *begun)
+{
+    uint32_t waited = 0, running = 0;
+    *begun = 0;
+    for (uint32_t i = 0; i < SEQUENCES; i++) {
+        running += all[i].q != NULL;
+        if (all[i].q == NULL || !(members & 1u << i))
+            continue;
+        if (begin(&all[i], 1 + (uint32_t)(random_u64(r) % CHUNK)))
+            *begun |= 1u << i;
+        else
+            waited++;
+    }
+    ck_assert(waited == 0 || running > 1);
+    return waited;
+}
+
+/* Sequences that run at the same time and share the memory of one, whose passes are one or not,
+ * that end while others compute, and that are killed together: each reads its own state. */
 START_TEST(sequences_run_beside_each_other)
 {
     struct running all[SEQUENCES] = {0};
     struct random r;
-    uint64_t id = 1;
-    uint32_t reused = 0;
+    uint32_t reused = 0, waited = 0, ended = 0;
     rig_close();
     setup_of(SEQUENCES, SEQUENCES * KV_STATES_WORKING + (uint32_t)_i);
     random_seed(&r, 9, (uint64_t)_i);
     for (uint32_t round = 0; round < 4000; round++) {
-        for (uint32_t i = 0; i < SEQUENCES; i++) {
-            struct running *s = &all[i];
-            if (s->q != NULL || random_u64(&r) % 4 > 0)
-                continue;
-            uint32_t tokens = 20 + (uint32_t)(random_u64(&r) % 300);
-            s->row = i;
-            s->end = tokens + (uint32_t)(random_u64(&r) % 60);
-            s->q = submit(i, id++, tokens, (uint32_t)(random_u64(&r) % CONTEXT));
-            s->slot = start(i, s->q);
-            reused += atomic_load(&s->q->kv_valid) > 0;
-            rig_extend(s->slot, s->q, s->end + 1);
-        }
-        uint32_t members = (uint32_t)(random_u64(&r) % (1u << SEQUENCES));
         for (uint32_t i = 0; i < SEQUENCES; i++)
-            if (all[i].q && (members & 1u << i))
-                begin(&all[i], 1 + (uint32_t)(random_u64(&r) % CHUNK));
-        for (uint32_t i = 0; i < SEQUENCES; i++) /* others end while these compute */
-            if (all[i].q && !(members & 1u << i) && random_u64(&r) % 16 == 0) {
-                rig_end(i, all[i].slot, all[i].q, random_u64(&r) % 2);
-                all[i].q = NULL;
+            if (all[i].q == NULL && random_u64(&r) % 4 == 0) {
+                arrive(&all[i], i, &r);
+                reused += atomic_load(&all[i].q->kv_valid) > 0;
             }
+        uint32_t begun, members = (uint32_t)(random_u64(&r) % (1u << SEQUENCES));
+        uint32_t waits = begin_some(all, members, &r, &begun);
+        waited += waits;
+        for (uint32_t i = 0; i < SEQUENCES; i++) /* others end while these compute */
+            if (all[i].q && !(begun & 1u << i) && random_u64(&r) % (waits ? 4 : 16) == 0)
+                finish(&all[i], random_u64(&r) % 2);
         bool killed = random_u64(&r) % 8 == 0;
         if (killed)
             kept_check(&w.slots);
         for (uint32_t i = 0; i < SEQUENCES; i++) {
             if (all[i].q && killed)
                 resume(&all[i]);
-            else if (all[i].q && (members & 1u << i))
+            else if (all[i].q && (begun & 1u << i))
                 commit(&all[i]);
             if (all[i].q && atomic_load(&all[i].q->kv_valid) == all[i].end) {
-                rig_end(i, all[i].slot, all[i].q, true);
-                all[i].q = NULL;
+                finish(&all[i], true);
+                ended++;
             }
         }
-        ck_assert_uint_le(state_bytes(&w.slots, STATE_NONE),
-                          kv_states_bytes(&w.shape, w.head->states));
+        ck_assert_uint_le(counter_get(&w.row, CTR_COMPUTE_kv_bytes), kv_reserved_bytes(&w.shape));
     }
     ck_assert_uint_gt(reused, 10);
+    ck_assert_uint_gt(waited, 10);
+    ck_assert_uint_gt(ended, 50);
 }
 END_TEST
 

@@ -15,7 +15,6 @@ static struct ledger_facts small_model(void)
         .experts_min_bytes = 4 * 122880,
         .segments_bytes = 1130496,
         .kv_bytes = 8388608,
-        .kv_range_bytes = 2 * 8388608,
         .private_bytes = 3895296,
         .text_bytes = 5788760,
         .threads = 74,
@@ -34,7 +33,6 @@ static struct ledger_facts large_model(void)
         .experts_min_bytes = 8 * 10 * MIB,
         .segments_bytes = 30 * MIB,
         .kv_bytes = 384 * MIB,
-        .kv_range_bytes = 2 * 384 * MIB,
         .private_bytes = 60 * MIB,
         .text_bytes = 8 * MIB,
         .threads = 120,
@@ -142,19 +140,18 @@ START_TEST(measured_page_tables_count_when_larger)
 }
 END_TEST
 
-/* Page tables, of all slots that are mapped in turn, and nodes of keys and values, as of the
+/* Page tables, of two slots that are mapped in turn, and nodes of keys and values, as of the
  * arena. */
 START_TEST(kernel_memory_of_keys_and_values)
 {
     struct ledger_facts without = large_model(), with = without;
-    without.kv_bytes = without.kv_range_bytes = 0;
+    without.kv_bytes = 0;
     with.kv_bytes = 24 * GIB;
-    with.kv_range_bytes = 5 * with.kv_bytes;
     without.budget = with.budget = 90 * GIB;
     struct ledger_plan a = ledger_make(&without), b = ledger_make(&with);
     ck_assert_uint_eq(b.fixed - a.fixed, align_up(with.kv_bytes + with.kv_bytes / 400, PAGE_BYTES));
     ck_assert_uint_eq(b.quota, a.quota); /* all experts */
-    ck_assert_uint_eq(b.page_tables - a.page_tables, 5 * with.kv_bytes / 512);
+    ck_assert_uint_eq(b.page_tables - a.page_tables, 2 * with.kv_bytes / 512);
 }
 END_TEST
 

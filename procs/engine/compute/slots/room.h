@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Memory of the pool: one context and some states, which running sequences share, and kept ones
+ * lend. Kept ones yield first, then checkpoints of running ones; which, lib/policy/reuse decides. */
+#ifndef SLUICE_ENGINE_COMPUTE_SLOTS_ROOM_H
+#define SLUICE_ENGINE_COMPUTE_SLOTS_ROOM_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "lib/base/error.h"
+
+struct slots;
+
+/* Room for keys and values of `tokens` tokens in a slot, in all. -1 with ERR_BUSY: running
+ * sequences have the rest; it may be tried again when one of them has ended. */
+int room_for_rows(struct slots *p, uint32_t slot, uint32_t tokens, struct error *error);
+
+/* The version that the next pass of a slot writes; the one of `end` rows stays, and that of `point`
+ * rows as long as possible. REUSE_NONE: running sequences need all, which happens to checkpoints of
+ * windows only. */
+uint32_t room_for_version(struct slots *p, uint32_t slot, uint32_t end, uint32_t point);
+
+#endif
