@@ -13,7 +13,8 @@ int budget_make(struct supervisor *s, struct error *error);
 /* memory_available; 0: not known, too. */
 uint64_t budget_available(void);
 /* chunk.c. Of compute: activations of a chunk, logits, and rows gathered by every thread. Of keys,
- * values and states: what the ledger reserves. What --prefill-chunk 0 stands for with --budget, at most budget.chunk_max; and what --parallel 0 stands for. */
+ * values and states: what the ledger reserves. What --prefill-chunk 0 stands for with --budget, at
+ * most budget.chunk_max; and what --parallel 0 stands for. */
 uint64_t budget_compute_bytes(const struct supervisor *s);
 uint64_t budget_compute_threads(const struct supervisor *s);
 uint64_t budget_kv_bytes(const struct supervisor *s);
