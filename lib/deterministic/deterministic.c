@@ -11,6 +11,7 @@
 #include "lib/base/bytes.h"
 #include "lib/model/limits.h"
 #include "lib/policy/prediction/activation.h"
+#include "lib/router/row.h"
 #include "lib/tensor/precision.h"
 #include "lib/tensor/tensor_type.h"
 
@@ -28,13 +29,11 @@ struct deterministic {
     struct prefill_item *order;        /* [experts] */
     struct prediction *predictions;    /* [experts] */
     float *logits;                     /* [experts] */
-    float *bias, *logit_bias;          /* [experts] of a router: of its choice, of its logits */
+    struct router_row *router;         /* computes them */
     float *scratch;                    /* PREDICTION_SCRATCH */
     struct activation *activation;     /* of prediction=activation, else NULL */
     const float *inputs;               /* [rows][hidden]: the gate inputs ... */
     uint32_t input_layer;              /* ... of this layer; UINT32_MAX: none */
-    float *scale, *router_in;          /* of a router: its scale, the input of its matrix */
-    void *router_made;                 /* that input in another form, if the matrix needs it */
     uint8_t *levels;  /* [DECODE_ROWS_MAX][experts]: of the layer to be routed ... */
     uint32_t leveled; /* ... so many rows */
     /* Of each row that decodes, in their order: the experts of this layer and of the one before. */
@@ -64,20 +63,15 @@ struct deterministic *deterministic_create(const struct deterministic_config *co
         l->order = calloc(h->experts, sizeof *l->order);
         l->predictions = calloc(h->experts, sizeof *l->predictions);
         l->logits = calloc(h->experts, sizeof *l->logits);
-        l->bias = calloc(h->experts, sizeof *l->bias);
-        l->logit_bias = calloc(h->experts, sizeof *l->logit_bias);
+        l->router = router_row_create(config->model, config->ops, config->dense, config->self);
         l->scratch = calloc(PREDICTION_SCRATCH(h->experts), sizeof *l->scratch);
         l->levels = calloc(h->experts, DECODE_ROWS_MAX);
-        l->scale = calloc(h->hidden, sizeof *l->scale);
-        l->router_in = aligned_alloc(64, kernel_activation_bytes(TENSOR_F32, h->hidden));
-        l->router_made = aligned_alloc(64, kernel_activation_bytes(TENSOR_F32, h->hidden));
     }
     bool activations = config->sim.knobs.prediction == PREDICTION_ACTIVATION;
     if (l && activations)
         l->activation = activation_create(h->layers, h->experts);
     if (!l || (activations && !l->activation) || !l->results || !l->accesses || !l->order ||
-        !l->predictions || !l->logits || !l->bias || !l->logit_bias || !l->scratch || !l->levels ||
-        !l->scale || !l->router_in || !l->router_made) {
+        !l->predictions || !l->logits || !l->router || !l->scratch || !l->levels) {
         error_set(error, ERR_NO_MEMORY, "out of memory (deterministic mode)");
         if (l)
             deterministic_destroy(l);
@@ -100,13 +94,9 @@ void deterministic_destroy(struct deterministic *l)
     free(l->order);
     free(l->predictions);
     free(l->logits);
-    free(l->bias);
-    free(l->logit_bias);
+    router_row_destroy(l->router);
     free(l->scratch);
     free(l->levels);
-    free(l->scale);
-    free(l->router_in);
-    free(l->router_made);
     l->magic = 0;
     free(l);
 }
@@ -188,47 +178,6 @@ static bool hint(struct deterministic *l, struct deterministic_prediction made, 
     return sim_cache_hint(l->cache, made.layer, l->predictions, n);
 }
 
-static struct kernel_matrix tensor_of(const struct deterministic *l, uint32_t entry)
-{
-    const struct model_index *m = l->config.model;
-    const struct model_tensor *t =
-        &model_index_tensors(m)[model_index_entries(m)[entry].extent[0].tensor];
-    return (struct kernel_matrix){.data = l->config.dense(l->config.self, entry),
-                                  .row_bytes = t->row_bytes,
-                                  .k = (uint32_t)t->ne[0],
-                                  .n = (uint32_t)t->ne[1],
-                                  .type = (enum tensor_type)t->type};
-}
-
-/* The vector of that role as floats, in `out`; NULL: the layer has none. */
-static const float *vector_of(const struct deterministic *l, uint32_t layer, enum dense_role role,
-                              float *out)
-{
-    uint32_t entry = model_entry_dense(l->config.model, layer, role);
-    if (entry == ENTRY_NONE)
-        return NULL;
-    struct kernel_matrix w = tensor_of(l, entry);
-    l->config.ops->row_to_f32(&w, 0, out);
-    return out;
-}
-
-/* The logits of a layer for a gate input, and the rule of its router. */
-static void router_logits(struct deterministic *l, uint32_t layer, const float *input,
-                          struct model_router *rule)
-{
-    struct kernel_matrix w = tensor_of(l, model_entry_dense(l->config.model, layer, DENSE_ROUTER));
-    model_router_input(input, vector_of(l, layer, DENSE_ROUTER_SCALE, l->scale), w.k, l->router_in);
-    bool floats = kernel_form_of(w.type) == FORM_F32;
-    if (!floats)
-        l->config.ops->activation(w.type, l->router_in, w.k, l->router_made);
-    l->config.ops->matmul(&w, 0, w.n, floats ? l->router_in : l->router_made,
-                          kernel_activation_bytes(w.type, w.k), 1, l->logits, w.n);
-    const float *logit_bias = vector_of(l, layer, DENSE_ROUTER_LOGIT_BIAS, l->logit_bias);
-    if (logit_bias)
-        l->config.ops->axpy(1.0f, logit_bias, w.n, l->logits);
-    *rule = model_router_of(l->h, vector_of(l, layer, DENSE_ROUTER_BIAS, l->bias));
-}
-
 /* Row `row` decodes; it is number `number` of those that do. follows: chosen[number][1] is of the
  * directly preceding layer. */
 static void predict_row(struct deterministic *l, const struct expert_step *step, uint32_t row,
@@ -246,8 +195,10 @@ static void predict_row(struct deterministic *l, const struct expert_step *step,
             return;
         if (!model_layer_has_experts(l->config.model, target))
             return;
-        if (p->source == PREDICT_LOGITS)
-            router_logits(l, target, l->inputs + (size_t)row * l->h->hidden, &rule);
+        bool known = p->source != PREDICT_LOGITS ||
+                     router_row_logits(l->router, target, l->inputs + (size_t)row * l->h->hidden,
+                                       l->logits, &rule);
+        sl_assert(known);
         struct prediction_input in = {.layer = target,
                                       .now = step->layer,
                                       .sequence = step->row[row].sequence,

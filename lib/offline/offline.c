@@ -249,11 +249,25 @@ const void *offline_dense(const struct offline_model *m, uint32_t entry)
     return offline_payload(m, entry, 0);
 }
 
-void offline_dense_row(const struct offline_model *m, uint32_t layer, enum dense_role role,
-                       uint32_t row, float *out)
+/* router_dense. */
+static const void *dense_of(void *self, uint32_t entry)
+{
+    return offline_dense(self, entry);
+}
+
+struct router_row *offline_router(struct offline_model *m, const struct kernel_ops *ops)
+{
+    return router_row_create(m->index, ops, dense_of, m);
+}
+
+/* A vector of a layer as floats; zeros: the layer has none. */
+static void vector_or_zeros(const struct offline_model *m, uint32_t layer, enum dense_role role,
+                            uint32_t n, float *out)
 {
     uint32_t entry = model_entry_dense(m->index, layer, role);
-    sl_assert(entry != ENTRY_NONE);
+    memset(out, 0, n * sizeof *out);
+    if (entry == ENTRY_NONE)
+        return;
     const struct model_entry *e = &model_index_entries(m->index)[entry];
     const struct model_tensor *t = &model_index_tensors(m->index)[e->extent[0].tensor];
     struct kernel_matrix w = {.data = offline_payload(m, entry, 0),
@@ -261,44 +275,7 @@ void offline_dense_row(const struct offline_model *m, uint32_t layer, enum dense
                               .k = (uint32_t)t->ne[0],
                               .n = (uint32_t)t->ne[1],
                               .type = (enum tensor_type)t->type};
-    m->ops->row_to_f32(&w, row, out);
-}
-
-void offline_router_row(const struct offline_model *m, uint32_t layer, uint32_t expert, float *out)
-{
-    uint32_t n = m->index->hparams.hidden;
-    offline_dense_row(m, layer, DENSE_ROUTER, expert, out);
-    if (model_entry_dense(m->index, layer, DENSE_ROUTER_SCALE) == ENTRY_NONE)
-        return;
-    float *scale = malloc(n * sizeof *scale);
-    if (!scale)
-        log_fatal(1, "out of memory (scale of a router)");
-    offline_dense_row(m, layer, DENSE_ROUTER_SCALE, 0, scale);
-    model_router_input(out, scale, n, out);
-    free(scale);
-}
-
-/* A vector of a layer; zeros: the layer has none. */
-static void vector_or_zeros(const struct offline_model *m, uint32_t layer, enum dense_role role,
-                            uint32_t n, float *out)
-{
-    if (model_entry_dense(m->index, layer, role) != ENTRY_NONE)
-        offline_dense_row(m, layer, role, 0, out);
-    else
-        memset(out, 0, n * sizeof *out);
-}
-
-void offline_logit_bias(const struct offline_model *m, uint32_t layer, float *out)
-{
-    vector_or_zeros(m, layer, DENSE_ROUTER_LOGIT_BIAS, m->index->hparams.experts, out);
-}
-
-const float *offline_choice_bias(const struct offline_model *m, uint32_t layer, float *out)
-{
-    if (model_entry_dense(m->index, layer, DENSE_ROUTER_BIAS) == ENTRY_NONE)
-        return NULL;
-    offline_dense_row(m, layer, DENSE_ROUTER_BIAS, 0, out);
-    return out;
+    m->ops->row_to_f32(&w, 0, out);
 }
 
 void offline_gate_norm(const struct offline_model *m, uint32_t layer, float *norm)

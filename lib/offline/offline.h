@@ -12,6 +12,7 @@
 #include "lib/core/core.h"
 #include "lib/plan/plan.h"
 #include "lib/quant/quant.h"
+#include "lib/router/row.h"
 #include "lib/tensor/precision.h"
 #include "lib/tensor/tensor_type.h"
 
@@ -110,15 +111,8 @@ uint64_t offline_slot_bytes(const struct offline_model *m, uint32_t layer, uint3
 double offline_expert_norm(struct offline_model *m, uint32_t layer, uint32_t expert,
                            struct error *error);
 
-/* Row `expert` of the router's matrix for gate inputs (lib/core/weights.h): with the router's
- * scale, if it has one. */
-void offline_router_row(const struct offline_model *m, uint32_t layer, uint32_t expert, float *out);
-
-/* The bias of the logits of a router, [experts]; zeros: none. */
-void offline_logit_bias(const struct offline_model *m, uint32_t layer, float *out);
-
-/* The bias of a router's choice, [experts], written to `out`, which is returned; NULL: none. */
-const float *offline_choice_bias(const struct offline_model *m, uint32_t layer, float *out);
+/* The routers of the model, on one row of one thread. NULL: out of memory. */
+struct router_row *offline_router(struct offline_model *m, const struct kernel_ops *ops);
 
 /* norm[2][hidden]: weights and bias of the norm that makes the gate input of a layer from the
  * residual stream. */
@@ -128,10 +122,6 @@ void offline_gate_norm(const struct offline_model *m, uint32_t layer, float *nor
  * router reads the input of the layer. */
 void offline_gate_input(const struct offline_model *m, const float *norm, const float *x,
                         float *out);
-
-/* A dense tensor as floats: norms, routers. Row `row` of the matrix, or the vector (row 0). */
-void offline_dense_row(const struct offline_model *m, uint32_t layer, enum dense_role role,
-                       uint32_t row, float *out);
 
 /* Neighbouring experts of a layer whose importance is measured together first, and towards whose
  * mean each one is shrunk (plan), unless profile is given another number

@@ -121,6 +121,7 @@ sluice_unit_test(device_checked_test SOURCES lib/device/checked_test.c lib/devic
   LINK sluice_golden)
 sluice_unit_test(unit_offline SOURCES lib/offline/offline_test.c ${CMAKE_SOURCE_DIR}/procs/tools/plan/network.c
   LINK sluice_offline m)
+sluice_unit_test(unit_router_row SOURCES lib/router/row_test.c LINK sluice_router sluice_kernels sluice_model test_gguf_make m)
 sluice_unit_test(unit_routers SOURCES lib/offline/routers_test.c LINK sluice_offline m)
 sluice_unit_test(unit_clocked SOURCES lib/offline/measure/clocked_test.c LINK sluice_offline sluice_sim m)
 

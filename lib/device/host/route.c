@@ -5,13 +5,7 @@
 
 #include "lib/device/host/internal.h"
 #include "lib/model/limits.h"
-
-static void add_bias(const struct host_run *run, uint32_t begin, uint32_t end, float *logits)
-{
-    const struct op_route *a = run->a;
-    if (a->bias.address)
-        run->h->kernels->axpy(1.0f, device_floats(a->bias) + begin, end - begin, logits + begin);
-}
+#include "lib/router/row.h"
 
 static void route_row(const struct host_run *run, uint32_t r, uint32_t thread)
 {
@@ -38,7 +32,7 @@ static void route_rows(void *arg, uint32_t thread, uint32_t threads)
     host_product(run->h, &w, NULL, 0, w.n, rows_row(&a->x, w.type, begin),
                  rows_stride(&a->x, w.type), end - begin, logits + (size_t)begin * w.n, w.n);
     for (uint32_t r = begin; r < end; r++) {
-        add_bias(run, 0, w.n, logits + (size_t)r * w.n);
+        router_add_bias(run->h->kernels, device_floats(a->bias), 0, w.n, logits + (size_t)r * w.n);
         route_row(run, r, thread);
     }
 }
@@ -52,9 +46,8 @@ static void columns_of_one(void *arg, uint32_t thread, uint32_t threads)
     pool_share(w.n, COLUMN_UNIT, thread, threads, &begin, &end);
     if (begin == end)
         return;
-    run->h->kernels->matmul(&w, begin, end, rows_row(&a->x, w.type, 0), rows_stride(&a->x, w.type),
-                            1, device_floats(a->logits), w.n);
-    add_bias(run, begin, end, device_floats(a->logits));
+    router_logits(run->h->kernels, &w, device_floats(a->bias), begin, end,
+                  rows_row(&a->x, w.type, 0), device_floats(a->logits));
 }
 
 void host_op_route(struct device *d, const struct op_route *a)

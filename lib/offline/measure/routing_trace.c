@@ -8,8 +8,8 @@
 #include "lib/base/assert.h"
 #include "lib/offline/measure/evaluate.h"
 #include "lib/policy/prediction/prediction.h"
+#include "lib/router/row.h"
 #include "lib/tensor/precision.h"
-#include "lib/tensor/tensor_type.h"
 
 /* The records of a window are in a fixed order and number, so that every layer fills in its own:
  * windows go through the model layer by layer, on all threads. */
@@ -17,18 +17,15 @@ struct routing {
     const struct model_hparams *h;
     const struct offline_text *text;
     struct trace *trace;
-    /* predictions; ahead = 0: none, all of these NULL */
-    uint32_t ahead, list; /* layers ahead; predictions per list */
-    const struct kernel_ops *ops;
-    float *router;                       /* [layers][experts][hidden] */
-    float *logit_bias, *choice_bias;     /* [layers][experts] */
-    const float *bias[MODEL_LAYERS_MAX]; /* of a router's choice, in choice_bias; NULL: none */
+    uint32_t ahead, list; /* layers for which lists are made, 0: none; predictions of a list */
+    struct offline_model *model;
     struct tracer *worker[OFFLINE_WORKERS_MAX];
 };
 
 struct tracer { /* one worker */
     struct routing *all;
     uint32_t window;
+    struct router_row *router; /* these are for predictions, else NULL */
     float *logits, *scratch;
     struct prediction *predictions; /* [list] */
 };
@@ -96,15 +93,9 @@ static void predict_row(const struct tracer *w, uint32_t target, const float *x)
 {
     const struct routing *r = w->all;
     const struct model_hparams *h = r->h;
-    const struct kernel_matrix router = {.data =
-                                             r->router + (size_t)target * h->experts * h->hidden,
-                                         .row_bytes = h->hidden * sizeof(float),
-                                         .k = h->hidden,
-                                         .n = h->experts,
-                                         .type = TENSOR_F32};
-    r->ops->matmul(&router, 0, h->experts, x, h->hidden * sizeof(float), 1, w->logits, h->experts);
-    r->ops->axpy(1.0f, r->logit_bias + (size_t)target * h->experts, h->experts, w->logits);
-    struct model_router rule = model_router_of(h, r->bias[target]);
+    struct model_router rule;
+    bool known = router_row_logits(w->router, target, x, w->logits, &rule);
+    sl_assert(known);
     struct prediction_input in = {.layer = target,
                                   .experts = h->experts,
                                   .top_k = h->experts_used,
@@ -147,10 +138,11 @@ static void worker_hooks(void *arg, uint32_t worker, struct offline_hooks *hooks
     struct tracer *w = r->worker[worker] = calloc(1, sizeof *w);
     bool good = w;
     if (w && r->ahead > 0) {
+        w->router = offline_router(r->model, kernel_ops_select(NULL));
         w->logits = calloc(r->h->experts, sizeof *w->logits);
         w->scratch = calloc(PREDICTION_SCRATCH(r->h->experts), sizeof *w->scratch);
         w->predictions = calloc(r->list, sizeof *w->predictions);
-        good = w->logits && w->scratch && w->predictions;
+        good = w->router && w->logits && w->scratch && w->predictions;
     }
     if (!good)
         log_fatal(1, "out of memory (trace of the text)");
@@ -173,40 +165,17 @@ static uint32_t list_of(const struct model_hparams *h)
     return above > h->experts_used ? above : h->experts_used;
 }
 
-/* False: out of memory. */
-static bool read_routers(struct routing *r, const struct offline_model *m)
-{
-    const struct model_hparams *h = r->h;
-    if (r->ahead == 0)
-        return true;
-    r->ops = kernel_ops_select(NULL);
-    r->router = calloc((size_t)h->layers * h->experts * h->hidden, sizeof *r->router);
-    r->logit_bias = calloc((size_t)h->layers * h->experts, sizeof *r->logit_bias);
-    r->choice_bias = calloc((size_t)h->layers * h->experts, sizeof *r->choice_bias);
-    if (!r->router || !r->logit_bias || !r->choice_bias)
-        return false;
-    for (uint32_t l = h->dense_layers; l < h->layers; l++) {
-        r->bias[l] = offline_choice_bias(m, l, r->choice_bias + (size_t)l * h->experts);
-        offline_logit_bias(m, l, r->logit_bias + (size_t)l * h->experts);
-        for (uint32_t e = 0; e < h->experts; e++)
-            offline_router_row(m, l, e, r->router + ((size_t)l * h->experts + e) * h->hidden);
-    }
-    return true;
-}
-
 static void free_routing(struct routing *r)
 {
     for (int i = 0; i < OFFLINE_WORKERS_MAX; i++) {
         if (!r->worker[i])
             continue;
+        router_row_destroy(r->worker[i]->router);
         free(r->worker[i]->logits);
         free(r->worker[i]->scratch);
         free(r->worker[i]->predictions);
         free(r->worker[i]);
     }
-    free(r->router);
-    free(r->logit_bias);
-    free(r->choice_bias);
 }
 
 /* The records that are not of a layer. */
@@ -259,17 +228,19 @@ int offline_trace_predicted(struct offline_model *m, const struct offline_text *
                             struct trace *out, struct error *error)
 {
     const struct model_hparams *h = &offline_index(m)->hparams;
-    struct routing r = {
-        .h = h, .text = text, .trace = out, .ahead = ahead, .list = ahead ? list_of(h) : 0};
+    struct routing r = {.h = h,
+                        .text = text,
+                        .trace = out,
+                        .ahead = ahead,
+                        .list = ahead ? list_of(h) : 0,
+                        .model = m};
     *out = (struct trace){0};
     describe(m, method, &out->header);
     out->count = text->windows * records_of_window(&r);
-    uint64_t routers = ahead ? (uint64_t)h->layers * h->experts * h->hidden * sizeof(float) : 0;
-    if (offline_reserve(m, out->count * sizeof *out->records + routers, "accesses of the text",
-                        error) != 0)
+    if (offline_reserve(m, out->count * sizeof *out->records, "accesses of the text", error) != 0)
         return -1;
     out->records = calloc(out->count, sizeof *out->records);
-    int status = out->records && read_routers(&r, m)
+    int status = out->records
                      ? route_text(m, &r, threads, error)
                      : error_set(error, ERR_NO_MEMORY, "out of memory (trace of the text)");
     free_routing(&r);

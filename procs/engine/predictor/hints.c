@@ -38,6 +38,19 @@ int hints_set_preset(struct predictor *p, uint32_t preset, struct error *error)
     return p->activation ? 0 : error_set(error, ERR_NO_MEMORY, "out of memory (activations)");
 }
 
+/* The bytes of a dense tensor in the arena; NULL until it is READY, and then there is no hint. Dense
+ * entries are pinned by the cache: once READY they stay resident. */
+static const void *dense_bytes(void *self, uint32_t entry)
+{
+    const struct predictor *p = self;
+    struct directory_entry *d = &p->child.directory.entries[entry];
+    const struct model_extent *x = &model_index_entries(p->child.model)[entry].extent[0];
+    if (entry_state_of(entry_read(&d->word)) != ENTRY_READY)
+        return NULL;
+    uint64_t at = atomic_load_explicit(&d->arena_offset, memory_order_relaxed);
+    return (const char *)p->child.arena.base + at + x->slot_offset + x->head_bytes;
+}
+
 int hints_open(struct predictor *p, struct error *error)
 {
     const struct model_hparams *hp = hparams(p);
@@ -60,89 +73,14 @@ int hints_open(struct predictor *p, struct error *error)
     if (!p->recall)
         return -1;
     p->values = calloc(p->child.gates.width, sizeof *p->values);
-    p->input = aligned_alloc(64, kernel_activation_bytes(TENSOR_F32, hp->hidden));
-    p->made = aligned_alloc(64, kernel_activation_bytes(TENSOR_F32, hp->hidden)); /* the largest */
-    p->scale = calloc(hp->hidden, sizeof *p->scale);
-    p->bias = calloc(hp->experts, sizeof *p->bias);
+    p->router = router_row_create(p->child.model, p->ops, dense_bytes, p);
     p->logits = calloc(hp->experts, sizeof *p->logits);
-    p->logit_bias = calloc(hp->experts, sizeof *p->logit_bias);
     p->scratch = calloc(PREDICTION_SCRATCH(hp->experts), sizeof *p->scratch);
     p->predictions = calloc(hp->experts, sizeof *p->predictions);
-    if (!p->scratch || !p->values || !p->input || !p->made || !p->scale || !p->bias || !p->logits ||
-        !p->logit_bias || !p->predictions)
+    if (!p->scratch || !p->values || !p->router || !p->logits || !p->predictions)
         return error_set(error, ERR_NO_MEMORY, "out of memory (predictions)");
     access_log_reader_start(&p->child.access_log, &p->accesses);
     return 0;
-}
-
-/* The bytes of a dense tensor in the arena; NULL until it is READY. Dense entries are pinned by the
- * cache: once READY they stay resident. */
-static const void *dense_bytes(const struct predictor *p, uint32_t entry)
-{
-    struct directory_entry *d = &p->child.directory.entries[entry];
-    const struct model_extent *x = &model_index_entries(p->child.model)[entry].extent[0];
-    if (entry_state_of(entry_read(&d->word)) != ENTRY_READY)
-        return NULL;
-    uint64_t at = atomic_load_explicit(&d->arena_offset, memory_order_relaxed);
-    return (const char *)p->child.arena.base + at + x->slot_offset + x->head_bytes;
-}
-
-/* A dense tensor of a layer; false when it is not there, or not READY (then there is no hint). */
-static bool tensor_of(const struct predictor *p, uint32_t layer, enum dense_role role,
-                      struct kernel_matrix *w)
-{
-    const struct model_index *m = p->child.model;
-    uint32_t entry = model_entry_dense(m, layer, role);
-    if (entry == ENTRY_NONE)
-        return false;
-    const struct model_tensor *t =
-        &model_index_tensors(m)[model_index_entries(m)[entry].extent[0].tensor];
-    *w = (struct kernel_matrix){.data = dense_bytes(p, entry),
-                                .row_bytes = t->row_bytes,
-                                .k = (uint32_t)t->ne[0],
-                                .n = (uint32_t)t->ne[1],
-                                .type = (enum tensor_type)t->type};
-    return w->data;
-}
-
-/* The vector of that role as floats, in `out`, which *vector points to then; NULL: the layer has
- * none. False: not READY. */
-static bool vector_of(const struct predictor *p, uint32_t layer, enum dense_role role, float *out,
-                      const float **vector)
-{
-    struct kernel_matrix w;
-    *vector = NULL;
-    if (model_entry_dense(p->child.model, layer, role) == ENTRY_NONE)
-        return true;
-    if (!tensor_of(p, layer, role, &w))
-        return false;
-    p->ops->row_to_f32(&w, 0, out);
-    *vector = out;
-    return true;
-}
-
-/* The router of a layer and its rule; false when it is not READY, or the layer has none: then there
- * is no hint. */
-static bool router_of(const struct predictor *p, uint32_t layer, struct kernel_matrix *w,
-                      struct model_router *rule)
-{
-    const float *bias;
-    if (!tensor_of(p, layer, DENSE_ROUTER, w) ||
-        !vector_of(p, layer, DENSE_ROUTER_BIAS, p->bias, &bias))
-        return false;
-    *rule = model_router_of(hparams(p), bias);
-    return true;
-}
-
-/* Adds the bias of a layer's logits, if its router has one; false: not READY. */
-static bool add_logit_bias(struct predictor *p, uint32_t layer)
-{
-    const float *bias;
-    if (!vector_of(p, layer, DENSE_ROUTER_LOGIT_BIAS, p->logit_bias, &bias))
-        return false;
-    if (bias)
-        p->ops->axpy(1.0f, bias, hparams(p)->experts, p->logits);
-    return true;
 }
 
 /* Of the sequence at this place. */
@@ -174,19 +112,9 @@ static uint32_t run_prediction(struct predictor *p, const struct gates_read *row
 static uint32_t predict_from_input(struct predictor *p, const struct gates_read *row,
                                    uint32_t place, uint32_t layer)
 {
-    struct kernel_matrix w;
     struct model_router rule;
-    const float *scale;
-    if (row->count != hparams(p)->hidden || !router_of(p, layer, &w, &rule) ||
-        !vector_of(p, layer, DENSE_ROUTER_SCALE, p->scale, &scale))
-        return 0;
-    model_router_input(p->values, scale, w.k, p->input);
-    bool floats = kernel_form_of(w.type) == FORM_F32;
-    if (!floats)
-        p->ops->activation(w.type, p->input, w.k, p->made);
-    p->ops->matmul(&w, 0, w.n, floats ? p->input : p->made, kernel_activation_bytes(w.type, w.k), 1,
-                   p->logits, w.n);
-    if (!add_logit_bias(p, layer))
+    if (row->count != hparams(p)->hidden ||
+        !router_row_logits(p->router, layer, p->values, p->logits, &rule))
         return 0;
     return run_prediction(p, row, place, layer, &rule, NULL);
 }

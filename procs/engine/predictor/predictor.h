@@ -7,6 +7,7 @@
 #include "lib/model/limits.h"
 #include "lib/policy/prediction/prediction.h"
 #include "lib/policy/sequences.h"
+#include "lib/router/row.h"
 #include "procs/engine/child/child.h"
 #include "procs/engine/predictor/recall.h"
 
@@ -41,12 +42,8 @@ struct predictor {
     struct recall *recall;
     struct access_log_reader accesses;
     float *values;                  /* [width] of the row read last */
-    float *input;                   /* the same as the input of a router's matrix */
-    void *made;                     /* that in another form, if the matrix needs it */
-    float *scale;                   /* [hidden] of that router, if it has one */
-    float *bias;                    /* [experts] of that router's choice, if it has one */
+    struct router_row *router;      /* of the predicted layer, on that row */
     float *logits;                  /* [experts] */
-    float *logit_bias;              /* [experts] */
     float *scratch;                 /* [experts] of predictions */
     struct prediction *predictions; /* [experts] */
     struct msg_hint hint;

@@ -17,7 +17,7 @@
 #include "lib/base/clock.h"
 #include "lib/plan/paths.h"
 #include "lib/policy/prediction/prediction.h"
-#include "lib/tensor/tensor_type.h"
+#include "lib/router/row.h"
 #include "procs/tools/profile/profile.h"
 
 #define PATH_BYTES 32 /* of a path, while its table grows */
@@ -32,7 +32,8 @@ struct kept {                    /* rows of a window, from layer to layer */
 
 struct seen { /* state of one worker */
     struct statistics *all;
-    struct kept *kept;           /* of its current window */
+    struct kept *kept; /* of its current window */
+    struct router_row *router;
     float *x, *logits, *scratch; /* a row, its logits */
     struct prediction *predictions;
     uint64_t *accesses;           /* [L][E] */
@@ -43,13 +44,10 @@ struct seen { /* state of one worker */
 struct statistics {
     struct profile *p;
     const struct model_hparams *hp;
-    const struct kernel_ops *ops;
-    uint32_t first;                      /* the first layer with experts */
-    float *router, *norm;                /* [L][E][hidden], [L][2][hidden] */
-    float *logit_bias, *choice_bias;     /* [L][E] */
-    const float *bias[MODEL_LAYERS_MAX]; /* of a router's choice, in choice_bias; NULL: none */
-    atomic_uint *one;                    /* [L][E][E] */
-    struct path_counts *two;             /* paths over two layers; NULL: --pair-mib 0 */
+    uint32_t first;          /* the first layer with experts */
+    float *norm;             /* [L][2][hidden] */
+    atomic_uint *one;        /* [L][E][E] */
+    struct path_counts *two; /* paths over two layers; NULL: --pair-mib 0 */
     struct seen *seen[OFFLINE_WORKERS_MAX];
     struct kept *kept; /* [kept_count] windows that go through the model together */
     uint32_t kept_count, kept_first;
@@ -130,16 +128,10 @@ static void count_predictions(struct seen *s, uint32_t layer, const float *x, ui
 {
     const struct statistics *all = s->all;
     const struct model_hparams *hp = all->hp;
-    struct kernel_matrix router = {.data = all->router + (size_t)layer * hp->experts * hp->hidden,
-                                   .row_bytes = hp->hidden * sizeof(float),
-                                   .k = hp->hidden,
-                                   .n = hp->experts,
-                                   .type = TENSOR_F32};
     const uint16_t *chosen = s->kept->chosen[0] + (size_t)row * hp->experts_used;
-    all->ops->matmul(&router, 0, hp->experts, x, hp->hidden * sizeof(float), 1, s->logits,
-                     hp->experts);
-    all->ops->axpy(1.0f, all->logit_bias + (size_t)layer * hp->experts, hp->experts, s->logits);
-    struct model_router rule = model_router_of(hp, all->bias[layer]);
+    struct model_router rule;
+    bool known = router_row_logits(s->router, layer, x, s->logits, &rule);
+    sl_assert(known);
     struct prediction_input in = {.layer = layer,
                                   .experts = hp->experts,
                                   .top_k = hp->experts_used,
@@ -228,6 +220,9 @@ static void worker_hooks(void *arg, uint32_t worker, struct offline_hooks *hooks
     struct seen *s = all->seen[worker] = zeroed(1, sizeof *s);
     s->all = all;
     s->x = zeroed(hp->hidden, sizeof(float));
+    s->router = offline_router(all->p->model, kernel_ops_select(NULL));
+    if (!s->router)
+        log_fatal(1, "out of memory (routing statistics)");
     s->logits = zeroed(hp->experts, sizeof(float));
     s->scratch = zeroed(PREDICTION_SCRATCH(hp->experts), sizeof(float));
     s->predictions = zeroed(hp->experts, sizeof *s->predictions);
@@ -241,6 +236,7 @@ static void worker_hooks(void *arg, uint32_t worker, struct offline_hooks *hooks
 
 static void seen_free(struct seen *s)
 {
+    router_row_destroy(s->router);
     free(s->x);
     free(s->logits);
     free(s->scratch);
@@ -330,22 +326,12 @@ static void announce(void *arg, const struct offline_estimate *estimate)
     profile_announce(all->p, "routing statistics", estimate);
 }
 
-static void read_routers(struct statistics *all)
+static void read_norms(struct statistics *all)
 {
     const struct model_hparams *hp = all->hp;
-    all->router = zeroed((size_t)hp->layers * hp->experts * hp->hidden, sizeof(float));
     all->norm = zeroed((size_t)hp->layers * 2 * hp->hidden, sizeof(float));
-    all->logit_bias = zeroed((size_t)hp->layers * hp->experts, sizeof(float));
-    all->choice_bias = zeroed((size_t)hp->layers * hp->experts, sizeof(float));
-    for (uint32_t l = all->first; l < hp->layers; l++) {
-        all->bias[l] =
-            offline_choice_bias(all->p->model, l, all->choice_bias + (size_t)l * hp->experts);
+    for (uint32_t l = all->first; l < hp->layers; l++)
         offline_gate_norm(all->p->model, l, all->norm + (size_t)l * 2 * hp->hidden);
-        offline_logit_bias(all->p->model, l, all->logit_bias + (size_t)l * hp->experts);
-        for (uint32_t e = 0; e < hp->experts; e++)
-            offline_router_row(all->p->model, l, e,
-                               all->router + ((size_t)l * hp->experts + e) * hp->hidden);
-    }
 }
 
 /* What the paths over two layers grow to, at most. */
@@ -365,7 +351,6 @@ int profile_statistics(struct profile *p, struct error *error)
         return 0;
     struct statistics all = {.p = p, .hp = &offline_index(p->model)->hparams};
     uint64_t e = all.hp->experts, pairs = all.hp->layers * e * e;
-    all.ops = kernel_ops_select(NULL);
     all.first = model_expert_layer(offline_index(p->model), 0);
     all.one = zeroed(pairs, sizeof *all.one);
     if (p->pair_mib > 0) {
@@ -374,7 +359,7 @@ int profile_statistics(struct profile *p, struct error *error)
         if (!all.two)
             return -1;
     }
-    read_routers(&all);
+    read_norms(&all);
     struct offline_evaluation run = {.model = p->model,
                                      .text = &p->text,
                                      .threads = (uint32_t)p->threads,
@@ -400,10 +385,7 @@ int profile_statistics(struct profile *p, struct error *error)
     free_kept(&all);
     free(all.one);
     path_counts_destroy(all.two);
-    free(all.router);
     free(all.norm);
-    free(all.logit_bias);
-    free(all.choice_bias);
     return status == 0 ? profile_save(p, error) : -1;
 }
 
