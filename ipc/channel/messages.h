@@ -12,9 +12,9 @@
 #define MSG_VERSION    2u
 #define MSG_WANTS_MAX  256 /* entries in one DEMAND; a larger wave is split */
 #define MSG_HINTS_MAX  256
-#define MSG_PARTS_MAX  16 /* maximum loaders */
+#define MSG_SHARDS_MAX 16 /* maximum loaders */
 #define MSG_RUNS_MAX   3  /* maximum extents of an entry */
-#define MSG_LOADS_MAX  16 /* parts in one LOADS or DONES */
+#define MSG_LOADS_MAX  16 /* shards in one LOADS or DONES */
 #define MSG_BYTES_MAX  8192
 #define MSG_PRECISIONS 4 /* precisions that can be requested: native, int8, int4, int2 */
 
@@ -86,7 +86,7 @@ struct msg_run { /* copy of whole pages of the device file to whole pages of the
 
 enum load_priority { LOAD_PREFETCH, LOAD_DENSE, LOAD_DEMAND };
 
-struct msg_load {        /* one part of an entry */
+struct msg_load {        /* one shard of an entry */
     uint64_t generation; /* of the entry word at its reservation */
     uint64_t demand_ns;  /* sent_ns of the DEMAND that caused it, 0 for prefetch */
     uint32_t entry;
@@ -110,7 +110,7 @@ struct msg_flush {
     uint32_t loader_incarnation;
 };
 
-struct msg_done { /* a finished part */
+struct msg_done { /* a finished shard */
     uint64_t generation;
     uint64_t bytes;
     uint64_t queue_ns; /* LOAD taken -> first read submitted */

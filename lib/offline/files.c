@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Opens the files of a model with O_DIRECT, and reads the parts of an expert from them. */
+/* Opens the files of a model with O_DIRECT, and reads the shards of an expert from them. */
 #include "lib/offline/files.h"
 
 #include <fcntl.h>
@@ -82,47 +82,47 @@ static int read_run(struct offline_files *f, const struct bulk *file, uint64_t s
     return 0;
 }
 
-static int read_from(struct offline_files *f, const struct model_entry *e, uint32_t part,
-                     uint32_t parts, const struct bulk *file, uint8_t *slot, struct error *error)
+static int read_from(struct offline_files *f, const struct model_entry *e, uint32_t shard,
+                     uint32_t shards, const struct bulk *file, uint8_t *slot, struct error *error)
 {
     struct model_extent run[ENTRY_EXTENTS_MAX];
-    uint32_t runs = model_entry_part(e, part, parts, run);
+    uint32_t runs = model_entry_shard(e, shard, shards, run);
     bool own = e->in_store || e->in_parts;
-    uint64_t size = own ? model_loader_file(f->index, part)->file.bytes : f->index->file.bytes;
+    uint64_t size = own ? model_loader_file(f->index, shard)->file.bytes : f->index->file.bytes;
     for (uint32_t i = 0; i < runs; i++)
         if (read_run(f, file, size, &run[i], slot, error) != 0)
             return -1;
     if (runs == 0 || e->checksum_first == ENTRY_NONE)
         return 0;
     if (XXH3_64bits(slot + run[0].slot_offset, run[0].read_bytes) !=
-        model_index_checksums(f->index)[e->checksum_first + part])
+        model_index_checksums(f->index)[e->checksum_first + shard])
         return error_set(error, ERR_BAD_INPUT, "layer %u, expert %u: wrong checksum in stripe %u",
-                         e->layer, e->expert, part);
+                         e->layer, e->expert, shard);
     return 0;
 }
 
-static int read_part(struct offline_files *f, const struct model_entry *e, uint32_t part,
-                     uint32_t parts, uint8_t *slot, struct error *error)
+static int read_shard(struct offline_files *f, const struct model_entry *e, uint32_t shard,
+                      uint32_t shards, uint8_t *slot, struct error *error)
 {
     if (!e->in_store && !e->in_parts)
-        return read_from(f, e, part, parts, &f->model, slot, error);
-    const struct bulk *file = &f->loader[part], *mirror = &f->mirror[part];
-    if (file->fd >= 0 && read_from(f, e, part, parts, file, slot, error) == 0)
+        return read_from(f, e, shard, shards, &f->model, slot, error);
+    const struct bulk *file = &f->loader[shard], *mirror = &f->mirror[shard];
+    if (file->fd >= 0 && read_from(f, e, shard, shards, file, slot, error) == 0)
         return 0;
-    if (mirror->fd < 0 || read_from(f, e, part, parts, mirror, slot, error) != 0)
+    if (mirror->fd < 0 || read_from(f, e, shard, shards, mirror, slot, error) != 0)
         return -1;
     if (file->fd >= 0 && atomic_fetch_add(&f->from_mirror, 1) == 0)
-        log_warn("stripe %u cannot be read or is damaged: its mirror is used", part);
+        log_warn("stripe %u cannot be read or is damaged: its mirror is used", shard);
     return 0;
 }
 
 int files_read(struct offline_files *f, uint32_t entry, void *slot, struct error *error)
 {
     const struct model_entry *e = &model_index_entries(f->index)[entry];
-    uint32_t parts = e->in_store || e->in_parts ? f->loaders : 1;
+    uint32_t shards = e->in_store || e->in_parts ? f->loaders : 1;
     uint64_t start = clock_now_ns();
-    for (uint32_t part = 0; part < parts; part++)
-        if (read_part(f, e, part, parts, slot, error) != 0)
+    for (uint32_t shard = 0; shard < shards; shard++)
+        if (read_shard(f, e, shard, shards, slot, error) != 0)
             return -1;
     atomic_fetch_add_explicit(&f->reads, 1, memory_order_relaxed);
     atomic_fetch_add_explicit(&f->read_ns, clock_now_ns() - start, memory_order_relaxed);

@@ -14,7 +14,7 @@ struct offline_files {
     struct bulk loader[MODEL_PARTS_MAX]; /* stripes of a store, parts of a split file */
     struct bulk mirror[MODEL_PARTS_MAX]; /* of stripes; read where a stripe fails */
     uint32_t loaders;
-    atomic_uint from_mirror;                         /* parts of entries read there so far */
+    atomic_uint from_mirror;                         /* shards read there so far */
     atomic_uint_fast64_t read_bytes, reads, read_ns; /* so far; of entries; sum over threads */
 };
 
@@ -26,7 +26,7 @@ int files_open(struct offline_files *f, const struct model_index *index, const c
 void files_close(struct offline_files *f);
 
 /* Reads an entry into its slot of entry->slot_bytes bytes, a multiple of the page, and compares it
- * with its checksums, if it has some; a part that fails is read from its mirror. Any thread. -1
+ * with its checksums, if it has some; a shard that fails is read from its mirror. Any thread. -1
  * with *error: ERR_IO, or ERR_BAD_INPUT for wrong bytes. */
 int files_read(struct offline_files *f, uint32_t entry, void *slot, struct error *error);
 

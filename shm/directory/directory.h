@@ -74,7 +74,7 @@ struct directory_head {
     _Atomic uint64_t throttle_bytes_per_s[DIRECTORY_LOADERS_MAX]; /* writer: supervisor; 0 = none */
     _Atomic uint32_t prefetch_paused;  /* writer: cache: an entry waits for capacity (loaders check
                                         * it before a prefetch chunk) */
-    _Atomic uint32_t doorbells_wanted; /* writer: cache: wants doorbells for successful parts
+    _Atomic uint32_t doorbells_wanted; /* writer: cache: wants doorbells for successful shards
                                         * immediately */
     _Atomic uint32_t quarantined[DIRECTORY_LOADERS_MAX]; /* quarantined copies of a loader
                                                           * (procs/engine/child/run_storage.h).

@@ -59,47 +59,47 @@ bool entry_reserve(entry_word *word, uint32_t pending, uint64_t *generation)
     return true;
 }
 
-bool entry_wants_part(uint64_t word, uint64_t generation, unsigned loader)
+bool entry_wants_shard(uint64_t word, uint64_t generation, unsigned loader)
 {
     return entry_state_of(word) == ENTRY_LOADING && entry_generation_of(word) == generation &&
            (word & pending_bit(loader)) != 0;
 }
 
 /* A loader may change a word only under this condition. */
-bool entry_part_pending(uint64_t word, uint64_t generation, unsigned loader)
+bool entry_shard_pending(uint64_t word, uint64_t generation, unsigned loader)
 {
     enum entry_state state = entry_state_of(word);
     return (state == ENTRY_LOADING || state == ENTRY_DOOMED) &&
            entry_generation_of(word) == generation && (word & pending_bit(loader)) != 0;
 }
 
-enum part_result entry_part_done(entry_word *word, uint64_t generation, unsigned loader)
+enum shard_result entry_shard_done(entry_word *word, uint64_t generation, unsigned loader)
 {
     uint64_t bit = pending_bit(loader);
     uint64_t seen = entry_read(word), next;
     do {
-        if (!entry_part_pending(seen, generation, loader))
-            return PART_STALE;
+        if (!entry_shard_pending(seen, generation, loader))
+            return SHARD_STALE;
         next = seen & ~bit;
         if (entry_state_of(seen) == ENTRY_LOADING && entry_pending_of(next) == 0)
             next = with_state(next, ENTRY_READY);
     } while (!swap(word, &seen, next));
     switch (entry_state_of(next)) {
-    case ENTRY_READY: return PART_READY;
-    case ENTRY_DOOMED: return PART_DOOMED;
-    default: return PART_CLEARED;
+    case ENTRY_READY: return SHARD_READY;
+    case ENTRY_DOOMED: return SHARD_DOOMED;
+    default: return SHARD_CLEARED;
     }
 }
 
-enum part_result entry_part_fail(entry_word *word, uint64_t generation, unsigned loader)
+enum shard_result entry_shard_fail(entry_word *word, uint64_t generation, unsigned loader)
 {
     uint64_t bit = pending_bit(loader);
     uint64_t seen = entry_read(word);
     do {
-        if (!entry_part_pending(seen, generation, loader))
-            return PART_STALE;
+        if (!entry_shard_pending(seen, generation, loader))
+            return SHARD_STALE;
     } while (!swap(word, &seen, with_state(seen & ~bit, ENTRY_DOOMED)));
-    return PART_DOOMED;
+    return SHARD_DOOMED;
 }
 
 bool entry_doom(entry_word *word, uint64_t generation, uint32_t reaped)

@@ -2,10 +2,10 @@
 /* The entry word: state(2) | pins(6) | pending(16) | generation(40). Every change of an entry's
  * word is a function of entry.c; no other code writes it.
  *
- *            cache: reserve                 loader: part done (last)
+ *            cache: reserve                 loader: shard done (last)
  *   ABSENT ------------------> LOADING -------------------------------> READY
  *     ^  ^                        |  \                                    |
- *     |  |           cache: doom  |   \ loader: part fail                 |
+ *     |  |           cache: doom  |   \ loader: shard fail                 |
  *     |  |                        v    v                                  |
  *     |  +--- cache: reset ----- DOOMED  (loaders clear their pending bits)
  *     |        (pending == 0, generation + 1)                             |
@@ -70,29 +70,29 @@ uint64_t entry_read(entry_word *word);
  * before. False when the entry is not ABSENT. *generation: of the reservation, for the LOAD. */
 bool entry_reserve(entry_word *word, uint32_t pending, uint64_t *generation);
 
-enum part_result {
-    PART_STALE,   /* another generation, or no part of this loader pending: nothing was changed */
-    PART_CLEARED, /* the bit is cleared, other parts are pending */
-    PART_READY,   /* it was the last part: the entry is READY; signal the layer */
-    PART_DOOMED   /* the entry is DOOMED; the bit is cleared; signal the layer */
+enum shard_result {
+    SHARD_STALE,   /* another generation, or no shard of this loader pending: nothing was changed */
+    SHARD_CLEARED, /* the bit is cleared, other shards are pending */
+    SHARD_READY,   /* it was the last shard: the entry is READY; signal the layer */
+    SHARD_DOOMED   /* the entry is DOOMED; the bit is cleared; signal the layer */
 };
 
-/* loader: its part of `generation` was read completely. */
-enum part_result entry_part_done(entry_word *word, uint64_t generation, unsigned loader);
+/* loader: its shard of `generation` was read completely. */
+enum shard_result entry_shard_done(entry_word *word, uint64_t generation, unsigned loader);
 
-/* loader: its part cannot or should not be read. Only when it has no read for this entry in
+/* loader: its shard cannot or should not be read. Only when it has no read for this entry in
  * flight. */
-enum part_result entry_part_fail(entry_word *word, uint64_t generation, unsigned loader);
+enum shard_result entry_shard_fail(entry_word *word, uint64_t generation, unsigned loader);
 
 /* loader: true when a LOAD of this generation may be accepted, or its next chunk submitted: the
- * word is LOADING, of that generation, and this loader's part is pending. */
-bool entry_wants_part(uint64_t word, uint64_t generation, unsigned loader);
+ * word is LOADING, of that generation, and this loader's shard is pending. */
+bool entry_wants_shard(uint64_t word, uint64_t generation, unsigned loader);
 
-/* loader: true when a part of this loader is still pending in that reservation, LOADING or DOOMED.
- * If this holds but entry_wants_part does not, and the loader has no job for the entry, it must
- * reply to a LOAD of its epoch and incarnation with entry_part_fail at once: an entry cancelled
+/* loader: true when a shard of this loader is still pending in that reservation, LOADING or DOOMED.
+ * If this holds but entry_wants_shard does not, and the loader has no job for the entry, it must
+ * reply to a LOAD of its epoch and incarnation with entry_shard_fail at once: an entry cancelled
  * before its LOAD arrived would otherwise stay DOOMED forever. */
-bool entry_part_pending(uint64_t word, uint64_t generation, unsigned loader);
+bool entry_shard_pending(uint64_t word, uint64_t generation, unsigned loader);
 
 /* cache: LOADING -> DOOMED (cancel). In LOADING or DOOMED it also clears the pending bits in
  * `reaped`: loaders that were reaped (at a cache's start: or have flushed) and whose ranges were
@@ -100,7 +100,7 @@ bool entry_part_pending(uint64_t word, uint64_t generation, unsigned loader);
  * it was LOADING. */
 bool entry_doom(entry_word *word, uint64_t generation, uint32_t reaped);
 
-/* cache: DOOMED without pending parts -> ABSENT, generation + 1; pins stay. False otherwise. */
+/* cache: DOOMED without pending shards -> ABSENT, generation + 1; pins stay. False otherwise. */
 bool entry_reset(entry_word *word);
 
 /* cache: READY with no pins -> ABSENT, generation + 1. False otherwise. */

@@ -12,7 +12,7 @@ COUNTER(prefetches_used, COUNTER, entries, "Prefetched entries accessed before e
 COUNTER(prefetches_unused, COUNTER, entries,
         "Prefetched entries evicted or cancelled without an access.")
 COUNTER(demand_loads, COUNTER, entries, "Entries reserved for a DEMAND.")
-COUNTER(loads_sent, COUNTER, loads, "LOADs sent: parts of entries.")
+COUNTER(loads_sent, COUNTER, loads, "LOADs sent: shards of entries.")
 COUNTER(loads_resent, COUNTER, loads, "LOADs sent again.")
 COUNTER(evictions, COUNTER, entries, "READY entries evicted.")
 COUNTER(cancels, COUNTER, entries, "LOADING entries doomed for a demand or a shrink.")

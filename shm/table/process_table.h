@@ -68,7 +68,7 @@ struct proc_row {
     _Atomic uint32_t last_exit;
     _Atomic uint32_t crashes; /* exits that were neither requested nor a SIGKILL from outside */
     struct shared_text crash_reason; /* of the last one */
-    /* writer: cache, loader rows only: all pending parts of incarnations <= cleaned are doomed,
+    /* writer: cache, loader rows only: all pending shards of incarnations <= cleaned are doomed,
      * punched and reset */
     _Atomic uint32_t cleaned;
     /* writer: the process */
@@ -118,8 +118,7 @@ struct procs_head {
     char run_dir[128];
     char model_path[1024];
     struct procs_gpus gpus;
-    _Atomic uint32_t
-        injection; /* tests only: enum injection, 0 in production (see
+    _Atomic uint32_t injection; /* tests only: enum injection, 0 in production (see
                     * procs/engine/child/child.h) */
     _Atomic uint32_t injection_arg;
     /* Preset numbers (lib/policy/presets/presets.h): the requested one (writer: supervisor) and the

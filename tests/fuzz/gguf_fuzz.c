@@ -56,7 +56,7 @@ static void use_entries(const struct model_index *index)
         struct model_extent runs[ENTRY_EXTENTS_MAX];
         uint64_t total = 0;
         for (uint32_t part = 0; part < 3; part++) {
-            uint32_t n = model_entry_part(&model_index_entries(index)[i], part, 3, runs);
+            uint32_t n = model_entry_shard(&model_index_entries(index)[i], part, 3, runs);
             for (uint32_t r = 0; r < n; r++)
                 total += runs[r].read_bytes;
         }

@@ -84,7 +84,7 @@ static uint64_t checksum_of_zeros(uint64_t bytes)
 /* Makes the input's records as its flags ask. */
 static void make_right(uint8_t flags, uint64_t *records, size_t count)
 {
-    uint64_t part = store_part_pages(&pack.manifest, group.slot_pages) * PAGE_BYTES;
+    uint64_t part = store_shard_pages(&pack.manifest, group.slot_pages) * PAGE_BYTES;
     uint64_t last = group.slot_pages * PAGE_BYTES - part;
     if (count > 0 && (flags & 4)) {
         records[0] %= pack.expert_count + 1;
@@ -133,7 +133,7 @@ static void check_resumed(void)
     for (uint32_t unit = 0; unit < pack.expert_count; unit++) {
         const uint64_t *record =
             store_record(&pack.manifest, pack.table, 0, unit / EXPERTS, unit % EXPERTS);
-        uint64_t part = store_part_pages(&pack.manifest, group.slot_pages) * PAGE_BYTES;
+        uint64_t part = store_shard_pages(&pack.manifest, group.slot_pages) * PAGE_BYTES;
         sl_assert(!pack.done[unit] || record[1] == checksum_of_zeros(part));
         done += pack.done[unit];
     }

@@ -19,7 +19,7 @@ static void use_entries(const struct model_index *index)
         struct model_extent runs[ENTRY_EXTENTS_MAX];
         uint64_t total = 0;
         for (uint32_t part = 0; part < parts; part++) {
-            uint32_t n = model_entry_part(&model_index_entries(index)[i], part, parts, runs);
+            uint32_t n = model_entry_shard(&model_index_entries(index)[i], part, parts, runs);
             for (uint32_t r = 0; r < n; r++)
                 total += runs[r].read_bytes;
         }

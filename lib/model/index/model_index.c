@@ -455,15 +455,15 @@ int model_index_build(int fd, const char *path, struct model_index **index, stru
 }
 
 /* The single extent of a store's entry is in all stripes at the same offset, or in one stripe. */
-static uint32_t store_part(const struct model_entry *entry, uint32_t part, uint32_t parts,
-                           struct model_extent out[ENTRY_EXTENTS_MAX])
+static uint32_t store_shard(const struct model_entry *entry, uint32_t shard, uint32_t shards,
+                            struct model_extent out[ENTRY_EXTENTS_MAX])
 {
     const struct model_extent *x = &entry->extent[0];
     uint64_t pages = entry->slot_bytes / PAGE_BYTES;
-    uint64_t each = model_stripe_pages(pages, parts), first = part * each;
+    uint64_t each = model_stripe_pages(pages, shards), first = shard * each;
     if (entry->only_stripe != 0) {
         each = pages;
-        first = part + 1 == entry->only_stripe ? 0 : pages;
+        first = shard + 1 == entry->only_stripe ? 0 : pages;
     }
     if (entry->extents == 0 || first >= pages)
         return 0;
@@ -477,13 +477,13 @@ static uint32_t store_part(const struct model_entry *entry, uint32_t part, uint3
 }
 
 /* Those of a split model that are in its part. */
-static uint32_t own_extents(const struct model_entry *entry, uint32_t part,
+static uint32_t own_extents(const struct model_entry *entry, uint32_t shard,
                             struct model_extent out[ENTRY_EXTENTS_MAX])
 {
     uint32_t runs = 0;
     for (uint32_t i = 0; i < entry->extents; i++) {
         const struct model_extent *x = &entry->extent[i];
-        if (x->part == part)
+        if (x->part == shard)
             out[runs++] = (struct model_extent){.file_offset = x->file_offset,
                                                 .read_bytes = x->read_bytes,
                                                 .slot_offset = x->slot_offset};
@@ -491,19 +491,20 @@ static uint32_t own_extents(const struct model_entry *entry, uint32_t part,
     return runs;
 }
 
-uint32_t model_entry_part(const struct model_entry *entry, uint32_t part, uint32_t parts,
-                          struct model_extent out[ENTRY_EXTENTS_MAX])
+uint32_t model_entry_shard(const struct model_entry *entry, uint32_t shard, uint32_t shards,
+                           struct model_extent out[ENTRY_EXTENTS_MAX])
 {
-    sl_assert(parts > 0 && part < parts);
+    sl_assert(shards > 0 && shard < shards);
     if (entry->in_store)
-        return store_part(entry, part, parts, out);
+        return store_shard(entry, shard, shards, out);
     if (entry->in_parts)
-        return own_extents(entry, part, out);
+        return own_extents(entry, shard, out);
     uint64_t pages = entry->slot_bytes / PAGE_BYTES;
-    uint64_t each = pages / parts, more = pages % parts; /* the first `more` parts get one more */
-    uint64_t first = part * each + (part < more ? part : more);
+    uint64_t each = pages / shards,
+             more = pages % shards; /* the first `more` shards get one more */
+    uint64_t first = shard * each + (shard < more ? shard : more);
     uint64_t start = first * PAGE_BYTES;
-    uint64_t end = (first + each + (part < more)) * PAGE_BYTES;
+    uint64_t end = (first + each + (shard < more)) * PAGE_BYTES;
     uint32_t runs = 0;
     for (uint32_t i = 0; i < entry->extents; i++) {
         const struct model_extent *x = &entry->extent[i];

@@ -19,9 +19,9 @@
  * without experts have none at any. Such an entry is *absent*: it is in the grid but has no
  * extents, is never loaded, and model_entry_expert_precision does not return it.
  *
- * Striping: `parts` loaders read an entry in parts (model_entry_part). Entries of the model file
+ * Striping: `shards` loaders read an entry in shards (model_entry_shard). Entries of the model file
  * are divided evenly. Each part of a split GGUF file (lib/model/gguf/split.h) has its own loader.
- * For an entry of a store the division is fixed: one part per stripe file, all at the same offset
+ * For an entry of a store the division is fixed: one shard per stripe file, all at the same offset
  * of their files, or all of it in one stripe. */
 #ifndef SLUICE_MODEL_INDEX_MODEL_INDEX_H
 #define SLUICE_MODEL_INDEX_MODEL_INDEX_H
@@ -118,7 +118,7 @@ struct model_index {
     uint32_t reserved;
     uint32_t absent_count; /* absent entries of all precisions */
     uint64_t tensors_offset, entries_offset;
-    uint64_t checksums_offset, checksum_count; /* u64 each: XXH3-64 of an entry's part as stored */
+    uint64_t checksums_offset, checksum_count; /* u64 each: XXH3-64 of an entry's shard as stored */
     uint64_t stripes_offset;
     uint64_t tokenizer_offset, tokenizer_bytes;
     uint64_t template_offset, template_bytes; /* of the chat, as in the file; 0 bytes: none */
@@ -289,11 +289,11 @@ static inline uint64_t model_stripe_pages(uint64_t pages, uint32_t stripes)
     return (pages + stripes - 1) / stripes;
 }
 
-/* The part of an entry that loader `part` of `parts` reads. Parts are whole pages, disjoint, and
- * together cover the entry. Fills at most ENTRY_EXTENTS_MAX runs (file_offset, read_bytes and
+/* The shard of an entry that loader `shard` of `shards` reads. Shards are whole pages, disjoint,
+ * and together cover the entry. Fills at most ENTRY_EXTENTS_MAX runs (file_offset, read_bytes and
  * slot_offset; the other fields are zero) and returns their number; 0 if the entry is absent or
- * this part has no pages. For entries of a store, `parts` is the number of stripes. Pure. */
-uint32_t model_entry_part(const struct model_entry *entry, uint32_t part, uint32_t parts,
-                          struct model_extent out[ENTRY_EXTENTS_MAX]);
+ * this shard has no pages. For entries of a store, `shards` is the number of stripes. Pure. */
+uint32_t model_entry_shard(const struct model_entry *entry, uint32_t shard, uint32_t shards,
+                           struct model_extent out[ENTRY_EXTENTS_MAX]);
 
 #endif

@@ -14,8 +14,8 @@
  * the same in every file. Stripe d contains pages [d * c, (d + 1) * c) of the slot; pages >= P are
  * not read and may be a hole in the file.
  *
- * That is the layout "striped": every device reads a part of every expert. In the layout "spread"
- * all P pages of expert e of layer l are in stripe (l + e) % S (store_stripe_of).
+ * That is the layout "striped": every storage device reads a shard of every expert. In the layout
+ * "spread" all P pages of expert e of layer l are in stripe (l + e) % S (store_stripe_of).
  *
  * A stripe may have a *mirror*: another file with the same bytes, used when the first cannot be
  * read. Opening a store checks a mirror only if its stripe is missing or wrong.
@@ -31,8 +31,8 @@
  * part of the model file, which has loaders of its own after that of the stripe. A delta has one
  * stripe, and the layout "spread".
  *
- * CHECKSUMS. XXH3-64 (seed 0) of each part: all bytes of the pages of this entry in stripe d, in
- * order. A part without pages has checksum 0 and is never read.
+ * CHECKSUMS. XXH3-64 (seed 0) of each shard: all bytes of the pages of this entry in stripe d, in
+ * order. A shard without pages has checksum 0 and is never read.
  *
  * ENTRIES.BIN. struct store_entries_head, then one record for each precision of the manifest
  * (ascending), layer and expert: 1 + S u64, the offset (STORE_ABSENT: the store does not have this
@@ -40,8 +40,8 @@
  * one precision or more (of a delta: with those of the model file); all of a layer are absent if
  * the model has no experts there. Numbers are little-endian. The manifest has the file's XXH3-64.
  *
- * MANIFEST. One JSON object. All fields are required except "layout", "mirror", "base" and "info"; unknown
- * fields are errors, except inside "info":
+ * MANIFEST. One JSON object. All fields are required except "layout", "mirror", "base" and "info";
+ * unknown fields are errors, except inside "info":
  *   {"format": "sluice-store", "version": 1,
  *    "id": 32 hex digits,          identifies this store; repeated in every stripe's header
  *    "model_hash": 32 hex digits,  XXH3-128 of all bytes of model.gguf (canonical, big-endian)
@@ -102,7 +102,7 @@
 
 /* X(NAME, name in the manifest): how experts are distributed over the stripes. */
 #define STORE_LAYOUTS(X)                                                                           \
-    X(STRIPED, "striped") /* every stripe has a part of every expert */                            \
+    X(STRIPED, "striped") /* every stripe has a shard of every expert */                           \
     X(SPREAD, "spread")   /* each expert is in one stripe */
 
 enum store_layout {
@@ -208,7 +208,7 @@ static inline uint32_t store_stripe_of(const struct store_manifest *m, uint32_t 
 }
 
 /* Pages that an expert of `pages` pages takes in each of its stripes. */
-static inline uint64_t store_part_pages(const struct store_manifest *m, uint64_t pages)
+static inline uint64_t store_shard_pages(const struct store_manifest *m, uint64_t pages)
 {
     return m->layout == STORE_SPREAD ? pages : model_stripe_pages(pages, m->stripe_count);
 }

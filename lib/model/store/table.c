@@ -38,12 +38,12 @@ static int by_stripe_and_offset(const void *a, const void *b)
     return x->offset < y->offset ? -1 : x->offset > y->offset;
 }
 
-/* Checks that parts without pages have checksum 0. So a table is not accepted for the other
+/* Checks that shards without pages have checksum 0. So a table is not accepted for the other
  * layout. */
 static bool sums_fit(const struct store_manifest *m, uint32_t layer, uint32_t expert,
                      uint64_t pages, const uint64_t *sums)
 {
-    uint64_t each = store_part_pages(m, pages);
+    uint64_t each = store_shard_pages(m, pages);
     uint32_t first_stripe = store_first_stripe(m, layer, expert);
     for (uint32_t s = 0; s < m->stripe_count; s++)
         if ((s < first_stripe || (s - first_stripe) * each >= pages) && sums[s] != 0)
@@ -64,7 +64,7 @@ static int64_t take_ranges(const struct store_manifest *m, const void *table, st
             if (offset == STORE_ABSENT)
                 continue;
             uint64_t pages = store_group_of(m, t, layer)->slot_pages;
-            uint64_t bytes = store_part_pages(m, pages) * PAGE_BYTES;
+            uint64_t bytes = store_shard_pages(m, pages) * PAGE_BYTES;
             if (offset % PAGE_BYTES != 0 || offset < PAGE_BYTES || offset > m->stripe[0].bytes ||
                 bytes > m->stripe[0].bytes - offset)
                 return error_set(error, ERR_BAD_INPUT,

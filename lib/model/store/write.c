@@ -37,7 +37,7 @@ void *store_table_new(struct store_manifest *manifest)
     for (uint32_t precision = 0; precision < m->precision_count; precision++)
         for (uint32_t layer = 0; layer < m->layers; layer++) {
             uint64_t pages = store_group_of(m, precision, layer)->slot_pages;
-            uint64_t bytes = store_part_pages(m, pages) * PAGE_BYTES;
+            uint64_t bytes = store_shard_pages(m, pages) * PAGE_BYTES;
             for (uint32_t expert = 0; expert < m->experts; expert++) {
                 if (!store_writes(m, precision, layer, expert)) {
                     store_table_record(m, table, precision, layer, expert)[0] = STORE_ABSENT;

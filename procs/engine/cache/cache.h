@@ -61,7 +61,7 @@ struct cache_loader {
     bool flushed;
     uint32_t last_sender;   /* newest incarnation that sent a message */
     uint64_t messages_seen; /* its counter of messages; it grows while the loader receives any */
-    uint64_t silent_ns; /* since when a ready loader with pending parts is silent; 0: it is not */
+    uint64_t silent_ns; /* since when a ready loader with pending shards is silent; 0: it is not */
     struct msg_loads loads; /* not sent yet */
 };
 

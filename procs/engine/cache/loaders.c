@@ -2,12 +2,12 @@
 /* Loaders as listed in the process table, and the clean-up after a crash of one.
  *
  * Reads of a killed loader can still be in flight and write after waitpid. For every entry with a
- * pending part of that loader, in this order:
+ * pending shard of that loader, in this order:
  *   1. doom the entry: the punch also removes bytes that other loaders have read, which must not be
  *      used
  *   2. punch the range: late reads then write to pages that are no longer part of the arena
  *   3. clear the loader's pending bit
- *   4. reset the entry when no other part is pending
+ *   4. reset the entry when no other shard is pending
  * Then acknowledge in the process table, which allows the supervisor to spawn the successor. */
 #include <string.h>
 
@@ -44,7 +44,7 @@ static void clean_entry(struct cache *c, uint32_t entry, uint32_t loader)
     sl_assert(doomed);
     c->notes[entry].flags |= NOTE_DIRTY;
     cache_signal(c, entry);
-    cache_observe(c, entry); /* resets it when no part is pending, and requests it again */
+    cache_observe(c, entry); /* resets it when no shard is pending, and requests it again */
 }
 
 void cache_clean_loader(struct cache *c, uint32_t loader, uint32_t reaped)
@@ -63,7 +63,7 @@ void cache_clean_loader(struct cache *c, uint32_t loader, uint32_t reaped)
     log_info("cleaned up after loader %u, incarnation %u", loader, reaped);
 }
 
-/* A ready loader with pending parts that never sent a message: the channel may be broken. A
+/* A ready loader with pending shards that never sent a message: the channel may be broken. A
  * successor of this process opens new sockets and rebuilds everything else. */
 static void check_reach(struct cache *c, uint32_t loader, uint32_t incarnation, uint64_t now_ns)
 {

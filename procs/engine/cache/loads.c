@@ -3,7 +3,7 @@
  *
  *   cache_request -> (space?)-> cache_reserve -> LOADS ... DONES -> cache_observe
  *        |  no                                                  | READY: resident
- *        v                                                      | DOOMED, no part pending: reset,
+ *        v                                                      | DOOMED, no shard pending: reset,
  *      waiting  <-----------------------------------------------+   requested again if is_pinned
  */
 #include <string.h>
@@ -80,10 +80,10 @@ static void pause_prefetches(struct cache *c, bool paused)
 
 static uint32_t pending_mask(const struct cache *c, uint32_t entry)
 {
-    struct model_extent part[ENTRY_EXTENTS_MAX];
+    struct model_extent shard[ENTRY_EXTENTS_MAX];
     uint32_t mask = 0;
     for (uint32_t i = 0; i < c->loader_count; i++)
-        if (model_entry_part(&c->entries[entry], i, c->loader_count, part) > 0)
+        if (model_entry_shard(&c->entries[entry], i, c->loader_count, shard) > 0)
             mask |= 1u << i;
     return mask;
 }
@@ -136,17 +136,17 @@ static void gather_load(struct cache *c, uint32_t entry, uint32_t loader)
         .priority = n->priority,
         .demand_ns = n->priority == LOAD_DEMAND ? n->demand_ns : 0,
     };
-    struct model_extent part[ENTRY_EXTENTS_MAX];
+    struct model_extent shard[ENTRY_EXTENTS_MAX];
     uint64_t at = cache_offset(c, entry);
     load->runs_count =
-        (uint16_t)model_entry_part(&c->entries[entry], loader, c->loader_count, part);
+        (uint16_t)model_entry_shard(&c->entries[entry], loader, c->loader_count, shard);
     for (unsigned i = 0; i < load->runs_count; i++)
-        load->runs[i] = (struct msg_run){.file_offset = part[i].file_offset,
-                                         .arena_offset = at + part[i].slot_offset,
-                                         .bytes = part[i].read_bytes};
+        load->runs[i] = (struct msg_run){.file_offset = shard[i].file_offset,
+                                         .arena_offset = at + shard[i].slot_offset,
+                                         .bytes = shard[i].read_bytes};
 }
 
-/* A LOAD to every loader with a pending part. Loaders that are not connected get it when they
+/* A LOAD to every loader with a pending shard. Loaders that are not connected get it when they
  * are. */
 static void send_loads(struct cache *c, uint32_t entry)
 {
@@ -379,7 +379,7 @@ static void log_failure(struct cache *c, uint32_t entry)
              run_errno_text((int)atomic_load_explicit(&d->last_errno, memory_order_relaxed)));
 }
 
-/* DOOMED with no pending part: no loader can write the range any more. */
+/* DOOMED with no pending shard: no loader can write the range any more. */
 static void reset_entry(struct cache *c, uint32_t entry)
 {
     struct cache_note *n = &c->notes[entry];

@@ -5,8 +5,8 @@
  * again when it is needed.
  *
  *   arena_suspect (supervisor)   crashes of writers so far
- *   arena_checked (cache)        of these, those after which every expert was compared; a successor of
- *                                a cache that died in between starts again */
+ *   arena_checked (cache)        of these, those after which every expert was compared; a successor
+ *                                of a cache that died in between starts again */
 #include <inttypes.h>
 #include <unistd.h>
 #define XXH_STATIC_LINKING_ONLY /* a state on the stack */
@@ -47,11 +47,11 @@ static bool is_right(struct cache *c, uint32_t entry)
     const struct model_entry *e = &c->entries[entry];
     const uint64_t *sums = model_index_checksums(c->child.model) + e->checksum_first;
     for (uint32_t i = 0; i < c->loader_count; i++) {
-        struct model_extent part[ENTRY_EXTENTS_MAX];
-        uint32_t runs = model_entry_part(e, i, c->loader_count, part);
+        struct model_extent shard[ENTRY_EXTENTS_MAX];
+        uint32_t runs = model_entry_shard(e, i, c->loader_count, shard);
         sl_assert(runs <= 1); /* an entry of a store is one extent */
-        if (runs == 1 && !range_has_sum(c, cache_offset(c, entry) + part[0].slot_offset,
-                                        part[0].read_bytes, sums[i]))
+        if (runs == 1 && !range_has_sum(c, cache_offset(c, entry) + shard[0].slot_offset,
+                                        shard[0].read_bytes, sums[i]))
             return false;
     }
     return true;

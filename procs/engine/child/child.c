@@ -30,8 +30,8 @@
 #define MEMORY_PROBE_BYTES   (16 * KIB)
 #define MEMORY_WAIT_NS       (5 * NS_PER_S)
 
-_Static_assert(DIRECTORY_LOADERS_MAX == MSG_PARTS_MAX,
-               "a loader of the directory is a part of a LOAD");
+_Static_assert(DIRECTORY_LOADERS_MAX == MSG_SHARDS_MAX,
+               "a loader of the directory is a shard of a LOAD");
 
 static const struct {
     enum service service;

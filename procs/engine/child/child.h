@@ -112,8 +112,8 @@ _Noreturn void child_exit(struct child *child);
  * X(NAME, process, where) */
 #define INJECTIONS(X)                                                                              \
     X(NONE, "", "")                                                                                \
-    X(LOADER_READS_PENDING, "loader", "after submission, before the last completion of a part")    \
-    X(LOADER_BEFORE_PUBLISH, "loader", "all reads of a part completed, word not yet changed")      \
+    X(LOADER_READS_PENDING, "loader", "after submission, before the last completion of a shard")   \
+    X(LOADER_BEFORE_PUBLISH, "loader", "all reads of a shard completed, word not yet changed")     \
     X(CACHE_RESERVED, "cache", "between reserve and LOAD")                                         \
     X(CACHE_CLEANING, "cache", "between punch and reset of a crashed loader's range")              \
     X(COMPUTE_MID_TOKEN, "compute", "in decode, between two appends, after layer 0")               \

@@ -6,11 +6,11 @@
  *       quarantined
  *   quarantined, missing --(ctl replace: the supervisor opens it again; a successor)--> in use
  *
- * A job starts with the first copy in use. Parts that a copy does not deliver are read from the
- * next one, so that a bad sector costs one additional read; a part fails only when no copy delivers
- * it. The quarantine flag is in the directory and outlives the loader, which exits when reads
- * stall: stalled reads may still write, so that the cache punches their ranges before they are
- * reused, and the successor starts with the next copy. */
+ * A job starts with the first copy in use. Shards that a copy does not deliver are read from the
+ * next one, so that a bad sector costs one additional read; a shard fails only when no copy
+ * delivers it. The quarantine flag is in the directory and outlives the loader, which exits when
+ * reads stall: stalled reads may still write, so that the cache punches their ranges before they
+ * are reused, and the successor starts with the next copy. */
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>

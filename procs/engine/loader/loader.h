@@ -59,16 +59,16 @@ void loader_receive(struct loader *l);
 /* Replies to a FLUSH when no job of an older epoch is left. */
 void loader_reply_flush(struct loader *l);
 
-/* run.c: reads, and ends of parts. */
+/* run.c: reads, and ends of shards. */
 void loader_submit(struct loader *l, uint64_t now_ns);
 void loader_reap(struct loader *l);
 /* Time until the throttle releases its first read; UINT64_MAX: it delays none. */
 uint64_t loader_withheld_ns(struct loader *l, uint64_t now_ns);
-/* Ends the job when none of its reads is in flight: publishes or fails its part. */
+/* Ends the job when none of its reads is in flight: publishes or fails its shard. */
 void loader_end_if_due(struct loader *l, struct job *job);
-/* Publishes or fails a part without reads in flight; also for a LOAD without a job. */
-void loader_end_part(struct loader *l, const struct job *job);
-/* Sends the cache the parts that ended, if it requested doorbells. */
+/* Publishes or fails a shard without reads in flight; also for a LOAD without a job. */
+void loader_end_shard(struct loader *l, const struct job *job);
+/* Sends the cache the shards that ended, if it requested doorbells. */
 void loader_send_dones(struct loader *l);
 /* Ends cancelled jobs that would not be reached soon. */
 void loader_check_jobs(struct loader *l);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sluice-loader N: reads parts of entries into their ranges of the arena.
+/* sluice-loader N: reads shards of entries into their ranges of the arena.
  *
  * One per storage device. It decides only the order of its reads: demands before dense weights
  * before prefetches, in chunks, at most `queue_depth` of them in flight.
@@ -9,10 +9,10 @@
  *
  * Messages   in: LOAD, FLUSH (cache), CONTROL (supervisor).  out: DONE, FLUSHED, ACK.
  * Memory     writes: payload of LOADING entries (only by reads of the device, never by stores);
- *            entry words by part done and part fail; failures, last_errno and last_loader; its flag
- *            of the directory's quarantine, what is known about its files; its own row.
+ *            entry words by shard done and shard fail; failures, last_errno and last_loader; its
+ *            flag of the directory's quarantine, what is known about its files; its own row.
  *            reads: model index, directory head (epoch, throttle, prefetch_paused).
- * On its crash: entries with a pending part stay LOADING until the cache has doomed and punched
+ * On its crash: entries with a pending shard stay LOADING until the cache has doomed and punched
  *            them (reads may write after waitpid), then they are requested from its successor.
  * On a crash of others: without a cache its jobs continue until the successor's FLUSH; without a
  *            supervisor it exits.

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Runs a loader's jobs: submits reads, checks what was read, and publishes or fails the parts. */
+/* Runs a loader's jobs: submits reads, checks what was read, and publishes or fails the shards. */
 #include <errno.h>
 #include <inttypes.h>
 
@@ -22,7 +22,7 @@ static struct directory_entry *entry_of(struct loader *l, const struct job *job)
 static bool still_wanted(struct loader *l, const struct job *job)
 {
     uint64_t word = entry_read(&entry_of(l, job)->word);
-    return entry_wants_part(word, job->generation, loader_self(l));
+    return entry_wants_shard(word, job->generation, loader_self(l));
 }
 
 /* A doorbell: its loss delays the cache by one tick. A success that the cache does not wait for
@@ -59,8 +59,8 @@ static void add_done(struct loader *l, const struct job *job)
 }
 
 /* In this order: a process that sees DOOMED must find the reason. */
-static enum part_result fail_part(struct loader *l, struct directory_entry *e,
-                                  const struct job *job)
+static enum shard_result fail_shard(struct loader *l, struct directory_entry *e,
+                                    const struct job *job)
 {
     counter_add(l->child.row, CTR_LOADER_parts_failed, 1);
     if (job->status != ECANCELED) {
@@ -68,7 +68,7 @@ static enum part_result fail_part(struct loader *l, struct directory_entry *e,
         atomic_store_explicit(&e->last_loader, loader_self(l), memory_order_relaxed);
         atomic_fetch_add_explicit(&e->failures, 1, memory_order_release);
     }
-    return entry_part_fail(&e->word, job->generation, loader_self(l));
+    return entry_shard_fail(&e->word, job->generation, loader_self(l));
 }
 
 /* A bucket of the histogram; longer times than the last bound are only in the sum. */
@@ -89,40 +89,40 @@ static void count_time(struct loader *l, uint64_t ns)
         }
 }
 
-static enum part_result publish_part(struct loader *l, struct directory_entry *e,
-                                     const struct job *job)
+static enum shard_result publish_shard(struct loader *l, struct directory_entry *e,
+                                       const struct job *job)
 {
     child_inject(&l->child, INJECT_LOADER_BEFORE_PUBLISH);
-    enum part_result result = entry_part_done(&e->word, job->generation, loader_self(l));
-    if (result == PART_READY || result == PART_CLEARED) {
+    enum shard_result result = entry_shard_done(&e->word, job->generation, loader_self(l));
+    if (result == SHARD_READY || result == SHARD_CLEARED) {
         counter_add(l->child.row, CTR_LOADER_parts_done, 1);
         counter_add(l->child.row, CTR_LOADER_bytes_published, job->bytes);
         count_time(l, job->last_ns > job->taken_ns ? job->last_ns - job->taken_ns : 0);
     } else {
         counter_add(l->child.row, CTR_LOADER_parts_failed, 1);
     }
-    if (result == PART_READY) /* failures count since it was last READY */
+    if (result == SHARD_READY) /* failures count since it was last READY */
         atomic_store_explicit(&e->failures, 0, memory_order_relaxed);
     return result;
 }
 
-void loader_end_part(struct loader *l, const struct job *job)
+void loader_end_shard(struct loader *l, const struct job *job)
 {
     struct directory_entry *e = entry_of(l, job);
-    enum part_result result = job->status == 0 ? publish_part(l, e, job) : fail_part(l, e, job);
-    if (result == PART_READY || result == PART_DOOMED)
+    enum shard_result result = job->status == 0 ? publish_shard(l, e, job) : fail_shard(l, e, job);
+    if (result == SHARD_READY || result == SHARD_DOOMED)
         directory_signal(&l->child.directory,
                          directory_counter_of(&l->child.directory, job->entry));
-    l->dones_urgent |= result == PART_DOOMED;
-    if (result != PART_STALE)
+    l->dones_urgent |= result == SHARD_DOOMED;
+    if (result != SHARD_STALE)
         add_done(l, job);
     child_progress(&l->child);
 }
 
-/* Parts are published only with a right checksum. A wrong one is read once more, in case the
- * transfer and not the file is at fault; then the part fails. A wrong checksum of a cancelled entry
- * means nothing: the cache punches it when the loader of another stripe has crashed. False: the job
- * continues. */
+/* Shards are published only with a right checksum. A wrong one is read once more, in case the
+ * transfer and not the file is at fault; then the shard fails. A wrong checksum of a cancelled
+ * entry means nothing: the cache punches it when the loader of another stripe has crashed. False:
+ * the job continues. */
 static bool checked(struct loader *l, struct job *job)
 {
     struct proc_row *row = l->child.row;
@@ -173,7 +173,7 @@ void loader_end_if_due(struct loader *l, struct job *job)
         return;
     if (job->status != 0 && still_wanted(l, job) && loader_take_other_copy(l, job))
         return;
-    loader_end_part(l, job);
+    loader_end_shard(l, job);
     jobs_remove(&l->jobs, job);
 }
 

@@ -17,14 +17,14 @@ static bool runs_agree(const struct loader *l, const struct msg_load *load)
     if (at % PAGE_BYTES != 0 || at < PAGE_BYTES || at > l->child.arena.bytes ||
         entry->slot_bytes > l->child.arena.bytes - at)
         return false;
-    struct model_extent part[ENTRY_EXTENTS_MAX];
-    uint32_t runs = model_entry_part(entry, loader_self(l), d->head->loader_count, part);
+    struct model_extent shard[ENTRY_EXTENTS_MAX];
+    uint32_t runs = model_entry_shard(entry, loader_self(l), d->head->loader_count, shard);
     if (runs != load->runs_count)
         return false;
     for (uint32_t i = 0; i < runs; i++)
-        if (load->runs[i].file_offset != part[i].file_offset ||
-            load->runs[i].bytes != part[i].read_bytes ||
-            load->runs[i].arena_offset != at + part[i].slot_offset)
+        if (load->runs[i].file_offset != shard[i].file_offset ||
+            load->runs[i].bytes != shard[i].read_bytes ||
+            load->runs[i].arena_offset != at + shard[i].slot_offset)
             return false;
     return true;
 }
@@ -41,7 +41,7 @@ static bool loads_are_ours(const struct loader *l, const struct msg_loads *m)
 static bool load_agrees(const struct loader *l, const struct msg_load *load)
 {
     uint64_t word = entry_read(&l->child.directory.entries[load->entry].word);
-    return entry_wants_part(word, load->generation, loader_self(l)) && runs_agree(l, load);
+    return entry_wants_shard(word, load->generation, loader_self(l)) && runs_agree(l, load);
 }
 
 /* Number of prefetch chunks that this demand waits for. */
@@ -73,7 +73,7 @@ static void fail_untaken(struct loader *l, const struct msg_load *load)
                         .taken_ns = now,
                         .first_ns = now,
                         .status = ECANCELED};
-    loader_end_part(l, &never);
+    loader_end_shard(l, &never);
 }
 
 /* Pre: the message is ours and the entry is one. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Adds arrived prefixes of a part to its checksum, and compares the checksum at the end. */
+/* Adds arrived prefixes of a shard to its checksum, and compares the checksum at the end. */
 #include "procs/engine/loader/verify.h"
 
 #include <stdlib.h>
@@ -12,9 +12,9 @@
 #define STATE_ALIGN 64 /* alignment that the library requires */
 
 int verify_create(struct verify *v, const struct model_index *model, const void *arena,
-                  uint32_t part, const struct jobs *jobs, struct error *error)
+                  uint32_t shard, const struct jobs *jobs, struct error *error)
 {
-    *v = (struct verify){.model = model, .arena = arena, .part = part};
+    *v = (struct verify){.model = model, .arena = arena, .shard = shard};
     if (model->checksum_count == 0)
         return 0;
     /* Only states of used jobs are touched, so that the others cost no memory. */
@@ -70,5 +70,5 @@ enum verdict verify_end(struct verify *v, const struct jobs *jobs, struct job *j
     verify_arrived(v, jobs, job);
     sl_assert(job->summed == job->bytes);
     uint64_t sum = XXH3_64bits_digest(state_of(v, jobs, job));
-    return sum == model_index_checksums(v->model)[first + v->part] ? VERDICT_RIGHT : VERDICT_WRONG;
+    return sum == model_index_checksums(v->model)[first + v->shard] ? VERDICT_RIGHT : VERDICT_WRONG;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Checksums of parts (XXH3-64, lib/model/store/store.h), computed while the part is being read:
+/* Checksums of shards (XXH3-64, lib/model/store/store.h), computed while the shard is being read:
  * each completely read prefix is added at once, so that at the end only the last chunk is left.
  * Reads the arena; independent of devices and messages. */
 #ifndef SLUICE_ENGINE_LOADER_VERIFY_H
@@ -12,7 +12,7 @@
 struct verify {
     const struct model_index *model; /* borrowed */
     const char *arena;               /* borrowed */
-    uint32_t part;                   /* of every entry: this loader's number */
+    uint32_t shard;                  /* of every entry: this loader's number */
     void *states;                    /* a running sum for each job; NULL: no entry has a checksum */
     uint64_t bytes;                  /* total, and the time it took */
     uint64_t ns;
@@ -20,7 +20,7 @@ struct verify {
 
 /* 0, or -1 when out of memory. */
 int verify_create(struct verify *v, const struct model_index *model, const void *arena,
-                  uint32_t part, const struct jobs *jobs, struct error *error);
+                  uint32_t shard, const struct jobs *jobs, struct error *error);
 void verify_destroy(struct verify *v);
 
 /* Adds what has been read. Cheap when that is nothing, or without a checksum. */

@@ -51,14 +51,14 @@ static void report_wrong(struct check *c, const struct model_entry *e, uint32_t 
     pthread_mutex_unlock(&c->lock);
 }
 
-/* Hashes and compares one part in a file. */
-static int check_part(struct check *c, const struct model_entry *e, uint32_t file, void *buf,
-                      XXH3_state_t *hash, struct error *error)
+/* Hashes and compares one shard in a file. */
+static int check_shard(struct check *c, const struct model_entry *e, uint32_t file, void *buf,
+                       XXH3_state_t *hash, struct error *error)
 {
     uint32_t stripe = file / 2;
     struct model_extent runs[ENTRY_EXTENTS_MAX];
     uint32_t stripes = c->index->stripe_count;
-    if (model_entry_part(e, stripe, stripes, runs) == 0)
+    if (model_entry_shard(e, stripe, stripes, runs) == 0)
         return 0;
     XXH3_64bits_reset(hash);
     for (uint64_t at = 0; at < runs[0].read_bytes; at += PIECE_BYTES) {
@@ -91,7 +91,7 @@ static void *work(void *arg)
         const struct model_entry *e = &model_index_entries(c->index)[i];
         for (uint32_t f = 0; f < c->opened && status == 0 && e->extents > 0 && e->in_store; f++)
             if (c->path[f][0])
-                status = check_part(c, e, f, buf, hash, &error);
+                status = check_shard(c, e, f, buf, hash, &error);
     }
     if (status)
         fail(c, &error);

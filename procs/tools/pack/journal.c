@@ -232,9 +232,9 @@ int journal_flush(struct pack *p, struct error *error)
 
 /* ---- resume and verify ---- */
 
-/* Whether a part matches its checksum in the stripe and in the mirror. */
-static bool part_right(const struct pack *p, struct bulk *files, uint32_t stripe, uint64_t offset,
-                       uint64_t bytes, uint64_t checksum, void *buf)
+/* Whether a shard matches its checksum in the stripe and in the mirror. */
+static bool shard_right(const struct pack *p, struct bulk *files, uint32_t stripe, uint64_t offset,
+                        uint64_t bytes, uint64_t checksum, void *buf)
 {
     for (uint32_t f = stripe; f < p->file_count; f += p->manifest.stripe_count) {
         uint64_t got;
@@ -245,7 +245,7 @@ static bool part_right(const struct pack *p, struct bulk *files, uint32_t stripe
     return true;
 }
 
-/* Reads the parts of a unit back; true if all match their checksums. */
+/* Reads the shards of a unit back; true if all match their checksums. */
 static bool unit_right(const struct pack *p, struct bulk *files, uint32_t unit,
                        const uint64_t *checksums, void *buf)
 {
@@ -253,7 +253,7 @@ static bool unit_right(const struct pack *p, struct bulk *files, uint32_t unit,
     for (uint32_t t = 0; t < m->precision_count; t++) {
         uint64_t offset = store_record(m, p->table, t, pack_layer(p, unit), unit % m->experts)[0];
         uint64_t pages = store_group_of(m, t, pack_layer(p, unit))->slot_pages;
-        uint64_t each = store_part_pages(m, pages);
+        uint64_t each = store_shard_pages(m, pages);
         uint32_t first_stripe = store_first_stripe(m, pack_layer(p, unit), unit % m->experts);
         if (offset == STORE_ABSENT) {
             checksums += m->stripe_count;
@@ -263,7 +263,7 @@ static bool unit_right(const struct pack *p, struct bulk *files, uint32_t unit,
             uint64_t first = s < first_stripe ? pages : (s - first_stripe) * each;
             uint64_t n = first < pages ? pages - first : 0;
             n = (n < each ? n : each) * PAGE_BYTES;
-            if (n == 0 ? *checksums != 0 : !part_right(p, files, s, offset, n, *checksums, buf))
+            if (n == 0 ? *checksums != 0 : !shard_right(p, files, s, offset, n, *checksums, buf))
                 return false;
         }
     }
@@ -300,7 +300,7 @@ static int resume(struct pack *p, struct bulk *files, void *buf, struct error *e
 struct reading {
     struct bulk files[PACK_FILES_MAX];
     uint32_t opened;
-    void *buf; /* the largest part */
+    void *buf; /* the largest shard */
 };
 
 static int reading_open(struct reading *r, const struct pack *p, struct error *error)
@@ -310,7 +310,7 @@ static int reading_open(struct reading *r, const struct pack *p, struct error *e
         if (p->manifest.groups[g].slot_pages > largest)
             largest = p->manifest.groups[g].slot_pages;
     r->opened = 0;
-    r->buf = bulk_buffer(store_part_pages(&p->manifest, largest) * PAGE_BYTES);
+    r->buf = bulk_buffer(store_shard_pages(&p->manifest, largest) * PAGE_BYTES);
     if (!r->buf)
         return error_set(error, ERR_NO_MEMORY, "out of memory (buffer to read the store back)");
     for (; r->opened < p->file_count; r->opened++)

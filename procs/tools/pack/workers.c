@@ -25,13 +25,13 @@
 struct slot {
     struct bulk *files; /* stripes, then mirrors */
     const struct pack *pack;
-    uint64_t offset, pages, each; /* offset in the stripes; pages of the slot; bytes per part */
+    uint64_t offset, pages, each; /* offset in the stripes; pages of the slot; bytes per shard */
     uint64_t at;                  /* slot bytes so far, buffered ones included */
     uint64_t filled;
     char *buffer;
     XXH3_state_t *hash;
     uint32_t first;      /* stripe of page 0 */
-    uint32_t stripe;     /* stripe of the part being hashed */
+    uint32_t stripe;     /* stripe of the shard being hashed */
     uint64_t *checksums; /* in the table */
 };
 
@@ -81,7 +81,7 @@ static void slot_start(struct slot *s, const struct pack *p, uint32_t precision,
     const struct store_manifest *m = &p->manifest;
     uint64_t *record = store_table_record(m, p->table, precision, layer, expert);
     s->pages = store_group_of(m, precision, layer)->slot_pages;
-    s->each = store_part_pages(m, s->pages) * PAGE_BYTES;
+    s->each = store_shard_pages(m, s->pages) * PAGE_BYTES;
     s->offset = record[0];
     s->checksums = record + 1;
     s->at = s->filled = 0;
@@ -112,16 +112,16 @@ static int slot_flush(struct slot *s, uint64_t *storage_ns, struct error *error)
     sl_assert(s->filled % PAGE_BYTES == 0);
     uint64_t base = s->at - s->filled;
     for (uint64_t done = 0, n; done < s->filled; done += n) {
-        uint64_t part = (base + done) / s->each, in_part = base + done - part * s->each;
-        uint32_t stripe = s->first + (uint32_t)part;
-        n = s->each - in_part < s->filled - done ? s->each - in_part : s->filled - done;
+        uint64_t shard = (base + done) / s->each, in_shard = base + done - shard * s->each;
+        uint32_t stripe = s->first + (uint32_t)shard;
+        n = s->each - in_shard < s->filled - done ? s->each - in_shard : s->filled - done;
         if (stripe != s->stripe) {
             s->checksums[s->stripe] = XXH3_64bits_digest(s->hash);
             XXH3_64bits_reset(s->hash);
             s->stripe = stripe;
         }
         XXH3_64bits_update(s->hash, s->buffer + done, n);
-        if (slot_write(s, stripe, s->buffer + done, n, s->offset + in_part, storage_ns, error))
+        if (slot_write(s, stripe, s->buffer + done, n, s->offset + in_shard, storage_ns, error))
             return -1;
     }
     s->filled = 0;

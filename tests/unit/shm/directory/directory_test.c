@@ -147,7 +147,7 @@ static void *signal_when_waiting(void *arg)
     struct directory *d = arg;
     while (atomic_load(&d->counters[1].waiters) == 0)
         sched_yield();
-    entry_part_done(&d->entries[7].word, 0, 0);
+    entry_shard_done(&d->entries[7].word, 0, 0);
     directory_signal(d, 1);
     return NULL;
 }

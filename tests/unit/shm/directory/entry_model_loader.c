@@ -153,7 +153,7 @@ static bool take(struct world *w, unsigned d, unsigned bit)
     free->slot = slot;
     free->generation = generation;
     free->epoch = epoch;
-    free->failed = cancelled; /* nothing to read: its part fails at once */
+    free->failed = cancelled; /* nothing to read: its shard fails at once */
     for (unsigned c = d; c < m->chunks && !cancelled; c += m->loaders)
         free->read[c] = READ_TODO;
     what = cancelled ? "loader: takes the LOAD of a cancelled entry" : "loader: takes a LOAD";

@@ -10,8 +10,8 @@
 struct entry_ops {
     uint64_t (*read_word)(entry_word *);
     bool (*reserve)(entry_word *, uint32_t, uint64_t *);
-    enum part_result (*done)(entry_word *, uint64_t, unsigned);
-    enum part_result (*fail)(entry_word *, uint64_t, unsigned);
+    enum shard_result (*done)(entry_word *, uint64_t, unsigned);
+    enum shard_result (*fail)(entry_word *, uint64_t, unsigned);
     bool (*wants)(uint64_t, uint64_t, unsigned);
     bool (*pending)(uint64_t, uint64_t, unsigned);
     bool (*doom)(entry_word *, uint64_t, uint32_t);
@@ -27,7 +27,7 @@ struct entry_ops {
     X(evict_pinned)                                                                                \
     X(done_revives)                                                                                \
     X(swap_is_a_store)                                                                             \
-    X(first_part_publishes)
+    X(first_shard_publishes)
 
 #define X(name) extern const struct entry_ops entry_ops_##name;
 ENTRY_VARIANTS(X)

@@ -41,59 +41,59 @@ START_TEST(reserve)
 }
 END_TEST
 
-START_TEST(part_done)
+START_TEST(shard_done)
 {
     for (int i = 0; i < 4; i++)
         for (uint32_t pending = 0; pending < 4; pending++)
             for (uint64_t generation = 6; generation < 9; generation++) {
                 uint64_t before = make(states[i], 1, pending, 7);
                 entry_word word = before;
-                enum part_result result = entry_part_done(&word, generation, 1);
+                enum shard_result result = entry_shard_done(&word, generation, 1);
                 bool expected = (states[i] == ENTRY_LOADING || states[i] == ENTRY_DOOMED) &&
                                 generation == 7 && (pending & 2);
                 if (!expected) {
-                    ck_assert_int_eq(result, PART_STALE);
+                    ck_assert_int_eq(result, SHARD_STALE);
                     ck_assert_uint_eq(word, before);
                 } else if (states[i] == ENTRY_DOOMED) {
-                    ck_assert_int_eq(result, PART_DOOMED); /* never revived */
+                    ck_assert_int_eq(result, SHARD_DOOMED); /* never revived */
                     ck_assert_uint_eq(word, make(ENTRY_DOOMED, 1, pending & 1, 7));
                 } else if (pending & 1) {
-                    ck_assert_int_eq(result, PART_CLEARED);
+                    ck_assert_int_eq(result, SHARD_CLEARED);
                     ck_assert_uint_eq(word, make(ENTRY_LOADING, 1, 1, 7));
                 } else {
-                    ck_assert_int_eq(result, PART_READY);
+                    ck_assert_int_eq(result, SHARD_READY);
                     ck_assert_uint_eq(word, make(ENTRY_READY, 1, 0, 7));
                 }
             }
 }
 END_TEST
 
-START_TEST(part_fail)
+START_TEST(shard_fail)
 {
     for (int i = 0; i < 4; i++)
         for (uint32_t pending = 0; pending < 4; pending++)
             for (uint64_t generation = 6; generation < 9; generation++) {
                 uint64_t before = make(states[i], 3, pending, 7);
                 entry_word word = before;
-                enum part_result result = entry_part_fail(&word, generation, 0);
+                enum shard_result result = entry_shard_fail(&word, generation, 0);
                 bool expected = (states[i] == ENTRY_LOADING || states[i] == ENTRY_DOOMED) &&
                                 generation == 7 && (pending & 1);
-                ck_assert_int_eq(result, expected ? PART_DOOMED : PART_STALE);
+                ck_assert_int_eq(result, expected ? SHARD_DOOMED : SHARD_STALE);
                 ck_assert_uint_eq(word, expected ? make(ENTRY_DOOMED, 3, pending & 2, 7) : before);
             }
 }
 END_TEST
 
-START_TEST(wanted_and_pending_parts)
+START_TEST(wanted_and_pending_shards)
 {
     for (int i = 0; i < 4; i++)
         for (uint32_t pending = 0; pending < 4; pending++)
             for (uint64_t generation = 6; generation < 9; generation++) {
                 uint64_t word = make(states[i], 0, pending, 7);
                 bool mine = generation == 7 && (pending & 2);
-                ck_assert_int_eq(entry_wants_part(word, generation, 1),
+                ck_assert_int_eq(entry_wants_shard(word, generation, 1),
                                  mine && states[i] == ENTRY_LOADING);
-                ck_assert_int_eq(entry_part_pending(word, generation, 1),
+                ck_assert_int_eq(entry_shard_pending(word, generation, 1),
                                  mine && (states[i] == ENTRY_LOADING || states[i] == ENTRY_DOOMED));
             }
 }
@@ -175,7 +175,7 @@ END_TEST
 START_TEST(loader_out_of_range)
 {
     entry_word word = make(ENTRY_LOADING, 0, 1, 7);
-    entry_part_done(&word, 7, ENTRY_PENDING_BITS); /* an assertion */
+    entry_shard_done(&word, 7, ENTRY_PENDING_BITS); /* an assertion */
 }
 END_TEST
 
@@ -193,9 +193,9 @@ int main(void)
     TCase *t = tcase_create("word");
     tcase_add_test(t, fields);
     tcase_add_test(t, reserve);
-    tcase_add_test(t, part_done);
-    tcase_add_test(t, part_fail);
-    tcase_add_test(t, wanted_and_pending_parts);
+    tcase_add_test(t, shard_done);
+    tcase_add_test(t, shard_fail);
+    tcase_add_test(t, wanted_and_pending_shards);
     tcase_add_test(t, doom);
     tcase_add_test(t, reset);
     tcase_add_test(t, evict);

@@ -17,7 +17,7 @@
 
 #define ENTRIES   6
 #define SLOTS     3
-#define PAYLOAD   64 /* bytes of one loader's part */
+#define PAYLOAD   64 /* bytes of one loader's shard */
 #define LOADERS   2
 #define READS     30000 /* checked by each reader, at least */
 #define EVICTIONS 3000  /* by all together, at least */
@@ -44,18 +44,18 @@ static void *loader_main(void *arg)
     while (!atomic_load(&world.stop)) {
         uint32_t e = draw(&random, ENTRIES);
         uint64_t word = entry_read(&world.word[e]), generation = entry_generation_of(word);
-        if (!entry_part_pending(word, generation, self)) {
+        if (!entry_shard_pending(word, generation, self)) {
             sched_yield();
             continue;
         }
-        if (!entry_wants_part(word, generation, self) || draw(&random, 16) == 0) {
-            entry_part_fail(&world.word[e], generation, self);
+        if (!entry_wants_shard(word, generation, self) || draw(&random, 16) == 0) {
+            entry_shard_fail(&world.word[e], generation, self);
             continue;
         }
-        unsigned char *part = world.payload[atomic_load(&world.location[e])][self];
+        unsigned char *shard = world.payload[atomic_load(&world.location[e])][self];
         for (int i = 0; i < PAYLOAD; i++)
-            part[i] = (unsigned char)(e + 1);
-        entry_part_done(&world.word[e], generation, self);
+            shard[i] = (unsigned char)(e + 1);
+        entry_shard_done(&world.word[e], generation, self);
         atomic_fetch_add_explicit(&loads_done, 1, memory_order_relaxed);
     }
     return NULL;

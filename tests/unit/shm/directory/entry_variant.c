@@ -3,21 +3,21 @@
  * every atomic operation replaced by the model checker's, under distinct names (ENTRY_VARIANT). */
 #include <stdatomic.h>
 
-#define JOIN2(a, b)        a##_##b
-#define JOIN(a, b)         JOIN2(a, b)
-#define NAME(function)     JOIN(ENTRY_VARIANT, function)
-#define entry_read         NAME(read_word)
-#define entry_reserve      NAME(reserve)
-#define entry_part_done    NAME(part_done)
-#define entry_part_fail    NAME(part_fail)
-#define entry_wants_part   NAME(wants_part)
-#define entry_part_pending NAME(part_pending)
-#define entry_doom         NAME(doom)
-#define entry_reset        NAME(reset)
-#define entry_evict        NAME(evict)
-#define entry_pin          NAME(pin)
-#define entry_unpin        NAME(unpin)
-#define entry_sweep        NAME(sweep)
+#define JOIN2(a, b)         a##_##b
+#define JOIN(a, b)          JOIN2(a, b)
+#define NAME(function)      JOIN(ENTRY_VARIANT, function)
+#define entry_read          NAME(read_word)
+#define entry_reserve       NAME(reserve)
+#define entry_shard_done    NAME(shard_done)
+#define entry_shard_fail    NAME(shard_fail)
+#define entry_wants_shard   NAME(wants_shard)
+#define entry_shard_pending NAME(shard_pending)
+#define entry_doom          NAME(doom)
+#define entry_reset         NAME(reset)
+#define entry_evict         NAME(evict)
+#define entry_pin           NAME(pin)
+#define entry_unpin         NAME(unpin)
+#define entry_sweep         NAME(sweep)
 
 #include "tests/unit/shm/directory/entry_ops.h"
 
@@ -35,10 +35,10 @@
 const struct entry_ops JOIN(entry_ops, ENTRY_VARIANT) = {
     .read_word = entry_read,
     .reserve = entry_reserve,
-    .done = entry_part_done,
-    .fail = entry_part_fail,
-    .wants = entry_wants_part,
-    .pending = entry_part_pending,
+    .done = entry_shard_done,
+    .fail = entry_shard_fail,
+    .wants = entry_wants_shard,
+    .pending = entry_shard_pending,
     .doom = entry_doom,
     .reset = entry_reset,
     .evict = entry_evict,

@@ -111,7 +111,7 @@ static void check_entry(const struct model_index *a, const struct model_index *b
     uint32_t runs = 0;
     for (uint32_t part = 0; part < PARTS; part++) {
         struct model_extent out[ENTRY_EXTENTS_MAX];
-        uint32_t n = model_entry_part(y, part, PARTS, out);
+        uint32_t n = model_entry_shard(y, part, PARTS, out);
         for (uint32_t k = 0; k < n; k++)
             ck_assert_uint_eq(out[k].read_bytes % 4096, 0);
         runs += n;
@@ -251,7 +251,8 @@ START_TEST(wrong_parts)
 }
 END_TEST
 
-/* A part under a name that does not lead to the others, and a whole file under the name of a part. */
+/* A part under a name that does not lead to the others, and a whole file under the name of a
+ * part. */
 START_TEST(names)
 {
     char from[200], to[200];

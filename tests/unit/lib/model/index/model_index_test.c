@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The index of real and synthetic files: contents, parts of entries, and the check of a tampered
+/* The index of real and synthetic files: contents, shards of entries, and the check of a tampered
  * blob. */
 #include <check.h>
 #include <fcntl.h>
@@ -269,7 +269,7 @@ static void check_parts(const struct model_entry *e, uint32_t parts)
     for (uint32_t p = 0; p < parts; p++) {
         struct model_extent runs[ENTRY_EXTENTS_MAX];
         memset(runs, 0xee, sizeof runs);
-        uint32_t n = model_entry_part(e, p, parts, runs);
+        uint32_t n = model_entry_shard(e, p, parts, runs);
         uint64_t size = 0;
         ck_assert_uint_le(n, ENTRY_EXTENTS_MAX);
         for (uint32_t i = 0; i < n; i++) {

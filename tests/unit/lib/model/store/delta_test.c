@@ -68,13 +68,13 @@ static void check_entry(const struct model_index *m, const struct model_entry *n
     ck_assert(!native->in_store && native->extents == EXPERT__COUNT);
     ck_assert_mem_eq(native->matrix, in_model->matrix, sizeof native->matrix);
     ck_assert_uint_eq(native->slot_bytes, in_model->slot_bytes);
-    ck_assert_uint_eq(model_entry_part(native, 0, 2, run), 0);
-    ck_assert_uint_eq(model_entry_part(native, 1, 2, run), EXPERT__COUNT);
+    ck_assert_uint_eq(model_entry_shard(native, 0, 2, run), 0);
+    ck_assert_uint_eq(model_entry_shard(native, 1, 2, run), EXPERT__COUNT);
     for (int x = 0; x < EXPERT__COUNT; x++)
         ck_assert_uint_eq(run[x].file_offset, in_model->extent[x].file_offset);
-    ck_assert_uint_eq(model_entry_part(low, 0, 2, run), 1);
+    ck_assert_uint_eq(model_entry_shard(low, 0, 2, run), 1);
     ck_assert_uint_eq(run[0].read_bytes, low->slot_bytes);
-    ck_assert_uint_eq(model_entry_part(low, 1, 2, run), 0);
+    ck_assert_uint_eq(model_entry_shard(low, 1, 2, run), 0);
     ck_assert(low->checksum_first < m->checksum_count);
 }
 

@@ -317,7 +317,7 @@ START_TEST(tampered_index)
             for (uint32_t s = 0; s < m->stripe_count; s++) {
                 struct model_extent run[ENTRY_EXTENTS_MAX];
                 const struct model_entry *e = &model_index_entries(m)[x];
-                uint32_t n = model_entry_part(e, s, m->stripe_count, run);
+                uint32_t n = model_entry_shard(e, s, m->stripe_count, run);
                 for (uint32_t r = 0; e->in_store && r < n; r++)
                     ck_assert_uint_le(run[r].file_offset + run[r].read_bytes,
                                       model_index_stripes(m)[s].file.bytes);

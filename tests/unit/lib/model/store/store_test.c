@@ -17,14 +17,15 @@
 
 #define DEMO SLUICE_SOURCE_DIR "/launch/demo/tiny-books-moe-q8_0.gguf"
 
-/* Assembles an entry's slot from its parts, as loaders do, and checks the checksum of each part. */
+/* Assembles an entry's slot from its shards, as loaders do, and checks the checksum of each
+ * shard. */
 static void read_entry(const struct model_index *m, const struct model_entry *e,
                        const struct open_file *stripes, uint8_t *slot)
 {
     uint64_t pages = 0;
     for (uint32_t s = 0; s < m->stripe_count; s++) {
         struct model_extent run[ENTRY_EXTENTS_MAX];
-        if (model_entry_part(e, s, m->stripe_count, run) == 0)
+        if (model_entry_shard(e, s, m->stripe_count, run) == 0)
             continue;
         ck_assert_uint_le(run[0].file_offset + run[0].read_bytes, stripes[s].bytes);
         const uint8_t *from = stripes[s].data + run[0].file_offset;
@@ -122,7 +123,7 @@ START_TEST(contents)
 }
 END_TEST
 
-/* In the layout "spread" an expert is one part on one stripe; experts are assigned in turn. */
+/* In the layout "spread" an expert is one shard on one stripe; experts are assigned in turn. */
 START_TEST(spread_by_expert)
 {
     struct error error;
@@ -134,7 +135,7 @@ START_TEST(spread_by_expert)
         struct model_extent run[ENTRY_EXTENTS_MAX];
         for (uint32_t s = 0; s < 3; s++) {
             bool here = s == (e->layer + (uint32_t)e->expert) % 3;
-            ck_assert_uint_eq(model_entry_part(e, s, 3, run), here);
+            ck_assert_uint_eq(model_entry_shard(e, s, 3, run), here);
             ck_assert(!here || run[0].read_bytes == e->slot_bytes);
         }
     }

@@ -79,8 +79,8 @@ START_TEST(a_demand_cancels_prefetches_that_take_its_space)
     ck_assert_uint_eq(count(CTR_CACHE_cancels), 1);
     ck_assert_int_eq(state(wanted), ENTRY_ABSENT); /* the loader may still write the slot */
     struct directory_entry *d = &w.child.directory.entries[prefetched];
-    ck_assert_int_eq(entry_part_fail(&d->word, entry_generation_of(word(prefetched)), 0),
-                     PART_DOOMED);
+    ck_assert_int_eq(entry_shard_fail(&d->word, entry_generation_of(word(prefetched)), 0),
+                     SHARD_DOOMED);
     cache_observe(&w.cache, prefetched);
     ck_assert_int_eq(state(prefetched), ENTRY_ABSENT);
     cache_retry_waiting(&w.cache);
@@ -374,7 +374,8 @@ static void log_tokens(uint32_t tokens)
     access_log_add_tokens(&w.child.access_log, tokens);
 }
 
-/* Sets of 4 or 5, the lowest numbers. The capacity counts the largest experts, others are smaller. */
+/* Sets of 4 or 5, the lowest numbers. The capacity counts the largest experts, others are
+ * smaller. */
 static void start_sets(void)
 {
     static const uint8_t hash[PLAN_HASH_BYTES];
@@ -416,7 +417,8 @@ START_TEST(the_next_pair_starts_when_the_last_is_done)
 }
 END_TEST
 
-/* The bell is set for the next plan; when compute passed it before it was set, the cache sees it. */
+/* The bell is set for the next plan; when compute passed it before it was set, the cache sees
+ * it. */
 START_TEST(the_token_bell_rings_for_plans)
 {
     const _Atomic uint64_t *bell = &w.child.directory.head->token_bell;

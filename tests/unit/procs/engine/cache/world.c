@@ -162,7 +162,7 @@ void arrive(uint32_t entry)
 {
     struct directory_entry *d = &w.child.directory.entries[entry];
     ck_assert_int_eq(state(entry), ENTRY_LOADING);
-    ck_assert_int_eq(entry_part_done(&d->word, entry_generation_of(word(entry)), 0), PART_READY);
+    ck_assert_int_eq(entry_shard_done(&d->word, entry_generation_of(word(entry)), 0), SHARD_READY);
     cache_observe(&w.cache, entry);
 }
 
@@ -171,7 +171,7 @@ void load_fails(uint32_t entry)
     struct directory_entry *d = &w.child.directory.entries[entry];
     atomic_store(&d->last_errno, 5);
     atomic_fetch_add(&d->failures, 1);
-    ck_assert_int_eq(entry_part_fail(&d->word, entry_generation_of(word(entry)), 0), PART_DOOMED);
+    ck_assert_int_eq(entry_shard_fail(&d->word, entry_generation_of(word(entry)), 0), SHARD_DOOMED);
     cache_observe(&w.cache, entry);
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A cache over real segments and channels, without its process. The test acts as compute, the
  * predictor and one loader: it holds the other ends of the channels. An entry "arrives" when the
- * test publishes its part, as a loader does. */
+ * test publishes its shard, as a loader does. */
 #ifndef SLUICE_TESTS_UNIT_PROCS_ENGINE_CACHE_WORLD_H
 #define SLUICE_TESTS_UNIT_PROCS_ENGINE_CACHE_WORLD_H
 
@@ -42,7 +42,7 @@ uint64_t word(uint32_t entry);
 enum entry_state state(uint32_t entry);
 uint64_t count(unsigned counter);
 
-void arrive(uint32_t entry);     /* the loader has read its part */
+void arrive(uint32_t entry);     /* the loader has read its shard */
 void load_fails(uint32_t entry); /* a failed read, as a loader reports it */
 void pin(uint32_t entry);
 void unpin(uint32_t entry);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Checksums of parts while they are read: in any order, in pieces of any size, with errors and
- * short reads, the verdict is that of the whole part. */
+/* Checksums of shards while they are read: in any order, in pieces of any size, with errors and
+ * short reads, the verdict is that of the whole shard. */
 #include <check.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -11,10 +11,10 @@
 #include "procs/engine/loader/verify.h"
 
 #define PAGES_MAX 40
-#define AT        (3 * PAGE_BYTES) /* of the part in the arena */
+#define AT        (3 * PAGE_BYTES) /* of the shard in the arena */
 #define DEPTH     6
 
-/* One entry of two parts with checksums, one without. */
+/* One entry of two shards with checksums, one without. */
 static struct {
     struct model_index head;
     struct model_entry entries[2];
@@ -94,7 +94,7 @@ START_TEST(verdicts)
     uint64_t pages = 1 + (uint64_t)rand() % PAGES_MAX;
     for (size_t i = 0; i < sizeof truth; i++)
         truth[i] = (uint8_t)rand();
-    model.sums[1] = XXH3_64bits(truth, pages * PAGE_BYTES); /* this loader reads part 1 */
+    model.sums[1] = XXH3_64bits(truth, pages * PAGE_BYTES); /* this loader reads shard 1 */
 
     struct job *job = start(0, pages);
     read_job(job);

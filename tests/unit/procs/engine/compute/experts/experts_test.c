@@ -57,7 +57,7 @@ static void set_state(uint32_t layer, uint32_t expert, enum precision precision,
     atomic_store(&d->arena_offset, w.layout.class[d->size_class].region_offset);
     ck_assert(entry_reserve(&d->word, 1, &generation));
     if (state == PRECISION_READY)
-        ck_assert_int_eq(entry_part_done(&d->word, generation, 0), PART_READY);
+        ck_assert_int_eq(entry_shard_done(&d->word, generation, 0), SHARD_READY);
 }
 
 START_TEST(ready_ones_are_hits_and_send_nothing)

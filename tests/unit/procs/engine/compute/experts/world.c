@@ -109,7 +109,7 @@ void world_reserve(uint32_t i, uint64_t *generation)
 
 void world_publish(uint32_t i, uint64_t generation)
 {
-    ck_assert_int_eq(entry_part_done(&world_entry(i)->word, generation, 0), PART_READY);
+    ck_assert_int_eq(entry_shard_done(&world_entry(i)->word, generation, 0), SHARD_READY);
     directory_signal(&w.child.directory, LAYER);
 }
 
