@@ -92,7 +92,7 @@ struct procs_gpu {
     uint32_t number;
     uint32_t first_layer, end_layer; /* it computes the layers [first_layer, end_layer) */
     uint32_t kv_layers;              /* of these, whose keys, values and states stay there */
-    uint64_t bytes[PROCS_GPU_PARTS]; /* planned: enum cuda_part (lib/device/cuda/plan.h) */
+    uint64_t bytes[PROCS_GPU_PARTS]; /* planned: enum cuda_part (lib/device/cuda/layout.h) */
     _Atomic uint64_t
         slots; /* of experts, as its memory is divided; 0: not known. Writer: compute */
     _Atomic uint64_t slots_used; /* that have an expert. Writer: compute */

@@ -2,10 +2,13 @@
 /* The results of a module of kernels on its GPU against those of the CPU, bit for bit; for
  * tests/bench/gpu.sh.
  *
- *   gpu_bits MODULE device          the GPU's number, name, bytes of memory, compute capability; status 3: none
- *   gpu_bits MODULE kernels         products of every type of weights, one by one and of several matrices in a launch
- *   gpu_bits MODULE models [EVERY]  every EVERY-th golden model through the core: logits, routes, keys and values; and again
- *                                   with all experts on the GPU, by launches of a graph
+ *   gpu_bits MODULE device          the GPU's number, name, bytes of memory, compute capability;
+ *                                   status 3: none
+ *   gpu_bits MODULE kernels         products of every type of weights, one by one and of several
+ *                                   matrices in a launch
+ *   gpu_bits MODULE models [EVERY]  every EVERY-th golden model through the core: logits, routes,
+ *                                   keys and values; and again with all experts on the GPU, by
+ *                                   launches of a graph
  *
  * In tests SLUICE_TEST_GPU=1 states that MODULE needs no driver. */
 #include <stdio.h>
@@ -229,14 +232,14 @@ static int download(void *to, const void *from, size_t bytes, void *stream)
     return module->download(untagged(to), from, bytes, stream);
 }
 
-static struct device *open_device(const struct cuda_plan *plan)
+static struct device *open_device(const struct gpu_layout *layout)
 {
     static struct gpu_kernels untagging;
     struct error error;
     untagging = *module;
     untagging.upload = upload;
     untagging.download = download;
-    struct device *d = cuda_device(&untagging, kernel_ops_select("auto"), plan, &error);
+    struct device *d = cuda_device(&untagging, kernel_ops_select("auto"), layout, &error);
     ck_assert_msg(d != NULL, "%s", error.text);
     return d;
 }
@@ -272,9 +275,9 @@ static bool compare_passes(struct image *image, const char *name)
                        .single = 2};
     struct run gpu = host;
     struct error error;
-    struct cuda_plan plan =
-        cuda_run_plan(module, image, host.chunk, compared % 2 == 0 ? 0 : 2, open_device);
-    gpu.device = open_device(&plan);
+    struct gpu_layout layout =
+        cuda_run_layout(module, image, host.chunk, compared % 2 == 0 ? 0 : 2, open_device);
+    gpu.device = open_device(&layout);
     if (compared++ % 3 == 1)
         cuda_cooperate(gpu.device, host_device(kernel_ops_select("auto"), 2, 0, &error));
     return compare(&host, &gpu, name, "");
@@ -285,9 +288,9 @@ static bool compare_alone(struct image *image, const char *name)
 {
     const struct model_hparams *hp = &image->model->hparams;
     struct run host = {.image = image, .alone = true, .chunk = 2, .single = ALONE}, gpu = host;
-    struct cuda_plan plan = cuda_run_plan(module, image, host.chunk, 0, open_device);
-    plan.bytes[CUDA_EXPERTS] = hp->layers * hp->experts * plan.slot_bytes;
-    gpu.device = open_device(&plan);
+    struct gpu_layout layout = cuda_run_layout(module, image, host.chunk, 0, open_device);
+    layout.bytes[CUDA_EXPERTS] = hp->layers * hp->experts * layout.slot_bytes;
+    gpu.device = open_device(&layout);
     return compare(&host, &gpu, name, ", all experts there");
 }
 

@@ -170,7 +170,8 @@ static void measured(struct engine *e, uint64_t tokens[3])
               tokens[2]);
 }
 
-/* With slots for all experts each is copied once; with those of a token, they replace each other. */
+/* With slots for all experts each is copied once; with those of a token, they replace each
+ * other. */
 static void slots(void)
 {
     struct text want;
@@ -202,7 +203,7 @@ static void slots(void)
 }
 
 /* What a plan has in all, and with slots for half of the experts. */
-static void budgets_of_plan(uint64_t *half, uint64_t *all)
+static void budgets_of_layout(uint64_t *half, uint64_t *all)
 {
     static const char *const parts[] = {"context", "weights", "activations", "kv", "experts"};
     struct engine *e = gpu_start((const char *const[]){"--gpu=0", NULL});
@@ -231,7 +232,7 @@ static void cooperative(void)
     engine_stop(e);
     gpu_fake(true);
     uint64_t budgets[] = {gpu_minimum(LAYERS), 0, 0};
-    budgets_of_plan(&budgets[1], &budgets[2]);
+    budgets_of_layout(&budgets[1], &budgets[2]);
     for (size_t i = 0; i < ARRAY_LEN(budgets); i++) {
         snprintf(option, sizeof option, "--gpu-budget=%" PRIu64, budgets[i]);
         e = gpu_start((const char *const[]){"--gpu=0", "--gpu-policy=cooperative", option, NULL});
@@ -245,7 +246,8 @@ static void cooperative(void)
     gpu_fake(false);
 }
 
-/* The text and the uses of a policy with a budget; compute is killed after so many tokens; 0: not. */
+/* The text and the uses of a policy with a budget; compute is killed after so many tokens; 0:
+ * not. */
 static struct uses uses_with(const char *policy, uint64_t budget, const struct text *want,
                              size_t killed_after)
 {
@@ -271,7 +273,7 @@ static void prefetching(void)
     engine_generate(e, test_prompt(0), 2 * GPU_TOKENS, &want);
     engine_stop(e);
     gpu_fake(true);
-    budgets_of_plan(&half, &all);
+    budgets_of_layout(&half, &all);
     struct uses without = uses_with("gpu-centric", half, &want, 0),
                 with = uses_with("prefetch", half, &want, 0);
     CHECK(without.ahead == 0 && with.ahead > 0, "%" PRIu64 " and %" PRIu64 " copied ahead",
@@ -299,7 +301,7 @@ static void automatic(void)
     engine_generate(e, test_prompt(0), GPU_TRIAL + 2, &want);
     engine_stop(e);
     gpu_fake(true);
-    budgets_of_plan(&half, &all);
+    budgets_of_layout(&half, &all);
     snprintf(option, sizeof option, "--gpu-budget=%" PRIu64, half);
     e = gpu_start((const char *const[]){"--gpu=0", option, NULL});
     continued_after(e, &c, 0, "policies in turns");

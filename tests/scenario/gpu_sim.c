@@ -54,7 +54,7 @@ static struct {
     uint64_t fixed_bytes, slot_bytes;
 } gpu;
 
-static void note_plan(struct engine *e)
+static void note_layout(struct engine *e)
 {
     static const char *const parts[] = {"context", "weights", "activations", "kv"};
     json_t *doc = engine_stats(e);
@@ -134,7 +134,7 @@ static struct totals run_engine(const struct setting *s, const char *trace, uint
     take_parts(doc, parts);
     json_decref(doc);
     if (s->slots == 0 && !s->layers)
-        note_plan(e);
+        note_layout(e);
     if (s->mixed) /* places for the largest ones */
         parts->slots[0] = (uint32_t)(parts->bytes / gpu.slot_bytes);
     struct totals t = {.hits = engine_counter(e, "compute", "gpu_expert_hits"),

@@ -22,7 +22,7 @@ void cuda_policy(struct device *d, bool cooperative, bool prefetch)
     c->cooperate.on = cooperative;
     if (c->slots.places)
         places_cooperate(c->slots.places, cooperative);
-    d->prefetches = prefetch && c->plan.slot_bytes > 0;
+    d->prefetches = prefetch && c->layout.slot_bytes > 0;
 }
 
 static size_t larger(size_t a, size_t b)

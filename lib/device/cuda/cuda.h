@@ -6,22 +6,22 @@
 #define SLUICE_DEVICE_CUDA_CUDA_H
 
 #include "lib/cuda/cuda.h"
-#include "lib/device/cuda/plan.h"
+#include "lib/device/cuda/layout.h"
 #include "lib/device/device.h"
 #include "lib/policy/gpu/places.h"
 
 /* How the exit message of a process begins that ends because of it. */
 #define CUDA_FAILURE "GPU: "
 
-/* kernels: of the module. The device is the plan's GPU, which a thread selects by `enter`. host:
+/* kernels: of the module. The device is the layout's GPU, which a thread selects by `enter`. host:
  * kernels that store rows of keys and values on the host; NULL if it computes nothing, as in the
- * supervisor, whose program has none. plan: the memory that it may have, but for the context. Calls
- * no function of the driver. NULL with *error. Freed by ops->destroy. */
+ * supervisor, whose program has none. layout: the memory that it may have, but for the context.
+ * Calls no function of the driver. NULL with *error. Freed by ops->destroy. */
 struct device *cuda_device(const struct gpu_kernels *kernels, const struct kernel_ops *host,
-                           const struct cuda_plan *plan, struct error *error);
+                           const struct gpu_layout *layout, struct error *error);
 
-/* Takes the memory of the plan, but that of activations, which the core takes. Before anything else
- * but `computes` and `workspace`. -1 with *error. */
+/* Takes the memory of the layout, but that of activations, which the core takes. Before anything
+ * else but `computes` and `workspace`. -1 with *error. */
 int cuda_reserve(struct device *d, struct error *error);
 
 /* In passes of one row, `host` computes experts that are not there, while the GPU computes the

@@ -50,7 +50,7 @@ void *cuda_take(struct area *area, size_t bytes)
 void *cuda_scratch(struct cuda *c, size_t bytes)
 {
     void *memory = cuda_take(c->scratch.memory ? &c->scratch : &c->experts_area, bytes);
-    sl_assert(memory); /* workspace.c has all operations, plan.c those before */
+    sl_assert(memory); /* workspace.c has all operations, layout.c those before */
     return memory;
 }
 
@@ -85,7 +85,7 @@ static void *weights(struct cuda *c, const struct kernel_matrix *from)
         sl_assert(m->all);
     }
     to = cuda_take(&c->weights_area, bytes);
-    sl_assert(to); /* the plan has all of them */
+    sl_assert(to); /* the layout has all of them */
     m->all[m->count++] = (struct mirror){from->data, bytes, to};
     cuda_upload_matrix(c, to, from);
     cuda_use_uploads(c);
@@ -143,16 +143,16 @@ static void drop_area(struct cuda *c, struct area *area)
 static void enter(struct device *d)
 {
     struct cuda *c = cuda_of(d);
-    cuda_check(c, c->k->select((int)c->plan.number), "the selection of a GPU");
+    cuda_check(c, c->k->select((int)c->layout.number), "the selection of a GPU");
 }
 
 int cuda_reserve(struct device *d, struct error *error)
 {
     struct cuda *c = cuda_of(d);
-    const uint64_t *bytes = c->plan.bytes;
-    int status = c->k->select((int)c->plan.number);
+    const uint64_t *bytes = c->layout.bytes;
+    int status = c->k->select((int)c->layout.number);
     if (status != 0)
-        return error_set(error, ERR_FAILED, "GPU %u cannot be used: %s (%d)", c->plan.number,
+        return error_set(error, ERR_FAILED, "GPU %u cannot be used: %s (%d)", c->layout.number,
                          c->k->text(status), status);
     c->reserved = true;
     int failed = cuda_streams_open(c, error) != 0 ||
@@ -162,8 +162,8 @@ int cuda_reserve(struct device *d, struct error *error)
                  cuda_slots_open(c, error) != 0;
     if (!failed)
         c->staging = cuda_take(&c->weights_area, CUDA_STAGING_BYTES);
-    if (!failed && c->plan.kv_layers == c->plan.layers)
-        d->keeps = cuda_plan_precisions(&c->plan);
+    if (!failed && c->layout.kv_layers == c->layout.layers)
+        d->keeps = gpu_layout_precisions(&c->layout);
     return failed ? -1 : 0;
 }
 
@@ -219,7 +219,7 @@ struct places_counts cuda_slot_counts(const struct device *d)
 
 bool cuda_holds_all(const struct device *d)
 {
-    return cuda_plan_holds(&((const struct cuda *)(const void *)d)->plan, CUDA_PRECISIONS_ALL);
+    return gpu_layout_holds(&((const struct cuda *)(const void *)d)->layout, CUDA_PRECISIONS_ALL);
 }
 
 uint32_t cuda_slots_used(const struct device *d)
@@ -284,7 +284,7 @@ static void prefetch(struct device *d, const struct device_expert *expert, uint3
 
 void cuda_prefetch(struct device *d)
 {
-    d->prefetches = cuda_of(d)->plan.slot_bytes > 0;
+    d->prefetches = cuda_of(d)->layout.slot_bytes > 0;
 }
 
 static bool computes(const struct device *d, enum tensor_type type)
@@ -304,7 +304,8 @@ void cuda_use_workspace(struct device *d, const struct device_limits *limits, st
     c->scratch = (struct area){.memory = c->attend + c->attend_bytes + token,
                                .bytes = bytes - c->attend_bytes - token};
     c->landing_floats =
-        (size_t)(limits->rows > c->plan.layers ? limits->rows : c->plan.layers) * limits->kv_floats;
+        (size_t)(limits->rows > c->layout.layers ? limits->rows : c->layout.layers) *
+        limits->kv_floats;
     cuda_token_open(c, limits, c->attend + c->attend_bytes);
     cuda_cooperate_open(c, limits);
     cuda_batch_open(c, limits);
@@ -443,18 +444,18 @@ void cuda_pointers(struct device *d, void *(*pointer)(const void *shared))
 }
 
 struct device *cuda_device(const struct gpu_kernels *kernels, const struct kernel_ops *host,
-                           const struct cuda_plan *plan, struct error *error)
+                           const struct gpu_layout *layout, struct error *error)
 {
     struct cuda *c = calloc(1, sizeof *c);
     if (!c) {
         error_set(error, ERR_NO_MEMORY, "out of memory (GPU)");
         return NULL;
     }
-    *c = (struct cuda){.device = {.ops = &table, .lent_max = cuda_plan_lent_max(plan)},
+    *c = (struct cuda){.device = {.ops = &table, .lent_max = gpu_layout_lent_max(layout)},
                        .magic = CUDA_MAGIC,
                        .k = kernels,
-                       .plan = *plan,
-                       .kept = calloc(plan->kv_layers + 1, sizeof *c->kept),
+                       .layout = *layout,
+                       .kept = calloc(layout->kv_layers + 1, sizeof *c->kept),
                        .host_kernels = host,
                        .pointer = as_shared};
     sl_assert(c->kept);

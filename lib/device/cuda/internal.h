@@ -24,7 +24,7 @@ struct mirrors {
     size_t count, space;
 };
 
-/* A part of the plan: one allocation that is used from its start. */
+/* A part of the layout: one allocation that is used from its start. */
 struct area {
     uint8_t *memory;
     size_t bytes, used;
@@ -168,7 +168,7 @@ struct cuda {
     struct device device; /* first: operations get its address */
     uint32_t magic;
     const struct gpu_kernels *k;
-    struct cuda_plan plan;
+    struct gpu_layout layout;
     struct cuda_copied copied;
     uint64_t busy_ns,
         busy_from_ns; /* from the first operation after a wait to the next wait; 0: none */
@@ -288,7 +288,7 @@ void cuda_upload_matrix(struct cuda *c, uint8_t *to, const struct kernel_matrix 
 /* Operations that are submitted from now on have what was uploaded. */
 void cuda_use_uploads(struct cuda *c);
 
-/* plan.c */
+/* layout.c */
 /* The bytes of a matrix on the device. */
 size_t cuda_matrix_bytes(const struct gpu_kernels *k, const struct kernel_matrix *m);
 size_t cuda_workspace(const struct device *d, const struct device_limits *limits);

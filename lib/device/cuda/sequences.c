@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Parts of sequences on the device. Keys, values and states of the first layers (kv_layers of the
- * plan) stay there from pass to pass; those of the others are copied for each operation. In both
+ * layout) stay there from pass to pass; those of the others are copied for each operation. In both
  * cases the host has all of them after a wait: new rows are copied as floats and stored by the
  * host, with the bits that the device stores. */
 #include <stdlib.h>
@@ -15,8 +15,8 @@
 static struct kept_part *kept_part(struct cuda *c, const struct device_sequence *s,
                                    enum sequence_part part)
 {
-    uint32_t layer = s->layer - c->plan.first_layer;
-    return s->content > 0 && layer < c->plan.kv_layers ? &c->kept[layer].part[part] : NULL;
+    uint32_t layer = s->layer - c->layout.first_layer;
+    return s->content > 0 && layer < c->layout.kv_layers ? &c->kept[layer].part[part] : NULL;
 }
 
 static void cut(struct kept_part *k, uint32_t position)
@@ -32,7 +32,7 @@ void cuda_begin(struct device *d, uint64_t content, uint32_t position, uint32_t 
 {
     struct cuda *c = cuda_of(d);
     c->pass_rows = rows;
-    for (uint32_t i = 0; i < c->plan.kv_layers; i++) {
+    for (uint32_t i = 0; i < c->layout.kv_layers; i++) {
         struct kept *k = &c->kept[i];
         bool same = k->content == content;
         k->content = content;
@@ -46,7 +46,7 @@ void cuda_begin(struct device *d, uint64_t content, uint32_t position, uint32_t 
     }
 }
 
-/* Memory until the device is destroyed: the plan has that of these layers. */
+/* Memory until the device is destroyed: the layout has that of these layers. */
 static uint8_t *kept_memory(struct cuda *c, struct kept_part *k, size_t bytes)
 {
     if (!k->memory) {
@@ -62,7 +62,7 @@ static uint8_t *kept_memory(struct cuda *c, struct kept_part *k, size_t bytes)
 static void *take(struct cuda *c, size_t bytes)
 {
     void *memory = cuda_take(&c->kv_area, bytes);
-    sl_assert(memory); /* the plan has the longest sequence */
+    sl_assert(memory); /* the layout has the longest sequence */
     return memory;
 }
 
@@ -174,7 +174,7 @@ struct device_at cuda_take_cache(struct cuda *c, enum sequence_part part, struct
                      device_pointer(host), memory);
         return device_address(memory);
     }
-    uint8_t *memory = kept_memory(c, k, device_cache_bytes(s, c->plan.positions, heads, size));
+    uint8_t *memory = kept_memory(c, k, device_cache_bytes(s, c->layout.positions, heads, size));
     if (k->host != host.address)
         k->valid = 0;
     k->host = host.address;

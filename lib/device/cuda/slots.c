@@ -20,7 +20,7 @@ struct slot {
 static bool ring_has_space(void *arg)
 {
     struct cuda *c = arg;
-    return cuda_ring_has(c, places_pieces(c->plan.slot_bytes));
+    return cuda_ring_has(c, places_pieces(c->layout.slot_bytes));
 }
 
 static bool has_arrived(void *arg, uint32_t place)
@@ -34,7 +34,7 @@ static bool has_arrived(void *arg, uint32_t place)
 
 int cuda_slots_open(struct cuda *c, struct error *error)
 {
-    const struct cuda_plan *p = &c->plan;
+    const struct gpu_layout *p = &c->layout;
     struct slots *s = &c->slots;
     if (p->slot_bytes == 0)
         return 0;

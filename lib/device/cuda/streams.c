@@ -28,7 +28,7 @@ int cuda_streams_open(struct cuda *c, struct error *error)
         made(c, c->k->event_create(&c->used), "event", error) != 0 ||
         made(c, c->k->event_create(&c->uploaded), "event", error) != 0)
         return -1;
-    r->pieces = places_ring(c->plan.slot_bytes);
+    r->pieces = places_ring(c->layout.slot_bytes);
     r->piece = calloc(r->pieces, sizeof *r->piece);
     if (!r->piece)
         return error_set(error, ERR_NO_MEMORY, "out of memory (GPU)");

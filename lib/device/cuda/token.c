@@ -6,7 +6,8 @@
  *
  *   first token     operations run as they are submitted; it is noted what they use of the sequence
  *   second          they are recorded, and launched
- *   later ones      launched again, until a position is beyond what the graph has space for, or types are others
+ *   later ones      launched again, until a position is beyond what the graph has space for, or
+ *                   types are others
  *
  * The block, and not new parameters of the graph's kernels: one copy of a few bytes instead of a
  * call of the driver for each kernel that reads the position, three in each layer. The number of
@@ -29,12 +30,12 @@ _Static_assert(GPU_MATRICES == EXPERT__COUNT && EXPERT_GATE == 0 && EXPERT_UP ==
 
 static size_t table_entries(const struct cuda *c)
 {
-    return (size_t)c->plan.layers * c->plan.experts * EXPERT__COUNT;
+    return (size_t)c->layout.layers * c->layout.experts * EXPERT__COUNT;
 }
 
 static size_t rows_bytes(const struct cuda *c, const struct device_limits *l)
 {
-    return align_up((size_t)c->plan.layers * l->kv_floats * sizeof(float), DEVICE_ALIGN);
+    return align_up((size_t)c->layout.layers * l->kv_floats * sizeof(float), DEVICE_ALIGN);
 }
 
 size_t cuda_token_bytes(const struct cuda *c, const struct device_limits *l)
@@ -52,7 +53,7 @@ void cuda_token_open(struct cuda *c, const struct device_limits *limits, uint8_t
     t->block = (struct token_block *)(void *)memory;
     memory += align_up(sizeof *t->block, DEVICE_ALIGN);
     t->rows = (float *)(void *)memory;
-    t->rows_space = (size_t)c->plan.layers * limits->kv_floats;
+    t->rows_space = (size_t)c->layout.layers * limits->kv_floats;
     t->table = (void **)(void *)(memory + rows_bytes(c, limits));
     t->sent_table = calloc(table_entries(c) + 1, sizeof *t->sent_table);
     sl_assert(t->sent_table);
@@ -93,7 +94,7 @@ static void *grown(void *all, uint32_t count, uint32_t *space, size_t bytes)
 void cuda_token_uses(struct cuda *c, const struct token_use *use)
 {
     struct token *t = &c->token;
-    sl_assert(use->layer < c->plan.layers);
+    sl_assert(use->layer < c->layout.layers);
     if (t->mode == TOKEN_RECORDED) /* noted before */
         return;
     t->use = grown(t->use, t->uses, &t->use_space, sizeof *t->use);
@@ -188,7 +189,7 @@ static struct jobs make_jobs(struct cuda *c, const struct device_routed *a)
                      .term = cuda_scratch(c, k * sizeof *j.term),
                      .count = k};
     struct gpu_routed g = {.table = (const void *const *)c->token.table +
-                                    (size_t)a->layer * c->plan.experts * EXPERT__COUNT,
+                                    (size_t)a->layer * c->layout.experts * EXPERT__COUNT,
                            .number = &routes->expert,
                            .weight = &routes->weight,
                            .gate = device_floats(a->gate),
@@ -292,10 +293,10 @@ static bool same_kind(const struct token *t, const struct device_token *next)
 static uint32_t limit_of(const struct cuda *c, uint32_t position)
 {
     uint32_t limit = KERNEL_KEY_SEGMENT;
-    sl_assert(position < c->plan.positions);
+    sl_assert(position < c->layout.positions);
     while (limit <= position)
         limit *= 2;
-    return limit < c->plan.positions ? limit : c->plan.positions;
+    return limit < c->layout.positions ? limit : c->layout.positions;
 }
 
 /* What it has written is known, and on the host after a wait. */

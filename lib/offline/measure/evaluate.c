@@ -126,7 +126,8 @@ static int run_window(struct worker *w, uint32_t window, struct error *error)
     const struct pair *p = &w->pair;
     const struct offline_text *text = w->job->e->text;
     const uint32_t *ids = offline_window(text, window);
-    /* rows do not depend on their chunk: the reference runs the window in one pass, which is faster */
+    /* rows do not depend on their chunk: the reference runs the window in one pass, which is
+     * faster */
     if (p->reference && core_forward(offline_core(p->reference), offline_sequence(p->reference),
                                      ids, 0, text->window, error) != 0)
         return -1;
@@ -283,7 +284,7 @@ static int run(struct job *job, struct error *error)
     for (uint32_t i = 0; i < job->workers; i++)
         if (open_worker(&job->worker[i], error) != 0)
             return -1;
-    if (sweep_plan(job, error) != 0)
+    if (sweep_prepare(job, error) != 0)
         return -1;
     job->started_ns = clock_now_ns();
     if (!job->e->in_order)

@@ -76,7 +76,7 @@ int score_row(struct worker *w, uint32_t window, uint32_t row, const float *q, c
 int sweep_workers(struct job *job, struct error *error);
 
 /* sweep.c: sizes of a sweep within the budget, announced; then all windows. */
-int sweep_plan(struct job *job, struct error *error);
+int sweep_prepare(struct job *job, struct error *error);
 int sweep_run(struct job *job, struct error *error);
 
 #endif

@@ -263,7 +263,7 @@ static int fit_slots(struct job *job, struct error *error)
     return 0;
 }
 
-int sweep_plan(struct job *job, struct error *error)
+int sweep_prepare(struct job *job, struct error *error)
 {
     const struct offline_evaluation *e = job->e;
     uint32_t windows = e->text->windows;

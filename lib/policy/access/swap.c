@@ -12,7 +12,7 @@
 
 struct swap_layer {
     uint32_t keep;           /* v */
-    uint32_t pairs, handed;  /* of the last plan */
+    uint32_t pairs, handed;  /* of the last update */
     uint16_t *in, *out;      /* [experts] */
     uint64_t *due;           /* [experts]: of each pair, in tokens */
     uint8_t *serving, *want; /* [experts] */
@@ -23,10 +23,10 @@ struct swap {
     uint32_t magic;
     struct swap_config config; /* its arrays are not retained */
     struct swap_layer *layer;
-    float *norm;            /* [layers * experts], or NULL */
-    uint8_t *saved;         /* [experts]: the serving set while a layer is planned */
-    uint32_t first;         /* layer that has experts */
-    uint64_t tokens, plans; /* plans made, over all layers */
+    float *norm;              /* [layers * experts], or NULL */
+    uint8_t *saved;           /* [experts]: the serving set while a layer is updated */
+    uint32_t first;           /* layer that has experts */
+    uint64_t tokens, updates; /* updates made, over all layers */
     bool handed_out;
     struct swap_pair pair; /* the pair in progress */
     uint64_t done;
@@ -98,7 +98,7 @@ struct swap *swap_create(const struct swap_config *config)
     if (!s)
         return NULL;
     *s = (struct swap){.magic = SWAP_MAGIC, .config = *config, .first = first_layer(config)};
-    s->plans = expert_layers(s);
+    s->updates = expert_layers(s);
     size_t all = (size_t)config->layers * experts;
     bool made = (s->layer = calloc(config->layers, sizeof *s->layer)) != NULL &&
                 (s->saved = calloc(experts, 1)) != NULL;
@@ -182,7 +182,7 @@ float swap_importance(const struct swap *s, uint32_t layer, uint32_t expert)
     return layer_at(s, layer)->importance[expert];
 }
 
-/* ---- plans ---------------------------------------------------------------------------------- */
+/* ---- updates ------------------------------------------------------------------------------- */
 
 /* Candidate: the most important expert that is wanted and does not serve; clearing `want` removes
  * it. Victim: the least important that serves and is not wanted; setting `want` removes it. */
@@ -229,9 +229,9 @@ static void exchange(struct swap_layer *l, uint32_t in, uint32_t out)
     l->serving[out] = 0;
 }
 
-/* Of the pairs of the last plan, those that became due since `from` remain: single tokens would
- * have done them before this plan. Older ones had their time, later ones are superseded. At most
- * half of the experts remain, because a layer is planned once per call, and a plan has no more
+/* Of the pairs of the last update, those that became due since `from` remain: single tokens would
+ * have done them before this update. Older ones had their time, later ones are superseded. At most
+ * half of the experts remain, because a layer is updated once per call, and an update has no more
  * pairs. */
 static void keep_due(struct swap_layer *l, uint64_t from, uint64_t when)
 {
@@ -248,7 +248,7 @@ static void keep_due(struct swap_layer *l, uint64_t from, uint64_t when)
     l->handed = 0;
 }
 
-/* Appends the pairs of a plan made at `when`; they are spread over `part` tokens. */
+/* Appends the pairs of an update made at `when`; they are spread over `part` tokens. */
 static void add_pairs(const struct swap *s, struct swap_layer *l, uint64_t when, uint64_t part)
 {
     uint32_t experts = s->config.experts, first = l->pairs;
@@ -268,8 +268,8 @@ static void add_pairs(const struct swap *s, struct swap_layer *l, uint64_t when,
         l->due[i] = when + part * (i - first) / (l->pairs - first);
 }
 
-/* Planned as if the pair in progress, and those that remain, were done. */
-static void plan(struct swap *s, uint32_t layer, uint64_t from, uint64_t when)
+/* Updated as if the pair in progress, and those that remain, were done. */
+static void update(struct swap *s, uint32_t layer, uint64_t from, uint64_t when)
 {
     struct swap_layer *l = layer_at(s, layer);
     uint32_t experts = s->config.experts;
@@ -283,24 +283,24 @@ static void plan(struct swap *s, uint32_t layer, uint64_t from, uint64_t when)
     memset(l->importance, 0, experts * sizeof *l->importance);
 }
 
-/* The token at which the n-th plan is made; plans rotate over the layers with experts. */
-static uint64_t plan_time(const struct swap *s, uint64_t n)
+/* The token at which the n-th update is made; updates rotate over the layers with experts. */
+static uint64_t update_time(const struct swap *s, uint64_t n)
 {
     uint64_t layers = expert_layers(s), f = s->config.interval;
     return n / layers * f + (s->config.amortise ? n % layers * f / layers : 0);
 }
 
-/* A chunk can pass several plan times of a layer. Its importance arrived at once, so only the first
- * has any; a plan without would cancel the pairs of the plan before. */
+/* A chunk can pass several update times of a layer. Its importance arrived at once, so only the
+ * first has any; an update without would cancel the pairs of the update before. */
 void swap_tokens(struct swap *s, uint32_t tokens)
 {
     OBJ_CHECK(s, SWAP_MAGIC);
     uint64_t from = s->tokens;
     s->tokens += tokens;
-    for (uint64_t when; (when = plan_time(s, s->plans)) <= s->tokens; s->plans++) {
-        uint32_t layer = s->first + (uint32_t)(s->plans % expert_layers(s));
+    for (uint64_t when; (when = update_time(s, s->updates)) <= s->tokens; s->updates++) {
+        uint32_t layer = s->first + (uint32_t)(s->updates % expert_layers(s));
         if (has_importance(s, &s->layer[layer]))
-            plan(s, layer, from, when);
+            update(s, layer, from, when);
     }
 }
 
@@ -321,7 +321,7 @@ static uint64_t due(const struct swap_layer *l)
 uint64_t swap_idle_tokens(const struct swap *s)
 {
     OBJ_CHECK(s, SWAP_MAGIC);
-    uint64_t next = plan_time(s, s->plans);
+    uint64_t next = update_time(s, s->updates);
     for (uint32_t i = 0; i < s->config.layers; i++) {
         const struct swap_layer *l = &s->layer[i];
         if (l->handed < l->pairs && due(l) < next)
@@ -362,8 +362,8 @@ void swap_done(struct swap *s)
     s->done++;
 }
 
-/* Later pairs were planned as if this one had been done and may name the same experts: drop the
- * plan. */
+/* Later pairs assume that this one was done, and may name the same experts: the update is
+ * dropped. */
 void swap_abandon(struct swap *s)
 {
     OBJ_CHECK(s, SWAP_MAGIC);

@@ -3,16 +3,16 @@
  * routing is masked to them; the set follows the importance of experts over a window.
  *
  * Importance of an expert over the window: the sum, over the tokens whose unmasked top-k names it,
- * of |x| * G(x) * |E|. The window of a layer ends when its update is planned: the v most important
+ * of |x| * G(x) * |E|. The window of a layer ends when its update is due: the v most important
  * experts should be resident. Candidates and victims form pairs: the most important candidate with
  * the least important victim, and so on, as long as the difference exceeds the margin. A window is
  * a small sample: among experts of similar importance the order changes every time, and replacing
  * them costs reads without a gain.
  *
- * Amortised: in an interval of f tokens layer l is planned at token floor(l * f / layers) of it,
+ * Amortised: in an interval of f tokens layer l is updated at token floor(l * f / layers) of it,
  * and its pairs are issued evenly over its part of the interval. Not amortised: all layers are
- * planned, and all pairs due, at the end of the interval. A layer without new importance is not
- * planned: its pairs stay pending. One pair is in progress at a time (one spare entry is budgeted):
+ * updated, and all pairs due, at the end of the interval. A layer without new importance is not
+ * updated: its pairs stay pending. One pair is in progress at a time (one spare entry is budgeted):
  * the old expert serves until the new one is READY and swap_done is called.
  *
  * Pure bookkeeping; nothing is allocated after swap_create. */
@@ -50,7 +50,7 @@ void swap_set(struct swap *s, uint32_t layer, const uint8_t *resident);
 /* A token's unmasked top-k names the expert; value is |x| * G(x). */
 void swap_choice(struct swap *s, uint32_t layer, uint32_t expert, float value);
 
-/* `tokens` were completed (decode: 1, prefill: the chunk's). Plans and due times are those of as
+/* `tokens` were completed (decode: 1, prefill: the chunk's). Updates and due times are those of as
  * many calls with 1. */
 void swap_tokens(struct swap *s, uint32_t tokens);
 
@@ -59,7 +59,7 @@ void swap_tokens(struct swap *s, uint32_t tokens);
  * costs nothing that can be measured, the whole interval does (docs/lab/swapmoe.md). */
 uint32_t swap_rows_max(uint64_t interval);
 
-/* Tokens until the next plan or pair is due; 0: one is due. */
+/* Tokens until the next update or pair is due; 0: one is due. */
 uint64_t swap_idle_tokens(const struct swap *s);
 
 /* The next pair that is due, if none is in progress. It must be followed by swap_done (the new

@@ -201,7 +201,7 @@ static void print_work(const struct sample *sample)
 /* ---- the GPU ---- */
 
 /* "context 640 MiB, weights 1.2 GiB, ..." */
-static void line_gpu_plan(const json_t *plan)
+static void line_gpu_layout(const json_t *plan)
 {
     char text[16];
     const char *part, *comma = "";
@@ -332,7 +332,7 @@ static void print_gpu(const struct sample *sample)
     printf("%-22s %12s  %s%s\n", label, bytes_format(lookup_u64(gpu, "budget_bytes"), memory), text,
            lookup_text(gpu, "name"));
     line_gpu_layers(gpu, choice);
-    line_gpu_plan(json_object_get(gpu, "plan"));
+    line_gpu_layout(json_object_get(gpu, "plan"));
     snprintf(text, sizeof text, "%" PRIu64 "/%" PRIu64, lookup_u64(gpu, "slots_used"),
              lookup_u64(gpu, "slots"));
     printf("%-22s %12s  used, each of %s\n", "GPU expert slots", text,

@@ -267,7 +267,7 @@ void cache_note_tokens(struct cache *c, uint32_t ended);
 double cache_expert_ns(const struct cache *c);
 
 /* fill.c: loads without a request. */
-int cache_plan_fill(struct cache *c, struct error *error);
+int cache_choose_fill(struct cache *c, struct error *error);
 void cache_fill(struct cache *c);
 bool cache_fill_waits(const struct cache *c);
 

@@ -177,7 +177,7 @@ static uint64_t preload_bytes(const struct cache *c)
     return bytes;
 }
 
-int cache_plan_fill(struct cache *c, struct error *error)
+int cache_choose_fill(struct cache *c, struct error *error)
 {
     const struct model_hparams *h = &c->child.model->hparams;
     if (!c->fill)

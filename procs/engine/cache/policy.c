@@ -131,7 +131,7 @@ int cache_set_preset(struct cache *c, uint32_t preset, struct error *error)
     c->capacity = 0;
     cache_follow_capacity(c);
     prefetch_limit_init(&c->limit, knobs.prefetch);
-    return cache_plan_fill(c, error);
+    return cache_choose_fill(c, error);
 }
 
 void cache_follow_preset(struct cache *c, uint32_t preset)

@@ -117,7 +117,7 @@ static bool differs(double a, double b)
 static uint64_t usable(struct supervisor *s)
 {
     uint64_t bits = 0;
-    double share = budget_share(s, s->budget.plan.quota);
+    double share = budget_share(s, s->budget.ledger.quota);
     for (uint32_t c = 0; c < auto_candidates(); c++) {
         struct knobs knobs;
         struct error error;

@@ -19,7 +19,7 @@
 #include "ipc/endpoints.h"
 #include "ipc/rpc/rpc.h"
 #include "lib/cuda/cuda.h"
-#include "lib/device/cuda/plan.h"
+#include "lib/device/cuda/layout.h"
 #include "lib/memory/available.h"
 #include "lib/rates/rates.h"
 #include "lib/warm/warm.h"
@@ -130,7 +130,7 @@ struct oom {
 
 struct budget {
     struct ledger_facts facts;
-    struct ledger_plan plan;
+    struct ledger_result ledger;
     uint64_t applied; /* the budget in effect */
     uint64_t wanted;  /* requested; differs while a shrink is in progress */
     uint64_t quota;   /* sent to the cache */
@@ -185,7 +185,7 @@ struct gpu {
     uint64_t memory; /* of the GPU */
     uint64_t budget; /* of it */
     uint64_t context_bytes;
-    struct cuda_plan plan; /* with its layers */
+    struct gpu_layout layout; /* with its layers */
     char name[128];
 };
 
@@ -208,7 +208,7 @@ struct gpu_times {
     struct rates_model model;
 };
 
-struct gpus {                       /* gpu/gpu.c, gpu/plan.c */
+struct gpus {                       /* gpu/gpu.c, gpu/layout.c */
     uint32_t count;                 /* 0: compute is on the CPU */
     struct gpu gpu[PROCS_GPUS_MAX]; /* in the order of their layers */
     struct gpu_choice choice;

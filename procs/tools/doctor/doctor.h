@@ -14,7 +14,8 @@
 #include "lib/tensor/tensor_type.h"
 #include "procs/tools/doctor/estimate.h"
 
-/* ---- findings.c: text lines and fields of the JSON document, made by the same calls; progress ---- */
+/* ---- findings.c: text lines and fields of the JSON document, made by the same calls; progress
+ * ---- */
 
 struct progress;
 
@@ -68,7 +69,7 @@ void verdict_machine(struct findings *f, const struct host_facts *a, uint64_t av
 
 /* ---- checks ---- */
 
-struct storage_plan {
+struct storage_job {
     const char *path;      /* directory (a scratch file is created in it) or file */
     uint64_t expert_bytes; /* the largest read size */
     uint64_t chunk_bytes;  /* size of a loader's reads, whole pages */
@@ -112,7 +113,7 @@ void memory_examine(struct findings *f, unsigned threads, struct host_facts *fac
 
 /* storage.c: read bandwidth by size, depth and read method, reported in the given section. The
  * scratch file is removed. -1 with an error. */
-int storage_examine(struct findings *f, const char *section, const struct storage_plan *plan,
+int storage_examine(struct findings *f, const char *section, const struct storage_job *job,
                     struct storage_result *result, struct error *error);
 
 /* forward.c: seconds per token with everything resident, with the threads and kernels of `params`:

@@ -164,13 +164,13 @@ static int examine_storage(struct findings *f, struct doctor *d, const json_t *m
     for (uint32_t i = 0; i < d->path_count; i++) {
         char section[24] = "device";
         struct storage_result result;
-        struct storage_plan plan = {.path = d->paths[i],
-                                    .expert_bytes = expert_bytes_of(d, memory_estimate),
-                                    .chunk_bytes = align_down(d->params.io_size, PAGE_BYTES),
-                                    .seconds = d->seconds / d->path_count};
+        struct storage_job job = {.path = d->paths[i],
+                                  .expert_bytes = expert_bytes_of(d, memory_estimate),
+                                  .chunk_bytes = align_down(d->params.io_size, PAGE_BYTES),
+                                  .seconds = d->seconds / d->path_count};
         if (i > 0)
             snprintf(section, sizeof section, "device %u", i + 1);
-        if (storage_examine(f, section, &plan, &result, error) != 0)
+        if (storage_examine(f, section, &job, &result, error) != 0)
             return -1;
         for (uint32_t k = 0; k < ESTIMATE_DEPTHS; k++)
             facts->read_bytes_per_s[k] += result.bytes_per_s[k];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A model on GPUs: budgets, the layers that an engine would have there, and the estimated speed.
- * Memory and layers are those of the engine's plan. */
+ * Memory and layers are those that the engine states. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -43,15 +43,16 @@ void gpu_store(struct findings *f, const struct gpu_seen *seen, const struct rat
 
 /* ---- budgets ---- */
 
-/* What a plan is for, other than the parameters. */
+/* What an estimate is for, other than the parameters. */
 enum { FIRST_GPU = 1, ANY_LAYERS = 2 };
 struct wanted {
     unsigned flags;
     uint64_t layers, budget; /* 0: as in the parameters */
 };
 
-/* The plan of a start. */
-static json_t *plan_with(const struct gpu_model *m, const struct params *params, struct wanted w)
+/* The estimate of a start. */
+static json_t *estimate_with(const struct gpu_model *m, const struct params *params,
+                             struct wanted w)
 {
     struct params with = *params;
     struct error error;
@@ -72,9 +73,10 @@ static json_t *plan_with(const struct gpu_model *m, const struct params *params,
 /* Seconds of a token with a budget and the layers that are chosen for it; 0: unknown. */
 static double seconds_with(const struct gpu_model *m, const struct params *params, uint64_t budget)
 {
-    json_t *plan = plan_with(m, params, (struct wanted){FIRST_GPU | ANY_LAYERS, 0, budget});
-    double s = json_number_value(json_object_get(json_object_get(plan, "gpu_choice"), "token_s"));
-    json_decref(plan);
+    json_t *estimate = estimate_with(m, params, (struct wanted){FIRST_GPU | ANY_LAYERS, 0, budget});
+    double s =
+        json_number_value(json_object_get(json_object_get(estimate, "gpu_choice"), "token_s"));
+    json_decref(estimate);
     return s;
 }
 
@@ -100,11 +102,11 @@ static void report_share_timed(struct findings *f, const char *name, uint64_t by
 }
 
 /* All layers are on the GPU. */
-static void report_whole(struct findings *f, const json_t *plan, const struct gpu_model *m,
+static void report_whole(struct findings *f, const json_t *estimate, const struct gpu_model *m,
                          const struct params *params)
 {
     uint64_t experts = m->facts->expert_count;
-    const json_t *gpu = json_object_get(plan, "gpu");
+    const json_t *gpu = json_object_get(estimate, "gpu");
     uint64_t memory = lookup_u64(gpu, "memory_bytes"), all = lookup_u64(gpu, "all_experts_bytes");
     uint64_t slots = lookup_u64(gpu, "slots"), budget = lookup_u64(gpu, "budget_bytes"), fixed = 0;
     const char *part;
@@ -136,10 +138,10 @@ static void report_budgets(struct findings *f, const struct gpu_model *m,
              memory = lookup_u64(choice, "memory_bytes");
     char text[16];
     if (most == m->facts->layers) {
-        json_t *plan = plan_with(m, params, (struct wanted){FIRST_GPU, most, 0});
-        if (json_object_get(plan, "gpu"))
-            report_whole(f, plan, m, params);
-        json_decref(plan);
+        json_t *estimate = estimate_with(m, params, (struct wanted){FIRST_GPU, most, 0});
+        if (json_object_get(estimate, "gpu"))
+            report_whole(f, estimate, m, params);
+        json_decref(estimate);
         return;
     }
     if (whole > 0) /* without --gpu-layers */
@@ -175,14 +177,14 @@ static void report_layers(struct findings *f, const struct gpu_model *m, const c
 
 /* What is stated, and what would be chosen without it. */
 static void report_choice(struct findings *f, const struct gpu_model *m,
-                          const struct params *params, const json_t *plan)
+                          const struct params *params, const json_t *estimate)
 {
-    const json_t *choice = json_object_get(plan, "gpu_choice");
+    const json_t *choice = json_object_get(estimate, "gpu_choice");
     report_layers(f, m, "layers", choice, "");
     finding_quiet(f, "gpu", "choice", json_deep_copy(choice));
     if (params->gpu_layers == 0)
         return;
-    json_t *other = plan_with(m, params, (struct wanted){.flags = ANY_LAYERS});
+    json_t *other = estimate_with(m, params, (struct wanted){.flags = ANY_LAYERS});
     report_layers(f, m, "layers_chosen", json_object_get(other, "gpu_choice"),
                   "without --gpu-layers, ");
     json_decref(other);
@@ -224,11 +226,11 @@ static const struct cost_gpu *rate_of(const struct gpu_seen *seen, uint64_t numb
     return NULL;
 }
 
-/* The GPUs' parts of a plan, and the CPU's. False: one of them was not measured. */
-static bool take_parts(const json_t *plan, const struct gpu_seen *seen, uint32_t layers,
+/* The GPUs' parts of an estimate, and the CPU's. False: one of them was not measured. */
+static bool take_parts(const json_t *estimate, const struct gpu_seen *seen, uint32_t layers,
                        struct gpu_facts *out)
 {
-    const json_t *each = json_object_get(json_object_get(plan, "gpu"), "each"), *one;
+    const json_t *each = json_object_get(json_object_get(estimate, "gpu"), "each"), *one;
     size_t i;
     uint32_t end = 0;
     json_array_foreach(each, i, one)
@@ -253,10 +255,10 @@ static bool take_parts(const json_t *plan, const struct gpu_seen *seen, uint32_t
 }
 
 static int report_speed(struct findings *f, const struct gpu_seen *seen, const struct gpu_model *m,
-                        const json_t *plan, struct gpu_facts *facts, struct error *error)
+                        const json_t *estimate, struct gpu_facts *facts, struct error *error)
 {
     struct gpu_estimate estimates[ESTIMATE_SHARES];
-    if (!cost_cpu_known(m->cpu) || !take_parts(plan, seen, (uint32_t)m->facts->layers, facts))
+    if (!cost_cpu_known(m->cpu) || !take_parts(estimate, seen, (uint32_t)m->facts->layers, facts))
         return 0;
     if (estimate_gpu(m->facts, m->host, facts, estimates, error) != 0)
         return -1;
@@ -268,7 +270,7 @@ static int report_speed(struct findings *f, const struct gpu_seen *seen, const s
 }
 
 static int estimate_speed(struct findings *f, const struct gpu_seen *seen,
-                          const struct gpu_model *m, const json_t *plan,
+                          const struct gpu_model *m, const json_t *estimate,
                           const struct params *params, struct error *error)
 {
     const struct model_hparams *h = &m->index->hparams;
@@ -279,8 +281,8 @@ static int estimate_speed(struct findings *f, const struct gpu_seen *seen,
                   : error_set(error, ERR_NO_MEMORY, "out of memory (estimate with a GPU)");
     if (rc == 0)
         rc = rates_model(m->index, kv_type_find(params->kv_type),
-                         (uint32_t)lookup_u64(plan, "ctx_size"),
-                         (uint32_t)lookup_u64(plan, "kv_ring"), hits, &model, error);
+                         (uint32_t)lookup_u64(estimate, "ctx_size"),
+                         (uint32_t)lookup_u64(estimate, "kv_ring"), hits, &model, error);
     free(hits);
     if (rc != 0)
         return -1;
@@ -288,7 +290,7 @@ static int estimate_speed(struct findings *f, const struct gpu_seen *seen,
     facts.model = &model.cost;
     (void)places_eviction_find(params->gpu_eviction,
                                &facts.eviction); /* the engine rejects others */
-    rc = report_speed(f, seen, m, plan, &facts, error);
+    rc = report_speed(f, seen, m, estimate, &facts, error);
     rates_model_free(&model);
     return rc;
 }
@@ -299,19 +301,19 @@ int gpu_model_report(struct findings *f, const struct gpu_seen *seen, const stru
     int rc = 0;
     if (seen->count == 0)
         return 0;
-    json_t *plan = plan_with(m, params, (struct wanted){0});
+    json_t *estimate = estimate_with(m, params, (struct wanted){0});
     json_t *first = strchr(params->gpu, ',') || params->gpu_layers > 0
-                        ? plan_with(m, params, (struct wanted){.flags = FIRST_GPU | ANY_LAYERS})
-                        : json_incref(plan);
-    if (lookup_u64(plan, "gpu_choice.most") == 0 || lookup_u64(first, "gpu_choice.most") == 0) {
+                        ? estimate_with(m, params, (struct wanted){.flags = FIRST_GPU | ANY_LAYERS})
+                        : json_incref(estimate);
+    if (lookup_u64(estimate, "gpu_choice.most") == 0 || lookup_u64(first, "gpu_choice.most") == 0) {
         finding(f, "gpu", "budget", json_null(), "none",
                 "the model cannot be computed on this GPU: `sluice run --gpu 0` states why");
     } else {
         report_budgets(f, m, params, first);
-        report_choice(f, m, params, plan);
-        rc = estimate_speed(f, seen, m, plan, params, error);
+        report_choice(f, m, params, estimate);
+        rc = estimate_speed(f, seen, m, estimate, params, error);
     }
-    json_decref(plan);
+    json_decref(estimate);
     json_decref(first);
     return rc;
 }

@@ -325,11 +325,11 @@ static void report_model(struct findings *f, const struct model_facts *m,
     report_advice(f, m, a, estimates);
 }
 
-/* With GPUs: what was measured is stored, as the engine's plan reads it. Returns that plan, for
+/* With GPUs: what was measured is stored, as the engine reads it. Returns the estimate, for
  * json_decref; NULL with an error. */
-static json_t *plan_by_rates(struct findings *f, const struct gpu_seen *gpu,
-                             const struct gpu_model *m, const struct params *params,
-                             struct error *error)
+static json_t *estimate_by_rates(struct findings *f, const struct gpu_seen *gpu,
+                                 const struct gpu_model *m, const struct params *params,
+                                 struct error *error)
 {
     struct rates_cpu cpu = {.threads = threads_of(params), .rate = *m->cpu};
     tunings_cpu(cpu.name);
@@ -349,7 +349,7 @@ static void report_unread(struct findings *f, const struct model_index *index)
 }
 
 static int report_all(struct findings *f, const struct gpu_seen *gpu, const struct gpu_model *m,
-                      const struct params *params, const json_t *plan, struct error *error)
+                      const struct params *params, const json_t *estimate, struct error *error)
 {
     struct estimate estimates[ESTIMATE_SHARES];
     progress(f, "simulating the experts that a text needs");
@@ -361,10 +361,10 @@ static int report_all(struct findings *f, const struct gpu_seen *gpu, const stru
                              .host = m->host,
                              .estimates = estimates,
                              .budget_given = params->budget,
-                             .ctx_size = lookup_u64(plan, "ctx_size"),
+                             .ctx_size = lookup_u64(estimate, "ctx_size"),
                              .reads_known =
                                  estimate_read_rate(m->host, (double)m->host->chunk_bytes) > 0});
-    report_model(f, m->facts, m->host, estimates, params, plan);
+    report_model(f, m->facts, m->host, estimates, params, estimate);
     report_unread(f, m->index);
     return gpu_model_report(f, gpu, m, params, error);
 }
@@ -376,7 +376,7 @@ int model_examine(struct findings *f, const char *model, const struct params *pa
     struct model_facts m = model_facts_of(memory_estimate);
     struct model_index *index = NULL;
     uint64_t *bytes = NULL;
-    json_t *plan = json_deep_copy(memory_estimate);
+    json_t *estimate = json_deep_copy(memory_estimate);
     struct params engine = *params;
     engine.prefill_chunk = lookup_u64(memory_estimate, "prefill_chunk"); /* as it chooses it */
     progress(f, "computing with the model's shapes, about 6 s");
@@ -389,15 +389,15 @@ int model_examine(struct findings *f, const char *model, const struct params *pa
     const struct cost_cpu cpu = rc == 0 ? estimate_cpu(&m, a) : (struct cost_cpu){0};
     const struct gpu_model all = {model, index, &m, a, &cpu};
     if (rc == 0 && gpu->count > 0) {
-        json_decref(plan);
-        plan = plan_by_rates(f, gpu, &all, params, error);
-        m = model_facts_of(plan);
+        json_decref(estimate);
+        estimate = estimate_by_rates(f, gpu, &all, params, error);
+        m = model_facts_of(estimate);
         m.layer_expert_bytes = bytes;
-        rc = plan ? 0 : -1;
+        rc = estimate ? 0 : -1;
     }
     if (rc == 0)
-        rc = report_all(f, gpu, &all, params, plan, error);
-    json_decref(plan);
+        rc = report_all(f, gpu, &all, params, estimate, error);
+    json_decref(estimate);
     free(bytes);
     free(index);
     return rc;

@@ -398,12 +398,12 @@ static char *make_buffers(uint64_t bytes)
     return p;
 }
 
-static int prepare(struct storage *d, const struct storage_plan *plan, struct error *error)
+static int prepare(struct storage *d, const struct storage_job *job, struct error *error)
 {
-    uint32_t largest = (uint32_t)align_up(plan->expert_bytes, PAGE_BYTES);
-    snprintf(d->path, sizeof d->path, "%s", plan->path);
+    uint32_t largest = (uint32_t)align_up(job->expert_bytes, PAGE_BYTES);
+    snprintf(d->path, sizeof d->path, "%s", job->path);
     d->sizes[SIZE_SMALL] = 256 * KIB < largest ? 256 * KIB : largest;
-    d->sizes[SIZE_CHUNK] = plan->chunk_bytes < largest ? plan->chunk_bytes : largest;
+    d->sizes[SIZE_CHUNK] = job->chunk_bytes < largest ? job->chunk_bytes : largest;
     d->sizes[SIZE_EXPERT] = largest;
     d->buffers_bytes = (uint64_t)DEPTH_MAX * largest;
     if (d->buffers_bytes < BUFFERS_MIN)
@@ -430,7 +430,7 @@ static void result_of(const struct storage *d, struct storage_result *r)
     }
 }
 
-int storage_examine(struct findings *f, const char *section, const struct storage_plan *plan,
+int storage_examine(struct findings *f, const char *section, const struct storage_job *job,
                     struct storage_result *result, struct error *error)
 {
     struct storage *d = calloc(1, sizeof *d);
@@ -438,14 +438,14 @@ int storage_examine(struct findings *f, const char *section, const struct storag
         return error_set(error, ERR_NO_MEMORY, "out of memory");
     d->section = section;
     d->fd[0] = d->fd[1] = -1;
-    int rc = prepare(d, plan, error);
+    int rc = prepare(d, job, error);
     if (rc == 0) {
         if (!isatty(STDERR_FILENO))
-            progress(f, "reading %.60s, %.0f s", plan->path, plan->seconds);
+            progress(f, "reading %.60s, %.0f s", job->path, job->seconds);
         d->findings = f;
         d->name =
             strrchr(d->path, '/') && strrchr(d->path, '/')[1] ? strrchr(d->path, '/') + 1 : d->path;
-        measure_all(d, plan->seconds);
+        measure_all(d, job->seconds);
         report_rows(f, d);
         report_verdicts(f, d);
         result_of(d, result);

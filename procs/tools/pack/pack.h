@@ -91,13 +91,13 @@ int pack_confine(const struct pack_options *o, struct error *error);
  * options. ERR_BAD_INPUT if it has no precisions of experts, or is of another model. */
 int pack_take_plan(struct pack *p, struct error *error);
 
-/* --delta: the path and hash of the model file, for the manifest. After pack_plan. */
+/* --delta: the path and hash of the model file, for the manifest. After pack_lay_out. */
 int pack_base(struct pack *p, struct error *error);
 
-/* ---- plan.c: layout of the store ---- */
+/* ---- store_layout.c: layout of the store ---- */
 
 /* Computes precisions, types, slot layouts and offsets. */
-int pack_plan(struct pack *p, struct error *error);
+int pack_lay_out(struct pack *p, struct error *error);
 /* The paths of the stripe files and of their mirrors, from --stripes and --mirrors. */
 int pack_stripe_paths(struct pack *p, struct error *error);
 /* Fails if the bytes still to be written exceed the free space of their file systems. */

@@ -3,7 +3,7 @@
  * Hugging Face directory, and checks one.
  *
  *   source.c    GGUF or safetensors files -> extents    dense.c    dense tensors -> --dense
- *   plan.c      precisions, types, stripes, offsets     workers.c  experts -> stripes
+ *   store_layout.c  precisions, types, stripes, offsets workers.c  experts -> stripes
  *   model.c     model.gguf                              journal.c  finished units, resume
  *   quantise.c  precisions -> types, rows               check.c    --check
  *   planned.c   --plan
@@ -277,7 +277,7 @@ static int open_dir(struct pack *p, struct error *error)
 /* Makes the store from the open source. */
 static int make_store(struct pack *p, struct error *error)
 {
-    if (open_dir(p, error) || pack_stripe_paths(p, error) || pack_plan(p, error) ||
+    if (open_dir(p, error) || pack_stripe_paths(p, error) || pack_lay_out(p, error) ||
         pack_fit_workers(p, error) || journal_open(p, error) || pack_check_space(p, error))
         return -1;
     p->started_ns = clock_now_ns();

@@ -29,10 +29,10 @@ static const struct part {
 static void part_bytes(const json_t *doc, uint64_t bytes[])
 {
     size_t i = 0;
-#define PLAN(key)                 lookup_u64(doc, "memory.plan." #key)
+#define LEDGER(key)               lookup_u64(doc, "memory.plan." #key)
 #define PART(letter, name, value) bytes[i++] = (value);
 #include "procs/clients/top/ledger.tbl.h"
-#undef PLAN
+#undef LEDGER
 }
 
 static void title(struct page *p)

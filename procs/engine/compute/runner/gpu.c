@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Opens the GPUs of the supervisor's plan, and drops those that keep failing. */
+/* Opens the GPUs of the supervisor's layout, and drops those that keep failing. */
 #include "procs/engine/compute/runner/gpu.h"
 
 #include <stdlib.h>
@@ -15,7 +15,7 @@
 /* GPUs of which one fails again when compute was restarted are not used any more. */
 #define CRASHES_MAX 2
 
-static const struct procs_gpus *plan_of(const struct child *child)
+static const struct procs_gpus *gpus_of(const struct child *child)
 {
     return &child->procs.head->gpus;
 }
@@ -34,9 +34,9 @@ static int select_gpu(const struct child *child, const struct gpu_kernels *kerne
                      parts != 0 ? "; --sandbox off shows whether the sandbox is the cause" : "");
 }
 
-/* With the context of this process: what the plan has left of it must be there. */
+/* With the context of this process: what the layout has left of it must be there. */
 static int check_memory(struct child *child, const struct gpu_kernels *kernels,
-                        const struct cuda_plan *plan, struct error *error)
+                        const struct gpu_layout *layout, struct error *error)
 {
     size_t unused, total;
     char have[16], want[16];
@@ -44,7 +44,7 @@ static int check_memory(struct child *child, const struct gpu_kernels *kernels,
     if (status != 0)
         return error_set(error, ERR_FAILED, "the GPU's memory is not known: %s (%d)",
                          kernels->text(status), status);
-    uint64_t needed = cuda_plan_bytes(plan) - plan->bytes[CUDA_CONTEXT];
+    uint64_t needed = gpu_layout_bytes(layout) - layout->bytes[CUDA_CONTEXT];
     counter_add(child->row, CTR_COMPUTE_gpu_others_bytes, total - unused);
     if (unused >= needed)
         return 0;
@@ -69,35 +69,35 @@ static int check_crashes(const struct child *child, struct error *error)
 static struct device *open_device(struct child *child, const struct gpu_kernels *kernels,
                                   uint32_t i, const struct kernel_ops *ops, struct error *error)
 {
-    const struct procs_gpus *all = plan_of(child);
+    const struct procs_gpus *all = gpus_of(child);
     const struct procs_gpu *g = &all->gpu[i];
-    struct cuda_plan plan = {.number = g->number,
-                             .first_layer = g->first_layer,
-                             .end_layer = g->end_layer,
-                             .positions = all->positions,
-                             .kv_layers = g->kv_layers,
-                             .layers = all->layers,
-                             .experts = all->experts,
-                             .top_k = all->top_k};
-    memcpy(plan.bytes, g->bytes, sizeof plan.bytes);
-    cuda_plan_sizes(&plan, kernels, child->model);
-    bool known = places_eviction_find(child->params->gpu_eviction, &plan.eviction);
+    struct gpu_layout layout = {.number = g->number,
+                                .first_layer = g->first_layer,
+                                .end_layer = g->end_layer,
+                                .positions = all->positions,
+                                .kv_layers = g->kv_layers,
+                                .layers = all->layers,
+                                .experts = all->experts,
+                                .top_k = all->top_k};
+    memcpy(layout.bytes, g->bytes, sizeof layout.bytes);
+    gpu_layout_sizes(&layout, kernels, child->model);
+    bool known = places_eviction_find(child->params->gpu_eviction, &layout.eviction);
     sl_assert(known); /* the supervisor checked it */
     if (select_gpu(child, kernels, g->number, error) != 0 ||
-        check_memory(child, kernels, &plan, error) != 0)
+        check_memory(child, kernels, &layout, error) != 0)
         return NULL;
-    return cuda_device(kernels, ops, &plan, error);
+    return cuda_device(kernels, ops, &layout, error);
 }
 
 /* One that cannot be opened: then none is used. */
 static int open_devices(struct gpus *gpus, struct child *child, const struct kernel_ops *ops,
                         uint32_t threads, struct error *error)
 {
-    gpus->kernels = gpu_module_open(plan_of(child)->module, error);
+    gpus->kernels = gpu_module_open(gpus_of(child)->module, error);
     if (!gpus->kernels)
         return -1;
     counter_set(child->row, CTR_COMPUTE_gpu_others_bytes, 0);
-    while (gpus->count < plan_of(child)->count) {
+    while (gpus->count < gpus_of(child)->count) {
         struct device *d = open_device(child, gpus->kernels, gpus->count, ops, error);
         if (!d)
             return -1;
@@ -136,12 +136,12 @@ struct gpus gpus_open(struct child *child, const struct kernel_ops *ops, uint32_
 {
     struct gpus gpus = {0};
     struct error error;
-    if (plan_of(child)->count == 0)
+    if (gpus_of(child)->count == 0)
         return gpus;
     prepare_driver();
     if (check_crashes(child, &error) != 0 ||
         open_devices(&gpus, child, ops, threads, &error) != 0) {
-        if (child->incarnation == 1 && plan_of(child)->required)
+        if (child->incarnation == 1 && gpus_of(child)->required)
             log_fatal(2, "%s", error.text); /* ends the start, where 1 would be another try */
         log_warn("the GPU is lost, continuing on the CPU: %s", error.text); /* with the same text */
         close_devices(&gpus);
@@ -155,7 +155,7 @@ uint32_t gpus_parts(const struct gpus *gpus, const struct child *child, size_t s
 {
     uint32_t count = 0, end = 0, layers = child->model->hparams.layers;
     for (; count < gpus->count; count++) {
-        const struct procs_gpu *g = &plan_of(child)->gpu[count];
+        const struct procs_gpu *g = &gpus_of(child)->gpu[count];
         parts[count] = (struct chain_part){.device = gpus->device[count],
                                            .layers = g->end_layer - g->first_layer};
         end = g->end_layer;

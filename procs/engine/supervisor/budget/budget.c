@@ -247,7 +247,7 @@ static void used_measure(struct supervisor *s)
     uint64_t segments = 0;
     for (int kind = 0; kind < SEGMENT__COUNT; kind++)
         segments += segment_allocated_bytes(s->segments[kind].fd);
-    b->used = segments + segments / 400 + b->anon + b->facts.page_tables + b->plan.kernel +
+    b->used = segments + segments / 400 + b->anon + b->facts.page_tables + b->ledger.kernel +
               b->facts.text_bytes;
     if (b->used > b->used_max)
         b->used_max = b->used;
@@ -338,10 +338,10 @@ static void budget_divide(struct supervisor *s)
     bool automatic = s->params.budget == 0;
     uint64_t available = budget_available();
     b->facts.budget = automatic ? align_down(available / 2, MIB) : s->params.budget;
-    b->plan = ledger_make(&b->facts);
-    if (automatic && b->facts.budget < b->plan.min_budget && b->plan.min_budget <= available) {
-        b->facts.budget = b->plan.min_budget;
-        b->plan = ledger_make(&b->facts);
+    b->ledger = ledger_make(&b->facts);
+    if (automatic && b->facts.budget < b->ledger.min_budget && b->ledger.min_budget <= available) {
+        b->facts.budget = b->ledger.min_budget;
+        b->ledger = ledger_make(&b->facts);
     }
 }
 
@@ -351,13 +351,13 @@ int budget_make(struct supervisor *s, struct error *error)
     if (budget_facts(s, error) != 0)
         return -1;
     budget_divide(s);
-    if (b->facts.budget < b->plan.min_budget && b->chunk_max > 0 &&
+    if (b->facts.budget < b->ledger.min_budget && b->chunk_max > 0 &&
         s->params.prefill_chunk > PREFILL_CHUNK) {
         s->params.prefill_chunk = PREFILL_CHUNK;
         facts_estimate(s);
         budget_divide(s);
     }
-    while (b->facts.budget < b->plan.min_budget && budget_context_halve(s)) {
+    while (b->facts.budget < b->ledger.min_budget && budget_context_halve(s)) {
         facts_estimate(s);
         budget_divide(s);
     }
@@ -369,8 +369,8 @@ int budget_start(struct supervisor *s, struct error *error)
     struct budget *b = &s->budget;
     if (budget_make(s, error) != 0)
         return -1;
-    if (b->facts.budget < b->plan.min_budget)
-        return budget_too_small(b->facts.budget, b->plan.min_budget, error);
+    if (b->facts.budget < b->ledger.min_budget)
+        return budget_too_small(b->facts.budget, b->ledger.min_budget, error);
     warn_beyond_machine(b->facts.budget);
     s->params.budget = b->applied = b->wanted = b->facts.budget;
     cgroup_limit(s, b->applied);
@@ -389,7 +389,7 @@ void budget_publish(struct supervisor *s)
     for (uint32_t i = 0; i < s->params.loaders; i++)
         atomic_store_explicit(&s->directory.head->throttle_bytes_per_s[i],
                               storage_params(s, i)->throttle, memory_order_relaxed);
-    quota_send(s, s->budget.plan.quota);
+    quota_send(s, s->budget.ledger.quota);
     used_measure(s);
 }
 
@@ -414,8 +414,8 @@ int budget_all_ready(struct supervisor *s, struct error *error)
     b->facts.text_bytes = measure_text(s);
     b->next_measure_ns = 0;
     budget_tick(s, clock_now_ns());
-    if (b->applied < b->plan.min_budget)
-        return budget_too_small(b->applied, b->plan.min_budget, error);
+    if (b->applied < b->ledger.min_budget)
+        return budget_too_small(b->applied, b->ledger.min_budget, error);
     return 0;
 }
 
@@ -436,15 +436,15 @@ static void settle(struct supervisor *s)
 static void quota_follow(struct supervisor *s)
 {
     struct budget *b = &s->budget;
-    b->plan = ledger_make(&b->facts);
-    uint64_t quota = b->plan.quota;
-    if (quota < b->plan.quota_min) {
+    b->ledger = ledger_make(&b->facts);
+    uint64_t quota = b->ledger.quota;
+    if (quota < b->ledger.quota_min) {
         /* A lower quota cannot work: only the margin and the cgroup limit remain. */
-        quota = b->plan.quota_min;
+        quota = b->ledger.quota_min;
         if (!b->over) {
             char text[32];
             log_warn("private memory grew beyond its reservation; the minimum budget is now %s",
-                     budget_text(b->plan.min_budget, text));
+                     budget_text(b->ledger.min_budget, text));
         }
         b->over = true;
     } else {
@@ -474,7 +474,7 @@ double budget_share(const struct supervisor *s, uint64_t quota)
 
 double budget_share_now(const struct supervisor *s)
 {
-    return budget_share(s, s->budget.quota ? s->budget.quota : s->budget.plan.quota);
+    return budget_share(s, s->budget.quota ? s->budget.quota : s->budget.ledger.quota);
 }
 
 int budget_change(struct supervisor *s, uint64_t bytes, struct error *error)
@@ -482,30 +482,30 @@ int budget_change(struct supervisor *s, uint64_t bytes, struct error *error)
     struct budget *b = &s->budget;
     struct ledger_facts facts = b->facts;
     facts.budget = bytes;
-    struct ledger_plan plan = ledger_make(&facts);
-    if (bytes < plan.min_budget)
-        return budget_too_small(bytes, plan.min_budget, error);
+    struct ledger_result ledger = ledger_make(&facts);
+    if (bytes < ledger.min_budget)
+        return budget_too_small(bytes, ledger.min_budget, error);
     struct knobs knobs; /* a measured loss may hold for a minimum of resident experts only */
-    if (model_check_preset(s, atomic_load(&s->procs->preset_requested), budget_share(s, plan.quota),
-                           &knobs, error) != 0)
+    if (model_check_preset(s, atomic_load(&s->procs->preset_requested),
+                           budget_share(s, ledger.quota), &knobs, error) != 0)
         return -1;
     struct budget before = *b;
     b->facts.budget = b->wanted = bytes;
     if (bytes >= b->applied) {
-        b->plan = plan;
+        b->ledger = ledger;
         if (segments_check_space(s, error) != 0) {
             b->facts = before.facts;
             b->wanted = before.wanted;
-            b->plan = before.plan;
+            b->ledger = before.ledger;
             return -1;
         }
         cgroup_limit(s, bytes);
         b->applied = bytes;
-        quota_send(s, plan.quota);
+        quota_send(s, ledger.quota);
         return 0;
     }
-    quota_send(s, plan.quota);
-    b->plan = plan;
+    quota_send(s, ledger.quota);
+    b->ledger = ledger;
     settle(s);
     return b->applied == bytes ? 0 : 1;
 }

@@ -8,7 +8,7 @@
 /* budget.c */
 /* Facts of the ledger about the model and about processes before they exist; divides --budget, or
  * without it half of the available memory, at least the minimum if that much is available. May be
- * below budget.plan.min_budget. */
+ * below budget.ledger.min_budget. */
 int budget_make(struct supervisor *s, struct error *error);
 /* memory_available; 0: not known, too. */
 uint64_t budget_available(void);

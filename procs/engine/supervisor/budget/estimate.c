@@ -43,9 +43,9 @@ static const char *expert_type(const struct model_index *m)
 }
 
 /* What the preset auto would choose from at this budget. */
-static json_t *choices(struct supervisor *s, const struct ledger_plan *plan)
+static json_t *choices(struct supervisor *s, const struct ledger_result *ledger)
 {
-    double share = budget_share(s, plan->quota);
+    double share = budget_share(s, ledger->quota);
     return json_pack("{s:f, s:o}", "share", share, "candidates", auto_candidates_json(s, share));
 }
 
@@ -55,8 +55,8 @@ struct choice {
 };
 
 /* The ledger with another budget, chunk and context. */
-static int plan_with(struct supervisor *s, uint64_t budget, const struct choice *choice,
-                     struct ledger_facts *facts, uint64_t *min_budget, struct error *error)
+static int ledger_with(struct supervisor *s, uint64_t budget, const struct choice *choice,
+                       struct ledger_facts *facts, uint64_t *min_budget, struct error *error)
 {
     const struct budget kept = s->budget;
     const uint64_t own_budget = s->params.budget, own_chunk = s->params.prefill_chunk;
@@ -67,7 +67,7 @@ static int plan_with(struct supervisor *s, uint64_t budget, const struct choice 
     s->budget.context_chosen = false;
     int rc = budget_make(s, error);
     *facts = s->budget.facts;
-    *min_budget = s->budget.plan.min_budget;
+    *min_budget = s->budget.ledger.min_budget;
     s->budget = kept;
     s->params.budget = own_budget;
     s->params.prefill_chunk = own_chunk;
@@ -102,7 +102,7 @@ static uint64_t budget_with(struct supervisor *s, const struct ledger_facts *sma
             break;
         choice.chunk = next.chunk > choice.chunk ? next.chunk : choice.chunk;
         choice.context = next.context > choice.context ? next.context : choice.context;
-        if (plan_with(s, budget, &choice, &facts, &min_budget, error) != 0)
+        if (ledger_with(s, budget, &choice, &facts, &min_budget, error) != 0)
             return 0;
         budget = ledger_budget_for(&facts, bytes);
     }
@@ -132,17 +132,17 @@ static json_t *budgets(struct supervisor *s, const struct ledger_facts *small,
 
 /* The facts with which shares of the experts are stated, and the minimum of a start: an engine that
  * chooses its context starts with a smaller one where the budget has no more. */
-static int plan_low(struct supervisor *s, const struct choice *low, struct ledger_facts *small,
-                    uint64_t *min_budget, struct error *error)
+static int budget_low(struct supervisor *s, const struct choice *low, struct ledger_facts *small,
+                      uint64_t *min_budget, struct error *error)
 {
     struct choice smallest = *low;
     struct ledger_facts facts;
-    if (plan_with(s, s->params.budget, low, small, min_budget, error) != 0)
+    if (ledger_with(s, s->params.budget, low, small, min_budget, error) != 0)
         return -1;
     if (!s->budget.context_chosen)
         return 0;
     smallest.context = budget_context_smallest(s);
-    return plan_with(s, s->params.budget, &smallest, &facts, min_budget, error);
+    return ledger_with(s, s->params.budget, &smallest, &facts, min_budget, error);
 }
 
 int memory_estimate_print(struct supervisor *s, struct error *error)
@@ -155,14 +155,14 @@ int memory_estimate_print(struct supervisor *s, struct error *error)
         low.chunk = PREFILL_CHUNK;
     if (s->budget.context_chosen)
         low.context = budget_context_low(s);
-    if (plan_low(s, &low, &small, &min_budget, error) != 0)
+    if (budget_low(s, &low, &small, &min_budget, error) != 0)
         return -1;
     json_t *all_budgets = budgets(s, &small, &low, error);
     if (!all_budgets || budget_make(s, error) != 0) {
         json_decref(all_budgets);
         return -1;
     }
-    struct ledger_plan plan = s->budget.plan;
+    struct ledger_result ledger = s->budget.ledger;
     json_t *o = json_object();
     json_object_set_new(o, "model", json_string(s->options.model));
     json_object_set_new(o, "arch", json_string(s->model->arch));
@@ -178,7 +178,7 @@ int memory_estimate_print(struct supervisor *s, struct error *error)
     json_object_set_new(o, "expert_inner", json_integer(h->expert_inner));
     json_object_set_new(o, "expert_type", json_string(expert_type(s->model)));
     json_object_set_new(o, "expert_bytes", number(s->model->expert_bytes));
-    json_object_set_new(o, "fixed_bytes", number(plan.fixed));
+    json_object_set_new(o, "fixed_bytes", number(ledger.fixed));
     json_object_set_new(o, "budget", number(s->budget.facts.budget));
     json_object_set_new(o, "min_budget", number(min_budget));
     json_object_set_new(o, "budgets", all_budgets);
@@ -196,7 +196,7 @@ int memory_estimate_print(struct supervisor *s, struct error *error)
     json_object_set_new(o, "kv_type", json_string(s->params.kv_type));
     json_object_set_new(o, "kv_ring", number(kv_shape_for(s).ring));
     json_object_set_new(o, "kv_bytes", number(s->budget.facts.kv_bytes));
-    json_object_set_new(o, "auto", choices(s, &plan));
+    json_object_set_new(o, "auto", choices(s, &ledger));
     int rc =
         json_dumpf(o, stdout, JSON_INDENT(2)) == 0 && putchar('\n') == '\n' && fflush(stdout) == 0
             ? 0

@@ -104,10 +104,10 @@ uint64_t ledger_budget_for(const struct ledger_facts *f, uint64_t expert_bytes)
     return budget_for(fixed_bytes(f) + cost(f, quota));
 }
 
-struct ledger_plan ledger_make(const struct ledger_facts *f)
+struct ledger_result ledger_make(const struct ledger_facts *f)
 {
     sl_assert(f->experts_min_bytes > 0);
-    struct ledger_plan p = {0};
+    struct ledger_result p = {0};
     p.margin = ledger_margin(f->budget);
     p.kernel = kernel_bytes(f);
     p.fixed = fixed_bytes(f);

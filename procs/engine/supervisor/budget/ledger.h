@@ -51,7 +51,7 @@ struct ledger_facts {
         loader_flight; /* reads of one loader that can be at the device: storage_flight_bytes */
 };
 
-struct ledger_plan {
+struct ledger_result {
     uint64_t margin;
     uint64_t fixed;
     uint64_t kernel;      /* part of fixed: threads, processes */
@@ -63,7 +63,7 @@ struct ledger_plan {
     uint64_t min_budget;  /* minimum budget, a whole number of MiB */
 };
 
-struct ledger_plan ledger_make(const struct ledger_facts *facts);
+struct ledger_result ledger_make(const struct ledger_facts *facts);
 
 /* The smallest budget for the dense weights and `bytes` of experts (of their slots), at least the
  * experts of the minimum. */

@@ -178,7 +178,7 @@ json_t *stats_memory(struct supervisor *s)
 {
     const struct budget *b = &s->budget;
     const struct ledger_facts *f = &b->facts;
-    const struct ledger_plan *p = &b->plan;
+    const struct ledger_result *p = &b->ledger;
     json_t *object = json_object();
     put(object, "budget_bytes", b->applied);
     put(object, "budget_wanted_bytes", b->wanted);
@@ -189,19 +189,19 @@ json_t *stats_memory(struct supervisor *s)
     put(object, "arena_quota_min_bytes", p->quota_min);
     json_object_set_new(object, "segments", segments(s));
     /* Where the budget goes: these and the quota make it up. */
-    json_t *plan = json_object();
-    put(plan, "margin_bytes", p->margin);
-    put(plan, "segments_bytes", f->segments_bytes);
-    put(plan, "kv_bytes", f->kv_bytes);
-    put(plan, "private_bytes", f->private_bytes);
-    put(plan, "text_bytes", f->text_bytes);
-    put(plan, "kernel_bytes", p->kernel);
-    put(plan, "page_table_bytes", p->page_tables);
-    put(plan, "tmpfs_node_bytes", p->nodes);
-    put(plan, "in_flight_bytes", p->flight);
-    put(plan, "threads", f->threads);
-    put(plan, "processes", f->processes);
-    json_object_set_new(object, "plan", plan);
+    json_t *ledger = json_object();
+    put(ledger, "margin_bytes", p->margin);
+    put(ledger, "segments_bytes", f->segments_bytes);
+    put(ledger, "kv_bytes", f->kv_bytes);
+    put(ledger, "private_bytes", f->private_bytes);
+    put(ledger, "text_bytes", f->text_bytes);
+    put(ledger, "kernel_bytes", p->kernel);
+    put(ledger, "page_table_bytes", p->page_tables);
+    put(ledger, "tmpfs_node_bytes", p->nodes);
+    put(ledger, "in_flight_bytes", p->flight);
+    put(ledger, "threads", f->threads);
+    put(ledger, "processes", f->processes);
+    json_object_set_new(object, "plan", ledger);
     uint64_t usage, peak;
     if (cgroup_peak(s, &usage, &peak)) {
         json_t *wall = json_object();

@@ -5,14 +5,14 @@
 
 #include "procs/engine/supervisor/supervisor.h"
 
-/* gpu.c: --gpu. Whether there are such GPUs, and the module for them. plan.c: then, with the model,
- * the layers of each and the plan of its memory. gpu_without: -1, or 0 with the CPU where that is
- * allowed (--gpu auto). stats.c: for compute, and for statistics: NULL without a GPU. */
+/* gpu.c: --gpu. Whether there are such GPUs, and the module for them. layout.c: then, with the
+ * model, the layers of each and the layout of its memory. gpu_without: -1, or 0 with the CPU where
+ * that is allowed (--gpu auto). stats.c: for compute, and for statistics: NULL without a GPU. */
 bool gpu_required(const struct supervisor *s);
 const char *gpu_test_module(const struct supervisor *s);
 int gpu_without(struct supervisor *s, struct error *error);
 int gpu_find(struct supervisor *s, struct error *error);
-int gpu_plan(struct supervisor *s, struct error *error);
+int gpu_lay_out(struct supervisor *s, struct error *error);
 void gpu_publish(const struct supervisor *s, struct procs_gpus *out);
 /* Groups of --threads threads in compute: for the layers on the CPU, and with each GPU for experts
  * that it has not (--gpu-policy). */

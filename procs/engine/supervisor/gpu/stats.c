@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The plan of the GPUs, for compute and for statistics. */
+/* The layout of the GPUs, for compute and for statistics. */
 #include <stdio.h>
 #include <string.h>
 
@@ -13,18 +13,18 @@ _Static_assert((int)CUDA_PART__COUNT <= PROCS_GPU_PARTS, "the process table has 
 
 /* Precisions with which the GPU computes tokens alone, once it has all experts
  * (lib/device/cuda/token.c). */
-static uint32_t takes_all(const struct supervisor *s, const struct cuda_plan *plan)
+static uint32_t takes_all(const struct supervisor *s, const struct gpu_layout *layout)
 {
     enum gpu_policy policy = gpu_policy_of(s->params.gpu_policy, s->params.deterministic);
     bool fills = policy == GPU_POLICY__COUNT || policy == GPU_CENTRIC;
-    bool whole = plan->first_layer == 0 && plan->end_layer == plan->layers &&
-                 plan->kv_layers == plan->layers;
-    return fills && whole && !s->params.deterministic ? cuda_plan_precisions(plan) : 0;
+    bool whole = layout->first_layer == 0 && layout->end_layer == layout->layers &&
+                 layout->kv_layers == layout->layers;
+    return fills && whole && !s->params.deterministic ? gpu_layout_precisions(layout) : 0;
 }
 
 void gpu_publish(const struct supervisor *s, struct procs_gpus *out)
 {
-    const struct cuda_plan *first = &s->gpus.gpu[0].plan; /* what all have in common */
+    const struct gpu_layout *first = &s->gpus.gpu[0].layout; /* what all have in common */
     if (s->gpus.count == 0)
         return;
     *out = (struct procs_gpus){.count = s->gpus.count,
@@ -35,13 +35,13 @@ void gpu_publish(const struct supervisor *s, struct procs_gpus *out)
                                .top_k = first->top_k,
                                .takes_all = takes_all(s, first)};
     for (uint32_t i = 0; i < s->gpus.count; i++) {
-        const struct cuda_plan *plan = &s->gpus.gpu[i].plan;
+        const struct gpu_layout *layout = &s->gpus.gpu[i].layout;
         struct procs_gpu *g = &out->gpu[i];
-        g->number = plan->number;
-        g->first_layer = plan->first_layer;
-        g->end_layer = plan->end_layer;
-        g->kv_layers = plan->kv_layers;
-        memcpy(g->bytes, plan->bytes, sizeof plan->bytes);
+        g->number = layout->number;
+        g->first_layer = layout->first_layer;
+        g->end_layer = layout->end_layer;
+        g->kv_layers = layout->kv_layers;
+        memcpy(g->bytes, layout->bytes, sizeof layout->bytes);
     }
     snprintf(out->module, sizeof out->module, "%s", s->gpus.module);
 }
@@ -64,14 +64,14 @@ static struct total total_of(const struct supervisor *s, uint32_t number, bool l
     const struct gpu *g = &s->gpus.gpu[number];
     struct total t = {.memory = g->memory,
                       .budget = g->budget,
-                      .slots = cuda_plan_slots(&g->plan),
-                      .slot_bytes = g->plan.slot_bytes,
-                      .best = cuda_plan_experts_best(&g->plan),
-                      .layers = g->plan.end_layer - g->plan.first_layer,
-                      .kv_layers = g->plan.kv_layers};
-    memcpy(t.bytes, g->plan.bytes, sizeof t.bytes);
+                      .slots = gpu_layout_slots(&g->layout),
+                      .slot_bytes = g->layout.slot_bytes,
+                      .best = gpu_layout_experts_best(&g->layout),
+                      .layers = g->layout.end_layer - g->layout.first_layer,
+                      .kv_layers = g->layout.kv_layers};
+    memcpy(t.bytes, g->layout.bytes, sizeof t.bytes);
     for (int p = 0; p < PRECISION__COUNT; p++)
-        t.precision[p] = expert_sizes_of(&g->plan.sizes, (enum precision)p);
+        t.precision[p] = expert_sizes_of(&g->layout.sizes, (enum precision)p);
     const struct procs_gpu *shown = s->procs ? &s->procs->gpus.gpu[number] : NULL;
     if (!shown || lost) /* before anything is started, for --print-memory: as planned */
         return t;
@@ -100,12 +100,12 @@ static void add(struct total *sum, const struct total *t)
 
 static void put_total(json_t *object, const struct total *t)
 {
-    json_t *plan = json_object();
+    json_t *layout = json_object();
     for (int i = 0; i < CUDA_PART__COUNT; i++)
-        put(plan, cuda_part_name((enum cuda_part)i), t->bytes[i]);
+        put(layout, cuda_part_name((enum cuda_part)i), t->bytes[i]);
     put(object, "memory_bytes", t->memory);
     put(object, "budget_bytes", t->budget);
-    json_object_set_new(object, "plan", plan);
+    json_object_set_new(object, "plan", layout);
     put(object, "layers", t->layers);
     put(object, "kv_layers", t->kv_layers);
     put(object, "slots", t->slots);
@@ -177,7 +177,7 @@ json_t *gpu_stats(struct supervisor *s)
         struct total t = total_of(s, i, lost);
         json_t *one = json_object();
         put_name(one, &s->gpus.gpu[i]);
-        put(one, "first_layer", s->gpus.gpu[i].plan.first_layer);
+        put(one, "first_layer", s->gpus.gpu[i].layout.first_layer);
         put_total(one, &t);
         json_array_append_new(each, one);
         add(&sum, &t);

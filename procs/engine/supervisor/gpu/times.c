@@ -78,12 +78,12 @@ void gpu_times_close(struct gpu_times *t)
 
 static struct cost_part part_of(const struct supervisor *s, const struct gpu_times *t, uint32_t i)
 {
-    const struct cuda_plan *plan = &s->gpus.gpu[i].plan;
+    const struct gpu_layout *layout = &s->gpus.gpu[i].layout;
     return (struct cost_part){.gpu = &t->gpu[i],
-                              .first = plan->first_layer,
-                              .end = plan->end_layer,
-                              .kv_layers = plan->kv_layers,
-                              .slots = cuda_plan_slots(plan)};
+                              .first = layout->first_layer,
+                              .end = layout->end_layer,
+                              .kv_layers = layout->kv_layers,
+                              .slots = gpu_layout_slots(layout)};
 }
 
 double gpu_times_token(const struct supervisor *s, const struct gpu_times *t)

@@ -70,8 +70,8 @@ int segments_check_space(struct supervisor *s, struct error *error)
     for (int kind = 0; kind < SEGMENT__COUNT; kind++)
         if (s->segments[kind].fd >= 0)
             available += segment_allocated_bytes(s->segments[kind].fd); /* ours already */
-    const struct ledger_plan *plan = &s->budget.plan;
-    uint64_t need = plan->quota + s->budget.facts.segments_bytes + s->budget.facts.kv_bytes;
+    const struct ledger_result *ledger = &s->budget.ledger;
+    uint64_t need = ledger->quota + s->budget.facts.segments_bytes + s->budget.facts.kv_bytes;
     if (available >= need)
         return 0;
     char have[16], want[16];

@@ -162,7 +162,7 @@ static int start(struct supervisor *s, struct error *error)
     if (cgroup_enter(s, error) != 0) /* before memory is touched that is to be charged to it */
         return -1;
     oom_open(s); /* reads the counters of that cgroup */
-    if (model_take(s, error) != 0 || gpu_plan(s, error) != 0)
+    if (model_take(s, error) != 0 || gpu_lay_out(s, error) != 0)
         return -1;
     if (s->options.print_memory)
         return memory_estimate_print(s, error);

@@ -17,7 +17,7 @@
 
 #define ROUNDS 4 /* of fit, search, measurement */
 
-struct swap_plan {
+struct swap_planner {
     struct planning *p;
     uint32_t first, layers; /* that have experts; shares count from the first on */
     uint32_t experts, k, interval;
@@ -31,7 +31,7 @@ struct swap_plan {
     uint32_t *even, *best;
 };
 
-static struct serving serving_of(struct swap_plan *w, const uint32_t *v, uint32_t chunk)
+static struct serving serving_of(struct swap_planner *w, const uint32_t *v, uint32_t chunk)
 {
     const struct plan *plan = w->p->plan;
     memcpy(w->keep + w->first, v, w->layers * sizeof *v);
@@ -61,7 +61,8 @@ struct samples { /* for the network: shares and log(1 + loss) */
     uint32_t n;
 };
 
-static int sample(struct swap_plan *w, const uint32_t *v, struct samples *all, struct error *error)
+static int sample(struct swap_planner *w, const uint32_t *v, struct samples *all,
+                  struct error *error)
 {
     struct measured m;
     struct serving s = serving_of(w, v, PLANNING_CHUNK);
@@ -74,7 +75,7 @@ static int sample(struct swap_plan *w, const uint32_t *v, struct samples *all, s
     return 0;
 }
 
-static int sample_at_random(struct swap_plan *w, uint32_t *v, struct samples *all,
+static int sample_at_random(struct swap_planner *w, uint32_t *v, struct samples *all,
                             struct error *error)
 {
     struct random random;
@@ -92,7 +93,7 @@ static int sample_at_random(struct swap_plan *w, uint32_t *v, struct samples *al
 /* A network fitted to few samples is wrong where there are none, and the search moves there. So its
  * result is measured and added to the samples for the next round. The best measured shares are
  * used. */
-static int rounds(struct swap_plan *w, uint32_t *v, struct samples *all, struct network *net,
+static int rounds(struct swap_planner *w, uint32_t *v, struct samples *all, struct network *net,
                   struct error *error)
 {
     double min = INFINITY;
@@ -121,7 +122,7 @@ static int rounds(struct swap_plan *w, uint32_t *v, struct samples *all, struct 
     return 0;
 }
 
-static int search(struct swap_plan *w, struct error *error)
+static int search(struct swap_planner *w, struct error *error)
 {
     size_t n = (size_t)w->p->configurations + ROUNDS;
     struct samples all = {.x = calloc(n * w->layers, sizeof *all.x), .y = calloc(n, sizeof *all.y)};
@@ -141,7 +142,7 @@ static int search(struct swap_plan *w, struct error *error)
     return status;
 }
 
-static void note_shares(struct swap_plan *w, const char *what, const uint32_t *v,
+static void note_shares(struct swap_planner *w, const char *what, const uint32_t *v,
                         const struct measured *m)
 {
     char shares[512] = "", loss[64];
@@ -155,7 +156,7 @@ static void note_shares(struct swap_plan *w, const char *what, const uint32_t *v
                   (unsigned long long)m->report.swapped, 100 * increase);
 }
 
-static void store(struct swap_plan *w, const uint32_t *v, const struct judged *m)
+static void store(struct swap_planner *w, const uint32_t *v, const struct judged *m)
 {
     struct plan *plan = w->p->plan;
     char loss[64];
@@ -187,7 +188,7 @@ static void store(struct swap_plan *w, const uint32_t *v, const struct judged *m
                                   (json_int_t)m->report.swapped));
 }
 
-static int choose_interval(struct swap_plan *w, struct error *error)
+static int choose_interval(struct swap_planner *w, struct error *error)
 {
     const double *times = w->p->plan->scalar;
     bool more = true;
@@ -212,7 +213,7 @@ static int choose_interval(struct swap_plan *w, struct error *error)
     return 0;
 }
 
-static int plan_shares(struct swap_plan *w, struct error *error)
+static int plan_shares(struct swap_planner *w, struct error *error)
 {
     struct planning *p = w->p;
     struct measured even, best;
@@ -244,11 +245,11 @@ int plan_swapmoe(struct planning *p, struct error *error)
     if (!bytes || planning_add(p, arrays, error) != 0)
         return -1;
     uint32_t first = model_expert_layer(offline_index(p->model), 0);
-    struct swap_plan w = {.p = p,
-                          .first = first,
-                          .layers = p->plan->layers - first,
-                          .experts = p->plan->experts,
-                          .k = p->plan->experts_used};
+    struct swap_planner w = {.p = p,
+                             .first = first,
+                             .layers = p->plan->layers - first,
+                             .experts = p->plan->experts,
+                             .k = p->plan->experts_used};
     uint64_t cells = (uint64_t)w.layers * w.experts;
     uint64_t each = p->native_bytes / cells, min = (uint64_t)w.layers * w.k;
     struct knobs knobs;

@@ -129,24 +129,24 @@ void pair_open(struct pair *p, const char *file, enum kv_type type, uint32_t rin
                bool alone)
 {
     struct error error;
-    struct cuda_plan plan = {0};
+    struct gpu_layout layout = {0};
     struct image image;
     *p = (struct pair){.ring = ring};
     pair_agreed = true;
     pair_served = PRECISION_NATIVE;
     image_open(&image, golden_path(file), PAIR_CONTEXT);
-    cuda_plan_model(&plan, gpu_kernels(), image.model, type, PAIR_CONTEXT, ring, 1);
+    gpu_layout_model(&layout, gpu_kernels(), image.model, type, PAIR_CONTEXT, ring, 1);
     for (uint32_t i = 0; i < image.model->hparams.layers; i++) /* others are evicted by these */
-        plan.sizes.bytes[PRECISION_INT8][i] = plan.slot_bytes;
-    uint64_t bytes = plan.bytes[CUDA_KV];
+        layout.sizes.bytes[PRECISION_INT8][i] = layout.slot_bytes;
+    uint64_t bytes = layout.bytes[CUDA_KV];
     do
-        cuda_plan_kv(&plan, image.model, type, PAIR_CONTEXT, ring, bytes += DEVICE_ALIGN);
-    while (plan.kv_layers < layers && plan.kv_layers < image.model->hparams.layers);
-    plan.bytes[CUDA_EXPERTS] +=
-        image.model->hparams.layers * image.model->hparams.experts * plan.slot_bytes;
+        gpu_layout_kv(&layout, image.model, type, PAIR_CONTEXT, ring, bytes += DEVICE_ALIGN);
+    while (layout.kv_layers < layers && layout.kv_layers < image.model->hparams.layers);
+    layout.bytes[CUDA_EXPERTS] +=
+        image.model->hparams.layers * image.model->hparams.experts * layout.slot_bytes;
     image_close(&image);
     fibres_seed(++seed);
-    struct device *d = cuda_device(gpu_kernels(), kernel_ops_select("auto"), &plan, &error);
+    struct device *d = cuda_device(gpu_kernels(), kernel_ops_select("auto"), &layout, &error);
     ck_assert(d && cuda_reserve(d, &error) == 0);
     cuda_pointers(d, untagged);
     open_side(&p->host, file, type, NULL, false);

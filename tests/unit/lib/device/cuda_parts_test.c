@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A chain on two GPUs of the harness, and on one of them and the host: the bits of the host, for
- * models of several architectures. Each GPU has the memory of its plan and no more; memory of the
+ * models of several architectures. Each GPU has the memory of its layout and no more; memory of the
  * other one faults, and a call without the right selection fails (tests/harness/cuda/memory.h). */
 #include <check.h>
 
@@ -12,10 +12,10 @@
 
 #define CHUNK 2
 
-static struct device *open_device(const struct cuda_plan *plan)
+static struct device *open_device(const struct gpu_layout *layout)
 {
     struct error error;
-    struct device *d = cuda_device(gpu_kernels(), kernel_ops_select("auto"), plan, &error);
+    struct device *d = cuda_device(gpu_kernels(), kernel_ops_select("auto"), layout, &error);
     ck_assert_msg(d != NULL, "%s", error.text);
     return d;
 }
@@ -23,16 +23,17 @@ static struct device *open_device(const struct cuda_plan *plan)
 static struct device *gpu(struct image *image, uint32_t number, uint32_t first, uint32_t end,
                           bool prefetch)
 {
-    struct cuda_plan plan = {.number = number, .first_layer = first, .end_layer = end};
+    struct gpu_layout layout = {.number = number, .first_layer = first, .end_layer = end};
     struct error error;
-    plan = cuda_run_plan_part(plan, gpu_kernels(), image, CHUNK, number == 0 ? 1 : 0, open_device);
-    struct device *d = open_device(&plan);
+    layout =
+        cuda_run_layout_part(layout, gpu_kernels(), image, CHUNK, number == 0 ? 1 : 0, open_device);
+    struct device *d = open_device(&layout);
     if (prefetch)
         cuda_prefetch(d);
     ck_assert_int_eq(fake_select((int)number), 0);
-    fake_limit(cuda_plan_bytes(&plan));
+    fake_limit(gpu_layout_bytes(&layout));
     ck_assert_msg(cuda_reserve(d, &error) == 0, "%s", error.text);
-    ck_assert_uint_eq(cuda_bytes(d, CUDA_WEIGHTS), plan.bytes[CUDA_WEIGHTS]);
+    ck_assert_uint_eq(cuda_bytes(d, CUDA_WEIGHTS), layout.bytes[CUDA_WEIGHTS]);
     return d;
 }
 

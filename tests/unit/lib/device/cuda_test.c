@@ -18,10 +18,10 @@
 static uint32_t models, unsupported, seed;
 static struct places_counts all; /* of experts */
 
-static struct device *open_device(const struct cuda_plan *plan)
+static struct device *open_device(const struct gpu_layout *layout)
 {
     struct error error;
-    struct device *d = cuda_device(gpu_kernels(), kernel_ops_select("auto"), plan, &error);
+    struct device *d = cuda_device(gpu_kernels(), kernel_ops_select("auto"), layout, &error);
     ck_assert_msg(d != NULL, "%s", error.text);
     fibres_seed(++seed);
     return d;
@@ -53,18 +53,18 @@ static struct places_counts compare_as(struct image *image, const struct how *ho
                        .single = how->single ? how->single : 2};
     struct run cuda = host;
     struct error error;
-    struct cuda_plan plan =
-        cuda_run_plan(gpu_kernels(), image, host.chunk, how->kv_layers, open_device);
+    struct gpu_layout layout =
+        cuda_run_layout(gpu_kernels(), image, host.chunk, how->kv_layers, open_device);
     if (how->slots > 0)
-        plan.bytes[CUDA_EXPERTS] = how->slots * plan.slot_bytes;
-    cuda.device = open_device(&plan);
+        layout.bytes[CUDA_EXPERTS] = how->slots * layout.slot_bytes;
+    cuda.device = open_device(&layout);
     cuda.content = 1;
     cuda_pointers(cuda.device, untagged);
     if (how->cooperative)
         cuda_cooperate(cuda.device, host_device(kernel_ops_select("auto"), 2, 0, &error));
     else
         cuda_prefetch(cuda.device);
-    fake_limit(cuda_plan_bytes(&plan));
+    fake_limit(gpu_layout_bytes(&layout));
     ck_assert_msg(cuda_reserve(cuda.device, &error) == 0, "%s", error.text);
     uint64_t want = run_hash(&host), have = run_hash(&cuda);
     struct places_counts slots = cuda_slot_counts(cuda.device);
@@ -94,7 +94,7 @@ static void compare(struct image *image, bool masked, const char *name)
 static void check_model(const char *path, const char *name)
 {
     struct image image;
-    const struct cuda_plan nothing = {0};
+    const struct gpu_layout nothing = {0};
     struct device *d = open_device(&nothing);
     if (strcmp(name, "demo") == 0) { /* too large for threads that are fibres */
         d->ops->destroy(d);
@@ -190,19 +190,19 @@ static void check_out_of_memory(const struct error *error, const char *part)
 /* Those of which every expert has a slot; none of which there are no experts. */
 START_TEST(precisions_with_slots_for_all)
 {
-    struct cuda_plan plan = {.layers = 2, .experts = 8, .top_k = 2, .slot_bytes = 1024};
-    plan.sizes = (struct expert_sizes){.experts = plan.experts};
-    for (uint32_t l = 0; l < plan.layers; l++) {
-        plan.sizes.bytes[PRECISION_INT8][l] = 1024;
-        plan.sizes.bytes[PRECISION_INT4][l] = 512;
+    struct gpu_layout layout = {.layers = 2, .experts = 8, .top_k = 2, .slot_bytes = 1024};
+    layout.sizes = (struct expert_sizes){.experts = layout.experts};
+    for (uint32_t l = 0; l < layout.layers; l++) {
+        layout.sizes.bytes[PRECISION_INT8][l] = 1024;
+        layout.sizes.bytes[PRECISION_INT4][l] = 512;
     }
-    plan.bytes[CUDA_EXPERTS] = 24 * 1024;
-    ck_assert_uint_eq(cuda_plan_precisions(&plan), 1u << PRECISION_INT8 | 1u << PRECISION_INT4);
-    plan.bytes[CUDA_EXPERTS] = 10 * 1024;
-    ck_assert_uint_eq(cuda_plan_precisions(&plan), 1u << PRECISION_INT4);
-    ck_assert_uint_ge(cuda_plan_places(&plan), 2 * cuda_plan_lent_max(&plan));
-    plan.bytes[CUDA_EXPERTS] = 2 * 1024;
-    ck_assert_uint_eq(cuda_plan_precisions(&plan), 0);
+    layout.bytes[CUDA_EXPERTS] = 24 * 1024;
+    ck_assert_uint_eq(gpu_layout_precisions(&layout), 1u << PRECISION_INT8 | 1u << PRECISION_INT4);
+    layout.bytes[CUDA_EXPERTS] = 10 * 1024;
+    ck_assert_uint_eq(gpu_layout_precisions(&layout), 1u << PRECISION_INT4);
+    ck_assert_uint_ge(gpu_layout_places(&layout), 2 * gpu_layout_lent_max(&layout));
+    layout.bytes[CUDA_EXPERTS] = 2 * 1024;
+    ck_assert_uint_eq(gpu_layout_precisions(&layout), 0);
 }
 END_TEST
 
@@ -212,23 +212,23 @@ START_TEST(too_little_memory)
     struct image image;
     struct error error = {0};
     image_open(&image, golden_path("arch/qwen3moe_a.gguf"), RUN_CONTEXT);
-    struct cuda_plan plan = cuda_run_plan(gpu_kernels(), &image, 4, 1, open_device);
-    struct device *d = open_device(&plan);
+    struct gpu_layout layout = cuda_run_layout(gpu_kernels(), &image, 4, 1, open_device);
+    struct device *d = open_device(&layout);
     struct core_config config = {.model = image.model,
                                  .device = d,
                                  .source = image_source_on(&image, d),
                                  .threads = 1,
                                  .chunk = 4,
                                  .prefill_order = prefill_order_of(PREFILL_ORDER_POPULARITY)};
-    fake_limit(plan.bytes[CUDA_WEIGHTS]);
+    fake_limit(layout.bytes[CUDA_WEIGHTS]);
     ck_assert_int_eq(cuda_reserve(d, &error), -1);
     check_out_of_memory(&error, "keys and values");
     d->ops->destroy(d);
-    d = open_device(&plan);
+    d = open_device(&layout);
     config.device = d;
     config.source = image_source_on(&image, d);
     cuda_pointers(d, untagged);
-    fake_limit(cuda_plan_bytes(&plan) - 1);
+    fake_limit(gpu_layout_bytes(&layout) - 1);
     ck_assert_int_eq(cuda_reserve(d, &error), 0);
     ck_assert_ptr_null(core_create(&config, &error));
     check_out_of_memory(&error, "activations");
@@ -239,7 +239,8 @@ START_TEST(too_little_memory)
 }
 END_TEST
 
-/* ---- what an operation wrote of a sequence, and a later one reads, without a wait between them ---- */
+/* ---- what an operation wrote of a sequence, and a later one reads, without a wait between them
+ * ---- */
 
 #define CHANNELS 5
 #define TAPS     3
@@ -308,10 +309,10 @@ START_TEST(many_states_without_a_wait)
     static float want[PARTS * STATE], have[PARTS * STATE];
     struct error error;
     memset(have, 0xff, sizeof have);
-    const struct cuda_plan plan = {
+    const struct gpu_layout layout = {
         .bytes[CUDA_KV] = (uint64_t)2 * DEVICE_SEQUENCES_MAX * DEVICE_ALIGN,
         .bytes[CUDA_EXPERTS] = DEVICE_SEQUENCES_MAX * DEVICE_ALIGN * 2}; /* scratch memory */
-    struct device *d = open_device(&plan);
+    struct device *d = open_device(&layout);
     ck_assert_int_eq(cuda_reserve(d, &error), 0);
     convolve_all(host_device(kernel_ops_select("auto"), 1, 0, &error), want);
     convolve_all(d, have);
@@ -488,20 +489,20 @@ START_TEST(slots_in_use)
 {
     static float want[LENT * OUTPUTS], have[LENT * OUTPUTS];
     struct error error;
-    struct cuda_plan plan = {.layers = 1,
-                             .experts = CHOICE,
-                             .top_k = 1,
-                             .slot_bytes = sizeof((struct lending *)0)->memory};
+    struct gpu_layout layout = {.layers = 1,
+                                .experts = CHOICE,
+                                .top_k = 1,
+                                .slot_bytes = sizeof((struct lending *)0)->memory};
     struct places_counts sum = {0};
-    expert_sizes_fill(&plan.sizes, 1, CHOICE, plan.slot_bytes);
+    expert_sizes_fill(&layout.sizes, 1, CHOICE, layout.slot_bytes);
     two_sizes = _i;
     if (two_sizes)
-        plan.sizes.bytes[PRECISION_INT8][0] = plan.slot_bytes *= 2;
+        layout.sizes.bytes[PRECISION_INT8][0] = layout.slot_bytes *= 2;
     use_all(host_device(kernel_ops_select("auto"), 1, 0, &error), want);
     for (uint32_t run = 0; run < 10 * CHOICE; run++) {
         uint32_t slots = run % CHOICE + 1;
-        plan.bytes[CUDA_EXPERTS] = slots * plan.slot_bytes;
-        struct device *d = open_device(&plan);
+        layout.bytes[CUDA_EXPERTS] = slots * layout.slot_bytes;
+        struct device *d = open_device(&layout);
         cuda_pointers(d, untagged);
         if (run >= CHOICE)
             cuda_prefetch(d);

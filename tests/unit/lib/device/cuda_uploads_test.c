@@ -46,14 +46,14 @@ static struct side open_side(uint64_t weights, uint32_t seed)
     const struct device_limits limits = {.rows = 64, .experts = EXPERTS, .top_k = 1};
     struct error error;
     struct side s;
-    struct cuda_plan plan = {.layers = 1, .experts = EXPERTS, .top_k = 1};
-    plan.slot_bytes = align_up(gpu_kernels()->row_bytes(TENSOR_F16, K) * N, SLABS_ALIGN);
-    expert_sizes_fill(&plan.sizes, 1, EXPERTS, plan.slot_bytes);
-    plan.bytes[CUDA_WEIGHTS] = CUDA_STAGING_BYTES + weights;
-    plan.bytes[CUDA_EXPERTS] = SLOTS * plan.slot_bytes;
+    struct gpu_layout layout = {.layers = 1, .experts = EXPERTS, .top_k = 1};
+    layout.slot_bytes = align_up(gpu_kernels()->row_bytes(TENSOR_F16, K) * N, SLABS_ALIGN);
+    expert_sizes_fill(&layout.sizes, 1, EXPERTS, layout.slot_bytes);
+    layout.bytes[CUDA_WEIGHTS] = CUDA_STAGING_BYTES + weights;
+    layout.bytes[CUDA_EXPERTS] = SLOTS * layout.slot_bytes;
     fibres_seed(seed);
     struct device *d = s.device =
-        cuda_device(gpu_kernels(), kernel_ops_select("auto"), &plan, &error);
+        cuda_device(gpu_kernels(), kernel_ops_select("auto"), &layout, &error);
     ck_assert_ptr_nonnull(d);
     cuda_pointers(d, untagged);
     ck_assert_int_eq(cuda_reserve(d, &error), 0);

@@ -48,7 +48,7 @@ static struct ledger_facts model(int i)
     return i == 0 ? small_model() : large_model();
 }
 
-static uint64_t total(const struct ledger_facts *f, const struct ledger_plan *p)
+static uint64_t total(const struct ledger_facts *f, const struct ledger_result *p)
 {
     (void)f;
     return p->margin + p->fixed + p->quota + p->nodes + p->page_tables + p->flight;
@@ -62,7 +62,7 @@ START_TEST(lines_add_up)
     uint64_t min_budget = ledger_make(&f).min_budget;
     for (uint64_t budget = min_budget; budget < 90 * GIB; budget += budget / 7) {
         f.budget = budget;
-        struct ledger_plan p = ledger_make(&f);
+        struct ledger_result p = ledger_make(&f);
         ck_assert_uint_le(total(&f, &p), budget);
         ck_assert_uint_ge(p.quota, p.quota_min);
         bool whole = p.quota >= f.dense_bytes + f.expert_slot_bytes;
@@ -78,7 +78,7 @@ START_TEST(min_budget_is_exact)
     uint64_t min_budget = ledger_make(&f).min_budget;
     ck_assert_uint_eq(min_budget % MIB, 0);
     f.budget = min_budget;
-    struct ledger_plan p = ledger_make(&f);
+    struct ledger_result p = ledger_make(&f);
     ck_assert_uint_ge(p.quota, p.quota_min);
     ck_assert_uint_eq(p.min_budget, min_budget);
     f.budget = min_budget - MIB;
@@ -134,7 +134,7 @@ START_TEST(measured_page_tables_count_when_larger)
     f.budget = 48 * MIB;
     uint64_t before = ledger_make(&f).quota;
     f.page_tables = 3 * MIB;
-    struct ledger_plan p = ledger_make(&f);
+    struct ledger_result p = ledger_make(&f);
     ck_assert_uint_eq(p.page_tables, 3 * MIB);
     ck_assert_uint_lt(p.quota, before);
 }
@@ -148,7 +148,7 @@ START_TEST(kernel_memory_of_keys_and_values)
     without.kv_bytes = 0;
     with.kv_bytes = 24 * GIB;
     without.budget = with.budget = 90 * GIB;
-    struct ledger_plan a = ledger_make(&without), b = ledger_make(&with);
+    struct ledger_result a = ledger_make(&without), b = ledger_make(&with);
     ck_assert_uint_eq(b.fixed - a.fixed, align_up(with.kv_bytes + with.kv_bytes / 400, PAGE_BYTES));
     ck_assert_uint_eq(b.quota, a.quota); /* all experts */
     ck_assert_uint_eq(b.page_tables - a.page_tables, 2 * with.kv_bytes / 512);

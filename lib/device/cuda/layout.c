@@ -13,11 +13,11 @@ const char *cuda_part_name(enum cuda_part part)
     return names[part];
 }
 
-uint64_t cuda_plan_bytes(const struct cuda_plan *plan)
+uint64_t gpu_layout_bytes(const struct gpu_layout *layout)
 {
     uint64_t bytes = 0;
     for (int i = 0; i < CUDA_PART__COUNT; i++)
-        bytes += plan->bytes[i];
+        bytes += layout->bytes[i];
     return bytes;
 }
 
@@ -35,12 +35,12 @@ static uint64_t tensor_bytes(const struct gpu_kernels *k, const struct model_ten
 }
 
 static uint64_t weights_of(const struct model_index *m, const struct gpu_kernels *k,
-                           const struct cuda_plan *plan)
+                           const struct gpu_layout *layout)
 {
     uint64_t bytes = align_up(CUDA_STAGING_BYTES, DEVICE_ALIGN);
     for (uint32_t i = 0; i < m->dense_count; i++) {
         const struct model_entry *e = &model_index_entries(m)[i];
-        if (e->extents > 0 && model_part_reads(m, plan->first_layer, plan->end_layer, i))
+        if (e->extents > 0 && model_part_reads(m, layout->first_layer, layout->end_layer, i))
             bytes += tensor_bytes(k, &model_index_tensors(m)[e->extent[0].tensor]);
     }
     return bytes;
@@ -91,94 +91,95 @@ static uint64_t slot_of(const struct gpu_kernels *kernels, const struct model_en
     return bytes;
 }
 
-void cuda_plan_sizes(struct cuda_plan *plan, const struct gpu_kernels *kernels,
-                     const struct model_index *m)
+void gpu_layout_sizes(struct gpu_layout *layout, const struct gpu_kernels *kernels,
+                      const struct model_index *m)
 {
-    plan->sizes = (struct expert_sizes){.experts = m->hparams.experts};
+    layout->sizes = (struct expert_sizes){.experts = m->hparams.experts};
     for (uint32_t i = m->dense_count; i < m->entry_count; i++) {
         const struct model_entry *e = &model_index_entries(m)[i];
-        if (e->layer >= plan->first_layer && e->layer < plan->end_layer)
-            expert_sizes_add(&plan->sizes, e->precision, e->layer, slot_of(kernels, e));
+        if (e->layer >= layout->first_layer && e->layer < layout->end_layer)
+            expert_sizes_add(&layout->sizes, e->precision, e->layer, slot_of(kernels, e));
     }
-    plan->slot_bytes = expert_sizes_largest(&plan->sizes);
+    layout->slot_bytes = expert_sizes_largest(&layout->sizes);
 }
 
-static struct slabs divide(const struct cuda_plan *plan)
+static struct slabs divide(const struct gpu_layout *layout)
 {
-    return slabs_divide(&plan->sizes, plan->bytes[CUDA_EXPERTS], plan->top_k);
+    return slabs_divide(&layout->sizes, layout->bytes[CUDA_EXPERTS], layout->top_k);
 }
 
-uint64_t cuda_plan_experts(const struct cuda_plan *plan, uint64_t bytes)
+uint64_t gpu_layout_experts(const struct gpu_layout *layout, uint64_t bytes)
 {
-    if (plan->slot_bytes == 0 || bytes < plan->top_k * plan->slot_bytes)
+    if (layout->slot_bytes == 0 || bytes < layout->top_k * layout->slot_bytes)
         return bytes;
-    struct slabs s = slabs_divide(&plan->sizes, bytes, plan->top_k);
+    struct slabs s = slabs_divide(&layout->sizes, bytes, layout->top_k);
     return s.count * s.bytes;
 }
 
-static bool holds(const struct cuda_plan *plan, const struct slabs *s, unsigned precisions)
+static bool holds(const struct gpu_layout *layout, const struct slabs *s, unsigned precisions)
 {
-    return slabs_for(s, &plan->sizes, precisions) <= s->count;
+    return slabs_for(s, &layout->sizes, precisions) <= s->count;
 }
 
-bool cuda_plan_holds(const struct cuda_plan *plan, unsigned precisions)
+bool gpu_layout_holds(const struct gpu_layout *layout, unsigned precisions)
 {
-    if (plan->slot_bytes == 0)
+    if (layout->slot_bytes == 0)
         return true;
-    struct slabs s = divide(plan);
-    return holds(plan, &s, precisions);
+    struct slabs s = divide(layout);
+    return holds(layout, &s, precisions);
 }
 
-unsigned cuda_plan_precisions(const struct cuda_plan *plan)
+unsigned gpu_layout_precisions(const struct gpu_layout *layout)
 {
     unsigned mask = 0;
-    if (plan->slot_bytes == 0)
+    if (layout->slot_bytes == 0)
         return 0;
-    struct slabs s = divide(plan);
+    struct slabs s = divide(layout);
     for (unsigned p = 0; p < PRECISION__COUNT; p++)
-        if (expert_sizes_of(&plan->sizes, (enum precision)p) > 0 && holds(plan, &s, 1u << p))
+        if (expert_sizes_of(&layout->sizes, (enum precision)p) > 0 && holds(layout, &s, 1u << p))
             mask |= 1u << p;
     return mask;
 }
 
-uint64_t cuda_plan_experts_best(const struct cuda_plan *plan)
+uint64_t gpu_layout_experts_best(const struct gpu_layout *layout)
 {
-    struct expert_sizes best = {.experts = plan->sizes.experts};
-    if (plan->slot_bytes == 0)
+    struct expert_sizes best = {.experts = layout->sizes.experts};
+    if (layout->slot_bytes == 0)
         return 0;
-    for (uint32_t l = 0; l < plan->layers; l++) {
+    for (uint32_t l = 0; l < layout->layers; l++) {
         uint32_t p = 0;
-        while (p + 1 < PRECISION__COUNT && plan->sizes.bytes[p][l] == 0)
+        while (p + 1 < PRECISION__COUNT && layout->sizes.bytes[p][l] == 0)
             p++;
-        expert_sizes_add(&best, p, l, plan->sizes.bytes[p][l]);
+        expert_sizes_add(&best, p, l, layout->sizes.bytes[p][l]);
     }
-    struct slabs s = slabs_divide(&best, UINT64_MAX, plan->top_k);
+    struct slabs s = slabs_divide(&best, UINT64_MAX, layout->top_k);
     return s.count * s.bytes;
 }
 
-uint32_t cuda_plan_lent_max(const struct cuda_plan *plan)
+uint32_t gpu_layout_lent_max(const struct gpu_layout *layout)
 {
-    return plan->slot_bytes ? divide(plan).count : 0;
+    return layout->slot_bytes ? divide(layout).count : 0;
 }
 
-uint32_t cuda_plan_places(const struct cuda_plan *plan)
+uint32_t gpu_layout_places(const struct gpu_layout *layout)
 {
-    if (plan->slot_bytes == 0)
+    if (layout->slot_bytes == 0)
         return 0;
-    struct slabs s = divide(plan);
+    struct slabs s = divide(layout);
     return s.count * s.places_max;
 }
 
-uint32_t cuda_plan_slots(const struct cuda_plan *plan)
+uint32_t gpu_layout_slots(const struct gpu_layout *layout)
 {
-    if (plan->slot_bytes == 0)
+    if (layout->slot_bytes == 0)
         return 0;
-    struct slabs s = divide(plan);
-    uint32_t all = expert_sizes_count(&plan->sizes), largest = s.count * s.places[0];
-    return holds(plan, &s, CUDA_PRECISIONS_ALL) || largest > all ? all : largest;
+    struct slabs s = divide(layout);
+    uint32_t all = expert_sizes_count(&layout->sizes), largest = s.count * s.places[0];
+    return holds(layout, &s, CUDA_PRECISIONS_ALL) || largest > all ? all : largest;
 }
 
-/* Scratch memory of what is unpacked when a model is loaded, which is that of experts until then. */
+/* Scratch memory of what is unpacked when a model is loaded, which is that of experts until
+ * then. */
 static uint64_t load_of(const struct model_hparams *h)
 {
     struct layer_recurrent r = model_recurrent_max(h);
@@ -187,40 +188,40 @@ static uint64_t load_of(const struct model_hparams *h)
            align_up(channels * sizeof(uint32_t), DEVICE_ALIGN);
 }
 
-void cuda_plan_model(struct cuda_plan *plan, const struct gpu_kernels *kernels,
-                     const struct model_index *model, enum kv_type kv_type, uint32_t context,
-                     uint32_t ring, uint32_t sequences)
+void gpu_layout_model(struct gpu_layout *layout, const struct gpu_kernels *kernels,
+                      const struct model_index *model, enum kv_type kv_type, uint32_t context,
+                      uint32_t ring, uint32_t sequences)
 {
     const struct model_hparams *h = &model->hparams;
-    plan->end_layer = plan->end_layer ? plan->end_layer : h->layers;
-    plan->positions = context;
-    plan->layers = h->layers;
-    plan->experts = h->experts;
-    plan->top_k = h->experts_used;
-    cuda_plan_sizes(plan, kernels, model);
-    plan->bytes[CUDA_WEIGHTS] = weights_of(model, kernels, plan);
-    plan->bytes[CUDA_KV] =
-        sequences * sequence_of(model, plan->first_layer, plan->end_layer, kv_type, context, ring);
-    uint64_t experts = plan->slot_bytes * h->experts_used, load = load_of(h);
-    plan->bytes[CUDA_EXPERTS] = experts > load ? experts : load;
+    layout->end_layer = layout->end_layer ? layout->end_layer : h->layers;
+    layout->positions = context;
+    layout->layers = h->layers;
+    layout->experts = h->experts;
+    layout->top_k = h->experts_used;
+    gpu_layout_sizes(layout, kernels, model);
+    layout->bytes[CUDA_WEIGHTS] = weights_of(model, kernels, layout);
+    layout->bytes[CUDA_KV] = sequences * sequence_of(model, layout->first_layer, layout->end_layer,
+                                                     kv_type, context, ring);
+    uint64_t experts = layout->slot_bytes * h->experts_used, load = load_of(h);
+    layout->bytes[CUDA_EXPERTS] = experts > load ? experts : load;
 }
 
-void cuda_plan_kv(struct cuda_plan *plan, const struct model_index *model, enum kv_type kv_type,
-                  uint32_t context, uint32_t ring, uint64_t bytes)
+void gpu_layout_kv(struct gpu_layout *layout, const struct model_index *model, enum kv_type kv_type,
+                   uint32_t context, uint32_t ring, uint64_t bytes)
 {
     uint64_t kept = 0;
-    for (uint32_t end = plan->first_layer + 1; end <= plan->end_layer; end++) {
+    for (uint32_t end = layout->first_layer + 1; end <= layout->end_layer; end++) {
         kept += layer_of(model, end - 1, kv_type, context, ring, 1);
-        uint64_t all = kept + sequence_of(model, end, plan->end_layer, kv_type, context, ring);
+        uint64_t all = kept + sequence_of(model, end, layout->end_layer, kv_type, context, ring);
         if (all > bytes)
             continue;
-        plan->kv_layers = end - plan->first_layer;
-        plan->bytes[CUDA_KV] = all;
+        layout->kv_layers = end - layout->first_layer;
+        layout->bytes[CUDA_KV] = all;
     }
 }
 
-/* ---- memory of operations: the largest of all, for the rows of a pass. Each has some arrays, and those of rows once
- * for each run of consecutive rows of a sequence. ---- */
+/* ---- memory of operations: the largest of all, for the rows of a pass. Each has some arrays, and
+ * those of rows once for each run of consecutive rows of a sequence. ---- */
 
 #define ATTEND_BYTES ((size_t)16 << 20) /* of attention of several rows; a row may need more */
 #define ARRAYS       8                  /* of an operation, or of a run in it */
@@ -250,7 +251,7 @@ static size_t smaller(size_t a, size_t b)
 
 size_t cuda_attend_bytes(const struct cuda *c, const struct device_limits *l)
 {
-    size_t segments = c->plan.positions / KERNEL_KEY_SEGMENT + 2;
+    size_t segments = c->layout.positions / KERNEL_KEY_SEGMENT + 2;
     size_t row = segments * l->attention_floats * sizeof(float);
     return align_up(larger(row, smaller(row * l->rows, ATTEND_BYTES)), DEVICE_ALIGN);
 }

@@ -16,17 +16,17 @@
 
 /* ---- precisions ---- */
 
-static int matrix_plan(struct model_matrix *m, const struct model_matrix *from,
-                       enum precision precision, enum quant_method wanted,
-                       enum quant_method *method, struct error *error)
+static int lay_out_matrix(struct model_matrix *m, const struct model_matrix *from,
+                          enum precision precision, enum quant_method wanted,
+                          enum quant_method *method, struct error *error)
 {
     *m = (struct model_matrix){.k = from->k, .n = from->n};
     return quantise_type(precision, wanted, from->type, from->k, &m->type, method, error);
 }
 
 /* The group of a single layer. One without experts has the matrices of the next that has. */
-static int group_plan(const struct pack *p, enum precision precision, uint32_t layer,
-                      struct store_group *g, enum quant_method *method, struct error *error)
+static int lay_out_group(const struct pack *p, enum precision precision, uint32_t layer,
+                         struct store_group *g, enum quant_method *method, struct error *error)
 {
     const struct model_index *index = p->source.index;
     uint32_t entry = model_entry_expert(index, model_expert_layer(index, layer), 0);
@@ -35,7 +35,8 @@ static int group_plan(const struct pack *p, enum precision precision, uint32_t l
                               .last_layer = layer,
                               .absent = !model_layer_has_experts(index, layer)};
     for (int m = 0; m < EXPERT__COUNT; m++)
-        if (matrix_plan(&g->matrix[m], &e->matrix[m], precision, p->options.method, method, error))
+        if (lay_out_matrix(&g->matrix[m], &e->matrix[m], precision, p->options.method, method,
+                           error))
             return -1;
     if (!store_group_layout(g))
         return error_set(error, ERR_BAD_INPUT,
@@ -58,7 +59,7 @@ static int leave_out(const struct pack *p, enum precision precision, struct stor
     enum quant_method method;
     if (precision == PRECISION_NATIVE || g->absent)
         return 0;
-    if (group_plan(p, PRECISION_NATIVE, g->first_layer, &native, &method, error))
+    if (lay_out_group(p, PRECISION_NATIVE, g->first_layer, &native, &method, error))
         return -1;
     g->absent = g->payload_bytes >= native.payload_bytes;
     if (!g->absent || p->options.delta || p->options.precision_wanted[PRECISION_NATIVE])
@@ -88,7 +89,7 @@ static int check_any(const struct pack *p, enum precision precision, uint32_t le
     return 0;
 }
 
-static int plan_precision(struct pack *p, enum precision precision, struct error *error)
+static int lay_out_precision(struct pack *p, enum precision precision, struct error *error)
 {
     uint32_t stored = 0, left_out = 0;
     struct store_manifest *m = &p->manifest;
@@ -97,7 +98,7 @@ static int plan_precision(struct pack *p, enum precision precision, struct error
     m->precision_mask |= 1u << precision;
     for (uint32_t layer = 0; layer < m->layers; layer++) {
         struct store_group g, *last = t->group_count ? &m->groups[m->group_count - 1] : NULL;
-        if (group_plan(p, precision, layer, &g, &t->method, error) ||
+        if (lay_out_group(p, precision, layer, &g, &t->method, error) ||
             leave_out(p, precision, &g, error))
             return -1;
         stored += !g.absent;
@@ -208,9 +209,9 @@ int pack_stripe_paths(struct pack *p, struct error *error)
     return mirrors < 0 ? -1 : 0;
 }
 
-/* ---- plan ---- */
+/* ---- layout ---- */
 
-int pack_plan(struct pack *p, struct error *error)
+int pack_lay_out(struct pack *p, struct error *error)
 {
     struct store_manifest *m = &p->manifest;
     const struct model_index *index = p->source.index;
@@ -230,7 +231,7 @@ int pack_plan(struct pack *p, struct error *error)
         return error_set(error, ERR_NO_MEMORY, "out of memory (layout of the store)");
     for (int precision = 0; precision < PRECISION__COUNT; precision++)
         if (p->options.precision_wanted[precision] &&
-            plan_precision(p, (enum precision)precision, error))
+            lay_out_precision(p, (enum precision)precision, error))
             return -1;
     sl_assert(m->precision_count > 0);
     if (p->options.delta && pack_base(p, error))

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Decides before anything starts which layers each GPU computes, and how its memory is used
- * (lib/device/cuda/plan.h). The memory of each is a ledger of its own: nothing moves between it and
- * that of the host.
+ * (lib/device/cuda/layout.h). The memory of each is a ledger of its own: nothing moves between it
+ * and that of the host.
  *
  * By bytes: if all layers fit, they are divided in proportion to the budgets. If not, each GPU in
  * turn has those that fit, with slots for the experts of a token, and the CPU has the rest, which
@@ -29,7 +29,7 @@
 
 static uint32_t layers_of(const struct gpu *g)
 {
-    return g->plan.end_layer - g->plan.first_layer;
+    return g->layout.end_layer - g->layout.first_layer;
 }
 
 static uint32_t model_layers(const struct supervisor *s)
@@ -40,18 +40,18 @@ static uint32_t model_layers(const struct supervisor *s)
 /* ---- layers ---- */
 
 /* The parts of the model in layers [first, end); of experts the minimum. */
-static int plan_layers(struct supervisor *s, struct gpu *g, uint32_t first, uint32_t end,
-                       struct error *error)
+static int lay_out_layers(struct supervisor *s, struct gpu *g, uint32_t first, uint32_t end,
+                          struct error *error)
 {
     struct kv_shape kv = kv_shape_for(s);
-    g->plan = (struct cuda_plan){.number = g->number,
-                                 .first_layer = first,
-                                 .end_layer = end,
-                                 .bytes[CUDA_CONTEXT] = g->context_bytes};
+    g->layout = (struct gpu_layout){.number = g->number,
+                                    .first_layer = first,
+                                    .end_layer = end,
+                                    .bytes[CUDA_CONTEXT] = g->context_bytes};
     if (first == end)
         return 0;
-    cuda_plan_model(&g->plan, s->gpus.kernels, s->model, kv.type, kv.context, kv.ring, 1);
-    struct device *device = cuda_device(s->gpus.kernels, NULL, &g->plan, error);
+    gpu_layout_model(&g->layout, s->gpus.kernels, s->model, kv.type, kv.context, kv.ring, 1);
+    struct device *device = cuda_device(s->gpus.kernels, NULL, &g->layout, error);
     if (!device)
         return -1;
     struct core_config config = {.model = s->model,
@@ -61,14 +61,14 @@ static int plan_layers(struct supervisor *s, struct gpu *g, uint32_t first, uint
                                  .threads = 1,
                                  .chunk = (uint32_t)s->params.prefill_chunk,
                                  .prefill_order = prefill_order_of(PREFILL_ORDER_INDEX)};
-    int rc = core_device_bytes(&config, &g->plan.bytes[CUDA_ACTIVATIONS], error);
+    int rc = core_device_bytes(&config, &g->layout.bytes[CUDA_ACTIVATIONS], error);
     device->ops->destroy(device);
     return rc;
 }
 
 static bool fits(const struct gpu *g)
 {
-    return cuda_plan_bytes(&g->plan) <= g->budget;
+    return gpu_layout_bytes(&g->layout) <= g->budget;
 }
 
 /* In proportion to the shares, one for each GPU. */
@@ -83,7 +83,7 @@ static int divide(struct supervisor *s, uint32_t layers, const double *share, bo
         struct gpu *g = &s->gpus.gpu[i];
         before += share[i];
         end = (uint32_t)((double)layers * before / sum + 0.5);
-        if (plan_layers(s, g, first, end, error) != 0)
+        if (lay_out_layers(s, g, first, end, error) != 0)
             return -1;
         *all_fit &= fits(g) && end <= layers;
     }
@@ -106,14 +106,14 @@ static int fill_one(struct supervisor *s, struct gpu *g, uint32_t first, uint32_
     uint32_t most = first;
     while (most < end) {
         uint32_t middle = most + (end - most + 1) / 2;
-        if (plan_layers(s, g, first, middle, error) != 0)
+        if (lay_out_layers(s, g, first, middle, error) != 0)
             return -1;
         if (fits(g))
             most = middle;
         else
             end = middle - 1;
     }
-    return plan_layers(s, g, first, most, error);
+    return lay_out_layers(s, g, first, most, error);
 }
 
 static int fill(struct supervisor *s, uint32_t layers, struct error *error)
@@ -121,21 +121,21 @@ static int fill(struct supervisor *s, uint32_t layers, struct error *error)
     for (uint32_t i = 0, first = 0; i < s->gpus.count; i++) {
         if (fill_one(s, &s->gpus.gpu[i], first, layers, error) != 0)
             return -1;
-        first = s->gpus.gpu[i].plan.end_layer;
+        first = s->gpus.gpu[i].layout.end_layer;
     }
     return 0;
 }
 
 /* "context 640 MiB, weights 1.2 GiB, ..." */
-static void parts_text(const struct cuda_plan *plan, char *text, size_t bytes)
+static void parts_text(const struct gpu_layout *layout, char *text, size_t bytes)
 {
     char one[16];
     size_t at = 0;
     text[0] = 0;
     for (int i = 0; i < CUDA_PART__COUNT && at < bytes; i++)
-        at +=
-            (size_t)snprintf(text + at, bytes - at, "%s%s %s", i ? ", " : "",
-                             cuda_part_name((enum cuda_part)i), bytes_format(plan->bytes[i], one));
+        at += (size_t)snprintf(text + at, bytes - at, "%s%s %s", i ? ", " : "",
+                               cuda_part_name((enum cuda_part)i),
+                               bytes_format(layout->bytes[i], one));
 }
 
 /* Not so many layers. */
@@ -144,18 +144,18 @@ static int too_small(struct supervisor *s, uint32_t layers, struct error *error)
     struct gpu *g = &s->gpus.gpu[0];
     char parts[160], budget[16];
     const char *whose = s->params.gpu_budget ? "--gpu-budget" : "the GPU's memory:";
-    if (plan_layers(s, g, 0, 1, error) != 0)
+    if (lay_out_layers(s, g, 0, 1, error) != 0)
         return -1;
-    uint64_t one = cuda_plan_bytes(&g->plan);
-    if (plan_layers(s, g, 0, layers, error) != 0)
+    uint64_t one = gpu_layout_bytes(&g->layout);
+    if (lay_out_layers(s, g, 0, layers, error) != 0)
         return -1;
-    parts_text(&g->plan, parts, sizeof parts);
+    parts_text(&g->layout, parts, sizeof parts);
     return error_set(error, ERR_BUDGET_TOO_SMALL,
                      "%s %s is too small for this model: minimum %" PRIu64
                      " bytes for one layer; %u layers need %" PRIu64
                      " bytes (%s); a smaller --ctx-size or --prefill-chunk lowers it",
-                     whose, bytes_format(g->budget, budget), one, layers, cuda_plan_bytes(&g->plan),
-                     parts);
+                     whose, bytes_format(g->budget, budget), one, layers,
+                     gpu_layout_bytes(&g->layout), parts);
 }
 
 /* GPUs without layers are left out. */
@@ -179,17 +179,18 @@ static void keep_used(struct supervisor *s)
 static void add_kv(const struct supervisor *s, struct gpu *g)
 {
     struct kv_shape kv = kv_shape_for(s);
-    uint64_t rest = g->budget - cuda_plan_bytes(&g->plan);
-    cuda_plan_kv(&g->plan, s->model, kv.type, kv.context, kv.ring, g->plan.bytes[CUDA_KV] + rest);
+    uint64_t rest = g->budget - gpu_layout_bytes(&g->layout);
+    gpu_layout_kv(&g->layout, s->model, kv.type, kv.context, kv.ring,
+                  g->layout.bytes[CUDA_KV] + rest);
 }
 
 /* and then for experts, up to all, in all precisions. */
 static void add_experts(struct gpu *g)
 {
-    uint64_t *experts = &g->plan.bytes[CUDA_EXPERTS];
-    uint64_t rest = g->budget - cuda_plan_bytes(&g->plan);
-    uint64_t used = cuda_plan_experts(&g->plan, *experts + rest);
-    if (g->plan.slot_bytes > 0 && used > *experts)
+    uint64_t *experts = &g->layout.bytes[CUDA_EXPERTS];
+    uint64_t rest = g->budget - gpu_layout_bytes(&g->layout);
+    uint64_t used = gpu_layout_experts(&g->layout, *experts + rest);
+    if (g->layout.slot_bytes > 0 && used > *experts)
         *experts = used;
 }
 
@@ -203,18 +204,18 @@ static void add_rest(struct supervisor *s)
         }
 }
 
-static uint32_t layers_planned(const struct supervisor *s)
+static uint32_t layers_laid_out(const struct supervisor *s)
 {
-    return s->gpus.gpu[s->gpus.count - 1].plan.end_layer;
+    return s->gpus.gpu[s->gpus.count - 1].layout.end_layer;
 }
 
-static int plan_by_bytes(struct supervisor *s, uint32_t layers, struct error *error)
+static int lay_out_by_bytes(struct supervisor *s, uint32_t layers, struct error *error)
 {
     bool all_fit;
     if (divide_by_budget(s, layers, &all_fit, error) != 0)
         return -1;
     if (s->gpus.count == 1 && layers == model_layers(s))
-        s->gpus.whole_bytes = cuda_plan_bytes(&s->gpus.gpu[0].plan);
+        s->gpus.whole_bytes = gpu_layout_bytes(&s->gpus.gpu[0].layout);
     if (!all_fit && fill(s, layers, error) != 0)
         return -1;
     add_rest(s);
@@ -231,7 +232,7 @@ static void take_faster(struct supervisor *s, const struct gpu_times *t, struct 
     if (token_s >= best->choice.token_s)
         return;
     choice->token_s = token_s;
-    choice->layers = layers_planned(s);
+    choice->layers = layers_laid_out(s);
     *best = s->gpus;
 }
 
@@ -260,9 +261,9 @@ static int try_by_speed(struct supervisor *s, const struct gpu_times *t, uint32_
 static int try_layers(struct supervisor *s, const struct gpu_times *t, uint32_t layers,
                       struct gpus *best, struct error *error)
 {
-    if (plan_by_bytes(s, layers, error) != 0)
+    if (lay_out_by_bytes(s, layers, error) != 0)
         return -1;
-    if (layers_planned(s) < layers)
+    if (layers_laid_out(s) < layers)
         return 0;
     take_faster(s, t, best);
     return try_by_speed(s, t, layers, best, error);
@@ -303,9 +304,9 @@ static int choose_layers(struct supervisor *s, struct error *error)
 {
     bool stated = s->params.gpu_layers > 0;
     uint32_t wanted = stated ? (uint32_t)s->params.gpu_layers : model_layers(s);
-    if (plan_by_bytes(s, wanted, error) != 0)
+    if (lay_out_by_bytes(s, wanted, error) != 0)
         return -1;
-    uint32_t have = layers_planned(s);
+    uint32_t have = layers_laid_out(s);
     if (have == 0 || (stated && have < wanted))
         return too_small(s, wanted, error);
     s->gpus.choice = (struct gpu_choice){.by = stated ? GPU_BY_OPTION : GPU_BY_BYTES,
@@ -338,13 +339,13 @@ static int set_budget(const struct supervisor *s, struct gpu *g, struct error *e
 
 static uint64_t host_bytes_of(const struct supervisor *s, const struct gpu *g)
 {
-    uint64_t bytes = gpu_test_module(s) ? cuda_plan_bytes(&g->plan) : HOST_BYTES;
-    return bytes + places_ring(g->plan.slot_bytes) * PLACES_PIECE +
-           (uint64_t)cuda_plan_places(&g->plan) * PLACE_HOST_BYTES +
-           (uint64_t)PRECISION__COUNT * g->plan.layers * g->plan.experts * EXPERT_HOST_BYTES;
+    uint64_t bytes = gpu_test_module(s) ? gpu_layout_bytes(&g->layout) : HOST_BYTES;
+    return bytes + places_ring(g->layout.slot_bytes) * PLACES_PIECE +
+           (uint64_t)gpu_layout_places(&g->layout) * PLACE_HOST_BYTES +
+           (uint64_t)PRECISION__COUNT * g->layout.layers * g->layout.experts * EXPERT_HOST_BYTES;
 }
 
-static int plan_memory(struct supervisor *s, struct error *error)
+static int reserve_memory(struct supervisor *s, struct error *error)
 {
     for (uint32_t i = 0; i < s->gpus.count; i++)
         if (set_budget(s, &s->gpus.gpu[i], error) != 0)
@@ -362,11 +363,11 @@ uint32_t gpu_thread_groups(const struct supervisor *s)
     enum gpu_policy policy =
         gpu_policy_of(s->params.gpu_policy, s->params.deterministic); /* auto: none of them */
     bool cooperates = policy == GPU_COOPERATIVE || policy == GPU_POLICY__COUNT;
-    bool layers_left = g->count == 0 || g->gpu[g->count - 1].plan.end_layer < model_layers(s);
+    bool layers_left = g->count == 0 || g->gpu[g->count - 1].layout.end_layer < model_layers(s);
     return (cooperates ? g->count : 0) + layers_left;
 }
 
-int gpu_plan(struct supervisor *s, struct error *error)
+int gpu_lay_out(struct supervisor *s, struct error *error)
 {
     char parts[200];
     uint32_t all = model_layers(s), end = 0;
@@ -375,14 +376,14 @@ int gpu_plan(struct supervisor *s, struct error *error)
                          s->params.gpu_layers, all);
     if (s->gpus.count == 0)
         return 0;
-    if (plan_memory(s, error) != 0)
+    if (reserve_memory(s, error) != 0)
         return gpu_without(s, error);
     for (uint32_t i = 0; i < s->gpus.count; i++) {
         const struct gpu *g = &s->gpus.gpu[i];
-        end = g->plan.end_layer;
-        parts_text(&g->plan, parts, sizeof parts);
+        end = g->layout.end_layer;
+        parts_text(&g->layout, parts, sizeof parts);
         log_info("GPU %" PRIu32 " (%.100s): %u of %u layers, from %u on: %s", g->number, g->name,
-                 layers_of(g), all, g->plan.first_layer, parts);
+                 layers_of(g), all, g->layout.first_layer, parts);
     }
     if (end < all)
         log_info("the last %u of %u layers are computed on the CPU", all - end, all);
