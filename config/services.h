@@ -18,7 +18,7 @@ enum service {
 };
 
 /* One row per service; SERVICE_LOADERS_MAX rows for the loaders. */
-#define SERVICE_ROWS_MAX (SERVICE__COUNT - 1 + SERVICE_LOADERS_MAX)
+#define SERVICE_PROCESSES_MAX (SERVICE__COUNT - 1 + SERVICE_LOADERS_MAX)
 
 struct service_info {
     enum service service;

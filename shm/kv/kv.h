@@ -85,7 +85,7 @@ struct kv_request {
     uint32_t forced_tokens; /* number of forced tokens, already in the log beyond log_tokens */
     uint32_t stop_token;    /* generated token in which the text ends; UINT32_MAX: none */
     uint32_t stop_bytes;    /* bytes of it that belong to the text */
-    uint32_t crashes_seen;  /* crashes of compute (proc_row.crashes) at the last progress; writer:
+    uint32_t crashes_seen;  /* crashes of compute (process.crashes) at the last progress; writer:
                                runner */
     uint32_t gateway;       /* incarnation of the gateway that submitted it; 0: another client */
     uint32_t reserved;

@@ -65,7 +65,7 @@ const struct counter_desc *counters_of(enum service service, size_t *count)
 }
 
 /* Services in the order of their enum without the loaders, which follow. */
-uint32_t procs_row_of(enum service service, uint32_t number)
+uint32_t procs_index_of(enum service service, uint32_t number)
 {
     sl_assert((unsigned)service < SERVICE__COUNT);
     sl_assert(number < (service == SERVICE_LOADER ? SERVICE_LOADERS_MAX : 1));
@@ -84,13 +84,13 @@ void procs_format(void *base, const struct params *params, uint32_t loaders)
     sl_assert(loaders >= 1 && loaders <= SERVICE_LOADERS_MAX);
     struct procs_head *head = base;
     head->params = *params;
-    head->rows = SERVICE__COUNT - 1 + loaders;
+    head->processes = SERVICE__COUNT - 1 + loaders;
     head->loaders = loaders;
     for (int service = 0; service < SERVICE__COUNT; service++)
         for (uint32_t n = 0; n < (service == SERVICE_LOADER ? loaders : 1); n++) {
-            struct proc_row *row = &head->row[procs_row_of((enum service)service, n)];
-            row->service = (uint32_t)service;
-            row->number = n;
+            struct process *process = &head->process[procs_index_of((enum service)service, n)];
+            process->service = (uint32_t)service;
+            process->number = n;
         }
 }
 
@@ -100,10 +100,10 @@ int procs_attach(int fd, bool writable, uint64_t boot, struct procs *out, struct
     if (segment_attach(fd, SEGMENT_PROCS, writable, boot, &s, error) != 0)
         return -1;
     struct procs_head *head = s.base;
-    if (s.bytes < sizeof *head || head->rows > SERVICE_ROWS_MAX ||
+    if (s.bytes < sizeof *head || head->processes > SERVICE_PROCESSES_MAX ||
         head->loaders > SERVICE_LOADERS_MAX) {
         error_set(error, ERR_FAILED, "procs segment: %u rows in %llu bytes",
-                  s.bytes < sizeof *head ? 0 : head->rows, (unsigned long long)s.bytes);
+                  s.bytes < sizeof *head ? 0 : head->processes, (unsigned long long)s.bytes);
         s.fd = -1; /* stays the caller's */
         segment_detach(&s);
         return -1;

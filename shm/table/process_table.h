@@ -55,7 +55,7 @@ struct counter_desc {
     const char *name, *kind, *unit, *doc;
 };
 
-struct proc_row {
+struct process {
     /* writer: supervisor */
     uint32_t service; /* enum service; constant */
     uint32_t number;  /* loader number; constant */
@@ -113,7 +113,7 @@ struct procs_gpus {
 struct procs_head {
     struct segment_head segment;
     struct params params; /* constant after start */
-    uint32_t rows;
+    uint32_t processes;
     uint32_t loaders;
     char run_dir[128];
     char model_path[1024];
@@ -132,7 +132,7 @@ struct procs_head {
     /* Why requests cannot be served now: an essential process that crashes again and again, with
      * the reason. Empty: they can. Writer: supervisor. */
     struct shared_text failing;
-    struct proc_row row[SERVICE_ROWS_MAX];
+    struct process process[SERVICE_PROCESSES_MAX];
 };
 
 struct procs {
@@ -149,7 +149,7 @@ void procs_format(void *base, const struct params *params, uint32_t loaders);
 int procs_attach(int fd, bool writable, uint64_t boot, struct procs *out, struct error *error);
 
 /* Row index of a service (loaders: number). */
-uint32_t procs_row_of(enum service service, uint32_t number);
+uint32_t procs_index_of(enum service service, uint32_t number);
 
 /* ERR_UNAVAILABLE with the reason while an essential process cannot be kept running, else 0. */
 int procs_check(const struct procs_head *head, struct error *error);
@@ -160,19 +160,19 @@ const char *proc_state_text(uint32_t state);
 /* Counter descriptions of a service; *count of them. Counter i of a row has description i. */
 const struct counter_desc *counters_of(enum service service, size_t *count);
 
-static inline void counter_add(struct proc_row *row, unsigned counter, uint64_t n)
+static inline void counter_add(struct process *process, unsigned counter, uint64_t n)
 {
     /* Several threads of the one writing process may count: relaxed RMW; readers only display
      * it. */
-    atomic_fetch_add_explicit(&row->counters[counter], n, memory_order_relaxed);
+    atomic_fetch_add_explicit(&process->counters[counter], n, memory_order_relaxed);
 }
-static inline void counter_set(struct proc_row *row, unsigned counter, uint64_t n)
+static inline void counter_set(struct process *process, unsigned counter, uint64_t n)
 {
-    atomic_store_explicit(&row->counters[counter], n, memory_order_relaxed);
+    atomic_store_explicit(&process->counters[counter], n, memory_order_relaxed);
 }
-static inline uint64_t counter_get(const struct proc_row *row, unsigned counter)
+static inline uint64_t counter_get(const struct process *process, unsigned counter)
 {
-    return atomic_load_explicit(&row->counters[counter], memory_order_relaxed);
+    return atomic_load_explicit(&process->counters[counter], memory_order_relaxed);
 }
 
 #endif

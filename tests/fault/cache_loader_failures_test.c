@@ -34,7 +34,7 @@ START_TEST(loader_killed)
         for (uint32_t i = 0; i < options.loaders && victim == ENTRY_NONE; i++) {
             char path[64], state = 0;
             snprintf(path, sizeof path, "/proc/%d/stat",
-                     (int)r.pid[procs_row_of(SERVICE_LOADER, i)]);
+                     (int)r.pid[procs_index_of(SERVICE_LOADER, i)]);
             uint64_t soon = rig_deadline(50);
             while (state != 'T' && rig_tick(&r, soon)) {
                 FILE *f = fopen(path, "r");
@@ -166,8 +166,8 @@ START_TEST(cache_and_loader_killed)
     rig_kill(&r, SERVICE_CACHE, 0);
     rig_spawn(&r, SERVICE_CACHE, 0, NULL);
     rig_wait_ready(&r, SERVICE_CACHE, 0);
-    const struct proc_row *row = rig_row(&r, SERVICE_LOADER, 0);
-    ck_assert_uint_eq(atomic_load(&row->cleaned), atomic_load(&row->reaped));
+    const struct process *process = rig_process(&r, SERVICE_LOADER, 0);
+    ck_assert_uint_eq(atomic_load(&process->cleaned), atomic_load(&process->reaped));
     rig_spawn(&r, SERVICE_LOADER, 0, NULL);
     rig_wait_ready(&r, SERVICE_LOADER, 0);
     ck_assert(rig_demand(&r, entries, TOP_K, WAIT_MS));
@@ -234,7 +234,7 @@ START_TEST(file_changed)
     rig_send_demand(&r, &entry, 1, 0);
     wait_given_up(&r, entry, failures, ESTALE);
     rig_unpin(&r, &entry, 1);
-    ck_assert_uint_eq(atomic_load(&rig_row(&r, SERVICE_LOADER, 0)->incarnation), 1);
+    ck_assert_uint_eq(atomic_load(&rig_process(&r, SERVICE_LOADER, 0)->incarnation), 1);
     rig_close(&r);
 }
 END_TEST

@@ -159,7 +159,7 @@ void rig_open(struct rig *r, const struct rig_options *o)
     atomic_store(&r->directory.head->quota_epoch, 1);
     ck_assert(pipe2(r->lifeline, O_CLOEXEC) == 0);
     r->lock = open("/dev/null", O_RDWR | O_CLOEXEC);
-    for (uint32_t i = 0; i < SERVICE_ROWS_MAX; i++)
+    for (uint32_t i = 0; i < SERVICE_PROCESSES_MAX; i++)
         r->ready_fd[i] = -1;
     r->compute = open_channel(r, ENDPOINT_CACHE_COMPUTE, 0, false, ROLE_COMPUTE);
     r->predictor = open_channel(r, ENDPOINT_CACHE_PREDICTOR, 0, false, ROLE_PREDICTOR);
@@ -167,18 +167,18 @@ void rig_open(struct rig *r, const struct rig_options *o)
 
 /* ---- processes ------------------------------------------------------------------------------ */
 
-struct proc_row *rig_row(struct rig *r, enum service service, uint32_t number)
+struct process *rig_process(struct rig *r, enum service service, uint32_t number)
 {
-    return &r->procs.head->row[procs_row_of(service, number)];
+    return &r->procs.head->process[procs_index_of(service, number)];
 }
 
 uint64_t rig_counter(struct rig *r, enum service service, uint32_t number, unsigned counter)
 {
-    return counter_get(rig_row(r, service, number), counter);
+    return counter_get(rig_process(r, service, number), counter);
 }
 
 /* All source descriptors are above the targets: none is overwritten before it is duplicated. */
-static void spawn(struct rig *r, uint32_t row, char **argv, int ready)
+static void spawn(struct rig *r, uint32_t index, char **argv, int ready)
 {
     /* The file is a loader's first; the others ignore it. There is no listening socket. */
     int source[INHERITED_FILES + 1 - INHERITED_LIFELINE] = {r->lifeline[0], ready, r->lock};
@@ -193,7 +193,7 @@ static void spawn(struct rig *r, uint32_t row, char **argv, int ready)
         ck_assert_int_ge(source[i], INHERITED_FILES__END);
         posix_spawn_file_actions_adddup2(&actions, source[i], INHERITED_LIFELINE + (int)i);
     }
-    int rv = posix_spawn(&r->pid[row], argv[0], &actions, NULL, argv, environ);
+    int rv = posix_spawn(&r->pid[index], argv[0], &actions, NULL, argv, environ);
     ck_assert_msg(rv == 0, "%s: %s", argv[0], strerror(rv));
     posix_spawn_file_actions_destroy(&actions);
     for (size_t i = 0; i < ARRAY_LEN(source); i++)
@@ -202,8 +202,8 @@ static void spawn(struct rig *r, uint32_t row, char **argv, int ready)
 
 void rig_spawn(struct rig *r, enum service service, uint32_t number, const char *backend)
 {
-    uint32_t row = procs_row_of(service, number);
-    struct proc_row *p = &r->procs.head->row[row];
+    uint32_t index = procs_index_of(service, number);
+    struct process *p = &r->procs.head->process[index];
     char program[512], n[16], incarnation[16], boot[32], backend_text[16];
     snprintf(program, sizeof program, "%s/%s", SLUICE_LIBEXEC, service_info(service)->program);
     snprintf(n, sizeof n, "%u", number);
@@ -215,20 +215,21 @@ void rig_spawn(struct rig *r, enum service service, uint32_t number, const char 
                     backend_text, NULL};
     int ready[2];
     ck_assert(pipe2(ready, O_CLOEXEC) == 0);
-    if (!r->channel[row])
-        r->channel[row] = open_channel(r, ENDPOINT_SUPERVISOR_CHILD, row, true, ROLE_SUPERVISOR);
+    if (!r->channel[index])
+        r->channel[index] =
+            open_channel(r, ENDPOINT_SUPERVISOR_CHILD, index, true, ROLE_SUPERVISOR);
     atomic_store(&p->incarnation, atomic_load(&p->incarnation) + 1);
     atomic_store(&p->state, PROC_STARTING);
-    spawn(r, row, argv, ready[1]);
-    atomic_store(&p->pid, r->pid[row]);
+    spawn(r, index, argv, ready[1]);
+    atomic_store(&p->pid, r->pid[index]);
     close(ready[1]);
-    r->ready_fd[row] = ready[0];
+    r->ready_fd[index] = ready[0];
 }
 
 static void tick(struct rig *r)
 {
     uint64_t now = clock_now_ns();
-    for (uint32_t i = 0; i < SERVICE_ROWS_MAX; i++)
+    for (uint32_t i = 0; i < SERVICE_PROCESSES_MAX; i++)
         if (r->channel[i])
             channel_tick(r->channel[i], now);
     channel_tick(r->compute, now);
@@ -244,16 +245,16 @@ bool rig_tick(struct rig *r, uint64_t deadline)
 
 void rig_wait_ready(struct rig *r, enum service service, uint32_t number)
 {
-    uint32_t row = procs_row_of(service, number);
-    struct pollfd fd = {.fd = r->ready_fd[row], .events = POLLIN};
+    uint32_t index = procs_index_of(service, number);
+    struct pollfd fd = {.fd = r->ready_fd[index], .events = POLLIN};
     uint64_t deadline = rig_deadline(READY_MS);
     while (poll(&fd, 1, 10) == 0)
         ck_assert_msg(rig_tick(r, deadline), "%s is not ready", service_name(service));
     char byte;
     ck_assert_msg(read(fd.fd, &byte, 1) == 1, "%s exited at its start", service_name(service));
     close(fd.fd);
-    r->ready_fd[row] = -1;
-    atomic_store(&rig_row(r, service, number)->state, PROC_READY);
+    r->ready_fd[index] = -1;
+    atomic_store(&rig_process(r, service, number)->state, PROC_READY);
     while (service == SERVICE_CACHE &&
            !(channel_connected(r->compute) && channel_connected(r->predictor)))
         ck_assert_msg(rig_tick(r, deadline), "the cache accepts no connection");
@@ -271,22 +272,22 @@ void rig_start(struct rig *r)
 
 void rig_kill(struct rig *r, enum service service, uint32_t number)
 {
-    uint32_t row = procs_row_of(service, number);
-    struct proc_row *p = &r->procs.head->row[row];
+    uint32_t index = procs_index_of(service, number);
+    struct process *p = &r->procs.head->process[index];
     int status;
     atomic_store(&p->state, PROC_KILLED);
-    kill(r->pid[row], SIGKILL);
-    ck_assert(waitpid(r->pid[row], &status, 0) == r->pid[row]);
+    kill(r->pid[index], SIGKILL);
+    ck_assert(waitpid(r->pid[index], &status, 0) == r->pid[index]);
     ck_assert_msg(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL,
                   "%s exited on its own: status %#x", service_name(service), (unsigned)status);
-    r->pid[row] = 0;
+    r->pid[index] = 0;
     atomic_store(&p->reaped, atomic_load(&p->incarnation));
     atomic_store(&p->state, PROC_DOWN);
 }
 
 void rig_wait_cleaned(struct rig *r, uint32_t number)
 {
-    const struct proc_row *p = rig_row(r, SERVICE_LOADER, number);
+    const struct process *p = rig_process(r, SERVICE_LOADER, number);
     uint64_t deadline = rig_deadline(READY_MS);
     while (atomic_load(&p->cleaned) < atomic_load(&p->reaped))
         ck_assert_msg(rig_tick(r, deadline), "the cache does not clean up");
@@ -309,40 +310,40 @@ void rig_inject(struct rig *r, enum injection point, uint32_t pass)
 void rig_wait_stopped(struct rig *r, enum service service, uint32_t number)
 {
     uint64_t deadline = rig_deadline(READY_MS);
-    pid_t pid = r->pid[procs_row_of(service, number)];
+    pid_t pid = r->pid[procs_index_of(service, number)];
     int status = 0;
     while (waitpid(pid, &status, WNOHANG | WUNTRACED) != pid)
         ck_assert_msg(rig_tick(r, deadline), "%s was not stopped", service_name(service));
     ck_assert_msg(WIFSTOPPED(status), "%s ended: %#x", service_name(service), (unsigned)status);
 }
 
-static void stop_row(struct rig *r, uint32_t row)
+static void stop_process(struct rig *r, uint32_t index)
 {
-    const struct proc_row *p = &r->procs.head->row[row];
+    const struct process *p = &r->procs.head->process[index];
     struct msg_control stop = {.kind = CONTROL_STOP};
     uint64_t deadline = rig_deadline(STOP_MS), next = 0;
     int status;
-    while (waitpid(r->pid[row], &status, WNOHANG) != r->pid[row]) {
+    while (waitpid(r->pid[index], &status, WNOHANG) != r->pid[index]) {
         if (clock_now_ns() >= next) {
-            channel_send(r->channel[row], &stop, MSG_CONTROL);
+            channel_send(r->channel[index], &stop, MSG_CONTROL);
             next = clock_now_ns() + 100 * NS_PER_MS;
         }
         if (!rig_tick(r, deadline)) {
-            kill(r->pid[row], SIGKILL);
+            kill(r->pid[index], SIGKILL);
             ck_abort_msg("%s does not stop", service_name((enum service)p->service));
         }
     }
-    ck_assert_msg(WIFEXITED(status) && WEXITSTATUS(status) == 0, "row %u: status %#x", row,
+    ck_assert_msg(WIFEXITED(status) && WEXITSTATUS(status) == 0, "row %u: status %#x", index,
                   (unsigned)status);
-    r->pid[row] = 0;
-    atomic_store(&r->procs.head->row[row].reaped, atomic_load(&p->incarnation));
-    atomic_store(&r->procs.head->row[row].state, PROC_DOWN);
+    r->pid[index] = 0;
+    atomic_store(&r->procs.head->process[index].reaped, atomic_load(&p->incarnation));
+    atomic_store(&r->procs.head->process[index].state, PROC_DOWN);
 }
 
 void rig_stop(struct rig *r, enum service service, uint32_t number)
 {
-    atomic_store(&rig_row(r, service, number)->state, PROC_STOPPING);
-    stop_row(r, procs_row_of(service, number));
+    atomic_store(&rig_process(r, service, number)->state, PROC_STOPPING);
+    stop_process(r, procs_index_of(service, number));
 }
 
 static int remove_one(const char *path, const struct stat *st, int type, struct FTW *at)
@@ -367,16 +368,17 @@ void rig_cases_end(void)
 
 void rig_close(struct rig *r)
 {
-    uint32_t cache = procs_row_of(SERVICE_CACHE, 0);
-    for (uint32_t row = SERVICE_ROWS_MAX; row-- > 0;) /* loaders have higher rows than the cache */
-        if (r->pid[row] != 0 && row != cache)
-            stop_row(r, row);
+    uint32_t cache = procs_index_of(SERVICE_CACHE, 0);
+    for (uint32_t index = SERVICE_PROCESSES_MAX;
+         index-- > 0;) /* loaders have higher rows than the cache */
+        if (r->pid[index] != 0 && index != cache)
+            stop_process(r, index);
     if (r->pid[cache] != 0)
-        stop_row(r, cache);
+        stop_process(r, cache);
     channel_close(r->compute);
     channel_close(r->predictor);
-    for (uint32_t row = 0; row < SERVICE_ROWS_MAX; row++)
-        channel_close(r->channel[row]);
+    for (uint32_t index = 0; index < SERVICE_PROCESSES_MAX; index++)
+        channel_close(r->channel[index]);
     for (int kind = 0; kind < SEGMENT__COUNT; kind++)
         segment_detach(&r->segment[kind]);
     munmap((void *)(uintptr_t)r->file, r->file_bytes);
@@ -390,7 +392,7 @@ void rig_close(struct rig *r)
 uint64_t rig_control(struct rig *r, enum service service, uint32_t number, uint32_t kind,
                      uint64_t value)
 {
-    uint32_t row = procs_row_of(service, number);
+    uint32_t index = procs_index_of(service, number);
     struct msg_control control = {.kind = kind, .value = value, .epoch = ++r->control_epoch};
     if (kind == CONTROL_QUOTA) {
         control.epoch = atomic_load(&r->directory.head->quota_epoch) + 1;
@@ -401,10 +403,10 @@ uint64_t rig_control(struct rig *r, enum service service, uint32_t number, uint3
     for (;;) {
         _Alignas(8) char buf[MSG_BYTES_MAX];
         if (clock_now_ns() >= next) {
-            channel_send(r->channel[row], &control, MSG_CONTROL);
+            channel_send(r->channel[index], &control, MSG_CONTROL);
             next = clock_now_ns() + 50 * NS_PER_MS;
         }
-        while (channel_receive(r->channel[row], buf) > 0) {
+        while (channel_receive(r->channel[index], buf) > 0) {
             const struct msg_ack *ack = (const struct msg_ack *)(const void *)buf;
             if (ack->head.type == MSG_ACK && ack->kind == kind && ack->epoch == control.epoch)
                 return clock_now_ns() - start;

@@ -34,9 +34,9 @@ struct rig {
     int model_fd; /* of model_path, for the loaders */
     struct directory_file model_file;
     int lifeline[2], lock;
-    pid_t pid[SERVICE_ROWS_MAX];
-    int ready_fd[SERVICE_ROWS_MAX];
-    struct channel *channel[SERVICE_ROWS_MAX]; /* the supervisor's ends */
+    pid_t pid[SERVICE_PROCESSES_MAX];
+    int ready_fd[SERVICE_PROCESSES_MAX];
+    struct channel *channel[SERVICE_PROCESSES_MAX]; /* the supervisor's ends */
     struct channel *compute, *predictor;
     uint64_t boot;
     uint32_t position, control_epoch;
@@ -66,7 +66,7 @@ void rig_replace_loader(struct rig *r, uint32_t number);
 void rig_wait_stopped(struct rig *r, enum service service, uint32_t number);
 void rig_inject(struct rig *r, enum injection point, uint32_t pass);
 
-struct proc_row *rig_row(struct rig *r, enum service service, uint32_t number);
+struct process *rig_process(struct rig *r, enum service service, uint32_t number);
 uint64_t rig_counter(struct rig *r, enum service service, uint32_t number, unsigned counter);
 
 /* Sends a control and waits for its ACK; returns how long that took, ns. */

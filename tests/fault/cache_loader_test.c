@@ -35,8 +35,8 @@ START_TEST(demand_to_submission)
 {
     struct rig r;
     run_plain(&r, &plain, 40);
-    const struct proc_row *row = rig_row(&r, SERVICE_LOADER, 0);
-    uint64_t n = atomic_load(&row->samples_count);
+    const struct process *process = rig_process(&r, SERVICE_LOADER, 0);
+    uint64_t n = atomic_load(&process->samples_count);
     ck_assert_uint_gt(n, 50);
     rig_close(&r);
 }
@@ -47,7 +47,7 @@ START_TEST(pins_without_demand)
 {
     struct rig r;
     run_plain(&r, &plain, 0);
-    atomic_store(&rig_row(&r, SERVICE_COMPUTE, 0)->wait, WAIT_EXPERT);
+    atomic_store(&rig_process(&r, SERVICE_COMPUTE, 0)->wait, WAIT_EXPERT);
     for (uint32_t layer = 0; layer < r.model->hparams.layers; layer++) {
         uint32_t entry = model_entry_expert(r.model, layer, 3);
         uint64_t deadline = rig_deadline(WAIT_MS);

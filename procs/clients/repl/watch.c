@@ -32,7 +32,7 @@ struct watch {
     volatile int stop;    /* cancels a call in progress */
     bool known;           /* `seen` is of this response */
     uint32_t queue_polls; /* polls that found a queue */
-    struct seen seen[SERVICE_ROWS_MAX];
+    struct seen seen[SERVICE_PROCESSES_MAX];
 };
 
 static void notice(struct repl *r, bool dim, const char *fmt, va_list args)
@@ -89,7 +89,7 @@ static void compare(struct watch *w, const json_t *row, struct seen *seen)
 
 static void compare_all(struct watch *w, const json_t *doc)
 {
-    for (size_t i = 0; i < lookup_processes(doc) && i < SERVICE_ROWS_MAX; i++)
+    for (size_t i = 0; i < lookup_processes(doc) && i < SERVICE_PROCESSES_MAX; i++)
         compare(w, lookup_row(doc, i), &w->seen[i]);
     w->known |= doc != NULL;
 }

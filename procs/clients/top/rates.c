@@ -94,7 +94,7 @@ static void gpu(const struct sample *before, const struct sample *now, double se
 
 static uint64_t ticks_before(const struct sample *before, const json_t *row)
 {
-    for (size_t i = 0; i < lookup_processes(before->doc) && i < SERVICE_ROWS_MAX; i++)
+    for (size_t i = 0; i < lookup_processes(before->doc) && i < SERVICE_PROCESSES_MAX; i++)
         if (lookup_u64(lookup_row(before->doc, i), "pid") == lookup_u64(row, "pid"))
             return before->seen[i].ticks;
     return 0;
@@ -174,8 +174,8 @@ void rates_make(const struct sample *before, const struct sample *now, enum sort
     work(&since, now, f);
     gpu(&since, now, f->seconds, &f->gpu);
     f->processes = (uint32_t)lookup_processes(now->doc);
-    if (f->processes > SERVICE_ROWS_MAX)
-        f->processes = SERVICE_ROWS_MAX;
+    if (f->processes > SERVICE_PROCESSES_MAX)
+        f->processes = SERVICE_PROCESSES_MAX;
     for (uint32_t i = 0; i < f->processes; i++) {
         const json_t *row = lookup_row(now->doc, i);
         process(&since, now, i, f);

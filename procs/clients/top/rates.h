@@ -41,7 +41,7 @@ struct rates {
         evictions_per_s;
     struct gpu_rates gpu;
     uint32_t processes, storages;
-    struct process_rates process[SERVICE_ROWS_MAX];
+    struct process_rates process[SERVICE_PROCESSES_MAX];
     struct storage_rates storage[SERVICE_LOADERS_MAX];
 };
 

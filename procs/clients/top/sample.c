@@ -62,7 +62,7 @@ int sample_get(struct rpc_client *control, struct sample *sample, struct error *
     if (rpc_call(control, "stats", NULL, CALL_TIMEOUT_MS, &sample->doc, error) != 0)
         return -1;
     sample->when_ns = clock_now_ns();
-    for (size_t i = 0; i < lookup_processes(sample->doc) && i < SERVICE_ROWS_MAX; i++)
+    for (size_t i = 0; i < lookup_processes(sample->doc) && i < SERVICE_PROCESSES_MAX; i++)
         see_process((pid_t)lookup_u64(lookup_row(sample->doc, i), "pid"), &sample->seen[i]);
     /* A missing or invalid map is not an error. */
     if (rpc_call(control, "map", NULL, CALL_TIMEOUT_MS, &sample->map_reply, &no_map) == 0 &&

@@ -20,7 +20,7 @@ struct sample {
     json_t *doc, *map_reply; /* map_reply NULL: no map */
     struct map map;          /* rows 0 without a map; borrows from map_reply */
     uint64_t when_ns;
-    struct process_seen seen[SERVICE_ROWS_MAX];
+    struct process_seen seen[SERVICE_PROCESSES_MAX];
 };
 
 /* Takes a sample. 0 with *sample (freed by sample_free), or -1 with *error. */

@@ -240,7 +240,7 @@ void cache_receive_loader(struct cache *c, uint32_t loader);
 /* Reads the process table: cleans up after reaped loaders, sends pending LOADs to new ones. */
 void cache_check_loaders(struct cache *c);
 void cache_clean_loader(struct cache *c, uint32_t loader, uint32_t reaped);
-struct proc_row *cache_loader_row(const struct cache *c, uint32_t loader);
+struct process *cache_loader_process(const struct cache *c, uint32_t loader);
 bool cache_loader_ready(const struct cache *c, uint32_t loader);
 
 /* recheck.c */
@@ -312,7 +312,7 @@ static inline void cache_signal(struct cache *c, uint32_t entry)
 
 static inline void cache_count(struct cache *c, unsigned counter, uint64_t n)
 {
-    counter_add(c->child.row, counter, n);
+    counter_add(c->child.process, counter, n);
 }
 
 void cache_list_append(struct cache *c, struct entry_list *list, uint32_t entry);

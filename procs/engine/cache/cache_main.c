@@ -100,7 +100,7 @@ static void start_prefault(struct cache *c)
 static void publish(struct cache *c)
 {
     struct directory_head *head = c->child.directory.head;
-    struct proc_row *row = c->child.row;
+    struct process *process = c->child.process;
     struct arena_alloc_stats stats;
     arena_alloc_stats_get(c->alloc, &stats);
     cache_count(c, CTR_CACHE_punched_bytes, stats.punched_bytes - c->alloc_seen.punched_bytes);
@@ -111,13 +111,13 @@ static void publish(struct cache *c)
     atomic_store_explicit(&head->backed_bytes, stats.backed_bytes, memory_order_release);
     atomic_store_explicit(&head->owned_bytes, c->owned_bytes, memory_order_relaxed);
     atomic_store_explicit(&head->resident_payload_bytes, c->resident_payload, memory_order_relaxed);
-    counter_set(row, CTR_CACHE_backed_bytes, stats.backed_bytes);
-    counter_set(row, CTR_CACHE_free_backed_bytes, stats.free_backed_bytes);
-    counter_set(row, CTR_CACHE_owned_bytes, c->owned_bytes);
-    counter_set(row, CTR_CACHE_resident_entries, c->resident_entries);
-    counter_set(row, CTR_CACHE_resident_payload_bytes, c->resident_payload);
-    counter_set(row, CTR_CACHE_quota_bytes, cache_quota(c));
-    counter_set(row, CTR_CACHE_waiting_entries, c->waiting.count);
+    counter_set(process, CTR_CACHE_backed_bytes, stats.backed_bytes);
+    counter_set(process, CTR_CACHE_free_backed_bytes, stats.free_backed_bytes);
+    counter_set(process, CTR_CACHE_owned_bytes, c->owned_bytes);
+    counter_set(process, CTR_CACHE_resident_entries, c->resident_entries);
+    counter_set(process, CTR_CACHE_resident_payload_bytes, c->resident_payload);
+    counter_set(process, CTR_CACHE_quota_bytes, cache_quota(c));
+    counter_set(process, CTR_CACHE_waiting_entries, c->waiting.count);
     child_wait(&c->child, c->loading.count + c->waiting.count > 0 ? WAIT_STORAGE : WAIT_IDLE);
 }
 

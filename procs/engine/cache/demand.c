@@ -142,7 +142,8 @@ static bool demand_entry(struct cache *c, uint32_t entry, const struct msg_deman
  */
 void cache_check_pins(struct cache *c, uint64_t now_ns)
 {
-    const struct proc_row *compute = &c->child.procs.head->row[procs_row_of(SERVICE_COMPUTE, 0)];
+    const struct process *compute =
+        &c->child.procs.head->process[procs_index_of(SERVICE_COMPUTE, 0)];
     if (now_ns < c->next_pins_ns)
         return;
     c->next_pins_ns = now_ns + (c->pins_soon ? CACHE_PINS_SOON_MS * NS_PER_MS : CACHE_PINS_NS);

@@ -16,17 +16,17 @@
 #include "lib/base/log.h"
 #include "procs/engine/cache/cache.h"
 
-struct proc_row *cache_loader_row(const struct cache *c, uint32_t loader)
+struct process *cache_loader_process(const struct cache *c, uint32_t loader)
 {
-    return &c->child.procs.head->row[procs_row_of(SERVICE_LOADER, loader)];
+    return &c->child.procs.head->process[procs_index_of(SERVICE_LOADER, loader)];
 }
 
 bool cache_loader_ready(const struct cache *c, uint32_t loader)
 {
-    const struct proc_row *row = cache_loader_row(c, loader);
-    uint32_t incarnation = atomic_load_explicit(&row->incarnation, memory_order_acquire);
-    return atomic_load_explicit(&row->state, memory_order_acquire) == PROC_READY &&
-           incarnation > atomic_load_explicit(&row->reaped, memory_order_acquire);
+    const struct process *process = cache_loader_process(c, loader);
+    uint32_t incarnation = atomic_load_explicit(&process->incarnation, memory_order_acquire);
+    return atomic_load_explicit(&process->state, memory_order_acquire) == PROC_READY &&
+           incarnation > atomic_load_explicit(&process->reaped, memory_order_acquire);
 }
 
 static void clean_entry(struct cache *c, uint32_t entry, uint32_t loader)
@@ -58,7 +58,7 @@ void cache_clean_loader(struct cache *c, uint32_t loader, uint32_t reaped)
             clean_entry(c, e, loader);
         child_heartbeat(&c->child);
     }
-    atomic_store_explicit(&cache_loader_row(c, loader)->cleaned, reaped, memory_order_release);
+    atomic_store_explicit(&cache_loader_process(c, loader)->cleaned, reaped, memory_order_release);
     cache_count(c, CTR_CACHE_loaders_cleaned, 1);
     log_info("cleaned up after loader %u, incarnation %u", loader, reaped);
 }
@@ -72,9 +72,9 @@ static void check_reach(struct cache *c, uint32_t loader, uint32_t incarnation, 
     for (uint32_t e = c->loading.head; e != ENTRY_NONE && !pending; e = c->notes[e].next)
         pending = (entry_pending_of(cache_entry_word(c, e)) & (1u << loader)) != 0;
     if (!pending || l->last_sender == incarnation || !cache_loader_ready(c, loader) ||
-        counter_get(cache_loader_row(c, loader), CTR_LOADER_messages) != l->messages_seen) {
+        counter_get(cache_loader_process(c, loader), CTR_LOADER_messages) != l->messages_seen) {
         l->silent_ns = 0;
-        l->messages_seen = counter_get(cache_loader_row(c, loader), CTR_LOADER_messages);
+        l->messages_seen = counter_get(cache_loader_process(c, loader), CTR_LOADER_messages);
         return;
     }
     if (l->silent_ns == 0)
@@ -88,11 +88,11 @@ void cache_check_loaders(struct cache *c)
 {
     uint64_t now = clock_now_ns();
     for (uint32_t i = 0; i < c->loader_count; i++) {
-        const struct proc_row *row = cache_loader_row(c, i);
-        uint32_t reaped = atomic_load_explicit(&row->reaped, memory_order_acquire);
-        if (reaped > atomic_load_explicit(&row->cleaned, memory_order_relaxed))
+        const struct process *process = cache_loader_process(c, i);
+        uint32_t reaped = atomic_load_explicit(&process->reaped, memory_order_acquire);
+        if (reaped > atomic_load_explicit(&process->cleaned, memory_order_relaxed))
             cache_clean_loader(c, i, reaped);
-        uint32_t incarnation = atomic_load_explicit(&row->incarnation, memory_order_acquire);
+        uint32_t incarnation = atomic_load_explicit(&process->incarnation, memory_order_acquire);
         check_reach(c, i, incarnation, now);
         if (c->loaders[i].connected_incarnation == incarnation || !cache_loader_ready(c, i) ||
             !channel_connected(c->loaders[i].channel))

@@ -104,7 +104,7 @@ static void send_gathered_to(struct cache *c, uint32_t loader)
         return;
     m->epoch = c->epoch;
     m->loader_incarnation =
-        atomic_load_explicit(&cache_loader_row(c, loader)->incarnation, memory_order_acquire);
+        atomic_load_explicit(&cache_loader_process(c, loader)->incarnation, memory_order_acquire);
     cache_count(c, CTR_CACHE_loads_sent, m->count);
     cache_count(c, CTR_CACHE_load_messages, 1);
     bool sent = channel_send(c->loaders[loader].channel, m, MSG_LOADS) == 0;

@@ -164,9 +164,10 @@ static void note_reads(struct cache *c)
 {
     double rate = 0;
     for (uint32_t i = 0; i < c->loader_count; i++) {
-        const struct proc_row *row = &c->child.procs.head->row[procs_row_of(SERVICE_LOADER, i)];
-        struct cache_reads now = {.bytes = counter_get(row, CTR_LOADER_bytes_read),
-                                  .busy_ns = counter_get(row, CTR_LOADER_busy_ns)};
+        const struct process *process =
+            &c->child.procs.head->process[procs_index_of(SERVICE_LOADER, i)];
+        struct cache_reads now = {.bytes = counter_get(process, CTR_LOADER_bytes_read),
+                                  .busy_ns = counter_get(process, CTR_LOADER_busy_ns)};
         struct cache_reads then = c->reads[i];
         c->reads[i] = now;
         if (now.bytes > then.bytes && now.busy_ns > then.busy_ns) /* else: idle, or restarted */
@@ -188,10 +189,11 @@ double cache_expert_ns(const struct cache *c)
 /* Time per token, and the part of it that was waiting, from compute's counters. */
 void cache_note_tokens(struct cache *c, uint32_t ended)
 {
-    const struct proc_row *row = &c->child.procs.head->row[procs_row_of(SERVICE_COMPUTE, 0)];
-    struct cache_times now = {.decode_ns = counter_get(row, CTR_COMPUTE_decode_ns),
-                              .prefill_ns = counter_get(row, CTR_COMPUTE_prefill_ns),
-                              .stall_ns = counter_get(row, CTR_COMPUTE_stall_ns)};
+    const struct process *process =
+        &c->child.procs.head->process[procs_index_of(SERVICE_COMPUTE, 0)];
+    struct cache_times now = {.decode_ns = counter_get(process, CTR_COMPUTE_decode_ns),
+                              .prefill_ns = counter_get(process, CTR_COMPUTE_prefill_ns),
+                              .stall_ns = counter_get(process, CTR_COMPUTE_stall_ns)};
     struct cache_times then = c->times;
     c->times = now;
     note_reads(c);

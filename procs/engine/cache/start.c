@@ -26,18 +26,18 @@
 /* The loader can no longer write: it never ran, was reaped, or has sent FLUSHED. */
 static bool loader_quiet(const struct cache *c, uint32_t loader)
 {
-    const struct proc_row *row = cache_loader_row(c, loader);
-    uint32_t incarnation = atomic_load_explicit(&row->incarnation, memory_order_acquire);
+    const struct process *process = cache_loader_process(c, loader);
+    uint32_t incarnation = atomic_load_explicit(&process->incarnation, memory_order_acquire);
     return c->loaders[loader].flushed ||
-           incarnation <= atomic_load_explicit(&row->reaped, memory_order_acquire);
+           incarnation <= atomic_load_explicit(&process->reaped, memory_order_acquire);
 }
 
 static void send_flush(struct cache *c, uint32_t loader)
 {
-    const struct proc_row *row = cache_loader_row(c, loader);
-    struct msg_flush flush = {.epoch = c->epoch,
-                              .loader_incarnation =
-                                  atomic_load_explicit(&row->incarnation, memory_order_acquire)};
+    const struct process *process = cache_loader_process(c, loader);
+    struct msg_flush flush = {
+        .epoch = c->epoch,
+        .loader_incarnation = atomic_load_explicit(&process->incarnation, memory_order_acquire)};
     /* repeated until FLUSHED arrives */
     (void)channel_send(c->loaders[loader].channel, &flush, MSG_FLUSH);
 }
@@ -45,12 +45,13 @@ static void send_flush(struct cache *c, uint32_t loader)
 static void receive_flushed(struct cache *c, uint32_t loader)
 {
     _Alignas(8) char buf[MSG_BYTES_MAX];
-    const struct proc_row *row = cache_loader_row(c, loader);
+    const struct process *process = cache_loader_process(c, loader);
     while (channel_receive(c->loaders[loader].channel, buf) > 0) {
         const struct msg_flush *m = (const struct msg_flush *)(const void *)buf;
         cache_count(c, CTR_CACHE_messages, 1);
         if (m->head.type == MSG_FLUSHED && m->epoch == c->epoch &&
-            m->loader_incarnation == atomic_load_explicit(&row->incarnation, memory_order_acquire))
+            m->loader_incarnation ==
+                atomic_load_explicit(&process->incarnation, memory_order_acquire))
             c->loaders[loader].flushed = true,
             c->loaders[loader].last_sender = m->loader_incarnation;
     }
@@ -168,9 +169,9 @@ void cache_rebuild(struct cache *c)
     if (arena_alloc_settle(c->alloc, &error) != 0)
         log_fatal(1, "%s", error.text);
     for (uint32_t i = 0; i < c->loader_count; i++) {
-        struct proc_row *row = cache_loader_row(c, i);
-        atomic_store_explicit(&row->cleaned,
-                              atomic_load_explicit(&row->reaped, memory_order_acquire),
+        struct process *process = cache_loader_process(c, i);
+        atomic_store_explicit(&process->cleaned,
+                              atomic_load_explicit(&process->reaped, memory_order_acquire),
                               memory_order_release);
     }
     remember_accesses(c);

@@ -156,10 +156,10 @@ static int segment_fd(enum segment_kind kind)
 
 static void keep_exit_message(const char *text, void *arg)
 {
-    struct proc_row *row = arg;
+    struct process *process = arg;
     size_t n = strnlen(text, PROCS_MESSAGE_BYTES - 1);
-    memcpy(row->exit_message, text, n);
-    row->exit_message[n] = 0;
+    memcpy(process->exit_message, text, n);
+    process->exit_message[n] = 0;
 }
 
 static enum log_level log_level_now(const struct child *child)
@@ -176,7 +176,7 @@ static void attach_procs(struct child *child)
 {
     struct error error;
     must(procs_attach(segment_fd(SEGMENT_PROCS), true, child->boot, &child->procs, &error), &error);
-    child->row = &child->procs.head->row[procs_row_of(child->service, child->number)];
+    child->process = &child->procs.head->process[procs_index_of(child->service, child->number)];
     child->params = &child->procs.head->params;
     enum log_format format;
     if (log_format_parse(child->params->log_format, &format))
@@ -187,8 +187,8 @@ static void attach_procs(struct child *child)
     else
         snprintf(name, sizeof name, "%s", service_name(child->service));
     log_init(name, log_level_now(child));
-    child->row->exit_message[0] = 0;
-    log_set_exit_message_hook(keep_exit_message, child->row);
+    child->process->exit_message[0] = 0;
+    log_set_exit_message_hook(keep_exit_message, child->process);
     child_wait(child, WAIT_START);
     child_heartbeat(child);
     size_t n = strnlen(child->procs.head->run_dir, sizeof child->procs.head->run_dir);
@@ -257,7 +257,7 @@ static void open_supervisor(struct child *child)
     struct error error;
     char path[ENDPOINT_BYTES];
     must(endpoint_path(child->run_dir, ENDPOINT_SUPERVISOR_CHILD,
-                       procs_row_of(child->service, child->number), path, &error),
+                       procs_index_of(child->service, child->number), path, &error),
          &error);
     child->supervisor = channel_dial(path, role_of(child->service), child->incarnation, &error);
     must(child->supervisor ? 0 : -1, &error);
@@ -304,7 +304,7 @@ void child_ready(struct child *child)
     confine_calls(child);
     child_heartbeat(child);
     child->idle_since_ns = clock_now_ns();
-    child->idle_progress = atomic_load_explicit(&child->row->progress, memory_order_relaxed);
+    child->idle_progress = atomic_load_explicit(&child->process->progress, memory_order_relaxed);
     ssize_t n;
     do {
         n = write(INHERITED_READY, "r", 1);
@@ -321,15 +321,15 @@ int child_fd(const struct child *child)
 
 void child_heartbeat(struct child *child)
 {
-    atomic_store_explicit(&child->row->heartbeat_ns, clock_now_ns(), memory_order_relaxed);
+    atomic_store_explicit(&child->process->heartbeat_ns, clock_now_ns(), memory_order_relaxed);
 }
 
 /* A second without work counts as progress, but only while the process waits for work; while it
  * waits for a device or an expert, only completed work counts. */
 static void count_idle_second(struct child *child, uint64_t now)
 {
-    uint64_t progress = atomic_load_explicit(&child->row->progress, memory_order_relaxed);
-    uint32_t wait = atomic_load_explicit(&child->row->wait, memory_order_relaxed);
+    uint64_t progress = atomic_load_explicit(&child->process->progress, memory_order_relaxed);
+    uint32_t wait = atomic_load_explicit(&child->process->wait, memory_order_relaxed);
     if (progress != child->idle_progress || (wait != WAIT_IDLE && wait != WAIT_GATES)) {
         child->idle_progress = progress;
         child->idle_since_ns = now;
@@ -346,7 +346,7 @@ static void count_dropped_lines(struct child *child)
 #define SERVICE(id, ...) [SERVICE_##id] = CTR_##id##_log_lines_dropped,
 #include "config/services.tbl.h"
     };
-    counter_set(child->row, counter[child->service], log_dropped_lines());
+    counter_set(child->process, counter[child->service], log_dropped_lines());
 }
 
 /* Injected: a call that no sandbox permits. */
@@ -383,7 +383,7 @@ void child_tick(struct child *child)
     call_forbidden(child);
     count_dropped_lines(child);
     log_set_level(log_level_now(child));
-    atomic_store_explicit(&child->row->heartbeat_ns, now, memory_order_relaxed);
+    atomic_store_explicit(&child->process->heartbeat_ns, now, memory_order_relaxed);
     channel_tick(child->supervisor, now);
     count_idle_second(child, now);
 }

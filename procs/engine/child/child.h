@@ -42,7 +42,7 @@ struct child {
     uint32_t incarnation;
     uint64_t boot;
     struct procs procs;
-    struct proc_row *row; /* own row */
+    struct process *process; /* own process */
     const struct params *params;
     const struct model_index *model; /* checked; read-only mapping */
     struct segment model_segment;
@@ -82,12 +82,12 @@ void child_heartbeat(struct child *child);
  * response sent. A message or request that arrived is none: the process may crash at each. */
 static inline void child_progress(struct child *child)
 {
-    atomic_fetch_add_explicit(&child->row->progress, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&child->process->progress, 1, memory_order_relaxed);
 }
 
 static inline void child_wait(struct child *child, enum proc_wait wait)
 {
-    atomic_store_explicit(&child->row->wait, (uint32_t)wait, memory_order_relaxed);
+    atomic_store_explicit(&child->process->wait, (uint32_t)wait, memory_order_relaxed);
 }
 
 /* Next control from the supervisor into *control; STOP sets child->stop. The caller acknowledges

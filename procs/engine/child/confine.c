@@ -184,7 +184,7 @@ static void must(int rc, const struct error *error)
 
 static void publish(struct child *child, uint32_t parts)
 {
-    atomic_store_explicit(&child->row->sandbox, parts, memory_order_relaxed);
+    atomic_store_explicit(&child->process->sandbox, parts, memory_order_relaxed);
 }
 
 void confine_files(struct child *child)
@@ -208,20 +208,20 @@ void confine_files(struct child *child)
 
 static void keep_violation(const char *text, void *arg)
 {
-    struct proc_row *row = arg;
+    struct process *process = arg;
     size_t n = strnlen(text, PROCS_MESSAGE_BYTES - 1);
-    memcpy(row->exit_message, text, n);
-    row->exit_message[n] = 0;
+    memcpy(process->exit_message, text, n);
+    process->exit_message[n] = 0;
 }
 
 void confine_calls(struct child *child)
 {
     struct error error;
-    uint32_t parts = atomic_load_explicit(&child->row->sandbox, memory_order_relaxed);
+    uint32_t parts = atomic_load_explicit(&child->process->sandbox, memory_order_relaxed);
     char text[SANDBOX_TEXT_BYTES];
     if (!wanted(child))
         return;
-    must(sandbox_calls(profile_of(child), keep_violation, child->row, &parts, &error), &error);
+    must(sandbox_calls(profile_of(child), keep_violation, child->process, &parts, &error), &error);
     publish(child, parts);
     if (strcmp(child->params->sandbox, "require") == 0 && (parts & SANDBOX_ALL) != SANDBOX_ALL)
         log_fatal(2, "--sandbox require: the kernel provides only %s", sandbox_text(parts, text));

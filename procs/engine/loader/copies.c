@@ -107,7 +107,7 @@ bool loader_take_other_copy(struct loader *l, struct job *job)
     if (!elsewhere || copy == source->copies)
         return false;
     jobs_move(job, (uint16_t)copy);
-    counter_add(l->child.row, CTR_LOADER_parts_failed_over, 1);
+    counter_add(l->child.process, CTR_LOADER_parts_failed_over, 1);
     return true;
 }
 
@@ -132,7 +132,7 @@ static void set_quarantined(struct loader *l, struct storage *storage, int errno
     word = (word & ((1u << QUARANTINE_ERRNO_SHIFT) - 1)) | bit_of(l, storage);
     word |= (uint32_t)errno_value << QUARANTINE_ERRNO_SHIFT;
     atomic_store_explicit(quarantine_word(l), word, memory_order_release);
-    counter_add(l->child.row, CTR_LOADER_quarantines, 1);
+    counter_add(l->child.process, CTR_LOADER_quarantines, 1);
 }
 
 void loader_note_failed(struct loader *l, struct storage *storage, uint32_t entry, int errno_value)
@@ -200,7 +200,7 @@ void loader_check_copies(struct loader *l, uint64_t now_ns)
             check_copy(l, &l->source[s].copy[i], now_ns);
             quarantined += l->source[s].copy[i].quarantined;
         }
-    counter_set(l->child.row, CTR_LOADER_quarantined, quarantined);
+    counter_set(l->child.process, CTR_LOADER_quarantined, quarantined);
 }
 
 /* ---- tests ----------------------------------------------------------------------------------- */

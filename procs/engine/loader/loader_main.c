@@ -71,7 +71,7 @@ static void open_backend(struct loader *l, const char *wanted)
         log_fatal(2, "unknown backend '%s'; expected auto, io_uring or pread", wanted);
     if (!l->io)
         log_fatal(1, "%s", error.text);
-    counter_set(l->child.row, CTR_LOADER_backend, l->backend->number);
+    counter_set(l->child.process, CTR_LOADER_backend, l->backend->number);
 }
 
 /* Parameters of the device (--devices) override those of all devices. */
@@ -122,10 +122,10 @@ static void read_throttle(struct loader *l, uint64_t now_ns)
 
 static void show(struct loader *l)
 {
-    struct proc_row *row = l->child.row;
-    counter_set(row, CTR_LOADER_inflight, l->jobs.inflight);
-    counter_set(row, CTR_LOADER_inflight_bytes, l->jobs.inflight_bytes);
-    counter_set(row, CTR_LOADER_jobs, l->jobs.job_count);
+    struct process *process = l->child.process;
+    counter_set(process, CTR_LOADER_inflight, l->jobs.inflight);
+    counter_set(process, CTR_LOADER_inflight_bytes, l->jobs.inflight_bytes);
+    counter_set(process, CTR_LOADER_jobs, l->jobs.job_count);
     child_wait(&l->child, l->throttled_ns         ? WAIT_THROTTLE
                           : l->jobs.inflight > 0  ? WAIT_STORAGE
                           : l->jobs.job_count > 0 ? WAIT_NONE
@@ -145,9 +145,10 @@ static void tick(struct loader *l, uint64_t now_ns)
     channel_tick(l->cache, now_ns);
     struct channel_stats stats;
     channel_stats_get(l->cache, &stats);
-    counter_add(l->child.row, CTR_LOADER_messages_invalid,
+    counter_add(l->child.process, CTR_LOADER_messages_invalid,
                 stats.invalid - l->last_channel_stats.invalid);
-    counter_add(l->child.row, CTR_LOADER_messages_dropped, stats.lost - l->last_channel_stats.lost);
+    counter_add(l->child.process, CTR_LOADER_messages_dropped,
+                stats.lost - l->last_channel_stats.lost);
     l->last_channel_stats = stats;
 }
 

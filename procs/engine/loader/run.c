@@ -62,7 +62,7 @@ static void add_done(struct loader *l, const struct job *job)
 static enum shard_result fail_shard(struct loader *l, struct directory_entry *e,
                                     const struct job *job)
 {
-    counter_add(l->child.row, CTR_LOADER_parts_failed, 1);
+    counter_add(l->child.process, CTR_LOADER_parts_failed, 1);
     if (job->status != ECANCELED) {
         atomic_store_explicit(&e->last_errno, (uint32_t)job->status, memory_order_relaxed);
         atomic_store_explicit(&e->last_loader, loader_self(l), memory_order_relaxed);
@@ -81,10 +81,10 @@ static void count_time(struct loader *l, uint64_t ns)
 #define LOAD_BOUND(name, ns) {CTR_LOADER_loads_##name, ns},
 #include "shm/table/load_bounds.tbl.h"
     };
-    counter_add(l->child.row, CTR_LOADER_loads_ns, ns);
+    counter_add(l->child.process, CTR_LOADER_loads_ns, ns);
     for (size_t i = 0; i < ARRAY_LEN(bounds); i++)
         if (ns <= bounds[i].ns) {
-            counter_add(l->child.row, bounds[i].counter, 1);
+            counter_add(l->child.process, bounds[i].counter, 1);
             return;
         }
 }
@@ -95,11 +95,11 @@ static enum shard_result publish_shard(struct loader *l, struct directory_entry 
     child_inject(&l->child, INJECT_LOADER_BEFORE_PUBLISH);
     enum shard_result result = entry_shard_done(&e->word, job->generation, loader_self(l));
     if (result == SHARD_READY || result == SHARD_CLEARED) {
-        counter_add(l->child.row, CTR_LOADER_parts_done, 1);
-        counter_add(l->child.row, CTR_LOADER_bytes_published, job->bytes);
+        counter_add(l->child.process, CTR_LOADER_parts_done, 1);
+        counter_add(l->child.process, CTR_LOADER_bytes_published, job->bytes);
         count_time(l, job->last_ns > job->taken_ns ? job->last_ns - job->taken_ns : 0);
     } else {
-        counter_add(l->child.row, CTR_LOADER_parts_failed, 1);
+        counter_add(l->child.process, CTR_LOADER_parts_failed, 1);
     }
     if (result == SHARD_READY) /* failures count since it was last READY */
         atomic_store_explicit(&e->failures, 0, memory_order_relaxed);
@@ -125,26 +125,26 @@ void loader_end_shard(struct loader *l, const struct job *job)
  * the job continues. */
 static bool checked(struct loader *l, struct job *job)
 {
-    struct proc_row *row = l->child.row;
+    struct process *process = l->child.process;
     enum verdict verdict = verify_end(&l->verify, &l->jobs, job);
-    counter_set(row, CTR_LOADER_checksum_bytes, l->verify.bytes);
-    counter_set(row, CTR_LOADER_checksum_ns, l->verify.ns);
+    counter_set(process, CTR_LOADER_checksum_bytes, l->verify.bytes);
+    counter_set(process, CTR_LOADER_checksum_ns, l->verify.ns);
     if (verdict == VERDICT_RIGHT)
-        counter_add(row, CTR_LOADER_checksums_verified, 1);
+        counter_add(process, CTR_LOADER_checksums_verified, 1);
     if (verdict != VERDICT_WRONG)
         return true;
     if (!still_wanted(l, job)) {
         jobs_fail(&l->jobs, job, ECANCELED);
         return true;
     }
-    counter_add(row, CTR_LOADER_checksums_failed, 1);
+    counter_add(process, CTR_LOADER_checksums_failed, 1);
     if (log_once(&checksum_logged))
         log_error("%s: the bytes at %" PRIu64 " (layer %u expert %u) do not match their checksum "
                   "(further ones are only counted)",
                   loader_storage_of(l, job)->path, job->run[0].file_offset, entry_of(l, job)->layer,
                   entry_of(l, job)->expert);
     if (!job->restarted) {
-        counter_add(row, CTR_LOADER_checksum_rereads, 1);
+        counter_add(process, CTR_LOADER_checksum_rereads, 1);
         jobs_restart(job);
         return false;
     }
@@ -224,11 +224,11 @@ static void sample_demand(struct loader *l, const struct job *job, uint64_t now_
 {
     if (job->priority != LOAD_DEMAND || job->demand_ns == 0 || now_ns < job->demand_ns)
         return;
-    struct proc_row *row = l->child.row;
-    uint64_t n = atomic_load_explicit(&row->samples_count, memory_order_relaxed);
-    atomic_store_explicit(&row->samples_us[n % PROCS_SAMPLES],
+    struct process *process = l->child.process;
+    uint64_t n = atomic_load_explicit(&process->samples_count, memory_order_relaxed);
+    atomic_store_explicit(&process->samples_us[n % PROCS_SAMPLES],
                           (uint32_t)((now_ns - job->demand_ns) / NS_PER_US), memory_order_relaxed);
-    atomic_store_explicit(&row->samples_count, n + 1, memory_order_release);
+    atomic_store_explicit(&process->samples_count, n + 1, memory_order_release);
 }
 
 static bool prefetch_paused(const struct loader *l)
@@ -284,7 +284,7 @@ void loader_submit(struct loader *l, uint64_t now_ns)
     if (n == 0)
         return;
     uint32_t taken = l->backend->submit(l->io, reads, n);
-    struct proc_row *row = l->child.row;
+    struct process *process = l->child.process;
     for (uint32_t i = 0; i < n; i++) {
         struct chunk *c = reads[i].tag;
         if (i >= taken) {
@@ -293,8 +293,8 @@ void loader_submit(struct loader *l, uint64_t now_ns)
         }
         c->position = throttle_take(&l->throttle, c->bytes, now_ns);
         storage_read_started(loader_storage_of(l, c->job), now_ns);
-        counter_add(row, CTR_LOADER_reads_submitted, 1);
-        counter_add(row, CTR_LOADER_bytes_submitted, c->bytes);
+        counter_add(process, CTR_LOADER_reads_submitted, 1);
+        counter_add(process, CTR_LOADER_bytes_submitted, c->bytes);
     }
     child_inject(&l->child, INJECT_LOADER_READS_PENDING);
 }
@@ -316,19 +316,19 @@ static void report_error(const struct storage *storage, const struct chunk *c, i
 static void count_result(struct loader *l, const struct storage *storage, const struct chunk *c,
                          int64_t result, uint64_t now_ns)
 {
-    struct proc_row *row = l->child.row;
+    struct process *process = l->child.process;
     uint64_t busy_from = c->submit_ns > l->busy_seen_ns ? c->submit_ns : l->busy_seen_ns;
-    counter_add(row, CTR_LOADER_read_ns, now_ns - c->submit_ns);
+    counter_add(process, CTR_LOADER_read_ns, now_ns - c->submit_ns);
     uint64_t busy_ns = now_ns > busy_from ? now_ns - busy_from : 0;
-    counter_add(row, CTR_LOADER_busy_ns, busy_ns);
+    counter_add(process, CTR_LOADER_busy_ns, busy_ns);
     l->busy_seen_ns = now_ns;
     if (result > 0) {
         chunk_pace_note(&l->pace, (uint64_t)result, busy_ns);
-        counter_add(row, CTR_LOADER_bytes_read, (uint64_t)result);
+        counter_add(process, CTR_LOADER_bytes_read, (uint64_t)result);
         if (c->priority == LOAD_DEMAND)
-            counter_add(row, CTR_LOADER_bytes_demand, (uint64_t)result);
+            counter_add(process, CTR_LOADER_bytes_demand, (uint64_t)result);
         if (c->priority == LOAD_PREFETCH)
-            counter_add(row, CTR_LOADER_bytes_prefetch, (uint64_t)result);
+            counter_add(process, CTR_LOADER_bytes_prefetch, (uint64_t)result);
         storage_drop_cache(storage, c->file_offset, c->bytes);
     }
     if (result < 0)
@@ -337,7 +337,7 @@ static void count_result(struct loader *l, const struct storage *storage, const 
 
 static void chunk_ended(struct loader *l, struct chunk *c, int64_t result, uint64_t now_ns)
 {
-    struct proc_row *row = l->child.row;
+    struct process *process = l->child.process;
     struct job *job = c->job;
     struct storage *storage = loader_storage_of(l, job);
     uint32_t entry = job->entry;
@@ -347,12 +347,12 @@ static void chunk_ended(struct loader *l, struct chunk *c, int64_t result, uint6
     enum read_fault fault = result < 0 ? read_fault_of((int)-result) : READ_FAULT_STORAGE;
     enum chunk_fate fate = jobs_complete(&l->jobs, c, result, now_ns, storage->file->bytes);
     if (fate != CHUNK_DONE) {
-        counter_add(row, CTR_LOADER_reads_failed, 1);
-        counter_add(row, CTR_LOADER_reads_without_memory, fault == READ_FAULT_MEMORY);
+        counter_add(process, CTR_LOADER_reads_failed, 1);
+        counter_add(process, CTR_LOADER_reads_without_memory, fault == READ_FAULT_MEMORY);
         storage_suspect(storage);
     }
     if (fate == CHUNK_RETRY)
-        counter_add(row, CTR_LOADER_reads_retried, 1);
+        counter_add(process, CTR_LOADER_reads_retried, 1);
     if (fate == CHUNK_DONE)
         storage_delivered(storage);
     child_progress(&l->child);
@@ -411,7 +411,7 @@ uint64_t loader_withheld_ns(struct loader *l, uint64_t now_ns)
 static void count_throttled(struct loader *l, uint64_t now_ns)
 {
     if (l->throttled_ns != 0)
-        counter_add(l->child.row, CTR_LOADER_throttle_ns, now_ns - l->throttled_ns);
+        counter_add(l->child.process, CTR_LOADER_throttle_ns, now_ns - l->throttled_ns);
     l->throttled_ns = l->withheld > 0 ? now_ns : 0;
 }
 

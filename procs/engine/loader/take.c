@@ -47,15 +47,15 @@ static bool load_agrees(const struct loader *l, const struct msg_load *load)
 /* Number of prefetch chunks that this demand waits for. */
 static void note_waited(struct loader *l)
 {
-    struct proc_row *row = l->child.row;
+    struct process *process = l->child.process;
     uint32_t before = l->jobs.inflight_prefetch;
-    if (before > counter_get(row, CTR_LOADER_demand_waited_chunks_max))
-        counter_set(row, CTR_LOADER_demand_waited_chunks_max, before);
+    if (before > counter_get(process, CTR_LOADER_demand_waited_chunks_max))
+        counter_set(process, CTR_LOADER_demand_waited_chunks_max, before);
 }
 
 static void raise_job(struct loader *l, struct job *job, const struct msg_load *load)
 {
-    counter_add(l->child.row, CTR_LOADER_loads_promoted, 1);
+    counter_add(l->child.process, CTR_LOADER_loads_promoted, 1);
     if (jobs_raise(&l->jobs, job, load->priority, load->demand_ns) && load->priority == LOAD_DEMAND)
         note_waited(l);
 }
@@ -79,10 +79,10 @@ static void fail_untaken(struct loader *l, const struct msg_load *load)
 /* Pre: the message is ours and the entry is one. */
 static void take_load(struct loader *l, const struct msg_load *load, uint32_t epoch)
 {
-    struct proc_row *row = l->child.row;
+    struct process *process = l->child.process;
     struct job *job = jobs_find(&l->jobs, load->entry);
     if (!load_agrees(l, load)) {
-        counter_add(row, CTR_LOADER_loads_rejected, 1);
+        counter_add(process, CTR_LOADER_loads_rejected, 1);
         /* The cache sends a LOAD of a cancelled entry on purpose, so that it is checked now. */
         if (job)
             loader_check_jobs(l);
@@ -98,7 +98,7 @@ static void take_load(struct loader *l, const struct msg_load *load, uint32_t ep
         job = jobs_add(&l->jobs, load, epoch, clock_now_ns());
     else
         job = NULL; /* an old job of this entry has not ended: the cache sends again */
-    counter_add(row, job ? CTR_LOADER_loads_taken : CTR_LOADER_loads_rejected, 1);
+    counter_add(process, job ? CTR_LOADER_loads_taken : CTR_LOADER_loads_rejected, 1);
     if (!job)
         return;
     if (load->priority == LOAD_DEMAND)
@@ -115,7 +115,7 @@ static void take_loads(struct loader *l, const struct msg_loads *m)
         if (ours && m->loads[i].entry < l->child.directory.head->entry_count)
             take_load(l, &m->loads[i], m->epoch);
         else
-            counter_add(l->child.row, CTR_LOADER_loads_rejected, 1);
+            counter_add(l->child.process, CTR_LOADER_loads_rejected, 1);
     }
 }
 
@@ -161,7 +161,7 @@ void loader_reply_flush(struct loader *l)
     if (channel_send(l->cache, &reply, MSG_FLUSHED) != 0)
         return; /* again in the next round */
     l->flush_pending = false;
-    counter_add(l->child.row, CTR_LOADER_flushes, 1);
+    counter_add(l->child.process, CTR_LOADER_flushes, 1);
 }
 
 void loader_receive(struct loader *l)
@@ -170,7 +170,7 @@ void loader_receive(struct loader *l)
     _Alignas(8) char buf[MSG_BYTES_MAX];
     while (channel_receive(l->cache, buf) > 0) {
         const struct msg_head *head = (const struct msg_head *)(const void *)buf;
-        counter_add(l->child.row, CTR_LOADER_messages, 1);
+        counter_add(l->child.process, CTR_LOADER_messages, 1);
         switch (head->type) {
         case MSG_LOADS: take_loads(l, (const struct msg_loads *)(const void *)buf); break;
         case MSG_FLUSH: take_flush(l, (const struct msg_flush *)(const void *)buf); break;

@@ -179,7 +179,7 @@ static uint32_t entry_to_hint(const struct predictor *p, uint32_t layer, uint32_
 static void send_hint(struct predictor *p, const struct gates_read *row, uint32_t layer, uint32_t n)
 {
     struct msg_hint *h = &p->hint;
-    struct proc_row *counters = p->child.row;
+    struct process *counters = p->child.process;
     *h = (struct msg_hint){.sent_ns = clock_now_ns(),
                            .sequence = row->sequence,
                            .position = row->position,
@@ -275,12 +275,12 @@ static void hint_row(struct predictor *p, uint32_t number, uint32_t place)
     struct gates_read row;
     uint64_t start = clock_now_ns();
     if (!gates_read(&p->child.gates, number, &row, p->values)) {
-        counter_add(p->child.row, CTR_PREDICTOR_rows_overwritten, 1);
+        counter_add(p->child.process, CTR_PREDICTOR_rows_overwritten, 1);
         return;
     }
-    counter_add(p->child.row, CTR_PREDICTOR_rows_read, 1);
+    counter_add(p->child.process, CTR_PREDICTOR_rows_read, 1);
     hint_layers(p, &row, place);
-    counter_add(p->child.row, CTR_PREDICTOR_predict_ns, clock_now_ns() - start);
+    counter_add(p->child.process, CTR_PREDICTOR_predict_ns, clock_now_ns() - start);
 }
 
 void hints_from_rows(struct predictor *p, uint32_t from, uint32_t to)
@@ -303,7 +303,7 @@ void hints_from_rows(struct predictor *p, uint32_t from, uint32_t to)
         if (row.layer + 1 < hparams(p)->layers && p->method->source != PREDICT_NOTHING)
             hint_row(p, number, place);
     }
-    counter_add(p->child.row, CTR_PREDICTOR_rows_overwritten, older);
+    counter_add(p->child.process, CTR_PREDICTOR_rows_overwritten, older);
 }
 
 /* Another preset from this sequence on; compute has rejected presets that cannot run here. */
@@ -344,8 +344,8 @@ void hints_measure(struct predictor *p)
         enum recall_result result = recall_access(p->recall, place, &at, access.expert);
         if (result == RECALL_NO_PREDICTION)
             continue;
-        counter_add(p->child.row, CTR_PREDICTOR_recall_accesses, 1);
+        counter_add(p->child.process, CTR_PREDICTOR_recall_accesses, 1);
         if (result == RECALL_HIT)
-            counter_add(p->child.row, CTR_PREDICTOR_recall_hits, 1);
+            counter_add(p->child.process, CTR_PREDICTOR_recall_hits, 1);
     }
 }

@@ -46,7 +46,7 @@ static void start(struct predictor *p, int argc, char **argv)
 
 static uint64_t loads_sent(const struct predictor *p)
 {
-    return counter_get(&p->child.procs.head->row[procs_row_of(SERVICE_CACHE, 0)],
+    return counter_get(&p->child.procs.head->process[procs_index_of(SERVICE_CACHE, 0)],
                        CTR_CACHE_loads_sent);
 }
 
@@ -67,7 +67,7 @@ static void handle_controls(struct predictor *p)
 {
     struct msg_control control;
     while (child_control(&p->child, &control)) {
-        counter_add(p->child.row, CTR_PREDICTOR_messages, 1);
+        counter_add(p->child.process, CTR_PREDICTOR_messages, 1);
         child_ack(&p->child, &control);
     }
 }
@@ -90,7 +90,7 @@ static void tick(struct predictor *p, uint64_t now)
     hints_measure(p);
     struct channel_stats stats;
     channel_stats_get(p->child.supervisor, &stats);
-    counter_set(p->child.row, CTR_PREDICTOR_messages_invalid, stats.invalid);
+    counter_set(p->child.process, CTR_PREDICTOR_messages_invalid, stats.invalid);
 }
 
 static void loop(struct predictor *p)

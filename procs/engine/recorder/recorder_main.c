@@ -60,7 +60,7 @@ static void write_all(struct recorder *r, const void *data, size_t bytes)
         }
         at += n;
         bytes -= (size_t)n;
-        counter_add(r->child.row, CTR_RECORDER_bytes, (uint64_t)n);
+        counter_add(r->child.process, CTR_RECORDER_bytes, (uint64_t)n);
     }
 }
 
@@ -85,7 +85,7 @@ static void drain(struct recorder *r)
             access.preset = 0; /* decided by the simulator */
         memcpy(&r->batch[n++], &access, sizeof access);
         any = true;
-        counter_add(r->child.row, CTR_RECORDER_records, 1);
+        counter_add(r->child.process, CTR_RECORDER_records, 1);
         if (n == BATCH) {
             write_all(r, r->batch, sizeof r->batch);
             n = 0;
@@ -100,7 +100,8 @@ static void drain(struct recorder *r)
         if (r->lost_seen == 0)
             log_warn("trace %s: records dropped, the file cannot be written fast enough",
                      r->child.params->trace);
-        counter_add(r->child.row, CTR_RECORDER_records_dropped, r->accesses.lost - r->lost_seen);
+        counter_add(r->child.process, CTR_RECORDER_records_dropped,
+                    r->accesses.lost - r->lost_seen);
         r->lost_seen = r->accesses.lost;
     }
 }
@@ -135,11 +136,11 @@ static bool resume_trace(struct recorder *r)
         h.magic != TRACE_MAGIC)
         return false;
     uint64_t records = ((uint64_t)st.st_size - sizeof h) / sizeof(struct trace_record);
-    uint64_t position = records + counter_get(r->child.row, CTR_RECORDER_records_dropped);
+    uint64_t position = records + counter_get(r->child.process, CTR_RECORDER_records_dropped);
     if (position > access_log_written(&r->child.access_log) ||
         ftruncate(r->fd, (off_t)(sizeof h + records * sizeof(struct trace_record))) != 0)
         return false;
-    counter_set(r->child.row, CTR_RECORDER_records, records);
+    counter_set(r->child.process, CTR_RECORDER_records, records);
     r->accesses.next = position;
     return true;
 }
@@ -164,7 +165,7 @@ static void handle_controls(struct recorder *r)
 {
     struct msg_control control;
     while (child_control(&r->child, &control)) {
-        counter_add(r->child.row, CTR_RECORDER_messages, 1);
+        counter_add(r->child.process, CTR_RECORDER_messages, 1);
         child_ack(&r->child, &control);
     }
 }

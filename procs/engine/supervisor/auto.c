@@ -67,10 +67,10 @@ static double rate_now(struct supervisor *s)
 static void sample_loaders(struct supervisor *s)
 {
     for (uint32_t i = 0; i < s->params.loaders; i++) {
-        const struct proc_row *row = child_of(s, SERVICE_LOADER, i)->row;
+        const struct process *process = child_of(s, SERVICE_LOADER, i)->process;
         struct loader_seen *l = &s->automatic.loader[i];
-        uint64_t bytes = counter_get(row, CTR_LOADER_bytes_read);
-        uint64_t busy = counter_get(row, CTR_LOADER_busy_ns);
+        uint64_t bytes = counter_get(process, CTR_LOADER_bytes_read);
+        uint64_t busy = counter_get(process, CTR_LOADER_busy_ns);
         if (bytes < l->bytes || busy < l->busy_ns) /* a successor counts from 0 */
             l->bytes = l->busy_ns = 0;
         uint64_t throttle = auto_throttle(s, i);
@@ -89,9 +89,9 @@ static void sample_loaders(struct supervisor *s)
 static void sample_tokens(struct supervisor *s)
 {
     struct automatic *a = &s->automatic;
-    const struct proc_row *row = child_of(s, SERVICE_COMPUTE, 0)->row;
-    uint64_t tokens = counter_get(row, CTR_COMPUTE_tokens_decode);
-    uint64_t ns = counter_get(row, CTR_COMPUTE_decode_ns);
+    const struct process *process = child_of(s, SERVICE_COMPUTE, 0)->process;
+    uint64_t tokens = counter_get(process, CTR_COMPUTE_tokens_decode);
+    uint64_t ns = counter_get(process, CTR_COMPUTE_decode_ns);
     uint32_t c = auto_candidate(atomic_load(&s->procs->preset_active));
     if (c != UINT32_MAX && tokens > a->tokens_seen && ns >= a->decode_ns_seen) {
         a->tokens_of[c] += tokens - a->tokens_seen;

@@ -38,7 +38,7 @@
 
 #define SUPERVISOR_MAGIC     0x53555056u /* "SUPV" */
 #define CHILD_MAGIC          0x4348494cu /* "CHIL" */
-#define CHILDREN_MAX         (SERVICE_ROWS_MAX - 1)
+#define CHILDREN_MAX         (SERVICE_PROCESSES_MAX - 1)
 #define PENDING_REQUESTS_MAX 16
 
 /* Descriptors of the supervisor lie above the numbers children inherit, so that posix_spawn's
@@ -71,15 +71,15 @@ struct child_slot {
     uint32_t magic;
     enum service service;
     uint32_t number; /* loaders; else 0 */
-    uint32_t row_number;
+    uint32_t process_index;
     const struct service_info *info;
-    struct proc_row *row;
+    struct process *process;
     pid_t pid;    /* 0: none */
     int ready_fd; /* -1: none */
     struct channel *channel;
     uint64_t deadline_ns;       /* of STARTING, STOPPING, BACKOFF, KILLED */
     uint64_t ready_ns;          /* when it became READY */
-    uint64_t progress_at_spawn; /* row->progress then */
+    uint64_t progress_at_spawn; /* process->progress then */
     bool was_ready;             /* an incarnation of it became READY */
     bool stuck;                 /* KILLED, and not reaped in time */
     bool exit_requested;        /* requested by ctl or by the stop: no failure */
@@ -262,7 +262,7 @@ struct supervisor {
     struct segment segments[SEGMENT__COUNT];
     int segments_readonly[SEGMENT__COUNT];
     struct procs_head *procs;
-    struct proc_row *row; /* own */
+    struct process *process; /* own */
     struct directory directory;
     int lifeline[2];
     struct child_slot children[CHILDREN_MAX];

@@ -121,7 +121,7 @@ void experts_log_access(struct experts *e, const struct expert_step *step,
 
 void experts_count_accesses(struct experts *e, const struct access_tally *t)
 {
-    struct proc_row *row = e->child->row;
+    struct process *row = e->child->process;
     uint64_t hits = t->outcome[ACCESS_HIT], inflight = t->outcome[ACCESS_INFLIGHT],
              misses = t->outcome[ACCESS_MISS], skipped = t->outcome[ACCESS_SKIPPED];
     counter_add(row, CTR_COMPUTE_accesses, hits + inflight + misses + skipped);

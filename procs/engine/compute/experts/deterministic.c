@@ -141,8 +141,8 @@ void experts_pass_ends(struct experts *e)
         demand += f->demand_bytes;
         prefetch += f->prefetch_bytes;
     }
-    counter_set(e->child->row, CTR_COMPUTE_modelled_demand_bytes, demand);
-    counter_set(e->child->row, CTR_COMPUTE_modelled_prefetch_bytes, prefetch);
+    counter_set(e->child->process, CTR_COMPUTE_modelled_demand_bytes, demand);
+    counter_set(e->child->process, CTR_COMPUTE_modelled_prefetch_bytes, prefetch);
 }
 
 void experts_simulate(struct weights_source *source)

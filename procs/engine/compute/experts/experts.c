@@ -54,7 +54,7 @@ static uint64_t source_pin_limit(void *self)
 
 static void send_demand(struct experts *e, const struct expert_step *step)
 {
-    struct proc_row *row = e->child->row;
+    struct process *row = e->child->process;
     if (e->demand.count == 0)
         return;
     e->demand.access_log_position = access_log_written(&e->child->access_log);
@@ -91,7 +91,7 @@ void experts_tokens_end(struct experts *e, uint32_t tokens)
         return;
     struct msg_tokens message = {.tokens = now};
     if (channel_send(e->cache, &message, MSG_TOKENS) != 0)
-        counter_add(e->child->row, CTR_COMPUTE_messages_dropped, 1);
+        counter_add(e->child->process, CTR_COMPUTE_messages_dropped, 1);
 }
 
 /* ---- pins ------------------------------------------------------------------------------------ */
@@ -153,7 +153,7 @@ static uint64_t loaders_progress(const struct experts *e)
     const struct procs_head *head = e->child->procs.head;
     uint64_t sum = 0;
     for (uint32_t n = 0; n < head->loaders; n++) {
-        const struct proc_row *row = &head->row[procs_row_of(SERVICE_LOADER, n)];
+        const struct process *row = &head->process[procs_index_of(SERVICE_LOADER, n)];
         sum += counter_get(row, CTR_LOADER_bytes_read) + counter_get(row, CTR_LOADER_parts_done) +
                counter_get(row, CTR_LOADER_parts_failed) +
                counter_get(row, CTR_LOADER_reads_failed);
@@ -306,7 +306,7 @@ static int source_wait(void *self, const struct expert_step *step, struct expert
     uint64_t stalled = clock_now_ns() - start;
     for (uint32_t i = 0; i < e->requests; i++) /* each of them waited */
         e->request[i]->stats.stall_ns += stalled;
-    counter_add(e->child->row, CTR_COMPUTE_stall_ns, stalled);
+    counter_add(e->child->process, CTR_COMPUTE_stall_ns, stalled);
     return result;
 }
 

@@ -47,8 +47,8 @@ struct compute {
 /* requests.c */
 /* Handles the calls that have arrived. */
 void requests_take(struct compute *c);
-void requests_tick(struct compute *c, uint64_t now_ns); /* idle rows, gauges */
-struct kv_request *request_find(struct compute *c, uint64_t id, uint32_t *row);
+void requests_tick(struct compute *c, uint64_t now_ns); /* idle requests, gauges */
+struct kv_request *request_find(struct compute *c, uint64_t id, uint32_t *number);
 
 /* response_text.c: fills ids and text of the first tokens of `log` (count of them); returns how
  * many can be sent now. Tokens in the middle of a character are held back unless the sequence
@@ -67,7 +67,7 @@ struct engine_progress progress_of(const struct compute *c, const struct kv_requ
                                    uint64_t now_ns);
 
 /* stats.c */
-json_t *stats_json(const struct compute *c, uint32_t row);
+json_t *stats_json(const struct compute *c, uint32_t number);
 
 static inline bool kv_state_ended(uint32_t state)
 {

@@ -50,7 +50,7 @@ static void repair(struct compute *c)
 {
     uint64_t now = clock_now_ns();
     struct kv_head *head = c->child.kv.head;
-    uint32_t crashes = atomic_load(&c->child.row->crashes);
+    uint32_t crashes = atomic_load(&c->child.process->crashes);
     /* A crash in a submit call is not one of the sequence that was being computed meanwhile. */
     uint32_t in_submit = head->submit_runs ? crashes - head->crashes_before : 0;
     head->submit_runs = 0;
@@ -100,7 +100,7 @@ static void handle_controls(struct compute *c)
 {
     struct msg_control control;
     while (child_control(&c->child, &control)) {
-        counter_add(c->child.row, CTR_COMPUTE_messages, 1);
+        counter_add(c->child.process, CTR_COMPUTE_messages, 1);
         child_ack(&c->child, &control);
     }
 }

@@ -15,9 +15,9 @@
 #define ENDED_KEEP_NS                                                                              \
     (5 * NS_PER_S) /* a client whose last reply was lost repeats the call within this time */
 
-static struct kv_request *row_of(struct compute *c, uint32_t row)
+static struct kv_request *request_at(struct compute *c, uint32_t number)
 {
-    return &c->child.kv.head->request[row];
+    return &c->child.kv.head->request[number];
 }
 
 static uint32_t state_of(const struct kv_request *q)
@@ -25,12 +25,12 @@ static uint32_t state_of(const struct kv_request *q)
     return atomic_load_explicit(&q->state, memory_order_acquire);
 }
 
-struct kv_request *request_find(struct compute *c, uint64_t id, uint32_t *row)
+struct kv_request *request_find(struct compute *c, uint64_t id, uint32_t *number)
 {
     for (uint32_t i = 0; i < KV_REQUESTS_MAX; i++) {
-        struct kv_request *q = row_of(c, i);
+        struct kv_request *q = request_at(c, i);
         if (state_of(q) != KV_FREE && atomic_load(&q->id) == id) {
-            *row = i;
+            *number = i;
             return q;
         }
     }
@@ -40,7 +40,7 @@ struct kv_request *request_find(struct compute *c, uint64_t id, uint32_t *row)
 static struct kv_request *find_key(struct compute *c, uint64_t key_hash)
 {
     for (uint32_t i = 0; i < KV_REQUESTS_MAX; i++) {
-        struct kv_request *q = row_of(c, i);
+        struct kv_request *q = request_at(c, i);
         if (state_of(q) != KV_FREE && atomic_load(&q->key_hash) == key_hash)
             return q;
     }
@@ -51,39 +51,39 @@ static uint32_t count_state(struct compute *c, enum kv_state state)
 {
     uint32_t n = 0;
     for (uint32_t i = 0; i < KV_REQUESTS_MAX; i++)
-        n += state_of(row_of(c, i)) == (uint32_t)state;
+        n += state_of(request_at(c, i)) == (uint32_t)state;
     return n;
 }
 
-static void free_row(struct compute *c, uint32_t row)
+static void free_request(struct compute *c, uint32_t number)
 {
-    struct kv_request *q = row_of(c, row);
+    struct kv_request *q = request_at(c, number);
     sl_assert(kv_state_ended(state_of(q)));
     q->end_sent_ns = 0;
-    /* FREE first: after a crash in between, the row's next user overwrites the log. In the other
-     * order a row could exist without its log. */
+    /* FREE first: after a crash in between, the next request here overwrites the log. In the other
+     * order a request could exist without its log. */
     atomic_store_explicit(&q->state, KV_FREE, memory_order_release);
-    kv_log_release(&c->child.kv, row);
+    kv_log_release(&c->child.kv, number);
 }
 
-/* A free row; if there is none, the finished row whose end was sent first. */
-static bool take_row(struct compute *c, uint32_t *row)
+/* A free request; if there is none, the finished one whose end was sent first. */
+static bool take_request(struct compute *c, uint32_t *number)
 {
     uint64_t oldest = UINT64_MAX;
     for (uint32_t i = 0; i < KV_REQUESTS_MAX; i++) {
-        if (state_of(row_of(c, i)) == KV_FREE) {
-            *row = i;
+        if (state_of(request_at(c, i)) == KV_FREE) {
+            *number = i;
             return true;
         }
-        uint64_t sent = row_of(c, i)->end_sent_ns;
+        uint64_t sent = request_at(c, i)->end_sent_ns;
         if (sent != 0 && sent < oldest) {
             oldest = sent;
-            *row = i;
+            *number = i;
         }
     }
     if (oldest == UINT64_MAX)
         return false;
-    free_row(c, *row);
+    free_request(c, *number);
     return true;
 }
 
@@ -188,12 +188,12 @@ static uint64_t resolve_seed(int64_t seed)
     return random >> 1;
 }
 
-static void fill_request(struct compute *c, uint32_t row, const struct engine_submit *s,
+static void fill_request(struct compute *c, uint32_t number, const struct engine_submit *s,
                          const struct prompt *p, uint64_t key_hash)
 {
     struct kv_head *head = c->child.kv.head;
-    struct kv_request *q = row_of(c, row);
-    _Atomic uint32_t *log = kv_log(&c->child.kv, row);
+    struct kv_request *q = request_at(c, number);
+    _Atomic uint32_t *log = kv_log(&c->child.kv, number);
     for (size_t i = 0; i < p->count; i++)
         atomic_store_explicit(&log[i], p->ids[i], memory_order_relaxed);
     uint32_t left = head->context - (uint32_t)p->count;
@@ -231,7 +231,7 @@ static void fill_request(struct compute *c, uint32_t row, const struct engine_su
 static int admit(struct compute *c, const struct engine_submit *s, const struct prompt *p,
                  uint64_t key_hash, uint64_t *id, struct error *error)
 {
-    uint32_t row, tokens, queued = count_state(c, KV_QUEUED);
+    uint32_t number, tokens, queued = count_state(c, KV_QUEUED);
     if (procs_check(c->child.procs.head, error) != 0)
         return -1;
     if (atomic_load(&c->child.directory.head->draining))
@@ -240,17 +240,17 @@ static int admit(struct compute *c, const struct engine_submit *s, const struct 
     if (queued >= c->child.params->max_queue)
         return error_set(error, ERR_BUSY,
                          "queue full: %u sequences waiting (--max-queue); retry later", queued);
-    if (!take_row(c, &row))
+    if (!take_request(c, &number))
         return error_set(error, ERR_BUSY,
                          "all %d rows of the request table are in use; retry later",
                          KV_REQUESTS_MAX);
     uint64_t wanted = p->count + (uint64_t)(s->score_prompt ? 0 : s->max_tokens);
     uint32_t context = c->child.kv.head->context;
     tokens = wanted < context ? (uint32_t)wanted : context;
-    if (kv_log_allocate(&c->child.kv, row, tokens, error) != 0)
+    if (kv_log_allocate(&c->child.kv, number, tokens, error) != 0)
         return -1;
-    fill_request(c, row, s, p, key_hash);
-    *id = atomic_load(&row_of(c, row)->id);
+    fill_request(c, number, s, p, key_hash);
+    *id = atomic_load(&request_at(c, number)->id);
     runner_wake(&c->runner);
     return 0;
 }
@@ -260,7 +260,7 @@ static int admit(struct compute *c, const struct engine_submit *s, const struct 
 static int begin_submit(struct compute *c, uint64_t key_hash, struct error *error)
 {
     struct kv_head *head = c->child.kv.head;
-    uint32_t crashes = atomic_load(&c->child.row->crashes);
+    uint32_t crashes = atomic_load(&c->child.process->crashes);
     if (head->submit_key != key_hash) {
         head->submit_crashes = crashes;
         head->submit_key = key_hash;
@@ -269,7 +269,7 @@ static int begin_submit(struct compute *c, uint64_t key_hash, struct error *erro
     child_inject(&c->child, INJECT_COMPUTE_SUBMIT);
     if (crashes - head->submit_crashes < SEQUENCE_CRASHES_MAX)
         return 0;
-    return request_crashed(c->child.row, crashes - head->submit_crashes, error);
+    return request_crashed(c->child.process, crashes - head->submit_crashes, error);
 }
 
 static int submit(struct compute *c, json_t *body, uint64_t *id, uint32_t *prompt_tokens,
@@ -370,28 +370,28 @@ static int decode_call(struct compute *c, json_t *body, json_t **out, struct err
     return rc;
 }
 
-static void cancel_row(struct compute *c, struct kv_request *q)
+static void cancel_request(struct compute *c, struct kv_request *q)
 {
     atomic_store(&q->cancel, 1);
     uint32_t state = KV_QUEUED;
     if (atomic_compare_exchange_strong(&q->state, &state,
                                        KV_CANCELLED)) { /* else the runner does */
         q->stats.finished_ns = clock_now_ns();
-        counter_add(c->child.row, CTR_COMPUTE_sequences_cancelled, 1);
+        counter_add(c->child.process, CTR_COMPUTE_sequences_cancelled, 1);
     }
 }
 
 static int cancel(struct compute *c, json_t *body, struct error *error)
 {
     uint64_t id;
-    uint32_t row;
+    uint32_t number;
     if (engine_cancel_parse(body, &id, error) != 0)
         return -1;
-    struct kv_request *q = request_find(c, id, &row);
+    struct kv_request *q = request_find(c, id, &number);
     if (!q)
         return error_set(error, ERR_NOT_FOUND, "unknown sequence %" PRIu64, id);
     if (!kv_state_ended(state_of(q)))
-        cancel_row(c, q);
+        cancel_request(c, q);
     return 0;
 }
 
@@ -473,7 +473,7 @@ static const struct op {
 static void handle(struct compute *c, struct rpc_request *request)
 {
     struct error error;
-    counter_add(c->child.row, CTR_COMPUTE_requests, 1);
+    counter_add(c->child.process, CTR_COMPUTE_requests, 1);
     for (size_t i = 0; i < ARRAY_LEN(ops); i++)
         if (strcmp(request->op, ops[i].name) == 0) {
             ops[i].handle(c, request);
@@ -505,14 +505,15 @@ static bool has_pending(const struct compute *c, uint64_t id)
  * again. */
 static bool abandoned(const struct compute *c, const struct kv_request *q)
 {
-    const struct proc_row *gateway = &c->child.procs.head->row[procs_row_of(SERVICE_GATEWAY, 0)];
+    const struct process *gateway =
+        &c->child.procs.head->process[procs_index_of(SERVICE_GATEWAY, 0)];
     return q->gateway != 0 &&
            atomic_load_explicit(&gateway->reaped, memory_order_relaxed) >= q->gateway;
 }
 
-static void tick_row(struct compute *c, uint32_t row, uint64_t now_ns)
+static void tick_request(struct compute *c, uint32_t number, uint64_t now_ns)
 {
-    struct kv_request *q = row_of(c, row);
+    struct kv_request *q = request_at(c, number);
     uint32_t state = state_of(q);
     uint64_t limit = c->child.params->idle_timeout * NS_PER_MS;
     uint64_t last_poll = atomic_load_explicit(&q->last_poll_ns, memory_order_relaxed);
@@ -524,11 +525,11 @@ static void tick_row(struct compute *c, uint32_t row, uint64_t now_ns)
         if (left && !atomic_load(&q->cancel)) {
             log_debug("sequence %" PRIu64 ": its gateway has ended, cancelled",
                       atomic_load(&q->id));
-            cancel_row(c, q);
+            cancel_request(c, q);
         } else if (silent && !atomic_load(&q->cancel)) {
             log_info("sequence %" PRIu64 ": not polled by a client for %" PRIu64 " ms, cancelled",
                      atomic_load(&q->id), limit / NS_PER_MS);
-            cancel_row(c, q);
+            cancel_request(c, q);
         }
         return;
     }
@@ -536,20 +537,20 @@ static void tick_row(struct compute *c, uint32_t row, uint64_t now_ns)
     uint64_t ended = q->stats.finished_ns > last_poll ? q->stats.finished_ns : last_poll;
     if ((sent != 0 && now_ns > sent && now_ns - sent > ENDED_KEEP_NS) ||
         (silent && now_ns > ended && now_ns - ended > limit) || left)
-        free_row(c, row);
+        free_request(c, number);
 }
 
-/* Idle rows; gauges. */
+/* Idle requests; gauges. */
 void requests_tick(struct compute *c, uint64_t now_ns)
 {
     c->child.kv.head->alive_ns = now_ns;
     for (uint32_t i = 0; i < KV_REQUESTS_MAX; i++)
-        tick_row(c, i, now_ns);
-    counter_set(c->child.row, CTR_COMPUTE_sequences_queued, count_state(c, KV_QUEUED));
+        tick_request(c, i, now_ns);
+    counter_set(c->child.process, CTR_COMPUTE_sequences_queued, count_state(c, KV_QUEUED));
     struct rpc_server_stats rpc;
     rpc_server_stats_get(c->rpc, &rpc);
-    counter_set(c->child.row, CTR_COMPUTE_requests_rejected, c->rejected + rpc.rejected);
+    counter_set(c->child.process, CTR_COMPUTE_requests_rejected, c->rejected + rpc.rejected);
     struct channel_stats channel;
     channel_stats_get(c->child.supervisor, &channel);
-    counter_set(c->child.row, CTR_COMPUTE_messages_invalid, channel.invalid);
+    counter_set(c->child.process, CTR_COMPUTE_messages_invalid, channel.invalid);
 }

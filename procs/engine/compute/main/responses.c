@@ -20,14 +20,14 @@ static const char *finish_name(const struct kv_request *q)
     }
 }
 
-struct available {             /* available tokens of a sequence */
-    uint32_t row, base, count; /* log index of index 0; number of final tokens from there on */
+struct available {                /* available tokens of a sequence */
+    uint32_t number, base, count; /* log index of index 0; number of final tokens from there on */
     bool ended;
 };
 
-static struct available read_standing(struct compute *c, struct kv_request *q, uint32_t row)
+static struct available read_standing(struct compute *c, struct kv_request *q, uint32_t number)
 {
-    struct available s = {.row = row};
+    struct available s = {.number = number};
     s.ended = kv_state_ended(atomic_load_explicit(&q->state, memory_order_acquire));
     uint32_t prompt = atomic_load_explicit(&q->prompt_tokens, memory_order_relaxed);
     if (q->flags & KV_FLAG_SCORE_PROMPT) { /* token i is scored with row i - 1 */
@@ -47,7 +47,8 @@ static uint32_t releasable_tokens(const struct compute *c, const struct kv_reque
 {
     if (s->ended || (q->flags & KV_FLAG_SCORE_PROMPT))
         return s->count;
-    return stops_settled(&q->stops, c->tokenizer, kv_log(&c->child.kv, s->row) + s->base, s->count);
+    return stops_settled(&q->stops, c->tokenizer, kv_log(&c->child.kv, s->number) + s->base,
+                         s->count);
 }
 
 /* Where the text ends, counted from token `from` on. */
@@ -64,7 +65,7 @@ static struct stop_cut cut_from(const struct kv_request *q, const struct availab
 static void gather_logprobs(struct compute *c, const struct available *s, uint64_t from,
                             size_t count)
 {
-    const float *logprobs = kv_logprobs(&c->child.kv, s->row);
+    const float *logprobs = kv_logprobs(&c->child.kv, s->number);
     for (size_t i = 0; i < count; i++)
         c->response.logprobs[i] = (double)logprobs[s->base + from + i];
 }
@@ -84,22 +85,22 @@ static void reply_next(struct compute *c, const struct pending *p, const struct 
 /* Replies when tokens are available or `last` is set. False: the poll continues to wait. */
 static bool respond(struct compute *c, const struct pending *p, uint64_t now_ns, bool last)
 {
-    uint32_t row;
+    uint32_t number;
     struct error error;
-    struct kv_request *q = request_find(c, p->id, &row);
+    struct kv_request *q = request_find(c, p->id, &number);
     if (!q) {
         error_set(&error, ERR_NOT_FOUND, "unknown sequence %" PRIu64, p->id);
         rpc_reply_error(c->rpc, p->request, &error);
         return true;
     }
-    struct available s = read_standing(c, q, row);
+    struct available s = read_standing(c, q, number);
     struct engine_next next = {.ids = c->response.ids, .text = c->response.text};
     struct engine_marks marks;
     engine_next_marks(p->request->body, &marks);
     uint32_t releasable = releasable_tokens(c, q, &s);
     uint64_t left = p->from < releasable ? releasable - p->from : 0;
     next.count = response_gather(
-        &c->response, c->tokenizer, kv_log(&c->child.kv, row) + s.base + (left ? p->from : 0),
+        &c->response, c->tokenizer, kv_log(&c->child.kv, number) + s.base + (left ? p->from : 0),
         (uint32_t)left, s.ended, cut_from(q, &s, p->from), &marks, &next.text_bytes);
     next.next = p->from + next.count;
     next.done = s.ended && next.next >= s.count;
@@ -124,7 +125,7 @@ static bool respond(struct compute *c, const struct pending *p, uint64_t now_ns,
         next.finish = finish_name(q);
         if (atomic_load(&q->state) == KV_FAILED)
             error_set(&next.failure, (enum error_code)q->error_code, "%s", q->error_text);
-        next.stats = stats_json(c, row);
+        next.stats = stats_json(c, number);
         q->end_sent_ns = now_ns;
     }
     reply_next(c, p, &next);
@@ -136,7 +137,7 @@ void responses_add(struct compute *c, struct rpc_request *request)
 {
     struct error error;
     unsigned wait_ms = 0;
-    uint32_t row;
+    uint32_t number;
     struct pending p = {.request = request};
     uint64_t now = clock_now_ns();
     if (engine_next_parse(request->body, &p.id, &p.from, &wait_ms, &error) != 0) {
@@ -145,7 +146,7 @@ void responses_add(struct compute *c, struct rpc_request *request)
         return;
     }
     p.deadline_ns = now + wait_ms * NS_PER_MS;
-    struct kv_request *q = request_find(c, p.id, &row);
+    struct kv_request *q = request_find(c, p.id, &number);
     if (q)
         atomic_store_explicit(&q->last_poll_ns, now, memory_order_relaxed);
     /* Tokens are sent at the next tick, so that a fast model does not send a reply per token; the

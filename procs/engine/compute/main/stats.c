@@ -2,17 +2,17 @@
 /* Statistics of a finished sequence, with the names of `generate --output json`. */
 #include "procs/engine/compute/main/compute.h"
 
-static uint64_t row_counter(const struct child *child, enum service service, uint32_t number,
-                            unsigned counter)
+static uint64_t process_counter(const struct child *child, enum service service, uint32_t number,
+                                unsigned counter)
 {
-    return counter_get(&child->procs.head->row[procs_row_of(service, number)], counter);
+    return counter_get(&child->procs.head->process[procs_index_of(service, number)], counter);
 }
 
 static uint64_t restarts(const struct child *child)
 {
     uint64_t sum = 0;
-    for (uint32_t i = 0; i < child->procs.head->rows && i < SERVICE_ROWS_MAX; i++)
-        sum += atomic_load_explicit(&child->procs.head->row[i].restarts, memory_order_relaxed);
+    for (uint32_t i = 0; i < child->procs.head->processes && i < SERVICE_PROCESSES_MAX; i++)
+        sum += atomic_load_explicit(&child->procs.head->process[i].restarts, memory_order_relaxed);
     return sum;
 }
 
@@ -32,10 +32,10 @@ static uint64_t grown(uint64_t before, uint64_t after)
 }
 
 /* The median is unknown when another incarnation ended the sequence: then the mean. */
-static json_t *tpot_json(const struct compute *c, uint32_t row, uint64_t id, uint64_t steps,
+static json_t *tpot_json(const struct compute *c, uint32_t number, uint64_t id, uint64_t steps,
                          uint64_t decode_ns)
 {
-    struct tpot t = c->runner.tpot[row];
+    struct tpot t = c->runner.tpot[number];
     if (t.id != id)
         t.p50_ms = t.p95_ms = t.p99_ms = steps ? (double)decode_ns / 1e6 / (double)steps : 0;
     return json_pack("{s:f, s:f, s:f}", "p50", t.p50_ms, "p95", t.p95_ms, "p99", t.p99_ms);
@@ -79,9 +79,9 @@ static json_t *phases_json(const struct kv_stats *f, uint64_t steps)
                      "prompt", accesses_json(&prompt), "decode", decoded);
 }
 
-static bool put_sequence(const struct compute *c, uint32_t row, json_t *o)
+static bool put_sequence(const struct compute *c, uint32_t number, json_t *o)
 {
-    struct kv_request *q = &c->child.kv.head->request[row];
+    struct kv_request *q = &c->child.kv.head->request[number];
     const struct kv_stats *f = &q->stats;
     uint64_t prompt = atomic_load(&q->prompt_tokens);
     uint64_t tokens = atomic_load(&q->log_tokens) - prompt, steps = tokens > 1 ? tokens - 1 : 0;
@@ -91,8 +91,8 @@ static bool put_sequence(const struct compute *c, uint32_t row, json_t *o)
            put_real(o, "queue_ms", ms_between(f->submitted_ns, f->started_ns)) &&
            put_real(o, "prefill_tps", per_second(prompt - f->cached, f->prefill_ns)) &&
            put_real(o, "decode_tps", per_second(steps, f->decode_ns)) &&
-           json_object_set_new(o, "tpot_ms",
-                               tpot_json(c, row, atomic_load(&q->id), steps, f->decode_ns)) == 0 &&
+           json_object_set_new(
+               o, "tpot_ms", tpot_json(c, number, atomic_load(&q->id), steps, f->decode_ns)) == 0 &&
            put_int(o, "hits", f->hits) && put_int(o, "hits_inflight", f->hits_inflight) &&
            put_int(o, "misses", f->misses) && put_int(o, "skipped", f->skipped) &&
            put_int(o, "low_precision_accesses", f->low_precision_accesses) &&
@@ -101,16 +101,16 @@ static bool put_sequence(const struct compute *c, uint32_t row, json_t *o)
            put_real(o, "stall_ms", (double)f->stall_ns / 1e6) && put_int(o, "resumes", f->resumes);
 }
 
-json_t *stats_json(const struct compute *c, uint32_t row)
+json_t *stats_json(const struct compute *c, uint32_t number)
 {
     const struct child *child = &c->child;
-    const struct kv_stats *f = &child->kv.head->request[row].stats;
+    const struct kv_stats *f = &child->kv.head->request[number].stats;
     json_t *o = json_object();
-    if (o && put_sequence(c, row, o) &&
+    if (o && put_sequence(c, number, o) &&
         put_int(o, "peak_memory_bytes",
-                row_counter(child, SERVICE_SUPERVISOR, 0, CTR_SUPERVISOR_used_bytes_max)) &&
+                process_counter(child, SERVICE_SUPERVISOR, 0, CTR_SUPERVISOR_used_bytes_max)) &&
         put_int(o, "budget_bytes",
-                row_counter(child, SERVICE_SUPERVISOR, 0, CTR_SUPERVISOR_budget_bytes)) &&
+                process_counter(child, SERVICE_SUPERVISOR, 0, CTR_SUPERVISOR_budget_bytes)) &&
         put_int(o, "arena_bytes", atomic_load(&child->directory.head->quota_bytes)) &&
         json_object_set_new(o, "preset", json_string(preset_at(f->preset)->name)) == 0 &&
         put_int(o, "restarts", restarts(child)))

@@ -28,7 +28,7 @@ static int select_gpu(const struct child *child, const struct gpu_kernels *kerne
     int status = kernels->select((int)number);
     if (status == 0)
         return 0;
-    uint32_t parts = atomic_load_explicit(&child->row->sandbox, memory_order_relaxed);
+    uint32_t parts = atomic_load_explicit(&child->process->sandbox, memory_order_relaxed);
     return error_set(error, ERR_FAILED, "GPU %u cannot be used: %s (%d)%s", number,
                      kernels->text(status), status,
                      parts != 0 ? "; --sandbox off shows whether the sandbox is the cause" : "");
@@ -45,7 +45,7 @@ static int check_memory(struct child *child, const struct gpu_kernels *kernels,
         return error_set(error, ERR_FAILED, "the GPU's memory is not known: %s (%d)",
                          kernels->text(status), status);
     uint64_t needed = gpu_layout_bytes(layout) - layout->bytes[CUDA_CONTEXT];
-    counter_add(child->row, CTR_COMPUTE_gpu_others_bytes, total - unused);
+    counter_add(child->process, CTR_COMPUTE_gpu_others_bytes, total - unused);
     if (unused >= needed)
         return 0;
     return error_set(error, ERR_NO_MEMORY,
@@ -57,13 +57,13 @@ static int check_memory(struct child *child, const struct gpu_kernels *kernels,
 static int check_crashes(const struct child *child, struct error *error)
 {
     char why[SHARED_TEXT_BYTES];
-    if (atomic_load(&child->row->crashes) < CRASHES_MAX)
+    if (atomic_load(&child->process->crashes) < CRASHES_MAX)
         return 0;
-    shared_text_get(&child->row->crash_reason, why);
+    shared_text_get(&child->process->crash_reason, why);
     return strncmp(why, CUDA_FAILURE, strlen(CUDA_FAILURE)) != 0
                ? 0
                : error_set(error, ERR_FAILED, "compute ended %u times, the last time with '%s'",
-                           atomic_load(&child->row->crashes), why);
+                           atomic_load(&child->process->crashes), why);
 }
 
 static struct device *open_device(struct child *child, const struct gpu_kernels *kernels,
@@ -96,7 +96,7 @@ static int open_devices(struct gpus *gpus, struct child *child, const struct ker
     gpus->kernels = gpu_module_open(gpus_of(child)->module, error);
     if (!gpus->kernels)
         return -1;
-    counter_set(child->row, CTR_COMPUTE_gpu_others_bytes, 0);
+    counter_set(child->process, CTR_COMPUTE_gpu_others_bytes, 0);
     while (gpus->count < gpus_of(child)->count) {
         struct device *d = open_device(child, gpus->kernels, gpus->count, ops, error);
         if (!d)
@@ -146,7 +146,7 @@ struct gpus gpus_open(struct child *child, const struct kernel_ops *ops, uint32_
         log_warn("the GPU is lost, continuing on the CPU: %s", error.text); /* with the same text */
         close_devices(&gpus);
     }
-    counter_set(child->row, CTR_COMPUTE_gpu_lost, gpus.count == 0);
+    counter_set(child->process, CTR_COMPUTE_gpu_lost, gpus.count == 0);
     return gpus;
 }
 
@@ -211,7 +211,7 @@ void gpus_count(const struct gpus *g, struct child *child)
         for (size_t k = 0; k < ARRAY_LEN(all); k++) {
             sum[all[k].counter] += all[k].value;
             if (i + 1 == g->count)
-                counter_set(child->row, all[k].counter, sum[all[k].counter]);
+                counter_set(child->process, all[k].counter, sum[all[k].counter]);
         }
     }
 }

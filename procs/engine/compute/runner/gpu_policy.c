@@ -48,7 +48,7 @@ int gpu_policy_open(struct gpus *gpus, const struct child *child, const struct k
     }
     gpu_trial_open(&gpus->trial, policies);
     set(gpus);
-    counter_set(child->row, CTR_COMPUTE_gpu_policy, (uint64_t)gpus->trial.policy);
+    counter_set(child->process, CTR_COMPUTE_gpu_policy, (uint64_t)gpus->trial.policy);
     return 0;
 }
 
@@ -77,11 +77,11 @@ static void report(const struct gpus *gpus, const struct child *child)
     char times[128];
     size_t n = 0;
     for (int i = 0; i < GPU_POLICY__COUNT; i++) {
-        counter_set(child->row, counters[i].token_ns, (uint64_t)t->token_ns[i]);
+        counter_set(child->process, counters[i].token_ns, (uint64_t)t->token_ns[i]);
         n += (size_t)snprintf(times + n, sizeof times - n, "%s%s %.0f us", n ? ", " : "",
                               gpu_policy_name((enum gpu_policy)i), t->token_ns[i] / 1e3);
     }
-    counter_set(child->row, CTR_COMPUTE_gpu_trials, t->trials);
+    counter_set(child->process, CTR_COMPUTE_gpu_trials, t->trials);
     log_info("GPU: policy %s; a token with %s", gpu_policy_name(t->policy), times);
 }
 
@@ -103,11 +103,11 @@ void gpu_policy_pass(struct gpus *gpus, const struct child *child, uint32_t rows
                                                  .uses = hits + now.uploaded - last.uploaded +
                                                          now.on_host - last.on_host,
                                                  .hits = hits});
-    counter_set(child->row, counters[had].tokens, t->tokens[had]);
+    counter_set(child->process, counters[had].tokens, t->tokens[had]);
     if (t->trials != trials)
         report(gpus, child);
     if (t->policy == had)
         return;
     set(gpus);
-    counter_set(child->row, CTR_COMPUTE_gpu_policy, (uint64_t)t->policy);
+    counter_set(child->process, CTR_COMPUTE_gpu_policy, (uint64_t)t->policy);
 }

@@ -199,7 +199,7 @@ static void finish(struct runner *r, const struct group *g, uint64_t start_ns)
 /* The engine's time is that of its passes; one with rows of prompts and answers counts for both. */
 static void account(struct runner *r, uint32_t rows, uint32_t of_prompts, uint64_t ns)
 {
-    struct proc_row *row = r->child->row;
+    struct process *row = r->child->process;
     uint64_t prefill_ns = (uint64_t)((double)ns * of_prompts / rows);
     counter_add(row, CTR_COMPUTE_passes, 1);
     counter_add(row, CTR_COMPUTE_pass_rows, rows);

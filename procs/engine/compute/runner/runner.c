@@ -46,8 +46,8 @@ static const struct kernel_ops *choose_ops(struct child *child)
         log_fatal(2, "--isa %s is not supported by this CPU or build; use --isa auto",
                   child->params->isa);
     atomic_store(&kv->isa, (uint32_t)ops->isa + 1);
-    counter_set(child->row, CTR_COMPUTE_isa, (uint64_t)ops->isa);
-    counter_set(child->row, CTR_COMPUTE_arithmetic, KERNEL_ARITHMETIC);
+    counter_set(child->process, CTR_COMPUTE_isa, (uint64_t)ops->isa);
+    counter_set(child->process, CTR_COMPUTE_arithmetic, KERNEL_ARITHMETIC);
     return ops;
 }
 
@@ -86,8 +86,8 @@ static int open_core(struct runner *r, struct error *error)
              r->gpus.count > 0 ? "GPU, " : "", config.ops->name, config.threads,
              chain_rows(r->core), bytes_format(chain_scratch_bytes(r->core), bytes));
     gpus_count(&r->gpus, child);
-    counter_set(child->row, CTR_COMPUTE_threads, config.threads);
-    atomic_store_explicit(&child->row->threads, config.threads, memory_order_relaxed);
+    counter_set(child->process, CTR_COMPUTE_threads, config.threads);
+    atomic_store_explicit(&child->process->threads, config.threads, memory_order_relaxed);
     return 0;
 }
 
@@ -133,7 +133,7 @@ int runner_open(struct runner *r, struct child *child, const struct tokenizer *t
 static uint64_t counter_of(const struct child *child, enum service service, uint32_t number,
                            unsigned counter)
 {
-    return counter_get(&child->procs.head->row[procs_row_of(service, number)], counter);
+    return counter_get(&child->procs.head->process[procs_index_of(service, number)], counter);
 }
 
 struct engine_counts runner_counts(const struct runner *r)

@@ -86,9 +86,9 @@ static void end(struct sequence *s, enum kv_state state, enum kv_finish finish)
     s->request = NULL;
     r->ended++;
     atomic_store_explicit(&r->pass_rows[s->row], 0, memory_order_relaxed);
-    counter_set(r->child->row, CTR_COMPUTE_sequences_running, runner_running(r));
+    counter_set(r->child->process, CTR_COMPUTE_sequences_running, runner_running(r));
     child_progress(r->child);
-    counter_add(r->child->row,
+    counter_add(r->child->process,
                 state == KV_DONE     ? CTR_COMPUTE_sequences_done
                 : state == KV_FAILED ? CTR_COMPUTE_sequences_failed
                                      : CTR_COMPUTE_sequences_cancelled,
@@ -117,13 +117,13 @@ void sequence_fail(struct sequence *s, const struct error *error)
 static void note_progress(struct sequence *s)
 {
     s->request->crashes_seen =
-        atomic_load_explicit(&s->runner->child->row->crashes, memory_order_relaxed);
+        atomic_load_explicit(&s->runner->child->process->crashes, memory_order_relaxed);
 }
 
-int request_crashed(const struct proc_row *row, uint32_t crashes, struct error *error)
+int request_crashed(const struct process *process, uint32_t crashes, struct error *error)
 {
     char why[SHARED_TEXT_BYTES];
-    shared_text_get(&row->crash_reason, why);
+    shared_text_get(&process->crash_reason, why);
     return error_set(error, ERR_CRASHED,
                      "compute crashed %" PRIu32
                      " times at this request without progress (%.120s); it is not computed again",
@@ -132,7 +132,7 @@ int request_crashed(const struct proc_row *row, uint32_t crashes, struct error *
 
 static uint32_t crashes_of(const struct sequence *s)
 {
-    return atomic_load_explicit(&s->runner->child->row->crashes, memory_order_relaxed) -
+    return atomic_load_explicit(&s->runner->child->process->crashes, memory_order_relaxed) -
            s->request->crashes_seen;
 }
 
@@ -141,7 +141,7 @@ static int check_crashes(const struct sequence *s, struct error *error)
 {
     uint32_t crashes = crashes_of(s);
     return crashes < SEQUENCE_CRASHES_MAX ? 0
-                                          : request_crashed(s->runner->child->row, crashes, error);
+                                          : request_crashed(s->runner->child->process, crashes, error);
 }
 
 bool sequence_is_suspect(const struct sequence *s)
@@ -164,13 +164,13 @@ static bool claim(struct sequence *s)
     } else if (state == KV_RUNNING) {
         q->stats.resumes++;
         s->resumed = true;
-        counter_add(child->row, CTR_COMPUTE_sequences_resumed, 1);
+        counter_add(child->process, CTR_COMPUTE_sequences_resumed, 1);
         log_info("sequence %llu: resumed at token %u", (unsigned long long)atomic_load(&q->id),
                  sequence_get(&q->log_tokens));
     } else {
         return false;
     }
-    counter_set(child->row, CTR_COMPUTE_sequences_running, runner_running(s->runner));
+    counter_set(child->process, CTR_COMPUTE_sequences_running, runner_running(s->runner));
     return true;
 }
 
@@ -235,7 +235,7 @@ void sequence_pause(struct sequence *s)
     kept_end(&r->slots, s->slot, s->request, s->log, false);
     s->slot = KEPT_NONE;
     s->paused = r->ended;
-    counter_add(r->child->row, CTR_COMPUTE_sequences_paused, 1);
+    counter_add(r->child->process, CTR_COMPUTE_sequences_paused, 1);
 }
 
 static int start_sequence(struct sequence *s, struct error *error)
@@ -320,17 +320,17 @@ bool sequence_in_prompt(const struct sequence *s)
 
 void sequence_account(struct sequence *s, uint64_t ns)
 {
-    struct proc_row *row = s->runner->child->row;
+    struct process *process = s->runner->child->process;
     struct kv_stats *f = &s->request->stats;
     if (sequence_in_prompt(s)) {
         f->prefill_ns += ns;
-        counter_add(row, CTR_COMPUTE_tokens_prefill, s->pass.rows);
+        counter_add(process, CTR_COMPUTE_tokens_prefill, s->pass.rows);
     } else {
         f->decode_ns += ns;
         histogram_add(&s->token_ns, ns);
     }
     if (s->pass.logits) {
-        counter_add(row, CTR_COMPUTE_tokens_decode, 1);
+        counter_add(process, CTR_COMPUTE_tokens_decode, 1);
         if (f->first_token_ns == 0)
             note_first(s->runner, f);
     }

@@ -81,7 +81,7 @@ int sequence_resume(struct sequence *s, struct error *error);
 bool sequence_is_suspect(const struct sequence *s);
 
 /* ERR_CRASHED: compute crashed so often at one request. */
-int request_crashed(const struct proc_row *row, uint32_t crashes, struct error *error);
+int request_crashed(const struct process *process, uint32_t crashes, struct error *error);
 
 /* Ends it with an error, or as cancelled. */
 void sequence_fail(struct sequence *s, const struct error *error);

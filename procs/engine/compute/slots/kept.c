@@ -55,9 +55,9 @@ void kept_publish(const struct slots *p)
         all += bytes_of(p, i);
         kept += is_kept(p, i) ? bytes_of(p, i) + state_bytes(p, i) : 0;
     }
-    counter_set(p->child->row, CTR_COMPUTE_state_bytes, state_bytes(p, STATE_NONE));
-    counter_set(p->child->row, CTR_COMPUTE_kv_bytes, all);
-    counter_set(p->child->row, CTR_COMPUTE_kv_kept_bytes, kept);
+    counter_set(p->child->process, CTR_COMPUTE_state_bytes, state_bytes(p, STATE_NONE));
+    counter_set(p->child->process, CTR_COMPUTE_kv_bytes, all);
+    counter_set(p->child->process, CTR_COMPUTE_kv_kept_bytes, kept);
 }
 
 /* Gigabytes of KV take seconds to allocate, and to free. */
@@ -227,8 +227,8 @@ uint32_t kept_take(struct slots *p, struct kv_request *q, const _Atomic uint32_t
         slot = find_empty(p);
     else if (q->stats.resumes == 0 && q->stats.prefill_ns == 0) { /* else it was counted before */
         q->stats.cached = rows;
-        counter_add(p->child->row, CTR_COMPUTE_tokens_reused, rows);
-        counter_add(p->child->row, CTR_COMPUTE_sequences_reused, 1);
+        counter_add(p->child->process, CTR_COMPUTE_tokens_reused, rows);
+        counter_add(p->child->process, CTR_COMPUTE_sequences_reused, 1);
     }
     /* The owner is stored last: until then the slot is kept, with fewer rows. */
     atomic_store(&slot_at(p, slot)->rows, rows);

@@ -26,7 +26,7 @@
 #define LEAVING_NS      NS_PER_S
 #define DISCARD_BYTES   (64 << 10) /* read from a client after 400; more closes the connection */
 #define ACCEPT_PAUSE_NS (100 * NS_PER_MS)
-#define EXHAUSTED_NS    (10 * NS_PER_S) /* without a connection, after which a successor is better */
+#define EXHAUSTED_NS    (10 * NS_PER_S) /* without a connection: a successor is better then */
 #define REPLY_BYTES     512
 #define NO_CONN         (-1)
 
@@ -165,7 +165,7 @@ static size_t rejection_response(const struct http *h, unsigned status, const ch
 static void reject(struct http *h, struct pending_conn *conn, unsigned status, const char *why)
 {
     char reply[REPLY_BYTES], line[REPLY_BYTES];
-    counter_add(h->child->row, CTR_GATEWAY_requests_malformed, 1);
+    counter_add(h->child->process, CTR_GATEWAY_requests_malformed, 1);
     snprintf(line, sizeof line, "%u, %s", status, why);
     log_rejection(h, line);
     size_t bytes = rejection_response(h, status, why, reply);
@@ -222,7 +222,7 @@ static void add_conn(struct http *h, int fd)
         i++;
     sl_assert(i < a->slots);
     struct epoll_event event = {.events = EPOLLIN | EPOLLRDHUP | EPOLLET, .data.u32 = i};
-    counter_add(h->child->row, CTR_GATEWAY_connections_accepted, 1);
+    counter_add(h->child->process, CTR_GATEWAY_connections_accepted, 1);
     if (epoll_ctl(a->epoll_fd, EPOLL_CTL_ADD, fd, &event) != 0) {
         log_rejection(h, "a connection is closed: the kernel has no memory to watch it");
         close(fd);
@@ -301,7 +301,7 @@ void acceptor_tick(struct http *h, uint64_t now_ns)
             continue;
         /* a connection that was opened in advance and has sent nothing did not time out */
         if (conn->has_sent && !conn->leaving)
-            counter_add(h->child->row, CTR_GATEWAY_connections_timed_out, 1);
+            counter_add(h->child->process, CTR_GATEWAY_connections_timed_out, 1);
         close_conn(h, conn);
     }
 }

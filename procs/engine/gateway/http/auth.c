@@ -132,7 +132,7 @@ bool auth_admits(struct exchange *x)
     }
     if (x->route->open || authorised(h, x->connection))
         return true;
-    counter_add(h->child->row, CTR_GATEWAY_requests_unauthorised, 1);
+    counter_add(h->child->process, CTR_GATEWAY_requests_unauthorised, 1);
     exchange_status_error(x, MHD_HTTP_UNAUTHORIZED,
                           "the key is missing or wrong (Authorization: Bearer KEY)");
     exchange_header(x, MHD_HTTP_HEADER_WWW_AUTHENTICATE, "Basic realm=\"sluice\"");
@@ -157,5 +157,5 @@ void auth_read_own_address(struct http *h)
         port = ntohs(own.v6.sin6_port);
         h->loopback = IN6_IS_ADDR_LOOPBACK(&own.v6.sin6_addr);
     }
-    counter_set(h->child->row, CTR_GATEWAY_port, port);
+    counter_set(h->child->process, CTR_GATEWAY_port, port);
 }

@@ -118,7 +118,7 @@ void connections_tick(struct http *h, uint64_t now_ns)
         leave_list(c);
         if (c->fd >= 0)
             shutdown(c->fd, SHUT_RDWR);
-        counter_add(h->child->row, CTR_GATEWAY_connections_timed_out, 1);
+        counter_add(h->child->process, CTR_GATEWAY_connections_timed_out, 1);
     }
 }
 

@@ -40,7 +40,7 @@ void log_rejection(struct http *h, const char *why)
 
 static void count_malformed(struct http *h, const char *why)
 {
-    counter_add(h->child->row, CTR_GATEWAY_requests_malformed, 1);
+    counter_add(h->child->process, CTR_GATEWAY_requests_malformed, 1);
     log_rejection(h, why);
 }
 

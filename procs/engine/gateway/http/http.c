@@ -100,7 +100,7 @@ static enum MHD_Result first_call(struct http *h, struct MHD_Connection *connect
                            .dialect = h->service->otherwise,
                            .body.unvalidated = true};
     *slot = x;
-    counter_add(h->child->row, CTR_GATEWAY_requests, 1);
+    counter_add(h->child->process, CTR_GATEWAY_requests, 1);
     http_log_begin(x, method, path);
     route_request(x, method, path);
     /* Expect: 100-continue gets the response before the body. */
@@ -215,7 +215,7 @@ void http_run(struct http *h)
     MHD_run(h->daemon);
     log_cause(h);
     h->closing = false;
-    counter_set(h->child->row, CTR_GATEWAY_connections, acceptor_connections(h));
+    counter_set(h->child->process, CTR_GATEWAY_connections, acceptor_connections(h));
 }
 
 int http_fd(const struct http *h)

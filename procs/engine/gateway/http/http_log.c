@@ -24,7 +24,7 @@
 static void lose(struct http *h, uint64_t lines, const char *why)
 {
     struct http_log *l = &h->log;
-    counter_add(h->child->row, CTR_GATEWAY_access_lines_lost, lines);
+    counter_add(h->child->process, CTR_GATEWAY_access_lines_lost, lines);
     if (!l->failing)
         log_warn("%" PRIu64 " lines of --http-log %s are lost: %s", lines,
                  h->child->params->http_log, why);

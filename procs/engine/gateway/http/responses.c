@@ -49,9 +49,9 @@ static void set_response(struct exchange *x, unsigned status, struct MHD_Respons
     if (!response)
         x->gone = true;
     if (status >= 500)
-        counter_add(h->child->row, CTR_GATEWAY_requests_failed, 1);
+        counter_add(h->child->process, CTR_GATEWAY_requests_failed, 1);
     else if (status >= 400)
-        counter_add(h->child->row, CTR_GATEWAY_requests_bad, 1);
+        counter_add(h->child->process, CTR_GATEWAY_requests_bad, 1);
     x->ready = response;
     x->status = status;
     exchange_resume(x);

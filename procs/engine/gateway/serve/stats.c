@@ -67,7 +67,7 @@ static void arrived(struct gateway *g, const char *op, json_t *doc, const struct
     struct shared *made[ARRAY_LEN(views)] = {NULL};
     bool tried[ARRAY_LEN(views)] = {false};
     g->waiting = NULL;
-    counter_add(g->child.row, CTR_GATEWAY_stats_fetches, 1);
+    counter_add(g->child.process, CTR_GATEWAY_stats_fetches, 1);
     json_object_del(doc, "v"); /* the envelope of the call */
     json_object_del(doc, "id");
     json_object_del(doc, "ok");

@@ -76,12 +76,12 @@ void stream_client_left(struct stream *s)
         s->exchange->stream = NULL;
         s->exchange = NULL;
         s->state = STREAM_LEFT;
-        counter_add(g->child.row, CTR_GATEWAY_streams_cancelled, 1);
+        counter_add(g->child.process, CTR_GATEWAY_streams_cancelled, 1);
         metrics_finished(&g->metrics, "cancelled");
         return;
     }
     if (s->state == STREAM_FOLLOW) {
-        counter_add(g->child.row, CTR_GATEWAY_streams_cancelled, 1);
+        counter_add(g->child.process, CTR_GATEWAY_streams_cancelled, 1);
         metrics_finished(&g->metrics, "cancelled");
         stream_cancel(s);
     }
@@ -126,7 +126,7 @@ static void ended(struct stream *s)
 static void fail(struct stream *s, const struct error *error)
 {
     struct gateway *g = s->gateway;
-    counter_add(g->child.row, CTR_GATEWAY_streams_failed, 1);
+    counter_add(g->child.process, CTR_GATEWAY_streams_failed, 1);
     metrics_finished(&g->metrics, "error");
     if (!streamed(s)) {
         stream_refuse(s->exchange, error, NULL);
@@ -163,7 +163,7 @@ static void finish(struct stream *s, const struct engine_next *next)
         too_much(s);
         return;
     }
-    counter_add(g->child.row, CTR_GATEWAY_streams_finished, 1);
+    counter_add(g->child.process, CTR_GATEWAY_streams_finished, 1);
     metrics_finished(&g->metrics, next->finish);
     if (streamed(s)) {
         ended(s);
@@ -195,7 +195,7 @@ static void count_tokens(struct stream *s, uint64_t count)
         metrics_tokens(&g->metrics, now - s->token_ns, count);
     s->token_ns = now;
     s->completion.new_tokens += count;
-    counter_add(g->child.row, CTR_GATEWAY_tokens, count);
+    counter_add(g->child.process, CTR_GATEWAY_tokens, count);
 }
 
 static void take_next(struct stream *s, const struct engine_next *next)
@@ -221,7 +221,7 @@ static void take_next(struct stream *s, const struct engine_next *next)
         fail(s, &error);
     } else {
         if (next->stopped)
-            counter_add(s->gateway->child.row, CTR_GATEWAY_streams_stopped, 1);
+            counter_add(s->gateway->child.process, CTR_GATEWAY_streams_stopped, 1);
         finish(s, next);
     }
 }
@@ -284,7 +284,7 @@ void stream_request_next(struct stream *s)
 int stream_check_compute(const struct gateway *g, struct error *error)
 {
     const struct procs_head *procs = g->child.procs.head;
-    const struct proc_row *compute = &procs->row[procs_row_of(SERVICE_COMPUTE, 0)];
+    const struct process *compute = &procs->process[procs_index_of(SERVICE_COMPUTE, 0)];
     return atomic_load_explicit(&compute->state, memory_order_relaxed) == PROC_READY
                ? 0
                : procs_check(procs, error);
@@ -331,9 +331,9 @@ void streams_tick(struct gateway *g, uint64_t now_ns)
             send_written(s);
         }
     }
-    counter_set(g->child.row, CTR_GATEWAY_streams, running);
-    counter_set(g->child.row, CTR_GATEWAY_buffered_bytes, g->http.quota.buffered);
-    counter_set(g->child.row, CTR_GATEWAY_calls_retried, rpc_async_repeated(g->engine));
+    counter_set(g->child.process, CTR_GATEWAY_streams, running);
+    counter_set(g->child.process, CTR_GATEWAY_buffered_bytes, g->http.quota.buffered);
+    counter_set(g->child.process, CTR_GATEWAY_calls_retried, rpc_async_repeated(g->engine));
 }
 
 void streams_stop(struct gateway *g)

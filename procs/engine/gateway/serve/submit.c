@@ -102,7 +102,7 @@ static void start_events(struct stream *s)
 /* compute rejected it. */
 void stream_reject(struct stream *s, const struct error *error)
 {
-    counter_add(s->gateway->child.row, CTR_GATEWAY_streams_failed, 1);
+    counter_add(s->gateway->child.process, CTR_GATEWAY_streams_failed, 1);
     stream_refuse(s->exchange, error, NULL);
 }
 
@@ -244,7 +244,7 @@ void stream_start(struct exchange *x)
     char param[API_PARAM_BYTES] = "";
     sl_assert(x->dialect->parse != NULL);
     if (start(x, param, &error) == 0)
-        counter_add(x->gateway->child.row, CTR_GATEWAY_streams_started, 1);
+        counter_add(x->gateway->child.process, CTR_GATEWAY_streams_started, 1);
     else
         stream_refuse(x, &error, param);
 }

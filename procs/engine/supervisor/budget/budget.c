@@ -203,7 +203,7 @@ static void facts_of_segments(struct supervisor *s)
             others += segment_allocated_bytes(s->segments[kind].fd);
     const struct child_slot *compute = child_of(s, SERVICE_COMPUTE, 0);
     uint64_t kv = segment_allocated_bytes(s->segments[SEGMENT_KV].fd);
-    uint64_t rows = counter_get(compute->row, CTR_COMPUTE_kv_bytes);
+    uint64_t rows = counter_get(compute->process, CTR_COMPUTE_kv_bytes);
     rows = rows < kv ? rows : kv;
     uint64_t fixed = segments_fixed_bytes(s);
     uint64_t reserved = budget_kv_bytes(s);
@@ -251,9 +251,9 @@ static void used_measure(struct supervisor *s)
               b->facts.text_bytes;
     if (b->used > b->used_max)
         b->used_max = b->used;
-    counter_set(s->row, CTR_SUPERVISOR_budget_bytes, b->applied);
-    counter_set(s->row, CTR_SUPERVISOR_used_bytes, b->used);
-    counter_set(s->row, CTR_SUPERVISOR_used_bytes_max, b->used_max);
+    counter_set(s->process, CTR_SUPERVISOR_budget_bytes, b->applied);
+    counter_set(s->process, CTR_SUPERVISOR_used_bytes, b->used);
+    counter_set(s->process, CTR_SUPERVISOR_used_bytes_max, b->used_max);
 }
 
 /* ---- quota ---- */

@@ -2,9 +2,9 @@
 /* The children: one state machine (fsm.h) per row of the process table. This file feeds events into
  * the table and executes its actions; all decisions by state are in the table.
  *
- * After an exit: the cache cleans up after a loader (row.reaped -> row.cleaned) before a successor
- * is spawned; pins of compute and of the predictor are cleared here, after waitpid; the cache's
- * successor rebuilds its state from the directory. */
+ * After an exit: the cache cleans up after a loader (process.reaped -> process.cleaned) before a
+ * successor is spawned; pins of compute and of the predictor are cleared here, after waitpid; the
+ * cache's successor rebuilds its state from the directory. */
 #include <errno.h>
 #include <inttypes.h>
 #include <signal.h>
@@ -23,7 +23,7 @@
 
 enum proc_state child_state(const struct child_slot *c)
 {
-    return (enum proc_state)atomic_load_explicit(&c->row->state, memory_order_relaxed);
+    return (enum proc_state)atomic_load_explicit(&c->process->state, memory_order_relaxed);
 }
 
 const char *child_name(const struct child_slot *c, char buf[32])
@@ -77,14 +77,15 @@ static int child_make(struct supervisor *s, enum service service, uint32_t numbe
                              .number = number,
                              .info = service_info(service),
                              .ready_fd = -1};
-    c->row_number = procs_row_of(service, number);
-    c->row = &s->procs->row[c->row_number];
-    c->row->service = service;
-    c->row->number = number;
+    c->process_index = procs_index_of(service, number);
+    c->process = &s->procs->process[c->process_index];
+    c->process->service = service;
+    c->process->number = number;
     char path[ENDPOINT_BYTES];
-    if (endpoint_path(s->run_dir, ENDPOINT_SUPERVISOR_CHILD, c->row_number, path, error) != 0)
+    if (endpoint_path(s->run_dir, ENDPOINT_SUPERVISOR_CHILD, c->process_index, path, error) != 0)
         return -1;
-    c->channel = channel_listen(path, ROLE_SUPERVISOR, atomic_load(&s->row->incarnation), error);
+    c->channel =
+        channel_listen(path, ROLE_SUPERVISOR, atomic_load(&s->process->incarnation), error);
     if (!c->channel)
         return -1;
     s->children_count++;
@@ -114,7 +115,7 @@ static void act_spawn(struct supervisor *s, struct child_slot *c)
     if (c->service == SERVICE_LOADER)
         files_publish(s, c->number);
     c->ready_ns = 0;
-    c->progress_at_spawn = atomic_load_explicit(&c->row->progress, memory_order_relaxed);
+    c->progress_at_spawn = atomic_load_explicit(&c->process->progress, memory_order_relaxed);
     c->deadline_ns = clock_now_ns() + c->info->ready_ms * NS_PER_MS;
     if (spawn_child(s, c, &error) != 0) {
         snprintf(c->exit_message, sizeof c->exit_message, "%.*s", (int)sizeof c->exit_message - 1,
@@ -123,14 +124,14 @@ static void act_spawn(struct supervisor *s, struct child_slot *c)
         children_event(s, c, child_crashed(s, c));
         return;
     }
-    atomic_store_explicit(&c->row->pid, (int32_t)c->pid, memory_order_relaxed);
-    uint32_t incarnation = atomic_load(&c->row->incarnation);
+    atomic_store_explicit(&c->process->pid, (int32_t)c->pid, memory_order_relaxed);
+    uint32_t incarnation = atomic_load(&c->process->incarnation);
     if (incarnation > 1) {
-        atomic_fetch_add_explicit(&c->row->restarts, 1, memory_order_relaxed);
+        atomic_fetch_add_explicit(&c->process->restarts, 1, memory_order_relaxed);
         c->restarts_by[c->cause]++;
         exits_mark_restarted(&s->exits, (uint32_t)(c - s->children));
     }
-    counter_add(s->row, CTR_SUPERVISOR_spawns, 1);
+    counter_add(s->process, CTR_SUPERVISOR_spawns, 1);
     oom_score_child(s, c->pid, c->info);
     log_debug("%s: incarnation %" PRIu32 " is process %d", child_name(c, name), incarnation,
               (int)c->pid);
@@ -143,9 +144,9 @@ static void act_announce(struct supervisor *s, struct child_slot *c)
     c->ready_fd = -1;
     c->ready_ns = clock_now_ns();
     c->was_ready = true;
-    if (atomic_load(&c->row->incarnation) > 1)
+    if (atomic_load(&c->process->incarnation) > 1)
         log_info("%s is back (incarnation %" PRIu32 ")", child_name(c, name),
-                 atomic_load(&c->row->incarnation));
+                 atomic_load(&c->process->incarnation));
     budget_child_ready(s, c);
 }
 
@@ -177,9 +178,10 @@ static void clean_up(struct supervisor *s, struct child_slot *c)
     c->stuck = false;
     c->usage = (struct usage){0};
     c->controls[CONTROL_STOP].due = false;
-    atomic_store_explicit(&c->row->pid, 0, memory_order_relaxed);
+    atomic_store_explicit(&c->process->pid, 0, memory_order_relaxed);
     /* Release: a process that reads the number finds the pins cleared. */
-    atomic_store_explicit(&c->row->reaped, atomic_load(&c->row->incarnation), memory_order_release);
+    atomic_store_explicit(&c->process->reaped, atomic_load(&c->process->incarnation),
+                          memory_order_release);
     struct child_slot *cache = child_of(s, SERVICE_CACHE, 0);
     if (c->service == SERVICE_LOADER)
         control_set(s, cache, CONTROL_POLL, c->number, ++s->next_epoch);
@@ -193,7 +195,8 @@ static void act_give_up(struct supervisor *s, struct child_slot *c)
         log_error("%s failed to start; disabled: %s", child_name(c, name), c->exit_message);
         return;
     }
-    bool bad_input = atomic_load(&c->row->last_exit) == 2 && atomic_load(&c->row->last_signal) == 0;
+    bool bad_input =
+        atomic_load(&c->process->last_exit) == 2 && atomic_load(&c->process->last_signal) == 0;
     loop_stop(s, bad_input ? 2 : 1, "%s failed: %s", child_name(c, name), c->exit_message);
 }
 
@@ -204,7 +207,7 @@ void children_event(struct supervisor *s, struct child_slot *c, enum fsm_event e
     if (step.action == ACTION_BROKEN)
         sl_panic("%s %s while %s", c->info->name, fsm_event_text(event),
                  proc_state_text(child_state(c)));
-    atomic_store_explicit(&c->row->state, step.next, memory_order_release);
+    atomic_store_explicit(&c->process->state, step.next, memory_order_release);
     switch ((enum fsm_action)step.action) {
     case ACTION_NONE: break;
     case ACTION_SPAWN: act_spawn(s, c); break;
@@ -246,15 +249,15 @@ static bool may_start(const struct supervisor *s, const struct child_slot *c)
     }
     /* A crashed loader's ranges must be clean before a loader writes there again. */
     return c->service != SERVICE_LOADER ||
-           atomic_load_explicit(&c->row->cleaned, memory_order_acquire) >=
-               atomic_load(&c->row->reaped);
+           atomic_load_explicit(&c->process->cleaned, memory_order_acquire) >=
+               atomic_load(&c->process->reaped);
 }
 
 static bool heartbeat_late(const struct supervisor *s, const struct child_slot *c, uint64_t now_ns)
 {
     if (!s->params.watchdog || now_ns < s->heartbeats_from_ns)
         return false;
-    uint64_t beat = atomic_load_explicit(&c->row->heartbeat_ns, memory_order_relaxed);
+    uint64_t beat = atomic_load_explicit(&c->process->heartbeat_ns, memory_order_relaxed);
     if (beat < c->ready_ns)
         beat = c->ready_ns;
     return now_ns > beat && now_ns - beat > s->params.heartbeat_timeout * NS_PER_MS;
@@ -289,14 +292,14 @@ static void slot_tick(struct supervisor *s, struct child_slot *c, uint64_t now_n
     case PROC_READY:
         if (heartbeat_late(s, c, now_ns)) {
             c->late = true;
-            counter_add(s->row, CTR_SUPERVISOR_kills, 1);
+            counter_add(s->process, CTR_SUPERVISOR_kills, 1);
             children_event(s, c, EVENT_LATE);
         }
         break;
     case PROC_STOPPING:
         if (due) {
             log_warn("%s did not stop in time (%s, its connection is %s); sending SIGKILL",
-                     child_name(c, name), proc_wait_text(atomic_load(&c->row->wait)),
+                     child_name(c, name), proc_wait_text(atomic_load(&c->process->wait)),
                      channel_connected(c->channel) ? "up" : "down");
             children_event(s, c, EVENT_SLOW_STOP);
         }

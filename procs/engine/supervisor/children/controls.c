@@ -17,7 +17,7 @@ static void send_one(struct supervisor *s, struct child_slot *c, enum control_ki
     control.value = c->controls[kind].value;
     control.epoch = c->controls[kind].epoch;
     if (channel_send(c->channel, &control, MSG_CONTROL) != 0)
-        counter_add(s->row, CTR_SUPERVISOR_messages_dropped, 1);
+        counter_add(s->process, CTR_SUPERVISOR_messages_dropped, 1);
 }
 
 /* Only these receive: a starting child has not opened its channel, a killed one never will. */
@@ -56,14 +56,14 @@ void controls_receive(struct supervisor *s, struct child_slot *c)
     static _Alignas(8) unsigned char buffer[MSG_BYTES_MAX];
     while (channel_receive(c->channel, buffer) > 0) {
         const struct msg_head *head = (const void *)buffer;
-        counter_add(s->row, CTR_SUPERVISOR_messages, 1);
-        if (head->type == MSG_ACK && head->incarnation == atomic_load(&c->row->incarnation))
+        counter_add(s->process, CTR_SUPERVISOR_messages, 1);
+        if (head->type == MSG_ACK && head->incarnation == atomic_load(&c->process->incarnation))
             on_ack(c, (const struct msg_ack *)(const void *)buffer);
     }
     struct channel_stats stats;
     channel_stats_get(c->channel, &stats);
     if (stats.invalid > c->invalid_seen) {
-        counter_add(s->row, CTR_SUPERVISOR_messages_invalid, stats.invalid - c->invalid_seen);
+        counter_add(s->process, CTR_SUPERVISOR_messages_invalid, stats.invalid - c->invalid_seen);
         c->invalid_seen = stats.invalid;
     }
 }

@@ -126,13 +126,13 @@ static void on_tick(struct supervisor *s)
     (void)n;
     if (now_ns - s->tick_ns > LATE_TICK_NS) {
         /* Stopped or starved: for one period no heartbeat counts as late. */
-        counter_add(s->row, CTR_SUPERVISOR_tick_overruns, 1);
+        counter_add(s->process, CTR_SUPERVISOR_tick_overruns, 1);
         s->heartbeats_from_ns = now_ns + s->params.heartbeat_timeout * NS_PER_MS;
     }
     s->tick_ns = now_ns;
-    atomic_store_explicit(&s->row->heartbeat_ns, now_ns, memory_order_relaxed);
-    atomic_fetch_add_explicit(&s->row->progress, 1, memory_order_relaxed);
-    counter_set(s->row, CTR_SUPERVISOR_log_lines_dropped, log_dropped_lines());
+    atomic_store_explicit(&s->process->heartbeat_ns, now_ns, memory_order_relaxed);
+    atomic_fetch_add_explicit(&s->process->progress, 1, memory_order_relaxed);
+    counter_set(s->process, CTR_SUPERVISOR_log_lines_dropped, log_dropped_lines());
     notify_alive(s, now_ns);
     children_reap(s);
     children_tick(s, now_ns);

@@ -122,8 +122,8 @@ const char *oom_killed(struct supervisor *s)
     note(s, clock_now_ns());
     if (!oom_watch_explains(&s->oom.watch))
         return NULL;
-    if (s->row) /* NULL before the process table exists */
-        counter_add(s->row, CTR_SUPERVISOR_oom_kills, 1);
+    if (s->process) /* NULL before the process table exists */
+        counter_add(s->process, CTR_SUPERVISOR_oom_kills, 1);
     if (!s->cgroup.counted[0])
         return "killed by the OOM killer: the machine ran out of memory";
     return s->oom.watch.at_limit ? "killed by the OOM killer at the memory limit of its cgroup"

@@ -19,11 +19,11 @@
  * precedence: it states the reason. */
 static void describe_exit(struct child_slot *c)
 {
-    uint32_t number = atomic_load(&c->row->last_signal);
+    uint32_t number = atomic_load(&c->process->last_signal);
     char own[PROCS_MESSAGE_BYTES];
-    memcpy(own, c->row->exit_message, sizeof own);
+    memcpy(own, c->process->exit_message, sizeof own);
     own[sizeof own - 1] = 0;
-    c->row->exit_message[0] = 0;
+    c->process->exit_message[0] = 0;
     for (char *p = own; *p; p++)
         if ((unsigned char)*p < 0x20 || *p == 0x7f)
             *p = ' ';
@@ -40,12 +40,12 @@ static void describe_exit(struct child_slot *c)
                  strsignal((int)number));
     else
         snprintf(c->exit_message, sizeof c->exit_message, "exit status %" PRIu32,
-                 atomic_load(&c->row->last_exit));
+                 atomic_load(&c->process->last_exit));
 }
 
 static struct exit_facts facts_of(struct supervisor *s, struct child_slot *c)
 {
-    uint32_t number = atomic_load(&c->row->last_signal);
+    uint32_t number = atomic_load(&c->process->last_signal);
     if (number == SIGKILL && child_state(c) != PROC_KILLED) /* there we sent it */
         c->oom = oom_killed(s);
     return (struct exit_facts){.late = c->late,
@@ -55,7 +55,8 @@ static struct exit_facts facts_of(struct supervisor *s, struct child_slot *c)
                                .signal = number};
 }
 
-/* Only at the first start does a child fail to start: afterwards it is restarted until it stays up. */
+/* Only at the first start does a child fail to start: afterwards it is restarted until it stays
+ * up. */
 static bool may_fail(const struct supervisor *s, const struct child_slot *c)
 {
     return !s->announced || !c->was_ready;
@@ -71,13 +72,13 @@ static enum fsm_event classify(struct supervisor *s, struct child_slot *c, bool 
 {
     bool progressed =
         c->ready_ns &&
-        atomic_load_explicit(&c->row->progress, memory_order_relaxed) != c->progress_at_spawn;
+        atomic_load_explicit(&c->process->progress, memory_order_relaxed) != c->progress_at_spawn;
     if (progressed)
         tally_clear(&c->tally);
     if (progressed || c->exit_requested || child_state(c) == PROC_STOPPING)
         return EVENT_EXITED;
-    if (child_state(c) == PROC_STARTING && atomic_load(&c->row->last_exit) == 2 &&
-        atomic_load(&c->row->last_signal) == 0 && may_fail(s, c))
+    if (child_state(c) == PROC_STARTING && atomic_load(&c->process->last_exit) == 2 &&
+        atomic_load(&c->process->last_signal) == 0 && may_fail(s, c))
         return EVENT_EXITED_FATAL;
     if (c->backend[0] && !c->ready_ns) {
         /* A backend chosen by ctl must not end the engine: the next start uses the configured
@@ -98,11 +99,11 @@ static void record_exit(struct supervisor *s, struct child_slot *c, const struct
         .uptime_ms = (clock_now_ns() - s->started_ns) / NS_PER_MS,
         .wall_ms = (uint64_t)wall.tv_sec * 1000 + (uint64_t)wall.tv_nsec / NS_PER_MS,
         .child = (uint32_t)(c - s->children),
-        .incarnation = atomic_load(&c->row->incarnation),
+        .incarnation = atomic_load(&c->process->incarnation),
         .pid = (int32_t)c->pid,
         .cause = c->cause,
         .signal = facts->signal,
-        .exit_status = atomic_load(&c->row->last_exit)};
+        .exit_status = atomic_load(&c->process->last_exit)};
     exits_record(&s->exits, &exit_record, c->exit_message);
 }
 
@@ -121,24 +122,24 @@ static bool may_have_damaged(uint32_t number)
 static void suspect_arena(struct supervisor *s, const struct child_slot *c)
 {
     if (child_may_write(c->service, SEGMENT_ARENA) &&
-        may_have_damaged(atomic_load(&c->row->last_signal)))
+        may_have_damaged(atomic_load(&c->process->last_signal)))
         atomic_fetch_add_explicit(&s->directory.head->arena_suspect, 1, memory_order_release);
 }
 
 static void reap_one(struct supervisor *s, struct child_slot *c, int status)
 {
     char name[32];
-    atomic_store(&c->row->last_signal, WIFSIGNALED(status) ? (uint32_t)WTERMSIG(status) : 0);
-    atomic_store(&c->row->last_exit, WIFEXITED(status) ? (uint32_t)WEXITSTATUS(status) : 0);
-    counter_add(s->row, CTR_SUPERVISOR_exits, 1);
+    atomic_store(&c->process->last_signal, WIFSIGNALED(status) ? (uint32_t)WTERMSIG(status) : 0);
+    atomic_store(&c->process->last_exit, WIFEXITED(status) ? (uint32_t)WEXITSTATUS(status) : 0);
+    counter_add(s->process, CTR_SUPERVISOR_exits, 1);
     const struct exit_facts facts = facts_of(s, c);
     bool crash = exit_is_crash(&facts);
     enum fsm_event event = classify(s, c, crash);
     describe_exit(c);
     record_exit(s, c, &facts);
     if (crash) { /* before its successor exists, which reads both */
-        atomic_fetch_add_explicit(&c->row->crashes, 1, memory_order_relaxed);
-        shared_text_set(&c->row->crash_reason, c->exit_message);
+        atomic_fetch_add_explicit(&c->process->crashes, 1, memory_order_relaxed);
+        shared_text_set(&c->process->crash_reason, c->exit_message);
     }
     if (s->phase != PHASE_STOP)
         (c->cause == EXIT_CAUSE_REQUESTED ? log_info : log_warn)(

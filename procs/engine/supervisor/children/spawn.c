@@ -189,7 +189,7 @@ int spawn_child(struct supervisor *s, struct child_slot *c, struct error *error)
     ready[0] = fd_high(ready[0]);
     ready[1] = fd_high(ready[1]);
 
-    uint32_t incarnation = atomic_load(&c->row->incarnation) + 1;
+    uint32_t incarnation = atomic_load(&c->process->incarnation) + 1;
     char path[PATH_MAX + 32], number[ARGUMENT_BYTES], inc[ARGUMENT_BYTES], boot[ARGUMENT_BYTES];
     snprintf(path, sizeof path, "%s/%s", s->programs, c->info->program);
     snprintf(number, sizeof number, "%" PRIu32, c->number);
@@ -201,7 +201,7 @@ int spawn_child(struct supervisor *s, struct child_slot *c, struct error *error)
         argv[8] = c->backend;
     }
     /* Before the child exists: it, and readers of the table, must find its number. */
-    atomic_store_explicit(&c->row->incarnation, incarnation, memory_order_release);
+    atomic_store_explicit(&c->process->incarnation, incarnation, memory_order_release);
 
     posix_spawn_file_actions_t actions;
     posix_spawn_file_actions_init(&actions);

@@ -30,7 +30,7 @@ void control_serve(struct supervisor *s)
 {
     struct rpc_request *request;
     while ((request = rpc_server_take(s->control)) != NULL) {
-        counter_add(s->row, CTR_SUPERVISOR_requests, 1);
+        counter_add(s->process, CTR_SUPERVISOR_requests, 1);
         control_handle(s, request);
     }
 }
@@ -59,10 +59,10 @@ static bool condition_met(struct supervisor *s, const struct pending_request *k,
         *reply = stats_memory(s);
         return true;
     case PENDING_RESTART:
-        if (child_state(c) != PROC_READY || atomic_load(&c->row->incarnation) < k->value)
+        if (child_state(c) != PROC_READY || atomic_load(&c->process->incarnation) < k->value)
             return false;
         *reply = json_pack("{s:s, s:I}", "process", c->info->name, "incarnation",
-                           (json_int_t)atomic_load(&c->row->incarnation));
+                           (json_int_t)atomic_load(&c->process->incarnation));
         return true;
     case PENDING_THROTTLE:
         if (c->controls[CONTROL_THROTTLE].due)

@@ -153,7 +153,7 @@ static int restart(struct supervisor *s, struct rpc_request *request, struct chi
     if (!k)
         return busy(error);
     k->child = c;
-    k->value = atomic_load(&c->row->incarnation) + 1;
+    k->value = atomic_load(&c->process->incarnation) + 1;
     c->exit_requested = true;
     if (child_state(c) == PROC_FAILED) /* no exit record will follow */
         c->cause = EXIT_CAUSE_REQUESTED;
@@ -309,7 +309,7 @@ void control_handle(struct supervisor *s, struct rpc_request *request)
                   "throttle, restart, replace, preset, drain, loglevel, stop",
                   request->op);
     if (rc != 0) {
-        counter_add(s->row, CTR_SUPERVISOR_requests_rejected, 1);
+        counter_add(s->process, CTR_SUPERVISOR_requests_rejected, 1);
         rpc_reply_error(s->control, request, &error);
     }
 }

@@ -42,14 +42,14 @@ static int by_value(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* The newest samples of a row: at most PROCS_SAMPLES, a ring. */
-static json_t *samples(const struct proc_row *row)
+/* The newest samples of a process: at most PROCS_SAMPLES, a ring. */
+static json_t *samples(const struct process *process)
 {
     static uint32_t sorted[PROCS_SAMPLES];
-    uint64_t count = atomic_load_explicit(&row->samples_count, memory_order_acquire);
+    uint64_t count = atomic_load_explicit(&process->samples_count, memory_order_acquire);
     size_t n = count < PROCS_SAMPLES ? (size_t)count : PROCS_SAMPLES;
     for (size_t i = 0; i < n; i++)
-        sorted[i] = atomic_load_explicit(&row->samples_us[i], memory_order_relaxed);
+        sorted[i] = atomic_load_explicit(&process->samples_us[i], memory_order_relaxed);
     qsort(sorted, n, sizeof sorted[0], by_value);
     json_t *object = json_object();
     put(object, "count", count);
@@ -60,37 +60,37 @@ static json_t *samples(const struct proc_row *row)
     return object;
 }
 
-static json_t *counters(const struct proc_row *row, enum service service)
+static json_t *counters(const struct process *process, enum service service)
 {
     size_t count;
     const struct counter_desc *table = counters_of(service, &count);
     json_t *object = json_object();
     for (size_t i = 0; i < count; i++)
-        put(object, table[i].name, counter_get(row, (unsigned)i));
+        put(object, table[i].name, counter_get(process, (unsigned)i));
     return object;
 }
 
-static json_t *process(const struct proc_row *row, enum service service, uint64_t now_ns)
+static json_t *process(const struct process *process, enum service service, uint64_t now_ns)
 {
     json_t *object = json_object();
     char sandbox[SANDBOX_TEXT_BYTES];
-    uint64_t beat = atomic_load_explicit(&row->heartbeat_ns, memory_order_relaxed);
-    int32_t pid = atomic_load_explicit(&row->pid, memory_order_relaxed);
+    uint64_t beat = atomic_load_explicit(&process->heartbeat_ns, memory_order_relaxed);
+    int32_t pid = atomic_load_explicit(&process->pid, memory_order_relaxed);
     put_text(object, "service", service_name(service));
-    put(object, "number", row->number);
+    put(object, "number", process->number);
     put(object, "pid", (uint64_t)(pid > 0 ? pid : 0));
-    put(object, "incarnation", atomic_load(&row->incarnation));
-    put_text(object, "state", proc_state_text(atomic_load(&row->state)));
-    put_text(object, "wait", proc_wait_text(atomic_load(&row->wait)));
-    put_text(object, "sandbox", sandbox_text(atomic_load(&row->sandbox), sandbox));
-    put(object, "restarts", atomic_load(&row->restarts));
-    put(object, "reaped", atomic_load(&row->reaped));
-    put(object, "crashes", atomic_load(&row->crashes));
-    put(object, "last_signal", atomic_load(&row->last_signal));
-    put(object, "last_exit", atomic_load(&row->last_exit));
+    put(object, "incarnation", atomic_load(&process->incarnation));
+    put_text(object, "state", proc_state_text(atomic_load(&process->state)));
+    put_text(object, "wait", proc_wait_text(atomic_load(&process->wait)));
+    put_text(object, "sandbox", sandbox_text(atomic_load(&process->sandbox), sandbox));
+    put(object, "restarts", atomic_load(&process->restarts));
+    put(object, "reaped", atomic_load(&process->reaped));
+    put(object, "crashes", atomic_load(&process->crashes));
+    put(object, "last_signal", atomic_load(&process->last_signal));
+    put(object, "last_exit", atomic_load(&process->last_exit));
     put(object, "heartbeat_age_ms", now_ns > beat && beat ? (now_ns - beat) / NS_PER_MS : 0);
-    put(object, "progress", atomic_load_explicit(&row->progress, memory_order_relaxed));
-    json_object_set_new(object, "counters", counters(row, service));
+    put(object, "progress", atomic_load_explicit(&process->progress, memory_order_relaxed));
+    json_object_set_new(object, "counters", counters(process, service));
     return object;
 }
 
@@ -104,7 +104,7 @@ static json_t *restarts_by(const struct child_slot *c)
 
 static json_t *child(const struct child_slot *c, uint64_t now_ns)
 {
-    json_t *object = process(c->row, c->service, now_ns);
+    json_t *object = process(c->process, c->service, now_ns);
     put_text(object, "exit_message", c->exit_message);
     json_object_set_new(object, "restarts_by", restarts_by(c));
     put(object, "private_bytes", c->usage.anon);
@@ -112,8 +112,8 @@ static json_t *child(const struct child_slot *c, uint64_t now_ns)
     put(object, "page_table_bytes", c->usage.page_tables);
     put(object, "threads", c->usage.threads);
     if (c->service == SERVICE_LOADER) {
-        put(object, "cleaned", atomic_load(&c->row->cleaned));
-        json_object_set_new(object, "demand_to_submission", samples(c->row));
+        put(object, "cleaned", atomic_load(&c->process->cleaned));
+        json_object_set_new(object, "demand_to_submission", samples(c->process));
         if (c->backend[0])
             put_text(object, "backend_chosen", c->backend);
     }
@@ -124,7 +124,7 @@ static json_t *processes(struct supervisor *s)
 {
     uint64_t now_ns = clock_now_ns();
     json_t *array = json_array();
-    json_array_append_new(array, process(s->row, SERVICE_SUPERVISOR, now_ns));
+    json_array_append_new(array, process(s->process, SERVICE_SUPERVISOR, now_ns));
     for (uint32_t i = 0; i < s->children_count; i++)
         json_array_append_new(array, child(&s->children[i], now_ns));
     return array;
@@ -168,7 +168,7 @@ static json_t *segments(const struct supervisor *s)
 static json_t *oom(const struct supervisor *s)
 {
     json_t *object = json_object();
-    put(object, "kills", counter_get(s->row, CTR_SUPERVISOR_oom_kills));
+    put(object, "kills", counter_get(s->process, CTR_SUPERVISOR_oom_kills));
     put(object, "kills_counted", s->oom.watch.seen.kills);
     put_text(object, "counter", s->cgroup.counted[0] ? s->cgroup.counted : "/proc/vmstat");
     return object;
@@ -405,9 +405,9 @@ json_t *stats_status(struct supervisor *s)
     put(object, "used_bytes", s->budget.used);
     put(object, "arena_bytes", s->budget.quota);
     const struct child_slot *compute = child_of(s, SERVICE_COMPUTE, 0);
-    put(object, "running", counter_get(compute->row, CTR_COMPUTE_sequences_running));
-    put(object, "queued", counter_get(compute->row, CTR_COMPUTE_sequences_queued));
-    put(object, "oom_kills", counter_get(s->row, CTR_SUPERVISOR_oom_kills));
+    put(object, "running", counter_get(compute->process, CTR_COMPUTE_sequences_running));
+    put(object, "queued", counter_get(compute->process, CTR_COMPUTE_sequences_queued));
+    put(object, "oom_kills", counter_get(s->process, CTR_SUPERVISOR_oom_kills));
     put_preset(s, object);
     put_quarantined(s, object);
     put_files(s, object);

@@ -137,19 +137,19 @@ static void put_policy(struct supervisor *s, json_t *object)
         [GPU_PREFETCH] = {CTR_COMPUTE_gpu_prefetch_tokens, CTR_COMPUTE_gpu_prefetch_token_ns}};
     if (s->children_count == 0)
         return;
-    const struct proc_row *row = child_of(s, SERVICE_COMPUTE, 0)->row;
+    const struct process *process = child_of(s, SERVICE_COMPUTE, 0)->process;
     json_t *all = json_object();
-    uint64_t policy = counter_get(row, CTR_COMPUTE_gpu_policy);
+    uint64_t policy = counter_get(process, CTR_COMPUTE_gpu_policy);
     for (int i = 0; i < GPU_POLICY__COUNT; i++)
-        json_object_set_new(all, gpu_policy_name((enum gpu_policy)i),
-                            json_pack("{s:I, s:f}", "tokens",
-                                      (json_int_t)counter_get(row, counters[i].tokens), "token_us",
-                                      (double)counter_get(row, counters[i].token_ns) / 1e3));
+        json_object_set_new(
+            all, gpu_policy_name((enum gpu_policy)i),
+            json_pack("{s:I, s:f}", "tokens", (json_int_t)counter_get(process, counters[i].tokens),
+                      "token_us", (double)counter_get(process, counters[i].token_ns) / 1e3));
     json_object_set_new(
         object, "policy",
         json_string(policy < GPU_POLICY__COUNT ? gpu_policy_name((enum gpu_policy)policy) : "?"));
     json_object_set_new(object, "trials",
-                        json_integer((json_int_t)counter_get(row, CTR_COMPUTE_gpu_trials)));
+                        json_integer((json_int_t)counter_get(process, CTR_COMPUTE_gpu_trials)));
     json_object_set_new(object, "measured", all);
     json_object_set_new(object, "eviction", json_string(s->params.gpu_eviction));
 }
@@ -168,8 +168,8 @@ json_t *gpu_stats(struct supervisor *s)
 {
     if (s->gpus.count == 0)
         return NULL;
-    const struct proc_row *compute =
-        s->children_count > 0 ? child_of(s, SERVICE_COMPUTE, 0)->row : NULL;
+    const struct process *compute =
+        s->children_count > 0 ? child_of(s, SERVICE_COMPUTE, 0)->process : NULL;
     bool lost = compute && counter_get(compute, CTR_COMPUTE_gpu_lost) != 0;
     json_t *object = json_object(), *each = json_array();
     struct total sum = {0};

@@ -109,10 +109,10 @@ static void format_procs(struct supervisor *s)
     atomic_store(&head->preset_requested, s->preset);
     atomic_store(&head->preset_active, s->preset);
     s->procs = head;
-    s->row = &head->row[procs_row_of(SERVICE_SUPERVISOR, 0)];
-    atomic_store(&s->row->pid, (int32_t)getpid());
-    atomic_store(&s->row->incarnation, 1);
-    atomic_store(&s->row->state, PROC_READY);
+    s->process = &head->process[procs_index_of(SERVICE_SUPERVISOR, 0)];
+    atomic_store(&s->process->pid, (int32_t)getpid());
+    atomic_store(&s->process->incarnation, 1);
+    atomic_store(&s->process->state, PROC_READY);
 }
 
 static int format_all(struct supervisor *s, struct error *error)

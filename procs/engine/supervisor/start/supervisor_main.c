@@ -77,7 +77,7 @@ static int confine_self(struct supervisor *s, struct error *error)
     if (strcmp(s->params.sandbox, "off") != 0)
         rc = sandbox_calls(s->gpus.count > 0 ? SANDBOX_SUPERVISOR_GPU : SANDBOX_SUPERVISOR, NULL,
                            NULL, &parts, error);
-    atomic_store(&s->row->sandbox, parts);
+    atomic_store(&s->process->sandbox, parts);
     return rc;
 }
 

@@ -359,17 +359,17 @@ START_TEST(kv_of_another_model)
 }
 END_TEST
 
-START_TEST(procs_rows)
+START_TEST(procs_processes)
 {
-    bool used[SERVICE_ROWS_MAX] = {false};
+    bool used[SERVICE_PROCESSES_MAX] = {false};
     for (int s = 0; s < SERVICE__COUNT; s++)
         for (uint32_t n = 0; n < (s == SERVICE_LOADER ? SERVICE_LOADERS_MAX : 1u); n++) {
-            uint32_t row = procs_row_of((enum service)s, n);
-            ck_assert_uint_lt(row, SERVICE_ROWS_MAX);
+            uint32_t row = procs_index_of((enum service)s, n);
+            ck_assert_uint_lt(row, SERVICE_PROCESSES_MAX);
             ck_assert(!used[row]);
             used[row] = true;
         }
-    ck_assert_uint_eq(procs_row_of(SERVICE_SUPERVISOR, 0), 0);
+    ck_assert_uint_eq(procs_index_of(SERVICE_SUPERVISOR, 0), 0);
 }
 END_TEST
 
@@ -384,14 +384,15 @@ START_TEST(procs_table)
     procs_format(s.base, &params, 3);
     ck_assert_msg(procs_attach(dup(s.fd), true, BOOT, &p, &e) == 0, "%s", e.text);
     ck_assert_uint_eq(p.head->params.queue_depth, 33);
-    ck_assert_uint_eq(p.head->rows, SERVICE__COUNT - 1 + 3);
-    const struct proc_row *row = &p.head->row[procs_row_of(SERVICE_LOADER, 2)];
-    ck_assert(row->service == SERVICE_LOADER && row->number == 2 && row->incarnation == 0);
-    counter_add(&p.head->row[0], CTR_SUPERVISOR_spawns, 2);
-    ck_assert_uint_eq(counter_get(&((struct procs_head *)s.base)->row[0], CTR_SUPERVISOR_spawns),
-                      2);
+    ck_assert_uint_eq(p.head->processes, SERVICE__COUNT - 1 + 3);
+    const struct process *process = &p.head->process[procs_index_of(SERVICE_LOADER, 2)];
+    ck_assert(process->service == SERVICE_LOADER && process->number == 2 &&
+              process->incarnation == 0);
+    counter_add(&p.head->process[0], CTR_SUPERVISOR_spawns, 2);
+    ck_assert_uint_eq(
+        counter_get(&((struct procs_head *)s.base)->process[0], CTR_SUPERVISOR_spawns), 2);
     segment_detach(&p.segment);
-    ((struct procs_head *)s.base)->rows = 1000;
+    ((struct procs_head *)s.base)->processes = 1000;
     ck_assert_int_eq(procs_attach(s.fd, true, BOOT, &p, &e), -1);
     segment_detach(&s);
 }
@@ -502,7 +503,7 @@ int main(void)
     tcase_add_test(t, kv_of_another_model);
     suite_add_tcase(suite, t);
     t = tcase_create("procs");
-    tcase_add_test(t, procs_rows);
+    tcase_add_test(t, procs_processes);
     tcase_add_test(t, procs_table);
     tcase_add_test(t, counters_have_descriptions);
     tcase_add_test(t, texts);

@@ -47,7 +47,7 @@ static void make_child(void)
     procs_format(s.base, &params, 1);
     must(procs_attach(s.fd, true, BOOT, &c->procs, &error), &error);
     c->params = &c->procs.head->params;
-    c->row = &c->procs.head->row[procs_row_of(SERVICE_CACHE, 0)];
+    c->process = &c->procs.head->process[procs_index_of(SERVICE_CACHE, 0)];
     snprintf(c->procs.head->model_path, sizeof c->procs.head->model_path, "model.gguf");
 }
 
@@ -202,7 +202,7 @@ void make_resident(uint32_t first, uint32_t count)
 
 uint64_t count(unsigned counter)
 {
-    return counter_get(w.child.row, counter);
+    return counter_get(w.child.process, counter);
 }
 
 static void load_dense(void)

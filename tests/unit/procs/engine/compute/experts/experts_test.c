@@ -160,7 +160,7 @@ END_TEST
 
 static void *read_slowly(void *arg)
 {
-    struct proc_row *loader = &w.child.procs.head->row[procs_row_of(SERVICE_LOADER, 0)];
+    struct process *loader = &w.child.procs.head->process[procs_index_of(SERVICE_LOADER, 0)];
     struct loading *l = arg;
     uint64_t start = clock_now_ns();
     while (clock_now_ns() - start < 900 * NS_PER_MS) { /* three stall limits */

@@ -52,7 +52,7 @@ static void make_child(const struct model_index *model)
     procs_format(s.base, &params, 1);
     world_must(procs_attach(s.fd, true, BOOT, &c->procs, &error), &error);
     c->params = &c->procs.head->params;
-    c->row = &c->procs.head->row[procs_row_of(SERVICE_COMPUTE, 0)];
+    c->process = &c->procs.head->process[procs_index_of(SERVICE_COMPUTE, 0)];
     snprintf(c->run_dir, sizeof c->run_dir, "/tmp/sluice-no-such-run");
     snprintf(c->procs.head->model_path, sizeof c->procs.head->model_path, "model.gguf");
 }
@@ -127,7 +127,7 @@ bool world_pinned(uint32_t i)
 
 uint64_t world_count(unsigned counter)
 {
-    return counter_get(w.child.row, counter);
+    return counter_get(w.child.process, counter);
 }
 
 void world_pin(uint32_t n)

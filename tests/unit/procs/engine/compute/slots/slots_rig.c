@@ -36,7 +36,7 @@ void rig_open_counts(const struct model_hparams *h, uint32_t context, uint32_t c
     params_defaults(&w.params);
     w.child.model = &w.model;
     w.child.params = &w.params;
-    w.child.row = &w.row;
+    w.child.process = &w.row;
     w.child.procs.head = w.procs;
     w.slots.child = &w.child;
     w.slots.beat_ns = &w.beat_ns;

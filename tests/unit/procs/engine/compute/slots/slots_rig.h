@@ -17,7 +17,7 @@ struct rig {
     struct child child;
     struct slots slots;
     struct params params; /* defaults */
-    struct proc_row row;
+    struct process row;
     struct procs_head *procs;
     struct model_index model;
     struct kv_head *head;

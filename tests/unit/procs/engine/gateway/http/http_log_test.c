@@ -15,7 +15,7 @@ static char directory[] = "/tmp/sluice-http-log-test.XXXXXX", path[64], old[64];
 static struct http http;
 static struct child child;
 static struct params params;
-static struct proc_row row;
+static struct process row;
 static uint64_t now_ns;
 
 /* Instead of that of the library: without a connection. */
@@ -33,7 +33,7 @@ static void start(void)
     snprintf(path, sizeof path, "%s/log", directory);
     snprintf(old, sizeof old, "%s/old", directory);
     snprintf(params.http_log, sizeof params.http_log, "%s", path);
-    child = (struct child){.row = &row, .params = &params};
+    child = (struct child){.process = &row, .params = &params};
     http = (struct http){.child = &child};
     ck_assert_int_eq(http_log_open(&http, &error), 0);
 }

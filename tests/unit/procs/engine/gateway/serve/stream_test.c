@@ -9,7 +9,7 @@
 #include "procs/engine/gateway/serve/serve.h"
 
 static struct gateway gateway;
-static struct proc_row row;
+static struct process row;
 static struct exchange exchange;
 static struct stream stream;
 
@@ -94,7 +94,7 @@ void stream_reject(struct stream *s, const struct error *error)
 
 static void start(bool events)
 {
-    gateway = (struct gateway){.http.quota.limit = 1 << 16, .child = {.row = &row}};
+    gateway = (struct gateway){.http.quota.limit = 1 << 16, .child = {.process = &row}};
     exchange = (struct exchange){.magic = EXCHANGE_MAGIC, .gateway = &gateway};
     stream = (struct stream){
         .magic = STREAM_MAGIC,
