@@ -356,7 +356,7 @@ static void count(struct sim_cache *c)
     c->f->gpu_uploads += now.uploaded - last->uploaded;
     c->f->gpu_evictions += now.evicted - last->evicted;
     c->f->gpu_on_cpu += now.on_host - last->on_host;
-    c->f->gpu_background += now.behind - last->behind;
+    c->f->gpu_background += now.background - last->background;
     c->f->gpu_prefetches += now.ahead - last->ahead;
     c->f->gpu_prefetches_timely += now.timely - last->timely;
     c->f->gpu_prefetches_late += now.late - last->late;

@@ -80,7 +80,7 @@ RUNS = [" ", "  ", "\n", "\r\n", "'s", "'LL", "'re", "abc", "Abc", "ABC", "a", "
 
 
 def characters():
-    """All, and behind them once more those of Unicode 15 and 16, so that they are a third."""
+    """All, and after them once more those of Unicode 15 and 16, so that they are a third."""
     every = [chr(c) for c in range(0x110000) if unicodedata2.category(chr(c)) not in ("Cn", "Cs", "Co")]
     newer = [c for c in every if unicodedata.category(c) == "Cn"]
     assert unicodedata2.unidata_version == "16.0.0"

@@ -12,7 +12,7 @@ Each model has a layer without experts, then one with experts. The tensors are t
 kv_b_proj, the rows for keys are transposed (attn_k_b), those for values are not (attn_v_b), one matrix per head. The
 names say which model they follow: deepseek_v2 has no low rank of queries and a softmax without normalising; deepseek_v3
 has groups of experts; kimi_k2 has a YaRN whose correction range is empty; glm4_7_flash has no YaRN, and a block for
-drafting behind its last layer whose tensors hold noise. Files ending in _f32 have F32 matrices, others F16; for the
+drafting after its last layer whose tensors hold noise. Files ending in _f32 have F32 matrices, others F16; for the
 former, the latents are rounded to F16 here, too, as in sluice's cache, so that little else than the order of sums
 differs: sluice multiplies queries and sums by attn_k_b and attn_v_b, this reference every key and value."""
 import math

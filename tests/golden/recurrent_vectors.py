@@ -11,7 +11,7 @@ router_vectors.py, with a version of the package that has these models:
 qwen35moe and qwen3next: one model with two v heads per k head, one with as many; the kinds of layers by an interval
 or by an array. The v heads of qwen35moe are in llama.cpp's order (h % k heads), those of qwen3next in that of the
 checkpoint. Decays are from 0.2 to almost 1. qwen35moe_b_f32 has a q and a k head near zero (shrink).
-qwen35moe_a has a block for drafting behind its last layer: noise. Files ending in _f32 have F32 matrices, others F16; for the former, keys and values are rounded to F16 here, too, as in sluice's cache."""
+qwen35moe_a has a block for drafting after its last layer: noise. Files ending in _f32 have F32 matrices, others F16; for the former, keys and values are rounded to F16 here, too, as in sluice's cache."""
 import math
 import sys
 
@@ -97,7 +97,7 @@ def fill(model, seed):
 
 def shrink(model):
     """The last q and k head of every DeltaNet layer so near to zero that the 1e-6 of their L2 norm decides: of k, whose
-    length matters for the state, about as large as the sum of its squares; of q far larger, so that the norm behind the
+    length matters for the state, about as large as the sum of its squares; of q far larger, so that the norm after the
     rule does not undo it."""
     config = model.config
     size, heads = config.linear_key_head_dim, config.linear_num_key_heads

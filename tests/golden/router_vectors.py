@@ -11,7 +11,7 @@ arch_vectors.py, with a later version of the package that has these models:
 MiniMax-M2 needs transformers==5.0.0; with it, and minimax_m2.json as the name, only that model is written.
 
 Each model has a layer without experts before those with experts. Biases, norms and scales have values that matter;
-some biased scores are negative. glm4moe_a has a block for drafting behind its last layer, as published files have:
+some biased scores are negative. glm4moe_a has a block for drafting after its last layer, as published files have:
 its tensors hold noise. dots1_a has groups; there the biased scores are positive, because transformers replaces the
 scores of excluded groups by 0 and not by -infinity. Files ending in _f32 have F32 matrices, others F16; for the former, keys
 and values are rounded to F16 here, too, as in sluice's cache, so that little else than the order of sums differs."""

@@ -105,7 +105,7 @@ def add_tensors(w, name, tensors, in_f16=is_matrix):
 
 
 def add_drafting(w, layer, shapes):
-    """Tensors of a block for drafting, as published files have it behind the last layer: noise."""
+    """Tensors of a block for drafting, as published files have it after the last layer: noise."""
     for tensor, shape in shapes:
         w.add_tensor(f"blk.{layer}.{tensor}.weight", np.full(shape, np.nan, dtype=np.float32))
 

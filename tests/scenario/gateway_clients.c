@@ -88,7 +88,7 @@ static void queued_streams_get_an_error(void)
           strstr(queued.raw, "\r\n\r\n"));
     CHECK(!strstr(queued.raw, "data: "), "the stream was not queued: %.300s", queued.raw);
     http_close(&first);
-    completion_check(&queued, baseline(0)->text, BASELINE_TOKENS, "behind another");
+    completion_check(&queued, baseline(0)->text, BASELINE_TOKENS, "after another");
     engine_stop(e);
 }
 

@@ -25,7 +25,7 @@ int http_connect_narrow(unsigned port);
 void http_write(int fd, const char *bytes, size_t n);
 
 /* Sends a request. body NULL: GET. headers: more header lines, each ending in \r\n, or NULL; a Host
- * in front replaces the usual one. */
+ * at their start replaces the usual one. */
 void http_open(struct http *h, unsigned port, const char *path, const char *headers,
                const char *body);
 /* The same on an open connection. */

@@ -173,7 +173,7 @@ static void in_the_repl(void)
     engine_stop(e);
     terminal_wait(t, "sluice repl: ", WAIT_MS);
     CHECK(!terminal_showed(t, "before this one[") && !terminal_showed(t, "before this onesluice"),
-          "the progress is in front of a notice or an error");
+          "the progress comes before a notice or an error");
     CHECK(terminal_end(t, WAIT_MS) == 1, "the status is not 1");
     generation_finish(g, WAIT_MS, &got);
     text_free(&got);

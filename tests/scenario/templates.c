@@ -213,7 +213,7 @@ static void answers_in_parts(void)
     }
     text[2] = sampled_text(port, "/v1/completions", &greedy, TOKENS,
                            json_pack("{s:s}", "prompt", FIRST "1<think>"), false);
-    CHECK(strncmp(text[1], "<think>", 7) == 0, "no mark in front of '%s'", text[1]);
+    CHECK(strncmp(text[1], "<think>", 7) == 0, "no mark before '%s'", text[1]);
     const char *whole = text[1] + 7, *reasoning = whole + strspn(whole, " \n\t");
     size_t n = strlen(text[0]);
     CHECK(n > 10 && strncmp(reasoning, text[0], n) == 0 &&

@@ -327,7 +327,7 @@ FILTER(batch)
 /* ---- map, select ---- */
 
 /* The arguments after the first `skip`. */
-static struct jcall behind(const struct jcall *call, size_t skip)
+static struct jcall arguments_after(const struct jcall *call, size_t skip)
 {
     struct jcall rest = *call;
     rest.list += skip;
@@ -363,7 +363,7 @@ FILTER(map)
             continue;
         }
         const struct jstring *name = name_at(r, call, 0);
-        struct jcall rest = behind(call, 1);
+        struct jcall rest = arguments_after(call, 1);
         jheap_enter(r->h);
         jlist_add(r->h, v.list, jfilter(r, name, &l->at[i], &rest));
         jheap_leave(r->h);
@@ -389,7 +389,7 @@ static struct jvalue selected(struct jrun *r, const struct jvalue *in, const str
         bool holds = jtruth(&tested);
         jheap_step(r->h);
         if (call->count > by_attribute) {
-            struct jcall rest = behind(call, (size_t)by_attribute + 1);
+            struct jcall rest = arguments_after(call, (size_t)by_attribute + 1);
             holds = jtest(r, name_at(r, call, by_attribute), &tested, &rest);
         }
         if (holds == wanted)

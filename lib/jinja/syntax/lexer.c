@@ -120,12 +120,12 @@ static size_t tag_end(const struct lexer *x, size_t at, const char *end, bool tr
     bool sign = (first == '-' || (first == '+' && trims)) && starts(x, at + 1, end);
     if (!sign && !starts(x, at, end))
         return 0;
-    size_t behind = at + sign + strlen(end);
+    size_t after = at + sign + strlen(end);
     if (sign && first == '-')
-        behind = skip_blanks(x, behind);
-    else if (!sign && trims && x->text[behind] == '\n')
-        behind++;
-    return behind - at;
+        after = skip_blanks(x, after);
+    else if (!sign && trims && x->text[after] == '\n')
+        after++;
+    return after - at;
 }
 
 static void move_to(struct lexer *x, size_t at)

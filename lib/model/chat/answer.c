@@ -75,7 +75,7 @@ size_t answer_front(const struct answer_form *f, const char *prompt, size_t byte
 }
 
 /* What is after the last one; NULL: there is none. */
-static const char *behind_last(const char *text, size_t bytes, const char *mark)
+static const char *after_last(const char *text, size_t bytes, const char *mark)
 {
     const char *end = text + bytes, *last = NULL;
     for (const char *at = text; (at = memmem(at, (size_t)(end - at), mark, strlen(mark)));)
@@ -85,8 +85,8 @@ static const char *behind_last(const char *text, size_t bytes, const char *mark)
 
 bool answer_left_open(const struct answer_form *f, const char *text, size_t bytes)
 {
-    const char *open = f->reasoning.open ? behind_last(text, bytes, f->reasoning.open) : NULL;
-    return open && !behind_last(open, (size_t)(text + bytes - open), f->reasoning.close);
+    const char *open = f->reasoning.open ? after_last(text, bytes, f->reasoning.open) : NULL;
+    return open && !after_last(open, (size_t)(text + bytes - open), f->reasoning.close);
 }
 
 void answer_open(struct answer *a, const struct answer_form *form, bool inside, answer_sink *sink,

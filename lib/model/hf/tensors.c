@@ -325,11 +325,11 @@ static const struct hf_row *choose(const struct work *w, const struct hf_row *ro
 {
     char name[NAME_BYTES];
     const struct hf_row *other;
-    bool behind = false;
+    bool after = false;
     HF_EACH (other, w->shape->arch, ROWS_OF_EXPERTS) {
         bool same = strcmp(other->key, row->key) == 0;
-        behind = behind || other == row;
-        if (same && !behind)
+        after = after || other == row;
+        if (same && !after)
             return NULL;
         if (same && find_expert(w, other, layer, 0, name))
             return other;

@@ -271,7 +271,7 @@ static int put_added(struct hf_tokens *t, uint32_t ranks, const json_t *settings
         unsigned long id = strtoul(key, &end, 10);
         if (!content || *key < '0' || *key > '9' || *end || id < ranks || id >= t->count)
             return error_set(error, ERR_BAD_INPUT,
-                             "added_tokens_decoder: '%s' is not the number of a token behind the "
+                             "added_tokens_decoder: '%s' is not the number of a token after the "
                              "%" PRIu32 " ranks, with its content",
                              printable(key, strlen(key)).text, ranks);
         if (put_special(t, (uint32_t)id, content, strlen(content),

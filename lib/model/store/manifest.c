@@ -223,7 +223,7 @@ static int parse_groups(json_t *array, const char *where, struct store_manifest 
         *g = (struct store_group){0};
         snprintf(inner, sizeof inner, "%s.groups[%zu]", where, i);
         if (layer == m->layers)
-            return bad(error, inner, "behind the last layer");
+            return bad(error, inner, "after the last layer");
         if (parse_group(json_array_get(array, i), inner, layer, m->layers, g, error))
             return -1;
         layer = g->last_layer + 1;

@@ -44,7 +44,7 @@ struct places {
     uint32_t *leased, leased_count;             /* places */
     uint32_t best;                              /* precision that was used so far */
     uint32_t lent[MODEL_TOP_K_MAX], lent_count; /* to the host */
-    uint32_t behind;                            /* place of the last of these */
+    uint32_t background;                        /* place of the last of these */
     uint32_t used;                              /* places */
     uint32_t experts_all;                       /* that may come */
     bool holds_all;
@@ -102,7 +102,7 @@ struct places *places_create(const struct places_config *config)
     if (!p)
         return NULL;
     p->config = *config;
-    p->behind = PLACES_NONE;
+    p->background = PLACES_NONE;
     p->best = PRECISION__COUNT;
     p->slabs = slabs_divide(config->sizes, config->bytes, config->top_k);
     p->experts_all = expert_sizes_count(config->sizes);
@@ -335,10 +335,10 @@ static struct place_result lease(struct places *p, uint32_t expert)
 
 /* The place that an expert that was lent to the host gets for later passes, while it is the last
  * one lent. */
-static uint32_t place_behind(const struct places *p, uint32_t expert)
+static uint32_t background_place(const struct places *p, uint32_t expert)
 {
-    return p->behind != PLACES_NONE && p->place[p->behind].expert == expert ? p->behind
-                                                                            : PLACES_NONE;
+    return p->background != PLACES_NONE && p->place[p->background].expert == expert ? p->background
+                                                                                    : PLACES_NONE;
 }
 
 /* Whether the host computes this one: it has no place, in a pass of one row. */
@@ -346,7 +346,7 @@ static bool lend(struct places *p, uint32_t expert, uint32_t rows, struct place_
 {
     for (uint32_t i = 0; i < p->lent_count; i++)
         if (p->lent[i] == expert) {
-            *r = (struct place_result){.use = PLACE_ON_HOST, .place = place_behind(p, expert)};
+            *r = (struct place_result){.use = PLACE_ON_HOST, .place = background_place(p, expert)};
             return true;
         }
     if (!p->config.cooperative || rows != 1 || p->place_of[expert] != PLACES_NONE ||
@@ -355,10 +355,10 @@ static bool lend(struct places *p, uint32_t expert, uint32_t rows, struct place_
     p->lent[p->lent_count++] = expert;
     note_access(p, expert);
     p->counts.on_host++;
-    p->behind = p->config.space(p->config.arg) ? take_place(p, expert, false) : PLACES_NONE;
-    p->counts.behind += p->behind != PLACES_NONE;
+    p->background = p->config.space(p->config.arg) ? take_place(p, expert, false) : PLACES_NONE;
+    p->counts.background += p->background != PLACES_NONE;
     *r = (struct place_result){
-        .use = PLACE_ON_HOST, .place = p->behind, .taken = p->behind != PLACES_NONE};
+        .use = PLACE_ON_HOST, .place = p->background, .taken = p->background != PLACES_NONE};
     return true;
 }
 
@@ -427,7 +427,7 @@ void places_end_leases(struct places *p)
 {
     while (p->leased_count > 0)
         p->place[p->leased[--p->leased_count]].leased = false;
-    p->behind = PLACES_NONE;
+    p->background = PLACES_NONE;
     p->lent_count = 0;
 }
 

@@ -65,7 +65,7 @@ struct places_config {
  * use, and what became of these: they were there at the first use, or not yet; they were replaced
  * before. */
 struct places_counts {
-    uint64_t hits, uploaded, evicted, on_host, behind;
+    uint64_t hits, uploaded, evicted, on_host, background;
     uint64_t ahead, timely, late, unused;
     uint64_t filled; /* by places_reserve, and not used so far */
 };

@@ -8,7 +8,7 @@
 #include "lib/policy/prediction/activation.h"
 #include "lib/policy/prediction/internal.h"
 
-/* NaN ranks behind every number. */
+/* NaN ranks after every number. */
 static bool ranks_before(float a, float b)
 {
     return a > b || (isnan(b) && !isnan(a));

@@ -65,7 +65,7 @@ CONDITION(swap_chunk, LOSS_SWAP, AT_MOST, NUMBER, "chunks of ", " tokens", "; us
           swap_chunk(s), PLAN_swap_chunk, NAN)
 CONDITION(swap_share, LOSS_SWAP, AT_LEAST, SHARE, "", " of the experts resident", NULL,
           s->resident_share, PLAN_swap_share, NAN)
-/* Replacements wait for the storage device: the set is behind where it reads fewer experts while a
+/* Replacements wait for the storage device: the set is late where it reads fewer experts while a
  * token is computed, because it is slower, or because tokens are computed faster. Plans without the
  * record: as their times say. */
 CONDITION(swap_reads_per_token, LOSS_SWAP, AT_LEAST, NUMBER, "a storage device that reads ",

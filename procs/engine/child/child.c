@@ -219,7 +219,7 @@ static void attach_model(struct child *child)
                   (unsigned long long)bytes);
     must(model_index_check(model, model->bytes, &error), &error);
     child->model = model;
-    must(plan_behind(model, bytes, &child->plan, &error), &error);
+    must(plan_after_index(model, bytes, &child->plan, &error), &error);
 }
 
 int child_knobs(const struct child *child, uint32_t preset, struct knobs *knobs,

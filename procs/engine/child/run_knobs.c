@@ -38,8 +38,8 @@ int run_knobs(const struct params *params, uint32_t preset, const struct plan *p
     return 0;
 }
 
-int plan_behind(const struct model_index *model, uint64_t bytes, const struct plan **plan,
-                struct error *error)
+int plan_after_index(const struct model_index *model, uint64_t bytes, const struct plan **plan,
+                     struct error *error)
 {
     uint64_t at = align_up(model->bytes, PLAN_ARRAY_ALIGN);
     *plan = NULL;

@@ -16,7 +16,7 @@ int run_knobs(const struct params *params, uint32_t preset, const struct plan *p
 /* The plan that inspect appended to the model index (at the next multiple of PLAN_ARRAY_ALIGN);
  * *plan is NULL when there is none. `bytes`: bytes from the index to the segment's end. -1 with
  * ERR_BAD_INPUT when it is damaged. */
-int plan_behind(const struct model_index *model, uint64_t bytes, const struct plan **plan,
-                struct error *error);
+int plan_after_index(const struct model_index *model, uint64_t bytes, const struct plan **plan,
+                     struct error *error);
 
 #endif

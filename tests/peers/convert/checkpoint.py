@@ -85,7 +85,7 @@ def rewrite_config(directory, changes):
 
 
 def add_drafting(directory, kind, layers):
-    """A block for drafting behind the last layer, as in published checkpoints: the tensors of the last layer with
+    """A block for drafting after the last layer, as in published checkpoints: the tensors of the last layer with
     attention, with other numbers."""
     path = os.path.join(directory, "model.safetensors")
     tensors = load_file(path)

@@ -196,7 +196,7 @@ void gpus_count(const struct gpus *g, struct child *child)
                    {CTR_COMPUTE_gpu_expert_uploads, slots.uploaded},
                    {CTR_COMPUTE_gpu_expert_evictions, slots.evicted},
                    {CTR_COMPUTE_gpu_expert_on_cpu, slots.on_host},
-                   {CTR_COMPUTE_gpu_expert_background, slots.behind},
+                   {CTR_COMPUTE_gpu_expert_background, slots.background},
                    {CTR_COMPUTE_gpu_prefetches, slots.ahead},
                    {CTR_COMPUTE_gpu_prefetches_timely, slots.timely},
                    {CTR_COMPUTE_gpu_prefetches_late, slots.late},

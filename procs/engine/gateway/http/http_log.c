@@ -106,7 +106,7 @@ static void follow_path(struct http *h)
     if (l->rest > 0) {
         drop(l, l->rest);
         l->rest = 0;
-        lose(h, 1, "the file was replaced behind half of the line");
+        lose(h, 1, "the file was replaced after half of the line");
     }
 }
 

@@ -121,7 +121,7 @@ static int model_segment(struct supervisor *s, int blob_fd, struct error *error)
     s->model = (struct model_index *)(void *)to;
     if (model_index_check(s->model, bytes, error) != 0)
         return -1;
-    return plan_behind(s->model, bytes, &s->plan, error);
+    return plan_after_index(s->model, bytes, &s->plan, error);
 }
 
 static int inspect_run(struct supervisor *s, struct error *error)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A device for tests: the host, behind what another device would differ in.
+/* A device for tests: the host, with what another device would differ in.
  *  - An address, also that of shared memory, is none of this process: HOST_TAG is added.
  *  - An operation runs at the next wait or read. Arrays in host memory are copied before.
  *  - Device memory that an operation names is copied to memory of exactly that size, with NaN around it,

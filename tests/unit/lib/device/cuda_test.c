@@ -87,7 +87,7 @@ static void compare(struct image *image, bool masked, const char *name)
     all.evicted += slots.evicted;
     all.hits += slots.hits;
     all.on_host += slots.on_host;
-    all.behind += slots.behind;
+    all.background += slots.background;
     all.ahead += slots.ahead;
 }
 
@@ -116,10 +116,10 @@ static void check_model(const char *path, const char *name)
 START_TEST(every_architecture)
 {
     golden_models(check_model);
-    ck_assert_msg(all.evicted > 0 && all.hits > 0 && all.on_host > 0 && all.behind > 0,
+    ck_assert_msg(all.evicted > 0 && all.hits > 0 && all.on_host > 0 && all.background > 0,
                   "%llu experts replaced, %llu were there, %llu on the host, %llu copied later",
                   (unsigned long long)all.evicted, (unsigned long long)all.hits,
-                  (unsigned long long)all.on_host, (unsigned long long)all.behind);
+                  (unsigned long long)all.on_host, (unsigned long long)all.background);
     ck_assert_uint_gt(all.ahead, 0); /* what became of them: slots_in_use, late_copies */
     ck_assert_msg(models - unsupported >= 30, "%u of %u models have unsupported types", unsupported,
                   models);

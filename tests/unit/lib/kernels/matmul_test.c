@@ -181,7 +181,7 @@ START_TEST(row_to_f32_is_exact)
 END_TEST
 
 /* Weights may end at the end of a mapping. */
-START_TEST(nothing_is_read_behind_the_weights)
+START_TEST(nothing_is_read_after_the_weights)
 {
     enum { N = 5, ROWS = 17 }; /* all of them, and 3 and 1: other products */
     const struct kernel_ops *ops = kernel_ops_of((enum kernel_isa)_i);
@@ -270,7 +270,7 @@ int main(void)
     test_add_isa(tcase, quantised_activation_is_near);
     test_add_isa(tcase, activations_agree);
     test_add_isa(tcase, row_to_f32_is_exact);
-    test_add_isa(tcase, nothing_is_read_behind_the_weights);
+    test_add_isa(tcase, nothing_is_read_after_the_weights);
     test_add_isa(tcase, dots_around_16_bits_are_exact);
     suite_add_tcase(suite, tcase);
     return test_run(suite);

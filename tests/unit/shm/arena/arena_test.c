@@ -425,7 +425,7 @@ START_TEST(huge_pages_where_they_are_forbidden)
 END_TEST
 
 /* The cache died before it freed the tail of a huge page. */
-START_TEST(settle_sees_behind_a_slot)
+START_TEST(settle_sees_after_a_slot)
 {
     sizes = large;
     struct rig r = rig_open();
@@ -525,7 +525,7 @@ int main(void)
     tcase_add_test(t, no_space_for_the_end_of_a_huge_page);
     tcase_add_test(t, huge_pages_where_they_are_forbidden);
     tcase_add_test(t, huge_pages_off);
-    tcase_add_test(t, settle_sees_behind_a_slot);
+    tcase_add_test(t, settle_sees_after_a_slot);
     tcase_add_loop_test(t, random_operations, 0, 8);
     tcase_add_loop_test(t, random_operations_large, 0, 4);
     tcase_add_test(t, settle_sees_what_was_never_written);

@@ -205,7 +205,7 @@ START_TEST(bad_files_are_rejected)
     memset(more, 'A', sizeof more);
     snprintf(text + n, sizeof text - n, "%.688s 257", more); /* 516 bytes */
     expect_rejected(text, strlen(text), NULL, "not a token of 1 to 512 bytes");
-    expect_rejected(text, n, "256", "'256' is not the number of a token behind the 257 ranks");
+    expect_rejected(text, n, "256", "'256' is not the number of a token after the 257 ranks");
     expect_rejected(text, n, "300", "added_tokens_decoder");
     expect_rejected(text, n, "258x", "added_tokens_decoder");
     for (unsigned i = 257; i < 302; i++) /* "1000" and so on: three bytes each */

@@ -90,7 +90,7 @@ static const struct {
     {"\"groups\": [", "\"groups\": [], \"old\": [", "tiers[0]: 1 object item(s) left unpacked"},
     {"\"first_layer\": 0", "\"first_layer\": 1", "tiers[0].groups[0]: first_layer is 1"},
     {"\"last_layer\": 0", "\"last_layer\": 2", "tiers[0].groups[0]: last_layer is 2"},
-    {"\"last_layer\": 0", "\"last_layer\": 1", "tiers[0].groups[1]: behind the last layer"},
+    {"\"last_layer\": 0", "\"last_layer\": 1", "tiers[0].groups[1]: after the last layer"},
     {"\"slot_pages\": ", "\"slot_pages\": 1", "follow from its matrices"},
     {"\"payload_bytes\": ", "\"payload_bytes\": 1", "follow from its matrices"},
     {"\"type\": \"", "\"type\": \"Q", "tiers[0].groups[0].gate: unknown type 'Q"},

@@ -121,7 +121,7 @@ START_TEST(host_computes)
     ck_assert_uint_eq(check_use(p, 4, 1, PLACE_ON_HOST).place, PLACES_NONE); /* all are leased */
     struct places_counts c = places_counts(p);
     ck_assert_uint_eq(c.on_host, 3);
-    ck_assert_uint_eq(c.behind, 1);
+    ck_assert_uint_eq(c.background, 1);
     ck_assert_uint_eq(c.uploaded, 2);
     ck_assert_uint_eq(c.hits, 4);
     ck_assert_uint_eq(c.evicted, 1);

@@ -304,7 +304,7 @@ START_TEST(credit_is_per_layer)
 END_TEST
 
 /* A chunk: demands pending, the number in flight, the space of the running layer. */
-START_TEST(chunks_are_queued_behind_demands)
+START_TEST(chunks_are_queued_after_demands)
 {
     static const struct {
         enum prefetch_rule rule;
@@ -553,7 +553,7 @@ int main(void)
     tcase_add_test(c, access_probabilities);
     tcase_add_test(c, limits_differ_as_they_should);
     tcase_add_loop_test(c, credit_is_per_layer, 0, 5);
-    tcase_add_test(c, chunks_are_queued_behind_demands);
+    tcase_add_test(c, chunks_are_queued_after_demands);
     tcase_add_test(c, victims_of_a_prefetch);
     tcase_add_loop_test(c, auto_keeps_profitable_prefetch, 0, 3);
     tcase_add_test(c, auto_survives_a_cold_cache);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Programs that tune runs: output, status, signals. They are scripts here, behind a tether that
+/* Programs that tune runs: output, status, signals. They are scripts here, started by a tether that
  * only executes them. */
 #include <check.h>
 #include <signal.h>

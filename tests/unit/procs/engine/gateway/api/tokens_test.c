@@ -121,7 +121,7 @@ END_TEST
 
 /* A part of a sequence that one U+FFFD replaces is one character of the text, whatever tokens it
  * is in. */
-START_TEST(offsets_behind_replaced_bytes)
+START_TEST(offsets_after_replaced_bytes)
 {
     static const struct {
         const char *raw;
@@ -196,7 +196,7 @@ int main(void)
     TCase *t = tcase_create("tokens");
     tcase_add_test(t, tokens_of_the_text);
     tcase_add_test(t, tokens_with_replaced_bytes);
-    tcase_add_test(t, offsets_behind_replaced_bytes);
+    tcase_add_test(t, offsets_after_replaced_bytes);
     tcase_add_test(t, what_does_not_fit);
     suite_add_tcase(suite, t);
     SRunner *runner = srunner_create(suite);
