@@ -4,7 +4,7 @@
  *
  *   static const struct option_row rows[] = {
  *       {'m', "model", "FILE", OPTION_TEXT(struct eval, model), "GGUF file"},
- *       {0, "max-windows", "N", OPTION_NUMBER(struct eval, windows_max, 1, 100), "only the first N"},
+ *       {0, "max-windows", "N", OPTION_NUMBER(struct eval, windows, 1, 100), "only the first N"},
  *       {0, "raw", NULL, OPTION_FLAG(struct eval, raw), "control characters stay"},
  *       {0, "method", "M", OPTION_CALL(take_method), "channel or hqq"}};
  *

@@ -220,7 +220,8 @@ static char *trim(char *s)
     return s;
 }
 
-/* A comment starts at the line's start or after a blank: a value may contain '#' (a key, a path). */
+/* A comment starts at the line's start or after a blank: a value may contain '#' (a key, a
+ * path). */
 static void cut_comment(char *line)
 {
     for (char *c = line; *c; c++)

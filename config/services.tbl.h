@@ -4,8 +4,8 @@
  *   SERVICE(ID, name, program, ready_ms, after, essential, oom)
  *   ready_ms   time limit for the ready byte
  *   after      bit mask of the services that must be READY before it is spawned
- *   essential  1: the engine stops when this service fails to start, and requests fail while it crashes again and
- *              again
+ *   essential  1: the engine stops when this service fails to start, and requests fail while it
+ *              crashes again and again
  *   oom        its oom_score_adj above that of the engine, 0 to 1000: those whose exit costs little
  *              and is repaired soonest are killed first. The differences below 1000 are small,
  *              since pages of the arena count, up to 1000, for loaders and compute */

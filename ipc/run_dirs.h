@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* All run directories of a user: those of running engines, and what engines that were killed left. */
+/* All run directories of a user: those of running engines, and what engines that were killed
+ * left. */
 #ifndef SLUICE_IPC_RUN_DIRS_H
 #define SLUICE_IPC_RUN_DIRS_H
 

@@ -50,8 +50,8 @@ struct engine_submit {
     const char *request_key; /* unique key made by the client: a repeated submit returns the same
                               * id; NULL: made by the stub */
     int64_t
-        gateway; /* incarnation of the gateway that submits it; 0: another client. It is cancelled when that
-                              * process ends */
+        gateway; /* incarnation of the gateway that submits it; 0: another client. It is cancelled
+                              * when that process ends */
     struct stop_texts stops;
     struct sampling sampling;
 };

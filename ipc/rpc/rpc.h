@@ -52,7 +52,8 @@ int rpc_server_fd(const struct rpc_server *server); /* readable while requests w
 /* Runs the self-probe; call it every 100 ms. */
 void rpc_server_tick(struct rpc_server *server, uint64_t now_ns);
 
-/* -1 with ERR_FAILED if the listener could not be opened for 10 s: only a successor of this process can. */
+/* -1 with ERR_FAILED if the listener could not be opened for 10 s: only a successor of this process
+ * can. */
 int rpc_server_check(const struct rpc_server *server, uint64_t now_ns, struct error *error);
 
 /* The next request, or NULL. The caller replies exactly once, with rpc_reply or rpc_reply_error. */

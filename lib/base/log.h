@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Logging: one line per event on stderr, "LEVEL process: text" or in one of the formats below. Five functions with fixed effects:
+/* Logging: one line per event on stderr, "LEVEL process: text" or in one of the formats below. Five
+ * functions with fixed effects:
  *   log_info, log_warn, log_error   print and continue
  *   log_fatal                       print, _exit(code)
  *   log_panic                       print, run the panic hook (exit message), abort()

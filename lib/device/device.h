@@ -2,11 +2,12 @@
 /* A device: memory, and the operations of ops.tbl.h on it. The core (lib/core) calls nothing else,
  * and has no pointer to a weight or an activation.
  *
- * Order: operations are submitted to one queue and take effect in that order. An operation may return
- * before it has run. Only `read` and `wait` (and device_fetch) wait for what was submitted before. So
+ * Order: operations are submitted to one queue and take effect in that order. An operation may
+ * return before it has run. Only `read` and `wait` (and device_fetch) wait for what was submitted
+ * before. So
  *   - an operation takes what it needs of host memory (OP_HOST and the like) before it returns
- *   - what it reads or writes on the device stays valid until it has run: experts are given back with
- *     device_give_back, keys after a wait
+ *   - what it reads or writes on the device stays valid until it has run: experts are given back
+ *     with device_give_back, keys after a wait
  *   - an operation has no result for the caller, and cannot fail.
  *
  * Bits: every operation is defined by lib/kernels/ARITHMETIC.md, so all devices make the same ones.
@@ -34,7 +35,8 @@
 
 struct device;
 
-/* An address in the memory of a device; 0: none. Not a pointer, even where the device is the host. */
+/* An address in the memory of a device; 0: none. Not a pointer, even where the device is the
+ * host. */
 struct device_at {
     uint64_t address;
 };
@@ -189,8 +191,8 @@ struct device_delta {
     uint32_t size, k_heads, v_heads, inner;
     uint32_t taps, channels;
     enum delta_order order;
-    bool
-        beta_alpha; /* the logits of beta and of the decay are of one matrix, in groups of a k head */
+    bool beta_alpha; /* the logits of beta and of the decay are of one matrix, in groups of a k
+                     * head */
     float eps;
 };
 
@@ -350,7 +352,8 @@ struct device {
     bool prefetches; /* the core predicts the experts of the next layer in passes of one row */
     uint32_t lent_max; /* experts that may be lent at once; 0: any number */
     unsigned
-        keeps; /* precisions of which it has memory for all experts, if it computes tokens alone: 1 << enum precision */
+        keeps; /* precisions of which it has memory for all experts, if it computes tokens alone: 1
+                * << enum precision */
     /* Called in long operations by one thread: operations over several rows, and of one row with
      * many positions. NULL: nothing is called. */
     void (*alive)(void *self);

@@ -1,25 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The operations of a device, in the order of a pass. One is
  *   OP(name)                   begins it
- *   OP_READ(name, bytes)       device memory that it reads; none (address 0) if the step does without
+ *   OP_READ(name, bytes)       device memory that it reads; none (address 0) if the step does
+ *                              without
  *   OP_WRITE(name, bytes)      device memory that it writes; it may read it, too
  *   OP_MATRIX(name)            a matrix; without data if the step does without
- *   OP_READ_ROWS(name, rows)   rows of activations, in the forms that have a base (struct device_rows)
+ *   OP_READ_ROWS(name, rows)   rows of activations, in the forms that have a base (struct
+ *                              device_rows)
  *   OP_WRITE_ROWS(name, rows)  the same, written
  *   OP_HOST(type, name, n)     array in host memory, read before the operation returns
  *   OP_SEQUENCES, OP_PRODUCTS, OP_JOBS(name, n)   the same, of structs that have device addresses
- *   OP_CACHE(field, access, heads, size, window)   what it does with keys or values of each sequence
- *       that has rows in the pass (field of struct device_sequence): `heads` rows of `size` elements per
- *       position. DEVICE_READS: those of all positions up to the last row's, with a window only the
- *       last `window` of each row; DEVICE_APPENDS: those of the rows are written, and no others
- *   OP_STATE(field, access, floats)   the same of the recurrent state, DEVICE_READS or DEVICE_WRITES
- *       (completely). Fields without a row are not touched
+ *   OP_CACHE(field, access, heads, size, window)   what it does with keys or values of each
+ *       sequence that has rows in the pass (field of struct device_sequence): `heads` rows of
+ *       `size` elements per position. DEVICE_READS: those of all positions up to the last row's,
+ *       with a window only the last `window` of each row; DEVICE_APPENDS: those of the rows are
+ *       written, and no others
+ *   OP_STATE(field, access, floats)   the same of the recurrent state, DEVICE_READS or
+ *       DEVICE_WRITES (completely). Fields without a row are not touched
  *   OP_VALUE(type, name)       anything else
  *   OP_END(name)               ends it
- * `bytes`, `rows` and `n` are expressions over the arguments `a`. Sizes without unit are floats. A form
- * of rows is made from their floats: those in `forms`, a bit per enum kernel_form. A scale is one float
- * by which the result of a product is multiplied. No include guard: define what is needed of these, the
- * rest is empty. */
+ * `bytes`, `rows` and `n` are expressions over the arguments `a`. Sizes without unit are floats. A
+ * form of rows is made from their floats: those in `forms`, a bit per enum kernel_form. A scale is
+ * one float by which the result of a product is multiplied. No include guard: define what is needed
+ * of these, the rest is empty. */
 #ifndef OP
 #define OP(name)
 #endif
@@ -255,8 +258,8 @@ OP(latent_attention)
     OP_WRITE_ROWS(mix, a->rows)
 OP_END(latent_attention)
 
-/* The short convolution of LFM2: rows (b | c | x) of `channels` each, `stride` floats apart; mix = c *
- * conv(b * x), floats; b is overwritten. conv: [taps][channels]; zeros: [channels]. */
+/* The short convolution of LFM2: rows (b | c | x) of `channels` each, `stride` floats apart; mix =
+ * c * conv(b * x), floats; b is overwritten. conv: [taps][channels]; zeros: [channels]. */
 OP(short_conv)
     OP_VALUE(uint32_t, rows)
     OP_VALUE(uint32_t, sequences)
@@ -273,8 +276,9 @@ OP(short_conv)
     OP_WRITE_ROWS(mix, a->rows)
 OP_END(short_conv)
 
-/* Gated DeltaNet (host/recurrent.c has the formulas): rows (q k v of the convolution | gates of the output
- * | logits of beta and the decay), `stride` floats apart. q_weight, k_weight: of the norms of a head. */
+/* Gated DeltaNet (host/recurrent.c has the formulas): rows (q k v of the convolution | gates of the
+ * output | logits of beta and the decay), `stride` floats apart. q_weight, k_weight: of the norms
+ * of a head. */
 OP(delta)
     OP_VALUE(uint32_t, rows)
     OP_VALUE(uint32_t, sequences)
@@ -311,7 +315,8 @@ OP(gate_up)
     OP_WRITE(up_y, FLOATS((size_t)a->rows * a->up.n))
 OP_END(gate_up)
 
-/* The forms of the rows y, and of each the sigmoid of x times w, a matrix of one row; without it 1. */
+/* The forms of the rows y, and of each the sigmoid of x times w, a matrix of one row; without it
+ * 1. */
 OP(row_gates)
     OP_VALUE(uint32_t, rows)
     OP_READ_ROWS(x, a->rows)
@@ -409,7 +414,8 @@ OP(expert_down)
     OP_WRITE(into, FLOATS(a->n))
 OP_END(expert_down)
 
-/* into[r] += the terms of the row, [rows][terms], in their order, whatever the order of the jobs. */
+/* into[r] += the terms of the row, [rows][terms], in their order, whatever the order of the
+ * jobs. */
 OP(add_terms)
     OP_VALUE(uint32_t, rows)
     OP_VALUE(uint32_t, n)

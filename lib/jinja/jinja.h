@@ -46,7 +46,8 @@ struct jinja_input {
      * written by the template (bos_token), those of `messages` do not. A name in both: own. */
     const json_t *own, *messages;
     /* NULL-terminated, or NULL: a member "role" of an element of a list in `messages` that equals
-     * one of these words counts as written by the template, which may make a control token of it. */
+     * one of these words counts as written by the template, which may make a control token of
+     * it. */
     const char *const *roles;
     struct tm now; /* for strftime_now */
 };

@@ -13,7 +13,7 @@
 #define MODEL_TAPS_MAX    8 /* inputs of a convolution over time */
 #define MODEL_CONTEXT_MAX (1u << 20)
 #define MODEL_VOCAB_MAX   (1u << 20)
-#define MODEL_ROW_MAX     65536 /* elements of a row of a matrix; buffers of kernels have that many */
+#define MODEL_ROW_MAX     65536 /* elements of a row of a matrix, and of the buffers of kernels */
 #define MODEL_NAME_BYTES  64
 #define MODEL_STRIPES_MAX 16
 #define MODEL_PARTS_MAX   16 /* files of a split model; each has its loader */

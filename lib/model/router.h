@@ -2,15 +2,17 @@
 /* The router of a layer: from its logits z (one per expert) to K experts and their gate weights.
  *   p = softmax(z), sigmoid(z), or z itself (gating)
  *   s = p + bias                         for the choice only
- *   with groups: the experts are divided evenly, in order; the score of a group is the sum of its two
- *   largest s, with softmax its largest; only experts of the `groups_used` best groups are chosen
+ *   with groups: the experts are divided evenly, in order; the score of a group is the sum of its
+ *   two largest s, with softmax its largest; only experts of the `groups_used` best groups are
+ *   chosen
  *   I = the K largest s                  ties: the lower number
  *   w = p of I; ROUTER_SOFTMAX_AFTER: softmax over these K
- *   ROUTER_SPARSE_MIXER (p = z): the k-th chosen expert has w = softmax of it among the logits not yet
- *   chosen that are near its own, m: those with m - z <= ROUTER_SPARSE_NEAR * max(|z|, m)
+ *   ROUTER_SPARSE_MIXER (p = z): the k-th chosen expert has w = softmax of it among the logits not
+ *   yet chosen that are near its own, m: those with m - z <= ROUTER_SPARSE_NEAR * max(|z|, m)
  *   normalise: w /= sum of w;  scale: w *= scale
  * Sources: the published code of Qwen3-MoE (softmax), DeepSeek-V2 (softmax, groups), DeepSeek-V3
- * (sigmoid, bias, groups, scale) and gpt-oss (softmax of the K), Phi-3.5-MoE (SparseMixer in evaluation, twice its jitter of 0.01). */
+ * (sigmoid, bias, groups, scale) and gpt-oss (softmax of the K), Phi-3.5-MoE (SparseMixer in
+ * evaluation, twice its jitter of 0.01). */
 #ifndef SLUICE_MODEL_ROUTER_H
 #define SLUICE_MODEL_ROUTER_H
 

@@ -23,7 +23,8 @@ struct offline_model;
 typedef int offline_index_maker(int fd, const char *path, struct model_index **index,
                                 struct error *error);
 
-/* Maps a GGUF file and checks it. NULL with *error, which names the path; a store is ERR_BAD_INPUT. */
+/* Maps a GGUF file and checks it. NULL with *error, which names the path; a store is
+ * ERR_BAD_INPUT. */
 struct offline_model *offline_open(const char *path, offline_index_maker *make_index,
                                    struct error *error);
 /* A GGUF file, split or not, or a store, whose experts are read as they are needed: the program
@@ -161,8 +162,8 @@ struct offline_runner_config {
     enum precision dense;     /* of dense matrices (offline_index_at) */
     enum kv_type kv_type;     /* of the KV cache */
     bool renormalise_skips;
-    bool
-        one_layer; /* keys and values of one layer at a time: for core_pass_layers of single layers */
+    bool one_layer; /* keys and values of one layer at a time: for core_pass_layers of single
+                    * layers */
     size_t scratch_limit, output_bytes; /* as in core_config */
     uint32_t worker,
         share; /* within a budget: its number, and the number of runners at work; 0: one */

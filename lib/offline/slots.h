@@ -6,7 +6,8 @@
  *
  * ABSENT --want--> COMING --read, or made and slots_made--> READY --evicted (no pins)--> ABSENT
  *
- * A form of an expert is the expert as stored at a precision, or one that the caller makes from it. */
+ * A form of an expert is the expert as stored at a precision, or one that the caller makes from
+ * it. */
 #ifndef SLUICE_OFFLINE_SLOTS_H
 #define SLUICE_OFFLINE_SLOTS_H
 

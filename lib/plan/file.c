@@ -457,7 +457,8 @@ static bool is_tables_of(const char *file, const char *plan_name)
     return strcmp(file, TABLES_SUFFIX) == 0;
 }
 
-/* Removes the tables of earlier writes, also of one that was killed. They do no harm if they stay. */
+/* Removes the tables of earlier writes, also of one that was killed. They do no harm if they
+ * stay. */
 static void remove_old_tables(const char *path, const char *current)
 {
     char dir_path[4096];

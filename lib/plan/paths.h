@@ -15,7 +15,8 @@
 
 struct path_counts;
 
-/* max_bytes: of all tables together, at least one small table per layer. NULL with ERR_NO_MEMORY. */
+/* max_bytes: of all tables together, at least one small table per layer. NULL with
+ * ERR_NO_MEMORY. */
 struct path_counts *path_counts_create(uint32_t layers, uint32_t experts, uint64_t max_bytes,
                                        struct error *error);
 void path_counts_destroy(struct path_counts *p);

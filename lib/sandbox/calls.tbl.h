@@ -175,7 +175,7 @@ CALL(WRITE, pwrite64)
 CALL(WRITE, ftruncate)
 CALL(WRITE, fsync)
 CALL(WRITE, fdatasync)
-/* ---- NAMES: files and directories are made, renamed and removed, as far as Landlock permits ---- */
+/* ---- NAMES: files and directories are made, renamed, removed, as far as Landlock permits ---- */
 CALL(NAMES, mkdirat)
 CALL(NAMES, renameat2)
 CALL(NAMES, unlinkat)
@@ -197,7 +197,7 @@ CALL(DEVICE, munlock)
 CALL(DEVICE, sched_setaffinity)
 CALL(DEVICE, memfd_create) /* drivers of version 570 and later, when they begin */
 CALL(DEVICE, ftruncate)
-/* ---- START: processes are started and ended; what a program and its sandbox need at their start ---- */
+/* ---- START: processes start and end; what a program and its sandbox need at their start ---- */
 CALL(START, execve)
 CALL(START, clone)
 CALL(START, wait4)

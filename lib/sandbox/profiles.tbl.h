@@ -3,8 +3,8 @@
  *
  *   SANDBOX_GROUP(ID, name, text)               a group of system calls (calls.tbl.h)
  *   SANDBOX_PROFILE(ID, name, groups, files, network)
- *       groups: SANDBOX_CALLS_* joined by |. files, network: what the groups and Landlock leave, for
- *       docs/sandbox.md, which a test compares with this table.
+ *       groups: SANDBOX_CALLS_* joined by |. files, network: what the groups and Landlock leave,
+ *       for docs/sandbox.md, which a test compares with this table.
  *   SANDBOX_VARIABLE(name)                      a variable that the environment of a child keeps
  *
  * No include guard; undefined macros expand to nothing. */

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Router logits as those of a file of `sluice synth`: of expert e in layer l for a token
  *     z = SHARPNESS / sqrt(1 + SKEW^2) * (SKEW * b + n),   n = sqrt(a) * g + sqrt(1 - a) * v
- * with normal numbers b of the expert, g of the token's group and v of the token, a the part that the tokens of a
- * group have in common. A prediction p layers ahead sees n with noise: sqrt(c) * n + sqrt(1 - c) * w. */
+ * with normal numbers b of the expert, g of the token's group and v of the token, a the part that
+ * the tokens of a group have in common. A prediction p layers ahead sees n with noise: sqrt(c) * n
+ * + sqrt(1 - c) * w. */
 #include "lib/sim/routing.h"
 
 #include <math.h>

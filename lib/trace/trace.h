@@ -4,7 +4,8 @@
  *
  * File: struct trace_header | records to the end of the file. Little-endian.
  * The records are byte for byte those of the access log (struct access_record of
- * shm/rings/access_log.h has this layout), in its order; a recorder may add the kinds from TRACE_PREDICTED on.
+ * shm/rings/access_log.h has this layout), in its order; a recorder may add the kinds from
+ * TRACE_PREDICTED on.
  *
  * Every record names its sequence. Records of several sequences may be mixed: by tokens, if passes
  * compute one sequence each, or by layers, if a pass computes several. Of one sequence, they are in
@@ -13,8 +14,9 @@
  *
  *   TRACE_SEQUENCE_START  position, tokens: of the prompt
  *   TRACE_LOGITS          decode: margins (routing.h) of `rank` experts of the layer, `expert` the
- *                         first, in the form of residency_logits. Before the experts of that sequence and
- *                         layer, in several records; only if the recorded eviction reads logits
+ *                         first, in the form of residency_logits. Before the experts of that
+ *                         sequence and layer, in several records; only if the recorded eviction
+ *                         reads logits
  *   TRACE_EXPERT          one expert of one layer, once per layer and token (decode) or layer and
  *                         chunk (prefill != 0); in order of rank in decode; skipped ones included
  *                           weight  gate weight as routed (maximum over the chunk)
@@ -24,11 +26,13 @@
  *                                   precision.h; in decode it follows from the weights
  *   TRACE_PREDICTED       a predicted expert of `layer`; weight: its probability, for a chunk its
  *                         predicted tokens; before: as of an expert, from the predicted weights (in
- *                         decode 0 for all of a list: from the probabilities); from_layer: the layer whose gate input was used.
- *                         Directly after the sequence's experts of from_layer, as the predictor
- *                         runs concurrently with them; descending probability
- *   TRACE_GPU_PREDICTED   decode with --gpu-policy prefetch: what the router of `layer` chose on the gate input of
- *                         from_layer, in order of rank, with weight and before as an expert's. Where TRACE_PREDICTED is
+ *                         decode 0 for all of a list: from the probabilities); from_layer: the
+ *                         layer whose gate input was used. Directly after the sequence's experts of
+ *                         from_layer, as the predictor runs concurrently with them; descending
+ *                         probability
+ *   TRACE_GPU_PREDICTED   decode with --gpu-policy prefetch: what the router of `layer` chose on
+ *                         the gate input of from_layer, in order of rank, with weight and before as
+ *                         an expert's. Where TRACE_PREDICTED is
  *   TRACE_CHOICE          masked routing: an expert of the unmasked top-k, weight = |x| G(x)
  *   TRACE_TOKEN_END       the sequence's token or chunk is complete; tokens: its number of tokens
  *   TRACE_SEQUENCE_END    the sequence has no more records

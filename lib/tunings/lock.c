@@ -20,7 +20,8 @@
 /* So long a stage may hold the first lock, too: between fork and exec. */
 #define OWN_POLLS 20
 
-/* Whether the file under this name is still the one that was opened: `sluice models rm` removes it. */
+/* Whether the file under this name is still the one that was opened: `sluice models rm` removes
+ * it. */
 static bool same(int fd, const char *path)
 {
     struct stat a, b;

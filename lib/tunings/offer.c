@@ -117,7 +117,8 @@ int tuning_offer(const struct tuning_start *s, struct tuning *t, struct error *e
     struct error why = {0};
     struct stat st;
     if (stat(s->model, &st) != 0 || !S_ISREG(st.st_mode))
-        return 0; /* a store is what its user made of a model; a missing file is reported by the engine */
+        return 0; /* a store is what its user made of a model; a missing file is reported by the
+                   * engine */
     int found = tunings_find(s->model, s->max_loss, s->budget, s->say, s->arg, t, &why);
     if (found == 0 && s->ask) {
         int status = run_tune(s);

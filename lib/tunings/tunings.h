@@ -142,8 +142,9 @@ struct tunings_lock {
         .own = -1, .stages = -1                                                                    \
     }
 
-/* -1 with ERR_BUSY, at once if another process holds it, after 10 s if programs of a tuning that was killed do not end;
- * with ERR_CANCELLED when *stop (may be NULL) becomes true meanwhile; with ERR_IO. */
+/* -1 with ERR_BUSY, at once if another process holds it, after 10 s if programs of a tuning that
+ * was killed do not end; with ERR_CANCELLED when *stop (may be NULL) becomes true meanwhile; with
+ * ERR_IO. */
 int tunings_lock(const char *directory, const volatile sig_atomic_t *stop,
                  struct tunings_lock *lock, struct error *error);
 void tunings_unlock(struct tunings_lock *lock);
@@ -155,15 +156,15 @@ struct tuning_start {
     const char *model;
     double max_loss;
     uint64_t budget;
-    bool
-        ask; /* standard input and standard error are a terminal, and a question may be put to the user */
+    bool ask; /* standard input and standard error are a terminal, and a question may be put to the
+              * user */
     tunings_say *say; /* lines for the user's log */
     void *arg;
 };
 
-/* Finds the tuning for a start with a loss above 0. Without one, and with `ask`, runs `sluice-tune` of the directory of this
- * program, which states the cost and asks; else reports which command tunes. 1: *t is to be used; 0: serve losslessly;
- * -1 with ERR_CANCELLED: interrupted. */
+/* Finds the tuning for a start with a loss above 0. Without one, and with `ask`, runs `sluice-tune`
+ * of the directory of this program, which states the cost and asks; else reports which command
+ * tunes. 1: *t is to be used; 0: serve losslessly; -1 with ERR_CANCELLED: interrupted. */
 int tuning_offer(const struct tuning_start *start, struct tuning *t, struct error *error);
 
 #endif

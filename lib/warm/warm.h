@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The experts that a model used most in earlier runs, in a file of a few kilobytes for each model.
  *
- * File: struct warm_header | uses, most used first. Little-endian. It is written under a temporary name and
- * renamed, and it is untrusted when it is read. It only decides what is read first: a wrong file costs time. */
+ * File: struct warm_header | uses, most used first. Little-endian. It is written under a temporary
+ * name and renamed, and it is untrusted when it is read. It only decides what is read first: a
+ * wrong file costs time. */
 #ifndef SLUICE_WARM_WARM_H
 #define SLUICE_WARM_WARM_H
 

@@ -11,8 +11,8 @@
  *   prefill  the E predicted token counts of the next layer, then for each of its experts the
  *            minimum gate weight ranked before it; with presets that predict for chunks
  *
- * Rows are seqlocks over relaxed atomics: a reader that meets a write, or a newer row, skips the row
- * (cost: one hint less). The predictor sleeps on `news`; compute makes a system call only
+ * Rows are seqlocks over relaxed atomics: a reader that meets a write, or a newer row, skips the
+ * row (cost: one hint less). The predictor sleeps on `news`; compute makes a system call only
  * while it sleeps. */
 #ifndef SLUICE_SHM_RINGS_GATES_H
 #define SLUICE_SHM_RINGS_GATES_H

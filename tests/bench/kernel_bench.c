@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* kernel_bench: speed of the kernels on this machine, for every tensor type and instruction set.
  *   kernel_bench [SECONDS_PER_RESULT [TYPE|all|attention [K [THREADS]]]]
- * decode: one row; the threads together read more weights than the caches hold. Its share is that of
- * the streaming rate, which is measured the same way before every type. prefill: one thread, one
+ * decode: one row; the threads together read more weights than the caches hold. Its share is that
+ * of the streaming rate, which is measured the same way before every type. prefill: one thread, one
  * matrix repeatedly, 10th percentile of the call times, because other work on the machine only
  * makes calls slower. */
 #include <math.h>

@@ -2,8 +2,8 @@
 /* For parsers that read the files of a directory: the input as records, each of which becomes a
  * file.
  *
- *   name (1 byte: an index of fuzz_names, modulo their number, but for its highest bit) | bytes (3, little-endian) |
- *   zeros (2, in units of 4) | that many bytes, at most those that are left
+ *   name (1 byte: an index of fuzz_names, modulo their number, but for its highest bit) | bytes (3,
+ *   little-endian) | zeros (2, in units of 4) | that many bytes, at most those that are left
  *
  * A safetensors file gets its length before its header, and its data is those zeros; unless the
  * highest bit of the name is set, then it is just the bytes. */

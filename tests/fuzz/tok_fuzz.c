@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Fuzz target: the tokenizer. The first byte chooses options; the rest is encoded, and the pieces
- * of its tokens must concatenate to the text (with U+FFFD for invalid UTF-8, and in NFC for qwen2). */
+ * of its tokens must concatenate to the text (with U+FFFD for invalid UTF-8, and in NFC for
+ * qwen2). */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

@@ -37,11 +37,14 @@ struct test_case {
 #name, name                                                                                \
     }
 
-/* Runs the cases named in argv, or all. Returns the exit status of the program. Options before the names:
- *   --type=MIX  test_model() is not the demo model, but one with random weights of this mix of tensor types (sluice synth)
+/* Runs the cases named in argv, or all. Returns the exit status of the program. Options before the
+ * names:
+ *   --type=MIX  test_model() is not the demo model, but one with random weights of this mix of
+ *               tensor types (sluice synth)
  *   --short     the names are those of the short form; the long form runs all cases
  *   --without=CASE,...  all but these, which another test runs
- *   --list      prints the cases, and what the short form leaves out (sample.tbl.h), and runs nothing */
+ *   --list      prints the cases, and what the short form leaves out (sample.tbl.h), and runs
+ *               nothing */
 int test_main(int argc, char **argv, const struct test_case *cases, size_t count);
 
 _Noreturn void test_fail(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
@@ -101,7 +104,8 @@ struct command {
  * this build). input may be NULL. Kills it after ms and fails the case. */
 void command_run(struct command *c, const char *input, unsigned ms, const char *const argv[]);
 void command_free(struct command *c);
-/* The same for one that must succeed. Its output as JSON, NULL: it is none; the caller releases it. */
+/* The same for one that must succeed. Its output as JSON, NULL: it is none; the caller releases
+ * it. */
 json_t *command_json(unsigned ms, const char *const argv[]);
 /* Lines in a text. */
 size_t command_lines(const char *text);

@@ -2,7 +2,8 @@
 /* A library for LD_PRELOAD that sets the wall clock of a program, as settimeofday does it for a
  * machine. Tests only.
  *
- *   SLUICE_TEST_CLOCK=FILE  of 8 bytes: what is added to the wall clock, in nanoseconds; read at every call
+ *   SLUICE_TEST_CLOCK=FILE  of 8 bytes: what is added to the wall clock, in nanoseconds; read at
+ *                           every call
  *
  * A wait on a condition until a wall-clock time ends early (spuriously, which callers must expect)
  * and is repeated by its caller, so that it follows the clock as it does in the kernel. */

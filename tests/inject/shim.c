@@ -8,8 +8,8 @@
  *     MODE     once: this call (default); on: from it on, in that process; ever: the same, in every
  *              successor, too
  *     ERROR    number
- *   SLUICE_FAULT_FIRED=FILE  created when the call fails first; with `once` and `on`, a process that
- *                            finds it fails nothing. It holds the site and N.
+ *   SLUICE_FAULT_FIRED=FILE  created when the call fails first; with `once` and `on`, a process
+ *                            that finds it fails nothing. It holds the site and N.
  *
  * If the program then ends by SIGSEGV, SIGBUS or SIGABRT, it prints "fault_shim: signal N in
  * OBJECT": the program or library, other than the C library, that was running.

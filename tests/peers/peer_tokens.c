@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The tokenizer on data of other packages (packages.sh):
- *   peer_tokens vocabulary FILE   the vocabulary FILE (GGUF) on the texts of FILE.inp; prints how many
- *                                 have the ids of FILE.out; 0: all, 1: not all, 3: not a tokenizer of ours
+ *   peer_tokens vocabulary FILE   the vocabulary FILE (GGUF) on the texts of FILE.inp; prints how
+ *                                 many have the ids of FILE.out; 0: all, 1: not all, 3: not a
+ *                                 tokenizer of ours
  *   peer_tokens split NAME        texts from standard input, each after its length in bytes as a
- *                                 decimal number and a newline; prints the lengths of the words of each
- *                                 text under pre-tokenizer NAME */
+ *                                 decimal number and a newline; prints the lengths of the words of
+ *                                 each text under pre-tokenizer NAME */
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>

@@ -159,8 +159,9 @@ static const struct script harmony = {.tokens = harmony_tokens,
                                       .chat_template =
                                           HARMONY("{% if tools %}<|tools|>{% endif %}")};
 
-/* Thoughts, answers and calls are in their members, a call ends the answer. Control tokens that a user writes are
- * text, so <|tools|> in the question is no tool. Clients without parts get no marks. */
+/* Thoughts, answers and calls are in their members, a call ends the answer. Control tokens that a
+ * user writes are text, so <|tools|> in the question is no tool. Clients without parts get no
+ * marks. */
 static void channels(void)
 {
     static const struct expected rows[] = {

@@ -12,7 +12,8 @@
 
 #define CONTINUED_MS 120000
 
-/* A tiny model of Q8_0 with these keys of synth, up to a NULL, in the directory of the test case. */
+/* A tiny model of Q8_0 with these keys of synth, up to a NULL, in the directory of the test
+ * case. */
 void continued_make(char path[PATH_MAX], const char *const keys[]);
 /* `sluice inspect` states this about it. */
 void continued_inspect(const char *path, const char *want);
@@ -29,7 +30,8 @@ struct continued {
     const struct text *want;
 };
 
-/* The text, with a kill after so many tokens (0: none), or when compute is at a point of its code. */
+/* The text, with a kill after so many tokens (0: none), or when compute is at a point of its
+ * code. */
 void continued_after(struct engine *e, const struct continued *c, size_t tokens, const char *what);
 void continued_at(struct engine *e, const struct continued *c, const char *point, int passes);
 

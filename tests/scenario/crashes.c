@@ -68,7 +68,7 @@ static void check_served(struct engine *e, unsigned prompt)
     baseline_compare(e, prompt, "after the crashes");
 }
 
-/* ---- a request at which compute crashes ------------------------------------------------------- */
+/* ---- a request at which compute crashes ------------------------------------------------------ */
 
 static void check_crashed(const struct text *got)
 {
@@ -214,7 +214,7 @@ static void kills_do_not_count(void)
     engine_stop(e);
 }
 
-/* ---- a process that crashes again and again ---------------------------------------------------- */
+/* ---- a process that crashes again and again -------------------------------------------------- */
 
 /* Sends SIGSEGV to every process of a service once it exists. */
 struct killer {
@@ -401,7 +401,7 @@ static void optional_crashes(void)
     engine_stop(e);
 }
 
-/* ---- the first start ---------------------------------------------------------------------------- */
+/* ---- the first start ------------------------------------------------------------------------- */
 
 static void never_ready(void)
 {

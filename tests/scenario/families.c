@@ -115,8 +115,8 @@ static const struct script_answer gemma_answers[] = {
       "list:[1,<|\"|>b<|\"|>],where:{a:1},none:null,size:<|\"|>big<|\"|>}", "<tool_call|>"}},
     {NULL, {NULL}}};
 
-/* gpt-oss: headers of messages are text between control tokens. <|start|>, <|channel|> and <|message|> occur more than
- * once; here the second message has them as text. */
+/* gpt-oss: headers of messages are text between control tokens. <|start|>, <|channel|> and
+ * <|message|> occur more than once; here the second message has them as text. */
 static const struct script_token harmony_tokens[] = {{"<|return|>", SCRIPT_CONTROL},
                                                      {"<|start|>", SCRIPT_CONTROL},
                                                      {"<|channel|>", SCRIPT_CONTROL},

@@ -103,7 +103,7 @@ static bool over(const struct campaign *c)
     return atomic_load(&c->stop) || atomic_load(&c->failed);
 }
 
-/* ---- clients --------------------------------------------------------------------------------------- */
+/* ---- clients --------------------------------------------------------------------------------- */
 
 static void request_begins(struct client *k)
 {
@@ -251,7 +251,7 @@ static void *http_client(void *arg)
     return NULL;
 }
 
-/* ---- kills ----------------------------------------------------------------------------------------- */
+/* ---- kills ----------------------------------------------------------------------------------- */
 
 /* Any process but the supervisor. */
 static void kill_one(struct campaign *c)
@@ -361,7 +361,7 @@ static void campaign_kill(struct campaign *c, unsigned wanted)
     }
 }
 
-/* ---- engines --------------------------------------------------------------------------------------- */
+/* ---- engines --------------------------------------------------------------------------------- */
 
 /* The minimum budget under a preset, and what it may use beyond. */
 static uint64_t budget_for(struct engine *e, const char *preset, const char *option,

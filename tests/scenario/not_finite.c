@@ -87,7 +87,8 @@ static void anywhere(void)
     }
 }
 
-/* Tensors whose values meet a clamp, a sigmoid or blocks of integers before the end of the layer. */
+/* Tensors whose values meet a clamp, a sigmoid or blocks of integers before the end of the
+ * layer. */
 static const struct {
     const char *keys[16];
     struct bad bad;

@@ -22,7 +22,8 @@
 
 static char program[PATH_MAX], join[PATH_MAX + 64];
 
-/* Runs `sluice-TOOL args...` in a new cgroup of `bytes`, which must suffice; 0: without a cgroup. */
+/* Runs `sluice-TOOL args...` in a new cgroup of `bytes`, which must suffice; 0: without a
+ * cgroup. */
 static void run(struct command *c, const char *tool, uint64_t bytes, const char *const args[])
 {
     const char *argv[ARGS] = {"/bin/sh", "-c", join, program};
@@ -477,7 +478,8 @@ static void planned_again(const char *preset, const char *path, const char *mapp
     same_decisions(mapped, path, test_long());
 }
 
-/* The short form kills runs of one cheap preset, and plans all of them only once within the budget. */
+/* The short form kills runs of one cheap preset, and plans all of them only once within the
+ * budget. */
 static void plan_and_kills(void)
 {
     const char *preset = test_long() ? "all" : "edgemoe";

@@ -53,7 +53,8 @@ static void empty(void)
     CHECK(unlink(BALLAST) == 0, "unlink: %s", strerror(errno));
 }
 
-/* Starts an engine, and a generation in it whose experts are still being read: the device is slow. */
+/* Starts an engine, and a generation in it whose experts are still being read: the device is
+ * slow. */
 static struct generation *start(struct engine *e)
 {
     engine_start(e, (const char *const[]){"--budget=90MiB", "--ctx-size=1024", "--warm-start=off",

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sluice tokenize against the tokens of another implementation (tests/golden/tokenizer_vectors.py). */
+/* sluice tokenize against the tokens of another implementation
+ * (tests/golden/tokenizer_vectors.py). */
 #include <stdlib.h>
 #include <string.h>
 

@@ -209,7 +209,8 @@ static void stores_of_earlier_runs(void)
 
 /* ---- which systems are stored ---- */
 
-/* As if these times were predicted; and of edgemoe's precisions every other is that of the model. */
+/* As if these times were predicted; and of edgemoe's precisions every other is that of the
+ * model. */
 static void set_predictions(double edgemoe_ns, double hobbit_ns, double fate_ns)
 {
     static const char *const candidates[] = {

@@ -207,7 +207,8 @@ static void q4_k_m(void)
     every_tool("Q4_K_M");
 }
 
-/* Models of other architectures, which have no scales of some matrices: these are of another type. */
+/* Models of other architectures, which have no scales of some matrices: these are of another
+ * type. */
 static void nvfp4_of_others(void)
 {
     static const char *const shapes[] = {"deepseek-v2-lite", "lfm2-8b-a1b", "qwen3-next-80b",
@@ -270,7 +271,8 @@ static void layers_that_differ(void)
     every_tool("Q8_0,IQ2_XXS,MXFP4");
 }
 
-/* A mix of synth with gate and up of the type, that of its name if it is one; NULL: there is none. */
+/* A mix of synth with gate and up of the type, that of its name if it is one; NULL: there is
+ * none. */
 static const char *mix_of(uint32_t type, const char *type_name)
 {
     static const struct {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Multi-head latent attention of one layer (MLA, DeepSeek-V2, DeepSeek-AI 2024, section 2.1). A token
- * has one latent c and one rotated key for all heads:
+/* Multi-head latent attention of one layer (MLA, DeepSeek-V2, DeepSeek-AI 2024, section 2.1). A
+ * token has one latent c and one rotated key for all heads:
  *   c | k_pe = W_kv_a x;  c = norm(c);  k_pe is rotated
  *   q = W_q x, or W_q_b norm(W_q_a x);  of each head: q_nope | q_pe, which is rotated
  * The published form makes a key (W_k c | k_pe) and a value W_v c of each head from it. Here the

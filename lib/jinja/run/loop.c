@@ -66,7 +66,7 @@ static int64_t remaining(struct jrun *r, struct jloop *loop)
     return (int64_t)rest->count;
 }
 
-/* ---- loops that only wait for their end ------------------------------------------------------- */
+/* ---- loops that only wait for their end ------------------------------------------------------ */
 
 /* Templates that cannot use `break` search backwards through all messages with a namespace's flag:
  * {% for j in range(...) %}{% if not ns.found %}...{% endif %}{% endfor %}. Without an end of such

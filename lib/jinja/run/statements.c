@@ -47,7 +47,8 @@ void jassign(struct jrun *r, const struct jnode *target, struct jvalue v)
     }
 }
 
-/* What statements write, in a scope of their own. If `break` or `continue` ends them, it is lost. */
+/* What statements write, in a scope of their own. If `break` or `continue` ends them, it is
+ * lost. */
 static enum jflow capture(struct jrun *r, const struct jnodes *body, struct jvalue *v)
 {
     struct jbuffer *out = r->out, buffer = {0};

@@ -17,8 +17,8 @@ struct jstring {
     size_t bytes;
     const uint8_t *origins;
     uint8_t origin;
-    bool
-        markup; /* Markup of Python, of the filters safe and escape: what is joined to it is escaped */
+    bool markup; /* Markup of Python, of the filters safe and escape: what is joined to it is
+                 * escaped */
 };
 
 enum jkind {
@@ -127,7 +127,8 @@ bool jequal(struct jheap *h, const struct jvalue *a, const struct jvalue *b);
 int jcompare(struct jheap *h, const struct jvalue *a, const struct jvalue *b);
 bool jis_number(const struct jvalue *v); /* with bool */
 double jreal(const struct jvalue *v);    /* of a number */
-/* Elements of a list, characters of a string, keys of a dict, none of undefined. Fails on others. */
+/* Elements of a list, characters of a string, keys of a dict, none of undefined. Fails on
+ * others. */
 struct jlist *jiterate(struct jheap *h, const struct jvalue *v);
 bool jcontains(struct jheap *h, const struct jvalue *container, const struct jvalue *v);
 size_t jlength(struct jheap *h, const struct jvalue *v);

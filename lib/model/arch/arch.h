@@ -182,7 +182,8 @@ static inline uint64_t model_kv_position_bytes(const struct model_hparams *h, en
     return bytes / KV_TILE;
 }
 
-/* The recurrent state of one layer, and what a row of it needs; all 0 where the mixer has no state. */
+/* The recurrent state of one layer, and what a row of it needs; all 0 where the mixer has no
+ * state. */
 struct layer_recurrent {
     uint32_t taps;     /* inputs of the convolution over time, the newest included */
     uint32_t channels; /* of that convolution */
@@ -192,8 +193,8 @@ struct layer_recurrent {
     uint32_t mixed;                /* floats of a row: the result, before the output matrix */
     uint32_t reserved;
     uint64_t
-        floats; /* of the state: [taps - 1][channels], older inputs of the convolution, the oldest first;
-                      * then [heads][key_size][value_size] */
+        floats; /* of the state: [taps - 1][channels], older inputs of the convolution, the oldest
+                      * first; then [heads][key_size][value_size] */
 };
 
 struct layer_recurrent model_recurrent_of(const struct model_hparams *h, uint32_t layer);
@@ -310,8 +311,8 @@ enum layer_part {
 
 /* Roles of dense tensors: one row per tensor that the engine uses.
  * G(role, name) of the model  L(role, part, name with %u) of a layer
- * The scales of matrices are dense, also those of experts, one number per matrix: a slot stays the file's
- * bytes, and all precisions of an expert share its scale. */
+ * The scales of matrices are dense, also those of experts, one number per matrix: a slot stays the
+ * file's bytes, and all precisions of an expert share its scale. */
 #define DENSE_ROLES(G, L)                                                                          \
     G(TOKEN_EMBD, "token_embd.weight")                                                             \
     G(OUTPUT_NORM, "output_norm.weight")                                                           \

@@ -3,7 +3,8 @@
  * include guard: include it with the macros defined; all are undefined at the end.
  *
  * LATER(name)  a MoE architecture that is not supported yet
- * DENSE(name)  an architecture without experts; a file of it that has experts is not supported yet */
+ * DENSE(name)  an architecture without experts; a file of it that has experts is not supported
+ *              yet */
 LATER("afmoe")
 LATER("arctic")
 LATER("bailingmoe")

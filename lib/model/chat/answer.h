@@ -81,7 +81,8 @@ struct answer {
     size_t lead;      /* blanks before the call that are held, too */
     char *held;       /* malloc'ed; not decided yet */
     size_t bytes, capacity, searched;
-    /* channels.c: of the message; bytes of the header before a call; the mark at the start is text */
+    /* channels.c: of the message; bytes of the header before a call; the mark at the start is
+     * text */
     enum answer_part part;
     size_t header;
     bool whole_start;

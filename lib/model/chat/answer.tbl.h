@@ -2,17 +2,20 @@
 /* Marks that models write around parts of an answer. A row is used if the chat template has its
  * last mark, or its sign; the first such row of each kind counts.
  *
- * CHANNELS(sign)          the answer is messages with a header each (channels.c); then no other row counts
+ * CHANNELS(sign)          the answer is messages with a header each (channels.c); then no other row
+ *                         counts
  * REASONING(open, close)  thoughts before the answer
- * CALL(sign, members...)  one or more calls of tools between two marks: members of struct answer_call, of which those
- *     that are not named are "". kind:
+ * CALL(sign, members...)  one or more calls of tools between two marks: members of struct
+ *     answer_call, of which those that are not named are "". kind:
  *     NAMED   a JSON object with `name` and `arguments`
- *     PAIRS   call_open NAME name_end, for each argument key_open KEY key_end value_open VALUE value_close, call_close.
- *             name_end "": the name ends before the first key. lines: a value has a line feed before and after
- *             it, which are not of it. Types: calls.c, typed()
- *     OBJECT  call_open NAME name_end JSON-OBJECT call_close. prefix: what a name may start with, then it may end with
- *             ":NUMBER"; both are dropped
- *     GEMMA   call_open NAME name_end, then an object of Gemma 4: keys without quotes, texts between <|"|>
+ *     PAIRS   call_open NAME name_end, for each argument key_open KEY key_end value_open VALUE
+ *             value_close, call_close. name_end "": the name ends before the first key. lines: a
+ *             value has a line feed before and after it, which are not of it. Types: calls.c,
+ *             typed()
+ *     OBJECT  call_open NAME name_end JSON-OBJECT call_close. prefix: what a name may start with,
+ *             then it may end with ":NUMBER"; both are dropped
+ *     GEMMA   call_open NAME name_end, then an object of Gemma 4: keys without quotes, texts
+ *             between <|"|>
  *
  * No include guard. Sources: the chat templates of the models. */
 #ifndef CHANNELS

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Answers in channels (gpt-oss): messages with a header each.
  *
- *   [<|start|>assistant][ to=functions.NAME]<|channel|>NAME[ to=functions.NAME][ <|constrain|>json]<|message|>TEXT<|end|>
+ *   [<|start|>assistant][ to=functions.NAME]<|channel|>NAME[ to=functions.NAME]
+ *       [ <|constrain|>json]<|message|>TEXT<|end|>       (without the line feed)
  *
  * The channel `analysis` is reasoning, a message to a function is a call, all else is content. Text
  * that has no header is content. */

@@ -51,7 +51,8 @@ void chat_format_free(struct chat_format *f);
 int chat_format_read(struct chat_format *f, const json_t *reply, struct error *why);
 
 /* Memory that a template of so many bytes takes at most (what needs more is rejected), and what a
- * rendering of a prompt of at most max bytes takes in addition: for the process that reserves it. */
+ * rendering of a prompt of at most max bytes takes in addition: for the process that reserves
+ * it. */
 size_t chat_format_bytes(size_t template_bytes);
 size_t chat_render_bytes(size_t max);
 

@@ -156,7 +156,8 @@ static json_t *content_of(const json_t *message, const struct chat_shape *shape,
     return chat_text(content, error);
 }
 
-/* A copy with another content, which is taken. jansson's copies lack what an allocation failed for. */
+/* A copy with another content, which is taken. jansson's copies lack what an allocation failed
+ * for. */
 static json_t *copy_of(const json_t *message, json_t *content, struct error *error)
 {
     json_t *copy = json_deep_copy(message);

@@ -90,7 +90,8 @@ struct hf_extent {
     uint64_t offset, bytes;
 };
 
-/* Rows of the source without gaps; of turned tensors always a whole plane, which has at most 1 GiB. */
+/* Rows of the source without gaps; of turned tensors always a whole plane, which has at most 1
+ * GiB. */
 struct hf_part {
     struct hf_extent at;
     uint64_t first; /* row of the plane */

@@ -40,8 +40,8 @@ static uint16_t f32_to_bf16(float f)
     return isnan(f) ? (uint16_t)(u >> 16 | 64) : (uint16_t)((u + 0x7fff + (u >> 16 & 1)) >> 16);
 }
 
-/* A block as ggml's reference makes it: d = max |x| / 127, nearest whole numbers. Returns d. Where 1 / d
- * is not finite, d is 0 as F16, and so are the numbers. */
+/* A block as ggml's reference makes it: d = max |x| / 127, nearest whole numbers. Returns d. Where
+ * 1 / d is not finite, d is 0 as F16, and so are the numbers. */
 static uint16_t put_q8_0(const float x[Q8_0_ELEMS], uint8_t *dst)
 {
     float top = 0;

@@ -8,13 +8,14 @@
  * HF_AXIS(name, total)
  *     a choice or order of rows or columns of the source; total: how many the source must have
  * HF_SEGMENT(name, first, n0, s0, n1, s1, n2, s2)
- *     the next n0 * n1 * n2 indices of the axis: digits i0, i1, i2, the last one fastest, are the source's
- *     first + i0 * s0 + i1 * s1 + i2 * s2
+ *     the next n0 * n1 * n2 indices of the axis: digits i0, i1, i2, the last one fastest, are the
+ *     source's first + i0 * s0 + i1 * s1 + i2 * s2
  * HF_FORM(name, storage, value, turned, planes, rows, columns)
  *     storage: TYPE (of the source), F32 (converted), MXFP4 (of ..._blocks and ..._scales)
  *     value: SAME, PLUS_1, MINUS_EXP (-e^x); only with storage F32
  *     turned: 1: rows of the tensor are columns of the source
- *     planes: ONE matrix, or one of each of HEADS or EXPERTS, from as many parts of the source's rows
+ *     planes: ONE matrix, or one of each of HEADS or EXPERTS, from as many parts of the rows of
+ *     the source
  *     rows, columns: axes of the tensor; a vector has columns only
  *
  * The expressions are of uint64_t: `all` is the size of the source in that direction, in a plane;

@@ -193,7 +193,8 @@ static int parse_tensor(struct safetensors *s, const char *name, const json_t *v
                          file_bytes - data_offset, error);
 }
 
-/* One member of the header. Errors of its contents go to *error, those of JSON stay in the reader. */
+/* One member of the header. Errors of its contents go to *error, those of JSON stay in the
+ * reader. */
 static int parse_member(struct safetensors *s, struct json_reader *r, uint64_t data_offset,
                         uint64_t file_bytes, uint32_t file, struct error *error)
 {

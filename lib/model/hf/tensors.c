@@ -35,7 +35,8 @@ static const struct form_row {
 #define NOT_ROTATED 1e30f /* divides a frequency to 0 */
 #define MADE_MAX    65536u
 
-/* The end of the name of a tensor that is no weight; all other tensors of a layer must have a row. */
+/* The end of the name of a tensor that is no weight; all other tensors of a layer must have a
+ * row. */
 #define UNUSED_END ".rotary_emb.inv_freq"
 
 /* Where the text model's names begin, in a checkpoint with other models around it. */

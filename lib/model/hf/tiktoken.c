@@ -166,7 +166,8 @@ static int put_token(const struct ranks *r, uint32_t id, struct error *error)
     return 0;
 }
 
-/* Where a token's last two parts meet when its bytes are merged by rank; 0: they do not become two. */
+/* Where a token's last two parts meet when its bytes are merged by rank; 0: they do not become
+ * two. */
 static size_t last_join(const struct ranks *r, uint32_t id)
 {
     const char *bytes = r->bytes + r->at[id];

@@ -114,7 +114,8 @@ static int check_parts(const struct model_index *m, struct error *error)
                : 0;
 }
 
-/* Tensors are in the order of their parts, and of offsets inside each: *before is the previous one. */
+/* Tensors are in the order of their parts, and of offsets inside each: *before is the previous
+ * one. */
 static int check_tensor(const struct model_index *m, const struct model_tensor *t,
                         const struct model_tensor **before, struct error *error)
 {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Precision of dense weights: which tensors `sluice pack --dense` may change, and what a model has. */
+/* Precision of dense weights: which tensors `sluice pack --dense` may change, and what a model
+ * has. */
 #include <string.h>
 
 #include "lib/model/arch/table.h"

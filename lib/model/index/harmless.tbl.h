@@ -4,8 +4,8 @@
  * the end.
  *
  * HARMLESS(name, why)
- *     name: of a key; "*" at the end: all that begin like this; "." at the start: after the name of the
- *     architecture. why: for the reader of this table */
+ *     name: of a key; "*" at the end: all that begin like this; "." at the start: after the name of
+ *     the architecture. why: for the reader of this table */
 HARMLESS("general.*", "describes the file")
 HARMLESS("split.*", "read where a model has several files")
 HARMLESS("quantize.*", "how the file was quantised")

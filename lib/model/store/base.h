@@ -30,7 +30,8 @@ int store_base_open(const struct store_manifest *m, const char *dir, struct stor
 /* Its files, base->parts of them. */
 void store_base_files(const struct store_base *base, struct model_stripe *files);
 
-/* Its experts, layers * experts entries; the files follow `stripes` stripes in the list of loaders. */
+/* Its experts, layers * experts entries; the files follow `stripes` stripes in the list of
+ * loaders. */
 void store_base_entries(const struct store_base *base, uint32_t stripes,
                         struct model_entry *entries);
 

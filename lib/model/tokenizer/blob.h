@@ -55,10 +55,10 @@ enum tokenizer_model {
 };
 
 /* tokenizer_blob.flags; all but the last for the tokenizers of characters */
-#define TOKENIZER_SPACE_PREFIX 1u /* a space is added before the text */
-#define TOKENIZER_CUT_AT_SPACE 2u /* no token has a space after another character */
-#define TOKENIZER_ONE_SPACE    4u /* runs of spaces are one, none at the ends of the text */
-#define TOKENIZER_STRIP_AFTER  8u /* blanks after most control tokens belong to them (STRIP_AFTER) */
+#define TOKENIZER_SPACE_PREFIX 1u  /* a space is added before the text */
+#define TOKENIZER_CUT_AT_SPACE 2u  /* no token has a space after another character */
+#define TOKENIZER_ONE_SPACE    4u  /* runs of spaces are one, none at the ends of the text */
+#define TOKENIZER_STRIP_AFTER  8u  /* control tokens take the blanks after them (STRIP_AFTER) */
 #define TOKENIZER_NFC          16u /* byte-level BPE: texts are normalised to NFC */
 #define TOKENIZER_FLAGS        31u
 
@@ -122,7 +122,8 @@ bool pretokenizer_normalises(uint32_t row);                    /* to NFC, likewi
 const char *pretokenizer_expression(uint32_t row, uint32_t i); /* NULL: it has at most i */
 
 /* A byte that UTF-8 never has, or has only in characters that are not assigned (planes 4 to 11).
- * Vocabularies of byte-level BPE may lack them; then they are left out of a text, as tokenizers do. */
+ * Vocabularies of byte-level BPE may lack them; then they are left out of a text, as tokenizers
+ * do. */
 static inline bool tokenizer_rare_byte(uint32_t byte)
 {
     return byte == 0xc0 || byte == 0xc1 || byte == 0xf1 || byte == 0xf2 || byte > 0xf4;

@@ -3,32 +3,37 @@
  * PRETOKENIZER(name, ignore_merges, add_bos, nfc, expression...)
  *   name           value of tokenizer.ggml.pre
  *   ignore_merges  1: a word that is a token is not merged
- *   add_bos        1: a text starts with the BOS token where tokenizer.ggml.add_bos_token is missing
- *   nfc            1: the normalizer of the model's tokenizer.json is NFC; GGUF has no key for it. The classes of
- *                  transformers state it: Qwen2Tokenizer (qwen2, and DeepSeek's models that are made from Qwen's),
- *                  Qwen3_5Tokenizer (qwen35), GPTNeoXTokenizer (olmo, mpt) and CohereTokenizer (command-r). No
- *                  other row is known to have a normalizer; the key tokenizer.ggml.normalizer.nfc, which "sluice
- *                  pack" writes where tokenizer.json differs from the row, overrides it
- *   expression...  the original ones of the model's tokenizer.json (PCRE2 with UTF and UCP), at most
- *                  TOKENIZER_EXPRESSIONS_MAX: the first splits the text into its matches and the
- *                  stretches between them, the next one splits each of these parts, and so on. Digits
- *                  (tokenizers' "individual_digits") is an expression, too.
+ *   add_bos        1: a text starts with the BOS token where tokenizer.ggml.add_bos_token is
+ *                  missing
+ *   nfc            1: the normalizer of the model's tokenizer.json is NFC; GGUF has no key for it.
+ *                  The classes of transformers state it: Qwen2Tokenizer (qwen2, and DeepSeek's
+ *                  models that are made from Qwen's), Qwen3_5Tokenizer (qwen35), GPTNeoXTokenizer
+ *                  (olmo, mpt) and CohereTokenizer (command-r). No other row is known to have a
+ *                  normalizer; the key tokenizer.ggml.normalizer.nfc, which "sluice pack" writes
+ *                  where tokenizer.json differs from the row, overrides it
+ *   expression...  the original ones of the model's tokenizer.json (PCRE2 with UTF and UCP), at
+ *                  most TOKENIZER_EXPRESSIONS_MAX: the first splits the text into its matches and
+ *                  the stretches between them, the next one splits each of these parts, and so on.
+ *                  Digits (tokenizers' "individual_digits") is an expression, too.
  * kimi-k2 and hunyuan are tiktoken's, which does not merge a word that is a token. That is the only
- * difference of these flags from llama.cpp's (src/llama-vocab.cpp), which has 0 for the two; its own code for
- * kimi-k2 keeps neither the rule of the letters' case nor marks with their letters: here it is the published
- * expression.
- * CHARACTERS(name)        value of tokenizer.ggml.pre that makes a "gpt2" model one of characters, as "gemma4" is
- * STRIP_AFTER(key, text)  SentencePiece models whose control tokens take the blanks after them (`rstrip` of
- *                         tokenizer.json, which GGUF does not have): the value of the key, in lower case,
- *                         contains the text
+ * difference of these flags from llama.cpp's (src/llama-vocab.cpp), which has 0 for the two; its
+ * own code for kimi-k2 keeps neither the rule of the letters' case nor marks with their letters:
+ * here it is the published expression.
+ * CHARACTERS(name)        value of tokenizer.ggml.pre that makes a "gpt2" model one of characters,
+ *                         as "gemma4" is
+ * STRIP_AFTER(key, text)  SentencePiece models whose control tokens take the blanks after them
+ *                         (`rstrip` of tokenizer.json, which GGUF does not have): the value of the
+ *                         key, in lower case, contains the text
  * STRIP_NONE(piece)       control tokens of these models that do not
- * ANSWER_END(token, with)  a control token that ends an answer, in addition to those that the file names, if the
- *                         vocabulary has the other one, too. At most TOKENIZER_ENDS - 2 rows
- * ANSWER_END_NAME(token)  a control token that ends an answer wherever a vocabulary has it: files name only one end, often
- *                         that of documents and not that of turns, or the reverse. The first rows, up to what TOKENIZER_ENDS
- *                         leaves
- * ANSWER_GOES_ON(token, with)  a control token that does not, although the file names it, if the vocabulary has the other
- *                         one, too; the other one is the end where the file has this one as EOS
+ * ANSWER_END(token, with)  a control token that ends an answer, in addition to those that the file
+ *                         names, if the vocabulary has the other one, too. At most TOKENIZER_ENDS -
+ *                         2 rows
+ * ANSWER_END_NAME(token)  a control token that ends an answer wherever a vocabulary has it: files
+ *                         name only one end, often that of documents and not that of turns, or the
+ *                         reverse. The first rows, up to what TOKENIZER_ENDS leaves
+ * ANSWER_GOES_ON(token, with)  a control token that does not, although the file names it, if the
+ *                         vocabulary has the other one, too; the other one is the end where the
+ *                         file has this one as EOS
  *
  * Append only: row numbers are stored in model segments. Do not use versions of the expressions
  * that were rewritten for engines with fewer features: some differ, some need unbounded stack. No

@@ -84,7 +84,8 @@ struct offline_evaluation {
     void (*group)(void *arg, uint32_t first, uint32_t windows);
     uint64_t row_bytes; /* that the hooks keep for every row of a group, from layer to layer */
     uint64_t
-        hook_bytes; /* that they allocate while it runs; up to a half of what is free is left for them */
+        hook_bytes; /* that they allocate while it runs; up to a half of what is free is left for
+                     * them */
     /* Called by worker 0 after each of its steps. */
     void (*progress)(void *arg, const struct offline_progress *p);
     void (*announce)(void *arg, const struct offline_estimate *estimate);

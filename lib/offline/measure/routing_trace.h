@@ -9,8 +9,8 @@
 #include "lib/offline/text.h"
 #include "lib/trace/trace.h"
 
-/* Precisions other than native have the sizes that `method` gives. threads: 0: number of CPUs. 0, or -1 with
- * *error; free the result with trace_free. */
+/* Precisions other than native have the sizes that `method` gives. threads: 0: number of CPUs. 0,
+ * or -1 with *error; free the result with trace_free. */
 int offline_trace(struct offline_model *m, const struct offline_text *text,
                   enum quant_method method, uint32_t threads, struct trace *out,
                   struct error *error);

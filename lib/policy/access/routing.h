@@ -45,12 +45,12 @@ void routing_exact(const struct model_router *router, const float *logits, float
 void routing_scores(const struct model_router *router, const float *logits, float *scratch,
                     float *p, float *score);
 
-/* How far each expert is above what it needs to be chosen, in nats of its own logit; only differences
- * between experts count. Without a bias and groups these are the logits. With them, t is midway
- * between the score of the last chosen expert and the next one: log-odds of p less log-odds of
- * t - bias (p less t - bias, if p is the logit), within ROUTING_MARGIN_MIN and _MAX, and at most
- * ROUTING_MARGIN_GROUP outside the groups that the row uses. The top_k largest are those of
- * routing_exact, but for ties. scratch has
+/* How far each expert is above what it needs to be chosen, in nats of its own logit; only
+ * differences between experts count. Without a bias and groups these are the logits. With them, t
+ * is midway between the score of the last chosen expert and the next one: log-odds of p less
+ * log-odds of t - bias (p less t - bias, if p is the logit), within ROUTING_MARGIN_MIN and _MAX,
+ * and at most ROUTING_MARGIN_GROUP outside the groups that the row uses. The top_k largest are
+ * those of routing_exact, but for ties. scratch has
  * ROUTING_MARGIN_SCRATCH(experts) floats; margin: [experts]. */
 #define ROUTING_MARGIN_MIN              (-11.0f)
 #define ROUTING_MARGIN_MAX              4.0f

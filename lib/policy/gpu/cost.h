@@ -4,11 +4,14 @@
  * takes is the same for every division. Pure.
  *
  *   weights   bytes / rate of products with their type
- *   experts   on the CPU bytes / rate. On a GPU, of the top_k uses of a layer the share `hits` has a slot:
- *             gpu-centric   the longer one of computing all, and of copying the others and computing the last of them
+ *   experts   on the CPU bytes / rate. On a GPU, of the top_k uses of a layer the share `hits` has
+ *             a slot:
+ *             gpu-centric   the longer one of computing all, and of copying the others and
+ *                           computing the last of them
  *             cooperative   the longer one of those with a slot, and of the others on the CPU
  *   kv        bytes of layers whose keys and values are not on the GPU / rate of copies
- *   waits     one for each layer on a GPU, and one for the part; one for all if the GPU computes tokens alone */
+ *   waits     one for each layer on a GPU, and one for the part; one for all if the GPU computes
+ *             tokens alone */
 #ifndef SLUICE_POLICY_GPU_COST_H
 #define SLUICE_POLICY_GPU_COST_H
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* --gpu-policy auto: the fastest policy, measured while tokens are computed.
  *
- *   trial: slices of GPU_TRIAL_SLICE tokens with one policy after the other, GPU_TRIAL_SLICES of each. A slice has the mean
- *     |    time of its tokens but the first, a policy the median of its slices.
- *     v
- *   use:   the first policy of the list, unless another one is faster by GPU_TRIAL_GAIN of its time. A trial begins again
- *          after GPU_TRIAL_AGAIN tokens, or when the share of hits differs by GPU_TRIAL_CHANGE from that of the first
- *          GPU_TRIAL_WINDOW tokens.
+ *   trial: slices of GPU_TRIAL_SLICE tokens with one policy after the other, GPU_TRIAL_SLICES
+ *     |    of each. A slice has the mean time of its tokens but the first, a policy the median
+ *     v    of its slices.
+ *   use:   the first policy of the list, unless another one is faster by GPU_TRIAL_GAIN of its
+ *          time. A trial begins again after GPU_TRIAL_AGAIN tokens, or when the share of hits
+ *          differs by GPU_TRIAL_CHANGE from that of the first GPU_TRIAL_WINDOW tokens.
  *
  * A token is a pass of one row. The one after another pass is not counted. */
 #ifndef SLUICE_POLICY_GPU_TRIAL_H

@@ -11,7 +11,7 @@
 
 #define ACTIVATION_MAGIC 0x56544341u
 #define NONE             UINT32_MAX
-#define MATRICES         (ACTIVATION_MATRICES + SEQUENCES_MAX) /* the collection, then the running */
+#define MATRICES         (ACTIVATION_MATRICES + SEQUENCES_MAX) /* collected, then running ones */
 
 struct activation_match { /* of a running sequence */
     uint32_t position;    /* at which it was chosen; NONE: not yet */

@@ -3,12 +3,12 @@
  *
  *  none        no predictions
  *  next-layer  the `want` experts that the rule of the target layer's router (lib/model/router.h:
- *              gating, bias, groups) puts first, for the logits of an earlier layer's gate input. The
- *              probability is a share of 1 that all experts have together (router.c; without a bias
- *              and groups the softmax of the logits, HOBBIT §3.3); prediction_access_probability
- *              converts it to an access probability. For p layers ahead the caller calls once per
- *              layer, nearest first, and continues only while all experts predicted for the last one
- *              are resident.
+ *              gating, bias, groups) puts first, for the logits of an earlier layer's gate input.
+ *              The probability is a share of 1 that all experts have together (router.c; without a
+ *              bias and groups the softmax of the logits, HOBBIT §3.3);
+ *              prediction_access_probability converts it to an access probability. For p layers
+ *              ahead the caller calls once per layer, nearest first, and continues only while all
+ *              experts predicted for the last one are resident.
  *  fate        from the same logits: every expert whose share is above the 75th percentile
  *              of the layer's shares (linear interpolation between ranks), at least top_k of them
  *              (Fate §4.2). `want` is an upper bound only.
@@ -18,8 +18,8 @@
  *  frequency   the experts of the layer with the highest access frequency
  *  layer       every expert of the layer, ascending (whole layers are streamed)
  *
- *  activation  moe-infinity: the experts that the layer accessed in an earlier sequence similar to this
- *              one, by frequency (activation.h)
+ *  activation  moe-infinity: the experts that the layer accessed in an earlier sequence similar to
+ *              this one, by frequency (activation.h)
  *
  * The counting methods return access probabilities: min(1, top_k * score / sum of the layer's
  * scores). Ties go to the lower index. All functions are pure,

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Predictions from router logits, by the rule of the target's router.
  *
- * The share of expert e is the softmax of its margin: its logit z_e less the logit with which it would
- * just be chosen. It is chosen when p(z) + bias_e reaches tau, the K-th largest score of the row:
+ * The share of expert e is the softmax of its margin: its logit z_e less the logit with which it
+ * would just be chosen. It is chosen when p(z) + bias_e reaches tau, the K-th largest score of the
+ * row:
  *   sigmoid        margin = z_e - logit(tau - bias_e)
  *   softmax        margin = z_e - log(tau - bias_e), but for a constant
  *   softmax of K   margin = z_e + bias_e
- * Without a bias the second term is a constant, so that the share is the softmax of the logits for every
- * gating; a constant added to all biases changes nothing. Where tau - bias_e is no p, or one that hardly
- * occurs, it is limited: such an expert is chosen almost always or never, and must not take the whole
- * sum. Experts outside the groups that the row uses have no share. */
+ * Without a bias the second term is a constant, so that the share is the softmax of the logits for
+ * every gating; a constant added to all biases changes nothing. Where tau - bias_e is no p, or one
+ * that hardly occurs, it is limited: such an expert is chosen almost always or never, and must not
+ * take the whole sum. Experts outside the groups that the row uses have no share. */
 #include <math.h>
 
 #include "lib/base/assert.h"

@@ -241,7 +241,8 @@ static int parse(struct ctl *c, int argc, char **argv, struct error *error)
     return find_command(c, argc - optind, argv + optind, error);
 }
 
-/* The operation of a command: its name without dashes, because an operation is one lower-case word. */
+/* The operation of a command: its name without dashes, because an operation is one lower-case
+ * word. */
 static const char *operation(const struct command *command, char op[32])
 {
     size_t n = 0;

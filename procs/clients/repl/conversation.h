@@ -42,9 +42,9 @@ struct conversation_form {
 };
 
 /* Prompt in the model's chat format: the system message, the turns from `first` on, the prompt. A
- * turn that the template rejects (it contains one of its text marks) and all older ones are left out
- * (`first`), so that one bad response does not block the conversation. Caller frees *out; -1 with
- * *error. */
+ * turn that the template rejects (it contains one of its text marks) and all older ones are left
+ * out (`first`), so that one bad response does not block the conversation. Caller frees *out; -1
+ * with *error. */
 int conversation_chat(struct conversation *t, const struct conversation_form *form,
                       const char *prompt, struct chat_prompt *out, struct error *error);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Settings of repl in addition to the sampling parameters (ipc/engine/engine_client.h).
  *
- *   SETTING(name, kind, field, min, max, help)  kind: NUMBER, SWITCH, TERNARY (auto, on, off) or TEXT
- *                                               (at most max bytes); field of struct repl */
+ *   SETTING(name, kind, field, min, max, help)  kind: NUMBER, SWITCH, TERNARY (auto, on, off) or
+ *                                               TEXT (at most max bytes); field of struct repl */
 SETTING(num_predict, NUMBER, submit.max_tokens, 0, ENGINE_TOKENS_MAX,
         "maximum new tokens of a response; 0: to the end of the text or of the context")
 SETTING(context, NUMBER, context, 0, MODEL_CONTEXT_MAX,

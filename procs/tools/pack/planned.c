@@ -23,7 +23,8 @@ static int check_model(const struct pack *p, const struct plan *plan, struct err
     return plan_matches(plan, s->index, hash, p->options.plan, error);
 }
 
-/* The directory of the store and of the model are often the same: then they can be moved together. */
+/* The directory of the store and of the model are often the same: then they can be moved
+ * together. */
 int pack_base(struct pack *p, struct error *error)
 {
     struct store_manifest *m = &p->manifest;

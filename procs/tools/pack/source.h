@@ -31,7 +31,8 @@ struct source {
     uint8_t hash[STORE_HASH_BYTES]; /* of the header and the size: source_hash of the manifest */
 };
 
-/* fp8_type: see hf_open_as. 0, or -1 with an error. On success the caller must call source_close. */
+/* fp8_type: see hf_open_as. 0, or -1 with an error. On success the caller must call
+ * source_close. */
 int source_open(struct source *s, const char *path, uint32_t fp8_type, struct error *error);
 void source_close(struct source *s);
 

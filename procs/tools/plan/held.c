@@ -115,8 +115,8 @@ struct moments {
     uint32_t windows, units;
     double mean;
     double
-        square; /* of the distances of units from the mean, each times its windows: units - 1 times the variance of a
-                    * window, if windows do not depend on each other */
+        square; /* of the distances of units from the mean, each times its windows: units - 1 times
+                    * the variance of a window, if windows do not depend on each other */
 };
 
 /* delta[n]: the windows of a domain. */

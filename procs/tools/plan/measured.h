@@ -3,8 +3,9 @@
  * killed is continued and another budget or loss measures only what is new. A record belongs to a
  * key, a hash of everything that its value depends on; its value is numbers.
  *
- * File: struct measured_header | records: key, bytes of the value (uint32_t), value. Little-endian. It is replaced
- * after each record by a rename, and untrusted when it is read: a damaged one is ignored with a line.
+ * File: struct measured_header | records: key, bytes of the value (uint32_t), value. Little-endian.
+ * It is replaced after each record by a rename, and untrusted when it is read: a damaged one is
+ * ignored with a line.
  *
  * One program at a time writes a plan: PLAN.lock is locked while a measured_file is open. */
 #ifndef SLUICE_TOOLS_PLAN_MEASURED_H

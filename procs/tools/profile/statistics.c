@@ -4,8 +4,8 @@
  *
  * Inputs (Fate §3):
  *   0  the gate input of the previous layer, unchanged
- *   1  the attention input of this layer: the residual stream, with this layer's router norm (the gate
- *      input itself where the router reads it)
+ *   1  the attention input of this layer: the residual stream, with this layer's router norm (the
+ *      gate input itself where the router reads it)
  *   2  the attention input of the previous layer, likewise */
 #include <inttypes.h>
 #include <math.h>

@@ -11,9 +11,9 @@
  * with n[e] normal and orthogonal to c. So its logit is bias[e] (skew: normal over the experts of a
  * layer) plus a normal number that is partly common to the tokens of a group (locality). Layers add
  * `update` to the variance of the residual stream, evenly; matrices have deviation 1/sqrt(k), so
- * that nothing else grows. A model's factors of the embedding and of updates are divided out; rows of a
- * router that reads the residual without a norm are smaller by its deviation. The norm before the output
- * makes logits of variance 1, also where the output is the embedding.
+ * that nothing else grows. A model's factors of the embedding and of updates are divided out; rows
+ * of a router that reads the residual without a norm are smaller by its deviation. The norm before
+ * the output makes logits of variance 1, also where the output is the embedding.
  *
  * A matrix of NVFP4 has FP4_DEVIATION, and a scale that makes it what it should be: a number of its
  * own within 25 %, one for each expert. */

@@ -19,7 +19,8 @@ extern char **environ;
 
 volatile sig_atomic_t tune_stop;
 
-/* Through sluice-tether, so that the stage ends when this process does. 0: it could not be started. */
+/* Through sluice-tether, so that the stage ends when this process does. 0: it could not be
+ * started. */
 static pid_t start(char *const argv[], int out, bool quiet)
 {
     pid_t pid = 0;

@@ -46,7 +46,8 @@ struct job {
     double encode_bytes_per_s; /* of an expert at int2, in its own bytes */
     double expert_bytes;       /* of the model */
     double forms,
-        forms_bytes; /* precisions of all experts that are stored for the measurements: bits of enum precision */
+        forms_bytes; /* precisions of all experts that are stored for the measurements: bits of enum
+                      * precision */
     double profile_tokens, plan_tokens, importance_tokens, importance_experts;
     double layer_experts, group; /* experts of a layer; those measured together */
     double groups;

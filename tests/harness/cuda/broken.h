@@ -8,7 +8,8 @@
 enum broken {
     BROKEN_NOT,        /* correct: reverses 128 numbers through shared memory */
     BROKEN_NO_BARRIER, /* without its barrier: wrong numbers */
-    BROKEN_EARLY, /* reads numbers that are copied asynchronously before it waited for them: wrong */
+    BROKEN_EARLY,      /* reads numbers that are copied asynchronously before it waited for them:
+                   * wrong */
     BROKEN_HALF_AT_BARRIER, /* one warp of four comes to a barrier */
     BROKEN_TWO_BARRIERS,    /* threads are at barriers in different lines */
     BROKEN_HALF_EXCHANGE,   /* half a warp exchanges with a mask of all */

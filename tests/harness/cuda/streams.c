@@ -50,7 +50,8 @@ static struct {
     int last_error;
     bool failed; /* since the last wait */
     char error[200];
-    /* What a stream records; NULL: none does. `broken`: something was done that is not legal then. */
+    /* What a stream records; NULL: none does. `broken`: something was done that is not legal
+     * then. */
     void *recording;
     struct tasks recorded;
     bool broken;

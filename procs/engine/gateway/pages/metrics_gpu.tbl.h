@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Metrics of the GPU, from its object in the stats snapshot and compute's counters. "sluice_gpu_" is put before their
- * names, and the label gpu (its number; of several: "0,1", and their sums) before their labels.
+/* Metrics of the GPU, from its object in the stats snapshot and compute's counters. "sluice_gpu_"
+ * is put before their names, and the label gpu (its number; of several: "0,1", and their sums)
+ * before their labels.
  * METRIC(name, type, help)      starts a metric
  * VALUE(counter, labels, scale) a counter gpu_* of compute
  * AT(path, labels)              a number of the object

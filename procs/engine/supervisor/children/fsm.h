@@ -44,7 +44,8 @@ enum fsm_event {
     EVENT_EXITED,       /* reaped: after progress, or on request */
     EVENT_EXITED_EARLY, /* reaped: before READY, or after READY without progress */
     EVENT_EXITED_OFTEN, /* the same, too many times in a minute, at the first start */
-    EVENT_EXITED_FATAL, /* reaped while STARTING with exit status 2, at the first start: a retry cannot help */
+    EVENT_EXITED_FATAL, /* reaped while STARTING with exit status 2, at the first start: a retry
+                         * cannot help */
     EVENT_BACKOFF_OVER,
     EVENT__COUNT
 };

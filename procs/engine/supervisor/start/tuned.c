@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The tuning of the model, if the choice of policies is left to sluice: before anything is opened. */
+/* The tuning of the model, if the choice of policies is left to sluice: before anything is
+ * opened. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>

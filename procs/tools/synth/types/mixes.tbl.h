@@ -8,9 +8,9 @@
  * MIX_WHEN(mix or family, role, when, type)   where the condition holds
  * MIX_RULE(mix or family, role, type)         always
  *   The first rule that applies is used, so exceptions come first.
- *   role   OUTPUT (or the embedding, if it is tied), EMBD, V, K, Q, O of attention (not the matrices of MLA), GATE, UP, DOWN of
- *          experts, shared experts and dense networks, EXPERTS: the stacked ones only, MATRIX: every
- *          one
+ *   role   OUTPUT (or the embedding, if it is tied), EMBD, V, K, Q, O of attention (not the
+ *          matrices of MLA), GATE, UP, DOWN of experts, shared experts and dense networks, EXPERTS:
+ *          the stacked ones only, MATRIX: every one
  *   when   of the layer: FIRST_2, FIRST_4, FIRST_16TH, FIRST_8TH, MIDDLE (not the first or last
  *          eighth), MORE (both ends and every third); FIRST_TENSORS: of all DOWN matrices in order,
  *          shared ones counted, the first eighth of the layers' number;
@@ -18,9 +18,10 @@
  *          more experts), EXPERTS8, NOT_EXPERTS8; FIRST_8TH_OR_MORE: MORE only with EXPERTS8;
  *          ROW: the row is no multiple of the base's block
  * Those that need an importance matrix there (IQ1, IQ2, IQ3_XXS, IQ3_XS, Q2_K_S) are made as with
- * one, the others as without. NVFP4, which llama-quantize does not make, is as the converter makes it
- * from a model of that type with --outtype q8_0: every matrix has a scale (weights.c). Not here: what depends on a model's name (70B). No include guard:
- * define MIX, MIX_WHEN or MIX_RULE, then include it. */
+ * one, the others as without. NVFP4, which llama-quantize does not make, is as the converter makes
+ * it from a model of that type with --outtype q8_0: every matrix has a scale (weights.c). Not here:
+ * what depends on a model's name (70B). No include guard: define MIX, MIX_WHEN or MIX_RULE, then
+ * include it. */
 #ifndef MIX
 #define MIX(name, base, file_type, family)
 #endif

@@ -85,7 +85,8 @@ static bool any_planned(const struct tune *t)
     return false;
 }
 
-/* The speeds of all planned systems: a plan that another one was added to has those of the others. */
+/* The speeds of all planned systems: a plan that another one was added to has those of the
+ * others. */
 static bool are_predicted(const struct tune *t, const struct plan *plan)
 {
     for (int i = 0; i < TUNE_SYSTEMS; i++)

@@ -15,7 +15,8 @@
 #define CONTEXT 32
 #define CHUNK   7
 
-/* The host, wrapped in a device that counts. The core allocates its vectors first, then its scratch. */
+/* The host, wrapped in a device that counts. The core allocates its vectors first, then its
+ * scratch. */
 struct counting {
     struct device device;
     struct device *host;

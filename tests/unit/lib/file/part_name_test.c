@@ -67,7 +67,8 @@ static void expect(const char *path, const char *wanted)
     ck_assert_str_eq(real, absolute);
 }
 
-/* A link to a directory is followed; one of a part is not, since its target leads to no other part. */
+/* A link to a directory is followed; one of a part is not, since its target leads to no other
+ * part. */
 START_TEST(links)
 {
     ck_assert_int_eq(mkdir(in_dir("models"), 0700), 0);

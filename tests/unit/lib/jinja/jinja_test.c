@@ -186,7 +186,8 @@ START_TEST(endless_templates_stop)
     check_stops("{% set s = 'x' * 1000000 %}{% for i in range(10000) %}{% if 'y' in s %}{% endif "
                 "%}{% endfor %}",
                 "too many steps");
-    /* Each turn costs as many bytes as its strings have, and these fit the steps only if uncounted. */
+    /* Each turn costs as many bytes as its strings have, and these fit the steps only if
+     * uncounted. */
     struct jinja_limits few = defaults;
     few.steps = 1000 * 1000;
     static const char *const turns[] = {"s == t",        "s <= t",          "s in [t]",

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Small models with recurrent layers: the first layer is one, the second has attention, and so on. */
+/* Small models with recurrent layers: the first layer is one, the second has attention, and so
+ * on. */
 #include <stdio.h>
 #include <string.h>
 

@@ -115,7 +115,8 @@ START_TEST(chunks)
 }
 END_TEST
 
-/* A batch has the rows of the largest pass: what is too much for it is computed with the next one. */
+/* A batch has the rows of the largest pass: what is too much for it is computed with the next
+ * one. */
 START_TEST(rows_of_a_batch)
 {
     static const struct sim_access accesses[] = {

@@ -79,7 +79,8 @@ START_TEST(layers_without_experts)
 }
 END_TEST
 
-/* A short run after a long one moves the shares little, a long one as much as everything before it. */
+/* A short run after a long one moves the shares little, a long one as much as everything before
+ * it. */
 START_TEST(runs_have_the_weight_of_their_length)
 {
     static const uint32_t one_token[LAYERS * EXPERTS] = {0, 1, 0, 1, 1, 1, 0, 0, 1, 1, 0, 0};

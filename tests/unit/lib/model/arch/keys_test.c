@@ -57,7 +57,8 @@ static void drop(struct make *m, const char *arch, const char *key)
 
 /* ---- types of norms, biases, routers, sinks ... ---- */
 
-/* A file in which that tensor has the type; false: it has no such tensor, or the type does not fit. */
+/* A file in which that tensor has the type; false: it has no such tensor, or the type does not
+ * fit. */
 static bool with_type(const struct arch *arch, const struct arch_row *row, uint32_t layer,
                       enum tensor_type type, struct make *m)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Token ids of conversations with vocabularies that have the control tokens of model families, against
- * transformers' apply_chat_template (tests/golden/chat_ids.py).
+/* Token ids of conversations with vocabularies that have the control tokens of model families,
+ * against transformers' apply_chat_template (tests/golden/chat_ids.py).
  * usage: unit_chat_ids [FILE]    FILE: templates of real models, of `chat_ids.py real` */
 #include <check.h>
 #include <fcntl.h>

@@ -253,7 +253,8 @@ START_TEST(what_is_no_template_leaves_the_family)
 }
 END_TEST
 
-/* A template for tools serves conversations with tools, and its marks are those of their answers. */
+/* A template for tools serves conversations with tools, and its marks are those of their
+ * answers. */
 START_TEST(template_for_tools)
 {
     struct model_chat model = {.family = CHAT_PLAIN};

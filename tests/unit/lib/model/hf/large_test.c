@@ -39,7 +39,7 @@ static FILE *create(void)
     return f;
 }
 
-/* ---- a real one: bytes, then tokens with merges for all their splits, written as new files are ---- */
+/* ---- a real one: bytes, then tokens with merges for all their splits, as in new files ---- */
 
 /* The character that stands for a byte in such vocabularies: printable ones for themselves. */
 static void put_byte_token(FILE *f, unsigned byte)

@@ -345,7 +345,8 @@ START_TEST(shapes_of_floats)
 }
 END_TEST
 
-/* A tensor of a layer that no row names; one of a layer that the model does not have is left out. */
+/* A tensor of a layer that no row names; one of a layer that the model does not have is left
+ * out. */
 START_TEST(tensors_without_rows)
 {
     static const struct {

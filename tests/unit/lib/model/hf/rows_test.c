@@ -130,7 +130,8 @@ static unsigned nibble(const char *bytes, uint64_t i)
     return (unsigned)(uint8_t)bytes[i / 2] >> (i % 2 * 4) & 15;
 }
 
-/* Every other row of an expert's blocks; GGUF: an exponent, then byte j has elements j and j + 16. */
+/* Every other row of an expert's blocks; GGUF: an exponent, then byte j has elements j and j +
+ * 16. */
 START_TEST(rows_of_mxfp4)
 {
     enum { EXPERTS = 2, ROWS = 5, BLOCKS = 3 };

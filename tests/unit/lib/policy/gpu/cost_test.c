@@ -50,12 +50,14 @@ static void check_cost(struct cost_part p, double weights, double experts, doubl
     ck_assert_double_eq_tol(cost_sum(&c), weights + experts + kv + waits, 1e-9);
 }
 
-/* A dense layer: 100 / 100 + 20 / 10, as another type is that of the slowest; the output 200 / 100. */
+/* A dense layer: 100 / 100 + 20 / 10, as another type is that of the slowest; the output 200 /
+ * 100. */
 START_TEST(by_hand_on_a_gpu)
 {
     check_cost(on_gpu(0, 2, 16), 6, 2 * 2 * 1, 0, 0.25 * 3);
     check_cost(on_gpu(2, 4, 16), 6 + 2, 4, 0, 0.25 * 3);
-    /* half of the uses have a slot: 1 expert of each layer takes 10 / 5 to copy, and 1 to compute */
+    /* half of the uses have a slot: 1 expert of each layer takes 10 / 5 to copy, and 1 to
+     * compute */
     check_cost(on_gpu(0, 2, 8), 6, 2 * (2 + 1), 0, 0.25 * 3);
     /* of 3 slots for two layers a quarter of a layer's of 1 and of 2: 3 / 16 have one */
     check_cost(on_gpu(0, 2, 3), 6, 2 * (2 * 13 / 16.0 * 2 + 1), 0, 0.25 * 3);

@@ -270,7 +270,8 @@ static void arrive_at_random(struct world *w)
         arrive(w, 1 + below(below(4) == 0 ? 4000 : 100), below(200), below(4) == 0);
 }
 
-/* How long each of them waited for a row: the others that wait as long, and a side request's delay. */
+/* How long each of them waited for a row: the others that wait as long, and a side request's
+ * delay. */
 START_TEST(none_starves)
 {
     struct world w;
