@@ -8,7 +8,7 @@
 #define CHOICE_NAME(id, name) name,
 #define CHOICE_BAR(id, name)  "|" name
 
-/* "a|b|c" */
+/* The names of a list as one text: "a|b|c". */
 #define CHOICE_NAMES(LIST) (&(LIST(CHOICE_BAR))[1])
 
 #endif

@@ -74,6 +74,7 @@ struct precision_choice {
     enum precision accept[PRECISION__COUNT]; /* best first; includes `request` unless skipped */
 };
 
+/* Sets *out to the precisions that may serve the access, and the one that is requested. */
 void precision_choose(const struct precision_policy *p, const struct precision_input *in,
                       struct precision_choice *out);
 
@@ -84,14 +85,15 @@ void precision_limit(struct precision_choice *choice, uint32_t present);
 
 /* ---- applied to what is resident ------------------------------------------------------------- */
 
-/* LOADING: reserved, its bytes are coming, for a prefetch or for a demand. */
+/* LOADING: the entry is reserved and being read, for a prefetch or for a demand. */
 enum precision_state { PRECISION_ABSENT, PRECISION_LOADING, PRECISION_READY };
 enum precision_outcome { PRECISION_HIT, PRECISION_INFLIGHT, PRECISION_MISS, PRECISION_SKIPPED };
 
-/* Which precision serves an access: the best accepted one that is READY; else, unless the expert is
- * skipped, the best accepted one that is LOADING and not below the request (waiting for it reads
- * fewer bytes than a second load); else the request. state: of every accepted precision and the
- * request. *precision: that serves or is waited for; skipped: the best accepted one. */
+/* Decides which precision serves an access: the best accepted one that is READY; otherwise, unless
+ * the expert is skipped, the best accepted one that is LOADING and not below the request (waiting
+ * for it reads fewer bytes than a second load); otherwise the request. state: of every accepted
+ * precision and of the request. *precision becomes the one that serves or is waited for; if the
+ * expert is skipped, the best accepted one. */
 enum precision_outcome precision_serve(const struct precision_choice *choice,
                                        const enum precision_state state[PRECISION__COUNT],
                                        enum precision *precision);
@@ -111,12 +113,13 @@ struct precision_predicted {
 bool precision_predict(const struct precision_policy *p, const struct precision_predicted *in,
                        uint32_t present, enum precision *precision);
 
-/* Precisions a rule may request, as a mask of 1 << enum precision; edgemoe: all of `present` (the
- * plan decides). */
+/* The precisions that a rule may request, as a mask of 1 << enum precision. With edgemoe these are
+ * all of `present`, because the plan decides. */
 uint32_t precision_policy_mask(const struct precision_policy *p, uint32_t present);
 
-/* s of every rank: the share of the weights ranked before it in the sum of all top_k. weight[i *
- * stride], in order of rank, not negative; before[top_k]. All 0 when the sum is 0. */
+/* Sets before[i], i below top_k, to s of rank i: the share that the weights ranked before it have
+ * in the sum of all top_k. weight[i * stride] are in order of rank and not negative. All s are 0
+ * when the sum is 0. */
 void precision_weights_before(const float *weight, size_t stride, uint32_t top_k, float *before);
 
 /* Popularity of the expert at position `at` of a chunk's `count` experts in

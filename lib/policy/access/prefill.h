@@ -22,6 +22,7 @@ struct prefill_item {
 
 /* Sorts items[0..count-1] in place. Never allocates. */
 typedef void (*prefill_order_fn)(struct prefill_item *items, uint32_t count);
+/* The function that sorts in this order. */
 prefill_order_fn prefill_order_of(enum prefill_order order);
 
 #endif

@@ -34,23 +34,24 @@ struct route {
 
 #define ROUTE_STRIDE (sizeof(struct route) / sizeof(float)) /* between weights of routes */
 
-/* `scratch` has ROUTING_SCRATCH(experts) floats; `out` has space for top_k. */
 #define ROUTING_SCRATCH(experts) (2 * (size_t)(experts))
 
+/* Writes the top_k routes of a row to out, in order of rank, as the model's router chooses them.
+ * logits: [experts]; scratch: ROUTING_SCRATCH(experts) floats. */
 void routing_exact(const struct model_router *router, const float *logits, float *scratch,
                    struct route *out);
 
-/* What decides the choice: p of router.h, and the score s = p + bias, -infinity outside the groups
- * that the row uses. p, score, scratch: [experts]. */
+/* Computes what decides the choice: p of router.h, and the score s = p + bias, which is -infinity
+ * outside the groups that the row uses. p, score, scratch: [experts]. */
 void routing_scores(const struct model_router *router, const float *logits, float *scratch,
                     float *p, float *score);
 
-/* How far each expert is above what it needs to be chosen, in nats of its own logit; only
- * differences between experts count. Without a bias and groups these are the logits. With them, t
- * is midway between the score of the last chosen expert and the next one: log-odds of p less
- * log-odds of t - bias (p less t - bias, if p is the logit), within ROUTING_MARGIN_MIN and _MAX,
- * and at most ROUTING_MARGIN_GROUP outside the groups that the row uses. The top_k largest are
- * those of routing_exact, but for ties. scratch has
+/* Computes the margin of each expert: how far it is above what it needs to be chosen, in nats of
+ * its own logit. Only differences between experts count. Without a bias and groups these are the
+ * logits. With them, t is midway between the score of the last chosen expert and the next one:
+ * log-odds of p less log-odds of t - bias (p less t - bias, if p is the logit), within
+ * ROUTING_MARGIN_MIN and _MAX, and at most ROUTING_MARGIN_GROUP outside the groups that the row
+ * uses. The top_k largest are those of routing_exact, but for ties. scratch has
  * ROUTING_MARGIN_SCRATCH(experts) floats; margin: [experts]. */
 #define ROUTING_MARGIN_MIN              (-11.0f)
 #define ROUTING_MARGIN_MAX              4.0f
@@ -59,10 +60,10 @@ void routing_scores(const struct model_router *router, const float *logits, floa
 void routing_margins(const struct model_router *router, const float *logits, float *scratch,
                      float *margin);
 
-/* allowed[e]: e is in the set. Returns the number of routes written: top_k, or the size of the set
- * when that is smaller; the softmax is over the set. If the best groups have fewer experts of the
- * set than that, all groups count. With every expert allowed, or NULL, the result is bit-identical
- * to routing_exact. */
+/* Routes to the experts e with allowed[e] only. Returns the number of routes written to out: top_k,
+ * or the size of the set when that is smaller; the softmax is over the set. If the best groups have
+ * fewer experts of the set than that, all groups count. With every expert allowed, or NULL, the
+ * result is bit-identical to routing_exact. */
 uint32_t routing_masked(const struct model_router *router, const float *logits, const bool *allowed,
                         float *scratch, struct route *out);
 

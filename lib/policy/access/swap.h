@@ -39,40 +39,45 @@ struct swap_pair {
     uint32_t layer, in, out; /* experts */
 };
 
-/* NULL when the config is invalid or memory is short. The initial set of a layer is its v largest
- * norms; swap_set replaces it. */
+/* Returns NULL when the config is invalid or memory is short; the caller calls swap_destroy. The
+ * first set of a layer has the v experts with the largest norms; swap_set replaces it. */
 struct swap *swap_create(const struct swap_config *config);
 void swap_destroy(struct swap *s);
 
-/* Replaces the set of a layer: resident[e] != 0; exactly v of them (asserted). */
+/* Replaces the set of a layer by the experts e with resident[e] != 0: exactly v of them, which is
+ * asserted. */
 void swap_set(struct swap *s, uint32_t layer, const uint8_t *resident);
 
-/* A token's unmasked top-k names the expert; value is |x| * G(x). */
+/* Adds to the importance of an expert that a token's unmasked top-k names; value is |x| * G(x). */
 void swap_choice(struct swap *s, uint32_t layer, uint32_t expert, float value);
 
 /* `tokens` were completed (decode: 1, prefill: the chunk's). Updates and due times are those of as
  * many calls with 1. */
 void swap_tokens(struct swap *s, uint32_t tokens);
 
-/* Tokens that may be routed together. All of them have the set of the first one, and their
- * importance arrives with the last one, so that a set is late by as many. A third of the interval
- * costs nothing that can be measured, the whole interval does (docs/lab/swapmoe.md). */
+/* The number of tokens that may be routed together. All of them have the set of the first one, and
+ * their importance arrives with the last one, so that a set is late by as many. A third of the
+ * interval costs nothing that can be measured, the whole interval does (docs/lab/swapmoe.md). */
 uint32_t swap_rows_max(uint64_t interval);
 
-/* Tokens until the next update or pair is due; 0: one is due. */
+/* The number of tokens until the next update or pair is due; 0: one is due now. */
 uint64_t swap_idle_tokens(const struct swap *s);
 
-/* The next pair that is due, if none is in progress. It must be followed by swap_done (the new
- * expert serves from now on) or swap_abandon (nothing changed). */
+/* Hands out the next pair that is due. False: none is due, or one is in progress. After true,
+ * swap_done or swap_abandon must follow. */
 bool swap_next(struct swap *s, struct swap_pair *pair);
+/* The new expert of the pair in progress is READY: it serves from now on, the old one does not. */
 void swap_done(struct swap *s);
+/* The pair in progress is given up: nothing has changed. */
 void swap_abandon(struct swap *s);
 
-/* The mask of masked routing: [experts], nonzero for those that serve. Valid until swap_destroy. */
+/* The mask of masked routing of a layer: [experts], nonzero for those that serve. It is valid until
+ * swap_destroy. */
 const uint8_t *swap_serving(const struct swap *s, uint32_t layer);
 
-float swap_importance(const struct swap *s, uint32_t layer,
-                      uint32_t expert); /* in the current window */
+/* The importance of an expert in the current window. */
+float swap_importance(const struct swap *s, uint32_t layer, uint32_t expert);
+/* The number of pairs that swap_done ended, over all layers. */
 uint64_t swap_pairs_done(const struct swap *s);
 
 #endif

@@ -24,12 +24,15 @@ struct swap_search {
     double loss;              /* of best */
 };
 
+/* Starts a search at SWAP_INTERVAL_MAX, down to `min` tokens. */
 void swap_search_start(struct swap_search *s, uint32_t min, double token_ns, double read_ns);
 
-/* Relative increase of the time per token by so many replacements per token; 0: times unknown. */
+/* The relative increase of the time per token that so many replacements per token cause; 0 when the
+ * times are unknown. */
 double swap_latency_increase(const struct swap_search *s, double replacements);
 
-/* The interval was measured. False: the search has ended with `best`. */
+/* s->interval was measured, with this loss and so many replacements per token. False: the search
+ * has ended, and s->best is its result. */
 bool swap_search_measured(struct swap_search *s, double replacements, double loss);
 
 #endif

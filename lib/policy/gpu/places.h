@@ -28,17 +28,17 @@
 
 #define PLACES_NONE     UINT32_MAX
 #define PLACES_MATRICES 3 /* of an expert */
-#define PLACES_PIECE                                                                               \
-    ((uint64_t)2 << 20) /* of the pinned memory of the host that they are copied through */
+/* Experts are copied through pinned memory of the host, in pieces of so many bytes. */
+#define PLACES_PIECE ((uint64_t)2 << 20)
 
-/* Pieces that an expert has at most: each but the last one of a matrix leaves less than a sixteenth
- * unused, as some have whole rows. And those of the pinned memory: of two experts, and at least
- * 8. */
+/* The largest number of pieces that an expert is copied in. A piece holds whole rows of some types,
+ * so each but the last one of a matrix may leave up to a sixteenth unused. */
 static inline uint32_t places_pieces(uint64_t place_bytes)
 {
     return (uint32_t)(place_bytes / (PLACES_PIECE / 16 * 15)) + PLACES_MATRICES;
 }
 
+/* The number of pieces of the pinned memory: enough for two experts, and at least 8. */
 static inline uint32_t places_ring(uint64_t place_bytes)
 {
     uint32_t two = 2 * places_pieces(place_bytes);
@@ -47,25 +47,28 @@ static inline uint32_t places_ring(uint64_t place_bytes)
 
 struct places_config {
     uint32_t layers, experts, top_k;
-    const struct expert_sizes *sizes; /* read by places_create */
-    uint64_t bytes;                   /* of the memory; at least top_k of the largest */
+    const struct expert_sizes *sizes; /* read by places_create only */
+    uint64_t bytes;                   /* of the memory; at least top_k experts of the largest
+                                       * size */
     enum eviction eviction;
-    /* cooperative: in passes of one row the host computes experts without a place. It gets one for
-     * later passes if space(arg) is true: all of its pieces are unused now. */
+    /* cooperative: in passes of one row the host computes experts without a place. Such an expert
+     * gets a place for later passes if space(arg) is true, which says that all pieces it needs are
+     * unused now. */
     bool cooperative;
     bool (*space)(void *arg);
-    /* At the first use of an expert that got its place by places_ahead: whether its copy has ended.
-     * Else NULL. */
+    /* Called at the first use of an expert that got its place by places_ahead: says whether its
+     * copy has ended. NULL if places_ahead is not used. */
     bool (*arrived)(void *arg, uint32_t place);
     void *arg;
 };
 
-/* Uses of experts that had a place, that were copied, and experts that these replaced; uses that
- * the host computed, and experts that were copied after them. Experts that got a place ahead of a
- * use, and what became of these: they were there at the first use, or not yet; they were replaced
- * before. */
 struct places_counts {
-    uint64_t hits, uploaded, evicted, on_host, background;
+    uint64_t hits, uploaded; /* uses of experts that had a place, and that were copied for it */
+    uint64_t evicted;        /* experts that these replaced */
+    uint64_t on_host;        /* uses that the host computed */
+    uint64_t background;     /* experts that were copied after such a use */
+    /* Experts that got a place ahead of a use; those whose copy had ended at their first use, had
+     * not ended, and those that were replaced before any use. */
     uint64_t ahead, timely, late, unused;
     uint64_t filled; /* by places_reserve, and not used so far */
 };
@@ -74,13 +77,13 @@ enum place_use {
     PLACE_LEASED, /* it is leased already */
     PLACE_HIT,
     PLACE_UPLOAD,
-    PLACE_ON_HOST, /* or lent to the host already */
+    PLACE_ON_HOST, /* the host computes it, or does so already */
 };
 
 struct place_result {
     enum place_use use;
-    uint32_t place; /* on the host: that which it gets for later passes, or PLACES_NONE */
-    bool taken;     /* by this call: what another expert had there is gone */
+    uint32_t place; /* PLACE_ON_HOST: its place for later passes, or PLACES_NONE */
+    bool taken;     /* by this call: the bytes of another expert there are gone */
 };
 
 struct places;
@@ -89,58 +92,64 @@ struct places;
 #define PLACES_EVICTIONS                                                                           \
     "lru|fifo|lfu|random|edgemoe|edgemoe-printed|hobbit|arc|decayed-frequency|activation"
 
-/* False: there is none of that name. */
+/* Finds an eviction by its name. False: none has that name. */
 bool places_eviction_find(const char *name, enum eviction *out);
 
-/* NULL: out of memory. */
+/* Allocates everything. Returns NULL when memory is short. The caller calls places_destroy. */
 struct places *places_create(const struct places_config *config);
 void places_destroy(struct places *p);
 
-/* Another sequence begins: the records of evictions that have them by sequence are reset. */
+/* Another sequence begins: evictions that keep records per sequence reset them. */
 void places_sequence(struct places *p);
 
-/* One use of an expert by a pass of so many rows (0: not known). Pre: fewer than places_lent_max
- * are leased, unless the expert is. */
+/* A pass of `rows` rows (0: not known) uses the expert: it is leased, or left to the host. Pre: the
+ * expert is leased already, or fewer than places_lent_max are. */
 struct place_result places_use(struct places *p, uint32_t expert, uint32_t rows);
 
-/* Of an expert that is probably used next, while those of the running layer are leased. Its place,
- * if it has one, is kept until the leases end. places_ahead: a place for one that has none, kept
- * likewise; PLACES_NONE: it has one, or there is no space for it. */
+/* The expert is probably used next, while experts of the running layer are leased: its place, if it
+ * has one, is kept until the leases end. */
 void places_keep(struct places *p, uint32_t expert);
+/* Gives such an expert a place, which is kept until the leases end. PLACES_NONE: it has one
+ * already, or there is no space for it. */
 uint32_t places_ahead(struct places *p, uint32_t expert);
-/* Both for a list of them, none of which replaces another: `copy` is called for those that get a
- * place, until there is no space for one. at: in the list. */
+/* places_keep and places_ahead for a list of experts, none of which replaces another one of it.
+ * Calls `copy` for each expert that gets a place, and stops when there is no space for one. at: the
+ * position in the list. */
 void places_prefetch(struct places *p, const uint32_t *expert, uint32_t count,
                      void (*copy)(void *arg, uint32_t at, uint32_t place), void *arg);
+/* Whether the expert has a place. */
 bool places_has(const struct places *p, uint32_t expert);
-uint32_t places_at(const struct places *p, uint32_t expert); /* PLACES_NONE: it has none */
-/* A place that no other expert has, for one that has none: its first use counts as its copy.
- * PLACES_NONE as for places_ahead, and if the host computes experts, as it would not compute this
- * one. */
+/* The place of the expert; PLACES_NONE: it has none. */
+uint32_t places_at(const struct places *p, uint32_t expert);
+/* Gives an expert without a place one that no other expert has. Its first use counts as its copy.
+ * PLACES_NONE: as for places_ahead; also if the host computes experts, because it would not compute
+ * one that has a place. */
 uint32_t places_reserve(struct places *p, uint32_t expert);
 
-/* No operation is submitted with those that are leased or lent any more. */
+/* Ends all leases: no further operation is submitted with these experts. */
 void places_end_leases(struct places *p);
 
-/* Experts that can be leased at once, whatever their sizes: so many slabs. */
+/* The number of experts that can be leased at once, whatever their sizes: that of the slabs. */
 uint32_t places_lent_max(const struct places *p);
-/* Numbers of places are below it. */
+/* The numbers of all places are below this one. */
 uint32_t places_count(const struct places *p);
-/* Experts that have a place. */
+/* The number of experts that have a place. */
 uint32_t places_used(const struct places *p);
-/* Experts that have space as the slabs are divided now; slabs that no class has count with the
- * largest. At most all. */
+/* The number of experts, at most all, for which there are places as the slabs are divided now.
+ * Slabs that no class has count as if the largest class had them. */
 uint32_t places_capacity(const struct places *p);
 
-/* Where a place is in the memory, and its size. Pre: an expert has it. */
+/* The offset of a place in the memory, in bytes. Pre: an expert has the place. */
 uint64_t places_offset(const struct places *p, uint32_t place);
+/* The size of a place, in bytes. Pre: an expert has the place. */
 uint64_t places_bytes(const struct places *p, uint32_t place);
-/* The place at this address, which is in one that an expert has. */
+/* The place that contains this offset. Pre: an expert has it. */
 uint32_t places_with(const struct places *p, uint64_t offset);
 
-/* Changes places_config.cooperative, while nothing is leased or lent. */
+/* Changes places_config.cooperative. Pre: nothing is leased or lent. */
 void places_cooperate(struct places *p, bool cooperative);
 
+/* The counts since places_create. */
 struct places_counts places_counts(const struct places *p);
 
 #endif

@@ -31,9 +31,9 @@ struct gpu_trial_token {
 
 struct gpu_trial {
     enum gpu_policy policy; /* of the next pass */
-    uint32_t trials;        /* that ended */
-    /* By policy: time per token in the last trial that ended, 0: none; tokens that were counted in
-     * all. */
+    uint32_t trials;        /* trials that have ended */
+    /* By policy: the time per token in the last trial that ended (0: none did), and the tokens that
+     * were counted in all. */
     double token_ns[GPU_POLICY__COUNT];
     uint64_t tokens[GPU_POLICY__COUNT];
 
@@ -47,11 +47,11 @@ struct gpu_trial {
     double usual; /* share of hits; below 0: not known */
 };
 
-/* allowed: 1 << policy of each; one of them: there is no trial. */
+/* allowed: a mask of 1 << policy. With a single policy there are no trials. */
 void gpu_trial_open(struct gpu_trial *t, uint32_t allowed);
-/* A pass of one row ended, with the policy t->policy, which may be another one now. */
+/* A pass of one row ended, which was computed with t->policy. The call may change t->policy. */
 void gpu_trial_token(struct gpu_trial *t, const struct gpu_trial_token *token);
-/* Another pass ended. */
+/* A pass of several rows ended: it is not counted, nor is the token after it. */
 void gpu_trial_other(struct gpu_trial *t);
 
 #endif

@@ -25,23 +25,26 @@
 
 struct activation;
 
-/* NULL: out of memory. Allocates everything. */
+/* Allocates everything that is needed later. Returns NULL when memory is short. */
 struct activation *activation_create(uint32_t layers, uint32_t experts);
 void activation_destroy(struct activation *a);
 
 /* Bytes that activation_create allocates. */
 size_t activation_bytes(uint32_t layers, uint32_t experts);
 
-/* `tokens` of a pass access the expert. The first access starts the sequence. */
+/* `tokens` tokens of a pass of the sequence access the expert. Its first access starts a
+ * sequence. */
 void activation_access(struct activation *a, uint32_t sequence, uint32_t layer, uint32_t expert,
                        uint32_t tokens);
 
-/* Its END record. No effect without an access. */
+/* The sequence has ended: its matrix joins the collection. A sequence without an access has no
+ * effect. */
 void activation_sequence_ends(struct activation *a, uint32_t sequence);
 
-/* Predictions for `layer` while a sequence is at `now`, at most `want`, in descending probability;
- * experts without counts are left out, so there are none before its first access. The earlier
- * sequence is chosen once per position. */
+/* Writes predictions for `layer`, while a sequence is at `now`, to out, at most `want`, in
+ * descending probability, and returns their number. Experts without counts are left out, so there
+ * are no predictions before the first access of the sequence. The earlier sequence that it
+ * resembles is chosen once per position. */
 uint32_t activation_predict(struct activation *a, const struct prediction_place *now,
                             uint32_t layer, uint32_t want, uint32_t top_k, struct prediction *out);
 

@@ -25,8 +25,8 @@
 #define JUDGE_SLICE  8u /* tokens */
 #define JUDGE_SLICES 8u
 #define JUDGE_TRIAL  (JUDGE_SLICE * JUDGE_SLICES)
-#define JUDGE_SETTLE                                                                               \
-    2u /* first tokens of a slice that do not count: they use what the slice before has read */
+/* The first tokens of a slice do not count, because they use what the slice before has read. */
+#define JUDGE_SETTLE     2u
 #define JUDGE_KEEP_MIN   128u
 #define JUDGE_KEEP_MAX   2048u
 #define JUDGE_GAIN_MIN   0.02
@@ -44,12 +44,14 @@ struct prefetch_judge {
     uint32_t used, unused;   /* prefetches, the older ones counting less */
 };
 
+/* Starts with prefetch on. timed: its effect on the time per token is measured, too. */
 void prefetch_judge_init(struct prefetch_judge *j, bool timed);
 
 /* A decode token ended; token_ns is the time since the one before, waiting included. */
 void prefetch_judge_token(struct prefetch_judge *j, double token_ns);
 
-/* A prefetched expert was accessed; or was evicted, or its read cancelled, without an access. */
+/* A prefetched expert was accessed (used), or it was evicted or its read cancelled without an
+ * access. */
 void prefetch_judge_outcome(struct prefetch_judge *j, bool used);
 
 #endif

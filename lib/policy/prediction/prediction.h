@@ -119,6 +119,7 @@ struct prediction_method {
     uint32_t (*predict)(const struct prediction_input *in, struct prediction *out);
 };
 
+/* The method of a kind; it is static. */
 const struct prediction_method *prediction_method_of(enum prediction_kind kind);
 
 /* Predictions requested per layer: predict_k, or by default top_k, and every expert when the method
@@ -129,18 +130,20 @@ uint32_t prediction_want(const struct prediction_method *p, uint64_t predict_k, 
 /* Layers ahead that the method may predict: `lookahead` from routers and activations, else 1. */
 uint32_t prediction_layers(const struct prediction_method *p, uint64_t lookahead);
 
-/* Decode. Returns the number of predictions written to out (at most in->want), in descending
- * probability: 0 when the source is missing (logits NULL, no tables). */
+/* Makes predictions in decode: writes at most in->want of them to out, in descending probability,
+ * and returns their number. It is 0 when the source of the method is missing (logits NULL, no
+ * tables). */
 uint32_t prediction_run(const struct prediction_method *p, const struct prediction_input *in,
                         struct prediction *out);
 
-/* Sets weight_before from the probabilities of a list of decode. prediction_run has done so, or
- * from the gate weights of the predicted choice where they are not proportional to the
- * probabilities. */
+/* Sets weight_before of a list of decode from its probabilities. Not needed after prediction_run,
+ * which has done so, or has set it from the gate weights of the predicted choice where these are
+ * not proportional to the probabilities. */
 void prediction_weights_before(struct prediction *list, uint32_t count, uint32_t top_k);
 
-/* Prefill: whether the method makes predictions for a chunk. Those that read routers do, and
- * `layer`. EdgeMoE and expert paths predict from the experts of one token, in decode only. */
+/* Whether the method makes predictions for a chunk of a prompt. Methods that read routers do, and
+ * `layer`. Those of EdgeMoE and of expert paths predict from the experts of one token, in decode
+ * only. */
 bool prediction_for_chunks(const struct prediction_method *p);
 
 struct prediction_chunk {
@@ -150,8 +153,9 @@ struct prediction_chunk {
     bool whole; /* prefill_prediction=layer */
 };
 
-/* Predictions for a chunk, most tokens first, ties to the lower index; `layer`: by index. At most
- * PREDICTIONS_MAX are written. */
+/* Makes predictions for a chunk: writes at most PREDICTIONS_MAX of them to out and returns their
+ * number. Those with the most tokens come first, ties in order of the index; with `layer` all are
+ * in order of the index. */
 uint32_t prediction_chunk_run(const struct prediction_method *p, const struct prediction_chunk *in,
                               struct prediction *out);
 

@@ -80,14 +80,15 @@ struct prefetch_limit {
     struct prefetch_judge judge; /* idle, auto */
 };
 
+/* Starts a limit with this rule, without measured times. */
 void prefetch_limit_init(struct prefetch_limit *l, enum prefetch_rule rule);
 
-/* Called before space is searched, with needs_eviction false, and again once the victim is known.
- * Changes nothing. */
+/* Whether the prediction in *s may be loaded now. It is called before space is searched, with
+ * needs_eviction false, and again once the victim is known; it changes nothing. */
 bool prefetch_limit_allows(const struct prefetch_limit *l, const struct prefetch_state *s);
 
-/* The number of prefetches in flight: the queue depth for whole layers and chunks, else also at
- * most two tokens' experts. */
+/* The most prefetches that may be in flight: the queue depth, and but for whole layers and chunks
+ * also not more than the experts of two tokens. */
 uint32_t prefetch_open_max(const struct prefetch_limit *l, const struct prefetch_state *s);
 
 /* A prefetch was sent. */
@@ -140,8 +141,8 @@ void prefetch_limit_layer(struct prefetch_limit *l, double layer_ns, double expe
 /* A decode token ended; token_ns is the time since the one before, waiting included. */
 void prefetch_limit_token(struct prefetch_limit *l, double token_ns);
 
-/* A prefetched expert was accessed; or evicted, or its read cancelled, without an access. prefill:
- * while a chunk is computed; such prefetches do not count. */
+/* A prefetched expert was accessed (used), or it was evicted or its read cancelled without an
+ * access. prefill: it happened while a chunk was computed; such prefetches do not count. */
 void prefetch_limit_outcome(struct prefetch_limit *l, bool used, bool prefill);
 
 #endif

@@ -28,19 +28,24 @@
 extern const double auto_shares[PLAN_AUTO_SHARES];
 extern const double auto_bandwidths[PLAN_AUTO_BANDWIDTHS];
 
+/* The number of candidates. */
 uint32_t auto_candidates(void);
-uint32_t auto_preset(uint32_t candidate); /* number in presets.tbl.h */
-uint32_t auto_candidate(uint32_t preset); /* UINT32_MAX: not a candidate */
+/* The number of a candidate's preset in presets.tbl.h. */
+uint32_t auto_preset(uint32_t candidate);
+/* The candidate that this preset is; UINT32_MAX: it is none. */
+uint32_t auto_candidate(uint32_t preset);
 bool auto_lossless(uint32_t candidate);
 
-/* The bound of its measured loss; 0: lossless, NaN: not in the plan, which may be NULL. */
+/* The bound of the candidate's measured loss (0.01: one per cent). It is 0 for a lossless one, and
+ * NaN when the plan, which may be NULL, does not have it. */
 double auto_loss(const struct plan *plan, uint32_t candidate);
 
-/* Whether its loss is at most `max_loss` (0.01: one per cent); plan may be NULL. */
+/* Whether the candidate's loss is at most `max_loss` (0.01: one per cent); plan may be NULL. */
 bool auto_allowed(const struct plan *plan, uint32_t candidate, double max_loss);
 
-/* Predicted ns of a decoded token: logarithmic interpolation between the points of the grid, the
- * nearest point outside it; NaN when the plan has no prediction. plan may be NULL. */
+/* The predicted time of a decoded token in ns, interpolated logarithmically between the points of
+ * the grid; outside it, that of the nearest point. NaN when the plan, which may be NULL, has no
+ * prediction. */
 double auto_predicted_ns(const struct plan *plan, uint32_t candidate, double share,
                          double bytes_per_s);
 
@@ -61,7 +66,7 @@ struct auto_choice {
     bool predicted; /* false: chosen by rule, without predictions */
 };
 
-/* Always returns a candidate: the lossless "auto" when there are no predictions. */
+/* Chooses a candidate; without predictions the lossless "auto". */
 struct auto_choice auto_choose(const struct auto_view *view);
 
 #endif

@@ -20,12 +20,12 @@
 int preset_servable(const struct knobs *k, const struct plan *plan, const struct model_index *model,
                     struct precision_policy *policy, struct error *error);
 
-/* Precision of the dense weights with which the plan measured the loss of these parameters; native
- * without a record, or if plan is NULL. */
+/* The precision of the dense weights with which the plan measured the loss of these parameters. It
+ * is native when the plan has no record of it, or is NULL. */
 enum precision preset_planned_dense(const struct knobs *k, const struct plan *plan);
 
-/* Tokens of a chunk with which the plan measured a loss: scalar `chunk`. A plan that does not
- * record it was made with 256. */
+/* The tokens of a chunk with which the plan measured a loss, by its scalar `chunk`. A plan that
+ * does not record it was made with 256. */
 double preset_measured_chunk(const struct plan *plan, enum plan_scalar chunk);
 
 struct served { /* what an engine serves with; borrowed */
@@ -40,9 +40,10 @@ struct served { /* what an engine serves with; borrowed */
     bool gpu;                /* one computes */
 };
 
-/* *loss: bound on held-out text of the measured loss (0.01: 1 %); 0 when lossless. A
- * lossless preset of a store with dense weights at a lower precision has the loss of these. -1 with
- * ERR_BAD_INPUT when it was not measured, or was measured under other conditions. */
+/* Sets *loss to the bound of the measured loss on held-out text (0.01: 1 %), or to 0 for a lossless
+ * preset. A lossless preset of a store whose dense weights have a lower precision has the loss of
+ * these. -1 with ERR_BAD_INPUT when the loss was not measured, or was measured under other
+ * conditions. */
 int preset_loss(const struct served *s, double *loss, struct error *error);
 
 #endif

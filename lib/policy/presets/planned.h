@@ -7,15 +7,14 @@
 #include "lib/policy/access/routing.h"
 #include "lib/policy/presets/presets.h"
 
-/* "t1=0.6,t2=0.9,...": the values a plan has for this preset (number in presets.tbl.h), "" when it
- * has none. Returns buf. */
+/* Writes the values that a plan has for this preset (a number in presets.tbl.h) to buf, as
+ * "t1=0.6,t2=0.9,...", or "" when it has none. Returns buf. */
 const char *planned_settings(const struct plan *plan, uint32_t preset, char *buf, size_t bytes);
 
 /* Virtual experts of every layer (SwapMoE): the plan's v_i, or without a plan the same share of
  * every layer, scaled to `capacity` entries in all; top_k <= v[l] <= experts, 0 in layers without
- * experts. What rounding down
- * leaves goes to the largest remainders (ties: lower layer). v: [layers]. -1 with ERR_BAD_INPUT
- * when the capacity is below top_k per layer. */
+ * experts. What rounding down leaves goes to the largest remainders (ties: lower layer). v:
+ * [layers]. -1 with ERR_BAD_INPUT when the capacity is below top_k per layer. */
 int planned_virtual(const struct plan *plan, const struct model_hparams *h, uint32_t capacity,
                     uint32_t *v, struct error *error);
 
@@ -23,15 +22,16 @@ int planned_virtual(const struct plan *plan, const struct model_hparams *h, uint
  * keep[l] virtual experts of every layer, and as its first set the resident experts of the plan if
  * it has that many, else its experts of the highest frequency, without a plan the lowest numbers.
  * One entry of the capacity is spare, for the candidate that is being read, unless all experts fit.
- * keep: [layers], set: [layers][experts]. Errors as above. */
+ * keep: [layers], set: [layers][experts]. Errors as of planned_virtual. */
 int planned_swap_sets(const struct plan *plan, const struct model_hparams *h, uint32_t capacity,
                       uint32_t *keep, uint8_t *set, struct error *error);
-/* The same without the plan's own sets, for given keep[]. */
+/* Fills `set` as planned_swap_sets does for a plan without sets of its own, for given keep[]. */
 void planned_frequent_sets(const struct plan *plan, const struct model_hparams *h,
                            const uint32_t *keep, uint8_t *set);
 
-/* The order in which experts are preloaded, in the engine and the simulator: the highest frequency
- * first (unknown: as 0), ties in index order; frequency NULL: index order. order: [count]. */
+/* Fills order[count] with the order in which the engine and the simulator preload experts: the
+ * highest frequency first (an unknown one counts as 0), ties in order of the index. With frequency
+ * NULL all are in order of the index. */
 void planned_preload_order(const float *frequency, uint32_t count, uint32_t *order);
 
 /* Whether a preload by frequency takes place, of an expert set of experts_bytes into a capacity of
@@ -40,9 +40,9 @@ void planned_preload_order(const float *frequency, uint32_t count, uint32_t *ord
 bool planned_preload_frequent(enum preload preload, uint64_t capacity_bytes,
                               uint64_t experts_bytes);
 
-/* Fixed sets of masked routing: of every layer the v[l] experts with the largest norm ("norm") or
- * frequency ("frequency") of the plan. mask: [layers][experts], 1 for members of the set. -1 with
- * ERR_BAD_INPUT as above, or when the plan lacks the values. */
+/* Makes the fixed sets of masked routing: of every layer the v[l] experts with the largest norm
+ * ("norm") or frequency ("frequency") of the plan. mask: [layers][experts], 1 for members of the
+ * set. -1 with ERR_BAD_INPUT as of planned_virtual, or when the plan lacks the values. */
 int planned_mask(const struct plan *plan, enum routing_mask kind, const struct model_hparams *h,
                  uint32_t capacity, uint8_t *mask, struct error *error);
 

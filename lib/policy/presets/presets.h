@@ -58,16 +58,19 @@ struct preset {
 };
 
 uint32_t preset_count(void);
-const struct preset *preset_at(uint32_t number); /* number < preset_count() */
-uint32_t preset_find(const char *name);          /* POLICY_NONE when unknown */
-const char *preset_names(void);                  /* "default|lod-nocache|..." */
+/* The preset of that number, which is below preset_count(). */
+const struct preset *preset_at(uint32_t number);
+/* The number of the preset of that name; POLICY_NONE: there is none. */
+uint32_t preset_find(const char *name);
+/* The names of all presets: "default|lod-nocache|...". */
+const char *preset_names(void);
 
 /* Sets one parameter from text. -1 with ERR_BAD_INPUT when the name or the value is invalid; *k is
  * unchanged then. */
 int knobs_set(struct knobs *k, const char *name, const char *value, struct error *error);
 
-/* "eviction=arc,t1=0.5": comma-separated, blanks around a pair are ignored, "" changes nothing.
- * *k is unchanged on an error. */
+/* Sets several parameters from a text such as "eviction=arc,t1=0.5". Blanks around a pair are
+ * ignored, and "" changes nothing. -1 with ERR_BAD_INPUT; *k is unchanged then. */
 int knobs_apply(struct knobs *k, const char *settings, struct error *error);
 
 /* Applies the defaults, the preset, `planned`, then `overrides` (either may be NULL), and checks
@@ -83,10 +86,10 @@ bool knobs_lossy(const struct knobs *k);
  * only improves (shares, thresholds, boundary) does not count. */
 bool knobs_need_plan(const struct knobs *k);
 
-/* The precision policy, with high and low resolved against the model's precisions: present is a
- * mask of 1 << enum precision, bytes the mean slot bytes of each. auto: high is the highest
- * precision present, low the one nearest to a quarter of its bytes (HOBBIT: f16 -> int4, int8 ->
- * int2). -1 with ERR_BAD_INPUT naming the precision when a required one is absent. */
+/* Makes the precision policy, with high and low resolved against the model's precisions: present is
+ * a mask of 1 << enum precision, bytes has the mean slot bytes of each. With auto, high is the
+ * highest precision present, low the one nearest to a quarter of its bytes (HOBBIT: f16 -> int4,
+ * int8 -> int2). -1 with ERR_BAD_INPUT naming the precision when a required one is absent. */
 int knobs_precision_policy(const struct knobs *k, uint32_t present,
                            const uint64_t bytes[PRECISION__COUNT], struct precision_policy *out,
                            struct error *error);
@@ -97,16 +100,17 @@ int knobs_precision_policy(const struct knobs *k, uint32_t present,
 void knobs_residency(const struct knobs *k, const struct precision_policy *p, uint32_t present,
                      struct residency_config *config);
 
-/* The chosen name of a parameter that is a choice, by its number: "lru". Static. */
+/* The chosen value of a parameter that is a choice, as a name such as "lru"; it is static. */
 const char *knobs_choice(const struct knobs *k, const char *name);
 
-/* high or low; `automatic` when it is auto. */
+/* The precision that a setting (high or low) names; `automatic` when it is auto. */
 enum precision knobs_precision(enum precision_setting setting, enum precision automatic);
 
-/* All parameters as "name=value,...", in the order of the table; cut to `bytes`. Returns buf. */
+/* Writes all parameters to buf as "name=value,...", in the order of the table, cut to `bytes`.
+ * Returns buf. */
 const char *knobs_text(const struct knobs *k, char *buf, size_t bytes);
 
-/* Lists for help texts. */
+/* Write the lists of presets and of parameters for help texts. */
 void presets_help(FILE *out);
 void knobs_help(FILE *out);
 

@@ -127,7 +127,8 @@ void residency_list_remove(struct residency *r, uint32_t slot);
 /* ---- residency_arc.c ---- */
 void arc_insert(struct residency *r, uint32_t slot, bool prefetched);
 void arc_accessed(struct residency *r, uint32_t slot);
-void arc_evicted(struct residency *r, uint32_t slot); /* the slot is in no list afterwards */
+/* Makes a resident slot a ghost: it moves from T1 to B1, or from T2 to B2. */
+void arc_evicted(struct residency *r, uint32_t slot);
 /* The list of the group that REPLACE would take from. Stores p as the request changes it: the paper
  * adapts it before the victim becomes a ghost. */
 enum residency_list arc_list_to_shrink(struct residency *r, struct residency_group *g,
@@ -142,10 +143,11 @@ void residency_decayed_more(struct residency *r, uint64_t tokens);
 /* `tokens` tokens of the running sequence's pass access the expert. */
 void residency_decayed_count(const struct residency *r, struct residency_counts *counts,
                              uint32_t tokens);
-/* Accesses per token, about 0..1; with learned the model's probability, where it is known. */
+/* Accesses of the slot's expert per token, about 0 to 1; with `learned` the probability of the
+ * model, where it is known. */
 double residency_access_probability(struct residency *r, uint32_t slot);
-double residency_slow_frequency(struct residency *r,
-                                uint32_t expert); /* from the slow count only */
+/* Accesses per token by the slow count only. */
+double residency_slow_frequency(struct residency *r, uint32_t expert);
 
 /* ---- learned.c ---- */
 bool residency_learned_init(struct residency *r); /* false: out of memory */
@@ -166,8 +168,9 @@ struct residency_search {
     void *arg;
 };
 
-double residency_score(struct residency *r, uint32_t slot); /* the highest is evicted */
-/* Groups one after the other, without those that a higher precision supersedes. */
+/* The value by which victims are ordered: the highest is evicted. */
+double residency_score(struct residency *r, uint32_t slot);
+/* Searches the groups one after the other, without slots that a higher precision supersedes. */
 uint32_t residency_in_all_groups(const struct residency_search *s);
 
 static inline uint32_t residency_expert_of(const struct residency *r, uint32_t slot)
@@ -191,7 +194,7 @@ static inline uint64_t residency_tokens_now(const struct residency *r)
     return r->tokens + r->round_tokens;
 }
 
-/* Tokens, plus those that new sequences count as. */
+/* The tokens so far, plus those that starts of sequences count as. */
 static inline uint64_t residency_clock(const struct residency *r)
 {
     return residency_tokens_now(r) + r->gap_tokens;

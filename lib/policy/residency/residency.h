@@ -58,8 +58,8 @@
  *                   a whole token away. Ties: larger d, then least recently used. f: tokens that
  *                   accessed the expert, halved every RESIDENCY_HALVING tokens, or the profile's
  *                   frequency. EdgeMoE §III-C2, its prose.
- *  edgemoe-printed  the same with d = (S - i + I) mod S as the paper prints it; d = 0 (the running
- *                   layer) counts as L = -infinity: such an entry is evicted last. Ties:
+ *  edgemoe-printed  as edgemoe, with d = (S - i + I) mod S as the paper prints it; d = 0 (the
+ *                   running layer) counts as L = -infinity: such an entry is evicted last. Ties:
  *                   least recently used.
  *  hobbit           evicts the lowest priority (HOBBIT eq. 3)
  *                     w_lru R/T + w_lfu F/T + w_lhu H/T + w_fld (1 - ((i - I + S) mod S) / S),
@@ -162,12 +162,13 @@ struct residency_config {
     uint32_t layers, experts, top_k;
     uint32_t dense_layers; /* leading layers without experts */
     uint32_t precisions;   /* present: slots = precisions * layers * experts */
-    uint64_t precision_bytes
-        [RESIDENCY_PRECISIONS_MAX]; /* of a slot, by precision_index; all must be > 0 ... */
-    const uint64_t *slot_bytes; /* ... or of each slot (borrowed), where they differ; else NULL */
-    uint32_t high_precision,
-        low_precision; /* precision_index of those the policy requests; equal when it is one.
-                                     Shares are counted in experts at high_precision */
+    /* Bytes of a slot, by precision_index; all above 0. */
+    uint64_t precision_bytes[RESIDENCY_PRECISIONS_MAX];
+    /* Bytes of each slot, borrowed, where slots of a precision differ; else NULL. */
+    const uint64_t *slot_bytes;
+    /* The precision_index of those that the policy requests; equal when it is only one. Shares are
+     * counted in experts at high_precision. */
+    uint32_t high_precision, low_precision;
     enum eviction eviction;
     enum allocation allocation;
     uint64_t seed;                             /* of random */
@@ -194,8 +195,8 @@ struct residency_access {
     bool high;       /* it needed high precision (lossless: always) */
 };
 
-/* NULL when a count is 0 or memory is short. Arrays of the config are borrowed
- * until residency_destroy. The capacity is 0 until residency_capacity is called. */
+/* Returns NULL when a count is 0 or memory is short. Arrays of the config are borrowed until
+ * residency_destroy. The capacity is 0 until residency_capacity is called. */
 struct residency *residency_create(const struct residency_config *config);
 void residency_destroy(struct residency *r);
 
@@ -211,58 +212,63 @@ void residency_sequence_ends(struct residency *r, uint32_t sequence);
 /* Reports the position of compute. Repeating the same position changes nothing. */
 void residency_step(struct residency *r, const struct residency_step *step);
 
-/* One access of the sequence stepped last, that was served by `slot`, or requested it; resident or
- * not. Not for skipped accesses. */
+/* Reports an access of the sequence that was stepped last: `slot`, resident or not, served it or
+ * was requested. Skipped accesses are not reported. */
 void residency_accessed(struct residency *r, uint32_t slot, const struct residency_access *access);
 
-/* Distance of each of n margins of a layer (routing_margins) below the largest, in sixteenths of a
- * nat, saturated at 255. Access logs and traces hold them in this form. */
+/* Computes how far each of the n margins of a layer (routing_margins) is below the largest, in
+ * sixteenths of a nat, at most 255. Access logs and traces have margins in this form. */
 void residency_logit_levels(const float *logits, uint32_t n, uint8_t *levels);
 
-/* The margins of a layer as such levels, for `count` experts from `first` on. Called before the
- * residency_step of the same sequence, position and layer, which learns them: only then is compute
- * known to have pinned the layer's experts. Whole layers, in any pieces, in ascending order; a
- * layer without logits is judged by its accesses. No effect without eviction "learned". */
+/* Reports the margins of a layer as such levels, for `count` experts from `first` on. It is called
+ * before the residency_step of the same sequence, position and layer, which learns them: only then
+ * is compute known to have pinned the layer's experts. A layer is reported whole, in any pieces, in
+ * ascending order; one without logits is judged by its accesses. Only eviction "learned" uses
+ * them. */
 void residency_logits(struct residency *r, const struct residency_step *at, uint32_t first,
                       const uint8_t *levels, uint32_t count);
 
-/* Pre: not resident. prefetched: loaded for a prediction, without an access so far. */
+/* The slot becomes resident. prefetched: it is loaded for a prediction, and was not accessed so
+ * far. Pre: it is not resident. */
 void residency_insert(struct residency *r, uint32_t slot, bool prefetched);
 
-/* Pre: resident. evicted: by the policy's choice or because the capacity shrank, arc keeps it as a
- * ghost; false: the reservation failed. */
+/* The slot is no longer resident. evicted: by the policy's choice or because the capacity shrank,
+ * so that arc keeps it as a ghost; false: its reservation failed. Pre: it is resident. */
 void residency_remove(struct residency *r, uint32_t slot, bool evicted);
 
 bool residency_is_resident(const struct residency *r, uint32_t slot);
 
-/* The first slot in eviction order for which may(arg, slot) is true; POLICY_NONE when there is
- * none. incoming: the slot that needs the space, or POLICY_NONE when the capacity shrinks. Does not
- * remove the victim. `may` must not call back. */
+/* Returns the first slot in eviction order for which may(arg, slot) is true, or POLICY_NONE; the
+ * caller removes it. incoming: the slot that needs the space, or POLICY_NONE when the capacity
+ * shrinks. `may` must not call functions of this object. */
 uint32_t residency_victim(struct residency *r, uint32_t incoming,
                           bool (*may)(void *arg, uint32_t slot), void *arg);
 
-/* Calls `visit` for resident slots in eviction order, until it is true. A slot may come twice. With
- * eviction `random` each is drawn. Cost: one scan of the resident slots, and the logarithm of their
- * number for each visit; for lru, fifo and arc only the visits. `visit` must not call back. Pre:
- * config.walks; one group. */
+/* Calls `visit` for resident slots in eviction order, until it returns true. A slot may come twice.
+ * With eviction `random` each one is drawn. Cost: one scan of the resident slots, and the logarithm
+ * of their number for each visit; for lru, fifo and arc only the visits. `visit` must not call
+ * functions of this object. Pre: config.walks is set, and the allocation has one group. */
 void residency_walk(struct residency *r, uint32_t incoming, bool (*visit)(void *arg, uint32_t slot),
                     void *arg);
 
-/* transient: a resident slot of another layer than the running one, for which may is true; it must
- * be evicted now although there is free space. POLICY_NONE with every other allocation. Call it
- * after every residency_step until it returns POLICY_NONE. */
+/* With allocation `transient`: returns a resident slot of another layer than the running one for
+ * which `may` is true. It must be evicted now although there is free space. Every other allocation
+ * gives POLICY_NONE. To be called after every residency_step until it returns POLICY_NONE. */
 uint32_t residency_expired(struct residency *r, bool (*may)(void *arg, uint32_t slot), void *arg);
 
+/* The number of slots, resident or not. */
 uint32_t residency_slots(const struct residency *r);
+/* The number of resident slots, and their bytes. */
 uint32_t residency_resident_count(const struct residency *r);
 uint64_t residency_resident_bytes(const struct residency *r);
 uint64_t residency_slot_bytes(const struct residency *r, uint32_t slot);
 
-/* Recent tokens that accessed the expert (edgemoe's f: halved every RESIDENCY_HALVING tokens),
- * maintained for every eviction. */
+/* The number of recent tokens that accessed the expert (edgemoe's f, halved every RESIDENCY_HALVING
+ * tokens). It is maintained for every eviction. */
 float residency_frequency(const struct residency *r, uint32_t slot);
 
-/* Shares, for tests and statistics: groups, and their target and resident bytes. */
+/* Shares, for tests and statistics: the number of groups, the group of a slot, and the target and
+ * resident bytes of a group. */
 uint32_t residency_groups(const struct residency *r);
 uint32_t residency_group_of(const struct residency *r, uint32_t slot);
 uint64_t residency_group_share(const struct residency *r, uint32_t group);
