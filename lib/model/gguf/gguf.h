@@ -47,8 +47,8 @@ enum gguf_value_type {
 #undef X
 };
 
-/* Source of the bytes: a file, or memory in tests. read fills buf with up to n bytes at offset and
- * returns their number, 0 at the end, or -1 with errno set. */
+/* The source of the bytes: a file, or memory in tests. read fills buf with up to n bytes at offset
+ * and returns their number, 0 at the end, or -1 with errno set. */
 struct gguf_source {
     ssize_t (*read)(void *arg, void *buf, size_t n, uint64_t offset);
     void *arg;
@@ -95,7 +95,7 @@ int gguf_get_bool(const struct gguf *g, const char *key, bool *value, struct err
 int gguf_get_string(const struct gguf *g, const char *key, const char **text, size_t *bytes,
                     struct error *error);
 
-/* Whether one of the functions here has looked key i < key_count up since gguf_open. */
+/* Whether one of these functions has looked up key i, which is below key_count, since gguf_open. */
 bool gguf_key_read(const struct gguf *g, uint32_t i);
 
 /* Reader of an array: elements are read in order. */
@@ -105,18 +105,19 @@ struct gguf_array {
     uint32_t elem;
 };
 
-/* Starts to read an array whose elements have type `elem`. Returns as the typed reads. */
+/* Starts to read an array whose elements have type `elem`. The result is that of a typed read. */
 int gguf_get_array(const struct gguf *g, const char *key, enum gguf_value_type elem,
                    struct gguf_array *array, struct error *error);
 
-/* gguf_get_array for any integer type, to be read with gguf_array_uint; 0 also if the key is no
- * array. */
+/* Starts to read an array of any integer type, whose elements gguf_array_uint gives. The result is
+ * that of a typed read; it is 0 also if the key is no array. */
 int gguf_get_uints(const struct gguf *g, const char *key, struct gguf_array *array,
                    struct error *error);
-/* The next element as a number >= 0; -1 with ERR_BAD_INPUT if it is negative. */
+/* Sets *value to the next element. 0, or -1 with ERR_BAD_INPUT if it is negative. */
 int gguf_array_uint(struct gguf_array *a, const char *key, uint64_t *value, struct error *error);
 
-/* The next element; `left` must not be 0, and elem must be that type (asserted). */
+/* These give the next element. It is asserted that there is one and that it has the type. A text is
+ * borrowed from the header. */
 void gguf_array_string(struct gguf_array *a, const char **text, size_t *bytes);
 int32_t gguf_array_i32(struct gguf_array *a);
 bool gguf_array_bool(struct gguf_array *a);

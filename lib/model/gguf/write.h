@@ -24,12 +24,14 @@
 
 struct gguf_writer;
 
-/* alignment: of every tensor's offset; a power of two from 8 to GGUF_ALIGNMENT_MAX. If it is not
- * 32, the key general.alignment is written. NULL when out of memory. */
+/* Makes a writer; the caller calls gguf_writer_free. alignment: a power of two from 8 to
+ * GGUF_ALIGNMENT_MAX, of which every tensor's offset is a multiple. If it is not 32, the key
+ * general.alignment is written. NULL when memory is short. */
 struct gguf_writer *gguf_writer_new(uint32_t alignment);
 void gguf_writer_free(struct gguf_writer *w);
 
-/* Keys. Names and values are copied. Lack of memory is reported by gguf_writer_layout. */
+/* These add a key. Names and values are copied. If memory is short, gguf_writer_layout reports
+ * it. */
 void gguf_put_u32(struct gguf_writer *w, const char *key, uint32_t value);
 void gguf_put_u64(struct gguf_writer *w, const char *key, uint64_t value);
 void gguf_put_f32(struct gguf_writer *w, const char *key, float value);
@@ -37,19 +39,20 @@ void gguf_put_bool(struct gguf_writer *w, const char *key, bool value);
 void gguf_put_text(struct gguf_writer *w, const char *key, const char *text);
 void gguf_put_string(struct gguf_writer *w, const char *key, const char *text, size_t bytes);
 
-/* One value of any type except STRING and ARRAY; `value` has the bytes of the file. */
+/* Adds a value of any type except STRING and ARRAY; `value` has the bytes as in the file. */
 void gguf_put_scalar(struct gguf_writer *w, const char *key, enum gguf_value_type type,
                      const void *value);
 
-/* An array of such values: `count` elements. */
+/* Adds an array of `count` such values. */
 void gguf_put_array(struct gguf_writer *w, const char *key, enum gguf_value_type elem,
                     const void *values, uint64_t count);
 
-/* An array of strings of the given lengths; bytes NULL: they are NUL-terminated. */
+/* Adds an array of strings of the given lengths; with bytes NULL they are NUL-terminated. */
 void gguf_put_strings(struct gguf_writer *w, const char *key, const char *const *texts,
                       const size_t *bytes, uint64_t count);
 
-/* Copies key i of an open file. Not general.alignment, which the writer sets itself (asserted). */
+/* Copies key i of an open file. It must not be general.alignment, which the writer sets itself
+ * (asserted). */
 void gguf_put_copy(struct gguf_writer *w, const struct gguf *from, uint32_t i);
 
 /* Allows tensors of sluice's own types: the model file of a store. Such a file is read with
@@ -64,13 +67,16 @@ uint32_t gguf_put_tensor(struct gguf_writer *w, const char *name, uint32_t type,
 /* Ends step 1. 0, or -1 with ERR_NO_MEMORY. */
 int gguf_writer_layout(struct gguf_writer *w, struct error *error);
 
-/* After the layout. The header includes the padding before the data. */
+/* The following functions may be called after gguf_writer_layout. */
+
+/* The header, with the padding before the data; borrowed from the writer. */
 const void *gguf_writer_header(const struct gguf_writer *w, uint64_t *bytes);
-/* The read of a struct gguf_source, with the writer as its arg: the header, then zeros. */
+/* The `read` of a struct gguf_source whose arg is the writer: it gives the header, then zeros. */
 ssize_t gguf_writer_read(void *writer, void *buf, size_t n, uint64_t offset);
-uint64_t gguf_writer_offset(const struct gguf_writer *w, uint32_t tensor); /* in the file */
+/* The offset of a tensor in the file, its bytes, and the bytes of the whole file. */
+uint64_t gguf_writer_offset(const struct gguf_writer *w, uint32_t tensor);
 uint64_t gguf_writer_tensor_bytes(const struct gguf_writer *w, uint32_t tensor);
-uint64_t gguf_writer_bytes(const struct gguf_writer *w); /* of the whole file */
+uint64_t gguf_writer_bytes(const struct gguf_writer *w);
 
 /* Streams the file at path (created, or truncated): all bytes of all tensors in order. Errors name
  * the path. gguf_writer_end checks that all data was written, syncs and closes. Without it,
