@@ -12,7 +12,7 @@
 #include "lib/model/chat/types.h"
 
 #define ANSWER_CALL_BYTES_MAX ((size_t)48 << 10) /* with its marks; a longer call is content */
-#define ANSWER_CALL_DEPTH_MAX 64                 /* of its arguments; the same */
+#define ANSWER_CALL_DEPTH_MAX 64                 /* of its arguments; a deeper call is content */
 #define ANSWER_BYTES_MAX      ((size_t)64 << 10)
 
 struct answer_marks {
@@ -36,24 +36,26 @@ struct answer_form {
     const struct chat_types *types; /* of arguments; borrowed, may be NULL */
 };
 
+/* Finds the marks that a chat template writes or names. They are static, as answer.tbl.h has
+ * them. */
 struct answer_form answer_form_of(const char *chat_template, size_t bytes);
-/* The bytes at the end of a prompt that are the opening mark of reasoning and the blanks after it:
- * then the answer begins with reasoning. 0: it does not. */
+/* The number of bytes at the end of a prompt that are the opening mark of reasoning and the blanks
+ * after it, so that the answer begins with reasoning. 0: it does not. */
 size_t answer_front(const struct answer_form *f, const char *prompt, size_t bytes);
-/* Whether reasoning is open at the end of a text. */
+/* Whether a text ends inside of reasoning. */
 bool answer_left_open(const struct answer_form *f, const char *text, size_t bytes);
 
-/* The marks of a form, which must outlive the list: at most ANSWER_MARKS_MAX, of at most
- * ANSWER_MARK_BYTES_MAX bytes. Where a vocabulary has (parts of) them as control tokens, their
- * names must be in the text that is split. */
+/* Fills marks[] with the marks of a form, which must outlive the list, and returns their number: at
+ * most ANSWER_MARKS_MAX, of at most ANSWER_MARK_BYTES_MAX bytes each. Where a vocabulary has (parts
+ * of) them as control tokens, their names must be in the text that is split. */
 #define ANSWER_MARKS_MAX      16
 #define ANSWER_MARK_BYTES_MAX 64
 uint32_t answer_marks(const struct answer_form *f, const char *marks[ANSWER_MARKS_MAX]);
 
 enum answer_part { ANSWER_REASONING, ANSWER_CONTENT, ANSWER_CALL };
 
-/* text: of that part, in pieces; NULL for a call, which has `name` and `arguments`, a JSON text,
- * and `id` if the model wrote one, else NULL (borrowed). */
+/* A piece of the text of a part. For a call, text is NULL, and the piece has `name`, `arguments` (a
+ * JSON text) and `id`, which is NULL if the model wrote none. All texts are borrowed. */
 struct answer_piece {
     enum answer_part part;
     const char *text;
@@ -76,7 +78,7 @@ struct answer {
     enum answer_state state;
     bool skip_blanks; /* before the next part */
     bool bare;        /* the call has no opening mark */
-    bool closed;      /* and its end was seen; another one may follow */
+    bool closed;      /* such a call has ended; another one may follow */
     bool thinking;    /* the call is in reasoning that was not closed yet */
     size_t lead;      /* blanks before the call that are held, too */
     char *held;       /* malloc'ed; not decided yet */
@@ -90,11 +92,12 @@ struct answer {
     void *arg;
 };
 
-/* inside: the answer begins with reasoning. What the form points to must outlive the answer. */
+/* Starts to split an answer, whose pieces go to `sink`. inside: the answer begins with reasoning.
+ * What the form points to must outlive the answer. The caller calls answer_close. */
 void answer_open(struct answer *a, const struct answer_form *form, bool inside, answer_sink *sink,
                  void *arg);
-/* Takes the next bytes of an answer, whole characters of UTF-8; end: there are no more. -1: out of
- * memory, the bytes are lost. */
+/* Takes the next bytes of an answer, which are whole characters of UTF-8; end: there are no more.
+ * 0, or -1 when memory is short, and then the bytes are lost. */
 int answer_take(struct answer *a, const char *text, size_t bytes, bool end);
 void answer_close(struct answer *a);
 

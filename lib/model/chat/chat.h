@@ -41,15 +41,17 @@ struct chat_message {
 /* The family of a template; CHAT_PLAIN if it is not in the table. */
 enum chat_family chat_recognise(const char *text, size_t bytes);
 
+/* The name of a family; it is static. */
 const char *chat_name(enum chat_family family);
-enum chat_family chat_find(const char *name); /* CHAT_PLAIN for unknown names */
+/* The family of that name; CHAT_PLAIN if there is none. */
+enum chat_family chat_find(const char *name);
 
-/* Fills `chat` from values of JSON: a name as from chat_name() and the tokens as text. */
+/* Fills `chat` from values of JSON: a name as chat_name gives it, and the tokens as text. */
 void chat_describe(struct model_chat *chat, const char *name, const char *bos, const char *eos,
                    uint32_t bos_first);
 
-/* 0; -1 with ERR_BAD_INPUT if a message has a mark that the family's template writes as ordinary
- * text: the model could not distinguish it from the template's. */
+/* Rejects a message with a mark that the family's template writes as ordinary text, because the
+ * model could not distinguish it from the template's. 0, or -1 with ERR_BAD_INPUT. */
 int chat_reject_marks(enum chat_family family, const char *text, size_t bytes, struct error *error);
 
 /* A prompt. Its bytes are those of messages, and those that the template wrote: only in the latter
@@ -62,18 +64,18 @@ struct chat_prompt {
 };
 void chat_prompt_free(struct chat_prompt *p);
 
-/* To continue a message: CHAT_CONTINUES is appended to its text, and chat_prompt_cut leaves out of
- * the prompt what is after it, and itself. Where the template does not write blanks at the end of a
- * message (that of the mark is missing: a tab, which templates do not write themselves), those
- * before it go, too. 0; -1 with ERR_BAD_INPUT (and the prompt freed): the template did not write
- * it. */
+/* Makes a prompt that continues its last message. The caller has appended CHAT_CONTINUES to the
+ * text of the message; this cuts the prompt before it. Where the template does not write blanks at
+ * the end of a message, which shows by the missing tab at the end of the mark, the blanks before
+ * the mark are cut, too. 0, or -1 with ERR_BAD_INPUT if the template did not write the mark; the
+ * prompt is freed then. */
 #define CHAT_CONTINUES "(here the answer continues)\t"
 int chat_prompt_cut(struct chat_prompt *p, struct error *error);
 
-/* Renders the prompt for the next response; caller frees. 0, or -1 with ERR_NO_MEMORY or
- * ERR_BAD_INPUT: no messages, too many, a prompt of more than max bytes, a message with a mark that
- * the family's template writes as ordinary text, or a system message without a later user message
- * in a family that puts it there. */
+/* Renders the prompt for the next response; the caller calls chat_prompt_free. 0, or -1 with
+ * ERR_NO_MEMORY or ERR_BAD_INPUT: no messages, too many, a prompt of more than max bytes, a message
+ * with a mark that the family's template writes as ordinary text, or a system message without a
+ * later user message in a family that puts it there. */
 int chat_render(const struct model_chat *chat, const struct chat_message *messages, size_t count,
                 size_t max, struct chat_prompt *prompt, struct error *error);
 

@@ -33,26 +33,27 @@ struct chat_format {
     struct jinja_template *tools_program;
     struct answer_form tools_answer;
     struct chat_shape tools_shape;
-    struct error
-        tools_error; /* it has one that is rejected: conversations with tools fail with this */
+    /* Why that template was rejected, if it was: conversations with tools fail with this error. */
+    struct error tools_error;
 };
 
-/* Takes a template. 0; -1 with the reason in `why` if it is no template, or larger than
- * CHAT_TEMPLATE_BYTES_MAX: then the family stays. NULL: the model has none. The former one is
- * freed. */
+/* Sets the template of a model; text NULL: the model has none. The former template is freed. 0, or
+ * -1 with the reason in `why` if the text is no template or larger than CHAT_TEMPLATE_BYTES_MAX;
+ * then the format is that of the family. */
 int chat_format_set(struct chat_format *f, const struct model_chat *model, const char *text,
                     size_t bytes, struct error *why);
-/* Then, where the model has one, the template for conversations with tools. What is rejected is not
- * replaced by the other one, which may leave out the tools; NULL is rejected, too. */
+/* Sets the template for conversations with tools, after chat_format_set, if the model has one of
+ * its own for them. A rejected one is not replaced by the other template, because that may leave
+ * out the tools; text NULL counts as rejected. */
 int chat_format_set_tools(struct chat_format *f, const char *text, size_t bytes, struct error *why);
 void chat_format_free(struct chat_format *f);
 
-/* Both from a reply of the supervisor's call `chat`; -1: one of them is rejected. */
+/* Sets both templates from a reply to the supervisor's call `chat`. -1: one of them is rejected. */
 int chat_format_read(struct chat_format *f, const json_t *reply, struct error *why);
 
-/* Memory that a template of so many bytes takes at most (what needs more is rejected), and what a
- * rendering of a prompt of at most max bytes takes in addition: for the process that reserves
- * it. */
+/* The memory in bytes that a template of so many bytes takes at most (one that needs more is
+ * rejected), and that the rendering of a prompt of at most max bytes takes in addition. Processes
+ * reserve it. */
 size_t chat_format_bytes(size_t template_bytes);
 size_t chat_render_bytes(size_t max);
 
@@ -68,18 +69,20 @@ struct chat_conversation {
     bool no_generation_prompt;
 };
 
-/* messages.c: what a template gets. The roles of messages, NULL-terminated; and a copy of what a
- * client sent: contents are one text each, or null; calls have their arguments in the template's
- * shape. continues: the last content ends with CHAT_CONTINUES. NULL with ERR_BAD_INPUT or
- * ERR_NO_MEMORY. */
+/* ---- messages.c: what a template gets ---- */
+
+/* The roles that messages may have, NULL-terminated. */
 extern const char *const chat_roles[];
-/* A content as one text: itself, or the texts of its parts. A new reference; NULL with
+/* A content as one text: the content itself, or the texts of its parts. A new reference; NULL with
  * ERR_BAD_INPUT or ERR_NO_MEMORY. */
 json_t *chat_text(const json_t *content, struct error *error);
+/* A copy of the messages of a client, in which each content is one text or null, and calls have
+ * their arguments in the template's shape. continues: CHAT_CONTINUES is appended to the last
+ * content. A new reference; NULL with ERR_BAD_INPUT or ERR_NO_MEMORY. */
 json_t *chat_messages(const json_t *messages, bool continues, const struct chat_shape *shape,
                       enum chat_family family, struct error *error);
 
-/* The shape of a template that was compiled. */
+/* Finds the shape of a compiled template by rendering short conversations. */
 struct chat_shape chat_shape_of(const struct jinja_template *program,
                                 const struct model_chat *model);
 

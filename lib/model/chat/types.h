@@ -11,14 +11,14 @@
 
 struct chat_types;
 
-/* Makes the types of an array of tools in OpenAI's form. *bytes: its size, at most that of the JSON
- * text; caller frees with chat_types_free. NULL: there is nothing to be stated (*bytes 0), or out
- * of memory (*bytes above 0). */
+/* Makes the types of an array of tools in OpenAI's form; the caller calls chat_types_free. *bytes
+ * gets their size, which is at most that of the JSON text. NULL: the tools state no types (*bytes
+ * is 0), or memory is short (*bytes is above 0). */
 struct chat_types *chat_types_new(const json_t *tools, size_t *bytes);
 void chat_types_free(struct chat_types *t);
 
-/* Whether an argument is JSON: its schema permits no text. false: a text, or nothing is stated; t
- * may be NULL. */
+/* Whether an argument is JSON, because its schema permits no text. False: it is a text, or no type
+ * is stated for it. t may be NULL. */
 bool chat_types_json(const struct chat_types *t, const char *tool, size_t tool_bytes,
                      const char *key, size_t key_bytes);
 
