@@ -50,7 +50,7 @@ enum token_type {
 enum tokenizer_model {
     TOKENIZER_BPE, /* "gpt2": words by a regular expression, merges of bytes */
     TOKENIZER_SPM, /* "llama": SentencePiece BPE, merges of characters, bytes for unknown ones */
-    TOKENIZER_CHARACTERS, /* "gemma4": the same, with merges that the file lists */
+    TOKENIZER_CHARACTERS, /* "gemma4": as SPM, but with merges that the file lists */
     TOKENIZER_MODEL__COUNT
 };
 
@@ -98,28 +98,30 @@ struct tokenizer_blob {
 /* Fills the offsets of the parts and `bytes` from the counts, which must be within their limits. */
 void tokenizer_blob_layout(struct tokenizer_blob *b);
 
-/* Builds the blob from a file's tokenizer.ggml.* keys; the caller frees it. *tokens: size of the
- * vocabulary. 0, or -1 with ERR_BAD_INPUT or ERR_NO_MEMORY. */
+/* Builds the blob from a file's tokenizer.ggml.* keys; the caller frees it. *tokens gets the size
+ * of the vocabulary. 0, or -1 with ERR_BAD_INPUT or ERR_NO_MEMORY. */
 int tokenizer_blob_build(const struct gguf *g, void **blob, size_t *bytes, uint32_t *tokens,
                          struct error *error);
 
 /* Checks a blob completely. 0, or -1 with ERR_BAD_INPUT. */
 int tokenizer_blob_check(const void *blob, size_t bytes, struct error *error);
 
-/* Whether a token of this text is matched in texts as a whole: one that is no UTF-8 would cut a
- * character in two, and what is left of it is none, either. */
+/* Whether a token of this text is matched in texts as a whole. One that is no UTF-8 is not, because
+ * it would cut a character in two, and the rest would be no UTF-8, either. */
 bool tokenizer_is_matched(const char *text, size_t bytes);
 
-/* Row of a pre-tokenizer in tokenizers.tbl.h; UINT32_MAX: unknown. */
+/* The row of a pre-tokenizer in tokenizers.tbl.h; UINT32_MAX: it is unknown. */
 uint32_t pretokenizer_find(const char *name, size_t bytes);
 
 /* Number of rows, and the columns of one row. */
 uint32_t pretokenizer_count(void);
 const char *pretokenizer_name(uint32_t row);
 bool pretokenizer_ignores_merges(uint32_t row);
-bool pretokenizer_adds_bos(uint32_t row);                      /* if the file does not say */
-bool pretokenizer_normalises(uint32_t row);                    /* to NFC, likewise */
-const char *pretokenizer_expression(uint32_t row, uint32_t i); /* NULL: it has at most i */
+/* Whether texts start with BOS, and are normalised to NFC, where the file does not state it. */
+bool pretokenizer_adds_bos(uint32_t row);
+bool pretokenizer_normalises(uint32_t row);
+/* The expression number i; NULL: the row has at most i. */
+const char *pretokenizer_expression(uint32_t row, uint32_t i);
 
 /* A byte that UTF-8 never has, or has only in characters that are not assigned (planes 4 to 11).
  * Vocabularies of byte-level BPE may lack them; then they are left out of a text, as tokenizers

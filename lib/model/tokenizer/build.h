@@ -32,14 +32,14 @@ void tokenizer_spm_cuts(struct builder *b, uint32_t id,
 /* Sets TOKENIZER_CUT_AT_SPACE in b->head if no token prevents it. */
 void tokenizer_find_cuts(struct builder *b);
 
-/* Reads the scores, and counts the merges in b->head. -1 with *error. */
+/* Reads the scores, and counts the merges in b->head. 0, or -1 with *error. */
 int tokenizer_spm_count(struct builder *b, struct error *error);
 
-/* A pre-tokenizer of tokenizers.tbl.h's CHARACTERS makes b->head.model one of characters; its byte
- * tokens get their type. After the names were indexed. */
+/* If `pre` is a row of CHARACTERS in tokenizers.tbl.h, b->head.model becomes TOKENIZER_CHARACTERS,
+ * and the byte tokens get their type. To be called after the names were indexed. */
 void tokenizer_characters_by_pre(struct builder *b, const char *pre, size_t bytes);
 
-/* Writes a token's piece to `out`, returns its bytes; *word: merging can produce it. */
+/* Writes a token's piece to `out` and returns its bytes. *word: merges can produce it. */
 size_t tokenizer_spm_piece(const struct builder *b, uint32_t id, char *out, bool *word);
 
 #endif

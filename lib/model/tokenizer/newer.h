@@ -6,9 +6,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Valid UTF-8 for the expressions of tokenizers.tbl.h: *known is a copy of as many bytes (the
- * caller frees it) with characters that PCRE2 has for those of unicode.tbl.h; NULL: the text has
- * none. False: out of memory. */
+/* Prepares valid UTF-8 for the expressions of tokenizers.tbl.h: *known becomes a copy of as many
+ * bytes, which the caller frees, in which characters that PCRE2 has replace those of unicode.tbl.h.
+ * It is NULL if the text has none of these. False: memory is short. */
 bool newer_known(const char *text, size_t bytes, char **known);
 
 #endif

@@ -16,8 +16,9 @@ struct words;
 struct words *words_open(uint32_t row, struct error *error);
 void words_close(struct words *w);
 
-/* Calls each(arg, word, bytes) for the words of a text, in order; they are the whole text. 0, or
- * -1: what a call returned, ERR_BAD_INPUT (no UTF-8, or the limits of PCRE2) or ERR_NO_MEMORY. */
+/* Calls each(arg, word, bytes) for the words of a text, in order; together they are the whole text.
+ * 0, or -1: a call returned it, or with ERR_BAD_INPUT (no UTF-8, or beyond a limit of PCRE2) or
+ * ERR_NO_MEMORY. */
 int words_split(const struct words *w, const char *text, size_t bytes,
                 int (*each)(void *arg, const char *word, size_t bytes), void *arg,
                 struct error *error);
