@@ -173,7 +173,7 @@ struct store_manifest {
 };
 
 const char *store_layout_name(enum store_layout layout);
-/* The layout of that name; STORE_LAYOUT__COUNT: unknown. */
+/* The layout of that name; STORE_LAYOUT__COUNT: there is none. */
 enum store_layout store_layout_find(const char *name);
 
 /* Parses a manifest and makes all checks that need no other file: fields, ranges, consistent sizes.
@@ -186,12 +186,12 @@ void store_manifest_free(struct store_manifest *manifest);
 const struct store_group *store_group_of(const struct store_manifest *manifest, uint32_t precision,
                                          uint32_t layer);
 
-/* Computes the layout of a slot: from the types, k and n of the matrices, fills their row_bytes and
+/* Computes the layout of a slot from the types, k and n of its matrices: fills their row_bytes and
  * offsets, slot_pages and payload_bytes. False if k does not fit a type, or the slot is larger than
  * STORE_SLOT_MAX. */
 bool store_group_layout(struct store_group *group);
 
-/* Size of entries.bin, from the counts of the manifest. */
+/* The size of entries.bin in bytes, which follows from the counts of the manifest. */
 uint64_t store_entries_bytes(const struct store_manifest *manifest);
 
 /* Checks the table against its manifest: checksum, header, every entry inside the stripes, no
@@ -207,7 +207,7 @@ static inline uint32_t store_stripe_of(const struct store_manifest *m, uint32_t 
     return (layer + expert) % m->stripe_count;
 }
 
-/* Pages that an expert of `pages` pages takes in each of its stripes. */
+/* The number of pages that an expert of `pages` pages takes in each of its stripes. */
 static inline uint64_t store_shard_pages(const struct store_manifest *m, uint64_t pages)
 {
     return m->layout == STORE_SPREAD ? pages : model_stripe_pages(pages, m->stripe_count);
@@ -220,7 +220,7 @@ static inline uint32_t store_first_stripe(const struct store_manifest *m, uint32
     return m->layout == STORE_SPREAD ? store_stripe_of(m, layer, expert) : 0;
 }
 
-/* Record of (manifest->precision[precision], layer, expert) in a table: the offset, then one
+/* The record of an expert at manifest->precision[precision] in a table: the offset, then one
  * checksum per stripe. */
 static inline const uint64_t *store_record(const struct store_manifest *m, const void *table,
                                            uint32_t precision, uint32_t layer, uint32_t expert)

@@ -14,12 +14,12 @@
 
 #include "lib/model/store/store.h"
 
-/* A new table (caller frees) with the offset of every expert at every precision, in the order of
- * the records, and checksums 0. Sets the size of the stripes and entries_bytes. NULL: out of
- * memory. store_write_entries sets the header. */
+/* Makes a table with the offset of every expert at every precision, in the order of the records,
+ * and checksums of 0; the caller frees it. Sets the size of the stripes and entries_bytes. NULL
+ * when memory is short. store_write_entries sets the table's header. */
 void *store_table_new(struct store_manifest *manifest);
 
-/* store_record, writable. */
+/* store_record for a table that is being written. */
 static inline uint64_t *store_table_record(const struct store_manifest *m, void *table,
                                            uint32_t precision, uint32_t layer, uint32_t expert)
 {
@@ -47,7 +47,8 @@ void store_stripe_page(const struct store_manifest *manifest, uint32_t stripe,
 int store_write_entries(int dir_fd, struct store_manifest *manifest, void *table,
                         struct error *error);
 
-/* Writes manifest.json in the same way. info: a JSON object as text, or NULL. */
+/* Writes manifest.json in the same directory, also under a temporary name first. info: a JSON
+ * object as text, or NULL. 0, or -1 with an error. */
 int store_write_manifest(int dir_fd, const struct store_manifest *manifest, const char *info,
                          struct error *error);
 
