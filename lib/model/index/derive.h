@@ -56,12 +56,14 @@ struct index_experts {
     const char *arch;
 };
 
-/* model_index_build_source for the model file of a store; experts NULL: a GGUF file. */
+/* Builds an index as model_index_build_source does, for the model file of a store; with experts
+ * NULL for a GGUF file. */
 int index_build_store(const struct gguf_source *source, const struct model_file_id *file,
                       const struct index_experts *experts, struct model_index **index,
                       struct error *error);
 
-/* index_build_store from the open file of a store; drops the page cache of what it read. */
+/* Builds an index as index_build_store does, from an open file, and drops the pages that it read
+ * from the page cache. */
 int index_build_fd(int fd, const struct index_experts *experts, struct model_index **index,
                    struct error *error);
 
@@ -69,15 +71,16 @@ int index_build_fd(int fd, const struct index_experts *experts, struct model_ind
  * 0, or -1 with ERR_BAD_INPUT. */
 int index_experts_check(const struct model_index *m, struct error *error);
 
-/* Identity of an open regular file. 0, or -1 with ERR_BAD_INPUT (not a regular file) or ERR_IO. */
+/* Sets *id to the identity of an open file. 0, or -1 with ERR_BAD_INPUT if it is not a regular
+ * file, or ERR_IO. */
 int index_file_id(int fd, struct model_file_id *id, struct error *error);
 
-/* Fills m->unread from the keys that nothing has read, and logs each name. The last step of a
- * build. */
+/* Fills m->unread from the keys that no function has read, and logs each name. It is the last step
+ * of a build. */
 struct gguf;
 void index_report_unread(const struct gguf *gguf, struct model_index *m);
 
-/* Hash over the layout of every struct in the blob. */
+/* The hash over the layout of every struct in the blob. */
 uint32_t index_layout_hash(void);
 
 #endif

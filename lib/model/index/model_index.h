@@ -58,8 +58,8 @@ struct model_stripe {
 /* One run of file bytes of an entry, and its position in the entry's slot. */
 struct model_extent {
     uint64_t file_offset; /* page-aligned start of the superset; in_store: in each stripe file */
-    uint64_t
-        read_bytes; /* superset, a multiple of the page; may pass the end of the file by < 1 page */
+    /* Of the superset: whole pages, which may pass the end of the file by less than a page. */
+    uint64_t read_bytes;
     uint64_t slot_offset; /* page-aligned, from the slot's start */
     uint32_t head_bytes;  /* payload starts at slot_offset + head_bytes; < page */
     uint32_t tensor;      /* index into tensors[]; in_store: ENTRY_NONE */
@@ -80,8 +80,7 @@ struct model_matrix {
 struct model_entry {
     uint16_t kind;      /* enum entry_kind */
     uint16_t precision; /* enum precision */
-    uint16_t
-        layer; /* layer of an expert or of a layer's dense tensor; UINT16_MAX for global tensors */
+    uint16_t layer;     /* UINT16_MAX: a dense tensor outside the layers */
     uint16_t expert;
     uint32_t extents;        /* 0: absent */
     uint32_t role;           /* enum dense_role for dense entries */
@@ -106,11 +105,10 @@ struct model_index {
     struct model_chat chat; /* format of its conversations */
     struct model_hparams hparams;
     uint32_t tensor_count, entry_count;
-    uint32_t dense_count,
-        expert_entry_count; /* entries: dense_count + expert_entry_count == entry_count */
-    uint32_t precision_mask,
-        precision_count; /* bits of enum precision that have a grid, and their number */
-    uint32_t precision_first[PRECISION__COUNT];   /* first entry of its grid; ENTRY_NONE: no grid */
+    uint32_t dense_count, expert_entry_count;   /* of entries; their sum is entry_count */
+    uint32_t precision_mask;                    /* 1 << enum precision of those that have a grid */
+    uint32_t precision_count;                   /* the number of them */
+    uint32_t precision_first[PRECISION__COUNT]; /* first entry of its grid; ENTRY_NONE: no grid */
     uint32_t precision_entries[PRECISION__COUNT]; /* experts present at that precision */
     uint8_t precision_method[PRECISION__COUNT];   /* enum quant_method; of absent ones: copy */
     uint32_t stripe_count;                        /* of a store; 0: a GGUF file */
@@ -122,9 +120,9 @@ struct model_index {
     uint64_t stripes_offset;
     uint64_t tokenizer_offset, tokenizer_bytes;
     uint64_t template_offset, template_bytes; /* of the chat, as in the file; 0 bytes: none */
-    uint64_t tools_template_offset, tools_template_bytes; /* of chats with tools; the same */
-    /* Keys of the file that were not read, harmless.tbl.h left out: their number, and the names of
-     * the first, each with a newline after it, as printable() makes them. */
+    uint64_t tools_template_offset, tools_template_bytes; /* of chats with tools; 0 bytes: none */
+    /* The keys of the file that were not read, without those of harmless.tbl.h: their number, and
+     * the names of the first ones, each with a newline after it, as printable() makes them. */
     uint64_t unread_count;
     char unread[MODEL_UNREAD_BYTES];
     uint64_t dense_bytes; /* sum of slot_bytes of dense entries */
@@ -134,8 +132,8 @@ struct model_index {
     uint64_t expert_slot_bytes_max;                  /* largest slot of an expert, all precisions */
     uint64_t precision_bytes[PRECISION__COUNT];      /* payload of all experts at that precision */
     uint64_t precision_slot_bytes[PRECISION__COUNT]; /* their slots */
-    uint32_t dense_entry[MODEL_LAYERS_MAX + 1]
-                        [DENSE__COUNT]; /* ENTRY_NONE: absent; row `layers`: global tensors */
+    /* ENTRY_NONE: absent; row `layers` has the global tensors. */
+    uint32_t dense_entry[MODEL_LAYERS_MAX + 1][DENSE__COUNT];
     struct layer_parts layer[MODEL_LAYERS_MAX]; /* what each layer consists of */
 };
 
@@ -147,11 +145,13 @@ struct model_index {
  * ERR_IO, ERR_GONE (the file changed meanwhile) or ERR_NO_MEMORY. */
 int model_index_build(int fd, const char *path, struct model_index **index, struct error *error);
 
-/* Opens a model for reading: of a split model the first part, whichever part `path` names. A
- * descriptor, or -1 with errno and *error (ERR_BAD_INPUT). flags: more flags of open. */
+/* Opens a model for reading; of a split model the first part, whichever part `path` names. Returns
+ * a descriptor, which the caller closes, or -1 with errno and *error (ERR_BAD_INPUT). flags: more
+ * flags of open. */
 int model_open(const char *path, int flags, struct error *error);
 
-/* model_index_build with all files open already (a process that may not open files). */
+/* Builds an index as model_index_build does, from files that are all open, for a process that may
+ * not open files. */
 struct gguf_parts;
 int model_index_build_parts(struct gguf_parts *parts, struct model_index **index,
                             struct error *error);
@@ -187,27 +187,27 @@ static inline const struct model_stripe *model_index_stripes(const struct model_
     return (const struct model_stripe *)((const char *)m + m->stripes_offset);
 }
 
-/* The file that a loader reads, of a store or of a split model; NULL: the model file. */
+/* The file of a store or of a split model that a loader reads; NULL: it reads the model file. */
 static inline const struct model_stripe *model_loader_file(const struct model_index *m,
                                                            uint32_t loader)
 {
     return m->stripe_count + m->part_count > 0 ? &model_index_stripes(m)[loader] : NULL;
 }
 
-/* m->template_bytes bytes, not NUL-terminated. */
+/* The chat template: m->template_bytes bytes, which are not NUL-terminated. */
 static inline const char *model_index_template(const struct model_index *m)
 {
     return (const char *)m + m->template_offset;
 }
 
-/* m->tools_template_bytes bytes, not NUL-terminated. */
+/* The template of chats with tools: m->tools_template_bytes bytes, which are not NUL-terminated. */
 static inline const char *model_index_tools_template(const struct model_index *m)
 {
     return (const char *)m + m->tools_template_offset;
 }
 
-/* Entry number of an expert at a precision; ENTRY_NONE if it is absent there. The caller passes
- * layer, expert and precision in range. */
+/* The entry number of an expert at a precision; ENTRY_NONE if it is absent there. Layer, expert and
+ * precision must be in range. */
 static inline uint32_t model_entry_expert_precision(const struct model_index *m, uint32_t layer,
                                                     uint32_t expert, enum precision precision)
 {
@@ -217,7 +217,7 @@ static inline uint32_t model_entry_expert_precision(const struct model_index *m,
     return m->absent_count == 0 || model_index_entries(m)[entry].extents != 0 ? entry : ENTRY_NONE;
 }
 
-/* Precisions in which an expert is stored: a mask of 1 << enum precision, not 0. */
+/* The precisions in which an expert is stored, as a mask of 1 << enum precision, which is not 0. */
 static inline uint32_t model_expert_precisions(const struct model_index *m, uint32_t layer,
                                                uint32_t expert)
 {
@@ -234,7 +234,7 @@ static inline bool model_layer_has_experts(const struct model_index *m, uint32_t
     return hparams_layer_has_experts(&m->hparams, layer);
 }
 
-/* The first layer with experts from `layer` on, then from the start; every model has one. */
+/* The first layer with experts from `layer` on, or else from the start; every model has one. */
 static inline uint32_t model_expert_layer(const struct model_index *m, uint32_t layer)
 {
     for (uint32_t i = 0; i < m->hparams.layers; i++)
@@ -243,7 +243,7 @@ static inline uint32_t model_expert_layer(const struct model_index *m, uint32_t 
     return 0;
 }
 
-/* Entry number of an expert at its best available precision; ENTRY_NONE only in a layer without
+/* The entry number of an expert at its best available precision; ENTRY_NONE only in a layer without
  * experts. */
 static inline uint32_t model_entry_expert(const struct model_index *m, uint32_t layer,
                                           uint32_t expert)
@@ -255,35 +255,36 @@ static inline uint32_t model_entry_expert(const struct model_index *m, uint32_t 
     return entry;
 }
 
-/* Entry number of a dense tensor; ENTRY_NONE if the model has no tensor of that role (e.g. tied
- * output). For global tensors, layer == hparams.layers. */
+/* The entry number of a dense tensor; ENTRY_NONE if the model has no tensor of that role, such as
+ * an output matrix that is the embedding. For global tensors, layer is hparams.layers. */
 static inline uint32_t model_entry_dense(const struct model_index *m, uint32_t layer,
                                          enum dense_role role)
 {
     return m->dense_entry[layer][role];
 }
 
-/* Whether layers [first, end) of a forward pass read this dense entry: those of the layers,
- * embeddings for layer 0, output for the last layer, and the router of layer `end`, which predicts
- * the experts of that layer. */
+/* Whether a forward pass of the layers [first, end) reads this dense entry. It reads those of the
+ * layers, the embedding for layer 0, the output matrix for the last layer, and the router of layer
+ * `end`, which predicts the experts of that layer. */
 bool model_part_reads(const struct model_index *m, uint32_t first, uint32_t end, uint32_t entry);
 
 /* Whether `sluice pack --dense` may store this dense entry at a lower precision: matrices, except
  * those that the architecture requires as floats (routers). */
 bool model_dense_quantisable(const struct model_index *m, uint32_t entry);
 
-/* Precision of the dense matrices: int8 or int4 if a store was packed with it, else native. */
+/* The precision of the dense matrices: int8 or int4 if a store was packed with it, else native. */
 enum precision model_dense_precision(const struct model_index *m);
 
-/* One name of m->unread after another: *at is 0 at first. False: no more. */
+/* Copies the names of m->unread one after another; *at is 0 before the first. False: there are no
+ * more. */
 bool model_index_unread(const struct model_index *m, size_t *at, char name[MODEL_UNREAD_BYTES]);
 
-/* 0 if the file open at fd is still the one that the index was made from, else -1 with ERR_GONE (or
- * ERR_IO, ERR_BAD_INPUT). */
+/* Checks that the file open at fd is still the one that the index was made from. 0, or -1 with
+ * ERR_GONE if it is not, ERR_IO or ERR_BAD_INPUT. */
 int model_file_unchanged(int fd, const struct model_file_id *id, struct error *error);
 
-/* Pages that an entry of `pages` pages takes in every stripe file ("each"). Stripe d has the pages
- * [d * each, (d + 1) * each) of the slot, as far as they exist. */
+/* The number of pages that an entry of `pages` pages takes in every stripe file. With "each" for
+ * it, stripe d has the pages [d * each, (d + 1) * each) of the slot, as far as they exist. */
 static inline uint64_t model_stripe_pages(uint64_t pages, uint32_t stripes)
 {
     return (pages + stripes - 1) / stripes;
