@@ -66,7 +66,7 @@ struct hf_tensor { /* a tensor of the GGUF file, in file order: planes of rows o
 };
 
 struct hf_model {
-    uint32_t fp8_type; /* that HF_FP8 becomes: TENSOR_BF16 or TENSOR_Q8_0 */
+    uint32_t fp8_type; /* the type that HF_FP8 becomes: TENSOR_BF16 or TENSOR_Q8_0 */
     struct safetensors files;
     struct gguf_writer *gguf; /* after gguf_writer_layout */
     struct hf_tensor *tensors;
@@ -80,8 +80,9 @@ struct hf_model {
 /* Reads the model in directory `dir`. 0, or -1 with ERR_BAD_INPUT, ERR_IO or ERR_NO_MEMORY. On
  * success the caller calls hf_close. */
 int hf_open(struct hf_model *hf, const char *dir, struct error *error);
-/* The same; fp8_type: what FP8 weights become, TENSOR_BF16 (as hf_open) or TENSOR_Q8_0 (rows that
- * it cannot hold, and rows made of parts of the source's: BF16). */
+/* Reads a model as hf_open does, with a choice of what FP8 weights become: TENSOR_BF16, as with
+ * hf_open, or TENSOR_Q8_0. With Q8_0, rows that it cannot hold, and rows that are made of parts of
+ * the source's rows, become BF16. */
 int hf_open_as(struct hf_model *hf, const char *dir, uint32_t fp8_type, struct error *error);
 void hf_close(struct hf_model *hf);
 
@@ -90,23 +91,24 @@ struct hf_extent {
     uint64_t offset, bytes;
 };
 
-/* Rows of the source without gaps; of turned tensors always a whole plane, which has at most 1
- * GiB. */
+/* Rows of the source without gaps between them. Of turned tensors it is always a whole plane, which
+ * has at most 1 GiB. */
 struct hf_part {
     struct hf_extent at;
     uint64_t first; /* row of the plane */
 };
 
-/* The part of the source that rows [row, row + rows) of a plane of tensor t come from; not of
- * HF_MADE. */
+/* The part of the source from which rows [row, row + rows) of a plane of tensor t are made. The
+ * tensor must not be HF_MADE. */
 struct hf_part hf_part_of(const struct hf_model *hf, uint32_t t, uint32_t plane, uint64_t row,
                           uint64_t rows);
 
-/* The scales of a plane, which hf_make_rows needs; bytes == 0: it has none. */
+/* Where the scales of a plane are, which hf_make_rows needs; its bytes are 0 if it has none. */
 struct hf_extent hf_scales_of(const struct hf_model *hf, uint32_t t, uint32_t plane);
 
-/* Makes rows [row, row + rows) of a plane. src: the bytes of `part`, that of these rows or of more;
- * scales: aligned for float; dst: made_row_bytes per row. ERR_BAD_INPUT: a weight is not finite. */
+/* Makes rows [row, row + rows) of a plane. src: the bytes of `part`, which has these rows, and
+ * maybe more; scales: aligned for float; dst: made_row_bytes per row. 0, or -1 with ERR_BAD_INPUT
+ * if a weight is not finite. */
 int hf_make_rows(const struct hf_model *hf, uint32_t t, uint32_t plane, const struct hf_part *part,
                  const void *src, const void *scales, uint64_t row, uint64_t rows, void *dst,
                  struct error *error);

@@ -139,17 +139,19 @@ struct hf_shape { /* the part of the configuration that locates tensors */
 };
 
 #define HF_KEY_BYTES 128
-/* "<name of the architecture>.<key>" */
+/* Writes "<name of the architecture>.<key>" to buf. */
 void hf_full_key(const struct hf_arch *arch, const char *key, char buf[HF_KEY_BYTES]);
 
-/* Checks config.json and writes its keys. name: general.name. */
+/* Checks config.json, writes its keys, and fills *shape. name: the value of general.name. 0, or -1
+ * with *error. */
 int hf_config_keys(const json_t *config, const char *name, struct gguf_writer *w,
                    struct hf_shape *shape, struct error *error);
 
-/* The configuration of the text model, in that of one with other models around it. */
+/* The configuration of the text model inside a configuration of several models; config itself if
+ * there is none. */
 const json_t *hf_text_config(const json_t *config);
 
-/* A field of the configuration, by its path; NULL: absent or null. */
+/* The field of the configuration at a path; NULL: it is absent or null. */
 const json_t *hf_field(const json_t *config, const char *field);
 
 /* The field that becomes a key of GGUF; NULL: the architecture has none. */
@@ -172,9 +174,9 @@ bool hf_axis_of(struct hf_axis *axis, enum hf_axis_name name, const struct hf_sh
 int hf_put_tensors(struct hf_model *hf, const struct hf_shape *shape, const json_t *config,
                    bool tied, struct error *error);
 
-/* HF_FP8, rows in the source's order: converts `rows` rows from row `first` of the source on. src:
- * these rows, a byte per weight; scales: all of them; dst: made_row_bytes per row. ERR_BAD_INPUT: a
- * weight is not finite. */
+/* Converts `rows` rows of an HF_FP8 tensor whose rows are in the source's order, from row `first`
+ * of the source on. src: these rows, a byte per weight; scales: those of the whole plane; dst:
+ * made_row_bytes per row. 0, or -1 with ERR_BAD_INPUT if a weight is not finite. */
 int hf_fp8_rows(const struct hf_tensor *t, const void *src, const float *scales, uint64_t first,
                 uint64_t rows, void *dst, struct error *error);
 
@@ -203,10 +205,12 @@ struct hf_tokens {
  * be freed in any case. */
 int hf_tokens_read(struct hf_tokens *t, struct json_reader *r, uint32_t vocab, struct error *error);
 void hf_tokens_free(struct hf_tokens *t);
-/* Its parts. Opens it for `vocab` tokens; a text of `bytes` and a NUL that stays where it is (NULL:
- * out of memory); what is checked and filled in when all tokens are there. */
+/* The steps of hf_tokens_read, for other sources. Prepares *t for `vocab` tokens. */
 int hf_tokens_open(struct hf_tokens *t, uint32_t vocab, struct error *error);
+/* Memory for a text of `bytes` and a NUL, which stays where it is until hf_tokens_free. NULL when
+ * memory is short. */
 char *hf_tokens_text(struct hf_tokens *t, size_t bytes);
+/* All tokens are there: checks them, and fills in what is missing. */
 int hf_tokens_end(struct hf_tokens *t, struct error *error);
 
 /* A vocabulary of tiktoken, read if there is no tokenizer.json. After the ranks are `count` special
@@ -219,7 +223,8 @@ struct hf_tiktoken {
     bool by_id;
     const char *bos; /* where tokenizer_config.json names none */
 };
-const struct hf_tiktoken *hf_tiktoken_row(size_t i); /* NULL: there are fewer */
+/* The row number i of the table of such vocabularies; NULL: it has fewer. */
+const struct hf_tiktoken *hf_tiktoken_row(size_t i);
 
 /* tiktoken.c: reads such a file. The error does not name it; t must be freed in any case. */
 int hf_tiktoken_read(struct hf_tokens *t, const struct hf_tiktoken *row, const char *text,
@@ -233,8 +238,8 @@ bool hf_is_string(const json_t *value, const char *expected);
  * token, and writes the keys that only such tokenizers have. */
 int hf_sentencepiece_keys(struct hf_tokens *t, struct gguf_writer *w, struct error *error);
 
-/* sentencepiece.c, for BPE of characters: true if the text is prepared as there; types and keys as
- * above. */
+/* sentencepiece.c, for BPE of characters: whether tokenizer.json prepares texts as such tokenizers
+ * do; and the types and keys, as hf_sentencepiece_keys has them. */
 bool hf_is_of_characters(const json_t *tokenizer);
 int hf_characters_keys(struct hf_tokens *t, struct gguf_writer *w, struct error *error);
 
@@ -242,7 +247,7 @@ int hf_characters_keys(struct hf_tokens *t, struct gguf_writer *w, struct error 
  * NULL. */
 int hf_tokenizer_keys(struct json_reader *tokenizer, const json_t *settings, const json_t *config,
                       uint32_t vocab, struct gguf_writer *w, struct error *error);
-/* The same from a vocabulary of tiktoken. */
+/* Writes the tokenizer's keys from a vocabulary of tiktoken. */
 int hf_tiktoken_keys(const struct hf_tiktoken *row, const char *text, size_t bytes,
                      const json_t *settings, const json_t *config, uint32_t vocab,
                      struct gguf_writer *w, struct error *error);

@@ -59,7 +59,7 @@
 /* The field, if present, must be one of these JSON values, in compact form, separated by spaces;
  * "*": any. */
 #define MUST(field_, accepted) ROW(MUST, .field = #field_, .text = (accepted), PRESENCE(OPTIONAL))
-/* The same of a field that must be there. */
+/* A field that must be there, with one of these values. */
 #define HAS(field_, accepted) ROW(MUST, .field = #field_, .text = (accepted), PRESENCE(REQUIRED))
 /* A quant_method that rows of tensors have forms for; FP8 with a scale per block is always
  * accepted. */
@@ -102,8 +102,8 @@
 /* ---- tensors: name of the checkpoint (the first %u is the layer), gguf: name in GGUF ---- */
 
 /* form: rows.tbl.h. presence: REQUIRED, OPTIONAL; DENSE and EXPERTS: required in layers without and
- * with experts, not looked for in the others; FULL and OTHER: the same of layers with attention
- * over all positions and of the other kind (OTHER). */
+ * with experts, not looked for in the others; FULL and OTHER: required in layers with attention
+ * over all positions, or of the other kind (OTHER), and not looked for in the others. */
 #define DENSE(name, gguf, form_, presence)                                                         \
     ROW(DENSE, .field = (name), .key = (gguf), .form = HF_FORM_##form_, PRESENCE(presence))
 /* The matrix of one expert, whose number is the second %u; and the matrices of all experts of a
