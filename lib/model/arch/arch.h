@@ -81,8 +81,7 @@ struct model_hparams {
     float rope_attention;   /* a further factor of cos and sin, scaled or not; 0: none */
     uint32_t rope_truncate; /* YaRN: the correction range is rounded to integers */
     uint32_t rope_scale_window;
-    uint32_t
-        no_rope_full; /* 1: in a model with a window, layers of kind LAYER_FULL do not rotate */
+    uint32_t no_rope_full; /* 1: with a window, layers of kind LAYER_FULL do not rotate */
     /* Of MLA; head_size and value_size are those of its cache: kv_rank + rope_dims, kv_rank. */
     uint32_t q_rank;  /* of the queries' matrix in two factors; 0: one matrix */
     uint32_t kv_rank; /* elements of a latent */
@@ -95,16 +94,17 @@ struct model_hparams {
     uint32_t delta_k_heads, delta_v_heads;
     uint32_t delta_inner; /* elements of all v heads */
     uint32_t delta_order; /* enum delta_order */
-    uint32_t
-        gated_attention; /* 1: rows of q and a gate for each head; the output times its sigmoid */
-    /* Queries of position p times 1 + query_scale * ln(1 + floor(p / query_context)); 0: not.
-     * MLA. */
+    /* 1: rows have q and a gate for each head, and the output is multiplied by the gate's
+     * sigmoid. */
+    uint32_t gated_attention;
+    /* MLA: queries of position p are multiplied by 1 + query_scale * ln(1 + floor(p /
+     * query_context)); 0: they are not. */
     float query_scale;
     uint32_t query_context;
     uint32_t reserved[1];
     uint8_t layer_kind[MODEL_LAYERS_MAX];  /* enum layer_kind */
     uint8_t layer_mixer[MODEL_LAYERS_MAX]; /* enum layer_mixer, by the rows of the architecture */
-    uint8_t layer_ffn[MODEL_LAYERS_MAX];   /* enum layer_ffn, the same */
+    uint8_t layer_ffn[MODEL_LAYERS_MAX];   /* enum layer_ffn, likewise by the rows */
 };
 
 /* The router of a layer with that bias (NULL: none). */
@@ -156,14 +156,15 @@ static inline struct layer_attention model_attention_of(const struct model_hpara
     return a;
 }
 
-/* The largest over all layers. */
+/* The largest number of rotated elements of a head over all layers. */
 static inline uint32_t model_rope_dims_max(const struct model_hparams *h)
 {
     return h->rope_dims_window > h->rope_dims ? h->rope_dims_window : h->rope_dims;
 }
 
-/* Bytes of the keys of one layer, or of its values: whole tiles that hold `positions`. What is
- * before a window is not read any more: an engine may have fewer positions there (shm/kv/kv.h). */
+/* The bytes of the keys of one layer, or of its values, in whole tiles that hold `positions`. What
+ * is before a window is not read any more, so an engine may have fewer positions there
+ * (shm/kv/kv.h). */
 static inline uint64_t model_kv_bytes(const struct model_hparams *h, uint32_t layer,
                                       enum kv_side side, enum kv_type type, uint64_t positions)
 {
@@ -192,18 +193,19 @@ struct layer_recurrent {
     uint32_t projected;            /* floats of a row: all projections of its input */
     uint32_t mixed;                /* floats of a row: the result, before the output matrix */
     uint32_t reserved;
-    uint64_t
-        floats; /* of the state: [taps - 1][channels], older inputs of the convolution, the oldest
-                      * first; then [heads][key_size][value_size] */
+    /* Of the state: [taps - 1][channels], older inputs of the convolution, the oldest first; then
+     * [heads][key_size][value_size]. */
+    uint64_t floats;
 };
 
+/* The state of a layer. */
 struct layer_recurrent model_recurrent_of(const struct model_hparams *h, uint32_t layer);
 
-/* Each number is the largest of all layers. */
+/* The largest of each number over all layers. */
 struct layer_recurrent model_recurrent_max(const struct model_hparams *h);
 
-/* Floats of the states of the first `layers` layers of a sequence, which are in the order of the
- * layers, and bytes of all of them; 0: no layer has one. */
+/* The floats of the states of the first `layers` layers of a sequence, in the order of the layers;
+ * and the bytes of the states of all layers. 0: no layer has a state. */
 uint64_t model_state_floats(const struct model_hparams *h, uint32_t layers);
 uint64_t model_state_bytes(const struct model_hparams *h);
 
@@ -231,10 +233,10 @@ enum qk_norm {
 
 enum norm_kind {
     NORM_RMS,   /* x / sqrt(mean(x^2) + eps) * weight */
-    NORM_LAYER, /* the same of x - mean(x), plus the bias if there is one */
+    NORM_LAYER, /* NORM_RMS of x - mean(x), plus the bias if there is one */
 };
 
-/* Of the gate of a feed-forward network, before it is multiplied by up. */
+/* The function of the gate of a feed-forward network, before it is multiplied by up. */
 enum ffn_activation {
     ACTIVATION_SILU,
     ACTIVATION_RELU,
@@ -289,6 +291,7 @@ static inline uint32_t hparams_expert_layers(const struct model_hparams *h)
     return count;
 }
 
+/* What a layer consists of. */
 struct layer_parts {
     uint8_t mixer; /* enum layer_mixer */
     uint8_t ffn;   /* enum layer_ffn */
@@ -406,14 +409,14 @@ enum dense_role {
         DENSE__COUNT
 };
 
-/* Is it one of the types without blocks? Only these are possible for norms, biases, routers and
- * other small tensors. */
+/* Whether it is one of the types without blocks. Norms, biases, routers and other small tensors
+ * have only these. */
 static inline bool dense_type_is_float(uint32_t type)
 {
     return type == TENSOR_F32 || type == TENSOR_F16 || type == TENSOR_BF16;
 }
 
-/* The three matrices of an expert, in the order of an entry's parts. */
+/* The three matrices of an expert, in the order in which an entry has them. */
 enum expert_matrix { EXPERT_GATE, EXPERT_UP, EXPERT_DOWN, EXPERT__COUNT };
 
 #endif

@@ -9,10 +9,10 @@
 
 #define ARCH_KEY_BYTES 128
 
-/* "<name of the architecture>.<key>" */
+/* Writes "<name of the architecture>.<key>" to buf. */
 void arch_full_key(const struct arch *arch, const char *key, char buf[ARCH_KEY_BYTES]);
 
-/* The field at that offset. */
+/* The field of *h at that offset. */
 static inline uint32_t *arch_uint(struct model_hparams *h, size_t offset)
 {
     return (uint32_t *)(void *)((char *)h + offset);
@@ -42,20 +42,22 @@ arch_read_row arch_check_only;  /* keys that select computations which sluice do
 int arch_read_kinds(const struct arch *arch, const struct gguf *g, struct model_hparams *h,
                     struct error *error);
 
-/* Kinds of recurrent layers: by the array of the file (1: it has one, and then also the number of
- * key heads), or every layer but each attention_step-th. */
+/* Sets which layers are recurrent by the array of the file, and with it the number of key heads: 1,
+ * or 0 if the file has none, or -1. arch_set_recurrent: all layers but each attention_step-th
+ * are. */
 int arch_read_recurrent(const struct arch *arch, const struct gguf *g, struct model_hparams *h,
                         struct error *error);
 void arch_set_recurrent(struct model_hparams *h);
 int arch_check_recurrent(const struct model_hparams *h, struct error *error);
 
-/* What the keys and tensors say together, after the keys were read by themselves. */
+/* Reads what several keys and tensors state together, after each key was read by itself. */
 int arch_read_scaling(const struct arch *arch, const struct gguf *g, struct model_hparams *h,
                       struct error *error);
 
 int arch_check_mla(const struct model_hparams *h, struct error *error);
 int arch_check_kinds(const struct model_hparams *h, struct error *error);
-/* Are the parts of the layers those of arch_set_parts? */
+/* Checks that the parts of the layers are those that arch_set_parts sets. 0, or -1 with
+ * ERR_BAD_INPUT. */
 int arch_check_parts(const struct arch *arch, const struct model_hparams *h, struct error *error);
 int arch_check_scaling(const struct model_hparams *h, struct error *error);
 int arch_check_attention(const struct layer_attention *a, struct error *error);

@@ -25,7 +25,7 @@ enum arch_dim {
     ARCH_DIM_HALF,      /* rope_dims / 2, of layers without a window */
     ARCH_DIM_Q_RANK,    /* of MLA; 0: queries of one matrix */
     ARCH_DIM_MLA_Q,     /* heads * mla_key_size */
-    ARCH_DIM_MLA_Q_ONE, /* the same where queries have one matrix, else 0 */
+    ARCH_DIM_MLA_Q_ONE, /* heads * mla_key_size where queries have one matrix, else 0 */
     ARCH_DIM_KV_RANK,
     ARCH_DIM_MLA_NOPE, /* mla_key_size - rope_dims */
     ARCH_DIM_MLA_VALUE,
@@ -44,10 +44,10 @@ enum arch_dim {
     ARCH_DIM_DENSE        /* inner size of a layer without experts */
 };
 
-/* Size in a layer; of a tensor outside the layers: layer == hparams->layers. */
+/* The size in a layer. For a tensor outside the layers, layer is hparams->layers. */
 uint64_t arch_dim_size(const struct model_hparams *h, uint32_t layer, enum arch_dim dim);
 
-/* Elements of the first matrix of a row's tensor; 0: the model has no such tensor. */
+/* The number of elements of the first matrix of a row's tensor; 0: the model has no such tensor. */
 struct arch_row;
 uint64_t arch_row_elements(const struct arch_row *row, const struct model_hparams *h,
                            uint32_t layer);
@@ -111,8 +111,8 @@ struct arch_row {
     uint16_t offset;   /* of the field in struct model_hparams */
     uint16_t other;    /* of another field */
     const char *field; /* its name */
-    const char
-        *key; /* of GGUF, after the name of the architecture and a dot; or name of a tensor */
+    /* The key of GGUF, after the name of the architecture and a dot; or the name of a tensor. */
+    const char *key;
     double value;
     union { /* by kind */
         struct {
@@ -132,8 +132,8 @@ struct arch_row {
             uint8_t which, mixer, ffn; /* enum arch_which, layer_mixer, layer_ffn */
         };
         struct {
-            uint8_t
-                role; /* enum dense_role; of ARCH_EXPERT: enum expert_matrix, or EXPERT_GATE_UP */
+            /* enum dense_role; of ARCH_EXPERT: enum expert_matrix, or EXPERT_GATE_UP. */
+            uint8_t role;
             uint8_t storage, presence; /* enum arch_storage, arch_presence */
             uint8_t ne[3];             /* enum arch_dim */
         };
@@ -162,7 +162,8 @@ ROW_WALK(arch)
 /* The architecture of that name; NULL if it is not supported. */
 const struct arch *arch_find(const char *name, size_t bytes);
 
-/* -1 with the reason why a file of an architecture that arch_find does not find is rejected. */
+/* Returns -1 and sets *error to the reason why a file is rejected whose architecture arch_find does
+ * not find. */
 int arch_reject(const struct gguf *g, const char *name, size_t bytes, struct error *error);
 
 /* Reads and checks the hyper-parameters of a file whose vocabulary has `tokens` tokens. tied_output
@@ -170,7 +171,7 @@ int arch_reject(const struct gguf *g, const char *name, size_t bytes, struct err
 int arch_read_hparams(const struct arch *arch, const struct gguf *g, uint32_t tokens,
                       struct model_hparams *hparams, struct error *error);
 
-/* The sizes of the cache of MLA where the keys of grouped-query attention are missing. */
+/* Sets the sizes of the cache of MLA where the keys of grouped-query attention are missing. */
 void arch_derive_mla(struct model_hparams *hparams);
 
 /* Sets the floats without a key (ARCH_ROOT, ARCH_CONST_FLOAT). */
@@ -188,16 +189,17 @@ const char *arch_window_key(const struct arch *arch);
 /* Fills in what the keys of scaled rotations and queries leave to defaults. */
 void arch_derive_scaling(struct model_hparams *hparams);
 
-/* The key of the array that states which layers are recurrent, NULL: none. *heads: it has the key
- * heads of each layer, 0 in recurrent ones; else a bool, true in recurrent ones. */
+/* The key of the array that states which layers are recurrent; NULL: there is none. *heads: the
+ * array has the number of key heads of each layer, which is 0 in recurrent ones; otherwise it has
+ * bools, which are true in recurrent ones. */
 const char *arch_recurrent_key(const struct arch *arch, bool *heads);
 
-/* Only the checks: ranges and relations. 0, or -1 with ERR_BAD_INPUT. */
+/* Makes the checks of arch_read_hparams, of ranges and relations, and nothing else. 0, or -1 with
+ * ERR_BAD_INPUT. */
 int arch_check_hparams(const struct arch *arch, const struct model_hparams *hparams,
                        struct error *error);
 
-/* Role and layer of a tensor. Dense: role and layer (layer == hparams->layers for global tensors).
- * Experts: matrix and layer. */
+/* Where a tensor belongs. layer is hparams->layers for tensors outside the layers. */
 struct arch_location {
     bool is_expert;
     bool unused;   /* a tensor that the engine does not need; the other fields are 0 */
@@ -217,9 +219,9 @@ struct layer_parts arch_layer_parts(const struct model_hparams *hparams, uint32_
 /* True if a layer of these parts may have a tensor of that role. */
 bool arch_layer_has(struct layer_parts parts, enum dense_role role);
 
-/* True for the roles of global tensors (one per model instead of one per layer). */
+/* True for the roles of global tensors, of which a model has one, and not one per layer. */
 bool arch_role_is_global(enum dense_role role);
-/* True if this layer, which has the part, or the model, must have the tensor. */
+/* True if the model must have the tensor, of a role in layers in this layer, which has the part. */
 bool arch_role_required(const struct arch *arch, const struct model_hparams *hparams,
                         uint32_t layer, enum dense_role role);
 /* True if the tensor may be stored in any type; false if it must have that of the file. */

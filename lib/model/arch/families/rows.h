@@ -113,7 +113,7 @@
 #define DENSE(role_, storage_, presence_, ne0, ne1)                                                \
     ROW(DENSE, .role = DENSE_##role_, .storage = ARCH_STORAGE_##storage_,                          \
         .presence = ARCH_PRESENCE_##presence_, SHAPE(ne0, ne1, ONE))
-/* The same for a tensor of ne2 matrices that are no experts. */
+/* A dense tensor of ne2 matrices that are no experts. */
 #define DENSE_3D(role_, storage_, presence_, ne0, ne1, ne2)                                        \
     ROW(DENSE, .role = DENSE_##role_, .storage = ARCH_STORAGE_##storage_,                          \
         .presence = ARCH_PRESENCE_##presence_, SHAPE(ne0, ne1, ne2))
