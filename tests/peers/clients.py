@@ -82,6 +82,12 @@ def anthropic_session(engine, family, doc):
                                                    "content": [{"type": "text", "text": doc["ask"]}]}]}]
     stopped = client.messages.create(messages=messages[:1], **dict(ask, tools=[]), stop_sequences=["never", "ure."])
     same("stop sequence", (stopped.stop_reason, stopped.stop_sequence), ("stop_sequence", "ure."))
+    beta = client.beta.messages.create(messages=messages[:1], betas=["context-management-2025-06-27"],
+                                       thinking={"type": "adaptive"}, output_config={"effort": "high"}, **ask)
+    same("beta", beta.stop_reason, "tool_use")
+    one = client.messages.create(messages=messages[:1], tool_choice={"type": "auto", "disable_parallel_tool_use": True},
+                                 **ask)
+    same("one call", [b.type for b in one.content][-1:], ["tool_use"])
     bad = anthropic.BadRequestError
     refused("tool_choice", bad, 400, "tool_choice",
             lambda: client.messages.create(messages=messages[:1], tool_choice={"type": "any"}, **ask))
