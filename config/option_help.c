@@ -8,6 +8,7 @@
 #include "lib/base/assert.h"
 #include "lib/base/bytes.h"
 
+#define HELP_COLUMNS 80
 #define GROUP_COLUMN 29 /* of the help, where what an option of a group is for begins */
 
 static const struct option_row common[] = {
@@ -115,22 +116,40 @@ static int print_names(const struct option_row *r, bool letters, FILE *out)
     return n;
 }
 
+/* A text from the column on, in lines of at most HELP_COLUMNS; `at`: where the first begins. */
+static void print_text(const char *text, unsigned column, unsigned at, FILE *out)
+{
+    const char *blank = "";
+    while (*text) {
+        unsigned n = (unsigned)strcspn(text, " ");
+        if (at > column && at + 1 + n > HELP_COLUMNS) {
+            fputc('\n', out);
+            at = 0;
+        }
+        if (at < column) {
+            fprintf(out, "%*s", (int)(column - at), "");
+            at = column;
+            blank = "";
+        }
+        at += (unsigned)fprintf(out, "%s%.*s", blank, (int)n, text);
+        text += n + (text[n] == ' ');
+        blank = " ";
+    }
+    fputc('\n', out);
+}
+
 /* Names that reach the column have a line of their own. */
 static void print_row(const struct option_row *r, void *arg)
 {
     const struct help *h = arg;
     if (!r->help)
         return;
-    int at = print_names(r, h->letters, h->out);
-    if (!*r->help || at + 2 > (int)h->column) {
+    unsigned at = (unsigned)print_names(r, h->letters, h->out);
+    if (*r->help && at + 2 > h->column) {
         fputc('\n', h->out);
         at = 0;
     }
-    for (const char *line = r->help; *line; at = 0) {
-        size_t n = strcspn(line, "\n");
-        fprintf(h->out, "%*s%.*s\n", (int)h->column - at, "", (int)n, line);
-        line += n + (line[n] == '\n');
-    }
+    print_text(r->help, h->column, at, h->out);
 }
 
 void options_help(const struct option_table *t, FILE *out)
@@ -160,7 +179,7 @@ static void print_lines(const char *text, FILE *out)
     }
 }
 
-/* "option", names, value, what it is for in one line. */
+/* "option", names, value, what it is for. */
 static void print_option(const struct option_row *r, void *arg)
 {
     FILE *out = arg;
@@ -173,10 +192,7 @@ static void print_option(const struct option_row *r, void *arg)
         fprintf(out, "-%c%s", r->letter, r->name ? " " : "");
     if (r->name)
         fprintf(out, "--%s", r->name);
-    fprintf(out, "\t%s\t", r->arg ? r->arg : "");
-    for (const char *c = r->help; *c; c++)
-        fputc(*c == '\n' ? ' ' : *c, out);
-    fputc('\n', out);
+    fprintf(out, "\t%s\t%s\n", r->arg ? r->arg : "", r->help);
 }
 
 static void print_more(void (*more)(FILE *out), FILE *out)

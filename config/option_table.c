@@ -100,13 +100,13 @@ static const struct option_row *row_of(const struct option_table *t, int option)
     sl_panic("option %d is not in the table", option);
 }
 
-/* As errors name it. */
-static const char *name_of(const struct option_row *r, char name[NAME_BYTES])
+/* As it was given: getopt_long returned its letter, or the number of its name. */
+static const char *name_of(const struct option_row *r, int option, char name[NAME_BYTES])
 {
-    if (r->name)
-        snprintf(name, NAME_BYTES, "--%s", r->name);
-    else
+    if (option == r->letter)
         snprintf(name, NAME_BYTES, "-%c", r->letter);
+    else
+        snprintf(name, NAME_BYTES, "--%s", r->name);
     return name;
 }
 
@@ -119,7 +119,7 @@ static int take_json(const char *name, const char *value, bool *json, struct err
                            value);
 }
 
-static int take_row(const struct option_row *r, void *program, const char *value,
+static int take_row(const struct option_row *r, int option, void *program, const char *value,
                     struct error *error)
 {
     char name[NAME_BYTES];
@@ -128,15 +128,15 @@ static int take_row(const struct option_row *r, void *program, const char *value
     case OPTION_KIND_FLAG: *(bool *)to = true; return 0;
     case OPTION_KIND_TEXT: *(const char **)to = value ? value : ""; return 0;
     case OPTION_KIND_NUMBER:
-        return option_i64(name_of(r, name), value, r->value.min, r->value.max, to, error);
-    case OPTION_KIND_BYTES: return option_bytes(name_of(r, name), value, to, error);
-    case OPTION_KIND_JSON: return take_json(name_of(r, name), value, to, error);
+        return option_i64(name_of(r, option, name), value, r->value.min, r->value.max, to, error);
+    case OPTION_KIND_BYTES: return option_bytes(name_of(r, option, name), value, to, error);
+    case OPTION_KIND_JSON: return take_json(name_of(r, option, name), value, to, error);
     case OPTION_KIND_CALL: return r->value.take(program, value, error);
     case OPTION_KIND_NTH: return r->value.take_nth(program, r->value.n, value, error);
     case OPTION_KIND_NONE:
     case OPTION_KIND_GROUP: break;
     }
-    sl_panic("%s is taken elsewhere", name_of(r, name));
+    sl_panic("%s is taken elsewhere", name_of(r, option, name));
 }
 
 /* --help, --help=manual and --version print, and end the process. */
@@ -164,7 +164,7 @@ int options_read(const struct option_table *t, void *program, int argc, char **a
             return option_error(t, option, argv, forms.letters, forms.names, error);
         if (option == 'h' || option == OPTION_HELP || option == OPTION_VERSION)
             return take_common(t, option, error);
-        if (take_row(row_of(t, option), program, optarg, error) != 0)
+        if (take_row(row_of(t, option), option, program, optarg, error) != 0)
             return -1;
     }
     return 0;

@@ -53,8 +53,7 @@ struct option_row {
      * =, and it may be missing). NULL: the option has none. */
     const char *arg;
     struct option_value value;
-    const char
-        *help; /* lines separated by \n; NULL: for programs of sluice only, not in the help */
+    const char *help; /* one line; NULL: for programs of sluice only, not in the help */
 };
 
 typedef void option_visit(const struct option_row *row, void *arg);

@@ -484,25 +484,6 @@ static void print_wrapped(FILE *out, const char *text, const char *indent, size_
     fputc('\n', out);
 }
 
-#define HELP_WIDTH 51 /* with the names: 80 columns */
-
-/* Breaks a text into lines of at most HELP_WIDTH, where words allow it. */
-static void wrap(char *text)
-{
-    char *line = text, *blank = NULL;
-    for (char *end = text;; end++) { /* of a word */
-        if (*end && *end != ' ')
-            continue;
-        if (blank && end - line > HELP_WIDTH) {
-            *blank = '\n';
-            line = blank + 1;
-        }
-        blank = end;
-        if (!*end)
-            return;
-    }
-}
-
 static char letter_of(const struct param_info *t)
 {
     for (size_t i = 0; i < ARRAY_LEN(letters); i++)
@@ -521,7 +502,6 @@ void params_options(option_visit *visit, void *arg)
         char facts[PARAM_TEXT_BYTES + 64], help[2 * PARAM_TEXT_BYTES];
         facts_text(t, facts, sizeof facts);
         snprintf(help, sizeof help, "%s (%s)", t->help, facts);
-        wrap(help);
         struct option_row row = {letter_of(t), OPTION(t) + 2, value_placeholder(t),
                                  OPTION_ELSEWHERE, help};
         visit(&row, arg);

@@ -87,7 +87,7 @@ function margin_line(s) {
     if (s ~ /^Exit status: /) {
         heading("EXIT STATUS")
         sub(/^Exit status: /, "", s)
-    } else if (s ~ /^[A-Z][A-Za-z ]*:$/) {
+    } else if (s ~ /^[A-Z][A-Za-z ]*:$/ && s != "Example:") {
         if (section == "") heading("DESCRIPTION")
         sub(/:$/, "", s)
         print ".SS " escape(s)

@@ -27,7 +27,7 @@ done >"$scratch/options"
 options_of() {
     awk '/^usage:/ { u = 1 } u && /^$/ { u = 0 }
          u { print; next }
-         /^ +-/ { sub(/^ +/, ""); n = match($0, /[^ ]  +[^ ]/); print n ? substr($0, 1, n) : $0 }' |
+         match($0, /^ +-/) && RLENGTH <= 8 { sub(/^ +/, ""); n = match($0, /[^ ]  +[^ ]/); print n ? substr($0, 1, n) : $0 }' |
         grep -oE '(^|[][ (|])--?[A-Za-z][A-Za-z0-9-]*' | tr -d '][ (|' | sort -u
 }
 
@@ -35,6 +35,12 @@ for command in "${commands[@]}"; do
     [ "$command" = demo ] || diff <(sed -n "s/^$command //p" "$scratch/options" | sort -u) \
         <("$root/launch/sluice" help "$command" | options_of) | sed -n "s/^</$command: only in the table:/p; s/^>/$command: only in the help:/p"
 done | verdict manual_help_is_of_the_table "a help text and its table have different options"
+
+# Help fits a terminal of 80 columns, apart from the tables of presets, policy parameters and shapes.
+for command in "${commands[@]}"; do
+    case $command in sim | synth) continue ;; esac
+    "$root/launch/sluice" help "$command" | awk -v command="$command" 'length > 80 { print command ": " $0 }'
+done | verdict manual_help_fits_a_terminal "lines of a help text have more than 80 columns"
 
 # Options without a place in the help are those that the supervisor passes to inspect.
 for command in "${commands[@]}"; do

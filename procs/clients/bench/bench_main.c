@@ -73,24 +73,6 @@ static int take_compare(void *program, const char *value, struct error *error)
     return 0;
 }
 
-static int take_prompt(void *program, const char *value, struct error *error)
-{
-    struct measurement *m = program;
-    return option_i64("-p", value, 0, BENCH_TOKENS_MAX, &m->bench.prompt, error);
-}
-
-static int take_tokens(void *program, const char *value, struct error *error)
-{
-    struct measurement *m = program;
-    return option_i64("-n", value, 0, BENCH_TOKENS_MAX, &m->bench.tokens, error);
-}
-
-static int take_repetitions(void *program, const char *value, struct error *error)
-{
-    struct measurement *m = program;
-    return option_i64("-r", value, 1, BENCH_REPETITIONS_MAX, &m->bench.repetitions, error);
-}
-
 static int take_depths(void *program, const char *value, struct error *error)
 {
     struct measurement *m = program;
@@ -109,14 +91,16 @@ static int take_text(void *program, int ids, const char *value, struct error *er
 
 static const struct option_row rows[] = {
     {'m', "model", "FILE", OPTION_TEXT(struct measurement, bench.model), "the model"},
-    {'p', "prompt", "N", OPTION_CALL(take_prompt),
+    {'p', "prompt", "N", OPTION_NUMBER(struct measurement, bench.prompt, 0, BENCH_TOKENS_MAX),
      "tokens of the prefill test, 0: none (default 512)"},
-    {'n', "tokens", "N", OPTION_CALL(take_tokens),
+    {'n', "tokens", "N", OPTION_NUMBER(struct measurement, bench.tokens, 0, BENCH_TOKENS_MAX),
      "steps of the decode test, 0: none (default 128)"},
     {'d', "depth", "LIST", OPTION_CALL(take_depths),
-     "tokens in the context before each test (default 0): both\n"
+     "tokens in the context before each test (default 0): both "
      "tests run once per depth"},
-    {'r', "repetitions", "N", OPTION_CALL(take_repetitions), "(default 5)"},
+    {'r', "repetitions", "N",
+     OPTION_NUMBER(struct measurement, bench.repetitions, 1, BENCH_REPETITIONS_MAX),
+     "runs of each variant (default 5)"},
     {0, "budget", "LIST", OPTION_ELSEWHERE,
      "budgets of the engine, separated by commas: 4GiB,8GiB"},
     {0, "resident-experts", "LIST", OPTION_ELSEWHERE,
@@ -127,7 +111,7 @@ static const struct option_row rows[] = {
     {0, "vary", "NAME=V1,V2,...", OPTION_ELSEWHERE,
      "values of any other parameter of the engine; repeatable"},
     {0, "variant", "NAME=V;NAME=V", OPTION_ELSEWHERE,
-     "a variant with these parameters; label=TEXT names it;\n"
+     "a variant with these parameters; label=TEXT names it; "
      "repeatable, combined with the lists"},
     {0, "warmup", "N", OPTION_NUMBER(struct measurement, bench.warmup, 0, 1000),
      "warm-up rounds before each measurement (default 1)"},
@@ -136,8 +120,8 @@ static const struct option_row rows[] = {
      "steps of the decode test in a warm-up round (default: -n)"},
     {0, "interleave", "N",
      OPTION_NUMBER(struct measurement, bench.slice_tokens, 1, BENCH_TOKENS_MAX),
-     "decode all variants of a repetition in alternating slices\n"
-     "of N tokens with the other engines stopped, so that changes\n"
+     "decode all variants of a repetition in alternating slices "
+     "of N tokens with the other engines stopped, so that changes "
      "of the machine's speed affect all variants alike"},
     {0, "cold", NULL, OPTION_FLAG(struct measurement, bench.cold),
      "drop the file from the page cache before each engine start"},
@@ -147,7 +131,7 @@ static const struct option_row rows[] = {
     {0, "seed", "N", OPTION_NUMBER(struct measurement, bench.seed, 0, INT64_MAX),
      "of synthetic tokens (default 1)"},
     {0, "group-stay", "P", OPTION_CALL(take_stay),
-     "of synthetic tokens: probability that the next token is of\n"
+     "of synthetic tokens: probability that the next token is of "
      "the same group of 64 (default 0.8)"},
     {0, "compare", "A,B", OPTION_CALL(take_compare),
      "ratio of the medians of two variants, by number; repeatable"},
@@ -160,8 +144,9 @@ static const struct option_table options = {
     .command = "bench",
     .before = "usage: sluice bench -m FILE [-p 512] [-n 128] [-d 0] [-r 5] [options]\n"
               "\n"
-              "Measures prefill and decode. Every combination of listed values is a variant; each\n"
-              "repetition runs every variant once, each in a private engine, on the same tokens.\n"
+              "Measures prefill and decode. Every combination of listed values is a variant;\n"
+              "each repetition runs every variant once, each in a private engine, on the same\n"
+              "tokens.\n"
               "\n",
     OPTION_ROWS(rows),
     .column = 29,

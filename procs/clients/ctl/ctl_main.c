@@ -156,23 +156,22 @@ static void print_fields(const struct command *command, const json_t *reply)
 
 static const struct command commands[] = {
     {"status", "", 0, 0, false, no_fields, print_fields, "state of the engine"},
-    {"budget", "SIZE", 1, 0, false, budget_fields, print_budget,
-     "change the budget, e.g. budget 8GiB; returns when it is applied"},
+    {"budget", "SIZE", 1, 0, false, budget_fields, print_budget, "change the budget: budget 8GiB"},
     {"throttle", "LOADER RATE", 2, 0, false, throttle_fields, print_done,
-     "limit a loader to RATE bytes per second (0: no limit), e.g. throttle 0 20MB"},
+     "limit bytes/s, 0: no limit: throttle 0 20MB"},
     {"restart", "PROCESS", 1, 0, false, process_fields, print_done,
-     "restart a process: loader.N, cache, predictor, compute, gateway"},
+     "loader.N, cache, predictor, compute or gateway"},
     {"replace", "LOADER [BACKEND]", 2, 1, false, replace_fields, print_done,
-     "restart a loader and clear its quarantine; BACKEND: io_uring, pread"},
+     "restart it, end its quarantine; io_uring or pread"},
     {"preset", "NAME", 1, 0, false, preset_fields, print_fields,
-     "switch to a policy preset from the next sequence on"},
+     "use this preset from the next sequence on"},
     {"log-level", "LEVEL", 1, 0, false, level_fields, print_fields,
-     "log from this level on: debug, info, warn, error, none"},
+     "log from here on: debug, info, warn, error or none"},
     {"drain", "", 0, 0, false, no_fields, print_done,
-     "accept no new sequences; returns when those that were accepted have ended"},
+     "accept no new sequences, wait for the others"},
     {"stop", "", 0, 0, false, no_fields, print_done, "stop the engine"},
     {"inject", "POINT", 1, 0, true, inject_fields, print_done,
-     "stop a process at a given point of its code (tests)"},
+     "stop a process at a point of its code (tests)"},
 };
 
 static bool allowed(const struct command *command)
@@ -198,7 +197,7 @@ static const struct option_row rows[] = {
 
 static const struct option_table options = {
     .command = "ctl",
-    .before = "usage: sluice ctl [--name NAME] [--output text|json | --json] COMMAND [ARGUMENTS]\n"
+    .before = "usage: sluice ctl [--name NAME] [--json] COMMAND [ARGUMENTS]\n"
               "\n"
               "Controls a running engine.\n"
               "\n",

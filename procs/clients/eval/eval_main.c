@@ -121,41 +121,41 @@ static const struct option_row rows[] = {
     {0, "ids", "FILE", OPTION_TEXT(struct eval, ids_path),
      "instead of a text its tokens: {\"ids\": [1, 2, ...]}"},
     {0, "per-token", NULL, OPTION_FLAG(struct eval, per_token),
-     "with --output json: also ids, and nll_per_token of each\n"
+     "with --output json: also ids, and nll_per_token of each "
      "predicted token"},
     {0, "read-bandwidth", "RATE", OPTION_CALL(take_bandwidth),
      "in process, of the simulated storage device: 500MB/s"},
     {0, "offline", NULL, OPTION_FLAG(struct eval, offline), "in process, worst case"},
     {0, "memory", "SIZE", OPTION_CALL(take_memory),
-     "in process: maximum memory, experts are read as they are\n"
-     "needed; also --budget, which is the engine's otherwise\n"
-     "(default: the model is mapped if it fits with all its\n"
+     "in process: maximum memory, experts are read as they are "
+     "needed; also --budget, which is the engine's otherwise "
+     "(default: the model is mapped if it fits with all its "
      "precisions, else most of the available memory)"},
     {0, "method", "METHOD", OPTION_CALL(take_method),
-     "in process: quantisation of int4 and int2, channel (default) or\n"
+     "in process: quantisation of int4 and int2, channel (default) or "
      "hqq"},
     {0, "dense", "PRECISION", OPTION_CALL(take_dense),
-     "in process: of dense weights, native, int8 or int4, or auto\n"
+     "in process: of dense weights, native, int8 or int4, or auto "
      "(default): as in the plan"},
     {0, "kld", NULL, OPTION_FLAG(struct eval, in_process.compare),
      "in process: also KL divergence and top-1 agreement"},
     {0, "reference-kv-type", "T", OPTION_CALL(take_kv_type),
-     "in process: KV cache of the lossless model: f32, f16\n"
+     "in process: KV cache of the lossless model: f32, f16 "
      "(default), q8_0 or q4_0"},
     {0, "record", "FILE", OPTION_TEXT(struct eval, in_process.record),
-     "in process: write the logits (2 bytes x vocabulary size\n"
+     "in process: write the logits (2 bytes x vocabulary size "
      "per token of the text)"},
     {0, "logits", "FILE.npy", OPTION_TEXT(struct eval, in_process.npy),
-     "in process: write the logits for other programs (NumPy's format,\n"
+     "in process: write the logits for other programs (NumPy's format, "
      "4 bytes x vocabulary size per token; docs/eval.md)"},
     {0, "against", "FILE", OPTION_TEXT(struct eval, in_process.against),
-     "in process: compare with recorded logits instead of the\n"
+     "in process: compare with recorded logits instead of the "
      "lossless model"},
     {'c', "ctx-size", "N", OPTION_ELSEWHERE, "tokens per window (default 512)"},
     {0, "max-windows", "N", OPTION_NUMBER(struct eval, windows_max, 1, INT32_MAX),
      "only the first N windows"},
     {0, "output", "FORMAT", OPTION_CALL(take_output),
-     "format on stdout: text (default), json; in process also\n"
+     "format on stdout: text (default), json; in process also "
      "csv, md"},
     {0, "raw", NULL, OPTION_FLAG(struct eval, raw),
      "control characters go to a terminal unchanged"},
@@ -165,15 +165,15 @@ static const struct option_row rows[] = {
 
 static const struct option_table options = {
     .command = "eval",
-    .before =
-        "usage: sluice eval -m FILE --text FILE [--ctx-size 512] [options]\n"
-        "\n"
-        "Perplexity of a text: consecutive windows of --ctx-size tokens, scored separately.\n"
-        "--read-bandwidth and --offline evaluate in this process, without an engine: lossy\n"
-        "presets (--preset, --plan, --policy, --resident-experts) against the lossless model,\n"
-        "with a 95 % bootstrap interval over windows. --read-bandwidth: token by token with a\n"
-        "simulated clock and cache. --offline: the worst case (hobbit: every access misses).\n"
-        "\n",
+    .before = "usage: sluice eval -m FILE --text FILE [--ctx-size 512] [options]\n"
+              "\n"
+              "Perplexity of a text: consecutive windows of --ctx-size tokens, scored\n"
+              "separately. --read-bandwidth and --offline evaluate in this process, without an\n"
+              "engine: lossy presets (--preset, --plan, --policy, --resident-experts) against\n"
+              "the lossless model, with a 95 % bootstrap interval over windows.\n"
+              "--read-bandwidth: token by token with a simulated clock and cache. --offline:\n"
+              "the worst case (hobbit: every access misses).\n"
+              "\n",
     OPTION_ROWS(rows),
     .column = 29,
     .groups = {{"Parameters of the private engine:", params_options}},

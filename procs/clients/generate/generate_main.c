@@ -79,12 +79,6 @@ static int take_ids(void *program, const char *value, struct error *error)
     return 0;
 }
 
-static int take_tokens(void *program, const char *value, struct error *error)
-{
-    struct generate *g = program;
-    return option_i64("-n", value, 0, ENGINE_TOKENS_MAX, &g->submit.max_tokens, error);
-}
-
 static int take_stop(void *program, const char *value, struct error *error)
 {
     struct generate *g = program;
@@ -106,7 +100,8 @@ static const struct option_row rows[] = {
     {'p', "prompt", "TEXT", OPTION_CALL(take_prompt), "the prompt"},
     {'f', "file", "FILE", OPTION_CALL(take_file), "the prompt from a file, - for standard input"},
     {0, "ids", "1,2,3", OPTION_CALL(take_ids), "the prompt as token ids"},
-    {'n', "tokens", "N", OPTION_CALL(take_tokens), "maximum new tokens (default 128)"},
+    {'n', "tokens", "N", OPTION_NUMBER(struct generate, submit.max_tokens, 0, ENGINE_TOKENS_MAX),
+     "maximum new tokens (default 128)"},
     {0, "echo", NULL, OPTION_FLAG(struct generate, echo),
      "print the prompt before the response (--output text)"},
     {0, "stop", "TEXT", OPTION_CALL(take_stop),
@@ -125,14 +120,14 @@ static const struct option_row rows[] = {
 
 static const struct option_table options = {
     .command = "generate",
-    .before =
-        "usage: sluice generate [[-m] FILE] (-p TEXT | -f FILE | --ids 1,2,3) [-n N] [options]\n"
-        "\n"
-        "Continues a prompt. Uses the running engine (--name NAME, or \"default\" if it serves\n"
-        "the same file); otherwise starts a private engine for this response. Example:\n"
-        "\n"
-        "  sluice generate -m model.gguf --budget 8GiB -p \"Once upon a time\"\n"
-        "\n",
+    .before = "usage: sluice generate [[-m] FILE] (-p TEXT | -f FILE | --ids 1,2,3) [options]\n"
+              "\n"
+              "Continues a prompt. Uses the running engine (--name NAME, or \"default\" if it\n"
+              "serves the same file); otherwise starts a private engine for this response.\n"
+              "Example:\n"
+              "\n"
+              "  sluice generate -m model.gguf --budget 8GiB -p \"Once upon a time\"\n"
+              "\n",
     OPTION_ROWS(rows),
     .column = 29,
     .groups = {{"Sampling:", sampling_options},

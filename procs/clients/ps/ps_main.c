@@ -33,9 +33,8 @@ static const struct option_table options = {
     .command = "ps",
     .before = "usage: sluice ps [--json] [--raw]\n"
               "\n"
-              "Lists the running engines of this user: name, state, process, memory used, budget, "
-              "URL,\n"
-              "model.\n"
+              "Lists the running engines of this user: name, state, process, memory used,\n"
+              "budget, URL, model.\n"
               "\n",
     OPTION_ROWS(rows),
     .column = 19,

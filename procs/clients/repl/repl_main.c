@@ -112,12 +112,6 @@ struct start {
     struct session_request request;
 };
 
-static int take_tokens(void *program, const char *value, struct error *error)
-{
-    struct start *s = program;
-    return option_i64("-n", value, 0, ENGINE_TOKENS_MAX, &s->repl.submit.max_tokens, error);
-}
-
 static int take_system(void *program, const char *value, struct error *error)
 {
     struct start *s = program;
@@ -136,8 +130,8 @@ static const struct option_row rows[] = {
     OPTION_OF_GROUP("budget"),
     {0, "name", "NAME", OPTION_TEXT(struct start, request.run),
      "the running engine to use (default \"default\")"},
-    {'n', "tokens", "N", OPTION_CALL(take_tokens),
-     "maximum new tokens of a response (default 0: to the\n"
+    {'n', "tokens", "N", OPTION_NUMBER(struct start, repl.submit.max_tokens, 0, ENGINE_TOKENS_MAX),
+     "maximum new tokens of a response (default 0: to the "
      "end of the text, or of the context)"},
     {0, "system", "TEXT", OPTION_CALL(take_system), "system message of the chat"},
     {0, "thinking", "WHEN", OPTION_CALL(take_thinking), "auto (the template's default), on or off"},

@@ -54,7 +54,7 @@ static const struct option_row rows[] = {
     {0, "counters", NULL, OPTION_FLAG(struct stats, counters),
      "every counter of every process, as text"},
     {0, "watch", "SECONDS", OPTION_CALL(take_watch),
-     "repeat with rates since the last time, until the engine exits or\n"
+     "repeat with rates since the last time, until the engine exits or "
      "Ctrl-C"},
     {0, "raw", NULL, OPTION_FLAG(struct stats, raw),
      "control characters in names go to a terminal unchanged"},

@@ -71,12 +71,11 @@ static const struct option_row rows[] = {
 
 static const struct option_table options = {
     .command = "top",
-    .before =
-        "usage: sluice top [--name NAME] [--interval SECONDS] [--once | --pages N]\n"
-        "\n"
-        "Shows a running engine: its speed, where experts were found, its memory, processes and\n"
-        "storage devices, and a map of the experts in memory.\n"
-        "\n",
+    .before = "usage: sluice top [--name NAME] [--interval SECONDS] [--once | --pages N]\n"
+              "\n"
+              "Shows a running engine: its speed, where experts were found, its memory,\n"
+              "processes and storage devices, and a map of the experts in memory.\n"
+              "\n",
     OPTION_ROWS(rows),
     .column = 23,
     .after = "\nOn the terminal, h explains the letters and headings, and lists the keys.\n",

@@ -86,16 +86,16 @@ static const struct option_row rows[] = {
      "model: minimum and recommended budget, tokens per second, advice"},
     OPTION_OF_GROUP("budget"),
     {'p', "path", "DIR|FILE", OPTION_CALL(take_path),
-     "storage device to measure, by a model file on it or a directory\n"
-     "for a scratch file; repeatable (default: the model, else the\n"
+     "storage device to measure, by a model file on it or a directory "
+     "for a scratch file; repeatable (default: the model, else the "
      "current directory)"},
     {0, "expert-bytes", "N", OPTION_CALL(take_expert_bytes),
-     "largest read: the size of one expert (default: that of the\n"
+     "largest read: the size of one expert (default: that of the "
      "model, else 4MiB)"},
     {0, "seconds", "N", OPTION_CALL(take_seconds),
      "time for all storage devices together (default " OPTION_DIGITS(SECONDS_DEFAULT) ")"},
     {0, "no-device", NULL, OPTION_FLAG(struct doctor, skip_storage),
-     "do not measure storage; then no speed is estimated unless\n"
+     "do not measure storage; then no speed is estimated unless "
      "all experts fit"},
     {0, "all", NULL, OPTION_NTH(take_form, FINDINGS_ALL), "all measurements"},
     {'o', "output", "text|json", OPTION_CALL(take_output), "format on stdout (default text)"},

@@ -32,14 +32,13 @@ static const struct option_row rows[] = {
 
 static const struct option_table options = {
     .command = "models",
-    .before =
-        "usage: sluice models [--output text|json] [--raw]\n"
-        "       sluice models rm FILE|HASH\n"
-        "\n"
-        "Lists the tunings of `sluice tune`: model, allowed loss, budget, preset, size of the\n"
-        "store, last use; and stores that no tuning uses: an interrupted one continues with\n"
-        "the same command. `rm` removes all of a model, with the stores.\n"
-        "\n",
+    .before = "usage: sluice models [--output text|json] [--raw]\n"
+              "       sluice models rm FILE|HASH\n"
+              "\n"
+              "Lists the tunings of `sluice tune`: model, allowed loss, budget, preset, size of\n"
+              "the store, last use; and stores that no tuning uses: an interrupted one\n"
+              "continues with the same command. `rm` removes all of a model, with the stores.\n"
+              "\n",
     OPTION_ROWS(rows),
     .column = 22,
 };

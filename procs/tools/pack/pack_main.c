@@ -143,35 +143,35 @@ static const struct option_row rows[] = {
     {'o', "out", "DIR", OPTION_TEXT(struct pack_options, dir),
      "directory of the store; created if missing"},
     {0, "plan", "PLAN", OPTION_TEXT(struct pack_options, plan),
-     "precisions, method and dense precision as sluice plan --preset\n"
+     "precisions, method and dense precision as sluice plan --preset "
      "edgemoe chose them; the options below change single ones"},
     {0, "precisions", "LIST", OPTION_CALL(take_precisions),
      "of native, int8, int4, int2 (default native)"},
     {0, "method", "METHOD", OPTION_CALL(take_method),
-     "of int4 and int2: channel (a scale per row; default) or hqq\n"
+     "of int4 and int2: channel (a scale per row; default) or hqq "
      "(half-quadratic, per group)"},
     {0, "dense", "PRECISION", OPTION_CALL(take_dense),
-     "of attention, embeddings and shared experts: native (default),\n"
+     "of attention, embeddings and shared experts: native (default), "
      "int8 or int4, per row; norms and routers are not changed"},
     {0, "fp8", "TYPE", OPTION_CALL(take_fp8),
-     "what FP8 weights of a Hugging Face directory become: BF16\n"
+     "what FP8 weights of a Hugging Face directory become: BF16 "
      "(default) or Q8_0"},
     {0, "stripes", "LIST", OPTION_TEXT(struct pack_options, stripes),
-     "a file, or a directory for it, per device (default: one file in\n"
+     "a file, or a directory for it, per device (default: one file in "
      "DIR)"},
     {0, "mirrors", "LIST", OPTION_TEXT(struct pack_options, mirrors),
      "likewise for a second copy of each stripe, read if the first fails"},
     {0, "layout", "LAYOUT", OPTION_CALL(take_layout),
-     "striped: every expert is split over all stripes (default); spread:\n"
+     "striped: every expert is split over all stripes (default); spread: "
      "each expert is in one stripe"},
     {0, "delta", NULL, OPTION_FLAG(struct pack_options, delta),
-     "native experts stay in the model file, which the store then needs;\n"
+     "native experts stay in the model file, which the store then needs; "
      "with --plan only the precision of each expert is stored"},
     {0, "threads", "N", OPTION_CALL(take_threads),
      "experts packed in parallel (default: 2 per CPU, " OPTION_DIGITS(
          DEFAULT_THREADS_MIN) " to " OPTION_DIGITS(DEFAULT_THREADS_MAX) ")"},
     {0, "memory", "SIZE", OPTION_CALL(take_memory),
-     "maximum memory of this program: fewer threads than --threads if\n"
+     "maximum memory of this program: fewer threads than --threads if "
      "they do not fit (default: 7/8 of the available memory)"},
     {0, "rate", "SIZE", OPTION_CALL(take_rate),
      "limit of bytes read and written per second, in total"},
@@ -186,14 +186,14 @@ static const struct option_row rows[] = {
 
 static const struct option_table options = {
     .command = "pack",
-    .before =
-        "usage: sluice pack -m MODEL -o DIR [OPTIONS]\n"
-        "       sluice pack --check DIR [--threads N] [--memory SIZE]\n"
-        "\n"
-        "Makes an expert store: every expert contiguous, page-aligned, with checksums, at one or\n"
-        "more precisions. MODEL is a GGUF file, or a Hugging Face directory with config.json,\n"
-        "tokenizer.json (or tiktoken.model or hy.tiktoken) and safetensors files.\n"
-        "\n",
+    .before = "usage: sluice pack -m MODEL -o DIR [OPTIONS]\n"
+              "       sluice pack --check DIR [--threads N] [--memory SIZE]\n"
+              "\n"
+              "Makes an expert store: every expert contiguous, page-aligned, with checksums, at\n"
+              "one or more precisions. MODEL is a GGUF file, or a Hugging Face directory with\n"
+              "config.json, tokenizer.json (or tiktoken.model or hy.tiktoken) and safetensors\n"
+              "files.\n"
+              "\n",
     OPTION_ROWS(rows),
     .column = 24,
     .after = "\n"

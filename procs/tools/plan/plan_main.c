@@ -121,7 +121,7 @@ static const struct option_row rows[] = {
      "of sluice profile, for this model, or an earlier plan"},
     {0, "text", "FILE", OPTION_CALL(take_text), "calibration text of one domain; repeatable"},
     {0, "max-loss", "P", OPTION_CALL(take_loss),
-     "allowed increase of perplexity, such as 1%: of the bound on\n"
+     "allowed increase of perplexity, such as 1%: of the bound on "
      "held-out text"},
     {0, "budget", "SIZE", OPTION_BYTES(struct planning, budget_bytes),
      "budget of the engine (swapmoe; the shares of fate's layers)"},
@@ -132,18 +132,18 @@ static const struct option_row rows[] = {
     {'o', NULL, "FILE", OPTION_TEXT(struct planning, out_path),
      "the plan: the profile extended by the decisions"},
     {0, "method", "METHOD", OPTION_CALL(take_method),
-     "quantisation of int4 and int2: channel (default) or hqq; the\n"
+     "quantisation of int4 and int2: channel (default) or hqq; the "
      "store must have the same (sluice pack --method)"},
     {0, "dense", "PRECISION", OPTION_CALL(take_dense),
-     "of attention, embeddings and shared experts: native, int8 or\n"
-     "int4, or auto (default): edgemoe searches it together with\n"
-     "the experts' precisions, the other presets use its choice;\n"
+     "of attention, embeddings and shared experts: native, int8 or "
+     "int4, or auto (default): edgemoe searches it together with "
+     "the experts' precisions, the other presets use its choice; "
      "the store must have the same (sluice pack --dense)"},
     {0, "kv-type", "TYPE", OPTION_CALL(take_kv),
-     "KV cache of what is measured: f16 (default), q8_0 or q4_0; the\n"
+     "KV cache of what is measured: f16 (default), q8_0 or q4_0; the "
      "losses hold for it and for more bits"},
     {0, "tokens", "N", OPTION_NUMBER(struct planning, tokens_max, 1, INT64_MAX),
-     "tokens used, the same number of each file (default 65536):\n"
+     "tokens used, the same number of each file (default 65536): "
      "half to plan with, half to judge the plan"},
     {'c', "ctx-size", "N", OPTION_NUMBER(struct planning, window, 2, 65536),
      "tokens per window (default 512)"},
@@ -152,10 +152,10 @@ static const struct option_row rows[] = {
     {0, "generations", "N", OPTION_NUMBER(struct planning, generations, 1, 1000000),
      "swapmoe: generations of the genetic search (default 5000)"},
     {0, "gpu-slots", "N", OPTION_NTH(take_gpu, SIM_GPU_SLOTS),
-     "auto: the engine computes on a GPU with slots for N of the\n"
+     "auto: the engine computes on a GPU with slots for N of the "
      "largest experts (gpu.slots of sluice stats --json)"},
     {0, "gpu-budget", "SIZE|PCT%", OPTION_NTH(take_gpu, SIM_GPU_BUDGET),
-     "the same, as memory of the GPU for experts\n"
+     "the same, as memory of the GPU for experts "
      "(gpu.plan.experts; for several precisions)"},
     {0, "gpu-bandwidth", "BYTES/s", OPTION_NTH(take_gpu, SIM_GPU_BANDWIDTH),
      "of copies to it (default 12GB/s)"},
@@ -164,17 +164,17 @@ static const struct option_row rows[] = {
     {0, "gpu-eviction", "E", OPTION_NTH(take_gpu, SIM_GPU_EVICTION),
      "which expert loses its slot there (default lru)"},
     {0, "gpu-expert-us", "US", OPTION_NTH(take_gpu, SIM_GPU_EXPERT_US),
-     "an expert on it, one token (default: its bytes at 400 GB/s);\n"
+     "an expert on it, one token (default: its bytes at 400 GB/s); "
      "the rest of a layer is faster by the same factor"},
     {0, "curve", NULL, OPTION_FLAG(struct planning, curve),
      "hobbit: also compare replace and skip, 5 to 30 % of the accesses"},
     {0, "curve-only", NULL, OPTION_FLAG(struct planning, curve_only),
      "hobbit: only this comparison, without a plan"},
     {0, "shares", "LIST", OPTION_CALL(take_shares),
-     "for random weights, whose loss is meaningless: shares of\n"
-     "native|int8|int4|int2|skip, such as int4=0.8,int2=0.2.\n"
-     "edgemoe: random precisions; hobbit: thresholds for a\n"
-     "synthetic token stream; fate: the fraction in prefill;\n"
+     "for random weights, whose loss is meaningless: shares of "
+     "native|int8|int4|int2|skip, such as int4=0.8,int2=0.2. "
+     "edgemoe: random precisions; hobbit: thresholds for a "
+     "synthetic token stream; fate: the fraction in prefill; "
      "uniform: one precision. --max-loss: the loss to store"},
     {0, "seed", "N", OPTION_NUMBER(struct planning, seed, 0, INT64_MAX),
      "of random precisions and streams (default 1)"},
@@ -183,8 +183,8 @@ static const struct option_row rows[] = {
     {0, "eviction-only", NULL, OPTION_FLAG(struct planning, eviction_only),
      "hobbit: keep the thresholds of the profile, fit eviction"},
     {0, "memory", "SIZE", OPTION_BYTES(struct planning, memory),
-     "maximum memory of this program; experts are read as they are\n"
-     "needed (default: the model is mapped if it fits with all its\n"
+     "maximum memory of this program; experts are read as they are "
+     "needed (default: the model is mapped if it fits with all its "
      "precisions, else most of the available memory)"},
     {0, "threads", "N", OPTION_NUMBER(struct planning, threads, 1, 64), "(default: all CPUs)"},
     {0, "output", "text|json", OPTION_JSON(struct planning, json),
@@ -193,16 +193,16 @@ static const struct option_row rows[] = {
 
 static const struct option_table options = {
     .command = "plan",
-    .before =
-        "usage: sluice plan -m FILE --profile PROFILE --text FILE... --max-loss P -o PLAN\n"
-        "                   [--budget B | --resident-experts PCT%] [--preset S] [options]\n"
-        "       sluice plan -m FILE --preset S --shares PRECISION=SHARE,... -o PLAN\n"
-        "                   [--profile PROFILE]\n"
-        "       sluice plan -m FILE --profile PLAN --preset auto [--text FILE...] -o PLAN\n"
-        "\n"
-        "Plans the lossy presets for a model and reports the expected loss of each. What was\n"
-        "measured is kept in PLAN.measured: an interrupted run continues with the same command.\n"
-        "\n",
+    .before = "usage: sluice plan -m FILE --profile PROFILE --text FILE... --max-loss P -o PLAN\n"
+              "                   [--budget B | --resident-experts PCT%] [--preset S] [options]\n"
+              "       sluice plan -m FILE --preset S --shares PRECISION=SHARE,... -o PLAN\n"
+              "                   [--profile PROFILE]\n"
+              "       sluice plan -m FILE --profile PLAN --preset auto [--text FILE...] -o PLAN\n"
+              "\n"
+              "Plans the lossy presets for a model and reports the expected loss of each. What\n"
+              "was measured is kept in PLAN.measured: an interrupted run continues with the\n"
+              "same command.\n"
+              "\n",
     OPTION_ROWS(rows),
     .column = 27,
 };

@@ -40,7 +40,7 @@ static const struct option_row rows[] = {
      "GGUF file, or a directory made by pack"},
     {0, "text", "FILE", OPTION_CALL(take_text), "calibration text; repeatable"},
     {0, "synthetic", NULL, OPTION_FLAG(struct profile, synthetic),
-     "instead of --text: tokens as in sluice bench, for files with\n"
+     "instead of --text: tokens as in sluice bench, for files with "
      "random weights; no importance, default 4096 tokens"},
     {'o', NULL, "FILE", OPTION_TEXT(struct profile, out_path),
      "the profile (JSON; tables go to FILE.*.tables)"},
@@ -51,19 +51,19 @@ static const struct option_row rows[] = {
     {0, "importance-tokens", "N", OPTION_NUMBER(struct profile, importance_tokens, 0, INT64_MAX),
      "tokens per measurement of importance (default 8192; 0: none)"},
     {0, "importance-experts", "N", OPTION_NUMBER(struct profile, importance_experts, 0, INT32_MAX),
-     "experts measured alone, those of the most important groups\n"
+     "experts measured alone, those of the most important groups "
      "first; the others by group (default: all)"},
     {0, "importance-group", "N", OPTION_NUMBER(struct profile, importance_group, 1, INT32_MAX),
-     "neighbouring experts that are measured together first\n"
+     "neighbouring experts that are measured together first "
      "(default " OPTION_DIGITS(OFFLINE_IMPORTANCE_GROUP) ")"},
     {0, "importance-seconds", "N", OPTION_NUMBER(struct profile, importance_seconds, 1, INT32_MAX),
      "stop refining groups after this time (default: no limit)"},
     {0, "pair-mib", "N", OPTION_NUMBER(struct profile, pair_mib, 0, 65536),
-     "memory for counting paths over two layers; the rarest\n"
+     "memory for counting paths over two layers; the rarest "
      "are dropped when it is full (default 256)"},
     {0, "memory", "SIZE", OPTION_BYTES(struct profile, budget),
-     "maximum memory of this program; experts are read as they are\n"
-     "needed (default: the model is mapped if it fits with all its\n"
+     "maximum memory of this program; experts are read as they are "
+     "needed (default: the model is mapped if it fits with all its "
      "precisions, else most of the available memory)"},
     {0, "budget", "SIZE", OPTION_BYTES(struct profile, budget), "the same as --memory"},
     {0, "threads", "N", OPTION_NUMBER(struct profile, threads, 1, 64), "(default: all CPUs)"},
@@ -73,14 +73,13 @@ static const struct option_row rows[] = {
 
 static const struct option_table options = {
     .command = "profile",
-    .before =
-        "usage: sluice profile -m FILE --text FILE [--text FILE...] -o PROFILE [options]\n"
-        "       sluice profile -m FILE --synthetic -o PROFILE [options]\n"
-        "\n"
-        "Measures a model on calibration text: routing, paths, recall of predictions, norms,\n"
-        "importance of experts, timings. An interrupted run is resumed with the same arguments.\n"
-        "Do not use the text on which results will be evaluated.\n"
-        "\n",
+    .before = "usage: sluice profile -m FILE --text FILE [--text FILE...] -o PROFILE [options]\n"
+              "       sluice profile -m FILE --synthetic -o PROFILE [options]\n"
+              "\n"
+              "Measures a model on calibration text: routing, paths, recall of predictions,\n"
+              "norms, importance of experts, timings. An interrupted run is resumed with the\n"
+              "same arguments. Do not use the text on which results will be evaluated.\n"
+              "\n",
     OPTION_ROWS(rows),
     .column = 29,
 };

@@ -133,54 +133,54 @@ static const struct option_row rows[] = {
     {0, "presets", "A,B", OPTION_TEXT(struct program, presets),
      "presets (default " DEFAULT_PRESETS ")"},
     {0, "evictions", "A,B|all", OPTION_CALL(take_evictions),
-     "evictions instead of presets: one pool, no prefetch; all is\n" ALL_EVICTIONS},
+     "evictions instead of presets: one pool, no prefetch; all is " ALL_EVICTIONS},
     {0, "policy", "K=V,...", OPTION_TEXT(struct program, policy),
      "policy parameters, override those of every preset"},
     {0, "budgets", "25%,1GiB", OPTION_TEXT(struct program, budgets),
-     "capacity for experts, % of all their bytes or a size (default\n" DEFAULT_BUDGETS ")"},
+     "capacity for experts, % of all their bytes or a size (default " DEFAULT_BUDGETS ")"},
     {0, "read-bandwidth", "200MB/s,...", OPTION_TEXT(struct program, bandwidths),
      "of the storage devices (default " DEFAULT_BANDWIDTHS ")"},
     {0, "latency", "US", OPTION_NTH(take_number, NUMBER_LATENCY), "of one read (default 100)"},
     {0, "queue-depth", "N", OPTION_CALL(take_depth),
      "reads in flight at the device (default " OPTION_DIGITS(SIM_DEFAULT_DEPTH) ")"},
     {0, "layer-us", "US", OPTION_NTH(take_number, NUMBER_LAYER),
-     "compute time of attention and router of a layer, one token\n"
-     "(default: top-k times that of an expert, on a GPU if there\n"
+     "compute time of attention and router of a layer, one token "
+     "(default: top-k times that of an expert, on a GPU if there "
      "is one)"},
     {0, "expert-us", "US", OPTION_NTH(take_number, NUMBER_EXPERT),
-     "compute time of one expert, one token (default: its bytes\n"
+     "compute time of one expert, one token (default: its bytes "
      "at 20 GB/s)"},
     {0, "predict-us", "US", OPTION_NTH(take_number, NUMBER_PREDICT),
      "time from a gate input to its predictions (default 20)"},
     {0, "gpu-slots", "N", OPTION_NTH(take_gpu, SIM_GPU_SLOTS),
-     "a GPU computes, with slots for N of the largest experts;\n"
-     "the engine's: gpu.slots of sluice stats --json; N,M:\n"
+     "a GPU computes, with slots for N of the largest experts; "
+     "the engine's: gpu.slots of sluice stats --json; N,M: "
      "several GPUs"},
     {0, "gpu-layers", "N", OPTION_NTH(take_gpu, SIM_GPU_LAYERS),
-     "it has the first N layers, the CPU the others (default: all);\n"
+     "it has the first N layers, the CPU the others (default: all); "
      "N,M: of several GPUs"},
     {0, "gpu-budget", "50%|SIZE", OPTION_NTH(take_gpu, SIM_GPU_BUDGET),
-     "the same, as memory of the GPU for experts; the\n"
+     "the same, as memory of the GPU for experts; the "
      "engine's: gpu.plan.experts; for several precisions"},
     {0, "gpu-bandwidth", "24GB/s", OPTION_NTH(take_gpu, SIM_GPU_BANDWIDTH),
      "of copies to the GPU (default 12GB/s)"},
     {0, "gpu-policy", "P", OPTION_NTH(take_gpu, SIM_GPU_POLICY),
-     "gpu-centric (default), cooperative or prefetch, as in\n"
+     "gpu-centric (default), cooperative or prefetch, as in "
      "sluice run"},
     {0, "gpu-eviction", "E", OPTION_NTH(take_gpu, SIM_GPU_EVICTION),
-     "which expert loses its slot there, as in sluice run\n"
+     "which expert loses its slot there, as in sluice run "
      "(default lru)"},
     {0, "gpu-expert-us", "US", OPTION_NTH(take_gpu, SIM_GPU_EXPERT_US),
-     "compute time of one expert on the GPU, one token (default:\n"
+     "compute time of one expert on the GPU, one token (default: "
      "its bytes at 400 GB/s)"},
     {0, "batch", "X", OPTION_NTH(take_number, NUMBER_BATCH),
-     "relative cost of each further token of a chunk (default\n"
+     "relative cost of each further token of a chunk (default "
      "0.25)"},
     {0, "calibrate", "PCT", OPTION_NTH(take_number, NUMBER_CALIBRATE),
-     "part of the trace used for learning and warm-up\n"
+     "part of the trace used for learning and warm-up "
      "(default 25)"},
     {0, "precisions", "int4=30%,...", OPTION_TEXT(struct program, precisions),
-     "additional precisions of the experts, as % of the native\n"
+     "additional precisions of the experts, as % of the native "
      "bytes or as sizes; traces of GGUF files contain none"},
     {0, "plan", "FILE", OPTION_TEXT(struct program, plan_path),
      "plan for the model: paths, precisions, shares, thresholds"},
@@ -197,23 +197,22 @@ static const struct option_row rows[] = {
 
 static const struct option_table options = {
     .command = "sim",
-    .before =
-        "usage: sluice sim TRACE [options]\n"
-        "       sluice sim --synthetic [layers=8,experts=32,top-k=4,...] [options]\n"
-        "\n"
-        "Replays a trace of expert accesses (sluice run --trace FILE) under presets, budgets and\n"
-        "storage devices: hits, bytes, and simulated time. The same input gives the same output.\n"
-        "A narrow terminal gets the columns that presets are compared by.\n"
-        "\n",
+    .before = "usage: sluice sim TRACE [options]\n"
+              "       sluice sim --synthetic [layers=8,experts=32,top-k=4,...] [options]\n"
+              "\n"
+              "Replays a trace of expert accesses (sluice run --trace FILE) under presets,\n"
+              "budgets and storage devices: hits, bytes, and simulated time. The same input\n"
+              "gives the same output. A narrow terminal gets the columns that presets are\n"
+              "compared by.\n"
+              "\n",
     OPTION_ROWS(rows),
     .column = 28,
-    .after =
-        "\n"
-        "Synthetic traces: layers, experts, top-k, skew (Zipf exponent), locality (share of\n"
-        "experts kept from token to token), recall (of predictions), prompt, tokens, sequences,\n"
-        "predictions, expert-bytes, seed.\n"
-        "\n"
-        "Presets:\n",
+    .after = "\n"
+             "Synthetic traces: layers, experts, top-k, skew (Zipf exponent), locality (share\n"
+             "of experts kept from token to token), recall (of predictions), prompt, tokens,\n"
+             "sequences, predictions, expert-bytes, seed.\n"
+             "\n"
+             "Presets:\n",
     .more = more_help,
 };
 

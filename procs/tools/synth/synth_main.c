@@ -84,7 +84,7 @@ static const struct option_row rows[] = {
      "threads that generate weights (default: 1 per core, at most " OPTION_DIGITS(
          THREADS_DEFAULT_MAX) ")"},
     {0, "split", "N", OPTION_NUMBER(struct synth, parts, 2, MODEL_PARTS_MAX),
-     "N files (2 to " OPTION_DIGITS(MODEL_PARTS_MAX) ") that are the parts of one model,\n"
+     "N files (2 to " OPTION_DIGITS(MODEL_PARTS_MAX) ") that are the parts of one model, "
                                                      "NAME-00001-of-0000N.gguf for -o NAME.gguf"},
     {0, "dry-run", NULL, OPTION_FLAG(struct synth, dry), "print the size, write nothing"},
     {0, "output", "text|json", OPTION_JSON(struct synth, json), "format on stdout (default text)"},
@@ -93,12 +93,11 @@ static const struct option_row rows[] = {
 
 static const struct option_table options = {
     .command = "synth",
-    .before =
-        "usage: sluice synth -o FILE SHAPE [key=value ...] [options]\n"
-        "\n"
-        "Writes a GGUF file with the shape of a real model and random weights, for measuring\n"
-        "speed, not quality. The same shape, keys and seed give the same bytes.\n"
-        "\n",
+    .before = "usage: sluice synth -o FILE SHAPE [key=value ...] [options]\n"
+              "\n"
+              "Writes a GGUF file with the shape of a real model and random weights, for\n"
+              "measuring speed, not quality. The same shape, keys and seed give the same bytes.\n"
+              "\n",
     OPTION_ROWS(rows),
     .column = 29,
     .more = more_help,

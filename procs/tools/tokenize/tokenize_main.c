@@ -39,12 +39,12 @@ static const struct option_row rows[] = {
     {0, "pieces", "ID,...", OPTION_TEXT(struct tokenize, ids_list),
      "instead of a text, the pieces of these ids"},
     {0, "special", NULL, OPTION_FLAG(struct tokenize, special),
-     "the text of a control token, such as </s>, is that token;\n"
+     "the text of a control token, such as </s>, is that token; "
      "otherwise it is ordinary text"},
     {0, "ids", NULL, OPTION_FLAG(struct tokenize, ids_only), "print only the ids, in one line"},
     {0, "count", NULL, OPTION_FLAG(struct tokenize, count_only), "print only the number of tokens"},
     {0, "json", NULL, OPTION_FLAG(struct tokenize, json),
-     "print one object: count, bytes, ids, pieces; bytes that are\n"
+     "print one object: count, bytes, ids, pieces; bytes that are "
      "not UTF-8 become U+FFFD"},
     {0, "raw", NULL, OPTION_FLAG(struct tokenize, raw),
      "control characters go to a terminal unchanged"},
@@ -56,8 +56,8 @@ static const struct option_table options = {
               "       sluice tokenize -m FILE --text FILE [options]\n"
               "       sluice tokenize -m FILE --pieces ID,... [options]\n"
               "\n"
-              "The tokens of a text: per line an id and its piece, then their number. No token is\n"
-              "added at the beginning or the end.\n"
+              "The tokens of a text: per line an id and its piece, then their number. No token\n"
+              "is added at the beginning or the end.\n"
               "\n",
     OPTION_ROWS(rows),
     .column = 23,

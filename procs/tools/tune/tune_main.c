@@ -49,16 +49,16 @@ static const struct option_row rows[] = {
     {'m', "model", "FILE", OPTION_TEXT(struct tune, model_path),
      "GGUF file; any part of a split one"},
     {0, "max-loss", "P", OPTION_CALL(take_loss),
-     "allowed increase of perplexity, such as 1%: of the bound on\n"
+     "allowed increase of perplexity, such as 1%: of the bound on "
      "held-out text"},
     {0, "budget", "SIZE", OPTION_BYTES(struct tune, budget),
-     "budget of the engine, and of the measurements, such as 8GiB\n"
+     "budget of the engine, and of the measurements, such as 8GiB "
      "(default: as for run: half of the available memory)"},
     {0, "text", "FILE", OPTION_CALL(take_text),
-     "calibration text; repeatable (default: the text shipped with\n"
+     "calibration text; repeatable (default: the text shipped with "
      "sluice)"},
     {0, "store-dir", "DIR", OPTION_TEXT(struct tune, store_dir),
-     "where the store goes (default: the model's directory if that\n"
+     "where the store goes (default: the model's directory if that "
      "is writable, else the cache directory)"},
     {0, "store-limit", "SIZE", OPTION_BYTES(struct tune, store_limit),
      "maximum of the stores of all tunings (default 200GiB)"},
@@ -75,19 +75,19 @@ static const struct option_row rows[] = {
 
 static const struct option_table options = {
     .command = "tune",
-    .before =
-        "usage: sluice tune -m FILE --max-loss P [--budget SIZE] [options]\n"
-        "\n"
-        "Finds the fastest way to run a model within a loss and a budget: profiles it, plans\n"
-        "precisions for edgemoe, hobbit and fate, packs a store with them, measures, and records\n"
-        "the result. Later starts of run, generate and repl with this model, loss and budget use\n"
-        "it. States the cost and asks before it begins. An interrupted tuning continues with the\n"
-        "same command.\n"
-        "\n",
+    .before = "usage: sluice tune -m FILE --max-loss P [--budget SIZE] [options]\n"
+              "\n"
+              "Finds the fastest way to run a model within a loss and a budget: profiles it,\n"
+              "plans precisions for edgemoe, hobbit and fate, packs a store with them,\n"
+              "measures, and records the result. Later starts of run, generate and repl with\n"
+              "this model, loss and budget use it. States the cost and asks before it begins.\n"
+              "An interrupted tuning continues with the same command.\n"
+              "\n",
     OPTION_ROWS(rows),
     .column = 27,
     .after = "\n"
-             "Exit status: 0 done, 1 failed, 2 bad usage or input, 3 declined, 130 interrupted.\n",
+             "Exit status: 0 done, 1 failed, 2 bad usage or input, 3 declined, 130\n"
+             "interrupted.\n",
 };
 
 static int parse(struct tune *t, int argc, char **argv, struct error *error)

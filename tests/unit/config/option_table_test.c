@@ -34,7 +34,8 @@ static int take_nth(void *program, int n, const char *value, struct error *error
 
 static const struct option_row rows[] = {
     {'m', "model", "FILE", OPTION_TEXT(struct program, model), "the model"},
-    {'o', NULL, "N", OPTION_NUMBER(struct program, count, 2, 9), "a number\nfrom 2"},
+    {'o', NULL, "N", OPTION_NUMBER(struct program, count, 2, 9), "a number from 2"},
+    {'n', "count", "N", OPTION_NUMBER(struct program, count, 2, 9), "the same"},
     {0, "bytes", "BYTES", OPTION_BYTES(struct program, bytes), "a size"},
     {'q', "quiet", NULL, OPTION_FLAG(struct program, quiet), "no text"},
     {0, "output", "text|json", OPTION_JSON(struct program, json), "a form"},
@@ -113,6 +114,9 @@ START_TEST(errors)
     static const char *const rows_of[][2] = {
         {"-o 1", "-o: 1 is out of range (2 to 9)"},
         {"-o x", "-o: 'x' is not a whole number"},
+        {"-n 1", "-n: 1 is out of range (2 to 9)"},
+        {"--count 1", "--count: 1 is out of range (2 to 9)"},
+        {"--cou=1", "--count: 1 is out of range (2 to 9)"},
         {"--bytes 5", "--bytes: 5 bytes; did you mean 5MiB?"},
         {"--bytes x", "--bytes: 'x' is not a size"},
         {"--output xml", "--output: 'xml' is not one of text|json"},
@@ -165,8 +169,8 @@ START_TEST(help)
     check_text(options_help, &table,
                "usage\n\n"
                "  -m, --model FILE  the model\n"
-               "  -o N              a number\n"
-               "                    from 2\n"
+               "  -o N              a number from 2\n"
+               "  -n, --count N     the same\n"
                "      --bytes BYTES\n"
                "                    a size\n"
                "  -q, --quiet       no text\n"
@@ -183,11 +187,17 @@ START_TEST(help)
                "\nthe end\n"
                "more\n");
     static const struct option_row plain[] = {
-        {0, "quiet", NULL, OPTION_FLAG(struct program, quiet), "no text"}};
+        {0, "quiet", NULL, OPTION_FLAG(struct program, quiet),
+         "no text, which is said in a line that is broken before column 80 so that a terminal does "
+         "not break a word; and one-word-that-is-longer-than-a-line-is-left-as-it-is-"
+         "since-nothing-helps-it"}};
     static const struct option_table few = {
         .command = "few", .before = "", OPTION_ROWS(plain), .column = 14};
     check_text(options_help, &few,
-               "  --quiet     no text\n"
+               "  --quiet     no text, which is said in a line that is broken before column 80\n"
+               "              so that a terminal does not break a word; and\n"
+               "              one-word-that-is-longer-than-a-line-is-left-as-it-is-since-nothing-"
+               "helps-it\n"
                "  -h, --help  this text\n"
                "  --version   the version\n");
 }
@@ -201,6 +211,7 @@ START_TEST(manual)
                "text\t\n"
                "option\t-m --model\tFILE\tthe model\n"
                "option\t-o\tN\ta number from 2\n"
+               "option\t-n --count\tN\tthe same\n"
                "option\t--bytes\tBYTES\ta size\n"
                "option\t-q --quiet\t\tno text\n"
                "option\t--output\ttext|json\ta form\n"

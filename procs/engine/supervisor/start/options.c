@@ -49,19 +49,19 @@ static const struct option_row rows[] = {
     OPTION_OF_GROUP("budget"),
     OPTION_OF_GROUP("http"),
     {0, "name", "NAME", OPTION_CALL(take_name),
-     "name of the engine, to run several at once\n"
+     "name of the engine, to run several at once "
      "(default \"" RUN_NAME_DEFAULT "\")"},
     {0, "print-memory", NULL, OPTION_FLAG(struct options, print_memory),
-     "the minimum budget for this model, and the budgets for\n"
+     "the minimum budget for this model, and the budgets for "
      "shares of resident experts, as JSON; starts nothing"},
     {0, "print-config", "[=md]", OPTION_CALL(print_config),
-     "print a file for --config with all defaults, or with =md\n"
+     "print a file for --config with all defaults, or with =md "
      "the same as a table"},
 };
 
 static const struct option_table options = {
     .command = "run",
-    .before = "usage: sluice run [-m] FILE [--budget SIZE] [--http PORT] [--name NAME] [options]\n"
+    .before = "usage: sluice run [-m] FILE [--budget SIZE] [--http PORT] [options]\n"
               "\n"
               "Runs the engine in the foreground until Ctrl-C, SIGTERM or `sluice ctl stop`.\n"
               "With --http PORT it serves OpenAI's API and a web page at http://127.0.0.1:PORT.\n"
@@ -72,10 +72,9 @@ static const struct option_table options = {
     OPTION_ROWS(rows),
     .column = 29,
     .groups = {{"Parameters:", params_options}},
-    .after =
-        "\n"
-        "Exit status: 0 stopped on request, 1 failed, 2 bad usage, bad model file, or a budget\n"
-        "that is too small for the model.\n",
+    .after = "\n"
+             "Exit status: 0 stopped on request, 1 failed, 2 bad usage, bad model file, or a\n"
+             "budget that is too small for the model.\n",
 };
 
 int options_take(struct supervisor *s, int argc, char **argv, struct error *error)
