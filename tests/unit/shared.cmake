@@ -19,7 +19,7 @@ target_sources(ipc_rpc_test PRIVATE ipc/rpc/peers_test.c ipc/rpc/calls.c)
 # The interleaving checker: the real shm/entry.c and patched copies of it over the checker's atomic operations.
 set(tests ${CMAKE_CURRENT_SOURCE_DIR}/shm/directory)
 set(entry_c ${CMAKE_SOURCE_DIR}/shm/directory/entry.c)
-set(mutants evict_pinned done_revives swap_is_a_store first_part_publishes)
+set(mutants evict_pinned done_revives swap_is_a_store first_shard_publishes)
 set(mutant_files)
 foreach(mutant ${mutants})
   list(APPEND mutant_files ${CMAKE_CURRENT_BINARY_DIR}/entry_${mutant}.c)

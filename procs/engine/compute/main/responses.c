@@ -107,7 +107,7 @@ static bool respond(struct compute *c, const struct pending *p, uint64_t now_ns,
     next.stopped = s.ended && q->stop_token != UINT32_MAX;
     next.text_tokens = next.stopped ? (uint64_t)q->stop_token + (q->stop_bytes > 0) : 0;
     if (next.stopped)
-        next.stop = stops_which(&q->stops, c->tokenizer, kv_log(&c->child.kv, row) + s.base,
+        next.stop = stops_which(&q->stops, c->tokenizer, kv_log(&c->child.kv, number) + s.base,
                                 s.count, (struct stop_cut){q->stop_token, q->stop_bytes});
     if (next.count == 0 && !next.done && !last)
         return false;

@@ -21,7 +21,7 @@ void ignored_add(void *gateway, const char *name)
     OBJ_CHECK(g, GATEWAY_MAGIC);
     struct ignored *all = &g->ignored;
     char plain[IGNORED_BYTES];
-    counter_add(g->child.row, CTR_GATEWAY_fields_ignored, 1);
+    counter_add(g->child.process, CTR_GATEWAY_fields_ignored, 1);
     plain_name(name, plain);
     for (size_t i = 0; i < all->count; i++)
         if (strcmp(all->name[i], plain) == 0)

@@ -35,7 +35,7 @@ static const struct model searches[] = {
 static const struct model mutants[] = {
     {.name = "evict without looking at pins", STRIPED, .ops = &entry_ops_evict_pinned},
     {.name = "done revives DOOMED", STRIPED, .ops = &entry_ops_done_revives},
-    {.name = "first part publishes", STRIPED, .ops = &entry_ops_first_shard_publishes},
+    {.name = "first shard publishes", STRIPED, .ops = &entry_ops_first_shard_publishes},
     {.name = "words are stored, not swapped", STRIPED, .ops = &entry_ops_swap_is_a_store},
     {.name = "look before pin", REAL, STRIPED, .read_before_pin = true},
     {.name = "publish before data", REAL, STRIPED, .publish_before_data = true},

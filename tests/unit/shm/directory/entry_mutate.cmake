@@ -22,7 +22,7 @@ mutant(evict_pinned
 mutant(done_revives
   "entry_state_of(seen) == ENTRY_LOADING && entry_pending_of(next) == 0"
   "entry_pending_of(next) == 0")
-mutant(first_part_publishes
+mutant(first_shard_publishes
   "entry_state_of(seen) == ENTRY_LOADING && entry_pending_of(next) == 0"
   "entry_state_of(seen) == ENTRY_LOADING")
 mutant(swap_is_a_store
