@@ -5,27 +5,18 @@
  * size of T1.
  *
  * The paper's REPLACE has three steps here, because the caller may find the victim pinned: the
- * choice of a list (arc_list_to_shrink), the eviction (arc_evicted), the insertion (arc_insert),
+ * choice of a list (list_to_shrink), the eviction (evicted), the insertion (insert),
  * which adapts p and trims the ghosts. For entries of one size and a caller that never rejects a
  * victim, the sequence of states is the paper's; tests/unit/lib/policy/residency/arc_test.c checks
  * this. */
 #include "lib/policy/residency/internal.h"
-
-/* c: number of experts that fit the share. */
-static uint32_t group_entries(const struct residency *r, const struct residency_group *g)
-{
-    uint32_t layer = r->groups_count == r->config.layers ? (uint32_t)(g - r->group) : 0;
-    uint32_t slot = r->config.high_precision * r->experts_all + layer * r->config.experts;
-    uint64_t c = g->share / residency_slot_bytes(r, slot);
-    return c < 1 ? 1 : c > r->slots ? r->slots : (uint32_t)c;
-}
 
 /* p after a request for an entry of that list. */
 static double adapted(const struct residency *r, const struct residency_group *g, uint8_t list)
 {
     double b1 = g->count[LIST_B1], b2 = g->count[LIST_B2], p = g->target;
     if (list == LIST_B1) {
-        double max = group_entries(r, g), up = b1 > 0 && b2 > b1 ? b2 / b1 : 1;
+        double max = residency_group_entries(r, g), up = b1 > 0 && b2 > b1 ? b2 / b1 : 1;
         return p + up < max ? p + up : max;
     }
     if (list == LIST_B2) {
@@ -35,8 +26,10 @@ static double adapted(const struct residency *r, const struct residency_group *g
     return p;
 }
 
-enum residency_list arc_list_to_shrink(struct residency *r, struct residency_group *g,
-                                       uint32_t incoming)
+/* The list of the group that REPLACE would take from. Stores p as the request changes it: the paper
+ * adapts it before the victim becomes a ghost. */
+static enum residency_list list_to_shrink(struct residency *r, struct residency_group *g,
+                                          uint32_t incoming)
 {
     uint8_t list = LIST_NONE;
     double p = g->target, t1 = g->count[LIST_T1];
@@ -58,7 +51,7 @@ static void drop_oldest(struct residency *r, struct residency_group *g, enum res
 
 static void trim_ghosts(struct residency *r, struct residency_group *g)
 {
-    uint32_t c = group_entries(r, g);
+    uint32_t c = residency_group_entries(r, g);
     while (g->count[LIST_B1] > 0 && g->count[LIST_T1] + g->count[LIST_B1] > c)
         drop_oldest(r, g, LIST_B1);
     while (g->count[LIST_B2] > 0 &&
@@ -66,7 +59,7 @@ static void trim_ghosts(struct residency *r, struct residency_group *g)
         drop_oldest(r, g, LIST_B2);
 }
 
-void arc_insert(struct residency *r, uint32_t slot, bool prefetched)
+static void insert(struct residency *r, uint32_t slot, bool prefetched)
 {
     struct residency_node *n = &r->node[slot];
     struct residency_group *g = &r->group[n->group];
@@ -82,7 +75,7 @@ void arc_insert(struct residency *r, uint32_t slot, bool prefetched)
     trim_ghosts(r, g);
 }
 
-void arc_accessed(struct residency *r, uint32_t slot)
+static void accessed(struct residency *r, uint32_t slot)
 {
     struct residency_node *n = &r->node[slot];
     struct residency_group *g = &r->group[n->group];
@@ -94,10 +87,20 @@ void arc_accessed(struct residency *r, uint32_t slot)
     residency_list_append(r, slot, first ? LIST_T1 : LIST_T2);
 }
 
-void arc_evicted(struct residency *r, uint32_t slot)
+static void evicted(struct residency *r, uint32_t slot)
 {
     enum residency_list from = (enum residency_list)r->node[slot].list;
     sl_assert(from == LIST_T1 || from == LIST_T2);
     residency_list_remove(r, slot);
     residency_list_append(r, slot, from == LIST_T1 ? LIST_B1 : LIST_B2);
 }
+
+static uint32_t victim(const struct residency_search *s, struct residency_group *g)
+{
+    enum residency_list list = list_to_shrink(s->r, g, s->incoming);
+    uint32_t slot = residency_oldest(s, g, list);
+    return slot != POLICY_NONE ? slot : residency_oldest(s, g, list == LIST_T1 ? LIST_T2 : LIST_T1);
+}
+
+EVICTION_RULE(EVICTION_ARC) = {
+    .victim = victim, .insert = insert, .accessed = accessed, .evicted = evicted};

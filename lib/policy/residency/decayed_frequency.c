@@ -150,3 +150,12 @@ double residency_access_probability(struct residency *r, uint32_t slot)
     }
     return counts->probability;
 }
+
+static double score(struct residency *r, uint32_t slot)
+{
+    return -residency_access_probability(r, slot) /
+           residency_distance(r, residency_layer_of(r, slot));
+}
+
+EVICTION_RULE(EVICTION_DECAYED) = {.score = score};
+EVICTION_RULE(EVICTION_LEARNED) = {.score = score}; /* by its own probability: learned.c */

@@ -2,8 +2,9 @@
 /* Internals of the residency object. Private to lib/policy/residency.
  *
  * Every slot has a node: its position in the lists of its group and in the group's array of
- * resident slots. lru, fifo and arc walk lists, the others scan the array. Records belong to
- * experts. */
+ * resident slots. Some evictions walk lists, the others scan the array. Records belong to experts.
+ *
+ * An eviction is a struct residency_rule, in a file of its own if it has more than a few lines. */
 #ifndef SLUICE_POLICY_RESIDENCY_INTERNAL_H
 #define SLUICE_POLICY_RESIDENCY_INTERNAL_H
 
@@ -18,7 +19,8 @@
 #define RESIDENCY_LEARNED_MEANS  4 /* running means of an expert's logits */
 #define RESIDENCY_LEARNED_INPUTS (RESIDENCY_LEARNED_MEANS + 2)
 
-/* arc: resident slots are in T1 or T2, ghosts in B1 or B2. The others hold everything in T1. */
+/* Resident slots are in T1 or T2, ghosts in B1 or B2. Evictions without lists of their own hold
+ * everything in T1. */
 enum residency_list { LIST_T1, LIST_T2, LIST_B1, LIST_B2, LIST__COUNT, LIST_NONE = LIST__COUNT };
 
 struct residency_node {
@@ -84,10 +86,43 @@ struct residency_sequence { /* one that runs */
     uint64_t in_round;    /* of the last round */
 };
 
+struct residency_search { /* for a victim */
+    struct residency *r;
+    uint32_t incoming;
+    bool running; /* search entries of the running step, instead of all others */
+    bool (*may)(void *arg, uint32_t slot);
+    void *arg;
+};
+
+/* An eviction. Its resident slots have an order, which is that of a score, or that in which `victim`
+ * searches lists. Members that are NULL have the stated default. */
+struct residency_rule {
+    /* The highest score is evicted, ties: least recently used. NULL: the ties alone. */
+    double (*score)(struct residency *r, uint32_t slot);
+    bool far_first; /* ties of scores: first the larger residency_distance */
+    /* The first slot of a group in the rule's order for which residency_candidate is true. It changes
+     * no order, because the caller may take another one. NULL: by score. */
+    uint32_t (*victim)(const struct residency_search *s, struct residency_group *g);
+    /* A slot becomes resident: puts it in a list. NULL: LIST_T1. */
+    void (*insert)(struct residency *r, uint32_t slot, bool prefetched);
+    /* An access to a resident slot. NULL: it becomes the youngest of LIST_T1. */
+    void (*accessed)(struct residency *r, uint32_t slot);
+    /* A slot that was accessed is evicted: puts it in the list of a ghost, or in none. NULL: in
+     * none. */
+    void (*evicted)(struct residency *r, uint32_t slot);
+};
+
+/* EVICTION_RULE(ID) = {...}; defines the rule of a row of EVICTION_LIST. */
+#define EVICTION_RULE(id) const struct residency_rule residency_rule_##id
+#define DECLARE(id, name) extern EVICTION_RULE(id);
+EVICTION_LIST(DECLARE)
+extern EVICTION_RULE(EVICTION_SCORE);
+#undef DECLARE
+
 struct residency {
     uint32_t magic;
     struct residency_config config;
-    enum eviction rule;
+    const struct residency_rule *rule;
     enum allocation allocation;
     uint32_t experts_all; /* layers * experts */
     uint32_t slots, resident_count, groups_count, superseded_count;
@@ -123,16 +158,8 @@ struct residency {
 /* ---- residency.c ---- */
 void residency_list_append(struct residency *r, uint32_t slot, enum residency_list list);
 void residency_list_remove(struct residency *r, uint32_t slot);
-
-/* ---- residency_arc.c ---- */
-void arc_insert(struct residency *r, uint32_t slot, bool prefetched);
-void arc_accessed(struct residency *r, uint32_t slot);
-/* Makes a resident slot a ghost: it moves from T1 to B1, or from T2 to B2. */
-void arc_evicted(struct residency *r, uint32_t slot);
-/* The list of the group that REPLACE would take from. Stores p as the request changes it: the paper
- * adapts it before the victim becomes a ghost. */
-enum residency_list arc_list_to_shrink(struct residency *r, struct residency_group *g,
-                                       uint32_t incoming);
+/* Experts at high_precision that the share of a group holds, at least 1. */
+uint32_t residency_group_entries(const struct residency *r, const struct residency_group *g);
 
 /* ---- decayed_frequency.c ---- */
 void residency_decayed_init(struct residency *r);
@@ -160,17 +187,13 @@ void residency_learned_step(struct residency *r, uint32_t place);
 bool residency_learned_probability(struct residency *r, uint32_t slot, double *probability);
 
 /* ---- victim.c ---- */
-struct residency_search {
-    struct residency *r;
-    uint32_t incoming;
-    bool running; /* search entries of the running step, instead of all others */
-    bool (*may)(void *arg, uint32_t slot);
-    void *arg;
-};
-
-/* The value by which victims are ordered: the highest is evicted. */
-double residency_score(struct residency *r, uint32_t slot);
-/* Searches the groups one after the other, without slots that a higher precision supersedes. */
+/* Whether this slot is a victim of the search, now and for its caller. */
+bool residency_candidate(const struct residency_search *s, uint32_t slot);
+/* The oldest victim in a list; POLICY_NONE: there is none. */
+uint32_t residency_oldest(const struct residency_search *s, const struct residency_group *g,
+                          enum residency_list list);
+double residency_score(struct residency *r, uint32_t slot); /* the highest is evicted */
+/* Groups one after the other, without those that a higher precision supersedes. */
 uint32_t residency_in_all_groups(const struct residency_search *s);
 
 static inline uint32_t residency_expert_of(const struct residency *r, uint32_t slot)

@@ -72,10 +72,11 @@ static void init_weights(struct residency_learned *x)
 
 bool residency_learned_init(struct residency *r)
 {
-    struct residency_learned *x = r->rule == EVICTION_LEARNED ? calloc(1, sizeof *x) : NULL;
+    struct residency_learned *x =
+        r->config.eviction == EVICTION_LEARNED ? calloc(1, sizeof *x) : NULL;
     r->learned = x;
     if (!x)
-        return r->rule != EVICTION_LEARNED;
+        return r->config.eviction != EVICTION_LEARNED;
     x->expert = calloc(r->experts_all, sizeof *x->expert);
     x->layer = calloc(r->config.layers, sizeof *x->layer);
     x->levels = calloc(SEQUENCES_MAX, r->config.experts);

@@ -62,6 +62,12 @@ static void init_groups(struct residency *r)
         r->group[g].first += r->group[g - 1].first;
 }
 
+static const struct residency_rule *const rules[] = {
+#define RULE(id, name) [id] = &residency_rule_##id,
+    EVICTION_LIST(RULE)[EVICTION_SCORE] = &residency_rule_EVICTION_SCORE
+#undef RULE
+};
+
 struct residency *residency_create(const struct residency_config *config)
 {
     struct residency *r = config_is_sane(config) ? calloc(1, sizeof *r) : NULL;
@@ -69,7 +75,7 @@ struct residency *residency_create(const struct residency_config *config)
         return NULL;
     *r = (struct residency){.magic = RESIDENCY_MAGIC,
                             .config = *config,
-                            .rule = config->eviction,
+                            .rule = rules[config->eviction],
                             .experts_all = config->layers * config->experts,
                             .slots = config->precisions * config->layers * config->experts,
                             .groups_count = groups_for(config),
@@ -234,6 +240,14 @@ void residency_list_remove(struct residency *r, uint32_t slot)
     n->list = LIST_NONE;
 }
 
+uint32_t residency_group_entries(const struct residency *r, const struct residency_group *g)
+{
+    uint32_t layer = r->groups_count == r->config.layers ? (uint32_t)(g - r->group) : 0;
+    uint32_t slot = r->config.high_precision * r->experts_all + layer * r->config.experts;
+    uint64_t c = g->share / residency_slot_bytes(r, slot);
+    return c < 1 ? 1 : c > r->slots ? r->slots : (uint32_t)c;
+}
+
 /* ---- time and records ----------------------------------------------------------------------- */
 
 /* The pass of a sequence has so many tokens, as far as it is known. */
@@ -382,9 +396,9 @@ void residency_accessed(struct residency *r, uint32_t slot, const struct residen
         return;
     n->last = ++r->tick;
     n->accesses += n->accesses < UINT32_MAX;
-    if (r->rule == EVICTION_ARC) {
-        arc_accessed(r, slot);
-    } else if (r->rule != EVICTION_FIFO) {
+    if (r->rule->accessed) {
+        r->rule->accessed(r, slot);
+    } else {
         residency_list_remove(r, slot);
         residency_list_append(r, slot, LIST_T1);
     }
@@ -417,8 +431,8 @@ void residency_insert(struct residency *r, uint32_t slot, bool prefetched)
     g->bytes += residency_slot_bytes(r, slot);
     r->resident_bytes += residency_slot_bytes(r, slot);
     r->resident_count++;
-    if (r->rule == EVICTION_ARC)
-        arc_insert(r, slot, prefetched);
+    if (r->rule->insert)
+        r->rule->insert(r, slot, prefetched);
     else
         residency_list_append(r, slot, LIST_T1);
     mark_superseded(r, slot);
@@ -436,11 +450,10 @@ void residency_remove(struct residency *r, uint32_t slot, bool evicted)
     g->bytes -= residency_slot_bytes(r, slot);
     r->resident_bytes -= residency_slot_bytes(r, slot);
     r->resident_count--;
-    if (r->rule == EVICTION_ARC && evicted && !n->prefetched) {
-        arc_evicted(r, slot);
-    } else {
+    if (r->rule->evicted && evicted && !n->prefetched)
+        r->rule->evicted(r, slot);
+    else
         residency_list_remove(r, slot);
-    }
     n->prefetched = false;
     n->ghost = LIST_NONE;
     mark_superseded(r, slot);

@@ -5,12 +5,6 @@
 /* The phases of residency_victim. */
 enum { SUPERSEDED, OTHERS, RUNNING };
 
-static bool by_lists(const struct residency *r)
-{
-    return r->rule == EVICTION_LRU || r->rule == EVICTION_FIFO || r->rule == EVICTION_ARC ||
-           r->rule == EVICTION_RANDOM;
-}
-
 static struct residency_rank rank_of(struct residency *r, uint32_t slot)
 {
     const struct residency_node *n = &r->node[slot];
@@ -22,7 +16,7 @@ static struct residency_rank rank_of(struct residency *r, uint32_t slot)
     if (k.phase == SUPERSEDED) /* by age alone */
         return k;
     k.score = residency_score(r, slot);
-    if (r->rule == EVICTION_EDGEMOE)
+    if (r->rule->far_first)
         k.distance = residency_distance(r, residency_layer_of(r, slot));
     return k;
 }
@@ -82,7 +76,7 @@ void residency_walk(struct residency *r, uint32_t incoming, bool (*visit)(void *
     struct residency_search s = {.r = r, .incoming = incoming, .may = visit, .arg = arg};
     OBJ_CHECK(r, RESIDENCY_MAGIC);
     sl_assert(r->rank && r->groups_count == 1);
-    if (!by_lists(r)) {
+    if (!r->rule->victim) {
         visit_ranks(r, collect(r, false), &s);
         return;
     }

@@ -453,7 +453,7 @@ int main(void)
 {
     Suite *s = suite_create("slabs");
     TCase *c = tcase_create("slabs");
-    const int evictions = EVICTION_ACTIVATION + 1;
+    const int evictions = EVICTION_SCORE;
     tcase_set_timeout(c, 60);
     tcase_add_test(c, one_size);
     tcase_add_test(c, no_class_wastes_much);
