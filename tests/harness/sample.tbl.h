@@ -29,6 +29,9 @@ AMOUNT(offline_kills, "scenario_offline_budget", 2, 20, "kills of profile within
 AMOUNT(plan_kills, "scenario_offline_budget", 2, 50, "kills of plan within a budget")
 AMOUNT(supervisor_kills, "scenario_stops", 2, 10, "kills of the supervisor")
 
+EVERY(cuda_models, "device_cuda_test", 7,
+      "golden models; the kernels have tests of their own, and keys of every type run on three "
+      "models")
 EVERY(hash_cases, "golden_hash", 7,
       "threads and chunks after the first of each model and set, in turn; golden_rows has more")
 EVERY(lossless_under_kills, "scenario_presets", 3,

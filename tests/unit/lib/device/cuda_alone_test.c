@@ -8,6 +8,7 @@
 
 #include "tests/golden/reference.h"
 #include "tests/harness/cuda/memory.h"
+#include "tests/harness/sample.h"
 #include "tests/harness/tagged.h"
 #include "tests/unit/lib/device/cuda_pair.h"
 
@@ -112,8 +113,7 @@ static void check_alone(const char *path, const char *name)
 /* Long form only. */
 START_TEST(every_architecture)
 {
-    const char *every = getenv("SLUICE_LONG");
-    if (every && strcmp(every, "0") != 0)
+    if (test_long())
         golden_models(check_alone);
 }
 END_TEST

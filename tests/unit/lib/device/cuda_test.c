@@ -2,7 +2,7 @@
 /* The core on the CUDA device, whose kernels run as host code: every architecture gives the same
  * bits as on the host, in logits and in all that the source of weights gets. Memory that the core
  * shares has addresses that fault, so a kernel reads only what was copied to the device; copies to
- * the host run late (tests/harness/cuda/memory.h). Short form: every third model. */
+ * the host run late (tests/harness/cuda/memory.h). */
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,9 +13,11 @@
 #include "tests/golden/reference.h"
 #include "tests/harness/cuda/fibres.h"
 #include "tests/harness/cuda/memory.h"
+#include "tests/harness/sample.h"
 #include "tests/unit/lib/device/cuda_run.h"
 
 static uint32_t models, unsupported, seed;
+static unsigned computable;
 static struct places_counts all; /* of experts */
 
 static struct device *open_device(const struct gpu_layout *layout)
@@ -105,8 +107,7 @@ static void check_model(const char *path, const char *name)
     d->ops->destroy(d);
     models++;
     unsupported += !computed;
-    const char *every = getenv("SLUICE_LONG");
-    if (computed && (models % 3 == 0 || (every && strcmp(every, "0") != 0)))
+    if (computed && test_sample(EVERY_cuda_models, &computable))
         compare(&image, models % 2 == 0, name);
     else if (!computed)
         printf("%s: has a type without kernels\n", name);
