@@ -149,6 +149,8 @@ void rig_open(struct rig *r, const struct rig_options *o)
     params.queue_depth = o->depth ? o->depth : params.queue_depth;
     params.io_size = o->chunk ? o->chunk : params.io_size;
     must(params_set(&params, "backend", o->backend ? o->backend : "auto", &error), &error);
+    /* What is read is what the test asks for. */
+    must(params_set(&params, "policy", "preload=none", &error), &error);
     create_segments(r, &params, o->loaders);
     attach_own(r);
     for (uint32_t i = 0; i < o->loaders; i++)

@@ -188,9 +188,10 @@ START_TEST(withheld_reads_are_cancelled)
     wait_withheld(&r);
     choose(&r, &seed, 2, entries);
     rig_send_demand(&r, entries, TOP_K, 0);
-    uint64_t deadline = rig_deadline(WAIT_MS), cancels, resets;
+    uint64_t deadline = rig_deadline(WAIT_MS), cancels = 0, resets = 0;
     do {
-        ck_assert(rig_tick(&r, deadline));
+        ck_assert_msg(rig_tick(&r, deadline), "%llu cancelled, %llu reset",
+                      (unsigned long long)cancels, (unsigned long long)resets);
         cancels = rig_counter(&r, SERVICE_CACHE, 0, CTR_CACHE_cancels);
         resets = rig_counter(&r, SERVICE_CACHE, 0, CTR_CACHE_resets);
     } while (cancels == 0 || resets < cancels);
