@@ -125,6 +125,8 @@ static void errors(void)
            (const char *const[][2]){{"error", "not a JSON object"}, {NULL, NULL}});
     expect(port, "/api/embed", "{}", 501,
            (const char *const[][2]){{"error", "embeddings"}, {NULL, NULL}});
+    expect(port, "/api/pull", "{\"model\":\"m\"}", 501,
+           (const char *const[][2]){{"error", "started with"}, {NULL, NULL}});
     expect(port, "/v1/embeddings", "{}", 501,
            (const char *const[][2]){{"error.type", "not_supported_error"}, {NULL, NULL}});
     engine_stop(e);

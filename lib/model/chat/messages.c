@@ -46,6 +46,14 @@ static bool is_text_part(const json_t *part)
            json_is_string(json_object_get(part, "text"));
 }
 
+static void wrong_part(const json_t *part, struct error *error)
+{
+    const char *type = json_string_value(json_object_get(part, "type"));
+    error_set(error, ERR_BAD_INPUT,
+              "'messages': parts of a message must be texts; one has the type '%.40s'",
+              type ? type : "(none)");
+}
+
 json_t *chat_text(const json_t *content, struct error *error)
 {
     size_t bytes = 0, count = json_array_size(content);
@@ -58,7 +66,7 @@ json_t *chat_text(const json_t *content, struct error *error)
     for (size_t i = 0; i < count; i++) {
         const json_t *part = json_array_get(content, i);
         if (!is_text_part(part)) {
-            wrong(error, "parts of a message must be texts");
+            wrong_part(part, error);
             return NULL;
         }
         bytes += json_string_length(json_object_get(part, "text"));

@@ -31,6 +31,11 @@ ROUTE("GET", "/api/ps", stats_describe, ollama_ps, false)
 ROUTE("GET", "/api/version", stats_describe, ollama_version, false)
 ROUTE("POST", "/api/embed", stats_unsupported, ollama, false)
 ROUTE("POST", "/api/embeddings", stats_unsupported, ollama, false)
+ROUTE("POST", "/api/pull", stats_unsupported, ollama, false)
+ROUTE("POST", "/api/push", stats_unsupported, ollama, false)
+ROUTE("POST", "/api/create", stats_unsupported, ollama, false)
+ROUTE("POST", "/api/copy", stats_unsupported, ollama, false)
+ROUTE("DELETE", "/api/delete", stats_unsupported, ollama, false)
 OTHERWISE(openai)
 #undef ROUTE
 #undef OTHERWISE

@@ -71,8 +71,8 @@ struct dialect {
     int (*parse)(const struct api_body *body, struct api_request *out, char param[API_PARAM_BYTES],
                  struct error *error);
 
-    /* Of an endpoint that asks about a prompt, instead of a completion: the call of compute, such as
-     * "count", whose fields are `asks` of the request; NULL: none, the answer is in the request. */
+    /* Of an endpoint that asks about a prompt, instead of a completion: the call of compute that
+     * takes the prompt, such as "count"; NULL: none, the answer is in the request. */
     const char *question;
     /* Its response. reply: of compute; NULL without a call. NULL: the dialect has completions. */
     json_t *(*reply)(const struct api_request *r, const json_t *reply);

@@ -19,6 +19,7 @@ struct stated {
     /* of a conversation; NULL: not given */
     const json_t *messages, *tools, *variables, *effort;
     bool no_tools, unsplit;
+    bool limited; /* by max_completion_tokens, which goes before max_tokens */
     enum { UNSTATED, NO, YES } continue_message, generation_prompt;
 };
 
@@ -55,6 +56,22 @@ static int take_modalities(struct taker *t, const json_t *value)
 static int take_special(struct taker *t, const json_t *value)
 {
     return take_bool(t, value, &stated(t)->special);
+}
+
+static int take_max_completion_tokens(struct taker *t, const json_t *value)
+{
+    stated(t)->limited = true;
+    return take_max_tokens(t, value);
+}
+
+static int take_old_max_tokens(struct taker *t, const json_t *value)
+{
+    int64_t other = t->out->max_tokens;
+    if (take_max_tokens(t, value) != 0)
+        return -1;
+    if (stated(t)->limited)
+        t->out->max_tokens = other;
+    return 0;
 }
 
 static int take_add_special(struct taker *t, const json_t *value)

@@ -43,6 +43,16 @@ START_TEST(bodies_that_are_right)
     ck_assert_str_eq(r.prompt, "User: hi\nAssistant:");
     ck_assert_int_eq(r.max_tokens, ENGINE_TOKENS_MAX);
     api_request_free(&r);
+    static const char *const limits[] = {"\"max_tokens\":5,\"max_completion_tokens\":7",
+                                         "\"max_completion_tokens\":7,\"max_tokens\":5"};
+    for (size_t i = 0; i < ARRAY_LEN(limits); i++) {
+        char body[200];
+        snprintf(body, sizeof body, "{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}],%s}",
+                 limits[i]);
+        ck_assert(parse(&openai_chat, body, &r, param, &error) == 0);
+        ck_assert_int_eq(r.max_tokens, 7);
+        api_request_free(&r);
+    }
     /* After "Assistant:" the model generates " yes": the answer brings the blank. */
     ck_assert(parse(&openai_chat,
                     "{\"messages\":[{\"role\":\"user\",\"content\":\" a\"},"
@@ -127,6 +137,9 @@ START_TEST(bodies_that_are_wrong)
         {&openai_chat, "{\"messages\":[{\"role\":\"tool\",\"content\":\"\"}]}", "messages",
          "a role"},
         {&openai_chat, "{\"messages\":[{\"role\":\"user\"}]}", "messages", "a content"},
+        {&openai_chat,
+         "{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"image_url\"}]}]}", "messages",
+         "'image_url'"},
         {&openai_chat, "{\"messages\":[{\"role\":\"user\",\"content\":\"x\"}],\"top_logprobs\":3}",
          "top_logprobs", "only 0"},
     };
