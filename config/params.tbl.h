@@ -58,6 +58,10 @@ PARAM_CHOICE(
     kv_type, "f16", "f16|q8_0|q4_0",
     "type of keys and values; q8_0 and q4_0 need 0.53 and 0.28 times the memory of f16 and "
     "change the output")
+PARAM_U64(
+    parallel, 4, 1, 48, "sequences",
+    "sequences computed together, whose tokens share the experts of a pass; they share the KV "
+    "cache of --ctx-size, and others wait (docs/memory.md)")
 PARAM_BYTES(
     keep_kv, 1099511627776, 0, UINT64_MAX / 4,
     "maximum keys and values kept after a sequence for a prompt that begins with the same "
@@ -73,11 +77,6 @@ PARAM_U64(
     prefill_chunk, 0, 0, 4096, "tokens",
     "prompt tokens computed in one pass; 0: 512, or 256 where 512 would need more than 1/64 of "
     "the budget in addition")
-PARAM_U64(
-    parallel, 0, 0, 48, "sequences",
-    "sequences computed at a time, whose tokens share the experts of a pass; others wait. They "
-    "share the KV cache of --ctx-size; 0: 4, or fewer where that would need more than 1/64 of the "
-    "budget in addition (docs/memory.md)")
 PARAM_U64(
     max_token_gap, 0, 0, 3600000, "ms",
     "how long a pass may take when it has rows of prompts and of running responses, which wait for "

@@ -305,8 +305,8 @@ static inline enum kv_type kv_type_of(const struct supervisor *s)
 static inline struct kv_shape kv_shape_for(const struct supervisor *s)
 {
     bool keeps = s->params.keep_kv > 0 && !s->params.deterministic; /* as kept_may in compute */
-    uint32_t parallel = s->params.parallel > 0 ? (uint32_t)s->params.parallel : 1;
-    struct kv_counts counts = {.sequences = s->params.deterministic ? 1 : parallel,
+    struct kv_counts counts = {.sequences =
+                                   s->params.deterministic ? 1 : (uint32_t)s->params.parallel,
                                .kept = keeps ? KEPT_SLOTS : 1,
                                .checkpoints = keeps ? (uint32_t)s->params.state_checkpoints : 0};
     return kv_shape_of(&s->model->hparams, kv_type_of(s), (uint32_t)s->params.ctx_size,

@@ -15,13 +15,17 @@ static uint64_t arrival_of(const struct sequence *s)
     return atomic_load(&s->request->arrival);
 }
 
-/* Its log fits into what it has, or the memory that the others leave suffices. */
+/* Its slot can hold its log. */
+static bool has_memory(const struct runner *r, const struct sequence *s)
+{
+    return has_slot(s) && sequence_get(&s->request->log_tokens) <=
+                              sequence_get(&r->child->kv.head->slot[s->slot].allocated);
+}
+
+/* Or the memory that the others leave suffices. */
 static bool fits(const struct runner *r, const struct sequence *s)
 {
-    const struct kv_head *head = r->child->kv.head;
-    bool has = has_slot(s) && sequence_get(&s->request->log_tokens) <=
-                                  sequence_get(&head->slot[s->slot].allocated);
-    return has || kept_fits(&r->slots, s->slot, sequence_growth(s));
+    return has_memory(r, s) || kept_fits(&r->slots, s->slot, sequence_growth(s));
 }
 
 /* Of those with a slot, the one that arrived last, if after s. */
@@ -65,7 +69,8 @@ bool memory_ready(struct runner *r, struct sequence *s)
             return false;
         sequence_pause(later);
     }
-    if (has_slot(s) || sequence_resume(s, &error) == 0)
+    if (has_memory(r, s) ||
+        (has_slot(s) ? sequence_grow(s, &error) : sequence_resume(s, &error)) == 0)
         return true;
     sequence_fail(s, &error);
     return false;

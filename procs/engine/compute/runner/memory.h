@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory of keys and values of the sequences that run. The budget has that of one sequence of the
- * largest length (ledger.h), and all that run share it: each takes more as it grows.
+/* Memory of keys, values and states of the sequences that run, which share the pool (slots/room.h):
+ * each takes more of it as it grows.
  *
  * A sequence that cannot grow makes those that arrived after it give their slots up, the latest
  * first; they wait, and compute their tokens again once another one has ended. So the one that

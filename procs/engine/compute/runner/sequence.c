@@ -200,7 +200,7 @@ uint32_t sequence_growth(const struct sequence *s)
     return wanted < s->positions ? (uint32_t)wanted : s->positions;
 }
 
-static int grow(struct sequence *s, struct error *error)
+int sequence_grow(struct sequence *s, struct error *error)
 {
     return kept_resize(&s->runner->slots, s->slot, sequence_growth(s), error);
 }
@@ -209,7 +209,7 @@ static int take_slot(struct sequence *s, struct error *error)
 {
     struct runner *r = s->runner;
     s->slot = kept_take(&r->slots, s->request, s->log);
-    if (grow(s, error) != 0)
+    if (sequence_grow(s, error) != 0 && error->code != ERR_BUSY) /* then memory.c makes room */
         return -1;
     for (uint32_t l = 0; l < r->child->model->hparams.layers; l++) {
         s->keys[l] = kv_keys(&r->child->kv, s->slot, l);
@@ -364,8 +364,7 @@ int sequence_prepare(struct sequence *s, uint32_t rows, struct error *error)
     s->pass.rows = rows;
     s->served = r->passes;
     s->pass.logits = NULL;
-    if (tokens > sequence_get(&r->child->kv.head->slot[s->slot].allocated) && grow(s, error) != 0)
-        return -1;
+    sl_assert(tokens <= sequence_get(&r->child->kv.head->slot[s->slot].allocated)); /* memory.c */
     if (state_begin(&r->slots, s->slot, q, position, rows, &s->pass.state, error) != 0)
         return -1;
     s->view.content = r->slots.content[s->slot];

@@ -60,7 +60,7 @@ bool sequence_goes_on(struct sequence *s);
 /* What it lacks, for the choice of the rows of the next pass, which has at most `limit` rows. */
 struct schedule_sequence sequence_wants(const struct sequence *s, uint32_t limit);
 
-/* Memory for the log; states and view of a pass of so many rows. -1 with *error: it fails. */
+/* States and view of a pass of so many rows, when memory_ready. -1 with *error: it fails. */
 int sequence_prepare(struct sequence *s, uint32_t rows, struct error *error);
 
 /* The pass was computed: appends a token if there are logits, and publishes the rows. Then the time
@@ -70,8 +70,10 @@ void sequence_account(struct sequence *s, uint64_t ns);
 /* Whether its rows of the pass are of the prompt. */
 bool sequence_in_prompt(const struct sequence *s);
 
-/* Tokens that it wants memory for: those of its log and some more. */
+/* Tokens that it wants memory for: those of its log and some more; and takes it. -1 with *error,
+ * ERR_BUSY: others that run have it. */
 uint32_t sequence_growth(const struct sequence *s);
+int sequence_grow(struct sequence *s, struct error *error);
 /* It gives its slot up, with all its rows, for others that run; and takes one again: it computes
  * the tokens of its log once more, with the same bits. -1 with *error: it fails. */
 void sequence_pause(struct sequence *s);

@@ -14,12 +14,11 @@ int budget_make(struct supervisor *s, struct error *error);
 uint64_t budget_available(void);
 /* chunk.c. Of compute: activations of a chunk, logits, and rows gathered by every thread. Of keys,
  * values and states: what the ledger reserves. What --prefill-chunk 0 stands for with --budget, at
- * most budget.chunk_max; and what --parallel 0 stands for. */
+ * most budget.chunk_max. */
 uint64_t budget_compute_bytes(const struct supervisor *s);
 uint64_t budget_compute_threads(const struct supervisor *s);
 uint64_t budget_kv_bytes(const struct supervisor *s);
 uint64_t budget_chunk(struct supervisor *s);
-uint64_t budget_parallel(struct supervisor *s);
 /* context.c: the context if none was given, with this budget; with any, as long as the engine can
  * start with it; the smallest that an engine starts with; and half of the one chosen, false: it was
  * not, or is the smallest. */

@@ -11,10 +11,7 @@
 #define COMPUTE_ESTIMATE (1536 * KIB)
 #define COMPUTE_QUERIES  64  /* of MLA that a thread computes at a time */
 #define FORMS_BYTES      7.5 /* of one activation: F32, and quantised for Q8_0, Q4_0, Q4_K */
-#define BUDGET_PER_CHUNK                                                                           \
-    64 /* what the larger chunk may need in addition: 1/64 of the budget; and
-                              * several sequences */
-#define PARALLEL_DEFAULT 4
+#define BUDGET_PER_CHUNK 64  /* what the larger chunk may need in addition: 1/64 of the budget */
 
 static double larger(double a, double b)
 {
@@ -92,32 +89,6 @@ uint64_t budget_kv_bytes(const struct supervisor *s)
 {
     struct kv_shape kv = kv_shape_for(s);
     return kv_reserved_bytes(&kv);
-}
-
-static uint64_t kv_range_bytes(const struct supervisor *s)
-{
-    struct kv_shape kv = kv_shape_for(s);
-    return kv.slots * kv_sequence_bytes(&kv, kv.context) + kv_states_bytes(&kv, kv.states);
-}
-
-/* Of so many sequences: states, page tables, token logs, logits. */
-static uint64_t parallel_bytes(struct supervisor *s, uint64_t sequences)
-{
-    s->params.parallel = sequences;
-    uint64_t row = s->params.ctx_size * (3 * sizeof(uint32_t)) + s->model->hparams.vocab * 4ull;
-    return budget_kv_bytes(s) + kv_range_bytes(s) / (PAGE_BYTES / sizeof(uint64_t)) +
-           sequences * row;
-}
-
-uint64_t budget_parallel(struct supervisor *s)
-{
-    const uint64_t given = s->params.parallel;
-    const uint64_t budget = s->params.budget > 0 ? s->params.budget : budget_available() / 2;
-    uint64_t sequences = PARALLEL_DEFAULT, one = parallel_bytes(s, 1);
-    while (sequences > 1 && (parallel_bytes(s, sequences) - one) * BUDGET_PER_CHUNK > budget)
-        sequences--;
-    s->params.parallel = given;
-    return sequences;
 }
 
 /* Of the larger chunk: activations and longer rings of windows. */

@@ -273,8 +273,6 @@ static int params_resolve(struct supervisor *s, struct error *error)
     }
     if (p->deterministic) /* what a sequence gets must not depend on others */
         p->parallel = 1;
-    else if (p->parallel == 0)
-        p->parallel = budget_parallel(s);
     loaders_resolve(p, s->model);
     if (storage_resolve(s, error) != 0)
         return -1;
