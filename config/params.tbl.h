@@ -59,7 +59,7 @@ PARAM_CHOICE(
     "type of keys and values; q8_0 and q4_0 need 0.53 and 0.28 times the memory of f16 and "
     "change the output")
 PARAM_U64(
-    parallel, 4, 1, 48, "sequences",
+    parallel, 4, 1, 64, "sequences",
     "sequences computed together, whose tokens share the experts of a pass; they share the KV "
     "cache of --ctx-size, and others wait (docs/memory.md)")
 PARAM_BYTES(
