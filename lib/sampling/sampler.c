@@ -21,9 +21,12 @@ struct candidate {
 struct sampler {
     uint32_t magic;
     uint32_t vocab;
-    uint64_t *seen;      /* one bit per token: the penalty applies */
-    const float *logits; /* of the current call */
-    double penalty;
+    uint64_t *seen; /* one bit per token: the penalties apply */
+    /* of the current call */
+    const float *logits;
+    const struct sampler_settings *settings;
+    const uint32_t *recent;
+    size_t recent_count;    /* 0: nothing is penalised */
     struct candidate *heap; /* [vocab]; popped candidates go to its end, the best last */
 };
 
@@ -83,15 +86,40 @@ static void unmark(struct sampler *s, const uint32_t *recent, size_t count)
             s->seen[recent[i] / 64] = 0;
 }
 
+bool sampler_penalises(const struct sampler_settings *p)
+{
+    return p->repeat_penalty != 1.0 || p->presence_penalty != 0 || p->frequency_penalty != 0;
+}
+
+static size_t occurrences(const struct sampler *s, uint32_t id)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < s->recent_count; i++)
+        n += s->recent[i] == id;
+    return n;
+}
+
+static double penalised(const struct sampler *s, uint32_t id, double l)
+{
+    const struct sampler_settings *p = s->settings;
+    if (p->repeat_penalty != 1.0)
+        l = l > 0 ? l / p->repeat_penalty : l * p->repeat_penalty;
+    if (p->presence_penalty != 0)
+        l -= p->presence_penalty;
+    if (p->frequency_penalty != 0)
+        l -= p->frequency_penalty * (double)occurrences(s, id);
+    return l;
+}
+
 /* Effective logit: penalised when the token was seen, -inf for NaN. */
 static float logit_of(const struct sampler *s, uint32_t id)
 {
     float l = s->logits[id];
     if (l != l)
         return -INFINITY;
-    if (s->penalty == 1.0 || (s->seen[id / 64] >> (id % 64) & 1) == 0)
+    if (s->recent_count == 0 || (s->seen[id / 64] >> (id % 64) & 1) == 0)
         return l;
-    return (float)(l > 0 ? (double)l / s->penalty : (double)l * s->penalty);
+    return (float)penalised(s, id, (double)l);
 }
 
 static uint32_t greedy(const struct sampler *s)
@@ -214,7 +242,9 @@ uint32_t sampler_choose(struct sampler *s, const struct sampler_settings *settin
 {
     OBJ_CHECK(s, SAMPLER_MAGIC);
     s->logits = logits;
-    s->penalty = recent_count > 0 ? settings->repeat_penalty : 1.0;
+    s->settings = settings;
+    s->recent = recent;
+    s->recent_count = sampler_penalises(settings) ? recent_count : 0;
     mark(s, recent, recent_count);
     uint32_t token = settings->temperature > 0 ? sample(s, settings, position) : greedy(s);
     unmark(s, recent, recent_count);

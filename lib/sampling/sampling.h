@@ -17,7 +17,11 @@
     X(double, min_p, "min_p", 0.05, 0.0, 1.0, "drop tokens below min_p times the best one")        \
     X(double, repeat_penalty, "repeat_penalty", 1.0, 0.01, 100.0,                                  \
       "divide logits of recent tokens; 1 = off")                                                   \
-    X(int64_t, repeat_last_n, "repeat_last_n", 64, 0, 4096, "tokens the penalty applies to")       \
+    X(int64_t, repeat_last_n, "repeat_last_n", 64, 0, 4096, "tokens the penalties apply to")       \
+    X(double, presence_penalty, "presence_penalty", 0.0, -2.0, 2.0,                                \
+      "subtracted from logits of recent tokens")                                                   \
+    X(double, frequency_penalty, "frequency_penalty", 0.0, -2.0, 2.0,                              \
+      "subtracted once per occurrence of a recent token")                                          \
     X(int64_t, seed, "seed", -1, -1, INT64_MAX, "-1 = random")
 
 struct sampling {

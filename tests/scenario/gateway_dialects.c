@@ -193,10 +193,9 @@ static void questions(void)
     CHECK(strstr(h.body, "\"name\":\"nick\"") && strstr(h.body, "\"quantization_level\":\"Q8_0\""),
           "%.400s", h.body);
     http_close(&h);
-    doc = call(port, "/api/generate", "{\"model\":\"any\"}", 200);
-    CHECK(strcmp(lookup_text(doc, "done_reason"), "load") == 0, "nothing was computed");
-    json_decref(doc);
-    CHECK(engine_counter(e, "gateway", "streams") == 0, "a stream is left");
+    for (int i = 0; i < 40; i++) /* more than --http-streams: each of them is free again */
+        expect(port, "/api/generate", "{\"model\":\"any\"}", 200,
+               (const char *const[][2]){{"done_reason", "load"}, {NULL, NULL}});
     engine_stop(e);
 }
 

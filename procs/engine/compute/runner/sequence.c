@@ -265,7 +265,7 @@ static int start_sequence(struct sequence *s, struct error *error)
     return 0;
 }
 
-/* The tokens of the repeat penalty: the end of the log. */
+/* The tokens of the penalties: the end of the log. */
 static size_t recent_tokens(struct sequence *s, uint32_t tokens)
 {
     int64_t wanted = s->request->sampling.repeat_last_n;
@@ -289,10 +289,12 @@ static void append_token(struct sequence *s, const float *logits)
         .top_p = p->top_p,
         .min_p = p->min_p,
         .repeat_penalty = p->repeat_penalty,
+        .presence_penalty = p->presence_penalty,
+        .frequency_penalty = p->frequency_penalty,
         .top_k = p->top_k < vocab ? (uint32_t)p->top_k : 0,
         .seed = q->seed,
     };
-    size_t recent = settings.repeat_penalty != 1.0 ? recent_tokens(s, at) : 0;
+    size_t recent = sampler_penalises(&settings) ? recent_tokens(s, at) : 0;
     bool forced = at - sequence_get(&q->prompt_tokens) < q->forced_tokens;
     uint32_t token = forced ? sequence_get(&s->log[at])
                             : sampler_choose(r->sampler, &settings, logits, r->recent, recent, at);

@@ -178,6 +178,30 @@ START_TEST(frequencies_are_the_probabilities)
 }
 END_TEST
 
+/* Both penalties are those of the logits minus what the definition says. */
+START_TEST(penalties_of_presence_and_frequency)
+{
+    static const uint32_t recent[] = {3, 5, 3, 3, 70, 5, VOCAB + 9};
+    static const double values[][2] = {{0.5, 0}, {0, 0.7}, {1.5, 0.25}, {-1, -0.5}, {0, 0}};
+    static float shifted[VOCAB];
+    for (size_t v = 0; v < sizeof values / sizeof values[0]; v++) {
+        struct sampler_settings with = plain, without = plain;
+        with.presence_penalty = values[v][0];
+        with.frequency_penalty = values[v][1];
+        for (uint32_t i = 0; i < VOCAB; i++) {
+            int times = (i == 3) * 3 + (i == 5) * 2 + (i == 70);
+            double subtracted = times > 0 ? values[v][0] + times * values[v][1] : 0;
+            shifted[i] = (float)((double)logits[i] - subtracted);
+        }
+        for (uint32_t at = 0; at < 2000; at++) {
+            with.temperature = without.temperature = at % 4 == 0 ? 0 : 1.5;
+            ck_assert_uint_eq(sampler_choose(sampler, &with, logits, recent, 7, at),
+                              sampler_choose(sampler, &without, shifted, NULL, 0, at));
+        }
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("sampler");
@@ -189,6 +213,7 @@ int main(void)
     tcase_add_test(c, penalty_divides_and_multiplies_once);
     tcase_add_test(c, random_depends_on_seed_and_position_alone);
     tcase_add_test(c, frequencies_are_the_probabilities);
+    tcase_add_test(c, penalties_of_presence_and_frequency);
     suite_add_tcase(suite, c);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);

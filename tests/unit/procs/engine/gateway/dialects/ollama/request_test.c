@@ -60,7 +60,7 @@ START_TEST(settings)
     bodies_check(&b, &ollama_chat,
                  HI_AND("\"stream\":false,\"keep_alive\":\"5m\",\"format\":\"\",\"options\":{"
                         "\"num_predict\":7,\"temperature\":0,\"top_k\":3,\"seed\":5,\"stop\":["
-                        "\"x\"],\"repeat_last_n\":-1,\"presence_penalty\":0}"),
+                        "\"x\"],\"repeat_last_n\":-1,\"presence_penalty\":0.5}"),
                  SEEN_HI);
     const struct api_request *r = &b.request;
     ck_assert(!r->stream && r->max_tokens == 7 && r->sampling.temperature == 0 &&
