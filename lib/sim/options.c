@@ -145,10 +145,10 @@ int sim_gpu_options_check(const struct sim_gpu_options *o, struct error *error)
 
 static uint64_t bytes_of(const struct sim_gpu_options *o, const struct trace_header *h)
 {
-    double share = o->budget_percent / 100 * (double)sim_all_bytes(h);
     if (o->given[SIM_GPU_SLOTS])
         return 0;
-    return o->budget_percent > 0 ? (uint64_t)share : o->budget_bytes;
+    return o->budget_percent > 0 ? percent_of(o->budget_percent, sim_all_bytes(h))
+                                 : o->budget_bytes;
 }
 
 static uint32_t places_of(const struct sim_gpu_options *o, uint32_t i, const struct trace_header *h)

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/base/bytes.h"
 #include "lib/base/clock.h"
 #include "lib/inspected/inspected.h"
 #include "lib/offline/measure/clocked.h"
@@ -149,13 +150,12 @@ static int choose(struct evaluating *w, struct error *error)
     if (w->knobs.precision != PRECISION_RULE_LOSSLESS &&
         offline_check_precisions(w->model, error) != 0)
         return -1;
-    w->capacity = (uint32_t)(params->resident_experts / 100 * (double)expert_count(w));
+    w->capacity = (uint32_t)percent_of(params->resident_experts, expert_count(w));
     w->serving.method = w->e->method;
     w->clocked = w->e->read_bandwidth > 0 && !masked;
-    clocked_config(w->model, &w->knobs, w->plan, w->serving.method,
-                   (uint64_t)(params->resident_experts / 100 *
-                              (double)serving_bytes(w->model, NULL, w->e->method)),
-                   &w->sim);
+    clocked_config(
+        w->model, &w->knobs, w->plan, w->serving.method,
+        percent_of(params->resident_experts, serving_bytes(w->model, NULL, w->e->method)), &w->sim);
     if (w->e->read_bandwidth > 0)
         w->sim.storage.bytes_per_s = w->e->read_bandwidth;
     if (w->clocked)

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <xxhash.h>
 
+#include "lib/base/bytes.h"
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
 #include "lib/inspected/inspected.h"
@@ -272,7 +273,7 @@ uint64_t planning_expert_bytes(const struct planning *p, struct error *error)
     uint64_t min = (m->hparams.experts_used + 1ull) * hparams_expert_layers(&m->hparams) *
                    planning_one_expert(p, PRECISION_NATIVE);
     if (p->experts_percent > 0)
-        return (uint64_t)(p->experts_percent / 100 * (double)p->native_bytes);
+        return percent_of(p->experts_percent, p->native_bytes);
     uint64_t rest = offline_index_at(p->model, p->dense)->dense_bytes + ENGINE_BYTES;
     if (p->budget_bytes >= rest + min)
         return p->budget_bytes - rest < p->native_bytes ? p->budget_bytes - rest : p->native_bytes;

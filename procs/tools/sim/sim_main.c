@@ -254,7 +254,7 @@ static int add_precisions(struct program *p, struct error *error)
             *value++ = 0;
         enum precision t = precision_find(item);
         if (value && strchr(value, '%') && percent_parse(value, &percent))
-            bytes = (uint64_t)((double)h->precision_bytes[PRECISION_NATIVE] * percent / 100);
+            bytes = percent_of(percent, h->precision_bytes[PRECISION_NATIVE]);
         else if (value && !bytes_parse(value, &bytes))
             bytes = 0;
         if (t == PRECISION__COUNT || t == PRECISION_NATIVE || bytes == 0)
@@ -357,7 +357,7 @@ static int add_budget(struct program *p, const char *item, struct error *error)
     if (b->bytes > 0)
         b->percent = 100 * (double)b->bytes / (double)all;
     else
-        b->bytes = (uint64_t)((double)all * b->percent / 100);
+        b->bytes = percent_of(b->percent, all);
     p->grid.budgets++;
     return 0;
 }
