@@ -283,12 +283,18 @@ static uint32_t start(struct residency *r, uint32_t sequence)
     uint32_t place = sequences_start(&r->sequences, sequence, &displaced);
     if (displaced)
         end_at(r, place);
+    return place;
+}
+
+/* What the start of a sequence changes, at its first step: one that is cancelled or fails before it
+ * changes nothing. */
+static void start_topic(struct residency *r)
+{
     if (r->stepped)
         residency_decayed_sequence(r);
     r->epoch += !r->config.records_model;
     uint64_t now = r->round_over ? residency_tokens_now(r) : r->tokens; /* or it joins the round */
     r->reset_at = r->config.records_model ? 0 : now;
-    return place;
 }
 
 void residency_sequence_starts(struct residency *r, uint32_t sequence)
@@ -339,6 +345,8 @@ void residency_step(struct residency *r, const struct residency_step *step)
     if (place == SEQUENCE_NONE)
         place = start(r, step->sequence);
     struct residency_sequence *s = r->running = &r->sequence[place];
+    if (!s->stepped)
+        start_topic(r);
     bool other_pass = !s->stepped || step->position != s->position;
     bool other_step = step->layer != r->now.layer || (other_pass && s->in_step == r->step);
     if (other_pass)

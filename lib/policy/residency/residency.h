@@ -37,7 +37,8 @@
  * Up to SEQUENCES_MAX sequences run at a time (lib/policy/sequences.h), and their steps may come in
  * any order: layer by layer in a pass of all of them, or a pass of one after a pass of another.
  *  - The policy has one memory of experts, to which all sequences add. Another number than in the
- *    step before means nothing. What a new topic changes happens once, at the start of a sequence.
+ *    step before means nothing. What a new topic changes happens once, at the first step of a
+ *    sequence.
  *  - Time is counted in rounds: in one, each running sequence has at most one pass. A round is as
  *    long as its longest pass has tokens, so a record ages by a token when each sequence had one,
  *    however many there are, and whether one pass computes all of them or one after the other. An

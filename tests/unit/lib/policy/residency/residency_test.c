@@ -38,6 +38,7 @@ struct part { /* tokens that became known at the same time */
 struct row {                             /* a sequence */
     uint32_t sequence, position, tokens; /* tokens: of its next pass */
     uint32_t round;                      /* of its last pass */
+    bool stepped;                        /* it had one */
 };
 
 struct oracle {
@@ -311,8 +312,6 @@ static void start(struct residency *r, struct row *row, uint32_t sequence, bool 
     *row = (struct row){.sequence = sequence, .tokens = 1 + below(20)};
     if (tell)
         residency_sequence_starts(r, sequence);
-    o.starts++;
-    o.start_token = o.token - (o.round_over ? 0 : o.length);
 }
 
 static void add_part(uint32_t tokens, bool longer)
@@ -326,6 +325,11 @@ static void add_part(uint32_t tokens, bool longer)
 static void count_row(struct row *row)
 {
     bool other = o.round == 0 || row->round == o.round || o.round_over;
+    if (!row->stepped) { /* a start that no pass follows changes nothing */
+        o.starts++;
+        o.start_token = o.token - (o.round_over ? 0 : o.length);
+    }
+    row->stepped = true;
     o.round += other;
     o.length = other ? 0 : o.length;
     o.round_over = false;
@@ -404,6 +408,10 @@ static void replay(const struct residency_config *config, uint64_t capacity, uin
     for (uint32_t sequence = 1, t = 0; t < tokens; sequence++) {
         struct row row, *rows = &row;
         start(r, &row, sequence, records);
+        if (below(4) == 0) { /* one without a pass */
+            residency_sequence_starts(r, 1000000);
+            residency_sequence_ends(r, 1000000);
+        }
         for (uint32_t i = 10 + below(60); i > 0 && t < tokens; i--, t++)
             pass_of(r, &rows, 1, capacity);
         end(r, &row, 1, &row);
