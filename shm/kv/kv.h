@@ -88,7 +88,8 @@ struct kv_request {
     uint32_t crashes_seen;  /* crashes of compute (process.crashes) at the last progress; writer:
                                runner */
     uint32_t gateway;       /* incarnation of the gateway that submitted it; 0: another client */
-    uint32_t reserved;
+    _Atomic uint32_t
+        in_pass;   /* 1: rows of it are computed now; a crash of compute is then counted */
     uint64_t seed; /* resolved at submit, so that a successor samples the same tokens */
     struct stop_texts stops;
     struct sampling sampling;

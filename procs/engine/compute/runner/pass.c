@@ -71,6 +71,7 @@ static void add_rows(struct runner *r, struct sequence *s, uint32_t member, uint
     r->pass->view[member] = s->view;
     r->pass->request[member] = s->request;
     atomic_store_explicit(&r->pass_rows[s->row], rows, memory_order_relaxed);
+    atomic_store_explicit(&s->request->in_pass, 1, memory_order_relaxed);
 }
 
 /* Returns the number of rows. */
@@ -155,6 +156,7 @@ static void commit(struct sequence *s, uint64_t start_ns)
 {
     sequence_commit(s);
     sequence_account(s, clock_now_ns() - start_ns);
+    atomic_store_explicit(&s->request->in_pass, 0, memory_order_relaxed);
 }
 
 /* Its output is not finite: its rows are computed once more, alone, to find the layer. */
@@ -305,8 +307,8 @@ static uint32_t running(struct runner *r, struct sequence **member)
     return count;
 }
 
-/* A sequence at which compute may have crashed has a pass of its own until it makes progress: else
- * the others of its pass would be computed no more than it. */
+/* A sequence at which compute may have crashed has a pass of its own until it makes progress: then
+ * only crashes at its own rows are counted, and the others of its pass are computed. */
 void pass_run(struct runner *r)
 {
     struct sequence *member[RUNNER_SEQUENCES_MAX], *together[RUNNER_SEQUENCES_MAX];

@@ -75,7 +75,7 @@ static int open_core(struct runner *r, struct error *error)
                                  .nice = (int)p->nice,
                                  .chunk = (uint32_t)p->prefill_chunk,
                                  .prefill_order = prefill_order_of(r->experts.knobs.prefill_order),
-                                 .output_bytes = (size_t)child->kv.head->sequences *
+                                 .output_bytes = (size_t)child->kv.sequences *
                                                  child->model->hparams.vocab * sizeof(float)};
     uint32_t count = gpus_parts(&r->gpus, child, scratch_limit(), parts);
     r->core = chain_create(&config, parts, count, error);
@@ -89,6 +89,15 @@ static int open_core(struct runner *r, struct error *error)
     counter_set(child->process, CTR_COMPUTE_threads, config.threads);
     atomic_store_explicit(&child->process->threads, config.threads, memory_order_relaxed);
     return 0;
+}
+
+static bool was_in_pass(const struct kv_head *kv)
+{
+    bool was = false;
+    for (uint32_t i = 0; i < KV_REQUESTS_MAX; i++)
+        was |= atomic_load(&kv->request[i].state) == KV_RUNNING &&
+               atomic_load(&kv->request[i].in_pass) != 0;
+    return was;
 }
 
 int runner_open(struct runner *r, struct child *child, const struct tokenizer *tokenizer,
@@ -107,6 +116,7 @@ int runner_open(struct runner *r, struct child *child, const struct tokenizer *t
         return -1;
     r->recent = calloc(RECENT_TOKENS_MAX, sizeof *r->recent);
     r->sequences = child->kv.sequences;
+    r->blames = was_in_pass(child->kv.head);
     r->sequence = calloc(r->sequences, sizeof *r->sequence);
     r->pass = pass_create(r->sequences, chain_rows(r->core));
     if (!r->pass || !r->recent || !r->sequence)

@@ -39,8 +39,9 @@ struct runner {
     uint32_t sequences;                /* that run at a time: kv_head.sequences */
     uint64_t passes;                   /* the number of the last one */
     uint64_t ended;                    /* sequences that have ended: their memory is free */
-    struct pass *pass;                 /* arrays of the pass that is computed (pass.c) */
-    struct schedule_pace pace;         /* of all passes, and of those without rows of prompts */
+    bool blames; /* the predecessor crashed in a pass: only its sequences are to blame (in_pass) */
+    struct pass *pass;         /* arrays of the pass that is computed (pass.c) */
+    struct schedule_pace pace; /* of all passes, and of those without rows of prompts */
     struct schedule_pace stream_pace;
     uint32_t *recent;                  /* [RECENT_TOKENS_MAX] */
     struct tpot tpot[KV_REQUESTS_MAX]; /* read by main after the row's state has ended */

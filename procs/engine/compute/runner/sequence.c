@@ -85,6 +85,7 @@ static void end(struct sequence *s, enum kv_state state, enum kv_finish finish)
         kept_end(&r->slots, s->slot, q, s->log, state != KV_FAILED);
     s->request = NULL;
     r->ended++;
+    atomic_store_explicit(&q->in_pass, 0, memory_order_relaxed);
     atomic_store_explicit(&r->pass_rows[s->row], 0, memory_order_relaxed);
     counter_set(r->child->process, CTR_COMPUTE_sequences_running, runner_running(r));
     child_progress(r->child);
@@ -153,24 +154,27 @@ bool sequence_is_suspect(const struct sequence *s)
 static bool claim(struct sequence *s)
 {
     struct kv_request *q = s->request;
-    struct child *child = s->runner->child;
+    struct runner *r = s->runner;
+    struct child *child = r->child;
     uint32_t state = KV_QUEUED;
     if (atomic_compare_exchange_strong(&q->state, &state, KV_RUNNING)) {
         note_progress(s);
         q->stats.started_ns = clock_now_ns();
-        struct engine_counts now = runner_counts(s->runner);
+        struct engine_counts now = runner_counts(r);
         q->stats.evictions_seen = now.evictions;
         q->stats.bytes_read_seen = q->stats.bytes_read_before = now.bytes_read;
     } else if (state == KV_RUNNING) {
         q->stats.resumes++;
         s->resumed = true;
+        q->crashes_seen += r->blames && !atomic_load(&q->in_pass) && crashes_of(s) > 0;
         counter_add(child->process, CTR_COMPUTE_sequences_resumed, 1);
         log_info("sequence %llu: resumed at token %u", (unsigned long long)atomic_load(&q->id),
                  sequence_get(&q->log_tokens));
     } else {
         return false;
     }
-    counter_set(child->process, CTR_COMPUTE_sequences_running, runner_running(s->runner));
+    atomic_store(&q->in_pass, 0);
+    counter_set(child->process, CTR_COMPUTE_sequences_running, runner_running(r));
     return true;
 }
 
