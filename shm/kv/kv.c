@@ -110,9 +110,10 @@ struct kv_shape kv_shape_of(const struct model_hparams *h, enum kv_type type, ui
                            .sequences = counts->sequences};
     struct kv_shape rings = all;
     uint32_t least = (recurrent ? KV_STATES_WORKING : 0) + counts->checkpoints;
-    all.states = recurrent ? working + counts->checkpoints : 0;
+    uint32_t states = working + counts->checkpoints + counts->versions;
+    all.states = recurrent ? states : 0;
     all.states_reserved = recurrent ? least : 0;
-    rings.states = working + counts->checkpoints;
+    rings.states = states;
     rings.states_reserved = least;
     rings.ring = ring_for(h, chunk);
     bool smaller = rings.ring > 0 && rings.ring < context &&
@@ -399,6 +400,20 @@ void kv_slot_release(const struct kv *kv, uint32_t slot, void (*alive)(void *arg
     /* All positions: what a predecessor left in the row may contradict itself. */
     shrink(kv, slot, 0, kv->head->context, &(struct report){alive, arg});
     atomic_store(&kv->head->slot[slot].allocated, 0);
+}
+
+void kv_slot_copy(const struct kv *kv, uint32_t from, uint32_t to, uint32_t tokens,
+                  void (*alive)(void *arg), void *arg)
+{
+    const struct kv_head *h = kv->head;
+    const struct report r = {alive, arg};
+    char *base = kv->segment.base;
+    sl_assert(from != to && tokens <= atomic_load(&h->slot[to].allocated));
+    for (uint32_t region = 0; region < 2 * h->layers; region++) {
+        memcpy(base + region_offset(kv, to, region), base + region_offset(kv, from, region),
+               region_bytes(h, region, tokens));
+        report(&r);
+    }
 }
 
 static uint64_t state_offset(const struct kv *kv, uint32_t state)

@@ -88,8 +88,10 @@ struct kv_request {
     uint32_t crashes_seen;  /* crashes of compute (process.crashes) at the last progress; writer:
                                runner */
     uint32_t gateway;       /* incarnation of the gateway that submitted it; 0: another client */
+    uint32_t branch;        /* where it differs from an earlier one; 0: none. Writer: runner */
     _Atomic uint32_t
-        in_pass;   /* 1: rows of it are computed now; a crash of compute is then counted */
+        in_pass; /* 1: rows of it are computed now; a crash of compute is then counted */
+    uint32_t reserved;
     uint64_t seed; /* resolved at submit, so that a successor samples the same tokens */
     struct stop_texts stops;
     struct sampling sampling;
@@ -115,7 +117,12 @@ struct kv_slot {
     uint32_t preset, lossy;     /* of the sequence that computed the rows */
     _Atomic uint32_t lowest;    /* fewest rows to which its rings can be cut back, above 0: raised
                                  * before a pass writes, lowered after a window was restored */
-    uint32_t used;              /* kept: 1 + that of the slots kept before it */
+    uint32_t used;              /* kept: 1 + that of the slots kept or used before it */
+    uint32_t prompt;            /* kept: of `rows`, those of the prompt */
+    uint32_t uses;              /* how many prompts continued from its rows */
+    uint32_t branch, start;     /* of its sequence: kv_request.branch, and rows that it began with
+                                 * or another one took from it (lib/policy/reuse) */
+    uint64_t cost_ns;           /* measured time to compute `rows` */
 };
 
 #define KV_STATES_WORKING 2 /* of a running sequence with recurrent layers: read and written */
@@ -195,6 +202,7 @@ struct kv_counts {
     uint32_t sequences;   /* that run at a time: 1 to KV_SEQUENCES_MAX */
     uint32_t kept;        /* slots in addition, for kept sequences */
     uint32_t checkpoints; /* versions of the state in addition to those that are read and written */
+    uint32_t versions; /* more of them, which have memory of the pool only while others need less */
 };
 
 /* For passes of at most `chunk` rows. Layers with a window have rings if these and their
@@ -234,6 +242,10 @@ void *kv_values(const struct kv *kv, uint32_t slot, uint32_t layer);
 int kv_slot_resize(const struct kv *kv, uint32_t slot, uint32_t tokens, void (*alive)(void *arg),
                    void *arg, struct error *error);
 void kv_slot_release(const struct kv *kv, uint32_t slot, void (*alive)(void *arg), void *arg);
+/* Copies the first `tokens` positions, of rings the whole ring, to a slot that has memory for them.
+ */
+void kv_slot_copy(const struct kv *kv, uint32_t from, uint32_t to, uint32_t tokens,
+                  void (*alive)(void *arg), void *arg);
 
 /* A version of the state: the parts of recurrent layers (model_state_bytes), then windows. -1 with
  * *error: /dev/shm has no space. */

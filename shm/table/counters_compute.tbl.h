@@ -90,4 +90,9 @@ COUNTER(passes, COUNTER, passes, "Forward passes.")
 COUNTER(pass_rows, COUNTER, rows, "Rows of these: tokens of all sequences.")
 COUNTER(pass_experts, COUNTER, experts, "Experts of these, of all layers: each one once per pass.")
 COUNTER(pass_expert_rows, COUNTER, rows, "Rows that these experts were computed for.")
+COUNTER(kv_kept_entries, GAUGE, prefixes, "Prefixes that are kept.")
+COUNTER(kv_kept_evictions, COUNTER, times,
+        "Times that a kept prefix, a part of it or a checkpoint of it was given up for others.")
+COUNTER(sequences_copied, COUNTER, sequences,
+        "Part of sequences_reused whose prefix was copied, because its owner kept it.")
 #undef COUNTER

@@ -1,8 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory of the pool: what is given up for a slot that grows, or for a version that is written. */
+/* Memory of the pool: what is given up for a slot that grows, or for a version that is written, and
+ * when more is kept than may be. */
 #include "lib/policy/reuse/reuse.h"
 
-static const struct reuse_victim nothing = {REUSE_NONE, REUSE_NONE};
+static const struct reuse_victim nothing = {REUSE_NONE, REUSE_NONE, 0};
+
+uint64_t reuse_version_bytes(const struct reuse_table *t, uint32_t slot)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < t->versions; i++)
+        if (t->version[i].memory && (slot == REUSE_NONE || t->version[i].slot == slot))
+            bytes += t->version_bytes;
+    return bytes;
+}
 
 uint64_t reuse_bytes(const struct reuse_table *t)
 {
@@ -26,32 +36,46 @@ bool reuse_may_grow(const struct reuse_table *t, uint32_t slot, uint64_t bytes)
     return all <= t->pool_bytes;
 }
 
-bool reuse_fits(const struct reuse_table *t, uint32_t slot, uint64_t bytes)
+/* By how much the pool is too small for `bytes` of keys and values in a slot. */
+static uint64_t missing(const struct reuse_table *t, uint32_t slot, uint64_t bytes)
 {
-    return reuse_bytes(t) - t->slot[slot].bytes + bytes <= t->pool_bytes;
+    uint64_t all = reuse_bytes(t) - t->slot[slot].bytes + bytes;
+    return all > t->pool_bytes ? all - t->pool_bytes : 0;
 }
 
-static bool is_of(const struct reuse_version *v, uint32_t slot)
+bool reuse_fits(const struct reuse_table *t, uint32_t slot, uint64_t bytes)
 {
-    return v->slot == slot && !v->busy;
+    return missing(t, slot, bytes) == 0;
+}
+
+static bool is_nobodys(const struct reuse_version *v)
+{
+    return v->slot == REUSE_NONE && !v->busy;
 }
 
 static uint32_t unused(const struct reuse_table *t)
 {
     for (uint32_t i = 0; i < t->versions; i++)
-        if (is_of(&t->version[i], REUSE_NONE) && t->version[i].memory)
+        if (is_nobodys(&t->version[i]) && t->version[i].memory)
             return i;
     return REUSE_NONE;
 }
 
+/* Of a slot, no more than must. */
+static struct reuse_victim at_most(struct reuse_victim v, uint64_t bytes)
+{
+    v.bytes = v.bytes < bytes ? v.bytes : bytes;
+    return v;
+}
+
 struct reuse_victim reuse_yield(const struct reuse_table *t, uint32_t slot, uint64_t bytes)
 {
-    struct reuse_victim v = nothing;
-    if (reuse_fits(t, slot, bytes))
-        return v;
-    v.version = unused(t);
+    uint64_t needed = missing(t, slot, bytes);
+    struct reuse_victim v = {REUSE_NONE, unused(t), t->version_bytes};
+    if (needed == 0)
+        return nothing;
     if (v.version == REUSE_NONE)
-        v.slot = reuse_oldest(t, slot);
+        v = at_most(reuse_least_dense(t, slot, false), needed);
     if (reuse_nothing(v))
         v.version = reuse_least(t);
     return v;
@@ -65,44 +89,35 @@ static bool has_spare(const struct reuse_table *t, uint32_t slot, uint32_t end, 
     *entry = false;
     for (uint32_t i = 0; i < t->versions; i++) {
         const struct reuse_version *v = &t->version[i];
-        *entry = *entry || (is_of(v, REUSE_NONE) && !v->memory);
-        spare = spare || (is_of(v, REUSE_NONE) && v->memory) ||
-                (is_of(v, slot) && !v->checkpoint && v->rows != end);
+        *entry = *entry || (is_nobodys(v) && !v->memory);
+        spare = spare || (is_nobodys(v) && v->memory) ||
+                (v->slot == slot && !v->busy && !v->checkpoint && v->rows != end);
     }
     return spare || (*entry && reuse_has_room(t));
 }
 
-/* The version of the fewest rows, and how many there are. */
-static uint32_t first_of(const struct reuse_table *t, uint32_t slot, uint32_t *count)
-{
-    uint32_t first = REUSE_NONE;
-    *count = 0;
-    for (uint32_t i = 0; i < t->versions; i++) {
-        if (!is_of(&t->version[i], slot))
-            continue;
-        ++*count;
-        if (first == REUSE_NONE || t->version[i].rows < t->version[first].rows)
-            first = i;
-    }
-    return first;
-}
-
 struct reuse_victim reuse_room(const struct reuse_table *t, uint32_t slot, uint32_t end)
 {
-    struct reuse_victim best = nothing;
-    uint32_t oldest = UINT32_MAX;
     bool entry;
     if (has_spare(t, slot, end, &entry))
         return nothing;
+    uint64_t all = reuse_bytes(t) + t->version_bytes;
+    uint64_t needed = all > t->pool_bytes ? all - t->pool_bytes : 0;
+    struct reuse_victim v = reuse_least_dense(t, slot, !entry);
+    return entry ? at_most(v, needed) : v;
+}
+
+struct reuse_victim reuse_surplus(const struct reuse_table *t, uint32_t most, uint64_t limit)
+{
+    uint32_t kept = 0;
+    uint64_t all = 0;
     for (uint32_t i = 0; i < t->slots; i++) {
-        uint32_t count, first = first_of(t, i, &count);
-        if (t->slot[i].use != REUSE_KEPT || i == slot || t->slot[i].used >= oldest ||
-            (count == 0 && !entry))
+        if (t->slot[i].use != REUSE_KEPT)
             continue;
-        oldest = t->slot[i].used;
-        /* without its last version, recurrent layers cannot continue from its rows */
-        bool whole = count < (t->recurrent ? 2 : 1);
-        best = (struct reuse_victim){whole ? i : REUSE_NONE, whole ? REUSE_NONE : first};
+        kept++;
+        all += t->slot[i].bytes + reuse_version_bytes(t, i);
     }
-    return best;
+    if (kept > most)
+        return (struct reuse_victim){reuse_least_kept(t, REUSE_NONE), REUSE_NONE, UINT64_MAX};
+    return all > limit ? at_most(reuse_least_dense(t, REUSE_NONE, false), all - limit) : nothing;
 }

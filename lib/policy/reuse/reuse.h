@@ -22,14 +22,23 @@
 
 #define REUSE_NONE UINT32_MAX /* no slot, no version */
 
+/* A template often writes the last tokens of a prompt in another way once the response follows: a
+ * checkpoint is so many tokens before its end. */
+#define REUSE_BEFORE_END 8u
+
 enum reuse_use { REUSE_EMPTY, REUSE_KEPT, REUSE_RUNNING };
 
 struct reuse_slot {
     enum reuse_use use;
-    uint32_t rows;   /* complete rows: kept, or computed by the running sequence until now */
-    uint32_t lowest; /* fewest rows to which its rings can be cut back without a checkpoint */
-    uint32_t used;  /* kept: order in which they were kept; the one with the lowest is the oldest */
-    uint64_t bytes; /* memory of its keys and values */
+    uint32_t rows;    /* complete rows: kept, or computed by the running sequence until now */
+    uint32_t lowest;  /* fewest rows to which its rings can be cut back without a checkpoint */
+    uint32_t prompt;  /* of its rows, those of the prompt; the others are a response */
+    uint32_t branch;  /* tokens that an earlier prompt had, too; 0: none */
+    uint32_t start;   /* rows that it began with, or another one took from it; 0: none */
+    uint32_t used;    /* kept: the higher, the later it was kept or used */
+    uint32_t uses;    /* kept: how many prompts continued from it */
+    uint64_t cost_ns; /* kept: measured time to compute its rows */
+    uint64_t bytes;   /* memory of its keys and values */
 };
 
 struct reuse_version {
@@ -59,31 +68,52 @@ struct reuse_prefix {
     uint32_t slot; /* REUSE_NONE: none serves */
     uint32_t rows; /* that are taken over */
 };
-/* The kept slot that gives a prompt most rows. common[slot]: how many of its first rows are those
- * of the prompt; 0: it must not be used. Of equal ones, the slot that loses fewest rows, then the
- * oldest. */
+/* Where another prompt began to differ: REUSE_BEFORE_END before the end of the most tokens that the
+ * prompt has in common with a slot, whether or not that can be cut there, because texts that differ
+ * may be tokenized differently before. 0: fewer than REUSE_BRANCH_LEAST, which every prompt may have
+ * in common. */
+#define REUSE_BRANCH_LEAST 64u
+uint32_t reuse_branch(const struct reuse_table *t, const uint32_t *common);
+/* The slot, kept or running, that gives a prompt most rows. common[slot]: how many of its first rows
+ * are those of the prompt; 0: it must not be used. Of equal ones, a kept one that moves, then the
+ * one that loses fewest rows, then the oldest. */
 struct reuse_prefix reuse_prefix(const struct reuse_table *t, const uint32_t *common);
 
-/* The slot of a sequence that takes nothing over: an empty one, else the oldest kept one, which is
- * given up. REUSE_NONE: all run. */
+/* Whether a sequence with `common` tokens takes a slot over, with what it has beyond them: a kept
+ * one, whose prompt they include, so that it is the same conversation. Else its rows are copied, as
+ * far as there is memory for both. */
+bool reuse_moves(const struct reuse_table *t, uint32_t slot, uint32_t common);
+
+/* The slot of a sequence that takes nothing over: an empty one, else the kept one of the least
+ * value, which is given up. REUSE_NONE: all run. */
 uint32_t reuse_slot(const struct reuse_table *t);
 
-/* The oldest kept slot but `except`; REUSE_NONE: there is none. */
-uint32_t reuse_oldest(const struct reuse_table *t, uint32_t except);
-/* The next kept slot to give up, the oldest first and `slot` never, whose sequence ends now: until
- * at most `most` are kept with it, and their keys, values and versions with `bytes` for `slot` are
- * at most `limit`. REUSE_NONE: they are. */
-uint32_t reuse_surplus(const struct reuse_table *t, uint32_t slot, uint32_t most, uint64_t bytes,
-                       uint64_t limit);
+/* ---- value ---- */
+
+/* Kept rows are worth the seconds that they can be expected to save: the measured time in which
+ * they were computed, times the chance that the next prompt continues from them, taken as
+ * (1 + uses) / (1 + age). `uses` counts up to 3, and `age` is how many sequences were kept or used
+ * since.  A version of a kept slot is worth its loss (reuse_loss).
+ *
+ * What has the least value per byte goes first. This is GreedyDual-Size-Frequency (L. Cherkasova,
+ * HP Labs HPL-98-69, 1998: frequency * cost / size) with age as a divisor instead of a clock, and
+ * with time as the cost, as Marconi (R. Pan et al., MLSys 2025) does for states of hybrid models.
+ */
+double reuse_value(const struct reuse_table *t, uint32_t slot);
+double reuse_version_value(const struct reuse_table *t, uint32_t version);
+/* The kept slot of the least value but `except`; REUSE_NONE: there is none. */
+uint32_t reuse_least_kept(const struct reuse_table *t, uint32_t except);
 
 /* Memory of the slot's versions; REUSE_NONE: of all. */
 uint64_t reuse_version_bytes(const struct reuse_table *t, uint32_t slot);
 
 /* ---- memory ---- */
 
-/* What is given up: a kept slot with its versions, or one version. Both REUSE_NONE: nothing. */
+/* What is given up: so many bytes of a kept slot, its last rows first, with the versions of these
+ * rows (UINT64_MAX: all), or a version. Both REUSE_NONE: nothing. */
 struct reuse_victim {
     uint32_t slot, version;
+    uint64_t bytes;
 };
 static inline bool reuse_nothing(struct reuse_victim v)
 {
@@ -99,47 +129,61 @@ bool reuse_has_room(const struct reuse_table *t);
 bool reuse_may_grow(const struct reuse_table *t, uint32_t slot, uint64_t bytes);
 /* Whether the pool has memory for `bytes` of keys and values in `slot`, in all. */
 bool reuse_fits(const struct reuse_table *t, uint32_t slot, uint64_t bytes);
-/* What is given up next, until they fit: memory of versions that nobody uses, kept slots, the oldest
- * first, then checkpoints of running ones, those first whose neighbours are nearest to each other.
- * Nothing: they fit, or all else is needed. */
+/* What is given up next, until they fit: memory of versions that nobody uses, what is kept, by its
+ * value per byte, then checkpoints of running ones, those of the least loss first. Nothing: they fit, or all else is needed. */
 struct reuse_victim reuse_yield(const struct reuse_table *t, uint32_t slot, uint64_t bytes);
 /* What kept slots give up next, so that a pass of `slot`, which reads the version of `end` rows, has
  * a version to write without loss for a running one. Nothing: it has, or nothing is kept. */
 struct reuse_victim reuse_room(const struct reuse_table *t, uint32_t slot, uint32_t end);
+/* What is given up next, until at most `most` slots are kept, and their keys, values and versions
+ * are at most `limit` bytes. */
+struct reuse_victim reuse_surplus(const struct reuse_table *t, uint32_t most, uint64_t limit);
+/* Of what is kept, but in slot `except`, what has the least value per byte. `versions`: of slots
+ * that have versions only. Nothing: there is none. */
+struct reuse_victim reuse_least_dense(const struct reuse_table *t, uint32_t except, bool versions);
 
 /* ---- checkpoints ---- */
 
-/* Whether the state of so many rows of a sequence becomes a checkpoint: every `every` rows, and
- * near the end of the prompt. */
-bool reuse_is_point(uint32_t rows, uint32_t prompt, uint32_t every);
+/* Where checkpoints of a sequence are: every `every` rows; near the end of the prompt, which is where
+ * the response begins; and where an earlier prompt began to differ, because what both begin with,
+ * such as a system prompt with its tools, is likely to begin a third one. The end of the response is
+ * one, too, when the sequence ends. */
+struct reuse_points {
+    uint32_t prompt; /* tokens */
+    uint32_t branch; /* rows: reuse_branch */
+    uint32_t every;
+};
+/* Whether the state of so many rows becomes a checkpoint. */
+bool reuse_is_point(uint32_t rows, const struct reuse_points *points);
 /* The point near the end of the prompt; 0: none. */
 uint32_t reuse_prompt_point(uint32_t prompt);
 /* Of `rows` rows from `position` on, how many a pass may compute: it ends at the next point. */
-uint32_t reuse_pass_rows(uint32_t position, uint32_t rows, uint32_t prompt, uint32_t every);
+uint32_t reuse_pass_rows(uint32_t position, uint32_t rows, const struct reuse_points *points);
 
-/* How many rows lie between the versions of a slot around one of `rows` rows; `end`: those of the
- * sequence. */
-uint32_t reuse_gap(const struct reuse_table *t, uint32_t slot, uint32_t rows, uint32_t end);
+/* What is lost without the version of `rows` rows of a slot whose sequence has `end`: the rows from
+ * the version below it on, times the part of the sequence in which a prompt that differs would
+ * continue from it, up to the version above, in rows: all for the last one, near the end of the
+ * prompt, and for `branch` and `start` rows. */
+uint64_t reuse_loss(const struct reuse_table *t, uint32_t slot, uint32_t rows, uint32_t end);
 
 /* The version that a slot has of so many rows. */
 uint32_t reuse_version(const struct reuse_table *t, uint32_t slot, uint32_t rows);
 
 /* The version that the next pass of a running slot writes. `end`: the rows whose version stays,
- * because the pass reads it, or makes it. `point`: of the own prompt. In this order:
+ * because the pass reads it, or makes it. In this order:
  *   1. memory that nobody uses any more
  *   2. the slot's version of the pass before
  *   3. a version without memory, if the pool has some
- *   4. the slot's own checkpoint that is needed least
- *   5. of another running slot, what it needs least, but never the version of its rows
- *   6. if layers are recurrent: the checkpoint near the end of the own prompt
+ *   4. a checkpoint of a running slot, the one of the least loss, and never what its next pass
+ *      reads; if there are rings only, not that near the end of the own prompt
  * REUSE_NONE: all are needed. Versions of kept slots are not taken: reuse_room gives them up. */
-uint32_t reuse_write(const struct reuse_table *t, uint32_t slot, uint32_t end, uint32_t point);
+uint32_t reuse_write(const struct reuse_table *t, uint32_t slot, uint32_t end);
 
-/* The version of any running slot that is needed least, but never that of its rows. */
+/* The version of any running slot of the least loss, but never what its next pass reads. */
 uint32_t reuse_least(const struct reuse_table *t);
 
-/* The version of a slot that is needed least, because its neighbours are nearest to each other;
- * those of `end` and `point` rows stay. REUSE_NONE: there is no other. */
-uint32_t reuse_weakest(const struct reuse_table *t, uint32_t slot, uint32_t end, uint32_t point);
+/* The version of a slot of the least loss, but not that of `end` rows. REUSE_NONE: there is no
+ * other. */
+uint32_t reuse_weakest(const struct reuse_table *t, uint32_t slot, uint32_t end);
 
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reuse of slots: the longest prefix, and which kept sequence is given up. */
+/* Reuse of slots: the longest prefix, whether it moves to the new sequence, and which slot that one
+ * gets. */
 #include "lib/policy/reuse/reuse.h"
 
 /* Whether a version is all that a slot needs at its rows: of rings, windows are in checkpoints
@@ -22,34 +23,44 @@ uint32_t reuse_cut(const struct reuse_table *t, uint32_t slot, uint32_t rows, ui
     return best;
 }
 
-/* Of two slots that give equally many rows. */
-static bool loses_less(const struct reuse_slot *a, const struct reuse_slot *b)
+/* Of two slots that give equally many rows: a kept one that moves costs no memory; else the one
+ * that loses fewest rows, then the oldest. */
+static bool is_better(const struct reuse_table *t, uint32_t a, uint32_t b, const uint32_t *common)
 {
-    return a->rows != b->rows ? a->rows < b->rows : a->used < b->used;
+    bool moves = reuse_moves(t, a, common[a]);
+    if (moves != reuse_moves(t, b, common[b]))
+        return moves;
+    const struct reuse_slot *x = &t->slot[a], *y = &t->slot[b];
+    return x->rows != y->rows ? x->rows < y->rows : x->used < y->used;
 }
 
 struct reuse_prefix reuse_prefix(const struct reuse_table *t, const uint32_t *common)
 {
     struct reuse_prefix best = {.slot = REUSE_NONE};
     for (uint32_t i = 0; i < t->slots; i++) {
-        if (t->slot[i].use != REUSE_KEPT || common[i] == 0)
+        if (t->slot[i].use == REUSE_EMPTY || common[i] == 0)
             continue;
         uint32_t rows = reuse_cut(t, i, t->slot[i].rows, common[i]);
         if (rows > best.rows ||
-            (rows > 0 && rows == best.rows && loses_less(&t->slot[i], &t->slot[best.slot])))
+            (rows > 0 && rows == best.rows && is_better(t, i, best.slot, common)))
             best = (struct reuse_prefix){i, rows};
     }
     return best;
 }
 
-uint32_t reuse_oldest(const struct reuse_table *t, uint32_t except)
+uint32_t reuse_branch(const struct reuse_table *t, const uint32_t *common)
 {
-    uint32_t best = REUSE_NONE;
+    uint32_t most = 0;
     for (uint32_t i = 0; i < t->slots; i++)
-        if (i != except && t->slot[i].use == REUSE_KEPT &&
-            (best == REUSE_NONE || t->slot[i].used < t->slot[best].used))
-            best = i;
-    return best;
+        if (t->slot[i].use != REUSE_EMPTY && common[i] > most)
+            most = common[i];
+    return most >= REUSE_BRANCH_LEAST ? most - REUSE_BEFORE_END : 0;
+}
+
+bool reuse_moves(const struct reuse_table *t, uint32_t slot, uint32_t common)
+{
+    const struct reuse_slot *s = &t->slot[slot];
+    return s->use == REUSE_KEPT && (common >= s->rows || common + REUSE_BEFORE_END >= s->prompt);
 }
 
 uint32_t reuse_slot(const struct reuse_table *t)
@@ -57,28 +68,5 @@ uint32_t reuse_slot(const struct reuse_table *t)
     for (uint32_t i = 0; i < t->slots; i++)
         if (t->slot[i].use == REUSE_EMPTY)
             return i;
-    return reuse_oldest(t, REUSE_NONE);
-}
-
-uint64_t reuse_version_bytes(const struct reuse_table *t, uint32_t slot)
-{
-    uint64_t bytes = 0;
-    for (uint32_t i = 0; i < t->versions; i++)
-        if (t->version[i].memory && (slot == REUSE_NONE || t->version[i].slot == slot))
-            bytes += t->version_bytes;
-    return bytes;
-}
-
-uint32_t reuse_surplus(const struct reuse_table *t, uint32_t slot, uint32_t most, uint64_t bytes,
-                       uint64_t limit)
-{
-    uint32_t kept = 1;
-    uint64_t all = bytes;
-    for (uint32_t i = 0; i < t->slots; i++) {
-        if (i == slot || t->slot[i].use != REUSE_KEPT)
-            continue;
-        kept++;
-        all += t->slot[i].bytes + reuse_version_bytes(t, i);
-    }
-    return kept > most || all > limit ? reuse_oldest(t, slot) : REUSE_NONE;
+    return reuse_least_kept(t, REUSE_NONE);
 }

@@ -3,25 +3,29 @@
  * writes. */
 #include "lib/policy/reuse/reuse.h"
 
-/* A template often writes the last tokens of a prompt in another way once the response follows:
- * the checkpoint is so many tokens before its end. */
-#define BEFORE_END 8
-
 uint32_t reuse_prompt_point(uint32_t prompt)
 {
-    return prompt > BEFORE_END ? prompt - BEFORE_END : 0;
+    return prompt > REUSE_BEFORE_END ? prompt - REUSE_BEFORE_END : 0;
 }
 
-bool reuse_is_point(uint32_t rows, uint32_t prompt, uint32_t every)
+bool reuse_is_point(uint32_t rows, const struct reuse_points *points)
 {
-    return rows % every == 0 || rows == reuse_prompt_point(prompt);
+    return rows % points->every == 0 || rows == reuse_prompt_point(points->prompt) ||
+           (rows > 0 && rows == points->branch);
 }
 
-uint32_t reuse_pass_rows(uint32_t position, uint32_t rows, uint32_t prompt, uint32_t every)
+/* Of `rows` rows from `position` on, those up to `point`, if it is among them. */
+static uint32_t up_to(uint32_t position, uint32_t rows, uint32_t point)
 {
-    uint32_t next = every - position % every, point = reuse_prompt_point(prompt);
-    rows = rows < next ? rows : next;
     return position < point && position + rows > point ? point - position : rows;
+}
+
+uint32_t reuse_pass_rows(uint32_t position, uint32_t rows, const struct reuse_points *points)
+{
+    uint32_t next = points->every - position % points->every;
+    rows = rows < next ? rows : next;
+    rows = up_to(position, rows, reuse_prompt_point(points->prompt));
+    return up_to(position, rows, points->branch);
 }
 
 uint32_t reuse_version(const struct reuse_table *t, uint32_t slot, uint32_t rows)
@@ -32,31 +36,38 @@ uint32_t reuse_version(const struct reuse_table *t, uint32_t slot, uint32_t rows
     return REUSE_NONE;
 }
 
-uint32_t reuse_gap(const struct reuse_table *t, uint32_t slot, uint32_t rows, uint32_t end)
+/* Where prompts begin to differ more often than elsewhere. */
+static bool is_mark(const struct reuse_slot *s, uint32_t rows)
 {
-    uint32_t below = 0, above = end;
+    return rows == reuse_prompt_point(s->prompt) || rows == s->branch || rows == s->start;
+}
+
+uint64_t reuse_loss(const struct reuse_table *t, uint32_t slot, uint32_t rows, uint32_t end)
+{
+    uint32_t below = 0, above = UINT32_MAX;
     for (uint32_t i = 0; i < t->versions; i++) {
         uint32_t other = t->version[i].rows;
-        if (t->version[i].slot != slot || other == rows)
+        if (t->version[i].slot != slot)
             continue;
         if (other < rows && other > below)
             below = other;
         if (other > rows && other < above)
             above = other;
     }
-    return above - below;
+    bool whole = above == UINT32_MAX || is_mark(&t->slot[slot], rows);
+    return (uint64_t)(rows - below) * (whole ? end : above - rows);
 }
 
-uint32_t reuse_weakest(const struct reuse_table *t, uint32_t slot, uint32_t end, uint32_t point)
+uint32_t reuse_weakest(const struct reuse_table *t, uint32_t slot, uint32_t end)
 {
-    uint32_t best = REUSE_NONE, best_gap = UINT32_MAX;
+    uint32_t best = REUSE_NONE;
+    uint64_t least = UINT64_MAX;
     for (uint32_t i = 0; i < t->versions; i++) {
-        uint32_t rows = t->version[i].rows;
-        if (t->version[i].slot != slot || rows == end || rows == point)
+        if (t->version[i].slot != slot || t->version[i].rows == end)
             continue;
-        uint32_t gap = reuse_gap(t, slot, rows, end);
-        if (gap < best_gap) {
-            best_gap = gap;
+        uint64_t loss = reuse_loss(t, slot, t->version[i].rows, end);
+        if (loss < least) {
+            least = loss;
             best = i;
         }
     }
@@ -64,57 +75,51 @@ uint32_t reuse_weakest(const struct reuse_table *t, uint32_t slot, uint32_t end,
 }
 
 /* In the order in which versions are taken; the last one is not. */
-enum class {
-    CLASS_UNUSED,
-    CLASS_BEFORE,
-    CLASS_EMPTY,
-    CLASS_OWN,
-    CLASS_RUNNING,
-    CLASS_POINT,
-    CLASS_NEEDED
-};
+enum class { CLASS_UNUSED, CLASS_BEFORE, CLASS_EMPTY, CLASS_CHECKPOINT, CLASS_NEEDED };
 
-/* The lowest is taken first: by class, then by what the version is worth. */
+/* The lowest is taken first: by class, then by what is lost. */
 struct rank {
     enum class class;
-    uint32_t worth;
+    uint64_t loss;
 };
 
 static bool is_below(const struct rank *a, const struct rank *b)
 {
-    return a->class != b->class ? a->class < b->class : a->worth < b->worth;
+    return a->class != b->class ? a->class < b->class : a->loss < b->loss;
 }
 
 static struct rank rank_own(const struct reuse_table *t, const struct reuse_version *v,
-                            uint32_t end, uint32_t point)
+                            uint32_t end)
 {
     if (v->rows == end)
         return (struct rank){.class = CLASS_NEEDED};
     if (!v->checkpoint)
         return (struct rank){.class = CLASS_BEFORE};
-    if (v->rows == point)
-        return (struct rank){.class = t->recurrent ? CLASS_POINT : CLASS_NEEDED};
-    return (struct rank){.class = CLASS_OWN, .worth = reuse_gap(t, v->slot, v->rows, end)};
+    if (!t->recurrent && v->rows == reuse_prompt_point(t->slot[v->slot].prompt))
+        return (struct rank){.class =
+                                 CLASS_NEEDED}; /* a later one is worth less: the ring is there */
+    return (struct rank){CLASS_CHECKPOINT, reuse_loss(t, v->slot, v->rows, end)};
 }
 
+/* Of others than checkpoints nothing is lost. */
 static struct rank rank_running(const struct reuse_table *t, const struct reuse_version *v)
 {
     const struct reuse_slot *s = &t->slot[v->slot];
     if (v->rows == s->rows && (t->recurrent || s->rows < s->lowest))
         return (struct rank){.class = CLASS_NEEDED};
-    return (struct rank){.class = CLASS_RUNNING,
-                         .worth = v->checkpoint ? reuse_gap(t, v->slot, v->rows, s->rows) : 0};
+    return (struct rank){CLASS_CHECKPOINT,
+                         v->checkpoint ? reuse_loss(t, v->slot, v->rows, s->rows) : 0};
 }
 
 static struct rank rank_of(const struct reuse_table *t, const struct reuse_version *v,
-                           uint32_t slot, uint32_t end, uint32_t point)
+                           uint32_t slot, uint32_t end)
 {
     if (v->busy)
         return (struct rank){.class = CLASS_NEEDED};
     if (v->slot == REUSE_NONE)
         return (struct rank){.class = v->memory ? CLASS_UNUSED : CLASS_EMPTY};
     if (v->slot == slot)
-        return rank_own(t, v, end, point);
+        return rank_own(t, v, end);
     if (t->slot[v->slot].use == REUSE_RUNNING)
         return rank_running(t, v);
     return (struct rank){.class = CLASS_NEEDED};
@@ -137,13 +142,13 @@ uint32_t reuse_least(const struct reuse_table *t)
     return best;
 }
 
-uint32_t reuse_write(const struct reuse_table *t, uint32_t slot, uint32_t end, uint32_t point)
+uint32_t reuse_write(const struct reuse_table *t, uint32_t slot, uint32_t end)
 {
     uint32_t best = REUSE_NONE;
     struct rank lowest = {.class = CLASS_NEEDED};
     bool room = reuse_has_room(t);
     for (uint32_t i = 0; i < t->versions; i++) {
-        struct rank rank = rank_of(t, &t->version[i], slot, end, point);
+        struct rank rank = rank_of(t, &t->version[i], slot, end);
         if (is_below(&rank, &lowest) && (room || rank.class != CLASS_EMPTY)) {
             lowest = rank;
             best = i;

@@ -118,6 +118,7 @@ _Noreturn void child_exit(struct child *child);
     X(CACHE_CLEANING, "cache", "between punch and reset of a crashed loader's range")              \
     X(COMPUTE_MID_TOKEN, "compute", "in decode, between two appends, after layer 0")               \
     X(COMPUTE_SLOT_CUT, "compute", "a kept slot is cut back, and no request owns it yet")          \
+    X(COMPUTE_SLOT_COPIED, "compute", "an empty slot has rows of another one")                     \
     X(COMPUTE_SLOT_TAKEN, "compute", "a request owns a slot that was kept")                        \
     X(COMPUTE_SLOT_LOGGED, "compute",                                                              \
       "the tokens of a slot are logged, its request still owns it")                                \

@@ -298,7 +298,8 @@ static inline enum kv_type kv_type_of(const struct supervisor *s)
     return kv_type_find(s->params.kv_type);
 }
 
-#define KEPT_SLOTS 16 /* prefixes that are kept, at most */
+#define KEPT_SLOTS    16 /* prefixes that are kept, at most */
+#define KEPT_VERSIONS (4 * KEPT_SLOTS)
 
 /* The shape of the kv segment. In deterministic mode the text of a sequence must not depend on when
  * another one arrives, so it runs alone. */
@@ -308,7 +309,8 @@ static inline struct kv_shape kv_shape_for(const struct supervisor *s)
     struct kv_counts counts = {.sequences =
                                    s->params.deterministic ? 1 : (uint32_t)s->params.parallel,
                                .kept = keeps ? KEPT_SLOTS : 1,
-                               .checkpoints = keeps ? (uint32_t)s->params.state_checkpoints : 0};
+                               .checkpoints = keeps ? (uint32_t)s->params.state_checkpoints : 0,
+                               .versions = keeps ? KEPT_VERSIONS : 0};
     return kv_shape_of(&s->model->hparams, kv_type_of(s), (uint32_t)s->params.ctx_size,
                        (uint32_t)s->params.prefill_chunk, &counts);
 }

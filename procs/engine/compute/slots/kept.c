@@ -11,6 +11,9 @@
 #include "procs/engine/compute/slots/state.h"
 #include "procs/engine/compute/slots/table.h"
 
+/* A kept slot that is cut back to fewer is given up, and is not taken over for fewer. */
+#define ROWS_LEAST KV_TILE
+
 uint32_t kept_prefix(const _Atomic uint32_t *kept, uint32_t rows, const _Atomic uint32_t *log,
                      uint32_t tokens)
 {
@@ -43,6 +46,11 @@ static uint64_t bytes_of(const struct slots *p, uint32_t slot)
     return bytes_for(p, tokens);
 }
 
+static uint64_t share(uint64_t ns, uint32_t rows, uint32_t of)
+{
+    return of > 0 ? (uint64_t)((double)ns * rows / of) : 0;
+}
+
 static bool is_kept(const struct slots *p, uint32_t slot)
 {
     return atomic_load(&slot_at(p, slot)->owner) == 0 && atomic_load(&slot_at(p, slot)->rows) > 0;
@@ -51,10 +59,13 @@ static bool is_kept(const struct slots *p, uint32_t slot)
 void kept_publish(const struct slots *p)
 {
     uint64_t all = state_bytes(p, STATE_NONE), kept = 0;
+    uint32_t entries = 0;
     for (uint32_t i = 0; i < slots_of(p); i++) {
         all += bytes_of(p, i);
         kept += is_kept(p, i) ? bytes_of(p, i) + state_bytes(p, i) : 0;
+        entries += is_kept(p, i);
     }
+    counter_set(p->child->process, CTR_COMPUTE_kv_kept_entries, entries);
     counter_set(p->child->process, CTR_COMPUTE_state_bytes, state_bytes(p, STATE_NONE));
     counter_set(p->child->process, CTR_COMPUTE_kv_bytes, all);
     counter_set(p->child->process, CTR_COMPUTE_kv_kept_bytes, kept);
@@ -73,6 +84,9 @@ void kept_empty(struct slots *p, uint32_t slot)
     atomic_store(&slot_at(p, slot)->rows, 0);
     atomic_store(&slot_at(p, slot)->owner, 0);
     atomic_store(&slot_at(p, slot)->lowest, 0);
+    slot_at(p, slot)->prompt = slot_at(p, slot)->uses = 0;
+    slot_at(p, slot)->branch = slot_at(p, slot)->start = 0;
+    slot_at(p, slot)->cost_ns = 0;
     p->content[slot] = 0;
     state_drop(p, slot, 0);
     kv_slot_release(&p->child->kv, slot, alive, p);
@@ -85,6 +99,25 @@ static void shrink(struct slots *p, uint32_t slot, uint32_t tokens)
     sl_assert(tokens <= atomic_load(&slot_at(p, slot)->allocated));
     int rc = kv_slot_resize(&p->child->kv, slot, tokens, alive, p, &error);
     sl_assert(rc == 0);
+}
+
+/* Rows before memory: a successor finishes it. */
+void kept_cut(struct slots *p, uint32_t slot, uint64_t bytes)
+{
+    struct kv_slot *s = slot_at(p, slot);
+    uint32_t rows = atomic_load(&s->rows);
+    uint64_t has = bytes_of(p, slot);
+    uint32_t left = bytes < has ? kv_tokens_within(&p->child->kv, has - bytes, rows) : 0;
+    left = state_cut(p, slot, rows, left);
+    if (left < ROWS_LEAST) {
+        kept_empty(p, slot);
+        return;
+    }
+    s->cost_ns = share(s->cost_ns, left, rows);
+    s->prompt = s->prompt < left ? s->prompt : left;
+    atomic_store(&s->rows, left);
+    state_drop(p, slot, left);
+    shrink(p, slot, left);
 }
 
 /* ---- after a restart ---- */
@@ -163,32 +196,6 @@ uint32_t kept_owned(const struct slots *p, const struct kv_request *q)
     return owned_by(p, atomic_load(&q->id));
 }
 
-/* The longest prefix of the request's log that a kept slot has. */
-static struct reuse_prefix find_prefix(const struct slots *p, const struct kv_request *q,
-                                       const _Atomic uint32_t *log)
-{
-    struct slots_table s;
-    uint32_t common[KV_SLOTS_MAX] = {0};
-    for (uint32_t i = 0; i < slots_of(p) && kept_may(p, q); i++) {
-        const struct kv_slot *slot = slot_at(p, i);
-        if (is_kept(p, i) && same_bits(p, slot))
-            common[i] = kept_prefix(kv_slot_log(&p->child->kv, i), atomic_load(&slot->rows), log,
-                                    atomic_load(&q->log_tokens));
-    }
-    return reuse_prefix(slots_table(p, &s), common);
-}
-
-/* An empty slot; without one, a kept sequence is given up. */
-static uint32_t find_empty(struct slots *p)
-{
-    struct slots_table s;
-    uint32_t slot = reuse_slot(slots_table(p, &s));
-    sl_assert(slot != REUSE_NONE); /* there are at least as many slots as sequences that run */
-    if (is_kept(p, slot))
-        kept_empty(p, slot);
-    return slot;
-}
-
 /* The rows that a predecessor computed for this request. Memory that it requested last may be
  * missing, so what is beyond the rows is freed and allocated again. */
 static void resume(struct slots *p, uint32_t slot, struct kv_request *q)
@@ -213,25 +220,108 @@ static void resume(struct slots *p, uint32_t slot, struct kv_request *q)
     shrink(p, slot, valid);
 }
 
+static uint32_t newest(const struct slots *p)
+{
+    uint32_t used = 0;
+    for (uint32_t i = 0; i < slots_of(p); i++)
+        if (is_kept(p, i) && slot_at(p, i)->used > used)
+            used = slot_at(p, i)->used;
+    return used;
+}
+
+/* How many of the request's tokens a slot has rows of. */
+static uint32_t common_with(const struct slots *p, uint32_t slot, const struct kv_request *q,
+                            const _Atomic uint32_t *log)
+{
+    uint32_t row, tokens = atomic_load(&q->log_tokens);
+    if (is_kept(p, slot))
+        return same_bits(p, slot_at(p, slot))
+                   ? kept_prefix(kv_slot_log(&p->child->kv, slot),
+                                 atomic_load(&slot_at(p, slot)->rows), log, tokens)
+                   : 0;
+    const struct kv_request *other = slots_request(p, slot, &row); /* with the same preset */
+    return other && kept_may(p, other)
+               ? kept_prefix(kv_log(&p->child->kv, row), slots_rows(p, slot), log, tokens)
+               : 0;
+}
+
+/* An empty slot with a copy of the first rows of another one, which stays. KEPT_NONE: there is no
+ * memory for both. */
+static uint32_t copy_prefix(struct slots *p, uint32_t from, uint32_t rows)
+{
+    struct error error;
+    p->copied = from + 1;
+    p->copied_version = state_version(p, from, rows) + 1; /* none: 0 */
+    uint32_t to = kept_fits(p, KEPT_NONE, rows) ? room_for_sequence(p) : KEPT_NONE;
+    if (to != KEPT_NONE &&
+        (kept_resize(p, to, rows, &error) != 0 || state_copy(p, from, to, rows, &error) != 0)) {
+        kept_empty(p, to);
+        to = KEPT_NONE;
+    }
+    p->copied = p->copied_version = 0;
+    if (to == KEPT_NONE)
+        return to;
+    kv_slot_copy(&p->child->kv, from, to, rows, alive, p);
+    slot_at(p, from)->start = rows;
+    slot_at(p, to)->cost_ns = share(slot_at(p, from)->cost_ns, rows, slots_rows(p, from));
+    counter_add(p->child->process, CTR_COMPUTE_sequences_copied, 1);
+    child_inject(p->child, INJECT_COMPUTE_SLOT_COPIED);
+    return to;
+}
+
+/* A slot with the longest prefix of the request's log; KEPT_NONE: none has any. */
+static uint32_t take_prefix(struct slots *p, struct kv_request *q, const _Atomic uint32_t *log,
+                            uint32_t *rows)
+{
+    struct slots_table s;
+    uint32_t common[KV_SLOTS_MAX] = {0};
+    for (uint32_t i = 0; i < slots_of(p) && kept_may(p, q); i++)
+        common[i] = common_with(p, i, q, log);
+    q->branch = reuse_branch(slots_table(p, &s), common);
+    for (;;) {
+        struct reuse_prefix prefix = reuse_prefix(slots_table(p, &s), common);
+        uint32_t slot = prefix.slot, to = KEPT_NONE;
+        *rows = prefix.rows;
+        if (slot == REUSE_NONE)
+            return KEPT_NONE;
+        bool moves = reuse_moves(&s.table, slot, common[slot]);
+        if (is_kept(p, slot)) {
+            slot_at(p, slot)->used = newest(p) + 1;
+            slot_at(p, slot)->uses++;
+        }
+        if (!moves)
+            to = copy_prefix(p, slot, prefix.rows);
+        if (to != KEPT_NONE)
+            return to;
+        if (moves || (is_kept(p, slot) && prefix.rows >= ROWS_LEAST)) {
+            slot_at(p, slot)->cost_ns =
+                share(slot_at(p, slot)->cost_ns, prefix.rows, s.slot[slot].rows);
+            return slot;
+        }
+        common[slot] = 0; /* it runs, or has more to lose */
+    }
+}
+
 uint32_t kept_take(struct slots *p, struct kv_request *q, const _Atomic uint32_t *log)
 {
-    uint32_t slot = kept_owned(p, q);
+    uint32_t rows, slot = kept_owned(p, q);
     if (slot != KEPT_NONE) {
         resume(p, slot, q);
         return slot;
     }
-    struct reuse_prefix prefix = find_prefix(p, q, log);
-    uint32_t rows = prefix.rows;
-    slot = prefix.slot;
-    if (slot == REUSE_NONE)
-        slot = find_empty(p);
-    else if (q->stats.resumes == 0 && q->stats.prefill_ns == 0) { /* else it was counted before */
+    slot = take_prefix(p, q, log, &rows);
+    if (slot == KEPT_NONE) {
+        slot = room_for_sequence(p);
+        sl_assert(slot != REUSE_NONE); /* there are at least as many slots as sequences that run */
+    } else if (q->stats.cached == 0) { /* else a predecessor counted it */
         q->stats.cached = rows;
         counter_add(p->child->process, CTR_COMPUTE_tokens_reused, rows);
         counter_add(p->child->process, CTR_COMPUTE_sequences_reused, 1);
     }
-    /* The owner is stored last: until then the slot is kept, with fewer rows. */
+    /* The owner is stored last: until then the slot is kept, with fewer rows, or empty. */
     atomic_store(&slot_at(p, slot)->rows, rows);
+    slot_at(p, slot)->branch = q->branch;
+    slot_at(p, slot)->start = rows;
     atomic_store(&q->kv_valid, rows);
     child_inject(p->child, INJECT_COMPUTE_SLOT_CUT);
     state_drop(p, slot, rows); /* states of another log */
@@ -264,23 +354,13 @@ static uint32_t kept_most(const struct slots *p)
     return kv->slots > kv->sequences ? kv->slots - kv->sequences : 1;
 }
 
-/* Kept sequences, until another one with `bytes` in `slot` may be kept. */
-static void displace(struct slots *p, uint32_t slot, uint64_t bytes)
+/* Measured of the prompt; the rows of the response are computed like it the next time. */
+static uint64_t cost_of(const struct kv_slot *s, const struct kv_request *q, uint32_t rows)
 {
-    struct slots_table s;
-    uint32_t other, most = kept_most(p);
-    uint64_t limit = p->child->params->keep_kv;
-    while ((other = reuse_surplus(slots_table(p, &s), slot, most, bytes, limit)) != REUSE_NONE)
-        kept_empty(p, other);
-}
-
-static uint32_t newest(const struct slots *p)
-{
-    uint32_t used = 0;
-    for (uint32_t i = 0; i < slots_of(p); i++)
-        if (is_kept(p, i) && slot_at(p, i)->used > used)
-            used = slot_at(p, i)->used;
-    return used;
+    uint32_t prompt = atomic_load(&q->prompt_tokens), taken = q->stats.cached;
+    if (taken >= prompt || taken >= rows)
+        return s->cost_ns;
+    return s->cost_ns + share(q->stats.prefill_ns, rows - taken, prompt - taken);
 }
 
 /* The log is written before `rows` covers it, and `owner` is cleared last: a successor finds the
@@ -300,7 +380,6 @@ static bool keep_rows(struct slots *p, uint32_t slot, const struct kv_request *q
     if (rows == 0) /* such as one that was cancelled before its first pass */
         return false;
     state_keep(p, slot, rows, limit - bytes_for(p, rows));
-    displace(p, slot, bytes_for(p, rows) + state_bytes(p, slot));
     if (kv_slot_log_allocate(&p->child->kv, slot, rows, &error) != 0)
         return false;
     _Atomic uint32_t *kept = kv_slot_log(&p->child->kv, slot);
@@ -310,6 +389,9 @@ static bool keep_rows(struct slots *p, uint32_t slot, const struct kv_request *q
     s->preset = p->preset;
     s->lossy = p->lossy;
     s->used = newest(p) + 1;
+    uint32_t prompt = atomic_load(&q->prompt_tokens);
+    s->prompt = prompt < rows ? prompt : rows;
+    s->cost_ns = cost_of(s, q, rows);
     child_inject(p->child, INJECT_COMPUTE_SLOT_LOGGED);
     atomic_store(&s->rows, rows);
     atomic_store(&s->owner, 0);
@@ -324,5 +406,6 @@ void kept_end(struct slots *p, uint32_t slot, const struct kv_request *q,
     keep = keep && kept_may(p, q);
     if (!keep || !keep_rows(p, slot, q, log))
         kept_empty(p, slot);
+    room_limit_kept(p, kept_most(p), p->child->params->keep_kv);
     kept_publish(p);
 }

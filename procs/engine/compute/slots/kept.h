@@ -31,8 +31,9 @@ uint32_t kept_prefix(const _Atomic uint32_t *kept, uint32_t rows, const _Atomic 
  * and finishes what a predecessor left. */
 void kept_check(struct slots *p);
 
-/* Frees all that a slot has. */
+/* Frees all that a slot has; of a kept one, at least so many bytes of its last rows. */
 void kept_empty(struct slots *p, uint32_t slot);
+void kept_cut(struct slots *p, uint32_t slot, uint64_t bytes);
 
 /* Sets the counters of memory: the ledger takes blocks of the segment that they leave out for token
  * logs. */

@@ -9,12 +9,20 @@
 #include "procs/engine/compute/slots/state.h"
 #include "procs/engine/compute/slots/table.h"
 
-static void give_up(struct slots *p, struct reuse_victim v)
+/* Of kept slots, it is counted. `release`: of a version, the memory, too; else it is written again
+ * soon. */
+static void give_up(struct slots *p, const struct reuse_table *t, struct reuse_victim v,
+                    bool release)
 {
+    uint32_t slot = v.slot != REUSE_NONE ? v.slot : t->version[v.version].slot;
+    if (slot != REUSE_NONE && t->slot[slot].use == REUSE_KEPT)
+        counter_add(p->child->process, CTR_COMPUTE_kv_kept_evictions, 1);
     if (v.slot != REUSE_NONE)
-        kept_empty(p, v.slot);
-    else
+        kept_cut(p, v.slot, v.bytes);
+    else if (release)
         state_release(p, v.version);
+    else
+        state_forget(p, v.version);
 }
 
 static int no_room(const struct slots *p, struct error *error)
@@ -35,18 +43,32 @@ int room_for_rows(struct slots *p, uint32_t slot, uint32_t tokens, struct error 
     if (!reuse_may_grow(slots_table(p, &s), slot, bytes))
         return no_room(p, error);
     while (v = reuse_yield(slots_table(p, &s), slot, bytes), !reuse_nothing(v))
-        give_up(p, v);
+        give_up(p, &s.table, v, true);
     return 0;
 }
 
-uint32_t room_for_version(struct slots *p, uint32_t slot, uint32_t end, uint32_t point)
+uint32_t room_for_version(struct slots *p, uint32_t slot, uint32_t end)
 {
     struct slots_table s;
     struct reuse_victim v;
     while (v = reuse_room(slots_table(p, &s), slot, end), !reuse_nothing(v))
-        if (v.slot != REUSE_NONE)
-            kept_empty(p, v.slot);
-        else /* its memory is written by the pass */
-            state_forget(p, v.version);
-    return reuse_write(&s.table, slot, end, point);
+        give_up(p, &s.table, v, false);
+    return reuse_write(&s.table, slot, end);
+}
+
+void room_limit_kept(struct slots *p, uint32_t most, uint64_t bytes)
+{
+    struct slots_table s;
+    struct reuse_victim v;
+    while (v = reuse_surplus(slots_table(p, &s), most, bytes), !reuse_nothing(v))
+        give_up(p, &s.table, v, true);
+}
+
+uint32_t room_for_sequence(struct slots *p)
+{
+    struct slots_table s;
+    uint32_t slot = reuse_slot(slots_table(p, &s));
+    if (slot != REUSE_NONE && s.table.slot[slot].use == REUSE_KEPT)
+        give_up(p, &s.table, (struct reuse_victim){slot, REUSE_NONE, UINT64_MAX}, true);
+    return slot;
 }

@@ -15,9 +15,14 @@ struct slots;
  * sequences have the rest; it may be tried again when one of them has ended. */
 int room_for_rows(struct slots *p, uint32_t slot, uint32_t tokens, struct error *error);
 
-/* The version that the next pass of a slot writes; the one of `end` rows stays, and that of `point`
- * rows as long as possible. REUSE_NONE: running sequences need all, which happens to checkpoints of
+/* The version that the next pass of a slot writes; the one of `end` rows stays. REUSE_NONE: running sequences need all, which happens to checkpoints of
  * windows only. */
-uint32_t room_for_version(struct slots *p, uint32_t slot, uint32_t end, uint32_t point);
+uint32_t room_for_version(struct slots *p, uint32_t slot, uint32_t end);
+
+/* An empty slot; without one, a kept one is given up. REUSE_NONE: all run. */
+uint32_t room_for_sequence(struct slots *p);
+
+/* At most `most` slots are kept, with at most so many bytes. */
+void room_limit_kept(struct slots *p, uint32_t most, uint64_t bytes);
 
 #endif

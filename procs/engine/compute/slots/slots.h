@@ -23,6 +23,8 @@ struct slots {
     uint64_t content[KV_SLOTS_MAX], contents;
     /* The slot + 1 whose pass writes the version of the state now; 0: none does. */
     uint8_t writes[KV_STATES_MAX];
+    /* The slot + 1 and the version + 1 that are copied now, which must stay; 0: none. */
+    uint32_t copied, copied_version;
 };
 
 #endif

@@ -64,7 +64,7 @@ void state_release(struct slots *p, uint32_t version)
         kv_state_release(&p->child->kv, version);
 }
 
-static uint32_t find(const struct slots *p, uint32_t slot, uint32_t rows)
+uint32_t state_version(const struct slots *p, uint32_t slot, uint32_t rows)
 {
     struct slots_table s;
     return reuse_version(slots_table(p, &s), slot, rows);
@@ -77,7 +77,8 @@ void state_check(struct slots *p)
         uint64_t tag = tag_of(p, i);
         uint32_t slot = KV_STATE_SLOT(tag), rows = KV_STATE_ROWS(tag);
         bool valid = slot < p->child->kv.slots && rows > 0 && rows <= slots_rows(p, slot) &&
-                     find(p, slot, rows) == i && atomic_load(&head_of(p)->state[i].allocated) == 1;
+                     state_version(p, slot, rows) == i &&
+                     atomic_load(&head_of(p)->state[i].allocated) == 1;
         if (!valid)
             state_release(p, i);
     }
@@ -110,9 +111,11 @@ void state_drop(struct slots *p, uint32_t slot, uint32_t rows)
 
 /* ---- a pass ---- */
 
-static uint32_t every_of(const struct slots *p)
+static struct reuse_points points_of(const struct slots *p, const struct kv_request *q)
 {
-    return (uint32_t)p->child->params->checkpoint_tokens;
+    return (struct reuse_points){.prompt = atomic_load(&q->prompt_tokens),
+                                 .branch = q->branch,
+                                 .every = (uint32_t)p->child->params->checkpoint_tokens};
 }
 
 uint32_t state_rows(const struct slots *p, const struct kv_request *q, uint32_t position,
@@ -120,7 +123,8 @@ uint32_t state_rows(const struct slots *p, const struct kv_request *q, uint32_t 
 {
     if (!has_state(p) || !kept_may(p, q))
         return rows;
-    return reuse_pass_rows(position, rows, atomic_load(&q->prompt_tokens), every_of(p));
+    struct reuse_points points = points_of(p, q);
+    return reuse_pass_rows(position, rows, &points);
 }
 
 /* The windows before `position`, from a checkpoint if the rings have others; then the rings are to
@@ -133,7 +137,7 @@ static void rings_begin(struct slots *p, uint32_t slot, uint32_t position, uint3
     if (position == 0)
         atomic_store(lowest, 0);
     if (position < atomic_load(lowest)) {
-        uint32_t version = find(p, slot, position);
+        uint32_t version = state_version(p, slot, position);
         sl_assert(version != REUSE_NONE); /* state_cut */
         kv_windows_restore(&p->child->kv, slot, position, version);
         p->content[slot] = ++p->contents;
@@ -148,18 +152,18 @@ static void rings_begin(struct slots *p, uint32_t slot, uint32_t position, uint3
 /* Whether the state of so many rows of a sequence becomes a checkpoint. */
 static bool keeps(const struct slots *p, const struct kv_request *q, uint32_t rows)
 {
-    return kept_may(p, q) && reuse_is_point(rows, atomic_load(&q->prompt_tokens), every_of(p));
+    struct reuse_points points = points_of(p, q);
+    return kept_may(p, q) && reuse_is_point(rows, &points);
 }
 
 /* The version that a pass writes; until it has ended, nobody else does. STATE_NONE: all are needed.
  */
-static uint32_t claim(struct slots *p, uint32_t slot, const struct kv_request *q, uint32_t end)
+static uint32_t claim(struct slots *p, uint32_t slot, uint32_t end)
 {
     for (uint32_t i = 0; i < states_of(p); i++)
         if (p->writes[i] == slot + 1) /* of a pass that failed */
             p->writes[i] = 0;
-    uint32_t point = reuse_prompt_point(atomic_load(&q->prompt_tokens));
-    uint32_t version = room_for_version(p, slot, end, point);
+    uint32_t version = room_for_version(p, slot, end);
     if (version == REUSE_NONE)
         return STATE_NONE;
     state_forget(p, version);
@@ -178,11 +182,11 @@ int state_begin(struct slots *p, uint32_t slot, const struct kv_request *q, uint
     if (!is_recurrent(p) && !keeps(p, q, position + rows))
         return 0;
     if (is_recurrent(p) && position > 0) {
-        uint32_t before = find(p, slot, position);
+        uint32_t before = state_version(p, slot, position);
         sl_assert(before != REUSE_NONE); /* kv_valid has one: state_cut */
         pass->before = kv_state_at(&p->child->kv, before);
     }
-    pass->version = claim(p, slot, q, is_recurrent(p) ? position : position + rows);
+    pass->version = claim(p, slot, is_recurrent(p) ? position : position + rows);
     sl_assert(pass->version != STATE_NONE || !is_recurrent(p)); /* kept_resize */
     if (pass->version == STATE_NONE)
         return 0;
@@ -206,6 +210,42 @@ void state_end(struct slots *p, uint32_t slot, const struct kv_request *q,
         kv_windows_save(&p->child->kv, slot, rows, pass->version);
     atomic_store(&head_of(p)->state[pass->version].tag, KV_STATE_TAG(slot, rows, keep));
     p->writes[pass->version] = 0;
+}
+
+/* ---- a copy ---- */
+
+/* Allocated, and nobody's. */
+static uint32_t version_for(struct slots *p, uint32_t slot, struct error *error)
+{
+    uint32_t version = room_for_version(p, slot, 0);
+    if (version == REUSE_NONE) {
+        (void)error_set(error, ERR_BUSY, "no memory for the copy of a state");
+        return STATE_NONE;
+    }
+    state_forget(p, version);
+    if (!atomic_load(&head_of(p)->state[version].allocated) &&
+        kv_state_allocate(&p->child->kv, version, error) != 0)
+        return STATE_NONE;
+    return version;
+}
+
+int state_copy(struct slots *p, uint32_t from, uint32_t to, uint32_t rows, struct error *error)
+{
+    uint32_t lowest = atomic_load(lowest_of(p, from));
+    bool in_rings = rows >= lowest;
+    /* else they are restored before the next pass (rings_begin) */
+    atomic_store(lowest_of(p, to), in_rings ? lowest : rows + 1);
+    if (!is_recurrent(p) && in_rings)
+        return 0;
+    uint32_t source = state_version(p, from, rows), version = version_for(p, to, error);
+    sl_assert(source != REUSE_NONE);
+    if (version == STATE_NONE)
+        return -1;
+    memcpy(kv_state_at(&p->child->kv, version), kv_state_at(&p->child->kv, source),
+           head_of(p)->state_bytes);
+    atomic_store(&head_of(p)->state[version].tag,
+                 KV_STATE_TAG(to, rows, KV_STATE_IS_KEPT(tag_of(p, source))));
+    return 0;
 }
 
 /* ---- the end of a sequence ---- */
@@ -233,6 +273,6 @@ void state_keep(struct slots *p, uint32_t slot, uint32_t rows, uint64_t bytes)
     }
     uint32_t weakest;
     while (state_bytes(p, slot) > bytes &&
-           (weakest = reuse_weakest(slots_table(p, &s), slot, rows, rows)) != REUSE_NONE)
+           (weakest = reuse_weakest(slots_table(p, &s), slot, rows)) != REUSE_NONE)
         state_release(p, weakest);
 }

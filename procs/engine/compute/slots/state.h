@@ -56,6 +56,12 @@ int state_begin(struct slots *p, uint32_t slot, const struct kv_request *q, uint
 void state_end(struct slots *p, uint32_t slot, const struct kv_request *q,
                const struct state_pass *pass, uint32_t rows);
 
+/* Gives an empty slot, whose rows are copied, what it needs of the other one's state of `rows` rows,
+ * to which that one can be cut. state_version: the version of these rows; STATE_NONE. -1 with
+ * *error: no memory. */
+uint32_t state_version(const struct slots *p, uint32_t slot, uint32_t rows);
+int state_copy(struct slots *p, uint32_t from, uint32_t to, uint32_t rows, struct error *error);
+
 /* Of the sequence in the slot, which ends, `rows` rows are kept: marks their state as a checkpoint,
  * and frees those of more rows, then others until those of the slot have at most `bytes`. */
 void state_keep(struct slots *p, uint32_t slot, uint32_t rows, uint64_t bytes);

@@ -4,30 +4,44 @@
 
 #include "procs/engine/compute/slots/slots.h"
 
-uint32_t slots_rows(const struct slots *p, uint32_t slot)
+const struct kv_request *slots_request(const struct slots *p, uint32_t slot, uint32_t *row)
 {
     const struct kv_head *head = p->child->kv.head;
     uint64_t owner = atomic_load(&head->slot[slot].owner);
-    if (owner == 0)
-        return atomic_load(&head->slot[slot].rows);
-    for (uint32_t i = 0; i < KV_REQUESTS_MAX; i++)
-        if (atomic_load(&head->request[i].state) == KV_RUNNING &&
-            atomic_load(&head->request[i].id) == owner)
-            return atomic_load(&head->request[i].kv_valid);
-    return 0;
+    for (*row = 0; owner != 0 && *row < KV_REQUESTS_MAX; ++*row)
+        if (atomic_load(&head->request[*row].state) == KV_RUNNING &&
+            atomic_load(&head->request[*row].id) == owner)
+            return &head->request[*row];
+    return NULL;
+}
+
+uint32_t slots_rows(const struct slots *p, uint32_t slot)
+{
+    const struct kv_slot *s = &p->child->kv.head->slot[slot];
+    uint32_t row;
+    if (atomic_load(&s->owner) == 0)
+        return atomic_load(&s->rows);
+    const struct kv_request *q = slots_request(p, slot, &row);
+    return q ? atomic_load(&q->kv_valid) : 0;
 }
 
 static struct reuse_slot slot_of(const struct slots *p, uint32_t slot)
 {
     const struct kv_slot *s = &p->child->kv.head->slot[slot];
-    uint32_t rows = slots_rows(p, slot);
+    uint32_t row, rows = slots_rows(p, slot);
+    const struct kv_request *q = slots_request(p, slot, &row);
     return (struct reuse_slot){
-        .use = atomic_load(&s->owner) != 0 ? REUSE_RUNNING
-               : rows > 0                  ? REUSE_KEPT
-                                           : REUSE_EMPTY,
+        .use = atomic_load(&s->owner) != 0 || p->copied == slot + 1 ? REUSE_RUNNING
+               : rows > 0                                           ? REUSE_KEPT
+                                                                    : REUSE_EMPTY,
         .rows = rows,
         .lowest = atomic_load(&s->lowest),
+        .prompt = q ? atomic_load(&q->prompt_tokens) : s->prompt,
+        .branch = s->branch,
+        .start = s->start,
         .used = s->used,
+        .uses = s->uses,
+        .cost_ns = s->cost_ns > 0 ? s->cost_ns : rows, /* a row costs something */
         .bytes = kv_tokens_bytes(&p->child->kv, atomic_load(&s->allocated)),
     };
 }
@@ -43,7 +57,7 @@ static struct reuse_version version_of(const struct slots *p, uint32_t version)
         .rows = KV_STATE_ROWS(tag),
         .checkpoint = KV_STATE_IS_KEPT(tag),
         .memory = atomic_load(&v->allocated) != 0,
-        .busy = p->writes[version] != 0,
+        .busy = p->writes[version] != 0 || p->copied_version == version + 1,
     };
 }
 

@@ -17,6 +17,9 @@ struct slots_table {
 
 const struct reuse_table *slots_table(const struct slots *p, struct slots_table *s);
 
+/* The RUNNING request that owns a slot, and its row; NULL: none. */
+const struct kv_request *slots_request(const struct slots *p, uint32_t slot, uint32_t *row);
+
 /* Complete rows of a slot: those that are kept, or kv_valid of the RUNNING request that owns it. */
 uint32_t slots_rows(const struct slots *p, uint32_t slot);
 

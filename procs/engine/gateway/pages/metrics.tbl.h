@@ -16,6 +16,13 @@ METRIC(state_bytes, gauge, "Recurrent states, and checkpoints of them and of win
 VALUE(state_bytes, compute, "", 1)
 METRIC(kv_kept_bytes, gauge, "Keys and values kept for prompts that begin with the same tokens.")
 VALUE(kv_kept_bytes, compute, "", 1)
+METRIC(prefixes_kept, gauge, "Prefixes that are kept.")
+VALUE(kv_kept_entries, compute, "", 1)
+METRIC(prefix_hits_total, counter, "Sequences that began with a kept or a running one's prefix.")
+VALUE(sequences_reused, compute, "", 1)
+METRIC(prefix_evictions_total, counter,
+       "Times that a kept prefix, a part of it or a checkpoint of it was given up for others.")
+VALUE(kv_kept_evictions, compute, "", 1)
 METRIC(decode_seconds_total, counter, "Time in decode.")
 VALUE(decode_ns, compute, "", 1e-9)
 METRIC(prefill_seconds_total, counter, "Time in prefill.")

@@ -49,14 +49,14 @@ static struct kv kv_with_rings(struct model_hparams *h)
 }
 
 /* Running sequences, and kept ones. */
-static const struct kv_counts counts_of[] = {{1, 0, 0},
-                                             {1, 1, 0},
-                                             {2, 0, 0},
-                                             {1, 2, 0},
-                                             {2, 6, 0},
-                                             {8, 0, 0},
-                                             {1, KV_SLOTS_MAX - 1, 0},
-                                             {KV_SEQUENCES_MAX, 0, 0}};
+static const struct kv_counts counts_of[] = {{1, 0, 0, 0},
+                                             {1, 1, 0, 0},
+                                             {2, 0, 0, 0},
+                                             {1, 2, 0, 0},
+                                             {2, 6, 0, 0},
+                                             {8, 0, 0, 0},
+                                             {1, KV_SLOTS_MAX - 1, 0, 0},
+                                             {KV_SEQUENCES_MAX, 0, 0, 0}};
 #define COUNTS ((int)(sizeof counts_of / sizeof *counts_of))
 
 START_TEST(kv_regions_do_not_overlap)

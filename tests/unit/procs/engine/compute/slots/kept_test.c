@@ -72,21 +72,26 @@ END_TEST
 
 START_TEST(a_longer_prompt_reuses_all)
 {
+    static const struct kv_counts counts = {.sequences = 1, .kept = 3};
+    rig_close();
+    rig_open_counts(&shape, CONTEXT, 256, &counts);
     ck_assert_uint_eq(run(0, 1, 100, CONTEXT), 0);
     ck_assert_uint_eq(slots_bytes(), kv_sequence_bytes(&w.shape, 99));
     ck_assert_uint_eq(run(1, 2, 150, CONTEXT), 99);
     ck_assert_uint_eq(run(2, 3, 150, CONTEXT), 149);
-    ck_assert_uint_eq(run(3, 4, 150, 70), 70);      /* diverges */
-    ck_assert_uint_eq(run(4, 5, 150, 70), 149);     /* and is itself kept */
-    ck_assert_uint_eq(run(5, 6, 40, CONTEXT), 39);  /* shorter */
-    ck_assert_uint_eq(run(6, 7, 150, CONTEXT), 39); /* what was left of it */
+    ck_assert_uint_eq(run(3, 4, 150, 70), 70);       /* diverges: a copy */
+    ck_assert_uint_eq(run(4, 5, 150, 70), 149);      /* and is itself kept */
+    ck_assert_uint_eq(run(5, 6, 40, CONTEXT), 39);   /* shorter: a copy */
+    ck_assert_uint_eq(run(6, 7, 150, CONTEXT), 149); /* of what stayed as it was */
     ck_assert_uint_eq(counter_get(&w.row, CTR_COMPUTE_sequences_reused), 6);
-    ck_assert_uint_eq(counter_get(&w.row, CTR_COMPUTE_tokens_reused), 99 + 149 + 70 + 149 + 78);
+    ck_assert_uint_eq(counter_get(&w.row, CTR_COMPUTE_sequences_copied), 2);
+    ck_assert_uint_eq(counter_get(&w.row, CTR_COMPUTE_tokens_reused), 99 + 3 * 149 + 70 + 39);
+    ck_assert_uint_eq(counter_get(&w.row, CTR_COMPUTE_kv_kept_entries), 3);
     ck_assert_uint_eq(slots_bytes(), counter_get(&w.row, CTR_COMPUTE_kv_kept_bytes));
 }
 END_TEST
 
-/* With more slots, more conversations are kept; the one that was used longest ago goes first. */
+/* With more slots, more conversations are kept; of equal ones, that used longest ago goes first. */
 START_TEST(several_are_kept)
 {
     static const struct kv_counts counts = {.sequences = 1, .kept = 3};
@@ -100,7 +105,7 @@ START_TEST(several_are_kept)
     ck_assert_uint_eq(converse(5, 74, 0, 3), 72);
     ck_assert_uint_eq(converse(6, 74, 0, 2), 71);
     ck_assert_uint_eq(converse(7, 74, 0, 1), 0); /* instead of 4 */
-    ck_assert_uint_eq(converse(8, 74, 0, 4), 0); /* instead of 3 */
+    ck_assert_uint_eq(converse(8, 74, 0, 4), 0); /* instead of 1, which nobody continued */
     ck_assert_uint_eq(slots_bytes(), counter_get(&w.row, CTR_COMPUTE_kv_kept_bytes));
     kept_check(&w.slots); /* a successor */
     ck_assert_uint_eq(converse(9, 74, 0, 2), 73);
@@ -113,6 +118,170 @@ START_TEST(several_are_kept)
     ck_assert_uint_eq(converse(9, 60, 0, 7), 59);
     ck_assert_uint_eq(converse(10, 60, 0, 8), 59);
     ck_assert_uint_eq(converse(11, 60, 0, 6), 0);
+}
+END_TEST
+
+static void fill(uint32_t slot, uint32_t tokens, unsigned byte)
+{
+    for (uint32_t layer = 0; layer < shape.layers; layer++) {
+        memset(kv_keys(&w.child.kv, slot, layer), (int)byte, tokens * 64ul);
+        memset(kv_values(&w.child.kv, slot, layer), (int)byte + 1, tokens * 64ul);
+    }
+}
+
+static void check_filled(uint32_t slot, uint32_t tokens, unsigned byte)
+{
+    for (uint32_t layer = 0; layer < shape.layers; layer++) {
+        const unsigned char *k = kv_keys(&w.child.kv, slot, layer);
+        const unsigned char *v = kv_values(&w.child.kv, slot, layer);
+        for (uint32_t i = 0; i < tokens * 64; i++)
+            ck_assert(k[i] == byte && v[i] == byte + 1);
+    }
+}
+
+/* Of a sequence that runs, or that is kept for its own conversation: each then has its own. */
+START_TEST(a_prefix_is_copied)
+{
+    static const struct kv_counts counts = {.sequences = 2, .kept = 1};
+    for (int kept = 0; kept < 2; kept++) {
+        rig_close();
+        rig_open_counts(&shape, CONTEXT, 256, &counts);
+        struct kv_request *a = submit(0, 1, 150, CONTEXT), *b = submit(1, 2, 180, 128);
+        uint32_t from = start(0, a);
+        atomic_store(&a->kv_valid, 149);
+        fill(from, 149, 1);
+        if (kept)
+            rig_end(0, from, a, true);
+        uint32_t to = start(1, b);
+        ck_assert_uint_ne(from, to);
+        ck_assert_uint_eq(atomic_load(&b->kv_valid), 128);
+        ck_assert_uint_eq(b->stats.cached, 128);
+        check_filled(to, 128, 1);
+        fill(to, 180, 7);
+        check_filled(from, 149, 1);
+        kept_check(&w.slots); /* killed */
+        ck_assert_uint_eq(kept_owned(&w.slots, b), to);
+        ck_assert_uint_eq(kept_owned(&w.slots, a), kept ? KEPT_NONE : from);
+        atomic_store(&b->kv_valid, 179);
+        rig_end(1, to, b, true);
+        if (!kept)
+            rig_end(0, from, a, true);
+    }
+}
+END_TEST
+
+/* What a request that must not leave anything computes, no other one gets. */
+START_TEST(a_private_prefix_is_not_copied)
+{
+    static const struct kv_counts counts = {.sequences = 2, .kept = 1};
+    rig_close();
+    rig_open_counts(&shape, CONTEXT, 256, &counts);
+    struct kv_request *a = submit(0, 1, 150, CONTEXT), *b = submit(1, 2, 180, CONTEXT);
+    a->flags = KV_FLAG_NO_CACHE;
+    start(0, a);
+    atomic_store(&a->kv_valid, 149);
+    start(1, b);
+    ck_assert_uint_eq(atomic_load(&b->kv_valid), 0);
+}
+END_TEST
+
+/* Running sequences share the pool: one that cannot grow is told so, and nothing kept is lost by
+ * the attempt. */
+START_TEST(running_ones_share_the_memory)
+{
+    static const struct kv_counts counts = {.sequences = 2, .kept = 2};
+    struct error error;
+    rig_close();
+    rig_open_counts(&shape, CONTEXT, 256, &counts);
+    ck_assert_uint_eq(converse(1, 60, 0, 1), 0);
+    struct kv_request *a = rig_submit(0, 1, 200, 0, 20), *b = rig_submit(1, 2, 100, 0, 30);
+    uint32_t first = start(0, a), second = start(1, b);
+    ck_assert(!kept_fits(&w.slots, second, 250) && kept_fits(&w.slots, second, 190));
+    ck_assert(!kept_fits(&w.slots, KEPT_NONE, 100) && kept_fits(&w.slots, KEPT_NONE, 64));
+    ck_assert_int_eq(kept_resize(&w.slots, second, 250, &error), -1);
+    ck_assert_int_eq(error.code, ERR_BUSY);
+    ck_assert_uint_eq(counter_get(&w.row, CTR_COMPUTE_kv_kept_entries), 1);
+    ck_assert_int_eq(kept_resize(&w.slots, second, 190, &error), 0); /* kept ones yield */
+    ck_assert_uint_eq(counter_get(&w.row, CTR_COMPUTE_kv_kept_entries), 0);
+    rig_end(0, first, a, false);
+    ck_assert_int_eq(kept_resize(&w.slots, second, CONTEXT, &error), 0);
+    ck_assert_uint_eq(slots_bytes(), kv_reserved_bytes(&w.shape));
+}
+END_TEST
+
+/* A request that is cancelled before its first pass displaces nothing. */
+START_TEST(an_empty_sequence_displaces_nothing)
+{
+    run(0, 1, 100, CONTEXT);
+    struct kv_request *q = rig_submit(1, 2, 100, 0, 20);
+    uint32_t slot = start(1, q);
+    rig_end(1, slot, q, true);
+    ck_assert_uint_eq(run(2, 3, 100, CONTEXT), 99);
+}
+END_TEST
+
+/* Requests of random lengths, prefixes and cancels leave memory as it was. */
+START_TEST(requests_leave_no_memory)
+{
+    static const struct kv_counts counts = {.sequences = 4, .kept = 6};
+    struct kv_request *running[4] = {0};
+    uint32_t slot[4], done = 0;
+    struct random r;
+    struct error error;
+    rig_close();
+    rig_open_counts(&shape, CONTEXT, 256, &counts);
+    for (uint32_t i = 0; i < 8; i++)
+        ck_assert_int_eq(kv_log_allocate(&w.child.kv, i, CONTEXT, &error), 0);
+    uint64_t before = segment_allocated_bytes(w.child.kv.segment.fd);
+    random_seed(&r, 11, 0);
+    for (uint64_t id = 1; done < 1000; id++) {
+        uint32_t i = (uint32_t)(random_u64(&r) % 4), tokens = 2 + (uint32_t)(random_u64(&r) % 300);
+        if (!running[i]) {
+            running[i] = rig_submit(i, id, tokens, (uint32_t)(random_u64(&r) % CONTEXT),
+                                    (uint32_t)(random_u64(&r) % 9));
+            slot[i] = kept_take(&w.slots, running[i], kv_log(&w.child.kv, i));
+        }
+        struct kv_request *q = running[i];
+        uint32_t valid = atomic_load(&q->kv_valid), end = atomic_load(&q->log_tokens) - 1;
+        bool fits = kept_resize(&w.slots, slot[i], end + 1, &error) == 0;
+        if (fits)
+            atomic_store(&q->kv_valid,
+                         valid + (end - valid) / 2 + 1 < end ? valid + (end - valid) / 2 + 1 : end);
+        bool ends = atomic_load(&q->kv_valid) == end || !fits || random_u64(&r) % 4 == 0;
+        if (ends) {
+            rig_end(i, slot[i], q, random_u64(&r) % 8 > 0);
+            running[i] = NULL;
+            done++;
+        }
+        ck_assert_uint_le(slots_bytes(), kv_reserved_bytes(&w.shape));
+    }
+    for (uint32_t i = 0; i < 4; i++)
+        if (running[i])
+            rig_end(i, slot[i], running[i], false);
+    for (uint32_t i = 0; i < w.child.kv.slots; i++)
+        kept_empty(&w.slots, i);
+    kept_publish(&w.slots);
+    ck_assert_uint_eq(slots_bytes(), 0);
+    ck_assert_uint_eq(segment_allocated_bytes(w.child.kv.segment.fd), before);
+    ck_assert_uint_gt(counter_get(&w.row, CTR_COMPUTE_kv_kept_evictions), 100);
+}
+END_TEST
+
+/* Two conversations in turns, with short requests between them, compute new tokens only. */
+START_TEST(conversations_take_turns)
+{
+    static const struct kv_counts counts = {.sequences = 1, .kept = 4};
+    rig_close();
+    rig_open_counts(&shape, 2000, 256, &counts);
+    uint32_t log[2] = {100, 120};
+    for (uint64_t turn = 0; turn < 10; turn++)
+        for (uint32_t c = 0; c < 2; c++) {
+            uint64_t id = 10 * turn + 5 * c;
+            uint32_t reused = converse(id, log[c], 40, 1 + c); /* after a common system prompt */
+            ck_assert_uint_eq(reused, turn > 0 ? log[c] - 31 : c > 0 ? 40 : 0);
+            log[c] += 30;
+            converse(id + 1, 25, 0, (uint32_t)(3 + turn % 6)); /* a title */
+        }
 }
 END_TEST
 
@@ -237,6 +406,12 @@ int main(void)
     tcase_add_test(t, prefix_ends_at_the_first_difference);
     tcase_add_test(t, a_longer_prompt_reuses_all);
     tcase_add_test(t, several_are_kept);
+    tcase_add_test(t, a_prefix_is_copied);
+    tcase_add_test(t, a_private_prefix_is_not_copied);
+    tcase_add_test(t, running_ones_share_the_memory);
+    tcase_add_test(t, an_empty_sequence_displaces_nothing);
+    tcase_add_test(t, requests_leave_no_memory);
+    tcase_add_test(t, conversations_take_turns);
     tcase_add_test(t, some_sequences_neither_use_nor_leave);
     tcase_add_test(t, rows_of_another_lossy_preset_are_not_used);
     tcase_add_test(t, memory_is_bounded_and_yields);

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Values what is kept in the pool by the seconds that it can be expected to save. */
+#include "lib/policy/reuse/reuse.h"
+
+/* A prefix from which prompts continued several times is a conversation, a system prompt; most
+ * prompts are continued never, such as those of titles. */
+#define USES_MAX 3
+
+static uint32_t newest(const struct reuse_table *t)
+{
+    uint32_t used = 0;
+    for (uint32_t i = 0; i < t->slots; i++)
+        if (t->slot[i].use == REUSE_KEPT && t->slot[i].used > used)
+            used = t->slot[i].used;
+    return used;
+}
+
+static double chance(const struct reuse_table *t, const struct reuse_slot *s)
+{
+    uint32_t uses = s->uses < USES_MAX ? s->uses : USES_MAX, last = newest(t);
+    double age = last > s->used ? last - s->used : 0;
+    return (1.0 + uses) / (1.0 + age);
+}
+
+/* Of `rows` of its rows. */
+static double seconds(const struct reuse_slot *s, uint32_t rows)
+{
+    return s->rows > 0 ? (double)s->cost_ns * 1e-9 * rows / s->rows : 0;
+}
+
+double reuse_value(const struct reuse_table *t, uint32_t slot)
+{
+    const struct reuse_slot *s = &t->slot[slot];
+    return chance(t, s) * seconds(s, reuse_cut(t, slot, s->rows, s->rows));
+}
+
+double reuse_version_value(const struct reuse_table *t, uint32_t version)
+{
+    const struct reuse_version *v = &t->version[version];
+    const struct reuse_slot *s = &t->slot[v->slot];
+    double rows = (double)reuse_loss(t, v->slot, v->rows, s->rows) / s->rows;
+    return chance(t, s) * (double)s->cost_ns * 1e-9 * rows / s->rows;
+}
+
+/* Without its only version, recurrent layers cannot continue from any row of a slot. */
+static bool is_only(const struct reuse_table *t, uint32_t version)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < t->versions; i++)
+        count += t->version[i].slot == t->version[version].slot;
+    return t->recurrent && count == 1;
+}
+
+static bool is_lower(double value, uint32_t used, double best, uint32_t best_used)
+{
+    return value < best || (value == best && used < best_used);
+}
+
+uint32_t reuse_least_kept(const struct reuse_table *t, uint32_t except)
+{
+    uint32_t found = REUSE_NONE;
+    double least = 0;
+    for (uint32_t i = 0; i < t->slots; i++) {
+        if (i == except || t->slot[i].use != REUSE_KEPT)
+            continue;
+        double value = reuse_value(t, i);
+        if (found != REUSE_NONE && !is_lower(value, t->slot[i].used, least, t->slot[found].used))
+            continue;
+        found = i;
+        least = value;
+    }
+    return found;
+}
+
+struct candidate {
+    struct reuse_victim victim;
+    double density; /* value per byte */
+    uint32_t used;
+};
+
+static void consider(struct candidate *best, const struct candidate *c)
+{
+    if (reuse_nothing(best->victim) || is_lower(c->density, c->used, best->density, best->used))
+        *best = *c;
+}
+
+struct reuse_victim reuse_least_dense(const struct reuse_table *t, uint32_t except, bool versions)
+{
+    struct candidate best = {.victim = {REUSE_NONE, REUSE_NONE, 0}};
+    for (uint32_t i = 0; i < t->slots; i++) {
+        uint64_t states = reuse_version_bytes(t, i), bytes = t->slot[i].bytes + states;
+        if (i == except || t->slot[i].use != REUSE_KEPT || (versions && states == 0))
+            continue;
+        consider(&best, &(struct candidate){.victim = {i, REUSE_NONE, UINT64_MAX},
+                                            .density = reuse_value(t, i) / (double)(bytes + 1),
+                                            .used = t->slot[i].used});
+    }
+    for (uint32_t i = 0; i < t->versions; i++) {
+        uint32_t slot = t->version[i].slot;
+        if (slot == REUSE_NONE || slot == except || t->slot[slot].use != REUSE_KEPT ||
+            t->version[i].busy || is_only(t, i))
+            continue;
+        consider(&best, &(struct candidate){.victim = {REUSE_NONE, i, t->version_bytes},
+                                            .density = reuse_version_value(t, i) /
+                                                       (double)(t->version_bytes + 1),
+                                            .used = t->slot[slot].used});
+    }
+    return best.victim;
+}

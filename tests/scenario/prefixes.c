@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The pool of prefixes: conversations that take turns, with short requests between them, compute
+ * their new tokens only, and have the same text as without the pool. */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/bytes.h"
+#include "tests/harness/harness.h"
+#include "tests/scenario/continued.h"
+
+#define TURNS         5
+#define CONVERSATIONS 2
+#define TOKENS        12
+#define SLACK         10 /* tokens at the end of a prompt that may be computed again */
+
+static const char *const demo[] = {NULL};
+static const char *const qwen35moe[] = {
+    "arch=qwen35moe",  "shared_inner=64", "rope_dims=8",    "conv_taps=4",      "delta_size=16",
+    "delta_k_heads=2", "delta_v_heads=4", "delta_inner=64", "attention_step=2", NULL};
+static const char *const gpt_oss[] = {
+    "arch=gpt-oss",  "layers=4",        "window=64",    "rope_scaling=2",
+    "rope_factor=8", "rope_context=64", "context=8192", NULL};
+
+static const char *const lines[TURNS] = {
+    " Then the wind turned, and the ship was lost in the morning.",
+    " The old man was silent, and they went down to the harbour.",
+    " It was cold in the house, and nobody spoke about the sea.",
+    " Many years later a letter came from the captain's daughter.", " So they left the town."};
+
+static char model[PATH_MAX];
+
+static struct engine *start(const char *const shape[], const char *const options[])
+{
+    struct engine *e = engine_new();
+    const char *args[16] = {"--ctx-size=8192", "--checkpoint-tokens=128"};
+    size_t n = 2;
+    if (shape[0]) {
+        args[n++] = "-m";
+        args[n++] = model;
+    }
+    for (size_t i = 0; options[i]; i++)
+        args[n++] = options[i];
+    engine_start(e, args);
+    return e;
+}
+
+/* Both begin alike, as with one system prompt. */
+static void prompt_of(unsigned conversation, unsigned turn, char *out, size_t size)
+{
+    int n = snprintf(out, size, "%s Story %s.", test_prompt(2), conversation ? "one" : "seven");
+    for (unsigned i = 0; i <= turn; i++)
+        n += snprintf(out + n, size - (size_t)n, "%s", lines[(i + conversation) % TURNS]);
+}
+
+static void generate(struct engine *e, unsigned conversation, unsigned turn, struct text *out)
+{
+    char prompt[8192];
+    prompt_of(conversation, turn, prompt, sizeof prompt);
+    engine_generate(e, prompt, TOKENS, out);
+}
+
+static void ask_title(struct engine *e, unsigned number)
+{
+    struct text got;
+    char prompt[256];
+    snprintf(prompt, sizeof prompt, "%u words as a title:%s", 3 + number, lines[number % TURNS]);
+    engine_generate(e, prompt, 4, &got);
+    text_free(&got);
+}
+
+static void within_plan(struct engine *e)
+{
+    json_t *doc = engine_stats(e);
+    uint64_t planned = lookup_u64(doc, "memory.plan.kv_bytes");
+    uint64_t has = lookup_counter(doc, "compute", "kv_bytes");
+    CHECK(has <= planned, "%llu bytes of keys, values and states, %llu are planned",
+          (unsigned long long)has, (unsigned long long)planned);
+    uint64_t used = lookup_u64(doc, "memory.used_bytes_max");
+    CHECK(used <= lookup_u64(doc, "memory.budget_bytes"), "%llu bytes used: beyond the budget",
+          (unsigned long long)used);
+    json_decref(doc);
+}
+
+/* The text of a turn, and that it computes what is new in it only. */
+static void take_turn(struct engine *e, unsigned c, unsigned turn, const struct text *want,
+                      uint64_t *known)
+{
+    struct text got;
+    generate(e, c, turn, &got);
+    text_check_same(want, &got, "conversations in turns");
+    uint64_t cached = lookup_u64(got.stats, "cached_tokens");
+    CHECK(cached + SLACK >= *known, "turn %u of conversation %u reused %llu of %llu tokens", turn,
+          c, (unsigned long long)cached, (unsigned long long)*known);
+    *known = lookup_u64(got.stats, "prompt_tokens");
+    text_free(&got);
+}
+
+static void take_turns(const char *const shape[], const char *resident)
+{
+    struct text want[TURNS][CONVERSATIONS];
+    uint64_t known[CONVERSATIONS] = {0};
+    if (shape[0])
+        continued_make(model, shape);
+    struct engine *e = start(shape, (const char *const[]){"--keep-kv=0", NULL});
+    for (unsigned i = 0; i < TURNS * CONVERSATIONS; i++)
+        generate(e, i % CONVERSATIONS, i / CONVERSATIONS,
+                 &want[i / CONVERSATIONS][i % CONVERSATIONS]);
+    engine_stop(e);
+    e = start(shape, (const char *const[]){resident, NULL});
+    for (unsigned i = 0; i < TURNS * CONVERSATIONS; i++) {
+        unsigned c = i % CONVERSATIONS, turn = i / CONVERSATIONS;
+        take_turn(e, c, turn, &want[turn][c], &known[c]);
+        ask_title(e, i);
+        within_plan(e);
+    }
+    CHECK(engine_counter(e, "compute", "kv_kept_entries") >= CONVERSATIONS, "nothing is kept");
+    CHECK(engine_counter(e, "compute", "sequences_copied") > 0,
+          "what both begin with was not copied");
+    for (unsigned i = 0; i < TURNS * CONVERSATIONS; i++)
+        text_free(&want[i / CONVERSATIONS][i % CONVERSATIONS]);
+    engine_stop(e);
+}
+
+static void in_turns(void)
+{
+    take_turns(demo, "--resident-experts=25");
+}
+
+static void in_turns_with_states(void)
+{
+    take_turns(qwen35moe, "--resident-experts=50");
+}
+
+static void in_turns_with_windows(void)
+{
+    take_turns(gpt_oss, "--resident-experts=50");
+}
+
+/* Compute is killed when a prefix was copied, and its owner is not stored yet. */
+static void killed_with(const char *const shape[])
+{
+    struct text want[CONVERSATIONS], got;
+    if (shape[0])
+        continued_make(model, shape);
+    struct engine *e = start(shape, (const char *const[]){"--keep-kv=0", NULL});
+    for (unsigned c = 0; c < CONVERSATIONS; c++)
+        generate(e, c, 2, &want[c]);
+    engine_stop(e);
+    e = start(shape, (const char *const[]){NULL});
+    generate(e, 0, 2, &got);
+    text_check_same(&want[0], &got, "the first one");
+    text_free(&got);
+    char prompt[8192];
+    prompt_of(1, 2, prompt, sizeof prompt);
+    struct text first;
+    generate(e, 1, 0, &first); /* a model with a state has a checkpoint at the branch from now on */
+    text_free(&first);
+    prompt_of(1, 2, prompt, sizeof prompt);
+    prompt[strlen(test_prompt(2)) + 2] = 'x'; /* a third one */
+    pid_t pid = engine_pid(e, "compute", 0, 0);
+    json_decref(engine_control(e, "inject", json_pack("{s:s}", "point", "COMPUTE_SLOT_COPIED")));
+    struct generation *g = generation_start(e, prompt, TOKENS);
+    uint64_t deadline = deadline_in(CONTINUED_MS);
+    while (process_state(pid) != 'T')
+        CHECK(deadline_tick(deadline), "no prefix was copied");
+    continued_kill(e, pid);
+    generation_finish(g, CONTINUED_MS, &got);
+    CHECK(lookup_u64(got.stats, "cached_tokens") > 0, "the successor did not copy it");
+    text_free(&got);
+    for (unsigned c = 0; c < CONVERSATIONS; c++) { /* what was copied from is as it was */
+        generate(e, c, 2, &got);
+        text_check_same(&want[c], &got, "after the kill");
+        CHECK(lookup_u64(got.stats, "cached_tokens") > 0, "nothing was reused");
+        text_free(&got);
+        text_free(&want[c]);
+    }
+    within_plan(e);
+    engine_stop(e);
+}
+
+static void killed_while_copied(void)
+{
+    killed_with(demo);
+}
+
+static void killed_while_a_state_is_copied(void)
+{
+    killed_with(qwen35moe);
+}
+
+/* Requests of many lengths, some cancelled, leave no more memory than one conversation does. */
+static void short_requests(void)
+{
+    unsigned count = test_long() ? 1000 : 60;
+    struct engine *e = start(demo, (const char *const[]){NULL});
+    uint64_t most = 0;
+    for (unsigned i = 0; i < count; i++) {
+        struct text got;
+        char prompt[512];
+        snprintf(prompt, sizeof prompt, "Number %u.%s%s", i * 7 % 31, lines[i % TURNS],
+                 i % 3 ? lines[(i + 1) % TURNS] : "");
+        struct generation *g = generation_start(e, prompt, 1 + i % 9);
+        generation_finish(g, CONTINUED_MS, &got);
+        text_free(&got);
+        within_plan(e);
+        uint64_t used = engine_counter(e, "supervisor", "used_bytes");
+        most = used > most ? used : most;
+    }
+    CHECK(engine_counter(e, "compute", "kv_kept_entries") > 1, "nothing is kept");
+    engine_stop(e);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct test_case cases[] = {
+        ROW(in_turns),
+        ROW(in_turns_with_states),
+        ROW(in_turns_with_windows),
+        ROW(killed_while_copied),
+        ROW(killed_while_a_state_is_copied),
+        ROW(short_requests),
+    };
+    return test_main(argc, argv, cases, ARRAY_LEN(cases));
+}
