@@ -141,8 +141,9 @@ static uint32_t crashes_of(const struct sequence *s)
 static int check_crashes(const struct sequence *s, struct error *error)
 {
     uint32_t crashes = crashes_of(s);
-    return crashes < SEQUENCE_CRASHES_MAX ? 0
-                                          : request_crashed(s->runner->child->process, crashes, error);
+    return crashes < SEQUENCE_CRASHES_MAX
+               ? 0
+               : request_crashed(s->runner->child->process, crashes, error);
 }
 
 bool sequence_is_suspect(const struct sequence *s)

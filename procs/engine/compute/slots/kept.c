@@ -313,7 +313,7 @@ uint32_t kept_take(struct slots *p, struct kv_request *q, const _Atomic uint32_t
     if (slot == KEPT_NONE) {
         slot = room_for_sequence(p);
         sl_assert(slot != REUSE_NONE); /* there are at least as many slots as sequences that run */
-    } else if (q->stats.cached == 0) { /* else a predecessor counted it */
+    } else if (q->stats.cached == 0 && q->stats.prefill_ns == 0) { /* else it was counted before */
         q->stats.cached = rows;
         counter_add(p->child->process, CTR_COMPUTE_tokens_reused, rows);
         counter_add(p->child->process, CTR_COMPUTE_sequences_reused, 1);
