@@ -120,7 +120,7 @@ static void together(const char *resident, unsigned count, const char *more)
 {
     char parallel[32];
     struct generation *g[MOST];
-    snprintf(parallel, sizeof parallel, "--parallel=%u", count < 8 ? count : 8);
+    snprintf(parallel, sizeof parallel, "--parallel=%u", count);
     struct engine *e = start((const char *const[]){resident, parallel, more, NULL});
     start_all(e, g, count);
     finish(g, count, resident);
@@ -215,7 +215,7 @@ static void kind(const char *const keys[])
     make_wishes();
     generate_alone(count);
     together("--resident-experts=25", count, NULL);
-    among_kills(count < 8 ? count : 8);
+    among_kills(count);
     if (test_long() || !keys) {
         together("--resident-experts=100", 2, "--threads=1");
         together("--resident-experts=100", 5, "--threads=2");
