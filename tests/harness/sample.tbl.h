@@ -26,6 +26,8 @@ AMOUNT(importance_kills, "scenario_importance", 4, 20, "kills of profile")
 AMOUNT(kills_random, "scenario_kills_random", 96, 10000,
        "kills, under all lossless presets together")
 AMOUNT(offline_kills, "scenario_offline_budget", 2, 20, "kills of profile within a budget")
+AMOUNT(parallel_sequences, "scenario_parallel", 6, 16,
+       "sequences on each kind of model; the demo model also has 2 and 5")
 AMOUNT(plan_kills, "scenario_offline_budget", 2, 50, "kills of plan within a budget")
 AMOUNT(supervisor_kills, "scenario_stops", 2, 10, "kills of the supervisor")
 

@@ -208,7 +208,7 @@ static void among_kills(unsigned count)
 /* keys: of synth, up to a NULL. */
 static void kind(const char *const keys[])
 {
-    unsigned count = test_long() ? MOST : 6;
+    unsigned count = (unsigned)test_amount(AMOUNT_parallel_sequences);
     model[0] = '\0';
     if (keys)
         continued_make(model, keys);
