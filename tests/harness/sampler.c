@@ -17,6 +17,7 @@
 
 #define SAMPLE_MS    10
 #define FAMILY_MAX   64
+#define SEGMENTS_MAX 64
 #define FAMILY_EVERY 5 /* samples between searches for new processes */
 
 struct sampler {
@@ -91,10 +92,12 @@ uint64_t process_private_bytes(pid_t pid)
     return bytes;
 }
 
-/* The segments: the supervisor has one descriptor of each. */
+/* The segments: the supervisor has one or two descriptors of each (one may be read-only). */
 static uint64_t segment_bytes(pid_t pid)
 {
     char path[80], target[64];
+    ino_t seen[SEGMENTS_MAX];
+    size_t count = 0;
     snprintf(path, sizeof path, "/proc/%d/fd", (int)pid);
     DIR *dir = opendir(path);
     uint64_t bytes = 0;
@@ -105,8 +108,15 @@ static uint64_t segment_bytes(pid_t pid)
         if (n <= 0)
             continue;
         target[n] = 0;
-        if (strncmp(target, "/dev/shm/", 9) == 0 && stat(path, &st) == 0)
+        if (strncmp(target, "/dev/shm/", 9) != 0 || stat(path, &st) != 0)
+            continue;
+        size_t i = 0;
+        while (i < count && seen[i] != st.st_ino)
+            i++;
+        if (i == count && count < SEGMENTS_MAX) {
+            seen[count++] = st.st_ino;
             bytes += (uint64_t)st.st_blocks * 512;
+        }
     }
     if (dir)
         closedir(dir);
