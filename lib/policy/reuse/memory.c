@@ -27,12 +27,22 @@ bool reuse_has_room(const struct reuse_table *t)
     return reuse_bytes(t) + t->version_bytes <= t->pool_bytes;
 }
 
+/* What a running slot needs of versions: of states one to read and one to write; of windows the
+ * checkpoint that its rings were cut back to, until its next pass. REUSE_NONE: a new slot. */
+static uint64_t needed_versions(const struct reuse_table *t, uint32_t slot)
+{
+    if (t->recurrent)
+        return 2 * t->version_bytes;
+    bool restores = slot != REUSE_NONE && t->rings && t->slot[slot].rows < t->slot[slot].lowest;
+    return restores ? t->version_bytes : 0;
+}
+
 bool reuse_may_grow(const struct reuse_table *t, uint32_t slot, uint64_t bytes)
 {
-    uint64_t states = t->recurrent ? 2 * t->version_bytes : 0, all = bytes + states;
+    uint64_t all = bytes + needed_versions(t, slot);
     for (uint32_t i = 0; i < t->slots; i++)
         if (i != slot && t->slot[i].use == REUSE_RUNNING)
-            all += t->slot[i].bytes + states;
+            all += t->slot[i].bytes + needed_versions(t, i);
     return all <= t->pool_bytes;
 }
 

@@ -124,13 +124,14 @@ static inline bool reuse_nothing(struct reuse_victim v)
 uint64_t reuse_bytes(const struct reuse_table *t);
 bool reuse_has_room(const struct reuse_table *t);
 /* Whether a running slot may have `bytes` of keys and values in all (REUSE_NONE: a new one): with
- * what other running ones have, and of recurrent layers a version to read and one to write for
- * each, it is within the pool. As long as this holds, every pass has a version to write. */
+ * what other running ones have, and the versions that each needs (of recurrent layers one to read
+ * and one to write, of rings one that they are restored from), it is within the pool. As long as this holds, every pass has a version to write. */
 bool reuse_may_grow(const struct reuse_table *t, uint32_t slot, uint64_t bytes);
 /* Whether the pool has memory for `bytes` of keys and values in `slot`, in all. */
 bool reuse_fits(const struct reuse_table *t, uint32_t slot, uint64_t bytes);
 /* What is given up next, until they fit: memory of versions that nobody uses, what is kept, by its
- * value per byte, then checkpoints of running ones, those of the least loss first. Nothing: they fit, or all else is needed. */
+ * value per byte, then checkpoints of running ones, those of the least loss first. Nothing: they
+ * fit, or all else is needed. */
 struct reuse_victim reuse_yield(const struct reuse_table *t, uint32_t slot, uint64_t bytes);
 /* What kept slots give up next, so that a pass of `slot`, which reads the version of `end` rows, has
  * a version to write without loss for a running one. Nothing: it has, or nothing is kept. */

@@ -2,7 +2,7 @@
 /* sluice-compute: the model: attention, routers, experts, sampling, sequences.
  *
  * Main thread: the endpoint of clients (engine.sock), controls, heartbeat. Runner thread and the
- * pool's workers: one sequence at a time, in order of arrival.
+ * pool's workers: passes of up to --parallel sequences, begun in order of arrival.
  *
  * Messages   in: submit, next, count, cancel, status (clients, JSON), CONTROL (supervisor).
  *            out: DEMAND (cache), ACK, replies.

@@ -89,7 +89,8 @@ static bool put_sequence(const struct compute *c, uint32_t number, json_t *o)
            put_int(o, "tokens", tokens) &&
            put_real(o, "ttft_ms", ms_between(f->submitted_ns, f->first_token_ns)) &&
            put_real(o, "queue_ms", ms_between(f->submitted_ns, f->started_ns)) &&
-           put_real(o, "prefill_tps", per_second(prompt - f->cached, f->prefill_ns)) &&
+           put_real(o, "prefill_tps",
+                    per_second(prompt > f->cached ? prompt - f->cached : 0, f->prefill_ns)) &&
            put_real(o, "decode_tps", per_second(steps, f->decode_ns)) &&
            json_object_set_new(
                o, "tpot_ms", tpot_json(c, number, atomic_load(&q->id), steps, f->decode_ns)) == 0 &&

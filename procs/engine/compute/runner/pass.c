@@ -58,6 +58,13 @@ static bool is_stream(const struct sequence *s)
     return s->pass.rows == 1 && gives_token(s);
 }
 
+/* A pass of several writes rows on the host only: what a GPU has of the slot under this name is not
+ * continued, and not cut back, so that it must not be found again. */
+static void rename_content(struct runner *r, const struct sequence *s)
+{
+    r->slots.content[s->slot] = ++r->slots.contents;
+}
+
 static void add_rows(struct runner *r, struct sequence *s, uint32_t member, uint32_t first)
 {
     uint32_t rows = s->pass.rows;
@@ -81,6 +88,8 @@ static uint32_t gather(struct runner *r, const struct group *g)
     atomic_store_explicit(&r->pass_layer, 0, memory_order_relaxed);
     for (uint32_t i = 0; i < g->count; i++) {
         add_rows(r, g->member[i], i, rows);
+        if (g->count > 1)
+            rename_content(r, g->member[i]);
         rows += g->member[i]->pass.rows;
     }
     experts_pass_begins(&r->experts, r->pass->request, g->count);

@@ -214,8 +214,13 @@ static int take_slot(struct sequence *s, struct error *error)
 {
     struct runner *r = s->runner;
     s->slot = kept_take(&r->slots, s->request, s->log);
-    if (sequence_grow(s, error) != 0 && error->code != ERR_BUSY) /* then memory.c makes room */
-        return -1;
+    if (sequence_grow(s, error) != 0) {
+        if (error->code != ERR_BUSY)
+            return -1;
+        /* memory.c makes room. A slot that was taken over may have more memory than it needs, but
+         * nobody has checked that this fits beside the others. */
+        kept_trim(&r->slots, s->slot, sequence_get(&s->request->kv_valid));
+    }
     for (uint32_t l = 0; l < r->child->model->hparams.layers; l++) {
         s->keys[l] = kv_keys(&r->child->kv, s->slot, l);
         s->values[l] = kv_values(&r->child->kv, s->slot, l);

@@ -245,6 +245,24 @@ static uint32_t common_with(const struct slots *p, uint32_t slot, const struct k
                : 0;
 }
 
+/* Measured of the prompt; the rows of the response are computed like it the next time. */
+static uint64_t cost_of(const struct kv_slot *s, const struct kv_request *q, uint32_t rows)
+{
+    uint32_t prompt = atomic_load(&q->prompt_tokens), taken = q->stats.cached;
+    if (taken >= prompt || taken >= rows)
+        return s->cost_ns;
+    return s->cost_ns + share(q->stats.prefill_ns, rows - taken, prompt - taken);
+}
+
+/* The time in which the rows of a slot were computed; of a running one, until now. */
+static uint64_t cost_until_now(const struct slots *p, uint32_t slot)
+{
+    uint32_t row;
+    const struct kv_request *q = slots_request(p, slot, &row);
+    bool runs_now = atomic_load(&slot_at(p, slot)->owner) != 0 && q;
+    return runs_now ? cost_of(slot_at(p, slot), q, slots_rows(p, slot)) : slot_at(p, slot)->cost_ns;
+}
+
 /* An empty slot with a copy of the first rows of another one, which stays. KEPT_NONE: there is no
  * memory for both. */
 static uint32_t copy_prefix(struct slots *p, uint32_t from, uint32_t rows)
@@ -262,16 +280,27 @@ static uint32_t copy_prefix(struct slots *p, uint32_t from, uint32_t rows)
     if (to == KEPT_NONE)
         return to;
     kv_slot_copy(&p->child->kv, from, to, rows, alive, p);
-    slot_at(p, from)->start = rows;
-    slot_at(p, to)->cost_ns = share(slot_at(p, from)->cost_ns, rows, slots_rows(p, from));
+    if (rows >= REUSE_BRANCH_LEAST)
+        slot_at(p, from)->start = rows;
+    slot_at(p, to)->cost_ns = share(cost_until_now(p, from), rows, slots_rows(p, from));
     counter_add(p->child->process, CTR_COMPUTE_sequences_copied, 1);
     child_inject(p->child, INJECT_COMPUTE_SLOT_COPIED);
     return to;
 }
 
-/* A slot with the longest prefix of the request's log; KEPT_NONE: none has any. */
+/* A prompt that has no more than the first words of a template in common is no use of a slot. */
+static void note_use(struct slots *p, uint32_t slot, uint32_t rows)
+{
+    if (!is_kept(p, slot) || rows < REUSE_BRANCH_LEAST)
+        return;
+    slot_at(p, slot)->used = newest(p) + 1;
+    slot_at(p, slot)->uses++;
+}
+
+/* A slot with the longest prefix of the request's log; KEPT_NONE: none has any. *copied: of
+ * another slot, which stays. */
 static uint32_t take_prefix(struct slots *p, struct kv_request *q, const _Atomic uint32_t *log,
-                            uint32_t *rows)
+                            uint32_t *rows, bool *copied)
 {
     struct slots_table s;
     uint32_t common[KV_SLOTS_MAX] = {0};
@@ -285,15 +314,15 @@ static uint32_t take_prefix(struct slots *p, struct kv_request *q, const _Atomic
         if (slot == REUSE_NONE)
             return KEPT_NONE;
         bool moves = reuse_moves(&s.table, slot, common[slot]);
-        if (is_kept(p, slot)) {
-            slot_at(p, slot)->used = newest(p) + 1;
-            slot_at(p, slot)->uses++;
-        }
         if (!moves)
             to = copy_prefix(p, slot, prefix.rows);
-        if (to != KEPT_NONE)
+        *copied = to != KEPT_NONE;
+        if (*copied) {
+            note_use(p, slot, prefix.rows);
             return to;
+        }
         if (moves || (is_kept(p, slot) && prefix.rows >= ROWS_LEAST)) {
+            note_use(p, slot, prefix.rows);
             slot_at(p, slot)->cost_ns =
                 share(slot_at(p, slot)->cost_ns, prefix.rows, s.slot[slot].rows);
             return slot;
@@ -305,21 +334,24 @@ static uint32_t take_prefix(struct slots *p, struct kv_request *q, const _Atomic
 uint32_t kept_take(struct slots *p, struct kv_request *q, const _Atomic uint32_t *log)
 {
     uint32_t rows, slot = kept_owned(p, q);
+    bool copied = false;
     if (slot != KEPT_NONE) {
         resume(p, slot, q);
         return slot;
     }
-    slot = take_prefix(p, q, log, &rows);
+    slot = take_prefix(p, q, log, &rows, &copied);
     if (slot == KEPT_NONE) {
         slot = room_for_sequence(p);
         sl_assert(slot != REUSE_NONE); /* there are at least as many slots as sequences that run */
     } else if (q->stats.cached == 0 && q->stats.prefill_ns == 0) { /* else it was counted before */
-        q->stats.cached = rows;
-        counter_add(p->child->process, CTR_COMPUTE_tokens_reused, rows);
+        uint32_t prompt = atomic_load(&q->prompt_tokens);
+        q->stats.cached = rows < prompt ? rows : prompt; /* a paused one takes its answer, too */
+        counter_add(p->child->process, CTR_COMPUTE_tokens_reused, q->stats.cached);
         counter_add(p->child->process, CTR_COMPUTE_sequences_reused, 1);
     }
-    /* The owner is stored last: until then the slot is kept, with fewer rows, or empty. */
-    atomic_store(&slot_at(p, slot)->rows, rows);
+    /* The owner is stored last: until then the slot is kept, with fewer rows, or empty. A copy has
+     * no log, so it must not be found as a kept one. */
+    atomic_store(&slot_at(p, slot)->rows, copied ? 0 : rows);
     slot_at(p, slot)->branch = q->branch;
     slot_at(p, slot)->start = rows;
     atomic_store(&q->kv_valid, rows);
@@ -338,6 +370,12 @@ bool kept_fits(const struct slots *p, uint32_t slot, uint32_t tokens)
     return reuse_may_grow(slots_table(p, &s), slot, bytes_for(p, tokens));
 }
 
+void kept_trim(struct slots *p, uint32_t slot, uint32_t tokens)
+{
+    if (tokens < atomic_load(&slot_at(p, slot)->allocated))
+        shrink(p, slot, tokens);
+}
+
 int kept_resize(struct slots *p, uint32_t slot, uint32_t tokens, struct error *error)
 {
     int rc = room_for_rows(p, slot, tokens, error);
@@ -352,15 +390,6 @@ static uint32_t kept_most(const struct slots *p)
 {
     const struct kv *kv = &p->child->kv;
     return kv->slots > kv->sequences ? kv->slots - kv->sequences : 1;
-}
-
-/* Measured of the prompt; the rows of the response are computed like it the next time. */
-static uint64_t cost_of(const struct kv_slot *s, const struct kv_request *q, uint32_t rows)
-{
-    uint32_t prompt = atomic_load(&q->prompt_tokens), taken = q->stats.cached;
-    if (taken >= prompt || taken >= rows)
-        return s->cost_ns;
-    return s->cost_ns + share(q->stats.prefill_ns, rows - taken, prompt - taken);
 }
 
 /* The log is written before `rows` covers it, and `owner` is cleared last: a successor finds the

@@ -54,6 +54,9 @@ uint32_t kept_take(struct slots *p, struct kv_request *q, const _Atomic uint32_t
  * sequence that runs alone always gets it. */
 int kept_resize(struct slots *p, uint32_t slot, uint32_t tokens, struct error *error);
 
+/* Frees what is beyond `tokens` positions. */
+void kept_trim(struct slots *p, uint32_t slot, uint32_t tokens);
+
 /* Whether kept_resize would find memory (KEPT_NONE: for a slot that is not taken yet). */
 bool kept_fits(const struct slots *p, uint32_t slot, uint32_t tokens);
 

@@ -44,7 +44,7 @@ int room_for_rows(struct slots *p, uint32_t slot, uint32_t tokens, struct error 
         return no_room(p, error);
     while (v = reuse_yield(slots_table(p, &s), slot, bytes), !reuse_nothing(v))
         give_up(p, &s.table, v, true);
-    return 0;
+    return reuse_fits(&s.table, slot, bytes) ? 0 : no_room(p, error);
 }
 
 uint32_t room_for_version(struct slots *p, uint32_t slot, uint32_t end)

@@ -170,6 +170,38 @@ START_TEST(a_prefix_is_copied)
 }
 END_TEST
 
+/* Compute is killed before the owner of a copy is stored: what has no log is not kept. */
+START_TEST(a_copy_without_owner_is_not_kept)
+{
+    static const struct kv_counts counts = {.sequences = 2, .kept = 1};
+    rig_close();
+    rig_open_counts(&shape, CONTEXT, 256, &counts);
+    struct kv_request *a = submit(0, 1, 150, CONTEXT), *b = submit(1, 2, 180, 128);
+    uint32_t from = start(0, a);
+    atomic_store(&a->kv_valid, 149);
+    uint32_t to = start(1, b);
+    ck_assert_uint_eq(counter_get(&w.row, CTR_COMPUTE_sequences_copied), 1);
+    atomic_store(&w.child.kv.head->slot[to].owner, 0);
+    kept_check(&w.slots);
+    ck_assert_uint_eq(atomic_load(&w.child.kv.head->slot[to].rows), 0);
+    ck_assert_uint_eq(atomic_load(&w.child.kv.head->slot[to].allocated), 0);
+    ck_assert_uint_eq(kept_owned(&w.slots, a), from);
+}
+END_TEST
+
+/* A paused sequence finds more rows than its prompt has: those of its answer are not cached. */
+START_TEST(rows_of_an_answer_are_not_cached)
+{
+    ck_assert_uint_eq(run(0, 1, 150, CONTEXT), 0);
+    struct kv_request *b = submit(1, 2, 150, CONTEXT);
+    atomic_store(&b->prompt_tokens, 100);
+    uint32_t slot = start(1, b);
+    ck_assert_uint_eq(atomic_load(&b->kv_valid), 149);
+    ck_assert_uint_eq(b->stats.cached, 100);
+    rig_end(1, slot, b, true);
+}
+END_TEST
+
 /* What a request that must not leave anything computes, no other one gets. */
 START_TEST(a_private_prefix_is_not_copied)
 {
@@ -407,6 +439,8 @@ int main(void)
     tcase_add_test(t, a_longer_prompt_reuses_all);
     tcase_add_test(t, several_are_kept);
     tcase_add_test(t, a_prefix_is_copied);
+    tcase_add_test(t, a_copy_without_owner_is_not_kept);
+    tcase_add_test(t, rows_of_an_answer_are_not_cached);
     tcase_add_test(t, a_private_prefix_is_not_copied);
     tcase_add_test(t, running_ones_share_the_memory);
     tcase_add_test(t, an_empty_sequence_displaces_nothing);
