@@ -61,7 +61,7 @@ PARAM_CHOICE(
 PARAM_U64(
     parallel, 4, 1, 64, "sequences",
     "sequences computed together, whose tokens share the experts of a pass; they share the KV "
-    "cache of --ctx-size, and others wait (docs/memory.md)")
+    "cache of --ctx-size, and others wait (docs/memory.md); 1 with --deterministic")
 PARAM_BYTES(
     keep_kv, 1099511627776, 0, UINT64_MAX / 4,
     "maximum keys and values kept after a sequence for a prompt that begins with the same "

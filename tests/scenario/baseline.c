@@ -71,7 +71,8 @@ static void hash_files(const char *const paths[], char hash[17])
 
 static void hash_programs(char hash[17])
 {
-    static const char *const names[] = {"run", "compute", "cache", "loader", "predictor"};
+    static const char *const names[] = {"run",   "inspect", "compute",
+                                        "cache", "loader",  "predictor"};
     static char path[ARRAY_LEN(names)][PATH_MAX];
     const char *paths[ARRAY_LEN(names) + 1] = {0};
     for (size_t i = 0; i < ARRAY_LEN(names); i++) {

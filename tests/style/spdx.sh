@@ -24,7 +24,7 @@ without_line() {
     xargs perl -e '
         my $line = shift;
         FILE: for my $file (@ARGV) {
-            open(my $text, "<", $file) or die "$file: $!";
+            open(my $text, "<", $file) or do { print "$file\n"; next };
             for (1 .. 5) { next FILE if index(<$text> // "", $line) >= 0 }
             print "$file\n";
         }' "$tag: $licence"

@@ -131,7 +131,7 @@ static int report_result(const struct check *c, double seconds)
         json_decref(o);
         return status;
     }
-    printf("%" PRIu64 " parts, %s read in %.1f s: %" PRIu64 " damaged\n", atomic_load(&c->parts),
+    printf("%" PRIu64 " shards, %s read in %.1f s: %" PRIu64 " damaged\n", atomic_load(&c->parts),
            bytes_format(bytes, text), seconds, atomic_load(&c->wrong));
     return 0;
 }
@@ -158,7 +158,7 @@ static int check_all(struct check *c, struct error *error)
     if (wrong > 0)
         return error_set(error, ERR_BAD_INPUT,
                          "%.250s is damaged: %" PRIu64 " of %" PRIu64
-                         " parts do not match their checksums",
+                         " shards do not match their checksums",
                          c->options->dir, wrong, atomic_load(&c->parts));
     return 0;
 }

@@ -153,11 +153,11 @@ static int read_expert(struct reading *r, uint32_t number, void *buffer, uint64_
     for (uint32_t x = 0; !e->in_store && x < e->extents && !failed; x++)
         failed = read_run(r, e->extent[x].part, &e->extent[x],
                           e->extent[x].head_bytes + e->extent[x].payload_bytes, buffer, cap);
-    for (uint32_t part = 0; e->in_store && part < r->model->stripe_count && !failed; part++) {
+    for (uint32_t shard = 0; e->in_store && shard < r->model->stripe_count && !failed; shard++) {
         struct model_extent run[ENTRY_EXTENTS_MAX];
-        uint32_t runs = model_entry_shard(e, part, r->model->stripe_count, run);
+        uint32_t runs = model_entry_shard(e, shard, r->model->stripe_count, run);
         for (uint32_t i = 0; i < runs && !failed; i++)
-            failed = read_run(r, part, &run[i], 1, buffer, cap);
+            failed = read_run(r, shard, &run[i], 1, buffer, cap);
     }
     return failed;
 }

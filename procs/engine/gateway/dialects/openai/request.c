@@ -34,7 +34,7 @@ static int take_neutral_one(struct taker *t, const json_t *value)
 {
     if (json_is_integer(value) && json_integer_value(value) == 1)
         return 0;
-    return take_unable(t, "only 1 is supported: one sequence is computed at a time");
+    return take_unable(t, "only 1 is supported: a request has one answer");
 }
 
 static int take_response_format(struct taker *t, const json_t *value)
