@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/base/assert.h"
 #include "lib/base/bytes.h"
 #include "lib/json/text.h"
 #include "procs/engine/gateway/api/request.h"
@@ -69,6 +70,7 @@ int api_render_family(const struct api_limits *limits, const json_t *messages, b
                       struct chat_prompt *prompt, struct error *error)
 {
     size_t n = json_array_size(messages);
+    sl_assert(n > 0 && n <= CHAT_MESSAGES_MAX);
     struct conversation *c = calloc(1, sizeof *c);
     if (!c)
         return error_set(error, ERR_NO_MEMORY, "out of memory (messages)");

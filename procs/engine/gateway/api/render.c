@@ -18,7 +18,9 @@ static size_t values_of_call(const json_t *call)
                : 0;
 }
 
-int api_count_arguments(const struct api_body *body, const json_t *messages, struct error *error)
+/* With those in the `arguments` of all calls of tools, which are JSON as a text and are parsed for
+ * the template. */
+static int check_values(const struct api_body *body, const json_t *messages, struct error *error)
 {
     json_t *message, *call, *all = (json_t *)(uintptr_t)messages; /* jansson takes no const */
     size_t i, j, values = body->values;
@@ -30,6 +32,17 @@ int api_count_arguments(const struct api_body *body, const json_t *messages, str
                            "the body has more than %d values, those in 'arguments' of tool calls "
                            "included",
                            API_VALUES_MAX);
+}
+
+static int check_conversation(const struct api_body *body, const json_t *messages,
+                              struct error *error)
+{
+    size_t n = json_array_size(messages);
+    if (n == 0 || n > CHAT_MESSAGES_MAX)
+        return error_set(error, ERR_BAD_INPUT,
+                         "the conversation has %zu messages; it needs 1 to %d", n,
+                         CHAT_MESSAGES_MAX);
+    return check_values(body, messages, error);
 }
 
 bool api_can_continue(const json_t *messages)
@@ -107,6 +120,8 @@ int api_render(const struct api_body *body, const struct api_conversation *c,
 {
     struct chat_prompt prompt;
     const struct api_limits *l = body->limits;
+    if (check_conversation(body, c->messages, error) != 0)
+        return -1;
     int rc = l->chat->program ? render_template(l, c, &prompt, error)
                               : api_render_family(l, c->messages, c->continues, &prompt, error);
     if (rc != 0)

@@ -73,7 +73,7 @@ void api_request_free(struct api_request *r);
 /* A conversation, as a dialect gives it to the model's template: JSON in the form of
  * lib/model/chat/format.h, borrowed. */
 struct api_conversation {
-    const json_t *messages;  /* at most CHAT_MESSAGES_MAX */
+    const json_t *messages;  /* api_render checks their number */
     const json_t *tools;     /* that the answer may call; NULL: none */
     const json_t *variables; /* of the template; NULL: none */
     bool continues;          /* the answer continues the last message, the assistant's */
@@ -82,16 +82,15 @@ struct api_conversation {
 };
 
 /* render.c: the prompt of a conversation, and how its answer is split (out->logprobs decides,
- * too, and is set before). 0, or -1 with ERR_BAD_INPUT or ERR_NO_MEMORY. */
+ * too, and is set before). 0, or -1 with ERR_BAD_INPUT or ERR_NO_MEMORY. The limits are checked
+ * here, for every dialect: 1 to CHAT_MESSAGES_MAX messages, and API_VALUES_MAX values. */
 int api_render(const struct api_body *body, const struct api_conversation *c,
                struct api_request *out, struct error *error);
 /* Whether an answer can continue the last message: it is the assistant's, without calls. */
 bool api_can_continue(const json_t *messages);
-/* -1: with those in the `arguments` of all calls of tools, which are JSON as a text and are
- * parsed for the template, the body has more than API_VALUES_MAX values. */
-int api_count_arguments(const struct api_body *body, const json_t *messages, struct error *error);
 
-/* family.c: the prompt where the model has no template that can be executed. */
+/* family.c: the prompt where the model has no template that can be executed. messages: 1 to
+ * CHAT_MESSAGES_MAX. */
 int api_render_family(const struct api_limits *limits, const json_t *messages, bool continues,
                       struct chat_prompt *prompt, struct error *error);
 

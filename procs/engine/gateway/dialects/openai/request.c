@@ -147,7 +147,7 @@ static int take_tokens(struct taker *t, const json_t *value)
 static int take_messages(struct taker *t, const json_t *value)
 {
     stated(t)->messages = value;
-    return take_conversation(t, value) == 0 ? api_count_arguments(t->body, value, t->error) : -1;
+    return take_conversation(t, value);
 }
 
 static int take_tools(struct taker *t, const json_t *value)

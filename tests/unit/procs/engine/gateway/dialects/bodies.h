@@ -70,16 +70,73 @@ static inline void bodies_check(struct bodies *b, const struct dialect *dialect,
 static inline void bodies_reject(struct bodies *b, const struct dialect *dialect, const char *body,
                                  const char *param, const char *text)
 {
-    ck_assert_msg(bodies_parse(b, dialect, body) == -1, "%s is taken", body);
+    ck_assert_msg(bodies_parse(b, dialect, body) == -1, "%.200s is taken", body);
     ck_assert_int_eq(b->error.code, ERR_BAD_INPUT);
-    ck_assert_msg(strcmp(b->param, param) == 0, "%s: '%s'", body, b->param);
-    ck_assert_msg(strstr(b->error.text, text) != NULL, "%s: %s", body, b->error.text);
+    ck_assert_msg(strcmp(b->param, param) == 0, "%.200s: '%s'", body, b->param);
+    ck_assert_msg(strstr(b->error.text, text) != NULL, "%.200s: %s", body, b->error.text);
 }
 
 static inline void bodies_close(struct bodies *b)
 {
     api_request_free(&b->request);
     chat_format_free(&b->format);
+}
+
+/* `count` copies of an item between two texts, separated by commas; malloc'ed. */
+static inline char *bodies_repeat(const char *before, const char *item, size_t count,
+                                  const char *after)
+{
+    char *body = malloc(strlen(before) + count * (strlen(item) + 1) + strlen(after) + 1);
+    char *at = stpcpy(body, before);
+    for (size_t i = 0; i < count; i++)
+        at = stpcpy(stpcpy(at, i > 0 ? "," : ""), item);
+    stpcpy(at, after);
+    return body;
+}
+
+/* One message more than a conversation may have is rejected, with a template and without one, and
+ * wherever it comes from; CHAT_MESSAGES_MAX are taken. `own`: those of `before`. */
+static inline void bodies_check_count(const struct dialect *dialect, const char *before, size_t own,
+                                      const char *item, const char *after, const char *param)
+{
+    for (int template = 0; template <2; template ++)
+        for (size_t more = 0; more < 2; more++) {
+            struct bodies b;
+            bodies_open(&b, template ? BODIES_TEMPLATE : NULL);
+            b.limits.prompt_bytes = 1 << 20;
+            char *body = bodies_repeat(before, item, CHAT_MESSAGES_MAX - own + more, after);
+            if (more)
+                bodies_reject(&b, dialect, body, param, "messages");
+            else
+                ck_assert_msg(bodies_parse(&b, dialect, body) == 0, "%s", b.error.text);
+            free(body);
+            bodies_close(&b);
+        }
+}
+
+/* The values in arguments that are a text count, too. call: a message with a call, with %s for the
+ * arguments. */
+static inline void bodies_check_values(const struct dialect *dialect, const char *before,
+                                       const char *call, const char *after, const char *param)
+{
+    struct bodies b;
+    bodies_open(&b, BODIES_TEMPLATE);
+    b.limits.prompt_bytes = 1 << 20;
+    for (size_t more = 0; more < 2; more++) {
+        size_t count = more ? API_VALUES_MAX : API_VALUES_MAX - 100;
+        char *arguments = bodies_repeat("{\\\"a\\\":[", "0", count, "]}");
+        char *message = malloc(strlen(arguments) + strlen(call) + 1);
+        sprintf(message, call, arguments);
+        char *body = bodies_repeat(before, message, 1, after);
+        if (more)
+            bodies_reject(&b, dialect, body, param, "'arguments'");
+        else
+            ck_assert_msg(bodies_parse(&b, dialect, body) == 0, "%s", b.error.text);
+        free(body);
+        free(message);
+        free(arguments);
+    }
+    bodies_close(&b);
 }
 
 #endif

@@ -170,6 +170,14 @@ START_TEST(without_a_template)
 }
 END_TEST
 
+START_TEST(limits_of_conversations)
+{
+    bodies_check_count(&anthropic_messages, "{\"messages\":[", 0, USER("\"hi\""), "]}", "messages");
+    bodies_check_count(&anthropic_messages, "{\"system\":\"S\",\"messages\":[", 1, USER("\"hi\""),
+                       "]}", "messages");
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("gateway");
@@ -179,6 +187,7 @@ int main(void)
     tcase_add_test(cases, ignored);
     tcase_add_test(cases, rejected);
     tcase_add_test(cases, without_a_template);
+    tcase_add_test(cases, limits_of_conversations);
     suite_add_tcase(suite, cases);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

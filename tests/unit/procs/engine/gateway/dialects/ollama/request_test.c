@@ -134,6 +134,16 @@ START_TEST(rejected)
 }
 END_TEST
 
+START_TEST(limits_of_conversations)
+{
+    bodies_check_count(&ollama_chat, "{\"messages\":[", 0, USER, "]}", "messages");
+    bodies_check_values(&ollama_chat, "{\"messages\":[" USER ",",
+                        "{\"role\":\"assistant\",\"tool_calls\":[{\"function\":{\"name\":\"f\","
+                        "\"arguments\":\"%s\"}}]}",
+                        "]}", "messages");
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("gateway");
@@ -142,6 +152,7 @@ int main(void)
     tcase_add_test(cases, settings);
     tcase_add_test(cases, nothing);
     tcase_add_test(cases, rejected);
+    tcase_add_test(cases, limits_of_conversations);
     suite_add_tcase(suite, cases);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

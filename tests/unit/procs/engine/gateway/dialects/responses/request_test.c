@@ -120,6 +120,17 @@ START_TEST(rejected)
 }
 END_TEST
 
+START_TEST(limits_of_conversations)
+{
+    bodies_check_count(&responses, "{\"input\":[", 0, HI, "]}", "input");
+    bodies_check_count(&responses, "{\"instructions\":\"S\",\"input\":[", 1, HI, "]}", "input");
+    bodies_check_values(&responses, "{\"input\":[" HI ",",
+                        "{\"type\":\"function_call\",\"call_id\":\"i\",\"name\":\"f\","
+                        "\"arguments\":\"%s\"}",
+                        "," HI "]}", "input");
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("gateway");
@@ -127,6 +138,7 @@ int main(void)
     tcase_add_test(cases, conversations);
     tcase_add_test(cases, settings);
     tcase_add_test(cases, rejected);
+    tcase_add_test(cases, limits_of_conversations);
     suite_add_tcase(suite, cases);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);
