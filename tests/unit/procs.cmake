@@ -59,6 +59,8 @@ endforeach()
 set(gateway ${procs}/engine/gateway)
 sluice_unit_test(gateway_stream_test SOURCES procs/engine/gateway/serve/stream_test.c ${gateway}/serve/stream.c
   LINK sluice_gateway_core sluice_child sluice_ipc sluice_shm sluice_chat sluice_config sluice_base PkgConfig::MICROHTTPD)
+sluice_unit_test(gateway_ask_test SOURCES procs/engine/gateway/serve/ask_test.c ${gateway}/serve/ask.c ${gateway}/http/responses.c
+  LINK sluice_gateway_core sluice_child sluice_ipc sluice_shm sluice_chat sluice_config sluice_base PkgConfig::MICROHTTPD)
 sluice_unit_test(gateway_http_log_test SOURCES procs/engine/gateway/http/http_log_test.c ${gateway}/http/http_log.c
   LINK sluice_gateway_core sluice_child sluice_ipc sluice_shm sluice_chat sluice_config sluice_base PkgConfig::MICROHTTPD)
 sluice_unit_test(client_test SOURCES procs/clients/common/client_test.c LINK sluice_client)

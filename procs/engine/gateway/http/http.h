@@ -130,13 +130,15 @@ void auth_read_own_address(struct http *h);
 /* Passes the response on (takes the reference) and resumes the exchange. NULL (out of memory): the
  * connection is closed. */
 void exchange_respond(struct exchange *x, unsigned status, struct MHD_Response *response);
+/* Not counted: a small object. */
 void exchange_json(struct exchange *x, unsigned status, json_t *object);
 void exchange_text(struct exchange *x, unsigned status, const char *type, char *text, size_t bytes);
 /* A header of the response that waits to be passed to the library. */
 void exchange_header(struct exchange *x, const char *name, const char *value);
 
-/* The text of a completion, malloc'ed: counted until it was read. Without space: an error. */
-void exchange_completion(struct exchange *x, char *text, size_t bytes);
+/* JSON of any size, malloc'ed: counted until it was read. Without space: an error. The text is NULL
+ * when out of memory. */
+void exchange_counted(struct exchange *x, char *text, size_t bytes);
 /* The buffers are full. */
 void exchange_too_much(struct exchange *x);
 

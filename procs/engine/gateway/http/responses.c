@@ -101,7 +101,7 @@ void exchange_too_much(struct exchange *x)
     exchange_error(x, &error, NULL);
 }
 
-void exchange_completion(struct exchange *x, char *text, size_t bytes)
+void exchange_counted(struct exchange *x, char *text, size_t bytes)
 {
     if (!quota_take(&x->http->quota, bytes, false)) {
         free(text);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Questions about a prompt that compute answers at once, such as the number of its tokens: the body
  * is read as that of a completion, and no sequence begins. */
+#include <string.h>
+
 #include "lib/base/assert.h"
 #include "procs/engine/gateway/serve/serve.h"
 
@@ -33,8 +35,10 @@ void ask_forget(struct exchange *x)
 static void respond(struct exchange *x, const json_t *reply)
 {
     json_t *body = x->dialect->reply(&x->ask->request, reply);
+    char *text = body ? json_dumps(body, JSON_COMPACT) : NULL;
+    json_decref(body);
     ask_forget(x);
-    exchange_json(x, MHD_HTTP_OK, body);
+    exchange_counted(x, text, text ? strlen(text) : 0);
 }
 
 static void refuse(struct exchange *x, const struct error *error, const char *param)

@@ -170,7 +170,7 @@ static void finish(struct stream *s, const struct engine_next *next)
         return;
     }
     stream_free(s);
-    exchange_completion(x, text, bytes);
+    exchange_counted(x, text, bytes);
 }
 
 /* ---- tokens ---------------------------------------------------------------------------------- */

@@ -218,7 +218,7 @@ static int finish_nothing(struct stream *s, struct error *error)
     if (!text)
         return error_set(error, ERR_NO_MEMORY, BUFFERS_FULL);
     stream_free(s);
-    exchange_completion(x, text, bytes);
+    exchange_counted(x, text, bytes);
     return 0;
 }
 

@@ -52,7 +52,7 @@ void exchange_error(struct exchange *x, const struct error *error, const char *p
     (void)x, (void)error, (void)param;
 }
 
-void exchange_completion(struct exchange *x, char *text, size_t bytes)
+void exchange_counted(struct exchange *x, char *text, size_t bytes)
 {
     (void)x, (void)bytes;
     free(text);
