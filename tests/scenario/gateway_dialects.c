@@ -221,13 +221,14 @@ static void keys(void)
 }
 
 /* Sends a request without a body from a page of an origin. */
-static void from_page(struct http *h, unsigned port, const char *method, const char *origin)
+static void from_page(struct http *h, unsigned port, const char *method, const char *path,
+                      const char *origin)
 {
     char head[400];
     int n = snprintf(head, sizeof head,
-                     "%s /v1/models HTTP/1.1\r\nHost: 127.0.0.1\r\nOrigin: %s\r\n"
+                     "%s %s HTTP/1.1\r\nHost: 127.0.0.1\r\nOrigin: %s\r\n"
                      "Access-Control-Request-Headers: authorization\r\n\r\n",
-                     method, origin);
+                     method, path, origin);
     *h = (struct http){.fd = http_connect(port)};
     http_write(h->fd, head, (size_t)n);
     http_finish(h, END_MS);
@@ -236,19 +237,23 @@ static void from_page(struct http *h, unsigned port, const char *method, const c
 static void origins(void)
 {
     static const struct {
-        const char *option, *method, *origin;
+        const char *option, *method, *path, *origin;
         int status;
         bool shared;
     } rows[] = {
-        {"--http-origins=http://a.example, http://b.example", "OPTIONS", "http://b.example", 204,
-         true},
-        {"--http-origins=http://a.example, http://b.example", "GET", "http://a.example", 200, true},
-        {"--http-origins=http://a.example, http://b.example", "GET", "http://c.example", 403,
-         false},
-        {"--http-origins=http://a.example, http://b.example", "OPTIONS", "http://a.exampl", 405,
-         false},
-        {"--http-origins=*", "GET", "http://c.example", 200, true},
-        {"--http-origins=", "GET", "http://c.example", 403, false},
+        {"--http-origins=http://a.example, http://b.example", "OPTIONS", "/v1/models",
+         "http://b.example", 204, true},
+        {"--http-origins=http://a.example, http://b.example", "GET", "/v1/models",
+         "http://a.example", 200, true},
+        {"--http-origins=http://a.example, http://b.example", "GET", "/v1/models",
+         "http://c.example", 403, false},
+        {"--http-origins=http://a.example, http://b.example", "OPTIONS", "/v1/models",
+         "http://a.exampl", 405, false},
+        {"--http-origins=*", "GET", "/stats", "http://c.example", 200, true},
+        {"--http-origins=*", "GET", "/map", "http://c.example", 200, true},
+        {"--http-origins=*", "GET", "/metrics", "http://c.example", 200, true},
+        {"--http-origins=*", "GET", "/v1/models", "http://c.example", 200, true},
+        {"--http-origins=", "GET", "/v1/models", "http://c.example", 403, false},
     };
     struct engine *e = NULL;
     unsigned port = 0;
@@ -259,7 +264,7 @@ static void origins(void)
                 engine_stop(e);
             e = gateway_start(&port, (const char *const[]){"--http=0", rows[i].option, NULL});
         }
-        from_page(&h, port, rows[i].method, rows[i].origin);
+        from_page(&h, port, rows[i].method, rows[i].path, rows[i].origin);
         CHECK(h.status == rows[i].status, "row %zu: status %d: %.300s", i, h.status, h.raw);
         CHECK(!strstr(h.raw, "Access-Control-Allow-Origin: ") == !rows[i].shared, "row %zu: %.300s",
               i, h.raw);

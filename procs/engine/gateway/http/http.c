@@ -78,8 +78,7 @@ static enum MHD_Result queue_response(struct exchange *x)
         return MHD_NO;
     }
     enum MHD_Result result = MHD_queue_response(x->connection, x->status, x->ready);
-    if (!x->shared)
-        MHD_destroy_response(x->ready); /* the connection holds its own reference */
+    MHD_destroy_response(x->ready); /* the connection holds its own reference */
     x->ready = NULL;
     /* A stream of events has no time limit. Other responses must be read in time. */
     if (x->started && !x->stream)
@@ -176,7 +175,7 @@ static void on_end(void *arg, struct MHD_Connection *connection, void **slot,
     http_log_end(x);
     connection_rests(connection);
     buffer_free(&h->quota, &x->body);
-    if (x->ready && !x->shared)
+    if (x->ready)
         MHD_destroy_response(x->ready);
     shared_release(x->shared);
     quota_give(&h->quota, x->response_bytes, false);

@@ -142,10 +142,9 @@ void exchange_counted(struct exchange *x, char *text, size_t bytes);
 /* The buffers are full. */
 void exchange_too_much(struct exchange *x);
 
-/* One response for many requests: its bytes are stored and counted once, until the last has read
- * them. */
+/* The bytes of many responses, which are stored and counted once, until the last has read them. */
 struct shared;
-/* Takes the text, malloc'ed or NULL. NULL when out of memory or buffers. The caller is its first
+/* Takes the text, malloc'ed or NULL; the type is a literal. NULL when out of memory or buffers. The caller is its first
  * user. */
 struct shared *shared_new(struct http *h, const char *type, char *text, size_t bytes);
 void shared_release(struct shared *shared);

@@ -67,13 +67,12 @@ void exchange_respond(struct exchange *x, unsigned status, struct MHD_Response *
     set_response(x, status, response);
 }
 
-/* Takes ownership of the text. */
-static struct MHD_Response *text_response(const char *type, char *text, size_t bytes)
+/* NULL without memory, or without a text. */
+static struct MHD_Response *text_response(const char *type, char *text, size_t bytes,
+                                          enum MHD_ResponseMemoryMode mode)
 {
     struct MHD_Response *response =
-        text ? MHD_create_response_from_buffer(bytes, text, MHD_RESPMEM_MUST_FREE) : NULL;
-    if (!response)
-        free(text);
+        text ? MHD_create_response_from_buffer(bytes, text, mode) : NULL;
     header(response, MHD_HTTP_HEADER_CONTENT_TYPE, type);
     header(response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
     return response;
@@ -81,8 +80,11 @@ static struct MHD_Response *text_response(const char *type, char *text, size_t b
 
 void exchange_text(struct exchange *x, unsigned status, const char *type, char *text, size_t bytes)
 {
+    struct MHD_Response *response = text_response(type, text, bytes, MHD_RESPMEM_MUST_FREE);
+    if (!response)
+        free(text);
     x->sent_bytes = bytes;
-    exchange_respond(x, status, text_response(type, text, bytes));
+    exchange_respond(x, status, response);
 }
 
 void exchange_json(struct exchange *x, unsigned status, json_t *object)
@@ -114,7 +116,8 @@ void exchange_counted(struct exchange *x, char *text, size_t bytes)
 
 struct shared {
     struct http *http;
-    struct MHD_Response *response;
+    const char *type;
+    char *text;
     size_t bytes, users;
 };
 
@@ -126,12 +129,8 @@ struct shared *shared_new(struct http *h, const char *type, char *text, size_t b
         free(text);
         return NULL;
     }
-    *shared = (struct shared){h, text_response(type, text, bytes), bytes, 1};
-    common_headers(shared->response);
-    if (shared->response)
-        return shared;
-    shared_release(shared);
-    return NULL;
+    *shared = (struct shared){h, type, text, bytes, 1};
+    return shared;
 }
 
 void shared_release(struct shared *shared)
@@ -139,8 +138,7 @@ void shared_release(struct shared *shared)
     if (!shared || --shared->users > 0)
         return;
     quota_give(&shared->http->quota, shared->bytes, true);
-    if (shared->response)
-        MHD_destroy_response(shared->response);
+    free(shared->text);
     free(shared);
 }
 
@@ -153,5 +151,7 @@ void exchange_shared(struct exchange *x, struct shared *shared)
     shared->users++;
     x->shared = shared;
     x->sent_bytes = shared->bytes;
-    set_response(x, MHD_HTTP_OK, shared->response);
+    exchange_respond(
+        x, MHD_HTTP_OK,
+        text_response(shared->type, shared->text, shared->bytes, MHD_RESPMEM_PERSISTENT));
 }
