@@ -21,11 +21,11 @@ struct candidate {
 struct sampler {
     uint32_t magic;
     uint32_t vocab;
-    uint64_t *seen; /* one bit per token: the penalties apply */
+    uint64_t *seen;  /* one bit per token: the penalties apply */
+    uint32_t *times; /* [vocab]: how often, of those that are seen; else 0 */
     /* of the current call */
     const float *logits;
     const struct sampler_settings *settings;
-    const uint32_t *recent;
     size_t recent_count;    /* 0: nothing is penalised */
     struct candidate *heap; /* [vocab]; popped candidates go to its end, the best last */
 };
@@ -37,9 +37,10 @@ struct sampler *sampler_create(uint32_t vocab, struct error *error)
     if (s) {
         *s = (struct sampler){.magic = SAMPLER_MAGIC, .vocab = vocab};
         s->seen = calloc(vocab / 64 + 1, sizeof *s->seen);
+        s->times = calloc(vocab, sizeof *s->times);
         s->heap = calloc(vocab, sizeof *s->heap);
     }
-    if (!s || !s->seen || !s->heap) {
+    if (!s || !s->seen || !s->times || !s->heap) {
         error_set(error, ERR_NO_MEMORY, "out of memory (sampler of %u tokens)", vocab);
         sampler_destroy(s);
         return NULL;
@@ -53,6 +54,7 @@ void sampler_destroy(struct sampler *s)
         return;
     OBJ_CHECK(s, SAMPLER_MAGIC);
     free(s->seen);
+    free(s->times);
     free(s->heap);
     s->magic = 0;
     free(s);
@@ -75,28 +77,24 @@ double sampler_random(uint64_t seed, uint32_t position)
 static void mark(struct sampler *s, const uint32_t *recent, size_t count)
 {
     for (size_t i = 0; i < count; i++)
-        if (recent[i] < s->vocab)
+        if (recent[i] < s->vocab) {
             s->seen[recent[i] / 64] |= 1ull << (recent[i] % 64);
+            s->times[recent[i]]++;
+        }
 }
 
 static void unmark(struct sampler *s, const uint32_t *recent, size_t count)
 {
     for (size_t i = 0; i < count; i++)
-        if (recent[i] < s->vocab)
+        if (recent[i] < s->vocab) {
             s->seen[recent[i] / 64] = 0;
+            s->times[recent[i]] = 0;
+        }
 }
 
 bool sampler_penalises(const struct sampler_settings *p)
 {
     return p->repeat_penalty != 1.0 || p->presence_penalty != 0 || p->frequency_penalty != 0;
-}
-
-static size_t occurrences(const struct sampler *s, uint32_t id)
-{
-    size_t n = 0;
-    for (size_t i = 0; i < s->recent_count; i++)
-        n += s->recent[i] == id;
-    return n;
 }
 
 static double penalised(const struct sampler *s, uint32_t id, double l)
@@ -107,7 +105,7 @@ static double penalised(const struct sampler *s, uint32_t id, double l)
     if (p->presence_penalty != 0)
         l -= p->presence_penalty;
     if (p->frequency_penalty != 0)
-        l -= p->frequency_penalty * (double)occurrences(s, id);
+        l -= p->frequency_penalty * (double)s->times[id];
     return l;
 }
 
@@ -243,10 +241,9 @@ uint32_t sampler_choose(struct sampler *s, const struct sampler_settings *settin
     OBJ_CHECK(s, SAMPLER_MAGIC);
     s->logits = logits;
     s->settings = settings;
-    s->recent = recent;
     s->recent_count = sampler_penalises(settings) ? recent_count : 0;
-    mark(s, recent, recent_count);
+    mark(s, recent, s->recent_count);
     uint32_t token = settings->temperature > 0 ? sample(s, settings, position) : greedy(s);
-    unmark(s, recent, recent_count);
+    unmark(s, recent, s->recent_count);
     return token;
 }
