@@ -164,11 +164,11 @@ struct kv_head {
     uint32_t window; /* of these layers, if they have rings */
     _Atomic uint64_t next_id, next_arrival;
     _Atomic uint32_t isa; /* enum kernel_isa + 1 once chosen: a successor must use the same */
-    /* The submit call that was handled last; a successor finds it after a crash in the middle of
-     * it. */
-    uint32_t submit_crashes;  /* crashes of compute when it arrived first */
-    uint64_t submit_key;      /* hash of its request key; 0: it got its reply */
-    uint32_t submit_runs;     /* 1: it is being handled */
+    /* The call with a prompt that was handled last; a successor finds it after a crash in the middle
+     * of it. */
+    uint32_t call_crashes;    /* crashes of compute when it arrived first */
+    uint64_t call_key;        /* hash of its request key or prompt; 0: it got its reply */
+    uint32_t call_runs;       /* 1: it is being handled */
     uint32_t crashes_before;  /* crashes of compute when this one started */
     uint64_t alive_ns;        /* compute's main thread ran last */
     uint32_t kv_type;         /* enum kv_type of keys and values (--kv-type) */

@@ -108,9 +108,9 @@ static void submit_native(void)
     engine_start(e, options);
     struct generation *g = generation_start(e, test_prompt(2), BASELINE_TOKENS);
     engine_wait_counter(e, "compute", "sequences_running", 1, FINISH_MS);
-    arm(e, "COMPUTE_SUBMIT", 0);
+    arm(e, "COMPUTE_CALL", 0);
     struct generation *bad = generation_start(e, test_prompt(1), BASELINE_TOKENS);
-    crash_compute(e, "COMPUTE_SUBMIT", 0, CRASHES_MAX, SIGSEGV);
+    crash_compute(e, "COMPUTE_CALL", 0, CRASHES_MAX, SIGSEGV);
     generation_finish(bad, FINISH_MS, &got);
     check_crashed(&got);
     text_free(&got);
@@ -118,6 +118,39 @@ static void submit_native(void)
     text_check_same(baseline(2), &got, "the sequence in progress");
     text_free(&got);
     check_served(e, 1);
+    engine_stop(e);
+}
+
+/* The same of questions about a prompt. */
+static void questions(void)
+{
+    static const struct {
+        const char *path, *body;
+    } rows[] = {
+        {"/tokenize", "{\"content\":\"a\"}"},
+        {"/detokenize", "{\"tokens\":[1]}"},
+        {"/v1/messages/count_tokens", "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}]}"}};
+    unsigned port;
+    struct text got;
+    baseline(0);
+    struct engine *e = gateway_start(&port, options);
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct http h;
+        struct generation *g = generation_start(e, test_prompt(2), BASELINE_TOKENS);
+        engine_wait_counter(e, "compute", "sequences_running", 1, FINISH_MS);
+        arm(e, "COMPUTE_CALL", 0);
+        http_open(&h, port, rows[i].path, NULL, rows[i].body);
+        crash_compute(e, "COMPUTE_CALL", 0, CRASHES_MAX, SIGSEGV);
+        http_finish(&h, FINISH_MS);
+        CHECK(h.status == 500 && strstr(h.raw, "compute crashed"), "%s: status %d: %.600s",
+              rows[i].path, h.status, h.raw);
+        http_close(&h);
+        generation_finish(g, FINISH_MS, &got);
+        text_check_same(baseline(2), &got, "the sequence in progress");
+        text_free(&got);
+        http_call(&h, port, rows[i].path, NULL, rows[i].body, 200);
+        http_close(&h);
+    }
     engine_stop(e);
 }
 
@@ -429,9 +462,9 @@ static void never_ready(void)
 int main(int argc, char **argv)
 {
     static const struct test_case cases[] = {
-        ROW(request_native),      ROW(submit_native),      ROW(request_http),  ROW(request_hangs),
-        ROW(progress_in_between), ROW(kills_do_not_count), ROW(cache_crashes), ROW(loader_crashes),
-        ROW(compute_crashes),     ROW(optional_crashes),   ROW(never_ready),
+        ROW(request_native), ROW(submit_native),       ROW(questions),          ROW(request_http),
+        ROW(request_hangs),  ROW(progress_in_between), ROW(kills_do_not_count), ROW(cache_crashes),
+        ROW(loader_crashes), ROW(compute_crashes),     ROW(optional_crashes),   ROW(never_ready),
     };
     setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
     return test_main(argc, argv, cases, ARRAY_LEN(cases));

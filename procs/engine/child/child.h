@@ -127,7 +127,7 @@ _Noreturn void child_exit(struct child *child);
     X(COMPUTE_STATE_WRITTEN, "compute", "a recurrent state is complete, and not yet committed")    \
     X(COMPUTE_SLOT_KEPT, "compute", "a slot is kept, and its request has not ended")               \
     X(COMPUTE_PREFILL, "compute", "in prefill, beyond the first chunk or layer")                   \
-    X(COMPUTE_SUBMIT, "compute", "in a submit call, before its prompt is read")                    \
+    X(COMPUTE_CALL, "compute", "in a call with a prompt, before it is read")                       \
     X(COMPUTE_PINNED, "compute", "after pins are set, before the demand is sent")                  \
     X(LOADER_READS_FAIL, "loader N", "reads of its first copy of the experts come back with EIO")  \
     X(LOADER_READS_WAIT, "loader N", "the same with EAGAIN, however often they are tried")         \

@@ -51,14 +51,14 @@ static void repair(struct compute *c)
     uint64_t now = clock_now_ns();
     struct kv_head *head = c->child.kv.head;
     uint32_t crashes = atomic_load(&c->child.process->crashes);
-    /* A crash in a submit call is not one of the sequence that was being computed meanwhile. */
-    uint32_t in_submit = head->submit_runs ? crashes - head->crashes_before : 0;
-    head->submit_runs = 0;
+    /* A crash in a call is not one of the sequence that was being computed meanwhile. */
+    uint32_t in_call = head->call_runs ? crashes - head->crashes_before : 0;
+    head->call_runs = 0;
     head->crashes_before = crashes;
     gates_repair(&c->child.gates);
     uint64_t down_ns = head->alive_ns && now > head->alive_ns ? now - head->alive_ns : 0;
     for (uint32_t i = 0; i < KV_REQUESTS_MAX; i++) {
-        head->request[i].crashes_seen += in_submit;
+        head->request[i].crashes_seen += in_call;
         /* Clients could not poll while compute was down; the time before still counts. */
         atomic_fetch_add(&head->request[i].last_poll_ns, down_ns);
     }

@@ -256,20 +256,26 @@ static int admit(struct compute *c, const struct engine_submit *s, const struct 
 }
 
 /* A call at which compute crashes is repeated by its client: it is rejected in the end, like a
- * sequence. */
-static int begin_submit(struct compute *c, uint64_t key_hash, struct error *error)
+ * sequence. Of every call with a prompt, until end_call; key_hash is not 0. */
+static int begin_call(struct compute *c, uint64_t key_hash, struct error *error)
 {
     struct kv_head *head = c->child.kv.head;
     uint32_t crashes = atomic_load(&c->child.process->crashes);
-    if (head->submit_key != key_hash) {
-        head->submit_crashes = crashes;
-        head->submit_key = key_hash;
+    if (head->call_key != key_hash) {
+        head->call_crashes = crashes;
+        head->call_key = key_hash;
     }
-    head->submit_runs = 1;
-    child_inject(&c->child, INJECT_COMPUTE_SUBMIT);
-    if (crashes - head->submit_crashes < SEQUENCE_CRASHES_MAX)
+    head->call_runs = 1;
+    child_inject(&c->child, INJECT_COMPUTE_CALL);
+    if (crashes - head->call_crashes < SEQUENCE_CRASHES_MAX)
         return 0;
-    return request_crashed(c->child.process, crashes - head->submit_crashes, error);
+    return request_crashed(c->child.process, crashes - head->call_crashes, error);
+}
+
+static void end_call(struct compute *c)
+{
+    c->child.kv.head->call_key = 0;
+    c->child.kv.head->call_runs = 0;
 }
 
 static int submit(struct compute *c, json_t *body, uint64_t *id, uint32_t *prompt_tokens,
@@ -281,7 +287,7 @@ static int submit(struct compute *c, json_t *body, uint64_t *id, uint32_t *promp
     if (rc == 0) {
         uint64_t key_hash = XXH3_64bits(s.request_key, strlen(s.request_key));
         struct kv_request *known = find_key(c, key_hash);
-        rc = begin_submit(c, key_hash, error);
+        rc = begin_call(c, key_hash, error);
         if (rc == 0 && known) {
             *id = atomic_load(&known->id);
             *prompt_tokens = atomic_load(&known->prompt_tokens);
@@ -291,8 +297,7 @@ static int submit(struct compute *c, json_t *body, uint64_t *id, uint32_t *promp
                 rc = admit(c, &s, &prompt, key_hash, id, error);
             *prompt_tokens = (uint32_t)prompt.count;
         }
-        c->child.kv.head->submit_key = 0;
-        c->child.kv.head->submit_runs = 0;
+        end_call(c);
     }
     free(prompt.ids);
     engine_submit_parsed_free(&s);
@@ -301,35 +306,55 @@ static int submit(struct compute *c, json_t *body, uint64_t *id, uint32_t *promp
 
 /* ---- count, cancel, status ------------------------------------------------------------------- */
 
+/* A question about a prompt. The same question of several clients is one call for begin_call. */
+struct question {
+    struct engine_submit s;
+    struct prompt prompt;
+};
+
+static uint64_t key_of(const struct engine_submit *s)
+{
+    uint64_t key = XXH3_64bits(s->prompt_ids, s->prompt_ids_count * sizeof *s->prompt_ids);
+    return XXH3_64bits_withSeed(s->prompt, s->prompt_bytes, key) | 1;
+}
+
+/* Encodes it. end_question in any case. */
+static int begin_question(struct compute *c, json_t *body, struct question *q, struct error *error)
+{
+    q->prompt = (struct prompt){.ids = NULL};
+    if (engine_count_parse(body, &q->s, error) != 0 || begin_call(c, key_of(&q->s), error) != 0)
+        return -1;
+    return encode(c, &q->s, &q->prompt, error);
+}
+
+static void end_question(struct compute *c, struct question *q)
+{
+    end_call(c);
+    free(q->prompt.ids);
+    engine_submit_parsed_free(&q->s);
+}
+
 static int count(struct compute *c, json_t *body, uint64_t *tokens, struct error *error)
 {
-    struct engine_submit s;
-    struct prompt prompt = {0};
-    int rc = engine_count_parse(body, &s, error);
-    if (rc == 0)
-        rc = encode(c, &s, &prompt, error);
-    *tokens = prompt.count;
-    free(prompt.ids);
-    engine_submit_parsed_free(&s);
+    struct question q;
+    int rc = begin_question(c, body, &q, error);
+    *tokens = q.prompt.count;
+    end_question(c, &q);
     return rc;
 }
 
 /* Both calls are as count: the prompt is encoded, or its ids are decoded. */
 static int encode_call(struct compute *c, json_t *body, json_t **out, struct error *error)
 {
-    struct engine_submit s;
-    struct prompt p = {0};
-    int rc = engine_count_parse(body, &s, error);
+    struct question q;
+    int rc = begin_question(c, body, &q, error);
+    if (rc == 0 && q.prompt.count > ENGINE_PROMPT_IDS_MAX)
+        rc = error_set(error, ERR_BAD_INPUT, "the text has %zu tokens; the maximum is %u",
+                       q.prompt.count, ENGINE_PROMPT_IDS_MAX);
     if (rc == 0)
-        rc = encode(c, &s, &p, error);
-    if (rc == 0 && p.count > ENGINE_PROMPT_IDS_MAX)
-        rc = error_set(error, ERR_BAD_INPUT, "the text has %zu tokens; the maximum is %u", p.count,
-                       ENGINE_PROMPT_IDS_MAX);
-    if (rc == 0)
-        *out = engine_encode_reply(p.ids, p.count,
-                                   s.prompt && tokenizer_bos(c->tokenizer) != TOKEN_NONE);
-    free(p.ids);
-    engine_submit_parsed_free(&s);
+        *out = engine_encode_reply(q.prompt.ids, q.prompt.count,
+                                   q.s.prompt && tokenizer_bos(c->tokenizer) != TOKEN_NONE);
+    end_question(c, &q);
     return rc;
 }
 
@@ -351,22 +376,18 @@ static char *text_of_ids(const struct compute *c, const struct prompt *p, size_t
 
 static int decode_call(struct compute *c, json_t *body, json_t **out, struct error *error)
 {
-    struct engine_submit s;
-    struct prompt p = {0};
+    struct question q;
     size_t bytes = 0;
-    int rc = engine_count_parse(body, &s, error);
-    if (rc == 0 && s.prompt)
+    int rc = begin_question(c, body, &q, error);
+    if (rc == 0 && q.s.prompt)
         rc = error_set(error, ERR_BAD_INPUT, "decode takes ids");
-    if (rc == 0)
-        rc = encode(c, &s, &p, error);
-    char *text = rc == 0 ? text_of_ids(c, &p, &bytes) : NULL;
+    char *text = rc == 0 ? text_of_ids(c, &q.prompt, &bytes) : NULL;
     if (rc == 0 && !text)
         rc = error_set(error, ERR_NO_MEMORY, "out of memory (text)");
     if (rc == 0)
         *out = engine_decode_reply(text, bytes);
     free(text);
-    free(p.ids);
-    engine_submit_parsed_free(&s);
+    end_question(c, &q);
     return rc;
 }
 
