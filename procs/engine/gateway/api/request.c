@@ -41,6 +41,8 @@ void api_request_free(struct api_request *r)
 {
     api_request_submitted(r);
     chat_types_free(r->types);
+    json_decref(r->tool_names);
+    r->tool_names = NULL;
     free(r->front);
     r->front = NULL;
     r->answer.types = r->types = NULL;

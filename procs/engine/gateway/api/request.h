@@ -31,6 +31,8 @@ struct api_request {
     struct answer_form answer; /* what is split off the text of the answer; its types are these */
     struct chat_types *types;  /* of the arguments of calls; owned, may be NULL */
     size_t types_bytes;
+    json_t *tool_names; /* of the dialect, by the names that the model writes; owned; NULL: none */
+    size_t tool_names_bytes;
     bool inside;   /* the answer begins with reasoning */
     char *front;   /* of the answer: what the template wrote of it, a mark of reasoning; malloc'ed,
                     NULL: nothing */

@@ -40,7 +40,7 @@ struct stream {
     struct completion completion;
     uint64_t sequence, from, ticket;
     size_t prompt_buffered; /* counted for the text of submit, while that call is in progress */
-    size_t types_buffered;  /* counted for the request's types */
+    size_t types_buffered;  /* counted for what the request keeps of its tools */
     uint64_t started_ns, output_ns, reply_ns, token_ns;
 };
 

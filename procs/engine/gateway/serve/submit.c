@@ -198,10 +198,11 @@ static int parse_body(struct stream *s, char param[API_PARAM_BYTES], struct erro
     return rc;
 }
 
-/* They stay as long as the stream. */
+/* What is known of the tools stays as long as the stream. */
 static int keep_types(struct stream *s, struct error *error)
 {
-    size_t bytes = s->completion.request.types_bytes;
+    const struct api_request *r = &s->completion.request;
+    size_t bytes = r->types_bytes + r->tool_names_bytes;
     if (!quota_take(&s->gateway->http.quota, bytes, false))
         return error_set(error, ERR_NO_MEMORY, BUFFERS_FULL);
     s->types_buffered = bytes;

@@ -34,9 +34,11 @@ static json_t *item_id(const struct completion *c, const char *kind, unsigned nu
     return json_sprintf("%s_%s%u", kind, c->id, number);
 }
 
-/* A part of a message; steals the text. */
-static json_t *text_part(json_t *text)
+/* A part of an item; steals the text. */
+static json_t *part_of(enum answer_part part, json_t *text)
 {
+    if (part == ANSWER_REASONING)
+        return json_pack("{s:s, s:o}", "type", "reasoning_text", "text", text);
     return json_pack("{s:s, s:o, s:[], s:[]}", "type", "output_text", "text", text, "annotations",
                      "logprobs");
 }
@@ -56,13 +58,18 @@ static json_t *reasoning_item(const struct completion *c, unsigned n, const char
                      "status", status, "summary", "content", content);
 }
 
+/* With its name and namespace as the client knows them. */
 static json_t *call_item(const struct completion *c, unsigned n, const char *status,
                          const char *own_id, const char *name, const char *arguments)
 {
+    const json_t *pair = json_object_get(c->request.tool_names, name);
+    const char *space = json_string_value(json_array_get(pair, 0));
+    if (pair)
+        name = json_string_value(json_array_get(pair, 1));
     json_t *id = own_id ? json_string(own_id) : json_sprintf("call_%s%u", c->id, n);
-    return json_pack("{s:o, s:s, s:s, s:o, s:s, s:s}", "id", item_id(c, "fc", n), "type",
-                     "function_call", "status", status, "call_id", id, "name", name, "arguments",
-                     arguments);
+    return json_pack("{s:o, s:s, s:s, s:o, s:s*, s:s, s:s}", "id", item_id(c, "fc", n), "type",
+                     "function_call", "status", status, "call_id", id, "namespace", space, "name",
+                     name, "arguments", arguments);
 }
 
 static json_t *text_item(const struct completion *c, unsigned n, enum answer_part part,
@@ -70,9 +77,8 @@ static json_t *text_item(const struct completion *c, unsigned n, enum answer_par
 {
     json_t *value = rpc_text_json(text, bytes);
     return part == ANSWER_REASONING
-               ? reasoning_item(c, n, "completed",
-                                json_pack("[{s:s, s:o}]", "type", "reasoning_text", "text", value))
-               : message_item(c, n, "completed", json_pack("[o]", text_part(value)));
+               ? reasoning_item(c, n, "completed", json_pack("[o]", part_of(part, value)))
+               : message_item(c, n, "completed", json_pack("[o]", part_of(part, value)));
 }
 
 /* ---- the response ---------------------------------------------------------------------------- */
@@ -130,23 +136,6 @@ static void send_response(struct completion *c, const char *name, json_t *object
     send(c, name, json_pack("{s:o}", "response", object));
 }
 
-static void keep_alive(struct completion *c)
-{
-    send_response(c, "response.in_progress", response(c, "in_progress", json_array(), NULL));
-}
-
-static void progress(struct completion *c, const struct engine_progress *p)
-{
-    (void)p; /* the API has no member for it */
-    keep_alive(c);
-}
-
-static void begin(struct completion *c)
-{
-    send_response(c, "response.created", response(c, "in_progress", json_array(), NULL));
-    keep_alive(c);
-}
-
 /* An event of an item begins or ends it; steals the item. */
 static void send_item(struct completion *c, const char *name, json_t *item)
 {
@@ -173,6 +162,12 @@ static json_t *at(struct completion *c, const char *kind, const char *member, js
                      "content_index", 0, member, value);
 }
 
+/* What the ids of its items begin with. */
+static const char *kind_of(enum answer_part part)
+{
+    return part == ANSWER_REASONING ? "rs" : "msg";
+}
+
 static json_t *kept_text(const struct completion *c)
 {
     return rpc_text_json(c->kept.data ? c->kept.data : "", c->kept.bytes);
@@ -183,12 +178,11 @@ static void close_item(struct completion *c)
     struct state *s = state_of(c);
     if (!s->open)
         return;
-    if (s->part == ANSWER_REASONING) {
-        send(c, "response.reasoning_text.done", at(c, "rs", "text", kept_text(c)));
-    } else {
-        send(c, "response.output_text.done", at(c, "msg", "text", kept_text(c)));
-        send(c, "response.content_part.done", at(c, "msg", "part", text_part(kept_text(c))));
-    }
+    const char *kind = kind_of(s->part);
+    send(c,
+         s->part == ANSWER_REASONING ? "response.reasoning_text.done" : "response.output_text.done",
+         at(c, kind, "text", kept_text(c)));
+    send(c, "response.content_part.done", at(c, kind, "part", part_of(s->part, kept_text(c))));
     end_item(c, text_item(c, s->items, s->part, c->kept.data ? c->kept.data : "", c->kept.bytes));
     buffer_free(c->quota, &c->kept);
     s->open = false;
@@ -205,18 +199,25 @@ static void open_item(struct completion *c, enum answer_part part)
     send_item(c, "response.output_item.added",
               part == ANSWER_REASONING ? reasoning_item(c, s->items, "in_progress", json_array())
                                        : message_item(c, s->items, "in_progress", json_array()));
-    if (part == ANSWER_CONTENT)
-        send(c, "response.content_part.added", at(c, "msg", "part", text_part(json_string(""))));
+    send(c, "response.content_part.added",
+         at(c, kind_of(part), "part", part_of(part, json_string(""))));
+}
+
+/* More of the open item. */
+static void send_delta(struct completion *c, const char *text, size_t bytes)
+{
+    enum answer_part part = state_of(c)->part;
+    send(c,
+         part == ANSWER_REASONING ? "response.reasoning_text.delta" : "response.output_text.delta",
+         at(c, kind_of(part), "delta", rpc_text_json(text, bytes)));
 }
 
 static void text(struct completion *c, const struct answer_piece *p, const struct buffer *tokens)
 {
     (void)tokens;
-    bool thinks = p->part == ANSWER_REASONING;
     open_item(c, p->part);
     c->failed |= !buffer_add(c->quota, &c->kept, p->text, p->bytes);
-    send(c, thinks ? "response.reasoning_text.delta" : "response.output_text.delta",
-         at(c, thinks ? "rs" : "msg", "delta", rpc_text_json(p->text, p->bytes)));
+    send_delta(c, p->text, p->bytes);
 }
 
 static void call(struct completion *c, const struct answer_piece *p)
@@ -240,7 +241,31 @@ static json_t *output(struct completion *c)
         return json_array();
     if (!buffer_add(c->quota, &c->done, "]", 1))
         return NULL;
-    return json_loadb(c->done.data, c->done.bytes, JSON_ALLOW_NUL, NULL);
+    json_t *items = json_loadb(c->done.data, c->done.bytes, JSON_ALLOW_NUL, NULL);
+    c->done.bytes--;
+    return items;
+}
+
+/* Clients wait for the next event, and a comment is none. The response of response.in_progress
+ * replaces what some of them gathered, so that it has all items, and there is none while one is open. */
+static void keep_alive(struct completion *c)
+{
+    if (state_of(c)->open)
+        send_delta(c, "", 0);
+    else
+        send_response(c, "response.in_progress", response(c, "in_progress", output(c), NULL));
+}
+
+static void progress(struct completion *c, const struct engine_progress *p)
+{
+    (void)p; /* the API has no member for it */
+    keep_alive(c);
+}
+
+static void begin(struct completion *c)
+{
+    send_response(c, "response.created", response(c, "in_progress", json_array(), NULL));
+    keep_alive(c);
 }
 
 static void end(struct completion *c)

@@ -10,6 +10,7 @@
 
 struct making {
     const struct taker *t;
+    const struct tool_names *names;
     json_t *out; /* the messages */
     json_t *content, *thoughts,
         *calls; /* of the assistant's message that is not ended; NULL: none */
@@ -102,6 +103,7 @@ static int add_call(struct making *m, const json_t *item)
                  *arguments = json_object_get(item, "arguments");
     if (!json_is_string(id) || !json_is_string(name))
         return wrong(m, "a function_call needs the texts call_id and name");
+    name = tool_name_of(m->names, json_object_get(item, "namespace"), name);
     if (!m->calls && !(m->calls = json_array()))
         return no_memory(m);
     return append(m, m->calls,
@@ -168,10 +170,10 @@ static int add_item(struct making *m, const json_t *item)
     return 0;
 }
 
-json_t *responses_conversation(const struct taker *t, const json_t *instructions,
-                               const json_t *input)
+json_t *responses_conversation(const struct taker *t, const struct tool_names *names,
+                               const json_t *instructions, const json_t *input)
 {
-    struct making m = {.t = t, .out = json_array()};
+    struct making m = {.t = t, .names = names, .out = json_array()};
     int rc =
         json_string_length(instructions) > 0
             ? append(&m, m.out, json_pack("{s:s, s:O}", "role", "system", "content", instructions))
@@ -188,56 +190,5 @@ json_t *responses_conversation(const struct taker *t, const json_t *instructions
     if (rc == 0)
         return m.out;
     json_decref(m.out);
-    return NULL;
-}
-
-/* ---- tools ----------------------------------------------------------------------------------- */
-
-static json_t *function_of(const struct taker *t, const json_t *tool)
-{
-    const json_t *name = json_object_get(tool, "name");
-    if (!json_is_string(name)) {
-        error_set(t->error, ERR_BAD_INPUT, "'tools': a function has no name");
-        return NULL;
-    }
-    json_t *made = json_pack("{s:s, s:{s:O, s:O*, s:O*}}", "type", "function", "function", "name",
-                             name, "description", json_object_get(tool, "description"),
-                             "parameters", json_object_get(tool, "parameters"));
-    if (!made)
-        error_set(t->error, ERR_NO_MEMORY, "out of memory (tools)");
-    return made;
-}
-
-/* A namespace is a list of tools; other types than functions are left out. */
-static int add_tools(const struct taker *t, const json_t *tools, bool nested, json_t *out)
-{
-    for (size_t i = 0; i < json_array_size(tools); i++) {
-        const json_t *tool = json_array_get(tools, i), *type = json_object_get(tool, "type");
-        if (!nested && json_text_is(type, "namespace")) {
-            if (add_tools(t, json_object_get(tool, "tools"), true, out) != 0)
-                return -1;
-            continue;
-        }
-        if (!json_text_is(type, "function")) {
-            take_ignored(t, json_is_string(type) ? json_string_value(type) : "tools");
-            continue;
-        }
-        json_t *made = function_of(t, tool);
-        if (!made)
-            return -1;
-        if (json_array_append_new(out, made) != 0)
-            return error_set(t->error, ERR_NO_MEMORY, "out of memory (tools)");
-    }
-    return 0;
-}
-
-json_t *responses_tools(const struct taker *t, const json_t *tools)
-{
-    json_t *out = json_array();
-    if (out && add_tools(t, tools, false, out) == 0)
-        return out;
-    if (!out)
-        error_set(t->error, ERR_NO_MEMORY, "out of memory (tools)");
-    json_decref(out);
     return NULL;
 }

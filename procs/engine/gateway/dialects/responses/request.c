@@ -83,14 +83,21 @@ static int render(struct taker *t)
 {
     const struct stated *s = stated(t);
     bool template = t->body->limits->chat->program != NULL;
-    json_t *messages = responses_conversation(t, s->instructions, s->input);
-    json_t *tools = s->tools ? responses_tools(t, s->tools) : NULL;
+    struct tool_names names = {.flat = NULL};
+    json_t *tools = s->tools ? responses_tools(t, s->tools, &names) : NULL;
+    json_t *messages =
+        tools || !s->tools ? responses_conversation(t, &names, s->instructions, s->input) : NULL;
     json_t *all = s->effort && template ? json_pack("{s:O}", "reasoning_effort", s->effort) : NULL;
     struct api_conversation c = {.messages = messages,
                                  .tools = s->no_tools ? NULL : tools,
                                  .variables = all,
                                  .continues = api_can_continue(messages)};
-    int rc = messages && (tools || !s->tools) ? api_render(t->body, &c, t->out, t->error) : -1;
+    int rc = messages ? api_render(t->body, &c, t->out, t->error) : -1;
+    if (json_object_size(names.flat) > 0) {
+        t->out->tool_names = json_incref(names.flat);
+        t->out->tool_names_bytes = names.bytes;
+    }
+    tool_names_free(&names);
     json_decref(messages);
     json_decref(tools);
     json_decref(all);

@@ -13,11 +13,23 @@ extern const struct dialect responses;
 int responses_parse(const struct api_body *body, struct api_request *out,
                     char param[API_PARAM_BYTES], struct error *error);
 
-/* items.c: messages and tools in the form of lib/model/chat/format.h. New references; NULL with an
- * error. What cannot be served is left out, and told to limits->ignored. instructions: a text; NULL:
- * none. input: a text or an array of items. */
-json_t *responses_conversation(const struct taker *t, const json_t *instructions,
-                               const json_t *input);
-json_t *responses_tools(const struct taker *t, const json_t *tools);
+/* tools.c. The names of tools that are in a namespace. */
+#define TOOL_NAME_BYTES 256 /* of memory, besides the texts */
+struct tool_names {
+    json_t *known; /* of the client: namespace: {name: name in the template} */
+    json_t *flat;  /* of the template: name: [namespace, name] */
+    size_t bytes;  /* of `flat`, about */
+};
+/* The name in the template. space, name: of a client; space may be NULL. Borrowed. */
+const json_t *tool_name_of(const struct tool_names *names, const json_t *space, const json_t *name);
+void tool_names_free(struct tool_names *names);
+
+/* Messages and tools in the form of lib/model/chat/format.h. New references; NULL with an error.
+ * What cannot be served is left out, and told to limits->ignored. */
+/* *names is freed by the caller in any case. */
+json_t *responses_tools(const struct taker *t, const json_t *tools, struct tool_names *names);
+/* items.c. instructions: a text; NULL: none. input: a text or an array of items. */
+json_t *responses_conversation(const struct taker *t, const struct tool_names *names,
+                               const json_t *instructions, const json_t *input);
 
 #endif

@@ -127,6 +127,114 @@ START_TEST(deltas)
 }
 END_TEST
 
+static json_t *member_of_event(const json_t *snapshot, const json_t *event, const char *member)
+{
+    size_t item = (size_t)json_integer_value(json_object_get(event, "output_index"));
+    return json_object_get(json_array_get(json_object_get(snapshot, "output"), item), member);
+}
+
+static void append_text(json_t *object, const char *member, const json_t *event)
+{
+    ck_assert(json_is_string(json_object_get(object, member)));
+    json_object_set_new(object, member,
+                        json_sprintf("%s%s", text_of(object, member), text_of(event, "delta")));
+}
+
+/* As openai-node does: a response replaces what is gathered, and text is added to a part that has to
+ * be there. A new reference: the response before the last event. */
+static json_t *gather(const json_t *events)
+{
+    json_t *snapshot = NULL, *event, *all = (json_t *)(uintptr_t)events;
+    size_t i, left = json_array_size(events) - 1;
+    json_array_foreach(all, i, event)
+    {
+        const char *type = text_of(event, "type");
+        json_t *content = snapshot ? member_of_event(snapshot, event, "content") : NULL;
+        if (left-- == 0)
+            break;
+        if (json_object_get(event, "response")) {
+            json_decref(snapshot);
+            snapshot = json_deep_copy(json_object_get(event, "response"));
+        } else if (strcmp(type, "response.output_item.added") == 0) {
+            json_array_append_new(json_object_get(snapshot, "output"),
+                                  json_deep_copy(json_object_get(event, "item")));
+        } else if (strcmp(type, "response.content_part.added") == 0) {
+            json_array_append_new(content, json_deep_copy(json_object_get(event, "part")));
+        } else if (strcmp(type, "response.function_call_arguments.delta") == 0) {
+            json_t *output = json_object_get(snapshot, "output");
+            append_text(json_array_get(output, json_array_size(output) - 1), "arguments", event);
+        } else if (json_object_get(event, "delta")) {
+            ck_assert_uint_eq(json_array_size(content), 1);
+            append_text(json_array_get(content, 0), "text", event);
+        }
+    }
+    return snapshot;
+}
+
+/* What a client gathers is the output, also where events are sent to keep the connection. */
+START_TEST(gathered)
+{
+    static const char *const pieces[] = {
+        "<think>a", "b", "</think>", "c", "d", RECORDED_CALL("f", "{\"a\": 1}"), "e"};
+    struct recorded r = {.dialect = &responses};
+    struct quota quota;
+    struct completion c;
+    recorded_open(&c, &r, true, &quota);
+    for (size_t i = 0; i < ARRAY_LEN(pieces); i++) {
+        completion_keep_alive(&c);
+        completion_text(&c, pieces[i], strlen(pieces[i]), true);
+        completion_keep_alive(&c);
+    }
+    completion_end(&c, FINISH_END, NULL);
+    json_t *events = events_of(&c), *snapshot = gather(events), *item;
+    size_t i;
+    json_array_foreach(json_object_get(snapshot, "output"), i, item)
+        json_object_set_new(item, "status", json_string("completed"));
+    ck_assert_uint_eq(i, 4);
+    ck_assert(json_equal(json_object_get(snapshot, "output"),
+                         json_object_get(last_response(events), "output")));
+    json_decref(snapshot);
+    json_decref(events);
+    completion_free(&c);
+    ck_assert_uint_eq(quota.buffered, 0);
+}
+END_TEST
+
+/* Clients know a tool by its namespace, too. */
+START_TEST(namespaces)
+{
+    for (int stream = 0; stream < 2; stream++) {
+        struct recorded r = {.dialect = &responses};
+        struct quota quota;
+        struct completion c;
+        size_t bytes, found = 0, i;
+        recorded_open(&c, &r, stream, &quota);
+        c.request.tool_names = json_pack("{s:[s, s]}", "n__f", "n", "f");
+        recorded_take(&c, RECORDED_CALL("n__f", "{}") RECORDED_CALL("f", "{}"));
+        completion_end(&c, FINISH_END, NULL);
+        char *body = stream ? NULL : completion_whole(&c, &bytes);
+        json_t *all = stream ? events_of(&c)
+                             : json_pack("[{s:o}]", "response", json_loads(body, 0, NULL)),
+               *event;
+        json_t *output = json_object_get(last_response(all), "output");
+        ck_assert_str_eq(text_of(json_array_get(output, 0), "namespace"), "n");
+        ck_assert_str_eq(text_of(json_array_get(output, 0), "name"), "f");
+        ck_assert_ptr_null(json_object_get(json_array_get(output, 1), "namespace"));
+        ck_assert_str_eq(text_of(json_array_get(output, 1), "name"), "f");
+        json_array_foreach(all, i, event)
+        {
+            const json_t *item = json_object_get(event, "item");
+            found += strcmp(text_of(item, "namespace"), "n") == 0 &&
+                     strcmp(text_of(item, "name"), "f") == 0;
+        }
+        ck_assert_uint_eq(found, stream ? 2 : 0);
+        free(body);
+        json_decref(all);
+        completion_free(&c);
+    }
+}
+END_TEST
+
 START_TEST(ends)
 {
     static const struct {
@@ -174,6 +282,8 @@ int main(void)
     TCase *cases = tcase_create("responses");
     tcase_add_test(cases, items);
     tcase_add_test(cases, deltas);
+    tcase_add_test(cases, gathered);
+    tcase_add_test(cases, namespaces);
     tcase_add_test(cases, ends);
     tcase_add_test(cases, failure);
     suite_add_tcase(suite, cases);

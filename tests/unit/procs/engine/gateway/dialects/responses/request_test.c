@@ -63,6 +63,43 @@ START_TEST(conversations)
 }
 END_TEST
 
+#define FUNCTION(name)      "{\"type\":\"function\",\"name\":\"" name "\"}"
+#define SPACE(name, tools)  "{\"type\":\"namespace\",\"name\":\"" name "\",\"tools\":[" tools "]}"
+#define SEEN_FUNCTION(name) "{\"type\": \"function\", \"function\": {\"name\": \"" name "\"}}"
+#define SPACE_CALL(space, name)                                                                    \
+    "{\"type\":\"function_call\",\"namespace\":\"" space "\",\"call_id\":\"i\",\"name\":\"" name   \
+    "\",\"arguments\":\"{}\"}"
+#define SEEN_ONE(name)                                                                             \
+    "{\"role\": \"assistant\", \"content\": null, \"tool_calls\": [" SEEN_CALL("i", name) "]}"
+
+/* The template gets one name of each function, in tools and in calls; the request keeps what the
+ * client calls it. */
+START_TEST(namespaces)
+{
+    struct bodies b;
+    bodies_open(&b, BODIES_TEMPLATE);
+    bodies_check(
+        &b, &responses,
+        "{\"tools\":[" SPACE("n", FUNCTION("f") "," FUNCTION("g")) "," SPACE(
+            "m", FUNCTION("g")) "," FUNCTION("f") "],\"input\":[" HI
+                                                  "," SPACE_CALL("n", "f") "," HI "," SPACE_CALL(
+                                                      "m", "g") "," HI
+                                                                "," SPACE_CALL(
+                                                                    "n", "g") "," HI
+                                                                              "," SPACE_CALL(
+                                                                                  "o", "g") "," HI
+                                                                                            "]}",
+        SEEN_HI SEEN_ONE("n__f") SEEN_HI SEEN_ONE("m__g") SEEN_HI SEEN_ONE("g")
+            SEEN_HI SEEN_ONE("g") SEEN_HI "T[" SEEN_FUNCTION("n__f") ", " SEEN_FUNCTION(
+                "g") ", " SEEN_FUNCTION("m__g") ", " SEEN_FUNCTION("f") "]");
+    json_t *names = json_pack("{s:[s, s], s:[s, s], s:[s, s]}", "n__f", "n", "f", "g", "n", "g",
+                              "m__g", "m", "g");
+    ck_assert(json_equal(b.request.tool_names, names) && b.request.tool_names_bytes > 0);
+    json_decref(names);
+    bodies_close(&b);
+}
+END_TEST
+
 START_TEST(settings)
 {
     struct bodies b;
@@ -105,6 +142,9 @@ START_TEST(rejected)
         {HI_AND("\"instructions\":7"), "instructions", "a text"},
         {HI_AND("\"tools\":7"), "tools", "an array"},
         {HI_AND("\"tools\":[{\"type\":\"function\"}]"), "input", "has no name"},
+        {HI_AND("\"tools\":[{\"type\":\"namespace\",\"tools\":[]}]"), "input", "has no name"},
+        {HI_AND("\"tools\":[" SPACE("n", FUNCTION("f") "," FUNCTION("f")) "," FUNCTION("f") "]"),
+         "input", "two functions have the name 'f'"},
         {HI_AND("\"tool_choice\":\"required\""), "tool_choice", "only"},
         {HI_AND("\"reasoning\":7"), "reasoning", "an object"},
         {HI_AND("\"text\":7"), "text", "an object"},
@@ -136,6 +176,7 @@ int main(void)
     Suite *suite = suite_create("gateway");
     TCase *cases = tcase_create("responses_request");
     tcase_add_test(cases, conversations);
+    tcase_add_test(cases, namespaces);
     tcase_add_test(cases, settings);
     tcase_add_test(cases, rejected);
     tcase_add_test(cases, limits_of_conversations);
