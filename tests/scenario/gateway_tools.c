@@ -55,13 +55,13 @@ static void take_events(struct seen *s, const struct http *h)
     }
 }
 
-static char *request(bool stream)
+static char *request(bool stream, const char *more)
 {
     char *body;
     CHECK(asprintf(&body,
                    "{\"messages\":[{\"role\":\"user\",\"content\":\"" FAMILY_ASK
-                   "\"}],\"temperature\":0,\"tools\":" FAMILY_TOOLS ",\"stream\":%s}",
-                   stream ? "true" : "false") > 0,
+                   "\"}],\"temperature\":0,\"tools\":" FAMILY_TOOLS ",\"stream\":%s%s}",
+                   stream ? "true" : "false", more) > 0,
           "out of memory");
     return body;
 }
@@ -89,12 +89,12 @@ static void check(const struct family *f, struct http *h, bool stream)
           f->name, got.id);
 }
 
-/* Half of the clients stream. */
+/* Half of the clients stream, and half of them want one call. */
 static void ask_at_once(const struct family *f, unsigned port)
 {
     struct http h[CLIENTS];
     for (size_t i = 0; i < CLIENTS; i++) {
-        char *body = request(i % 2);
+        char *body = request(i % 2, i / 2 % 2 ? ",\"parallel_tool_calls\":false" : "");
         http_open(&h[i], port, CHAT, NULL, body);
         free(body);
     }
@@ -118,6 +118,27 @@ static void calls_of(const char *name)
     engine_stop(e);
 }
 
+/* The model would write on: the sequence is cancelled after the call. */
+static void one_call(void)
+{
+    const struct family *f = families;
+    unsigned port;
+    char path[PATH_MAX];
+    while (strcmp(f->name, "hermes") != 0)
+        f++;
+    scripted_model_make(path, "family.gguf", &f->script);
+    struct engine *e = gateway_start(&port, (const char *const[]){"-m", path, "--http=0", NULL});
+    for (int stream = 0; stream < 2; stream++) {
+        struct http h;
+        char *body = request(stream, ",\"parallel_tool_calls\":false,\"ignore_eos\":true");
+        http_open(&h, port, CHAT, NULL, body);
+        check(f, &h, stream);
+        free(body);
+        engine_wait_counter(e, "compute", "sequences_cancelled", (uint64_t)stream + 1, END_MS);
+    }
+    engine_stop(e);
+}
+
 #define FAMILY(name)                                                                               \
     static void name(void)                                                                         \
     {                                                                                              \
@@ -137,7 +158,7 @@ int main(int argc, char **argv)
 {
     static const struct test_case cases[] = {
         ROW(coder),        ROW(glm),  ROW(minimax), ROW(hermes),  ROW(deepseek_v3),
-        ROW(deepseek_v31), ROW(kimi), ROW(gemma),   ROW(harmony),
+        ROW(deepseek_v31), ROW(kimi), ROW(gemma),   ROW(harmony), ROW(one_call),
     };
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }

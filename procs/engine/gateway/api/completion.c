@@ -10,6 +10,11 @@
 const struct framing framing_events = {"text/event-stream", "data: ", "\n\n", true};
 const struct framing framing_lines = {"application/x-ndjson", "", "\n", false};
 
+bool completion_is_over(const struct completion *c)
+{
+    return c->request.one_call && c->calls > 0;
+}
+
 bool completion_splits(const struct completion *c)
 {
     return c->request.answer.reasoning.open || c->request.answer.call.open;
@@ -67,8 +72,12 @@ static void send_piece(void *arg, const struct answer_piece *p)
 {
     struct completion *c = arg;
     OBJ_CHECK(c, COMPLETION_MAGIC);
-    if (c->request.one_call && c->calls > 0)
+    if (completion_is_over(c))
         return;
+    if (!c->request.stream) { /* the text is kept; one_call: it is read for the first call only */
+        c->calls += p->part == ANSWER_CALL;
+        return;
+    }
     if (p->part != ANSWER_CALL) {
         c->dialect->text(c, p, NULL);
         return;
@@ -112,11 +121,12 @@ static void send_text(struct completion *c, const char *text, size_t bytes, bool
 
 void completion_text(struct completion *c, const char *text, size_t bytes, bool with_tokens)
 {
+    bool splits = completion_splits(c) && (c->request.stream || c->request.one_call);
     if (!c->request.stream)
         append(c, text, bytes);
-    else if (completion_splits(c))
+    if (splits)
         split(c, text, bytes, false);
-    else
+    else if (c->request.stream)
         send_text(c, text, bytes, with_tokens);
 }
 
@@ -146,7 +156,7 @@ void completion_keep_alive(struct completion *c)
 
 static void set_finish(struct completion *c, enum finish finish)
 {
-    bool called = c->calls > 0 && finish != FINISH_LENGTH;
+    bool called = c->calls > 0 && (finish != FINISH_LENGTH || c->request.one_call);
     c->finish = called ? FINISH_CALLS : finish;
 }
 

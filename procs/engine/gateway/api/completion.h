@@ -61,6 +61,9 @@ void completion_free(struct completion *c);
 /* Whether the answer is split into parts. */
 bool completion_splits(const struct completion *c);
 
+/* Whether all that may be in the answer is there, although the model writes more. */
+bool completion_is_over(const struct completion *c);
+
 /* compute has taken the request: the answer begins, with what the template wrote of it. */
 void completion_begin(struct completion *c);
 /* More text of the answer, whole characters. with_tokens: those that tokens_take took belong to

@@ -151,6 +151,11 @@ static enum finish finish_of(const struct engine_next *next)
     return next->stopped ? FINISH_STOP_TEXT : FINISH_END;
 }
 
+static bool is_cancelled(const struct engine_next *next)
+{
+    return strcmp(next->finish, "cancelled") == 0;
+}
+
 static void finish(struct stream *s, const struct engine_next *next)
 {
     struct gateway *g = s->gateway;
@@ -164,7 +169,7 @@ static void finish(struct stream *s, const struct engine_next *next)
         return;
     }
     counter_add(g->child.process, CTR_GATEWAY_streams_finished, 1);
-    metrics_finished(&g->metrics, next->finish);
+    metrics_finished(&g->metrics, is_cancelled(next) ? "stop" : next->finish);
     if (streamed(s)) {
         ended(s);
         return;
@@ -198,25 +203,21 @@ static void count_tokens(struct stream *s, uint64_t count)
     counter_add(g->child.process, CTR_GATEWAY_tokens, count);
 }
 
-static void take_next(struct stream *s, const struct engine_next *next)
+static void take_text(struct stream *s, const struct engine_next *next, size_t tokens)
 {
-    struct error error;
-    size_t text_tokens = text_token_count(s, next);
-    s->reply_ns = clock_now_ns();
-    s->from = next->next;
-    count_tokens(s, text_tokens);
-    tokens_take(&s->completion, next, text_tokens);
+    count_tokens(s, tokens);
+    tokens_take(&s->completion, next, tokens);
     completion_text(&s->completion, next->text, next->text_bytes, true);
     send_written(s);
-    if (s->completion.failed) {
-        if (!next->done)
-            stream_cancel(s);
-        too_much(s);
-    } else if (!next->done) {
-        stream_request_next(s);
-    } else if (strcmp(next->finish, "error") == 0) {
+}
+
+/* The last reply. */
+static void take_end(struct stream *s, const struct engine_next *next)
+{
+    struct error error;
+    if (strcmp(next->finish, "error") == 0) {
         fail(s, &next->failure);
-    } else if (strcmp(next->finish, "cancelled") == 0) {
+    } else if (is_cancelled(next) && !completion_is_over(&s->completion)) {
         error_set(&error, ERR_CANCELLED, "the engine cancelled the sequence");
         fail(s, &error);
     } else {
@@ -224,6 +225,31 @@ static void take_next(struct stream *s, const struct engine_next *next)
             counter_add(s->gateway->child.process, CTR_GATEWAY_streams_stopped, 1);
         finish(s, next);
     }
+}
+
+/* Where the answer is over before the model ends it, the sequence is cancelled, and its last reply
+ * has the numbers. */
+static void take_next(struct stream *s, const struct engine_next *next)
+{
+    bool over = completion_is_over(&s->completion);
+    size_t text_tokens = text_token_count(s, next);
+    s->reply_ns = clock_now_ns();
+    s->from = next->next;
+    if (!over)
+        take_text(s, next, text_tokens);
+    if (s->completion.failed) {
+        if (!next->done)
+            stream_cancel(s);
+        too_much(s);
+        return;
+    }
+    if (next->done) {
+        take_end(s, next);
+        return;
+    }
+    if (!over && completion_is_over(&s->completion))
+        stream_cancel(s);
+    stream_request_next(s);
 }
 
 /* compute is restarting: the token log provides the tokens afterwards. */

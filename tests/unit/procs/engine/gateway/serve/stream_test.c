@@ -19,13 +19,19 @@ static struct {
     rpc_async_done *done;
     void *arg;
 } call;
-static char finished[16]; /* the reason, or "error"; "": not yet */
+static unsigned cancels;
+static char response[2000]; /* that is not streamed */
+static char finished[16];   /* the reason, or "error"; "": not yet */
 
 uint64_t rpc_async_call(struct rpc_async *c, const char *op, json_t *request, unsigned timeout_ms,
                         rpc_async_done *done, void *arg, struct error *error)
 {
-    (void)c, (void)op, (void)timeout_ms, (void)error;
+    (void)c, (void)timeout_ms, (void)error;
     json_decref(request);
+    if (strcmp(op, "cancel") == 0) {
+        cancels++;
+        return 1;
+    }
     call.done = done;
     call.arg = arg;
     return 1;
@@ -54,7 +60,8 @@ void exchange_error(struct exchange *x, const struct error *error, const char *p
 
 void exchange_counted(struct exchange *x, char *text, size_t bytes)
 {
-    (void)x, (void)bytes;
+    (void)x;
+    snprintf(response, sizeof response, "%.*s", (int)bytes, text);
     free(text);
 }
 
@@ -165,12 +172,51 @@ START_TEST(text_without_space)
 }
 END_TEST
 
+#define CALL  "<call>{\\\"name\\\":\\\"f\\\",\\\"arguments\\\":{}}</call>"
+#define FIRST "{\"ids\":[1,2],\"text\":\"so" CALL "\",\"next\":2,\"done\":false}"
+#define MORE                                                                                       \
+    "{\"ids\":[3],\"text\":\" and more\",\"next\":3,\"done\":true,\"finish\":\"cancelled\","       \
+    "\"stats\":{\"cached_tokens\":5}}"
+
+/* After the one call that the client wants, nothing is computed and the end is not an error. */
+START_TEST(one_call_cancels)
+{
+    for (int events = 0; events < 2; events++) {
+        start(false);
+        cancels = 0;
+        struct completion *c = &stream.completion;
+        c->dialect = &openai_chat;
+        c->request = (struct api_request){
+            .stream = events,
+            .one_call = true,
+            .answer.call = {.open = "<call>", .close = "</call>", .call_open = ""}};
+        completion_open(c);
+        reply(FIRST);
+        ck_assert_uint_eq(cancels, 1);
+        ck_assert(stream.state == STREAM_FOLLOW);
+        reply(MORE);
+        ck_assert_uint_eq(cancels, 1);
+        ck_assert_str_eq(finished, "stop");
+        if (events)
+            ck_assert(sent("\"finish_reason\":\"tool_calls\"") && !sent("more"));
+        else
+            ck_assert(strstr(response, "\"finish_reason\":\"tool_calls\"") &&
+                      strstr(response, "\"completion_tokens\":2") &&
+                      strstr(response, "\"cached_tokens\":5") && !strstr(response, "more"));
+        if (events)
+            stream_free(&stream);
+        ck_assert_uint_eq(gateway.http.quota.buffered, 0);
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("stream");
     TCase *cases = tcase_create("stream");
     tcase_add_test(cases, progress_without_space);
     tcase_add_test(cases, text_without_space);
+    tcase_add_test(cases, one_call_cancels);
     suite_add_tcase(suite, cases);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

@@ -37,6 +37,10 @@ START_TEST(whole_answers)
          .finish = FINISH_END,
          .one_call = true,
          .expected = WHOLE(USE("0", "f", "{\"a\":1}"), "tool_use", "null")},
+        {.text = TWO_CALLS,
+         .finish = FINISH_LENGTH,
+         .one_call = true,
+         .expected = WHOLE(USE("0", "f", "{\"a\":1}"), "tool_use", "null")},
     };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         struct recorded r = rows[i];
