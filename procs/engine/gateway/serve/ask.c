@@ -94,3 +94,10 @@ void ask_start(struct exchange *x)
     else if (!x->dialect->question)
         respond(x, NULL);
 }
+
+void asks_refuse(struct gateway *g, const struct error *error)
+{
+    for (size_t i = 0; i < ASKS_MAX; i++)
+        if (g->asks[i].exchange)
+            refuse(g->asks[i].exchange, error, NULL);
+}

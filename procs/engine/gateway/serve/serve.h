@@ -74,7 +74,7 @@ void stream_cancel(struct stream *s);
 int stream_check_compute(const struct gateway *g, struct error *error);
 void stream_client_left(struct stream *s);
 void streams_tick(struct gateway *g, uint64_t now_ns);
-/* Ends all streams with an error. Their sequences end with the engine. */
+/* Ends all streams and questions with an error. Their sequences end with the engine. */
 void streams_stop(struct gateway *g);
 /* Fills `fds` with streams whose connection is watched for its end; returns their number. */
 nfds_t streams_poll(struct gateway *g, struct pollfd *fds, struct stream **of);
@@ -94,6 +94,8 @@ struct ask {
 /* Answers a question of a dialect (dialect.h). */
 route_fn ask_start;
 void ask_forget(struct exchange *x);
+/* Those that wait for compute get an error. */
+void asks_refuse(struct gateway *g, const struct error *error);
 
 /* ---- ignored.c ------------------------------------------------------------------------------- */
 

@@ -327,6 +327,7 @@ static void fail_all(struct gateway *g, const struct error *error)
             stream_reject(s, error);
         }
     }
+    asks_refuse(g, error);
 }
 
 /* ---- called by the event loop ---------------------------------------------------------------- */

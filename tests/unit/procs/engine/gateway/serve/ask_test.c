@@ -122,12 +122,28 @@ START_TEST(a_reply_without_space)
 }
 END_TEST
 
+/* As streams are, when compute does not come back. */
+START_TEST(all_are_refused)
+{
+    struct error error;
+    ask(&openai_tokenize, "{\"content\":\"a\"}");
+    error_set(&error, ERR_GONE, "no");
+    asks_refuse(&gateway, &error);
+    ck_assert(refused == ERR_GONE && !exchange.ask);
+    ck_assert_uint_eq(gateway.http.quota.buffered, 0);
+    refused = ERR_NONE;
+    asks_refuse(&gateway, &error);
+    ck_assert_int_eq(refused, ERR_NONE);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("ask");
     TCase *cases = tcase_create("ask");
     tcase_add_test(cases, replies_are_counted);
     tcase_add_test(cases, a_reply_without_space);
+    tcase_add_test(cases, all_are_refused);
     suite_add_tcase(suite, cases);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

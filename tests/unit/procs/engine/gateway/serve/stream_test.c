@@ -20,6 +20,7 @@ static struct {
     void *arg;
 } call;
 static unsigned cancels;
+static enum error_code asks_refused;
 static char response[2000]; /* that is not streamed */
 static char finished[16];   /* the reason, or "error"; "": not yet */
 
@@ -90,6 +91,12 @@ void metrics_finished(struct metrics *m, const char *reason)
 {
     (void)m;
     snprintf(finished, sizeof finished, "%s", reason);
+}
+
+void asks_refuse(struct gateway *g, const struct error *error)
+{
+    (void)g;
+    asks_refused = error->code;
 }
 
 void stream_reject(struct stream *s, const struct error *error)
@@ -210,6 +217,15 @@ START_TEST(one_call_cancels)
 }
 END_TEST
 
+START_TEST(a_stop_refuses_questions)
+{
+    start(true);
+    streams_stop(&gateway);
+    ck_assert(asks_refused == ERR_GONE);
+    stream_free(&stream);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("stream");
@@ -217,6 +233,7 @@ int main(void)
     tcase_add_test(cases, progress_without_space);
     tcase_add_test(cases, text_without_space);
     tcase_add_test(cases, one_call_cancels);
+    tcase_add_test(cases, a_stop_refuses_questions);
     suite_add_tcase(suite, cases);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);
