@@ -196,6 +196,9 @@ static void questions(void)
     for (int i = 0; i < 40; i++) /* more than --http-streams: each of them is free again */
         expect(port, "/api/generate", "{\"model\":\"any\"}", 200,
                (const char *const[][2]){{"done_reason", "load"}, {NULL, NULL}});
+    CHECK(engine_counter(e, "gateway", "streams_started") == 41 &&
+              engine_counter(e, "gateway", "streams_finished") == 41,
+          "a stream has no end");
     engine_stop(e);
 }
 

@@ -218,6 +218,8 @@ static int finish_nothing(struct stream *s, struct error *error)
     char *text = completion_whole(&s->completion, &bytes);
     if (!text)
         return error_set(error, ERR_NO_MEMORY, BUFFERS_FULL);
+    counter_add(s->gateway->child.process, CTR_GATEWAY_streams_finished, 1);
+    metrics_finished(&s->gateway->metrics, "stop");
     stream_free(s);
     exchange_counted(x, text, bytes);
     return 0;
