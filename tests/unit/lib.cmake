@@ -26,6 +26,8 @@ sluice_unit_test(sandbox_calls_test SOURCES lib/sandbox/calls_test.c LINK sluice
 sluice_unit_test(sandbox_access_test SOURCES lib/sandbox/access_test.c LINK sluice_sandbox sluice_io)
 sluice_unit_test(sandbox_document_test SOURCES lib/sandbox/document_test.c)
 sluice_unit_test(json_reader_test SOURCES lib/json/reader_test.c LINK sluice_json m)
+sluice_unit_test(unit_gbnf SOURCES lib/grammar/gbnf/gbnf_test.c LINK sluice_grammar)
+sluice_unit_test(unit_mask SOURCES lib/grammar/vocab/mask_test.c LINK sluice_grammar)
 sluice_unit_test(unit_jinja SOURCES lib/jinja/jinja_test.c LINK sluice_jinja)
 sluice_unit_test(read_errors_test SOURCES lib/io/read_errors_test.c LINK sluice_read_errors)
 sluice_unit_test(unit_jinja_cost SOURCES lib/jinja/cost_test.c LINK sluice_jinja)

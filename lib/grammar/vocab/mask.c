@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Masks: a walk through the vocabulary's tree with the automaton beside it, and a store of the masks
+ * that were made. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/grammar/state.h"
+#include "lib/grammar/vocab/tree.h"
+
+#define KEY_WORDS_MAX 4096 /* of larger states no mask is kept */
+
+struct kept_mask {
+    const struct grammar *g; /* NULL: free */
+    uint64_t used, hash;     /* used: the time of its last use */
+    uint32_t *key, key_words;
+    uint64_t *bits;
+};
+
+struct masks {
+    const struct vocab *v;
+    struct kept_mask *kept;
+    uint32_t kept_count;
+    uint64_t time, found, made;
+    struct items *levels; /* after each byte of the token that is tried */
+    uint32_t *frames;     /* of the state before that byte */
+    uint64_t *bits;       /* of a mask that is not kept */
+    uint32_t key[KEY_WORDS_MAX], key_words;
+    bool key_full;
+};
+
+struct masks *masks_new(const struct vocab *v, uint32_t kept)
+{
+    struct masks *m = calloc(1, sizeof(*m));
+    if (!m)
+        return NULL;
+    m->v = v;
+    m->kept_count = kept;
+    m->kept = calloc(kept + 1u, sizeof(*m->kept));
+    m->levels = malloc((v->deepest + 1u) * sizeof(*m->levels));
+    m->frames = malloc((v->deepest + 1u) * sizeof(*m->frames));
+    m->bits = calloc(vocab_mask_words(v) + 1, sizeof(*m->bits));
+    if (!m->kept || !m->levels || !m->frames || !m->bits) {
+        masks_free(m);
+        return NULL;
+    }
+    return m;
+}
+
+static void drop(struct kept_mask *k)
+{
+    free(k->key);
+    free(k->bits);
+    *k = (struct kept_mask){0};
+}
+
+void masks_free(struct masks *m)
+{
+    if (!m)
+        return;
+    for (uint32_t i = 0; m->kept && i < m->kept_count; i++)
+        drop(&m->kept[i]);
+    free(m->kept);
+    free(m->levels);
+    free(m->frames);
+    free(m->bits);
+    free(m);
+}
+
+void masks_forget(struct masks *m, const struct grammar *g)
+{
+    for (uint32_t i = 0; i < m->kept_count; i++)
+        if (m->kept[i].g == g)
+            drop(&m->kept[i]);
+}
+
+/* ---- the walk ---- */
+
+static void allow(const struct masks *m, uint64_t *bits, uint32_t token)
+{
+    for (; token != TREE_NO_TOKEN; token = m->v->same[token])
+        bits[token / 64] |= (uint64_t)1 << (token % 64);
+}
+
+/* Nodes come in depth-first order: what a node of depth d needs is the level d - 1. */
+static void walk(struct masks *m, struct grammar_state *s, uint64_t *bits)
+{
+    const struct vocab *v = m->v;
+    const uint32_t frames = s->frames_count;
+    uint64_t first[4];
+    items_bytes(s, &s->now, first);
+    m->frames[0] = frames;
+    for (uint32_t i = 0; i < v->nodes_count;) {
+        const struct tree_node *n = &v->nodes[i];
+        const struct items *from = n->depth == 1 ? &s->now : &m->levels[n->depth - 1];
+        state_cut(s, m->frames[n->depth - 1]);
+        if ((n->depth == 1 && !set_has(first, n->byte)) ||
+            !state_step(s, from, n->byte, &m->levels[n->depth])) {
+            i = n->end;
+            continue;
+        }
+        m->frames[n->depth] = s->frames_count;
+        allow(m, bits, n->token);
+        i++;
+    }
+    state_cut(s, frames);
+}
+
+/* ---- what a mask depends on ---- */
+
+static void key_add(struct masks *m, uint32_t value)
+{
+    if (m->key_words == KEY_WORDS_MAX)
+        m->key_full = true;
+    else
+        m->key[m->key_words++] = value;
+}
+
+static uint32_t at_most(uint32_t value, uint32_t limit)
+{
+    return value < limit ? value : limit;
+}
+
+/* A token has at most `deepest` bytes, so a count further than that from its limits is like any
+ * other. Of depth, only its distance from the limit matters, but it is constant on a stack. */
+static void key_stack(struct masks *m, const struct grammar_state *s, uint32_t frame)
+{
+    uint32_t far = m->v->deepest + 2;
+    key_add(m, at_most(s->g->depth - s->frames[frame].depth, UINT16_MAX));
+    for (; frame && !m->key_full; frame = s->frames[frame].parent) {
+        const struct frame *f = &s->frames[frame];
+        const struct node *n = &s->g->nodes[f->node];
+        key_add(m, f->node);
+        if (n->op == OP_LOOP) {
+            key_add(m, at_most(f->count < n->min ? n->min - f->count : 0, far));
+            key_add(m, at_most(n->max - f->count, far));
+        }
+    }
+    key_add(m, 0);
+}
+
+static uint64_t make_key(struct masks *m, const struct grammar_state *s)
+{
+    uint64_t hash = (uintptr_t)s->g;
+    m->key_words = 0;
+    m->key_full = false;
+    for (uint32_t i = 0; i < s->now.count && !m->key_full; i++) {
+        key_add(m, s->now.at[i].node);
+        key_stack(m, s, s->now.at[i].frame);
+    }
+    for (uint32_t i = 0; i < m->key_words; i++)
+        hash = (hash ^ m->key[i]) * 0x9E3779B97F4A7C15u, hash ^= hash >> 29;
+    return hash;
+}
+
+static struct kept_mask *find(struct masks *m, const struct grammar *g, uint64_t hash)
+{
+    for (uint32_t i = 0; i < m->kept_count; i++) {
+        struct kept_mask *k = &m->kept[i];
+        if (k->g == g && k->hash == hash && k->key_words == m->key_words &&
+            memcmp(k->key, m->key, m->key_words * sizeof(*m->key)) == 0)
+            return k;
+    }
+    return NULL;
+}
+
+/* Takes the place that was not used for longest. NULL: no memory, or none are kept. */
+static struct kept_mask *keep(struct masks *m, const struct grammar *g, uint64_t hash)
+{
+    struct kept_mask *k = NULL;
+    for (uint32_t i = 0; i < m->kept_count; i++)
+        if (!k || m->kept[i].used < k->used)
+            k = &m->kept[i];
+    if (!k || m->key_full)
+        return NULL;
+    drop(k);
+    k->key = malloc((m->key_words + 1u) * sizeof(*k->key));
+    k->bits = calloc(vocab_mask_words(m->v) + 1, sizeof(*k->bits));
+    if (!k->key || !k->bits) {
+        drop(k);
+        return NULL;
+    }
+    memcpy(k->key, m->key, m->key_words * sizeof(*k->key));
+    k->key_words = m->key_words;
+    k->hash = hash;
+    k->g = g;
+    return k;
+}
+
+const uint64_t *grammar_mask(struct masks *m, struct grammar_state *s)
+{
+    if (s->frames_count > STATE_FRAMES / 2)
+        state_compact(s);
+    uint64_t hash = make_key(m, s);
+    struct kept_mask *k = m->key_full ? NULL : find(m, s->g, hash);
+    if (k) {
+        m->found++;
+    } else {
+        k = keep(m, s->g, hash);
+        m->made++;
+        if (!k)
+            memset(m->bits, 0, vocab_mask_words(m->v) * sizeof(*m->bits));
+        walk(m, s, k ? k->bits : m->bits);
+    }
+    if (k)
+        k->used = ++m->time;
+    return k ? k->bits : m->bits;
+}
+
+void masks_counts(const struct masks *m, uint64_t *found, uint64_t *made)
+{
+    *found = m->found;
+    *made = m->made;
+}

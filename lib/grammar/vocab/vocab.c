@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The tree of a vocabulary's texts: nodes in depth-first order, each with the end of its branch. */
+#include "lib/grammar/vocab/vocab.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/grammar/vocab/tree.h"
+
+static int by_text(const void *a, const void *b, void *context)
+{
+    const struct token_text *tokens = context;
+    uint32_t i = *(const uint32_t *)a, j = *(const uint32_t *)b;
+    const struct token_text *x = &tokens[i], *y = &tokens[j];
+    uint32_t common = x->bytes < y->bytes ? x->bytes : y->bytes;
+    int order = common ? memcmp(x->at, y->at, common) : 0;
+    if (order)
+        return order;
+    return x->bytes != y->bytes ? (x->bytes > y->bytes) - (x->bytes < y->bytes) : (i > j) - (i < j);
+}
+
+static uint32_t common_bytes(struct token_text x, struct token_text y)
+{
+    uint32_t n = 0;
+    while (n < x.bytes && n < y.bytes && x.at[n] == y.at[n])
+        n++;
+    return n;
+}
+
+/* The tokens with a text, in the order of their texts. */
+static uint32_t sorted_tokens(const struct token_text *tokens, uint32_t count, uint32_t *ids)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < count; i++)
+        if (tokens[i].bytes > 0 && tokens[i].bytes <= VOCAB_TOKEN_BYTES_MAX)
+            ids[n++] = i;
+    qsort_r(ids, n, sizeof(*ids), by_text, (void *)tokens);
+    return n;
+}
+
+static size_t bytes_in_all(const struct token_text *tokens, const uint32_t *ids, uint32_t n)
+{
+    size_t sum = 0;
+    for (uint32_t i = 0; i < n; i++)
+        sum += tokens[ids[i]].bytes;
+    return sum;
+}
+
+/* path[d]: the node of depth d + 1 above the last token. */
+static void add_token(struct vocab *v, struct token_text text, uint32_t id, uint32_t shared,
+                      uint32_t *path)
+{
+    for (uint32_t d = shared; d < text.bytes; d++) {
+        path[d] = v->nodes_count;
+        v->nodes[v->nodes_count++] = (struct tree_node){
+            .token = TREE_NO_TOKEN, .depth = (uint16_t)(d + 1), .byte = (uint8_t)text.at[d]};
+    }
+    struct tree_node *n = &v->nodes[path[text.bytes - 1]];
+    v->same[id] = n->token;
+    n->token = id;
+    if (text.bytes > v->deepest)
+        v->deepest = text.bytes;
+}
+
+static void set_ends(struct vocab *v)
+{
+    uint32_t open[VOCAB_TOKEN_BYTES_MAX + 1], depth = 0;
+    for (uint32_t i = 0; i < v->nodes_count; i++) {
+        for (; depth >= v->nodes[i].depth; depth--)
+            v->nodes[open[depth]].end = i;
+        open[++depth] = i;
+    }
+    for (; depth > 0; depth--)
+        v->nodes[open[depth]].end = v->nodes_count;
+}
+
+static bool fill(struct vocab *v, const struct token_text *tokens, uint32_t *ids)
+{
+    uint32_t path[VOCAB_TOKEN_BYTES_MAX];
+    uint32_t n = sorted_tokens(tokens, v->tokens, ids);
+    v->nodes = calloc(bytes_in_all(tokens, ids, n) + 1, sizeof(*v->nodes));
+    v->same = malloc(((size_t)v->tokens + 1) * sizeof(*v->same));
+    if (!v->nodes || !v->same)
+        return false;
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t shared = i ? common_bytes(tokens[ids[i - 1]], tokens[ids[i]]) : 0;
+        add_token(v, tokens[ids[i]], ids[i], shared, path);
+    }
+    set_ends(v);
+    return true;
+}
+
+struct vocab *vocab_new(const struct token_text *tokens, uint32_t count)
+{
+    struct vocab *v = calloc(1, sizeof(*v));
+    uint32_t *ids = malloc(((size_t)count + 1) * sizeof(*ids));
+    if (v)
+        v->tokens = count;
+    if (!v || !ids || !fill(v, tokens, ids)) {
+        vocab_free(v);
+        v = NULL;
+    } else { /* most texts begin like others: the room for all bytes was too much */
+        void *less = realloc(v->nodes, (v->nodes_count + 1) * sizeof(*v->nodes));
+        v->nodes = less ? less : v->nodes;
+    }
+    free(ids);
+    return v;
+}
+
+void vocab_free(struct vocab *v)
+{
+    if (!v)
+        return;
+    free(v->nodes);
+    free(v->same);
+    free(v);
+}
+
+uint32_t vocab_tokens(const struct vocab *v)
+{
+    return v->tokens;
+}
+
+size_t vocab_mask_words(const struct vocab *v)
+{
+    return (v->tokens + 63) / 64;
+}

@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Masks: a token is allowed exactly if its bytes are accepted one after the other, whatever was
+ * remembered of states before. */
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/bytes.h"
+#include "lib/base/random.h"
+#include "lib/grammar/vocab/vocab.h"
+
+#define TOKENS 1500
+
+static char texts[TOKENS][16];
+static struct token_text tokens[TOKENS];
+
+static const char *const grammars[] = {
+    "root ::= (\"a\" [bc]{0,40} | \"(\" root \")\" | \"ab\" | [^a-c(){2}])*",
+    "root ::= [a-c]{5,300} \")\"{2,7}",
+    "root ::= \"(\" (root \"c\")? \")\" | \"ab\" {3} | .{0,3} \"x\"",
+    "root ::= (\"a\" | \"ab\" | \"b\")* [ab]{10,20} \"c\" .*",
+};
+
+/* Some without a text, some equal, some with parts of characters. */
+static void make_tokens(struct random *r)
+{
+    static const char letters[] = "aabbbcc()x\xc3\xa9\xe2";
+    for (unsigned t = 0; t < TOKENS; t++) {
+        uint32_t bytes = (uint32_t)random_below(r, t % 50 ? 6 : 14);
+        for (unsigned i = 0; i < bytes; i++)
+            texts[t][i] = letters[random_below(r, sizeof(letters) - 1)];
+        tokens[t] = (struct token_text){texts[t], bytes};
+    }
+}
+
+static bool fits(const struct grammar_state *s, struct token_text t)
+{
+    struct grammar_state *copy = grammar_clone(s);
+    bool all = t.bytes && grammar_accept_text(copy, t.at, t.bytes) == t.bytes;
+    grammar_stop(copy);
+    return all;
+}
+
+static void compare(struct masks *m, struct grammar_state *s)
+{
+    const uint64_t *mask = grammar_mask(m, s);
+    for (uint32_t t = 0; t < TOKENS; t++)
+        ck_assert_msg((mask[t / 64] >> (t % 64) & 1) == fits(s, tokens[t]), "token %.*s",
+                      (int)tokens[t].bytes, tokens[t].at);
+}
+
+START_TEST(as_each_token_by_itself)
+{
+    struct random r;
+    struct error error = {0};
+    struct grammar *g = NULL;
+    random_seed(&r, (uint64_t)_i, 0);
+    make_tokens(&r);
+    ck_assert_msg(grammar_from_gbnf(grammars[_i], strlen(grammars[_i]), NULL, &g, &error) == 0,
+                  "%s", error.text);
+    struct vocab *v = vocab_new(tokens, TOKENS);
+    struct masks *m = masks_new(v, 8);
+    struct grammar_state *s = grammar_start(g);
+    for (unsigned step = 0; step < 40 && grammar_continues(s); step++) {
+        compare(m, s);
+        uint32_t t = (uint32_t)random_below(&r, TOKENS);
+        for (unsigned i = 0; i < TOKENS && !fits(s, tokens[t]); i++)
+            t = (t + 1) % TOKENS;
+        if (!fits(s, tokens[t]))
+            break;
+        grammar_accept_text(s, tokens[t].at, tokens[t].bytes);
+    }
+    grammar_stop(s);
+    masks_free(m);
+    vocab_free(v);
+    grammar_free(g);
+}
+END_TEST
+
+/* Within a long string, a counter's value makes no new mask. */
+START_TEST(remembered)
+{
+    static const char text[] = "root ::= [a-c]{0,60000} \"x\"";
+    struct random r;
+    struct error error = {0};
+    struct grammar *g = NULL;
+    uint64_t found, made;
+    random_seed(&r, 1, 0);
+    make_tokens(&r);
+    ck_assert_int_eq(grammar_from_gbnf(text, strlen(text), NULL, &g, &error), 0);
+    struct vocab *v = vocab_new(tokens, TOKENS);
+    struct masks *m = masks_new(v, 8);
+    struct grammar_state *s = grammar_start(g);
+    for (unsigned i = 0; i < 1000; i++) {
+        ck_assert(grammar_mask(m, s) != NULL);
+        ck_assert(grammar_accept(s, 'a'));
+    }
+    masks_counts(m, &found, &made);
+    ck_assert_uint_le(made, 2);
+    ck_assert_uint_eq(found + made, 1000);
+    masks_forget(m, g);
+    compare(m, s);
+    grammar_stop(s);
+    masks_free(m);
+    vocab_free(v);
+    grammar_free(g);
+}
+END_TEST
+
+START_TEST(no_tokens)
+{
+    struct error error = {0};
+    struct grammar *g = NULL;
+    ck_assert_int_eq(grammar_from_gbnf("root ::= \"a\"", 12, NULL, &g, &error), 0);
+    struct vocab *v = vocab_new(NULL, 0);
+    struct masks *m = masks_new(v, 0);
+    struct grammar_state *s = grammar_start(g);
+    ck_assert(grammar_mask(m, s) != NULL);
+    ck_assert_uint_eq(vocab_mask_words(v), 0);
+    grammar_stop(s);
+    masks_free(m);
+    vocab_free(v);
+    grammar_free(g);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("mask");
+    TCase *t = tcase_create("mask");
+    tcase_set_timeout(t, 120);
+    tcase_add_loop_test(t, as_each_token_by_itself, 0, ARRAY_LEN(grammars));
+    tcase_add_test(t, remembered);
+    tcase_add_test(t, no_tokens);
+    suite_add_tcase(suite, t);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
