@@ -3,6 +3,8 @@
  * whatever runs beside it, with all experts or a quarter of them, when processes are killed, when
  * others are cancelled or fail, and when the sequences do not fit into memory together. On a model
  * of each kind of mixer. */
+#include <inttypes.h>
+#include <jansson.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -390,11 +392,43 @@ static void preset_change(void)
         text_free(&wishes[i].alone);
 }
 
+/* `sluice bench` of sequences that decode together: every access is counted, and they share passes. */
+static void check_bench(const json_t *doc, size_t variant, uint64_t sequences)
+{
+    const json_t *tests =
+        json_object_get(json_array_get(json_object_get(doc, "variants"), variant), "tests");
+    const json_t *sample = json_array_get(json_object_get(json_array_get(tests, 0), "samples"), 0);
+    uint64_t passes = lookup_u64(sample, "counters.compute.passes"),
+             rows = lookup_u64(sample, "counters.compute.pass_rows");
+    CHECK(lookup_u64(sample, "counters.compute.accesses") == 8 * 4 * 41 * sequences,
+          "accesses are lost");
+    CHECK(json_number_value(json_object_get(sample, "tokens")) == 41.0 * (double)sequences,
+          "%g tokens", json_number_value(json_object_get(sample, "tokens")));
+    CHECK(rows == 41 * sequences, "%" PRIu64 " rows", rows);
+    CHECK(sequences == 1 ? passes == 41 : passes < rows, "%" PRIu64 " passes", passes);
+}
+
+static void bench(void)
+{
+    struct command c;
+    command_run(&c, NULL, FINISH_MS,
+                (const char *const[]){"bench", "-m", test_model(), "-p", "0", "-n", "40", "-r", "1",
+                                      "--parallel", "1,3", "-o", "json", NULL});
+    CHECK(c.status == 0, "bench: status %d: %s", c.status, c.err);
+    json_t *doc = json_loads(c.out, JSON_ALLOW_NUL, NULL);
+    CHECK(doc, "not JSON: %.200s", c.out);
+    check_bench(doc, 0, 1);
+    check_bench(doc, 1, 3);
+    json_decref(doc);
+    command_free(&c);
+}
+
 int main(int argc, char **argv)
 {
     static const struct test_case cases[] = {
-        ROW(demo),   ROW(qwen3moe),  ROW(qwen35moe),      ROW(lfm2moe),   ROW(gpt_oss),
-        ROW(gemma4), ROW(deepseek2), ROW(memory_for_one), ROW(one_fails), ROW(preset_change),
+        ROW(demo),      ROW(qwen3moe),      ROW(qwen35moe), ROW(lfm2moe),
+        ROW(gpt_oss),   ROW(gemma4),        ROW(deepseek2), ROW(memory_for_one),
+        ROW(one_fails), ROW(preset_change), ROW(bench),
     };
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }

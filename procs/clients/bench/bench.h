@@ -20,6 +20,7 @@
 #define BENCH_LABEL_BYTES     160u
 #define BENCH_DEPTHS_MAX      16u
 #define BENCH_TESTS_MAX       (2 * BENCH_DEPTHS_MAX)
+#define BENCH_PARALLEL_MAX    64u
 #define BENCH_TOKENS_MAX      60000 /* of a sequence: they are sent in one request */
 
 enum test_kind { TEST_PREFILL, TEST_DECODE, TEST__COUNT };
@@ -62,7 +63,9 @@ struct bench {
     struct test test[BENCH_TESTS_MAX]; /* in run order */
     uint32_t test_count;
     int64_t warmup_tokens; /* of the decode test in a warm-up round; < 0: same as measured */
-    int64_t slice_tokens;  /* tokens per slice; 0: each variant decodes without interruption */
+    uint32_t sequences, sequences_max; /* that decode together: in the engine that was opened last,
+                                        * and in any variant */
+    int64_t slice_tokens; /* tokens per slice; 0: each variant decodes without interruption */
     int64_t seed;
     double stay;
     bool cold, verbose;
@@ -136,10 +139,17 @@ int context_fill(const struct bench *b, struct session *s, const struct tokens *
 int run_test(const struct bench *b, struct session *s, const struct tokens *t,
              const struct test *test, struct sample *out, struct error *error);
 
-/* run_test in steps. sequence_ended: -1 when the sequence did not complete; it then frees the
+/* parallel.c. run_test of b->sequences sequences, which decode together. *out has the sum of their
+ * speeds. */
+int run_together(const struct bench *b, struct session *s, const struct tokens *t,
+                 const struct test *test, struct sample *out, struct error *error);
+/* Of every decode test a table with rows and experts per pass, if a variant has several. */
+void parallel_report(const struct bench *b);
+
+/* run_test in steps. number: which of the sequences that decode together. sequence_ended: -1 when the sequence did not complete; it then frees the
  * result. */
 int sequence_start(const struct bench *b, struct session *s, const struct tokens *t,
-                   const struct test *test, uint64_t *id, struct error *error);
+                   const struct test *test, uint32_t number, uint64_t *id, struct error *error);
 int sequence_ended(struct stream_result *result, struct error *error);
 /* -1 when the engine did not keep the test's context. */
 int sample_take(struct sample *out, const struct stream_result *result, const json_t *before,

@@ -18,9 +18,11 @@
 #include "config/option_error.h"
 #include "config/option_table.h"
 #include "lib/base/assert.h"
+#include "lib/base/bytes.h"
 #include "lib/inspected/tokenizer.h"
 #include "lib/model/index/model_index.h"
 #include "lib/model/tokenizer/tokenizer.h"
+#include "lib/tensor/kv_type.h"
 #include "procs/clients/bench/bench.h"
 #include "procs/clients/common/options.h"
 #include "procs/clients/common/token_stream.h"
@@ -108,6 +110,9 @@ static const struct option_row rows[] = {
     {0, "preset", "LIST", OPTION_ELSEWHERE, "presets (sluice sim --help lists them)"},
     {0, "throttle", "LIST", OPTION_ELSEWHERE, "bandwidth limits per loader in bytes per second"},
     {0, "threads", "LIST", OPTION_ELSEWHERE, "numbers of compute threads"},
+    {0, "parallel", "LIST", OPTION_ELSEWHERE,
+     "sequences that decode together: 1,2,4 (default 1); a table "
+     "tells what they share"},
     {0, "vary", "NAME=V1,V2,...", OPTION_ELSEWHERE,
      "values of any other parameter of the engine; repeatable"},
     {0, "variant", "NAME=V;NAME=V", OPTION_ELSEWHERE,
@@ -153,14 +158,28 @@ static const struct option_table options = {
     .groups = {{"Other parameters of the engines:", params_options}},
 };
 
-/* Chooses a context for the longest test, unless one was given. */
-static void choose_context(const struct bench *b, struct params *params)
+/* Chooses a context for the longest test, unless one was given. Sequences that decode together
+ * share the memory of one context, which is the same in every variant, and each has whole tiles. */
+static void choose_context(struct bench *b)
 {
-    int64_t max = b->prompt > b->tokens ? b->prompt : b->tokens;
-    max += tests_deepest(b);
-    max = max > b->warmup_tokens ? max : b->warmup_tokens;
-    if (params->ctx_size == 0)
-        params->ctx_size = (uint64_t)(max + 16);
+    int64_t decoded = b->tokens > b->warmup_tokens ? b->tokens : b->warmup_tokens;
+    int64_t one = decoded + tests_deepest(b) + 16;
+    int64_t together = b->sequences_max > 1 ? (int64_t)align_up((uint64_t)one, KV_TILE) : one;
+    together *= b->sequences_max;
+    int64_t alone = b->prompt + tests_deepest(b) + 16;
+    for (uint32_t i = 0; i < b->variant_count; i++)
+        if (b->variants[i].params.ctx_size == 0)
+            b->variants[i].params.ctx_size = (uint64_t)(alone > together ? alone : together);
+}
+
+static int check_parallel(const struct bench *b, struct error *error)
+{
+    for (uint32_t i = 0; i < b->variant_count; i++)
+        if (b->variants[i].params.parallel > 1 && b->variants[i].params.deterministic)
+            return error_set(error, ERR_BAD_INPUT, "--parallel: --deterministic runs one sequence");
+    if (b->sequences_max > 1 && b->slice_tokens > 0)
+        return error_set(error, ERR_BAD_INPUT, "--interleave takes no --parallel above 1");
+    return 0;
 }
 
 /* What can be known without an engine. */
@@ -186,6 +205,7 @@ static int parse(struct measurement *m, int argc, char **argv, struct error *err
     struct varied varied = {.count = 0};
     params_defaults(&params);
     params.warm_start = false; /* runs do not depend on earlier ones */
+    params.parallel = 1;
     if (varied_take_args(&varied, &argc, argv, error) != 0 ||
         params_take_args(&params, &argc, argv, error) != 0 ||
         options_read(&options, m, argc, argv, error) != 0)
@@ -202,9 +222,9 @@ static int parse(struct measurement *m, int argc, char **argv, struct error *err
     if (check_depths(b, &params, error) != 0)
         return -1;
     tests_make(b);
-    choose_context(b, &params);
-    if (variants_make(b, &varied, &params, error) != 0)
+    if (variants_make(b, &varied, &params, error) != 0 || check_parallel(b, error) != 0)
         return -1;
+    choose_context(b);
     for (uint32_t i = 0; i < o->compare_count; i++)
         if (comparison_add(b, o->compare[i], error) != 0)
             return -1;

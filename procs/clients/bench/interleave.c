@@ -137,7 +137,7 @@ static int start_runner(struct bench *b, struct runner *r, const struct test *te
     forget_decode(r);
     r->slices = json_array();
     r->before = session_stats(&r->session);
-    if (sequence_start(b, &r->session, &r->tokens, test, &r->id, error) != 0)
+    if (sequence_start(b, &r->session, &r->tokens, test, 0, &r->id, error) != 0)
         return -1;
     while (!r->ended && r->from == 0) {
         int state = stream_step(&r->session, r->id, &r->from, NULL, NULL, &r->result, error);

@@ -34,7 +34,7 @@ static size_t tokens_of(const struct bench *b, enum test_kind kind, bool warmup)
 static size_t tokens_needed(const struct bench *b, bool warmup)
 {
     return (warmup ? 0 : (size_t)tests_deepest(b)) + tokens_of(b, TEST_PREFILL, warmup) +
-           tokens_of(b, TEST_DECODE, warmup);
+           tokens_of(b, TEST_DECODE, warmup) * b->sequences_max;
 }
 
 int stream_check(const struct bench *b, struct error *error)
@@ -57,7 +57,7 @@ static int make_tokens(const struct bench *b, uint64_t number, uint32_t vocab, s
     size_t n = tokens_needed(b, warmup);
     for (int kind = 0; kind < TEST__COUNT; kind++)
         t->count[kind] = tokens_of(b, (enum test_kind)kind, warmup);
-    t->context = n - t->count[TEST_PREFILL] - t->count[TEST_DECODE];
+    t->context = n - t->count[TEST_PREFILL] - t->count[TEST_DECODE] * b->sequences_max;
     t->ids = malloc(n * sizeof *t->ids);
     t->request = malloc(n * sizeof *t->request);
     if (!t->ids || !t->request)
@@ -97,12 +97,13 @@ static struct engine_submit request_of(const struct tokens *t, const struct test
     return submit;
 }
 
-/* Context, a prompt, then forced tokens. */
+/* Context, a prompt, then forced tokens. number: of the sequences that decode together. */
 static struct engine_submit test_request(const struct bench *b, const struct tokens *t,
-                                         const struct test *test)
+                                         const struct test *test, uint32_t number)
 {
     size_t depth = (size_t)test->depth, count = t->count[test->kind];
     size_t at = t->context + (test->kind == TEST_PREFILL ? 0 : t->count[TEST_PREFILL]);
+    at += number * count;
     size_t prompt = test->kind == TEST_PREFILL ? (size_t)b->prompt : 1;
     sl_assert(depth <= t->context);
     memcpy(t->request, t->ids, depth * sizeof *t->ids);
@@ -111,9 +112,9 @@ static struct engine_submit test_request(const struct bench *b, const struct tok
 }
 
 int sequence_start(const struct bench *b, struct session *s, const struct tokens *t,
-                   const struct test *test, uint64_t *id, struct error *error)
+                   const struct test *test, uint32_t number, uint64_t *id, struct error *error)
 {
-    struct engine_submit submit = test_request(b, t, test);
+    struct engine_submit submit = test_request(b, t, test, number);
     return stream_submit(s, &submit, id, error);
 }
 
@@ -141,7 +142,7 @@ int context_fill(const struct bench *b, struct session *s, const struct tokens *
     struct stream_result result;
     if (test->depth == 0)
         return 0;
-    struct engine_submit submit = test_request(b, t, test);
+    struct engine_submit submit = test_request(b, t, test, 0);
     submit = request_of(t, test, (size_t)test->depth, 1);
     if (sequence(s, &submit, &result, error) != 0)
         return -1;
@@ -260,7 +261,9 @@ int run_test(const struct bench *b, struct session *s, const struct tokens *t,
         return 0;
     if (context_fill(b, s, t, test, error) != 0)
         return -1;
-    struct engine_submit submit = test_request(b, t, test);
+    if (test->kind == TEST_DECODE && b->sequences > 1)
+        return run_together(b, s, t, test, out, error);
+    struct engine_submit submit = test_request(b, t, test, 0);
     if (out)
         return measured(s, &submit, test, out, error);
     if (sequence(s, &submit, &result, error) != 0)
@@ -295,6 +298,7 @@ int variant_open(struct bench *b, const struct variant *variant, uint32_t number
         return -1;
     json_decref(b->snapshot);
     b->snapshot = session_stats(s);
+    b->sequences = (uint32_t)variant->params.parallel;
     return 0;
 }
 

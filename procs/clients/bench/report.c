@@ -345,7 +345,10 @@ static void print_json(const struct bench *b)
 int report_print(const struct bench *b, enum report form)
 {
     switch (form) {
-    case REPORT_MD: print_md(b); break;
+    case REPORT_MD:
+        print_md(b);
+        parallel_report(b);
+        break;
     case REPORT_CSV: print_csv(b); break;
     case REPORT_JSON: print_json(b); break;
     }

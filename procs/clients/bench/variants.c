@@ -8,7 +8,8 @@
 #include "procs/clients/bench/bench.h"
 #include "procs/clients/common/options.h"
 
-static const char *const listed[] = {"budget", "resident-experts", "preset", "throttle", "threads"};
+static const char *const listed[] = {"budget",   "resident-experts", "preset",
+                                     "throttle", "threads",          "parallel"};
 
 static int add_list(struct varied *v, const char *name, size_t name_bytes, const char *values,
                     struct error *error)
@@ -171,6 +172,8 @@ int variants_make(struct bench *b, const struct varied *v, const struct params *
     if (combine_all(b, v, base, error) != 0)
         return -1;
     for (uint32_t i = 0; i < b->variant_count; i++) {
+        uint32_t parallel = (uint32_t)b->variants[i].params.parallel;
+        b->sequences_max = parallel > b->sequences_max ? parallel : b->sequences_max;
         if (!b->variants[i].label[0])
             snprintf(b->variants[i].label, sizeof b->variants[i].label, "engine");
         for (uint32_t t = 0; t < b->test_count; t++) {

@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Several sequences that decode together (--parallel): they begin at the same time, each with
+ * tokens of its own, and share the experts of a pass. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "lib/json/lookup.h"
+#include "procs/clients/bench/bench.h"
+
+struct together {
+    struct session *session;
+    uint64_t id[BENCH_PARALLEL_MAX];
+    struct stream_result result[BENCH_PARALLEL_MAX];
+    uint32_t started, followed;
+};
+
+static int follow_all(struct together *t, struct error *error)
+{
+    int rc = 0;
+    for (uint32_t i = 0; i < t->started && rc == 0; i++) {
+        rc = stream_follow(t->session, t->id[i], NULL, NULL, &t->result[i], error);
+        t->followed = i + 1;
+        if (rc == 0 && (rc = sequence_ended(&t->result[i], error)) != 0)
+            t->followed = i; /* it has freed the result */
+    }
+    return rc;
+}
+
+static double of(const struct together *t, uint32_t i, const char *key)
+{
+    return json_number_value(json_object_get(t->result[i].stats, key));
+}
+
+/* One sample of all: what they computed together, and the time of the slowest one. */
+static void add_up(const struct together *t, struct sample *out)
+{
+    for (uint32_t i = 1; i < t->followed; i++) {
+        double tokens = of(t, i, "tokens"), tps = of(t, i, "decode_tps");
+        double ms = tps > 0 ? 1e3 * (tokens - 1) / tps : 0;
+        out->tps += tps;
+        out->ms = ms > out->ms ? ms : out->ms;
+        out->stall_ms = fmax(out->stall_ms, of(t, i, "stall_ms"));
+        out->tokens += of(t, i, "prompt_tokens") - of(t, i, "cached_tokens") + tokens - 1;
+        out->bytes_read += of(t, i, "bytes_read");
+        out->hits += of(t, i, "hits");
+        out->hits_inflight += of(t, i, "hits_inflight");
+        out->misses += of(t, i, "misses");
+        out->skipped += of(t, i, "skipped");
+        out->low_precision += of(t, i, "low_precision_accesses");
+    }
+}
+
+int run_together(const struct bench *b, struct session *s, const struct tokens *t,
+                 const struct test *test, struct sample *out, struct error *error)
+{
+    struct together all = {.session = s};
+    json_t *before = session_stats(s);
+    int rc = 0;
+    for (; all.started < b->sequences && rc == 0; all.started += rc == 0)
+        rc = sequence_start(b, s, t, test, all.started, &all.id[all.started], error);
+    if (rc == 0)
+        rc = follow_all(&all, error);
+    if (rc == 0 && out) {
+        json_t *after = session_stats(s);
+        rc = sample_take(out, &all.result[0], before, after, test, error);
+        add_up(&all, out);
+        json_decref(after);
+    }
+    for (uint32_t i = 0; i < all.followed; i++)
+        stream_result_free(&all.result[i]);
+    json_decref(before);
+    return rc;
+}
+
+/* ---- the table ------------------------------------------------------------------------------- */
+
+static double counted(const struct sample *s, const char *service, const char *name)
+{
+    return json_number_value(json_object_get(json_object_get(s->counters, service), name));
+}
+
+/* The sum of a counter over the repetitions of a decode test. */
+static double sum_counted(const struct bench *b, const struct variant *v, uint32_t test,
+                          const char *service, const char *name)
+{
+    double sum = 0;
+    for (int64_t r = 0; r < b->repetitions; r++)
+        sum += counted(&v->samples[test][r], service, name);
+    return sum;
+}
+
+static double median_of(const struct bench *b, const struct variant *v, uint32_t test)
+{
+    double tps[BENCH_REPETITIONS_MAX];
+    for (int64_t r = 0; r < b->repetitions; r++)
+        tps[r] = v->samples[test][r].tps;
+    return statistics_median(tps, (uint32_t)b->repetitions);
+}
+
+static void print_row(const struct bench *b, const struct variant *v, uint32_t test)
+{
+    double passes = sum_counted(b, v, test, "compute", "passes");
+    double experts = sum_counted(b, v, test, "compute", "pass_experts");
+    double rows = sum_counted(b, v, test, "compute", "pass_rows");
+    double expert_rows = sum_counted(b, v, test, "compute", "pass_expert_rows");
+    double bytes = sum_counted(b, v, test, "loader", "bytes_read");
+    double together = median_of(b, v, test), sequences = (double)v->params.parallel;
+    printf("| %s | %.2f | %.2f | %.1f | %.1f | %.2f | %.2f |\n", v->label, together,
+           together / sequences, passes > 0 ? rows / passes : 0, passes > 0 ? experts / passes : 0,
+           experts > 0 ? expert_rows / experts : 0, passes > 0 ? bytes / 1e6 / passes : 0);
+}
+
+void parallel_report(const struct bench *b)
+{
+    for (uint32_t t = 0; t < b->test_count && b->sequences_max > 1; t++) {
+        char name[TEST_NAME_BYTES];
+        if (b->test[t].kind != TEST_DECODE)
+            continue;
+        test_name(b, &b->test[t], name);
+        printf("\n%s, sequences together:\n\n"
+               "| variant | tokens/s, all | tokens/s, each | rows per pass | experts per pass |"
+               " rows per expert | MB read per pass |\n|---|---:|---:|---:|---:|---:|---:|\n",
+               name);
+        for (uint32_t i = 0; i < b->variant_count; i++)
+            print_row(b, &b->variants[i], t);
+    }
+}
