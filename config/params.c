@@ -12,6 +12,7 @@
 #include "lib/base/assert.h"
 #include "lib/base/bytes.h"
 #include "lib/text/suggest.h"
+#include "lib/text/utf8.h"
 
 #define ON_WORDS  "on|yes|true|1"
 #define OFF_WORDS "off|no|false|0"
@@ -184,6 +185,31 @@ static int unknown(const char *name, struct error *error)
                      suggest_hint(&s, "", hint));
 }
 
+/* A name of a model is in JSON and on terminals. */
+static bool is_name(const char *text)
+{
+    size_t bytes = strlen(text);
+    for (const char *at = text; *at; at++) {
+        unsigned char byte = (unsigned char)*at, next = (unsigned char)at[1];
+        if (byte < ' ' || byte == 0x7f || (byte == 0xc2 && next >= 0x80 && next < 0xa0))
+            return false;
+    }
+    return bytes < PARAM_ALIAS_BYTES && utf8_valid(text, bytes);
+}
+
+static int set_text(const struct param_info *t, char *at, const char *text, struct error *error)
+{
+    if (strlen(text) >= PARAM_TEXT_BYTES)
+        return error_set(error, ERR_BAD_INPUT, "%s: longer than %d bytes", OPTION(t),
+                         PARAM_TEXT_BYTES - 1);
+    if (strcmp(t->name, "alias") == 0 && !is_name(text))
+        return error_set(error, ERR_BAD_INPUT,
+                         "%s: not a name: at most %d bytes of UTF-8 without control characters",
+                         OPTION(t), PARAM_ALIAS_BYTES - 1);
+    strcpy(at, text);
+    return 0;
+}
+
 int params_set(struct params *p, const char *name, const char *text, struct error *error)
 {
     const struct param_info *t = find(name);
@@ -201,12 +227,7 @@ int params_set(struct params *p, const char *name, const char *text, struct erro
                              t->choices);
         strcpy(at, text);
         return 0;
-    case KIND_TEXT:
-        if (strlen(text) >= PARAM_TEXT_BYTES)
-            return error_set(error, ERR_BAD_INPUT, "%s: longer than %d bytes", OPTION(t),
-                             PARAM_TEXT_BYTES - 1);
-        strcpy(at, text);
-        return 0;
+    case KIND_TEXT: return set_text(t, at, text, error);
     }
     sl_panic("parameter %s has no kind", t->name);
 }

@@ -12,6 +12,7 @@
 #include "lib/base/error.h"
 
 #define PARAM_TEXT_BYTES   512
+#define PARAM_ALIAS_BYTES  128 /* a shorter maximum */
 #define PARAM_CHOICE_BYTES 16
 #define PARAMS_QUEUE_DEPTH 16 /* default of queue_depth; simulations take it, too */
 

@@ -113,6 +113,11 @@ START_TEST(texts_that_are_wrong)
         {"backend", "mmap", "is not one of auto|io_uring|pread"},
         {"backend", "auto|pread", "is not one of"},
         {"backend", "", "is not one of"},
+        {"alias", "a\nb", "--alias: not a name"},
+        {"alias", "a\x7f", "--alias: not a name"},
+        {"alias", "a\xc2\x85", "--alias: not a name"}, /* a control character of C1 */
+        {"alias", "a\xc3", "--alias: not a name"},     /* cut inside a character */
+        {"alias", "\xed\xa0\x80", "--alias: not a name"},
         {"nonsense", "1", "unknown parameter 'nonsense'"},
     };
     struct params before = p;
@@ -129,6 +134,22 @@ START_TEST(texts_that_are_wrong)
     ck_assert_mem_eq(&p, &before, sizeof p); /* a rejected text changes nothing */
     longer[PARAM_TEXT_BYTES - 1] = 0;
     ck_assert_int_eq(params_set(&p, "trace", longer, &e), 0);
+}
+END_TEST
+
+/* A longer name would be cut. */
+START_TEST(lengths_of_aliases)
+{
+    char name[PARAM_ALIAS_BYTES + 1];
+    memset(name, 'x', sizeof name);
+    name[PARAM_ALIAS_BYTES] = 0;
+    memcpy(name, "\xc3\xa4", 2);
+    ck_assert_int_eq(params_set(&p, "alias", name, &e), -1);
+    ck_assert(strstr(e.text, "at most 127 bytes") != NULL);
+    name[PARAM_ALIAS_BYTES - 1] = 0;
+    ck_assert_int_eq(params_set(&p, "alias", name, &e), 0);
+    ck_assert_str_eq(p.alias, name);
+    ck_assert_int_eq(params_set(&p, "alias", "", &e), 0);
 }
 END_TEST
 
@@ -349,6 +370,7 @@ int main(void)
     tcase_add_test(t, texts_that_are_right);
     tcase_add_test(t, every_instruction_set_is_a_choice);
     tcase_add_test(t, texts_that_are_wrong);
+    tcase_add_test(t, lengths_of_aliases);
     tcase_add_test(t, files);
     tcase_add_test(t, switches);
     tcase_add_test(t, arguments);

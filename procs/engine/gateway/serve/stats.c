@@ -228,6 +228,7 @@ static void on_chat(void *arg, json_t *reply, const struct error *error)
 /* alias: the name that the model shall have; "": that of its file. */
 static void read_model(struct api_model *m, const json_t *stats, const char *alias)
 {
+    _Static_assert(sizeof m->name == PARAM_ALIAS_BYTES, "an alias is a name");
     if (alias[0])
         snprintf(m->name, sizeof m->name, "%.127s", alias);
     else
