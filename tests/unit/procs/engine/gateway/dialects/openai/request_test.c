@@ -25,7 +25,8 @@ START_TEST(bodies_that_are_right)
     int rc = parse(&openai_completion,
                    "{\"prompt\":\"a\\u00e4\",\"max_tokens\":3,\"temperature\":0,\"top_p\":0.5,"
                    "\"seed\":9,\"stream\":true,\"stream_options\":{\"include_usage\":true},"
-                   "\"stop\":[\"x\",\"yz\"],\"logprobs\":0,\"n\":1,\"user\":\"u\",\"echo\":null}",
+                   "\"stop\":[\"x\",\"yz\"],\"logprobs\":0,\"n\":1,\"user\":\"u\",\"store\":true,"
+                   "\"echo\":null}",
                    &r, param, &error);
     ck_assert_msg(rc == 0, "%s", error.text);
     ck_assert_str_eq(r.prompt, "a\xc3\xa4");
@@ -116,6 +117,8 @@ START_TEST(bodies_that_are_wrong)
         {&openai_tokenize, "{}", "content", "is missing"},
         {&openai_tokenize, "{\"content\":\"x\",\"with_pieces\":true}", "with_pieces", "only false"},
         {&openai_detokenize, "{\"tokens\":[]}", "tokens", "token ids"},
+        {&openai_chat, "{\"functions\":[{}]}", "functions", "not supported"},
+        {&openai_chat, "{\"modalities\":[\"audio\"]}", "modalities", "only [\"text\"]"},
         {&openai_chat, "{\"parallel_tool_calls\":7}", "parallel_tool_calls", "true or false"},
         {&openai_chat, "{}", "messages", "is missing"},
         {&openai_completion, "{\"prompt\":null}", "prompt", "is missing"},
