@@ -30,6 +30,14 @@ void take_ignored(const struct taker *t, const char *name)
         l->ignored(l->ignored_arg, name);
 }
 
+bool take_for_template(const struct taker *t, const char *name)
+{
+    bool has = t->body->limits->chat->program != NULL;
+    if (!has)
+        take_ignored(t, name);
+    return has;
+}
+
 int take_empty(struct taker *t, const json_t *value)
 {
     if ((json_is_string(value) && json_string_length(value) == 0) ||

@@ -39,6 +39,8 @@ int take_unable(const struct taker *t, const char *what);
 take_fn take_anything;
 /* Tells limits->ignored that something is ignored. */
 void take_ignored(const struct taker *t, const char *name);
+/* Whether the model has a template, which takes what the field `name` states; else it is ignored. */
+bool take_for_template(const struct taker *t, const char *name);
 /* Accepted only with the value that requests nothing. */
 take_fn take_empty, take_zero, take_false;
 /* A parameter of lib/sampling/sampling.h of that name, with its bounds. */

@@ -58,10 +58,12 @@ static int take_tool_choice(struct taker *t, const json_t *value)
 static int take_thinking(struct taker *t, const json_t *value)
 {
     static const char *const types[] = {"enabled", "adaptive", "disabled"};
-    stated(t)->thinking = json_object_get(value, "type");
+    const json_t *type = json_object_get(value, "type");
     for (size_t i = 0; i < ARRAY_LEN(types); i++)
-        if (json_text_is(stated(t)->thinking, types[i]))
+        if (json_text_is(type, types[i])) {
+            stated(t)->thinking = take_for_template(t, t->name) ? type : NULL;
             return 0;
+        }
     return take_wrong(t, "an object with the type \"enabled\", \"adaptive\" or \"disabled\"");
 }
 
@@ -86,7 +88,7 @@ static const struct field fields[] = {
 static json_t *variables(const struct taker *t)
 {
     const json_t *type = stated(t)->thinking;
-    if (!type || !t->body->limits->chat->program)
+    if (!type)
         return NULL;
     int on = !json_text_is(type, "disabled");
     return json_pack("{s:b, s:b}", "enable_thinking", on, "thinking", on);

@@ -55,10 +55,10 @@ static int take_raw(struct taker *t, const json_t *value)
 
 static int take_think(struct taker *t, const json_t *value)
 {
-    stated(t)->think = value;
-    return json_is_boolean(value) || json_is_string(value)
-               ? 0
-               : take_wrong(t, "true, false, \"low\", \"medium\" or \"high\"");
+    if (!json_is_boolean(value) && !json_is_string(value))
+        return take_wrong(t, "true, false, \"low\", \"medium\" or \"high\"");
+    stated(t)->think = take_for_template(t, t->name) ? value : NULL;
+    return 0;
 }
 
 /* The engine keeps its model as long as it runs. */
@@ -105,7 +105,7 @@ static const struct field fields[] = {
 static json_t *variables(const struct taker *t)
 {
     const json_t *think = stated(t)->think;
-    if (!think || !t->body->limits->chat->program)
+    if (!think)
         return NULL;
     int on = !json_is_false(think);
     return json_pack("{s:b, s:b, s:O*}", "enable_thinking", on, "thinking", on, "reasoning_effort",

@@ -229,10 +229,11 @@ static int take_variables(struct taker *t, const json_t *value)
 /* OpenAI's field is a variable of the template, as in other servers. */
 static int take_reasoning_effort(struct taker *t, const json_t *value)
 {
-    if (!t->body->limits->chat->program)
-        return take_unable(t, "the model has no chat template that takes it");
-    stated(t)->effort = value;
-    return json_is_string(value) ? 0 : take_wrong(t, "a text");
+    if (!json_is_string(value))
+        return take_wrong(t, "a text");
+    if (take_for_template(t, t->name))
+        stated(t)->effort = value;
+    return 0;
 }
 
 /* What the client sets for the template; chat_template_kwargs goes first. NULL: nothing, or out of

@@ -58,7 +58,8 @@ static int take_parallel_calls(struct taker *t, const json_t *value)
 static int take_reasoning(struct taker *t, const json_t *value)
 {
     const json_t *effort = json_object_get(value, "effort");
-    stated(t)->effort = json_is_string(effort) ? effort : NULL;
+    stated(t)->effort =
+        json_is_string(effort) && take_for_template(t, "reasoning.effort") ? effort : NULL;
     return json_is_object(value) ? 0 : take_wrong(t, "an object");
 }
 
@@ -82,12 +83,11 @@ static const struct field fields[] = {
 static int render(struct taker *t)
 {
     const struct stated *s = stated(t);
-    bool template = t->body->limits->chat->program != NULL;
     struct tool_names names = {.flat = NULL};
     json_t *tools = s->tools ? responses_tools(t, s->tools, &names) : NULL;
     json_t *messages =
         tools || !s->tools ? responses_conversation(t, &names, s->instructions, s->input) : NULL;
-    json_t *all = s->effort && template ? json_pack("{s:O}", "reasoning_effort", s->effort) : NULL;
+    json_t *all = s->effort ? json_pack("{s:O}", "reasoning_effort", s->effort) : NULL;
     struct api_conversation c = {.messages = messages,
                                  .tools = s->no_tools ? NULL : tools,
                                  .variables = all,

@@ -163,6 +163,7 @@ START_TEST(without_a_template)
     bodies_check(&b, &anthropic_messages,
                  HI_AND("\"system\":\"S\",\"thinking\":{\"type\":\"enabled\"},\"tools\":[]"),
                  "S\nUser: hi\nAssistant:");
+    ck_assert_str_eq(b.ignored, "thinking,");
     bodies_reject(&b, &anthropic_messages,
                   HI_AND("\"tools\":[{\"name\":\"f\",\"input_schema\":{}}]"), "tools",
                   "not supported");

@@ -134,6 +134,17 @@ START_TEST(rejected)
 }
 END_TEST
 
+/* Nothing switches reasoning. */
+START_TEST(without_a_template)
+{
+    struct bodies b;
+    bodies_open(&b, NULL);
+    bodies_check(&b, &ollama_chat, HI_AND("\"think\":\"low\""), "User: hi\nAssistant:");
+    ck_assert_str_eq(b.ignored, "think,");
+    bodies_close(&b);
+}
+END_TEST
+
 START_TEST(limits_of_conversations)
 {
     bodies_check_count(&ollama_chat, "{\"messages\":[", 0, USER, "]}", "messages");
@@ -152,6 +163,7 @@ int main(void)
     tcase_add_test(cases, settings);
     tcase_add_test(cases, nothing);
     tcase_add_test(cases, rejected);
+    tcase_add_test(cases, without_a_template);
     tcase_add_test(cases, limits_of_conversations);
     suite_add_tcase(suite, cases);
     SRunner *runner = srunner_create(suite);

@@ -160,6 +160,18 @@ START_TEST(rejected)
 }
 END_TEST
 
+/* Nothing switches reasoning. */
+START_TEST(without_a_template)
+{
+    struct bodies b;
+    bodies_open(&b, NULL);
+    bodies_check(&b, &responses, HI_AND("\"reasoning\":{\"effort\":\"low\"}"),
+                 "User: hi\nAssistant:");
+    ck_assert_str_eq(b.ignored, "reasoning.effort,");
+    bodies_close(&b);
+}
+END_TEST
+
 START_TEST(limits_of_conversations)
 {
     bodies_check_count(&responses, "{\"input\":[", 0, HI, "]}", "input");
@@ -179,6 +191,7 @@ int main(void)
     tcase_add_test(cases, namespaces);
     tcase_add_test(cases, settings);
     tcase_add_test(cases, rejected);
+    tcase_add_test(cases, without_a_template);
     tcase_add_test(cases, limits_of_conversations);
     suite_add_tcase(suite, cases);
     SRunner *runner = srunner_create(suite);
