@@ -33,7 +33,8 @@ static inline void fuzz_body(const struct dialect *dialect, const struct chat_fo
         .prompt_bytes = FUZZ_PROMPT_MAX, .chat = chat, .ignored = fuzz_ignored};
     if (api_request_parse(dialect, body, bytes, &limits, &request, param, &error) == 0) {
         sl_assert(request.nothing || (request.prompt != NULL) != (request.ids != NULL));
-        sl_assert(request.prompt_bytes <= FUZZ_PROMPT_MAX && request.ids_count <= API_IDS_MAX);
+        sl_assert(request.prompt_bytes <= FUZZ_PROMPT_MAX &&
+                  request.ids_count <= ENGINE_PROMPT_IDS_MAX);
         sl_assert(request.max_tokens >= 0 && request.max_tokens <= ENGINE_TOKENS_MAX);
         sl_assert(request.stops.count <= STOP_TEXTS_MAX);
         for (uint32_t i = 0; i < request.stops.count; i++)

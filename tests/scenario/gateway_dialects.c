@@ -163,6 +163,23 @@ static void calls(void)
     engine_stop(e);
 }
 
+/* More tokens than a prompt of ids may have go there and back. */
+static void long_text(unsigned port)
+{
+    static char text[24001], body[sizeof text + 40];
+    for (size_t i = 0; i + 1 < sizeof text; i++)
+        text[i] = (char)('a' + i * i % 23 % 7);
+    snprintf(body, sizeof body, "{\"content\":\"%s\"}", text);
+    json_t *doc = call(port, "/tokenize", body, 200);
+    CHECK(json_array_size(json_object_get(doc, "tokens")) > 8192, "%zu tokens",
+          json_array_size(json_object_get(doc, "tokens")));
+    char *ids = json_dumps(doc, 0);
+    json_decref(doc);
+    expect(port, "/detokenize", ids, 200,
+           (const char *const[][2]){{"content", text}, {NULL, NULL}});
+    free(ids);
+}
+
 static void questions(void)
 {
     unsigned port;
@@ -175,6 +192,9 @@ static void questions(void)
     expect(port, "/detokenize", ids, 200,
            (const char *const[][2]){{"content", "Hello there"}, {NULL, NULL}});
     free(ids);
+    expect(port, "/detokenize", "{\"tokens\":[]}", 200,
+           (const char *const[][2]){{"content", ""}, {NULL, NULL}});
+    long_text(port);
     expect(port, "/apply-template", MESSAGE "\"moon\":1}", 200,
            (const char *const[][2]){{"prompt", "User: Hello\nAssistant:"}, {NULL, NULL}});
     expect(port, "/v1/models/nick", NULL, 200,

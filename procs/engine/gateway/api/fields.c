@@ -165,11 +165,16 @@ int take_prompt_text(struct taker *t, const json_t *value)
 
 int take_prompt_ids(struct taker *t, const json_t *value)
 {
+    return take_ids(t, value, API_IDS_MAX);
+}
+
+int take_ids(struct taker *t, const json_t *value, size_t max)
+{
     struct api_request *out = t->out;
     size_t n = json_array_size(value);
-    if (n > API_IDS_MAX)
-        return error_set(t->error, ERR_BAD_INPUT, "the prompt has %zu tokens; the maximum is %d", n,
-                         API_IDS_MAX);
+    if (n > max)
+        return error_set(t->error, ERR_BAD_INPUT, "'%s' has %zu tokens; the maximum is %zu",
+                         t->name, n, max);
     out->ids = malloc(n * sizeof *out->ids);
     if (!out->ids)
         return error_set(t->error, ERR_NO_MEMORY, "out of memory (prompt)");

@@ -52,6 +52,8 @@ take_fn take_stop;
 take_fn take_stream, take_ignore_eos, take_cache_prompt;
 /* A text; token ids. */
 take_fn take_prompt_text, take_prompt_ids;
+/* At most so many ids, and at least one. */
+int take_ids(struct taker *t, const json_t *value, size_t max);
 int take_bool(struct taker *t, const json_t *value, bool *out);
 /* Checks the number of messages; the dialect keeps them. */
 take_fn take_conversation;

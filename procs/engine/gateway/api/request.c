@@ -18,8 +18,9 @@ int api_request_parse(const struct dialect *dialect, const char *text, size_t by
     sampling_defaults(&out->sampling);
     param[0] = 0;
     size_t values = json_count_values(text, bytes);
-    if (values > API_VALUES_MAX)
-        return error_set(error, ERR_BAD_INPUT, "the body has more than %d values", API_VALUES_MAX);
+    size_t max = dialect->values_max ? dialect->values_max : API_VALUES_MAX;
+    if (values > max)
+        return error_set(error, ERR_BAD_INPUT, "the body has more than %zu values", max);
     if (rpc_json_parse(text, bytes, &json, error) != 0)
         return -1;
     struct api_body body = {.json = json, .values = values, .limits = limits};

@@ -70,6 +70,11 @@ static int call(struct ask *a, const char *question, struct error *error)
     return a->ticket ? 0 : -1;
 }
 
+static bool needs_compute(const struct ask *a)
+{
+    return a->exchange->dialect->question && !a->request.nothing;
+}
+
 static int start(struct exchange *x, char param[API_PARAM_BYTES], struct error *error)
 {
     if (stream_may_start(x->gateway, error) != 0)
@@ -81,7 +86,7 @@ static int start(struct exchange *x, char param[API_PARAM_BYTES], struct error *
     int rc = api_request_parse(x->dialect, x->body.data ? x->body.data : "", x->body.bytes, &limits,
                                &a->request, param, error);
     a->buffered = buffer_detach(&x->body);
-    return rc != 0 || !x->dialect->question ? rc : call(a, x->dialect->question, error);
+    return rc != 0 || !needs_compute(a) ? rc : call(a, x->dialect->question, error);
 }
 
 void ask_start(struct exchange *x)
@@ -91,7 +96,7 @@ void ask_start(struct exchange *x)
     sl_assert(x->dialect->parse && x->dialect->reply);
     if (start(x, param, &error) != 0)
         refuse(x, &error, param);
-    else if (!x->dialect->question)
+    else if (!needs_compute(x->ask))
         respond(x, NULL);
 }
 

@@ -34,7 +34,8 @@ static json_t *tokens(const struct api_request *r, const json_t *reply)
 
 static json_t *content(const struct api_request *r, const json_t *reply)
 {
-    (void)r;
+    if (r->nothing)
+        return json_pack("{s:s}", "content", "");
     return json_pack("{s:O}", "content", json_object_get(reply, "text"));
 }
 
@@ -52,6 +53,7 @@ const struct dialect openai_tokenize = {
     .error = openai_error, .parse = openai_tokenize_parse, .question = "encode", .reply = tokens};
 
 const struct dialect openai_detokenize = {.error = openai_error,
+                                          .values_max = ENGINE_PROMPT_IDS_MAX + API_VALUES_MAX,
                                           .parse = openai_detokenize_parse,
                                           .question = "decode",
                                           .reply = content};

@@ -137,11 +137,13 @@ static int take_prompt(struct taker *t, const json_t *value)
     return take_wrong(t, "a text, or an array of token ids");
 }
 
+/* As many as /tokenize returns; none are an empty text. */
 static int take_tokens(struct taker *t, const json_t *value)
 {
-    return json_is_array(value) && json_array_size(value) > 0
-               ? take_prompt_ids(t, value)
-               : take_wrong(t, "an array of token ids");
+    if (!json_is_array(value))
+        return take_wrong(t, "an array of token ids");
+    t->out->nothing = json_array_size(value) == 0;
+    return t->out->nothing ? 0 : take_ids(t, value, ENGINE_PROMPT_IDS_MAX);
 }
 
 static int take_messages(struct taker *t, const json_t *value)
@@ -263,7 +265,7 @@ static int parse_prompt(const struct api_body *body, enum where where, const cha
     struct taker t = {.out = out, .body = body, .where = where, .own = &s, .error = error};
     if (take_fields(&t, body->json, fields, ARRAY_LEN(fields), param) != 0)
         return -1;
-    if (!out->prompt && !out->ids)
+    if (!out->prompt && !out->ids && !out->nothing)
         return take_missing(&t, name, param);
     if (s.special && text_ranges_add(&out->special, 0, out->prompt_bytes) != 0)
         return error_set(error, ERR_NO_MEMORY, "out of memory (prompt)");

@@ -99,6 +99,8 @@ START_TEST(replies_are_counted)
 {
     ask(&openai_template, BODY);
     check_counted();
+    ask(&openai_detokenize, "{\"tokens\":[]}"); /* an empty text */
+    check_counted();
     ask(&openai_tokenize, "{\"content\":\"a\"}");
     ck_assert_ptr_nonnull(exchange.ask);
     json_t *reply = json_pack("{s:[i, i]}", "ids", 1, 2);

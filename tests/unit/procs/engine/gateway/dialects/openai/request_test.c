@@ -116,7 +116,8 @@ START_TEST(bodies_that_are_wrong)
         {&openai_completion, "{}", "prompt", "is missing"},
         {&openai_tokenize, "{}", "content", "is missing"},
         {&openai_tokenize, "{\"content\":\"x\",\"with_pieces\":true}", "with_pieces", "only false"},
-        {&openai_detokenize, "{\"tokens\":[]}", "tokens", "token ids"},
+        {&openai_detokenize, "{\"tokens\":7}", "tokens", "token ids"},
+        {&openai_detokenize, "{}", "tokens", "is missing"},
         {&openai_chat, "{\"functions\":[{}]}", "functions", "not supported"},
         {&openai_chat, "{\"modalities\":[\"audio\"]}", "modalities", "only [\"text\"]"},
         {&openai_chat, "{\"parallel_tool_calls\":7}", "parallel_tool_calls", "true or false"},
@@ -193,6 +194,33 @@ START_TEST(questions)
     json_t *got = openai_template.reply(&r, NULL),
            *want = json_pack("{s:s}", "prompt", "User: a\nAssistant:");
     ck_assert(json_equal(got, want));
+    json_decref(got);
+    json_decref(want);
+    api_request_free(&r);
+}
+END_TEST
+
+/* As many ids as /tokenize returns, of which there may be none. */
+START_TEST(ids_of_texts)
+{
+    static char body[3 * ENGINE_PROMPT_IDS_MAX];
+    struct api_request r;
+    struct error error = {.text = ""};
+    char param[API_PARAM_BYTES];
+    for (size_t more = 0; more < 2; more++) {
+        char *at = stpcpy(body, "{\"tokens\":[0");
+        for (size_t i = 1; i < ENGINE_PROMPT_IDS_MAX + more; i++)
+            at = stpcpy(at, ",7");
+        stpcpy(at, "]}");
+        ck_assert_msg(parse(&openai_detokenize, body, &r, param, &error) == (more ? -1 : 0), "%s",
+                      error.text);
+        ck_assert_uint_eq(r.ids_count, more ? 0 : ENGINE_PROMPT_IDS_MAX);
+        api_request_free(&r);
+    }
+    ck_assert(strstr(error.text, "the maximum is 65536") != NULL);
+    ck_assert(parse(&openai_detokenize, "{\"tokens\":[]}", &r, param, &error) == 0);
+    json_t *got = openai_detokenize.reply(&r, NULL), *want = json_pack("{s:s}", "content", "");
+    ck_assert(r.nothing && json_equal(got, want));
     json_decref(got);
     json_decref(want);
     api_request_free(&r);
@@ -542,6 +570,7 @@ int main(void)
     tcase_add_test(t, arguments_count_as_values);
     tcase_add_test(t, bodies_that_are_wrong);
     tcase_add_test(t, questions);
+    tcase_add_test(t, ids_of_texts);
     tcase_add_test(t, conversations);
     tcase_add_test(t, conversation_without_a_system);
     tcase_add_test(t, prompt_starts_with_bos_once);
