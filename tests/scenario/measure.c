@@ -370,9 +370,7 @@ static void bench_forms(void)
                                          {"-d", "59999"},
                                          {"-d", "1,"},
                                          {"-d", "128", "--keep-kv", "0"},
-                                         {"--parallel", "0"},
                                          {"--parallel", "2", "--interleave", "4"},
-                                         {"--parallel", "2", "--deterministic=on"},
                                          {"--text", "/nowhere"}};
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
         command_run(&c, NULL, END_MS,

@@ -421,6 +421,11 @@ static void bench(void)
     check_bench(doc, 1, 3);
     json_decref(doc);
     command_free(&c);
+    command_run(&c, NULL, FINISH_MS,
+                (const char *const[]){"bench", "-m", test_model(), "--parallel", "2",
+                                      "--deterministic=on", NULL});
+    CHECK(c.status == 2, "deterministic: status %d", c.status);
+    command_free(&c);
 }
 
 int main(int argc, char **argv)
