@@ -174,7 +174,9 @@ PARAM_TEXT(http_log, "",
 PARAM_TEXT(http_origins, "",
            "origins of web pages that may use the gateway, separated by commas, such as "
            "http://localhost:3000; *: all")
-PARAM_TEXT(alias, "", "name of the model for clients of the gateway, at most 127 bytes; empty: that of its file")
+PARAM_TEXT(
+    alias, "",
+    "name of the model for clients of the gateway, at most 127 bytes; empty: that of its file")
 PARAM_U64(http_connections, 640, 4, 4096, "connections",
           "maximum gateway connections; their maximum memory is reserved in the budget")
 PARAM_U64(http_streams, 32, 1, 64, "requests", "maximum concurrent completions of the gateway")
