@@ -118,17 +118,19 @@ static const char *final_status(const struct completion *c)
 
 /* ---- events ---------------------------------------------------------------------------------- */
 
-/* An event whose name is also its type; steals `rest`, an object with its other members. */
+/* An event whose name is also its type; steals `rest`, an object with its other members. One that
+ * does not fit has no number. */
 static void send(struct completion *c, const char *name, json_t *rest)
 {
     json_t *event =
-        json_pack("{s:s, s:i}", "type", name, "sequence_number", (int)state_of(c)->sent++);
+        json_pack("{s:s, s:i}", "type", name, "sequence_number", (int)state_of(c)->sent);
     if (json_object_update(event, rest) != 0) {
         json_decref(event);
         event = NULL;
     }
     json_decref(rest);
     completion_event(c, name, event);
+    state_of(c)->sent += !c->failed;
 }
 
 static void send_response(struct completion *c, const char *name, json_t *object)

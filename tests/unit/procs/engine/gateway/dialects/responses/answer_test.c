@@ -200,6 +200,30 @@ START_TEST(gathered)
 }
 END_TEST
 
+/* A keep-alive that does not fit leaves no gap in the numbers, which events_of checks. */
+START_TEST(dropped)
+{
+    struct recorded r = {.dialect = &responses};
+    struct quota quota;
+    struct completion c;
+    recorded_open(&c, &r, true, &quota);
+    size_t limit = quota.limit, before = 0;
+    quota.limit = quota.buffered;
+    while (c.out.bytes != before) {
+        before = c.out.bytes;
+        completion_keep_alive(&c);
+    }
+    ck_assert(!c.failed);
+    quota.limit = limit;
+    recorded_take(&c, "x");
+    completion_end(&c, FINISH_END, NULL);
+    json_t *events = events_of(&c);
+    ck_assert_str_eq(text_of(last_response(events), "status"), "completed");
+    json_decref(events);
+    completion_free(&c);
+}
+END_TEST
+
 /* Clients know a tool by its namespace, too. */
 START_TEST(namespaces)
 {
@@ -283,6 +307,7 @@ int main(void)
     tcase_add_test(cases, items);
     tcase_add_test(cases, deltas);
     tcase_add_test(cases, gathered);
+    tcase_add_test(cases, dropped);
     tcase_add_test(cases, namespaces);
     tcase_add_test(cases, ends);
     tcase_add_test(cases, failure);
