@@ -173,6 +173,12 @@ def openai_session(engine, family, doc):
         same("items", [i.model_dump() for i in done], [i.model_dump() for i in last.response.output])
         given += [i.model_dump(exclude_none=True) for i in whole.output]
         given += [{"type": "function_call_output", "call_id": whole.output[-1].call_id, "output": doc["ask"]}]
+    # The package gathers the events itself; a tool in a namespace is one of the client by both names.
+    spaced = dict(ask, tools=[{"type": "namespace", "name": "n", "description": "d", "tools": tools}])
+    with client.responses.stream(input=given, **spaced) as stream:
+        last = stream.get_final_response()
+    same("gathered", response_parts(last), expected)
+    same("namespace", [i.to_dict().get("namespace") for i in last.output if i.type == "function_call"], ["n"])
     refused("a schema", openai.BadRequestError, 400, "text.format", lambda: client.responses.create(
         input="x", text={"format": {"type": "json_schema", "name": "n", "schema": {}}}, **ask))
     try:
