@@ -169,6 +169,14 @@ uint32_t runner_running(const struct runner *r)
     return n;
 }
 
+/* What does not divide is shared the next time. */
+static void take_share(uint64_t *sum, uint64_t *seen, uint64_t now, uint32_t running)
+{
+    uint64_t share = grown(*seen, now) / running;
+    *sum += share;
+    *seen = now > *seen ? *seen + share * running : now;
+}
+
 /* The cache and the loaders count for all; sequences that run at the same time get equal shares. */
 void runner_share_counts(const struct runner *r)
 {
@@ -178,10 +186,8 @@ void runner_share_counts(const struct runner *r)
         if (!r->sequence[i].request)
             continue;
         struct kv_stats *f = &r->sequence[i].request->stats;
-        f->evictions += grown(f->evictions_seen, now.evictions) / running;
-        f->bytes_read += grown(f->bytes_read_seen, now.bytes_read) / running;
-        f->evictions_seen = now.evictions;
-        f->bytes_read_seen = now.bytes_read;
+        take_share(&f->evictions, &f->evictions_seen, now.evictions, running);
+        take_share(&f->bytes_read, &f->bytes_read_seen, now.bytes_read, running);
     }
 }
 
