@@ -18,6 +18,7 @@ struct json_extent json_extent_of(const char *text, size_t bytes)
                 in_string = false;
         } else if (c == '"') {
             in_string = true;
+            e.texts++;
         } else if (c == '[' || c == '{') {
             e.containers++;
             e.values++;

@@ -10,6 +10,7 @@
 /* Upper bounds; of a text that is no JSON, too. */
 struct json_extent {
     size_t values, containers; /* containers: arrays and objects, which are values, too */
+    size_t texts;              /* names of members included */
     size_t depth;              /* of containers in each other */
 };
 struct json_extent json_extent_of(const char *text, size_t bytes);

@@ -65,7 +65,9 @@ struct dialect {
 
     /* The rest is of requests with a body. A dialect without `parse` has none. */
 
-    size_t values_max; /* in a body; 0: API_VALUES_MAX (request.h) */
+    /* Numbers in a body, besides the API_VALUES_MAX values of any body (request.h): they take less
+     * memory than texts, arrays and objects. */
+    size_t ids_max;
 
     /* Reads a body, a JSON object. 0, or -1 with ERR_BAD_INPUT or ERR_NO_MEMORY, and the name of
      * the field in `param` ("": none). *out has its defaults, and is freed by the caller in any

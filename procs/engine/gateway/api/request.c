@@ -9,6 +9,14 @@
 #include "lib/json/count.h"
 #include "lib/text/utf8.h"
 
+static bool fits(const struct dialect *dialect, const struct json_extent *e)
+{
+    if (dialect->ids_max == 0)
+        return e->values <= API_VALUES_MAX;
+    return e->values <= API_VALUES_MAX + dialect->ids_max &&
+           e->containers + e->texts <= API_VALUES_MAX;
+}
+
 int api_request_parse(const struct dialect *dialect, const char *text, size_t bytes,
                       const struct api_limits *limits, struct api_request *out,
                       char param[API_PARAM_BYTES], struct error *error)
@@ -17,13 +25,13 @@ int api_request_parse(const struct dialect *dialect, const char *text, size_t by
     *out = (struct api_request){.cache_prompt = true, .max_tokens = ENGINE_TOKENS_MAX};
     sampling_defaults(&out->sampling);
     param[0] = 0;
-    size_t values = json_count_values(text, bytes);
-    size_t max = dialect->values_max ? dialect->values_max : API_VALUES_MAX;
-    if (values > max)
-        return error_set(error, ERR_BAD_INPUT, "the body has more than %zu values", max);
+    struct json_extent e = json_extent_of(text, bytes);
+    if (!fits(dialect, &e))
+        return error_set(error, ERR_BAD_INPUT, "the body has more than %zu values",
+                         API_VALUES_MAX + dialect->ids_max);
     if (rpc_json_parse(text, bytes, &json, error) != 0)
         return -1;
-    struct api_body body = {.json = json, .values = values, .limits = limits};
+    struct api_body body = {.json = json, .values = e.values, .limits = limits};
     int rc = dialect->parse(&body, out, param, error);
     json_decref(json);
     return rc;

@@ -53,7 +53,7 @@ const struct dialect openai_tokenize = {
     .error = openai_error, .parse = openai_tokenize_parse, .question = "encode", .reply = tokens};
 
 const struct dialect openai_detokenize = {.error = openai_error,
-                                          .values_max = ENGINE_PROMPT_IDS_MAX + API_VALUES_MAX,
+                                          .ids_max = ENGINE_PROMPT_IDS_MAX,
                                           .parse = openai_detokenize_parse,
                                           .question = "decode",
                                           .reply = content};

@@ -14,7 +14,7 @@ int responses_parse(const struct api_body *body, struct api_request *out,
                     char param[API_PARAM_BYTES], struct error *error);
 
 /* tools.c. The names of tools that are in a namespace. */
-#define TOOL_NAME_BYTES 256 /* of memory, besides the texts */
+#define TOOL_NAME_BYTES 512 /* of memory, besides the texts */
 struct tool_names {
     json_t *known; /* of the client: namespace: {name: name in the template} */
     json_t *flat;  /* of the template: name: [namespace, name] */

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tools in the form that templates take. A namespace is a list of tools; a client knows a tool by
  * its namespace and its name, and a template by one name, so that both are kept. */
-#include <string.h>
-
 #include "lib/json/text.h"
 #include "procs/engine/gateway/dialects/responses/responses.h"
+
+#define SPACE_BYTES_MAX 128
 
 struct making {
     const struct taker *t;
@@ -39,10 +39,11 @@ static bool is_taken(const struct making *m, const char *name)
 }
 
 /* The name for the template: its own, or with its namespace if that is taken. A new reference. */
-static json_t *choose_name(const struct making *m, const char *space, const json_t *name)
+static json_t *choose_name(const struct making *m, const json_t *space, const json_t *name)
 {
     const char *own = json_string_value(name);
-    json_t *flat = is_taken(m, own) ? json_sprintf("%s__%s", space, own) : json_string(own);
+    json_t *flat =
+        is_taken(m, own) ? json_sprintf("%s__%s", json_string_value(space), own) : json_string(own);
     if (!flat) {
         no_memory(m);
         return NULL;
@@ -54,19 +55,19 @@ static json_t *choose_name(const struct making *m, const char *space, const json
     return NULL;
 }
 
-static int keep_name(const struct making *m, const char *space, const json_t *name,
+static int keep_name(const struct making *m, const json_t *space, const json_t *name,
                      const json_t *flat)
 {
     struct tool_names *n = m->names;
-    json_t *known = json_object_get(n->known, space);
+    json_t *known = json_object_get(n->known, json_string_value(space));
     if (!known) {
         known = json_object();
-        if (json_object_set_new(n->known, space, known) != 0)
+        if (json_object_set_new(n->known, json_string_value(space), known) != 0)
             return no_memory(m);
     }
-    json_t *pair = json_pack("[s, O]", space, name);
-    n->bytes +=
-        TOOL_NAME_BYTES + json_string_length(name) + strlen(space) + json_string_length(flat);
+    json_t *pair = json_pack("[O, O]", space, name);
+    n->bytes += TOOL_NAME_BYTES + json_string_length(name) + json_string_length(space) +
+                json_string_length(flat);
     return json_object_set(known, json_string_value(name), (json_t *)(uintptr_t)flat) == 0 &&
                    json_object_set_new(n->flat, json_string_value(flat), pair) == 0
                ? 0
@@ -74,7 +75,7 @@ static int keep_name(const struct making *m, const char *space, const json_t *na
 }
 
 /* space: NULL: the tool is in none. A new reference; NULL with an error. */
-static json_t *flat_name(const struct making *m, const char *space, const json_t *name)
+static json_t *flat_name(const struct making *m, const json_t *space, const json_t *name)
 {
     if (!space)
         return json_incref((json_t *)(uintptr_t)name);
@@ -85,7 +86,7 @@ static json_t *flat_name(const struct making *m, const char *space, const json_t
     return NULL;
 }
 
-static int add_function(struct making *m, const char *space, const json_t *tool)
+static int add_function(struct making *m, const json_t *space, const json_t *tool)
 {
     const json_t *name = json_object_get(tool, "name");
     if (!json_is_string(name))
@@ -99,18 +100,22 @@ static int add_function(struct making *m, const char *space, const json_t *tool)
     return json_array_append_new(m->out, made) == 0 ? 0 : no_memory(m);
 }
 
-static int add_tools(struct making *m, const char *space, const json_t *tools);
+static int add_tools(struct making *m, const json_t *space, const json_t *tools);
 
 static int add_namespace(struct making *m, const json_t *tool)
 {
-    const char *space = json_string_value(json_object_get(tool, "name"));
-    if (!space)
+    const json_t *space = json_object_get(tool, "name");
+    if (!json_is_string(space))
         return error_set(m->t->error, ERR_BAD_INPUT, "'tools': a namespace has no name");
+    if (json_string_length(space) > SPACE_BYTES_MAX) /* each of its functions may get it */
+        return error_set(m->t->error, ERR_BAD_INPUT,
+                         "'tools': the name of a namespace has more than %d bytes",
+                         SPACE_BYTES_MAX);
     return add_tools(m, space, json_object_get(tool, "tools"));
 }
 
 /* Other types than functions are left out. */
-static int add_tools(struct making *m, const char *space, const json_t *tools)
+static int add_tools(struct making *m, const json_t *space, const json_t *tools)
 {
     int rc = 0;
     for (size_t i = 0; i < json_array_size(tools) && rc == 0; i++) {

@@ -218,6 +218,17 @@ START_TEST(ids_of_texts)
         api_request_free(&r);
     }
     ck_assert(strstr(error.text, "the maximum is 65536") != NULL);
+    /* Only ids may be so many. */
+    static const char *const others[] = {"[]", "{}", "\"\""};
+    for (size_t k = 0; k < ARRAY_LEN(others); k++) {
+        char *at = stpcpy(body, "{\"moon\":[7");
+        for (size_t i = 0; i < API_VALUES_MAX; i++)
+            at = stpcpy(stpcpy(at, ","), others[k]);
+        stpcpy(at, "],\"tokens\":[7]}");
+        ck_assert(parse(&openai_detokenize, body, &r, param, &error) == -1);
+        ck_assert_msg(strstr(error.text, "values") != NULL, "%s", error.text);
+        api_request_free(&r);
+    }
     ck_assert(parse(&openai_detokenize, "{\"tokens\":[]}", &r, param, &error) == 0);
     json_t *got = openai_detokenize.reply(&r, NULL), *want = json_pack("{s:s}", "content", "");
     ck_assert(r.nothing && json_equal(got, want));

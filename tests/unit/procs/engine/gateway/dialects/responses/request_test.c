@@ -120,6 +120,8 @@ START_TEST(settings)
 }
 END_TEST
 
+#define X32 "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"
+
 START_TEST(rejected)
 {
     static const struct {
@@ -145,6 +147,8 @@ START_TEST(rejected)
         {HI_AND("\"tools\":[{\"type\":\"namespace\",\"tools\":[]}]"), "input", "has no name"},
         {HI_AND("\"tools\":[" SPACE("n", FUNCTION("f") "," FUNCTION("f")) "," FUNCTION("f") "]"),
          "input", "two functions have the name 'f'"},
+        {HI_AND("\"tools\":[" SPACE(X32 X32 X32 X32 "x", FUNCTION("f")) "]"), "input",
+         "more than 128 bytes"},
         {HI_AND("\"tool_choice\":\"required\""), "tool_choice", "only"},
         {HI_AND("\"reasoning\":7"), "reasoning", "an object"},
         {HI_AND("\"text\":7"), "text", "an object"},
