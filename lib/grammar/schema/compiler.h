@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The inside of the compiler for JSON Schema. Its functions return expressions; after the first error
+ * they return EXPR_NEVER. */
+#ifndef SLUICE_GRAMMAR_SCHEMA_COMPILER_H
+#define SLUICE_GRAMMAR_SCHEMA_COMPILER_H
+
+#include <jansson.h>
+
+#include "lib/grammar/expr.h"
+
+#define SCHEMA_DEPTH 100 /* of schemas in each other, beside $ref */
+
+struct schema_target { /* of a $ref */
+    const json_t *schema;
+    uint32_t rule;
+    char *path;
+};
+
+struct compiler {
+    struct expr_pool pool;
+    const json_t *root;
+    json_t *made; /* an array that owns the merged schemas */
+    struct schema_target *targets;
+    uint32_t targets_count, targets_room, depth, visits, any_rule;
+    bool has_any, failed;
+    char path[200]; /* of the schema that is compiled: $.properties.x */
+    struct error *error;
+};
+
+/* Notes an error with the present path; returns EXPR_NEVER. `keyword` may be NULL. */
+expr_id schema_fail(struct compiler *c, const char *keyword, const char *what);
+/* Makes the path longer; the caller restores it with the length that was before. */
+size_t schema_enter(struct compiler *c, const char *key, size_t index);
+void schema_leave(struct compiler *c, size_t length);
+
+expr_id schema_compile(struct compiler *c, const json_t *schema);
+expr_id schema_any(struct compiler *c);
+/* The value as JSON text, or an expression for it. */
+expr_id schema_value(struct compiler *c, const json_t *value);
+void schema_add_word(struct compiler *c, const json_t *value);
+/* A count of a keyword; `absent` without it. */
+uint32_t schema_count(struct compiler *c, const json_t *schema, const char *key, uint32_t absent);
+expr_id schema_comma(struct compiler *c);
+expr_id schema_colon(struct compiler *c);
+
+/* A file each. */
+expr_id schema_object(struct compiler *c, const json_t *schema);
+expr_id schema_array(struct compiler *c, const json_t *schema);
+expr_id schema_string(struct compiler *c, const json_t *schema);
+expr_id schema_number(struct compiler *c, const json_t *schema, bool integer);
+/* The characters between the quotes that a pattern allows, min to max of them. */
+expr_id schema_pattern(struct compiler *c, const char *keyword, const char *pattern, size_t bytes,
+                       uint32_t min, uint32_t max);
+/* NULL after an error. Borrowed. */
+const json_t *schema_merge(struct compiler *c, const json_t *a, const json_t *b);
+const json_t *schema_resolve(struct compiler *c, const json_t *schema);
+const json_t *schema_target(struct compiler *c, const char *ref);
+bool schema_is_annotation(const char *key);
+bool schema_disjoint(struct compiler *c, const json_t *a, const json_t *b);
+
+#endif

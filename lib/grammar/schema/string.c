@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Strings: a counter for the length, a pattern, or a format, which is a pattern, too. */
+#include <string.h>
+
+#include "lib/base/bytes.h"
+#include "lib/grammar/schema/compiler.h"
+
+#define LABEL "[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
+#define OCTET "(25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
+/* Day 29 of February is left out, because it is not in every year. */
+#define DAY   "((0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])|(0[13-9]|1[0-2])-(29|30)|(0[13578]|1[02])-31)"
+#define DATE  "[1-9][0-9]{3}-" DAY
+#define CLOCK "([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\\.[0-9]{1,6})?"
+#define ZONE  "(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])"
+#define HEX4  "[0-9a-fA-F]{1,4}"
+
+static const struct {
+    const char *name, *pattern;
+} formats[] = {
+    {"date-time", "^" DATE "T" CLOCK ZONE "$"},
+    {"date", "^" DATE "$"},
+    {"time", "^" CLOCK ZONE "$"},
+    {"duration", "^P([0-9]{1,6}W|[0-9]{1,6}D(T[0-9]{1,6}[HMS])?|T[0-9]{1,6}[HMS]|[0-9]{1,6}[YM])$"},
+    {"uuid", "^[0-9a-fA-F]{8}-([0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}$"},
+    {"email", "^[A-Za-z0-9_+-]{1,32}(\\.[A-Za-z0-9_+-]{1,31})?@(" LABEL "\\.)+[A-Za-z]{2,20}$"},
+    {"hostname", "^" LABEL "(\\." LABEL "){0,2}$"},
+    {"ipv4", "^(" OCTET "\\.){3}" OCTET "$"},
+    {"ipv6", "^((" HEX4 ":){7}" HEX4 "|(" HEX4 ":){1,5}:" HEX4 "|::" HEX4 "|::)$"},
+    {"uri", "^[a-z][a-z0-9+.-]{1,20}://[A-Za-z0-9.-]+(:[0-9]{1,5})?(/[A-Za-z0-9._~-]*)*"
+            "(\\?[A-Za-z0-9._~=&-]*)?(#[A-Za-z0-9._~-]*)?$"},
+};
+
+static const char *format_pattern(const json_t *schema)
+{
+    const char *name = json_string_value(json_object_get(schema, "format"));
+    for (size_t i = 0; name && i < ARRAY_LEN(formats); i++)
+        if (strcmp(name, formats[i].name) == 0)
+            return formats[i].pattern;
+    return NULL; /* formats that are not known say nothing, as the standard has it */
+}
+
+expr_id schema_string(struct compiler *c, const json_t *schema)
+{
+    const json_t *pattern = json_object_get(schema, "pattern");
+    const char *format = format_pattern(schema);
+    uint32_t min = schema_count(c, schema, "minLength", 0);
+    uint32_t max = schema_count(c, schema, "maxLength", EXPR_UNBOUNDED);
+    expr_id e;
+    if (min > max)
+        return schema_fail(c, "minLength", "more than maxLength");
+    if (pattern && !json_is_string(pattern))
+        return schema_fail(c, "pattern", "it is no text");
+    if (pattern && format)
+        return schema_fail(c, "pattern", "beside format it is not supported");
+    if (pattern)
+        e = schema_pattern(c, "pattern", json_string_value(pattern), json_string_length(pattern),
+                           min, max);
+    else if (format)
+        e = schema_pattern(c, "format", format, strlen(format), min, max);
+    else
+        e = expr_repeat(&c->pool, expr_char(&c->pool), min, max);
+    e = expr_sequence(&c->pool, expr_string(&c->pool, "\""), e);
+    return expr_sequence(&c->pool, e, expr_string(&c->pool, "\""));
+}
