@@ -270,6 +270,6 @@ uint32_t build_other_key(struct build *b, uint32_t first, uint32_t count)
         make_keys(b);
     if (b->failed != ERR_NONE)
         return NODE_NEVER;
-    struct sorted_words w = {b->pool->text, b->pool->words + first};
+    struct sorted_words w = {b->pool->text, count ? b->pool->words + first : NULL};
     return avoid(b, w, 0, count, 0, KEY_CHAR);
 }

@@ -49,10 +49,13 @@ static expr_id from_to(struct compiler *c, int64_t low, int64_t high)
 {
     expr_id e = EXPR_NEVER;
     int64_t first = 0, next = 10;
-    for (unsigned count = 1; count <= DIGITS; count++, first = next, next *= 10) {
+    for (unsigned count = 1; count <= DIGITS; count++) {
         int64_t a = low > first ? low : first, b = high < next - 1 ? high : next - 1;
         if (a <= b)
             e = expr_choice(&c->pool, e, of_length(c, (uint64_t)a, (uint64_t)b, count));
+        first = next;
+        if (count < DIGITS) /* 10^19 is beyond int64_t */
+            next *= 10;
     }
     return e;
 }
