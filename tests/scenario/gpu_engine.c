@@ -58,9 +58,11 @@ void gpu_fake_prompt(void)
 struct engine *gpu_start(const char *const options[])
 {
     struct engine *e = engine_new();
-    const char *args[12] = {"-m", gpu_model, "--checkpoint-tokens=32", "--prefill-chunk=16"};
+    /* A simulated GPU has a thread per block: on busy processors a pass takes seconds. */
+    const char *args[16] = {"-m", gpu_model, "--checkpoint-tokens=32", "--prefill-chunk=16",
+                            "--heartbeat-timeout=60000"};
     for (size_t i = 0; options[i]; i++)
-        args[4 + i] = options[i];
+        args[5 + i] = options[i];
     engine_start(e, args);
     return e;
 }
