@@ -59,6 +59,8 @@ expr_id schema_array(struct compiler *c, const json_t *schema)
                          .min = schema_count(c, schema, "minItems", 0),
                          .max = schema_count(c, schema, "maxItems", EXPR_UNBOUNDED)};
     if (json_is_array(e.others)) { /* as it was before prefixItems */
+        if (e.first)
+            return schema_fail(c, "items", "an array beside prefixItems is not supported");
         e.first = e.others;
         e.others = json_object_get(schema, "additionalItems");
     }

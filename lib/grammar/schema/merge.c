@@ -243,6 +243,10 @@ const json_t *schema_merge(struct compiler *c, const json_t *a, const json_t *b)
         return json_is_true(a) ? b : a;
     if (json_is_boolean(b))
         return json_is_true(b) ? a : b;
+    if (!json_is_object(a) || !json_is_object(b)) { /* such as `items` as an array */
+        schema_fail(c, NULL, "schemas that hold together are objects, true or false");
+        return NULL;
+    }
     c->visits += (uint32_t)(json_object_size(a) + json_object_size(b) +
                             json_object_size(json_object_get(a, "properties")) +
                             json_object_size(json_object_get(b, "properties")));

@@ -127,6 +127,8 @@ static uint32_t escaped(struct pattern *p)
     }
     if (known || (c > 0 && strchr("^$\\.*+?()[]{}|/-\"'#@!%&,:;<=>_`~ ", c))) {
         p->at.at++;
+        if (c == '0' && cursor_peek(&p->at) >= '0' && cursor_peek(&p->at) <= '9')
+            fail(p, "octal escapes are not supported");
         return known ? (uint8_t)values[known - names] : (uint32_t)c;
     }
     fail(p, "an escape that is not supported (\\b, \\B, \\p, \\k, \\1 and others)");

@@ -150,6 +150,10 @@ static const struct {
     {"{\"allOf\":[{\"properties\":{\"a\":{}},\"additionalProperties\":false},{\"properties\":{"
      "\"b\":{}}}]}",
      "additionalProperties"},
+    {"{\"allOf\":[{\"items\":{\"type\":\"integer\"}},{\"items\":[{\"type\":\"string\"}]}]}",
+     "hold together"},
+    {"{\"items\":[{}],\"prefixItems\":[{}]}", "beside prefixItems"},
+    {"{\"pattern\":\"\\\\012\"}", "octal"},
     {"{\"enum\":[]}", "enum"},
     {"{\"enum\":[1],\"minimum\":0}", "beside enum"},
     {"false", "no text fits"},
