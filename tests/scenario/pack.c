@@ -158,7 +158,7 @@ static void text_from_mirrors(void)
     CHECK(lookup_u64(checked, "parts") == 2 * EXPERTS, "not every copy was checked");
     json_decref(checked);
     flip(store, "experts.1.mirror.bin", 4096 + 1000);
-    REJECTED(2, "1 of 512 parts", "--check", store);
+    REJECTED(2, "1 of 512 shards", "--check", store);
     CHECK(unlink(join(gone, store, "experts.0.bin")) == 0, "%s", strerror(errno));
     same_text(test_model(), store);
 }
@@ -350,7 +350,7 @@ static void damage_found(void)
     command_run(&c, NULL, END_MS, (const char *const[]){"pack", "--check", store, NULL});
     CHECK(c.status == 2 && strstr(c.out, "damaged: layer 0, expert 9, precision native, stripe 0"),
           "status %d: %.300s", c.status, c.out);
-    CHECK(strstr(c.err, "is damaged: 1 of 256 parts"), "%.300s", c.err);
+    CHECK(strstr(c.err, "is damaged: 1 of 256 shards"), "%.300s", c.err);
     command_free(&c);
     flip(store, "experts.0.bin", 1000000);
     json_decref(pack(0, NULL, (const char *const[]){"--check", store, NULL}));

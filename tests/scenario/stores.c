@@ -53,7 +53,7 @@ static void same_text(const struct store_make *how, const char *const options[])
           failed);
     CHECK(evictions > 0, "nothing was evicted: the budget is too large for the test");
     CHECK(restarts == 0, "%" PRIu64 " restarts", restarts);
-    test_note("%u stripes, %s: %" PRIu64 " parts verified, %.2f ms of the loader per MiB",
+    test_note("%u stripes, %s: %" PRIu64 " shards verified, %.2f ms of the loader per MiB",
               how->stripes, options[0], verified,
               (double)ns / 1e6 / ((double)summed / (double)MIB));
     engine_pid(e, "loader", how->stripes - 1, 0); /* the last loader: one per stripe */
