@@ -139,8 +139,8 @@ int context_fill(const struct bench *b, struct session *s, const struct tokens *
 int run_test(const struct bench *b, struct session *s, const struct tokens *t,
              const struct test *test, struct sample *out, struct error *error);
 
-/* parallel.c. run_test of b->sequences sequences, which decode together. *out has the sum of their
- * speeds. */
+/* parallel.c. run_test of b->sequences sequences, which decode together. *out has the speed of
+ * all. */
 int run_together(const struct bench *b, struct session *s, const struct tokens *t,
                  const struct test *test, struct sample *out, struct error *error);
 /* Of every decode test a table with rows and experts per pass, if a variant has several. */

@@ -32,13 +32,20 @@ static double of(const struct together *t, uint32_t i, const char *key)
     return json_number_value(json_object_get(t->result[i].stats, key));
 }
 
-/* One sample of all: what they computed together, and the time of the slowest one. */
+static double counted(const struct sample *s, const char *service, const char *name)
+{
+    return json_number_value(json_object_get(json_object_get(s->counters, service), name));
+}
+
+/* One sample of all: what they computed together, in the time of the engine's passes, which counts
+ * once, and the time of the slowest one. */
 static void add_up(const struct together *t, struct sample *out)
 {
+    double steps = of(t, 0, "tokens") - 1, decode_ns = counted(out, "compute", "decode_ns");
     for (uint32_t i = 1; i < t->followed; i++) {
         double tokens = of(t, i, "tokens"), tps = of(t, i, "decode_tps");
         double ms = tps > 0 ? 1e3 * (tokens - 1) / tps : 0;
-        out->tps += tps;
+        steps += tokens - 1;
         out->ms = ms > out->ms ? ms : out->ms;
         out->stall_ms = fmax(out->stall_ms, of(t, i, "stall_ms"));
         out->tokens += of(t, i, "prompt_tokens") - of(t, i, "cached_tokens") + tokens - 1;
@@ -49,6 +56,7 @@ static void add_up(const struct together *t, struct sample *out)
         out->skipped += of(t, i, "skipped");
         out->low_precision += of(t, i, "low_precision_accesses");
     }
+    out->tps = decode_ns > 0 ? 1e9 * steps / decode_ns : 0;
 }
 
 int run_together(const struct bench *b, struct session *s, const struct tokens *t,
@@ -74,11 +82,6 @@ int run_together(const struct bench *b, struct session *s, const struct tokens *
 }
 
 /* ---- the table ------------------------------------------------------------------------------- */
-
-static double counted(const struct sample *s, const char *service, const char *name)
-{
-    return json_number_value(json_object_get(json_object_get(s->counters, service), name));
-}
 
 /* The sum of a counter over the repetitions of a decode test. */
 static double sum_counted(const struct bench *b, const struct variant *v, uint32_t test,
