@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Answers schema_random.py over standard input, a line of JSON per request: {"schema": text, "texts":
- * [text, ...], "walks": count, "seed": number}. Reply: {"error": text}, or which texts are complete and
- * what walks through the automaton wrote. */
+/* Answers schema_random.py over standard input, a line of JSON per request: {"schema": text,
+ * "texts": [text, ...], "walks": count, "seed": number}. Reply: {"error": text}, or which texts
+ * are complete and what walks through the automaton wrote. */
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,7 +20,8 @@ static bool complete(const struct grammar *g, const char *text, size_t bytes)
     return fits;
 }
 
-/* Of the bytes that may follow; the longer the text, the rather those that end strings and objects. */
+/* Of the bytes that may follow; the longer the text, the rather those that end strings and
+ * objects. */
 static int choose(const uint64_t set[4], struct random *r, size_t written)
 {
     static const char ends[] = "\"}],:0123456789 eaTZ-.";

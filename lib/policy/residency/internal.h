@@ -94,14 +94,15 @@ struct residency_search { /* for a victim */
     void *arg;
 };
 
-/* An eviction. Its resident slots have an order, which is that of a score, or that in which `victim`
- * searches lists. Members that are NULL have the stated default. */
+/* An eviction. Its resident slots have an order, which is that of a score, or that in which
+ * `victim` searches lists. Members that are NULL have the stated default. */
 struct residency_rule {
     /* The highest score is evicted, ties: least recently used. NULL: the ties alone. */
     double (*score)(struct residency *r, uint32_t slot);
     bool far_first; /* ties of scores: first the larger residency_distance */
-    /* The first slot of a group in the rule's order for which residency_candidate is true. It removes
-     * nothing, because the caller may take another one; it may keep state of its own (random, ARC). NULL: by score. */
+    /* The first slot of a group in the rule's order for which residency_candidate is true. It
+     * removes nothing, because the caller may take another one; it may keep state of its own
+     * (random, ARC). NULL: by score. */
     uint32_t (*victim)(const struct residency_search *s, struct residency_group *g);
     /* A slot becomes resident: puts it in a list. NULL: LIST_T1. */
     void (*insert)(struct residency *r, uint32_t slot, bool prefetched);

@@ -68,15 +68,15 @@ struct reuse_prefix {
     uint32_t slot; /* REUSE_NONE: none serves */
     uint32_t rows; /* that are taken over */
 };
-/* Where another prompt began to differ: REUSE_BEFORE_END before the end of the most tokens that the
- * prompt has in common with a slot, whether or not that can be cut there, because texts that differ
- * may be tokenized differently before. 0: fewer than REUSE_BRANCH_LEAST, which every prompt may have
- * in common. */
+/* Where another prompt began to differ: REUSE_BEFORE_END before the end of the most tokens that
+ * the prompt has in common with a slot, whether or not that can be cut there, because texts that
+ * differ may be tokenized differently before. 0: fewer than REUSE_BRANCH_LEAST, which every
+ * prompt may have in common. */
 #define REUSE_BRANCH_LEAST 64u
 uint32_t reuse_branch(const struct reuse_table *t, const uint32_t *common);
-/* The slot, kept or running, that gives a prompt most rows. common[slot]: how many of its first rows
- * are those of the prompt; 0: it must not be used. Of equal ones, a kept one that moves, then the
- * one that loses fewest rows, then the oldest. */
+/* The slot, kept or running, that gives a prompt most rows. common[slot]: how many of its first
+ * rows are those of the prompt; 0: it must not be used. Of equal ones, a kept one that moves,
+ * then the one that loses fewest rows, then the oldest. */
 struct reuse_prefix reuse_prefix(const struct reuse_table *t, const uint32_t *common);
 
 /* Whether a sequence with `common` tokens takes a slot over, with what it has beyond them: a kept
@@ -123,9 +123,10 @@ static inline bool reuse_nothing(struct reuse_victim v)
 /* Memory of all slots and versions, and whether the pool has some for one more version. */
 uint64_t reuse_bytes(const struct reuse_table *t);
 bool reuse_has_room(const struct reuse_table *t);
-/* Whether a running slot may have `bytes` of keys and values in all (REUSE_NONE: a new one): with
- * what other running ones have, and the versions that each needs (of recurrent layers one to read
- * and one to write, of rings one that they are restored from), it is within the pool. As long as this holds, every pass has a version to write. */
+/* Whether a running slot may have `bytes` of keys and values in all (REUSE_NONE: a new one):
+ * with what other running ones have, and the versions that each needs (of recurrent layers one
+ * to read and one to write, of rings one that they are restored from), it is within the pool. As
+ * long as this holds, every pass has a version to write. */
 bool reuse_may_grow(const struct reuse_table *t, uint32_t slot, uint64_t bytes);
 /* Whether the pool has memory for `bytes` of keys and values in `slot`, in all. */
 bool reuse_fits(const struct reuse_table *t, uint32_t slot, uint64_t bytes);
@@ -133,8 +134,8 @@ bool reuse_fits(const struct reuse_table *t, uint32_t slot, uint64_t bytes);
  * value per byte, then checkpoints of running ones, those of the least loss first. Nothing: they
  * fit, or all else is needed. */
 struct reuse_victim reuse_yield(const struct reuse_table *t, uint32_t slot, uint64_t bytes);
-/* What kept slots give up next, so that a pass of `slot`, which reads the version of `end` rows, has
- * a version to write without loss for a running one. Nothing: it has, or nothing is kept. */
+/* What kept slots give up next, so that a pass of `slot`, which reads the version of `end` rows,
+ * has a version to write without loss for a running one. Nothing: it has, or nothing is kept. */
 struct reuse_victim reuse_room(const struct reuse_table *t, uint32_t slot, uint32_t end);
 /* What is given up next, until at most `most` slots are kept, and their keys, values and versions
  * are at most `limit` bytes. */
@@ -145,10 +146,10 @@ struct reuse_victim reuse_least_dense(const struct reuse_table *t, uint32_t exce
 
 /* ---- checkpoints ---- */
 
-/* Where checkpoints of a sequence are: every `every` rows; near the end of the prompt, which is where
- * the response begins; and where an earlier prompt began to differ, because what both begin with,
- * such as a system prompt with its tools, is likely to begin a third one. The end of the response is
- * one, too, when the sequence ends. */
+/* Where checkpoints of a sequence are: every `every` rows; near the end of the prompt, which is
+ * where the response begins; and where an earlier prompt began to differ, because what both
+ * begin with, such as a system prompt with its tools, is likely to begin a third one. The end of
+ * the response is one, too, when the sequence ends. */
 struct reuse_points {
     uint32_t prompt; /* tokens */
     uint32_t branch; /* rows: reuse_branch */
