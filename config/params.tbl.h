@@ -64,7 +64,7 @@ PARAM_U64(
     "cache of --ctx-size, and others wait (docs/memory.md); 1 with --deterministic")
 PARAM_BYTES(
     keep_kv, 1099511627776, 0, UINT64_MAX / 4,
-    "maximum keys and values kept after a sequence for a prompt that begins with the same "
+    "maximum keys and values kept after sequences for a prompt that begins with the same "
     "tokens; 0: none; they need no memory beyond the KV cache of --ctx-size (docs/reuse.md)")
 PARAM_U64(state_checkpoints, 4, 1, 32, "states",
           "checkpoints of a recurrent state and of windows (models that have them); a prompt that "
