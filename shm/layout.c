@@ -66,10 +66,10 @@ static const uint64_t gates_layout[] = {
     GATES_COUNTS,  O(gates_row_head, sequence), O(gates_row_head, count),
 };
 static const uint64_t access_log_layout[] = {
-    S(access_log_head),      O(access_log_head, written), O(access_log_head, slot),
-    S(access_log_slot),      ACCESS_LOG_RECORDS,          S(access_record),
+    S(access_log_head),      O(access_log_head, written), O(access_log_head, cell),
+    S(access_log_cell),      ACCESS_LOG_RECORDS,          S(access_record),
     O(access_record, layer), O(access_record, outcome),   ACCESS_SKIPPED,
-    ACCESS_LOGITS,           O(access_log_slot, word),    O(access_record, weight),
+    ACCESS_LOGITS,           O(access_log_cell, word),    O(access_record, weight),
     ACCESS_VALUES,           O(access_record, values),    O(access_record, more_values),
 };
 static const uint64_t kv_layout[] = {

@@ -122,3 +122,13 @@ size_t kernel_activation_bytes(enum tensor_type type, uint32_t k)
     }
     return (bytes + 63) / 64 * 64;
 }
+
+size_t kernel_activation_bytes_largest(uint32_t k)
+{
+    size_t largest = 0;
+    for (int form = 0; form < FORM__COUNT; form++) {
+        size_t bytes = kernel_activation_bytes(kernel_form_type((enum kernel_form)form), k);
+        largest = bytes > largest ? bytes : largest;
+    }
+    return largest;
+}

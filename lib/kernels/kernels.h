@@ -219,6 +219,8 @@ void kernel_kv_store(const struct kernel_ops *ops, enum kv_type type, enum kv_si
 
 /* Bytes of one prepared activation row, a multiple of 64. */
 size_t kernel_activation_bytes(enum tensor_type type, uint32_t k);
+/* The most that kernel_activation_bytes returns for any type: forms pad short rows to whole blocks. */
+size_t kernel_activation_bytes_largest(uint32_t k);
 
 /* The kernels of one instruction set, or NULL when this CPU or this build lacks it. */
 const struct kernel_ops *kernel_ops_of(enum kernel_isa isa);

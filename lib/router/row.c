@@ -41,7 +41,7 @@ struct router_row *router_row_create(const struct model_index *model, const stru
                                      router_dense *dense, void *self)
 {
     uint32_t hidden = model->hparams.hidden, experts = model->hparams.experts;
-    size_t largest = kernel_activation_bytes(TENSOR_F32, hidden); /* of all forms */
+    size_t largest = kernel_activation_bytes_largest(hidden);
     struct router_row *r = calloc(1, sizeof *r);
     if (!r)
         return NULL;

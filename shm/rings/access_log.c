@@ -30,24 +30,24 @@ int access_log_attach(int fd, bool writable, uint64_t boot, struct access_log *o
     return 0;
 }
 
-static struct access_log_slot *slot_of(struct access_log *u, uint64_t position)
+static struct access_log_cell *cell_of(struct access_log *u, uint64_t position)
 {
-    return &u->head->slot[position & (ACCESS_LOG_RECORDS - 1)];
+    return &u->head->cell[position & (ACCESS_LOG_RECORDS - 1)];
 }
 
 /* A producer that exits during a write leaves position 0 and an uncounted record: its successor
- * writes the same slot again. */
+ * writes the same cell again. */
 void access_log_append(struct access_log *u, const struct access_record *record)
 {
     uint64_t position = atomic_load_explicit(&u->head->written, memory_order_relaxed);
-    struct access_log_slot *slot = slot_of(u, position);
+    struct access_log_cell *cell = cell_of(u, position);
     uint64_t words[4];
     memcpy(words, record, sizeof words);
-    atomic_store_explicit(&slot->position, 0, memory_order_relaxed);
+    atomic_store_explicit(&cell->position, 0, memory_order_relaxed);
     atomic_thread_fence(memory_order_release); /* position invalid before the first new word */
     for (int i = 0; i < 4; i++)
-        atomic_store_explicit(&slot->word[i], words[i], memory_order_relaxed);
-    atomic_store_explicit(&slot->position, position + 1, memory_order_release);
+        atomic_store_explicit(&cell->word[i], words[i], memory_order_relaxed);
+    atomic_store_explicit(&cell->position, position + 1, memory_order_release);
     atomic_store_explicit(&u->head->written, position + 1, memory_order_release);
 }
 
@@ -91,13 +91,13 @@ bool access_log_read(struct access_log *u, struct access_log_reader *reader, uin
         resync(u, reader);
         return false;
     }
-    struct access_log_slot *slot = slot_of(u, reader->next);
+    struct access_log_cell *cell = cell_of(u, reader->next);
     uint64_t words[4];
-    uint64_t before = atomic_load_explicit(&slot->position, memory_order_acquire);
+    uint64_t before = atomic_load_explicit(&cell->position, memory_order_acquire);
     for (int i = 0; i < 4; i++)
-        words[i] = atomic_load_explicit(&slot->word[i], memory_order_relaxed);
+        words[i] = atomic_load_explicit(&cell->word[i], memory_order_relaxed);
     atomic_thread_fence(memory_order_acquire); /* words before the second read of position */
-    uint64_t after = atomic_load_explicit(&slot->position, memory_order_relaxed);
+    uint64_t after = atomic_load_explicit(&cell->position, memory_order_relaxed);
     if (before != reader->next + 1 || after != before) { /* overwritten during the read */
         resync(u, reader);
         return false;

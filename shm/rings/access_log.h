@@ -65,17 +65,17 @@ struct access_record {
 };
 _Static_assert(sizeof(struct access_record) == 32, "half a cache line");
 
-struct access_log_slot { /* a record as four relaxed words, and the position it was written for */
+struct access_log_cell { /* a record as four relaxed words, and the position it was written for */
     _Atomic uint64_t position; /* record number + 1 when complete, 0 during the write */
     _Atomic uint64_t word[4];
 };
 
 struct access_log_head {
     struct segment_head segment;
-    _Atomic uint64_t written; /* records published; release after the slot */
+    _Atomic uint64_t written; /* records published; release after the cell */
     _Atomic uint64_t tokens;  /* tokens completed, after their TOKEN_END record */
     uint64_t reserved[6];
-    struct access_log_slot slot[ACCESS_LOG_RECORDS];
+    struct access_log_cell cell[ACCESS_LOG_RECORDS];
 };
 
 struct access_log {

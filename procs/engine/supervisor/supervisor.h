@@ -67,7 +67,7 @@ struct control_due {
     uint64_t value;
 };
 
-struct child_slot {
+struct child_record {
     uint32_t magic;
     enum service service;
     uint32_t number; /* loaders; else 0 */
@@ -105,8 +105,8 @@ struct pending_request {
     enum pending_kind kind;
     struct rpc_request *request;
     uint64_t deadline_ns;
-    struct child_slot *child; /* RESTART, THROTTLE */
-    uint64_t value;           /* RESTART: incarnation to become READY; BUDGET: bytes */
+    struct child_record *child; /* RESTART, THROTTLE */
+    uint64_t value;             /* RESTART: incarnation to become READY; BUDGET: bytes */
 };
 
 struct cgroup {
@@ -265,7 +265,7 @@ struct supervisor {
     struct process *process; /* own */
     struct directory directory;
     int lifeline[2];
-    struct child_slot children[CHILDREN_MAX];
+    struct child_record children[CHILDREN_MAX];
     uint32_t children_count;
     struct exits exits;              /* child: index of children */
     char failing[SHARED_TEXT_BYTES]; /* why requests fail; "": they are served */

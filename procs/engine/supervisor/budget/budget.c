@@ -83,7 +83,7 @@ static uint64_t reservation_of(const struct usage *u, enum service service)
 
 /* The gateway's limits are parameters: their total is reserved, so that many clients cannot exceed
  * it. */
-static uint64_t reservation_now(const struct supervisor *s, const struct child_slot *c)
+static uint64_t reservation_now(const struct supervisor *s, const struct child_record *c)
 {
     uint64_t reserved = reservation_of(&c->usage, c->service);
     uint64_t bound =
@@ -201,7 +201,7 @@ static void facts_of_segments(struct supervisor *s)
     for (int kind = 0; kind < SEGMENT__COUNT; kind++)
         if (kind != SEGMENT_ARENA && kind != SEGMENT_KV)
             others += segment_allocated_bytes(s->segments[kind].fd);
-    const struct child_slot *compute = child_of(s, SERVICE_COMPUTE, 0);
+    const struct child_record *compute = child_of(s, SERVICE_COMPUTE, 0);
     uint64_t kv = segment_allocated_bytes(s->segments[SEGMENT_KV].fd);
     uint64_t rows = counter_get(compute->process, CTR_COMPUTE_kv_bytes);
     rows = rows < kv ? rows : kv;
@@ -221,7 +221,7 @@ static void facts_measure(struct supervisor *s)
              anon = own.anon;
     uint32_t threads = own.threads;
     for (uint32_t i = 0; i < s->children_count; i++) {
-        struct child_slot *c = &s->children[i];
+        struct child_record *c = &s->children[i];
         /* A starting process still grows: the estimate, or its predecessor's reservation, counts
          * until READY. */
         if (c->pid > 0 && measure_process(c->pid, &c->usage) && c->ready_ns) {
@@ -267,7 +267,7 @@ static void quota_send(struct supervisor *s, uint64_t quota)
     atomic_store_explicit(&head->quota_bytes, quota, memory_order_relaxed);
     /* Release: a process that reads the epoch reads its quota. */
     atomic_store_explicit(&head->quota_epoch, b->epoch, memory_order_release);
-    struct child_slot *cache = child_of(s, SERVICE_CACHE, 0);
+    struct child_record *cache = child_of(s, SERVICE_CACHE, 0);
     if (cache)
         control_set(s, cache, CONTROL_QUOTA, quota, b->epoch);
 }
@@ -380,7 +380,7 @@ int budget_start(struct supervisor *s, struct error *error)
 void budget_publish(struct supervisor *s)
 {
     for (uint32_t i = 0; i < s->children_count; i++) {
-        struct child_slot *c = &s->children[i];
+        struct child_record *c = &s->children[i];
         c->reserved_bytes = reservation_estimate(s, c->service);
         c->threads = threads_estimate(s, c->service);
     }
@@ -393,7 +393,7 @@ void budget_publish(struct supervisor *s)
     used_measure(s);
 }
 
-void budget_child_ready(struct supervisor *s, struct child_slot *c)
+void budget_child_ready(struct supervisor *s, struct child_record *c)
 {
     text_trim(s, c->info->program);
     if (!measure_process(c->pid, &c->usage))

@@ -30,7 +30,7 @@ bool budget_context_halve(struct supervisor *s);
 int budget_start(struct supervisor *s, struct error *error);
 /* Writes quota, caps and throttles into the directory, before any child exists. */
 void budget_publish(struct supervisor *s);
-void budget_child_ready(struct supervisor *s, struct child_slot *c);
+void budget_child_ready(struct supervisor *s, struct child_record *c);
 int budget_all_ready(struct supervisor *s, struct error *error);
 void budget_tick(struct supervisor *s, uint64_t now_ns);
 /* Share of the experts' bytes that fits into a quota, and into the current one. */

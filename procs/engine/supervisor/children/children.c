@@ -21,12 +21,12 @@
 #include "procs/engine/supervisor/supervisor.h"
 #include "shm/table/counters.h"
 
-enum proc_state child_state(const struct child_slot *c)
+enum proc_state child_state(const struct child_record *c)
 {
     return (enum proc_state)atomic_load_explicit(&c->process->state, memory_order_relaxed);
 }
 
-const char *child_name(const struct child_slot *c, char buf[32])
+const char *child_name(const struct child_record *c, char buf[32])
 {
     if (c->service == SERVICE_LOADER)
         snprintf(buf, 32, "loader.%" PRIu32, c->number);
@@ -35,7 +35,7 @@ const char *child_name(const struct child_slot *c, char buf[32])
     return buf;
 }
 
-struct child_slot *child_of(struct supervisor *s, enum service service, uint32_t number)
+struct child_record *child_of(struct supervisor *s, enum service service, uint32_t number)
 {
     for (uint32_t i = 0; i < s->children_count; i++)
         if (s->children[i].service == service && s->children[i].number == number)
@@ -43,11 +43,11 @@ struct child_slot *child_of(struct supervisor *s, enum service service, uint32_t
     return NULL;
 }
 
-struct child_slot *child_by_name(struct supervisor *s, const char *name)
+struct child_record *child_by_name(struct supervisor *s, const char *name)
 {
     char buf[32];
     for (uint32_t i = 0; i < s->children_count; i++) {
-        struct child_slot *c = &s->children[i];
+        struct child_record *c = &s->children[i];
         if (strcmp(child_name(c, buf), name) == 0 ||
             (c->number == 0 && strcmp(c->info->name, name) == 0))
             return c;
@@ -58,7 +58,7 @@ struct child_slot *child_by_name(struct supervisor *s, const char *name)
 bool children_serve(const struct supervisor *s)
 {
     for (uint32_t i = 0; i < s->children_count; i++) {
-        const struct child_slot *c = &s->children[i];
+        const struct child_record *c = &s->children[i];
         bool left_out =
             !c->info->essential && (child_state(c) == PROC_FAILED || tally_loops(&c->tally));
         if (child_state(c) != PROC_READY && !left_out)
@@ -71,12 +71,12 @@ static int child_make(struct supervisor *s, enum service service, uint32_t numbe
                       struct error *error)
 {
     sl_assert(s->children_count < CHILDREN_MAX);
-    struct child_slot *c = &s->children[s->children_count];
-    *c = (struct child_slot){.magic = CHILD_MAGIC,
-                             .service = service,
-                             .number = number,
-                             .info = service_info(service),
-                             .ready_fd = -1};
+    struct child_record *c = &s->children[s->children_count];
+    *c = (struct child_record){.magic = CHILD_MAGIC,
+                               .service = service,
+                               .number = number,
+                               .info = service_info(service),
+                               .ready_fd = -1};
     c->process_index = procs_index_of(service, number);
     c->process = &s->procs->process[c->process_index];
     c->process->service = service;
@@ -105,7 +105,7 @@ int children_make(struct supervisor *s, struct error *error)
 
 /* ---- actions ---- */
 
-static void act_spawn(struct supervisor *s, struct child_slot *c)
+static void act_spawn(struct supervisor *s, struct child_record *c)
 {
     struct error error;
     char name[32];
@@ -137,7 +137,7 @@ static void act_spawn(struct supervisor *s, struct child_slot *c)
               (int)c->pid);
 }
 
-static void act_announce(struct supervisor *s, struct child_slot *c)
+static void act_announce(struct supervisor *s, struct child_record *c)
 {
     char name[32];
     close(c->ready_fd);
@@ -150,7 +150,7 @@ static void act_announce(struct supervisor *s, struct child_slot *c)
     budget_child_ready(s, c);
 }
 
-static void act_kill(struct child_slot *c)
+static void act_kill(struct child_record *c)
 {
     sl_assert(c->pid > 0);
     /* Not reaped yet, so the pid is still valid. SIGKILL also ends a stopped process. */
@@ -158,13 +158,13 @@ static void act_kill(struct child_slot *c)
     c->deadline_ns = clock_now_ns() + REAP_NS;
 }
 
-static void act_request_stop(struct supervisor *s, struct child_slot *c)
+static void act_request_stop(struct supervisor *s, struct child_record *c)
 {
     c->deadline_ns = clock_now_ns() + STOP_NS;
     control_set(s, c, CONTROL_STOP, 0, ++s->next_epoch);
 }
 
-static void clean_up(struct supervisor *s, struct child_slot *c)
+static void clean_up(struct supervisor *s, struct child_record *c)
 {
     if (c->service == SERVICE_COMPUTE)
         directory_sweep(&s->directory, PINNER_COMPUTE);
@@ -182,12 +182,12 @@ static void clean_up(struct supervisor *s, struct child_slot *c)
     /* Release: a process that reads the number finds the pins cleared. */
     atomic_store_explicit(&c->process->reaped, atomic_load(&c->process->incarnation),
                           memory_order_release);
-    struct child_slot *cache = child_of(s, SERVICE_CACHE, 0);
+    struct child_record *cache = child_of(s, SERVICE_CACHE, 0);
     if (c->service == SERVICE_LOADER)
         control_set(s, cache, CONTROL_POLL, c->number, ++s->next_epoch);
 }
 
-static void act_give_up(struct supervisor *s, struct child_slot *c)
+static void act_give_up(struct supervisor *s, struct child_record *c)
 {
     char name[32];
     clean_up(s, c);
@@ -200,7 +200,7 @@ static void act_give_up(struct supervisor *s, struct child_slot *c)
     loop_stop(s, bad_input ? 2 : 1, "%s failed: %s", child_name(c, name), c->exit_message);
 }
 
-void children_event(struct supervisor *s, struct child_slot *c, enum fsm_event event)
+void children_event(struct supervisor *s, struct child_record *c, enum fsm_event event)
 {
     OBJ_CHECK(c, CHILD_MAGIC);
     struct fsm_step step = fsm_step(child_state(c), event);
@@ -226,7 +226,7 @@ void children_event(struct supervisor *s, struct child_slot *c, enum fsm_event e
 
 /* ---- events ---- */
 
-void children_ready_byte(struct supervisor *s, struct child_slot *c)
+void children_ready_byte(struct supervisor *s, struct child_record *c)
 {
     char byte;
     ssize_t n = read(c->ready_fd, &byte, 1);
@@ -240,10 +240,10 @@ void children_ready_byte(struct supervisor *s, struct child_slot *c)
 }
 
 /* All its prerequisites are READY; for loaders: all of them. */
-static bool may_start(const struct supervisor *s, const struct child_slot *c)
+static bool may_start(const struct supervisor *s, const struct child_record *c)
 {
     for (uint32_t i = 0; i < s->children_count; i++) {
-        const struct child_slot *other = &s->children[i];
+        const struct child_record *other = &s->children[i];
         if ((c->info->after & (1u << other->service)) && child_state(other) != PROC_READY)
             return false;
     }
@@ -253,7 +253,8 @@ static bool may_start(const struct supervisor *s, const struct child_slot *c)
                atomic_load(&c->process->reaped);
 }
 
-static bool heartbeat_late(const struct supervisor *s, const struct child_slot *c, uint64_t now_ns)
+static bool heartbeat_late(const struct supervisor *s, const struct child_record *c,
+                           uint64_t now_ns)
 {
     if (!s->params.watchdog || now_ns < s->heartbeats_from_ns)
         return false;
@@ -264,7 +265,7 @@ static bool heartbeat_late(const struct supervisor *s, const struct child_slot *
 }
 
 /* A loader may return from a read that hangs; without cache or compute nothing is computed. */
-static void killed_too_long(struct supervisor *s, struct child_slot *c)
+static void killed_too_long(struct supervisor *s, struct child_record *c)
 {
     char name[32];
     c->deadline_ns = UINT64_MAX;
@@ -277,7 +278,7 @@ static void killed_too_long(struct supervisor *s, struct child_slot *c)
                   (int)c->pid);
 }
 
-static void slot_tick(struct supervisor *s, struct child_slot *c, uint64_t now_ns)
+static void child_record_tick(struct supervisor *s, struct child_record *c, uint64_t now_ns)
 {
     if (c->pid > 0) /* an exited child has no connection to check */
         channel_tick(c->channel, now_ns);
@@ -320,7 +321,7 @@ static void slot_tick(struct supervisor *s, struct child_slot *c, uint64_t now_n
 void children_tick(struct supervisor *s, uint64_t now_ns)
 {
     for (uint32_t i = 0; i < s->children_count; i++)
-        slot_tick(s, &s->children[i], now_ns);
+        child_record_tick(s, &s->children[i], now_ns);
 }
 
 void children_go(struct supervisor *s)
@@ -328,13 +329,13 @@ void children_go(struct supervisor *s)
     if (s->phase == PHASE_STOP)
         return;
     for (uint32_t i = 0; i < s->children_count; i++) {
-        struct child_slot *c = &s->children[i];
+        struct child_record *c = &s->children[i];
         if (child_state(c) == PROC_DOWN && may_start(s, c))
             children_event(s, c, EVENT_GO);
     }
 }
 
-static bool gone(const struct child_slot *c)
+static bool gone(const struct child_record *c)
 {
     return c->pid == 0 && child_state(c) != PROC_BACKOFF;
 }
@@ -345,7 +346,7 @@ bool children_stop(struct supervisor *s)
     for (int service = SERVICE__COUNT - 1; service > SERVICE_SUPERVISOR; service--) {
         bool stage = true;
         for (uint32_t i = 0; i < s->children_count; i++) {
-            struct child_slot *c = &s->children[i];
+            struct child_record *c = &s->children[i];
             if (c->service != (enum service)service || gone(c))
                 continue;
             stage = false;

@@ -8,41 +8,41 @@
 
 /* spawn.c */
 bool child_may_write(enum service service, enum segment_kind kind);
-int spawn_child(struct supervisor *s, struct child_slot *c, struct error *error);
+int spawn_child(struct supervisor *s, struct child_record *c, struct error *error);
 /* inspect, writing the index to out_fd. The pid, or -1. */
 pid_t spawn_inspect(struct supervisor *s, int out_fd, struct error *error);
 int spawn_programs_dir(struct supervisor *s, struct error *error);
 
 /* children.c: the state machines. */
 int children_make(struct supervisor *s, struct error *error);
-void children_event(struct supervisor *s, struct child_slot *c, enum fsm_event event);
+void children_event(struct supervisor *s, struct child_record *c, enum fsm_event event);
 void children_tick(struct supervisor *s, uint64_t now_ns);
 /* Spawns children that are DOWN and can start. */
 void children_go(struct supervisor *s);
 /* One step of stopping in reverse order; true when nothing is left. */
 bool children_stop(struct supervisor *s);
-void children_ready_byte(struct supervisor *s, struct child_slot *c);
-enum proc_state child_state(const struct child_slot *c);
-struct child_slot *child_of(struct supervisor *s, enum service service, uint32_t number);
+void children_ready_byte(struct supervisor *s, struct child_record *c);
+enum proc_state child_state(const struct child_record *c);
+struct child_record *child_of(struct supervisor *s, enum service service, uint32_t number);
 /* "cache", "loader.0" */
-const char *child_name(const struct child_slot *c, char buf[32]);
+const char *child_name(const struct child_record *c, char buf[32]);
 /* By such a name; "loader" alone is loader 0, if there is one. */
-struct child_slot *child_by_name(struct supervisor *s, const char *name);
+struct child_record *child_by_name(struct supervisor *s, const char *name);
 /* Every child is READY, except optional ones that are disabled or crash again and again. */
 bool children_serve(const struct supervisor *s);
 
 /* reap.c: children that have exited. */
 void children_reap(struct supervisor *s);
 /* An early exit, or a failure to spawn: the event that follows. */
-enum fsm_event child_crashed(struct supervisor *s, struct child_slot *c);
+enum fsm_event child_crashed(struct supervisor *s, struct child_record *c);
 /* Publishes whether an essential child cannot be kept running (procs_head.failing). */
 void children_judge(struct supervisor *s);
 
 /* controls.c: controls, repeated until acknowledged. */
-void control_set(struct supervisor *s, struct child_slot *c, enum control_kind kind, uint64_t value,
-                 uint32_t epoch);
-void controls_repeat(struct supervisor *s, struct child_slot *c);
-void controls_receive(struct supervisor *s, struct child_slot *c);
+void control_set(struct supervisor *s, struct child_record *c, enum control_kind kind,
+                 uint64_t value, uint32_t epoch);
+void controls_repeat(struct supervisor *s, struct child_record *c);
+void controls_receive(struct supervisor *s, struct child_record *c);
 
 /* oom_killer.c */
 /* After cgroup_enter. Lowers the own score where that is permitted. */

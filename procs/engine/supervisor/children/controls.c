@@ -9,7 +9,7 @@
 #include "procs/engine/supervisor/supervisor.h"
 #include "shm/table/counters.h"
 
-static void send_one(struct supervisor *s, struct child_slot *c, enum control_kind kind)
+static void send_one(struct supervisor *s, struct child_record *c, enum control_kind kind)
 {
     struct msg_control control;
     memset(&control, 0, sizeof control);
@@ -21,13 +21,13 @@ static void send_one(struct supervisor *s, struct child_slot *c, enum control_ki
 }
 
 /* Only these receive: a starting child has not opened its channel, a killed one never will. */
-static bool listens(const struct child_slot *c)
+static bool listens(const struct child_record *c)
 {
     return child_state(c) == PROC_READY || child_state(c) == PROC_STOPPING;
 }
 
-void control_set(struct supervisor *s, struct child_slot *c, enum control_kind kind, uint64_t value,
-                 uint32_t epoch)
+void control_set(struct supervisor *s, struct child_record *c, enum control_kind kind,
+                 uint64_t value, uint32_t epoch)
 {
     sl_assert(kind > 0 && kind < CONTROL__COUNT);
     c->controls[kind] = (struct control_due){.due = true, .epoch = epoch, .value = value};
@@ -35,7 +35,7 @@ void control_set(struct supervisor *s, struct child_slot *c, enum control_kind k
         send_one(s, c, kind);
 }
 
-void controls_repeat(struct supervisor *s, struct child_slot *c)
+void controls_repeat(struct supervisor *s, struct child_record *c)
 {
     if (!listens(c))
         return;
@@ -44,14 +44,14 @@ void controls_repeat(struct supervisor *s, struct child_slot *c)
             send_one(s, c, (enum control_kind)kind);
 }
 
-static void on_ack(struct child_slot *c, const struct msg_ack *ack)
+static void on_ack(struct child_record *c, const struct msg_ack *ack)
 {
     /* The validator has checked the control; an older epoch refers to an obsolete setting. */
     if (ack->kind > 0 && ack->kind < CONTROL__COUNT && c->controls[ack->kind].epoch == ack->epoch)
         c->controls[ack->kind].due = false;
 }
 
-void controls_receive(struct supervisor *s, struct child_slot *c)
+void controls_receive(struct supervisor *s, struct child_record *c)
 {
     static _Alignas(8) unsigned char buffer[MSG_BYTES_MAX];
     while (channel_receive(c->channel, buffer) > 0) {

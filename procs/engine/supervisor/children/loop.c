@@ -182,7 +182,7 @@ static nfds_t polled(struct supervisor *s, struct pollfd *fds)
 static void on_children(struct supervisor *s, const struct pollfd *fds)
 {
     for (uint32_t i = 0; i < s->children_count; i++) {
-        struct child_slot *c = &s->children[i];
+        struct child_record *c = &s->children[i];
         if (fds[2 * i].revents)
             controls_receive(s, c);
         if (fds[2 * i + 1].revents && c->ready_fd == fds[2 * i + 1].fd)

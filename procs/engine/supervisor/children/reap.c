@@ -17,7 +17,7 @@
 
 /* The cause of its exit, for messages. Unless the OOM killer ended it, its exit message takes
  * precedence: it states the reason. */
-static void describe_exit(struct child_slot *c)
+static void describe_exit(struct child_record *c)
 {
     uint32_t number = atomic_load(&c->process->last_signal);
     char own[PROCS_MESSAGE_BYTES];
@@ -43,7 +43,7 @@ static void describe_exit(struct child_slot *c)
                  atomic_load(&c->process->last_exit));
 }
 
-static struct exit_facts facts_of(struct supervisor *s, struct child_slot *c)
+static struct exit_facts facts_of(struct supervisor *s, struct child_record *c)
 {
     uint32_t number = atomic_load(&c->process->last_signal);
     if (number == SIGKILL && child_state(c) != PROC_KILLED) /* there we sent it */
@@ -57,18 +57,18 @@ static struct exit_facts facts_of(struct supervisor *s, struct child_slot *c)
 
 /* Only at the first start does a child fail to start: afterwards it is restarted until it stays
  * up. */
-static bool may_fail(const struct supervisor *s, const struct child_slot *c)
+static bool may_fail(const struct supervisor *s, const struct child_record *c)
 {
     return !s->announced || !c->was_ready;
 }
 
-enum fsm_event child_crashed(struct supervisor *s, struct child_slot *c)
+enum fsm_event child_crashed(struct supervisor *s, struct child_record *c)
 {
     bool often = tally_note(&c->tally, clock_now_ns());
     return often && may_fail(s, c) ? EVENT_EXITED_OFTEN : EVENT_EXITED_EARLY;
 }
 
-static enum fsm_event classify(struct supervisor *s, struct child_slot *c, bool crash)
+static enum fsm_event classify(struct supervisor *s, struct child_record *c, bool crash)
 {
     bool progressed =
         c->ready_ns &&
@@ -90,7 +90,8 @@ static enum fsm_event classify(struct supervisor *s, struct child_slot *c, bool 
 }
 
 /* Before the state machine records the exit, which clears its state. */
-static void record_exit(struct supervisor *s, struct child_slot *c, const struct exit_facts *facts)
+static void record_exit(struct supervisor *s, struct child_record *c,
+                        const struct exit_facts *facts)
 {
     struct timespec wall;
     clock_gettime(CLOCK_REALTIME, &wall);
@@ -119,14 +120,14 @@ static bool may_have_damaged(uint32_t number)
 }
 
 /* Before the exit is published, so that a cache that reads the exit reads this, too. */
-static void suspect_arena(struct supervisor *s, const struct child_slot *c)
+static void suspect_arena(struct supervisor *s, const struct child_record *c)
 {
     if (child_may_write(c->service, SEGMENT_ARENA) &&
         may_have_damaged(atomic_load(&c->process->last_signal)))
         atomic_fetch_add_explicit(&s->directory.head->arena_suspect, 1, memory_order_release);
 }
 
-static void reap_one(struct supervisor *s, struct child_slot *c, int status)
+static void reap_one(struct supervisor *s, struct child_record *c, int status)
 {
     char name[32];
     atomic_store(&c->process->last_signal, WIFSIGNALED(status) ? (uint32_t)WTERMSIG(status) : 0);
@@ -153,7 +154,7 @@ void children_reap(struct supervisor *s)
     /* By pid, never -1: SIGCHLDs merge, and inspect has no row. Never blocking: a process in an
      * uninterruptible read stays KILLED until it returns. */
     for (uint32_t i = 0; i < s->children_count; i++) {
-        struct child_slot *c = &s->children[i];
+        struct child_record *c = &s->children[i];
         int status;
         if (c->pid > 0 && waitpid(c->pid, &status, WNOHANG) == c->pid)
             reap_one(s, c, status);
@@ -164,7 +165,7 @@ void children_reap(struct supervisor *s)
 
 /* What keeps an essential child from running, or false. A READY one is given the requests: they are
  * the proof. */
-static bool keeps_failing(const struct child_slot *c, char *why, size_t cap)
+static bool keeps_failing(const struct child_record *c, char *why, size_t cap)
 {
     char name[32];
     enum proc_state state = child_state(c);

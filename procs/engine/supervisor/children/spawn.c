@@ -159,7 +159,7 @@ pid_t spawn_inspect(struct supervisor *s, int out_fd, struct error *error)
     return pid;
 }
 
-static void add_inherited_fds(struct supervisor *s, const struct child_slot *c, int ready_write,
+static void add_inherited_fds(struct supervisor *s, const struct child_record *c, int ready_write,
                               posix_spawn_file_actions_t *actions)
 {
     standard_streams(actions);
@@ -180,7 +180,7 @@ static void add_inherited_fds(struct supervisor *s, const struct child_slot *c, 
     }
 }
 
-int spawn_child(struct supervisor *s, struct child_slot *c, struct error *error)
+int spawn_child(struct supervisor *s, struct child_record *c, struct error *error)
 {
     sl_assert(c->pid == 0 && c->ready_fd < 0);
     int ready[2];

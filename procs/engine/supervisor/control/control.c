@@ -51,7 +51,7 @@ struct pending_request *control_add_pending(struct supervisor *s, struct rpc_req
 /* Whether the condition of a pending request holds; *reply is then its reply. */
 static bool condition_met(struct supervisor *s, const struct pending_request *k, json_t **reply)
 {
-    const struct child_slot *c = k->child;
+    const struct child_record *c = k->child;
     switch (k->kind) {
     case PENDING_BUDGET:
         if (s->budget.applied != k->value)

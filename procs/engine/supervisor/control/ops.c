@@ -51,11 +51,11 @@ static const char *take_text(const struct rpc_request *request, const char *key,
 }
 
 /* A loader by number or by name. */
-static struct child_slot *take_loader(struct supervisor *s, const struct rpc_request *request,
-                                      struct error *error)
+static struct child_record *take_loader(struct supervisor *s, const struct rpc_request *request,
+                                        struct error *error)
 {
     const json_t *field = json_object_get(request->body, "loader");
-    struct child_slot *c = NULL;
+    struct child_record *c = NULL;
     if (json_is_integer(field) && json_integer_value(field) >= 0 &&
         json_integer_value(field) < SERVICE_LOADERS_MAX)
         c = child_of(s, SERVICE_LOADER, (uint32_t)json_integer_value(field));
@@ -125,7 +125,7 @@ static int op_budget(struct supervisor *s, struct rpc_request *request, struct e
 static int op_throttle(struct supervisor *s, struct rpc_request *request, struct error *error)
 {
     uint64_t rate;
-    struct child_slot *c = take_loader(s, request, error);
+    struct child_record *c = take_loader(s, request, error);
     const char *key =
         json_object_get(request->body, "bytes_per_s") ? "bytes_per_s" : "bytes_per_second";
     if (!c || take_u64(request, key, &rate, error) != 0)
@@ -143,7 +143,7 @@ static int op_throttle(struct supervisor *s, struct rpc_request *request, struct
     return 0;
 }
 
-static int restart(struct supervisor *s, struct rpc_request *request, struct child_slot *c,
+static int restart(struct supervisor *s, struct rpc_request *request, struct child_record *c,
                    struct error *error)
 {
     if (s->phase == PHASE_STOP)
@@ -167,7 +167,7 @@ static int op_restart(struct supervisor *s, struct rpc_request *request, struct 
     const char *word = take_text(request, "process", error);
     if (!word)
         return -1;
-    struct child_slot *c = child_by_name(s, word);
+    struct child_record *c = child_by_name(s, word);
     if (!c)
         return error_set(error, ERR_NOT_FOUND,
                          "unknown process '%.40s'; expected one of: cache, loader.N, predictor, "
@@ -179,7 +179,7 @@ static int op_restart(struct supervisor *s, struct rpc_request *request, struct 
 /* Without a backend argument: the current one. Its devices are checked again in any case. */
 static int op_replace(struct supervisor *s, struct rpc_request *request, struct error *error)
 {
-    struct child_slot *c = take_loader(s, request, error);
+    struct child_record *c = take_loader(s, request, error);
     if (!c)
         return -1;
     bool named = json_object_get(request->body, "backend") != NULL;

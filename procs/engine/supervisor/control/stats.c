@@ -94,7 +94,7 @@ static json_t *process(const struct process *process, enum service service, uint
     return object;
 }
 
-static json_t *restarts_by(const struct child_slot *c)
+static json_t *restarts_by(const struct child_record *c)
 {
     json_t *object = json_object();
     for (int cause = 0; cause < EXIT_CAUSE__COUNT; cause++)
@@ -102,7 +102,7 @@ static json_t *restarts_by(const struct child_slot *c)
     return object;
 }
 
-static json_t *child(const struct child_slot *c, uint64_t now_ns)
+static json_t *child(const struct child_record *c, uint64_t now_ns)
 {
     json_t *object = process(c->process, c->service, now_ns);
     put_text(object, "exit_message", c->exit_message);
@@ -136,7 +136,7 @@ static json_t *exits(const struct supervisor *s)
     json_t *array = json_array();
     for (uint32_t i = 0; i < exits_retained(&s->exits); i++) {
         const struct exit_record *d = exits_at(&s->exits, i);
-        const struct child_slot *c = &s->children[d->child];
+        const struct child_record *c = &s->children[d->child];
         json_t *object = json_object();
         put(object, "uptime_ms", d->uptime_ms);
         put(object, "wall_ms", d->wall_ms);
@@ -404,7 +404,7 @@ json_t *stats_status(struct supervisor *s)
     put(object, "budget_bytes", s->budget.applied);
     put(object, "used_bytes", s->budget.used);
     put(object, "arena_bytes", s->budget.quota);
-    const struct child_slot *compute = child_of(s, SERVICE_COMPUTE, 0);
+    const struct child_record *compute = child_of(s, SERVICE_COMPUTE, 0);
     put(object, "running", counter_get(compute->process, CTR_COMPUTE_sequences_running));
     put(object, "queued", counter_get(compute->process, CTR_COMPUTE_sequences_queued));
     put(object, "oom_kills", counter_get(s->process, CTR_SUPERVISOR_oom_kills));

@@ -63,7 +63,7 @@ const struct params *storage_params(struct supervisor *s, uint32_t loader);
 /* "loader.1 PATH: REASON" for every copy in quarantine. */
 json_t *storage_quarantined(const struct supervisor *s);
 /* Before a loader's successor is spawned: clears the quarantine if requested. */
-void storage_clear_quarantine(struct supervisor *s, struct child_slot *c);
+void storage_clear_quarantine(struct supervisor *s, struct child_record *c);
 
 /* segments.c */
 /* Free bytes of /dev/shm; UINT64_MAX: not known, with errno. */

@@ -70,7 +70,7 @@ json_t *storage_quarantined(const struct supervisor *s)
     return list;
 }
 
-void storage_clear_quarantine(struct supervisor *s, struct child_slot *c)
+void storage_clear_quarantine(struct supervisor *s, struct child_record *c)
 {
     if (c->service != SERVICE_LOADER || !c->clear_quarantine)
         return;

@@ -395,6 +395,22 @@ START_TEST(attention_matches_double)
 }
 END_TEST
 
+/* Buffers of any form: short rows are padded, so that the form of floats is not always the largest. */
+START_TEST(largest_activation)
+{
+    for (uint32_t k = 32; k <= 4096; k += 32) {
+        size_t largest = kernel_activation_bytes_largest(k);
+        for (uint32_t type = 0; type < TENSOR_TYPE_END; type++) {
+            uint64_t row_bytes;
+            if (!tensor_type_computed(type) || !tensor_type_row_bytes(type, k, &row_bytes))
+                continue;
+            ck_assert_uint_le(kernel_activation_bytes((enum tensor_type)type, k), largest);
+        }
+    }
+    ck_assert_uint_gt(kernel_activation_bytes_largest(32), kernel_activation_bytes(TENSOR_F32, 32));
+}
+END_TEST
+
 START_TEST(select_by_name)
 {
     const struct kernel_ops *best = kernel_ops_select(NULL);
@@ -441,6 +457,7 @@ int main(void)
     test_add_isa(tcase, f16_rounds_to_nearest_even);
     test_add_isa(tcase, attention_matches_double);
     tcase_add_test(tcase, rope_rotates_pairs);
+    tcase_add_test(tcase, largest_activation);
     tcase_add_test(tcase, select_by_name);
     suite_add_tcase(suite, tcase);
     return test_run(suite);

@@ -31,9 +31,9 @@ static struct {
     struct model_index *index;
     const struct kernel_ops *ops;
     struct router_row *row;
-    float value[ENTRIES][HIDDEN * HIDDEN]; /* F32 tensors */
-    uint8_t packed[EXPERTS * HIDDEN * 2];  /* a router of another type */
-    uint32_t missing;                      /* entry that is not in memory */
+    _Alignas(64) float value[ENTRIES][HIDDEN * HIDDEN]; /* F32 tensors */
+    _Alignas(64) uint8_t packed[EXPERTS * HIDDEN * 2];  /* a router of another type */
+    uint32_t missing;                                   /* entry that is not in memory */
     float x[HIDDEN], logits[EXPERTS];
     struct model_router rule;
 } t;

@@ -213,8 +213,8 @@ START_TEST(access_log_dead_producer)
     struct access_log_reader a = {.next = 0};
     struct access_record r;
     append(&u, 1);
-    u.head->slot[1].position = 0; /* the writer died in its second record */
-    u.head->slot[1].word[2] = 99;
+    u.head->cell[1].position = 0; /* the writer died in its second record */
+    u.head->cell[1].word[2] = 99;
     ck_assert(access_log_read(&u, &a, UINT64_MAX, &r));
     ck_assert(!access_log_read(&u, &a, UINT64_MAX, &r));
     append(&u, 2); /* the next writer writes it again */
