@@ -8,28 +8,18 @@
 The packages read what the gateway sends; the model's answers are known (tests/scenario/families.h). Prints a line
 "ok NAME" or "not ok NAME: reason" per session. Exit status: 0 all as expected and no process ended, 1 not."""
 import argparse
+import functools
 import json
-import os
-import subprocess
 import sys
-import traceback
 
 import anthropic
 import ollama
 import openai
 
-from openai_calls import Engine
+from openai_calls import client_of
+from session import Engine, Wrong, family_models, same, with_engine
 
 FAMILIES = "coder", "hermes", "kimi"  # with thoughts; without; with ids of its own
-
-
-class Wrong(Exception):
-    pass
-
-
-def same(what, got, wanted):
-    if got != wanted:
-        raise Wrong(f"{what}: {got!r} instead of {wanted!r}")
 
 
 def refused(what, kind, status, words, call):
@@ -53,7 +43,7 @@ def blocks(message):
     return thinking, text, uses, message.stop_reason
 
 
-def anthropic_session(engine, family, doc):
+def anthropic_session(family, doc, engine):
     client = anthropic.Anthropic(base_url=engine.url, api_key="unused", max_retries=0, timeout=120)
     tools = [{"name": t["function"]["name"], "description": t["function"]["description"],
               "input_schema": t["function"]["parameters"]} for t in doc["tools"]]
@@ -108,7 +98,7 @@ def ollama_parts(message):
     return message.thinking or "", message.content or "", calls
 
 
-def ollama_session(engine, family, doc):
+def ollama_session(family, doc, engine):
     client = ollama.Client(host=engine.url, timeout=120)
     model = client.list().models[0]
     same("one model", (model.details.format, len(client.ps().models)), ("gguf", 1))
@@ -153,8 +143,8 @@ def response_parts(response):
     return parts["reasoning"], parts["message"], parts["function_call"], response.status
 
 
-def openai_session(engine, family, doc):
-    client = engine.client()
+def openai_session(family, doc, engine):
+    client = client_of(engine)
     model = client.models.list().data[0].id
     same("the model", client.models.retrieve(model).id, model)
     refused("another model", openai.NotFoundError, 404, model, lambda: client.models.retrieve("other"))
@@ -192,25 +182,8 @@ SESSIONS = {"anthropic": anthropic_session, "ollama": ollama_session, "openai": 
 
 
 def run(family, doc, a):
-    engine = Engine(family["path"], os.path.abspath(a.libexec), os.path.abspath(a.out))
-    good = True
-    try:
-        for name, session in SESSIONS.items():
-            try:
-                session(engine, family, doc)
-                why = ""
-            except Wrong as error:
-                why = str(error)
-            except Exception:  # of a package: it cannot read an answer
-                why = traceback.format_exc().strip().replace("\n", " | ")[-600:]
-            print(f"{'not ok' if why else 'ok'} {family['name']}_{name}{': ' if why else ''}{why}", flush=True)
-            good &= not why
-        for e in engine.exits():
-            print(f"not ok {family['name']}: {e['service']} ended: {e['exit_message']}")
-            good = False
-    finally:
-        engine.stop()
-    return good
+    return with_engine(family["name"], lambda: Engine(family["path"], a.libexec, a.out),
+                       {name: functools.partial(session, family, doc) for name, session in SESSIONS.items()})
 
 
 def main():
@@ -219,8 +192,7 @@ def main():
     p.add_argument("--libexec", required=True)
     p.add_argument("-o", "--out", required=True)
     a = p.parse_args()
-    os.makedirs(a.out, mode=0o700, exist_ok=True)
-    doc = json.loads(subprocess.run([a.models, a.out], check=True, capture_output=True, text=True).stdout)
+    doc = family_models(a.models, a.out)
     good = [run(f, doc, a) for f in doc["families"] if f["name"] in FAMILIES]
     print(f"anthropic {anthropic.__version__}, openai {openai.__version__}: {sum(good)} of {len(good)} models")
     return 0 if all(good) else 1

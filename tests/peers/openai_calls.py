@@ -10,38 +10,15 @@ streamed. Arguments have the types of the schema. Exit status: 0 all as expected
 import argparse
 import concurrent.futures
 import json
-import os
-import signal
-import subprocess
 import sys
 
 import openai
 
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from session import Engine, family_models
 
 
-class Engine:
-    def __init__(self, model, libexec, work):
-        env = dict(os.environ, SLUICE_ROOT=ROOT, SLUICE_LIBEXEC=libexec, XDG_RUNTIME_DIR=work)
-        self.process = subprocess.Popen([os.path.join(libexec, "sluice-run"), "-m", model, "--http=0", "--threads=1"],
-                                        env=env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-        self.url = None
-        for line in self.process.stderr:  # at its end there is no line
-            if line.startswith("ready: model"):
-                self.url = "http://" + line.rsplit("http://", 1)[1].strip()
-                break
-        if not self.url:
-            raise SystemExit(f"{model}: the engine does not start")
-
-    def client(self):
-        return openai.OpenAI(base_url=self.url + "/v1", api_key="unused", max_retries=0, timeout=120)
-
-    def exits(self):
-        return [e for e in self.client().get("/../stats", cast_to=object)["exits"]]
-
-    def stop(self):
-        self.process.send_signal(signal.SIGTERM)
-        self.process.communicate(timeout=60)
+def client_of(engine):
+    return openai.OpenAI(base_url=engine.url + "/v1", api_key="unused", max_retries=0, timeout=120)
 
 
 def whole(client, **request):
@@ -80,7 +57,7 @@ def check(family, seen, doc):
 
 
 def session(engine, family, doc, stream):
-    client = engine.client()
+    client = client_of(engine)
     messages = [{"role": "user", "content": doc["ask"]}]
     ask = streamed if stream else whole
     for turn in range(2):
@@ -96,7 +73,7 @@ def session(engine, family, doc, stream):
 
 
 def run(family, doc, a):
-    engine = Engine(family["path"], os.path.abspath(a.libexec), os.path.abspath(a.out))
+    engine = Engine(family["path"], a.libexec, a.out)
     try:
         wrong = [session(engine, family, doc, stream) for stream in (False, True)]
         with concurrent.futures.ThreadPoolExecutor(a.clients) as pool:
@@ -117,8 +94,7 @@ def main():
     p.add_argument("--clients", type=int, default=8)
     p.add_argument("--rounds", type=int, default=3)
     a = p.parse_args()
-    os.makedirs(a.out, mode=0o700, exist_ok=True)
-    doc = json.loads(subprocess.run([a.models, a.out], check=True, capture_output=True, text=True).stdout)
+    doc = family_models(a.models, a.out)
     good = [run(family, doc, a) for family in doc["families"]]
     print(f"openai {openai.__version__}: {sum(good)} of {len(good)} families")
     return 0 if all(good) else 1
