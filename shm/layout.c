@@ -99,6 +99,10 @@ static const uint64_t kv_layout[] = {
     O(kv_head, layer_kind),
     O(kv_head, states_reserved),
     O(kv_head, slot),
+    S(kv_extra),
+    O(kv_extra, text),
+    O(kv_request, biases),
+    KV_TOPS_MAX,
 };
 static const uint64_t procs_layout[] = {
     S(procs_head),

@@ -108,6 +108,12 @@ static json_t *submit_json(const struct engine_submit *s, const char *key)
         engine_json_put(request, "sampling", sampling_json(&s->sampling)) &&
         (s->gateway == 0 || engine_json_put(request, "gateway", json_integer(s->gateway))) &&
         (s->stops.count == 0 || engine_json_put(request, "stop", stops_json(&s->stops))) &&
+        (s->top_logprobs == 0 ||
+         engine_json_put(request, "top_logprobs", json_integer(s->top_logprobs))) &&
+        (s->grammar.kind == GRAMMAR_NONE ||
+         engine_json_put(request, "grammar", engine_grammar_json(&s->grammar))) &&
+        (s->bias_count == 0 ||
+         engine_json_put(request, "logit_bias", engine_bias_json(s->bias, s->bias_count))) &&
         put_prompt(request, s) &&
         (!s->forced ||
          engine_json_put(request, "forced", engine_json_ids(s->forced, s->forced_count)));
@@ -134,7 +140,8 @@ json_t *engine_submit_request(const struct engine_submit *s, struct error *error
     else if (s->request_key || make_key(key, error) == 0) {
         request = submit_json(s, s->request_key ? s->request_key : key);
         if (!request)
-            error_set(error, ERR_BAD_INPUT, "the prompt is not UTF-8 text");
+            error_set(error, ERR_BAD_INPUT, "the prompt%s is not UTF-8 text",
+                      s->grammar.kind != GRAMMAR_NONE ? " or the grammar" : "");
     }
     return request;
 }
@@ -188,7 +195,7 @@ static int hex_digit(char c)
     return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-static bool read_hex(const json_t *text, char *out)
+bool engine_read_hex(const json_t *text, char *out)
 {
     const char *hex = json_string_value(text);
     for (size_t i = 0; i + 1 < json_string_length(text); i += 2) {
@@ -227,7 +234,7 @@ static int read_arrays(struct engine_next *next, struct error *error)
     next->raw = raw ? (char *)(out + numbers) : NULL;
     if (!read_numbers(ids, out, next->count) ||
         !read_numbers(pieces, out + next->count, next->piece_bytes_count) ||
-        (raw && !read_hex(raw, (char *)(out + numbers))))
+        (raw && !engine_read_hex(raw, (char *)(out + numbers))))
         return error_set(error, ERR_FAILED, "invalid reply from the engine: bad token id");
     for (size_t i = 0; i < next->logprobs_count; i++) {
         const json_t *value = json_array_get(logprobs, i);
@@ -266,7 +273,8 @@ static int read_next(struct engine_next *next, uint64_t from, struct error *erro
     const json_t *text = json_object_get(next->reply, "text");
     const json_t *failure = json_object_get(next->reply, "error");
     int64_t position = -1, text_tokens = -1, stop = 0;
-    if (read_arrays(next, error) != 0 || read_progress(next, error) != 0 ||
+    if (read_arrays(next, error) != 0 || engine_top_read(next, error) != 0 ||
+        read_progress(next, error) != 0 ||
         engine_json_int(next->reply, "next", 0, INT64_MAX, &position, error) != 0 ||
         engine_json_bool(next->reply, "done", &next->done, error) != 0 ||
         engine_json_int(next->reply, "text_tokens", 0, UINT32_MAX, &text_tokens, error) != 0 ||
@@ -333,6 +341,7 @@ int engine_next(struct rpc_client *c, uint64_t id, uint64_t from, unsigned wait_
 void engine_next_free(struct engine_next *next)
 {
     free((void *)next->logprobs);
+    free((void *)next->top);
     json_decref(next->reply);
     *next = (struct engine_next){0};
 }

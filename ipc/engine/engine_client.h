@@ -9,6 +9,8 @@
 #include <stdint.h>
 
 #include "ipc/rpc/rpc.h"
+#include "lib/grammar/grammar.h"
+#include "lib/sampling/sampler.h"
 #include "lib/sampling/sampling.h"
 #include "lib/sampling/stops.h"
 #include "lib/text/ranges.h"
@@ -20,12 +22,16 @@ json_t *sampling_json(const struct sampling *s);
 #define ENGINE_PROMPT_IDS_MAX   65536u
 #define ENGINE_TOKENS_MAX       (1 << 24) /* max_tokens */
 #define ENGINE_LOGPROBS_MAX     100
+#define ENGINE_TOP_MAX          20 /* most probable tokens beside each token */
+#define ENGINE_BIASES_MAX       300
+#define ENGINE_BIAS_MAX         100.0 /* each from - this to this */
 #define ENGINE_RANGES_MAX       4096u /* of the prompt */
 #define ENGINE_KEY_BYTES_MAX    64    /* printable ASCII */
 #define ENGINE_WAIT_MS_MAX      60000 /* maximum of one long poll */
 #define ENGINE_MARKS_MAX        16
 #define ENGINE_MARK_BYTES_MAX   64
 #define ENGINE_NEXT_IDS_MAX     4096 /* tokens or log-probabilities in one reply */
+#define ENGINE_NEXT_TOPS_MAX    128  /* tokens in one reply with the most probable ones */
 
 /* Deadlines of whole calls, including a restart of compute meanwhile. */
 #define ENGINE_SUBMIT_MS     30000
@@ -46,6 +52,7 @@ struct engine_submit {
                                  * text_ranges_all: everywhere. Borrowed */
     bool cache_prompt; /* reuse kept keys and values, and leave its own; false: for measurements */
     int64_t logprobs;  /* 0: none; else record the log-probability of each chosen token */
+    int64_t top_logprobs; /* also that of so many most probable tokens: 0 to ENGINE_TOP_MAX */
     bool score_prompt; /* eval: record log-probabilities of the prompt's tokens, sample nothing */
     const char *request_key; /* unique key made by the client: a repeated submit returns the same
                               * id; NULL: made by the stub */
@@ -54,6 +61,11 @@ struct engine_submit {
                               * when that process ends */
     struct stop_texts stops;
     struct sampling sampling;
+    /* What the answer keeps to (kind GRAMMAR_NONE: nothing); borrowed. The engine compiles it before
+     * it accepts the request: what cannot be enforced is ERR_BAD_INPUT of the submit. */
+    struct grammar_source grammar;
+    const struct sampler_bias *bias; /* borrowed; of several for a token the last one counts */
+    size_t bias_count;               /* at most ENGINE_BIASES_MAX */
 };
 
 /* Initialises a request with the defaults of all fields. */
@@ -76,6 +88,13 @@ struct engine_progress {
     uint64_t left_ms;      /* estimate; UINT64_MAX: not known */
 };
 
+/* One of the most probable tokens at a place. */
+struct engine_top {
+    uint32_t id, bytes;
+    double logprob;
+    const char *text; /* any bytes; of a control token its name */
+};
+
 /* Result of next(). Arrays belong to `reply`, freed by engine_next_free. */
 struct engine_next {
     json_t *reply;
@@ -96,6 +115,10 @@ struct engine_next {
     /* With pieces: their bytes, where `text` replaced some of them; NULL: it is the text. */
     const char *raw;
     size_t raw_bytes;
+    const struct engine_top
+        *top;             /* those of token i: top_each of them from top[i * top_each] on, the
+                                   * most probable one first */
+    uint32_t top_each;    /* 0: not requested */
     bool stopped;         /* a stop sequence ended the response */
     uint64_t text_tokens; /* with `stopped`: tokens that contributed to the text */
     uint32_t stop;        /* with `stopped`: which of the stop texts */
@@ -129,8 +152,8 @@ json_t *engine_count_request(const struct engine_submit *s, struct error *error)
 
 /* Server side (compute). Each returns 0, or -1 with ERR_BAD_INPUT. Every field is checked against
  * the tables and limits above; unknown fields are rejected. Prompt and key of a parsed submit are
- * borrowed from body; its ids, forced tokens and ranges are freed by engine_submit_parsed_free,
- * which may be called after a failure, too. */
+ * borrowed from body, and so are grammar and marks; its ids, forced tokens, ranges and biases are
+ * freed by engine_submit_parsed_free, which may be called after a failure, too. */
 int engine_submit_parse(json_t *body, struct engine_submit *out, struct error *error);
 void engine_submit_parsed_free(struct engine_submit *out);
 int engine_next_parse(json_t *body, uint64_t *id, uint64_t *from, unsigned *wait_ms,

@@ -209,17 +209,20 @@ int engine_submit_parse(json_t *body, struct engine_submit *out, struct error *e
     json_t *sampling = json_object_get(body, "sampling");
     if (only_known(body,
                    ",request_key,prompt,ids,max_tokens,ignore_eos,special,logprobs,"
-                   "score_prompt,sampling,forced,stop,gateway,cache_prompt,",
+                   "score_prompt,sampling,forced,stop,gateway,cache_prompt,grammar,logit_bias,"
+                   "top_logprobs,",
                    error) != 0 ||
         check_key(body, out, error) != 0 || parse_prompt(body, out, error) != 0 ||
         engine_json_int(body, "max_tokens", 0, ENGINE_TOKENS_MAX, &out->max_tokens, error) != 0 ||
         engine_json_int(body, "logprobs", 0, ENGINE_LOGPROBS_MAX, &out->logprobs, error) != 0 ||
+        engine_json_int(body, "top_logprobs", 0, ENGINE_TOP_MAX, &out->top_logprobs, error) != 0 ||
         engine_json_int(body, "gateway", 0, UINT32_MAX, &out->gateway, error) != 0 ||
         engine_json_bool(body, "ignore_eos", &out->ignore_eos, error) != 0 ||
         parse_special(body, out, error) != 0 ||
         engine_json_bool(body, "score_prompt", &out->score_prompt, error) != 0 ||
         engine_json_bool(body, "cache_prompt", &out->cache_prompt, error) != 0 ||
-        parse_forced(body, out, error) != 0 || parse_stops(body, out, error) != 0)
+        parse_forced(body, out, error) != 0 || parse_stops(body, out, error) != 0 ||
+        engine_constraints_parse(body, out, error) != 0)
         return -1;
     return sampling ? sampling_parse(sampling, &out->sampling, error) : 0;
 }
@@ -228,9 +231,11 @@ void engine_submit_parsed_free(struct engine_submit *out)
 {
     free((void *)out->prompt_ids);
     free((void *)out->forced);
+    free((void *)out->bias);
     text_ranges_free(&out->special);
     out->prompt_ids = out->forced = NULL;
-    out->prompt_ids_count = out->forced_count = 0;
+    out->bias = NULL;
+    out->prompt_ids_count = out->forced_count = out->bias_count = 0;
 }
 
 int engine_json_sequence(const json_t *body, uint64_t *id, struct error *error)
@@ -352,23 +357,28 @@ static json_t *logprobs_json(const double *values, size_t count)
     return array;
 }
 
+json_t *engine_json_hex(const char *bytes, size_t count)
+{
+    static const char digits[] = "0123456789abcdef";
+    char *hex = malloc(2 * count + 1);
+    for (size_t i = 0; hex && i < count; i++) {
+        unsigned char byte = (unsigned char)bytes[i];
+        hex[2 * i] = digits[byte >> 4];
+        hex[2 * i + 1] = digits[byte & 15];
+    }
+    json_t *text = hex ? json_stringn(hex, 2 * count) : NULL;
+    free(hex);
+    return text;
+}
+
 /* The bytes of the pieces as they are, where the text has replaced some of them; NULL: it has not,
  * or out of memory. */
 static json_t *raw_json(const struct engine_next *next, const json_t *text)
 {
-    static const char digits[] = "0123456789abcdef";
     if (json_string_length(text) == next->text_bytes &&
         memcmp(json_string_value(text), next->text, next->text_bytes) == 0)
         return NULL;
-    char *hex = malloc(2 * next->text_bytes + 1);
-    for (size_t i = 0; hex && i < next->text_bytes; i++) {
-        unsigned char byte = (unsigned char)next->text[i];
-        hex[2 * i] = digits[byte >> 4];
-        hex[2 * i + 1] = digits[byte & 15];
-    }
-    json_t *raw = hex ? json_stringn(hex, 2 * next->text_bytes) : NULL;
-    free(hex);
-    return raw;
+    return engine_json_hex(next->text, next->text_bytes);
 }
 
 static json_t *progress_json(const struct engine_progress *p)
@@ -408,6 +418,8 @@ json_t *engine_next_reply(const struct engine_next *next)
     if (fine && next->piece_bytes_count)
         fine = engine_json_put(fields, "pieces",
                                engine_json_ids(next->piece_bytes, next->piece_bytes_count));
+    if (fine && next->top_each)
+        fine = engine_json_put(fields, "top", engine_top_json(next));
     json_t *raw =
         fine && next->piece_bytes_count ? raw_json(next, json_object_get(fields, "text")) : NULL;
     if (raw)

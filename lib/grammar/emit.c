@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Turns expressions into nodes, from the end to the beginning: each expression is emitted with the
  * node that follows it. */
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -259,12 +260,14 @@ static int make(struct build *b, uint32_t root, struct error *error)
 
 int program_make(struct expr_pool *p, uint32_t root, struct grammar **g, struct error *error)
 {
+    static _Atomic uint64_t last_id;
     if (expr_pool_check(p, error) != 0)
         return -1;
     struct build b = {.pool = p, .g = calloc(1, sizeof(struct grammar))};
     if (!b.g)
         return error_set(error, ERR_NO_MEMORY, "grammar: no memory");
     b.g->depth = p->limits->depth;
+    b.g->id = atomic_fetch_add(&last_id, 1) + 1;
     int rc = make(&b, root, error);
     free(b.classes);
     if (rc != 0) {

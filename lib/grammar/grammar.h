@@ -34,6 +34,34 @@ struct grammar_limits {
 /* Immutable after it was made: any number of states and threads may use it. */
 struct grammar;
 
+/* What a request gives, and where in its answer the text of the grammar begins: at once, or behind
+ * marks. The text up to a mark is free, and a mark is its text or the control token of that name.
+ *
+ *   close             the answer begins with reasoning, which ends with `close`
+ *   open and close    it may begin with reasoning, namely with `open`; otherwise there is none
+ *   trigger           behind the reasoning the text is free up to `trigger`, and may end before it
+ *
+ * Behind `close` at most two line feeds may come first. */
+enum grammar_kind { GRAMMAR_NONE, GRAMMAR_JSON_SCHEMA, GRAMMAR_GBNF };
+#define GRAMMAR_TEXT_BYTES_MAX (1u << 20)
+#define GRAMMAR_MARK_BYTES_MAX 64
+
+struct grammar_source {
+    enum grammar_kind kind;
+    const char *text; /* UTF-8 */
+    size_t bytes;
+    const char *open, *close, *trigger; /* of 1 to GRAMMAR_MARK_BYTES_MAX bytes; NULL: none */
+};
+
+/* A control token has this byte before and behind its name as its text in a vocabulary. No UTF-8
+ * has it, so that a control token fits only where a mark or GBNF's <name> asks for it. */
+#define GRAMMAR_CONTROL_BYTE 0xFF
+
+/* 0, or -1 with the errors below; also ERR_BAD_INPUT for `open` without `close` and for marks that
+ * are too long. */
+int grammar_compile(const struct grammar_source *source, const struct grammar_limits *limits,
+                    struct grammar **g, struct error *error);
+
 /* All return 0, or -1 with ERR_BAD_INPUT (the text of a schema's error has the JSON path and the
  * keyword; of GBNF's the line) or ERR_NO_MEMORY. The caller frees *g. `limits` may be NULL. */
 int grammar_from_schema(const char *text, size_t bytes, const struct grammar_limits *limits,

@@ -46,6 +46,7 @@ struct grammar {
     uint16_t *need; /* frames to put on the stack from a node to the end; NEED_NEVER: no end */
     uint32_t nodes_count, sets_count, tables_count;
     uint32_t start, depth;
+    uint64_t id; /* no other grammar of this process has it, also not a later one */
 };
 #define NEED_NEVER UINT16_MAX
 

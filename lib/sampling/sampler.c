@@ -21,10 +21,11 @@ struct candidate {
 struct sampler {
     uint32_t magic;
     uint32_t vocab;
-    uint64_t *seen;  /* one bit per token: the penalties apply */
-    uint32_t *times; /* [vocab]: how often, of those that are seen; else 0 */
+    uint64_t *seen;   /* one bit per token: the penalties apply */
+    uint32_t *times;  /* [vocab]: how often, of those that are seen; else 0 */
+    uint64_t *biased; /* one bit per token: it has a bias */
     /* of the current call */
-    const float *logits;
+    const struct sampler_choice *choice;
     const struct sampler_settings *settings;
     size_t recent_count;    /* 0: nothing is penalised */
     struct candidate *heap; /* [vocab]; popped candidates go to its end, the best last */
@@ -38,9 +39,10 @@ struct sampler *sampler_create(uint32_t vocab, struct error *error)
         *s = (struct sampler){.magic = SAMPLER_MAGIC, .vocab = vocab};
         s->seen = calloc(vocab / 64 + 1, sizeof *s->seen);
         s->times = calloc(vocab, sizeof *s->times);
+        s->biased = calloc(vocab / 64 + 1, sizeof *s->biased);
         s->heap = calloc(vocab, sizeof *s->heap);
     }
-    if (!s || !s->seen || !s->times || !s->heap) {
+    if (!s || !s->seen || !s->times || !s->biased || !s->heap) {
         error_set(error, ERR_NO_MEMORY, "out of memory (sampler of %u tokens)", vocab);
         sampler_destroy(s);
         return NULL;
@@ -55,6 +57,7 @@ void sampler_destroy(struct sampler *s)
     OBJ_CHECK(s, SAMPLER_MAGIC);
     free(s->seen);
     free(s->times);
+    free(s->biased);
     free(s->heap);
     s->magic = 0;
     free(s);
@@ -74,22 +77,30 @@ double sampler_random(uint64_t seed, uint32_t position)
     return (double)(bits >> 11) * 0x1p-53;
 }
 
-static void mark(struct sampler *s, const uint32_t *recent, size_t count)
+static void mark(struct sampler *s)
 {
-    for (size_t i = 0; i < count; i++)
-        if (recent[i] < s->vocab) {
-            s->seen[recent[i] / 64] |= 1ull << (recent[i] % 64);
-            s->times[recent[i]]++;
+    const struct sampler_choice *c = s->choice;
+    for (size_t i = 0; i < s->recent_count; i++)
+        if (c->recent[i] < s->vocab) {
+            s->seen[c->recent[i] / 64] |= 1ull << (c->recent[i] % 64);
+            s->times[c->recent[i]]++;
         }
+    for (size_t i = 0; i < c->bias_count; i++)
+        if (c->bias[i].id < s->vocab)
+            s->biased[c->bias[i].id / 64] |= 1ull << (c->bias[i].id % 64);
 }
 
-static void unmark(struct sampler *s, const uint32_t *recent, size_t count)
+static void unmark(struct sampler *s)
 {
-    for (size_t i = 0; i < count; i++)
-        if (recent[i] < s->vocab) {
-            s->seen[recent[i] / 64] = 0;
-            s->times[recent[i]] = 0;
+    const struct sampler_choice *c = s->choice;
+    for (size_t i = 0; i < s->recent_count; i++)
+        if (c->recent[i] < s->vocab) {
+            s->seen[c->recent[i] / 64] = 0;
+            s->times[c->recent[i]] = 0;
         }
+    for (size_t i = 0; i < c->bias_count; i++)
+        if (c->bias[i].id < s->vocab)
+            s->biased[c->bias[i].id / 64] = 0;
 }
 
 bool sampler_penalises(const struct sampler_settings *p)
@@ -109,10 +120,20 @@ static double penalised(const struct sampler *s, uint32_t id, double l)
     return l;
 }
 
-/* Effective logit: penalised when the token was seen, -inf for NaN. */
+static float bias_of(const struct sampler_choice *c, uint32_t id)
+{
+    size_t i = c->bias_count;
+    while (i > 1 && c->bias[i - 1].id != id)
+        i--;
+    return c->bias[i - 1].bias;
+}
+
+/* Effective logit: with its bias, penalised when the token was seen, -inf for NaN. */
 static float logit_of(const struct sampler *s, uint32_t id)
 {
-    float l = s->logits[id];
+    float l = s->choice->logits[id];
+    if (s->choice->bias_count > 0 && s->biased[id / 64] >> (id % 64) & 1)
+        l += bias_of(s->choice, id);
     if (l != l)
         return -INFINITY;
     if (s->recent_count == 0 || (s->seen[id / 64] >> (id % 64) & 1) == 0)
@@ -120,11 +141,31 @@ static float logit_of(const struct sampler *s, uint32_t id)
     return (float)penalised(s, id, (double)l);
 }
 
+/* The first allowed token from `id` on; `vocab`: there is none. */
+static uint32_t allowed_from(const struct sampler *s, uint32_t id)
+{
+    const uint64_t *mask = s->choice->mask;
+    if (!mask || id >= s->vocab)
+        return id;
+    uint64_t word = mask[id / 64] >> (id % 64);
+    if (word == 0) {
+        uint32_t at = id / 64 + 1, words = (s->vocab + 63) / 64;
+        while (at < words && mask[at] == 0)
+            at++;
+        if (at == words)
+            return s->vocab;
+        id = 64 * at;
+        word = mask[at];
+    }
+    id += (uint32_t)__builtin_ctzll(word);
+    return id < s->vocab ? id : s->vocab;
+}
+
 static uint32_t greedy(const struct sampler *s)
 {
-    uint32_t best = 0;
+    uint32_t best = allowed_from(s, 0);
     float top = -INFINITY;
-    for (uint32_t i = 0; i < s->vocab; i++) {
+    for (uint32_t i = best; i < s->vocab; i = allowed_from(s, i + 1)) {
         float l = logit_of(s, i);
         if (l > top) {
             top = l;
@@ -165,15 +206,17 @@ static struct candidate candidate_of(const struct sampler *s, uint32_t id)
     return (struct candidate){logit_of(s, id), id};
 }
 
-/* Fills the heap with the top_k best (all when 0), best on top. Returns their number. */
+/* Fills the heap with the top_k best (all when 0) of those allowed, best on top. Returns their
+ * number. */
 static uint32_t gather(struct sampler *s, uint32_t top_k)
 {
-    uint32_t n = top_k == 0 || top_k > s->vocab ? s->vocab : top_k;
-    for (uint32_t i = 0; i < n; i++)
-        s->heap[i] = candidate_of(s, i);
-    if (n < s->vocab) {
+    uint32_t most = top_k == 0 || top_k > s->vocab ? s->vocab : top_k, n = 0;
+    uint32_t i = allowed_from(s, 0);
+    for (; i < s->vocab && n < most; i = allowed_from(s, i + 1))
+        s->heap[n++] = candidate_of(s, i);
+    if (i < s->vocab) {
         heapify(s->heap, n, false);
-        for (uint32_t i = n; i < s->vocab; i++) {
+        for (; i < s->vocab; i = allowed_from(s, i + 1)) {
             struct candidate c = candidate_of(s, i);
             if (better(c, s->heap[0])) {
                 s->heap[0] = c;
@@ -223,27 +266,28 @@ static uint32_t draw(const struct candidate *last, uint32_t kept, double tempera
     return last[1 - (ptrdiff_t)kept].id;
 }
 
-static uint32_t sample(struct sampler *s, const struct sampler_settings *settings,
-                       uint32_t position)
+static uint32_t sample(struct sampler *s)
 {
+    const struct sampler_settings *settings = s->settings;
     uint32_t n = gather(s, settings->top_k);
     if (!isfinite(s->heap[0].logit)) /* no finite logit */
         return s->heap[0].id;
     uint32_t kept = keep(s->heap, n, settings->top_p, settings->min_p);
     return draw(&s->heap[n - 1], kept, settings->temperature,
-                sampler_random(settings->seed, position));
+                sampler_random(settings->seed, s->choice->position));
 }
 
 uint32_t sampler_choose(struct sampler *s, const struct sampler_settings *settings,
-                        const float *logits, const uint32_t *recent, size_t recent_count,
-                        uint32_t position)
+                        const struct sampler_choice *choice)
 {
     OBJ_CHECK(s, SAMPLER_MAGIC);
-    s->logits = logits;
+    s->choice = choice;
     s->settings = settings;
-    s->recent_count = sampler_penalises(settings) ? recent_count : 0;
-    mark(s, recent, s->recent_count);
-    uint32_t token = settings->temperature > 0 ? sample(s, settings, position) : greedy(s);
-    unmark(s, recent, s->recent_count);
+    s->recent_count = sampler_penalises(settings) ? choice->recent_count : 0;
+    if (allowed_from(s, 0) == s->vocab)
+        return SAMPLER_NONE;
+    mark(s);
+    uint32_t token = settings->temperature > 0 ? sample(s) : greedy(s);
+    unmark(s);
     return token;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From logits to a token. Steps, in this order: penalties, top-k, top-p, min-p, temperature, draw.
- * At temperature 0 only the penalties apply and the largest logit wins, ties to the lower id.
- * The random number is a pure function of (seed, position), so a sequence that is resumed, or
- * computed in other chunks, draws the same tokens. */
+/* From logits to a token. Steps, in this order: biases, penalties, top-k, top-p, min-p, temperature,
+ * draw; of the tokens that a mask allows only. At temperature 0 only biases and penalties apply, and
+ * the largest logit wins, ties to the lower id. The random number is a pure function of (seed,
+ * position), so a sequence that is resumed, or computed in other chunks, draws the same tokens. */
 #ifndef SLUICE_SAMPLING_SAMPLER_H
 #define SLUICE_SAMPLING_SAMPLER_H
 
@@ -21,6 +21,12 @@ struct sampler_settings { /* struct sampling (lib/sampling/sampling.h) after che
     uint64_t seed;
 };
 
+/* Added to the logit of a token before all else. */
+struct sampler_bias {
+    uint32_t id;
+    float bias;
+};
+
 struct sampler;
 
 /* Allocates all memory. NULL with ERR_NO_MEMORY. */
@@ -29,11 +35,22 @@ void sampler_destroy(struct sampler *s);
 /* Whether a penalty changes anything. */
 bool sampler_penalises(const struct sampler_settings *settings);
 
-/* Chooses the token for `position` from logits [vocab]. recent: the tokens the penalties apply
- * to (ids beyond the vocabulary are ignored). NaN counts as -inf. */
+/* What a token is chosen from. */
+struct sampler_choice {
+    const float *logits;    /* [vocab]; NaN counts as -inf */
+    const uint64_t *mask;   /* bit t % 64 of word t / 64: token t is allowed; NULL: all are */
+    const uint32_t *recent; /* the tokens the penalties apply to */
+    size_t recent_count;    /* ids beyond the vocabulary are ignored, also of biases */
+    const struct sampler_bias *bias;
+    size_t bias_count; /* of several for a token the last one counts */
+    uint32_t position; /* of the token */
+};
+
+#define SAMPLER_NONE UINT32_MAX
+
+/* The token; SAMPLER_NONE: the mask allows none. */
 uint32_t sampler_choose(struct sampler *s, const struct sampler_settings *settings,
-                        const float *logits, const uint32_t *recent, size_t recent_count,
-                        uint32_t position);
+                        const struct sampler_choice *choice);
 
 /* Uniform in [0, 1), 53 bits. */
 double sampler_random(uint64_t seed, uint32_t position);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Layout after the header: token logs, log-probabilities, logs of the slots, then the keys and
+/* Layout after the header: token logs, log-probabilities, most probable tokens, struct kv_extra of
+ * each request, logs of the slots, then the keys and
  * values of each slot: for every layer a region of keys and one of values, `context` positions long
  * (or a ring) in whole tiles, page-aligned. A sequence's part of each region is a prefix that can
  * be allocated and punched separately. Last, the versions of the state, each of whole pages. */
@@ -55,6 +56,21 @@ static uint64_t log_row_bytes(const struct kv_head *h)
     return align_up((uint64_t)h->context * sizeof(uint32_t), PAGE_BYTES);
 }
 
+static uint64_t tops_row_bytes(const struct kv_head *h)
+{
+    return align_up((uint64_t)h->context * KV_TOPS_MAX * sizeof(struct kv_top), PAGE_BYTES);
+}
+
+static uint64_t extra_row_bytes(void)
+{
+    return align_up(sizeof(struct kv_extra), PAGE_BYTES);
+}
+
+static uint64_t extras_end(const struct kv_head *h)
+{
+    return h->extras_offset + KV_REQUESTS_MAX * extra_row_bytes();
+}
+
 /* Derived sizes; no multiplication can overflow for a checked model (layers, heads and context are
  * bounded in lib/model/arch/arch.h). */
 static void fill_shape(struct kv_head *h, const struct kv_shape *shape)
@@ -76,7 +92,9 @@ static void fill_shape(struct kv_head *h, const struct kv_shape *shape)
     h->sequences = shape->sequences;
     h->logs_offset = head_bytes(h->slots);
     h->logprobs_offset = h->logs_offset + KV_REQUESTS_MAX * log_row_bytes(h);
-    h->slot_logs_offset = h->logprobs_offset + KV_REQUESTS_MAX * log_row_bytes(h);
+    h->tops_offset = h->logprobs_offset + KV_REQUESTS_MAX * log_row_bytes(h);
+    h->extras_offset = h->tops_offset + KV_REQUESTS_MAX * tops_row_bytes(h);
+    h->slot_logs_offset = extras_end(h);
     h->kv_offset = h->slot_logs_offset + h->slots * log_row_bytes(h);
     h->kv_slot_bytes = regions_bytes(h, 2 * h->layers, context);
     h->states_offset = h->kv_offset + h->slots * h->kv_slot_bytes;
@@ -215,6 +233,16 @@ static bool states_fit(const struct kv_head *h, uint64_t bytes)
            h->states_offset + h->states * h->state_bytes <= bytes;
 }
 
+static bool logs_fit(const struct kv_head *h)
+{
+    return h->logs_offset == head_bytes(h->slots) &&
+           h->logprobs_offset == h->logs_offset + KV_REQUESTS_MAX * log_row_bytes(h) &&
+           h->tops_offset == h->logprobs_offset + KV_REQUESTS_MAX * log_row_bytes(h) &&
+           h->extras_offset == h->tops_offset + KV_REQUESTS_MAX * tops_row_bytes(h) &&
+           h->slot_logs_offset == extras_end(h) &&
+           h->kv_offset == h->slot_logs_offset + h->slots * log_row_bytes(h);
+}
+
 int kv_attach(int fd, bool writable, uint64_t boot, struct kv *out, struct error *error)
 {
     struct segment s;
@@ -223,11 +251,7 @@ int kv_attach(int fd, bool writable, uint64_t boot, struct kv *out, struct error
     struct kv_head *h = s.base;
     bool fits = s.bytes >= sizeof *h && h->context > 0 && h->context <= MODEL_CONTEXT_MAX &&
                 h->layers > 0 && kinds_fit(h) && kv_type_info(h->kv_type) != NULL && slots_fit(h) &&
-                h->logs_offset == head_bytes(h->slots) &&
-                h->logprobs_offset == h->logs_offset + KV_REQUESTS_MAX * log_row_bytes(h) &&
-                h->slot_logs_offset == h->logprobs_offset + KV_REQUESTS_MAX * log_row_bytes(h) &&
-                h->kv_offset == h->slot_logs_offset + h->slots * log_row_bytes(h) &&
-                h->kv_slot_bytes == regions_bytes(h, 2 * h->layers, h->context) &&
+                logs_fit(h) && h->kv_slot_bytes == regions_bytes(h, 2 * h->layers, h->context) &&
                 h->states_offset == h->kv_offset + h->slots * h->kv_slot_bytes &&
                 states_fit(h, s.bytes);
     if (!fits) {
@@ -296,6 +320,26 @@ float *kv_logprobs(const struct kv *kv, uint32_t row)
 {
     sl_assert(row < KV_REQUESTS_MAX);
     return log_row(kv, kv->head->logprobs_offset, row);
+}
+
+struct kv_extra *kv_extra(const struct kv *kv, uint32_t row)
+{
+    sl_assert(row < KV_REQUESTS_MAX);
+    return (void *)((char *)kv->segment.base + kv->head->extras_offset + row * extra_row_bytes());
+}
+
+static uint64_t top_offset(const struct kv *kv, uint32_t row, uint32_t token)
+{
+    sl_assert(row < KV_REQUESTS_MAX && token <= kv->head->context);
+    uint32_t each = kv->head->request[row].top_logprobs;
+    sl_assert(each <= KV_TOPS_MAX);
+    return kv->head->tops_offset + row * tops_row_bytes(kv->head) +
+           (uint64_t)token * each * sizeof(struct kv_top);
+}
+
+struct kv_top *kv_tops(const struct kv *kv, uint32_t row, uint32_t token)
+{
+    return (void *)((char *)kv->segment.base + top_offset(kv, row, token));
 }
 
 static uint64_t region_offset(const struct kv *kv, uint32_t slot, uint32_t region)
@@ -458,12 +502,32 @@ int kv_log_allocate(const struct kv *kv, uint32_t row, uint32_t tokens, struct e
     return no_space(2 * bytes, "token log", rc, error);
 }
 
+int kv_extra_allocate(const struct kv *kv, uint32_t row, uint32_t text, struct error *error)
+{
+    sl_assert(row < KV_REQUESTS_MAX && text <= GRAMMAR_TEXT_BYTES_MAX);
+    uint64_t bytes = align_up(offsetof(struct kv_extra, text) + text, PAGE_BYTES);
+    int rc =
+        segment_allocate(kv->segment.fd, kv->head->extras_offset + row * extra_row_bytes(), bytes);
+    return rc == 0 ? 0 : no_space(bytes, "grammar", rc, error);
+}
+
+int kv_tops_allocate(const struct kv *kv, uint32_t row, uint32_t from, uint32_t to,
+                     struct error *error)
+{
+    uint64_t first = top_offset(kv, row, from) & ~(uint64_t)(PAGE_BYTES - 1);
+    uint64_t end = align_up(top_offset(kv, row, to), PAGE_BYTES);
+    int rc = first < end ? segment_allocate(kv->segment.fd, first, end - first) : 0;
+    return rc == 0 ? 0 : no_space(end - first, "log-probabilities", rc, error);
+}
+
 void kv_log_release(const struct kv *kv, uint32_t row)
 {
     sl_assert(row < KV_REQUESTS_MAX);
-    uint64_t bytes = log_row_bytes(kv->head), at = row * bytes;
-    punch(kv, kv->head->logs_offset + at, bytes);
-    punch(kv, kv->head->logprobs_offset + at, bytes);
+    const struct kv_head *h = kv->head;
+    punch(kv, h->logs_offset + row * log_row_bytes(h), log_row_bytes(h));
+    punch(kv, h->logprobs_offset + row * log_row_bytes(h), log_row_bytes(h));
+    punch(kv, h->tops_offset + row * tops_row_bytes(h), tops_row_bytes(h));
+    punch(kv, h->extras_offset + row * extra_row_bytes(), extra_row_bytes());
 }
 
 int kv_slot_log_allocate(const struct kv *kv, uint32_t slot, uint32_t tokens, struct error *error)

@@ -25,7 +25,9 @@
 #include <stdint.h>
 
 #include "lib/base/error.h"
+#include "lib/grammar/grammar.h"
 #include "lib/model/arch/arch.h"
+#include "lib/sampling/sampler.h"
 #include "lib/sampling/sampling.h"
 #include "lib/sampling/stops.h"
 #include "shm/segment/segment.h"
@@ -90,13 +92,34 @@ struct kv_request {
     uint32_t gateway;       /* incarnation of the gateway that submitted it; 0: another client */
     uint32_t branch;        /* where it differs from an earlier one; 0: none. Writer: runner */
     _Atomic uint32_t
-        in_pass; /* 1: rows of it are computed now; a crash of compute is then counted */
+        in_pass;            /* 1: rows of it are computed now; a crash of compute is then counted */
+    uint32_t top_logprobs;  /* of so many tokens beside each generated one: 0 to KV_TOPS_MAX */
+    uint32_t grammar;       /* enum grammar_kind; its text and marks are in struct kv_extra */
+    uint32_t grammar_bytes; /* of the text */
+    uint32_t biases;        /* in struct kv_extra */
     uint32_t reserved;
     uint64_t seed; /* resolved at submit, so that a successor samples the same tokens */
     struct stop_texts stops;
     struct sampling sampling;
     struct kv_stats stats; /* writer: runner */
     char error_text[256];
+};
+
+#define KV_BIASES_MAX 300
+#define KV_TOPS_MAX   20
+
+/* What only few requests have, in sparse memory: a successor of compute continues with the same
+ * grammar. Written at submit, before the row is QUEUED. */
+struct kv_extra {
+    struct sampler_bias bias[KV_BIASES_MAX];
+    char open[GRAMMAR_MARK_BYTES_MAX + 1], close[GRAMMAR_MARK_BYTES_MAX + 1],
+        trigger[GRAMMAR_MARK_BYTES_MAX + 1]; /* "": none */
+    char text[GRAMMAR_TEXT_BYTES_MAX];
+};
+
+struct kv_top {
+    uint32_t id;
+    float logprob;
 };
 
 #define KV_SEQUENCES_MAX 64  /* that are RUNNING at a time: kv_head.sequences */
@@ -149,9 +172,11 @@ struct kv_version {
 
 struct kv_head {
     struct segment_head segment;
-    uint32_t layers, context;  /* context: positions per request (--ctx-size) */
-    uint64_t logs_offset;      /* KV_REQUESTS_MAX rows of uint32_t[context], each whole pages */
-    uint64_t logprobs_offset;  /* the same, of float */
+    uint32_t layers, context; /* context: positions per request (--ctx-size) */
+    uint64_t logs_offset;     /* KV_REQUESTS_MAX rows of uint32_t[context], each whole pages */
+    uint64_t logprobs_offset; /* the same, of float */
+    uint64_t tops_offset;     /* KV_REQUESTS_MAX rows of struct kv_top[context * KV_TOPS_MAX] */
+    uint64_t extras_offset;   /* KV_REQUESTS_MAX rows of a struct kv_extra; both each whole pages */
     uint64_t slot_logs_offset; /* `slots` rows of uint32_t[context]: tokens of kept rows */
     uint64_t kv_offset;        /* page-aligned; kv_slot_bytes per slot, sparse */
     uint64_t kv_slot_bytes;
@@ -231,6 +256,9 @@ _Atomic uint32_t *kv_log(const struct kv *kv, uint32_t row);       /* [context] 
 _Atomic uint32_t *kv_slot_log(const struct kv *kv, uint32_t slot); /* [context] */
 float *kv_logprobs(const struct kv *kv, uint32_t row);             /* [context]; NaN where none was
                                                                     * recorded */
+struct kv_extra *kv_extra(const struct kv *kv, uint32_t row);
+/* Of a generated token, counted from 0: as many as the row's top_logprobs. */
+struct kv_top *kv_tops(const struct kv *kv, uint32_t row, uint32_t token);
 /* K or V of one layer in a slot: tiles of KV_TILE positions, [tile][kv_head] (lib/kernels); a ring
  * begins again after kv_head.ring positions. */
 void *kv_keys(const struct kv *kv, uint32_t slot, uint32_t layer);
@@ -270,9 +298,14 @@ uint64_t kv_tokens_bytes(const struct kv *kv, uint32_t tokens);
 uint32_t kv_tokens_within(const struct kv *kv, uint64_t bytes, uint32_t max);
 
 /* Allocates the token log and log-probabilities of `tokens` tokens of a row, at submit and before
- * the first store; kv_log_release frees them when the row becomes FREE. Without it a full /dev/shm
- * would cause SIGBUS at a store instead of ERR_NO_MEMORY here. */
+ * the first store. Without it a full /dev/shm would cause SIGBUS at a store instead of ERR_NO_MEMORY
+ * here. The next two: room for biases, marks and a grammar of `text` bytes; and for the most
+ * probable tokens beside generated tokens [from, to) of a row with top_logprobs. kv_log_release
+ * frees all of them when the row becomes FREE. */
 int kv_log_allocate(const struct kv *kv, uint32_t row, uint32_t tokens, struct error *error);
+int kv_extra_allocate(const struct kv *kv, uint32_t row, uint32_t text, struct error *error);
+int kv_tops_allocate(const struct kv *kv, uint32_t row, uint32_t from, uint32_t to,
+                     struct error *error);
 void kv_log_release(const struct kv *kv, uint32_t row);
 
 #endif

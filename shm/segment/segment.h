@@ -19,7 +19,7 @@
     X(ARENA, "arena", 1)                                                                           \
     X(GATES, "gates", 1)                                                                           \
     X(ACCESS_LOG, "access_log", 1)                                                                 \
-    X(KV, "kv", 4)                                                                                 \
+    X(KV, "kv", 5)                                                                                 \
     X(PROCS, "procs", 1)
 
 enum segment_kind {

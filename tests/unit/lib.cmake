@@ -27,6 +27,7 @@ sluice_unit_test(sandbox_access_test SOURCES lib/sandbox/access_test.c LINK slui
 sluice_unit_test(sandbox_document_test SOURCES lib/sandbox/document_test.c)
 sluice_unit_test(json_reader_test SOURCES lib/json/reader_test.c LINK sluice_json m)
 sluice_unit_test(unit_gbnf SOURCES lib/grammar/gbnf/gbnf_test.c LINK sluice_grammar)
+sluice_unit_test(unit_place SOURCES lib/grammar/place_test.c LINK sluice_grammar)
 sluice_unit_test(unit_schema SOURCES lib/grammar/schema/schema_test.c LINK sluice_grammar)
 sluice_unit_test(unit_mask SOURCES lib/grammar/vocab/mask_test.c LINK sluice_grammar)
 sluice_unit_test(unit_jinja SOURCES lib/jinja/jinja_test.c LINK sluice_jinja)

@@ -8,7 +8,7 @@ add_executable(ipc_peer ipc/peer.c)
 target_link_libraries(ipc_peer PRIVATE sluice_flags sluice_ipc)
 set_target_properties(ipc_peer PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
 
-foreach(name channel/messages channel/channel rpc/json rpc/rpc rpc/async engine/engine client)
+foreach(name channel/messages channel/channel rpc/json rpc/rpc rpc/async engine/engine engine/constraints client)
   get_filename_component(part ${name} NAME)
   sluice_unit_test(ipc_${part}_test SOURCES ipc/${name}_test.c ipc/support.c LINK sluice_ipc)
   target_compile_definitions(ipc_${part}_test PRIVATE IPC_PEER="$<TARGET_FILE:ipc_peer>")

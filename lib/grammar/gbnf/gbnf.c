@@ -134,6 +134,25 @@ static int literal(struct gbnf *p, expr_id *e)
     return 0;
 }
 
+/* <name>: the control token of that name, or that text where the vocabulary has no such token. */
+static int control_token(struct gbnf *p, expr_id *e)
+{
+    static const char mark = (char)GRAMMAR_CONTROL_BYTE;
+    const char *from = p->c.at;
+    while (p->c.at < p->c.end && *p->c.at != '>' && *p->c.at != '\n')
+        p->c.at++;
+    size_t bytes = (size_t)(p->c.at - from) + 1;
+    if (cursor_peek(&p->c) != '>' || bytes < 3 || from[1] == '[')
+        return fail(p, "a token is expected as <name>; numbers (<[...]>) are not supported");
+    if (bytes > GRAMMAR_MARK_BYTES_MAX)
+        return fail(p, "a token has a name that is too long");
+    p->c.at++;
+    expr_id text = expr_text(&p->pool, from, bytes), border = expr_text(&p->pool, &mark, 1);
+    expr_id token = expr_sequence(&p->pool, expr_sequence(&p->pool, border, text), border);
+    *e = expr_choice(&p->pool, token, text);
+    return 0;
+}
+
 static int class(struct gbnf *p, expr_id *e)
 {
     struct char_range ranges[CLASS_RANGES_MAX];
@@ -176,8 +195,10 @@ static int element(struct gbnf *p, unsigned depth, expr_id *e, bool *found)
         *e = expr_class(&p->pool, NULL, 0, true);
         return 0;
     }
-    if (c == '<' || c == '!')
-        return fail(p, "tokens (<...>) are not supported; write their text as a literal");
+    if (c == '<')
+        return control_token(p, e);
+    if (c == '!')
+        return fail(p, "tokens that are left out (!<...>) are not supported");
     size_t n = name_bytes(&p->c);
     *found = n > 0;
     if (n == 0)

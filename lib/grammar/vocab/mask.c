@@ -10,8 +10,8 @@
 #define KEY_WORDS_MAX 4096 /* of larger states no mask is kept */
 
 struct kept_mask {
-    const struct grammar *g; /* NULL: free */
-    uint64_t used, hash;     /* used: the time of its last use */
+    uint64_t grammar;    /* its id; 0: free */
+    uint64_t used, hash; /* used: the time of its last use */
     uint32_t *key, key_words;
     uint64_t *bits;
 };
@@ -64,13 +64,6 @@ void masks_free(struct masks *m)
     free(m->frames);
     free(m->bits);
     free(m);
-}
-
-void masks_forget(struct masks *m, const struct grammar *g)
-{
-    for (uint32_t i = 0; i < m->kept_count; i++)
-        if (m->kept[i].g == g)
-            drop(&m->kept[i]);
 }
 
 /* ---- the walk ---- */
@@ -140,7 +133,7 @@ static void key_stack(struct masks *m, const struct grammar_state *s, uint32_t f
 
 static uint64_t make_key(struct masks *m, const struct grammar_state *s)
 {
-    uint64_t hash = (uintptr_t)s->g;
+    uint64_t hash = s->g->id;
     m->key_words = 0;
     m->key_full = false;
     for (uint32_t i = 0; i < s->now.count && !m->key_full; i++) {
@@ -156,7 +149,7 @@ static struct kept_mask *find(struct masks *m, const struct grammar *g, uint64_t
 {
     for (uint32_t i = 0; i < m->kept_count; i++) {
         struct kept_mask *k = &m->kept[i];
-        if (k->g == g && k->hash == hash && k->key_words == m->key_words &&
+        if (k->grammar == g->id && k->hash == hash && k->key_words == m->key_words &&
             memcmp(k->key, m->key, m->key_words * sizeof(*m->key)) == 0)
             return k;
     }
@@ -182,7 +175,7 @@ static struct kept_mask *keep(struct masks *m, const struct grammar *g, uint64_t
     memcpy(k->key, m->key, m->key_words * sizeof(*k->key));
     k->key_words = m->key_words;
     k->hash = hash;
-    k->g = g;
+    k->grammar = g->id;
     return k;
 }
 

@@ -27,8 +27,6 @@ size_t vocab_mask_words(const struct vocab *v);
 struct masks;
 struct masks *masks_new(const struct vocab *v, uint32_t kept); /* NULL: no memory */
 void masks_free(struct masks *m);
-/* Before a grammar is freed: forgets its masks. */
-void masks_forget(struct masks *m, const struct grammar *g);
 
 /* The mask of the tokens whose bytes all fit behind the state, valid until the next call. Tokens that
  * end the response are the caller's: they fit where grammar_is_end. The state does not change. */

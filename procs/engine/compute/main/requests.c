@@ -166,6 +166,9 @@ static int make_prompt(const struct compute *c, const struct engine_submit *s, s
     uint32_t context = c->child.kv.head->context;
     if (encode(c, s, p, error) != 0 || ids_in_vocabulary(c, s->forced, s->forced_count, error) != 0)
         return -1;
+    if (s->grammar.kind != GRAMMAR_NONE || s->bias_count > 0 || s->top_logprobs > 0)
+        return error_set(error, ERR_BAD_INPUT,
+                         "this engine cannot enforce grammar, logit_bias or top_logprobs");
     if (p->count == 0)
         return error_set(error, ERR_BAD_INPUT, "the prompt has no tokens");
     bool generates = !s->score_prompt && s->max_tokens > 0;

@@ -306,8 +306,10 @@ static void append_token(struct sequence *s, const float *logits)
     };
     size_t recent = sampler_penalises(&settings) ? recent_tokens(s, at) : 0;
     bool forced = at - sequence_get(&q->prompt_tokens) < q->forced_tokens;
-    uint32_t token = forced ? sequence_get(&s->log[at])
-                            : sampler_choose(r->sampler, &settings, logits, r->recent, recent, at);
+    const struct sampler_choice choice = {
+        .logits = logits, .recent = r->recent, .recent_count = recent, .position = at};
+    uint32_t token =
+        forced ? sequence_get(&s->log[at]) : sampler_choose(r->sampler, &settings, &choice);
     s->logprobs[at] = q->logprobs ? core_log_probability(logits, vocab, token) : NAN;
     atomic_store_explicit(&s->log[at], token, memory_order_relaxed);
     atomic_store_explicit(&q->log_tokens, at + 1, memory_order_release);

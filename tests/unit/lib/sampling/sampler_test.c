@@ -34,7 +34,17 @@ static const struct sampler_settings plain = {
 
 static uint32_t choose(const struct sampler_settings *s, uint32_t position)
 {
-    return sampler_choose(sampler, s, logits, NULL, 0, position);
+    return sampler_choose(sampler, s,
+                          &(struct sampler_choice){.logits = logits, .position = position});
+}
+
+static uint32_t choose_of(const struct sampler_settings *s, const float *of, const uint32_t *recent,
+                          size_t recent_count, uint32_t position)
+{
+    return sampler_choose(
+        sampler, s,
+        &(struct sampler_choice){
+            .logits = of, .recent = recent, .recent_count = recent_count, .position = position});
 }
 
 /* ---- the simple implementation ---- */
@@ -134,15 +144,15 @@ START_TEST(penalty_divides_and_multiplies_once)
     logits[10] = 40;
     logits[20] = 21;
     logits[30] = 19;
-    ck_assert_uint_eq(sampler_choose(sampler, &s, logits, recent, 5, 0), 20); /* 40 / 2 = 20 */
-    ck_assert_uint_eq(sampler_choose(sampler, &s, logits, NULL, 0, 0), 10);   /* no penalty */
+    ck_assert_uint_eq(choose_of(&s, logits, recent, 5, 0), 20); /* 40 / 2 = 20 */
+    ck_assert_uint_eq(choose_of(&s, logits, NULL, 0, 0), 10);   /* no penalty */
     for (int i = 0; i < VOCAB; i++)
         logits[i] = -30;
     logits[10] = -9;
     logits[20] = -19;
-    ck_assert_uint_eq(sampler_choose(sampler, &s, logits, recent, 5, 0), 10); /* -9 * 2 = -18 */
+    ck_assert_uint_eq(choose_of(&s, logits, recent, 5, 0), 10); /* -9 * 2 = -18 */
     logits[20] = -17;
-    ck_assert_uint_eq(sampler_choose(sampler, &s, logits, recent, 5, 0), 20);
+    ck_assert_uint_eq(choose_of(&s, logits, recent, 5, 0), 20);
     ck_assert_float_eq(logits[10], -9); /* the caller's logits are unchanged */
 }
 END_TEST
@@ -195,9 +205,81 @@ START_TEST(penalties_of_presence_and_frequency)
         }
         for (uint32_t at = 0; at < 2000; at++) {
             with.temperature = without.temperature = at % 4 == 0 ? 0 : 1.5;
-            ck_assert_uint_eq(sampler_choose(sampler, &with, logits, recent, 7, at),
-                              sampler_choose(sampler, &without, shifted, NULL, 0, at));
+            ck_assert_uint_eq(choose_of(&with, logits, recent, 7, at),
+                              choose_of(&without, shifted, NULL, 0, at));
         }
+    }
+}
+END_TEST
+
+/* A mask is what -inf is for the other tokens. */
+START_TEST(mask_leaves_the_allowed)
+{
+    static float without[VOCAB];
+    static const uint32_t moduli[] = {1, 2, 7, 64, 150, VOCAB};
+    static const uint32_t ks[] = {0, 1, 3, 40};
+    for (size_t m = 0; m < sizeof moduli / sizeof *moduli; m++) {
+        uint64_t mask[VOCAB / 64 + 1] = {0};
+        for (uint32_t i = 0; i < VOCAB; i++) {
+            bool in = i % moduli[m] == moduli[m] / 2;
+            mask[i / 64] |= (uint64_t)in << (i % 64);
+            without[i] = in ? logits[i] : -INFINITY;
+        }
+        for (uint32_t at = 0; at < 400; at++) {
+            struct sampler_settings s = plain;
+            s.temperature = at % 3;
+            s.top_k = ks[at % 4];
+            s.min_p = at % 5 == 0 ? 0.1 : 0;
+            struct sampler_choice choice = {.logits = logits, .mask = mask, .position = at};
+            ck_assert_uint_eq(sampler_choose(sampler, &s, &choice),
+                              choose_of(&s, without, NULL, 0, at));
+        }
+    }
+}
+END_TEST
+
+START_TEST(mask_holds_for_damaged_logits)
+{
+    uint64_t mask[VOCAB / 64 + 1] = {0};
+    struct sampler_choice choice = {.logits = logits, .mask = mask};
+    struct sampler_settings s = plain;
+    ck_assert_uint_eq(sampler_choose(sampler, &s, &choice), SAMPLER_NONE);
+    mask[VOCAB / 64] = 1ull << (VOCAB % 64); /* beyond the vocabulary */
+    ck_assert_uint_eq(sampler_choose(sampler, &s, &choice), SAMPLER_NONE);
+    mask[2] = 1ull << 13;
+    for (int i = 0; i < VOCAB; i++)
+        logits[i] = i % 2 ? NAN : -INFINITY;
+    for (int t = 0; t < 2; t++) {
+        s.temperature = t;
+        ck_assert_uint_eq(sampler_choose(sampler, &s, &choice), 2 * 64 + 13);
+    }
+}
+END_TEST
+
+/* The last bias of a token is added before the penalties. */
+START_TEST(biases_are_added)
+{
+    static const struct sampler_bias bias[] = {{5, 100},         {5, 2.5f}, {70, -100},
+                                               {VOCAB + 9, 100}, {0, 1},    {299, 0.5f}};
+    static const uint32_t recent[] = {5, 70};
+    static float shifted[VOCAB];
+    memcpy(shifted, logits, sizeof shifted);
+    shifted[5] += 2.5f;
+    shifted[70] -= 100;
+    shifted[0] += 1;
+    shifted[299] += 0.5f;
+    for (uint32_t at = 0; at < 2000; at++) {
+        struct sampler_settings s = plain;
+        s.temperature = at % 4 == 0 ? 0 : 1.5;
+        s.repeat_penalty = 1.5;
+        struct sampler_choice choice = {.logits = logits,
+                                        .recent = recent,
+                                        .recent_count = 2,
+                                        .bias = bias,
+                                        .bias_count = 6,
+                                        .position = at};
+        ck_assert_uint_eq(sampler_choose(sampler, &s, &choice),
+                          choose_of(&s, shifted, recent, 2, at));
     }
 }
 END_TEST
@@ -214,6 +296,9 @@ int main(void)
     tcase_add_test(c, random_depends_on_seed_and_position_alone);
     tcase_add_test(c, frequencies_are_the_probabilities);
     tcase_add_test(c, penalties_of_presence_and_frequency);
+    tcase_add_test(c, mask_leaves_the_allowed);
+    tcase_add_test(c, mask_holds_for_damaged_logits);
+    tcase_add_test(c, biases_are_added);
     suite_add_tcase(suite, c);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "lib/base/bytes.h"
 #include "shm/kv/kv.h"
 #include "shm/table/counters.h"
 #include "shm/table/process_table.h"
@@ -76,6 +77,13 @@ START_TEST(kv_regions_do_not_overlap)
         ck_assert_ptr_eq((const char *)kv_log(&kv, row), at);
     for (uint32_t row = 0; row < KV_REQUESTS_MAX; row++, at += PAGE_BYTES)
         ck_assert_ptr_eq((const char *)kv_logprobs(&kv, row), at);
+    const uint64_t tops = align_up(CONTEXT * KV_TOPS_MAX * sizeof(struct kv_top), PAGE_BYTES);
+    for (uint32_t row = 0; row < KV_REQUESTS_MAX; row++, at += tops)
+        ck_assert_ptr_eq((const char *)kv_tops(&kv, row, 0), at);
+    for (uint32_t row = 0; row < KV_REQUESTS_MAX; row++)
+        ck_assert_ptr_eq((const char *)kv_extra(&kv, row),
+                         at + row * align_up(sizeof(struct kv_extra), PAGE_BYTES));
+    at += KV_REQUESTS_MAX * align_up(sizeof(struct kv_extra), PAGE_BYTES);
     for (uint32_t slot = 0; slot < slots; slot++, at += PAGE_BYTES)
         ck_assert_ptr_eq((const char *)kv_slot_log(&kv, slot), at);
     uint64_t region = (WHOLE * POSITION + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
@@ -168,15 +176,19 @@ START_TEST(kv_sizes_overflow)
     h->layers = MODEL_LAYERS_MAX;
     memset(h->layer_kind, LAYER_FULL, sizeof h->layer_kind);
     h->layer_kind[0] = LAYER_WINDOW; /* has the rest of the sum of all tiles */
-    const uint64_t logs = (2 * KV_REQUESTS_MAX + 2) * (uint64_t)h->context * 4;
+    const uint64_t log = (uint64_t)h->context * 4, extras = h->slot_logs_offset - h->extras_offset;
+    const uint64_t tops = log * KV_TOPS_MAX * 2;
+    const uint64_t logs = (2 * KV_REQUESTS_MAX + 2) * log + KV_REQUESTS_MAX * tops + extras;
     const uint64_t slot = (UINT64_MAX - logs + 1) / 2, sum = slot / (h->context / KV_TILE);
     const uint64_t tile = sum / MODEL_LAYERS_MAX / 2, rest = sum - (h->layers - 1) * 2 * tile;
     for (int side = 0; side < 2; side++) {
         h->tile_bytes[LAYER_FULL][side] = (uint32_t)tile;
         h->tile_bytes[LAYER_WINDOW][side] = (uint32_t)(side ? rest - rest / 2 : rest / 2);
     }
-    h->logprobs_offset = h->logs_offset + KV_REQUESTS_MAX * (uint64_t)h->context * 4;
-    h->slot_logs_offset = h->logprobs_offset + KV_REQUESTS_MAX * (uint64_t)h->context * 4;
+    h->logprobs_offset = h->logs_offset + KV_REQUESTS_MAX * log;
+    h->tops_offset = h->logprobs_offset + KV_REQUESTS_MAX * log;
+    h->extras_offset = h->tops_offset + KV_REQUESTS_MAX * tops;
+    h->slot_logs_offset = h->extras_offset + extras;
     h->kv_offset = h->logs_offset + logs;
     h->kv_slot_bytes = slot;
     h->states_offset = h->kv_offset + 2 * slot;
@@ -275,6 +287,8 @@ START_TEST(kv_more_slots_than_there_may_be)
     h->slots = more.slots;
     h->logs_offset += head;
     h->logprobs_offset += head;
+    h->tops_offset += head;
+    h->extras_offset += head;
     h->slot_logs_offset += head;
     h->kv_offset += head + log;
     h->states_offset += head + log + h->kv_slot_bytes;
@@ -328,7 +342,8 @@ START_TEST(kv_logs_elsewhere)
     struct kv kv = kv_open(KV_TYPE_F16), other;
     struct error e;
     uint64_t *offsets[] = {&kv.head->logs_offset, &kv.head->logprobs_offset,
-                           &kv.head->slot_logs_offset};
+                           &kv.head->slot_logs_offset, &kv.head->tops_offset,
+                           &kv.head->extras_offset};
     *offsets[_i] += PAGE_BYTES;
     ck_assert_int_eq(kv_attach(kv.segment.fd, true, BOOT, &other, &e), -1);
     segment_detach(&kv.segment);
@@ -499,7 +514,7 @@ int main(void)
     tcase_add_test(t, kv_sizes_overflow);
     tcase_add_test(t, kv_too_few_states);
     tcase_add_test(t, kv_rings_that_do_not_fit);
-    tcase_add_loop_test(t, kv_logs_elsewhere, 0, 3);
+    tcase_add_loop_test(t, kv_logs_elsewhere, 0, 5);
     tcase_add_test(t, kv_of_another_model);
     suite_add_tcase(suite, t);
     t = tcase_create("procs");
