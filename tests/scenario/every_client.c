@@ -246,6 +246,37 @@ static void every_client_of_a_conversation(void)
     engine_stop(e);
 }
 
+/* generate --chat says what the gateway says to the same messages. */
+static void generate_is_a_chat(void)
+{
+    unsigned port;
+    struct command c;
+    char path[PATH_MAX];
+    chat_model_make(path, "chatml.gguf", CHATML);
+    struct engine *e = gateway_start(&port, (const char *const[]){"-m", path, "--http=0", NULL});
+    for (int system = 0; system < 2; system++) {
+        json_t *messages = json_pack("[{s:s, s:s}]", "role", "system", "content", "You are brief.");
+        if (!system)
+            json_array_clear(messages);
+        json_array_append_new(messages, json_pack("{s:s, s:s}", "role", "user", "content", FIRST));
+        char *text = sampled_text(port, "/v1/chat/completions", &ways[0], TOKENS,
+                                  json_pack("{s:o}", "messages", messages), false);
+        command_run(&c, NULL, END_MS,
+                    (const char *const[]){"generate", "--name", e->run, "-p", FIRST, "-n",
+                                          TOKENS_TEXT, "--temp", ways[0].temperature, "--seed",
+                                          ways[0].seed, "--ignore-eos", "-q",
+                                          system ? "--system=You are brief." : "--chat", NULL});
+        same_line(&c, text, "generate --chat");
+        command_free(&c);
+        free(text);
+    }
+    engine_stop(e);
+    command_run(&c, NULL, END_MS,
+                (const char *const[]){"generate", "--chat", "--ids", "1,2", NULL});
+    CHECK(c.status == 2 && strstr(c.err, "--chat takes a message as text"), "%.300s", c.err);
+    command_free(&c);
+}
+
 /* ---- control tokens ---- */
 
 #define CONTROL    "<|endoftext|>" /* the control token of the demo model */
@@ -344,11 +375,8 @@ static void openai_package(void)
 int main(int argc, char **argv)
 {
     static const struct test_case cases[] = {
-        ROW(every_client),
-        ROW(curl_is_a_client),
-        ROW(every_client_of_a_conversation),
-        ROW(control_tokens_of_users),
-        ROW(openai_package),
+        ROW(every_client),       ROW(curl_is_a_client),        ROW(every_client_of_a_conversation),
+        ROW(generate_is_a_chat), ROW(control_tokens_of_users), ROW(openai_package),
     };
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }

@@ -11,7 +11,7 @@
 #include "lib/base/bytes.h"
 #include "lib/json/lookup.h"
 #include "procs/clients/common/map.h"
-#include "procs/clients/repl/conversation.h"
+#include "procs/clients/conversation/conversation.h"
 #include "tests/harness/internal.h"
 #include "tests/scenario/baseline.h"
 
@@ -291,6 +291,45 @@ static void repl_as_a_filter(void)
     engine_stop(e);
 }
 
+static unsigned occurrences(const char *text, const char *needle)
+{
+    unsigned n = 0;
+    for (; (text = strstr(text, needle)); text += strlen(needle))
+        n++;
+    return n;
+}
+
+/* The oldest turns leave a full context with a line that says so; /tokens counts what is sent. */
+static void repl_states_what_it_drops(void)
+{
+    struct command c;
+    char input[1024];
+    struct engine *e = engine_new();
+    engine_start(e, (const char *const[]){"--ctx-size=128", NULL});
+    int n = snprintf(input, sizeof input, "/tokens\n/tokens %s\n", test_prompt(0));
+    for (int turn = 0; turn < 4; turn++)
+        n += snprintf(input + n, sizeof input - (size_t)n, "%s\n/tokens\n", test_prompt(0));
+    command_run(&c, input, WAIT_MS,
+                (const char *const[]){"repl", "--name", e->run, "--temp", "0", "-n", "24", NULL});
+    CHECK(c.status == 0, "%d: %.300s", c.status, c.err);
+    CHECK(strstr(c.out, "the conversation has 0 of 128 tokens\nthis prompt adds 11 tokens: 11 of"),
+          "%.300s", c.out);
+    CHECK(strstr(c.out, "the conversation has 36 of 128 tokens\n"), "%.900s", c.out);
+    CHECK(occurrences(c.err, "no longer sent]") == 1 &&
+              strstr(c.err, "[the context of 128 tokens is full: the oldest "),
+          "%.900s", c.err);
+    CHECK(strstr(c.out, "of 128 tokens, without the oldest "), "%.900s", c.out);
+    command_free(&c);
+    command_run(&c, "/system\n/system Be \"brief\".\n/system\n/system \"\"\n/system\n", WAIT_MS,
+                (const char *const[]){"repl", "--name", e->run, NULL});
+    CHECK(c.status == 0 && strcmp(c.out, "no system message; /system TEXT sets one\n"
+                                         "Be \"brief\".\n"
+                                         "no system message; /system TEXT sets one\n") == 0,
+          "%d: %.300s %.300s", c.status, c.out, c.err);
+    command_free(&c);
+    engine_stop(e);
+}
+
 /* ---- top ---- */
 
 /* Drawing, resizing, keys, and a restart of the whole engine. */
@@ -441,9 +480,11 @@ static void top_as_text(void)
 int main(int argc, char **argv)
 {
     static const struct test_case cases[] = {
-        ROW(repl_on_a_terminal),      ROW(repl_for_a_person), ROW(repl_takes_a_paste),
-        ROW(repl_reports_a_restart),  ROW(repl_as_a_filter),  ROW(stats_watches),
-        ROW(map_and_directory_agree), ROW(top_on_a_terminal), ROW(top_as_text),
+        ROW(repl_on_a_terminal), ROW(repl_for_a_person),
+        ROW(repl_takes_a_paste), ROW(repl_reports_a_restart),
+        ROW(repl_as_a_filter),   ROW(repl_states_what_it_drops),
+        ROW(stats_watches),      ROW(map_and_directory_agree),
+        ROW(top_on_a_terminal),  ROW(top_as_text),
     };
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }

@@ -20,6 +20,7 @@
 #include "lib/terminal/terminal.h"
 #include "procs/clients/common/generation_stats.h"
 #include "procs/clients/common/options.h"
+#include "procs/clients/conversation/conversation.h"
 
 enum output { OUTPUT_TEXT, OUTPUT_IDS, OUTPUT_JSON };
 
@@ -29,6 +30,9 @@ struct generate {
     char *prompt_text; /* from -f */
     uint32_t *ids;     /* from --ids */
     enum output output;
+    bool chat;               /* the prompt is a message, rendered as the model's chat format */
+    const char *system;      /* message of the chat; NULL: none */
+    struct chat_prompt made; /* of them */
     bool quiet, echo;
     bool raw;       /* control characters are not replaced on a terminal */
     size_t printed; /* ids printed so far */
@@ -93,6 +97,15 @@ static int take_special(void *program, const char *value, struct error *error)
     return 0;
 }
 
+static int take_system(void *program, const char *value, struct error *error)
+{
+    struct generate *g = program;
+    (void)error;
+    g->chat = true;
+    g->system = *value ? value : NULL;
+    return 0;
+}
+
 static const struct option_row rows[] = {
     {'m', "model", "FILE", OPTION_TEXT(struct generate, engine.model),
      "GGUF file, or a directory made by pack"},
@@ -100,6 +113,9 @@ static const struct option_row rows[] = {
     {'p', "prompt", "TEXT", OPTION_CALL(take_prompt), "the prompt"},
     {'f', "file", "FILE", OPTION_CALL(take_file), "the prompt from a file, - for standard input"},
     {0, "ids", "1,2,3", OPTION_CALL(take_ids), "the prompt as token ids"},
+    {0, "chat", NULL, OPTION_FLAG(struct generate, chat),
+     "the prompt is a message to the model, as in repl, not a text to be continued"},
+    {0, "system", "TEXT", OPTION_CALL(take_system), "with this system message (--chat is implied)"},
     {'n', "tokens", "N", OPTION_NUMBER(struct generate, submit.max_tokens, 0, ENGINE_TOKENS_MAX),
      "maximum new tokens (default 128)"},
     {0, "echo", NULL, OPTION_FLAG(struct generate, echo),
@@ -122,7 +138,8 @@ static const struct option_table options = {
     .command = "generate",
     .before = "usage: sluice generate [[-m] FILE] (-p TEXT | -f FILE | --ids 1,2,3) [options]\n"
               "\n"
-              "Continues a prompt. Uses the running engine (--name NAME, or \"default\" if it\n"
+              "Continues a prompt, or answers it (--chat). Uses the running engine (--name NAME, "
+              "or \"default\" if it\n"
               "serves the same file); otherwise starts a private engine for this response.\n"
               "Example:\n"
               "\n"
@@ -133,6 +150,20 @@ static const struct option_table options = {
     .groups = {{"Sampling:", sampling_options},
                {"Parameters of the private engine:", params_options}},
 };
+
+static int check_chat(const struct generate *g, struct error *error)
+{
+    const struct engine_submit *s = &g->submit;
+    if (!g->chat)
+        return 0;
+    if (!s->prompt || s->special.count > 0 || g->echo)
+        return error_set(error, ERR_BAD_INPUT,
+                         "--chat takes a message as text (-p, -f), without --ids, --special and "
+                         "--echo");
+    return strlen(s->prompt) == s->prompt_bytes
+               ? 0
+               : error_set(error, ERR_BAD_INPUT, "the message has a NUL byte");
+}
 
 static int parse(struct generate *g, int argc, char **argv, struct error *error)
 {
@@ -160,7 +191,31 @@ static int parse(struct generate *g, int argc, char **argv, struct error *error)
     if (s->prompt_bytes > ENGINE_PROMPT_BYTES_MAX)
         return error_set(error, ERR_BAD_INPUT, "the prompt is longer than %u bytes",
                          ENGINE_PROMPT_BYTES_MAX);
-    return 0;
+    return check_chat(g, error);
+}
+
+/* Replaces the prompt by the chat that consists of it and the system message. */
+static int make_chat(struct generate *g, struct session *session, struct error *error)
+{
+    struct chat_format format = {0};
+    struct conversation empty = {0};
+    struct error why = {.code = ERR_NONE};
+    json_t *reply = NULL;
+    if (control_call(session->control, "chat", NULL, &reply, error) != 0)
+        return -1;
+    if (chat_format_read(&format, reply, &why) != 0 && !format.program)
+        fprintf(stderr, "%s: the message has the form of the family '%s'\n", why.text,
+                chat_name((enum chat_family)format.model.family));
+    struct conversation_form form = {.chat = &format, .system = g->system};
+    int status = conversation_chat(&empty, &form, g->submit.prompt, &g->made, error);
+    if (status == 0) {
+        g->submit.prompt = g->made.text;
+        g->submit.prompt_bytes = g->made.bytes;
+        g->submit.special = g->made.written;
+    }
+    chat_format_free(&format);
+    json_decref(reply);
+    return status;
 }
 
 static void print_next(const struct engine_next *next, void *arg)
@@ -209,7 +264,9 @@ static int run(struct generate *g, struct error *error)
         session_open(&session, &g->engine, error) != 0)
         return -1;
     json_t *before = session_stats(&session);
-    int status = stream_run(&session, &g->submit, print_next, g, &result, error);
+    int status = g->chat ? make_chat(g, &session, error) : 0;
+    if (status == 0)
+        status = stream_run(&session, &g->submit, print_next, g, &result, error);
     progress_end(&g->progress);
     if (status == 0)
         status = finish(g, &session, &result, before, error);
@@ -235,6 +292,7 @@ int main(int argc, char **argv)
     }
     if (status != 0)
         status = report("generate", &error);
+    chat_prompt_free(&g.made);
     free(g.prompt_text);
     free(g.ids);
     return status;

@@ -73,6 +73,33 @@ static int cmd_set(struct repl *r, char *arguments, struct error *error)
     return settings_set(r, arguments, error);
 }
 
+static int cmd_system(struct repl *r, char *arguments, struct error *error)
+{
+    if (*arguments)
+        return settings_system(r, arguments, error);
+    printf("%s\n", r->system ? r->system : "no system message; /system TEXT sets one");
+    return 0;
+}
+
+static int cmd_tokens(struct repl *r, char *arguments, struct error *error)
+{
+    uint64_t now, then, context;
+    if (turn_count(r, "", &now, &context, error) != 0)
+        return -1;
+    if (!*arguments) {
+        printf("the conversation has %" PRIu64 " of %" PRIu64 " tokens", now, context);
+        if (r->conversation.first)
+            printf(", without the oldest %zu turn%s", PLURAL(r->conversation.first));
+        putchar('\n');
+        return 0;
+    }
+    if (turn_count(r, arguments, &then, &context, error) != 0)
+        return -1;
+    printf("this prompt adds %" PRId64 " token%s: %" PRIu64 " of %" PRIu64 "\n",
+           (int64_t)(then - now), then - now == 1 ? "" : "s", then, context);
+    return 0;
+}
+
 static void print_context(const struct repl *r)
 {
     if (r->context_size)

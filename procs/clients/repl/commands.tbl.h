@@ -6,6 +6,8 @@
  *   ALIAS(name, of)                             another name of a command */
 COMMAND(help, "", NONE, "list the commands")
 COMMAND(set, "NAME VALUE", SETTING, "change a setting; /set stop TEXT... sets stop sequences")
+COMMAND(system, "[TEXT]", NONE, "show the system message, or change it; \"\": none")
+COMMAND(tokens, "[TEXT]", NONE, "tokens of the conversation, and those that a prompt adds")
 COMMAND(show, "", NONE, "show settings, model and engine")
 COMMAND(stats, "", NONE, "statistics of the last response and of the engine")
 COMMAND(experts, "", NONE, "show the resident experts per layer")

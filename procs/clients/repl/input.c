@@ -19,7 +19,7 @@
 
 #include "lib/base/assert.h"
 #include "procs/clients/common/session.h"
-#include "procs/clients/repl/conversation.h"
+#include "procs/clients/conversation/conversation.h"
 #include "procs/clients/repl/paste.h"
 
 #define INPUT_MAGIC   0x52494e50u /* "RINP" */

@@ -16,7 +16,7 @@
 
 #include "lib/terminal/display.h"
 #include "procs/clients/common/stream.h"
-#include "procs/clients/repl/conversation.h"
+#include "procs/clients/conversation/conversation.h"
 
 struct watch;
 
@@ -53,6 +53,8 @@ struct repl {
 
 /* settings.c: sets NAME VALUE... as given to /set; "stop" takes several values. */
 int settings_set(struct repl *r, char *arguments, struct error *error);
+/* Sets the system message: a text in quotes, or as it is. */
+int settings_system(struct repl *r, char *text, struct error *error);
 /* Sets one value from the command line. */
 int settings_option(struct repl *r, const char *name, const char *value, struct error *error);
 void settings_show(const struct repl *r, FILE *out);
@@ -73,6 +75,11 @@ const char *command_candidate(const char *line, size_t bytes, size_t i, size_t *
 /* turn.c: sends a prompt and streams the response to stdout. -1 with *error; ERR_GONE: the engine
  * has exited. */
 int turn_run(struct repl *r, const char *prompt, struct error *error);
+
+/* How many tokens the conversation has with this prompt, as it would be sent, and how many it may
+ * have. Turns that are no longer sent do not count. -1 with *error. */
+int turn_count(struct repl *r, const char *prompt, uint64_t *tokens, uint64_t *context,
+               struct error *error);
 
 /* watch.c: reports restarts of engine processes while a response is pending. */
 struct watch *watch_open(struct repl *r, struct error *error);

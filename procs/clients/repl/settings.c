@@ -150,6 +150,11 @@ static const char *rest_of_line(char *rest)
     return *from == '"' ? next_word(&word, &bytes) : from;
 }
 
+int settings_system(struct repl *r, char *text, struct error *error)
+{
+    return set_one(r, "system", rest_of_line(text), error);
+}
+
 int settings_set(struct repl *r, char *arguments, struct error *error)
 {
     size_t bytes;
@@ -158,8 +163,8 @@ int settings_set(struct repl *r, char *arguments, struct error *error)
         name = next_word(&arguments, &bytes);
     if (name && strcmp(name, "stop") == 0)
         return set_stops(r, arguments, error);
-    if (name && strcmp(name, "system") == 0) /* the rest of the line, or one text in quotes */
-        return set_one(r, name, rest_of_line(arguments), error);
+    if (name && strcmp(name, "system") == 0)
+        return settings_system(r, arguments, error);
     const char *value = name ? next_word(&arguments, &bytes) : NULL;
     if (!value || next_word(&arguments, &bytes))
         return error_set(error, ERR_BAD_INPUT, "usage: /set NAME VALUE (see /show)");

@@ -141,6 +141,37 @@ static uint64_t reserve(const struct engine_submit *submit, uint64_t context)
     return wanted < share ? wanted : share;
 }
 
+/* Puts a prompt into the request and counts its tokens. context: those that it may have with its
+ * response. */
+static int count_prompt(struct repl *r, const struct chat_prompt *made,
+                        struct engine_submit *submit, uint64_t *tokens, uint64_t *context,
+                        struct error *error)
+{
+    submit->prompt = made->text;
+    submit->prompt_bytes = made->bytes;
+    submit->special = made->written;
+    if (stream_count(&r->session, submit, tokens, context, error) != 0)
+        return -1;
+    if (r->context > 0 && (uint64_t)r->context < *context)
+        *context = (uint64_t)r->context;
+    return 0;
+}
+
+int turn_count(struct repl *r, const char *prompt, uint64_t *tokens, uint64_t *context,
+               struct error *error)
+{
+    struct chat_prompt made = {0};
+    struct engine_submit submit = r->submit;
+    size_t first = r->conversation.first;
+    update_format(r);
+    int status = make_prompt(r, prompt, &made, error);
+    if (status == 0)
+        status = count_prompt(r, &made, &submit, tokens, context, error);
+    chat_prompt_free(&made);
+    r->conversation.first = first; /* only a turn changes it */
+    return status;
+}
+
 /* Makes the prompt. When the context is full, the oldest turns are left out until half of it is
  * free: at every turn after that, the prompt begins with the one before, and only what was added is
  * computed. -1 with *error; *made is freed by the caller in any case. */
@@ -156,13 +187,8 @@ static int fit_prompt(struct repl *r, const char *prompt, struct chat_prompt *ma
     for (;; c->first++) {
         if (make_prompt(r, prompt, made, error) != 0)
             return -1;
-        submit->prompt = made->text;
-        submit->prompt_bytes = made->bytes;
-        submit->special = made->written;
-        if (stream_count(&r->session, submit, &tokens, &context, error) != 0)
+        if (count_prompt(r, made, submit, &tokens, &context, error) != 0)
             return -1;
-        if (r->context > 0 && (uint64_t)r->context < context)
-            context = (uint64_t)r->context;
         if (limit == 0)
             limit = context - reserve(submit, context);
         if (tokens <= limit || c->first >= c->count)

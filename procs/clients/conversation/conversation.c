@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Keeps the turns of a conversation, renders them as a prompt, and saves and loads them. */
-#include "procs/clients/repl/conversation.h"
+#include "procs/clients/conversation/conversation.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Conversation history: prompts and responses; the oldest are dropped beyond a limit. */
-#ifndef SLUICE_CLIENTS_REPL_CONVERSATION_H
-#define SLUICE_CLIENTS_REPL_CONVERSATION_H
+#ifndef SLUICE_CLIENTS_CONVERSATION_CONVERSATION_H
+#define SLUICE_CLIENTS_CONVERSATION_CONVERSATION_H
 
 #include <jansson.h>
 #include <stdbool.h>
