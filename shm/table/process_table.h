@@ -27,7 +27,7 @@
     X(DENSE, "waiting for dense weights")                                                          \
     X(EXPERT, "waiting for an expert")                                                             \
     X(FLUSH, "waiting for loaders to flush")                                                       \
-    X(STORAGE, "waiting for the device")                                                           \
+    X(STORAGE, "waiting for storage")                                                              \
     X(THROTTLE, "waiting for its throttle")                                                        \
     X(GATES, "waiting for gate inputs")                                                            \
     X(STOPPING, "stopping")
