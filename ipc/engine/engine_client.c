@@ -107,6 +107,7 @@ static json_t *submit_json(const struct engine_submit *s, const char *key)
         engine_json_put(request, "cache_prompt", json_boolean(s->cache_prompt)) &&
         engine_json_put(request, "sampling", sampling_json(&s->sampling)) &&
         (s->gateway == 0 || engine_json_put(request, "gateway", json_integer(s->gateway))) &&
+        (!s->client || engine_json_put(request, "client", json_string(s->client))) &&
         (s->stops.count == 0 || engine_json_put(request, "stop", stops_json(&s->stops))) &&
         (s->top_logprobs == 0 ||
          engine_json_put(request, "top_logprobs", json_integer(s->top_logprobs))) &&

@@ -27,6 +27,7 @@ json_t *sampling_json(const struct sampling *s);
 #define ENGINE_BIAS_MAX         100.0 /* each from - this to this */
 #define ENGINE_RANGES_MAX       4096u /* of the prompt */
 #define ENGINE_KEY_BYTES_MAX    64    /* printable ASCII */
+#define ENGINE_CLIENT_BYTES_MAX 63    /* printable ASCII */
 #define ENGINE_WAIT_MS_MAX      60000 /* maximum of one long poll */
 #define ENGINE_MARKS_MAX        16
 #define ENGINE_MARK_BYTES_MAX   64
@@ -59,6 +60,7 @@ struct engine_submit {
     int64_t
         gateway; /* incarnation of the gateway that submits it; 0: another client. It is cancelled
                               * when that process ends */
+    const char *client; /* who asks, shown by top; NULL: not said. Borrowed */
     struct stop_texts stops;
     struct sampling sampling;
     /* What the answer keeps to (kind GRAMMAR_NONE: nothing); borrowed. The engine compiles it before

@@ -120,6 +120,23 @@ static int parse_ids(const json_t *array, const char *name, const uint32_t **out
     return 0;
 }
 
+static int parse_client(const json_t *body, struct engine_submit *out, struct error *error)
+{
+    const json_t *client = json_object_get(body, "client");
+    const char *text = json_string_value(client);
+    if (!client)
+        return 0;
+    if (!text || strlen(text) != json_string_length(client) ||
+        strlen(text) > ENGINE_CLIENT_BYTES_MAX)
+        return error_set(error, ERR_BAD_INPUT, "client must be a text of at most %d bytes",
+                         ENGINE_CLIENT_BYTES_MAX);
+    for (const char *c = text; *c; c++)
+        if (*c < ' ' || *c > '~')
+            return error_set(error, ERR_BAD_INPUT, "client must be printable ASCII");
+    out->client = text;
+    return 0;
+}
+
 static int parse_stops(const json_t *body, struct engine_submit *out, struct error *error)
 {
     const json_t *stops = json_object_get(body, "stop");
@@ -209,10 +226,11 @@ int engine_submit_parse(json_t *body, struct engine_submit *out, struct error *e
     json_t *sampling = json_object_get(body, "sampling");
     if (only_known(body,
                    ",request_key,prompt,ids,max_tokens,ignore_eos,special,logprobs,"
-                   "score_prompt,sampling,forced,stop,gateway,cache_prompt,grammar,logit_bias,"
-                   "top_logprobs,",
+                   "score_prompt,sampling,forced,stop,gateway,cache_prompt,client,grammar,"
+                   "logit_bias,top_logprobs,",
                    error) != 0 ||
-        check_key(body, out, error) != 0 || parse_prompt(body, out, error) != 0 ||
+        check_key(body, out, error) != 0 || parse_client(body, out, error) != 0 ||
+        parse_prompt(body, out, error) != 0 ||
         engine_json_int(body, "max_tokens", 0, ENGINE_TOKENS_MAX, &out->max_tokens, error) != 0 ||
         engine_json_int(body, "logprobs", 0, ENGINE_LOGPROBS_MAX, &out->logprobs, error) != 0 ||
         engine_json_int(body, "top_logprobs", 0, ENGINE_TOP_MAX, &out->top_logprobs, error) != 0 ||

@@ -67,6 +67,8 @@ struct kv_stats { /* statistics of one request; JSON names are those of generate
                       * differ by now */
 };
 
+#define KV_CLIENT_BYTES 64
+
 struct kv_request {
     _Atomic uint32_t state;    /* enum kv_state; stored with release after the fields it covers */
     _Atomic uint32_t finish;   /* enum kv_finish */
@@ -101,7 +103,8 @@ struct kv_request {
     uint64_t seed; /* resolved at submit, so that a successor samples the same tokens */
     struct stop_texts stops;
     struct sampling sampling;
-    struct kv_stats stats; /* writer: runner */
+    struct kv_stats stats;        /* writer: runner */
+    char client[KV_CLIENT_BYTES]; /* who asks, for people: printable ASCII */
     char error_text[256];
 };
 

@@ -439,6 +439,7 @@ int session_open(struct session *s, const struct session_request *request, struc
 {
     memset(s, 0, sizeof *s);
     s->log_fd = -1;
+    s->command = request->command;
     int running = choose(s, request, error);
     if (running < 0)
         return -1;

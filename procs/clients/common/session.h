@@ -24,8 +24,9 @@ struct session_request {
 
 struct session {
     char run[RUN_NAME_MAX + 1];
-    pid_t own;  /* the private engine, 0: the engine was already running */
-    int log_fd; /* stderr of the private engine, -1: it uses this process's */
+    const char *command; /* of the request; borrowed */
+    pid_t own;           /* the private engine, 0: the engine was already running */
+    int log_fd;          /* stderr of the private engine, -1: it uses this process's */
     struct rpc_client *engine, *control;
 };
 

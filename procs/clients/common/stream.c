@@ -49,6 +49,7 @@ int stream_submit(struct session *s, struct engine_submit *submit, uint64_t *id,
     char key[REQUEST_KEY_SIZE];
     make_key(key);
     submit->request_key = key;
+    submit->client = s->command;
     uint64_t gone_since = 0;
     int result;
     do

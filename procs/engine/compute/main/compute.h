@@ -66,6 +66,9 @@ void responses_tick(struct compute *c, uint64_t now_ns);
 struct engine_progress progress_of(const struct compute *c, const struct kv_request *q,
                                    uint64_t now_ns);
 
+/* Every sequence that has not ended, in the order of their arrival: a new array. */
+json_t *progress_of_all(const struct compute *c, uint64_t now_ns);
+
 /* stats.c */
 json_t *stats_json(const struct compute *c, uint32_t number);
 

@@ -212,6 +212,7 @@ static void fill_request(struct compute *c, uint32_t number, const struct engine
     q->end_sent_ns = 0;
     q->error_code = ERR_NONE;
     q->error_text[0] = 0;
+    snprintf(q->client, sizeof q->client, "%s", s->client ? s->client : "");
     q->stops = s->stops;
     q->stop_token = UINT32_MAX;
     q->stop_bytes = 0;
@@ -423,10 +424,11 @@ static json_t *status(struct compute *c)
 {
     const struct model_index *m = c->child.model;
     return json_pack(
-        "{s:I, s:I, s:I, s:s, s:s, s:I, s:I}", "queued", (json_int_t)count_state(c, KV_QUEUED),
+        "{s:I, s:I, s:I, s:s, s:s, s:I, s:I, s:o}", "queued", (json_int_t)count_state(c, KV_QUEUED),
         "running", (json_int_t)count_state(c, KV_RUNNING), "context",
         (json_int_t)c->child.kv.head->context, "arch", m->arch, "model", m->name, "vocab",
-        (json_int_t)m->hparams.vocab, "trained_context", (json_int_t)m->hparams.context);
+        (json_int_t)m->hparams.vocab, "trained_context", (json_int_t)m->hparams.context,
+        "sequences", progress_of_all(c, clock_now_ns()));
 }
 
 /* ---- called by the event loop ---------------------------------------------------------------- */

@@ -11,6 +11,7 @@
 
 #include <jansson.h>
 #include <microhttpd.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -170,6 +171,8 @@ void http_log_tick(struct http *h, uint64_t now_ns);
 /* A request, and its end. */
 void http_log_begin(struct exchange *x, const char *method, const char *path);
 void http_log_end(struct exchange *x);
+/* The address of the client; "-": none. */
+void exchange_client(const struct exchange *x, char out[INET6_ADDRSTRLEN]);
 
 /* ---- acceptor.c: connections before the head of their request -------------------------------- */
 

@@ -132,7 +132,7 @@ static void put_word(char *out, size_t cap, const char *text)
     out[n] = 0;
 }
 
-static void put_client(const struct exchange *x, char out[INET6_ADDRSTRLEN])
+void exchange_client(const struct exchange *x, char out[INET6_ADDRSTRLEN])
 {
     const union MHD_ConnectionInfo *info =
         MHD_get_connection_info(x->connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
@@ -174,7 +174,7 @@ void http_log_end(struct exchange *x)
     if (!h->child->params->http_log[0])
         return;
     put_time(when);
-    put_client(x, client);
+    exchange_client(x, client);
     uint64_t bytes = strcmp(x->log_method, "HEAD") == 0 ? 0 : x->sent_bytes; /* it has no body */
     double seconds = (double)(clock_now_ns() - x->since_ns) / NS_PER_S;
     int n = snprintf(line, sizeof line, "%s %s %s %s %u %" PRIu64 " %.3f %" PRIu64 " %" PRIu64 "\n",

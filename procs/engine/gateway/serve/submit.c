@@ -147,7 +147,11 @@ static int submit(struct stream *s, struct error *error)
 {
     struct engine_submit submit;
     struct api_request *r = &s->completion.request;
+    char address[INET6_ADDRSTRLEN], client[ENGINE_CLIENT_BYTES_MAX + 1];
+    exchange_client(s->exchange, address);
+    snprintf(client, sizeof client, "%s %s", address, s->exchange->route->path);
     stream_put_prompt(r, &submit);
+    submit.client = client;
     submit.max_tokens = r->max_tokens;
     submit.ignore_eos = r->ignore_eos;
     submit.cache_prompt = r->cache_prompt;
