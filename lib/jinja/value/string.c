@@ -336,6 +336,8 @@ void jbuffer_string(struct jheap *h, struct jbuffer *b, const struct jstring *s)
         jbuffer_add(h, b, s->text, s->bytes, s->origin);
         return;
     }
+    if (s->bytes == 0)
+        return;
     jheap_work(h, s->bytes / 4);
     reserve(h, b, s->bytes);
     memcpy(b->text + b->bytes, s->text, s->bytes);
