@@ -355,7 +355,7 @@ static void top_on_a_terminal(void)
     terminal_wait(t, "PROCESS", WAIT_MS);
     terminal_wait(t, "of accesses, max", WAIT_MS); /* the graphs: only with enough rows */
     terminal_resize(t, 5, 20);
-    terminal_wait(t, "needs 40x10", WAIT_MS);
+    terminal_wait(t, "needs 40x12", WAIT_MS);
     terminal_resize(t, 24, 80);
     terminal_wait(t, "PROCESS", WAIT_MS);
     engine_stop(e);

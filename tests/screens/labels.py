@@ -13,7 +13,8 @@ import sys
 
 TEXT = re.compile(r'<text x="([0-9.]+)" y="([0-9.]+)"[^>]*>([^<]*)</text>')
 FIGURE = re.compile(r"[0-9][0-9.:]*[KMGTB]?(?![a-z])")
-HEADS = ("sluice", "decode", "experts", "predicted", "budget", "A", "A=arena", "PROCESS", "DEVICE", "LAYER,", "every")
+HEADS = ("sluice", "limit", "decode", "passes", "experts", "predicted", "budget", "A", "A=arena", "REQUEST", "PROCESS",
+         "DEVICE", "LAYER,", "every")
 PICTURES = ("top.svg", "top-wide.svg", "repl.svg")
 
 
@@ -34,7 +35,8 @@ def labels(name, svg):
         if name.startswith("top"):
             if not words or words[0] not in HEADS:
                 continue
-            line = re.sub(r"(BACKEND).*", r"\1", line)  # the map is next to it
+            line = re.sub(r"^(limit) .*|(token gap) .*", r"\1\2", line)  # a limit, a time
+            line = re.sub(r"(BACKEND|TIME).*", r"\1", line)  # the map is next to it
         elif re.match(r"\s*[0-9]+\s+[0-9]+/[0-9]+\s", line):
             continue
         out.append(" ".join(FIGURE.sub("#", line).split()))

@@ -60,11 +60,17 @@ gateway_serves() {
     [ -n "$port" ] && [ "$port" != 0 ] && curl -sf "http://127.0.0.1:$port/health" >/dev/null
 }
 
-# One response after the other, each with another seed.
+# One response after the other, each with another seed; and a conversation over HTTP at the same time.
 keep_busy() {
-    local seed=0
+    local seed=0 chat='' body
+    body=$(printf '{"messages": [{"role": "user", "content": "%s"}], "max_tokens": 400, "ignore_eos": true}' "$prompt")
+    trap 'kill "$chat" 2>/dev/null' EXIT
     while :; do
         seed=$((seed + 1))
+        [ -n "$chat" ] && kill -0 "$chat" 2>/dev/null || {
+            curl -s -d "$body" "http://127.0.0.1:$port/v1/chat/completions" >/dev/null &
+            chat=$!
+        }
         "$libexec/sluice-generate" --name "$run" -p "$prompt" -n 400 --seed "$seed" --ignore-eos -q >/dev/null 2>&1
     done
 }
@@ -118,6 +124,7 @@ top_picture() {
     terminal "$2" "$3" env TERM=tmux-256color "$libexec/sluice-top" --name "$run" --interval 0.5 || exit 1
     until_true "$1" shows 'decode [1-9]'
     until_true "$1" shows 'up 00:00:[0-5][5-9]'
+    until_true "$1" shows 'chat/completions *answer'
     until_true "$1" shows "$4"
     picture "$1" "$2" "$3"
 }

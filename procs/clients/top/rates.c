@@ -71,6 +71,41 @@ static void work(const struct sample *before, const struct sample *now, struct r
 #undef GREW
 }
 
+/* Sequences that ran at one of the samples count half, because only then it is known. */
+static void passes(const struct sample *before, const struct sample *now, struct rates *f)
+{
+#define GREW(counter) grown_all(before, now, "compute", counter)
+    double passes = GREW("passes"), experts = GREW("pass_experts"), tokens = GREW("tokens_decode");
+    double running = ((double)lookup_counter(before->doc, "compute", "sequences_running") +
+                      (double)lookup_counter(now->doc, "compute", "sequences_running")) /
+                     2;
+    f->passes_per_s = share(passes, f->seconds);
+    f->rows = share(GREW("pass_rows"), passes);
+    f->experts = share(experts, passes);
+    f->rows_per_expert = share(GREW("pass_expert_rows"), experts);
+    f->gap_us = share(f->seconds * 1e6 * (running > 1 ? running : 1), tokens);
+#undef GREW
+}
+
+static void limit(const struct sample *before, const struct sample *now, struct rates *f)
+{
+#define GREW(counter) grown_all(before, now, "compute", counter)
+    double ns = f->seconds * (double)NS_PER_S;
+    f->limit = (struct limit_facts){
+        .computing = share(GREW("prefill_ns") + GREW("decode_ns"), ns),
+        .stall = share(GREW("stall_ns"), ns),
+        .running = lookup_counter(now->doc, "compute", "sequences_running") > 0,
+        .rows_per_expert = f->rows_per_expert,
+        .gpu_busy = f->gpu.busy,
+        .all_resident = map_resident_all(&now->map) == (uint64_t)now->map.rows * now->map.experts,
+    };
+    for (uint32_t i = 0; i < f->storages; i++) {
+        f->limit.busy = f->storage[i].busy > f->limit.busy ? f->storage[i].busy : f->limit.busy;
+        f->limit.throttled |= f->storage[i].throttle > 0;
+    }
+#undef GREW
+}
+
 static void gpu(const struct sample *before, const struct sample *now, double seconds,
                 struct gpu_rates *g)
 {
@@ -172,6 +207,7 @@ void rates_make(const struct sample *before, const struct sample *now, enum sort
     since.when_ns = start_ns;
     *f = (struct rates){.seconds = (double)(now->when_ns - start_ns) / (double)NS_PER_S};
     work(&since, now, f);
+    passes(&since, now, f);
     gpu(&since, now, f->seconds, &f->gpu);
     f->processes = (uint32_t)lookup_processes(now->doc);
     if (f->processes > SERVICE_PROCESSES_MAX)
@@ -182,5 +218,6 @@ void rates_make(const struct sample *before, const struct sample *now, enum sort
         if (strcmp(lookup_text(row, "service"), "loader") == 0 && f->storages < SERVICE_LOADERS_MAX)
             storage(&since, now, row, &f->storage[f->storages++]);
     }
+    limit(&since, now, f);
     qsort(f->process, f->processes, sizeof f->process[0], sorts[sort].compare);
 }

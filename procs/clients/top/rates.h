@@ -3,6 +3,7 @@
 #ifndef SLUICE_CLIENTS_TOP_RATES_H
 #define SLUICE_CLIENTS_TOP_RATES_H
 
+#include "procs/clients/top/limit.h"
 #include "procs/clients/top/sample.h"
 
 enum sort {
@@ -39,6 +40,9 @@ struct rates {
     double hit, inflight, miss, skipped; /* shares of the accesses; all 0: no accesses */
     double accesses_per_s, stall /* share of compute time */, recall, prefetch_used,
         evictions_per_s;
+    double passes_per_s, rows /* of a pass */, experts /* of a pass */, rows_per_expert;
+    double gap_us; /* between two tokens of a sequence; 0: no tokens */
+    struct limit_facts limit;
     struct gpu_rates gpu;
     uint32_t processes, storages;
     struct process_rates process[SERVICE_PROCESSES_MAX];

@@ -13,7 +13,8 @@
 #include "lib/base/clock.h"
 #include "lib/json/lookup.h"
 
-#define CALL_TIMEOUT_MS 2000 /* a stopped supervisor sends no reply */
+#define CALL_TIMEOUT_MS    2000 /* a stopped supervisor sends no reply */
+#define REQUEST_TIMEOUT_MS 500  /* compute, while it starts again */
 
 struct poller {
     char run[64];
@@ -55,19 +56,47 @@ static void see_process(pid_t pid, struct process_seen *seen)
         fclose(f);
 }
 
-int sample_get(struct rpc_client *control, struct sample *sample, struct error *error)
+int calls_open(struct calls *calls, const char *run, volatile int *stop, struct error *error)
 {
-    struct error no_map;
+    calls->control = control_client_open(run, error);
+    calls->engine = calls->control ? engine_client_open(run, error) : NULL;
+    if (!calls->engine) {
+        calls_close(calls);
+        return -1;
+    }
+    rpc_client_set_stop(calls->control, stop);
+    rpc_client_set_stop(calls->engine, stop);
+    return 0;
+}
+
+void calls_close(struct calls *calls)
+{
+    rpc_client_close(calls->control);
+    rpc_client_close(calls->engine);
+    *calls = (struct calls){0};
+}
+
+static bool compute_is_ready(const json_t *doc)
+{
+    return strcmp(lookup_text(lookup_process(doc, "compute", 0), "state"), "ready") == 0;
+}
+
+int sample_get(const struct calls *calls, struct sample *sample, struct error *error)
+{
+    struct error no_map, no_requests;
     *sample = (struct sample){0};
-    if (rpc_call(control, "stats", NULL, CALL_TIMEOUT_MS, &sample->doc, error) != 0)
+    if (rpc_call(calls->control, "stats", NULL, CALL_TIMEOUT_MS, &sample->doc, error) != 0)
         return -1;
     sample->when_ns = clock_now_ns();
     for (size_t i = 0; i < lookup_processes(sample->doc) && i < SERVICE_PROCESSES_MAX; i++)
         see_process((pid_t)lookup_u64(lookup_row(sample->doc, i), "pid"), &sample->seen[i]);
     /* A missing or invalid map is not an error. */
-    if (rpc_call(control, "map", NULL, CALL_TIMEOUT_MS, &sample->map_reply, &no_map) == 0 &&
+    if (rpc_call(calls->control, "map", NULL, CALL_TIMEOUT_MS, &sample->map_reply, &no_map) == 0 &&
         map_read(sample->map_reply, &sample->map, &no_map) != 0)
         sample->map = (struct map){0};
+    if (compute_is_ready(sample->doc) && rpc_call(calls->engine, "status", NULL, REQUEST_TIMEOUT_MS,
+                                                  &sample->requests, &no_requests) != 0)
+        sample->requests = NULL;
     return 0;
 }
 
@@ -75,24 +104,20 @@ void sample_free(struct sample *sample)
 {
     map_free(&sample->map);
     json_decref(sample->map_reply);
+    json_decref(sample->requests);
     json_decref(sample->doc);
     *sample = (struct sample){0};
 }
 
-/* After an error the client is opened again: the next engine of that name has another socket. */
-static int attempt(struct poller *l, struct rpc_client **control, struct sample *sample,
+/* After an error the clients are opened again: the next engine of that name has other sockets. */
+static int attempt(struct poller *l, struct calls *calls, struct sample *sample,
                    struct error *error)
 {
-    if (!*control) {
-        *control = control_client_open(l->run, error);
-        if (!*control)
-            return -1;
-        rpc_client_set_stop(*control, &l->stop);
-    }
-    if (sample_get(*control, sample, error) == 0)
+    if (!calls->control && calls_open(calls, l->run, &l->stop, error) != 0)
+        return -1;
+    if (sample_get(calls, sample, error) == 0)
         return 0;
-    rpc_client_close(*control);
-    *control = NULL;
+    calls_close(calls);
     return -1;
 }
 
@@ -112,14 +137,14 @@ static void wait_for_turn(struct poller *l, uint64_t since_ns)
 static void *poller_main(void *arg)
 {
     struct poller *l = arg;
-    struct rpc_client *control = NULL;
+    struct calls calls = {0};
     pthread_mutex_lock(&l->lock);
     while (!l->end) {
         struct sample sample;
         struct error error = {.code = ERR_NONE};
         uint64_t since_ns = clock_now_ns();
         pthread_mutex_unlock(&l->lock);
-        int status = attempt(l, &control, &sample, &error);
+        int status = attempt(l, &calls, &sample, &error);
         pthread_mutex_lock(&l->lock);
         if (status == 0) {
             sample_free(&l->newest);
@@ -130,7 +155,7 @@ static void *poller_main(void *arg)
         wait_for_turn(l, since_ns);
     }
     pthread_mutex_unlock(&l->lock);
-    rpc_client_close(control);
+    calls_close(&calls);
     return NULL;
 }
 

@@ -18,13 +18,23 @@ struct process_seen { /* of row i of the snapshot, from /proc */
 
 struct sample {
     json_t *doc, *map_reply; /* map_reply NULL: no map */
+    json_t *requests;        /* compute's reply to `status`; NULL: none */
     struct map map;          /* rows 0 without a map; borrows from map_reply */
     uint64_t when_ns;
     struct process_seen seen[SERVICE_PROCESSES_MAX];
 };
 
+/* Clients of the supervisor and of compute. */
+struct calls {
+    struct rpc_client *control, *engine;
+};
+
+/* 0, or -1 with *error. stop: when it is set, calls in progress end. */
+int calls_open(struct calls *calls, const char *run, volatile int *stop, struct error *error);
+void calls_close(struct calls *calls);
+
 /* Takes a sample. 0 with *sample (freed by sample_free), or -1 with *error. */
-int sample_get(struct rpc_client *control, struct sample *sample, struct error *error);
+int sample_get(const struct calls *calls, struct sample *sample, struct error *error);
 void sample_free(struct sample *sample);
 
 struct poller;

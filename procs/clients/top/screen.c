@@ -136,6 +136,7 @@ static void draw_help(struct canvas *c)
     }
     static const char *const notes[] = {
         "Rates are averages between two samples.",
+        "limit    what is slowest now; token gap: time between two tokens of a sequence",
         "MEMORY   private memory of a process; RESERVED its reservation in the ledger",
         "MSG/S    messages received; RST restarts; DOING what it waits for",
         "LATENCY  mean per read; QUEUED wait of a demand before its read starts (p99)",

@@ -122,11 +122,11 @@ static void print_page(struct page *page, const struct sample *before, int64_t n
 }
 
 /* A page needs two samples: rates are averages between them. */
-static int print_pages(const struct top *t, struct rpc_client *control, struct page *page,
+static int print_pages(const struct top *t, const struct calls *calls, struct page *page,
                        struct error *error)
 {
     struct sample before, now = {0};
-    int status = sample_get(control, &before, error);
+    int status = sample_get(calls, &before, error);
     if (status != 0)
         return -1;
     for (int64_t i = 0; status == 0 && i < t->pages && !ferror(stdout); i++) {
@@ -134,7 +134,7 @@ static int print_pages(const struct top *t, struct rpc_client *control, struct p
             status = error_set(error, ERR_CANCELLED, "ended by a signal");
             break;
         }
-        status = sample_get(control, &now, error);
+        status = sample_get(calls, &now, error);
         if (status != 0)
             break;
         page->now = &now;
@@ -154,13 +154,11 @@ static int print_all(const struct top *t, struct error *error)
         return -1;
     if (canvas_size(&page.canvas, BATCH_ROWS, (unsigned)t->columns) != 0)
         return error_set(error, ERR_NO_MEMORY, "out of memory (page)");
-    struct rpc_client *control = control_client_open(t->run, error);
-    int status = -1;
-    if (control) {
-        rpc_client_set_stop(control, &session_stop);
-        status = print_pages(t, control, &page, error);
-        rpc_client_close(control);
-    }
+    struct calls calls = {0};
+    int status = calls_open(&calls, t->run, &session_stop, error);
+    if (status == 0)
+        status = print_pages(t, &calls, &page, error);
+    calls_close(&calls);
     canvas_free(&page.canvas);
     return status;
 }

@@ -16,7 +16,7 @@
 static json_t *row(const char *service, int number, int pid, json_t *counters)
 {
     return json_pack("{s:s, s:i, s:i, s:s, s:s, s:i, s:i, s:s, s:o}", "service", service, "number",
-                     number, "pid", pid, "state", "ready", "wait", "waiting for the device",
+                     number, "pid", pid, "state", "ready", "wait", "waiting for storage",
                      "restarts", number, "reserved_bytes", 1 << 20, "exit_message", "", "counters",
                      counters);
 }
@@ -251,6 +251,11 @@ START_TEST(no_value_is_clipped)
                              "sequences_done", 98765432, "sequences_failed", 98765432);
     json_object_update(json_object_get(compute, "counters"), more);
     json_t *memory = json_object_get(doc, "memory"), *plan = json_object_get(memory, "plan");
+    json_t *counts = json_pack("{s:i, s:i, s:i, s:i, s:i}", "kv_kept_entries", 128, "kv_kept_bytes",
+                               1023 << 20, "sequences_reused", 98765432, "tokens_reused", 987654321,
+                               "kv_kept_evictions", 98765432);
+    json_object_update(json_object_get(compute, "counters"), counts);
+    json_decref(counts);
     static const char *const plans[] = {"kv_bytes",     "margin_bytes",     "compute_bytes",
                                         "cache_bytes",  "text_bytes",       "segments_bytes",
                                         "kernel_bytes", "page_table_bytes", "in_flight_bytes"};
@@ -264,6 +269,9 @@ START_TEST(no_value_is_clipped)
     rates_make(&none, &now, SORT_start, &p.rates);
     struct rates *f = &p.rates;
     f->decode_tps = f->prefill_tps = f->accesses_per_s = f->evictions_per_s = 99940;
+    f->passes_per_s = f->rows = f->experts = f->rows_per_expert = 99940;
+    f->gap_us = 383973;
+    f->limit = (struct limit_facts){.stall = 1, .busy = 1, .throttled = true};
     f->hit = f->inflight = f->miss = f->skipped = f->stall = f->recall = f->prefetch_used = 1;
     f->gpu.hit = f->gpu.ahead = f->gpu.busy = 1;
     f->gpu.uploads_per_s = f->gpu.evictions_per_s = 99940;
@@ -281,6 +289,114 @@ START_TEST(no_value_is_clipped)
                       strstr(text, "io_uring\n") && strstr(text, " M 1023M\n"),
                   "%s", text);
     json_decref(more);
+    canvas_free(&p.canvas);
+    sample_free(&now);
+}
+END_TEST
+
+/* One fact after the other; the first that holds decides. */
+START_TEST(one_thing_limits_the_speed)
+{
+    static const struct {
+        struct limit_facts facts;
+        enum limit limit;
+        const char *text;
+    } rows[] = {
+        {{0}, LIMIT_NONE, "none: no sequence is computed"},
+        {{.computing = 0.1, .stall = 0.09},
+         LIMIT_NONE,
+         "none: nothing is computed 90% of the time"},
+        {{.computing = 0.8, .stall = 0.5, .busy = 0.91},
+         LIMIT_STORAGE,
+         "storage: 62% of the time waits for experts, busy 91%; more budget helps"},
+        {{.computing = 0.8, .stall = 0.5, .busy = 1, .throttled = true},
+         LIMIT_STORAGE,
+         "storage: 62% of the time waits for experts, busy 100% (throttled)"},
+        {{.computing = 0.8, .stall = 0.5, .busy = 1, .all_resident = true},
+         LIMIT_STORAGE,
+         "storage: 62% of the time waits for experts, busy 100%"},
+        /* A pass that is longer than the interval has only waited so far. */
+        {{.stall = 0.9, .busy = 0.5, .running = true, .throttled = true},
+         LIMIT_STORAGE,
+         "storage: 100% of the time waits for experts, busy 50% (throttled)"},
+        {{.computing = 1, .stall = 0.2, .rows_per_expert = 1.25, .running = true},
+         LIMIT_MEMORY,
+         "memory: weights are read from RAM for 1.2 rows each"},
+        {{.running = true}, LIMIT_MEMORY, "memory: weights are read from RAM for few rows each"},
+        {{.computing = 1, .stall = 0.2, .rows_per_expert = 64},
+         LIMIT_COMPUTE,
+         "compute: an expert is computed for 64 rows at once"},
+        {{.computing = 1, .rows_per_expert = 1, .gpu_busy = 0.75},
+         LIMIT_COMPUTE,
+         "compute: the GPU is busy 75% of the time"},
+    };
+    char text[128];
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        enum limit limit = limit_now(&rows[i].facts);
+        ck_assert_msg(limit == rows[i].limit, "row %zu: %s", i, limit_name(limit));
+        ck_assert_str_eq(limit_text(&rows[i].facts, limit, text, sizeof text), rows[i].text);
+        ck_assert_int_eq(strncmp(text, limit_name(limit), strlen(limit_name(limit))), 0);
+        ck_assert_uint_le(strlen(text) + strlen("limit "), 80);
+    }
+}
+END_TEST
+
+/* What the rates of passes and the limit are made of. */
+START_TEST(passes_have_rates)
+{
+    struct sample before, now;
+    struct rates f;
+    make(&before, 10, 1000, 5000, 2);
+    make(&now, 12, 5000, 205000, 2);
+    for (int i = 0; i < 2; i++) {
+        json_t *compute = json_array_get(json_object_get((i ? now : before).doc, "processes"), 1);
+        json_t *more = json_pack("{s:i, s:i, s:i, s:i, s:i}", "passes", i * 100, "pass_rows",
+                                 i * 400, "pass_experts", i * 1000, "pass_expert_rows", i * 3000,
+                                 "sequences_running", 4);
+        json_object_update(json_object_get(compute, "counters"), more);
+        json_decref(more);
+    }
+    rates_make(&before, &now, SORT_start, &f);
+    ck_assert_double_eq_tol(f.passes_per_s, 50, 1e-9);
+    ck_assert_double_eq_tol(f.rows, 4, 1e-9);
+    ck_assert_double_eq_tol(f.experts, 10, 1e-9);
+    ck_assert_double_eq_tol(f.rows_per_expert, 3, 1e-9);
+    ck_assert_double_eq_tol(f.gap_us, 2e6 * 4 / 500, 1e-6); /* 500 tokens of four sequences */
+    ck_assert_double_eq_tol(f.limit.computing, 4e6 / 2e9, 1e-9);
+    ck_assert_double_eq_tol(f.limit.stall, 1e6 / 2e9, 1e-9);
+    ck_assert_double_eq_tol(f.limit.busy, f.storage[0].busy, 1e-9);
+    ck_assert(f.limit.running && f.limit.throttled && !f.limit.all_resident);
+    sample_free(&before);
+    sample_free(&now);
+}
+END_TEST
+
+/* Who asks, and how far each is; of many, as many as a quarter of the lines has. */
+START_TEST(requests_are_shown)
+{
+    struct sample now, none = {0};
+    make(&now, 10, 800, 16000, 8);
+    json_t *all = json_array();
+    for (int i = 0; i < 12; i++)
+        json_array_append_new(
+            all, json_pack("{s:i, s:s, s:s, s:i, s:i, s:i, s:i, s:i}", "sequence", 7 + i, "client",
+                           i == 1 ? "" : "127.0.0.1 /v1/chat/completions", "state",
+                           i < 2 ? "running" : "queued", "prompt_tokens", 4096, "done",
+                           i == 0 ? 4096 : 512, "queue", i == 2 ? 1 : 0, "tokens", i == 0 ? 42 : 0,
+                           "age_ms", 1500));
+    now.requests = json_pack("{s:o}", "sequences", all);
+    struct page p = {.run = "test", .now = &now, .interval = 1};
+    ck_assert_int_eq(canvas_size(&p.canvas, 40, 80), 0);
+    rates_make(&none, &now, SORT_start, &p.rates);
+    const char *text = text_of(&p);
+    ck_assert_msg(
+        strstr(text,
+               "7        127.0.0.1 /v1/chat/completions   answer       4096/4096     42 1.5 s\n"
+               "8        -                                prompt        512/4096      0 1.5 s\n"
+               "9        127.0.0.1 /v1/chat/completions   queued, 1     512/4096"),
+        "%s", text);
+    ck_assert_msg(strstr(text, "(5 more)\n7 ") && strstr(text, "PROCESS") && !p.canvas.clipped,
+                  "%s", text);
     canvas_free(&p.canvas);
     sample_free(&now);
 }
@@ -376,6 +492,9 @@ int main(void)
     TCase *cases = tcase_create("top");
     tcase_add_test(cases, rates_are_of_the_time_between);
     tcase_add_test(cases, processes_are_sorted);
+    tcase_add_test(cases, one_thing_limits_the_speed);
+    tcase_add_test(cases, passes_have_rates);
+    tcase_add_test(cases, requests_are_shown);
     tcase_add_test(cases, pages_fit_any_terminal);
     tcase_add_test(cases, many_loaders_leave_space);
     tcase_add_test(cases, no_value_is_clipped);
