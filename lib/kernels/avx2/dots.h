@@ -5,10 +5,18 @@
 
 #include "lib/kernels/avx2/bytes.h"
 
-#define PANEL_VECTORS  1 /* outputs of a panel, in vectors */
+#define PANEL_VECTORS  2 /* outputs of a panel, in vectors */
 #define PANEL_ROWS     4 /* of a register tile */
 #define WIDE_CORRECTED false
 #define WIDE_SHIFT     NO_SHIFT /* codes of eight bits stay signed: no correction */
+
+/* A sum that is computed here. gcc delays additions of integers, so that a register tile's products
+ * are stored to memory before they are added. */
+static ALWAYS_INLINE __m256i in_order(__m256i v)
+{
+    __asm__("" : "+x"(v));
+    return v;
+}
 
 /* Signed codes of eight bits in the form that dots_add wants. */
 static ALWAYS_INLINE vq vq_wide(vq v)
@@ -33,9 +41,9 @@ static ALWAYS_INLINE void dots_add(const bool wide, struct dots *d, vq w, vq x)
 {
     if (wide) {
         __m256i pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(x, w));
-        d->sum = _mm256_add_epi32(d->sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+        d->sum = in_order(_mm256_add_epi32(d->sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1))));
     } else {
-        d->pairs = _mm256_add_epi16(d->pairs, _mm256_maddubs_epi16(w, x));
+        d->pairs = in_order(_mm256_add_epi16(d->pairs, _mm256_maddubs_epi16(w, x)));
     }
 }
 
@@ -71,9 +79,9 @@ static ALWAYS_INLINE int dot_words(int sub, int code_bits)
 static ALWAYS_INLINE vi dot_add(const bool wide, vi dot, vq w, vq x)
 {
     if (wide)
-        return _mm256_add_epi16(dot,
-                                _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(x, w)));
-    return _mm256_add_epi16(dot, _mm256_maddubs_epi16(w, x));
+        return in_order(_mm256_add_epi16(
+            dot, _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(x, w))));
+    return in_order(_mm256_add_epi16(dot, _mm256_maddubs_epi16(w, x)));
 }
 
 /* The scales as dot_scale wants them: word h of every lane, twice. */
@@ -92,7 +100,7 @@ static ALWAYS_INLINE vi vi_add_pairs(vi sum, vi a, vi b)
 
 static ALWAYS_INLINE vi dot_scale(vi sum, vi dot, vi scale)
 {
-    return vi_add_pairs(sum, dot, scale);
+    return in_order(vi_add_pairs(sum, dot, scale));
 }
 
 #endif
