@@ -89,7 +89,8 @@ static ALWAYS_INLINE void pack_panel(const struct block_type t, const struct ker
                     memcpy(copy[r], group[r], scale_at(t, blocks));
                     group[r] = copy[r];
                 }
-                prefetch(group[r], (size_t)PANEL * w->row_bytes);
+                for (size_t line = 0; line < group_bytes(t); line += 64)
+                    prefetch_far(group[r], (size_t)PANEL * w->row_bytes + line);
             }
             pack_group(t, group, g, blocks, p, side);
             for (uint32_t r = 0; r < VL; r++)
