@@ -9,7 +9,6 @@
 #include "lib/kernels/simd/super_unpack.h"
 
 #define OUTPUTS    8     /* whose sums are in a vector of floats */
-#define SUPER_FEW  3     /* fewer rows are computed one by one */
 #define SUPER_FAR  16384 /* bytes prefetched ahead into the L2 cache, in the order of memory */
 #define SUPER_NEAR 256   /* into the L1 cache, of an output */
 
@@ -250,6 +249,12 @@ static ALWAYS_INLINE void super_one(const struct super_type t, const struct kern
 
 #include "lib/kernels/simd/super_panel.h"
 
+/* Fewer rows are computed one by one. */
+static ALWAYS_INLINE uint32_t super_few(const struct super_type t)
+{
+    return t.type == TENSOR_Q2_K ? 3 : 2;
+}
+
 /* One copy of the code per type, so that its properties are constants. */
 #define SUPER_PRODUCT(NAME)                                                                        \
     static __attribute__((noinline)) void super_one_##NAME(const struct kernel_matrix *w,          \
@@ -268,7 +273,7 @@ static ALWAYS_INLINE void super_one(const struct super_type t, const struct kern
                                      uint32_t n_end, const void *x, size_t x_stride,               \
                                      uint32_t rows, float *y, size_t y_stride)                     \
     {                                                                                              \
-        if (rows < SUPER_FEW)                                                                      \
+        if (rows < super_few(super_type_##NAME))                                                   \
             for (uint32_t r = 0; r < rows; r++)                                                    \
                 super_one_##NAME(w, n_begin, n_end, (const uint8_t *)x + r * x_stride,             \
                                  y + r * y_stride);                                                \
