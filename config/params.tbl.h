@@ -180,10 +180,13 @@ PARAM_TEXT(
 PARAM_U64(http_connections, 640, 4, 4096, "connections",
           "maximum gateway connections; their maximum memory is reserved in the budget")
 PARAM_U64(http_streams, 32, 1, 64, "requests", "maximum concurrent completions of the gateway")
-PARAM_BYTES(http_body, 1048576, 1024, 2097152, "maximum size of a request body")
+PARAM_BYTES(http_body, 1048576, 1024, 33554432, "maximum size of a request body")
 PARAM_BYTES(http_prompt, 524288, 1, 524288, "maximum size of a prompt, chat template included")
 PARAM_BYTES(http_buffer, 2097152, 65536, 268435456,
             "maximum request and response bytes buffered for all clients together")
+PARAM_BYTES(http_stored, 524288, 0, 268435456,
+            "maximum size of all stored responses together; 0: none is stored")
+PARAM_U64(http_stored_count, 64, 1, 4096, "responses", "maximum number of stored responses")
 PARAM_U64(http_timeout, 30, 1, 3600, "s",
           "a client that neither sends nor reads for this long is disconnected")
 #undef PARAM_U64

@@ -50,11 +50,11 @@ static json_t *load(const void *text, size_t bytes, bool *memory, json_error_t *
     return json;
 }
 
-int rpc_json_parse(const void *text, size_t bytes, json_t **object, struct error *error)
+int rpc_json_parse(const void *text, size_t bytes, size_t max, json_t **object, struct error *error)
 {
-    if (bytes > RPC_BYTES_MAX)
-        return error_set(error, ERR_BAD_INPUT, "JSON too large: %zu bytes, maximum %u", bytes,
-                         RPC_BYTES_MAX);
+    if (bytes > max)
+        return error_set(error, ERR_BAD_INPUT, "JSON too large: %zu bytes, maximum %zu", bytes,
+                         max);
     if (json_extent_of(text, bytes).depth > RPC_DEPTH_MAX)
         return error_set(error, ERR_BAD_INPUT, "JSON nested deeper than %d", RPC_DEPTH_MAX);
     json_error_t why;
@@ -102,7 +102,7 @@ int rpc_request_parse(const void *text, size_t bytes, json_t **body, struct erro
 {
     json_t *json;
     const char *why = NULL;
-    if (rpc_json_parse(text, bytes, &json, error) != 0)
+    if (rpc_json_parse(text, bytes, RPC_BYTES_MAX, &json, error) != 0)
         return -1;
     if (!version_ok(json_object_get(json, "v")))
         why = "\"v\" must be 1";
@@ -123,7 +123,7 @@ int rpc_reply_parse(const void *text, size_t bytes, const char *id, json_t **rep
 {
     json_t *json;
     *broken = true;
-    if (rpc_json_parse(text, bytes, &json, error) != 0) {
+    if (rpc_json_parse(text, bytes, RPC_BYTES_MAX, &json, error) != 0) {
         *broken = error->code != ERR_NO_MEMORY; /* waiting for another reply would be in vain */
         return -1;
     }

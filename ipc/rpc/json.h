@@ -18,9 +18,10 @@
                           * KiB */
 #define RPC_NO_ID "0000000000000000"
 
-/* Parses a text into an object; checks size, depth, duplicate keys, UTF-8 and numbers. -1 with
- * ERR_BAD_INPUT or ERR_NO_MEMORY. The caller json_decrefs. */
-int rpc_json_parse(const void *text, size_t bytes, json_t **object, struct error *error);
+/* Parses a text of at most `max` bytes into an object; checks depth, duplicate keys, UTF-8 and
+ * numbers. -1 with ERR_BAD_INPUT or ERR_NO_MEMORY. The caller json_decrefs. */
+int rpc_json_parse(const void *text, size_t bytes, size_t max, json_t **object,
+                   struct error *error);
 
 /* Parses and checks a request. */
 int rpc_request_parse(const void *text, size_t bytes, json_t **body, struct error *error);

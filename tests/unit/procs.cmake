@@ -47,7 +47,7 @@ sluice_unit_test(loader_test SOURCES procs/engine/loader/loader_test.c
 sluice_unit_test(loader_verify_test SOURCES procs/engine/loader/verify_test.c ${loader}/jobs.c ${loader}/verify.c
   LINK sluice_model sluice_read_errors sluice_config sluice_base PkgConfig::XXHASH)
 
-foreach(name api/completion api/tokens dialects/openai/answer dialects/openai/continued dialects/openai/request http/buffer http/head)
+foreach(name api/completion api/stored api/tokens dialects/openai/answer dialects/openai/continued dialects/openai/request dialects/openai/several http/buffer http/head)
   get_filename_component(part ${name} NAME)
   sluice_unit_test(gateway_${part}_test SOURCES procs/engine/gateway/${name}_test.c LINK sluice_gateway_core)
 endforeach()
@@ -57,7 +57,7 @@ foreach(name anthropic/answer anthropic/request ollama/answer ollama/request res
 endforeach()
 
 set(gateway ${procs}/engine/gateway)
-sluice_unit_test(gateway_stream_test SOURCES procs/engine/gateway/serve/stream_test.c ${gateway}/serve/stream.c
+sluice_unit_test(gateway_stream_test SOURCES procs/engine/gateway/serve/stream_test.c ${gateway}/serve/answers.c ${gateway}/serve/stream.c
   LINK sluice_gateway_core sluice_child sluice_ipc sluice_shm sluice_chat sluice_config sluice_base PkgConfig::MICROHTTPD)
 sluice_unit_test(gateway_ask_test SOURCES procs/engine/gateway/serve/ask_test.c ${gateway}/serve/ask.c ${gateway}/http/responses.c
   LINK sluice_gateway_core sluice_child sluice_ipc sluice_shm sluice_chat sluice_config sluice_base PkgConfig::MICROHTTPD)

@@ -21,7 +21,7 @@
  *            constant time; without a key it listens on a loopback address only, and cross-origin
  *            requests are rejected. Snapshots of the engine are trusted.
  * Files      --http-log: appended, opened again when it was renamed.
- * Limits:    no TLS: use a proxy; one prompt and one choice per request. */
+ * Limits:    no TLS: use a proxy; one prompt per request. */
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
@@ -63,6 +63,8 @@ static void start(struct gateway *g, int argc, char **argv)
     g->http.child = &g->child;
     g->http.gateway = g;
     must(http_log_open(&g->http, &error), &error);
+    if (!stored_open(&g->stored, g->child.params->http_stored_count, g->child.params->http_stored))
+        must(error_set(&error, ERR_NO_MEMORY, "out of memory (--http-stored-count)"), &error);
     g->model.started = (int64_t)time(NULL);
     g->engine = open_calls(g, ENDPOINT_ENGINE, ENGINE_CALLS);
     g->control = open_calls(g, ENDPOINT_CONTROL, CONTROL_CALLS);

@@ -22,10 +22,16 @@ bool completion_splits(const struct completion *c)
 
 /* ---- output ---------------------------------------------------------------------------------- */
 
+/* Where events go, or the text. */
+static struct buffer *output(struct completion *c)
+{
+    return c->first && c->request.stream ? &c->first->out : &c->out;
+}
+
 /* Without space the completion is incomplete from then on. */
 static void append(struct completion *c, const char *data, size_t bytes)
 {
-    if (c->failed || !buffer_add(c->quota, &c->out, data, bytes))
+    if (c->failed || !buffer_add(c->quota, output(c), data, bytes))
         c->failed = true;
     else
         c->written = true;
@@ -44,7 +50,7 @@ void completion_event(struct completion *c, const char *name, json_t *object)
     json_decref(object);
     sl_assert(!name || f->named);
     if (!text ||
-        !buffer_reserve(c->quota, &c->out, names + strlen(f->before) + bytes + strlen(f->after)))
+        !buffer_reserve(c->quota, output(c), names + strlen(f->before) + bytes + strlen(f->after)))
         c->failed = true;
     if (name) {
         completion_put(c, "event: ");
@@ -93,10 +99,24 @@ void completion_open(struct completion *c)
         answer_open(&c->answer, &c->request.answer, c->request.inside, send_piece, c);
 }
 
+void completion_open_other(struct completion *c, struct completion *first, unsigned number)
+{
+    *c = (struct completion){.dialect = first->dialect,
+                             .request = first->request,
+                             .created = first->created,
+                             .model = first->model,
+                             .quota = first->quota,
+                             .number = number,
+                             .first = first};
+    memcpy(c->id, first->id, sizeof c->id);
+    completion_open(c);
+}
+
 void completion_free(struct completion *c)
 {
     answer_close(&c->answer); /* which uses the request */
-    api_request_free(&c->request);
+    if (!c->first)
+        api_request_free(&c->request);
     buffer_free(c->quota, &c->out);
     buffer_free(c->quota, &c->tokens);
     buffer_free(c->quota, &c->kept);
@@ -166,8 +186,13 @@ void completion_end(struct completion *c, enum finish finish, const json_t *stat
     if (c->request.stream && completion_splits(c))
         split(c, "", 0, true);
     set_finish(c, finish);
-    if (c->request.stream)
-        c->dialect->end(c);
+    if (!c->request.stream)
+        return;
+    c->dialect->end(c);
+    struct completion *first = c->first ? c->first : c;
+    if (!c->others && c->dialect->close)
+        c->dialect->close(first);
+    c->failed |= first->failed;
 }
 
 void completion_fail(struct completion *c, unsigned status, const struct error *error)
@@ -204,22 +229,44 @@ static void keep_piece(void *arg, const struct answer_piece *p)
         fwrite(p->text, 1, p->bytes, g->text[p->part]);
 }
 
-/* The whole text in parts. text[]: malloc'ed. False: no memory. */
-static bool gather(const struct completion *c, json_t *calls, char *text[2], size_t bytes[2])
+/* One answer of a response that is not streamed. */
+struct whole {
+    struct completion_parts parts;
+    char *text[2]; /* malloc'ed, as are the parts then */
+    json_t *calls;
+};
+
+/* The whole text in parts. False: no memory. */
+static bool gather(const struct completion *c, struct whole *a)
 {
     struct answer all;
-    struct gathered g = {.calls = calls, .one_call = c->request.one_call};
+    struct gathered g = {.calls = a->calls, .one_call = c->request.one_call};
+    size_t bytes[2] = {0, 0};
     for (int i = 0; i < 2; i++)
-        g.text[i] = open_memstream(&text[i], &bytes[i]);
+        g.text[i] = open_memstream(&a->text[i], &bytes[i]);
     answer_open(&all, &c->request.answer, c->request.inside, keep_piece, &g);
     bool fine = answer_take(&all, c->out.data ? c->out.data : "", c->out.bytes, true) == 0;
     answer_close(&all);
-    fine &= calls && !g.failed;
+    fine &= a->calls && !g.failed;
     for (int i = 0; i < 2; i++) {
         fine &= g.text[i] && !ferror(g.text[i]);
         fine &= g.text[i] && fclose(g.text[i]) == 0;
     }
+    if (fine)
+        a->parts = (struct completion_parts){
+            c, {a->text[0], a->text[1]}, {bytes[0], bytes[1]}, a->calls, NULL};
     return fine;
+}
+
+/* Without memory the text stays whole. */
+static void read_whole(struct completion *c, struct whole *a)
+{
+    a->calls = json_array();
+    a->parts = (struct completion_parts){
+        .of = c, .text = {"", c->out.data ? c->out.data : ""}, .bytes = {0, c->out.bytes}};
+    bool split = completion_splits(c) && gather(c, a);
+    c->calls = split ? (unsigned)json_array_size(a->calls) : 0;
+    set_finish(c, c->finish);
 }
 
 static char *write_whole(struct completion *c, const struct completion_parts *parts, size_t *bytes)
@@ -238,20 +285,24 @@ static char *write_whole(struct completion *c, const struct completion_parts *pa
 
 char *completion_whole(struct completion *c, size_t *bytes)
 {
-    char *text[2] = {NULL, NULL};
-    size_t lengths[2] = {0, 0};
-    json_t *calls = json_array();
-    /* without memory the text stays whole */
-    bool split = completion_splits(c) && gather(c, calls, text, lengths);
-    struct completion_parts parts = {.text = {"", c->out.data ? c->out.data : ""},
-                                     .bytes = {0, c->out.bytes}};
-    if (split)
-        parts = (struct completion_parts){{text[0], text[1]}, {lengths[0], lengths[1]}, calls};
-    c->calls = split ? (unsigned)json_array_size(calls) : 0;
-    set_finish(c, c->finish);
-    char *whole = write_whole(c, &parts, bytes);
-    json_decref(calls);
-    free(text[0]);
-    free(text[1]);
-    return whole;
+    size_t count = 0;
+    for (const struct completion *one = c; one; one = one->next)
+        count++;
+    struct whole *all = calloc(count, sizeof *all);
+    if (!all)
+        return NULL;
+    struct completion *one = c;
+    for (size_t i = 0; i < count; i++, one = one->next) {
+        read_whole(one, &all[i]);
+        if (i > 0)
+            all[i - 1].parts.next = &all[i].parts;
+    }
+    char *text = write_whole(c, &all[0].parts, bytes);
+    for (size_t i = 0; i < count; i++) {
+        json_decref(all[i].calls);
+        free(all[i].text[0]);
+        free(all[i].text[1]);
+    }
+    free(all);
+    return text;
 }

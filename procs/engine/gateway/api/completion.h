@@ -30,11 +30,20 @@ struct completion {
     uint64_t new_tokens, prompt_tokens; /* new: those of the text, none of a stop */
     const json_t *stats; /* of the engine, at the end: times, kept tokens; borrowed; NULL: none */
     enum finish finish;
-    uint32_t stop;        /* with FINISH_STOP_TEXT: which of the request's stop texts */
-    unsigned calls;       /* of tools, so far */
-    size_t characters;    /* of the tokens so far */
-    struct quota *quota;  /* that counts the buffers; borrowed */
-    struct buffer out;    /* streamed: events to be sent; else the text so far */
+    uint32_t stop;      /* with FINISH_STOP_TEXT: which of the request's stop texts */
+    unsigned calls;     /* of tools, so far */
+    size_t characters;  /* of the tokens so far */
+    double logprob_sum; /* of the tokens so far, where they are requested or rank the answer */
+    /* Of a request with several answers: the number of this one; the first, whose `out` has the
+     * events of all; the next of a response that is not streamed. NULL: none. Borrowed. */
+    unsigned number;
+    struct completion *first, *next;
+    bool others;           /* of them are not complete */
+    uint64_t other_tokens; /* of the other answers */
+    struct quota *quota;   /* that counts the buffers; borrowed */
+    struct stored
+        *stored;       /* where the response goes if the request says so; borrowed; NULL: nowhere */
+    struct buffer out; /* streamed: events to be sent; else the text so far */
     struct buffer tokens; /* with log-probabilities (tokens.c): of the next text, or of all */
     /* for dialects that repeat what they have sent, counted, too: of the open part; of those that
      * ended */
@@ -49,15 +58,19 @@ struct completion {
 
 /* The parts of a whole answer; a part that it has not is empty. */
 struct completion_parts {
+    const struct completion *of;
     const char *text[2]; /* ANSWER_REASONING, ANSWER_CONTENT */
     size_t bytes[2];
     /* An array of {"name", "arguments"} and, if the model wrote one, "id"; NULL: none. */
     const json_t *calls;
+    const struct completion_parts *next; /* of the request's next answer; NULL: none */
 };
 
 /* The request has been parsed. It is freed by completion_free in any state. */
 void completion_open(struct completion *c);
 void completion_free(struct completion *c);
+/* Makes c another answer to the request of `first`, which stays the request's owner. */
+void completion_open_other(struct completion *c, struct completion *first, unsigned number);
 /* Whether the answer is split into parts. */
 bool completion_splits(const struct completion *c);
 
@@ -72,15 +85,15 @@ void completion_text(struct completion *c, const char *text, size_t bytes, bool 
 /* Events that are harmless if they do not fit. */
 void completion_progress(struct completion *c, const struct engine_progress *p);
 void completion_keep_alive(struct completion *c);
-/* The text is complete. Streamed: the last events. stats: of the engine, until the caller has the
- * whole answer, or NULL. */
+/* The text is complete. Streamed: the last events of this answer, and, unless there are `others`, of
+ * the response. stats: of the engine, until the caller has the whole response, or NULL. */
 void completion_end(struct completion *c, enum finish finish, const json_t *stats);
 /* Streamed: the last event is an error. Without space it replaces events that were not sent yet;
  * if that is not enough, the completion is `broken`, so that an incomplete stream never looks
  * complete. */
 void completion_fail(struct completion *c, unsigned status, const struct error *error);
-/* Not streamed: the body of the response, malloc'ed. NULL without memory, or if it is longer than
- * all buffers together. Sets c->finish. */
+/* Not streamed: the body of the response, malloc'ed, with all answers from c on. NULL without memory,
+ * or if it is longer than all buffers together. Sets c->finish. */
 char *completion_whole(struct completion *c, size_t *bytes);
 
 /* The arguments of a call as an object, for dialects that have no text of them. A new reference;

@@ -95,10 +95,13 @@ struct dialect {
     void (*keep_alive)(struct completion *c);
     /* The answer is complete; why it ended is c->finish. */
     void (*end)(struct completion *c);
+    /* All answers of the request are complete; c is the first. NULL: nothing is sent. */
+    void (*close)(struct completion *c);
     /* The answer is incomplete. It never looks complete. */
     void (*fail)(struct completion *c, unsigned status, const struct error *error);
 
-    /* Writes the body of a response that is not streamed. -1 without memory, or when it is
+    /* Writes the body of a response that is not streamed. c is the first answer, and parts->next has
+     * the others, where the dialect's requests ask for several. -1 without memory, or when it is
      * longer than the limit of the completion's quota. */
     int (*whole)(const struct completion *c, const struct completion_parts *parts, FILE *out);
 };

@@ -22,17 +22,20 @@ int api_request_parse(const struct dialect *dialect, const char *text, size_t by
                       char param[API_PARAM_BYTES], struct error *error)
 {
     json_t *json;
-    *out = (struct api_request){.cache_prompt = true, .max_tokens = ENGINE_TOKENS_MAX};
+    *out =
+        (struct api_request){.cache_prompt = true, .max_tokens = ENGINE_TOKENS_MAX, .answers = 1};
     sampling_defaults(&out->sampling);
     param[0] = 0;
     struct json_extent e = json_extent_of(text, bytes);
     if (!fits(dialect, &e))
         return error_set(error, ERR_BAD_INPUT, "the body has more than %zu values",
                          API_VALUES_MAX + dialect->ids_max);
-    if (rpc_json_parse(text, bytes, &json, error) != 0)
+    if (rpc_json_parse(text, bytes, SIZE_MAX, &json, error) != 0) /* --http-body bounds it */
         return -1;
     struct api_body body = {.json = json, .values = e.values, .limits = limits};
     int rc = dialect->parse(&body, out, param, error);
+    if (out->tries == 0)
+        out->tries = out->answers;
     json_decref(json);
     return rc;
 }
@@ -53,7 +56,8 @@ void api_request_free(struct api_request *r)
     json_decref(r->tool_names);
     r->tool_names = NULL;
     free(r->front);
-    r->front = NULL;
+    free(r->conversation);
+    r->front = r->conversation = NULL;
     r->answer.types = r->types = NULL;
 }
 

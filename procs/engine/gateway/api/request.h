@@ -11,8 +11,10 @@
 #include "ipc/engine/engine_client.h"
 #include "lib/model/chat/format.h"
 #include "procs/engine/gateway/api/dialect.h"
+#include "procs/engine/gateway/api/stored.h"
 
-#define API_IDS_MAX 8192 /* of a prompt given as token ids */
+#define API_IDS_MAX     8192 /* of a prompt given as token ids */
+#define API_ANSWERS_MAX 64   /* to one request */
 /* Values in one body, with those in `arguments` of tool calls: a parsed tree takes up to 50 times
  * the memory of its text. */
 #define API_VALUES_MAX 12288
@@ -25,6 +27,10 @@ struct api_request {
     size_t ids_count;
     int64_t max_tokens; /* ENGINE_TOKENS_MAX: what the context leaves */
     bool stream, ignore_eos, logprobs, cache_prompt;
+    unsigned answers; /* how many the client gets */
+    unsigned
+        tries; /* how many are computed for that; the most probable ones are chosen. 0 while the
+                     * body is read: as many as `answers` */
     unsigned wants; /* what else the client wants of the answer: flags of the dialect */
     struct sampling sampling;
     struct stop_texts stops;
@@ -33,7 +39,10 @@ struct api_request {
     size_t types_bytes;
     json_t *tool_names; /* of the dialect, by the names that the model writes; owned; NULL: none */
     size_t tool_names_bytes;
-    bool inside;   /* the answer begins with reasoning */
+    bool store;         /* the response is to be stored (stored.h), with */
+    char *conversation; /* what led to it, in the form of the dialect; malloc'ed; NULL: nothing */
+    char previous[STORED_ID_BYTES]; /* the stored response that this one continues; "": none */
+    bool inside;                    /* the answer begins with reasoning */
     char *front;   /* of the answer: what the template wrote of it, a mark of reasoning; malloc'ed,
                     NULL: nothing */
     bool nothing;  /* is to be computed: there is no prompt, and the answer is empty */
@@ -49,6 +58,7 @@ struct api_limits {
      * is told. */
     void (*ignored)(void *arg, const char *name);
     void *ignored_arg;
+    struct stored *stored; /* responses that requests can continue; NULL: none */
 };
 
 /* What a dialect reads. */

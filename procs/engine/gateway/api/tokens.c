@@ -26,6 +26,8 @@ static void keep(struct completion *c, const char *text, size_t bytes, double lo
 
 void tokens_take(struct completion *c, const struct engine_next *next, size_t count)
 {
+    for (size_t i = 0; i < count && i < next->logprobs_count; i++)
+        c->logprob_sum += next->logprobs[i];
     if (!c->request.logprobs)
         return;
     const char *text = next->raw ? next->raw : next->text;

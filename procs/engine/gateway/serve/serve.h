@@ -10,7 +10,11 @@
  *
  *     A stream whose client disconnects during submit waits for the number of its sequence, to
  *     cancel it.
+ *   answers.c     several answers to one request: a stream each, of which the first leads: it has
+ *                 the exchange, the prompt and, streamed, the output. The others begin in WAIT, and
+ *                 an answer that is complete is DONE until all are
  *   ask.c         struct ask: a question about a prompt, such as the number of its tokens
+ *   stored.c      responses that were stored
  *   stats.c       exchanges that wait for a snapshot of the supervisor
  *   ignored.c     what requests ask for that is ignored: counted, and one line of the log per name */
 #ifndef SLUICE_ENGINE_GATEWAY_SERVE_SERVE_H
@@ -29,18 +33,28 @@
 
 /* ---- submit.c, stream.c ---------------------------------------------------------------------- */
 
-enum stream_state { STREAM_FREE, STREAM_SUBMIT, STREAM_FOLLOW, STREAM_ENDED, STREAM_LEFT };
+enum stream_state {
+    STREAM_FREE,
+    STREAM_WAIT,
+    STREAM_SUBMIT,
+    STREAM_FOLLOW,
+    STREAM_DONE,
+    STREAM_ENDED,
+    STREAM_LEFT
+};
 
 struct stream {
     uint32_t magic;
     enum stream_state state;
     struct gateway *gateway;
-    struct exchange *exchange; /* NULL: the client disconnected */
+    struct stream *lead;       /* that of the request's first answer, often itself */
+    struct exchange *exchange; /* NULL: the client disconnected; or it does not lead */
     int fd;                    /* of its connection, watched for its end */
     struct completion completion;
     uint64_t sequence, from, ticket;
     size_t prompt_buffered; /* counted for the text of submit, while that call is in progress */
-    size_t types_buffered;  /* counted for what the request keeps of its tools */
+    size_t types_buffered;  /* counted for what the request keeps: of its tools, its conversation */
+    json_t *stats;          /* of the engine, once the answer is complete; owned */
     uint64_t started_ns, output_ns, reply_ns, token_ns;
 };
 
@@ -49,6 +63,10 @@ struct stream {
 
 /* submit.c: from a body to a sequence. */
 route_fn stream_start;
+/* One that is free, among those of --http-streams; NULL with ERR_BUSY. */
+struct stream *stream_unused(struct gateway *g, struct error *error);
+/* Submits the prompt of the stream that leads, with the sampling of s. */
+int stream_submit(struct stream *s, struct error *error);
 /* Whether the engine takes a request now; else -1. */
 int stream_may_start(const struct gateway *g, struct error *error);
 /* What bodies are read with. */
@@ -59,7 +77,9 @@ void stream_put_prompt(const struct api_request *r, struct engine_submit *out);
 void stream_reject(struct stream *s, const struct error *error);
 
 /* stream.c: what follows. */
-void stream_free(struct stream *s);
+void stream_free(struct stream *s); /* of one that leads, all of its request */
+/* The response ends with an error, and no other answer is continued. */
+void stream_fail(struct stream *s, const struct error *error);
 /* Responds with an error, and frees the stream if there is one. */
 void stream_refuse(struct exchange *x, const struct error *error, const char *param);
 /* The text of the call with the prompt was freed. */
@@ -78,6 +98,24 @@ void streams_tick(struct gateway *g, uint64_t now_ns);
 void streams_stop(struct gateway *g);
 /* Fills `fds` with streams whose connection is watched for its end; returns their number. */
 nfds_t streams_poll(struct gateway *g, struct pollfd *fds, struct stream **of);
+
+/* ---- answers.c ------------------------------------------------------------------------------- */
+
+/* Takes the streams of all other answers to a request. ERR_BAD_INPUT: there are never so many;
+ * ERR_BUSY. */
+int answers_open(struct stream *lead, struct error *error);
+/* Submits the next of them that waits; when none does, the prompt goes. */
+void answers_submit(struct stream *lead);
+/* compute has no room for it: it waits. False: it would wait forever. */
+bool answers_postpone(struct stream *s, const struct error *error);
+/* Whether an answer is not complete. */
+bool answers_run(const struct stream *lead);
+/* New tokens of all answers. */
+uint64_t answers_tokens(const struct stream *lead);
+/* Ends all other answers, and their sequences. */
+void answers_drop(struct stream *lead);
+/* The answers that the client gets, once all are complete: the first one and, by `next`, the rest. */
+struct completion *answers_choose(struct stream *lead);
 
 /* ---- ask.c ----------------------------------------------------------------------------------- */
 
@@ -124,6 +162,11 @@ route_fn stats_health, stats_all, stats_metrics, stats_page, stats_map, stats_de
 void stats_tick(struct gateway *g, uint64_t now_ns);
 void stats_forget(struct exchange *x);
 
+/* ---- stored.c -------------------------------------------------------------------------------- */
+
+/* A response that was stored, by its id: is fetched; is deleted. */
+route_fn stored_get, stored_remove;
+
 /* ---- the process ----------------------------------------------------------------------------- */
 
 struct gateway {
@@ -136,6 +179,7 @@ struct gateway {
     struct stream streams[STREAMS_MAX];
     struct ask asks[ASKS_MAX];
     struct ignored ignored;
+    struct stored stored;
 
     /* of the model, once the supervisor has sent it; then h->accepts */
     struct api_model model;

@@ -35,9 +35,13 @@ void stream_free(struct stream *s)
     if (s->exchange) {
         s->exchange->stream = NULL;
         s->exchange->prompt_tokens = s->completion.prompt_tokens;
-        s->exchange->new_tokens = s->completion.new_tokens;
+        s->exchange->new_tokens = answers_tokens(s);
     }
+    if (s->lead == s)
+        answers_drop(s);
     completion_free(&s->completion);
+    json_decref(s->stats);
+    s->stats = NULL;
     quota_give(&s->gateway->http.quota, s->types_buffered, false);
     s->types_buffered = 0;
     stream_submitted(s);
@@ -76,15 +80,17 @@ void stream_client_left(struct stream *s)
         s->exchange->stream = NULL;
         s->exchange = NULL;
         s->state = STREAM_LEFT;
+        answers_drop(s);
         counter_add(g->child.process, CTR_GATEWAY_streams_cancelled, 1);
         metrics_finished(&g->metrics, "cancelled");
         return;
     }
-    if (s->state == STREAM_FOLLOW) {
+    if (s->state == STREAM_FOLLOW || s->state == STREAM_DONE) {
         counter_add(g->child.process, CTR_GATEWAY_streams_cancelled, 1);
         metrics_finished(&g->metrics, "cancelled");
-        stream_cancel(s);
     }
+    if (s->state == STREAM_FOLLOW)
+        stream_cancel(s);
     stream_free(s);
 }
 
@@ -101,9 +107,9 @@ static void send_written(struct stream *s)
     if (!s->completion.written)
         return;
     s->completion.written = false;
-    s->output_ns = clock_now_ns();
+    s->lead->output_ns = clock_now_ns();
     if (streamed(s))
-        exchange_resume(s->exchange);
+        exchange_resume(s->lead->exchange);
 }
 
 void stream_begin(struct stream *s)
@@ -123,25 +129,29 @@ static void ended(struct stream *s)
     exchange_resume(s->exchange);
 }
 
-static void fail(struct stream *s, const struct error *error)
+void stream_fail(struct stream *s, const struct error *error)
 {
     struct gateway *g = s->gateway;
+    struct stream *lead = s->lead;
     counter_add(g->child.process, CTR_GATEWAY_streams_failed, 1);
     metrics_finished(&g->metrics, "error");
-    if (!streamed(s)) {
-        stream_refuse(s->exchange, error, NULL);
+    if (lead != s && lead->state == STREAM_FOLLOW)
+        stream_cancel(lead);
+    if (!streamed(lead)) {
+        stream_refuse(lead->exchange, error, NULL);
         return;
     }
+    answers_drop(lead);
     log_rejection(&g->http, error->text);
-    completion_fail(&s->completion, error_http_status(error->code), error);
-    ended(s);
+    completion_fail(&lead->completion, error_http_status(error->code), error);
+    ended(lead);
 }
 
 static void too_much(struct stream *s)
 {
     struct error error;
     error_set(&error, ERR_NO_MEMORY, BUFFERS_FULL);
-    fail(s, &error);
+    stream_fail(s, &error);
 }
 
 static enum finish finish_of(const struct engine_next *next)
@@ -156,26 +166,42 @@ static bool is_cancelled(const struct engine_next *next)
     return strcmp(next->finish, "cancelled") == 0;
 }
 
-static void finish(struct stream *s, const struct engine_next *next)
+/* All answers are complete. */
+static void complete(struct stream *lead, const char *reason)
 {
-    struct gateway *g = s->gateway;
-    struct exchange *x = s->exchange;
+    struct gateway *g = lead->gateway;
+    struct exchange *x = lead->exchange;
     size_t bytes = 0;
-    s->completion.stop = next->stop;
-    completion_end(&s->completion, finish_of(next), next->stats);
-    char *text = streamed(s) ? NULL : completion_whole(&s->completion, &bytes);
-    if (streamed(s) ? s->completion.failed : !text) {
-        too_much(s);
+    char *text = streamed(lead) ? NULL : completion_whole(answers_choose(lead), &bytes);
+    if (!streamed(lead) && !text) {
+        too_much(lead);
         return;
     }
     counter_add(g->child.process, CTR_GATEWAY_streams_finished, 1);
-    metrics_finished(&g->metrics, is_cancelled(next) ? "stop" : next->finish);
-    if (streamed(s)) {
-        ended(s);
+    metrics_finished(&g->metrics, reason);
+    if (streamed(lead)) {
+        ended(lead);
         return;
     }
-    stream_free(s);
+    stream_free(lead);
     exchange_counted(x, text, bytes);
+}
+
+static void finish(struct stream *s, const struct engine_next *next)
+{
+    struct stream *lead = s->lead;
+    s->state = STREAM_DONE;
+    s->stats = json_incref(next->stats);
+    s->completion.stop = next->stop;
+    s->completion.others = answers_run(lead);
+    lead->completion.other_tokens = answers_tokens(lead) - lead->completion.new_tokens;
+    completion_end(&s->completion, finish_of(next), s->stats);
+    if (s->completion.failed)
+        too_much(s);
+    else if (s->completion.others)
+        send_written(s);
+    else
+        complete(lead, is_cancelled(next) ? "stop" : next->finish);
 }
 
 /* ---- tokens ---------------------------------------------------------------------------------- */
@@ -216,10 +242,10 @@ static void take_end(struct stream *s, const struct engine_next *next)
 {
     struct error error;
     if (strcmp(next->finish, "error") == 0) {
-        fail(s, &next->failure);
+        stream_fail(s, &next->failure);
     } else if (is_cancelled(next) && !completion_is_over(&s->completion)) {
         error_set(&error, ERR_CANCELLED, "the engine cancelled the sequence");
-        fail(s, &error);
+        stream_fail(s, &error);
     } else {
         if (next->stopped)
             counter_add(s->gateway->child.process, CTR_GATEWAY_streams_stopped, 1);
@@ -259,10 +285,10 @@ static bool worth_repeating(const struct stream *s, const struct error *error)
            clock_now_ns() - s->reply_ns < LOST_NS;
 }
 
-/* Not to a client that does not read. */
+/* Of the first answer, and not to a client that does not read. */
 static void report_progress(struct stream *s, const struct engine_progress *p)
 {
-    if (!p->known || !streamed(s) || buffer_unsent(&s->completion.out) > 0)
+    if (!p->known || !streamed(s) || s->lead != s || buffer_unsent(&s->completion.out) > 0)
         return;
     completion_progress(&s->completion, p);
     send_written(s);
@@ -280,7 +306,7 @@ static void on_next(void *arg, json_t *reply, const struct error *error)
     if (!error && engine_next_read(json_incref(reply), s->from, &next, &own) != 0)
         error = &own;
     if (error) {
-        fail(s, error);
+        stream_fail(s, error);
         return;
     }
     child_progress(&s->gateway->child);
@@ -292,7 +318,7 @@ static void on_next(void *arg, json_t *reply, const struct error *error)
 void stream_request_next(struct stream *s)
 {
     struct error error;
-    bool ahead = streamed(s) && buffer_unsent(&s->completion.out) > STREAM_AHEAD_BYTES;
+    bool ahead = streamed(s) && buffer_unsent(&s->lead->completion.out) > STREAM_AHEAD_BYTES;
     if (s->state != STREAM_FOLLOW || s->ticket || ahead)
         return;
     struct engine_marks marks = {.count = 0};
@@ -322,7 +348,7 @@ static void fail_all(struct gateway *g, const struct error *error)
         struct stream *s = &g->streams[i];
         if (s->state == STREAM_FOLLOW) {
             stream_cancel(s);
-            fail(s, error);
+            stream_fail(s, error);
         } else if (s->state == STREAM_SUBMIT) {
             stream_reject(s, error);
         }
@@ -340,6 +366,18 @@ static uint64_t ping_ns(const struct gateway *g)
     return part < PING_NS ? part : PING_NS;
 }
 
+/* Of a request whose answers are not complete. */
+static void tick_response(struct stream *lead, uint64_t now_ns)
+{
+    bool silent = streamed(lead) && buffer_unsent(&lead->completion.out) == 0;
+    if (silent && now_ns - lead->output_ns > ping_ns(lead->gateway)) {
+        completion_keep_alive(&lead->completion);
+        send_written(lead);
+    }
+    if (lead->from > 0 || lead->state == STREAM_DONE)
+        answers_submit(lead);
+}
+
 void streams_tick(struct gateway *g, uint64_t now_ns)
 {
     uint64_t running = 0;
@@ -349,14 +387,9 @@ void streams_tick(struct gateway *g, uint64_t now_ns)
     for (size_t i = 0; i < STREAMS_MAX; i++) {
         struct stream *s = &g->streams[i];
         running += s->state == STREAM_SUBMIT || s->state == STREAM_FOLLOW;
-        if (s->state != STREAM_FOLLOW)
-            continue;
         stream_request_next(s);
-        bool silent = streamed(s) && buffer_unsent(&s->completion.out) == 0;
-        if (silent && now_ns - s->output_ns > ping_ns(g)) {
-            completion_keep_alive(&s->completion);
-            send_written(s);
-        }
+        if (s->lead == s && (s->state == STREAM_FOLLOW || s->state == STREAM_DONE))
+            tick_response(s, now_ns);
     }
     counter_set(g->child.process, CTR_GATEWAY_streams, running);
     counter_set(g->child.process, CTR_GATEWAY_buffered_bytes, g->http.quota.buffered);
@@ -375,7 +408,8 @@ nfds_t streams_poll(struct gateway *g, struct pollfd *fds, struct stream **of)
     nfds_t n = 0;
     for (size_t i = 0; i < STREAMS_MAX; i++) {
         struct stream *s = &g->streams[i];
-        bool waits = s->state == STREAM_SUBMIT || s->state == STREAM_FOLLOW;
+        bool waits =
+            s->state == STREAM_SUBMIT || s->state == STREAM_FOLLOW || s->state == STREAM_DONE;
         if (!waits || !s->exchange || !s->exchange->suspended || s->fd < 0)
             continue;
         fds[n] = (struct pollfd){.fd = s->fd, .events = POLLRDHUP};

@@ -30,11 +30,13 @@ static void stream_init(struct stream *s, struct exchange *x)
     *s = (struct stream){.magic = STREAM_MAGIC,
                          .state = STREAM_SUBMIT,
                          .gateway = g,
+                         .lead = s,
                          .exchange = x,
                          .fd = info ? info->connect_fd : -1,
                          .completion = {.dialect = x->dialect,
                                         .created = (int64_t)time(NULL),
                                         .model = g->model.name,
+                                        .stored = &g->stored,
                                         .quota = &g->http.quota},
                          .started_ns = now,
                          .output_ns = now,
@@ -43,18 +45,32 @@ static void stream_init(struct stream *s, struct exchange *x)
     x->stream = s;
 }
 
-static struct stream *stream_new(struct exchange *x, struct error *error)
+struct stream *stream_unused(struct gateway *g, struct error *error)
 {
-    struct gateway *g = x->gateway;
     for (size_t i = 0; i < g->child.params->http_streams && i < STREAMS_MAX; i++)
-        if (g->streams[i].state == STREAM_FREE) {
-            stream_init(&g->streams[i], x);
+        if (g->streams[i].state == STREAM_FREE)
             return &g->streams[i];
-        }
     error_set(error, ERR_BUSY,
               "%" PRIu64 " completions are in progress (--http-streams); retry later",
               g->child.params->http_streams);
     return NULL;
+}
+
+static struct stream *stream_new(struct exchange *x, struct error *error)
+{
+    struct stream *s = stream_unused(x->gateway, error);
+    if (s)
+        stream_init(s, x);
+    return s;
+}
+
+/* Of the answers whose events these are. */
+static void request_more(struct stream *lead)
+{
+    struct gateway *g = lead->gateway;
+    for (size_t i = 0; i < STREAMS_MAX; i++)
+        if (g->streams[i].state == STREAM_FOLLOW && g->streams[i].lead == lead)
+            stream_request_next(&g->streams[i]);
 }
 
 static ssize_t read_events(void *arg, uint64_t position, char *out, size_t cap)
@@ -72,7 +88,7 @@ static ssize_t read_events(void *arg, uint64_t position, char *out, size_t cap)
         memcpy(out, from->data + from->sent, n);
         buffer_mark_sent(from, n, STREAM_AHEAD_BYTES);
         x->sent_bytes += n;
-        stream_request_next(s);
+        request_more(s);
         return (ssize_t)n;
     }
     if (s->completion.broken) {
@@ -102,8 +118,26 @@ static void start_events(struct stream *s)
 /* compute rejected it. */
 void stream_reject(struct stream *s, const struct error *error)
 {
+    if (s->lead != s) {
+        if (!answers_postpone(s, error))
+            stream_fail(s, error);
+        return;
+    }
     counter_add(s->gateway->child.process, CTR_GATEWAY_streams_failed, 1);
     stream_refuse(s->exchange, error, NULL);
+}
+
+/* The sequence runs. */
+static void follow(struct stream *s)
+{
+    s->state = STREAM_FOLLOW;
+    s->reply_ns = clock_now_ns();
+    if (s->lead == s && s->completion.request.stream)
+        start_events(s);
+    stream_begin(s);
+    stream_request_next(s);
+    if (s->lead != s)
+        answers_submit(s->lead);
 }
 
 static void on_submitted(void *arg, json_t *reply, const struct error *error)
@@ -112,7 +146,8 @@ static void on_submitted(void *arg, json_t *reply, const struct error *error)
     struct error own;
     OBJ_CHECK(s, STREAM_MAGIC);
     s->ticket = 0;
-    stream_submitted(s);
+    if (s->lead == s && s->completion.request.tries == 1)
+        stream_submitted(s);
     if (!error && engine_submit_read(reply, &s->sequence, &s->completion.prompt_tokens, &own) != 0)
         error = &own;
     if (s->state == STREAM_LEFT) {
@@ -125,12 +160,7 @@ static void on_submitted(void *arg, json_t *reply, const struct error *error)
         stream_reject(s, error);
         return;
     }
-    s->state = STREAM_FOLLOW;
-    s->reply_ns = clock_now_ns();
-    if (s->completion.request.stream)
-        start_events(s);
-    stream_begin(s);
-    stream_request_next(s);
+    follow(s);
 }
 
 void stream_put_prompt(const struct api_request *r, struct engine_submit *out)
@@ -143,19 +173,19 @@ void stream_put_prompt(const struct api_request *r, struct engine_submit *out)
     out->special = r->special;
 }
 
-static int submit(struct stream *s, struct error *error)
+int stream_submit(struct stream *s, struct error *error)
 {
     struct engine_submit submit;
-    struct api_request *r = &s->completion.request;
+    const struct api_request *r = &s->completion.request;
     char address[INET6_ADDRSTRLEN], client[ENGINE_CLIENT_BYTES_MAX + 1];
     exchange_client(s->exchange, address);
     snprintf(client, sizeof client, "%s %s", address, s->exchange->route->path);
-    stream_put_prompt(r, &submit);
+    stream_put_prompt(&s->lead->completion.request, &submit);
     submit.client = client;
     submit.max_tokens = r->max_tokens;
     submit.ignore_eos = r->ignore_eos;
     submit.cache_prompt = r->cache_prompt;
-    submit.logprobs = r->logprobs;
+    submit.logprobs = r->logprobs || r->tries > r->answers;
     submit.sampling = r->sampling;
     submit.gateway = s->gateway->child.incarnation;
     submit.stops = r->stops;
@@ -187,7 +217,8 @@ struct api_limits stream_limits(struct gateway *g)
                                .beat = beat,
                                .beat_arg = g,
                                .ignored = ignored_add,
-                               .ignored_arg = g};
+                               .ignored_arg = g,
+                               .stored = g->stored.count > 0 ? &g->stored : NULL};
 }
 
 /* Takes the body of the exchange; its prompt is then part of the call's text, which is kept until
@@ -202,11 +233,14 @@ static int parse_body(struct stream *s, char param[API_PARAM_BYTES], struct erro
     return rc;
 }
 
-/* What is known of the tools stays as long as the stream. */
+/* What is known of the tools, the beginning of the answer and the conversation stay as long as the
+ * stream. */
 static int keep_types(struct stream *s, struct error *error)
 {
     const struct api_request *r = &s->completion.request;
-    size_t bytes = r->types_bytes + r->tool_names_bytes;
+    const char *front = r->front ? r->front : "",
+               *conversation = r->conversation ? r->conversation : "";
+    size_t bytes = r->types_bytes + r->tool_names_bytes + strlen(front) + strlen(conversation);
     if (!quota_take(&s->gateway->http.quota, bytes, false))
         return error_set(error, ERR_NO_MEMORY, BUFFERS_FULL);
     s->types_buffered = bytes;
@@ -240,9 +274,11 @@ static int start(struct exchange *x, char param[API_PARAM_BYTES], struct error *
     completion_open(&s->completion);
     if (s->completion.request.nothing)
         return finish_nothing(s, error);
-    int rc = submit(s, error);
-    api_request_submitted(&s->completion.request);
-    return rc;
+    if (answers_open(s, error) != 0 || stream_submit(s, error) != 0)
+        return -1;
+    if (s->completion.request.tries == 1)
+        api_request_submitted(&s->completion.request);
+    return 0;
 }
 
 void stream_start(struct exchange *x)

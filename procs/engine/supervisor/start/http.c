@@ -217,10 +217,17 @@ static uint64_t chat_bytes(const struct params *p, const struct model_index *m)
                      p->http_streams * ANSWER_BYTES_MAX;
 }
 
+/* Stored responses, and a conversation that a request continues: it is read like a body. */
+static uint64_t stored_bytes(const struct params *p)
+{
+    uint64_t one = p->http_stored < p->http_body ? p->http_stored : p->http_body;
+    return p->http_stored + BODY_COPIES * one;
+}
+
 uint64_t http_reservation_bytes(const struct params *p, const struct model_index *m)
 {
     return PROCESS_BYTES + p->http_connections * CONNECTION_BYTES + p->http_streams * STREAM_BYTES +
-           p->http_buffer + BODY_COPIES * p->http_body + chat_bytes(p, m);
+           p->http_buffer + BODY_COPIES * p->http_body + stored_bytes(p) + chat_bytes(p, m);
 }
 
 /* Twice: malloc keeps free memory between used blocks. */

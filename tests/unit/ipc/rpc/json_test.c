@@ -280,7 +280,7 @@ START_TEST(texts_have_a_length)
     static const char text[] = "{\"a\":\"x\\u0000y\"}";
     struct error error;
     json_t *json;
-    ck_assert_int_eq(rpc_json_parse(text, sizeof text - 1, &json, &error), 0);
+    ck_assert_int_eq(rpc_json_parse(text, sizeof text - 1, RPC_BYTES_MAX, &json, &error), 0);
     const json_t *value = json_object_get(json, "a");
     ck_assert_uint_eq(json_string_length(value), 3);
     ck_assert(memcmp(json_string_value(value), "x\0y", 3) == 0);

@@ -43,11 +43,13 @@ static const char *finish_reason(const struct completion *c)
     return names[c->finish];
 }
 
+/* The prompt counts once, whatever the number of answers; c is the first. */
 static json_t *usage(const struct completion *c)
 {
+    uint64_t tokens = c->new_tokens + c->other_tokens;
     return json_pack("{s:I, s:I, s:I, s:{s:I}}", "prompt_tokens", (json_int_t)c->prompt_tokens,
-                     "completion_tokens", (json_int_t)c->new_tokens, "total_tokens",
-                     (json_int_t)(c->prompt_tokens + c->new_tokens), "prompt_tokens_details",
+                     "completion_tokens", (json_int_t)tokens, "total_tokens",
+                     (json_int_t)(c->prompt_tokens + tokens), "prompt_tokens_details",
                      "cached_tokens", (json_int_t)lookup_u64(c->stats, "cached_tokens"));
 }
 
@@ -55,8 +57,10 @@ static json_t *usage(const struct completion *c)
 static json_t *call_json(const struct completion *c, const char *id, const char *name,
                          const char *arguments, unsigned number)
 {
-    char own[ID_BYTES], made[ID_BYTES + 24];
-    snprintf(made, sizeof made, "call_%s_%u", id_of(c, own), number);
+    char own[ID_BYTES], made[ID_BYTES + 40], answer[16] = "";
+    if (c->number > 0)
+        snprintf(answer, sizeof answer, "_%u", c->number);
+    snprintf(made, sizeof made, "call_%s%s_%u", id_of(c, own), answer, number);
     return json_pack("{s:s, s:s, s:{s:s, s:s}}", "id", id ? id : made, "type", "function",
                      "function", "name", name, "arguments", arguments);
 }
@@ -127,16 +131,16 @@ static json_t *event(const struct completion *c, json_t *choices)
 static json_t *delta_event(const struct completion *c, json_t *delta, json_t *logprobs,
                            const char *finish)
 {
-    return event(c, json_pack("[{s:i, s:o, s:o, s:s?}]", "index", 0, "delta", delta, "logprobs",
-                              logprobs, "finish_reason", finish));
+    return event(c, json_pack("[{s:i, s:o, s:o, s:s?}]", "index", (int)c->number, "delta", delta,
+                              "logprobs", logprobs, "finish_reason", finish));
 }
 
 /* Of a text; steals text and logprobs. */
 static json_t *text_event(const struct completion *c, json_t *text, json_t *logprobs,
                           const char *finish)
 {
-    return event(c, json_pack("[{s:i, s:o, s:o, s:s?}]", "index", 0, "text", text, "logprobs",
-                              logprobs, "finish_reason", finish));
+    return event(c, json_pack("[{s:i, s:o, s:o, s:s?}]", "index", (int)c->number, "text", text,
+                              "logprobs", logprobs, "finish_reason", finish));
 }
 
 /* Before the first delta. */
@@ -223,6 +227,10 @@ static void end(struct completion *c)
     completion_event(c, NULL,
                      chat(c) ? delta_event(c, json_object(), json_null(), finish)
                              : text_event(c, json_string(""), json_null(), finish));
+}
+
+static void close_events(struct completion *c)
+{
     if (c->request.wants & OPENAI_USAGE) {
         json_t *object = event(c, json_array());
         json_object_set_new(object, "usage", usage(c));
@@ -312,6 +320,20 @@ static json_t *message(const struct completion *c, const struct completion_parts
     return object;
 }
 
+static void put_choice(struct writer *w, const struct completion_parts *p)
+{
+    const struct completion *c = p->of;
+    fprintf(w->out, "{\"index\":%u", c->number);
+    if (chat(c))
+        writer_put(w, ",\"message\":", message(c, p));
+    else
+        writer_put(w,
+                   ",\"text\":", rpc_text_json(p->text[ANSWER_CONTENT], p->bytes[ANSWER_CONTENT]));
+    put_logprobs(w, c);
+    writer_put(w, ",\"finish_reason\":", json_string(finish_reason(c)));
+    fputs("}", w->out);
+}
+
 static int whole(const struct completion *c, const struct completion_parts *p, FILE *out)
 {
     struct writer w = {.out = out, .limit = c->quota->limit};
@@ -320,15 +342,12 @@ static int whole(const struct completion *c, const struct completion_parts *p, F
     writer_put(&w, ",\"object\":", json_string(chat(c) ? "chat.completion" : "text_completion"));
     writer_put(&w, ",\"created\":", json_integer((json_int_t)c->created));
     writer_put(&w, ",\"model\":", json_string(c->model));
-    fputs(",\"choices\":[{\"index\":0", out);
-    if (chat(c))
-        writer_put(&w, ",\"message\":", message(c, p));
-    else
-        writer_put(&w,
-                   ",\"text\":", rpc_text_json(p->text[ANSWER_CONTENT], p->bytes[ANSWER_CONTENT]));
-    put_logprobs(&w, c);
-    writer_put(&w, ",\"finish_reason\":", json_string(finish_reason(c)));
-    writer_put(&w, "}],\"usage\":", usage(c));
+    const char *before = ",\"choices\":[";
+    for (; p && !w.failed; p = p->next, before = ",") {
+        fputs(before, out);
+        put_choice(&w, p);
+    }
+    writer_put(&w, "],\"usage\":", usage(c));
     fputs("}", out);
     return w.failed ? -1 : 0;
 }
@@ -344,6 +363,7 @@ const struct dialect openai_completion = {.error = openai_error,
                                           .progress = progress,
                                           .keep_alive = keep_alive,
                                           .end = end,
+                                          .close = close_events,
                                           .fail = fail,
                                           .whole = whole};
 
@@ -355,5 +375,6 @@ const struct dialect openai_chat = {.error = openai_error,
                                     .progress = progress,
                                     .keep_alive = keep_alive,
                                     .end = end,
+                                    .close = close_events,
                                     .fail = fail,
                                     .whole = whole};

@@ -3,7 +3,7 @@
  * FIELD(name, where, how): where: COMPLETION, CHAT or BOTH, TOKENIZE, DETOKENIZE; how: the function take_HOW of
  * request.c or api/fields.h:
  *   sampling    a parameter of lib/sampling/sampling.h, with its bounds
- *   zero, false, empty, neutral_one   accepted only with the value that requests nothing
+ *   zero, false, empty   accepted only with the value that requests nothing
  *   anything    ignored: it does not change the response
  * Fields that are not here are ignored. No include guard. */
 FIELD("model", BOTH, anything)
@@ -29,9 +29,9 @@ FIELD("cache_prompt", BOTH, cache_prompt)
 FIELD("logprobs", COMPLETION, logprobs_count)
 FIELD("logprobs", CHAT, logprobs_flag)
 FIELD("top_logprobs", CHAT, zero)
-FIELD("n", BOTH, neutral_one)
-FIELD("best_of", COMPLETION, neutral_one)
-FIELD("echo", COMPLETION, false)
+FIELD("n", BOTH, answers)
+FIELD("best_of", COMPLETION, tries)
+FIELD("echo", COMPLETION, echo)
 FIELD("suffix", COMPLETION, empty)
 FIELD("presence_penalty", BOTH, sampling)
 FIELD("frequency_penalty", BOTH, sampling)

@@ -16,6 +16,7 @@ enum where { COMPLETION = 1, CHAT = 2, BOTH = COMPLETION | CHAT, TOKENIZE = 4, D
 /* What the fields of a body state together. */
 struct stated {
     bool special; /* control tokens of the whole prompt are parsed */
+    bool echo;    /* the answer begins with the prompt */
     /* of a conversation; NULL: not given */
     const json_t *messages, *tools, *variables, *effort;
     bool no_tools, unsplit;
@@ -29,13 +30,6 @@ static struct stated *stated(const struct taker *t)
 }
 
 /* ---- ignored fields -------------------------------------------------------------------------- */
-
-static int take_neutral_one(struct taker *t, const json_t *value)
-{
-    if (json_is_integer(value) && json_integer_value(value) == 1)
-        return 0;
-    return take_unable(t, "only 1 is supported: a request has one answer");
-}
 
 static int take_response_format(struct taker *t, const json_t *value)
 {
@@ -56,6 +50,11 @@ static int take_modalities(struct taker *t, const json_t *value)
 static int take_special(struct taker *t, const json_t *value)
 {
     return take_bool(t, value, &stated(t)->special);
+}
+
+static int take_echo(struct taker *t, const json_t *value)
+{
+    return take_bool(t, value, &stated(t)->echo);
 }
 
 static int take_max_completion_tokens(struct taker *t, const json_t *value)
@@ -98,6 +97,42 @@ static int take_stream_options(struct taker *t, const json_t *value)
     if (!json_is_object(value) || (usage && !json_is_boolean(usage)))
         return take_wrong(t, "an object with include_usage");
     t->out->wants |= json_is_true(usage) ? OPENAI_USAGE : 0;
+    return 0;
+}
+
+static int take_count(struct taker *t, const json_t *value, unsigned *out)
+{
+    json_int_t n = json_integer_value(value);
+    if (!json_is_integer(value) || n < 1 || n > API_ANSWERS_MAX)
+        return error_set(t->error, ERR_BAD_INPUT, "'%s' must be a whole number from 1 to %d",
+                         t->name, API_ANSWERS_MAX);
+    *out = (unsigned)n;
+    return 0;
+}
+
+static int take_answers(struct taker *t, const json_t *value)
+{
+    return take_count(t, value, &t->out->answers);
+}
+
+static int take_tries(struct taker *t, const json_t *value)
+{
+    return take_count(t, value, &t->out->tries);
+}
+
+static int check_tries(const struct api_request *out, char param[API_PARAM_BYTES],
+                       struct error *error)
+{
+    if (out->tries == 0)
+        return 0;
+    take_param(param, "best_of");
+    if (out->tries < out->answers)
+        return error_set(error, ERR_BAD_INPUT, "'best_of' is %u; it must be at least n, %u",
+                         out->tries, out->answers);
+    if (out->tries > out->answers && out->stream)
+        return error_set(error, ERR_BAD_INPUT,
+                         "'best_of' must be n where stream is true: which answers are the best is "
+                         "known at the end only");
     return 0;
 }
 
@@ -257,6 +292,20 @@ static const struct field fields[] = {
 #include "procs/engine/gateway/dialects/openai/fields.tbl.h"
 };
 
+/* The text of ids is not known here, nor are the log-probabilities of a prompt. */
+static int echo_prompt(struct api_request *out, char param[API_PARAM_BYTES], struct error *error)
+{
+    take_param(param, "echo");
+    if (!out->prompt)
+        return error_set(error, ERR_BAD_INPUT, "'echo' needs a prompt that is a text");
+    if (out->logprobs)
+        return error_set(error, ERR_BAD_INPUT,
+                         "'echo' and 'logprobs' together are not supported: log-probabilities are "
+                         "of the tokens that are generated");
+    out->front = strndup(out->prompt, out->prompt_bytes);
+    return out->front ? 0 : error_set(error, ERR_NO_MEMORY, "out of memory (prompt)");
+}
+
 /* A prompt that is no conversation; `name` is its field. */
 static int parse_prompt(const struct api_body *body, enum where where, const char *name,
                         struct api_request *out, char param[API_PARAM_BYTES], struct error *error)
@@ -269,14 +318,15 @@ static int parse_prompt(const struct api_body *body, enum where where, const cha
         return take_missing(&t, name, param);
     if (s.special && text_ranges_add(&out->special, 0, out->prompt_bytes) != 0)
         return error_set(error, ERR_NO_MEMORY, "out of memory (prompt)");
-    return 0;
+    return s.echo ? echo_prompt(out, param, error) : 0;
 }
 
 int openai_completion_parse(const struct api_body *body, struct api_request *out,
                             char param[API_PARAM_BYTES], struct error *error)
 {
     out->max_tokens = MAX_TOKENS_DEFAULT;
-    return parse_prompt(body, COMPLETION, "prompt", out, param, error);
+    int rc = parse_prompt(body, COMPLETION, "prompt", out, param, error);
+    return rc == 0 ? check_tries(out, param, error) : rc;
 }
 
 int openai_tokenize_parse(const struct api_body *body, struct api_request *out,

@@ -99,16 +99,17 @@ static json_t *response(const struct completion *c, const char *status, json_t *
     bool ended = strcmp(status, "in_progress") != 0, cut = strcmp(status, "incomplete") == 0;
     const struct sampling *s = &c->request.sampling;
     return json_pack(
-        "{s:o, s:s, s:I, s:s, s:s, s:o, s:o, s:o?, s:o?, s:n, s:n, s:n, s:b, s:s, s:[], s:f, s:f, "
+        "{s:o, s:s, s:I, s:s, s:s, s:o, s:o, s:o?, s:o?, s:n, s:n, s:s?, s:b, s:s, s:[], s:f, s:f, "
         "s:b, s:s, s:{}, s:{s:n, s:n}, s:{s:{s:s}}}",
         "id", json_sprintf("resp_%s", c->id), "object", "response", "created_at",
         (json_int_t)c->created, "status", status, "model", c->model, "output", output, "usage",
         ended ? usage(c) : json_null(), "error", error, "incomplete_details",
         cut ? json_pack("{s:s}", "reason", "max_output_tokens") : NULL, "instructions",
-        "max_output_tokens", "previous_response_id", "parallel_tool_calls", !c->request.one_call,
-        "tool_choice", "auto", "tools", "temperature", s->temperature, "top_p", s->top_p, "store",
-        0, "truncation", "disabled", "metadata", "reasoning", "effort", "summary", "text", "format",
-        "type", "text");
+        "max_output_tokens", "previous_response_id",
+        c->request.previous[0] ? c->request.previous : NULL, "parallel_tool_calls",
+        !c->request.one_call, "tool_choice", "auto", "tools", "temperature", s->temperature,
+        "top_p", s->top_p, "store", c->request.conversation != NULL, "truncation", "disabled",
+        "metadata", "reasoning", "effort", "summary", "text", "format", "type", "text");
 }
 
 static const char *final_status(const struct completion *c)
@@ -274,8 +275,11 @@ static void end(struct completion *c)
 {
     const char *status = final_status(c);
     close_item(c);
+    json_t *object = response(c, status, output(c), NULL);
+    if (object && !c->failed)
+        responses_store(c, object);
     send_response(c, c->finish == FINISH_LENGTH ? "response.incomplete" : "response.completed",
-                  response(c, status, output(c), NULL));
+                  object);
 }
 
 static void fail(struct completion *c, unsigned status, const struct error *error)
@@ -316,8 +320,18 @@ static json_t *all_items(const struct completion *c, const struct completion_par
 static int whole(const struct completion *c, const struct completion_parts *p, FILE *out)
 {
     struct writer w = {.out = out, .limit = c->quota->limit};
-    writer_put(&w, "", response(c, final_status(c), all_items(c, p), NULL));
+    json_t *object = response(c, final_status(c), all_items(c, p), NULL);
+    if (object)
+        responses_store(c, object);
+    writer_put(&w, "", object);
     return w.failed ? -1 : 0;
+}
+
+/* Of a response that was deleted; r names it. */
+static json_t *deleted(const struct api_request *r, const json_t *reply)
+{
+    (void)reply;
+    return json_pack("{s:s, s:s, s:b}", "id", r->previous, "object", "response", "deleted", 1);
 }
 
 const struct dialect responses = {.error = openai_error,
@@ -331,3 +345,5 @@ const struct dialect responses = {.error = openai_error,
                                   .end = end,
                                   .fail = fail,
                                   .whole = whole};
+
+const struct dialect responses_stored = {.error = openai_error, .reply = deleted};

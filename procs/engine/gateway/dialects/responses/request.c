@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Bodies of requests for responses. The fields are a table (fields.tbl.h). What would change the
  * answer and cannot be served is rejected by name; fields that are not in the table are ignored. */
+#include <stdio.h>
+
 #include "lib/base/bytes.h"
 #include "lib/json/text.h"
 #include "procs/engine/gateway/dialects/responses/responses.h"
 
 /* What the fields of a body state together; NULL: not given, borrowed. */
 struct stated {
-    const json_t *input, *instructions, *tools, *effort;
+    const json_t *input, *instructions, *tools, *effort, *previous;
     bool no_tools;
 };
 
@@ -22,6 +24,17 @@ static int take_input(struct taker *t, const json_t *value)
     if (json_is_string(value) || json_array_size(value) > 0)
         return 0;
     return take_wrong(t, "a text, or an array of items");
+}
+
+static int take_previous(struct taker *t, const json_t *value)
+{
+    stated(t)->previous = value;
+    return json_is_string(value) ? 0 : take_wrong(t, "the id of a response");
+}
+
+static int take_store(struct taker *t, const json_t *value)
+{
+    return take_bool(t, value, &t->out->store);
 }
 
 static int take_instructions(struct taker *t, const json_t *value)
@@ -80,19 +93,22 @@ static const struct field fields[] = {
 #include "procs/engine/gateway/dialects/responses/fields.tbl.h"
 };
 
-static int render(struct taker *t)
+/* values: of the body and the items that it continues. */
+static int render(struct taker *t, const json_t *items, size_t values)
 {
     const struct stated *s = stated(t);
     struct tool_names names = {.flat = NULL};
     json_t *tools = s->tools ? responses_tools(t, s->tools, &names) : NULL;
     json_t *messages =
-        tools || !s->tools ? responses_conversation(t, &names, s->instructions, s->input) : NULL;
+        tools || !s->tools ? responses_conversation(t, &names, s->instructions, items) : NULL;
     json_t *all = s->effort ? json_pack("{s:O}", "reasoning_effort", s->effort) : NULL;
     struct api_conversation c = {.messages = messages,
                                  .tools = s->no_tools ? NULL : tools,
                                  .variables = all,
                                  .continues = api_can_continue(messages)};
-    int rc = messages ? api_render(t->body, &c, t->out, t->error) : -1;
+    struct api_body body = *t->body;
+    body.values = values;
+    int rc = messages ? api_render(&body, &c, t->out, t->error) : -1;
     if (json_object_size(names.flat) > 0) {
         t->out->tool_names = json_incref(names.flat);
         t->out->tool_names_bytes = names.bytes;
@@ -104,15 +120,33 @@ static int render(struct taker *t)
     return rc;
 }
 
+static int take_items(struct taker *t, char param[API_PARAM_BYTES])
+{
+    const struct stated *s = stated(t);
+    take_param(param, s->previous ? "previous_response_id" : "input");
+    size_t values = t->body->values;
+    json_t *items = responses_items(t, s->previous, s->input, &values);
+    if (!items)
+        return -1;
+    take_param(param, "input");
+    int rc = render(t, items, values);
+    if (rc == 0 && t->out->store && t->body->limits->stored)
+        rc = responses_keep(t, items);
+    json_decref(items);
+    return rc;
+}
+
 int responses_parse(const struct api_body *body, struct api_request *out,
                     char param[API_PARAM_BYTES], struct error *error)
 {
     struct stated s = {.input = NULL};
     struct taker t = {.out = out, .body = body, .where = 1, .own = &s, .error = error};
+    out->store = true;
     if (take_fields(&t, body->json, fields, ARRAY_LEN(fields), param) != 0)
         return -1;
     if (!s.input)
         return take_missing(&t, "input", param);
-    take_param(param, "input");
-    return render(&t);
+    if (s.previous)
+        snprintf(out->previous, sizeof out->previous, "%s", json_string_value(s.previous));
+    return take_items(&t, param);
 }

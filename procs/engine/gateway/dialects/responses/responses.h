@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* OpenAI's API of responses: an input and an output of items. Nothing is stored. */
+/* OpenAI's API of responses: an input and an output of items, which may be stored. */
 #ifndef SLUICE_ENGINE_GATEWAY_DIALECTS_RESPONSES_H
 #define SLUICE_ENGINE_GATEWAY_DIALECTS_RESPONSES_H
 
@@ -7,7 +7,18 @@
 #include "procs/engine/gateway/api/fields.h"
 
 /* answer.c */
-extern const struct dialect responses;
+extern const struct dialect responses, responses_stored;
+
+/* history.c: conversations that are stored, as arrays of items. */
+/* The items of the response that the request continues (NULL: none), and then its own: a text is a
+ * message. Adds the number of their values. A new reference; NULL with an error, ERR_NOT_FOUND where
+ * the response is not stored. */
+json_t *responses_items(const struct taker *t, const json_t *previous, const json_t *input,
+                        size_t *values);
+/* Keeps the items in the request, to be stored with its response. -1 with an error. */
+int responses_keep(const struct taker *t, const json_t *items);
+/* Stores a response, if the request says so. */
+void responses_store(const struct completion *c, const json_t *response);
 
 /* request.c */
 int responses_parse(const struct api_body *body, struct api_request *out,

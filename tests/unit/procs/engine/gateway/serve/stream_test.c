@@ -19,7 +19,8 @@ static struct {
     rpc_async_done *done;
     void *arg;
 } call;
-static unsigned cancels;
+static unsigned cancels, submits;
+static struct params params = {.http_streams = 8};
 static enum error_code asks_refused;
 static char response[2000]; /* that is not streamed */
 static char finished[16];   /* the reason, or "error"; "": not yet */
@@ -104,15 +105,33 @@ void stream_reject(struct stream *s, const struct error *error)
     (void)s, (void)error;
 }
 
+struct stream *stream_unused(struct gateway *g, struct error *error)
+{
+    for (size_t i = 0; i < STREAMS_MAX; i++)
+        if (g->streams[i].state == STREAM_FREE)
+            return &g->streams[i];
+    (void)error;
+    return NULL;
+}
+
+int stream_submit(struct stream *s, struct error *error)
+{
+    (void)error;
+    s->sequence = ++submits;
+    return 0;
+}
+
 /* ---- tests ---- */
 
 static void start(bool events)
 {
-    gateway = (struct gateway){.http.quota.limit = 1 << 16, .child = {.process = &row}};
+    gateway = (struct gateway){.http.quota.limit = 1 << 16,
+                               .child = {.process = &row, .params = &params}};
     exchange = (struct exchange){.magic = EXCHANGE_MAGIC, .gateway = &gateway};
     stream = (struct stream){
         .magic = STREAM_MAGIC,
         .state = STREAM_FOLLOW,
+        .lead = &stream,
         .gateway = &gateway,
         .exchange = &exchange,
         .completion = {.dialect = &openai_completion,
@@ -217,6 +236,140 @@ START_TEST(one_call_cancels)
 }
 END_TEST
 
+/* The first answer has begun, and the others are submitted. */
+static void start_answers(unsigned answers, unsigned tries, bool events)
+{
+    struct error error;
+    start(false);
+    submits = cancels = 0;
+    exchange.stream = &stream;
+    struct api_request *r = &stream.completion.request;
+    *r = (struct api_request){.stream = events, .answers = answers, .tries = tries};
+    r->prompt = strdup("x");
+    stream.prompt_buffered = 9;
+    ck_assert(quota_take(&gateway.http.quota, 9, true));
+    ck_assert(answers_open(&stream, &error) == 0);
+    reply("{\"ids\":[1],\"text\":\"one\",\"next\":1,\"done\":false,\"logprobs\":[-3.0],"
+          "\"pieces\":[3]}");
+    for (unsigned i = 1; i < tries; i++) {
+        answers_submit(&stream);
+        answers_submit(&stream); /* one after the other */
+        ck_assert_uint_eq(submits, i);
+        ck_assert(r->prompt);
+        struct stream *s = &gateway.streams[i - 1];
+        ck_assert(s->state == STREAM_SUBMIT);
+        if (i == 1) { /* the queue was full */
+            error_set(&error, ERR_BUSY, "full");
+            ck_assert(answers_postpone(s, &error));
+            answers_submit(&stream);
+            submits--;
+        }
+        s->state = STREAM_FOLLOW;
+    }
+    answers_submit(&stream);
+    ck_assert(!r->prompt && stream.prompt_buffered == 0);
+}
+
+static void end_answer(struct stream *s, const char *text)
+{
+    s->ticket = 0;
+    stream_request_next(s);
+    ck_assert_ptr_eq(call.arg, s);
+    reply(text);
+}
+
+#define TWO                                                                                        \
+    "{\"ids\":[1,2],\"text\":\"two\",\"next\":2,\"done\":true,\"finish\":\"stop\",\"logprobs\":"   \
+    "[-1.0,-2.0],\"pieces\":[1,2],\"stats\":{\"cached_tokens\":7}}"
+#define REST                                                                                       \
+    "{\"ids\":[2],\"text\":\"!\",\"next\":2,\"done\":true,\"finish\":\"length\",\"logprobs\":"     \
+    "[-3.0],\"pieces\":[1],\"stats\":{\"cached_tokens\":5}}"
+
+START_TEST(two_answers)
+{
+    for (int events = 0; events < 2; events++) {
+        start_answers(2, 2, events);
+        end_answer(&gateway.streams[0], TWO);
+        ck_assert(!finished[0] && gateway.streams[0].state == STREAM_DONE);
+        end_answer(&stream, REST);
+        ck_assert_str_eq(finished, "length");
+        if (events) {
+            ck_assert(sent("\"index\":1,\"text\":\"two\"") && sent("\"index\":0,\"text\":\"!\""));
+            ck_assert(sent("\"finish_reason\":\"stop\"") && sent("data: [DONE]\n\n"));
+            stream_free(&stream);
+        } else {
+            ck_assert(strstr(response, "[{\"index\":0,\"text\":\"one!\"") &&
+                      strstr(response, "{\"index\":1,\"text\":\"two\""));
+            ck_assert(strstr(response, "\"completion_tokens\":4") &&
+                      strstr(response, "\"cached_tokens\":5"));
+        }
+        ck_assert(gateway.streams[0].state == STREAM_FREE && exchange.new_tokens == 4);
+        ck_assert_uint_eq(cancels, 0);
+        ck_assert_uint_eq(gateway.http.quota.buffered, 0);
+    }
+}
+END_TEST
+
+/* The one whose tokens are the most probable on average. */
+START_TEST(the_best_of_two)
+{
+    start_answers(1, 2, false);
+    end_answer(&stream, REST);
+    ck_assert(!finished[0]);
+    end_answer(&gateway.streams[0], TWO);
+    ck_assert(strstr(response, "[{\"index\":0,\"text\":\"two\"") && !strstr(response, "one!"));
+    ck_assert(strstr(response, "\"completion_tokens\":4") &&
+              strstr(response, "\"cached_tokens\":5"));
+    ck_assert_uint_eq(gateway.http.quota.buffered, 0);
+}
+END_TEST
+
+/* An answer that fails ends the response, and the sequences of the others. */
+START_TEST(one_of_three_fails)
+{
+    for (int events = 0; events < 2; events++) {
+        start_answers(3, 3, events);
+        end_answer(&gateway.streams[0], "{\"ids\":[],\"text\":\"\",\"next\":0,\"done\":true,"
+                                        "\"finish\":\"error\",\"error\":{\"code\":\"failed\","
+                                        "\"text\":\"no\"},\"stats\":{}}");
+        ck_assert_str_eq(finished, "error");
+        ck_assert_uint_ge(cancels, 2);
+        if (events) {
+            ck_assert(sent("\"error\"") && stream.state == STREAM_ENDED);
+            stream_free(&stream);
+        }
+        for (size_t i = 0; i < 2; i++)
+            ck_assert(gateway.streams[i].state == STREAM_FREE);
+        ck_assert_uint_eq(gateway.http.quota.buffered, 0);
+    }
+}
+END_TEST
+
+/* A sequence whose number is not known yet is cancelled later. */
+START_TEST(a_client_of_three_leaves)
+{
+    start_answers(3, 3, true);
+    gateway.streams[1].state = STREAM_SUBMIT;
+    stream_client_left(&stream);
+    ck_assert_uint_eq(cancels, 2);
+    ck_assert(stream.state == STREAM_FREE && gateway.streams[0].state == STREAM_FREE &&
+              gateway.streams[1].state == STREAM_LEFT && !exchange.stream);
+    stream_free(&gateway.streams[1]);
+    ck_assert_uint_eq(gateway.http.quota.buffered, 0);
+}
+END_TEST
+
+START_TEST(more_answers_than_streams)
+{
+    struct error error;
+    start(false);
+    stream.completion.request.tries = 9;
+    ck_assert(answers_open(&stream, &error) == -1 && error.code == ERR_BAD_INPUT);
+    ck_assert(strstr(error.text, "9 answers") && strstr(error.text, "at most 8"));
+    stream_free(&stream);
+}
+END_TEST
+
 START_TEST(a_stop_refuses_questions)
 {
     start(true);
@@ -233,6 +386,11 @@ int main(void)
     tcase_add_test(cases, progress_without_space);
     tcase_add_test(cases, text_without_space);
     tcase_add_test(cases, one_call_cancels);
+    tcase_add_test(cases, two_answers);
+    tcase_add_test(cases, the_best_of_two);
+    tcase_add_test(cases, one_of_three_fails);
+    tcase_add_test(cases, a_client_of_three_leaves);
+    tcase_add_test(cases, more_answers_than_streams);
     tcase_add_test(cases, a_stop_refuses_questions);
     suite_add_tcase(suite, cases);
     SRunner *runner = srunner_create(suite);

@@ -300,6 +300,42 @@ START_TEST(failure)
 }
 END_TEST
 
+/* What is stored is the response that the client got, and the conversation with its items. */
+START_TEST(stored_responses)
+{
+    for (int stream = 0; stream < 2; stream++) {
+        struct recorded r = {.dialect = &responses, .text = "so"};
+        struct quota quota;
+        struct completion c;
+        struct stored stored;
+        size_t bytes;
+        ck_assert(stored_open(&stored, 2, 4096));
+        recorded_open(&c, &r, stream, &quota);
+        c.stored = &stored;
+        c.request.conversation = strdup("[{\"role\":\"user\",\"content\":\"hi\"}]");
+        recorded_take(&c, r.text);
+        completion_end(&c, FINISH_END, NULL);
+        char *body = stream ? NULL : completion_whole(&c, &bytes);
+        const struct stored_response *kept = stored_find(&stored, "resp_x");
+        ck_assert_ptr_nonnull(kept);
+        json_t *sent = stream ? events_of(&c) : json_loads(body, 0, NULL);
+        json_t *expected = stream ? last_response(sent) : sent,
+               *got = json_loads(kept->body, 0, NULL),
+               *all = json_loads(kept->conversation, 0, NULL);
+        ck_assert(json_equal(expected, got) && json_is_true(json_object_get(got, "store")));
+        ck_assert_uint_eq(json_array_size(all), 2);
+        ck_assert(
+            json_equal(json_array_get(all, 1), json_array_get(json_object_get(got, "output"), 0)));
+        json_decref(all);
+        json_decref(got);
+        json_decref(sent);
+        free(body);
+        completion_free(&c);
+        stored_close(&stored);
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("gateway");
@@ -311,6 +347,7 @@ int main(void)
     tcase_add_test(cases, namespaces);
     tcase_add_test(cases, ends);
     tcase_add_test(cases, failure);
+    tcase_add_test(cases, stored_responses);
     suite_add_tcase(suite, cases);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

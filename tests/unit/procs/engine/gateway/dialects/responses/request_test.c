@@ -153,7 +153,8 @@ START_TEST(rejected)
         {HI_AND("\"reasoning\":7"), "reasoning", "an object"},
         {HI_AND("\"text\":7"), "text", "an object"},
         {HI_AND("\"text\":{\"format\":{\"type\":\"json_schema\"}}"), "text", "text.format"},
-        {HI_AND("\"previous_response_id\":\"r\""), "previous_response_id", "not supported"},
+        {HI_AND("\"previous_response_id\":7"), "previous_response_id", "the id of a response"},
+        {HI_AND("\"store\":7"), "store", "true or false"},
         {HI_AND("\"background\":true"), "background", "only false"},
     };
     struct bodies b;
@@ -173,6 +174,53 @@ START_TEST(without_a_template)
                  "User: hi\nAssistant:");
     ck_assert_str_eq(b.ignored, "reasoning.effort,");
     bodies_close(&b);
+}
+END_TEST
+
+#define STORED                                                                                     \
+    "[" HI                                                                                         \
+    ",{\"type\":\"message\",\"role\":\"assistant\",\"content\":" PART("output_text", "o") "}]"
+
+START_TEST(what_is_continued)
+{
+    static const char seen[] = SEEN_HI "{\"role\": \"assistant\", \"content\": \"o\"}" SEEN_HI;
+    struct bodies b;
+    struct stored stored;
+    bodies_open(&b, BODIES_TEMPLATE);
+    bodies_check(&b, &responses, HI_AND("\"store\":true"), SEEN_HI);
+    ck_assert(!b.request.conversation); /* nothing is stored here */
+    ck_assert(stored_open(&stored, 2, 4096));
+    b.limits.stored = &stored;
+    stored_put(&stored, "resp_a", strdup("{}"), strdup(STORED));
+    bodies_check(&b, &responses, HI_AND("\"previous_response_id\":\"resp_a\""), seen);
+    ck_assert_str_eq(b.request.previous, "resp_a");
+    ck_assert(strncmp(b.request.conversation, STORED, strlen(STORED) - 1) == 0);
+    ck_assert(strstr(b.request.conversation, "," HI "]"));
+    bodies_check(&b, &responses, HI_AND("\"previous_response_id\":\"resp_a\",\"store\":false"),
+                 seen);
+    ck_assert(!b.request.conversation);
+    ck_assert(bodies_parse(&b, &responses, HI_AND("\"previous_response_id\":\"resp_b\"")) == -1);
+    ck_assert(b.error.code == ERR_NOT_FOUND && strstr(b.error.text, "'resp_b' not found"));
+    ck_assert_str_eq(b.param, "previous_response_id");
+    bodies_close(&b);
+    stored_close(&stored);
+}
+END_TEST
+
+/* The values of what is continued count, too. */
+START_TEST(much_is_continued)
+{
+    struct bodies b;
+    struct stored stored;
+    bodies_open(&b, BODIES_TEMPLATE);
+    ck_assert(stored_open(&stored, 1, 1 << 20));
+    b.limits.stored = &stored;
+    stored_put(&stored, "r", strdup("{}"),
+               bodies_repeat("[{\"type\":\"x\",\"of\":[", "0", API_VALUES_MAX, "]}]"));
+    bodies_reject(&b, &responses, HI_AND("\"previous_response_id\":\"r\""), "previous_response_id",
+                  "values");
+    bodies_close(&b);
+    stored_close(&stored);
 }
 END_TEST
 
@@ -196,6 +244,8 @@ int main(void)
     tcase_add_test(cases, settings);
     tcase_add_test(cases, rejected);
     tcase_add_test(cases, without_a_template);
+    tcase_add_test(cases, what_is_continued);
+    tcase_add_test(cases, much_is_continued);
     tcase_add_test(cases, limits_of_conversations);
     suite_add_tcase(suite, cases);
     SRunner *runner = srunner_create(suite);

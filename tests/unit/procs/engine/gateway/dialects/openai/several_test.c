@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Requests for several answers, and for an answer that begins with the prompt. */
+#include "lib/base/bytes.h"
+#include "procs/engine/gateway/dialects/openai/openai.h"
+#include "tests/unit/procs/engine/gateway/dialects/bodies.h"
+
+#define PROMPT(more) "{\"prompt\":\"x\"" more "}"
+
+START_TEST(how_many)
+{
+    static const struct {
+        const char *body;
+        unsigned answers, tries;
+        const char *front;
+    } rows[] = {
+        {PROMPT(""), 1, 1, NULL},
+        {PROMPT(",\"n\":3,\"echo\":true"), 3, 3, "x"},
+        {PROMPT(",\"best_of\":4,\"n\":2"), 2, 4, NULL},
+        {PROMPT(",\"best_of\":2,\"n\":2,\"stream\":true"), 2, 2, NULL},
+    };
+    struct bodies b;
+    bodies_open(&b, NULL);
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        bodies_check(&b, &openai_completion, rows[i].body, "x");
+        ck_assert(b.request.answers == rows[i].answers && b.request.tries == rows[i].tries);
+        ck_assert_pstr_eq(b.request.front, rows[i].front);
+    }
+    bodies_check(&b, &openai_chat, "{\"n\":2,\"messages\":[{\"role\":\"user\",\"content\":\"a\"}]}",
+                 "User: a\nAssistant:");
+    ck_assert(b.request.answers == 2 && b.request.tries == 2);
+    bodies_close(&b);
+}
+END_TEST
+
+START_TEST(impossible)
+{
+    static const char *const rows[][3] = {
+        {PROMPT(",\"n\":0"), "n", "from 1 to 64"},
+        {PROMPT(",\"n\":65"), "n", "from 1 to 64"},
+        {PROMPT(",\"n\":true"), "n", "from 1 to 64"},
+        {PROMPT(",\"n\":3,\"best_of\":2"), "best_of", "at least n, 3"},
+        {PROMPT(",\"best_of\":2,\"stream\":true"), "best_of", "stream is true"},
+        {"{\"prompt\":[5],\"echo\":true}", "echo", "a text"},
+        {PROMPT(",\"echo\":true,\"logprobs\":0"), "echo", "not supported"},
+    };
+    struct bodies b;
+    bodies_open(&b, NULL);
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++)
+        bodies_reject(&b, &openai_completion, rows[i][0], rows[i][1], rows[i][2]);
+    bodies_close(&b);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("gateway");
+    TCase *cases = tcase_create("several");
+    tcase_add_test(cases, how_many);
+    tcase_add_test(cases, impossible);
+    suite_add_tcase(suite, cases);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
