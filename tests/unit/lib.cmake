@@ -77,6 +77,7 @@ sluice_unit_test(unit_hf_rejected SOURCES lib/model/hf/rejected_test.c LINK slui
 sluice_unit_test(unit_hf_large SOURCES lib/model/hf/large_test.c LINK sluice_model sluice_sandbox)
 sluice_unit_test(unit_plan SOURCES lib/plan/plan_test.c LINK sluice_plan m)
 sluice_unit_test(unit_memory SOURCES lib/memory/available_test.c LINK sluice_memory)
+sluice_unit_test(unit_prefix SOURCES lib/prefix/prefix_test.c LINK sluice_prefix)
 sluice_unit_test(unit_warm SOURCES lib/warm/warm_test.c LINK sluice_warm)
 sluice_unit_test(unit_part_name SOURCES lib/file/part_name_test.c LINK sluice_file)
 sluice_unit_test(unit_tunings SOURCES lib/tunings/tunings_test.c LINK sluice_tunings)
