@@ -175,7 +175,7 @@ static bool hint(struct deterministic *l, struct deterministic_prediction made, 
 {
     for (made.rank = 0; l->config.predicted && made.rank < n; made.rank++)
         l->config.predicted(l->config.self, &made, &l->predictions[made.rank]);
-    return sim_cache_hint(l->cache, made.layer, l->predictions, n);
+    return sim_cache_hint(l->cache, 0, made.layer, l->predictions, n);
 }
 
 /* Row `row` decodes; it is number `number` of those that do. follows: chosen[number][1] is of the
@@ -311,7 +311,7 @@ void deterministic_routed(struct deterministic *l, const struct expert_step *ste
                            .tokens = step->rows,
                            .prefill = step->prefill};
     give_levels(l, step);
-    sim_cache_layer(l->cache, &now);
+    sim_cache_layer(l->cache, &now, 1);
     collect(l, step, routes);
     if (l->activation)
         note_activations(l, step, routes);

@@ -91,7 +91,7 @@ static bool make_arrays(struct sim_cache *c)
 }
 
 /* The precision at which an expert is preloaded. */
-static enum precision planned_precision(const struct sim_cache *c, uint32_t layer, uint32_t expert)
+enum precision sim_planned_precision(const struct sim_cache *c, uint32_t layer, uint32_t expert)
 {
     const uint8_t *precision = c->config.plan.precision;
     if (precision)
@@ -103,7 +103,7 @@ static enum precision first_choice(const struct sim_cache *c, uint32_t layer, ui
 {
     struct precision_choice choice;
     precision_choose(&c->precision_policy,
-                     &(struct precision_input){.planned = planned_precision(c, layer, expert),
+                     &(struct precision_input){.planned = sim_planned_precision(c, layer, expert),
                                                .predicted = true},
                      &choice);
     return choice.request;
@@ -200,212 +200,6 @@ void sim_cache_destroy(struct sim_cache *c)
     free(c);
 }
 
-/* ---- a layer -------------------------------------------------------------------------------- */
-
-double sim_for_tokens(const struct sim_cache *c, double one_ns, uint32_t tokens)
-{
-    return one_ns * (1 + (tokens > 1 ? (tokens - 1) * c->config.compute.batch : 0));
-}
-
-static bool in_prefill(const struct sim_cache *c)
-{
-    return c->f == &c->stats[SIM_PREFILL];
-}
-
-static void update_limit(struct sim_cache *c)
-{
-    const struct sim_config *k = &c->config;
-    double expert = (double)k->precision_bytes[c->precision_of[0]];
-    for (uint32_t t = 0; t < PRECISION__COUNT; t++)
-        if (precision_policy_mask(&c->precision_policy, k->precision_mask) >> t & 1) {
-            expert = (double)k->precision_bytes[t];
-            break;
-        }
-    prefetch_limit_layer(&c->limit, sim_gpu_mean_layer(c),
-                         expert * 1e9 / k->storage.bytes_per_s +
-                             k->storage.latency_ns / k->storage.depth);
-}
-
-void sim_cache_layer(struct sim_cache *c, const struct sim_step *step)
-{
-    OBJ_CHECK(c, SIM_MAGIC);
-    sl_assert(step->layer < c->config.layers && step->tokens > 0);
-    struct sim_sequence *s = c->running = sim_sequence_of(c, step->sequence);
-    if (!s->in_pass)
-        sim_pass_starts(c, s, step);
-    c->f = &c->stats[step->prefill || step->tokens > 1 ? SIM_PREFILL : SIM_DECODE];
-    /* Until the router has run, the cache does not know that compute is here: predictions for this
-     * layer are still loaded. */
-    double ns = sim_for_tokens(c, sim_gpu_layer(c, step), step->tokens);
-    c->f->compute_ns += ns;
-    sim_advance(c, c->now + ns);
-    c->step = *step;
-    s->layer = step->layer;
-    c->items = 0;
-    residency_step(c->residency,
-                   &(struct residency_step){step->sequence, step->position, step->layer});
-    sim_expire(c);
-    update_limit(c);
-}
-
-void sim_cache_logits(struct sim_cache *c, const struct residency_step *at, uint32_t first,
-                      const uint8_t *levels, uint32_t count)
-{
-    OBJ_CHECK(c, SIM_MAGIC);
-    (void)sim_sequence_of(c, at->sequence);
-    residency_logits(c->residency, at, first, levels, count);
-}
-
-static void count_predicted(struct sim_cache *c, uint32_t expert, enum sim_outcome outcome)
-{
-    bool had = c->running->had_predictions[c->step.layer];
-    bool named = had && c->running->named[c->step.layer * c->config.experts + expert];
-    c->f->predicted_accesses += had;
-    c->f->predicted_hits += named;
-    c->f->covered += named || outcome == SIM_HIT;
-}
-
-/* Outcome of an access, and the precision that serves it or is requested. */
-static enum sim_outcome outcome_of(const struct sim_cache *c, uint32_t layer, uint32_t expert,
-                                   const struct precision_choice *choice, enum precision *precision)
-{
-    static const enum sim_outcome outcomes[] = {[PRECISION_HIT] = SIM_HIT,
-                                                [PRECISION_INFLIGHT] = SIM_INFLIGHT,
-                                                [PRECISION_MISS] = SIM_MISS,
-                                                [PRECISION_SKIPPED] = SIM_SKIPPED};
-    static const enum precision_state states[] = {[SIM_ABSENT] = PRECISION_ABSENT,
-                                                  [SIM_LOADING] = PRECISION_LOADING,
-                                                  [SIM_READY] = PRECISION_READY};
-    enum precision_state state[PRECISION__COUNT] = {PRECISION_ABSENT};
-    for (uint32_t i = 0; i < choice->accept_count; i++)
-        state[choice->accept[i]] =
-            states[c->slot[sim_slot_of(c, layer, expert, choice->accept[i])].state];
-    return outcomes[precision_serve(choice, state, precision)];
-}
-
-bool sim_servable(const struct sim_cache *c, uint32_t layer, uint32_t expert, float weight_before,
-                  uint32_t *slot)
-{
-    struct precision_choice choice;
-    struct precision_input in = {.weight_before = weight_before,
-                                 .planned = planned_precision(c, layer, expert)};
-    enum precision precision = PRECISION_NATIVE;
-    precision_choose(&c->precision_policy, &in, &choice);
-    precision_limit(&choice, c->config.precision_mask);
-    if (outcome_of(c, layer, expert, &choice, &precision) != SIM_HIT)
-        return false;
-    *slot = sim_slot_of(c, layer, expert, precision);
-    return true;
-}
-
-static void count_access(struct sim_cache *c, uint32_t slot, enum sim_outcome outcome,
-                         enum precision precision)
-{
-    struct sim_stats *f = c->f;
-    struct sim_slot *n = &c->slot[slot];
-    double high = (double)c->config.precision_bytes[c->precision_of[0]];
-    f->hits += outcome == SIM_HIT;
-    f->hits_inflight += outcome == SIM_INFLIGHT;
-    f->misses += outcome == SIM_MISS;
-    f->low_precision_accesses += precision != c->precision_of[0];
-    if (outcome != SIM_HIT)
-        f->penalty += (double)sim_bytes(c, slot) / high;
-    if (n->flags & SIM_PREFETCHED) {
-        f->prefetches_used++;
-        prefetch_limit_outcome(&c->limit, true, in_prefill(c));
-        f->prefetch_hits += outcome == SIM_HIT;
-        n->flags &= (uint8_t)~SIM_PREFETCHED;
-    }
-    n->heat = sim_heat(c, slot) + PREFETCH_HEAT_GAIN;
-    n->heat_token = c->token;
-}
-
-void sim_cache_access(struct sim_cache *c, const struct sim_access *access,
-                      struct sim_access_result *result)
-{
-    OBJ_CHECK(c, SIM_MAGIC);
-    sl_assert(access->expert < c->config.experts && c->items < c->config.experts);
-    struct precision_choice choice;
-    struct precision_input in = {.weight_before = access->weight_before,
-                                 .popularity = access->popularity,
-                                 .planned = planned_precision(c, c->step.layer, access->expert),
-                                 .prefill = in_prefill(c)};
-    precision_choose(&c->precision_policy, &in, &choice);
-    precision_limit(&choice, c->config.precision_mask);
-    enum precision precision = PRECISION_NATIVE;
-    enum sim_outcome outcome = outcome_of(c, c->step.layer, access->expert, &choice, &precision);
-    c->f->accesses++;
-    count_predicted(c, access->expert, outcome);
-    *result = (struct sim_access_result){.outcome = outcome, .precision = precision};
-    if (outcome == SIM_SKIPPED) {
-        c->f->skipped++;
-        return;
-    }
-    uint32_t slot = sim_slot_of(c, c->step.layer, access->expert, precision);
-    residency_accessed(
-        c->residency, slot,
-        &(struct residency_access){.tokens = access->tokens, .high = choice.need == NEED_HIGH});
-    count_access(c, slot, outcome, precision);
-    c->slot[slot].flags |= SIM_PINNED;
-    if (outcome == SIM_INFLIGHT)
-        sim_load_promote(c, slot);
-    c->item[c->items++] =
-        (struct sim_item){.slot = slot,
-                          .tokens = access->tokens,
-                          .state = outcome == SIM_HIT        ? SIM_ITEM_READY
-                                   : outcome == SIM_INFLIGHT ? SIM_ITEM_SENT
-                                                             : SIM_ITEM_UNRESERVED};
-}
-
-uint32_t sim_cache_predict_k(const struct sim_cache *c)
-{
-    return prediction_want(c->prediction_method, c->config.knobs.predict_k, c->config.top_k,
-                           c->config.experts);
-}
-
-const struct prediction_method *sim_cache_prediction_method(const struct sim_cache *c)
-{
-    return c->prediction_method;
-}
-
-bool sim_cache_hint(struct sim_cache *c, uint32_t layer, const struct prediction *predictions,
-                    uint32_t count)
-{
-    OBJ_CHECK(c, SIM_MAGIC);
-    sl_assert(layer < c->config.layers && layer > c->step.layer);
-    struct sim_sequence *s = c->running;
-    struct sim_hints *h = &s->hints[layer];
-    uint32_t want = sim_cache_predict_k(c);
-    bool all_resident = true;
-    struct prediction_place target = {c->step.sequence, c->step.position, layer};
-    sim_forget_hints(c, s, layer, !prediction_keeps_loads(&h->target, &target));
-    h->target = target;
-    h->prefill = in_prefill(c);
-    h->valid_ns = c->now + c->config.compute.predict_ns;
-    count = count < want || h->prefill ? count : want;
-    s->had_predictions[layer] |= count > 0;
-    for (uint32_t i = 0; i < count; i++) {
-        enum precision precision;
-        struct precision_predicted in = {.at = i,
-                                         .count = count,
-                                         .weight_before = predictions[i].weight_before,
-                                         .planned =
-                                             planned_precision(c, layer, predictions[i].expert),
-                                         .prefill = h->prefill};
-        sl_assert(predictions[i].expert < c->config.experts);
-        s->named[layer * c->config.experts + predictions[i].expert] = 1;
-        c->f->predictions++;
-        if (!precision_predict(&c->precision_policy, &in, c->config.precision_mask, &precision))
-            continue;
-        uint32_t slot = sim_slot_of(c, layer, predictions[i].expert, precision);
-        all_resident &= c->slot[slot].state == SIM_READY;
-        h->prediction[h->count] = predictions[i];
-        h->slot[h->count++] = slot;
-        c->slot[slot].hints++;
-    }
-    return all_resident;
-}
-
 /* ---- computing ------------------------------------------------------------------------------ */
 
 /* Reserves space for misses in order of access; stops at the first that finds none. */
@@ -415,9 +209,11 @@ static void send_misses(struct sim_cache *c)
         struct sim_item *item = &c->item[i];
         if (item->state != SIM_ITEM_UNRESERVED)
             continue;
+        sim_step_residency(c, 0); /* a DEMAND has the place of the first row */
         if (!sim_make_space(c, item->slot))
             return;
         residency_insert(c->residency, item->slot, false);
+        c->f->demands++;
         c->f->demand_bytes += sim_bytes(c, item->slot);
         sim_load_add(c, item->slot, true);
         item->state = SIM_ITEM_SENT;
@@ -479,7 +275,8 @@ double sim_cache_compute(struct sim_cache *c)
     OBJ_CHECK(c, SIM_MAGIC);
     double stall = 0;
     bool left;
-    sim_forget_hints(c, c->running, c->step.layer, true);
+    for (uint32_t i = 0; i < c->steps; i++)
+        sim_forget_hints(c, c->running[i], c->step[i].layer, true);
     send_misses(c);
     for (;;) {
         note_ready(c, &left);
@@ -509,7 +306,7 @@ void sim_cache_token(struct sim_cache *c)
         c->in_pass[i]->in_pass = false;
     c->sequences_in_pass = 0;
     c->token += sequences > 0; /* as the engine: a pass of several counts once */
-    for (uint32_t i = 0; i < sequences && !in_prefill(c); i++)
+    for (uint32_t i = 0; i < sequences && !sim_in_prefill(c); i++)
         prefetch_limit_token(&c->limit, (c->now - c->pass_start) / sequences);
 }
 

@@ -188,7 +188,7 @@ void sim_gpu_destroy(struct sim_cache *c)
 static double pin_limit(const struct sim_cache *c)
 {
     double half = (double)c->config.capacity / 2 / (double)place_bytes(&c->config);
-    return c->step.tokens == 1 ? INFINITY : fmin(half, c->gpu->lent_max);
+    return c->rows == 1 ? INFINITY : fmin(half, c->gpu->lent_max);
 }
 
 static void fill_window(struct sim_cache *c)
@@ -209,10 +209,10 @@ static double layer_ns(const struct sim_cache *c, const struct sim_gpu *k)
     return k && k->layer_ns > 0 ? k->layer_ns : c->config.compute.layer_ns;
 }
 
-double sim_gpu_layer(struct sim_cache *c, const struct sim_step *step)
+double sim_gpu_layer(struct sim_cache *c, uint32_t layer)
 {
     c->gpu = c->gpus;
-    while (c->gpu && step->layer >= c->gpu->end)
+    while (c->gpu && layer >= c->gpu->end)
         c->gpu = c->gpu->after;
     struct sim_gpu_run *g = c->gpu;
     if (!g)
@@ -242,7 +242,7 @@ double sim_gpu_mean_layer(const struct sim_cache *c)
 uint32_t sim_gpu_take(struct sim_cache *c)
 {
     uint32_t n = 0, rows = 0, most = c->config.gpu.rows;
-    most = most > c->step.tokens ? most : c->step.tokens;
+    most = most > c->rows ? most : c->rows;
     most = most > c->config.top_k ? most : c->config.top_k;
     fill_window(c);
     for (uint32_t i = 0; i < c->gpu->pinned && n < c->gpu->lent_max; i++) {
@@ -287,7 +287,7 @@ static uint32_t number_of(const struct sim_cache *c, uint32_t slot)
 static void use(struct sim_cache *c, const struct sim_item *item)
 {
     struct sim_gpu_run *g = c->gpu;
-    struct place_result r = places_use(g->places, number_of(c, item->slot), c->step.tokens);
+    struct place_result r = places_use(g->places, number_of(c, item->slot), c->rows);
     if (r.taken)
         g->arrived[r.place] = copy(c, sim_bytes(c, item->slot));
     if (r.use == PLACE_ON_HOST) {
@@ -335,8 +335,8 @@ static void copy_ahead(void *arg, uint32_t at, uint32_t place)
 static void prefetch_next(struct sim_cache *c)
 {
     struct sim_gpu_run *g = c->gpu;
-    uint32_t number[MODEL_TOP_K_MAX], n = 0, next = c->step.layer + 1;
-    if (g->k->policy != GPU_PREFETCH || c->step.tokens != 1 || next == g->end || any_left(c))
+    uint32_t number[MODEL_TOP_K_MAX], n = 0, next = c->step[0].layer + 1;
+    if (g->k->policy != GPU_PREFETCH || c->rows != 1 || next == g->end || any_left(c))
         return;
     for (uint32_t i = 0; i < g->predictions; i++) {
         const struct prediction *p = &g->predicted[i];

@@ -70,7 +70,9 @@ struct sim_cache {
     uint32_t loads, demands_open, prefetches_open;
     struct sequences sequences;
     struct sim_sequence sequence[SEQUENCES_MAX]; /* by place */
-    struct sim_sequence *running;                /* of `step` */
+    struct sim_step step[SEQUENCES_MAX];         /* of the running layer */
+    struct sim_sequence *running[SEQUENCES_MAX]; /* of the steps */
+    uint32_t steps, rows;                        /* rows: tokens of all steps */
     struct sim_sequence *in_pass[SEQUENCES_MAX]; /* those with a pass that is not complete */
     uint32_t sequences_in_pass;
     struct sim_item *item;    /* [experts] */
@@ -78,7 +80,6 @@ struct sim_cache {
     struct sim_gpu_run *gpus; /* in the order of their layers */
     struct sim_gpu_run *gpu;  /* that has the running layer; NULL: none */
     uint32_t items;
-    struct sim_step step;
     uint32_t token; /* token count, the clock of heat */
     double now, pass_start, stall;
     struct sim_stats stats[SIM_PHASES], *f;
@@ -106,7 +107,7 @@ bool sim_sequences_create(struct sim_cache *c); /* false: out of memory */
 void sim_sequences_destroy(struct sim_cache *c);
 /* A sequence that runs; this starts one that does not. */
 struct sim_sequence *sim_sequence_of(struct sim_cache *c, uint32_t sequence);
-/* The sequence joins the running pass, or begins one. */
+/* The sequence joins the running pass, or begins one, whose counts are c->f. */
 void sim_pass_starts(struct sim_cache *c, struct sim_sequence *s, const struct sim_step *step);
 
 /* gpu.c. _layer: it begins; its time for attention and router, of one token. _mean_layer: of all,
@@ -116,17 +117,26 @@ int sim_gpu_check(const struct sim_config *k, struct error *error);
 bool sim_gpu_create(struct sim_cache *c);
 void sim_gpu_destroy(struct sim_cache *c);
 void sim_gpu_sequence(struct sim_cache *c); /* another one starts */
-double sim_gpu_layer(struct sim_cache *c, const struct sim_step *step);
+double sim_gpu_layer(struct sim_cache *c, uint32_t layer);
 double sim_gpu_mean_layer(const struct sim_cache *c);
 uint32_t sim_gpu_take(struct sim_cache *c);
 double sim_gpu_compute(struct sim_cache *c, struct sim_item *const item[], uint32_t items);
 
-/* cache.c: the slot that could serve an access to a layer now; false: none */
+/* cache.c: the precision at which an expert is preloaded, or that a plan requests */
+enum precision sim_planned_precision(const struct sim_cache *c, uint32_t layer, uint32_t expert);
+/* access.c: the residency is told the place of a step. */
+void sim_step_residency(struct sim_cache *c, uint32_t step);
+/* access.c: the slot that could serve an access to a layer now; false: none */
 bool sim_servable(const struct sim_cache *c, uint32_t layer, uint32_t expert, float weight_before,
                   uint32_t *slot);
-/* compute time of the CPU for an expert and one token; for several */
+/* compute time of the CPU for an expert and one token (cache.c); for several */
 double sim_expert_ns(const struct sim_cache *c, uint32_t slot);
 double sim_for_tokens(const struct sim_cache *c, double one_ns, uint32_t tokens);
+
+static inline bool sim_in_prefill(const struct sim_cache *c)
+{
+    return c->f == &c->stats[SIM_PREFILL];
+}
 
 static inline uint64_t sim_bytes(const struct sim_cache *c, uint32_t slot)
 {

@@ -97,7 +97,6 @@ void sim_pass_starts(struct sim_cache *c, struct sim_sequence *s, const struct s
     forget_all(c, s);
     memset(s->named, 0, (size_t)layers * c->config.experts);
     memset(s->had_predictions, 0, layers);
-    c->f = &c->stats[step->prefill || step->tokens > 1 ? SIM_PREFILL : SIM_DECODE];
     if (c->sequences_in_pass == 0) {
         c->pass_start = c->now;
         c->f->passes++;

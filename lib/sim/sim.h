@@ -16,8 +16,8 @@
  *   sim_cache_compute   misses are reserved in order of access and sent; hits are computed while
  *                       loads run, then each in-flight expert as it arrives. Returns the stall time
  *
- * and sim_cache_token when the pass is complete. In a pass of several sequences, all may pass a
- * layer before the next one; within a layer they are modelled one after the other.
+ * and sim_cache_token when the pass is complete. In a pass of several sequences, all of them are in
+ * the same layer: an expert is one access for all its tokens, and what is missing is requested once.
  * sim_cache_sequence_starts and sim_cache_sequence_ends say which sequences run
  * (lib/policy/sequences.h). With prefetch off the hits are those of the pipeline over the same
  * trace (see the contract in residency.h). A driver with a real model waits for the real bytes
@@ -144,9 +144,9 @@ struct sim_cache;
 struct sim_cache *sim_cache_create(const struct sim_config *config, struct error *error);
 void sim_cache_destroy(struct sim_cache *c);
 
-struct sim_step {
+struct sim_step { /* of one sequence */
     uint32_t sequence, position, layer;
-    uint32_t tokens; /* of the pass: 1 is decode, unless prefill is set */
+    uint32_t tokens; /* of it in the pass: 1 is decode, unless prefill is set */
     bool prefill;
 };
 
@@ -156,11 +156,18 @@ enum sim_outcome { SIM_HIT, SIM_INFLIGHT, SIM_MISS, SIM_SKIPPED };
 void sim_cache_logits(struct sim_cache *c, const struct residency_step *at, uint32_t first,
                       const uint8_t *levels, uint32_t count);
 
+struct sim_part {    /* of an access: what one sequence of the pass uses of the expert */
+    uint32_t step;   /* which of the steps of sim_cache_layer */
+    uint32_t tokens; /* of this sequence that access it */
+};
+
 struct sim_access {
     uint32_t expert;
     uint32_t tokens;     /* of the pass that access it */
     float weight_before; /* see precision.h */
     float popularity;
+    const struct sim_part *part; /* [parts], in the order of their records; borrowed */
+    uint32_t parts;              /* 0: the first step has all tokens */
 };
 
 struct sim_access_result {
@@ -172,14 +179,16 @@ struct sim_access_result {
 void sim_cache_sequence_starts(struct sim_cache *c, uint32_t sequence);
 void sim_cache_sequence_ends(struct sim_cache *c, uint32_t sequence);
 
-void sim_cache_layer(struct sim_cache *c, const struct sim_step *step);
+/* All sequences of the pass reach a layer: their steps, at most SEQUENCES_MAX, in the order of their
+ * rows. */
+void sim_cache_layer(struct sim_cache *c, const struct sim_step *step, uint32_t steps);
 void sim_cache_access(struct sim_cache *c, const struct sim_access *access,
                       struct sim_access_result *result);
-/* Predictions for a later layer of this pass, in descending order; at most sim_cache_predict_k of
- * them are taken. Returns false when layers beyond need no hints: a predicted expert is not
- * resident. */
-bool sim_cache_hint(struct sim_cache *c, uint32_t layer, const struct prediction *predictions,
-                    uint32_t count);
+/* Predictions of one of the steps for a later layer of this pass, in descending order; at most
+ * sim_cache_predict_k of them are taken. Returns false when layers beyond need no hints: a predicted
+ * expert is not resident. */
+bool sim_cache_hint(struct sim_cache *c, uint32_t step, uint32_t layer,
+                    const struct prediction *predictions, uint32_t count);
 /* policy prefetch of a GPU: what the router of the next layer chose on this layer's gate input, in
  * order of rank; at most top_k are taken. In every layer of a pass of one token, before
  * sim_cache_compute; ends what was stated before. */

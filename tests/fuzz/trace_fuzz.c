@@ -4,6 +4,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
+#include "lib/sim/replay/together.h"
 #include "lib/sim/sim.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -25,6 +26,21 @@ static void replay(const struct trace *t, const char *preset, const char *knobs)
     free(block);
 }
 
+/* Its sequences in two at a time, cut into at least three. */
+static void replay_together(const struct trace *t)
+{
+    struct error error;
+    struct trace two;
+    struct together *all = together_create(t, 1, 3, &error);
+    if (!all)
+        return;
+    if (together_trace(all, 2, &two, &error) != 0)
+        abort();
+    replay(&two, "default", NULL);
+    trace_free(&two);
+    together_destroy(all);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct trace t;
@@ -38,6 +54,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         replay(&t, "hobbit", NULL);
         replay(&t, "edgemoe", NULL);
         replay(&t, "layerwise", NULL);
+        replay_together(&t);
     }
     trace_free(&t);
     return 0;

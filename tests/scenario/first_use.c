@@ -366,7 +366,7 @@ static void nearest_name_is_suggested(void)
         {{"pack", "--verfy"}, "did you mean --verify?"},
         {{"ctl", "statsu"}, "did you mean status?"},
         {{"ctl", "--nmae", "x", "status"}, "did you mean --name?"},
-        {{"sim", "--preset", "x"}, "use one trace file"}, /* an abbreviation of --presets */
+        {{"sim", "--preset", "x"}, "use trace files"}, /* an abbreviation of --presets */
     };
     for (size_t i = 0; i < ARRAY_LEN(t); i++) {
         struct command c;

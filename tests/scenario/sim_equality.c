@@ -4,7 +4,11 @@
  * this possible are in lib/policy/residency/residency.h.
  *
  * Prompts are computed token by token: in a chunk that accesses more experts than half of the
- * capacity, the candidates for eviction depend on when experts are pinned. */
+ * capacity, the candidates for eviction depend on when experts are pinned.
+ *
+ * Several sequences, each pass with few rows, whose experts fit: the trace has the order in which the engine
+ * decided, so that the same holds. Which rows are in a pass depends on when requests arrive: two
+ * runs differ, but each equals the replay of its trace. */
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
@@ -19,13 +23,33 @@
 #include "tests/scenario/baseline.h"
 #include "tests/scenario/fixtures.h"
 
-#define PROMPTS 2
+#define PROMPTS   2
+#define TOGETHER  5 /* one waits: the engine runs four */
+#define FINISH_MS 300000
 
 struct totals {
     uint64_t hits, misses, hits_inflight, skipped, low, bytes, experts_max;
+    uint64_t passes, rows, experts;
 };
 
-static struct totals run_engine(const char *trace, const char *knobs, const char *experts)
+/* One after another, or all together. */
+static void generate(struct engine *e, const char *what, bool together)
+{
+    struct generation *g[TOGETHER];
+    for (unsigned i = 0; i < PROMPTS && !together; i++)
+        baseline_compare(e, i, what);
+    for (unsigned i = 0; i < TOGETHER && together; i++)
+        g[i] = generation_start(e, test_prompt(i % TEST_PROMPTS), BASELINE_TOKENS);
+    for (unsigned i = 0; i < TOGETHER && together; i++) {
+        struct text text;
+        generation_finish(g[i], FINISH_MS, &text);
+        text_check_same(baseline(i % TEST_PROMPTS), &text, what);
+        text_free(&text);
+    }
+}
+
+static struct totals run_engine(const char *trace, const char *knobs, const char *experts,
+                                bool together)
 {
     struct engine *e = engine_new();
     struct totals t;
@@ -33,16 +57,19 @@ static struct totals run_engine(const char *trace, const char *knobs, const char
     snprintf(knobs_option, sizeof knobs_option, "--policy=prediction=none,prefetch=none,%s", knobs);
     snprintf(trace_option, sizeof trace_option, "--trace=%s", trace);
     unlink(trace);
-    engine_start(
-        e, (const char *const[]){knobs_option, trace_option, experts, "--prefill-chunk=1", NULL});
-    for (unsigned i = 0; i < PROMPTS; i++)
-        baseline_compare(e, i, knobs);
+    engine_start(e, (const char *const[]){knobs_option, trace_option, experts,
+                                          together ? "--prefill-chunk=4" : "--prefill-chunk=1",
+                                          "--parallel=4", "--ctx-size=2048", NULL});
+    generate(e, knobs, together);
     json_t *doc = engine_stats(e);
     t.experts_max = lookup_u64(doc, "directory.experts_payload_max");
     json_decref(doc);
     t.hits = engine_counter(e, "compute", "hits");
     t.misses = engine_counter(e, "compute", "misses");
     t.hits_inflight = engine_counter(e, "compute", "hits_inflight");
+    t.passes = engine_counter(e, "compute", "passes");
+    t.rows = engine_counter(e, "compute", "pass_rows");
+    t.experts = engine_counter(e, "compute", "pass_experts");
     uint64_t lost = engine_counter(e, "recorder", "records_dropped");
     engine_stop(e);
     if (lost > 0) /* the recorder was delayed: nothing to compare, and not an error */
@@ -69,15 +96,18 @@ static struct totals simulate(const char *path, const char *knobs, uint64_t capa
         t.hits += r.phase[p].hits;
         t.misses += r.phase[p].misses;
         t.hits_inflight += r.phase[p].hits_inflight;
+        t.passes += r.phase[p].passes;
+        t.rows += r.phase[p].tokens;
+        t.experts += r.phase[p].experts;
     }
     return t;
 }
 
-static void compare(const char *knobs, const char *experts)
+static void compare(const char *knobs, const char *experts, bool together)
 {
     char path[PATH_MAX];
     snprintf(path, sizeof path, "%s/equality.trace", test_dir());
-    struct totals real = run_engine(path, knobs, experts);
+    struct totals real = run_engine(path, knobs, experts, together);
     struct totals modelled = simulate(path, knobs, real.experts_max);
     test_note("%s %s: pipeline %" PRIu64 " hits %" PRIu64 " misses, sim %" PRIu64 " and %" PRIu64,
               experts, knobs, real.hits, real.misses, modelled.hits, modelled.misses);
@@ -87,6 +117,14 @@ static void compare(const char *knobs, const char *experts)
     CHECK(real.hits == modelled.hits && real.misses == modelled.misses,
           "%s with %s: the simulator is off by %" PRId64 " hits", knobs, experts,
           (int64_t)(modelled.hits - real.hits));
+    CHECK(real.passes == modelled.passes && real.rows == modelled.rows &&
+              real.experts == modelled.experts,
+          "%s: %" PRIu64 " passes, %" PRIu64 " rows, %" PRIu64 " experts; in sim %" PRIu64
+          ", %" PRIu64 ", %" PRIu64,
+          knobs, real.passes, real.rows, real.experts, modelled.passes, modelled.rows,
+          modelled.experts);
+    CHECK(together == (real.passes < real.rows), "%" PRIu64 " passes for %" PRIu64 " rows",
+          real.passes, real.rows);
 }
 
 /* ---- lossy presets --------------------------------------------------------------------------- */
@@ -208,7 +246,12 @@ static void preset_edgemoe(void)
 #define CASE(name, knobs, experts)                                                                 \
     static void name(void)                                                                         \
     {                                                                                              \
-        compare(knobs, experts);                                                                   \
+        compare(knobs, experts, false);                                                            \
+    }
+#define TOGETHER_CASE(name, knobs, experts)                                                        \
+    static void name(void)                                                                         \
+    {                                                                                              \
+        compare(knobs, experts, true);                                                             \
     }
 
 CASE(lru, "eviction=lru", "--resident-experts=50")
@@ -227,6 +270,11 @@ CASE(learned, "eviction=learned", "--resident-experts=50")
 CASE(learned_25, "eviction=learned", "--resident-experts=25")
 CASE(arc_fate, "eviction=arc,allocation=fate", "--resident-experts=25")
 CASE(lru_even, "allocation=even", "--resident-experts=25")
+TOGETHER_CASE(together_lru, "eviction=lru", "--resident-experts=25")
+TOGETHER_CASE(together_hobbit, "eviction=hobbit", "--resident-experts=25")
+TOGETHER_CASE(together_decayed_frequency, "eviction=decayed-frequency", "--resident-experts=25")
+TOGETHER_CASE(together_learned, "eviction=learned", "--resident-experts=50")
+TOGETHER_CASE(together_arc, "eviction=arc", "--resident-experts=50")
 
 int main(int argc, char **argv)
 {
@@ -247,6 +295,11 @@ int main(int argc, char **argv)
         ROW(lru_even),
         ROW(learned),
         ROW(learned_25),
+        ROW(together_lru),
+        ROW(together_hobbit),
+        ROW(together_decayed_frequency),
+        ROW(together_learned),
+        ROW(together_arc),
         ROW(preset_hobbit),
         ROW(preset_fate),
         ROW(preset_edgemoe),

@@ -110,7 +110,9 @@ sluice_unit_test(policy_planned_test SOURCES lib/policy/presets/planned_test.c L
 
 sluice_unit_test(sim_trace_test SOURCES lib/trace/trace_test.c LINK sluice_sim)
 sluice_unit_test(sim_test
-  SOURCES lib/sim/sim_test.c lib/sim/cache_test.c lib/sim/gpu_test.c lib/sim/sequences_test.c LINK sluice_sim)
+  SOURCES lib/sim/sim_test.c lib/sim/cache_test.c lib/sim/gpu_test.c lib/sim/sequences_test.c
+    lib/sim/replay/together_test.c
+  LINK sluice_sim)
 sluice_unit_test(sim_states_test SOURCES lib/sim/states_test.c LINK sluice_sim)
 sluice_unit_test(sampler_test SOURCES lib/sampling/sampler_test.c LINK sluice_sampling)
 # The golden library gives the core a model.

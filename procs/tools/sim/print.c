@@ -31,25 +31,25 @@ double result_hits(const struct sim_result *r)
 double result_token_ms(const struct sim_result *r)
 {
     const struct sim_stats *f = &r->phase[SIM_DECODE];
-    return ratio((f->stall_ns + f->compute_ns) / 1e6, (double)f->passes);
+    return ratio((f->stall_ns + f->compute_ns) / 1e6, (double)f->tokens);
 }
 
 double result_stall_ms(const struct sim_result *r)
 {
     const struct sim_stats *f = &r->phase[SIM_DECODE];
-    return ratio(f->stall_ns / 1e6, (double)f->passes);
+    return ratio(f->stall_ns / 1e6, (double)f->tokens);
 }
 
 double result_penalty(const struct sim_result *r)
 {
     const struct sim_stats *f = &r->phase[SIM_DECODE];
-    return ratio(f->penalty, (double)f->passes);
+    return ratio(f->penalty, (double)f->tokens);
 }
 
 double result_mib(const struct sim_result *r)
 {
     const struct sim_stats *f = &r->phase[SIM_DECODE];
-    return ratio((double)(f->demand_bytes + f->prefetch_bytes) / (double)MIB, (double)f->passes);
+    return ratio((double)(f->demand_bytes + f->prefetch_bytes) / (double)MIB, (double)f->tokens);
 }
 
 double result_gpu_hits(const struct sim_result *r)
@@ -66,13 +66,13 @@ double result_gpu_hits(const struct sim_result *r)
 double result_gpu_mib(const struct sim_result *r)
 {
     const struct sim_stats *f = &r->phase[SIM_DECODE];
-    return ratio((double)f->gpu_upload_bytes / (double)MIB, (double)f->passes);
+    return ratio((double)f->gpu_upload_bytes / (double)MIB, (double)f->tokens);
 }
 
 double result_gpu_stall_ms(const struct sim_result *r)
 {
     const struct sim_stats *f = &r->phase[SIM_DECODE];
-    return ratio(f->gpu_stall_ns / 1e6, (double)f->passes);
+    return ratio(f->gpu_stall_ns / 1e6, (double)f->tokens);
 }
 
 /* ---- one row per contender ------------------------------------------------------------------ */
@@ -295,7 +295,8 @@ static const char *const phase_names[SIM_PHASES] = {"decode", "prefill"};
 
 int print_csv(FILE *out, const struct grid *g)
 {
-    fprintf(out, "preset,budget_bytes,budget_percent,read_bytes_per_s,phase");
+    fprintf(out, "preset,%sbudget_bytes,budget_percent,read_bytes_per_s,phase",
+            g->together ? "parallel," : "");
 #define COUNT(name, meaning) fprintf(out, ",%s", #name);
 #define REAL(name, meaning)  fprintf(out, ",%s", #name);
 #include "lib/sim/results.tbl.h"
@@ -305,9 +306,12 @@ int print_csv(FILE *out, const struct grid *g)
         const struct cell *c = grid_cell(g, p.contender, p.budget, p.storage);
         for (int phase = 0; c->made && phase < SIM_PHASES; phase++) {
             const struct sim_stats *f = &c->result.phase[phase];
-            fprintf(out, "%s,%" PRIu64 ",%.6g,%.0f,%s", g->contender[p.contender].label,
-                    g->budget[p.budget].bytes, g->budget[p.budget].percent,
-                    g->storage[p.storage].bytes_per_s, phase_names[phase]);
+            fprintf(out, "%s,", g->contender[p.contender].label);
+            if (g->together)
+                fprintf(out, "%" PRIu32 ",", g->contender[p.contender].parallel);
+            fprintf(out, "%" PRIu64 ",%.6g,%.0f,%s", g->budget[p.budget].bytes,
+                    g->budget[p.budget].percent, g->storage[p.storage].bytes_per_s,
+                    phase_names[phase]);
 #define COUNT(name, meaning) fprintf(out, ",%" PRIu64, f->name);
 #define REAL(name, meaning)  fprintf(out, ",%.6f", f->name);
 #include "lib/sim/results.tbl.h"
@@ -336,6 +340,8 @@ static json_t *json_of_cell(const struct grid *g, const struct position *p)
                           (json_int_t)g->budget[p->budget].bytes, "budget_percent",
                           g->budget[p->budget].percent, "read_bytes_per_s",
                           g->storage[p->storage].bytes_per_s);
+    if (g->together)
+        json_object_set_new(o, "parallel", json_integer(contender->parallel));
     json_object_set_new(o, "hit_rate", json_real(result_hits(&c->result)));
     json_object_set_new(o, "token_ms", json_real(result_token_ms(&c->result)));
     json_object_set_new(o, "stall_ms", json_real(result_stall_ms(&c->result)));

@@ -24,6 +24,8 @@
 
 #define DEFAULT_PRESETS          "lod-nocache,lod,default,eap,edgemoe,hobbit,fate,layerwise"
 #define DEFAULT_BUDGETS          "12.5%,18.75%,25%,37.5%,50%,75%"
+#define TOGETHER_PRESETS         "default" /* with --parallel */
+#define TOGETHER_BUDGETS         "25%,50%,100%"
 #define DEFAULT_BANDWIDTHS       "1GB/s"
 #define NAME_AND_COMMA(id, name) name ","
 #define ALL_EVICTIONS            EVICTION_LIST(NAME_AND_COMMA) "belady"
@@ -32,12 +34,13 @@ _Static_assert(SIM_DEFAULT_DEPTH == PARAMS_QUEUE_DEPTH,
                "simulated devices have the engine's depth");
 
 struct program {
-    const char *trace_path, *synthetic, *presets, *evictions, *policy, *budgets, *bandwidths;
+    const char *synthetic, *presets, *evictions, *policy, *budgets, *bandwidths;
     const char *output, *pivot, *svg_path, *write_path, *plan_path, *precisions;
     double calibrate, latency_us, layer_us, expert_us, predict_us, batch; /* < 0: not given */
     uint64_t depth;
     struct sim_gpu_options gpu;
-    struct trace trace;
+    struct traces traces;
+    struct trace trace; /* that is replayed now */
     struct grid grid;
     struct path_tables tables;
     void *tables_block;
@@ -78,6 +81,12 @@ static int take_evictions(void *program, const char *value, struct error *error)
     (void)error;
     p->evictions = strcmp(value, "all") == 0 ? ALL_EVICTIONS : value;
     return 0;
+}
+
+static int take_parallel(void *program, const char *value, struct error *error)
+{
+    struct program *p = program;
+    return traces_parallel(&p->traces, value, error);
 }
 
 static int take_depth(void *program, const char *value, struct error *error)
@@ -138,6 +147,9 @@ static const struct option_row rows[] = {
      "policy parameters, override those of every preset"},
     {0, "budgets", "25%,1GiB", OPTION_TEXT(struct program, budgets),
      "capacity for experts, % of all their bytes or a size (default " DEFAULT_BUDGETS ")"},
+    {0, "parallel", "1,2,4", OPTION_CALL(take_parallel),
+     "sequences of the traces that run at a time, in passes as the "
+     "engine's: a table of what they share"},
     {0, "read-bandwidth", "200MB/s,...", OPTION_TEXT(struct program, bandwidths),
      "of the storage devices (default " DEFAULT_BANDWIDTHS ")"},
     {0, "latency", "US", OPTION_NTH(take_number, NUMBER_LATENCY), "of one read (default 100)"},
@@ -197,12 +209,13 @@ static const struct option_row rows[] = {
 
 static const struct option_table options = {
     .command = "sim",
-    .before = "usage: sluice sim TRACE [options]\n"
+    .before = "usage: sluice sim TRACE... [options]\n"
               "       sluice sim --synthetic [layers=8,experts=32,top-k=4,...] [options]\n"
               "\n"
               "Replays a trace of expert accesses (sluice run --trace FILE) under presets,\n"
-              "budgets and storage devices: hits, bytes, and simulated time. The same input\n"
-              "gives the same output. A narrow terminal gets the columns that presets are\n"
+              "budgets and storage devices: hits, bytes, and simulated time. Several traces\n"
+              "of one model are replayed one after the other. The same input gives the same\n"
+              "output. A narrow terminal gets the columns that presets are\n"
               "compared by.\n"
               "\n",
     OPTION_ROWS(rows),
@@ -223,11 +236,20 @@ static int parse(struct program *p, int argc, char **argv, struct error *error)
     /* --synthetic settings may follow after a blank. */
     if (p->synthetic && !*p->synthetic && optind + 1 == argc && strchr(argv[optind], '='))
         p->synthetic = argv[optind++];
-    if (!p->synthetic && optind + 1 == argc)
-        p->trace_path = argv[optind++];
-    if (optind < argc || (!p->synthetic && !p->trace_path))
+    p->traces.count = p->synthetic ? 1 : 0;
+    while (!p->synthetic && optind < argc && p->traces.count < TRACES_MAX)
+        p->traces.path[p->traces.count++] = argv[optind++];
+    if (optind < argc || p->traces.count == 0)
         return error_set(error, ERR_BAD_INPUT,
-                         "use one trace file or --synthetic (see sluice sim --help)");
+                         "use trace files, at most %d, or --synthetic (see sluice sim --help)",
+                         TRACES_MAX);
+    if (p->traces.parallels > 0 && (p->pivot || p->svg_path))
+        return error_set(error, ERR_BAD_INPUT,
+                         "--parallel has a table of its own: use it without "
+                         "--pivot and --svg");
+    bool together = p->traces.parallels > 0;
+    p->presets = p->presets ? p->presets : together ? TOGETHER_PRESETS : DEFAULT_PRESETS;
+    p->budgets = p->budgets ? p->budgets : together ? TOGETHER_BUDGETS : DEFAULT_BUDGETS;
     return sim_gpu_options_check(&p->gpu, error);
 }
 
@@ -236,6 +258,9 @@ static int parse(struct program *p, int argc, char **argv, struct error *error)
 /* Learns frequencies and paths from the first part of the trace. */
 static int calibrate(struct program *p, struct error *error)
 {
+    free(p->tables_block);
+    p->tables_block = NULL;
+    p->tables = (struct path_tables){.layers = 0};
     p->measure = sim_split(&p->trace, p->calibrate / 100);
     if (p->measure == 0)
         return 0;
@@ -405,6 +430,8 @@ static int make_grid(struct program *p, struct error *error)
     set_layer_times(p);
     while (rv == 0 && value_next(&list, item))
         rv = p->evictions ? add_eviction(p, item, error) : add_preset(p, item, error);
+    if (rv == 0)
+        rv = traces_contenders(&p->traces, &p->grid, error);
     for (const char *at = p->budgets; rv == 0 && value_next(&at, item);)
         rv = add_budget(p, item, error);
     for (const char *at = p->bandwidths; rv == 0 && value_next(&at, item);)
@@ -463,11 +490,26 @@ static int run_contender(struct program *p, uint32_t who, uint32_t *made, struct
     return 0;
 }
 
+/* Those with this number of sequences. */
+static int run_with(struct program *p, uint32_t parallel, uint32_t *made, struct error *error)
+{
+    if (calibrate(p, error) != 0)
+        return -1;
+    for (uint32_t i = 0; i < p->grid.contenders; i++)
+        if (p->grid.contender[i].parallel == parallel && run_contender(p, i, made, error) != 0)
+            return -1;
+    return 0;
+}
+
 static int run_grid(struct program *p, struct error *error)
 {
+    const struct traces *t = &p->traces;
     uint32_t made = 0;
-    for (uint32_t i = 0; i < p->grid.contenders; i++)
-        if (run_contender(p, i, &made, error) != 0)
+    if (t->parallels == 0 && run_with(p, 0, &made, error) != 0)
+        return -1;
+    for (uint32_t i = 0; i < t->parallels; i++)
+        if ((i > 0 && traces_together(t, t->parallel[i], &p->trace, error) != 0) ||
+            run_with(p, t->parallel[i], &made, error) != 0)
             return -1;
     return made > 0 ? 0 : error_set(error, ERR_BAD_INPUT, "nothing could be replayed");
 }
@@ -477,12 +519,16 @@ static int run_grid(struct program *p, struct error *error)
 static int show(const struct program *p, struct error *error)
 {
     int rv;
-    if (strcmp(p->output, "md") == 0)
+    if (strcmp(p->output, "md") == 0 && p->grid.together)
+        rv = print_together(stdout, &p->grid, true);
+    else if (strcmp(p->output, "md") == 0)
         rv = print_md(stdout, &p->grid, p->pivot);
     else if (strcmp(p->output, "csv") == 0)
         rv = print_csv(stdout, &p->grid);
     else if (strcmp(p->output, "json") == 0)
         rv = print_json(stdout, &p->grid);
+    else if (p->grid.together)
+        rv = print_together(stdout, &p->grid, false);
     else
         rv = print_text(stdout, &p->grid, p->pivot);
     return rv == 0 ? 0 : error_set(error, ERR_IO, "cannot write the result");
@@ -502,21 +548,20 @@ static int plot(const struct program *p, struct error *error)
 
 static int run(struct program *p, struct error *error)
 {
-    int rv = p->synthetic ? make_synthetic(p->synthetic, &p->trace, error)
-                          : trace_read(p->trace_path, &p->trace, error);
+    int rv = p->synthetic ? make_synthetic(p->synthetic, &p->traces.trace[0], error) : 0;
+    if (rv == 0)
+        rv = traces_read(&p->traces, &p->trace, error);
     if (rv == 0 && p->write_path)
         rv = trace_write(p->write_path, &p->trace, error);
     if (rv != 0 || add_precisions(p, error) != 0 || take_plan(p, error) != 0 ||
-        calibrate(p, error) != 0 || make_grid(p, error) != 0 || run_grid(p, error) != 0)
+        make_grid(p, error) != 0 || run_grid(p, error) != 0)
         return -1;
     return show(p, error) != 0 || plot(p, error) != 0 ? -1 : 0;
 }
 
 int main(int argc, char **argv)
 {
-    static struct program p = {.presets = DEFAULT_PRESETS,
-                               .budgets = DEFAULT_BUDGETS,
-                               .bandwidths = DEFAULT_BANDWIDTHS,
+    static struct program p = {.bandwidths = DEFAULT_BANDWIDTHS,
                                .output = "text",
                                .calibrate = 25,
                                .latency_us = SIM_DEFAULT_LATENCY_NS / 1e3,
@@ -533,6 +578,7 @@ int main(int argc, char **argv)
         status = error_exit_status(error.code);
     }
     trace_free(&p.trace);
+    traces_free(&p.traces);
     free(p.tables_block);
     free(p.plan);
     free(p.frequency);

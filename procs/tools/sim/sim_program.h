@@ -10,6 +10,8 @@
 #define LABELS_MAX       40
 #define BUDGETS_MAX      24
 #define GRID_STORAGE_MAX 6
+#define PARALLEL_MAX     16 /* numbers of sequences */
+#define TRACES_MAX       64
 #define ITEM_BYTES       64
 
 struct budget {
@@ -22,6 +24,7 @@ struct contender {
     char label[24];
     struct knobs knobs;
     bool eviction, belady;
+    uint32_t parallel; /* sequences at a time; 0: as recorded */
 };
 
 struct cell {
@@ -37,7 +40,7 @@ struct grid {
     struct sim_gpu gpus[SIM_GPUS_MAX]; /* of all cells, linked; without places: none */
     struct cell *cell;                 /* [contenders][budgets][devices] */
     struct trace_header header;
-    uint64_t tokens; /* measured tokens of all passes */
+    bool together; /* --parallel: contenders have a number of sequences */
 };
 
 static inline const struct cell *grid_cell(const struct grid *g, uint32_t contender,
@@ -51,13 +54,34 @@ const char *speed_text(const struct sim_storage *d, char buf[24]);
 
 /* Derived results; 0 if the divisor is 0. */
 double result_hits(const struct sim_result *r);     /* share of the accesses, both phases */
-double result_token_ms(const struct sim_result *r); /* per decoded token */
+double result_token_ms(const struct sim_result *r); /* per decoded token of all sequences */
 double result_stall_ms(const struct sim_result *r); /* part of it */
 double result_penalty(const struct sim_result *r);  /* per decoded token */
 double result_mib(const struct sim_result *r);      /* read per decoded token */
 double result_gpu_hits(const struct sim_result *r); /* share of the uses of experts, both phases */
 double result_gpu_mib(const struct sim_result *r);  /* copied to the GPU per decoded token */
 double result_gpu_stall_ms(const struct sim_result *r); /* part of the stall: copies to it */
+
+/* traces.c */
+
+struct traces {
+    const char *path[TRACES_MAX];
+    struct trace trace[TRACES_MAX];
+    uint32_t count;
+    uint32_t parallel[PARALLEL_MAX], parallels; /* of --parallel */
+    struct together *together;                  /* with --parallel, or of several traces */
+};
+
+/* --parallel: "1,2,4". -1 with *error. */
+int traces_parallel(struct traces *t, const char *list, struct error *error);
+/* Reads the files, and makes one trace of them: for --parallel the first number. -1 with *error. */
+int traces_read(struct traces *t, struct trace *out, struct error *error);
+/* Replaces the trace by that of another number of sequences; its header stays. */
+int traces_together(const struct traces *t, uint32_t parallel, struct trace *out,
+                    struct error *error);
+/* Makes a contender for each number of sequences. -1 with *error: too many. */
+int traces_contenders(const struct traces *t, struct grid *g, struct error *error);
+void traces_free(struct traces *t);
 
 /* values.c */
 
@@ -72,6 +96,8 @@ int print_text(FILE *out, const struct grid *g, const char *pivot);
 int print_md(FILE *out, const struct grid *g, const char *pivot);
 int print_csv(FILE *out, const struct grid *g);
 int print_json(FILE *out, const struct grid *g);
+/* together.c: what sequences share, for --parallel: a row per cell and number of them. */
+int print_together(FILE *out, const struct grid *g, bool md);
 
 /* plot.c: SVG of hits over budget, and a panel per device of time per token over budget. -1 on a
  * write error. */

@@ -8,7 +8,7 @@
 static double token(struct sim_cache *c, uint32_t position, const uint32_t *experts, uint32_t count)
 {
     double stall;
-    sim_cache_layer(c, &(struct sim_step){1, position, 0, 1, false});
+    sim_cache_layer(c, &(struct sim_step){1, position, 0, 1, false}, 1);
     for (uint32_t i = 0; i < count; i++) {
         struct sim_access_result result;
         sim_cache_access(c, &(struct sim_access){.expert = experts[i], .tokens = 1}, &result);
@@ -113,12 +113,12 @@ START_TEST(demands_overtake)
     struct prediction predictions[1] = {{5, 1, 0}};
     struct sim_access_result result;
     (void)token(c, 0, (const uint32_t[]){1}, 1);
-    sim_cache_layer(c, &(struct sim_step){1, 1, 0, 1, false});
+    sim_cache_layer(c, &(struct sim_step){1, 1, 0, 1, false}, 1);
     sim_cache_access(c, &(struct sim_access){.expert = 1, .tokens = 1}, &result);
     ck_assert_int_eq(result.outcome, SIM_HIT);
-    ck_assert(!sim_cache_hint(c, 1, predictions, 1));
+    ck_assert(!sim_cache_hint(c, 0, 1, predictions, 1));
     (void)sim_cache_compute(c);
-    sim_cache_layer(c, &(struct sim_step){1, 1, 1, 1, false});
+    sim_cache_layer(c, &(struct sim_step){1, 1, 1, 1, false}, 1);
     sim_cache_access(c, &(struct sim_access){.expert = 2, .tokens = 1},
                      &result); /* not the predicted one */
     ck_assert_int_eq(result.outcome, SIM_MISS);
@@ -153,13 +153,13 @@ START_TEST(newer_lists_keep_reads)
     struct sim_cache *c = two_precisions("default", "prefetch=all,preload=none,lookahead=2", 3);
     struct prediction older = {5, 1, 0}, newer = {6, 1, 0};
     struct sim_access_result result;
-    sim_cache_layer(c, &(struct sim_step){1, 0, 0, 1, false});
-    (void)sim_cache_hint(c, 2, &older, 1);
+    sim_cache_layer(c, &(struct sim_step){1, 0, 0, 1, false}, 1);
+    (void)sim_cache_hint(c, 0, 2, &older, 1);
     (void)sim_cache_compute(c);
-    sim_cache_layer(c, &(struct sim_step){1, 0, 1, 1, false});
-    (void)sim_cache_hint(c, 2, &newer, 1);
+    sim_cache_layer(c, &(struct sim_step){1, 0, 1, 1, false}, 1);
+    (void)sim_cache_hint(c, 0, 2, &newer, 1);
     (void)sim_cache_compute(c);
-    sim_cache_layer(c, &(struct sim_step){1, 0, 2, 1, false});
+    sim_cache_layer(c, &(struct sim_step){1, 0, 2, 1, false}, 1);
     for (uint32_t e = 5; e < 7; e++) {
         sim_cache_access(c, &(struct sim_access){.expert = e, .tokens = 1}, &result);
         ck_assert_int_eq(result.outcome, SIM_INFLIGHT);
@@ -180,12 +180,14 @@ START_TEST(predictions_for_a_prompt)
     struct sim_access_result result;
     for (uint32_t e = 0; e < 8; e++)
         list[e] = (struct prediction){e, (float)(9 - e), 0};
-    sim_cache_layer(c, &(struct sim_step){1, 0, 0, 16, true});
-    (void)sim_cache_hint(c, 1, list, 8);
+    sim_cache_layer(c, &(struct sim_step){1, 0, 0, 16, true}, 1);
+    (void)sim_cache_hint(c, 0, 1, list, 8);
     (void)sim_cache_compute(c);
-    sim_cache_layer(c, &(struct sim_step){1, 0, 1, 16, true});
+    sim_cache_layer(c, &(struct sim_step){1, 0, 1, 16, true}, 1);
     for (uint32_t e = 0; e < 8; e++) {
-        sim_cache_access(c, &(struct sim_access){e, 9 - e, 0, (float)e / 8}, &result);
+        sim_cache_access(
+            c, &(struct sim_access){.expert = e, .tokens = 9 - e, .popularity = (float)e / 8},
+            &result);
         ck_assert_int_ne(result.outcome, SIM_MISS);
         ck_assert_int_eq(result.precision, e < 6 ? PRECISION_NATIVE : PRECISION_INT4);
     }
@@ -213,11 +215,11 @@ START_TEST(likely_predictions_take_space)
     struct sim_access_result result;
     for (uint32_t position = 0; position < 3; position++)
         for (uint32_t layer = 0; layer < 2; layer++) {
-            sim_cache_layer(c, &(struct sim_step){1, position, layer, 1, false});
+            sim_cache_layer(c, &(struct sim_step){1, position, layer, 1, false}, 1);
             for (uint32_t e = 0; e < 2; e++)
                 sim_cache_access(c, &(struct sim_access){.expert = e, .tokens = 1}, &result);
             if (position == 2 && layer == 0)
-                (void)sim_cache_hint(c, 1, &prediction, 1);
+                (void)sim_cache_hint(c, 0, 1, &prediction, 1);
             (void)sim_cache_compute(c);
             if (layer == 1)
                 sim_cache_token(c);
@@ -253,7 +255,7 @@ START_TEST(hobbit_by_hand)
                     {1, 0.3f, SIM_MISS, PRECISION_NATIVE},
                     {1, 0.7f, SIM_HIT, PRECISION_NATIVE}};
     for (uint32_t i = 0; i < ARRAY_LEN(accesses); i++) {
-        sim_cache_layer(c, &(struct sim_step){1, i, 0, 1, false});
+        sim_cache_layer(c, &(struct sim_step){1, i, 0, 1, false}, 1);
         sim_cache_access(c,
                          &(struct sim_access){.expert = accesses[i].expert,
                                               .tokens = 1,

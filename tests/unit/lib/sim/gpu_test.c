@@ -41,7 +41,7 @@ static void pass(struct sim_cache *c, uint32_t tokens, const uint32_t *experts, 
 {
     static uint32_t position;
     double from = sim_cache_now(c);
-    sim_cache_layer(c, &(struct sim_step){1, position++, 0, tokens, false});
+    sim_cache_layer(c, &(struct sim_step){1, position++, 0, tokens, false}, 1);
     for (uint32_t i = 0; i < count; i++) {
         struct sim_access_result result;
         sim_cache_access(c, &(struct sim_access){.expert = experts[i], .tokens = 1}, &result);
@@ -124,7 +124,7 @@ START_TEST(rows_of_a_batch)
     struct sim_cache *c = made(GPU_CENTRIC);
     struct sim_access_result result;
     for (uint32_t position = 0; position < 2; position++) {
-        sim_cache_layer(c, &(struct sim_step){1, position, 0, 4, true});
+        sim_cache_layer(c, &(struct sim_step){1, position, 0, 4, true}, 1);
         for (size_t i = 0; i < 3; i++)
             sim_cache_access(c, &accesses[i], &result);
         sim_cache_compute(c);
@@ -160,7 +160,7 @@ static void half_pass(struct sim_cache *c, uint32_t layer, uint32_t expert, uint
 {
     struct sim_access_result result;
     struct prediction p = {.expert = predicted};
-    sim_cache_layer(c, &(struct sim_step){1, 0, layer, 1, false});
+    sim_cache_layer(c, &(struct sim_step){1, 0, layer, 1, false}, 1);
     sim_cache_access(c, &(struct sim_access){.expert = expert, .tokens = 1}, &result);
     sim_cache_gpu_predicted(c, &p, layer == 0);
     ck_assert_double_eq_tol(sim_cache_compute(c), stall, 1);

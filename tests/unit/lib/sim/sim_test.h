@@ -15,5 +15,6 @@ struct sim_config config_of(const char *preset, const char *knobs, uint64_t entr
 TCase *sim_cache_case(void);
 TCase *sim_gpu_case(void);
 TCase *sim_sequences_case(void);
+TCase *sim_together_case(void);
 
 #endif

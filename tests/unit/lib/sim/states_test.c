@@ -13,7 +13,7 @@ static enum sim_outcome access_one(struct sim_cache *c, uint32_t position,
                                    enum precision *precision)
 {
     struct sim_access_result result;
-    sim_cache_layer(c, &(struct sim_step){1, position, 1, prefill ? 4 : 1, prefill});
+    sim_cache_layer(c, &(struct sim_step){1, position, 1, prefill ? 4 : 1, prefill}, 1);
     sim_cache_access(c, access, &result);
     (void)sim_cache_compute(c);
     sim_cache_token(c);
@@ -26,8 +26,8 @@ static void load_ahead(struct sim_cache *c, uint32_t position, const struct stat
 {
     struct prediction p = {
         .expert = 0, .probability = 1, .weight_before = row->low == PRECISION_LOADING ? 0.7f : 0};
-    sim_cache_layer(c, &(struct sim_step){1, position, 0, row->prefill ? 4 : 1, row->prefill});
-    (void)sim_cache_hint(c, 1, &p, 1);
+    sim_cache_layer(c, &(struct sim_step){1, position, 0, row->prefill ? 4 : 1, row->prefill}, 1);
+    (void)sim_cache_hint(c, 0, 1, &p, 1);
     (void)sim_cache_compute(c);
 }
 
@@ -59,9 +59,11 @@ static struct sim_cache *cache_in(const struct states_row *row, const char *more
     struct sim_cache *c = sim_cache_create(&k, &error);
     ck_assert_msg(c != NULL, "%s", error.text);
     if (row->low == PRECISION_READY)
-        access_one(c, 0, &(struct sim_access){0, 1, 0.7f, 0.9f}, true, &precision);
+        access_one(c, 0,
+                   &(struct sim_access){.tokens = 1, .weight_before = 0.7f, .popularity = 0.9f},
+                   true, &precision);
     if (row->high == PRECISION_READY)
-        access_one(c, 4, &(struct sim_access){0, 1, 0, 0}, true, &precision);
+        access_one(c, 4, &(struct sim_access){.tokens = 1}, true, &precision);
     if (row->high == PRECISION_LOADING || row->low == PRECISION_LOADING)
         load_ahead(c, 8, row);
     return c;
@@ -91,7 +93,8 @@ START_TEST(states_of_the_directory)
         if (!reachable(row))
             continue;
         struct sim_cache *c = cache_in(row, "");
-        struct sim_access access = {0, 1, row->weight_before, row->popularity};
+        struct sim_access access = {
+            .tokens = 1, .weight_before = row->weight_before, .popularity = row->popularity};
         ck_assert_msg(access_one(c, 8, &access, row->prefill, &precision) == outcomes[row->outcome],
                       "row %u", i);
         if (row->outcome != PRECISION_SKIPPED)
@@ -111,7 +114,7 @@ START_TEST(prediction_without_a_read)
     enum precision precision;
     ck_assert(row->slow && row->high == PRECISION_ABSENT && row->low == PRECISION_ABSENT);
     load_ahead(c, 8, row);
-    ck_assert_int_eq(access_one(c, 8, &(struct sim_access){0, 1, 0, 0}, false, &precision),
+    ck_assert_int_eq(access_one(c, 8, &(struct sim_access){.tokens = 1}, false, &precision),
                      SIM_MISS);
     ck_assert_int_eq(precision, PRECISION_INT4);
     sim_cache_destroy(c);

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Internals of a replay: the sequences of a trace, and the running layer. Private to lib/sim. */
+#ifndef SLUICE_SIM_REPLAY_REPLAY_H
+#define SLUICE_SIM_REPLAY_REPLAY_H
+
+#include "lib/sim/internal.h"
+
+#include "lib/policy/access/prefill.h"
+#include "lib/policy/prediction/activation.h"
+#include "lib/policy/sequences.h"
+
+struct run_sequence { /* one that runs */
+    bool in_pass;     /* it takes part in the running pass, ... */
+    bool done;        /* ... and its part is complete */
+    uint32_t position, tokens;
+    uint16_t *chosen[2]; /* [experts]: of the layers one and two before */
+    uint32_t chosen_count[2], chosen_layer[2];
+};
+
+#define RUN_PART_NONE UINT32_MAX
+
+struct run_part { /* what a sequence uses of an expert in the running layer */
+    const struct trace_record *record;
+    uint32_t step;
+    uint32_t next; /* part of the same expert; RUN_PART_NONE */
+};
+
+struct run_item {                 /* an expert of the running layer */
+    uint32_t tokens, first, last; /* parts */
+};
+
+/* The accesses of a layer of one pass: of all its sequences. */
+struct run_layer {
+    struct sim_step step[SEQUENCES_MAX];
+    struct run_sequence *sequence[SEQUENCES_MAX]; /* of each step */
+    uint32_t used[SEQUENCES_MAX];                 /* experts of each step */
+    const struct trace_record **access; /* [SEQUENCES_MAX][experts]: of each step, by rank */
+    uint32_t steps;
+    struct run_part *part; /* [SEQUENCES_MAX * experts] */
+    uint32_t parts;
+    uint32_t *expert; /* [experts]: in order of their first record */
+    uint32_t experts;
+    struct run_item *item;      /* [experts], by number; without tokens: not used */
+    struct sim_part *given;     /* [SEQUENCES_MAX]: of one access */
+    struct prefill_item *order; /* [experts]: by popularity */
+    float *popularity;          /* [experts] */
+};
+
+struct run {
+    const struct trace *t;
+    struct sim_cache *cache;
+    uint32_t layers, experts, top_k;
+    struct sequences sequences;
+    struct run_sequence sequence[SEQUENCES_MAX]; /* by place */
+    uint32_t in_pass; /* sequences in the running pass that are not done */
+    struct run_layer layer;
+    uint16_t *chosen;               /* [SEQUENCES_MAX][2][experts] */
+    struct activation *activation;  /* of prediction=activation, else NULL */
+    struct prediction *predictions; /* [experts] */
+    float *scratch;                 /* [experts] */
+    double *next, *next_access;     /* belady: next access of each record; of each expert now */
+    enum trace_kind gpu_kind;       /* of the predictions for a GPU; 0: none needed */
+};
+
+/* ---- layer.c ---- */
+
+bool run_layer_create(struct run *r); /* false: out of memory */
+void run_layer_free(struct run *r);
+/* The records of accesses from `at` on that are of one layer of one pass, in any order, with other
+ * records among them. Returns the record after them. */
+uint64_t run_layer_end(const struct run *r, uint64_t at, uint64_t end);
+/* Adds a step of a sequence for its first record. */
+void run_layer_add(struct run *r, const struct trace_record *first, struct run_sequence *s);
+/* Collects and simulates the accesses at..after-1 of the sequences that were added; predictions
+ * follow up to `end`. */
+void run_layer_replay(struct run *r, uint64_t at, uint64_t after, uint64_t end);
+
+#endif

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The table of --parallel: what sequences that decode together share, and their speed. */
+#include <string.h>
+
+#include "procs/tools/sim/sim_program.h"
+
+#include "lib/base/bytes.h"
+
+static double ratio(double a, double b)
+{
+    return b > 0 ? a / b : 0;
+}
+
+/* Tokens of all sequences per second of decode. */
+static double tokens_per_s(const struct cell *c)
+{
+    const struct sim_stats *f = &c->result.phase[SIM_DECODE];
+    return c->made ? ratio(1e9 * (double)f->tokens, f->compute_ns + f->stall_ns) : 0;
+}
+
+/* The same preset or eviction with the first number of sequences. */
+static uint32_t first_like(const struct grid *g, uint32_t contender)
+{
+    for (uint32_t i = 0; i < contender; i++)
+        if (strcmp(g->contender[i].label, g->contender[contender].label) == 0)
+            return i;
+    return contender;
+}
+
+static void print_head(FILE *out, bool md)
+{
+    static const char *const heads[] = {"preset",    "resident",     "bandwidth",   "sequences",
+                                        "rows/pass", "experts/pass", "rows/expert", "MiB/pass",
+                                        "MiB/token", "hits",         "tokens/s",    "gain"};
+    fputs(md ? "|" : "", out);
+    for (size_t i = 0; i < ARRAY_LEN(heads); i++)
+        fprintf(out, md ? " %s |" : i == 0 ? "%-16s" : " %12s", heads[i]);
+    fputs(md ? "\n|---|" : "\n", out);
+    for (size_t i = 1; md && i < ARRAY_LEN(heads); i++)
+        fputs("---:|", out);
+    fputs(md ? "\n" : "", out);
+}
+
+static void print_row(FILE *out, const struct grid *g, uint32_t contender, uint32_t budget,
+                      uint32_t storage, bool md)
+{
+    const struct cell *c = grid_cell(g, contender, budget, storage);
+    const struct cell *first = grid_cell(g, first_like(g, contender), budget, storage);
+    const struct sim_stats *f = &c->result.phase[SIM_DECODE];
+    double passes = (double)f->passes, bytes = (double)(f->demand_bytes + f->prefetch_bytes);
+    char speed[24];
+    if (!c->made)
+        return;
+    fprintf(out,
+            md ? "| %s | %.4g %% | %s | %u | %.2f | %.1f | %.2f | %.2f | %.2f | %.1f %% | %.2f |"
+                 " %.2f |\n"
+               : "%-16s %10.4g %% %12s %12u %12.2f %12.1f %12.2f %12.2f %12.2f %10.1f %% %12.2f"
+                 " %12.2f\n",
+            g->contender[contender].label, g->budget[budget].percent,
+            speed_text(&g->storage[storage], speed), g->contender[contender].parallel,
+            ratio((double)f->tokens, passes), ratio((double)f->experts, passes),
+            ratio((double)f->accesses, (double)f->experts), ratio(bytes / (double)MIB, passes),
+            ratio(bytes / (double)MIB, (double)f->tokens), 100 * result_hits(&c->result),
+            tokens_per_s(c), ratio(tokens_per_s(c), tokens_per_s(first)));
+}
+
+int print_together(FILE *out, const struct grid *g, bool md)
+{
+    print_head(out, md);
+    for (uint32_t d = 0; d < g->storages; d++)
+        for (uint32_t b = 0; b < g->budgets; b++)
+            for (uint32_t first = 0; first < g->contenders; first++)
+                for (uint32_t i = first; first_like(g, first) == first && i < g->contenders; i++)
+                    if (first_like(g, i) == first)
+                        print_row(out, g, i, b, d, md);
+    return fflush(out) == 0 && !ferror(out) ? 0 : -1;
+}
