@@ -36,6 +36,7 @@
  * end it. */
 #define SEQUENCE_CRASHES_MAX 5
 
+#define KV_TURNS_MAX    8  /* places in a prompt where messages meet (lib/policy/reuse) */
 #define KV_REQUESTS_MAX 64 /* rows: queued, running, and finished ones that may still be polled */
 
 /*  FREE -> QUEUED (submit) -> RUNNING (runner) -> DONE | FAILED | CANCELLED
@@ -100,6 +101,7 @@ struct kv_request {
     uint32_t grammar_bytes; /* of the text */
     uint32_t biases;        /* in struct kv_extra */
     uint32_t reserved;
+    uint32_t turns[KV_TURNS_MAX]; /* of the prompt, ascending; 0: no more */
     uint64_t seed; /* resolved at submit, so that a successor samples the same tokens */
     struct stop_texts stops;
     struct sampling sampling;
@@ -148,7 +150,8 @@ struct kv_slot {
     uint32_t uses;              /* how many prompts continued from its rows */
     uint32_t branch, start;     /* of its sequence: kv_request.branch, and rows that it began with
                                  * or another one took from it (lib/policy/reuse) */
-    uint64_t cost_ns;           /* measured time to compute `rows` */
+    uint32_t turns[KV_TURNS_MAX]; /* kept: kv_request.turns */
+    uint64_t cost_ns;             /* measured time to compute `rows` */
 };
 
 #define KV_STATES_WORKING 2 /* of a running sequence with recurrent layers: read and written */

@@ -26,13 +26,17 @@
  * checkpoint is so many tokens before its end. */
 #define REUSE_BEFORE_END 8u
 
+/* Positions in a prompt where two of its messages meet, ascending; 0: no more of them. */
+#define REUSE_TURNS_MAX 8u
+
 enum reuse_use { REUSE_EMPTY, REUSE_KEPT, REUSE_RUNNING };
 
 struct reuse_slot {
     enum reuse_use use;
-    uint32_t rows;    /* complete rows: kept, or computed by the running sequence until now */
-    uint32_t lowest;  /* fewest rows to which its rings can be cut back without a checkpoint */
-    uint32_t prompt;  /* of its rows, those of the prompt; the others are a response */
+    uint32_t rows;   /* complete rows: kept, or computed by the running sequence until now */
+    uint32_t lowest; /* fewest rows to which its rings can be cut back without a checkpoint */
+    uint32_t prompt; /* of its rows, those of the prompt; the others are a response */
+    uint32_t turns[REUSE_TURNS_MAX];
     uint32_t branch;  /* tokens that an earlier prompt had, too; 0: none */
     uint32_t start;   /* rows that it began with, or another one took from it; 0: none */
     uint32_t used;    /* kept: the higher, the later it was kept or used */
@@ -146,26 +150,37 @@ struct reuse_victim reuse_least_dense(const struct reuse_table *t, uint32_t exce
 
 /* ---- checkpoints ---- */
 
-/* Where checkpoints of a sequence are: every `every` rows; near the end of the prompt, which is
- * where the response begins; and where an earlier prompt began to differ, because what both
- * begin with, such as a system prompt with its tools, is likely to begin a third one. The end of
- * the response is one, too, when the sequence ends. */
+/* Where the messages of a prompt meet: there the control tokens of its template are, which no text
+ * of a user becomes. Those that follow each other with a few tokens between them, such as a role,
+ * are one place, which is the first of them. at: the first two, because one of them is the end of
+ * the system prompt with its tools; and the last ones, because templates rewrite the turns since
+ * the last message of the user once another one follows. They are REUSE_BRANCH_LEAST tokens apart
+ * or more, because a pass ends at each; but the last one is always among them. */
+void reuse_turns(bool (*is_control)(const void *arg, uint32_t token), const void *arg,
+                 const uint32_t *tokens, uint32_t count, uint32_t at[REUSE_TURNS_MAX]);
+
+/* Where checkpoints of a sequence are: every `every` rows; where messages of the prompt meet; where
+ * the response begins; and where an earlier prompt began to differ, because what both begin with
+ * is likely to begin a third one. The end of the response is one, too, when the sequence ends. */
 struct reuse_points {
     uint32_t prompt; /* tokens */
     uint32_t branch; /* rows: reuse_branch */
     uint32_t every;
+    const uint32_t *turns; /* [REUSE_TURNS_MAX] */
 };
 /* Whether the state of so many rows becomes a checkpoint. */
 bool reuse_is_point(uint32_t rows, const struct reuse_points *points);
-/* The point near the end of the prompt; 0: none. */
-uint32_t reuse_prompt_point(uint32_t prompt);
+/* Where the response to a prompt begins: the last place where messages meet if that is at most
+ * REUSE_RESPONSE_MOST tokens before the end, else REUSE_BEFORE_END before it. 0: none. */
+#define REUSE_RESPONSE_MOST 32u
+uint32_t reuse_response(uint32_t prompt, const uint32_t turns[REUSE_TURNS_MAX]);
 /* Of `rows` rows from `position` on, how many a pass may compute: it ends at the next point. */
 uint32_t reuse_pass_rows(uint32_t position, uint32_t rows, const struct reuse_points *points);
 
 /* What is lost without the version of `rows` rows of a slot whose sequence has `end`: the rows from
  * the version below it on, times the part of the sequence in which a prompt that differs would
- * continue from it, up to the version above, in rows: all for the last one, near the end of the
- * prompt, and for `branch` and `start` rows. */
+ * continue from it, up to the version above, in rows: all for the last one, where messages meet,
+ * where the response begins, and for `branch` and `start` rows. */
 uint64_t reuse_loss(const struct reuse_table *t, uint32_t slot, uint32_t rows, uint32_t end);
 
 /* The version that a slot has of so many rows. */
@@ -177,7 +192,7 @@ uint32_t reuse_version(const struct reuse_table *t, uint32_t slot, uint32_t rows
  *   2. the slot's version of the pass before
  *   3. a version without memory, if the pool has some
  *   4. a checkpoint of a running slot, the one of the least loss, and never what its next pass
- *      reads; if there are rings only, not that near the end of the own prompt
+ *      reads; if there are rings only, not that where the own response begins
  * REUSE_NONE: all are needed. Versions of kept slots are not taken: reuse_room gives them up. */
 uint32_t reuse_write(const struct reuse_table *t, uint32_t slot, uint32_t end);
 

@@ -60,7 +60,9 @@ uint32_t reuse_branch(const struct reuse_table *t, const uint32_t *common)
 bool reuse_moves(const struct reuse_table *t, uint32_t slot, uint32_t common)
 {
     const struct reuse_slot *s = &t->slot[slot];
-    return s->use == REUSE_KEPT && (common >= s->rows || common + REUSE_BEFORE_END >= s->prompt);
+    uint32_t response = reuse_response(s->prompt, s->turns);
+    return s->use == REUSE_KEPT && (common >= s->rows || common + REUSE_BEFORE_END >= s->prompt ||
+                                    (response > 0 && common >= response));
 }
 
 uint32_t reuse_slot(const struct reuse_table *t)

@@ -3,15 +3,19 @@
  * writes. */
 #include "lib/policy/reuse/reuse.h"
 
-uint32_t reuse_prompt_point(uint32_t prompt)
+static bool is_turn(uint32_t rows, const uint32_t turns[REUSE_TURNS_MAX])
 {
-    return prompt > REUSE_BEFORE_END ? prompt - REUSE_BEFORE_END : 0;
+    for (uint32_t i = 0; i < REUSE_TURNS_MAX && turns[i] > 0; i++)
+        if (turns[i] == rows)
+            return true;
+    return false;
 }
 
 bool reuse_is_point(uint32_t rows, const struct reuse_points *points)
 {
-    return rows % points->every == 0 || rows == reuse_prompt_point(points->prompt) ||
-           (rows > 0 && rows == points->branch);
+    return rows % points->every == 0 ||
+           (rows > 0 && (rows == reuse_response(points->prompt, points->turns) ||
+                         rows == points->branch || is_turn(rows, points->turns)));
 }
 
 /* Of `rows` rows from `position` on, those up to `point`, if it is among them. */
@@ -24,7 +28,9 @@ uint32_t reuse_pass_rows(uint32_t position, uint32_t rows, const struct reuse_po
 {
     uint32_t next = points->every - position % points->every;
     rows = rows < next ? rows : next;
-    rows = up_to(position, rows, reuse_prompt_point(points->prompt));
+    rows = up_to(position, rows, reuse_response(points->prompt, points->turns));
+    for (uint32_t i = 0; i < REUSE_TURNS_MAX; i++)
+        rows = up_to(position, rows, points->turns[i]);
     return up_to(position, rows, points->branch);
 }
 
@@ -39,7 +45,8 @@ uint32_t reuse_version(const struct reuse_table *t, uint32_t slot, uint32_t rows
 /* Where prompts begin to differ more often than elsewhere. */
 static bool is_mark(const struct reuse_slot *s, uint32_t rows)
 {
-    return rows == reuse_prompt_point(s->prompt) || rows == s->branch || rows == s->start;
+    return rows == reuse_response(s->prompt, s->turns) || is_turn(rows, s->turns) ||
+           rows == s->branch || rows == s->start;
 }
 
 uint64_t reuse_loss(const struct reuse_table *t, uint32_t slot, uint32_t rows, uint32_t end)
@@ -95,7 +102,8 @@ static struct rank rank_own(const struct reuse_table *t, const struct reuse_vers
         return (struct rank){.class = CLASS_NEEDED};
     if (!v->checkpoint)
         return (struct rank){.class = CLASS_BEFORE};
-    if (!t->recurrent && v->rows == reuse_prompt_point(t->slot[v->slot].prompt))
+    const struct reuse_slot *s = &t->slot[v->slot];
+    if (!t->recurrent && v->rows == reuse_response(s->prompt, s->turns))
         return (struct rank){.class =
                                  CLASS_NEEDED}; /* a later one is worth less: the ring is there */
     return (struct rank){CLASS_CHECKPOINT, reuse_loss(t, v->slot, v->rows, end)};

@@ -10,6 +10,7 @@
 #include <xxhash.h>
 
 #include "lib/base/assert.h"
+#include "lib/policy/reuse/reuse.h"
 #include "procs/engine/compute/main/compute.h"
 
 #define ENDED_KEEP_NS                                                                              \
@@ -191,6 +192,11 @@ static uint64_t resolve_seed(int64_t seed)
     return random >> 1;
 }
 
+static bool is_control(const void *tokenizer, uint32_t token)
+{
+    return tokenizer_is_control(tokenizer, token);
+}
+
 static void fill_request(struct compute *c, uint32_t number, const struct engine_submit *s,
                          const struct prompt *p, uint64_t key_hash)
 {
@@ -207,6 +213,7 @@ static void fill_request(struct compute *c, uint32_t number, const struct engine
     q->flags = (s->ignore_eos ? KV_FLAG_IGNORE_EOS : 0) |
                (s->score_prompt ? KV_FLAG_SCORE_PROMPT : 0) |
                (s->cache_prompt ? 0 : KV_FLAG_NO_CACHE);
+    reuse_turns(is_control, c->tokenizer, p->ids, (uint32_t)p->count, q->turns);
     q->logprobs = (uint32_t)s->logprobs;
     q->gateway = (uint32_t)s->gateway;
     q->end_sent_ns = 0;

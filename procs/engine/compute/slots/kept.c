@@ -3,6 +3,7 @@
 #include "procs/engine/compute/slots/kept.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 #include "lib/base/assert.h"
 #include "lib/base/clock.h"
@@ -86,6 +87,7 @@ void kept_empty(struct slots *p, uint32_t slot)
     atomic_store(&slot_at(p, slot)->lowest, 0);
     slot_at(p, slot)->prompt = slot_at(p, slot)->uses = 0;
     slot_at(p, slot)->branch = slot_at(p, slot)->start = 0;
+    memset(slot_at(p, slot)->turns, 0, sizeof slot_at(p, slot)->turns);
     slot_at(p, slot)->cost_ns = 0;
     p->content[slot] = 0;
     state_drop(p, slot, 0);
@@ -420,6 +422,7 @@ static bool keep_rows(struct slots *p, uint32_t slot, const struct kv_request *q
     s->used = newest(p) + 1;
     uint32_t prompt = atomic_load(&q->prompt_tokens);
     s->prompt = prompt < rows ? prompt : rows;
+    memcpy(s->turns, q->turns, sizeof s->turns);
     s->cost_ns = cost_of(s, q, rows);
     child_inject(p->child, INJECT_COMPUTE_SLOT_LOGGED);
     atomic_store(&s->rows, rows);

@@ -115,6 +115,7 @@ static struct reuse_points points_of(const struct slots *p, const struct kv_requ
 {
     return (struct reuse_points){.prompt = atomic_load(&q->prompt_tokens),
                                  .branch = q->branch,
+                                 .turns = q->turns,
                                  .every = (uint32_t)p->child->params->checkpoint_tokens};
 }
 

@@ -2,7 +2,11 @@
 /* Tables of slots and versions, filled from the kv segment for the policy of reuse. */
 #include "procs/engine/compute/slots/table.h"
 
+#include <string.h>
+
 #include "procs/engine/compute/slots/slots.h"
+
+_Static_assert(KV_TURNS_MAX == REUSE_TURNS_MAX, "one list");
 
 const struct kv_request *slots_request(const struct slots *p, uint32_t slot, uint32_t *row)
 {
@@ -30,7 +34,7 @@ static struct reuse_slot slot_of(const struct slots *p, uint32_t slot)
     const struct kv_slot *s = &p->child->kv.head->slot[slot];
     uint32_t row, rows = slots_rows(p, slot);
     const struct kv_request *q = slots_request(p, slot, &row);
-    return (struct reuse_slot){
+    struct reuse_slot out = {
         .use = atomic_load(&s->owner) != 0 || p->copied == slot + 1 ? REUSE_RUNNING
                : rows > 0                                           ? REUSE_KEPT
                                                                     : REUSE_EMPTY,
@@ -44,6 +48,8 @@ static struct reuse_slot slot_of(const struct slots *p, uint32_t slot)
         .cost_ns = s->cost_ns > 0 ? s->cost_ns : rows, /* a row costs something */
         .bytes = kv_tokens_bytes(&p->child->kv, atomic_load(&s->allocated)),
     };
+    memcpy(out.turns, q ? q->turns : s->turns, sizeof out.turns);
+    return out;
 }
 
 static struct reuse_version version_of(const struct slots *p, uint32_t version)

@@ -75,6 +75,9 @@ static void start(void)
     slot[s].branch = reuse_branch(&t, common);
     slot[s].prompt = prompt;
     slot[s].start = p.rows;
+    memset(slot[s].turns, 0, sizeof slot[s].turns);
+    for (uint32_t k = 0, at = 0; k < REUSE_TURNS_MAX && below(2); k++)
+        slot[s].turns[k] = at += 1 + below(50);
     sequence[s].family = family;
     sequence[s].prompt = prompt;
     sequence[s].length = prompt + below(40);
@@ -106,7 +109,7 @@ static void commit(uint32_t s)
     uint32_t wanted = rows < prompt ? prompt - rows : 1;
     uint32_t read = reuse_version(&t, s, rows); /* still there while the others began */
     ck_assert(rows == 0 || content[read] == state_of(sequence[s].family, rows));
-    const struct reuse_points points = {prompt, slot[s].branch, EVERY};
+    const struct reuse_points points = {prompt, slot[s].branch, EVERY, slot[s].turns};
     slot[s].rows = rows += reuse_pass_rows(rows, wanted < 30 ? wanted : 30, &points);
     version[v] = (struct reuse_version){
         .slot = s, .rows = rows, .memory = true, .checkpoint = reuse_is_point(rows, &points)};

@@ -29,12 +29,27 @@ static bool has(uint32_t s, uint32_t rows)
     return false;
 }
 
-/* Where its prompt ends, or another one began to differ. */
+/* Where the response begins: where the last messages meet, if that is within the prompt and near
+ * its end. */
+static uint32_t response_of(const struct reuse_slot *s)
+{
+    uint32_t last = 0;
+    for (uint32_t i = 0; i < REUSE_TURNS_MAX; i++)
+        last = s->turns[i] < s->prompt && s->turns[i] > last ? s->turns[i] : last;
+    if (last > 0 && s->prompt - last <= 32)
+        return last;
+    return s->prompt > 8 ? s->prompt - 8 : 0;
+}
+
+/* Where its response begins, messages meet, or another prompt began to differ. */
 static bool is_marked(uint32_t v)
 {
     const struct reuse_slot *s = &slot[version[v].slot];
-    return version[v].rows == s->branch || version[v].rows == s->start ||
-           version[v].rows + 8 == s->prompt;
+    uint32_t rows = version[v].rows;
+    for (uint32_t i = 0; i < REUSE_TURNS_MAX; i++)
+        if (s->turns[i] == rows)
+            return true;
+    return rows == s->branch || rows == s->start || rows == response_of(s);
 }
 
 /* Versions have at most the rows of their slot, and no two the same; busy ones are nobody's. */
@@ -60,6 +75,8 @@ static void make_table(void)
                                       .uses = below(6),
                                       .cost_ns = 1 + below(2000),
                                       .bytes = rows * 10ull};
+        for (uint32_t k = 0, at = 0; k < REUSE_TURNS_MAX && below(2); k++)
+            slot[i].turns[k] = at += 1 + below(ROWS / 2);
     }
     memset(version, 0, sizeof version);
     for (uint32_t i = 0; i < VERSIONS; i++)
@@ -111,7 +128,9 @@ END_TEST
 /* Of the same conversation: its prompt is included, but for what templates rewrite. */
 static bool moves(uint32_t s, uint32_t common)
 {
-    return slot[s].use == REUSE_KEPT && (common >= slot[s].rows || common + 8 >= slot[s].prompt);
+    uint32_t response = response_of(&slot[s]);
+    return slot[s].use == REUSE_KEPT && (common >= slot[s].rows || common + 8 >= slot[s].prompt ||
+                                         (response > 0 && common >= response));
 }
 
 START_TEST(the_longest_prefix_is_taken)
@@ -332,7 +351,7 @@ static uint32_t of_running(uint32_t except, bool own, uint32_t end)
         if (v->slot == REUSE_NONE || (slot[v->slot].use != REUSE_RUNNING && v->slot != except))
             continue;
         bool is_own = v->slot == except;
-        bool point = !t.recurrent && v->rows + 8 == slot[v->slot].prompt;
+        bool point = !t.recurrent && v->rows == response_of(&slot[v->slot]);
         if (is_own ? !own || v->rows == end || !v->checkpoint || point : is_needed(v))
             continue;
         uint64_t loss = v->checkpoint ? loss_of(i, is_own ? end : slot[v->slot].rows) : 0;
@@ -501,16 +520,20 @@ START_TEST(a_pass_ends_at_the_next_point)
 {
     for (int round = 0; round < ROUNDS; round++) {
         uint32_t position = below(300), rows = 1 + below(200), want = 1;
-        struct reuse_points p = {1 + below(400), below(2) * below(400), 16 + below(100)};
+        uint32_t turns[REUSE_TURNS_MAX] = {0};
+        for (uint32_t k = 0, at = 0; k < REUSE_TURNS_MAX && below(2); k++)
+            turns[k] = at += 1 + below(100);
+        struct reuse_points p = {1 + below(400), below(2) * below(400), 16 + below(100), turns};
         while (want < rows && !reuse_is_point(position + want, &p))
             want++;
         ck_assert_uint_eq(reuse_pass_rows(position, rows, &p), want);
     }
-    static const struct reuse_points p = {100, 70, 64}, no_branch = {100, 0, 64};
+    static const uint32_t none[REUSE_TURNS_MAX], turns[REUSE_TURNS_MAX] = {20, 95};
+    static const struct reuse_points p = {100, 70, 64, none}, no_branch = {100, 0, 64, none};
+    static const struct reuse_points chat = {100, 0, 64, turns};
     ck_assert(reuse_is_point(92, &p) && reuse_is_point(128, &p) && !reuse_is_point(93, &p));
     ck_assert(reuse_is_point(70, &p) && !reuse_is_point(70, &no_branch));
-    ck_assert_uint_eq(reuse_prompt_point(8), 0);
-    ck_assert_uint_eq(reuse_prompt_point(9), 1);
+    ck_assert(reuse_is_point(20, &chat) && reuse_is_point(95, &chat) && !reuse_is_point(92, &chat));
 }
 END_TEST
 
