@@ -105,6 +105,7 @@ static json_t *submit_json(const struct engine_submit *s, const char *key)
         engine_json_put(request, "logprobs", json_integer(s->logprobs)) &&
         engine_json_put(request, "score_prompt", json_boolean(s->score_prompt)) &&
         engine_json_put(request, "cache_prompt", json_boolean(s->cache_prompt)) &&
+        (!s->side || engine_json_put(request, "side", json_true())) &&
         engine_json_put(request, "sampling", sampling_json(&s->sampling)) &&
         (s->gateway == 0 || engine_json_put(request, "gateway", json_integer(s->gateway))) &&
         (!s->client || engine_json_put(request, "client", json_string(s->client))) &&

@@ -52,6 +52,7 @@ struct engine_submit {
     struct text_ranges special; /* of the prompt: where the text of a control token is that token.
                                  * text_ranges_all: everywhere. Borrowed */
     bool cache_prompt; /* reuse kept keys and values, and leave its own; false: for measurements */
+    bool side;         /* a title, tags: after conversations, and kept less long */
     int64_t logprobs;  /* 0: none; else record the log-probability of each chosen token */
     int64_t top_logprobs; /* also that of so many most probable tokens: 0 to ENGINE_TOP_MAX */
     bool score_prompt; /* eval: record log-probabilities of the prompt's tokens, sample nothing */

@@ -227,7 +227,7 @@ int engine_submit_parse(json_t *body, struct engine_submit *out, struct error *e
     if (only_known(body,
                    ",request_key,prompt,ids,max_tokens,ignore_eos,special,logprobs,"
                    "score_prompt,sampling,forced,stop,gateway,cache_prompt,client,grammar,"
-                   "logit_bias,top_logprobs,",
+                   "logit_bias,top_logprobs,side,",
                    error) != 0 ||
         check_key(body, out, error) != 0 || parse_client(body, out, error) != 0 ||
         parse_prompt(body, out, error) != 0 ||
@@ -239,6 +239,7 @@ int engine_submit_parse(json_t *body, struct engine_submit *out, struct error *e
         parse_special(body, out, error) != 0 ||
         engine_json_bool(body, "score_prompt", &out->score_prompt, error) != 0 ||
         engine_json_bool(body, "cache_prompt", &out->cache_prompt, error) != 0 ||
+        engine_json_bool(body, "side", &out->side, error) != 0 ||
         parse_forced(body, out, error) != 0 || parse_stops(body, out, error) != 0 ||
         engine_constraints_parse(body, out, error) != 0)
         return -1;

@@ -145,6 +145,8 @@ struct kv_slot {
     uint32_t preset, lossy;     /* of the sequence that computed the rows */
     _Atomic uint32_t lowest;    /* fewest rows to which its rings can be cut back, above 0: raised
                                  * before a pass writes, lowered after a window was restored */
+    uint32_t side;              /* 1: of a side request. Owned by one, 0: the rows that it began
+                                 * with are a conversation's, which keeps them */
     uint32_t used;              /* kept: 1 + that of the slots kept or used before it */
     uint32_t prompt;            /* kept: of `rows`, those of the prompt */
     uint32_t uses;              /* how many prompts continued from its rows */
@@ -177,6 +179,7 @@ struct kv_version {
 #define KV_FLAG_NO_CACHE     4u /* neither uses nor leaves a kept slot */
 
 struct kv_head {
+#define KV_FLAG_SIDE         8u /* a side request: a title, tags */
     struct segment_head segment;
     uint32_t layers, context; /* context: positions per request (--ctx-size) */
     uint64_t logs_offset;     /* KV_REQUESTS_MAX rows of uint32_t[context], each whole pages */

@@ -33,6 +33,7 @@ enum reuse_use { REUSE_EMPTY, REUSE_KEPT, REUSE_RUNNING };
 
 struct reuse_slot {
     enum reuse_use use;
+    bool side;       /* of a side request, such as for a title: it goes first */
     uint32_t rows;   /* complete rows: kept, or computed by the running sequence until now */
     uint32_t lowest; /* fewest rows to which its rings can be cut back without a checkpoint */
     uint32_t prompt; /* of its rows, those of the prompt; the others are a response */
@@ -78,15 +79,23 @@ struct reuse_prefix {
  * prompt may have in common. */
 #define REUSE_BRANCH_LEAST 64u
 uint32_t reuse_branch(const struct reuse_table *t, const uint32_t *common);
-/* The slot, kept or running, that gives a prompt most rows. common[slot]: how many of its first
- * rows are those of the prompt; 0: it must not be used. Of equal ones, a kept one that moves,
- * then the one that loses fewest rows, then the oldest. */
-struct reuse_prefix reuse_prefix(const struct reuse_table *t, const uint32_t *common);
+/* The slot, kept or running, that gives a prompt most rows. side: that of a side request.
+ * common[slot]: how many of its first rows are those of the prompt; 0: it must not be used. A kept
+ * one that moves goes before one that gives up to REUSE_BEFORE_END rows more, because a copy would
+ * leave it behind. Of equal ones, one that moves, then the one that loses fewest rows, then the
+ * oldest. */
+struct reuse_prefix reuse_prefix(const struct reuse_table *t, const uint32_t *common, bool side);
 
 /* Whether a sequence with `common` tokens takes a slot over, with what it has beyond them: a kept
  * one, whose prompt they include, so that it is the same conversation. Else its rows are copied, as
- * far as there is memory for both. */
-bool reuse_moves(const struct reuse_table *t, uint32_t slot, uint32_t common);
+ * far as there is memory for both. A side request takes no conversation over. */
+bool reuse_moves(const struct reuse_table *t, uint32_t slot, uint32_t common, bool side);
+
+/* Whether a sequence takes rows from a kept slot that does not move where there is no memory for a
+ * copy: a conversation takes REUSE_BRANCH_LEAST or more; a side request borrows those of a
+ * conversation, and only if its prompt includes the other one. */
+bool reuse_takes(const struct reuse_table *t, uint32_t slot, uint32_t common, uint32_t rows,
+                 bool side);
 
 /* The slot of a sequence that takes nothing over: an empty one, else the kept one of the least
  * value, which is given up. REUSE_NONE: all run. */
@@ -99,9 +108,10 @@ uint32_t reuse_slot(const struct reuse_table *t);
  * (1 + uses) / (1 + age). `uses` counts up to 3, and `age` is how many sequences were kept or used
  * since.  A version of a kept slot is worth its loss (reuse_loss).
  *
- * What has the least value per byte goes first. This is GreedyDual-Size-Frequency (L. Cherkasova,
- * HP Labs HPL-98-69, 1998: frequency * cost / size) with age as a divisor instead of a clock, and
- * with time as the cost, as Marconi (R. Pan et al., MLSys 2025) does for states of hybrid models.
+ * What side requests left goes first, then what has the least value per byte. This is
+ * GreedyDual-Size-Frequency (L. Cherkasova, HP Labs HPL-98-69, 1998: frequency * cost / size) with
+ * age as a divisor instead of a clock, and with time as the cost, as Marconi (R. Pan et al., MLSys
+ * 2025) does for states of hybrid models.
  */
 double reuse_value(const struct reuse_table *t, uint32_t slot);
 double reuse_version_value(const struct reuse_table *t, uint32_t version);

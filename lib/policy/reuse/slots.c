@@ -25,27 +25,38 @@ uint32_t reuse_cut(const struct reuse_table *t, uint32_t slot, uint32_t rows, ui
 
 /* Of two slots that give equally many rows: a kept one that moves costs no memory; else the one
  * that loses fewest rows, then the oldest. */
-static bool is_better(const struct reuse_table *t, uint32_t a, uint32_t b, const uint32_t *common)
+static bool is_better(const struct reuse_table *t, uint32_t a, uint32_t b, const uint32_t *common,
+                      bool side)
 {
-    bool moves = reuse_moves(t, a, common[a]);
-    if (moves != reuse_moves(t, b, common[b]))
+    bool moves = reuse_moves(t, a, common[a], side);
+    if (moves != reuse_moves(t, b, common[b], side))
         return moves;
     const struct reuse_slot *x = &t->slot[a], *y = &t->slot[b];
     return x->rows != y->rows ? x->rows < y->rows : x->used < y->used;
 }
 
-struct reuse_prefix reuse_prefix(const struct reuse_table *t, const uint32_t *common)
+/* Of all slots, or of those that move. */
+static struct reuse_prefix longest(const struct reuse_table *t, const uint32_t *common, bool side,
+                                   bool moving)
 {
     struct reuse_prefix best = {.slot = REUSE_NONE};
     for (uint32_t i = 0; i < t->slots; i++) {
-        if (t->slot[i].use == REUSE_EMPTY || common[i] == 0)
+        if (t->slot[i].use == REUSE_EMPTY || common[i] == 0 ||
+            (moving && !reuse_moves(t, i, common[i], side)))
             continue;
         uint32_t rows = reuse_cut(t, i, t->slot[i].rows, common[i]);
         if (rows > best.rows ||
-            (rows > 0 && rows == best.rows && is_better(t, i, best.slot, common)))
+            (rows > 0 && rows == best.rows && is_better(t, i, best.slot, common, side)))
             best = (struct reuse_prefix){i, rows};
     }
     return best;
+}
+
+struct reuse_prefix reuse_prefix(const struct reuse_table *t, const uint32_t *common, bool side)
+{
+    struct reuse_prefix all = longest(t, common, side, false);
+    struct reuse_prefix moving = longest(t, common, side, true);
+    return moving.rows > 0 && moving.rows + REUSE_BEFORE_END >= all.rows ? moving : all;
 }
 
 uint32_t reuse_branch(const struct reuse_table *t, const uint32_t *common)
@@ -57,12 +68,25 @@ uint32_t reuse_branch(const struct reuse_table *t, const uint32_t *common)
     return most >= REUSE_BRANCH_LEAST ? most - REUSE_BEFORE_END : 0;
 }
 
-bool reuse_moves(const struct reuse_table *t, uint32_t slot, uint32_t common)
+static bool includes_prompt(const struct reuse_slot *s, uint32_t common)
+{
+    uint32_t response = reuse_response(s->prompt, s->turns);
+    return common >= s->rows || common + REUSE_BEFORE_END >= s->prompt ||
+           (response > 0 && common >= response);
+}
+
+bool reuse_moves(const struct reuse_table *t, uint32_t slot, uint32_t common, bool side)
 {
     const struct reuse_slot *s = &t->slot[slot];
-    uint32_t response = reuse_response(s->prompt, s->turns);
-    return s->use == REUSE_KEPT && (common >= s->rows || common + REUSE_BEFORE_END >= s->prompt ||
-                                    (response > 0 && common >= response));
+    return s->use == REUSE_KEPT && (!side || s->side) && includes_prompt(s, common);
+}
+
+bool reuse_takes(const struct reuse_table *t, uint32_t slot, uint32_t common, uint32_t rows,
+                 bool side)
+{
+    const struct reuse_slot *s = &t->slot[slot];
+    bool may = !side || s->side || includes_prompt(s, common);
+    return s->use == REUSE_KEPT && rows >= REUSE_BRANCH_LEAST && may;
 }
 
 uint32_t reuse_slot(const struct reuse_table *t)

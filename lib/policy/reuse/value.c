@@ -51,36 +51,49 @@ static bool is_only(const struct reuse_table *t, uint32_t version)
     return t->recurrent && count == 1;
 }
 
-static bool is_lower(double value, uint32_t used, double best, uint32_t best_used)
+/* What is given up before what. */
+struct worth {
+    bool side;
+    double value; /* of all, or per byte */
+    uint32_t used;
+};
+
+static bool is_lower(const struct worth *a, const struct worth *b)
 {
-    return value < best || (value == best && used < best_used);
+    if (a->side != b->side)
+        return a->side;
+    return a->value < b->value || (a->value == b->value && a->used < b->used);
+}
+
+static struct worth worth_of(const struct reuse_slot *s, double value)
+{
+    return (struct worth){.side = s->side, .value = value, .used = s->used};
 }
 
 uint32_t reuse_least_kept(const struct reuse_table *t, uint32_t except)
 {
     uint32_t found = REUSE_NONE;
-    double least = 0;
+    struct worth least = {0};
     for (uint32_t i = 0; i < t->slots; i++) {
         if (i == except || t->slot[i].use != REUSE_KEPT)
             continue;
-        double value = reuse_value(t, i);
-        if (found != REUSE_NONE && !is_lower(value, t->slot[i].used, least, t->slot[found].used))
+        struct worth worth = worth_of(&t->slot[i], reuse_value(t, i));
+        if (found != REUSE_NONE && !is_lower(&worth, &least))
             continue;
         found = i;
-        least = value;
+        least = worth;
     }
     return found;
 }
 
 struct candidate {
     struct reuse_victim victim;
-    double density; /* value per byte */
-    uint32_t used;
+    struct worth worth;
 };
 
 static void consider(struct candidate *best, const struct candidate *c)
 {
-    if (reuse_nothing(best->victim) || is_lower(c->density, c->used, best->density, best->used))
+    if (reuse_nothing(best->victim) || is_lower(&c->worth, &best->worth))
         *best = *c;
 }
 
@@ -91,19 +104,18 @@ struct reuse_victim reuse_least_dense(const struct reuse_table *t, uint32_t exce
         uint64_t states = reuse_version_bytes(t, i), bytes = t->slot[i].bytes + states;
         if (i == except || t->slot[i].use != REUSE_KEPT || (versions && states == 0))
             continue;
+        double density = reuse_value(t, i) / (double)(bytes + 1);
         consider(&best, &(struct candidate){.victim = {i, REUSE_NONE, UINT64_MAX},
-                                            .density = reuse_value(t, i) / (double)(bytes + 1),
-                                            .used = t->slot[i].used});
+                                            .worth = worth_of(&t->slot[i], density)});
     }
     for (uint32_t i = 0; i < t->versions; i++) {
         uint32_t slot = t->version[i].slot;
         if (slot == REUSE_NONE || slot == except || t->slot[slot].use != REUSE_KEPT ||
             t->version[i].busy || is_only(t, i))
             continue;
+        double density = reuse_version_value(t, i) / (double)(t->version_bytes + 1);
         consider(&best, &(struct candidate){.victim = {REUSE_NONE, i, t->version_bytes},
-                                            .density = reuse_version_value(t, i) /
-                                                       (double)(t->version_bytes + 1),
-                                            .used = t->slot[slot].used});
+                                            .worth = worth_of(&t->slot[slot], density)});
     }
     return best.victim;
 }

@@ -52,6 +52,16 @@ uint64_t schedule_gap_ns(const struct schedule_pace *streams)
 
 /* ---- order ----------------------------------------------------------------------------------- */
 
+uint64_t schedule_turn(uint64_t arrival, bool side)
+{
+    return 2 * (arrival + (side ? SCHEDULE_SIDE_REQUESTS : 0)) + side;
+}
+
+bool schedule_has_place(uint32_t places, uint32_t sides, bool side)
+{
+    return !side || places == 1 || sides + 1 < places;
+}
+
 enum place { STREAM, PROMPT, SIDE_PROMPT };
 
 static uint64_t waits_since(const struct schedule_sequence *s)

@@ -50,8 +50,17 @@ uint32_t schedule_pace_rows(const struct schedule_pace *p, uint64_t ns, uint32_t
 #define SCHEDULE_GAP_MAX_NS 4000000000ull
 uint64_t schedule_gap_ns(const struct schedule_pace *streams);
 
+/* The number of a request in the order in which requests get a place, and in which running ones
+ * give memory up, the last one first: of their arrival, but a side request lets the next
+ * SCHEDULE_SIDE_REQUESTS others pass. No two have the same. */
+#define SCHEDULE_SIDE_REQUESTS 8u
+uint64_t schedule_turn(uint64_t arrival, bool side);
+/* Whether a request may start where `sides` side requests run, of at most `places` sequences: a side
+ * request leaves one place to conversations, if there is another one. */
+bool schedule_has_place(uint32_t places, uint32_t sides, bool side);
+
 struct schedule_sequence {
-    uint64_t arrival;  /* number of the request, in order of arrival; no two have the same */
+    uint64_t arrival;  /* number of the request, such as schedule_turn; no two have the same */
     uint64_t served;   /* number of the pass that last computed a row of it; 0: none did */
     uint64_t since;    /* number of the pass before which it arrived: what it waits from */
     uint32_t missing;  /* tokens without a KV row; 0: nothing to do */

@@ -10,16 +10,16 @@ static uint32_t get(const _Atomic uint32_t *word)
     return atomic_load_explicit(word, memory_order_relaxed);
 }
 
-/* How many end before it starts: those that wait and arrived before it, and one of those that run. */
+/* How many end before it starts: those that wait and are before it, and one of those that run. */
 static uint64_t before(const struct compute *c, const struct kv_request *q)
 {
-    uint64_t waiting = 0, arrival = atomic_load(&q->arrival);
+    uint64_t waiting = 0, turn = sequence_turn(q);
     bool running = false;
     for (uint32_t i = 0; i < KV_REQUESTS_MAX; i++) {
         const struct kv_request *other = &c->child.kv.head->request[i];
         uint32_t state = get(&other->state);
         running |= state == KV_RUNNING;
-        waiting += state == KV_QUEUED && atomic_load(&other->arrival) < arrival;
+        waiting += state == KV_QUEUED && sequence_turn(other) < turn;
     }
     return waiting + running;
 }

@@ -212,7 +212,7 @@ static void fill_request(struct compute *c, uint32_t number, const struct engine
         atomic_store_explicit(&log[p->count + i], s->forced[i], memory_order_relaxed);
     q->flags = (s->ignore_eos ? KV_FLAG_IGNORE_EOS : 0) |
                (s->score_prompt ? KV_FLAG_SCORE_PROMPT : 0) |
-               (s->cache_prompt ? 0 : KV_FLAG_NO_CACHE);
+               (s->cache_prompt ? 0 : KV_FLAG_NO_CACHE) | (s->side ? KV_FLAG_SIDE : 0);
     reuse_turns(is_control, c->tokenizer, p->ids, (uint32_t)p->count, q->turns);
     q->logprobs = (uint32_t)s->logprobs;
     q->gateway = (uint32_t)s->gateway;

@@ -10,11 +10,6 @@ static bool has_slot(const struct sequence *s)
     return s->slot != KEPT_NONE;
 }
 
-static uint64_t arrival_of(const struct sequence *s)
-{
-    return atomic_load(&s->request->arrival);
-}
-
 /* Its slot can hold its log. */
 static bool has_memory(const struct runner *r, const struct sequence *s)
 {
@@ -28,17 +23,17 @@ static bool fits(const struct runner *r, const struct sequence *s)
     return has_memory(r, s) || kept_fits(&r->slots, s->slot, sequence_growth(s));
 }
 
-/* Of those with a slot, the one that arrived last, if after s. */
+/* Of those with a slot, the last in turn, if after s. */
 static struct sequence *latest_after(const struct runner *r, const struct sequence *s)
 {
     struct sequence *found = NULL;
-    uint64_t last = arrival_of(s);
+    uint64_t last = sequence_turn(s->request);
     for (uint32_t i = 0; i < r->sequences; i++) {
         struct sequence *other = &r->sequence[i];
-        if (!other->request || !has_slot(other) || arrival_of(other) <= last)
+        if (!other->request || !has_slot(other) || sequence_turn(other->request) <= last)
             continue;
         found = other;
-        last = arrival_of(other);
+        last = sequence_turn(other->request);
     }
     return found;
 }
@@ -46,7 +41,8 @@ static struct sequence *latest_after(const struct runner *r, const struct sequen
 static bool is_oldest(const struct runner *r, const struct sequence *s)
 {
     for (uint32_t i = 0; i < r->sequences; i++)
-        if (r->sequence[i].request && arrival_of(&r->sequence[i]) < arrival_of(s))
+        if (r->sequence[i].request &&
+            sequence_turn(r->sequence[i].request) < sequence_turn(s->request))
             return false;
     return true;
 }

@@ -2,9 +2,10 @@
 /* Memory of keys, values and states of the sequences that run, which share the pool (slots/room.h):
  * each takes more of it as it grows.
  *
- * A sequence that cannot grow makes those that arrived after it give their slots up, the latest
- * first; they wait, and compute their tokens again once another one has ended. So the one that
- * arrived first always continues, nothing fails, and the text is the same. Runner thread only. */
+ * A sequence that cannot grow makes those after it (schedule_turn: in order of arrival, side
+ * requests later) give their slots up, the last first; they wait, and compute their tokens again
+ * once another one has ended. So the first one always continues, nothing fails, and the text is the
+ * same. Runner thread only. */
 #ifndef SLUICE_ENGINE_COMPUTE_RUNNER_MEMORY_H
 #define SLUICE_ENGINE_COMPUTE_RUNNER_MEMORY_H
 
@@ -19,8 +20,8 @@ struct sequence;
 bool memory_admits(const struct runner *r, const struct kv_request *q);
 
 /* Before a pass: whether the sequence has a slot that can hold its log. False: it waits, or it
- * failed and has no request any more. To be called in order of arrival, because it may take the
- * slots of later ones. */
+ * failed and has no request any more. To be called in order of turn, because it may take the slots
+ * of later ones. */
 bool memory_ready(struct runner *r, struct sequence *s);
 
 #endif

@@ -297,7 +297,7 @@ static void run_some(struct runner *r, struct sequence *const *member, uint32_t 
     turn(r, &g);
 }
 
-/* Those that continue, in order of arrival. */
+/* Those that continue, in order of turn. */
 static uint32_t running(struct runner *r, struct sequence **member)
 {
     uint32_t count = 0;
@@ -305,9 +305,9 @@ static uint32_t running(struct runner *r, struct sequence **member)
         struct sequence *s = &r->sequence[i];
         if (!s->request || !sequence_goes_on(s))
             continue;
-        uint64_t arrival = atomic_load(&s->request->arrival);
+        uint64_t turn = sequence_turn(s->request);
         uint32_t at = count++;
-        while (at > 0 && atomic_load(&member[at - 1]->request->arrival) > arrival) {
+        while (at > 0 && sequence_turn(member[at - 1]->request) > turn) {
             member[at] = member[at - 1];
             at--;
         }

@@ -199,16 +199,35 @@ static bool is_held(const struct runner *r, uint32_t row)
     return false;
 }
 
-/* The next row to compute, by arrival: RUNNING ones of a predecessor, and QUEUED ones. */
+static uint32_t count_sides(const struct runner *r)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < r->sequences; i++)
+        n += r->sequence[i].request && sequence_is_side(r->sequence[i].request);
+    return n;
+}
+
+/* Whether a row is one to compute: RUNNING, of a predecessor, or QUEUED, and there is a place. */
+static bool may_be_next(const struct runner *r, uint32_t row, uint32_t sides)
+{
+    const struct kv_request *q = &r->child->kv.head->request[row];
+    uint32_t state = atomic_load_explicit(&q->state, memory_order_acquire);
+    if (state == KV_QUEUED)
+        return schedule_has_place(r->sequences, sides, sequence_is_side(q));
+    return state == KV_RUNNING && !is_held(r, row);
+}
+
+/* The next row to compute, in order of turn. */
 static bool next_row(struct runner *r, uint32_t *row)
 {
-    struct kv_request *requests = r->child->kv.head->request;
     uint64_t best = UINT64_MAX;
+    uint32_t sides = count_sides(r);
     for (uint32_t i = 0; i < KV_REQUESTS_MAX; i++) {
-        uint32_t state = atomic_load_explicit(&requests[i].state, memory_order_acquire);
-        uint64_t arrival = atomic_load_explicit(&requests[i].arrival, memory_order_relaxed);
-        if ((state == KV_QUEUED || state == KV_RUNNING) && arrival < best && !is_held(r, i)) {
-            best = arrival;
+        if (!may_be_next(r, i, sides))
+            continue;
+        uint64_t turn = sequence_turn(&r->child->kv.head->request[i]);
+        if (turn < best) {
+            best = turn;
             *row = i;
         }
     }
@@ -251,7 +270,7 @@ static void begin(struct runner *r, struct sequence *s, uint32_t row)
     sequence_begin(s, row);
 }
 
-/* Rows for the places that are free, in order of arrival. */
+/* Rows for the places that are free, in order of turn. */
 static void admit(struct runner *r)
 {
     uint32_t row;

@@ -151,6 +151,17 @@ bool sequence_is_suspect(const struct sequence *s)
     return crashes_of(s) >= SUSPECT_CRASHES;
 }
 
+bool sequence_is_side(const struct kv_request *q)
+{
+    return (q->flags & KV_FLAG_SIDE) != 0;
+}
+
+uint64_t sequence_turn(const struct kv_request *q)
+{
+    return schedule_turn(atomic_load_explicit(&q->arrival, memory_order_relaxed),
+                         sequence_is_side(q));
+}
+
 /* Claims a QUEUED row, or resumes a RUNNING one. False: it was cancelled. */
 static bool claim(struct sequence *s)
 {
@@ -361,11 +372,12 @@ struct schedule_sequence sequence_wants(const struct sequence *s, uint32_t limit
     /* A chunk never contains both prompt and response tokens, so that their times are separate. */
     if (computed < prompt && most > prompt - computed)
         most = prompt - computed;
-    return (struct schedule_sequence){.arrival = atomic_load(&q->arrival),
+    return (struct schedule_sequence){.arrival = sequence_turn(q),
                                       .served = s->served,
                                       .since = s->since,
                                       .missing = known - computed,
-                                      .rows_max = most};
+                                      .rows_max = most,
+                                      .side = sequence_is_side(q)};
 }
 
 int sequence_prepare(struct sequence *s, uint32_t rows, struct error *error)

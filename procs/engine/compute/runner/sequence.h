@@ -54,6 +54,10 @@ int sequence_open(struct sequence *s, struct runner *r, struct error *error);
  * ended at once, or was cancelled before. */
 void sequence_begin(struct sequence *s, uint32_t row);
 
+bool sequence_is_side(const struct kv_request *q);
+/* Its number in the order of schedule_turn. */
+uint64_t sequence_turn(const struct kv_request *q);
+
 /* False: it has ended, and has no request any more. */
 bool sequence_goes_on(struct sequence *s);
 

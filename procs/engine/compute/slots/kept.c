@@ -85,7 +85,7 @@ void kept_empty(struct slots *p, uint32_t slot)
     atomic_store(&slot_at(p, slot)->rows, 0);
     atomic_store(&slot_at(p, slot)->owner, 0);
     atomic_store(&slot_at(p, slot)->lowest, 0);
-    slot_at(p, slot)->prompt = slot_at(p, slot)->uses = 0;
+    slot_at(p, slot)->prompt = slot_at(p, slot)->uses = slot_at(p, slot)->side = 0;
     slot_at(p, slot)->branch = slot_at(p, slot)->start = 0;
     memset(slot_at(p, slot)->turns, 0, sizeof slot_at(p, slot)->turns);
     slot_at(p, slot)->cost_ns = 0;
@@ -189,6 +189,11 @@ bool kept_may(const struct slots *p, const struct kv_request *q)
 }
 
 static bool same_bits(const struct slots *p, const struct kv_slot *s)
+static bool is_side(const struct kv_request *q)
+{
+    return (q->flags & KV_FLAG_SIDE) != 0;
+}
+
 {
     return s->preset == p->preset || (!s->lossy && !p->lossy);
 }
@@ -307,15 +312,16 @@ static uint32_t take_prefix(struct slots *p, struct kv_request *q, const _Atomic
     struct slots_table s;
     uint32_t common[KV_SLOTS_MAX] = {0};
     for (uint32_t i = 0; i < slots_of(p) && kept_may(p, q); i++)
+    bool side = is_side(q);
         common[i] = common_with(p, i, q, log);
     q->branch = reuse_branch(slots_table(p, &s), common);
     for (;;) {
-        struct reuse_prefix prefix = reuse_prefix(slots_table(p, &s), common);
+        struct reuse_prefix prefix = reuse_prefix(slots_table(p, &s), common, side);
         uint32_t slot = prefix.slot, to = KEPT_NONE;
         *rows = prefix.rows;
         if (slot == REUSE_NONE)
             return KEPT_NONE;
-        bool moves = reuse_moves(&s.table, slot, common[slot]);
+        bool moves = reuse_moves(&s.table, slot, common[slot], side);
         if (!moves)
             to = copy_prefix(p, slot, prefix.rows);
         *copied = to != KEPT_NONE;
@@ -323,7 +329,7 @@ static uint32_t take_prefix(struct slots *p, struct kv_request *q, const _Atomic
             note_use(p, slot, prefix.rows);
             return to;
         }
-        if (moves || (is_kept(p, slot) && prefix.rows >= ROWS_LEAST)) {
+        if (moves || reuse_takes(&s.table, slot, common[slot], prefix.rows, side)) {
             note_use(p, slot, prefix.rows);
             slot_at(p, slot)->cost_ns =
                 share(slot_at(p, slot)->cost_ns, prefix.rows, s.slot[slot].rows);
@@ -355,6 +361,8 @@ uint32_t kept_take(struct slots *p, struct kv_request *q, const _Atomic uint32_t
      * no log, so it must not be found as a kept one. */
     atomic_store(&slot_at(p, slot)->rows, copied ? 0 : rows);
     slot_at(p, slot)->branch = q->branch;
+    bool borrowed = rows > 0 && !copied && !slot_at(p, slot)->side;
+    slot_at(p, slot)->side = is_side(q) && !borrowed;
     slot_at(p, slot)->start = rows;
     atomic_store(&q->kv_valid, rows);
     child_inject(p->child, INJECT_COMPUTE_SLOT_CUT);
@@ -408,6 +416,8 @@ static bool keep_rows(struct slots *p, uint32_t slot, const struct kv_request *q
     if (one > 0)
         fits = one <= limit ? kv_tokens_within(&p->child->kv, limit - one, valid) : 0;
     uint32_t rows = state_cut(p, slot, valid, fits);
+    if (is_side(q) && !s->side) /* borrowed from a conversation */
+        fits = fits < s->start ? fits : s->start;
     if (rows == 0) /* such as one that was cancelled before its first pass */
         return false;
     state_keep(p, slot, rows, limit - bytes_for(p, rows));

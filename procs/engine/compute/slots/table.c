@@ -38,6 +38,7 @@ static struct reuse_slot slot_of(const struct slots *p, uint32_t slot)
         .use = atomic_load(&s->owner) != 0 || p->copied == slot + 1 ? REUSE_RUNNING
                : rows > 0                                           ? REUSE_KEPT
                                                                     : REUSE_EMPTY,
+        .side = s->side != 0,
         .rows = rows,
         .lowest = atomic_load(&s->lowest),
         .prompt = q ? atomic_load(&q->prompt_tokens) : s->prompt,

@@ -129,5 +129,6 @@ int api_render(const struct api_body *body, const struct api_conversation *c,
     out->prompt = prompt.text;
     out->prompt_bytes = prompt.bytes;
     out->special = prompt.written;
+    out->side = api_side_of(c);
     return choose_parts(l->chat, c, out, error);
 }

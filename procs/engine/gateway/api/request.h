@@ -19,6 +19,11 @@
  * the memory of its text. */
 #define API_VALUES_MAX 12288
 
+/* Whether a request is a side request (side.c): a title, tags. By what its messages say, then by how
+ * long its answer may be. */
+enum api_side { API_SIDE_NO, API_SIDE_IF_SHORT, API_SIDE_MARKED };
+#define API_SIDE_TOKENS 100 /* at most, where nothing was answered before */
+
 struct api_request {
     char *prompt; /* malloc'ed, NUL-terminated; NULL: ids */
     size_t prompt_bytes;
@@ -31,7 +36,8 @@ struct api_request {
     unsigned
         tries; /* how many are computed for that; the most probable ones are chosen. 0 while the
                      * body is read: as many as `answers` */
-    unsigned wants; /* what else the client wants of the answer: flags of the dialect */
+    enum api_side side; /* api_is_side */
+    unsigned wants;     /* what else the client wants of the answer: flags of the dialect */
     struct sampling sampling;
     struct stop_texts stops;
     struct answer_form answer; /* what is split off the text of the answer; its types are these */
@@ -98,6 +104,10 @@ struct api_conversation {
  * here, for every dialect: 1 to CHAT_MESSAGES_MAX messages, and API_VALUES_MAX values. */
 int api_render(const struct api_body *body, const struct api_conversation *c,
                struct api_request *out, struct error *error);
+/* side.c: what the messages and tools say; messages may have any form. Whether a request is one. */
+enum api_side api_side_of(const struct api_conversation *c);
+bool api_is_side(const struct api_request *r);
+
 /* Whether an answer can continue the last message: it is the assistant's, without calls. */
 bool api_can_continue(const json_t *messages);
 

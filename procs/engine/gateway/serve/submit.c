@@ -9,7 +9,8 @@
 #include "lib/base/assert.h"
 #include "procs/engine/gateway/serve/serve.h"
 
-#define BLOCK_BYTES 4096 /* written at once */
+#define BLOCK_BYTES  4096 /* written at once */
+#define CLASS_HEADER "X-Sluice-Class"
 
 /* A random identifier, not a secret. */
 static void make_id(char id[COMPLETION_ID_BYTES])
@@ -173,6 +174,18 @@ void stream_put_prompt(const struct api_request *r, struct engine_submit *out)
     out->special = r->special;
 }
 
+/* What the client says in a header goes before what its request looks like. */
+static int read_class(const struct stream *s, bool *side, struct error *error)
+{
+    const char *name =
+        MHD_lookup_connection_value(s->exchange->connection, MHD_HEADER_KIND, CLASS_HEADER);
+    *side = name ? strcmp(name, "side") == 0 : api_is_side(&s->lead->completion.request);
+    if (!name || *side || strcmp(name, "conversation") == 0)
+        return 0;
+    return error_set(error, ERR_BAD_INPUT,
+                     "the header " CLASS_HEADER " is \"side\" or \"conversation\"");
+}
+
 int stream_submit(struct stream *s, struct error *error)
 {
     struct engine_submit submit;
@@ -182,6 +195,8 @@ int stream_submit(struct stream *s, struct error *error)
     snprintf(client, sizeof client, "%s %s", address, s->exchange->route->path);
     stream_put_prompt(&s->lead->completion.request, &submit);
     submit.client = client;
+    if (read_class(s, &submit.side, error) != 0)
+        return -1;
     submit.max_tokens = r->max_tokens;
     submit.ignore_eos = r->ignore_eos;
     submit.cache_prompt = r->cache_prompt;

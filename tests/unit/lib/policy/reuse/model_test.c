@@ -61,7 +61,7 @@ static void start(void)
         common[i] = sequence[i].family == family || slot[i].rows < SHARED ? slot[i].rows : SHARED;
         common[i] = slot[i].use != REUSE_KEPT ? 0 : common[i] < prompt - 1 ? common[i] : prompt - 1;
     }
-    struct reuse_prefix p = reuse_prefix(&t, common);
+    struct reuse_prefix p = reuse_prefix(&t, common, false);
     uint32_t s = p.slot != REUSE_NONE ? p.slot : reuse_slot(&t);
     ck_assert_uint_ne(s, REUSE_NONE);
     if (p.slot == REUSE_NONE)
@@ -180,11 +180,34 @@ START_TEST(sequences_run_beside_each_other)
 }
 END_TEST
 
+/* A conversation outlives prompts that nobody continues, however many there are, unless it is not
+ * used for long. */
+START_TEST(side_requests_do_not_displace_conversations)
+{
+    t = (struct reuse_table){.slots = 2, .slot = slot, .version = version};
+    slot[0] = (struct reuse_slot){
+        .use = REUSE_KEPT, .rows = 1000, .used = 1, .uses = 3, .cost_ns = 100000, .bytes = 1000};
+    for (uint32_t age = 1; age < 10; age++) {
+        slot[1] = (struct reuse_slot){
+            .use = REUSE_KEPT, .rows = 1000, .used = 1 + age, .cost_ns = 100000, .bytes = 1000};
+        ck_assert_uint_eq(reuse_surplus(&t, 1, UINT64_MAX).slot, age < 3 ? 1 : 0);
+        slot[1].rows = slot[1].bytes = 50; /* a title */
+        slot[1].cost_ns = 5000;
+        ck_assert_uint_eq(reuse_surplus(&t, 1, UINT64_MAX).slot, 1);
+        slot[1].cost_ns = 100000000; /* however much a side request computed */
+        slot[1].side = true;
+        ck_assert_uint_eq(reuse_surplus(&t, 1, UINT64_MAX).slot, 1);
+        ck_assert_uint_eq(reuse_surplus(&t, 2, 1000).slot, 1);
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("reuse_model");
     TCase *c = tcase_create("reuse_model");
     tcase_add_loop_test(c, sequences_run_beside_each_other, 0, VERSIONS - 2 * (int)SEQUENCES + 1);
+    tcase_add_test(c, side_requests_do_not_displace_conversations);
     suite_add_tcase(s, c);
     SRunner *runner = srunner_create(s);
     srunner_run_all(runner, CK_NORMAL);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where the messages of a prompt meet: templates of models by hand, and random prompts against a
- * list of all such places. */
+/* Tests where the messages of a prompt meet: templates of models by hand, and random prompts against
+ * a list of all such places; and where passes end. */
 #include <check.h>
 #include <string.h>
 
@@ -171,6 +171,35 @@ START_TEST(the_first_and_the_last_places_are_listed)
 }
 END_TEST
 
+/* ---- checkpoints ---- */
+
+START_TEST(a_pass_ends_at_the_next_point)
+{
+    struct random rnd;
+    random_seed(&rnd, 1, 0);
+    for (int round = 0; round < ROUNDS; round++) {
+        uint32_t position = (uint32_t)random_below(&rnd, 300),
+                 rows = 1 + (uint32_t)random_below(&rnd, 200), want = 1;
+        uint32_t turns[REUSE_TURNS_MAX] = {0};
+        for (uint32_t k = 0, at = 0; k < REUSE_TURNS_MAX && (uint32_t)random_below(&rnd, 2); k++)
+            turns[k] = at += 1 + (uint32_t)random_below(&rnd, 100);
+        struct reuse_points p = {1 + (uint32_t)random_below(&rnd, 400),
+                                 (uint32_t)random_below(&rnd, 2) *
+                                     (uint32_t)random_below(&rnd, 400),
+                                 16 + (uint32_t)random_below(&rnd, 100), turns};
+        while (want < rows && !reuse_is_point(position + want, &p))
+            want++;
+        ck_assert_uint_eq(reuse_pass_rows(position, rows, &p), want);
+    }
+    static const uint32_t none[REUSE_TURNS_MAX], turns[REUSE_TURNS_MAX] = {20, 95};
+    static const struct reuse_points p = {100, 70, 64, none}, no_branch = {100, 0, 64, none};
+    static const struct reuse_points chat = {100, 0, 64, turns};
+    ck_assert(reuse_is_point(92, &p) && reuse_is_point(128, &p) && !reuse_is_point(93, &p));
+    ck_assert(reuse_is_point(70, &p) && !reuse_is_point(70, &no_branch));
+    ck_assert(reuse_is_point(20, &chat) && reuse_is_point(95, &chat) && !reuse_is_point(92, &chat));
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("turns");
@@ -179,6 +208,7 @@ int main(void)
     tcase_add_test(c, messages_of_harmony);
     tcase_add_test(c, a_prompt_without_messages_has_no_place);
     tcase_add_test(c, the_response_begins_near_the_end);
+    tcase_add_test(c, a_pass_ends_at_the_next_point);
     tcase_add_test(c, the_first_and_the_last_places_are_listed);
     suite_add_tcase(s, c);
     SRunner *runner = srunner_create(s);

@@ -246,6 +246,39 @@ START_TEST(side_requests_do_not_starve)
 }
 END_TEST
 
+/* In random queues: by arrival among those of a class; a side request lets no more than so many
+ * pass, and nobody waits for a side request that arrived later. */
+START_TEST(side_requests_let_some_pass)
+{
+    bool side[200];
+    uint64_t turn[200];
+    for (uint32_t i = 0; i < ARRAY_LEN(turn); i++) {
+        side[i] = below(3) == 0;
+        turn[i] = schedule_turn(i, side[i]);
+    }
+    for (uint32_t i = 0; i < ARRAY_LEN(turn); i++) {
+        uint32_t passed = 0, wrong = 0;
+        for (uint32_t j = i + 1; j < ARRAY_LEN(turn); j++) {
+            passed += turn[j] < turn[i];
+            wrong += turn[j] == turn[i] || (turn[j] < turn[i] && (side[j] || !side[i]));
+        }
+        ck_assert(wrong == 0 && passed <= SCHEDULE_SIDE_REQUESTS);
+    }
+}
+END_TEST
+
+START_TEST(side_requests_leave_a_place)
+{
+    for (uint32_t places = 1; places <= SCHEDULE_SEQUENCES_MAX; places++) {
+        uint32_t sides = 0;
+        while (sides < places && schedule_has_place(places, sides, true))
+            sides++;
+        ck_assert_uint_eq(sides, places == 1 ? 1 : places - 1);
+        ck_assert(schedule_has_place(places, sides, false));
+    }
+}
+END_TEST
+
 /* More streams than rows, and a prompt: each is served in its turn. */
 START_TEST(few_rows_are_shared)
 {
@@ -370,6 +403,8 @@ int main(void)
     tcase_add_test(t, a_short_prompt_does_not_wait_for_a_long_one);
     tcase_add_test(t, side_requests_delay_no_conversation);
     tcase_add_test(t, side_requests_do_not_starve);
+    tcase_add_test(t, side_requests_let_some_pass);
+    tcase_add_test(t, side_requests_leave_a_place);
     tcase_add_test(t, few_rows_are_shared);
     tcase_add_loop_test(t, none_starves, 0, 5);
     tcase_add_test(t, the_order_of_the_table_does_not_matter);
