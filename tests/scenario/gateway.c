@@ -357,7 +357,7 @@ static void stats_and_page(void)
     CHECK(!strstr(h.body, "//") && strstr(h.raw, "Content-Security-Policy: default-src 'none'"),
           "the page refers to other hosts");
     http_close(&h);
-    static const char *const assets[] = {"/dashboard.css", "/dashboard.js", "/chat.js"};
+    static const char *const assets[] = {"/web/page.css", "/web/engine.js", "/web/chat.js"};
     for (size_t i = 0; i < ARRAY_LEN(assets); i++) {
         http_call(&h, port, assets[i], NULL, NULL, 200);
         CHECK(h.body_bytes > 1000, "%s is %zu bytes", assets[i], h.body_bytes);

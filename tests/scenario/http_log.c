@@ -68,7 +68,7 @@ static void a_line_per_request(void)
     struct engine *e = gateway_start(&port, (const char *const[]){"--http=0", option, NULL});
     call(port, "/v1/nothing?a=b", 404);
     call(port, "/a%20b%0a", 404);
-    call(port, "/dashboard.css", 200);
+    call(port, "/web/page.css", 200);
     completion_call(&h, port, test_prompt(0), 5, "", 200);
     uint64_t bytes = h.body_bytes;
     http_close(&h);
@@ -85,7 +85,7 @@ static void a_line_per_request(void)
     check_line(text, "GET /v1/nothing 404 ", number);
     CHECK(number[0] > 20 && number[1] == 0 && number[2] == 0, "%s", text);
     check_line(text, "GET /a?b? 404 ", number);
-    check_line(text, "GET /dashboard.css 200 ", number);
+    check_line(text, "GET /web/page.css 200 ", number);
     CHECK(number[0] > 1000, "%s", text);
     check_line(text, "POST /v1/completions 200 ", number);
     CHECK(number[0] == bytes && number[1] > 0 && number[2] == 5, "%" PRIu64 " bytes: %s", bytes,

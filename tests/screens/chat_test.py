@@ -1,9 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""chat_test.py LIBEXEC MODEL: the chat of the gateway's page, in Chromium, with an engine of 128 tokens of context. It is
-the first card; something is shown between Send and the first token; an answer that fills the context states it; a
-message that is too long goes back to the box and is no turn; a reload keeps the conversation. With a slow device: how far
-the prompt is, and the queue before that of a second page, until the first token."""
+"""chat_test.py LIBEXEC MODEL FOLDER: the gateway's page in Chromium.
+
+With an engine of 128 tokens of context: something is shown between Send and the first token; an answer that fills the
+context states it; a message that is too long goes back to the box and is no turn; a reload keeps the conversation. With a
+slow device: how far the prompt is, and the queue before that of a second page, until the first token. With answers that
+this test writes, in place of the engine: Markdown, thoughts, calls of tools, several conversations, settings. The views on
+a phone and in the dark, the axes of the charts. At last it takes the pictures of docs/screens into FOLDER."""
 import json
 import os
 import re
@@ -12,41 +15,10 @@ import subprocess
 import sys
 import tempfile
 
-from page import DEADLINE_S, Browser, open_page
+from page import CHARTS, IDLE, SEND, TEXT, Browser, Page, pictures
 
-# Fulfilled with the value of an expression once it is true. A timer, because a tab in the background has no frames.
-UNTIL = """new Promise(done => {
-  const until = performance.now() + %d, check = () => {
-    let value = null;
-    try { value = %s; } catch (e) { /* the page is not there yet */ }
-    if (value || performance.now() > until) done(value);
-    else setTimeout(check, 20);
-  };
-  check();
-})"""
-SEND = """(() => { const box = document.querySelector("#talk textarea"); box.value = %s; box.form.requestSubmit();
-  return document.getElementById("conversation").innerText; })()"""
-TEXT = "document.getElementById('conversation').innerText"
 SLOW = ["--parallel=1", "--resident-experts=20", "--prefill-chunk=16", "--throttle=24MiB", "--warm-start=off", "--prefault=off"]
-IDLE = "document.body.classList.contains('on') && document.getElementById('stop').disabled && (" + TEXT + " || ' ')"
-
-
-class Page:
-    def __init__(self, browser, url):
-        self.browser = browser
-        self.session = open_page(browser, url, 1000, 800)
-
-    def value(self, expression):
-        result = self.browser.call("Runtime.evaluate", self.session, returnByValue=True, awaitPromise=True,
-                                   expression=expression)
-        return result["result"].get("value")
-
-    def until(self, expression):
-        return self.value(UNTIL % (1000 * DEADLINE_S, expression))
-
-    def say(self, text):
-        """What is shown at once, and in the end."""
-        return self.value(SEND % json.dumps(text)), self.until(IDLE)
+TURNS = "store.here().turns"
 
 
 def check(holds, what):
@@ -56,14 +28,14 @@ def check(holds, what):
 
 def converse(page):
     check(page.until(IDLE), "the page does not start")
-    check(page.value("document.querySelector('main section').id") == "talk", "the chat is not the first card")
+    check("Type a message below" in page.value(TEXT), "the first screen does not say what to do")
     at_once, answer = page.say("Once there was an old man")
     check("The prompt is computed" in at_once, f"nothing is shown before the first token: {at_once!r}")
     check("the context is full" in answer and re.search(r"\d+ tokens", answer), f"the end is not explained: {answer!r}")
     _, failed = page.say("x " * 2000)
     check("Not sent:" in failed and "xxx" not in failed, f"a message that is too long: {failed[-200:]!r}")
-    check(page.value("document.querySelector('#talk textarea').value.length") == 4000, "it is not in the box again")
-    check(page.value("JSON.parse(sessionStorage.getItem('sluice.chat')).length") == 2, "it is a turn")
+    check(page.value("document.querySelector('#talk form textarea').value.length") == 4000, "it is not in the box again")
+    check(page.value(f"{TURNS}.length") == 2, "it is a turn")
     page.browser.call("Page.reload", page.session)
     kept = page.until("document.readyState === 'complete' && " + IDLE)
     check(kept.strip() == answer.strip(), f"a reload changed the conversation: {kept[:200]!r}")
@@ -92,6 +64,168 @@ def wait_for_a_prompt(browser, url):
     second.value("document.getElementById('stop').click()")
 
 
+# What a model writes, and what it becomes.
+MARKDOWN = [
+    ("a *b* **c** `d*e*` ~~f~~ 2*3*4", "<p>a <em>b</em> <strong>c</strong> <code>d*e*</code> <del>f</del> 2<em>3</em>4</p>"),
+    ("one\ntwo\n\nthree", "<p>one<br>two</p><p>three</p>"),
+    ("snake_case_name and _so_", "<p>snake_case_name and <em>so</em></p>"),
+    ("# T\n### U #", "<h3>T</h3><h5>U</h5>"),
+    ("- a\n- b\n  - c\n\n1. x\n2. y", "<ul><li><p>a</p></li><li><p>b</p><ul><li><p>c</p></li></ul></li></ul>"
+                                      "<ol start=\"1\"><li><p>x</p></li><li><p>y</p></li></ol>"),
+    ("3) x\n\n   more\n4) y", "<ol start=\"3\"><li><p>x</p><p>more</p></li><li><p>y</p></li></ol>"),
+    ("> a\n> > b\n\n---", "<blockquote><p>a</p><blockquote><p>b</p></blockquote></blockquote><hr>"),
+    ("| a | b |\n|---|:-:|\n| `x` | 1\\|2 |",
+     "<div class=\"scrolls\"><table><tr><th>a</th><th>b</th></tr><tr><td><code>x</code></td><td>1|2</td></tr></table></div>"),
+    ("see https://a.example/b. And [it](https://c.example/d \"t\")",
+     "<p>see <a href=\"https://a.example/b\" target=\"_blank\" rel=\"noopener noreferrer\">https://a.example/b</a>. And "
+     "<a href=\"https://c.example/d\" target=\"_blank\" rel=\"noopener noreferrer\">it</a></p>"),
+    ("\\*no\\* \\<b\\>", "<p>*no* &lt;b&gt;</p>"),
+]
+CODE = [("```c\nint <b>x</b>;\n\n  y*z*\n```\nafter", "int <b>x</b>;\n\n  y*z*", "c"), ("~~~\nopen", "open", "code")]
+# Nothing of these becomes an element, an attribute or a link.
+HOSTILE = ["<script>window.hurt = 1</script>", "<img src=x onerror='window.hurt = 1'>", "[a](javascript:window.hurt=1)",
+           "![a](data:text/html,<script>window.hurt=1</script>)", "[a](https://x.example/\"onclick=\"window.hurt=1)",
+           "<https://x.example/\" onmouseover=\"window.hurt=1\">", "```<img onerror=window.hurt=1>\n<script>\n```",
+           "| <b>a</b> |\n|---|\n| <i onclick=x>b</i> |", "> <style>*{display:none}</style>", "- <iframe src=//x.example>"]
+
+
+def html_of(text):
+    return f"(() => {{ const e = el('div'); e.append(markdown({json.dumps(text)})); return e.innerHTML; }})()"
+
+
+def markdown_is_safe(page):
+    check(page.until(IDLE), "the page does not start")
+    for text, expected in MARKDOWN:
+        got = page.value(html_of(text)).replace(' href="https://a.example/b"', ' href="https://a.example/b"')
+        check(got == expected, f"Markdown {text!r}: {got}")
+    for text, code, language in CODE:
+        got = page.value(f"(() => {{ const e = markdown({json.dumps(text)}); const b = e.querySelector('.code'); "
+                         "return [b.querySelector('code').textContent, b.querySelector('p').firstChild.textContent]; })()")
+        check(got == [code, language], f"code {text!r}: {got}")
+    for text in HOSTILE:
+        page.value(f"document.body.append(el('section')); document.body.lastChild.append(markdown({json.dumps(text)})); 0")
+        found = page.value("[...document.body.lastChild.querySelectorAll('script, img, iframe, style, b, i, [onclick], "
+                           "[onerror], [onmouseover]')].length + [...document.body.lastChild.querySelectorAll('a')]"
+                           ".filter(a => !/^https?:/.test(a.href)).length")
+        check(found == 0, f"{text!r} became {page.value('document.body.lastChild.innerHTML')}")
+        page.value("document.body.lastChild.remove()")
+    for part in ("**a ", "* ", "[a](", "`", "> ", "_a ", "| a "):  # marks without an end: no time without an end
+        check(page.value(f"{html_of(part * 3000)}.length") > 0, f"many {part!r}")
+    check(page.value("window.hurt") is None, "a script of an answer ran")
+
+
+# In place of the engine: the next answer, and what was sent.
+SCRIPT = """window.sent = []; window.answers = []; window.ask_engine = window.ask_engine || window.fetch;
+window.fetch = (url, options) => {
+  if (!String(url).includes('/v1/')) return window.ask_engine(url, options);
+  window.sent.push(JSON.parse(options.body));
+  const lines = window.answers.shift().map(e => 'data: ' + JSON.stringify(e) + '\\n\\n').join('') + 'data: [DONE]\\n\\n';
+  const bytes = new TextEncoder().encode(lines);
+  return Promise.resolve(new Response(new ReadableStream({ start(c) {
+    for (let i = 0; i < bytes.length; i += 7) c.enqueue(bytes.slice(i, i + 7)); /* in the middle of letters, too */
+    c.close();
+  } })));
+}; 0"""
+
+
+def delta(**what):
+    return {"choices": [{"delta": what, "finish_reason": None}]}
+
+
+def answers(page, *events):
+    page.value(f"window.answers.push({json.dumps(list(events))})")
+
+
+def last_sent(page):
+    return page.value("window.sent.at(-1)")
+
+
+def thoughts_and_calls(page):
+    check(page.until(IDLE), "the page does not start")
+    page.value(SCRIPT)
+    tool = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}
+    page.set("system", "Be brief.")
+    page.set("temperature", "0.3")
+    page.set("thinking", "on")
+    page.set("tools", "[{")
+    check(page.value("document.getElementById('tools-wrong').textContent").startswith("Tools: "), "wrong tools are not named")
+    page.set("tools", json.dumps([tool]))
+    answers(page, delta(reasoning_content="I wonder "), delta(reasoning_content="…"), delta(content="Let me **look**."),
+            delta(tool_calls=[{"index": 0, "id": "c1", "function": {"name": "weather", "arguments": "{\"ci"}}]),
+            delta(tool_calls=[{"index": 0, "function": {"arguments": "ty\": \"Köln\"}"}}]),
+            delta(tool_calls=[{"index": 1, "id": "c2", "function": {"name": "weather", "arguments": "{}"}}]))
+    _, text = page.say("Does it rain?")
+    sent = last_sent(page)
+    check(sent["messages"] == [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Does it rain?"}] and
+          sent["temperature"] == 0.3 and sent["tools"] == [tool] and sent["chat_template_kwargs"]["enable_thinking"] is True,
+          f"settings are not sent: {sent}")
+    check("Calls weather" in text and '"city": "Köln"' in text and "Let me look." in text, f"no call: {text!r}")
+    thought = "document.querySelector('.assistant details')"
+    check(page.value(f"{thought}.textContent") == "ThoughtsI wonder …" and not page.value(f"{thought}.open"),
+          "thoughts are not folded")
+    # The results of both calls are typed, and then the model answers.
+    check(page.value("document.querySelector('#talk form textarea').placeholder") == "Type the result of weather",
+          "the result of a call is not asked for")
+    page.say("dry")
+    check(page.value("window.sent.length") == 1, "the first of two results was sent alone")
+    answers(page, delta(content="No."), {"choices": [{"delta": {}, "finish_reason": "stop"}],
+                                         "usage": {"completion_tokens": 2}})
+    page.say("rain")
+    roles = [(m["role"], m["content"], m.get("tool_call_id")) for m in last_sent(page)["messages"][2:]]
+    check(roles == [("assistant", "Let me **look**.", None), ("tool", "dry", "c1"), ("tool", "rain", "c2")],
+          f"results are not sent: {roles}")
+    check([c["function"]["arguments"] for c in last_sent(page)["messages"][2]["tool_calls"]] ==
+          ['{"city": "Köln"}', "{}"], "calls are not sent")
+
+
+def conversations(page):
+    """Another answer; a second conversation, which has the settings of the first; both after a reload; one is deleted."""
+    answers(page, delta(content="Yes."), {"choices": [{"delta": {}, "finish_reason": "stop"}]})
+    page.value("document.getElementById('again').click()")
+    text = page.until(f"{TEXT}.includes('Yes.') && {IDLE}")
+    check(text and "No." not in text, f"no other answer: {text!r}")
+    page.value("document.getElementById('fresh').click()")
+    answers(page, delta(content="Second."))
+    page.say("Another matter")
+    check(len(last_sent(page)["messages"]) == 2 and last_sent(page)["temperature"] == 0.3, "the second one has other settings")
+    page.browser.call("Page.reload", page.session)
+    page.until("document.readyState === 'complete' && " + IDLE)
+    titles = page.value("[...document.getElementById('chats').options].map(o => o.text)")
+    check(titles[:2] == ["Another matter", "Does it rain?"], f"conversations are lost: {titles}")
+    check("Second." in page.value(TEXT), "a reload shows another conversation")
+    page.set("chats", page.value("document.getElementById('chats').options[1].value"))
+    check("Yes." in page.value(TEXT) and page.value("document.getElementById('system').value") == "Be brief.",
+          "the first conversation is not shown")
+    page.value("window.confirm = () => true; document.getElementById('remove').click()")
+    check("Second." in page.value(TEXT) and page.value("store.newest().some(c => store.title(c) === 'Does it rain?')") is False,
+          "the conversation is not deleted")
+
+
+WIDE = "document.documentElement.scrollWidth"
+
+
+def fits(browser, url):
+    """Nothing is wider than a phone; the box is in sight; the charts have axes with units; the dark is dark."""
+    phone = Page(browser, url, 390, 700)
+    check(phone.until(IDLE), "the page does not start")
+    phone.value(SCRIPT)
+    answers(phone, delta(content="```\n" + "wide " * 60 + "\n```\n| " + "wide | " * 40 + "\n|" + "-|" * 40 + "\n" + "w" * 300))
+    phone.say("x" * 300)
+    box = phone.value("(() => { const r = document.getElementById('send').getBoundingClientRect(); return [r.right, r.bottom]; })()")
+    check(phone.value(WIDE) <= 390 and box[0] <= 390 and box[1] <= 700, f"the chat is wider than a phone: {box}")
+    phone.value("location.hash = 'engine'")
+    check(phone.until(CHARTS % 3), "no charts")
+    check(phone.value(WIDE) <= 390, "the engine's view is wider than a phone")
+    text = phone.until("document.getElementById('chart-drive').querySelectorAll('svg text').length > 5 && "
+                       "[...document.querySelectorAll('#charts svg text')].map(t => t.textContent)")
+    for label in ("0 B/s", "now", "2 min ago", "100 %", "0 ms"):
+        check(label in text, f"no axis has {label!r}: {text}")
+    check("kept in" in phone.value("document.getElementById('prefixes').innerText"), "no prefixes")
+    light = phone.value("getComputedStyle(document.body).backgroundColor")
+    phone.media("dark")
+    check(phone.value("getComputedStyle(document.body).backgroundColor") != light, "the dark is as light as the day")
+
+
 def with_engine(libexec, model, options, use):
     """Calls use with the URL of an engine."""
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as run:
@@ -100,22 +234,33 @@ def with_engine(libexec, model, options, use):
         try:
             url = next((m.group(0) for m in (re.search(r"http://127\.0\.0\.1:\d+", line) for line in engine.stderr) if m), None)
             check(url, "the engine does not start")
-            use(url)
+            use(url + "/")
         finally:
             engine.terminate()
             engine.communicate()
 
 
-def main(libexec, model):
+def main(libexec, model, folder):
     chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
     if not chromium:
         print("SKIP screens_chat: Chromium is not installed")
         return
+    os.makedirs(folder, exist_ok=True)
+
+    def scripted(url):
+        markdown_is_safe(Page(browser, url))
+        page = Page(browser, url)
+        thoughts_and_calls(page)
+        conversations(page)
+        fits(browser, url)
+        pictures(browser, url, 3, folder)
+
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
         browser = Browser(chromium, profile)
         try:
             with_engine(libexec, model, ["--ctx-size", "128"], lambda url: converse(Page(browser, url)))
             with_engine(libexec, model, SLOW, lambda url: wait_for_a_prompt(browser, url))
+            with_engine(libexec, model, [], scripted)
         finally:
             browser.close()
     print("ok chat")

@@ -67,10 +67,10 @@ keep_busy() {
     trap 'kill "$chat" 2>/dev/null' EXIT
     while :; do
         seed=$((seed + 1))
-        [ -n "$chat" ] && kill -0 "$chat" 2>/dev/null || {
+        if [ -z "$chat" ] || ! kill -0 "$chat" 2>/dev/null; then
             curl -s -d "$body" "http://127.0.0.1:$port/v1/chat/completions" >/dev/null &
             chat=$!
-        }
+        fi
         "$libexec/sluice-generate" --name "$run" -p "$prompt" -n 400 --seed "$seed" --ignore-eos -q >/dev/null 2>&1
     done
 }
@@ -168,15 +168,15 @@ terminals() {
 pages() {
     local chromium
     chromium=$(command -v chromium || command -v chromium-browser || command -v google-chrome) || {
-        echo "SKIP page-phone.png, page-desktop.png: Chromium is not installed"
+        echo "SKIP page-phone.png, page-chat.png, page-desktop.png: Chromium is not installed"
         return
     }
     busy on
-    python3 -B "$here/page.py" "$chromium" "http://127.0.0.1:$port/" 12 \
-        "390x844:$out/page-phone.png" "1280x800:$out/page-desktop.png" || exit 1
+    python3 -B "$here/page.py" "$chromium" "http://127.0.0.1:$port/" 60 "$out" || exit 1
     idle
-    echo "ok page-phone.png"
-    echo "ok page-desktop.png"
+    for name in page-phone page-chat page-desktop; do
+        echo "ok $name.png"
+    done
 }
 
 "$libexec/sluice-run" -m "$model" --name "$run" --budget 72MiB --resident-experts 45 --http 0 --http-connections 64 --http-body 64KiB \

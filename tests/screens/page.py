@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Takes screenshots of the gateway's page at several sizes, when its charts have enough samples:
+"""Drives the gateway's page in Chromium, and takes its pictures, when its charts have enough samples:
 
-    page.py CHROMIUM URL SAMPLES WIDTHxHEIGHT:FILE.png ...
+    page.py CHROMIUM URL SAMPLES FOLDER
 
 The browser is controlled over a pipe (--remote-debugging-pipe): --screenshot would capture the page on load, before
 it has fetched stats twice, and virtual time would make its rates wrong."""
@@ -66,37 +66,87 @@ def open_page(browser, url, width, height):
     return session
 
 
-# Fulfilled when the token chart has enough values; checked once per frame.
-CHARTS = """new Promise(done => {
-  const until = performance.now() + %d;
-  const look = () => {
-    if (typeof kept === 'object' && kept['chart-tokens'] && kept['chart-tokens'].length >= %d) done(true);
-    else if (performance.now() > until) done(false);
-    else requestAnimationFrame(look);
+# Fulfilled with the value of an expression once it is true. A timer, because a tab in the background has no frames.
+UNTIL = """new Promise(done => {
+  const until = performance.now() + %d, check = () => {
+    let value = null;
+    try { value = %s; } catch (e) { /* the page is not there yet */ }
+    if (value || performance.now() > until) done(value);
+    else setTimeout(check, 20);
   };
-  look();
+  check();
 })"""
+SEND = """(() => { const box = document.querySelector("#talk form textarea"); box.value = %s; box.form.requestSubmit();
+  return document.getElementById("conversation").innerText; })()"""
+TEXT = "document.getElementById('conversation').innerText"
+IDLE = "document.body.classList.contains('on') && document.getElementById('stop').hidden && (" + TEXT + " || ' ')"
 
 
-def take(browser, url, wanted, size, path):
-    width, height = (int(n) for n in size.split("x"))
-    session = open_page(browser, url, width, height)
-    result = browser.call("Runtime.evaluate", session, returnByValue=True, awaitPromise=True,
-                          expression=CHARTS % (1000 * DEADLINE_S, wanted))
-    if not result["result"].get("value"):
+class Page:
+    def __init__(self, browser, url, width=1000, height=800):
+        self.browser = browser
+        self.session = open_page(browser, url, width, height)
+
+    def value(self, expression):
+        result = self.browser.call("Runtime.evaluate", self.session, returnByValue=True, awaitPromise=True,
+                                   expression=expression)
+        if "exceptionDetails" in result:
+            raise SystemExit(f"page.py: {result['exceptionDetails']['exception'].get('description')}")
+        return result["result"].get("value")
+
+    def until(self, expression):
+        return self.value(UNTIL % (1000 * DEADLINE_S, expression))
+
+    def say(self, text):
+        """What is shown at once, and in the end."""
+        return self.value(SEND % json.dumps(text)), self.until(IDLE)
+
+    def set(self, field, value):
+        """As a person changes a field."""
+        self.value(f"(() => {{ const e = document.getElementById({json.dumps(field)}); e.value = {json.dumps(value)}; "
+                   "e.dispatchEvent(new Event('change')); })()")
+
+    def media(self, scheme):
+        self.browser.call("Emulation.setEmulatedMedia", self.session,
+                          features=[{"name": "prefers-color-scheme", "value": scheme}])
+
+    def picture(self, path):
+        whole = os.environ.get("WHOLE_PAGE") == "1"
+        shot = self.browser.call("Page.captureScreenshot", self.session, format="png", captureBeyondViewport=whole,
+                                 optimizeForSpeed=False)
+        with open(path, "wb") as out:
+            out.write(base64.b64decode(shot["data"]))
+
+
+PROMPTS = ("It was a dark and stormy night, and", "The next morning, the captain")
+CHARTS = "kept['chart-tokens'] && kept['chart-tokens'][0].length >= %d"
+
+
+def pictures(browser, url, samples, folder):
+    """The pictures of the page in docs/screens."""
+    phone = Page(browser, url, 390, 844)
+    if not phone.until(IDLE):
         raise SystemExit(f"page.py: the page shows nothing after {DEADLINE_S} s")
-    whole = os.environ.get("WHOLE_PAGE") == "1"
-    picture = browser.call("Page.captureScreenshot", session, format="png", captureBeyondViewport=whole,
-                           optimizeForSpeed=False)
-    with open(path, "wb") as out:
-        out.write(base64.b64decode(picture["data"]))
+    for field, value in (("temperature", "0.6"), ("longest", "40")):
+        phone.set(field, value)
+    for prompt in PROMPTS:
+        phone.say(prompt)
+    phone.picture(f"{folder}/page-phone.png")
+    chat = Page(browser, url, 1280, 720)
+    chat.media("dark")
+    chat.until(IDLE)
+    chat.set("chats", chat.value("store.newest()[0].id"))
+    chat.picture(f"{folder}/page-chat.png")
+    engine = Page(browser, url + "#engine", 1280, 800)
+    if not engine.until(CHARTS % samples):
+        raise SystemExit(f"page.py: no charts after {DEADLINE_S} s")
+    engine.picture(f"{folder}/page-desktop.png")
 
 
-def main(program, url, wanted, *shots):
+def main(program, url, samples, folder):
     with tempfile.TemporaryDirectory() as profile:
         browser = Browser(program, profile)
-        for shot in shots:
-            take(browser, url, int(wanted), *shot.split(":", 1))
+        pictures(browser, url, int(samples), folder)
         browser.close()
 
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* sluice-gateway: the engine over HTTP: completions of the OpenAI API, health, statistics, metrics,
- * and a dashboard.
+ * and a page.
  *
  * One thread: the HTTP library runs on it (epoll, without threads), calls of compute and of the
  * supervisor are asynchronous (ipc/rpc/async.h), and a request that needs one is suspended

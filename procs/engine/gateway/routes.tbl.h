@@ -4,9 +4,7 @@
  * of others. HEAD is handled as GET. OTHERWISE(dialect): of the errors of all other paths. No
  * include guard. */
 ROUTE("GET", "/", stats_page, openai, false)
-ROUTE("GET", "/dashboard.css", page_style, openai, true)
-ROUTE("GET", "/dashboard.js", page_script, openai, true)
-ROUTE("GET", "/chat.js", page_chat, openai, true)
+ROUTE("GET", "/web/", page_asset, openai, true)
 ROUTE("GET", "/health", stats_health, openai, true)
 ROUTE("GET", "/stats", stats_all, openai, false)
 ROUTE("GET", "/map", stats_map, openai, false)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The dashboard: four embedded files, with tables generated here, so that the numbers are shown
- * without a script, too. */
+/* The page: embedded files, with tables generated here, so that the numbers are shown without a
+ * script, too. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,10 +27,17 @@
             ".byte 0\n"                                                                            \
             ".previous\n");                                                                        \
     extern const char gateway_##name[], gateway_##name##_end[]
-EMBED(html, "dashboard.html");
-EMBED(css, "dashboard.css");
-EMBED(js, "dashboard.js");
-EMBED(chat, "chat.js");
+EMBED(html, "page.html");
+#define ASSET(name, file, type) EMBED(name, file);
+#include "procs/engine/gateway/pages/assets.tbl.h"
+
+static const struct asset {
+    const char *file, *type, *text, *end;
+} assets[] = {
+#define ASSET(name, file, type)                                                                    \
+    {file, type "; charset=utf-8", gateway_##name, gateway_##name##_end},
+#include "procs/engine/gateway/pages/assets.tbl.h"
+};
 
 static void escaped(FILE *out, const char *text)
 {
@@ -149,6 +156,36 @@ static void put_gpu(FILE *out, const json_t *doc)
     put_text(out, "copied to the GPU", text);
 }
 
+static void put_ratio(FILE *out, const char *name, const json_t *doc, const char *part,
+                      const char *whole)
+{
+    char text[32];
+    uint64_t all = lookup_counter(doc, "compute", whole);
+    double value = all ? (double)lookup_counter(doc, "compute", part) / (double)all : 0;
+    snprintf(text, sizeof text, "%.1f", value);
+    put_text(out, name, text);
+}
+
+static void put_passes(FILE *out, const json_t *doc)
+{
+    put_counter(out, "requests computed", doc, "compute", "sequences_running");
+    put_counter(out, "requests waiting", doc, "compute", "sequences_queued");
+    put_ratio(out, "rows per pass", doc, "pass_rows", "passes");
+    put_ratio(out, "experts per pass", doc, "pass_experts", "passes");
+    put_ratio(out, "rows per expert", doc, "pass_expert_rows", "pass_experts");
+}
+
+static void put_prefixes(FILE *out, const json_t *doc)
+{
+    char text[16];
+    put_counter(out, "prefixes kept", doc, "compute", "kv_kept_entries");
+    put_text(out, "bytes of these",
+             bytes_format(lookup_counter(doc, "compute", "kv_kept_bytes"), text));
+    put_counter(out, "requests that began with one", doc, "compute", "sequences_reused");
+    put_counter(out, "prompt tokens not computed", doc, "compute", "tokens_reused");
+    put_counter(out, "prefixes given up", doc, "compute", "kv_kept_evictions");
+}
+
 static void put_stats(FILE *out, const json_t *doc)
 {
     char text[64];
@@ -174,6 +211,8 @@ static void put_stats(FILE *out, const json_t *doc)
     put_text(out, "read", text);
     put_counter(out, "prefetches used", doc, "cache", "prefetches_used");
     put_counter(out, "prefetches unused", doc, "cache", "prefetches_unused");
+    put_passes(out, doc);
+    put_prefixes(out, doc);
     put_counter(out, "HTTP requests", doc, "gateway", "requests");
     put_gpu(out, doc);
     fputs("</table>\n", out);
@@ -206,28 +245,23 @@ char *page_make(const json_t *doc, size_t *bytes)
     return NULL;
 }
 
-static void asset(struct exchange *x, const char *type, const char *text, const char *end)
+static void respond(struct exchange *x, const struct asset *a)
 {
-    size_t bytes = (size_t)(end - text);
+    size_t bytes = (size_t)(a->end - a->text);
     struct MHD_Response *response =
-        MHD_create_response_from_buffer(bytes, (void *)(uintptr_t)text, MHD_RESPMEM_PERSISTENT);
+        MHD_create_response_from_buffer(bytes, (void *)(uintptr_t)a->text, MHD_RESPMEM_PERSISTENT);
     if (response)
-        MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, type);
+        MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, a->type);
     x->sent_bytes = bytes;
     exchange_respond(x, MHD_HTTP_OK, response);
 }
 
-void page_style(struct exchange *x)
+void page_asset(struct exchange *x)
 {
-    asset(x, "text/css; charset=utf-8", gateway_css, gateway_css_end);
-}
-
-void page_script(struct exchange *x)
-{
-    asset(x, "text/javascript; charset=utf-8", gateway_js, gateway_js_end);
-}
-
-void page_chat(struct exchange *x)
-{
-    asset(x, "text/javascript; charset=utf-8", gateway_chat, gateway_chat_end);
+    for (size_t i = 0; i < ARRAY_LEN(assets); i++)
+        if (strcmp(assets[i].file, x->rest) == 0) {
+            respond(x, &assets[i]);
+            return;
+        }
+    exchange_status_error(x, MHD_HTTP_NOT_FOUND, "the page has no such part");
 }

@@ -29,8 +29,9 @@ void metrics_tokens(struct metrics *m, uint64_t ns, uint64_t count);
 /* reason: stop, length, cancelled or error. */
 void metrics_finished(struct metrics *m, const char *reason);
 
-/* page.c: the dashboard, HTML; the same. */
+/* page.c: the page, HTML; the same. */
 char *page_make(const json_t *doc, size_t *bytes);
-route_fn page_style, page_script, page_chat;
+/* The files that it loads. */
+route_fn page_asset;
 
 #endif
