@@ -372,6 +372,28 @@ static void top_on_a_terminal(void)
     engine_stop(e);
 }
 
+/* What sequences share: passes, and the beginning of a prompt. */
+static void stats_of_sequences(void)
+{
+    struct command c;
+    struct text got;
+    struct engine *e = engine_new();
+    engine_start(e, NULL);
+    for (int i = 0; i < 2; i++) {
+        engine_generate(e, test_prompt(0), 8, &got);
+        text_free(&got);
+    }
+    command_run(&c, NULL, WAIT_MS, (const char *const[]){"stats", "--name", e->run, NULL});
+    CHECK(c.status == 0 && strstr(c.out, "\nsequences                         0  running, 0 in") &&
+              strstr(c.out, "\nprefix hits                       1  sequences that began") &&
+              strstr(c.out, "\ntokens not computed              10  of prompts"),
+          "%d: %.3000s", c.status, c.out);
+    const char *rows = strstr(c.out, "\nrows per expert");
+    CHECK(rows && atof(rows + strlen("\nrows per expert")) >= 1, "%.3000s", c.out);
+    command_free(&c);
+    engine_stop(e);
+}
+
 static void stats_watches(void)
 {
     struct engine *e = engine_new();
@@ -477,14 +499,47 @@ static void top_as_text(void)
     engine_stop(e);
 }
 
+/* top shows who asks, and how far the answer is. */
+static void top_shows_requests(void)
+{
+    struct command c = {0};
+    struct engine *e = engine_new();
+    engine_start(e, NULL);
+    struct terminal *t = repl_open(e, -1);
+    type_line(t, "/set num_predict 2000");
+    uint64_t before = engine_counter(e, "compute", "tokens_decode");
+    type_line(t, test_prompt(0));
+    engine_wait_counter(e, "compute", "tokens_decode", before + 2, WAIT_MS);
+    command_run(
+        &c, NULL, WAIT_MS,
+        (const char *const[]){"top", "--name", e->run, "--once", "--interval", "0.1", NULL});
+    const char *row = strstr(c.out, "\nREQUEST ");
+    CHECK(c.status == 0 && row && strstr(row, " repl ") && strstr(row, " answer ") &&
+              strstr(row, " 11/11 "),
+          "%d: %.2000s", c.status, c.out);
+    CHECK(strstr(c.out, "\nlimit ") && !strstr(c.out, "\nlimit none"), "%.500s", c.out);
+    command_free(&c);
+    terminal_type(t, CTRL_C);
+    terminal_wait(t, "ended by Ctrl-C", WAIT_MS);
+    terminal_wait(t, ">>> ", WAIT_MS);
+    terminal_type(t, CTRL_D);
+    CHECK(terminal_end(t, WAIT_MS) == 0, "Ctrl-D: the exit status is not 0");
+    command_run(
+        &c, NULL, WAIT_MS,
+        (const char *const[]){"top", "--name", e->run, "--once", "--interval", "0.1", NULL});
+    CHECK(c.status == 0 && !strstr(c.out, "\nREQUEST ") && strstr(c.out, "\nlimit none: "),
+          "%.500s", c.out);
+    command_free(&c);
+    engine_stop(e);
+}
+
 int main(int argc, char **argv)
 {
     static const struct test_case cases[] = {
-        ROW(repl_on_a_terminal), ROW(repl_for_a_person),
-        ROW(repl_takes_a_paste), ROW(repl_reports_a_restart),
-        ROW(repl_as_a_filter),   ROW(repl_states_what_it_drops),
-        ROW(stats_watches),      ROW(map_and_directory_agree),
-        ROW(top_on_a_terminal),  ROW(top_as_text),
+        ROW(repl_on_a_terminal),     ROW(repl_for_a_person),  ROW(repl_takes_a_paste),
+        ROW(repl_reports_a_restart), ROW(repl_as_a_filter),   ROW(repl_states_what_it_drops),
+        ROW(stats_watches),          ROW(stats_of_sequences), ROW(map_and_directory_agree),
+        ROW(top_on_a_terminal),      ROW(top_as_text),        ROW(top_shows_requests),
     };
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }

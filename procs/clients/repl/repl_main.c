@@ -180,10 +180,11 @@ static void banner(struct repl *r)
     json_t *doc = session_stats(&r->session);
     const char *name = lookup_text(doc, "model.name"), *arch = lookup_text(doc, "model.arch");
     if (doc)
-        fprintf(stderr, "%s (%s), context of %" PRIu64 " tokens, engine '%s'\n",
+        fprintf(stderr, "a conversation with %s (%s), context of %" PRIu64 " tokens, engine '%s'\n",
                 printable(name, strlen(name)).text, printable(arch, strlen(arch)).text,
                 lookup_u64(doc, "model.context"), r->session.run);
-    fprintf(stderr, "type a message; /help lists the commands, Ctrl-D ends the conversation\n");
+    fprintf(stderr,
+            "type a message; /help lists commands, Ctrl-C ends a response, Ctrl-D the session\n");
     json_decref(doc);
 }
 

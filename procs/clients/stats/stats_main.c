@@ -167,6 +167,57 @@ static void line_tokens(const struct sample *sample, const char *label, const ch
     printf("\n");
 }
 
+/* A ratio of two counters of compute, since the start and since the previous snapshot. */
+static void line_ratio(const struct sample *sample, const char *label, const char *part,
+                       const char *whole, const char *doc)
+{
+    const struct sample all = {sample->now, NULL, 0};
+    printf("%-22s %12.1f  %s", label,
+           ratio(grown(&all, "compute", part), grown(&all, "compute", whole)), doc);
+    if (sample->before)
+        printf("; now %.1f",
+               ratio(grown(sample, "compute", part), grown(sample, "compute", whole)));
+    printf("\n");
+}
+
+static void line_count(const struct sample *sample, const char *label, const char *counter,
+                       const char *doc)
+{
+    printf("%-22s %12" PRIu64 "  %s\n", label, lookup_counter(sample->now, "compute", counter),
+           doc);
+}
+
+/* The engine's time for a token of any answer, and now the time between two of one answer. */
+static void line_gap(const struct sample *sample)
+{
+    const struct sample all = {sample->now, NULL, 0};
+    double tokens = grown(sample, "compute", "tokens_decode");
+    double running = (double)lookup_counter(sample->now, "compute", "sequences_running");
+    printf(
+        "%-22s %9.1f ms  of computing", "per generated token",
+        ratio(grown(&all, "compute", "decode_ns") / 1e6, grown(&all, "compute", "tokens_decode")));
+    if (sample->before)
+        printf("; now %.1f ms between two tokens of a sequence",
+               ratio(1e3 * sample->seconds * (running > 1 ? running : 1), tokens));
+    printf("\n");
+}
+
+static void print_sequences(const struct sample *sample)
+{
+    printf("%-22s %12" PRIu64 "  running, %" PRIu64 " in the queue\n", "sequences",
+           lookup_counter(sample->now, "compute", "sequences_running"),
+           lookup_counter(sample->now, "compute", "sequences_queued"));
+    line_ratio(sample, "rows per pass", "pass_rows", "passes", "tokens of all sequences in it");
+    line_ratio(sample, "experts per pass", "pass_experts", "passes", "of all layers");
+    line_ratio(sample, "rows per expert", "pass_expert_rows", "pass_experts",
+               "that a read of it served");
+    line_gap(sample);
+    line_count(sample, "prefixes kept", "kv_kept_entries", "");
+    line_count(sample, "prefix hits", "sequences_reused", "sequences that began with a prefix");
+    line_count(sample, "tokens not computed", "tokens_reused", "of prompts, because of these");
+    line_count(sample, "prefixes given up", "kv_kept_evictions", "for others");
+}
+
 static double computing_ns(const struct sample *sample)
 {
     return grown(sample, "compute", "prefill_ns") + grown(sample, "compute", "decode_ns");
@@ -178,6 +229,7 @@ static void print_work(const struct sample *sample)
     char read[16];
     line_tokens(sample, "prompt tokens", "tokens_prefill", "prefill_ns");
     line_tokens(sample, "generated tokens", "tokens_decode", "decode_ns");
+    print_sequences(sample);
     line_share(sample, "hit rate", "compute", "hits", "accesses", "expert accesses");
     printf("%-22s %11.1f%%  of the compute time", "waiting for experts",
            100 * ratio(grown(&all, "compute", "stall_ns"), computing_ns(&all)));

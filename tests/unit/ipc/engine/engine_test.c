@@ -14,7 +14,7 @@
 
 /* The last request the server received, and its next reply. */
 struct engine {
-    char key[ENGINE_KEY_BYTES_MAX + 1], prompt[64];
+    char key[ENGINE_KEY_BYTES_MAX + 1], prompt[64], client[64];
     uint32_t ids[8];
     size_t forced_count;
     struct engine_submit submit;
@@ -35,6 +35,7 @@ static void submit(struct host *host, struct rpc_request *request, struct engine
             memcpy(engine->prompt, s.prompt, s.prompt_bytes + 1);
         if (s.prompt_ids && s.prompt_ids_count <= ARRAY_LEN(engine->ids))
             memcpy(engine->ids, s.prompt_ids, s.prompt_ids_count * sizeof s.prompt_ids[0]);
+        snprintf(engine->client, sizeof engine->client, "%s", s.client ? s.client : "");
         engine->submit = s;
         engine->forced_count = s.forced_count;
         rpc_reply(host->server, request, engine_submit_reply(4711, 3));
@@ -109,6 +110,7 @@ START_TEST(submits_arrive_as_they_were)
     s.prompt = "one\ntwo \xf0\x9f\x98\x80";
     s.prompt_bytes = strlen(s.prompt);
     s.request_key = "key-1";
+    s.client = "127.0.0.1 /v1/messages";
     s.max_tokens = 9;
     s.ignore_eos = s.score_prompt = true;
     s.logprobs = 3;
@@ -118,6 +120,7 @@ START_TEST(submits_arrive_as_they_were)
     ck_assert_uint_eq(id, 4711);
     ck_assert_str_eq(engine.key, "key-1");
     ck_assert_str_eq(engine.prompt, s.prompt);
+    ck_assert_str_eq(engine.client, s.client);
     ck_assert_int_eq(engine.submit.max_tokens, 9);
     ck_assert_int_eq(engine.submit.logprobs, 3);
     ck_assert(engine.submit.ignore_eos && engine.submit.score_prompt);
@@ -164,6 +167,15 @@ START_TEST(bad_submits_are_rejected_by_either_end)
     ck_assert_int_eq(engine_submit(client, &s, &id, &error), -1);
     ck_assert_int_eq(error.code, ERR_BAD_INPUT);
     ck_assert_ptr_nonnull(strstr(error.text, "top_p"));
+    s.sampling.top_p = 1;
+    static const char *const clients[] = {
+        "two\nlines", "h\xc3\xa9",
+        "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"};
+    for (size_t i = 0; i < ARRAY_LEN(clients); i++) {
+        s.client = clients[i];
+        ck_assert_int_eq(engine_submit(client, &s, &id, &error), -1);
+        ck_assert_ptr_nonnull(strstr(error.text, "client must be"));
+    }
     free(text);
 }
 END_TEST

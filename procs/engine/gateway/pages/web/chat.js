@@ -25,8 +25,8 @@
   }
   function greeting() {
     const help = el("div", undefined, "greeting");
-    const lines = ["This is a chat with a language model that sluice runs on one machine, in less " +
-      "memory than the model needs. Type a message below.",
+    const lines = ["This is a chat with a language model that sluice runs on one machine, in " +
+      "less memory than the model needs. Type a message below.",
     "What you type goes to that machine only, and conversations are kept in this browser. The " +
       "model has no access to files or to the web.",
     "The settings have the system prompt and the temperature. Below an answer stands how fast it " +

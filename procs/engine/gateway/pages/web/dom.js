@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 "use strict";
-/* Helpers that all scripts of the page use. Text of the engine and of the model goes through textContent
- * only: nothing that it contains becomes an element. */
+/* Helpers that all scripts of the page use. Text of the engine and of the model goes through
+ * textContent only: nothing that it contains becomes an element. */
 const $ = (id) => document.getElementById(id);
 const el = (name, text, cls) => {
   const e = document.createElement(name);

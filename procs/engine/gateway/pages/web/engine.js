@@ -42,7 +42,8 @@ function work_charts(doc, d, s) {
     d.decode ? gap.toFixed(0) + " ms" : "–", "", (n) => short(n) + " ms");
   number_chart("chart-clients", "Requests (second line: waiting)", [running, queued],
     String(running), `computed · ${queued} waiting`);
-  number_chart("chart-rows", "Rows per pass (second line: per expert)", [rows, each], d.passes ? rows.toFixed(1) : "–",
+  number_chart("chart-rows", "Rows per pass (second line: per expert)", [rows, each],
+    d.passes ? rows.toFixed(1) : "–",
     `tokens · ${part_of(d.experts, d.passes).toFixed(0)} experts, each for ${each.toFixed(1)}`);
 }
 function storage_charts(doc, d, s) {
