@@ -64,15 +64,44 @@ static ALWAYS_INLINE __m256i dots_join(const struct dots g[4])
 
 /* ---- dot products with scales, for super-blocks ---- */
 
-#define DOT_STARTS false /* the correction is subtracted from the sum of the super-block */
+#define DOT_STARTS false
 #define DOT_PAIRS  false /* scales of two sub-blocks multiply at once what fits in 16 bits */
+#define DOT_WRAPS  true  /* dot products of codes with an offset start from dot_starts */
 
-/* Words of four elements, of one sub-block, whose products fit in 16 bits: codes are below
- * 1 << code_bits (of wide types, signed), activations are at most 127. */
-static ALWAYS_INLINE int dot_words(int sub, int code_bits)
+/* Words of four elements, of one sub-block, whose products fit in 16 bits: elements are at most
+ * element_max, activations 127. */
+static ALWAYS_INLINE int dot_words(int sub, int element_max)
 {
-    int words = code_bits >= 7 ? 1 : code_bits >= 4 ? 1 << (7 - code_bits) : 8;
+    const int fit = INT16_MAX / (2 * 127 * element_max);
+    const int words = fit >= 8 ? 8 : fit >= 4 ? 4 : fit >= 2 ? 2 : 1;
     return words < sub / 4 ? words : sub / 4;
+}
+
+/* 16-bit lanes of half as many words: sums of those of adjacent 32-bit lanes. */
+static ALWAYS_INLINE __m256i join_lanes(__m256i a, __m256i b)
+{
+    __m256 x = _mm256_castsi256_ps(a), y = _mm256_castsi256_ps(b);
+    __m256i sum = _mm256_add_epi16(_mm256_castps_si256(_mm256_shuffle_ps(x, y, 0x88)),
+                                   _mm256_castps_si256(_mm256_shuffle_ps(x, y, 0xdd)));
+    return _mm256_permute4x64_epi64(sum, 0xd8);
+}
+
+/* What the dot products of a super-block of activations start from, for each `words` words: minus
+ * the offset times the sums of the activations in the two 16-bit lanes. */
+static ALWAYS_INLINE void dot_starts(const int offset_bits, const int words, const uint8_t *x,
+                                     uint32_t *start)
+{
+    __m256i v[8];
+    UNROLL for (int i = 0; i < 8; i++) v[i] =
+        _mm256_maddubs_epi16(_mm256_set1_epi8((char)(1 << offset_bits)), vq_load(x + 32 * i));
+    int count = 8;
+    UNROLL for (int joined = 1; joined < words; joined *= 2)
+    {
+        count /= 2;
+        UNROLL for (int i = 0; i < count; i++) v[i] = join_lanes(v[2 * i], v[2 * i + 1]);
+    }
+    UNROLL for (int i = 0; i < 8 / words; i++)
+        vq_store(start + 8 * i, _mm256_sub_epi16(_mm256_setzero_si256(), v[i]));
 }
 
 /* 16-bit lanes. */

@@ -371,9 +371,9 @@ static ALWAYS_INLINE vi vi_bytes_at(const uint8_t *const p[VL])
 #define DOT_PAIRS  true /* scales of two sub-blocks multiply at once what fits in 16 bits */
 
 /* Words of four elements whose dot product has the same scale. */
-static ALWAYS_INLINE int dot_words(int sub, int code_bits)
+static ALWAYS_INLINE int dot_words(int sub, int element_max)
 {
-    (void)code_bits;
+    (void)element_max;
     return sub / 4;
 }
 

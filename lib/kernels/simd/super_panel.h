@@ -9,7 +9,16 @@
 #define PANEL_ROWS_MAX 66 /* as in blocks_panel.h */
 #define SUPER_WORDS    (SUPER / 4)
 #define SUPER_SUBS     (SUPER / 16)
-#define NARROW_HALF    (1 << 15) /* half of the range of 16 bits */
+#define NARROW_HALF    (1 << 15)  /* half of the range of 16 bits */
+#define STARTS_MAX     (24 << 10) /* numbers that the dot products of a call start from */
+
+#ifndef DOT_WRAPS
+#define DOT_WRAPS false
+static ALWAYS_INLINE void dot_starts(int offset_bits, int words, const uint8_t *x, uint32_t *start)
+{
+    (void)offset_bits, (void)words, (void)x, (void)start;
+}
+#endif
 
 struct super_panel {
     _Alignas(64) uint8_t q[SUPER_WORDS][PANEL * 4]; /* four elements of each output */
@@ -29,9 +38,11 @@ struct super_rows {
     const struct super_panel *panel;
     const uint8_t *x; /* first row, at the super-block */
     size_t x_stride, d_at, sums_at;
-    bool first;            /* super-block of its partial sum */
-    float (*sums)[PANEL];  /* the partial sum, per row */
-    const uint8_t *narrow; /* per row: find_narrow */
+    bool first;             /* super-block of its partial sum */
+    float (*sums)[PANEL];   /* the partial sum, per row */
+    const uint8_t *narrow;  /* per row: find_narrow */
+    const uint32_t *starts; /* per row: find_starts */
+    size_t starts_stride;
 };
 
 /* Sums of a row's activations: times the offset of the codes, which a dot product starts from, and
@@ -68,10 +79,28 @@ static ALWAYS_INLINE bool panel_is_narrow(const struct super_type t)
     return panel_element_max(t) * 127 * t.sub <= INT16_MAX;
 }
 
+/* Whether dot products of 16 bits start from corrections: the sums of larger codes may wrap. */
+static ALWAYS_INLINE bool panel_wraps(const struct super_type t)
+{
+    return DOT_WRAPS && t.offset_bits != NO_OFFSET;
+}
+
+/* Words of four elements of a dot product. */
+static ALWAYS_INLINE int panel_words(const struct super_type t)
+{
+    return dot_words(t.sub, panel_element_max(t));
+}
+
+/* Dot products of a super-block. */
+static ALWAYS_INLINE int panel_dots(const struct super_type t)
+{
+    return SUPER_WORDS / panel_words(t);
+}
+
 /* Whether the sums of activations are multiplied by pairs of numbers of the panel. */
 static ALWAYS_INLINE bool panel_has_pairs(const struct super_type t)
 {
-    return t.minimums || (!DOT_STARTS && t.offset_bits != NO_OFFSET);
+    return t.minimums || (!DOT_STARTS && !DOT_WRAPS && t.offset_bits != NO_OFFSET);
 }
 
 /* Scales and pairs of VL outputs, into one side of the panel. */
@@ -248,11 +277,13 @@ static ALWAYS_INLINE void add_words(const struct super_type t, const struct supe
     }
 }
 
-/* The value that the dot product of part i starts from, by row_sums_at. */
-static ALWAYS_INLINE int32_t dot_start(const struct super_type t, const struct super_row_sums *a,
-                                       int i)
+/* The value that the dot product of part i of row r starts from, by row_sums_at or find_starts. */
+static ALWAYS_INLINE int32_t dot_start(const struct super_type t, const struct super_rows *s,
+                                       const struct super_row_sums *a, int r, int i)
 {
-    return DOT_STARTS && panel_offset_bits(t) != NO_OFFSET ? a->start[i] : 0;
+    if (panel_wraps(t))
+        return (int32_t)s->starts[(size_t)r * s->starts_stride + (size_t)i];
+    return DOT_STARTS && panel_offset_bits(t) != NO_OFFSET ? a[r].start[i] : 0;
 }
 
 /* Adds the dot products of part i of the super-block, times their scales, to the sums. */
@@ -260,10 +291,10 @@ static ALWAYS_INLINE void add_dots(const struct super_type t, const struct super
                                    const struct super_row_sums a[PANEL_ROWS], int i, const int rows,
                                    vi sum[PANEL_ROWS][PANEL_VECTORS])
 {
-    const int words = dot_words(t.sub, t.code_bits);
+    const int words = panel_words(t);
     vi dot[PANEL_ROWS][PANEL_VECTORS];
     UNROLL for (int r = 0; r < rows; r++) UNROLL for (int v = 0; v < PANEL_VECTORS; v++) dot[r][v] =
-        vi_set1(dot_start(t, &a[r], i));
+        vi_set1(dot_start(t, s, a, r, i));
     add_words(t, s, i * words, words, rows, dot);
     UNROLL for (int v = 0; v < PANEL_VECTORS; v++)
     {
@@ -288,7 +319,7 @@ static ALWAYS_INLINE void add_narrow(const struct super_type t, const struct sup
     const bool start = panel_offset_bits(t) != NO_OFFSET;
     vi dot[PANEL_ROWS][PANEL_VECTORS];
     UNROLL for (int r = 0; r < rows; r++) UNROLL for (int v = 0; v < PANEL_VECTORS; v++) dot[r][v] =
-        vi_set1(dot_start(t, &a[r], 2 * i + 1));
+        vi_set1(dot_start(t, s, a, r, 2 * i + 1));
     add_words(t, s, (2 * i + 1) * words, words, rows, dot);
     UNROLL for (int r = 0; r < rows; r++) UNROLL for (int v = 0; v < PANEL_VECTORS; v++) dot[r][v] =
         vi_add(vi_shift_left(dot[r][v], 16), vi_set1(start ? a[r].start[2 * i] : NARROW_HALF));
@@ -337,7 +368,7 @@ static ALWAYS_INLINE void super_rows(const struct super_type t, const struct sup
         for (int i = 0; i < 128 / t.sub; i++)
             add_narrow(t, s, a, i, rows, sum);
     else
-        for (int i = 0; i < SUPER_WORDS / dot_words(t.sub, t.code_bits); i++)
+        for (int i = 0; i < panel_dots(t); i++)
             add_dots(t, s, a, i, rows, sum);
     UNROLL for (int r = 0; r < rows; r++) add_super(t, s, &a[r], r, sum[r]);
 }
@@ -380,6 +411,7 @@ static ALWAYS_INLINE void super_rows_all(const struct super_type t, struct super
         s.x += height * s.x_stride;
         s.sums += height;
         s.narrow += height;
+        s.starts += height * s.starts_stride;
         rows -= height;
     }
 }
@@ -410,6 +442,22 @@ static ALWAYS_INLINE void find_narrow(const struct super_type t, const uint8_t *
             narrow[g][r] = row_is_below(t, x + r * x_stride + (size_t)g * SUPER, max);
 }
 
+/* The numbers that dot products start from, per row and super-block. */
+static ALWAYS_INLINE void find_starts(const struct super_type t, const uint8_t *x, size_t x_stride,
+                                      uint32_t rows, uint32_t supers, uint32_t *starts)
+{
+    for (uint32_t r = 0; r < rows; r++)
+        for (uint32_t g = 0; g < supers; g++, starts += panel_dots(t))
+            dot_starts(t.offset_bits, panel_words(t), x + r * x_stride + (size_t)g * SUPER, starts);
+}
+
+/* Rows that are computed together, at most. */
+static ALWAYS_INLINE uint32_t panel_rows_max(const struct super_type t, uint32_t supers)
+{
+    uint32_t fit = STARTS_MAX / (supers * (uint32_t)panel_dots(t));
+    return panel_wraps(t) && fit < PANEL_ROWS_MAX ? fit : PANEL_ROWS_MAX;
+}
+
 static ALWAYS_INLINE void super_panels(const struct super_type t, const struct kernel_matrix *w,
                                        uint32_t n_begin, uint32_t n_end, const uint8_t *x,
                                        size_t x_stride, uint32_t rows, float *y, size_t y_stride)
@@ -417,10 +465,14 @@ static ALWAYS_INLINE void super_panels(const struct super_type t, const struct k
     struct super_panel panel;
     float sums[PARTS][PANEL_ROWS_MAX][PANEL];
     uint8_t narrow[KERNEL_K_MAX / SUPER][PANEL_ROWS_MAX];
-    const uint32_t supers = w->k / SUPER;
+    uint32_t starts[DOT_WRAPS ? STARTS_MAX : 1];
+    const uint32_t supers = w->k / SUPER, rows_max = panel_rows_max(t, supers);
+    const uint32_t dots = (uint32_t)panel_dots(t);
     sl_assert(w->k <= KERNEL_K_MAX);
     for (uint32_t r = 0, n; r < rows; r += n) {
-        n = rows - r < PANEL_ROWS_MAX ? rows - r : PANEL_ROWS_MAX;
+        n = rows - r < rows_max ? rows - r : rows_max;
+        if (panel_wraps(t))
+            find_starts(t, x + r * x_stride, x_stride, n, supers, starts);
         if (panel_pairs_scales(t) && !panel_is_narrow(t))
             find_narrow(t, x + r * x_stride, x_stride, n, supers, narrow);
         for (uint32_t j = n_begin; j < n_end; j += PANEL) {
@@ -434,7 +486,9 @@ static ALWAYS_INLINE void super_panels(const struct super_type t, const struct k
                                        .sums_at = super_sum_offset(w->k) + g * 32u - at,
                                        .first = g < PARTS,
                                        .sums = sums[g % PARTS],
-                                       .narrow = narrow[g]};
+                                       .narrow = narrow[g],
+                                       .starts = starts + (size_t)g * dots,
+                                       .starts_stride = (size_t)supers * dots};
                 pack_super(t, w, j, n_end, g, &panel);
                 super_rows_all(t, s, n);
             }

@@ -115,6 +115,17 @@ START_TEST(long_rows_in_a_big_batch)
 }
 END_TEST
 
+/* Kernels compute fewer rows together where what they keep per row is longer. */
+START_TEST(the_longest_rows)
+{
+    static const enum tensor_type types[] = {TENSOR_Q4_K, TENSOR_Q6_K, TENSOR_IQ2_XXS, TENSOR_Q4_0};
+    const struct kernel_ops *ops = kernel_ops_of((enum kernel_isa)_i);
+    test_seed(23);
+    for (size_t t = 0; t < ARRAY_LEN(types) && _i != ISA_GENERIC; t++)
+        check_case(ops, types[t], KERNEL_K_MAX, 8);
+}
+END_TEST
+
 struct attention_job {
     const struct kernel_ops *ops;
     struct kernel_attention a;
@@ -247,6 +258,7 @@ int main(void)
     tcase_set_timeout(tcase, 200);
     test_add_isa(tcase, matmul_rows_do_not_depend_on_company);
     test_add_isa(tcase, long_rows_in_a_big_batch);
+    test_add_isa(tcase, the_longest_rows);
     test_add_isa_attention(tcase, attention_rows_do_not_depend_on_company);
     test_add_isa(tcase, elements_do_not_depend_on_position);
     suite_add_tcase(suite, tcase);
