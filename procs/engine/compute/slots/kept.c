@@ -188,12 +188,12 @@ bool kept_may(const struct slots *p, const struct kv_request *q)
            !p->child->params->deterministic && p->child->params->keep_kv > 0;
 }
 
-static bool same_bits(const struct slots *p, const struct kv_slot *s)
 static bool is_side(const struct kv_request *q)
 {
     return (q->flags & KV_FLAG_SIDE) != 0;
 }
 
+static bool same_bits(const struct slots *p, const struct kv_slot *s)
 {
     return s->preset == p->preset || (!s->lossy && !p->lossy);
 }
@@ -311,8 +311,8 @@ static uint32_t take_prefix(struct slots *p, struct kv_request *q, const _Atomic
 {
     struct slots_table s;
     uint32_t common[KV_SLOTS_MAX] = {0};
-    for (uint32_t i = 0; i < slots_of(p) && kept_may(p, q); i++)
     bool side = is_side(q);
+    for (uint32_t i = 0; i < slots_of(p) && kept_may(p, q); i++)
         common[i] = common_with(p, i, q, log);
     q->branch = reuse_branch(slots_table(p, &s), common);
     for (;;) {
