@@ -379,7 +379,8 @@ static void bind_sizes(struct core *c, uint32_t i)
     c->mix_size = larger(c->mix_size, l->mix_size);
     c->rope_size = larger(c->rope_size, a->rope_dims);
     if (a->rope_dims != 0) {
-        c->rope_has_factors[a->rope_table] = a->rope_table != LAYER_WINDOW;
+        c->rope_has_factors[a->rope_table] =
+            a->rope_table != LAYER_WINDOW || c->hp.no_rope_full == 1;
         c->ropes[a->rope_table] =
             core_rope_of(&c->hp, (enum layer_kind)a->rope_table, a->rope_dims);
     }

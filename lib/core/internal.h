@@ -221,10 +221,10 @@ struct core {
     uint32_t q_size, k_size, v_size, mix_size;       /* of the largest layer */
     uint32_t rope_size;                              /* floats of the angles of one row and table */
     struct kernel_rope ropes[LAYER_KIND__COUNT];     /* dims 0: no layer uses it */
-    bool rope_has_factors[LAYER_KIND__COUNT];        /* those of the file */
-    uint32_t states;                                 /* layers with a recurrent state */
-    uint32_t projected_max;                          /* floats of a row of scratch.projected */
-    uint64_t expert_slot_bytes[MODEL_LAYERS_MAX];    /* the largest of each layer */
+    bool rope_has_factors[LAYER_KIND__COUNT]; /* those of the file: full layers, if they rotate */
+    uint32_t states;                          /* layers with a recurrent state */
+    uint32_t projected_max;                   /* floats of a row of scratch.projected */
+    uint64_t expert_slot_bytes[MODEL_LAYERS_MAX]; /* the largest of each layer */
 
     uint32_t passes; /* that the core numbered */
     struct core_pass_now pass;

@@ -57,6 +57,8 @@ DEEPSEEK_LLM = [r"[\r\n]", r"\s?[" + LETTERS + "]+", "\\s?[!-/:-~\uff01-\uff0f\u
 DEEPSEEK_CODER = [r"[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", CJK, r"\p{N}"]
 BAILING = [r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+"]
 
+EXAONE = [CONTRACTION + r"|[^\r\n\p{L}\p{N}]?(?:\p{L}\p{M}*(?: \p{L}\p{M}*)*)+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]?|\s*[\r\n]|\s+(?!\S)|\s+"]
+
 EXPRESSIONS = [
     (GPT2, "default gpt-2 olmo mpt phi-2 gigachat mellum"),
     (ONE_DIGIT, "qwen2 deepseek-r1-qwen hunyuan megrez stablelm2 grok-2 solar-open"),
@@ -70,6 +72,7 @@ EXPRESSIONS = [
     (DEEPSEEK_V3, "deepseek-v3 hunyuan-dense joyai-llm"),
     (BAILING, "bailingmoe bailingmoe2 llada-moe"),
     ([r"\p{N}"] + GPT2, "refact starcoder command-r smollm mellum2"),
+    (EXAONE, "exaone-moe"),
 ]
 
 # What the expressions distinguish: more frequent than other characters.

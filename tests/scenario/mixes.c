@@ -307,7 +307,7 @@ static void dbrx(void)
 /* Windows, sinks, biases of experts, YaRN; the prompt is longer than a window. */
 static void gpt_oss(void)
 {
-    run("MXFP4", (const char *const[]){"arch=gpt-oss", "layers=4", "window=16", "rope_scaling=2",
+    run("MXFP4", (const char *const[]){"arch=gpt-oss", "layers=4", "window=16", "rope_scaling=yarn",
                                        "rope_factor=8", "rope_context=64", NULL});
 }
 
@@ -336,6 +336,59 @@ static void deepseek2(void)
                                         "rope_context=64",
                                         "rope_log_multiplier=0.1",
                                         NULL});
+}
+
+/* Queries grow with their position, beyond rope_context. */
+static void mistral4(void)
+{
+    sample("--prefill-chunk=7",
+           (const char *const[]){"arch=mistral4", "shared_count=1", "norm_top_k=1", "kv_heads=1",
+                                 "head_size=0", "q_rank=256", "kv_rank=256", "mla_key_size=160",
+                                 "mla_value_size=64", "rope_dims=32", "rope_scaling=yarn",
+                                 "rope_factor=128", "rope_context=64", "query_scale=0.1",
+                                 "query_context=64", NULL});
+}
+
+static void qwen3vlmoe(void)
+{
+    sample("--threads=2", (const char *const[]){"arch=qwen3vlmoe", NULL});
+}
+
+/* Window layers have their own base of rotations, and no YaRN. */
+static void mellum(void)
+{
+    sample("--prefill-chunk=7",
+           (const char *const[]){"arch=mellum", "layers=4", "window=64", "full_every=2",
+                                 "rope_scaling=yarn", "rope_factor=16", "rope_context=64",
+                                 "rope_theta_window=1000", NULL});
+}
+
+static void bailingmoe(void)
+{
+    sample("--isa=generic",
+           (const char *const[]){"arch=bailingmoe", "shared_count=2", "norm_top_k=1", NULL});
+}
+
+static void deepseek(void)
+{
+    sample("--threads=2", (const char *const[]){"arch=deepseek", "layers=4", "dense_layers=1",
+                                                "dense_inner=512", "shared_count=2", NULL});
+}
+
+/* Window layers rotate, the others do not. */
+static void exaone_moe(void)
+{
+    sample("--prefill-chunk=7",
+           (const char *const[]){"arch=exaone-moe", "layers=5", "dense_layers=1", "dense_inner=512",
+                                 "shared_count=1", "norm_top_k=1", "expert_scale=2.5", "window=64",
+                                 NULL});
+}
+
+static void hy_v3(void)
+{
+    sample("--isa=generic",
+           (const char *const[]){"arch=hy_v3", "layers=4", "dense_layers=1", "dense_inner=512",
+                                 "shared_inner=256", "norm_top_k=1", "expert_scale=2.8", NULL});
 }
 
 static void gemma4(void)
@@ -372,6 +425,13 @@ static const struct test_case cases[] = {ROW(every_architecture),
                                          ROW(qwen35moe),
                                          ROW(qwen3next),
                                          ROW(lfm2moe),
+                                         ROW(qwen3vlmoe),
+                                         ROW(mellum),
+                                         ROW(bailingmoe),
+                                         ROW(deepseek),
+                                         ROW(exaone_moe),
+                                         ROW(hy_v3),
+                                         ROW(mistral4),
                                          ROW(gemma4)};
 
 /* Every architecture has a row: its name with _ for -. */

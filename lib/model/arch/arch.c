@@ -215,17 +215,20 @@ static void set_defaults(const struct arch *arch, struct model_hparams *h, uint3
             *arch_uint(h, row->offset) = (uint32_t)row->value;
 }
 
-/* Computes the hyper-parameters that are missing in the file (still 0), and the number of layers
- * that are used. */
-static int derive_absent(const struct arch *arch, struct model_hparams *h, uint32_t tokens,
-                         struct error *error)
+/* The number of layers that are used: arrays with an element per layer may leave out the others. */
+static int drop_skipped(struct model_hparams *h, struct error *error)
 {
-    set_defaults(arch, h, tokens);
     if (h->skipped_layers >= h->layers)
         return error_set(error, ERR_BAD_INPUT,
                          "nextn_predict_layers %" PRIu32 " leave none of %" PRIu32 " blocks",
                          h->skipped_layers, h->layers);
     h->layers -= h->skipped_layers;
+    return 0;
+}
+
+/* Computes the hyper-parameters that are missing in the file (still 0). */
+static void derive_absent(struct model_hparams *h, uint32_t tokens)
+{
     if (!h->shared_inner)
         h->shared_inner = h->shared_count * h->expert_inner; /* at most 64 * 65536 */
     arch_derive_mla(h);
@@ -240,7 +243,6 @@ static int derive_absent(const struct arch *arch, struct model_hparams *h, uint3
     if (!h->vocab)
         h->vocab = tokens;
     arch_derive_scaling(h);
-    return 0;
 }
 
 /* The value of a float without a key. */
@@ -261,11 +263,14 @@ int arch_read_hparams(const struct arch *arch, const struct gguf *g, uint32_t to
 {
     int listed = 0;
     *h = (struct model_hparams){0};
-    if (read_keys(arch, g, h, error) || arch_read_kinds(arch, g, h, error) ||
-        read_rows(arch, ARCH_ROWS(ARRAY), arch_read_array, g, h, error) ||
-        (listed = arch_read_recurrent(arch, g, h, error)) < 0 ||
-        derive_absent(arch, h, tokens, error))
+    if (read_keys(arch, g, h, error) != 0)
         return -1;
+    set_defaults(arch, h, tokens);
+    if (drop_skipped(h, error) || arch_read_kinds(arch, g, h, error) ||
+        read_rows(arch, ARCH_ROWS(ARRAY), arch_read_array, g, h, error) ||
+        (listed = arch_read_recurrent(arch, g, h, error)) < 0)
+        return -1;
+    derive_absent(h, tokens);
     if (!listed)
         arch_set_recurrent(h);
     memset(h->layer_kind + h->layers, LAYER_FULL, sizeof h->layer_kind - h->layers);

@@ -17,7 +17,7 @@ int arch_read_tensor(const struct arch *arch, const struct arch_row *row, const 
                      const struct gguf *g, struct model_hparams *h, struct error *error)
 {
     (void)arch, (void)key, (void)error;
-    if (has_tensor(g, row->key))
+    if (arch_uint_of(h, row->offset) == 0 && has_tensor(g, row->key))
         *arch_uint(h, row->offset) = (uint32_t)row->value;
     return 0;
 }

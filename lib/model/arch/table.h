@@ -101,6 +101,7 @@ enum arch_row_kind {
     ARCH_SECTIONS,
     ARCH_DENSE,
     ARCH_NAME,
+    ARCH_ALIAS,
     ARCH_EXPERT,
     ARCH_REJECTED,
     ARCH_UNUSED

@@ -183,6 +183,17 @@ static const char *role_name(const struct arch *arch, uint32_t role)
     return row ? row->key : role_names[role].name;
 }
 
+/* Whether the row's tensor may have that name; *layer: the number in it. */
+static bool is_named(const struct arch *arch, const struct arch_row *row, const char *name,
+                     uint32_t *layer)
+{
+    if (row->kind == ARCH_EXPERT)
+        return name_matches(row->key, name, layer);
+    const struct arch_row *alias = row_of(arch, ARCH_ROWS(ALIAS), row->role);
+    return name_matches(role_name(arch, row->role), name, layer) ||
+           (alias && name_matches(alias->key, name, layer));
+}
+
 /* True for a tensor of a block after the last layer. */
 static bool in_skipped_layer(const struct model_hparams *h, const char *name)
 {
@@ -222,8 +233,7 @@ int arch_locate_tensor(const struct arch *arch, const struct model_hparams *h,
     const struct arch_row *row;
     ARCH_EACH (row, arch, ARCH_ROWS(DENSE) | ARCH_ROWS(EXPERT)) {
         uint32_t layer = h->layers;
-        if (name_matches(row->kind == ARCH_EXPERT ? row->key : role_name(arch, row->role), t->name,
-                         &layer))
+        if (is_named(arch, row, t->name, &layer))
             return locate(row, h, t, layer, location, error);
     }
     *location = (struct arch_location){.unused = named(arch, ARCH_ROWS(UNUSED), t->name) != NULL};

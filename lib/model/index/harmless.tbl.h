@@ -31,6 +31,7 @@ HARMLESS(".feed_forward_length",
          "the width of dense layers in a model that has none, or of experts")
 HARMLESS(".expert_group_used_count", "without groups")
 HARMLESS(".rope.dimension_sections", "pairs by axis: of text, all axes are one")
+HARMLESS(".n_deepstack_layers", "what images add to layers")
 HARMLESS(".rope.scaling.finetuned", "whether the model was trained with its scaling")
 HARMLESS(".nextn_predict_layers",
          "blocks for drafting, whose tensors are skipped or rejected by name")

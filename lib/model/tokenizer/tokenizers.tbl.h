@@ -112,6 +112,11 @@
     "'(?i:[sdmt]|ll|ve|re)|[^\\r\\n\\p{L}\\p{N}]?+\\p{L}+|\\p{N}| "                                \
     "?[^\\s\\p{L}\\p{N}]++[\\r\\n]*|\\s*[\\r\\n]"                                                  \
     "|\\s+(?!\\S)|\\s+"
+/* Words that single spaces separate are one part: possessive here, which matches the same and needs
+ * no stack for each word. */
+#define EXPR_EXAONE                                                                                \
+    EXPR_CONTRACTION "|[^\\r\\n\\p{L}\\p{N}]?(?:\\p{L}\\p{M}*+(?: \\p{L}\\p{M}*+)*+)++|\\p{N}| "   \
+                     "?[^\\s\\p{L}\\p{N}]+[\\r\\n/]?|\\s*[\\r\\n]|\\s+(?!\\S)|\\s+"
 #define DIGIT  "\\p{N}"
 #define DIGITS "\\p{N}{1,3}"
 PRETOKENIZER("default", 0, 0, 0, EXPR_GPT2)
@@ -160,6 +165,7 @@ PRETOKENIZER("solar-open", 0, 0, 0, EXPR_CL100K(DIGIT))
 PRETOKENIZER("smaug-bpe", 0, 0, 0, EXPR_CL100K(DIGITS))
 PRETOKENIZER("pixtral", 1, 1, 0, EXPR_CL100K(DIGITS))
 PRETOKENIZER("falcon3", 1, 1, 0, EXPR_CL100K(DIGITS))
+PRETOKENIZER("exaone-moe", 0, 0, 0, EXPR_EXAONE)
 CHARACTERS("sarvam-moe")
 STRIP_AFTER("general.name", "phi-3")
 STRIP_AFTER("general.name", "phi3")
@@ -195,6 +201,7 @@ ANSWER_END_NAME("<|eom_id|>")
 #undef EXPR_DEEPSEEK_LETTERS
 #undef EXPR_DEEPSEEK_SIGNS
 #undef EXPR_BAILING
+#undef EXPR_EXAONE
 #undef DIGIT
 #undef DIGITS
 #undef PRETOKENIZER

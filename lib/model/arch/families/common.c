@@ -42,6 +42,14 @@ const struct arch_row arch_no_window[] = {
     END,
 };
 
+/* Some layers have a window, whose rotations have their own base. An architecture has a row for the
+ * kinds of its layers. */
+const struct arch_row arch_window[] = {
+    UINT(window, "attention.sliding_window", 0, MODEL_CONTEXT_MAX, DERIVED),
+    FLOAT_ELSE(rope_theta_window, "rope.freq_base_swa", 0, 1e12, 0),
+    END,
+};
+
 /* Rotations of longer contexts: linear, YaRN, or none, as the keys say. Linear without a type is
  * the form of old files, and so is rope.scale_linear. yarn_attn_factor replaces YaRN's own factor
  * of cos and sin (transformers: attention_factor); attn_factor is one more. */

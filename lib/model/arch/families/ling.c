@@ -2,6 +2,19 @@
 /* The architectures of Ling and Ring, as rows (rows.h). */
 #include "lib/model/arch/families/common.h"
 
+/* Ling and Ring 1 (lite, plus, Coder): adjacent elements are rotated together. */
+static const struct arch_row bailingmoe[] = {
+    GROUP(arch_common),
+    GROUP(arch_all_experts),
+    GROUP(arch_softmax),
+    GROUP(arch_ungated_shared),
+    UINT(expert_inner, "expert_feed_forward_length", 1, 65536, REQUIRED),
+    CONST(rope_kind, ROPE_PAIRS),
+    FLAG(norm_top_k, "expert_weights_norm"),
+    END,
+};
+const struct arch arch_bailingmoe = {"bailingmoe", bailingmoe};
+
 /* Ling and Ring 2.0: q, k and v in one matrix; an RMSNorm on each q and k head; the first half of
  * each head is rotated; a block for drafting after the last layer in some models. */
 static const struct arch_row bailingmoe2[] = {

@@ -18,6 +18,52 @@ static const struct arch_row dots1[] = {
 };
 const struct arch arch_dots1 = {"dots1", dots1};
 
+/* K-EXAONE: dots.llm1 with layers that have a window; the others do not rotate. The block for
+ * drafting after the last layer has no experts. */
+static const struct arch_row exaone_moe[] = {
+    GROUP(arch_transformer),
+    GROUP(arch_scaling),
+    GROUP(arch_attention),
+    GROUP(arch_expert_ffn),
+    GROUP(arch_leading_dense),
+    GROUP(arch_sigmoid),
+    DENSE(ROUTER_BIAS, FLOAT, OPTIONAL, EXPERTS, ONE),
+    GROUP(arch_ungated_shared),
+    GROUP(arch_window),
+    FULL_EVERY(4, 3),
+    CONST(no_rope_full, 1),
+    CONST(rope_scale_window, 1),
+    UINT(expert_inner, "expert_feed_forward_length", 1, 65536, REQUIRED),
+    UINT(skipped_layers, "nextn_predict_layers", 0, MODEL_LAYERS_MAX - 1, DERIVED),
+    CONST(qk_norm, QK_NORM_HEAD),
+    DENSE(ATTN_Q_NORM, FLOAT, REQUIRED, HEAD, ONE),
+    DENSE(ATTN_K_NORM, FLOAT, REQUIRED, HEAD, ONE),
+    DENSE(ROPE_FREQS, FLOAT, OPTIONAL, HALF, ONE),
+    END,
+};
+const struct arch arch_exaone_moe = {"exaone-moe", exaone_moe};
+
+/* Hy3 and Hy-MT2: as dots.llm1. Files lack the number of layers without experts, which is 1, and
+ * the number of shared experts; the bias of the router has no suffix in those of llama.cpp's
+ * converter. */
+static const struct arch_row hy_v3[] = {
+    GROUP(arch_common),
+    GROUP(arch_leading_dense),
+    TENSOR(dense_layers, "blk.0.ffn_gate.weight", 1),
+    GROUP(arch_sigmoid),
+    DENSE(ROUTER_BIAS, FLOAT, OPTIONAL, EXPERTS, ONE),
+    NAME(ROUTER_BIAS, "blk.%u.exp_probs_b"),
+    ALIAS(ROUTER_BIAS, "blk.%u.exp_probs_b.bias"),
+    GROUP(arch_ungated_shared),
+    UINT(expert_inner, "expert_feed_forward_length", 1, 65536, REQUIRED),
+    UINT(skipped_layers, "nextn_predict_layers", 0, MODEL_LAYERS_MAX - 1, DERIVED),
+    CONST(qk_norm, QK_NORM_HEAD),
+    DENSE(ATTN_Q_NORM, FLOAT, REQUIRED, HEAD, ONE),
+    DENSE(ATTN_K_NORM, FLOAT, REQUIRED, HEAD, ONE),
+    END,
+};
+const struct arch arch_hy_v3 = {"hy_v3", hy_v3};
+
 /* ERNIE 4.5 MoE: softmax with a bias for the choice, normalised; adjacent elements are rotated
  * together. */
 static const struct arch_row ernie4_5_moe[] = {

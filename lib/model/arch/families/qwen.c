@@ -27,6 +27,37 @@ static const struct arch_row qwen3moe[] = {
 };
 const struct arch arch_qwen3moe = {"qwen3moe", qwen3moe};
 
+/* The text part of Qwen3-VL and of Qwen3-Omni's thinker. Rotations have three axes, which are one
+ * in texts; what n_deepstack_layers adds behind the first layers belongs to images. */
+static const struct arch_row qwen3vlmoe[] = {
+    GROUP(qwen3moe),
+    SECTIONS("rope.dimension_sections"),
+    ALSO("n_deepstack_layers", 0),
+    END,
+};
+const struct arch arch_qwen3vlmoe = {"qwen3vlmoe", qwen3vlmoe};
+
+/* Mellum 2: Qwen3-MoE with layers that have a window; YaRN only in those that have none. */
+static const struct arch_row mellum[] = {
+    GROUP(arch_transformer),
+    GROUP(arch_scaling),
+    GROUP(arch_attention),
+    GROUP(arch_expert_ffn),
+    GROUP(arch_all_experts),
+    GROUP(arch_softmax),
+    GROUP(arch_window),
+    WINDOW_KEY("attention.sliding_window_pattern"),
+    UINT(expert_inner, "expert_feed_forward_length", 1, 65536, REQUIRED),
+    CONST(norm_top_k, 1),
+    CONST(qk_norm, QK_NORM_HEAD),
+    ONLY("expert_shared_count", 0),
+    ONLY("expert_weights_norm", 1),
+    DENSE(ATTN_Q_NORM, FLOAT, REQUIRED, HEAD, ONE),
+    DENSE(ATTN_K_NORM, FLOAT, REQUIRED, HEAD, ONE),
+    END,
+};
+const struct arch arch_mellum = {"mellum", mellum};
+
 /* Qwen2-MoE (also Qwen1.5-MoE): biases on q, k and v; a shared expert, which every token uses,
  * times the sigmoid of its own gate; the K weights are not renormalised. */
 static const struct arch_row qwen2moe[] = {

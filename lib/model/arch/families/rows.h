@@ -48,7 +48,7 @@
 #define ELSE(field, key_) ROW(ELSE, FIELD(field), .key = (key_))
 #define ELSE_SHARE(field, key_, by)                                                                \
     ROW(ELSE, FIELD(field), .key = (key_), .divided = true, .other = OFFSET(by))
-/* The field is this value if the file has a tensor of that name. */
+/* The field is this value if it is absent or 0, and the file has a tensor of that name. */
 #define TENSOR(field, name, value_) ROW(TENSOR, FIELD(field), .key = (name), .value = (value_))
 /* The value of a field whose keys are absent or 0; and the value in models of so many layers and
  * tokens, before the row for all. */
@@ -125,6 +125,8 @@
     DENSE(matrix##_SCALES, FLOAT, OPTIONAL, ne, ONE), UNUSED(name ".input_scale")
 /* The name of a role in this architecture, where it is not the one in arch.h. */
 #define NAME(role_, name) ROW(NAME, .role = DENSE_##role_, .key = (name))
+/* Another name that files may have for the role. */
+#define ALIAS(role_, name) ROW(ALIAS, .role = DENSE_##role_, .key = (name))
 /* The tensor of all experts of a layer: one of the three matrices, or GATE_UP, which has, for each
  * expert, the rows of gate and then those of up. */
 #define EXPERT(matrix, name, ne0, ne1)                                                             \

@@ -102,13 +102,20 @@ static void biased_router_model(struct make *m, const char *arch, unsigned layer
 
 /* Latents of h elements, 2 heads with h + 2 elements of keys, 2 of which are rotated, and h of
  * values. */
-static void deepseek2(struct make *m, unsigned layers, unsigned h, uint32_t type)
+static void mla_model(struct make *m, const char *arch, unsigned layers, unsigned h, uint32_t type)
 {
     static const char *const others[] = {"attn_q.weight",      "attn_k.weight",
                                          "attn_v.weight",      "attn_output.weight",
                                          "attn_q_norm.weight", "attn_k_norm.weight"};
+    const struct {
+        const char *key;
+        unsigned value;
+    } keys[] = {{"attention.q_lora_rank", h},        {"attention.kv_lora_rank", h},
+                {"attention.key_length", h + 2},     {"attention.value_length", h},
+                {"attention.key_length_mla", h + 2}, {"attention.value_length_mla", h},
+                {"rope.dimension_count", 2}};
     char name[64];
-    biased_router_model(m, "deepseek2", layers, h, type);
+    biased_router_model(m, arch, layers, h, type);
     for (unsigned layer = 0; layer < layers; layer++) {
         for (size_t i = 0; i < ARRAY_LEN(others); i++)
             layer_tensor(m, layer, others[i], 0, 0, 0);
@@ -123,13 +130,24 @@ static void deepseek2(struct make *m, unsigned layers, unsigned h, uint32_t type
         make_add_tensor(m, name, type, h, h, 2);
         layer_tensor(m, layer, "attn_output.weight", type, 2ull * h, h);
     }
-    make_u32(m, "deepseek2.attention.q_lora_rank", h);
-    make_u32(m, "deepseek2.attention.kv_lora_rank", h);
-    make_u32(m, "deepseek2.attention.key_length", h + 2);
-    make_u32(m, "deepseek2.attention.value_length", h);
-    make_u32(m, "deepseek2.attention.key_length_mla", h + 2);
-    make_u32(m, "deepseek2.attention.value_length_mla", h);
-    make_u32(m, "deepseek2.rope.dimension_count", 2);
+    for (size_t i = 0; i < ARRAY_LEN(keys); i++) {
+        snprintf(name, sizeof name, "%s.%s", arch, keys[i].key);
+        make_u32(m, name, keys[i].value);
+    }
+}
+
+static void deepseek2(struct make *m, unsigned layers, unsigned h, uint32_t type)
+{
+    mla_model(m, "deepseek2", layers, h, type);
+}
+
+/* No leading layer without experts, gate and up in one tensor. */
+static void mistral4(struct make *m, unsigned layers, unsigned h, uint32_t type)
+{
+    mla_model(m, "mistral4", layers, h, type);
+    make_text(m, "mistral4.rope.scaling.type", "yarn");
+    make_f32(m, "mistral4.rope.scaling.factor", 128);
+    make_u32(m, "mistral4.rope.scaling.original_context_length", 16);
 }
 
 /* A dense network next to the experts, a norm after each part, scales of router and layer. */
@@ -242,6 +260,86 @@ static void bailingmoe2(struct make *m, unsigned layers, unsigned h, uint32_t ty
         join_qkv(m, layer, h, type);
 }
 
+static void drop_all_head_norms(struct make *m, unsigned layers)
+{
+    for (unsigned layer = 0; layer < layers; layer++)
+        drop_head_norms(m, layer);
+}
+
+/* A shared expert in every layer. */
+static void bailingmoe(struct make *m, unsigned layers, unsigned h, uint32_t type)
+{
+    drop_all_head_norms(m, layers);
+    for (unsigned layer = 0; layer < layers; layer++) {
+        layer_tensor(m, layer, "ffn_gate_shexp.weight", type, h, h);
+        layer_tensor(m, layer, "ffn_up_shexp.weight", type, h, h);
+        layer_tensor(m, layer, "ffn_down_shexp.weight", type, h, h);
+    }
+    make_u32(m, "bailingmoe.expert_shared_count", 1);
+    make_bool(m, "bailingmoe.expert_weights_norm", 1);
+}
+
+static void deepseek(struct make *m, unsigned layers, unsigned h, uint32_t type)
+{
+    biased_router_model(m, "deepseek", layers, h, type);
+    drop_all_head_norms(m, layers);
+    for (unsigned layer = 0; layer < layers; layer++)
+        layer_tensor(m, layer, "exp_probs_b.bias", 0, 0, 0);
+    make_drop_key(m, "deepseek.expert_weights_norm");
+}
+
+/* The last layer attends to all positions. */
+static void window_pattern(struct make *m, const char *arch, unsigned layers)
+{
+    char key[80];
+    snprintf(key, sizeof key, "%s.attention.sliding_window", arch);
+    make_u32(m, key, 16);
+    snprintf(key, sizeof key, "%s.attention.sliding_window_pattern", arch);
+    make_array_raw(m, key, GGUF_BOOL, layers, 0);
+    for (unsigned layer = 0; layer < layers; layer++)
+        bytes_add(&make_key(m, key)->value, layer + 1 < layers ? "\1" : "\0", 1);
+}
+
+static void exaone_moe(struct make *m, unsigned layers, unsigned h, uint32_t type)
+{
+    biased_router_model(m, "exaone-moe", layers, h, type);
+    window_pattern(m, "exaone-moe", layers);
+}
+
+/* As files are: without the key of leading layers and of shared experts. */
+static void hy_v3(struct make *m, unsigned layers, unsigned h, uint32_t type)
+{
+    char name[64];
+    biased_router_model(m, "hy_v3", layers, h, type);
+    for (unsigned layer = layers > 1; layer < layers; layer++) {
+        layer_tensor(m, layer, "exp_probs_b.bias", 0, 0, 0);
+        snprintf(name, sizeof name, "blk.%u.exp_probs_b", layer);
+        make_add_tensor(m, name, TENSOR_F32, 3, 1, 1);
+    }
+    if (layers > 1)
+        make_drop_key(m, "hy_v3.leading_dense_block_count");
+    make_drop_key(m, "hy_v3.expert_shared_count");
+    make_u32(m, "hy_v3.expert_shared_feed_forward_length", h);
+}
+
+static void mellum(struct make *m, unsigned layers, unsigned h, uint32_t type)
+{
+    (void)h;
+    (void)type;
+    window_pattern(m, "mellum", layers);
+    make_text(m, "mellum.rope.scaling.type", "yarn");
+    make_f32(m, "mellum.rope.scaling.factor", 16);
+    make_u32(m, "mellum.rope.scaling.original_context_length", 16);
+}
+
+static void qwen3vlmoe(struct make *m, unsigned layers, unsigned h, uint32_t type)
+{
+    (void)layers;
+    (void)h;
+    (void)type;
+    make_u32(m, "qwen3vlmoe.n_deepstack_layers", 3);
+}
+
 static void smallthinker(struct make *m, unsigned layers, unsigned h, uint32_t type)
 {
     (void)h;
@@ -287,6 +385,13 @@ static const struct {
                {"smallthinker", smallthinker},
                {"gpt-oss", gpt_oss},
                {"deepseek2", deepseek2},
+               {"mistral4", mistral4},
+               {"bailingmoe", bailingmoe},
+               {"deepseek", deepseek},
+               {"exaone-moe", exaone_moe},
+               {"hy_v3", hy_v3},
+               {"mellum", mellum},
+               {"qwen3vlmoe", qwen3vlmoe},
                {"gemma4", gemma4}};
 
 void make_arch(struct make *m, const char *arch, unsigned layers, bool mixed)
