@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <xxhash.h>
 
+#include "lib/base/assert.h"
 #include "lib/prefix/prefix.h"
 
 static uint64_t head_sum(const struct prefix_head *h)
@@ -12,6 +13,7 @@ static uint64_t head_sum(const struct prefix_head *h)
 
 void prefix_seal(struct prefix_head *h, const void *tables)
 {
+    sl_assert(h->tokens > 0);
     h->magic = PREFIX_MAGIC;
     h->version = PREFIX_VERSION;
     h->tables_checksum = XXH3_64bits(tables, prefix_tables_bytes(h));

@@ -45,7 +45,7 @@ static void check_tables(const struct prefix_head *h, const uint8_t *data, size_
     memcpy(tables, data, size < bytes ? size : bytes);
     struct prefix_head own = *h;
     if (right)
-        prefix_seal(&own, tables);
+        prefix_seal(&own, tables); /* tokens > 0: the head was accepted */
     if (prefix_check_tables(&own, tables, &error) == 0) {
         check_layout(&own);
         check_uses(&own, tables);

@@ -158,6 +158,15 @@ struct reuse_victim reuse_surplus(const struct reuse_table *t, uint32_t most, ui
  * that have versions only. Nothing: there is none. */
 struct reuse_victim reuse_least_dense(const struct reuse_table *t, uint32_t except, bool versions);
 
+/* ---- storage ---- */
+
+/* Whether rows that took cost_ns to compute are read from storage: it takes less time. */
+bool reuse_reads(uint64_t cost_ns, uint64_t bytes, double bytes_per_ns);
+/* How long a kept prefix of `rows` rows stays untouched before it is written, when storage has
+ * `stored` of its rows: a conversation is likely to continue and would be written again, and the
+ * more so the larger it is, and the less of it is new. */
+uint64_t reuse_store_delay_ns(uint64_t bytes, uint32_t rows, uint32_t stored);
+
 /* ---- checkpoints ---- */
 
 /* Where the messages of a prompt meet: there the control tokens of its template are, which no text
