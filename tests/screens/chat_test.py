@@ -114,16 +114,18 @@ def markdown_is_safe(page):
     check(page.value("window.hurt") is None, "a script of an answer ran")
 
 
-# In place of the engine: the next answer, and what was sent.
+# In place of the engine: the next answer, and what was sent. An answer whose last event is "wait" does not end.
 SCRIPT = """window.sent = []; window.answers = []; window.ask_engine = window.ask_engine || window.fetch;
 window.fetch = (url, options) => {
   if (!String(url).includes('/v1/')) return window.ask_engine(url, options);
   window.sent.push(JSON.parse(options.body));
-  const lines = window.answers.shift().map(e => 'data: ' + JSON.stringify(e) + '\\n\\n').join('') + 'data: [DONE]\\n\\n';
+  const events = window.answers.shift(), waits = events.at(-1) === 'wait';
+  const lines = events.filter(e => e !== 'wait').map(e => 'data: ' + JSON.stringify(e) + '\\n\\n').join('');
   const bytes = new TextEncoder().encode(lines);
   return Promise.resolve(new Response(new ReadableStream({ start(c) {
     for (let i = 0; i < bytes.length; i += 7) c.enqueue(bytes.slice(i, i + 7)); /* in the middle of letters, too */
-    c.close();
+    options.signal.addEventListener('abort', () => c.error(new DOMException('', 'AbortError')));
+    if (!waits) c.close();
   } })));
 }; 0"""
 
@@ -201,6 +203,32 @@ def conversations(page):
           "the conversation is not deleted")
 
 
+def answers_that_break(page):
+    """One that is stopped, one that fails, one in the middle of which the page is loaded again: what came stays."""
+    page.value(SCRIPT)
+    page.value("document.getElementById('fresh').click()")
+    answers(page, delta(content="First half"), "wait")
+    page.value(SEND % json.dumps("Tell me"))
+    check(page.until(f"{TEXT}.includes('First half')"), "an answer that goes on is not shown")
+    page.value("document.getElementById('stop').click()")
+    text = page.until(IDLE)
+    check("First half" in text and "stopped" in text, f"a stopped answer: {text!r}")
+    answers(page, delta(content="Broken"), {"error": {"message": "compute crashed"}})
+    _, text = page.say("Again")
+    check("Broken" in text and "The answer is incomplete: compute crashed" in text, f"an answer that fails: {text!r}")
+    answers(page, {"error": {"message": "queue full"}})
+    _, text = page.say("And now")
+    check("Not sent: queue full" in text and page.value("document.querySelector('#talk form textarea').value") == "And now",
+          f"a request that fails: {text!r}")
+    answers(page, delta(content="Until here"), "wait")
+    page.value(SEND % json.dumps("More"))
+    page.until(f"{TEXT}.includes('Until here')")
+    page.browser.call("Page.reload", page.session)
+    text = page.until("document.readyState === 'complete' && " + IDLE)
+    check("Until here" in text and "The page was left before the answer ended." in text, f"after a reload: {text!r}")
+    check(page.value(f"{TURNS}.map(t => t.role[0]).join('')") == "uauaua", "turns are lost")
+
+
 WIDE = "document.documentElement.scrollWidth"
 
 
@@ -252,6 +280,7 @@ def main(libexec, model, folder):
         page = Page(browser, url)
         thoughts_and_calls(page)
         conversations(page)
+        answers_that_break(page)
         fits(browser, url)
         pictures(browser, url, 3, folder)
 
