@@ -394,6 +394,7 @@ static void shrink(const struct kv *kv, uint32_t slot, uint32_t tokens, uint32_t
         if (from >= to)
             continue;
         punch(kv, region_offset(kv, slot, region) + from, to - from);
+        segment_free_tables(&kv->segment, region_offset(kv, slot, region) + from, to - from);
         report(r);
     }
 }
@@ -443,6 +444,7 @@ void kv_slot_release(const struct kv *kv, uint32_t slot, void (*alive)(void *arg
 {
     /* All positions: what a predecessor left in the row may contradict itself. */
     shrink(kv, slot, 0, kv->head->context, &(struct report){alive, arg});
+    segment_free_tables(&kv->segment, region_offset(kv, slot, 0), kv->head->kv_slot_bytes);
     atomic_store(&kv->head->slot[slot].allocated, 0);
 }
 
@@ -485,6 +487,7 @@ int kv_state_allocate(const struct kv *kv, uint32_t state, struct error *error)
 void kv_state_release(const struct kv *kv, uint32_t state)
 {
     punch(kv, state_offset(kv, state), kv->head->state_bytes);
+    segment_free_tables(&kv->segment, state_offset(kv, state), kv->head->state_bytes);
     atomic_store(&kv->head->state[state].allocated, 0);
 }
 
@@ -539,9 +542,10 @@ int kv_slot_log_allocate(const struct kv *kv, uint32_t slot, uint32_t tokens, st
     return rc == 0 ? 0 : no_space(bytes, "token log", rc, error);
 }
 
-void kv_slot_log_release(const struct kv *kv, uint32_t slot)
+void kv_slot_log_cut(const struct kv *kv, uint32_t slot, uint32_t tokens)
 {
-    sl_assert(slot < kv->slots);
-    uint64_t bytes = log_row_bytes(kv->head);
-    punch(kv, kv->head->slot_logs_offset + slot * bytes, bytes);
+    sl_assert(slot < kv->slots && tokens <= kv->head->context);
+    uint64_t all = log_row_bytes(kv->head);
+    uint64_t kept = align_up((uint64_t)tokens * sizeof(uint32_t), PAGE_BYTES);
+    punch(kv, kv->head->slot_logs_offset + slot * all + kept, all - kept);
 }

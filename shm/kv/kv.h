@@ -63,8 +63,10 @@ struct kv_stats { /* statistics of one request; JSON names are those of generate
     uint64_t bytes_read_before;               /* of the engine, when it started */
     struct kv_accesses at_first;              /* the counts above when the first token was there */
     uint64_t resumes;                         /* number of resumes after restarts of compute */
-    uint32_t cached; /* tokens of the prompt whose rows were kept from an earlier sequence */
-    uint32_t preset; /* preset of the sequence (lib/policy/presets/presets.h); the active one may
+    uint32_t cached;  /* tokens of the prompt whose rows were kept from an earlier sequence */
+    uint32_t counted; /* tokens of the log whose computation was counted: those that a pause, or a
+                       * restart of compute, has computed again are not counted again */
+    uint32_t preset;  /* preset of the sequence (lib/policy/presets/presets.h); the active one may
                       * differ by now */
 };
 
@@ -143,10 +145,10 @@ struct kv_slot {
                                  * after both. Owned: those that were taken over */
     _Atomic uint32_t allocated; /* positions that may have memory: raised before, lowered after */
     uint32_t preset, lossy;     /* of the sequence that computed the rows */
-    _Atomic uint32_t lowest;    /* fewest rows to which its rings can be cut back, above 0: raised
-                                 * before a pass writes, lowered after a window was restored */
     uint32_t side;              /* 1: of a side request. Owned by one, 0: the rows that it began
                                  * with are a conversation's, which keeps them */
+    _Atomic uint32_t lowest;    /* fewest rows to which its rings can be cut back, above 0: raised
+                                 * before a pass writes, lowered after a window was restored */
     uint32_t used;              /* kept: 1 + that of the slots kept or used before it */
     uint32_t prompt;            /* kept: of `rows`, those of the prompt */
     uint32_t uses;              /* how many prompts continued from its rows */
@@ -177,9 +179,9 @@ struct kv_version {
 #define KV_FLAG_IGNORE_EOS   1u
 #define KV_FLAG_SCORE_PROMPT 2u
 #define KV_FLAG_NO_CACHE     4u /* neither uses nor leaves a kept slot */
+#define KV_FLAG_SIDE         8u /* a side request: a title, tags */
 
 struct kv_head {
-#define KV_FLAG_SIDE         8u /* a side request: a title, tags */
     struct segment_head segment;
     uint32_t layers, context; /* context: positions per request (--ctx-size) */
     uint64_t logs_offset;     /* KV_REQUESTS_MAX rows of uint32_t[context], each whole pages */
@@ -297,9 +299,10 @@ void kv_windows_restore(const struct kv *kv, uint32_t slot, uint32_t rows, uint3
 /* kv_slot.lowest once positions below `end` were written. */
 uint32_t kv_ring_lowest(const struct kv_head *h, uint32_t end);
 
-/* Allocates the slot's log for `tokens` tokens; kv_slot_log_release frees it. */
+/* Allocates the slot's log for `tokens` tokens; kv_slot_log_cut frees what is beyond
+ * `tokens` tokens. */
 int kv_slot_log_allocate(const struct kv *kv, uint32_t slot, uint32_t tokens, struct error *error);
-void kv_slot_log_release(const struct kv *kv, uint32_t slot);
+void kv_slot_log_cut(const struct kv *kv, uint32_t slot, uint32_t tokens);
 
 /* Bytes of the keys and values of `tokens` tokens; how many tokens, at most `max`, have at most
  * `bytes`. */

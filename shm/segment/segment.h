@@ -93,6 +93,11 @@ uint64_t segment_allocated_bytes(int fd);
  * flight of an exited process writes the old page, never a new one. */
 int segment_punch(int fd, uint64_t offset, uint64_t bytes);
 
+/* Frees the page tables of a punched range in this process: they stay when memory is punched, and
+ * take a 512th of all that was ever stored. No other thread may use the range meanwhile. Its whole
+ * 2 MiB parts only; does nothing if there is none. */
+void segment_free_tables(const struct segment *segment, uint64_t offset, uint64_t bytes);
+
 /* Allocates [offset, offset + bytes) with fallocate. 0 or -errno (-ENOSPC: /dev/shm is full). */
 int segment_allocate(int fd, uint64_t offset, uint64_t bytes);
 

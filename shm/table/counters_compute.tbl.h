@@ -35,6 +35,8 @@ COUNTER(modelled_demand_bytes, GAUGE, bytes,
         "Deterministic mode: bytes that the modelled device read on demand.")
 COUNTER(modelled_prefetch_bytes, GAUGE, bytes,
         "Deterministic mode: bytes that the modelled device read for prefetches.")
+COUNTER(tokens_repeated, COUNTER, tokens,
+        "Tokens computed again, after a pause or a restart of compute; in no other counter.")
 COUNTER(tokens_reused, COUNTER, tokens,
         "Prompt tokens not computed: their keys and values were kept from an earlier sequence.")
 COUNTER(sequences_reused, COUNTER, sequences, "Sequences that began with kept keys and values.")

@@ -295,6 +295,13 @@ static void memory_for_one(void)
     test_note("%llu sequences gave their memory up", (unsigned long long)paused);
     shared_passes(e);
     CHECK(paused > 0, "none gave its memory up: the case tests nothing");
+    uint64_t prompts = 0, counted = engine_counter(e, "compute", "tokens_prefill") +
+                                    engine_counter(e, "compute", "tokens_reused");
+    for (unsigned i = 0; i < COUNT; i++)
+        prompts += lookup_u64(wishes[i].alone.stats, "prompt_tokens");
+    CHECK(counted <= prompts, "%llu tokens of prompts are counted of %llu",
+          (unsigned long long)counted, (unsigned long long)prompts);
+    CHECK(engine_counter(e, "compute", "tokens_repeated") > 0, "nothing was computed again");
     context = CTX;
     engine_stop(e);
     for (unsigned i = 0; i < COUNT; i++)

@@ -207,35 +207,66 @@ static void finish(struct runner *r, const struct group *g, uint64_t start_ns)
         repeat(r, failed.member[i], start_ns);
 }
 
+/* Rows of a pass. Those that are repeated are of neither kind. */
+struct rows {
+    uint32_t all, of_prompts, of_answers;
+    bool only_streams;
+};
+
+static struct rows count_rows(const struct group *g)
+{
+    struct rows n = {.only_streams = true};
+    for (uint32_t i = 0; i < g->count; i++) {
+        const struct sequence *s = g->member[i];
+        bool in_prompt = sequence_in_prompt(s);
+        n.all += s->pass.rows;
+        *(in_prompt ? &n.of_prompts : &n.of_answers) += sequence_new_rows(s);
+        n.only_streams = n.only_streams && !in_prompt;
+    }
+    return n;
+}
+
+/* When the passes of a turn began, and until when their time was counted: a pass that fails and is
+ * repeated takes time, too. */
+struct turn_times {
+    uint64_t start_ns, counted_ns;
+};
+
 /* The engine's time is that of its passes; one with rows of prompts and answers counts for both. */
-static void account(struct runner *r, uint32_t rows, uint32_t of_prompts, uint64_t ns)
+static void account(struct runner *r, const struct rows *n, uint64_t ns)
 {
     struct process *row = r->child->process;
-    uint64_t prefill_ns = (uint64_t)((double)ns * of_prompts / rows);
     counter_add(row, CTR_COMPUTE_passes, 1);
-    counter_add(row, CTR_COMPUTE_pass_rows, rows);
+    counter_add(row, CTR_COMPUTE_pass_rows, n->all);
+    uint64_t prefill_ns = (uint64_t)((double)ns * n->of_prompts / n->all);
+    uint64_t new_ns = (uint64_t)((double)ns * (n->of_prompts + n->of_answers) / n->all);
     counter_add(row, CTR_COMPUTE_prefill_ns, prefill_ns);
-    counter_add(row, CTR_COMPUTE_decode_ns, ns - prefill_ns);
+    counter_add(row, CTR_COMPUTE_decode_ns, new_ns - prefill_ns);
+}
+
+/* What the next passes are chosen by: this one's own time. */
+static void learn(struct runner *r, const struct rows *n, uint64_t ns)
+{
     gpus_count(&r->gpus, r->child);
-    gpu_policy_pass(&r->gpus, r->child, rows, ns);
-    schedule_pace_add(&r->pace, rows, ns);
-    if (of_prompts == 0)
-        schedule_pace_add(&r->stream_pace, rows, ns);
+    gpu_policy_pass(&r->gpus, r->child, n->all, ns);
+    schedule_pace_add(&r->pace, n->all, ns);
+    if (n->only_streams)
+        schedule_pace_add(&r->stream_pace, n->all, ns);
 }
 
 /* -1 with *error: the pass failed. */
-static int compute(struct runner *r, const struct group *g, struct error *error)
+static int compute(struct runner *r, const struct group *g, struct turn_times *t,
+                   struct error *error)
 {
     uint64_t start_ns = clock_now_ns();
-    uint32_t rows = 0, of_prompts = 0;
-    for (uint32_t i = 0; i < g->count; i++) {
-        rows += g->member[i]->pass.rows;
-        of_prompts += sequence_in_prompt(g->member[i]) ? g->member[i]->pass.rows : 0;
-    }
+    const struct rows n = count_rows(g);
     if (experts_check_model(&r->experts, error) != 0 || forward(r, g, error) != 0)
         return -1;
-    finish(r, g, start_ns);
-    account(r, rows, of_prompts, clock_now_ns() - start_ns);
+    finish(r, g, t->start_ns);
+    uint64_t end_ns = clock_now_ns();
+    account(r, &n, end_ns - t->counted_ns);
+    learn(r, &n, end_ns - start_ns);
+    t->counted_ns = end_ns;
     return 0;
 }
 
@@ -248,13 +279,15 @@ static bool is_of_rows(const struct error *error)
 
 static void turn(struct runner *r, const struct group *g)
 {
+    uint64_t now_ns = clock_now_ns();
+    struct turn_times times = {now_ns, now_ns};
     struct error error;
-    if (g->count == 0 || compute(r, g, &error) == 0)
+    if (g->count == 0 || compute(r, g, &times, &error) == 0)
         return;
     bool divides = g->count > 1 && is_of_rows(&error);
     for (uint32_t i = 0; i < g->count && !atomic_load(&r->stop); i++) {
         const struct group alone = {.member = {g->member[i]}, .count = 1};
-        if (!divides || compute(r, &alone, &error) != 0) {
+        if (!divides || compute(r, &alone, &times, &error) != 0) {
             if (!atomic_load(&r->stop)) /* else the row stays as it is: the process ends */
                 sequence_fail(g->member[i], &error);
         }

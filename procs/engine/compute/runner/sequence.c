@@ -343,16 +343,30 @@ bool sequence_in_prompt(const struct sequence *s)
     return s->pass.position < sequence_get(&s->request->prompt_tokens);
 }
 
+uint32_t sequence_new_rows(const struct sequence *s)
+{
+    uint32_t end = s->pass.position + s->pass.rows, counted = s->request->stats.counted;
+    return counted <= s->pass.position ? s->pass.rows : end > counted ? end - counted : 0;
+}
+
+/* The time of rows that are repeated is part of no rate; the client waited for it, so that it is in
+ * the time of the token that follows. */
 void sequence_account(struct sequence *s, uint64_t ns)
 {
     struct process *process = s->runner->child->process;
     struct kv_stats *f = &s->request->stats;
+    uint32_t new_rows = sequence_new_rows(s);
+    uint64_t new_ns = (uint64_t)((double)ns * new_rows / s->pass.rows);
+    if (new_rows > 0)
+        f->counted = s->pass.position + s->pass.rows;
+    counter_add(process, CTR_COMPUTE_tokens_repeated, s->pass.rows - new_rows);
     if (sequence_in_prompt(s)) {
-        f->prefill_ns += ns;
-        counter_add(process, CTR_COMPUTE_tokens_prefill, s->pass.rows);
+        f->prefill_ns += new_ns;
+        counter_add(process, CTR_COMPUTE_tokens_prefill, new_rows);
     } else {
-        f->decode_ns += ns;
-        histogram_add(&s->token_ns, ns);
+        f->decode_ns += new_ns;
+        if (s->pass.logits)
+            histogram_add(&s->token_ns, ns);
     }
     if (s->pass.logits) {
         counter_add(process, CTR_COMPUTE_tokens_decode, 1);

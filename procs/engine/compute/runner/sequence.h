@@ -71,8 +71,10 @@ int sequence_prepare(struct sequence *s, uint32_t rows, struct error *error);
  * that the pass took, in all: the client waited for all of it. */
 void sequence_commit(struct sequence *s);
 void sequence_account(struct sequence *s, uint64_t ns);
-/* Whether its rows of the pass are of the prompt. */
+/* Whether its rows of the pass are of the prompt; and how many of them were never computed before:
+ * the others are repeated after a pause or a restart of compute. */
 bool sequence_in_prompt(const struct sequence *s);
+uint32_t sequence_new_rows(const struct sequence *s);
 
 /* Tokens that it wants memory for: those of its log and some more; and takes it. -1 with *error,
  * ERR_BUSY: others that run have it. */

@@ -92,7 +92,7 @@ void kept_empty(struct slots *p, uint32_t slot)
     p->content[slot] = 0;
     state_drop(p, slot, 0);
     kv_slot_release(&p->child->kv, slot, alive, p);
-    kv_slot_log_release(&p->child->kv, slot);
+    kv_slot_log_cut(&p->child->kv, slot, 0);
 }
 
 static void shrink(struct slots *p, uint32_t slot, uint32_t tokens)
@@ -120,6 +120,7 @@ void kept_cut(struct slots *p, uint32_t slot, uint64_t bytes)
     atomic_store(&s->rows, left);
     state_drop(p, slot, left);
     shrink(p, slot, left);
+    kv_slot_log_cut(&p->child->kv, slot, left);
 }
 
 /* ---- after a restart ---- */
@@ -360,9 +361,9 @@ uint32_t kept_take(struct slots *p, struct kv_request *q, const _Atomic uint32_t
     /* The owner is stored last: until then the slot is kept, with fewer rows, or empty. A copy has
      * no log, so it must not be found as a kept one. */
     atomic_store(&slot_at(p, slot)->rows, copied ? 0 : rows);
-    slot_at(p, slot)->branch = q->branch;
     bool borrowed = rows > 0 && !copied && !slot_at(p, slot)->side;
     slot_at(p, slot)->side = is_side(q) && !borrowed;
+    slot_at(p, slot)->branch = q->branch;
     slot_at(p, slot)->start = rows;
     atomic_store(&q->kv_valid, rows);
     child_inject(p->child, INJECT_COMPUTE_SLOT_CUT);
@@ -415,9 +416,9 @@ static bool keep_rows(struct slots *p, uint32_t slot, const struct kv_request *q
     uint64_t one = state_needed(p, slot, fits);
     if (one > 0)
         fits = one <= limit ? kv_tokens_within(&p->child->kv, limit - one, valid) : 0;
-    uint32_t rows = state_cut(p, slot, valid, fits);
     if (is_side(q) && !s->side) /* borrowed from a conversation */
         fits = fits < s->start ? fits : s->start;
+    uint32_t rows = state_cut(p, slot, valid, fits);
     if (rows == 0) /* such as one that was cancelled before its first pass */
         return false;
     state_keep(p, slot, rows, limit - bytes_for(p, rows));

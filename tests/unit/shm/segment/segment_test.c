@@ -227,6 +227,45 @@ static int create_on_full_tmpfs(void)
     return 19;
 }
 
+static uint64_t page_table_bytes(void)
+{
+    char line[256];
+    unsigned long kib = 0;
+    FILE *f = fopen("/proc/self/status", "r");
+    ck_assert_ptr_nonnull(f);
+    while (fgets(line, sizeof line, f))
+        if (sscanf(line, "VmPTE: %lu", &kib) == 1)
+            break;
+    fclose(f);
+    return kib * 1024;
+}
+
+/* 128 MiB of addresses have 256 KiB of tables once each page of them was used. */
+START_TEST(punched_memory_has_no_page_tables)
+{
+    const uint64_t bytes = 128ull << 20, first = 4ull << 20;
+    struct segment s = test_segment(SEGMENT_KV, first + bytes);
+    volatile char *base = s.base;
+    uint64_t before = page_table_bytes();
+    for (uint64_t at = first; at < first + bytes; at += 64 * PAGE_BYTES) {
+        ck_assert_int_eq(segment_allocate(s.fd, at, PAGE_BYTES), 0);
+        base[at] = 1;
+    }
+    ck_assert_uint_ge(page_table_bytes(), before + bytes / 512 - PAGE_BYTES);
+    ck_assert_int_eq(segment_punch(s.fd, first, bytes), 0);
+    segment_free_tables(&s, first, bytes);
+    ck_assert_uint_le(page_table_bytes(), before + 4 * PAGE_BYTES);
+    ck_assert_int_eq(segment_allocate(s.fd, first, PAGE_BYTES), 0);
+    base[first] = 7; /* the same file is there */
+    char byte;
+    ck_assert_int_eq(pread(s.fd, &byte, 1, (off_t)first), 1);
+    ck_assert_int_eq(byte, 7);
+    segment_free_tables(&s, first + PAGE_BYTES, PAGE_BYTES);
+    ck_assert_int_eq(base[first], 7);
+    segment_detach(&s);
+}
+END_TEST
+
 START_TEST(full_tmpfs)
 {
     pid_t child = fork();
@@ -260,6 +299,7 @@ int main(void)
     tcase_add_test(t, guessed_names_stop_nothing);
     tcase_add_test(t, stale_names_go);
     tcase_add_test(t, punch_and_allocate);
+    tcase_add_test(t, punched_memory_has_no_page_tables);
     tcase_add_test(t, full_tmpfs);
     suite_add_tcase(suite, t);
     return test_run(suite);

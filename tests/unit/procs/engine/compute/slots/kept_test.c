@@ -317,6 +317,78 @@ START_TEST(conversations_take_turns)
 }
 END_TEST
 
+/* A side request; returns the rows that were reused. */
+static uint32_t ask_beside(uint64_t id, uint32_t tokens, uint32_t differs)
+{
+    struct kv_request *q = rig_submit(5, id, tokens, differs, 70);
+    q->flags = KV_FLAG_SIDE;
+    uint32_t slot = start(5, q), reused = atomic_load(&q->kv_valid);
+    finish(5, slot, q, true);
+    return reused;
+}
+
+/* One that includes a conversation has a copy of it. */
+START_TEST(a_side_request_takes_no_conversation)
+{
+    static const struct kv_counts counts = {.sequences = 1, .kept = 4};
+    rig_close();
+    rig_open_counts(&shape, 2000, 256, &counts);
+    run(0, 1, 500, 2000);
+    ck_assert_uint_eq(ask_beside(2, 550, 500), 499);
+    ck_assert_uint_eq(counter_get(&w.row, CTR_COMPUTE_kv_kept_entries), 2);
+    /* Its copy has one row more for the next turn, which takes the conversation's slot though. */
+    ck_assert_uint_eq(run(1, 3, 520, 2000), 499);
+    ck_assert_uint_eq(counter_get(&w.row, CTR_COMPUTE_kv_kept_entries), 2);
+    ck_assert_uint_eq(ask_beside(4, 600, 550), 519); /* of the conversation, which is longer */
+    ck_assert_uint_eq(ask_beside(5, 610, 550), 599); /* of another side request */
+    ck_assert_uint_eq(run(1, 6, 530, 2000), 529);
+}
+END_TEST
+
+/* Where there is no memory for both, it borrows the rows of the conversation, and gives them back;
+ * of one that it does not include, it takes none. */
+START_TEST(a_side_request_borrows_rows)
+{
+    run(0, 1, 380, CONTEXT);
+    ck_assert_uint_eq(ask_beside(2, 395, 380), 379);
+    ck_assert_uint_eq(counter_get(&w.row, CTR_COMPUTE_kv_kept_entries), 1);
+    ck_assert_uint_eq(run(1, 3, 385, CONTEXT), 379);
+    ck_assert_uint_eq(ask_beside(4, 120, 100), 0);
+    ck_assert_uint_ge(run(1, 5, 390, CONTEXT), 256);
+}
+END_TEST
+
+/* However much it computed, a side request is given up before a conversation. */
+START_TEST(side_requests_go_first)
+{
+    run(0, 1, 60, CONTEXT);
+    struct kv_request *q = rig_submit(5, 2, 250, 0, 70);
+    q->flags = KV_FLAG_SIDE;
+    uint32_t slot = start(5, q);
+    q->stats.prefill_ns = 1000000000000;
+    finish(5, slot, q, true);
+    ck_assert_uint_eq(counter_get(&w.row, CTR_COMPUTE_kv_kept_entries), 1);
+    ck_assert_uint_eq(run(1, 3, 70, CONTEXT), 59);
+}
+END_TEST
+
+/* What is cut off a kept slot takes its part of the token log with it. */
+START_TEST(a_cut_slot_has_no_more_memory_than_it_needs)
+{
+    rig_close();
+    rig_open_counts(&shape, 8000, 256, &(struct kv_counts){.sequences = 1, .kept = 1});
+    run(0, 1, 7000, 8000);
+    uint64_t before = segment_allocated_bytes(w.child.kv.segment.fd);
+    uint64_t rows = counter_get(&w.row, CTR_COMPUTE_kv_bytes);
+    kept_cut(&w.slots, 0, rows / 2);
+    kept_publish(&w.slots);
+    uint64_t after = segment_allocated_bytes(w.child.kv.segment.fd);
+    uint64_t cut = rows - counter_get(&w.row, CTR_COMPUTE_kv_bytes);
+    ck_assert_uint_ge(cut, rows / 2);
+    ck_assert_uint_eq(before - after, cut + 3 * PAGE_BYTES); /* 3,500 tokens of 7,000 */
+}
+END_TEST
+
 START_TEST(some_sequences_neither_use_nor_leave)
 {
     run(0, 1, 100, CONTEXT);
@@ -446,6 +518,10 @@ int main(void)
     tcase_add_test(t, an_empty_sequence_displaces_nothing);
     tcase_add_test(t, requests_leave_no_memory);
     tcase_add_test(t, conversations_take_turns);
+    tcase_add_test(t, a_side_request_takes_no_conversation);
+    tcase_add_test(t, a_side_request_borrows_rows);
+    tcase_add_test(t, side_requests_go_first);
+    tcase_add_test(t, a_cut_slot_has_no_more_memory_than_it_needs);
     tcase_add_test(t, some_sequences_neither_use_nor_leave);
     tcase_add_test(t, rows_of_another_lossy_preset_are_not_used);
     tcase_add_test(t, memory_is_bounded_and_yields);
