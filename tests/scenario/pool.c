@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Memory of the pool, from outside: requests of random lengths, some of which are cancelled, leave
+ * the pool and each process as they were; and sixteen sequences with prefixes stay in the budget. */
+#include <stdio.h>
+#include <string.h>
+
+#include "ipc/engine/engine_client.h"
+#include "lib/base/bytes.h"
+#include "lib/base/random.h"
+#include "tests/harness/harness.h"
+
+#define TOGETHER    16u
+#define PROMPT_MAX  200u
+#define FAMILIES    4u  /* prompts of one begin alike */
+#define WARM        32u /* requests after which a process has what it takes */
+#define END_MS      60000
+#define SLACK_BYTES MIB /* of the allocator of a process */
+
+struct request {
+    uint64_t id, from;
+    uint64_t cancel_at; /* tokens; UINT64_MAX: never */
+};
+
+struct load_of_requests {
+    struct rpc_client *client;
+    struct random random;
+    struct request request[TOGETHER];
+    uint32_t ended, cancelled;
+};
+
+static uint32_t below(struct load_of_requests *l, uint32_t n)
+{
+    return (uint32_t)random_below(&l->random, n);
+}
+
+static void submit(struct load_of_requests *l, struct request *r)
+{
+    uint32_t prompt[PROMPT_MAX], family = below(l, FAMILIES);
+    struct engine_submit s;
+    struct error error;
+    engine_submit_defaults(&s);
+    s.prompt_ids = prompt;
+    s.prompt_ids_count = 1 + below(l, PROMPT_MAX);
+    s.max_tokens = 1 + below(l, 40);
+    s.ignore_eos = true;
+    s.side = below(l, 4) == 0;
+    uint32_t shared = below(l, PROMPT_MAX);
+    for (uint32_t i = 0; i < s.prompt_ids_count; i++)
+        prompt[i] = 20 + (i < shared ? i * (family + 3) : below(l, 400)) % 400;
+    CHECK(engine_submit(l->client, &s, &r->id, &error) == 0, "%s", error.text);
+    r->from = 0;
+    r->cancel_at = below(l, 3) == 0 ? below(l, (uint32_t)s.max_tokens) : UINT64_MAX;
+}
+
+/* Reads what there is; whether it has ended. */
+static bool has_ended(struct load_of_requests *l, struct request *r)
+{
+    struct engine_next next;
+    struct error error;
+    if (r->from >= r->cancel_at) {
+        CHECK(engine_cancel(l->client, r->id, &error) == 0, "%s", error.text);
+        r->cancel_at = UINT64_MAX;
+        l->cancelled++;
+    }
+    CHECK(engine_next(l->client, r->id, r->from, 20, &next, &error) == 0, "%s", error.text);
+    r->from = next.next;
+    bool done = next.done;
+    CHECK(!done || next.failure.code == ERR_NONE, "%s", next.failure.text);
+    engine_next_free(&next);
+    return done;
+}
+
+/* `count` requests, TOGETHER of them at a time. */
+static void send(struct load_of_requests *l, uint32_t count)
+{
+    uint32_t sent = 0, running = 0;
+    uint64_t deadline = deadline_in(END_MS + count * 10000);
+    while (sent < count || running > 0) {
+        CHECK(deadline_tick(deadline), "%u of %u requests have ended", l->ended, count);
+        for (uint32_t i = 0; i < TOGETHER; i++) {
+            struct request *r = &l->request[i];
+            if (r->id == 0 && sent < count) {
+                submit(l, r);
+                sent++;
+                running++;
+            } else if (r->id != 0 && has_ended(l, r)) {
+                r->id = 0;
+                running--;
+                l->ended++;
+            }
+        }
+    }
+}
+
+static const char *const services[] = {"compute", "cache", "loader", "predictor"};
+
+static void private_bytes(struct engine *e, uint64_t bytes[ARRAY_LEN(services)])
+{
+    for (size_t i = 0; i < ARRAY_LEN(services); i++)
+        bytes[i] = process_private_bytes(engine_pid(e, services[i], 0, 0));
+}
+
+static void open_load(struct load_of_requests *l, struct engine *e)
+{
+    struct error error;
+    memset(l, 0, sizeof *l);
+    random_seed(&l->random, 17, 0);
+    l->client = engine_client_open(e->run, &error);
+    CHECK(l->client, "%s", error.text);
+}
+
+/* The smallest budget that these sequences run with leaves few experts resident. */
+static struct engine *start(const char *keep)
+{
+    struct engine *e = engine_new();
+    engine_start(
+        e, (const char *const[]){"--ctx-size=2048", "--parallel=16", "--budget=64MiB", keep, NULL});
+    return e;
+}
+
+static uint32_t count_of_requests(void)
+{
+    return test_long() ? 1000 : 64;
+}
+
+static void requests_leave_memory(void)
+{
+    struct load_of_requests l;
+    uint64_t before[ARRAY_LEN(services)], after[ARRAY_LEN(services)], deadline;
+    struct engine *e = start("--keep-kv=0");
+    open_load(&l, e);
+    send(&l, WARM);
+    private_bytes(e, before);
+    send(&l, count_of_requests());
+    deadline = deadline_in(END_MS);
+    while (engine_counter(e, "compute", "kv_bytes") > 0)
+        CHECK(deadline_tick(deadline), "the pool still has %llu bytes",
+              (unsigned long long)engine_counter(e, "compute", "kv_bytes"));
+    private_bytes(e, after);
+    for (size_t i = 0; i < ARRAY_LEN(services); i++)
+        CHECK(after[i] <= before[i] + SLACK_BYTES, "%s has grown from %llu to %llu bytes",
+              services[i], (unsigned long long)before[i], (unsigned long long)after[i]);
+    CHECK(l.cancelled > 0 && engine_counter(e, "compute", "sequences_cancelled") > 0,
+          "no request was cancelled");
+    CHECK(engine_counter(e, "compute", "sequences_failed") == 0, "a request failed");
+    rpc_client_close(l.client);
+    engine_stop(e);
+}
+
+static void sixteen_with_prefixes(void)
+{
+    struct load_of_requests l;
+    uint64_t samples;
+    struct engine *e = start("--keep-kv=1GiB");
+    struct sampler *s = sampler_start_processes(e);
+    open_load(&l, e);
+    send(&l, count_of_requests());
+    json_t *doc = engine_stats(e);
+    uint64_t budget = lookup_u64(doc, "memory.budget_bytes"), peak = sampler_peak(s, &samples);
+    uint64_t planned = lookup_u64(doc, "memory.plan.kv_bytes");
+    json_decref(doc);
+    test_note("at most %llu bytes in %llu samples, budget %llu", (unsigned long long)peak,
+              (unsigned long long)samples, (unsigned long long)budget);
+    CHECK(samples > 10 && peak <= budget, "%llu bytes are used of %llu", (unsigned long long)peak,
+          (unsigned long long)budget);
+    CHECK(engine_counter(e, "compute", "kv_bytes") <= planned, "the pool is too large");
+    CHECK(engine_counter(e, "compute", "kv_kept_entries") > 1, "nothing is kept");
+    CHECK(engine_counter(e, "compute", "tokens_reused") > 0, "nothing is reused");
+    sampler_stop(s);
+    rpc_client_close(l.client);
+    engine_stop(e);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct test_case cases[] = {
+        ROW(requests_leave_memory),
+        ROW(sixteen_with_prefixes),
+    };
+    return test_main(argc, argv, cases, ARRAY_LEN(cases));
+}
