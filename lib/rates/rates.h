@@ -23,11 +23,19 @@
 #define RATES_NAME_BYTES 128
 #define RATES_TYPE_BYTES 64
 
+/* Bytes per second; 0: unknown. */
+struct rates_machine {
+    double memory;     /* read from memory by all threads, of an amount as large as the weights */
+    double storage;    /* read from the model's storage */
+    double arithmetic; /* weights times the rows that they are multiplied with, in a prompt */
+};
+
 struct rates_cpu {
     char name[RATES_NAME_BYTES];
     uint32_t threads;
     char type[RATES_TYPE_BYTES]; /* rates_key */
     struct cost_cpu rate;
+    struct rates_machine machine;
 };
 
 struct rates_gpu {
@@ -54,7 +62,7 @@ char *rates_format(const struct rates *r, struct error *error);
 void rates_set_cpu(struct rates *r, const struct rates_cpu *cpu);
 void rates_set_gpu(struct rates *r, const struct rates_gpu *gpu);
 /* NULL: not measured. Only the names that identify are read. */
-const struct cost_cpu *rates_find_cpu(const struct rates *r, const struct rates_cpu *cpu);
+const struct rates_cpu *rates_find_cpu(const struct rates *r, const struct rates_cpu *cpu);
 const struct cost_gpu *rates_find_gpu(const struct rates *r, const struct rates_gpu *gpu);
 
 /* ---- file.c ---- */
@@ -82,5 +90,36 @@ void rates_model_free(struct rates_model *r);
 /* Makes the key that a CPU's rates depend on: type and shape of the experts, and the instruction
  * set (--isa). */
 void rates_key(const struct model_index *m, const char *isa, char key[RATES_TYPE_BYTES]);
+
+/* ---- bound.c ---- */
+
+/* What a pass cannot do without, however well it is computed. */
+struct rates_pass {
+    double memory_bytes;  /* dense weights, experts, keys and values: each once */
+    double storage_bytes; /* of experts that were missing */
+    double row_bytes;     /* weights times the rows that they are multiplied with */
+};
+
+struct rates_bound {
+    double memory_s, storage_s, arithmetic_s;
+    double pass_s;     /* the longest of these; 0: nothing is known */
+    const char *limit; /* which one it is; "unknown" */
+};
+
+/* Reading memory, reading storage and computing may all overlap: the longest of them is the least
+ * time of the pass. What is unknown does not count. Pure. */
+struct rates_bound rates_bound(const struct rates_machine *m, const struct rates_pass *pass);
+
+/* Means of passes. */
+struct rates_counts {
+    double rows;        /* tokens of all sequences */
+    double experts;     /* of all layers, each once */
+    double expert_rows; /* rows that they were computed for */
+    double bytes_read;  /* from storage */
+};
+
+/* The bytes of a pass: dense weights once, the output for all rows, and the keys and values of each
+ * row. Pure. */
+struct rates_pass rates_pass_of(const struct cost_model *m, const struct rates_counts *n);
 
 #endif

@@ -53,13 +53,25 @@ static int take_real(const json_t *o, const char *name, double max, double *to, 
     return 0;
 }
 
+/* Files of earlier versions have none. */
+static int take_machine(const json_t *o, struct rates_machine *m, struct error *error)
+{
+    if (!json_object_get(o, "memory"))
+        return 0;
+    if (take_real(o, "memory", RATE_MAX, &m->memory, error) != 0 ||
+        take_real(o, "storage", RATE_MAX, &m->storage, error) != 0)
+        return -1;
+    return take_real(o, "arithmetic", RATE_MAX, &m->arithmetic, error);
+}
+
 static int take_cpu(const json_t *o, struct rates_cpu *c, struct error *error)
 {
     if (take_text(o, "name", c->name, sizeof c->name, error) != 0 ||
         take_integer(o, "threads", &c->threads, error) != 0 ||
         take_text(o, "type", c->type, sizeof c->type, error) != 0 ||
         take_real(o, "dense", RATE_MAX, &c->rate.dense, error) != 0 ||
-        take_real(o, "experts", RATE_MAX, &c->rate.experts, error) != 0)
+        take_real(o, "experts", RATE_MAX, &c->rate.experts, error) != 0 ||
+        take_machine(o, &c->machine, error) != 0)
         return -1;
     return cost_cpu_known(&c->rate) ? 0 : wrong("dense", error);
 }
@@ -118,9 +130,10 @@ int rates_parse(const char *text, size_t bytes, struct rates *r, struct error *e
 
 static json_t *json_of_cpu(const struct rates_cpu *c)
 {
-    return json_pack("{s:s, s:I, s:s, s:f, s:f}", "name", c->name, "threads",
+    return json_pack("{s:s, s:I, s:s, s:f, s:f, s:f, s:f, s:f}", "name", c->name, "threads",
                      (json_int_t)c->threads, "type", c->type, "dense", c->rate.dense, "experts",
-                     c->rate.experts);
+                     c->rate.experts, "memory", c->machine.memory, "storage", c->machine.storage,
+                     "arithmetic", c->machine.arithmetic);
 }
 
 static json_t *json_of_gpu(const struct rates_gpu *g)
@@ -197,11 +210,11 @@ void rates_set_gpu(struct rates *r, const struct rates_gpu *gpu)
     r->gpu[r->gpus++] = *gpu;
 }
 
-const struct cost_cpu *rates_find_cpu(const struct rates *r, const struct rates_cpu *cpu)
+const struct rates_cpu *rates_find_cpu(const struct rates *r, const struct rates_cpu *cpu)
 {
     for (uint32_t i = 0; i < r->cpus; i++)
         if (same_cpu(&r->cpu[i], cpu))
-            return &r->cpu[i].rate;
+            return &r->cpu[i];
     return NULL;
 }
 

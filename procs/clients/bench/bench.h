@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "lib/base/statistics.h"
+#include "lib/rates/rates.h"
 #include "procs/clients/common/session.h"
 #include "procs/clients/common/stream.h"
 
@@ -128,6 +129,8 @@ void tokens_free(struct tokens *t);
 int variant_open(struct bench *b, const struct variant *variant, uint32_t number, struct session *s,
                  struct error *error);
 int variant_warm_up(const struct bench *b, struct session *s, struct error *error);
+/* session_stats, with the CPU time of each process as a further counter, cpu_ns. */
+json_t *stats_with_cpu(struct session *s);
 /* Makes the tokens of a repetition. warmup: number of the warm-up round, from 1; 0: the measured
  * tokens. */
 int repetition_tokens(const struct bench *b, int64_t repetition, int64_t warmup, struct tokens *t,
@@ -143,8 +146,19 @@ int run_test(const struct bench *b, struct session *s, const struct tokens *t,
  * all. */
 int run_together(const struct bench *b, struct session *s, const struct tokens *t,
                  const struct test *test, struct sample *out, struct error *error);
-/* Of every decode test a table with rows and experts per pass, if a variant has several. */
+/* Of every decode test a table with rows and experts per pass, and with the least time of such a
+ * pass (lib/rates), if a variant has several. */
 void parallel_report(const struct bench *b);
+
+/* bound.c. What doctor measured of this machine with the model, for a variant. False: nothing, or
+ * the model cannot be read. */
+struct bound {
+    struct rates_model model;
+    struct rates_machine machine;
+};
+bool bound_open(const struct bench *b, const struct variant *v, const struct test *test,
+                struct bound *out);
+void bound_close(struct bound *bound);
 
 /* run_test in steps. number: which of the sequences that decode together. sequence_ended: -1 when the sequence did not complete; it then frees the
  * result. */

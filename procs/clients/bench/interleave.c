@@ -136,7 +136,7 @@ static int start_runner(struct bench *b, struct runner *r, const struct test *te
     resume_runner(r);
     forget_decode(r);
     r->slices = json_array();
-    r->before = session_stats(&r->session);
+    r->before = stats_with_cpu(&r->session);
     if (sequence_start(b, &r->session, &r->tokens, test, 0, &r->id, error) != 0)
         return -1;
     while (!r->ended && r->from == 0) {
@@ -177,7 +177,7 @@ static int run_slice(const struct bench *b, struct runner *r, struct error *erro
 static int take_sample(const struct bench *b, struct runner *r, const struct test *test,
                        struct sample *out, struct error *error)
 {
-    json_t *after = session_stats(&r->session);
+    json_t *after = stats_with_cpu(&r->session);
     int rc = sample_take(out, &r->result, r->before, after, test, error);
     out->ms = (double)r->ran_ns / NS_PER_MS;
     out->tps = 1e3 * (double)b->tokens / out->ms;

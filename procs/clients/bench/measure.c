@@ -185,6 +185,28 @@ static uint64_t counter_of(const json_t *counters, const char *name)
     return (uint64_t)json_integer_value(json_object_get(counters, name));
 }
 
+/* Of all threads of a process. 0: it has ended. */
+static uint64_t cpu_ns(pid_t pid)
+{
+    clockid_t clock;
+    struct timespec t;
+    if (pid <= 0 || clock_getcpuclockid(pid, &clock) != 0 || clock_gettime(clock, &t) != 0)
+        return 0;
+    return (uint64_t)t.tv_sec * NS_PER_S + (uint64_t)t.tv_nsec;
+}
+
+json_t *stats_with_cpu(struct session *s)
+{
+    json_t *doc = session_stats(s);
+    for (size_t i = 0; i < lookup_processes(doc); i++) {
+        const json_t *row = lookup_row(doc, i);
+        uint64_t ns = cpu_ns((pid_t)json_integer_value(json_object_get(row, "pid")));
+        json_object_set_new(json_object_get(row, "counters"), "cpu_ns",
+                            json_integer((json_int_t)ns));
+    }
+    return doc;
+}
+
 /* Growth of every counter, summed over the processes of a service; too small for a process that
  * restarted meanwhile (see "restarts"). New reference. */
 static json_t *counters_grown(const json_t *before, const json_t *after)
@@ -241,10 +263,10 @@ static int measured(struct session *s, struct engine_submit *submit, const struc
                     struct sample *out, struct error *error)
 {
     struct stream_result result;
-    json_t *before = session_stats(s);
+    json_t *before = stats_with_cpu(s);
     int rc = sequence(s, submit, &result, error);
     if (rc == 0) {
-        json_t *after = session_stats(s);
+        json_t *after = stats_with_cpu(s);
         rc = sample_take(out, &result, before, after, test, error);
         json_decref(after);
         stream_result_free(&result);

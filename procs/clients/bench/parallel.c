@@ -63,14 +63,14 @@ int run_together(const struct bench *b, struct session *s, const struct tokens *
                  const struct test *test, struct sample *out, struct error *error)
 {
     struct together all = {.session = s};
-    json_t *before = session_stats(s);
+    json_t *before = stats_with_cpu(s);
     int rc = 0;
     for (; all.started < b->sequences && rc == 0; all.started += rc == 0)
         rc = sequence_start(b, s, t, test, all.started, &all.id[all.started], error);
     if (rc == 0)
         rc = follow_all(&all, error);
     if (rc == 0 && out) {
-        json_t *after = session_stats(s);
+        json_t *after = stats_with_cpu(s);
         rc = sample_take(out, &all.result[0], before, after, test, error);
         add_up(&all, out);
         json_decref(after);
@@ -101,17 +101,68 @@ static double median_of(const struct bench *b, const struct variant *v, uint32_t
     return statistics_median(tps, (uint32_t)b->repetitions);
 }
 
-static void print_row(const struct bench *b, const struct variant *v, uint32_t test)
+/* Means of the passes of a decode test. */
+struct passes {
+    double passes, together; /* together: tokens/s of all */
+    double cpu_ms;           /* of compute, all threads, for a pass */
+    struct rates_counts mean;
+};
+
+static struct passes passes_of(const struct bench *b, const struct variant *v, uint32_t test)
 {
-    double passes = sum_counted(b, v, test, "compute", "passes");
-    double experts = sum_counted(b, v, test, "compute", "pass_experts");
-    double rows = sum_counted(b, v, test, "compute", "pass_rows");
-    double expert_rows = sum_counted(b, v, test, "compute", "pass_expert_rows");
-    double bytes = sum_counted(b, v, test, "loader", "bytes_read");
-    double together = median_of(b, v, test), sequences = (double)v->params.parallel;
-    printf("| %s | %.2f | %.2f | %.1f | %.1f | %.2f | %.2f |\n", v->label, together,
-           together / sequences, passes > 0 ? rows / passes : 0, passes > 0 ? experts / passes : 0,
-           experts > 0 ? expert_rows / experts : 0, passes > 0 ? bytes / 1e6 / passes : 0);
+    double n = sum_counted(b, v, test, "compute", "passes"), each = n > 0 ? 1 / n : 0;
+    return (struct passes){
+        .passes = n,
+        .together = median_of(b, v, test),
+        .cpu_ms = each * sum_counted(b, v, test, "compute", "cpu_ns") / 1e6,
+        .mean = {.rows = each * sum_counted(b, v, test, "compute", "pass_rows"),
+                 .experts = each * sum_counted(b, v, test, "compute", "pass_experts"),
+                 .expert_rows = each * sum_counted(b, v, test, "compute", "pass_expert_rows"),
+                 .bytes_read = each * sum_counted(b, v, test, "loader", "bytes_read")}};
+}
+
+/* The bound, in tokens/s of all, and the share of it that was reached. */
+static void print_bound(const struct bench *b, const struct variant *v, uint32_t test,
+                        const struct passes *p)
+{
+    struct bound bound;
+    if (!bound_open(b, v, &b->test[test], &bound)) {
+        printf(" | | |\n");
+        return;
+    }
+    struct rates_pass pass = rates_pass_of(&bound.model.cost, &p->mean);
+    struct rates_bound least = rates_bound(&bound.machine, &pass);
+    double tps = least.pass_s > 0 ? p->mean.rows / least.pass_s : 0;
+    if (tps > 0)
+        printf(" %.2f | %s | %.2f |\n", tps, least.limit, p->together / tps);
+    else
+        printf(" | | |\n");
+    bound_close(&bound);
+}
+
+static void print_row(const struct bench *b, const struct variant *v, uint32_t test, bool bound)
+{
+    struct passes p = passes_of(b, v, test);
+    const struct rates_counts *n = &p.mean;
+    printf("| %s | %.2f | %.2f | %.1f | %.1f | %.2f | %.2f | %.2f |", v->label, p.together,
+           p.together / (double)v->params.parallel, n->rows, n->experts,
+           n->experts > 0 ? n->expert_rows / n->experts : 0, n->bytes_read / 1e6, p.cpu_ms);
+    if (bound)
+        print_bound(b, v, test, &p);
+    else
+        printf("\n");
+}
+
+/* Whether doctor has measured the machine for any variant. */
+static bool has_bound(const struct bench *b, uint32_t test)
+{
+    struct bound bound;
+    for (uint32_t i = 0; i < b->variant_count; i++)
+        if (bound_open(b, &b->variants[i], &b->test[test], &bound)) {
+            bound_close(&bound);
+            return true;
+        }
+    return false;
 }
 
 void parallel_report(const struct bench *b)
@@ -120,12 +171,18 @@ void parallel_report(const struct bench *b)
         char name[TEST_NAME_BYTES];
         if (b->test[t].kind != TEST_DECODE)
             continue;
+        bool bound = has_bound(b, t);
         test_name(b, &b->test[t], name);
         printf("\n%s, sequences together:\n\n"
                "| variant | tokens/s, all | tokens/s, each | rows per pass | experts per pass |"
-               " rows per expert | MB read per pass |\n|---|---:|---:|---:|---:|---:|---:|\n",
-               name);
+               " rows per expert | MB read per pass | CPU ms per pass |%s\n"
+               "|---|---:|---:|---:|---:|---:|---:|---:|%s\n",
+               name, bound ? " bound, tokens/s | limit | share |" : "",
+               bound ? "---:|---|---:|" : "");
         for (uint32_t i = 0; i < b->variant_count; i++)
-            print_row(b, &b->variants[i], t);
+            print_row(b, &b->variants[i], t, bound);
+        if (!bound)
+            printf("\nThe bound is unknown: sluice doctor -m MODEL --threads N measures the rates "
+                   "of this machine.\n");
     }
 }

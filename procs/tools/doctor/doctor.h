@@ -94,7 +94,8 @@ struct gpu_seen {
 };
 void gpu_examine(struct findings *f, const struct params *params, struct gpu_seen *seen);
 
-/* gpu_model.c: stores the rates of this machine for later starts (lib/rates); cpu may be NULL. */
+/* gpu_model.c: stores the rates of this machine for later starts and for bench (lib/rates); cpu may
+ * be NULL. */
 void gpu_store(struct findings *f, const struct gpu_seen *seen, const struct rates_cpu *cpu);
 /* A model on the GPUs: what --gpu-budget of the first one holds, the layers that an engine would
  * have on them, and its speed. Rates are stored already. */
@@ -110,6 +111,9 @@ int gpu_model_report(struct findings *f, const struct gpu_seen *seen, const stru
 
 /* memory.c: read bandwidth of one thread and of `threads`, in bytes/s; takes about 1.5 s. */
 void memory_examine(struct findings *f, unsigned threads, struct host_facts *facts);
+/* Bytes per second that so many threads read of an array of `bytes`; takes about 0.6 s. 0: there is
+ * no memory for it. */
+double memory_rate(uint64_t bytes, unsigned threads);
 
 /* storage.c: read bandwidth by size, depth and read method, reported in the given section. The
  * scratch file is removed. -1 with an error. */

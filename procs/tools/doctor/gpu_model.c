@@ -18,8 +18,9 @@
 void gpu_store(struct findings *f, const struct gpu_seen *seen, const struct rates_cpu *cpu)
 {
     struct error error;
-    struct rates *r = seen->count > 0 ? malloc(sizeof *r) : NULL;
     bool complete = cpu && cost_cpu_known(&cpu->rate);
+    struct rates *r = seen->count > 0 || complete ? malloc(sizeof *r) : NULL;
+    const char *section = seen->count > 0 ? "gpu" : "model";
     if (!r)
         return;
     /* a damaged file is replaced */
@@ -32,12 +33,13 @@ void gpu_store(struct findings *f, const struct gpu_seen *seen, const struct rat
         else
             complete = false;
     if (failed || rates_write(r, &error) != 0)
-        finding(f, "gpu", "rates", json_false(), "not stored", "%s", error.text);
+        finding(f, section, "rates", json_false(), "not stored", "%s", error.text);
     else
-        finding(f, "gpu", "rates", json_true(), "stored", "%s",
-                complete ? "later starts with --gpu choose its layers by these times"
-                : cpu    ? "but not all could be measured: starts choose layers by bytes"
-                         : "with -m those of the CPU are, too, and starts choose layers by them");
+        finding(f, section, "rates", json_true(), "stored", "%s",
+                seen->count == 0 ? "sluice bench --parallel compares with these times"
+                : complete       ? "later starts with --gpu choose its layers by these times"
+                : cpu            ? "but not all could be measured: starts choose layers by bytes"
+                      : "with -m those of the CPU are, too, and starts choose layers by them");
     free(r);
 }
 

@@ -325,17 +325,27 @@ static void report_model(struct findings *f, const struct model_facts *m,
     report_advice(f, m, a, estimates);
 }
 
-/* With GPUs: what was measured is stored, as the engine reads it. Returns the estimate, for
- * json_decref; NULL with an error. */
-static json_t *estimate_by_rates(struct findings *f, const struct gpu_seen *gpu,
-                                 const struct gpu_model *m, const struct params *params,
-                                 struct error *error)
+/* What bounds a pass. Weights that the caches hold are read faster than those of a large model. */
+static struct rates_machine machine_of(const struct gpu_model *m, unsigned threads)
+{
+    const struct host_facts *a = m->host;
+    uint64_t weights = align_down(m->facts->dense_read_bytes + m->facts->expert_bytes, PAGE_BYTES);
+    bool small = weights < host_stream_bytes() && weights > PAGE_BYTES * threads;
+    return (struct rates_machine){
+        .memory = small ? memory_rate(weights, threads) : a->stream_bytes_per_s,
+        .storage = a->read_bytes_per_s[ESTIMATE_DEPTHS - 1],
+        .arithmetic = a->prefill_s > 0 ? estimate_token_bytes(m->facts) / a->prefill_s : 0};
+}
+
+/* What was measured, as the engine and bench read it. */
+static void store_rates(struct findings *f, const struct gpu_seen *gpu, const struct gpu_model *m,
+                        const struct params *params)
 {
     struct rates_cpu cpu = {.threads = threads_of(params), .rate = *m->cpu};
     tunings_cpu(cpu.name);
     rates_key(m->index, params->isa, cpu.type);
+    cpu.machine = machine_of(m, cpu.threads);
     gpu_store(f, gpu, &cpu);
-    return model_memory_estimate(m->path, params, error);
 }
 
 /* Keys of the file that the engine does not know. */
@@ -388,9 +398,11 @@ int model_examine(struct findings *f, const char *model, const struct params *pa
     a->vector_kernels = kernel_ops_select(NULL)->isa != ISA_GENERIC;
     const struct cost_cpu cpu = rc == 0 ? estimate_cpu(&m, a) : (struct cost_cpu){0};
     const struct gpu_model all = {model, index, &m, a, &cpu};
+    if (rc == 0)
+        store_rates(f, gpu, &all, params);
     if (rc == 0 && gpu->count > 0) {
         json_decref(estimate);
-        estimate = estimate_by_rates(f, gpu, &all, params, error);
+        estimate = model_memory_estimate(model, params, error);
         m = model_facts_of(estimate);
         m.layer_expert_bytes = bytes;
         rc = estimate ? 0 : -1;

@@ -471,7 +471,7 @@ static int run_contender(struct program *p, uint32_t who, uint32_t *made, struct
             struct sim_config config = {.knobs = g->contender[who].knobs,
                                         .capacity = g->budget[b].bytes,
                                         .storage = g->storage[d],
-                                        .compute = compute_model(p),
+                                        .compute = p->grid.compute,
                                         .gpu = g->gpus[0],
                                         .plan = known(p)};
             if (sim_run(&p->trace, 0, p->measure, &config, g->contender[who].belady, &cell->result,
@@ -505,6 +505,7 @@ static int run_grid(struct program *p, struct error *error)
 {
     const struct traces *t = &p->traces;
     uint32_t made = 0;
+    p->grid.compute = compute_model(p);
     if (t->parallels == 0 && run_with(p, 0, &made, error) != 0)
         return -1;
     for (uint32_t i = 0; i < t->parallels; i++)

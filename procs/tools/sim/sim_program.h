@@ -40,6 +40,7 @@ struct grid {
     struct sim_gpu gpus[SIM_GPUS_MAX]; /* of all cells, linked; without places: none */
     struct cell *cell;                 /* [contenders][budgets][devices] */
     struct trace_header header;
+    struct sim_compute compute;
     bool together; /* --parallel: contenders have a number of sequences */
 };
 

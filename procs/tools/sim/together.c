@@ -5,6 +5,7 @@
 #include "procs/tools/sim/sim_program.h"
 
 #include "lib/base/bytes.h"
+#include "lib/rates/rates.h"
 
 static double ratio(double a, double b)
 {
@@ -16,6 +17,26 @@ static double tokens_per_s(const struct cell *c)
 {
     const struct sim_stats *f = &c->result.phase[SIM_DECODE];
     return c->made ? ratio(1e9 * (double)f->tokens, f->compute_ns + f->stall_ns) : 0;
+}
+
+/* The bound of the passes (lib/rates), in tokens/s of all: a layer without experts and an expert take
+ * one row's time, and each row at least what a further one costs. GPUs are not in it. */
+static double bound_of(const struct grid *g, const struct cell *c, double storage_bytes_per_s)
+{
+    const struct sim_stats *f = &c->result.phase[SIM_DECODE];
+    const struct sim_compute *k = &g->compute;
+    double passes = (double)f->passes, bytes = (double)(f->demand_bytes + f->prefetch_bytes);
+    double dense_ns = k->layer_ns * g->header.layers, rows = ratio((double)f->tokens, passes);
+    double experts_ns = k->expert_ns * ratio((double)f->experts, passes);
+    double uses_ns = k->expert_ns * ratio((double)f->accesses, passes);
+    /* weights are counted in ns of one row, so that the memory has one of them per ns */
+    const struct rates_machine machine = {.memory = 1e9,
+                                          .storage = storage_bytes_per_s,
+                                          .arithmetic = k->batch > 0 ? 1e9 / k->batch : 0};
+    const struct rates_pass pass = {.memory_bytes = dense_ns + experts_ns,
+                                    .storage_bytes = ratio(bytes, passes),
+                                    .row_bytes = rows * dense_ns + uses_ns};
+    return ratio(rows, rates_bound(&machine, &pass).pass_s);
 }
 
 /* The same preset or eviction with the first number of sequences. */
@@ -31,7 +52,8 @@ static void print_head(FILE *out, bool md)
 {
     static const char *const heads[] = {"preset",    "resident",     "bandwidth",   "sequences",
                                         "rows/pass", "experts/pass", "rows/expert", "MiB/pass",
-                                        "MiB/token", "hits",         "tokens/s",    "gain"};
+                                        "MiB/token", "hits",         "tokens/s",    "gain",
+                                        "bound",     "share"};
     fputs(md ? "|" : "", out);
     for (size_t i = 0; i < ARRAY_LEN(heads); i++)
         fprintf(out, md ? " %s |" : i == 0 ? "%-16s" : " %12s", heads[i]);
@@ -48,20 +70,22 @@ static void print_row(FILE *out, const struct grid *g, uint32_t contender, uint3
     const struct cell *first = grid_cell(g, first_like(g, contender), budget, storage);
     const struct sim_stats *f = &c->result.phase[SIM_DECODE];
     double passes = (double)f->passes, bytes = (double)(f->demand_bytes + f->prefetch_bytes);
+    double bound = c->made ? bound_of(g, c, g->storage[storage].bytes_per_s) : 0;
     char speed[24];
     if (!c->made)
         return;
     fprintf(out,
             md ? "| %s | %.4g %% | %s | %u | %.2f | %.1f | %.2f | %.2f | %.2f | %.1f %% | %.2f |"
-                 " %.2f |\n"
+                 " %.2f | %.2f | %.2f |\n"
                : "%-16s %10.4g %% %12s %12u %12.2f %12.1f %12.2f %12.2f %12.2f %10.1f %% %12.2f"
-                 " %12.2f\n",
+                 " %12.2f %12.2f %12.2f\n",
             g->contender[contender].label, g->budget[budget].percent,
             speed_text(&g->storage[storage], speed), g->contender[contender].parallel,
             ratio((double)f->tokens, passes), ratio((double)f->experts, passes),
             ratio((double)f->accesses, (double)f->experts), ratio(bytes / (double)MIB, passes),
             ratio(bytes / (double)MIB, (double)f->tokens), 100 * result_hits(&c->result),
-            tokens_per_s(c), ratio(tokens_per_s(c), tokens_per_s(first)));
+            tokens_per_s(c), ratio(tokens_per_s(c), tokens_per_s(first)), bound,
+            ratio(tokens_per_s(c), bound));
 }
 
 int print_together(FILE *out, const struct grid *g, bool md)

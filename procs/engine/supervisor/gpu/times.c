@@ -19,9 +19,9 @@ static bool find_cpu(const struct supervisor *s, const struct rates *r, struct g
     _Static_assert(sizeof cpu.name >= TUNINGS_CPU_BYTES, "a name of a CPU");
     tunings_cpu(cpu.name);
     rates_key(s->model, s->params.isa, cpu.type);
-    const struct cost_cpu *found = rates_find_cpu(r, &cpu);
+    const struct rates_cpu *found = rates_find_cpu(r, &cpu);
     if (found)
-        t->cpu = *found;
+        t->cpu = found->rate;
     return found != NULL;
 }
 

@@ -17,8 +17,10 @@ static char dir[64], file[128];
 
 static struct rates_cpu a_cpu(uint32_t threads, const char *type, double rate)
 {
-    struct rates_cpu c = {
-        .name = "a CPU", .threads = threads, .rate = {.dense = rate, .experts = 2 * rate}};
+    struct rates_cpu c = {.name = "a CPU",
+                          .threads = threads,
+                          .rate = {.dense = rate, .experts = 2 * rate},
+                          .machine = {.memory = 3 * rate, .storage = 4, .arithmetic = 5}};
     snprintf(c.type, sizeof c.type, "%s", type);
     return c;
 }
@@ -57,8 +59,8 @@ static void remove_files(void)
 static double found_cpu(uint32_t threads, const char *type)
 {
     struct rates_cpu wanted = a_cpu(threads, type, 0);
-    const struct cost_cpu *c = rates_find_cpu(&again, &wanted);
-    return c ? c->dense : 0;
+    const struct rates_cpu *c = rates_find_cpu(&again, &wanted);
+    return c ? c->rate.dense : 0;
 }
 
 static double found_gpu(uint32_t number, uint32_t interface, const char *name)
@@ -228,12 +230,71 @@ START_TEST(bytes_of_a_model)
 }
 END_TEST
 
+/* ---- the bound ---- */
+
+START_TEST(longest_of_three)
+{
+    static const struct rates_machine machine = {.memory = 10, .storage = 2, .arithmetic = 100};
+    static const struct {
+        struct rates_pass pass;
+        double s;
+        const char *limit;
+    } rows[] = {
+        {{.memory_bytes = 30, .storage_bytes = 2, .row_bytes = 100}, 3, "memory"},
+        {{.memory_bytes = 30, .storage_bytes = 8, .row_bytes = 100}, 4, "storage"},
+        {{.memory_bytes = 30, .storage_bytes = 8, .row_bytes = 700}, 7, "arithmetic"},
+        {{.memory_bytes = 0}, 0, "unknown"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct rates_bound b = rates_bound(&machine, &rows[i].pass);
+        ck_assert_double_eq(b.pass_s, rows[i].s);
+        ck_assert_str_eq(b.limit, rows[i].limit);
+    }
+    static const struct rates_machine unknown = {.storage = 2};
+    struct rates_bound b = rates_bound(&unknown, &rows[2].pass);
+    ck_assert_double_eq(b.pass_s, 4); /* what is unknown does not count */
+    ck_assert_str_eq(b.limit, "storage");
+}
+END_TEST
+
+/* Two layers, one with experts: dense weights once, the experts of the pass once, keys and values
+ * for each row; multiplications for each row. */
+START_TEST(bytes_of_a_pass)
+{
+    static const struct cost_layer layers[] = {
+        {.dense = {{100, 0, 0, 0, 0}}, .kv = 7},
+        {.dense = {{20, 30, 0, 0, 0}}, .expert = {{0, 0, 0, 0, 1000}}, .kv = 3}};
+    static const struct cost_model model = {
+        .layers = 2, .experts = 8, .top_k = 2, .layer = layers, .output = {{0, 50, 0, 0, 0}}};
+    static const struct rates_counts counts = {
+        .rows = 4, .experts = 5, .expert_rows = 8, .bytes_read = 1500};
+    struct rates_pass p = rates_pass_of(&model, &counts);
+    ck_assert_double_eq(p.memory_bytes, 200 + 5 * 1000 + 4 * 10);
+    ck_assert_double_eq(p.storage_bytes, 1500);
+    ck_assert_double_eq(p.row_bytes, 4 * 200 + 8 * 1000);
+}
+END_TEST
+
+/* Files of earlier versions have no rates of memory and storage. */
+START_TEST(machine_is_optional)
+{
+    static const char text[] =
+        "{\"format\": \"sluice-rates\", \"version\": 1, \"cpus\": [{\"name\": \"a CPU\", "
+        "\"threads\": 4, \"type\": \"Q4_K\", \"dense\": 1.0, \"experts\": 2.0}], \"gpus\": []}";
+    ck_assert_msg(rates_parse(text, sizeof text - 1, &again, &error) == 0, "%s", error.text);
+    ck_assert_double_eq(again.cpu[0].machine.memory, 0);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("rates");
     TCase *t = tcase_create("rates");
     tcase_add_checked_fixture(t, make, remove_files);
     tcase_add_test(t, written_and_read);
+    tcase_add_test(t, longest_of_three);
+    tcase_add_test(t, bytes_of_a_pass);
+    tcase_add_test(t, machine_is_optional);
     tcase_add_test(t, rows_are_replaced);
     tcase_add_test(t, damaged_files);
     tcase_add_test(t, files_that_are_not_read);
