@@ -209,7 +209,7 @@ def answers_that_break(page):
     page.value("document.getElementById('fresh').click()")
     answers(page, delta(content="First half"), "wait")
     page.value(SEND % json.dumps("Tell me"))
-    check(page.until(f"{TEXT}.includes('First half')"), "an answer that goes on is not shown")
+    check(page.until(f"{TEXT}.includes('First half')"), "an answer that has not ended is not shown")
     page.value("document.getElementById('stop').click()")
     text = page.until(IDLE)
     check("First half" in text and "stopped" in text, f"a stopped answer: {text!r}")

@@ -138,10 +138,9 @@ static const struct option_table options = {
     .command = "generate",
     .before = "usage: sluice generate [[-m] FILE] (-p TEXT | -f FILE | --ids 1,2,3) [options]\n"
               "\n"
-              "Continues a prompt, or answers it (--chat). Uses the running engine (--name NAME, "
-              "or \"default\" if it\n"
-              "serves the same file); otherwise starts a private engine for this response.\n"
-              "Example:\n"
+              "Continues a prompt, or answers it (--chat). Uses the running engine (--name\n"
+              "NAME, or \"default\" if it serves the same file); otherwise starts a private\n"
+              "engine for this response. Example:\n"
               "\n"
               "  sluice generate -m model.gguf --budget 8GiB -p \"Once upon a time\"\n"
               "\n",

@@ -73,8 +73,8 @@ static const struct option_table options = {
     .command = "top",
     .before = "usage: sluice top [--name NAME] [--interval SECONDS] [--once | --pages N]\n"
               "\n"
-              "Shows a running engine: its speed and what limits it, the requests, where experts\n"
-              "were found, memory, processes, storage devices, and a map of the experts.\n"
+              "Shows a running engine: its speed and what limits it, the requests, where\n"
+              "experts were found, memory, processes, devices, and a map of the experts.\n"
               "\n",
     OPTION_ROWS(rows),
     .column = 23,
