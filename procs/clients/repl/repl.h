@@ -4,6 +4,7 @@
  *   input         lines from a terminal (libedit) or a pipe
  *   conversation  prompts and responses so far
  *   settings      values changed by /set
+ *   fit           turns that a full context leaves out
  *   turn          sends a prompt and prints the response
  *   watch         thread that reports restarts of engine processes
  *   commands      lines that start with '/' */

@@ -8,6 +8,7 @@
 
 #include "lib/json/lookup.h"
 #include "procs/clients/common/generation_stats.h"
+#include "procs/clients/repl/fit.h"
 #include "procs/clients/repl/repl.h"
 
 #define RESERVE_SHARE 8
@@ -141,19 +142,32 @@ static uint64_t reserve(const struct engine_submit *submit, uint64_t context)
     return wanted < share ? wanted : share;
 }
 
-/* Puts a prompt into the request and counts its tokens. context: those that it may have with its
- * response. */
-static int count_prompt(struct repl *r, const struct chat_prompt *made,
-                        struct engine_submit *submit, uint64_t *tokens, uint64_t *context,
-                        struct error *error)
+/* A prompt that is made, and what is known of it. */
+struct fitting {
+    struct repl *repl;
+    const char *prompt;
+    struct chat_prompt *made;     /* freed by the caller */
+    struct engine_submit *submit; /* borrows from it */
+    uint64_t tokens, context;     /* context: maximum with the response */
+};
+
+/* Makes the prompt with the turns from number `first` on, and counts its tokens. A fit_count. */
+static int count_from(void *arg, size_t first, uint64_t *tokens, struct error *error)
 {
-    submit->prompt = made->text;
-    submit->prompt_bytes = made->bytes;
-    submit->special = made->written;
-    if (stream_count(&r->session, submit, tokens, context, error) != 0)
+    struct fitting *f = arg;
+    struct repl *r = f->repl;
+    r->conversation.first = first;
+    chat_prompt_free(f->made);
+    if (make_prompt(r, f->prompt, f->made, error) != 0)
         return -1;
-    if (r->context > 0 && (uint64_t)r->context < *context)
-        *context = (uint64_t)r->context;
+    f->submit->prompt = f->made->text;
+    f->submit->prompt_bytes = f->made->bytes;
+    f->submit->special = f->made->written;
+    if (stream_count(&r->session, f->submit, tokens, &f->context, error) != 0)
+        return -1;
+    f->tokens = *tokens;
+    if (r->context > 0 && (uint64_t)r->context < f->context)
+        f->context = (uint64_t)r->context;
     return 0;
 }
 
@@ -162,11 +176,11 @@ int turn_count(struct repl *r, const char *prompt, uint64_t *tokens, uint64_t *c
 {
     struct chat_prompt made = {0};
     struct engine_submit submit = r->submit;
+    struct fitting f = {.repl = r, .prompt = prompt, .made = &made, .submit = &submit};
     size_t first = r->conversation.first;
     update_format(r);
-    int status = make_prompt(r, prompt, &made, error);
-    if (status == 0)
-        status = count_prompt(r, &made, &submit, tokens, context, error);
+    int status = count_from(&f, first, tokens, error);
+    *context = f.context;
     chat_prompt_free(&made);
     r->conversation.first = first; /* only a turn changes it */
     return status;
@@ -179,31 +193,25 @@ static int fit_prompt(struct repl *r, const char *prompt, struct chat_prompt *ma
                       struct engine_submit *submit, struct error *error)
 {
     struct conversation *c = &r->conversation;
-    size_t before = c->first;
-    uint64_t tokens = 0, context, limit = 0;
+    struct fitting f = {.repl = r, .prompt = prompt, .made = made, .submit = submit};
+    size_t before = c->first, first;
+    uint64_t tokens;
     *submit = r->submit;
     if (submit->max_tokens == 0)
         submit->max_tokens = ENGINE_TOKENS_MAX;
-    for (;; c->first++) {
-        if (make_prompt(r, prompt, made, error) != 0)
-            return -1;
-        if (count_prompt(r, made, submit, &tokens, &context, error) != 0)
-            return -1;
-        if (limit == 0)
-            limit = context - reserve(submit, context);
-        if (tokens <= limit || c->first >= c->count)
-            break;
-        limit = context / 2;
-        chat_prompt_free(made);
-    }
-    r->context_size = context;
+    if (count_from(&f, before, &tokens, error) != 0)
+        return -1;
+    if (tokens > f.context - reserve(submit, f.context) && c->first < c->count &&
+        fit_turns(c->first + 1, c->count, f.context / 2, count_from, &f, &first, error) != 0)
+        return -1;
+    r->context_size = f.context;
     if (c->first > before)
         repl_notice(r,
                     "the context of %" PRIu64 " tokens is full: the oldest %zu of %zu turns are "
                     "no longer sent",
-                    context, c->first, c->count);
-    if (tokens < context && (uint64_t)submit->max_tokens > context - tokens)
-        submit->max_tokens = (int64_t)(context - tokens);
+                    f.context, c->first, c->count);
+    if (f.tokens < f.context && (uint64_t)submit->max_tokens > f.context - f.tokens)
+        submit->max_tokens = (int64_t)(f.context - f.tokens);
     return 0;
 }
 

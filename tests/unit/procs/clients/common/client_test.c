@@ -9,6 +9,7 @@
 #include "procs/clients/common/generation_stats.h"
 #include "procs/clients/common/map.h"
 #include "procs/clients/common/options.h"
+#include "procs/clients/common/stream.h"
 
 START_TEST(sampling_options_are_taken)
 {
@@ -157,6 +158,29 @@ START_TEST(fields_are_found)
 END_TEST
 
 /* Every documented key is present, also when the engine reports no statistics. */
+START_TEST(progress_is_a_sentence)
+{
+    static const struct {
+        struct engine_progress progress;
+        const char *text;
+    } rows[] = {
+        {{.queue = 1, .tokens = 9, .left_ms = 5}, "1 request before this one"},
+        {{.queue = 12}, "12 requests before this one"},
+        {{.tokens = 4096, .done = 512, .left_ms = UINT64_MAX}, "prompt: 512 of 4096 tokens"},
+        {{.tokens = 4096, .done = 512, .left_ms = 11001}, "prompt: 512 of 4096 tokens, 12 s left"},
+        {{.tokens = 2, .done = 1, .left_ms = 119000}, "prompt: 1 of 2 tokens, 119 s left"},
+        {{.tokens = 2, .done = 1, .left_ms = 119001}, "prompt: 1 of 2 tokens, 2 min left"},
+    };
+    char text[96], little[12];
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        progress_text(&rows[i].progress, text, sizeof text);
+        ck_assert_str_eq(text, rows[i].text);
+        progress_text(&rows[i].progress, little, sizeof little);
+        ck_assert_uint_lt(strlen(little), sizeof little);
+    }
+}
+END_TEST
+
 START_TEST(generation_stats_are_complete)
 {
     static const char *const keys[] = {"text",          "ids",
@@ -224,6 +248,7 @@ int main(void)
     tcase_add_test(cases, ids_are_read);
     tcase_add_test(cases, whole_numbers_are_read);
     tcase_add_test(cases, fields_are_found);
+    tcase_add_test(cases, progress_is_a_sentence);
     tcase_add_test(cases, generation_stats_are_complete);
     tcase_add_test(cases, maps_are_read_and_drawn);
     suite_add_tcase(suite, cases);

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "lib/base/bytes.h"
+#include "procs/clients/repl/fit.h"
 #include "procs/clients/repl/paste.h"
 #include "procs/clients/repl/repl.h"
 
@@ -371,6 +372,45 @@ START_TEST(settings_are_checked)
 }
 END_TEST
 
+/* Tokens of turns, each with those of all after it; the last one is the prompt alone. */
+struct counted {
+    uint64_t tokens[12];
+    size_t calls, last, fails;
+};
+
+static int count_turns(void *arg, size_t first, uint64_t *tokens, struct error *error)
+{
+    struct counted *c = arg;
+    c->last = first;
+    *tokens = c->tokens[first];
+    return ++c->calls == c->fails ? error_set(error, ERR_GONE, "the engine has gone") : 0;
+}
+
+/* The same as trying one turn after the other, with few calls. */
+START_TEST(a_full_context_leaves_out_the_oldest)
+{
+    struct counted c = {.tokens = {900, 800, 640, 640, 500, 420, 300, 220, 110, 90, 40, 20}};
+    struct error error;
+    for (size_t turns = 1; turns < ARRAY_LEN(c.tokens); turns++)
+        for (size_t from = 0; from <= turns; from++)
+            for (uint64_t most = 0; most < 1000; most += 10) {
+                size_t expected = from, first = SIZE_MAX;
+                while (expected < turns && c.tokens[expected] > most)
+                    expected++;
+                c.calls = 0;
+                ck_assert_int_eq(fit_turns(from, turns, most, count_turns, &c, &first, &error), 0);
+                ck_assert_uint_eq(first, expected);
+                ck_assert_uint_eq(c.last, first); /* what is sent was made last */
+                ck_assert_uint_le(c.calls, 6);
+            }
+    c.calls = 0;
+    c.fails = 2;
+    size_t first;
+    ck_assert_int_eq(fit_turns(0, 11, 100, count_turns, &c, &first, &error), -1);
+    ck_assert_int_eq(error.code, ERR_GONE);
+}
+END_TEST
+
 /* The text of a paste, after its start mark. */
 START_TEST(pastes)
 {
@@ -424,6 +464,7 @@ int main(void)
     tcase_add_test(cases, saved_is_loaded);
     tcase_add_test(cases, a_broken_file_changes_nothing);
     tcase_add_test(cases, settings_are_checked);
+    tcase_add_test(cases, a_full_context_leaves_out_the_oldest);
     tcase_add_test(cases, pastes);
     suite_add_tcase(suite, cases);
     SRunner *runner = srunner_create(suite);
