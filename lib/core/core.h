@@ -160,6 +160,8 @@ float *core_output(struct core *core, uint32_t row, uint32_t rows);
 int core_check_output(struct core *core, const float *values, size_t count, struct error *error);
 void core_find_layer(struct core *core, bool on);
 
+/* Log-probability of a token under one row of logits: its logit less this. */
+double core_log_sum(const float *logits, uint32_t vocab);
 /* Log-probability of `token` under one row of logits. */
 float core_log_probability(const float *logits, uint32_t vocab, uint32_t token);
 

@@ -40,6 +40,11 @@ float *core_output(struct core *c, uint32_t row, uint32_t rows)
     return device_fetch(c->device, &c->scratch.logits, (size_t)rows * c->hp.vocab * sizeof(float));
 }
 
+double core_log_sum(const float *logits, uint32_t vocab)
+{
+    return host_log_sum_exp(logits, vocab);
+}
+
 float core_log_probability(const float *logits, uint32_t vocab, uint32_t token)
 {
     return host_log_probability(logits, vocab, token);

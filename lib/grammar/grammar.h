@@ -95,7 +95,8 @@ bool grammar_continues(const struct grammar_state *s);
 void grammar_next_bytes(const struct grammar_state *s, uint64_t set[4]);
 
 /* Writes the bytes that are the only continuation, at most `max`, and returns their number; the
- * state does not change. Where the text may end, nothing is forced. */
-size_t grammar_forced(struct grammar_state *s, char *out, size_t max);
+ * state does not change. Where the text may end, nothing is forced. *whole (NULL: not asked for):
+ * the text is complete behind them, and nothing may follow. */
+size_t grammar_forced(struct grammar_state *s, char *out, size_t max, bool *whole);
 
 #endif

@@ -42,7 +42,7 @@ static uint32_t push(struct grammar_state *s, uint32_t node, uint32_t count, uin
     return f;
 }
 
-void state_cut(struct grammar_state *s, uint32_t count)
+void state_take_back(struct grammar_state *s, uint32_t count)
 {
     while (s->frames_count > count) {
         const struct frame *f = &s->frames[--s->frames_count];
@@ -277,7 +277,7 @@ bool grammar_accept(struct grammar_state *s, uint8_t byte)
         state_compact(s);
     uint32_t frames = s->frames_count;
     if (!state_step(s, &s->now, byte, &s->then)) {
-        state_cut(s, frames);
+        state_take_back(s, frames);
         return false;
     }
     items_copy(&s->now, &s->then);
@@ -354,7 +354,7 @@ static bool only_byte(const uint64_t set[4], uint8_t *byte)
     return found >= 0;
 }
 
-size_t grammar_forced(struct grammar_state *s, char *out, size_t max)
+size_t grammar_forced(struct grammar_state *s, char *out, size_t max, bool *whole)
 {
     const struct items *from = &s->now;
     size_t count = 0;
@@ -371,6 +371,8 @@ size_t grammar_forced(struct grammar_state *s, char *out, size_t max)
         out[count++] = (char)byte;
         from = to;
     }
-    state_cut(s, frames);
+    if (whole)
+        *whole = from->end && from->count == 0;
+    state_take_back(s, frames);
     return count;
 }

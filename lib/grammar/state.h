@@ -42,7 +42,7 @@ struct grammar_state {
 /* `from` after a byte, in *to. False: no stack continues. */
 bool state_step(struct grammar_state *s, const struct items *from, uint8_t byte, struct items *to);
 /* Cuts off the frames from `count` on. */
-void state_cut(struct grammar_state *s, uint32_t count);
+void state_take_back(struct grammar_state *s, uint32_t count);
 /* Keeps the frames that s->now has, so that at least half of the room is free. */
 void state_compact(struct grammar_state *s);
 /* The bytes that one of the items consumes. */

@@ -291,3 +291,17 @@ uint32_t sampler_choose(struct sampler *s, const struct sampler_settings *settin
     unmark(s);
     return token;
 }
+
+uint32_t sampler_top(const float *logits, uint32_t vocab, uint32_t count, uint32_t *ids)
+{
+    uint32_t n = 0;
+    for (uint32_t id = 0; id < vocab && count > 0; id++) {
+        if (n == count && !(logits[id] > logits[ids[n - 1]]))
+            continue;
+        uint32_t at = n < count ? n++ : n - 1;
+        for (; at > 0 && logits[id] > logits[ids[at - 1]]; at--)
+            ids[at] = ids[at - 1];
+        ids[at] = id;
+    }
+    return n;
+}

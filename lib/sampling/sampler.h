@@ -52,6 +52,10 @@ struct sampler_choice {
 uint32_t sampler_choose(struct sampler *s, const struct sampler_settings *settings,
                         const struct sampler_choice *choice);
 
+/* The ids of the `count` largest logits, the largest first, ties to the lower id. Returns how many
+ * there are: fewer than `count` if the vocabulary is smaller. */
+uint32_t sampler_top(const float *logits, uint32_t vocab, uint32_t count, uint32_t *ids);
+
 /* Uniform in [0, 1), 53 bits. */
 double sampler_random(uint64_t seed, uint32_t position);
 

@@ -97,4 +97,9 @@ COUNTER(kv_kept_evictions, COUNTER, times,
         "Times that a kept prefix, a part of it or a checkpoint of it was given up for others.")
 COUNTER(sequences_copied, COUNTER, sequences,
         "Part of sequences_reused whose prefix was copied, because its owner kept it.")
+COUNTER(sequences_constrained, COUNTER, sequences, "Sequences whose answers keep to a grammar.")
+COUNTER(tokens_forced, COUNTER, tokens,
+        "Part of tokens_decode that a grammar forced: appended without a pass of their own.")
+COUNTER(grammar_errors, COUNTER, times,
+        "Grammars that were refused, and answers that ended because no token fits theirs.")
 #undef COUNTER

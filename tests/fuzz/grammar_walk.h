@@ -27,7 +27,7 @@ static uint8_t walk_byte(const uint64_t set[4], unsigned n)
 static void walk_forced(struct grammar_state *s)
 {
     char forced[16];
-    size_t n = grammar_forced(s, forced, sizeof(forced));
+    size_t n = grammar_forced(s, forced, sizeof(forced), NULL);
     sl_assert(grammar_accept_text(s, forced, n) == n);
 }
 

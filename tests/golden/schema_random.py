@@ -53,6 +53,14 @@ class Maker:
             kinds += [self.object, self.object, self.array, self.tuple, self.any_of, self.one_of, self.all_of, self.map]
         return self.r.choice(kinds)(depth - 1)
 
+    def document(self):
+        """A whole schema, with what $ref names, and a function that makes values of it."""
+        tree = {"type": "object", "properties": {"name": {"type": "string"}, "children": {
+            "type": "array", "items": {"$ref": "#/$defs/tree"}}}, "required": ["name"], "additionalProperties": False}
+        schema, value = self.make(3)
+        schema = schema if isinstance(schema, dict) else {"allOf": [schema]}
+        return dict(schema, **{"$defs": {"tree": tree}}), value
+
     def simple(self, _):
         return self.r.choice([({"type": "null"}, lambda: None), ({"type": "boolean"}, lambda: self.r.random() < .5),
                               ({"type": "number"}, lambda: self.r.choice([1e-07, 1.5e+20, -0.1])),
@@ -191,15 +199,11 @@ def main():
     count = int(sys.argv[2]) if len(sys.argv) > 2 else 300
     first = int(sys.argv[3]) if len(sys.argv) > 3 else 0
     program = subprocess.Popen([sys.argv[1]], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    tree = {"type": "object", "properties": {"name": {"type": "string"}, "children": {
-        "type": "array", "items": {"$ref": "#/$defs/tree"}}}, "required": ["name"], "additionalProperties": False}
     checker = jsonschema.Draft202012Validator.FORMAT_CHECKER
     texts = walks = faults = refused = mutants = 0
     for seed in range(first, first + count):
         maker = Maker(seed)
-        schema, value = maker.make(3)
-        schema = {"allOf": [schema], "$defs": {"tree": tree}} if not isinstance(schema, dict) else dict(
-            schema, **{"$defs": {"tree": tree}})
+        schema, value = maker.document()
         validator = jsonschema.Draft202012Validator(schema, format_checker=checker)
         values = [json.dumps(value(), ensure_ascii=False, separators=maker.r.choice([(",", ":"), (", ", ": ")]))
                   for _ in range(20)]
@@ -225,4 +229,5 @@ def main():
     sys.exit(1 if faults or refused else 0)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -71,21 +71,29 @@ struct generation *generation_start(struct engine *e, const char *prompt, size_t
 struct generation *generation_start_seeded(struct engine *e, const char *prompt, size_t n,
                                            uint64_t seed)
 {
+    struct engine_submit submit;
+    engine_submit_defaults(&submit);
+    submit.prompt = prompt;
+    submit.prompt_bytes = strlen(prompt);
+    submit.max_tokens = (int64_t)n;
+    submit.ignore_eos = true;
+    submit.sampling.temperature = seed ? 0.8 : 0;
+    submit.sampling.seed = seed ? (int64_t)seed : -1;
+    return generation_start_submit(e, &submit);
+}
+
+struct generation *generation_start_submit(struct engine *e, const struct engine_submit *submit)
+{
     struct error error;
     struct generation *g = calloc(1, sizeof *g);
-    CHECK(g && (g->prompt = strdup(prompt)), "no memory");
+    CHECK(g && (g->prompt = strdup(submit->prompt)), "no memory");
     g->session.log_fd = -1;
     snprintf(g->session.run, sizeof g->session.run, "%s", e->run);
     g->session.engine = engine_client_open(e->run, &error);
     CHECK(g->session.engine, "%s", error.text);
-    engine_submit_defaults(&g->submit);
+    g->submit = *submit;
     g->submit.prompt = g->prompt;
-    g->submit.prompt_bytes = strlen(g->prompt);
-    g->submit.max_tokens = (int64_t)n;
-    g->submit.ignore_eos = true;
-    g->submit.sampling.temperature = seed ? 0.8 : 0;
-    g->submit.sampling.seed = seed ? (int64_t)seed : -1;
-    g->wanted = n;
+    g->wanted = (size_t)submit->max_tokens;
     CHECK(pthread_create(&g->thread, NULL, generation_thread, g) == 0, "no thread");
     return g;
 }

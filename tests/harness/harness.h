@@ -203,6 +203,8 @@ struct generation *generation_start(struct engine *e, const char *prompt, size_t
 /* Samples with this seed, at a temperature of 0.8; seed 0: greedy. */
 struct generation *generation_start_seeded(struct engine *e, const char *prompt, size_t n,
                                            uint64_t seed);
+/* With a prompt as text, which is copied; all else of the request stays until the end. */
+struct generation *generation_start_submit(struct engine *e, const struct engine_submit *submit);
 size_t generation_tokens(const struct generation *g); /* so far */
 bool generation_done(const struct generation *g);
 /* Waits for its end, at most ms, and frees g. */

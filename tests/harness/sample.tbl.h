@@ -21,6 +21,8 @@
 AMOUNT(budget_limits, "scenario_budget", 3, 20, "changes of the limit while a text is computed")
 AMOUNT(crash_loop_s, "scenario_crashes", 5, 60, "seconds of crashes of each process")
 AMOUNT(delta_kills, "scenario_deltas", 4, 20, "kills of a loader that reads differences")
+AMOUNT(grammar_schemas, "scenario_grammar", 12, 300,
+       "random schemas on each model; golden_schema has 300 without an engine")
 AMOUNT(hostile_connections, "scenario_hostile", 250, 1000, "connections that are closed at once")
 AMOUNT(importance_kills, "scenario_importance", 4, 20, "kills of profile")
 AMOUNT(kills_random, "scenario_kills_random", 96, 10000,

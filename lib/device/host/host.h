@@ -27,6 +27,8 @@ void host_add_importance(const struct model_router *rule, const float *logits, c
 /* Whether none of n floats is NaN or infinite. */
 bool host_finite(const float *x, size_t n);
 
+/* The logarithm of the sum of n exponentials. */
+double host_log_sum_exp(const float *x, uint32_t n);
 /* Log-probability of `token` under one row of logits. */
 float host_log_probability(const float *logits, uint32_t vocab, uint32_t token);
 

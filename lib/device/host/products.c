@@ -159,7 +159,7 @@ void host_op_logits(struct device *d, const struct op_logits *a)
     host_run_columns(host_of(d), a->w.n, a->w.k, a->rows, logit_columns, a);
 }
 
-static double log_sum_exp(const float *x, uint32_t n)
+double host_log_sum_exp(const float *x, uint32_t n)
 {
     float max = x[0];
     for (uint32_t i = 1; i < n; i++)
@@ -172,7 +172,7 @@ static double log_sum_exp(const float *x, uint32_t n)
 
 float host_log_probability(const float *logits, uint32_t vocab, uint32_t token)
 {
-    return (float)((double)logits[token] - log_sum_exp(logits, vocab));
+    return (float)((double)logits[token] - host_log_sum_exp(logits, vocab));
 }
 
 static void score_rows(void *arg, uint32_t thread, uint32_t threads)

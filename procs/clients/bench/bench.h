@@ -73,6 +73,8 @@ struct bench {
     uint32_t *text_ids; /* of --text, NULL: synthetic tokens */
     size_t text_count;
     const char *text_path;
+    struct grammar_source grammar; /* that sampled tokens of the decode test keep to; NONE: the
+                                    * tokens are forced, not sampled */
     struct variant *variants;
     uint32_t variant_count;
     struct comparison comparisons[BENCH_COMPARISONS_MAX];

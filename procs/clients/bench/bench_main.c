@@ -91,6 +91,12 @@ static int take_text(void *program, int ids, const char *value, struct error *er
     return 0;
 }
 
+static int take_grammar(void *program, int kind, const char *value, struct error *error)
+{
+    struct measurement *m = program;
+    return option_grammar((enum grammar_kind)kind, value, &m->bench.grammar, error);
+}
+
 static const struct option_row rows[] = {
     {'m', "model", "FILE", OPTION_TEXT(struct measurement, bench.model), "the model"},
     {'p', "prompt", "N", OPTION_NUMBER(struct measurement, bench.prompt, 0, BENCH_TOKENS_MAX),
@@ -133,6 +139,11 @@ static const struct option_row rows[] = {
     {0, "text", "FILE", OPTION_NTH(take_text, false),
      "take the tokens from a text (default: synthetic tokens)"},
     {0, "ids", "FILE", OPTION_NTH(take_text, true), "take the tokens from a file of token ids"},
+    {0, "json-schema", "FILE", OPTION_NTH(take_grammar, GRAMMAR_JSON_SCHEMA),
+     "the decode test samples JSON that fits this schema, which must "
+     "leave room for -n tokens (docs/grammar.md)"},
+    {0, "grammar", "FILE", OPTION_NTH(take_grammar, GRAMMAR_GBNF),
+     "the decode test samples by this grammar in GBNF"},
     {0, "seed", "N", OPTION_NUMBER(struct measurement, bench.seed, 0, INT64_MAX),
      "of synthetic tokens (default 1)"},
     {0, "group-stay", "P", OPTION_CALL(take_stay),
@@ -301,6 +312,7 @@ int main(int argc, char **argv)
                      : report("bench", &error);
     json_decref(b->snapshot);
     free(b->text_ids);
+    option_grammar_free(&b->grammar);
     variants_free(b);
     return status;
 }

@@ -108,7 +108,13 @@ static struct engine_submit test_request(const struct bench *b, const struct tok
     sl_assert(depth <= t->context);
     memcpy(t->request, t->ids, depth * sizeof *t->ids);
     memcpy(t->request + depth, t->ids + at, count * sizeof *t->ids);
-    return request_of(t, test, depth + prompt, count - prompt);
+    struct engine_submit submit = request_of(t, test, depth + prompt, count - prompt);
+    if (test->kind == TEST_DECODE && b->grammar.kind != GRAMMAR_NONE) {
+        submit.grammar = b->grammar;
+        submit.forced = NULL;
+        submit.forced_count = 0;
+    }
+    return submit;
 }
 
 int sequence_start(const struct bench *b, struct session *s, const struct tokens *t,
@@ -125,7 +131,9 @@ int sequence_ended(struct stream_result *result, struct error *error)
     bool cancelled = strcmp(result->finish, "cancelled") == 0;
     stream_result_free(result);
     return cancelled ? error_set(error, ERR_CANCELLED, "interrupted")
-                     : error_set(error, ERR_FAILED, "a sequence ended before its last token");
+                     : error_set(error, ERR_FAILED,
+                                 "a sequence ended before its last token (a grammar must leave "
+                                 "room for all)");
 }
 
 static int sequence(struct session *s, struct engine_submit *submit, struct stream_result *result,

@@ -215,6 +215,33 @@ int option_file(const char *path, size_t max, char **text, size_t *bytes, struct
     return result;
 }
 
+int option_grammar(enum grammar_kind kind, const char *path, struct grammar_source *out,
+                   struct error *error)
+{
+    static const char *const options[] = {
+        [GRAMMAR_JSON_SCHEMA] = "--json-schema", [GRAMMAR_GBNF] = "--grammar"};
+    struct grammar *compiled = NULL;
+    struct error why;
+    char *text = NULL;
+    if (out->kind != GRAMMAR_NONE)
+        return error_set(error, ERR_BAD_INPUT,
+                         "a grammar is given twice; use one of --json-schema and --grammar");
+    if (option_file(path, GRAMMAR_TEXT_BYTES_MAX, &text, &out->bytes, error) != 0)
+        return -1;
+    out->kind = kind;
+    out->text = text;
+    if (grammar_compile(out, NULL, &compiled, &why) != 0)
+        return error_set(error, why.code, "%s %.100s: %.280s", options[kind], path, why.text);
+    grammar_free(compiled);
+    return 0;
+}
+
+void option_grammar_free(struct grammar_source *g)
+{
+    free((void *)g->text);
+    *g = (struct grammar_source){.kind = GRAMMAR_NONE};
+}
+
 int output_end(struct error *error)
 {
     return fflush(stdout) == 0 && !ferror(stdout)

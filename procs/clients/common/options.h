@@ -32,6 +32,12 @@ int option_ids(const char *text, uint32_t **ids, size_t *count, struct error *er
  * More than max bytes are an error. */
 int option_file(const char *path, size_t max, char **text, size_t *bytes, struct error *error);
 
+/* Reads the grammar of an option, and compiles it to find what is wrong before an engine starts.
+ * The text is newly allocated: option_grammar_free. */
+int option_grammar(enum grammar_kind kind, const char *path, struct grammar_source *out,
+                   struct error *error);
+void option_grammar_free(struct grammar_source *g);
+
 /* Prints "sluice COMMAND: text" and returns the exit status of the error's code. */
 int report(const char *command, const struct error *error);
 /* At the end of a successful command: whether all of its output was written, or the error. */

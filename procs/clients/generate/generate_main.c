@@ -89,6 +89,12 @@ static int take_stop(void *program, const char *value, struct error *error)
     return stop_texts_add(&g->submit.stops, value, strlen(value), error);
 }
 
+static int take_grammar(void *program, int kind, const char *value, struct error *error)
+{
+    struct generate *g = program;
+    return option_grammar((enum grammar_kind)kind, value, &g->submit.grammar, error);
+}
+
 static int take_special(void *program, const char *value, struct error *error)
 {
     struct generate *g = program;
@@ -122,6 +128,10 @@ static const struct option_row rows[] = {
      "print the prompt before the response (--output text)"},
     {0, "stop", "TEXT", OPTION_CALL(take_stop),
      "stop sequence: end the response at this text; up to 8"},
+    {0, "json-schema", "FILE", OPTION_NTH(take_grammar, GRAMMAR_JSON_SCHEMA),
+     "the response is JSON that fits this schema (docs/grammar.md)"},
+    {0, "grammar", "FILE", OPTION_NTH(take_grammar, GRAMMAR_GBNF),
+     "the response keeps to this grammar in GBNF"},
     {0, "ignore-eos", NULL, OPTION_FLAG(struct generate, submit.ignore_eos),
      "continue after the end-of-text token"},
     {0, "special", NULL, OPTION_CALL(take_special), "parse control tokens written in the prompt"},
@@ -292,6 +302,7 @@ int main(int argc, char **argv)
     if (status != 0)
         status = report("generate", &error);
     chat_prompt_free(&g.made);
+    option_grammar_free(&g.submit.grammar);
     free(g.prompt_text);
     free(g.ids);
     return status;

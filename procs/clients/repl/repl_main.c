@@ -124,6 +124,12 @@ static int take_thinking(void *program, const char *value, struct error *error)
     return settings_option(&s->repl, "thinking", value, error);
 }
 
+static int take_grammar(void *program, int kind, const char *value, struct error *error)
+{
+    struct start *s = program;
+    return option_grammar((enum grammar_kind)kind, value, &s->repl.submit.grammar, error);
+}
+
 static const struct option_row rows[] = {
     {'m', "model", "FILE", OPTION_TEXT(struct start, request.model),
      "start an engine for this file"},
@@ -135,6 +141,10 @@ static const struct option_row rows[] = {
      "end of the text, or of the context)"},
     {0, "system", "TEXT", OPTION_CALL(take_system), "system message of the chat"},
     {0, "thinking", "WHEN", OPTION_CALL(take_thinking), "auto (the template's default), on or off"},
+    {0, "json-schema", "FILE", OPTION_NTH(take_grammar, GRAMMAR_JSON_SCHEMA),
+     "every response is JSON that fits this schema (docs/grammar.md)"},
+    {0, "grammar", "FILE", OPTION_NTH(take_grammar, GRAMMAR_GBNF),
+     "every response keeps to this grammar in GBNF"},
     {0, "raw", NULL, OPTION_FLAG(struct start, repl.raw),
      "control characters go to a terminal unchanged"},
     {'q', "quiet", NULL, OPTION_FLAG(struct start, repl.quiet),
@@ -221,5 +231,6 @@ int main(int argc, char **argv)
     json_decref(r->format_reply);
     chat_format_free(&r->format);
     free(r->system);
+    option_grammar_free(&r->submit.grammar);
     return status == 0 ? 0 : report("repl", &error);
 }

@@ -107,8 +107,8 @@ _Noreturn void child_exit(struct child *child);
 /* Injection points for tests. A process that reaches the point given in procs_head.injection raises
  * SIGSTOP once (the test then kills it) and resets the number. injection_arg, set before, is how
  * often the point is passed first. Always compiled in; the cost is one relaxed load at points that
- * are not on the hit path. Points of process "loader N" do not stop a process: they are in effect
- * until the number is reset, for the loader with number injection_arg (child_injected).
+ * are not on the hit path. Points of process "loader N" or "compute N" do not stop a process: they
+ * are in effect until the number is reset, for the one with number injection_arg (child_injected).
  * X(NAME, process, where) */
 #define INJECTIONS(X)                                                                              \
     X(NONE, "", "")                                                                                \
@@ -132,6 +132,7 @@ _Noreturn void child_exit(struct child *child);
     X(LOADER_READS_FAIL, "loader N", "reads of its first copy of the experts come back with EIO")  \
     X(LOADER_READS_WAIT, "loader N", "the same with EAGAIN, however often they are tried")         \
     X(LOADER_READS_STALL, "loader N", "and these never come back")                                 \
+    X(COMPUTE_ONE_BY_ONE, "compute N", "tokens that a grammar forces are appended one by one")     \
     X(FORBIDDEN_CALL, "all", "process injection_arg calls ptrace, once")
 
 enum injection {

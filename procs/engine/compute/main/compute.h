@@ -11,6 +11,7 @@
 #include "ipc/rpc/rpc.h"
 #include "lib/model/tokenizer/tokenizer.h"
 #include "procs/engine/child/child.h"
+#include "procs/engine/compute/constraints/grammars.h"
 #include "procs/engine/compute/runner/runner.h"
 #include "procs/engine/compute/runner/stops.h"
 
@@ -29,6 +30,7 @@ struct response { /* buffers of the current reply */
     uint32_t ids[ENGINE_NEXT_IDS_MAX];
     double logprobs[ENGINE_NEXT_IDS_MAX];
     uint32_t piece_bytes[ENGINE_NEXT_IDS_MAX];
+    struct engine_top top[ENGINE_NEXT_TOPS_MAX * ENGINE_TOP_MAX];
     char text[RESPONSE_TEXT_BYTES];
 };
 
@@ -38,6 +40,7 @@ struct compute {
     struct tokenizer *tokenizer;
     struct rpc_server *rpc;
     struct runner runner;
+    struct grammars grammars;
     struct pending pending[RPC_CONTEXTS];
     uint32_t pending_count;
     uint64_t rejected; /* requests; the server counts malformed ones itself */
@@ -49,6 +52,13 @@ struct compute {
 void requests_take(struct compute *c);
 void requests_tick(struct compute *c, uint64_t now_ns); /* idle requests, gauges */
 struct kv_request *request_find(struct compute *c, uint64_t id, uint32_t *number);
+
+/* extras.c: what only few requests have. At submit, memory for it in the row, and the compiled
+ * grammar; -1 with *error. Then the grammars of a predecessor's sequences: without one, the runner
+ * ends its sequence. */
+int extras_put(struct compute *c, uint32_t number, const struct engine_submit *s,
+               struct error *error);
+void extras_compile_again(struct compute *c);
 
 /* response_text.c: fills ids and text of the first tokens of `log` (count of them); returns how
  * many can be sent now. Tokens in the middle of a character are held back unless the sequence

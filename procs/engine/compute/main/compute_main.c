@@ -80,8 +80,10 @@ static void start(struct compute *c, int argc, char **argv)
     child_start(&c->child, SERVICE_COMPUTE, argc, argv);
     open_tokenizer(c);
     experts_wait_dense(&c->child);
-    must(runner_open(&c->runner, &c->child, c->tokenizer, &error), &error);
+    grammars_init(&c->grammars, c->tokenizer);
+    must(runner_open(&c->runner, &c->child, c->tokenizer, &c->grammars, &error), &error);
     repair(c);
+    extras_compile_again(c);
     open_engine(c);
     must(runner_start(&c->runner, &error), &error);
 }

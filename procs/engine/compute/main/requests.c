@@ -65,6 +65,7 @@ static void free_request(struct compute *c, uint32_t number)
      * order a request could exist without its log. */
     atomic_store_explicit(&q->state, KV_FREE, memory_order_release);
     kv_log_release(&c->child.kv, number);
+    grammars_drop(&c->grammars, number);
 }
 
 /* A free request; if there is none, the finished one whose end was sent first. */
@@ -140,6 +141,15 @@ static int ids_in_vocabulary(const struct compute *c, const uint32_t *ids, size_
     return 0;
 }
 
+static int biases_in_vocabulary(const struct compute *c, const struct engine_submit *s,
+                                struct error *error)
+{
+    for (size_t i = 0; i < s->bias_count; i++)
+        if (ids_in_vocabulary(c, &s->bias[i].id, 1, error) != 0)
+            return -1;
+    return 0;
+}
+
 static int prompt_of_ids(const struct compute *c, const struct engine_submit *s, struct prompt *p,
                          struct error *error)
 {
@@ -165,11 +175,10 @@ static int make_prompt(const struct compute *c, const struct engine_submit *s, s
                        struct error *error)
 {
     uint32_t context = c->child.kv.head->context;
-    if (encode(c, s, p, error) != 0 || ids_in_vocabulary(c, s->forced, s->forced_count, error) != 0)
+    if (encode(c, s, p, error) != 0 ||
+        ids_in_vocabulary(c, s->forced, s->forced_count, error) != 0 ||
+        biases_in_vocabulary(c, s, error) != 0)
         return -1;
-    if (s->grammar.kind != GRAMMAR_NONE || s->bias_count > 0 || s->top_logprobs > 0)
-        return error_set(error, ERR_BAD_INPUT,
-                         "this engine cannot enforce grammar, logit_bias or top_logprobs");
     if (p->count == 0)
         return error_set(error, ERR_BAD_INPUT, "the prompt has no tokens");
     bool generates = !s->score_prompt && s->max_tokens > 0;
@@ -214,7 +223,11 @@ static void fill_request(struct compute *c, uint32_t number, const struct engine
                (s->score_prompt ? KV_FLAG_SCORE_PROMPT : 0) |
                (s->cache_prompt ? 0 : KV_FLAG_NO_CACHE) | (s->side ? KV_FLAG_SIDE : 0);
     reuse_turns(is_control, c->tokenizer, p->ids, (uint32_t)p->count, q->turns);
-    q->logprobs = (uint32_t)s->logprobs;
+    q->logprobs = (uint32_t)(s->top_logprobs > 0 ? s->top_logprobs : s->logprobs);
+    q->top_logprobs = (uint32_t)s->top_logprobs;
+    q->grammar = (uint32_t)s->grammar.kind;
+    q->grammar_bytes = (uint32_t)s->grammar.bytes;
+    q->biases = (uint32_t)s->bias_count;
     q->gateway = (uint32_t)s->gateway;
     q->end_sent_ns = 0;
     q->error_code = ERR_NONE;
@@ -260,6 +273,10 @@ static int admit(struct compute *c, const struct engine_submit *s, const struct 
     tokens = wanted < context ? (uint32_t)wanted : context;
     if (kv_log_allocate(&c->child.kv, number, tokens, error) != 0)
         return -1;
+    if (extras_put(c, number, s, error) != 0) {
+        kv_log_release(&c->child.kv, number);
+        return -1;
+    }
     fill_request(c, number, s, p, key_hash);
     *id = atomic_load(&request_at(c, number)->id);
     runner_wake(&c->runner);

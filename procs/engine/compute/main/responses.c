@@ -70,6 +70,28 @@ static void gather_logprobs(struct compute *c, const struct available *s, uint64
         c->response.logprobs[i] = (double)logprobs[s->base + from + i];
 }
 
+/* The most probable tokens beside those of the reply. */
+static void gather_top(struct compute *c, const struct kv_request *q, const struct available *s,
+                       uint64_t from, struct engine_next *next)
+{
+    next->top = c->response.top;
+    next->top_each = q->top_logprobs;
+    for (size_t i = 0; i < next->count; i++) {
+        const struct kv_top *top = kv_tops(&c->child.kv, s->number, (uint32_t)(from + i));
+        for (uint32_t j = 0; j < q->top_logprobs; j++) {
+            size_t bytes;
+            const char *text = tokenizer_piece(c->tokenizer, top[j].id, &bytes);
+            if (bytes == 0)
+                text = tokenizer_control_name(c->tokenizer, top[j].id, &bytes);
+            c->response.top[i * q->top_logprobs + j] =
+                (struct engine_top){.id = top[j].id,
+                                    .bytes = (uint32_t)bytes,
+                                    .logprob = (double)top[j].logprob,
+                                    .text = text};
+        }
+    }
+}
+
 static void reply_next(struct compute *c, const struct pending *p, const struct engine_next *next)
 {
     struct error error;
@@ -99,9 +121,11 @@ static bool respond(struct compute *c, const struct pending *p, uint64_t now_ns,
     engine_next_marks(p->request->body, &marks);
     uint32_t releasable = releasable_tokens(c, q, &s);
     uint64_t left = p->from < releasable ? releasable - p->from : 0;
+    bool all = q->top_logprobs == 0 || left <= ENGINE_NEXT_TOPS_MAX;
+    left = all ? left : ENGINE_NEXT_TOPS_MAX;
     next.count = response_gather(
         &c->response, c->tokenizer, kv_log(&c->child.kv, number) + s.base + (left ? p->from : 0),
-        (uint32_t)left, s.ended, cut_from(q, &s, p->from), &marks, &next.text_bytes);
+        (uint32_t)left, s.ended && all, cut_from(q, &s, p->from), &marks, &next.text_bytes);
     next.next = p->from + next.count;
     next.done = s.ended && next.next >= s.count;
     next.stopped = s.ended && q->stop_token != UINT32_MAX;
@@ -120,6 +144,8 @@ static bool respond(struct compute *c, const struct pending *p, uint64_t now_ns,
         next.piece_bytes = c->response.piece_bytes;
         next.piece_bytes_count = q->flags & KV_FLAG_SCORE_PROMPT ? 0 : next.count;
     }
+    if (q->top_logprobs)
+        gather_top(c, q, &s, p->from, &next);
     atomic_store_explicit(&q->last_poll_ns, now_ns, memory_order_relaxed);
     if (next.done) {
         next.finish = finish_name(q);

@@ -101,7 +101,7 @@ static bool was_in_pass(const struct kv_head *kv)
 }
 
 int runner_open(struct runner *r, struct child *child, const struct tokenizer *tokenizer,
-                struct error *error)
+                const struct grammars *grammars, struct error *error)
 {
     const struct model_hparams *hp = &child->model->hparams;
     r->child = child;
@@ -112,7 +112,7 @@ int runner_open(struct runner *r, struct child *child, const struct tokenizer *t
         kv_check(&child->kv, hp, chain_rows(r->core), error) != 0)
         return -1;
     r->sampler = sampler_create(hp->vocab, error);
-    if (!r->sampler)
+    if (!r->sampler || constraints_open(&r->constraints, grammars, hp->vocab, error) != 0)
         return -1;
     r->recent = calloc(RECENT_TOKENS_MAX, sizeof *r->recent);
     r->sequences = child->kv.sequences;

@@ -33,6 +33,7 @@ struct runner {
     struct sampler *sampler;
     struct experts experts;
     struct slots slots;
+    struct constraints constraints;
     pthread_t thread;
     const struct tokenizer *tokenizer; /* constant tables */
     struct sequence *sequence;         /* [sequences] */
@@ -60,7 +61,7 @@ struct runner {
 
 /* Memory, kernels and devices; what a predecessor left in the kv segment. -1 with *error. */
 int runner_open(struct runner *r, struct child *child, const struct tokenizer *tokenizer,
-                struct error *error);
+                const struct grammars *grammars, struct error *error);
 int runner_start(struct runner *r, struct error *error);
 /* Sequences are computed from now on: after child_ready, so that one that hangs is found by the
  * heartbeat (until then the limit is that of a start), and one that crashes counts as its crash,

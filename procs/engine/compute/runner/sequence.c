@@ -3,7 +3,6 @@
 #include "procs/engine/compute/runner/sequence.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -52,8 +51,7 @@ static bool stopped(struct sequence *s, uint32_t prompt, uint32_t tokens)
     return true;
 }
 
-/* The state from the log: KV_FINISH_NONE while there is work. */
-static enum kv_finish finished(struct sequence *s)
+enum kv_finish sequence_finish(struct sequence *s)
 {
     uint32_t tokens = sequence_get(&s->request->log_tokens),
              prompt = sequence_get(&s->request->prompt_tokens);
@@ -64,6 +62,8 @@ static enum kv_finish finished(struct sequence *s)
         tokenizer_is_end(s->runner->tokenizer, sequence_get(&s->log[tokens - 1])))
         return KV_FINISH_STOP;
     if (stopped(s, prompt, tokens))
+        return KV_FINISH_STOP;
+    if (constraint_is_on(&s->constraint) && constraint_is_complete(&s->constraint))
         return KV_FINISH_STOP;
     return tokens - prompt >= s->request->max_tokens || tokens >= s->positions ? KV_FINISH_LENGTH
                                                                                : KV_FINISH_NONE;
@@ -81,6 +81,7 @@ static void end(struct sequence *s, enum kv_state state, enum kv_finish finish)
                                     .p99_ms = histogram_quantile(&s->token_ns, 0.99) / 1e6};
     log_event(s, ACCESS_SEQUENCE_END, sequence_get(&q->log_tokens), 0);
     experts_sequence_ends(&r->experts, s->view.sequence);
+    constraint_end(&s->constraint);
     if (s->slot != KEPT_NONE)
         kept_end(&r->slots, s->slot, q, s->log, state != KV_FAILED);
     s->request = NULL;
@@ -259,6 +260,24 @@ void sequence_pause(struct sequence *s)
     counter_add(r->child->process, CTR_COMPUTE_sequences_paused, 1);
 }
 
+/* The main thread has compiled it, also after a restart of compute. */
+static int take_grammar(struct sequence *s, struct error *error)
+{
+    struct runner *r = s->runner;
+    const struct kv_request *q = s->request;
+    const struct grammar *grammar = r->constraints.grammars->of_row[s->row];
+    uint32_t prompt = sequence_get(&q->prompt_tokens);
+    if (q->grammar == GRAMMAR_NONE)
+        return 0;
+    if (!grammar)
+        return error_set(error, ERR_NO_MEMORY,
+                         "out of memory (the grammar of the answer, after a restart)");
+    if (!s->resumed)
+        counter_add(r->child->process, CTR_COMPUTE_sequences_constrained, 1);
+    return constraint_begin(&s->constraint, &r->constraints, grammar, s->log + prompt,
+                            sequence_get(&q->log_tokens) - prompt, error);
+}
+
 static int start_sequence(struct sequence *s, struct error *error)
 {
     struct runner *r = s->runner;
@@ -271,7 +290,7 @@ static int start_sequence(struct sequence *s, struct error *error)
     if (switch_preset(s, error) != 0)
         return -1;
     q->stats.preset = r->experts.preset;
-    if (take_slot(s, error) != 0)
+    if (take_grammar(s, error) != 0 || take_slot(s, error) != 0)
         return -1;
     s->view = (struct core_sequence){.sequence = (uint32_t)atomic_load(&q->id),
                                      .kv_type = (enum kv_type)child->kv.head->kv_type,
@@ -284,46 +303,6 @@ static int start_sequence(struct sequence *s, struct error *error)
               sequence_get(&q->prompt_tokens));
     experts_sequence_starts(&r->experts, s->view.sequence);
     return 0;
-}
-
-/* The tokens of the penalties: the end of the log. */
-static size_t recent_tokens(struct sequence *s, uint32_t tokens)
-{
-    int64_t wanted = s->request->sampling.repeat_last_n;
-    uint32_t n = wanted < tokens ? (uint32_t)wanted : tokens;
-    n = n < RECENT_TOKENS_MAX ? n : RECENT_TOKENS_MAX;
-    for (uint32_t i = 0; i < n; i++)
-        s->runner->recent[i] = sequence_get(&s->log[tokens - n + i]);
-    return n;
-}
-
-/* Samples the token after the last row of the pass and appends it. A forced token is already in the
- * log; its logits are computed anyway, so that it takes the time of a sampled one. */
-static void append_token(struct sequence *s, const float *logits)
-{
-    struct runner *r = s->runner;
-    struct kv_request *q = s->request;
-    uint32_t at = sequence_get(&q->log_tokens), vocab = r->child->model->hparams.vocab;
-    const struct sampling *p = &q->sampling;
-    struct sampler_settings settings = {
-        .temperature = p->temperature,
-        .top_p = p->top_p,
-        .min_p = p->min_p,
-        .repeat_penalty = p->repeat_penalty,
-        .presence_penalty = p->presence_penalty,
-        .frequency_penalty = p->frequency_penalty,
-        .top_k = p->top_k < vocab ? (uint32_t)p->top_k : 0,
-        .seed = q->seed,
-    };
-    size_t recent = sampler_penalises(&settings) ? recent_tokens(s, at) : 0;
-    bool forced = at - sequence_get(&q->prompt_tokens) < q->forced_tokens;
-    const struct sampler_choice choice = {
-        .logits = logits, .recent = r->recent, .recent_count = recent, .position = at};
-    uint32_t token =
-        forced ? sequence_get(&s->log[at]) : sampler_choose(r->sampler, &settings, &choice);
-    s->logprobs[at] = q->logprobs ? core_log_probability(logits, vocab, token) : NAN;
-    atomic_store_explicit(&s->log[at], token, memory_order_relaxed);
-    atomic_store_explicit(&q->log_tokens, at + 1, memory_order_release);
 }
 
 /* The prompt ends: what is counted from here on is decode. */
@@ -368,8 +347,8 @@ void sequence_account(struct sequence *s, uint64_t ns)
         if (s->pass.logits)
             histogram_add(&s->token_ns, ns);
     }
-    if (s->pass.logits) {
-        counter_add(process, CTR_COMPUTE_tokens_decode, 1);
+    if (s->pass.appended > 0) {
+        counter_add(process, CTR_COMPUTE_tokens_decode, s->pass.appended);
         if (f->first_token_ns == 0)
             note_first(s->runner, f);
     }
@@ -404,6 +383,7 @@ int sequence_prepare(struct sequence *s, uint32_t rows, struct error *error)
     s->pass.rows = rows;
     s->served = r->passes;
     s->pass.logits = NULL;
+    s->pass.appended = 0;
     sl_assert(tokens <= sequence_get(&r->child->kv.head->slot[s->slot].allocated)); /* memory.c */
     if (state_begin(&r->slots, s->slot, q, position, rows, &s->pass.state, error) != 0)
         return -1;
@@ -422,7 +402,7 @@ void sequence_commit(struct sequence *s)
      * computed again with the same bits. In the other order the logits of the last row would be
      * lost. The store of kv_valid also commits the recurrent state. */
     if (s->pass.logits)
-        append_token(s, s->pass.logits);
+        sequence_append(s, s->pass.logits);
     state_end(&r->slots, s->slot, q, &s->pass.state, end);
     child_inject(r->child, INJECT_COMPUTE_STATE_WRITTEN);
     atomic_store_explicit(&r->pass_rows[s->row], 0, memory_order_relaxed);
@@ -449,6 +429,7 @@ void sequence_begin(struct sequence *s, uint32_t row)
     s->logprobs = kv_logprobs(kv, row);
     s->row = row;
     s->resumed = false;
+    s->failure.code = ERR_NONE;
     s->since = s->runner->passes + 1;
     s->served = 0;
     if (!claim(s)) {
@@ -465,8 +446,10 @@ void sequence_begin(struct sequence *s, uint32_t row)
 
 bool sequence_goes_on(struct sequence *s)
 {
-    enum kv_finish finish = finished(s);
-    if (finish != KV_FINISH_NONE)
+    enum kv_finish finish = sequence_finish(s);
+    if (s->failure.code != ERR_NONE)
+        sequence_fail(s, &s->failure);
+    else if (finish != KV_FINISH_NONE)
         end(s, KV_DONE, finish);
     else if (sequence_get(&s->request->cancel))
         end(s, KV_CANCELLED, KV_FINISH_CANCELLED);

@@ -17,6 +17,7 @@
 
 #include "lib/core/core.h"
 #include "lib/policy/schedule/schedule.h"
+#include "procs/engine/compute/constraints/constraint.h"
 #include "procs/engine/compute/runner/histogram.h"
 #include "procs/engine/compute/slots/state.h"
 #include "shm/kv/kv.h"
@@ -39,11 +40,14 @@ struct sequence {
     void **keys, **values;  /* [layers]; allocated once */
     struct core_sequence view;
     struct histogram token_ns;
-    struct { /* what it has of the pass that is computed */
+    struct constraint constraint;
+    struct error failure; /* found while a token was appended: it ends before its next pass */
+    struct {              /* what it has of the pass that is computed */
         uint32_t position, rows;
         uint32_t first; /* number of its first row in the pass */
         struct state_pass state;
         const float *logits; /* of its last row, if a token follows; else NULL */
+        uint32_t appended;   /* tokens that followed */
     } pass;
 };
 
@@ -75,6 +79,12 @@ void sequence_account(struct sequence *s, uint64_t ns);
  * the others are repeated after a pause or a restart of compute. */
 bool sequence_in_prompt(const struct sequence *s);
 uint32_t sequence_new_rows(const struct sequence *s);
+
+/* Whether and how it has ended, from its log: KV_FINISH_NONE while there is work. */
+enum kv_finish sequence_finish(struct sequence *s);
+
+/* tokens.c: appends the token that follows, and those behind it that its grammar forces. */
+void sequence_append(struct sequence *s, const float *logits);
 
 /* Tokens that it wants memory for: those of its log and some more; and takes it. -1 with *error,
  * ERR_BUSY: others that run have it. */

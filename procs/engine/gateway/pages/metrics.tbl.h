@@ -38,6 +38,13 @@ VALUE(sequences_resumed, compute, "", 1)
 METRIC(sequences_paused_total, counter,
        "Sequences that gave their keys and values up for older ones.")
 VALUE(sequences_paused, compute, "", 1)
+METRIC(constrained_requests_total, counter, "Sequences whose answers keep to a grammar.")
+VALUE(sequences_constrained, compute, "", 1)
+METRIC(grammar_forced_tokens_total, counter, "New tokens that a grammar forced.")
+VALUE(tokens_forced, compute, "", 1)
+METRIC(grammar_errors_total, counter,
+       "Grammars that were refused, and answers that ended because no token fits theirs.")
+VALUE(grammar_errors, compute, "", 1)
 METRIC(passes_total, counter, "Forward passes.")
 VALUE(passes, compute, "", 1)
 METRIC(pass_rows_total, counter, "Rows of the passes: tokens of all sequences.")

@@ -46,6 +46,8 @@ _Static_assert(THREAD_STACK_BYTES >= KERNEL_STACK_BYTES + 64 * KIB, "a thread ca
  * the reservation is taken from the arena; an allocation beyond this limit fails in the process. */
 #define GROWTH_BYTES              (2 * MIB)
 #define GROWTH_COMPUTE_BYTES      (8 * MIB)
+#define GROWTH_GRAMMARS_BYTES     (48 * MIB) /* compiled, and one that is */
+#define GROWTH_VOCAB_BYTES        200        /* per token: its place in a tree, while it is made */
 #define RESERVATION_SLACK_BYTES   (128 * KIB)
 #define RESERVATION_COMPUTE_BYTES (512 * KIB) /* requests as JSON, tokens of a prompt */
 
@@ -94,7 +96,9 @@ static uint64_t reservation_now(const struct supervisor *s, const struct child_r
 static uint64_t growth_of(const struct supervisor *s, enum service service)
 {
     switch (service) {
-    case SERVICE_COMPUTE: return GROWTH_COMPUTE_BYTES + s->gpus.host_bytes;
+    case SERVICE_COMPUTE:
+        return GROWTH_COMPUTE_BYTES + GROWTH_GRAMMARS_BYTES +
+               (uint64_t)GROWTH_VOCAB_BYTES * s->model->hparams.vocab + s->gpus.host_bytes;
     case SERVICE_GATEWAY: return http_growth(&s->params, s->model);
     default: return GROWTH_BYTES;
     }

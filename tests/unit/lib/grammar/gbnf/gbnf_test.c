@@ -227,13 +227,13 @@ START_TEST(forced_bytes)
         compile("root ::= \"name: \" [a-z] \"x\"{3} (\"!\" | \"?\") | \"name: 7.\"");
     struct grammar_state *s = grammar_start(g);
     char out[32];
-    ck_assert_uint_eq(grammar_forced(s, out, sizeof(out)), 6);
+    ck_assert_uint_eq(grammar_forced(s, out, sizeof(out), NULL), 6);
     ck_assert(memcmp(out, "name: ", 6) == 0);
-    ck_assert_uint_eq(grammar_forced(s, out, 2), 2);
+    ck_assert_uint_eq(grammar_forced(s, out, 2, NULL), 2);
     ck_assert_uint_eq(grammar_accept_text(s, "name: q", 7), 7);
-    ck_assert_uint_eq(grammar_forced(s, out, sizeof(out)), 3);
+    ck_assert_uint_eq(grammar_forced(s, out, sizeof(out), NULL), 3);
     ck_assert_uint_eq(grammar_accept_text(s, "xxx!", 4), 4);
-    ck_assert_uint_eq(grammar_forced(s, out, sizeof(out)), 0);
+    ck_assert_uint_eq(grammar_forced(s, out, sizeof(out), NULL), 0);
     grammar_stop(s);
     grammar_free(g);
 }

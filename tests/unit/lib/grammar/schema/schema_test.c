@@ -206,7 +206,7 @@ START_TEST(names_are_forced)
         compile("{\"properties\":{\"name\":{\"type\":\"string\"}},\"required\":[\"name\"]}");
     struct grammar_state *s = grammar_start(g);
     char out[40];
-    ck_assert_uint_eq(grammar_forced(s, out, sizeof(out)), 8);
+    ck_assert_uint_eq(grammar_forced(s, out, sizeof(out), NULL), 8);
     ck_assert(memcmp(out, "{\"name\":", 8) == 0);
     grammar_stop(s);
     grammar_free(g);
