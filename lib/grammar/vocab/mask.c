@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Masks: a walk through the vocabulary's tree with the automaton beside it, and a store of the masks
- * that were made. */
+/* Makes masks by a walk through the vocabulary's tree with the automaton beside it, and stores
+ * them. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "lib/grammar/state.h"
 #include "lib/grammar/vocab/tree.h"
 
-#define KEY_WORDS_MAX 4096 /* of larger states no mask is kept */
+#define CHARACTER_BYTES 4    /* of one in UTF-8 */
+#define KEY_WORDS_MAX   4096 /* of larger states no mask is kept */
 
 struct kept_mask {
     uint64_t grammar;    /* its id; 0: free */
@@ -36,7 +37,7 @@ struct masks *masks_new(const struct vocab *v, uint32_t kept)
     m->v = v;
     m->kept_count = kept;
     m->kept = calloc(kept + 1u, sizeof(*m->kept));
-    m->levels = malloc((v->deepest + 1u) * sizeof(*m->levels));
+    m->levels = malloc((v->deepest + CHARACTER_BYTES + 1u) * sizeof(*m->levels));
     m->frames = malloc((v->deepest + 1u) * sizeof(*m->frames));
     m->bits = calloc(vocab_mask_words(v) + 1, sizeof(*m->bits));
     if (!m->kept || !m->levels || !m->frames || !m->bits) {
@@ -75,17 +76,16 @@ static void allow(const struct masks *m, uint64_t *bits, uint32_t token)
 }
 
 /* Nodes come in depth-first order: what a node of depth d needs is the level d - 1. */
-static void walk(struct masks *m, struct grammar_state *s, uint64_t *bits)
+static void walk(struct masks *m, struct grammar_state *s, const struct tree *tree, uint64_t *bits)
 {
-    const struct vocab *v = m->v;
     const uint32_t frames = s->frames_count;
     uint64_t first[4];
     items_bytes(s, &s->now, first);
     m->frames[0] = frames;
-    for (uint32_t i = 0; i < v->nodes_count;) {
-        const struct tree_node *n = &v->nodes[i];
+    for (uint32_t i = 0; i < tree->nodes_count;) {
+        const struct tree_node *n = &tree->nodes[i];
         const struct items *from = n->depth == 1 ? &s->now : &m->levels[n->depth - 1];
-        state_cut(s, m->frames[n->depth - 1]);
+        state_take_back(s, m->frames[n->depth - 1]);
         if ((n->depth == 1 && !set_has(first, n->byte)) ||
             !state_step(s, from, n->byte, &m->levels[n->depth])) {
             i = n->end;
@@ -95,7 +95,102 @@ static void walk(struct masks *m, struct grammar_state *s, uint64_t *bits)
         allow(m, bits, n->token);
         i++;
     }
-    state_cut(s, frames);
+    state_take_back(s, frames);
+}
+
+/* ---- states that plain characters do not change ---- */
+
+static uint32_t at_most(uint32_t value, uint32_t limit)
+{
+    return value < limit ? value : limit;
+}
+
+/* A token has at most `deepest` bytes, so a count further than that from its limits is like any
+ * other. */
+static uint32_t to_least(const struct masks *m, const struct node *n, uint32_t count)
+{
+    return at_most(count < n->min ? n->min - count : 0, m->v->deepest + 2);
+}
+
+static uint32_t to_most(const struct masks *m, const struct node *n, uint32_t count)
+{
+    return at_most(n->max - count, m->v->deepest + 2);
+}
+
+/* Equal, or but for a count that is far from its limits. */
+static bool frames_alike(const struct masks *m, const struct grammar_state *s, uint32_t a,
+                         uint32_t b)
+{
+    const struct frame *x = &s->frames[a], *y = &s->frames[b];
+    const struct node *n = &s->g->nodes[x->node];
+    return a == b || (a && b && x->node == y->node && x->parent == y->parent && n->op == OP_LOOP &&
+                      to_least(m, n, x->count) == to_least(m, n, y->count) &&
+                      to_most(m, n, x->count) == to_most(m, n, y->count));
+}
+
+static bool items_alike(const struct masks *m, const struct grammar_state *s, const struct items *a,
+                        const struct items *b)
+{
+    if (a->count != b->count || a->end != b->end)
+        return false;
+    for (uint32_t i = 0; i < a->count; i++)
+        if (a->at[i].node != b->at[i].node || !frames_alike(m, s, a->at[i].frame, b->at[i].frame))
+            return false;
+    return true;
+}
+
+/* From `from`, every byte of [low, high] leads to one state, *to. */
+static bool all_lead(struct masks *m, struct grammar_state *s, const struct items *from,
+                     uint8_t low, uint8_t high, struct items *to)
+{
+    struct items *other = &m->levels[m->v->deepest + CHARACTER_BYTES];
+    if (!state_step(s, from, low, to))
+        return false;
+    for (unsigned byte = low + 1u; byte <= high; byte++)
+        if (!state_step(s, from, (uint8_t)byte, other) || !items_alike(m, s, to, other))
+            return false;
+    return true;
+}
+
+/* Characters of UTF-8: their first byte, their second one, and how many follow. */
+static const struct {
+    uint8_t low, high, second_low, second_high, more;
+} characters[] = {{0xC2, 0xDF, 0x80, 0xBF, 0}, {0xE0, 0xE0, 0xA0, 0xBF, 1},
+                  {0xE1, 0xEC, 0x80, 0xBF, 1}, {0xED, 0xED, 0x80, 0x9F, 1},
+                  {0xEE, 0xEF, 0x80, 0xBF, 1}, {0xF0, 0xF0, 0x90, 0xBF, 2},
+                  {0xF1, 0xF3, 0x80, 0xBF, 2}, {0xF4, 0xF4, 0x80, 0x8F, 2}};
+
+/* The state is the same behind any plain character: inside strings, and in free text. */
+static bool takes_plain(struct masks *m, struct grammar_state *s)
+{
+    struct items *level = &m->levels[m->v->deepest];
+    for (unsigned c = 0; c < 0x80; c++)
+        if (tree_plain((uint8_t)c) && (!state_step(s, &s->now, (uint8_t)c, &level[0]) ||
+                                       !items_alike(m, s, &level[0], &s->now)))
+            return false;
+    for (size_t i = 0; i < sizeof(characters) / sizeof(*characters); i++) {
+        uint32_t at = 1;
+        if (!all_lead(m, s, &s->now, characters[i].low, characters[i].high, &level[0]) ||
+            !all_lead(m, s, &level[0], characters[i].second_low, characters[i].second_high,
+                      &level[1]))
+            return false;
+        for (; at <= characters[i].more; at++)
+            if (!all_lead(m, s, &level[at], 0x80, 0xBF, &level[at + 1]))
+                return false;
+        if (!items_alike(m, s, &level[at], &s->now))
+            return false;
+    }
+    return true;
+}
+
+static void make(struct masks *m, struct grammar_state *s, uint64_t *bits)
+{
+    const uint32_t frames = s->frames_count;
+    bool plain = takes_plain(m, s);
+    state_take_back(s, frames);
+    if (plain)
+        memcpy(bits, m->v->plain, vocab_mask_words(m->v) * sizeof(*bits));
+    walk(m, s, plain ? &m->v->rest : &m->v->all, bits);
 }
 
 /* ---- what a mask depends on ---- */
@@ -108,24 +203,17 @@ static void key_add(struct masks *m, uint32_t value)
         m->key[m->key_words++] = value;
 }
 
-static uint32_t at_most(uint32_t value, uint32_t limit)
-{
-    return value < limit ? value : limit;
-}
-
-/* A token has at most `deepest` bytes, so a count further than that from its limits is like any
- * other. Of depth, only its distance from the limit matters, but it is constant on a stack. */
+/* Of depth, only its distance from the limit matters, but it is constant on a stack. */
 static void key_stack(struct masks *m, const struct grammar_state *s, uint32_t frame)
 {
-    uint32_t far = m->v->deepest + 2;
     key_add(m, at_most(s->g->depth - s->frames[frame].depth, UINT16_MAX));
     for (; frame && !m->key_full; frame = s->frames[frame].parent) {
         const struct frame *f = &s->frames[frame];
         const struct node *n = &s->g->nodes[f->node];
         key_add(m, f->node);
         if (n->op == OP_LOOP) {
-            key_add(m, at_most(f->count < n->min ? n->min - f->count : 0, far));
-            key_add(m, at_most(n->max - f->count, far));
+            key_add(m, to_least(m, n, f->count));
+            key_add(m, to_most(m, n, f->count));
         }
     }
     key_add(m, 0);
@@ -192,7 +280,7 @@ const uint64_t *grammar_mask(struct masks *m, struct grammar_state *s)
         m->made++;
         if (!k)
             memset(m->bits, 0, vocab_mask_words(m->v) * sizeof(*m->bits));
-        walk(m, s, k ? k->bits : m->bits);
+        make(m, s, k ? k->bits : m->bits);
     }
     if (k)
         k->used = ++m->time;

@@ -3,6 +3,8 @@
 #ifndef SLUICE_GRAMMAR_TREE_H
 #define SLUICE_GRAMMAR_TREE_H
 
+#include <stdbool.h>
+
 #include "lib/grammar/vocab/vocab.h"
 
 #define TREE_NO_TOKEN UINT32_MAX
@@ -14,10 +16,26 @@ struct tree_node {
     uint8_t byte;
 };
 
-struct vocab {
+struct tree {
     struct tree_node *nodes;
-    uint32_t *same; /* per token: another one with the same text, or TREE_NO_TOKEN */
-    uint32_t tokens, nodes_count, deepest;
+    uint32_t nodes_count;
 };
+
+struct vocab {
+    struct tree all;
+    struct tree rest; /* without the plain tokens */
+    uint64_t *plain;  /* mask of the tokens that have plain characters only (tree_plain) */
+    uint32_t *same;   /* per token: another one with the same text, or TREE_NO_TOKEN */
+    uint32_t tokens, deepest;
+};
+
+/* Most tokens consist of such characters: all but the controls, quotes and backslashes that a JSON
+ * string treats differently, and the characters that marks begin with. Where a state takes each of
+ * them and is then as before, plain tokens need no walk. */
+static inline bool tree_plain(uint8_t ascii)
+{
+    return ascii >= ' ' && ascii < 0x7F && ascii != '"' && ascii != '\\' && ascii != '<' &&
+           ascii != '[';
+}
 
 #endif

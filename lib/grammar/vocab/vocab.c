@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "lib/grammar/vocab/tree.h"
+#include "lib/text/utf8.h"
 
 static int by_text(const void *a, const void *b, void *context)
 {
@@ -46,48 +47,74 @@ static size_t bytes_in_all(const struct token_text *tokens, const uint32_t *ids,
     return sum;
 }
 
+static bool is_plain(struct token_text t)
+{
+    for (uint32_t i = 0; i < t.bytes; i++)
+        if ((uint8_t)t.at[i] < 0x80 && !tree_plain((uint8_t)t.at[i]))
+            return false;
+    return t.bytes > 0 && utf8_valid(t.at, t.bytes);
+}
+
 /* path[d]: the node of depth d + 1 above the last token. */
-static void add_token(struct vocab *v, struct token_text text, uint32_t id, uint32_t shared,
-                      uint32_t *path)
+static void add_token(struct vocab *v, struct tree *tree, struct token_text text, uint32_t id,
+                      uint32_t shared, uint32_t *path)
 {
     for (uint32_t d = shared; d < text.bytes; d++) {
-        path[d] = v->nodes_count;
-        v->nodes[v->nodes_count++] = (struct tree_node){
+        path[d] = tree->nodes_count;
+        tree->nodes[tree->nodes_count++] = (struct tree_node){
             .token = TREE_NO_TOKEN, .depth = (uint16_t)(d + 1), .byte = (uint8_t)text.at[d]};
     }
-    struct tree_node *n = &v->nodes[path[text.bytes - 1]];
+    struct tree_node *n = &tree->nodes[path[text.bytes - 1]];
     v->same[id] = n->token;
     n->token = id;
     if (text.bytes > v->deepest)
         v->deepest = text.bytes;
 }
 
-static void set_ends(struct vocab *v)
+static void set_ends(struct tree *tree)
 {
     uint32_t open[VOCAB_TOKEN_BYTES_MAX + 1], depth = 0;
-    for (uint32_t i = 0; i < v->nodes_count; i++) {
-        for (; depth >= v->nodes[i].depth; depth--)
-            v->nodes[open[depth]].end = i;
+    for (uint32_t i = 0; i < tree->nodes_count; i++) {
+        for (; depth >= tree->nodes[i].depth; depth--)
+            tree->nodes[open[depth]].end = i;
         open[++depth] = i;
     }
     for (; depth > 0; depth--)
-        v->nodes[open[depth]].end = v->nodes_count;
+        tree->nodes[open[depth]].end = tree->nodes_count;
+}
+
+/* Of n sorted tokens. */
+static bool tree_make(struct vocab *v, struct tree *tree, const struct token_text *tokens,
+                      const uint32_t *ids, uint32_t n)
+{
+    uint32_t path[VOCAB_TOKEN_BYTES_MAX];
+    tree->nodes = calloc(bytes_in_all(tokens, ids, n) + 1, sizeof(*tree->nodes));
+    if (!tree->nodes)
+        return false;
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t shared = i ? common_bytes(tokens[ids[i - 1]], tokens[ids[i]]) : 0;
+        add_token(v, tree, tokens[ids[i]], ids[i], shared, path);
+    }
+    set_ends(tree);
+    /* Most texts begin like others: the room for all bytes was too much. */
+    void *less = realloc(tree->nodes, (tree->nodes_count + 1) * sizeof(*tree->nodes));
+    tree->nodes = less ? less : tree->nodes;
+    return true;
 }
 
 static bool fill(struct vocab *v, const struct token_text *tokens, uint32_t *ids)
 {
-    uint32_t path[VOCAB_TOKEN_BYTES_MAX];
-    uint32_t n = sorted_tokens(tokens, v->tokens, ids);
-    v->nodes = calloc(bytes_in_all(tokens, ids, n) + 1, sizeof(*v->nodes));
+    uint32_t n = sorted_tokens(tokens, v->tokens, ids), rest = 0;
     v->same = malloc(((size_t)v->tokens + 1) * sizeof(*v->same));
-    if (!v->nodes || !v->same)
+    v->plain = calloc(vocab_mask_words(v) + 1, sizeof(*v->plain));
+    if (!v->same || !v->plain || !tree_make(v, &v->all, tokens, ids, n))
         return false;
-    for (uint32_t i = 0; i < n; i++) {
-        uint32_t shared = i ? common_bytes(tokens[ids[i - 1]], tokens[ids[i]]) : 0;
-        add_token(v, tokens[ids[i]], ids[i], shared, path);
-    }
-    set_ends(v);
-    return true;
+    for (uint32_t i = 0; i < n; i++)
+        if (is_plain(tokens[ids[i]]))
+            v->plain[ids[i] / 64] |= (uint64_t)1 << (ids[i] % 64);
+        else
+            ids[rest++] = ids[i];
+    return tree_make(v, &v->rest, tokens, ids, rest);
 }
 
 struct vocab *vocab_new(const struct token_text *tokens, uint32_t count)
@@ -99,9 +126,6 @@ struct vocab *vocab_new(const struct token_text *tokens, uint32_t count)
     if (!v || !ids || !fill(v, tokens, ids)) {
         vocab_free(v);
         v = NULL;
-    } else { /* most texts begin like others: the room for all bytes was too much */
-        void *less = realloc(v->nodes, (v->nodes_count + 1) * sizeof(*v->nodes));
-        v->nodes = less ? less : v->nodes;
     }
     free(ids);
     return v;
@@ -111,7 +135,9 @@ void vocab_free(struct vocab *v)
 {
     if (!v)
         return;
-    free(v->nodes);
+    free(v->all.nodes);
+    free(v->rest.nodes);
+    free(v->plain);
     free(v->same);
     free(v);
 }

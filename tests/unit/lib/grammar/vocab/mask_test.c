@@ -19,12 +19,17 @@ static const char *const grammars[] = {
     "root ::= [a-c]{5,300} \")\"{2,7}",
     "root ::= \"(\" (root \"c\")? \")\" | \"ab\" {3} | .{0,3} \"x\"",
     "root ::= (\"a\" | \"ab\" | \"b\")* [ab]{10,20} \"c\" .*",
+    /* plain characters change nothing, or nearly nothing */
+    "root ::= (\"\\\"\" [^\\\"\\\\\\n]{0,900} \"\\\"\" [<\\n]?)*",
+    "root ::= (\"\\\"\" [^\\\"]{3,20} \"\\\"\" \"x\"?){9}",
+    "root ::= [^\u00e9\\n]* \"<\" [^x]*",
+    "root ::= [ -~]{0,300} \"\\n\" .*",
 };
 
 /* Some without a text, some equal, some with parts of characters. */
 static void make_tokens(struct random *r)
 {
-    static const char letters[] = "aabbbcc()x\xc3\xa9\xe2";
+    static const char letters[] = "aabbbcc()x\"<\n\xc3\xa9\xe2";
     for (unsigned t = 0; t < TOKENS; t++) {
         uint32_t bytes = (uint32_t)random_below(r, t % 50 ? 6 : 14);
         for (unsigned i = 0; i < bytes; i++)
