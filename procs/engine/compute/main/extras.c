@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "lib/base/log.h"
 #include "procs/engine/compute/main/compute.h"
 
 static void put_mark(char *out, const char *mark)
