@@ -84,4 +84,9 @@ uint32_t expr_new_rule(struct expr_pool *p);
 void expr_define(struct expr_pool *p, uint32_t rule, expr_id e);
 expr_id expr_rule(struct expr_pool *p, uint32_t rule);
 
+/* schema/schema.c: a rule of the pool for the JSON that a schema allows. -1 with ERR_BAD_INPUT or
+ * ERR_NO_MEMORY; the pool may have failed, too. */
+int schema_rule(struct expr_pool *pool, const char *text, size_t bytes, uint32_t *rule,
+                struct error *error);
+
 #endif

@@ -153,6 +153,45 @@ static int control_token(struct gbnf *p, expr_id *e)
     return 0;
 }
 
+/* The bytes of a JSON object at the start of a text; 0: it does not end. */
+static size_t object_bytes(const char *at, const char *end)
+{
+    unsigned depth = 0;
+    bool quoted = false;
+    for (const char *c = at; c < end && *c != '\n'; c++) {
+        if (quoted && *c == '\\' && c + 1 < end)
+            c++;
+        else if (*c == '"')
+            quoted = !quoted;
+        else if (!quoted && *c == '{')
+            depth++;
+        else if (!quoted && *c == '}' && --depth == 0)
+            return (size_t)(c - at) + 1;
+    }
+    return 0;
+}
+
+/* %json {schema}: the JSON that a schema allows; it is written in one line. */
+static int embedded_schema(struct gbnf *p, expr_id *e)
+{
+    static const char word[] = "%json ";
+    const char *end = p->c.end;
+    if ((size_t)(end - p->c.at) < sizeof word || memcmp(p->c.at, word, sizeof word - 1) != 0 ||
+        p->c.at[sizeof word - 1] != '{')
+        return fail(p, "%json and an object, a JSON Schema, are expected");
+    const char *schema = p->c.at + sizeof word - 1;
+    size_t bytes = object_bytes(schema, end);
+    if (bytes == 0)
+        return fail(p, "the schema has no end in its line");
+    struct error why = {.code = ERR_NONE};
+    uint32_t rule = 0;
+    p->c.at = schema + bytes;
+    if (schema_rule(&p->pool, schema, bytes, &rule, &why) != 0)
+        return error_set(p->error, why.code, "GBNF, line %u: %.350s", p->c.line, why.text);
+    *e = expr_rule(&p->pool, rule);
+    return 0;
+}
+
 static int class(struct gbnf *p, expr_id *e)
 {
     struct char_range ranges[CLASS_RANGES_MAX];
@@ -197,6 +236,8 @@ static int element(struct gbnf *p, unsigned depth, expr_id *e, bool *found)
     }
     if (c == '<')
         return control_token(p, e);
+    if (c == '%')
+        return embedded_schema(p, e);
     if (c == '!')
         return fail(p, "tokens that are left out (!<...>) are not supported");
     size_t n = name_bytes(&p->c);

@@ -472,7 +472,6 @@ static void compiler_free(struct compiler *c)
         free(c->targets[i].path);
     free(c->targets);
     json_decref(c->made);
-    expr_pool_free(&c->pool);
 }
 
 static json_t *read_schema(const char *text, size_t bytes, struct error *error)
@@ -492,6 +491,22 @@ static json_t *read_schema(const char *text, size_t bytes, struct error *error)
     return root;
 }
 
+int schema_rule(struct expr_pool *pool, const char *text, size_t bytes, uint32_t *rule,
+                struct error *error)
+{
+    json_t *root = read_schema(text, bytes, error);
+    if (!root)
+        return -1;
+    struct compiler c = {
+        .root = root, .made = json_array(), .path = "$", .error = error, .pool = *pool};
+    *rule = expr_new_rule(&c.pool);
+    compile_all(&c, *rule);
+    *pool = c.pool;
+    compiler_free(&c);
+    json_decref(root);
+    return c.failed ? -1 : 0;
+}
+
 int grammar_from_schema(const char *text, size_t bytes, const struct grammar_limits *limits,
                         struct grammar **g, struct error *error)
 {
@@ -499,15 +514,12 @@ int grammar_from_schema(const char *text, size_t bytes, const struct grammar_lim
     const struct grammar_limits *l = limits ? limits : &standard;
     if (bytes > l->text_bytes)
         return error_set(error, ERR_BAD_INPUT, "JSON Schema: longer than %zu bytes", l->text_bytes);
-    json_t *root = read_schema(text, bytes, error);
-    if (!root)
-        return -1;
-    struct compiler c = {.root = root, .made = json_array(), .path = "$", .error = error};
-    expr_pool_init(&c.pool, l);
-    uint32_t rule = expr_new_rule(&c.pool);
-    compile_all(&c, rule);
-    int rc = c.failed ? -1 : program_make(&c.pool, rule, g, error);
-    compiler_free(&c);
-    json_decref(root);
+    struct expr_pool pool;
+    uint32_t rule = 0;
+    expr_pool_init(&pool, l);
+    int rc = schema_rule(&pool, text, bytes, &rule, error);
+    if (rc == 0)
+        rc = program_make(&pool, rule, g, error);
+    expr_pool_free(&pool);
     return rc;
 }

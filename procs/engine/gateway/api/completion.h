@@ -112,10 +112,14 @@ struct token {
     size_t bytes;
     double logprob;
     size_t offset; /* in characters of the answer */
+    size_t tops;   /* how many alternatives follow, for token_top */
+    const char *at;
 };
 /* Takes the first `count` tokens of a reply, if the request wants log-probabilities. */
 void tokens_take(struct completion *c, const struct engine_next *next, size_t count);
 /* The next token of a list; *at begins at 0. False: there are no more. */
 bool tokens_next(const struct buffer *tokens, size_t *at, struct token *out);
+/* The next alternative of a token that tokens_next gave; offset and tops are 0. */
+bool token_top(struct token *t, struct token *out);
 
 #endif

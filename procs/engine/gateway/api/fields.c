@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/json/text.h"
+
 int take_wrong(const struct taker *t, const char *should)
 {
     return error_set(t->error, ERR_BAD_INPUT, "'%s' must be %s", t->name, should);
@@ -188,6 +190,100 @@ int take_ids(struct taker *t, const json_t *value, size_t max)
     out->ids_count = n;
     return 0;
 }
+
+/* ---- what the answer keeps to ---------------------------------------------------------------- */
+
+int take_schema(struct taker *t, const json_t *value, struct answer_shape *out)
+{
+    out->schema = value;
+    return json_is_object(value) ? 0 : take_wrong(t, "a JSON Schema, which is an object");
+}
+
+int take_format(struct taker *t, const json_t *value, struct answer_shape *out)
+{
+    const json_t *type = json_object_get(value, "type"),
+                 *inner = json_object_get(value, "json_schema"), *schema;
+    schema = json_object_get(inner ? inner : value, "schema");
+    if (json_text_is(type, "text"))
+        return 0;
+    if (json_text_is(type, "json_schema"))
+        return schema ? take_schema(t, schema, out)
+                      : take_unable(t, "the type json_schema needs a schema");
+    if (!json_text_is(type, "json_object"))
+        return take_wrong(t, "an object of the type text, json_object or json_schema");
+    out->object = true;
+    return json_object_size(schema) > 0 ? take_schema(t, schema, out) : 0;
+}
+
+int take_choice(struct taker *t, const json_t *value, struct answer_shape *out)
+{
+    const json_t *function = json_object_get(value, "function");
+    const json_t *name = json_object_get(function ? function : value, "name");
+    out->no_calls = json_text_is(value, "none");
+    out->call_needed = json_text_is(value, "required");
+    if (out->no_calls || out->call_needed || json_text_is(value, "auto"))
+        return 0;
+    if (!json_text_is(json_object_get(value, "type"), "function") || !json_is_string(name))
+        return take_unable(t,
+                           "only \"none\", \"auto\", \"required\" and the name of a function are "
+                           "supported");
+    out->call_needed = true;
+    out->call_name = json_string_value(name);
+    return 0;
+}
+
+int take_parallel_calls(struct taker *t, const json_t *value)
+{
+    bool many = true;
+    if (take_bool(t, value, &many) != 0)
+        return -1;
+    t->out->one_call = !many;
+    return 0;
+}
+
+int take_grammar(struct taker *t, const json_t *value)
+{
+    if (!json_is_string(value))
+        return take_wrong(t, "a text, a grammar in GBNF");
+    if (json_string_length(value) == 0)
+        return 0;
+    return api_grammar(t->out, GRAMMAR_GBNF, json_string_value(value), json_string_length(value),
+                       t->error);
+}
+
+static bool read_bias(const char *id, const json_t *value, struct sampler_bias *out)
+{
+    char *end;
+    long n = strtol(id, &end, 10);
+    double bias = json_number_value(value);
+    *out = (struct sampler_bias){(uint32_t)n, (float)bias};
+    return id[0] >= '0' && id[0] <= '9' && !*end && n <= INT32_MAX && json_is_number(value) &&
+           bias >= -ENGINE_BIAS_MAX && bias <= ENGINE_BIAS_MAX;
+}
+
+int take_logit_bias(struct taker *t, const json_t *value)
+{
+    json_t *all = (json_t *)(uintptr_t)value, *bias; /* jansson takes no const */
+    const char *id;
+    size_t n = json_object_size(value);
+    if (!json_is_object(value) || n > ENGINE_BIASES_MAX)
+        return error_set(t->error, ERR_BAD_INPUT, "'%s' must be an object of at most %d biases",
+                         t->name, ENGINE_BIASES_MAX);
+    t->out->bias = calloc(n + 1, sizeof *t->out->bias);
+    if (!t->out->bias)
+        return error_set(t->error, ERR_NO_MEMORY, "out of memory (logit_bias)");
+    json_object_foreach(all, id, bias)
+    {
+        if (!read_bias(id, bias, &t->out->bias[t->out->bias_count++]))
+            return error_set(t->error, ERR_BAD_INPUT,
+                             "'%s': '%.20s' must be the id of a token, and its value a number from "
+                             "%g to %g",
+                             t->name, id, -ENGINE_BIAS_MAX, ENGINE_BIAS_MAX);
+    }
+    return 0;
+}
+
+/* ---- all fields ------------------------------------------------------------------------------ */
 
 static take_fn *taker_of(const struct taker *t, const struct field *fields, size_t count)
 {

@@ -55,6 +55,19 @@ take_fn take_prompt_text, take_prompt_ids;
 /* At most so many ids, and at least one. */
 int take_ids(struct taker *t, const json_t *value, size_t max);
 int take_bool(struct taker *t, const json_t *value, bool *out);
+/* What OpenAI's `response_format` and its like demand: {"type": "text"}, "json_object" or
+ * "json_schema" with a schema, also in a member of that name. */
+int take_format(struct taker *t, const json_t *value, struct answer_shape *out);
+/* An object, a JSON Schema. */
+int take_schema(struct taker *t, const json_t *value, struct answer_shape *out);
+/* OpenAI's choice of tools: "none", "auto", "required", or the name of a function. */
+int take_choice(struct taker *t, const json_t *value, struct answer_shape *out);
+/* Whether the answer ends with its first call. */
+take_fn take_parallel_calls;
+/* {"TOKEN": bias}: numbers from -100 to 100 that are added to logits. */
+take_fn take_logit_bias;
+/* A grammar in GBNF. */
+take_fn take_grammar;
 /* Checks the number of messages; the dialect keeps them. */
 take_fn take_conversation;
 /* Of a field that a request must have. Returns -1. */

@@ -76,21 +76,29 @@ static int keep_front(struct api_request *out, size_t front, struct error *error
     return out->front ? 0 : error_set(error, ERR_NO_MEMORY, "out of memory (prompt)");
 }
 
-/* Log-probabilities are of the whole text. Calls are split off if there are tools to be called. */
-static int choose_parts(const struct chat_format *chat, const struct api_conversation *c,
-                        struct api_request *out, struct error *error)
+/* Whether the answer begins with reasoning. */
+static int begins_inside(const struct answer_form *form, const struct api_conversation *c,
+                         const struct api_request *out, bool *inside, struct error *error)
 {
-    const struct answer_form *form = chat_format_answer(chat, c->tools);
+    *inside = answer_front(form, out->prompt, out->prompt_bytes) > 0;
+    bool thinks = false;
+    if (c->continues && last_thinks(c->messages, form, &thinks, error) != 0)
+        return -1;
+    *inside |= thinks;
+    return 0;
+}
+
+/* Log-probabilities are of the whole text. Calls are split off if there are tools to be called. */
+static int choose_parts(const struct answer_form *form, const struct api_conversation *c,
+                        bool inside, struct api_request *out, struct error *error)
+{
     size_t front = answer_front(form, out->prompt, out->prompt_bytes);
     if (c->unsplit && front > 0 && !form->channels && !c->continues)
         return keep_front(out, front, error);
     if (c->unsplit || out->logprobs)
         return 0;
     out->answer = *form;
-    bool thinks = false;
-    if (c->continues && last_thinks(c->messages, form, &thinks, error) != 0)
-        return -1;
-    out->inside = front > 0 || thinks;
+    out->inside = inside;
     if (json_array_size(c->tools) == 0) {
         out->answer.call = (struct answer_call){0};
         return 0;
@@ -98,7 +106,9 @@ static int choose_parts(const struct chat_format *chat, const struct api_convers
     if (out->answer.call.kind != ANSWER_PAIRS)
         return 0;
     out->answer.types = out->types = chat_types_new(c->tools, &out->types_bytes);
-    return out->types ? 0 : error_set(error, ERR_NO_MEMORY, "out of memory (tools)");
+    return out->types || out->types_bytes == 0
+               ? 0
+               : error_set(error, ERR_NO_MEMORY, "out of memory (tools)");
 }
 
 static int render_template(const struct api_limits *l, const struct api_conversation *c,
@@ -130,5 +140,10 @@ int api_render(const struct api_body *body, const struct api_conversation *c,
     out->prompt_bytes = prompt.bytes;
     out->special = prompt.written;
     out->side = api_side_of(c);
-    return choose_parts(l->chat, c, out, error);
+    const struct answer_form *form = chat_format_answer(l->chat, c->tools);
+    bool inside;
+    return begins_inside(form, c, out, &inside, error) == 0 &&
+                   choose_parts(form, c, inside, out, error) == 0
+               ? api_constrain(form, c, inside, out, error)
+               : -1;
 }

@@ -17,6 +17,21 @@ static bool fits(const struct dialect *dialect, const struct json_extent *e)
            e->containers + e->texts <= API_VALUES_MAX;
 }
 
+/* The field of the body with whose name the words begin, if there is one. */
+static void name_param(const json_t *body, const struct error *error, char param[API_PARAM_BYTES])
+{
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyz_";
+    const char *text = error->text;
+    size_t own = text[0] == '\'' ? strspn(text + 1, letters) : 0, n = own;
+    if (n > 0 && text[n + 1] == '.')
+        n += 1 + strspn(text + n + 2, letters);
+    if (n == 0 || n >= API_PARAM_BYTES || text[n + 1] != '\'' ||
+        !json_object_getn(body, text + 1, own))
+        return;
+    memcpy(param, text + 1, n);
+    param[n] = 0;
+}
+
 int api_request_parse(const struct dialect *dialect, const char *text, size_t bytes,
                       const struct api_limits *limits, struct api_request *out,
                       char param[API_PARAM_BYTES], struct error *error)
@@ -34,6 +49,8 @@ int api_request_parse(const struct dialect *dialect, const char *text, size_t by
         return -1;
     struct api_body body = {.json = json, .values = e.values, .limits = limits};
     int rc = dialect->parse(&body, out, param, error);
+    if (rc != 0)
+        name_param(json, error, param);
     if (out->tries == 0)
         out->tries = out->answers;
     json_decref(json);
@@ -44,9 +61,14 @@ void api_request_submitted(struct api_request *r)
 {
     free(r->prompt);
     free(r->ids);
+    free(r->grammar_text);
+    free(r->bias);
     text_ranges_free(&r->special);
     r->prompt = NULL;
     r->ids = NULL;
+    r->grammar_text = NULL;
+    r->grammar.text = NULL;
+    r->bias = NULL;
 }
 
 void api_request_free(struct api_request *r)
@@ -58,6 +80,8 @@ void api_request_free(struct api_request *r)
     free(r->front);
     free(r->conversation);
     r->front = r->conversation = NULL;
+    json_decref(r->grammar_tools);
+    r->grammar_tools = NULL;
     r->answer.types = r->types = NULL;
 }
 

@@ -45,7 +45,15 @@ struct api_request {
     size_t types_bytes;
     json_t *tool_names; /* of the dialect, by the names that the model writes; owned; NULL: none */
     size_t tool_names_bytes;
-    bool store;         /* the response is to be stored (stored.h), with */
+    /* What the answer keeps to (lib/grammar/grammar.h); its text is grammar_text, malloc'ed. */
+    struct grammar_source grammar;
+    char *grammar_text;
+    json_t *grammar_tools; /* the names of tools, line by line of the grammar; owned; NULL: none */
+    bool grammar_optional; /* an answer without it is better than none */
+    struct sampler_bias *bias; /* malloc'ed */
+    size_t bias_count;
+    unsigned top_logprobs; /* alternatives of each token that are wanted, too */
+    bool store;            /* the response is to be stored (stored.h), with */
     char *conversation; /* what led to it, in the form of the dialect; malloc'ed; NULL: nothing */
     char previous[STORED_ID_BYTES]; /* the stored response that this one continues; "": none */
     bool inside;                    /* the answer begins with reasoning */
@@ -88,6 +96,15 @@ int api_request_parse(const struct dialect *dialect, const char *text, size_t by
 void api_request_submitted(struct api_request *r);
 void api_request_free(struct api_request *r);
 
+/* What a client demands of an answer; borrowed. */
+struct answer_shape {
+    const json_t *schema;  /* of its text, an object; NULL: any text */
+    bool object;           /* its text is a JSON object */
+    bool no_calls;         /* the tools are not for this answer */
+    bool call_needed;      /* the answer is a call of a tool, */
+    const char *call_name; /* of this one; NULL: of any */
+};
+
 /* A conversation, as a dialect gives it to the model's template: JSON in the form of
  * lib/model/chat/format.h, borrowed. */
 struct api_conversation {
@@ -97,6 +114,7 @@ struct api_conversation {
     bool continues;          /* the answer continues the last message, the assistant's */
     bool no_generation_prompt;
     bool unsplit; /* the answer is one text: reasoning and calls stay in it */
+    struct answer_shape shape;
 };
 
 /* render.c: the prompt of a conversation, and how its answer is split (out->logprobs decides,
@@ -107,6 +125,21 @@ int api_render(const struct api_body *body, const struct api_conversation *c,
 /* side.c: what the messages and tools say; messages may have any form. Whether a request is one. */
 enum api_side api_side_of(const struct api_conversation *c);
 bool api_is_side(const struct api_request *r);
+
+/* constraints/constrain.c: what the answer keeps to, after its reasoning. inside: it begins with
+ * that. -1 with ERR_BAD_INPUT: the model's form of calls cannot be enforced, or the call is of no
+ * tool. */
+int api_constrain(const struct answer_form *form, const struct api_conversation *c, bool inside,
+                  struct api_request *r, struct error *error);
+/* The same of a prompt that is no conversation: from the beginning of the answer. */
+int api_constrain_text(const struct answer_shape *shape, struct api_request *r,
+                       struct error *error);
+/* The answer keeps to a text of the client. */
+int api_grammar(struct api_request *out, enum grammar_kind kind, const char *text, size_t bytes,
+                struct error *error);
+int api_grammar_of_schema(struct api_request *out, const json_t *schema, struct error *error);
+/* An error of the engine about a grammar, told of the tool that it is about. */
+void api_explain(const struct api_request *r, struct error *error);
 
 /* Whether an answer can continue the last message: it is the assistant's, without calls. */
 bool api_can_continue(const json_t *messages);

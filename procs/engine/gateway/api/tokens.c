@@ -6,22 +6,31 @@
 #include "lib/text/utf8.h"
 #include "procs/engine/gateway/api/completion.h"
 
-/* Before the bytes of each token. */
+/* Before the bytes of each token, which the alternatives follow, each with an entry. */
 struct entry {
     double logprob;
-    uint32_t offset, bytes;
+    uint32_t offset, bytes, tops;
 };
 
-static void keep(struct completion *c, const char *text, size_t bytes, double logprob)
+static void add(struct completion *c, struct entry e, const char *text)
 {
-    struct entry e = {
-        .logprob = logprob, .offset = (uint32_t)c->characters, .bytes = (uint32_t)bytes};
-    if (!buffer_reserve(c->quota, &c->tokens, sizeof e + bytes)) {
+    buffer_add(c->quota, &c->tokens, &e, sizeof e);
+    buffer_add(c->quota, &c->tokens, text, e.bytes);
+}
+
+static void keep(struct completion *c, struct entry e, const char *text,
+                 const struct engine_top *top)
+{
+    size_t bytes = sizeof e + e.bytes;
+    for (uint32_t i = 0; i < e.tops; i++)
+        bytes += sizeof e + top[i].bytes;
+    if (!buffer_reserve(c->quota, &c->tokens, bytes)) {
         c->failed = true;
         return;
     }
-    buffer_add(c->quota, &c->tokens, &e, sizeof e);
-    buffer_add(c->quota, &c->tokens, text, bytes);
+    add(c, e, text);
+    for (uint32_t i = 0; i < e.tops; i++)
+        add(c, (struct entry){.logprob = top[i].logprob, .bytes = top[i].bytes}, top[i].text);
 }
 
 void tokens_take(struct completion *c, const struct engine_next *next, size_t count)
@@ -37,22 +46,47 @@ void tokens_take(struct completion *c, const struct engine_next *next, size_t co
     bool known = next->piece_bytes_count == next->count && sum == all; /* else a wrong reply */
     for (size_t i = 0; i < count && i < next->logprobs_count; i++) {
         size_t bytes = known ? next->piece_bytes[i] : 0, used;
-        keep(c, text + at, bytes, next->logprobs[i]);
+        struct entry e = {.logprob = next->logprobs[i],
+                          .offset = (uint32_t)c->characters,
+                          .bytes = (uint32_t)bytes,
+                          .tops = next->top ? next->top_each : 0};
+        keep(c, e, text + at, next->top ? &next->top[i * next->top_each] : NULL);
         for (at += bytes; character < at; character += used, c->characters++)
             (void)utf8_next(text + character, all - character, &used);
     }
 }
 
-bool tokens_next(const struct buffer *tokens, size_t *at, struct token *out)
+/* The entry at a place, and its text. Returns what is behind it. */
+static const char *read_entry(const char *at, struct token *out)
 {
     struct entry e;
-    if (*at >= tokens->bytes)
-        return false;
-    memcpy(&e, tokens->data + *at, sizeof e);
-    *out = (struct token){.text = tokens->data + *at + sizeof e,
+    memcpy(&e, at, sizeof e);
+    *out = (struct token){.text = at + sizeof e,
                           .bytes = e.bytes,
                           .logprob = e.logprob,
-                          .offset = e.offset};
-    *at += sizeof e + e.bytes;
+                          .offset = e.offset,
+                          .tops = e.tops,
+                          .at = at + sizeof e + e.bytes};
+    return out->at;
+}
+
+bool tokens_next(const struct buffer *tokens, size_t *at, struct token *out)
+{
+    struct token top;
+    if (*at >= tokens->bytes)
+        return false;
+    const char *end = read_entry(tokens->data + *at, out);
+    for (size_t i = 0; i < out->tops; i++)
+        end = read_entry(end, &top);
+    *at = (size_t)(end - tokens->data);
+    return true;
+}
+
+bool token_top(struct token *t, struct token *out)
+{
+    if (t->tops == 0)
+        return false;
+    t->tops--;
+    t->at = read_entry(t->at, out);
     return true;
 }

@@ -141,14 +141,45 @@ static void follow(struct stream *s)
         answers_submit(s->lead);
 }
 
+/* Until the call that may follow is made. */
+static bool keeps_prompt(const struct stream *s)
+{
+    const struct api_request *r = &s->completion.request;
+    return r->tries > 1 || (r->grammar.kind != GRAMMAR_NONE && r->grammar_optional);
+}
+
+/* What the engine cannot enforce of tools that the model may call is left out: the answer is what it
+ * would be without a grammar. */
+static bool goes_without_grammar(struct stream *s, const struct error *error)
+{
+    struct api_request *r = &s->completion.request;
+    struct error why = *error;
+    char tool[64] = "", what[100];
+    if (s->lead != s || s->state == STREAM_LEFT || error->code != ERR_BAD_INPUT ||
+        r->grammar.kind == GRAMMAR_NONE || !r->grammar_optional)
+        return false;
+    r->grammar.kind = GRAMMAR_NONE;
+    api_explain(r, &why);
+    (void)sscanf(why.text, "tool '%60[^']", tool);
+    snprintf(what, sizeof what, "schema of %s", tool);
+    ignored_add(s->gateway, what);
+    if (stream_submit(s, &why) != 0)
+        stream_reject(s, &why);
+    return true;
+}
+
 static void on_submitted(void *arg, json_t *reply, const struct error *error)
 {
     struct stream *s = arg;
     struct error own;
     OBJ_CHECK(s, STREAM_MAGIC);
     s->ticket = 0;
-    if (s->lead == s && s->completion.request.tries == 1)
+    if (error && goes_without_grammar(s, error))
+        return;
+    if (s->lead == s && s->completion.request.tries == 1) {
+        api_request_submitted(&s->completion.request);
         stream_submitted(s);
+    }
     if (!error && engine_submit_read(reply, &s->sequence, &s->completion.prompt_tokens, &own) != 0)
         error = &own;
     if (s->state == STREAM_LEFT) {
@@ -158,7 +189,9 @@ static void on_submitted(void *arg, json_t *reply, const struct error *error)
         return;
     }
     if (error) {
-        stream_reject(s, error);
+        struct error why = *error;
+        api_explain(&s->lead->completion.request, &why);
+        stream_reject(s, &why);
         return;
     }
     follow(s);
@@ -200,6 +233,11 @@ int stream_submit(struct stream *s, struct error *error)
     submit.max_tokens = r->max_tokens;
     submit.ignore_eos = r->ignore_eos;
     submit.cache_prompt = r->cache_prompt;
+    const struct api_request *lead = &s->lead->completion.request;
+    submit.grammar = lead->grammar;
+    submit.bias = lead->bias;
+    submit.bias_count = lead->bias_count;
+    submit.top_logprobs = r->top_logprobs;
     submit.logprobs = r->logprobs || r->tries > r->answers;
     submit.sampling = r->sampling;
     submit.gateway = s->gateway->child.incarnation;
@@ -291,7 +329,7 @@ static int start(struct exchange *x, char param[API_PARAM_BYTES], struct error *
         return finish_nothing(s, error);
     if (answers_open(s, error) != 0 || stream_submit(s, error) != 0)
         return -1;
-    if (s->completion.request.tries == 1)
+    if (!keeps_prompt(s))
         api_request_submitted(&s->completion.request);
     return 0;
 }

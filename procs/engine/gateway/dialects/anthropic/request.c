@@ -14,7 +14,7 @@ enum where { MESSAGES = 1, COUNT = 2, BOTH = MESSAGES | COUNT };
 /* What the fields of a body state together; NULL: not given. */
 struct stated {
     const json_t *messages, *system, *tools, *thinking; /* borrowed */
-    bool no_tools;
+    struct answer_shape shape;
 };
 
 static struct stated *stated(const struct taker *t)
@@ -46,13 +46,17 @@ static int take_tools(struct taker *t, const json_t *value)
 
 static int take_tool_choice(struct taker *t, const json_t *value)
 {
-    const json_t *type = json_object_get(value, "type");
-    const json_t *one = json_object_get(value, "disable_parallel_tool_use");
-    stated(t)->no_tools = json_text_is(type, "none");
-    t->out->one_call = json_is_true(one);
-    if (stated(t)->no_tools || json_text_is(type, "auto"))
+    struct answer_shape *shape = &stated(t)->shape;
+    const json_t *type = json_object_get(value, "type"), *name = json_object_get(value, "name");
+    t->out->one_call = json_is_true(json_object_get(value, "disable_parallel_tool_use"));
+    shape->no_calls = json_text_is(type, "none");
+    shape->call_needed = json_text_is(type, "any") || json_text_is(type, "tool");
+    shape->call_name = json_text_is(type, "tool") ? json_string_value(name) : NULL;
+    if (json_text_is(type, "tool") && !shape->call_name)
+        return take_unable(t, "the type \"tool\" needs a name");
+    if (shape->no_calls || shape->call_needed || json_text_is(type, "auto"))
         return 0;
-    return take_unable(t, "only the types \"auto\" and \"none\" are supported");
+    return take_unable(t, "only the types \"auto\", \"any\", \"tool\" and \"none\" are supported");
 }
 
 static int take_thinking(struct taker *t, const json_t *value)
@@ -67,7 +71,12 @@ static int take_thinking(struct taker *t, const json_t *value)
     return take_wrong(t, "an object with the type \"enabled\", \"adaptive\" or \"disabled\"");
 }
 
-/* Its effort is ignored; a schema of the answer is not. */
+static int take_output_format(struct taker *t, const json_t *value)
+{
+    return take_format(t, value, &stated(t)->shape);
+}
+
+/* Its effort is ignored. */
 static int take_output_config(struct taker *t, const json_t *value)
 {
     const json_t *format = json_object_get(value, "format");
@@ -76,7 +85,7 @@ static int take_output_config(struct taker *t, const json_t *value)
     if (!format || json_is_null(format))
         return 0;
     t->name = "output_config.format";
-    return take_empty(t, format);
+    return take_output_format(t, format);
 }
 
 static const struct field fields[] = {
@@ -100,8 +109,9 @@ static int render(struct taker *t)
     json_t *messages = anthropic_conversation(s->system, s->messages, t->error);
     json_t *tools = s->tools ? anthropic_tools(t, s->tools) : NULL, *all = variables(t);
     struct api_conversation c = {.messages = messages,
-                                 .tools = s->no_tools ? NULL : tools,
+                                 .tools = s->shape.no_calls ? NULL : tools,
                                  .variables = all,
+                                 .shape = s->shape,
                                  .continues = api_can_continue(messages)};
     int rc = messages && (tools || !s->tools) ? api_render(t->body, &c, t->out, t->error) : -1;
     json_decref(messages);

@@ -14,6 +14,7 @@ enum where { CHAT = 1, GENERATE = 2, BOTH = CHAT | GENERATE, OPTIONS = 4 };
 /* What the fields of a body state together; NULL: not given, borrowed. */
 struct stated {
     const json_t *messages, *tools, *prompt, *system, *think, *options;
+    struct answer_shape shape;
     bool raw;
 };
 
@@ -59,6 +60,17 @@ static int take_think(struct taker *t, const json_t *value)
         return take_wrong(t, "true, false, \"low\", \"medium\" or \"high\"");
     stated(t)->think = take_for_template(t, t->name) ? value : NULL;
     return 0;
+}
+
+/* "json", or a schema. */
+static int take_shape(struct taker *t, const json_t *value)
+{
+    struct answer_shape *shape = &stated(t)->shape;
+    shape->object = json_text_is(value, "json");
+    if (shape->object || (json_is_string(value) && json_string_length(value) == 0))
+        return 0;
+    return json_is_object(value) ? take_schema(t, value, shape)
+                                 : take_wrong(t, "\"json\", or a JSON Schema");
 }
 
 /* The engine keeps its model as long as it runs. */
@@ -119,6 +131,7 @@ static int render(struct taker *t, json_t *messages)
     struct api_conversation c = {.messages = messages,
                                  .tools = stated(t)->tools,
                                  .variables = all,
+                                 .shape = stated(t)->shape,
                                  .continues = api_can_continue(messages)};
     int rc = messages ? api_render(t->body, &c, t->out, t->error) : -1;
     json_decref(messages);
@@ -153,7 +166,8 @@ int ollama_chat_parse(const struct api_body *body, struct api_request *out,
 static int take_raw_prompt(struct taker *t)
 {
     t->name = "prompt";
-    if (take_prompt_text(t, stated(t)->prompt) != 0)
+    if (take_prompt_text(t, stated(t)->prompt) != 0 ||
+        api_constrain_text(&stated(t)->shape, t->out, t->error) != 0)
         return -1;
     return text_ranges_add(&t->out->special, 0, t->out->prompt_bytes) == 0
                ? 0

@@ -80,10 +80,34 @@ static json_t *bytes_json(const struct token *t)
     return array;
 }
 
+static json_t *alternative(const struct token *t)
+{
+    return json_pack("{s:o, s:o, s:o}", "token", rpc_text_json(t->text, t->bytes), "logprob",
+                     logprob(t), "bytes", bytes_json(t));
+}
+
 static json_t *entry(const struct token *t)
 {
-    return json_pack("{s:o, s:o, s:o, s:[]}", "token", rpc_text_json(t->text, t->bytes), "logprob",
-                     logprob(t), "bytes", bytes_json(t), "top_logprobs");
+    struct token all = *t, top;
+    json_t *object = alternative(t), *tops = json_array();
+    while (token_top(&all, &top))
+        json_array_append_new(tops, alternative(&top));
+    json_object_set_new(object, "top_logprobs", tops);
+    return object;
+}
+
+/* Of a completion: {"TOKEN": logprob}. Tokens with the same text count once, the most probable one. */
+static json_t *tops(const struct token *t)
+{
+    struct token all = *t, top;
+    json_t *object = json_object();
+    while (token_top(&all, &top)) {
+        json_t *text = rpc_text_json(top.text, top.bytes);
+        if (text && !json_object_get(object, json_string_value(text)))
+            json_object_set_new(object, json_string_value(text), logprob(&top));
+        json_decref(text);
+    }
+    return object;
 }
 
 static json_t *token_text(const struct token *t)
@@ -112,8 +136,10 @@ static json_t *logprobs_json(const struct completion *c, const struct buffer *to
         return json_null();
     if (chat(c))
         return json_pack("{s:o, s:n}", "content", list(tokens, entry), "refusal");
-    return json_pack("{s:o, s:o, s:n, s:o}", "tokens", list(tokens, token_text), "token_logprobs",
-                     list(tokens, logprob), "top_logprobs", "text_offset", list(tokens, offset));
+    json_t *alternatives = c->request.top_logprobs > 0 ? list(tokens, tops) : json_null();
+    return json_pack("{s:o, s:o, s:o, s:o}", "tokens", list(tokens, token_text), "token_logprobs",
+                     list(tokens, logprob), "top_logprobs", alternatives, "text_offset",
+                     list(tokens, offset));
 }
 
 /* ---- events ---------------------------------------------------------------------------------- */
@@ -291,7 +317,11 @@ static void put_logprobs(struct writer *w, const struct completion *c)
     } else {
         put_list(w, ",\"logprobs\":{\"tokens\":[", tokens, token_text);
         put_list(w, ",\"token_logprobs\":[", tokens, logprob);
-        put_list(w, ",\"top_logprobs\":null,\"text_offset\":[", tokens, offset);
+        if (c->request.top_logprobs > 0)
+            put_list(w, ",\"top_logprobs\":[", tokens, tops);
+        else
+            fputs(",\"top_logprobs\":null", w->out);
+        put_list(w, ",\"text_offset\":[", tokens, offset);
         fputs("}", w->out);
     }
 }

@@ -19,7 +19,8 @@ struct stated {
     bool echo;    /* the answer begins with the prompt */
     /* of a conversation; NULL: not given */
     const json_t *messages, *tools, *variables, *effort;
-    bool no_tools, unsplit;
+    struct answer_shape shape;
+    bool unsplit;
     bool limited; /* by max_completion_tokens, which goes before max_tokens */
     enum { UNSTATED, NO, YES } continue_message, generation_prompt;
 };
@@ -30,13 +31,6 @@ static struct stated *stated(const struct taker *t)
 }
 
 /* ---- ignored fields -------------------------------------------------------------------------- */
-
-static int take_response_format(struct taker *t, const json_t *value)
-{
-    return json_text_is(json_object_get(value, "type"), "text")
-               ? 0
-               : take_unable(t, "only {\"type\":\"text\"} is supported");
-}
 
 static int take_modalities(struct taker *t, const json_t *value)
 {
@@ -136,18 +130,21 @@ static int check_tries(const struct api_request *out, char param[API_PARAM_BYTES
     return 0;
 }
 
-#define NO_ALTERNATIVES                                                                            \
-    "must be 0: the log-probability of the chosen token is supported, those of alternatives are "  \
-    "not"
+static int take_top(struct taker *t, const json_t *value)
+{
+    json_int_t n = json_integer_value(value);
+    if (!json_is_integer(value) || n < 0 || n > ENGINE_TOP_MAX)
+        return error_set(t->error, ERR_BAD_INPUT, "'%s' must be a whole number from 0 to %d",
+                         t->name, ENGINE_TOP_MAX);
+    t->out->top_logprobs = (unsigned)n;
+    return 0;
+}
 
+/* Of completions: the number of alternatives. */
 static int take_logprobs_count(struct taker *t, const json_t *value)
 {
-    if (json_is_integer(value) && json_integer_value(value) == 0) {
-        t->out->logprobs = true;
-        return 0;
-    }
-    return json_is_integer(value) ? take_unable(t, NO_ALTERNATIVES)
-                                  : take_wrong(t, "a whole number");
+    t->out->logprobs = true;
+    return take_top(t, value);
 }
 
 static int take_logprobs_flag(struct taker *t, const json_t *value)
@@ -197,19 +194,17 @@ static int take_tools(struct taker *t, const json_t *value)
 
 static int take_tool_choice(struct taker *t, const json_t *value)
 {
-    stated(t)->no_tools = json_text_is(value, "none");
-    return stated(t)->no_tools || json_text_is(value, "auto")
-               ? 0
-               : take_unable(t, "only \"none\" and \"auto\" are supported");
+    return take_choice(t, value, &stated(t)->shape);
 }
 
-static int take_parallel_calls(struct taker *t, const json_t *value)
+static int take_response_format(struct taker *t, const json_t *value)
 {
-    bool many = true;
-    if (take_bool(t, value, &many) != 0)
-        return -1;
-    t->out->one_call = !many;
-    return 0;
+    return take_format(t, value, &stated(t)->shape);
+}
+
+static int take_json_schema(struct taker *t, const json_t *value)
+{
+    return take_schema(t, value, &stated(t)->shape);
 }
 
 static int take_reasoning_format(struct taker *t, const json_t *value)
@@ -316,6 +311,8 @@ static int parse_prompt(const struct api_body *body, enum where where, const cha
         return -1;
     if (!out->prompt && !out->ids && !out->nothing)
         return take_missing(&t, name, param);
+    if (api_constrain_text(&s.shape, out, error) != 0)
+        return -1;
     if (s.special && text_ranges_add(&out->special, 0, out->prompt_bytes) != 0)
         return error_set(error, ERR_NO_MEMORY, "out of memory (prompt)");
     return s.echo ? echo_prompt(out, param, error) : 0;
@@ -345,7 +342,8 @@ static int render(struct taker *t, struct api_conversation *c)
 {
     const struct stated *s = stated(t);
     c->messages = s->messages;
-    c->tools = s->no_tools ? NULL : s->tools;
+    c->tools = s->shape.no_calls ? NULL : s->tools;
+    c->shape = s->shape;
     c->unsplit = s->unsplit;
     if (choose_continuation(t, c) != 0)
         return -1;
@@ -366,6 +364,10 @@ int openai_chat_parse(const struct api_body *body, struct api_request *out,
         return -1;
     if (!s.messages)
         return take_missing(&t, "messages", param);
+    if (out->top_logprobs > 0 && !out->logprobs) {
+        take_param(param, "top_logprobs");
+        return error_set(error, ERR_BAD_INPUT, "'top_logprobs' needs logprobs: true");
+    }
     t.name = "messages";
     if (render(&t, &c) == 0)
         return 0;

@@ -10,7 +10,7 @@
 /* What the fields of a body state together; NULL: not given, borrowed. */
 struct stated {
     const json_t *input, *instructions, *tools, *effort, *previous;
-    bool no_tools;
+    struct answer_shape shape;
 };
 
 static struct stated *stated(const struct taker *t)
@@ -53,19 +53,7 @@ static int take_tools(struct taker *t, const json_t *value)
 
 static int take_tool_choice(struct taker *t, const json_t *value)
 {
-    stated(t)->no_tools = json_text_is(value, "none");
-    return stated(t)->no_tools || json_text_is(value, "auto")
-               ? 0
-               : take_unable(t, "only \"none\" and \"auto\" are supported");
-}
-
-static int take_parallel_calls(struct taker *t, const json_t *value)
-{
-    bool many = true;
-    if (take_bool(t, value, &many) != 0)
-        return -1;
-    t->out->one_call = !many;
-    return 0;
+    return take_choice(t, value, &stated(t)->shape);
 }
 
 static int take_reasoning(struct taker *t, const json_t *value)
@@ -76,16 +64,16 @@ static int take_reasoning(struct taker *t, const json_t *value)
     return json_is_object(value) ? 0 : take_wrong(t, "an object");
 }
 
-/* Its verbosity is ignored; a schema of the answer is not. */
+/* Its verbosity is ignored. */
 static int take_text(struct taker *t, const json_t *value)
 {
     const json_t *format = json_object_get(value, "format");
     if (!json_is_object(value))
         return take_wrong(t, "an object");
-    if (!format || json_is_null(format) || json_text_is(json_object_get(format, "type"), "text"))
+    if (!format || json_is_null(format))
         return 0;
     t->name = "text.format";
-    return take_unable(t, "only {\"type\":\"text\"} is supported");
+    return take_format(t, format, &stated(t)->shape);
 }
 
 static const struct field fields[] = {
@@ -103,8 +91,9 @@ static int render(struct taker *t, const json_t *items, size_t values)
         tools || !s->tools ? responses_conversation(t, &names, s->instructions, items) : NULL;
     json_t *all = s->effort ? json_pack("{s:O}", "reasoning_effort", s->effort) : NULL;
     struct api_conversation c = {.messages = messages,
-                                 .tools = s->no_tools ? NULL : tools,
+                                 .tools = s->shape.no_calls ? NULL : tools,
                                  .variables = all,
+                                 .shape = s->shape,
                                  .continues = api_can_continue(messages)};
     struct api_body body = *t->body;
     body.values = values;

@@ -64,6 +64,12 @@ static const struct {
     {"root ::= ([ab]{1,2} \",\"){2}", "a,bb,", 2},
     {"root ::= ([ab]{1,2} \",\"){2}", "abb", 0},
     {"root ::= a b\na ::= \"x\"?\nb ::= \"y\" a", "yx", 2},
+    {"root ::= \"<\" %json {\"type\":\"integer\"} \">\"", "<12>", 2},
+    {"root ::= \"<\" %json {\"type\":\"integer\"} \">\"", "<\"1\">", 0},
+    {"root ::= a | %json {\"enum\":[\"}\\\"{\"]}\na ::= %json {\"$ref\":\"#/$defs/x\",\"$defs\":{"
+     "\"x\":{\"type\":\"array\",\"items\":{\"$ref\":\"#/$defs/x\"}}}}",
+     "[[],[[]]]", 2},
+    {"root ::= a | %json {\"enum\":[\"}\\\"{\"]}\na ::= \"b\"", "\"}\\\"{\"", 2},
 };
 
 START_TEST(accepted)
@@ -86,6 +92,11 @@ static const struct {
     {"root ::= (root \"b\"){2} | \"a\"", "begins with itself"},
     {"root ::= \"a\" root", "no text fits"},
     {"root ::= []", "no text fits"},
+    {"root ::= %json 7", "an object"},
+    {"root ::= %jsonx {}", "an object"},
+    {"root ::= %json {\"type\":\n\"integer\"}", "no end in its line"},
+    {"root ::= x\nx ::= %json {\"properties\":{\"a\":{\"not\":{}}}}",
+     "GBNF, line 2: JSON Schema, at $.properties.a, not: this keyword"},
     {"root ::= \"a", "no closing quote"},
     {"root ::= [a", "no closing bracket"},
     {"root ::= [b-a]", "ends before it begins"},

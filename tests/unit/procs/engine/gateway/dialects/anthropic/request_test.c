@@ -136,14 +136,15 @@ START_TEST(rejected)
         {HI_AND("\"system\":7"), "system", "a text, or an array"},
         {HI_AND("\"system\":[7]"), "messages", "must be texts"},
         {HI_AND("\"tools\":7"), "tools", "an array"},
-        {HI_AND("\"tools\":[{\"name\":\"f\"}]"), "messages", "input_schema"},
-        {HI_AND("\"tool_choice\":{\"type\":\"any\"}"), "tool_choice", "\"auto\""},
-        {HI_AND("\"tool_choice\":{\"type\":\"tool\",\"name\":\"f\"}"), "tool_choice", "\"auto\""},
+        {HI_AND("\"tools\":[{\"name\":\"f\"}]"), "tools", "input_schema"},
+        {HI_AND("\"tool_choice\":{\"type\":\"moon\"}"), "tool_choice", "\"auto\""},
+        {HI_AND("\"tool_choice\":{\"type\":\"tool\"}"), "tool_choice", "needs a name"},
+        {HI_AND("\"tool_choice\":{\"type\":\"tool\",\"name\":\"f\"}"), "tool_choice", "no tools"},
         {HI_AND("\"thinking\":{}"), "thinking", "\"adaptive\""},
-        {HI_AND("\"output_config\":{\"format\":{\"type\":\"json_schema\"}}"), "output_config",
-         "output_config.format"},
+        {HI_AND("\"output_config\":{\"format\":{\"type\":\"json_schema\"}}"),
+         "output_config.format", "needs a schema"},
         {HI_AND("\"output_config\":7"), "output_config", "an object"},
-        {HI_AND("\"output_format\":{\"type\":\"json_schema\"}"), "output_format", "not supported"},
+        {HI_AND("\"output_format\":{\"type\":\"json_schema\"}"), "output_format", "needs a schema"},
         {HI_AND("\"temperature\":-1"), "temperature", "from 0"},
         {HI_AND("\"stop_sequences\":[\"\"]"), "stop_sequences", "1 to 128"},
     };
@@ -156,6 +157,42 @@ START_TEST(rejected)
 END_TEST
 
 /* Without a template there are no tools, and nothing switches reasoning. */
+/* What the answer keeps to reaches the request. */
+START_TEST(shapes)
+{
+    static const struct {
+        const char *body, *text; /* of the grammar, a part */
+    } rows[] = {
+        {HI_AND("\"output_config\":{\"format\":{\"type\":\"json_schema\",\"schema\":{\"type\":"
+                "\"array\"}}}"),
+         "{\"type\":\"array\"}"},
+        {HI_AND("\"output_format\":{\"type\":\"json_schema\",\"schema\":{\"type\":\"array\"}}"),
+         "{\"type\":\"array\"}"},
+        {HI_AND("\"tools\":[{\"name\":\"f\",\"input_schema\":{\"type\":\"object\"}}],\"tool_"
+                "choice\":{\"type\":\"any\"}"),
+         "root ::= calls"},
+        {HI_AND("\"tools\":[{\"name\":\"f\",\"input_schema\":{\"type\":\"object\"}}],\"tool_"
+                "choice\":{\"type\":\"tool\",\"name\":\"f\"}"),
+         "root ::= calls"},
+        {HI_AND("\"tools\":[{\"name\":\"f\",\"input_schema\":{\"type\":\"object\"}}],\"tool_"
+                "choice\":{\"type\":\"auto\"}"),
+         "root ::= more"},
+        {HI_AND("\"tools\":[{\"name\":\"f\",\"input_schema\":{\"type\":\"object\"}}],\"tool_"
+                "choice\":{\"type\":\"none\"}"),
+         NULL},
+    };
+    struct bodies b;
+    bodies_open(&b, BODIES_TEMPLATE);
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        ck_assert_msg(bodies_parse(&b, &anthropic_messages, rows[i].body) == 0, "%s", b.error.text);
+        const char *text = b.request.grammar_text;
+        ck_assert_msg(text ? rows[i].text && strstr(text, rows[i].text) : !rows[i].text,
+                      "row %zu: %s", i, text ? text : "no grammar");
+    }
+    bodies_close(&b);
+}
+END_TEST
+
 START_TEST(without_a_template)
 {
     struct bodies b;
@@ -187,6 +224,7 @@ int main(void)
     tcase_add_test(cases, settings);
     tcase_add_test(cases, ignored);
     tcase_add_test(cases, rejected);
+    tcase_add_test(cases, shapes);
     tcase_add_test(cases, without_a_template);
     tcase_add_test(cases, limits_of_conversations);
     suite_add_tcase(suite, cases);

@@ -111,8 +111,8 @@ START_TEST(rejected)
         {&ollama_chat, BODY("{\"role\":\"assistant\",\"tool_calls\":[{}]}"), "messages",
          "function.name"},
         {&ollama_chat, HI_AND("\"tools\":7"), "tools", "an array"},
-        {&ollama_chat, HI_AND("\"format\":\"json\""), "format", "not supported"},
-        {&ollama_chat, HI_AND("\"format\":{\"type\":\"object\"}"), "format", "not supported"},
+        {&ollama_chat, HI_AND("\"format\":\"xml\""), "format", "a JSON Schema"},
+        {&ollama_chat, HI_AND("\"format\":7"), "format", "a JSON Schema"},
         {&ollama_chat, HI_AND("\"think\":7"), "think", "\"low\""},
         {&ollama_chat, HI_AND("\"logprobs\":true"), "logprobs", "only false"},
         {&ollama_chat, HI_AND("\"options\":7"), "options", "an object"},
@@ -135,6 +135,28 @@ START_TEST(rejected)
 END_TEST
 
 /* Nothing switches reasoning. */
+/* What the answer keeps to reaches the request. */
+START_TEST(shapes)
+{
+    static const struct {
+        const char *body, *text; /* of the grammar, a part */
+    } rows[] = {
+        {HI_AND("\"format\":\"json\""), "{\"type\":\"object\"}"},
+        {HI_AND("\"format\":{\"type\":\"array\"}"), "{\"type\":\"array\"}"},
+        {HI_AND("\"format\":\"\""), NULL},
+    };
+    struct bodies b;
+    bodies_open(&b, BODIES_TEMPLATE);
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        ck_assert_msg(bodies_parse(&b, &ollama_chat, rows[i].body) == 0, "%s", b.error.text);
+        const char *text = b.request.grammar_text;
+        ck_assert_msg(text ? rows[i].text && strstr(text, rows[i].text) : !rows[i].text,
+                      "row %zu: %s", i, text ? text : "no grammar");
+    }
+    bodies_close(&b);
+}
+END_TEST
+
 START_TEST(without_a_template)
 {
     struct bodies b;
@@ -163,6 +185,7 @@ int main(void)
     tcase_add_test(cases, settings);
     tcase_add_test(cases, nothing);
     tcase_add_test(cases, rejected);
+    tcase_add_test(cases, shapes);
     tcase_add_test(cases, without_a_template);
     tcase_add_test(cases, limits_of_conversations);
     suite_add_tcase(suite, cases);

@@ -128,7 +128,7 @@ START_TEST(bodies_that_are_wrong)
         {&openai_completion,
          "{\"prompt\":\"1234567890123456789012345678901234567890123456789012345678901234x\"}",
          "prompt", "the maximum is 64"},
-        {&openai_completion, "{\"prompt\":\"x\",\"logprobs\":2}", "logprobs", "log-probability"},
+        {&openai_completion, "{\"prompt\":\"x\",\"logprobs\":21}", "logprobs", "from 0 to 20"},
         {&openai_completion, "{\"prompt\":\"x\",\"temperature\":-1}", "temperature",
          "from 0 to 100"},
         {&openai_completion, "{\"prompt\":\"x\",\"seed\":1.5}", "seed", "not a number"},
@@ -143,7 +143,7 @@ START_TEST(bodies_that_are_wrong)
          "{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"image_url\"}]}]}", "messages",
          "'image_url'"},
         {&openai_chat, "{\"messages\":[{\"role\":\"user\",\"content\":\"x\"}],\"top_logprobs\":3}",
-         "top_logprobs", "only 0"},
+         "top_logprobs", "needs logprobs"},
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         struct api_request r;
@@ -438,8 +438,8 @@ START_TEST(answers_in_parts)
         {ASK(TOOLS ",\"logprobs\":true"), "1hi", false, false},
     };
     static const char *const bad[][2] = {
-        {ASK(TOOLS ",\"tool_choice\":\"required\""), "only \"none\" and \"auto\""},
-        {ASK(TOOLS ",\"tool_choice\":{\"type\":\"function\"}"), "only \"none\" and \"auto\""},
+        {ASK(TOOLS ",\"tool_choice\":\"required\""), "no function"},
+        {ASK(TOOLS ",\"tool_choice\":{\"type\":\"function\"}"), "only \"none\", \"auto\""},
         {ASK(",\"tools\":{}"), "must be an array"},
         {ASK(",\"chat_template_kwargs\":[]"), "must be an object"},
         {ASK(",\"reasoning_format\":\"deepseek\""), "only \"none\" and \"auto\""}};

@@ -143,16 +143,18 @@ START_TEST(rejected)
         {INPUT("{\"type\":\"function_call_output\",\"output\":\"\"}"), "input", "no call_id"},
         {HI_AND("\"instructions\":7"), "instructions", "a text"},
         {HI_AND("\"tools\":7"), "tools", "an array"},
-        {HI_AND("\"tools\":[{\"type\":\"function\"}]"), "input", "has no name"},
-        {HI_AND("\"tools\":[{\"type\":\"namespace\",\"tools\":[]}]"), "input", "has no name"},
+        {HI_AND("\"tools\":[{\"type\":\"function\"}]"), "tools", "has no name"},
+        {HI_AND("\"tools\":[{\"type\":\"namespace\",\"tools\":[]}]"), "tools", "has no name"},
         {HI_AND("\"tools\":[" SPACE("n", FUNCTION("f") "," FUNCTION("f")) "," FUNCTION("f") "]"),
-         "input", "two functions have the name 'f'"},
-        {HI_AND("\"tools\":[" SPACE(X32 X32 X32 X32 "x", FUNCTION("f")) "]"), "input",
+         "tools", "two functions have the name 'f'"},
+        {HI_AND("\"tools\":[" SPACE(X32 X32 X32 X32 "x", FUNCTION("f")) "]"), "tools",
          "more than 128 bytes"},
-        {HI_AND("\"tool_choice\":\"required\""), "tool_choice", "only"},
+        {HI_AND("\"tool_choice\":\"moon\""), "tool_choice", "only"},
+        {HI_AND("\"tool_choice\":\"required\""), "tool_choice", "no tools"},
         {HI_AND("\"reasoning\":7"), "reasoning", "an object"},
         {HI_AND("\"text\":7"), "text", "an object"},
-        {HI_AND("\"text\":{\"format\":{\"type\":\"json_schema\"}}"), "text", "text.format"},
+        {HI_AND("\"text\":{\"format\":{\"type\":\"json_schema\"}}"), "text.format",
+         "needs a schema"},
         {HI_AND("\"previous_response_id\":7"), "previous_response_id", "the id of a response"},
         {HI_AND("\"store\":7"), "store", "true or false"},
         {HI_AND("\"background\":true"), "background", "only false"},
@@ -166,6 +168,32 @@ START_TEST(rejected)
 END_TEST
 
 /* Nothing switches reasoning. */
+/* What the answer keeps to reaches the request. */
+START_TEST(shapes)
+{
+    static const struct {
+        const char *body, *text; /* of the grammar, a part */
+    } rows[] = {
+        {HI_AND("\"text\":{\"format\":{\"type\":\"json_schema\",\"name\":\"n\",\"strict\":true,"
+                "\"schema\":{\"type\":\"array\"}}}"),
+         "{\"type\":\"array\"}"},
+        {HI_AND("\"text\":{\"format\":{\"type\":\"json_object\"}}"), "{\"type\":\"object\"}"},
+        {HI_AND("\"tools\":[{\"type\":\"function\",\"name\":\"f\"}],\"tool_choice\":{\"type\":"
+                "\"function\",\"name\":\"f\"}"),
+         "root ::= calls"},
+    };
+    struct bodies b;
+    bodies_open(&b, BODIES_TEMPLATE);
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        ck_assert_msg(bodies_parse(&b, &responses, rows[i].body) == 0, "%s", b.error.text);
+        const char *text = b.request.grammar_text;
+        ck_assert_msg(text ? rows[i].text && strstr(text, rows[i].text) : !rows[i].text,
+                      "row %zu: %s", i, text ? text : "no grammar");
+    }
+    bodies_close(&b);
+}
+END_TEST
+
 START_TEST(without_a_template)
 {
     struct bodies b;
@@ -243,6 +271,7 @@ int main(void)
     tcase_add_test(cases, namespaces);
     tcase_add_test(cases, settings);
     tcase_add_test(cases, rejected);
+    tcase_add_test(cases, shapes);
     tcase_add_test(cases, without_a_template);
     tcase_add_test(cases, what_is_continued);
     tcase_add_test(cases, much_is_continued);

@@ -1,0 +1,413 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Writes calls of tools as GBNF. Arguments that are JSON follow the tool's schema; models that write
+ * arguments one by one have a rule for each of them: a text up to the mark behind it, or JSON. */
+#include "procs/engine/gateway/api/constraints/calls.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/bytes.h"
+#include "lib/json/text.h"
+
+#define TOKEN_BYTES_MAX 64
+
+/* ---- texts ----------------------------------------------------------------------------------- */
+
+/* The bytes of <name> at the start of a text; 0: it does not begin so. */
+static size_t token_bytes(const char *text)
+{
+    size_t n = strcspn(text + 1, "<>\n") + 2;
+    return text[0] == '<' && text[1] != '[' && n > 2 && text[n - 1] == '>' && n <= TOKEN_BYTES_MAX
+               ? n
+               : 0;
+}
+
+static void put_quoted(FILE *out, const char *text, size_t bytes)
+{
+    fputs(" \"", out);
+    for (size_t i = 0; i < bytes; i++) {
+        unsigned char c = (unsigned char)text[i];
+        if (c == '"' || c == '\\')
+            fprintf(out, "\\%c", c);
+        else if (c == '\n')
+            fputs("\\n", out);
+        else if (c < ' ' || c == 0x7f)
+            fprintf(out, "\\x%02x", c);
+        else
+            fputc(c, out);
+    }
+    fputc('"', out);
+}
+
+void calls_put(FILE *out, const char *text)
+{
+    while (*text) {
+        size_t n = token_bytes(text), plain = 0;
+        if (n > 0) {
+            fprintf(out, " %.*s", (int)n, text);
+            text += n;
+            continue;
+        }
+        do
+            plain++;
+        while (text[plain] && token_bytes(text + plain) == 0);
+        put_quoted(out, text, plain);
+        text += plain;
+    }
+}
+
+/* Steals the value. */
+static void put_schema(FILE *out, json_t *schema)
+{
+    fputs(" %json ", out);
+    if (schema)
+        json_dumpf(schema, out, JSON_COMPACT);
+    json_decref(schema);
+}
+
+/* A character of a class without those that are in `but`. */
+static void put_not(FILE *out, const char *but, size_t count)
+{
+    fputs("[^", out);
+    for (size_t i = 0; i < count; i++)
+        fprintf(out, "\\x%02x", (unsigned char)but[i]);
+    fputc(']', out);
+}
+
+/* Text without the mark, whose first character is in it only once. Beginnings of the mark are
+ * followed by another beginning, or by a character that neither continues it nor begins one. */
+static void put_text_until(FILE *out, const char *mark)
+{
+    size_t n = strlen(mark);
+    fputs(" (", out);
+    put_not(out, mark, 1);
+    fputs(" | begin* (", out);
+    for (size_t i = 1; i < n; i++) {
+        char but[2] = {mark[0], mark[i]};
+        fputs(i > 1 ? " | " : "", out);
+        put_quoted(out, mark, i);
+        fputc(' ', out);
+        put_not(out, but, 2);
+    }
+    fputs("))* begin*", out);
+}
+
+/* The rule that put_text_until uses. */
+static void put_begin(FILE *out, const char *mark)
+{
+    fputs("begin ::=", out);
+    for (size_t i = 1; i < strlen(mark); i++) {
+        fputs(i > 1 ? " |" : "", out);
+        put_quoted(out, mark, i);
+    }
+    fputs("\n", out);
+}
+
+/* ---- arguments one by one -------------------------------------------------------------------- */
+
+static int cannot(const char *tool, const char *key, const char *keyword, struct error *error)
+{
+    return error_set(
+        error, ERR_BAD_INPUT,
+        "tool '%.60s', at $.properties.%.60s, %s: it cannot be enforced where the model "
+        "writes texts without quotes; leave it out",
+        tool, key, keyword);
+}
+
+/* Whether texts are allowed, which the model writes as they are. */
+static bool may_be_text(const json_t *schema)
+{
+    const json_t *type = json_object_get(schema, "type"), *one;
+    size_t i;
+    if (json_is_string(type))
+        return json_text_is(type, "string");
+    json_array_foreach(type, i, one) if (json_text_is(one, "string")) return true;
+    if (type || json_object_get(schema, "$ref"))
+        return false;
+    static const char *const several[] = {"anyOf", "oneOf"};
+    for (size_t k = 0; k < ARRAY_LEN(several); k++) {
+        const json_t *list = json_object_get(schema, several[k]);
+        json_array_foreach(list, i, one) if (may_be_text(one)) return true;
+        if (list)
+            return false;
+    }
+    const json_t *list = json_object_get(schema, "enum");
+    json_array_foreach(list, i, one) if (json_is_string(one)) return true;
+    return !list;
+}
+
+/* Values of an enum: texts as they are, others as JSON. False: one contains the mark. */
+static bool put_enum(FILE *out, const json_t *list, const char *mark)
+{
+    const json_t *one;
+    size_t i;
+    fputs(" (", out);
+    json_array_foreach(list, i, one)
+    {
+        char *text = json_is_string(one) ? NULL : json_dumps(one, JSON_COMPACT | JSON_ENCODE_ANY);
+        const char *value = text ? text : json_string_value(one);
+        if (!value || strstr(value, mark))
+            return free(text), false;
+        fputs(i > 0 ? " |" : "", out);
+        put_quoted(out, value, strlen(value));
+        free(text);
+    }
+    fputs(")", out);
+    return true;
+}
+
+static int put_text(const struct calls *c, const char *tool, const char *key, const json_t *schema,
+                    FILE *out, struct error *error)
+{
+    static const char *const hard[] = {"pattern", "format", "allOf", "not", "const"};
+    const char *mark = c->form->call.value_close;
+    const json_t *list = json_object_get(schema, "enum"), *min, *max;
+    if (list)
+        return put_enum(out, list, mark) ? 0 : cannot(tool, key, "enum", error);
+    for (size_t i = 0; i < ARRAY_LEN(hard); i++)
+        if (c->strict && json_object_get(schema, hard[i]))
+            return cannot(tool, key, hard[i], error);
+    min = json_object_get(schema, "minLength");
+    max = json_object_get(schema, "maxLength");
+    if (!json_is_integer(min) && !json_is_integer(max)) {
+        put_text_until(out, mark);
+        return 0;
+    }
+    fputc(' ', out); /* without the first character of the mark, so that each one counts once */
+    put_not(out, mark, 1);
+    fprintf(out, "{%lld,", (long long)json_integer_value(min));
+    if (json_is_integer(max))
+        fprintf(out, "%lld", (long long)json_integer_value(max));
+    fputs("}", out);
+    return 0;
+}
+
+/* With the definitions that it may refer to. */
+static json_t *property_schema(const json_t *parameters, const json_t *schema)
+{
+    static const char *const names[] = {"$defs", "definitions"};
+    json_t *all = json_copy((json_t *)(uintptr_t)schema);
+    for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+        json_t *defs = json_object_get(parameters, names[i]);
+        if (defs && json_is_object(all))
+            json_object_set(all, names[i], defs);
+    }
+    return json_is_object(all) ? all : (json_decref(all), json_object());
+}
+
+static void put_key(const struct answer_call *f, const char *key, FILE *out)
+{
+    calls_put(out, f->key_open);
+    if (key)
+        put_quoted(out, key, strlen(key));
+    else
+        fputs(" [^<>\\n\"]+", out);
+    calls_put(out, f->key_end);
+    fputs(f->lines ? " \"\\n\"" : " nl", out);
+    calls_put(out, f->value_open);
+}
+
+static void put_value_end(const struct answer_call *f, FILE *out)
+{
+    fputs(f->lines ? " \"\\n\"" : "", out);
+    calls_put(out, f->value_close);
+    fputs(" nl", out);
+}
+
+static bool is_required(const json_t *parameters, const char *key)
+{
+    const json_t *one;
+    size_t i;
+    json_array_foreach(json_object_get(parameters, "required"), i,
+                       one) if (json_text_is(one, key)) return true;
+    return false;
+}
+
+/* In the order of the properties, as in objects; without properties, any. */
+static int put_arguments(const struct calls *c, const char *tool, const json_t *parameters,
+                         FILE *out, struct error *error)
+{
+    const struct answer_call *f = &c->form->call;
+    json_t *properties = json_object_get(parameters, "properties"), *schema;
+    const char *key;
+    json_object_foreach(properties, key, schema)
+    {
+        fputs(" (", out);
+        put_key(f, key, out);
+        if (may_be_text(schema)) {
+            if (put_text(c, tool, key, schema, out, error) != 0)
+                return -1;
+        } else {
+            put_schema(out, property_schema(parameters, schema));
+        }
+        put_value_end(f, out);
+        fputs(is_required(parameters, key) ? ")" : ")?", out);
+    }
+    const json_t *others = json_object_get(parameters, "additionalProperties");
+    if (json_is_false(others) || (!others && json_object_size(properties) > 0))
+        return 0;
+    fputs(" (", out);
+    put_key(f, NULL, out);
+    put_text_until(out, f->value_close);
+    put_value_end(f, out);
+    fputs(")*", out);
+    return 0;
+}
+
+/* ---- a call ---------------------------------------------------------------------------------- */
+
+static const json_t *function_of(const json_t *tool)
+{
+    const json_t *function = json_object_get(tool, "function");
+    return function ? function : tool;
+}
+
+static const char *name_of(const json_t *tool)
+{
+    return json_string_value(json_object_get(function_of(tool), "name"));
+}
+
+/* An object without a schema of its own may be any. */
+static json_t *parameters_of(const json_t *tool)
+{
+    json_t *parameters = json_object_get(function_of(tool), "parameters");
+    return json_object_size(parameters) > 0 ? json_incref(parameters)
+                                            : json_pack("{s:s}", "type", "object");
+}
+
+/* {"name": NAME, "arguments": {...}} */
+static void put_named(const char *name, json_t *parameters, FILE *out)
+{
+    json_t *value = json_string(name);
+    char *quoted = value ? json_dumps(value, JSON_ENCODE_ANY) : NULL;
+    put_quoted(out, "{\"name\": ", strlen("{\"name\": "));
+    if (quoted)
+        put_quoted(out, quoted, strlen(quoted));
+    put_quoted(out, ", \"arguments\": ", strlen(", \"arguments\": "));
+    put_schema(out, json_incref(parameters));
+    put_quoted(out, "}", 1);
+    free(quoted);
+    json_decref(value);
+}
+
+static void put_channel_call(const char *name, json_t *parameters, FILE *out)
+{
+    calls_put(out, "<|channel|>commentary to=functions.");
+    put_quoted(out, name, strlen(name));
+    calls_put(out, " <|constrain|>json<|message|>");
+    put_schema(out, json_incref(parameters));
+}
+
+static int put_body(const struct calls *c, const char *name, json_t *parameters, FILE *out,
+                    struct error *error)
+{
+    const struct answer_call *f = &c->form->call;
+    if (c->form->channels) {
+        put_channel_call(name, parameters, out);
+        return 0;
+    }
+    if (f->kind == ANSWER_NAMED) {
+        put_named(name, parameters, out);
+        return 0;
+    }
+    calls_put(out, f->call_open);
+    calls_put(out, f->prefix);
+    put_quoted(out, name, strlen(name));
+    fputs(*f->prefix ? " \":\" [0-9]+" : "", out);
+    calls_put(out, f->name_end);
+    if (f->kind == ANSWER_OBJECT) {
+        put_schema(out, json_incref(parameters));
+    } else {
+        fputs(" nl", out);
+        if (put_arguments(c, name, parameters, out, error) != 0)
+            return -1;
+    }
+    calls_put(out, f->call_close);
+    return 0;
+}
+
+static bool is_chosen(const struct calls *c, const json_t *tool)
+{
+    return name_of(tool) && (!c->name || strcmp(c->name, name_of(tool)) == 0);
+}
+
+static int put_tools(const struct calls *c, FILE *out, struct error *error)
+{
+    const json_t *tool;
+    size_t i;
+    json_array_foreach(c->tools, i, tool)
+    {
+        fprintf(out, "tool%zu ::=", i);
+        json_t *parameters = parameters_of(tool);
+        int rc = !is_chosen(c, tool) ? 0 : put_body(c, name_of(tool), parameters, out, error);
+        json_decref(parameters);
+        if (rc != 0)
+            return -1;
+        fputs(is_chosen(c, tool) ? "\n" : " \"\"\n", out);
+    }
+    return 0;
+}
+
+static bool put_choice(const struct calls *c, FILE *out)
+{
+    const json_t *tool;
+    size_t i;
+    bool any = false;
+    fputs("any ::=", out);
+    json_array_foreach(c->tools, i, tool)
+    {
+        if (!is_chosen(c, tool))
+            continue;
+        fprintf(out, "%s tool%zu", any ? " |" : "", i);
+        any = true;
+    }
+    fputs("\n", out);
+    return any;
+}
+
+/* Models whose calls have marks of their own write all of them between two marks. */
+static bool in_one_block(const struct answer_call *f)
+{
+    return f->kind != ANSWER_NAMED && *f->call_open && !f->lines;
+}
+
+static void put_channel_rules(FILE *out)
+{
+    fputs("nl ::= \"\"\ncall ::= any\ncalls ::= any\nmore ::= any\n", out);
+}
+
+static void put_rules(const struct calls *c, FILE *out)
+{
+    const struct answer_call *f = &c->form->call;
+    const char *several = c->one            ? ""
+                          : in_one_block(f) ? " (nl any)*"
+                                            : "",
+               *blocks = c->one || in_one_block(f) ? "" : " (nl call)*";
+    fputs("nl ::= \"\\n\"?\n", out);
+    if (f->kind == ANSWER_PAIRS)
+        put_begin(out, f->value_close);
+    fprintf(out, "rest ::= nl any%s nl", several);
+    calls_put(out, f->close);
+    fputs("\ncall ::=", out);
+    calls_put(out, f->open);
+    fprintf(out, " rest\ncalls ::= call%s\nmore ::= rest%s\n", blocks, blocks);
+}
+
+bool calls_have_grammar(const struct answer_form *form)
+{
+    return form->channels || (form->call.open && form->call.kind != ANSWER_GEMMA);
+}
+
+int calls_write(const struct calls *c, FILE *out, struct error *error)
+{
+    if (put_tools(c, out, error) != 0)
+        return -1;
+    if (!put_choice(c, out))
+        return c->name ? error_set(error, ERR_BAD_INPUT, "'tools' has no function '%.60s'", c->name)
+                       : error_set(error, ERR_BAD_INPUT, "'tools' has no function");
+    if (c->form->channels)
+        put_channel_rules(out);
+    else
+        put_rules(c, out);
+    return 0;
+}

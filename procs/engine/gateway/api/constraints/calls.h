@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Calls of tools in the form of a model (lib/model/chat/answer.h), as GBNF (lib/grammar). Pure. */
+#ifndef SLUICE_ENGINE_GATEWAY_API_CONSTRAINTS_CALLS_H
+#define SLUICE_ENGINE_GATEWAY_API_CONSTRAINTS_CALLS_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdio.h>
+
+#include "lib/base/error.h"
+#include "lib/model/chat/answer.h"
+
+/* Which calls are written. */
+struct calls {
+    const struct answer_form *form;
+    const json_t *tools; /* an array in OpenAI's form */
+    const char *name;    /* of the only one that may be called; NULL: any */
+    bool one;            /* at most one call */
+    bool strict;         /* what the form cannot enforce of a schema is an error */
+};
+
+/* Whether calls of the form can be written as a grammar. */
+bool calls_have_grammar(const struct answer_form *form);
+/* Writes a rule for each tool, a line each, so that line i + 1 is of tool i; then `call`, one call
+ * with its marks, `calls`, one or more of them, and `more`, what follows the opening mark of the first
+ * one. -1 with ERR_BAD_INPUT: no tool has that name, or a schema cannot be enforced. */
+int calls_write(const struct calls *c, FILE *out, struct error *error);
+/* A text as a sequence of GBNF, with what may be a control token as that token. */
+void calls_put(FILE *out, const char *text);
+
+#endif

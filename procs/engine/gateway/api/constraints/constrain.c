@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Makes the grammar that an answer keeps to, of a schema of the client, the schemas of tools, or
+ * both. The engine compiles it before it computes anything, and rejects what it cannot enforce; its
+ * words are then told of the tool. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "procs/engine/gateway/api/constraints/calls.h"
+#include "procs/engine/gateway/api/request.h"
+
+/* Rules of answers in channels: reasoning, and before a call perhaps a message to the user. */
+#define CHANNEL_RULES                                                                              \
+    "think ::= <|channel|> \"analysis\" <|message|> .* <|end|> <|start|> \"assistant\"\n"          \
+    "note ::= <|channel|> \"commentary\" <|message|> .* <|end|> <|start|> \"assistant\"\n"         \
+    "final ::= <|channel|> \"final\" (\" \"? <|constrain|> \"json\")? <|message|>\n"
+
+static bool any_is_strict(const json_t *tools)
+{
+    const json_t *tool;
+    size_t i;
+    json_array_foreach(tools, i, tool)
+    {
+        const json_t *function = json_object_get(tool, "function");
+        if (json_is_true(json_object_get(function ? function : tool, "strict")))
+            return true;
+    }
+    return false;
+}
+
+int api_grammar(struct api_request *out, enum grammar_kind kind, const char *text, size_t bytes,
+                struct error *error)
+{
+    if (bytes == 0 || bytes > GRAMMAR_TEXT_BYTES_MAX)
+        return error_set(error, ERR_BAD_INPUT,
+                         "what the answer shall keep to has %zu bytes; it must have 1 to %u", bytes,
+                         GRAMMAR_TEXT_BYTES_MAX);
+    free(out->grammar_text);
+    out->grammar_text = malloc(bytes + 1);
+    if (!out->grammar_text)
+        return error_set(error, ERR_NO_MEMORY, "out of memory (grammar)");
+    memcpy(out->grammar_text, text, bytes);
+    out->grammar_text[bytes] = 0;
+    out->grammar.kind = kind;
+    out->grammar.text = out->grammar_text;
+    out->grammar.bytes = bytes;
+    return 0;
+}
+
+int api_grammar_of_schema(struct api_request *out, const json_t *schema, struct error *error)
+{
+    char *text = json_dumps(schema, JSON_COMPACT);
+    int rc = text ? api_grammar(out, GRAMMAR_JSON_SCHEMA, text, strlen(text), error)
+                  : error_set(error, ERR_NO_MEMORY, "out of memory (schema)");
+    free(text);
+    return rc;
+}
+
+/* ---- GBNF ------------------------------------------------------------------------------------ */
+
+/* What the answer is, of the rules of calls.h. */
+static void put_root(const struct answer_form *form, const struct api_conversation *c, bool calls,
+                     FILE *out)
+{
+    const char *text = c->shape.schema ? "schema" : ".*";
+    if (form->channels) {
+        fputs(CHANNEL_RULES "root ::= think? ", out);
+        if (c->shape.call_needed)
+            fputs("note? calls\n", out);
+        else
+            fprintf(out, "(%sfinal %s)\n", calls ? "note? calls | " : "", text);
+    } else if (c->shape.call_needed) {
+        fputs("root ::= calls\n", out);
+    } else {
+        fputs(c->shape.schema ? "root ::= calls | schema\n" : "root ::= more\n", out);
+    }
+    if (!c->shape.schema)
+        return;
+    fputs("schema ::= %json ", out);
+    json_dumpf(c->shape.schema, out, JSON_COMPACT);
+    fputs("\n", out);
+}
+
+static int write_all(const struct answer_form *form, const struct api_conversation *c, bool calls,
+                     bool one, bool strict, FILE *out, struct error *error)
+{
+    struct calls all = {
+        .form = form, .tools = c->tools, .name = c->shape.call_name, .one = one, .strict = strict};
+    if (calls && calls_write(&all, out, error) != 0)
+        return -1;
+    put_root(form, c, calls, out);
+    return ferror(out) ? error_set(error, ERR_NO_MEMORY, "out of memory (grammar)") : 0;
+}
+
+static int make_gbnf(const struct answer_form *form, const struct api_conversation *c, bool calls,
+                     bool strict, struct api_request *r, struct error *error)
+{
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *out = open_memstream(&text, &bytes);
+    if (!out)
+        return error_set(error, ERR_NO_MEMORY, "out of memory (grammar)");
+    int rc = write_all(form, c, calls, r->one_call, strict, out, error);
+    if (fclose(out) != 0 && rc == 0)
+        rc = error_set(error, ERR_NO_MEMORY, "out of memory (grammar)");
+    if (rc == 0)
+        rc = api_grammar(r, GRAMMAR_GBNF, text, bytes, error);
+    free(text);
+    return rc;
+}
+
+/* ---- where it begins ------------------------------------------------------------------------- */
+
+static void place(const struct answer_form *form, bool inside, bool triggered,
+                  struct grammar_source *g)
+{
+    if (form->channels)
+        return;
+    if (form->reasoning.open) {
+        g->open = inside ? NULL : form->reasoning.open;
+        g->close = form->reasoning.close;
+    }
+    if (triggered)
+        g->trigger = form->call.open;
+}
+
+static int check(const struct answer_form *form, const struct api_conversation *c,
+                 struct error *error)
+{
+    bool tools = json_array_size(c->tools) > 0;
+    if (c->shape.call_needed && !tools)
+        return error_set(error, ERR_BAD_INPUT,
+                         "'tool_choice' asks for a call, and there are no tools to be called");
+    if ((c->shape.call_needed || (c->shape.schema && tools)) && !calls_have_grammar(form))
+        return error_set(error, ERR_BAD_INPUT,
+                         "%s: this model writes calls of tools in a form that cannot be enforced",
+                         c->shape.call_needed ? "'tool_choice'" : "tools together with a schema");
+    if ((c->shape.call_needed || c->shape.schema) && c->continues)
+        return error_set(error, ERR_BAD_INPUT,
+                         "%s: the last message is the assistant's, and what continues it cannot be "
+                         "enforced; end with a message of the user",
+                         c->shape.call_needed ? "'tool_choice'" : "a schema");
+    return 0;
+}
+
+/* The names in their order, for the words of errors. */
+static int keep_names(const json_t *tools, struct api_request *r, struct error *error)
+{
+    const json_t *tool;
+    size_t i;
+    r->grammar_tools = json_array();
+    json_array_foreach(tools, i, tool)
+    {
+        const json_t *function = json_object_get(tool, "function");
+        json_t *name = json_object_get(function ? function : tool, "name");
+        if (json_array_append_new(r->grammar_tools,
+                                  json_is_string(name) ? json_incref(name) : json_string("")) != 0)
+            return error_set(error, ERR_NO_MEMORY, "out of memory (tools)");
+    }
+    return 0;
+}
+
+static int constrain(const struct answer_form *form, const struct api_conversation *c, bool inside,
+                     struct api_request *r, struct error *error)
+{
+    bool tools = json_array_size(c->tools) > 0, calls = tools && calls_have_grammar(form);
+    bool strict = c->shape.call_needed || any_is_strict(c->tools);
+    if (check(form, c, error) != 0)
+        return -1;
+    if (!c->shape.schema && !calls)
+        return 0;
+    r->one_call |= c->shape.call_name != NULL;
+    r->grammar_optional = !c->shape.schema && !strict;
+    place(form, inside, !c->shape.schema && !c->shape.call_needed, &r->grammar);
+    if (!calls && !form->channels)
+        return api_grammar_of_schema(r, c->shape.schema, error);
+    if (keep_names(c->tools, r, error) != 0)
+        return -1;
+    return make_gbnf(form, c, calls, strict, r, error);
+}
+
+int api_constrain_text(const struct answer_shape *shape, struct api_request *r, struct error *error)
+{
+    static const char object[] = "{\"type\":\"object\"}";
+    if (r->grammar.kind != GRAMMAR_NONE)
+        return 0;
+    if (shape->schema)
+        return api_grammar_of_schema(r, shape->schema, error);
+    return shape->object ? api_grammar(r, GRAMMAR_JSON_SCHEMA, object, sizeof object - 1, error)
+                         : 0;
+}
+
+int api_constrain(const struct answer_form *form, const struct api_conversation *c, bool inside,
+                  struct api_request *r, struct error *error)
+{
+    struct api_conversation own = *c;
+    json_t *any = c->shape.object && !c->shape.schema ? json_pack("{s:s}", "type", "object") : NULL;
+    if (r->grammar.kind != GRAMMAR_NONE) /* the client's own */
+        return 0;
+    if (c->shape.object && !c->shape.schema && !any)
+        return error_set(error, ERR_NO_MEMORY, "out of memory (schema)");
+    if (any)
+        own.shape.schema = any;
+    int rc = constrain(form, &own, inside, r, error);
+    json_decref(any);
+    return rc != 0 && r->grammar_optional && error->code == ERR_BAD_INPUT ? 0 : rc;
+}
+
+/* ---- errors ---------------------------------------------------------------------------------- */
+
+void api_explain(const struct api_request *r, struct error *error)
+{
+    unsigned line;
+    int n = 0;
+    struct error own = *error;
+    if (error->code != ERR_BAD_INPUT || !r->grammar_tools ||
+        sscanf(own.text, "GBNF, line %u: %n", &line, &n) != 1 || n == 0)
+        return;
+    const char *name = json_string_value(json_array_get(r->grammar_tools, line - 1));
+    if (name)
+        error_set(error, own.code, "tool '%.60s': %.300s", name, own.text + n);
+    else
+        error_set(error, own.code, "%.350s", own.text + n);
+}

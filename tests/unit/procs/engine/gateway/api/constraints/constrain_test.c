@@ -1,0 +1,312 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Grammars of answers: for each form of calls, the automaton takes the calls that the splitter of
+ * answers (lib/model/chat) reads, and no others. */
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/bytes.h"
+#include "procs/engine/gateway/api/request.h"
+
+#define TOOLS                                                                                      \
+    "[{\"type\":\"function\",\"function\":{\"name\":\"look\",\"parameters\":{\"type\":\"object\"," \
+    "\"properties\":{\"depth\":{\"type\":\"integer\"},\"name\":{\"type\":\"string\"},\"mode\":{"   \
+    "\"type\":\"string\",\"enum\":[\"a\",\"b\"]},\"list\":{\"type\":\"array\"},\"short\":{"        \
+    "\"type\":\"string\",\"maxLength\":3}},\"required\":[\"depth\"]}}},{\"type\":\"function\","    \
+    "\"function\":{\"name\":\"other\"}}]"
+
+static json_t *loaded(const char *text)
+{
+    json_t *json = text ? json_loads(text, 0, NULL) : NULL;
+    ck_assert(json || !text);
+    return json;
+}
+
+struct wish {
+    const char *marks; /* that the chat template has */
+    const char *tools, *schema, *name;
+    bool needed, object, one, inside;
+};
+
+/* The request that keeps to the wish; its error, or "". */
+static const char *constrain(const struct wish *w, struct api_request *r)
+{
+    static struct error error;
+    struct answer_form form = answer_form_of(w->marks, strlen(w->marks));
+    json_t *tools = loaded(w->tools), *schema = loaded(w->schema);
+    struct api_conversation c = {
+        .tools = tools,
+        .shape = {
+            .schema = schema, .object = w->object, .call_needed = w->needed, .call_name = w->name}};
+    *r = (struct api_request){.one_call = w->one};
+    int rc = api_constrain(&form, &c, w->inside, r, &error);
+    json_decref(tools);
+    json_decref(schema);
+    return rc == 0 ? "" : error.text;
+}
+
+/* 2: complete, 1: a beginning, 0: it does not fit, -1: there is no grammar. */
+static int fits(const struct wish *w, const char *text)
+{
+    struct api_request r;
+    struct grammar *g = NULL;
+    struct error error = {0};
+    const char *why = constrain(w, &r);
+    ck_assert_msg(!*why, "%s", why);
+    if (r.grammar.kind == GRAMMAR_NONE)
+        return -1;
+    ck_assert_msg(grammar_compile(&r.grammar, NULL, &g, &error) == 0, "%s\n%s", error.text,
+                  r.grammar_text);
+    struct grammar_state *s = grammar_start(g);
+    size_t n = strlen(text), taken = grammar_accept_text(s, text, n);
+    int fit = taken < n ? 0 : grammar_is_end(s) ? 2 : 1;
+    grammar_stop(s);
+    grammar_free(g);
+    api_request_free(&r);
+    return fit;
+}
+
+static void check(const struct wish *w, const char *text, int fit)
+{
+    int got = fits(w, text);
+    ck_assert_msg(got == fit, "%s: %s is %d, not %d", w->marks, text, got, fit);
+}
+
+/* ---- the forms of calls ---------------------------------------------------------------------- */
+
+#define HERMES(arguments)                                                                          \
+    "<tool_call>\n{\"name\": \"look\", \"arguments\": " arguments "}\n</tool_call>"
+#define CODER(parameters)           "<tool_call>\n<function=look>\n" parameters "</function>\n</tool_call>"
+#define CODER_PARAMETER(key, value) "<parameter=" key ">\n" value "\n</parameter>\n"
+#define GLM(arguments)              "<tool_call>look\n" arguments "</tool_call>"
+#define GLM_ARGUMENT(key, value)    "<arg_key>" key "</arg_key>\n<arg_value>" value "</arg_value>\n"
+#define MINIMAX(calls)              "<minimax:tool_call>\n" calls "</minimax:tool_call>"
+#define MINIMAX_CALL(parameters)    "<invoke name=\"look\">\n" parameters "</invoke>\n"
+#define MINIMAX_PARAMETER(key, v)   "<parameter name=\"" key "\">" v "</parameter>\n"
+#define DEEPSEEK(calls)             "<｜tool▁calls▁begin｜>" calls "<｜tool▁calls▁end｜>"
+#define DEEPSEEK_V3(arguments)                                                                     \
+    "<｜tool▁call▁begin｜>function<｜tool▁sep｜>look\n```json\n" arguments                         \
+    "\n```<｜tool▁call▁end｜>"
+#define DEEPSEEK_V31(arguments)                                                                    \
+    "<｜tool▁call▁begin｜>look<｜tool▁sep｜>" arguments "<｜tool▁call▁end｜>"
+#define KIMI(arguments)                                                                            \
+    "<|tool_calls_section_begin|><|tool_call_begin|>functions.look:0<|tool_call_argument_begin|"   \
+    ">" arguments "<|tool_call_end|><|tool_calls_section_end|>"
+#define HARMONY(arguments)                                                                         \
+    "<|channel|>commentary to=functions.look <|constrain|>json<|message|>" arguments
+
+static const struct {
+    const char *marks, *right, *wrong,
+        *two; /* two: calls, which are too many where one is wanted */
+} forms[] = {
+    {"<tool_call></tool_call>", HERMES("{\"depth\": 3, \"name\": \"x\"}"),
+     HERMES("{\"depth\": \"x\"}"), HERMES("{\"depth\": 3}") "\n" HERMES("{\"depth\":4}")},
+    {"<tool_call><function=</tool_call>",
+     CODER(CODER_PARAMETER("depth", "3") CODER_PARAMETER("name", "a < </b> </p\n<</para x")
+               CODER_PARAMETER("mode", "b") CODER_PARAMETER("list", "[1, {}]")
+                   CODER_PARAMETER("short", "a\nb")),
+     CODER(CODER_PARAMETER("depth", "x")),
+     CODER(CODER_PARAMETER("depth", "3")) "\n" CODER(CODER_PARAMETER("depth", "4"))},
+    {"<tool_call><arg_key></tool_call>",
+     GLM(GLM_ARGUMENT("depth", "3") GLM_ARGUMENT("name", "<</arg_valu")),
+     GLM(GLM_ARGUMENT("depth", "3") GLM_ARGUMENT("mode", "c")),
+     GLM(GLM_ARGUMENT("depth", "3")) GLM(GLM_ARGUMENT("depth", "3"))},
+    {"<minimax:tool_call>",
+     MINIMAX(MINIMAX_CALL(MINIMAX_PARAMETER("depth", "3") MINIMAX_PARAMETER("name", "x"))),
+     MINIMAX(MINIMAX_CALL(MINIMAX_PARAMETER("name", "x"))),
+     MINIMAX(MINIMAX_CALL(MINIMAX_PARAMETER("depth", "3"))
+                 MINIMAX_CALL(MINIMAX_PARAMETER("depth", "4")))},
+    {"<｜tool▁call▁begin｜>' + tool['type']", DEEPSEEK(DEEPSEEK_V3("{\"depth\": 3}")),
+     DEEPSEEK(DEEPSEEK_V3("{\"depth\": null}")),
+     DEEPSEEK(DEEPSEEK_V3("{\"depth\": 3}") "\n" DEEPSEEK_V3("{\"depth\": 3}"))},
+    {"<｜tool▁calls▁begin｜>", DEEPSEEK(DEEPSEEK_V31("{\"depth\": 3}")),
+     DEEPSEEK(DEEPSEEK_V31("{\"depth\": []}")),
+     DEEPSEEK(DEEPSEEK_V31("{\"depth\": 3}") DEEPSEEK_V31("{\"depth\": 3}"))},
+    {"<|tool_calls_section_begin|>", KIMI("{\"depth\": 3}"), KIMI("{}"), NULL},
+    {"<|channel|>analysis<|message|>", HARMONY("{\"depth\": 3}"), HARMONY("{}"), NULL},
+};
+
+static unsigned read_calls;
+static char read_name[20], read_arguments[300];
+
+static void take_piece(void *arg, const struct answer_piece *p)
+{
+    (void)arg;
+    if (p->part != ANSWER_CALL)
+        return;
+    read_calls++;
+    snprintf(read_name, sizeof read_name, "%s", p->name);
+    snprintf(read_arguments, sizeof read_arguments, "%s", p->arguments);
+}
+
+/* The splitter reads these calls. */
+static void check_read(const char *marks, const char *text, unsigned calls)
+{
+    struct answer_form form = answer_form_of(marks, strlen(marks));
+    struct answer a;
+    json_t *tools = loaded(TOOLS);
+    size_t bytes;
+    struct chat_types *types = chat_types_new(tools, &bytes);
+    form.types = types;
+    read_calls = 0;
+    answer_open(&a, &form, false, take_piece, NULL);
+    ck_assert(answer_take(&a, text, strlen(text), true) == 0);
+    answer_close(&a);
+    ck_assert_msg(read_calls == calls && strcmp(read_name, "look") == 0, "%u calls in %s",
+                  read_calls, text);
+    json_t *arguments = loaded(read_arguments);
+    ck_assert_msg(json_is_integer(json_object_get(arguments, "depth")), "%s", read_arguments);
+    json_decref(arguments);
+    chat_types_free(types);
+    json_decref(tools);
+}
+
+START_TEST(needed_calls)
+{
+    struct wish w = {.marks = forms[_i].marks, .tools = TOOLS, .needed = true};
+    check(&w, forms[_i].right, 2);
+    check(&w, forms[_i].wrong, 0);
+    check(&w, "Hello", 0);
+    check_read(w.marks, forms[_i].right, 1);
+    if (forms[_i].two) {
+        check(&w, forms[_i].two, 2);
+        check_read(w.marks, forms[_i].two, 2);
+        w.one = true;
+        check(&w, forms[_i].right, 2);
+        check(&w, forms[_i].two, 0);
+    }
+    w.name = "other";
+    check(&w, forms[_i].right, 0);
+}
+END_TEST
+
+/* Free text, then perhaps calls. */
+START_TEST(calls_that_may_be)
+{
+    struct wish w = {.marks = forms[_i].marks, .tools = TOOLS};
+    char text[1000];
+    bool channels = strstr(w.marks, "channel") != NULL;
+    snprintf(text, sizeof text, "%s%s",
+             channels ? "<|channel|>commentary<|message|>Hm <x><|end|><|start|>assistant" : "Hm <t",
+             forms[_i].right);
+    check(&w, text, 2);
+    check(&w, channels ? "<|channel|>final<|message|>Hello <x>" : "Hello <x>", 2);
+    snprintf(text, sizeof text, "%s%s", channels ? "" : "Hm", forms[_i].wrong);
+    check(&w, text, 0);
+}
+END_TEST
+
+/* ---- schemas --------------------------------------------------------------------------------- */
+
+#define SCHEMA "{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"integer\"}}}"
+
+START_TEST(schemas)
+{
+    struct wish w = {.marks = "", .schema = SCHEMA};
+    check(&w, "{\"a\":1}", 2);
+    check(&w, "{\"a\":\"1\"}", 0);
+    w = (struct wish){.marks = "", .object = true};
+    check(&w, "{\"x\":[1]}", 2);
+    check(&w, "7", 0);
+    w = (struct wish){.marks = ""};
+    check(&w, "7", -1);
+    w = (struct wish){.marks = "<think></think>", .schema = SCHEMA};
+    check(&w, "<think>so {\n</think>\n\n{\"a\":1}", 2);
+    check(&w, "{\"a\":1}", 2);
+    check(&w, "so {</think>{\"a\":1}", 0);
+    w.inside = true;
+    check(&w, "so {</think>{\"a\":1}", 2);
+    check(&w, "{\"a\":1}", 1);
+    w = (struct wish){.marks = "<|channel|>analysis<|message|>", .schema = SCHEMA};
+    check(&w,
+          "<|channel|>analysis<|message|>Hm<|end|><|start|>assistant<|channel|>final<|message|>"
+          "{\"a\":1}",
+          2);
+    check(&w, "<|channel|>final <|constrain|>json<|message|>{\"a\":1}", 2);
+    check(&w, "<|channel|>final<|message|>no", 0);
+}
+END_TEST
+
+/* Either calls or the schema. */
+START_TEST(schemas_and_tools)
+{
+    struct wish w = {.marks = forms[0].marks, .schema = SCHEMA, .tools = TOOLS};
+    check(&w, "{\"a\":1}", 2);
+    check(&w, forms[0].right, 2);
+    check(&w, forms[0].wrong, 0);
+    w.needed = true;
+    check(&w, "{\"a\":1}", 0);
+}
+END_TEST
+
+/* ---- errors ---------------------------------------------------------------------------------- */
+
+#define TOOL(schema)                                                                               \
+    "{\"type\":\"function\",\"function\":{\"name\":\"f\",\"parameters\":" schema "}}"
+#define PATTERN                                                                                    \
+    "{\"type\":\"object\",\"properties\":{\"x\":{\"type\":\"string\",\"pattern\":\"a\"}}}"
+
+START_TEST(impossible)
+{
+    static const struct {
+        struct wish wish;
+        const char *why;
+    } rows[] = {
+        {{.marks = "<tool_call></tool_call>", .needed = true}, "there are no tools"},
+        {{.marks = "", .tools = TOOLS, .needed = true}, "cannot be enforced"},
+        {{.marks = "<tool_call|>", .tools = TOOLS, .needed = true}, "cannot be enforced"},
+        {{.marks = "", .tools = TOOLS, .object = true}, "tools together with a schema"},
+        {{.marks = "<tool_call></tool_call>", .tools = TOOLS, .needed = true, .name = "none"},
+         "no function 'none'"},
+        {{.marks = "<tool_call><function=", .tools = "[" TOOL(PATTERN) "]", .needed = true},
+         "tool 'f', at $.properties.x, pattern"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct api_request r;
+        const char *why = constrain(&rows[i].wish, &r);
+        ck_assert_msg(strstr(why, rows[i].why), "row %zu: '%s'", i, why);
+        api_request_free(&r);
+    }
+}
+END_TEST
+
+/* What the engine says of a line is said of the tool. */
+START_TEST(explained)
+{
+    struct wish w = {.marks = "<tool_call></tool_call>",
+                     .tools = "[" TOOL("{}") "," TOOL("{\"properties\":{\"x\":{\"not\":{}}}}") "]",
+                     .needed = true};
+    struct api_request r;
+    struct grammar *g = NULL;
+    struct error error = {0};
+    ck_assert_str_eq(constrain(&w, &r), "");
+    ck_assert(!r.grammar_optional);
+    ck_assert(grammar_compile(&r.grammar, NULL, &g, &error) == -1);
+    api_explain(&r, &error);
+    ck_assert_msg(strstr(error.text, "tool 'f': JSON Schema, at $.properties.x, not: "), "%s",
+                  error.text);
+    api_request_free(&r);
+    w.needed = false;
+    ck_assert_str_eq(constrain(&w, &r), "");
+    ck_assert(r.grammar_optional);
+    api_request_free(&r);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("gateway");
+    TCase *cases = tcase_create("constrain");
+    tcase_add_loop_test(cases, needed_calls, 0, (int)ARRAY_LEN(forms));
+    tcase_add_loop_test(cases, calls_that_may_be, 0, (int)ARRAY_LEN(forms));
+    tcase_add_test(cases, schemas);
+    tcase_add_test(cases, schemas_and_tools);
+    tcase_add_test(cases, impossible);
+    tcase_add_test(cases, explained);
+    suite_add_tcase(suite, cases);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}

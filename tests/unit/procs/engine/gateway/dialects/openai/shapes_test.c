@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Bodies that demand something of the answer: a schema, a grammar, calls, biases. */
+#include "lib/base/bytes.h"
+#include "procs/engine/gateway/dialects/openai/openai.h"
+#include "tests/unit/procs/engine/gateway/dialects/bodies.h"
+
+#define HI_AND(more)     "{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]," more "}"
+#define PROMPT_AND(more) "{\"prompt\":\"hi\"," more "}"
+
+/* What the answer keeps to reaches the request. */
+START_TEST(shapes)
+{
+    static const struct {
+        const char *body, *text; /* of the grammar, a part */
+    } rows[] = {
+        {HI_AND("\"response_format\":{\"type\":\"text\"}"), NULL},
+        {HI_AND("\"response_format\":{\"type\":\"json_object\"}"), "{\"type\":\"object\"}"},
+        {HI_AND("\"response_format\":{\"type\":\"json_object\",\"schema\":{}}"),
+         "{\"type\":\"object\"}"},
+        {HI_AND("\"response_format\":{\"type\":\"json_schema\",\"json_schema\":{\"name\":\"n\","
+                "\"strict\":true,\"schema\":{\"type\":\"array\"}}}"),
+         "{\"type\":\"array\"}"},
+        {HI_AND("\"response_format\":{\"type\":\"json_schema\",\"schema\":{\"type\":\"array\"}}"),
+         "{\"type\":\"array\"}"},
+        {HI_AND("\"json_schema\":{\"type\":\"null\"}"), "{\"type\":\"null\"}"},
+        {HI_AND("\"grammar\":\"root ::= \\\"a\\\"\""), "root ::= \"a\""},
+        {HI_AND("\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\"}}],\"tool_choice\":"
+                "\"required\""),
+         "root ::= calls"},
+        {HI_AND("\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\"}}],\"tool_choice\":"
+                "{\"type\":\"function\",\"function\":{\"name\":\"f\"}}"),
+         "root ::= calls"},
+        {HI_AND("\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\"}}]"),
+         "root ::= more"},
+        {HI_AND("\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\"}}],\"tool_choice\":"
+                "\"none\""),
+         NULL},
+    };
+    struct bodies b;
+    bodies_open(&b, BODIES_TEMPLATE);
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        ck_assert_msg(bodies_parse(&b, &openai_chat, rows[i].body) == 0, "%s", b.error.text);
+        const char *text = b.request.grammar_text;
+        ck_assert_msg(text ? rows[i].text && strstr(text, rows[i].text) : !rows[i].text,
+                      "row %zu: %s", i, text ? text : "no grammar");
+    }
+    bodies_close(&b);
+}
+END_TEST
+
+START_TEST(biases)
+{
+    struct bodies b;
+    bodies_open(&b, NULL);
+    bodies_check(&b, &openai_completion,
+                 PROMPT_AND("\"logit_bias\":{\"5\":-100,\"7\":1.5},\"logprobs\":5,"
+                            "\"json_schema\":{\"type\":\"null\"}"),
+                 "hi");
+    const struct api_request *r = &b.request;
+    ck_assert(r->bias_count == 2 && r->bias[0].id == 5 && r->bias[0].bias == -100 &&
+              r->bias[1].id == 7 && r->bias[1].bias == 1.5f);
+    ck_assert(r->logprobs && r->top_logprobs == 5 && r->grammar.kind == GRAMMAR_JSON_SCHEMA);
+    bodies_close(&b);
+}
+END_TEST
+
+START_TEST(wrong)
+{
+    static const char *const rows[][3] = {
+        {HI_AND("\"logit_bias\":[]"), "logit_bias", "an object"},
+        {HI_AND("\"logit_bias\":{\"x\":1}"), "logit_bias", "'x' must be the id"},
+        {HI_AND("\"logit_bias\":{\"5\":101}"), "logit_bias", "from -100 to 100"},
+        {HI_AND("\"top_logprobs\":3"), "top_logprobs", "needs logprobs"},
+        {HI_AND("\"response_format\":{}"), "response_format", "json_schema"},
+        {HI_AND("\"response_format\":{\"type\":\"json_schema\"}"), "response_format",
+         "needs a schema"},
+        {HI_AND("\"tool_choice\":\"required\""), "tool_choice", "there are no tools"},
+        {HI_AND("\"tool_choice\":{\"type\":\"function\"}"), "tool_choice", "\"required\""},
+        {HI_AND("\"grammar\":7"), "grammar", "GBNF"},
+        {"{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"},{\"role\":\"assistant\","
+         "\"content\":"
+         "\"Su\"}],\"response_format\":{\"type\":\"json_object\"}}",
+         "messages", "end with a message of the user"},
+    };
+    struct bodies b;
+    bodies_open(&b, BODIES_TEMPLATE);
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++)
+        bodies_reject(&b, &openai_chat, rows[i][0], rows[i][1], rows[i][2]);
+    bodies_close(&b);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("gateway");
+    TCase *cases = tcase_create("shapes");
+    tcase_add_test(cases, shapes);
+    tcase_add_test(cases, biases);
+    tcase_add_test(cases, wrong);
+    suite_add_tcase(suite, cases);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
