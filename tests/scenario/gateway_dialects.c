@@ -103,10 +103,11 @@ static void too_long(void)
     snprintf(body, sizeof body, "{\"messages\":[{\"role\":\"user\",\"content\":\"%s\"}]}", text);
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         expect(port, rows[i][0], body, 400,
-               (const char *const[][2]){{rows[i][1], "prompt is too long: "},
-                                        {rows[i][1], "maximum context length is 64 tokens"},
-                                        {rows[i][2], rows[i][3]},
-                                        {NULL, NULL}});
+               (const char *const[][2]){
+                   {rows[i][1], "prompt is too long: "},
+                   {rows[i][1], "this model's maximum context length is 64 tokens"},
+                   {rows[i][2], rows[i][3]},
+                   {NULL, NULL}});
     }
     engine_stop(e);
 }

@@ -183,11 +183,12 @@ static int make_prompt(const struct compute *c, const struct engine_submit *s, s
         return error_set(error, ERR_BAD_INPUT, "the prompt has no tokens");
     bool generates = !s->score_prompt && s->max_tokens > 0;
     if (p->count + (generates ? 1 : 0) > context)
-        return error_set(error, ERR_CONTEXT,
-                         "prompt is too long: %zu tokens > %u maximum; the maximum context length "
-                         "is %u tokens including the response, you requested %zu. Shorten it or "
-                         "use a larger context (--ctx-size)",
-                         p->count, context, context, p->count);
+        return error_set(
+            error, ERR_CONTEXT,
+            "prompt is too long: %zu tokens > %u maximum; this model's maximum context length "
+            "is %u tokens including the response, you requested %zu. Shorten it or "
+            "use a larger context (--ctx-size)",
+            p->count, context, context, p->count);
     return 0;
 }
 
