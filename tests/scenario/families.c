@@ -20,6 +20,7 @@ static const struct script_answer coder_answers[] = {
       "<parameter=ratio>\n0.5\n</parameter>\n<parameter=list>\n[1, \"b\"]\n</parameter>\n",
       "<parameter=where>\n{\"a\": 1}\n</parameter>\n", "<parameter=none>\nNone\n</parameter>\n",
       "<parameter=size>\nbig\n</parameter>\n", "</function>\n", "</tool_call>"}},
+    {"B", {FAMILY_DONE}},
     {NULL, {NULL}}};
 
 /* GLM-4.5. */

@@ -8,6 +8,8 @@
 #include "tests/scenario/scripted.h"
 
 #define FAMILY_ASK "Look, please: A"
+/* The family coder answers a text that ends with "B" with this one. */
+#define FAMILY_DONE "It is done."
 
 /* A parameter of each type; models that write arguments one by one write none of the types. */
 #define FAMILY_TOOLS                                                                               \

@@ -110,7 +110,6 @@ static void put_keys(struct making *m, struct gguf_writer *w)
         const char *key;
         uint32_t value;
     } numbers[] = {{"block_count", 2},
-                   {"context_length", CONTEXT},
                    {"embedding_length", HIDDEN},
                    {"feed_forward_length", 32},
                    {"attention.head_count", 4},
@@ -126,6 +125,7 @@ static void put_keys(struct making *m, struct gguf_writer *w)
         snprintf(key, sizeof key, "qwen3moe.%s", numbers[i].key);
         gguf_put_u32(w, key, numbers[i].value);
     }
+    gguf_put_u32(w, "qwen3moe.context_length", m->s->context ? m->s->context : CONTEXT);
     gguf_put_f32(w, "qwen3moe.rope.freq_base", 10000);
     gguf_put_f32(w, "qwen3moe.attention.layer_norm_rms_epsilon", 1e-6f);
     gguf_put_text(w, "tokenizer.ggml.model", "gpt2");

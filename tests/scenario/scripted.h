@@ -39,6 +39,7 @@ struct script {
     const char *first, *second;                 /* tokens of `seen`; NULL: none */
     const char *eos, *eot;                      /* NULL: no such key */
     const char *chat_template, *tools_template; /* NULL: none */
+    unsigned context;                           /* tokens; 0: 4096 */
 };
 
 /* Writes the model to `name` in the directory of the test case and returns its path. Prompts have
