@@ -3,8 +3,8 @@
  * more, or one per 16; included once per instruction set, after bytes.h. A type is an unpack step
  * (blocks_unpack.h).
  *
- * For one row (decode), vectors run along k: STEP blocks at a time give STEP terms, which are added
- * to the eight partial sums, lane p for sum p. Several rows (prefill): blocks_panel.h. */
+ * For few rows (decode), vectors run along k: STEP blocks at a time give STEP terms of each row,
+ * which are added to its eight partial sums, lane p for sum p. More rows: blocks_panel.h. */
 #include "lib/kernels/simd/blocks_unpack.h"
 
 #define STEP        (4 * PIECES) /* blocks: one per 32-bit lane of a vector */
@@ -12,6 +12,7 @@
 #define BLOCK_FAR   8192 /* bytes of weights prefetched ahead into the L2 cache */
 #define BLOCK_NEAR  2048 /* into the L1 cache */
 #define OUTPUTS     8    /* whose partial sums are joined at once */
+#define BLOCK_FEW   6    /* rows without a panel, at most */
 
 /* Groups of blocks of a step. */
 struct step {
@@ -34,63 +35,79 @@ static ALWAYS_INLINE bool scales_by_line(const struct block_type t, const struct
     return s.adjacent && by_lines(STEP_GROUPS * group_bytes(t));
 }
 
-/* The terms of STEP blocks before the activation's scale. */
-static ALWAYS_INLINE vf step_terms(const struct block_type t, const struct step s, const int8_t *x,
-                                   const int32_t *corr)
+/* A prepared row of activations, from a block on; padded to ACT_PAD blocks. */
+struct block_x {
+    const int8_t *q;
+    const int32_t *corr;
+    const float *dx;
+    size_t corr_stride; /* from the corrections of first halves to those of last ones */
+};
+
+/* The terms of STEP blocks and each row, before the activation's scale. */
+static ALWAYS_INLINE void step_terms(const struct block_type t, const struct step s,
+                                     const struct block_x x[BLOCK_FEW], const int rows,
+                                     vf term[BLOCK_FEW])
 {
     const uint32_t count = (uint32_t)(s.vectors * PIECES);
     const bool lines = scales_by_line(t, s);
-    struct dots dot[4];
+    struct dots dot[BLOCK_FEW][4];
     const uint8_t *scale[VL];
     UNROLL for (int v = 0; v < 4; v++)
     {
         vq lo, hi;
         const int g = v * PIECES / ACT_GROUP, first = v * PIECES % ACT_GROUP;
-        const int8_t *xs = x + g * GROUP_SIZE + first * 16;
-        dot[v] = dots_start(vi_set1(0));
+        UNROLL for (int r = 0; r < rows; r++) dot[r][v] = dots_start(vi_set1(0));
         if (v >= s.vectors)
             continue;
         block_unpack(t, s.group[g], first, &lo, &hi);
-        dots_add(t.wide, &dot[v], lo, vq_load(xs));
-        dots_add(t.wide, &dot[v], hi, vq_load(xs + 16 * ACT_GROUP));
-        dots_fold(t.wide, &dot[v]);
+        UNROLL for (int r = 0; r < rows; r++)
+        {
+            const int8_t *xs = x[r].q + g * GROUP_SIZE + first * 16;
+            dots_add(t.wide, &dot[r][v], lo, vq_load(xs));
+            dots_add(t.wide, &dot[r][v], hi, vq_load(xs + 16 * ACT_GROUP));
+            dots_fold(t.wide, &dot[r][v]);
+        }
     }
     UNROLL for (uint32_t b = 0; b < STEP; b++) scale[b] =
         s.group[b % count / ACT_GROUP] + scale_at(t, b % ACT_GROUP);
-    vi sum = dots_join(dot);
-    if (t.shift != NO_SHIFT)
-        sum = vi_add(sum, vi_shift_right(vi_load(corr), t.shift));
-    vf term = vf_mul(vi_to_float(sum),
-                     lines ? adjacent_scales(t, s.group[0], count) : block_scales(t, scale));
-    if (t.minimums) /* low: -1 times the sum of the activations, the correction / 128 */
-        term = vf_subtract_product(lines ? vf_halves_by_line(s.group[0], scales_of(t, count), 2)
-                                         : block_minimums(scale),
-                                   vi_to_float(vi_shift_right(vi_load(corr), 7)), term);
-    return term;
+    const vf d = lines ? adjacent_scales(t, s.group[0], count) : block_scales(t, scale);
+    UNROLL for (int r = 0; r < rows; r++)
+    {
+        vi sum = dots_join(dot[r]);
+        if (t.shift != NO_SHIFT)
+            sum = vi_add(sum, vi_shift_right(vi_load(x[r].corr), t.shift));
+        term[r] = vf_mul(vi_to_float(sum), d);
+        if (t.minimums) /* low: -1 times the sum of the activations, the correction / 128 */
+            term[r] =
+                vf_subtract_product(lines ? vf_halves_by_line(s.group[0], scales_of(t, count), 2)
+                                          : block_minimums(scale),
+                                    vi_to_float(vi_shift_right(vi_load(x[r].corr), 7)), term[r]);
+    }
 }
 
 /* Terms of a type with two scales per block: those of the first halves, and of the last. */
 static ALWAYS_INLINE void half_terms(const struct block_type t, const struct step s,
-                                     const int8_t *x, const int32_t *corr, size_t corr_stride,
-                                     vf term[2])
+                                     const struct block_x x[BLOCK_FEW], const int rows,
+                                     vf term[BLOCK_FEW][2])
 {
     const uint32_t count = (uint32_t)(s.vectors * PIECES);
-    struct dots dot[2][4];
+    struct dots dot[BLOCK_FEW][2][4];
     const uint8_t *scale[VL];
     vf d[2];
     UNROLL for (int v = 0; v < 4; v++)
     {
         vq q[2];
         const int g = v * PIECES / ACT_GROUP, first = v * PIECES % ACT_GROUP;
-        UNROLL for (int h = 0; h < 2; h++) dot[h][v] = dots_start(vi_set1(0));
+        UNROLL for (int r = 0; r < rows; r++) UNROLL for (int h = 0; h < 2; h++) dot[r][h][v] =
+            dots_start(vi_set1(0));
         if (v >= s.vectors)
             continue;
         block_unpack(t, s.group[g], first, &q[0], &q[1]);
-        UNROLL for (int h = 0; h < 2; h++)
+        UNROLL for (int r = 0; r < rows; r++) UNROLL for (int h = 0; h < 2; h++)
         {
-            dots_add(t.wide, &dot[h][v], q[h],
-                     vq_load(x + g * GROUP_SIZE + (first + h * ACT_GROUP) * 16));
-            dots_fold(t.wide, &dot[h][v]);
+            dots_add(t.wide, &dot[r][h][v], q[h],
+                     vq_load(x[r].q + g * GROUP_SIZE + (first + h * ACT_GROUP) * 16));
+            dots_fold(t.wide, &dot[r][h][v]);
         }
     }
     UNROLL for (uint32_t b = 0; b < STEP; b++) scale[b] =
@@ -98,8 +115,10 @@ static ALWAYS_INLINE void half_terms(const struct block_type t, const struct ste
     block_half_scales(scales_by_line(t, s) ? vi_words_by_line(s.group[0], scales_of(t, count))
                                            : vi_words_at(scale),
                       d);
-    UNROLL for (int h = 0; h < 2; h++) term[h] = vf_mul(
-        vi_to_float(vi_add(dots_join(dot[h]), vi_load(corr + (size_t)h * corr_stride))), d[h]);
+    UNROLL for (int r = 0; r < rows; r++) UNROLL for (int h = 0; h < 2; h++) term[r][h] =
+        vf_mul(vi_to_float(
+                   vi_add(dots_join(dot[r][h]), vi_load(x[r].corr + (size_t)h * x[r].corr_stride))),
+               d[h]);
 }
 
 static ALWAYS_INLINE __m256i eight_mask(uint32_t n)
@@ -146,30 +165,27 @@ static ALWAYS_INLINE __m256 add_half_terms(__m256 acc, const vf term[2], const f
     return acc;
 }
 
-/* A prepared row of activations, from a block on; padded to ACT_PAD blocks. */
-struct block_x {
-    const int8_t *q;
-    const int32_t *corr;
-    const float *dx;
-    size_t corr_stride; /* from the corrections of first halves to those of last ones */
-};
-
 /* acc + the first n <= STEP blocks of the step. */
-static ALWAYS_INLINE __m256 add_step(const struct block_type t, const struct step s,
-                                     const struct block_x x, const uint32_t n, __m256 acc)
+static ALWAYS_INLINE void add_step(const struct block_type t, const struct step s,
+                                   const struct block_x x[BLOCK_FEW], const int rows,
+                                   const uint32_t n, __m256 acc[BLOCK_FEW])
 {
     if (t.halves) {
-        vf term[2];
-        half_terms(t, s, x.q, x.corr, x.corr_stride, term);
-        return add_half_terms(acc, term, x.dx, n);
+        vf term[BLOCK_FEW][2];
+        half_terms(t, s, x, rows, term);
+        UNROLL for (int r = 0; r < rows; r++) acc[r] = add_half_terms(acc[r], term[r], x[r].dx, n);
+        return;
     }
-    return add_some(acc, step_terms(t, s, x.q, x.corr), x.dx, n);
+    vf term[BLOCK_FEW];
+    step_terms(t, s, x, rows, term);
+    UNROLL for (int r = 0; r < rows; r++) acc[r] = add_some(acc[r], term[r], x[r].dx, n);
 }
 
 /* The last n < STEP blocks of the last rows: nothing after them is read. Groups that a row does not
  * have are read from its last part again; of an incomplete group, a copy. */
-static ALWAYS_INLINE __m256 end_blocks(const struct block_type t, const uint8_t *w, uint32_t n,
-                                       const struct block_x x, __m256 acc)
+static ALWAYS_INLINE void end_blocks(const struct block_type t, const uint8_t *w, uint32_t n,
+                                     const struct block_x x[BLOCK_FEW], const int rows,
+                                     __m256 acc[BLOCK_FEW])
 {
     uint8_t copy[GROUP_BYTES_MAX] = {0};
     struct step s = {.adjacent = false, .vectors = 4};
@@ -177,25 +193,29 @@ static ALWAYS_INLINE __m256 end_blocks(const struct block_type t, const uint8_t 
         s.group[g] = g * ACT_GROUP + ACT_GROUP <= n ? w + g * group_bytes(t) : copy;
     if (n % ACT_GROUP != 0)
         memcpy(copy, w + n / ACT_GROUP * group_bytes(t), scale_at(t, n % ACT_GROUP));
-    return add_step(t, s, x, n, acc);
+    add_step(t, s, x, rows, n, acc);
 }
 
 /* The last n < STEP blocks of a row. Where the weights end at least a step after, that is read. */
-static ALWAYS_INLINE __m256 last_blocks(const struct block_type t, const uint8_t *w,
-                                        const uint8_t *end, uint32_t n, const struct block_x x,
-                                        __m256 acc)
+static ALWAYS_INLINE void last_blocks(const struct block_type t, const uint8_t *w,
+                                      const uint8_t *end, uint32_t n,
+                                      const struct block_x x[BLOCK_FEW], const int rows,
+                                      __m256 acc[BLOCK_FEW])
 {
     const size_t step_bytes = STEP_GROUPS * group_bytes(t);
     if (n > STEP / 2 && (size_t)(end - w) >= step_bytes)
-        return add_step(t, adjacent_step(t, w, 4), x, n, acc);
-    if (n <= STEP / 2 && (size_t)(end - w) >= step_bytes / 2)
-        return add_step(t, adjacent_step(t, w, 2), x, n, acc);
-    return end_blocks(t, w, n, x, acc);
+        add_step(t, adjacent_step(t, w, 4), x, rows, n, acc);
+    else if (n <= STEP / 2 && (size_t)(end - w) >= step_bytes / 2)
+        add_step(t, adjacent_step(t, w, 2), x, rows, n, acc);
+    else
+        end_blocks(t, w, n, x, rows, acc);
 }
 
-static ALWAYS_INLINE struct block_x row_from(const struct block_x row, uint32_t b)
+static ALWAYS_INLINE void rows_from(const struct block_x row[BLOCK_FEW], const int rows, uint32_t b,
+                                    struct block_x x[BLOCK_FEW])
 {
-    return (struct block_x){row.q + (size_t)b * QK, row.corr + b, row.dx + b, row.corr_stride};
+    UNROLL for (int r = 0; r < rows; r++) x[r] = (struct block_x){
+        row[r].q + (size_t)b * QK, row[r].corr + b, row[r].dx + b, row[r].corr_stride};
 }
 
 static ALWAYS_INLINE void block_prefetch(const uint8_t *w, const size_t bytes)
@@ -204,31 +224,36 @@ static ALWAYS_INLINE void block_prefetch(const uint8_t *w, const size_t bytes)
     UNROLL for (size_t line = 0; line < bytes; line += 64) prefetch(w, BLOCK_NEAR + line);
 }
 
-/* The partial sums of one output. end: of the weights of all. */
-static ALWAYS_INLINE __m256 block_sums(const struct block_type t, const uint8_t *w,
-                                       const uint8_t *end, uint32_t blocks,
-                                       const struct block_x row)
+/* The partial sums of one output and each row. end: of the weights of all. */
+static ALWAYS_INLINE void block_sums(const struct block_type t, const uint8_t *w,
+                                     const uint8_t *end, uint32_t blocks,
+                                     const struct block_x row[BLOCK_FEW], const int rows,
+                                     __m256 acc[BLOCK_FEW])
 {
     const size_t step_bytes = STEP_GROUPS * group_bytes(t);
-    __m256 acc = _mm256_setzero_ps();
+    struct block_x x[BLOCK_FEW];
     uint32_t b = 0;
+    UNROLL for (int r = 0; r < rows; r++) acc[r] = _mm256_setzero_ps();
     for (; b + STEP <= blocks; b += STEP, w += step_bytes) {
         block_prefetch(w, step_bytes);
+        rows_from(row, rows, b, x);
         if (t.halves) {
-            acc = add_step(t, adjacent_step(t, w, 4), row_from(row, b), STEP, acc);
+            add_step(t, adjacent_step(t, w, 4), x, rows, STEP, acc);
             continue;
         }
-        vf term = step_terms(t, adjacent_step(t, w, 4), row.q + (size_t)b * QK, row.corr + b);
-        UNROLL for (int h = 0; h < VL / PARTS; h++) acc =
-            _mm256_fmadd_ps(vf_eight(term, h), _mm256_loadu_ps(row.dx + b + h * PARTS), acc);
+        vf term[BLOCK_FEW];
+        step_terms(t, adjacent_step(t, w, 4), x, rows, term);
+        UNROLL for (int r = 0; r < rows; r++) UNROLL for (int h = 0; h < VL / PARTS; h++) acc[r] =
+            _mm256_fmadd_ps(vf_eight(term[r], h), _mm256_loadu_ps(x[r].dx + h * PARTS), acc[r]);
     }
     if (b < blocks) {
         block_prefetch(w, blocks - b > STEP / 2 ? step_bytes : step_bytes / 2);
-        acc = last_blocks(t, w, end, blocks - b, row_from(row, b), acc);
+        rows_from(row, rows, b, x);
+        last_blocks(t, w, end, blocks - b, x, rows, acc);
     }
     if (t.halves)
-        acc = _mm256_permutevar8x32_ps(acc, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
-    return acc;
+        UNROLL for (int r = 0; r < rows; r++) acc[r] =
+            _mm256_permutevar8x32_ps(acc[r], _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
 }
 
 /* Lane i: ((s_0 + s_1) + (s_2 + s_3)) + ((s_4 + s_5) + (s_6 + s_7)) of s = p[i]. */
@@ -240,26 +265,50 @@ static ALWAYS_INLINE __m256 join_sums(const __m256 p[OUTPUTS])
                          _mm256_permute2f128_ps(lo, hi, 0x31));
 }
 
-static ALWAYS_INLINE void block_row(const struct block_type t, const struct kernel_matrix *w,
-                                    uint32_t n_begin, uint32_t n_end, const uint8_t *x, float *y)
+static ALWAYS_INLINE void block_rows(const struct block_type t, const struct kernel_matrix *w,
+                                     uint32_t n_begin, uint32_t n_end, const uint8_t *x,
+                                     size_t x_stride, const int rows, float *y, size_t y_stride)
 {
-    const struct block_x row = {
-        .q = (const int8_t *)x,
-        .corr = (const int32_t *)(const void *)(x + act_corr_offset(w->k)),
-        .dx = (const float *)(const void *)(x + act_scale_offset(w->k)),
-        .corr_stride = act_blocks(w->k),
-    };
+    struct block_x row[BLOCK_FEW];
     const uint8_t *data = w->data;
     const uint8_t *end = data + (size_t)(w->n - 1) * w->row_bytes + w->k / t.elems * t.bytes;
-    __m256 sums[OUTPUTS];
-    for (int i = 0; i < OUTPUTS; i++)
-        sums[i] = _mm256_setzero_ps();
+    __m256 sums[BLOCK_FEW][OUTPUTS];
+    for (int r = 0; r < rows; r++)
+        for (int i = 0; i < OUTPUTS; i++)
+            sums[r][i] = _mm256_setzero_ps();
+    for (int r = 0; r < rows; r++, x += x_stride)
+        row[r] = (struct block_x){
+            .q = (const int8_t *)x,
+            .corr = (const int32_t *)(const void *)(x + act_corr_offset(w->k)),
+            .dx = (const float *)(const void *)(x + act_scale_offset(w->k)),
+            .corr_stride = act_blocks(w->k),
+        };
     for (uint32_t j = n_begin; j < n_end; j += OUTPUTS) {
         uint32_t outputs = n_end - j < OUTPUTS ? n_end - j : OUTPUTS;
-        for (uint32_t i = 0; i < outputs; i++)
-            sums[i] = block_sums(t, data + (size_t)(j + i) * w->row_bytes, end, w->k / QK, row);
-        _mm256_maskstore_ps(y + j, eight_mask(outputs), join_sums(sums));
+        for (uint32_t i = 0; i < outputs; i++) {
+            __m256 acc[BLOCK_FEW];
+            block_sums(t, data + (size_t)(j + i) * w->row_bytes, end, w->k / QK, row, rows, acc);
+            UNROLL for (int r = 0; r < rows; r++) sums[r][i] = acc[r];
+        }
+        for (int r = 0; r < rows; r++)
+            _mm256_maskstore_ps(y + (size_t)r * y_stride + j, eight_mask(outputs),
+                                join_sums(sums[r]));
     }
+}
+
+/* Rows of the type that are computed without a panel, at most: where each has two sums per block,
+ * more do not fit into registers. */
+static ALWAYS_INLINE uint32_t few_max(const struct block_type t)
+{
+    return t.halves ? 2 : BLOCK_FEW;
+}
+
+static ALWAYS_INLINE void few_rows(const struct block_type t, const struct kernel_matrix *w,
+                                   uint32_t n_begin, uint32_t n_end, const uint8_t *x,
+                                   size_t x_stride, uint32_t rows, float *y, size_t y_stride)
+{
+    UNROLL for (int n = 2; n <= (int)few_max(t); n++) if (rows == (uint32_t)n)
+        block_rows(t, w, n_begin, n_end, x, x_stride, n, y, y_stride);
 }
 
 #include "lib/kernels/simd/blocks_panel.h"
@@ -270,7 +319,13 @@ static ALWAYS_INLINE void block_row(const struct block_type t, const struct kern
                                                            uint32_t n_begin, uint32_t n_end,       \
                                                            const uint8_t *x, float *y)             \
     {                                                                                              \
-        block_row(block_type_##NAME, w, n_begin, n_end, x, y);                                     \
+        block_rows(block_type_##NAME, w, n_begin, n_end, x, 0, 1, y, 0);                           \
+    }                                                                                              \
+    static __attribute__((noinline)) void block_few_##NAME(                                        \
+        const struct kernel_matrix *w, uint32_t n_begin, uint32_t n_end, const uint8_t *x,         \
+        size_t x_stride, uint32_t rows, float *y, size_t y_stride)                                 \
+    {                                                                                              \
+        few_rows(block_type_##NAME, w, n_begin, n_end, x, x_stride, rows, y, y_stride);            \
     }                                                                                              \
     static __attribute__((noinline)) void block_many_##NAME(                                       \
         const struct kernel_matrix *w, uint32_t n_begin, uint32_t n_end, const uint8_t *x,         \
@@ -282,10 +337,10 @@ static ALWAYS_INLINE void block_row(const struct block_type t, const struct kern
                                      uint32_t n_end, const void *x, size_t x_stride,               \
                                      uint32_t rows, float *y, size_t y_stride)                     \
     {                                                                                              \
-        if (rows < BLOCK_FEW)                                                                      \
-            for (uint32_t r = 0; r < rows; r++)                                                    \
-                block_one_##NAME(w, n_begin, n_end, (const uint8_t *)x + r * x_stride,             \
-                                 y + r * y_stride);                                                \
+        if (rows == 1)                                                                             \
+            block_one_##NAME(w, n_begin, n_end, x, y);                                             \
+        else if (rows <= few_max(block_type_##NAME))                                               \
+            block_few_##NAME(w, n_begin, n_end, x, x_stride, rows, y, y_stride);                   \
         else                                                                                       \
             block_many_##NAME(w, n_begin, n_end, x, x_stride, rows, y, y_stride);                  \
     }

@@ -4,7 +4,6 @@
  * rows has one partial sum in registers at a time; complete ones are added as far as the tree
  * goes. */
 
-#define BLOCK_FEW      3 /* fewer rows are computed one by one */
 #define PANEL          (VL * PANEL_VECTORS)
 #define PANEL_BLOCKS   64 /* of every output: with AVX-512 64 KiB, which stay in the L2 cache */
 #define PANEL_ROWS_MAX 66 /* whose partial sums fit into KERNEL_STACK_BYTES */
