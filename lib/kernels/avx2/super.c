@@ -7,7 +7,7 @@
 #include "lib/tensor/unpack/grids/grids.h"
 #include "lib/tensor/unpack/values.h"
 
-#define VECTOR_ADD_SCALED(acc, a, b) vi_add_pairs(acc, a, b)
+#define VECTOR_ADD_SCALED(acc, a, b) dot_scale(acc, a, b)
 #define VECTOR_BITS(bits)            bytes_of_bits(bits)
 
 #include "lib/kernels/simd/super.h"

@@ -4,11 +4,12 @@
  * adds sums of four products of unsigned and signed bytes). A type is an unpack step: the 256 codes
  * as bytes, their offset, and scales and minimums of 16 elements each.
  *
- * For one row (decode), vectors run along k; the lanes of the sums are outputs. Several rows
- * (prefill): super_panel.h. */
+ * For few rows (decode), vectors run along k; the lanes of the sums are outputs. More rows:
+ * super_panel.h. */
 #include "lib/kernels/simd/super_unpack.h"
 
 #define OUTPUTS    8     /* whose sums are in a vector of floats */
+#define SUPER_FEW  3     /* rows without a panel, at most */
 #define SUPER_FAR  16384 /* bytes prefetched ahead into the L2 cache, in the order of memory */
 #define SUPER_NEAR 256   /* into the L1 cache, of an output */
 
@@ -84,21 +85,27 @@ static ALWAYS_INLINE __m256i super_pairs(__m256i q, __m256i x)
 #endif
 }
 
-/* Lanes whose sum is the dot product of unpacked weights and a row, before minimums. */
-static ALWAYS_INLINE __m256i super_dot(const struct super_type t, const struct super_codes *c,
-                                       const int8_t *x, __m256i sums)
+/* Lanes whose sums are the dot products of unpacked weights and rows, before minimums; x: the rows,
+ * sums: of 16 activations. */
+static ALWAYS_INLINE void super_dots(const struct super_type t, const struct super_codes *c,
+                                     const int8_t *const x[SUPER_FEW],
+                                     const __m256i sums[SUPER_FEW], const int rows,
+                                     __m256i dot[SUPER_FEW])
 {
-    __m256i acc = _mm256_setzero_si256(), other = _mm256_setzero_si256();
-    if (t.offset_bits != NO_OFFSET)
-        acc = _mm256_sub_epi32(acc,
-                               _mm256_slli_epi32(_mm256_madd_epi16(c->scale, sums), t.offset_bits));
-    UNROLL for (int v = 0; v < 8; v += 2)
+    const __m256i zero = _mm256_setzero_si256();
+    __m256i acc[SUPER_FEW][2];
+    UNROLL for (int r = 0; r < rows; r++)
     {
-        acc = VECTOR_ADD_SCALED(acc, super_pairs(c->q[v], load_32(x + 32 * v)), c->spread[v]);
-        other = VECTOR_ADD_SCALED(other, super_pairs(c->q[v + 1], load_32(x + 32 * v + 32)),
-                                  c->spread[v + 1]);
+        __m256i offset = _mm256_madd_epi16(c->scale, sums[r]);
+        acc[r][0] = t.offset_bits == NO_OFFSET
+                        ? zero
+                        : _mm256_sub_epi32(zero, _mm256_slli_epi32(offset, t.offset_bits));
+        acc[r][1] = zero;
     }
-    return _mm256_add_epi32(acc, other);
+    UNROLL for (int v = 0; v < 8; v++) UNROLL for (int r = 0; r < rows; r++) acc[r][v % 2] =
+        VECTOR_ADD_SCALED(acc[r][v % 2], super_pairs(c->q[v], load_32(x[r] + 32 * v)),
+                          c->spread[v]);
+    UNROLL for (int r = 0; r < rows; r++) dot[r] = _mm256_add_epi32(acc[r][0], acc[r][1]);
 }
 
 /* A super-block of a row in the order of wide codes (super_codes). */
@@ -171,7 +178,7 @@ static ALWAYS_INLINE __m256i super_wide_dot(const struct super_codes *c,
 
 struct super_tile {
     const uint8_t *row[OUTPUTS];
-    struct super_row x;
+    struct super_row x[SUPER_FEW];
     uint32_t k;
 };
 
@@ -186,74 +193,91 @@ static ALWAYS_INLINE void super_prefetch(const struct super_type t, const struct
     }
 }
 
-/* The terms of super-block g of 8 outputs before the activation's scale. */
-static ALWAYS_INLINE __m256 super_terms(const struct super_type t, uint32_t g,
-                                        const struct super_tile *s)
+/* Adds super-block g of 8 outputs and each row to acc. */
+static ALWAYS_INLINE void super_step(const struct super_type t, uint32_t g,
+                                     const struct super_tile *s, const int rows,
+                                     __m256 (*acc)[PARTS])
 {
-    __m256i dot[OUTPUTS], low[OUTPUTS]; /* lanes whose sums are dot products, and of minimums */
+    /* lanes whose sums are dot products, and of minimums */
+    __m256i dot[SUPER_FEW][OUTPUTS], low[SUPER_FEW][OUTPUTS];
     const size_t at = (size_t)g * t.bytes;
-    struct super_wide_row wide;
+    struct super_wide_row wide[SUPER_FEW];
     if (t.wide)
-        super_wide_row_at(&s->x, g, &wide);
+        UNROLL for (int r = 0; r < rows; r++) super_wide_row_at(&s->x[r], g, &wide[r]);
     for (int i = 0; i < OUTPUTS; i++) {
         struct super_codes c;
-        __m256i sums = load_32(s->x.sums + (size_t)g * 32);
         super_prefetch(t, s, at, i);
         if (t.wide) {
             super_codes_at(t, s->row[i] + at, &c);
-            dot[i] = super_wide_dot(&c, &wide);
+            UNROLL for (int r = 0; r < rows; r++) dot[r][i] = super_wide_dot(&c, &wide[r]);
             continue;
         }
+        const int8_t *x[SUPER_FEW];
+        __m256i sums[SUPER_FEW], out[SUPER_FEW];
         super_unpack(t, s->row[i] + at, &c);
-        dot[i] = super_dot(t, &c, s->x.q + (size_t)g * SUPER, sums);
-        if (t.minimums)
-            low[i] = _mm256_madd_epi16(c.min, sums);
+        UNROLL for (int r = 0; r < rows; r++)
+        {
+            x[r] = s->x[r].q + (size_t)g * SUPER;
+            sums[r] = load_32(s->x[r].sums + (size_t)g * 32);
+            if (t.minimums)
+                low[r][i] = _mm256_madd_epi16(c.min, sums[r]);
+        }
+        super_dots(t, &c, x, sums, rows, out);
+        UNROLL for (int r = 0; r < rows; r++) dot[r][i] = out[r];
     }
-    __m256 term = _mm256_mul_ps(eight_sums(dot), super_scales(t, s->row, at));
-    if (t.minimums)
-        term = _mm256_fnmadd_ps(eight_halves(s->row, at + t.dmin_at), eight_sums(low), term);
-    return term;
-}
-
-/* acc + super-block g. */
-static ALWAYS_INLINE __m256 super_step(const struct super_type t, uint32_t g,
-                                       const struct super_tile *s, __m256 acc)
-{
-    return _mm256_fmadd_ps(super_terms(t, g, s), _mm256_set1_ps(s->x.d[g]), acc);
+    const __m256 d = super_scales(t, s->row, at);
+    UNROLL for (int r = 0; r < rows; r++)
+    {
+        __m256 term = _mm256_mul_ps(eight_sums(dot[r]), d);
+        if (t.minimums)
+            term = _mm256_fnmadd_ps(eight_halves(s->row, at + t.dmin_at), eight_sums(low[r]), term);
+        acc[r][g % PARTS] = _mm256_fmadd_ps(term, _mm256_set1_ps(s->x[r].d[g]), acc[r][g % PARTS]);
+    }
 }
 
 static ALWAYS_INLINE void super_outputs(const struct super_type t, const struct super_tile *s,
-                                        float *y, uint32_t outputs)
+                                        const int rows, float *y, size_t y_stride, uint32_t outputs)
 {
-    __m256 p[PARTS];
-    UNROLL for (int i = 0; i < PARTS; i++) p[i] = _mm256_setzero_ps();
+    __m256 p[SUPER_FEW][PARTS];
+    UNROLL for (int r = 0; r < rows; r++) UNROLL for (int i = 0; i < PARTS; i++) p[r][i] =
+        _mm256_setzero_ps();
     for (uint32_t g = 0; g < s->k / SUPER; g++)
-        p[g % PARTS] = super_step(t, g, s, p[g % PARTS]);
-    __m256 sum = _mm256_add_ps(_mm256_add_ps(_mm256_add_ps(p[0], p[1]), _mm256_add_ps(p[2], p[3])),
-                               _mm256_add_ps(_mm256_add_ps(p[4], p[5]), _mm256_add_ps(p[6], p[7])));
-    _mm256_maskstore_ps(y, super_lane_mask(outputs), sum);
+        super_step(t, g, s, rows, p);
+    UNROLL for (int r = 0; r < rows; r++)
+    {
+        const __m256 *q = p[r];
+        __m256 sum =
+            _mm256_add_ps(_mm256_add_ps(_mm256_add_ps(q[0], q[1]), _mm256_add_ps(q[2], q[3])),
+                          _mm256_add_ps(_mm256_add_ps(q[4], q[5]), _mm256_add_ps(q[6], q[7])));
+        _mm256_maskstore_ps(y + (size_t)r * y_stride, super_lane_mask(outputs), sum);
+    }
 }
 
-static ALWAYS_INLINE void super_one(const struct super_type t, const struct kernel_matrix *w,
-                                    uint32_t n_begin, uint32_t n_end, const uint8_t *x, float *y)
+static ALWAYS_INLINE void rows_of_supers(const struct super_type t, const struct kernel_matrix *w,
+                                         uint32_t n_begin, uint32_t n_end, const uint8_t *x,
+                                         size_t x_stride, const int rows, float *y, size_t y_stride)
 {
-    struct super_tile s = {.x = super_row_at(x, w->k), .k = w->k};
+    struct super_tile s = {.k = w->k};
+    for (int r = 0; r < rows; r++)
+        s.x[r] = super_row_at(x + (size_t)r * x_stride, w->k);
     for (uint32_t j = n_begin; j < n_end; j += OUTPUTS) {
         uint32_t outputs = n_end - j < OUTPUTS ? n_end - j : OUTPUTS;
         for (uint32_t i = 0; i < OUTPUTS; i++) /* missing outputs repeat the last one */
             s.row[i] =
                 (const uint8_t *)w->data + (size_t)(i < outputs ? j + i : n_end - 1) * w->row_bytes;
-        super_outputs(t, &s, y + j, outputs);
+        super_outputs(t, &s, rows, y + j, y_stride, outputs);
     }
 }
 
-#include "lib/kernels/simd/super_panel.h"
-
-/* Fewer rows are computed one by one. */
-static ALWAYS_INLINE uint32_t super_few(const struct super_type t)
+static ALWAYS_INLINE void few_supers(const struct super_type t, const struct kernel_matrix *w,
+                                     uint32_t n_begin, uint32_t n_end, const uint8_t *x,
+                                     size_t x_stride, uint32_t rows, float *y, size_t y_stride)
 {
-    return t.type == TENSOR_Q2_K ? 3 : 2;
+    UNROLL for (int n = 2; n <= SUPER_FEW; n++) if (rows == (uint32_t)n)
+        rows_of_supers(t, w, n_begin, n_end, x, x_stride, n, y, y_stride);
 }
+
+#include "lib/kernels/simd/super_panel.h"
 
 /* One copy of the code per type, so that its properties are constants. */
 #define SUPER_PRODUCT(NAME)                                                                        \
@@ -261,7 +285,13 @@ static ALWAYS_INLINE uint32_t super_few(const struct super_type t)
                                                            uint32_t n_begin, uint32_t n_end,       \
                                                            const uint8_t *x, float *y)             \
     {                                                                                              \
-        super_one(super_type_##NAME, w, n_begin, n_end, x, y);                                     \
+        rows_of_supers(super_type_##NAME, w, n_begin, n_end, x, 0, 1, y, 0);                       \
+    }                                                                                              \
+    static __attribute__((noinline)) void super_few_##NAME(                                        \
+        const struct kernel_matrix *w, uint32_t n_begin, uint32_t n_end, const uint8_t *x,         \
+        size_t x_stride, uint32_t rows, float *y, size_t y_stride)                                 \
+    {                                                                                              \
+        few_supers(super_type_##NAME, w, n_begin, n_end, x, x_stride, rows, y, y_stride);          \
     }                                                                                              \
     static __attribute__((noinline)) void super_many_##NAME(                                       \
         const struct kernel_matrix *w, uint32_t n_begin, uint32_t n_end, const uint8_t *x,         \
@@ -273,10 +303,10 @@ static ALWAYS_INLINE uint32_t super_few(const struct super_type t)
                                      uint32_t n_end, const void *x, size_t x_stride,               \
                                      uint32_t rows, float *y, size_t y_stride)                     \
     {                                                                                              \
-        if (rows < super_few(super_type_##NAME))                                                   \
-            for (uint32_t r = 0; r < rows; r++)                                                    \
-                super_one_##NAME(w, n_begin, n_end, (const uint8_t *)x + r * x_stride,             \
-                                 y + r * y_stride);                                                \
+        if (rows == 1)                                                                             \
+            super_one_##NAME(w, n_begin, n_end, x, y);                                             \
+        else if (rows <= SUPER_FEW)                                                                \
+            super_few_##NAME(w, n_begin, n_end, x, x_stride, rows, y, y_stride);                   \
         else                                                                                       \
             super_many_##NAME(w, n_begin, n_end, x, x_stride, rows, y, y_stride);                  \
     }

@@ -51,11 +51,11 @@ static ALWAYS_INLINE __m256i two_bits(__m256i v, const int from)
     return masked(_mm256_srli_epi16(v, from), 3);
 }
 
-/* Bit `bit` of every byte, as `value` or 0. */
-static ALWAYS_INLINE __m256i one_bit(__m256i v, const int bit, char value)
+/* Bit `bit` of every byte, moved to bit `to`. */
+static ALWAYS_INLINE __m256i one_bit(__m256i v, const int bit, const int to)
 {
-    const __m256i mask = _mm256_set1_epi8((char)(1 << bit));
-    return masked(_mm256_cmpeq_epi8(_mm256_and_si256(v, mask), mask), value);
+    v = bit < to ? _mm256_slli_epi16(v, to - bit) : _mm256_srli_epi16(v, bit - to);
+    return masked(v, (char)(1 << to));
 }
 
 /* Eight bytes, each for two times 16 elements. */
@@ -96,7 +96,7 @@ static ALWAYS_INLINE void super_unpack_Q5_K(const uint8_t *p, struct super_codes
     __m256i fifth = bytes_at(p + 16);
     six_bits(p + 4, c);
     nibbles_of(p + 48, c);
-    UNROLL for (int v = 0; v < 8; v++) c->q[v] = _mm256_or_si256(c->q[v], one_bit(fifth, v, 16));
+    UNROLL for (int v = 0; v < 8; v++) c->q[v] = _mm256_or_si256(c->q[v], one_bit(fifth, v, 4));
 }
 
 static ALWAYS_INLINE void super_unpack_Q6_K(const uint8_t *p, struct super_codes *c)
@@ -122,7 +122,7 @@ static ALWAYS_INLINE void super_unpack_Q3_K(const uint8_t *p, struct super_codes
     {
         __m256i v = bytes_at(p + 32 + 32 * g);
         UNROLL for (int i = 0; i < 4; i++) c->q[4 * g + i] =
-            _mm256_or_si256(two_bits(v, 2 * i), one_bit(third, 4 * g + i, 4));
+            _mm256_or_si256(two_bits(v, 2 * i), one_bit(third, 4 * g + i, 2));
     }
     uint64_t nibbles = load_u64(p + 96);
     uint32_t h = load_u32(p + 104);
