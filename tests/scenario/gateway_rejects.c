@@ -140,19 +140,22 @@ static void too_many_requests(void)
 static void errors_name_the_cause(void)
 {
     static const struct {
-        const char *path, *headers;
+        const char *path, *headers, *body;
         int status;
         const char *text;
     } rows[] = {
-        {"/v1/nothing", NULL, 404, "POST /v1/chat/completions"},
-        {"/health", "Host: evil.example\r\n", 403, "no name of this machine"},
-        {"/health", "Host: localhost\r\nOrigin: http://evil.example\r\n", 403, "another site"},
+        {"/v1/nothing", NULL, NULL, 404, "POST /v1/chat/completions"},
+        {"/health", "Host: evil.example\r\n", NULL, 403, "no name of this machine"},
+        {"/health", "Host: localhost\r\nOrigin: http://evil.example\r\n", NULL, 403,
+         "another site"},
+        {"/v1/completions", "X-Sluice-Class: title\r\n", "{\"prompt\": \"a\"}", 400,
+         "X-Sluice-Class"},
     };
     unsigned port;
     struct engine *e = gateway_start(&port, (const char *const[]){"--http=0", NULL});
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         struct http h;
-        http_call(&h, port, rows[i].path, rows[i].headers, NULL, rows[i].status);
+        http_call(&h, port, rows[i].path, rows[i].headers, rows[i].body, rows[i].status);
         json_t *doc = http_json(&h);
         CHECK(strstr(lookup_text(doc, "error.message"), rows[i].text), "%.400s", h.body);
         json_decref(doc);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ipc/engine/engine_client.h"
 #include "lib/base/bytes.h"
 #include "tests/harness/harness.h"
 #include "tests/scenario/continued.h"
@@ -212,6 +213,52 @@ static void short_requests(void)
     engine_stop(e);
 }
 
+static uint64_t submit(struct rpc_client *client, uint32_t tokens, bool side)
+{
+    static const uint32_t prompt[] = {20, 21, 22, 23};
+    struct engine_submit s;
+    struct error error;
+    uint64_t id;
+    engine_submit_defaults(&s);
+    s.prompt_ids = prompt;
+    s.prompt_ids_count = ARRAY_LEN(prompt);
+    s.max_tokens = tokens;
+    s.ignore_eos = true;
+    s.side = side;
+    CHECK(engine_submit(client, &s, &id, &error) == 0, "%s", error.text);
+    return id;
+}
+
+/* How many requests end before it starts. */
+static uint64_t place_of(struct rpc_client *client, uint64_t id)
+{
+    struct engine_next next;
+    struct error error;
+    CHECK(engine_next(client, id, 0, 0, &next, &error) == 0, "%s", error.text);
+    CHECK(next.progress.known && next.count == 0, "it does not wait");
+    uint64_t place = next.progress.queue;
+    engine_next_free(&next);
+    return place;
+}
+
+/* A request for a title lets a conversation pass that arrived later. */
+static void titles_let_conversations_pass(void)
+{
+    struct error error;
+    struct engine *e = engine_new();
+    engine_start(e, (const char *const[]){"--parallel=1", NULL});
+    struct rpc_client *client = engine_client_open(e->run, &error);
+    CHECK(client, "%s", error.text);
+    uint64_t id[] = {submit(client, 1900, false), submit(client, 4, true), submit(client, 4, true),
+                     submit(client, 4, false)};
+    CHECK(place_of(client, id[3]) == 1, "it waits for others than the one that runs");
+    CHECK(place_of(client, id[1]) == 2 && place_of(client, id[2]) == 3, "a title does not wait");
+    for (size_t i = 0; i < ARRAY_LEN(id); i++)
+        CHECK(engine_cancel(client, id[i], &error) == 0, "%s", error.text);
+    rpc_client_close(client);
+    engine_stop(e);
+}
+
 int main(int argc, char **argv)
 {
     static const struct test_case cases[] = {
@@ -221,6 +268,7 @@ int main(int argc, char **argv)
         ROW(killed_while_copied),
         ROW(killed_while_a_state_is_copied),
         ROW(short_requests),
+        ROW(titles_let_conversations_pass),
     };
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }
