@@ -60,19 +60,23 @@ gateway_serves() {
     [ -n "$port" ] && [ "$port" != 0 ] && curl -sf "http://127.0.0.1:$port/health" >/dev/null
 }
 
-# One response after the other, each with another seed; and a conversation over HTTP at the same time.
-keep_busy() {
-    local seed=0 chat='' body
-    body=$(printf '{"messages": [{"role": "user", "content": "%s"}], "max_tokens": 400, "ignore_eos": true}' "$prompt")
-    trap 'kill "$chat" 2>/dev/null' EXIT
+# repeat COMMAND...: again and again, until TERM ends it and its command.
+repeat() {
+    trap 'kill $(jobs -p) 2>/dev/null; exit' TERM
     while :; do
-        seed=$((seed + 1))
-        if [ -z "$chat" ] || ! kill -0 "$chat" 2>/dev/null; then
-            curl -s -d "$body" "http://127.0.0.1:$port/v1/chat/completions" >/dev/null &
-            chat=$!
-        fi
-        "$libexec/sluice-generate" --name "$run" -p "$prompt" -n 400 --seed "$seed" --ignore-eos -q >/dev/null 2>&1
+        "$@" >/dev/null 2>&1 &
+        wait $!
     done
+}
+
+# Responses, and at the same time a conversation over HTTP.
+keep_busy() {
+    local body
+    body=$(printf '{"messages": [{"role": "user", "content": "%s"}], "max_tokens": 400, "ignore_eos": true}' "$prompt")
+    trap 'kill $(jobs -p) 2>/dev/null; exit' TERM
+    repeat curl -s -d "$body" "http://127.0.0.1:$port/v1/chat/completions" &
+    repeat "$libexec/sluice-generate" --name "$run" -p "$prompt" -n 400 --ignore-eos -q &
+    wait
 }
 
 busy() {

@@ -144,7 +144,7 @@ def pictures(browser, url, samples, folder):
 
 
 def main(program, url, samples, folder):
-    with tempfile.TemporaryDirectory() as profile:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
         browser = Browser(program, profile)
         pictures(browser, url, int(samples), folder)
         browser.close()
