@@ -36,7 +36,7 @@ def labels(name, svg):
             if not words or words[0] not in HEADS:
                 continue
             line = re.sub(r"^(limit) .*|(token gap) .*", r"\1\2", line)  # a limit, a time
-            line = re.sub(r"(BACKEND|TIME).*", r"\1", line)  # the map is next to it
+            line = re.sub(r"(BACKEND|TIME|RST DOING).*", r"\1", line)  # the map is next to it
         elif re.match(r"\s*[0-9]+\s+[0-9]+/[0-9]+\s", line):
             continue
         out.append(" ".join(FIGURE.sub("#", line).split()))
