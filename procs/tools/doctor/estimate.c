@@ -10,6 +10,7 @@
 #include "lib/base/assert.h"
 #include "lib/base/bytes.h"
 #include "lib/policy/presets/presets.h"
+#include "lib/rates/rates.h"
 #include "lib/sim/routing.h"
 #include "lib/sim/sim.h"
 
@@ -348,6 +349,37 @@ int estimate_gpu(const struct model_facts *m, const struct host_facts *a, const 
     }
     close_simulation(&s);
     return rc;
+}
+
+/* ---- several sequences ---- */
+
+double estimate_union(double experts, double used, uint32_t rows)
+{
+    return experts * (1 - pow(1 - used / experts, rows));
+}
+
+double estimate_together(const struct model_facts *m, const struct host_facts *a,
+                         const struct estimate *one, uint32_t sequences)
+{
+    double used = (double)m->experts_used, experts = accessed_bytes(m), rows = sequences;
+    if (!(one->decode_tps > 0) || !(one->compute_s > 0) || m->expert_layers == 0)
+        return 0;
+    double each = (double)m->expert_count / (double)m->expert_layers;
+    double more = estimate_union(each, used, sequences) / used; /* experts, relative to one row */
+    double dense = (double)m->dense_read_bytes, token = dense + experts;
+    const struct rates_machine machine = {.memory = token / one->compute_s,
+                                          .arithmetic =
+                                              a->prefill_s > 0 ? token / a->prefill_s : 0};
+    const struct rates_pass pass = {.memory_bytes = dense + experts * more,
+                                    .row_bytes = rows * token};
+    double compute_s = rates_bound(&machine, &pass).pass_s;
+    return rows / (compute_s + (one->stall_s + one->load_s) * more);
+}
+
+uint32_t estimate_sequences(uint64_t budget, uint64_t limit, uint64_t kv_bytes, uint32_t most)
+{
+    uint64_t more = limit > budget && kv_bytes > 0 ? (limit - budget) / kv_bytes : 0;
+    return kv_bytes == 0 || more >= most ? most : (uint32_t)more + 1;
 }
 
 /* ---- budget and advice ---- */

@@ -88,6 +88,22 @@ int estimate_gpu(const struct model_facts *m, const struct host_facts *a, const 
  * is not available. */
 uint64_t estimate_budget(const struct model_facts *m, const struct host_facts *a, double *share);
 
+/* ---- several sequences ---- */
+
+/* Experts of a layer that so many rows access, if each row chooses its own at random: of different
+ * texts more are the same. */
+double estimate_union(double experts, double used, uint32_t rows);
+
+/* Tokens per second of all of so many sequences that decode together, from the estimate of one: by
+ * the bound of a pass (lib/rates) with the rate that one row reaches, and with as many reads as
+ * further experts need. 0: unknown. */
+double estimate_together(const struct model_facts *m, const struct host_facts *a,
+                         const struct estimate *one, uint32_t sequences);
+
+/* How many sequences of a whole context, 1 to `most`, fit into `limit` bytes if a budget has space
+ * for the keys and values of one (kv_bytes; 0: there are none). */
+uint32_t estimate_sequences(uint64_t budget, uint64_t limit, uint64_t kv_bytes, uint32_t most);
+
 /* ---- advice ---- */
 
 enum advice {

@@ -261,6 +261,46 @@ static void report_estimates(struct findings *f, const struct model_facts *m,
     finding_quiet(f, "model", "estimates", all);
 }
 
+#define SEQUENCES_ADVISED 16u
+
+/* The estimate at a budget: that of the largest share that it holds. */
+static const struct estimate *estimate_at(const struct model_facts *m, uint64_t budget,
+                                          const struct estimate estimates[ESTIMATE_SHARES])
+{
+    size_t at = 0;
+    for (size_t i = 0; i < ESTIMATE_SHARES; i++)
+        at = budget_at(m, i) <= budget ? i : at;
+    return &estimates[at];
+}
+
+/* Sequences of a whole context each, beside the experts of the budget; and what they give. */
+static void report_parallel(struct findings *f, const struct model_facts *m,
+                            const struct host_facts *a,
+                            const struct estimate estimates[ESTIMATE_SHARES],
+                            const struct params *params, const json_t *memory_estimate)
+{
+    double share;
+    uint64_t recommended = estimate_budget(m, a, &share), limit = params->budget;
+    uint64_t ctx = lookup_u64(memory_estimate, "ctx_size");
+    uint64_t kv = lookup_u64(memory_estimate, "kv_bytes");
+    if (limit == 0)
+        limit = a->available / 5 * 4;
+    if (recommended == 0 || recommended > limit)
+        return;
+    uint32_t n = estimate_sequences(recommended, limit, kv, SEQUENCES_ADVISED);
+    const struct estimate *one = estimate_at(m, recommended, estimates);
+    double together = estimate_together(m, a, one, n);
+    char text[32], tps[DIGITS_BYTES] = "an unknown number of";
+    snprintf(text, sizeof text, "%u sequence%s", n, n == 1 ? "" : "s");
+    if (together > 0)
+        two_digits(together, tps);
+    finding(f, "model", "parallel", json_integer(n), text,
+            "of %" PRIu64 " tokens each fit into memory beside the experts (--parallel %u "
+            "--ctx-size %" PRIu64 "): about %s tokens/s together",
+            ctx, n, n * ctx, tps);
+    finding_quiet(f, "model", "parallel_tps", json_real(together));
+}
+
 /* What the estimate was made from. */
 static void report_measured(struct findings *f, const struct host_facts *a)
 {
@@ -319,6 +359,7 @@ static void report_model(struct findings *f, const struct model_facts *m,
     report_kv(f, memory_estimate);
     report_speed(f, m, a);
     report_estimates(f, m, estimates);
+    report_parallel(f, m, a, estimates, params, memory_estimate);
     report_measured(f, a);
     finding_quiet(f, "model", "memory_estimate", json_deep_copy(memory_estimate));
     ranking_report(f, m, a, params, memory_estimate);
