@@ -66,6 +66,14 @@ PARAM_BYTES(
     keep_kv, 1099511627776, 0, UINT64_MAX / 4,
     "maximum keys and values kept after sequences for a prompt that begins with the same "
     "tokens; 0: none; they need no memory beyond the KV cache of --ctx-size (docs/reuse.md)")
+PARAM_TEXT(
+    prefix_dir, "",
+    "directory in which kept prefixes survive a restart; it is made if it does not exist, and must "
+    "be writable by this user only; empty: none (docs/reuse.md)")
+PARAM_BYTES(
+    prefix_dir_bytes, 4294967296, 1048576, UINT64_MAX / 4,
+    "maximum bytes of the files in --prefix-dir, which never take more than half of the space that "
+    "would be free without them")
 PARAM_U64(state_checkpoints, 4, 1, 32, "states",
           "checkpoints of a recurrent state and of windows (models that have them); a prompt that "
           "begins as an earlier one continues from one of them. They count against the budget, and "

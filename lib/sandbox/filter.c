@@ -67,7 +67,8 @@ enum profile_calls {
 #include "lib/sandbox/profiles.tbl.h"
 };
 #define INHERITED(id)                                                                              \
-    (SANDBOX_##id == SANDBOX_COMPUTE_GPU || SANDBOX_##id == SANDBOX_SUPERVISOR_GPU                 \
+    (SANDBOX_##id == SANDBOX_COMPUTE_GPU || SANDBOX_##id == SANDBOX_COMPUTE_GPU_FILES ||           \
+             SANDBOX_##id == SANDBOX_SUPERVISOR_GPU                                                \
          ? CALLS_OF_SUPERVISOR_GPU                                                                 \
          : CALLS_OF_SUPERVISOR)
 #define SANDBOX_PROFILE(id, name, groups, files, network)                                          \
@@ -172,7 +173,7 @@ static void permit_argument(struct filter *f, const struct rule *r, uint64_t val
 static bool fails(enum sandbox_profile profile)
 {
     return profile == SANDBOX_SUPERVISOR || profile == SANDBOX_SUPERVISOR_GPU ||
-           profile == SANDBOX_COMPUTE_GPU;
+           profile == SANDBOX_COMPUTE_GPU || profile == SANDBOX_COMPUTE_GPU_FILES;
 }
 
 void filter_make(enum sandbox_profile profile, struct filter *f)

@@ -68,6 +68,15 @@ SANDBOX_PROFILE(COMPUTE_GPU, "compute with a GPU",
                 "libraries, /proc, /sys",
                 "Unix sockets")
 
+/* With --prefix-dir. */
+SANDBOX_PROFILE(COMPUTE_FILES, "compute with --prefix-dir",
+                BASE | DIAL | ACCEPT | BIND | STAT | PAGES | OPEN | WRITE | NAMES,
+                "socket files of the run directory; written: the directory of prefixes",
+                "Unix sockets")
+SANDBOX_PROFILE(COMPUTE_GPU_FILES, "compute with a GPU and --prefix-dir",
+                BASE | DIAL | ACCEPT | BIND | STAT | PAGES | OPEN | WRITE | NAMES | DEVICE,
+                "those of compute with a GPU; written: the directory of prefixes", "Unix sockets")
+
 SANDBOX_VARIABLE("LANG")
 SANDBOX_VARIABLE("LC_ALL")
 SANDBOX_VARIABLE("TZ")

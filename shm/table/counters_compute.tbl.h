@@ -102,4 +102,16 @@ COUNTER(tokens_forced, COUNTER, tokens,
         "Part of tokens_decode that a grammar forced: appended without a pass of their own.")
 COUNTER(grammar_errors, COUNTER, times,
         "Grammars that were refused, and answers that ended because no token fits theirs.")
+COUNTER(prefixes_stored, COUNTER, prefixes, "Prefixes written to --prefix-dir.")
+COUNTER(prefixes_read, COUNTER, prefixes, "Prefixes read from --prefix-dir for a sequence.")
+COUNTER(prefix_tokens_read, COUNTER, tokens, "Tokens of these: not computed.")
+COUNTER(prefix_bytes_written, COUNTER, bytes, "Bytes written to --prefix-dir.")
+COUNTER(prefix_bytes_read, COUNTER, bytes, "Bytes read from --prefix-dir for sequences.")
+COUNTER(prefixes_rejected, GAUGE, files,
+        "Files of --prefix-dir that were damaged, or of another model or version, since compute "
+        "started.")
+COUNTER(prefix_errors, GAUGE, errors,
+        "Reads and writes of --prefix-dir that failed, since compute started.")
+COUNTER(prefix_files, GAUGE, files, "Prefixes in --prefix-dir.")
+COUNTER(prefix_bytes, GAUGE, bytes, "Bytes of these.")
 #undef COUNTER

@@ -38,6 +38,8 @@ EVERY(cuda_models, "device_cuda_test", 7,
       "models")
 EVERY(hash_cases, "golden_hash", 7,
       "threads and chunks after the first of each model and set, in turn; golden_rows has more")
+EVERY(prefix_dir_kills, "scenario_prefix_dir", 5,
+      "pieces of a file after which compute is killed; all are alike, and the last one is always run")
 EVERY(lossless_under_kills, "scenario_presets", 3,
       "lossless presets, each process killed once; kills_random: all")
 EVERY(lossy_presets, "scenario_lossy", 5, "other presets compared with the simulator")
@@ -60,6 +62,9 @@ EVERY(window_points, "scenario_windows", 3, "moments of a kill, after the first 
  * with other implementations. The cases that stay have every kind: qwen2moe (shared experts),
  * glm4moe and ernie4_5_moe (dense layers), qwen3next, qwen35moe and lfm2moe (recurrent),
  * smallthinker (router first), gpt_oss (windows), deepseek2 (latent attention), gemma4. */
+LONG_ONLY("scenario_prefix_dir", attention, "two_engines and bounded: the demo model")
+LONG_ONLY("scenario_prefix_dir", damaged_attention, "damaged_recurrent: tiles, and states in addition")
+LONG_ONLY("scenario_prefix_dir", other_kv_type, "other_model: the check of a file's bond")
 LONG_ONLY("scenario_mixes", qwen3moe, "nvfp4: the same architecture")
 LONG_ONLY("scenario_mixes", olmoe, "nvfp4: the same kinds of layers")
 LONG_ONLY("scenario_mixes", llama, "nvfp4: the same kinds of layers")

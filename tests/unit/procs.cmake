@@ -19,6 +19,11 @@ foreach(part kept state rings)
     ${compute}/slots/table.c
     LINK sluice_child sluice_ipc sluice_shm sluice_policy sluice_model sluice_config sluice_base)
 endforeach()
+sluice_unit_test(compute_prefixes SOURCES procs/engine/compute/prefixes/prefixes_test.c
+  procs/engine/compute/slots/slots_rig.c ${compute}/slots/kept.c ${compute}/slots/room.c ${compute}/slots/state.c
+  ${compute}/slots/table.c ${compute}/prefixes/index.c ${compute}/prefixes/load.c ${compute}/prefixes/prefixes.c
+  ${compute}/prefixes/read.c ${compute}/prefixes/store.c ${compute}/prefixes/worker.c ${compute}/prefixes/write.c
+  LINK sluice_prefix sluice_child sluice_ipc sluice_shm sluice_policy sluice_model sluice_config sluice_base PkgConfig::XXHASH)
 foreach(part experts rows)
   sluice_unit_test(compute_${part} SOURCES procs/engine/compute/experts/${part}_test.c
     procs/engine/compute/experts/world.c ${compute}/experts/accesses.c ${compute}/experts/deterministic.c

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sluice ctl: sends control requests to the supervisor of a running engine.
+/* sluice ctl: sends control requests to the supervisor of a running engine, and to compute.
  *
  * Every command is one row of the table below: its name, its request, its help. Maps no segment.
  *
@@ -22,6 +22,7 @@
 #define ARGUMENTS_MAX 2
 #define DRAIN_POLL_MS 100
 #define IDLE_POLLS    2
+#define CLEAR_POLL_MS 10
 
 struct ctl;
 
@@ -119,6 +120,16 @@ static json_t *inject_fields(char **arguments, struct error *error)
     return json_pack("{s:s}", "point", arguments[0]);
 }
 
+static json_t *prefixes_fields(char **arguments, struct error *error)
+{
+    if (!arguments[0])
+        return json_object();
+    if (strcmp(arguments[0], "clear") == 0)
+        return json_pack("{s:b}", "clear", 1);
+    error_set(error, ERR_BAD_INPUT, "usage: sluice ctl prefixes [clear]");
+    return NULL;
+}
+
 /* ---- text output ---- */
 
 static void print_done(const struct command *command, const json_t *reply)
@@ -154,6 +165,33 @@ static void print_fields(const struct command *command, const json_t *reply)
     }
 }
 
+/* Of an array, with one line for each entry. */
+static void print_kept(const char *where, const json_t *list)
+{
+    char bytes[16];
+    size_t i;
+    json_t *entry;
+    json_array_foreach(list, i, entry)
+    {
+        printf("%-8s %8" PRIu64 " tokens  %10s", where, lookup_u64(entry, "tokens"),
+               bytes_format(lookup_u64(entry, "bytes"), bytes));
+        if (json_object_get(entry, "uses"))
+            printf("  used %" PRIu64 " times", lookup_u64(entry, "uses"));
+        printf("\n");
+    }
+}
+
+static void print_prefixes(const struct command *command, const json_t *reply)
+{
+    const json_t *memory = json_object_get(reply, "memory");
+    const json_t *storage = json_object_get(reply, "storage");
+    (void)command;
+    print_kept("memory", memory);
+    print_kept("storage", storage);
+    if (json_array_size(memory) + json_array_size(storage) == 0)
+        printf("no prefix is kept\n");
+}
+
 static const struct command commands[] = {
     {"status", "", 0, 0, false, no_fields, print_fields, "state of the engine"},
     {"budget", "SIZE", 1, 0, false, budget_fields, print_budget, "change the budget: budget 8GiB"},
@@ -167,6 +205,8 @@ static const struct command commands[] = {
      "use this preset from the next sequence on"},
     {"log-level", "LEVEL", 1, 0, false, level_fields, print_fields,
      "log from here on: debug, info, warn, error or none"},
+    {"prefixes", "[clear]", 1, 1, false, prefixes_fields, print_prefixes,
+     "what is kept for prompts that begin alike; clear: remove it"},
     {"drain", "", 0, 0, false, no_fields, print_done,
      "accept no new sequences, wait for the others"},
     {"stop", "", 0, 0, false, no_fields, print_done, "stop the engine"},
@@ -290,13 +330,35 @@ static int wait_drained(struct rpc_client *control, struct error *error)
     return 0;
 }
 
+/* A call of compute, not of the supervisor. */
+static bool is_of_engine(const struct command *command)
+{
+    return strcmp(command->name, "prefixes") == 0;
+}
+
+/* Until compute has removed what was there at the request; *reply is then the list after it. */
+static int wait_cleared(struct rpc_client *engine, json_t **reply, struct error *error)
+{
+    while (json_is_true(json_object_get(*reply, "clearing"))) {
+        if (session_stop)
+            return error_set(error, ERR_CANCELLED, "no longer waiting; the engine continues to remove them");
+        poll(NULL, 0, CLEAR_POLL_MS);
+        json_decref(*reply);
+        *reply = NULL;
+        if (control_call(engine, "prefixes", NULL, reply, error) != 0)
+            return -1;
+    }
+    return 0;
+}
+
 static int run(struct ctl *c, struct error *error)
 {
     char op[32];
     json_t *fields = c->command->request(c->arguments, error);
     if (!fields)
         return -1;
-    struct rpc_client *control = control_client_open(c->run, error);
+    struct rpc_client *control = is_of_engine(c->command) ? engine_client_open(c->run, error)
+                                                          : control_client_open(c->run, error);
     if (!control) {
         json_decref(fields);
         return -1;
@@ -306,6 +368,8 @@ static int run(struct ctl *c, struct error *error)
     int status = control_call(control, operation(c->command, op), fields, &reply, error);
     if (status == 0 && strcmp(c->command->name, "drain") == 0)
         status = wait_drained(control, error);
+    if (status == 0 && is_of_engine(c->command))
+        status = wait_cleared(control, &reply, error);
     if (status == 0 && c->json) {
         json_dumpf(reply, stdout, JSON_INDENT(2));
         printf("\n");

@@ -126,6 +126,9 @@ _Noreturn void child_exit(struct child *child);
       "rings have the window of a checkpoint, not yet counted")                                    \
     X(COMPUTE_STATE_WRITTEN, "compute", "a recurrent state is complete, and not yet committed")    \
     X(COMPUTE_SLOT_KEPT, "compute", "a slot is kept, and its request has not ended")               \
+    X(COMPUTE_PREFIX_WRITTEN, "compute", "a file of a prefix has another piece, or its name")      \
+    X(COMPUTE_PREFIX_READ, "compute", "a slot has another piece of a file")                        \
+    X(COMPUTE_PREFIX_TAKEN, "compute", "a slot has all of a file, and no row is valid yet")        \
     X(COMPUTE_PREFILL, "compute", "in prefill, beyond the first chunk or layer")                   \
     X(COMPUTE_CALL, "compute", "in a call with a prompt, before it is read")                       \
     X(COMPUTE_PINNED, "compute", "after pins are set, before the demand is sent")                  \

@@ -33,13 +33,14 @@ static bool has_gpu(const struct child *child)
 
 static enum sandbox_profile profile_of(const struct child *child)
 {
+    bool files = child->params->prefix_dir[0] != 0;
     if (has_gpu(child))
-        return SANDBOX_COMPUTE_GPU;
+        return files ? SANDBOX_COMPUTE_GPU_FILES : SANDBOX_COMPUTE_GPU;
     switch (child->service) {
     case SERVICE_LOADER: return SANDBOX_LOADER;
     case SERVICE_CACHE: return SANDBOX_CACHE;
     case SERVICE_PREDICTOR: return SANDBOX_PREDICTOR;
-    case SERVICE_COMPUTE: return SANDBOX_COMPUTE;
+    case SERVICE_COMPUTE: return files ? SANDBOX_COMPUTE_FILES : SANDBOX_COMPUTE;
     case SERVICE_GATEWAY: return child->params->http_log[0] ? SANDBOX_GATEWAY_LOG : SANDBOX_GATEWAY;
     case SERVICE_RECORDER: return SANDBOX_RECORDER;
     case SERVICE_SUPERVISOR:
@@ -163,8 +164,11 @@ static void rules_make(struct rules *r, const struct child *child)
         if (p->http_log[0])
             add_directory_of(r, p->http_log, SANDBOX_WRITE);
         break;
-    case SERVICE_CACHE:
-    case SERVICE_COMPUTE: add(r, child->run_dir, SANDBOX_SOCKETS); break;
+    case SERVICE_COMPUTE:
+        add(r, p->prefix_dir, SANDBOX_READ | SANDBOX_WRITE);
+        add(r, child->run_dir, SANDBOX_SOCKETS);
+        break;
+    case SERVICE_CACHE: add(r, child->run_dir, SANDBOX_SOCKETS); break;
     default: break;
     }
     if (has_gpu(child))

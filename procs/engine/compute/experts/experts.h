@@ -70,6 +70,9 @@ void experts_wait_dense(struct child *child);
 /* Sets the preset and its policy parameters; between sequences. ERR_BAD_INPUT when it cannot run
  * here. */
 int experts_set_preset(struct experts *e, uint32_t preset, struct error *error);
+/* 0: its output is the model's, as that of all such presets; else a hash of its parameters and of
+ * the plan. */
+uint64_t experts_preset_class(const struct experts *e);
 /* The requests of the next pass, by their numbers in it; the array is read until it ends. */
 void experts_pass_begins(struct experts *e, struct kv_request *const *request, uint32_t requests);
 /* Before a pass. -1 while the model is known to have changed in place. */

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The preset in effect and its policy parameters; changed between sequences. */
+#include <string.h>
+#include <xxhash.h>
+
 #include "lib/model/index/capacity.h"
 #include "lib/policy/presets/planned.h"
 #include "procs/engine/compute/experts/experts.h"
@@ -42,4 +45,15 @@ int experts_set_preset(struct experts *e, uint32_t preset, struct error *error)
     e->predicts_chunks = prediction_for_chunks(prediction_method_of(knobs.prediction));
     e->logs_logits = knobs.eviction == EVICTION_LEARNED;
     return make_mask(e, error) == 0 ? experts_make_deterministic(e, error) : -1;
+}
+
+uint64_t experts_preset_class(const struct experts *e)
+{
+    char text[4096];
+    const struct plan *plan = e->child->plan;
+    if (!knobs_lossy(&e->knobs))
+        return 0;
+    knobs_text(&e->knobs, text, sizeof text);
+    uint64_t seed = plan ? XXH3_64bits(plan, plan->bytes) : 0;
+    return XXH3_64bits_withSeed(text, strlen(text), seed) | 1;
 }

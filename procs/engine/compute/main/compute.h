@@ -78,6 +78,8 @@ struct engine_progress progress_of(const struct compute *c, const struct kv_requ
 
 /* Every sequence that has not ended, in the order of their arrival: a new array. */
 json_t *progress_of_all(const struct compute *c, uint64_t now_ns);
+/* prefixes.c: the fields of a reply; `clear`: begins to remove them all. */
+json_t *prefixes_reply(struct compute *c, bool clear);
 
 /* stats.c */
 json_t *stats_json(const struct compute *c, uint32_t number);

@@ -514,12 +514,18 @@ static void op_status(struct compute *c, struct rpc_request *request)
     reply(c, request, 0, status(c), NULL);
 }
 
+static void op_prefixes(struct compute *c, struct rpc_request *request)
+{
+    bool clear = json_is_true(json_object_get(request->body, "clear"));
+    reply(c, request, 0, prefixes_reply(c, clear), NULL);
+}
+
 static const struct op {
     const char *name;
     void (*handle)(struct compute *c, struct rpc_request *request);
-} ops[] = {{"submit", op_submit}, {"next", responses_add}, {"count", op_count},
-           {"encode", op_encode}, {"decode", op_decode},   {"cancel", op_cancel},
-           {"status", op_status}};
+} ops[] = {{"submit", op_submit}, {"next", responses_add},  {"count", op_count},
+           {"encode", op_encode}, {"decode", op_decode},    {"cancel", op_cancel},
+           {"status", op_status}, {"prefixes", op_prefixes}};
 
 static void handle(struct compute *c, struct rpc_request *request)
 {
@@ -531,8 +537,8 @@ static void handle(struct compute *c, struct rpc_request *request)
             return;
         }
     error_set(&error, ERR_BAD_INPUT,
-              "unknown operation \"%.40s\"; expected submit, next, count, encode, decode, cancel "
-              "or status",
+              "unknown operation \"%.40s\"; expected submit, next, count, encode, decode, cancel, "
+              "status or prefixes",
               request->op);
     reply(c, request, -1, NULL, &error);
 }

@@ -355,10 +355,15 @@ void pass_run(struct runner *r)
 {
     struct sequence *member[RUNNER_SEQUENCES_MAX], *together[RUNNER_SEQUENCES_MAX];
     struct sequence *suspect[RUNNER_SEQUENCES_MAX];
-    uint32_t count = running(r, member), n = 0, suspects = 0;
+    uint32_t seen = atomic_load(&r->work);
+    uint32_t count = running(r, member), n = 0, suspects = 0, loading = 0;
     for (uint32_t i = 0; i < count; i++) {
         if (!memory_ready(r, member[i]))
             continue;
+        if (prefixes_loading(r->prefixes, member[i]->slot, member[i]->request)) {
+            loading++;
+            continue;
+        }
         if (count > 1 && sequence_is_suspect(member[i]))
             suspect[suspects++] = member[i];
         else
@@ -366,6 +371,8 @@ void pass_run(struct runner *r)
     }
     if (n > 0)
         run_some(r, together, n);
+    else if (suspects == 0 && loading > 0)
+        runner_wait_for_prefix(r, seen);
     for (uint32_t i = 0; i < suspects && !atomic_load(&r->stop); i++)
         run_some(r, &suspect[i], 1);
 }

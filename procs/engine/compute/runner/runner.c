@@ -100,6 +100,23 @@ static bool was_in_pass(const struct kv_head *kv)
     return was;
 }
 
+static void wake(void *arg)
+{
+    runner_wake(arg);
+}
+
+/* Without it, nothing is stored; requests are served all the same. */
+static void open_prefixes(struct runner *r)
+{
+    const struct params *p = r->child->params;
+    struct error error;
+    if (!p->prefix_dir[0] || p->keep_kv == 0 || p->deterministic)
+        return;
+    r->prefixes = prefixes_open(&r->slots, KERNEL_ARITHMETIC, wake, r, &error);
+    if (!r->prefixes)
+        log_warn("prefixes are not stored: %s", error.text);
+}
+
 int runner_open(struct runner *r, struct child *child, const struct tokenizer *tokenizer,
                 const struct grammars *grammars, struct error *error)
 {
@@ -128,7 +145,9 @@ int runner_open(struct runner *r, struct child *child, const struct tokenizer *t
     r->slots.beat_ns = &r->beat_ns;
     r->slots.preset = r->experts.preset;
     r->slots.lossy = knobs_lossy(&r->experts.knobs);
+    r->slots.preset_class = experts_preset_class(&r->experts);
     kept_check(&r->slots);
+    open_prefixes(r);
     const struct kv_head *kv = child->kv.head;
     char bytes[16];
     if (kv->ring > 0)
@@ -241,6 +260,13 @@ static void wait_for_work(struct runner *r, uint32_t seen)
     syscall(SYS_futex, &r->work, FUTEX_WAIT_PRIVATE, seen, &timeout, NULL, 0);
 }
 
+void runner_wait_for_prefix(struct runner *r, uint32_t seen)
+{
+    struct timespec timeout = {.tv_nsec = (long)IDLE_WAIT_NS};
+    syscall(SYS_futex, &r->work, FUTEX_WAIT_PRIVATE, seen, &timeout, NULL, 0);
+    atomic_store_explicit(&r->beat_ns, clock_now_ns(), memory_order_relaxed);
+}
+
 bool runner_preset_waits(const struct runner *r)
 {
     return atomic_load(&r->child->procs.head->preset_requested) != r->experts.preset;
@@ -282,6 +308,25 @@ static void admit(struct runner *r)
         }
 }
 
+static void clear_kept(struct runner *r)
+{
+    uint64_t wanted = atomic_load(&r->clear_wanted);
+    if (wanted != r->clear_seen) {
+        r->clear_seen = wanted;
+        kept_clear(&r->slots);
+        prefixes_clear(r->prefixes);
+    }
+    if (!prefixes_clearing(r->prefixes))
+        atomic_store(&r->cleared, r->clear_seen);
+}
+
+uint64_t runner_clear(struct runner *r)
+{
+    uint64_t number = atomic_fetch_add(&r->clear_wanted, 1) + 1;
+    runner_wake(r);
+    return number;
+}
+
 static void *runner_main(void *arg)
 {
     struct runner *r = arg;
@@ -297,6 +342,9 @@ static void *runner_main(void *arg)
             pass_run(r);
         else
             wait_for_work(r, seen);
+        clear_kept(r);
+        prefixes_turn(r->prefixes, !atomic_load(&r->busy),
+                      counter_get(r->child->process, CTR_COMPUTE_stall_ns));
         if (runner_running(r) == 0)
             atomic_store(&r->busy, 0);
     }

@@ -15,6 +15,7 @@
 #include "lib/sampling/sampler.h"
 #include "procs/engine/child/child.h"
 #include "procs/engine/compute/experts/experts.h"
+#include "procs/engine/compute/prefixes/prefixes.h"
 #include "procs/engine/compute/runner/gpu.h"
 #include "procs/engine/compute/runner/sequence.h"
 #include "procs/engine/compute/slots/slots.h"
@@ -34,6 +35,8 @@ struct runner {
     struct experts experts;
     struct slots slots;
     struct constraints constraints;
+    struct prefixes *prefixes; /* NULL: there is no --prefix-dir */
+    uint64_t clear_seen;       /* requests that were begun */
     pthread_t thread;
     const struct tokenizer *tokenizer; /* constant tables */
     struct sequence *sequence;         /* [sequences] */
@@ -50,9 +53,10 @@ struct runner {
     /* both threads */
     _Atomic uint32_t work; /* futex word: +1 when there may be work */
     _Atomic uint32_t stop;
-    _Atomic uint32_t admitted; /* 1: sequences may be computed */
-    _Atomic uint32_t busy;     /* 1 while sequences are computed */
-    _Atomic uint64_t beat_ns;  /* heartbeat of the runner */
+    _Atomic uint64_t clear_wanted, cleared; /* of what is kept: requests, and those that are done */
+    _Atomic uint32_t admitted;              /* 1: sequences may be computed */
+    _Atomic uint32_t busy;                  /* 1 while sequences are computed */
+    _Atomic uint64_t beat_ns;               /* heartbeat of the runner */
     /* The pass that is computed: layers that are done, and rows of each request (by its row in the
      * request table) whose pass is not committed. */
     _Atomic uint32_t pass_layer;
@@ -68,6 +72,12 @@ int runner_start(struct runner *r, struct error *error);
  * not as a failed start. */
 void runner_admit(struct runner *r);
 void runner_wake(struct runner *r);
+/* All sequences wait for rows from storage: until `work` is no more what was seen before, or for
+ * some time. */
+void runner_wait_for_prefix(struct runner *r, uint32_t seen);
+/* Gives up what is kept, in memory and on storage: begins to. Returns what `cleared` reaches when it
+ * is done. Main thread. */
+uint64_t runner_clear(struct runner *r);
 bool runner_alive(const struct runner *r, uint64_t heartbeat_ns);
 
 /* What the cache evicted and the loaders read, for all. */

@@ -82,6 +82,7 @@ static void end(struct sequence *s, enum kv_state state, enum kv_finish finish)
     log_event(s, ACCESS_SEQUENCE_END, sequence_get(&q->log_tokens), 0);
     experts_sequence_ends(&r->experts, s->view.sequence);
     constraint_end(&s->constraint);
+    prefixes_cancel(r->prefixes, s->slot);
     if (s->slot != KEPT_NONE)
         kept_end(&r->slots, s->slot, q, s->log, state != KV_FAILED);
     s->request = NULL;
@@ -204,6 +205,7 @@ static int switch_preset(struct sequence *s, struct error *error)
         return -1;
     r->slots.preset = r->experts.preset;
     r->slots.lossy = knobs_lossy(&r->experts.knobs);
+    r->slots.preset_class = experts_preset_class(&r->experts);
     chain_prefill_order(r->core, prefill_order_of(r->experts.knobs.prefill_order));
     atomic_store(&head->preset_active, wanted);
     log_info("preset %s from this sequence on", preset_at(wanted)->name);
@@ -232,6 +234,8 @@ static int take_slot(struct sequence *s, struct error *error)
         /* memory.c makes room. A slot that was taken over may have more memory than it needs, but
          * nobody has checked that this fits beside the others. */
         kept_trim(&r->slots, s->slot, sequence_get(&s->request->kv_valid));
+    } else if (!sequence_is_suspect(s)) {
+        prefixes_begin(r->prefixes, s->slot, s->request, s->log);
     }
     for (uint32_t l = 0; l < r->child->model->hparams.layers; l++) {
         s->keys[l] = kv_keys(&r->child->kv, s->slot, l);
@@ -254,6 +258,7 @@ void sequence_pause(struct sequence *s)
     log_info("sequence %llu: gives %u rows up for a sequence that is older",
              (unsigned long long)atomic_load(&s->request->id), sequence_get(&s->request->kv_valid));
     atomic_store_explicit(&s->request->kv_valid, 0, memory_order_release); /* as in sequence_fail */
+    prefixes_cancel(r->prefixes, s->slot);
     kept_end(&r->slots, s->slot, s->request, s->log, false);
     s->slot = KEPT_NONE;
     s->paused = r->ended;

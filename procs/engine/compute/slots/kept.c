@@ -95,6 +95,14 @@ void kept_empty(struct slots *p, uint32_t slot)
     kv_slot_log_cut(&p->child->kv, slot, 0);
 }
 
+void kept_clear(struct slots *p)
+{
+    for (uint32_t i = 0; i < slots_of(p); i++)
+        if (is_kept(p, i))
+            kept_empty(p, i);
+    kept_publish(p);
+}
+
 static void shrink(struct slots *p, uint32_t slot, uint32_t tokens)
 {
     struct error error;

@@ -34,6 +34,8 @@ void kept_check(struct slots *p);
 /* Frees all that a slot has; of a kept one, at least so many bytes of its last rows. */
 void kept_empty(struct slots *p, uint32_t slot);
 void kept_cut(struct slots *p, uint32_t slot, uint64_t bytes);
+/* Frees all kept ones. */
+void kept_clear(struct slots *p);
 
 /* Sets the counters of memory: the ledger takes blocks of the segment that they leave out for token
  * logs. */

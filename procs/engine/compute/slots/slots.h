@@ -18,6 +18,7 @@ struct slots {
     _Atomic uint64_t *beat_ns; /* heartbeat of the thread: gigabytes take seconds */
     uint32_t preset;           /* of the sequences that run */
     bool lossy;
+    uint64_t preset_class; /* 0: lossless; else a hash of all that decides precisions */
     /* Names what a slot has (core_sequence.content); 0: no name yet. Changes with what the host
      * writes there. */
     uint64_t content[KV_SLOTS_MAX], contents;

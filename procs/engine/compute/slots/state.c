@@ -249,6 +249,32 @@ int state_copy(struct slots *p, uint32_t from, uint32_t to, uint32_t rows, struc
     return 0;
 }
 
+/* ---- from storage ---- */
+
+uint32_t state_reserve(struct slots *p, uint32_t slot)
+{
+    struct error error;
+    uint32_t version = claim(p, slot, 0);
+    if (version == STATE_NONE)
+        return version;
+    if (!atomic_load(&head_of(p)->state[version].allocated) &&
+        kv_state_allocate(&p->child->kv, version, &error) != 0) {
+        p->writes[version] = 0;
+        version = STATE_NONE;
+    }
+    kept_publish(p);
+    return version;
+}
+
+void state_loaded(struct slots *p, uint32_t slot, uint32_t version, uint32_t rows)
+{
+    sl_assert(p->writes[version] == slot + 1);
+    if (has_rings(p))
+        atomic_store(lowest_of(p, slot), rows + 1); /* until rings_begin */
+    atomic_store(&head_of(p)->state[version].tag, KV_STATE_TAG(slot, rows, true));
+    p->writes[version] = 0;
+}
+
 /* ---- the end of a sequence ---- */
 
 uint64_t state_bytes(const struct slots *p, uint32_t slot)

@@ -62,6 +62,12 @@ void state_end(struct slots *p, uint32_t slot, const struct kv_request *q,
 uint32_t state_version(const struct slots *p, uint32_t slot, uint32_t rows);
 int state_copy(struct slots *p, uint32_t from, uint32_t to, uint32_t rows, struct error *error);
 
+/* Memory for a version of the slot, whose sequence waits, that is read from storage; nobody takes it
+ * until it is loaded, or dropped. STATE_NONE: there is none. */
+uint32_t state_reserve(struct slots *p, uint32_t slot);
+/* It is complete: a checkpoint of `rows` rows, and rings are restored from it. */
+void state_loaded(struct slots *p, uint32_t slot, uint32_t version, uint32_t rows);
+
 /* Of the sequence in the slot, which ends, `rows` rows are kept: marks their state as a checkpoint,
  * and frees those of more rows, then others until those of the slot have at most `bytes`. */
 void state_keep(struct slots *p, uint32_t slot, uint32_t rows, uint64_t bytes);

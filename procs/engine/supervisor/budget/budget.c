@@ -121,7 +121,8 @@ static uint32_t threads_estimate(struct supervisor *s, enum service service)
     switch (service) {
     case SERVICE_SUPERVISOR:
     case SERVICE_GATEWAY: return nng + own;
-    case SERVICE_COMPUTE: return nng + own + (uint32_t)budget_compute_threads(s);
+    case SERVICE_COMPUTE:
+        return nng + own + (uint32_t)budget_compute_threads(s) + (s->params.prefix_dir[0] != 0);
     case SERVICE_LOADER: return any_pread(s) ? own + LOADER_THREADS : own;
     default: return own;
     }

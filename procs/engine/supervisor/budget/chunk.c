@@ -4,6 +4,7 @@
 #include "config/params.h"
 #include "lib/base/bytes.h"
 #include "lib/device/device.h"
+#include "lib/prefix/prefix.h"
 #include "procs/engine/supervisor/budget/budget.h"
 #include "procs/engine/supervisor/gpu/gpu.h"
 #include "procs/engine/supervisor/supervisor.h"
@@ -78,6 +79,7 @@ uint64_t budget_compute_bytes(const struct supervisor *s)
     double sequences = larger(2, (double)s->params.parallel);
     double logits = larger(4.0 * sequences * h->vocab, (double)MIB);
     return COMPUTE_ESTIMATE + s->gpus.host_bytes +
+           (s->params.prefix_dir[0] ? PREFIX_MEMORY_BYTES : 0) +
            (uint64_t)((double)s->params.prefill_chunk * row_bytes(s->model) + logits +
                       16.0 * h->vocab + 4 * recurrent_fixed_floats(h) +
                       (double)s->params.threads * thread +

@@ -35,6 +35,8 @@ int tuned_take(struct supervisor *s, struct error *error);
 
 /* warm.c: the experts that earlier runs used. Before the children start; after they ended. */
 void warm_begin(struct supervisor *s);
+/* Samples of the model's files. -1 with *error. */
+int warm_hash_model(const struct supervisor *s, uint8_t hash[WARM_HASH_BYTES], struct error *error);
 void warm_end(struct supervisor *s);
 
 /* files.c: the files of the loaders. */
@@ -64,6 +66,11 @@ const struct params *storage_params(struct supervisor *s, uint32_t loader);
 json_t *storage_quarantined(const struct supervisor *s);
 /* Before a loader's successor is spawned: clears the quarantine if requested. */
 void storage_clear_quarantine(struct supervisor *s, struct child_record *c);
+
+/* prefix_dir.c: makes the directory of prefixes, and checks it; the model that its files are bound
+ * to, in the kv segment. Nothing without --prefix-dir. */
+int prefix_dir_make(const struct supervisor *s, struct error *error);
+int prefix_dir_publish(struct supervisor *s, struct error *error);
 
 /* segments.c */
 /* Free bytes of /dev/shm; UINT64_MAX: not known, with errno. */

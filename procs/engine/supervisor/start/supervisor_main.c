@@ -153,6 +153,8 @@ static int start(struct supervisor *s, struct error *error)
         return -1;
     if (gpu_find(s, error) != 0) /* before anything is started */
         return -1;
+    if (prefix_dir_make(s, error) != 0)
+        return -1;
     if (run_dir_take(s, error) != 0) /* before anything listens or is created */
         return -1;
     if (loop_open(s, error) != 0) /* signals, before inspect runs */
@@ -173,6 +175,8 @@ static int start(struct supervisor *s, struct error *error)
         return -1;
     auto_start(s); /* needs the budget; determines the initial preset */
     if (segments_make(s, error) != 0 || lifeline_make(s, error) != 0)
+        return -1;
+    if (prefix_dir_publish(s, error) != 0)
         return -1;
     warm_begin(s);
     if (children_make(s, error) != 0) /* their listeners; needs the process table */

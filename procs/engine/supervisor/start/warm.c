@@ -35,14 +35,14 @@ static int open_model(const struct supervisor *s, int fds[MODEL_PARTS_MAX], stru
     return 0;
 }
 
-static int hash_model(struct supervisor *s, struct error *error)
+int warm_hash_model(const struct supervisor *s, uint8_t hash[WARM_HASH_BYTES], struct error *error)
 {
     int fds[MODEL_PARTS_MAX];
     for (int i = 0; i < MODEL_PARTS_MAX; i++)
         fds[i] = -1;
     int rc = open_model(s, fds, error);
     if (rc == 0)
-        rc = plan_model_hash(s->model, fds, s->warm.model.hash, error);
+        rc = plan_model_hash(s->model, fds, hash, error);
     for (int i = 0; i < MODEL_PARTS_MAX; i++)
         if (fds[i] >= 0)
             close(fds[i]);
@@ -65,7 +65,7 @@ static int read_list(struct supervisor *s, struct error *error)
     struct warm *w = &s->warm;
     w->model =
         (struct warm_model){.layers = h->layers, .experts = h->experts, .top_k = h->experts_used};
-    if (hash_model(s, error) != 0 ||
+    if (warm_hash_model(s, w->model.hash, error) != 0 ||
         warm_directory(w->model.hash, w->path, sizeof w->path - sizeof WARM_FILE, error) != 0)
         return -1;
     size_t n = strlen(w->path);

@@ -158,8 +158,10 @@ static long do_mkdir(void)
 #define ALL         (~0u)
 #define P(id)       (1u << SANDBOX_##id)
 #define SUPERVISORS (P(SUPERVISOR) | P(SUPERVISOR_GPU))
-#define DRIVERS     (P(SUPERVISOR_GPU) | P(COMPUTE_GPU))
-#define FAILS       (SUPERVISORS | P(COMPUTE_GPU)) /* with EPERM, where others end */
+#define GPUS        (P(COMPUTE_GPU) | P(COMPUTE_GPU_FILES))
+#define DRIVERS     (P(SUPERVISOR_GPU) | GPUS)
+#define FAILS       (SUPERVISORS | GPUS) /* with EPERM, where others end */
+#define FILES       (P(COMPUTE_FILES) | P(COMPUTE_GPU_FILES) | P(PACK))
 
 /* By every profile; `start`: except the supervisors', which start processes. */
 static const struct {
@@ -310,7 +312,7 @@ static long do_write_file(void)
     return pwrite(-1, "x", 1, 0);
 }
 
-#define OPENS (FAILS | P(INSPECT_STORE) | P(PACK) | P(GATEWAY_LOG))
+#define OPENS (FAILS | P(COMPUTE_FILES) | P(INSPECT_STORE) | P(PACK) | P(GATEWAY_LOG))
 
 static const struct {
     const char *name;
@@ -321,17 +323,17 @@ static const struct {
     {"open", do_open, OPENS, FAILED_EACCES},
     {"create", do_create, OPENS, FAILED_EACCES}, /* Landlock: see files_of_rules */
     {"unix socket", do_unix, ALL & ~(P(INSPECT) | P(INSPECT_STORE) | P(PACK)), 128 + SIGSYS},
-    {"bind", do_bind, FAILS | P(COMPUTE), 128 + SIGSYS},
-    {"unlink", do_unlink, FAILS | P(COMPUTE) | P(PACK), 128 + SIGSYS},
-    {"rename", do_rename, SUPERVISORS | P(PACK), 128 + SIGSYS},
-    {"mkdir", do_mkdir, SUPERVISORS | P(PACK), 128 + SIGSYS},
+    {"bind", do_bind, FAILS | P(COMPUTE) | P(COMPUTE_FILES), 128 + SIGSYS},
+    {"unlink", do_unlink, FAILS | P(COMPUTE) | FILES, 128 + SIGSYS},
+    {"rename", do_rename, SUPERVISORS | FILES, 128 + SIGSYS},
+    {"mkdir", do_mkdir, SUPERVISORS | FILES, 128 + SIGSYS},
     {"executable memory", do_executable, FAILS, 128 + SIGSYS},
-    {"pwrite", do_write_file, SUPERVISORS | P(INSPECT) | P(INSPECT_STORE) | P(RECORDER) | P(PACK),
+    {"pwrite", do_write_file, SUPERVISORS | P(INSPECT) | P(INSPECT_STORE) | P(RECORDER) | FILES,
      128 + SIGSYS},
     {"call of a device", do_device_call, DRIVERS, FAILED_EACCES},
     {"locked memory", do_lock, DRIVERS, 128 + SIGSYS},
     {"file in memory", do_memory_file, FAILS, 128 + SIGSYS},
-    {"size of a file", do_size_file, FAILS | P(INSPECT) | P(INSPECT_STORE) | P(RECORDER) | P(PACK),
+    {"size of a file", do_size_file, FAILS | P(INSPECT) | P(INSPECT_STORE) | P(RECORDER) | FILES,
      128 + SIGSYS},
     {"ioctl", do_ioctl, ALL, 0}, /* fails, or is the driver's: ends no process */
 };

@@ -1,0 +1,344 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Prefixes on storage, without a core: what was kept is written, and read into another segment, as
+ * the same bytes, for layers with all positions, with rings and with states; a slot that changes
+ * while it is written leaves no file; a sequence that ends while it waits is not written to. */
+#include <ftw.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "lib/base/clock.h"
+#include "lib/prefix/prefix.h"
+#include "procs/engine/compute/prefixes/prefixes.h"
+#include "tests/unit/procs/engine/compute/slots/slots_rig.h"
+
+#define CONTEXT    2048
+#define CHUNK      64
+#define WINDOW     100
+#define PROMPT     700
+#define EVERY      128
+#define ARITHMETIC 7
+
+enum shape { ALL, RINGS, RECURRENT };
+
+static char dir[64];
+static struct prefixes *p;
+
+static void wake(void *arg)
+{
+    (void)arg;
+}
+
+static void open_shape(enum shape shape, uint64_t model)
+{
+    struct error error;
+    struct model_hparams h = {.layers = 3,
+                              .hidden = 64,
+                              .heads = 2,
+                              .kv_heads = 2,
+                              .head_size = 16,
+                              .vocab = 1000,
+                              .window = shape == RINGS ? WINDOW : 0,
+                              .conv_taps = shape == RECURRENT ? 4 : 0};
+    const struct kv_counts counts = {.sequences = 1, .kept = 3, .checkpoints = 6, .versions = 4};
+    if (shape == RINGS)
+        h.layer_kind[1] = LAYER_WINDOW;
+    if (shape == RECURRENT) {
+        h.layer_kind[2] = LAYER_RECURRENT;
+        h.layer_mixer[2] = MIXER_SHORTCONV;
+    }
+    rig_open_counts(&h, CONTEXT, CHUNK, &counts);
+    w.params.checkpoint_tokens = EVERY;
+    w.head->model_hash[0] = model;
+    strcpy(w.params.prefix_dir, dir);
+    p = prefixes_open(&w.slots, ARITHMETIC, wake, NULL, &error);
+    ck_assert_msg(p != NULL, "%s", error.text);
+}
+
+static void close_shape(void)
+{
+    prefixes_close(p);
+    rig_close();
+}
+
+static void make_dir(void)
+{
+    strcpy(dir, "/tmp/sluice-prefixes-XXXXXX");
+    ck_assert_ptr_nonnull(mkdtemp(dir));
+}
+
+static int remove_one(const char *name, const struct stat *st, int kind, struct FTW *at)
+{
+    (void)st, (void)kind, (void)at;
+    return remove(name);
+}
+
+static void remove_dir(void)
+{
+    ck_assert_int_eq(nftw(dir, remove_one, 8, FTW_DEPTH | FTW_PHYS), 0);
+}
+
+/* ---- rows ---- */
+
+static uint64_t word(uint32_t layer, bool values, uint32_t position)
+{
+    return 1 + position + 10000ull * layer + (values ? 1000000 : 0);
+}
+
+/* In the first head. */
+static uint64_t *row_at(uint32_t slot, uint32_t layer, bool values, uint32_t position)
+{
+    char *base = values ? kv_values(&w.child.kv, slot, layer) : kv_keys(&w.child.kv, slot, layer);
+    bool ring = w.head->ring > 0 && w.head->layer_kind[layer] == LAYER_WINDOW;
+    uint32_t at = ring ? position % w.head->ring : position;
+    uint64_t tile = w.head->tile_bytes[w.head->layer_kind[layer]][values];
+    return (uint64_t *)(void *)(base + at / KV_TILE * tile + at % KV_TILE * 16 * sizeof(uint16_t));
+}
+
+static bool has_rows(uint32_t layer)
+{
+    return w.head->layer_kind[layer] != LAYER_RECURRENT;
+}
+
+static void fill(uint32_t slot, uint32_t from, uint32_t to)
+{
+    for (uint32_t layer = 0; layer < 3; layer++)
+        for (uint32_t i = from; i < to && has_rows(layer); i++)
+            for (int values = 0; values < 2; values++)
+                *row_at(slot, layer, values, i) = word(layer, values, i);
+}
+
+/* Runs a sequence to `end` rows, as the runner does. */
+static void run(uint32_t slot, struct kv_request *q, uint32_t end)
+{
+    struct error error;
+    struct state_pass pass;
+    for (uint32_t at; (at = atomic_load(&q->kv_valid)) < end;) {
+        uint32_t rows = state_rows(&w.slots, q, at, end - at < CHUNK ? end - at : CHUNK);
+        ck_assert_int_eq(state_begin(&w.slots, slot, q, at, rows, &pass, &error), 0);
+        if (pass.before)
+            ck_assert_uint_eq(*(const uint64_t *)pass.before, at);
+        fill(slot, at, at + rows);
+        if (pass.after)
+            *(uint64_t *)pass.after = at + rows;
+        state_end(&w.slots, slot, q, &pass, at + rows);
+        atomic_store(&q->kv_valid, at + rows);
+    }
+}
+
+static uint64_t counter(unsigned number)
+{
+    return counter_get(&w.row, number);
+}
+
+static void turn_until(unsigned number, uint64_t n)
+{
+    for (unsigned i = 0; counter(number) < n; i++) {
+        ck_assert_msg(i < 60000, "counter %u is %llu", number, (unsigned long long)counter(number));
+        prefixes_turn(p, true, 0);
+        poll(NULL, 0, 1);
+    }
+}
+
+static struct kv_request *begin(uint64_t id, uint32_t tokens, uint32_t differs, uint32_t *slot)
+{
+    struct kv_request *q = rig_submit(0, id, tokens, differs, 77);
+    *slot = rig_start(0, q, tokens + 1);
+    q->stats.prefill_ns = 0;
+    prefixes_begin(p, *slot, q, kv_log(&w.child.kv, 0));
+    return q;
+}
+
+static void load(uint32_t slot, struct kv_request *q)
+{
+    for (unsigned i = 0; prefixes_loading(p, slot, q); i++) {
+        ck_assert_uint_lt(i, 60000);
+        poll(NULL, 0, 1);
+    }
+}
+
+static void end(uint32_t slot, struct kv_request *q)
+{
+    q->stats.prefill_ns = 60 * NS_PER_S; /* worth to be stored */
+    prefixes_cancel(p, slot);
+    rig_end(0, slot, q, true);
+}
+
+static void store(void)
+{
+    uint32_t slot;
+    for (unsigned i = 0; i < 30; i++) { /* nothing is kept yet, so nothing is begun */
+        prefixes_turn(p, true, 0);
+        ck_assert_uint_eq(counter(CTR_COMPUTE_prefix_files), 0);
+        poll(NULL, 0, 1);
+    }
+    struct kv_request *q = begin(1, PROMPT, CONTEXT, &slot);
+    load(slot, q);
+    ck_assert_uint_eq(atomic_load(&q->kv_valid), 0);
+    run(slot, q, PROMPT);
+    end(slot, q);
+    turn_until(CTR_COMPUTE_prefixes_stored, 1);
+}
+
+/* Every row that a pass from `rows` on attends to. */
+static void check_rows(uint32_t slot, uint32_t rows)
+{
+    for (uint32_t layer = 0; layer < 3; layer++) {
+        bool ring = w.head->ring > 0 && w.head->layer_kind[layer] == LAYER_WINDOW;
+        uint32_t from = ring && rows > WINDOW - 1 ? rows - (WINDOW - 1) : 0;
+        for (uint32_t i = from; i < rows && has_rows(layer); i++)
+            for (int values = 0; values < 2; values++)
+                ck_assert_uint_eq(*row_at(slot, layer, values, i), word(layer, values, i));
+    }
+}
+
+/* A prompt that differs from position `differs` on; `rows` of it are read. */
+static void check_prompt(uint64_t id, uint32_t differs, uint32_t rows)
+{
+    struct error error;
+    struct state_pass pass;
+    uint32_t slot;
+    struct kv_request *q = begin(id, PROMPT + 200, differs, &slot);
+    load(slot, q);
+    ck_assert_uint_eq(atomic_load(&q->kv_valid), rows);
+    if (rows > 0) { /* windows are restored, and the state is there */
+        ck_assert_int_eq(state_begin(&w.slots, slot, q, rows, 1, &pass, &error), 0);
+        check_rows(slot, rows);
+        if (pass.before)
+            ck_assert_uint_eq(*(const uint64_t *)pass.before, rows);
+    }
+    rig_end(0, slot, q, false);
+}
+
+static void round_trip(enum shape shape)
+{
+    open_shape(shape, 5);
+    store();
+    close_shape();
+    open_shape(shape, 5);
+    check_prompt(1, CONTEXT, PROMPT);
+    check_prompt(2, 650, shape == ALL ? 650 : shape == RINGS ? 650 : 640);
+    check_prompt(3, 300, shape == ALL ? 300 : 256);
+    check_prompt(4, 100, shape == ALL ? 100 : 0);
+    ck_assert_uint_eq(counter(CTR_COMPUTE_prefixes_read), shape == ALL ? 4 : 3);
+    close_shape();
+    open_shape(shape, 6); /* another model */
+    check_prompt(5, CONTEXT, 0);
+    turn_until(CTR_COMPUTE_prefixes_rejected, 1);
+    close_shape();
+}
+
+START_TEST(all_positions)
+{
+    round_trip(ALL);
+}
+END_TEST
+
+START_TEST(rings)
+{
+    round_trip(RINGS);
+}
+END_TEST
+
+START_TEST(states)
+{
+    round_trip(RECURRENT);
+}
+END_TEST
+
+/* Rows of a lossy preset are used under the same parameters only. */
+START_TEST(presets)
+{
+    open_shape(ALL, 5);
+    w.slots.lossy = true;
+    w.slots.preset_class = 99;
+    store();
+    close_shape();
+    open_shape(ALL, 5);
+    check_prompt(1, CONTEXT, 0);
+    w.slots.lossy = true;
+    w.slots.preset_class = 98;
+    check_prompt(2, CONTEXT, 0);
+    w.slots.preset_class = 99;
+    check_prompt(3, CONTEXT, PROMPT);
+    close_shape();
+}
+END_TEST
+
+static bool turn_once(void)
+{
+    prefixes_turn(p, true, 0);
+    poll(NULL, 0, 1);
+    return counter(CTR_COMPUTE_prefixes_stored) == 0;
+}
+
+/* The slot is taken over and computed on while its file is written: whatever was written by then is
+ * no file, and what is stored later is right. */
+START_TEST(a_slot_that_changes)
+{
+    uint32_t slot;
+    open_shape(ALL, 5);
+    struct kv_request *q = begin(1, PROMPT, CONTEXT, &slot);
+    run(slot, q, PROMPT);
+    end(slot, q);
+    for (unsigned i = 0; i < 1003; i++) /* about when it is begun, or before, or after */
+        if (!turn_once())
+            break;
+    q = begin(2, PROMPT + 200, 650, &slot);
+    load(slot, q);
+    run(slot, q, PROMPT + 200);
+    prefixes_turn(p, false, 0);
+    end(slot, q);
+    turn_until(CTR_COMPUTE_prefixes_stored, 1);
+    close_shape();
+    open_shape(ALL, 5);
+    uint32_t rows = 0;
+    q = begin(3, PROMPT + 200, 650, &slot);
+    load(slot, q);
+    rows = atomic_load(&q->kv_valid);
+    ck_assert_uint_ge(rows, 650);
+    check_rows(slot, rows);
+    rig_end(0, slot, q, false);
+    close_shape();
+}
+END_TEST
+
+/* It ends before the read does: its memory is another one's at once. */
+START_TEST(cancelled_reads)
+{
+    uint32_t slot;
+    open_shape(RINGS, 5);
+    store();
+    close_shape();
+    open_shape(RINGS, 5);
+    for (uint64_t id = 1; id < 200; id++) {
+        struct kv_request *q = begin(id, PROMPT + 200, CONTEXT, &slot);
+        prefixes_cancel(p, slot);
+        rig_end(0, slot, q, false);
+        q = begin(1000 + id, 300, 0, &slot); /* other tokens */
+        ck_assert(!prefixes_loading(p, slot, q));
+        run(slot, q, 200);
+        check_rows(slot, 200);
+        prefixes_cancel(p, slot);
+        rig_end(0, slot, q, false);
+    }
+    check_prompt(5000, CONTEXT, PROMPT);
+    close_shape();
+}
+END_TEST
+
+int main(void)
+{
+    TCase *t = tcase_create("prefixes");
+    tcase_set_timeout(t, 120);
+    tcase_add_checked_fixture(t, make_dir, remove_dir);
+    tcase_add_test(t, all_positions);
+    tcase_add_test(t, rings);
+    tcase_add_test(t, states);
+    tcase_add_test(t, presets);
+    tcase_add_test(t, a_slot_that_changes);
+    tcase_add_test(t, cancelled_reads);
+    return rig_main("prefixes", t);
+}
