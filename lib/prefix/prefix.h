@@ -23,17 +23,17 @@
 
 #include "lib/base/error.h"
 
-#define PREFIX_MAGIC       0x5846455250434c53ull /* "SLCPREFX" */
-#define PREFIX_VERSION     1u /* of this layout, and of that of tiles and states */
-#define PREFIX_ALIGN       4096u
-#define PREFIX_TILE        64u
-#define PREFIX_TOKENS_MAX  (1u << 20)
-#define PREFIX_STATES_MAX  256u
-#define PREFIX_BLOCK_MAX   (4ull << 30) /* bytes of a block */
+#define PREFIX_MAGIC      0x5846455250434c53ull /* "SLCPREFX" */
+#define PREFIX_VERSION    1u /* of this layout, and of that of tiles and states */
+#define PREFIX_ALIGN      4096u
+#define PREFIX_TILE       64u
+#define PREFIX_TOKENS_MAX (1u << 20)
+#define PREFIX_STATES_MAX 256u
+#define PREFIX_BLOCK_MAX  (4ull << 30) /* bytes of a block */
 /* Memory of an engine that uses such files: tokens of all, two pieces of 1 MiB, tables of two. */
 #define PREFIX_MEMORY_BYTES (6u << 20)
-#define PREFIX_NAME_SUFFIX ".prefix"
-#define PREFIX_NAME_BYTES  (16 + sizeof PREFIX_NAME_SUFFIX) /* with NUL */
+#define PREFIX_NAME_SUFFIX  ".prefix"
+#define PREFIX_NAME_BYTES   (16 + sizeof PREFIX_NAME_SUFFIX) /* with NUL */
 
 /* What rows belong to: an engine uses those of equal ones only. */
 struct prefix_bond {

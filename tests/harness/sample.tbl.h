@@ -38,11 +38,12 @@ EVERY(cuda_models, "device_cuda_test", 7,
       "models")
 EVERY(hash_cases, "golden_hash", 7,
       "threads and chunks after the first of each model and set, in turn; golden_rows has more")
-EVERY(prefix_dir_kills, "scenario_prefix_dir", 5,
-      "pieces of a file after which compute is killed; all are alike, and the last one is always run")
 EVERY(lossless_under_kills, "scenario_presets", 3,
       "lossless presets, each process killed once; kills_random: all")
 EVERY(lossy_presets, "scenario_lossy", 5, "other presets compared with the simulator")
+EVERY(
+    prefix_dir_kills, "scenario_prefix_dir", 5,
+    "pieces of a file after which compute is killed; all are alike, and the last one is always run")
 EVERY(perplexity_windows, "golden_perplexity", 6,
       "windows of each text; each window has its own reference")
 EVERY(row_cases, "golden_rows", 4,
@@ -57,14 +58,16 @@ EVERY(type_tools, "scenario_type_tools", 6,
 EVERY(window_combinations, "scenario_windows", 7, "combinations of residency, chunks and kills")
 EVERY(window_points, "scenario_windows", 3, "moments of a kill, after the first two")
 
+LONG_ONLY("scenario_prefix_dir", attention, "two_engines and bounded: the demo model")
+LONG_ONLY("scenario_prefix_dir", damaged_attention,
+          "damaged_recurrent: tiles, and states in addition")
+LONG_ONLY("scenario_prefix_dir", other_kv_type, "other_model: the check of a file's bond")
+
 /* To the engine an architecture is the kinds of its layers; the rest is in the forward pass, which
  * golden_rows computes with few slots, in chunks and with any threads, and golden_arch compares
  * with other implementations. The cases that stay have every kind: qwen2moe (shared experts),
  * glm4moe and ernie4_5_moe (dense layers), qwen3next, qwen35moe and lfm2moe (recurrent),
  * smallthinker (router first), gpt_oss (windows), deepseek2 (latent attention), gemma4. */
-LONG_ONLY("scenario_prefix_dir", attention, "two_engines and bounded: the demo model")
-LONG_ONLY("scenario_prefix_dir", damaged_attention, "damaged_recurrent: tiles, and states in addition")
-LONG_ONLY("scenario_prefix_dir", other_kv_type, "other_model: the check of a file's bond")
 LONG_ONLY("scenario_mixes", qwen3moe, "nvfp4: the same architecture")
 LONG_ONLY("scenario_mixes", olmoe, "nvfp4: the same kinds of layers")
 LONG_ONLY("scenario_mixes", llama, "nvfp4: the same kinds of layers")

@@ -341,7 +341,8 @@ static int wait_cleared(struct rpc_client *engine, json_t **reply, struct error 
 {
     while (json_is_true(json_object_get(*reply, "clearing"))) {
         if (session_stop)
-            return error_set(error, ERR_CANCELLED, "no longer waiting; the engine continues to remove them");
+            return error_set(error, ERR_CANCELLED,
+                             "no longer waiting; the engine continues to remove them");
         poll(NULL, 0, CLEAR_POLL_MS);
         json_decref(*reply);
         *reply = NULL;

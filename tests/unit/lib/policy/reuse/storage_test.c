@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is read from storage, and when a prefix is written. */
+/* Decisions about storage: what is read from it, and when a prefix is written. */
 #include <check.h>
 
 #include "lib/policy/reuse/reuse.h"
