@@ -29,6 +29,9 @@ struct masks {
     bool key_full;
 };
 
+/* Rooms behind the levels of tokens, for steps that are only tried. */
+enum { TRY_CHARACTER, TRY_OTHER = CHARACTER_BYTES, TRY_ONE, TRY_WALK, TRY__COUNT = TRY_WALK + 2 };
+
 struct masks *masks_new(const struct vocab *v, uint32_t kept)
 {
     struct masks *m = calloc(1, sizeof(*m));
@@ -37,7 +40,7 @@ struct masks *masks_new(const struct vocab *v, uint32_t kept)
     m->v = v;
     m->kept_count = kept;
     m->kept = calloc(kept + 1u, sizeof(*m->kept));
-    m->levels = malloc((v->deepest + CHARACTER_BYTES + 1u) * sizeof(*m->levels));
+    m->levels = malloc((v->deepest + TRY__COUNT + 1u) * sizeof(*m->levels));
     m->frames = malloc((v->deepest + 1u) * sizeof(*m->frames));
     m->bits = calloc(vocab_mask_words(v) + 1, sizeof(*m->bits));
     if (!m->kept || !m->levels || !m->frames || !m->bits) {
@@ -105,49 +108,43 @@ static uint32_t at_most(uint32_t value, uint32_t limit)
     return value < limit ? value : limit;
 }
 
-/* A token has at most `deepest` bytes, so a count further than that from its limits is like any
- * other. */
-static uint32_t to_least(const struct masks *m, const struct node *n, uint32_t count)
+static struct items *room(struct masks *m, uint32_t number)
 {
-    return at_most(count < n->min ? n->min - count : 0, m->v->deepest + 2);
+    return &m->levels[m->v->deepest + 1 + number];
 }
 
-static uint32_t to_most(const struct masks *m, const struct node *n, uint32_t count)
+static bool items_equal(const struct items *a, const struct items *b)
 {
-    return at_most(n->max - count, m->v->deepest + 2);
+    return a->count == b->count && a->end == b->end &&
+           memcmp(a->at, b->at, a->count * sizeof(a->at[0])) == 0;
 }
 
-/* Equal, or but for a count that is far from its limits. */
-static bool frames_alike(const struct masks *m, const struct grammar_state *s, uint32_t a,
-                         uint32_t b)
+/* The item that `x` is behind one more character of its loop: itself where the loop is not counted.
+ * NULL: it is not there. */
+static const struct item *next_of(const struct grammar_state *s, const struct items *items,
+                                  struct item x)
 {
-    const struct frame *x = &s->frames[a], *y = &s->frames[b];
-    const struct node *n = &s->g->nodes[x->node];
-    return a == b || (a && b && x->node == y->node && x->parent == y->parent && n->op == OP_LOOP &&
-                      to_least(m, n, x->count) == to_least(m, n, y->count) &&
-                      to_most(m, n, x->count) == to_most(m, n, y->count));
-}
-
-static bool items_alike(const struct masks *m, const struct grammar_state *s, const struct items *a,
-                        const struct items *b)
-{
-    if (a->count != b->count || a->end != b->end)
-        return false;
-    for (uint32_t i = 0; i < a->count; i++)
-        if (a->at[i].node != b->at[i].node || !frames_alike(m, s, a->at[i].frame, b->at[i].frame))
-            return false;
-    return true;
+    const struct frame *f = &s->frames[x.frame];
+    for (uint32_t i = 0; i < items->count; i++) {
+        const struct item *y = &items->at[i];
+        const struct frame *h = &s->frames[y->frame];
+        if (y->node == x.node &&
+            (y->frame == x.frame || (x.frame && y->frame && h->node == f->node &&
+                                     h->parent == f->parent && h->count == f->count + 1)))
+            return y;
+    }
+    return NULL;
 }
 
 /* From `from`, every byte of [low, high] leads to one state, *to. */
 static bool all_lead(struct masks *m, struct grammar_state *s, const struct items *from,
                      uint8_t low, uint8_t high, struct items *to)
 {
-    struct items *other = &m->levels[m->v->deepest + CHARACTER_BYTES];
+    struct items *other = room(m, TRY_OTHER);
     if (!state_step(s, from, low, to))
         return false;
-    for (unsigned byte = low + 1u; byte <= high; byte++)
-        if (!state_step(s, from, (uint8_t)byte, other) || !items_alike(m, s, to, other))
+    for (unsigned c = low + 1u; c <= high; c++)
+        if (!state_step(s, from, (uint8_t)c, other) || !items_equal(to, other))
             return false;
     return true;
 }
@@ -160,37 +157,93 @@ static const struct {
                   {0xEE, 0xEF, 0x80, 0xBF, 1}, {0xF0, 0xF0, 0x90, 0xBF, 2},
                   {0xF1, 0xF3, 0x80, 0xBF, 2}, {0xF4, 0xF4, 0x80, 0x8F, 2}};
 
-/* The state is the same behind any plain character: inside strings, and in free text. */
-static bool takes_plain(struct masks *m, struct grammar_state *s)
+/* Every plain character leads from the item to itself, but for a count. */
+static bool takes_plain(struct masks *m, struct grammar_state *s, struct item x)
 {
-    struct items *level = &m->levels[m->v->deepest];
+    struct items *one = room(m, TRY_ONE), *level = room(m, TRY_CHARACTER);
+    one->count = 1;
+    one->end = false;
+    one->at[0] = x;
     for (unsigned c = 0; c < 0x80; c++)
-        if (tree_plain((uint8_t)c) && (!state_step(s, &s->now, (uint8_t)c, &level[0]) ||
-                                       !items_alike(m, s, &level[0], &s->now)))
+        if (tree_plain((uint8_t)c) &&
+            (!state_step(s, one, (uint8_t)c, &level[0]) || !next_of(s, &level[0], x)))
             return false;
     for (size_t i = 0; i < sizeof(characters) / sizeof(*characters); i++) {
         uint32_t at = 1;
-        if (!all_lead(m, s, &s->now, characters[i].low, characters[i].high, &level[0]) ||
+        if (!all_lead(m, s, one, characters[i].low, characters[i].high, &level[0]) ||
             !all_lead(m, s, &level[0], characters[i].second_low, characters[i].second_high,
                       &level[1]))
             return false;
         for (; at <= characters[i].more; at++)
             if (!all_lead(m, s, &level[at], 0x80, 0xBF, &level[at + 1]))
                 return false;
-        if (!items_alike(m, s, &level[at], &s->now))
+        if (!next_of(s, &level[at], x))
             return false;
     }
     return true;
 }
 
+/* Whether no item but `x` (NULL: none at all) takes the first byte of a plain character. */
+static bool alone(struct masks *m, const struct grammar_state *s, const struct items *items,
+                  const struct item *x)
+{
+    struct items *others = room(m, TRY_OTHER);
+    uint64_t bytes[4];
+    others->count = 0;
+    for (uint32_t i = 0; i < items->count; i++)
+        if (&items->at[i] != x)
+            others->at[others->count++] = items->at[i];
+    items_bytes(s, others, bytes);
+    for (unsigned c = 0; c < 256; c++)
+        if (set_has(bytes, (uint8_t)c) && (c >= 0x80 || tree_plain((uint8_t)c)))
+            return false;
+    return true;
+}
+
+/* How many plain characters fit, each of them any: then a token that consists of them needs no walk.
+ * UINT32_MAX: as many as a token has; 0: not known. Inside strings and free text there is one item
+ * that takes them, and they only count; it is followed here for as long as a token can be. */
+static uint32_t plain_room(struct masks *m, struct grammar_state *s)
+{
+    const struct items *at = &s->now;
+    const struct item *x = NULL;
+    for (uint32_t i = 0; i < at->count && !x; i++)
+        if (program_step(s->g, at->at[i].node, 'a') != NODE_NEVER)
+            x = &at->at[i];
+    if (!x || !alone(m, s, at, x) || !takes_plain(m, s, *x))
+        return 0;
+    for (uint32_t n = 1; n <= m->v->deepest; n++) {
+        struct items *to = room(m, TRY_WALK + n % 2);
+        struct item before = *x;
+        if (!state_step(s, at, 'a', to))
+            return 0;
+        x = next_of(s, to, before);
+        if (!alone(m, s, to, x))
+            return 0;
+        if (!x)
+            return n;
+        if (x->frame == before.frame)
+            return UINT32_MAX;
+        at = to;
+    }
+    return UINT32_MAX;
+}
+
+/* Plain tokens of at most so many characters. */
+static void allow_plain(const struct vocab *v, uint32_t most, uint64_t *bits)
+{
+    for (uint32_t t = 0; t < v->tokens; t++)
+        if (v->characters[t] > 0 && v->characters[t] <= most)
+            bits[t / 64] |= (uint64_t)1 << (t % 64);
+}
+
 static void make(struct masks *m, struct grammar_state *s, uint64_t *bits)
 {
     const uint32_t frames = s->frames_count;
-    bool plain = takes_plain(m, s);
+    uint32_t plain = plain_room(m, s);
     state_take_back(s, frames);
-    if (plain)
-        memcpy(bits, m->v->plain, vocab_mask_words(m->v) * sizeof(*bits));
-    walk(m, s, plain ? &m->v->rest : &m->v->all, bits);
+    allow_plain(m->v, plain, bits);
+    walk(m, s, plain > 0 ? &m->v->rest : &m->v->all, bits);
 }
 
 /* ---- what a mask depends on ---- */
@@ -203,17 +256,19 @@ static void key_add(struct masks *m, uint32_t value)
         m->key[m->key_words++] = value;
 }
 
-/* Of depth, only its distance from the limit matters, but it is constant on a stack. */
+/* A token has at most `deepest` bytes, so a count further than that from its limits is like any
+ * other. Of depth, only its distance from the limit matters, but it is constant on a stack. */
 static void key_stack(struct masks *m, const struct grammar_state *s, uint32_t frame)
 {
+    uint32_t far = m->v->deepest + 2;
     key_add(m, at_most(s->g->depth - s->frames[frame].depth, UINT16_MAX));
     for (; frame && !m->key_full; frame = s->frames[frame].parent) {
         const struct frame *f = &s->frames[frame];
         const struct node *n = &s->g->nodes[f->node];
         key_add(m, f->node);
         if (n->op == OP_LOOP) {
-            key_add(m, to_least(m, n, f->count));
-            key_add(m, to_most(m, n, f->count));
+            key_add(m, at_most(f->count < n->min ? n->min - f->count : 0, far));
+            key_add(m, at_most(n->max - f->count, far));
         }
     }
     key_add(m, 0);

@@ -23,15 +23,15 @@ struct tree {
 
 struct vocab {
     struct tree all;
-    struct tree rest; /* without the plain tokens */
-    uint64_t *plain;  /* mask of the tokens that have plain characters only (tree_plain) */
-    uint32_t *same;   /* per token: another one with the same text, or TREE_NO_TOKEN */
+    struct tree rest;     /* without the plain tokens */
+    uint16_t *characters; /* per token: of those that are plain only (tree_plain); others: 0 */
+    uint32_t *same;       /* per token: another one with the same text, or TREE_NO_TOKEN */
     uint32_t tokens, deepest;
 };
 
 /* Most tokens consist of such characters: all but the controls, quotes and backslashes that a JSON
  * string treats differently, and the characters that marks begin with. Where a state takes each of
- * them and is then as before, plain tokens need no walk. */
+ * them and is then as before, plain tokens need no walk: only their characters count. */
 static inline bool tree_plain(uint8_t ascii)
 {
     return ascii >= ' ' && ascii < 0x7F && ascii != '"' && ascii != '\\' && ascii != '<' &&

@@ -47,12 +47,17 @@ static size_t bytes_in_all(const struct token_text *tokens, const uint32_t *ids,
     return sum;
 }
 
-static bool is_plain(struct token_text t)
+/* Its characters, if all are plain; else 0. */
+static uint16_t plain_characters(struct token_text t)
 {
-    for (uint32_t i = 0; i < t.bytes; i++)
-        if ((uint8_t)t.at[i] < 0x80 && !tree_plain((uint8_t)t.at[i]))
-            return false;
-    return t.bytes > 0 && utf8_valid(t.at, t.bytes);
+    uint16_t characters = 0;
+    for (uint32_t i = 0; i < t.bytes; i++) {
+        uint8_t byte = (uint8_t)t.at[i];
+        if (byte < 0x80 && !tree_plain(byte))
+            return 0;
+        characters += byte < 0x80 || byte >= 0xC0;
+    }
+    return utf8_valid(t.at, t.bytes) ? characters : 0;
 }
 
 /* path[d]: the node of depth d + 1 above the last token. */
@@ -106,13 +111,11 @@ static bool fill(struct vocab *v, const struct token_text *tokens, uint32_t *ids
 {
     uint32_t n = sorted_tokens(tokens, v->tokens, ids), rest = 0;
     v->same = malloc(((size_t)v->tokens + 1) * sizeof(*v->same));
-    v->plain = calloc(vocab_mask_words(v) + 1, sizeof(*v->plain));
-    if (!v->same || !v->plain || !tree_make(v, &v->all, tokens, ids, n))
+    v->characters = calloc((size_t)v->tokens + 1, sizeof(*v->characters));
+    if (!v->same || !v->characters || !tree_make(v, &v->all, tokens, ids, n))
         return false;
     for (uint32_t i = 0; i < n; i++)
-        if (is_plain(tokens[ids[i]]))
-            v->plain[ids[i] / 64] |= (uint64_t)1 << (ids[i] % 64);
-        else
+        if ((v->characters[ids[i]] = plain_characters(tokens[ids[i]])) == 0)
             ids[rest++] = ids[i];
     return tree_make(v, &v->rest, tokens, ids, rest);
 }
@@ -137,7 +140,7 @@ void vocab_free(struct vocab *v)
         return;
     free(v->all.nodes);
     free(v->rest.nodes);
-    free(v->plain);
+    free(v->characters);
     free(v->same);
     free(v);
 }
