@@ -27,6 +27,7 @@ AMOUNT(hostile_connections, "scenario_hostile", 250, 1000, "connections that are
 AMOUNT(importance_kills, "scenario_importance", 4, 20, "kills of profile")
 AMOUNT(kills_random, "scenario_kills_random", 96, 10000,
        "kills, under all lossless presets together")
+AMOUNT(mutated_answers, "unit_answer_mutated", 400, 20000, "mutated answers of each form of calls")
 AMOUNT(offline_kills, "scenario_offline_budget", 2, 20, "kills of profile within a budget")
 AMOUNT(parallel_sequences, "scenario_parallel", 6, 16,
        "sequences on each kind of model; the demo model also has 2 and 5")

@@ -167,11 +167,17 @@ static json_t *typed(bool json, const struct cursor *text)
     return value ? value : json_stringn(text->at, size(text));
 }
 
+/* A key with a part of a mark is one whose end is missing. */
+static bool is_key(const struct cursor *key)
+{
+    return size(key) > 0 && !memchr(key->at, '<', size(key)) && !memchr(key->at, '\n', size(key));
+}
+
 static bool read_pair(const struct answer_call *f, const struct chat_types *types, struct cursor *c,
                       const struct cursor *name, json_t *arguments)
 {
     struct cursor key, value;
-    if (!take_until(c, f->key_end, &key) || size(&key) == 0)
+    if (!take_until(c, f->key_end, &key) || !is_key(&key))
         return false;
     if (*f->value_open)
         skip_blanks(c);
@@ -226,13 +232,14 @@ static bool read_object(const struct answer_call *f, struct cursor *c, json_t *c
 }
 
 /* {"name": ..., "arguments": ...}; arguments in a text are taken as they are. Texts with NUL would
- * be cut. */
+ * be cut, and other members would be lost: a tool would be called without its arguments if their
+ * name is wrong. */
 static bool read_named(struct cursor *c, json_t *calls)
 {
     json_t *call = read_json(c->at, size(c));
     const json_t *name = json_object_get(call, "name");
     json_t *arguments = json_object_get(call, "arguments");
-    bool good = json_text_is_plain(name);
+    bool good = json_text_is_plain(name) && json_object_size(call) == (arguments ? 2 : 1);
     if (good && json_is_string(arguments))
         good = json_text_is_plain(arguments) &&
                json_array_append_new(

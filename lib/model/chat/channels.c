@@ -47,6 +47,19 @@ static bool has(const char *text, size_t n, const char *what)
     return memmem(text, n, what, strlen(what)) != NULL;
 }
 
+/* Of a header nothing is handed out, so that it may have no other text: no mark that ends or begins
+ * a message, and no characters that neither names nor marks have. */
+static bool is_header(const char *text, size_t n)
+{
+    for (size_t i = 0; i < COUNT(ends); i++)
+        if (n > 0 && has(text + 1, n - 1, ends[i]))
+            return false;
+    for (size_t i = 0; i < n; i++)
+        if (text[i] < ' ' || text[i] > '~')
+            return false;
+    return true;
+}
+
 bool answer_in_header(struct answer *a, bool end)
 {
     bool maybe, header = starts_header(a, &maybe);
@@ -56,6 +69,7 @@ bool answer_in_header(struct answer *a, bool end)
     const char *at = header ? memmem(a->held, max, MESSAGE, strlen(MESSAGE)) : NULL;
     if (header && !at && !end && a->bytes < HEADER_MAX)
         return false;
+    at = at && is_header(a->held, (size_t)(at - a->held)) ? at : NULL;
     a->header = 0;
     a->part = ANSWER_CONTENT;
     a->state = ANSWER_IN_MESSAGE;

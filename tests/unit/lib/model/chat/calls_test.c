@@ -221,6 +221,9 @@ static const struct {
     {JSON,
      "<think>a<tool_call>{\"name\":\"f\"}</tool_call>\n<tool_call>{\"name\":\"g\"}</tool_call>",
      "|R:a|f({})|g({})", false},
+    /* What is neither name nor arguments would be lost. */
+    {JSON, "<tool_call>{\"name\":\"f\",\"argument\":{\"a\":1}}</tool_call>",
+     "|C:<tool_call>{\"name\":\"f\",\"argument\":{\"a\":1}}</tool_call>", false},
     /* A name or arguments with NUL would be cut. */
     {JSON, "<tool_call>{\"name\":\"f\\u0000g\"}</tool_call>",
      "|C:<tool_call>{\"name\":\"f\\u0000g\"}</tool_call>", false},
@@ -230,6 +233,14 @@ static const struct {
      "|C:<tool_call>{\"name\":\"f\",\"arguments\":\"{}\\u0000x\"}</tool_call>", false},
     {JSON, "<tool_call>{\"name\":\"f\",\"arguments\":{\"a\":\"\\u0000x\"}}</tool_call>",
      "|f({\"a\":\"\\u0000x\"})", false},
+    /* A header without its end mark does not take the next message with it. */
+    {HARMONY, "<|channel|>analysis|>t<|end|><|start|>assistant<|channel|>final<|message|>x",
+     "|C:<|channel|>analysis|>tx", false},
+    {HARMONY, "<|channel|>final \u4e00<|message|>x<|end|>",
+     "|C:<|channel|>final \u4e00<|message|>x", false},
+    {QWEN, "<tool_call><function=f><parameter=a</function>\nb\n</parameter></function></tool_call>",
+     "|C:<tool_call><function=f><parameter=a</function>\nb\n</parameter></function></tool_call>",
+     false},
     {HARMONY, "to be <|or", "|C:to be <|or", false},
     {HARMONY, "<|channel|>final", "|C:<|channel|>final", false},
     {HARMONY, "<|chan", "|C:<|chan", false},
