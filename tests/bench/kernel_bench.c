@@ -2,9 +2,9 @@
 /* kernel_bench: speed of the kernels on this machine, for every tensor type and instruction set.
  *   kernel_bench [SECONDS_PER_RESULT [TYPE|all|attention [K [THREADS]]]]
  * decode: one row; the threads together read more weights than the caches hold. Its share is that
- * of the streaming rate, which is measured the same way before every type. prefill: one thread, one
- * matrix repeatedly, 10th percentile of the call times, because other work on the machine only
- * makes calls slower. */
+ * of the streaming rate, which is measured the same way before every type. The same with several
+ * rows, as several sequences decode. prefill: one thread, one matrix repeatedly, 10th percentile of
+ * the call times, because other work on the machine only makes calls slower. */
 #include <math.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -31,7 +31,8 @@ enum {
 #define COLD_BYTES   (160 * MIB)
 #define SAMPLE_BYTES (256 * KIB) /* of weights that are made; the rest repeats them */
 
-static const uint32_t row_counts[] = {2, 8, 64, 256};
+static const uint32_t row_counts[] = {2, 4, 8, 16, 64, 256};
+static const uint32_t cold_row_counts[] = {2, 4, 8, 16};
 
 static struct {
     uint8_t *weights;
@@ -117,7 +118,8 @@ static struct kernel_matrix make_weights(enum tensor_type type)
 struct reader {
     const struct kernel_ops *ops; /* NULL: the bytes are read and added */
     const struct kernel_matrix *m;
-    uint32_t begin, end;
+    uint32_t begin, end, rows;
+    float *y;    /* rows of STEP */
     double rate; /* bytes per second */
     uint64_t sum;
     pthread_t thread;
@@ -142,11 +144,14 @@ static void *read_weights(void *argument)
     uint64_t start_ns = clock_now_ns(), bytes = 0, now = start_ns;
     for (uint32_t j = r->begin; (double)(now - start_ns) < bench.seconds * (double)NS_PER_S;) {
         uint32_t n = r->end - j < STEP ? r->end - j : STEP;
+        struct kernel_matrix part = *r->m;
+        part.data = (const uint8_t *)r->m->data + j * r->m->row_bytes;
+        part.n = n;
         if (r->ops)
-            r->ops->matmul(r->m, j, j + n, bench.act, 0, 1, bench.y, r->m->n);
+            r->ops->matmul(&part, 0, n, bench.act, kernel_activation_bytes(part.type, part.k),
+                           r->rows, r->y, STEP);
         else
-            r->sum +=
-                add_bytes((const uint8_t *)r->m->data + j * r->m->row_bytes, n * r->m->row_bytes);
+            r->sum += add_bytes(part.data, n * part.row_bytes);
         bytes += n * r->m->row_bytes;
         now = clock_now_ns();
         j = j + n < r->end ? j + n : r->begin;
@@ -156,14 +161,18 @@ static void *read_weights(void *argument)
 }
 
 /* Bytes per second of all threads, each with its share of the outputs. */
-static double read_rate(const struct kernel_ops *ops, const struct kernel_matrix *m)
+static double read_rate(const struct kernel_ops *ops, const struct kernel_matrix *m, uint32_t rows)
 {
     struct reader readers[THREADS_MAX];
     double rate = 0;
     for (uint32_t i = 0; i < bench.threads; i++) {
         struct reader *r = &readers[i];
-        *r = (struct reader){ops, m, m->n / bench.threads * i, m->n / bench.threads * (i + 1), 0,
-                             0,   0};
+        *r = (struct reader){.ops = ops,
+                             .m = m,
+                             .begin = m->n / bench.threads * i,
+                             .end = m->n / bench.threads * (i + 1),
+                             .rows = rows,
+                             .y = bench.y + (size_t)i * rows * STEP};
         sl_assert(pthread_create(&r->thread, NULL, read_weights, r) == 0);
     }
     for (uint32_t i = 0; i < bench.threads; i++) {
@@ -212,16 +221,20 @@ static void bench_type(enum tensor_type type)
     size_t stride = kernel_activation_bytes(type, bench.k);
     double stream = 0;
     for (int i = 0; i < 3; i++) /* the best: other work on the machine only makes it slower */
-        stream = fmax(stream, read_rate(NULL, &m));
+        stream = fmax(stream, read_rate(NULL, &m, 1));
     for (int isa = 0; isa < ISA__COUNT; isa++) {
         const struct kernel_ops *ops = kernel_ops_of((enum kernel_isa)isa);
         if (ops == NULL)
             continue;
         prepare(ops, &m, stride);
-        double rate = read_rate(ops, &m);
-        printf("%-7s %-7s decode %6.2f GiB/s, %5.1f %% of %5.2f; prefill GFLOP/s",
+        double rate = read_rate(ops, &m, 1);
+        printf("%-7s %-7s decode %6.2f GiB/s, %5.1f %% of %5.2f;",
                tensor_type_info((uint32_t)type)->name, ops->name, rate / GIB, 100 * rate / stream,
                stream / GIB);
+        for (size_t r = 0; r < ARRAY_LEN(cold_row_counts); r++)
+            printf("  rows %u: %5.2f", cold_row_counts[r],
+                   read_rate(ops, &m, cold_row_counts[r]) / GIB);
+        printf("; prefill GFLOP/s");
         struct kernel_matrix warm = m;
         warm.n = N_WARM;
         for (size_t r = 0; r < ARRAY_LEN(row_counts); r++) {
