@@ -388,6 +388,7 @@ static void stats_and_page(void)
                                         "\nsluice_request_finished_total{reason=\"length\"} 1\n"};
     for (size_t i = 0; i < ARRAY_LEN(names); i++)
         CHECK(strstr(h.body, names[i]), "no%s", names[i]);
+    CHECK(!strstr(h.body, "{{") && !strstr(h.body, "}}"), "labels with two braces");
     char isa[32];
     json_t *doc = engine_stats(e);
     const char *wanted = lookup_text(doc, "params.isa");
