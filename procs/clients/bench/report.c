@@ -150,6 +150,8 @@ static void print_heading(const struct bench *b)
         printf("forced tokens of %s; ", b->text_path);
     else
         printf("forced synthetic tokens (seed %lld, group stay %g); ", (long long)b->seed, b->stay);
+    if (b->grammar.kind != GRAMMAR_NONE)
+        printf("decode samples what a grammar allows; ");
     char slices[64] = "variants alternate";
     if (b->slice_tokens > 0)
         snprintf(slices, sizeof slices, "decoding in interleaved slices of %lld tokens",
