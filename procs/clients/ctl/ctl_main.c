@@ -206,7 +206,7 @@ static const struct command commands[] = {
     {"log-level", "LEVEL", 1, 0, false, level_fields, print_fields,
      "log from here on: debug, info, warn, error or none"},
     {"prefixes", "[clear]", 1, 1, false, prefixes_fields, print_prefixes,
-     "what is kept for prompts that begin alike; clear: remove it"},
+     "kept prefixes, without their text; clear: remove"},
     {"drain", "", 0, 0, false, no_fields, print_done,
      "accept no new sequences, wait for the others"},
     {"stop", "", 0, 0, false, no_fields, print_done, "stop the engine"},
