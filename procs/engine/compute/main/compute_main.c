@@ -8,7 +8,8 @@
  *            out: DEMAND (cache), ACK, replies.
  * Memory     writes: kv (requests, token logs, KV rows), gates, access log, its pin bit in entry
  *            words, its own row. reads: model index, directory, arena. It never reads tensor data
- *            from files and allocates nothing during a token.
+ *            from files and allocates nothing during a token. With --prefix-dir, a thread of it
+ *            reads and writes files of kept prefixes.
  * On its crash: the supervisor clears its pins and restarts it; QUEUED and RUNNING sequences
  *            continue from the token log with the same text. Clients repeat their calls; no token
  *            is lost.
