@@ -155,6 +155,7 @@ struct kv_slot {
     uint32_t branch, start;     /* of its sequence: kv_request.branch, and rows that it began with
                                  * or another one took from it (lib/policy/reuse) */
     uint32_t turns[KV_TURNS_MAX]; /* kept: kv_request.turns */
+    uint32_t shared;              /* rows that were copied from another slot; 0: none */
     uint64_t cost_ns;             /* measured time to compute `rows` */
 };
 

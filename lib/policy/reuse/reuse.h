@@ -40,6 +40,7 @@ struct reuse_slot {
     uint32_t turns[REUSE_TURNS_MAX];
     uint32_t branch;  /* tokens that an earlier prompt had, too; 0: none */
     uint32_t start;   /* rows that it began with, or another one took from it; 0: none */
+    uint32_t shared;  /* rows that it has from another slot, which has the version, too; 0: none */
     uint32_t used;    /* kept: the higher, the later it was kept or used */
     uint32_t uses;    /* kept: how many prompts continued from it */
     uint64_t cost_ns; /* kept: measured time to compute its rows */
@@ -198,8 +199,10 @@ uint32_t reuse_pass_rows(uint32_t position, uint32_t rows, const struct reuse_po
 
 /* What is lost without the version of `rows` rows of a slot whose sequence has `end`: the rows from
  * the version below it on, times the part of the sequence in which a prompt that differs would
- * continue from it, up to the version above, in rows: all for the last one, where messages meet,
- * where the response begins, and for `branch` and `start` rows. */
+ * continue from it, up to the version above, in rows: all for the last one, where the response
+ * begins, and for `start` rows; at least one of REUSE_OTHERS where messages meet and for `branch`
+ * rows; of `shared` ones nothing, because other prompts continue from the other slot. */
+#define REUSE_OTHERS 4u
 uint64_t reuse_loss(const struct reuse_table *t, uint32_t slot, uint32_t rows, uint32_t end);
 
 /* The version that a slot has of so many rows. */

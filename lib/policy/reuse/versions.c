@@ -42,11 +42,17 @@ uint32_t reuse_version(const struct reuse_table *t, uint32_t slot, uint32_t rows
     return REUSE_NONE;
 }
 
-/* Where prompts begin to differ more often than elsewhere. */
-static bool is_mark(const struct reuse_slot *s, uint32_t rows)
+/* Of `end` rows, in how many a prompt would continue from here that differs, where the version above
+ * begins `gap` rows later: a conversation continues where it was left, much more often than another
+ * one begins like it. */
+static uint32_t chances(const struct reuse_slot *s, uint32_t rows, uint32_t gap, uint32_t end)
 {
-    return rows == reuse_response(s->prompt, s->turns) || is_turn(rows, s->turns) ||
-           rows == s->branch || rows == s->start;
+    if (rows == s->shared)
+        return 0;
+    if (rows == reuse_response(s->prompt, s->turns) || rows == s->start)
+        return end;
+    bool differs = rows == s->branch || is_turn(rows, s->turns);
+    return differs && end / REUSE_OTHERS > gap ? end / REUSE_OTHERS : gap;
 }
 
 uint64_t reuse_loss(const struct reuse_table *t, uint32_t slot, uint32_t rows, uint32_t end)
@@ -61,8 +67,9 @@ uint64_t reuse_loss(const struct reuse_table *t, uint32_t slot, uint32_t rows, u
         if (other > rows && other < above)
             above = other;
     }
-    bool whole = above == UINT32_MAX || is_mark(&t->slot[slot], rows);
-    return (uint64_t)(rows - below) * (whole ? end : above - rows);
+    bool last = above == UINT32_MAX;
+    return (uint64_t)(rows - below) *
+           (last ? end : chances(&t->slot[slot], rows, above - rows, end));
 }
 
 uint32_t reuse_weakest(const struct reuse_table *t, uint32_t slot, uint32_t end)

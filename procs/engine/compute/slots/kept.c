@@ -86,7 +86,7 @@ void kept_empty(struct slots *p, uint32_t slot)
     atomic_store(&slot_at(p, slot)->owner, 0);
     atomic_store(&slot_at(p, slot)->lowest, 0);
     slot_at(p, slot)->prompt = slot_at(p, slot)->uses = slot_at(p, slot)->side = 0;
-    slot_at(p, slot)->branch = slot_at(p, slot)->start = 0;
+    slot_at(p, slot)->branch = slot_at(p, slot)->start = slot_at(p, slot)->shared = 0;
     memset(slot_at(p, slot)->turns, 0, sizeof slot_at(p, slot)->turns);
     slot_at(p, slot)->cost_ns = 0;
     p->content[slot] = 0;
@@ -373,6 +373,8 @@ uint32_t kept_take(struct slots *p, struct kv_request *q, const _Atomic uint32_t
     slot_at(p, slot)->side = is_side(q) && !borrowed;
     slot_at(p, slot)->branch = q->branch;
     slot_at(p, slot)->start = rows;
+    if (copied || rows < slot_at(p, slot)->shared)
+        slot_at(p, slot)->shared = copied ? rows : 0;
     atomic_store(&q->kv_valid, rows);
     child_inject(p->child, INJECT_COMPUTE_SLOT_CUT);
     state_drop(p, slot, rows); /* states of another log */

@@ -44,6 +44,7 @@ static struct reuse_slot slot_of(const struct slots *p, uint32_t slot)
         .prompt = q ? atomic_load(&q->prompt_tokens) : s->prompt,
         .branch = s->branch,
         .start = s->start,
+        .shared = s->shared,
         .used = s->used,
         .uses = s->uses,
         .cost_ns = s->cost_ns > 0 ? s->cost_ns : rows, /* a row costs something */

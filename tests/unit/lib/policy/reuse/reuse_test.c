@@ -41,15 +41,18 @@ static uint32_t response_of(const struct reuse_slot *s)
     return s->prompt > 8 ? s->prompt - 8 : 0;
 }
 
-/* Where its response begins, messages meet, or another prompt began to differ. */
-static bool is_marked(uint32_t v)
+/* Of `end` rows, those in which a prompt that differs continues from a version that is not the last,
+ * `gap` rows below the next one. */
+static uint32_t chances_of(uint32_t v, uint32_t gap, uint32_t end)
 {
     const struct reuse_slot *s = &slot[version[v].slot];
     uint32_t rows = version[v].rows;
+    bool differs = rows == s->branch;
     for (uint32_t i = 0; i < REUSE_TURNS_MAX; i++)
-        if (s->turns[i] == rows)
-            return true;
-    return rows == s->branch || rows == s->start || rows == response_of(s);
+        differs = differs || s->turns[i] == rows;
+    if (rows != s->shared && (rows == s->start || rows == response_of(s)))
+        return end;
+    return rows == s->shared ? 0 : differs && end / 4 > gap ? end / 4 : gap;
 }
 
 /* Versions have at most the rows of their slot, and no two the same; busy ones are nobody's. */
@@ -72,6 +75,7 @@ static void make_table(void)
                                       .prompt = below(rows + 1),
                                       .branch = below(2) * below(rows + 1),
                                       .start = below(2) * below(rows + 1),
+                                      .shared = below(2) * below(rows + 1),
                                       .used = below(20) * SLOTS + i,
                                       .uses = below(6),
                                       .cost_ns = 1 + below(2000),
@@ -117,8 +121,6 @@ START_TEST(a_cut_is_the_longest_that_can_be_continued)
         make_table();
         uint32_t s = below(t.slots), wanted = below(ROWS);
         uint32_t rows = wanted < slot[s].rows ? wanted : slot[s].rows;
-        /* rings below `lowest` need a checkpoint: there may be one with more rows only where no
-         * version is needed */
         while (!can_continue_from(s, rows))
             rows--;
         ck_assert_uint_eq(reuse_cut(&t, s, slot[s].rows, wanted), rows);
@@ -211,8 +213,8 @@ static uint64_t loss_of(uint32_t v, uint32_t end)
         low--;
     while (high <= ROWS && !has(s, high))
         high++;
-    bool whole = high > ROWS || is_marked(v);
-    return (uint64_t)(version[v].rows - low) * (whole ? end : high - version[v].rows);
+    uint32_t gap = high - version[v].rows;
+    return (uint64_t)(version[v].rows - low) * (high > ROWS ? end : chances_of(v, gap, end));
 }
 
 static double version_value_of(uint32_t v)
@@ -502,9 +504,7 @@ END_TEST
 /* Two states, or the window that the rings of a slot were cut back to. */
 static uint64_t lacks(uint32_t s)
 {
-    if (t.recurrent)
-        return 200;
-    return t.rings && s < t.slots && slot[s].rows < slot[s].lowest ? 100 : 0;
+    return t.recurrent ? 200 : t.rings && s < t.slots && slot[s].rows < slot[s].lowest ? 100 : 0;
 }
 
 /* As long as they may grow, what each needs is within the pool. */
