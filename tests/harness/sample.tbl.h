@@ -97,6 +97,10 @@ LONG_ONLY("scenario_lossy", free_edgemoe,
           "free_hobbit; scenario_every_preset: the texts of edgemoe")
 LONG_ONLY("scenario_sim_equality", lru_25, "lru; a quarter resident: fifo and others")
 LONG_ONLY("scenario_sim_equality", learned_25, "learned; a quarter resident: fifo and others")
+LONG_ONLY("scenario_sim_equality", together_hobbit, "hobbit; several sequences: together_lru")
+LONG_ONLY("scenario_sim_equality", together_decayed_frequency,
+          "decayed_frequency; several sequences: together_learned, which ages the same counts")
+LONG_ONLY("scenario_sim_equality", together_arc, "arc; several sequences: together_lru")
 
 LONG_ONLY("scenario_stores", one_stripe, "native_among_others and other cases of one stripe")
 LONG_ONLY("scenario_stores", three_stripes, "two_stripes, sixteen_stripes")
