@@ -516,8 +516,12 @@ static void op_status(struct compute *c, struct rpc_request *request)
 
 static void op_prefixes(struct compute *c, struct rpc_request *request)
 {
-    bool clear = json_is_true(json_object_get(request->body, "clear"));
-    reply(c, request, 0, prefixes_reply(c, clear), NULL);
+    struct error error;
+    const json_t *clear = json_object_get(request->body, "clear");
+    int rc = clear && !json_is_boolean(clear)
+                 ? error_set(&error, ERR_BAD_INPUT, "clear must be true or false")
+                 : 0;
+    reply(c, request, rc, rc == 0 ? prefixes_reply(c, json_is_true(clear)) : NULL, &error);
 }
 
 static const struct op {
