@@ -62,6 +62,8 @@ EVERY(window_points, "scenario_windows", 3, "moments of a kill, after the first 
 LONG_ONLY("scenario_prefix_dir", attention, "two_engines and bounded: the demo model")
 LONG_ONLY("scenario_prefix_dir", damaged_attention,
           "damaged_recurrent: tiles, and states in addition")
+LONG_ONLY("scenario_prefix_dir", damaged_windows,
+          "damaged_recurrent: a block of rings is checked like one of a state")
 LONG_ONLY("scenario_prefix_dir", other_kv_type, "other_model: the check of a file's bond")
 
 /* To the engine an architecture is the kinds of its layers; the rest is in the forward pass, which
