@@ -28,12 +28,22 @@ static uint32_t common_bytes(struct token_text x, struct token_text y)
     return n;
 }
 
+/* A token for a byte of the border of control tokens would be taken for it: texts have no such byte. */
+static bool is_usable(struct token_text t)
+{
+    if (t.bytes == 0 || t.bytes > VOCAB_TOKEN_BYTES_MAX)
+        return false;
+    const char *border = memchr(t.at, GRAMMAR_CONTROL_BYTE, t.bytes);
+    return !border || (border == t.at && t.bytes > 2 &&
+                       memchr(t.at + 1, GRAMMAR_CONTROL_BYTE, t.bytes - 1) == t.at + t.bytes - 1);
+}
+
 /* The tokens with a text, in the order of their texts. */
 static uint32_t sorted_tokens(const struct token_text *tokens, uint32_t count, uint32_t *ids)
 {
     uint32_t n = 0;
     for (uint32_t i = 0; i < count; i++)
-        if (tokens[i].bytes > 0 && tokens[i].bytes <= VOCAB_TOKEN_BYTES_MAX)
+        if (is_usable(tokens[i]))
             ids[n++] = i;
     qsort_r(ids, n, sizeof(*ids), by_text, (void *)tokens);
     return n;

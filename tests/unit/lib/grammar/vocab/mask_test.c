@@ -116,6 +116,26 @@ START_TEST(remembered)
 }
 END_TEST
 
+/* A token for the byte that is the border of control tokens is none of them. */
+START_TEST(borders)
+{
+    static const struct token_text some[] = {{"\xff", 1},  {"\xff<x>\xff", 5},  {"<x>", 3},
+                                             {"a\xff", 2}, {"\xff\xff\xff", 3}, {"\xff\xff", 2}};
+    static const char text[] = "root ::= <x> \"a\"";
+    struct error error = {0};
+    struct grammar *g;
+    ck_assert(grammar_from_gbnf(text, sizeof text - 1, NULL, &g, &error) == 0);
+    struct vocab *v = vocab_new(some, ARRAY_LEN(some));
+    struct masks *m = masks_new(v, 4);
+    struct grammar_state *s = grammar_start(g);
+    ck_assert_uint_eq(grammar_mask(m, s)[0], 1u << 1 | 1u << 2);
+    grammar_stop(s);
+    masks_free(m);
+    vocab_free(v);
+    grammar_free(g);
+}
+END_TEST
+
 START_TEST(no_tokens)
 {
     struct error error = {0};
@@ -140,6 +160,7 @@ int main(void)
     tcase_set_timeout(t, 120);
     tcase_add_loop_test(t, as_each_token_by_itself, 0, ARRAY_LEN(grammars));
     tcase_add_test(t, remembered);
+    tcase_add_test(t, borders);
     tcase_add_test(t, no_tokens);
     suite_add_tcase(suite, t);
     SRunner *runner = srunner_create(suite);
