@@ -36,6 +36,12 @@ static inline void fuzz_body(const struct dialect *dialect, const struct chat_fo
         sl_assert(request.prompt_bytes <= FUZZ_PROMPT_MAX &&
                   request.ids_count <= ENGINE_PROMPT_IDS_MAX);
         sl_assert(request.max_tokens >= 0 && request.max_tokens <= ENGINE_TOKENS_MAX);
+        sl_assert(request.answers >= 1 && request.answers <= request.tries &&
+                  request.tries <= API_ANSWERS_MAX);
+        sl_assert(request.top_logprobs <= ENGINE_TOP_MAX &&
+                  request.bias_count <= ENGINE_BIASES_MAX);
+        sl_assert((request.grammar.kind != GRAMMAR_NONE) == (request.grammar_text != NULL));
+        sl_assert(request.grammar.bytes <= GRAMMAR_TEXT_BYTES_MAX);
         sl_assert(request.stops.count <= STOP_TEXTS_MAX);
         for (uint32_t i = 0; i < request.stops.count; i++)
             sl_assert(request.stops.bytes[i] > 0 && request.stops.bytes[i] <= STOP_TEXT_BYTES_MAX);

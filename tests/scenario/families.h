@@ -11,12 +11,14 @@
 /* The family coder answers a text that ends with "B" with this one. */
 #define FAMILY_DONE "It is done."
 
-/* A parameter of each type; models that write arguments one by one write none of the types. */
+/* A parameter of each type; models that write arguments one by one write none of the types. As
+ * uniqueItems cannot be enforced, the answers are those of the scripts. */
 #define FAMILY_TOOLS                                                                               \
     "[{\"type\":\"function\",\"function\":{\"name\":\"look\",\"description\":\"Looks.\","          \
     "\"parameters\":{\"type\":\"object\",\"properties\":{\"depth\":{\"type\":\"integer\"},"        \
     "\"deep\":{\"type\":\"boolean\"},\"name\":{\"type\":\"string\"},\"ratio\":{\"type\":"          \
-    "\"number\"},\"list\":{\"type\":\"array\"},\"where\":{\"anyOf\":[{\"type\":\"object\"},"       \
+    "\"number\"},\"list\":{\"type\":\"array\",\"uniqueItems\":true},\"where\":{\"anyOf\":[{"       \
+    "\"type\":\"object\"},"                                                                        \
     "{\"type\":\"null\"}]},\"none\":{\"type\":[\"integer\",\"null\"]},\"size\":{\"type\":"         \
     "\"integer\"}}}}}]"
 #define FAMILY_ARGUMENTS                                                                           \

@@ -138,6 +138,23 @@ static void one_by_one(void)
                                         "--max-queue=1", NULL});
 }
 
+/* Three of the four slots are taken. */
+static void check_slots(unsigned port)
+{
+    struct http h;
+    size_t busy = 0;
+    http_call(&h, port, "/slots", NULL, NULL, 200);
+    CHECK(!strstr(h.body, PROMPT), "another client's text: %.300s", h.body);
+    json_t *all = http_json(&h);
+    for (size_t i = 0; i < json_array_size(all); i++)
+        busy += json_is_true(json_object_get(json_array_get(all, i), "is_processing"));
+    CHECK(json_array_size(all) == 4 && busy == 3, "%zu of %zu slots", busy, json_array_size(all));
+    json_decref(all);
+    http_close(&h);
+    http_call(&h, port, "/slots?fail_on_no_slot=1", NULL, NULL, 200);
+    http_close(&h);
+}
+
 /* All sequences end when the client leaves. */
 static void client_leaves(void)
 {
@@ -149,6 +166,7 @@ static void client_leaves(void)
               "{\"prompt\":\"" PROMPT "\",\"max_tokens\":100000,\"ignore_eos\":true,\"n\":3,"
               "\"stream\":true}");
     CHECK(http_wait(&h, "\"index\":2", END_MS), "no third answer");
+    check_slots(port);
     http_close(&h);
     engine_wait_counter(e, "compute", "sequences_cancelled", 3, END_MS);
     engine_stop(e);

@@ -51,6 +51,7 @@ sluice_unit_test(unit_arch_recurrent SOURCES lib/model/arch/recurrent_test.c LIN
 sluice_unit_test(unit_model_index SOURCES lib/model/index/model_index_test.c LINK sluice_model test_gguf_make)
 sluice_unit_test(unit_model_capacity SOURCES lib/model/index/capacity_test.c LINK sluice_model)
 sluice_unit_test(unit_model_unread SOURCES lib/model/index/unread_test.c LINK sluice_model test_gguf_make)
+sluice_unit_test(unit_model_gap SOURCES lib/model/index/gap/gap_test.c LINK sluice_model test_gguf_make)
 sluice_unit_test(unit_answer SOURCES lib/model/chat/answer_test.c LINK sluice_chat)
 sluice_unit_test(unit_answer_calls SOURCES lib/model/chat/calls_test.c LINK sluice_chat)
 sluice_unit_test(unit_answer_mutated SOURCES lib/model/chat/mutated_test.c LINK sluice_chat test_sample)

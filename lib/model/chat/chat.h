@@ -12,6 +12,7 @@
 #include "lib/text/ranges.h"
 
 #define CHAT_TOKEN_BYTES  48
+#define CHAT_GAP_TOKENS   3
 #define CHAT_MESSAGES_MAX 1024
 
 enum chat_family {
@@ -28,6 +29,9 @@ struct model_chat {
     uint32_t bos_added; /* 1: the tokenizer adds it */
     char bos[CHAT_TOKEN_BYTES]; /* as written in the vocabulary; "": none */
     char eos[CHAT_TOKEN_BYTES];
+    /* Of prompts with a gap: before what precedes it, before what follows it, and before what the
+     * model writes. All of them, or "": the model has none. */
+    char gap[CHAT_GAP_TOKENS][CHAT_TOKEN_BYTES];
 };
 
 enum chat_role { CHAT_SYSTEM, CHAT_USER, CHAT_ASSISTANT, CHAT_ROLE__COUNT };

@@ -2,6 +2,7 @@
 /* Chooses between the model's own template and its family, and renders with the chosen one. */
 #include "lib/model/chat/format.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -103,6 +104,10 @@ int chat_format_read(struct chat_format *f, const json_t *reply, struct error *w
     chat_describe(&model, member(reply, "family"), member(reply, "bos"), member(reply, "eos"),
                   json_integer_value(json_object_get(reply, "bos_first")) != 0);
     model.bos_added = json_integer_value(json_object_get(reply, "bos_added")) != 0;
+    for (size_t i = 0; i < CHAT_GAP_TOKENS; i++) {
+        const char *token = json_string_value(json_array_get(json_object_get(reply, "gap"), i));
+        snprintf(model.gap[i], sizeof model.gap[i], "%s", token ? token : "");
+    }
     if (chat_format_set(f, &model, json_string_value(text), json_string_length(text), why) != 0)
         return -1;
     if (text && !f->program)

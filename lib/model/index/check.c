@@ -67,7 +67,10 @@ static int check_header(const struct model_index *m, uint64_t bytes, struct erro
         return bad(error, "it is truncated");
     if (!terminated(m->arch, sizeof m->arch) || !terminated(m->name, sizeof m->name) ||
         !terminated(m->chat.bos, sizeof m->chat.bos) ||
-        !terminated(m->chat.eos, sizeof m->chat.eos) || m->chat.family >= CHAT__COUNT ||
+        !terminated(m->chat.eos, sizeof m->chat.eos) ||
+        !terminated(m->chat.gap[0], CHAT_TOKEN_BYTES) ||
+        !terminated(m->chat.gap[1], CHAT_TOKEN_BYTES) ||
+        !terminated(m->chat.gap[2], CHAT_TOKEN_BYTES) || m->chat.family >= CHAT__COUNT ||
         m->chat.bos_first > 1 || m->chat.bos_added > 1)
         return bad(error, "an unterminated name");
     if (!lines_are_printable(m->unread, sizeof m->unread))

@@ -15,6 +15,7 @@
 #include "lib/base/assert.h"
 #include "lib/base/log.h"
 #include "lib/model/chat/format.h"
+#include "lib/model/index/gap/gap.h"
 #include "lib/model/gguf/split.h"
 #include "lib/model/index/derive.h"
 #include "lib/model/limits.h"
@@ -272,6 +273,7 @@ static int build_from_header(struct build *b, const struct model_file_id *file,
     if (named)
         copy_name(m->name, sizeof m->name, name, name_bytes);
     read_chat(b, &m->chat);
+    index_gap(&b->gguf, b->tokenizer, &m->chat);
     if (b->experts && index_experts_check(m, error)) {
         free(m);
         return -1;

@@ -51,6 +51,7 @@ struct api_model {
     char type[16];              /* of most of its tensors' bytes, such as Q4_K */
     uint64_t bytes, parameters; /* of all tensors */
     uint64_t context;           /* of the engine, in tokens */
+    uint64_t slots;             /* sequences that run at once */
     bool tools, thinking;       /* its template has calls of tools; reasoning */
     int64_t started;            /* wall clock, seconds */
 };

@@ -191,6 +191,45 @@ int take_ids(struct taker *t, const json_t *value, size_t max)
     return 0;
 }
 
+/* A part of a prompt; its tokens are written by us. */
+static int put_part(struct api_request *out, FILE *to, const char *token, const char *text,
+                    size_t bytes)
+{
+    size_t from = (size_t)ftell(to), n = strlen(token);
+    fputs(token, to);
+    fwrite(text, 1, bytes, to);
+    return text_ranges_add(&out->special, from, from + n);
+}
+
+int take_gap(struct taker *t, const json_t *after)
+{
+    struct api_request *out = t->out;
+    const struct model_chat *model = &t->body->limits->chat->model;
+    size_t bytes = 0, max = t->body->limits->prompt_bytes;
+    char *text = NULL;
+    if (!model->gap[0][0])
+        return take_unable(t, "the model has no tokens for a gap in a prompt");
+    if (!out->prompt || out->special.count > 0)
+        return take_unable(t, "it needs a prompt that is a text, without special");
+    FILE *to = open_memstream(&text, &bytes);
+    if (!to)
+        return error_set(t->error, ERR_NO_MEMORY, "out of memory (prompt)");
+    int rc = put_part(out, to, model->gap[0], out->prompt, out->prompt_bytes);
+    rc |= put_part(out, to, model->gap[1], json_string_value(after), json_string_length(after));
+    rc |= put_part(out, to, model->gap[2], "", 0);
+    rc |= fclose(to);
+    if (rc != 0) {
+        free(text);
+        return error_set(t->error, ERR_NO_MEMORY, "out of memory (prompt)");
+    }
+    free(out->prompt);
+    out->prompt = text;
+    out->prompt_bytes = bytes;
+    return bytes <= max ? 0
+                        : error_set(t->error, ERR_BAD_INPUT,
+                                    "the prompt has %zu bytes; the maximum is %zu", bytes, max);
+}
+
 /* ---- what the answer keeps to ---------------------------------------------------------------- */
 
 int take_schema(struct taker *t, const json_t *value, struct answer_shape *out)

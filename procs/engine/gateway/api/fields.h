@@ -55,6 +55,9 @@ take_fn take_prompt_text, take_prompt_ids;
 /* At most so many ids, and at least one. */
 int take_ids(struct taker *t, const json_t *value, size_t max);
 int take_bool(struct taker *t, const json_t *value, bool *out);
+/* Makes the prompt one with a gap between it and `after`, a text that is not empty, which the answer
+ * fills. -1 with an error: the model has no tokens for it, or the prompt is no text. */
+int take_gap(struct taker *t, const json_t *after);
 /* What OpenAI's `response_format` and its like demand: {"type": "text"}, "json_object" or
  * "json_schema" with a schema, also in a member of that name. */
 int take_format(struct taker *t, const json_t *value, struct answer_shape *out);

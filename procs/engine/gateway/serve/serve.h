@@ -15,6 +15,7 @@
  *                 an answer that is complete is DONE until all are
  *   ask.c         struct ask: a question about a prompt, such as the number of its tokens
  *   stored.c      responses that were stored
+ *   slots.c       what runs, as llama.cpp's server states it
  *   stats.c       exchanges that wait for a snapshot of the supervisor
  *   ignored.c     what requests ask for that is ignored: counted, and one line of the log per name */
 #ifndef SLUICE_ENGINE_GATEWAY_SERVE_SERVE_H
@@ -166,6 +167,10 @@ void stats_forget(struct exchange *x);
 
 /* A response that was stored, by its id: is fetched; is deleted. */
 route_fn stored_get, stored_remove;
+
+/* ---- slots.c --------------------------------------------------------------------------------- */
+
+route_fn slots_get;
 
 /* ---- the process ----------------------------------------------------------------------------- */
 

@@ -249,6 +249,7 @@ static void on_model(void *arg, json_t *reply, const struct error *error)
     if (error)
         return;
     read_model(&g->model, reply, g->child.params->alias);
+    g->model.slots = g->child.params->parallel;
     g->model_pending =
         rpc_async_call(g->control, "chat", NULL, STATUS_MS, on_chat, g, &ignored) != 0;
 }

@@ -258,6 +258,10 @@ json_t *stats_chat(const struct supervisor *s)
     put_text(object, "eos", m->chat.eos);
     put(object, "bos_first", m->chat.bos_first);
     put(object, "bos_added", m->chat.bos_added);
+    json_t *gap = json_array();
+    for (size_t i = 0; i < CHAT_GAP_TOKENS; i++)
+        json_array_append_new(gap, json_string(m->chat.gap[i]));
+    json_object_set_new(object, "gap", gap);
     json_t *text =
         m->template_bytes > 0 ? json_stringn(model_index_template(m), m->template_bytes) : NULL;
     if (text)

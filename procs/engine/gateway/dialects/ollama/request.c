@@ -13,7 +13,7 @@ enum where { CHAT = 1, GENERATE = 2, BOTH = CHAT | GENERATE, OPTIONS = 4 };
 
 /* What the fields of a body state together; NULL: not given, borrowed. */
 struct stated {
-    const json_t *messages, *tools, *prompt, *system, *think, *options;
+    const json_t *messages, *tools, *prompt, *system, *think, *options, *suffix;
     struct answer_shape shape;
     bool raw;
 };
@@ -46,6 +46,13 @@ static int take_prompt(struct taker *t, const json_t *value)
 static int take_system(struct taker *t, const json_t *value)
 {
     stated(t)->system = value;
+    return json_is_string(value) ? 0 : take_wrong(t, "a text");
+}
+
+/* An empty one is none. */
+static int take_suffix(struct taker *t, const json_t *value)
+{
+    stated(t)->suffix = json_string_length(value) > 0 ? value : NULL;
     return json_is_string(value) ? 0 : take_wrong(t, "a text");
 }
 
@@ -174,6 +181,17 @@ static int take_raw_prompt(struct taker *t)
                : error_set(t->error, ERR_NO_MEMORY, "out of memory (prompt)");
 }
 
+/* The prompt and the suffix, without a template. */
+static int take_gap_prompt(struct taker *t, char param[API_PARAM_BYTES])
+{
+    t->name = "suffix";
+    take_param(param, t->name);
+    if (take_prompt_text(t, stated(t)->prompt) != 0 ||
+        api_constrain_text(&stated(t)->shape, t->out, t->error) != 0)
+        return -1;
+    return take_gap(t, stated(t)->suffix);
+}
+
 static json_t *turn(const struct taker *t)
 {
     const struct stated *s = stated(t);
@@ -197,5 +215,7 @@ int ollama_generate_parse(const struct api_body *body, struct api_request *out,
     take_param(param, "prompt");
     if (out->nothing)
         return 0;
+    if (s.suffix)
+        return take_gap_prompt(&t, param);
     return s.raw ? take_raw_prompt(&t) : render(&t, turn(&t));
 }

@@ -17,6 +17,7 @@ enum where { COMPLETION = 1, CHAT = 2, BOTH = COMPLETION | CHAT, TOKENIZE = 4, D
 struct stated {
     bool special; /* control tokens of the whole prompt are parsed */
     bool echo;    /* the answer begins with the prompt */
+    const json_t *suffix;
     /* of a conversation; NULL: not given */
     const json_t *messages, *tools, *variables, *effort;
     struct answer_shape shape;
@@ -44,6 +45,13 @@ static int take_modalities(struct taker *t, const json_t *value)
 static int take_special(struct taker *t, const json_t *value)
 {
     return take_bool(t, value, &stated(t)->special);
+}
+
+/* An empty one is none. */
+static int take_suffix(struct taker *t, const json_t *value)
+{
+    stated(t)->suffix = json_string_length(value) > 0 ? value : NULL;
+    return json_is_string(value) ? 0 : take_wrong(t, "a text");
 }
 
 static int take_echo(struct taker *t, const json_t *value)
@@ -315,7 +323,11 @@ static int parse_prompt(const struct api_body *body, enum where where, const cha
         return -1;
     if (s.special && text_ranges_add(&out->special, 0, out->prompt_bytes) != 0)
         return error_set(error, ERR_NO_MEMORY, "out of memory (prompt)");
-    return s.echo ? echo_prompt(out, param, error) : 0;
+    if (s.echo && echo_prompt(out, param, error) != 0)
+        return -1;
+    t.name = "suffix";
+    take_param(param, t.name);
+    return s.suffix ? take_gap(&t, s.suffix) : 0;
 }
 
 int openai_completion_parse(const struct api_body *body, struct api_request *out,

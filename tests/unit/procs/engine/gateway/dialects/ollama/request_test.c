@@ -123,7 +123,7 @@ START_TEST(rejected)
         {&ollama_generate, "{\"prompt\":\"x\",\"system\":7}", "system", "a text"},
         {&ollama_generate, "{\"prompt\":\"x\",\"raw\":7}", "raw", "true or false"},
         {&ollama_generate, "{\"prompt\":\"x\",\"images\":[\"x\"]}", "images", "not supported"},
-        {&ollama_generate, "{\"prompt\":\"x\",\"suffix\":\"y\"}", "suffix", "not supported"},
+        {&ollama_generate, "{\"prompt\":\"x\",\"suffix\":\"y\"}", "suffix", "no tokens for a gap"},
         {&ollama_generate, "{\"prompt\":\"x\",\"context\":[1]}", "context", "not supported"},
     };
     struct bodies b;

@@ -32,6 +32,28 @@ START_TEST(how_many)
 }
 END_TEST
 
+/* The tokens of the gap are the model's, those in the texts are not. */
+START_TEST(gaps)
+{
+    struct bodies b;
+    bodies_open(&b, NULL);
+    bodies_reject(&b, &openai_completion, PROMPT(",\"suffix\":\"y\""), "suffix",
+                  "no tokens for a gap");
+    bodies_check(&b, &openai_completion, PROMPT(",\"suffix\":\"\""), "x");
+    static const char *const tokens[] = {"<P>", "<SUF>", "<M>"};
+    for (size_t i = 0; i < CHAT_GAP_TOKENS; i++)
+        strcpy(b.format.model.gap[i], tokens[i]);
+    bodies_check(&b, &openai_completion, PROMPT(",\"suffix\":\"<M>y\",\"echo\":true"),
+                 "<P>x<SUF><M>y<M>");
+    ck_assert_str_eq(b.request.front, "x");
+    const struct text_ranges *r = &b.request.special;
+    ck_assert(r->count == 3 && r->at[0].to == 3 && r->at[1].from == 4 && r->at[1].to == 9 &&
+              r->at[2].from == 13 && r->at[2].to == 16);
+    bodies_reject(&b, &openai_completion, "{\"prompt\":[5],\"suffix\":\"y\"}", "suffix", "a text");
+    bodies_close(&b);
+}
+END_TEST
+
 START_TEST(impossible)
 {
     static const char *const rows[][3] = {
@@ -56,6 +78,7 @@ int main(void)
     Suite *suite = suite_create("gateway");
     TCase *cases = tcase_create("several");
     tcase_add_test(cases, how_many);
+    tcase_add_test(cases, gaps);
     tcase_add_test(cases, impossible);
     suite_add_tcase(suite, cases);
     SRunner *runner = srunner_create(suite);
