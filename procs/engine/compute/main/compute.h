@@ -89,4 +89,15 @@ static inline bool kv_state_ended(uint32_t state)
     return state == KV_DONE || state == KV_FAILED || state == KV_CANCELLED;
 }
 
+/* prompt.c: the tokens of a submit; the caller frees p->ids. */
+struct prompt {
+    uint32_t *ids;
+    size_t count;
+};
+int prompt_encode(const struct compute *c, const struct engine_submit *s, struct prompt *p,
+                  struct error *error);
+/* The same, and the prompt must fit the context. */
+int prompt_make(const struct compute *c, const struct engine_submit *s, struct prompt *p,
+                struct error *error);
+
 #endif

@@ -10,7 +10,7 @@
 
 static const char *const beginnings[] = {
 #define BEGINS(text) text,
-#include "procs/engine/gateway/api/side.tbl.h"
+#include "procs/engine/gateway/api/classes/side.tbl.h"
 };
 
 static bool begins_with(const char *text, const char *lower)
