@@ -25,7 +25,7 @@ static bool counts_fit(const struct prefix_head *h)
     return h->tokens > 0 && h->tokens <= PREFIX_TOKENS_MAX && h->states <= PREFIX_STATES_MAX &&
            h->tile_bytes <= PREFIX_BLOCK_MAX && h->ring_bytes <= PREFIX_BLOCK_MAX &&
            h->state_bytes <= PREFIX_BLOCK_MAX && (h->states == 0 || h->state_bytes > 0) &&
-           h->lowest <= h->tokens + 1 && h->prompt <= h->tokens;
+           h->lowest <= h->tokens + 1 && h->prompt <= h->tokens && h->cost_ns < 1ull << 62;
 }
 
 /* The version before the checksum: a later one may have another head. */

@@ -50,7 +50,7 @@ struct prefix_head {
     uint32_t tokens;
     struct prefix_bond bond;
     uint64_t tile_bytes, ring_bytes, state_bytes; /* of a block; ring: 0 if there is none */
-    uint64_t cost_ns;                             /* measured time to compute the rows */
+    uint64_t cost_ns; /* measured time to compute the rows; below 2^62 */
     uint32_t states;
     uint32_t lowest;       /* fewest rows to which the rings can be cut back, above 0 */
     uint32_t prompt, uses; /* of the tokens, those of a prompt; prompts that continued from them */

@@ -19,7 +19,7 @@ static void a_text_that_is_never_encoded(void)
 {
     unsigned port;
     struct http h;
-    static const size_t bytes = 500000;
+    static const size_t bytes = 900000;
     char *body = malloc(bytes + 64), *at = stpcpy(body, "{\"prompt\":\"");
     memset(at, 'a', bytes);
     strcpy(at + bytes, "\",\"max_tokens\":1}");

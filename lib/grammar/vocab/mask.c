@@ -78,17 +78,26 @@ static void allow(const struct masks *m, uint64_t *bits, uint32_t token)
         bits[token / 64] |= (uint64_t)1 << (token % 64);
 }
 
+/* Steps of items per node of the whole tree, and at least so many. A grammar whose text can be read
+ * in hundreds of ways takes more for a mask: then tokens are left out, so that no mask stops the
+ * engine. */
+#define WORK_PER_NODE 16u
+#define WORK_LEAST    (4u << 20)
+
 /* Nodes come in depth-first order: what a node of depth d needs is the level d - 1. */
 static void walk(struct masks *m, struct grammar_state *s, const struct tree *tree, uint64_t *bits)
 {
     const uint32_t frames = s->frames_count;
-    uint64_t first[4];
+    uint64_t first[4], work = 0, most = (uint64_t)m->v->all.nodes_count * WORK_PER_NODE;
+    most = most > WORK_LEAST ? most : WORK_LEAST;
     items_bytes(s, &s->now, first);
     m->frames[0] = frames;
     for (uint32_t i = 0; i < tree->nodes_count;) {
         const struct tree_node *n = &tree->nodes[i];
         const struct items *from = n->depth == 1 ? &s->now : &m->levels[n->depth - 1];
         state_take_back(s, m->frames[n->depth - 1]);
+        if ((work += from->count) > most)
+            break;
         if ((n->depth == 1 && !set_has(first, n->byte)) ||
             !state_step(s, from, n->byte, &m->levels[n->depth])) {
             i = n->end;

@@ -113,7 +113,10 @@ struct reuse_victim reuse_room(const struct reuse_table *t, uint32_t slot, uint3
         return nothing;
     uint64_t all = reuse_bytes(t) + t->version_bytes;
     uint64_t needed = all > t->pool_bytes ? all - t->pool_bytes : 0;
-    struct reuse_victim v = reuse_least_dense(t, slot, !entry);
+    uint32_t own;
+    struct reuse_victim v = reuse_least_with(t, slot, end, !entry, &own);
+    if (own != REUSE_NONE) /* reuse_write takes it: its own states are worth less */
+        return nothing;
     return entry ? at_most(v, needed) : v;
 }
 

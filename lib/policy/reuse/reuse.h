@@ -150,7 +150,9 @@ bool reuse_fits(const struct reuse_table *t, uint32_t slot, uint64_t bytes);
  * fit, or all else is needed. */
 struct reuse_victim reuse_yield(const struct reuse_table *t, uint32_t slot, uint64_t bytes);
 /* What kept slots give up next, so that a pass of `slot`, which reads the version of `end` rows,
- * has a version to write without loss for a running one. Nothing: it has, or nothing is kept. */
+ * has a version to write without loss for another running one. Nothing: it has, also where a
+ * checkpoint of its own is worth less than what is kept, or nothing is kept. A long prompt makes
+ * many checkpoints: without that rule, each would cost a conversation its newest state. */
 struct reuse_victim reuse_room(const struct reuse_table *t, uint32_t slot, uint32_t end);
 /* What is given up next, until at most `most` slots are kept, and their keys, values and versions
  * are at most `limit` bytes. */
@@ -158,6 +160,10 @@ struct reuse_victim reuse_surplus(const struct reuse_table *t, uint32_t most, ui
 /* Of what is kept, but in slot `except`, what has the least value per byte. `versions`: of slots
  * that have versions only. Nothing: there is none. */
 struct reuse_victim reuse_least_dense(const struct reuse_table *t, uint32_t except, bool versions);
+/* The same for a pass of `slot` that reads the version of `end` rows. *own: the checkpoint of that
+ * slot which is worth less, rows for rows; REUSE_NONE: none is. */
+struct reuse_victim reuse_least_with(const struct reuse_table *t, uint32_t slot, uint32_t end,
+                                     bool versions, uint32_t *own);
 
 /* ---- storage ---- */
 
@@ -199,10 +205,13 @@ uint32_t reuse_pass_rows(uint32_t position, uint32_t rows, const struct reuse_po
 
 /* What is lost without the version of `rows` rows of a slot whose sequence has `end`: the rows from
  * the version below it on, times the part of the sequence in which a prompt that differs would
- * continue from it, up to the version above, in rows: all for the last one, where the response
- * begins, and for `start` rows; at least one of REUSE_OTHERS where messages meet and for `branch`
- * rows; of `shared` ones nothing, because other prompts continue from the other slot. */
+ * continue from it, up to the version above, in rows: all for the last one and where the response
+ * begins; at least one of REUSE_OTHERS for `branch` rows, where others began to differ; one of
+ * REUSE_EDITS where messages meet and for `start` rows, where an edited message would; of `shared`
+ * ones nothing, because other prompts continue from the other slot. Most conversations are only
+ * appended to: the newest state of each is worth more than the ways back. */
 #define REUSE_OTHERS 4u
+#define REUSE_EDITS  16u
 uint64_t reuse_loss(const struct reuse_table *t, uint32_t slot, uint32_t rows, uint32_t end);
 
 /* The version that a slot has of so many rows. */
@@ -217,6 +226,10 @@ uint32_t reuse_version(const struct reuse_table *t, uint32_t slot, uint32_t rows
  *      reads; if there are rings only, not that where the own response begins
  * REUSE_NONE: all are needed. Versions of kept slots are not taken: reuse_room gives them up. */
 uint32_t reuse_write(const struct reuse_table *t, uint32_t slot, uint32_t end);
+
+/* The checkpoint of a running slot that reuse_write would take, had it no other version: the one of
+ * the least loss. REUSE_NONE: it has none that may be taken. */
+uint32_t reuse_weakest_checkpoint(const struct reuse_table *t, uint32_t slot, uint32_t end);
 
 /* The version of any running slot of the least loss, but never what its next pass reads. */
 uint32_t reuse_least(const struct reuse_table *t);

@@ -97,7 +97,7 @@ static void consider(struct candidate *best, const struct candidate *c)
         *best = *c;
 }
 
-struct reuse_victim reuse_least_dense(const struct reuse_table *t, uint32_t except, bool versions)
+static struct candidate least_dense(const struct reuse_table *t, uint32_t except, bool versions)
 {
     struct candidate best = {.victim = {REUSE_NONE, REUSE_NONE, 0}};
     for (uint32_t i = 0; i < t->slots; i++) {
@@ -117,5 +117,39 @@ struct reuse_victim reuse_least_dense(const struct reuse_table *t, uint32_t exce
         consider(&best, &(struct candidate){.victim = {REUSE_NONE, i, t->version_bytes},
                                             .worth = worth_of(&t->slot[slot], density)});
     }
+    return best;
+}
+
+struct reuse_victim reuse_least_dense(const struct reuse_table *t, uint32_t except, bool versions)
+{
+    return least_dense(t, except, versions).victim;
+}
+
+/* Of a slot that runs, rows cost as those of the slot that would lose something: how long its own
+ * took is not known before it ends. */
+static double running_density(const struct reuse_table *t, uint32_t version, uint32_t end,
+                              const struct reuse_slot *other)
+{
+    const struct reuse_slot *s = &t->slot[t->version[version].slot];
+    uint32_t uses = s->uses < USES_MAX ? s->uses : USES_MAX;
+    double rows = (double)reuse_loss(t, t->version[version].slot, t->version[version].rows, end);
+    double row_seconds = other->rows > 0 ? (double)other->cost_ns * 1e-9 / other->rows : 0;
+    return (1.0 + uses) * rows / end * row_seconds / (double)(t->version_bytes + 1);
+}
+
+struct reuse_victim reuse_least_with(const struct reuse_table *t, uint32_t slot, uint32_t end,
+                                     bool versions, uint32_t *own)
+{
+    struct candidate best = least_dense(t, slot, versions);
+    *own = reuse_weakest_checkpoint(t, slot, end);
+    if (reuse_nothing(best.victim) || *own == REUSE_NONE)
+        return best.victim;
+    const struct reuse_victim *v = &best.victim;
+    const struct reuse_slot *other =
+        &t->slot[v->slot != REUSE_NONE ? v->slot : t->version[v->version].slot];
+    struct worth mine = worth_of(&t->slot[slot], running_density(t, *own, end, other));
+    mine.used = other->used;
+    if (!is_lower(&mine, &best.worth))
+        *own = REUSE_NONE;
     return best.victim;
 }

@@ -49,10 +49,12 @@ static uint32_t chances(const struct reuse_slot *s, uint32_t rows, uint32_t gap,
 {
     if (rows == s->shared)
         return 0;
-    if (rows == reuse_response(s->prompt, s->turns) || rows == s->start)
+    if (rows == reuse_response(s->prompt, s->turns))
         return end;
-    bool differs = rows == s->branch || is_turn(rows, s->turns);
-    return differs && end / REUSE_OTHERS > gap ? end / REUSE_OTHERS : gap;
+    uint32_t least = rows == s->branch                             ? end / REUSE_OTHERS
+                     : rows == s->start || is_turn(rows, s->turns) ? end / REUSE_EDITS
+                                                                   : 0;
+    return least > gap ? least : gap;
 }
 
 uint64_t reuse_loss(const struct reuse_table *t, uint32_t slot, uint32_t rows, uint32_t end)
@@ -149,6 +151,23 @@ uint32_t reuse_least(const struct reuse_table *t)
         if (v->busy || v->slot == REUSE_NONE || t->slot[v->slot].use != REUSE_RUNNING)
             continue;
         struct rank rank = rank_running(t, v);
+        if (is_below(&rank, &lowest)) {
+            lowest = rank;
+            best = i;
+        }
+    }
+    return best;
+}
+
+uint32_t reuse_weakest_checkpoint(const struct reuse_table *t, uint32_t slot, uint32_t end)
+{
+    uint32_t best = REUSE_NONE;
+    struct rank lowest = {.class = CLASS_NEEDED};
+    for (uint32_t i = 0; i < t->versions && slot != REUSE_NONE; i++) {
+        const struct reuse_version *v = &t->version[i];
+        if (v->slot != slot || v->busy || !v->checkpoint)
+            continue;
+        struct rank rank = rank_own(t, v, end);
         if (is_below(&rank, &lowest)) {
             lowest = rank;
             best = i;

@@ -373,14 +373,23 @@ static bool take_least(struct prefix_index *x, char name[PREFIX_NAME_BYTES])
     return found;
 }
 
-int index_make_room(struct prefix_index *x, uint64_t bytes)
+static uint64_t tokens_of(struct prefix_index *x)
+{
+    lock(x);
+    uint64_t tokens = x->tokens;
+    unlock(x);
+    return tokens;
+}
+
+int index_make_room(struct prefix_index *x, uint64_t bytes, uint32_t tokens)
 {
     char name[PREFIX_NAME_BYTES];
     uint32_t files;
     uint64_t have = index_bytes(x, &files), most = allowed(x, have);
-    if (bytes > most)
-        return bytes > x->limit_bytes ? EFBIG : ENOSPC;
-    while (have + bytes > most || files == INDEX_FILES_MAX) {
+    if (bytes > most || tokens > INDEX_TOKENS_MAX)
+        return bytes > x->limit_bytes || tokens > INDEX_TOKENS_MAX ? EFBIG : ENOSPC;
+    while (have + bytes > most || files == INDEX_FILES_MAX ||
+           tokens_of(x) + tokens > INDEX_TOKENS_MAX) {
         if (!take_least(x, name))
             return ENOSPC;
         if (unlinkat(x->dir, name, 0) != 0 && errno != ENOENT)

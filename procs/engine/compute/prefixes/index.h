@@ -70,9 +70,9 @@ bool index_find(struct prefix_index *x, const _Atomic uint32_t *tokens, uint32_t
 uint32_t index_stored(struct prefix_index *x, const _Atomic uint32_t *tokens, uint32_t count,
                       uint64_t preset);
 
-/* Removes files until one of `bytes` bytes fits, those of the least value per byte first. 0, EFBIG:
- * it is larger than all may be, or ENOSPC. Writer only. */
-int index_make_room(struct prefix_index *x, uint64_t bytes);
+/* Removes files until one of `bytes` bytes and `tokens` tokens fits, those of the least value per
+ * byte first. 0, EFBIG: it is larger than all may be, or ENOSPC. Writer only. */
+int index_make_room(struct prefix_index *x, uint64_t bytes, uint32_t tokens);
 
 /* A file was written: it is in the directory from now on, and those that it includes go. Takes
  * tables, which it frees. Writer only. */

@@ -10,6 +10,7 @@
 #include "procs/engine/compute/slots/kept.h"
 #include "procs/engine/compute/slots/slots.h"
 #include "procs/engine/compute/slots/state.h"
+#include "shm/kv/blocks.h"
 
 static struct kv_head *head_of(const struct prefixes *p)
 {
@@ -38,10 +39,18 @@ static uint32_t base_of(const struct prefixes *p, uint32_t have)
     return has_state(p) ? 0 : (uint32_t)align_down(have, PREFIX_TILE);
 }
 
+/* The bond has a hash of these sizes, which a file may contradict. */
+static bool has_our_sizes(const struct prefixes *p, const struct prefix_head *h)
+{
+    const struct kv_head *kv = head_of(p);
+    return h->tile_bytes == kv_tile_block_bytes(kv) && h->state_bytes == kv->state_bytes &&
+           h->ring_bytes == (kv->ring > 0 ? kv_ring_block_bytes(kv, h->tokens) : 0);
+}
+
 static bool pays(struct prefixes *p, const struct index_found *f, uint32_t have)
 {
     const struct prefix_head *h = &f->entry.head;
-    if (f->use.rows <= have)
+    if (f->use.rows <= have || !has_our_sizes(p, h))
         return false;
     double cost = (double)h->cost_ns * (f->use.rows - have) / h->tokens;
     uint64_t bytes = prefix_use_bytes(h, f->use, base_of(p, have));

@@ -185,7 +185,10 @@ static void collect(struct prefixes *p, uint64_t now)
     free(s->tables);
     s->tables = NULL;
     s->name[0] = 0;
+    prefixes_lock(p);
     s->state = STORE_NONE;
+    pthread_cond_signal(&p->changed); /* a request to remove them all may wait for it */
+    prefixes_unlock(p);
 }
 
 static void publish(struct prefixes *p)

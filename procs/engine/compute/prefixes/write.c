@@ -56,7 +56,7 @@ int write_open(struct prefixes *p)
     struct store *s = &p->store;
     if (!index_may_write(&p->index))
         return EAGAIN;
-    int why = index_make_room(&p->index, prefix_file_bytes(&s->head));
+    int why = index_make_room(&p->index, prefix_file_bytes(&s->head), s->head.tokens);
     if (why == 0)
         why = open_part(p);
     s->block = 0;

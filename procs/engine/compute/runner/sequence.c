@@ -408,10 +408,15 @@ void sequence_commit(struct sequence *s)
      * lost. The store of kv_valid also commits the recurrent state. */
     if (s->pass.logits)
         sequence_append(s, s->pass.logits);
-    state_end(&r->slots, s->slot, q, &s->pass.state, end);
+    /* Without a token, the reason is known here only: a successor must find it again. */
+    bool failed =
+        s->pass.logits && s->failure.code != ERR_NONE && sequence_get(&q->log_tokens) == end;
+    if (!failed)
+        state_end(&r->slots, s->slot, q, &s->pass.state, end);
     child_inject(r->child, INJECT_COMPUTE_STATE_WRITTEN);
     atomic_store_explicit(&r->pass_rows[s->row], 0, memory_order_relaxed);
-    atomic_store_explicit(&q->kv_valid, end, memory_order_release);
+    if (!failed)
+        atomic_store_explicit(&q->kv_valid, end, memory_order_release);
     log_rows(s, s->pass.position, s->pass.rows);
     experts_tokens_end(&r->experts, s->pass.rows);
 }

@@ -51,6 +51,8 @@ int api_request_parse(const struct dialect *dialect, const char *text, size_t by
     int rc = dialect->parse(&body, out, param, error);
     if (rc != 0)
         name_param(json, error, param);
+    else
+        param[0] = 0;
     if (out->tries == 0)
         out->tries = out->answers;
     json_decref(json);

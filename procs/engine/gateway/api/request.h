@@ -138,8 +138,9 @@ int api_constrain_text(const struct answer_shape *shape, struct api_request *r,
 int api_grammar(struct api_request *out, enum grammar_kind kind, const char *text, size_t bytes,
                 struct error *error);
 int api_grammar_of_schema(struct api_request *out, const json_t *schema, struct error *error);
-/* An error of the engine about a grammar, told of the tool that it is about. */
-void api_explain(const struct api_request *r, struct error *error);
+/* An error of the engine about a grammar, told of the tool that it is about. False: it is another
+ * one. */
+bool api_explain(const struct api_request *r, struct error *error);
 
 /* Whether an answer can continue the last message: it is the assistant's, without calls. */
 bool api_can_continue(const json_t *messages);

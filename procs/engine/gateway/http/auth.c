@@ -86,7 +86,7 @@ bool auth_preflight(struct exchange *x, const char *method)
                                                       "Access-Control-Request-Headers");
     exchange_respond(x, MHD_HTTP_NO_CONTENT,
                      MHD_create_response_from_buffer(0, NULL, MHD_RESPMEM_PERSISTENT));
-    exchange_header(x, "Access-Control-Allow-Methods", "GET, POST, OPTIONS");
+    exchange_header(x, "Access-Control-Allow-Methods", "GET, POST, DELETE, OPTIONS");
     exchange_header(x, "Access-Control-Allow-Headers", headers ? headers : "*");
     exchange_header(x, "Access-Control-Max-Age", "600");
     return true;

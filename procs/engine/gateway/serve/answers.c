@@ -7,6 +7,8 @@
 #include "lib/base/assert.h"
 #include "procs/engine/gateway/serve/serve.h"
 
+#define RETRY_NS (1000 * NS_PER_MS)
+
 _Static_assert(API_ANSWERS_MAX <= STREAMS_MAX, "a stream for each answer");
 
 static struct stream *next_other(const struct stream *lead, size_t *at)
@@ -84,11 +86,18 @@ int answers_open(struct stream *lead, struct error *error)
     return 0;
 }
 
+/* It was postponed: compute encodes the prompt each time, so it is not asked at once again. */
+static bool waits_again(const struct stream *s)
+{
+    bool others = s->lead->state == STREAM_FOLLOW || other_in(s->lead, STREAM_FOLLOW);
+    return others && s->reply_ns != 0 && clock_now_ns() - s->reply_ns < RETRY_NS;
+}
+
 void answers_submit(struct stream *lead)
 {
     struct error error;
     struct stream *s = other_in(lead, STREAM_WAIT);
-    if (other_in(lead, STREAM_SUBMIT))
+    if (other_in(lead, STREAM_SUBMIT) || (s && waits_again(s)))
         return;
     if (!s) {
         api_request_submitted(&lead->completion.request);
@@ -116,7 +125,7 @@ void answers_drop(struct stream *lead)
 {
     struct stream *s;
     for (size_t at = 0; (s = next_other(lead, &at));) {
-        if (s->state == STREAM_SUBMIT) { /* its number is not known yet */
+        if (s->state == STREAM_SUBMIT && s->ticket != 0) { /* its number is not known yet */
             completion_free(&s->completion);
             s->state = STREAM_LEFT;
             s->lead = NULL;

@@ -156,10 +156,9 @@ static bool goes_without_grammar(struct stream *s, const struct error *error)
     struct error why = *error;
     char tool[64] = "", what[100];
     if (s->lead != s || s->state == STREAM_LEFT || error->code != ERR_BAD_INPUT ||
-        r->grammar.kind == GRAMMAR_NONE || !r->grammar_optional)
+        r->grammar.kind == GRAMMAR_NONE || !r->grammar_optional || !api_explain(r, &why))
         return false;
     r->grammar.kind = GRAMMAR_NONE;
-    api_explain(r, &why);
     (void)sscanf(why.text, "tool '%60[^']", tool);
     snprintf(what, sizeof what, "schema of %s", tool);
     ignored_add(s->gateway, what);
@@ -211,7 +210,7 @@ void stream_put_prompt(const struct api_request *r, struct engine_submit *out)
 static int read_class(const struct stream *s, bool *side, struct error *error)
 {
     const char *name =
-        MHD_lookup_connection_value(s->exchange->connection, MHD_HEADER_KIND, CLASS_HEADER);
+        MHD_lookup_connection_value(s->lead->exchange->connection, MHD_HEADER_KIND, CLASS_HEADER);
     *side = name ? strcmp(name, "side") == 0 : api_is_side(&s->lead->completion.request);
     if (!name || *side || strcmp(name, "conversation") == 0)
         return 0;
@@ -224,8 +223,9 @@ int stream_submit(struct stream *s, struct error *error)
     struct engine_submit submit;
     const struct api_request *r = &s->completion.request;
     char address[INET6_ADDRSTRLEN], client[ENGINE_CLIENT_BYTES_MAX + 1];
-    exchange_client(s->exchange, address);
-    snprintf(client, sizeof client, "%s %s", address, s->exchange->route->path);
+    const struct exchange *x = s->lead->exchange; /* other answers have none */
+    exchange_client(x, address);
+    snprintf(client, sizeof client, "%s %s", address, x->route->path);
     stream_put_prompt(&s->lead->completion.request, &submit);
     submit.client = client;
     if (read_class(s, &submit.side, error) != 0)

@@ -8,6 +8,7 @@
 
 #include "lib/base/bytes.h"
 #include "lib/json/text.h"
+#include "procs/engine/gateway/api/request.h"
 
 #define TOKEN_BYTES_MAX 64
 
@@ -182,12 +183,24 @@ static int put_text(const struct calls *c, const char *tool, const char *key, co
     return 0;
 }
 
+static bool has_reference(const json_t *value)
+{
+    const char *key;
+    json_t *one;
+    size_t i;
+    if (json_object_get(value, "$ref"))
+        return true;
+    json_array_foreach(value, i, one) if (has_reference(one)) return true;
+    json_object_foreach((json_t *)(uintptr_t)value, key, one) if (has_reference(one)) return true;
+    return false;
+}
+
 /* With the definitions that it may refer to. */
 static json_t *property_schema(const json_t *parameters, const json_t *schema)
 {
     static const char *const names[] = {"$defs", "definitions"};
     json_t *all = json_copy((json_t *)(uintptr_t)schema);
-    for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+    for (size_t i = 0; i < ARRAY_LEN(names) && has_reference(schema); i++) {
         json_t *defs = json_object_get(parameters, names[i]);
         if (defs && json_is_object(all))
             json_object_set(all, names[i], defs);
@@ -232,6 +245,10 @@ static int put_arguments(const struct calls *c, const char *tool, const json_t *
     const char *key;
     json_object_foreach(properties, key, schema)
     {
+        if (ftello(out) > GRAMMAR_TEXT_BYTES_MAX) /* before it takes more memory */
+            return error_set(error, ERR_BAD_INPUT,
+                             "GBNF, line 1: the schemas of the tools are larger than %u bytes",
+                             GRAMMAR_TEXT_BYTES_MAX);
         fputs(" (", out);
         put_key(f, key, out);
         if (may_be_text(schema)) {

@@ -208,17 +208,18 @@ int api_constrain(const struct answer_form *form, const struct api_conversation 
 
 /* ---- errors ---------------------------------------------------------------------------------- */
 
-void api_explain(const struct api_request *r, struct error *error)
+bool api_explain(const struct api_request *r, struct error *error)
 {
     unsigned line;
     int n = 0;
     struct error own = *error;
     if (error->code != ERR_BAD_INPUT || !r->grammar_tools ||
         sscanf(own.text, "GBNF, line %u: %n", &line, &n) != 1 || n == 0)
-        return;
+        return false;
     const char *name = json_string_value(json_array_get(r->grammar_tools, line - 1));
     if (name)
         error_set(error, own.code, "tool '%.60s': %.300s", name, own.text + n);
     else
         error_set(error, own.code, "%.350s", own.text + n);
+    return true;
 }

@@ -178,6 +178,7 @@
   }
   async function again() {
     const old = chat.turns.pop();
+    place.querySelectorAll(":scope > .bad").forEach((p) => p.remove());
     place.lastElementChild.remove();
     const failure = await answer();
     if (failure) {

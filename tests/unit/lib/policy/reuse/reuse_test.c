@@ -47,12 +47,15 @@ static uint32_t chances_of(uint32_t v, uint32_t gap, uint32_t end)
 {
     const struct reuse_slot *s = &slot[version[v].slot];
     uint32_t rows = version[v].rows;
-    bool differs = rows == s->branch;
+    bool edited = rows == s->start;
     for (uint32_t i = 0; i < REUSE_TURNS_MAX; i++)
-        differs = differs || s->turns[i] == rows;
-    if (rows != s->shared && (rows == s->start || rows == response_of(s)))
+        edited = edited || s->turns[i] == rows;
+    if (rows == s->shared)
+        return 0;
+    if (rows == response_of(s))
         return end;
-    return rows == s->shared ? 0 : differs && end / 4 > gap ? end / 4 : gap;
+    uint32_t part = rows == s->branch ? end / 4 : edited ? end / 16 : 0;
+    return part > gap ? part : gap;
 }
 
 /* Versions have at most the rows of their slot, and no two the same; busy ones are nobody's. */
@@ -435,10 +438,31 @@ START_TEST(memory_is_given_up_in_order)
 }
 END_TEST
 
-/* Kept ones give up no more than a pass needs, and all of it before a running one loses any. */
+/* Whether a checkpoint of the running slot `s` is worth less per byte than the victim, with rows
+ * that cost as the victim's. */
+static bool own_is_worth_less(uint32_t s, uint32_t end, struct reuse_victim v)
+{
+    const struct reuse_slot *other = &slot[v.slot != REUSE_NONE ? v.slot : version[v.version].slot];
+    double own = -1, uses = slot[s].uses < 3 ? slot[s].uses : 3;
+    for (uint32_t i = 0; i < t.versions; i++) {
+        const struct reuse_version *w = &version[i];
+        if (w->slot != s || w->busy || !w->checkpoint || w->rows == end ||
+            (!t.recurrent && w->rows == reuse_response(slot[s].prompt, slot[s].turns)))
+            continue;
+        double rows = (double)reuse_loss(&t, s, w->rows, end) / end;
+        double density = (1 + uses) * rows * ((double)other->cost_ns * 1e-9 / other->rows) / 101;
+        own = own < 0 || density < own ? density : own;
+    }
+    if (own < 0 || slot[s].side != other->side)
+        return own >= 0 && slot[s].side;
+    return own < density_of(v) && !is_near(own, density_of(v));
+}
+
+/* Kept ones give up no more than a pass needs, and no more than what is worth less than the
+ * checkpoints of the slot that runs. */
 START_TEST(kept_ones_make_room_for_a_version)
 {
-    uint32_t gave = 0;
+    uint32_t gave = 0, own_less = 0;
     for (int round = 0; round < ROUNDS; round++) {
         make_table();
         uint32_t s = below(t.slots), end = slot[s].rows;
@@ -449,7 +473,10 @@ START_TEST(kept_ones_make_room_for_a_version)
             bool spare = nobodys(true) != REUSE_NONE || of_pass_before(s, end) != REUSE_NONE ||
                          (entry && all_bytes() + 100 <= t.pool_bytes);
             double density = least_density(s, !entry);
-            ck_assert_int_eq(reuse_nothing(v), spare || density < 0);
+            struct reuse_victim least = reuse_least_dense(&t, s, !entry);
+            bool own = !spare && density >= 0 && own_is_worth_less(s, end, least);
+            own_less += own;
+            ck_assert_int_eq(reuse_nothing(v), spare || density < 0 || own);
             if (reuse_nothing(v))
                 break;
             gave++;
@@ -461,6 +488,7 @@ START_TEST(kept_ones_make_room_for_a_version)
         }
     }
     ck_assert_uint_gt(gave, ROUNDS / 50);
+    ck_assert_uint_gt(own_less, ROUNDS / 100);
 }
 END_TEST
 

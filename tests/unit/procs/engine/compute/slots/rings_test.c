@@ -239,6 +239,7 @@ START_TEST(a_limit_keeps_the_beginning)
         w.params.keep_kv = UINT64_MAX / 4;
         reused = run(id, 1001, 0, 0);
         parts += reused > 0 && reused < 1000;
+        kept_clear(&w.slots); /* else the checkpoints of the next one are worth less than these */
     }
     ck_assert_uint_gt(parts, 0);
     ck_assert_uint_eq(reused, 1000);

@@ -118,6 +118,7 @@ int stream_submit(struct stream *s, struct error *error)
 {
     (void)error;
     s->sequence = ++submits;
+    s->ticket = 1;
     return 0;
 }
 
@@ -261,6 +262,9 @@ static void start_answers(unsigned answers, unsigned tries, bool events)
         if (i == 1) { /* the queue was full */
             error_set(&error, ERR_BUSY, "full");
             ck_assert(answers_postpone(s, &error));
+            answers_submit(&stream);
+            ck_assert(s->state == STREAM_WAIT); /* not at once again */
+            s->reply_ns = 1;                    /* a second has passed */
             answers_submit(&stream);
             submits--;
         }
