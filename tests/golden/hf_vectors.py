@@ -7,7 +7,8 @@ and the names and shapes of the tensors, as the Python package transformers save
     venv/bin/pip install torch==2.15.0 transformers==5.24.0 gguf==0.19.0 numpy==2.4.6
     venv/bin/python tests/golden/hf_vectors.py tests/golden/data/hf
 
-bailing_a and smallthinker_a, which the package does not have, have the names of their published checkpoints."""
+bailing_a and smallthinker_a, which the package does not have, have the names of their published checkpoints; bailingmoe and
+deepseek are for ../peers/convert_arch.py."""
 import json
 import os
 import sys
@@ -39,19 +40,19 @@ def saved(config):
             return read, {name: file.get_slice(name).get_shape() for name in file.keys()}
 
 
-def bailing(c):
-    heads, head, hidden = c["heads"], c["head"], numpy_vectors.HIDDEN
-    config = dict(
-        model_type="bailing_moe_v2", num_hidden_layers=c["layers"], hidden_size=hidden, num_attention_heads=heads,
-        num_key_value_heads=c["kv_heads"], head_dim=head, vocab_size=numpy_vectors.VOCAB, max_position_embeddings=256,
-        rope_theta=c["theta"], rope_scaling=None, partial_rotary_factor=c["rope"] / head, rms_norm_eps=1e-5,
-        intermediate_size=c["dense_inner"], moe_intermediate_size=c["inner"], num_experts=c["experts"],
-        num_experts_per_tok=c["used"], num_shared_experts=1, moe_shared_expert_intermediate_size=c["shared"],
-        n_group=c["groups"], topk_group=c["groups_used"], first_k_dense_replace=c["dense"], norm_topk_prob=True,
-        routed_scaling_factor=c["scale"], score_function="sigmoid", moe_router_enable_expert_bias=True, use_qk_norm=True,
-        use_qkv_bias=False, use_bias=False, norm_head=False, hidden_act="silu", tie_word_embeddings=False,
-        num_nextn_predict_layers=0, eos_token_id=256)
-    shapes = {"model.word_embeddings.weight": [numpy_vectors.VOCAB, hidden], "model.norm.weight": [hidden],
+def first_config(c):
+    return dict(num_hidden_layers=c["layers"], hidden_size=numpy_vectors.HIDDEN, num_attention_heads=c["heads"],
+                num_key_value_heads=c["kv_heads"], vocab_size=numpy_vectors.VOCAB, max_position_embeddings=256,
+                rope_theta=c["theta"], rope_scaling=None, rms_norm_eps=1e-5, intermediate_size=c["dense_inner"],
+                moe_intermediate_size=c["inner"], num_experts_per_tok=c["used"], first_k_dense_replace=c["dense"],
+                hidden_act="silu", tie_word_embeddings=False, eos_token_id=256)
+
+
+def with_shared(c, embedding, attention):
+    """Shapes of a model whose first layers are dense and whose others have experts and shared ones; attention: of a layer,
+    name -> shape."""
+    hidden = numpy_vectors.HIDDEN
+    shapes = {embedding: [numpy_vectors.VOCAB, hidden], "model.norm.weight": [hidden],
               "lm_head.weight": [numpy_vectors.VOCAB, hidden]}
     for layer in range(c["layers"]):
         def put(name, *shape, layer=layer):
@@ -64,19 +65,54 @@ def bailing(c):
 
         for name in ("input_layernorm", "post_attention_layernorm"):
             put(name + ".weight", hidden)
-        put("attention.query_key_value.weight", (heads + 2 * c["kv_heads"]) * head, hidden)
-        put("attention.dense.weight", hidden, heads * head)
-        put("attention.query_layernorm.weight", head)
-        put("attention.key_layernorm.weight", head)
+        for name, shape in attention.items():
+            put(name, *shape)
         if layer < c["dense"]:
             network("mlp.", c["dense_inner"])
             continue
         put("mlp.gate.weight", c["experts"], hidden)
-        put("mlp.gate.expert_bias", c["experts"])
         network("mlp.shared_experts.", c["shared"])
         for expert in range(c["experts"]):
             network("mlp.experts.%d." % expert, c["inner"])
+    return shapes
+
+
+def joined(c):
+    heads, head, hidden = c["heads"], c["head"], numpy_vectors.HIDDEN
+    return {"attention.query_key_value.weight": ((heads + 2 * c["kv_heads"]) * head, hidden),
+            "attention.dense.weight": (hidden, heads * head)}
+
+
+def bailing(c):
+    head = c["head"]
+    config = dict(
+        first_config(c), model_type="bailing_moe_v2", head_dim=head, partial_rotary_factor=c["rope"] / head,
+        num_experts=c["experts"], num_shared_experts=1, moe_shared_expert_intermediate_size=c["shared"],
+        n_group=c["groups"], topk_group=c["groups_used"], norm_topk_prob=True, routed_scaling_factor=c["scale"],
+        score_function="sigmoid", moe_router_enable_expert_bias=True, use_qk_norm=True, use_qkv_bias=False, use_bias=False,
+        norm_head=False, num_nextn_predict_layers=0)
+    norms = {"attention.query_layernorm.weight": (head,), "attention.key_layernorm.weight": (head,)}
+    shapes = with_shared(c, "model.word_embeddings.weight", {**joined(c), **norms})
+    for layer in range(c["dense"], c["layers"]):
+        shapes["model.layers.%d.mlp.gate.expert_bias" % layer] = [c["experts"]]
     return config, shapes
+
+
+def bailing_1(c):
+    config = dict(first_config(c), model_type="bailing_moe", head_dim=c["head"], num_experts=c["experts"],
+                  num_shared_experts=c["shared"] // c["inner"], norm_topk_prob=c["norm"], norm_head=c["norm_head"],
+                  use_bias=False, use_qkv_bias=False)
+    return config, with_shared(c, "model.word_embeddings.weight", joined(c))
+
+
+def deepseek(c):
+    heads, head, hidden = c["heads"], c["head"], numpy_vectors.HIDDEN
+    config = dict(first_config(c), model_type="deepseek", n_routed_experts=c["experts"], moe_layer_freq=1,
+                  n_shared_experts=c["shared"] // c["inner"], norm_topk_prob=c["norm"], scoring_func="softmax")
+    attention = {"self_attn.%s_proj.weight" % name: (rows * head, hidden)
+                 for name, rows in (("q", heads), ("k", c["kv_heads"]), ("v", c["kv_heads"]))}
+    attention["self_attn.o_proj.weight"] = (hidden, heads * head)
+    return config, with_shared(c, "model.embed_tokens.weight", attention)
 
 
 def smallthinker(c):
@@ -107,7 +143,7 @@ def smallthinker(c):
     return config, shapes
 
 
-MAKERS = {"bailingmoe2": bailing, "smallthinker": smallthinker}
+MAKERS = {"bailingmoe2": bailing, "smallthinker": smallthinker, "bailingmoe": bailing_1, "deepseek": deepseek}
 
 
 def main(out):
@@ -115,8 +151,8 @@ def main(out):
     found = [(m[0], m[-1]) for m in recurrent_vectors.MODELS + oss_vectors.MODELS + mla_vectors.MODELS +
              gemma_vectors.MODELS + scaled_vectors.MODELS]
     all_of = [(name, *saved(config)) for name, config in found if name in WANTED]
+    assert len(all_of) == len(WANTED)
     all_of += [(name, *MAKERS[arch](c)) for name, arch, c in numpy_vectors.MODELS if name.endswith("_a")]
-    assert len(all_of) == len(WANTED) + len(MAKERS)
     for name, config, shapes in all_of:
         for field in ("transformers_version", "architectures", "dtype", "id2label", "label2id"):
             config.pop(field, None)

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes the reference data of golden_arch for bailingmoe2 (Ling and Ring 2.0) and smallthinker, which the package
 transformers does not have: small random models as GGUF files, and their results in double precision, computed here after
-the models' published code (modeling_bailing_moe_v2.py, modeling_smallthinker.py).
+the models' published code (modeling_bailing_moe_v2.py, modeling_smallthinker.py). It also computes bailingmoe (Ling and Ring 1,
+modeling_bailing_moe.py) and deepseek (DeepSeek-MoE, modeling_deepseek.py) for converter_vectors.py, whose files are llama.cpp's.
 
     python3 -m venv venv            # anywhere outside the repository
     venv/bin/pip install torch==2.15.0 transformers==5.24.0 gguf==0.19.0 numpy==2.4.6
@@ -12,7 +13,7 @@ bailingmoe2: q, k and v in one matrix; an RMSNorm of each q and k head, then the
 router with a bias for the choice and groups; the first layer dense; a shared expert. bailing_b has no groups and rotates whole
 heads. smallthinker: the router reads the input of the layer, before its norm; experts with ReLU; every fourth layer attends to
 all positions and does not rotate, the others have a window of 16 (smallthinker_b: no window, all rotate; softmax of the chosen
-k). Files ending in _f32 have F32 matrices, others F16; for all, keys and values are rounded to F16, as in sluice's cache."""
+k). bailingmoe, deepseek: softmax over all experts, whole heads rotated, shared experts. Files ending in _f32 have F32 matrices, others F16; for all, keys and values are rounded to F16, as in sluice's cache."""
 import math
 import sys
 
@@ -23,6 +24,7 @@ import vectors
 from vectors import GREEDY, POSITIONS, VOCAB
 
 HIDDEN = 48
+JOINED = ("bailingmoe", "bailingmoe2")  # q, k and v in one matrix, as published
 
 # name, architecture in GGUF, sizes
 MODELS = [
@@ -63,11 +65,12 @@ def weights(arch, c, seed, f32):
         vector(b + "attn_norm.weight", HIDDEN, 1, 0.2)
         vector(b + "ffn_norm.weight", HIDDEN, 1, 0.2)
         matrix(b + "attn_output.weight", HIDDEN, q)
-        if arch == "bailingmoe2":
+        if arch in JOINED:
             matrix(b + "attn_qkv.weight", q + 2 * kv, HIDDEN)
+        if arch == "bailingmoe2":
             vector(b + "attn_q_norm.weight", c["head"], 1.3, 0.3)
             vector(b + "attn_k_norm.weight", c["head"], 1.3, 0.3)
-        else:
+        if arch not in JOINED:
             matrix(b + "attn_q.weight", q, HIDDEN, gain=1.5)
             matrix(b + "attn_k.weight", kv, HIDDEN, gain=1.5)
             matrix(b + "attn_v.weight", kv, HIDDEN)
@@ -81,6 +84,7 @@ def weights(arch, c, seed, f32):
             matrix(b + f"ffn_{name}_exps.weight", c["experts"], *shape)
         if arch == "bailingmoe2":
             vector(b + "exp_probs_b.bias", c["experts"], 0, 0.4)
+        if arch != "smallthinker":
             for name, shape in (("gate", (c["shared"], HIDDEN)), ("up", (c["shared"], HIDDEN)), ("down", (HIDDEN, c["shared"]))):
                 matrix(b + f"ffn_{name}_shexp.weight", *shape)
     return t
@@ -148,6 +152,14 @@ def bailing_choice(z, bias, c):
     return order[:, :c["used"]], w / w.sum(axis=1, keepdims=True) * c["scale"], top[:, c["used"] - 1] - top[:, c["used"]]
 
 
+def softmax_choice(z, c):
+    order = np.argsort(-z, axis=-1, kind="stable")
+    e = np.exp(z - z.max(axis=-1, keepdims=True))
+    p = np.take_along_axis(e / e.sum(axis=-1, keepdims=True), order, axis=1)
+    w = p[:, :c["used"]]
+    return order[:, :c["used"]], w / w.sum(axis=1, keepdims=True) if c["norm"] else w, p[:, c["used"] - 1] - p[:, c["used"]]
+
+
 def smallthinker_choice(z, c):
     order = np.argsort(-z, axis=-1, kind="stable")
     top = np.take_along_axis(z, order, axis=1)
@@ -163,17 +175,23 @@ def experts(x, chosen, w, t, b, activation):
     return out
 
 
-def bailing_attention(x, t, b, c, layer, eps):
-    n, h, g, d = len(x), c["heads"], c["kv_heads"], c["head"]
-    both = (x @ t[b + "attn_qkv.weight"].T).reshape(n, h + 2 * g, d)
-    q, k, v = both[:, :h], both[:, h:h + g], both[:, h + g:]
-    q = rotate(norm(q, t[b + "attn_q_norm.weight"], eps), c["rope"], c["theta"])
-    k = rotate(norm(k, t[b + "attn_k_norm.weight"], eps), c["rope"], c["theta"])
-    return attend(q, k, v, 0) @ t[b + "attn_output.weight"].T
+def split_heads(x, t, b, c):
+    if b + "attn_qkv.weight" not in t:
+        return tuple((x @ t[f"{b}attn_{m}.weight"].T).reshape(len(x), -1, c["head"]) for m in "qkv")
+    h, g = c["heads"], c["kv_heads"]
+    both = (x @ t[b + "attn_qkv.weight"].T).reshape(len(x), h + 2 * g, c["head"])
+    return both[:, :h], both[:, h:h + g], both[:, h + g:]
+
+
+def full_attention(x, t, b, c, layer, eps):
+    q, k, v = split_heads(x, t, b, c)
+    if b + "attn_q_norm.weight" in t:
+        q, k = norm(q, t[b + "attn_q_norm.weight"], eps), norm(k, t[b + "attn_k_norm.weight"], eps)
+    return attend(rotate(q, c["rope"], c["theta"]), rotate(k, c["rope"], c["theta"]), v, 0) @ t[b + "attn_output.weight"].T
 
 
 def smallthinker_attention(x, t, b, c, layer, eps):
-    q, k, v = ((x @ t[f"{b}attn_{m}.weight"].T).reshape(len(x), -1, c["head"]) for m in "qkv")
+    q, k, v = split_heads(x, t, b, c)
     window = c["window"] if layer % 4 != 0 else 0
     if not c["window"] or layer % 4 != 0:
         q, k = rotate(q, c["head"], c["theta"]), rotate(k, c["head"], c["theta"])
@@ -187,7 +205,7 @@ def run(arch, t, c, ids, eps=1e-5):
     for layer in range(c["layers"]):
         b = f"blk.{layer}."
         start = x
-        attention = bailing_attention if arch == "bailingmoe2" else smallthinker_attention
+        attention = smallthinker_attention if arch == "smallthinker" else full_attention
         x = x + attention(norm(x, t[b + "attn_norm.weight"], eps), t, b, c, layer, eps)
         y = norm(x, t[b + "ffn_norm.weight"], eps)
         if layer < c.get("dense", 0):
@@ -195,15 +213,19 @@ def run(arch, t, c, ids, eps=1e-5):
             layers.append(None)
             continue
         router = t[b + "ffn_gate_inp.weight"].T
-        if arch == "bailingmoe2":
-            chosen = bailing_choice(y @ router, t[b + "exp_probs_b.bias"], c)
-            x = x + experts(y, chosen[0], chosen[1], t, b, silu) + network(y, t, b, "_shexp", silu)
-        else:
+        if arch == "smallthinker":
             chosen = smallthinker_choice(start @ router, c)
             x = x + experts(y, chosen[0], chosen[1], t, b, relu)
+        else:
+            z = y @ router
+            chosen = bailing_choice(z, t[b + "exp_probs_b.bias"], c) if arch == "bailingmoe2" else softmax_choice(z, c)
+            x = x + experts(y, chosen[0], chosen[1], t, b, silu) + network(y, t, b, "_shexp", silu)
         layers.append({"experts": chosen[0].tolist(), "weights": np.round(chosen[1], 6).tolist(),
                        "gap": np.round(chosen[2], 6).tolist()})
-    return norm(x, t["output_norm.weight"], eps) @ t["output.weight"].T, layers
+    head = t["output.weight"]
+    if c.get("norm_head"):
+        head = head / (np.linalg.norm(head, axis=0) + 1e-7)
+    return norm(x, t["output_norm.weight"], eps) @ head.T, layers
 
 
 def write_gguf(path, name, arch, t, c):

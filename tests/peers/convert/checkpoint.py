@@ -17,7 +17,7 @@ import numpy_vectors
 import vectors
 import vocabulary
 
-ROUTER = re.compile(r"(router|mlp\.gate|moe\.gate|feed_forward\.gate|gate\.wg|router\.(layer|proj))(\.weight)?$")
+ROUTER = re.compile(r"(router|mlp\.gate|moe\.gate|feed_forward\.gate|gate\.wg|router\.(layer|proj|gate))(\.weight)?$")
 
 
 def value(name, shape, draw, tied, centred):
@@ -66,10 +66,33 @@ def fill(model, seed):
                 p.copy_(value(name, tuple(p.shape), draw, tied, centred))
 
 
+def with_vision(config):
+    """Qwen3-VL, with a tower of one layer that texts do not use."""
+    tower = dict(depth=1, hidden_size=32, intermediate_size=32, num_heads=2, out_hidden_size=config.hidden_size,
+                 deepstack_visual_indexes=[0], num_position_embeddings=16)
+    first = vocabulary.SIZE - 4
+    both = transformers.Qwen3VLMoeConfig(
+        text_config=config.to_dict(), vision_config=tower, image_token_id=first, video_token_id=first + 1,
+        vision_start_token_id=first + 2, vision_end_token_id=first + 3, tie_word_embeddings=config.tie_word_embeddings,
+        attn_implementation="eager")
+    return transformers.Qwen3VLMoeForConditionalGeneration(both)
+
+
+def turn_experts(directory):
+    """Published checkpoints have the experts as [expert, inputs, outputs]; the package turns them only when it reads."""
+    path = os.path.join(directory, "model.safetensors")
+    tensors = {name: x.transpose(1, 2).contiguous() if ".mlp.experts." in name and x.dim() == 3 else x
+               for name, x in load_file(path).items()}
+    save_file(tensors, path, metadata={"format": "pt"})
+
+
 def build(config_name, settings, special, vocabularies):
     ids = vocabularies.special_ids(special["VOCAB"])
+    classes = {"Qwen3VLMoeTextConfig": with_vision, "Mistral4Config": transformers.Mistral4ForCausalLM}
     config = getattr(transformers, config_name)(
         vocab_size=vocabulary.SIZE, pad_token_id=None, attn_implementation="eager", **ids, **settings)
+    if config_name in classes:  # the package does not find them by their configuration
+        return classes[config_name](config).float().eval()
     if config_name.startswith("Gemma4"):
         return transformers.Gemma4ForCausalLM._from_config(config, attn_implementation="eager").float().eval()
     return transformers.AutoModelForCausalLM.from_config(config, attn_implementation="eager").float().eval()
@@ -86,11 +109,11 @@ def rewrite_config(directory, changes):
 
 def add_drafting(directory, kind, layers):
     """A block for drafting after the last layer, as in published checkpoints: the tensors of the last layer with
-    attention, with other numbers."""
+    attention (dense: of the first layer), with other numbers."""
     path = os.path.join(directory, "model.safetensors")
     tensors = load_file(path)
     full = max(int(m[1]) for m in (re.match(r"model\.layers\.(\d+)\.self_attn|model\.layers\.(\d+)\.attention\.", n)
-                                   for n in tensors) if m and m[1]) if kind == "mtp" else layers - 1
+                                   for n in tensors) if m and m[1]) if kind == "mtp" else 0 if kind == "dense" else layers - 1
     prefix, hidden = f"model.layers.{full}.", tensors["model.norm.weight"].shape[0] if "model.norm.weight" in tensors else 0
     block = f"model.layers.{layers}." if kind == "layers" else "mtp.layers.0."
     for name, tensor in list(tensors.items()):
@@ -111,6 +134,8 @@ def with_transformers(case, directory, vocabularies, seed):
     fill(model, seed)
     model.save_pretrained(directory)
     rewrite_config(directory, special.get("SAVE", {}))
+    if special.get("TURNED"):
+        turn_experts(directory)
     if special.get("MTP"):
         add_drafting(directory, special["MTP"], settings["num_hidden_layers"])
     vectors.round_cache(model)
@@ -124,7 +149,8 @@ def with_numpy(architecture, case, directory, vocabularies, hidden, seed):
     arrays = {k: rounded(torch.tensor(v)).double().numpy() if v.ndim > 1 else v
               for k, v in numpy_vectors.weights(architecture, sizes, seed, True).items()}
     config, shapes = hf_vectors.MAKERS[architecture](sizes)
-    names = {"bailingmoe2": "BailingMoeV2ForCausalLM", "smallthinker": "SmallThinkerForCausalLM"}
+    names = {"bailingmoe2": "BailingMoeV2ForCausalLM", "smallthinker": "SmallThinkerForCausalLM",
+             "bailingmoe": "BailingMoeForCausalLM", "deepseek": "DeepseekForCausalLM"}
     end = vocabularies.special_ids(special["VOCAB"])["eos_token_id"]
     config.update(dict(architectures=[names[architecture]], eos_token_id=end, head_dim=sizes["head"]))
     if "architectures" in special.get("SAVE", {}):  # sarvam: the converter takes the mean from the bias

@@ -298,10 +298,98 @@ def bailingmoe2(s):
                         "sarvam": dict(rope=s.head, VOCAB="sarvam-moe", SAVE=dict(architectures=["SarvamMoEForCausalLM"]))}
 
 
+def softmax_shared(s, **more):
+    return dict(layers=s.layers, heads=s.heads, kv_heads=s.kv, head=s.head, experts=s.experts, used=3, inner=s.inner,
+                dense_inner=s.dense, shared=2 * s.inner, rope=s.head, theta=1e4, **more)
+
+
+def bailingmoe(s):
+    return None, softmax_shared(s, dense=0, norm=True, norm_head=False), {
+        "no_norm_topk": dict(norm=False), "norm_head": dict(norm_head=True), "one_shared": dict(shared=s.inner)}
+
+
+def deepseek(s):
+    return None, softmax_shared(s, dense=1, norm=False), {
+        "all_experts": dict(dense=0), "one_shared": dict(shared=s.inner), "spm": dict(VOCAB="spm"),
+        "norm_topk": dict(norm=True)}
+
+
 def smallthinker(s):
     base = dict(layers=s.layers, heads=s.heads, kv_heads=s.kv, head=s.head, experts=s.experts, used=3, inner=s.inner,
                 window=32, theta=1e4, softmax=False)
     return None, base, {"no_window": dict(window=0), "softmax": dict(softmax=True)}
+
+
+def qwen3vlmoe(s):
+    """The text part; only the class with a tower of vision has logits."""
+    half = s.head // 2
+    axes = dict(mrope_section=[half - 2 * (half // 3), half // 3, half // 3], mrope_interleaved=True)
+    base = plain(s, head_dim=s.head, num_experts=s.experts, num_experts_per_tok=2, moe_intermediate_size=s.inner,
+                 intermediate_size=s.dense, rope_parameters=rope(**axes), TURNED=True)
+    return "Qwen3VLMoeTextConfig", base, {
+        "wide_heads": dict(head_dim=s.head * 2, rope_parameters=rope(mrope_section=[2 * x for x in axes["mrope_section"]],
+                                                                      mrope_interleaved=True)),
+        "yarn": dict(rope_parameters=rope("yarn", factor=8.0, original_max_position_embeddings=ORIGINAL, **axes)),
+        "attention_bias": dict(attention_bias=True)}
+
+
+def windows(s):
+    """In SMALL, too, a layer of both kinds; the last one attends to all positions."""
+    return ["sliding_attention"] * (s.layers - 1) + ["full_attention"]
+
+
+def mellum(s):
+    def kinds(full, window_theta=1e4):
+        return dict(rope_parameters=dict(full_attention=full, sliding_attention=rope(theta=window_theta)))
+
+    def yarn(**more):
+        return kinds(rope("yarn", factor=16.0, original_max_position_embeddings=ORIGINAL, **more))
+
+    base = plain(s, head_dim=s.head, num_experts=s.experts, num_experts_per_tok=2, moe_intermediate_size=s.inner,
+                 intermediate_size=s.dense, norm_topk_prob=True, sliding_window=32, layer_types=windows(s), **yarn())
+    return "MellumConfig", base, {
+        "default": kinds(rope()), "linear": kinds(rope("linear", factor=4.0)), "window_theta": {
+            "rope_parameters": dict(full_attention=base["rope_parameters"]["full_attention"],
+                                    sliding_attention=rope(theta=500.0))},
+        "yarn_factor": yarn(attention_factor=0.8), "yarn_betas": yarn(beta_fast=8.0, beta_slow=2.0),
+        "first_full": dict(layer_types=windows(s)[::-1]), "all_full": dict(layer_types=["full_attention"] * s.layers),
+        "no_norm_topk": dict(norm_topk_prob=False)}
+
+
+def exaone_moe(s):
+    base = plain(s, head_dim=s.head, num_experts=s.experts, num_experts_per_tok=3, moe_intermediate_size=s.inner,
+                 intermediate_size=s.dense, num_shared_experts=1, routed_scaling_factor=1.5, norm_topk_prob=True,
+                 first_k_dense_replace=1, mlp_layer_types=["dense"] + ["sparse"] * (s.layers - 1), sliding_window=32,
+                 layer_types=windows(s), SAVE=dict(num_nextn_predict_layers=0, scoring_func="sigmoid"))
+    return "ExaoneMoeConfig", base, {
+        **scaled(s), "mtp": dict(MTP="dense", SAVE=dict(num_nextn_predict_layers=1, scoring_func="sigmoid")),
+        "no_nextn": dict(SAVE=dict(scoring_func="sigmoid")), "no_scoring": dict(SAVE={}), "two_shared": dict(num_shared_experts=2), "no_norm_topk": dict(norm_topk_prob=False),
+        "first_full": dict(layer_types=windows(s)[::-1]), "groups": dict(n_group=s.experts // 2, topk_group=2),
+        "all_experts": dict(first_k_dense_replace=0, mlp_layer_types=["sparse"] * s.layers)}
+
+
+def hy_v3(s):
+    base = plain(s, head_dim=s.head, num_experts=s.experts, num_experts_per_tok=3, moe_intermediate_size=s.inner,
+                 intermediate_size=s.dense, num_shared_experts=1, router_scaling_factor=1.5,
+                 mlp_layer_types=["dense"] + ["sparse"] * (s.layers - 1), SAVE=dict(route_norm=True))
+    return "HYV3Config", base, {
+        **scaled(s), "mtp": dict(MTP="layers", SAVE=dict(num_nextn_predict_layers=1)), "no_route_norm": dict(SAVE={}),
+        "two_shared": dict(num_shared_experts=2), "all_experts": dict(mlp_layer_types=["sparse"] * s.layers),
+        "attention_bias": dict(attention_bias=True)}
+
+
+def mistral4(s):
+    def yarn(**more):
+        return dict(rope_parameters=rope("yarn", factor=8.0, original_max_position_embeddings=ORIGINAL, mscale=1.0,
+                                         mscale_all_dim=1.0, llama_4_scaling_beta=0.1, **more))
+
+    base = plain(s, q_lora_rank=s.rank, rope_interleave=True, SAVE=dict(architectures=["Mistral3ForConditionalGeneration"]),
+                 **{**deepseek_like(s), "routed_scaling_factor": 1.0}, **yarn())
+    base.update(mla(s))
+    return "Mistral4Config", base, {
+        "yarn_betas": yarn(beta_fast=8.0, beta_slow=2.0), "all_experts": dict(first_k_dense_replace=0),
+        "no_norm_topk": dict(norm_topk_prob=False), "two_shared": dict(n_shared_experts=2),
+        "scale": dict(routed_scaling_factor=1.5), "no_q_rank": dict(q_lora_rank=None)}
 
 
 # architecture in GGUF: its variants, the vocabulary (name of a pre-tokenizer, spm, gemma4); TIED: has a variant "tied"
@@ -312,9 +400,11 @@ ARCHITECTURES = {
     "lfm2moe": (lfm2moe, "lfm2"), "olmoe": (olmoe, "olmo"), "llama": (llama, "spm"), "dots1": (dots1, "qwen2"),
     "ernie4_5-moe": (ernie, "spm"), "hunyuan-moe": (hunyuan, "hunyuan"), "granitemoe": (granitemoe, "refact"),
     "dbrx": (dbrx, "dbrx"), "phimoe": (phimoe, "spm"), "bailingmoe2": (bailingmoe2, "bailingmoe2"),
-    "smallthinker": (smallthinker, "qwen2")}
-ALWAYS_TIED = ("gemma4", "lfm2moe", "bailingmoe2", "smallthinker")
-SPECIAL = ("CONFIG", "VOCAB", "TOKENIZER_CLASS", "SAVE", "DROP", "MTP", "FLAGS")
+    "smallthinker": (smallthinker, "qwen2"), "qwen3vlmoe": (qwen3vlmoe, "qwen2"), "mellum": (mellum, "mellum2"),
+    "exaone-moe": (exaone_moe, "exaone-moe"), "hy_v3": (hy_v3, "hunyuan"), "mistral4": (mistral4, "tekken"),
+    "bailingmoe": (bailingmoe, "bailingmoe"), "deepseek": (deepseek, "deepseek-llm")}
+ALWAYS_TIED = ("gemma4", "lfm2moe", "bailingmoe2", "smallthinker", "bailingmoe", "deepseek")
+SPECIAL = ("CONFIG", "VOCAB", "TOKENIZER_CLASS", "SAVE", "DROP", "MTP", "FLAGS", "TURNED")
 
 
 def cases(architecture, sizes):
@@ -342,6 +432,9 @@ NOT_IN_FILE = {
     "gpt-oss/all_full": "no key states which layers have the window",
     "phimoe/other_magnitude": "the magnitude of the configuration is not written, but one computed from the contexts"}
 
-# of the golden data -> seed of the weights: a file of each architecture, and of what was once read wrongly
+# of the golden data -> seed of the weights: a file of each architecture, of what was once read wrongly, and of what base
+# does not show
 GOLDEN = {**{f"{architecture}/base": 1 for architecture in ARCHITECTURES},
-          **{name: 1 for name in ("gpt-oss/yarn_factor", "gpt-oss/linear", "qwen2moe/no_bias")}, "glm4moe/solar_open": 2}
+          **{name: 1 for name in ("gpt-oss/yarn_factor", "gpt-oss/linear", "qwen2moe/no_bias", "mellum/window_theta",
+                                  "exaone-moe/mtp", "hy_v3/mtp")}, "glm4moe/solar_open": 2,
+          "mistral4/base": 3}
