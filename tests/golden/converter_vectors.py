@@ -20,6 +20,24 @@ import converter  # noqa: E402
 import models  # noqa: E402
 
 TOKENS = 100
+# Checkpoints whose configuration and names unit_hf compares with the converted file.
+HF = ("qwen3vlmoe/base", "mellum/window_theta", "exaone-moe/base", "hy_v3/base", "mistral4/base", "deepseek/base")
+
+
+def write_names(checkpoint, path):
+    """config.json, and the names and shapes of the tensors of the text model."""
+    from safetensors import safe_open
+    with open(os.path.join(checkpoint, "config.json"), encoding="utf-8") as f:
+        config = json.load(f)
+    config = config.get("text_config", config)
+    for field in ("transformers_version", "architectures", "dtype"):
+        config.pop(field, None)
+    with safe_open(os.path.join(checkpoint, "model.safetensors"), "pt") as f:
+        shapes = {name.replace("model.language_model.", "model."): f.get_slice(name).get_shape() for name in f.keys()
+                  if "visual" not in name}
+    with open(path, "w", encoding="ascii") as f:
+        json.dump({"config": config, "tensors": shapes}, f, sort_keys=True)
+        f.write("\n")
 
 
 def make(name, out, work, tools):
@@ -35,6 +53,8 @@ def make(name, out, work, tools):
                             os.path.join(directory, "log"))
     if why:
         sys.exit(f"{name}: {why}")
+    if name in HF:
+        write_names(hf, os.path.join(out, "..", "hf", name.replace("/", "-") + ".json"))
     ids = vocabularies.ids(case[2]["VOCAB"], text)[:TOKENS]
     return {"name": name.replace("/", "-"), "ids": ids, "nll": [round(x, 5) for x in losses(ids)]}
 

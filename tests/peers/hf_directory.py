@@ -38,6 +38,9 @@ SIZES = dict(hidden_size=64, num_hidden_layers=3, num_attention_heads=4, num_key
 MOE = dict(n_routed_experts=8, num_experts_per_tok=3, norm_topk_prob=True, intermediate_size=96,
            moe_intermediate_size=32)
 
+WINDOWS = ["sliding_attention", "full_attention", "sliding_attention"]
+YARN = dict(rope_type="yarn", rope_theta=1e4, factor=8.0, original_max_position_embeddings=32)
+
 MODELS = {
     "qwen3_moe": ("Qwen3MoeConfig", dict(
         SIZES, num_experts=8, num_experts_per_tok=2, moe_intermediate_size=32, norm_topk_prob=True,
@@ -61,7 +64,32 @@ MODELS = {
     "minimax_m2_rotary": ("MiniMaxM2Config", dict(
         SIZES, intermediate_size=32, num_local_experts=8, num_experts_per_tok=3, rotary_dim=8,
         rope_parameters=dict(rope_type="default", rope_theta=5e6, partial_rotary_factor=0.5))),
+    "qwen3_vl_moe": ("Qwen3VLMoeTextConfig", dict(
+        SIZES, num_experts=8, num_experts_per_tok=2, moe_intermediate_size=32, intermediate_size=96,
+        tie_word_embeddings=False, rope_parameters=dict(rope_type="default", rope_theta=1e4, mrope_section=[4, 2, 2],
+                                                        mrope_interleaved=True))),
+    "mellum": ("MellumConfig", dict(
+        SIZES, num_experts=8, num_experts_per_tok=2, moe_intermediate_size=32, intermediate_size=96, sliding_window=16,
+        layer_types=WINDOWS, rope_parameters=dict(
+            full_attention=dict(YARN, attention_factor=1.2, beta_fast=8.0), sliding_attention=dict(
+                rope_type="default", rope_theta=500.0)))),
+    "exaone_moe": ("ExaoneMoeConfig", dict(
+        SIZES, num_experts=8, num_experts_per_tok=3, moe_intermediate_size=32, intermediate_size=96, num_shared_experts=1,
+        norm_topk_prob=True, routed_scaling_factor=1.5, mlp_layer_types=["dense", "sparse", "sparse"], sliding_window=16,
+        layer_types=WINDOWS)),
+    "hy_v3": ("HYV3Config", dict(
+        SIZES, num_experts=8, num_experts_per_tok=3, moe_intermediate_size=32, intermediate_size=96, num_shared_experts=1,
+        router_scaling_factor=1.5, mlp_layer_types=["dense", "sparse", "sparse"])),
+    "mistral4": ("Mistral4Config", dict(
+        hidden_size=64, num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=4, **MOE, n_shared_experts=1,
+        n_group=1, topk_group=1, first_k_dense_replace=1, routed_scaling_factor=1.0, q_lora_rank=32, kv_lora_rank=32,
+        qk_rope_head_dim=8, qk_nope_head_dim=16, v_head_dim=16, rope_interleave=True,
+        rope_parameters=dict(YARN, mscale=1.0, mscale_all_dim=1.0, llama_4_scaling_beta=0.1))),
 }
+
+NUMPY_MODELS = [*numpy_vectors.MODELS, ("deepseek", "deepseek", dict(
+    layers=3, heads=4, kv_heads=2, head=12, experts=8, used=3, inner=24, dense_inner=64, shared=48, rope=12, theta=1e4, dense=1,
+    norm=False))]
 
 
 def fill(model, seed):
@@ -80,6 +108,27 @@ def fill(model, seed):
                 tensor.copy_(0.2 * noise)
             else:
                 tensor.copy_(noise * (1.5 / tensor.shape[-1] ** 0.5))
+
+
+def with_vision(config):
+    """Qwen3-VL, with a tower of one layer that texts do not use."""
+    tower = dict(depth=1, hidden_size=32, intermediate_size=32, num_heads=2, out_hidden_size=config.hidden_size,
+                 deepstack_visual_indexes=[0], num_position_embeddings=16)
+    first = config.vocab_size - 4
+    both = transformers.Qwen3VLMoeConfig(
+        text_config=config.to_dict(), vision_config=tower, image_token_id=first, video_token_id=first + 1,
+        vision_start_token_id=first + 2, vision_end_token_id=first + 3, tie_word_embeddings=config.tie_word_embeddings,
+        attn_implementation="eager")
+    return transformers.Qwen3VLMoeForConditionalGeneration(both)
+
+
+def turn_experts(directory):
+    """Published checkpoints have the experts as [expert, inputs, outputs]; the package turns them only when it reads."""
+    from safetensors.torch import load_file, save_file
+    path = os.path.join(directory, "model.safetensors")
+    tensors = {name: x.transpose(1, 2).contiguous() if ".mlp.experts." in name and x.dim() == 3 else x
+               for name, x in load_file(path).items()}
+    save_file(tensors, path, metadata={"format": "pt"})
 
 
 def byte_tokenizer():
@@ -306,7 +355,11 @@ def compare_numpy(libexec, kind, arch, sizes, directory):
     with open(os.path.join(directory, "config.json"), "w") as file:
         json.dump(config, file)
     store = pack(libexec, directory)
-    count = same_tensors(store, {k: np.asarray(v, dtype=np.float32) for k, v in arrays.items()})
+    made = {k: np.asarray(v, dtype=np.float32) for k, v in arrays.items()}
+    for name in made:
+        if arch == "deepseek" and name.endswith(("attn_q.weight", "attn_k.weight")):
+            made[name] = vectors.pairs_first(made[name], sizes["heads" if "attn_q" in name else "kv_heads"])
+    count = same_tensors(store, made)
     logits = torch.tensor(numpy_vectors.run(arch, arrays, sizes, np.array(IDS))[0])
     want = losses_from(logits, IDS)
     worst, median = differences(libexec, None, directory, store, lambda *_: want)
@@ -317,9 +370,13 @@ def compare_numpy(libexec, kind, arch, sizes, directory):
 def compare(libexec, kind, directory, fp8=None):
     name, settings = MODELS[kind]
     config = getattr(transformers, name)(**COMMON, **settings)
-    model = transformers.AutoModelForCausalLM.from_config(config).float().eval()
+    build = {"qwen3_vl_moe": with_vision, "mistral4": transformers.Mistral4ForCausalLM}.get(
+        kind, transformers.AutoModelForCausalLM.from_config)
+    model = build(config).float().eval()
     fill(model, 1)
     model.save_pretrained(directory)
+    if kind == "qwen3_vl_moe":
+        turn_experts(directory)
     if fp8:
         model = to_fp8(model, directory)
     store = pack(libexec, directory, *(["--fp8", fp8] if fp8 else []))
@@ -386,7 +443,7 @@ def main():
             with tempfile.TemporaryDirectory() as directory:
                 good &= attempt(compare_golden, os.path.abspath(options.libexec), kind, config, fill_weights,
                                 converted, directory, True)
-    for kind, arch, sizes in numpy_vectors.MODELS:
+    for kind, arch, sizes in NUMPY_MODELS:
         if options.only in (None, kind):
             with tempfile.TemporaryDirectory() as directory:
                 good &= attempt(compare_numpy, os.path.abspath(options.libexec), kind, arch, sizes, directory)

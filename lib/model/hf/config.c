@@ -275,9 +275,10 @@ static int bad_rope(const char *home, const char *type, struct error *error)
                      type ? printable(type, strlen(type)).text : "");
 }
 
-/* Each kind of layer has its own, whose path is the field of the row. */
+/* Each kind of layer has its own, whose path is the field of the row. *scaled: the row whose scaling
+ * GGUF states; unchanged without one. */
 static int check_rope_of_kinds(const struct hf_arch *arch, const json_t *config, bool *any,
-                               struct error *error)
+                               const struct hf_row **scaled, struct error *error)
 {
     const struct hf_row *row;
     *any = false;
@@ -288,6 +289,8 @@ static int check_rope_of_kinds(const struct hf_arch *arch, const json_t *config,
         *any = true;
         if (!type || strcmp(type, row->text) != 0)
             return bad_rope(row->field, type, error);
+        if (row->scaling[0])
+            *scaled = row;
     }
     return 0;
 }
@@ -310,7 +313,7 @@ static int check_rope(const struct hf_arch *arch, const json_t *config, struct g
     static const char *const homes[] = {"rope_scaling", "rope_parameters"};
     const struct hf_row *scaled = NULL;
     bool any;
-    if (check_rope_of_kinds(arch, config, &any, error))
+    if (check_rope_of_kinds(arch, config, &any, &scaled, error))
         return -1;
     for (size_t i = 0; i < (any ? 1 : ARRAY_LEN(homes)); i++) {
         const json_t *rope = json_object_get(config, homes[i]);
@@ -418,6 +421,10 @@ static void put_constants(const struct hf_arch *arch, const json_t *config, stru
     HF_EACH (row, arch, HF_ROWS(KEY)) {
         hf_full_key(arch, row->key, key);
         gguf_put_u32(w, key, row->value);
+    }
+    HF_EACH (row, arch, HF_ROWS(SET)) {
+        hf_full_key(arch, row->key, key);
+        gguf_put_bool(w, key, true);
     }
     HF_EACH (row, arch, HF_ROWS(NUMBER)) {
         hf_full_key(arch, row->key, key);

@@ -52,6 +52,7 @@ enum hf_row_kind {
     HF_EQUAL,
     HF_WITH,
     HF_KEY,
+    HF_SET,
     HF_NUMBER,
     HF_CHOICE,
     HF_MUST,

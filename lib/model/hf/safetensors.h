@@ -23,7 +23,7 @@
 #define SAFETENSORS_INDEX_MAX  (64 * MIB)
 #define SAFETENSORS_FILES_MAX  4096u
 #define SAFETENSORS_NAME_MAX   255u
-#define SAFETENSORS_DIMS_MAX   4u
+#define SAFETENSORS_DIMS_MAX   6u
 #define SAFETENSORS_U8         (UINT32_MAX - 2)
 #define SAFETENSORS_F8_E4M3    (UINT32_MAX - 1)
 #define SAFETENSORS_OTHER      UINT32_MAX /* a dtype that sluice does not support */

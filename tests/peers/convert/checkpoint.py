@@ -66,29 +66,9 @@ def fill(model, seed):
                 p.copy_(value(name, tuple(p.shape), draw, tied, centred))
 
 
-def with_vision(config):
-    """Qwen3-VL, with a tower of one layer that texts do not use."""
-    tower = dict(depth=1, hidden_size=32, intermediate_size=32, num_heads=2, out_hidden_size=config.hidden_size,
-                 deepstack_visual_indexes=[0], num_position_embeddings=16)
-    first = vocabulary.SIZE - 4
-    both = transformers.Qwen3VLMoeConfig(
-        text_config=config.to_dict(), vision_config=tower, image_token_id=first, video_token_id=first + 1,
-        vision_start_token_id=first + 2, vision_end_token_id=first + 3, tie_word_embeddings=config.tie_word_embeddings,
-        attn_implementation="eager")
-    return transformers.Qwen3VLMoeForConditionalGeneration(both)
-
-
-def turn_experts(directory):
-    """Published checkpoints have the experts as [expert, inputs, outputs]; the package turns them only when it reads."""
-    path = os.path.join(directory, "model.safetensors")
-    tensors = {name: x.transpose(1, 2).contiguous() if ".mlp.experts." in name and x.dim() == 3 else x
-               for name, x in load_file(path).items()}
-    save_file(tensors, path, metadata={"format": "pt"})
-
-
 def build(config_name, settings, special, vocabularies):
     ids = vocabularies.special_ids(special["VOCAB"])
-    classes = {"Qwen3VLMoeTextConfig": with_vision, "Mistral4Config": transformers.Mistral4ForCausalLM}
+    classes = {"Qwen3VLMoeTextConfig": hf_directory.with_vision, "Mistral4Config": transformers.Mistral4ForCausalLM}
     config = getattr(transformers, config_name)(
         vocab_size=vocabulary.SIZE, pad_token_id=None, attn_implementation="eager", **ids, **settings)
     if config_name in classes:  # the package does not find them by their configuration
@@ -135,7 +115,7 @@ def with_transformers(case, directory, vocabularies, seed):
     model.save_pretrained(directory)
     rewrite_config(directory, special.get("SAVE", {}))
     if special.get("TURNED"):
-        turn_experts(directory)
+        hf_directory.turn_experts(directory)
     if special.get("MTP"):
         add_drafting(directory, special["MTP"], settings["num_hidden_layers"])
     vectors.round_cache(model)

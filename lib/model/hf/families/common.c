@@ -62,12 +62,25 @@ const struct hf_row hf_common[] = {
     END,
 };
 
-/* The first layers have a feed-forward network, the others experts and shared ones. */
-const struct hf_row hf_leading_dense[] = {
-    UINT(moe_intermediate_size, "expert_feed_forward_length", REQUIRED),
+/* The feed-forward network of the first layers, without experts. */
+const struct hf_row hf_dense_ffn[] = {
     DENSE("model.layers.%u.mlp.gate_proj.weight", "blk.%u.ffn_gate.weight", MATRIX, DENSE),
     DENSE("model.layers.%u.mlp.up_proj.weight", "blk.%u.ffn_up.weight", MATRIX, DENSE),
     DENSE("model.layers.%u.mlp.down_proj.weight", "blk.%u.ffn_down.weight", MATRIX, DENSE),
+    END,
+};
+
+/* The first layers have a feed-forward network, the others experts and shared ones. */
+const struct hf_row hf_leading_dense[] = {
+    GROUP(hf_leading_dense_shared),
+    GROUP(hf_experts_of_mlp),
+    END,
+};
+
+/* The same without the experts. */
+const struct hf_row hf_leading_dense_shared[] = {
+    UINT(moe_intermediate_size, "expert_feed_forward_length", REQUIRED),
+    GROUP(hf_dense_ffn),
     DENSE("model.layers.%u.mlp.gate.weight", "blk.%u.ffn_gate_inp.weight", F32, EXPERTS),
     DENSE("model.layers.%u.mlp.shared_experts.gate_proj.weight", "blk.%u.ffn_gate_shexp.weight",
           MATRIX, EXPERTS),
@@ -75,7 +88,6 @@ const struct hf_row hf_leading_dense[] = {
           EXPERTS),
     DENSE("model.layers.%u.mlp.shared_experts.down_proj.weight", "blk.%u.ffn_down_shexp.weight",
           MATRIX, EXPERTS),
-    GROUP(hf_experts_of_mlp),
     END,
 };
 

@@ -41,6 +41,23 @@ static const struct hf_row mla[] = {
     END,
 };
 
+/* DeepSeek-MoE: grouped or not, heads of hidden_size / num_attention_heads. */
+static const struct hf_row deepseek[] = {
+    CORE(Q_ROWS, K_ROWS, FFN_NORM),
+    GROUP(hf_leading_dense),
+    UINT(n_routed_experts, "expert_count", REQUIRED),
+    UINT(n_shared_experts, "expert_shared_count", REQUIRED),
+    UINT(num_experts_per_tok, "expert_used_count", REQUIRED),
+    UINT(first_k_dense_replace, "leading_dense_block_count", REQUIRED),
+    KEY("expert_gating_func", 1),
+    MUST(scoring_func, "\"softmax\" null"),
+    MUST(norm_topk_prob, "false null"),
+    MUST(moe_layer_freq, "1"),
+    MUST(attention_bias, "false null"),
+    END,
+};
+const struct hf_arch hf_deepseek = {{"deepseek"}, "deepseek", deepseek};
+
 /* DeepSeek-V2, and Lite. Larger models choose the groups with the largest scores first; Lite has
  * one group. */
 static const struct hf_row deepseek2[] = {
@@ -81,3 +98,24 @@ static const struct hf_row glm4_lite[] = {
     END,
 };
 const struct hf_arch hf_glm4_lite = {{"glm4_moe_lite"}, "deepseek2", glm4_lite};
+
+/* Mistral-Small-4: queries grow with their position, from YaRN's original context on. */
+static const struct hf_row mistral4[] = {
+    GROUP(mla),
+    UINT(n_routed_experts, "expert_count", REQUIRED),
+    UINT(n_shared_experts, "expert_shared_count", REQUIRED),
+    UINT(num_experts_per_tok, "expert_used_count", REQUIRED),
+    LEADING(first_k_dense_replace, "leading_dense_block_count"),
+    FLOAT(routed_scaling_factor, "expert_weights_scale", OPTIONAL),
+    BOOL(norm_topk_prob, "expert_weights_norm", REQUIRED),
+    FLOAT(llama_4_scaling_beta, "attention.temperature_scale", REQUIRED),
+    UINT(original_max_position_embeddings, "attention.temperature_length", REQUIRED),
+    KEY("expert_gating_func", 1),
+    UINT(n_group, "expert_group_count", OPTIONAL),
+    UINT(topk_group, "expert_group_used_count", OPTIONAL),
+    MUST(n_group, "1 null"),
+    GROUP(hf_leading_dense_shared),
+    GROUP(hf_experts_either),
+    END,
+};
+const struct hf_arch hf_mistral4 = {{"mistral4"}, "mistral4", mistral4};

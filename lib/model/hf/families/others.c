@@ -48,6 +48,60 @@ static const struct hf_row dots1[] = {
 };
 const struct hf_arch hf_dots1 = {{"dots1"}, "dots1", dots1};
 
+/* K-EXAONE: layers with a window rotate, the others do not. A block for drafting (mtp.) is left
+ * out. */
+static const struct hf_row exaone_moe[] = {
+    CORE(MATRIX, MATRIX, FFN_NORM),
+    GROUP(hf_qk_norms),
+    GROUP(hf_leading_dense),
+    ROUTER_BIAS("e_score_correction_bias"),
+    UINT(num_experts, "expert_count", REQUIRED),
+    UINT(num_shared_experts, "expert_shared_count", REQUIRED),
+    UINT(num_experts_per_tok, "expert_used_count", REQUIRED),
+    LEADING(first_k_dense_replace, "leading_dense_block_count"),
+    UINT(n_group, "expert_group_count", OPTIONAL),
+    UINT(topk_group, "expert_group_used_count", OPTIONAL),
+    FLOAT(routed_scaling_factor, "expert_weights_scale", REQUIRED),
+    BOOL(norm_topk_prob, "expert_weights_norm", REQUIRED),
+    UINT(sliding_window, "attention.sliding_window", REQUIRED),
+    OTHER("sliding_attention"),
+    LAYER_FLAGS("attention.sliding_window_pattern"),
+    KEY("expert_gating_func", 2),
+    MUST(scoring_func, "\"sigmoid\" null"),
+    MUST(attention_bias, "false null"),
+    END,
+};
+const struct hf_arch hf_exaone_moe = {{"exaone_moe"}, "exaone-moe", exaone_moe};
+
+/* Hy3 and Hy-MT2. Blocks for drafting, after the last layer, are left out. */
+static const struct hf_row hy_v3[] = {
+    CORE(MATRIX, MATRIX, FFN_NORM),
+    GROUP(hf_qk_norms),
+    UINT(moe_intermediate_size, "expert_feed_forward_length", REQUIRED),
+    UINT(num_experts, "expert_count", REQUIRED),
+    PRODUCT(moe_intermediate_size, num_shared_experts, "expert_shared_feed_forward_length"),
+    UINT(num_experts_per_tok, "expert_used_count", REQUIRED),
+    LEADING(first_k_dense_replace, "leading_dense_block_count"),
+    FLOAT(router_scaling_factor, "expert_weights_scale", REQUIRED),
+    KEY("expert_gating_func", 2),
+    SET("expert_weights_norm"),
+    MUST(route_norm, "true null"),
+    MUST(attention_bias, "false null"),
+    MUST(mlp_bias, "false null"),
+    GROUP(hf_dense_ffn),
+    DENSE("model.layers.%u.mlp.router.gate.weight", "blk.%u.ffn_gate_inp.weight", F32, EXPERTS),
+    DENSE("model.layers.%u.mlp.expert_bias", "blk.%u.exp_probs_b", F32, EXPERTS),
+    DENSE("model.layers.%u.mlp.shared_mlp.gate_proj.weight", "blk.%u.ffn_gate_shexp.weight", MATRIX,
+          EXPERTS),
+    DENSE("model.layers.%u.mlp.shared_mlp.up_proj.weight", "blk.%u.ffn_up_shexp.weight", MATRIX,
+          EXPERTS),
+    DENSE("model.layers.%u.mlp.shared_mlp.down_proj.weight", "blk.%u.ffn_down_shexp.weight", MATRIX,
+          EXPERTS),
+    GROUP(hf_experts_of_mlp),
+    END,
+};
+const struct hf_arch hf_hy_v3 = {{"hy_v3"}, "hy_v3", hy_v3};
+
 /* ERNIE 4.5 */
 static const struct hf_row ernie4_5_moe[] = {
     CORE(MATRIX, MATRIX, FFN_NORM),

@@ -12,6 +12,63 @@ static const struct hf_row qwen3moe[] = {
 };
 const struct hf_arch hf_qwen3moe = {{"qwen3_moe"}, "qwen3moe", qwen3moe};
 
+/* The text part of Qwen3-VL: the experts of a layer in two tensors, turned; for texts the three
+ * axes of rotations are one. */
+static const struct hf_row qwen3vlmoe[] = {
+    COMMON(MATRIX, MATRIX),
+    GROUP(hf_qk_norms),
+    UINT(num_experts, "expert_count", OPTIONAL),
+    UINT(num_local_experts, "expert_count", OPTIONAL),
+    UINT(moe_intermediate_size, "expert_feed_forward_length", REQUIRED),
+    KEY("n_deepstack_layers", 0),
+    MUST(norm_topk_prob, "true null"),
+    DENSE("model.layers.%u.mlp.gate.weight", "blk.%u.ffn_gate_inp.weight", F32, REQUIRED),
+    EXPERTS("model.layers.%u.mlp.experts.gate_up_proj", "blk.%u.ffn_gate_exps.weight",
+            STACK_TURNED_FIRST),
+    EXPERTS("model.layers.%u.mlp.experts.gate_up_proj", "blk.%u.ffn_up_exps.weight",
+            STACK_TURNED_SECOND),
+    EXPERTS("model.layers.%u.mlp.experts.down_proj", "blk.%u.ffn_down_exps.weight", STACK_TURNED),
+    END,
+};
+const struct hf_arch hf_qwen3vlmoe = {
+    {"qwen3_vl_moe", "qwen3_vl_moe_text"}, "qwen3vlmoe", qwen3vlmoe};
+
+/* Mellum 2: YaRN in the layers without a window. */
+static const struct hf_row mellum[] = {
+    GROUP(hf_sizes_without_rope),
+    GROUP(hf_rms),
+    GROUP(hf_heads),
+    UINT(num_experts, "expert_count", OPTIONAL),
+    UINT(num_local_experts, "expert_count", OPTIONAL),
+    UINT(num_experts_per_tok, "expert_used_count", REQUIRED),
+    UINT(moe_intermediate_size, "expert_feed_forward_length", REQUIRED),
+    UINT(sliding_window, "attention.sliding_window", REQUIRED),
+    OTHER("sliding_attention"),
+    LAYER_FLAGS("attention.sliding_window_pattern"),
+    FLOAT(rope_parameters.full_attention.rope_theta, "rope.freq_base", REQUIRED),
+    FLOAT(rope_parameters.sliding_attention.rope_theta, "rope.freq_base_swa", REQUIRED),
+    ROPE("rope_parameters.full_attention", "yarn", "yarn", ""),
+    ROPE("rope_parameters.sliding_attention", "default", "", ""),
+    FLOAT(rope_parameters.full_attention.factor, "rope.scaling.factor", REQUIRED),
+    UINT(rope_parameters.full_attention.original_max_position_embeddings,
+         "rope.scaling.original_context_length", REQUIRED),
+    FLOAT(rope_parameters.full_attention.beta_fast, "rope.scaling.yarn_beta_fast", OPTIONAL),
+    FLOAT(rope_parameters.full_attention.beta_slow, "rope.scaling.yarn_beta_slow", OPTIONAL),
+    FLOAT(rope_parameters.full_attention.attention_factor, "rope.scaling.yarn_attn_factor",
+          OPTIONAL),
+    MUST(rope_parameters.full_attention.truncate, "true null"),
+    MUST(norm_topk_prob, "true null"),
+    MUST(attention_bias, "false null"),
+    ENDS(F32),
+    NORMS(FFN_NORM, F32),
+    ATTENTION(MATRIX, MATRIX, REQUIRED),
+    GROUP(hf_qk_norms),
+    DENSE("model.layers.%u.mlp.gate.weight", "blk.%u.ffn_gate_inp.weight", F32, REQUIRED),
+    GROUP(hf_experts_of_mlp),
+    END,
+};
+const struct hf_arch hf_mellum = {{"mellum"}, "mellum", mellum};
+
 static const struct hf_row qwen2moe[] = {
     COMMON(MATRIX, MATRIX),
     GROUP(hf_mlp_experts),

@@ -47,8 +47,9 @@
 /* A required whole number, of models whose field `other` is that text. */
 #define WITH(other, text_, field_, key_)                                                           \
     ROW(WITH, .field = #field_, .key = (key_), .with = #other, .text = (text_))
-/* Numbers that are the same for all models of the architecture. */
+/* Numbers that are the same for all models of the architecture; SET: a bool, which is true. */
 #define KEY(key_, value_)    ROW(KEY, .key = (key_), .value = (value_))
+#define SET(key_)            ROW(SET, .key = (key_))
 #define NUMBER(key_, value_) ROW(NUMBER, .key = (key_), .number = (value_))
 /* A number by whether the field is true. */
 #define CHOICE(field_, key_, yes_, no_)                                                            \

@@ -159,19 +159,26 @@ static json_t *make_config(const struct making *k)
 
 /* ---- tokenizer.json ---- */
 
-static json_t *make_splitter(const struct making *k)
+static json_t *make_splitter(const struct making *k, bool *ignores_merges)
 {
     const char *pre;
     size_t n;
     sl_assert(gguf_get_string(&k->g, "tokenizer.ggml.pre", &pre, &n, NULL) == 1);
-    const char *expression = pretokenizer_expression(pretokenizer_find(pre, n), 0);
+    uint32_t id = pretokenizer_find(pre, n);
+    *ignores_merges = pretokenizer_ignores_merges(id);
+    const char *expression = pretokenizer_expression(id, 0);
     if (strcmp(expression, pretokenizer_expression(0, 0)) == 0)
         return json_pack("{s:s, s:b, s:b}", "type", "ByteLevel", "add_prefix_space", 0, "use_regex",
                          1);
-    return json_pack("{s:s, s:[{s:s, s:{s:s}, s:s, s:b}, {s:s, s:b, s:b}]}", "type", "Sequence",
-                     "pretokenizers", "type", "Split", "pattern", "Regex", expression, "behavior",
-                     "Isolated", "invert", 0, "type", "ByteLevel", "add_prefix_space", 0,
-                     "use_regex", 0);
+    json_t *parts = json_array();
+    for (unsigned i = 0;
+         i < TOKENIZER_EXPRESSIONS_MAX && (expression = pretokenizer_expression(id, i)); i++)
+        json_array_append_new(parts,
+                              json_pack("{s:s, s:{s:s}, s:s, s:b}", "type", "Split", "pattern",
+                                        "Regex", expression, "behavior", "Isolated", "invert", 0));
+    json_array_append_new(parts, json_pack("{s:s, s:b, s:b}", "type", "ByteLevel",
+                                           "add_prefix_space", 0, "use_regex", 0));
+    return json_pack("{s:s, s:o}", "type", "Sequence", "pretokenizers", parts);
 }
 
 static json_t *make_tokenizer(const struct making *k, json_t *config)
@@ -211,9 +218,11 @@ static json_t *make_tokenizer(const struct making *k, json_t *config)
         json_object_set_new(
             config, "eos_token_id",
             json_pack("[I, I]", (json_int_t)eos, (json_int_t)eos)); /* several: the first */
+    bool ignores_merges;
+    json_t *splitter = make_splitter(k, &ignores_merges);
     return json_pack("{s:o, s:o, s:{s:s, s:b, s:b, s:o, s:o}}", "added_tokens", added,
-                     "pre_tokenizer", make_splitter(k), "model", "type", "BPE", "byte_fallback", 0,
-                     "ignore_merges", 0, "vocab", vocab, "merges", lines);
+                     "pre_tokenizer", splitter, "model", "type", "BPE", "byte_fallback", 0,
+                     "ignore_merges", ignores_merges, "vocab", vocab, "merges", lines);
 }
 
 /* ---- tensors ---- */

@@ -18,15 +18,16 @@
 #define PARTS 2
 
 enum kind {
-    COPY,        /* also without dimensions of size 1, and one expert of a 3-D tensor */
-    MINUS_1,     /* COPY, less 1 */
-    LOG,         /* COPY of vectors: log(-x) */
-    HALVES,      /* rows of the first tensor, then of the second */
-    TURNED,      /* [plane][column][row] */
-    IN_TURN,     /* TURNED of two tensors, their rows in turn */
-    BIASES,      /* [row][column] of two, columns in turn */
-    KEYS_VALUES, /* per head: rows of the second, and before them the columns of the first */
-    Q_PAIRS,     /* of each head, first the even rows, then the odd ones */
+    COPY,          /* also without dimensions of size 1, and one expert of a 3-D tensor */
+    MINUS_1,       /* COPY, less 1 */
+    LOG,           /* COPY of vectors: log(-x) */
+    HALVES,        /* rows of the first tensor, then of the second */
+    TURNED,        /* [plane][column][row] */
+    TURNED_HALVES, /* TURNED of two tensors, columns of the first, then of the second */
+    IN_TURN,       /* TURNED of two tensors, their rows in turn */
+    BIASES,        /* [row][column] of two, columns in turn */
+    KEYS_VALUES,   /* per head: rows of the second, and before them the columns of the first */
+    Q_PAIRS,       /* of each head, first the even rows, then the odd ones */
     K_PAIRS,
     QKVZ,   /* per k head: q, k, its v heads, their z */
     QKV,    /* q, k, and v heads by k head */
@@ -138,6 +139,7 @@ static void put_element(const struct moved *k, enum kind kind, uint64_t e, uint6
     case V_LOG: put_float(a, v_head(k, c), true, out); break;
     case HALVES: put(&k->part[r >= a->rows], p, r % a->rows, c, out); break;
     case TURNED: put(a, p, c, r, out); break;
+    case TURNED_HALVES: put(&k->part[c >= a->rows], p, c % a->rows, r, out); break;
     case IN_TURN: put(&k->part[c % 2], p, c / 2, r, out); break;
     case BIASES: put(&k->part[c % 2], 0, r, c / 2, out); break;
     case KEYS_VALUES:

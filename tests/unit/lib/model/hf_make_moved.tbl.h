@@ -113,6 +113,35 @@ HF_MADE_OF("bailingmoe2", "model.layers.#.attention.query_layernorm.weight", COP
 HF_MADE_OF("bailingmoe2", "model.layers.#.attention.key_layernorm.weight", COPY,
            "blk.%u.attn_k_norm.weight")
 HF_MADE_OF("bailingmoe2", "model.layers.#.mlp.gate.expert_bias", COPY, "blk.%u.exp_probs_b.bias")
+HF_MADE_OF("mistral4", "model.layers.#.self_attn.kv_b_proj.weight", KEYS_VALUES,
+           "blk.%u.attn_k_b.weight", "blk.%u.attn_v_b.weight")
+HF_MADE_OF("mistral4", "model.layers.#.self_attn.q_a_proj.weight", COPY, "blk.%u.attn_q_a.weight")
+HF_MADE_OF("mistral4", "model.layers.#.self_attn.q_a_layernorm.weight", COPY,
+           "blk.%u.attn_q_a_norm.weight")
+HF_MADE_OF("mistral4", "model.layers.#.self_attn.q_b_proj.weight", COPY, "blk.%u.attn_q_b.weight")
+HF_MADE_OF("mistral4", "model.layers.#.self_attn.kv_a_proj_with_mqa.weight", COPY,
+           "blk.%u.attn_kv_a_mqa.weight")
+HF_MADE_OF("mistral4", "model.layers.#.self_attn.kv_a_layernorm.weight", COPY,
+           "blk.%u.attn_kv_a_norm.weight")
+HF_MADE_OF("mistral4", "model.layers.#.mlp.experts.gate_up_proj", COPY,
+           "blk.%u.ffn_gate_up_exps.weight")
+HF_MADE_OF("mistral4", "model.layers.#.mlp.experts.down_proj", COPY, "blk.%u.ffn_down_exps.weight")
+HF_MADE_OF("qwen3vlmoe", "model.layers.#.mlp.experts.gate_up_proj", TURNED_HALVES,
+           "blk.%u.ffn_gate_exps.weight", "blk.%u.ffn_up_exps.weight")
+HF_MADE_OF("qwen3vlmoe", "model.layers.#.mlp.experts.down_proj", TURNED,
+           "blk.%u.ffn_down_exps.weight")
+HF_MADE_OF("exaone-moe", "model.layers.#.mlp.e_score_correction_bias", COPY,
+           "blk.%u.exp_probs_b.bias")
+HF_MADE_OF("hy_v3", "model.layers.#.mlp.expert_bias", COPY, "blk.%u.exp_probs_b")
+HF_MADE_OF("hy_v3", "model.layers.#.mlp.router.gate.weight", COPY, "blk.%u.ffn_gate_inp.weight")
+HF_MADE_OF("hy_v3", "model.layers.#.mlp.shared_mlp.gate_proj.weight", COPY,
+           "blk.%u.ffn_gate_shexp.weight")
+HF_MADE_OF("hy_v3", "model.layers.#.mlp.shared_mlp.up_proj.weight", COPY,
+           "blk.%u.ffn_up_shexp.weight")
+HF_MADE_OF("hy_v3", "model.layers.#.mlp.shared_mlp.down_proj.weight", COPY,
+           "blk.%u.ffn_down_shexp.weight")
+HF_MADE_OF("deepseek", "model.layers.#.self_attn.q_proj.weight", Q_PAIRS, "blk.%u.attn_q.weight")
+HF_MADE_OF("deepseek", "model.layers.#.self_attn.k_proj.weight", K_PAIRS, "blk.%u.attn_k.weight")
 HF_MADE_OF("granitemoe", "model.layers.#.self_attn.q_proj.weight", Q_PAIRS, "blk.%u.attn_q.weight")
 HF_MADE_OF("granitemoe", "model.layers.#.self_attn.k_proj.weight", K_PAIRS, "blk.%u.attn_k.weight")
 HF_MADE_OF("granitemoe", "model.layers.#.block_sparse_moe.router.layer.weight", COPY,
