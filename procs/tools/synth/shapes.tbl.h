@@ -146,6 +146,46 @@ SHAPE("glm-4.7-flash", "deepseek2",
       "expert_inner=1536 dense_layers=1 dense_inner=10240 shared_count=1 expert_scale=1.8 gating=2 "
       "norm_top_k=1 groups=1 groups_used=1 q_rank=768 kv_rank=512 mla_key_size=256 "
       "mla_value_size=256 rope_dims=64 rms_eps=1e-5 rope_theta=1000000")
+/* checked: size of Qwen3-30B-A3B, whose text model it has; context: not checked */
+SHAPE("qwen3-vl-30b", "qwen3vlmoe",
+      "layers=48 hidden=2048 heads=32 kv_heads=4 head_size=128 vocab=151936 context=262144 "
+      "experts=128 experts_used=8 expert_inner=768 rms_eps=1e-6 rope_theta=5000000")
+/* checked: transformers' MellumConfig (defaults are the model's); YaRN's context: not checked */
+SHAPE("mellum2-12b", "mellum",
+      "layers=28 hidden=2304 heads=32 kv_heads=4 head_size=128 vocab=98304 context=131072 "
+      "experts=64 experts_used=8 expert_inner=896 window=1024 full_every=4 rms_eps=1e-6 "
+      "rope_theta=500000 rope_theta_window=500000 rope_scaling=yarn rope_factor=16 "
+      "rope_context=8192")
+/* checked: layers, widths, heads, experts, window and vocabulary as published, 236 billion
+ * parameters; dense_inner, context and rope_theta: not checked */
+SHAPE("k-exaone-236b", "exaone-moe",
+      "layers=48 hidden=6144 heads=64 kv_heads=8 head_size=128 vocab=153600 context=262144 "
+      "experts=128 experts_used=8 expert_inner=2048 dense_layers=1 dense_inner=18432 "
+      "shared_count=1 norm_top_k=1 expert_scale=2.5 window=128 rms_eps=1e-5 rope_theta=1000000")
+/* checked: transformers' HYV3Config (defaults are Hy3's) */
+SHAPE("hy3-295b", "hy_v3",
+      "layers=80 hidden=4096 heads=64 kv_heads=8 head_size=128 vocab=120832 context=131072 "
+      "experts=192 experts_used=8 expert_inner=1536 dense_layers=1 dense_inner=13312 "
+      "shared_count=1 norm_top_k=1 expert_scale=2.826 rms_eps=1e-5 rope_theta=11158840")
+/* checked: transformers' Mistral4Config (defaults are Mistral-Small-4's) */
+SHAPE("mistral-small-4", "mistral4",
+      "layers=36 hidden=4096 heads=32 vocab=131072 context=1048576 experts=128 experts_used=4 "
+      "expert_inner=2048 dense_inner=12288 shared_count=1 expert_scale=1 gating=1 norm_top_k=1 "
+      "groups=1 groups_used=1 q_rank=1024 kv_rank=256 mla_key_size=128 mla_value_size=128 "
+      "rope_dims=64 rms_eps=1e-6 rope_theta=10000 rope_scaling=yarn rope_factor=128 "
+      "rope_context=8192 rope_beta_fast=32 rope_beta_slow=1 rope_log_multiplier=0.1 joined=1")
+/* checked: layers, widths, heads and experts as published, 16.4 billion parameters; vocabulary,
+ * context and rope_theta: not checked */
+SHAPE("deepseek-moe-16b", "deepseek",
+      "layers=28 hidden=2048 heads=16 kv_heads=16 vocab=102400 context=4096 experts=64 "
+      "experts_used=6 expert_inner=1408 dense_layers=1 dense_inner=10944 shared_count=2 "
+      "rms_eps=1e-6 rope_theta=10000")
+/* checked: layers, widths, heads and experts as published, 16.8 billion parameters; vocabulary,
+ * context and rope_theta: not checked */
+SHAPE("ling-lite", "bailingmoe",
+      "layers=28 hidden=2048 heads=16 kv_heads=4 head_size=128 vocab=126464 context=16384 "
+      "experts=64 experts_used=6 expert_inner=1408 shared_count=2 norm_top_k=1 rms_eps=1e-6 "
+      "rope_theta=600000")
 SHAPE("tiny", "qwen3moe",
       "layers=4 hidden=128 heads=4 kv_heads=2 vocab=1024 context=2048 experts=16 "
       "experts_used=4 expert_inner=64 rms_eps=1e-6 rope_theta=10000")
