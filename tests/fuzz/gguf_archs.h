@@ -67,6 +67,16 @@
     X(qwen35moe_interval, "qwen35moe", 2, make_u32(m, "qwen35moe.full_attention_interval", 1))     \
     X(qwen35moe_sizes, "qwen35moe", 2, make_u32(m, "qwen35moe.ssm.inner_size", 6))                 \
     X(qwen35moe_groups, "qwen35moe", 2, make_u32(m, "qwen35moe.ssm.group_count", 3))               \
+    X(qwen3vlmoe_turned, "qwen3vlmoe", 1, make_tensor(m, "blk.0.ffn_down_exps.weight")->ne[1] = 2) \
+    X(mellum_kinds_few, "mellum", 2,                                                               \
+      make_array_raw(m, "mellum.attention.sliding_window_pattern", GGUF_BOOL, 1, 1))               \
+    X(exaone_moe_skipped, "exaone-moe", 2, make_u32(m, "exaone-moe.nextn_predict_layers", 1))      \
+    X(hy_v3_two_biases, "hy_v3", 2,                                                                \
+      make_add_tensor(m, "blk.1.exp_probs_b.bias", TENSOR_F32, 3, 1, 1))                           \
+    X(mistral4_no_context, "mistral4", 2,                                                          \
+      make_drop_key(m, "mistral4.rope.scaling.original_context_length"))                           \
+    X(deepseek_normalised, "deepseek", 2, make_bool(m, "deepseek.expert_weights_norm", 1))         \
+    X(bailingmoe_no_shared, "bailingmoe", 1, make_drop_tensor(m, "blk.0.ffn_up_shexp.weight"))     \
     X(dense_arch, "qwen3moe", 1, make_text(m, "general.architecture", "qwen3"))                    \
     X(t5_experts, "qwen3moe", 1, {                                                                 \
         make_text(m, "general.architecture", "t5");                                                \
