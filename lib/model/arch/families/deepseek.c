@@ -56,8 +56,6 @@ static const struct arch_row mla[] = {
     UINT(gating, "expert_gating_func", 1, 2, DERIVED),
     FLAG(norm_top_k, "expert_weights_norm"),
     FLOAT_ELSE(expert_scale, "expert_weights_scale", 0, 1000, 0),
-    UINT(groups, "expert_group_count", 0, MODEL_EXPERTS_MAX, DERIVED),
-    UINT(groups_used, "expert_group_used_count", 0, MODEL_EXPERTS_MAX, DERIVED),
     DENSE(ROUTER_BIAS, FLOAT, OPTIONAL, EXPERTS, ONE),
     UINT(query_context, "attention.temperature_length", 0, MODEL_CONTEXT_MAX, DERIVED),
     END,
@@ -67,6 +65,8 @@ static const struct arch_row mla[] = {
  * lacks the key of its router's function. Queries of Mistral-Large-3 grow with their position. */
 static const struct arch_row deepseek2[] = {
     GROUP(mla),
+    UINT(groups, "expert_group_count", 0, MODEL_EXPERTS_MAX, DERIVED),
+    UINT(groups_used, "expert_group_used_count", 0, MODEL_EXPERTS_MAX, DERIVED),
     DEFAULT_OF(gating, 47, 154880, ROUTER_SIGMOID),
     DEFAULT_OF(gating, 48, 154880, ROUTER_SIGMOID),
     DEFAULT(gating, ROUTER_SOFTMAX),
@@ -75,11 +75,14 @@ static const struct arch_row deepseek2[] = {
 };
 const struct arch arch_deepseek2 = {"deepseek2", deepseek2};
 
-/* Mistral-Small-4: queries grow with their position. The converter leaves out the keys of that, so
+/* Mistral-Small-4: one group of experts; several would be chosen by another score than in deepseek2
+ * with softmax. Queries grow with their position. The converter leaves out the keys of that, so
  * they have the values of the published model: 0.1, from YaRN's original context length on.
  * llama.cpp computes such files without it. */
 static const struct arch_row mistral4[] = {
     GROUP(mla),
+    UINT(groups, "expert_group_count", 0, 1, DERIVED),
+    UINT(groups_used, "expert_group_used_count", 0, 1, DERIVED),
     DEFAULT(gating, ROUTER_SOFTMAX),
     FLOAT_ELSE(query_scale, "attention.temperature_scale", 0, 100, 0.1),
     ELSE(query_context, "rope.scaling.original_context_length"),

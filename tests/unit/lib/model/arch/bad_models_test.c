@@ -63,6 +63,8 @@ static void join(struct make *m)
     X(deepseek2, rank_absurd, "kv_lora_rank' is 2000: not between 1 and 1024",                     \
       make_u32(m, MLA "kv_lora_rank", 2000))                                                       \
     X(deepseek2, rank_missing, "kv_lora_rank' is missing", make_drop_key(m, MLA "kv_lora_rank"))   \
+    X(mistral4, several_groups, "expert_group_count' is 3: not between 0 and 1",                   \
+      make_u32(m, "mistral4.expert_group_count", 3))                                               \
     X(deepseek2, q_rank_0, "attn_q_a.weight is 4 x 4 x 1 x 1; 4 x 0",                              \
       make_u32(m, MLA "q_lora_rank", 0))                                                           \
     X(deepseek2, one_matrix, "tensor blk.0.attn_q.weight is 4 x 12 x 1 x 1; 4 x 0",                \
