@@ -61,6 +61,8 @@ MODELS = {
         ffn_config=dict(ffn_hidden_size=32, moe_num_experts=2, moe_top_k=1, hidden_size=32)),
 }
 
+CONVERTED = ("qwen3vlmoe-base", "mellum-window_theta", "exaone-moe-base", "hy_v3-base", "mistral4-base", "deepseek-base")
+
 
 def tokenizer():
     from transformers.convert_slow_tokenizer import bytes_to_unicode
@@ -113,12 +115,24 @@ def whole(config, tensors):
             {k.replace("model.", "model.language_model.", 1): v for k, v in tensors.items()})
 
 
+def golden_file(name):
+    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../golden/data/hf", name + ".json")
+    with open(path) as file:
+        return json.load(file)
+
+
+def converted(name):
+    """A checkpoint of the golden data, with fewer tokens."""
+    read = golden_file(name)
+    vocab = read["config"]["vocab_size"]
+    return ({**read["config"], "vocab_size": VOCAB, "eos_token_id": 256},
+            {k: ("F16", [VOCAB if n == vocab else n for n in shape]) for k, shape in read["tensors"].items()})
+
+
 def configurations(models):
     """Kinds of layers that are stated in other ways, and wrong ones: (name, configuration, tokenizer)."""
     def golden(name, **changed):
-        path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../golden/data/hf", name + ".json")
-        with open(path) as file:
-            return {**json.load(file)["config"], **changed, "vocab_size": VOCAB}
+        return {**golden_file(name)["config"], **changed, "vocab_size": VOCAB}
 
     linear = {k: v for k, v in models["qwen3next"][0].items() if k != "layer_types"}
     oss, gemma = models["gpt-oss"][0], golden("gemma4_a")
@@ -142,6 +156,10 @@ def configurations(models):
     yield "dense_listed", golden("glm4_7_flash_f32"), {}
     yield "dense_last", golden("glm4_7_flash_f32", mlp_layer_types=["sparse", "dense"]), {}
     yield "dense_short", golden("glm4_7_flash_f32", mlp_layer_types=["dense"]), {}
+    plain = {"rope_type": "default", "rope_theta": 1e4}
+    yield "ropes_plain", golden("mellum-window_theta", rope_parameters={full: plain, other: plain}), {}
+    yield "ropes_one", golden("mellum-window_theta", rope_parameters={other: plain}), {}
+    yield "groups_several", golden("mistral4-base", n_group=2, topk_group=1), {}
 
 
 def characters():
@@ -186,6 +204,8 @@ def main(corpus):
     models["gpt-oss_mxfp4"] = mxfp4(*models["gpt-oss"])
     models["deepseek3_fp8"] = fp8(*models["deepseek3"])
     models["qwen35moe_towers"] = whole(*models["qwen35moe"])
+    for name in CONVERTED:
+        models[name.split("-base")[0]] = converted(name)
     for name, (config, tensors) in models.items():
         data = seed(config, tensors)
         for target in ("hfdir", "pack"):
