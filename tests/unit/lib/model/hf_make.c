@@ -159,6 +159,21 @@ static json_t *make_config(const struct making *k)
 
 /* ---- tokenizer.json ---- */
 
+/* As published: without the + that makes quantifiers possessive. */
+static json_t *published(const char *expression)
+{
+    char out[2000];
+    size_t n = 0;
+    for (const char *at = expression; *at; at++) {
+        bool possessive =
+            *at == '+' && at - expression > 1 && strchr("+*", at[-1]) && at[-2] != '\\';
+        sl_assert(n + 1 < sizeof out);
+        if (!possessive)
+            out[n++] = *at;
+    }
+    return json_stringn(out, n);
+}
+
 static json_t *make_splitter(const struct making *k, bool *ignores_merges)
 {
     const char *pre;
@@ -173,9 +188,9 @@ static json_t *make_splitter(const struct making *k, bool *ignores_merges)
     json_t *parts = json_array();
     for (unsigned i = 0;
          i < TOKENIZER_EXPRESSIONS_MAX && (expression = pretokenizer_expression(id, i)); i++)
-        json_array_append_new(parts,
-                              json_pack("{s:s, s:{s:s}, s:s, s:b}", "type", "Split", "pattern",
-                                        "Regex", expression, "behavior", "Isolated", "invert", 0));
+        json_array_append_new(parts, json_pack("{s:s, s:{s:o}, s:s, s:b}", "type", "Split",
+                                               "pattern", "Regex", published(expression),
+                                               "behavior", "Isolated", "invert", 0));
     json_array_append_new(parts, json_pack("{s:s, s:b, s:b}", "type", "ByteLevel",
                                            "add_prefix_space", 0, "use_regex", 0));
     return json_pack("{s:s, s:o}", "type", "Sequence", "pretokenizers", parts);
