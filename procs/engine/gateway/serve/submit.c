@@ -207,11 +207,11 @@ void stream_put_prompt(const struct api_request *r, struct engine_submit *out)
 }
 
 /* What the client says in a header goes before what its request looks like. */
-static int read_class(const struct stream *s, bool *side, struct error *error)
+static int read_class(const struct stream *lead, bool *side, struct error *error)
 {
     const char *name =
-        MHD_lookup_connection_value(s->lead->exchange->connection, MHD_HEADER_KIND, CLASS_HEADER);
-    *side = name ? strcmp(name, "side") == 0 : api_is_side(&s->lead->completion.request);
+        MHD_lookup_connection_value(lead->exchange->connection, MHD_HEADER_KIND, CLASS_HEADER);
+    *side = name ? strcmp(name, "side") == 0 : api_is_side(&lead->completion.request);
     if (!name || *side || strcmp(name, "conversation") == 0)
         return 0;
     return error_set(error, ERR_BAD_INPUT,
@@ -221,14 +221,14 @@ static int read_class(const struct stream *s, bool *side, struct error *error)
 int stream_submit(struct stream *s, struct error *error)
 {
     struct engine_submit submit;
+    const struct exchange *x = s->lead->exchange; /* other answers have none */
     const struct api_request *r = &s->completion.request;
     char address[INET6_ADDRSTRLEN], client[ENGINE_CLIENT_BYTES_MAX + 1];
-    const struct exchange *x = s->lead->exchange; /* other answers have none */
     exchange_client(x, address);
     snprintf(client, sizeof client, "%s %s", address, x->route->path);
     stream_put_prompt(&s->lead->completion.request, &submit);
     submit.client = client;
-    if (read_class(s, &submit.side, error) != 0)
+    if (read_class(s->lead, &submit.side, error) != 0)
         return -1;
     submit.max_tokens = r->max_tokens;
     submit.ignore_eos = r->ignore_eos;
