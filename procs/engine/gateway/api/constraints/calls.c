@@ -330,7 +330,7 @@ static int put_body(const struct calls *c, const char *name, json_t *parameters,
     calls_put(out, f->call_open);
     calls_put(out, f->prefix);
     put_quoted(out, name, strlen(name));
-    fputs(*f->prefix ? " \":\" [0-9]+" : "", out);
+    fputs(*f->prefix ? " \":\" [0-9]{1,4}" : "", out);
     calls_put(out, f->name_end);
     if (f->kind == ANSWER_OBJECT) {
         put_schema(out, json_incref(parameters));

@@ -89,9 +89,10 @@ static void check(const struct wish *w, const char *text, int fit)
     "\n```<｜tool▁call▁end｜>"
 #define DEEPSEEK_V31(arguments)                                                                    \
     "<｜tool▁call▁begin｜>look<｜tool▁sep｜>" arguments "<｜tool▁call▁end｜>"
-#define KIMI(arguments)                                                                            \
-    "<|tool_calls_section_begin|><|tool_call_begin|>functions.look:0<|tool_call_argument_begin|"   \
-    ">" arguments "<|tool_call_end|><|tool_calls_section_end|>"
+#define KIMI_NUMBER(number, arguments)                                                             \
+    "<|tool_calls_section_begin|><|tool_call_begin|>functions.look:" number                        \
+    "<|tool_call_argument_begin|>" arguments "<|tool_call_end|><|tool_calls_section_end|>"
+#define KIMI(arguments) KIMI_NUMBER("0", arguments)
 #define HARMONY(arguments)                                                                         \
     "<|channel|>commentary to=functions.look <|constrain|>json<|message|>" arguments
 
@@ -123,6 +124,8 @@ static const struct {
      DEEPSEEK(DEEPSEEK_V31("{\"depth\": []}")),
      DEEPSEEK(DEEPSEEK_V31("{\"depth\": 3}") DEEPSEEK_V31("{\"depth\": 3}"))},
     {"<|tool_calls_section_begin|>", KIMI("{\"depth\": 3}"), KIMI("{}"), NULL},
+    {"<|tool_calls_section_begin|>", KIMI_NUMBER("12", "{\"depth\": 3}"),
+     KIMI_NUMBER("00000", "{\"depth\": 3}"), NULL},
     {"<|channel|>analysis<|message|>", HARMONY("{\"depth\": 3}"), HARMONY("{}"), NULL},
 };
 
