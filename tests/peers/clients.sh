@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Sessions of official client packages with the gateway: clients.py. The packages are pinned, and installed into
-# BUILD/peers/clients; without the package index the test is a SKIP. SLUICE_CLIENTS_PYTHON: an interpreter that has them.
+# Sessions of official client packages with the gateway: clients.py, client_features.py. The packages are pinned, and
+# installed into BUILD/peers/clients; without the package index the test is a SKIP. SLUICE_CLIENTS_PYTHON: an interpreter
+# that has them.
 # usage: clients.sh ROOT BUILD
 set -euo pipefail
 root=$1
@@ -18,4 +19,9 @@ if ! "$python" -c 'import anthropic, ollama, openai' 2>/dev/null; then
 fi
 work=$(mktemp -d "${TMPDIR:-/tmp}/clients.XXXXXX")
 trap 'rm -rf "$work"' EXIT
-"$python" -B "$root/tests/peers/clients.py" --models "$build/tests/family_models" --libexec "$build/libexec" -o "$work"
+status=0
+for script in clients client_features; do
+    "$python" -B "$root/tests/peers/$script.py" --models "$build/tests/family_models" --libexec "$build/libexec" \
+        -o "$work" || status=1
+done
+exit "$status"

@@ -9,6 +9,7 @@ import traceback
 import urllib.request
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+DEMO_MODEL = os.path.join(ROOT, "launch", "demo", "tiny-books-moe-q8_0.gguf")
 
 
 class Wrong(Exception):
@@ -44,6 +45,11 @@ class Engine:
 
     def get(self, path):
         with urllib.request.urlopen(self.url + path, timeout=120) as reply:
+            return json.load(reply)
+
+    def post(self, path, body):
+        asked = urllib.request.Request(self.url + path, json.dumps(body).encode())
+        with urllib.request.urlopen(asked, timeout=120) as reply:
             return json.load(reply)
 
     def exits(self):
