@@ -55,6 +55,8 @@ expr_id schema_pattern(struct compiler *c, const char *keyword, const char *patt
 const json_t *schema_merge(struct compiler *c, const json_t *a, const json_t *b);
 const json_t *schema_resolve(struct compiler *c, const json_t *schema);
 const json_t *schema_target(struct compiler *c, const char *ref);
+/* Whether it refers to itself without a value around it. A long way back is not found here. */
+bool schema_leads_back(const struct compiler *c, const json_t *target);
 bool schema_is_annotation(const char *key);
 bool schema_disjoint(struct compiler *c, const json_t *a, const json_t *b);
 

@@ -8,6 +8,8 @@
 #include "lib/base/bytes.h"
 #include "lib/grammar/schema/compiler.h"
 
+#define BACK_STEPS 256 /* of schemas, on the way from a reference back to itself */
+
 bool schema_is_annotation(const char *key)
 {
     static const char *const keys[] = {"title",    "description", "default",     "examples",
@@ -48,14 +50,16 @@ static const char *pointer_part(const char *at, char *part, size_t room)
     return *at && *at != '/' ? NULL : at;
 }
 
-const json_t *schema_target(struct compiler *c, const char *ref)
+static bool is_local(const char *ref)
+{
+    return ref && ref[0] == '#' && (!ref[1] || ref[1] == '/');
+}
+
+/* What a reference into the document leads to; NULL: nothing. */
+static const json_t *find_target(const struct compiler *c, const char *ref)
 {
     const json_t *now = c->root;
     char part[512];
-    if (!ref || ref[0] != '#' || (ref[1] && ref[1] != '/')) {
-        schema_fail(c, "$ref", "only references into the document (#/...) are supported");
-        return NULL;
-    }
     for (const char *at = ref + 1; now && at && *at == '/';) {
         at = pointer_part(at + 1, part, sizeof(part));
         if (!at)
@@ -65,9 +69,48 @@ const json_t *schema_target(struct compiler *c, const char *ref)
         else
             now = json_object_get(now, part);
     }
-    if (!now)
-        schema_fail(c, "$ref", "it leads to nothing");
     return now;
+}
+
+const json_t *schema_target(struct compiler *c, const char *ref)
+{
+    if (!is_local(ref)) {
+        schema_fail(c, "$ref", "only references into the document (#/...) are supported");
+        return NULL;
+    }
+    const json_t *target = find_target(c, ref);
+    if (!target)
+        schema_fail(c, "$ref", "it leads to nothing");
+    return target;
+}
+
+/* Whether `schema` holds only if `wanted` does, or may: by references and combinations, without a
+ * value around it. Gives up when `steps` are used. */
+static bool leads_to(const struct compiler *c, const json_t *schema, const json_t *wanted,
+                     unsigned *steps)
+{
+    static const char *const keys[] = {"anyOf", "oneOf", "allOf"};
+    const char *ref = json_string_value(json_object_get(schema, "$ref"));
+    const json_t *one, *target = is_local(ref) ? find_target(c, ref) : NULL;
+    size_t i;
+    if (*steps == 0)
+        return false;
+    --*steps;
+    if (target && (target == wanted || leads_to(c, target, wanted, steps)))
+        return true;
+    for (size_t k = 0; k < ARRAY_LEN(keys); k++)
+        json_array_foreach(json_object_get(schema, keys[k]), i, one)
+        {
+            if (leads_to(c, one, wanted, steps))
+                return true;
+        }
+    return false;
+}
+
+bool schema_leads_back(const struct compiler *c, const json_t *target)
+{
+    unsigned steps = BACK_STEPS;
+    return leads_to(c, target, target, &steps);
 }
 
 const json_t *schema_resolve(struct compiler *c, const json_t *schema)

@@ -380,6 +380,8 @@ static expr_id reference(struct compiler *c, const json_t *schema)
     for (uint32_t i = 0; i < c->targets_count; i++)
         if (c->targets[i].schema == target)
             return expr_rule(&c->pool, c->targets[i].rule);
+    if (schema_leads_back(c, target))
+        return schema_fail(c, "$ref", "it leads back to itself");
     if (c->targets_count == c->targets_room) {
         uint32_t room = c->targets_room ? c->targets_room * 2 : 16;
         void *bigger = room > 8192 ? NULL : realloc(c->targets, room * sizeof(*c->targets));

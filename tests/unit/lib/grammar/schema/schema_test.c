@@ -144,7 +144,11 @@ static const struct {
     {"{\"$ref\":\"#/nothing\"}", "leads to nothing"},
     {"{\"$ref\":\"http://example.org/a\"}", "$ref"},
     {"{\"allOf\":[{\"$ref\":\"#\"}]}", "at $"},
-    {"{\"$ref\":\"#\"}", "begins with itself"},
+    {"{\"$ref\":\"#\"}", "at $, $ref: it leads back to itself"},
+    {"{\"properties\":{\"a\":{\"$ref\":\"#/$defs/"
+     "x\"}},\"$defs\":{\"x\":{\"anyOf\":[{\"type\":\"null\"},"
+     "{\"$ref\":\"#/$defs/y\"}]},\"y\":{\"oneOf\":[{\"$ref\":\"#/$defs/x\"}]}}}",
+     "at $.properties.a, $ref: it leads back to itself"},
     {"{\"properties\":{\"a\":{\"$ref\":\"#\"}},\"required\":[\"a\"]}", "no text fits"},
     {"{\"allOf\":[{\"pattern\":\"a\"},{\"pattern\":\"b\"}]}", "pattern"},
     {"{\"allOf\":[{\"properties\":{\"a\":{}},\"additionalProperties\":false},{\"properties\":{"
