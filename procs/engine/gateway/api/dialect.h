@@ -53,6 +53,7 @@ struct api_model {
     uint64_t context;           /* of the engine, in tokens */
     uint64_t slots;             /* sequences that run at once */
     bool tools, thinking;       /* its template has calls of tools; reasoning */
+    bool gap;                   /* its vocabulary has tokens for a suffix */
     int64_t started;            /* wall clock, seconds */
 };
 

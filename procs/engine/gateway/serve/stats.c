@@ -222,6 +222,7 @@ static void on_chat(void *arg, json_t *reply, const struct error *error)
                  chat_name((enum chat_family)g->chat.model.family));
     g->model.tools = g->chat.program && (g->chat.answer.call.open || g->chat.answer.channels);
     g->model.thinking = g->chat.answer.reasoning.open || g->chat.answer.channels;
+    g->model.gap = g->chat.model.gap[0][0];
     g->http.accepts = true;
 }
 

@@ -71,6 +71,8 @@ static json_t *capabilities(const struct api_model *m)
         json_array_append_new(all, json_string("tools"));
     if (m->thinking)
         json_array_append_new(all, json_string("thinking"));
+    if (m->gap)
+        json_array_append_new(all, json_string("insert"));
     return all;
 }
 

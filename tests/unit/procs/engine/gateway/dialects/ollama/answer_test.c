@@ -116,6 +116,7 @@ START_TEST(models)
                                            .context = 4096,
                                            .tools = true,
                                            .thinking = true,
+                                           .gap = true,
                                            .started = 7};
     json_t *all = ollama_tags.describe(&model),
            *one = json_array_get(json_object_get(all, "models"), 0);
@@ -131,7 +132,7 @@ START_TEST(models)
     ck_assert_uint_eq(json_string_length(json_object_get(one, "digest")), 64);
     json_decref(all);
     json_t *show = ollama_show.describe(&model),
-           *want = json_pack("[s, s, s]", "completion", "tools", "thinking");
+           *want = json_pack("[s, s, s, s]", "completion", "tools", "thinking", "insert");
     ck_assert(json_equal(json_object_get(show, "capabilities"), want));
     const json_t *info = json_object_get(show, "model_info");
     ck_assert(json_integer_value(json_object_get(info, "qwen3moe.context_length")) == 4096);
