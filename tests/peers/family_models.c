@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* family_models DIR: writes the model of every family of calls (tests/scenario/families.h), and
- * prints what its clients are to see of it: {"ask", "done", "tools", "arguments", "families":
+ * prints what its clients are to see of it: {"ask", "done", "middle", "tools", "arguments", "families":
  * [{"name", "path", "reasoning", "content", "id",
  * "pieces"}]}.
  * family_models PATH FORM: writes one to PATH; FORM is a file: {"family": its name, "template": a
@@ -35,9 +35,9 @@ static int write_all(const char *dir)
                                              path, "reasoning", f->reasoning, "content", f->content,
                                              "id", f->id, "pieces", pieces_of(f)));
     }
-    json_t *doc = json_pack("{ss, ss, so, so, so}", "ask", FAMILY_ASK, "done", FAMILY_DONE, "tools",
-                            json_loads(FAMILY_TOOLS, 0, NULL), "arguments",
-                            json_loads(FAMILY_ARGUMENTS, 0, NULL), "families", all);
+    json_t *doc = json_pack("{ss, ss, ss, so, so, so}", "ask", FAMILY_ASK, "done", FAMILY_DONE,
+                            "middle", FAMILY_MIDDLE, "tools", json_loads(FAMILY_TOOLS, 0, NULL),
+                            "arguments", json_loads(FAMILY_ARGUMENTS, 0, NULL), "families", all);
     int rc = json_dumpf(doc, stdout, JSON_INDENT(1));
     json_decref(doc);
     return rc == 0 ? 0 : 1;

@@ -225,7 +225,22 @@ def continue_dev(family, doc, engine):
         readers.has("a choice", choice, text=str, index=int)
         text, finish = text + choice["text"], choice["finish_reason"]
     same("completions", (text, finish), (doc["done"], "stop"))
-    # The model has no tokens for a text in the middle, and the program is told what it cannot use.
+    same("capabilities", "insert" in shown["capabilities"], True)
+    middle = {"model": "any", "prompt": "def f():\n", "suffix": "\n    return x\n", "max_tokens": 64, "temperature": 0}
+    text = ""
+    for _, data in readers.events(engine, "/v1/completions", dict(middle, stream=True))[:-1]:
+        text += readers.json.loads(data)["choices"][0]["text"]
+    same("in the middle", text, doc["middle"])
+    seen = readers.ollama(engine, {"model": "any", "prompt": middle["prompt"], "suffix": middle["suffix"], "stream": True,
+                                   "raw": True, "options": {"temperature": 0, "num_predict": 64}}, "/api/generate")
+    same("in the middle, Ollama's", parts(seen), ("", doc["middle"], [], "stop"))
+
+
+def continue_other(family, doc, engine):
+    """A model without tokens for a text in the middle: the program is told what it cannot use."""
+    del family, doc
+    shown = readers.call(engine, "POST", "/api/show", {"name": "any"})
+    same("capabilities", "insert" in shown["capabilities"], False)
     error = readers.refusal(engine, "/v1/completions", {"model": "any", "prompt": "def f():", "suffix": "return 1",
                                                         "max_tokens": 4, "stream": True})["error"]
     same("suffix", error["param"], "suffix")
@@ -277,6 +292,9 @@ def main():
     family = next(f for f in doc["families"] if f["name"] == "coder")
     good = with_engine("replay", lambda: Engine(family["path"], a.libexec, a.out),
                        {name: functools.partial(session, family, doc) for name, session in PROGRAMS.items()})
+    other = next(f for f in doc["families"] if f["name"] == "hermes")
+    good &= with_engine("replay", lambda: Engine(other["path"], a.libexec, a.out),
+                        {"continue_other": functools.partial(continue_other, other, doc)})
     return 0 if good else 1
 
 

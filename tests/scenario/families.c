@@ -8,10 +8,16 @@
 #define TEMPLATE(marks)                                                                            \
     "{% for m in messages %}{{ m.content }}{% endfor %}{% if false %}" marks "{% endif %}"
 
-/* Qwen3-Coder, Qwen3.5: Python's names of values, too. */
-static const struct script_token coder_tokens[] = {
-    {"<|im_end|>", SCRIPT_CONTROL}, {"<tool_call>", SCRIPT_USER}, {"</tool_call>", SCRIPT_USER},
-    {"<think>", SCRIPT_USER},       {"</think>", SCRIPT_USER},    {NULL, SCRIPT_TEXT}};
+/* Qwen3-Coder, Qwen3.5: Python's names of values, too, and a text between two others. */
+static const struct script_token coder_tokens[] = {{"<|im_end|>", SCRIPT_CONTROL},
+                                                   {"<tool_call>", SCRIPT_USER},
+                                                   {"</tool_call>", SCRIPT_USER},
+                                                   {"<think>", SCRIPT_USER},
+                                                   {"</think>", SCRIPT_USER},
+                                                   {"<|fim_prefix|>", SCRIPT_CONTROL},
+                                                   {"<|fim_suffix|>", SCRIPT_CONTROL},
+                                                   {"<|fim_middle|>", SCRIPT_CONTROL},
+                                                   {NULL, SCRIPT_TEXT}};
 static const struct script_answer coder_answers[] = {
     {"A",
      {"<think>", "\nI need to ", "look.\n", "</think>", "\n\nSure.", "\n\n", "<tool_call>",
@@ -21,6 +27,7 @@ static const struct script_answer coder_answers[] = {
       "<parameter=where>\n{\"a\": 1}\n</parameter>\n", "<parameter=none>\nNone\n</parameter>\n",
       "<parameter=size>\nbig\n</parameter>\n", "</function>\n", "</tool_call>"}},
     {"B", {FAMILY_DONE}},
+    {"<|fim_middle|>", {FAMILY_MIDDLE}},
     {NULL, {NULL}}};
 
 /* GLM-4.5. */

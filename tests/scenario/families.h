@@ -10,6 +10,8 @@
 #define FAMILY_ASK "Look, please: A"
 /* The family coder answers a text that ends with "B" with this one. */
 #define FAMILY_DONE "It is done."
+/* The same family writes this between a text and another one. */
+#define FAMILY_MIDDLE "x = 1"
 
 /* A parameter of each type; models that write arguments one by one write none of the types. As
  * uniqueItems cannot be enforced, the answers are those of the scripts. */
