@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# ctest peers_replays, peers_proxies: sessions with the gateway that need no packages (replays.py, proxies.py).
+# ctest peers_replays, peers_proxies, peers_schemas: sessions with the gateway for which no packages are fetched
+# (replays.py, proxies.py, schemas.py).
 # usage: session.sh ROOT BUILD SCRIPT
 set -euo pipefail
 work=$(mktemp -d "${TMPDIR:-/tmp}/session.XXXXXX")

@@ -8,7 +8,7 @@
 #include "lib/base/bytes.h"
 #include "lib/grammar/schema/compiler.h"
 
-#define BACK_STEPS 256 /* of schemas, on the way from a reference back to itself */
+#define BACK_STEPS 256 /* schemas between a reference and itself */
 
 bool schema_is_annotation(const char *key)
 {
