@@ -61,6 +61,29 @@ def litellm_provider(litellm, family, doc, model, base, refusal):
     same(f"{model}, status", error.status_code, 400)
 
 
+KEPT = {"type": "object", "properties": {"kind": {"enum": ["town", "house"]}, "people": {"type": "integer"},
+                                         "name": {"type": "string", "maxLength": 8}},
+        "required": ["kind", "people", "name"], "additionalProperties": False, "title": "Place", "description": "A place."}
+
+
+def check_kept(what, value):
+    import jsonschema  # which litellm needs
+    try:
+        jsonschema.validate(value, KEPT)
+    except jsonschema.ValidationError as error:
+        raise Wrong(f"{what}: {value!r}: {error.message}") from error
+
+
+def litellm_schemas(litellm, engine, doc):
+    shape = {"type": "json_schema", "json_schema": {"name": "place", "strict": True, "schema": KEPT}}
+    ask = dict(api_key="unused", num_retries=0, messages=[{"role": "user", "content": doc["ask"]}])
+    for model, base in ("hosted_vllm/any", "/v1"), ("openai/any", "/v1"), ("ollama_chat/any", ""):
+        for temperature in 0, 1:
+            reply = litellm.completion(model=model, api_base=engine.url + base, response_format=shape,
+                                       temperature=temperature, **ask)
+            check_kept(f"{model}, {temperature}", json.loads(reply.choices[0].message.content))
+
+
 def litellm_session(family, doc, engine):
     os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # else it fetches a list of prices
     import litellm
@@ -69,6 +92,7 @@ def litellm_session(family, doc, engine):
     for model, base, refusal in (("hosted_vllm/any", "/v1", full), ("llamafile/any", "/v1", full),
                                  ("anthropic/any", "", full), ("ollama_chat/any", "", bad)):
         litellm_provider(litellm, family, doc, model, engine.url + base, refusal)
+    litellm_schemas(litellm, engine, doc)
     ask = dict(api_base=engine.url + "/v1", api_key="unused", num_retries=0, temperature=0)
     text = litellm.text_completion(model="text-completion-openai/any", prompt="B", max_tokens=3, **ask)
     same("text_completion", text.choices[0].text, doc["done"])
@@ -113,12 +137,24 @@ def langchain_chat(model, family, doc, what):
     same(f"{what}, the result, streamed", "".join(parts), doc["done"])
 
 
+def langchain_schemas(langchain_openai, ask, doc):
+    ways = [dict(method="json_schema", strict=True), dict(method="function_calling"),
+            dict(method="function_calling", strict=True)]
+    for responses in False, True:
+        model = langchain_openai.ChatOpenAI(use_responses_api=responses, **dict(ask, temperature=1))
+        for way in ways:
+            got = model.with_structured_output(KEPT, include_raw=True, **way).invoke(doc["ask"])
+            same(f"{way}, responses {responses}: error", got["parsing_error"], None)
+            check_kept(f"{way}, responses {responses}", got["parsed"])
+
+
 def langchain_session(family, doc, engine):
     import langchain_openai
     import openai
     ask = dict(model="any", base_url=engine.url + "/v1", api_key="unused", temperature=0, max_retries=0, timeout=120)
     langchain_chat(langchain_openai.ChatOpenAI(stream_usage=True, **ask), family, doc, "chat")
     langchain_chat(langchain_openai.ChatOpenAI(use_responses_api=True, **ask), family, doc, "responses")
+    langchain_schemas(langchain_openai, ask, doc)
     model = langchain_openai.ChatOpenAI(**ask)
     same("batch", [m.content for m in model.batch(["B"] * 4)], [doc["done"]] * 4)
     probabilities = model.bind(logprobs=True).invoke("B").response_metadata["logprobs"]["content"]
