@@ -351,7 +351,7 @@ static void repl_run(struct engine *e, unsigned turns, const char *tokens, struc
                       "evening was cold and dark.\n",
                       i + 1, users[i % TURNS]);
     snprintf(input + n, sizeof input - (size_t)n, "/save --force %s\n", path);
-    command_run(&out->run, input, END_MS,
+    command_run(&out->run, input, 3 * END_MS,
                 (const char *const[]){"repl", "--name", e->run, "--temp", "0", "-n", tokens, NULL});
     CHECK(out->run.status == 0, "repl: status %d: %.300s", out->run.status, out->run.err);
     out->doc = json_load_file(path, 0, NULL);

@@ -5,6 +5,7 @@
 
 #include "lib/base/random.h"
 #include "lib/policy/reuse/reuse.h"
+#include "tests/unit/lib/policy/reuse/chances.h"
 
 #define SLOTS    6
 #define VERSIONS 12
@@ -27,35 +28,6 @@ static bool has(uint32_t s, uint32_t rows)
         if (version[i].slot == s && version[i].rows == rows)
             return true;
     return false;
-}
-
-/* Where the response begins: where the last messages meet, if that is within the prompt and near
- * its end. */
-static uint32_t response_of(const struct reuse_slot *s)
-{
-    uint32_t last = 0;
-    for (uint32_t i = 0; i < REUSE_TURNS_MAX; i++)
-        last = s->turns[i] < s->prompt && s->turns[i] > last ? s->turns[i] : last;
-    if (last > 0 && s->prompt - last <= 32)
-        return last;
-    return s->prompt > 8 ? s->prompt - 8 : 0;
-}
-
-/* Of `end` rows, those in which a prompt that differs continues from a version that is not the last,
- * `gap` rows below the next one. */
-static uint32_t chances_of(uint32_t v, uint32_t gap, uint32_t end)
-{
-    const struct reuse_slot *s = &slot[version[v].slot];
-    uint32_t rows = version[v].rows;
-    bool edited = rows == s->start;
-    for (uint32_t i = 0; i < REUSE_TURNS_MAX; i++)
-        edited = edited || s->turns[i] == rows;
-    if (rows == s->shared)
-        return 0;
-    if (rows == response_of(s))
-        return end;
-    uint32_t part = rows == s->branch ? end / 4 : edited ? end / 16 : 0;
-    return part > gap ? part : gap;
 }
 
 /* Versions have at most the rows of their slot, and no two the same; busy ones are nobody's. */
@@ -217,7 +189,8 @@ static uint64_t loss_of(uint32_t v, uint32_t end)
     while (high <= ROWS && !has(s, high))
         high++;
     uint32_t gap = high - version[v].rows;
-    return (uint64_t)(version[v].rows - low) * (high > ROWS ? end : chances_of(v, gap, end));
+    return (uint64_t)(version[v].rows - low) *
+           (high > ROWS ? end : chances_of(&slot[s], version[v].rows, gap, end));
 }
 
 static double version_value_of(uint32_t v)
