@@ -8,6 +8,7 @@
 #include <stddef.h>
 
 #include "lib/base/error.h"
+#include "lib/grammar/grammar.h"
 #include "lib/model/chat/format.h"
 
 #define CONVERSATION_BYTES_MAX  (1u << 20) /* all prompts and responses */
@@ -47,6 +48,12 @@ struct conversation_form {
  * with *error. */
 int conversation_chat(struct conversation *t, const struct conversation_form *form,
                       const char *prompt, struct chat_prompt *out, struct error *error);
+
+/* The grammar is that of the answer to `prompt`, not of the reasoning before it. The marks are
+ * borrowed from the form. -1 with ERR_BAD_INPUT: answers of this model are messages with headers,
+ * which a grammar here does not have (the gateway's have). */
+int conversation_place_grammar(const struct answer_form *form, const struct chat_prompt *prompt,
+                               struct grammar_source *grammar, struct error *error);
 
 /* Removes the last turn into *turn (the caller frees both texts). False: there is none. */
 bool conversation_take_last(struct conversation *t, struct turn *turn);

@@ -221,6 +221,7 @@ static int make_chat(struct generate *g, struct session *session, struct error *
         g->submit.prompt = g->made.text;
         g->submit.prompt_bytes = g->made.bytes;
         g->submit.special = g->made.written;
+        status = conversation_place_grammar(&format.answer, &g->made, &g->submit.grammar, error);
     }
     chat_format_free(&format);
     json_decref(reply);

@@ -224,18 +224,6 @@ static void start_display(struct repl *r, const struct chat_prompt *made)
     r->progress = !r->quiet && display_dims(STDERR_FILENO);
 }
 
-/* The grammar is that of the answer, not of the reasoning before it. */
-static void place_grammar(const struct repl *r, const struct chat_prompt *made,
-                          struct grammar_source *grammar)
-{
-    const struct answer_form *form = &r->format.answer;
-    if (!r->chat || !form->reasoning.open || !form->reasoning.close)
-        return;
-    grammar->close = form->reasoning.close;
-    if (answer_front(form, made->text, made->bytes) == 0)
-        grammar->open = form->reasoning.open;
-}
-
 /* After Ctrl-C or an error, there may still be progress. */
 static void remove_progress(struct repl *r)
 {
@@ -259,12 +247,12 @@ int turn_run(struct repl *r, const char *prompt, struct error *error)
     struct chat_prompt made = {0};
     json_t *before = session_stats(&r->session);
     update_format(r);
-    if (fit_prompt(r, prompt, &made, &submit, error) != 0) {
+    if (fit_prompt(r, prompt, &made, &submit, error) != 0 ||
+        (r->chat && conversation_place_grammar(&r->format.answer, &made, &submit.grammar, error))) {
         chat_prompt_free(&made);
         json_decref(before);
         return -1;
     }
-    place_grammar(r, &made, &submit.grammar);
     start_display(r, &made);
     watch_start(r->watch, before);
     int status = stream_run(&r->session, &submit, print_next, r, &result, error);
