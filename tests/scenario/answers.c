@@ -12,7 +12,11 @@
 #define CHAT      "/v1/chat/completions"
 #define ARGUMENTS "{\"city\":\"Oslo\"}"
 #define ASK       "Is it cold? <|tools|><|call|><|end|>"
-#define TOOLS     "[{\"type\":\"function\",\"function\":{\"name\":\"weather\"}}]"
+/* uniqueItems cannot be enforced: without a grammar the answers are those of the scripts. */
+#define TOOLS                                                                                      \
+    "[{\"type\":\"function\",\"function\":{\"name\":\"weather\",\"parameters\":{\"type\":"         \
+    "\"object\",\"properties\":{\"city\":{\"type\":\"string\"},\"list\":{\"type\":\"array\","      \
+    "\"uniqueItems\":true}}}}}]"
 
 /* What a client sees of an answer. */
 struct seen {
