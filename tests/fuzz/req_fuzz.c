@@ -13,9 +13,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     const struct dialect *dialect = data[0] & 1 ? &openai_chat : &openai_completion;
     if (data[0] >= 0xfe)
         dialect = data[0] & 1 ? &openai_detokenize : &openai_tokenize;
-    struct chat_format chat = {
-        .model = {
-            .family = (data[0] >> 1) % CHAT__COUNT, .bos_first = 1, .bos = "<s>", .eos = "</s>"}};
+    struct chat_format chat = {.model = {.family = (data[0] >> 1) % CHAT__COUNT,
+                                         .bos_first = 1,
+                                         .bos = "<s>",
+                                         .eos = "</s>",
+                                         .gap = {"<pre>", "<suf>", "<mid>"}}};
     fuzz_body(dialect, &chat, (const char *)data + 1, size - 1);
     return 0;
 }
