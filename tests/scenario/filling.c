@@ -215,12 +215,14 @@ static void sets_after_preset_change(void)
 
 /* ---- warm start ---- */
 
+/* Without a preload, which would fill the free space between the start and the first request. */
 static struct engine *start_warm(struct engine *e, const char *experts)
 {
     if (!e)
         e = engine_new();
     engine_start(e, (const char *const[]){"--warm-start=on", "--keep-kv=0", experts,
-                                          "--policy=prediction=none,prefetch=none", NULL});
+                                          "--policy=prediction=none,prefetch=none,preload=none",
+                                          NULL});
     return e;
 }
 
