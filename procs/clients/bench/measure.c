@@ -130,7 +130,8 @@ int sequence_ended(struct stream_result *result, struct error *error)
         return 0;
     bool cancelled = strcmp(result->finish, "cancelled") == 0;
     stream_result_free(result);
-    return cancelled ? error_set(error, ERR_CANCELLED, "interrupted")
+    return cancelled ? error_set(error, ERR_CANCELLED,
+                                 session_stop ? "interrupted" : "the engine cancelled a sequence")
                      : error_set(error, ERR_FAILED,
                                  "a sequence ended before its last token (a grammar must leave "
                                  "room for all)");

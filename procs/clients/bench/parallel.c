@@ -5,24 +5,44 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "lib/base/clock.h"
 #include "lib/json/lookup.h"
 #include "procs/clients/bench/bench.h"
 
+#define POLL_NS (2 * NS_PER_S) /* far below the idle timeout, after which a sequence is cancelled */
+
 struct together {
     struct session *session;
-    uint64_t id[BENCH_PARALLEL_MAX];
+    uint64_t id[BENCH_PARALLEL_MAX], from[BENCH_PARALLEL_MAX];
+    bool ended[BENCH_PARALLEL_MAX];
     struct stream_result result[BENCH_PARALLEL_MAX];
-    uint32_t started, followed;
+    uint32_t started;
 };
 
+static int step(struct together *t, uint32_t i, struct error *error)
+{
+    int state = stream_step(t->session, t->id[i], &t->from[i], NULL, NULL, &t->result[i], error);
+    t->ended[i] = state > 0;
+    return state < 0 ? -1 : 0;
+}
+
+/* One after another, because each reply costs the engine time; the others are polled now and then,
+ * so that none counts as abandoned. */
 static int follow_all(struct together *t, struct error *error)
 {
+    uint64_t polled_ns = clock_now_ns();
     int rc = 0;
     for (uint32_t i = 0; i < t->started && rc == 0; i++) {
-        rc = stream_follow(t->session, t->id[i], NULL, NULL, &t->result[i], error);
-        t->followed = i + 1;
-        if (rc == 0 && (rc = sequence_ended(&t->result[i], error)) != 0)
-            t->followed = i; /* it has freed the result */
+        while (!t->ended[i] && rc == 0) {
+            rc = step(t, i, error);
+            if (clock_now_ns() - polled_ns < POLL_NS)
+                continue;
+            for (uint32_t k = i + 1; k < t->started && rc == 0; k++)
+                rc = t->ended[k] ? 0 : step(t, k, error);
+            polled_ns = clock_now_ns();
+        }
+        if (rc == 0)
+            rc = sequence_ended(&t->result[i], error);
     }
     return rc;
 }
@@ -42,7 +62,7 @@ static double counted(const struct sample *s, const char *service, const char *n
 static void add_up(const struct together *t, struct sample *out)
 {
     double steps = of(t, 0, "tokens") - 1, decode_ns = counted(out, "compute", "decode_ns");
-    for (uint32_t i = 1; i < t->followed; i++) {
+    for (uint32_t i = 1; i < t->started; i++) {
         double tokens = of(t, i, "tokens"), tps = of(t, i, "decode_tps");
         double ms = tps > 0 ? 1e3 * (tokens - 1) / tps : 0;
         steps += tokens - 1;
@@ -75,7 +95,7 @@ int run_together(const struct bench *b, struct session *s, const struct tokens *
         add_up(&all, out);
         json_decref(after);
     }
-    for (uint32_t i = 0; i < all.followed; i++)
+    for (uint32_t i = 0; i < all.started; i++)
         stream_result_free(&all.result[i]);
     json_decref(before);
     return rc;
