@@ -107,9 +107,8 @@ static int parse_grammar(json_t *object, struct engine_submit *out, struct error
         return error_set(error, ERR_BAD_INPUT, "grammar must have kind and text");
     if (g->open && !g->close)
         return error_set(error, ERR_BAD_INPUT, "grammar.open needs grammar.close");
-    if (out->forced || out->score_prompt)
-        return error_set(error, ERR_BAD_INPUT,
-                         "grammar goes neither with forced nor with score_prompt");
+    if (out->forced)
+        return error_set(error, ERR_BAD_INPUT, "grammar does not go with forced");
     return 0;
 }
 
@@ -143,12 +142,10 @@ int engine_constraints_parse(const json_t *body, struct engine_submit *out, stru
 {
     json_t *grammar = json_object_get(body, "grammar");
     const json_t *bias = json_object_get(body, "logit_bias");
-    if ((grammar && parse_grammar(grammar, out, error) != 0) ||
-        (bias && parse_bias(bias, out, error) != 0))
-        return -1;
-    if (out->top_logprobs > 0 && out->score_prompt)
-        return error_set(error, ERR_BAD_INPUT, "top_logprobs does not go with score_prompt");
-    return 0;
+    return (grammar && parse_grammar(grammar, out, error) != 0) ||
+                   (bias && parse_bias(bias, out, error) != 0)
+               ? -1
+               : 0;
 }
 
 /* ---- the most probable tokens ---- */

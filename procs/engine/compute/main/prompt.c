@@ -90,8 +90,7 @@ int prompt_make(const struct compute *c, const struct engine_submit *s, struct p
         return -1;
     if (p->count == 0)
         return error_set(error, ERR_BAD_INPUT, "the prompt has no tokens");
-    bool generates = !s->score_prompt && s->max_tokens > 0;
-    if (p->count + (generates ? 1 : 0) > context)
+    if (p->count + (s->max_tokens > 0 ? 1 : 0) > context)
         return error_set(
             error, ERR_CONTEXT,
             "prompt is too long: %zu tokens > %u maximum; this model's maximum context length "

@@ -168,7 +168,7 @@ static int admit(struct compute *c, const struct engine_submit *s, const struct 
         return error_set(error, ERR_BUSY,
                          "all %d rows of the request table are in use; retry later",
                          KV_REQUESTS_MAX);
-    uint64_t wanted = p->count + (uint64_t)(s->score_prompt ? 0 : s->max_tokens);
+    uint64_t wanted = p->count + (uint64_t)s->max_tokens;
     uint32_t context = c->child.kv.head->context;
     tokens = wanted < context ? (uint32_t)wanted : context;
     if (kv_log_allocate(&c->child.kv, number, tokens, error) != 0)

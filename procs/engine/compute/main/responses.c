@@ -3,7 +3,8 @@
  * the sequence ends, or the poll times out. Text is sent in whole UTF-8 characters: tokens in the
  * middle of one are held back until it is complete or the sequence ends.
  *
- * Index 0 is the first generated token; of a scored prompt (score_prompt) its first token. */
+ * Index 0 is the first generated token; of a scored prompt (score_prompt) its first token, and the
+ * generated ones follow those of the prompt. */
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -22,6 +23,7 @@ static const char *finish_name(const struct kv_request *q)
 
 struct available {                /* available tokens of a sequence */
     uint32_t number, base, count; /* log index of index 0; number of final tokens from there on */
+    uint32_t first;               /* of them, the first generated one */
     bool ended;
 };
 
@@ -32,7 +34,9 @@ static struct available read_standing(struct compute *c, struct kv_request *q, u
     uint32_t prompt = atomic_load_explicit(&q->prompt_tokens, memory_order_relaxed);
     if (q->flags & KV_FLAG_SCORE_PROMPT) { /* token i is scored with row i - 1 */
         uint32_t valid = atomic_load_explicit(&q->kv_valid, memory_order_acquire);
-        s.count = valid < prompt ? valid : prompt;
+        s.first = prompt;
+        s.count =
+            valid < prompt ? valid : atomic_load_explicit(&q->log_tokens, memory_order_acquire);
     } else {
         s.base = prompt;
         s.count = atomic_load_explicit(&q->log_tokens, memory_order_acquire) - prompt;
@@ -41,14 +45,18 @@ static struct available read_standing(struct compute *c, struct kv_request *q, u
     return s;
 }
 
+static const _Atomic uint32_t *generated(const struct compute *c, const struct available *s)
+{
+    return kv_log(&c->child.kv, s->number) + s->base + s->first;
+}
+
 /* Tokens of a running response that are not, and cannot become, part of a stop text. */
 static uint32_t releasable_tokens(const struct compute *c, const struct kv_request *q,
                                   const struct available *s)
 {
-    if (s->ended || (q->flags & KV_FLAG_SCORE_PROMPT))
+    if (s->ended || s->count <= s->first)
         return s->count;
-    return stops_settled(&q->stops, c->tokenizer, kv_log(&c->child.kv, s->number) + s->base,
-                         s->count);
+    return s->first + stops_settled(&q->stops, c->tokenizer, generated(c, s), s->count - s->first);
 }
 
 /* Where the text ends, counted from token `from` on. */
@@ -57,9 +65,10 @@ static struct stop_cut cut_from(const struct kv_request *q, const struct availab
 {
     if (!s->ended || q->stop_token == UINT32_MAX)
         return STOP_CUT_NONE;
-    if (q->stop_token < from) /* the text ended before `from` */
+    uint32_t at = s->first + q->stop_token;
+    if (at < from) /* the text ended before `from` */
         return (struct stop_cut){0, 0};
-    return (struct stop_cut){q->stop_token - (uint32_t)from, q->stop_bytes};
+    return (struct stop_cut){at - (uint32_t)from, q->stop_bytes};
 }
 
 static void gather_logprobs(struct compute *c, const struct available *s, uint64_t from,
@@ -128,11 +137,12 @@ static bool respond(struct compute *c, const struct pending *p, uint64_t now_ns,
         (uint32_t)left, s.ended && all, cut_from(q, &s, p->from), &marks, &next.text_bytes);
     next.next = p->from + next.count;
     next.done = s.ended && next.next >= s.count;
-    next.stopped = s.ended && q->stop_token != UINT32_MAX;
-    next.text_tokens = next.stopped ? (uint64_t)q->stop_token + (q->stop_bytes > 0) : 0;
-    if (next.stopped)
-        next.stop = stops_which(&q->stops, c->tokenizer, kv_log(&c->child.kv, number) + s.base,
-                                s.count, (struct stop_cut){q->stop_token, q->stop_bytes});
+    next.stopped = s.ended && q->stop_token != UINT32_MAX && s.count >= s.first;
+    if (next.stopped) {
+        next.text_tokens = (uint64_t)s.first + q->stop_token + (q->stop_bytes > 0);
+        next.stop = stops_which(&q->stops, c->tokenizer, generated(c, &s), s.count - s.first,
+                                (struct stop_cut){q->stop_token, q->stop_bytes});
+    }
     if (next.count == 0 && !next.done && !last)
         return false;
     if (next.count == 0 && !next.done)
@@ -142,7 +152,7 @@ static bool respond(struct compute *c, const struct pending *p, uint64_t now_ns,
         next.logprobs = c->response.logprobs;
         next.logprobs_count = next.count;
         next.piece_bytes = c->response.piece_bytes;
-        next.piece_bytes_count = q->flags & KV_FLAG_SCORE_PROMPT ? 0 : next.count;
+        next.piece_bytes_count = q->logprobs ? next.count : 0; /* without: scores only */
     }
     if (q->top_logprobs)
         gather_top(c, q, &s, p->from, &next);

@@ -50,12 +50,18 @@ struct pass *pass_create(uint32_t sequences, uint32_t rows)
 /* A token follows its last row. */
 static bool gives_token(const struct sequence *s)
 {
-    return !s->score && s->pass.position + s->pass.rows >= sequence_get(&s->request->log_tokens);
+    bool wanted = !s->score || s->request->max_tokens > 0;
+    return wanted && s->pass.position + s->pass.rows >= sequence_get(&s->request->log_tokens);
+}
+
+static bool scores_rows(const struct sequence *s)
+{
+    return s->score && s->pass.position < sequence_get(&s->request->prompt_tokens);
 }
 
 static bool is_stream(const struct sequence *s)
 {
-    return s->pass.rows == 1 && gives_token(s);
+    return s->pass.rows == 1 && gives_token(s) && !scores_rows(s);
 }
 
 /* A pass of several writes rows on the host only: what a GPU has of the slot under this name is not
@@ -112,6 +118,22 @@ static int forward(struct runner *r, const struct group *g, struct error *error)
 
 /* ---- the output ------------------------------------------------------------------------------ */
 
+/* With the most probable tokens: as many rows at once as the core has memory for. */
+static int score_with_tops(struct runner *r, struct sequence *s, uint32_t n, struct error *error)
+{
+    uint32_t vocab = r->child->model->hparams.vocab, most = chain_output_rows(r->core);
+    for (uint32_t done = 0, some; done < n; done += some) {
+        some = n - done < most ? n - done : most;
+        /* slow with a large vocabulary */
+        atomic_store_explicit(r->experts.beat_ns, clock_now_ns(), memory_order_relaxed);
+        const float *logits = chain_output(r->core, s->pass.first + done, some);
+        if (chain_check_output(r->core, logits, (size_t)some * vocab, error) != 0 ||
+            sequence_record(s, logits, s->pass.position + done + 1, some, error) != 0)
+            return -1;
+    }
+    return 0;
+}
+
 /* Log-probabilities of the prompt's tokens position + 1 .. position + rows, where they exist. */
 static int score_rows(struct runner *r, struct sequence *s, struct error *error)
 {
@@ -119,8 +141,8 @@ static int score_rows(struct runner *r, struct sequence *s, struct error *error)
     uint32_t position = s->pass.position, rows = s->pass.rows;
     uint32_t prompt = sequence_get(&s->request->prompt_tokens);
     uint32_t n = position + rows < prompt ? rows : rows - 1;
-    if (position == 0)
-        s->logprobs[0] = NAN;
+    if (s->request->top_logprobs > 0)
+        return score_with_tops(r, s, n, error);
     for (uint32_t i = 0; i < n; i++)
         p->target[i] = sequence_get(&s->log[position + 1 + i]);
     if (n > 0)
@@ -132,8 +154,8 @@ static int score_rows(struct runner *r, struct sequence *s, struct error *error)
 /* Of one sequence. */
 static int output(struct runner *r, struct sequence *s, struct error *error)
 {
-    if (s->score)
-        return score_rows(r, s, error);
+    if (scores_rows(s) && score_rows(r, s, error) != 0)
+        return -1;
     if (!gives_token(s))
         return 0;
     s->pass.logits = chain_output(r->core, s->pass.first + s->pass.rows - 1, 1);

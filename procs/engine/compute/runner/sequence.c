@@ -55,8 +55,8 @@ enum kv_finish sequence_finish(struct sequence *s)
 {
     uint32_t tokens = sequence_get(&s->request->log_tokens),
              prompt = sequence_get(&s->request->prompt_tokens);
-    if (s->score)
-        return sequence_get(&s->request->kv_valid) >= prompt ? KV_FINISH_LENGTH : KV_FINISH_NONE;
+    if (s->score && sequence_get(&s->request->kv_valid) < prompt)
+        return KV_FINISH_NONE;
     bool stops = (s->request->flags & KV_FLAG_IGNORE_EOS) == 0;
     if (tokens > prompt && stops &&
         tokenizer_is_end(s->runner->tokenizer, sequence_get(&s->log[tokens - 1])))
@@ -288,14 +288,15 @@ static int start_sequence(struct sequence *s, struct error *error)
     struct runner *r = s->runner;
     struct child *child = r->child;
     struct kv_request *q = s->request;
-    uint64_t wanted = sequence_get(&q->prompt_tokens) + (uint64_t)(s->score ? 0 : q->max_tokens);
+    uint64_t wanted = sequence_get(&q->prompt_tokens) + q->max_tokens;
     uint32_t context = child->kv.head->context;
     s->positions = wanted < context ? (uint32_t)wanted : context;
     histogram_clear(&s->token_ns);
     if (switch_preset(s, error) != 0)
         return -1;
     q->stats.preset = r->experts.preset;
-    if (take_grammar(s, error) != 0 || take_slot(s, error) != 0)
+    if (take_grammar(s, error) != 0 || take_slot(s, error) != 0 ||
+        (s->score && sequence_record_first(s, error) != 0))
         return -1;
     s->view = (struct core_sequence){.sequence = (uint32_t)atomic_load(&q->id),
                                      .kv_type = (enum kv_type)child->kv.head->kv_type,

@@ -85,6 +85,11 @@ enum kv_finish sequence_finish(struct sequence *s);
 
 /* tokens.c: appends the token that follows, and those behind it that its grammar forces. */
 void sequence_append(struct sequence *s, const float *logits);
+/* Of a prompt that is scored: records the log-probabilities of its tokens from `at` on, of rows of
+ * logits; and that its first token has none. -1 with *error. */
+int sequence_record(struct sequence *s, const float *logits, uint32_t at, uint32_t count,
+                    struct error *error);
+int sequence_record_first(struct sequence *s, struct error *error);
 
 /* Tokens that it wants memory for: those of its log and some more; and takes it. -1 with *error,
  * ERR_BUSY: others that run have it. */

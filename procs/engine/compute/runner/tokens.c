@@ -53,16 +53,31 @@ static uint32_t sample(struct sequence *s, const float *logits, uint32_t at)
     return sampler_choose(r->sampler, &settings, &choice);
 }
 
-/* The most probable tokens beside the one at `at`. */
-static int record_top(struct sequence *s, const float *logits, double sum, uint32_t at)
+/* The number of a token among those of next(). */
+static uint32_t number_of(const struct sequence *s, uint32_t at)
+{
+    return s->score ? at : at - sequence_get(&s->request->prompt_tokens);
+}
+
+/* Memory for the most probable tokens beside one, and some of those that follow. NULL with *error:
+ * there is none. */
+static struct kv_top *tops_at(struct sequence *s, uint32_t token, struct error *error)
 {
     const struct kv *kv = &s->runner->child->kv;
-    uint32_t vocab = s->runner->child->model->hparams.vocab, ids[KV_TOPS_MAX];
-    uint32_t token = at - sequence_get(&s->request->prompt_tokens);
     uint32_t end = token + TOPS_STEP < kv->head->context ? token + TOPS_STEP : kv->head->context;
-    if (token % TOPS_STEP == 0 && kv_tops_allocate(kv, s->row, token, end, &s->failure) != 0)
+    if (token % TOPS_STEP == 0 && kv_tops_allocate(kv, s->row, token, end, error) != 0)
+        return NULL;
+    return kv_tops(kv, s->row, token);
+}
+
+/* The most probable tokens beside the one at `at`. */
+static int record_top(struct sequence *s, const float *logits, double sum, uint32_t at,
+                      struct error *error)
+{
+    uint32_t vocab = s->runner->child->model->hparams.vocab, ids[KV_TOPS_MAX];
+    struct kv_top *top = tops_at(s, number_of(s, at), error);
+    if (!top)
         return -1;
-    struct kv_top *top = kv_tops(kv, s->row, token);
     uint32_t n = sampler_top(logits, vocab, s->request->top_logprobs, ids);
     for (uint32_t i = 0; i < s->request->top_logprobs; i++)
         top[i] = i < n ? (struct kv_top){ids[i], (float)((double)logits[ids[i]] - sum)}
@@ -71,14 +86,35 @@ static int record_top(struct sequence *s, const float *logits, double sum, uint3
 }
 
 /* Log-probabilities of the token at `at`, if the client asked for them. */
-static int record(struct sequence *s, const float *logits, uint32_t at, uint32_t token)
+static int record(struct sequence *s, const float *logits, uint32_t at, uint32_t token,
+                  struct error *error)
 {
     s->logprobs[at] = NAN;
     if (s->request->logprobs == 0)
         return 0;
     double sum = core_log_sum(logits, s->runner->child->model->hparams.vocab);
     s->logprobs[at] = (float)((double)logits[token] - sum);
-    return s->request->top_logprobs > 0 ? record_top(s, logits, sum, at) : 0;
+    return s->request->top_logprobs > 0 ? record_top(s, logits, sum, at, error) : 0;
+}
+
+int sequence_record(struct sequence *s, const float *logits, uint32_t at, uint32_t count,
+                    struct error *error)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        const float *row = logits + (size_t)i * s->runner->child->model->hparams.vocab;
+        if (record(s, row, at + i, sequence_get(&s->log[at + i]), error) != 0)
+            return -1;
+    }
+    return 0;
+}
+
+int sequence_record_first(struct sequence *s, struct error *error)
+{
+    s->logprobs[0] = NAN;
+    struct kv_top *top = s->request->top_logprobs > 0 ? tops_at(s, 0, error) : NULL;
+    for (uint32_t i = 0; top && i < s->request->top_logprobs; i++)
+        top[i] = (struct kv_top){UINT32_MAX, -INFINITY};
+    return top || s->request->top_logprobs == 0 ? 0 : -1;
 }
 
 /* The token at `at`; SAMPLER_NONE: none continues the grammar. */
@@ -115,7 +151,7 @@ static int append_next(struct sequence *s, const float *logits)
         return error_set(&s->failure, ERR_GRAMMAR,
                          "no token of the vocabulary continues the grammar behind %u tokens",
                          at - sequence_get(&s->request->prompt_tokens));
-    if (record(s, logits, at, token) != 0)
+    if (record(s, logits, at, token, &s->failure) != 0)
         return -1;
     append(s, at, token);
     return constraint_is_on(&s->constraint) ? constraint_take(&s->constraint, token, &s->failure)

@@ -86,7 +86,6 @@ static const struct {
     {"'logit_bias':[[1,2],[1,101]]", "logit_bias[1]"},
     {"'logit_bias':[[-1,2]]", "logit_bias[0]"},
     {"'top_logprobs':21", "top_logprobs"},
-    {"'top_logprobs':1,'score_prompt':true", "score_prompt"},
 };
 
 START_TEST(refusals_name_the_member)
