@@ -115,6 +115,7 @@ void answer_drop(struct answer *a, size_t n)
     if (a->bytes == 0) /* nothing was held yet: held may be NULL */
         return;
     memmove(a->held, a->held + n, a->bytes - n);
+    a->decided += n;
     a->bytes -= n;
     a->searched = 0;
 }
@@ -123,7 +124,8 @@ void answer_drop(struct answer *a, size_t n)
 void answer_give(struct answer *a, enum answer_part part, size_t n)
 {
     if (n > 0)
-        a->sink(a->arg, &(struct answer_piece){.part = part, .text = a->held, .bytes = n});
+        a->sink(a->arg, &(struct answer_piece){
+                            .part = part, .text = a->held, .bytes = n, .from = a->decided});
     answer_drop(a, n);
 }
 
@@ -262,6 +264,7 @@ bool answer_give_calls(struct answer *a, json_t *calls)
     json_array_foreach(calls, i, call) a->sink(
         a->arg,
         &(struct answer_piece){.part = ANSWER_CALL,
+                               .from = a->decided,
                                .name = json_string_value(json_object_get(call, "name")),
                                .arguments = json_string_value(json_object_get(call, "arguments")),
                                .id = json_string_value(json_object_get(call, "id"))});

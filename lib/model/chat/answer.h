@@ -60,6 +60,7 @@ struct answer_piece {
     enum answer_part part;
     const char *text;
     size_t bytes;
+    uint64_t from; /* bytes of the answer before this text, or before this call with its marks */
     const char *name, *arguments, *id;
 };
 typedef void answer_sink(void *arg, const struct answer_piece *piece);
@@ -82,6 +83,7 @@ struct answer {
     bool thinking;    /* the call is in reasoning that was not closed yet */
     size_t lead;      /* blanks before the call that are held, too */
     char *held;       /* malloc'ed; not decided yet */
+    uint64_t decided; /* bytes of the answer before those that are held */
     size_t bytes, capacity, searched;
     /* channels.c: of the message; bytes of the header before a call; the mark at the start is
      * text */

@@ -74,6 +74,15 @@ json_t *completion_arguments(const char *arguments)
 
 /* ---- streamed -------------------------------------------------------------------------------- */
 
+/* With the tokens of the piece; those that are no longer needed are dropped. */
+static void send_part(struct completion *c, const struct answer_piece *p)
+{
+    size_t end = 0, first = tokens_mark(&c->tokens, &end, p);
+    struct buffer own = {.data = first < end ? c->tokens.data + first : NULL, .bytes = end - first};
+    c->dialect->text(c, p, own.data ? &own : NULL);
+    buffer_mark_sent(&c->tokens, end, 0);
+}
+
 static void send_piece(void *arg, const struct answer_piece *p)
 {
     struct completion *c = arg;
@@ -85,7 +94,7 @@ static void send_piece(void *arg, const struct answer_piece *p)
         return;
     }
     if (p->part != ANSWER_CALL) {
-        c->dialect->text(c, p, NULL);
+        send_part(c, p);
         return;
     }
     c->dialect->call(c, p);
@@ -120,6 +129,7 @@ void completion_free(struct completion *c)
     buffer_free(c->quota, &c->out);
     buffer_free(c->quota, &c->tokens);
     buffer_free(c->quota, &c->kept);
+    buffer_free(c->quota, &c->kept_tokens);
     buffer_free(c->quota, &c->done);
 }
 
@@ -210,7 +220,9 @@ void completion_fail(struct completion *c, unsigned status, const struct error *
 /* ---- whole ----------------------------------------------------------------------------------- */
 
 struct gathered {
-    FILE *text[2]; /* ANSWER_REASONING, ANSWER_CONTENT */
+    struct buffer *tokens; /* of the answer; */
+    size_t marked;         /* these are marked */
+    FILE *text[2];         /* ANSWER_REASONING, ANSWER_CONTENT */
     json_t *calls;
     bool one_call; /* nothing follows a call */
     bool failed;   /* a call is missing: no memory */
@@ -221,6 +233,8 @@ static void keep_piece(void *arg, const struct answer_piece *p)
     struct gathered *g = arg;
     if (g->one_call && json_array_size(g->calls) > 0)
         return;
+    if (p->part != ANSWER_CALL)
+        tokens_mark(g->tokens, &g->marked, p);
     if (p->part == ANSWER_CALL)
         g->failed |=
             json_array_append_new(g->calls, json_pack("{s:s, s:s, s:s*}", "name", p->name,
@@ -237,10 +251,10 @@ struct whole {
 };
 
 /* The whole text in parts. False: no memory. */
-static bool gather(const struct completion *c, struct whole *a)
+static bool gather(struct completion *c, struct whole *a)
 {
     struct answer all;
-    struct gathered g = {.calls = a->calls, .one_call = c->request.one_call};
+    struct gathered g = {.tokens = &c->tokens, .calls = a->calls, .one_call = c->request.one_call};
     size_t bytes[2] = {0, 0};
     for (int i = 0; i < 2; i++)
         g.text[i] = open_memstream(&a->text[i], &bytes[i]);

@@ -27,12 +27,12 @@ struct completion {
     char id[COMPLETION_ID_BYTES];       /* hexadecimal digits */
     int64_t created;                    /* wall clock, seconds */
     const char *model;                  /* its name; borrowed */
-    uint64_t new_tokens, prompt_tokens; /* new: those of the text, none of a stop */
+    uint64_t new_tokens, prompt_tokens; /* new: those of the text, none of a stop or the prompt */
     const json_t *stats; /* of the engine, at the end: times, kept tokens; borrowed; NULL: none */
     enum finish finish;
-    uint32_t stop;      /* with FINISH_STOP_TEXT: which of the request's stop texts */
-    unsigned calls;     /* of tools, so far */
-    size_t characters;  /* of the tokens so far */
+    uint32_t stop;  /* with FINISH_STOP_TEXT: which of the request's stop texts */
+    unsigned calls; /* of tools, so far */
+    size_t tokens_taken, characters, text_bytes; /* of the tokens so far */
     double logprob_sum; /* of the tokens so far, where they are requested or rank the answer */
     /* Of a request with several answers: the number of this one; the first, whose `out` has the
      * events of all; the next of a response that is not streamed. NULL: none. Borrowed. */
@@ -44,10 +44,11 @@ struct completion {
     struct stored
         *stored;       /* where the response goes if the request says so; borrowed; NULL: nowhere */
     struct buffer out; /* streamed: events to be sent; else the text so far */
-    struct buffer tokens; /* with log-probabilities (tokens.c): of the next text, or of all */
+    /* with log-probabilities (tokens.c). Streamed: those that were not sent; else all of them */
+    struct buffer tokens;
     /* for dialects that repeat what they have sent, counted, too: of the open part; of those that
      * ended */
-    struct buffer kept, done;
+    struct buffer kept, kept_tokens, done;
     struct answer answer; /* splits the text of a completion that is streamed */
     /* of the dialect, all zeros at the start */
     _Alignas(8) unsigned char state[COMPLETION_STATE_BYTES];
@@ -110,13 +111,20 @@ void completion_put(struct completion *c, const char *text);
 struct token {
     const char *text; /* its bytes: not always whole characters */
     size_t bytes;
-    double logprob;
-    size_t offset; /* in characters of the answer */
-    size_t tops;   /* how many alternatives follow, for token_top */
+    double logprob; /* NaN: the first token of a prompt has none */
+    size_t offset;  /* in characters of the answer */
+    size_t tops;    /* how many alternatives follow, for token_top */
+    bool content;   /* it has bytes of the content (tokens_mark) */
     const char *at;
 };
-/* Takes the first `count` tokens of a reply, if the request wants log-probabilities. */
-void tokens_take(struct completion *c, const struct engine_next *next, size_t count);
+/* Takes the first `count` tokens of a reply, if the request wants log-probabilities. Returns the bytes
+ * at the beginning of its text that the client's prompt does not have: tokenizers may add a blank. */
+size_t tokens_take(struct completion *c, const struct engine_next *next, size_t count);
+/* Where an answer is split: the tokens that have bytes of a piece are those of the content, each
+ * once; those before it that no piece had are not. Pieces come in their order; *at begins at 0, and is
+ * behind the last token that begins before the end of the piece. Returns the first token of the
+ * piece, as a place like *at. */
+size_t tokens_mark(struct buffer *tokens, size_t *at, const struct answer_piece *p);
 /* The next token of a list; *at begins at 0. False: there are no more. */
 bool tokens_next(const struct buffer *tokens, size_t *at, struct token *out);
 /* The next alternative of a token that tokens_next gave; offset and tops are 0. */

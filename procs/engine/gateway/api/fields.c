@@ -254,8 +254,23 @@ int take_format(struct taker *t, const json_t *value, struct answer_shape *out)
     return json_object_size(schema) > 0 ? take_schema(t, schema, out) : 0;
 }
 
+/* {"mode", "tools"}, in a conversation within a member of that name. */
+static int take_some_tools(struct taker *t, const json_t *value, struct answer_shape *out)
+{
+    const json_t *inner = json_object_get(value, "allowed_tools");
+    const json_t *mode = json_object_get(inner ? inner : value, "mode");
+    out->allowed = json_object_get(inner ? inner : value, "tools");
+    out->call_needed = json_text_is(mode, "required");
+    return json_is_array(out->allowed) && (out->call_needed || json_text_is(mode, "auto"))
+               ? 0
+               : take_unable(t, "the type \"allowed_tools\" needs tools, an array, and the mode "
+                                "\"auto\" or \"required\"");
+}
+
 int take_choice(struct taker *t, const json_t *value, struct answer_shape *out)
 {
+    if (json_text_is(json_object_get(value, "type"), "allowed_tools"))
+        return take_some_tools(t, value, out);
     const json_t *function = json_object_get(value, "function");
     const json_t *name = json_object_get(function ? function : value, "name");
     out->no_calls = json_text_is(value, "none");
@@ -263,11 +278,70 @@ int take_choice(struct taker *t, const json_t *value, struct answer_shape *out)
     if (out->no_calls || out->call_needed || json_text_is(value, "auto"))
         return 0;
     if (!json_text_is(json_object_get(value, "type"), "function") || !json_is_string(name))
-        return take_unable(t,
-                           "only \"none\", \"auto\", \"required\" and the name of a function are "
-                           "supported");
+        return take_unable(t, "only \"none\", \"auto\", \"required\", the name of a function and "
+                              "\"allowed_tools\" are supported");
     out->call_needed = true;
     out->call_name = json_string_value(name);
+    return 0;
+}
+
+static bool is_named(const json_t *tool, const char *name)
+{
+    const json_t *function = json_object_get(tool, "function");
+    return json_text_is(json_object_get(function ? function : tool, "name"), name);
+}
+
+static json_t *tool_named(const json_t *tools, const char *name)
+{
+    for (size_t i = 0; name && i < json_array_size(tools); i++)
+        if (is_named(json_array_get(tools, i), name))
+            return json_array_get(tools, i);
+    return NULL;
+}
+
+static bool is_allowed(const json_t *tool, const json_t *allowed)
+{
+    for (size_t i = 0; i < json_array_size(allowed); i++)
+        if (is_named(tool, json_string_value(json_array_get(allowed, i))))
+            return true;
+    return false;
+}
+
+json_t *take_allowed_tools(const struct taker *t, const json_t *tools, const json_t *allowed)
+{
+    json_t *out = json_array();
+    bool fine = out != NULL;
+    for (size_t i = 0; i < json_array_size(allowed); i++) {
+        const char *name = json_string_value(json_array_get(allowed, i));
+        if (tool_named(tools, name))
+            continue;
+        error_set(t->error, ERR_BAD_INPUT, "'tool_choice': '%.60s' is not one of the tools",
+                  name ? name : "(no name)");
+        json_decref(out);
+        return NULL;
+    }
+    for (size_t i = 0; fine && i < json_array_size(tools); i++)
+        if (is_allowed(json_array_get(tools, i), allowed))
+            fine = json_array_append(out, json_array_get(tools, i)) == 0;
+    if (fine)
+        return out;
+    error_set(t->error, ERR_NO_MEMORY, "out of memory (tools)");
+    json_decref(out);
+    return NULL;
+}
+
+int take_logprobs(struct taker *t, const json_t *value)
+{
+    return take_bool(t, value, &t->out->logprobs);
+}
+
+int take_top_logprobs(struct taker *t, const json_t *value)
+{
+    json_int_t n = json_integer_value(value);
+    if (!json_is_integer(value) || n < 0 || n > ENGINE_TOP_MAX)
+        return error_set(t->error, ERR_BAD_INPUT, "'%s' must be a whole number from 0 to %d",
+                         t->name, ENGINE_TOP_MAX);
+    t->out->top_logprobs = (unsigned)n;
     return 0;
 }
 

@@ -63,8 +63,13 @@ int take_gap(struct taker *t, const json_t *after);
 int take_format(struct taker *t, const json_t *value, struct answer_shape *out);
 /* An object, a JSON Schema. */
 int take_schema(struct taker *t, const json_t *value, struct answer_shape *out);
-/* OpenAI's choice of tools: "none", "auto", "required", or the name of a function. */
+/* OpenAI's choice of tools: "none", "auto", "required", the name of a function, or some of them. */
 int take_choice(struct taker *t, const json_t *value, struct answer_shape *out);
+/* Of tools in OpenAI's form, the ones that the choice allows; `allowed`: their names. A new
+ * reference; NULL with an error. */
+json_t *take_allowed_tools(const struct taker *t, const json_t *tools, const json_t *allowed);
+/* Log-probabilities of tokens: whether; of how many alternatives, too. */
+take_fn take_logprobs, take_top_logprobs;
 /* Whether the answer ends with its first call. */
 take_fn take_parallel_calls;
 /* {"TOKEN": bias}: numbers from -100 to 100 that are added to logits. */

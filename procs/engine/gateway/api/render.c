@@ -88,14 +88,14 @@ static int begins_inside(const struct answer_form *form, const struct api_conver
     return 0;
 }
 
-/* Log-probabilities are of the whole text. Calls are split off if there are tools to be called. */
+/* Calls are split off if there are tools to be called. */
 static int choose_parts(const struct answer_form *form, const struct api_conversation *c,
                         bool inside, struct api_request *out, struct error *error)
 {
     size_t front = answer_front(form, out->prompt, out->prompt_bytes);
     if (c->unsplit && front > 0 && !form->channels && !c->continues)
         return keep_front(out, front, error);
-    if (c->unsplit || out->logprobs)
+    if (c->unsplit)
         return 0;
     out->answer = *form;
     out->inside = inside;

@@ -53,7 +53,9 @@ struct api_request {
     struct sampler_bias *bias; /* malloc'ed */
     size_t bias_count;
     unsigned top_logprobs; /* alternatives of each token that are wanted, too */
-    bool store;            /* the response is to be stored (stored.h), with */
+    bool scored;        /* the answer begins with the prompt's tokens and their log-probabilities */
+    size_t blanks;      /* at the beginning of such a prompt; SIZE_MAX: it is no text */
+    bool store;         /* the response is to be stored (stored.h), with */
     char *conversation; /* what led to it, in the form of the dialect; malloc'ed; NULL: nothing */
     char previous[STORED_ID_BYTES]; /* the stored response that this one continues; "": none */
     bool inside;                    /* the answer begins with reasoning */
@@ -103,6 +105,7 @@ struct answer_shape {
     bool no_calls;         /* the tools are not for this answer */
     bool call_needed;      /* the answer is a call of a tool, */
     const char *call_name; /* of this one; NULL: of any */
+    const json_t *allowed; /* the tools that may be called, an array of the client; NULL: all */
 };
 
 /* A conversation, as a dialect gives it to the model's template: JSON in the form of
@@ -117,8 +120,7 @@ struct api_conversation {
     struct answer_shape shape;
 };
 
-/* render.c: the prompt of a conversation, and how its answer is split (out->logprobs decides,
- * too, and is set before). 0, or -1 with ERR_BAD_INPUT or ERR_NO_MEMORY. The limits are checked
+/* render.c: the prompt of a conversation, and how its answer is split. 0, or -1 with ERR_BAD_INPUT or ERR_NO_MEMORY. The limits are checked
  * here, for every dialect: 1 to CHAT_MESSAGES_MAX messages, and API_VALUES_MAX values. */
 int api_render(const struct api_body *body, const struct api_conversation *c,
                struct api_request *out, struct error *error);

@@ -1,15 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Log-probabilities of the tokens of an answer, as bytes in a counted buffer: JSON values take
  * many times as much memory per token. */
+#include <math.h>
 #include <string.h>
 
 #include "lib/text/utf8.h"
 #include "procs/engine/gateway/api/completion.h"
 
+#define REPLACEMENT_BYTES 3 /* U+FFFD */
+
 /* Before the bytes of each token, which the alternatives follow, each with an entry. */
 struct entry {
     double logprob;
+    uint64_t from; /* bytes of the text before it */
     uint32_t offset, bytes, tops;
+    uint32_t text_bytes; /* its bytes in the text, where U+FFFD may have replaced some */
+    bool content;
 };
 
 static void add(struct completion *c, struct entry e, const char *text)
@@ -33,27 +39,74 @@ static void keep(struct completion *c, struct entry e, const char *text,
         add(c, (struct entry){.logprob = top[i].logprob, .bytes = top[i].bytes}, top[i].text);
 }
 
-void tokens_take(struct completion *c, const struct engine_next *next, size_t count)
+/* The bytes of tokens that are read. */
+struct reading {
+    const char *text;
+    size_t bytes, at; /* at: the characters before it are counted */
+    uint64_t last;    /* bytes of the answer before the last one of them */
+};
+
+/* The characters that begin before `to`. */
+static void count_characters(struct completion *c, struct reading *r, size_t to)
 {
+    size_t used;
+    for (; r->at < to; r->at += used, c->characters++) {
+        r->last = c->text_bytes;
+        c->text_bytes +=
+            utf8_next(r->text + r->at, r->bytes - r->at, &used) ? used : REPLACEMENT_BYTES;
+    }
+}
+
+/* 1 if the tokenizer added one before the client's prompt. */
+static size_t added_blank(const struct completion *c, const struct engine_next *next)
+{
+    size_t n = 0;
+    if (!c->request.scored || c->text_bytes > 0)
+        return 0;
+    while (n < next->text_bytes && next->text[n] == ' ')
+        n++;
+    return n > c->request.blanks;
+}
+
+/* Those of the prompt are no choice of the model. */
+static void add_logprobs(struct completion *c, const struct engine_next *next, size_t count)
+{
+    uint64_t prompt = c->request.scored ? c->prompt_tokens : 0;
     for (size_t i = 0; i < count && i < next->logprobs_count; i++)
-        c->logprob_sum += next->logprobs[i];
+        if (c->tokens_taken + i >= prompt)
+            c->logprob_sum += next->logprobs[i];
+}
+
+size_t tokens_take(struct completion *c, const struct engine_next *next, size_t count)
+{
+    size_t skipped = added_blank(c, next), skip = skipped; /* in text and raw alike */
+    add_logprobs(c, next, count);
     if (!c->request.logprobs)
-        return;
-    const char *text = next->raw ? next->raw : next->text;
-    size_t sum = 0, all = next->raw ? next->raw_bytes : next->text_bytes, at = 0, character = 0;
+        return 0;
+    struct reading r = {.text = next->raw ? next->raw : next->text,
+                        .bytes = next->raw ? next->raw_bytes : next->text_bytes,
+                        .at = skip};
+    size_t sum = 0, at = 0;
     for (size_t i = 0; i < next->piece_bytes_count; i++)
         sum += next->piece_bytes[i];
-    bool known = next->piece_bytes_count == next->count && sum == all; /* else a wrong reply */
+    bool known = next->piece_bytes_count == next->count && sum == r.bytes; /* else a wrong reply */
     for (size_t i = 0; i < count && i < next->logprobs_count; i++) {
-        size_t bytes = known ? next->piece_bytes[i] : 0, used;
-        struct entry e = {.logprob = next->logprobs[i],
+        size_t bytes = known ? next->piece_bytes[i] : 0, left_out = skip < bytes ? skip : bytes;
+        bool first = c->request.scored && c->tokens_taken == 0;
+        struct entry e = {.logprob = first ? NAN : next->logprobs[i],
+                          .from = r.at > at ? r.last : c->text_bytes, /* a character's rest */
                           .offset = (uint32_t)c->characters,
-                          .bytes = (uint32_t)bytes,
-                          .tops = next->top ? next->top_each : 0};
-        keep(c, e, text + at, next->top ? &next->top[i * next->top_each] : NULL);
-        for (at += bytes; character < at; character += used, c->characters++)
-            (void)utf8_next(text + character, all - character, &used);
+                          .bytes = (uint32_t)(bytes - left_out),
+                          .tops = next->top && !first ? next->top_each : 0,
+                          .content = !completion_splits(c)};
+        count_characters(c, &r, at + bytes);
+        e.text_bytes = (uint32_t)(c->text_bytes - e.from);
+        keep(c, e, r.text + at + left_out, next->top ? &next->top[i * next->top_each] : NULL);
+        at += bytes;
+        skip -= left_out;
+        c->tokens_taken++;
     }
+    return skipped;
 }
 
 /* The entry at a place, and its text. Returns what is behind it. */
@@ -66,6 +119,7 @@ static const char *read_entry(const char *at, struct token *out)
                           .logprob = e.logprob,
                           .offset = e.offset,
                           .tops = e.tops,
+                          .content = e.content,
                           .at = at + sizeof e + e.bytes};
     return out->at;
 }
@@ -80,6 +134,36 @@ bool tokens_next(const struct buffer *tokens, size_t *at, struct token *out)
         end = read_entry(end, &top);
     *at = (size_t)(end - tokens->data);
     return true;
+}
+
+/* What is behind the token at a place. */
+static size_t behind(const struct buffer *tokens, size_t at)
+{
+    struct token t;
+    (void)tokens_next(tokens, &at, &t);
+    return at;
+}
+
+static bool is_of(const struct entry *e, const struct answer_piece *p)
+{
+    return e->from >= p->from || e->from + e->text_bytes > p->from;
+}
+
+size_t tokens_mark(struct buffer *tokens, size_t *at, const struct answer_piece *p)
+{
+    struct entry e;
+    size_t first = SIZE_MAX;
+    while (*at < tokens->bytes) {
+        memcpy(&e, tokens->data + *at, sizeof e);
+        if (e.from >= p->from + p->bytes)
+            break;
+        e.content = p->part == ANSWER_CONTENT && is_of(&e, p);
+        memcpy(tokens->data + *at, &e, sizeof e);
+        if (e.content && first == SIZE_MAX)
+            first = *at;
+        *at = behind(tokens, *at);
+    }
+    return first == SIZE_MAX ? *at : first;
 }
 
 bool token_top(struct token *t, struct token *out)

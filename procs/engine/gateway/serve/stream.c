@@ -229,11 +229,19 @@ static void count_tokens(struct stream *s, uint64_t count)
     counter_add(g->child.process, CTR_GATEWAY_tokens, count);
 }
 
+/* Of the first tokens from s->from on, those that are no prompt's. */
+static uint64_t new_of(const struct stream *s, size_t tokens)
+{
+    uint64_t prompt = s->completion.request.scored ? s->completion.prompt_tokens : 0;
+    uint64_t end = s->from + tokens, begin = s->from > prompt ? s->from : prompt;
+    return end > begin ? end - begin : 0;
+}
+
 static void take_text(struct stream *s, const struct engine_next *next, size_t tokens)
 {
-    count_tokens(s, tokens);
-    tokens_take(&s->completion, next, tokens);
-    completion_text(&s->completion, next->text, next->text_bytes, true);
+    count_tokens(s, new_of(s, tokens));
+    size_t skipped = tokens_take(&s->completion, next, tokens);
+    completion_text(&s->completion, next->text + skipped, next->text_bytes - skipped, true);
     send_written(s);
 }
 
@@ -260,9 +268,9 @@ static void take_next(struct stream *s, const struct engine_next *next)
     bool over = completion_is_over(&s->completion);
     size_t text_tokens = text_token_count(s, next);
     s->reply_ns = clock_now_ns();
-    s->from = next->next;
     if (!over)
         take_text(s, next, text_tokens);
+    s->from = next->next;
     if (s->completion.failed) {
         if (!next->done)
             stream_cancel(s);

@@ -239,6 +239,7 @@ int stream_submit(struct stream *s, struct error *error)
     submit.bias_count = lead->bias_count;
     submit.top_logprobs = r->top_logprobs;
     submit.logprobs = r->logprobs || r->tries > r->answers;
+    submit.score_prompt = r->scored;
     submit.sampling = r->sampling;
     submit.gateway = s->gateway->child.incarnation;
     submit.stops = r->stops;

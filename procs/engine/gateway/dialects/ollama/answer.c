@@ -9,6 +9,7 @@
 #include "procs/engine/gateway/api/completion.h"
 #include "procs/engine/gateway/api/writer.h"
 #include "procs/engine/gateway/dialects/ollama/ollama.h"
+#include "procs/engine/gateway/dialects/openai/openai.h"
 
 #define NS_PER_MS 1e6
 
@@ -20,6 +21,15 @@ static bool chat(const struct completion *c)
 static json_t *head(const struct completion *c)
 {
     return json_pack("{s:s, s:o}", "model", c->model, "created_at", ollama_time(c->created));
+}
+
+/* NULL tokens: not requested. Steals the line. */
+static json_t *with_logprobs(json_t *line, const struct buffer *tokens)
+{
+    if (!tokens || json_object_set_new(line, "logprobs", openai_logprobs(tokens)) == 0)
+        return line;
+    json_decref(line);
+    return NULL;
 }
 
 /* What the model wrote; steals all, NULL: none. A conversation has it in a message. */
@@ -110,10 +120,10 @@ static void send(struct completion *c, json_t *line)
 
 static void text(struct completion *c, const struct answer_piece *p, const struct buffer *tokens)
 {
-    (void)tokens;
     json_t *piece = rpc_text_json(p->text, p->bytes);
-    send(c, p->part == ANSWER_CONTENT ? with_text(c, piece, NULL, NULL)
-                                      : with_text(c, json_string(""), piece, NULL));
+    json_t *line = p->part == ANSWER_CONTENT ? with_text(c, piece, NULL, NULL)
+                                             : with_text(c, json_string(""), piece, NULL);
+    send(c, with_logprobs(line, tokens));
 }
 
 static void call(struct completion *c, const struct answer_piece *p)
@@ -159,7 +169,9 @@ static int whole(const struct completion *c, const struct completion_parts *p, F
     json_t *thinking = reasoning > 0 ? rpc_text_json(p->text[ANSWER_REASONING], reasoning) : NULL;
     json_t *calls = json_array_size(p->calls) > 0 ? calls_json(p->calls) : NULL;
     json_t *content = rpc_text_json(p->text[ANSWER_CONTENT], p->bytes[ANSWER_CONTENT]);
-    writer_put(&w, "", last(c, with_text(c, content, thinking, calls)));
+    json_t *line = with_text(c, content, thinking, calls);
+    line = with_logprobs(line, c->request.logprobs ? &c->tokens : NULL);
+    writer_put(&w, "", last(c, line));
     fputs("\n", out);
     return w.failed ? -1 : 0;
 }

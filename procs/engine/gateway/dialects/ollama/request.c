@@ -152,6 +152,8 @@ static int take_all(struct taker *t, char param[API_PARAM_BYTES])
     t->out->stream = true;
     if (take_fields(t, t->body->json, fields, ARRAY_LEN(fields), param) != 0)
         return -1;
+    if (!t->out->logprobs)
+        t->out->top_logprobs = 0;
     t->where = OPTIONS;
     return stated(t)->options ? take_fields(t, stated(t)->options, fields, ARRAY_LEN(fields), param)
                               : 0;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Answers and errors in OpenAI's form. */
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -69,7 +70,8 @@ static json_t *call_json(const struct completion *c, const char *id, const char 
 
 static json_t *logprob(const struct token *t)
 {
-    return json_real(t->logprob < LOGPROB_MIN ? LOGPROB_MIN : t->logprob);
+    return isnan(t->logprob) ? json_null()
+                             : json_real(t->logprob < LOGPROB_MIN ? LOGPROB_MIN : t->logprob);
 }
 
 static json_t *bytes_json(const struct token *t)
@@ -100,6 +102,8 @@ static json_t *entry(const struct token *t)
 static json_t *tops(const struct token *t)
 {
     struct token all = *t, top;
+    if (isnan(t->logprob))
+        return json_null();
     json_t *object = json_object();
     while (token_top(&all, &top)) {
         json_t *text = rpc_text_json(top.text, top.bytes);
@@ -125,8 +129,14 @@ static json_t *list(const struct buffer *tokens, json_t *(*of)(const struct toke
     json_t *array = json_array();
     struct token t;
     for (size_t at = 0; tokens_next(tokens, &at, &t);)
-        json_array_append_new(array, of(&t));
+        if (t.content)
+            json_array_append_new(array, of(&t));
     return array;
+}
+
+json_t *openai_logprobs(const struct buffer *tokens)
+{
+    return list(tokens, entry);
 }
 
 /* Of an event. NULL: null. */
@@ -295,21 +305,32 @@ static void fail(struct completion *c, unsigned status, const struct error *erro
 
 /* ---- whole answers --------------------------------------------------------------------------- */
 
+static bool is_only_calls(const struct completion_parts *p)
+{
+    return p->bytes[ANSWER_CONTENT] == 0 && json_array_size(p->calls) > 0;
+}
+
 static void put_list(struct writer *w, const char *before, const struct buffer *tokens,
                      json_t *(*of)(const struct token *t))
 {
     struct token t;
     fputs(before, w->out);
     const char *between = "";
-    for (size_t at = 0; !w->failed && tokens_next(tokens, &at, &t); between = ",")
+    for (size_t at = 0; !w->failed && tokens_next(tokens, &at, &t);) {
+        if (!t.content)
+            continue;
         writer_put(w, between, of(&t));
+        between = ",";
+    }
     fputs("]", w->out);
 }
 
-static void put_logprobs(struct writer *w, const struct completion *c)
+/* A message that has nothing but calls has no tokens of a content. */
+static void put_logprobs(struct writer *w, const struct completion_parts *p)
 {
+    const struct completion *c = p->of;
     const struct buffer *tokens = &c->tokens;
-    if (!c->request.logprobs) {
+    if (!c->request.logprobs || is_only_calls(p)) {
         fputs(",\"logprobs\":null", w->out);
     } else if (chat(c)) {
         put_list(w, ",\"logprobs\":{\"content\":[", tokens, entry);
@@ -329,11 +350,11 @@ static void put_logprobs(struct writer *w, const struct completion *c)
 static json_t *message(const struct completion *c, const struct completion_parts *p)
 {
     size_t count = json_array_size(p->calls), reasoning = p->bytes[ANSWER_REASONING];
-    bool none = p->bytes[ANSWER_CONTENT] == 0 && count > 0;
     json_t *calls = json_array(), *object;
     object = json_pack("{s:s, s:o}", "role", "assistant", "content",
-                       none ? json_null()
-                            : rpc_text_json(p->text[ANSWER_CONTENT], p->bytes[ANSWER_CONTENT]));
+                       is_only_calls(p)
+                           ? json_null()
+                           : rpc_text_json(p->text[ANSWER_CONTENT], p->bytes[ANSWER_CONTENT]));
     for (size_t i = 0; i < count; i++) {
         const json_t *call = json_array_get(p->calls, i);
         json_array_append_new(
@@ -359,7 +380,7 @@ static void put_choice(struct writer *w, const struct completion_parts *p)
     else
         writer_put(w,
                    ",\"text\":", rpc_text_json(p->text[ANSWER_CONTENT], p->bytes[ANSWER_CONTENT]));
-    put_logprobs(w, c);
+    put_logprobs(w, p);
     writer_put(w, ",\"finish_reason\":", json_string(finish_reason(c)));
     fputs("}", w->out);
 }

@@ -12,6 +12,8 @@ extern const struct dialect openai, openai_completion, openai_chat;
 extern const struct dialect openai_models, openai_model, openai_props, openai_tokenize,
     openai_detokenize, openai_template;
 json_t *openai_error(unsigned status, const struct error *error, const char *param);
+/* Tokens of a content with their log-probabilities and alternatives: an array, as in conversations. */
+json_t *openai_logprobs(const struct buffer *tokens);
 
 /* Flags of api_request.wants. */
 enum {

@@ -138,38 +138,24 @@ static int check_tries(const struct api_request *out, char param[API_PARAM_BYTES
     return 0;
 }
 
-static int take_top(struct taker *t, const json_t *value)
-{
-    json_int_t n = json_integer_value(value);
-    if (!json_is_integer(value) || n < 0 || n > ENGINE_TOP_MAX)
-        return error_set(t->error, ERR_BAD_INPUT, "'%s' must be a whole number from 0 to %d",
-                         t->name, ENGINE_TOP_MAX);
-    t->out->top_logprobs = (unsigned)n;
-    return 0;
-}
-
 /* Of completions: the number of alternatives. */
 static int take_logprobs_count(struct taker *t, const json_t *value)
 {
     t->out->logprobs = true;
-    return take_top(t, value);
-}
-
-static int take_logprobs_flag(struct taker *t, const json_t *value)
-{
-    return take_bool(t, value, &t->out->logprobs);
+    return take_top_logprobs(t, value);
 }
 
 /* ---- the prompt ------------------------------------------------------------------------------ */
 
-/* A text, an array of one text, or token ids. */
+/* A text, token ids, or an array of one of those. */
 static int take_prompt(struct taker *t, const json_t *value)
 {
     const json_t *first = json_array_get(value, 0);
+    if (json_array_size(value) == 1 && (json_is_string(first) || json_is_array(first)))
+        value = first;
+    first = json_array_get(value, 0);
     if (json_is_string(value))
         return take_prompt_text(t, value);
-    if (json_array_size(value) == 1 && json_is_string(first))
-        return take_prompt_text(t, first);
     if (json_array_size(value) > 0 && json_is_integer(first))
         return take_prompt_ids(t, value);
     if (json_array_size(value) > 1)
@@ -295,16 +281,23 @@ static const struct field fields[] = {
 #include "procs/engine/gateway/dialects/openai/fields.tbl.h"
 };
 
-/* The text of ids is not known here, nor are the log-probabilities of a prompt. */
-static int echo_prompt(struct api_request *out, char param[API_PARAM_BYTES], struct error *error)
+/* With log-probabilities, the engine returns the prompt's tokens as well. Without, the text of ids is
+ * not known here. */
+static int echo_prompt(const struct stated *s, struct api_request *out, char param[API_PARAM_BYTES],
+                       struct error *error)
 {
     take_param(param, "echo");
-    if (!out->prompt)
-        return error_set(error, ERR_BAD_INPUT, "'echo' needs a prompt that is a text");
-    if (out->logprobs)
+    out->scored = out->logprobs;
+    out->blanks = out->prompt ? strspn(out->prompt, " ") : SIZE_MAX;
+    if (out->scored && s->suffix)
         return error_set(error, ERR_BAD_INPUT,
-                         "'echo' and 'logprobs' together are not supported: log-probabilities are "
-                         "of the tokens that are generated");
+                         "'echo' with logprobs does not go with a suffix: the prompt then has "
+                         "tokens that are not the client's");
+    if (out->scored)
+        return 0;
+    if (!out->prompt)
+        return error_set(error, ERR_BAD_INPUT,
+                         "'echo' of token ids needs logprobs; else the prompt must be a text");
     out->front = strndup(out->prompt, out->prompt_bytes);
     return out->front ? 0 : error_set(error, ERR_NO_MEMORY, "out of memory (prompt)");
 }
@@ -323,7 +316,7 @@ static int parse_prompt(const struct api_body *body, enum where where, const cha
         return -1;
     if (s.special && text_ranges_add(&out->special, 0, out->prompt_bytes) != 0)
         return error_set(error, ERR_NO_MEMORY, "out of memory (prompt)");
-    if (s.echo && echo_prompt(out, param, error) != 0)
+    if (s.echo && echo_prompt(&s, out, param, error) != 0)
         return -1;
     t.name = "suffix";
     take_param(param, t.name);
@@ -350,11 +343,28 @@ int openai_detokenize_parse(const struct api_body *body, struct api_request *out
     return parse_prompt(body, DETOKENIZE, "tokens", out, param, error);
 }
 
-static int render(struct taker *t, struct api_conversation *c)
+/* Those that may be called; the prompt has no others. A new reference; NULL with an error. */
+static json_t *allowed_tools(const struct taker *t, const struct stated *s)
+{
+    const json_t *entry;
+    size_t i;
+    json_t *names = json_array();
+    json_array_foreach(s->shape.allowed, i, entry)
+    {
+        const json_t *function = json_object_get(entry, "function");
+        json_t *name = json_object_get(function ? function : entry, "name");
+        json_array_append_new(names, name ? json_incref(name) : json_null());
+    }
+    json_t *tools = take_allowed_tools(t, s->tools, names);
+    json_decref(names);
+    return tools;
+}
+
+static int render_with(struct taker *t, struct api_conversation *c, const json_t *tools)
 {
     const struct stated *s = stated(t);
     c->messages = s->messages;
-    c->tools = s->shape.no_calls ? NULL : s->tools;
+    c->tools = s->shape.no_calls ? NULL : tools;
     c->shape = s->shape;
     c->unsplit = s->unsplit;
     if (choose_continuation(t, c) != 0)
@@ -363,6 +373,18 @@ static int render(struct taker *t, struct api_conversation *c)
     c->variables = variables;
     int rc = api_render(t->body, c, t->out, t->error);
     json_decref(variables);
+    return rc;
+}
+
+static int render(struct taker *t, struct api_conversation *c)
+{
+    const struct stated *s = stated(t);
+    if (!s->shape.allowed)
+        return render_with(t, c, s->tools);
+    json_t *tools = allowed_tools(t, s);
+    t->name = "tool_choice";
+    int rc = tools ? render_with(t, c, tools) : -1;
+    json_decref(tools);
     return rc;
 }
 

@@ -34,13 +34,15 @@ static json_t *item_id(const struct completion *c, const char *kind, unsigned nu
     return json_sprintf("%s_%s%u", kind, c->id, number);
 }
 
+static const struct buffer no_tokens;
+
 /* A part of an item; steals the text. */
-static json_t *part_of(enum answer_part part, json_t *text)
+static json_t *part_of(enum answer_part part, json_t *text, const struct buffer *tokens)
 {
     if (part == ANSWER_REASONING)
         return json_pack("{s:s, s:o}", "type", "reasoning_text", "text", text);
-    return json_pack("{s:s, s:o, s:[], s:[]}", "type", "output_text", "text", text, "annotations",
-                     "logprobs");
+    return json_pack("{s:s, s:o, s:[], s:o}", "type", "output_text", "text", text, "annotations",
+                     "logprobs", openai_logprobs(tokens));
 }
 
 /* All steal the content, an array. */
@@ -73,12 +75,11 @@ static json_t *call_item(const struct completion *c, unsigned n, const char *sta
 }
 
 static json_t *text_item(const struct completion *c, unsigned n, enum answer_part part,
-                         const char *text, size_t bytes)
+                         const char *text, size_t bytes, const struct buffer *tokens)
 {
-    json_t *value = rpc_text_json(text, bytes);
-    return part == ANSWER_REASONING
-               ? reasoning_item(c, n, "completed", json_pack("[o]", part_of(part, value)))
-               : message_item(c, n, "completed", json_pack("[o]", part_of(part, value)));
+    json_t *content = json_pack("[o]", part_of(part, rpc_text_json(text, bytes), tokens));
+    return part == ANSWER_REASONING ? reasoning_item(c, n, "completed", content)
+                                    : message_item(c, n, "completed", content);
 }
 
 /* ---- the response ---------------------------------------------------------------------------- */
@@ -176,18 +177,35 @@ static json_t *kept_text(const struct completion *c)
     return rpc_text_json(c->kept.data ? c->kept.data : "", c->kept.bytes);
 }
 
+/* Text of the open item. */
+static void send_text(struct completion *c, const char *kind, const char *member, json_t *text,
+                      const struct buffer *tokens)
+{
+    enum answer_part part = state_of(c)->part;
+    bool content = part == ANSWER_CONTENT;
+    char name[48];
+    snprintf(name, sizeof name, "response.%s_text.%s", content ? "output" : "reasoning", kind);
+    json_t *rest = at(c, kind_of(part), member, text);
+    if (content && json_object_set_new(rest, "logprobs", openai_logprobs(tokens)) != 0) {
+        json_decref(rest);
+        rest = NULL;
+    }
+    send(c, name, rest);
+}
+
 static void close_item(struct completion *c)
 {
     struct state *s = state_of(c);
     if (!s->open)
         return;
-    const char *kind = kind_of(s->part);
-    send(c,
-         s->part == ANSWER_REASONING ? "response.reasoning_text.done" : "response.output_text.done",
-         at(c, kind, "text", kept_text(c)));
-    send(c, "response.content_part.done", at(c, kind, "part", part_of(s->part, kept_text(c))));
-    end_item(c, text_item(c, s->items, s->part, c->kept.data ? c->kept.data : "", c->kept.bytes));
+    const struct buffer *tokens = &c->kept_tokens;
+    send_text(c, "done", "text", kept_text(c), tokens);
+    send(c, "response.content_part.done",
+         at(c, kind_of(s->part), "part", part_of(s->part, kept_text(c), tokens)));
+    end_item(c, text_item(c, s->items, s->part, c->kept.data ? c->kept.data : "", c->kept.bytes,
+                          tokens));
     buffer_free(c->quota, &c->kept);
+    buffer_free(c->quota, &c->kept_tokens);
     s->open = false;
 }
 
@@ -203,24 +221,16 @@ static void open_item(struct completion *c, enum answer_part part)
               part == ANSWER_REASONING ? reasoning_item(c, s->items, "in_progress", json_array())
                                        : message_item(c, s->items, "in_progress", json_array()));
     send(c, "response.content_part.added",
-         at(c, kind_of(part), "part", part_of(part, json_string(""))));
-}
-
-/* More of the open item. */
-static void send_delta(struct completion *c, const char *text, size_t bytes)
-{
-    enum answer_part part = state_of(c)->part;
-    send(c,
-         part == ANSWER_REASONING ? "response.reasoning_text.delta" : "response.output_text.delta",
-         at(c, kind_of(part), "delta", rpc_text_json(text, bytes)));
+         at(c, kind_of(part), "part", part_of(part, json_string(""), &no_tokens)));
 }
 
 static void text(struct completion *c, const struct answer_piece *p, const struct buffer *tokens)
 {
-    (void)tokens;
+    tokens = tokens ? tokens : &no_tokens;
     open_item(c, p->part);
-    c->failed |= !buffer_add(c->quota, &c->kept, p->text, p->bytes);
-    send_delta(c, p->text, p->bytes);
+    c->failed |= !buffer_add(c->quota, &c->kept, p->text, p->bytes) ||
+                 !buffer_add(c->quota, &c->kept_tokens, tokens->data, tokens->bytes);
+    send_text(c, "delta", "delta", rpc_text_json(p->text, p->bytes), tokens);
 }
 
 static void call(struct completion *c, const struct answer_piece *p)
@@ -254,7 +264,7 @@ static json_t *output(struct completion *c)
 static void keep_alive(struct completion *c)
 {
     if (state_of(c)->open)
-        send_delta(c, "", 0);
+        send_text(c, "delta", "delta", json_string(""), &no_tokens);
     else
         send_response(c, "response.in_progress", response(c, "in_progress", output(c), NULL));
 }
@@ -301,8 +311,8 @@ static json_t *all_items(const struct completion *c, const struct completion_par
     bool fine = out != NULL;
     for (enum answer_part part = ANSWER_REASONING; part <= ANSWER_CONTENT; part++)
         if (p->bytes[part] > 0)
-            fine &= json_array_append_new(
-                        out, text_item(c, n++, part, p->text[part], p->bytes[part])) == 0;
+            fine &= json_array_append_new(out, text_item(c, n++, part, p->text[part],
+                                                         p->bytes[part], &p->of->tokens)) == 0;
     for (size_t i = 0; i < json_array_size(p->calls); i++) {
         const json_t *one = json_array_get(p->calls, i);
         fine &=

@@ -56,6 +56,16 @@ static int take_tool_choice(struct taker *t, const json_t *value)
     return take_choice(t, value, &stated(t)->shape);
 }
 
+/* Of what may be included, only log-probabilities are there. */
+static int take_include(struct taker *t, const json_t *value)
+{
+    if (!json_is_array(value))
+        return take_wrong(t, "an array");
+    for (size_t i = 0; i < json_array_size(value); i++)
+        t->out->logprobs |= json_text_is(json_array_get(value, i), "message.output_text.logprobs");
+    return 0;
+}
+
 static int take_reasoning(struct taker *t, const json_t *value)
 {
     const json_t *effort = json_object_get(value, "effort");
@@ -81,12 +91,44 @@ static const struct field fields[] = {
 #include "procs/engine/gateway/dialects/responses/fields.tbl.h"
 };
 
+/* The names that the template has of those that may be called. A new reference. */
+static json_t *allowed_names(const struct taker *t, const struct tool_names *names)
+{
+    const json_t *entry;
+    size_t i;
+    json_t *out = json_array();
+    json_array_foreach(stated(t)->shape.allowed, i, entry)
+    {
+        const json_t *type = json_object_get(entry, "type"), *name = json_object_get(entry, "name");
+        if (!json_text_is(type, "function")) {
+            take_ignored(t, json_is_string(type) ? json_string_value(type) : "tool_choice");
+            continue;
+        }
+        const json_t *flat = tool_name_of(names, json_object_get(entry, "namespace"), name);
+        json_array_append_new(out, flat ? json_incref((json_t *)(uintptr_t)flat) : json_null());
+    }
+    return out;
+}
+
+/* In the form of templates. A new reference; NULL with an error. */
+static json_t *make_tools(const struct taker *t, struct tool_names *names)
+{
+    const struct stated *s = stated(t);
+    json_t *all = responses_tools(t, s->tools, names);
+    if (!all || !s->shape.allowed)
+        return all;
+    json_t *allowed = allowed_names(t, names), *some = take_allowed_tools(t, all, allowed);
+    json_decref(allowed);
+    json_decref(all);
+    return some;
+}
+
 /* values: of the body and the items that it continues. */
 static int render(struct taker *t, const json_t *items, size_t values)
 {
     const struct stated *s = stated(t);
     struct tool_names names = {.flat = NULL};
-    json_t *tools = s->tools ? responses_tools(t, s->tools, &names) : NULL;
+    json_t *tools = s->tools ? make_tools(t, &names) : NULL;
     json_t *messages =
         tools || !s->tools ? responses_conversation(t, &names, s->instructions, items) : NULL;
     json_t *all = s->effort ? json_pack("{s:O}", "reasoning_effort", s->effort) : NULL;
@@ -133,6 +175,7 @@ int responses_parse(const struct api_body *body, struct api_request *out,
     out->store = true;
     if (take_fields(&t, body->json, fields, ARRAY_LEN(fields), param) != 0)
         return -1;
+    out->logprobs |= out->top_logprobs > 0;
     if (!s.input)
         return take_missing(&t, "input", param);
     if (s.previous)

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/text/utf8.h"
 #include "procs/engine/gateway/api/completion.h"
 
 static struct quota quota;
@@ -141,6 +142,138 @@ START_TEST(without_space)
 }
 END_TEST
 
+/* ---- log-probabilities ----------------------------------------------------------------------- */
+
+static char content[600], content_tokens[600];
+
+static void gather_tokens(const struct buffer *tokens)
+{
+    struct token t;
+    size_t n = strlen(content_tokens);
+    for (size_t at = 0; tokens && tokens_next(tokens, &at, &t);)
+        for (size_t i = 0; t.content && i < t.bytes; i++)
+            content_tokens[n++] = t.text[i];
+}
+
+static void gather_text(struct completion *c, const struct answer_piece *p,
+                        const struct buffer *tokens)
+{
+    (void)c;
+    ck_assert(!tokens || (p->part == ANSWER_CONTENT && tokens->bytes > 0));
+    if (p->part == ANSWER_CONTENT)
+        strncat(content, p->text, p->bytes);
+    gather_tokens(tokens);
+}
+
+static void gather_none(struct completion *c, const struct answer_piece *p)
+{
+    (void)c, (void)p;
+}
+
+static void gather_end(struct completion *c)
+{
+    (void)c;
+}
+
+static int gather_whole(const struct completion *c, const struct completion_parts *parts, FILE *out)
+{
+    (void)out;
+    strncat(content, parts->text[ANSWER_CONTENT], parts->bytes[ANSWER_CONTENT]);
+    gather_tokens(&c->tokens);
+    return 0;
+}
+
+static const struct dialect gathers = {.framing = &framing_lines,
+                                       .text = gather_text,
+                                       .call = gather_none,
+                                       .end = gather_end,
+                                       .whole = gather_whole};
+
+/* A reply of tokens of up to `longest` bytes each. */
+static void take_tokens(struct completion *c, const char *text, size_t bytes, size_t longest)
+{
+    uint32_t pieces[64];
+    double logprobs[64];
+    size_t n = 0;
+    for (size_t at = 0; at < bytes; at += pieces[n++]) {
+        size_t left = bytes - at, wanted = 1 + (size_t)rand() % longest;
+        pieces[n] = (uint32_t)(wanted < left ? wanted : left);
+        logprobs[n] = -1;
+    }
+    struct engine_next next = {.count = n,
+                               .text = text,
+                               .text_bytes = bytes,
+                               .logprobs = logprobs,
+                               .logprobs_count = n,
+                               .piece_bytes = pieces,
+                               .piece_bytes_count = n};
+    tokens_take(c, &next, n);
+    completion_text(c, text, bytes, true);
+}
+
+static void answer_of_tokens(const char *text, bool stream, size_t longest)
+{
+    struct completion c = {.quota = &quota, .dialect = &gathers};
+    quota = (struct quota){.limit = 1 << 20};
+    c.request = (struct api_request){.stream = stream, .logprobs = true};
+    c.request.answer.reasoning = (struct answer_marks){"<think>", "</think>"};
+    c.request.answer.call =
+        (struct answer_call){.open = "<call>", .close = "</call>", .call_open = ""};
+    content[0] = 0;
+    memset(content_tokens, 0, sizeof content_tokens);
+    completion_open(&c);
+    for (size_t at = 0, n; text[at]; at += n) {
+        n = utf8_complete_prefix(text + at, strnlen(text + at, 4 + (size_t)rand() % 30));
+        take_tokens(&c, text + at, n, longest);
+    }
+    completion_end(&c, FINISH_END, NULL);
+    size_t bytes;
+    if (!stream)
+        free(completion_whole(&c, &bytes));
+    ck_assert(!c.failed);
+    completion_free(&c);
+    ck_assert_uint_eq(quota.buffered, 0);
+}
+
+/* Tokens of one byte are exactly the content, streamed or whole, whatever is split off; longer ones
+ * are those that have a byte of it, each once. */
+START_TEST(tokens_are_those_of_the_content)
+{
+    static const char *const parts[] = {"<think>",
+                                        "why",
+                                        "</think>",
+                                        "\n\n",
+                                        "so",
+                                        " ",
+                                        "\xc3\xa9",
+                                        "<call>",
+                                        "</call>",
+                                        "<",
+                                        "<call>{\"name\":\"f\",\"arguments\":{}}</call>",
+                                        "<call>{}</call>",
+                                        "\xe2\x82\xac"};
+    srand(7);
+    for (int i = 0; i < 3000; i++) {
+        char text[400] = "", whole[600];
+        for (int n = rand() % 9; n > 0; n--)
+            strcat(text, parts[(size_t)rand() % (sizeof parts / sizeof parts[0])]);
+        for (int stream = 0; stream < 2; stream++) {
+            answer_of_tokens(text, stream, 1);
+            ck_assert_msg(strcmp(content, content_tokens) == 0, "%s: %s, not %s", text,
+                          content_tokens, content);
+        }
+        srand((unsigned)i);
+        answer_of_tokens(text, false, 5);
+        ck_assert_uint_ge(strlen(content_tokens), strlen(content));
+        strcpy(whole, content_tokens);
+        srand((unsigned)i);
+        answer_of_tokens(text, true, 5);
+        ck_assert_msg(strcmp(whole, content_tokens) == 0, "%s: %s, not %s", text, content_tokens,
+                      whole);
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("gateway");
@@ -148,6 +281,7 @@ int main(void)
     tcase_add_test(cases, a_dialect_of_lines);
     tcase_add_test(cases, a_dialect_with_names);
     tcase_add_test(cases, without_space);
+    tcase_add_test(cases, tokens_are_those_of_the_content);
     suite_add_tcase(suite, cases);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

@@ -22,7 +22,7 @@ struct recorded {
     const char *text; /* of the model */
     enum finish finish;
     const char *stop; /* with FINISH_STOP_TEXT */
-    bool one_call, inside;
+    bool one_call, inside, logprobs;
     const char *expected;
 };
 
@@ -41,6 +41,7 @@ static inline void recorded_open(struct completion *c, const struct recorded *r,
                              .request = {.stream = stream,
                                          .one_call = r->one_call,
                                          .inside = r->inside,
+                                         .logprobs = r->logprobs,
                                          .answer = recorded_form}};
     if (r->stop)
         stop_texts_add(&c->request.stops, r->stop, strlen(r->stop), &error);
@@ -48,11 +49,27 @@ static inline void recorded_open(struct completion *c, const struct recorded *r,
     completion_begin(c);
 }
 
+/* Each byte is a token, if log-probabilities are wanted. */
+static inline void recorded_tokens(struct completion *c, const char *text, size_t bytes)
+{
+    static const uint32_t pieces[] = {1, 1, 1, 1, 1, 1};
+    static const double logprobs[] = {-1, -1, -1, -1, -1, -1};
+    struct engine_next next = {.count = bytes,
+                               .text = text,
+                               .text_bytes = bytes,
+                               .logprobs = logprobs,
+                               .logprobs_count = bytes,
+                               .piece_bytes = pieces,
+                               .piece_bytes_count = bytes};
+    tokens_take(c, &next, bytes);
+}
+
 /* Six bytes at a time, so that marks are cut. */
 static inline void recorded_take(struct completion *c, const char *text)
 {
     for (size_t left = strlen(text), n; left > 0; left -= n, text += n) {
         n = left < 6 ? left : 6;
+        recorded_tokens(c, text, n);
         completion_text(c, text, n, true);
     }
 }

@@ -17,7 +17,10 @@
 #define RESPONSE(text, more) HEAD "\"response\":\"" text "\"" more
 #define CALLS(name, i)                                                                             \
     ",\"tool_calls\":[{\"function\":{\"name\":\"" name "\",\"arguments\":" i "}}]"
-#define NEXT ",\"done\":false}\n"
+#define TOKEN(text, byte)                                                                          \
+    "{\"token\":\"" text "\",\"logprob\":-1.0,\"bytes\":[" byte "],\"top_logprobs\":[]}"
+#define LOGPROBS(list) ",\"logprobs\":[" list "]"
+#define NEXT           ",\"done\":false}\n"
 
 START_TEST(whole_answers)
 {
@@ -34,6 +37,11 @@ START_TEST(whole_answers)
          .text = "<think>a</think>b" RECORDED_CALL("f", "{\"a\": 1}"),
          .finish = FINISH_END,
          .expected = MESSAGE("b", ",\"thinking\":\"a\"" CALLS("f", "{\"a\":1}")) DONE("stop")},
+        {.dialect = &ollama_chat,
+         .text = "<think>a</think>b",
+         .logprobs = true,
+         .finish = FINISH_END,
+         .expected = MESSAGE("b", ",\"thinking\":\"a\"") LOGPROBS(TOKEN("b", "98")) DONE("stop")},
     };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++)
         recorded_check(&rows[i], false);
@@ -57,6 +65,13 @@ START_TEST(lines)
          .stop = "x",
          .expected = RESPONSE("", ",\"thinking\":\"ab\"") NEXT RESPONSE("c", "")
              NEXT RESPONSE("d", "") NEXT RESPONSE("", "") DONE("stop")},
+        {.dialect = &ollama_generate,
+         .text = "<think>ab</think>cd",
+         .logprobs = true,
+         .finish = FINISH_END,
+         .expected = RESPONSE("", ",\"thinking\":\"ab\"") NEXT RESPONSE("c", "")
+             LOGPROBS(TOKEN("c", "99")) NEXT RESPONSE("d", "") LOGPROBS(TOKEN("d", "100"))
+                 NEXT RESPONSE("", "") DONE("stop")},
     };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++)
         recorded_check(&rows[i], true);

@@ -217,6 +217,58 @@ START_TEST(events_with_logprobs)
 }
 END_TEST
 
+#define LOGPROBS(list) "\"logprobs\":{\"content\":[" list "],\"refusal\":null}"
+
+static void take_parts(struct completion *c)
+{
+    static const char *const tokens[] = {"<think>",     "why",
+                                         "</think>",    "so",
+                                         "<tool_call>", "{\"name\":\"f0\",\"arguments\":{\"a\":0}}",
+                                         "</tool_call>"};
+    c->request.logprobs = true;
+    for (size_t i = 0; i < ARRAY_LEN(tokens); i++)
+        take(c, tokens[i], -(double)i);
+}
+
+/* Log-probabilities are those of the content, and the answer is split as without them. */
+START_TEST(logprobs_of_parts)
+{
+    static const char *const expected[] = {
+        ROLE,
+        CHUNK("{\"reasoning_content\":\"why\"}", "null"),
+        "data: {\"id\":\"chatcmpl-x\",\"object\":\"chat.completion.chunk\"," TIMES
+        "\"choices\":[{\"index\":0,\"delta\":{\"content\":\"so\"}," LOGPROBS(
+            ENTRY("so", "-3.0", "115,111")) ",\"finish_reason\":null}]}\n\n",
+        CHUNK("{\"tool_calls\":[" CALLED("0", ",\"index\":0") "]}", "null"),
+        CHUNK("{}", "\"tool_calls\""),
+        DONE,
+    };
+    struct completion c;
+    open_parts(&c, false, false);
+    take_parts(&c);
+    check_whole(&c, HEAD
+                "\"choices\":[{\"index\":0,\"message\":{\"role\":\"assistant\",\"content\":\"so\","
+                "\"reasoning_content\":\"why\",\"tool_calls\":[" CALLED("0", "") "]}," LOGPROBS(
+                    ENTRY("so", "-3.0", "115,111")) ",\"finish_reason\":\"tool_calls\"}]" USAGE);
+    open_parts(&c, true, false);
+    completion_begin(&c);
+    take_parts(&c);
+    completion_end(&c, FINISH_END, NULL);
+    check_events(&c, expected, ARRAY_LEN(expected));
+}
+END_TEST
+
+/* Nothing but a call: there is no content whose tokens they could be. */
+START_TEST(logprobs_of_a_call)
+{
+    struct completion c;
+    open_parts(&c, false, false);
+    c.request.logprobs = true;
+    take(&c, CALL("0"), -1);
+    check_whole(&c, MESSAGE("\"content\":null,\"tool_calls\":[" CALLED("0", "") "]", "tool_calls"));
+}
+END_TEST
+
 /* More than the buffers may have is an error. */
 START_TEST(whole_without_space)
 {
@@ -275,6 +327,8 @@ int main(void)
     tcase_add_test(cases, events_of_no_text);
     tcase_add_test(cases, whole_logprobs);
     tcase_add_test(cases, events_with_logprobs);
+    tcase_add_test(cases, logprobs_of_parts);
+    tcase_add_test(cases, logprobs_of_a_call);
     tcase_add_test(cases, whole_without_space);
     tcase_add_test(cases, failures);
     suite_add_tcase(suite, cases);

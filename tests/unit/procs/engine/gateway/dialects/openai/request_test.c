@@ -435,7 +435,7 @@ START_TEST(answers_in_parts)
         {ASK(TOOLS ",\"tool_choice\":\"auto\""), "1hi", true, true},
         {ASK(TOOLS ",\"tool_choice\":\"none\""), "0hi", true, false},
         {ASK(TOOLS ",\"reasoning_format\":\"none\""), "1hi", false, false},
-        {ASK(TOOLS ",\"logprobs\":true"), "1hi", false, false},
+        {ASK(TOOLS ",\"logprobs\":true"), "1hi", true, true},
     };
     static const char *const bad[][2] = {
         {ASK(TOOLS ",\"tool_choice\":\"required\""), "no function"},

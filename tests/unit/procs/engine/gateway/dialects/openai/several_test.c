@@ -63,12 +63,42 @@ START_TEST(impossible)
         {PROMPT(",\"n\":3,\"best_of\":2"), "best_of", "at least n, 3"},
         {PROMPT(",\"best_of\":2,\"stream\":true"), "best_of", "stream is true"},
         {"{\"prompt\":[5],\"echo\":true}", "echo", "a text"},
-        {PROMPT(",\"echo\":true,\"logprobs\":0"), "echo", "not supported"},
+        {"{\"prompt\":[[5],[6]]}", "prompt", "only one prompt"},
+        {"{\"prompt\":[[[5]]]}", "prompt", "an array of token ids"},
+        {PROMPT(",\"echo\":true,\"logprobs\":0,\"suffix\":\"y\""), "echo", "a suffix"},
     };
     struct bodies b;
     bodies_open(&b, NULL);
     for (size_t i = 0; i < ARRAY_LEN(rows); i++)
         bodies_reject(&b, &openai_completion, rows[i][0], rows[i][1], rows[i][2]);
+    bodies_close(&b);
+}
+END_TEST
+
+/* With log-probabilities the tokens of the prompt come from the engine; without, its text from here. */
+START_TEST(echoes)
+{
+    static const struct {
+        const char *body;
+        bool scored, front;
+        size_t blanks;
+    } rows[] = {
+        {PROMPT(",\"echo\":true"), false, true, 0},
+        {PROMPT(",\"logprobs\":1"), false, false, 0},
+        {PROMPT(",\"echo\":true,\"logprobs\":0"), true, false, 0},
+        {"{\"prompt\":[\"  x\"],\"echo\":true,\"logprobs\":1,\"max_tokens\":0}", true, false, 2},
+        {"{\"prompt\":[[5,6]],\"echo\":true,\"logprobs\":1}", true, false, SIZE_MAX},
+    };
+    struct bodies b;
+    bodies_open(&b, NULL);
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        ck_assert_msg(bodies_parse(&b, &openai_completion, rows[i].body) == 0, "%s", b.error.text);
+        const struct api_request *r = &b.request;
+        ck_assert_msg(r->scored == rows[i].scored && (r->front != NULL) == rows[i].front, "row %zu",
+                      i);
+        ck_assert(!r->scored || r->blanks == rows[i].blanks);
+    }
+    ck_assert(b.request.ids_count == 2 && b.request.ids[1] == 6);
     bodies_close(&b);
 }
 END_TEST
@@ -80,6 +110,7 @@ int main(void)
     tcase_add_test(cases, how_many);
     tcase_add_test(cases, gaps);
     tcase_add_test(cases, impossible);
+    tcase_add_test(cases, echoes);
     suite_add_tcase(suite, cases);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

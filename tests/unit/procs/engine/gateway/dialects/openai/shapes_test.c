@@ -90,11 +90,46 @@ START_TEST(wrong)
 }
 END_TEST
 
+#define SEEN_HI        "{\"role\": \"user\", \"content\": \"hi\"}"
+#define FUNCTION(name) "{\"type\":\"function\",\"function\":{\"name\":\"" name "\"}}"
+#define SEEN(name)     "{\"type\": \"function\", \"function\": {\"name\": \"" name "\"}}"
+#define ALLOWED(mode, tools)                                                                       \
+    HI_AND("\"tools\":[" FUNCTION("f") "," FUNCTION("g") "," FUNCTION(                             \
+        "h") "],\"tool_choice\":{\"type\":\"allowed_tools\",\"allowed_tools\":{\"mode\":" mode     \
+             ",\"tools\":[" tools "]}}")
+
+/* Only some of the tools may be called: the prompt and the grammar have no others. */
+START_TEST(allowed_tools)
+{
+    static const char *const bad[][2] = {
+        {ALLOWED("\"auto\"", FUNCTION("k")), "'k' is not one of the tools"},
+        {ALLOWED("\"auto\"", "7"), "(no name)"},
+        {ALLOWED("\"any\"", ""), "the mode"},
+        {ALLOWED("\"required\"", ""), "no tools"},
+        {HI_AND("\"tool_choice\":{\"type\":\"allowed_tools\"}"), "needs tools"},
+    };
+    struct bodies b;
+    bodies_open(&b, BODIES_TEMPLATE);
+    bodies_check(&b, &openai_chat, ALLOWED("\"auto\"", FUNCTION("h") "," FUNCTION("f")),
+                 SEEN_HI "T[" SEEN("f") ", " SEEN("h") "]");
+    ck_assert(b.request.answer.call.open && b.request.grammar.trigger);
+    ck_assert_uint_eq(json_array_size(b.request.grammar_tools), 2);
+    bodies_check(&b, &openai_chat, ALLOWED("\"required\"", FUNCTION("g")),
+                 SEEN_HI "T[" SEEN("g") "]");
+    ck_assert(!b.request.grammar.trigger && json_array_size(b.request.grammar_tools) == 1);
+    bodies_check(&b, &openai_chat, ALLOWED("\"auto\"", ""), SEEN_HI);
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++)
+        bodies_reject(&b, &openai_chat, bad[i][0], "tool_choice", bad[i][1]);
+    bodies_close(&b);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("gateway");
     TCase *cases = tcase_create("shapes");
     tcase_add_test(cases, shapes);
+    tcase_add_test(cases, allowed_tools);
     tcase_add_test(cases, biases);
     tcase_add_test(cases, wrong);
     suite_add_tcase(suite, cases);

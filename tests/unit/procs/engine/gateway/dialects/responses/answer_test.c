@@ -33,9 +33,11 @@ static json_t *events_of(const struct completion *c)
     return all;
 }
 
+static bool with_logprobs; /* of the answers that follow */
+
 static json_t *streamed(const char *text, enum finish finish)
 {
-    struct recorded r = {.dialect = &responses, .text = text};
+    struct recorded r = {.dialect = &responses, .text = text, .logprobs = with_logprobs};
     struct quota quota;
     struct completion c;
     recorded_open(&c, &r, true, &quota);
@@ -50,7 +52,7 @@ static json_t *streamed(const char *text, enum finish finish)
 
 static json_t *whole(const char *text, enum finish finish)
 {
-    struct recorded r = {.dialect = &responses, .text = text};
+    struct recorded r = {.dialect = &responses, .text = text, .logprobs = with_logprobs};
     struct quota quota;
     struct completion c;
     size_t bytes;
@@ -94,6 +96,34 @@ START_TEST(items)
     ck_assert(json_equal(doc, response));
     json_decref(doc);
     json_decref(events);
+}
+END_TEST
+
+/* Log-probabilities are in each event of a text, in its item, and in the response. */
+START_TEST(logprobs)
+{
+    with_logprobs = true;
+    json_t *events = streamed(TEXT, FINISH_END), *event, *doc = whole(TEXT, FINISH_END);
+    json_t *item = json_array_get(json_object_get(doc, "output"), 1);
+    json_t *all = json_object_get(json_array_get(json_object_get(item, "content"), 0), "logprobs");
+    size_t i, deltas = 0;
+    ck_assert(json_equal(doc, last_response(events)));
+    ck_assert_uint_eq(json_array_size(all), 2);
+    ck_assert_str_eq(text_of(json_array_get(all, 1), "token"), "d");
+    json_array_foreach(events, i, event)
+    {
+        json_t *own = json_object_get(event, "logprobs");
+        if (strcmp(text_of(event, "type"), "response.output_text.delta") == 0)
+            ck_assert(json_equal(json_array_get(own, 0), json_array_get(all, deltas++)));
+        else if (strcmp(text_of(event, "type"), "response.output_text.done") == 0)
+            ck_assert(json_equal(own, all));
+        else
+            ck_assert_ptr_null(own);
+    }
+    ck_assert_uint_eq(deltas, 2);
+    json_decref(events);
+    json_decref(doc);
+    with_logprobs = false;
 }
 END_TEST
 
@@ -341,6 +371,7 @@ int main(void)
     Suite *suite = suite_create("gateway");
     TCase *cases = tcase_create("responses");
     tcase_add_test(cases, items);
+    tcase_add_test(cases, logprobs);
     tcase_add_test(cases, deltas);
     tcase_add_test(cases, gathered);
     tcase_add_test(cases, dropped);

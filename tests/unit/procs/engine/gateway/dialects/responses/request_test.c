@@ -53,6 +53,13 @@ START_TEST(conversations)
                  "{\"name\": \"g\"}}]"},
         {HI_AND("\"tools\":[{\"type\":\"function\",\"name\":\"f\"}],\"tool_choice\":\"none\""),
          SEEN_HI},
+        {HI_AND("\"tools\":[{\"type\":\"function\",\"name\":\"f\"},{\"type\":\"function\",\"name\":"
+                "\"h\"},{\"type\":\"namespace\",\"name\":\"n\",\"tools\":[{\"type\":\"function\","
+                "\"name\":\"f\"}]}],\"tool_choice\":{\"type\":\"allowed_tools\",\"mode\":\"auto\","
+                "\"tools\":[{\"type\":\"function\",\"namespace\":\"n\",\"name\":\"f\"},{\"type\":"
+                "\"mcp\"},{\"type\":\"function\",\"name\":\"h\"}]}"),
+         SEEN_HI "T[{\"type\": \"function\", \"function\": {\"name\": \"h\"}}, {\"type\": "
+                 "\"function\", \"function\": {\"name\": \"n__f\"}}]"},
         {HI_AND("\"reasoning\":{\"effort\":\"low\"}"), SEEN_HI "Rlow"},
     };
     struct bodies b;
@@ -116,6 +123,11 @@ START_TEST(settings)
     ck_assert_str_eq(b.ignored, "moon,web_search,custom,");
     bodies_check(&b, &responses, INPUT(HI ",{\"type\":\"local_shell_call\"}"), SEEN_HI);
     ck_assert_str_eq(b.ignored, "local_shell_call,");
+    ck_assert(!b.request.logprobs);
+    bodies_check(&b, &responses, HI_AND("\"include\":[\"message.output_text.logprobs\"]"), SEEN_HI);
+    ck_assert(b.request.logprobs && b.request.top_logprobs == 0);
+    bodies_check(&b, &responses, HI_AND("\"include\":[\"moon\"],\"top_logprobs\":3"), SEEN_HI);
+    ck_assert(b.request.logprobs && b.request.top_logprobs == 3);
     bodies_close(&b);
 }
 END_TEST
@@ -158,6 +170,8 @@ START_TEST(rejected)
         {HI_AND("\"previous_response_id\":7"), "previous_response_id", "the id of a response"},
         {HI_AND("\"store\":7"), "store", "true or false"},
         {HI_AND("\"background\":true"), "background", "only false"},
+        {HI_AND("\"include\":7"), "include", "an array"},
+        {HI_AND("\"top_logprobs\":21"), "top_logprobs", "from 0 to 20"},
     };
     struct bodies b;
     bodies_open(&b, BODIES_TEMPLATE);
