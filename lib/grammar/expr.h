@@ -84,9 +84,13 @@ uint32_t expr_new_rule(struct expr_pool *p);
 void expr_define(struct expr_pool *p, uint32_t rule, expr_id e);
 expr_id expr_rule(struct expr_pool *p, uint32_t rule);
 
-/* schema/schema.c: a rule of the pool for the JSON that a schema allows. -1 with ERR_BAD_INPUT or
+/* How values are written: as JSON, or as Gemma 4 writes arguments of calls: keys without quotes, in
+ * alphabetical order, and texts as they are between two marks (schema/spelling.c). */
+enum schema_spelling { SPELLING_JSON, SPELLING_GEMMA };
+
+/* schema/schema.c: a rule of the pool for the values that a schema allows. -1 with ERR_BAD_INPUT or
  * ERR_NO_MEMORY; the pool may have failed, too. */
-int schema_rule(struct expr_pool *pool, const char *text, size_t bytes, uint32_t *rule,
-                struct error *error);
+int schema_rule(struct expr_pool *pool, const char *text, size_t bytes,
+                enum schema_spelling spelling, uint32_t *rule, struct error *error);
 
 #endif

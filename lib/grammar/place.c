@@ -57,10 +57,14 @@ static uint32_t until(struct grammar *g, const char *mark, bool optional, uint32
     return state[0];
 }
 
+/* Text may follow the control token in a mark: <|channel>thought. */
 static uint32_t text(struct grammar *g, const char *mark, uint32_t next)
 {
-    for (size_t i = strlen(mark); i-- > 0;)
+    for (size_t i = strlen(mark); i-- > 0;) {
+        if (mark[i] == '>' && mark[i + 1])
+            next = maybe_byte(g, GRAMMAR_CONTROL_BYTE, next);
         next = byte(g, (uint8_t)mark[i], next);
+    }
     return next;
 }
 
@@ -89,7 +93,7 @@ static uint32_t bytes_of(const char *mark)
 static bool room_for(struct grammar *g, const struct grammar_source *s)
 {
     uint32_t tables = bytes_of(s->close) + bytes_of(s->trigger);
-    uint32_t nodes = 2 * tables + bytes_of(s->open) + 16;
+    uint32_t nodes = 2 * tables + 3 * bytes_of(s->open) + 16;
     struct node *more = realloc(g->nodes, (g->nodes_count + nodes) * sizeof(*more));
     if (more)
         g->nodes = more;

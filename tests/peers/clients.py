@@ -79,8 +79,10 @@ def anthropic_session(family, doc, engine):
                                  **ask)
     same("one call", [b.type for b in one.content][-1:], ["tool_use"])
     bad = anthropic.BadRequestError
+    odd = json.loads(json.dumps(ask["tools"]))
+    odd[0]["input_schema"]["properties"]["list"]["uniqueItems"] = True
     refused("a call that cannot be enforced", bad, 400, "uniqueItems",
-            lambda: client.messages.create(messages=messages[:1], tool_choice={"type": "any"}, **ask))
+            lambda: client.messages.create(messages=messages[:1], tool_choice={"type": "any"}, **dict(ask, tools=odd)))
     refused("an image", bad, 400, "'image'", lambda: client.messages.create(messages=[
         {"role": "user", "content": [{"type": "image", "source": {"type": "url", "url": "http://x/"}}]}], **ask))
     refused("a long prompt", bad, 400, "prompt is too long: ", lambda: client.messages.create(
@@ -106,10 +108,7 @@ def ollama_session(family, doc, engine):
     same("capabilities", "tools" in shown.capabilities, True)
     expected = family["reasoning"], family["content"], [("look", doc["arguments"])]
     messages = [{"role": "user", "content": doc["ask"]}]
-    # The package leaves uniqueItems out, and the answers of the scripts are to stay as they are.
-    tools = json.loads(json.dumps(doc["tools"]))
-    tools[0]["function"]["parameters"]["properties"]["list"]["items"] = {"contains": {}}
-    ask = dict(model=model.model, tools=tools, options={"temperature": 0, "num_ctx": 99999}, keep_alive="5m")
+    ask = dict(model=model.model, tools=doc["tools"], options={"temperature": 0, "num_ctx": 99999}, keep_alive="5m")
     for turn in range(2):
         whole = client.chat(messages=messages, **ask)
         same(f"turn {turn}", ollama_parts(whole.message), expected)

@@ -37,7 +37,7 @@ FORMS = [("coder", "Qwen3-Coder", "\n", 4, ""),
          ("deepseek_v31", "deepseek-ai-DeepSeek-V3.1", ("</think>", ">"), 0, ""),
          ("kimi", "moonshotai-Kimi-K2", ">", 3, ""),
          ("gemma", "google-gemma-4-31B-it", ("<channel|>", ">"), 4, ""),
-         ("harmony", "openai-gpt-oss-120b", "t", 0, "I look.")]
+         ("harmony", "openai-gpt-oss-120b", ("assistant",), 0, "I look.")]
 # What a template writes at the end of a conversation, and leaves out once there is more.
 DROPPED = {"deepseek-ai-DeepSeek-R1-Distill-Qwen-32B": "<｜tool▁outputs▁end｜>"}
 SHORT = "Qwen3.5-4B", "moonshotai-Kimi-K2", "openai-gpt-oss-120b"

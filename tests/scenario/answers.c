@@ -12,11 +12,9 @@
 #define CHAT      "/v1/chat/completions"
 #define ARGUMENTS "{\"city\":\"Oslo\"}"
 #define ASK       "Is it cold? <|tools|><|call|><|end|>"
-/* uniqueItems cannot be enforced: without a grammar the answers are those of the scripts. */
 #define TOOLS                                                                                      \
     "[{\"type\":\"function\",\"function\":{\"name\":\"weather\",\"parameters\":{\"type\":"         \
-    "\"object\",\"properties\":{\"city\":{\"type\":\"string\"},\"list\":{\"type\":\"array\","      \
-    "\"uniqueItems\":true}}}}}]"
+    "\"object\",\"properties\":{\"city\":{\"type\":\"string\"}}}}}]"
 
 /* What a client sees of an answer. */
 struct seen {
@@ -118,13 +116,13 @@ static const struct script_token harmony_tokens[] = {
     {"<|return|>", SCRIPT_CONTROL},
     {"<|call|>", SCRIPT_CONTROL},
     {"<|tools|>", SCRIPT_CONTROL},
-    {"assistant", SCRIPT_TEXT},
+    {"assistant", SCRIPT_USER},
     {"analysis", SCRIPT_TEXT},
     {"final", SCRIPT_TEXT},
     {"The user asks.", SCRIPT_TEXT},
     {"It is.", SCRIPT_TEXT},
     {ARGUMENTS, SCRIPT_TEXT},
-    {"json", SCRIPT_TEXT},
+    {"json", SCRIPT_USER},
     {"commentary to=functions.weather ", SCRIPT_TEXT},
     {NULL, SCRIPT_TEXT}};
 
@@ -257,6 +255,7 @@ static const struct script_token kimi_tokens[] = {{"<|im_assistant|>", SCRIPT_CO
                                                   {"<|tool_call_begin|>", SCRIPT_CONTROL},
                                                   {"<|tool_call_argument_begin|>", SCRIPT_CONTROL},
                                                   {"<|tool_call_end|>", SCRIPT_CONTROL},
+                                                  {"functions.weather:", SCRIPT_USER},
                                                   {"functions.weather:0", SCRIPT_TEXT},
                                                   {ARGUMENTS, SCRIPT_TEXT},
                                                   {NULL, SCRIPT_TEXT}};

@@ -9,15 +9,12 @@
     "{% for m in messages %}{{ m.content }}{% endfor %}{% if false %}" marks "{% endif %}"
 
 /* Qwen3-Coder, Qwen3.5: Python's names of values, too, and a text between two others. */
-static const struct script_token coder_tokens[] = {{"<|im_end|>", SCRIPT_CONTROL},
-                                                   {"<tool_call>", SCRIPT_USER},
-                                                   {"</tool_call>", SCRIPT_USER},
-                                                   {"<think>", SCRIPT_USER},
-                                                   {"</think>", SCRIPT_USER},
-                                                   {"<|fim_prefix|>", SCRIPT_CONTROL},
-                                                   {"<|fim_suffix|>", SCRIPT_CONTROL},
-                                                   {"<|fim_middle|>", SCRIPT_CONTROL},
-                                                   {NULL, SCRIPT_TEXT}};
+static const struct script_token coder_tokens[] = {
+    {"<|im_end|>", SCRIPT_CONTROL},     {"<tool_call>", SCRIPT_USER},
+    {"</tool_call>", SCRIPT_USER},      {"<think>", SCRIPT_USER},
+    {"</think>", SCRIPT_USER},          {"</function>", SCRIPT_USER},
+    {"<|fim_prefix|>", SCRIPT_CONTROL}, {"<|fim_suffix|>", SCRIPT_CONTROL},
+    {"<|fim_middle|>", SCRIPT_CONTROL}, {NULL, SCRIPT_TEXT}};
 static const struct script_answer coder_answers[] = {
     {"A",
      {"<think>", "\nI need to ", "look.\n", "</think>", "\n\nSure.", "\n\n", "<tool_call>",
@@ -49,6 +46,7 @@ static const struct script_token minimax_tokens[] = {{"[e~[", SCRIPT_CONTROL},
                                                      {"</think>", SCRIPT_USER},
                                                      {"<minimax:tool_call>", SCRIPT_USER},
                                                      {"</minimax:tool_call>", SCRIPT_USER},
+                                                     {"</invoke>", SCRIPT_USER},
                                                      {NULL, SCRIPT_TEXT}};
 #define MINIMAX_PAIR(key, value) "<parameter name=\"" key "\">" value "</parameter>\n"
 static const struct script_answer minimax_answers[] = {
@@ -65,6 +63,7 @@ static const struct script_answer minimax_answers[] = {
 static const struct script_token hermes_tokens[] = {{"<|im_end|>", SCRIPT_CONTROL},
                                                     {"<tool_call>", SCRIPT_USER},
                                                     {"</tool_call>", SCRIPT_USER},
+                                                    {"\"arguments\": ", SCRIPT_USER},
                                                     {NULL, SCRIPT_TEXT}};
 static const struct script_answer hermes_answers[] = {
     {"A",
@@ -81,6 +80,10 @@ static const struct script_token deepseek_tokens[] = {{"<｜end▁of▁sentence�
                                                       {"<｜tool▁call▁begin｜>", SCRIPT_CONTROL},
                                                       {"<｜tool▁call▁end｜>", SCRIPT_CONTROL},
                                                       {"<｜tool▁sep｜>", SCRIPT_CONTROL},
+                                                      {"function", SCRIPT_USER},
+                                                      {"look\n```json\n", SCRIPT_USER},
+                                                      {"\n```", SCRIPT_USER},
+                                                      {"look", SCRIPT_USER},
                                                       {NULL, SCRIPT_TEXT}};
 static const struct script_answer v3_answers[] = {
     {"A",
@@ -103,6 +106,7 @@ static const struct script_token kimi_tokens[] = {{"<|im_end|>", SCRIPT_CONTROL}
                                                   {"<|tool_call_begin|>", SCRIPT_CONTROL},
                                                   {"<|tool_call_argument_begin|>", SCRIPT_CONTROL},
                                                   {"<|tool_call_end|>", SCRIPT_CONTROL},
+                                                  {"functions.look:", SCRIPT_USER},
                                                   {NULL, SCRIPT_TEXT}};
 static const struct script_answer kimi_answers[] = {
     {"A",
@@ -119,19 +123,17 @@ static const struct script_token gemma_tokens[] = {
 static const struct script_answer gemma_answers[] = {
     {"A",
      {"<|channel>", "thought\nI look.\n", "<channel|>", "Sure.", "<|tool_call>",
-      "call:look{depth:3,deep:true,", "name:<|\"|>007<|\"|>,ratio:0.5,",
-      "list:[1,<|\"|>b<|\"|>],where:{a:1},none:null,size:<|\"|>big<|\"|>}", "<tool_call|>"}},
+      "call:look{deep:true,depth:3,", "list:[1,<|\"|>b<|\"|>],name:<|\"|>007<|\"|>,",
+      "none:null,ratio:0.5,size:<|\"|>big<|\"|>,where:{a:1}}", "<tool_call|>"}},
     {NULL, {NULL}}};
 
 /* gpt-oss: headers of messages are text between control tokens. <|start|>, <|channel|> and
  * <|message|> occur more than once; here the second message has them as text. */
-static const struct script_token harmony_tokens[] = {{"<|return|>", SCRIPT_CONTROL},
-                                                     {"<|start|>", SCRIPT_CONTROL},
-                                                     {"<|channel|>", SCRIPT_CONTROL},
-                                                     {"<|message|>", SCRIPT_CONTROL},
-                                                     {"<|end|>", SCRIPT_CONTROL},
-                                                     {"<|call|>", SCRIPT_CONTROL},
-                                                     {NULL, SCRIPT_TEXT}};
+static const struct script_token harmony_tokens[] = {
+    {"<|return|>", SCRIPT_CONTROL},  {"<|start|>", SCRIPT_CONTROL},
+    {"<|channel|>", SCRIPT_CONTROL}, {"<|message|>", SCRIPT_CONTROL},
+    {"<|end|>", SCRIPT_CONTROL},     {"<|call|>", SCRIPT_CONTROL},
+    {"assistant", SCRIPT_USER},      {NULL, SCRIPT_TEXT}};
 static const struct script_answer harmony_answers[] = {
     {"A",
      {"<|channel|>", "analysis", "<|message|>", "I look.", "<|end|>", "<|start|>",
@@ -153,19 +155,22 @@ static const struct script_answer harmony_answers[] = {
 
 const struct family families[] = {
     {"coder", SCRIPT(coder, "<|im_end|>", "<think></think><tool_call><function=></tool_call>"),
-     "I need to look.", "Sure.", NULL},
+     "I need to look.", "Sure.", NULL, NULL},
     {"glm", SCRIPT(glm, "<|user|>", "</think><tool_call><arg_key></tool_call>"), "I look.", "Sure.",
+     NULL, NULL},
+    {"minimax", SCRIPT(minimax, "[e~[", "</think><minimax:tool_call>"), "I look.", "Sure.", NULL,
      NULL},
-    {"minimax", SCRIPT(minimax, "[e~[", "</think><minimax:tool_call>"), "I look.", "Sure.", NULL},
-    {"hermes", SCRIPT(hermes, "<|im_end|>", "<tool_call></tool_call>"), "", "Sure.", NULL},
+    {"hermes", SCRIPT(hermes, "<|im_end|>", "<tool_call></tool_call>"), "", "Sure.", NULL, NULL},
     {"deepseek_v3",
      DEEPSEEK(v3, "</think>{{ '<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>' + tool['type'] }}"),
-     "I look.", "Sure.", NULL},
-    {"deepseek_v31", DEEPSEEK(v31, "<｜tool▁calls▁begin｜>"), "", "Sure.", NULL},
+     "I look.", "Sure.", NULL, NULL},
+    {"deepseek_v31", DEEPSEEK(v31, "<｜tool▁calls▁begin｜>"), "", "Sure.", NULL, NULL},
     {"kimi", SCRIPT(kimi, "<|im_end|>", "</think><|tool_calls_section_begin|>"), "I look.", "Sure.",
-     "functions.look:0"},
+     "functions.look:0", NULL},
     {"gemma", SCRIPT(gemma, "<turn|>", "<|channel>thought<channel|><|tool_call><tool_call|>"),
-     "I look.", "Sure.", NULL},
+     "I look.", "Sure.", NULL,
+     "{\"deep\":true,\"depth\":3,\"list\":[1,\"b\"],\"name\":\"007\",\"none\":null,\"ratio\":0.5,"
+     "\"size\":\"big\",\"where\":{\"a\":1}}"},
     {"harmony", SCRIPT(harmony, "<|return|>", "<|start|>assistant<|channel|>analysis<|message|>"),
-     "I look.", "Sure.", NULL},
-    {NULL, {0}, NULL, NULL, NULL}};
+     "I look.", "Sure.", NULL, NULL},
+    {NULL, {0}, NULL, NULL, NULL, NULL}};

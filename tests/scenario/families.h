@@ -13,16 +13,14 @@
 /* The same family writes this between a text and another one. */
 #define FAMILY_MIDDLE "x = 1"
 
-/* A parameter of each type; models that write arguments one by one write none of the types. As
- * uniqueItems cannot be enforced, the answers are those of the scripts. */
+/* A parameter of each type; models that write arguments one by one write none of the types. */
 #define FAMILY_TOOLS                                                                               \
     "[{\"type\":\"function\",\"function\":{\"name\":\"look\",\"description\":\"Looks.\","          \
     "\"parameters\":{\"type\":\"object\",\"properties\":{\"depth\":{\"type\":\"integer\"},"        \
     "\"deep\":{\"type\":\"boolean\"},\"name\":{\"type\":\"string\"},\"ratio\":{\"type\":"          \
-    "\"number\"},\"list\":{\"type\":\"array\",\"uniqueItems\":true},\"where\":{\"anyOf\":[{"       \
-    "\"type\":\"object\"},"                                                                        \
+    "\"number\"},\"list\":{\"type\":\"array\"},\"where\":{\"anyOf\":[{\"type\":\"object\"},"       \
     "{\"type\":\"null\"}]},\"none\":{\"type\":[\"integer\",\"null\"]},\"size\":{\"type\":"         \
-    "\"integer\"}}}}}]"
+    "\"string\",\"enum\":[\"small\",\"big\"]}}}}}]"
 #define FAMILY_ARGUMENTS                                                                           \
     "{\"depth\":3,\"deep\":true,\"name\":\"007\",\"ratio\":0.5,\"list\":[1,\"b\"],\"where\":"      \
     "{\"a\":1},\"none\":null,\"size\":\"big\"}"
@@ -32,6 +30,7 @@ struct family {
     struct script script;
     const char *reasoning, *content; /* "": none */
     const char *id;                  /* of the call; NULL: the gateway makes it */
+    const char *arguments;           /* of the call; NULL: FAMILY_ARGUMENTS */
 };
 
 /* Up to one without a name. */

@@ -14,9 +14,8 @@
 #define TOOL                                                                                       \
     "[{\"name\":\"look\",\"input_schema\":{\"type\":\"object\",\"properties\":{\"depth\":{"        \
     "\"type\":\"integer\"},\"deep\":{\"type\":\"boolean\"},\"name\":{\"type\":\"string\"},"        \
-    "\"ratio\":{\"type\":\"number\"},\"list\":{\"type\":\"array\",\"uniqueItems\":true},"          \
-    "\"where\":{\"type\":"                                                                         \
-    "\"object\"},\"none\":{\"type\":\"null\"},\"size\":{\"type\":\"integer\"}}}}]"
+    "\"ratio\":{\"type\":\"number\"},\"list\":{\"type\":\"array\"},\"where\":{\"type\":"           \
+    "\"object\"},\"none\":{\"type\":\"null\"},\"size\":{\"enum\":[\"small\",\"big\"]}}}}]"
 
 static json_t *call(unsigned port, const char *path, const char *body, int status)
 {

@@ -55,13 +55,13 @@ static void take_events(struct seen *s, const struct http *h)
     }
 }
 
-static char *request(bool stream, const char *more)
+static char *request(const char *tools, bool stream, const char *more)
 {
     char *body;
     CHECK(asprintf(&body,
                    "{\"messages\":[{\"role\":\"user\",\"content\":\"" FAMILY_ASK
-                   "\"}],\"temperature\":0,\"tools\":" FAMILY_TOOLS ",\"stream\":%s%s}",
-                   stream ? "true" : "false", more) > 0,
+                   "\"}],\"temperature\":0,\"tools\":%s,\"stream\":%s%s}",
+                   tools, stream ? "true" : "false", more) > 0,
           "out of memory");
     return body;
 }
@@ -69,6 +69,8 @@ static char *request(bool stream, const char *more)
 static void check(const struct family *f, struct http *h, bool stream)
 {
     struct seen got = {.calls = 0};
+    char call[300];
+    snprintf(call, sizeof call, "look(%s)", f->arguments ? f->arguments : FAMILY_ARGUMENTS);
     http_finish(h, END_MS);
     CHECK(h->status == 200, "%s: status %d: %.300s", f->name, h->status, h->body);
     if (stream) {
@@ -81,7 +83,7 @@ static void check(const struct family *f, struct http *h, bool stream)
     }
     http_close(h);
     CHECK(strcmp(got.reasoning, f->reasoning) == 0 && strcmp(got.content, f->content) == 0 &&
-              got.calls == 1 && strcmp(got.call, "look(" FAMILY_ARGUMENTS ")") == 0 &&
+              got.calls == 1 && strcmp(got.call, call) == 0 &&
               strcmp(got.finish, "tool_calls") == 0,
           "%s%s: reasoning '%s', content '%s', %u calls '%s', finish '%s'", f->name,
           stream ? ", streamed" : "", got.reasoning, got.content, got.calls, got.call, got.finish);
@@ -94,7 +96,8 @@ static void ask_at_once(const struct family *f, unsigned port)
 {
     struct http h[CLIENTS];
     for (size_t i = 0; i < CLIENTS; i++) {
-        char *body = request(i % 2, i / 2 % 2 ? ",\"parallel_tool_calls\":false" : "");
+        char *body =
+            request(FAMILY_TOOLS, i % 2, i / 2 % 2 ? ",\"parallel_tool_calls\":false" : "");
         http_open(&h[i], port, CHAT, NULL, body);
         free(body);
     }
@@ -118,9 +121,13 @@ static void calls_of(const char *name)
     engine_stop(e);
 }
 
-/* The model would write on: the sequence is cancelled after the call. */
+/* The model would write on. The grammar ends with the call; without one, as of a schema that cannot
+ * be enforced, the sequence is cancelled after it. */
 static void one_call(void)
 {
+    static const char free_tools[] =
+        "[{\"type\":\"function\",\"function\":{\"name\":\"look\",\"parameters\":{\"type\":"
+        "\"object\",\"not\":{\"required\":[\"x\"]}}}}]";
     const struct family *f = families;
     unsigned port;
     char path[PATH_MAX];
@@ -128,14 +135,18 @@ static void one_call(void)
         f++;
     scripted_model_make(path, "family.gguf", &f->script);
     struct engine *e = gateway_start(&port, (const char *const[]){"-m", path, "--http=0", NULL});
-    for (int stream = 0; stream < 2; stream++) {
+    for (uint64_t i = 0; i < 4; i++) {
         struct http h;
-        char *body = request(stream, ",\"parallel_tool_calls\":false,\"ignore_eos\":true");
+        char *body = request(i < 2 ? free_tools : FAMILY_TOOLS, i % 2,
+                             ",\"parallel_tool_calls\":false,\"ignore_eos\":true");
         http_open(&h, port, CHAT, NULL, body);
-        check(f, &h, stream);
+        check(f, &h, i % 2);
         free(body);
-        engine_wait_counter(e, "compute", "sequences_cancelled", (uint64_t)stream + 1, END_MS);
+        engine_wait_counter(e, "compute", "sequences_cancelled", i < 2 ? i + 1 : 2, END_MS);
+        engine_wait_counter(e, "compute", "sequences_done", i < 2 ? 0 : i - 1, END_MS);
     }
+    CHECK(engine_counter(e, "compute", "sequences_constrained") == 2, "sequences with a grammar");
+    CHECK(engine_counter(e, "compute", "tokens_forced") > 0, "no token was forced");
     engine_stop(e);
 }
 

@@ -19,6 +19,8 @@ struct rule_name {
 
 struct gbnf {
     struct expr_pool pool;
+    const char *root; /* the name of the rule with which a text begins */
+    size_t root_bytes;
     struct cursor c;
     struct rule_name *names; /* a table with open addresses */
     size_t room, count;
@@ -171,22 +173,32 @@ static size_t object_bytes(const char *at, const char *end)
     return 0;
 }
 
-/* %json {schema}: the JSON that a schema allows; it is written in one line. */
+static bool take_word(struct gbnf *p, const char *word)
+{
+    size_t n = strlen(word);
+    if ((size_t)(p->c.end - p->c.at) < n || memcmp(p->c.at, word, n) != 0)
+        return false;
+    p->c.at += n;
+    return true;
+}
+
+/* %json {schema}: the JSON that a schema allows; it is written in one line. %gemma {schema}: the
+ * same values in the spelling of Gemma 4. */
 static int embedded_schema(struct gbnf *p, expr_id *e)
 {
-    static const char word[] = "%json ";
     const char *end = p->c.end;
-    if ((size_t)(end - p->c.at) < sizeof word || memcmp(p->c.at, word, sizeof word - 1) != 0 ||
-        p->c.at[sizeof word - 1] != '{')
+    bool gemma = take_word(p, "%gemma ");
+    if ((!gemma && !take_word(p, "%json ")) || cursor_peek(&p->c) != '{')
         return fail(p, "%json and an object, a JSON Schema, are expected");
-    const char *schema = p->c.at + sizeof word - 1;
+    const char *schema = p->c.at;
     size_t bytes = object_bytes(schema, end);
     if (bytes == 0)
         return fail(p, "the schema has no end in its line");
     struct error why = {.code = ERR_NONE};
     uint32_t rule = 0;
     p->c.at = schema + bytes;
-    if (schema_rule(&p->pool, schema, bytes, &rule, &why) != 0)
+    if (schema_rule(&p->pool, schema, bytes, gemma ? SPELLING_GEMMA : SPELLING_JSON, &rule, &why) !=
+        0)
         return error_set(p->error, why.code, "GBNF, line %u: %.350s", p->c.line, why.text);
     *e = expr_rule(&p->pool, rule);
     return 0;
@@ -374,18 +386,31 @@ static int check_names(struct gbnf *p, uint32_t *root)
         if (!n->line)
             return error_set(p->error, ERR_BAD_INPUT, "GBNF, line %u: the rule %.*s is not defined",
                              n->used_line, n->bytes < 64 ? (int)n->bytes : 64, n->at);
-        if (n->bytes == 4 && memcmp(n->at, "root", 4) == 0) {
+        if (n->bytes == p->root_bytes && memcmp(n->at, p->root, n->bytes) == 0) {
             *root = n->rule;
             found = true;
         }
     }
-    return found ? 0 : error_set(p->error, ERR_BAD_INPUT, "GBNF: there is no rule root");
+    return found ? 0
+                 : error_set(p->error, ERR_BAD_INPUT, "GBNF: there is no rule %.*s",
+                             (int)p->root_bytes, p->root);
+}
+
+/* %root NAME: a text begins with that rule instead of `root`. */
+static int other_root(struct gbnf *p)
+{
+    if (!take_word(p, "%root "))
+        return fail(p, "%root and the name of a rule are expected");
+    p->root = p->c.at;
+    p->root_bytes = name_bytes(&p->c);
+    p->c.at += p->root_bytes;
+    return p->root_bytes > 0 && p->root_bytes <= NAME_BYTES ? 0 : fail(p, "%root has no name");
 }
 
 static int parse(struct gbnf *p, uint32_t *root)
 {
     for (skip_space(p, true); p->c.at < p->c.end; skip_space(p, true)) {
-        if (rule(p) != 0)
+        if (cursor_peek(&p->c) == '%' ? other_root(p) : rule(p))
             return -1;
         if (expr_pool_check(&p->pool, p->error) != 0)
             return -1;
@@ -402,7 +427,10 @@ int grammar_from_gbnf(const char *text, size_t bytes, const struct grammar_limit
         return error_set(error, ERR_BAD_INPUT, "GBNF: longer than %zu bytes", l->text_bytes);
     if (!utf8_valid(text, bytes))
         return error_set(error, ERR_BAD_INPUT, "GBNF: not UTF-8");
-    struct gbnf p = {.c = {.at = text, .end = text + bytes, .line = 1}, .error = error};
+    struct gbnf p = {.c = {.at = text, .end = text + bytes, .line = 1},
+                     .root = "root",
+                     .root_bytes = strlen("root"),
+                     .error = error};
     expr_pool_init(&p.pool, l);
     uint32_t root = 0;
     int rc = parse(&p, &root);

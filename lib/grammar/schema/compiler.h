@@ -18,6 +18,7 @@ struct schema_target { /* of a $ref */
 
 struct compiler {
     struct expr_pool pool;
+    bool gemma; /* the spelling */
     const json_t *root;
     json_t *made; /* an array that owns the merged schemas */
     struct schema_target *targets;
@@ -35,13 +36,27 @@ void schema_leave(struct compiler *c, size_t length);
 
 expr_id schema_compile(struct compiler *c, const json_t *schema);
 expr_id schema_any(struct compiler *c);
-/* The value as JSON text, or an expression for it. */
+/* An expression for one value. */
 expr_id schema_value(struct compiler *c, const json_t *value);
+/* Its JSON as a word; a text in the other spelling without its marks. */
 void schema_add_word(struct compiler *c, const json_t *value);
 /* A count of a keyword; `absent` without it. */
 uint32_t schema_count(struct compiler *c, const json_t *schema, const char *key, uint32_t absent);
 expr_id schema_comma(struct compiler *c);
 expr_id schema_colon(struct compiler *c);
+
+/* spelling.c: texts, and what is around and in them. */
+expr_id schema_null(struct compiler *c);
+expr_id schema_quote(struct compiler *c);
+expr_id schema_key(struct compiler *c, const char *name);
+/* One character between the quotes; any number of them. In the spelling of Gemma they are as they
+ * are: where characters are counted, none begins a mark. */
+expr_id schema_char(struct compiler *c);
+expr_id schema_chars(struct compiler *c);
+/* Words [first, first + count) as texts. */
+expr_id schema_texts(struct compiler *c, uint32_t first, uint32_t count);
+/* A key that is not among words [first, first + count), which have no quotes. */
+expr_id schema_other_key(struct compiler *c, uint32_t first, uint32_t count);
 
 /* A file each. */
 expr_id schema_object(struct compiler *c, const json_t *schema);

@@ -3,6 +3,7 @@
  * then others. */
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "lib/grammar/schema/compiler.h"
 
@@ -39,9 +40,7 @@ static void required_names(struct compiler *c, struct members *m)
 
 static expr_id member(struct compiler *c, const char *name, expr_id value)
 {
-    json_t *key = json_string(name);
-    expr_id e = expr_sequence(&c->pool, schema_value(c, key), schema_colon(c));
-    json_decref(key);
+    expr_id e = expr_sequence(&c->pool, schema_key(c, name), schema_colon(c));
     return expr_sequence(&c->pool, e, value);
 }
 
@@ -83,12 +82,11 @@ static expr_id other_member(struct compiler *c, const struct members *m)
     if (c->failed || c->pool.failed != ERR_NONE)
         return EXPR_NEVER;
     count = c->pool.words_count - first;
-    for (i = 0; i < count; i++) { /* the quotes are not part of what is avoided */
+    for (i = 0; i < count && !c->gemma; i++) { /* the quotes are not part of what is avoided */
         c->pool.words[first + i].offset++;
         c->pool.words[first + i].bytes -= 2;
     }
-    expr_id e = expr_string(&c->pool, "\"");
-    e = expr_sequence(&c->pool, e, expr_other_key(&c->pool, first, count));
+    expr_id e = schema_other_key(c, first, count);
     e = expr_sequence(&c->pool, e, schema_colon(c));
     return expr_sequence(&c->pool, e, other_value(c, m));
 }
@@ -136,6 +134,14 @@ static void put_unlisted(struct compiler *c, const struct members *m, expr_id re
     }
 }
 
+/* As templates sort the arguments of calls. */
+static int by_name(const void *a, const void *b)
+{
+    const char *const *x = a, *const *y = b;
+    int order = strcasecmp(*x, *y);
+    return order ? order : strcmp(*x, *y);
+}
+
 static void put_listed(struct compiler *c, const struct members *m, expr_id rest[2])
 {
     size_t count = json_object_size(m->properties), i = 0;
@@ -146,6 +152,8 @@ static void put_listed(struct compiler *c, const struct members *m, expr_id rest
         return;
     }
     json_object_foreach((json_t *)m->properties, name, schema) names[i++] = name;
+    if (c->gemma)
+        qsort(names, count, sizeof(*names), by_name);
     while (i-- > 0 && !c->failed && c->pool.failed == ERR_NONE)
         put_before(c, rest, property(c, names[i], json_object_get(m->properties, names[i])),
                    is_required(m, names[i]));
@@ -197,6 +205,8 @@ expr_id schema_object(struct compiler *c, const json_t *schema)
     if (c->failed)
         return EXPR_NEVER;
     m.open = m.additional ? !json_is_false(m.additional) : json_object_size(m.properties) == 0;
+    if (c->gemma && (json_object_size(m.properties) > 0 || json_object_size(m.names) > 0))
+        m.open = false; /* a name without quotes is not told from a listed one */
     count_others(c, schema, &m);
     m.other = m.open ? other_member(c, &m) : EXPR_NEVER;
     expr_id rest[2] = {others(c, &m, false), others(c, &m, true)};

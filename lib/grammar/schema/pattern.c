@@ -65,7 +65,10 @@ static bool is_escaped(uint32_t c)
 static expr_id in_string(struct compiler *c, const struct char_range *ranges, size_t count,
                          bool negated)
 {
-    static const struct char_range plain[] = {{0x20, '!'}, {'#', '['}, {']', CODEPOINT_MAX}};
+    static const struct char_range json[] = {{0x20, '!'}, {'#', '['}, {']', CODEPOINT_MAX}};
+    static const struct char_range gemma[] = {{0, ';'}, {'=', CODEPOINT_MAX}};
+    const struct char_range *plain = c->gemma ? gemma : json;
+    size_t plain_count = c->gemma ? ARRAY_LEN(gemma) : ARRAY_LEN(json);
     struct char_range cut[3 * 64 + 3];
     size_t n = 0;
     expr_id all = expr_class(&c->pool, ranges, count, negated);
@@ -78,9 +81,9 @@ static expr_id in_string(struct compiler *c, const struct char_range *ranges, si
     for (uint32_t i = 0; i < e.b; i++) {
         struct char_range r = c->pool.ranges[e.a + i];
         for (uint32_t k = r.first; k <= r.last && k <= '\\'; k++)
-            if (is_escaped(k))
+            if (!c->gemma && is_escaped(k))
                 add_escape(c, k);
-        for (size_t k = 0; k < ARRAY_LEN(plain); k++)
+        for (size_t k = 0; k < plain_count; k++)
             if (r.first <= plain[k].last && plain[k].first <= r.last)
                 cut[n++] = (struct char_range){r.first > plain[k].first ? r.first : plain[k].first,
                                                r.last < plain[k].last ? r.last : plain[k].last};
@@ -338,7 +341,7 @@ static struct piece alternative(struct pattern *p, unsigned depth)
         p->at.at++;
         ends = true;
     }
-    expr_id any = expr_repeat(&p->c->pool, expr_char(&p->c->pool), 0, EXPR_UNBOUNDED);
+    expr_id any = schema_chars(p->c);
     if (!begins)
         a.e = expr_sequence(&p->c->pool, any, a.e);
     if (!ends)

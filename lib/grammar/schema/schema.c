@@ -66,6 +66,13 @@ static char *value_text(const json_t *value)
 
 static expr_id scalar(struct compiler *c, const json_t *value)
 {
+    if (c->gemma && json_is_null(value))
+        return schema_null(c);
+    if (c->gemma && json_is_string(value)) {
+        uint32_t first = c->pool.words_count;
+        schema_add_word(c, value);
+        return schema_texts(c, first, c->pool.words_count - first);
+    }
     char *text = value_text(value);
     expr_id e = text ? expr_string(&c->pool, text) : EXPR_NEVER;
     if (!text)
@@ -90,19 +97,18 @@ expr_id schema_value(struct compiler *c, const json_t *value)
     }
     json_object_foreach((json_t *)value, key, one)
     {
-        json_t *name = json_string(key);
         e = expr_sequence(&c->pool, e, e == none ? EXPR_EMPTY : schema_comma(c));
-        e = expr_sequence(&c->pool, e, scalar(c, name));
+        e = expr_sequence(&c->pool, e, schema_key(c, key));
         e = expr_sequence(&c->pool, e, schema_colon(c));
         e = expr_sequence(&c->pool, e, schema_value(c, one));
-        json_decref(name);
     }
     return expr_sequence(&c->pool, e, expr_string(&c->pool, json_is_array(value) ? "]" : "}"));
 }
 
 void schema_add_word(struct compiler *c, const json_t *value)
 {
-    char *text = value_text(value);
+    char *text =
+        c->gemma && json_is_string(value) ? strdup(json_string_value(value)) : value_text(value);
     if (!text)
         c->pool.failed = ERR_NO_MEMORY;
     else if (strlen(text) > EXPR_WORD_BYTES_MAX)
@@ -170,32 +176,50 @@ static bool only_values(struct compiler *c, const json_t *schema)
     return !c->failed;
 }
 
-/* Scalars are words, which become one tree; *e gets containers. */
-static void add_value(struct compiler *c, const json_t *value, expr_id *e)
+/* Those that are words of their own kind: texts in the other spelling, and other scalars. */
+static bool is_word(const struct compiler *c, const json_t *value, bool texts)
 {
-    if (json_is_object(value) || json_is_array(value))
-        *e = expr_choice(&c->pool, *e, schema_value(c, value));
-    else
-        schema_add_word(c, value);
+    bool scalar = !json_is_object(value) && !json_is_array(value);
+    bool text = c->gemma && json_is_string(value);
+    return scalar && text == texts && !(c->gemma && json_is_null(value));
+}
+
+/* The values of an array that have the type: words become one tree. */
+static expr_id listed(struct compiler *c, const json_t *schema, const json_t *list)
+{
+    const json_t *one;
+    uint32_t first = c->pool.words_count, texts, count;
+    size_t i;
+    json_array_foreach(list, i, one) if (is_word(c, one, true) && type_allows(schema, one))
+        schema_add_word(c, one);
+    texts = c->pool.words_count - first;
+    json_array_foreach(list, i, one) if (is_word(c, one, false) && type_allows(schema, one))
+        schema_add_word(c, one);
+    count = c->pool.words_count - first - texts;
+    expr_id e = texts ? schema_texts(c, first, texts) : EXPR_NEVER;
+    e = expr_choice(&c->pool, e, count ? expr_words(&c->pool, first + texts, count) : EXPR_NEVER);
+    json_array_foreach(list, i, one)
+    {
+        if (!is_word(c, one, true) && !is_word(c, one, false) && type_allows(schema, one))
+            e = expr_choice(&c->pool, e, schema_value(c, one));
+    }
+    return e;
 }
 
 static expr_id values(struct compiler *c, const json_t *schema)
 {
     const json_t *list = json_object_get(schema, "enum"), *only = json_object_get(schema, "const");
     const json_t *one;
-    uint32_t first = c->pool.words_count;
-    expr_id e = EXPR_NEVER;
+    bool found = !list;
     size_t i;
     if (list && !json_is_array(list))
         return schema_fail(c, "enum", "it is no array");
     if (!only_values(c, schema))
         return EXPR_NEVER;
-    if (!list && type_allows(schema, only))
-        add_value(c, only, &e);
-    json_array_foreach(list, i, one) if (type_allows(schema, one) &&
-                                         (!only || json_equal(one, only))) add_value(c, one, &e);
-    uint32_t count = c->pool.words_count - first;
-    e = expr_choice(&c->pool, e, count ? expr_words(&c->pool, first, count) : EXPR_NEVER);
+    json_array_foreach(list, i, one) found |= only && json_equal(one, only);
+    json_t *single = only && found ? json_pack("[O]", only) : json_array();
+    expr_id e = listed(c, schema, only ? single : list);
+    json_decref(single);
     return e == EXPR_NEVER ? schema_fail(c, list ? "enum" : "const", "no value is possible") : e;
 }
 
@@ -206,7 +230,7 @@ expr_id schema_any(struct compiler *c)
         json_t *empty = json_object();
         c->has_any = true;
         c->any_rule = expr_new_rule(&c->pool);
-        expr_id e = expr_string(&c->pool, "null");
+        expr_id e = schema_null(c);
         e = expr_choice(&c->pool, e, expr_string(&c->pool, "true"));
         e = expr_choice(&c->pool, e, expr_string(&c->pool, "false"));
         e = expr_choice(&c->pool, e, schema_number(c, empty, false));
@@ -224,7 +248,7 @@ expr_id schema_any(struct compiler *c)
 static expr_id one_type(struct compiler *c, const json_t *schema, const char *type)
 {
     if (strcmp(type, "null") == 0)
-        return expr_string(&c->pool, "null");
+        return schema_null(c);
     if (strcmp(type, "boolean") == 0)
         return expr_choice(&c->pool, expr_string(&c->pool, "true"), expr_string(&c->pool, "false"));
     if (strcmp(type, "object") == 0)
@@ -294,7 +318,7 @@ static expr_id by_type(struct compiler *c, const json_t *schema)
         return schema_fail(c, "type", "it is neither a name nor an array of names");
     }
     if (type && json_is_true(json_object_get(schema, "nullable")))
-        e = expr_choice(&c->pool, e, expr_string(&c->pool, "null"));
+        e = expr_choice(&c->pool, e, schema_null(c));
     return e;
 }
 
@@ -493,14 +517,18 @@ static json_t *read_schema(const char *text, size_t bytes, struct error *error)
     return root;
 }
 
-int schema_rule(struct expr_pool *pool, const char *text, size_t bytes, uint32_t *rule,
-                struct error *error)
+int schema_rule(struct expr_pool *pool, const char *text, size_t bytes,
+                enum schema_spelling spelling, uint32_t *rule, struct error *error)
 {
     json_t *root = read_schema(text, bytes, error);
     if (!root)
         return -1;
-    struct compiler c = {
-        .root = root, .made = json_array(), .path = "$", .error = error, .pool = *pool};
+    struct compiler c = {.root = root,
+                         .made = json_array(),
+                         .path = "$",
+                         .error = error,
+                         .pool = *pool,
+                         .gemma = spelling == SPELLING_GEMMA};
     *rule = expr_new_rule(&c.pool);
     compile_all(&c, *rule);
     *pool = c.pool;
@@ -519,7 +547,7 @@ int grammar_from_schema(const char *text, size_t bytes, const struct grammar_lim
     struct expr_pool pool;
     uint32_t rule = 0;
     expr_pool_init(&pool, l);
-    int rc = schema_rule(&pool, text, bytes, &rule, error);
+    int rc = schema_rule(&pool, text, bytes, SPELLING_JSON, &rule, error);
     if (rc == 0)
         rc = program_make(&pool, rule, g, error);
     expr_pool_free(&pool);

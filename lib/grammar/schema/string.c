@@ -57,8 +57,10 @@ expr_id schema_string(struct compiler *c, const json_t *schema)
                            min, max);
     else if (format)
         e = schema_pattern(c, "format", format, strlen(format), min, max);
+    else if (min == 0 && max == EXPR_UNBOUNDED)
+        e = schema_chars(c);
     else
-        e = expr_repeat(&c->pool, expr_char(&c->pool), min, max);
-    e = expr_sequence(&c->pool, expr_string(&c->pool, "\""), e);
-    return expr_sequence(&c->pool, e, expr_string(&c->pool, "\""));
+        e = expr_repeat(&c->pool, schema_char(c), min, max);
+    e = expr_sequence(&c->pool, schema_quote(c), e);
+    return expr_sequence(&c->pool, e, schema_quote(c));
 }

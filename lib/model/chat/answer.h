@@ -28,6 +28,13 @@ struct answer_call {
     bool lines;
 };
 
+/* Headers of answers in channels as rules of GBNF, whose <name> is a control token: a message of
+ * thoughts, one to the user before a call, and the header of the answer. */
+#define ANSWER_CHANNEL_RULES                                                                       \
+    "answer-think ::= <|channel|> \"analysis\" <|message|> .* <|end|> <|start|> \"assistant\"\n"   \
+    "answer-note ::= <|channel|> \"commentary\" <|message|> .* <|end|> <|start|> \"assistant\"\n"  \
+    "answer-final ::= <|channel|> \"final\" (\" \"? <|constrain|> \"json\")? <|message|>\n"
+
 /* The marks in a chat template. */
 struct answer_form {
     struct answer_marks reasoning;

@@ -82,8 +82,8 @@ void api_request_free(struct api_request *r)
     free(r->front);
     free(r->conversation);
     r->front = r->conversation = NULL;
-    json_decref(r->grammar_tools);
-    r->grammar_tools = NULL;
+    json_decref(r->grammar_lines);
+    r->grammar_lines = NULL;
     r->answer.types = r->types = NULL;
 }
 

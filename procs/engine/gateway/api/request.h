@@ -48,7 +48,7 @@ struct api_request {
     /* What the answer keeps to (lib/grammar/grammar.h); its text is grammar_text, malloc'ed. */
     struct grammar_source grammar;
     char *grammar_text;
-    json_t *grammar_tools; /* the names of tools, line by line of the grammar; owned; NULL: none */
+    json_t *grammar_lines; /* what lines of the grammar are of (calls_write); owned; NULL: none */
     bool grammar_optional; /* an answer without it is better than none */
     struct sampler_bias *bias; /* malloc'ed */
     size_t bias_count;

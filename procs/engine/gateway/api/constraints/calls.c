@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writes calls of tools as GBNF. Arguments that are JSON follow the tool's schema; models that write
- * arguments one by one have a rule for each of them: a text up to the mark behind it, or JSON. */
+/* Writes calls of tools as GBNF. Arguments that are an object follow the tool's schema; models that
+ * write arguments one by one have a text up to the mark behind it for each of them, or a rule with
+ * JSON. */
 #include "procs/engine/gateway/api/constraints/calls.h"
 
 #include <stdlib.h>
@@ -11,6 +12,14 @@
 #include "procs/engine/gateway/api/request.h"
 
 #define TOKEN_BYTES_MAX 64
+
+struct writing {
+    const struct calls *c;
+    FILE *out;     /* the rules of the tools */
+    FILE *rules;   /* those of arguments, which come behind all tools */
+    json_t *lines; /* calls_write's */
+    size_t count;  /* rules of arguments */
+};
 
 /* ---- texts ----------------------------------------------------------------------------------- */
 
@@ -23,9 +32,9 @@ static size_t token_bytes(const char *text)
                : 0;
 }
 
-static void put_quoted(FILE *out, const char *text, size_t bytes)
+/* A part of a literal. */
+static void put_inside(FILE *out, const char *text, size_t bytes)
 {
-    fputs(" \"", out);
     for (size_t i = 0; i < bytes; i++) {
         unsigned char c = (unsigned char)text[i];
         if (c == '"' || c == '\\')
@@ -37,6 +46,12 @@ static void put_quoted(FILE *out, const char *text, size_t bytes)
         else
             fputc(c, out);
     }
+}
+
+static void put_quoted(FILE *out, const char *text, size_t bytes)
+{
+    fputs(" \"", out);
+    put_inside(out, text, bytes);
     fputc('"', out);
 }
 
@@ -58,12 +73,17 @@ void calls_put(FILE *out, const char *text)
 }
 
 /* Steals the value. */
-static void put_schema(FILE *out, json_t *schema)
+static void put_spelled(FILE *out, const char *spelling, json_t *schema)
 {
-    fputs(" %json ", out);
+    fprintf(out, " %s ", spelling);
     if (schema)
         json_dumpf(schema, out, JSON_COMPACT);
     json_decref(schema);
+}
+
+static void put_schema(FILE *out, json_t *schema)
+{
+    put_spelled(out, "%json", schema);
 }
 
 /* A character of a class without those that are in `but`. */
@@ -115,31 +135,44 @@ static int cannot(const char *tool, const char *key, const char *keyword, struct
         tool, key, keyword);
 }
 
-/* Whether texts are allowed, which the model writes as they are. */
-static bool may_be_text(const json_t *schema)
+/* Whether values of a type are allowed; where a schema does not say, texts are. */
+static bool may_be(const json_t *schema, const char *wanted)
 {
     const json_t *type = json_object_get(schema, "type"), *one;
+    bool text = strcmp(wanted, "string") == 0;
     size_t i;
     if (json_is_string(type))
-        return json_text_is(type, "string");
-    json_array_foreach(type, i, one) if (json_text_is(one, "string")) return true;
+        return json_text_is(type, wanted);
+    json_array_foreach(type, i, one) if (json_text_is(one, wanted)) return true;
     if (type || json_object_get(schema, "$ref"))
         return false;
     static const char *const several[] = {"anyOf", "oneOf"};
     for (size_t k = 0; k < ARRAY_LEN(several); k++) {
         const json_t *list = json_object_get(schema, several[k]);
-        json_array_foreach(list, i, one) if (may_be_text(one)) return true;
+        json_array_foreach(list, i, one) if (may_be(one, wanted)) return true;
         if (list)
             return false;
     }
     const json_t *list = json_object_get(schema, "enum");
-    json_array_foreach(list, i, one) if (json_is_string(one)) return true;
-    return !list;
+    json_array_foreach(list, i, one) if (text && json_is_string(one)) return true;
+    return text && !list;
+}
+
+/* Python's name of a value, which models write whose templates print arguments with str(); NULL: it
+ * has none, or the form is another one. */
+static const char *python_name(const struct answer_call *f, const json_t *value)
+{
+    return !f->lines || !value                              ? NULL
+           : json_is_boolean(value) && json_is_true(value)  ? "True"
+           : json_is_boolean(value) && json_is_false(value) ? "False"
+           : json_is_null(value)                            ? "None"
+                                                            : NULL;
 }
 
 /* Values of an enum: texts as they are, others as JSON. False: one contains the mark. */
-static bool put_enum(FILE *out, const json_t *list, const char *mark)
+static bool put_enum(const struct answer_call *f, const json_t *list, FILE *out)
 {
+    const char *mark = f->value_close, *name;
     const json_t *one;
     size_t i;
     fputs(" (", out);
@@ -152,19 +185,23 @@ static bool put_enum(FILE *out, const json_t *list, const char *mark)
         fputs(i > 0 ? " |" : "", out);
         put_quoted(out, value, strlen(value));
         free(text);
+        if ((name = python_name(f, one)) != NULL)
+            fprintf(out, " | \"%s\"", name);
     }
     fputs(")", out);
     return true;
 }
 
-static int put_text(const struct calls *c, const char *tool, const char *key, const json_t *schema,
-                    FILE *out, struct error *error)
+static int put_text(const struct writing *w, const char *tool, const char *key,
+                    const json_t *schema, struct error *error)
 {
+    const struct calls *c = w->c;
+    FILE *out = w->out;
     static const char *const hard[] = {"pattern", "format", "allOf", "not", "const"};
     const char *mark = c->form->call.value_close;
     const json_t *list = json_object_get(schema, "enum"), *min, *max;
     if (list)
-        return put_enum(out, list, mark) ? 0 : cannot(tool, key, "enum", error);
+        return put_enum(&c->form->call, list, out) ? 0 : cannot(tool, key, "enum", error);
     for (size_t i = 0; i < ARRAY_LEN(hard); i++)
         if (c->strict && json_object_get(schema, hard[i]))
             return cannot(tool, key, hard[i], error);
@@ -236,27 +273,52 @@ static bool is_required(const json_t *parameters, const char *key)
     return false;
 }
 
-/* In the order of the properties, as in objects; without properties, any. */
-static int put_arguments(const struct calls *c, const char *tool, const json_t *parameters,
-                         FILE *out, struct error *error)
+/* Each argument has the definitions of its tool again, so that the text may be far larger than the
+ * request: it ends before it takes more memory. */
+static int check_size(const struct writing *w, struct error *error)
 {
-    const struct answer_call *f = &c->form->call;
+    return ftello(w->out) + ftello(w->rules) <= GRAMMAR_TEXT_BYTES_MAX
+               ? 0
+               : error_set(error, ERR_BAD_INPUT,
+                           "the schemas of the tools take more than %u bytes; leave tools or "
+                           "definitions out",
+                           GRAMMAR_TEXT_BYTES_MAX);
+}
+
+/* A rule of its own, so that the line of an error tells the argument. */
+static void put_json(struct writing *w, const char *tool, const char *key, const json_t *parameters,
+                     const json_t *schema)
+{
+    const struct answer_call *f = &w->c->form->call;
+    fprintf(w->out, " arg%zu", w->count);
+    fprintf(w->rules, "arg%zu ::=", w->count++);
+    put_schema(w->rules, property_schema(parameters, schema));
+    if (f->lines && may_be(schema, "boolean"))
+        fputs(" | \"True\" | \"False\"", w->rules);
+    if (f->lines && may_be(schema, "null"))
+        fputs(" | \"None\"", w->rules);
+    fputs("\n", w->rules);
+    json_array_append_new(w->lines, json_pack("[s, s]", tool, key));
+}
+
+/* In the order of the properties, as in objects; without properties, any. */
+static int put_arguments(struct writing *w, const char *tool, const json_t *parameters,
+                         struct error *error)
+{
+    const struct answer_call *f = &w->c->form->call;
     json_t *properties = json_object_get(parameters, "properties"), *schema;
     const char *key;
+    FILE *out = w->out;
     json_object_foreach(properties, key, schema)
     {
-        if (ftello(out) > GRAMMAR_TEXT_BYTES_MAX) /* before it takes more memory */
-            return error_set(error, ERR_BAD_INPUT,
-                             "GBNF, line 1: the schemas of the tools are larger than %u bytes",
-                             GRAMMAR_TEXT_BYTES_MAX);
+        if (check_size(w, error) != 0)
+            return -1;
         fputs(" (", out);
         put_key(f, key, out);
-        if (may_be_text(schema)) {
-            if (put_text(c, tool, key, schema, out, error) != 0)
-                return -1;
-        } else {
-            put_schema(out, property_schema(parameters, schema));
-        }
+        if (!may_be(schema, "string"))
+            put_json(w, tool, key, parameters, schema);
+        else if (put_text(w, tool, key, schema, error) != 0)
+            return -1;
         put_value_end(f, out);
         fputs(is_required(parameters, key) ? ")" : ")?", out);
     }
@@ -307,19 +369,24 @@ static void put_named(const char *name, json_t *parameters, FILE *out)
     json_decref(value);
 }
 
+/* The recipient is in the channel's part of the header, or before it, as templates write it. */
 static void put_channel_call(const char *name, json_t *parameters, FILE *out)
 {
-    calls_put(out, "<|channel|>commentary to=functions.");
-    put_quoted(out, name, strlen(name));
-    calls_put(out, " <|constrain|>json<|message|>");
+    fputs(" (<|channel|> \"commentary to=functions.", out);
+    put_inside(out, name, strlen(name));
+    fputs("\" | \" to=functions.", out);
+    put_inside(out, name, strlen(name));
+    fputs("\" <|channel|> \"commentary\") (\" \"? <|constrain|> \"json\" | \" json\")? <|message|>",
+          out);
     put_schema(out, json_incref(parameters));
 }
 
-static int put_body(const struct calls *c, const char *name, json_t *parameters, FILE *out,
-                    struct error *error)
+static int put_body(struct writing *w, const char *name, json_t *parameters, struct error *error)
 {
-    const struct answer_call *f = &c->form->call;
-    if (c->form->channels) {
+    const struct answer_form *form = w->c->form;
+    const struct answer_call *f = &form->call;
+    FILE *out = w->out;
+    if (form->channels) {
         put_channel_call(name, parameters, out);
         return 0;
     }
@@ -331,12 +398,16 @@ static int put_body(const struct calls *c, const char *name, json_t *parameters,
     calls_put(out, f->prefix);
     put_quoted(out, name, strlen(name));
     fputs(*f->prefix ? " \":\" [0-9]{1,4}" : "", out);
+    if (f->kind == ANSWER_GEMMA) { /* name_end is the object's first character */
+        put_spelled(out, "%gemma", json_incref(parameters));
+        return 0;
+    }
     calls_put(out, f->name_end);
     if (f->kind == ANSWER_OBJECT) {
         put_schema(out, json_incref(parameters));
     } else {
         fputs(" nl", out);
-        if (put_arguments(c, name, parameters, out, error) != 0)
+        if (put_arguments(w, name, parameters, error) != 0)
             return -1;
     }
     calls_put(out, f->call_close);
@@ -348,19 +419,22 @@ static bool is_chosen(const struct calls *c, const json_t *tool)
     return name_of(tool) && (!c->name || strcmp(c->name, name_of(tool)) == 0);
 }
 
-static int put_tools(const struct calls *c, FILE *out, struct error *error)
+static int put_tools(struct writing *w, struct error *error)
 {
     const json_t *tool;
     size_t i;
-    json_array_foreach(c->tools, i, tool)
+    json_array_foreach(w->c->tools, i, tool)
     {
-        fprintf(out, "tool%zu ::=", i);
+        const char *name = name_of(tool);
+        bool chosen = is_chosen(w->c, tool);
         json_t *parameters = parameters_of(tool);
-        int rc = !is_chosen(c, tool) ? 0 : put_body(c, name_of(tool), parameters, out, error);
+        fprintf(w->out, "tool%zu ::=", i);
+        json_array_insert_new(w->lines, i, json_string(name ? name : ""));
+        int rc = chosen ? put_body(w, name, parameters, error) : 0;
         json_decref(parameters);
-        if (rc != 0)
+        if (rc != 0 || check_size(w, error) != 0)
             return -1;
-        fputs(is_chosen(c, tool) ? "\n" : " \"\"\n", out);
+        fputs(chosen ? "\n" : " \"\"\n", w->out);
     }
     return 0;
 }
@@ -385,7 +459,7 @@ static bool put_choice(const struct calls *c, FILE *out)
 /* Models whose calls have marks of their own write all of them between two marks. */
 static bool in_one_block(const struct answer_call *f)
 {
-    return f->kind != ANSWER_NAMED && *f->call_open && !f->lines;
+    return f->kind != ANSWER_NAMED && f->kind != ANSWER_GEMMA && *f->call_open && !f->lines;
 }
 
 static void put_channel_rules(FILE *out)
@@ -412,12 +486,29 @@ static void put_rules(const struct calls *c, FILE *out)
 
 bool calls_have_grammar(const struct answer_form *form)
 {
-    return form->channels || (form->call.open && form->call.kind != ANSWER_GEMMA);
+    return form->channels || form->call.open;
 }
 
-int calls_write(const struct calls *c, FILE *out, struct error *error)
+/* The tools, then the arguments. */
+static int put_both(struct writing *w, struct error *error)
 {
-    if (put_tools(c, out, error) != 0)
+    char *text = NULL;
+    size_t bytes = 0;
+    if (!w->lines || !(w->rules = open_memstream(&text, &bytes)))
+        return error_set(error, ERR_NO_MEMORY, "out of memory (grammar)");
+    int rc = put_tools(w, error);
+    if (fclose(w->rules) != 0 && rc == 0)
+        rc = error_set(error, ERR_NO_MEMORY, "out of memory (grammar)");
+    if (rc == 0)
+        fwrite(text, 1, bytes, w->out);
+    free(text);
+    return rc;
+}
+
+int calls_write(const struct calls *c, FILE *out, json_t *lines, struct error *error)
+{
+    struct writing w = {.c = c, .out = out, .lines = lines};
+    if (put_both(&w, error) != 0)
         return -1;
     if (!put_choice(c, out))
         return c->name ? error_set(error, ERR_BAD_INPUT, "'tools' has no function '%.60s'", c->name)

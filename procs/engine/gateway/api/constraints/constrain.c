@@ -9,12 +9,6 @@
 #include "procs/engine/gateway/api/constraints/calls.h"
 #include "procs/engine/gateway/api/request.h"
 
-/* Rules of answers in channels: reasoning, and before a call perhaps a message to the user. */
-#define CHANNEL_RULES                                                                              \
-    "think ::= <|channel|> \"analysis\" <|message|> .* <|end|> <|start|> \"assistant\"\n"          \
-    "note ::= <|channel|> \"commentary\" <|message|> .* <|end|> <|start|> \"assistant\"\n"         \
-    "final ::= <|channel|> \"final\" (\" \"? <|constrain|> \"json\")? <|message|>\n"
-
 static bool any_is_strict(const json_t *tools)
 {
     const json_t *tool;
@@ -64,11 +58,12 @@ static void put_root(const struct answer_form *form, const struct api_conversati
 {
     const char *text = c->shape.schema ? "schema" : ".*";
     if (form->channels) {
-        fputs(CHANNEL_RULES "root ::= think? ", out);
+        fputs(ANSWER_CHANNEL_RULES "root ::= ", out);
+        fputs(calls ? "(answer-think | answer-note)* " : "answer-think* ", out);
         if (c->shape.call_needed)
-            fputs("note? calls\n", out);
+            fputs("calls\n", out);
         else
-            fprintf(out, "(%sfinal %s)\n", calls ? "note? calls | " : "", text);
+            fprintf(out, "(%sanswer-final %s)\n", calls ? "calls | " : "", text);
     } else if (c->shape.call_needed) {
         fputs("root ::= calls\n", out);
     } else {
@@ -82,11 +77,14 @@ static void put_root(const struct answer_form *form, const struct api_conversati
 }
 
 static int write_all(const struct answer_form *form, const struct api_conversation *c, bool calls,
-                     bool one, bool strict, FILE *out, struct error *error)
+                     bool strict, const struct api_request *r, FILE *out, struct error *error)
 {
-    struct calls all = {
-        .form = form, .tools = c->tools, .name = c->shape.call_name, .one = one, .strict = strict};
-    if (calls && calls_write(&all, out, error) != 0)
+    struct calls all = {.form = form,
+                        .tools = c->tools,
+                        .name = c->shape.call_name,
+                        .one = r->one_call,
+                        .strict = strict};
+    if (calls && calls_write(&all, out, r->grammar_lines, error) != 0)
         return -1;
     put_root(form, c, calls, out);
     return ferror(out) ? error_set(error, ERR_NO_MEMORY, "out of memory (grammar)") : 0;
@@ -100,7 +98,7 @@ static int make_gbnf(const struct answer_form *form, const struct api_conversati
     FILE *out = open_memstream(&text, &bytes);
     if (!out)
         return error_set(error, ERR_NO_MEMORY, "out of memory (grammar)");
-    int rc = write_all(form, c, calls, r->one_call, strict, out, error);
+    int rc = write_all(form, c, calls, strict, r, out, error);
     if (fclose(out) != 0 && rc == 0)
         rc = error_set(error, ERR_NO_MEMORY, "out of memory (grammar)");
     if (rc == 0)
@@ -143,23 +141,6 @@ static int check(const struct answer_form *form, const struct api_conversation *
     return 0;
 }
 
-/* The names in their order, for the words of errors. */
-static int keep_names(const json_t *tools, struct api_request *r, struct error *error)
-{
-    const json_t *tool;
-    size_t i;
-    r->grammar_tools = json_array();
-    json_array_foreach(tools, i, tool)
-    {
-        const json_t *function = json_object_get(tool, "function");
-        json_t *name = json_object_get(function ? function : tool, "name");
-        if (json_array_append_new(r->grammar_tools,
-                                  json_is_string(name) ? json_incref(name) : json_string("")) != 0)
-            return error_set(error, ERR_NO_MEMORY, "out of memory (tools)");
-    }
-    return 0;
-}
-
 static int constrain(const struct answer_form *form, const struct api_conversation *c, bool inside,
                      struct api_request *r, struct error *error)
 {
@@ -174,8 +155,7 @@ static int constrain(const struct answer_form *form, const struct api_conversati
     place(form, inside, !c->shape.schema && !c->shape.call_needed, &r->grammar);
     if (!calls && !form->channels)
         return api_grammar_of_schema(r, c->shape.schema, error);
-    if (keep_names(c->tools, r, error) != 0)
-        return -1;
+    r->grammar_lines = json_array();
     return make_gbnf(form, c, calls, strict, r, error);
 }
 
@@ -213,13 +193,18 @@ bool api_explain(const struct api_request *r, struct error *error)
     unsigned line;
     int n = 0;
     struct error own = *error;
-    if (error->code != ERR_BAD_INPUT || !r->grammar_tools ||
+    if (error->code != ERR_BAD_INPUT || !r->grammar_lines ||
         sscanf(own.text, "GBNF, line %u: %n", &line, &n) != 1 || n == 0)
         return false;
-    const char *name = json_string_value(json_array_get(r->grammar_tools, line - 1));
-    if (name)
-        error_set(error, own.code, "tool '%.60s': %.300s", name, own.text + n);
+    const char *why = own.text + n, *root = strstr(why, "at $");
+    const json_t *of = json_array_get(r->grammar_lines, line - 1);
+    const char *tool = json_string_value(json_is_array(of) ? json_array_get(of, 0) : of);
+    if (json_is_array(of) && root)
+        error_set(error, own.code, "tool '%.60s': %.*s.properties.%.60s%.250s", tool,
+                  (int)(root - why) + 4, why, json_string_value(json_array_get(of, 1)), root + 4);
+    else if (tool)
+        error_set(error, own.code, "tool '%.60s': %.300s", tool, why);
     else
-        error_set(error, own.code, "%.350s", own.text + n);
+        error_set(error, own.code, "%.350s", why);
     return true;
 }

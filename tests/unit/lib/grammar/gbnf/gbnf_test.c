@@ -70,6 +70,21 @@ static const struct {
      "\"x\":{\"type\":\"array\",\"items\":{\"$ref\":\"#/$defs/x\"}}}}",
      "[[],[[]]]", 2},
     {"root ::= a | %json {\"enum\":[\"}\\\"{\"]}\na ::= \"b\"", "\"}\\\"{\"", 2},
+    {"root ::= %gemma {\"enum\":[\"}\\\"{\",1,null,[\"a\"]]}", "<|\"|>}\"{<|\"|>", 2},
+    {"root ::= %gemma {\"enum\":[\"}\\\"{\",1,null,[\"a\"]]}", "\xff<|\"|>\xff}\"{<|\"|>", 2},
+    {"root ::= %gemma {\"enum\":[\"}\\\"{\",1,null,[\"a\"]]}", "[<|\"|>a<|\"|>]", 2},
+    {"root ::= %gemma {\"enum\":[\"}\\\"{\",1,null,[\"a\"]]}", "None", 2},
+    {"root ::= %gemma {\"enum\":[\"}\\\"{\",1,null,[\"a\"]]}", "\"a\"", 0},
+    {"root ::= %gemma {\"type\":\"string\"}", "<|\"|>a <<|\"<|x\n<|\"|<|\"|>", 2},
+    {"root ::= %gemma {\"type\":\"string\"}", "<|\"|><|\"|>a", 0},
+    {"root ::= %gemma {\"type\":\"string\",\"maxLength\":2}", "<|\"|>\xc3\xa9\"<|\"|>", 2},
+    {"root ::= %gemma {\"type\":\"string\",\"maxLength\":2}", "<|\"|>aaa", 0},
+    {"root ::= %gemma {\"type\":\"string\",\"pattern\":\"a[\\\"\\n]$\"}", "<|\"|>xa\n<|\"|>", 2},
+    {"root ::= %gemma {\"type\":\"string\",\"pattern\":\"a[\\\"\\n]$\"}", "<|\"|>xa\\n<", 0},
+    {"root ::= %gemma {\"type\":\"object\"}", "{a b:1}", 0},
+    {"root ::= %gemma {\"type\":\"object\"}", "{a_b:{c:[true, 1.5]}}", 2},
+    {"root ::= \"a\"\n%root x\nx ::= root \"b\"", "ab", 2},
+    {"%root x\nroot ::= \"a\"\nx ::= root \"b\"", "a", 1},
 };
 
 START_TEST(accepted)

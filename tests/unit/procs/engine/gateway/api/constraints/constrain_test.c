@@ -15,6 +15,13 @@
     "\"type\":\"string\",\"maxLength\":3}},\"required\":[\"depth\"]}}},{\"type\":\"function\","    \
     "\"function\":{\"name\":\"other\"}}]"
 
+#define TOOLS_OF(schema)                                                                           \
+    "[{\"type\":\"function\",\"function\":{\"name\":\"look\",\"parameters\":" schema "}}]"
+#define TYPED                                                                                      \
+    TOOLS_OF("{\"type\":\"object\",\"properties\":{\"deep\":{\"type\":\"boolean\"},\"none\":{"     \
+             "\"type\":[\"integer\",\"null\"]},\"state\":{\"anyOf\":[{\"type\":\"boolean\"},{"     \
+             "\"type\":\"object\"}]}}}")
+
 static json_t *loaded(const char *text)
 {
     json_t *json = text ? json_loads(text, 0, NULL) : NULL;
@@ -95,6 +102,10 @@ static void check(const struct wish *w, const char *text, int fit)
 #define KIMI(arguments) KIMI_NUMBER("0", arguments)
 #define HARMONY(arguments)                                                                         \
     "<|channel|>commentary to=functions.look <|constrain|>json<|message|>" arguments
+/* As the template writes a call in a conversation. */
+#define HARMONY_TO(arguments) " to=functions.look<|channel|>commentary json<|message|>" arguments
+#define GEMMA(arguments)      "<|tool_call>call:look{" arguments "}<tool_call|>"
+#define GEMMA_MARKS           "<|channel>thought<channel|><|tool_call><tool_call|>"
 
 static const struct {
     const char *marks, *right, *wrong,
@@ -127,6 +138,12 @@ static const struct {
     {"<|tool_calls_section_begin|>", KIMI_NUMBER("12", "{\"depth\": 3}"),
      KIMI_NUMBER("00000", "{\"depth\": 3}"), NULL},
     {"<|channel|>analysis<|message|>", HARMONY("{\"depth\": 3}"), HARMONY("{}"), NULL},
+    {"<|channel|>analysis<|message|>", HARMONY_TO("{\"depth\": 3}"), HARMONY_TO("{}"), NULL},
+    {GEMMA_MARKS,
+     GEMMA("depth:3,list:[1,{a_b:<|\"|>{\"<|\"\n|><|\"|>},<|\"|><|\"|>],mode:<|\"|>b<|\"|>,"
+           "name:<|\"|>a, \"b\" \\ <|x<|\"|>,short:<|\"|>{,}<|\"|>"),
+     GEMMA("depth:3,mode:<|\"|>c<|\"|>"), GEMMA("depth:3") GEMMA("depth:4")},
+    {GEMMA_MARKS, GEMMA("depth:3"), GEMMA("depth:<|\"|>3<|\"|>"), NULL},
 };
 
 static unsigned read_calls;
@@ -188,7 +205,7 @@ START_TEST(calls_that_may_be)
 {
     struct wish w = {.marks = forms[_i].marks, .tools = TOOLS};
     char text[1000];
-    bool channels = strstr(w.marks, "channel") != NULL;
+    bool channels = strstr(w.marks, "<|channel|>") != NULL;
     snprintf(text, sizeof text, "%s%s",
              channels ? "<|channel|>commentary<|message|>Hm <x><|end|><|start|>assistant" : "Hm <t",
              forms[_i].right);
@@ -196,6 +213,72 @@ START_TEST(calls_that_may_be)
     check(&w, channels ? "<|channel|>final<|message|>Hello <x>" : "Hello <x>", 2);
     snprintf(text, sizeof text, "%s%s", channels ? "" : "Hm", forms[_i].wrong);
     check(&w, text, 0);
+}
+END_TEST
+
+/* Models whose templates print arguments with str() write Python's names. */
+START_TEST(python_names)
+{
+    struct wish w = {.marks = "<tool_call><function=</tool_call>", .tools = TYPED, .needed = true};
+    check(&w, CODER(CODER_PARAMETER("deep", "True") CODER_PARAMETER("none", "None")), 2);
+    check(&w, CODER(CODER_PARAMETER("deep", "false") CODER_PARAMETER("none", "7")), 2);
+    check(&w, CODER(CODER_PARAMETER("deep", "None")), 0);
+    check(&w, CODER(CODER_PARAMETER("none", "True")), 0);
+    check(&w, CODER(CODER_PARAMETER("state", "True")), 2);
+    check(&w, CODER(CODER_PARAMETER("state", "None")), 0);
+    w.marks = "<tool_call><arg_key></tool_call>";
+    check(&w, GLM(GLM_ARGUMENT("deep", "true")), 2);
+    check(&w, GLM(GLM_ARGUMENT("deep", "True")), 0);
+    w.marks = GEMMA_MARKS;
+    check(&w, GEMMA("deep:true,none:None"), 2);
+    check(&w, GEMMA("deep:True"), 0);
+}
+END_TEST
+
+/* Gemma 4 writes names without quotes, those of any depth in alphabetical order. */
+START_TEST(gemma_names)
+{
+    static const char sorted[] = TOOLS_OF(
+        "{\"type\":\"object\",\"properties\":{\"b\":{\"type\":\"integer\"},\"A\":{\"type\":"
+        "\"object\",\"properties\":{\"y\":{},\"x\":{\"const\":\"c\"}}},\"m\":{\"type\":"
+        "\"string\",\"pattern\":\"^[a<]+$\"}},\"additionalProperties\":true}");
+    struct wish w = {.marks = GEMMA_MARKS, .tools = sorted, .needed = true};
+    check(&w, GEMMA("A:{x:<|\"|>c<|\"|>,y:[]},b:1,m:<|\"|>aa<|\"|>"), 2);
+    check(&w, GEMMA("b:1,A:{}"), 0);
+    check(&w, GEMMA("m:<|\"|>a<<|\"|>"), 0);
+    check(&w, GEMMA("b:1,other:2"), 0);
+    struct api_request r;
+    struct grammar *g = NULL;
+    struct error error = {0};
+    w.tools = TOOLS_OF("{\"properties\":{\"a:b\":{}}}");
+    ck_assert_str_eq(constrain(&w, &r), "");
+    ck_assert(grammar_compile(&r.grammar, NULL, &g, &error) == -1);
+    ck_assert(api_explain(&r, &error));
+    ck_assert_msg(strstr(error.text, "tool 'look': ") && strstr(error.text, "without quotes"), "%s",
+                  error.text);
+    api_request_free(&r);
+}
+END_TEST
+
+/* A real model may think and tell the user something more than once before it calls. */
+#define TOKEN(name) "\xff" name "\xff"
+#define MESSAGE(channel, text)                                                                     \
+    TOKEN("<|channel|>")                                                                           \
+    channel TOKEN("<|message|>") text TOKEN("<|end|>") TOKEN("<|start|>") "assistant"
+#define FINAL(text) TOKEN("<|channel|>") "final" TOKEN("<|message|>") text
+
+START_TEST(messages_before_a_call)
+{
+    struct wish w = {.marks = "<|channel|>analysis<|message|>", .tools = TOOLS, .needed = true};
+    check(&w,
+          MESSAGE("analysis", "a") MESSAGE("commentary", "b") MESSAGE("analysis", "c")
+              HARMONY_TO("{\"depth\":1}"),
+          2);
+    check(&w, MESSAGE("analysis", "a") FINAL("x"), 0);
+    w = (struct wish){.marks = w.marks, .schema = "{\"type\":\"null\"}"};
+    check(&w, MESSAGE("analysis", "a") MESSAGE("analysis", "b") FINAL("null"), 2);
+    check(&w, MESSAGE("analysis", "a") FINAL("x"), 0);
+    check(&w, MESSAGE("commentary", "a") FINAL("null"), 0);
 }
 END_TEST
 
@@ -257,7 +340,6 @@ START_TEST(impossible)
     } rows[] = {
         {{.marks = "<tool_call></tool_call>", .needed = true}, "there are no tools"},
         {{.marks = "", .tools = TOOLS, .needed = true}, "cannot be enforced"},
-        {{.marks = "<tool_call|>", .tools = TOOLS, .needed = true}, "cannot be enforced"},
         {{.marks = "", .tools = TOOLS, .object = true}, "tools together with a schema"},
         {{.marks = "<tool_call></tool_call>", .tools = TOOLS, .needed = true, .name = "none"},
          "no function 'none'"},
@@ -289,10 +371,45 @@ START_TEST(explained)
     ck_assert_msg(strstr(error.text, "tool 'f': JSON Schema, at $.properties.x, not: "), "%s",
                   error.text);
     api_request_free(&r);
+    w.marks = "<tool_call><function=</tool_call>"; /* each argument has a rule */
+    w.tools = "[" TOOL("{}") "," TOOL("{\"properties\":{\"x\":{\"type\":\"array\",\"items\":{"
+                                      "\"not\":{}}}}}") "]";
+    ck_assert_str_eq(constrain(&w, &r), "");
+    ck_assert(grammar_compile(&r.grammar, NULL, &g, &error) == -1);
+    ck_assert(api_explain(&r, &error));
+    ck_assert_msg(strstr(error.text, "tool 'f': JSON Schema, at $.properties.x.items, not: "), "%s",
+                  error.text);
+    api_request_free(&r);
     w.needed = false;
     ck_assert_str_eq(constrain(&w, &r), "");
     ck_assert(r.grammar_optional);
     api_request_free(&r);
+}
+END_TEST
+
+/* Each argument has the definitions of its tool: the text stays bounded. */
+START_TEST(too_large)
+{
+    char *tools;
+    size_t bytes;
+    FILE *out = open_memstream(&tools, &bytes);
+    ck_assert_ptr_nonnull(out);
+    fputs("[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"parameters\":{\"$defs\":{\"d\":"
+          "{\"type\":\"integer\",\"description\":\"",
+          out);
+    for (unsigned i = 0; i < 20000; i++)
+        fputc('x', out);
+    fputs("\"}},\"properties\":{", out);
+    for (unsigned i = 0; i < 2000; i++)
+        fprintf(out, "%s\"p%u\":{\"$ref\":\"#/$defs/d\"}", i ? "," : "", i);
+    fputs("}}}}]", out);
+    fclose(out);
+    struct wish w = {.marks = "<tool_call><function=", .tools = tools, .needed = true};
+    struct api_request r;
+    const char *why = constrain(&w, &r);
+    ck_assert_msg(strstr(why, "the schemas of the tools take more than"), "%s", why);
+    api_request_free(&r);
+    free(tools);
 }
 END_TEST
 
@@ -306,6 +423,10 @@ int main(void)
     tcase_add_test(cases, schemas_and_tools);
     tcase_add_test(cases, impossible);
     tcase_add_test(cases, explained);
+    tcase_add_test(cases, python_names);
+    tcase_add_test(cases, gemma_names);
+    tcase_add_test(cases, messages_before_a_call);
+    tcase_add_test(cases, too_large);
     suite_add_tcase(suite, cases);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);
