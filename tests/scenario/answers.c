@@ -241,6 +241,37 @@ static void rejected_template_for_tools(void)
     engine_stop(e);
 }
 
+/* The headers and thoughts come before the text that a grammar of the command line allows. */
+static void grammars_of_clients(void)
+{
+    static const struct {
+        const char *option, *text, *end;
+    } grammars[] = {{"--json-schema", "{\"const\": \"x\\ny\"}\n", "\"x\\ny\""},
+                    {"--json-schema", "{\"enum\": [\n\"one\"]}", "\"one\""},
+                    {"--grammar", "root ::= answer\nanswer ::= \"\\nIt is not.\"", "\nIt is not."}};
+    char model[PATH_MAX], path[PATH_MAX], expected[100];
+    scripted_model_make(model, "clients.gguf", &harmony);
+    for (size_t i = 0; i < 2 * ARRAY_LEN(grammars); i++) {
+        const char *option = grammars[i / 2].option;
+        struct command c;
+        FILE *f = fopen(path_in_dir(path, "grammar"), "w");
+        CHECK(f && fputs(grammars[i / 2].text, f) >= 0 && fclose(f) == 0, "cannot write %s", path);
+        if (i % 2)
+            command_run(&c, "Is it?\n", END_MS,
+                        (const char *const[]){"repl", "-q", "-m", model, "--temperature", "0",
+                                              option, path, NULL});
+        else
+            command_run(&c, NULL, END_MS,
+                        (const char *const[]){"generate", "-q", "-m", model, "--chat", "-p",
+                                              "Is it?", "--temperature", "0", option, path, NULL});
+        snprintf(expected, sizeof expected, "analysisThe user asks.assistantfinal%s",
+                 grammars[i / 2].end);
+        CHECK(c.status == 0 && strstr(c.out, expected), "%s %s: status %d, '%s' '%.300s'",
+              i % 2 ? "repl" : "generate", option, c.status, c.out, c.err);
+        command_free(&c);
+    }
+}
+
 /* ---- Kimi-K2 ---- */
 
 static const struct script_token kimi_tokens[] = {{"<|im_assistant|>", SCRIPT_CONTROL},
@@ -381,6 +412,7 @@ int main(int argc, char **argv)
         ROW(stops_among_marks),
         ROW(template_for_tools),
         ROW(rejected_template_for_tools),
+        ROW(grammars_of_clients),
         ROW(calls_in_control_tokens),
         ROW(fronts_and_continuations),
         ROW(bytes_of_tokens),

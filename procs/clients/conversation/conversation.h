@@ -50,10 +50,10 @@ int conversation_chat(struct conversation *t, const struct conversation_form *fo
                       const char *prompt, struct chat_prompt *out, struct error *error);
 
 /* The grammar is that of the answer to `prompt`, not of the reasoning before it. The marks are
- * borrowed from the form. -1 with ERR_BAD_INPUT: answers of this model are messages with headers,
- * which a grammar here does not have (the gateway's have). */
+ * borrowed from the form. *made, which the caller frees, is the text of the grammar where it is
+ * another one, else NULL. -1 with ERR_NO_MEMORY. */
 int conversation_place_grammar(const struct answer_form *form, const struct chat_prompt *prompt,
-                               struct grammar_source *grammar, struct error *error);
+                               struct grammar_source *grammar, char **made, struct error *error);
 
 /* Removes the last turn into *turn (the caller frees both texts). False: there is none. */
 bool conversation_take_last(struct conversation *t, struct turn *turn);

@@ -33,6 +33,8 @@ struct generate {
     bool chat;               /* the prompt is a message, rendered as the model's chat format */
     const char *system;      /* message of the chat; NULL: none */
     struct chat_prompt made; /* of them */
+    char *placed;            /* the grammar, as an answer of the chat has it; NULL: as it is */
+    struct grammar_source grammar; /* of the option */
     bool quiet, echo;
     bool raw;       /* control characters are not replaced on a terminal */
     size_t printed; /* ids printed so far */
@@ -92,7 +94,7 @@ static int take_stop(void *program, const char *value, struct error *error)
 static int take_grammar(void *program, int kind, const char *value, struct error *error)
 {
     struct generate *g = program;
-    return option_grammar((enum grammar_kind)kind, value, &g->submit.grammar, error);
+    return option_grammar((enum grammar_kind)kind, value, &g->grammar, error);
 }
 
 static int take_special(void *program, const char *value, struct error *error)
@@ -185,6 +187,7 @@ static int parse(struct generate *g, int argc, char **argv, struct error *error)
         return -1;
     if (options_read(&options, g, argc, argv, error) != 0)
         return -1;
+    s->grammar = g->grammar;
     if (option_model(&g->engine.model, argc, argv, " (the prompt goes after -p)", error) != 0)
         return -1;
     if (!s->prompt && !s->prompt_ids)
@@ -221,7 +224,8 @@ static int make_chat(struct generate *g, struct session *session, struct error *
         g->submit.prompt = g->made.text;
         g->submit.prompt_bytes = g->made.bytes;
         g->submit.special = g->made.written;
-        status = conversation_place_grammar(&format.answer, &g->made, &g->submit.grammar, error);
+        status = conversation_place_grammar(&format.answer, &g->made, &g->submit.grammar,
+                                            &g->placed, error);
     }
     chat_format_free(&format);
     json_decref(reply);
@@ -303,7 +307,8 @@ int main(int argc, char **argv)
     if (status != 0)
         status = report("generate", &error);
     chat_prompt_free(&g.made);
-    option_grammar_free(&g.submit.grammar);
+    option_grammar_free(&g.grammar);
+    free(g.placed);
     free(g.prompt_text);
     free(g.ids);
     return status;

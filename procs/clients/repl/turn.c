@@ -245,10 +245,13 @@ int turn_run(struct repl *r, const char *prompt, struct error *error)
     struct stream_result result;
     struct engine_submit submit;
     struct chat_prompt made = {0};
+    char *grammar = NULL;
     json_t *before = session_stats(&r->session);
     update_format(r);
     if (fit_prompt(r, prompt, &made, &submit, error) != 0 ||
-        (r->chat && conversation_place_grammar(&r->format.answer, &made, &submit.grammar, error))) {
+        (r->chat &&
+         conversation_place_grammar(&r->format.answer, &made, &submit.grammar, &grammar, error))) {
+        free(grammar);
         chat_prompt_free(&made);
         json_decref(before);
         return -1;
@@ -274,6 +277,7 @@ int turn_run(struct repl *r, const char *prompt, struct error *error)
     json_decref(after);
     json_decref(before);
     stream_result_free(&result);
+    free(grammar);
     chat_prompt_free(&made);
     return status;
 }
