@@ -83,6 +83,7 @@ sluice_unit_test(unit_prefix SOURCES lib/prefix/prefix_test.c LINK sluice_prefix
 sluice_unit_test(unit_warm SOURCES lib/warm/warm_test.c LINK sluice_warm)
 sluice_unit_test(unit_part_name SOURCES lib/file/part_name_test.c LINK sluice_file)
 sluice_unit_test(unit_tunings SOURCES lib/tunings/tunings_test.c LINK sluice_tunings)
+sluice_unit_test(unit_limit SOURCES lib/limit/limit_test.c LINK sluice_limit)
 sluice_unit_test(unit_rates SOURCES lib/rates/rates_test.c LINK sluice_rates test_gguf_make)
 sluice_unit_test(unit_plan_paths SOURCES lib/plan/paths_test.c LINK sluice_plan)
 

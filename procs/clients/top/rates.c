@@ -87,23 +87,14 @@ static void passes(const struct sample *before, const struct sample *now, struct
 #undef GREW
 }
 
+_Static_assert(LIMIT_LOADERS_MAX >= SERVICE_LOADERS_MAX, "every loader has a place in a mark");
+
 static void limit(const struct sample *before, const struct sample *now, struct rates *f)
 {
-#define GREW(counter) grown_all(before, now, "compute", counter)
-    double ns = f->seconds * (double)NS_PER_S;
-    f->limit = (struct limit_facts){
-        .computing = share(GREW("prefill_ns") + GREW("decode_ns"), ns),
-        .stall = share(GREW("stall_ns"), ns),
-        .running = lookup_counter(now->doc, "compute", "sequences_running") > 0,
-        .rows_per_expert = f->rows_per_expert,
-        .gpu_busy = f->gpu.busy,
-        .all_resident = map_resident_all(&now->map) == (uint64_t)now->map.rows * now->map.experts,
-    };
-    for (uint32_t i = 0; i < f->storages; i++) {
-        f->limit.busy = f->storage[i].busy > f->limit.busy ? f->storage[i].busy : f->limit.busy;
-        f->limit.throttled |= f->storage[i].throttle > 0;
-    }
-#undef GREW
+    struct limit_mark then, at;
+    limit_mark(before->doc, &then);
+    limit_mark(now->doc, &at);
+    limit_between(&then, &at, f->seconds, &f->limit);
 }
 
 static void gpu(const struct sample *before, const struct sample *now, double seconds,

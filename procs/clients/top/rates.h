@@ -3,7 +3,7 @@
 #ifndef SLUICE_CLIENTS_TOP_RATES_H
 #define SLUICE_CLIENTS_TOP_RATES_H
 
-#include "procs/clients/top/limit.h"
+#include "lib/limit/limit.h"
 #include "procs/clients/top/sample.h"
 
 enum sort {

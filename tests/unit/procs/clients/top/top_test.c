@@ -294,53 +294,6 @@ START_TEST(no_value_is_clipped)
 }
 END_TEST
 
-/* One fact after the other; the first that holds decides. */
-START_TEST(one_thing_limits_the_speed)
-{
-    static const struct {
-        struct limit_facts facts;
-        enum limit limit;
-        const char *text;
-    } rows[] = {
-        {{0}, LIMIT_NONE, "none: no sequence is computed"},
-        {{.computing = 0.1, .stall = 0.09},
-         LIMIT_NONE,
-         "none: nothing is computed 90% of the time"},
-        {{.computing = 0.8, .stall = 0.5, .busy = 0.91},
-         LIMIT_STORAGE,
-         "storage: 62% of the time waits for experts, busy 91%; more budget helps"},
-        {{.computing = 0.8, .stall = 0.5, .busy = 1, .throttled = true},
-         LIMIT_STORAGE,
-         "storage: 62% of the time waits for experts, busy 100% (throttled)"},
-        {{.computing = 0.8, .stall = 0.5, .busy = 1, .all_resident = true},
-         LIMIT_STORAGE,
-         "storage: 62% of the time waits for experts, busy 100%"},
-        /* A pass that is longer than the interval has only waited so far. */
-        {{.stall = 0.9, .busy = 0.5, .running = true, .throttled = true},
-         LIMIT_STORAGE,
-         "storage: 100% of the time waits for experts, busy 50% (throttled)"},
-        {{.computing = 1, .stall = 0.2, .rows_per_expert = 1.25, .running = true},
-         LIMIT_MEMORY,
-         "memory: weights are read from RAM for 1.2 rows each"},
-        {{.running = true}, LIMIT_MEMORY, "memory: weights are read from RAM for few rows each"},
-        {{.computing = 1, .stall = 0.2, .rows_per_expert = 64},
-         LIMIT_COMPUTE,
-         "compute: an expert is computed for 64 rows at once"},
-        {{.computing = 1, .rows_per_expert = 1, .gpu_busy = 0.75},
-         LIMIT_COMPUTE,
-         "compute: the GPU is busy 75% of the time"},
-    };
-    char text[128];
-    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-        enum limit limit = limit_now(&rows[i].facts);
-        ck_assert_msg(limit == rows[i].limit, "row %zu: %s", i, limit_name(limit));
-        ck_assert_str_eq(limit_text(&rows[i].facts, limit, text, sizeof text), rows[i].text);
-        ck_assert_int_eq(strncmp(text, limit_name(limit), strlen(limit_name(limit))), 0);
-        ck_assert_uint_le(strlen(text) + strlen("limit "), 80);
-    }
-}
-END_TEST
-
 /* What the rates of passes and the limit are made of. */
 START_TEST(passes_have_rates)
 {
@@ -492,7 +445,6 @@ int main(void)
     TCase *cases = tcase_create("top");
     tcase_add_test(cases, rates_are_of_the_time_between);
     tcase_add_test(cases, processes_are_sorted);
-    tcase_add_test(cases, one_thing_limits_the_speed);
     tcase_add_test(cases, passes_have_rates);
     tcase_add_test(cases, requests_are_shown);
     tcase_add_test(cases, pages_fit_any_terminal);

@@ -2,7 +2,7 @@
 /* Names what limits the speed. The order is that of certainty: an idle engine has no limit, time
  * spent waiting for experts is measured, a busy GPU is measured, and what remains is decided by how
  * many rows share a weight that is read from memory. */
-#include "procs/clients/top/limit.h"
+#include "lib/limit/limit.h"
 
 #include <stdio.h>
 

@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Finds what limits the speed of an engine now, from the growth of its counters. Pure functions. */
-#ifndef SLUICE_CLIENTS_TOP_LIMIT_H
-#define SLUICE_CLIENTS_TOP_LIMIT_H
+#ifndef SLUICE_LIMIT_LIMIT_H
+#define SLUICE_LIMIT_LIMIT_H
 
+#include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
+
+#define LIMIT_LOADERS_MAX 16
 
 enum limit {
     LIMIT_NONE,    /* nothing is computed, or the engine waits for its clients */
@@ -25,6 +29,21 @@ struct limit_facts {
     bool all_resident;      /* every expert is in memory */
     bool throttled;         /* a device has a limit set by its user */
 };
+
+/* Counters of one snapshot, for the facts between two. */
+struct limit_mark {
+    uint64_t computing_ns, stall_ns, gpu_busy_ns, experts, expert_rows;
+    uint64_t busy_ns[LIMIT_LOADERS_MAX]; /* of the loader of that number */
+    bool running, all_resident, throttled;
+};
+
+/* doc: the stats snapshot of the supervisor; NULL: all zero, as when the engine started. */
+void limit_mark(const json_t *doc, struct limit_mark *mark);
+
+/* What happened in the `seconds` between two marks. A counter that is smaller now restarted at
+ * zero. */
+void limit_between(const struct limit_mark *before, const struct limit_mark *now, double seconds,
+                   struct limit_facts *facts);
 
 enum limit limit_now(const struct limit_facts *f);
 const char *limit_name(enum limit limit);
