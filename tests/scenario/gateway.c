@@ -342,6 +342,46 @@ static void keys(void)
     engine_stop(e);
 }
 
+/* Two clients of whom one is computed: who asks, how far each is, and what limits the speed between
+ * two snapshots. */
+static void requests_and_limit(void)
+{
+    unsigned port;
+    struct http computed, queued, h;
+    struct engine *e = gateway_start(
+        &port, (const char *const[]){"--http=0", "--parallel=1", "--resident-experts=25", NULL});
+    completion_start(&computed, port, test_prompt(0), LONG);
+    CHECK(http_wait(&computed, "data: ", END_MS), "no event");
+    completion_start(&queued, port, test_prompt(1), LONG);
+    engine_wait_counter(e, "compute", "sequences_queued", 1, END_MS);
+    http_call(&h, port, "/requests", NULL, NULL, 200);
+    json_t *doc = http_json(&h);
+    const json_t *all = json_object_get(doc, "sequences");
+    const json_t *first = json_array_get(all, 0), *second = json_array_get(all, 1);
+    CHECK(json_array_size(all) == 2 && strstr(lookup_text(first, "client"), " /v1/completions") &&
+              lookup_u64(first, "tokens") > 0 &&
+              lookup_u64(first, "done") == lookup_u64(first, "prompt_tokens") &&
+              strcmp(lookup_text(second, "state"), "queued") == 0 &&
+              lookup_u64(second, "queue") == 1,
+          "%.600s", h.body);
+    json_decref(doc);
+    http_close(&h);
+    char limit[16] = "";
+    while (!limit[0]) { /* from the second snapshot on */
+        http_call(&h, port, "/stats", NULL, NULL, 200);
+        doc = http_json(&h);
+        snprintf(limit, sizeof limit, "%s", lookup_text(doc, "limit.name"));
+        CHECK(strncmp(lookup_text(doc, "limit.text"), limit, strlen(limit)) == 0, "limit %s",
+              limit);
+        json_decref(doc);
+        http_close(&h);
+    }
+    CHECK(strcmp(limit, "none") != 0, "nothing limits an engine that computes");
+    http_close(&computed);
+    http_close(&queued);
+    engine_stop(e);
+}
+
 /* The page has its numbers without scripts and loads nothing from other hosts; the map has a
  * character per expert; the metrics are in the format of Prometheus. */
 static void stats_and_page(void)
@@ -499,8 +539,9 @@ static void history_is_bounded(void)
 int main(int argc, char **argv)
 {
     static const struct test_case cases[] = {
-        ROW(same_text),    ROW(nul_in_texts),       ROW(stops), ROW(kill_compute),
-        ROW(kill_gateway), ROW(stop_ends_streams),  ROW(keys),  ROW(stats_and_page),
+        ROW(same_text),    ROW(nul_in_texts),       ROW(stops),
+        ROW(kill_compute), ROW(kill_gateway),       ROW(stop_ends_streams),
+        ROW(keys),         ROW(stats_and_page),     ROW(requests_and_limit),
         ROW(history),      ROW(history_is_bounded),
     };
     return test_main(argc, argv, cases, ARRAY_LEN(cases));

@@ -4,9 +4,10 @@
 
 With an engine of 128 tokens of context: something is shown between Send and the first token; an answer that fills the
 context states it; a message that is too long goes back to the box and is no turn; a reload keeps the conversation. With a
-slow device: how far the prompt is, and the queue before that of a second page, until the first token. With answers that
-this test writes, in place of the engine: Markdown, thoughts, calls of tools, several conversations, settings. The views on
-a phone and in the dark, the axes of the charts. At last it takes the pictures of docs/screens into FOLDER."""
+slow device: how far the prompt is, and the queue before that of a second page, until the first token; both in the list
+of requests, with what limits the speed. With answers that this test writes, in place of the engine: Markdown, thoughts,
+calls of tools, several conversations, settings. The views on a phone and in the dark, the axes of the charts. At last it
+takes the pictures of docs/screens into FOLDER."""
 import json
 import os
 import re
@@ -19,6 +20,7 @@ from page import CHARTS, IDLE, SEND, TEXT, Browser, Page, pictures
 
 SLOW = ["--parallel=1", "--resident-experts=20", "--prefill-chunk=16", "--throttle=24MiB", "--warm-start=off", "--prefault=off"]
 TURNS = "store.here().turns"
+WIDE = "document.documentElement.scrollWidth"
 
 
 def check(holds, what):
@@ -47,6 +49,22 @@ def converse(page):
 NOTE = "[...document.querySelectorAll('#conversation .note')].at(-1).innerText"
 
 
+def requests_are_listed(browser, url):
+    """A request that is computed and one that waits, on a phone: who asks, how far each is, and what limits the speed."""
+    phone = Page(browser, url + "#engine", 390, 844)
+    rows = "[...document.querySelectorAll('#requests tr')].slice(1).map(r => [...r.cells].map(c => c.innerText))"
+    shown = phone.until(f"(r => r.length === 2 && /^\\d/.test(r[0][4]) && r)({rows})")
+    check(shown, f"no two requests: {phone.value(rows)}")
+    client = "127.0.0.1 /v1/chat/completions"
+    check([r[:2] for r in shown] == [[client, "answer"], [client, "waits, 1 before it"]], f"who asks: {shown}")
+    check(re.fullmatch(r"\d+", shown[0][2]) and int(shown[0][3]) > 0, f"how far the first is: {shown}")
+    check(re.fullmatch(r"0 of \d+, 0 %", shown[1][2]) and shown[1][3:5] == ["0", ""], f"how far the second is: {shown}")
+    limit = phone.value("document.getElementById('limit').innerText")
+    check(re.match(r"What limits the speed now: storage: \d+% of the time waits .*throttled", limit), f"the limit: {limit!r}")
+    check(phone.value(WIDE) <= 390 and phone.value("[...document.querySelectorAll('#requests :is(td, th)')]"
+          ".every(c => c.scrollWidth <= c.clientWidth)"), "the requests are wider than a phone")
+
+
 def wait_for_a_prompt(browser, url):
     first = Page(browser, url)
     check(first.until(IDLE), "the page does not start")
@@ -58,6 +76,7 @@ def wait_for_a_prompt(browser, url):
     second.value(SEND % json.dumps("A dog"))
     shown = second.until(f"{NOTE} === '1 request before this one'")
     check(shown, f"no queue: {second.value(NOTE)!r}")
+    requests_are_listed(browser, url)
     check(first.until(f"!{NOTE}.includes('Prompt:')"), f"the progress stays: {first.value(NOTE)!r}")
     first.value("document.getElementById('stop').click()")
     check(second.until(f"!{NOTE}.includes('before')"), f"the queue stays: {second.value(NOTE)!r}")
@@ -227,9 +246,6 @@ def answers_that_break(page):
     text = page.until("document.readyState === 'complete' && " + IDLE)
     check("Until here" in text and "The page was left before the answer ended." in text, f"after a reload: {text!r}")
     check(page.value(f"{TURNS}.map(t => t.role[0]).join('')") == "uauaua", "turns are lost")
-
-
-WIDE = "document.documentElement.scrollWidth"
 
 
 def fits(browser, url):

@@ -172,13 +172,13 @@ terminals() {
 pages() {
     local chromium
     chromium=$(command -v chromium || command -v chromium-browser || command -v google-chrome) || {
-        echo "SKIP page-phone.png, page-chat.png, page-desktop.png: Chromium is not installed"
+        echo "SKIP page-phone.png, page-chat.png, page-desktop.png, page-phone-engine.png: Chromium is not installed"
         return
     }
     busy on
     python3 -B "$here/page.py" "$chromium" "http://127.0.0.1:$port/" 60 "$out" || exit 1
     idle
-    for name in page-phone page-chat page-desktop; do
+    for name in page-phone page-chat page-desktop page-phone-engine; do
         echo "ok $name.png"
     done
 }

@@ -141,6 +141,11 @@ def pictures(browser, url, samples, folder):
     if not engine.until(CHARTS % samples):
         raise SystemExit(f"page.py: no charts after {DEADLINE_S} s")
     engine.picture(f"{folder}/page-desktop.png")
+    small = Page(browser, url + "#engine", 390, 844)
+    small.media("dark")
+    if not small.until(f"document.getElementById('limit').innerText && {CHARTS % 3}"):
+        raise SystemExit(f"page.py: no charts on a phone after {DEADLINE_S} s")
+    small.picture(f"{folder}/page-phone-engine.png")
 
 
 def main(program, url, samples, folder):

@@ -6,8 +6,8 @@
  * supervisor are asynchronous (ipc/rpc/async.h), and a request that needs one is suspended
  * meanwhile. So slow clients do not delay others.
  *
- * Messages   in: HTTP (untrusted clients), CONTROL (supervisor). out: submit, next, cancel
- *            (compute); status, stats, map (supervisor), ACK.
+ * Messages   in: HTTP (untrusted clients), CONTROL (supervisor). out: submit, next, cancel,
+ *            status (compute); status, stats, map (supervisor), ACK.
  * Memory     writes its own row of the process table, the only segment it can map: no weights, no
  *            directory. Private memory is bounded by parameters (--http-*), reserved in the ledger,
  *            and limited by RLIMIT_DATA.

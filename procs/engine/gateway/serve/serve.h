@@ -16,13 +16,14 @@
  *   ask.c         struct ask: a question about a prompt, such as the number of its tokens
  *   stored.c      responses that were stored
  *   slots.c       what runs, as llama.cpp's server states it
- *   stats.c       exchanges that wait for a snapshot of the supervisor
+ *   stats.c       exchanges that wait for a snapshot of the engine
  *   ignored.c     what requests ask for that is ignored: counted, and one line of the log per name */
 #ifndef SLUICE_ENGINE_GATEWAY_SERVE_SERVE_H
 #define SLUICE_ENGINE_GATEWAY_SERVE_SERVE_H
 
 #include "ipc/rpc/async.h"
 #include "ipc/rpc/json.h"
+#include "lib/limit/limit.h"
 #include "procs/engine/gateway/api/completion.h"
 #include "procs/engine/gateway/http/http.h"
 #include "procs/engine/gateway/pages/pages.h"
@@ -151,15 +152,18 @@ void ignored_add(void *gateway, const char *name);
 
 /* ---- stats.c --------------------------------------------------------------------------------- */
 
+/* Of the supervisor: all counters; residency. Of compute: the requests that it has. */
+enum snapshot { SNAPSHOT_STATS, SNAPSHOT_MAP, SNAPSHOT_REQUESTS, SNAPSHOT__COUNT };
+
 /* Converts a snapshot to text of a content type: malloc'ed; NULL when out of memory. */
 struct doc_view {
-    const char *op; /* of the supervisor */
+    enum snapshot snapshot;
     const char *type;
     char *(*make)(const struct gateway *g, const json_t *doc, size_t *bytes);
 };
 
-route_fn stats_health, stats_all, stats_metrics, stats_page, stats_map, stats_describe, stats_model,
-    stats_unsupported;
+route_fn stats_health, stats_all, stats_metrics, stats_page, stats_map, stats_requests,
+    stats_describe, stats_model, stats_unsupported;
 void stats_tick(struct gateway *g, uint64_t now_ns);
 void stats_forget(struct exchange *x);
 
@@ -195,8 +199,14 @@ struct gateway {
     struct error fault; /* of the engine, for which all sequences fail; ERR_NONE: none */
     uint64_t oom_kills; /* of the engine's processes */
     uint64_t state_ns, status_due_ns;
-    bool status_pending, model_pending, stats_pending, map_pending;
+    bool status_pending, model_pending, pending[SNAPSHOT__COUNT];
     struct exchange *waiting; /* for snapshots */
+
+    /* What limits the speed: between the snapshot of mark_ns and the newest one; NULL: not yet
+     * known. */
+    struct limit_mark mark;
+    uint64_t mark_ns;
+    json_t *limit;
 };
 
 #endif

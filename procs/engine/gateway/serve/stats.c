@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Snapshots of the supervisor: fetched on request, one fetch for all requests that wait meanwhile.
- * /health responds at once, from the last reply. */
+/* Snapshots of the supervisor and of compute: fetched on request, one fetch for all requests that
+ * wait meanwhile. /health responds at once, from the last reply. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +15,7 @@
 #define STATUS_MS        2000
 #define SILENCE_NS       (3 * NS_PER_S) /* without a reply of the supervisor */
 #define STATS_TIMEOUT_MS 5000
+#define LIMIT_EVERY_NS   (500 * NS_PER_MS) /* a shorter time says too little */
 
 static char *stats_make(const struct gateway *g, const json_t *doc, size_t *bytes)
 {
@@ -36,12 +37,13 @@ static char *make_page(const struct gateway *g, const json_t *doc, size_t *bytes
 }
 
 static const struct doc_view views[] = {
-    {"stats", "application/json", stats_make},
-    {"map", "application/json", stats_make},
-    {"stats", "text/plain; version=0.0.4; charset=utf-8", make_metrics},
-    {"stats", "text/html; charset=utf-8", make_page},
+    {SNAPSHOT_STATS, "application/json", stats_make},
+    {SNAPSHOT_MAP, "application/json", stats_make},
+    {SNAPSHOT_REQUESTS, "application/json", stats_make},
+    {SNAPSHOT_STATS, "text/plain; version=0.0.4; charset=utf-8", make_metrics},
+    {SNAPSHOT_STATS, "text/html; charset=utf-8", make_page},
 };
-enum { VIEW_STATS, VIEW_MAP, VIEW_METRICS, VIEW_PAGE };
+enum { VIEW_STATS, VIEW_MAP, VIEW_REQUESTS, VIEW_METRICS, VIEW_PAGE };
 
 void stats_forget(struct exchange *x)
 {
@@ -59,21 +61,22 @@ static struct shared *view_made(struct gateway *g, const struct doc_view *view, 
     return shared_new(&g->http, view->type, text, bytes);
 }
 
-/* Responds to all requests that wait for the snapshot of an operation; requests for the same view
- * share the bytes. */
-static void arrived(struct gateway *g, const char *op, json_t *doc, const struct error *error)
+/* Responds to all requests that wait for a snapshot; requests for the same view share the bytes. */
+static void arrived(struct gateway *g, enum snapshot snapshot, json_t *doc,
+                    const struct error *error)
 {
     struct exchange *x = g->waiting, *next;
     struct shared *made[ARRAY_LEN(views)] = {NULL};
     bool tried[ARRAY_LEN(views)] = {false};
     g->waiting = NULL;
+    g->pending[snapshot] = false;
     counter_add(g->child.process, CTR_GATEWAY_stats_fetches, 1);
     json_object_del(doc, "v"); /* the envelope of the call */
     json_object_del(doc, "id");
     json_object_del(doc, "ok");
     for (; x; x = next) {
         next = x->next;
-        if (strcmp(x->view->op, op) != 0) {
+        if (x->view->snapshot != snapshot) {
             x->next = g->waiting;
             g->waiting = x;
         } else if (error) {
@@ -90,34 +93,75 @@ static void arrived(struct gateway *g, const char *op, json_t *doc, const struct
         shared_release(made[i]);
 }
 
+/* Adds to a snapshot what limits the speed. A mark that is not old enough stays, so that many
+ * clients together have what one of them would have. */
+static void add_limit(struct gateway *g, json_t *stats)
+{
+    struct limit_mark now;
+    struct limit_facts facts;
+    char text[96];
+    uint64_t now_ns = clock_now_ns(), taken_ns = now_ns - g->mark_ns;
+    if (g->mark_ns == 0 || taken_ns >= LIMIT_EVERY_NS) {
+        limit_mark(stats, &now);
+        if (g->mark_ns != 0) {
+            limit_between(&g->mark, &now, (double)taken_ns / (double)NS_PER_S, &facts);
+            enum limit limit = limit_now(&facts);
+            json_decref(g->limit);
+            g->limit = json_pack("{s:s, s:s}", "name", limit_name(limit), "text",
+                                 limit_text(&facts, limit, text, sizeof text));
+        }
+        g->mark = now;
+        g->mark_ns = now_ns;
+    }
+    if (g->limit)
+        json_object_set(stats, "limit", g->limit);
+}
+
 static void on_stats(void *arg, json_t *doc, const struct error *error)
 {
     struct gateway *g = arg;
     OBJ_CHECK(g, GATEWAY_MAGIC);
-    g->stats_pending = false;
-    arrived(g, "stats", doc, error);
+    if (!error)
+        add_limit(g, doc);
+    arrived(g, SNAPSHOT_STATS, doc, error);
 }
 
 static void on_map(void *arg, json_t *doc, const struct error *error)
 {
     struct gateway *g = arg;
     OBJ_CHECK(g, GATEWAY_MAGIC);
-    g->map_pending = false;
-    arrived(g, "map", doc, error);
+    arrived(g, SNAPSHOT_MAP, doc, error);
+}
+
+static void on_requests(void *arg, json_t *doc, const struct error *error)
+{
+    struct gateway *g = arg;
+    OBJ_CHECK(g, GATEWAY_MAGIC);
+    arrived(g, SNAPSHOT_REQUESTS, doc, error);
+}
+
+static uint64_t fetch(struct gateway *g, enum snapshot snapshot, struct error *error)
+{
+    static const struct {
+        const char *op;
+        rpc_async_done *done;
+    } calls[] = {[SNAPSHOT_STATS] = {"stats", on_stats},
+                 [SNAPSHOT_MAP] = {"map", on_map},
+                 [SNAPSHOT_REQUESTS] = {"status", on_requests}};
+    struct rpc_async *of = snapshot == SNAPSHOT_REQUESTS ? g->engine : g->control;
+    return rpc_async_call(of, calls[snapshot].op, NULL, STATS_TIMEOUT_MS, calls[snapshot].done, g,
+                          error);
 }
 
 static void wait_for(struct exchange *x, const struct doc_view *view)
 {
     struct gateway *g = x->gateway;
     struct error error;
-    bool map = strcmp(view->op, "map") == 0;
-    bool *pending = map ? &g->map_pending : &g->stats_pending;
-    if (!*pending && !rpc_async_call(g->control, view->op, NULL, STATS_TIMEOUT_MS,
-                                     map ? on_map : on_stats, g, &error)) {
+    if (!g->pending[view->snapshot] && !fetch(g, view->snapshot, &error)) {
         exchange_error(x, &error, NULL);
         return;
     }
-    *pending = true;
+    g->pending[view->snapshot] = true;
     x->view = view;
     x->next = g->waiting;
     g->waiting = x;
@@ -131,6 +175,11 @@ void stats_all(struct exchange *x)
 void stats_map(struct exchange *x)
 {
     wait_for(x, &views[VIEW_MAP]);
+}
+
+void stats_requests(struct exchange *x)
+{
+    wait_for(x, &views[VIEW_REQUESTS]);
 }
 
 void stats_page(struct exchange *x)

@@ -167,11 +167,13 @@ function exits(doc) {
 function fetched(path) {
   return fetch(path).then((r) => r.json());
 }
+let computing = false; /* a process that starts again would let the others wait */
 async function look() {
   const engine = view() === "engine";
   if (!document.hidden) {
     try {
-      const [stats, experts] = await Promise.all([fetched("/stats"), engine && fetched("/map")]);
+      const [stats, experts, requests] = await Promise.all([fetched("/stats"),
+        engine && fetched("/map"), engine && computing && fetched("/requests")]);
       if (stats.memory) {
         document.body.classList.add("on");
         charts(stats, performance.now());
@@ -179,8 +181,11 @@ async function look() {
         prefixes(stats);
         processes(stats);
         exits(stats);
+        requests_view.limit(stats);
+        computing = stats.processes.some((p) => p.service === "compute" && p.state === "ready");
       }
       if (experts.rows) map(experts);
+      if (requests.sequences) requests_view.show(requests, performance.now());
     } catch (e) {
       $("headline").textContent = "The gateway does not answer.";
     }
