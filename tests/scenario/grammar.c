@@ -11,6 +11,7 @@
 #include "lib/grammar/grammar.h"
 #include "procs/clients/common/stream.h"
 #include "tests/scenario/continued.h"
+#include "tests/scenario/scripted.h"
 
 #define FINISH_MS 300000
 #define TOOL_MS   60000
@@ -355,6 +356,44 @@ static void refused_before_it_is_computed(void)
     engine_stop(e);
 }
 
+/* A vocabulary without a byte of the text: the pass has no token, so that a successor must find the
+ * reason again. */
+static void no_token_fits(void)
+{
+    static const struct script_token tokens[] = {{"<|end|>", SCRIPT_CONTROL}, {NULL, SCRIPT_TEXT}};
+    static const struct script script = {.tokens = tokens,
+                                         .missing = "\xf1",
+                                         .eos = "<|end|>",
+                                         .chat_template = "{{ messages[0].content }}"};
+    static const char *const grammars[] = {"root ::= [\\U00040000-\\U00040001]",
+                                           "root ::= [a-c]{5} [\\U00040000-\\U00040001]"};
+    char path[PATH_MAX];
+    scripted_model_make(path, "missing.gguf", &script);
+    struct engine *e = engine_new();
+    engine_start(e, (const char *const[]){"-m", path, "--ctx-size=512", NULL});
+    for (unsigned i = 0; i < 2 * ARRAY_LEN(grammars); i++) {
+        struct text t;
+        struct engine_submit s = request(grammars[i / 2], 0);
+        s.prompt = "one two";
+        s.prompt_bytes = strlen(s.prompt);
+        pid_t pid = engine_pid(e, "compute", 0, 0);
+        if (i % 2)
+            json_decref(engine_control(
+                e, "inject",
+                json_pack("{s:s, s:i}", "point", "COMPUTE_ROWS_COMMITTED", "arg", i / 2 * 5)));
+        struct generation *g = generation_start_submit(e, &s);
+        for (uint64_t deadline = deadline_in(FINISH_MS); i % 2 && process_state(pid) != 'T';)
+            CHECK(deadline_tick(deadline), "compute did not reach the point");
+        if (i % 2)
+            continued_kill(e, pid);
+        generation_finish(g, FINISH_MS, &t);
+        CHECK(t.error.code == ERR_GRAMMAR && strstr(t.error.text, "no token of the vocabulary"),
+              "row %u: %s", i, t.error.text);
+        text_free(&t);
+    }
+    engine_stop(e);
+}
+
 static void generate_with_a_schema(void)
 {
     char good[PATH_MAX], bad[PATH_MAX];
@@ -386,7 +425,7 @@ int main(int argc, char **argv)
         ROW(killed_in_the_middle),      ROW(beside_others),
         ROW(forced_tokens_one_by_one),  ROW(behind_a_mark),
         ROW(biases_and_most_probable),  ROW(refused_before_it_is_computed),
-        ROW(generate_with_a_schema),
+        ROW(generate_with_a_schema),    ROW(no_token_fits),
     };
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }

@@ -254,7 +254,8 @@ void scripted_model_write(const char *path, const struct script *s)
     CHECK(w, "out of memory");
     tokenizer_byte_alphabet(m.alphabet);
     for (unsigned b = 0; b < 256; b++)
-        add_token(&m, NULL, (const char[]){(char)b}, 1, TOKEN_NORMAL);
+        add_token(&m, NULL, (const char[]){(char)b}, 1,
+                  b && s->missing && strchr(s->missing, (char)b) ? TOKEN_CONTROL : TOKEN_NORMAL);
     for (const struct script_token *t = s->tokens; t->text; t++)
         add_token(&m, t->text, t->text, strlen(t->text),
                   t->kind == SCRIPT_CONTROL ? TOKEN_CONTROL

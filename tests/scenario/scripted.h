@@ -44,6 +44,7 @@ struct script {
     const char *eos, *eot;                      /* NULL: no such key */
     const char *chat_template, *tools_template; /* NULL: none */
     unsigned context;                           /* tokens; 0: 4096 */
+    const char *missing;                        /* bytes without a token; NULL: none */
 };
 
 /* Writes the model to `name` in the directory of the test case and returns its path. Prompts have

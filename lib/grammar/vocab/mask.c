@@ -21,7 +21,8 @@ struct masks {
     const struct vocab *v;
     struct kept_mask *kept;
     uint32_t kept_count;
-    uint64_t time, found, made;
+    uint64_t time;
+    struct masks_counts counts;
     struct items *levels; /* after each byte of the token that is tried */
     uint32_t *frames;     /* of the state before that byte */
     uint64_t *bits;       /* of a mask that is not kept */
@@ -38,6 +39,7 @@ struct masks *masks_new(const struct vocab *v, uint32_t kept)
     if (!m)
         return NULL;
     m->v = v;
+    m->counts.nodes = v->all.nodes_count;
     m->kept_count = kept;
     m->kept = calloc(kept + 1u, sizeof(*m->kept));
     m->levels = malloc((v->deepest + TRY__COUNT + 1u) * sizeof(*m->levels));
@@ -78,26 +80,21 @@ static void allow(const struct masks *m, uint64_t *bits, uint32_t token)
         bits[token / 64] |= (uint64_t)1 << (token % 64);
 }
 
-/* Steps of items per node of the whole tree, and at least so many. A grammar whose text can be read
- * in hundreds of ways takes more for a mask: then tokens are left out, so that no mask stops the
- * engine. */
-#define WORK_PER_NODE 16u
-#define WORK_LEAST    (4u << 20)
-
 /* Nodes come in depth-first order: what a node of depth d needs is the level d - 1. */
 static void walk(struct masks *m, struct grammar_state *s, const struct tree *tree, uint64_t *bits)
 {
     const uint32_t frames = s->frames_count;
-    uint64_t first[4], work = 0, most = (uint64_t)m->v->all.nodes_count * WORK_PER_NODE;
-    most = most > WORK_LEAST ? most : WORK_LEAST;
+    uint64_t first[4], steps = 0, most = (uint64_t)m->v->all.nodes_count * MASK_STEPS_PER_NODE;
+    most = most > MASK_STEPS_MIN ? most : MASK_STEPS_MIN;
     items_bytes(s, &s->now, first);
     m->frames[0] = frames;
     for (uint32_t i = 0; i < tree->nodes_count;) {
         const struct tree_node *n = &tree->nodes[i];
         const struct items *from = n->depth == 1 ? &s->now : &m->levels[n->depth - 1];
         state_take_back(s, m->frames[n->depth - 1]);
-        if ((work += from->count) > most)
+        if (steps + from->count > most)
             break;
+        steps += from->count;
         if ((n->depth == 1 && !set_has(first, n->byte)) ||
             !state_step(s, from, n->byte, &m->levels[n->depth])) {
             i = n->end;
@@ -107,6 +104,7 @@ static void walk(struct masks *m, struct grammar_state *s, const struct tree *tr
         allow(m, bits, n->token);
         i++;
     }
+    m->counts.steps_most = steps > m->counts.steps_most ? steps : m->counts.steps_most;
     state_take_back(s, frames);
 }
 
@@ -338,10 +336,10 @@ const uint64_t *grammar_mask(struct masks *m, struct grammar_state *s)
     uint64_t hash = make_key(m, s);
     struct kept_mask *k = m->key_full ? NULL : find(m, s->g, hash);
     if (k) {
-        m->found++;
+        m->counts.found++;
     } else {
         k = keep(m, s->g, hash);
-        m->made++;
+        m->counts.made++;
         if (!k)
             memset(m->bits, 0, vocab_mask_words(m->v) * sizeof(*m->bits));
         make(m, s, k ? k->bits : m->bits);
@@ -351,8 +349,7 @@ const uint64_t *grammar_mask(struct masks *m, struct grammar_state *s)
     return k ? k->bits : m->bits;
 }
 
-void masks_counts(const struct masks *m, uint64_t *found, uint64_t *made)
+struct masks_counts masks_counts(const struct masks *m)
 {
-    *found = m->found;
-    *made = m->made;
+    return m->counts;
 }

@@ -32,7 +32,16 @@ void masks_free(struct masks *m);
  * end the response are the caller's: they fit where grammar_is_end. The state does not change. */
 const uint64_t *grammar_mask(struct masks *m, struct grammar_state *s);
 
-/* How many masks were found and made. */
-void masks_counts(const struct masks *m, uint64_t *found, uint64_t *made);
+/* Steps of a stack by a byte for one mask: so many per byte of the vocabulary's tree, and at least
+ * MASK_STEPS_MIN. A grammar whose text can be read in hundreds of ways needs more: then tokens are
+ * left out, so that no mask stops the engine. */
+#define MASK_STEPS_PER_NODE 16u
+#define MASK_STEPS_MIN      (4u << 20)
+
+struct masks_counts {
+    uint64_t found, made;
+    uint64_t steps_most, nodes; /* of one mask; of the vocabulary's tree */
+};
+struct masks_counts masks_counts(const struct masks *m);
 
 #endif

@@ -420,6 +420,7 @@ void sequence_commit(struct sequence *s)
         atomic_store_explicit(&q->kv_valid, end, memory_order_release);
     log_rows(s, s->pass.position, s->pass.rows);
     experts_tokens_end(&r->experts, s->pass.rows);
+    child_inject(r->child, INJECT_COMPUTE_ROWS_COMMITTED);
 }
 
 int sequence_open(struct sequence *s, struct runner *r, struct error *error)

@@ -90,7 +90,6 @@ START_TEST(remembered)
     struct random r;
     struct error error = {0};
     struct grammar *g = NULL;
-    uint64_t found, made;
     random_seed(&r, 1, 0);
     make_tokens(&r);
     ck_assert_int_eq(grammar_from_gbnf(text, strlen(text), NULL, &g, &error), 0);
@@ -101,9 +100,9 @@ START_TEST(remembered)
         ck_assert(grammar_mask(m, s) != NULL);
         ck_assert(grammar_accept(s, 'a'));
     }
-    masks_counts(m, &found, &made);
-    ck_assert_uint_le(made, 2);
-    ck_assert_uint_eq(found + made, 1000);
+    struct masks_counts counts = masks_counts(m);
+    ck_assert_uint_le(counts.made, 2);
+    ck_assert_uint_eq(counts.found + counts.made, 1000);
     grammar_stop(s);
     grammar_free(g); /* the next one may get its memory, but not its masks */
     ck_assert_int_eq(grammar_from_gbnf(other, strlen(other), NULL, &g, &error), 0);
@@ -113,6 +112,50 @@ START_TEST(remembered)
     masks_free(m);
     vocab_free(v);
     grammar_free(g);
+}
+END_TEST
+
+/* Text that can be read in hundreds of ways: the work for a mask ends, and what the mask has fits. */
+START_TEST(bounded_work)
+{
+    enum { MANY = 30000, LONGEST = 10, TEXT = 60 };
+    static const char text[] = "root ::= [a-d]{0,300} [a-d]{0,300} [a-d]{0,300} \"z\"";
+    struct random r;
+    struct error error = {0};
+    struct grammar *g = NULL;
+    char(*long_texts)[LONGEST] = malloc(MANY * sizeof *long_texts);
+    struct token_text *many = malloc(MANY * sizeof *many);
+    ck_assert(long_texts && many);
+    random_seed(&r, 1, 0);
+    for (unsigned t = 0; t < MANY; t++) {
+        for (unsigned i = 0; i < LONGEST; i++)
+            long_texts[t][i] = (char)('a' + random_below(&r, 4));
+        many[t] = (struct token_text){long_texts[t], LONGEST};
+    }
+    ck_assert_int_eq(grammar_from_gbnf(text, sizeof text - 1, NULL, &g, &error), 0);
+    struct vocab *v = vocab_new(many, MANY);
+    struct masks *m = masks_new(v, 1);
+    struct grammar_state *s = grammar_start(g);
+    for (unsigned i = 0; i < TEXT; i++)
+        ck_assert(grammar_accept(s, 'a'));
+    const uint64_t *mask = grammar_mask(m, s);
+    struct masks_counts counts = masks_counts(m);
+    uint64_t most = counts.nodes * MASK_STEPS_PER_NODE;
+    ck_assert_uint_le(counts.steps_most, most > MASK_STEPS_MIN ? most : MASK_STEPS_MIN);
+    unsigned allowed = 0;
+    for (unsigned t = 0; t < MANY; t++)
+        if (mask[t / 64] >> (t % 64) & 1) {
+            allowed++;
+            ck_assert(t % 100 || fits(s, many[t]));
+        }
+    ck_assert_uint_gt(allowed, 0);
+    ck_assert_uint_lt(allowed, MANY); /* else there was less work than the bound */
+    grammar_stop(s);
+    masks_free(m);
+    vocab_free(v);
+    grammar_free(g);
+    free(many);
+    free(long_texts);
 }
 END_TEST
 
@@ -160,6 +203,7 @@ int main(void)
     tcase_set_timeout(t, 120);
     tcase_add_loop_test(t, as_each_token_by_itself, 0, ARRAY_LEN(grammars));
     tcase_add_test(t, remembered);
+    tcase_add_test(t, bounded_work);
     tcase_add_test(t, borders);
     tcase_add_test(t, no_tokens);
     suite_add_tcase(suite, t);
