@@ -2,7 +2,7 @@
 /* Log-probabilities over HTTP: of the tokens of a prompt that is echoed, as harnesses that evaluate
  * models ask for them, compared with those of a completion of each of its beginnings; and in the
  * other dialects. */
-#include <math.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -185,9 +185,40 @@ static void echo_streamed(void)
     engine_stop(e);
 }
 
+/* Killed while it computes the prompt or the answer, compute returns the same values. */
+static void killed(void)
+{
+    unsigned port;
+    struct http h;
+    struct events got, expected;
+    static const char more[] = "\"echo\":true,\"logprobs\":2,\"stream\":true";
+    struct engine *e =
+        gateway_start(&port, (const char *const[]){"--http=0", "--resident-experts=25", NULL});
+    completion_call(&h, port, TEXT, 40, more, 200);
+    http_events(&h, &expected);
+    http_close(&h);
+    for (int round = 0; round < 2; round++) {
+        pid_t pid = engine_pid(e, "compute", 0, 0);
+        char *body = completion_body(TEXT, 40, more);
+        http_open(&h, port, COMPLETIONS, NULL, body);
+        CHECK(http_wait_times(&h, "data: ", round ? 3 : 1, END_MS), "no event");
+        kill(pid, SIGKILL);
+        http_finish(&h, END_MS);
+        http_events(&h, &got);
+        CHECK(strcmp(got.text, expected.text) == 0 && got.done, "'%s', not '%s'", got.text,
+              expected.text);
+        free(got.text);
+        free(body);
+        http_close(&h);
+        engine_pid(e, "compute", 0, pid);
+    }
+    free(expected.text);
+    engine_stop(e);
+}
+
 int main(int argc, char **argv)
 {
     static const struct test_case cases[] = {ROW(echo_of_ids), ROW(echo_of_a_text),
-                                             ROW(echo_streamed)};
+                                             ROW(echo_streamed), ROW(killed)};
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }

@@ -9,41 +9,45 @@
 
 #define REPLACEMENT_BYTES 3 /* U+FFFD */
 
-/* Before the bytes of each token, which the alternatives follow, each with an entry. */
+/* Before the bytes of each token, which the alternatives follow. */
 struct entry {
     double logprob;
-    uint64_t from; /* bytes of the text before it */
+    uint32_t from; /* bytes of the text before it */
     uint32_t offset, bytes, tops;
     uint32_t text_bytes; /* its bytes in the text, where U+FFFD may have replaced some */
     bool content;
 };
 
-static void add(struct completion *c, struct entry e, const char *text)
-{
-    buffer_add(c->quota, &c->tokens, &e, sizeof e);
-    buffer_add(c->quota, &c->tokens, text, e.bytes);
-}
+/* Before the bytes of each alternative: there are up to 20 of each token. */
+struct alternative {
+    double logprob;
+    uint32_t bytes;
+};
 
 static void keep(struct completion *c, struct entry e, const char *text,
                  const struct engine_top *top)
 {
     size_t bytes = sizeof e + e.bytes;
     for (uint32_t i = 0; i < e.tops; i++)
-        bytes += sizeof e + top[i].bytes;
+        bytes += sizeof(struct alternative) + top[i].bytes;
     if (!buffer_reserve(c->quota, &c->tokens, bytes)) {
         c->failed = true;
         return;
     }
-    add(c, e, text);
-    for (uint32_t i = 0; i < e.tops; i++)
-        add(c, (struct entry){.logprob = top[i].logprob, .bytes = top[i].bytes}, top[i].text);
+    buffer_add(c->quota, &c->tokens, &e, sizeof e);
+    buffer_add(c->quota, &c->tokens, text, e.bytes);
+    for (uint32_t i = 0; i < e.tops; i++) {
+        struct alternative a = {.logprob = top[i].logprob, .bytes = top[i].bytes};
+        buffer_add(c->quota, &c->tokens, &a, sizeof a);
+        buffer_add(c->quota, &c->tokens, top[i].text, a.bytes);
+    }
 }
 
 /* The bytes of tokens that are read. */
 struct reading {
     const char *text;
     size_t bytes, at; /* at: the characters before it are counted */
-    uint64_t last;    /* bytes of the answer before the last one of them */
+    size_t last;      /* bytes of the answer before the last one of them */
 };
 
 /* The characters that begin before `to`. */
@@ -94,7 +98,8 @@ size_t tokens_take(struct completion *c, const struct engine_next *next, size_t 
         size_t bytes = known ? next->piece_bytes[i] : 0, left_out = skip < bytes ? skip : bytes;
         bool first = c->request.scored && c->tokens_taken == 0;
         struct entry e = {.logprob = first ? NAN : next->logprobs[i],
-                          .from = r.at > at ? r.last : c->text_bytes, /* a character's rest */
+                          /* of a character's rest, where that begins */
+                          .from = (uint32_t)(r.at > at ? r.last : c->text_bytes),
                           .offset = (uint32_t)c->characters,
                           .bytes = (uint32_t)(bytes - left_out),
                           .tops = next->top && !first ? next->top_each : 0,
@@ -124,6 +129,14 @@ static const char *read_entry(const char *at, struct token *out)
     return out->at;
 }
 
+static const char *read_alternative(const char *at, struct token *out)
+{
+    struct alternative a;
+    memcpy(&a, at, sizeof a);
+    *out = (struct token){.text = at + sizeof a, .bytes = a.bytes, .logprob = a.logprob};
+    return at + sizeof a + a.bytes;
+}
+
 bool tokens_next(const struct buffer *tokens, size_t *at, struct token *out)
 {
     struct token top;
@@ -131,7 +144,7 @@ bool tokens_next(const struct buffer *tokens, size_t *at, struct token *out)
         return false;
     const char *end = read_entry(tokens->data + *at, out);
     for (size_t i = 0; i < out->tops; i++)
-        end = read_entry(end, &top);
+        end = read_alternative(end, &top);
     *at = (size_t)(end - tokens->data);
     return true;
 }
@@ -171,6 +184,6 @@ bool token_top(struct token *t, struct token *out)
     if (t->tops == 0)
         return false;
     t->tops--;
-    t->at = read_entry(t->at, out);
+    t->at = read_alternative(t->at, out);
     return true;
 }
