@@ -359,6 +359,8 @@ static void fail_all(struct gateway *g, const struct error *error)
             stream_fail(s, error);
         } else if (s->state == STREAM_SUBMIT) {
             stream_reject(s, error);
+        } else if (s->state == STREAM_WAIT && s->lead->state == STREAM_DONE) {
+            stream_fail(s, error); /* nothing else of its request may run */
         }
     }
     asks_refuse(g, error);

@@ -374,6 +374,63 @@ START_TEST(more_answers_than_streams)
 }
 END_TEST
 
+/* compute refuses the second answer: its stream is free again, as is that of the first one. */
+START_TEST(a_refused_second_answer)
+{
+    struct error error;
+    start_answers(2, 2, false);
+    struct stream *s = &gateway.streams[0];
+    s->state = STREAM_SUBMIT;
+    s->ticket = 0; /* its reply has come */
+    error_set(&error, ERR_FAILED, "no");
+    stream_fail(s, &error);
+    ck_assert_str_eq(finished, "error");
+    ck_assert(s->state == STREAM_FREE && stream.state == STREAM_FREE);
+    ck_assert_uint_eq(gateway.http.quota.buffered, 0);
+}
+END_TEST
+
+/* Also where the first answer is complete, and no other one is computed now. */
+START_TEST(a_stop_ends_answers_that_wait)
+{
+    for (int events = 0; events < 2; events++) {
+        start_answers(2, 2, events);
+        end_answer(&stream, REST);
+        ck_assert(stream.state == STREAM_DONE && !finished[0]);
+        gateway.streams[0].state = STREAM_WAIT;
+        streams_stop(&gateway);
+        ck_assert_str_eq(finished, "error");
+        ck_assert(gateway.streams[0].state == STREAM_FREE);
+        ck_assert(stream.state == (events ? STREAM_ENDED : STREAM_FREE));
+        if (events) {
+            ck_assert(sent("\"error\""));
+            stream_free(&stream);
+        }
+        ck_assert_uint_eq(gateway.http.quota.buffered, 0);
+    }
+}
+END_TEST
+
+/* Tokens of a prompt that is echoed are no new ones. */
+START_TEST(an_echo_counts_new_tokens)
+{
+    start(false);
+    stream.completion.prompt_tokens = 2;
+    stream.completion.request = (struct api_request){
+        .stream = true, .scored = true, .logprobs = true, .answers = 1, .tries = 1};
+    reply("{\"ids\":[5,6],\"text\":\" ab\",\"next\":2,\"done\":false,\"logprobs\":[null,-3.0],"
+          "\"pieces\":[2,1]}");
+    ck_assert(sent("\"text\":\"ab\"") && sent("\"token_logprobs\":[null,-3.0]"));
+    ck_assert(sent("\"tokens\":[\"a\",\"b\"]") && sent("\"text_offset\":[0,1]"));
+    ck_assert_uint_eq(stream.completion.new_tokens, 0);
+    reply("{\"ids\":[7],\"text\":\"c\",\"next\":3,\"done\":true,\"finish\":\"length\","
+          "\"logprobs\":[-1.0],\"pieces\":[1],\"stats\":{}}");
+    ck_assert(stream.completion.new_tokens == 1 && stream.completion.logprob_sum == -1);
+    stream_free(&stream);
+    ck_assert_uint_eq(gateway.http.quota.buffered, 0);
+}
+END_TEST
+
 START_TEST(a_stop_refuses_questions)
 {
     start(true);
@@ -395,6 +452,9 @@ int main(void)
     tcase_add_test(cases, one_of_three_fails);
     tcase_add_test(cases, a_client_of_three_leaves);
     tcase_add_test(cases, more_answers_than_streams);
+    tcase_add_test(cases, a_refused_second_answer);
+    tcase_add_test(cases, a_stop_ends_answers_that_wait);
+    tcase_add_test(cases, an_echo_counts_new_tokens);
     tcase_add_test(cases, a_stop_refuses_questions);
     suite_add_tcase(suite, cases);
     SRunner *runner = srunner_create(suite);

@@ -99,6 +99,7 @@ START_TEST(echoes)
         ck_assert(!r->scored || r->blanks == rows[i].blanks);
     }
     ck_assert(b.request.ids_count == 2 && b.request.ids[1] == 6);
+    ck_assert_str_eq(b.param, ""); /* a later error is about no field */
     bodies_close(&b);
 }
 END_TEST
