@@ -293,7 +293,11 @@ static void origins(void)
         CHECK(!strstr(h.raw, "Access-Control-Allow-Origin: ") == !rows[i].shared, "row %zu: %.300s",
               i, h.raw);
         if (h.status == 204)
-            CHECK(strstr(h.raw, "Access-Control-Allow-Headers: authorization"), "%.300s", h.raw);
+            CHECK(strstr(h.raw, "Access-Control-Allow-Headers: authorization") &&
+                      strstr(h.raw, "Access-Control-Allow-Methods: GET, POST, DELETE"),
+                  "%.300s", h.raw);
+        if (h.status == 405)
+            CHECK(strstr(h.raw, "Allow: GET, HEAD\r\n"), "%.300s", h.raw);
         http_close(&h);
     }
     engine_stop(e);

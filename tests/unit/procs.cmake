@@ -56,15 +56,18 @@ sluice_unit_test(loader_test SOURCES procs/engine/loader/loader_test.c
 sluice_unit_test(loader_verify_test SOURCES procs/engine/loader/verify_test.c ${loader}/jobs.c ${loader}/verify.c
   LINK sluice_model sluice_read_errors sluice_config sluice_base PkgConfig::XXHASH)
 
-foreach(name api/completion api/classes/side api/stored api/tokens dialects/openai/answer dialects/openai/continued dialects/openai/request dialects/openai/several dialects/openai/shapes http/buffer http/head)
+foreach(name api/completion api/classes/side api/stored api/tokens dialects/openai/answer dialects/openai/continued dialects/openai/request dialects/openai/several dialects/fields dialects/openai/shapes http/buffer http/head)
   get_filename_component(part ${name} NAME)
   sluice_unit_test(gateway_${part}_test SOURCES procs/engine/gateway/${name}_test.c LINK sluice_gateway_core)
 endforeach()
+target_compile_definitions(gateway_fields_test PRIVATE SLUICE_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
 foreach(name anthropic/answer anthropic/request ollama/answer ollama/request responses/answer responses/request)
   string(REPLACE / _ test ${name})
   sluice_unit_test(gateway_${test}_test SOURCES procs/engine/gateway/dialects/${name}_test.c LINK sluice_gateway_core)
 endforeach()
 
+sluice_unit_test(gateway_definitions_test SOURCES procs/engine/gateway/api/constraints/definitions_test.c
+  LINK sluice_gateway_core sluice_grammar)
 sluice_unit_test(gateway_constrain_test SOURCES procs/engine/gateway/api/constraints/constrain_test.c LINK sluice_gateway_core sluice_grammar)
 
 set(gateway ${procs}/engine/gateway)

@@ -56,6 +56,13 @@ int take_zero(struct taker *t, const json_t *value)
     return take_unable(t, "only 0 is supported");
 }
 
+int take_one(struct taker *t, const json_t *value)
+{
+    if (json_is_number(value) && json_number_value(value) == 1)
+        return 0;
+    return take_unable(t, "only 1 is supported");
+}
+
 int take_false(struct taker *t, const json_t *value)
 {
     return json_is_false(value) ? 0 : take_unable(t, "only false is supported");
@@ -328,6 +335,23 @@ json_t *take_allowed_tools(const struct taker *t, const json_t *tools, const jso
     error_set(t->error, ERR_NO_MEMORY, "out of memory (tools)");
     json_decref(out);
     return NULL;
+}
+
+bool take_strict(const json_t *tools)
+{
+    const json_t *tool, *inner;
+    size_t i, j;
+    json_array_foreach(tools, i, tool)
+    {
+        if (json_is_true(json_object_get(tool, "strict")))
+            return true;
+        json_array_foreach(json_object_get(tool, "tools"), j, inner)
+        {
+            if (json_is_true(json_object_get(inner, "strict")))
+                return true;
+        }
+    }
+    return false;
 }
 
 int take_logprobs(struct taker *t, const json_t *value)

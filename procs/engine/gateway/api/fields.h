@@ -42,7 +42,7 @@ void take_ignored(const struct taker *t, const char *name);
 /* Whether the model has a template, which takes what the field `name` states; else it is ignored. */
 bool take_for_template(const struct taker *t, const char *name);
 /* Accepted only with the value that requests nothing. */
-take_fn take_empty, take_zero, take_false;
+take_fn take_empty, take_zero, take_one, take_false;
 /* A parameter of lib/sampling/sampling.h of that name, with its bounds. */
 take_fn take_sampling;
 /* A number of tokens, 0 or more. */
@@ -68,6 +68,8 @@ int take_choice(struct taker *t, const json_t *value, struct answer_shape *out);
 /* Of tools in OpenAI's form, the ones that the choice allows; `allowed`: their names. A new
  * reference; NULL with an error. */
 json_t *take_allowed_tools(const struct taker *t, const json_t *tools, const json_t *allowed);
+/* Whether one of the tools, or of those in a namespace among them, has `strict`: true. */
+bool take_strict(const json_t *tools);
 /* Log-probabilities of tokens: whether; of how many alternatives, too. */
 take_fn take_logprobs, take_top_logprobs;
 /* Whether the answer ends with its first call. */

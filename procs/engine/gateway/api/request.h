@@ -105,6 +105,7 @@ struct answer_shape {
     bool no_calls;         /* the tools are not for this answer */
     bool call_needed;      /* the answer is a call of a tool, */
     const char *call_name; /* of this one; NULL: of any */
+    bool strict;           /* calls keep to the schemas of their tools, or the request fails */
     const json_t *allowed; /* the tools that may be called, an array of the client; NULL: all */
 };
 

@@ -45,6 +45,22 @@ static bool on_path(const struct http_route *route, const char *path, char rest[
     return true;
 }
 
+/* The methods of a path. */
+static void say_allowed(struct exchange *x, const char *path)
+{
+    const struct http_service *s = x->http->service;
+    char rest[PATH_REST_BYTES], all[64] = "";
+    for (size_t i = 0; i < s->count; i++) {
+        const char *method = s->routes[i].method;
+        size_t n = strlen(all);
+        if (on_path(&s->routes[i], path, rest))
+            snprintf(all + n, sizeof all - n, "%s%s%s", n > 0 ? ", " : "", method,
+                     strcmp(method, "GET") == 0 ? ", HEAD" : "");
+    }
+    exchange_status_error(x, MHD_HTTP_METHOD_NOT_ALLOWED, "method not allowed for this path");
+    exchange_header(x, MHD_HTTP_HEADER_ALLOW, all);
+}
+
 /* Finds the route. Rejects requests that cannot be handled. */
 static void route_request(struct exchange *x, const char *method, const char *path)
 {
@@ -62,7 +78,7 @@ static void route_request(struct exchange *x, const char *method, const char *pa
     if (auth_preflight(x, method))
         return;
     if (!x->route && known)
-        exchange_status_error(x, MHD_HTTP_METHOD_NOT_ALLOWED, "method not allowed for this path");
+        say_allowed(x, path);
     else if (!x->route)
         unknown_path(x);
     else

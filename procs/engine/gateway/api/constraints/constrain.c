@@ -145,7 +145,7 @@ static int constrain(const struct answer_form *form, const struct api_conversati
                      struct api_request *r, struct error *error)
 {
     bool tools = json_array_size(c->tools) > 0, calls = tools && calls_have_grammar(form);
-    bool strict = c->shape.call_needed || any_is_strict(c->tools);
+    bool strict = c->shape.call_needed || c->shape.strict || any_is_strict(c->tools);
     if (check(form, c, error) != 0)
         return -1;
     if (!c->shape.schema && !calls)

@@ -41,6 +41,7 @@ static int take_tools(struct taker *t, const json_t *value)
     if (!t->body->limits->chat->program)
         return take_empty(t, value);
     stated(t)->tools = value;
+    stated(t)->shape.strict = take_strict(value);
     return json_is_array(value) ? 0 : take_wrong(t, "an array");
 }
 

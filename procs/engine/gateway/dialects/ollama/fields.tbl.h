@@ -31,4 +31,6 @@ FIELD("num_predict", OPTIONS, num_predict)
 FIELD("presence_penalty", OPTIONS, sampling)
 FIELD("frequency_penalty", OPTIONS, sampling)
 FIELD("mirostat", OPTIONS, zero)
+FIELD("typical_p", OPTIONS, one)
+FIELD("tfs_z", OPTIONS, one)
 #undef FIELD

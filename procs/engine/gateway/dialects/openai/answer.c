@@ -154,13 +154,16 @@ static json_t *logprobs_json(const struct completion *c, const struct buffer *to
 
 /* ---- events ---------------------------------------------------------------------------------- */
 
-/* Sends an event; steals choices. */
+/* An event; steals choices. Where an event with the usage follows, the others have none. */
 static json_t *event(const struct completion *c, json_t *choices)
 {
     char id[ID_BYTES];
-    return json_pack("{s:s, s:s, s:I, s:s, s:o}", "id", id_of(c, id), "object",
-                     chat(c) ? "chat.completion.chunk" : "text_completion", "created",
-                     (json_int_t)c->created, "model", c->model, "choices", choices);
+    json_t *object = json_pack("{s:s, s:s, s:I, s:s, s:o}", "id", id_of(c, id), "object",
+                               chat(c) ? "chat.completion.chunk" : "text_completion", "created",
+                               (json_int_t)c->created, "model", c->model, "choices", choices);
+    if (object && c->request.wants & OPENAI_USAGE)
+        json_object_set_new(object, "usage", json_null());
+    return object;
 }
 
 /* Of a conversation; steals delta and logprobs. finish NULL: null. */

@@ -3,7 +3,7 @@
  * FIELD(name, where, how): where: COMPLETION, CHAT or BOTH, TOKENIZE, DETOKENIZE; how: the function take_HOW of
  * request.c or api/fields.h:
  *   sampling    a parameter of lib/sampling/sampling.h, with its bounds
- *   zero, false, empty   accepted only with the value that requests nothing
+ *   zero, one, false, empty   accepted only with the value that requests nothing
  *   anything    ignored: it does not change the response
  * Fields that are not here are ignored. No include guard. */
 FIELD("model", BOTH, anything)
@@ -53,6 +53,12 @@ FIELD("metadata", BOTH, anything)
 FIELD("store", BOTH, anything)
 FIELD("service_tier", BOTH, anything)
 FIELD("parallel_tool_calls", CHAT, parallel_calls)
+FIELD("typical_p", BOTH, one)
+FIELD("tfs_z", BOTH, one)
+FIELD("mirostat", BOTH, zero)
+FIELD("dry_multiplier", BOTH, zero)
+FIELD("xtc_probability", BOTH, zero)
+FIELD("dynatemp_range", BOTH, zero)
 FIELD("safety_identifier", BOTH, anything)
 FIELD("prompt_cache_key", BOTH, anything)
 FIELD("content", TOKENIZE, prompt_text)

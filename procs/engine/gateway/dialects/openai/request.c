@@ -204,9 +204,9 @@ static int take_json_schema(struct taker *t, const json_t *value)
 static int take_reasoning_format(struct taker *t, const json_t *value)
 {
     stated(t)->unsplit = json_text_is(value, "none");
-    return stated(t)->unsplit || json_text_is(value, "auto")
+    return stated(t)->unsplit || json_text_is(value, "auto") || json_text_is(value, "deepseek")
                ? 0
-               : take_unable(t, "only \"none\" and \"auto\" are supported");
+               : take_unable(t, "only \"none\", \"auto\" and \"deepseek\" are supported");
 }
 
 static int take_continue_message(struct taker *t, const json_t *value)

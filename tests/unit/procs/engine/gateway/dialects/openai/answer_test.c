@@ -136,6 +136,25 @@ START_TEST(events)
 }
 END_TEST
 
+/* With include_usage, each event has the member, and the last one its numbers. */
+START_TEST(events_with_usage)
+{
+    struct completion c;
+    open_completion(&c, &openai_completion, true);
+    c.request.wants = OPENAI_USAGE;
+    completion_text(&c, "a", 1, true);
+    completion_end(&c, FINISH_END, NULL);
+    char *text = strndup(c.out.data, c.out.bytes), *at = text;
+    size_t none = 0;
+    for (; (at = strstr(at, "\"usage\":null}\n")) != NULL; at++)
+        none++;
+    ck_assert_uint_eq(none, 2);
+    ck_assert_ptr_nonnull(strstr(text, "\"choices\":[],\"usage\":{"));
+    free(text);
+    free_completion(&c);
+}
+END_TEST
+
 /* An answer without text has its role, too, but no text of a template becomes a token. */
 START_TEST(events_of_no_text)
 {
@@ -324,6 +343,7 @@ int main(void)
     TCase *cases = tcase_create("openai");
     tcase_add_test(cases, one_message);
     tcase_add_test(cases, events);
+    tcase_add_test(cases, events_with_usage);
     tcase_add_test(cases, events_of_no_text);
     tcase_add_test(cases, whole_logprobs);
     tcase_add_test(cases, events_with_logprobs);

@@ -435,6 +435,7 @@ START_TEST(answers_in_parts)
         {ASK(TOOLS ",\"tool_choice\":\"auto\""), "1hi", true, true},
         {ASK(TOOLS ",\"tool_choice\":\"none\""), "0hi", true, false},
         {ASK(TOOLS ",\"reasoning_format\":\"none\""), "1hi", false, false},
+        {ASK(TOOLS ",\"reasoning_format\":\"deepseek\""), "1hi", true, true},
         {ASK(TOOLS ",\"logprobs\":true"), "1hi", true, true},
     };
     static const char *const bad[][2] = {
@@ -442,7 +443,7 @@ START_TEST(answers_in_parts)
         {ASK(TOOLS ",\"tool_choice\":{\"type\":\"function\"}"), "only \"none\", \"auto\""},
         {ASK(",\"tools\":{}"), "must be an array"},
         {ASK(",\"chat_template_kwargs\":[]"), "must be an object"},
-        {ASK(",\"reasoning_format\":\"deepseek\""), "only \"none\" and \"auto\""}};
+        {ASK(",\"reasoning_format\":\"moon\""), "only \"none\", \"auto\" and"}};
     struct chat_format format = {0};
     struct api_limits limits = {.prompt_bytes = 4096, .chat = &format};
     struct model_chat model = {.family = CHAT_PLAIN};
