@@ -66,9 +66,11 @@ static uint64_t rights_for(uint32_t access)
     uint64_t rights = 0;
     if (access & SANDBOX_READ)
         rights |= FS_READ_FILE | FS_READ_DIR;
+    if (access & (SANDBOX_WRITE | SANDBOX_FILES))
+        rights |=
+            FS_READ_FILE | FS_READ_DIR | FS_WRITE_FILE | FS_TRUNCATE | FS_MAKE_REG | FS_REMOVE_FILE;
     if (access & SANDBOX_WRITE)
-        rights |= FS_READ_FILE | FS_READ_DIR | FS_WRITE_FILE | FS_TRUNCATE | FS_MAKE_REG |
-                  FS_MAKE_DIR | FS_REMOVE_FILE | FS_REMOVE_DIR | FS_REFER;
+        rights |= FS_MAKE_DIR | FS_REMOVE_DIR | FS_REFER;
     if (access & SANDBOX_SOCKETS)
         rights |= FS_MAKE_SOCK | FS_REMOVE_FILE;
     if (access & SANDBOX_DEVICE)

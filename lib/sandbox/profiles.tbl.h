@@ -29,18 +29,19 @@ SANDBOX_GROUP(PAGES, "pages", "allocating and punching pages of segments")
 SANDBOX_GROUP(RING, "ring", "reads through io_uring")
 SANDBOX_GROUP(WRITE, "write", "writing open files at an offset")
 SANDBOX_GROUP(NAMES, "names", "making, renaming and removing files")
+SANDBOX_GROUP(PREFIXES, "prefixes", "writing and renaming files of prefixes")
 SANDBOX_GROUP(DEVICE, "device", "drivers of devices")
 SANDBOX_GROUP(START, "start", "starting and ending processes, which enter their own sandbox")
 
 /* Its children inherit its filter and add their own, so it has what any of them needs to start. */
 SANDBOX_PROFILE(SUPERVISOR, "supervisor",
                 BASE | DIAL | ACCEPT | BIND | STAT | OPEN | ADVISE | PAGES | RING | WRITE | NAMES |
-                    START,
+                    PREFIXES | START,
                 "all", "Unix sockets, its TCP listener, which is open")
 /* With --gpu: compute inherits it. */
 SANDBOX_PROFILE(SUPERVISOR_GPU, "supervisor, with a GPU",
                 BASE | DIAL | ACCEPT | BIND | STAT | OPEN | ADVISE | PAGES | RING | WRITE | NAMES |
-                    START | DEVICE,
+                    PREFIXES | START | DEVICE,
                 "all", "Unix sockets, its TCP listener, which is open")
 SANDBOX_PROFILE(INSPECT, "inspect", BASE | FSTAT | ADVISE | WRITE, "none but open ones", "none")
 SANDBOX_PROFILE(INSPECT_STORE, "inspect, of a store", BASE | STAT | OPEN | ADVISE | WRITE,
@@ -70,12 +71,13 @@ SANDBOX_PROFILE(COMPUTE_GPU, "compute with a GPU",
 
 /* With --prefix-dir. */
 SANDBOX_PROFILE(COMPUTE_FILES, "compute with --prefix-dir",
-                BASE | DIAL | ACCEPT | BIND | STAT | PAGES | OPEN | WRITE | NAMES,
-                "socket files of the run directory; written: the directory of prefixes",
+                BASE | DIAL | ACCEPT | BIND | STAT | PAGES | OPEN | PREFIXES,
+                "socket files of the run directory; written: files in the directory of prefixes",
                 "Unix sockets")
 SANDBOX_PROFILE(COMPUTE_GPU_FILES, "compute with a GPU and --prefix-dir",
-                BASE | DIAL | ACCEPT | BIND | STAT | PAGES | OPEN | WRITE | NAMES | DEVICE,
-                "those of compute with a GPU; written: the directory of prefixes", "Unix sockets")
+                BASE | DIAL | ACCEPT | BIND | STAT | PAGES | OPEN | PREFIXES | DEVICE,
+                "those of compute with a GPU; written: files in the directory of prefixes",
+                "Unix sockets")
 
 SANDBOX_VARIABLE("LANG")
 SANDBOX_VARIABLE("LC_ALL")

@@ -38,7 +38,8 @@ enum sandbox_access {
     SANDBOX_READ = 1,    /* files are read, directories listed */
     SANDBOX_WRITE = 2,   /* files are made, written, renamed and removed */
     SANDBOX_SOCKETS = 4, /* socket files are made and removed */
-    SANDBOX_DEVICE = 8   /* files are read and written; calls of drivers (ioctl) */
+    SANDBOX_DEVICE = 8,  /* files are read and written; calls of drivers (ioctl) */
+    SANDBOX_FILES = 16   /* as SANDBOX_WRITE, but no directory is made or removed */
 };
 
 struct sandbox_rule {

@@ -165,7 +165,7 @@ static void rules_make(struct rules *r, const struct child *child)
             add_directory_of(r, p->http_log, SANDBOX_WRITE);
         break;
     case SERVICE_COMPUTE:
-        add(r, p->prefix_dir, SANDBOX_READ | SANDBOX_WRITE);
+        add(r, p->prefix_dir, SANDBOX_FILES);
         add(r, child->run_dir, SANDBOX_SOCKETS);
         break;
     case SERVICE_CACHE: add(r, child->run_dir, SANDBOX_SOCKETS); break;

@@ -121,6 +121,27 @@ static int try_files(const struct sandbox_rule *rules, size_t count, const char 
     return WEXITSTATUS(status);
 }
 
+/* Renames a file in the directory, then makes a directory there. */
+static int try_names(uint32_t access, bool directory)
+{
+    const struct sandbox_rule rule = {files_dir, access};
+    char from[64], to[64];
+    snprintf(from, sizeof from, "%s/inside", files_dir);
+    snprintf(to, sizeof to, "%s/%s", files_dir, directory ? "directory" : "renamed");
+    pid_t pid = fork();
+    if (pid == 0) {
+        uint32_t parts = 0;
+        struct error error;
+        if (sandbox_files(&rule, 1, &parts, &error) != 0 || !(parts & SANDBOX_LANDLOCK))
+            _exit(NO_SANDBOX);
+        int rc = outcome(directory ? mkdir(to, 0700) : rename(from, to));
+        _exit(rc != PERMITTED ? rc : outcome(directory ? rmdir(to) : rename(to, from)));
+    }
+    int status;
+    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+    return WEXITSTATUS(status);
+}
+
 START_TEST(files_of_rules)
 {
     unsigned landlock;
@@ -136,6 +157,7 @@ START_TEST(files_of_rules)
     const struct sandbox_rule read_dir = {files_dir, SANDBOX_READ},
                               read_file = {inside, SANDBOX_READ},
                               write_dir = {files_dir, SANDBOX_WRITE},
+                              files = {files_dir, SANDBOX_FILES},
                               sockets = {files_dir, SANDBOX_SOCKETS};
     ck_assert_int_eq(try_files(NULL, 0, inside, O_RDONLY), FAILED_EACCES);
     ck_assert_int_eq(try_files(&read_dir, 1, inside, O_RDONLY), PERMITTED);
@@ -146,6 +168,11 @@ START_TEST(files_of_rules)
     ck_assert_int_eq(try_files(&sockets, 1, inside, O_RDONLY), FAILED_EACCES);
     ck_assert_int_eq(try_files(&write_dir, 1, made, O_WRONLY | O_CREAT), PERMITTED);
     ck_assert_int_eq(try_files(&write_dir, 1, "/etc/passwd", O_RDONLY), FAILED_EACCES);
+    ck_assert_int_eq(try_files(&files, 1, made, O_RDWR | O_CREAT | O_TRUNC), PERMITTED);
+    ck_assert_int_eq(try_files(&files, 1, "/etc/passwd", O_RDONLY), FAILED_EACCES);
+    ck_assert_int_eq(try_names(SANDBOX_FILES, false), PERMITTED);
+    ck_assert_int_eq(try_names(SANDBOX_FILES, true), FAILED_EACCES);
+    ck_assert_int_eq(try_names(SANDBOX_WRITE, true), PERMITTED);
     unlink(inside);
     unlink(made);
     rmdir(files_dir);

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/file.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -150,6 +151,36 @@ static long do_rename(void)
     return syscall(SYS_renameat2, AT_FDCWD, "/tmp/sandbox-test-none", AT_FDCWD, "/tmp/b", 0);
 }
 
+static long do_renameat(void)
+{
+    return syscall(SYS_renameat, AT_FDCWD, "/tmp/sandbox-test-none", AT_FDCWD, "/tmp/b");
+}
+
+static long do_time_of_file(void)
+{
+    return syscall(SYS_utimensat, -1, "sandbox-test-none", NULL, 0);
+}
+
+static long do_space_of_device(void)
+{
+    return syscall(SYS_fstatfs, -1, NULL);
+}
+
+static long do_lock_of_file(void)
+{
+    return syscall(SYS_flock, -1, LOCK_EX);
+}
+
+static long do_sync(void)
+{
+    return syscall(SYS_fdatasync, -1);
+}
+
+static long do_remove_directory(void)
+{
+    return rmdir("/tmp/sandbox-test-none");
+}
+
 static long do_mkdir(void)
 {
     return syscall(SYS_mkdirat, AT_FDCWD, "/tmp/sandbox-test-none/x", 0700);
@@ -160,8 +191,9 @@ static long do_mkdir(void)
 #define SUPERVISORS (P(SUPERVISOR) | P(SUPERVISOR_GPU))
 #define GPUS        (P(COMPUTE_GPU) | P(COMPUTE_GPU_FILES))
 #define DRIVERS     (P(SUPERVISOR_GPU) | GPUS)
-#define FAILS       (SUPERVISORS | GPUS) /* with EPERM, where others end */
-#define FILES       (P(COMPUTE_FILES) | P(COMPUTE_GPU_FILES) | P(PACK))
+#define FAILS       (SUPERVISORS | GPUS)                      /* with EPERM, where others end */
+#define PREFIXES    (P(COMPUTE_FILES) | P(COMPUTE_GPU_FILES)) /* with --prefix-dir */
+#define FILES       (PREFIXES | P(PACK))
 
 /* By every profile; `start`: except the supervisors', which start processes. */
 static const struct {
@@ -312,6 +344,12 @@ static long do_write_file(void)
     return pwrite(-1, "x", 1, 0);
 }
 
+#define WRITERS (P(INSPECT) | P(INSPECT_STORE) | P(RECORDER) | P(PACK))
+#if defined __x86_64__
+#define REMOVES_DIRECTORIES (SUPERVISORS | P(PACK))
+#else
+#define REMOVES_DIRECTORIES (FAILS | P(COMPUTE) | P(COMPUTE_FILES) | P(PACK)) /* by unlinkat */
+#endif
 #define OPENS (FAILS | P(COMPUTE_FILES) | P(INSPECT_STORE) | P(PACK) | P(GATEWAY_LOG))
 
 static const struct {
@@ -325,16 +363,20 @@ static const struct {
     {"unix socket", do_unix, ALL & ~(P(INSPECT) | P(INSPECT_STORE) | P(PACK)), 128 + SIGSYS},
     {"bind", do_bind, FAILS | P(COMPUTE) | P(COMPUTE_FILES), 128 + SIGSYS},
     {"unlink", do_unlink, FAILS | P(COMPUTE) | FILES, 128 + SIGSYS},
-    {"rename", do_rename, SUPERVISORS | FILES, 128 + SIGSYS},
-    {"mkdir", do_mkdir, SUPERVISORS | FILES, 128 + SIGSYS},
+    {"renameat", do_renameat, SUPERVISORS | FILES, 128 + SIGSYS},
+    {"space of a device", do_space_of_device, SUPERVISORS | FILES, 128 + SIGSYS},
+    {"lock of a file", do_lock_of_file, SUPERVISORS | FILES, 128 + SIGSYS},
+    {"time of a file", do_time_of_file, SUPERVISORS | PREFIXES, 128 + SIGSYS},
+    {"renameat2", do_rename, SUPERVISORS | P(PACK), 128 + SIGSYS},
+    {"mkdir", do_mkdir, SUPERVISORS | P(PACK), 128 + SIGSYS},
+    {"rmdir", do_remove_directory, REMOVES_DIRECTORIES, 128 + SIGSYS},
+    {"fdatasync", do_sync, SUPERVISORS | WRITERS, 128 + SIGSYS},
     {"executable memory", do_executable, FAILS, 128 + SIGSYS},
-    {"pwrite", do_write_file, SUPERVISORS | P(INSPECT) | P(INSPECT_STORE) | P(RECORDER) | FILES,
-     128 + SIGSYS},
+    {"pwrite", do_write_file, SUPERVISORS | WRITERS | PREFIXES, 128 + SIGSYS},
     {"call of a device", do_device_call, DRIVERS, FAILED_EACCES},
     {"locked memory", do_lock, DRIVERS, 128 + SIGSYS},
     {"file in memory", do_memory_file, FAILS, 128 + SIGSYS},
-    {"size of a file", do_size_file, FAILS | P(INSPECT) | P(INSPECT_STORE) | P(RECORDER) | FILES,
-     128 + SIGSYS},
+    {"size of a file", do_size_file, FAILS | WRITERS, 128 + SIGSYS},
     {"ioctl", do_ioctl, ALL, 0}, /* fails, or is the driver's: ends no process */
 };
 
