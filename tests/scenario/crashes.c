@@ -98,6 +98,24 @@ static void request_native(void)
     engine_stop(e);
 }
 
+/* Compute hangs before its client has the end of the text, and longer than a client has to repeat a
+ * call whose reply was lost. */
+static void end_of_a_text(void)
+{
+    struct engine *e = engine_new();
+    struct text got;
+    baseline(0);
+    engine_start(e, (const char *const[]){"--heartbeat-timeout=8000", NULL});
+    pid_t pid = engine_pid(e, "compute", 0, 0);
+    arm(e, "COMPUTE_END_SENT", 0);
+    struct generation *g = generation_start(e, test_prompt(0), BASELINE_TOKENS);
+    engine_pid(e, "compute", 0, pid);
+    generation_finish(g, FINISH_MS, &got);
+    text_check_same(baseline(0), &got, "whose end was sent twice");
+    text_free(&got);
+    engine_stop(e);
+}
+
 /* The crashes are in the submit call of one client: that call fails, and a sequence in progress
  * goes to its end. */
 static void submit_native(void)
@@ -462,9 +480,10 @@ static void never_ready(void)
 int main(int argc, char **argv)
 {
     static const struct test_case cases[] = {
-        ROW(request_native), ROW(submit_native),       ROW(questions),          ROW(request_http),
-        ROW(request_hangs),  ROW(progress_in_between), ROW(kills_do_not_count), ROW(cache_crashes),
-        ROW(loader_crashes), ROW(compute_crashes),     ROW(optional_crashes),   ROW(never_ready),
+        ROW(request_native), ROW(submit_native),  ROW(questions),           ROW(request_http),
+        ROW(end_of_a_text),  ROW(request_hangs),  ROW(progress_in_between), ROW(kills_do_not_count),
+        ROW(cache_crashes),  ROW(loader_crashes), ROW(compute_crashes),     ROW(optional_crashes),
+        ROW(never_ready),
     };
     setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
     return test_main(argc, argv, cases, ARRAY_LEN(cases));

@@ -130,6 +130,8 @@ _Noreturn void child_exit(struct child *child);
     X(COMPUTE_PREFIX_WRITTEN, "compute", "a file of a prefix has another piece, or its name")      \
     X(COMPUTE_PREFIX_READ, "compute", "a slot has another piece of a file")                        \
     X(COMPUTE_PREFIX_TAKEN, "compute", "a slot has all of a file, and no row is valid yet")        \
+    X(COMPUTE_CLEARS, "compute", "a part of what is kept is removed, in four steps")               \
+    X(COMPUTE_END_SENT, "compute", "the end of a request is sent, its client has not got it yet")  \
     X(COMPUTE_PREFILL, "compute", "in prefill, beyond the first chunk or layer")                   \
     X(COMPUTE_CALL, "compute", "in a call with a prompt, before it is read")                       \
     X(COMPUTE_PINNED, "compute", "after pins are set, before the demand is sent")                  \

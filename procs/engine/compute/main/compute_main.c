@@ -60,8 +60,11 @@ static void repair(struct compute *c)
     uint64_t down_ns = head->alive_ns && now > head->alive_ns ? now - head->alive_ns : 0;
     for (uint32_t i = 0; i < KV_REQUESTS_MAX; i++) {
         head->request[i].crashes_seen += in_call;
-        /* Clients could not poll while compute was down; the time before still counts. */
+        /* Clients could not poll while compute was down, nor repeat the call whose reply with the
+         * end was lost; the time before still counts. */
         atomic_fetch_add(&head->request[i].last_poll_ns, down_ns);
+        if (head->request[i].end_sent_ns != 0)
+            head->request[i].end_sent_ns += down_ns;
     }
 }
 

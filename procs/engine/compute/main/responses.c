@@ -163,6 +163,7 @@ static bool respond(struct compute *c, const struct pending *p, uint64_t now_ns,
             error_set(&next.failure, (enum error_code)q->error_code, "%s", q->error_text);
         next.stats = stats_json(c, number);
         q->end_sent_ns = now_ns;
+        child_inject(&c->child, INJECT_COMPUTE_END_SENT);
     }
     reply_next(c, p, &next);
     json_decref(next.stats);
