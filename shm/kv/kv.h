@@ -214,6 +214,8 @@ struct kv_head {
     uint32_t states_reserved; /* of `states`: the pool has memory for so many and one context */
     uint32_t reserved[2];
     uint64_t model_hash[2]; /* of the model's files, for rows on storage; 0: not known */
+    /* Removals of all that is kept: requests, and those that are done. A successor ends one. */
+    _Atomic uint64_t clear_wanted, cleared;
     uint32_t tile_bytes[LAYER_KIND__COUNT][2]; /* of all heads of a layer, by enum kv_side */
     uint8_t layer_kind[MODEL_LAYERS_MAX];
     struct kv_version state[KV_STATES_MAX];

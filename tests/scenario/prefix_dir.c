@@ -16,189 +16,48 @@
 
 #include "lib/base/bytes.h"
 #include "lib/prefix/prefix.h"
-#include "tests/harness/harness.h"
 #include "tests/scenario/continued.h"
+#include "tests/scenario/prefix_files.h"
 
-#define TOKENS  12
-#define SLACK   10 /* tokens at the end of a prompt that may be computed again */
-#define WAIT_MS 120000
-
-static const char *const demo[] = {NULL};
-static const char *const qwen35moe[] = {
-    "arch=qwen35moe",  "shared_inner=64", "rope_dims=8",    "conv_taps=4",      "delta_size=16",
-    "delta_k_heads=2", "delta_v_heads=4", "delta_inner=64", "attention_step=2", NULL};
-static const char *const gpt_oss[] = {
-    "arch=gpt-oss",  "layers=4",        "window=64",    "rope_scaling=2",
-    "rope_factor=8", "rope_context=64", "context=8192", NULL};
-
-static char model[PATH_MAX], dir[PATH_MAX];
-static struct text want, want_more; /* of the prompt and of its continuation */
-
-/* ---- engines ---- */
-
-static void options_of(const char *const shape[], const char *const more[], const char *args[16])
-{
-    static char option[PATH_MAX + 16];
-    size_t n = 0;
-    snprintf(option, sizeof option, "--prefix-dir=%s", dir);
-    args[n++] = "--ctx-size=4096";
-    args[n++] = "--checkpoint-tokens=128";
-    args[n++] = "--resident-experts=50";
-    args[n++] = option;
-    if (shape[0]) {
-        args[n++] = "-m";
-        args[n++] = model;
-    }
-    for (size_t i = 0; more && more[i]; i++)
-        args[n++] = more[i];
-    args[n] = NULL;
-}
-
-static struct engine *start(const char *const shape[], const char *const more[])
-{
-    const char *args[16];
-    struct engine *e = engine_new();
-    options_of(shape, more, args);
-    engine_start(e, args);
-    return e;
-}
-
-/* Its rows are kept, but not in memory: every prompt reads them. */
-static struct engine *start_reader(const char *const shape[])
-{
-    return start(shape, (const char *const[]){"--keep-kv=1", NULL});
-}
-
-static const char *prompt(bool more)
-{
-    static char text[8192];
-    snprintf(text, sizeof text, "%s%s", test_prompt(2),
-             more ? " Then the wind turned, and the ship was lost in the morning." : "");
-    return text;
-}
-
-/* Returns the cached tokens. */
-static uint64_t check_text(struct engine *e, bool more, const char *what)
-{
-    struct text got;
-    engine_generate(e, prompt(more), TOKENS, &got);
-    text_check_same(more ? &want_more : &want, &got, what);
-    uint64_t cached = lookup_u64(got.stats, "cached_tokens");
-    text_free(&got);
-    return cached;
-}
-
-static uint64_t count(struct engine *e, const char *counter)
-{
-    return engine_counter(e, "compute", counter);
-}
-
-static void wait_for(struct engine *e, const char *counter, uint64_t n)
-{
-    engine_wait_counter(e, "compute", counter, n, WAIT_MS);
-}
-
-static void prepare(const char *const shape[])
-{
-    path_in_dir(dir, "prefixes");
-    if (shape[0])
-        continued_make(model, shape);
-    struct engine *e = start(shape, (const char *const[]){"--keep-kv=0", NULL});
-    engine_generate(e, prompt(false), TOKENS, &want);
-    engine_generate(e, prompt(true), TOKENS, &want_more);
-    CHECK(count(e, "prefix_files") == 0, "written without --keep-kv");
-    engine_stop(e);
-}
-
-static void finish(void)
-{
-    text_free(&want);
-    text_free(&want_more);
-}
-
-/* One file, of the first prompt. */
-static void store(const char *const shape[])
-{
-    struct engine *e = start(shape, NULL);
-    check_text(e, false, "before the restart");
-    wait_for(e, "prefixes_stored", 1);
-    CHECK(count(e, "prefix_bytes_written") > PREFIX_ALIGN, "an empty file");
-    engine_stop(e);
-}
-
-static size_t lines_with(const struct engine *e, const char *text)
-{
-    char *log = engine_log(e);
-    size_t n = 0;
-    for (const char *at = log; (at = strstr(at, text)); at++)
-        n++;
-    free(log);
-    return n;
-}
-
-/* Files whose names end so. */
-static size_t files_with(const char *end)
-{
-    size_t n = 0;
-    DIR *d = opendir(dir);
-    CHECK(d, "opendir: %s", strerror(errno));
-    for (struct dirent *f; (f = readdir(d));) {
-        size_t length = strlen(f->d_name), m = strlen(end);
-        n += length >= m && strcmp(f->d_name + length - m, end) == 0;
-    }
-    closedir(d);
-    return n;
-}
-
-static void remove_files(void)
-{
-    char path[2 * PATH_MAX];
-    DIR *d = opendir(dir);
-    CHECK(d, "opendir: %s", strerror(errno));
-    for (struct dirent *f; (f = readdir(d));)
-        if (prefix_is_name(f->d_name)) {
-            snprintf(path, sizeof path, "%s/%s", dir, f->d_name);
-            CHECK(unlink(path) == 0, "unlink: %s", strerror(errno));
-        }
-    closedir(d);
-}
+#define SLACK 10 /* tokens at the end of a prompt that may be computed again */
 
 /* ---- restarts ---- */
 
 static void restarted(const char *const shape[])
 {
-    prepare(shape);
-    store(shape);
-    struct engine *e = start(shape, (const char *const[]){"--threads=1", NULL});
-    uint64_t cached = check_text(e, true, "after a restart");
-    uint64_t known = lookup_u64(want.stats, "prompt_tokens");
+    stored_prepare(shape);
+    stored_store(shape);
+    struct engine *e = stored_start(shape, (const char *const[]){"--threads=1", NULL});
+    uint64_t cached = stored_check(e, true, "after a restart");
+    uint64_t known = lookup_u64(stored_want.stats, "prompt_tokens");
     CHECK(cached + SLACK >= known, "%llu of %llu tokens were reused", (unsigned long long)cached,
           (unsigned long long)known);
-    CHECK(count(e, "prefixes_read") == 1 && count(e, "prefix_tokens_read") == cached,
+    CHECK(stored_count(e, "prefixes_read") == 1 && stored_count(e, "prefix_tokens_read") == cached,
           "not read from storage");
-    CHECK(check_text(e, false, "cut back") > 0, "nothing was reused"); /* of memory */
-    wait_for(e, "prefixes_stored", 1);
+    CHECK(stored_check(e, false, "cut back") > 0, "nothing was reused"); /* of memory */
+    stored_wait(e, "prefixes_stored", 1);
     engine_stop(e);
-    e = start_reader(shape); /* the longer one is there, too */
-    CHECK(check_text(e, true, "after another restart") >= cached, "fewer tokens were reused");
-    CHECK(count(e, "prefixes_rejected") == 0 && count(e, "prefix_errors") == 0, "failures");
+    e = stored_start_reader(shape); /* the longer one is there, too */
+    CHECK(stored_check(e, true, "after another restart") >= cached, "fewer tokens were reused");
+    CHECK(stored_count(e, "prefixes_rejected") == 0 && stored_count(e, "prefix_errors") == 0,
+          "failures");
     engine_stop(e);
-    finish();
+    stored_finish();
 }
 
 static void attention(void)
 {
-    restarted(demo);
+    restarted(stored_demo);
 }
 
 static void recurrent(void)
 {
-    restarted(qwen35moe);
+    restarted(stored_qwen35moe);
 }
 
 static void windows(void)
 {
-    restarted(gpt_oss);
+    restarted(stored_gpt_oss);
 }
 
 /* ---- damaged files ---- */
@@ -214,12 +73,12 @@ static struct file take_file(void)
     struct file f = {.bytes = NULL};
     char path[2 * PATH_MAX];
     struct stat st;
-    DIR *d = opendir(dir);
+    DIR *d = opendir(stored_dir);
     CHECK(d, "opendir: %s", strerror(errno));
     for (struct dirent *e; (e = readdir(d));) {
         if (!prefix_is_name(e->d_name))
             continue;
-        snprintf(path, sizeof path, "%s/%s", dir, e->d_name);
+        snprintf(path, sizeof path, "%s/%s", stored_dir, e->d_name);
         CHECK(!f.bytes && stat(path, &st) == 0, "more than one file");
         FILE *in = fopen(path, "r");
         f.size = (size_t)st.st_size;
@@ -239,7 +98,7 @@ static unsigned put_file(const struct file *f, size_t size)
 {
     static unsigned number;
     char path[2 * PATH_MAX];
-    snprintf(path, sizeof path, "%s/%016x" PREFIX_NAME_SUFFIX, dir, ++number);
+    snprintf(path, sizeof path, "%s/%016x" PREFIX_NAME_SUFFIX, stored_dir, ++number);
     FILE *out = fopen(path, "w");
     CHECK(out && fchmod(fileno(out), 0600) == 0 && fwrite(f->bytes, 1, size, out) == size &&
               fclose(out) == 0,
@@ -300,64 +159,66 @@ static unsigned put_bad_blocks(const struct file *f, uint32_t rows, bool recurre
 
 static void damaged(const char *const shape[])
 {
-    prepare(shape);
-    store(shape);
-    struct engine *e = start_reader(shape);
-    uint32_t rows = (uint32_t)check_text(e, true, "with a right file");
+    stored_prepare(shape);
+    stored_store(shape);
+    struct engine *e = stored_start_reader(shape);
+    uint32_t rows = (uint32_t)stored_check(e, true, "with a right file");
     CHECK(rows > 0, "it was not used");
     engine_stop(e);
     struct file f = take_file();
-    unsigned heads = put_bad_heads(&f), blocks = put_bad_blocks(&f, rows, shape == qwen35moe);
-    e = start_reader(shape);
-    wait_for(e, "prefixes_rejected", heads);
-    CHECK(count(e, "prefixes_rejected") == heads, "files with right heads are rejected");
+    unsigned heads = put_bad_heads(&f),
+             blocks = put_bad_blocks(&f, rows, shape == stored_qwen35moe);
+    e = stored_start_reader(shape);
+    stored_wait(e, "prefixes_rejected", heads);
+    CHECK(stored_count(e, "prefixes_rejected") == heads, "files with right heads are rejected");
     for (unsigned i = 0; i < blocks; i++)
-        check_text(e, true, "with damaged blocks");
-    wait_for(e, "prefixes_rejected", heads + blocks);
-    CHECK(check_text(e, true, "without any file") == 0, "a damaged file was used");
-    CHECK(count(e, "prefixes_read") == 0, "a damaged file was used");
-    CHECK(lines_with(e, "is not used") == heads + blocks, "%zu lines for %u files",
-          lines_with(e, "is not used"), heads + blocks);
+        stored_check(e, true, "with damaged blocks");
+    stored_wait(e, "prefixes_rejected", heads + blocks);
+    CHECK(stored_check(e, true, "without any file") == 0, "a damaged file was used");
+    CHECK(stored_count(e, "prefixes_read") == 0, "a damaged file was used");
+    CHECK(stored_lines(e, "is not used") == heads + blocks, "%zu lines for %u files",
+          stored_lines(e, "is not used"), heads + blocks);
     engine_stop(e);
     free(f.bytes);
-    finish();
+    stored_finish();
 }
 
 static void damaged_attention(void)
 {
-    damaged(demo);
+    damaged(stored_demo);
 }
 
 static void damaged_recurrent(void)
 {
-    damaged(qwen35moe);
+    damaged(stored_qwen35moe);
 }
 
 static void damaged_windows(void)
 {
-    damaged(gpt_oss);
+    damaged(stored_gpt_oss);
 }
 
 /* ---- files of others ---- */
 
 static void other_kv_type(void)
 {
-    prepare(demo);
-    store(demo);
+    stored_prepare(stored_demo);
+    stored_store(stored_demo);
     struct text other, got;
-    struct engine *e = start(demo, (const char *const[]){"--keep-kv=0", "--kv-type=q8_0", NULL});
-    engine_generate(e, prompt(false), TOKENS, &other);
+    struct engine *e =
+        stored_start(stored_demo, (const char *const[]){"--keep-kv=0", "--kv-type=q8_0", NULL});
+    engine_generate(e, stored_prompt(false), STORED_TOKENS, &other);
     engine_stop(e);
-    e = start(demo, (const char *const[]){"--kv-type=q8_0", NULL});
-    engine_generate(e, prompt(false), TOKENS, &got);
+    e = stored_start(stored_demo, (const char *const[]){"--kv-type=q8_0", NULL});
+    engine_generate(e, stored_prompt(false), STORED_TOKENS, &got);
     text_check_same(&other, &got, "with files of another KV type");
     CHECK(lookup_u64(got.stats, "cached_tokens") == 0, "rows of another KV type were used");
-    CHECK(count(e, "prefixes_rejected") == 1 && lines_with(e, "another --kv-type") == 1,
+    CHECK(stored_count(e, "prefixes_rejected") == 1 && stored_lines(e, "another --kv-type") == 1,
           "not rejected");
     engine_stop(e);
     text_free(&other);
     text_free(&got);
-    finish();
+    stored_finish();
 }
 
 /* Of the same shape and tokens: only the weights differ. */
@@ -366,16 +227,16 @@ static void other_model(void)
     static const char *const other[] = {"arch=gpt-oss",   "layers=4",        "window=64",
                                         "rope_scaling=2", "rope_factor=8",   "rope_context=64",
                                         "context=8192",   "rope_theta=2000", NULL};
-    prepare(other);
-    store(other);
-    finish();
-    prepare(gpt_oss); /* the same path */
-    struct engine *e = start(gpt_oss, NULL);
-    CHECK(check_text(e, false, "with files of another model") == 0, "they were used");
-    CHECK(count(e, "prefixes_rejected") == 1 && lines_with(e, "of another model") == 1,
+    stored_prepare(other);
+    stored_store(other);
+    stored_finish();
+    stored_prepare(stored_gpt_oss); /* the same path */
+    struct engine *e = stored_start(stored_gpt_oss, NULL);
+    CHECK(stored_check(e, false, "with files of another model") == 0, "they were used");
+    CHECK(stored_count(e, "prefixes_rejected") == 1 && stored_lines(e, "of another model") == 1,
           "not rejected");
     engine_stop(e);
-    finish();
+    stored_finish();
 }
 
 /* ---- kills ---- */
@@ -386,20 +247,20 @@ static void kill_at(struct engine *e, const char *point, int passes, bool more)
     struct text got;
     json_decref(
         engine_control(e, "inject", json_pack("{s:s, s:i}", "point", point, "arg", passes)));
-    struct generation *g = generation_start(e, prompt(more), TOKENS);
-    uint64_t deadline = deadline_in(WAIT_MS);
+    struct generation *g = generation_start(e, stored_prompt(more), STORED_TOKENS);
+    uint64_t deadline = deadline_in(STORED_WAIT_MS);
     while (process_state(pid) != 'T')
         CHECK(deadline_tick(deadline), "compute did not reach %s %d", point, passes);
     continued_kill(e, pid);
-    generation_finish(g, WAIT_MS, &got);
-    text_check_same(more ? &want_more : &want, &got, point);
+    generation_finish(g, STORED_WAIT_MS, &got);
+    text_check_same(more ? &stored_want_more : &stored_want, &got, point);
     text_free(&got);
 }
 
 /* Steps of a file: it is opened, has each of its blocks, and its name. */
 static int steps_of(const char *const shape[])
 {
-    store(shape);
+    stored_store(shape);
     struct file f = take_file();
     int steps = (int)prefix_blocks(&f.head) + 2;
     free(f.bytes);
@@ -409,55 +270,55 @@ static int steps_of(const char *const shape[])
 static void killed_while_writing(const char *const shape[])
 {
     unsigned met = 0;
-    prepare(shape);
+    stored_prepare(shape);
     int steps = steps_of(shape);
     for (int i = 0; i < steps; i++) {
         if (i != steps - 1 && !test_sample(EVERY_prefix_dir_kills, &met))
             continue;
-        struct engine *e = start(shape, NULL);
+        struct engine *e = stored_start(shape, NULL);
         kill_at(e, "COMPUTE_PREFIX_WRITTEN", i, false);
-        CHECK(files_with(".part") == 0, "the file of a killed writer is left");
-        CHECK(check_text(e, true, "after a kill while writing") > 0, "nothing was reused");
+        CHECK(stored_files(".part") == 0, "the file of a killed writer is left");
+        CHECK(stored_check(e, true, "after a kill while writing") > 0, "nothing was reused");
         engine_stop(e);
-        e = start_reader(shape);
-        check_text(e, true, "after a kill while writing, and a restart");
-        CHECK(count(e, "prefixes_rejected") == 0, "a part of a file has its name");
+        e = stored_start_reader(shape);
+        stored_check(e, true, "after a kill while writing, and a restart");
+        CHECK(stored_count(e, "prefixes_rejected") == 0, "a part of a file has its name");
         engine_stop(e);
-        remove_files();
+        stored_remove_files();
     }
-    finish();
+    stored_finish();
 }
 
 static void killed_while_reading(const char *const shape[])
 {
     unsigned met = 0;
-    prepare(shape);
-    store(shape);
+    stored_prepare(shape);
+    stored_store(shape);
     struct file f = take_file();
     int reads = (int)prefix_tiles(&f.head);
     put_file(&f, f.size);
-    struct engine *e = start_reader(shape);
+    struct engine *e = stored_start_reader(shape);
     for (int i = 0; i < reads; i++)
         if (test_sample(EVERY_prefix_dir_kills, &met))
             kill_at(e, "COMPUTE_PREFIX_READ", i, true);
     kill_at(e, "COMPUTE_PREFIX_TAKEN", 0, true);
-    CHECK(check_text(e, true, "after kills while reading") > 0, "nothing was reused");
-    CHECK(count(e, "prefixes_rejected") == 0, "a right file was rejected");
+    CHECK(stored_check(e, true, "after kills while reading") > 0, "nothing was reused");
+    CHECK(stored_count(e, "prefixes_rejected") == 0, "a right file was rejected");
     engine_stop(e);
-    remove_files();
+    stored_remove_files();
     free(f.bytes);
-    finish();
+    stored_finish();
 }
 
 static void kills_of_writers(void)
 {
-    killed_while_writing(qwen35moe);
+    killed_while_writing(stored_qwen35moe);
 }
 
 static void kills_of_readers(void)
 {
-    killed_while_reading(qwen35moe);
-    killed_while_reading(gpt_oss);
+    killed_while_reading(stored_qwen35moe);
+    killed_while_reading(stored_gpt_oss);
 }
 
 /* ---- the directory ---- */
@@ -465,79 +326,59 @@ static void kills_of_readers(void)
 static void full_device(void)
 {
     static bool own_namespace;
-    path_in_dir(dir, "small");
-    prepare(demo);
-    path_in_dir(dir, "small");
+    path_in_dir(stored_dir, "small");
+    stored_prepare(stored_demo);
+    path_in_dir(stored_dir, "small");
     if (!own_namespace &&
         (unshare(CLONE_NEWNS) != 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0))
         test_skip("a mount namespace needs root: %s", strerror(errno));
     own_namespace = true;
-    CHECK((mkdir(dir, 0700) == 0 || errno == EEXIST), "mkdir: %s", strerror(errno));
-    if (mount("small", dir, "tmpfs", 0, "size=64k,mode=700") != 0)
+    CHECK((mkdir(stored_dir, 0700) == 0 || errno == EEXIST), "mkdir: %s", strerror(errno));
+    if (mount("small", stored_dir, "tmpfs", 0, "size=64k,mode=700") != 0)
         test_skip("cannot mount a tmpfs: %s", strerror(errno));
-    struct engine *e = start(demo, NULL);
-    check_text(e, false, "on a full device");
-    wait_for(e, "prefix_errors", 1);
-    check_text(e, true, "on a full device");
-    CHECK(files_with(".part") + files_with(PREFIX_NAME_SUFFIX) == 0, "a part of a file is left");
-    CHECK(lines_with(e, "prefixes are not written") == 1, "not one line in the log");
+    struct engine *e = stored_start(stored_demo, NULL);
+    stored_check(e, false, "on a full device");
+    stored_wait(e, "prefix_errors", 1);
+    stored_check(e, true, "on a full device");
+    CHECK(stored_files(".part") + stored_files(PREFIX_NAME_SUFFIX) == 0,
+          "a part of a file is left");
+    CHECK(stored_lines(e, "prefixes are not written") == 1, "not one line in the log");
     engine_stop(e);
-    CHECK(umount2(dir, MNT_DETACH) == 0, "umount: %s", strerror(errno));
-    finish();
+    CHECK(umount2(stored_dir, MNT_DETACH) == 0, "umount: %s", strerror(errno));
+    stored_finish();
 }
 
 /* The second one reads; it writes when the first one has ended. */
 static void two_engines(void)
 {
-    prepare(demo);
-    struct engine *first = start(demo, NULL);
-    check_text(first, false, "of two engines, the first");
-    wait_for(first, "prefixes_stored", 1);
-    struct engine *second = start(demo, NULL);
-    CHECK(lines_with(second, "another engine writes") == 1, "no line in the log");
-    CHECK(check_text(second, true, "of two engines, the second") > 0, "it does not read");
-    CHECK(count(second, "prefixes_stored") == 0, "both write");
+    stored_prepare(stored_demo);
+    struct engine *first = stored_start(stored_demo, NULL);
+    stored_check(first, false, "of two engines, the first");
+    stored_wait(first, "prefixes_stored", 1);
+    struct engine *second = stored_start(stored_demo, NULL);
+    CHECK(stored_lines(second, "another engine writes") == 1, "no line in the log");
+    CHECK(stored_check(second, true, "of two engines, the second") > 0, "it does not read");
+    CHECK(stored_count(second, "prefixes_stored") == 0, "both write");
     engine_stop(first);
-    wait_for(second, "prefixes_stored", 1);
+    stored_wait(second, "prefixes_stored", 1);
     engine_stop(second);
-    finish();
-}
-
-static void cleared(void)
-{
-    struct command c;
-    prepare(demo);
-    struct engine *e = start(demo, NULL);
-    check_text(e, false, "before it is cleared");
-    wait_for(e, "prefixes_stored", 1);
-    command_run(&c, NULL, WAIT_MS,
-                (const char *const[]){"ctl", "--name", e->run, "prefixes", NULL});
-    CHECK(c.status == 0 && strstr(c.out, "memory") && strstr(c.out, "storage"), "ctl: %s%s", c.out,
-          c.err);
-    command_free(&c);
-    command_run(&c, NULL, WAIT_MS,
-                (const char *const[]){"ctl", "--name", e->run, "prefixes", "clear", NULL});
-    CHECK(c.status == 0 && strstr(c.out, "no prefix is kept"), "ctl: %s%s", c.out, c.err);
-    command_free(&c);
-    CHECK(files_with(PREFIX_NAME_SUFFIX) == 0, "files are left");
-    CHECK(check_text(e, false, "after it was cleared") == 0, "rows are left");
-    engine_stop(e);
-    finish();
+    stored_finish();
 }
 
 static void refused(void)
 {
     const char *args[16];
     int status;
-    path_in_dir(dir, "open");
-    CHECK(mkdir(dir, 0700) == 0 && chmod(dir, 0770) == 0, "mkdir: %s", strerror(errno));
+    path_in_dir(stored_dir, "open");
+    CHECK(mkdir(stored_dir, 0700) == 0 && chmod(stored_dir, 0770) == 0, "mkdir: %s",
+          strerror(errno));
     struct engine *e = engine_new();
-    options_of(demo, NULL, args);
+    stored_options(stored_demo, NULL, args);
     engine_spawn(e, args);
-    CHECK(!engine_wait_started(e, WAIT_MS, &status) && WIFEXITED(status) &&
+    CHECK(!engine_wait_started(e, STORED_WAIT_MS, &status) && WIFEXITED(status) &&
               WEXITSTATUS(status) == 2,
           "it started");
-    CHECK(lines_with(e, "others may write to --prefix-dir") == 1, "no reason");
+    CHECK(stored_lines(e, "others may write to --prefix-dir") == 1, "no reason");
 }
 
 /* At most so many bytes: the older one goes. */
@@ -545,28 +386,28 @@ static void bounded(void)
 {
     struct text got;
     char other[8192], option[64];
-    prepare(demo);
-    store(demo);
+    stored_prepare(stored_demo);
+    stored_store(stored_demo);
     struct file f = take_file();
     put_file(&f, f.size);
     snprintf(option, sizeof option, "--prefix-dir-bytes=%zu", f.size * 3 / 2);
-    struct engine *e = start(demo, (const char *const[]){option, NULL});
+    struct engine *e = stored_start(stored_demo, (const char *const[]){option, NULL});
     snprintf(other, sizeof other, "Another story. %s", test_prompt(2));
-    engine_generate(e, other, TOKENS, &got);
+    engine_generate(e, other, STORED_TOKENS, &got);
     text_free(&got);
-    wait_for(e, "prefixes_stored", 1);
-    CHECK(files_with(PREFIX_NAME_SUFFIX) == 1, "%zu files", files_with(PREFIX_NAME_SUFFIX));
-    check_text(e, false, "after its file was removed");
+    stored_wait(e, "prefixes_stored", 1);
+    CHECK(stored_files(PREFIX_NAME_SUFFIX) == 1, "%zu files", stored_files(PREFIX_NAME_SUFFIX));
+    stored_check(e, false, "after its file was removed");
     engine_stop(e);
     free(f.bytes);
-    finish();
+    stored_finish();
 }
 
 static const struct test_case cases[] = {
     ROW(attention),         ROW(recurrent),        ROW(windows),     ROW(damaged_attention),
     ROW(damaged_recurrent), ROW(damaged_windows),  ROW(other_model), ROW(other_kv_type),
     ROW(kills_of_writers),  ROW(kills_of_readers), ROW(full_device), ROW(two_engines),
-    ROW(cleared),           ROW(refused),          ROW(bounded),
+    ROW(refused),           ROW(bounded),
 };
 
 int main(int argc, char **argv)

@@ -24,6 +24,8 @@ sluice_unit_test(compute_prefixes SOURCES procs/engine/compute/prefixes/prefixes
   ${compute}/slots/table.c ${compute}/prefixes/index.c ${compute}/prefixes/load.c ${compute}/prefixes/prefixes.c
   ${compute}/prefixes/read.c ${compute}/prefixes/store.c ${compute}/prefixes/worker.c ${compute}/prefixes/write.c
   LINK sluice_prefix sluice_child sluice_ipc sluice_shm sluice_policy sluice_model sluice_config sluice_base PkgConfig::XXHASH)
+sluice_unit_test(compute_prefix_index SOURCES procs/engine/compute/prefixes/index_test.c ${compute}/prefixes/index.c
+  LINK sluice_prefix sluice_policy sluice_base)
 foreach(part experts rows)
   sluice_unit_test(compute_${part} SOURCES procs/engine/compute/experts/${part}_test.c
     procs/engine/compute/experts/world.c ${compute}/experts/accesses.c ${compute}/experts/deterministic.c

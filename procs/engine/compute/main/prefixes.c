@@ -33,8 +33,8 @@ static json_t *on_storage(const struct compute *c)
 
 json_t *prefixes_reply(struct compute *c, bool clear)
 {
-    uint64_t number = clear ? runner_clear(&c->runner) : atomic_load(&c->runner.clear_wanted);
+    struct kv_head *kv = c->child.kv.head;
+    uint64_t number = clear ? runner_clear(&c->runner) : atomic_load(&kv->clear_wanted);
     return json_pack("{s:o, s:o, s:I, s:b}", "memory", in_memory(c), "storage", on_storage(c),
-                     "clears", (json_int_t)number, "clearing",
-                     atomic_load(&c->runner.cleared) < number);
+                     "clears", (json_int_t)number, "clearing", atomic_load(&kv->cleared) < number);
 }

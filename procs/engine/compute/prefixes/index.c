@@ -19,7 +19,8 @@
 #include "lib/base/log.h"
 #include "lib/prefix/directory.h"
 
-#define LOCK_FILE "lock"
+#define LOCK_FILE  "lock"
+#define CLEAR_FILE "clear" /* while it exists, no file that was there before is used */
 
 static void lock(struct prefix_index *x)
 {
@@ -65,12 +66,35 @@ static void drop(struct prefix_index *x, uint32_t i)
     x->entry[i] = x->entry[--x->count];
 }
 
+static void drop_all(struct prefix_index *x)
+{
+    lock(x);
+    while (x->count > 0)
+        drop(x, 0);
+    unlock(x);
+}
+
 static uint32_t find_name(const struct prefix_index *x, const char *name)
 {
     uint32_t i = 0;
     while (i < x->count && strcmp(x->entry[i].name, name) != 0)
         i++;
     return i;
+}
+
+/* It is a file as before, whose bytes count, and is not used any more. */
+static void spoil(struct prefix_index *x, const char *name)
+{
+    lock(x);
+    uint32_t i = find_name(x, name);
+    struct index_entry *e = &x->entry[i];
+    if (i < x->count) {
+        x->tokens -= e->tables ? e->head.tokens : 0;
+        free(e->tables);
+        e->tables = NULL;
+        e->known = e->ours = false;
+    }
+    unlock(x);
 }
 
 static void put(struct prefix_index *x, const struct index_entry *e)
@@ -96,18 +120,29 @@ static bool is_part(const char *name)
     return prefix_is_name(whole);
 }
 
-/* Removes the files of which `chosen` is true. */
-static void remove_files(struct prefix_index *x, bool (*chosen)(const char *name))
+/* 0, or -1: it is still there. */
+static int remove_file(struct prefix_index *x, const char *name)
 {
+    if (unlinkat(x->dir, name, 0) == 0 || errno == ENOENT)
+        return 0;
+    atomic_fetch_add(&x->counts.errors, 1);
+    return -1;
+}
+
+/* Removes the files of which `chosen` is true; false: some are still there. */
+static bool remove_files(struct prefix_index *x, bool (*chosen)(const char *name))
+{
+    bool all = true;
     int fd = openat(x->dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *d = fd >= 0 ? fdopendir(fd) : NULL;
     for (struct dirent *f; d && (f = readdir(d));)
-        if (chosen(f->d_name) && unlinkat(x->dir, f->d_name, 0) != 0)
-            atomic_fetch_add(&x->counts.errors, 1);
+        if (chosen(f->d_name) && remove_file(x, f->d_name) != 0)
+            all = false;
     if (d)
         closedir(d);
     else if (fd >= 0)
         close(fd);
+    return d && all;
 }
 
 static bool take_lock(struct prefix_index *x)
@@ -200,8 +235,23 @@ static void scan(struct prefix_index *x)
     closedir(d);
 }
 
+static bool is_cleared(const struct prefix_index *x)
+{
+    return faccessat(x->dir, CLEAR_FILE, F_OK, 0) != 0;
+}
+
+/* What a predecessor has begun to remove is removed first; what cannot be removed is not used. */
+static void take_stock(struct prefix_index *x)
+{
+    drop_all(x);
+    if (!is_cleared(x))
+        index_clear(x);
+    if (is_cleared(x))
+        scan(x);
+}
+
 int index_open(struct prefix_index *x, const char *path, uint64_t limit_bytes,
-               const struct prefix_bond *bond, struct error *error)
+               const struct prefix_bond *bond, bool clear, struct error *error)
 {
     *x = (struct prefix_index){.dir = prefix_directory_open(path, false, error),
                                .lock = -1,
@@ -212,14 +262,15 @@ int index_open(struct prefix_index *x, const char *path, uint64_t limit_bytes,
     pthread_mutex_init(&x->mutex, NULL);
     if (!take_lock(x))
         log_info("another engine writes to %s: this one only reads prefixes there", path);
-    scan(x);
+    if (clear)
+        index_clear_begin(x);
+    take_stock(x);
     return 0;
 }
 
 void index_close(struct prefix_index *x)
 {
-    while (x->count > 0)
-        drop(x, 0);
+    drop_all(x);
     close(x->dir);
     if (x->lock >= 0)
         close(x->lock);
@@ -232,11 +283,7 @@ bool index_may_write(struct prefix_index *x)
         return true;
     if (!take_lock(x))
         return false;
-    lock(x);
-    while (x->count > 0)
-        drop(x, 0);
-    unlock(x);
-    scan(x);
+    take_stock(x);
     return true;
 }
 
@@ -359,16 +406,14 @@ static uint64_t allowed(const struct prefix_index *x, uint64_t have)
     return half < x->limit_bytes ? half : x->limit_bytes;
 }
 
-/* Takes the victim out of the entries. False: there is none. */
-static bool take_least(struct prefix_index *x, char name[PREFIX_NAME_BYTES])
+/* False: there is none. */
+static bool find_least(struct prefix_index *x, char name[PREFIX_NAME_BYTES])
 {
     lock(x);
     uint32_t i = least(x);
     bool found = i < x->count;
-    if (found) {
+    if (found)
         memcpy(name, x->entry[i].name, PREFIX_NAME_BYTES);
-        drop(x, i);
-    }
     unlock(x);
     return found;
 }
@@ -390,10 +435,11 @@ int index_make_room(struct prefix_index *x, uint64_t bytes, uint32_t tokens)
         return bytes > x->limit_bytes || tokens > INDEX_TOKENS_MAX ? EFBIG : ENOSPC;
     while (have + bytes > most || files == INDEX_FILES_MAX ||
            tokens_of(x) + tokens > INDEX_TOKENS_MAX) {
-        if (!take_least(x, name))
+        if (!find_least(x, name))
             return ENOSPC;
         if (unlinkat(x->dir, name, 0) != 0 && errno != ENOENT)
-            atomic_fetch_add(&x->counts.errors, 1);
+            return errno;
+        index_forget(x, name);
         have = index_bytes(x, &files);
     }
     return 0;
@@ -419,17 +465,15 @@ static bool includes(const struct prefix_head *head, void *tables, const struct 
     return true;
 }
 
-static bool take_included(struct prefix_index *x, const char *name, const struct prefix_head *head,
+static bool find_included(struct prefix_index *x, const char *name, const struct prefix_head *head,
                           void *tables, char victim[PREFIX_NAME_BYTES])
 {
     bool found = false;
     lock(x);
     for (uint32_t i = 0; i < x->count && !found; i++) {
         found = strcmp(x->entry[i].name, name) != 0 && includes(head, tables, &x->entry[i]);
-        if (found) {
+        if (found)
             memcpy(victim, x->entry[i].name, PREFIX_NAME_BYTES);
-            drop(x, i);
-        }
     }
     unlock(x);
     return found;
@@ -446,9 +490,11 @@ void index_add(struct prefix_index *x, const char *name, const struct prefix_hea
                void *tables)
 {
     char victim[PREFIX_NAME_BYTES];
-    while (take_included(x, name, head, tables, victim))
-        if (unlinkat(x->dir, victim, 0) != 0 && errno != ENOENT)
-            atomic_fetch_add(&x->counts.errors, 1);
+    while (find_included(x, name, head, tables, victim))
+        if (remove_file(x, victim) == 0)
+            index_forget(x, victim);
+        else
+            spoil(x, victim);
     struct index_entry e = {.bytes = prefix_file_bytes(head),
                             .used_ns = real_time_ns(),
                             .known = true,
@@ -486,9 +532,29 @@ void index_forget(struct prefix_index *x, const char *name)
 void index_reject(struct prefix_index *x, const char *name, const char *why)
 {
     reject(x, name, why);
-    index_forget(x, name);
-    if (x->lock >= 0)
-        unlinkat(x->dir, name, 0);
+    if (x->lock >= 0 && remove_file(x, name) == 0)
+        index_forget(x, name);
+    else
+        spoil(x, name);
+}
+
+void index_fail(struct prefix_index *x, const char *name, const char *why)
+{
+    atomic_fetch_add(&x->counts.errors, 1);
+    log_warn("prefix file %s is not used: %s", name, why);
+    spoil(x, name);
+}
+
+/* ---- removal of all ---- */
+
+void index_clear_begin(struct prefix_index *x)
+{
+    drop_all(x);
+    int fd = openat(x->dir, CLEAR_FILE, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (fd >= 0)
+        close(fd);
+    if (fd < 0 || fsync(x->dir) != 0)
+        atomic_fetch_add(&x->counts.errors, 1);
 }
 
 static bool is_ours(const char *name)
@@ -496,11 +562,10 @@ static bool is_ours(const char *name)
     return prefix_is_name(name) || is_part(name);
 }
 
+/* A file that is being written is the writer's. */
 void index_clear(struct prefix_index *x)
 {
-    lock(x);
-    while (x->count > 0)
-        drop(x, 0);
-    unlock(x);
-    remove_files(x, is_ours);
+    drop_all(x);
+    if (remove_files(x, x->lock >= 0 ? is_ours : prefix_is_name) && fsync(x->dir) == 0)
+        remove_file(x, CLEAR_FILE);
 }

@@ -46,9 +46,10 @@ struct prefix_index {
     struct index_counts counts;
 };
 
-/* Opens the directory, and reads heads and tokens of its files. -1 with *error. */
+/* Opens the directory, and reads heads and tokens of its files; `clear`: removes these. -1 with
+ * *error. */
 int index_open(struct prefix_index *x, const char *path, uint64_t limit_bytes,
-               const struct prefix_bond *bond, struct error *error);
+               const struct prefix_bond *bond, bool clear, struct error *error);
 void index_close(struct prefix_index *x);
 
 /* Whether this engine writes to the directory: nobody else does, and what writers before left is
@@ -71,7 +72,8 @@ uint32_t index_stored(struct prefix_index *x, const _Atomic uint32_t *tokens, ui
                       uint64_t preset);
 
 /* Removes files until one of `bytes` bytes and `tokens` tokens fits, those of the least value per
- * byte first. 0, EFBIG: it is larger than all may be, or ENOSPC. Writer only. */
+ * byte first. 0, EFBIG: it is larger than all may be, ENOSPC, or why one cannot be removed. Writer
+ * only. */
 int index_make_room(struct prefix_index *x, uint64_t bytes, uint32_t tokens);
 
 /* A file was written: it is in the directory from now on, and those that it includes go. Takes
@@ -80,12 +82,15 @@ void index_add(struct prefix_index *x, const char *name, const struct prefix_hea
                void *tables);
 
 /* It was used just now; it is not there any more; it is damaged: counted, removed if this engine
- * writes. */
+ * writes; it could not be read: counted. One that is still there has its bytes in index_bytes. */
 void index_used(struct prefix_index *x, const char *name);
 void index_forget(struct prefix_index *x, const char *name);
 void index_reject(struct prefix_index *x, const char *name, const char *why);
+void index_fail(struct prefix_index *x, const char *name, const char *why);
 
-/* Removes all files of prefixes. */
+/* From now on no file is used that is there, also not by an engine that opens the directory later.
+ * Then index_clear removes them, but for what another engine writes at the moment. */
+void index_clear_begin(struct prefix_index *x);
 void index_clear(struct prefix_index *x);
 
 /* The files that this engine can use, until false. */

@@ -47,10 +47,22 @@ static bool has_our_sizes(const struct prefixes *p, const struct prefix_head *h)
            h->ring_bytes == (kv->ring > 0 ? kv_ring_block_bytes(kv, h->tokens) : 0);
 }
 
+/* What storage has of a prompt. */
+static bool find(struct prefixes *p, const _Atomic uint32_t *log, uint32_t most,
+                 struct index_found *found)
+{
+    while (index_find(&p->index, log, most, p->slots->preset_class, is_recurrent(p), found)) {
+        if (has_our_sizes(p, &found->entry.head))
+            return true;
+        index_reject(&p->index, found->entry.name, "its blocks have other sizes than its layout");
+    }
+    return false;
+}
+
 static bool pays(struct prefixes *p, const struct index_found *f, uint32_t have)
 {
     const struct prefix_head *h = &f->entry.head;
-    if (f->use.rows <= have || !has_our_sizes(p, h))
+    if (f->use.rows <= have)
         return false;
     double cost = (double)h->cost_ns * (f->use.rows - have) / h->tokens;
     uint64_t bytes = prefix_use_bytes(h, f->use, base_of(p, have));
@@ -104,7 +116,7 @@ void prefixes_begin(struct prefixes *p, uint32_t slot, struct kv_request *q,
     if (!p || !kept_may(p->slots, q))
         return;
     uint32_t have = atomic_load(&q->kv_valid), most = atomic_load(&q->log_tokens) - 1;
-    bool any = index_find(&p->index, log, most, p->slots->preset_class, is_recurrent(p), &found);
+    bool any = find(p, log, most, &found);
     note_branch(q, slot_at(p, slot), found.common);
     if (!any || !pays(p, &found, have))
         return;

@@ -35,7 +35,9 @@ struct prefixes *prefixes_open(struct slots *slots, uint32_t arithmetic, void (*
                                void *arg, struct error *error)
 {
     const struct params *params = slots->child->params;
-    const struct prefix_bond bond = bond_of(slots->child->kv.head, arithmetic);
+    struct kv_head *kv = slots->child->kv.head;
+    const struct prefix_bond bond = bond_of(kv, arithmetic);
+    bool clears = atomic_load(&kv->clear_wanted) != atomic_load(&kv->cleared);
     struct prefixes *p = calloc(1, sizeof *p);
     if (!p) {
         error_set(error, ERR_NO_MEMORY, "out of memory (prefixes)");
@@ -45,7 +47,8 @@ struct prefixes *prefixes_open(struct slots *slots, uint32_t arithmetic, void (*
     p->wake = wake;
     p->arg = arg;
     p->read_bytes_per_ns = READ_BYTES_PER_NS;
-    if (index_open(&p->index, params->prefix_dir, params->prefix_dir_bytes, &bond, error) != 0) {
+    if (index_open(&p->index, params->prefix_dir, params->prefix_dir_bytes, &bond, clears, error) !=
+        0) {
         free(p);
         return NULL;
     }

@@ -28,7 +28,8 @@ struct slots;
 struct kv_request;
 
 /* For the model and the directory of the parameters. wake(arg): there is something for the runner.
- * `arithmetic`: KERNEL_ARITHMETIC. NULL with *error: the directory cannot be used. */
+ * `arithmetic`: KERNEL_ARITHMETIC. A removal that a predecessor has not ended (kv_head.cleared) is
+ * done. NULL with *error: the directory cannot be used. */
 struct prefixes *prefixes_open(struct slots *slots, uint32_t arithmetic, void (*wake)(void *arg),
                                void *arg, struct error *error);
 void prefixes_close(struct prefixes *p);

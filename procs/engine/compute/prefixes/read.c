@@ -187,11 +187,10 @@ static void give_up(struct prefixes *p, const char *name, const struct error *er
         index_reject(&p->index, name, error->text);
         return;
     }
-    index_forget(&p->index, name);
     if (error->code == ERR_GONE) /* by another engine, or to make room */
-        return;
-    atomic_fetch_add(&p->index.counts.errors, 1);
-    log_warn("prefix file %s is not used: %s", name, error->text);
+        index_forget(&p->index, name);
+    else
+        index_fail(&p->index, name, error->text);
 }
 
 void read_load(struct prefixes *p, const struct load *wanted)

@@ -85,7 +85,10 @@ static void store_step(struct prefixes *p)
 static void clear_step(struct prefixes *p)
 {
     prefixes_unlock(p);
+    index_clear_begin(&p->index);
+    child_inject(p->slots->child, INJECT_COMPUTE_CLEARS);
     index_clear(&p->index);
+    child_inject(p->slots->child, INJECT_COMPUTE_CLEARS);
     prefixes_lock(p);
     p->clears = false;
 }

@@ -117,6 +117,18 @@ static void open_prefixes(struct runner *r)
         log_warn("prefixes are not stored: %s", error.text);
 }
 
+/* What is kept in memory and on storage; a predecessor may have been killed while it removed it. */
+static void open_kept(struct runner *r)
+{
+    struct kv_head *kv = r->child->kv.head;
+    kept_check(&r->slots);
+    r->clear_seen = atomic_load(&kv->clear_wanted);
+    if (r->clear_seen != atomic_load(&kv->cleared))
+        kept_clear(&r->slots);
+    open_prefixes(r);
+    atomic_store(&kv->cleared, r->clear_seen);
+}
+
 int runner_open(struct runner *r, struct child *child, const struct tokenizer *tokenizer,
                 const struct grammars *grammars, struct error *error)
 {
@@ -146,8 +158,7 @@ int runner_open(struct runner *r, struct child *child, const struct tokenizer *t
     r->slots.preset = r->experts.preset;
     r->slots.lossy = knobs_lossy(&r->experts.knobs);
     r->slots.preset_class = experts_preset_class(&r->experts);
-    kept_check(&r->slots);
-    open_prefixes(r);
+    open_kept(r);
     const struct kv_head *kv = child->kv.head;
     char bytes[16];
     if (kv->ring > 0)
@@ -310,19 +321,22 @@ static void admit(struct runner *r)
 
 static void clear_kept(struct runner *r)
 {
-    uint64_t wanted = atomic_load(&r->clear_wanted);
+    struct kv_head *kv = r->child->kv.head;
+    uint64_t wanted = atomic_load(&kv->clear_wanted);
     if (wanted != r->clear_seen) {
         r->clear_seen = wanted;
+        child_inject(r->child, INJECT_COMPUTE_CLEARS);
         kept_clear(&r->slots);
+        child_inject(r->child, INJECT_COMPUTE_CLEARS);
         prefixes_clear(r->prefixes);
     }
     if (!prefixes_clearing(r->prefixes))
-        atomic_store(&r->cleared, r->clear_seen);
+        atomic_store(&kv->cleared, r->clear_seen);
 }
 
 uint64_t runner_clear(struct runner *r)
 {
-    uint64_t number = atomic_fetch_add(&r->clear_wanted, 1) + 1;
+    uint64_t number = atomic_fetch_add(&r->child->kv.head->clear_wanted, 1) + 1;
     runner_wake(r);
     return number;
 }

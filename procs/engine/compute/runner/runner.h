@@ -36,7 +36,7 @@ struct runner {
     struct slots slots;
     struct constraints constraints;
     struct prefixes *prefixes; /* NULL: there is no --prefix-dir */
-    uint64_t clear_seen;       /* requests that were begun */
+    uint64_t clear_seen;       /* of kv_head.clear_wanted, those that were begun */
     pthread_t thread;
     const struct tokenizer *tokenizer; /* constant tables */
     struct sequence *sequence;         /* [sequences] */
@@ -53,10 +53,9 @@ struct runner {
     /* both threads */
     _Atomic uint32_t work; /* futex word: +1 when there may be work */
     _Atomic uint32_t stop;
-    _Atomic uint64_t clear_wanted, cleared; /* of what is kept: requests, and those that are done */
-    _Atomic uint32_t admitted;              /* 1: sequences may be computed */
-    _Atomic uint32_t busy;                  /* 1 while sequences are computed */
-    _Atomic uint64_t beat_ns;               /* heartbeat of the runner */
+    _Atomic uint32_t admitted; /* 1: sequences may be computed */
+    _Atomic uint32_t busy;     /* 1 while sequences are computed */
+    _Atomic uint64_t beat_ns;  /* heartbeat of the runner */
     /* The pass that is computed: layers that are done, and rows of each request (by its row in the
      * request table) whose pass is not committed. */
     _Atomic uint32_t pass_layer;
@@ -75,8 +74,8 @@ void runner_wake(struct runner *r);
 /* All sequences wait for rows from storage: until `work` is no more what was seen before, or for
  * some time. */
 void runner_wait_for_prefix(struct runner *r, uint32_t seen);
-/* Gives up what is kept, in memory and on storage: begins to. Returns what `cleared` reaches when it
- * is done. Main thread. */
+/* Gives up what is kept, in memory and on storage: begins to, and a successor ends it. Returns what
+ * kv_head.cleared reaches when it is done. Main thread. */
 uint64_t runner_clear(struct runner *r);
 bool runner_alive(const struct runner *r, uint64_t heartbeat_ns);
 

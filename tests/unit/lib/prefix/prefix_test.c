@@ -80,6 +80,39 @@ START_TEST(every_flipped_bit_is_noticed)
 }
 END_TEST
 
+static int check_sealed(struct prefix_head h)
+{
+    struct error error;
+    uint32_t *tables = tables_of(&h);
+    prefix_seal(&h, tables);
+    free(tables);
+    return prefix_check_head(&h, prefix_file_bytes(&h), &error);
+}
+
+/* With right checksums. */
+START_TEST(numbers_beyond_their_limits)
+{
+    struct prefix_head h = with_rings();
+    ck_assert_int_eq(check_sealed(h), 0);
+    h.cost_ns = (1ull << 62) - 1;
+    ck_assert_int_eq(check_sealed(h), 0);
+    h.cost_ns++;
+    ck_assert_int_ne(check_sealed(h), 0);
+    h = with_rings();
+    h.lowest = h.tokens + 2;
+    ck_assert_int_ne(check_sealed(h), 0);
+    h = with_rings();
+    h.prompt = h.tokens + 1;
+    ck_assert_int_ne(check_sealed(h), 0);
+    h = with_rings();
+    h.state_bytes = 0;
+    ck_assert_int_ne(check_sealed(h), 0);
+    h = with_rings();
+    h.tile_bytes = PREFIX_BLOCK_MAX + 1;
+    ck_assert_int_ne(check_sealed(h), 0);
+}
+END_TEST
+
 static struct prefix_use use_of(const struct prefix_head *h, uint32_t common, bool recurrent)
 {
     static const uint32_t positions[] = {64, 128};
@@ -158,6 +191,7 @@ int main(void)
     TCase *tests = tcase_create("prefix");
     tcase_add_test(tests, layout);
     tcase_add_test(tests, every_flipped_bit_is_noticed);
+    tcase_add_test(tests, numbers_beyond_their_limits);
     tcase_add_test(tests, what_a_prompt_uses);
     tcase_add_test(tests, names);
     tcase_add_test(tests, directories);

@@ -1,17 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Prefixes on storage, without a core: what was kept is written, and read into another segment, as
  * the same bytes, for layers with all positions, with rings and with states; a slot that changes
- * while it is written leaves no file; a sequence that ends while it waits is not written to. */
+ * while it is written leaves no file; a sequence that ends while it waits is not written to; all of
+ * them are removed while one is written; a file that contradicts itself is not used. */
+#include <dirent.h>
+#include <fcntl.h>
 #include <ftw.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <xxhash.h>
 
 #include "lib/base/clock.h"
 #include "lib/prefix/prefix.h"
 #include "procs/engine/compute/prefixes/prefixes.h"
+#include "procs/engine/compute/prefixes/worker.h"
 #include "tests/unit/procs/engine/compute/slots/slots_rig.h"
 
 #define CONTEXT    2048
@@ -329,6 +334,142 @@ START_TEST(cancelled_reads)
 }
 END_TEST
 
+/* ---- removal of all ---- */
+
+static enum store_state state_of_store(void)
+{
+    prefixes_lock(p);
+    enum store_state state = p->store.state;
+    prefixes_unlock(p);
+    return state;
+}
+
+/* A file is open, and the thread waits for its next piece. */
+static void begin_file(void)
+{
+    uint32_t slot;
+    struct kv_request *q = begin(1, PROMPT, CONTEXT, &slot);
+    run(slot, q, PROMPT);
+    end(slot, q);
+    for (unsigned i = 0; state_of_store() != STORE_WAITS; i++) {
+        ck_assert_uint_lt(i, 60000);
+        if (state_of_store() == STORE_NONE)
+            prefixes_turn(p, true, 0);
+        poll(NULL, 0, 1);
+    }
+}
+
+static unsigned files_in_dir(const char **name)
+{
+    static char found[NAME_MAX + 1];
+    unsigned n = 0;
+    DIR *d = opendir(dir);
+    ck_assert_ptr_nonnull(d);
+    for (struct dirent *f; (f = readdir(d));)
+        if (strstr(f->d_name, PREFIX_NAME_SUFFIX)) {
+            strcpy(found, f->d_name);
+            n++;
+        }
+    closedir(d);
+    *name = found;
+    return n;
+}
+
+START_TEST(removed_while_one_is_written)
+{
+    const char *name;
+    open_shape(ALL, 5);
+    begin_file();
+    ck_assert_uint_eq(files_in_dir(&name), 1);
+    prefixes_clear(p);
+    for (unsigned i = 0; prefixes_clearing(p); i++) {
+        ck_assert_uint_lt(i, 20000);
+        prefixes_turn(p, true, 0);
+        poll(NULL, 0, 1);
+    }
+    ck_assert_uint_eq(counter(CTR_COMPUTE_prefixes_stored), 0);
+    ck_assert_uint_eq(files_in_dir(&name), 0);
+    close_shape();
+}
+END_TEST
+
+/* ---- files that contradict themselves ---- */
+
+static uint64_t sum_of_zeros(uint64_t bytes)
+{
+    void *zeros = calloc(1, bytes);
+    ck_assert_ptr_nonnull(zeros);
+    uint64_t sum = XXH3_64bits(zeros, bytes);
+    free(zeros);
+    return sum;
+}
+
+/* Changes the head of the only file; its blocks are zero, and all of its checksums are right. */
+static void change_head(void (*change)(struct prefix_head *h))
+{
+    const char *name;
+    char path[512];
+    struct prefix_head h;
+    ck_assert_uint_eq(files_in_dir(&name), 1);
+    snprintf(path, sizeof path, "%s/%s", dir, name);
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+    ck_assert_int_eq(pread(fd, &h, sizeof h, 0), sizeof h);
+    void *tables = calloc(1, prefix_tables_bytes(&h));
+    ck_assert_int_eq(pread(fd, tables, prefix_tables_bytes(&h), PREFIX_ALIGN),
+                     (ssize_t)prefix_tables_bytes(&h));
+    change(&h);
+    for (uint32_t i = 0; i < prefix_blocks(&h); i++)
+        prefix_set_checksum(&h, tables, i, sum_of_zeros(prefix_block_bytes(&h, i)));
+    prefix_seal(&h, tables);
+    ck_assert_int_eq(ftruncate(fd, PREFIX_ALIGN), 0);
+    ck_assert_int_eq(pwrite(fd, tables, prefix_tables_bytes(&h), PREFIX_ALIGN),
+                     (ssize_t)prefix_tables_bytes(&h));
+    ck_assert_int_eq(pwrite(fd, &h, sizeof h, 0), sizeof h);
+    ck_assert_int_eq(ftruncate(fd, (off_t)prefix_file_bytes(&h)), 0);
+    free(tables);
+    close(fd);
+}
+
+static void larger_tiles(struct prefix_head *h)
+{
+    h->tile_bytes *= 2;
+}
+
+static void larger_ring(struct prefix_head *h)
+{
+    h->ring_bytes *= 2;
+}
+
+static void larger_states(struct prefix_head *h)
+{
+    h->state_bytes *= 2;
+}
+
+static void sizes_of_another(enum shape shape, void (*change)(struct prefix_head *h))
+{
+    const char *name;
+    open_shape(shape, 5);
+    store();
+    close_shape();
+    change_head(change);
+    open_shape(shape, 5);
+    check_prompt(1, CONTEXT, 0);
+    check_prompt(2, CONTEXT, 0);
+    turn_until(CTR_COMPUTE_prefixes_rejected, 1);
+    ck_assert_uint_eq(counter(CTR_COMPUTE_prefixes_rejected), 1);
+    ck_assert_uint_eq(counter(CTR_COMPUTE_prefixes_read), 0);
+    ck_assert_uint_eq(files_in_dir(&name), 0);
+    close_shape();
+}
+
+START_TEST(sizes_of_blocks)
+{
+    sizes_of_another(ALL, larger_tiles);
+    sizes_of_another(RINGS, larger_ring);
+    sizes_of_another(RECURRENT, larger_states);
+}
+END_TEST
+
 int main(void)
 {
     TCase *t = tcase_create("prefixes");
@@ -340,5 +481,7 @@ int main(void)
     tcase_add_test(t, presets);
     tcase_add_test(t, a_slot_that_changes);
     tcase_add_test(t, cancelled_reads);
+    tcase_add_test(t, removed_while_one_is_written);
+    tcase_add_test(t, sizes_of_blocks);
     return rig_main("prefixes", t);
 }
