@@ -17,8 +17,8 @@
  *                       loads run, then each in-flight expert as it arrives. Returns the stall time
  *
  * and sim_cache_token when the pass is complete. In a pass of several sequences, all of them are in
- * the same layer: an expert is one access for all its tokens, and what is missing is requested once.
- * sim_cache_sequence_starts and sim_cache_sequence_ends say which sequences run
+ * the same layer: an expert is one access for all its tokens, and what is missing is requested
+ * once. sim_cache_sequence_starts and sim_cache_sequence_ends say which sequences run
  * (lib/policy/sequences.h). With prefetch off the hits are those of the pipeline over the same
  * trace (see the contract in residency.h). A driver with a real model waits for the real bytes
  * itself; its decisions follow from sim_cache_access alone, so that the same trace or model,
@@ -179,14 +179,14 @@ struct sim_access_result {
 void sim_cache_sequence_starts(struct sim_cache *c, uint32_t sequence);
 void sim_cache_sequence_ends(struct sim_cache *c, uint32_t sequence);
 
-/* All sequences of the pass reach a layer: their steps, at most SEQUENCES_MAX, in the order of their
- * rows. */
+/* All sequences of the pass reach a layer: their steps, at most SEQUENCES_MAX, in the order of
+ * their rows. */
 void sim_cache_layer(struct sim_cache *c, const struct sim_step *step, uint32_t steps);
 void sim_cache_access(struct sim_cache *c, const struct sim_access *access,
                       struct sim_access_result *result);
 /* Predictions of one of the steps for a later layer of this pass, in descending order; at most
- * sim_cache_predict_k of them are taken. Returns false when layers beyond need no hints: a predicted
- * expert is not resident. */
+ * sim_cache_predict_k of them are taken. Returns false when layers beyond need no hints: a
+ * predicted expert is not resident. */
 bool sim_cache_hint(struct sim_cache *c, uint32_t step, uint32_t layer,
                     const struct prediction *predictions, uint32_t count);
 /* policy prefetch of a GPU: what the router of the next layer chose on this layer's gate input, in

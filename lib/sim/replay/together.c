@@ -113,7 +113,7 @@ static void place_records(struct together *t)
     }
 }
 
-/* ---- cutting ---------------------------------------------------------------------------------- */
+/* ---- cutting --------------------------------------------------------------------------------- */
 
 static uint64_t passes_of(const struct together *t, const struct source *s)
 {
@@ -335,7 +335,7 @@ static void choose(struct weaving *w)
     sl_assert(w->in_pass > 0);
 }
 
-/* ---- the records of a layer ------------------------------------------------------------------- */
+/* ---- the records of a layer ------------------------------------------------------------------ */
 
 /* The layer in which an engine writes the record; UINT32_MAX: after all layers. */
 static uint32_t layer_of(const struct trace_record *x)
@@ -451,7 +451,7 @@ static void put_as_recorded(struct weaving *w, uint32_t layer)
     }
 }
 
-/* ---- the records of a pass -------------------------------------------------------------------- */
+/* ---- the records of a pass ------------------------------------------------------------------- */
 
 static void put_layer(struct weaving *w, uint32_t layer, bool prompts)
 {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Makes the trace that an engine would have recorded with `--parallel` from traces of sequences that
- * ran alone or otherwise: the engine's scheduler (lib/policy/schedule) decides which of them has rows
- * in a pass, and the records of a pass have the engine's order. Pure.
+/* Makes the trace that an engine would have recorded with `--parallel` from traces of sequences
+ * that ran alone or otherwise: the engine's scheduler (lib/policy/schedule) decides which of them
+ * has rows in a pass, and the records of a pass have the engine's order. Pure.
  *
- * All requests arrive at the start, in the order of their traces. A request waits until one of those
- * that run has ended. A prompt is divided as it was when it was recorded, and no pass has a time
- * limit. */
+ * All requests arrive at the start, in the order of their traces. A request waits until one of
+ * those that run has ended. A prompt is divided as it was when it was recorded, and no pass has a
+ * time limit. */
 #ifndef SLUICE_SIM_REPLAY_TOGETHER_H
 #define SLUICE_SIM_REPLAY_TOGETHER_H
 

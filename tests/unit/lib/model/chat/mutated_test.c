@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Mutated answers of every form of calls: spans are left out, repeated, exchanged, and marks are
  * put in. Nothing is lost: each letter of the answer (a Chinese one; all else is marks) is in the
- * parts as often as in the answer, and a mark is missing only where a call or reasoning was read. */
+ * parts as often as in the answer, and a mark is missing only where a call or reasoning was
+ * read. */
 #include <check.h>
 #include <jansson.h>
 #include <stdio.h>

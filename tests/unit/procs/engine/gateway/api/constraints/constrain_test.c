@@ -83,7 +83,8 @@ static void check(const struct wish *w, const char *text, int fit)
 
 #define HERMES(arguments)                                                                          \
     "<tool_call>\n{\"name\": \"look\", \"arguments\": " arguments "}\n</tool_call>"
-#define CODER(parameters)           "<tool_call>\n<function=look>\n" parameters "</function>\n</tool_call>"
+#define CODER(parameters) "<tool_call>\n<function=look>\n" parameters "</function>\n</tool_call>"
+
 #define CODER_PARAMETER(key, value) "<parameter=" key ">\n" value "\n</parameter>\n"
 #define GLM(arguments)              "<tool_call>look\n" arguments "</tool_call>"
 #define GLM_ARGUMENT(key, value)    "<arg_key>" key "</arg_key>\n<arg_value>" value "</arg_value>\n"
