@@ -239,8 +239,7 @@ static void bind_experts_step(struct core *c, uint32_t i, uint64_t *vectors)
         l->gate_forms |= form_bit(&l->shared_router);
     }
     l->gate_forms |= router_form(c, i);
-    if (i + 1 < c->hp.layers) /* to predict */
-        l->gate_forms |= router_form(c, i + 1);
+    l->gate_forms |= router_form(c, hparams_next_experts(&c->hp, i + 1)); /* to predict */
     if (!l->experts_norm.address) /* one norm for router and experts */
         l->gate_forms |= l->expert_forms;
 }
@@ -476,10 +475,11 @@ static void bind_vectors(struct core *c, uint32_t i, uint64_t *vectors)
     }
 }
 
-/* Of the layer after those of the core: what predicts its experts. */
-static void bind_next(struct core *c, uint32_t i, uint64_t *vectors)
+/* Of the next layer with experts after those of the core: what predicts its experts. */
+static void bind_next(struct core *c, uint64_t *vectors)
 {
-    if (!model_layer_has_experts(c->model, i))
+    uint32_t i = hparams_next_experts(&c->hp, c->end);
+    if (i == c->hp.layers || !has(c, i, DENSE_ROUTER))
         return;
     bind_vectors(c, i, vectors);
     c->layer[i].router = dense_matrix(c, i, DENSE_ROUTER);
@@ -568,8 +568,7 @@ int core_bind(struct core *c, const struct core_config *config, struct error *er
     c->rope_factors = dense_vector(c, globals, DENSE_ROPE_FREQS, &vectors);
     for (uint32_t i = c->first; i < c->end; i++)
         bind_layer(c, i, &vectors);
-    if (c->end < globals)
-        bind_next(c, c->end, &vectors);
+    bind_next(c, &vectors);
     bind_delta_weights(c, &vectors);
     if (c->first == 0)
         c->embedding = dense_matrix(c, globals, DENSE_TOKEN_EMBD);

@@ -184,7 +184,7 @@ static void prefetch_next(struct core *c)
     struct expert_step next = c->pass.step;
     float before[MODEL_TOP_K_MAX];
     uint32_t count = 0;
-    next.layer++;
+    next.layer = core_next_layer(c);
     next.routes = NULL;
     precision_weights_before(&routes->weight, ROUTE_STRIDE, c->hp.experts_used, before);
     for (uint32_t rank = 0; rank < c->hp.experts_used; rank++) {

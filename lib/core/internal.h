@@ -324,6 +324,12 @@ static inline const struct layer_parts *core_parts_now(const struct core *c)
     return &c->model->layer[c->pass.step.layer];
 }
 
+/* The next layer with experts, which are predicted; c->hp.layers if there is none. */
+static inline uint32_t core_next_layer(const struct core *c)
+{
+    return hparams_next_experts(&c->hp, c->pass.step.layer + 1);
+}
+
 static inline struct core_layer *core_layer_now(struct core *c)
 {
     return &c->layer[c->pass.step.layer];

@@ -48,18 +48,12 @@ void core_gate_norm(struct core *c)
     c->device->ops->gate_norm(c->device, &norm);
 }
 
-static bool next_has_experts(const struct core *c)
-{
-    return c->pass.step.layer + 1 < c->hp.layers &&
-           model_layer_has_experts(c->model, c->pass.step.layer + 1);
-}
-
-/* The next layer is on this device. Of a pass of one row: there is memory for the routes of one
+/* The layer whose experts are predicted is on this device. Of a pass of one row: there is memory for the routes of one
  * more. */
 bool core_predicts_next(const struct core *c)
 {
     return c->pass.step.rows == 1 && c->pass.step.decode && c->device->prefetches &&
-           c->source.pin_ready && c->pass.step.layer + 1 < c->end && next_has_experts(c);
+           c->source.pin_ready && core_next_layer(c) < c->end;
 }
 
 /* What a router reads. */
@@ -136,11 +130,11 @@ void core_route_again(struct core *c)
     fetch_routes(c);
 }
 
-/* Routes of the next layer: its router on this layer's gate input. This layer's own routes are
+/* Routes of the next layer with experts: its router on this layer's gate input. This layer's own routes are
  * known, so its input of the router and its logits may be overwritten. */
 static void forecast(struct core *c, struct device_at logits, struct device_at routes)
 {
-    const struct core_layer *next = &c->layer[c->pass.step.layer + 1];
+    const struct core_layer *next = &c->layer[core_next_layer(c)];
     struct model_router rule = next->routing;
     uint32_t noted = atomic_load_explicit(&c->device->not_finite, memory_order_relaxed);
     rule.normalise = true;
@@ -230,7 +224,7 @@ static void count_row(struct core *c, const struct route *routes)
 void core_publish_next(struct core *c)
 {
     size_t pairs = (size_t)c->pass.step.rows * c->hp.experts_used;
-    if (!c->pass.step.prefill || !c->source.next_counts || !next_has_experts(c))
+    if (!c->pass.step.prefill || !c->source.next_counts || core_next_layer(c) == c->hp.layers)
         return;
     forecast(c, c->scratch.router_logits.at, c->scratch.predicted.at);
     const struct route *routes =

@@ -188,12 +188,12 @@ static void predict_row(struct deterministic *l, const struct expert_step *step,
         .row = &step->row[row], .rows = 1, .from_layer = step->layer};
     uint32_t ahead = prediction_layers(p, l->config.sim.knobs.lookahead);
     struct model_router rule;
-    for (uint32_t target = step->layer + 1;
-         target <= step->layer + ahead && target < l->h->layers && p->source != PREDICT_NOTHING;
-         target++) {
-        if (p->source == PREDICT_LOGITS && l->input_layer != step->layer)
+    uint32_t target = step->layer;
+    for (uint32_t i = 0; i < ahead && p->source != PREDICT_NOTHING; i++) {
+        target = hparams_next_experts(l->h, target + 1);
+        if (target == l->h->layers)
             return;
-        if (!model_layer_has_experts(l->config.model, target))
+        if (p->source == PREDICT_LOGITS && l->input_layer != step->layer)
             return;
         bool known = p->source != PREDICT_LOGITS ||
                      router_row_logits(l->router, target, l->inputs + (size_t)row * l->h->hidden,
@@ -233,8 +233,9 @@ static void note_chosen(struct deterministic *l, uint32_t number, const struct r
 static void predict_rows(struct deterministic *l, const struct expert_step *step,
                          const struct route *routes)
 {
+    uint32_t before = hparams_experts_before(l->h, step->layer);
     bool follows =
-        step->layer >= 1 && l->chosen_layer == step->layer - 1 && l->chosen_pass == step->pass;
+        before < l->h->layers && l->chosen_layer == before && l->chosen_pass == step->pass;
     for (uint32_t r = 0, number = 0; r < step->rows; r++) {
         if (step->row[r].prefill)
             continue;
@@ -333,8 +334,11 @@ void deterministic_next_counts(struct deterministic *l, const struct expert_step
                                   .whole = l->config.sim.knobs.prefill_prediction ==
                                            PREFILL_PREDICTION_LAYER};
     uint32_t n = prediction_chunk_run(sim_cache_prediction_method(l->cache), &in, l->predictions);
-    const struct deterministic_prediction made = {
-        .row = step->row, .rows = step->rows, .from_layer = step->layer, .layer = step->layer + 1};
+    const struct deterministic_prediction made = {.row = step->row,
+                                                  .rows = step->rows,
+                                                  .from_layer = step->layer,
+                                                  .layer =
+                                                      hparams_next_experts(l->h, step->layer + 1)};
     if (n > 0)
         (void)hint(l, made, n);
 }
@@ -392,7 +396,7 @@ void deterministic_model(const struct model_index *m, const struct knobs *knobs,
     const struct model_hparams *h = &m->hparams;
     *c = (struct sim_config){.knobs = *knobs,
                              .layers = h->layers,
-                             .dense_layers = h->dense_layers,
+                             .expert_layers = hparams_layers_with_experts(h),
                              .experts = h->experts,
                              .top_k = h->experts_used,
                              .precision_mask = m->precision_mask,

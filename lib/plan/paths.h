@@ -21,8 +21,8 @@ struct path_counts *path_counts_create(uint32_t layers, uint32_t experts, uint64
                                        struct error *error);
 void path_counts_destroy(struct path_counts *p);
 
-/* Any thread. The `k` experts that a token chose in layer - 2, layer - 1 and layer: counts every
- * combination. */
+/* Any thread. The `k` experts that a token chose in `layer` (c) and in the two layers with
+ * experts before it: counts every combination. */
 void path_counts_add(struct path_counts *p, uint32_t layer, const uint16_t *a, const uint16_t *b,
                      const uint16_t *c, uint32_t k);
 

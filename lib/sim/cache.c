@@ -41,9 +41,10 @@ static int config_check(const struct sim_config *k, const struct precision_polic
             "storage device: read bandwidth must be above 0, latency 0 or more, queue depth 1 "
             "or more");
     bool planned = policy->rule == PRECISION_RULE_EDGEMOE && k->plan.precision;
-    for (uint32_t i = k->dense_layers * k->experts; planned && i < k->layers * k->experts; i++)
-        if (k->plan.precision[i] >= PRECISION__COUNT ||
-            !(k->precision_mask >> k->plan.precision[i] & 1))
+    for (uint32_t i = 0; planned && i < k->layers * k->experts; i++)
+        if (expert_layers_has(&k->expert_layers, i / k->experts) &&
+            (k->plan.precision[i] >= PRECISION__COUNT ||
+             !(k->precision_mask >> k->plan.precision[i] & 1)))
             return error_set(error, ERR_BAD_INPUT,
                              "the plan assigns a precision that the trace has no expert size for");
     if (k->capacity / k->top_k < largest)
@@ -58,7 +59,7 @@ static bool make_residency(struct sim_cache *c)
 {
     const struct sim_config *k = &c->config;
     struct residency_config r = {.layers = k->layers,
-                                 .dense_layers = k->dense_layers,
+                                 .expert_layers = k->expert_layers,
                                  .experts = k->experts,
                                  .top_k = k->top_k,
                                  .precisions = c->precisions,
@@ -126,8 +127,8 @@ static uint64_t preload_bytes(const struct sim_cache *c)
 {
     const struct sim_config *k = &c->config;
     uint64_t bytes = 0;
-    for (uint32_t l = k->dense_layers; l < k->layers; l++)
-        for (uint32_t e = 0; e < k->experts; e++)
+    for (uint32_t l = 0; l < k->layers; l++)
+        for (uint32_t e = 0; e < k->experts && expert_layers_has(&k->expert_layers, l); e++)
             bytes += sim_bytes(c, sim_slot_of(c, l, e, first_choice(c, l, e)));
     return bytes;
 }
@@ -145,7 +146,7 @@ static bool preload_experts(struct sim_cache *c)
         return false;
     planned_preload_order(frequent ? k->plan.tables.frequency : NULL, all, order);
     for (uint32_t i = 0; i < all; i++)
-        if (order[i] / k->experts >= k->dense_layers &&
+        if (expert_layers_has(&k->expert_layers, order[i] / k->experts) &&
             !preload_one(c, order[i] / k->experts, order[i] % k->experts))
             break;
     free(order);

@@ -64,11 +64,11 @@ static struct expert_sizes sizes_of(const struct sim_cache *c, const struct sim_
 {
     const struct sim_config *k = &c->config;
     struct expert_sizes sizes = {.experts = k->experts};
-    uint32_t first = g->first > k->dense_layers ? g->first : k->dense_layers;
+    uint32_t first = expert_layers_next(&k->expert_layers, g->first, k->layers);
     uint32_t end = g->end > first ? g->end : k->layers; /* without experts: any */
     for (uint32_t i = 0; i < c->precisions; i++)
         for (uint32_t l = first; l < end; l++)
-            for (uint32_t e = 0; e < k->experts; e++) {
+            for (uint32_t e = 0; e < k->experts && expert_layers_has(&k->expert_layers, l); e++) {
                 uint32_t slot = (i * k->layers + l) * k->experts + e;
                 uint64_t stated = g->k->place_bytes[c->precision_of[i]];
                 expert_sizes_add(&sizes, c->precision_of[i], l,
@@ -335,8 +335,8 @@ static void copy_ahead(void *arg, uint32_t at, uint32_t place)
 static void prefetch_next(struct sim_cache *c)
 {
     struct sim_gpu_run *g = c->gpu;
-    uint32_t number[MODEL_TOP_K_MAX], n = 0, next = c->step[0].layer + 1;
-    if (g->k->policy != GPU_PREFETCH || c->rows != 1 || next == g->end || any_left(c))
+    uint32_t number[MODEL_TOP_K_MAX], n = 0, next = sim_next_layer(&c->config, c->step[0].layer);
+    if (g->k->policy != GPU_PREFETCH || c->rows != 1 || next >= g->end || any_left(c))
         return;
     for (uint32_t i = 0; i < g->predictions; i++) {
         const struct prediction *p = &g->predicted[i];

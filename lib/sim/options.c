@@ -162,7 +162,7 @@ static uint32_t places_of(const struct sim_gpu_options *o, uint32_t i, const str
 static struct sim_gpu gpu_of(const struct sim_gpu_options *o, uint32_t i,
                              const struct trace_header *h)
 {
-    double bytes = (double)sim_all_bytes(h) / (h->layers - h->dense_layers) / h->experts;
+    double bytes = (double)sim_all_bytes(h) / trace_expert_layers(h) / h->experts;
     return (struct sim_gpu){
         .places = places_of(o, i, h),
         .bytes = bytes_of(o, h),

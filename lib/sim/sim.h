@@ -112,7 +112,7 @@ struct sim_plan {
 struct sim_config {
     struct knobs knobs;
     uint32_t layers, experts, top_k;
-    uint32_t dense_layers; /* leading layers without experts */
+    struct expert_layers expert_layers;
     uint32_t precision_mask;
     uint64_t precision_bytes[PRECISION__COUNT];
     /* of each slot (residency.h), where experts of a precision differ in size: precision_bytes is
@@ -126,6 +126,12 @@ struct sim_config {
     double (*score)(void *arg, uint32_t slot); /* belady: replaces knobs.eviction */
     void *score_arg;
 };
+
+/* The next layer with experts; c->layers if there is none. */
+static inline uint32_t sim_next_layer(const struct sim_config *c, uint32_t layer)
+{
+    return expert_layers_next(&c->expert_layers, layer + 1, c->layers);
+}
 
 /* Sums over a phase. Bytes of demands are counted when sent, of prefetches when read. */
 struct sim_stats {

@@ -38,7 +38,7 @@ static int header_check(const struct trace_header *h, struct error *error)
                          h->version, h->record_bytes, TRACE_VERSION, sizeof(struct trace_record));
     if (h->layers == 0 || h->layers > MODEL_LAYERS_MAX || h->experts == 0 ||
         h->experts > MODEL_EXPERTS_MAX || h->top_k == 0 || h->top_k > MODEL_TOP_K_MAX ||
-        h->top_k > h->experts || h->dense_layers >= h->layers)
+        h->top_k > h->experts || trace_expert_layers(h) == 0)
         return error_set(error, ERR_BAD_INPUT,
                          "trace header out of range: %" PRIu32 " layers, %" PRIu32
                          " experts, top-%" PRIu32,
@@ -73,7 +73,7 @@ static const char *record_invalid(const struct trace_header *h, const struct tra
     case TRACE_GPU_PREDICTED: break;
     default: return "kind";
     }
-    if (r->layer >= h->layers || r->layer < h->dense_layers)
+    if (r->layer >= h->layers || !expert_layers_has(&h->expert_layers, r->layer))
         return "layer";
     if (r->expert >= h->experts)
         return "expert";

@@ -46,11 +46,12 @@
 #include <stdint.h>
 
 #include "lib/base/error.h"
+#include "lib/model/expert_layers.h"
 #include "lib/model/limits.h"
 #include "lib/tensor/precision.h"
 
 #define TRACE_MAGIC       0x4543415254434c53ull /* "SLCTRACE" */
-#define TRACE_VERSION     1u
+#define TRACE_VERSION     2u
 #define TRACE_RECORDS_MAX ((uint64_t)1 << 28) /* 8 GiB */
 
 /* 1..6 are enum access_kind of shm/rings/access_log.h. */
@@ -110,10 +111,15 @@ struct trace_header {
     uint64_t precision_bytes
         [PRECISION__COUNT]; /* payload bytes of one expert, mean over all; 0: absent */
     uint8_t model_hash[16]; /* XXH3-128 of the model file; all 0: unknown */
-    uint32_t dense_layers;  /* leading layers without experts */
-    uint8_t reserved[20];   /* 0 */
+    struct expert_layers expert_layers;
 };
-_Static_assert(sizeof(struct trace_header) == 112, "trace header layout");
+_Static_assert(sizeof(struct trace_header) == 152, "trace header layout");
+
+/* How many layers have experts. */
+static inline uint32_t trace_expert_layers(const struct trace_header *h)
+{
+    return expert_layers_count(&h->expert_layers, 0, h->layers);
+}
 
 struct trace {
     struct trace_header header;

@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "lib/model/expert_layers.h"
 #include "lib/model/limits.h"
 #include "lib/model/router.h"
 #include "lib/tensor/kv_type.h"
@@ -283,12 +284,48 @@ static inline bool hparams_layer_has_experts(const struct model_hparams *h, uint
     return ffn_has_experts((enum layer_ffn)h->layer_ffn[layer]);
 }
 
+/* How many layers have experts; every model has one. */
 static inline uint32_t hparams_expert_layers(const struct model_hparams *h)
 {
     uint32_t count = 0;
     for (uint32_t layer = 0; layer < h->layers; layer++)
         count += hparams_layer_has_experts(h, layer);
     return count;
+}
+
+/* The first layer with experts from `layer` on; h->layers if there is none. */
+static inline uint32_t hparams_next_experts(const struct model_hparams *h, uint32_t layer)
+{
+    while (layer < h->layers && !hparams_layer_has_experts(h, layer))
+        layer++;
+    return layer;
+}
+
+/* The last layer with experts before `layer`; h->layers if there is none. */
+static inline uint32_t hparams_experts_before(const struct model_hparams *h, uint32_t layer)
+{
+    while (layer > 0)
+        if (hparams_layer_has_experts(h, --layer))
+            return layer;
+    return h->layers;
+}
+
+/* The layer with experts that has so many of them before it. */
+static inline uint32_t hparams_expert_layer_at(const struct model_hparams *h, uint32_t number)
+{
+    uint32_t layer = hparams_next_experts(h, 0);
+    while (number-- > 0)
+        layer = hparams_next_experts(h, layer + 1);
+    return layer;
+}
+
+static inline struct expert_layers hparams_layers_with_experts(const struct model_hparams *h)
+{
+    struct expert_layers e = {{0}};
+    for (uint32_t layer = 0; layer < h->layers; layer++)
+        if (!hparams_layer_has_experts(h, layer))
+            expert_layers_leave_out(&e, layer);
+    return e;
 }
 
 /* What a layer consists of. */

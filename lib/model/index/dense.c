@@ -34,6 +34,14 @@ static bool of_router(enum dense_role role)
            role == DENSE_ROUTER_SCALE;
 }
 
+/* The layers [first, end) predict the experts of this one. */
+static bool part_predicts(const struct model_hparams *h, uint32_t first, uint32_t end,
+                          uint32_t layer)
+{
+    uint32_t last = hparams_experts_before(h, end);
+    return last < h->layers && last >= first && layer == hparams_next_experts(h, end);
+}
+
 bool model_part_reads(const struct model_index *m, uint32_t first, uint32_t end, uint32_t entry)
 {
     const struct model_entry *e = &model_index_entries(m)[entry];
@@ -41,7 +49,8 @@ bool model_part_reads(const struct model_index *m, uint32_t first, uint32_t end,
     uint32_t globals = m->hparams.layers;
     bool tied = model_entry_dense(m, globals, DENSE_OUTPUT) == ENTRY_NONE;
     if (e->layer < globals)
-        return (e->layer >= first && e->layer < end) || (e->layer == end && of_router(role));
+        return (e->layer >= first && e->layer < end) ||
+               (of_router(role) && part_predicts(&m->hparams, first, end, e->layer));
     if (role == DENSE_ROPE_FREQS)
         return true;
     if (role == DENSE_TOKEN_EMBD)

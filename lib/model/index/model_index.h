@@ -264,8 +264,8 @@ static inline uint32_t model_entry_dense(const struct model_index *m, uint32_t l
 }
 
 /* Whether a forward pass of the layers [first, end) reads this dense entry. It reads those of the
- * layers, the embedding for layer 0, the output matrix for the last layer, and the router of layer
- * `end`, which predicts the experts of that layer. */
+ * layers, the embedding for layer 0, the output matrix for the last layer, and the router of the
+ * next layer with experts, whose experts the last one with experts predicts. */
 bool model_part_reads(const struct model_index *m, uint32_t first, uint32_t end, uint32_t entry);
 
 /* Whether `sluice pack --dense` may store this dense entry at a lower precision: matrices, except

@@ -62,7 +62,7 @@ static void gate_input(void *arg, const struct expert_step *step, const float *x
 {
     struct state *w = arg;
     struct expert_step s = of_sequence(w, step);
-    if (step->layer == offline_index(w->run->base->model)->hparams.dense_layers)
+    if (step->layer == model_expert_layer(offline_index(w->run->base->model), 0))
         end_token(w);
     w->in_token = true;
     deterministic_layer_starts(w->deterministic, &s);
@@ -220,7 +220,8 @@ void clocked_config(const struct offline_model *m, const struct knobs *knobs,
 
 double clocked_token_ns(const struct sim_config *c)
 {
-    return (c->layers - c->dense_layers) * (c->compute.layer_ns + c->top_k * c->compute.expert_ns);
+    return expert_layers_count(&c->expert_layers, 0, c->layers) *
+           (c->compute.layer_ns + c->top_k * c->compute.expert_ns);
 }
 
 double clocked_read_ns(const struct sim_config *c)

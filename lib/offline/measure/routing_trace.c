@@ -35,15 +35,18 @@ struct tracer { /* one worker */
 /* Lists of predictions after a layer. */
 static uint32_t lists_of(const struct routing *r, uint32_t layer)
 {
-    uint32_t later = r->h->layers - 1 - layer;
-    return later < r->ahead ? later : r->ahead;
+    uint32_t lists = 0;
+    while (lists < r->ahead && (layer = hparams_next_experts(r->h, layer + 1)) < r->h->layers)
+        lists++;
+    return lists;
 }
 
 /* Of a token, before the given layer. */
 static uint64_t records_before(const struct routing *r, uint32_t layer)
 {
     uint64_t n = 0;
-    for (uint32_t l = r->h->dense_layers; l < layer; l++)
+    for (uint32_t l = hparams_next_experts(r->h, 0); l < layer;
+         l = hparams_next_experts(r->h, l + 1))
         n += r->h->experts_used + (uint64_t)lists_of(r, l) * r->list;
     return n;
 }
@@ -117,11 +120,13 @@ static void predict_next(void *arg, const struct expert_step *step, const float 
     for (uint32_t row = 0; row < step->rows; row++) {
         uint32_t at = step->row[row].position;
         struct trace_record *out = records_at(r, w->window, at, step->layer) + r->h->experts_used;
+        uint32_t target = step->layer;
         for (uint32_t a = 0; a < lists_of(r, step->layer); a++) {
-            predict_row(w, step->layer + 1 + a, x + row * stride);
+            target = hparams_next_experts(r->h, target + 1);
+            predict_row(w, target, x + row * stride);
             for (uint32_t i = 0; i < r->list; i++, out++) {
                 *out = record(TRACE_PREDICTED, w->window, at, 1);
-                out->layer = (uint16_t)(step->layer + 1 + a);
+                out->layer = (uint16_t)target;
                 out->from_layer = (uint16_t)step->layer;
                 out->expert = (uint16_t)w->predictions[i].expert;
                 out->weight = w->predictions[i].probability;
@@ -196,7 +201,7 @@ static void describe(const struct offline_model *m, enum quant_method method,
     uint32_t layer = model_expert_layer(offline_index(m), 0);
     trace_header_init(h);
     h->layers = hp->layers;
-    h->dense_layers = hp->dense_layers;
+    h->expert_layers = hparams_layers_with_experts(hp);
     h->experts = hp->experts;
     h->top_k = hp->experts_used;
     h->precision_mask = (1u << PRECISION__COUNT) - 1;

@@ -75,7 +75,8 @@ static void reset_swap(struct state *w)
     if (!w->swap)
         log_fatal(1, "cannot set up expert replacement: out of memory or invalid expert sets");
     uint8_t *set = zeroed(hp->experts, 1);
-    for (uint32_t l = hp->dense_layers; l < hp->layers; l++) {
+    for (uint32_t l = hparams_next_experts(hp, 0); l < hp->layers;
+         l = hparams_next_experts(hp, l + 1)) {
         for (uint32_t e = 0; e < hp->experts; e++)
             set[e] = s->allowed[(size_t)l * hp->experts + e];
         swap_set(w->swap, l, set);
@@ -113,7 +114,7 @@ static bool mask_swap(void *arg, const struct expert_step *step, bool *allowed)
 {
     struct state *w = arg;
     const struct model_hparams *hp = w->run->hp;
-    double before = step->layer > hp->dense_layers ? 1 : w->run->s->before_routing;
+    double before = step->layer > hparams_next_experts(hp, 0) ? 1 : w->run->s->before_routing;
     swap_during(w, before * step->rows / hparams_expert_layers(hp));
     const uint8_t *serving = swap_serving(w->swap, step->layer);
     for (uint32_t e = 0; e < w->run->hp->experts; e++)
@@ -136,7 +137,7 @@ static void choice_swap(void *arg, const struct expert_step *step, const float *
     for (uint32_t e = 0; e < w->run->hp->experts; e++)
         if (importance[e] > 0)
             swap_choice(w->swap, step->layer, e, importance[e]);
-    if (step->layer + 1 == w->run->hp->layers)
+    if (hparams_next_experts(w->run->hp, step->layer + 1) == w->run->hp->layers)
         end_of_step(w, step->rows);
 }
 

@@ -52,9 +52,10 @@ static bool is_scored(const struct offline_evaluation *e)
 
 static uint32_t expert_layers(const struct offline_evaluation *e)
 {
-    uint32_t dense = offline_index(e->model)->hparams.dense_layers, first = first_layer(e);
-    first = first > dense ? first : dense;
-    return end_layer(e) > first ? end_layer(e) - first : 0;
+    uint32_t count = 0;
+    for (uint32_t l = first_layer(e); l < end_layer(e); l++)
+        count += model_layer_has_experts(offline_index(e->model), l);
+    return count;
 }
 
 /* Bytes that are read when `group` windows go through the layers together and the slots have

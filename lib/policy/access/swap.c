@@ -25,7 +25,7 @@ struct swap {
     struct swap_layer *layer;
     float *norm;              /* [layers * experts], or NULL */
     uint8_t *saved;           /* [experts]: the serving set while a layer is updated */
-    uint32_t first;           /* layer that has experts */
+    uint32_t with_experts;    /* layers */
     uint64_t tokens, updates; /* updates made, over all layers */
     bool handed_out;
     struct swap_pair pair; /* the pair in progress */
@@ -34,13 +34,13 @@ struct swap {
 
 /* ---- making --------------------------------------------------------------------------------- */
 
-/* The first layer with experts. */
-static uint32_t first_layer(const struct swap_config *c)
+/* How many layers have experts. */
+static uint32_t count_layers(const struct swap_config *c)
 {
-    uint32_t l = 0;
-    while (l < c->layers && c->keep[l] == 0)
-        l++;
-    return l;
+    uint32_t n = 0;
+    for (uint32_t l = 0; l < c->layers; l++)
+        n += c->keep[l] > 0;
+    return n;
 }
 
 static bool config_is_sane(const struct swap_config *c)
@@ -48,15 +48,19 @@ static bool config_is_sane(const struct swap_config *c)
     if (c->layers == 0 || c->experts == 0 || c->experts > UINT16_MAX || c->interval == 0 ||
         !(c->margin >= 0) || !c->keep)
         return false;
-    for (uint32_t l = first_layer(c); l < c->layers; l++)
-        if (c->keep[l] < c->top_k || c->keep[l] == 0 || c->keep[l] > c->experts)
+    for (uint32_t l = 0; l < c->layers; l++)
+        if (c->keep[l] > 0 && (c->keep[l] < c->top_k || c->keep[l] > c->experts))
             return false;
-    return first_layer(c) < c->layers;
+    return count_layers(c) > 0;
 }
 
-static uint32_t expert_layers(const struct swap *s)
+/* The layer with experts that has so many of them before it. */
+static uint32_t layer_number(const struct swap *s, uint32_t number)
 {
-    return s->config.layers - s->first;
+    uint32_t layer = 0;
+    while (s->layer[layer].keep == 0 || number-- > 0)
+        layer++;
+    return layer;
 }
 
 static bool layer_init(struct swap *s, uint32_t layer)
@@ -97,8 +101,9 @@ struct swap *swap_create(const struct swap_config *config)
     uint32_t experts = config->experts;
     if (!s)
         return NULL;
-    *s = (struct swap){.magic = SWAP_MAGIC, .config = *config, .first = first_layer(config)};
-    s->updates = expert_layers(s);
+    *s =
+        (struct swap){.magic = SWAP_MAGIC, .config = *config, .with_experts = count_layers(config)};
+    s->updates = s->with_experts;
     size_t all = (size_t)config->layers * experts;
     bool made = (s->layer = calloc(config->layers, sizeof *s->layer)) != NULL &&
                 (s->saved = calloc(experts, 1)) != NULL;
@@ -278,7 +283,7 @@ static void update(struct swap *s, uint32_t layer, uint64_t from, uint64_t when)
         exchange(l, s->pair.in, s->pair.out);
     keep_due(l, from, when);
     mark_largest(l, l->importance, experts, l->want);
-    add_pairs(s, l, when, s->config.amortise ? s->config.interval / expert_layers(s) : 0);
+    add_pairs(s, l, when, s->config.amortise ? s->config.interval / s->with_experts : 0);
     memcpy(l->serving, s->saved, experts);
     memset(l->importance, 0, experts * sizeof *l->importance);
 }
@@ -286,7 +291,7 @@ static void update(struct swap *s, uint32_t layer, uint64_t from, uint64_t when)
 /* The token at which the n-th update is made; updates rotate over the layers with experts. */
 static uint64_t update_time(const struct swap *s, uint64_t n)
 {
-    uint64_t layers = expert_layers(s), f = s->config.interval;
+    uint64_t layers = s->with_experts, f = s->config.interval;
     return n / layers * f + (s->config.amortise ? n % layers * f / layers : 0);
 }
 
@@ -298,7 +303,7 @@ void swap_tokens(struct swap *s, uint32_t tokens)
     uint64_t from = s->tokens;
     s->tokens += tokens;
     for (uint64_t when; (when = update_time(s, s->updates)) <= s->tokens; s->updates++) {
-        uint32_t layer = s->first + (uint32_t)(s->updates % expert_layers(s));
+        uint32_t layer = layer_number(s, (uint32_t)(s->updates % s->with_experts));
         if (has_importance(s, &s->layer[layer]))
             update(s, layer, from, when);
     }

@@ -26,7 +26,7 @@ struct swap;
 
 struct swap_config {
     uint32_t layers, experts, top_k;
-    /* [layers]: v, top_k <= v <= experts; 0 for leading layers without experts; copied */
+    /* [layers]: v, top_k <= v <= experts; 0 for layers without experts; copied */
     const uint32_t *keep;
     const float *norm; /* [layers * experts]: |E|; copied; NULL: all 1 */
     uint32_t interval; /* f, tokens; at least 1 */

@@ -72,11 +72,11 @@ struct path_cell {
 
 struct path_tables {
     uint32_t layers, experts;
-    /* [layers][experts][experts]: prev1[(l*E + b)*E + c] = tokens that chose b in layer l-1 and c
-     * in layer l; row 0 unused. */
+    /* [layers][experts][experts]: prev1[(l*E + b)*E + c] = tokens that chose b in the layer with
+     * experts before l and c in layer l; row 0 unused. */
     const uint16_t *prev1;
     /* Pairs, sparse: the cells of (l, a, b) are pair_cells[pair_first[n] .. pair_first[n + 1]) with
-     * n = (l*E + a)*E + b; a chosen in layer l-2, b in l-1; l = 0 and 1 are empty. pair_first has
+     * n = (l*E + a)*E + b; b chosen in the layer with experts before l, a in the one before that. pair_first has
      * layers*experts*experts + 1 numbers. */
     const uint32_t *pair_first;
     const struct path_cell *pair_cells;
@@ -105,9 +105,9 @@ struct prediction_input {
     const float *logits; /* [experts] */
     /* The target's; NULL: softmax, without a bias and groups. */
     const struct model_router *router;
-    const uint16_t *chosen1; /* in layer - 1 (of this token) */
+    const uint16_t *chosen1; /* in the layer with experts before (of this token) */
     uint32_t chosen1_count;
-    const uint16_t *chosen2; /* in layer - 2 */
+    const uint16_t *chosen2; /* in the one before that */
     uint32_t chosen2_count;
     const struct path_tables *tables;
     float *scratch; /* PREDICTION_SCRATCH(experts) floats; previous contents are not read */

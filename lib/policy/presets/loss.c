@@ -28,8 +28,8 @@ static int planned_precisions_present(const struct plan *plan, const struct mode
         return error_set(error, ERR_BAD_INPUT,
                          "precision=edgemoe needs a plan with a precision per expert; create one "
                          "with 'sluice plan --preset edgemoe'");
-    for (uint32_t l = m->hparams.dense_layers; l < m->hparams.layers; l++)
-        for (uint32_t e = 0; e < m->hparams.experts; e++) {
+    for (uint32_t l = 0; l < m->hparams.layers; l++)
+        for (uint32_t e = 0; e < m->hparams.experts && model_layer_has_experts(m, l); e++) {
             enum precision p = (enum precision)width[(size_t)l * m->hparams.experts + e];
             if (model_entry_expert_precision(m, l, e, p) == ENTRY_NONE)
                 return error_set(error, ERR_BAD_INPUT,

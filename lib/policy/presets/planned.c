@@ -90,7 +90,8 @@ static uint32_t largest_remainder(const uint32_t *wanted, const struct model_hpa
 {
     uint32_t best = UINT32_MAX;
     uint64_t remainder = 0;
-    for (uint32_t l = h->dense_layers; l < h->layers; l++) {
+    for (uint32_t l = hparams_next_experts(h, 0); l < h->layers;
+         l = hparams_next_experts(h, l + 1)) {
         uint64_t exact = (wanted ? wanted[l] : h->experts) * total;
         if (exact > v[l] * sum && exact - v[l] * sum > remainder) {
             best = l;
@@ -105,7 +106,7 @@ int planned_virtual(const struct plan *plan, const struct model_hparams *h, uint
 {
     const uint32_t *wanted = plan ? plan_virtual_experts(plan) : NULL;
     uint64_t sum = 0;
-    for (uint32_t l = h->dense_layers; l < h->layers; l++)
+    for (uint32_t l = hparams_next_experts(h, 0); l < h->layers; l = hparams_next_experts(h, l + 1))
         sum += wanted ? wanted[l] : h->experts;
     if (sum == 0) { /* a plan without shares */
         wanted = NULL;
@@ -124,7 +125,7 @@ int planned_virtual(const struct plan *plan, const struct model_hparams *h, uint
         v[l]++;
     /* The largest layers give up what raising others to top-k costs. */
     while (given > capacity) {
-        uint32_t largest = h->dense_layers;
+        uint32_t largest = hparams_next_experts(h, 0); /* layers without experts have 0 */
         for (uint32_t l = largest + 1; l < h->layers; l++)
             largest = v[l] > v[largest] ? l : largest;
         v[largest]--;

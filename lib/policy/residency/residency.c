@@ -12,7 +12,8 @@ static bool config_is_sane(const struct residency_config *c)
 {
     if (c->layers == 0 || c->experts == 0 || c->precisions == 0 ||
         c->precisions > RESIDENCY_PRECISIONS_MAX || c->high_precision >= c->precisions ||
-        c->low_precision >= c->precisions || c->dense_layers >= c->layers)
+        c->low_precision >= c->precisions || c->layers > MODEL_LAYERS_MAX ||
+        expert_layers_count(&c->expert_layers, 0, c->layers) == 0)
         return false;
     for (uint32_t t = 0; t < c->precisions && !c->slot_bytes; t++)
         if (c->precision_bytes[t] == 0)
@@ -144,40 +145,46 @@ static void share_by_precision(struct residency *r)
     r->group[c->high_precision].share = high;
 }
 
+/* A group per layer, of a layer without experts. */
+static bool without(const struct residency *r, uint32_t group)
+{
+    return r->groups_count > 1 && !expert_layers_has(&r->config.expert_layers, group);
+}
+
+static uint32_t expert_layers_of(const struct residency *r)
+{
+    return expert_layers_count(&r->config.expert_layers, 0, r->config.layers);
+}
+
 static void share_fate(struct residency *r)
 {
     const struct residency_config *c = &r->config;
     uint32_t layers = c->layers, boundary = c->boundary < layers ? c->boundary : layers;
     uint64_t left = r->capacity, largest = 0;
-    uint32_t first = c->dense_layers;
+    uint32_t first = expert_layers_next(&c->expert_layers, 0, layers);
     boundary = boundary > first ? boundary : first + 1; /* the first layer has no predictor */
     for (uint32_t l = first; l < layers; l++) {
+        if (without(r, l))
+            continue;
         uint64_t one = layer_bytes(r, l) / c->experts;
         largest = one > largest ? one : largest;
     }
     left -=
         largest * c->top_k < left ? largest * c->top_k : left; /* reserve of the running layer */
-    for (uint32_t l = 0; l < first; l++)
-        r->group[l].share = 0;
-    for (uint32_t l = first; l < boundary; l++) {
-        uint64_t all = layer_bytes(r, l);
+    for (uint32_t l = 0; l < boundary; l++) {
+        uint64_t all = without(r, l) ? 0 : layer_bytes(r, l);
         r->group[l].share = all < left ? all : left;
         left -= r->group[l].share;
     }
+    uint32_t deep = expert_layers_count(&c->expert_layers, boundary, layers);
     for (uint32_t l = boundary; l < layers; l++)
-        r->group[l].share = left / (layers - boundary);
-}
-
-/* A group per layer, of a layer without experts. */
-static bool without(const struct residency *r, uint32_t group)
-{
-    return r->groups_count > 1 && group < r->config.dense_layers;
+        r->group[l].share = without(r, l) ? 0 : left / deep;
 }
 
 static void share_planned(struct residency *r)
 {
     const float *shares = r->config.shares;
-    double sum = 0, even = 1.0 / (r->config.layers - r->config.dense_layers);
+    double sum = 0, even = 1.0 / expert_layers_of(r);
     for (uint32_t l = 0; l < r->groups_count; l++)
         sum += shares[l] > 0 ? (double)shares[l] : 0;
     for (uint32_t l = 0; l < r->groups_count; l++) {
@@ -199,7 +206,7 @@ void residency_capacity(struct residency *r, uint64_t bytes)
     } else if (r->allocation == ALLOCATE_PLANNED && r->config.shares) {
         share_planned(r);
     } else {
-        uint32_t shared = r->groups_count > 1 ? r->groups_count - r->config.dense_layers : 1;
+        uint32_t shared = r->groups_count > 1 ? expert_layers_of(r) : 1;
         for (uint32_t g = 0; g < r->groups_count; g++)
             r->group[g].share = without(r, g) ? 0 : bytes / shared;
     }

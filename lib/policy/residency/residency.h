@@ -125,6 +125,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "lib/model/expert_layers.h"
 #include "lib/policy/choice.h"
 
 #define POLICY_NONE UINT32_MAX
@@ -161,8 +162,8 @@ struct residency;
 
 struct residency_config {
     uint32_t layers, experts, top_k;
-    uint32_t dense_layers; /* leading layers without experts */
-    uint32_t precisions;   /* present: slots = precisions * layers * experts */
+    struct expert_layers expert_layers; /* the last one is below MODEL_LAYERS_MAX */
+    uint32_t precisions;                /* present: slots = precisions * layers * experts */
     /* Bytes of a slot, by precision_index; all above 0. */
     uint64_t precision_bytes[RESIDENCY_PRECISIONS_MAX];
     /* Bytes of each slot, borrowed, where slots of a precision differ; else NULL. */

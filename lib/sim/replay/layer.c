@@ -271,12 +271,17 @@ static uint32_t take_recorded(struct run *r, enum trace_kind kind, const struct 
     return n;
 }
 
+static uint32_t next_layer(const struct run *r, uint32_t layer)
+{
+    return sim_next_layer(&r->cache->config, layer);
+}
+
 /* Hints from recorded predictions for later layers. */
 static void hint_recorded(struct run *r, const struct span *of, uint32_t step)
 {
     uint32_t ahead = (uint32_t)r->cache->config.knobs.lookahead, max = list_length(r, step);
-    uint32_t layer = r->layer.step[step].layer;
-    for (uint32_t target = layer + 1; target <= layer + ahead && target < r->layers; target++) {
+    uint32_t target = r->layer.step[step].layer;
+    for (uint32_t i = 0; i < ahead && (target = next_layer(r, target)) < r->layers; i++) {
         uint32_t n = take_recorded(r, TRACE_PREDICTED, of, step, target, max);
         if (n == 0 || !sim_cache_hint(r->cache, step, target, r->predictions, n))
             return;
@@ -288,7 +293,8 @@ static void predict_for_gpu(struct run *r, const struct span *of)
 {
     if (r->gpu_kind == 0 || r->layer.steps > 1 || r->layer.step[0].tokens != 1)
         return;
-    uint32_t n = take_recorded(r, r->gpu_kind, of, 0, r->layer.step[0].layer + 1, r->top_k);
+    uint32_t n =
+        take_recorded(r, r->gpu_kind, of, 0, next_layer(r, r->layer.step[0].layer), r->top_k);
     sim_cache_gpu_predicted(r->cache, r->predictions, n);
 }
 
@@ -296,7 +302,7 @@ static bool hint_layer(struct run *r, uint32_t step, uint32_t target)
 {
     const struct run_sequence *s = r->layer.sequence[step];
     uint32_t layer = r->layer.step[step].layer;
-    uint32_t two_before = s->chosen_count[1] > 0 && s->chosen_layer[1] + 1 == layer;
+    uint32_t two_before = s->chosen_count[1] > 0 && next_layer(r, s->chosen_layer[1]) == layer;
     struct prediction_input in = {.layer = target,
                                   .now = layer,
                                   .sequence = r->layer.step[step].sequence,
@@ -318,11 +324,11 @@ static bool hint_layer(struct run *r, uint32_t step, uint32_t target)
 static void hint_computed(struct run *r, uint32_t step)
 {
     const struct prediction_method *p = sim_cache_prediction_method(r->cache);
-    uint32_t layer = r->layer.step[step].layer;
-    uint32_t last = layer + prediction_layers(p, r->cache->config.knobs.lookahead);
+    uint32_t target = r->layer.step[step].layer;
+    uint32_t ahead = prediction_layers(p, r->cache->config.knobs.lookahead);
     if (first_access(r, step)->prefill && !prediction_for_chunks(p))
         return;
-    for (uint32_t target = layer + 1; target <= last && target < r->layers; target++)
+    for (uint32_t i = 0; i < ahead && (target = next_layer(r, target)) < r->layers; i++)
         if (!hint_layer(r, step, target))
             return;
 }

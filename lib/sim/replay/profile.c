@@ -100,9 +100,9 @@ static void take(struct profile *p, const struct trace_record *r)
     if (r->prefill || r->tokens > 1) /* tokens of a chunk are not distinguished */
         return;
     if (r->layer != s->layer) {
-        uint32_t before = s->layer;
+        uint32_t next = s->layer == UINT32_MAX ? 0 : s->layer + 1;
         layer_ends(p, s);
-        if (r->layer != before + 1)
+        if (r->layer != expert_layers_next(&p->h->expert_layers, next, p->h->layers))
             forget_path(s);
         s->layer = r->layer;
     }

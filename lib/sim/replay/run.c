@@ -265,7 +265,7 @@ int sim_run(const struct trace *t, uint64_t first, uint64_t measure,
     struct sim_config k = *config;
     sl_assert(first <= t->count);
     k.layers = t->header.layers;
-    k.dense_layers = t->header.dense_layers;
+    k.expert_layers = t->header.expert_layers;
     k.experts = t->header.experts;
     k.top_k = t->header.top_k;
     k.precision_mask = t->header.precision_mask;
@@ -325,7 +325,7 @@ uint32_t sim_gpu_places(const struct trace_header *h, uint64_t bytes)
     for (uint32_t t = 0; t < PRECISION__COUNT; t++) {
         if ((h->precision_mask >> t & 1) == 0)
             continue;
-        all += (uint64_t)(h->layers - h->dense_layers) * h->experts;
+        all += (uint64_t)trace_expert_layers(h) * h->experts;
         largest = h->precision_bytes[t] > largest ? h->precision_bytes[t] : largest;
     }
     return (uint32_t)(bytes / largest < all ? bytes / largest : all);
@@ -335,6 +335,6 @@ uint64_t sim_all_bytes(const struct trace_header *h)
 {
     for (uint32_t t = 0; t < PRECISION__COUNT; t++)
         if (h->precision_mask >> t & 1)
-            return h->precision_bytes[t] * (h->layers - h->dense_layers) * h->experts;
+            return h->precision_bytes[t] * trace_expert_layers(h) * h->experts;
     return 0;
 }

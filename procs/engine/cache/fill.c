@@ -148,7 +148,8 @@ static int make_swap(struct cache *c, struct error *error)
                                  .amortise = c->knobs.amortise,
                                  .count_only = c->knobs.count_only};
     c->swap = swap_create(&config);
-    for (uint32_t l = h->dense_layers; c->swap && l < h->layers; l++) {
+    for (uint32_t l = hparams_next_experts(h, 0); c->swap && l < h->layers;
+         l = hparams_next_experts(h, l + 1)) {
         swap_set(c->swap, l, set + (size_t)l * h->experts);
         add_set(c, swap_serving(c->swap, l), l);
     }

@@ -88,7 +88,7 @@ static struct residency *make_residency(struct cache *c, const struct knobs *k,
 {
     const struct model_index *m = c->child.model;
     struct residency_config config = {.layers = m->hparams.layers,
-                                      .dense_layers = m->hparams.dense_layers,
+                                      .expert_layers = hparams_layers_with_experts(&m->hparams),
                                       .experts = m->hparams.experts,
                                       .top_k = m->hparams.experts_used,
                                       .precisions = m->precision_count,

@@ -127,16 +127,18 @@ static uint32_t predict_from_routes(struct predictor *p, const struct gates_read
     struct predictor_sequence *s = &p->sequence[place];
     if (row->count != k)
         return 0;
-    /* Index 0 is layer - 2 only if no row was missed. */
-    bool follows =
-        layer >= 2 && s->chosen_layer == layer - 2 && s->chosen_position == row->position;
+    /* Index 0 is of the layer before the routed one only if no row was missed. */
+    uint32_t now = hparams_experts_before(hparams(p), layer);
+    uint32_t before = hparams_experts_before(hparams(p), now);
+    bool follows = before < hparams(p)->layers && s->chosen_layer == before &&
+                   s->chosen_position == row->position;
     memcpy(s->chosen[1], s->chosen[0], sizeof s->chosen[1]);
     s->chosen_count[1] = s->chosen_count[0];
     s->chosen_count[0] = 0;
     for (uint32_t i = 0; i < k; i++)
         if (p->values[i] >= 0 && p->values[i] < (float)hparams(p)->experts)
             s->chosen[0][s->chosen_count[0]++] = (uint16_t)p->values[i];
-    s->chosen_layer = layer - 1;
+    s->chosen_layer = now;
     s->chosen_position = row->position;
     return run_prediction(p, row, place, layer, NULL, follows ? s->chosen[1] : NULL);
 }
@@ -243,16 +245,19 @@ static uint32_t predict_layer(struct predictor *p, const struct gates_read *row,
 static void hint_layers(struct predictor *p, const struct gates_read *row, uint32_t place)
 {
     bool chunk = row->kind == GATES_COUNTS;
-    uint32_t last = row->layer + (chunk ? 1 : prediction_layers(p->method, p->knobs.lookahead));
-    for (uint32_t target = row->layer + 1; target <= last && target < hparams(p)->layers;
-         target++) {
+    uint32_t ahead = chunk ? 1 : prediction_layers(p->method, p->knobs.lookahead);
+    uint32_t target = row->layer;
+    for (uint32_t i = 0; i < ahead; i++) {
+        target = hparams_next_experts(hparams(p), target + 1);
+        if (target == hparams(p)->layers)
+            return;
         uint32_t n = predict_layer(p, row, place, target);
         if (n == 0)
             return;
         send_hint(p, row, target, n);
-        if (!chunk && target == row->layer + 1)
+        if (!chunk && i == 0)
             note_predictions(p, row, place, target, n);
-        if (target < last && !all_resident(p))
+        if (i + 1 < ahead && !all_resident(p))
             return;
     }
 }
@@ -300,7 +305,8 @@ void hints_from_rows(struct predictor *p, uint32_t from, uint32_t to)
             continue;
         }
         taken[place] = true;
-        if (row.layer + 1 < hparams(p)->layers && p->method->source != PREDICT_NOTHING)
+        if (hparams_next_experts(hparams(p), row.layer + 1) < hparams(p)->layers &&
+            p->method->source != PREDICT_NOTHING)
             hint_row(p, number, place);
     }
     counter_add(p->child.process, CTR_PREDICTOR_rows_overwritten, older);

@@ -114,7 +114,7 @@ static void write_header(struct recorder *r)
                              .header_bytes = sizeof h,
                              .record_bytes = sizeof(struct trace_record),
                              .layers = m->hparams.layers,
-                             .dense_layers = m->hparams.dense_layers,
+                             .expert_layers = hparams_layers_with_experts(&m->hparams),
                              .experts = m->hparams.experts,
                              .top_k = m->hparams.experts_used,
                              .precision_mask = m->precision_mask};

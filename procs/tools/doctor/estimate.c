@@ -33,10 +33,15 @@ static uint64_t expert_mean(const struct model_facts *m)
     return m->expert_count ? m->expert_bytes / m->expert_count : 0;
 }
 
+/* Of an expert of the layer with experts that has so many of them before it. */
 static uint64_t expert_bytes(const struct model_facts *m, uint64_t expert_layer)
 {
-    uint64_t dense = m->layers - m->expert_layers;
-    return m->layer_expert_bytes ? m->layer_expert_bytes[dense + expert_layer] : expert_mean(m);
+    uint64_t layer = 0;
+    if (!m->layer_expert_bytes)
+        return expert_mean(m);
+    for (uint64_t before = 0;; layer++)
+        if (m->layer_expert_bytes[layer] > 0 && before++ == expert_layer)
+            return m->layer_expert_bytes[layer];
 }
 
 /* Of all accesses of a token. */
@@ -236,10 +241,11 @@ struct cost_cpu estimate_cpu(const struct model_facts *m, const struct host_fact
 }
 
 /* Simulated layers that represent those before `end`, rounded. */
-static uint32_t simulated_before(const struct simulation *s, uint32_t end)
+static uint32_t simulated_before(const struct simulation *s, const struct gpu_facts *g,
+                                 uint32_t end)
 {
-    uint64_t dense = s->m->layers - s->m->expert_layers, all = s->m->expert_layers;
-    return end > dense ? (uint32_t)(((end - dense) * s->layers + all / 2) / all) : 0;
+    uint64_t before = cost_expert_layers(g->model, 0, end), all = s->m->expert_layers;
+    return before > 0 ? (uint32_t)((before * s->layers + all / 2) / all) : 0;
 }
 
 /* A part with simulated layers, which take the mean times of its layers with experts. */
@@ -270,15 +276,14 @@ static void add_part(struct simulation *s, const struct gpu_facts *g, const stru
                          .end_layer = end};
 }
 
-/* Of the rest on the CPU: leading layers without experts, and the output. */
-static double rest_on_cpu(const struct simulation *s, const struct gpu_facts *g,
-                          const struct cost_part *p)
+/* Of the rest on the CPU: layers without experts, and the output. */
+static double rest_on_cpu(const struct gpu_facts *g, const struct cost_part *p)
 {
     const struct cost_model *m = g->model;
     uint64_t bytes = p->end == m->layers ? cost_bytes_sum(&m->output) : 0;
-    uint32_t dense = (uint32_t)(s->m->layers - s->m->expert_layers);
-    for (uint32_t l = p->first; l < p->end && l < dense; l++)
-        bytes += cost_bytes_sum(&m->layer[l].dense);
+    for (uint32_t l = p->first; l < p->end; l++)
+        if (cost_bytes_sum(&m->layer[l].expert) == 0)
+            bytes += cost_bytes_sum(&m->layer[l].dense);
     return (double)bytes / g->cpu.dense;
 }
 
@@ -290,14 +295,15 @@ static void add_gpus(struct simulation *s, const struct gpu_facts *g)
     s->rest_s = 0;
     for (uint32_t i = 0; i < g->parts; i++) {
         const struct cost_part *p = &g->part[i];
-        uint32_t begin = simulated_before(s, p->first), end = simulated_before(s, p->end);
+        uint32_t begin = simulated_before(s, g, p->first);
+        uint32_t end = simulated_before(s, g, p->end);
         struct cost all = cost_of_part(g->model, &g->cpu, p);
         if (begin == end)
             s->rest_s += cost_sum(&all);
         else if (p->gpu)
             add_part(s, g, p, begin, end);
         else
-            s->rest_s += rest_on_cpu(s, g, p);
+            s->rest_s += rest_on_cpu(g, p);
     }
     if (rest_s > 0)
         s->rest_prefill_s *= s->rest_s / rest_s;

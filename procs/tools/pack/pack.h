@@ -54,11 +54,9 @@ struct pack {
     uint32_t file_count;             /* stripe_count, twice that with mirrors */
     uint8_t *chosen; /* by layer, expert: the precision of options.plan; NULL: none */
     void *table;
-    uint32_t first_layer; /* that has experts */
-    uint32_t
-        expert_count; /* experts of it and the later layers: units of work and of the journal */
-    bool *done;       /* by unit */
-    uint32_t resumed; /* units done by previous runs */
+    uint32_t expert_count; /* of all layers: units of work and of the journal */
+    bool *done;            /* by unit */
+    uint32_t resumed;      /* units done by previous runs */
 
     int journal_fd;
     uint64_t journal_bytes; /* of whole records */
@@ -105,7 +103,7 @@ int pack_check_space(const struct pack *p, struct error *error);
 
 static inline uint32_t pack_layer(const struct pack *p, uint32_t unit)
 {
-    return p->first_layer + unit / p->manifest.experts;
+    return hparams_expert_layer_at(&p->source.index->hparams, unit / p->manifest.experts);
 }
 
 /* ---- journal.c: record of the finished units ---- */

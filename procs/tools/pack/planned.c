@@ -62,10 +62,9 @@ static int take_chosen(struct pack *p, const struct plan *plan, struct error *er
                      p->options.plan);
 }
 
-static int take(struct pack_options *o, const struct plan *plan, uint32_t dense_layers,
+static int take(struct pack_options *o, const struct plan *plan, const struct model_index *model,
                 struct error *error)
 {
-    uint64_t first = (uint64_t)dense_layers * plan->experts;
     const uint8_t *width = plan_width(plan);
     const double *s = plan->scalar;
     if (!width)
@@ -75,8 +74,9 @@ static int take(struct pack_options *o, const struct plan *plan, uint32_t dense_
                          o->plan);
     if (!o->given.precisions) {
         memset(o->precision_wanted, 0, sizeof o->precision_wanted);
-        for (uint64_t i = first; i < (uint64_t)plan->layers * plan->experts; i++)
-            o->precision_wanted[width[i]] = true;
+        for (uint64_t i = 0; i < (uint64_t)plan->layers * plan->experts; i++)
+            if (model_layer_has_experts(model, (uint32_t)(i / plan->experts)))
+                o->precision_wanted[width[i]] = true;
     }
     if (!o->given.method && plan_knows(plan, PLAN_edgemoe_method) && s[PLAN_edgemoe_method] > 0)
         o->method = (enum quant_method)s[PLAN_edgemoe_method];
@@ -92,7 +92,7 @@ int pack_take_plan(struct pack *p, struct error *error)
         return -1;
     int status = check_model(p, plan, error);
     if (status == 0)
-        status = take(&p->options, plan, p->source.index->hparams.dense_layers, error);
+        status = take(&p->options, plan, p->source.index, error);
     if (status == 0 && p->options.delta && !p->options.given.precisions)
         status = take_chosen(p, plan, error);
     free(plan);

@@ -215,13 +215,6 @@ int pack_lay_out(struct pack *p, struct error *error)
 {
     struct store_manifest *m = &p->manifest;
     const struct model_index *index = p->source.index;
-    p->first_layer = model_expert_layer(index, 0);
-    for (uint32_t layer = p->first_layer; layer < index->hparams.layers; layer++)
-        if (!model_layer_has_experts(index, layer))
-            return error_set(error, ERR_BAD_INPUT,
-                             "layer %" PRIu32 " has no experts, and one before it has; a store of "
-                             "such a model is not supported yet",
-                             layer);
     snprintf(m->arch, sizeof m->arch, "%s", index->arch);
     m->layers = index->hparams.layers;
     m->experts = index->hparams.experts;
@@ -236,7 +229,7 @@ int pack_lay_out(struct pack *p, struct error *error)
     sl_assert(m->precision_count > 0);
     if (p->options.delta && pack_base(p, error))
         return -1;
-    p->expert_count = (m->layers - p->first_layer) * m->experts;
+    p->expert_count = hparams_expert_layers(&index->hparams) * m->experts;
     p->table = store_table_new(m);
     p->done = calloc(p->expert_count, sizeof *p->done);
     p->pending = calloc(p->expert_count, sizeof *p->pending);

@@ -18,17 +18,20 @@
 
 static int force_edgemoe(struct planning *p, struct error *error)
 {
-    uint64_t cells = (uint64_t)p->plan->layers * p->plan->experts, count[PRECISION__COUNT] = {0};
+    uint64_t cells = planning_experts(p), count[PRECISION__COUNT] = {0};
     char size[16], native[16], text[128];
     if (p->shares.of[SHARES_SKIP] > 0)
         return error_set(error, ERR_BAD_INPUT, "--shares: edgemoe does not support skip");
     if (planning_add(p, plan_array_bit(PLAN_ARRAY_width), error) != 0)
         return -1;
     uint8_t *precision = plan_width(p->plan);
-    uint64_t first = planning_first_cell(p);
-    shares_deal(&p->shares, (uint64_t)p->seed, precision + first, cells - first);
-    for (uint64_t i = first; i < cells; i++)
-        count[precision[i]]++;
+    uint8_t *dealt = calloc(cells, 1);
+    sl_assert(dealt);
+    shares_deal(&p->shares, (uint64_t)p->seed, dealt, cells);
+    for (uint64_t i = 0; i < cells; i++)
+        count[dealt[i]]++;
+    planning_spread(p, dealt, precision);
+    free(dealt);
     uint64_t bytes = serving_bytes(p->model, precision, p->method);
     p->plan->scalar[PLAN_edgemoe_bytes] = (double)bytes;
     int at = 0;
@@ -37,9 +40,8 @@ static int force_edgemoe(struct planning *p, struct error *error)
         if (count[t])
             at += snprintf(text + at, sizeof text - (size_t)at, "%s%llu at %s", at ? ", " : "",
                            (unsigned long long)count[t], precision_name((enum precision)t));
-    planning_note(p, "edgemoe: of %llu experts %s: %s of %s native",
-                  (unsigned long long)(cells - first), text, bytes_format(bytes, size),
-                  bytes_format(p->native_bytes, native));
+    planning_note(p, "edgemoe: of %llu experts %s: %s of %s native", (unsigned long long)cells,
+                  text, bytes_format(bytes, size), bytes_format(p->native_bytes, native));
     if (!plan_has(p->plan, PLAN_ARRAY_prev1))
         planning_note(p, "edgemoe: no expert paths: its predictions need a profile (--profile)");
     json_object_set_new(p->report, "edgemoe",

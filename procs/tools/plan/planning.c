@@ -257,6 +257,12 @@ uint64_t planning_one_expert(const struct planning *p, enum precision precision)
     return offline_expert_bytes(p->model, layer, 0, precision, p->method);
 }
 
+void planning_spread(const struct planning *p, const uint8_t *precision, uint8_t *all)
+{
+    for (uint64_t i = 0; i < planning_experts(p); i++)
+        all[planning_place(p, i)] = precision[i];
+}
+
 bool planning_is_smaller(const struct planning *p, enum precision precision)
 {
     for (uint32_t l = 0; l < p->plan->layers; l++)

@@ -139,12 +139,23 @@ void planning_serving_key(const struct planning *p, const struct offline_text *t
 /* Opens the model, within --memory or the default bound. */
 int planning_open(struct planning *p, struct error *error);
 
-/* The first expert that exists in arrays per layer and expert: layers without experts come before
- * it. */
-static inline uint64_t planning_first_cell(const struct planning *p)
+/* How many experts the model has; and the place of one of them in arrays per layer and expert,
+ * which also have places for layers without experts. */
+static inline uint64_t planning_experts(const struct planning *p)
 {
-    return (uint64_t)offline_index(p->model)->hparams.dense_layers * p->plan->experts;
+    return (uint64_t)hparams_expert_layers(&offline_index(p->model)->hparams) * p->plan->experts;
 }
+
+static inline uint64_t planning_place(const struct planning *p, uint64_t number)
+{
+    uint32_t experts = p->plan->experts;
+    const struct model_hparams *h = &offline_index(p->model)->hparams;
+    return (uint64_t)hparams_expert_layer_at(h, (uint32_t)(number / experts)) * experts +
+           number % experts;
+}
+
+/* Puts a precision of each expert into such an array. */
+void planning_spread(const struct planning *p, const uint8_t *precision, uint8_t *all);
 
 /* Bytes of an expert of the first layer that has experts. */
 uint64_t planning_one_expert(const struct planning *p, enum precision precision);

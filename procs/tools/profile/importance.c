@@ -159,7 +159,9 @@ static uint64_t groups(const struct measuring *m)
 static int measure_groups(struct measuring *m, struct error *error)
 {
     struct plan *plan = m->p->plan;
-    for (uint32_t l = offline_index(m->p->model)->hparams.dense_layers; l < plan->layers; l++)
+    const struct model_hparams *hp = &offline_index(m->p->model)->hparams;
+    for (uint32_t l = hparams_next_experts(hp, 0); l < hp->layers;
+         l = hparams_next_experts(hp, l + 1))
         for (uint32_t e = 0; e < plan->experts; e += group_step(m->p)) {
             uint64_t at = profile_at(m->p, l, e);
             uint32_t n = group_size(m->p, e);
@@ -230,11 +232,11 @@ static int measure_experts(struct measuring *m, struct error *error)
     struct order *order = calloc(cells, sizeof *order);
     if (!order)
         return error_set(error, ERR_NO_MEMORY, "out of memory (order of experts)");
-    for (uint64_t i = profile_first_cell(m->p); i < cells; i++)
-        if (!plan_importance_measured(plan)[i])
+    for (uint64_t i = 0; i < cells; i++)
+        if (profile_has(m->p, i) && !plan_importance_measured(plan)[i])
             order[n++] = (struct order){.at = i, .importance = plan_importance(plan)[i]};
     qsort(order, n, sizeof *order, by_importance);
-    uint64_t wanted = single_experts(m, cells - profile_first_cell(m->p), n);
+    uint64_t wanted = single_experts(m, profile_experts(m->p), n);
     uint64_t some = m->p->importance_seconds > 0 ? SOME : wanted;
     int status = 0;
     for (uint64_t i = 0, of; status == 0 && i < wanted && !time_is_up(m); i += of) {
@@ -313,14 +315,15 @@ static void count(struct measuring *m)
     const struct profile *p = m->p;
     const struct model_hparams *hp = &offline_index(p->model)->hparams;
     uint64_t cells = (uint64_t)p->plan->layers * p->plan->experts;
-    uint64_t single = cells - profile_first_cell(p);
+    uint64_t single = profile_experts(p);
     uint32_t step = group_step(p);
     if (p->importance_experts >= 0 && (uint64_t)p->importance_experts < single)
         single = (uint64_t)p->importance_experts;
     m->of = single + groups(m);
     for (uint64_t i = 0; i < cells; i++)
         m->done += plan_importance_measured(p->plan)[i];
-    for (uint32_t l = hp->dense_layers; l < hp->layers; l++)
+    for (uint32_t l = hparams_next_experts(hp, 0); l < hp->layers;
+         l = hparams_next_experts(hp, l + 1))
         for (uint32_t e = 0; e < hp->experts; e += step)
             if (isnan(plan_importance(p->plan)[profile_at(p, l, e)]))
                 m->groups_left++;

@@ -31,10 +31,16 @@ static inline uint64_t profile_at(const struct profile *p, uint32_t layer, uint3
     return (uint64_t)layer * p->plan->experts + expert;
 }
 
-/* The first expert that there is: before it are those that layers without experts do not have. */
-static inline uint64_t profile_first_cell(const struct profile *p)
+/* Whether the model has the expert at that place. */
+static inline bool profile_has(const struct profile *p, uint64_t at)
 {
-    return profile_at(p, offline_index(p->model)->hparams.dense_layers, 0);
+    return model_layer_has_experts(offline_index(p->model), (uint32_t)(at / p->plan->experts));
+}
+
+/* How many experts it has. */
+static inline uint64_t profile_experts(const struct profile *p)
+{
+    return (uint64_t)hparams_expert_layers(&offline_index(p->model)->hparams) * p->plan->experts;
 }
 
 /* Writes the profile so far; a later run resumes from it. */

@@ -251,9 +251,9 @@ static void print_result(const struct profile *p)
     const struct plan *plan = p->plan;
     uint32_t layers = plan->layers;
     uint64_t measured = 0, all = (uint64_t)layers * plan->experts;
-    uint64_t first = profile_first_cell(p), cells = all - first;
-    for (uint64_t i = first; i < all; i++)
-        measured += plan_importance_measured(plan)[i];
+    uint64_t cells = profile_experts(p);
+    for (uint64_t i = 0; i < all; i++)
+        measured += profile_has(p, i) ? plan_importance_measured(plan)[i] : 0;
     double ppl = exp(plan->scalar[PLAN_nats]);
     if (p->json) {
         json_t *out = json_pack("{s:s, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:I, s:I, s:I}",

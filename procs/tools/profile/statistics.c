@@ -68,6 +68,8 @@ static void at_layer_inputs(void *arg, const struct expert_step *step, const flo
 {
     struct seen *s = arg;
     struct kept *k = s->kept;
+    if (!hparams_layer_has_experts(s->all->hp, step->layer))
+        return;
     if (step->row->position == 0) { /* the first chunk of the layer */
         float *other = k->input_before;
         k->input_before = k->input;
@@ -108,7 +110,7 @@ static void count_paths(struct seen *s, const struct expert_step *step, uint32_t
         for (uint32_t c = 0; c < k; c++)
             atomic_fetch_add_explicit(&all->one[at + now[c]], 1, memory_order_relaxed);
     }
-    if (all->two && step->layer >= all->first + 2)
+    if (all->two && hparams_experts_before(all->hp, step->layer) != all->first)
         path_counts_add(all->two, step->layer, chosen[2] + (size_t)row * k, before, now, k);
 }
 
@@ -257,13 +259,15 @@ static void take_counts(struct statistics *all, struct plan *plan)
         {plan_recall_attention_before(plan), plan_recall_attention_before_list(plan)}};
     for (int w = 0; w < OFFLINE_WORKERS_MAX; w++)
         rows += all->seen[w] ? all->seen[w]->rows : 0;
-    for (uint64_t i = (uint64_t)all->first * plan->experts; i < cells; i++) {
+    for (uint64_t i = 0; i < cells; i++) {
+        if (!profile_has(all->p, i))
+            continue;
         uint64_t accesses = 0;
         for (int w = 0; w < OFFLINE_WORKERS_MAX; w++)
             accesses += all->seen[w] ? all->seen[w]->accesses[i] : 0;
         plan_frequency(plan)[i] = (float)((double)accesses / (double)rows);
     }
-    for (uint32_t l = all->first; l < plan->layers; l++)
+    for (uint32_t l = all->first; l < plan->layers; l = hparams_next_experts(all->hp, l + 1))
         for (int which = 0; which < INPUTS; which++)
             for (int list = 0; list < 2; list++) {
                 uint64_t found = 0;
@@ -391,11 +395,12 @@ int profile_statistics(struct profile *p, struct error *error)
 
 int profile_norms(struct profile *p, struct error *error)
 {
-    uint64_t started = clock_now_ns(), first = profile_first_cell(p), computed = 0;
+    uint64_t started = clock_now_ns(), passed = 0, computed = 0;
     uint64_t cells = profile_at(p, p->plan->layers, 0);
-    for (uint64_t at = first; at < cells; at++) {
+    for (uint64_t at = 0; at < cells; at++) {
         float *norm = &plan_norm(p->plan)[at];
-        if (!isnan(*norm))
+        passed += profile_has(p, at);
+        if (!profile_has(p, at) || !isnan(*norm))
             continue;
         double value = offline_expert_norm(p->model, (uint32_t)(at / p->plan->experts),
                                            (uint32_t)(at % p->plan->experts), error);
@@ -403,8 +408,8 @@ int profile_norms(struct profile *p, struct error *error)
             return -1;
         *norm = (float)value;
         computed++;
-        profile_steps(p, "norms of experts", started, at - first + 1 - computed, at - first + 1,
-                      cells - first);
+        profile_steps(p, "norms of experts", started, passed - computed, passed,
+                      profile_experts(p));
     }
     return computed ? profile_save(p, error) : 0;
 }

@@ -146,9 +146,10 @@ static int read_expert(struct reading *r, uint32_t number, void *buffer, uint64_
 {
     const struct model_hparams *hp = &r->model->hparams;
     uint32_t cells = hparams_expert_layers(hp) * hp->experts;
-    uint32_t first = r->model->dense_count + hp->dense_layers * hp->experts;
-    const struct model_entry *e =
-        model_index_entries(r->model) + first + (uint64_t)number * 7919 % cells;
+    uint32_t cell = (uint32_t)((uint64_t)number * 7919 % cells);
+    uint32_t layer = hparams_expert_layer_at(hp, cell / hp->experts);
+    const struct model_entry *e = model_index_entries(r->model) + r->model->dense_count +
+                                  layer * hp->experts + cell % hp->experts;
     int failed = 0;
     for (uint32_t x = 0; !e->in_store && x < e->extents && !failed; x++)
         failed = read_run(r, e->extent[x].part, &e->extent[x],

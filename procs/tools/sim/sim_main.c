@@ -448,7 +448,7 @@ static int make_grid(struct program *p, struct error *error)
 static struct sim_compute compute_model(const struct program *p)
 {
     const struct trace_header *h = &p->trace.header;
-    double bytes = (double)sim_all_bytes(h) / (h->layers - h->dense_layers) / h->experts;
+    double bytes = (double)sim_all_bytes(h) / trace_expert_layers(h) / h->experts;
     double expert =
         p->expert_us >= 0 ? p->expert_us * 1e3 : bytes * 1e9 / SIM_DEFAULT_WEIGHTS_PER_S;
     bool gpu = p->grid.gpus[0].places > 0 && !cpu_has_layers(p);

@@ -26,7 +26,7 @@ static double bound_of(const struct grid *g, const struct cell *c, double storag
     const struct sim_stats *f = &c->result.phase[SIM_DECODE];
     const struct sim_compute *k = &g->compute;
     double passes = (double)f->passes, bytes = (double)(f->demand_bytes + f->prefetch_bytes);
-    double dense_ns = k->layer_ns * (g->header.layers - g->header.dense_layers),
+    double dense_ns = k->layer_ns * trace_expert_layers(&g->header),
            rows = ratio((double)f->tokens, passes);
     double experts_ns = k->expert_ns * ratio((double)f->experts, passes);
     double uses_ns = k->expert_ns * ratio((double)f->accesses, passes);

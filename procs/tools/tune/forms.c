@@ -23,7 +23,8 @@ void forms_choose(struct tune *t, const struct offline_model *m)
     const struct model_hparams *hp = &offline_index(m)->hparams;
     uint64_t bytes = 0;
     uint32_t mask = 0;
-    for (uint32_t l = hp->dense_layers; l < hp->layers; l++)
+    for (uint32_t l = hparams_next_experts(hp, 0); l < hp->layers;
+         l = hparams_next_experts(hp, l + 1))
         for (enum precision x = PRECISION_INT8; x < PRECISION__COUNT; x++) {
             uint64_t one = form_bytes(m, l, x);
             bytes += one * hp->experts;

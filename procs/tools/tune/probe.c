@@ -42,7 +42,7 @@ static int halves(struct tune *t, struct offline_model *m, const struct offline_
                   const uint8_t *precision, double *seconds, double *late_s, struct error *error)
 {
     const struct model_hparams *hp = &offline_index(m)->hparams;
-    struct offline_part part = {.end = hp->dense_layers + hparams_expert_layers(hp) / 2};
+    struct offline_part part = {.end = hparams_expert_layer_at(hp, hparams_expert_layers(hp) / 2)};
     double early_s = 0;
     if (part.end == 0) { /* a single layer */
         int status = pass(m, text, NULL, precision, seconds, error);
@@ -97,7 +97,7 @@ static int encoder(struct tune *t, struct offline_model *m, struct error *error)
     struct kernel_matrix matrices[EXPERT__COUNT];
     uint64_t bytes = 0, begun = clock_now_ns();
     for (uint32_t e = 0; e < ENCODED && e < hp->experts; e++) {
-        uint32_t layer = hp->dense_layers;
+        uint32_t layer = hparams_next_experts(hp, 0);
         if (offline_hold(m, layer, e, PRECISION_INT2, QUANT_METHOD_DEFAULT, matrices, error) != 0)
             return -1;
         offline_release(m, layer, e, PRECISION_INT2, QUANT_METHOD_DEFAULT);
@@ -110,7 +110,7 @@ static int encoder(struct tune *t, struct offline_model *m, struct error *error)
 static void sizes(struct tune *t, const struct offline_model *m)
 {
     const struct model_hparams *hp = &offline_index(m)->hparams;
-    uint32_t group = OFFLINE_IMPORTANCE_GROUP, layers = hp->layers - hp->dense_layers;
+    uint32_t group = OFFLINE_IMPORTANCE_GROUP, layers = hparams_expert_layers(hp);
     for (uint32_t l = 0; l < hp->layers; l++)
         t->job.expert_bytes +=
             (double)offline_expert_bytes(m, l, 0, PRECISION_NATIVE, QUANT_METHOD_DEFAULT) *

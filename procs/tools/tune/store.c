@@ -92,7 +92,9 @@ static double experts_bytes(const struct offline_model *m, const struct plan *pl
                             uint32_t precisions)
 {
     double bytes = 0;
-    for (uint32_t l = offline_index(m)->hparams.dense_layers; l < plan->layers; l++)
+    const struct model_hparams *hp = &offline_index(m)->hparams;
+    for (uint32_t l = hparams_next_experts(hp, 0); l < hp->layers;
+         l = hparams_next_experts(hp, l + 1))
         for (enum precision x = PRECISION_INT8; x < PRECISION__COUNT; x++) {
             uint32_t experts = precisions >> x & 1 ? plan->experts : 0;
             for (uint32_t e = 0; !precisions && e < plan->experts; e++)

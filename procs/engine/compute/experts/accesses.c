@@ -12,16 +12,17 @@
 void experts_log_predicted(struct experts *e, const struct expert_step *step,
                            const struct expert_item *item)
 {
-    struct access_record record = {.sequence = step->row->sequence,
-                                   .position = step->row->position,
-                                   .tokens = 1,
-                                   .weight = item->weight,
-                                   .layer = (uint16_t)step->layer,
-                                   .expert = (uint16_t)item->expert,
-                                   .kind = TRACE_GPU_PREDICTED,
-                                   .rank = (uint8_t)item->rank,
-                                   .from_layer = (uint16_t)(step->layer - 1),
-                                   .before = item->weight_before};
+    struct access_record record = {
+        .sequence = step->row->sequence,
+        .position = step->row->position,
+        .tokens = 1,
+        .weight = item->weight,
+        .layer = (uint16_t)step->layer,
+        .expert = (uint16_t)item->expert,
+        .kind = TRACE_GPU_PREDICTED,
+        .rank = (uint8_t)item->rank,
+        .from_layer = (uint16_t)hparams_experts_before(&e->child->model->hparams, step->layer),
+        .before = item->weight_before};
     access_log_append(&e->child->access_log, &record);
 }
 

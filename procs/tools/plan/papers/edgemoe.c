@@ -10,11 +10,10 @@
 #include "procs/tools/plan/papers/widths.h"
 #include "procs/tools/plan/planning.h"
 
-/* The search counts experts from the first layer that has experts on. */
+/* The search counts the experts that exist. */
 struct search {
     struct planning *p;
-    uint64_t first;     /* its first expert in arrays per layer and expert */
-    uint8_t *precision; /* such an array */
+    uint8_t *precision; /* an array per layer and expert */
 };
 
 struct rank { /* order of experts for the lower precision */
@@ -34,7 +33,7 @@ static uint64_t cell_bytes(void *arg, uint64_t cell, enum precision precision)
 {
     const struct search *search = arg;
     const struct planning *p = search->p;
-    cell += search->first;
+    cell = planning_place(p, cell);
     return offline_expert_bytes(p->model, (uint32_t)(cell / p->plan->experts),
                                 (uint32_t)(cell % p->plan->experts), precision, p->method);
 }
@@ -45,15 +44,20 @@ static void order_experts(void *arg, enum precision high, enum precision low, ui
     const struct search *search = arg;
     struct planning *p = search->p;
     const struct plan *plan = p->plan;
-    uint64_t first = search->first, cells = (uint64_t)plan->layers * plan->experts - first;
+    uint64_t cells = planning_experts(p);
     double *importance = calloc(cells, sizeof *importance);
+    float *known = calloc(cells, sizeof *known);
+    uint8_t *measured = calloc(cells, sizeof *measured);
     struct rank *ranks = calloc(cells, sizeof *ranks);
-    sl_assert(importance && ranks);
+    sl_assert(importance && ranks && known && measured);
+    for (uint64_t i = 0; i < cells; i++) {
+        known[i] = plan_importance(plan)[planning_place(p, i)];
+        measured[i] = plan_importance_measured(plan)[planning_place(p, i)];
+    }
     double group = plan_knows(plan, PLAN_importance_group) ? plan->scalar[PLAN_importance_group]
                                                            : OFFLINE_IMPORTANCE_GROUP;
-    double kept = importance_shrunk(
-        plan_importance(plan) + first, plan_importance_measured(plan) + first,
-        (uint32_t)(cells / plan->experts), plan->experts, (uint32_t)group, importance);
+    double kept = importance_shrunk(known, measured, (uint32_t)(cells / plan->experts),
+                                    plan->experts, (uint32_t)group, importance);
     planning_note(p, "  importance: %.0f %% of an expert's distance from its group mean is kept",
                   100 * kept);
     for (uint64_t i = 0; i < cells; i++) {
@@ -65,6 +69,8 @@ static void order_experts(void *arg, enum precision high, enum precision low, ui
     for (uint64_t i = 0; i < cells; i++)
         order[i] = ranks[i].at;
     free(importance);
+    free(known);
+    free(measured);
     free(ranks);
 }
 
@@ -78,11 +84,10 @@ static int measure(void *arg, const char *what, enum precision dense, const uint
 {
     const struct search *search = arg;
     struct planning *p = search->p;
-    uint64_t cells = (uint64_t)p->plan->layers * p->plan->experts;
     const struct serving s = serving_of(p, search->precision);
     struct measured m;
     char text[64];
-    memcpy(search->precision + search->first, precision, cells - search->first);
+    planning_spread(p, precision, search->precision);
     p->dense = dense;
     if (planning_measure(p, &p->text, &s, &m, error) != 0)
         return -1;
@@ -154,8 +159,7 @@ static int store_uniform(struct planning *p, struct error *error)
 static void store(struct planning *p, const struct widths *w, const struct judged *judged)
 {
     char text[64], size[16], dense[16];
-    uint64_t cells = (uint64_t)p->plan->layers * p->plan->experts;
-    uint64_t high_count = cells - planning_first_cell(p) - w->low_count;
+    uint64_t high_count = planning_experts(p) - w->low_count;
     double *s = p->plan->scalar;
     s[PLAN_edgemoe_loss] = judged->loss.value;
     s[PLAN_edgemoe_loss_low] = judged->loss.low;
@@ -202,7 +206,7 @@ static int tighten(struct search *self, struct width_search *search, struct widt
             status = found && error->code == ERR_NO_PLAN ? 0 : -1;
             break;
         }
-        memcpy(self->precision + self->first, now.precision, search->cells);
+        planning_spread(p, now.precision, self->precision);
         p->dense = now.dense;
         const struct serving s = serving_of(p, self->precision);
         status = planning_judge(p, &s, &held, error);
@@ -230,7 +234,7 @@ static int store_all(struct search *self, const struct widths *best, const struc
     struct planning *p = self->p;
     uint64_t cells = (uint64_t)p->plan->layers * p->plan->experts;
     p->dense = best->dense;
-    memcpy(self->precision + self->first, best->precision, cells - self->first);
+    planning_spread(p, best->precision, self->precision);
     memcpy(plan_width(p->plan), self->precision, cells);
     store(p, best, judged);
     const struct serving s = serving_of(p, self->precision);
@@ -244,16 +248,16 @@ int plan_edgemoe(struct planning *p, struct error *error)
     const struct plan *given = p->plan;
     if (!plan_has(given, PLAN_ARRAY_importance) ||
         !plan_has(given, PLAN_ARRAY_importance_measured) ||
-        isnan(plan_importance(given)[planning_first_cell(p)]))
+        isnan(plan_importance(given)[planning_place(p, 0)]))
         return error_set(error, ERR_BAD_INPUT,
                          "%.200s has no importance of experts; run sluice profile again",
                          p->profile_path);
     if (planning_add(p, plan_array_bit(PLAN_ARRAY_width), error) != 0)
         return -1;
     uint64_t cells = (uint64_t)p->plan->layers * p->plan->experts;
-    struct search self = {.p = p, .first = planning_first_cell(p), .precision = calloc(cells, 1)};
+    struct search self = {.p = p, .precision = calloc(cells, 1)};
     struct width_search search = {.arg = &self,
-                                  .cells = cells - self.first,
+                                  .cells = planning_experts(p),
                                   .dense = p->dense_given ? 1u << p->dense : PRECISION_DENSE,
                                   .measure = measure,
                                   .order = order_experts,

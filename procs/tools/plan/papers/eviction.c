@@ -159,7 +159,8 @@ static uint64_t capacity_of(const struct planning *p, double share)
 {
     const struct model_hparams *h = &offline_index(p->model)->hparams;
     uint64_t one = 0, part = (uint64_t)(share * (double)p->native_bytes);
-    for (uint32_t l = h->dense_layers; l < h->layers; l++) {
+    for (uint32_t l = hparams_next_experts(h, 0); l < h->layers;
+         l = hparams_next_experts(h, l + 1)) {
         uint64_t bytes = offline_expert_bytes(p->model, l, 0, PRECISION_NATIVE, p->method);
         one = bytes > one ? bytes : one;
     }

@@ -161,15 +161,25 @@ static bool more_bits(uint32_t layer, uint32_t layers)
     return layer < layers / 8 || layer >= 7 * layers / 8 || (layer - layers / 8) % 3 == 2;
 }
 
+/* Down matrices of a layer; those of all its experts are one. */
+static uint32_t downs_of(const struct model_hparams *h, uint32_t layer)
+{
+    enum layer_ffn ffn = (enum layer_ffn)h->layer_ffn[layer];
+    return ffn_has_dense(ffn) + (ffn_has_experts(ffn) ? 1 + (h->shared_inner > 0) : 0);
+}
+
 /* Down matrices before this one. Within a layer by name: those of experts come before the shared
  * one, and after a dense one. */
 static uint32_t down_number(const struct model_hparams *h, const struct mix_tensor *t)
 {
-    bool shared = h->shared_inner > 0, dense = h->dense_inner > 0 && h->dense_layers == 0;
-    if (t->layer < h->dense_layers)
-        return t->layer;
-    return h->dense_layers + (t->layer - h->dense_layers) * (shared || dense ? 2 : 1) +
-           (shared ? !t->is_expert : dense && t->is_expert);
+    uint32_t number = 0;
+    for (uint32_t l = 0; l < t->layer; l++)
+        number += downs_of(h, l);
+    if (!hparams_layer_has_experts(h, t->layer))
+        return number;
+    return number + (h->shared_inner > 0
+                         ? !t->is_expert
+                         : ffn_has_dense((enum layer_ffn)h->layer_ffn[t->layer]) && t->is_expert);
 }
 
 /* Of the first layer, as the quantiser reads it. For a recurrent one: a file with one number of key

@@ -115,7 +115,7 @@ START_TEST(single_rows_have_the_routes_of_the_core)
                   "%s", error.text);
     ck_assert(models[_i].bias == (model_entry_dense(offline_index(seen.model), layer,
                                                     DENSE_ROUTER_LOGIT_BIAS) != ENTRY_NONE));
-    ck_assert_uint_eq(seen.rows, ROWS * (seen.h->layers - seen.h->dense_layers));
+    ck_assert_uint_eq(seen.rows, ROWS * hparams_expert_layers(seen.h));
     router_row_destroy(seen.router);
     offline_runner_destroy(r);
     offline_close(seen.model);
@@ -143,7 +143,8 @@ START_TEST(gate_inputs_of_a_residual)
     uint32_t n = seen.h->hidden;
     for (uint32_t i = 0; i < n; i++)
         x[i] = 1.5f + (float)(i * 37 % 101) / 50;
-    for (uint32_t l = seen.h->dense_layers; l < seen.h->layers; l++) {
+    for (uint32_t l = hparams_next_experts(seen.h, 0); l < seen.h->layers;
+         l = hparams_next_experts(seen.h, l + 1)) {
         offline_gate_norm(seen.model, l, norm);
         offline_gate_input(seen.model, norm, x, got);
         for (uint32_t i = 0; i < n; i++) {

@@ -137,6 +137,29 @@ START_TEST(two_kinds)
 }
 END_TEST
 
+/* Every question about layers with experts is answered by the table of layers. */
+START_TEST(experts_in_any_layers)
+{
+    static const uint8_t ffn[] = {FFN_DENSE,   FFN_EXPERTS,           FFN_DENSE, FFN_DENSE,
+                                  FFN_EXPERTS, FFN_DENSE_AND_EXPERTS, FFN_DENSE};
+    static const uint32_t next[] = {1, 1, 4, 4, 4, 5, 7}, before[] = {7, 7, 1, 1, 1, 4, 5};
+    struct model_hparams h = {.layers = ARRAY_LEN(ffn)};
+    memcpy(h.layer_ffn, ffn, sizeof ffn);
+    const struct expert_layers set = hparams_layers_with_experts(&h);
+    for (uint32_t l = 0; l < h.layers; l++) {
+        ck_assert_uint_eq(hparams_next_experts(&h, l), next[l]);
+        ck_assert_uint_eq(expert_layers_next(&set, l, h.layers), next[l]);
+        ck_assert_uint_eq(hparams_experts_before(&h, l), before[l]);
+        ck_assert(expert_layers_has(&set, l) == (next[l] == l));
+    }
+    ck_assert_uint_eq(hparams_expert_layers(&h), 3);
+    ck_assert_uint_eq(expert_layers_count(&set, 2, h.layers), 2);
+    ck_assert_uint_eq(hparams_experts_before(&h, h.layers), 5);
+    ck_assert_uint_eq(hparams_expert_layer_at(&h, 0), 1);
+    ck_assert_uint_eq(hparams_expert_layer_at(&h, 2), 5);
+}
+END_TEST
+
 /* A blob whose layers have other parts than the rows of its architecture give them. */
 START_TEST(forged_parts)
 {
@@ -165,6 +188,7 @@ int main(void)
     tcase_add_loop_test(t, bad_models_are_rejected, 0, ARRAY_LEN(edits));
     tcase_add_loop_test(t, kinds_by_an_array, 0, 2);
     tcase_add_test(t, two_kinds);
+    tcase_add_test(t, experts_in_any_layers);
     tcase_add_test(t, forged_parts);
     suite_add_tcase(s, t);
     SRunner *runner = srunner_create(s);

@@ -15,9 +15,8 @@
 #define KEEP    5u
 #define CHUNK   256u
 
-static struct swap *make(uint32_t interval, bool amortise)
+static struct swap *make_of(const uint32_t keep[LAYERS], uint32_t interval, bool amortise)
 {
-    static const uint32_t keep[LAYERS] = {KEEP, KEEP, KEEP, KEEP};
     struct swap_config c = {.layers = LAYERS,
                             .experts = EXPERTS,
                             .top_k = 2,
@@ -26,6 +25,11 @@ static struct swap *make(uint32_t interval, bool amortise)
                             .margin = 0.5f,
                             .amortise = amortise};
     return swap_create(&c);
+}
+
+static struct swap *make(uint32_t interval, bool amortise)
+{
+    return make_of((const uint32_t[LAYERS]){KEEP, KEEP, KEEP, KEEP}, interval, amortise);
 }
 
 struct pairs {
@@ -178,6 +182,28 @@ START_TEST(interval_of_the_smallest_loss)
 }
 END_TEST
 
+/* Layers without experts are passed over wherever they are: the others are updated in turn. */
+START_TEST(any_layers_have_experts)
+{
+    struct swap *s = make_of((const uint32_t[LAYERS]){0, KEEP, 0, KEEP}, 2, true);
+    struct swap_pair pair;
+    uint32_t seen[LAYERS] = {0};
+    ck_assert_ptr_nonnull(s);
+    for (uint32_t token = 0; token < 8; token++) {
+        for (uint32_t e = 0; e < EXPERTS; e++) {
+            float importance = (float)((e + token) % EXPERTS);
+            swap_choice(s, 1, e, importance);
+            swap_choice(s, 3, e, importance);
+        }
+        swap_tokens(s, 1);
+        for (; swap_next(s, &pair); swap_done(s))
+            seen[pair.layer]++;
+    }
+    ck_assert(seen[0] == 0 && seen[1] > 0 && seen[2] == 0 && seen[3] > 0);
+    swap_destroy(s);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("swap");
@@ -185,6 +211,7 @@ int main(void)
     tcase_add_loop_test(c, chunks_swap_as_tokens, 0, (int)ARRAY_LEN(cases));
     tcase_add_loop_test(c, nothing_new_keeps_the_pairs, 0, 2);
     tcase_add_test(c, idle_tokens);
+    tcase_add_test(c, any_layers_have_experts);
     tcase_add_test(c, rows_of_a_pass);
     tcase_add_test(c, interval_until_latency_bends);
     tcase_add_test(c, interval_of_the_smallest_loss);

@@ -130,6 +130,26 @@ START_TEST(shares_follow_the_headers_formula)
 END_TEST
 
 /* HOBBIT's two caches: once full, high entries evict high ones, low entries low ones. */
+/* A layer without experts gets nothing, wherever it is, and the others what it would get. */
+START_TEST(layers_without_experts_have_no_share)
+{
+    static const enum allocation rules[] = {ALLOCATE_FATE, ALLOCATE_EVEN, ALLOCATE_PLANNED};
+    static const uint64_t want[][LAYERS] = {
+        {9, 0, 9, 0, 9}, {0, 10, 0, 10, 10}, {10, 0, 10, 0, 10}};
+    for (size_t i = 0; i < ARRAY_LEN(rules); i++) {
+        struct residency_config c = config_of(EVICTION_LRU, rules[i], 1);
+        expert_layers_leave_out(&c.expert_layers, i == 1 ? 0 : 1);
+        expert_layers_leave_out(&c.expert_layers, i == 1 ? 2 : 3);
+        c.boundary = 3;
+        struct residency *r = residency_create(&c);
+        residency_capacity(r, 64 * 30);
+        for (uint32_t l = 0; l < LAYERS; l++)
+            ck_assert_uint_eq(residency_group_share(r, l), 64 * want[i][l]);
+        residency_destroy(r);
+    }
+}
+END_TEST
+
 START_TEST(precisions_keep_their_shares)
 {
     struct residency_config c = config_of(EVICTION_LRU, ALLOCATE_PRECISIONS, 2);
@@ -225,6 +245,7 @@ void add_rules(TCase *c)
     tcase_add_loop_test(c, running_step_is_spared, 0, EVICTION_SCORE);
     tcase_add_test(c, random_is_uniform_and_repeats);
     tcase_add_test(c, shares_follow_the_headers_formula);
+    tcase_add_test(c, layers_without_experts_have_no_share);
     tcase_add_test(c, precisions_keep_their_shares);
     tcase_add_test(c, transient_keeps_one_layer);
     tcase_add_test(c, score_is_the_callers);

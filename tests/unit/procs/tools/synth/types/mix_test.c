@@ -62,8 +62,9 @@ static void check_tensor(const struct shape *s, const char *mix, const char *nam
     find_tensor(s, name, &t);
     bool same = json_is_string(want); /* all layers have one type */
     bool dense = strncmp(name, "blk.N.ffn_", 10) == 0 && !strstr(name, "exp");
-    uint32_t first = strstr(name, "exp") ? s->h.dense_layers : 0;
-    uint32_t end = dense ? s->h.dense_layers : s->h.layers;
+    uint32_t leading = hparams_next_experts(&s->h, 0);
+    uint32_t first = strstr(name, "exp") ? leading : 0;
+    uint32_t end = dense ? leading : s->h.layers;
     ck_assert(same || json_array_size(want) == end - first);
     for (t.layer = first; t.layer < end; t.layer++) {
         const char *type = json_string_value(same ? want : json_array_get(want, t.layer - first));
