@@ -14,13 +14,16 @@
 #define FAMILY_MIDDLE "x = 1"
 
 /* A parameter of each type; models that write arguments one by one write none of the types. */
+#define FAMILY_PROPERTIES                                                                          \
+    "\"depth\":{\"type\":\"integer\"},\"deep\":{\"type\":\"boolean\"},\"name\":{\"type\":"         \
+    "\"string\"},"                                                                                 \
+    "\"ratio\":{\"type\":\"number\"},\"list\":{\"type\":\"array\"},\"where\":{\"anyOf\":[{"        \
+    "\"type\":"                                                                                    \
+    "\"object\"},{\"type\":\"null\"}]},\"none\":{\"type\":[\"integer\",\"null\"]},\"size\":{"      \
+    "\"type\":\"string\",\"enum\":[\"small\",\"big\"]}"
 #define FAMILY_TOOLS                                                                               \
     "[{\"type\":\"function\",\"function\":{\"name\":\"look\",\"description\":\"Looks.\","          \
-    "\"parameters\":{\"type\":\"object\",\"properties\":{\"depth\":{\"type\":\"integer\"},"        \
-    "\"deep\":{\"type\":\"boolean\"},\"name\":{\"type\":\"string\"},\"ratio\":{\"type\":"          \
-    "\"number\"},\"list\":{\"type\":\"array\"},\"where\":{\"anyOf\":[{\"type\":\"object\"},"       \
-    "{\"type\":\"null\"}]},\"none\":{\"type\":[\"integer\",\"null\"]},\"size\":{\"type\":"         \
-    "\"string\",\"enum\":[\"small\",\"big\"]}}}}}]"
+    "\"parameters\":{\"type\":\"object\",\"properties\":{" FAMILY_PROPERTIES "}}}}]"
 #define FAMILY_ARGUMENTS                                                                           \
     "{\"depth\":3,\"deep\":true,\"name\":\"007\",\"ratio\":0.5,\"list\":[1,\"b\"],\"where\":"      \
     "{\"a\":1},\"none\":null,\"size\":\"big\"}"

@@ -58,9 +58,10 @@ static void take_events(struct seen *s, const struct http *h)
 static char *request(const char *tools, bool stream, const char *more)
 {
     char *body;
-    CHECK(asprintf(&body,
-                   "{\"messages\":[{\"role\":\"user\",\"content\":\"" FAMILY_ASK
-                   "\"}],\"temperature\":0,\"tools\":%s,\"stream\":%s%s}",
+    CHECK(asprintf(&body, "{%s\"temperature\":0,\"tools\":%s,\"stream\":%s%s}",
+                   strstr(more, "\"messages\"")
+                       ? ""
+                       : "\"messages\":[{\"role\":\"user\",\"content\":\"" FAMILY_ASK "\"}],",
                    tools, stream ? "true" : "false", more) > 0,
           "out of memory");
     return body;
@@ -150,6 +151,83 @@ static void one_call(void)
     engine_stop(e);
 }
 
+/* A tool whose description is so long, of quotes, which are escaped in the call to the engine. */
+static char *wordy_tools(size_t quotes, const char *parameters)
+{
+    char *tools, *text = malloc(2 * quotes + 1);
+    CHECK(text, "out of memory");
+    for (size_t i = 0; i < quotes; i++)
+        memcpy(text + 2 * i, "\\\"", 2);
+    text[2 * quotes] = 0;
+    CHECK(
+        asprintf(&tools,
+                 "[{\"type\":\"function\",\"function\":{\"name\":\"look\",\"parameters\":{\"type\":"
+                 "\"object\",\"$defs\":{\"d\":{\"type\":\"integer\",\"description\":\"%s\"}},"
+                 "\"properties\":{%s}}}}]",
+                 text, parameters) > 0,
+        "out of memory");
+    free(text);
+    return tools;
+}
+
+static void ask_for(const struct family *f, unsigned port, const char *tools, const char *more)
+{
+    struct http h;
+    char *body = request(tools, false, more);
+    http_open(&h, port, CHAT, NULL, body);
+    check(f, &h, false);
+    free(body);
+}
+
+/* Where the schemas of tools that may be called are too large for a call, or for the buffers, the
+ * answer is the one without a grammar; where a call is demanded, it is an error. */
+static void large_schemas(void)
+{
+    const struct family *f = families; /* a rule per argument, each with all definitions */
+    unsigned port;
+    char path[PATH_MAX];
+    struct http h;
+    char *call = wordy_tools(523500, FAMILY_PROPERTIES);
+    char *buffers = wordy_tools(8000, FAMILY_PROPERTIES
+                                ",\"a\":{\"$ref\":\"#/$defs/d\"},\"b\":{\"$ref\":\"#/$defs/d\"},"
+                                "\"c\":{\"$ref\":\"#/$defs/d\"},\"d\":{\"$ref\":\"#/$defs/d\"}");
+    scripted_model_make(path, "family.gguf", &f->script);
+    struct engine *e =
+        gateway_start(&port, (const char *const[]){"-m", path, "--http=0", "--http-buffer=64KiB",
+                                                   "--http-body=32KiB", NULL});
+    ask_for(f, port, buffers, "");
+    CHECK(engine_counter(e, "compute", "sequences_constrained") == 0, "a grammar was computed");
+    char *body = request(buffers, false, ",\"tool_choice\":\"required\"");
+    http_call(&h, port, CHAT, NULL, body, 503);
+    CHECK(strstr(h.body, "--http-buffer"), "%.300s", h.body);
+    http_close(&h);
+    free(body);
+    engine_stop(e);
+    while (strcmp(f->name, "hermes") != 0)
+        f++;
+    /* An escaped quote is twice as long in the call: with the prompt it is more than 2 MiB. */
+    char more[7000], needed[7100], *at = more;
+    at += snprintf(more, sizeof more, ",\"messages\":[{\"role\":\"user\",\"content\":\"");
+    memset(at, 'x', 6000);
+    snprintf(at + 6000, 100, FAMILY_ASK "\"}]");
+    snprintf(needed, sizeof needed, "%s,\"tool_choice\":\"required\"", more);
+    struct script script = f->script;
+    script.context = 8192;
+    scripted_model_make(path, "hermes.gguf", &script);
+    e = gateway_start(&port, (const char *const[]){"-m", path, "--http=0", "--http-buffer=8MiB",
+                                                   "--http-body=2MiB", NULL});
+    ask_for(f, port, call, more);
+    CHECK(engine_counter(e, "compute", "sequences_constrained") == 0, "a grammar was computed");
+    body = request(call, false, needed);
+    http_call(&h, port, CHAT, NULL, body, 400);
+    CHECK(strstr(h.body, "too large"), "%.300s", h.body);
+    http_close(&h);
+    free(body);
+    free(call);
+    free(buffers);
+    engine_stop(e);
+}
+
 #define FAMILY(name)                                                                               \
     static void name(void)                                                                         \
     {                                                                                              \
@@ -168,8 +246,8 @@ FAMILY(harmony)
 int main(int argc, char **argv)
 {
     static const struct test_case cases[] = {
-        ROW(coder),        ROW(glm),  ROW(minimax), ROW(hermes),  ROW(deepseek_v3),
-        ROW(deepseek_v31), ROW(kimi), ROW(gemma),   ROW(harmony), ROW(one_call),
+        ROW(coder), ROW(glm),   ROW(minimax), ROW(hermes),   ROW(deepseek_v3),   ROW(deepseek_v31),
+        ROW(kimi),  ROW(gemma), ROW(harmony), ROW(one_call), ROW(large_schemas),
     };
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }

@@ -59,6 +59,28 @@ int api_request_parse(const struct dialect *dialect, const char *text, size_t by
     return rc;
 }
 
+/* About 100 bytes of each are jansson's. */
+size_t api_lines_bytes(const struct api_request *r)
+{
+    size_t bytes = 0, i;
+    const json_t *of;
+    json_array_foreach(r->grammar_lines, i, of)
+    {
+        const json_t *name = json_is_array(of) ? json_array_get(of, 1) : of;
+        bytes += 100 + 2 * json_string_length(name);
+    }
+    return bytes;
+}
+
+void api_drop_grammar(struct api_request *r)
+{
+    free(r->grammar_text);
+    json_decref(r->grammar_lines);
+    r->grammar_text = NULL;
+    r->grammar_lines = NULL;
+    r->grammar = (struct grammar_source){.kind = GRAMMAR_NONE};
+}
+
 void api_request_submitted(struct api_request *r)
 {
     free(r->prompt);

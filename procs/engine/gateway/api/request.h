@@ -96,6 +96,10 @@ int api_request_parse(const struct dialect *dialect, const char *text, size_t by
                       const struct api_limits *limits, struct api_request *out,
                       char param[API_PARAM_BYTES], struct error *error);
 void api_request_submitted(struct api_request *r);
+/* The answer has no grammar. */
+void api_drop_grammar(struct api_request *r);
+/* Memory of what tells its errors. */
+size_t api_lines_bytes(const struct api_request *r);
 void api_request_free(struct api_request *r);
 
 /* What a client demands of an answer; borrowed. */

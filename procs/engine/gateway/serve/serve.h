@@ -54,9 +54,10 @@ struct stream {
     int fd;                    /* of its connection, watched for its end */
     struct completion completion;
     uint64_t sequence, from, ticket;
-    size_t prompt_buffered; /* counted for the text of submit, while that call is in progress */
-    size_t types_buffered;  /* counted for what the request keeps: of its tools, its conversation */
-    json_t *stats;          /* of the engine, once the answer is complete; owned */
+    size_t prompt_buffered;  /* counted for the text of submit, while that call is in progress */
+    size_t grammar_buffered; /* counted for the grammar until the call was made */
+    size_t types_buffered; /* counted for what the request keeps: of its tools, its conversation */
+    json_t *stats;         /* of the engine, once the answer is complete; owned */
     uint64_t started_ns, output_ns, reply_ns, token_ns;
 };
 

@@ -26,6 +26,8 @@ void stream_submitted(struct stream *s)
 {
     quota_give(&s->gateway->http.quota, s->prompt_buffered, true);
     s->prompt_buffered = 0;
+    quota_give(&s->gateway->http.quota, s->grammar_buffered, false);
+    s->grammar_buffered = 0;
 }
 
 void stream_free(struct stream *s)

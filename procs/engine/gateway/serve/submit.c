@@ -150,13 +150,25 @@ static bool keeps_prompt(const struct stream *s)
 
 /* What the engine cannot enforce of tools that the model may call is left out: the answer is what it
  * would be without a grammar. */
+static bool may_go_without_grammar(const struct stream *s, const struct error *error)
+{
+    const struct api_request *r = &s->completion.request;
+    return s->lead == s && s->state != STREAM_LEFT && error->code == ERR_BAD_INPUT &&
+           r->grammar.kind != GRAMMAR_NONE && r->grammar_optional;
+}
+
+static void leave_schemas_out(struct stream *s)
+{
+    api_drop_grammar(&s->completion.request);
+    ignored_add(s->gateway, "schemas of all tools");
+}
+
 static bool goes_without_grammar(struct stream *s, const struct error *error)
 {
     struct api_request *r = &s->completion.request;
     struct error why = *error;
     char tool[64] = "", what[100];
-    if (s->lead != s || s->state == STREAM_LEFT || error->code != ERR_BAD_INPUT ||
-        r->grammar.kind == GRAMMAR_NONE || !r->grammar_optional || !api_explain(r, &why))
+    if (!may_go_without_grammar(s, error) || !api_explain(r, &why))
         return false;
     r->grammar.kind = GRAMMAR_NONE;
     (void)sscanf(why.text, "tool '%60[^']", tool);
@@ -218,7 +230,7 @@ static int read_class(const struct stream *lead, bool *side, struct error *error
                      "the header " CLASS_HEADER " is \"side\" or \"conversation\"");
 }
 
-int stream_submit(struct stream *s, struct error *error)
+static int submit(struct stream *s, struct error *error)
 {
     struct engine_submit submit;
     const struct exchange *x = s->lead->exchange; /* other answers have none */
@@ -249,6 +261,17 @@ int stream_submit(struct stream *s, struct error *error)
     s->ticket = rpc_async_call(s->gateway->engine, "submit", request, ENGINE_SUBMIT_MS,
                                on_submitted, s, error);
     return s->ticket ? 0 : -1;
+}
+
+/* The call, too, may be larger with the grammar than a call can be. */
+int stream_submit(struct stream *s, struct error *error)
+{
+    if (submit(s, error) == 0)
+        return 0;
+    if (!may_go_without_grammar(s, error))
+        return -1;
+    leave_schemas_out(s);
+    return submit(s, error);
 }
 
 int stream_may_start(const struct gateway *g, struct error *error)
@@ -289,16 +312,37 @@ static int parse_body(struct stream *s, char param[API_PARAM_BYTES], struct erro
 
 /* What is known of the tools, the beginning of the answer and the conversation stay as long as the
  * stream. */
-static int keep_types(struct stream *s, struct error *error)
+static bool keep_types(struct stream *s)
 {
     const struct api_request *r = &s->completion.request;
     const char *front = r->front ? r->front : "",
                *conversation = r->conversation ? r->conversation : "";
-    size_t bytes = r->types_bytes + r->tool_names_bytes + strlen(front) + strlen(conversation);
+    size_t bytes = r->types_bytes + r->tool_names_bytes + strlen(front) + strlen(conversation) +
+                   api_lines_bytes(r);
     if (!quota_take(&s->gateway->http.quota, bytes, false))
-        return error_set(error, ERR_NO_MEMORY, BUFFERS_FULL);
+        return false;
     s->types_buffered = bytes;
-    return 0;
+    return true;
+}
+
+/* The grammar, until compute has it; its text may be far larger than the schemas of the tools. */
+static bool keep_grammar(struct stream *s)
+{
+    struct api_request *r = &s->completion.request;
+    size_t bytes = r->grammar_text ? r->grammar.bytes : 0;
+    if (quota_take(&s->gateway->http.quota, bytes, false)) {
+        s->grammar_buffered = bytes;
+        return true;
+    }
+    if (!r->grammar_optional)
+        return false;
+    leave_schemas_out(s);
+    return true;
+}
+
+static int keep_parts(struct stream *s, struct error *error)
+{
+    return keep_grammar(s) && keep_types(s) ? 0 : error_set(error, ERR_NO_MEMORY, BUFFERS_FULL);
 }
 
 /* There is nothing to compute: the answer is whole, also where a stream was asked for. */
@@ -323,7 +367,7 @@ static int start(struct exchange *x, char param[API_PARAM_BYTES], struct error *
     if (stream_may_start(x->gateway, error) != 0)
         return -1;
     struct stream *s = stream_new(x, error);
-    if (!s || parse_body(s, param, error) != 0 || keep_types(s, error) != 0)
+    if (!s || parse_body(s, param, error) != 0 || keep_parts(s, error) != 0)
         return -1;
     completion_open(&s->completion);
     if (s->completion.request.nothing)
