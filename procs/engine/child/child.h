@@ -125,7 +125,8 @@ _Noreturn void child_exit(struct child *child);
     X(COMPUTE_WINDOW_RESTORED, "compute",                                                          \
       "rings have the window of a checkpoint, not yet counted")                                    \
     X(COMPUTE_STATE_WRITTEN, "compute", "a recurrent state is complete, and not yet committed")    \
-    X(COMPUTE_ROWS_COMMITTED, "compute", "the rows of a pass are committed, its sequence continues") \
+    X(COMPUTE_ROWS_COMMITTED, "compute",                                                           \
+      "the rows of a pass are committed, its sequence continues")                                  \
     X(COMPUTE_SLOT_KEPT, "compute", "a slot is kept, and its request has not ended")               \
     X(COMPUTE_PREFIX_WRITTEN, "compute", "a file of a prefix has another piece, or its name")      \
     X(COMPUTE_PREFIX_READ, "compute", "a slot has another piece of a file")                        \
