@@ -18,7 +18,7 @@
 #include "tests/harness/internal.h"
 
 #define TICK_MS     5
-#define CLEANUP_MAX 32
+#define CLEANUP_MAX 64
 
 enum outcome { PASSED, FAILED, SKIPPED };
 

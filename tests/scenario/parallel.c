@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Several sequences in one pass: each greedy and each sampled text is the one that it has alone,
  * whatever runs beside it, with all experts or a quarter of them, when processes are killed, when
- * others are cancelled or fail, and when the sequences do not fit into memory together. On a model
- * of each kind of mixer. */
-#include <inttypes.h>
+ * others are cancelled or fail, when the sequences do not fit into memory together, and whether
+ * prefixes are kept, read from storage, or neither. On a model of each kind of mixer. */
 #include <jansson.h>
 #include <signal.h>
 #include <stdio.h>
@@ -18,6 +17,7 @@
 #define PROMPT    4096
 #define CTX       "--ctx-size=2048"
 #define CHUNK     "--prefill-chunk=32" /* prompts take several passes, beside others */
+#define WAIT_MS   120000
 
 static char model[PATH_MAX]; /* "": the demo model */
 static const char *context = CTX;
@@ -32,6 +32,7 @@ struct wish {
 };
 
 static struct wish wishes[MOST];
+static unsigned wishes_count; /* that have a text alone */
 
 /* Prompts of 10 to 300 tokens with different ends, answers of 40 to 204 tokens. */
 static void make_wishes(void)
@@ -59,17 +60,29 @@ static struct engine *start(const char *const options[])
     return e;
 }
 
-static struct generation *wish(struct engine *e, unsigned i)
+/* The n-th of those that run together: the first one is long and sampled. */
+static struct wish *wish_at(unsigned n)
 {
-    return generation_start_seeded(e, wishes[i].prompt, wishes[i].tokens, wishes[i].seed);
+    return &wishes[(n + 1) % wishes_count];
+}
+
+static struct generation *generate(struct engine *e, const struct wish *w)
+{
+    return generation_start_seeded(e, w->prompt, w->tokens, w->seed);
+}
+
+static struct generation *wish(struct engine *e, unsigned n)
+{
+    return generate(e, wish_at(n));
 }
 
 /* One after another, with all experts. */
 static void generate_alone(unsigned count)
 {
     struct engine *e = start((const char *const[]){"--resident-experts=100", "--parallel=1", NULL});
+    wishes_count = count;
     for (unsigned i = 0; i < count; i++) {
-        generation_finish(wish(e, i), FINISH_MS, &wishes[i].alone);
+        generation_finish(generate(e, &wishes[i]), FINISH_MS, &wishes[i].alone);
         CHECK(wishes[i].alone.error.code == ERR_NONE && wishes[i].alone.count == wishes[i].tokens,
               "sequence %u alone: %zu of %zu tokens: %s", i, wishes[i].alone.count,
               wishes[i].tokens, wishes[i].alone.error.text);
@@ -84,7 +97,7 @@ static void finish(struct generation *const *g, unsigned count, const char *what
         char which[128];
         generation_finish(g[i], FINISH_MS, &got);
         snprintf(which, sizeof which, "%s, sequence %u of %u", what, i, count);
-        text_check_same(&wishes[i].alone, &got, which);
+        text_check_same(&wish_at(i)->alone, &got, which);
         text_free(&got);
     }
 }
@@ -106,6 +119,25 @@ static void start_all(struct engine *e, struct generation **g, unsigned count)
     }
 }
 
+static void run_all(struct engine *e, unsigned count, const char *what)
+{
+    struct generation *g[MOST];
+    start_all(e, g, count);
+    finish(g, count, what);
+}
+
+static uint64_t counted(struct engine *e, const char *counter)
+{
+    return engine_counter(e, "compute", counter);
+}
+
+static const char *parallel(unsigned count)
+{
+    static char option[32];
+    snprintf(option, sizeof option, "--parallel=%u", count);
+    return option;
+}
+
 /* ---- texts ---- */
 
 /* More rows than passes, if sequences shared any. */
@@ -120,13 +152,59 @@ static void shared_passes(struct engine *e)
 
 static void together(const char *resident, unsigned count, const char *more)
 {
-    char parallel[32];
-    struct generation *g[MOST];
-    snprintf(parallel, sizeof parallel, "--parallel=%u", count);
-    struct engine *e = start((const char *const[]){resident, parallel, more, NULL});
-    start_all(e, g, count);
-    finish(g, count, resident);
+    struct engine *e = start((const char *const[]){resident, parallel(count), more, NULL});
+    run_all(e, count, resident);
     shared_passes(e);
+    engine_stop(e);
+}
+
+/* ---- prefixes ---- */
+
+enum prefixes { NOT_KEPT, KEPT, STORED, PREFIXES__COUNT };
+
+static const char *const prefixes_names[] = {"without prefixes", "with kept prefixes",
+                                             "with prefixes from storage"};
+static char prefix_dir[PATH_MAX + 16]; /* the option */
+
+static void new_prefix_dir(void)
+{
+    static unsigned number;
+    char name[32], path[PATH_MAX];
+    snprintf(name, sizeof name, "prefixes-%u", ++number);
+    snprintf(prefix_dir, sizeof prefix_dir, "--prefix-dir=%s", path_in_dir(path, name));
+}
+
+/* STORED: what is kept is on storage only, where an engine with KEPT has written it. */
+static struct engine *start_with(enum prefixes prefixes, const char *resident, unsigned count,
+                                 const char *more)
+{
+    const char *option = prefixes == NOT_KEPT ? "--keep-kv=0"
+                         : prefixes == KEPT   ? "--keep-kv=1GiB"
+                                              : "--keep-kv=1";
+    const char *dir = prefixes == NOT_KEPT || !prefix_dir[0] ? NULL : prefix_dir;
+    return start((const char *const[]){resident, parallel(count), option, more ? more : dir,
+                                       more ? dir : NULL, NULL});
+}
+
+/* Without any; with those that the same texts have left; with those of an engine before. */
+static void with_prefixes(const char *resident, unsigned count)
+{
+    new_prefix_dir();
+    struct engine *e = start_with(NOT_KEPT, resident, count, NULL);
+    run_all(e, count, prefixes_names[NOT_KEPT]);
+    CHECK(counted(e, "tokens_reused") == 0, "rows were kept");
+    engine_stop(e);
+    e = start_with(KEPT, resident, count, NULL);
+    run_all(e, count, "before any prefix");
+    uint64_t before = counted(e, "tokens_reused");
+    run_all(e, count, prefixes_names[KEPT]);
+    CHECK(counted(e, "tokens_reused") > before, "nothing was reused");
+    engine_wait_counter(e, "compute", "prefixes_stored", 1, WAIT_MS);
+    engine_stop(e);
+    e = start_with(STORED, resident, count, NULL);
+    run_all(e, count, prefixes_names[STORED]);
+    CHECK(counted(e, "prefixes_read") > 0, "no prefix was read from storage");
+    CHECK(counted(e, "prefixes_rejected") == 0, "a prefix was rejected");
     engine_stop(e);
 }
 
@@ -171,13 +249,16 @@ static unsigned running(struct generation *const *g, unsigned count)
     return n;
 }
 
-/* Others are cancelled, and each process is killed, while they run. */
-static void among_kills(unsigned count)
+/* Others are cancelled, and each process is killed, while they run. Nobody polls those that are
+ * cancelled until the end, which may be more than the idle timeout later. */
+static void among_kills(enum prefixes prefixes, const char *resident, unsigned count)
 {
     static const char *const services[] = {"compute", "cache", "loader", "compute"};
     struct generation *g[MOST];
     struct error error;
-    struct engine *e = start((const char *const[]){"--resident-experts=25", "--parallel=5", NULL});
+    struct engine *e = start_with(prefixes, resident, 5, "--idle-timeout=3600000");
+    if (prefixes == KEPT && test_long())
+        run_all(e, count, "before the kills");
     struct rpc_client *client = engine_client_open(e->run, &error);
     CHECK(client, "%s", error.text);
     unsigned hit = 0;
@@ -196,7 +277,7 @@ static void among_kills(unsigned count)
         engine_pid(e, services[i], 0, pid);
     }
     CHECK(engine_cancel(client, second, &error) == 0, "%s", error.text);
-    finish(g, count, "among kills");
+    finish(g, count, prefixes_names[prefixes]);
     CHECK(was_cancelled(client, first), "the first one ended before it was cancelled");
     test_note("%u of %zu kills hit several sequences; cancelled later: %u", hit,
               ARRAY_LEN(services), was_cancelled(client, second));
@@ -207,22 +288,45 @@ static void among_kills(unsigned count)
 
 /* ---- the kinds of models ---- */
 
+/* What the short form has of one model only. */
+static void more_texts(unsigned count)
+{
+    together("--resident-experts=100", 2, "--threads=1");
+    together("--resident-experts=100", 5, "--threads=2");
+    together("--resident-experts=25", count, "--prediction=none");
+    with_prefixes("--resident-experts=25", count);
+    among_kills(STORED, "--resident-experts=25", count);
+}
+
+/* Every combination: each kind of prefix, and kills with each. */
+static void all_texts(void)
+{
+    static const char *const resident[] = {"--resident-experts=100", "--resident-experts=25"};
+    static const unsigned counts[] = {1, 2, 5, MOST};
+    for (size_t r = 0; r < ARRAY_LEN(resident); r++) {
+        for (size_t i = 0; i < ARRAY_LEN(counts); i++)
+            with_prefixes(resident[r], counts[i]);
+        for (int p = 0; p < PREFIXES__COUNT; p++)
+            among_kills((enum prefixes)p, resident[r], MOST);
+    }
+}
+
 /* keys: of synth, up to a NULL. */
 static void kind(const char *const keys[])
 {
     unsigned count = (unsigned)test_amount(AMOUNT_parallel_sequences);
     model[0] = '\0';
+    prefix_dir[0] = '\0';
     if (keys)
         continued_make(model, keys);
     make_wishes();
     generate_alone(count);
     together("--resident-experts=25", count, NULL);
-    among_kills(count);
-    if (test_long() || !keys) {
-        together("--resident-experts=100", 2, "--threads=1");
-        together("--resident-experts=100", 5, "--threads=2");
-        together("--resident-experts=25", count, "--prediction=none");
-    }
+    among_kills(KEPT, "--resident-experts=25", count);
+    if (test_long() || !keys)
+        more_texts(count);
+    if (test_long())
+        all_texts();
     for (unsigned i = 0; i < count; i++)
         text_free(&wishes[i].alone);
 }
@@ -385,7 +489,7 @@ static void preset_change(void)
     g[2] = wish(e, 2);
     for (unsigned i = 0; i < 2; i++) {
         generation_finish(g[i], FINISH_MS, &got);
-        text_check_same(&wishes[i].alone, &got, "before the change");
+        text_check_same(&wish_at(i)->alone, &got, "before the change");
         CHECK(strcmp(lookup_text(got.stats, "preset"), "default") == 0, "preset %s",
               lookup_text(got.stats, "preset"));
         text_free(&got);
@@ -399,48 +503,11 @@ static void preset_change(void)
         text_free(&wishes[i].alone);
 }
 
-/* `sluice bench` of sequences that decode together: every access is counted, and they share passes. */
-static void check_bench(const json_t *doc, size_t variant, uint64_t sequences)
-{
-    const json_t *tests =
-        json_object_get(json_array_get(json_object_get(doc, "variants"), variant), "tests");
-    const json_t *sample = json_array_get(json_object_get(json_array_get(tests, 0), "samples"), 0);
-    uint64_t passes = lookup_u64(sample, "counters.compute.passes"),
-             rows = lookup_u64(sample, "counters.compute.pass_rows");
-    CHECK(lookup_u64(sample, "counters.compute.accesses") == 8 * 4 * 41 * sequences,
-          "accesses are lost");
-    CHECK(json_number_value(json_object_get(sample, "tokens")) == 41.0 * (double)sequences,
-          "%g tokens", json_number_value(json_object_get(sample, "tokens")));
-    CHECK(rows == 41 * sequences, "%" PRIu64 " rows", rows);
-    CHECK(sequences == 1 ? passes == 41 : passes < rows, "%" PRIu64 " passes", passes);
-}
-
-static void bench(void)
-{
-    struct command c;
-    command_run(&c, NULL, FINISH_MS,
-                (const char *const[]){"bench", "-m", test_model(), "-p", "0", "-n", "40", "-r", "1",
-                                      "--parallel", "1,3", "-o", "json", NULL});
-    CHECK(c.status == 0, "bench: status %d: %s", c.status, c.err);
-    json_t *doc = json_loads(c.out, JSON_ALLOW_NUL, NULL);
-    CHECK(doc, "not JSON: %.200s", c.out);
-    check_bench(doc, 0, 1);
-    check_bench(doc, 1, 3);
-    json_decref(doc);
-    command_free(&c);
-    command_run(&c, NULL, FINISH_MS,
-                (const char *const[]){"bench", "-m", test_model(), "--parallel", "2",
-                                      "--deterministic=on", NULL});
-    CHECK(c.status == 2, "deterministic: status %d", c.status);
-    command_free(&c);
-}
-
 int main(int argc, char **argv)
 {
     static const struct test_case cases[] = {
-        ROW(demo),      ROW(qwen3moe),      ROW(qwen35moe), ROW(lfm2moe),
-        ROW(gpt_oss),   ROW(gemma4),        ROW(deepseek2), ROW(memory_for_one),
-        ROW(one_fails), ROW(preset_change), ROW(bench),
+        ROW(demo),   ROW(qwen3moe),  ROW(qwen35moe),      ROW(lfm2moe),   ROW(gpt_oss),
+        ROW(gemma4), ROW(deepseek2), ROW(memory_for_one), ROW(one_fails), ROW(preset_change),
     };
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }

@@ -69,3 +69,9 @@ uint64_t capacity_largest_payload(const struct model_index *m)
             largest = entries[i].payload_bytes;
     return largest;
 }
+
+uint32_t capacity_sequences(uint64_t budget, uint64_t limit, uint64_t kv_bytes)
+{
+    uint64_t more = limit > budget && kv_bytes > 0 ? (limit - budget) / kv_bytes : 0;
+    return kv_bytes == 0 || more >= CAPACITY_SEQUENCES ? CAPACITY_SEQUENCES : (uint32_t)more + 1;
+}

@@ -382,12 +382,6 @@ double estimate_together(const struct model_facts *m, const struct host_facts *a
     return rows / (compute_s + (one->stall_s + one->load_s) * more);
 }
 
-uint32_t estimate_sequences(uint64_t budget, uint64_t limit, uint64_t kv_bytes, uint32_t most)
-{
-    uint64_t more = limit > budget && kv_bytes > 0 ? (limit - budget) / kv_bytes : 0;
-    return kv_bytes == 0 || more >= most ? most : (uint32_t)more + 1;
-}
-
 /* ---- budget and advice ---- */
 
 uint64_t estimate_budget(const struct model_facts *m, const struct host_facts *a, double *share)

@@ -101,10 +101,6 @@ double estimate_union(double experts, double used, uint32_t rows);
 double estimate_together(const struct model_facts *m, const struct host_facts *a,
                          const struct estimate *one, uint32_t sequences);
 
-/* How many sequences of a whole context, 1 to `most`, fit into `limit` bytes if a budget has space
- * for the keys and values of one (kv_bytes; 0: there are none). */
-uint32_t estimate_sequences(uint64_t budget, uint64_t limit, uint64_t kv_bytes, uint32_t most);
-
 /* ---- advice ---- */
 
 enum advice {

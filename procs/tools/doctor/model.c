@@ -17,6 +17,7 @@
 #include "lib/inspected/inspected.h"
 #include "lib/json/lookup.h"
 #include "lib/kernels/kernels.h"
+#include "lib/model/index/capacity.h"
 #include "lib/tunings/tunings.h"
 #include "procs/tools/doctor/doctor.h"
 
@@ -261,8 +262,6 @@ static void report_estimates(struct findings *f, const struct model_facts *m,
     finding_quiet(f, "model", "estimates", all);
 }
 
-#define SEQUENCES_ADVISED 16u
-
 /* The estimate at a budget: that of the largest share that it holds. */
 static const struct estimate *estimate_at(const struct model_facts *m, uint64_t budget,
                                           const struct estimate estimates[ESTIMATE_SHARES])
@@ -287,7 +286,7 @@ static void report_parallel(struct findings *f, const struct model_facts *m,
         limit = a->available / 5 * 4;
     if (recommended == 0 || recommended > limit)
         return;
-    uint32_t n = estimate_sequences(recommended, limit, kv, SEQUENCES_ADVISED);
+    uint32_t n = capacity_sequences(recommended, limit, kv);
     const struct estimate *one = estimate_at(m, recommended, estimates);
     double together = estimate_together(m, a, one, n);
     char text[32], tps[DIGITS_BYTES] = "an unknown number of";

@@ -46,7 +46,10 @@ uint64_t measure_text(struct supervisor *s);
 uint64_t estimate_text(struct supervisor *s);
 void text_trim(const struct supervisor *s, const char *program);
 
-/* estimate.c: --print-memory. Needs the model, and no other process. */
+/* estimate.c. How many sequences of a whole context the budget holds beside *percent % of the
+ * experts: as many quarters of them as it holds. */
+uint32_t budget_sequences(const struct supervisor *s, unsigned *percent);
+/* --print-memory. Needs the model, and no other process. */
 int memory_estimate_print(struct supervisor *s, struct error *error);
 
 /* cgroup.c */

@@ -5,6 +5,7 @@
 #include <jansson.h>
 #include <stdio.h>
 
+#include "lib/model/index/capacity.h"
 #include "procs/engine/supervisor/auto.h"
 #include "procs/engine/supervisor/budget/budget.h"
 #include "procs/engine/supervisor/gpu/gpu.h"
@@ -47,6 +48,20 @@ static json_t *choices(struct supervisor *s, const struct ledger_result *ledger)
 {
     double share = budget_share(s, ledger->quota);
     return json_pack("{s:f, s:o}", "share", share, "candidates", auto_candidates_json(s, share));
+}
+
+uint32_t budget_sequences(const struct supervisor *s, unsigned *percent)
+{
+    const struct ledger_facts *f = &s->budget.facts;
+    uint64_t least = 0;
+    for (*percent = 100; *percent > 0; *percent -= 25) {
+        least = ledger_budget_for(f, f->expert_slot_bytes / 100 * *percent);
+        if (least <= s->budget.applied)
+            break;
+    }
+    if (*percent == 0)
+        least = ledger_budget_for(f, 0);
+    return capacity_sequences(least, s->budget.applied, f->kv_bytes);
 }
 
 /* What an engine chooses by its budget, if it was not given. */

@@ -97,6 +97,19 @@ static void on_signals(struct supervisor *s)
     children_reap(s);
 }
 
+/* As doctor's `parallel`. */
+static void advise_parallel(const struct supervisor *s)
+{
+    char beside[64] = "beside less than a quarter of the experts";
+    unsigned percent;
+    uint32_t n = budget_sequences(s, &percent);
+    if (percent > 0)
+        snprintf(beside, sizeof beside, "beside %u %% of the experts", percent);
+    log_info("--parallel %" PRIu64 ": keys and values of up to %u sequence%s of %" PRIu64
+             " tokens fit into the budget %s",
+             s->params.parallel, n, n == 1 ? "" : "s", s->params.ctx_size, beside);
+}
+
 static void announce(struct supervisor *s)
 {
     if (s->announced || s->phase != PHASE_RUN || !children_serve(s))
@@ -117,6 +130,7 @@ static void announce(struct supervisor *s)
              name ? name + 1 : s->options.model, bytes_format(s->budget.applied, budget),
              bytes_format(s->budget.quota, arena), s->params.ctx_size, s->params.parallel,
              s->children_count + 1, s->http_url[0] ? ", " : "", s->http_url);
+    advise_parallel(s);
 }
 
 static void on_tick(struct supervisor *s)

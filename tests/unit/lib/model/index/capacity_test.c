@@ -183,12 +183,23 @@ START_TEST(minimum_is_what_a_token_needs)
 }
 END_TEST
 
+START_TEST(sequences_that_fit)
+{
+    ck_assert_uint_eq(capacity_sequences(100, 100, 10), 1);
+    ck_assert_uint_eq(capacity_sequences(100, 129, 10), 3);
+    ck_assert_uint_eq(capacity_sequences(100, 1000, 10), CAPACITY_SEQUENCES);
+    ck_assert_uint_eq(capacity_sequences(100, 50, 10), 1);
+    ck_assert_uint_eq(capacity_sequences(100, 100, 0), CAPACITY_SEQUENCES); /* no keys and values */
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("capacity");
     TCase *c = tcase_create("capacity");
     tcase_add_test(c, experts_are_counted_as_if_all_were_the_largest);
     tcase_add_test(c, experts_at_the_limits);
+    tcase_add_test(c, sequences_that_fit);
     tcase_add_test(c, bytes_of_equal_experts);
     tcase_add_test(c, nothing_is_left_below_the_dense_entries);
     tcase_add_test(c, quota_that_is_used);

@@ -52,23 +52,12 @@ START_TEST(together_by_hand)
 }
 END_TEST
 
-START_TEST(sequences_that_fit)
-{
-    ck_assert_uint_eq(estimate_sequences(100, 100, 10, 16), 1);
-    ck_assert_uint_eq(estimate_sequences(100, 129, 10, 16), 3);
-    ck_assert_uint_eq(estimate_sequences(100, 1000, 10, 16), 16);
-    ck_assert_uint_eq(estimate_sequences(100, 50, 10, 16), 1);
-    ck_assert_uint_eq(estimate_sequences(100, 100, 0, 16), 16); /* no keys and values */
-}
-END_TEST
-
 int main(void)
 {
     Suite *s = suite_create("doctor together");
     TCase *c = tcase_create("together");
     tcase_add_test(c, union_of_random_choices);
     tcase_add_test(c, together_by_hand);
-    tcase_add_test(c, sequences_that_fit);
     suite_add_tcase(s, c);
     SRunner *sr = srunner_create(s);
     srunner_run_all(sr, CK_NORMAL);
