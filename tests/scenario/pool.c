@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Memory of the pool, from outside: requests of random lengths, some of which are cancelled, leave
- * the pool and each process as they were; and sixteen sequences with prefixes stay in the budget. */
+ * the pool and each process as they were; and sixteen sequences with prefixes stay in the budget,
+ * also of a model with states, by the pages of the processes and by a memory cgroup. */
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -8,6 +10,8 @@
 #include "lib/base/bytes.h"
 #include "lib/base/random.h"
 #include "tests/harness/harness.h"
+#include "tests/scenario/continued.h"
+#include "tests/scenario/prefix_files.h"
 
 #define TOGETHER    16u
 #define PROMPT_MAX  200u
@@ -94,10 +98,18 @@ static void send(struct load_of_requests *l, uint32_t count)
 
 static const char *const services[] = {"compute", "cache", "loader", "predictor"};
 
-static void private_bytes(struct engine *e, uint64_t bytes[ARRAY_LEN(services)])
+static const char *name_of(size_t i)
+{
+    return i < ARRAY_LEN(services) ? services[i] : "supervisor";
+}
+
+#define PROCESSES (ARRAY_LEN(services) + 1)
+
+static void private_bytes(struct engine *e, uint64_t bytes[PROCESSES])
 {
     for (size_t i = 0; i < ARRAY_LEN(services); i++)
         bytes[i] = process_private_bytes(engine_pid(e, services[i], 0, 0));
+    bytes[ARRAY_LEN(services)] = process_private_bytes(e->pid);
 }
 
 static void open_load(struct load_of_requests *l, struct engine *e)
@@ -109,13 +121,34 @@ static void open_load(struct load_of_requests *l, struct engine *e)
     CHECK(l->client, "%s", error.text);
 }
 
-/* The smallest budget that these sequences run with leaves few experts resident. */
-static struct engine *start(const char *keep)
+static char model[PATH_MAX]; /* "": the demo model */
+
+static void start(struct engine *e, const char *budget, const char *keep)
 {
+    const char *options[16] = {"--ctx-size=2048", "--parallel=16", "--checkpoint-tokens=64", budget,
+                               keep};
+    size_t n = 5;
+    if (model[0]) {
+        options[n++] = "-m";
+        options[n++] = model;
+    }
+    if (e->cgroup[0])
+        options[n++] = "--cgroup=off";
+    engine_start(e, options);
+}
+
+/* The smallest budget that these sequences run with leaves few experts resident. */
+static const char *small_budget(const char *keep)
+{
+    static char option[48];
     struct engine *e = engine_new();
-    engine_start(
-        e, (const char *const[]){"--ctx-size=2048", "--parallel=16", "--budget=64MiB", keep, NULL});
-    return e;
+    start(e, "--cgroup=off", keep);
+    json_t *doc = engine_stats(e);
+    uint64_t least = lookup_u64(doc, "memory.min_budget_bytes");
+    json_decref(doc);
+    engine_stop(e);
+    snprintf(option, sizeof option, "--budget=%" PRIu64, align_up(least + 4 * MIB, PAGE_BYTES));
+    return option;
 }
 
 static uint32_t count_of_requests(void)
@@ -126,8 +159,10 @@ static uint32_t count_of_requests(void)
 static void requests_leave_memory(void)
 {
     struct load_of_requests l;
-    uint64_t before[ARRAY_LEN(services)], after[ARRAY_LEN(services)], deadline;
-    struct engine *e = start("--keep-kv=0");
+    uint64_t before[PROCESSES], after[PROCESSES], deadline;
+    struct engine *e = engine_new();
+    model[0] = 0;
+    start(e, small_budget("--keep-kv=0"), "--keep-kv=0");
     open_load(&l, e);
     send(&l, WARM);
     private_bytes(e, before);
@@ -137,9 +172,9 @@ static void requests_leave_memory(void)
         CHECK(deadline_tick(deadline), "the pool still has %llu bytes",
               (unsigned long long)engine_counter(e, "compute", "kv_bytes"));
     private_bytes(e, after);
-    for (size_t i = 0; i < ARRAY_LEN(services); i++)
+    for (size_t i = 0; i < PROCESSES; i++)
         CHECK(after[i] <= before[i] + SLACK_BYTES, "%s has grown from %llu to %llu bytes",
-              services[i], (unsigned long long)before[i], (unsigned long long)after[i]);
+              name_of(i), (unsigned long long)before[i], (unsigned long long)after[i]);
     CHECK(l.cancelled > 0 && engine_counter(e, "compute", "sequences_cancelled") > 0,
           "no request was cancelled");
     CHECK(engine_counter(e, "compute", "sequences_failed") == 0, "a request failed");
@@ -147,12 +182,11 @@ static void requests_leave_memory(void)
     engine_stop(e);
 }
 
-static void sixteen_with_prefixes(void)
+/* s: of the whole engine. */
+static void send_with_prefixes(struct engine *e, struct sampler *s)
 {
     struct load_of_requests l;
     uint64_t samples;
-    struct engine *e = start("--keep-kv=1GiB");
-    struct sampler *s = sampler_start_processes(e);
     open_load(&l, e);
     send(&l, count_of_requests());
     json_t *doc = engine_stats(e);
@@ -171,11 +205,54 @@ static void sixteen_with_prefixes(void)
     engine_stop(e);
 }
 
+static void with_prefixes(void)
+{
+    struct engine *e = engine_new();
+    start(e, small_budget("--keep-kv=1GiB"), "--keep-kv=1GiB");
+    send_with_prefixes(e, sampler_start_processes(e));
+}
+
+/* What the kernel counts: without a limit, which would keep the use below the budget. After the
+ * start, which scenario_budget measures: until then the kernel has what it read of the programs. */
+static void with_prefixes_in_a_cgroup(void)
+{
+    struct engine *e = engine_new();
+    const char *budget = small_budget("--keep-kv=1GiB");
+    cgroup_make(e->cgroup);
+    engine_use_fresh_programs(e);
+    start(e, budget, "--keep-kv=1GiB");
+    send_with_prefixes(e, sampler_start(e->cgroup));
+}
+
+static void sixteen_with_prefixes(void)
+{
+    model[0] = 0;
+    with_prefixes();
+}
+
+static void sixteen_in_a_cgroup(void)
+{
+    model[0] = 0;
+    with_prefixes_in_a_cgroup();
+}
+
+static void sixteen_with_states(void)
+{
+    continued_make(model, stored_qwen35moe);
+    with_prefixes();
+}
+
+static void sixteen_with_states_in_a_cgroup(void)
+{
+    continued_make(model, stored_qwen35moe);
+    with_prefixes_in_a_cgroup();
+}
+
 int main(int argc, char **argv)
 {
     static const struct test_case cases[] = {
-        ROW(requests_leave_memory),
-        ROW(sixteen_with_prefixes),
+        ROW(requests_leave_memory), ROW(sixteen_with_prefixes),           ROW(sixteen_in_a_cgroup),
+        ROW(sixteen_with_states),   ROW(sixteen_with_states_in_a_cgroup),
     };
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }
