@@ -5,16 +5,7 @@
 #include <string.h>
 
 #include "lib/base/assert.h"
-
-static bool is_ring(const struct kv_head *h, uint32_t region)
-{
-    return h->ring > 0 && h->layer_kind[region / 2] == LAYER_WINDOW;
-}
-
-static uint64_t tile_bytes(const struct kv_head *h, uint32_t region)
-{
-    return h->tile_bytes[h->layer_kind[region / 2]][region % 2];
-}
+#include "shm/kv/regions.h"
 
 static uint32_t ring_tiles(const struct kv_head *h, uint32_t tokens)
 {
@@ -25,7 +16,8 @@ static uint64_t bytes_of(const struct kv_head *h, bool rings, uint32_t tiles)
 {
     uint64_t bytes = 0;
     for (uint32_t region = 0; region < 2 * h->layers; region++)
-        bytes += is_ring(h, region) == rings ? tiles * tile_bytes(h, region) : 0;
+        bytes +=
+            kv_region_is_ring(h, region) == rings ? tiles * kv_region_tile_bytes(h, region) : 0;
     return bytes;
 }
 
@@ -51,9 +43,9 @@ static void copy(const struct kv *kv, uint32_t slot, const struct block *b, uint
     const struct kv_head *h = kv->head;
     uint64_t start = 0;
     for (uint32_t region = 0; region < 2 * h->layers; region++) {
-        if (is_ring(h, region) != b->rings)
+        if (kv_region_is_ring(h, region) != b->rings)
             continue;
-        uint64_t tile = tile_bytes(h, region), size = b->tiles * tile;
+        uint64_t tile = kv_region_tile_bytes(h, region), size = b->tiles * tile;
         uint64_t room = b->end > b->tile ? (b->end - b->tile) * tile : 0;
         char *rows = region % 2 == KV_SIDE_KEYS ? kv_keys(kv, slot, region / 2)
                                                 : kv_values(kv, slot, region / 2);

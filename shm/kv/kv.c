@@ -11,26 +11,24 @@
 
 #include "lib/base/assert.h"
 #include "lib/base/bytes.h"
+#include "shm/kv/regions.h"
 #include "shm/kv/window.h"
 
 _Static_assert(sizeof(float) == sizeof(uint32_t), "logs and log-probabilities have equal rows");
 
-/* Region 2 * layer has the keys of a layer, the next one its values. */
-static uint64_t region_bytes(const struct kv_head *h, uint32_t region, uint64_t tokens)
+uint64_t kv_region_bytes(const struct kv_head *h, uint32_t region, uint64_t tokens)
 {
-    uint32_t kind = h->layer_kind[region / 2];
-    uint64_t tile = h->tile_bytes[kind][region % 2];
-    if (kind == LAYER_WINDOW && h->ring > 0 && tokens > h->ring)
+    if (kv_region_is_ring(h, region) && tokens > h->ring)
         tokens = h->ring;
-    return align_up((tokens + KV_TILE - 1) / KV_TILE * tile, PAGE_BYTES);
+    uint64_t tiles = (tokens + KV_TILE - 1) / KV_TILE;
+    return align_up(tiles * kv_region_tile_bytes(h, region), PAGE_BYTES);
 }
 
-/* Of the regions before this one, of `tokens` positions each. */
-static uint64_t regions_bytes(const struct kv_head *h, uint32_t regions, uint64_t tokens)
+uint64_t kv_regions_bytes(const struct kv_head *h, uint32_t regions, uint64_t tokens)
 {
     uint64_t bytes = 0;
     for (uint32_t region = 0; region < regions; region++)
-        bytes += region_bytes(h, region, tokens);
+        bytes += kv_region_bytes(h, region, tokens);
     return bytes;
 }
 
@@ -96,7 +94,7 @@ static void fill_shape(struct kv_head *h, const struct kv_shape *shape)
     h->extras_offset = h->tops_offset + KV_REQUESTS_MAX * tops_row_bytes(h);
     h->slot_logs_offset = extras_end(h);
     h->kv_offset = h->slot_logs_offset + h->slots * log_row_bytes(h);
-    h->kv_slot_bytes = regions_bytes(h, 2 * h->layers, context);
+    h->kv_slot_bytes = kv_regions_bytes(h, 2 * h->layers, context);
     h->states_offset = h->kv_offset + h->slots * h->kv_slot_bytes;
     h->windows_offset = align_up(model_state_bytes(p), 64);
     h->state_bytes = align_up(h->windows_offset + windows_bytes(h), PAGE_BYTES);
@@ -168,12 +166,12 @@ uint64_t kv_sequence_bytes(const struct kv_shape *shape, uint32_t tokens)
 {
     struct kv_head h = {0};
     fill_shape(&h, shape);
-    return regions_bytes(&h, 2 * h.layers, tokens);
+    return kv_regions_bytes(&h, 2 * h.layers, tokens);
 }
 
 uint64_t kv_tokens_bytes(const struct kv *kv, uint32_t tokens)
 {
-    return regions_bytes(kv->head, 2 * kv->head->layers, tokens);
+    return kv_regions_bytes(kv->head, 2 * kv->head->layers, tokens);
 }
 
 uint32_t kv_tokens_within(const struct kv *kv, uint64_t bytes, uint32_t max)
@@ -251,7 +249,7 @@ int kv_attach(int fd, bool writable, uint64_t boot, struct kv *out, struct error
     struct kv_head *h = s.base;
     bool fits = s.bytes >= sizeof *h && h->context > 0 && h->context <= MODEL_CONTEXT_MAX &&
                 h->layers > 0 && kinds_fit(h) && kv_type_info(h->kv_type) != NULL && slots_fit(h) &&
-                logs_fit(h) && h->kv_slot_bytes == regions_bytes(h, 2 * h->layers, h->context) &&
+                logs_fit(h) && h->kv_slot_bytes == kv_regions_bytes(h, 2 * h->layers, h->context) &&
                 h->states_offset == h->kv_offset + h->slots * h->kv_slot_bytes &&
                 states_fit(h, s.bytes);
     if (!fits) {
@@ -266,7 +264,7 @@ int kv_attach(int fd, bool writable, uint64_t boot, struct kv *out, struct error
                        .slots = h->slots,
                        .sequences = h->sequences,
                        .states = h->states,
-                       .pool_bytes = regions_bytes(h, 2 * h->layers, h->context) +
+                       .pool_bytes = kv_regions_bytes(h, 2 * h->layers, h->context) +
                                      h->states_reserved * h->state_bytes};
     return 0;
 }
@@ -342,124 +340,18 @@ struct kv_top *kv_tops(const struct kv *kv, uint32_t row, uint32_t token)
     return (void *)((char *)kv->segment.base + top_offset(kv, row, token));
 }
 
-static uint64_t region_offset(const struct kv *kv, uint32_t slot, uint32_t region)
-{
-    const struct kv_head *h = kv->head;
-    sl_assert(slot < kv->slots && region < 2 * h->layers);
-    return h->kv_offset + slot * h->kv_slot_bytes + regions_bytes(h, region, h->context);
-}
-
-void *kv_keys(const struct kv *kv, uint32_t slot, uint32_t layer)
-{
-    return (char *)kv->segment.base + region_offset(kv, slot, 2 * layer);
-}
-
-void *kv_values(const struct kv *kv, uint32_t slot, uint32_t layer)
-{
-    return (char *)kv->segment.base + region_offset(kv, slot, 2 * layer + 1);
-}
-
-static int no_space(uint64_t bytes, const char *what, int rc, struct error *error)
+int kv_no_space(uint64_t bytes, const char *what, int rc, struct error *error)
 {
     char text[16];
     return error_set_errno(error, ERR_NO_MEMORY, -rc, "/dev/shm has no space for %s of %s",
                            bytes_format(bytes, text), what);
 }
 
-static void punch(const struct kv *kv, uint64_t offset, uint64_t bytes)
+void kv_punch(const struct kv *kv, uint64_t offset, uint64_t bytes)
 {
     int rc = segment_punch(kv->segment.fd, offset, bytes);
     if (rc != 0) /* memory that can no longer be accounted for */
         sl_panic("cannot punch the kv segment: %s", strerror(-rc));
-}
-
-struct report {
-    void (*alive)(void *arg);
-    void *arg;
-};
-
-static void report(const struct report *r)
-{
-    if (r->alive)
-        r->alive(r->arg);
-}
-
-/* Punches positions [tokens, end) of a slot. */
-static void shrink(const struct kv *kv, uint32_t slot, uint32_t tokens, uint32_t end,
-                   const struct report *r)
-{
-    const struct kv_head *h = kv->head;
-    for (uint32_t region = 0; region < 2 * h->layers; region++) {
-        uint64_t from = region_bytes(h, region, tokens), to = region_bytes(h, region, end);
-        if (from >= to)
-            continue;
-        punch(kv, region_offset(kv, slot, region) + from, to - from);
-        segment_free_tables(&kv->segment, region_offset(kv, slot, region) + from, to - from);
-        report(r);
-    }
-}
-
-static int grow(const struct kv *kv, uint32_t slot, uint32_t before, uint32_t tokens,
-                const struct report *r, struct error *error)
-{
-    const struct kv_head *h = kv->head;
-    for (uint32_t region = 0; region < 2 * h->layers; region++) {
-        uint64_t from = region_bytes(h, region, before), to = region_bytes(h, region, tokens);
-        if (from >= to)
-            continue;
-        int rc =
-            segment_allocate(kv->segment.fd, region_offset(kv, slot, region) + from, to - from);
-        report(r);
-        if (rc == 0)
-            continue;
-        shrink(kv, slot, before, tokens, r);
-        return no_space(regions_bytes(h, 2 * h->layers, tokens) -
-                            regions_bytes(h, 2 * h->layers, before),
-                        "KV cache", rc, error);
-    }
-    return 0;
-}
-
-int kv_slot_resize(const struct kv *kv, uint32_t slot, uint32_t tokens, void (*alive)(void *arg),
-                   void *arg, struct error *error)
-{
-    sl_assert(slot < kv->slots && tokens <= kv->head->context);
-    struct kv_slot *s = &kv->head->slot[slot];
-    const struct report r = {alive, arg};
-    uint32_t before = atomic_load(&s->allocated);
-    if (tokens > before) {
-        atomic_store(&s->allocated, tokens);
-        if (grow(kv, slot, before, tokens, &r, error) == 0)
-            return 0;
-        atomic_store(&s->allocated, before);
-        return -1;
-    }
-    if (tokens < before)
-        shrink(kv, slot, tokens, before, &r);
-    atomic_store(&s->allocated, tokens);
-    return 0;
-}
-
-void kv_slot_release(const struct kv *kv, uint32_t slot, void (*alive)(void *arg), void *arg)
-{
-    /* All positions: what a predecessor left in the row may contradict itself. */
-    shrink(kv, slot, 0, kv->head->context, &(struct report){alive, arg});
-    segment_free_tables(&kv->segment, region_offset(kv, slot, 0), kv->head->kv_slot_bytes);
-    atomic_store(&kv->head->slot[slot].allocated, 0);
-}
-
-void kv_slot_copy(const struct kv *kv, uint32_t from, uint32_t to, uint32_t tokens,
-                  void (*alive)(void *arg), void *arg)
-{
-    const struct kv_head *h = kv->head;
-    const struct report r = {alive, arg};
-    char *base = kv->segment.base;
-    sl_assert(from != to && tokens <= atomic_load(&h->slot[to].allocated));
-    for (uint32_t region = 0; region < 2 * h->layers; region++) {
-        memcpy(base + region_offset(kv, to, region), base + region_offset(kv, from, region),
-               region_bytes(h, region, tokens));
-        report(&r);
-    }
 }
 
 static uint64_t state_offset(const struct kv *kv, uint32_t state)
@@ -481,12 +373,12 @@ int kv_state_allocate(const struct kv *kv, uint32_t state, struct error *error)
     if (rc == 0)
         return 0;
     kv_state_release(kv, state);
-    return no_space(bytes, "a state", rc, error);
+    return kv_no_space(bytes, "a state", rc, error);
 }
 
 void kv_state_release(const struct kv *kv, uint32_t state)
 {
-    punch(kv, state_offset(kv, state), kv->head->state_bytes);
+    kv_punch(kv, state_offset(kv, state), kv->head->state_bytes);
     segment_free_tables(&kv->segment, state_offset(kv, state), kv->head->state_bytes);
     atomic_store(&kv->head->state[state].allocated, 0);
 }
@@ -502,7 +394,7 @@ int kv_log_allocate(const struct kv *kv, uint32_t row, uint32_t tokens, struct e
     if (rc == 0)
         return 0;
     kv_log_release(kv, row);
-    return no_space(2 * bytes, "token log", rc, error);
+    return kv_no_space(2 * bytes, "token log", rc, error);
 }
 
 int kv_extra_allocate(const struct kv *kv, uint32_t row, uint32_t text, struct error *error)
@@ -511,7 +403,7 @@ int kv_extra_allocate(const struct kv *kv, uint32_t row, uint32_t text, struct e
     uint64_t bytes = align_up(offsetof(struct kv_extra, text) + text, PAGE_BYTES);
     int rc =
         segment_allocate(kv->segment.fd, kv->head->extras_offset + row * extra_row_bytes(), bytes);
-    return rc == 0 ? 0 : no_space(bytes, "grammar", rc, error);
+    return rc == 0 ? 0 : kv_no_space(bytes, "grammar", rc, error);
 }
 
 int kv_tops_allocate(const struct kv *kv, uint32_t row, uint32_t from, uint32_t to,
@@ -520,17 +412,17 @@ int kv_tops_allocate(const struct kv *kv, uint32_t row, uint32_t from, uint32_t 
     uint64_t first = top_offset(kv, row, from) & ~(uint64_t)(PAGE_BYTES - 1);
     uint64_t end = align_up(top_offset(kv, row, to), PAGE_BYTES);
     int rc = first < end ? segment_allocate(kv->segment.fd, first, end - first) : 0;
-    return rc == 0 ? 0 : no_space(end - first, "log-probabilities", rc, error);
+    return rc == 0 ? 0 : kv_no_space(end - first, "log-probabilities", rc, error);
 }
 
 void kv_log_release(const struct kv *kv, uint32_t row)
 {
     sl_assert(row < KV_REQUESTS_MAX);
     const struct kv_head *h = kv->head;
-    punch(kv, h->logs_offset + row * log_row_bytes(h), log_row_bytes(h));
-    punch(kv, h->logprobs_offset + row * log_row_bytes(h), log_row_bytes(h));
-    punch(kv, h->tops_offset + row * tops_row_bytes(h), tops_row_bytes(h));
-    punch(kv, h->extras_offset + row * extra_row_bytes(), extra_row_bytes());
+    kv_punch(kv, h->logs_offset + row * log_row_bytes(h), log_row_bytes(h));
+    kv_punch(kv, h->logprobs_offset + row * log_row_bytes(h), log_row_bytes(h));
+    kv_punch(kv, h->tops_offset + row * tops_row_bytes(h), tops_row_bytes(h));
+    kv_punch(kv, h->extras_offset + row * extra_row_bytes(), extra_row_bytes());
 }
 
 int kv_slot_log_allocate(const struct kv *kv, uint32_t slot, uint32_t tokens, struct error *error)
@@ -539,7 +431,7 @@ int kv_slot_log_allocate(const struct kv *kv, uint32_t slot, uint32_t tokens, st
     uint64_t bytes = align_up((uint64_t)tokens * sizeof(uint32_t), PAGE_BYTES);
     int rc = segment_allocate(kv->segment.fd,
                               kv->head->slot_logs_offset + slot * log_row_bytes(kv->head), bytes);
-    return rc == 0 ? 0 : no_space(bytes, "token log", rc, error);
+    return rc == 0 ? 0 : kv_no_space(bytes, "token log", rc, error);
 }
 
 void kv_slot_log_cut(const struct kv *kv, uint32_t slot, uint32_t tokens)
@@ -547,5 +439,5 @@ void kv_slot_log_cut(const struct kv *kv, uint32_t slot, uint32_t tokens)
     sl_assert(slot < kv->slots && tokens <= kv->head->context);
     uint64_t all = log_row_bytes(kv->head);
     uint64_t kept = align_up((uint64_t)tokens * sizeof(uint32_t), PAGE_BYTES);
-    punch(kv, kv->head->slot_logs_offset + slot * all + kept, all - kept);
+    kv_punch(kv, kv->head->slot_logs_offset + slot * all + kept, all - kept);
 }

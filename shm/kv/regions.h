@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Regions of a slot: of every layer one of keys, then one of values. For files of this directory. */
+#ifndef SLUICE_SHM_KV_REGIONS_H
+#define SLUICE_SHM_KV_REGIONS_H
+
+#include "shm/kv/kv.h"
+
+/* A layer with a window keeps the last positions only. */
+static inline bool kv_region_is_ring(const struct kv_head *h, uint32_t region)
+{
+    return h->ring > 0 && h->layer_kind[region / 2] == LAYER_WINDOW;
+}
+
+static inline uint64_t kv_region_tile_bytes(const struct kv_head *h, uint32_t region)
+{
+    return h->tile_bytes[h->layer_kind[region / 2]][region % 2];
+}
+
+/* Memory of `tokens` positions of a region; of the regions before this one. */
+uint64_t kv_region_bytes(const struct kv_head *h, uint32_t region, uint64_t tokens);
+uint64_t kv_regions_bytes(const struct kv_head *h, uint32_t regions, uint64_t tokens);
+
+/* Frees memory of the segment; what can no longer be accounted for ends the process. */
+void kv_punch(const struct kv *kv, uint64_t offset, uint64_t bytes);
+/* -1 with *error: segment_allocate returned rc for `bytes` of `what`. */
+int kv_no_space(uint64_t bytes, const char *what, int rc, struct error *error);
+
+#endif
