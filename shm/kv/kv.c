@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Layout after the header: token logs, log-probabilities, most probable tokens, struct kv_extra of
- * each request, logs of the slots, then the keys and
- * values of each slot: for every layer a region of keys and one of values, `context` positions long
+/* Layout after the header: homes of pages, token logs, log-probabilities, most probable tokens,
+ * struct kv_extra of each request, logs of the slots, then the keys and values of each slot: for every layer a region of keys and one of values, `context` positions long
  * (or a ring) in whole tiles, page-aligned. A sequence's part of each region is a prefix that can
  * be allocated and punched separately. Last, the versions of the state, each of whole pages. */
 #include "shm/kv/kv.h"
@@ -11,6 +10,7 @@
 
 #include "lib/base/assert.h"
 #include "lib/base/bytes.h"
+#include "shm/kv/pages.h"
 #include "shm/kv/regions.h"
 #include "shm/kv/window.h"
 
@@ -44,9 +44,14 @@ static uint64_t windows_bytes(const struct kv_head *h)
     return bytes;
 }
 
-static uint64_t head_bytes(uint32_t slots)
+static uint64_t slots_end(const struct kv_head *h)
 {
-    return align_up(sizeof(struct kv_head) + slots * sizeof(struct kv_slot), PAGE_BYTES);
+    return sizeof(struct kv_head) + h->slots * sizeof(struct kv_slot);
+}
+
+static uint64_t head_bytes(const struct kv_head *h)
+{
+    return align_up(slots_end(h) + (uint64_t)h->slots * h->pages, PAGE_BYTES);
 }
 
 static uint64_t log_row_bytes(const struct kv_head *h)
@@ -88,7 +93,10 @@ static void fill_shape(struct kv_head *h, const struct kv_shape *shape)
     h->context = context;
     h->slots = shape->slots;
     h->sequences = shape->sequences;
-    h->logs_offset = head_bytes(h->slots);
+    h->page_tokens = kv_page_tokens(h);
+    h->pages = kv_page_count(h);
+    h->homes_offset = slots_end(h);
+    h->logs_offset = head_bytes(h);
     h->logprobs_offset = h->logs_offset + KV_REQUESTS_MAX * log_row_bytes(h);
     h->tops_offset = h->logprobs_offset + KV_REQUESTS_MAX * log_row_bytes(h);
     h->extras_offset = h->tops_offset + KV_REQUESTS_MAX * tops_row_bytes(h);
@@ -146,7 +154,9 @@ uint64_t kv_bytes(const struct kv_shape *shape)
 
 uint64_t kv_head_bytes(const struct kv_shape *shape)
 {
-    return head_bytes(shape->slots);
+    struct kv_head h = {0};
+    fill_shape(&h, shape);
+    return head_bytes(&h);
 }
 
 uint64_t kv_reserved_bytes(const struct kv_shape *shape)
@@ -231,9 +241,17 @@ static bool states_fit(const struct kv_head *h, uint64_t bytes)
            h->states_offset + h->states * h->state_bytes <= bytes;
 }
 
+static bool pages_fit(const struct kv_head *h)
+{
+    if (h->page_tokens == 0 || h->page_tokens > MODEL_CONTEXT_MAX ||
+        h->page_tokens % kv_page_tokens(h) != 0)
+        return false;
+    return h->pages == kv_page_count(h) && h->homes_offset == slots_end(h);
+}
+
 static bool logs_fit(const struct kv_head *h)
 {
-    return h->logs_offset == head_bytes(h->slots) &&
+    return h->logs_offset == head_bytes(h) &&
            h->logprobs_offset == h->logs_offset + KV_REQUESTS_MAX * log_row_bytes(h) &&
            h->tops_offset == h->logprobs_offset + KV_REQUESTS_MAX * log_row_bytes(h) &&
            h->extras_offset == h->tops_offset + KV_REQUESTS_MAX * tops_row_bytes(h) &&
@@ -249,7 +267,8 @@ int kv_attach(int fd, bool writable, uint64_t boot, struct kv *out, struct error
     struct kv_head *h = s.base;
     bool fits = s.bytes >= sizeof *h && h->context > 0 && h->context <= MODEL_CONTEXT_MAX &&
                 h->layers > 0 && kinds_fit(h) && kv_type_info(h->kv_type) != NULL && slots_fit(h) &&
-                logs_fit(h) && h->kv_slot_bytes == kv_regions_bytes(h, 2 * h->layers, h->context) &&
+                pages_fit(h) && logs_fit(h) &&
+                h->kv_slot_bytes == kv_regions_bytes(h, 2 * h->layers, h->context) &&
                 h->states_offset == h->kv_offset + h->slots * h->kv_slot_bytes &&
                 states_fit(h, s.bytes);
     if (!fits) {
@@ -285,7 +304,8 @@ int kv_check(const struct kv *kv, const struct model_hparams *model, uint32_t ch
     bool same = h->layers == want.layers &&
                 memcmp(h->layer_kind, want.layer_kind, sizeof want.layer_kind) == 0 &&
                 memcmp(h->tile_bytes, want.tile_bytes, sizeof want.tile_bytes) == 0 &&
-                h->windows_offset == want.windows_offset && h->window == want.window;
+                h->windows_offset == want.windows_offset && h->window == want.window &&
+                h->page_tokens == want.page_tokens;
     if (!same)
         return error_set(error, ERR_FAILED, "kv segment: the shape is not that of the model");
     uint64_t needed = (uint64_t)h->window + chunk - 1;

@@ -6,7 +6,8 @@
  *
  * Keys and values are in slots, which exist independently of the rows of the request table. A slot
  * is empty, belongs to a RUNNING request, or is kept after its end for a prompt that begins with
- * the same tokens. Its memory is fallocated as the sequence grows, and punched.
+ * the same tokens. Its memory is fallocated as the sequence grows, and punched. Slots that begin
+ * alike share it (pages.h).
  *
  * A recurrent state is that after a number of tokens, and cannot be cut back. So it has versions,
  * which all slots share: a pass reads one and writes another. kv_valid is stored when that one is
@@ -152,11 +153,12 @@ struct kv_slot {
     uint32_t used;              /* kept: 1 + that of the slots kept or used before it */
     uint32_t prompt;            /* kept: of `rows`, those of the prompt */
     uint32_t uses;              /* how many prompts continued from its rows */
-    uint32_t branch, start;     /* of its sequence: kv_request.branch, and rows that it began with
-                                 * or another one took from it (lib/policy/reuse) */
+    uint32_t branch, start; /* of its sequence: kv_request.branch, and rows that it began with */
+    uint32_t given;         /* rows that another one took from it last; 0: none did */
     uint32_t turns[KV_TURNS_MAX]; /* kept: kv_request.turns */
-    uint32_t shared;              /* rows that were copied from another slot; 0: none */
-    uint64_t cost_ns;             /* measured time to compute `rows` */
+    uint32_t shared;              /* rows that it has from another slot; 0: none */
+    uint32_t reserved;
+    uint64_t cost_ns; /* measured time to compute `rows` */
 };
 
 #define KV_STATES_WORKING 2 /* of a running sequence with recurrent layers: read and written */
@@ -190,6 +192,7 @@ struct kv_head {
     uint64_t tops_offset;     /* KV_REQUESTS_MAX rows of struct kv_top[context * KV_TOPS_MAX] */
     uint64_t extras_offset;   /* KV_REQUESTS_MAX rows of a struct kv_extra; both each whole pages */
     uint64_t slot_logs_offset; /* `slots` rows of uint32_t[context]: tokens of kept rows */
+    uint64_t homes_offset;     /* `slots` rows of `pages` bytes: where each page is (pages.h) */
     uint64_t kv_offset;        /* page-aligned; kv_slot_bytes per slot, sparse */
     uint64_t kv_slot_bytes;
     uint64_t states_offset;  /* `states` of state_bytes, whole pages, sparse */
@@ -203,17 +206,17 @@ struct kv_head {
     _Atomic uint32_t isa; /* enum kernel_isa + 1 once chosen: a successor must use the same */
     /* The call with a prompt that was handled last; a successor finds it after a crash in the middle
      * of it. */
-    uint32_t call_crashes;    /* crashes of compute when it arrived first */
-    uint64_t call_key;        /* hash of its request key or prompt; 0: it got its reply */
-    uint32_t call_runs;       /* 1: it is being handled */
-    uint32_t crashes_before;  /* crashes of compute when this one started */
-    uint64_t alive_ns;        /* compute's main thread ran last */
-    uint32_t kv_type;         /* enum kv_type of keys and values (--kv-type) */
-    uint32_t slots;           /* 1 to KV_SLOTS_MAX */
-    uint32_t sequences;       /* that may be RUNNING at a time: 1 to `slots` */
-    uint32_t states_reserved; /* of `states`: the pool has memory for so many and one context */
-    uint32_t reserved[2];
-    uint64_t model_hash[2]; /* of the model's files, for rows on storage; 0: not known */
+    uint32_t call_crashes;       /* crashes of compute when it arrived first */
+    uint64_t call_key;           /* hash of its request key or prompt; 0: it got its reply */
+    uint32_t call_runs;          /* 1: it is being handled */
+    uint32_t crashes_before;     /* crashes of compute when this one started */
+    uint64_t alive_ns;           /* compute's main thread ran last */
+    uint32_t kv_type;            /* enum kv_type of keys and values (--kv-type) */
+    uint32_t slots;              /* 1 to KV_SLOTS_MAX */
+    uint32_t sequences;          /* that may be RUNNING at a time: 1 to `slots` */
+    uint32_t states_reserved;    /* of `states`: the pool has memory for so many and one context */
+    uint32_t page_tokens, pages; /* positions of a page that slots share; pages of a slot */
+    uint64_t model_hash[2];      /* of the model's files, for rows on storage; 0: not known */
     /* Removals of all that is kept: requests, and those that are done. A successor ends one. */
     _Atomic uint64_t clear_wanted, cleared;
     uint32_t tile_bytes[LAYER_KIND__COUNT][2]; /* of all heads of a layer, by enum kv_side */
@@ -285,10 +288,6 @@ void *kv_values(const struct kv *kv, uint32_t slot, uint32_t layer);
 int kv_slot_resize(const struct kv *kv, uint32_t slot, uint32_t tokens, void (*alive)(void *arg),
                    void *arg, struct error *error);
 void kv_slot_release(const struct kv *kv, uint32_t slot, void (*alive)(void *arg), void *arg);
-/* Copies the first `tokens` positions, of rings the whole ring, to a slot that has memory for them.
- */
-void kv_slot_copy(const struct kv *kv, uint32_t from, uint32_t to, uint32_t tokens,
-                  void (*alive)(void *arg), void *arg);
 
 /* A version of the state: the parts of recurrent layers (model_state_bytes), then windows. -1 with
  * *error: /dev/shm has no space. */

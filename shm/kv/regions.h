@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Regions of a slot: of every layer one of keys, then one of values. For files of this directory. */
+/* Regions of a slot: of every layer one of keys, then one of values. For the files of this
+ * directory. */
 #ifndef SLUICE_SHM_KV_REGIONS_H
 #define SLUICE_SHM_KV_REGIONS_H
 
@@ -19,6 +20,9 @@ static inline uint64_t kv_region_tile_bytes(const struct kv_head *h, uint32_t re
 /* Memory of `tokens` positions of a region; of the regions before this one. */
 uint64_t kv_region_bytes(const struct kv_head *h, uint32_t region, uint64_t tokens);
 uint64_t kv_regions_bytes(const struct kv_head *h, uint32_t regions, uint64_t tokens);
+
+/* Of the region of a slot in the segment. */
+uint64_t kv_region_offset(const struct kv *kv, uint32_t slot, uint32_t region);
 
 /* Frees memory of the segment; what can no longer be accounted for ends the process. */
 void kv_punch(const struct kv *kv, uint64_t offset, uint64_t bytes);

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory of slots: of each region the first positions, allocated as a sequence grows, or punched. */
+/* Memory of slots: of each region the first positions, allocated as a sequence grows, and punched.
+ * Rings are at the offset of the slot, the other regions in pages (pages.h). */
 #include <string.h>
 
 #include "lib/base/assert.h"
+#include "shm/kv/pages.h"
 #include "shm/kv/regions.h"
 
-static uint64_t region_offset(const struct kv *kv, uint32_t slot, uint32_t region)
+uint64_t kv_region_offset(const struct kv *kv, uint32_t slot, uint32_t region)
 {
     const struct kv_head *h = kv->head;
     sl_assert(slot < kv->slots && region < 2 * h->layers);
@@ -14,59 +16,66 @@ static uint64_t region_offset(const struct kv *kv, uint32_t slot, uint32_t regio
 
 void *kv_keys(const struct kv *kv, uint32_t slot, uint32_t layer)
 {
-    return (char *)kv->segment.base + region_offset(kv, slot, 2 * layer);
+    return (char *)kv->segment.base + kv_region_offset(kv, slot, 2 * layer);
 }
 
 void *kv_values(const struct kv *kv, uint32_t slot, uint32_t layer)
 {
-    return (char *)kv->segment.base + region_offset(kv, slot, 2 * layer + 1);
+    return (char *)kv->segment.base + kv_region_offset(kv, slot, 2 * layer + 1);
 }
 
-struct report {
-    void (*alive)(void *arg);
-    void *arg;
-};
-
-static void report(const struct report *r)
-{
-    if (r->alive)
-        r->alive(r->arg);
-}
-
-/* Punches positions [tokens, end) of a slot. */
-static void shrink(const struct kv *kv, uint32_t slot, uint32_t tokens, uint32_t end,
-                   const struct report *r)
+void kv_rings_drop(const struct kv *kv, uint32_t slot, uint32_t tokens, uint32_t end)
 {
     const struct kv_head *h = kv->head;
     for (uint32_t region = 0; region < 2 * h->layers; region++) {
         uint64_t from = kv_region_bytes(h, region, tokens), to = kv_region_bytes(h, region, end);
-        if (from >= to)
+        if (!kv_region_is_ring(h, region) || from >= to)
             continue;
-        kv_punch(kv, region_offset(kv, slot, region) + from, to - from);
-        segment_free_tables(&kv->segment, region_offset(kv, slot, region) + from, to - from);
-        report(r);
+        uint64_t at = kv_region_offset(kv, slot, region) + from;
+        kv_punch(kv, at, to - from);
+        segment_free_tables(&kv->segment, at, to - from);
     }
 }
 
-static int grow(const struct kv *kv, uint32_t slot, uint32_t before, uint32_t tokens,
-                const struct report *r, struct error *error)
+int kv_rings_allocate(const struct kv *kv, uint32_t slot, uint32_t before, uint32_t tokens)
 {
     const struct kv_head *h = kv->head;
     for (uint32_t region = 0; region < 2 * h->layers; region++) {
         uint64_t from = kv_region_bytes(h, region, before), to = kv_region_bytes(h, region, tokens);
-        if (from >= to)
+        if (!kv_region_is_ring(h, region) || from >= to)
             continue;
         int rc =
-            segment_allocate(kv->segment.fd, region_offset(kv, slot, region) + from, to - from);
-        report(r);
-        if (rc == 0)
-            continue;
-        shrink(kv, slot, before, tokens, r);
-        return kv_no_space(kv_regions_bytes(h, 2 * h->layers, tokens) -
-                               kv_regions_bytes(h, 2 * h->layers, before),
-                           "KV cache", rc, error);
+            segment_allocate(kv->segment.fd, kv_region_offset(kv, slot, region) + from, to - from);
+        if (rc != 0)
+            return rc;
     }
     return 0;
+}
+
+/* Takes positions [tokens, end) of a slot. */
+static void shrink(const struct kv *kv, uint32_t slot, uint32_t tokens, uint32_t end,
+                   const struct kv_report *r)
+{
+    kv_rings_drop(kv, slot, tokens, end);
+    kv_pages_drop(kv, slot, tokens, end, r);
+}
+
+static int grow(const struct kv *kv, uint32_t slot, uint32_t before, uint32_t tokens,
+                const struct kv_report *r, struct error *error)
+{
+    const struct kv_head *h = kv->head;
+    if (kv_page_own(kv, slot, before, tokens, error) != 0 ||
+        kv_pages_assign(kv, slot, before, tokens, error) != 0)
+        return -1;
+    int rc = kv_rings_allocate(kv, slot, before, tokens);
+    if (rc == 0)
+        rc = kv_pages_allocate(kv, slot, before, tokens, r);
+    if (rc == 0)
+        return 0;
+    shrink(kv, slot, before, tokens, r);
+    return kv_no_space(kv_regions_bytes(h, 2 * h->layers, tokens) -
+                           kv_regions_bytes(h, 2 * h->layers, before),
+                       "KV cache", rc, error);
 }
 
 int kv_slot_resize(const struct kv *kv, uint32_t slot, uint32_t tokens, void (*alive)(void *arg),
@@ -74,7 +83,7 @@ int kv_slot_resize(const struct kv *kv, uint32_t slot, uint32_t tokens, void (*a
 {
     sl_assert(slot < kv->slots && tokens <= kv->head->context);
     struct kv_slot *s = &kv->head->slot[slot];
-    const struct report r = {alive, arg};
+    const struct kv_report r = {alive, arg};
     uint32_t before = atomic_load(&s->allocated);
     if (tokens > before) {
         atomic_store(&s->allocated, tokens);
@@ -92,21 +101,7 @@ int kv_slot_resize(const struct kv *kv, uint32_t slot, uint32_t tokens, void (*a
 void kv_slot_release(const struct kv *kv, uint32_t slot, void (*alive)(void *arg), void *arg)
 {
     /* All positions: what a predecessor left in the row may contradict itself. */
-    shrink(kv, slot, 0, kv->head->context, &(struct report){alive, arg});
-    segment_free_tables(&kv->segment, region_offset(kv, slot, 0), kv->head->kv_slot_bytes);
+    shrink(kv, slot, 0, kv->head->context, &(struct kv_report){alive, arg});
+    segment_free_tables(&kv->segment, kv_region_offset(kv, slot, 0), kv->head->kv_slot_bytes);
     atomic_store(&kv->head->slot[slot].allocated, 0);
-}
-
-void kv_slot_copy(const struct kv *kv, uint32_t from, uint32_t to, uint32_t tokens,
-                  void (*alive)(void *arg), void *arg)
-{
-    const struct kv_head *h = kv->head;
-    const struct report r = {alive, arg};
-    char *base = kv->segment.base;
-    sl_assert(from != to && tokens <= atomic_load(&h->slot[to].allocated));
-    for (uint32_t region = 0; region < 2 * h->layers; region++) {
-        memcpy(base + region_offset(kv, to, region), base + region_offset(kv, from, region),
-               kv_region_bytes(h, region, tokens));
-        report(&r);
-    }
 }

@@ -240,19 +240,26 @@ int segment_punch(int fd, uint64_t offset, uint64_t bytes)
     return 0;
 }
 
+int segment_map(const struct segment *segment, uint64_t at, uint64_t bytes, uint64_t offset)
+{
+    sl_assert(segment->writable && at + bytes <= segment->bytes &&
+              offset + bytes <= segment->bytes);
+    void *address = (char *)segment->base + at;
+    void *mapped = mmap(address, bytes, PROT_READ | PROT_WRITE,
+                        MAP_SHARED | MAP_NORESERVE | MAP_FIXED, segment->fd, (off_t)offset);
+    return mapped == address ? 0 : -errno;
+}
+
 /* A new mapping of the same pages in place of the old one, which takes its tables with it. */
 void segment_free_tables(const struct segment *segment, uint64_t offset, uint64_t bytes)
 {
     uintptr_t base = (uintptr_t)segment->base, from = align_up(base + offset, HUGE_PAGE_BYTES);
     uintptr_t to = (base + offset + bytes) / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES;
-    sl_assert(segment->writable && offset + bytes <= segment->bytes);
     if (from >= to)
         return;
-    void *at = (void *)from;
-    if (mmap(at, to - from, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE | MAP_FIXED,
-             segment->fd, (off_t)(from - base)) != at) /* there may be no mapping at all now */
-        sl_panic("cannot map the %s segment again: %s", segment_name(segment->kind),
-                 strerror(errno));
+    int rc = segment_map(segment, from - base, to - from, from - base);
+    if (rc != 0) /* there may be no mapping at all now */
+        sl_panic("cannot map the %s segment again: %s", segment_name(segment->kind), strerror(-rc));
 }
 
 int segment_allocate(int fd, uint64_t offset, uint64_t bytes)

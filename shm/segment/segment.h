@@ -19,7 +19,7 @@
     X(ARENA, "arena", 1)                                                                           \
     X(GATES, "gates", 1)                                                                           \
     X(ACCESS_LOG, "access_log", 1)                                                                 \
-    X(KV, "kv", 5)                                                                                 \
+    X(KV, "kv", 6)                                                                                 \
     X(PROCS, "procs", 1)
 
 enum segment_kind {
@@ -97,6 +97,11 @@ int segment_punch(int fd, uint64_t offset, uint64_t bytes);
  * take a 512th of all that was ever stored. No other thread may use the range meanwhile. Its whole
  * 2 MiB parts only; does nothing if there is none. */
 void segment_free_tables(const struct segment *segment, uint64_t offset, uint64_t bytes);
+
+/* Maps [offset, offset + bytes) of the file at `at` of the segment, instead of what was mapped
+ * there; all of them whole pages. 0 or -errno: there may be no mapping now. No other thread may use
+ * the range at `at` meanwhile. */
+int segment_map(const struct segment *segment, uint64_t at, uint64_t bytes, uint64_t offset);
 
 /* Allocates [offset, offset + bytes) with fallocate. 0 or -errno (-ENOSPC: /dev/shm is full). */
 int segment_allocate(int fd, uint64_t offset, uint64_t bytes);

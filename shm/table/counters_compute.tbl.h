@@ -114,4 +114,7 @@ COUNTER(prefix_errors, GAUGE, errors,
         "Reads and writes of --prefix-dir that failed, since compute started.")
 COUNTER(prefix_files, GAUGE, files, "Prefixes in --prefix-dir.")
 COUNTER(prefix_bytes, GAUGE, bytes, "Bytes of these.")
+COUNTER(
+    kv_shared_bytes, GAUGE, bytes,
+    "Keys and values of slots that begin alike, which would be in memory again without sharing.")
 #undef COUNTER

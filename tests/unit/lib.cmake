@@ -99,6 +99,7 @@ sluice_unit_test(policy_residency_learned_test SOURCES lib/policy/residency/lear
 sluice_unit_test(policy_reuse_test SOURCES lib/policy/reuse/reuse_test.c LINK sluice_policy)
 sluice_unit_test(policy_reuse_turns_test SOURCES lib/policy/reuse/turns_test.c LINK sluice_policy)
 sluice_unit_test(policy_reuse_storage_test SOURCES lib/policy/reuse/storage_test.c LINK sluice_policy)
+sluice_unit_test(policy_reuse_shared_test SOURCES lib/policy/reuse/shared_test.c LINK sluice_policy)
 sluice_unit_test(policy_reuse_model_test SOURCES lib/policy/reuse/model_test.c LINK sluice_policy)
 sluice_unit_test(policy_gpu_places_test SOURCES lib/policy/gpu/places_test.c LINK sluice_policy)
 sluice_unit_test(policy_gpu_slabs_test SOURCES lib/policy/gpu/slabs_test.c LINK sluice_policy)

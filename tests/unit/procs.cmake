@@ -13,7 +13,7 @@ sluice_unit_test(compute_constraint SOURCES procs/engine/compute/constraints/con
   ${compute}/constraints/constraint.c ${compute}/constraints/grammars.c
   LINK sluice_grammar sluice_shm sluice_model test_gguf_make)
 target_compile_definitions(compute_constraint PRIVATE SLUICE_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
-foreach(part kept state rings)
+foreach(part kept state rings shared)
   sluice_unit_test(compute_${part} SOURCES procs/engine/compute/slots/${part}_test.c
     procs/engine/compute/slots/slots_rig.c ${compute}/slots/kept.c ${compute}/slots/room.c ${compute}/slots/state.c
     ${compute}/slots/table.c

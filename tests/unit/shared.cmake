@@ -59,6 +59,7 @@ sluice_unit_test(shm_arena SOURCES shm/arena/arena_test.c LINK sluice_shm)
 sluice_unit_test(shm_directory SOURCES shm/directory/directory_test.c LINK sluice_shm)
 sluice_unit_test(shm_rings SOURCES shm/rings/rings_test.c LINK sluice_shm)
 sluice_unit_test(shm_tables SOURCES shm/table/tables_test.c LINK sluice_shm)
+sluice_unit_test(shm_kv_pages SOURCES shm/kv/pages_test.c LINK sluice_shm)
 
 # The same entry.c under ThreadSanitizer, whatever the rest is built with (not together with another sanitizer).
 if(NOT SLUICE_SANITIZE)

@@ -18,7 +18,7 @@ uint64_t reuse_bytes(const struct reuse_table *t)
 {
     uint64_t bytes = reuse_version_bytes(t, REUSE_NONE);
     for (uint32_t i = 0; i < t->slots; i++)
-        bytes += t->slot[i].bytes;
+        bytes += t->slot[i].bytes - t->slot[i].counted;
     return bytes;
 }
 
@@ -40,16 +40,18 @@ static uint64_t needed_versions(const struct reuse_table *t, uint32_t slot)
 bool reuse_may_grow(const struct reuse_table *t, uint32_t slot, uint64_t bytes)
 {
     uint64_t all = bytes + needed_versions(t, slot);
+    if (slot != REUSE_NONE)
+        all = all - t->slot[slot].counted + t->slot[slot].apart_running;
     for (uint32_t i = 0; i < t->slots; i++)
         if (i != slot && t->slot[i].use == REUSE_RUNNING)
-            all += t->slot[i].bytes + needed_versions(t, i);
+            all += t->slot[i].bytes - t->slot[i].counted + needed_versions(t, i);
     return all <= t->pool_bytes;
 }
 
 /* By how much the pool is too small for `bytes` of keys and values in a slot. */
 static uint64_t missing(const struct reuse_table *t, uint32_t slot, uint64_t bytes)
 {
-    uint64_t all = reuse_bytes(t) - t->slot[slot].bytes + bytes;
+    uint64_t all = reuse_bytes(t) - t->slot[slot].bytes + bytes + t->slot[slot].apart;
     return all > t->pool_bytes ? all - t->pool_bytes : 0;
 }
 
@@ -128,7 +130,7 @@ struct reuse_victim reuse_surplus(const struct reuse_table *t, uint32_t most, ui
         if (t->slot[i].use != REUSE_KEPT)
             continue;
         kept++;
-        all += t->slot[i].bytes + reuse_version_bytes(t, i);
+        all += t->slot[i].bytes - t->slot[i].counted + reuse_version_bytes(t, i);
     }
     if (kept > most)
         return (struct reuse_victim){reuse_least_kept(t, REUSE_NONE), REUSE_NONE, UINT64_MAX};

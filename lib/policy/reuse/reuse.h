@@ -11,7 +11,8 @@
  * back, they need a checkpoint, too, because it has a copy of their windows.
  *
  * Each version belongs to one slot. Keys, values and versions of all slots share one pool of bytes:
- * what kept ones have yields to running ones, and so do checkpoints of running ones. The rule that
+ * what kept ones have yields to running ones, and so do checkpoints of running ones. Slots that
+ * begin alike share memory; it is counted once, and freed with the last of them. The rule that
  * lets several sequences run at a time: nobody takes the version that a running sequence reads next
  * or writes now. */
 #ifndef SLUICE_POLICY_REUSE_H
@@ -39,12 +40,19 @@ struct reuse_slot {
     uint32_t prompt; /* of its rows, those of the prompt; the others are a response */
     uint32_t turns[REUSE_TURNS_MAX];
     uint32_t branch;  /* tokens that an earlier prompt had, too; 0: none */
-    uint32_t start;   /* rows that it began with, or another one took from it; 0: none */
+    uint32_t start;   /* rows that it began with; 0: none */
+    uint32_t given;   /* rows that another one took from it; 0: none */
     uint32_t shared;  /* rows that it has from another slot, which has the version, too; 0: none */
     uint32_t used;    /* kept: the higher, the later it was kept or used */
     uint32_t uses;    /* kept: how many prompts continued from it */
     uint64_t cost_ns; /* kept: measured time to compute its rows */
-    uint64_t bytes;   /* memory of its keys and values */
+    uint64_t bytes;   /* memory of its keys and values, with what it shares with others */
+    uint64_t counted; /* part of `bytes` that it shares with a slot that comes before it, where it
+                       * is counted: running ones come first, kept ones last */
+    uint64_t joint;   /* part of `bytes` that it shares with any slot: it is not freed with it */
+    uint64_t apart;   /* part of `joint` that it copies when it grows, because others have more
+                       * rows in the same memory */
+    uint64_t apart_running; /* the same, if one of them runs */
 };
 
 struct reuse_version {
@@ -138,7 +146,8 @@ static inline bool reuse_nothing(struct reuse_victim v)
 /* Memory of all slots and versions, and whether the pool has some for one more version. */
 uint64_t reuse_bytes(const struct reuse_table *t);
 bool reuse_has_room(const struct reuse_table *t);
-/* Whether a running slot may have `bytes` of keys and values in all (REUSE_NONE: a new one):
+/* Whether a running slot may have `bytes` of keys and values in all (REUSE_NONE: a new one, without
+ * what it will share with a running one):
  * with what other running ones have, and the versions that each needs (of recurrent layers one
  * to read and one to write, of rings one that they are restored from), it is within the pool. As
  * long as this holds, every pass has a version to write. */
@@ -207,8 +216,8 @@ uint32_t reuse_pass_rows(uint32_t position, uint32_t rows, const struct reuse_po
  * the version below it on, times the part of the sequence in which a prompt that differs would
  * continue from it, up to the version above, in rows: all for the last one and where the response
  * begins; at least one of REUSE_OTHERS for `branch` rows, where others began to differ; one of
- * REUSE_EDITS where messages meet and for `start` rows, where an edited message would; of `shared`
- * ones nothing, because other prompts continue from the other slot. Most conversations are only
+ * REUSE_EDITS where messages meet and for `start` and `given` rows, where an edited message would;
+ * of `shared` ones nothing, because other prompts continue from the other slot. Most conversations are only
  * appended to: the newest state of each is worth more than the ways back. */
 #define REUSE_OTHERS 4u
 #define REUSE_EDITS  16u

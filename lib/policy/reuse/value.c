@@ -101,7 +101,8 @@ static struct candidate least_dense(const struct reuse_table *t, uint32_t except
 {
     struct candidate best = {.victim = {REUSE_NONE, REUSE_NONE, 0}};
     for (uint32_t i = 0; i < t->slots; i++) {
-        uint64_t states = reuse_version_bytes(t, i), bytes = t->slot[i].bytes + states;
+        uint64_t states = reuse_version_bytes(t, i);
+        uint64_t bytes = t->slot[i].bytes - t->slot[i].joint + states; /* that are freed */
         if (i == except || t->slot[i].use != REUSE_KEPT || (versions && states == 0))
             continue;
         double density = reuse_value(t, i) / (double)(bytes + 1);

@@ -51,9 +51,8 @@ static uint32_t chances(const struct reuse_slot *s, uint32_t rows, uint32_t gap,
         return 0;
     if (rows == reuse_response(s->prompt, s->turns))
         return end;
-    uint32_t least = rows == s->branch                             ? end / REUSE_OTHERS
-                     : rows == s->start || is_turn(rows, s->turns) ? end / REUSE_EDITS
-                                                                   : 0;
+    bool edited = rows == s->start || rows == s->given || is_turn(rows, s->turns);
+    uint32_t least = rows == s->branch ? end / REUSE_OTHERS : edited ? end / REUSE_EDITS : 0;
     return least > gap ? least : gap;
 }
 

@@ -113,6 +113,7 @@ void prefixes_begin(struct prefixes *p, uint32_t slot, struct kv_request *q,
                     const _Atomic uint32_t *log)
 {
     struct index_found found;
+    struct error error;
     if (!p || !kept_may(p->slots, q))
         return;
     uint32_t have = atomic_load(&q->kv_valid), most = atomic_load(&q->log_tokens) - 1;
@@ -122,6 +123,8 @@ void prefixes_begin(struct prefixes *p, uint32_t slot, struct kv_request *q,
         return;
     uint32_t base = base_of(p, have), version = STATE_NONE;
     prepare(p, slot, q, base, found.use.rows);
+    if (kept_own(p->slots, slot, base, &error) != 0)
+        return;
     if (found.use.state != PREFIX_NO_STATE) {
         version = state_reserve(p->slots, slot);
         if (version == STATE_NONE)

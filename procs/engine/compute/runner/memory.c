@@ -20,7 +20,11 @@ static bool has_memory(const struct runner *r, const struct sequence *s)
 /* Or the memory that the others leave suffices. */
 static bool fits(const struct runner *r, const struct sequence *s)
 {
-    return has_memory(r, s) || kept_fits(&r->slots, s->slot, sequence_growth(s));
+    if (has_memory(r, s))
+        return true;
+    uint32_t tokens = sequence_growth(s);
+    return has_slot(s) ? kept_fits(&r->slots, s->slot, tokens)
+                       : kept_admits(&r->slots, s->request, s->log, tokens);
 }
 
 /* Of those with a slot, the last in turn, if after s. */
@@ -72,10 +76,10 @@ bool memory_ready(struct runner *r, struct sequence *s)
     return false;
 }
 
-bool memory_admits(const struct runner *r, const struct kv_request *q)
+bool memory_admits(const struct runner *r, const struct kv_request *q, const _Atomic uint32_t *log)
 {
     for (uint32_t i = 0; i < r->sequences; i++)
         if (r->sequence[i].request && (!has_slot(&r->sequence[i]) || !fits(r, &r->sequence[i])))
             return false;
-    return kept_fits(&r->slots, KEPT_NONE, sequence_get(&q->log_tokens));
+    return kept_admits(&r->slots, q, log, sequence_get(&q->log_tokens));
 }

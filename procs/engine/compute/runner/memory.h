@@ -9,7 +9,9 @@
 #ifndef SLUICE_ENGINE_COMPUTE_RUNNER_MEMORY_H
 #define SLUICE_ENGINE_COMPUTE_RUNNER_MEMORY_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
+#include <stdint.h>
 
 struct kv_request;
 struct runner;
@@ -17,7 +19,7 @@ struct sequence;
 
 /* Whether a request that is queued finds memory for its log, and no sequence that runs waits for
  * some. */
-bool memory_admits(const struct runner *r, const struct kv_request *q);
+bool memory_admits(const struct runner *r, const struct kv_request *q, const _Atomic uint32_t *log);
 
 /* Before a pass: whether the sequence has a slot that can hold its log. False: it waits, or it
  * failed and has no request any more. To be called in order of turn, because it may take the slots

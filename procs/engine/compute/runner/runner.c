@@ -291,7 +291,7 @@ static bool may_start(const struct runner *r, uint32_t row)
     const struct kv_request *q = &r->child->kv.head->request[row];
     if (runner_running(r) == 0 || atomic_load(&q->state) == KV_RUNNING)
         return true;
-    return !runner_preset_waits(r) && memory_admits(r, q);
+    return !runner_preset_waits(r) && memory_admits(r, q, kv_log(&r->child->kv, row));
 }
 
 /* Of sequences that a predecessor of compute began, what was counted since is shared when all of

@@ -11,6 +11,7 @@
 #include "procs/engine/compute/slots/slots.h"
 #include "procs/engine/compute/slots/state.h"
 #include "procs/engine/compute/slots/table.h"
+#include "shm/kv/pages.h"
 
 /* A kept slot that is cut back to fewer is given up, and is not taken over for fewer. */
 #define ROWS_LEAST KV_TILE
@@ -41,10 +42,11 @@ static uint64_t bytes_for(const struct slots *p, uint32_t tokens)
     return kv_tokens_bytes(&p->child->kv, tokens);
 }
 
-static uint64_t bytes_of(const struct slots *p, uint32_t slot)
+/* Whole pages of `tokens` tokens, which slots can share. */
+static uint64_t shared_bytes(const struct slots *p, uint32_t tokens)
 {
-    uint32_t tokens = atomic_load(&slot_at(p, slot)->allocated);
-    return bytes_for(p, tokens);
+    const struct kv *kv = &p->child->kv;
+    return kv_pages_bytes(kv, tokens - tokens % kv->head->page_tokens);
 }
 
 static uint64_t share(uint64_t ns, uint32_t rows, uint32_t of)
@@ -59,17 +61,23 @@ static bool is_kept(const struct slots *p, uint32_t slot)
 
 void kept_publish(const struct slots *p)
 {
-    uint64_t all = state_bytes(p, STATE_NONE), kept = 0;
+    struct slots_table s;
+    const struct reuse_table *t = slots_table(p, &s);
+    uint64_t kept = 0, shared = 0;
     uint32_t entries = 0;
-    for (uint32_t i = 0; i < slots_of(p); i++) {
-        all += bytes_of(p, i);
-        kept += is_kept(p, i) ? bytes_of(p, i) + state_bytes(p, i) : 0;
-        entries += is_kept(p, i);
+    for (uint32_t i = 0; i < t->slots; i++) {
+        const struct reuse_slot *slot = &t->slot[i];
+        shared += slot->counted;
+        if (!is_kept(p, i))
+            continue;
+        kept += slot->bytes - slot->counted + reuse_version_bytes(t, i);
+        entries++;
     }
     counter_set(p->child->process, CTR_COMPUTE_kv_kept_entries, entries);
-    counter_set(p->child->process, CTR_COMPUTE_state_bytes, state_bytes(p, STATE_NONE));
-    counter_set(p->child->process, CTR_COMPUTE_kv_bytes, all);
+    counter_set(p->child->process, CTR_COMPUTE_state_bytes, reuse_version_bytes(t, REUSE_NONE));
+    counter_set(p->child->process, CTR_COMPUTE_kv_bytes, reuse_bytes(t));
     counter_set(p->child->process, CTR_COMPUTE_kv_kept_bytes, kept);
+    counter_set(p->child->process, CTR_COMPUTE_kv_shared_bytes, shared);
 }
 
 /* Gigabytes of KV take seconds to allocate, and to free. */
@@ -87,6 +95,7 @@ void kept_empty(struct slots *p, uint32_t slot)
     atomic_store(&slot_at(p, slot)->lowest, 0);
     slot_at(p, slot)->prompt = slot_at(p, slot)->uses = slot_at(p, slot)->side = 0;
     slot_at(p, slot)->branch = slot_at(p, slot)->start = slot_at(p, slot)->shared = 0;
+    slot_at(p, slot)->given = 0;
     memset(slot_at(p, slot)->turns, 0, sizeof slot_at(p, slot)->turns);
     slot_at(p, slot)->cost_ns = 0;
     p->content[slot] = 0;
@@ -111,13 +120,26 @@ static void shrink(struct slots *p, uint32_t slot, uint32_t tokens)
     sl_assert(rc == 0);
 }
 
+/* How many rows are left when so many bytes were freed. What other slots have, too, frees nothing:
+ * it goes last, with all of the slot. */
+static uint32_t rows_without(const struct slots *p, uint32_t slot, uint64_t bytes)
+{
+    struct slots_table s;
+    const struct reuse_slot *r = &slots_table(p, &s)->slot[slot];
+    uint64_t alone = r->bytes - r->joint;
+    uint32_t joint = slots_joint_rows(p, slot), left = 0;
+    if (bytes < alone)
+        left = kv_tokens_within(&p->child->kv, r->bytes - bytes, r->rows);
+    else if (bytes == UINT64_MAX || alone == 0)
+        return 0;
+    return left > joint ? left : joint < r->rows ? joint : r->rows;
+}
+
 /* Rows before memory: a successor finishes it. */
 void kept_cut(struct slots *p, uint32_t slot, uint64_t bytes)
 {
     struct kv_slot *s = slot_at(p, slot);
-    uint32_t rows = atomic_load(&s->rows);
-    uint64_t has = bytes_of(p, slot);
-    uint32_t left = bytes < has ? kv_tokens_within(&p->child->kv, has - bytes, rows) : 0;
+    uint32_t rows = atomic_load(&s->rows), left = rows_without(p, slot, bytes);
     left = state_cut(p, slot, rows, left);
     if (left < ROWS_LEAST) {
         kept_empty(p, slot);
@@ -172,9 +194,10 @@ static bool slot_valid(const struct slots *p, uint32_t slot)
 
 void kept_check(struct slots *p)
 {
+    struct error error;
     for (uint32_t i = 0; i < slots_of(p); i++) {
         struct kv_slot *s = slot_at(p, i);
-        bool valid = slot_valid(p, i);
+        bool valid = kv_slot_map(&p->child->kv, i, &error) == 0 && slot_valid(p, i);
         if (!valid)
             log_warn("kv slot %u: %u rows kept of %u, request %" PRIu64 ": contradictory, not used",
                      i, atomic_load(&s->rows), atomic_load(&s->allocated), atomic_load(&s->owner));
@@ -183,6 +206,7 @@ void kept_check(struct slots *p)
         else if (atomic_load(&s->owner) == 0)
             shrink(p, i, atomic_load(&s->rows));
     }
+    kv_pages_settle(&p->child->kv, alive, p);
     state_check(p);
     kept_publish(p);
 }
@@ -279,25 +303,37 @@ static uint64_t cost_until_now(const struct slots *p, uint32_t slot)
     return runs_now ? cost_of(slot_at(p, slot), q, slots_rows(p, slot)) : slot_at(p, slot)->cost_ns;
 }
 
-/* An empty slot with a copy of the first rows of another one, which stays. KEPT_NONE: there is no
- * memory for both. */
-static uint32_t copy_prefix(struct slots *p, uint32_t from, uint32_t rows)
+/* Memory for what the two cannot share, before it is taken. */
+static int share_rows(struct slots *p, uint32_t from, uint32_t to, uint32_t rows, uint64_t own)
 {
     struct error error;
+    if (room_for_rows(p, to, own, &error) == 0 &&
+        kv_slot_share(&p->child->kv, from, to, rows, alive, p, &error) == 0 &&
+        state_copy(p, from, to, rows, &error) == 0)
+        return 0;
+    kept_empty(p, to);
+    return -1;
+}
+
+/* An empty slot with the first rows of another one, which stays: whole pages are shared, the rest
+ * is copied. KEPT_NONE: there is no memory for both if the new one has `tokens` tokens. */
+static uint32_t share_prefix(struct slots *p, uint32_t from, uint32_t rows, uint32_t tokens)
+{
+    struct slots_table s;
+    uint64_t own = bytes_for(p, rows) - shared_bytes(p, rows);
     p->copied = from + 1;
     p->copied_version = state_version(p, from, rows) + 1; /* none: 0 */
-    uint32_t to = kept_fits(p, KEPT_NONE, rows) ? room_for_sequence(p) : KEPT_NONE;
-    if (to != KEPT_NONE &&
-        (kept_resize(p, to, rows, &error) != 0 || state_copy(p, from, to, rows, &error) != 0)) {
-        kept_empty(p, to);
+    bool fits = reuse_may_grow(slots_table(p, &s), REUSE_NONE,
+                               bytes_for(p, tokens) - shared_bytes(p, rows));
+    uint32_t to = fits ? room_for_sequence(p) : KEPT_NONE;
+    if (to != KEPT_NONE && share_rows(p, from, to, rows, own) != 0)
         to = KEPT_NONE;
-    }
     p->copied = p->copied_version = 0;
+    kept_publish(p);
     if (to == KEPT_NONE)
         return to;
-    kv_slot_copy(&p->child->kv, from, to, rows, alive, p);
     if (rows >= REUSE_BRANCH_LEAST)
-        slot_at(p, from)->start = rows;
+        slot_at(p, from)->given = rows;
     slot_at(p, to)->cost_ns = share(cost_until_now(p, from), rows, slots_rows(p, from));
     counter_add(p->child->process, CTR_COMPUTE_sequences_copied, 1);
     child_inject(p->child, INJECT_COMPUTE_SLOT_COPIED);
@@ -320,7 +356,8 @@ static uint32_t take_prefix(struct slots *p, struct kv_request *q, const _Atomic
 {
     struct slots_table s;
     uint32_t common[KV_SLOTS_MAX] = {0};
-    bool side = is_side(q);
+    bool side = is_side(q); /* its answer, too, shall cost no conversation anything */
+    uint32_t tokens = atomic_load(&q->log_tokens);
     for (uint32_t i = 0; i < slots_of(p) && kept_may(p, q); i++)
         common[i] = common_with(p, i, q, log);
     q->branch = reuse_branch(slots_table(p, &s), common);
@@ -332,7 +369,7 @@ static uint32_t take_prefix(struct slots *p, struct kv_request *q, const _Atomic
             return KEPT_NONE;
         bool moves = reuse_moves(&s.table, slot, common[slot], side);
         if (!moves)
-            to = copy_prefix(p, slot, prefix.rows);
+            to = share_prefix(p, slot, prefix.rows, side ? tokens : prefix.rows);
         *copied = to != KEPT_NONE;
         if (*copied) {
             note_use(p, slot, prefix.rows);
@@ -369,10 +406,13 @@ uint32_t kept_take(struct slots *p, struct kv_request *q, const _Atomic uint32_t
     /* The owner is stored last: until then the slot is kept, with fewer rows, or empty. A copy has
      * no log, so it must not be found as a kept one. */
     atomic_store(&slot_at(p, slot)->rows, copied ? 0 : rows);
+    if (kv_page_is_shared(&p->child->kv, slot, rows)) /* those from here on are written */
+        shrink(p, slot, rows);
     bool borrowed = rows > 0 && !copied && !slot_at(p, slot)->side;
     slot_at(p, slot)->side = is_side(q) && !borrowed;
     slot_at(p, slot)->branch = q->branch;
     slot_at(p, slot)->start = rows;
+    slot_at(p, slot)->given = slot_at(p, slot)->given < rows ? slot_at(p, slot)->given : 0;
     if (copied || rows < slot_at(p, slot)->shared)
         slot_at(p, slot)->shared = copied ? rows : 0;
     atomic_store(&q->kv_valid, rows);
@@ -391,6 +431,33 @@ bool kept_fits(const struct slots *p, uint32_t slot, uint32_t tokens)
     return reuse_may_grow(slots_table(p, &s), slot, bytes_for(p, tokens));
 }
 
+bool kept_admits(const struct slots *p, const struct kv_request *q, const _Atomic uint32_t *log,
+                 uint32_t tokens)
+{
+    struct slots_table s;
+    const struct reuse_table *t = slots_table(p, &s);
+    uint64_t bytes = bytes_for(p, tokens), most = 0;
+    if (reuse_may_grow(t, REUSE_NONE, bytes) || !kept_may(p, q))
+        return reuse_may_grow(t, REUSE_NONE, bytes);
+    for (uint32_t i = 0; i < t->slots; i++) {
+        if (t->slot[i].use != REUSE_RUNNING)
+            continue;
+        uint32_t rows = reuse_cut(t, i, t->slot[i].rows, common_with(p, i, q, log));
+        uint64_t shared = shared_bytes(p, rows);
+        most = shared > most ? shared : most;
+    }
+    return reuse_may_grow(t, REUSE_NONE, bytes - most);
+}
+
+int kept_own(struct slots *p, uint32_t slot, uint32_t rows, struct error *error)
+{
+    uint32_t tokens = atomic_load(&slot_at(p, slot)->allocated);
+    if (!kv_page_is_shared(&p->child->kv, slot, rows))
+        return 0;
+    shrink(p, slot, rows);
+    return kept_resize(p, slot, tokens, error);
+}
+
 void kept_trim(struct slots *p, uint32_t slot, uint32_t tokens)
 {
     if (tokens < atomic_load(&slot_at(p, slot)->allocated))
@@ -399,7 +466,7 @@ void kept_trim(struct slots *p, uint32_t slot, uint32_t tokens)
 
 int kept_resize(struct slots *p, uint32_t slot, uint32_t tokens, struct error *error)
 {
-    int rc = room_for_rows(p, slot, tokens, error);
+    int rc = room_for_rows(p, slot, bytes_for(p, tokens), error);
     if (rc == 0)
         rc = kv_slot_resize(&p->child->kv, slot, tokens, alive, p, error);
     kept_publish(p);
@@ -411,6 +478,30 @@ static uint32_t kept_most(const struct slots *p)
 {
     const struct kv *kv = &p->child->kv;
     return kv->slots > kv->sequences ? kv->slots - kv->sequences : 1;
+}
+
+/* A side request that runs on rows of a conversation. */
+static bool borrows(const struct kv_slot *s, const struct kv_request *q)
+{
+    return is_side(q) && !s->side;
+}
+
+/* However a side request ends: the rows that it began with, their log and what is known of the
+ * conversation are as they were. */
+static bool give_back(struct slots *p, uint32_t slot)
+{
+    struct kv_slot *s = slot_at(p, slot);
+    uint32_t taken = atomic_load(&s->rows), rows = state_cut(p, slot, taken, taken);
+    if (rows < ROWS_LEAST)
+        return false;
+    atomic_store(&s->rows, rows);
+    s->prompt = s->prompt < rows ? s->prompt : rows;
+    state_keep(p, slot, rows, UINT64_MAX);
+    s->used = newest(p) + 1;
+    atomic_store(&s->owner, 0);
+    shrink(p, slot, rows);
+    kv_slot_log_cut(&p->child->kv, slot, rows);
+    return true;
 }
 
 /* The log is written before `rows` covers it, and `owner` is cleared last: a successor finds the
@@ -426,8 +517,6 @@ static bool keep_rows(struct slots *p, uint32_t slot, const struct kv_request *q
     uint64_t one = state_needed(p, slot, fits);
     if (one > 0)
         fits = one <= limit ? kv_tokens_within(&p->child->kv, limit - one, valid) : 0;
-    if (is_side(q) && !s->side) /* borrowed from a conversation */
-        fits = fits < s->start ? fits : s->start;
     uint32_t rows = state_cut(p, slot, valid, fits);
     if (rows == 0) /* such as one that was cancelled before its first pass */
         return false;
@@ -456,8 +545,9 @@ static bool keep_rows(struct slots *p, uint32_t slot, const struct kv_request *q
 void kept_end(struct slots *p, uint32_t slot, const struct kv_request *q,
               const _Atomic uint32_t *log, bool keep)
 {
-    keep = keep && kept_may(p, q);
-    if (!keep || !keep_rows(p, slot, q, log))
+    bool kept = borrows(slot_at(p, slot), q) ? give_back(p, slot)
+                                             : keep && kept_may(p, q) && keep_rows(p, slot, q, log);
+    if (!kept)
         kept_empty(p, slot);
     room_limit_kept(p, kept_most(p), p->child->params->keep_kv);
     kept_publish(p);

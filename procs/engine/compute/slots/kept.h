@@ -59,8 +59,15 @@ int kept_resize(struct slots *p, uint32_t slot, uint32_t tokens, struct error *e
 /* Frees what is beyond `tokens` positions. */
 void kept_trim(struct slots *p, uint32_t slot, uint32_t tokens);
 
-/* Whether kept_resize would find memory (KEPT_NONE: for a slot that is not taken yet). */
+/* Whether kept_resize would find memory. kept_admits: for a request that has no slot yet, which may
+ * share that of a running sequence. */
 bool kept_fits(const struct slots *p, uint32_t slot, uint32_t tokens);
+bool kept_admits(const struct slots *p, const struct kv_request *q, const _Atomic uint32_t *log,
+                 uint32_t tokens);
+
+/* Rows from `rows` on will be written: the slot of a RUNNING request no longer shares memory of
+ * them. -1 with *error: as kept_resize, and the slot has memory for `rows` rows only. */
+int kept_own(struct slots *p, uint32_t slot, uint32_t rows, struct error *error);
 
 /* The request ends: its rows are kept, if they may be (`keep`), else freed. Before the end state of
  * the request is stored. */

@@ -35,11 +35,10 @@ static int no_room(const struct slots *p, struct error *error)
                      kv->sequences, kv->head->context);
 }
 
-int room_for_rows(struct slots *p, uint32_t slot, uint32_t tokens, struct error *error)
+int room_for_rows(struct slots *p, uint32_t slot, uint64_t bytes, struct error *error)
 {
     struct slots_table s;
     struct reuse_victim v;
-    uint64_t bytes = kv_tokens_bytes(&p->child->kv, tokens);
     if (!reuse_may_grow(slots_table(p, &s), slot, bytes))
         return no_room(p, error);
     while (v = reuse_yield(slots_table(p, &s), slot, bytes), !reuse_nothing(v))

@@ -11,12 +11,12 @@
 
 struct slots;
 
-/* Room for keys and values of `tokens` tokens in a slot, in all. -1 with ERR_BUSY: running
+/* Room for `bytes` of keys and values in a slot, in all. -1 with ERR_BUSY: running
  * sequences have the rest; it may be tried again when one of them has ended. */
-int room_for_rows(struct slots *p, uint32_t slot, uint32_t tokens, struct error *error);
+int room_for_rows(struct slots *p, uint32_t slot, uint64_t bytes, struct error *error);
 
-/* The version that the next pass of a slot writes; the one of `end` rows stays. REUSE_NONE: running sequences need all, which happens to checkpoints of
- * windows only. */
+/* The version that the next pass of a slot writes; the one of `end` rows stays. REUSE_NONE: running
+ * sequences need all, which happens to checkpoints of windows only. */
 uint32_t room_for_version(struct slots *p, uint32_t slot, uint32_t end);
 
 /* An empty slot; without one, a kept one is given up. REUSE_NONE: all run. */

@@ -20,6 +20,9 @@ const struct reuse_table *slots_table(const struct slots *p, struct slots_table 
 /* The RUNNING request that owns a slot, and its row; NULL: none. */
 const struct kv_request *slots_request(const struct slots *p, uint32_t slot, uint32_t *row);
 
+/* How many of the first positions of a slot are in pages that others have, too. */
+uint32_t slots_joint_rows(const struct slots *p, uint32_t slot);
+
 /* Complete rows of a slot: those that are kept, or kv_valid of the RUNNING request that owns it. */
 uint32_t slots_rows(const struct slots *p, uint32_t slot);
 

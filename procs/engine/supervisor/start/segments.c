@@ -99,6 +99,18 @@ static int make_one(struct supervisor *s, enum segment_kind kind, struct error *
                : 0;
 }
 
+/* The table of slots, and that of their pages, may be larger than what is there from the start. */
+static int format_kv(struct supervisor *s, struct error *error)
+{
+    const struct segment *segment = &s->segments[SEGMENT_KV];
+    struct kv_shape kv = kv_shape_for(s);
+    int rc = segment_allocate(segment->fd, 0, kv_head_bytes(&kv));
+    if (rc != 0)
+        return error_set_errno(error, ERR_NO_MEMORY, -rc, SHM_DIR " cannot hold the kv segment");
+    kv_format(segment->base, &kv);
+    return 0;
+}
+
 static void format_procs(struct supervisor *s)
 {
     struct procs_head *head = s->segments[SEGMENT_PROCS].base;
@@ -118,11 +130,11 @@ static void format_procs(struct supervisor *s)
 static int format_all(struct supervisor *s, struct error *error)
 {
     const struct model_hparams *h = hparams(s);
-    struct kv_shape kv = kv_shape_for(s);
     directory_format(s->segments[SEGMENT_DIRECTORY].base, s->model, &s->layout,
                      (uint32_t)s->params.loaders);
     gates_format(s->segments[SEGMENT_GATES].base, h->layers, h->hidden, h->experts);
-    kv_format(s->segments[SEGMENT_KV].base, &kv);
+    if (format_kv(s, error) != 0)
+        return -1;
     format_procs(s);
     return directory_attach(s->segments[SEGMENT_DIRECTORY].fd, true, s->boot, s->model,
                             &s->directory, error);
