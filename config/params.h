@@ -14,6 +14,7 @@
 #define PARAM_TEXT_BYTES   512
 #define PARAM_ALIAS_BYTES  128 /* a shorter maximum */
 #define PARAM_CHOICE_BYTES 16
+#define PARALLEL_DEFAULT   4  /* what parallel 0 stands for */
 #define PARAMS_QUEUE_DEPTH 16 /* default of queue_depth; simulations take it, too */
 
 /* The values that prefill_chunk 0 stands for: the larger number where its memory is a small part of

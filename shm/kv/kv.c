@@ -133,7 +133,9 @@ struct kv_shape kv_shape_of(const struct model_hparams *h, enum kv_type type, ui
                            .slots = counts->sequences + counts->kept,
                            .sequences = counts->sequences};
     struct kv_shape rings = all;
-    uint32_t least = (recurrent ? KV_STATES_WORKING : 0) + counts->checkpoints;
+    uint32_t reserved = counts->reserved > 0 ? counts->reserved : 1;
+    uint32_t least = (recurrent ? KV_STATES_WORKING * reserved : 0) + counts->checkpoints;
+    sl_assert(reserved <= counts->sequences);
     uint32_t states = working + counts->checkpoints + counts->versions;
     all.states = recurrent ? states : 0;
     all.states_reserved = recurrent ? least : 0;

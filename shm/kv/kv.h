@@ -246,6 +246,7 @@ struct kv_counts {
     uint32_t kept;        /* slots in addition, for kept sequences */
     uint32_t checkpoints; /* versions of the state in addition to those that are read and written */
     uint32_t versions; /* more of them, which have memory of the pool only while others need less */
+    uint32_t reserved; /* of `sequences`, whose states have memory for sure; 0: one */
 };
 
 /* For passes of at most `chunk` rows. Layers with a window have rings if these and their

@@ -141,6 +141,7 @@ struct budget {
     uint64_t next_measure_ns;
     uint64_t chunk_max;  /* of what budget_chunk may choose as --prefill-chunk; 0: it was given */
     bool context_chosen; /* --ctx-size was not given: context.c */
+    bool parallel_given; /* --parallel: the states of so many sequences have memory */
     bool over;           /* warned: private memory grew by more than the arena can release */
 };
 
@@ -301,14 +302,14 @@ static inline enum kv_type kv_type_of(const struct supervisor *s)
 #define KEPT_SLOTS    16 /* prefixes that are kept, at most */
 #define KEPT_VERSIONS (4 * KEPT_SLOTS)
 
-/* The shape of the kv segment. In deterministic mode the text of a sequence must not depend on when
- * another one arrives, so it runs alone. */
+/* The shape of the kv segment. */
 static inline struct kv_shape kv_shape_for(const struct supervisor *s)
 {
     bool keeps = s->params.keep_kv > 0 && !s->params.deterministic; /* as kept_may in compute */
-    struct kv_counts counts = {.sequences =
-                                   s->params.deterministic ? 1 : (uint32_t)s->params.parallel,
+    const uint32_t parallel = (uint32_t)s->params.parallel;
+    struct kv_counts counts = {.sequences = parallel,
                                .kept = keeps ? KEPT_SLOTS : 1,
+                               .reserved = s->budget.parallel_given ? parallel : 1,
                                .checkpoints = keeps ? (uint32_t)s->params.state_checkpoints : 0,
                                .versions = keeps ? KEPT_VERSIONS : 0};
     return kv_shape_of(&s->model->hparams, kv_type_of(s), (uint32_t)s->params.ctx_size,

@@ -257,6 +257,11 @@ static int params_resolve(struct supervisor *s, struct error *error)
     const struct model_hparams *h = &s->model->hparams;
     if (p->threads == 0)
         p->threads = cores();
+    s->budget.parallel_given = p->parallel > 0;
+    if (!s->budget.parallel_given)
+        p->parallel = PARALLEL_DEFAULT;
+    if (p->deterministic) /* what a sequence gets must not depend on others */
+        p->parallel = 1;
     if (p->ctx_size > 0 && p->ctx_size < CONTEXT_MIN)
         return error_set(error, ERR_BAD_INPUT, "--ctx-size: at least %u tokens", CONTEXT_MIN);
     s->budget.context_chosen = p->ctx_size == 0;
@@ -271,8 +276,6 @@ static int params_resolve(struct supervisor *s, struct error *error)
         s->budget.chunk_max = chunk_max(s);
         p->prefill_chunk = budget_chunk(s);
     }
-    if (p->deterministic) /* what a sequence gets must not depend on others */
-        p->parallel = 1;
     loaders_resolve(p, s->model);
     if (storage_resolve(s, error) != 0)
         return -1;

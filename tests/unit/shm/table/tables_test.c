@@ -50,14 +50,14 @@ static struct kv kv_with_rings(struct model_hparams *h)
 }
 
 /* Running sequences, and kept ones. */
-static const struct kv_counts counts_of[] = {{1, 0, 0, 0},
-                                             {1, 1, 0, 0},
-                                             {2, 0, 0, 0},
-                                             {1, 2, 0, 0},
-                                             {2, 6, 0, 0},
-                                             {8, 0, 0, 0},
-                                             {1, KV_SLOTS_MAX - 1, 0, 0},
-                                             {KV_SEQUENCES_MAX, 0, 0, 0}};
+static const struct kv_counts counts_of[] = {{1, 0, 0, 0, 0},
+                                             {1, 1, 0, 0, 0},
+                                             {2, 0, 0, 0, 0},
+                                             {1, 2, 0, 0, 0},
+                                             {2, 6, 0, 0, 0},
+                                             {8, 0, 0, 0, 0},
+                                             {1, KV_SLOTS_MAX - 1, 0, 0, 0},
+                                             {KV_SEQUENCES_MAX, 0, 0, 0, 0}};
 #define COUNTS ((int)(sizeof counts_of / sizeof *counts_of))
 
 START_TEST(kv_regions_do_not_overlap)
@@ -313,6 +313,9 @@ START_TEST(kv_states_of_several_sequences)
         struct kv_shape kv_shape = kv_shape_of(&h, KV_TYPE_F16, CONTEXT, 256, &counts);
         ck_assert_uint_eq(kv_shape.states, 2 * sequences + 3);
         ck_assert_uint_eq(kv_shape.states_reserved, 2 + 3);
+        counts.reserved = sequences;
+        ck_assert_uint_eq(kv_shape_of(&h, KV_TYPE_F16, CONTEXT, 256, &counts).states_reserved,
+                          2 * sequences + 3);
         ck_assert_uint_eq(kv_reserved_bytes(&kv_shape),
                           kv_sequence_bytes(&kv_shape, CONTEXT) + kv_states_bytes(&kv_shape, 5));
         struct kv kv = kv_of(&kv_shape), other;

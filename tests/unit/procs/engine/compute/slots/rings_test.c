@@ -340,7 +340,7 @@ START_TEST(memory_is_bounded)
                                            .vocab = 9,
                                            .window = 128,
                                            .layer_kind = {LAYER_WINDOW, LAYER_WINDOW}};
-    static const struct kv_counts none = {1, 1, 0, 0}, four = {1, 1, 4, 0};
+    static const struct kv_counts none = {1, 1, 0, 0, 0}, four = {1, 1, 4, 0, 0};
     struct kv_shape little = kv_shape_of(&h, KV_TYPE_F16, 384, 257, &none);
     ck_assert_uint_eq(little.ring, 0); /* 128 + 257 - 1: the context */
     ck_assert_uint_eq(kv_shape_of(&h, KV_TYPE_F16, 385, 257, &none).ring, 384);
