@@ -418,6 +418,49 @@ static void generate_with_a_schema(void)
     command_free(&c);
 }
 
+/* With and without a grammar in turn, both sampled. */
+static void bench_with_and_without(void)
+{
+    char schema[PATH_MAX];
+    struct command c;
+    FILE *f = fopen(path_in_dir(schema, "schema"), "we");
+    CHECK(f &&
+              fputs("{\"type\":\"array\",\"items\":{\"type\":\"string\",\"minLength\":9},"
+                    "\"minItems\":9}",
+                    f) >= 0 &&
+              fclose(f) == 0,
+          "cannot write %s", schema);
+    for (int interleaved = 0; interleaved < 2; interleaved++) {
+        command_run(&c, NULL, TOOL_MS,
+                    (const char *const[]){"bench", "-m", test_model(), "-p", "0", "-n", "24", "-r",
+                                          "2", "--vary", "grammar=on,off", "--json-schema", schema,
+                                          "--compare", "1,2", "-o", "json",
+                                          interleaved ? "--interleave=4" : NULL, NULL});
+        CHECK(c.status == 0, "%.400s", c.err);
+        json_t *doc = json_loads(c.out, JSON_ALLOW_NUL, NULL);
+        CHECK(doc, "not JSON: %.200s", c.out);
+        for (size_t i = 0; i < 4; i++) {
+            const json_t *test = json_array_get(
+                json_object_get(json_array_get(json_object_get(doc, "variants"), i / 2), "tests"),
+                0);
+            const json_t *counters = json_object_get(
+                json_array_get(json_object_get(test, "samples"), i % 2), "counters");
+            CHECK(lookup_u64(counters, "compute.sequences_constrained") == (i < 2 ? 1 : 0),
+                  "variant %zu: the grammar", i / 2 + 1);
+        }
+        CHECK(json_number_value(json_object_get(
+                  json_array_get(json_object_get(doc, "comparisons"), 0), "cpu_ratio")) > 0,
+              "no ratio by CPU time");
+        json_decref(doc);
+        command_free(&c);
+    }
+    command_run(
+        &c, NULL, TOOL_MS,
+        (const char *const[]){"bench", "-m", test_model(), "--vary", "grammar=on,off", NULL});
+    CHECK(c.status == 2 && strstr(c.err, "--json-schema or --grammar"), "%.300s", c.err);
+    command_free(&c);
+}
+
 int main(int argc, char **argv)
 {
     static const struct test_case cases[] = {
@@ -426,6 +469,7 @@ int main(int argc, char **argv)
         ROW(forced_tokens_one_by_one),  ROW(behind_a_mark),
         ROW(biases_and_most_probable),  ROW(refused_before_it_is_computed),
         ROW(generate_with_a_schema),    ROW(no_token_fits),
+        ROW(bench_with_and_without),
     };
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }

@@ -38,6 +38,7 @@ struct sample {
     double ms;       /* compute and stall time, prefill and decode together */
     double stall_ms; /* of `ms`, stalled on experts; NAN: unknown */
     double tokens;   /* all tokens computed */
+    double cpu_tps;  /* of them, per second of CPU time of compute; 0: unknown */
     double bytes_read;
     double hits, hits_inflight, misses, skipped, low_precision;
     double peak_memory, arena, restarts;
@@ -48,7 +49,8 @@ struct sample {
 
 struct variant {
     struct params params;
-    char label[BENCH_LABEL_BYTES];           /* the parameters that differ from other variants */
+    bool free;                     /* the decode test samples any token, not those of the grammar */
+    char label[BENCH_LABEL_BYTES]; /* the parameters that differ from other variants */
     struct sample *samples[BENCH_TESTS_MAX]; /* per test, one per repetition */
 };
 
@@ -66,6 +68,7 @@ struct bench {
     int64_t warmup_tokens; /* of the decode test in a warm-up round; < 0: same as measured */
     uint32_t sequences, sequences_max; /* that decode together: in the engine that was opened last,
                                         * and in any variant */
+    bool free;                         /* the variant of the engine that was opened last */
     int64_t slice_tokens; /* tokens per slice; 0: each variant decodes without interruption */
     int64_t seed;
     double stay;
@@ -86,8 +89,8 @@ struct bench {
 /* ---- variants.c ---- */
 
 /* Removes from argv the options that may have lists of values (--budget, --resident-experts,
- * --preset, --throttle, --threads, --vary NAME=V1,V2) and --variant NAME=V;NAME=V. Call it before
- * params_take_args. -1 with *error. */
+ * --preset, --throttle, --threads, --vary NAME=V1,V2) and --variant NAME=V;NAME=V. NAME may also be
+ * "grammar", whose values are on and off. Call it before params_take_args. -1 with *error. */
 struct varied {
     struct {
         char name[32];
@@ -124,6 +127,7 @@ struct tokens {
                     * decode test: a prompt of one token and the new tokens */
     uint32_t *request; /* the tokens of one request: context and test */
     size_t context, count[TEST__COUNT];
+    bool free; /* of the variant */
 };
 void tokens_free(struct tokens *t);
 

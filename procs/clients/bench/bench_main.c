@@ -120,7 +120,8 @@ static const struct option_row rows[] = {
      "sequences that decode together: 1,2,4 (default 1); a table "
      "tells what they share"},
     {0, "vary", "NAME=V1,V2,...", OPTION_ELSEWHERE,
-     "values of any other parameter of the engine; repeatable"},
+     "values of any other parameter of the engine, or grammar=on,off; "
+     "repeatable"},
     {0, "variant", "NAME=V;NAME=V", OPTION_ELSEWHERE,
      "a variant with these parameters; label=TEXT names it; "
      "repeatable, combined with the lists"},

@@ -55,6 +55,7 @@ static int make_tokens(const struct bench *b, uint64_t number, uint32_t vocab, s
 {
     bool warmup = number >= (uint64_t)b->repetitions;
     size_t n = tokens_needed(b, warmup);
+    t->free = b->free;
     for (int kind = 0; kind < TEST__COUNT; kind++)
         t->count[kind] = tokens_of(b, (enum test_kind)kind, warmup);
     t->context = n - t->count[TEST_PREFILL] - t->count[TEST_DECODE] * b->sequences_max;
@@ -110,7 +111,8 @@ static struct engine_submit test_request(const struct bench *b, const struct tok
     memcpy(t->request + depth, t->ids + at, count * sizeof *t->ids);
     struct engine_submit submit = request_of(t, test, depth + prompt, count - prompt);
     if (test->kind == TEST_DECODE && b->grammar.kind != GRAMMAR_NONE) {
-        submit.grammar = b->grammar;
+        if (!t->free)
+            submit.grammar = b->grammar;
         submit.forced = NULL;
         submit.forced_count = 0;
     }
@@ -255,6 +257,8 @@ int sample_take(struct sample *out, const struct stream_result *result, const js
     uint64_t kept = lookup_u64(result->stats, "cached_tokens");
     fill_sample(out, result->stats, test->kind);
     out->counters = counters_grown(before, after);
+    uint64_t cpu = counter_of(json_object_get(out->counters, "compute"), "cpu_ns");
+    out->cpu_tps = cpu > 0 ? out->tokens * (double)NS_PER_S / (double)cpu : 0;
     if (lost_gpu(after))
         return error_set(error, ERR_FAILED,
                          "the GPU is lost, and compute continues on the CPU (--verbose shows why)");
@@ -330,6 +334,7 @@ int variant_open(struct bench *b, const struct variant *variant, uint32_t number
     json_decref(b->snapshot);
     b->snapshot = session_stats(s);
     b->sequences = (uint32_t)variant->params.parallel;
+    b->free = variant->free;
     return 0;
 }
 

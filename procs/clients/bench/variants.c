@@ -11,6 +11,8 @@
 static const char *const listed[] = {"budget",   "resident-experts", "preset",
                                      "throttle", "threads",          "parallel"};
 
+#define GRAMMAR "grammar" /* beside the parameters of the engine */
+
 static int add_list(struct varied *v, const char *name, size_t name_bytes, const char *values,
                     struct error *error)
 {
@@ -21,7 +23,7 @@ static int add_list(struct varied *v, const char *name, size_t name_bytes, const
         return error_set(error, ERR_BAD_INPUT, "--%.40s: list too long", name);
     snprintf(v->list[v->count].name, sizeof v->list[0].name, "%.*s", (int)name_bytes, name);
     snprintf(v->list[v->count].values, sizeof v->list[0].values, "%s", values);
-    if (!params_known(v->list[v->count].name))
+    if (!params_known(v->list[v->count].name) && strcmp(v->list[v->count].name, GRAMMAR) != 0)
         return error_set(error, ERR_BAD_INPUT, "--vary: '%.40s' is not a parameter of the engine",
                          v->list[v->count].name);
     v->count++;
@@ -88,10 +90,21 @@ int varied_take_args(struct varied *v, int *argc, char **argv, struct error *err
 
 /* ---- combinations ---- */
 
+static int set_value(struct variant *variant, const char *name, const char *value,
+                     struct error *error)
+{
+    if (strcmp(name, GRAMMAR) != 0)
+        return params_set(&variant->params, name, value, error);
+    variant->free = strcmp(value, "off") == 0;
+    return variant->free || strcmp(value, "on") == 0
+               ? 0
+               : error_set(error, ERR_BAD_INPUT, "grammar: '%.40s' is neither on nor off", value);
+}
+
 static int set_one(struct variant *variant, const char *name, const char *value, bool several,
                    struct error *error)
 {
-    if (params_set(&variant->params, name, value, error) != 0)
+    if (set_value(variant, name, value, error) != 0)
         return -1;
     if (!several)
         return 0;
@@ -142,7 +155,7 @@ static int set_explicit(struct variant *variant, const char *text, struct error 
         *equals = 0;
         if (strcmp(item, "label") == 0)
             snprintf(variant->label, sizeof variant->label, "%s", equals + 1);
-        else if (params_set(&variant->params, item, equals + 1, error) != 0)
+        else if (set_value(variant, item, equals + 1, error) != 0)
             return -1;
     }
     return 0;
@@ -172,6 +185,10 @@ int variants_make(struct bench *b, const struct varied *v, const struct params *
     if (combine_all(b, v, base, error) != 0)
         return -1;
     for (uint32_t i = 0; i < b->variant_count; i++) {
+        if (b->variants[i].free && b->grammar.kind == GRAMMAR_NONE)
+            return error_set(error, ERR_BAD_INPUT,
+                             "grammar=off needs a grammar that other variants have; give "
+                             "--json-schema or --grammar");
         uint32_t parallel = (uint32_t)b->variants[i].params.parallel;
         b->sequences_max = parallel > b->sequences_max ? parallel : b->sequences_max;
         if (!b->variants[i].label[0])
