@@ -26,12 +26,22 @@ struct masks {
     struct items *levels; /* after each byte of the token that is tried */
     uint32_t *frames;     /* of the state before that byte */
     uint64_t *bits;       /* of a mask that is not kept */
+    uint64_t steps;       /* of the mask that is made */
     uint32_t key[KEY_WORDS_MAX], key_words;
     bool key_full;
 };
 
 /* Rooms behind the levels of tokens, for steps that are only tried. */
-enum { TRY_CHARACTER, TRY_OTHER = CHARACTER_BYTES, TRY_ONE, TRY_WALK, TRY__COUNT = TRY_WALK + 2 };
+enum {
+    TRY_CHARACTER,
+    TRY_OTHER = CHARACTER_BYTES,
+    TRY_ONE,
+    TRY_NEXT,
+    TRY_FREE,
+    TRY_BOUND,
+    TRY_WALK,
+    TRY__COUNT = TRY_WALK + 2
+};
 
 struct masks *masks_new(const struct vocab *v, uint32_t kept)
 {
@@ -80,21 +90,25 @@ static void allow(const struct masks *m, uint64_t *bits, uint32_t token)
         bits[token / 64] |= (uint64_t)1 << (token % 64);
 }
 
-/* Nodes come in depth-first order: what a node of depth d needs is the level d - 1. */
-static void walk(struct masks *m, struct grammar_state *s, const struct tree *tree, uint64_t *bits)
+/* Tokens whose first byte is in `only`. Nodes come in depth-first order: what a node of depth d needs
+ * is the level d - 1. */
+static void walk(struct masks *m, struct grammar_state *s, const struct tree *tree,
+                 const uint64_t only[4], uint64_t *bits)
 {
     const uint32_t frames = s->frames_count;
-    uint64_t first[4], steps = 0, most = (uint64_t)m->v->all.nodes_count * MASK_STEPS_PER_NODE;
+    uint64_t first[4], most = (uint64_t)m->v->all.nodes_count * MASK_STEPS_PER_NODE;
     most = most > MASK_STEPS_MIN ? most : MASK_STEPS_MIN;
     items_bytes(s, &s->now, first);
+    for (unsigned i = 0; i < 4; i++)
+        first[i] &= only[i];
     m->frames[0] = frames;
     for (uint32_t i = 0; i < tree->nodes_count;) {
         const struct tree_node *n = &tree->nodes[i];
         const struct items *from = n->depth == 1 ? &s->now : &m->levels[n->depth - 1];
         state_take_back(s, m->frames[n->depth - 1]);
-        if (steps + from->count > most)
+        if (m->steps + from->count > most)
             break;
-        steps += from->count;
+        m->steps += from->count;
         if ((n->depth == 1 && !set_has(first, n->byte)) ||
             !state_step(s, from, n->byte, &m->levels[n->depth])) {
             i = n->end;
@@ -104,7 +118,8 @@ static void walk(struct masks *m, struct grammar_state *s, const struct tree *tr
         allow(m, bits, n->token);
         i++;
     }
-    m->counts.steps_most = steps > m->counts.steps_most ? steps : m->counts.steps_most;
+    if (m->steps > m->counts.steps_most)
+        m->counts.steps_most = m->steps;
     state_take_back(s, frames);
 }
 
@@ -210,9 +225,8 @@ static bool alone(struct masks *m, const struct grammar_state *s, const struct i
 /* How many plain characters fit, each of them any: then a token that consists of them needs no walk.
  * UINT32_MAX: as many as a token has; 0: not known. Inside strings and free text there is one item
  * that takes them, and they only count; it is followed here for as long as a token can be. */
-static uint32_t plain_room(struct masks *m, struct grammar_state *s)
+static uint32_t plain_room(struct masks *m, struct grammar_state *s, const struct items *at)
 {
-    const struct items *at = &s->now;
     const struct item *x = NULL;
     for (uint32_t i = 0; i < at->count && !x; i++)
         if (program_step(s->g, at->at[i].node, 'a') != NODE_NEVER)
@@ -244,13 +258,84 @@ static void allow_plain(const struct vocab *v, uint32_t most, uint64_t *bits)
             bits[t / 64] |= (uint64_t)1 << (t % 64);
 }
 
+static void items_copy(struct items *to, const struct items *from)
+{
+    to->count = from->count;
+    to->end = from->end;
+    memcpy(to->at, from->at, from->count * sizeof(from->at[0]));
+}
+
+/* Where one character leads from the state, in every case of its class. NULL: not to one state. */
+static const struct items *behind_class(struct masks *m, struct grammar_state *s, size_t class)
+{
+    struct items *level = room(m, TRY_CHARACTER);
+    uint32_t at = 1;
+    if (!all_lead(m, s, &s->now, characters[class].low, characters[class].high, &level[0]) ||
+        !all_lead(m, s, &level[0], characters[class].second_low, characters[class].second_high,
+                  &level[1]))
+        return NULL;
+    for (; at <= characters[class].more; at++)
+        if (!all_lead(m, s, &level[at], 0x80, 0xBF, &level[at + 1]))
+            return NULL;
+    return &level[at];
+}
+
+/* The first bytes of plain characters behind which plain characters change nothing: those that lead
+ * out of the middle of a mark, back to free text. Most of them lead to the same state. */
+static void leads_to_free(struct masks *m, struct grammar_state *s, uint64_t set[4])
+{
+    struct items *next = room(m, TRY_NEXT), *open = room(m, TRY_FREE), *bound = room(m, TRY_BOUND);
+    bool found = false;
+    memset(set, 0, 4 * sizeof(set[0]));
+    bound->count = 0;
+    bound->end = false;
+    for (unsigned c = 0; c < 0x80; c++) {
+        if (!tree_plain((uint8_t)c) || !state_step(s, &s->now, (uint8_t)c, next) ||
+            items_equal(next, bound))
+            continue;
+        if (!found || !items_equal(next, open)) {
+            bool is_free = plain_room(m, s, next) == UINT32_MAX;
+            items_copy(is_free ? open : bound, next);
+            found |= is_free;
+            if (!is_free)
+                continue;
+        }
+        set_add(set, (uint8_t)c);
+    }
+    for (size_t i = 0; found && i < sizeof(characters) / sizeof(*characters); i++) {
+        const struct items *to = behind_class(m, s, i);
+        for (unsigned c = characters[i].low; to && items_equal(to, open) && c <= characters[i].high;
+             c++)
+            set_add(set, (uint8_t)c);
+    }
+}
+
+static void allow_plain_from(const struct vocab *v, const uint64_t first[4], uint64_t *bits)
+{
+    for (uint32_t t = 0; t < v->tokens; t++)
+        if (v->characters[t] > 0 && set_has(first, v->first[t]))
+            bits[t / 64] |= (uint64_t)1 << (t % 64);
+}
+
 static void make(struct masks *m, struct grammar_state *s, uint64_t *bits)
 {
     const uint32_t frames = s->frames_count;
-    uint32_t plain = plain_room(m, s);
+    uint64_t open[4] = {0}, others[4];
+    uint32_t plain = plain_room(m, s, &s->now);
+    if (plain == 0)
+        leads_to_free(m, s, open);
     state_take_back(s, frames);
-    allow_plain(m->v, plain, bits);
-    walk(m, s, plain > 0 ? &m->v->rest : &m->v->all, bits);
+    m->steps = 0;
+    if (plain > 0) {
+        memset(open, 0xFF, sizeof open);
+        allow_plain(m->v, plain, bits);
+    } else {
+        allow_plain_from(m->v, open, bits);
+    }
+    for (unsigned i = 0; i < 4; i++)
+        others[i] = ~open[i];
+    walk(m, s, &m->v->rest, open, bits);
+    walk(m, s, &m->v->all, others, bits);
 }
 
 /* ---- what a mask depends on ---- */

@@ -25,6 +25,7 @@ struct vocab {
     struct tree all;
     struct tree rest;     /* without the plain tokens */
     uint16_t *characters; /* per token: of those that are plain only (tree_plain); others: 0 */
+    uint8_t *first;       /* per token: the first byte of its text */
     uint32_t *same;       /* per token: another one with the same text, or TREE_NO_TOKEN */
     uint32_t tokens, deepest;
 };

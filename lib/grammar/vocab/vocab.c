@@ -122,11 +122,14 @@ static bool fill(struct vocab *v, const struct token_text *tokens, uint32_t *ids
     uint32_t n = sorted_tokens(tokens, v->tokens, ids), rest = 0;
     v->same = malloc(((size_t)v->tokens + 1) * sizeof(*v->same));
     v->characters = calloc((size_t)v->tokens + 1, sizeof(*v->characters));
-    if (!v->same || !v->characters || !tree_make(v, &v->all, tokens, ids, n))
+    v->first = calloc((size_t)v->tokens + 1, sizeof(*v->first));
+    if (!v->same || !v->characters || !v->first || !tree_make(v, &v->all, tokens, ids, n))
         return false;
-    for (uint32_t i = 0; i < n; i++)
+    for (uint32_t i = 0; i < n; i++) {
+        v->first[ids[i]] = (uint8_t)tokens[ids[i]].at[0];
         if ((v->characters[ids[i]] = plain_characters(tokens[ids[i]])) == 0)
             ids[rest++] = ids[i];
+    }
     return tree_make(v, &v->rest, tokens, ids, rest);
 }
 
@@ -151,6 +154,7 @@ void vocab_free(struct vocab *v)
     free(v->all.nodes);
     free(v->rest.nodes);
     free(v->characters);
+    free(v->first);
     free(v->same);
     free(v);
 }
