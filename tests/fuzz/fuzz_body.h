@@ -43,6 +43,7 @@ static inline void fuzz_body(const struct dialect *dialect, const struct chat_fo
         sl_assert((request.grammar.kind != GRAMMAR_NONE) == (request.grammar_text != NULL));
         sl_assert(request.grammar.bytes <= GRAMMAR_TEXT_BYTES_MAX);
         sl_assert(request.stops.count <= STOP_TEXTS_MAX);
+        sl_assert(!request.scored || (request.logprobs && !request.front));
         for (uint32_t i = 0; i < request.stops.count; i++)
             sl_assert(request.stops.bytes[i] > 0 && request.stops.bytes[i] <= STOP_TEXT_BYTES_MAX);
     } else {

@@ -4,6 +4,8 @@
 #include "procs/engine/gateway/dialects/openai/openai.h"
 #include "tests/fuzz/fuzz_body.h"
 
+#define TEMPLATE 0xfd /* conversations with a template, and so with tools */
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -18,6 +20,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                                          .bos = "<s>",
                                          .eos = "</s>",
                                          .gap = {"<pre>", "<suf>", "<mid>"}}};
-    fuzz_body(dialect, &chat, (const char *)data + 1, size - 1);
+    fuzz_body(dialect, data[0] == TEMPLATE ? fuzz_chat(true) : &chat, (const char *)data + 1,
+              size - 1);
     return 0;
 }

@@ -200,6 +200,12 @@ static void questions(void)
            (const char *const[][2]){{"prompt", "User: Hello\nAssistant:"}, {NULL, NULL}});
     expect(port, "/v1/models/nick", NULL, 200,
            (const char *const[][2]){{"id", "nick"}, {NULL, NULL}});
+    expect(port, "/models", NULL, 200, (const char *const[][2]){{"object", "list"}, {NULL, NULL}});
+    expect(
+        port, "/props", NULL, 200,
+        (const char *const[][2]){{"build_info", "sluice "}, {"model_alias", "nick"}, {NULL, NULL}});
+    expect(port, "/chat/completions", MESSAGE "\"max_tokens\":1}", 200,
+           (const char *const[][2]){{"object", "chat.completion"}, {NULL, NULL}});
     expect(port, "/v1/models/other", NULL, 404,
            (const char *const[][2]){{"error.message", "'nick'"}, {NULL, NULL}});
     doc = call(port, "/v1/messages/count_tokens", MESSAGE "\"moon\":1}", 200);
@@ -217,8 +223,8 @@ static void questions(void)
     for (int i = 0; i < 40; i++) /* more than --http-streams: each of them is free again */
         expect(port, "/api/generate", "{\"model\":\"any\"}", 200,
                (const char *const[][2]){{"done_reason", "load"}, {NULL, NULL}});
-    CHECK(engine_counter(e, "gateway", "streams_started") == 41 &&
-              engine_counter(e, "gateway", "streams_finished") == 41,
+    CHECK(engine_counter(e, "gateway", "streams_started") == 42 &&
+              engine_counter(e, "gateway", "streams_finished") == 42,
           "a stream has no end");
     engine_stop(e);
 }

@@ -42,7 +42,7 @@ jobs+=($!)
 run gateway_clients disconnect_cancels queued_streams_get_an_error cancelled_within_a_token connections_are_bounded \
     slow_client_is_cut_off slow_reader_is_cut_off uploads_leave_space prompts_stay_counted &
 jobs+=($!)
-run gateway_tools && run gateway_dialects && run gateway_rejects && run answers && run http_log a_line_per_request a_renamed_file_is_made_again &&
+run gateway_scored && run gateway_tools && run gateway_dialects && run gateway_rejects && run answers && run http_log a_line_per_request a_renamed_file_is_made_again &&
     run templates a_template_is_executed repl_executes_the_template answers_in_parts &
 jobs+=($!)
 for job in "${jobs[@]}"; do

@@ -40,10 +40,14 @@ static bool known_role(const json_t *role)
     return false;
 }
 
-static bool is_text_part(const json_t *part)
+/* The text of a part; NULL: it is no text. What an assistant refused is its text, too. */
+static const json_t *text_of_part(const json_t *part)
 {
-    return json_text_is(json_object_get(part, "type"), "text") &&
-           json_is_string(json_object_get(part, "text"));
+    static const char *const types[] = {"text", "refusal"};
+    const json_t *type = json_object_get(part, "type"), *text = NULL;
+    for (size_t i = 0; i < sizeof types / sizeof *types && !text; i++)
+        text = json_text_is(type, types[i]) ? json_object_get(part, types[i]) : NULL;
+    return json_is_string(text) ? text : NULL;
 }
 
 static void wrong_part(const json_t *part, struct error *error)
@@ -65,15 +69,15 @@ json_t *chat_text(const json_t *content, struct error *error)
     }
     for (size_t i = 0; i < count; i++) {
         const json_t *part = json_array_get(content, i);
-        if (!is_text_part(part)) {
+        if (!text_of_part(part)) {
             wrong_part(part, error);
             return NULL;
         }
-        bytes += json_string_length(json_object_get(part, "text"));
+        bytes += json_string_length(text_of_part(part));
     }
     char *joined = malloc(bytes + 1), *at = joined;
     for (size_t i = 0; joined && i < count; i++) {
-        const json_t *text = json_object_get(json_array_get(content, i), "text");
+        const json_t *text = text_of_part(json_array_get(content, i));
         memcpy(at, json_string_value(text), json_string_length(text));
         at += json_string_length(text);
     }

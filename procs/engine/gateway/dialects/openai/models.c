@@ -18,9 +18,10 @@ static json_t *models(const struct api_model *m)
 
 static json_t *props(const struct api_model *m)
 {
-    return json_pack("{s:{s:I}, s:I, s:s, s:{s:b, s:b}}", "default_generation_settings", "n_ctx",
-                     (json_int_t)m->context, "total_slots", (json_int_t)m->slots, "model_alias",
-                     m->name, "modalities", "vision", 0, "audio", 0);
+    return json_pack("{s:{s:I}, s:I, s:s, s:s, s:s, s:{s:b, s:b}}", "default_generation_settings",
+                     "n_ctx", (json_int_t)m->context, "total_slots", (json_int_t)m->slots,
+                     "model_alias", m->name, "model_path", m->name, "build_info",
+                     "sluice " SLUICE_VERSION, "modalities", "vision", 0, "audio", 0);
 }
 
 /* The token that the tokenizer adds is left out unless it is wanted. */

@@ -99,18 +99,20 @@ static json_t *response(const struct completion *c, const char *status, json_t *
 {
     bool ended = strcmp(status, "in_progress") != 0, cut = strcmp(status, "incomplete") == 0;
     const struct sampling *s = &c->request.sampling;
+    const int64_t max_tokens = c->request.max_tokens;
     return json_pack(
-        "{s:o, s:s, s:I, s:s, s:s, s:o, s:o, s:o?, s:o?, s:n, s:n, s:s?, s:b, s:s, s:[], s:f, s:f, "
+        "{s:o, s:s, s:I, s:s, s:s, s:o, s:o, s:o?, s:o?, s:n, s:o, s:s?, s:b, s:s, s:[], s:f, s:f, "
         "s:b, s:s, s:{}, s:{s:n, s:n}, s:{s:{s:s}}}",
         "id", json_sprintf("resp_%s", c->id), "object", "response", "created_at",
         (json_int_t)c->created, "status", status, "model", c->model, "output", output, "usage",
         ended ? usage(c) : json_null(), "error", error, "incomplete_details",
         cut ? json_pack("{s:s}", "reason", "max_output_tokens") : NULL, "instructions",
-        "max_output_tokens", "previous_response_id",
-        c->request.previous[0] ? c->request.previous : NULL, "parallel_tool_calls",
-        !c->request.one_call, "tool_choice", "auto", "tools", "temperature", s->temperature,
-        "top_p", s->top_p, "store", c->request.conversation != NULL, "truncation", "disabled",
-        "metadata", "reasoning", "effort", "summary", "text", "format", "type", "text");
+        "max_output_tokens",
+        max_tokens < ENGINE_TOKENS_MAX ? json_integer((json_int_t)max_tokens) : json_null(),
+        "previous_response_id", c->request.previous[0] ? c->request.previous : NULL,
+        "parallel_tool_calls", !c->request.one_call, "tool_choice", "auto", "tools", "temperature",
+        s->temperature, "top_p", s->top_p, "store", c->request.conversation != NULL, "truncation",
+        "disabled", "metadata", "reasoning", "effort", "summary", "text", "format", "type", "text");
 }
 
 static const char *final_status(const struct completion *c)

@@ -35,18 +35,19 @@ static int append(const struct making *m, json_t *array, json_t *value)
 /* The text of a content: parts have types of their own here. NULL with an error. */
 static json_t *text_of(const struct making *m, const json_t *content)
 {
-    static const char *const types[] = {"input_text", "output_text", "text", "reasoning_text",
-                                        "summary_text"};
+    static const char *const types[] = {"input_text",     "output_text",  "text",
+                                        "reasoning_text", "summary_text", "refusal"};
     if (json_is_string(content))
         return json_incref((json_t *)(uintptr_t)content);
     json_t *parts = json_array();
     for (size_t i = 0; i < json_array_size(content); i++) {
         const json_t *part = json_array_get(content, i), *type = json_object_get(part, "type");
+        const char *member = json_text_is(type, "refusal") ? "refusal" : "text";
         bool known = false;
         for (size_t k = 0; k < ARRAY_LEN(types); k++)
             known |= json_text_is(type, types[k]);
         if (!known || json_array_append_new(parts, json_pack("{s:s, s:O?}", "type", "text", "text",
-                                                             json_object_get(part, "text"))) != 0) {
+                                                             json_object_get(part, member))) != 0) {
             const char *name = json_string_value(type);
             json_decref(parts);
             error_set(m->t->error, known ? ERR_NO_MEMORY : ERR_BAD_INPUT,

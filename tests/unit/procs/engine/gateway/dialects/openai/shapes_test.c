@@ -48,6 +48,25 @@ START_TEST(shapes)
 }
 END_TEST
 
+/* What an assistant refused is its text. */
+START_TEST(refusals)
+{
+    struct bodies b;
+    bodies_open(&b, BODIES_TEMPLATE);
+    bodies_check(&b, &openai_chat,
+                 "{\"messages\":[{\"role\":\"assistant\",\"content\":[{\"type\":\"refusal\","
+                 "\"refusal\":\"no\"},{\"type\":\"text\",\"text\":\"!\"}]},{\"role\":\"user\","
+                 "\"content\":\"hi\"}]}",
+                 "{\"role\": \"assistant\", \"content\": \"no!\"}{\"role\": \"user\", \"content\": "
+                 "\"hi\"}");
+    bodies_reject(&b, &openai_chat,
+                  "{\"messages\":[{\"role\":\"assistant\",\"content\":[{\"type\":\"refusal\","
+                  "\"text\":\"no\"}]}]}",
+                  "messages", "'refusal'");
+    bodies_close(&b);
+}
+END_TEST
+
 START_TEST(biases)
 {
     struct bodies b;
@@ -139,6 +158,7 @@ int main(void)
     TCase *cases = tcase_create("shapes");
     tcase_add_test(cases, shapes);
     tcase_add_test(cases, allowed_tools);
+    tcase_add_test(cases, refusals);
     tcase_add_test(cases, biases);
     tcase_add_test(cases, wrong);
     suite_add_tcase(suite, cases);

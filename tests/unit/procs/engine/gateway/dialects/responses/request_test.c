@@ -45,6 +45,9 @@ START_TEST(conversations)
          SEEN_HI "{\"role\": \"assistant\", \"content\": null, \"tool_calls\": [" SEEN_CALL(
              "i", "f") "]}" SEEN_HI},
         {INPUT(HI ",{\"role\":\"assistant\",\"content\":\"Su\"}"), SEEN_HI "ASu"},
+        {INPUT(HI
+               ",{\"role\":\"assistant\",\"content\":[{\"type\":\"refusal\",\"refusal\":\"no\"}]}"),
+         SEEN_HI "Ano"},
         {HI_AND("\"tools\":[{\"type\":\"function\",\"name\":\"f\",\"description\":\"d\","
                 "\"parameters\":{}},{\"type\":\"namespace\",\"name\":\"n\",\"tools\":[{\"type\":"
                 "\"function\",\"name\":\"g\"}]}]"),
