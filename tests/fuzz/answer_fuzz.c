@@ -23,7 +23,10 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 struct parts {
-    FILE *out; /* P bytes; C name 0 arguments 0 */
+    FILE *out;       /* P bytes; C name 0 arguments 0 */
+    const char *all; /* the answer, */
+    size_t all_bytes;
+    uint64_t given; /* and what of it the last piece ended with */
     char *text;
     size_t bytes, taken; /* taken: bytes of text in pieces */
     int last;
@@ -42,6 +45,9 @@ static void keep(void *arg, const struct answer_piece *p)
         sl_assert(p->part == ANSWER_REASONING || p->part == ANSWER_CONTENT);
         if (parts->last != (int)p->part)
             fprintf(parts->out, "\n%d ", p->part);
+        sl_assert(p->from >= parts->given && p->from + p->bytes <= parts->all_bytes);
+        sl_assert(memcmp(parts->all + p->from, p->text, p->bytes) == 0);
+        parts->given = p->from + p->bytes;
         fwrite(p->text, 1, p->bytes, parts->out);
         parts->taken += p->bytes;
     }
@@ -53,7 +59,7 @@ static void split(const struct answer_form *form, bool inside, const char *text,
                   size_t piece, struct parts *parts)
 {
     struct answer a;
-    *parts = (struct parts){.last = -1};
+    *parts = (struct parts){.last = -1, .all = text, .all_bytes = bytes};
     parts->out = open_memstream(&parts->text, &parts->bytes);
     sl_assert(parts->out);
     answer_open(&a, form, inside, keep, parts);

@@ -148,6 +148,8 @@ struct parts {
     char *all, *words;
     size_t all_bytes, word_bytes;
     int calls, last;
+    const char *answer; /* with its marks */
+    uint64_t given;     /* bytes of it, up to the end of the last piece */
 };
 
 static void write_texts(FILE *to, const json_t *value)
@@ -173,7 +175,13 @@ static void collect(void *arg, const struct answer_piece *p)
         fputc(1, parts->texts); /* no mark is in two parts */
     }
     parts->last = (int)p->part;
+    ck_assert_msg(p->from >= parts->given && p->from <= strlen(parts->answer), "a piece at %zu",
+                  (size_t)p->from);
+    parts->given = p->from + p->bytes;
     if (p->part != ANSWER_CALL) {
+        ck_assert_msg(strncmp(parts->answer + p->from, p->text, p->bytes) == 0,
+                      "'%.*s' is not at %zu of '%s'", (int)p->bytes, p->text, (size_t)p->from,
+                      parts->answer);
         fwrite(p->text, 1, p->bytes, parts->out);
         fwrite(p->text, 1, p->bytes, parts->texts);
         return;
@@ -193,7 +201,10 @@ static void split(const struct answer_form *form, const struct text *t, size_t p
                   struct parts *parts)
 {
     struct answer a;
-    *parts = (struct parts){.last = -1};
+    char answer[TEXT_MAX] = "";
+    for (size_t i = 0; i < t->count; i++)
+        strcat(answer, t->c[i]);
+    *parts = (struct parts){.last = -1, .answer = answer};
     parts->out = open_memstream(&parts->all, &parts->all_bytes);
     parts->texts = open_memstream(&parts->words, &parts->word_bytes);
     answer_open(&a, form, false, collect, parts);
