@@ -103,3 +103,10 @@ const char *lookup_text(const json_t *doc, const char *path)
     const char *text = json_string_value(at_path(doc, path));
     return text ? text : "";
 }
+
+const char *lookup_model(const json_t *doc)
+{
+    const char *name = lookup_text(doc, "model.name"), *path = lookup_text(doc, "model.path");
+    const char *slash = strrchr(path, '/');
+    return *name ? name : slash ? slash + 1 : path;
+}

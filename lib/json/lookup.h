@@ -30,6 +30,9 @@ uint64_t lookup_counter(const json_t *doc, const char *service, const char *coun
 /* Sum of the restarts of all processes. */
 uint64_t lookup_restarts(const json_t *doc);
 
+/* The model's name for people: that in its file, or else the name of the file. Borrowed. */
+const char *lookup_model(const json_t *doc);
+
 /* Integer or text at a path of keys separated by dots: "memory.budget_bytes". */
 uint64_t lookup_u64(const json_t *doc, const char *path);
 const char *lookup_text(const json_t *doc, const char *path);

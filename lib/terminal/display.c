@@ -52,11 +52,14 @@ static void new_line(struct display *d)
     d->column = 0;
 }
 
+/* A word has one style, because a word that is moved is written in the one of then. */
 static void style(struct display *d, bool dim, FILE *out)
 {
-    if (dim != d->dimmed)
-        fputs(dim ? DISPLAY_DIM : DISPLAY_PLAIN, out);
+    if (dim == d->dimmed)
+        return;
+    fputs(dim ? DISPLAY_DIM : DISPLAY_PLAIN, out);
     d->dimmed = dim;
+    forget_word(d);
 }
 
 void display_at_start(struct display *d, FILE *out)

@@ -294,6 +294,16 @@ static void generate_uses_a_running_engine(void)
 
 /* ---- repl ---- */
 
+/* No line is longer than that of a usual terminal, which would break it in a word. */
+static void lines_fit(const char *text, const char *end)
+{
+    for (const char *line = text; line < end; line += strspn(line, "\n")) {
+        size_t n = strcspn(line, "\n");
+        CHECK(n <= 80, "a line of %zu columns: %.*s", n, (int)n, line);
+        line += n;
+    }
+}
+
 static void repl_pipe(void)
 {
     struct command c;
@@ -301,14 +311,17 @@ static void repl_pipe(void)
     engine_start(e, NULL);
     command_run(
         &c,
-        "/help\n/set temperature 0\n/set tokens 8\n/set num_predct 1\n/show\n"
+        "/help\n/set temperature 0\n/set temp\n/set tokens 8\n/set num_predct 1\n/show\n"
         "It was a dark and stormy night, and\n/stats\n\"\"\"two\nlines\"\"\"\n/dance\n/bye\n"
         "never sent\n",
         END_MS, (const char *const[]){"repl", "--name", e->run, NULL});
     expect(&c, 2); /* two lines are invalid */
     CHECK(strstr(c.out, " the sun was"), "no response: %.300s", c.out);
-    CHECK(strstr(c.out, "/bye") && strstr(c.out, "temperature      0"), "%.500s", c.out);
+    CHECK(strstr(c.out, "/bye") && strstr(c.out, "temperature       0"), "%.500s", c.out);
     CHECK(strstr(c.out, "tokens/s"), "no /stats");
+    const char *shown = strstr(c.out, "  temperature ");
+    CHECK(shown && strstr(shown + 1, "  temperature "), "/set without a value: %.500s", c.out);
+    lines_fit(c.out, strstr(c.out, " the sun was")); /* what follows is as long as the numbers */
     CHECK(strstr(c.err, "unknown setting 'num_predct'; did you mean num_predict?") &&
               strstr(c.err, "dance"),
           "%.300s", c.err);

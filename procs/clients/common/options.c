@@ -120,12 +120,13 @@ void sampling_options(option_visit *visit, void *arg)
     visit(&temp, arg);
 }
 
-void sampling_show(FILE *out, const struct sampling *s)
+void sampling_show(FILE *out, const struct sampling *s, const char *name)
 {
     char value[32];
 #define X(type, field, json, d, min, max, help)                                                    \
     text_##type(value, sizeof value, s->field);                                                    \
-    fprintf(out, "  %-16s %-10s %s\n", json, value, help);
+    if (!name || strcmp(name, json) == 0)                                                          \
+        fprintf(out, "  %-17s %-10s %s\n", json, value, help);
     SAMPLING_PARAMS(X)
 #undef X
 }

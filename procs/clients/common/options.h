@@ -20,7 +20,7 @@ bool sampling_known(const char *name);
 /* The options of sampling, for a table of options. */
 void sampling_options(option_visit *visit, void *arg);
 /* Prints one line per parameter: the values of /show. */
-void sampling_show(FILE *out, const struct sampling *s);
+void sampling_show(FILE *out, const struct sampling *s, const char *name);
 
 /* A warning on stderr if a budget is more than this machine's memory. */
 void option_warn_budget(const char *command, uint64_t bytes);

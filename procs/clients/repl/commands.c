@@ -14,6 +14,7 @@
 #include "procs/clients/repl/repl.h"
 
 #define MAP_COLUMNS 64
+#define HELP_COLUMN 25
 #define PLURAL(n)   (n), (n) == 1 ? "" : "s"
 
 enum completion { COMPLETE_NONE, COMPLETE_SETTING, COMPLETE_PRESET };
@@ -59,12 +60,13 @@ static int cmd_help(struct repl *r, char *arguments, struct error *error)
     if (no_arguments(arguments, error) != 0)
         return -1;
     for (size_t i = 0; i < ARRAY_LEN(commands); i++)
-        if (commands[i].help)
-            printf("  /%-8s %-10s  %s\n", commands[i].name, commands[i].arguments,
-                   commands[i].help);
-    printf("  Ctrl-C ends the response, not the session; exit and quit end the session, too.\n"
-           "  \"\"\" starts and ends a multi-line prompt. Tab completes commands, settings and "
-           "presets.\n");
+        if (commands[i].help) {
+            int n = printf("  /%s %s", commands[i].name, commands[i].arguments);
+            printf("%*s%s\n", HELP_COLUMN - n, "", commands[i].help);
+        }
+    printf("Ctrl-C ends the response, not the session; exit and quit end the session, too.\n"
+           "\"\"\" starts and ends a prompt of several lines. Tab completes commands, settings\n"
+           "and presets.\n");
     return 0;
 }
 
@@ -90,22 +92,24 @@ static int cmd_tokens(struct repl *r, char *arguments, struct error *error)
         printf("the conversation has %" PRIu64 " of %" PRIu64 " tokens", now, context);
         if (r->conversation.first)
             printf(", without the oldest %zu turn%s", PLURAL(r->conversation.first));
-        putchar('\n');
+        printf("%s\n", now >= context ? "; the oldest are left out of the next prompt" : "");
         return 0;
     }
     if (turn_count(r, arguments, &then, &context, error) != 0)
         return -1;
-    printf("this prompt adds %" PRId64 " token%s: %" PRIu64 " of %" PRIu64 "\n",
-           (int64_t)(then - now), then - now == 1 ? "" : "s", then, context);
+    printf("this prompt adds %" PRId64 " token%s: %" PRIu64 " of %" PRIu64 "%s\n",
+           (int64_t)(then - now), then - now == 1 ? "" : "s", then, context,
+           then >= context ? "; the oldest turns are left out" : "");
     return 0;
 }
 
-static void print_context(const struct repl *r)
+static void print_conversation(const struct repl *r)
 {
-    if (r->context_size)
-        printf(", context %" PRIu64 " of %" PRIu64 " tokens", r->context_used, r->context_size);
+    printf("%zu turn%s", PLURAL(r->conversation.count));
     if (r->conversation.first)
-        printf(", the oldest %zu turn%s no longer sent", PLURAL(r->conversation.first));
+        printf(" (the oldest %zu no longer sent)", r->conversation.first);
+    if (r->context_size)
+        printf(", %" PRIu64 " of %" PRIu64 " tokens", r->context_used, r->context_size);
     putchar('\n');
 }
 
@@ -113,21 +117,22 @@ static int cmd_show(struct repl *r, char *arguments, struct error *error)
 {
     if (no_arguments(arguments, error) != 0)
         return -1;
-    settings_show(r, stdout);
+    settings_show(r, NULL, stdout);
     json_t *doc = engine_call(r, "stats", NULL, error);
     if (!doc)
         return -1;
     char dense[16], experts[16];
-    printf("  model %s (%s): %" PRIu64 " layers of %" PRIu64 " experts, %" PRIu64
-           " per token; experts %s, other tensors %s\n",
-           lookup_text(doc, "model.name"), lookup_text(doc, "model.arch"),
+    printf("model: %s (%s)\n", lookup_model(doc), lookup_text(doc, "model.arch"));
+    printf("model: %" PRIu64 " layers of %" PRIu64 " experts, %" PRIu64
+           " per token; experts %s, all else %s\n",
            lookup_u64(doc, "model.layers"), lookup_u64(doc, "model.experts"),
            lookup_u64(doc, "model.experts_used"),
            bytes_format(lookup_u64(doc, "model.expert_bytes"), experts),
            bytes_format(lookup_u64(doc, "model.dense_bytes"), dense));
-    printf("  engine '%s'%s; %zu turn%s of conversation", r->session.run,
-           r->session.own ? " (private)" : "", PLURAL(r->conversation.count));
-    print_context(r);
+    printf("engine: '%s'%s\n", r->session.run,
+           r->session.own ? ", private: ends with this conversation" : "");
+    printf("conversation: ");
+    print_conversation(r);
     json_decref(doc);
     return 0;
 }
@@ -140,8 +145,8 @@ static int cmd_stats(struct repl *r, char *arguments, struct error *error)
         generation_stats_print_all(stdout, r->stats);
     else
         printf("no response yet\n");
-    printf("conversation: %zu turn%s", PLURAL(r->conversation.count));
-    print_context(r);
+    printf("conversation: ");
+    print_conversation(r);
     json_t *doc = engine_call(r, "stats", NULL, error);
     if (!doc)
         return -1;

@@ -52,13 +52,15 @@ struct repl {
     struct error failure; /* first failed line, for the exit status of a pipe */
 };
 
-/* settings.c: sets NAME VALUE... as given to /set; "stop" takes several values. */
+/* settings.c: sets NAME VALUE... as given to /set; "stop" takes several values. Without a value, and
+ * without a name, prints what is set. */
 int settings_set(struct repl *r, char *arguments, struct error *error);
 /* Sets the system message: a text in quotes, or as it is. */
 int settings_system(struct repl *r, char *text, struct error *error);
 /* Sets one value from the command line. */
 int settings_option(struct repl *r, const char *name, const char *value, struct error *error);
-void settings_show(const struct repl *r, FILE *out);
+/* A line for each setting, or for that of a name. */
+void settings_show(const struct repl *r, const char *name, FILE *out);
 /* Name number i, NULL beyond the last. */
 const char *settings_name(size_t i);
 /* Settings as JSON (new reference), and the reverse: a value that is unknown or out of range is

@@ -188,11 +188,13 @@ static int parse(struct start *s, int argc, char **argv, struct error *error)
 static void banner(struct repl *r)
 {
     json_t *doc = session_stats(&r->session);
-    const char *name = lookup_text(doc, "model.name"), *arch = lookup_text(doc, "model.arch");
+    const char *name = lookup_model(doc), *arch = lookup_text(doc, "model.arch");
     if (doc)
-        fprintf(stderr, "a conversation with %s (%s), context of %" PRIu64 " tokens, engine '%s'\n",
+        fprintf(stderr, "a conversation with %s (%s), context of %" PRIu64 " tokens\n",
                 printable(name, strlen(name)).text, printable(arch, strlen(arch)).text,
-                lookup_u64(doc, "model.context"), r->session.run);
+                lookup_u64(doc, "model.context"));
+    if (!r->session.own)
+        fprintf(stderr, "engine '%s', which other programs may use, too\n", r->session.run);
     fprintf(stderr,
             "type a message; /help lists commands, Ctrl-C ends a response, Ctrl-D the session\n");
     json_decref(doc);

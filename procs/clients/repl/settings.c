@@ -97,6 +97,14 @@ static int unknown(const char *name, struct error *error)
     return error_set(error, ERR_BAD_INPUT, "unknown setting '%.40s'%s (see /show)", name, hint);
 }
 
+static bool known(const char *name)
+{
+    for (size_t i = 0; i < ARRAY_LEN(names); i++)
+        if (strcmp(names[i], name) == 0)
+            return true;
+    return false;
+}
+
 static int set_one(struct repl *r, const char *name, const char *text, struct error *error)
 {
 #define SETTING(id, kind, field, min, max, help)                                                   \
@@ -166,9 +174,14 @@ int settings_set(struct repl *r, char *arguments, struct error *error)
     if (name && strcmp(name, "system") == 0)
         return settings_system(r, arguments, error);
     const char *value = name ? next_word(&arguments, &bytes) : NULL;
-    if (!value || next_word(&arguments, &bytes))
+    if (value && next_word(&arguments, &bytes))
         return error_set(error, ERR_BAD_INPUT, "usage: /set NAME VALUE (see /show)");
-    return set_one(r, full_name(name), value, error);
+    if (value)
+        return set_one(r, full_name(name), value, error);
+    if (name && !known(full_name(name)))
+        return unknown(name, error);
+    settings_show(r, name ? full_name(name) : NULL, stdout);
+    return 0;
 }
 
 int settings_option(struct repl *r, const char *name, const char *value, struct error *error)
@@ -178,17 +191,17 @@ int settings_option(struct repl *r, const char *name, const char *value, struct 
 
 static void show_NUMBER(FILE *out, const char *name, int64_t value, const char *help)
 {
-    fprintf(out, "  %-16s %-10" PRId64 " %s\n", name, value, help);
+    fprintf(out, "  %-17s %-10" PRId64 " %s\n", name, value, help);
 }
 
 static void show_SWITCH(FILE *out, const char *name, bool on, const char *help)
 {
-    fprintf(out, "  %-16s %-10s %s\n", name, on ? "on" : "off", help);
+    fprintf(out, "  %-17s %-10s %s\n", name, on ? "on" : "off", help);
 }
 
 static void show_TERNARY(FILE *out, const char *name, enum ternary value, const char *help)
 {
-    fprintf(out, "  %-16s %-10s %s\n", name, ternary_names[value], help);
+    fprintf(out, "  %-17s %-10s %s\n", name, ternary_names[value], help);
 }
 
 /* Characters that end a line or a quoted word are escaped. */
@@ -208,31 +221,33 @@ static void show_quoted(FILE *out, const char *text, size_t bytes)
 static void show_TEXT(FILE *out, const char *name, const char *text, const char *help)
 {
     if (!text) {
-        fprintf(out, "  %-16s %-10s %s\n", name, "none", help);
+        fprintf(out, "  %-17s %-10s %s\n", name, "none", help);
         return;
     }
-    fprintf(out, "  %-16s ", name);
+    fprintf(out, "  %-17s ", name);
     show_quoted(out, text, strlen(text));
     fputc('\n', out);
 }
 
 static void show_stops(FILE *out, const struct stop_texts *stops)
 {
-    fprintf(out, "  %-16s", "stop");
+    fprintf(out, "  %-17s", "stop");
     for (uint32_t i = 0; i < stops->count; i++) {
         fputc(' ', out);
         show_quoted(out, stops->text[i], stops->bytes[i]);
     }
-    fprintf(out, "%s\n",
-            stops->count ? "" : " none       stop sequences: texts that end a response");
+    fprintf(out, "%s\n", stops->count ? "" : " none       texts that end a response");
 }
 
-void settings_show(const struct repl *r, FILE *out)
+void settings_show(const struct repl *r, const char *name, FILE *out)
 {
-    sampling_show(out, &r->submit.sampling);
-#define SETTING(name, kind, field, min, max, help) show_##kind(out, #name, r->field, help);
+    sampling_show(out, &r->submit.sampling, name);
+#define SETTING(id, kind, field, min, max, help)                                                   \
+    if (!name || strcmp(name, #id) == 0)                                                           \
+        show_##kind(out, #id, r->field, help);
 #include "procs/clients/repl/settings.tbl.h"
-    show_stops(out, &r->submit.stops);
+    if (!name || strcmp(name, "stop") == 0)
+        show_stops(out, &r->submit.stops);
 }
 
 static json_t *json_NUMBER(int64_t value)

@@ -41,7 +41,7 @@ static void title(struct page *p)
                "  %s%s%s  %s",
                p->run, lookup_text(doc, "state"), up / 3600, up / 60 % 60, up % 60,
                *preset ? preset : lookup_text(doc, "params.preset"), *chosen ? ": " : "", chosen,
-               lookup_text(doc, "model.name"));
+               lookup_model(doc));
 }
 
 static uint64_t counter(const struct page *p, const char *name)

@@ -115,6 +115,8 @@ START_TEST(thoughts_are_dimmed)
         {"a</think>b <thin", true, "DDDDDDDDD......."},
         {"a <b> <<think>c", false, ".......DDDDDDDD"},
         {"plain", false, "....."},
+        /* the line is full where the thoughts end */
+        {"<think>a bcdefg</think>hijklm", false, "DDDDDDDDDDDDDDDDDDDDDDD......."},
     };
     for (size_t i = 0; i < sizeof t / sizeof *t; i++)
         for (size_t step = 1; step < 20; step++)

@@ -153,6 +153,11 @@ START_TEST(fields_are_found)
     ck_assert_str_eq(lookup_text(doc, "state"), "ready");
     ck_assert_str_eq(lookup_text(doc, "memory"), "");
     ck_assert_str_eq(lookup_text(NULL, "state"), "");
+    ck_assert_str_eq(lookup_model(doc), "");
+    json_object_set_new(doc, "model", json_pack("{s:s, s:s}", "name", "", "path", "a/b.gguf"));
+    ck_assert_str_eq(lookup_model(doc), "b.gguf");
+    json_object_set_new(doc, "model", json_pack("{s:s, s:s}", "name", "A b", "path", "a/b.gguf"));
+    ck_assert_str_eq(lookup_model(doc), "A b");
     json_decref(doc);
 }
 END_TEST

@@ -337,15 +337,26 @@ END_TEST
 
 START_TEST(settings_are_checked)
 {
-    static const char *const good[] = {
-        "temperature 0",       "temp 0.5",   "top-k 7",
-        "parameter seed 12",   "tokens 9",   "num_predict 10",
-        "repeat_penalty 1.1 ", "special on", "stop",
-        "context 0",           "min_p 0.1",  "stop \"\\n\\n\"",
-        "thinking on",         "system",     "system You are \"brief\"."};
+    static const char *const good[] = {"temperature 0",
+                                       "temp 0.5",
+                                       "top-k 7",
+                                       "parameter seed 12",
+                                       "tokens 9",
+                                       "num_predict 10",
+                                       "repeat_penalty 1.1 ",
+                                       "special on",
+                                       "stop",
+                                       "context 0",
+                                       "min_p 0.1",
+                                       "stop \"\\n\\n\"",
+                                       "thinking on",
+                                       "system",
+                                       "system You are \"brief\".",
+                                       "",
+                                       "temp"};
     static const char *const bad[] = {
-        "",        "temperature", "temperature 1 2",        "nonsense 1", "special 1",  "tokens -1",
-        "top_p 2", "parameter",   "stop 1 2 3 4 5 6 7 8 9", "thinking 1", "system \xff"};
+        "nonsense", "temperature 1 2",        "nonsense 1", "special 1",  "tokens -1",
+        "top_p 2",  "stop 1 2 3 4 5 6 7 8 9", "thinking 1", "system \xff"};
     char arguments[128];
     struct repl r = {.context = 5};
     struct error error;
