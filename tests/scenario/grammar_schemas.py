@@ -18,11 +18,13 @@ except ImportError:
     print("the Python package jsonschema is not installed")
     sys.exit(77)
 
+EVERY = 2  # one schema in two may have answers without an end
+
 
 def make(count, seed):
     import schema_random
     for number in range(seed, seed + count):
-        print(json.dumps(schema_random.Maker(number).document()[0]))
+        print(json.dumps(schema_random.maker(number, EVERY).document()[0]))
 
 
 def check(path):
