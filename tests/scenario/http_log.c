@@ -72,9 +72,11 @@ static void a_line_per_request(void)
     completion_call(&h, port, test_prompt(0), 5, "", 200);
     uint64_t bytes = h.body_bytes;
     http_close(&h);
-    completion_start(&h, port, test_prompt(0), 5);
+    char *body = completion_body(test_prompt(0), 5, "\"stream\":true");
+    http_open(&h, port, "/v1/completions", "X-Sluice-Class: side\r\n", body);
     http_finish(&h, END_MS);
     http_close(&h);
+    free(body);
     /* The start of the test may have called /health. */
     char *text = wait_lines(path, 4);
     while (!strstr(text, "/completions 200") ||
@@ -82,6 +84,9 @@ static void a_line_per_request(void)
         free(text);
         text = wait_lines(path, 4);
     }
+    CHECK(strstr(text, " 5 conversation\n") && strstr(text, " 5 side\n") &&
+              strstr(text, " 0 0 -\n"),
+          "classes: %s", text);
     check_line(text, "GET /v1/nothing 404 ", number);
     CHECK(number[0] > 20 && number[1] == 0 && number[2] == 0, "%s", text);
     check_line(text, "GET /a?b? 404 ", number);

@@ -89,6 +89,7 @@ struct exchange {
         [PATH_REST_BYTES]; /* of a path whose route is its beginning; "": nothing, or too long */
     bool shared_origin;    /* a page of --http-origins may read the response */
     uint64_t since_ns, sent_bytes, prompt_tokens, new_tokens;
+    const char *class; /* of a completion that was submitted; NULL: none was */
 };
 
 /* Needs h->child and h->gateway. */

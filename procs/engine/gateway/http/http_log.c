@@ -177,9 +177,10 @@ void http_log_end(struct exchange *x)
     exchange_client(x, client);
     uint64_t bytes = strcmp(x->log_method, "HEAD") == 0 ? 0 : x->sent_bytes; /* it has no body */
     double seconds = (double)(clock_now_ns() - x->since_ns) / NS_PER_S;
-    int n = snprintf(line, sizeof line, "%s %s %s %s %u %" PRIu64 " %.3f %" PRIu64 " %" PRIu64 "\n",
-                     when, client, x->log_method, x->log_path, x->status ? x->status : LEFT, bytes,
-                     seconds, x->prompt_tokens, x->new_tokens);
+    int n =
+        snprintf(line, sizeof line, "%s %s %s %s %u %" PRIu64 " %.3f %" PRIu64 " %" PRIu64 " %s\n",
+                 when, client, x->log_method, x->log_path, x->status ? x->status : LEFT, bytes,
+                 seconds, x->prompt_tokens, x->new_tokens, x->class ? x->class : "-");
     l->lines++;
     if (n <= 0 || (size_t)n >= sizeof line || l->bytes + (size_t)n > sizeof l->text) {
         l->lines--;

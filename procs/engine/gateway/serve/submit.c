@@ -242,6 +242,7 @@ static int submit(struct stream *s, struct error *error)
     submit.client = client;
     if (read_class(s->lead, &submit.side, error) != 0)
         return -1;
+    s->lead->exchange->class = submit.side ? "side" : "conversation";
     submit.max_tokens = r->max_tokens;
     submit.ignore_eos = r->ignore_eos;
     submit.cache_prompt = r->cache_prompt;
