@@ -86,11 +86,15 @@ class Engine:
             sys.exit(f"the gateway answered {response.status}: {reply[:500]}")
         return 1e3 * (time.monotonic() - started), self.compute_ms() - before
 
-    def stream(self, ids, tokens, times):
-        """Appends the times at which the tokens of an answer arrive."""
+    def stream(self, ids, tokens, times, before, reached):
+        """Appends the times at which the tokens of an answer arrive. Sets `reached` after `before` of them, and at the
+        end."""
         process = subprocess.Popen(self.command(ids, tokens, "ids"), stdout=subprocess.PIPE)
         while piece := os.read(process.stdout.fileno(), 4096):
             times += [time.monotonic()] * piece.count(b" ")
+            if len(times) >= before:
+                reached.set()
+        reached.set()
         process.wait()
 
 
@@ -147,12 +151,11 @@ def conversation(engine, a, seed):
 def gap(engine, a, seed):
     """Times between the tokens of a stream before and while a prompt arrives, in ms."""
     draw = random.Random(seed)
-    times = []
+    times, reached = [], threading.Event()
     prompt = [263 + draw.randrange(20000) for _ in range(64)]
-    thread = threading.Thread(target=engine.stream, args=(prompt, a.stream, times))
+    thread = threading.Thread(target=engine.stream, args=(prompt, a.stream, times, a.before, reached))
     thread.start()
-    while len(times) < a.before and thread.is_alive():
-        time.sleep(0.01)
+    reached.wait()
     started = time.monotonic()
     engine.ask([263 + draw.randrange(20000) for _ in range(a.prompt)], 1)
     ended = time.monotonic()

@@ -8,29 +8,34 @@
 Each repetition asks an engine a question of that many words and waits until its prefix is written; then an engine that
 has the directory and one that has none get the same continuation. Prints a table."""
 import argparse
-import http.client
+import json
 import random
 import statistics
+import subprocess
 import sys
 import tempfile
-import time
+import threading
 
 import measuring as m
 import turns
 
-WRITTEN = 'sluice_prefix_files_total{kind="written"} '
+def stored(stats):
+    """Of a line of `sluice stats --json --watch`."""
+    compute = next(p for p in json.loads(stats)["processes"] if p["service"] == "compute")
+    return compute["counters"]["prefixes_stored"]
 
 
 def wait_written(engine, seconds=300):
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        connection = http.client.HTTPConnection("127.0.0.1", engine.port, timeout=60)
-        connection.request("GET", "/metrics")
-        for line in connection.getresponse().read().decode().splitlines():
-            if line.startswith(WRITTEN) and float(line.removeprefix(WRITTEN)) > 0:
-                return
-        time.sleep(0.1)
-    sys.exit(f"no prefix was written within {seconds} s: it is too short to be worth it")
+    """Until the counter of compute says so."""
+    command = [m.program("stats"), "--name", engine.name, "--json", "--watch", "0.1"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as watch:
+        limit = threading.Timer(seconds, watch.terminate)
+        limit.start()
+        written = any(stored(line) > 0 for line in watch.stdout)
+        limit.cancel()
+        watch.terminate()
+    if not written:
+        sys.exit(f"no prefix was written within {seconds} s: it is too short to be worth it")
 
 
 def arguments():

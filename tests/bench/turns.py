@@ -34,7 +34,9 @@ def free_port():
 class Engine:
     def __init__(self, model, options):
         self.port = free_port()
-        self.process = subprocess.Popen([m.program("run"), "-m", model, "--http", str(self.port), *options],
+        self.name = f"turns-{os.getpid()}"
+        self.process = subprocess.Popen([m.program("run"), "-m", model, "--name", self.name, "--http", str(self.port),
+                                         *options],
                                         stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         for line in self.process.stderr:
             if line.startswith("ready:"):
