@@ -1,0 +1,292 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Makes one trace of several sequences: their passes, and the order of the records in a pass. */
+#include "lib/sim/replay/weave.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/assert.h"
+#include "lib/policy/schedule/schedule.h"
+
+_Static_assert(SEQUENCES_MAX <= SCHEDULE_SEQUENCES_MAX, "all may run");
+
+/* ---- passes --------------------------------------------------------------------------------- */
+
+#define NOT_RECORDED UINT64_MAX
+
+struct member { /* a sequence that runs */
+    uint32_t source;
+    uint64_t at, end;       /* records that are left */
+    uint64_t pass_end;      /* after the TOKEN_END of its next pass */
+    uint64_t served, since; /* as in schedule.h */
+};
+
+struct weaving {
+    const struct together *from;
+    struct trace *to;
+    struct member member[SEQUENCES_MAX]; /* in order of arrival */
+    uint32_t members, arrived;
+    struct member *of_pass[SEQUENCES_MAX]; /* streams first */
+    uint32_t in_pass;
+    uint64_t *accessed; /* [SEQUENCES_MAX][experts]: record of the layer; NOT_RECORDED */
+    uint64_t pass;
+};
+
+static void put(struct weaving *w, const struct member *m, const struct trace_record *x)
+{
+    struct trace_record *to = &w->to->records[w->to->count++];
+    *to = *x;
+    to->sequence = m->source + 1;
+    if (x->kind == TRACE_EXPERT || x->kind == TRACE_CHOICE || x->kind == TRACE_TOKEN_END)
+        to->pass = (uint16_t)w->pass;
+}
+
+static void put_event(struct weaving *w, const struct member *m, enum trace_kind kind)
+{
+    const struct trace_record event = {.kind = (uint8_t)kind};
+    put(w, m, &event);
+}
+
+static uint64_t next_pass_end(const struct weaving *w, const struct member *m)
+{
+    uint64_t at = m->at;
+    while (at < m->end && w->from->record[at].kind != TRACE_TOKEN_END)
+        at++;
+    return at + 1;
+}
+
+/* Sequences arrive while fewer than `parallel` run. */
+static void admit(struct weaving *w, uint32_t parallel)
+{
+    for (; w->members < parallel && w->arrived < w->from->sources; w->arrived++) {
+        const struct source *s = &w->from->source[w->arrived];
+        struct member *m = &w->member[w->members++];
+        *m = (struct member){
+            .source = w->arrived, .at = s->first, .end = s->first + s->count, .since = w->pass - 1};
+        m->pass_end = next_pass_end(w, m);
+        put_event(w, m, TRACE_SEQUENCE_START);
+    }
+}
+
+static uint32_t tokens_of(const struct weaving *w, const struct member *m)
+{
+    uint32_t tokens = w->from->record[m->pass_end - 1].tokens;
+    return tokens > 0 ? tokens : 1;
+}
+
+static void add_members(struct weaving *w, const uint32_t *rows, bool streams)
+{
+    for (uint32_t i = 0; i < w->members; i++) {
+        uint32_t tokens = tokens_of(w, &w->member[i]);
+        if (rows[i] == tokens && (tokens == 1) == streams)
+            w->of_pass[w->in_pass++] = &w->member[i];
+    }
+}
+
+/* Those that have a part in the next pass. A recorded chunk is not divided: it takes part with all
+ * of its rows. */
+static void choose(struct weaving *w)
+{
+    struct schedule_sequence wants[SEQUENCES_MAX];
+    const struct schedule_pace unknown = {.weight = 0};
+    uint32_t rows[SEQUENCES_MAX];
+    for (uint32_t i = 0; i < w->members; i++) {
+        uint32_t tokens = tokens_of(w, &w->member[i]);
+        wants[i] = (struct schedule_sequence){.arrival = w->member[i].source,
+                                              .served = w->member[i].served,
+                                              .since = w->member[i].since,
+                                              .missing = tokens,
+                                              .rows_max = tokens};
+    }
+    const struct schedule_limits limits = {.pass = w->pass, .rows = w->from->rows + SEQUENCES_MAX};
+    schedule_pass(wants, w->members, &limits, &unknown, rows);
+    w->in_pass = 0;
+    add_members(w, rows, true);
+    add_members(w, rows, false);
+    sl_assert(w->in_pass > 0);
+}
+
+/* ---- the records of a layer ------------------------------------------------------------------ */
+
+/* The layer in which an engine writes the record; UINT32_MAX: after all layers. */
+static uint32_t layer_of(const struct trace_record *x)
+{
+    return x->kind == TRACE_TOKEN_END                                     ? UINT32_MAX
+           : x->kind == TRACE_PREDICTED || x->kind == TRACE_GPU_PREDICTED ? x->from_layer
+                                                                          : x->layer;
+}
+
+static bool is_access(const struct trace_record *x)
+{
+    return x->kind == TRACE_EXPERT;
+}
+
+static bool is_logits(const struct trace_record *x)
+{
+    return x->kind == TRACE_LOGITS;
+}
+
+static bool is_other(const struct trace_record *x)
+{
+    return !is_access(x) && !is_logits(x);
+}
+
+/* Writes the next records of all members up to the layer that are of this kind. */
+static void put_kind(struct weaving *w, uint32_t layer, bool (*is)(const struct trace_record *x))
+{
+    for (uint32_t i = 0; i < w->in_pass; i++) {
+        const struct member *m = w->of_pass[i];
+        for (uint64_t at = m->at; at < m->pass_end; at++) {
+            const struct trace_record *x = &w->from->record[at];
+            if (layer_of(x) > layer)
+                break;
+            if (is(x))
+                put(w, m, x);
+        }
+    }
+}
+
+static uint64_t *accessed(const struct weaving *w, uint32_t member, uint32_t expert)
+{
+    return &w->accessed[(size_t)member * w->from->header.experts + expert];
+}
+
+/* The first access of each expert; NOT_RECORDED for all others. */
+static void find_accesses(struct weaving *w, uint32_t layer)
+{
+    for (uint32_t i = 0; i < w->in_pass; i++) {
+        const struct member *m = w->of_pass[i];
+        memset(accessed(w, i, 0), 0xff, w->from->header.experts * sizeof *w->accessed);
+        for (uint64_t at = m->at; at < m->pass_end; at++) {
+            const struct trace_record *x = &w->from->record[at];
+            if (layer_of(x) > layer)
+                break;
+            if (is_access(x) && *accessed(w, i, x->expert) == NOT_RECORDED)
+                *accessed(w, i, x->expert) = at;
+        }
+    }
+}
+
+/* All that use the expert, once. */
+static void put_expert(struct weaving *w, uint32_t expert)
+{
+    for (uint32_t i = 0; i < w->in_pass; i++) {
+        uint64_t *at = accessed(w, i, expert);
+        if (*at != NOT_RECORDED)
+            put(w, w->of_pass[i], &w->from->record[*at]);
+        *at = NOT_RECORDED;
+    }
+}
+
+/* The n-th access of a member in the layer; NULL: it has fewer. */
+static const struct trace_record *nth_access(const struct weaving *w, const struct member *m,
+                                             uint32_t layer, uint32_t n)
+{
+    for (uint64_t at = m->at; at < m->pass_end; at++) {
+        const struct trace_record *x = &w->from->record[at];
+        if (layer_of(x) > layer)
+            break;
+        if (is_access(x) && n-- == 0)
+            return x;
+    }
+    return NULL;
+}
+
+/* Rows that decode, as the core orders them: the first choices of all, then the second ones. */
+static void put_by_rank(struct weaving *w, uint32_t layer)
+{
+    bool more = true;
+    for (uint32_t rank = 0; more; rank++) {
+        more = false;
+        for (uint32_t i = 0; i < w->in_pass; i++) {
+            const struct trace_record *x = nth_access(w, w->of_pass[i], layer, rank);
+            if (x)
+                put_expert(w, x->expert);
+            more |= x != NULL;
+        }
+    }
+}
+
+/* With prompts the order depends on what is resident: it is that of the records. */
+static void put_as_recorded(struct weaving *w, uint32_t layer)
+{
+    for (uint32_t i = 0; i < w->in_pass; i++) {
+        const struct member *m = w->of_pass[i];
+        for (uint64_t at = m->at; at < m->pass_end; at++) {
+            const struct trace_record *x = &w->from->record[at];
+            if (layer_of(x) > layer)
+                break;
+            if (is_access(x))
+                put_expert(w, x->expert);
+        }
+    }
+}
+
+/* ---- the records of a pass ------------------------------------------------------------------- */
+
+static void put_layer(struct weaving *w, uint32_t layer, bool prompts)
+{
+    put_kind(w, layer, is_logits);
+    find_accesses(w, layer);
+    if (prompts)
+        put_as_recorded(w, layer);
+    else
+        put_by_rank(w, layer);
+    put_kind(w, layer, is_other);
+    for (uint32_t i = 0; i < w->in_pass; i++) {
+        struct member *m = w->of_pass[i];
+        while (m->at < m->pass_end && layer_of(&w->from->record[m->at]) <= layer)
+            m->at++;
+    }
+}
+
+static void put_pass(struct weaving *w)
+{
+    bool prompts = false;
+    for (uint32_t i = 0; i < w->in_pass; i++)
+        prompts |= tokens_of(w, w->of_pass[i]) > 1;
+    for (uint32_t layer = 0; layer < w->from->header.layers; layer++)
+        put_layer(w, layer, prompts);
+    for (uint32_t i = 0; i < w->in_pass; i++) {
+        struct member *m = w->of_pass[i];
+        put(w, m, &w->from->record[m->pass_end - 1]);
+        m->at = m->pass_end;
+        m->served = w->pass;
+        m->pass_end = next_pass_end(w, m);
+    }
+}
+
+static void end_members(struct weaving *w)
+{
+    uint32_t left = 0;
+    for (uint32_t i = 0; i < w->members; i++) {
+        if (w->member[i].at < w->member[i].end)
+            w->member[left++] = w->member[i];
+        else
+            put_event(w, &w->member[i], TRACE_SEQUENCE_END);
+    }
+    w->members = left;
+}
+
+int together_trace(const struct together *t, uint32_t parallel, struct trace *out,
+                   struct error *error)
+{
+    struct weaving w = {.from = t, .to = out, .pass = 1};
+    sl_assert(parallel > 0 && parallel <= SEQUENCES_MAX);
+    *out = (struct trace){.header = t->header};
+    w.accessed = calloc((size_t)SEQUENCES_MAX * t->header.experts, sizeof *w.accessed);
+    out->records = malloc((t->records + 2 * (uint64_t)t->sources) * sizeof *out->records);
+    if (!w.accessed || !out->records) {
+        free(w.accessed);
+        trace_free(out);
+        return error_set(error, ERR_NO_MEMORY, "out of memory (trace of several sequences)");
+    }
+    for (admit(&w, parallel); w.members > 0; admit(&w, parallel)) {
+        choose(&w);
+        put_pass(&w);
+        end_members(&w);
+        w.pass++;
+    }
+    free(w.accessed);
+    return 0;
+}
