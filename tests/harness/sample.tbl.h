@@ -25,15 +25,20 @@ AMOUNT(grammar_schemas, "scenario_grammar", 12, 300,
        "random schemas on each model; golden_schema has 300 without an engine")
 AMOUNT(hostile_connections, "scenario_hostile", 250, 1000, "connections that are closed at once")
 AMOUNT(importance_kills, "scenario_importance", 4, 20, "kills of profile")
-AMOUNT(kills_random, "scenario_kills_random", 96, 10000,
+AMOUNT(kills_random, "scenario_kills_random", 60, 10000,
        "kills, under all lossless presets together")
 AMOUNT(mutated_answers, "unit_answer_mutated", 400, 20000, "mutated answers of each form of calls")
 AMOUNT(offline_kills, "scenario_offline_budget", 2, 20, "kills of profile within a budget")
 AMOUNT(parallel_sequences, "scenario_parallel", 6, 16,
        "sequences on each kind of model; the demo model also has 2 and 5")
 AMOUNT(plan_kills, "scenario_offline_budget", 2, 50, "kills of plan within a budget")
+AMOUNT(preset_prompts, "scenario_every_preset", 1, 2,
+       "prompts under each preset; kills_random has all of them under the lossless ones")
 AMOUNT(supervisor_kills, "scenario_stops", 2, 10, "kills of the supervisor")
 
+EVERY(budget_presets, "scenario_budget", 2,
+      "presets, each with a prompt and tokens; what is resident is bounded by one mechanism, and "
+      "scenario_every_preset runs all presets")
 EVERY(cuda_models, "device_cuda_test", 7,
       "golden models; the kernels have tests of their own, and keys of every type run on three "
       "models")

@@ -112,7 +112,8 @@ static void run_preset(const char *store, const char *plan, const struct expecta
     engine_start(e, (const char *const[]){"-m", store, plan_option, preset_option,
                                           "--resident-experts=50", "--throttle=500MB", NULL});
     check_preload(e, x);
-    for (unsigned i = 0; i < 2; i++) {
+    for (unsigned n = test_amount(AMOUNT_preset_prompts); n-- > 0;) {
+        unsigned i = 1 - n; /* the one with a long prompt always */
         struct text text;
         engine_generate(e, test_prompt(i), BASELINE_TOKENS, &text);
         CHECK(strcmp(lookup_text(text.stats, "preset"), x->preset) == 0 ||
