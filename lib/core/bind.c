@@ -76,6 +76,9 @@ static const struct {
     {DENSE_DELTA_BETA_SCALE, offsetof(struct core_layer, recurrent.project_scale[2])},
     {DENSE_DELTA_ALPHA_SCALE, offsetof(struct core_layer, recurrent.project_scale[3])},
     {DENSE_DELTA_OUT_SCALE, offsetof(struct core_layer, out_scale)},
+    {DENSE_MAMBA_IN_SCALE, offsetof(struct core_layer, recurrent.project_scale[0])},
+    {DENSE_CONV_BIAS, offsetof(struct core_layer, recurrent.conv_bias)},
+    {DENSE_RECURRENT_D, offsetof(struct core_layer, recurrent.skip)},
     {DENSE_FFN_GATE_SCALE, offsetof(struct core_layer, dense_scale[EXPERT_GATE])},
     {DENSE_FFN_UP_SCALE, offsetof(struct core_layer, dense_scale[EXPERT_UP])},
     {DENSE_FFN_DOWN_SCALE, offsetof(struct core_layer, dense_scale[EXPERT_DOWN])},
@@ -108,8 +111,8 @@ static struct device_at dense_vector(struct core *c, uint32_t layer, enum dense_
     if (!has(c, layer, role))
         return (struct device_at){0};
     struct op_unpack unpack = {.w = dense_matrix(c, layer, role), .stride = 1};
-    unpack.w.n = 1;
-    unpack.y = take(c, at, unpack.w.k);
+    unpack.row_stride = unpack.w.k; /* the weights of some norms are in groups */
+    unpack.y = take(c, at, (size_t)unpack.w.k * unpack.w.n);
     c->device->ops->unpack(c->device, &unpack);
     return unpack.y;
 }
@@ -422,6 +425,7 @@ static void bind_mixer(struct core *c, uint32_t i, uint64_t *vectors)
 {
     static const enum dense_role delta[] = {DENSE_DELTA_QKV, DENSE_DELTA_GATE, DENSE_DELTA_BETA,
                                             DENSE_DELTA_ALPHA, DENSE_DELTA_BETA_ALPHA};
+    static const enum dense_role mamba[] = {DENSE_MAMBA_IN};
     static const enum dense_role conv[] = {DENSE_SHORTCONV_IN};
     struct core_layer *l = &c->layer[i];
     switch ((enum layer_mixer)c->model->layer[i].mixer) {
@@ -437,6 +441,10 @@ static void bind_mixer(struct core *c, uint32_t i, uint64_t *vectors)
         bind_recurrent(c, i, delta, ARRAY_LEN(delta), DENSE_DELTA_OUT);
         l->recurrent.conv = bind_conv(c, i, DENSE_DELTA_CONV, vectors);
         l->recurrent.beta_alpha = has(c, i, DENSE_DELTA_BETA_ALPHA);
+        return;
+    case MIXER_MAMBA2:
+        bind_recurrent(c, i, mamba, ARRAY_LEN(mamba), DENSE_DELTA_OUT);
+        l->recurrent.conv = bind_conv(c, i, DENSE_DELTA_CONV, vectors);
         return;
     case MIXER_SHORTCONV:
         bind_recurrent(c, i, conv, ARRAY_LEN(conv), DENSE_SHORTCONV_OUT);

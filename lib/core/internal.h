@@ -42,15 +42,16 @@ struct core_mla_weights {
 };
 
 /* Mixers with a recurrent state. The projections s(project_scale) project x stand next to each
- * other in a row; a convolution over time reads them, and DeltaNet its rates and gates. */
+ * other in a row; a convolution over time reads them, and a recurrence its rates and gates. */
 struct core_recurrent_weights {
     struct device_matrix project[CORE_PROJECTIONS];
     struct device_at project_scale[CORE_PROJECTIONS];
-    uint32_t projected;    /* outputs of all projections */
-    uint64_t state_at;     /* floats: its place in the state of a sequence */
-    bool beta_alpha;       /* the last projection has both */
-    struct device_at conv; /* [taps][channels] */
-    struct device_at delta_dt, delta_a, delta_norm; /* [v heads], [v heads], [size] */
+    uint32_t projected;               /* outputs of all projections */
+    uint64_t state_at;                /* floats: its place in the state of a sequence */
+    bool beta_alpha;                  /* the last projection has both */
+    struct device_at conv;            /* [taps][channels] */
+    struct device_at conv_bias, skip; /* [channels], [v heads]; or none */
+    struct device_at delta_dt, delta_a, delta_norm; /* [v heads], [v heads], by the rule */
 };
 
 struct core_layer {
@@ -260,10 +261,8 @@ void core_attention(struct core *c);   /* attention.c */
 void core_mixer_input(struct core *c); /* the norm of the rows, and the size of c->scratch.mix */
 void core_attention_output(struct core *c); /* of c->scratch.mix, added to the rows */
 void core_mla(struct core *c);              /* mla.c */
-void core_deltanet(struct core *c);         /* recurrent.c */
+void core_recurrence(struct core *c);       /* recurrent.c */
 void core_shortconv(struct core *c);
-/* Without beta_alpha. */
-struct device_delta core_delta_shape(const struct core *c, const struct layer_recurrent *r);
 
 /* router.c */
 void core_ffn_norm(struct core *c); /* input of the second part */

@@ -42,34 +42,26 @@ void core_shortconv(struct core *c)
     core_attention_output(c);
 }
 
-struct device_delta core_delta_shape(const struct core *c, const struct layer_recurrent *r)
-{
-    const struct model_hparams *h = &c->hp;
-    return (struct device_delta){.size = h->delta_size,
-                                 .k_heads = h->delta_k_heads,
-                                 .v_heads = h->delta_v_heads,
-                                 .inner = h->delta_inner,
-                                 .taps = r->taps,
-                                 .channels = r->channels,
-                                 .order = (enum delta_order)h->delta_order,
-                                 .eps = h->rms_eps};
-}
-
-void core_deltanet(struct core *c)
+void core_recurrence(struct core *c)
 {
     const struct core_layer *l = core_layer_now(c);
     core_mixer_input(c);
     project(c);
-    struct op_delta delta = {
+    const struct op_recurrence recurrence = {
         .rows = c->pass.step.rows,
         .sequences = c->pass.sequence_count,
         .row = c->scratch.row,
         .sequence = c->pass.at,
-        .shape = core_delta_shape(c, &c->model->layer[c->pass.step.layer].recurrent),
+        .shape = {.layer = c->model->layer[c->pass.step.layer].recurrent,
+                  .order = (enum delta_order)c->hp.delta_order,
+                  .joined = l->recurrent.beta_alpha,
+                  .eps = c->hp.rms_eps},
         .conv = l->recurrent.conv,
+        .conv_bias = l->recurrent.conv_bias,
         .zeros = c->scratch.zeros,
         .dt = l->recurrent.delta_dt,
         .decay = l->recurrent.delta_a,
+        .skip = l->recurrent.skip,
         .norm = l->recurrent.delta_norm,
         .q_weight = c->delta_q_weight,
         .k_weight = c->delta_k_weight,
@@ -77,7 +69,6 @@ void core_deltanet(struct core *c)
         .projected = c->scratch.projected,
         .mix = c->scratch.mix,
     };
-    delta.shape.beta_alpha = l->recurrent.beta_alpha;
-    c->device->ops->delta(c->device, &delta);
+    c->device->ops->recurrence(c->device, &recurrence);
     core_attention_output(c);
 }

@@ -201,8 +201,7 @@ static void cut_workspace(struct core *c, struct layout *m, uint32_t chunk,
                                          .latent_forms = want->latent,
                                          .attention_floats = attention_floats(c),
                                          .kv_floats = kv_floats(c),
-                                         .delta = core_delta_shape(c, &recurrent),
-                                         .channels = recurrent.channels};
+                                         .recurrent = recurrent};
     struct device_at at = cut_device(m, c->device->ops->workspace(c->device, &limits), 1);
     if (at.address)
         c->device->ops->use_workspace(c->device, &limits, at);

@@ -158,28 +158,31 @@ struct gpu_conv {
     float *next; /* the past of the next pass, may be `past`; NULL: not kept */
     size_t x_stride, past_stride, w_stride, y_stride;
     uint32_t taps, n, rows;
-    bool silu; /* of the result */
+    bool silu;         /* of the result */
+    const float *bias; /* [n] added to it before; NULL: none */
 };
 
-/* The gated delta rule (kernel_delta) of `heads` heads, `rows` steps one after the other. Head h
+/* A recurrence (kernel_delta) of `heads` heads, `rows` steps one after the other. Head h
  * has the k and q of head h / share, or h mod k_heads if `interleaved`; k_heads = heads / share.
  * Its state is [keys][values], h * keys * values elements on; `before` NULL: +0. `after` may be
  * `before`. */
 struct gpu_delta {
     const float *k, *q, *v;    /* [row][head][keys or values] */
-    const float *beta, *decay; /* [row][head] */
+    const float *rate, *decay; /* [row][head] */
+    const float *skip;         /* [head] D: out = q^T S + D v; NULL: none */
     const float *before;
     float *after, *out; /* out: [row][head][values] */
     size_t k_stride, q_stride, v_stride, gate_stride, out_stride;
     uint32_t keys, values, heads, share, rows;
     bool interleaved;
+    bool without; /* the delta term */
 };
 
-/* beta = sigmoid(b) and decay = exp(a_log * softplus(a + bias)) of each row and head, as
- * ARITHMETIC.md has them. a_log, bias: [heads]. */
+/* rate = sigmoid(b), or softplus(a + bias) where b is NULL, and decay = exp(a_log * softplus(a +
+ * bias)) of each row and head, as ARITHMETIC.md has them. a_log, bias: [heads]. */
 struct gpu_delta_gates {
     const float *b, *a, *bias, *a_log;
-    float *beta, *decay; /* [row][head] */
+    float *rate, *decay; /* [row][head] */
     size_t b_stride, a_stride;
     uint32_t heads, rows;
     /* 0: of row r, b[h] and a[h] are those of head h. Else those of the `share` heads of a k head

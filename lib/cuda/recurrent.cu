@@ -23,6 +23,8 @@ __global__ void __launch_bounds__(CHANNEL_THREADS) conv_rows(gpu_conv c)
     float sum = 0;
     for (uint32_t t = 0; t < c.taps; t++)
         sum = fmaf(c.w[t * c.w_stride + i], conv_input(c, blockIdx.y + t, i), sum);
+    if (c.bias)
+        sum = fmaf(1.0f, c.bias[i], sum);
     c.y[blockIdx.y * c.y_stride + i] = c.silu ? sum / (1.0f + exp_one(0.0f - sum)) : sum;
 }
 
@@ -49,7 +51,7 @@ extern "C" int gpu_conv_rows(const struct gpu_conv *c, void *stream)
     return status;
 }
 
-/* ---- gated delta rule ---- */
+/* ---- recurrences ---- */
 
 __global__ void __launch_bounds__(CHANNEL_THREADS) delta_gates(gpu_delta_gates g)
 {
@@ -62,10 +64,12 @@ __global__ void __launch_bounds__(CHANNEL_THREADS) delta_gates(gpu_delta_gates g
         uint32_t k_heads = g.heads / g.share, k_head = g.interleaved ? h % k_heads : h / g.share;
         at = k_head * 2 * g.share + (g.interleaved ? h / k_heads : h % g.share);
     }
-    float b = g.b[blockIdx.y * g.b_stride + at],
-          biased = g.a[blockIdx.y * g.a_stride + at] + g.bias[h];
+    float biased = g.a[blockIdx.y * g.a_stride + at] + g.bias[h];
     double softplus = biased > 20 ? (double)biased : exact_log(1 + exact_exp((double)biased));
-    g.beta[to] = (float)(1 / (1 + exact_exp(-(double)b)));
+    if (g.b)
+        g.rate[to] = (float)(1 / (1 + exact_exp(-(double)g.b[blockIdx.y * g.b_stride + at])));
+    else
+        g.rate[to] = (float)(biased < -20 ? exact_exp((double)biased) : softplus);
     g.decay[to] = (float)exact_exp((double)g.a_log[h] * softplus);
 }
 
@@ -94,7 +98,7 @@ __global__ void __launch_bounds__(CHANNEL_THREADS) delta_steps(gpu_delta d)
     float *next = d.after + state;
     for (uint32_t r = 0; r < d.rows; r++) {
         const float *s = r > 0 ? next : d.before ? d.before + state : NULL;
-        float decay = d.decay[r * d.gate_stride + head], beta = d.beta[r * d.gate_stride + head];
+        float decay = d.decay[r * d.gate_stride + head], rate = d.rate[r * d.gate_stride + head];
         __syncthreads(); /* the keys of the step before are not read any more */
         for (uint32_t i = threadIdx.x; i < d.keys; i += CHANNEL_THREADS) {
             k[i] = d.k[r * d.k_stride + (size_t)k_head * d.keys + i];
@@ -104,15 +108,18 @@ __global__ void __launch_bounds__(CHANNEL_THREADS) delta_steps(gpu_delta d)
         if (j >= d.values)
             continue;
         float recall = 0, out = 0;
-        for (uint32_t i = 0; i < d.keys; i++)
+        for (uint32_t i = 0; i < d.keys && !d.without; i++)
             recall = fmaf(k[i], (s ? s[(size_t)i * d.values] : 0.0f) * decay, recall);
-        float u = beta * (d.v[r * d.v_stride + (size_t)head * d.values + j] - recall);
+        float v = d.v[r * d.v_stride + (size_t)head * d.values + j];
+        float u = rate * (d.without ? v : v - recall);
         for (uint32_t i = 0; i < d.keys; i++) {
             size_t at = (size_t)i * d.values;
             float now = fmaf(k[i], u, (s ? s[at] : 0.0f) * decay);
             next[at] = now;
             out = fmaf(q[i], now, out);
         }
+        if (d.skip)
+            out = fmaf(d.skip[head], v, out);
         d.out[r * d.out_stride + (size_t)head * d.values + j] = out;
     }
 }

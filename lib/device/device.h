@@ -186,20 +186,24 @@ static inline uint32_t device_latent_run(const struct device_latent *m,
     return n < left ? n : left;
 }
 
-/* Sizes of the gated delta rule, and of the convolution before it. */
-struct device_delta {
-    uint32_t size, k_heads, v_heads, inner;
-    uint32_t taps, channels;
+/* A recurrence, and the convolution before it. */
+struct device_recurrence {
+    struct layer_recurrent layer;
     enum delta_order order;
-    bool beta_alpha; /* the logits of beta and of the decay are of one matrix, in groups of a k
-                     * head */
+    bool joined; /* the logits b and a of rates are of one matrix, in groups of a k head */
     float eps;
 };
 
-/* Floats of the recurrent state: older inputs of the convolution, then a matrix per v head. */
-static inline size_t device_delta_floats(const struct device_delta *d)
+/* v heads of a k head. */
+static inline uint32_t device_recurrent_share(const struct layer_recurrent *r)
 {
-    return (d->taps - 1) * (size_t)d->channels + (size_t)d->v_heads * d->size * d->size;
+    return r->heads / r->groups;
+}
+
+/* Elements of the weights of the norm: of a head, or of all heads. */
+static inline uint32_t device_recurrent_norm(const struct layer_recurrent *r)
+{
+    return r->rule.gate_first ? r->mixed : r->value_size;
 }
 
 /* Limits of the memory that an operation needs in addition to its arguments: the largest values of
@@ -211,10 +215,9 @@ struct device_limits {
     uint32_t inner, inner_forms;   /* the same of their down matrices */
     struct device_latent latent;   /* key 0: no MLA */
     uint32_t nope_forms, latent_forms;
-    uint32_t attention_floats; /* heads * (values of a head + 2) */
-    uint32_t kv_floats;        /* a row of keys and one of values, all heads */
-    struct device_delta delta; /* size 0: no DeltaNet */
-    uint32_t channels;         /* of the convolutions over time; 0: none */
+    uint32_t attention_floats;        /* heads * (values of a head + 2) */
+    uint32_t kv_floats;               /* a row of keys and one of values, all heads */
+    struct layer_recurrent recurrent; /* channels 0: no convolution over time */
 };
 
 /* struct op_NAME, the arguments of each operation. */

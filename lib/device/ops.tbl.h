@@ -276,29 +276,30 @@ OP(short_conv)
     OP_WRITE_ROWS(mix, a->rows)
 OP_END(short_conv)
 
-/* Gated DeltaNet (host/recurrent.c has the formulas): rows (q k v of the convolution | gates of the
- * output | logits of beta and the decay), `stride` floats apart. q_weight, k_weight: of the norms
- * of a head. */
-OP(delta)
+/* A recurrence (struct recurrent_rule; host/recurrent.c has the steps) of rows of projections,
+ * `stride` floats apart. q_weight, k_weight: of the norms of a head, if the rule has them. conv_bias
+ * and skip (D) may be none. */
+OP(recurrence)
     OP_VALUE(uint32_t, rows)
     OP_VALUE(uint32_t, sequences)
     OP_HOST(struct device_row, row, a->rows)
     OP_SEQUENCES(sequence, a->sequences)
-    OP_VALUE(struct device_delta, shape)
-    OP_STATE(state, DEVICE_READS, device_delta_floats(&a->shape))
-    OP_STATE(next_state, DEVICE_WRITES, device_delta_floats(&a->shape))
-    OP_READ(conv, FLOATS((size_t)a->shape.taps * a->shape.channels))
-    OP_READ(zeros, FLOATS(a->shape.channels))
-    OP_READ(dt, FLOATS(a->shape.v_heads))
-    OP_READ(decay, FLOATS(a->shape.v_heads))
-    OP_READ(norm, FLOATS(a->shape.size))
-    OP_READ(q_weight, FLOATS(a->shape.size))
-    OP_READ(k_weight, FLOATS(a->shape.size))
+    OP_VALUE(struct device_recurrence, shape)
+    OP_STATE(state, DEVICE_READS, a->shape.layer.floats)
+    OP_STATE(next_state, DEVICE_WRITES, a->shape.layer.floats)
+    OP_READ(conv, FLOATS((size_t)a->shape.layer.taps * a->shape.layer.channels))
+    OP_READ(conv_bias, FLOATS(a->shape.layer.channels))
+    OP_READ(zeros, FLOATS(a->shape.layer.channels))
+    OP_READ(dt, FLOATS(a->shape.layer.heads))
+    OP_READ(decay, FLOATS(a->shape.layer.heads))
+    OP_READ(skip, FLOATS(a->shape.layer.heads))
+    OP_READ(norm, FLOATS(device_recurrent_norm(&a->shape.layer)))
+    OP_READ(q_weight, FLOATS(a->shape.layer.key_size))
+    OP_READ(k_weight, FLOATS(a->shape.layer.key_size))
     OP_VALUE(size_t, stride)
-    OP_READ(projected, FLOATS((a->rows - 1) * a->stride + a->shape.channels + a->shape.inner +
-                              (size_t)2 * a->shape.v_heads))
+    OP_READ(projected, FLOATS((a->rows - 1) * a->stride + a->shape.layer.projected))
     OP_WRITE_ROWS(mix, a->rows)
-OP_END(delta)
+OP_END(recurrence)
 
 /* ---- a network that every row uses ---- */
 

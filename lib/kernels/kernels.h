@@ -135,15 +135,17 @@ static inline uint32_t kernel_attention_begin(uint32_t window, uint32_t position
     return window != 0 && positions > window ? positions - window : 0;
 }
 
-/* Arguments of one step of the gated delta rule (Yang, Kautz, Hatamizadeh 2024), one head:
- * S = decay * S;  S = S + k (beta * (v - k^T S))^T;  out = q^T S. */
+/* Arguments of one step of a recurrence, one head: S = decay * S; S = S + k u^T; out = q^T S. With
+ * u = rate * (v - k^T S) it is the gated delta rule (Yang, Kautz, Hatamizadeh 2024), with u = rate *
+ * v Mamba-2 (Dao & Gu 2024). */
 struct kernel_delta {
     const float *k, *q, *v; /* [keys], [keys], [values] */
-    float beta, decay;
+    float rate, decay;
     uint32_t keys, values;
     const float *state; /* S before the step: [keys][values] */
     float *next;        /* S after it; may be `state` */
     float *out;         /* [values] */
+    bool without;       /* the delta term: u = rate * v */
 };
 
 struct kernel_ops {

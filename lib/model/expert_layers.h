@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A set of layers: those of a model that have experts, which may be any of them. For code that knows no architecture;
- * lib/model/arch/arch.h makes it from the table of layers. */
+/* A set of layers: those of a model that have experts, which may be any of them. For code that
+ * knows no architecture; lib/model/arch/arch.h makes it from the table of layers. */
 #ifndef SLUICE_MODEL_EXPERT_LAYERS_H
 #define SLUICE_MODEL_EXPERT_LAYERS_H
 

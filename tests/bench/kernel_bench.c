@@ -318,7 +318,7 @@ static void bench_delta(const struct kernel_ops *ops)
                 struct kernel_delta d = {.k = bench.x,
                                          .q = bench.x + SIZE,
                                          .v = bench.x + 2 * SIZE,
-                                         .beta = 0.01f,
+                                         .rate = 0.01f,
                                          .decay = 0.9f,
                                          .keys = SIZE,
                                          .values = SIZE,

@@ -100,7 +100,8 @@ void core_take_sequences(struct core *c)
 }
 
 static void (*const mixers[])(struct core *c) = {[MIXER_ATTENTION] = core_attention,
-                                                 [MIXER_DELTANET] = core_deltanet,
+                                                 [MIXER_DELTANET] = core_recurrence,
+                                                 [MIXER_MAMBA2] = core_recurrence,
                                                  [MIXER_SHORTCONV] = core_shortconv,
                                                  [MIXER_MLA] = core_mla};
 _Static_assert(ARRAY_LEN(mixers) == MIXER__COUNT, "a function for every mixer");

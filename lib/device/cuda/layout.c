@@ -283,10 +283,10 @@ static size_t latent_bytes(const struct device_limits *l)
 
 static size_t recurrent_bytes(const struct device_limits *l)
 {
-    const struct device_delta *s = &l->delta;
+    const struct layer_recurrent *r = &l->recurrent;
     size_t runs = smaller(l->rows, DEVICE_SEQUENCES_MAX);
     size_t floats =
-        l->channels + 2 * (size_t)s->k_heads * s->size + (size_t)s->v_heads * (s->size + 2);
+        r->channels + 2 * (size_t)r->groups * r->key_size + (size_t)r->heads * (r->value_size + 2);
     return l->rows * floats * sizeof(float) + runs * ARRAYS * DEVICE_ALIGN;
 }
 

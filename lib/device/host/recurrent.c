@@ -97,123 +97,175 @@ void host_op_short_conv(struct device *d, const struct op_short_conv *a)
     host_run_columns(host_of(d), a->channels, a->taps, a->rows, run_channels, a);
 }
 
-/* ---- gated DeltaNet ----
+/* ---- recurrences ----
  *
- * Yang, Kautz, Hatamizadeh 2024, as in Qwen3-Next: a convolution over time of the rows of q, k and
- * v, then the gated delta rule in each head, which reads and writes the recurrent state. A k head
- * and the v heads that it serves are one piece of work: their channels, their part of the state.
+ * A convolution over time of the rows of q, k and v, then a step of the recurrence of each head
+ * (struct recurrent_rule), which reads and writes the recurrent state. The heads of a group, which
+ * have the same q and k, are one piece of work, or several if there are more threads than groups.
  * The rows of a sequence are steps in the order of their positions, so a row has the same bits in
  * every chunk. */
 
-/* One k head of one sequence of a pass. */
+/* Heads of one group of one sequence of a pass. */
 struct head_group {
     struct host *h;
-    const struct op_delta *a;
+    const struct op_recurrence *a;
     const float *before; /* state of the layer, or NULL */
     float *after;
-    uint32_t sequence, head;
+    uint32_t sequence, head; /* head: of q and k */
+    uint32_t first, end;     /* its v heads, by their number in the group */
     float q[KERNEL_HEAD_SIZE_MAX], k[KERNEL_HEAD_SIZE_MAX];
 };
 
-static const float *projected_row(const struct op_delta *a, uint32_t row)
+static const float *projected_row(const struct op_recurrence *a, uint32_t row)
 {
     return device_floats(a->projected) + row * a->stride;
 }
 
-static void conv_silu(const struct head_group *g, const struct window *window, const float *now,
-                      uint32_t channel, float *y)
+/* The inputs of the convolution. */
+static const float *inputs_of(const struct op_recurrence *a, uint32_t row)
 {
-    window_conv(g->h, window, now, g->a->conv, channel, g->a->shape.size, y);
-    g->h->kernels->silu(y, g->a->shape.size);
+    return projected_row(a, row) + a->shape.layer.conv_at;
 }
 
-/* The logits of beta and of the decay are next to each other (one matrix, in groups of the k head),
- * or each of all heads. */
-static void gates_of(const struct head_group *g, uint32_t row, uint32_t n, uint32_t v_head,
+static struct window window_of(const struct op_recurrence *a, uint32_t sequence)
+{
+    const struct layer_recurrent *l = &a->shape.layer;
+    return window_open(a->sequence[sequence].state, a->zeros, l->taps, l->channels);
+}
+
+static void conv_silu(const struct head_group *g, const struct window *window, const float *now,
+                      uint32_t channel, uint32_t n, float *y)
+{
+    window_conv(g->h, window, now, g->a->conv, channel, n, y);
+    if (g->a->conv_bias.address)
+        g->h->kernels->axpy(1.0f, device_floats(g->a->conv_bias) + channel, n, y);
+    g->h->kernels->silu(y, n);
+}
+
+static double softplus_of(double x)
+{
+    return x > 20 ? x : exact_log(1 + exact_exp(x));
+}
+
+/* Logits of b and of a are next to each other (one matrix, in groups of the k head), or each of all
+ * heads; a step has no b. Below -20, log(1 + exp(x)) in double has fewer digits than exp(x). */
+static void rates_of(const struct head_group *g, uint32_t row, uint32_t n, uint32_t v_head,
                      struct kernel_delta *d)
 {
-    const struct device_delta *s = &g->a->shape;
-    const float *gates = projected_row(g->a, row) + s->channels + s->inner;
-    uint32_t share = s->v_heads / s->k_heads;
-    bool joined = s->beta_alpha;
-    float b = gates[joined ? g->head * 2 * share + n : v_head];
-    float a = gates[joined ? g->head * 2 * share + share + n : s->v_heads + v_head];
-    float biased = a + device_floats(g->a->dt)[v_head];
-    host_note(g->h, (const float[]){b, biased}, 2); /* of infinities, beta and decay are 0 or 1 */
-    double softplus = biased > 20 ? (double)biased : exact_log(1 + exact_exp((double)biased));
-    d->beta = (float)(1 / (1 + exact_exp(-(double)b)));
+    const struct layer_recurrent *l = &g->a->shape.layer;
+    const float *rates = projected_row(g->a, row) + l->rates_at;
+    uint32_t share = device_recurrent_share(l), at = v_head, next = l->heads;
+    if (g->a->shape.joined) {
+        at = g->head * 2 * share + n;
+        next = share;
+    }
+    float b = l->rule.step ? 0 : rates[at];
+    float biased = rates[at + (l->rule.step ? 0 : next)] + device_floats(g->a->dt)[v_head];
+    host_note(g->h, (const float[]){b, biased}, 2); /* of infinities, rates are 0 or 1 */
+    double softplus = softplus_of((double)biased);
+    if (l->rule.step)
+        d->rate = (float)(biased < -20 ? exact_exp((double)biased) : softplus);
+    else
+        d->rate = (float)(1 / (1 + exact_exp(-(double)b)));
     d->decay = (float)exact_exp((double)device_floats(g->a->decay)[v_head] * softplus);
 }
 
 /* The n-th v head of a k head. */
-static uint32_t v_head_of(const struct head_group *g, uint32_t n)
+static uint32_t v_head_of(const struct device_recurrence *s, uint32_t head, uint32_t n)
 {
-    const struct device_delta *s = &g->a->shape;
-    return s->order == DELTA_INTERLEAVED ? n * s->k_heads + g->head
-                                         : g->head * (s->v_heads / s->k_heads) + n;
+    return s->order == DELTA_INTERLEAVED ? n * s->layer.groups + head
+                                         : head * device_recurrent_share(&s->layer) + n;
 }
 
-/* One step of a v head, and its part of the mixer's output. */
+/* A head's part of the mixer's output, from y. The norm of a group is that of all its heads, which
+ * finish_rows makes. */
+static void put_output(const struct head_group *g, uint32_t row, uint32_t v_head, float *y)
+{
+    const struct layer_recurrent *l = &g->a->shape.layer;
+    uint32_t n = l->value_size;
+    const float *z = projected_row(g->a, row) + l->gate_at + (size_t)v_head * n;
+    if (!l->rule.gate_first)
+        g->h->kernels->rms_norm(y, device_floats(g->a->norm), n, g->a->shape.eps, y);
+    g->h->kernels->silu_mul(z, y, n, rows_floats(&g->a->mix, row) + (size_t)v_head * n);
+}
+
+/* One step of a v head. */
 static void step_head(const struct head_group *g, const struct window *window, uint32_t row,
                       bool first, uint32_t n)
 {
-    const struct device_delta *s = &g->a->shape;
-    uint32_t size = s->size, v_head = v_head_of(g, n);
+    const struct layer_recurrent *l = &g->a->shape.layer;
+    uint32_t values = l->value_size, v_head = v_head_of(&g->a->shape, g->head, n);
     float v[KERNEL_HEAD_SIZE_MAX], out[KERNEL_HEAD_SIZE_MAX];
-    const float *now = projected_row(g->a, row);
-    conv_silu(g, window, now, (2 * s->k_heads + v_head) * size, v);
-    size_t at = (size_t)(s->taps - 1) * s->channels + (size_t)v_head * size * size;
+    conv_silu(g, window, inputs_of(g->a, row), l->v_at + v_head * values, values, v);
+    size_t size = (size_t)l->key_size * values;
+    size_t at = (size_t)(l->taps - 1) * l->channels + v_head * size;
     struct kernel_delta d = {.k = g->k,
                              .q = g->q,
                              .v = v,
-                             .keys = size,
-                             .values = size,
+                             .keys = l->key_size,
+                             .values = values,
                              .state = g->after + at,
                              .next = g->after + at,
-                             .out = out};
+                             .out = out,
+                             .without = !l->rule.delta};
     if (first && g->before)
         d.state = g->before + at;
     else if (first)
-        memset(d.next, 0, (size_t)size * size * sizeof *d.next);
-    gates_of(g, row, n, v_head, &d);
+        memset(d.next, 0, size * sizeof *d.next);
+    rates_of(g, row, n, v_head, &d);
     g->h->kernels->delta(&d);
-    g->h->kernels->rms_norm(out, device_floats(g->a->norm), size, s->eps, out);
-    const float *z = now + s->channels + (size_t)v_head * size;
-    g->h->kernels->silu_mul(z, out, size, rows_floats(&g->a->mix, row) + (size_t)v_head * size);
+    if (g->a->skip.address)
+        g->h->kernels->axpy(device_floats(g->a->skip)[v_head], v, values, out);
+    put_output(g, row, v_head, out);
 }
 
-/* The older inputs that the next pass needs, of the channels of this piece. */
+static void query_and_key(struct head_group *g, const struct window *window, uint32_t row)
+{
+    const struct layer_recurrent *l = &g->a->shape.layer;
+    const struct kernel_ops *kernels = g->h->kernels;
+    uint32_t size = l->key_size;
+    float eps = 1e-6f / (float)size; /* RMSNorm divides the sum by the size: the L2 norm */
+    conv_silu(g, window, inputs_of(g->a, row), l->q_at + g->head * size, size, g->q);
+    conv_silu(g, window, inputs_of(g->a, row), l->k_at + g->head * size, size, g->k);
+    if (!l->rule.unit)
+        return;
+    kernels->rms_norm(g->q, device_floats(g->a->q_weight), size, eps, g->q);
+    kernels->rms_norm(g->k, device_floats(g->a->k_weight), size, eps, g->k);
+}
+
+/* The older inputs that the next pass needs, of the channels of q and k of a group. */
+static void keep_keys(const struct op_recurrence *a, const struct window *window, uint32_t head,
+                      float *state)
+{
+    const struct layer_recurrent *l = &a->shape.layer;
+    uint32_t size = l->key_size;
+    window_keep(window, l->q_at + head * size, size, state);
+    window_keep(window, l->k_at + head * size, size, state);
+}
+
+/* Several pieces of a group read the older inputs of q and k: finish_rows keeps them. */
 static void keep_window(const struct head_group *g, const struct window *window)
 {
-    const struct device_delta *s = &g->a->shape;
-    uint32_t size = s->size;
-    window_keep(window, g->head * size, size, g->after);
-    window_keep(window, (s->k_heads + g->head) * size, size, g->after);
-    for (uint32_t n = 0; n < s->v_heads / s->k_heads; n++)
-        window_keep(window, (2 * s->k_heads + v_head_of(g, n)) * size, size, g->after);
+    const struct layer_recurrent *l = &g->a->shape.layer;
+    uint32_t n = l->value_size;
+    if (g->end - g->first == device_recurrent_share(l))
+        keep_keys(g->a, window, g->head, g->after);
+    for (uint32_t i = g->first; i < g->end; i++)
+        window_keep(window, l->v_at + v_head_of(&g->a->shape, g->head, i) * n, n, g->after);
 }
 
 static void run_group(struct head_group *g)
 {
-    const struct op_delta *a = g->a;
-    const struct device_delta *s = &a->shape;
-    const struct kernel_ops *kernels = g->h->kernels;
-    uint32_t size = s->size;
-    float eps = 1e-6f / (float)size; /* RMSNorm divides the sum by the size: the L2 norm */
-    struct window window =
-        window_open(a->sequence[g->sequence].state, a->zeros, s->taps, s->channels);
+    const struct op_recurrence *a = g->a;
+    struct window window = window_of(a, g->sequence);
     uint32_t steps = 0;
     for (uint32_t r = 0; r < a->rows; r++) {
         if (a->row[r].sequence != g->sequence)
             continue;
-        const float *now = projected_row(a, r);
-        conv_silu(g, &window, now, g->head * size, g->q);
-        conv_silu(g, &window, now, (s->k_heads + g->head) * size, g->k);
-        kernels->rms_norm(g->q, device_floats(a->q_weight), size, eps, g->q);
-        kernels->rms_norm(g->k, device_floats(a->k_weight), size, eps, g->k);
-        for (uint32_t n = 0; n < s->v_heads / s->k_heads; n++)
+        query_and_key(g, &window, r);
+        for (uint32_t n = g->first; n < g->end; n++)
             step_head(g, &window, r, steps == 0, n);
-        window_push(&window, now);
+        window_push(&window, inputs_of(a, r));
         if (steps++ % ALIVE_STEPS == 0)
             host_alive(g->h, a->rows);
     }
@@ -221,11 +273,22 @@ static void run_group(struct head_group *g)
         keep_window(g, &window);
 }
 
+/* Pieces of a group: more than one if there are fewer groups than threads. */
+static uint32_t pieces_of(const struct host *h, const struct op_recurrence *a)
+{
+    const struct layer_recurrent *l = &a->shape.layer;
+    uint32_t pieces = 1, share = device_recurrent_share(l);
+    while (a->sequences * l->groups * pieces < h->threads && share % (2 * pieces) == 0)
+        pieces *= 2;
+    return pieces;
+}
+
 static void run_groups(void *arg, uint32_t thread, uint32_t threads)
 {
     const struct host_run *run = arg;
-    const struct op_delta *a = run->a;
-    uint32_t begin, end, heads = a->shape.k_heads;
+    const struct op_recurrence *a = run->a;
+    uint32_t begin, end, pieces = pieces_of(run->h, a), heads = a->shape.layer.groups * pieces;
+    uint32_t part = device_recurrent_share(&a->shape.layer) / pieces;
     pool_share(a->sequences * heads, 1, thread, threads, &begin, &end);
     for (uint32_t u = begin; u < end; u++) {
         const struct device_sequence *s = &a->sequence[u / heads];
@@ -234,15 +297,51 @@ static void run_groups(void *arg, uint32_t thread, uint32_t threads)
                                .before = device_floats(s->state),
                                .after = device_floats(s->next_state),
                                .sequence = u / heads,
-                               .head = u % heads};
+                               .head = u % heads / pieces,
+                               .first = u % pieces * part,
+                               .end = (u % pieces + 1) * part};
         run_group(&g);
     }
 }
 
-void host_op_delta(struct device *d, const struct op_delta *a)
+/* ---- after the steps of all heads ---- */
+
+static void keep_sequence(const struct op_recurrence *a, uint32_t sequence)
+{
+    struct window window = window_of(a, sequence);
+    uint32_t rows = 0;
+    for (uint32_t r = 0; r < a->rows; r++)
+        if (a->row[r].sequence == sequence) {
+            window_push(&window, inputs_of(a, r));
+            rows++;
+        }
+    for (uint32_t head = 0; rows > 0 && head < a->shape.layer.groups; head++)
+        keep_keys(a, &window, head, device_floats(a->sequence[sequence].next_state));
+}
+
+/* The norms of groups. */
+static void finish_rows(void *arg, uint32_t thread, uint32_t threads)
+{
+    const struct host_run *run = arg;
+    const struct op_recurrence *a = run->a;
+    uint32_t begin, end, groups = a->shape.layer.groups, n = a->shape.layer.mixed / groups;
+    pool_share(a->rows * groups, 1, thread, threads, &begin, &end);
+    for (uint32_t u = begin; u < end; u++) {
+        size_t at = (size_t)(u % groups) * n;
+        float *y = rows_floats(&a->mix, u / groups) + at;
+        run->h->kernels->rms_norm(y, device_floats(a->norm) + at, n, a->shape.eps, y);
+    }
+}
+
+void host_op_recurrence(struct device *d, const struct op_recurrence *a)
 {
     struct host *h = host_of(d);
-    uint64_t work = (uint64_t)a->rows * a->shape.inner * a->shape.size * 4;
-    sl_assert(a->shape.size <= KERNEL_HEAD_SIZE_MAX);
+    const struct layer_recurrent *l = &a->shape.layer;
+    uint64_t work = (uint64_t)a->rows * l->mixed * l->key_size * 4;
+    sl_assert(l->key_size <= KERNEL_HEAD_SIZE_MAX && l->value_size <= KERNEL_HEAD_SIZE_MAX);
     host_run_parts(h, pool_parts(h->pool, work), run_groups, a);
+    for (uint32_t s = 0; s < a->sequences && pieces_of(h, a) > 1; s++)
+        keep_sequence(a, s);
+    if (l->rule.gate_first)
+        host_run_columns(h, l->mixed, 1, a->rows, finish_rows, a);
 }

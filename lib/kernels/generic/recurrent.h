@@ -37,9 +37,9 @@ static void generic_delta(const struct kernel_delta *d)
         const float *s = d->state + j;
         float *next = d->next + j;
         float recall = 0, out = 0;
-        for (uint32_t i = 0; i < d->keys; i++)
+        for (uint32_t i = 0; i < d->keys && !d->without; i++)
             recall = fmaf(d->k[i], s[(size_t)i * d->values] * d->decay, recall);
-        float u = d->beta * (d->v[j] - recall);
+        float u = d->rate * (d->without ? d->v[j] : d->v[j] - recall);
         for (uint32_t i = 0; i < d->keys; i++) {
             size_t at = (size_t)i * d->values;
             next[at] = fmaf(d->k[i], u, s[at] * d->decay);

@@ -43,15 +43,16 @@ static void simd_mul(const float *a, const float *b, uint32_t n, float *y)
  * 32 registers. With all columns of a head, its rows are read and written in the order of
  * memory. */
 #define DELTA_VECTORS (VL / 2)
+#define FEWER_VECTORS (DELTA_VECTORS > 4 ? 4 : 1) /* of values of 64 elements */
 
 /* Columns [at, at + vectors * VL) of the state; the last vector has `tail` lanes. far: next is
  * written past the caches, whose lines would otherwise be read first. */
-static ALWAYS_INLINE void delta_columns(const struct kernel_delta *d, uint32_t at, uint32_t vectors,
-                                        uint32_t tail, const bool far)
+static ALWAYS_INLINE void step_columns(const struct kernel_delta *d, uint32_t at, uint32_t vectors,
+                                       uint32_t tail, const bool far, const bool without)
 {
     vf recall[DELTA_VECTORS], out[DELTA_VECTORS], decay = vf_set1(d->decay);
     UNROLL for (uint32_t c = 0; c < vectors; c++) recall[c] = out[c] = vf_set1(0);
-    for (uint32_t i = 0; i < d->keys; i++) {
+    for (uint32_t i = 0; i < d->keys && !without; i++) {
         const float *row = d->state + (size_t)i * d->values + at;
         vf k = vf_set1(d->k[i]);
         UNROLL for (uint32_t c = 0; c < vectors; c++)
@@ -63,7 +64,7 @@ static ALWAYS_INLINE void delta_columns(const struct kernel_delta *d, uint32_t a
     UNROLL for (uint32_t c = 0; c < vectors; c++)
     {
         vf v = vf_load_n(d->v + at + c * VL, c + 1 < vectors ? VL : tail);
-        recall[c] = vf_mul(vf_set1(d->beta), vf_sub(v, recall[c]));
+        recall[c] = vf_mul(vf_set1(d->rate), without ? v : vf_sub(v, recall[c]));
     }
     for (uint32_t i = 0; i < d->keys; i++) {
         const float *row = d->state + (size_t)i * d->values + at;
@@ -82,6 +83,15 @@ static ALWAYS_INLINE void delta_columns(const struct kernel_delta *d, uint32_t a
     }
     UNROLL for (uint32_t c = 0; c < vectors; c++)
         vf_store_n(d->out + at + c * VL, out[c], c + 1 < vectors ? VL : tail);
+}
+
+static ALWAYS_INLINE void delta_columns(const struct kernel_delta *d, uint32_t at, uint32_t vectors,
+                                        uint32_t tail, const bool far)
+{
+    if (d->without)
+        step_columns(d, at, vectors, tail, far, true);
+    else
+        step_columns(d, at, vectors, tail, far, false);
 }
 
 /* The new state is another version, and its vectors are whole and aligned. It is 64 KiB and more
@@ -104,6 +114,8 @@ static void simd_delta(const struct kernel_delta *d)
     }
     for (; at + DELTA_VECTORS * VL <= d->values; at += DELTA_VECTORS * VL)
         delta_columns(d, at, DELTA_VECTORS, VL, false);
+    for (; at + FEWER_VECTORS * VL <= d->values; at += FEWER_VECTORS * VL)
+        delta_columns(d, at, FEWER_VECTORS, VL, false);
     for (; at < d->values; at += VL)
         delta_columns(d, at, 1, d->values - at < VL ? d->values - at : VL, false);
 }

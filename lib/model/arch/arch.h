@@ -82,7 +82,8 @@ struct model_hparams {
     float rope_attention;   /* a further factor of cos and sin, scaled or not; 0: none */
     uint32_t rope_truncate; /* YaRN: the correction range is rounded to integers */
     uint32_t rope_scale_window;
-    uint32_t no_rope_full; /* 1: with a window, layers of kind LAYER_FULL do not rotate */
+    uint32_t no_rope_full; /* 1: with a window, layers of kind LAYER_FULL do not rotate; 2: no layer
+                            * does */
     /* Of MLA; head_size and value_size are those of its cache: kv_rank + rope_dims, kv_rank. */
     uint32_t q_rank;  /* of the queries' matrix in two factors; 0: one matrix */
     uint32_t kv_rank; /* elements of a latent */
@@ -91,7 +92,9 @@ struct model_hparams {
     /* of layers of kind LAYER_RECURRENT */
     uint32_t attention_step; /* each layer of that number is of kind LAYER_FULL; 0: see the table */
     uint32_t conv_taps;      /* inputs of the convolution over time, the newest included */
-    uint32_t delta_size;     /* MIXER_DELTANET: elements of a head */
+    /* MIXER_DELTANET, MIXER_MAMBA2: elements of a key head. Mamba's B and C are k and q, and a group
+     * of its heads has the same. */
+    uint32_t delta_size;
     uint32_t delta_k_heads, delta_v_heads;
     uint32_t delta_inner; /* elements of all v heads */
     uint32_t delta_order; /* enum delta_order */
@@ -145,6 +148,7 @@ static inline struct layer_attention model_attention_of(const struct model_hpara
         .key_size = w && h->head_size_window ? h->head_size_window : h->head_size,
         .window = w ? h->window : 0,
         .rope_dims = w && h->rope_dims_window                      ? h->rope_dims_window
+                     : h->no_rope_full == 2                        ? 0
                      : !w && h->no_rope_full == 1 && h->window > 0 ? 0
                                                                    : h->rope_dims,
         .rope_table = w ? LAYER_WINDOW : LAYER_FULL,
@@ -184,15 +188,43 @@ static inline uint64_t model_kv_position_bytes(const struct model_hparams *h, en
     return bytes / KV_TILE;
 }
 
+/* What a mixer does that has a matrix S of state per head. One recurrence serves all of them, whose
+ * terms are settings:
+ *
+ *   u = r (v - k^T d S) with the delta term, else r v
+ *   S = d S + k u^T
+ *   y = q^T S + D v       without D if the layer has no such tensor
+ *
+ * The decay d = exp(A softplus(a + bias)) is one number per head; the rate r is sigmoid(b), or the
+ * step softplus(a + bias) itself. q, k and v are a convolution over time and SiLU, with a bias if
+ * the layer has one. The output is y and the gate z, as RMSNorm(y) silu(z) with a norm per head, or
+ * RMSNorm(y silu(z)) with a norm per group of heads.
+ *
+ * Kimi delta attention would be DeltaNet's settings with d and `bias` per key channel (rates_at: so
+ * many numbers more), a bounded d, a convolution in three tensors, and a sigmoid of z; lightning
+ * attention taps = 1 (no convolution), neither term, a fixed d per head, one norm of all heads. */
+struct recurrent_rule {
+    bool delta;      /* the delta term */
+    bool unit;       /* q and k of a head have length 1, and q the factor 1 / sqrt(key size) */
+    bool step;       /* the rate is the step; else rows have b, too */
+    bool gate_first; /* before the norm */
+};
+
 /* The recurrent state of one layer, and what a row of it needs; all 0 where the mixer has no
  * state. */
 struct layer_recurrent {
     uint32_t taps;     /* inputs of the convolution over time, the newest included */
     uint32_t channels; /* of that convolution */
     uint32_t heads;    /* with a matrix of the state each; 0: older inputs are all of the state */
+    uint32_t groups;   /* of heads, which have the same q and k */
     uint32_t key_size, value_size; /* of such a matrix */
     uint32_t projected;            /* floats of a row: all projections of its input */
     uint32_t mixed;                /* floats of a row: the result, before the output matrix */
+    /* In a row: the inputs of the convolution, the gates z, and a (b a without a step). Channels of
+     * the convolution: q, k and v of all heads. */
+    uint32_t conv_at, gate_at, rates_at;
+    uint32_t q_at, k_at, v_at;
+    struct recurrent_rule rule;
     uint32_t reserved;
     /* Of the state: [taps - 1][channels], older inputs of the convolution, the oldest first; then
      * [heads][key_size][value_size]. */
@@ -218,7 +250,7 @@ static inline uint32_t model_recurrent_layers(const struct model_hparams *h)
     return count;
 }
 
-/* Which k head serves v head h of MIXER_DELTANET; `share` v heads have the same. */
+/* Which k head serves v head h of a recurrence; `share` v heads have the same. */
 enum delta_order {
     DELTA_GROUPED,     /* h / share */
     DELTA_INTERLEAVED, /* h % k heads */
@@ -259,6 +291,7 @@ enum layer_mixer {
     MIXER_MLA,       /* multi-head latent attention: keys and values of all heads from one latent */
     MIXER_DELTANET,  /* gated DeltaNet: convolution over time, then the gated delta rule */
     MIXER_SHORTCONV, /* gated convolution over time */
+    MIXER_MAMBA2,    /* Mamba-2: convolution over time, then a recurrence without a delta term */
     MIXER__COUNT
 };
 enum layer_ffn {
@@ -344,9 +377,11 @@ enum layer_part {
     PART_ATTENTION,
     PART_DENSE,
     PART_EXPERTS,
-    PART_MIXER, /* and that number more: only this mixer */
+    PART_RECURRENCE, /* mixers with a matrix of state per head (struct recurrent_rule) */
+    PART_MIXER,      /* and that number more: only this mixer */
     PART_DELTANET = PART_MIXER + MIXER_DELTANET,
-    PART_SHORTCONV = PART_MIXER + MIXER_SHORTCONV
+    PART_SHORTCONV = PART_MIXER + MIXER_SHORTCONV,
+    PART_MAMBA2 = PART_MIXER + MIXER_MAMBA2
 };
 
 /* Roles of dense tensors: one row per tensor that the engine uses.
@@ -388,11 +423,11 @@ enum layer_part {
     L(DELTA_BETA, DELTANET, "blk.%u.ssm_beta.weight")                                              \
     L(DELTA_ALPHA, DELTANET, "blk.%u.ssm_alpha.weight")                                            \
     L(DELTA_BETA_ALPHA, DELTANET, "blk.%u.ssm_ba.weight")                                          \
-    L(DELTA_CONV, DELTANET, "blk.%u.ssm_conv1d.weight")                                            \
-    L(DELTA_DT, DELTANET, "blk.%u.ssm_dt.bias")                                                    \
-    L(DELTA_A, DELTANET, "blk.%u.ssm_a")                                                           \
-    L(DELTA_NORM, DELTANET, "blk.%u.ssm_norm.weight")                                              \
-    L(DELTA_OUT, DELTANET, "blk.%u.ssm_out.weight")                                                \
+    L(DELTA_CONV, RECURRENCE, "blk.%u.ssm_conv1d.weight")                                          \
+    L(DELTA_DT, RECURRENCE, "blk.%u.ssm_dt.bias")                                                  \
+    L(DELTA_A, RECURRENCE, "blk.%u.ssm_a")                                                         \
+    L(DELTA_NORM, RECURRENCE, "blk.%u.ssm_norm.weight")                                            \
+    L(DELTA_OUT, RECURRENCE, "blk.%u.ssm_out.weight")                                              \
     L(SHORTCONV_IN, SHORTCONV, "blk.%u.shortconv.in_proj.weight")                                  \
     L(SHORTCONV_CONV, SHORTCONV, "blk.%u.shortconv.conv.weight")                                   \
     L(SHORTCONV_OUT, SHORTCONV, "blk.%u.shortconv.out_proj.weight")                                \
@@ -406,7 +441,7 @@ enum layer_part {
     L(DELTA_GATE_SCALE, DELTANET, "blk.%u.attn_gate.scale")                                        \
     L(DELTA_BETA_SCALE, DELTANET, "blk.%u.ssm_beta.scale")                                         \
     L(DELTA_ALPHA_SCALE, DELTANET, "blk.%u.ssm_alpha.scale")                                       \
-    L(DELTA_OUT_SCALE, DELTANET, "blk.%u.ssm_out.scale")                                           \
+    L(DELTA_OUT_SCALE, RECURRENCE, "blk.%u.ssm_out.scale")                                         \
     L(FFN_GATE_SCALE, DENSE, "blk.%u.ffn_gate.scale")                                              \
     L(FFN_UP_SCALE, DENSE, "blk.%u.ffn_up.scale")                                                  \
     L(FFN_DOWN_SCALE, DENSE, "blk.%u.ffn_down.scale")                                              \
@@ -435,7 +470,11 @@ enum layer_part {
     L(EXPERTS_POST_NORM, EXPERTS, "blk.%u.post_ffw_norm_2.weight")                                 \
     L(FFN_POST_NORM, EVERY, "blk.%u.post_ffw_norm.weight")                                         \
     L(ROUTER_SCALE, EXPERTS, "blk.%u.ffn_gate_inp.scale")                                          \
-    L(LAYER_SCALE, EVERY, "blk.%u.layer_output_scale.weight")
+    L(LAYER_SCALE, EVERY, "blk.%u.layer_output_scale.weight")                                      \
+    L(MAMBA_IN, MAMBA2, "blk.%u.ssm_in.weight")                                                    \
+    L(MAMBA_IN_SCALE, MAMBA2, "blk.%u.ssm_in.scale")                                               \
+    L(CONV_BIAS, RECURRENCE, "blk.%u.ssm_conv1d.bias")                                             \
+    L(RECURRENT_D, RECURRENCE, "blk.%u.ssm_d")
 
 enum dense_role {
 #define GLOBAL(role, name)      DENSE_##role,

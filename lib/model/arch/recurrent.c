@@ -27,9 +27,10 @@ void arch_set_recurrent(struct model_hparams *h)
             h->layer_kind[layer] = LAYER_RECURRENT;
 }
 
-/* Key heads of each block: 0 in recurrent ones, one number in the others. */
-static int read_heads(const char *key, struct gguf_array *a, struct model_hparams *h,
-                      struct error *error)
+/* Key heads of each block: 0 in recurrent ones, one number in the others. why: what a file without
+ * attention is; NULL: a model. */
+static int read_heads(const char *key, const char *why, struct gguf_array *a,
+                      struct model_hparams *h, struct error *error)
 {
     for (uint32_t layer = 0; layer < h->layers; layer++) {
         uint64_t heads;
@@ -45,6 +46,8 @@ static int read_heads(const char *key, struct gguf_array *a, struct model_hparam
                              key, heads, layer);
         h->kv_heads = (uint32_t)heads;
     }
+    if (why && h->kv_heads == 0)
+        return error_set(error, ERR_BAD_INPUT, "key '%s' is 0 for every layer: %s", key, why);
     return 0;
 }
 
@@ -67,7 +70,7 @@ int arch_read_recurrent(const struct arch *arch, const struct gguf *g, struct mo
                          h->layers);
     memset(h->layer_kind, LAYER_FULL, sizeof h->layer_kind); /* and not by the interval */
     if (list->kind == ARCH_RECURRENT_HEADS)
-        return read_heads(key, &a, h, error) != 0 ? -1 : 1;
+        return read_heads(key, list->text, &a, h, error) != 0 ? -1 : 1;
     for (uint32_t layer = 0; layer < h->layers; layer++)
         h->layer_kind[layer] = gguf_array_bool(&a) ? LAYER_RECURRENT : LAYER_FULL;
     return 1;
@@ -75,32 +78,93 @@ int arch_read_recurrent(const struct arch *arch, const struct gguf *g, struct mo
 
 /* ---- the mixers ---- */
 
-/* Gated DeltaNet: of the convolution's channels, the first are q, then k and v of all heads. */
-static struct layer_recurrent deltanet_of(const struct model_hparams *h)
+static bool any_layer_is(const struct model_hparams *h, enum layer_mixer mixer)
 {
-    uint32_t channels = (2 * h->delta_k_heads + h->delta_v_heads) * h->delta_size;
+    for (uint32_t layer = 0; layer < h->layers; layer++)
+        if (h->layer_mixer[layer] == mixer)
+            return true;
+    return false;
+}
+
+/* The sizes that the mixers with a recurrence share. */
+static struct layer_recurrent recurrence_of(const struct model_hparams *h, uint32_t value_size)
+{
+    uint32_t keys = h->delta_k_heads * h->delta_size;
     return (struct layer_recurrent){.taps = h->conv_taps,
-                                    .channels = channels,
+                                    .channels = 2 * keys + h->delta_v_heads * value_size,
                                     .heads = h->delta_v_heads,
+                                    .groups = h->delta_k_heads,
                                     .key_size = h->delta_size,
-                                    .value_size = h->delta_size,
-                                    .projected = channels + h->delta_inner + 2 * h->delta_v_heads,
+                                    .value_size = value_size,
                                     .mixed = h->delta_inner};
 }
 
-static int deltanet_check(const struct model_hparams *h, struct error *error)
+static int check_groups(const struct model_hparams *h, struct error *error)
 {
-    if (h->delta_size == 0)
-        return 0;
     if (h->delta_size > DELTA_SIZE_MAX || h->delta_v_heads % h->delta_k_heads != 0)
         return error_set(error, ERR_BAD_INPUT,
                          "ssm.state_size %" PRIu32 ", ssm.time_step_rank %" PRIu32
                          ": not up to %d, a multiple of ssm.group_count %" PRIu32,
                          h->delta_size, h->delta_v_heads, DELTA_SIZE_MAX, h->delta_k_heads);
+    return 0;
+}
+
+/* Gated DeltaNet: of the convolution's channels, the first are q, then k and v of all heads; then
+ * z, b and a. */
+static struct layer_recurrent deltanet_of(const struct model_hparams *h)
+{
+    struct layer_recurrent r = recurrence_of(h, h->delta_size);
+    r.k_at = r.groups * r.key_size;
+    r.v_at = 2 * r.k_at;
+    r.gate_at = r.channels;
+    r.rates_at = r.gate_at + r.mixed;
+    r.projected = r.rates_at + 2 * r.heads;
+    r.rule = (struct recurrent_rule){.delta = true, .unit = true};
+    return r;
+}
+
+static int deltanet_check(const struct model_hparams *h, struct error *error)
+{
+    if (h->delta_size == 0 || any_layer_is(h, MIXER_MAMBA2))
+        return 0;
+    if (check_groups(h, error) != 0)
+        return -1;
     if (h->delta_inner != (uint64_t)h->delta_v_heads * h->delta_size)
         return error_set(error, ERR_BAD_INPUT,
                          "ssm.inner_size is %" PRIu32 ": not ssm.time_step_rank * ssm.state_size",
                          h->delta_inner);
+    return 0;
+}
+
+/* Mamba-2 (Dao & Gu 2024): z, then x, B and C of the convolution, which are v, k and q, then the
+ * steps of the heads. */
+static struct layer_recurrent mamba2_of(const struct model_hparams *h)
+{
+    struct layer_recurrent r =
+        recurrence_of(h, h->delta_v_heads > 0 ? h->delta_inner / h->delta_v_heads : 0);
+    r.conv_at = r.mixed;
+    r.k_at = r.mixed;
+    r.q_at = r.k_at + r.groups * r.key_size;
+    r.rates_at = r.conv_at + r.channels;
+    r.projected = r.rates_at + r.heads;
+    r.rule = (struct recurrent_rule){.step = true, .gate_first = true};
+    return r;
+}
+
+static int mamba2_check(const struct model_hparams *h, struct error *error)
+{
+    if (!any_layer_is(h, MIXER_MAMBA2))
+        return 0;
+    if (h->delta_k_heads == 0 || h->delta_v_heads == 0 || h->delta_size == 0)
+        return error_set(error, ERR_BAD_INPUT, "a layer of Mamba-2 has no sizes");
+    if (check_groups(h, error) != 0)
+        return -1;
+    if (h->delta_inner % h->delta_v_heads != 0 ||
+        h->delta_inner / h->delta_v_heads > DELTA_SIZE_MAX)
+        return error_set(error, ERR_BAD_INPUT,
+                         "ssm.inner_size is %" PRIu32
+                         ": not a multiple of ssm.time_step_rank %" PRIu32 ", up to %d times",
+                         h->delta_inner, h->delta_v_heads, DELTA_SIZE_MAX);
     return 0;
 }
 
@@ -121,6 +185,7 @@ static const struct {
 } mixers[MIXER__COUNT] = {
     [MIXER_DELTANET] = {deltanet_of, deltanet_check},
     [MIXER_SHORTCONV] = {shortconv_of, NULL},
+    [MIXER_MAMBA2] = {mamba2_of, mamba2_check},
 };
 
 struct layer_recurrent model_recurrent_of(const struct model_hparams *h, uint32_t layer)
@@ -146,6 +211,7 @@ struct layer_recurrent model_recurrent_max(const struct model_hparams *h)
         max.taps = larger(max.taps, r.taps);
         max.channels = larger(max.channels, r.channels);
         max.heads = larger(max.heads, r.heads);
+        max.groups = larger(max.groups, r.groups);
         max.key_size = larger(max.key_size, r.key_size);
         max.value_size = larger(max.value_size, r.value_size);
         max.projected = larger(max.projected, r.projected);

@@ -40,8 +40,10 @@ enum arch_dim {
     ARCH_DIM_MIXED,
     ARCH_DIM_STATE_HEADS,
     ARCH_DIM_STATE_HEADS_TWICE,
-    ARCH_DIM_STATE_VALUE, /* value_size */
-    ARCH_DIM_DENSE        /* inner size of a layer without experts */
+    ARCH_DIM_STATE_VALUE,  /* value_size */
+    ARCH_DIM_STATE_GROUP,  /* elements of the heads of a group */
+    ARCH_DIM_STATE_GROUPS, /* of heads */
+    ARCH_DIM_DENSE         /* inner size of a layer without experts */
 };
 
 /* The size in a layer. For a tensor outside the layers, layer is hparams->layers. */

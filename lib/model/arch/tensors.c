@@ -46,6 +46,7 @@ bool arch_layer_has(struct layer_parts parts, enum dense_role role)
     case PART_ATTENTION: return parts.mixer == MIXER_ATTENTION || parts.mixer == MIXER_MLA;
     case PART_DENSE: return ffn_has_dense((enum layer_ffn)parts.ffn);
     case PART_EXPERTS: return ffn_has_experts((enum layer_ffn)parts.ffn);
+    case PART_RECURRENCE: return parts.recurrent.heads > 0;
     default: return parts.mixer == part - PART_MIXER;
     }
 }
@@ -86,6 +87,8 @@ uint64_t arch_dim_size(const struct model_hparams *h, uint32_t layer, enum arch_
     case ARCH_DIM_STATE_HEADS: return r.heads;
     case ARCH_DIM_STATE_HEADS_TWICE: return 2 * (uint64_t)r.heads;
     case ARCH_DIM_STATE_VALUE: return r.value_size;
+    case ARCH_DIM_STATE_GROUP: return r.groups > 0 ? r.mixed / r.groups : 0;
+    case ARCH_DIM_STATE_GROUPS: return r.groups;
     case ARCH_DIM_DENSE: return h->dense_inner;
     }
     sl_panic("dimension %d is in no table", (int)dim);

@@ -79,111 +79,139 @@ void cuda_op_short_conv(struct cuda *c, const struct op_short_conv *a)
     }
 }
 
-/* ---- gated DeltaNet ---- */
+/* ---- recurrences ---- */
 
-/* What the convolution makes of a run: q and k of the k heads, normed, [row][k head][size]; v at
- * `stride`. */
+/* What the convolution makes of a run: [row] of q and k of the k heads, of length 1 if the rule has
+ * that, and v. */
 struct inputs {
-    float *q, *k;
-    const float *v;
-    size_t stride;
+    const float *q, *k, *v;
+    size_t key_stride, v_stride;
 };
 
-static float *norm_heads(struct cuda *c, const struct device_delta *s, const float *x,
+static float *norm_heads(struct cuda *c, const struct layer_recurrent *l, const float *x,
                          size_t stride, struct device_at weight, uint32_t rows)
 {
-    uint32_t n = s->k_heads * s->size;
+    uint32_t n = l->groups * l->key_size;
     float *y = cuda_scratch_floats(c, (size_t)rows * n);
     if (rows > 1) { /* of one row the heads are adjacent already */
         cuda_copy(c, x, stride, n, rows, y, n);
         x = y;
     }
-    cuda_rms(c, x, s->size, weight, s->size, 1e-6f / (float)s->size, rows * s->k_heads, y, s->size);
+    cuda_rms(c, x, l->key_size, weight, l->key_size, 1e-6f / (float)l->key_size, rows * l->groups,
+             y, l->key_size);
     return y;
 }
 
-static struct inputs convolve(struct cuda *c, const struct op_delta *a, const struct run *r)
+static struct inputs convolve(struct cuda *c, const struct op_recurrence *a, const struct run *r)
 {
-    const struct device_delta *s = &a->shape;
-    uint32_t n = s->channels, keys = s->k_heads * s->size;
+    const struct layer_recurrent *l = &a->shape.layer;
+    uint32_t n = l->channels;
     float *y = cuda_scratch_floats(c, (size_t)r->rows * n);
-    struct gpu_conv conv = conv_of(device_floats(a->projected) + r->row * a->stride, a->stride,
-                                   a->conv, n, s->taps, r, y);
+    struct gpu_conv conv = conv_of(device_floats(a->projected) + r->row * a->stride + l->conv_at,
+                                   a->stride, a->conv, n, l->taps, r, y);
     conv.silu = true;
+    conv.bias = device_floats(a->conv_bias);
     cuda_check(c, c->k->conv(&conv, c->stream), "a convolution");
-    return (struct inputs){.q = norm_heads(c, s, y, n, a->q_weight, r->rows),
-                           .k = norm_heads(c, s, y + keys, n, a->k_weight, r->rows),
-                           .v = y + 2 * (size_t)keys,
-                           .stride = n};
+    struct inputs in = {
+        .q = y + l->q_at, .k = y + l->k_at, .v = y + l->v_at, .key_stride = n, .v_stride = n};
+    if (l->rule.unit) {
+        in.q = norm_heads(c, l, in.q, n, a->q_weight, r->rows);
+        in.k = norm_heads(c, l, in.k, n, a->k_weight, r->rows);
+        in.key_stride = l->groups * l->key_size;
+    }
+    return in;
 }
 
-/* The steps of a run: [row][v head][size]. */
-static float *steps(struct cuda *c, const struct op_delta *a, const struct run *r,
-                    const struct inputs *in)
+/* Rates and decays of a run, [row][v head]. */
+static void rates_of(struct cuda *c, const struct op_recurrence *a, const struct run *r,
+                     float *rate, float *decay)
 {
-    const struct device_delta *s = &a->shape;
-    uint32_t share = s->v_heads / s->k_heads, keys = s->k_heads * s->size;
-    size_t window = (size_t)(s->taps - 1) * s->channels;
-    bool interleaved = s->order == DELTA_INTERLEAVED;
-    const float *gates = device_floats(a->projected) + r->row * a->stride + s->channels + s->inner;
-    float *beta = cuda_scratch_floats(c, (size_t)r->rows * s->v_heads);
-    float *decay = cuda_scratch_floats(c, (size_t)r->rows * s->v_heads);
-    float *out = cuda_scratch_floats(c, (size_t)r->rows * s->v_heads * s->size);
-    struct gpu_delta_gates g = {.b = gates,
-                                .a = gates + (s->beta_alpha ? share : s->v_heads),
+    const struct layer_recurrent *l = &a->shape.layer;
+    uint32_t share = device_recurrent_share(l);
+    const float *rates = device_floats(a->projected) + r->row * a->stride + l->rates_at;
+    struct gpu_delta_gates g = {.b = l->rule.step ? NULL : rates,
+                                .a = rates + (l->rule.step      ? 0
+                                              : a->shape.joined ? share
+                                                                : l->heads),
                                 .bias = device_floats(a->dt),
                                 .a_log = device_floats(a->decay),
-                                .beta = beta,
+                                .rate = rate,
                                 .decay = decay,
                                 .b_stride = a->stride,
                                 .a_stride = a->stride,
-                                .heads = s->v_heads,
+                                .heads = l->heads,
                                 .rows = r->rows,
-                                .share = s->beta_alpha ? share : 0,
-                                .interleaved = interleaved};
+                                .share = a->shape.joined ? share : 0,
+                                .interleaved = a->shape.order == DELTA_INTERLEAVED};
+    cuda_check(c, c->k->delta_gates(&g, c->stream), "rates");
+}
+
+/* The steps of a run: [row][v head][value size]. */
+static float *steps(struct cuda *c, const struct op_recurrence *a, const struct run *r,
+                    const struct inputs *in)
+{
+    const struct layer_recurrent *l = &a->shape.layer;
+    size_t window = (size_t)(l->taps - 1) * l->channels;
+    float *rate = cuda_scratch_floats(c, (size_t)r->rows * l->heads);
+    float *decay = cuda_scratch_floats(c, (size_t)r->rows * l->heads);
+    float *out = cuda_scratch_floats(c, (size_t)r->rows * l->mixed);
+    rates_of(c, a, r, rate, decay);
     struct gpu_delta d = {.k = in->k,
                           .q = in->q,
                           .v = in->v,
-                          .beta = beta,
+                          .rate = rate,
                           .decay = decay,
+                          .skip = device_floats(a->skip),
                           .before = r->before ? r->before + window : NULL,
                           .after = r->after + window,
                           .out = out,
-                          .k_stride = keys,
-                          .q_stride = keys,
-                          .v_stride = in->stride,
-                          .gate_stride = s->v_heads,
-                          .out_stride = (size_t)s->v_heads * s->size,
-                          .keys = s->size,
-                          .values = s->size,
-                          .heads = s->v_heads,
-                          .share = share,
+                          .k_stride = in->key_stride,
+                          .q_stride = in->key_stride,
+                          .v_stride = in->v_stride,
+                          .gate_stride = l->heads,
+                          .out_stride = l->mixed,
+                          .keys = l->key_size,
+                          .values = l->value_size,
+                          .heads = l->heads,
+                          .share = device_recurrent_share(l),
                           .rows = r->rows,
-                          .interleaved = interleaved};
-    cuda_check(c, c->k->delta_gates(&g, c->stream), "gates");
-    cuda_check(c, c->k->delta(&d, c->stream), "a delta rule");
+                          .interleaved = a->shape.order == DELTA_INTERLEAVED,
+                          .without = !l->rule.delta};
+    cuda_check(c, c->k->delta(&d, c->stream), "a recurrence");
     return out;
 }
 
-void cuda_op_delta(struct cuda *c, const struct op_delta *a)
+/* Norm and gate, in the order of the rule. */
+static void put_output(struct cuda *c, const struct op_recurrence *a, const struct run *r,
+                       float *out)
 {
-    const struct device_delta *s = &a->shape;
-    uint32_t n = s->v_heads * s->size;
+    const struct layer_recurrent *l = &a->shape.layer;
+    uint32_t n = l->mixed, group = n / l->groups;
+    size_t stride = cuda_stride(&a->mix);
+    float *mix = device_floats(a->mix.base[FORM_F32]) + r->row * stride;
+    if (!l->rule.gate_first)
+        cuda_rms(c, out, l->value_size, a->norm, l->value_size, a->shape.eps, r->rows * l->heads,
+                 out, l->value_size);
+    cuda_point(c, GPU_SILU_MUL,
+               (struct gpu_rows){.a = device_floats(a->projected) + r->row * a->stride + l->gate_at,
+                                 .b = out,
+                                 .y = mix,
+                                 .a_stride = a->stride,
+                                 .b_stride = n,
+                                 .y_stride = stride,
+                                 .n = n,
+                                 .rows = r->rows});
+    for (uint32_t at = 0; l->rule.gate_first && at < n; at += group)
+        cuda_rms(c, mix + at, stride, device_floats_at(a->norm, at), group, a->shape.eps, r->rows,
+                 mix + at, stride);
+}
+
+void cuda_op_recurrence(struct cuda *c, const struct op_recurrence *a)
+{
     struct run r;
     for (uint32_t at = 0; at < a->rows; at += r.rows) {
         r = run_from(a->row, a->rows, at, a->sequence);
         struct inputs in = convolve(c, a, &r);
-        float *out = steps(c, a, &r, &in);
-        cuda_rms(c, out, s->size, a->norm, s->size, s->eps, r.rows * s->v_heads, out, s->size);
-        cuda_point(c, GPU_SILU_MUL,
-                   (struct gpu_rows){
-                       .a = device_floats(a->projected) + r.row * a->stride + s->channels,
-                       .b = out,
-                       .y = device_floats(a->mix.base[FORM_F32]) + r.row * cuda_stride(&a->mix),
-                       .a_stride = a->stride,
-                       .b_stride = n,
-                       .y_stride = cuda_stride(&a->mix),
-                       .n = n,
-                       .rows = r.rows});
+        put_output(c, a, &r, steps(c, a, &r, &in));
     }
 }

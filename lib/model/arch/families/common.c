@@ -196,3 +196,23 @@ const struct arch_row arch_sigmoid[] = {
     UINT(groups_used, "expert_group_used_count", 0, MODEL_EXPERTS_MAX, DERIVED),
     END,
 };
+
+/* The sizes and tensors of Mamba-2; its layers are those of kind LAYER_RECURRENT. */
+const struct arch_row arch_mamba2[] = {
+    UINT(conv_taps, "ssm.conv_kernel", 2, MODEL_TAPS_MAX, REQUIRED),
+    UINT(delta_size, "ssm.state_size", 2, 256, REQUIRED),
+    UINT(delta_k_heads, "ssm.group_count", 1, 1024, REQUIRED),
+    UINT(delta_v_heads, "ssm.time_step_rank", 1, 1024, REQUIRED),
+    UINT(delta_inner, "ssm.inner_size", 2, 65536, REQUIRED),
+    DENSE(MAMBA_IN, ANY, REQUIRED, HIDDEN, PROJECTED),
+    DENSE(DELTA_CONV, FLOAT, REQUIRED, TAPS, CHANNELS),
+    DENSE(CONV_BIAS, FLOAT, OPTIONAL, CHANNELS, ONE),
+    DENSE(DELTA_DT, FLOAT, REQUIRED, STATE_HEADS, ONE),
+    DENSE(DELTA_A, FLOAT, REQUIRED, ONE, STATE_HEADS),
+    DENSE(RECURRENT_D, FLOAT, REQUIRED, ONE, STATE_HEADS),
+    DENSE(DELTA_NORM, FLOAT, REQUIRED, STATE_GROUP, STATE_GROUPS),
+    DENSE(DELTA_OUT, ANY, REQUIRED, MIXED, HIDDEN),
+    SCALE(MAMBA_IN, "blk.%u.ssm_in", ONE),
+    SCALE(DELTA_OUT, "blk.%u.ssm_out", ONE),
+    END,
+};

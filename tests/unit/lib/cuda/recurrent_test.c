@@ -9,7 +9,8 @@
 
 enum { CHANNELS = 150, TAPS = 4, CONV_ROWS = 6 };
 
-static void conv_on_cpu(const float *x, const float *past, const float *w, uint32_t row, float *y)
+static void conv_on_cpu(const float *x, const float *past, const float *w, const float *bias,
+                        uint32_t row, float *y)
 {
     const float *in[TAPS];
     for (uint32_t t = 0; t < TAPS; t++) {
@@ -17,18 +18,21 @@ static void conv_on_cpu(const float *x, const float *past, const float *w, uint3
         in[t] = at < 0 ? past + (at + TAPS - 1) * CHANNELS : x + at * CHANNELS;
     }
     cpu()->conv(in, w, CHANNELS, TAPS, CHANNELS, y);
+    if (bias)
+        cpu()->axpy(1.0f, bias, CHANNELS, y);
 }
 
-START_TEST(convolutions_have_the_bits)
+static void check_convolutions(bool biased)
 {
     static float x[CONV_ROWS * CHANNELS], w[TAPS * CHANNELS], state[TAPS * CHANNELS],
         expected[CONV_ROWS * CHANNELS], y[CONV_ROWS * CHANNELS];
-    float zeros[(TAPS - 1) * CHANNELS] = {0};
+    float zeros[(TAPS - 1) * CHANNELS] = {0}, bias[CHANNELS];
     test_seed(71);
+    test_fill(bias, CHANNELS);
     test_fill(x, ARRAY_LEN(x));
     test_fill(w, ARRAY_LEN(w));
     for (uint32_t row = 0; row < CONV_ROWS; row++) {
-        conv_on_cpu(x, zeros, w, row, expected + row * CHANNELS);
+        conv_on_cpu(x, zeros, w, biased ? bias : NULL, row, expected + row * CHANNELS);
         cpu()->silu(expected + row * CHANNELS, CHANNELS);
     }
     static const uint32_t firsts[] = {CONV_ROWS, 1, 2, 4}; /* rows of the first pass */
@@ -44,7 +48,8 @@ START_TEST(convolutions_have_the_bits)
                              .taps = TAPS,
                              .n = CHANNELS,
                              .rows = firsts[i],
-                             .silu = true};
+                             .silu = true,
+                             .bias = biased ? bias : NULL};
         memset(y, 0, sizeof y);
         check_launch(gpu()->conv(&c, NULL));
         c.past = state; /* in place */
@@ -56,20 +61,27 @@ START_TEST(convolutions_have_the_bits)
         check_bits(y, expected, ARRAY_LEN(y), "first pass of %u rows", firsts[i]);
     }
 }
+
+START_TEST(convolutions_have_the_bits)
+{
+    check_convolutions(false);
+    check_convolutions(true);
+}
 END_TEST
 
-/* ---- gated delta rule ---- */
+/* ---- recurrences ---- */
 
 enum { KEYS = 24, VALUES = 140, V_HEADS = 4, SHARE = 2, K_HEADS = V_HEADS / SHARE, STEPS = 3 };
 
 static struct {
     float k[STEPS * K_HEADS * KEYS], q[STEPS * K_HEADS * KEYS], v[STEPS * V_HEADS * VALUES];
-    float beta[STEPS * V_HEADS], decay[STEPS * V_HEADS];
+    float rate[STEPS * V_HEADS], decay[STEPS * V_HEADS], skip[V_HEADS];
     float expected[STEPS * V_HEADS * VALUES], out[STEPS * V_HEADS * VALUES];
     float state[V_HEADS * KEYS * VALUES], expected_state[V_HEADS * KEYS * VALUES];
 } m;
 
-static void delta_on_cpu(bool interleaved)
+/* mamba: without the delta term, with D. */
+static void delta_on_cpu(bool interleaved, bool mamba)
 {
     memset(m.expected_state, 0, sizeof m.expected_state);
     for (uint32_t i = 0; i < STEPS * V_HEADS; i++) {
@@ -79,25 +91,29 @@ static void delta_on_cpu(bool interleaved)
         struct kernel_delta d = {.k = m.k + (size_t)(step * K_HEADS + k_head) * KEYS,
                                  .q = m.q + (size_t)(step * K_HEADS + k_head) * KEYS,
                                  .v = m.v + (size_t)i * VALUES,
-                                 .beta = m.beta[i],
+                                 .rate = m.rate[i],
                                  .decay = m.decay[i],
                                  .keys = KEYS,
                                  .values = VALUES,
                                  .state = state,
                                  .next = state,
-                                 .out = m.expected + (size_t)i * VALUES};
+                                 .out = m.expected + (size_t)i * VALUES,
+                                 .without = mamba};
         cpu()->delta(&d);
+        if (mamba)
+            cpu()->axpy(m.skip[head], d.v, VALUES, d.out);
     }
 }
 
 /* Steps [begin, end), from the state of the steps before. */
-static int delta_on_gpu(bool interleaved, uint32_t begin, uint32_t end)
+static int delta_on_gpu(bool interleaved, bool mamba, uint32_t begin, uint32_t end)
 {
     struct gpu_delta d = {.k = m.k + (size_t)begin * K_HEADS * KEYS,
                           .q = m.q + (size_t)begin * K_HEADS * KEYS,
                           .v = m.v + (size_t)begin * V_HEADS * VALUES,
-                          .beta = m.beta + begin * V_HEADS,
+                          .rate = m.rate + begin * V_HEADS,
                           .decay = m.decay + begin * V_HEADS,
+                          .skip = mamba ? m.skip : NULL,
                           .before = begin > 0 ? m.state : NULL,
                           .after = m.state,
                           .out = m.out + (size_t)begin * V_HEADS * VALUES,
@@ -111,7 +127,8 @@ static int delta_on_gpu(bool interleaved, uint32_t begin, uint32_t end)
                           .heads = V_HEADS,
                           .share = SHARE,
                           .rows = end - begin,
-                          .interleaved = interleaved};
+                          .interleaved = interleaved,
+                          .without = mamba};
     return gpu()->delta(&d, NULL);
 }
 
@@ -121,19 +138,20 @@ START_TEST(delta_has_the_bits)
     test_fill(m.k, ARRAY_LEN(m.k));
     test_fill(m.q, ARRAY_LEN(m.q));
     test_fill(m.v, ARRAY_LEN(m.v));
-    for (uint32_t i = 0; i < ARRAY_LEN(m.beta); i++) {
-        m.beta[i] = 0.5f + 0.5f * test_uniform();
+    test_fill(m.skip, ARRAY_LEN(m.skip));
+    for (uint32_t i = 0; i < ARRAY_LEN(m.rate); i++) {
+        m.rate[i] = 0.5f + 0.5f * test_uniform();
         m.decay[i] = 0.5f + 0.5f * test_uniform();
     }
-    for (int i = 0; i < 4; i++) {
-        bool interleaved = i % 2, two = i / 2;
-        delta_on_cpu(interleaved);
+    for (int i = 0; i < 8; i++) {
+        bool interleaved = i % 2, two = i / 2 % 2, mamba = i / 4;
+        delta_on_cpu(interleaved, mamba);
         memset(m.state, 0xff, sizeof m.state);
         memset(m.out, 0xff, sizeof m.out);
         fibres_seed((uint32_t)i);
-        check_launch(delta_on_gpu(interleaved, 0, two ? 1 : STEPS));
+        check_launch(delta_on_gpu(interleaved, mamba, 0, two ? 1 : STEPS));
         if (two)
-            check_launch(delta_on_gpu(interleaved, 1, STEPS));
+            check_launch(delta_on_gpu(interleaved, mamba, 1, STEPS));
         check_bits(m.out, m.expected, ARRAY_LEN(m.out), "outputs, case %d", i);
         check_bits(m.state, m.expected_state, ARRAY_LEN(m.state), "state, case %d", i);
     }
@@ -167,7 +185,7 @@ static void check_apart(uint32_t keys, uint32_t values, uint32_t shift)
         struct kernel_delta d = {.k = part[0] + (size_t)i * keys,
                                  .q = part[1] + (size_t)i * keys,
                                  .v = part[2] + (size_t)i * values,
-                                 .beta = beta[i],
+                                 .rate = beta[i],
                                  .decay = decay[i],
                                  .keys = keys,
                                  .values = values,
@@ -183,7 +201,7 @@ static void check_apart(uint32_t keys, uint32_t values, uint32_t shift)
     struct gpu_delta d = {.k = part[0],
                           .q = part[1],
                           .v = part[2],
-                          .beta = beta,
+                          .rate = beta,
                           .decay = decay,
                           .before = before,
                           .after = after,
@@ -222,7 +240,7 @@ START_TEST(gates_have_the_bits)
 {
     enum { ROWS = 2, COUNT = 70, JOINED = 5 };
     float a[ROWS * COUNT], b[ROWS * COUNT], bias[COUNT], a_log[COUNT];
-    float beta[ROWS * COUNT], decay[ROWS * COUNT], expected[2][ROWS * COUNT];
+    float beta[ROWS * COUNT], decay[ROWS * COUNT], expected[3][ROWS * COUNT];
     test_seed(73);
     test_fill(bias, COUNT);
     test_fill(a_log, COUNT);
@@ -233,12 +251,13 @@ START_TEST(gates_have_the_bits)
         double softplus = biased > 20 ? (double)biased : exact_log(1 + exact_exp((double)biased));
         expected[0][i] = (float)(1 / (1 + exact_exp(-(double)b[i])));
         expected[1][i] = (float)exact_exp((double)a_log[i % COUNT] * softplus);
+        expected[2][i] = (float)(biased < -20 ? exact_exp((double)biased) : softplus);
     }
     struct gpu_delta_gates g = {.b = b,
                                 .a = a,
                                 .bias = bias,
                                 .a_log = a_log,
-                                .beta = beta,
+                                .rate = beta,
                                 .decay = decay,
                                 .b_stride = COUNT,
                                 .a_stride = COUNT,
@@ -247,6 +266,10 @@ START_TEST(gates_have_the_bits)
     check_launch(gpu()->delta_gates(&g, NULL));
     check_bits(beta, expected[0], ROWS * COUNT, "beta");
     check_bits(decay, expected[1], ROWS * COUNT, "decay");
+    g.b = NULL; /* the step is the rate */
+    check_launch(gpu()->delta_gates(&g, NULL));
+    check_bits(beta, expected[2], ROWS * COUNT, "step");
+    check_bits(decay, expected[1], ROWS * COUNT, "decay of a step");
     /* one matrix has both, in groups of a k head */
     float joined[ROWS * COUNT * 2];
     for (uint32_t order = 0; order < 2; order++) {

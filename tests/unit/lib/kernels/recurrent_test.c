@@ -88,8 +88,8 @@ static void normalise(float *x, uint32_t n)
         x[i] = (float)((double)x[i] / sqrt(sum));
 }
 
-/* Several steps from a state of zeros, each also in place. */
-static void check_delta(const struct kernel_ops *ops, uint32_t keys, uint32_t values)
+/* Several steps from a state of zeros, each also in place, with the delta term and without. */
+static void check_delta(const struct kernel_ops *ops, uint32_t keys, uint32_t values, bool without)
 {
     enum { STEPS = 5 };
     size_t size = (size_t)keys * values;
@@ -105,8 +105,8 @@ static void check_delta(const struct kernel_ops *ops, uint32_t keys, uint32_t va
         test_fill(k, 2 * keys + values);
         normalise(k, keys); /* as in a model: else the steps amplify errors */
         normalise(q, keys);
-        struct kernel_delta d = {k, q, v, 0.7f, 0.9f, keys, values, state, next, out};
-        struct kernel_delta e = {k, q, v, 0.7f, 0.9f, keys, values, bits, bits, same};
+        struct kernel_delta d = {k, q, v, 0.7f, 0.9f, keys, values, state, next, out, without};
+        struct kernel_delta e = {k, q, v, 0.7f, 0.9f, keys, values, bits, bits, same, without};
         ops->delta(&d);
         REFERENCE->delta(&e);
         ck_assert_mem_eq(out, same, values * sizeof *out);
@@ -115,7 +115,7 @@ static void check_delta(const struct kernel_ops *ops, uint32_t keys, uint32_t va
             double recall = 0, sum = 0;
             for (uint32_t i = 0; i < keys; i++)
                 recall += (double)k[i] * (want[i * values + j] *= (double)0.9f);
-            double u = (double)0.7f * ((double)v[j] - recall);
+            double u = (double)0.7f * ((double)v[j] - (without ? 0 : recall));
             for (uint32_t i = 0; i < keys; i++) {
                 want[i * values + j] += (double)k[i] * u;
                 sum += (double)q[i] * want[i * values + j];
@@ -123,7 +123,9 @@ static void check_delta(const struct kernel_ops *ops, uint32_t keys, uint32_t va
             ck_assert_msg(near((double)out[j], sum, 4), "%u x %u step %d column %u: %g, not %g",
                           keys, values, step, j, (double)out[j], sum);
         }
-        ops->delta(&(struct kernel_delta){k, q, v, 0.7f, 0.9f, keys, values, state, state, same});
+        d.next = state;
+        d.out = same;
+        ops->delta(&d);
         ck_assert_mem_eq(state, next, size * sizeof *next);
         ck_assert_mem_eq(out, same, values * sizeof *out);
     }
@@ -139,10 +141,12 @@ START_TEST(delta_matches_double)
     const struct kernel_ops *ops = kernel_ops_of((enum kernel_isa)_i);
     test_seed(63);
     for (size_t v = 0; v < ARRAY_LEN(lengths); v++) {
-        check_delta(ops, 3, lengths[v]);
-        check_delta(ops, 16, lengths[v]);
+        check_delta(ops, 3, lengths[v], false);
+        check_delta(ops, 16, lengths[v], false);
+        check_delta(ops, 16, lengths[v], true);
     }
-    check_delta(ops, 128, 128);
+    check_delta(ops, 128, 128, false);
+    check_delta(ops, 128, 64, true);
 }
 END_TEST
 
