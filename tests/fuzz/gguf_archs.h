@@ -25,6 +25,10 @@
 
 /* Others with one change. */
 #define CHANGED(X)                                                                                 \
+    X(granitehybrid, "granitehybrid", 2, (void)0)                                                  \
+    X(granitehybrid_kinds, "granitehybrid", 2,                                                     \
+      make_i32s(m, "granitehybrid.attention.head_count_kv", (const int32_t[]){0, 0}, 2))           \
+    X(granitehybrid_groups, "granitehybrid", 2, make_u32(m, "granitehybrid.ssm.group_count", 3))   \
     X(gemma4_heads, "gemma4", 2,                                                                   \
       make_i32s(m, "gemma4.attention.head_count_kv", (const int32_t[]){1, 2}, 2))                  \
     X(gemma4_heads_many, "gemma4", 2,                                                              \

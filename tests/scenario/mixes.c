@@ -289,6 +289,15 @@ static void granitemoe(void)
                                  "score_scale=0.125", "logit_divisor=6", "shared_inner=512", NULL});
 }
 
+/* Mamba-2 in two of three layers. */
+static void granitehybrid(void)
+{
+    run("Q4_K_M", (const char *const[]){"arch=granitehybrid", "conv_taps=4", "delta_size=32",
+                                        "delta_k_heads=2", "delta_v_heads=8", "delta_inner=512",
+                                        "attention_step=3", "shared_inner=256",
+                                        "embedding_scale=12", "residual_scale=0.22", NULL});
+}
+
 static void hunyuan_moe(void)
 {
     sample("--isa=generic", (const char *const[]){"arch=hunyuan-moe", "shared_count=1", NULL});
@@ -417,6 +426,7 @@ static const struct test_case cases[] = {ROW(every_architecture),
                                          ROW(bailingmoe2),
                                          ROW(smallthinker),
                                          ROW(granitemoe),
+                                         ROW(granitehybrid),
                                          ROW(hunyuan_moe),
                                          ROW(phimoe),
                                          ROW(dbrx),

@@ -30,6 +30,8 @@ static const struct shape {
     {{"arch=qwen3next", DELTA_KEYS, NULL}},
     {{"arch=lfm2moe", "dense_layers=1", "dense_inner=128", "conv_taps=3", "attention_step=2",
       NULL}},
+    {{"arch=granitehybrid", "conv_taps=4", "delta_size=16", "delta_k_heads=2", "delta_v_heads=4",
+      "delta_inner=128", "attention_step=2", "shared_inner=64", NULL}},
 };
 
 static char model[PATH_MAX];
@@ -104,6 +106,11 @@ static void qwen3next(void)
 static void lfm2moe(void)
 {
     combinations(&shapes[2]);
+}
+
+static void granitehybrid(void)
+{
+    combinations(&shapes[3]);
 }
 
 /* ---- kills at points of the code ---- */
@@ -321,11 +328,16 @@ static void inspected(void)
 
 int main(int argc, char **argv)
 {
-    static const struct test_case cases[] = {
-        ROW(qwen35moe),         ROW(qwen3next),
-        ROW(lfm2moe),           ROW(killed_at_every_point),
-        ROW(killed_in_turn),    ROW(a_second_turn),
-        ROW(memory_is_counted), ROW(nothing_is_kept),
-        ROW(inspected),         ROW(convolutions_are_estimated)};
+    static const struct test_case cases[] = {ROW(qwen35moe),
+                                             ROW(qwen3next),
+                                             ROW(lfm2moe),
+                                             ROW(granitehybrid),
+                                             ROW(killed_at_every_point),
+                                             ROW(killed_in_turn),
+                                             ROW(a_second_turn),
+                                             ROW(memory_is_counted),
+                                             ROW(nothing_is_kept),
+                                             ROW(inspected),
+                                             ROW(convolutions_are_estimated)};
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }

@@ -5,10 +5,10 @@
 #include "lib/model/arch/internal.h"
 
 /* An integer key may be written as a bool. */
-static int only_number(const struct gguf *g, const char *key, bool integer, double want,
+static int only_number(const struct gguf *g, const char *key, const struct arch_row *row,
                        struct error *error)
 {
-    bool flag;
+    bool flag, integer = row->kind == ARCH_ONLY;
     uint64_t value;
     double number = 0;
     int found = integer ? gguf_get_bool(g, key, &flag, NULL) : -1;
@@ -20,9 +20,11 @@ static int only_number(const struct gguf *g, const char *key, bool integer, doub
     } else {
         found = gguf_get_float(g, key, &number, error);
     }
-    if (found == 1 && number != want)
+    if (found == 0 && row->required)
+        return error_set(error, ERR_BAD_INPUT, "key '%s' is missing", key);
+    if (found == 1 && number != row->value)
         return error_set(error, ERR_BAD_INPUT, "key '%s' is %.15g; only %g is supported", key,
-                         number, want);
+                         number, row->value);
     return found < 0 ? -1 : 0;
 }
 
@@ -58,6 +60,6 @@ int arch_check_only(const struct arch *arch, const struct arch_row *row, const c
     switch (row->kind) {
     case ARCH_WIDE: return only_wide(g, key, h, error);
     case ARCH_BELOW: return only_below(g, key, row->value, error);
-    default: return only_number(g, key, row->kind == ARCH_ONLY, row->value, error);
+    default: return only_number(g, key, row, error);
     }
 }

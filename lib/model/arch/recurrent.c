@@ -125,7 +125,7 @@ static struct layer_recurrent deltanet_of(const struct model_hparams *h)
 
 static int deltanet_check(const struct model_hparams *h, struct error *error)
 {
-    if (h->delta_size == 0 || any_layer_is(h, MIXER_MAMBA2))
+    if (h->delta_size == 0 || !any_layer_is(h, MIXER_DELTANET))
         return 0;
     if (check_groups(h, error) != 0)
         return -1;

@@ -15,6 +15,19 @@ static const char *other_kind(const struct hf_arch *arch)
     return row ? row->text : NULL;
 }
 
+/* The kind of a layer in the list. -1: it is unknown. */
+static int kind_of(const struct hf_arch *arch, const json_t *kind)
+{
+    const struct hf_row *row;
+    HF_EACH (row, arch, HF_ROWS(OTHER)) {
+        if (hf_is_string(kind, row->text))
+            return 1;
+        if (hf_is_string(kind, row->with))
+            return 0;
+    }
+    return hf_is_string(kind, "full_attention") ? 0 : -1;
+}
+
 static int read_listed(const json_t *types, struct hf_shape *shape, struct error *error)
 {
     const char *other = other_kind(shape->arch);
@@ -22,10 +35,9 @@ static int read_listed(const json_t *types, struct hf_shape *shape, struct error
         return error_set(error, ERR_BAD_INPUT,
                          "layer_types is not a list of %" PRIu32 " kinds of layers", shape->layers);
     for (size_t i = 0; i < json_array_size(types); i++) {
-        const json_t *kind = json_array_get(types, i);
-        if (other && hf_is_string(kind, other))
-            shape->other[i] = true;
-        else if (!hf_is_string(kind, "full_attention"))
+        int kind = kind_of(shape->arch, json_array_get(types, i));
+        shape->other[i] = kind == 1;
+        if (kind < 0)
             return error_set(error, ERR_BAD_INPUT,
                              "layer_types: layer %zu has another attention than over all "
                              "positions, which is not supported",

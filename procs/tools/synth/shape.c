@@ -319,6 +319,12 @@ void shape_put_keys(const struct shape *s, struct gguf_writer *w)
         gguf_put_u32(w, key,
                      row->kind == ARCH_ALSO ? (uint32_t)row->value : get_u32(s, row->offset));
     }
+    ARCH_EACH (row, s->arch, ARCH_ROWS(ONLY)) {
+        if (!row->required)
+            continue;
+        snprintf(key, sizeof key, "%s.%s", s->arch->name, row->key);
+        gguf_put_bool(w, key, row->value != 0);
+    }
     put_arrays(s, w);
     ARCH_EACH (row, s->arch, ARCH_ROWS(SECTIONS))
         put_sections(s, row->key, w);

@@ -84,6 +84,26 @@ def granitemoe(s):
         "shared": dict(CONFIG="GraniteMoeSharedConfig", shared_intermediate_size=s.dense)}
 
 
+def granitehybrid(s):
+    def kinds(*names):
+        """The package has other names for kinds of layers than published checkpoints, which the converter reads."""
+        published = {"linear_attention": "mamba", "full_attention": "attention"}
+        return dict(layer_types=list(names), SAVE=dict(layer_types=[published[n] for n in names]))
+
+    linear, full = "linear_attention", "full_attention"
+    base = plain(s, num_local_experts=s.experts, num_experts_per_tok=3, intermediate_size=s.inner, embedding_multiplier=3.0,
+                 residual_multiplier=0.6, attention_multiplier=0.15, logits_scaling=2.5, shared_intermediate_size=s.dense,
+                 mamba_n_heads=2 * s.hidden // s.state, mamba_d_head=s.state, mamba_d_state=s.state, mamba_n_groups=1,
+                 mamba_d_conv=4, mamba_expand=2, mamba_chunk_size=32, position_embedding_type="nope",
+                 **kinds(*[linear, full, linear][:s.layers]))
+    return "GraniteMoeHybridConfig", base, {
+        "groups": dict(mamba_n_groups=2), "no_conv_bias": dict(mamba_conv_bias=False), "taps": dict(mamba_d_conv=3),
+        "small_heads": dict(mamba_n_heads=4 * s.hidden // s.state, mamba_d_head=s.state // 2),
+        "no_factors": dict(embedding_multiplier=1.0, residual_multiplier=1.0, logits_scaling=1.0),
+        "attention_bias": dict(attention_bias=True), "proj_bias": dict(mamba_proj_bias=True),
+        "spm": dict(VOCAB="spm")}
+
+
 def hunyuan(s):
     # The converter reads the published lists, one value per layer.
     base = plain(s, head_dim=s.hidden // s.heads, num_experts=s.experts, moe_topk=2, intermediate_size=s.inner,
@@ -399,6 +419,7 @@ ARCHITECTURES = {
     "deepseek2": (deepseek2, "deepseek-v3"), "glm4moe": (glm4moe, "glm4"), "minimax-m2": (minimax, "minimax-m2"),
     "lfm2moe": (lfm2moe, "lfm2"), "olmoe": (olmoe, "olmo"), "llama": (llama, "spm"), "dots1": (dots1, "qwen2"),
     "ernie4_5-moe": (ernie, "spm"), "hunyuan-moe": (hunyuan, "hunyuan"), "granitemoe": (granitemoe, "refact"),
+    "granitehybrid": (granitehybrid, "dbrx"),
     "dbrx": (dbrx, "dbrx"), "phimoe": (phimoe, "spm"), "bailingmoe2": (bailingmoe2, "bailingmoe2"),
     "smallthinker": (smallthinker, "qwen2"), "qwen3vlmoe": (qwen3vlmoe, "qwen2"), "mellum": (mellum, "mellum2"),
     "exaone-moe": (exaone_moe, "exaone-moe"), "hy_v3": (hy_v3, "hunyuan"), "mistral4": (mistral4, "tekken"),
@@ -436,5 +457,5 @@ NOT_IN_FILE = {
 # does not show
 GOLDEN = {**{f"{architecture}/base": 1 for architecture in ARCHITECTURES},
           **{name: 1 for name in ("gpt-oss/yarn_factor", "gpt-oss/linear", "qwen2moe/no_bias", "mellum/window_theta",
-                                  "exaone-moe/mtp", "hy_v3/mtp")}, "glm4moe/solar_open": 2,
+                                  "exaone-moe/mtp", "hy_v3/mtp", "granitehybrid/groups")}, "glm4moe/solar_open": 2,
           "mistral4/base": 3}

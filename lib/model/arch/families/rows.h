@@ -77,6 +77,8 @@
  * FLAGS (a bool, true) or HEADS (the number of key heads, 0; all other layers have the same).
  * Without the key: attention_step. */
 #define RECURRENT_KEY(key_, list) ROW(RECURRENT_##list, .key = (key_))
+/* The same of HEADS, for models that have attention: what a file is in which all are 0. */
+#define RECURRENT_SOME(key_, what) ROW(RECURRENT_HEADS, .key = (key_), .text = (what))
 /* What layers consist of (arch.h). which: LEADING (the first dense_layers), RECURRENT,
  * LEADING_RECURRENT (both), or ALL others. The first row that fits a layer counts. */
 #define LAYERS(which_, mixer_, ffn_)                                                               \
@@ -84,8 +86,10 @@
 
 /* ---- keys that select computations, of which one is supported ---- */
 
-/* The only value, if the key is there, of an integer or bool, and of a float. */
+/* The only value, if the key is there, of an integer or bool, and of a float. FLAG: a bool that
+ * must be there. */
 #define ONLY(key_, value_)       ROW(ONLY, .key = (key_), .value = (value_))
+#define ONLY_FLAG(key_, value_)  ROW(ONLY, .key = (key_), .value = (value_), .required = true)
 #define ONLY_FLOAT(key_, value_) ROW(ONLY_FLOAT, .key = (key_), .value = (value_))
 /* An integer that must be below the limit. */
 #define BELOW(key_, limit) ROW(BELOW, .key = (key_), .value = (limit))

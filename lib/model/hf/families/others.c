@@ -183,36 +183,6 @@ static const struct hf_row bailingmoe2[] = {
 };
 const struct hf_arch hf_bailingmoe2 = {{"bailing_moe_v2"}, "bailingmoe2", bailingmoe2};
 
-/* Granite 3 MoE, with a shared expert or without. */
-static const struct hf_row granitemoe[] = {
-    CORE(Q_ROWS, K_ROWS, FFN_NORM),
-    UINT(num_local_experts, "expert_count", REQUIRED),
-    UINT(num_experts_per_tok, "expert_used_count", REQUIRED),
-    UINT(shared_intermediate_size, "expert_shared_feed_forward_length", OPTIONAL),
-    FLOAT(embedding_multiplier, "embedding_scale", OPTIONAL),
-    FLOAT(residual_multiplier, "residual_scale", OPTIONAL),
-    FLOAT(attention_multiplier, "attention.scale", REQUIRED),
-    FLOAT(logits_scaling, "logit_scale", OPTIONAL),
-    MUST(attention_bias, "false null"),
-    MUST(position_embedding_type, "\"rope\" null"),
-    DENSE("model.layers.%u.block_sparse_moe.router.layer.weight", "blk.%u.ffn_gate_inp.weight", F32,
-          REQUIRED),
-    DENSE("model.layers.%u.shared_mlp.input_linear.weight", "blk.%u.ffn_gate_shexp.weight",
-          FIRST_ROWS, OPTIONAL),
-    DENSE("model.layers.%u.shared_mlp.input_linear.weight", "blk.%u.ffn_up_shexp.weight",
-          SECOND_ROWS, OPTIONAL),
-    DENSE("model.layers.%u.shared_mlp.output_linear.weight", "blk.%u.ffn_down_shexp.weight", MATRIX,
-          OPTIONAL),
-    EXPERTS("model.layers.%u.block_sparse_moe.input_linear.weight", "blk.%u.ffn_gate_exps.weight",
-            STACK_FIRST),
-    EXPERTS("model.layers.%u.block_sparse_moe.input_linear.weight", "blk.%u.ffn_up_exps.weight",
-            STACK_SECOND),
-    EXPERTS("model.layers.%u.block_sparse_moe.output_linear.weight", "blk.%u.ffn_down_exps.weight",
-            STACK),
-    END,
-};
-const struct hf_arch hf_granitemoe = {{"granitemoe", "granitemoeshared"}, "granitemoe", granitemoe};
-
 /* Phi-3.5-MoE: LongRoPE with its short factors, up to the original context. */
 static const struct hf_row phimoe[] = {
     CORE(MATRIX, MATRIX, FFN_NORM),

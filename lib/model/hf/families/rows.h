@@ -73,8 +73,10 @@
 
 /* ---- kinds of layers ---- */
 
-/* The other kind of layer_types, besides "full_attention". */
-#define OTHER(kind_) ROW(OTHER, .text = (kind_))
+/* The other kind of layer_types, besides "full_attention". Several rows: models of several
+ * versions. NAMED: the kind with attention has that name. */
+#define OTHER(kind_)              ROW(OTHER, .text = (kind_), .with = "full_attention")
+#define OTHER_NAMED(kind_, full_) ROW(OTHER, .text = (kind_), .with = (full_))
 /* Layers with number % period == at attend to all positions, the others are of the other kind. */
 #define FIXED(period_, at_) ROW(FIXED, .period = (period_), .at = (at_))
 /* Without layer_types, each layer of that number attends to all positions: the field, or its

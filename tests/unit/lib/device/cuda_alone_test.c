@@ -76,10 +76,15 @@ static const struct {
     const char *file;
     enum kv_type type;
 } alone_models[] = {
-    {"arch/qwen3moe_a.gguf", KV_TYPE_F16},     {"arch/olmoe_a_q8.gguf", KV_TYPE_Q8_0},
-    {"arch/oss_a.gguf", KV_TYPE_Q4_0},         {"arch/qwen35moe_a.gguf", KV_TYPE_F32},
-    {"arch/lfm2moe_a.gguf", KV_TYPE_F16},      {"arch/kimi_k2.gguf", KV_TYPE_Q8_0},
-    {"arch/smallthinker_a.gguf", KV_TYPE_F16}, {"arch/gemma4_a.gguf", KV_TYPE_F16},
+    {"arch/qwen3moe_a.gguf", KV_TYPE_F16},
+    {"arch/olmoe_a_q8.gguf", KV_TYPE_Q8_0},
+    {"arch/oss_a.gguf", KV_TYPE_Q4_0},
+    {"arch/qwen35moe_a.gguf", KV_TYPE_F32},
+    {"arch/lfm2moe_a.gguf", KV_TYPE_F16},
+    {"arch/kimi_k2.gguf", KV_TYPE_Q8_0},
+    {"arch/smallthinker_a.gguf", KV_TYPE_F16},
+    {"arch/gemma4_a.gguf", KV_TYPE_F16},
+    {"converted/granitehybrid-groups.gguf", KV_TYPE_F16},
 };
 
 START_TEST(alone)

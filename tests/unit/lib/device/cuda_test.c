@@ -137,6 +137,16 @@ START_TEST(quantised_experts)
 }
 END_TEST
 
+/* In the short form, too: Mamba-2, with two groups of heads and a convolution with a bias. */
+START_TEST(recurrence_without_delta)
+{
+    struct image image;
+    image_open(&image, golden_path("converted/granitehybrid-groups.gguf"), RUN_CONTEXT);
+    compare(&image, false, "converted/granitehybrid-groups.gguf");
+    image_close(&image);
+}
+END_TEST
+
 /* Chunks that use more experts than there are slots. */
 START_TEST(fewest_slots)
 {
@@ -529,6 +539,7 @@ int main(void)
     tcase_set_timeout(c, 900);
     tcase_add_test(c, every_architecture);
     tcase_add_test(c, quantised_experts);
+    tcase_add_test(c, recurrence_without_delta);
     tcase_add_test(c, fewest_slots);
     tcase_add_test(c, late_copies);
     tcase_add_test(c, every_type_of_keys);

@@ -211,6 +211,15 @@ static void granitemoe(struct make *m, unsigned layers, unsigned h, uint32_t typ
     make_f32(m, "granitemoe.logit_scale", 8);
 }
 
+/* The rest: gguf_make_recurrent.c. */
+static void granitehybrid(struct make *m, unsigned layers, unsigned h, uint32_t type)
+{
+    (void)layers;
+    (void)h;
+    (void)type;
+    rename_key(m, "granitehybrid.expert_feed_forward_length", "granitehybrid.feed_forward_length");
+}
+
 static void hunyuan_moe(struct make *m, unsigned layers, unsigned h, uint32_t type)
 {
     for (unsigned layer = 0; layer < layers; layer++) {
@@ -378,6 +387,7 @@ static const struct {
     const char *arch;
     void (*change)(struct make *m, unsigned layers, unsigned h, uint32_t type);
 } changes[] = {{"granitemoe", granitemoe},
+               {"granitehybrid", granitehybrid},
                {"hunyuan-moe", hunyuan_moe},
                {"phimoe", phimoe},
                {"dbrx", dbrx},

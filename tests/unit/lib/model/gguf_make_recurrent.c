@@ -123,10 +123,44 @@ static void lfm(struct make *m, unsigned layers, unsigned h, uint32_t type)
                                   {0}});
 }
 
+/* One group of two heads of h / 2, with keys of h / 2. */
+static void granite(struct make *m, unsigned layers, unsigned h, uint32_t type)
+{
+    int32_t heads[8] = {0};
+    number(m, "granitehybrid", "ssm.conv_kernel", TAPS);
+    number(m, "granitehybrid", "ssm.state_size", h / 2);
+    number(m, "granitehybrid", "ssm.group_count", 1);
+    number(m, "granitehybrid", "ssm.time_step_rank", 2);
+    number(m, "granitehybrid", "ssm.inner_size", h);
+    for (unsigned layer = 0; layer < layers; layer++) {
+        heads[layer] = layer % 2 == 1 || layers == 1; /* a model has attention */
+        edit(m, layer,
+             (const struct row[]){
+                 {.name = "attn_q_norm.weight"}, {.name = "attn_k_norm.weight"}, {0}});
+        if (heads[layer] > 0)
+            continue;
+        no_attention(m, layer);
+        edit(m, layer,
+             (const struct row[]){{"ssm_in.weight", type, h, 3 * h + 2},
+                                  {"ssm_conv1d.weight", TENSOR_F32, TAPS, 2 * h},
+                                  {"ssm_conv1d.bias", TENSOR_F32, 2 * h, 1},
+                                  {"ssm_dt.bias", TENSOR_F32, 2, 1},
+                                  {"ssm_a", TENSOR_F32, 1, 2},
+                                  {"ssm_d", TENSOR_F32, 1, 2},
+                                  {"ssm_norm.weight", TENSOR_F32, h, 1},
+                                  {"ssm_out.weight", type, h, h},
+                                  {0}});
+    }
+    make_i32s(m, "granitehybrid.attention.head_count_kv", heads, layers);
+    make_bool(m, "granitehybrid.rope.scaling.finetuned", false);
+}
+
 void make_recurrent(struct make *m, const char *arch, unsigned layers, unsigned h, uint32_t type)
 {
     if (strcmp(arch, "lfm2moe") == 0)
         lfm(m, layers, h, type);
+    else if (strcmp(arch, "granitehybrid") == 0)
+        granite(m, layers, h, type);
     else if (strcmp(arch, "qwen35moe") == 0 || strcmp(arch, "qwen3next") == 0)
         qwen(m, arch, layers, h, type);
 }

@@ -72,7 +72,12 @@ static struct tensor load(const struct moved *k, const char *name)
         const struct model_tensor *t = &k->g->tensors[i];
         if (strcmp(t->name, name) != 0)
             continue;
-        struct tensor out = {t->ne[2], t->ne[1], t->ne[0], t->type == TENSOR_F16, malloc(t->bytes)};
+        bool column = t->ne[0] == 1; /* a vector in the checkpoint */
+        struct tensor out = {.planes = t->ne[2],
+                             .rows = column ? 1 : t->ne[1],
+                             .columns = column ? t->ne[1] : t->ne[0],
+                             .half = t->type == TENSOR_F16,
+                             .data = malloc(t->bytes)};
         sl_assert(out.half || t->type == TENSOR_F32);
         sl_assert(pread(k->fd, out.data, t->bytes, (off_t)t->file_offset) == (ssize_t)t->bytes);
         return out;

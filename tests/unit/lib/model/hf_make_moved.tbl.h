@@ -144,16 +144,24 @@ HF_MADE_OF("deepseek", "model.layers.#.self_attn.q_proj.weight", Q_PAIRS, "blk.%
 HF_MADE_OF("deepseek", "model.layers.#.self_attn.k_proj.weight", K_PAIRS, "blk.%u.attn_k.weight")
 HF_MADE_OF("granitemoe", "model.layers.#.self_attn.q_proj.weight", Q_PAIRS, "blk.%u.attn_q.weight")
 HF_MADE_OF("granitemoe", "model.layers.#.self_attn.k_proj.weight", K_PAIRS, "blk.%u.attn_k.weight")
-HF_MADE_OF("granitemoe", "model.layers.#.block_sparse_moe.router.layer.weight", COPY,
+HF_MADE_OF(NULL, "model.layers.#.block_sparse_moe.router.layer.weight", COPY,
            "blk.%u.ffn_gate_inp.weight")
-HF_MADE_OF("granitemoe", "model.layers.#.block_sparse_moe.input_linear.weight", HALVES,
+HF_MADE_OF(NULL, "model.layers.#.block_sparse_moe.input_linear.weight", HALVES,
            "blk.%u.ffn_gate_exps.weight", "blk.%u.ffn_up_exps.weight")
-HF_MADE_OF("granitemoe", "model.layers.#.block_sparse_moe.output_linear.weight", COPY,
+HF_MADE_OF(NULL, "model.layers.#.block_sparse_moe.output_linear.weight", COPY,
            "blk.%u.ffn_down_exps.weight")
-HF_MADE_OF("granitemoe", "model.layers.#.shared_mlp.input_linear.weight", HALVES,
+HF_MADE_OF(NULL, "model.layers.#.shared_mlp.input_linear.weight", HALVES,
            "blk.%u.ffn_gate_shexp.weight", "blk.%u.ffn_up_shexp.weight")
-HF_MADE_OF("granitemoe", "model.layers.#.shared_mlp.output_linear.weight", COPY,
+HF_MADE_OF(NULL, "model.layers.#.shared_mlp.output_linear.weight", COPY,
            "blk.%u.ffn_down_shexp.weight")
+HF_MADE_OF("granitehybrid", "model.layers.#.mamba.in_proj.weight", COPY, "blk.%u.ssm_in.weight")
+HF_MADE_OF("granitehybrid", "model.layers.#.mamba.conv1d.weight", COPY, "blk.%u.ssm_conv1d.weight")
+HF_MADE_OF("granitehybrid", "model.layers.#.mamba.conv1d.bias", COPY, "blk.%u.ssm_conv1d.bias")
+HF_MADE_OF("granitehybrid", "model.layers.#.mamba.dt_bias", COPY, "blk.%u.ssm_dt.bias")
+HF_MADE_OF("granitehybrid", "model.layers.#.mamba.A_log", LOG, "blk.%u.ssm_a")
+HF_MADE_OF("granitehybrid", "model.layers.#.mamba.D", COPY, "blk.%u.ssm_d")
+HF_MADE_OF("granitehybrid", "model.layers.#.mamba.norm.weight", COPY, "blk.%u.ssm_norm.weight")
+HF_MADE_OF("granitehybrid", "model.layers.#.mamba.out_proj.weight", COPY, "blk.%u.ssm_out.weight")
 HF_MADE_OF("phimoe", "model.norm.bias", COPY, "output_norm.bias")
 HF_MADE_OF("phimoe", "lm_head.bias", COPY, "output.bias")
 HF_MADE_OF("phimoe", "model.layers.#.input_layernorm.bias", COPY, "blk.%u.attn_norm.bias")

@@ -30,6 +30,7 @@ static const struct {
     {"ernie4_5-moe", 1, QK_NORM_NONE, ROPE_PAIRS, 32, 11, 3, 9},
     {"minimax-m2", 1, QK_NORM_ROW, ROPE_HALVES, 0, 10, 3, 0},
     {"granitemoe", 0, QK_NORM_NONE, ROPE_PAIRS, 0, 7, 3, 0},
+    {"granitehybrid", 0, QK_NORM_NONE, ROPE_PAIRS, 0, 7, 3, 0},
     {"hunyuan-moe", 1, QK_NORM_HEAD_AFTER, ROPE_HALVES, 32, 12, 3, 0},
     {"phimoe", 0, QK_NORM_NONE, ROPE_HALVES, 0, 13, 5, 0},
     {"dbrx", 1, QK_NORM_NONE, ROPE_HALVES, 0, 5, 3, 0},
@@ -53,7 +54,10 @@ static const struct {
 /* Dense tensors of a first layer that is recurrent and has experts; the others: as every layer. */
 static uint32_t dense_of_first(const char *arch, uint32_t every)
 {
-    return strcmp(arch, "qwen35moe") == 0 ? 16 : strcmp(arch, "qwen3next") == 0 ? 15 : every;
+    return strcmp(arch, "qwen35moe") == 0       ? 16
+           : strcmp(arch, "qwen3next") == 0     ? 15
+           : strcmp(arch, "granitehybrid") == 0 ? 11
+                                                : every;
 }
 
 _Static_assert(ARRAY_LEN(archs) == ARCH_COUNT, "a row for every architecture of arch.tbl.h");
@@ -111,6 +115,7 @@ START_TEST(every_tensor)
             strcmp(name, "rope_freqs.weight") == 0 || strcmp(name, "output.bias") == 0 ||
             (strstr(name, "attn_") && strstr(name, ".bias")) || strstr(name, "exp_probs_b") ||
             strstr(name, "attn_q_norm") || strstr(name, "attn_k_norm") ||
+            strcmp(name, "blk.0.ssm_conv1d.bias") == 0 ||
             (strcmp(archs[_i].arch, "gemma4") == 0 &&
              (strcmp(name, "blk.0.attn_v.weight") == 0 || strstr(name, "layer_output_scale") ||
               strstr(name, "ffn_down_exps.scale")));

@@ -63,6 +63,12 @@
       make_add_tensor(m, B "ssm_in.weight", 0, 4, 12, 1))                                          \
     X(qwen3next, joined_missing, "tensor blk.0.ssm_ba.weight is missing",                          \
       make_drop_tensor(m, B "ssm_ba.weight"))                                                      \
+    X(granitehybrid, no_attention, "head_count_kv' is 0 for every layer: the converter did not",   \
+      make_i32s(m, "granitehybrid.attention.head_count_kv", (const int32_t[]){0}, 1))              \
+    X(granitehybrid, rotated, "rope.scaling.finetuned' is 1; only 0 is supported",                 \
+      make_bool(m, "granitehybrid.rope.scaling.finetuned", true))                                  \
+    X(granitehybrid, rotation_unknown, "rope.scaling.finetuned' is missing",                       \
+      make_drop_key(m, "granitehybrid.rope.scaling.finetuned"))                                    \
     X(lfm2moe, taps, "shortconv.l_cache' is 1: not between 2 and 8",                               \
       make_u32(m, "lfm2moe.shortconv.l_cache", 1))                                                 \
     X(lfm2moe, heads_negative, "head_count_kv",                                                    \
@@ -137,6 +143,28 @@ START_TEST(two_kinds)
 }
 END_TEST
 
+/* Mamba-2: the parts of a row follow each other without gaps, z first. */
+START_TEST(row_of_mamba2)
+{
+    struct model_hparams h = {.layers = 1,
+                              .conv_taps = 4,
+                              .delta_size = 16,
+                              .delta_k_heads = 2,
+                              .delta_v_heads = 6,
+                              .delta_inner = 48};
+    h.layer_mixer[0] = MIXER_MAMBA2;
+    struct layer_recurrent r = model_recurrent_of(&h, 0);
+    ck_assert_uint_eq(r.value_size, 8);
+    ck_assert_uint_eq(r.gate_at, 0);
+    ck_assert_uint_eq(r.conv_at, 48);
+    ck_assert(r.v_at == 0 && r.k_at == 48 && r.q_at == 48 + 32);
+    ck_assert_uint_eq(r.channels, 48 + 2 * 32);
+    ck_assert_uint_eq(r.rates_at, 48 + r.channels);
+    ck_assert_uint_eq(r.projected, r.rates_at + 6);
+    ck_assert_uint_eq(r.floats, 3 * r.channels + 6 * 16 * 8);
+}
+END_TEST
+
 /* Every question about layers with experts is answered by the table of layers. */
 START_TEST(experts_in_any_layers)
 {
@@ -188,6 +216,7 @@ int main(void)
     tcase_add_loop_test(t, bad_models_are_rejected, 0, ARRAY_LEN(edits));
     tcase_add_loop_test(t, kinds_by_an_array, 0, 2);
     tcase_add_test(t, two_kinds);
+    tcase_add_test(t, row_of_mamba2);
     tcase_add_test(t, experts_in_any_layers);
     tcase_add_test(t, forged_parts);
     suite_add_tcase(s, t);
