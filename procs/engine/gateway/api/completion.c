@@ -28,13 +28,21 @@ static struct buffer *output(struct completion *c)
     return c->first && c->request.stream ? &c->first->out : &c->out;
 }
 
+/* One that needs more than half of all buffers is not tried again in vain. */
+void completion_does_not_fit(struct completion *c, size_t bytes)
+{
+    size_t own = c->out.bytes + c->tokens.bytes + bytes;
+    c->failed = true;
+    c->too_long |= !c->request.stream && own > c->quota->limit / 2;
+}
+
 /* Without space the completion is incomplete from then on. */
 static void append(struct completion *c, const char *data, size_t bytes)
 {
-    if (c->failed || !buffer_add(c->quota, output(c), data, bytes))
-        c->failed = true;
-    else
+    if (!c->failed && buffer_add(c->quota, output(c), data, bytes))
         c->written = true;
+    else
+        completion_does_not_fit(c, bytes);
 }
 
 void completion_put(struct completion *c, const char *text)
@@ -293,6 +301,7 @@ static char *write_whole(struct completion *c, const struct completion_parts *pa
     bool fine = rc == 0 && !ferror(out);
     if (fclose(out) == 0 && fine)
         return text;
+    c->too_long |= *bytes > c->quota->limit;
     free(text);
     return NULL;
 }

@@ -52,9 +52,10 @@ struct completion {
     struct answer answer; /* splits the text of a completion that is streamed */
     /* of the dialect, all zeros at the start */
     _Alignas(8) unsigned char state[COMPLETION_STATE_BYTES];
-    bool written; /* since the caller set it to false */
-    bool failed;  /* something did not fit: the output is incomplete */
-    bool broken;  /* and no space for an error: the connection is to be closed */
+    bool written;  /* since the caller set it to false */
+    bool failed;   /* something did not fit: the output is incomplete */
+    bool too_long; /* and it would not fit later either: it is not streamed */
+    bool broken;   /* and no space for an error: the connection is to be closed */
 };
 
 /* The parts of a whole answer; a part that it has not is empty. */
@@ -100,6 +101,9 @@ char *completion_whole(struct completion *c, size_t *bytes);
 /* The arguments of a call as an object, for dialects that have no text of them. A new reference;
  * NULL without memory. What the model wrote instead of an object is its member "arguments". */
 json_t *completion_arguments(const char *arguments);
+
+/* So many more bytes of the completion do not fit. */
+void completion_does_not_fit(struct completion *c, size_t bytes);
 
 /* For dialects. An event, whole or not at all; steals the object; NULL: no memory. name: NULL,
  * or where the framing has names. */

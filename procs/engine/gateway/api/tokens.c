@@ -31,7 +31,7 @@ static void keep(struct completion *c, struct entry e, const char *text,
     for (uint32_t i = 0; i < e.tops; i++)
         bytes += sizeof(struct alternative) + top[i].bytes;
     if (!buffer_reserve(c->quota, &c->tokens, bytes)) {
-        c->failed = true;
+        completion_does_not_fit(c, bytes);
         return;
     }
     buffer_add(c->quota, &c->tokens, &e, sizeof e);

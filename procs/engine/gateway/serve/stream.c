@@ -152,7 +152,12 @@ void stream_fail(struct stream *s, const struct error *error)
 static void too_much(struct stream *s)
 {
     struct error error;
-    error_set(&error, ERR_NO_MEMORY, BUFFERS_FULL);
+    if (s->completion.too_long)
+        error_set(&error, ERR_BAD_INPUT,
+                  "the response is too long for the buffers (--http-buffer); stream it, or ask for "
+                  "less: log-probabilities, answers, tokens");
+    else
+        error_set(&error, ERR_NO_MEMORY, BUFFERS_FULL);
     stream_fail(s, &error);
 }
 
@@ -174,8 +179,10 @@ static void complete(struct stream *lead, const char *reason)
     struct gateway *g = lead->gateway;
     struct exchange *x = lead->exchange;
     size_t bytes = 0;
-    char *text = streamed(lead) ? NULL : completion_whole(answers_choose(lead), &bytes);
-    if (!streamed(lead) && !text) {
+    struct completion *first = streamed(lead) ? NULL : answers_choose(lead);
+    char *text = first ? completion_whole(first, &bytes) : NULL;
+    if (first && !text) {
+        lead->completion.too_long |= first->too_long;
         too_much(lead);
         return;
     }

@@ -301,6 +301,7 @@ START_TEST(whole_without_space)
     ck_assert(!c.failed);
     completion_end(&c, FINISH_END, NULL);
     ck_assert_ptr_null(completion_whole(&c, &bytes));
+    ck_assert(c.too_long);
     free_completion(&c);
 }
 END_TEST
