@@ -132,11 +132,36 @@ START_TEST(many_share_one_prompt)
 }
 END_TEST
 
+/* Rows that are read from a file are written from the start, or from the middle of a page. */
+START_TEST(rows_are_its_own_before_they_are_written)
+{
+    static const struct kv_counts counts = {.sequences = 2, .kept = 1};
+    static const uint32_t rows[] = {0, 100, 128, 64};
+    struct error error;
+    rig_close();
+    rig_open_counts(&shape, CONTEXT, 256, &counts);
+    struct kv_request *a = submit(0, 1, 150, CONTEXT), *b = submit(1, 2, 180, 128);
+    uint32_t from = start(0, a);
+    atomic_store(&a->kv_valid, 149);
+    fill(from, 149, 1);
+    uint32_t to = start(1, b);
+    ck_assert_uint_gt(shared_bytes(), 0);
+    ck_assert_int_eq(kept_own(&w.slots, to, rows[_i], &error), 0);
+    ck_assert_uint_eq(shared_bytes(), kv_sequence_bytes(&w.shape, rows[_i] / 64 * 64));
+    ck_assert_uint_eq(slots_bytes(), kv_sequence_bytes(&w.shape, 150) +
+                                         kv_sequence_bytes(&w.shape, 180) - shared_bytes());
+    write_from(to, rows[_i], 180, 7);
+    check_filled(from, 149, 1);
+    check_filled(to, rows[_i], 1);
+}
+END_TEST
+
 int main(void)
 {
     TCase *t = tcase_create("all");
     tcase_add_checked_fixture(t, setup, rig_close);
     tcase_add_test(t, a_prefix_is_shared);
     tcase_add_test(t, many_share_one_prompt);
+    tcase_add_loop_test(t, rows_are_its_own_before_they_are_written, 0, 4);
     return rig_main("shared", t);
 }
