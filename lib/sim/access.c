@@ -9,9 +9,14 @@
 
 /* ---- a layer -------------------------------------------------------------------------------- */
 
+double sim_compute_ns(const struct sim_compute *c, double one_ns, uint32_t tokens)
+{
+    return one_ns * (1 + (tokens > 1 ? (tokens - 1) * c->batch : 0));
+}
+
 double sim_for_tokens(const struct sim_cache *c, double one_ns, uint32_t tokens)
 {
-    return one_ns * (1 + (tokens > 1 ? (tokens - 1) * c->config.compute.batch : 0));
+    return sim_compute_ns(&c->config.compute, one_ns, tokens);
 }
 
 static void update_limit(struct sim_cache *c)

@@ -101,6 +101,9 @@ struct sim_gpu {
 
 #define SIM_GPUS_MAX 16
 
+/* Time of so many tokens that are computed together, from that of one. */
+double sim_compute_ns(const struct sim_compute *c, double one_ns, uint32_t tokens);
+
 /* Prior knowledge, from a plan or from an earlier part of the trace. Arrays are borrowed; any may
  * be NULL. */
 struct sim_plan {

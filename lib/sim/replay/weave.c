@@ -17,7 +17,9 @@ _Static_assert(SEQUENCES_MAX <= SCHEDULE_SEQUENCES_MAX, "all may run");
 struct member { /* a sequence that runs */
     uint32_t source;
     uint64_t at, end;       /* records that are left */
-    uint64_t pass_end;      /* after the TOKEN_END of its next pass */
+    uint64_t pass_end;      /* after the TOKEN_END of its next pass, or chunk */
+    uint64_t cursor;        /* the next record of the running pass */
+    uint32_t done, rows;    /* tokens of the chunk before the running pass, and in it */
     uint64_t served, since; /* as in schedule.h */
 };
 
@@ -30,12 +32,45 @@ struct weaving {
     uint32_t in_pass;
     uint64_t *accessed; /* [SEQUENCES_MAX][experts]: record of the layer; NOT_RECORDED */
     uint64_t pass;
+    const struct together_limit *limit; /* NULL: none */
+    struct schedule_pace pace, streams; /* of all passes, and of those with streams only */
+    double pass_ns;                     /* of the running one */
 };
+
+static uint32_t tokens_of(const struct weaving *w, const struct member *m)
+{
+    uint32_t tokens = w->from->record[m->pass_end - 1].tokens;
+    return tokens > 0 ? tokens : 1;
+}
+
+static bool is_part(const struct weaving *w, const struct member *m)
+{
+    return m->rows < tokens_of(w, m);
+}
+
+/* How many of the tokens that use the expert are among the rows of the pass. They are at equal
+ * distances in the chunk, from a place that differs by expert. */
+static uint32_t tokens_in_pass(const struct weaving *w, const struct member *m,
+                               const struct trace_record *x)
+{
+    if (!is_part(w, m))
+        return x->tokens;
+    uint64_t chunk = tokens_of(w, m), end = m->done + m->rows;
+    uint64_t phase = (x->expert * 2654435761u + x->layer * 40503u) % chunk;
+    return (uint32_t)((x->tokens * end + phase) / chunk -
+                      (x->tokens * (uint64_t)m->done + phase) / chunk);
+}
 
 static void put(struct weaving *w, const struct member *m, const struct trace_record *x)
 {
     struct trace_record *to = &w->to->records[w->to->count++];
     *to = *x;
+    if (x->kind == TRACE_EXPERT || x->kind == TRACE_TOKEN_END)
+        to->position += m->done;
+    if (x->kind == TRACE_EXPERT)
+        to->tokens = tokens_in_pass(w, m, x);
+    else if (x->kind == TRACE_TOKEN_END && is_part(w, m))
+        to->tokens = m->rows;
     to->sequence = m->source + 1;
     if (x->kind == TRACE_EXPERT || x->kind == TRACE_CHOICE || x->kind == TRACE_TOKEN_END)
         to->pass = (uint16_t)w->pass;
@@ -68,38 +103,42 @@ static void admit(struct weaving *w, uint32_t parallel)
     }
 }
 
-static uint32_t tokens_of(const struct weaving *w, const struct member *m)
-{
-    uint32_t tokens = w->from->record[m->pass_end - 1].tokens;
-    return tokens > 0 ? tokens : 1;
-}
-
 static void add_members(struct weaving *w, const uint32_t *rows, bool streams)
 {
     for (uint32_t i = 0; i < w->members; i++) {
-        uint32_t tokens = tokens_of(w, &w->member[i]);
-        if (rows[i] == tokens && (tokens == 1) == streams)
-            w->of_pass[w->in_pass++] = &w->member[i];
+        struct member *m = &w->member[i];
+        uint32_t tokens = tokens_of(w, m);
+        if (rows[i] == 0 || (!w->limit && rows[i] < tokens) || (tokens == 1) != streams)
+            continue;
+        m->cursor = m->at;
+        m->rows = rows[i];
+        w->of_pass[w->in_pass++] = m;
     }
 }
 
-/* Those that have a part in the next pass. A recorded chunk is not divided: it takes part with all
- * of its rows. */
+/* 0: none. */
+static uint64_t gap_ns(const struct weaving *w)
+{
+    return !w->limit ? 0 : w->limit->gap_ns > 0 ? w->limit->gap_ns : schedule_gap_ns(&w->streams);
+}
+
+/* Those that have a part in the next pass. Without a time limit a recorded chunk is not divided: it
+ * takes part with all of its rows. */
 static void choose(struct weaving *w)
 {
     struct schedule_sequence wants[SEQUENCES_MAX];
-    const struct schedule_pace unknown = {.weight = 0};
     uint32_t rows[SEQUENCES_MAX];
     for (uint32_t i = 0; i < w->members; i++) {
-        uint32_t tokens = tokens_of(w, &w->member[i]);
+        uint32_t tokens = tokens_of(w, &w->member[i]) - w->member[i].done;
         wants[i] = (struct schedule_sequence){.arrival = w->member[i].source,
                                               .served = w->member[i].served,
                                               .since = w->member[i].since,
                                               .missing = tokens,
                                               .rows_max = tokens};
     }
-    const struct schedule_limits limits = {.pass = w->pass, .rows = w->from->rows + SEQUENCES_MAX};
-    schedule_pass(wants, w->members, &limits, &unknown, rows);
+    const struct schedule_limits limits = {
+        .pass = w->pass, .gap_ns = gap_ns(w), .rows = w->from->rows + SEQUENCES_MAX};
+    schedule_pass(wants, w->members, &limits, &w->pace, rows);
     w->in_pass = 0;
     add_members(w, rows, true);
     add_members(w, rows, false);
@@ -126,6 +165,7 @@ static bool is_logits(const struct trace_record *x)
     return x->kind == TRACE_LOGITS;
 }
 
+/* What else is recorded of a chunk: with its first part. */
 static bool is_other(const struct trace_record *x)
 {
     return !is_access(x) && !is_logits(x);
@@ -136,7 +176,7 @@ static void put_kind(struct weaving *w, uint32_t layer, bool (*is)(const struct 
 {
     for (uint32_t i = 0; i < w->in_pass; i++) {
         const struct member *m = w->of_pass[i];
-        for (uint64_t at = m->at; at < m->pass_end; at++) {
+        for (uint64_t at = m->cursor; m->done == 0 && at < m->pass_end; at++) {
             const struct trace_record *x = &w->from->record[at];
             if (layer_of(x) > layer)
                 break;
@@ -157,32 +197,43 @@ static void find_accesses(struct weaving *w, uint32_t layer)
     for (uint32_t i = 0; i < w->in_pass; i++) {
         const struct member *m = w->of_pass[i];
         memset(accessed(w, i, 0), 0xff, w->from->header.experts * sizeof *w->accessed);
-        for (uint64_t at = m->at; at < m->pass_end; at++) {
+        for (uint64_t at = m->cursor; at < m->pass_end; at++) {
             const struct trace_record *x = &w->from->record[at];
             if (layer_of(x) > layer)
                 break;
-            if (is_access(x) && *accessed(w, i, x->expert) == NOT_RECORDED)
+            if (is_access(x) && *accessed(w, i, x->expert) == NOT_RECORDED &&
+                (!is_part(w, m) || tokens_in_pass(w, m, x) > 0))
                 *accessed(w, i, x->expert) = at;
         }
     }
 }
 
+static void add_time(struct weaving *w, double one_ns, uint32_t tokens)
+{
+    if (w->limit && tokens > 0)
+        w->pass_ns += sim_compute_ns(&w->limit->compute, one_ns, tokens);
+}
+
 /* All that use the expert, once. */
 static void put_expert(struct weaving *w, uint32_t expert)
 {
+    uint32_t tokens = 0;
     for (uint32_t i = 0; i < w->in_pass; i++) {
         uint64_t *at = accessed(w, i, expert);
-        if (*at != NOT_RECORDED)
+        if (*at != NOT_RECORDED) {
             put(w, w->of_pass[i], &w->from->record[*at]);
+            tokens += tokens_in_pass(w, w->of_pass[i], &w->from->record[*at]);
+        }
         *at = NOT_RECORDED;
     }
+    add_time(w, w->limit ? w->limit->compute.expert_ns : 0, tokens);
 }
 
 /* The n-th access of a member in the layer; NULL: it has fewer. */
 static const struct trace_record *nth_access(const struct weaving *w, const struct member *m,
                                              uint32_t layer, uint32_t n)
 {
-    for (uint64_t at = m->at; at < m->pass_end; at++) {
+    for (uint64_t at = m->cursor; at < m->pass_end; at++) {
         const struct trace_record *x = &w->from->record[at];
         if (layer_of(x) > layer)
             break;
@@ -212,7 +263,7 @@ static void put_as_recorded(struct weaving *w, uint32_t layer)
 {
     for (uint32_t i = 0; i < w->in_pass; i++) {
         const struct member *m = w->of_pass[i];
-        for (uint64_t at = m->at; at < m->pass_end; at++) {
+        for (uint64_t at = m->cursor; at < m->pass_end; at++) {
             const struct trace_record *x = &w->from->record[at];
             if (layer_of(x) > layer)
                 break;
@@ -235,25 +286,51 @@ static void put_layer(struct weaving *w, uint32_t layer, bool prompts)
     put_kind(w, layer, is_other);
     for (uint32_t i = 0; i < w->in_pass; i++) {
         struct member *m = w->of_pass[i];
-        while (m->at < m->pass_end && layer_of(&w->from->record[m->at]) <= layer)
-            m->at++;
+        while (m->cursor < m->pass_end && layer_of(&w->from->record[m->cursor]) <= layer)
+            m->cursor++;
     }
+}
+
+/* The sequence is at the next part of its chunk, or at its next pass. */
+static void advance(struct weaving *w, struct member *m)
+{
+    m->served = w->pass;
+    m->done += m->rows;
+    if (m->done < tokens_of(w, m))
+        return;
+    m->done = 0;
+    m->at = m->pass_end;
+    m->pass_end = next_pass_end(w, m);
+}
+
+/* What the next passes are chosen by. */
+static void learn(struct weaving *w, uint32_t rows, bool prompts)
+{
+    schedule_pace_add(&w->pace, rows, (uint64_t)w->pass_ns);
+    if (!prompts)
+        schedule_pace_add(&w->streams, rows, (uint64_t)w->pass_ns);
 }
 
 static void put_pass(struct weaving *w)
 {
     bool prompts = false;
-    for (uint32_t i = 0; i < w->in_pass; i++)
+    uint32_t rows = 0;
+    w->pass_ns = 0;
+    for (uint32_t i = 0; i < w->in_pass; i++) {
         prompts |= tokens_of(w, w->of_pass[i]) > 1;
-    for (uint32_t layer = 0; layer < w->from->header.layers; layer++)
+        rows += w->of_pass[i]->rows;
+    }
+    for (uint32_t layer = 0; layer < w->from->header.layers; layer++) {
+        add_time(w, w->limit ? w->limit->compute.layer_ns : 0, rows);
         put_layer(w, layer, prompts);
+    }
     for (uint32_t i = 0; i < w->in_pass; i++) {
         struct member *m = w->of_pass[i];
         put(w, m, &w->from->record[m->pass_end - 1]);
-        m->at = m->pass_end;
-        m->served = w->pass;
-        m->pass_end = next_pass_end(w, m);
+        advance(w, m);
     }
+    if (w->limit)
+        learn(w, rows, prompts);
 }
 
 static void end_members(struct weaving *w)
@@ -268,14 +345,24 @@ static void end_members(struct weaving *w)
     w->members = left;
 }
 
-int together_trace(const struct together *t, uint32_t parallel, struct trace *out,
-                   struct error *error)
+/* A chunk of n tokens may become n parts, each with the experts of its tokens. */
+static uint64_t most_records(const struct together *t, bool limited)
 {
-    struct weaving w = {.from = t, .to = out, .pass = 1};
+    uint64_t n = t->records + 2 * (uint64_t)t->sources;
+    for (uint64_t i = 0; limited && i < t->records; i++)
+        if (t->record[i].kind == TRACE_EXPERT || t->record[i].kind == TRACE_TOKEN_END)
+            n += t->record[i].tokens;
+    return n;
+}
+
+int together_trace(const struct together *t, uint32_t parallel, const struct together_limit *limit,
+                   struct trace *out, struct error *error)
+{
+    struct weaving w = {.from = t, .to = out, .pass = 1, .limit = limit};
     sl_assert(parallel > 0 && parallel <= SEQUENCES_MAX);
     *out = (struct trace){.header = t->header};
     w.accessed = calloc((size_t)SEQUENCES_MAX * t->header.experts, sizeof *w.accessed);
-    out->records = malloc((t->records + 2 * (uint64_t)t->sources) * sizeof *out->records);
+    out->records = malloc(most_records(t, limit != NULL) * sizeof *out->records);
     if (!w.accessed || !out->records) {
         free(w.accessed);
         trace_free(out);

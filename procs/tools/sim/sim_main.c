@@ -83,10 +83,12 @@ static int take_evictions(void *program, const char *value, struct error *error)
     return 0;
 }
 
-static int take_parallel(void *program, const char *value, struct error *error)
+enum { TRACES_PARALLEL, TRACES_GAP };
+
+static int take_together(void *program, int n, const char *value, struct error *error)
 {
-    struct program *p = program;
-    return traces_parallel(&p->traces, value, error);
+    struct traces *t = &((struct program *)program)->traces;
+    return n == TRACES_GAP ? traces_gap(t, value, error) : traces_parallel(t, value, error);
 }
 
 static int take_depth(void *program, const char *value, struct error *error)
@@ -147,9 +149,12 @@ static const struct option_row rows[] = {
      "policy parameters, override those of every preset"},
     {0, "budgets", "25%,1GiB", OPTION_TEXT(struct program, budgets),
      "capacity for experts, % of all their bytes or a size (default " DEFAULT_BUDGETS ")"},
-    {0, "parallel", "1,2,4", OPTION_CALL(take_parallel),
+    {0, "parallel", "1,2,4", OPTION_NTH(take_together, TRACES_PARALLEL),
      "sequences of the traces that run at a time, in passes as the "
      "engine's: a table of what they share"},
+    {0, "max-token-gap", "MS", OPTION_NTH(take_together, TRACES_GAP),
+     "how long a stream waits at most for its next token while prompts are read, with --parallel; "
+     "0: as the engine chooses it (default: no limit)"},
     {0, "read-bandwidth", "200MB/s,...", OPTION_TEXT(struct program, bandwidths),
      "of the storage devices (default " DEFAULT_BANDWIDTHS ")"},
     {0, "latency", "US", OPTION_NTH(take_number, NUMBER_LATENCY), "of one read (default 100)"},
@@ -247,6 +252,9 @@ static int parse(struct program *p, int argc, char **argv, struct error *error)
         return error_set(error, ERR_BAD_INPUT,
                          "--parallel has a table of its own: use it without "
                          "--pivot and --svg");
+    if (p->traces.limited && (p->traces.parallels == 0 || p->write_path))
+        return error_set(error, ERR_BAD_INPUT,
+                         "--max-token-gap needs --parallel, and no --write-trace");
     bool together = p->traces.parallels > 0;
     p->presets = p->presets ? p->presets : together ? TOGETHER_PRESETS : DEFAULT_PRESETS;
     p->budgets = p->budgets ? p->budgets : together ? TOGETHER_BUDGETS : DEFAULT_BUDGETS;
@@ -509,7 +517,8 @@ static int run_grid(struct program *p, struct error *error)
     if (t->parallels == 0 && run_with(p, 0, &made, error) != 0)
         return -1;
     for (uint32_t i = 0; i < t->parallels; i++)
-        if ((i > 0 && traces_together(t, t->parallel[i], &p->trace, error) != 0) ||
+        if (((i > 0 || t->limited) &&
+             traces_together(t, t->parallel[i], &p->grid.compute, &p->trace, error) != 0) ||
             run_with(p, t->parallel[i], &made, error) != 0)
             return -1;
     return made > 0 ? 0 : error_set(error, ERR_BAD_INPUT, "nothing could be replayed");

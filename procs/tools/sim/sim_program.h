@@ -71,15 +71,19 @@ struct traces {
     uint32_t count;
     uint32_t parallel[PARALLEL_MAX], parallels; /* of --parallel */
     struct together *together;                  /* with --parallel, or of several traces */
+    bool limited; /* --max-token-gap was given; 0: as an engine chooses it */
+    uint64_t gap_ns;
 };
 
 /* --parallel: "1,2,4". -1 with *error. */
 int traces_parallel(struct traces *t, const char *list, struct error *error);
+/* --max-token-gap, in ms. */
+int traces_gap(struct traces *t, const char *text, struct error *error);
 /* Reads the files, and makes one trace of them: for --parallel the first number. -1 with *error. */
 int traces_read(struct traces *t, struct trace *out, struct error *error);
-/* Replaces the trace by that of another number of sequences; its header stays. */
-int traces_together(const struct traces *t, uint32_t parallel, struct trace *out,
-                    struct error *error);
+/* Replaces the trace by that of a number of sequences, within the limit; its header stays. */
+int traces_together(const struct traces *t, uint32_t parallel, const struct sim_compute *compute,
+                    struct trace *out, struct error *error);
 /* Makes a contender for each number of sequences. -1 with *error: too many. */
 int traces_contenders(const struct traces *t, struct grid *g, struct error *error);
 void traces_free(struct traces *t);

@@ -7,6 +7,8 @@
 #include "lib/sim/replay/together.h"
 #include "procs/tools/sim/sim_program.h"
 
+#define GAP_MS_MAX 3600000 /* as that of the engine */
+
 int traces_parallel(struct traces *t, const char *list, struct error *error)
 {
     char item[ITEM_BYTES];
@@ -24,6 +26,16 @@ int traces_parallel(struct traces *t, const char *list, struct error *error)
                             : error_set(error, ERR_BAD_INPUT, "--parallel: no number of sequences");
 }
 
+int traces_gap(struct traces *t, const char *text, struct error *error)
+{
+    double ms = 0;
+    if (sim_option_number("max-token-gap", text, 0, GAP_MS_MAX, &ms, error) != 0)
+        return -1;
+    t->limited = true;
+    t->gap_ns = (uint64_t)(ms * 1e6);
+    return 0;
+}
+
 static uint32_t most(const struct traces *t)
 {
     uint32_t most = 1;
@@ -32,12 +44,13 @@ static uint32_t most(const struct traces *t)
     return most;
 }
 
-int traces_together(const struct traces *t, uint32_t parallel, struct trace *out,
-                    struct error *error)
+int traces_together(const struct traces *t, uint32_t parallel, const struct sim_compute *compute,
+                    struct trace *out, struct error *error)
 {
     const struct trace_header header = out->header;
+    const struct together_limit limit = {.gap_ns = t->gap_ns, .compute = *compute};
     trace_free(out);
-    if (together_trace(t->together, parallel, out, error) != 0)
+    if (together_trace(t->together, parallel, t->limited ? &limit : NULL, out, error) != 0)
         return -1;
     out->header = header;
     return 0;
@@ -56,7 +69,7 @@ int traces_read(struct traces *t, struct trace *out, struct error *error)
     t->together = together_create(t->trace, t->count, most(t), error);
     if (!t->together)
         return -1;
-    return together_trace(t->together, t->parallels > 0 ? t->parallel[0] : 1, out, error);
+    return together_trace(t->together, t->parallels > 0 ? t->parallel[0] : 1, NULL, out, error);
 }
 
 int traces_contenders(const struct traces *t, struct grid *g, struct error *error)

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "lib/base/bytes.h"
+#include "lib/policy/schedule/schedule.h"
 #include "lib/policy/sequences.h"
 #include "lib/sim/replay/together.h"
 #include "tests/unit/lib/sim/sim_test.h"
@@ -24,18 +25,25 @@ static struct trace make(uint32_t sequences, uint32_t tokens, uint32_t prompt, u
     return t;
 }
 
-static struct trace weave(const struct trace *traces, uint32_t count, uint32_t least,
-                          uint32_t parallel, uint32_t *sequences)
+static struct trace weave_within(const struct trace *traces, uint32_t count, uint32_t least,
+                                 uint32_t parallel, const struct together_limit *limit,
+                                 uint32_t *sequences)
 {
     struct error error;
     struct trace out;
     struct together *t = together_create(traces, count, least, &error);
     ck_assert_msg(t != NULL, "%s", error.text);
     *sequences = together_sequences(t);
-    ck_assert_int_eq(together_trace(t, parallel, &out, &error), 0);
+    ck_assert_int_eq(together_trace(t, parallel, limit, &out, &error), 0);
     together_destroy(t);
     ck_assert_int_eq(trace_check(&out.header, out.records, out.count, &error), 0);
     return out;
+}
+
+static struct trace weave(const struct trace *traces, uint32_t count, uint32_t least,
+                          uint32_t parallel, uint32_t *sequences)
+{
+    return weave_within(traces, count, least, parallel, NULL, sequences);
 }
 
 /* The n-th record of a kind of a sequence; NULL: it has fewer. */
@@ -196,6 +204,97 @@ START_TEST(several_traces)
 }
 END_TEST
 
+/* ---- a time limit ---- */
+
+#define PROMPT 240u
+
+/* 1 ms of a layer and 1 ms of an expert for each token. */
+static const struct together_limit one_ms = {
+    .gap_ns = 60000000, .compute = {.layer_ns = 1e6, .expert_ns = 1e6, .batch = 1}};
+
+struct passes {
+    uint32_t rows[4096], streams[4096], count;
+    double ns[4096];
+};
+
+/* Rows of each pass, those of streams, and what it takes. */
+static struct passes passes_of(const struct trace *t)
+{
+    struct passes p = {.count = 0};
+    for (uint64_t i = 0; i < t->count; i++) {
+        const struct trace_record *x = &t->records[i];
+        if (x->kind != TRACE_EXPERT && x->kind != TRACE_TOKEN_END)
+            continue;
+        ck_assert_uint_lt(x->pass, ARRAY_LEN(p.rows));
+        p.count = x->pass + 1u > p.count ? x->pass + 1u : p.count;
+        if (x->kind == TRACE_EXPERT) {
+            p.ns[x->pass] += 1e6 * x->tokens;
+            continue;
+        }
+        p.rows[x->pass] += x->tokens;
+        p.streams[x->pass] += x->tokens == 1;
+        p.ns[x->pass] += 1e6 * LAYERS * x->tokens;
+    }
+    return p;
+}
+
+/* Tokens of a sequence, and how many use each expert of each layer. */
+static uint64_t uses_of(const struct trace *t, uint32_t sequence, uint32_t layer, uint32_t expert)
+{
+    uint64_t n = 0;
+    for (uint64_t i = 0; i < t->count; i++) {
+        const struct trace_record *x = &t->records[i];
+        if (x->sequence == sequence && x->kind == TRACE_EXPERT && x->layer == layer &&
+            x->expert == expert)
+            n += x->tokens;
+    }
+    return n;
+}
+
+/* The parts of a chunk follow each other, and have all of its tokens. */
+static void check_positions(const struct trace *t, uint32_t sequences)
+{
+    uint32_t next[8] = {0};
+    ck_assert_uint_lt(sequences, ARRAY_LEN(next));
+    for (uint64_t i = 0; i < t->count; i++) {
+        const struct trace_record *x = &t->records[i];
+        if (x->kind != TRACE_TOKEN_END)
+            continue;
+        ck_assert_uint_eq(x->position, next[x->sequence]);
+        next[x->sequence] += x->tokens;
+    }
+}
+
+START_TEST(a_limit_divides_prompts)
+{
+    struct trace t = make(4, 4 * PROMPT, PROMPT, 5);
+    uint32_t sequences;
+    struct trace free_of = weave(&t, 1, 1, 4, &sequences);
+    struct trace out = weave_within(&t, 1, 1, 4, &one_ms, &sequences);
+    for (uint32_t s = 1; s <= sequences; s++)
+        for (uint32_t i = 0; i < LAYERS * EXPERTS; i++)
+            ck_assert_uint_eq(uses_of(&out, s, i / EXPERTS, i % EXPERTS),
+                              uses_of(&free_of, s, i / EXPERTS, i % EXPERTS));
+    check_positions(&out, sequences);
+    check_passes(&out, 4);
+    struct passes p = passes_of(&out);
+    uint32_t with_streams = 0;
+    for (uint32_t i = 20; i < p.count; i++) { /* the pace is known */
+        if (p.streams[i] == 0 || p.streams[i] == p.rows[i])
+            continue;
+        with_streams++;
+        ck_assert_msg(p.ns[i] <= 1.5 * (double)one_ms.gap_ns ||
+                          p.rows[i] <= p.streams[i] + SCHEDULE_PROMPT_ROWS_MIN,
+                      "pass %u of %u rows takes %g ms", i, p.rows[i], p.ns[i] / 1e6);
+    }
+    ck_assert_uint_gt(with_streams, 20);
+    ck_assert_uint_gt(p.count, passes_of(&free_of).count);
+    trace_free(&free_of);
+    trace_free(&out);
+    trace_free(&t);
+}
+END_TEST
+
 TCase *sim_together_case(void)
 {
     TCase *c = tcase_create("together");
@@ -203,5 +302,6 @@ TCase *sim_together_case(void)
     tcase_add_test(c, one_at_a_time_changes_nothing);
     tcase_add_test(c, one_sequence_is_cut);
     tcase_add_test(c, several_traces);
+    tcase_add_test(c, a_limit_divides_prompts);
     return c;
 }
