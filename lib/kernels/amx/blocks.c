@@ -20,12 +20,12 @@
 #define MEMORY_BYTES (188u << 10) /* for activations and partial sums, of KERNEL_STACK_BYTES */
 
 /* A block of 16 rows of activations. */
-typedef uint8_t block_words[QK / 4][TILE_BYTES];
+typedef uint8_t block_tiles[QK / 4][TILE_BYTES];
 
 /* The activations of all rows, in tiles of 16. */
 struct block_x {
     uint32_t blocks;         /* of a row */
-    block_words *q;          /* [tile][block] */
+    block_tiles *q;          /* [tile][block] */
     float (*d)[TILE_ROWS];   /* the same: scales */
     float (*low)[TILE_ROWS]; /* of types with minimums: -1 times the sum of the elements */
     tile_floats (
@@ -58,7 +58,7 @@ static ALWAYS_INLINE size_t tile_memory(const struct block_type t, uint32_t k)
 static ALWAYS_INLINE struct block_x divide(const struct block_type t, uint32_t k, uint32_t tiles,
                                            uint8_t *memory)
 {
-    struct block_x x = {.blocks = k / QK, .q = (block_words *)(void *)memory};
+    struct block_x x = {.blocks = k / QK, .q = (block_tiles *)(void *)memory};
     const size_t scales = (size_t)act_blocks(k) * tiles;
     memory += (size_t)k * TILE_ROWS * tiles;
     x.d = (float(*)[TILE_ROWS])(void *)memory;
@@ -71,7 +71,7 @@ static ALWAYS_INLINE void transpose_tile(const struct block_type t, const struct
                                          uint32_t k, uint32_t tile, const struct block_x *x)
 {
     const uint8_t *row[TILE_ROWS];
-    block_words *q = x->q + (size_t)tile * x->blocks;
+    block_tiles *q = x->q + (size_t)tile * x->blocks;
     const size_t scales = (size_t)tile * act_blocks(k);
     tile_row_pointers(r, tile, 0, row);
     for (uint32_t b = 0; b < x->blocks; b++) {
@@ -154,7 +154,7 @@ static ALWAYS_INLINE void unpack_blocks(const struct block_type t, const struct 
 static ALWAYS_INLINE void batch_products(const struct block_step *s, uint32_t b,
                                          tile_ints dots[BATCH])
 {
-    block_words *x = s->x->q + (size_t)s->tile * s->x->blocks + s->from + b;
+    block_tiles *x = s->x->q + (size_t)s->tile * s->x->blocks + s->from + b;
     const uint8_t *w = s->w->q[0] + b * QK;
     const uint32_t left = (s->blocks - b + PARTS - 1) / PARTS;
     tiles_written();

@@ -9,10 +9,11 @@
 
 #define STEP        (4 * PIECES) /* blocks: one per 32-bit lane of a vector */
 #define STEP_GROUPS (STEP / ACT_GROUP)
-#define BLOCK_FAR   8192 /* bytes of weights prefetched ahead into the L2 cache */
-#define BLOCK_NEAR  2048 /* into the L1 cache */
-#define OUTPUTS     8    /* whose partial sums are joined at once */
-#define BLOCK_FEW   6    /* rows without a panel, at most */
+#define BLOCK_FAR   8192        /* bytes of weights prefetched ahead into the L2 cache */
+#define BLOCK_NEAR  2048        /* into the L1 cache */
+#define OUTPUTS     8           /* whose partial sums are joined at once */
+#define BLOCK_FEW   8           /* rows without a panel, at most */
+#define WORDS_BYTES (64u << 10) /* of rows in the order of words */
 
 /* Groups of blocks of a step. */
 struct step {
@@ -43,15 +44,12 @@ struct block_x {
     size_t corr_stride; /* from the corrections of first halves to those of last ones */
 };
 
-/* The terms of STEP blocks and each row, before the activation's scale. */
-static ALWAYS_INLINE void step_terms(const struct block_type t, const struct step s,
-                                     const struct block_x x[BLOCK_FEW], const int rows,
-                                     vf term[BLOCK_FEW])
+/* The dot products of STEP blocks and each row: vectors along k, whose lanes are joined. */
+static ALWAYS_INLINE void step_dots(const struct block_type t, const struct step s,
+                                    const struct block_x x[BLOCK_FEW], const int rows,
+                                    vi sum[BLOCK_FEW])
 {
-    const uint32_t count = (uint32_t)(s.vectors * PIECES);
-    const bool lines = scales_by_line(t, s);
     struct dots dot[BLOCK_FEW][4];
-    const uint8_t *scale[VL];
     UNROLL for (int v = 0; v < 4; v++)
     {
         vq lo, hi;
@@ -68,19 +66,65 @@ static ALWAYS_INLINE void step_terms(const struct block_type t, const struct ste
             dots_fold(t.wide, &dot[r][v]);
         }
     }
-    UNROLL for (uint32_t b = 0; b < STEP; b++) scale[b] =
-        s.group[b % count / ACT_GROUP] + scale_at(t, b % ACT_GROUP);
-    const vf d = lines ? adjacent_scales(t, s.group[0], count) : block_scales(t, scale);
     UNROLL for (int r = 0; r < rows; r++)
     {
-        vi sum = dots_join(dot[r]);
+        sum[r] = dots_join(dot[r]);
         if (t.shift != NO_SHIFT)
-            sum = vi_add(sum, vi_shift_right(vi_load(x[r].corr), t.shift));
-        term[r] = vf_mul(vi_to_float(sum), d);
+            sum[r] = vi_add(sum[r], vi_shift_right(vi_load(x[r].corr), t.shift));
+    }
+}
+
+/* The same of several rows in the order of words (words_of_row): a lane is a block, so that nothing
+ * is joined. */
+static ALWAYS_INLINE void word_dots(const struct block_type t, const uint8_t *const block[VL],
+                                    const struct block_x x[BLOCK_FEW], const int rows,
+                                    vi sum[BLOCK_FEW])
+{
+    vq word[8];
+    block_words(t, block, word);
+    UNROLL for (int r = 0; r < rows; r++)
+    {
+        struct dots dot = dots_start(
+            t.shift != NO_SHIFT ? vi_shift_right(vi_load(x[r].corr), t.shift) : vi_set1(0));
+        UNROLL for (int i = 0; i < 8; i++)
+        {
+            dots_add(t.wide, &dot, word[i], vq_load(x[r].q + i * VL * 4));
+            if (i % 4 == 3)
+                dots_fold(t.wide, &dot);
+        }
+        sum[r] = dot.sum;
+    }
+}
+
+/* Whether so many rows are in the order of words: more than unpacking costs by that. */
+static ALWAYS_INLINE bool by_words(const struct block_type t, const int rows)
+{
+    return block_has_words(t) && rows > (t.wide && !WIDE_CORRECTED ? 2 : 1);
+}
+
+/* The terms of STEP blocks and each row, before the activation's scale. */
+static ALWAYS_INLINE void step_terms(const struct block_type t, const struct step s,
+                                     const struct block_x x[BLOCK_FEW], const int rows,
+                                     vf term[BLOCK_FEW])
+{
+    const uint32_t count = (uint32_t)(s.vectors * PIECES);
+    const bool lines = scales_by_line(t, s);
+    const uint8_t *block[VL];
+    vi sum[BLOCK_FEW];
+    UNROLL for (uint32_t b = 0; b < STEP; b++) block[b] =
+        s.group[b % count / ACT_GROUP] + scale_at(t, b % ACT_GROUP);
+    if (by_words(t, rows))
+        word_dots(t, block, x, rows, sum);
+    else
+        step_dots(t, s, x, rows, sum);
+    const vf d = lines ? adjacent_scales(t, s.group[0], count) : block_scales(t, block);
+    UNROLL for (int r = 0; r < rows; r++)
+    {
+        term[r] = vf_mul(vi_to_float(sum[r]), d);
         if (t.minimums) /* low: -1 times the sum of the activations, the correction / 128 */
             term[r] =
                 vf_subtract_product(lines ? vf_halves_by_line(s.group[0], scales_of(t, count), 2)
-                                          : block_minimums(scale),
+                                          : block_minimums(block),
                                     vi_to_float(vi_shift_right(vi_load(x[r].corr), 7)), term[r]);
     }
 }
@@ -265,11 +309,28 @@ static ALWAYS_INLINE __m256 join_sums(const __m256 p[OUTPUTS])
                          _mm256_permute2f128_ps(lo, hi, 0x31));
 }
 
+/* Copies a prepared row in the order of words: of STEP blocks the first four elements of each, then
+ * the next. */
+static ALWAYS_INLINE void words_of_row(const uint8_t *x, uint32_t blocks, int8_t *to)
+{
+    for (uint32_t b = 0; b < blocks; b += STEP)
+        UNROLL for (uint32_t half = 0; half < 2; half++)
+        {
+            const uint8_t *block[VL];
+            vq word[4];
+            UNROLL for (uint32_t i = 0; i < STEP; i++) block[i] = x + act_half(b + i, half);
+            vq_transpose(block, 0, word);
+            UNROLL for (int i = 0; i < 4; i++, to += VL * 4) vq_store(to, word[i]);
+        }
+}
+
 static ALWAYS_INLINE void block_rows(const struct block_type t, const struct kernel_matrix *w,
                                      uint32_t n_begin, uint32_t n_end, const uint8_t *x,
                                      size_t x_stride, const int rows, float *y, size_t y_stride)
 {
     struct block_x row[BLOCK_FEW];
+    _Alignas(64) int8_t words[WORDS_BYTES];
+    const size_t row_words = (size_t)act_blocks(w->k) * QK;
     const uint8_t *data = w->data;
     const uint8_t *end = data + (size_t)(w->n - 1) * w->row_bytes + w->k / t.elems * t.bytes;
     __m256 sums[BLOCK_FEW][OUTPUTS];
@@ -283,6 +344,10 @@ static ALWAYS_INLINE void block_rows(const struct block_type t, const struct ker
             .dx = (const float *)(const void *)(x + act_scale_offset(w->k)),
             .corr_stride = act_blocks(w->k),
         };
+    for (int r = 0; r < rows && by_words(t, rows); r++) {
+        words_of_row((const uint8_t *)row[r].q, act_blocks(w->k), words + (size_t)r * row_words);
+        row[r].q = words + (size_t)r * row_words;
+    }
     for (uint32_t j = n_begin; j < n_end; j += OUTPUTS) {
         uint32_t outputs = n_end - j < OUTPUTS ? n_end - j : OUTPUTS;
         for (uint32_t i = 0; i < outputs; i++) {
@@ -297,10 +362,16 @@ static ALWAYS_INLINE void block_rows(const struct block_type t, const struct ker
 }
 
 /* Rows of the type that are computed without a panel, at most: where each has two sums per block,
- * more do not fit into registers. */
+ * or a word has elements of one block only after more work, more do not fit into registers. */
 static ALWAYS_INLINE uint32_t few_max(const struct block_type t)
 {
-    return t.halves ? 2 : BLOCK_FEW;
+    return t.halves ? 2 : block_has_words(t) ? BLOCK_FEW : 6;
+}
+
+/* Whether so many rows of k elements fit into memory for the order of words. */
+static ALWAYS_INLINE bool fit_few(const struct block_type t, uint32_t k, uint32_t rows)
+{
+    return !block_has_words(t) || (size_t)rows * act_blocks(k) * QK <= WORDS_BYTES;
 }
 
 static ALWAYS_INLINE void few_rows(const struct block_type t, const struct kernel_matrix *w,
@@ -339,7 +410,7 @@ static ALWAYS_INLINE void few_rows(const struct block_type t, const struct kerne
     {                                                                                              \
         if (rows == 1)                                                                             \
             block_one_##NAME(w, n_begin, n_end, x, y);                                             \
-        else if (rows <= few_max(block_type_##NAME))                                               \
+        else if (rows <= few_max(block_type_##NAME) && fit_few(block_type_##NAME, w->k, rows))     \
             block_few_##NAME(w, n_begin, n_end, x, x_stride, rows, y, y_stride);                   \
         else                                                                                       \
             block_many_##NAME(w, n_begin, n_end, x, x_stride, rows, y, y_stride);                  \

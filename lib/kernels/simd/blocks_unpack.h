@@ -35,12 +35,26 @@ static ALWAYS_INLINE vq pieces_of(const struct block_type t, const uint8_t *p, c
     return vq_pieces(piece);
 }
 
+static ALWAYS_INLINE void nibble_codes(vq v, vq *lo, vq *hi)
+{
+    *lo = vq_low_nibbles(v);
+    *hi = vq_high_nibbles(v);
+}
+
+static ALWAYS_INLINE void iq4_codes(vq v, vq *lo, vq *hi)
+{
+    vq_lookup_nibbles(vq_wide(vq_repeat(unpack_iq4_values)), v, lo, hi);
+}
+
+static ALWAYS_INLINE void fp4_codes(vq v, vq *lo, vq *hi)
+{
+    vq_lookup_nibbles(vq_add(vq_repeat(unpack_fp4_values), vq_set1(16)), v, lo, hi);
+}
+
 static ALWAYS_INLINE void nibbles_at(const struct block_type t, const uint8_t *p, const int first,
                                      const size_t at, vq *lo, vq *hi)
 {
-    vq v = pieces_of(t, p, first, at);
-    *lo = vq_low_nibbles(v);
-    *hi = vq_high_nibbles(v);
+    nibble_codes(pieces_of(t, p, first, at), lo, hi);
 }
 
 /* Adds the fifth bits, 32 of each block. */
@@ -84,24 +98,21 @@ static ALWAYS_INLINE void block_unpack_Q8_0(const uint8_t *p, const int first, v
 
 static ALWAYS_INLINE void block_unpack_IQ4_NL(const uint8_t *p, const int first, vq *lo, vq *hi)
 {
-    const vq table = vq_wide(vq_repeat(unpack_iq4_values));
-    vq_lookup_nibbles(table, pieces_of(block_type_IQ4_NL, p, first, 2), lo, hi);
+    iq4_codes(pieces_of(block_type_IQ4_NL, p, first, 2), lo, hi);
 }
 
 static ALWAYS_INLINE void block_unpack_MXFP4(const uint8_t *p, const int first, vq *lo, vq *hi)
 {
-    const vq table = vq_add(vq_repeat(unpack_fp4_values), vq_set1(16));
-    vq_lookup_nibbles(table, pieces_of(block_type_MXFP4, p, first, 1), lo, hi);
+    fp4_codes(pieces_of(block_type_MXFP4, p, first, 1), lo, hi);
 }
 
 static ALWAYS_INLINE void block_unpack_NVFP4(const uint8_t *p, const int first, vq *lo, vq *hi)
 {
-    const vq table = vq_add(vq_repeat(unpack_fp4_values), vq_set1(16));
     const uint8_t *piece[PIECES];
     UNROLL for (int i = 0; i < PIECES; i++) piece[i] =
         p + (size_t)(first + i) / 2 * 36 + 4 + (first + i) % 2 * 16;
     vq low, high;
-    vq_lookup_nibbles(table, vq_pieces(piece), &low, &high);
+    fp4_codes(vq_pieces(piece), &low, &high);
     *lo = vq_first_eights(low, high);
     *hi = vq_last_eights(low, high);
 }
@@ -171,6 +182,38 @@ static ALWAYS_INLINE void block_unpack(const struct block_type t, const uint8_t 
     case TENSOR_##NAME: block_unpack_##NAME(p, first, lo, hi); break;
         BLOCK_TYPES(BLOCK_UNPACK)
     default: break;
+    }
+}
+
+/* Whether codes of VL blocks are unpacked as words of four elements of each: after a transposition,
+ * every 32-bit lane has a block of its own. */
+static ALWAYS_INLINE bool block_has_words(const struct block_type t)
+{
+    return t.type == TENSOR_Q4_0 || t.type == TENSOR_Q4_1 || t.type == TENSOR_Q8_0 ||
+           t.type == TENSOR_IQ4_NL || t.type == TENSOR_MXFP4;
+}
+
+/* Word i of the codes of VL blocks. */
+static ALWAYS_INLINE void block_words(const struct block_type t, const uint8_t *const block[VL],
+                                      vq word[8])
+{
+    const size_t scale_bytes = t.bytes - (t.type == TENSOR_Q8_0 ? QK : QK / 2);
+    vq v[4];
+    if (t.type == TENSOR_Q8_0) {
+        vq_transpose(block, scale_bytes, word);
+        vq_transpose(block, scale_bytes + QK / 2, word + 4);
+        UNROLL for (int i = 0; i < 8; i++) word[i] = vq_wide(word[i]);
+        return;
+    }
+    vq_transpose(block, scale_bytes, v);
+    UNROLL for (int i = 0; i < 4; i++)
+    {
+        if (t.type == TENSOR_IQ4_NL)
+            iq4_codes(v[i], &word[i], &word[4 + i]);
+        else if (t.type == TENSOR_MXFP4)
+            fp4_codes(v[i], &word[i], &word[4 + i]);
+        else
+            nibble_codes(v[i], &word[i], &word[4 + i]);
     }
 }
 

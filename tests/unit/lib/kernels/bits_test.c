@@ -77,6 +77,20 @@ START_TEST(products)
 }
 END_TEST
 
+/* So long that as many rows just fit into memory in the order of words, and one more does not. */
+START_TEST(few_long_rows)
+{
+    static const struct {
+        uint32_t k, rows;
+    } cases[] = {{8192, 8}, {8448, 8}, {16384, 4}, {16384, 5}, {KERNEL_K_MAX, 2}};
+    set_count = test_other_sets(sets, false);
+    test_seed(47);
+    for (size_t t = 0; t < TEST_TYPES; t++)
+        for (size_t i = 0; i < ARRAY_LEN(cases) && test_block(test_types[t]) > 1; i++)
+            check_product(test_types[t], cases[i].k, 3, cases[i].rows);
+}
+END_TEST
+
 /* FNV-1a: a change of the arithmetic of a type is a decision (golden_hash.c). */
 static uint64_t hash_of(const void *data, size_t bytes)
 {
@@ -278,6 +292,7 @@ int main(void)
     TCase *tcase = tcase_create("bits");
     tcase_set_timeout(tcase, 200);
     tcase_add_test(tcase, products);
+    tcase_add_test(tcase, few_long_rows);
     test_add_isa(tcase, products_have_the_stored_hashes);
     tcase_add_test(tcase, attention);
     tcase_add_test(tcase, attention_of_many_rows);
