@@ -37,6 +37,7 @@ static const uint64_t directory_layout[] = {
     O(directory_head, entries_offset),
     O(directory_head, epoch),
     O(directory_head, quota_bytes),
+    O(directory_head, kv_spare_bytes),
     O(directory_head, experts_payload_max),
     O(directory_head, throttle_bytes_per_s),
     O(directory_head, prefetch_paused),

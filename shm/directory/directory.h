@@ -62,7 +62,10 @@ struct directory_head {
     _Atomic uint32_t draining;    /* writer: supervisor */
     _Atomic uint64_t quota_bytes; /* writer: supervisor: target for backed arena bytes (header page
                                      not counted) */
-    _Atomic uint32_t quota_epoch; /* writer: supervisor, after quota_bytes */
+    _Atomic uint64_t
+        kv_spare_bytes;             /* writer: supervisor: of the budget, which experts do not need:
+                                      * compute keeps prefixes there, and gives it back */
+    _Atomic uint32_t quota_epoch;   /* writer: supervisor, after quota_bytes */
     _Atomic uint32_t quota_applied; /* writer: cache: epoch whose quota backed bytes obey */
     _Atomic uint64_t
         experts_payload_max; /* writer: supervisor: --resident-experts cap in payload bytes;
@@ -91,7 +94,7 @@ struct directory_head {
                                        * arena, each of which may have damaged it */
     _Atomic uint32_t arena_checked; /* writer: cache: value of arena_suspect after which it has
                                        * verified the experts in memory */
-    uint32_t reserved[5];
+    uint32_t reserved[3];
     struct directory_file files[DIRECTORY_LOADERS_MAX][DIRECTORY_FILES_MAX];
 };
 

@@ -34,7 +34,7 @@ static void replay_together(const struct trace *t)
     struct together *all = together_create(t, 1, 3, &error);
     if (!all)
         return;
-    if (together_trace(all, 2, &two, &error) != 0)
+    if (together_trace(all, 2, NULL, &two, &error) != 0)
         abort();
     replay(&two, "default", NULL);
     trace_free(&two);

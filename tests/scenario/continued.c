@@ -34,6 +34,15 @@ void continued_inspect(const char *path, const char *want)
     command_free(&c);
 }
 
+uint64_t continued_most(struct engine *e)
+{
+    json_t *doc = engine_stats(e);
+    uint64_t bytes =
+        lookup_u64(doc, "memory.plan.kv_bytes") + lookup_u64(doc, "memory.plan.kv_spare_bytes");
+    json_decref(doc);
+    return bytes;
+}
+
 uint64_t continued_planned(struct engine *e)
 {
     json_t *doc = engine_stats(e);

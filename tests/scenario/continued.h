@@ -20,6 +20,8 @@ void continued_inspect(const char *path, const char *want);
 
 /* Bytes that are reserved for keys, values and states. */
 uint64_t continued_planned(struct engine *e);
+/* With the memory that experts do not need, which kept ones may have. */
+uint64_t continued_most(struct engine *e);
 
 /* Kills compute and waits for its successor. */
 void continued_kill(struct engine *e, pid_t pid);

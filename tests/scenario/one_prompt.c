@@ -57,7 +57,7 @@ static void wait_for_tokens(const struct generation *g, size_t tokens)
 /* What is shared now; the memory of all is within what is planned. */
 static uint64_t shared_bytes(struct engine *e)
 {
-    uint64_t has = engine_counter(e, "compute", "kv_bytes"), planned = continued_planned(e);
+    uint64_t has = engine_counter(e, "compute", "kv_bytes"), planned = continued_most(e);
     CHECK(has <= planned, "%llu bytes of keys, values and states, %llu are planned",
           (unsigned long long)has, (unsigned long long)planned);
     return engine_counter(e, "compute", "kv_shared_bytes");

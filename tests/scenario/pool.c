@@ -13,12 +13,13 @@
 #include "tests/scenario/continued.h"
 #include "tests/scenario/prefix_files.h"
 
-#define TOGETHER    16u
-#define PROMPT_MAX  200u
-#define FAMILIES    4u  /* prompts of one begin alike */
-#define WARM        32u /* requests after which a process has what it takes */
-#define END_MS      60000
-#define SLACK_BYTES MIB /* of the allocator of a process */
+#define TOGETHER      16u
+#define PROMPT_MAX    200u
+#define FAMILIES      4u  /* prompts of one begin alike */
+#define WARM          32u /* requests after which a process has what it takes */
+#define CONVERSATIONS 8u
+#define END_MS        60000
+#define SLACK_BYTES   MIB /* of the allocator of a process */
 
 struct request {
     uint64_t id, from;
@@ -191,7 +192,8 @@ static void send_with_prefixes(struct engine *e, struct sampler *s)
     send(&l, count_of_requests());
     json_t *doc = engine_stats(e);
     uint64_t budget = lookup_u64(doc, "memory.budget_bytes"), peak = sampler_peak(s, &samples);
-    uint64_t planned = lookup_u64(doc, "memory.plan.kv_bytes");
+    uint64_t planned =
+        lookup_u64(doc, "memory.plan.kv_bytes") + lookup_u64(doc, "memory.plan.kv_spare_bytes");
     json_decref(doc);
     test_note("at most %llu bytes in %llu samples, budget %llu", (unsigned long long)peak,
               (unsigned long long)samples, (unsigned long long)budget);
@@ -248,11 +250,70 @@ static void sixteen_with_states_in_a_cgroup(void)
     with_prefixes_in_a_cgroup();
 }
 
+static uint64_t planned_bytes(struct engine *e, const char *key)
+{
+    json_t *doc = engine_stats(e);
+    uint64_t bytes = lookup_u64(doc, key);
+    json_decref(doc);
+    return bytes;
+}
+
+/* Prompts that begin differently, one after another; returns how many of their tokens were kept. */
+static uint64_t ask_all(struct engine *e, struct text text[CONVERSATIONS], const struct text *want)
+{
+    uint64_t cached = 0;
+    for (uint32_t i = 0; i < CONVERSATIONS; i++) {
+        char prompt[8192];
+        snprintf(prompt, sizeof prompt, "%u times. %s %s", i, test_prompt(2), test_prompt(2));
+        engine_generate(e, prompt, 20, &text[i]);
+        cached += lookup_u64(text[i].stats, "cached_tokens");
+        if (want)
+            text_check_same(&want[i], &text[i], "with spare memory");
+    }
+    return cached;
+}
+
+static void free_all(struct text text[CONVERSATIONS])
+{
+    for (uint32_t i = 0; i < CONVERSATIONS; i++)
+        text_free(&text[i]);
+}
+
+/* Conversations that are several times the pool are kept where all experts have memory. A smaller
+ * budget takes that back for the experts; the texts are the same. */
+static void spare_memory(void)
+{
+    struct text first[CONVERSATIONS], again[CONVERSATIONS];
+    struct engine *e = engine_new();
+    engine_start(e, (const char *const[]){"--ctx-size=512", "--budget=256MiB", NULL});
+    ask_all(e, first, NULL);
+    uint64_t cached = ask_all(e, again, first), has = engine_counter(e, "compute", "kv_bytes");
+    free_all(again);
+    uint64_t pool = planned_bytes(e, "memory.plan.kv_bytes");
+    test_note("%llu bytes are kept, the pool has %llu; %llu tokens were kept",
+              (unsigned long long)has, (unsigned long long)pool, (unsigned long long)cached);
+    CHECK(has > 2 * pool && cached > CONVERSATIONS * 100, "no spare memory is used");
+    json_t *reply = engine_control(e, "budget", json_pack("{s:i}", "bytes", 40 << 20));
+    json_decref(reply);
+    uint64_t deadline = deadline_in(END_MS);
+    while (planned_bytes(e, "memory.budget_bytes") != 40 << 20)
+        CHECK(deadline_tick(deadline), "the budget is not in effect");
+    CHECK(planned_bytes(e, "memory.plan.kv_spare_bytes") == 0, "experts do not need all memory");
+    has = engine_counter(e, "compute", "kv_bytes");
+    CHECK(has > 0 && has <= pool, "%llu bytes are kept, the pool has %llu", (unsigned long long)has,
+          (unsigned long long)pool);
+    CHECK(ask_all(e, again, first) < cached, "as much was kept as before");
+    CHECK(planned_bytes(e, "memory.used_bytes") <= 40 << 20, "more than the budget is used");
+    free_all(first);
+    free_all(again);
+    engine_stop(e);
+}
+
 int main(int argc, char **argv)
 {
     static const struct test_case cases[] = {
         ROW(requests_leave_memory), ROW(sixteen_with_prefixes),           ROW(sixteen_in_a_cgroup),
-        ROW(sixteen_with_states),   ROW(sixteen_with_states_in_a_cgroup),
+        ROW(sixteen_with_states),   ROW(sixteen_with_states_in_a_cgroup), ROW(spare_memory),
     };
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }

@@ -74,7 +74,8 @@ static void ask_title(struct engine *e, unsigned number)
 static void within_plan(struct engine *e)
 {
     json_t *doc = engine_stats(e);
-    uint64_t planned = lookup_u64(doc, "memory.plan.kv_bytes");
+    uint64_t planned =
+        lookup_u64(doc, "memory.plan.kv_bytes") + lookup_u64(doc, "memory.plan.kv_spare_bytes");
     uint64_t has = lookup_counter(doc, "compute", "kv_bytes");
     CHECK(has <= planned, "%llu bytes of keys, values and states, %llu are planned",
           (unsigned long long)has, (unsigned long long)planned);

@@ -248,10 +248,12 @@ static void memory_is_counted(void)
     uint64_t states = engine_counter(e, "compute", "state_bytes");
     uint64_t all = engine_counter(e, "compute", "kv_bytes"), after = segment_blocks(e);
     uint64_t one = align_up(2 * (3 * 768 + 4 * 128 * 128) * sizeof(float), PAGE_BYTES);
-    CHECK(states == 4 * one, "%llu bytes of states, not 3 checkpoints and the end, of %llu",
+    /* spare memory has more checkpoints */
+    CHECK(states >= 4 * one && states % one == 0,
+          "%llu bytes of states, not 3 checkpoints and the end or more, of %llu",
           (unsigned long long)states, (unsigned long long)one);
-    CHECK(all > states && all <= reserved, "%llu bytes of %llu reserved", (unsigned long long)all,
-          (unsigned long long)reserved);
+    CHECK(all > states && all <= continued_most(e), "%llu bytes of %llu that there may be",
+          (unsigned long long)all, (unsigned long long)continued_most(e));
     CHECK(after >= before + all && after < before + all + 64 * KIB,
           "the segment grew by %llu bytes, %llu are counted", (unsigned long long)(after - before),
           (unsigned long long)all);

@@ -245,11 +245,12 @@ static void kept_memory_yields(void)
 {
     struct text kept, got;
     struct engine *e = engine_new();
-    engine_start(e, (const char *const[]){"--ctx-size=320", NULL});
+    engine_start(e, (const char *const[]){"--ctx-size=320", "--budget=36MiB", NULL});
     engine_generate(e, test_prompt(1), 100, &kept);
     CHECK(engine_counter(e, "compute", "kv_kept_bytes") > 0, "nothing was kept");
     json_t *doc = engine_stats(e);
     uint64_t reserved = lookup_u64(doc, "memory.plan.kv_bytes");
+    CHECK(lookup_u64(doc, "memory.plan.kv_spare_bytes") == 0, "experts do not need all memory");
     json_decref(doc);
     struct generation *g = generation_start(e, test_prompt(0), 300);
     bool yielded = false;

@@ -22,9 +22,15 @@ uint64_t reuse_bytes(const struct reuse_table *t)
     return bytes;
 }
 
+static uint64_t beyond(const struct reuse_table *t, uint64_t bytes)
+{
+    uint64_t most = t->pool_bytes + t->spare_bytes;
+    return bytes > most ? bytes - most : 0;
+}
+
 bool reuse_has_room(const struct reuse_table *t)
 {
-    return reuse_bytes(t) + t->version_bytes <= t->pool_bytes;
+    return beyond(t, reuse_bytes(t) + t->version_bytes) == 0;
 }
 
 /* What a running slot needs of versions: of states one to read and one to write; of windows the
@@ -52,7 +58,7 @@ bool reuse_may_grow(const struct reuse_table *t, uint32_t slot, uint64_t bytes)
 static uint64_t missing(const struct reuse_table *t, uint32_t slot, uint64_t bytes)
 {
     uint64_t all = reuse_bytes(t) - t->slot[slot].bytes + bytes + t->slot[slot].apart;
-    return all > t->pool_bytes ? all - t->pool_bytes : 0;
+    return beyond(t, all);
 }
 
 bool reuse_fits(const struct reuse_table *t, uint32_t slot, uint64_t bytes)
@@ -80,9 +86,8 @@ static struct reuse_victim at_most(struct reuse_victim v, uint64_t bytes)
     return v;
 }
 
-struct reuse_victim reuse_yield(const struct reuse_table *t, uint32_t slot, uint64_t bytes)
+static struct reuse_victim next(const struct reuse_table *t, uint32_t slot, uint64_t needed)
 {
-    uint64_t needed = missing(t, slot, bytes);
     struct reuse_victim v = {REUSE_NONE, unused(t), t->version_bytes};
     if (needed == 0)
         return nothing;
@@ -91,6 +96,16 @@ struct reuse_victim reuse_yield(const struct reuse_table *t, uint32_t slot, uint
     if (reuse_nothing(v))
         v.version = reuse_least(t);
     return v;
+}
+
+struct reuse_victim reuse_yield(const struct reuse_table *t, uint32_t slot, uint64_t bytes)
+{
+    return next(t, slot, missing(t, slot, bytes));
+}
+
+struct reuse_victim reuse_excess(const struct reuse_table *t)
+{
+    return next(t, REUSE_NONE, beyond(t, reuse_bytes(t)));
 }
 
 /* Whether a pass of `slot` has a version to write that nobody lacks; *entry: whether one has no
@@ -113,8 +128,7 @@ struct reuse_victim reuse_room(const struct reuse_table *t, uint32_t slot, uint3
     bool entry;
     if (has_spare(t, slot, end, &entry))
         return nothing;
-    uint64_t all = reuse_bytes(t) + t->version_bytes;
-    uint64_t needed = all > t->pool_bytes ? all - t->pool_bytes : 0;
+    uint64_t needed = beyond(t, reuse_bytes(t) + t->version_bytes);
     uint32_t own;
     struct reuse_victim v = reuse_least_with(t, slot, end, !entry, &own);
     if (own != REUSE_NONE) /* reuse_write takes it: its own states are worth less */

@@ -67,7 +67,8 @@ struct reuse_table {
     bool recurrent, rings; /* the model has such layers */
     uint32_t slots, versions;
     uint64_t version_bytes;
-    uint64_t pool_bytes; /* of all slots and versions together, at most */
+    uint64_t pool_bytes;  /* of all that running ones need, at most */
+    uint64_t spare_bytes; /* in addition for the rest: it must be given back when it shrinks */
     const struct reuse_slot *slot;
     const struct reuse_version *version;
 };
@@ -158,6 +159,8 @@ bool reuse_fits(const struct reuse_table *t, uint32_t slot, uint64_t bytes);
  * value per byte, then checkpoints of running ones, those of the least loss first. Nothing: they
  * fit, or all else is needed. */
 struct reuse_victim reuse_yield(const struct reuse_table *t, uint32_t slot, uint64_t bytes);
+/* The same until all is within the pool and the spare memory, which has shrunk. */
+struct reuse_victim reuse_excess(const struct reuse_table *t);
 /* What kept slots give up next, so that a pass of `slot`, which reads the version of `end` rows,
  * has a version to write without loss for another running one. Nothing: it has, also where a
  * checkpoint of its own is worth less than what is kept, or nothing is kept. A long prompt makes

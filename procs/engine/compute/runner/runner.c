@@ -17,6 +17,7 @@
 #include "procs/engine/compute/runner/memory.h"
 #include "procs/engine/compute/runner/pass.h"
 #include "procs/engine/compute/slots/kept.h"
+#include "procs/engine/compute/slots/room.h"
 
 #define IDLE_WAIT_NS  (50 * NS_PER_MS) /* between polls of the cache's channel */
 #define SCRATCH_LIMIT (512 * MIB)
@@ -155,6 +156,8 @@ int runner_open(struct runner *r, struct child *child, const struct tokenizer *t
             return -1;
     r->slots.child = child;
     r->slots.beat_ns = &r->beat_ns;
+    r->slots.spare_bytes = &child->directory.head->kv_spare_bytes;
+    r->slots.spare_seen = UINT64_MAX; /* of a predecessor: not known */
     r->slots.preset = r->experts.preset;
     r->slots.lossy = knobs_lossy(&r->experts.knobs);
     r->slots.preset_class = experts_preset_class(&r->experts);
@@ -348,6 +351,7 @@ static void *runner_main(void *arg)
         setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), (int)r->child->params->nice);
     while (!atomic_load(&r->stop)) {
         uint32_t seen = atomic_load(&r->work);
+        room_return(&r->slots);
         if (!atomic_load(&r->busy))
             experts_tick(&r->experts, clock_now_ns());
         if (atomic_load(&r->admitted))

@@ -63,6 +63,19 @@ void room_limit_kept(struct slots *p, uint32_t most, uint64_t bytes)
         give_up(p, &s.table, v, true);
 }
 
+void room_return(struct slots *p)
+{
+    struct slots_table s;
+    struct reuse_victim v;
+    uint64_t spare = slots_spare_bytes(p);
+    if (spare < p->spare_seen) {
+        while (v = reuse_excess(slots_table(p, &s)), !reuse_nothing(v))
+            give_up(p, &s.table, v, true);
+        kept_publish(p);
+    }
+    p->spare_seen = spare;
+}
+
 uint32_t room_for_sequence(struct slots *p)
 {
     struct slots_table s;

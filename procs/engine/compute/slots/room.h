@@ -22,6 +22,9 @@ uint32_t room_for_version(struct slots *p, uint32_t slot, uint32_t end);
 /* An empty slot; without one, a kept one is given up. REUSE_NONE: all run. */
 uint32_t room_for_sequence(struct slots *p);
 
+/* Between passes: gives up what was spare memory and is needed by experts now. */
+void room_return(struct slots *p);
+
 /* At most `most` slots are kept, with at most so many bytes. */
 void room_limit_kept(struct slots *p, uint32_t most, uint64_t bytes);
 

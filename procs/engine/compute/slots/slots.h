@@ -15,8 +15,10 @@
 
 struct slots {
     struct child *child;
-    _Atomic uint64_t *beat_ns; /* heartbeat of the thread: gigabytes take seconds */
-    uint32_t preset;           /* of the sequences that run */
+    _Atomic uint64_t *beat_ns;           /* heartbeat of the thread: gigabytes take seconds */
+    const _Atomic uint64_t *spare_bytes; /* of the budget, which experts do not need; NULL: none */
+    uint64_t spare_seen;                 /* all that is kept is within so much of it */
+    uint32_t preset;                     /* of the sequences that run */
     bool lossy;
     uint64_t preset_class; /* 0: lossless; else a hash of all that decides precisions */
     /* Names what a slot has (core_sequence.content); 0: no name yet. Changes with what the host

@@ -79,6 +79,11 @@ static bool comes_before(const struct slots_table *s, uint32_t a, uint32_t b)
     return x != y ? x < y : a < b;
 }
 
+uint64_t slots_spare_bytes(const struct slots *p)
+{
+    return p->spare_bytes ? atomic_load_explicit(p->spare_bytes, memory_order_relaxed) : 0;
+}
+
 static uint64_t larger(uint64_t a, uint64_t b)
 {
     return a > b ? a : b;
@@ -147,6 +152,7 @@ const struct reuse_table *slots_table(const struct slots *p, struct slots_table 
                                     .versions = head->state_bytes > 0 ? kv->states : 0,
                                     .version_bytes = head->state_bytes,
                                     .pool_bytes = kv->pool_bytes,
+                                    .spare_bytes = slots_spare_bytes(p),
                                     .slot = s->slot,
                                     .version = s->version};
     for (uint32_t i = 0; i < s->table.slots; i++)

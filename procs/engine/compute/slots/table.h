@@ -20,6 +20,9 @@ const struct reuse_table *slots_table(const struct slots *p, struct slots_table 
 /* The RUNNING request that owns a slot, and its row; NULL: none. */
 const struct kv_request *slots_request(const struct slots *p, uint32_t slot, uint32_t *row);
 
+/* Memory beside the pool that what is kept may have now. */
+uint64_t slots_spare_bytes(const struct slots *p);
+
 /* How many of the first positions of a slot are in pages that others have, too. */
 uint32_t slots_joint_rows(const struct slots *p, uint32_t slot);
 

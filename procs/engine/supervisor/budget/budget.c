@@ -214,7 +214,7 @@ static void facts_of_segments(struct supervisor *s)
     uint64_t reserved = budget_kv_bytes(s);
     others += kv - rows;
     f->segments_bytes = others > fixed ? others : fixed;
-    f->kv_bytes = rows > reserved ? rows : reserved;
+    f->kv_bytes = reserved; /* what rows have beyond it is spare memory */
 }
 
 static void facts_measure(struct supervisor *s)
@@ -263,6 +263,27 @@ static void used_measure(struct supervisor *s)
 
 /* ---- quota ---- */
 
+/* What is left for kept prefixes, as far as /dev/shm has space for it beside all else. */
+static void spare_send(struct supervisor *s)
+{
+    const struct budget *b = &s->budget;
+    uint64_t ours = 0, need = b->quota + b->facts.segments_bytes + b->facts.kv_bytes;
+    for (int kind = 0; kind < SEGMENT__COUNT; kind++)
+        ours += segment_allocated_bytes(s->segments[kind].fd);
+    uint64_t space = segments_space(), all = space + ours;
+    uint64_t left = space == UINT64_MAX || all < need ? 0 : all - need;
+    uint64_t spare = b->ledger.spare < left ? b->ledger.spare : left;
+    atomic_store_explicit(&s->directory.head->kv_spare_bytes, spare, memory_order_relaxed);
+}
+
+/* Kept prefixes have left the memory that experts need. */
+static bool spare_settled(const struct supervisor *s)
+{
+    const struct process *compute = &s->procs->process[procs_index_of(SERVICE_COMPUTE, 0)];
+    uint64_t spare = atomic_load_explicit(&s->directory.head->kv_spare_bytes, memory_order_relaxed);
+    return counter_get(compute, CTR_COMPUTE_kv_bytes) <= budget_kv_bytes(s) + spare;
+}
+
 static void quota_send(struct supervisor *s, uint64_t quota)
 {
     struct budget *b = &s->budget;
@@ -282,7 +303,7 @@ bool budget_settled(const struct supervisor *s)
     const struct budget *b = &s->budget;
     uint32_t applied =
         atomic_load_explicit(&s->directory.head->quota_applied, memory_order_acquire);
-    return applied >= b->epoch &&
+    return applied >= b->epoch && spare_settled(s) &&
            segment_allocated_bytes(s->segments[SEGMENT_ARENA].fd) <= b->quota + PAGE_BYTES;
 }
 
@@ -395,6 +416,7 @@ void budget_publish(struct supervisor *s)
         atomic_store_explicit(&s->directory.head->throttle_bytes_per_s[i],
                               storage_params(s, i)->throttle, memory_order_relaxed);
     quota_send(s, s->budget.ledger.quota);
+    spare_send(s);
     used_measure(s);
 }
 
@@ -457,6 +479,7 @@ static void quota_follow(struct supervisor *s)
     }
     if (ledger_quota_moves(b->quota, quota))
         quota_send(s, quota);
+    spare_send(s);
 }
 
 void budget_tick(struct supervisor *s, uint64_t now_ns)
@@ -507,10 +530,12 @@ int budget_change(struct supervisor *s, uint64_t bytes, struct error *error)
         cgroup_limit(s, bytes);
         b->applied = bytes;
         quota_send(s, ledger.quota);
+        spare_send(s);
         return 0;
     }
     quota_send(s, ledger.quota);
     b->ledger = ledger;
+    spare_send(s);
     settle(s);
     return b->applied == bytes ? 0 : 1;
 }

@@ -16,6 +16,7 @@
 
 /* One 8-byte page-table entry per page. */
 #define PAGE_TABLE_DIVISOR 512
+#define SPARE_DIVISOR      32 /* a part of spare memory that is left for page tables */
 
 uint64_t ledger_margin(uint64_t budget)
 {
@@ -58,11 +59,25 @@ static uint64_t cost(const struct ledger_facts *f, uint64_t quota)
            flight(f, quota);
 }
 
+static uint64_t quota_most(const struct ledger_facts *f)
+{
+    return align_up(f->dense_bytes + f->expert_slot_bytes, QUOTA_STEP);
+}
+
+/* Memory in which nothing else has an interest: that of keys and values costs page tables, one for
+ * each address at which it is mapped. */
+static uint64_t spare_within(const struct ledger_facts *f, uint64_t quota, uint64_t limit)
+{
+    uint64_t used = cost(f, quota);
+    if (quota < quota_most(f) || limit <= used)
+        return 0;
+    return align_down((limit - used) / SPARE_DIVISOR * (SPARE_DIVISOR - 1), PAGE_BYTES);
+}
+
 /* The largest quota whose cost fits, found by bisection: cost() rises with the quota. */
 static uint64_t quota_within(const struct ledger_facts *f, uint64_t limit)
 {
-    uint64_t low = 0;
-    uint64_t high = align_up(f->dense_bytes + f->expert_slot_bytes, QUOTA_STEP) / QUOTA_STEP;
+    uint64_t low = 0, high = quota_most(f) / QUOTA_STEP;
     while (low < high) {
         uint64_t middle = low + (high - low + 1) / 2;
         if (cost(f, middle * QUOTA_STEP) <= limit)
@@ -115,6 +130,8 @@ struct ledger_result ledger_make(const struct ledger_facts *f)
     p.min_budget = ledger_budget_for(f, 0);
     if (f->budget >= p.margin + p.fixed)
         p.quota = quota_within(f, f->budget - p.margin - p.fixed);
+    if (p.quota > 0)
+        p.spare = spare_within(f, p.quota, f->budget - p.margin - p.fixed);
     p.page_tables = page_tables(f, p.quota);
     p.nodes = align_up(p.quota / NODE_DIVISOR, PAGE_BYTES);
     p.flight = flight(f, p.quota);

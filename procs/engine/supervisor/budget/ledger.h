@@ -59,8 +59,9 @@ struct ledger_result {
     uint64_t nodes;       /* tmpfs nodes at this quota */
     uint64_t flight;      /* at this quota */
     uint64_t quota;       /* arena bytes that can be backed; 0 when the minimum does not fit */
-    uint64_t quota_min;   /* dense + K largest experts */
-    uint64_t min_budget;  /* minimum budget, a whole number of MiB */
+    uint64_t spare;      /* left when all experts have memory, without the page tables of its use */
+    uint64_t quota_min;  /* dense + K largest experts */
+    uint64_t min_budget; /* minimum budget, a whole number of MiB */
 };
 
 struct ledger_result ledger_make(const struct ledger_facts *facts);

@@ -193,6 +193,8 @@ json_t *stats_memory(struct supervisor *s)
     put(ledger, "margin_bytes", p->margin);
     put(ledger, "segments_bytes", f->segments_bytes);
     put(ledger, "kv_bytes", f->kv_bytes);
+    put(ledger, "kv_spare_bytes",
+        atomic_load_explicit(&s->directory.head->kv_spare_bytes, memory_order_relaxed));
     put(ledger, "private_bytes", f->private_bytes);
     put(ledger, "text_bytes", f->text_bytes);
     put(ledger, "kernel_bytes", p->kernel);

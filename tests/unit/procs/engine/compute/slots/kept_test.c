@@ -3,6 +3,7 @@
  * a successor of compute does with slots in any state. */
 
 #include "lib/base/random.h"
+#include "procs/engine/compute/slots/room.h"
 #include "tests/unit/procs/engine/compute/slots/slots_rig.h"
 
 #define CONTEXT 400
@@ -155,6 +156,34 @@ START_TEST(rows_of_an_answer_are_not_cached)
     ck_assert_uint_eq(atomic_load(&b->kv_valid), 149);
     ck_assert_uint_eq(b->stats.cached, 100);
     rig_end(1, slot, b, true);
+}
+END_TEST
+
+/* What is kept has memory that experts do not need, running ones have not; and gives it back. */
+START_TEST(spare_memory_is_given_back)
+{
+    static const struct kv_counts counts = {.sequences = 2, .kept = 4};
+    _Atomic uint64_t spare = kv_sequence_bytes(&w.shape, 600);
+    uint64_t pool = kv_reserved_bytes(&w.shape);
+    rig_close();
+    rig_open_counts(&shape, CONTEXT, 256, &counts);
+    w.slots.spare_bytes = &spare;
+    for (uint32_t i = 1; i <= 4; i++)
+        converse(i, 200, 0, i);
+    uint64_t all = slots_bytes();
+    ck_assert_uint_eq(all, 4 * kv_sequence_bytes(&w.shape, 200));
+    ck_assert(all > pool && all <= pool + spare);
+    for (uint32_t i = 1; i <= 4; i++)
+        ck_assert_uint_eq(converse(i, 201, 0, i), 199);
+    ck_assert(!kept_fits(&w.slots, KEPT_NONE, CONTEXT + KV_TILE));
+    room_return(&w.slots);
+    ck_assert_uint_eq(slots_bytes(), all);
+    spare /= 2;
+    room_return(&w.slots);
+    ck_assert(slots_bytes() <= pool + spare && slots_bytes() > pool);
+    spare = 0;
+    room_return(&w.slots);
+    ck_assert(slots_bytes() <= pool && slots_bytes() > pool / 2);
 }
 END_TEST
 
@@ -505,6 +534,7 @@ int main(void)
     tcase_add_test(t, a_longer_prompt_reuses_all);
     tcase_add_test(t, several_are_kept);
     tcase_add_test(t, borrowed_rows_are_given_back);
+    tcase_add_test(t, spare_memory_is_given_back);
     tcase_add_test(t, a_copy_without_owner_is_not_kept);
     tcase_add_test(t, rows_of_an_answer_are_not_cached);
     tcase_add_test(t, a_private_prefix_is_not_copied);

@@ -66,7 +66,11 @@ START_TEST(lines_add_up)
         ck_assert_uint_le(total(&f, &p), budget);
         ck_assert_uint_ge(p.quota, p.quota_min);
         bool whole = p.quota >= f.dense_bytes + f.expert_slot_bytes;
-        ck_assert(whole || budget - total(&f, &p) < 256 * KIB);
+        uint64_t rest = budget - total(&f, &p);
+        ck_assert(whole || rest < 256 * KIB);
+        /* of what is left then, nearly all is spare */
+        ck_assert_uint_le(p.spare, whole ? rest : 0);
+        ck_assert_uint_ge(p.spare + (whole ? rest / 31 + 64 * KIB : 0), whole ? rest : 0);
     }
 }
 END_TEST
