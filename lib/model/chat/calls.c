@@ -294,7 +294,8 @@ static json_t *gemma_value(struct cursor *c, unsigned depth)
     while (text.end < c->end && !strchr(",}]", *text.end))
         text.end++;
     c->at = text.end;
-    return read_json(text.at, size(&text));
+    json_t *value = read_json(text.at, size(&text));
+    return value ? value : python_value(&text); /* the template prints null as None */
 }
 
 static bool read_gemma(const struct answer_call *f, struct cursor *c, json_t *calls)

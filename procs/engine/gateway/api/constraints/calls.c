@@ -135,27 +135,67 @@ static int cannot(const char *tool, const char *key, const char *keyword, struct
         tool, key, keyword);
 }
 
-/* Whether values of a type are allowed; where a schema does not say, texts are. */
-static bool may_be(const json_t *schema, const char *wanted)
+static bool has_text(const json_t *list, const char *text)
+{
+    const json_t *one;
+    size_t i;
+    json_array_foreach(list, i, one) if (json_text_is(one, text)) return true;
+    return false;
+}
+
+static const char *const branching[] = {"anyOf", "oneOf"};
+
+/* Whether texts are allowed, which the model writes as they are. */
+static bool may_be_text(const json_t *schema)
 {
     const json_t *type = json_object_get(schema, "type"), *one;
-    bool text = strcmp(wanted, "string") == 0;
     size_t i;
-    if (json_is_string(type))
-        return json_text_is(type, wanted);
-    json_array_foreach(type, i, one) if (json_text_is(one, wanted)) return true;
-    if (type || json_object_get(schema, "$ref"))
+    if (type)
+        return json_text_is(type, "string") || has_text(type, "string");
+    if (json_object_get(schema, "$ref"))
         return false;
-    static const char *const several[] = {"anyOf", "oneOf"};
-    for (size_t k = 0; k < ARRAY_LEN(several); k++) {
-        const json_t *list = json_object_get(schema, several[k]);
-        json_array_foreach(list, i, one) if (may_be(one, wanted)) return true;
+    for (size_t k = 0; k < ARRAY_LEN(branching); k++) {
+        const json_t *list = json_object_get(schema, branching[k]);
+        json_array_foreach(list, i, one) if (may_be_text(one)) return true;
         if (list)
             return false;
     }
-    const json_t *list = json_object_get(schema, "enum");
-    json_array_foreach(list, i, one) if (text && json_is_string(one)) return true;
-    return text && !list;
+    const json_t *list = json_object_get(schema, "enum"), *only = json_object_get(schema, "const");
+    json_array_foreach(list, i, one) if (json_is_string(one)) return true;
+    return !list && (!only || json_is_string(only));
+}
+
+static bool has_value(const json_t *list, const json_t *value)
+{
+    const json_t *one;
+    size_t i;
+    json_array_foreach(list, i, one) if (json_equal(one, value)) return true;
+    return false;
+}
+
+/* Whether a value, which is of that type, is allowed for certain. */
+static bool allows(const json_t *schema, const json_t *value, const char *name)
+{
+    static const char *const unclear[] = {"allOf", "not", "if", "$ref"};
+    const json_t *type = json_object_get(schema, "type"), *one;
+    const json_t *list = json_object_get(schema, "enum"), *only = json_object_get(schema, "const");
+    bool certain = type || list || only;
+    size_t i;
+    for (size_t k = 0; k < ARRAY_LEN(unclear); k++)
+        if (json_object_get(schema, unclear[k]))
+            return false;
+    if ((type && !json_text_is(type, name) && !has_text(type, name)) ||
+        (list && !has_value(list, value)) || (only && !json_equal(only, value)))
+        return false;
+    for (size_t k = 0; k < ARRAY_LEN(branching); k++) {
+        const json_t *branches = json_object_get(schema, branching[k]);
+        bool any = !branches;
+        json_array_foreach(branches, i, one) any |= allows(one, value, name);
+        if (!any)
+            return false;
+        certain |= branches != NULL;
+    }
+    return certain;
 }
 
 /* Python's name of a value, which models write whose templates print arguments with str(); NULL: it
@@ -167,6 +207,17 @@ static const char *python_name(const struct answer_call *f, const json_t *value)
            : json_is_boolean(value) && json_is_false(value) ? "False"
            : json_is_null(value)                            ? "None"
                                                             : NULL;
+}
+
+/* Alternatives to what JSON writes. */
+static void put_python_names(const struct answer_call *f, const json_t *schema, FILE *out)
+{
+    json_t *values[] = {json_true(), json_false(), json_null()};
+    for (size_t i = 0; i < ARRAY_LEN(values); i++) {
+        const char *name = python_name(f, values[i]);
+        if (name && allows(schema, values[i], json_is_null(values[i]) ? "null" : "boolean"))
+            fprintf(out, " | \"%s\"", name);
+    }
 }
 
 /* Values of an enum: texts as they are, others as JSON. False: one contains the mark. */
@@ -293,10 +344,7 @@ static void put_json(struct writing *w, const char *tool, const char *key, const
     fprintf(w->out, " arg%zu", w->count);
     fprintf(w->rules, "arg%zu ::=", w->count++);
     put_schema(w->rules, property_schema(parameters, schema));
-    if (f->lines && may_be(schema, "boolean"))
-        fputs(" | \"True\" | \"False\"", w->rules);
-    if (f->lines && may_be(schema, "null"))
-        fputs(" | \"None\"", w->rules);
+    put_python_names(f, schema, w->rules);
     fputs("\n", w->rules);
     json_array_append_new(w->lines, json_pack("[s, s]", tool, key));
 }
@@ -315,7 +363,7 @@ static int put_arguments(struct writing *w, const char *tool, const json_t *para
             return -1;
         fputs(" (", out);
         put_key(f, key, out);
-        if (!may_be(schema, "string"))
+        if (!may_be_text(schema))
             put_json(w, tool, key, parameters, schema);
         else if (put_text(w, tool, key, schema, error) != 0)
             return -1;

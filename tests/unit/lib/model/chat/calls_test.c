@@ -167,6 +167,8 @@ static const struct {
      "|R:sum|C:Hi|get({\"city\":\"a \\\"b\\\", "
      "{c}\",\"days\":3,\"deep\":{\"a\":[1,true,null],\"b\":{}},\"id\":\"\"})|f({})",
      false},
+    {GEMMA, "<|tool_call>call:f{a:None,b:[None]}<tool_call|>", "|f({\"a\":null,\"b\":[null]})",
+     false},
     {GEMMA, "<|tool_call>call:f{a:}<tool_call|>", "|C:<|tool_call>call:f{a:}<tool_call|>", false},
     {GEMMA, "<|tool_call>call:f{a:1,a:2}<tool_call|>", "|C:<|tool_call>call:f{a:1,a:2}<tool_call|>",
      false},

@@ -227,6 +227,15 @@ START_TEST(python_names)
     check(&w, CODER(CODER_PARAMETER("none", "True")), 0);
     check(&w, CODER(CODER_PARAMETER("state", "True")), 2);
     check(&w, CODER(CODER_PARAMETER("state", "None")), 0);
+    w.tools =
+        TOOLS_OF("{\"properties\":{\"a\":{\"type\":\"boolean\",\"enum\":[true]},\"b\":{\"enum\":["
+                 "null,1]},\"c\":{\"const\":false}}}");
+    check(&w, CODER(CODER_PARAMETER("a", "True") CODER_PARAMETER("b", "None")), 2);
+    check(&w, CODER(CODER_PARAMETER("c", "False")), 2);
+    check(&w, CODER(CODER_PARAMETER("a", "False")), 0);
+    check(&w, CODER(CODER_PARAMETER("b", "True")), 0);
+    check(&w, CODER(CODER_PARAMETER("c", "True")), 0);
+    w.tools = TYPED;
     w.marks = "<tool_call><arg_key></tool_call>";
     check(&w, GLM(GLM_ARGUMENT("deep", "true")), 2);
     check(&w, GLM(GLM_ARGUMENT("deep", "True")), 0);
