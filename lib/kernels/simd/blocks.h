@@ -361,8 +361,8 @@ static ALWAYS_INLINE void block_rows(const struct block_type t, const struct ker
     }
 }
 
-/* Rows of the type that are computed without a panel, at most: where each has two sums per block,
- * or a word has elements of one block only after more work, more do not fit into registers. */
+/* Rows of the type that are computed without a panel, at most. Where each has two sums per block,
+ * more do not fit into registers; out of the order of words, more rows are faster with a panel. */
 static ALWAYS_INLINE uint32_t few_max(const struct block_type t)
 {
     return t.halves ? 2 : block_has_words(t) ? BLOCK_FEW : 6;
