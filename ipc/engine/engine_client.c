@@ -409,8 +409,8 @@ static struct rpc_client *open_run(const char *run_name, enum endpoint endpoint,
     enum run_state state = run_dir_state(dir);
     if (state == RUN_GONE || (state == RUN_UNKNOWN && access(path, F_OK) != 0)) {
         error_set(error, ERR_GONE,
-                  "no engine named \"%s\" is running (%s); start one with: sluice run", run_name,
-                  dir);
+                  "no engine named \"%s\" is running (%s); start one with: sluice run -m FILE",
+                  run_name, dir);
         return NULL;
     }
     return rpc_client_open(path, error);

@@ -64,7 +64,7 @@ const char *limit_text(const struct limit_facts *f, enum limit limit, char *out,
     else if (limit == LIMIT_MEMORY)
         snprintf(out, bytes, "memory: weights are read from RAM for few rows each");
     else
-        n = snprintf(out, bytes, "storage: %.0f%% of the time waits for experts, busy %.0f%%",
+        n = snprintf(out, bytes, "storage: compute waits %.0f%% of the time, disk busy %.0f%%",
                      100 * waiting(f), 100 * f->busy);
     if (limit == LIMIT_STORAGE && n > 0 && (size_t)n < bytes)
         snprintf(out + n, bytes - (size_t)n, "%s",

@@ -48,8 +48,7 @@ void limit_between(const struct limit_mark *before, const struct limit_mark *now
 enum limit limit_now(const struct limit_facts *f);
 const char *limit_name(enum limit limit);
 
-/* "storage: 64% of the time waits for experts, busy 91%", in 73 columns at most. Returns
- * out. */
+/* "storage: compute waits 64% of the time, disk busy 91%", in 74 columns at most. Returns out. */
 const char *limit_text(const struct limit_facts *f, enum limit limit, char *out, size_t bytes);
 
 #endif

@@ -60,7 +60,7 @@ def requests_are_listed(browser, url):
     check(re.fullmatch(r"\d+", shown[0][2]) and int(shown[0][3]) > 0, f"how far the first is: {shown}")
     check(re.fullmatch(r"0 of \d+, 0 %", shown[1][2]) and shown[1][3:5] == ["0", ""], f"how far the second is: {shown}")
     limit = phone.value("document.getElementById('limit').innerText")
-    check(re.match(r"What limits the speed now: storage: \d+% of the time waits .*throttled", limit), f"the limit: {limit!r}")
+    check(re.match(r"What limits the speed now: storage: compute waits \d+% of the time, disk busy \d+% \(throttled", limit), f"the limit: {limit!r}")
     check(phone.value(WIDE) <= 390 and phone.value("[...document.querySelectorAll('#requests :is(td, th)')]"
           ".every(c => c.scrollWidth <= c.clientWidth)"), "the requests are wider than a phone")
 

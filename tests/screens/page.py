@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 
-DEADLINE_S = 90
+DEADLINE_S = 240
 
 
 class Browser:
