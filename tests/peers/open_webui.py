@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A conversation of two turns in Open WebUI, driven in Chromium, with Ollama's API and with OpenAI's (README.md): the model
-is picked in its list, the answer is that of the engine, the second turn continues the first, and the program's own request
-for a title is in the access log as a side request. It asks for no login. Tools are off: the demo model takes none.
+"""A conversation of two turns in Open WebUI, driven in Chromium, in Ollama's API and in OpenAI's (README.md). The
+model is picked in its list, the answer is that of the engine, the second turn continues the first, and the program's
+own request for a title is in the access log as a side request. It asks for no login. Tools are off: the demo model
+takes none.
 
     open_webui.py --program PROGRAM --chromium CHROMIUM --libexec LIBEXEC -o WORK
 
@@ -27,14 +28,15 @@ from page import Browser, Page  # noqa: E402
 START_S = 900  # it makes its database first
 END_S = 180
 ASKED = "It was a dark and stormy night, and", "The next morning, the captain"
-PARAMS = {"temperature": 0, "max_tokens": 24}
+PARAMS = {"temperature": 0, "max_tokens": 100}  # a shorter one would be a side request
 INPUT = "document.getElementById('chat-input')"
 ANSWERS = "[...document.querySelectorAll('#response-content-container')].map(e => e.innerText)"
 
 
 def click(page, element):
     """Waits for an element and clicks it."""
-    holds(f"there is nothing to click: {element}", page.until(f"(e => e && !e.disabled && (e.click(), true))({element})"))
+    clicked = page.until(f"(e => e && !e.disabled && (e.click(), true))({element})")
+    holds(f"there is nothing to click: {element}", clicked)
 
 
 def button(words):
@@ -50,7 +52,8 @@ class WebUI:
             port = s.getsockname()[1]
         env = dict(os.environ, DATA_DIR=work, WEBUI_AUTH="False", WEBUI_SECRET_KEY="unused", OFFLINE_MODE="True",
                    HF_HUB_OFFLINE="1", RAG_EMBEDDING_ENGINE="ollama", AUDIO_STT_ENGINE="openai", DO_NOT_TRACK="True",
-                   ANONYMIZED_TELEMETRY="False", OLLAMA_BASE_URLS=ollama, OPENAI_API_BASE_URLS=openai + "/v1",
+                   ANONYMIZED_TELEMETRY="False", ENABLE_TAGS_GENERATION="False",
+                   ENABLE_FOLLOW_UP_GENERATION="False", OLLAMA_BASE_URLS=ollama, OPENAI_API_BASE_URLS=openai + "/v1",
                    OPENAI_API_KEYS="unused", DEFAULT_MODEL_PARAMS=json.dumps(PARAMS),
                    DEFAULT_MODEL_METADATA=json.dumps({"capabilities": {"builtin_tools": False}}))
         self.url = f"http://127.0.0.1:{port}"
@@ -94,35 +97,31 @@ def wait_for_lines(log, path, kind, count):
     return found
 
 
-def words(text):
-    return re.findall(r"\w+", text)
-
-
-def say(page, text, turn):
-    """Sends a message, and returns the whole answer."""
+def say(page, text, turn, wanted):
+    """Sends a message. The answer is to have these words; None: some."""
     page.value(f"{INPUT}.focus(); 0")
     page.browser.call("Input.insertText", page.session, text=text)
     click(page, "document.getElementById('send-message-button')")
-    ended = "document.querySelector('[aria-label=Regenerate]') && !document.querySelector('[aria-label=Stop]')"
-    holds(f"turn {turn} has no end: {page.value(ANSWERS)}",
-          page.until(f"({ANSWERS}).length === {turn} && ({ended}) && ({ANSWERS})[{turn - 1}].trim()"))
-    return page.value(ANSWERS)[turn - 1]
+    answer = f"(({ANSWERS})[{turn - 1}].match(/\\w+/g) || []).join(' ')"
+    shown = page.until(f"{answer} === {json.dumps(' '.join(wanted))}" if wanted else answer)
+    holds(f"turn {turn} shows {page.value(ANSWERS)}, and not {wanted or 'an answer'}", shown)
 
 
-def converse(engine, browser, url, name, path, log):
+def converse(other, browser, url, name, path, log):
+    """The engine `other` has the same model, and another log."""
     page = Page(browser, url, 1200, 900)
     holds("the page does not start", page.until(INPUT + " && true"))
     if page.value("!localStorage.version"):  # what is new in this version
         click(page, button("Let's Go"))
     click(page, "document.getElementById('model-selector-model-button')")
     click(page, f"document.querySelector('[role=option][aria-label*=\"{name}\"]')")
-    first = say(page, ASKED[0], 1)
     message = {"role": "user", "content": ASKED[0]}
-    own = engine.post("/v1/chat/completions", dict(PARAMS, messages=[message]))["choices"][0]["message"]["content"]
-    same("the first answer", words(first), words(own))
+    own = other.post("/v1/chat/completions", dict(PARAMS, messages=[message]))["choices"][0]["message"]["content"]
+    before = len(lines(log, path, "conversation"))
+    say(page, ASKED[0], 1, re.findall(r"[A-Za-z0-9_]+", own))
     wait_for_lines(log, path, "side", 1)  # the title
-    say(page, ASKED[1], 2)
-    found = wait_for_lines(log, path, "conversation", 2)
+    say(page, ASKED[1], 2, None)
+    found = wait_for_lines(log, path, "conversation", before + 2)[before:]
     holds(f"the second turn does not have the first: {found}", found[1][1] > found[0][1] + PARAMS["max_tokens"])
 
 
@@ -142,8 +141,8 @@ def main():
     webui = WebUI(a.program, a.out, engines["ollama"].url, engines["openai"].url)
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
         browser = Browser(a.chromium, profile)
-        good = all([report(f"open_webui_{api}", converse, engine, browser, webui.url, f"by-{api}", paths[api], logs[api])
-                    for api, engine in engines.items()])
+        good = all([report(f"open_webui_{api}", converse, other, browser, webui.url, f"by-{api}", paths[api], logs[api])
+                    for api, other in zip(engines, reversed(engines.values()))])
         browser.close()
     webui.stop()
     for api, engine in engines.items():
