@@ -28,7 +28,7 @@ from page import Browser, Page  # noqa: E402
 START_S = 900  # it makes its database first
 END_S = 180
 ASKED = "It was a dark and stormy night, and", "The next morning, the captain"
-PARAMS = {"temperature": 0, "max_tokens": 100}  # a shorter one would be a side request
+PARAMS = {"temperature": 0, "max_tokens": 120}  # up to 100 it would be a side request
 INPUT = "document.getElementById('chat-input')"
 ANSWERS = "[...document.querySelectorAll('#response-content-container')].map(e => e.innerText)"
 
