@@ -58,11 +58,10 @@ PARAM_CHOICE(
     kv_type, "f16", "f16|q8_0|q4_0",
     "type of keys and values; q8_0 and q4_0 need 0.53 and 0.28 times the memory of f16 and "
     "change the output")
-PARAM_U64(
-    parallel, 0, 0, 64, "sequences",
-    "sequences computed together, whose tokens share the experts of a pass; they share the KV "
-    "cache of --ctx-size, and others wait; a given number of them has memory for recurrent states, "
-    "too; 0: up to 4, as many as have room (docs/memory.md); 1 with --deterministic")
+PARAM_U64(parallel, 0, 0, 64, "sequences",
+          "sequences computed together, which share the experts of a pass and the KV cache of "
+          "--ctx-size; others wait; 0: up to 4, without memory for recurrent states of their own "
+          "(docs/memory.md); 1 with --deterministic")
 PARAM_BYTES(
     keep_kv, 1099511627776, 0, UINT64_MAX / 4,
     "maximum keys and values kept after sequences for a prompt that begins with the same "
