@@ -146,6 +146,7 @@ static struct prefetch_state state_now(const struct sim_cache *c, const struct s
         .layer_now = s->layer,
         .layer_predicted = layer,
         .layers = c->config.layers,
+        .expert_layers = c->config.expert_layers,
         .probability = prediction_access_probability(c->prediction_method, p, c->config.top_k),
         .prefill = h->prefill,
         .prefetched_bytes = h->prefill ? prefetched_bytes(c) : 0,

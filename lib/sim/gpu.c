@@ -233,10 +233,13 @@ double sim_gpu_mean_layer(const struct sim_cache *c)
     const struct sim_config *k = &c->config;
     double ns = 0;
     uint32_t first = 0;
+    const struct expert_layers *e = &k->expert_layers;
     for (const struct sim_gpu_run *g = c->gpus; g; first = g->end, g = g->after)
-        ns += (g->end - first) * (layer_ns(c, g->k) + k->top_k * g->k->expert_ns);
-    ns += (k->layers - first) * (layer_ns(c, NULL) + k->top_k * k->compute.expert_ns);
-    return ns / k->layers;
+        ns += expert_layers_count(e, first, g->end) *
+              (layer_ns(c, g->k) + k->top_k * g->k->expert_ns);
+    ns += expert_layers_count(e, first, k->layers) *
+          (layer_ns(c, NULL) + k->top_k * k->compute.expert_ns);
+    return ns / expert_layers_count(e, 0, k->layers);
 }
 
 uint32_t sim_gpu_take(struct sim_cache *c)

@@ -245,7 +245,7 @@ struct kv_counts {
     uint32_t sequences;   /* that run at a time: 1 to KV_SEQUENCES_MAX */
     uint32_t kept;        /* slots in addition, for kept sequences */
     uint32_t checkpoints; /* versions of the state in addition to those that are read and written */
-    uint32_t versions; /* more of them, which have memory of the pool only while others need less */
+    uint32_t versions; /* more of them, in what others leave of the pool, and in spare memory */
     uint32_t reserved; /* of `sequences`, whose states have memory for sure; 0: one */
 };
 
@@ -258,7 +258,7 @@ uint64_t kv_bytes(const struct kv_shape *shape);
 uint64_t kv_head_bytes(const struct kv_shape *shape);
 /* The pool: what the ledger reserves for keys, values and states of all slots. It is what one
  * sequence needs at full length, and the checkpoints. Running sequences share it, and kept ones use
- * what these leave. */
+ * what these leave, and spare memory. */
 uint64_t kv_reserved_bytes(const struct kv_shape *shape);
 /* KV bytes of one sequence of `tokens` tokens. */
 uint64_t kv_sequence_bytes(const struct kv_shape *shape, uint32_t tokens);

@@ -22,6 +22,7 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static struct pack pack;
+static struct model_index model = {.hparams = {.layers = LAYERS, .experts = EXPERTS}};
 static struct store_group group;
 static char stripe_path[STRIPES][PATH_MAX];
 
@@ -45,6 +46,7 @@ static void make_group(void)
 static void make_pack(void)
 {
     struct store_manifest *m = &pack.manifest;
+    pack.source.index = &model;
     snprintf(pack.dir, sizeof pack.dir, "/dev/shm/sluice-fuzz-journal.XXXXXX");
     sl_assert(mkdtemp(pack.dir));
     pack.dir_fd = open(pack.dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);

@@ -38,6 +38,10 @@ static void replay_together(const struct trace *t)
         abort();
     replay(&two, "default", NULL);
     trace_free(&two);
+    const struct together_limit limit = {.gap_ns = 1, .compute = {.layer_ns = 1, .expert_ns = 1}};
+    if (together_trace(all, 2, &limit, &two, &error) != 0)
+        abort();
+    trace_free(&two);
     together_destroy(all);
 }
 

@@ -37,8 +37,8 @@ AMOUNT(preset_prompts, "scenario_every_preset", 1, 2,
 AMOUNT(supervisor_kills, "scenario_stops", 2, 10, "kills of the supervisor")
 
 EVERY(budget_presets, "scenario_budget", 2,
-      "presets, each with a prompt and tokens; what is resident is bounded by one mechanism, and "
-      "scenario_every_preset runs all presets")
+      "presets, each with a prompt and tokens, beside those that occupy memory in their own way "
+      "(budget.c); what is resident is bounded by one mechanism")
 EVERY(cuda_models, "device_cuda_test", 7,
       "golden models; the kernels have tests of their own, and keys of every type run on three "
       "models")

@@ -35,6 +35,7 @@ run() {
 }
 
 jobs=()
+trap 'kill "${jobs[@]}" 2>/dev/null; wait; exit 1' TERM
 run gateway &
 jobs+=($!)
 run gateway_malformed &

@@ -36,7 +36,8 @@ static int read_listed(const json_t *types, struct hf_shape *shape, struct error
                          "layer_types is not a list of %" PRIu32 " kinds of layers", shape->layers);
     for (size_t i = 0; i < json_array_size(types); i++) {
         int kind = kind_of(shape->arch, json_array_get(types, i));
-        shape->other[i] = kind == 1;
+        if (other) /* else the list may be longer than the model */
+            shape->other[i] = kind == 1;
         if (kind < 0)
             return error_set(error, ERR_BAD_INPUT,
                              "layer_types: layer %zu has another attention than over all "

@@ -13,9 +13,18 @@
 #define WORTH_A_VICTIM 0.2
 #define WORTH_MAX      0.8
 
+/* How many layers with experts there are after the running one up to the predicted one, of this
+ * token or the next. */
 static uint32_t layers_ahead(const struct prefetch_state *s)
 {
-    return s->layers == 0 ? 0 : (s->layer_predicted + s->layers - s->layer_now) % s->layers;
+    uint32_t count = 0, layer = s->layer_now;
+    for (uint32_t i = 0; i < s->layers && layer != s->layer_predicted; i++) {
+        layer = layer + 1 < s->layers ? layer + 1 : 0;
+        count += expert_layers_has(&s->expert_layers, layer);
+        if (count > LAYERS_AHEAD_MAX)
+            break;
+    }
+    return count;
 }
 
 /* Rules that queue the predictions for a chunk after its demands. */

@@ -30,6 +30,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "lib/model/expert_layers.h"
 #include "lib/policy/choice.h"
 #include "lib/policy/prediction/judge.h"
 
@@ -42,6 +43,7 @@ struct prefetch_state {
     uint32_t layer_now; /* running layer of compute */
     uint32_t layer_predicted;
     uint32_t layers;
+    struct expert_layers expert_layers; /* which of them have experts */
     float probability;
     bool prefill;        /* the prediction is for a chunk */
     bool needs_eviction; /* no free space: a resident entry must be evicted */

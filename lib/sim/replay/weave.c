@@ -26,6 +26,7 @@ struct member { /* a sequence that runs */
 struct weaving {
     const struct together *from;
     struct trace *to;
+    uint64_t records_max;                /* of `to` */
     struct member member[SEQUENCES_MAX]; /* in order of arrival */
     uint32_t members, arrived;
     struct member *of_pass[SEQUENCES_MAX]; /* streams first */
@@ -63,6 +64,7 @@ static uint32_t tokens_in_pass(const struct weaving *w, const struct member *m,
 
 static void put(struct weaving *w, const struct member *m, const struct trace_record *x)
 {
+    sl_assert(w->to->count < w->records_max);
     struct trace_record *to = &w->to->records[w->to->count++];
     *to = *x;
     if (x->kind == TRACE_EXPERT || x->kind == TRACE_TOKEN_END)
@@ -321,7 +323,8 @@ static void put_pass(struct weaving *w)
         rows += w->of_pass[i]->rows;
     }
     for (uint32_t layer = 0; layer < w->from->header.layers; layer++) {
-        add_time(w, w->limit ? w->limit->compute.layer_ns : 0, rows);
+        if (w->limit && expert_layers_has(&w->from->header.expert_layers, layer))
+            add_time(w, w->limit->compute.layer_ns, rows);
         put_layer(w, layer, prompts);
     }
     for (uint32_t i = 0; i < w->in_pass; i++) {
@@ -362,7 +365,8 @@ int together_trace(const struct together *t, uint32_t parallel, const struct tog
     sl_assert(parallel > 0 && parallel <= SEQUENCES_MAX);
     *out = (struct trace){.header = t->header};
     w.accessed = calloc((size_t)SEQUENCES_MAX * t->header.experts, sizeof *w.accessed);
-    out->records = malloc(most_records(t, limit != NULL) * sizeof *out->records);
+    w.records_max = most_records(t, limit != NULL);
+    out->records = malloc(w.records_max * sizeof *out->records);
     if (!w.accessed || !out->records) {
         free(w.accessed);
         trace_free(out);

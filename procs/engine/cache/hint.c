@@ -259,6 +259,7 @@ static bool prefetch_one(struct cache *c, const struct cache_sequence *s, uint32
         .layer_now = s->now.layer,
         .layer_predicted = layer,
         .layers = h->layers,
+        .expert_layers = hparams_layers_with_experts(h),
         .probability = g->probability,
         .prefill = list->prefill,
         .prefetched_bytes = list->prefill ? prefetched_bytes(c) : 0,

@@ -39,9 +39,10 @@ static uint64_t expert_bytes(const struct model_facts *m, uint64_t expert_layer)
     uint64_t layer = 0;
     if (!m->layer_expert_bytes)
         return expert_mean(m);
-    for (uint64_t before = 0;; layer++)
+    for (uint64_t before = 0; layer < m->layers; layer++)
         if (m->layer_expert_bytes[layer] > 0 && before++ == expert_layer)
             return m->layer_expert_bytes[layer];
+    return expert_mean(m); /* the file has changed since it was inspected */
 }
 
 /* Of all accesses of a token. */

@@ -123,12 +123,16 @@ void prefixes_begin(struct prefixes *p, uint32_t slot, struct kv_request *q,
         return;
     uint32_t base = base_of(p, have), version = STATE_NONE;
     prepare(p, slot, q, base, found.use.rows);
-    if (kept_own(p->slots, slot, base, &error) != 0)
+    if (kept_own(p->slots, slot, base, &error) != 0) {
+        q->stats.cached = base; /* the rest is computed */
         return;
+    }
     if (found.use.state != PREFIX_NO_STATE) {
         version = state_reserve(p->slots, slot);
-        if (version == STATE_NONE)
-            return; /* it is computed */
+        if (version == STATE_NONE) {
+            q->stats.cached = base;
+            return;
+        }
     }
     start(p, slot, log, &found, base, version);
 }

@@ -71,7 +71,8 @@ bool memory_ready(struct runner *r, struct sequence *s)
     }
     if (has_memory(r, s) ||
         (has_slot(s) ? sequence_grow(s, &error) : sequence_resume(s, &error)) == 0)
-        return true;
+        return has_memory(r,
+                          s); /* not if it shares less than fits() expected: it grows next time */
     sequence_fail(s, &error);
     return false;
 }

@@ -132,6 +132,8 @@ static uint32_t rows_without(const struct slots *p, uint32_t slot, uint64_t byte
         left = kv_tokens_within(&p->child->kv, r->bytes - bytes, r->rows);
     else if (bytes == UINT64_MAX || alone == 0)
         return 0;
+    if (joint >= r->rows) /* what it has alone are rings, which go with all of the slot */
+        return 0;
     return left > joint ? left : joint < r->rows ? joint : r->rows;
 }
 
@@ -141,7 +143,7 @@ void kept_cut(struct slots *p, uint32_t slot, uint64_t bytes)
     struct kv_slot *s = slot_at(p, slot);
     uint32_t rows = atomic_load(&s->rows), left = rows_without(p, slot, bytes);
     left = state_cut(p, slot, rows, left);
-    if (left < ROWS_LEAST) {
+    if (left < ROWS_LEAST || left >= rows) { /* whoever asked goes on until there is memory */
         kept_empty(p, slot);
         return;
     }

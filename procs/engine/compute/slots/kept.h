@@ -5,8 +5,8 @@
  * (lib/kernels/kernels.h) the rows have the bits that the prompt itself would get, so the text is
  * the same.
  *
- * All slots together never have more memory than the pool, which the ledger reserves (room.h; of
- * running ones: runner/memory.h). With a recurrent state, a prompt continues from one of its
+ * Running slots together never have more memory than the pool, which the ledger reserves (room.h,
+ * runner/memory.h); kept ones also use spare memory, which experts do not need. With a recurrent state, a prompt continues from one of its
  * checkpoints (state.h). */
 #ifndef SLUICE_ENGINE_COMPUTE_SLOTS_KEPT_H
 #define SLUICE_ENGINE_COMPUTE_SLOTS_KEPT_H

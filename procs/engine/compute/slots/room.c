@@ -8,6 +8,7 @@
 #include "procs/engine/compute/slots/slots.h"
 #include "procs/engine/compute/slots/state.h"
 #include "procs/engine/compute/slots/table.h"
+#include "shm/table/counters.h"
 
 /* Of kept slots, it is counted. `release`: of a version, the memory, too; else it is written again
  * soon. */
@@ -67,8 +68,9 @@ void room_return(struct slots *p)
 {
     struct slots_table s;
     struct reuse_victim v;
-    uint64_t spare = slots_spare_bytes(p);
-    if (spare < p->spare_seen) {
+    uint64_t spare = slots_spare_bytes(p),
+             has = counter_get(p->child->process, CTR_COMPUTE_kv_bytes);
+    if (spare < p->spare_seen || has > p->child->kv.pool_bytes + spare) {
         while (v = reuse_excess(slots_table(p, &s)), !reuse_nothing(v))
             give_up(p, &s.table, v, true);
         kept_publish(p);

@@ -18,6 +18,7 @@
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
 #include "lib/kernels/kernels.h"
+#include "lib/memory/available.h"
 #include "lib/model/index/capacity.h"
 #include "lib/policy/prediction/activation.h"
 #include "lib/policy/presets/presets.h"
@@ -263,25 +264,49 @@ static void used_measure(struct supervisor *s)
 
 /* ---- quota ---- */
 
-/* What is left for kept prefixes, as far as /dev/shm has space for it beside all else. */
-static void spare_send(struct supervisor *s)
+static uint64_t kv_bytes_now(const struct supervisor *s)
+{
+    const struct process *compute = &s->procs->process[procs_index_of(SERVICE_COMPUTE, 0)];
+    return counter_get(compute, CTR_COMPUTE_kv_bytes);
+}
+
+static uint64_t beyond(uint64_t bytes, uint64_t limit)
+{
+    return bytes > limit ? bytes - limit : 0;
+}
+
+/* Spare memory that the machine and /dev/shm have beside all else; an eighth stays free, which other
+ * programs may take at any time. */
+static uint64_t spare_of_machine(const struct supervisor *s)
 {
     const struct budget *b = &s->budget;
-    uint64_t ours = 0, need = b->quota + b->facts.segments_bytes + b->facts.kv_bytes;
+    uint64_t space = segments_space(), available = memory_available(), ours = 0;
+    uint64_t used = beyond(kv_bytes_now(s), b->facts.kv_bytes); /* of spare memory */
+    uint64_t need = b->quota + b->facts.segments_bytes + b->facts.kv_bytes + used;
     for (int kind = 0; kind < SEGMENT__COUNT; kind++)
         ours += segment_allocated_bytes(s->segments[kind].fd);
-    uint64_t space = segments_space(), all = space + ours;
-    uint64_t left = space == UINT64_MAX || all < need ? 0 : all - need;
-    uint64_t spare = b->ledger.spare < left ? b->ledger.spare : left;
-    atomic_store_explicit(&s->directory.head->kv_spare_bytes, spare, memory_order_relaxed);
+    uint64_t free_bytes = space < available ? space : available;
+    if (space == UINT64_MAX)
+        return 0;
+    return used + beyond(free_bytes, beyond(need, ours)) / 8 * 7;
+}
+
+/* What is left for kept prefixes, in steps, so that what changes with every page of a process costs
+ * no checkpoint. */
+static void spare_send(struct supervisor *s)
+{
+    _Atomic uint64_t *sent = &s->directory.head->kv_spare_bytes;
+    const uint64_t now = atomic_load_explicit(sent, memory_order_relaxed);
+    uint64_t machine = spare_of_machine(s), spare = s->budget.ledger.spare;
+    spare = ledger_spare_step(spare < machine ? spare : machine, now);
+    atomic_store_explicit(sent, spare, memory_order_relaxed);
 }
 
 /* Kept prefixes have left the memory that experts need. */
 static bool spare_settled(const struct supervisor *s)
 {
-    const struct process *compute = &s->procs->process[procs_index_of(SERVICE_COMPUTE, 0)];
     uint64_t spare = atomic_load_explicit(&s->directory.head->kv_spare_bytes, memory_order_relaxed);
-    return counter_get(compute, CTR_COMPUTE_kv_bytes) <= budget_kv_bytes(s) + spare;
+    return kv_bytes_now(s) <= budget_kv_bytes(s) + spare;
 }
 
 static void quota_send(struct supervisor *s, uint64_t quota)
@@ -345,8 +370,8 @@ static int budget_facts(struct supervisor *s, struct error *error)
     return 0;
 }
 
-/* Not an error: the arena takes only what the model needs, and memory can be added to a running
- * machine. */
+/* Not an error: the arena takes only what the model needs, kept prefixes what is available, and
+ * memory can be added to a running machine. */
 static void warn_beyond_machine(uint64_t bytes)
 {
     char a[32], b[32];

@@ -16,6 +16,7 @@
 
 /* One 8-byte page-table entry per page. */
 #define PAGE_TABLE_DIVISOR 512
+#define SPARE_STEP         MIB
 #define SPARE_DIVISOR      32 /* a part of spare memory that is left for page tables */
 
 uint64_t ledger_margin(uint64_t budget)
@@ -72,6 +73,13 @@ static uint64_t spare_within(const struct ledger_facts *f, uint64_t quota, uint6
     if (quota < quota_most(f) || limit <= used)
         return 0;
     return align_down((limit - used) / SPARE_DIVISOR * (SPARE_DIVISOR - 1), PAGE_BYTES);
+}
+
+uint64_t ledger_spare_step(uint64_t spare, uint64_t now)
+{
+    if (spare >= now && spare - now < 2 * SPARE_STEP)
+        return now;
+    return align_down(spare, SPARE_STEP);
 }
 
 /* The largest quota whose cost fits, found by bisection: cost() rises with the quota. */

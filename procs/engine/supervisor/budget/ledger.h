@@ -73,6 +73,9 @@ uint64_t ledger_budget_for(const struct ledger_facts *facts, uint64_t expert_byt
 /* max(2 %, 4 MiB) */
 uint64_t ledger_margin(uint64_t budget);
 
+/* The spare memory that is published instead of `now`: in steps, and growth only of more than noise. */
+uint64_t ledger_spare_step(uint64_t spare, uint64_t now);
+
 /* True when a new quota is to be sent to the cache: every shrink, and growth of more than noise. */
 bool ledger_quota_moves(uint64_t now, uint64_t wanted);
 

@@ -123,8 +123,19 @@ static json_t *rope_of(json_t *config)
     return json_object_get(config, "rope_parameters");
 }
 
+/* So many layers with attention over all positions, then another one. */
+static void add_types(json_t *config, int count)
+{
+    json_t *types = json_object_get(config, "layer_types");
+    for (int i = 0; i < count; i++)
+        json_array_append_new(types, json_string("full_attention"));
+    json_array_append_new(types, json_string("mamba"));
+}
+
 EDIT(other_layer,
      json_array_set_new(json_object_get(config, "layer_types"), 0, json_string("mamba")))
+EDIT(many_layers,
+     (json_object_set_new(config, "layer_types", json_array()), add_types(config, 600)))
 EDIT(few_layers, json_array_remove(json_object_get(config, "layer_types"), 0))
 EDIT(no_types, json_object_del(config, "layer_types"))
 EDIT(v_heads, json_object_set_new(config, "linear_num_value_heads", json_integer(6)))
@@ -188,6 +199,7 @@ START_TEST(bad_moved_models_are_rejected)
         {"qwen3next_a", v_heads, "do not fit the sizes in config.json"},
         {"qwen35moe_a", v_size, "linear_key_head_dim and linear_value_head_dim differ"},
         {"qwen35moe_a", no_part, "partial_rotary_factor is missing"},
+        {"hunyuan_a", many_layers, "layer 600 has another attention"},
         {"lfm2moe_a", no_types, "layer_types is missing"},
         {"oss_a", truncated, "truncate is true, which is not supported (only false)"},
         {"oss_a", no_truncate, "truncate is missing"},

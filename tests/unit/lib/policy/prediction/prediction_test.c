@@ -276,6 +276,25 @@ START_TEST(limits_differ_as_they_should)
 }
 END_TEST
 
+/* What is one layer ahead is the next layer that has experts. */
+START_TEST(limits_count_layers_with_experts)
+{
+    struct prefetch_limit until, idle;
+    struct prefetch_state s = calm();
+    prefetch_limit_init(&until, PREFETCH_UNTIL_ROUTER);
+    prefetch_limit_init(&idle, PREFETCH_IDLE);
+    s.layers = 12; /* every second one has experts */
+    for (uint32_t layer = 1; layer < s.layers; layer += 2)
+        expert_layers_leave_out(&s.expert_layers, layer);
+    for (uint32_t ahead = 1; ahead <= 5; ahead++) {
+        s.layer_now = 8;
+        s.layer_predicted = (s.layer_now + 2 * ahead) % s.layers;
+        ck_assert_msg(prefetch_limit_allows(&until, &s) == (ahead == 1), "%u ahead", ahead);
+        ck_assert_msg(prefetch_limit_allows(&idle, &s) == (ahead <= 4), "%u ahead", ahead);
+    }
+}
+END_TEST
+
 /* As many whole loads as one layer's compute hides, whatever earlier layers left; in prefill the
  * credit neither limits nor is spent. */
 START_TEST(credit_is_per_layer)
@@ -552,6 +571,7 @@ int main(void)
     tcase_add_test(c, list_lengths);
     tcase_add_test(c, access_probabilities);
     tcase_add_test(c, limits_differ_as_they_should);
+    tcase_add_test(c, limits_count_layers_with_experts);
     tcase_add_loop_test(c, credit_is_per_layer, 0, 5);
     tcase_add_test(c, chunks_are_queued_after_demands);
     tcase_add_test(c, victims_of_a_prefetch);

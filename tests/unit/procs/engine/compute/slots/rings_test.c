@@ -7,6 +7,7 @@
 
 #include "lib/base/random.h"
 #include "lib/kernels/kernels.h"
+#include "procs/engine/compute/slots/room.h"
 #include "tests/unit/procs/engine/compute/slots/slots_rig.h"
 
 #define CONTEXT 2000
@@ -26,7 +27,7 @@ static const struct kind kinds[] = {{64, 1, 2, false},    {64, 50, 4, false}, {1
 
 static uint32_t chunk;
 
-static void setup_of(const struct kind *k, uint32_t context)
+static void setup_counts(const struct kind *k, uint32_t context, const struct kv_counts *counts)
 {
     struct model_hparams h = {.layers = 3,
                               .hidden = 64,
@@ -41,10 +42,16 @@ static void setup_of(const struct kind *k, uint32_t context)
         h.layer_kind[2] = LAYER_RECURRENT;
         h.layer_mixer[2] = MIXER_SHORTCONV;
     }
-    rig_open(&h, context, k->chunk, k->checkpoints);
+    rig_open_counts(&h, context, k->chunk, counts);
     ck_assert_uint_gt(w.shape.ring, 0);
     w.params.checkpoint_tokens = EVERY;
     chunk = k->chunk;
+}
+
+static void setup_of(const struct kind *k, uint32_t context)
+{
+    setup_counts(k, context,
+                 &(struct kv_counts){.sequences = 1, .kept = 1, .checkpoints = k->checkpoints});
 }
 
 static void setup_with(const struct kind *k)
@@ -306,6 +313,34 @@ START_TEST(contradictory_rings_are_not_used)
 }
 END_TEST
 
+/* Two that are kept share their beginning, and have rings of their own. A sequence that needs all of
+ * the memory gets it. */
+START_TEST(rings_beside_shared_rows_yield)
+{
+    setup_counts(&kinds[_i], CONTEXT,
+                 &(struct kv_counts){.sequences = 2, .kept = 3, .checkpoints = 4, .versions = 8});
+    run(1, 900, 0, CONTEXT);
+    run(2, 900, 0, 700);
+    run(3, 900, 0, 600);
+    kept_publish(&w.slots);
+    ck_assert_uint_gt(counter_get(&w.row, CTR_COMPUTE_kv_shared_bytes), 0);
+    struct kv_request *q = submit(4, 4, 100, 1);
+    uint32_t slot = rig_start(4, q, 100);
+    for (uint32_t tokens = 100; tokens < CONTEXT; tokens += KV_TILE)
+        rig_extend(slot, q, tokens);
+    rig_end(4, slot, q, false);
+    run(5, CONTEXT - 1, 0, 2);
+    run(6, 900, 0, CONTEXT);
+    run(7, 900, 0, 700);
+    run(1, 900, 0, 600);
+    uint64_t tile = kv_sequence_bytes(&w.shape, KV_TILE);
+    for (uint64_t limit = w.child.kv.pool_bytes; limit > tile; limit -= tile / 3)
+        room_limit_kept(&w.slots, 3, limit);
+    ck_assert_uint_le(counter_get(&w.row, CTR_COMPUTE_kv_bytes), w.child.kv.pool_bytes);
+    rig_close();
+}
+END_TEST
+
 /* A window that is copied to a version and back is that of any row, wherever the ring began. */
 START_TEST(windows_are_saved_and_restored)
 {
@@ -366,6 +401,7 @@ int main(void)
     tcase_add_loop_test(t, kills_at_every_point, 0, KINDS);
     tcase_add_loop_test(t, a_limit_keeps_the_beginning, 0, KINDS);
     tcase_add_loop_test(t, contradictory_rings_are_not_used, 0, KINDS);
+    tcase_add_loop_test(t, rings_beside_shared_rows_yield, 0, KINDS);
     tcase_add_loop_test(t, windows_are_saved_and_restored, 0, KINDS);
     tcase_add_test(t, memory_is_bounded);
     return rig_main("rings", t);
