@@ -270,6 +270,8 @@ static void attempt(struct attempt *a)
 
 /* ---- which attempts ---- */
 
+#define ATTEMPTS_MAX 60u /* until a call failed, on a machine on which they take long */
+
 /* True: SLUICE_TRY names an attempt, which is in *a if it is of this program. */
 static bool requested(const char *program, struct attempt *a, bool *own)
 {
@@ -325,7 +327,7 @@ static unsigned short_form(const char *program, const char *used)
         limit[i] = !strstr(used, sites[i])           ? 0
                    : strcmp(sites[i], "malloc") == 0 ? N_MAX
                                                      : N_MAX / 8;
-    for (; clock_now_ns() < deadline; attempts++) {
+    for (; clock_now_ns() < deadline || (fired == 0 && attempts < ATTEMPTS_MAX); attempts++) {
         size_t i = (size_t)(random_u64(&random) % ARRAY_LEN(sites));
         unsigned bits = 1;
         if (limit[i] == 0)

@@ -24,12 +24,17 @@ static bool has_experts(const struct gguf *g, const char *arch)
     return gguf_get_uint(g, key, &experts, NULL) == 1 && experts > 0;
 }
 
+/* Whole names, as many as there is space for. */
 static void list_supported(char *list, size_t cap)
 {
-    list[0] = 0;
+    size_t used = 0;
     for (int i = 0; i < ARCH_COUNT; i++) {
-        strncat(list, i ? ", " : "", cap - strlen(list) - 1);
-        strncat(list, arch_list[i]->name, cap - strlen(list) - 1);
+        const char *name = arch_list[i]->name;
+        if (used + strlen(name) + sizeof ", and 999 more" > cap) {
+            snprintf(list + used, cap - used, " and %d more", ARCH_COUNT - i);
+            return;
+        }
+        used += (size_t)snprintf(list + used, cap - used, "%s%s", i ? ", " : "", name);
     }
 }
 

@@ -482,13 +482,14 @@ START_TEST(not_a_model)
 }
 END_TEST
 
-/* The end of the path, and the whole cause: here the names of all architectures that run. */
+/* The end of the path, and the cause, as far as there is space: here the names of architectures
+ * that run. */
 START_TEST(long_path)
 {
     static const char dense[] = "GGUF\3\0\0\0\0\0\0\0\0\0\0\0\1\0\0\0\0\0\0\0"
                                 "\x14\0\0\0\0\0\0\0general.architecture\x08\0\0\0"
                                 "\x0b\0\0\0\0\0\0\0llama-embed\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
-    char path[3000], end[40];
+    char path[3000];
     memset(path, 'p', sizeof path);
     strcpy(path + sizeof path - 6, ".gguf");
     struct model_index *index;
@@ -499,8 +500,8 @@ START_TEST(long_path)
     ck_assert_int_eq(model_index_build(fd[1], path, &index, &error), -1);
     ck_assert_msg(strstr(error.text, "p.gguf: architecture 'llama-embed' is not a"), "%s",
                   error.text);
-    snprintf(end, sizeof end, ", %s", arch_list[ARCH_COUNT - 1]->name);
-    ck_assert_str_eq(error.text + strlen(error.text) - strlen(end), end);
+    ck_assert_msg(strstr(error.text, arch_list[0]->name), "%s", error.text);
+    ck_assert_msg(strstr(error.text, " more"), "%s", error.text);
     close(fd[0]);
     close(fd[1]);
 }
