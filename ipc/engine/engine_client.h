@@ -56,7 +56,8 @@ struct engine_submit {
     int64_t logprobs;  /* 0: none; else record the log-probability of each chosen token */
     int64_t top_logprobs; /* also that of so many most probable tokens: 0 to ENGINE_TOP_MAX */
     bool score_prompt;    /* record the log-probabilities of the prompt's tokens, too: they are the
-                        * first ones of next(), and max_tokens new ones follow */
+                        * first ones of next(), and max_tokens new ones follow. Those of a text
+                        * have the text that was given: names of control tokens, no added blank */
     const char *request_key; /* unique key made by the client: a repeated submit returns the same
                               * id; NULL: made by the stub */
     int64_t

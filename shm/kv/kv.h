@@ -181,8 +181,9 @@ struct kv_version {
 
 #define KV_FLAG_IGNORE_EOS   1u
 #define KV_FLAG_SCORE_PROMPT 2u
-#define KV_FLAG_NO_CACHE     4u /* neither uses nor leaves a kept slot */
-#define KV_FLAG_SIDE         8u /* a side request: a title, tags */
+#define KV_FLAG_NO_CACHE     4u  /* neither uses nor leaves a kept slot */
+#define KV_FLAG_SIDE         8u  /* a side request: a title, tags */
+#define KV_FLAG_PROMPT_TEXT  16u /* the prompt was given as a text, not as ids */
 
 struct kv_head {
     struct segment_head segment;

@@ -163,6 +163,24 @@ static void echo_of_a_text(void)
     engine_stop(e);
 }
 
+/* Control tokens of a text have the names that the client wrote, and its blanks stay. */
+static void echo_of_control_tokens(void)
+{
+    unsigned port;
+    static const char *const prompts[] = {"<|endoftext|> hi", "a<|endoftext|>", "  hi"};
+    struct engine *e = gateway_start(&port, (const char *const[]){"--http=0", NULL});
+    for (size_t i = 0; i < ARRAY_LEN(prompts); i++) {
+        json_t *doc = call(port, COMPLETIONS,
+                           json_pack("{s:s, s:b, s:b, s:i, s:i}", "prompt", prompts[i], "special",
+                                     1, "echo", 1, "logprobs", 0, "max_tokens", 0));
+        const char *text = lookup_text(choice_of(doc), "text");
+        CHECK(strcmp(text, prompts[i]) == 0, "'%s', not '%s'", text, prompts[i]);
+        check_offsets(doc, lookup_u64(doc, "usage.prompt_tokens"));
+        json_decref(doc);
+    }
+    engine_stop(e);
+}
+
 /* Events have the same text and tokens together, and the prompt is none of the new tokens. */
 static void echo_streamed(void)
 {
@@ -219,6 +237,7 @@ static void killed(void)
 int main(int argc, char **argv)
 {
     static const struct test_case cases[] = {ROW(echo_of_ids), ROW(echo_of_a_text),
-                                             ROW(echo_streamed), ROW(killed)};
+                                             ROW(echo_of_control_tokens), ROW(echo_streamed),
+                                             ROW(killed)};
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }

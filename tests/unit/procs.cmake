@@ -9,6 +9,7 @@ set(compute ${procs}/engine/compute)
 sluice_unit_test(compute_response_text SOURCES procs/engine/compute/main/response_text_test.c
   ${compute}/main/response_text.c ${compute}/runner/stops.c
   LINK sluice_golden sluice_predictor_core sluice_child sluice_ipc sluice_shm sluice_model)
+target_compile_definitions(compute_response_text PRIVATE SLUICE_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
 sluice_unit_test(compute_constraint SOURCES procs/engine/compute/constraints/constraint_test.c
   ${compute}/constraints/constraint.c ${compute}/constraints/grammars.c
   LINK sluice_grammar sluice_shm sluice_model test_gguf_make)

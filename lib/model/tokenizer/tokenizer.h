@@ -30,6 +30,8 @@ uint32_t tokenizer_eos(const struct tokenizer *t);
 /* The token with which texts start; TOKEN_NONE: they start without one. */
 uint32_t tokenizer_bos(const struct tokenizer *t);
 bool tokenizer_is_control(const struct tokenizer *t, uint32_t id);
+/* Whether tokenizer_encode adds a blank before a text, and before one behind a control token. */
+bool tokenizer_adds_blank(const struct tokenizer *t);
 /* Whether the token ends an answer: it is eos, or the end of a turn or of a message. */
 bool tokenizer_is_end(const struct tokenizer *t, uint32_t id);
 

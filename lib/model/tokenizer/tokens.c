@@ -60,6 +60,12 @@ bool tokenizer_is_control(const struct tokenizer *t, uint32_t id)
     return id < t->blob->vocab && blob_types(t->blob)[id] == TOKEN_CONTROL;
 }
 
+bool tokenizer_adds_blank(const struct tokenizer *t)
+{
+    OBJ_CHECK(t, TOKENIZER_OBJ);
+    return (t->blob->flags & TOKENIZER_SPACE_PREFIX) != 0;
+}
+
 const char *tokenizer_piece(const struct tokenizer *t, uint32_t id, size_t *bytes)
 {
     OBJ_CHECK(t, TOKENIZER_OBJ);

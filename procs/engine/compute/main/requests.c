@@ -121,7 +121,8 @@ static void fill_request(struct compute *c, uint32_t number, const struct engine
         atomic_store_explicit(&log[p->count + i], s->forced[i], memory_order_relaxed);
     q->flags = (s->ignore_eos ? KV_FLAG_IGNORE_EOS : 0) |
                (s->score_prompt ? KV_FLAG_SCORE_PROMPT : 0) |
-               (s->cache_prompt ? 0 : KV_FLAG_NO_CACHE) | (s->side ? KV_FLAG_SIDE : 0);
+               (s->cache_prompt ? 0 : KV_FLAG_NO_CACHE) | (s->side ? KV_FLAG_SIDE : 0) |
+               (s->prompt ? KV_FLAG_PROMPT_TEXT : 0);
     reuse_turns(is_control, c->tokenizer, p->ids, (uint32_t)p->count, q->turns);
     q->logprobs = (uint32_t)(s->top_logprobs > 0 ? s->top_logprobs : s->logprobs);
     q->top_logprobs = (uint32_t)s->top_logprobs;

@@ -21,15 +21,36 @@ static const char *text_of(const struct tokenizer *tokenizer, uint32_t id,
     return piece;
 }
 
+static uint32_t id_of(const _Atomic uint32_t *token)
+{
+    return atomic_load_explicit(token, memory_order_relaxed);
+}
+
+/* Of a token of the client's text; `begins`: it is the first one. */
+static const char *text_of_client(const struct tokenizer *tokenizer, const _Atomic uint32_t *token,
+                                  bool begins, size_t *bytes)
+{
+    const char *piece = tokenizer_piece(tokenizer, id_of(token), bytes);
+    if (*bytes == 0)
+        return tokenizer_control_name(tokenizer, id_of(token), bytes);
+    bool added = tokenizer_adds_blank(tokenizer) && piece[0] == ' ' &&
+                 (begins || tokenizer_is_control(tokenizer, id_of(token - 1)));
+    *bytes -= added;
+    return piece + added;
+}
+
 size_t response_gather(struct response *a, const struct tokenizer *tokenizer,
                        const _Atomic uint32_t *log, uint32_t count, bool ended, struct stop_cut cut,
-                       const struct engine_marks *marks, size_t *text_bytes)
+                       const struct engine_marks *marks, const struct client_text *prompt,
+                       size_t *text_bytes)
 {
     size_t sendable = 0, whole = 0, bytes = 0, n = 0;
     while (n < count && n < ENGINE_NEXT_IDS_MAX) {
-        uint32_t id = atomic_load_explicit(&log[n], memory_order_relaxed);
-        size_t piece_bytes;
-        const char *piece = text_of(tokenizer, id, marks, &piece_bytes);
+        size_t piece_bytes, at = prompt->at + n;
+        const char *piece =
+            at >= prompt->first && at < prompt->end
+                ? text_of_client(tokenizer, &log[n], at == prompt->first, &piece_bytes)
+                : text_of(tokenizer, id_of(&log[n]), marks, &piece_bytes);
         if (n >= cut.token)
             piece_bytes = n > cut.token ? 0 : cut.bytes;
         if (bytes + piece_bytes > sizeof a->text)
@@ -37,7 +58,8 @@ size_t response_gather(struct response *a, const struct tokenizer *tokenizer,
         memcpy(a->text + bytes, piece, piece_bytes);
         bytes += piece_bytes;
         a->piece_bytes[n] = (uint32_t)piece_bytes;
-        a->ids[n++] = id;
+        a->ids[n] = id_of(&log[n]);
+        n++;
         if (utf8_complete_prefix(a->text + whole, bytes - whole) == bytes - whole) {
             sendable = n;
             whole = bytes;

@@ -71,6 +71,17 @@ static struct stop_cut cut_from(const struct kv_request *q, const struct availab
     return (struct stop_cut){at - (uint32_t)from, q->stop_bytes};
 }
 
+/* Of a scored prompt that was given as a text. */
+static struct client_text client_text(const struct compute *c, const struct kv_request *q,
+                                      const struct available *s, uint64_t from)
+{
+    if ((q->flags & KV_FLAG_PROMPT_TEXT) == 0)
+        return (struct client_text){0};
+    return (struct client_text){.at = s->base + (uint32_t)from,
+                                .first = tokenizer_bos(c->tokenizer) != TOKEN_NONE,
+                                .end = s->first};
+}
+
 static void gather_logprobs(struct compute *c, const struct available *s, uint64_t from,
                             size_t count)
 {
@@ -132,9 +143,11 @@ static bool respond(struct compute *c, const struct pending *p, uint64_t now_ns,
     uint64_t left = p->from < releasable ? releasable - p->from : 0;
     bool all = q->top_logprobs == 0 || left <= ENGINE_NEXT_TOPS_MAX;
     left = all ? left : ENGINE_NEXT_TOPS_MAX;
-    next.count = response_gather(
-        &c->response, c->tokenizer, kv_log(&c->child.kv, number) + s.base + (left ? p->from : 0),
-        (uint32_t)left, s.ended && all, cut_from(q, &s, p->from), &marks, &next.text_bytes);
+    struct client_text prompt = client_text(c, q, &s, left ? p->from : 0);
+    next.count = response_gather(&c->response, c->tokenizer,
+                                 kv_log(&c->child.kv, number) + s.base + (left ? p->from : 0),
+                                 (uint32_t)left, s.ended && all, cut_from(q, &s, p->from), &marks,
+                                 &prompt, &next.text_bytes);
     next.next = p->from + next.count;
     next.done = s.ended && next.next >= s.count;
     next.stopped = s.ended && q->stop_token != UINT32_MAX && s.count >= s.first;

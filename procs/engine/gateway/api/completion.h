@@ -121,9 +121,8 @@ struct token {
     bool content;   /* it has bytes of the content (tokens_mark) */
     const char *at;
 };
-/* Takes the first `count` tokens of a reply, if the request wants log-probabilities. Returns the bytes
- * at the beginning of its text that the client's prompt does not have: tokenizers may add a blank. */
-size_t tokens_take(struct completion *c, const struct engine_next *next, size_t count);
+/* Takes the first `count` tokens of a reply, if the request wants log-probabilities. */
+void tokens_take(struct completion *c, const struct engine_next *next, size_t count);
 /* Where an answer is split: the tokens that have bytes of a piece are those of the content, each
  * once; those before it that no piece had are not. Pieces come in their order; *at begins at 0, and is
  * behind the last token that begins before the end of the piece. Returns the first token of the

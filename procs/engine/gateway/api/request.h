@@ -54,7 +54,6 @@ struct api_request {
     size_t bias_count;
     unsigned top_logprobs; /* alternatives of each token that are wanted, too */
     bool scored;        /* the answer begins with the prompt's tokens and their log-probabilities */
-    size_t blanks;      /* at the beginning of such a prompt; SIZE_MAX: it is no text */
     bool store;         /* the response is to be stored (stored.h), with */
     char *conversation; /* what led to it, in the form of the dialect; malloc'ed; NULL: nothing */
     char previous[STORED_ID_BYTES]; /* the stored response that this one continues; "": none */

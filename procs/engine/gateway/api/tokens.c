@@ -61,17 +61,6 @@ static void count_characters(struct completion *c, struct reading *r, size_t to)
     }
 }
 
-/* 1 if the tokenizer added one before the client's prompt. */
-static size_t added_blank(const struct completion *c, const struct engine_next *next)
-{
-    size_t n = 0;
-    if (!c->request.scored || c->text_bytes > 0)
-        return 0;
-    while (n < next->text_bytes && next->text[n] == ' ')
-        n++;
-    return n > c->request.blanks;
-}
-
 /* Those of the prompt are no choice of the model. */
 static void add_logprobs(struct completion *c, const struct engine_next *next, size_t count)
 {
@@ -81,37 +70,33 @@ static void add_logprobs(struct completion *c, const struct engine_next *next, s
             c->logprob_sum += next->logprobs[i];
 }
 
-size_t tokens_take(struct completion *c, const struct engine_next *next, size_t count)
+void tokens_take(struct completion *c, const struct engine_next *next, size_t count)
 {
-    size_t skipped = added_blank(c, next), skip = skipped; /* in text and raw alike */
     add_logprobs(c, next, count);
     if (!c->request.logprobs)
-        return 0;
+        return;
     struct reading r = {.text = next->raw ? next->raw : next->text,
-                        .bytes = next->raw ? next->raw_bytes : next->text_bytes,
-                        .at = skip};
+                        .bytes = next->raw ? next->raw_bytes : next->text_bytes};
     size_t sum = 0, at = 0;
     for (size_t i = 0; i < next->piece_bytes_count; i++)
         sum += next->piece_bytes[i];
     bool known = next->piece_bytes_count == next->count && sum == r.bytes; /* else a wrong reply */
     for (size_t i = 0; i < count && i < next->logprobs_count; i++) {
-        size_t bytes = known ? next->piece_bytes[i] : 0, left_out = skip < bytes ? skip : bytes;
+        size_t bytes = known ? next->piece_bytes[i] : 0;
         bool first = c->request.scored && c->tokens_taken == 0;
         struct entry e = {.logprob = first ? NAN : next->logprobs[i],
                           /* of a character's rest, where that begins */
                           .from = (uint32_t)(r.at > at ? r.last : c->text_bytes),
                           .offset = (uint32_t)c->characters,
-                          .bytes = (uint32_t)(bytes - left_out),
+                          .bytes = (uint32_t)bytes,
                           .tops = next->top && !first ? next->top_each : 0,
                           .content = !completion_splits(c)};
         count_characters(c, &r, at + bytes);
         e.text_bytes = (uint32_t)(c->text_bytes - e.from);
-        keep(c, e, r.text + at + left_out, next->top ? &next->top[i * next->top_each] : NULL);
+        keep(c, e, r.text + at, next->top ? &next->top[i * next->top_each] : NULL);
         at += bytes;
-        skip -= left_out;
         c->tokens_taken++;
     }
-    return skipped;
 }
 
 /* The entry at a place, and its text. Returns what is behind it. */

@@ -249,8 +249,8 @@ static uint64_t new_of(const struct stream *s, size_t tokens)
 static void take_text(struct stream *s, const struct engine_next *next, size_t tokens)
 {
     count_tokens(s, new_of(s, tokens));
-    size_t skipped = tokens_take(&s->completion, next, tokens);
-    completion_text(&s->completion, next->text + skipped, next->text_bytes - skipped, true);
+    tokens_take(&s->completion, next, tokens);
+    completion_text(&s->completion, next->text, next->text_bytes, true);
     send_written(s);
 }
 

@@ -288,7 +288,6 @@ static int echo_prompt(const struct stated *s, struct api_request *out, char par
 {
     take_param(param, "echo");
     out->scored = out->logprobs;
-    out->blanks = out->prompt ? strspn(out->prompt, " ") : SIZE_MAX;
     if (out->scored && s->suffix)
         return error_set(error, ERR_BAD_INPUT,
                          "'echo' with logprobs does not go with a suffix: the prompt then has "

@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Small parts of compute and predictor: pool, histogram, withheld text, recall. */
 #include <check.h>
+#include <fcntl.h>
 #include <math.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "lib/base/random.h"
 #include "lib/device/host/pool.h"
+#include "lib/model/index/model_index.h"
 #include "lib/text/utf8.h"
 #include "procs/engine/compute/main/compute.h"
 #include "procs/engine/predictor/recall.h"
@@ -148,6 +151,7 @@ static void close_tokenizer(void)
 
 /* Text sent to a client is always whole characters, whenever it polls, and nothing is lost. */
 static const struct engine_marks no_marks;
+static const struct client_text no_text;
 
 START_TEST(text_is_whole_characters)
 {
@@ -164,7 +168,7 @@ START_TEST(text_is_whole_characters)
     bool was_withheld = false;
     for (uint32_t have = 0; have <= count; have++) {
         size_t sent = response_gather(&response, tokenizer, log, have, false, STOP_CUT_NONE,
-                                      &no_marks, &bytes);
+                                      &no_marks, &no_text, &bytes);
         was_withheld |= sent < have;
         ck_assert_uint_le(sent, have);
         ck_assert_uint_eq(utf8_complete_prefix(response.text, bytes), bytes);
@@ -176,7 +180,7 @@ START_TEST(text_is_whole_characters)
     size_t at = 0, length = 0;
     for (uint32_t have = 0; have <= count; have++) {
         at += response_gather(&response, tokenizer, log + at, have - (uint32_t)at, false,
-                              STOP_CUT_NONE, &no_marks, &bytes);
+                              STOP_CUT_NONE, &no_marks, &no_text, &bytes);
         memcpy(joined + length, response.text, bytes);
         length += bytes;
     }
@@ -197,11 +201,13 @@ START_TEST(nothing_is_withheld_at_the_end)
                      0);
     ck_assert_uint_gt(count, 1); /* more than one token in this vocabulary */
     atomic_store(&log[0], ids[0]);
-    ck_assert_uint_eq(
-        response_gather(&response, tokenizer, log, 1, false, STOP_CUT_NONE, &no_marks, &bytes), 0);
+    ck_assert_uint_eq(response_gather(&response, tokenizer, log, 1, false, STOP_CUT_NONE, &no_marks,
+                                      &no_text, &bytes),
+                      0);
     ck_assert_uint_eq(bytes, 0);
-    ck_assert_uint_eq(
-        response_gather(&response, tokenizer, log, 1, true, STOP_CUT_NONE, &no_marks, &bytes), 1);
+    ck_assert_uint_eq(response_gather(&response, tokenizer, log, 1, true, STOP_CUT_NONE, &no_marks,
+                                      &no_text, &bytes),
+                      1);
     ck_assert_uint_gt(bytes, 0);
     free(ids);
 }
@@ -233,13 +239,94 @@ START_TEST(control_tokens_within_marks)
         struct engine_marks marks = {.text = {rows[i].marks[0], rows[i].marks[1]}};
         marks.count = !rows[i].marks[0] ? 0 : rows[i].marks[1] ? 2 : 1;
         struct stop_cut cut = {rows[i].cut, 0};
-        ck_assert_uint_eq(response_gather(&response, tokenizer, log, 3, true, cut, &marks, &bytes),
-                          3);
+        ck_assert_uint_eq(
+            response_gather(&response, tokenizer, log, 3, true, cut, &marks, &no_text, &bytes), 3);
         ck_assert_msg(bytes == strlen(rows[i].text) &&
                           memcmp(response.text, rows[i].text, bytes) == 0,
                       "row %zu: '%.*s'", i, (int)bytes, response.text);
     }
     free(ids);
+}
+END_TEST
+
+/* A vocabulary that adds blanks. */
+static struct tokenizer *open_spm(struct model_index **index)
+{
+    static const char path[] = SLUICE_SOURCE_DIR "/tests/golden/data/tokenizers/spm.gguf";
+    struct error error = {0};
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ck_assert_msg(model_index_build(fd, path, index, &error) == 0, "%s", error.text);
+    close(fd);
+    struct tokenizer *t = tokenizer_open((char *)*index + (*index)->tokenizer_offset,
+                                         (*index)->tokenizer_bytes, &error);
+    ck_assert_msg(t && tokenizer_adds_blank(t), "%s", error.text);
+    return t;
+}
+
+/* Token by token and in one reply, the text of a prompt is what the client wrote, and that of the
+ * answer behind it what the model wrote. */
+static void check_client_text(const struct tokenizer *t, bool bos, const char *text,
+                              const char *answer)
+{
+    uint32_t *ids, *more, n = 0;
+    size_t count, added, bytes;
+    struct error error = {0};
+    _Atomic uint32_t log[100];
+    ck_assert_int_eq(
+        tokenizer_encode(t, text, strlen(text), &text_ranges_all, &ids, &count, &error), 0);
+    ck_assert_int_eq(tokenizer_encode(t, answer, strlen(answer), NULL, &more, &added, &error), 0);
+    ck_assert_uint_le(count + added + bos, ARRAY_LEN(log));
+    if (bos)
+        atomic_store(&log[n++], tokenizer_bos(t));
+    for (size_t i = 0; i < count; i++)
+        atomic_store(&log[n++], ids[i]);
+    struct client_text prompt = {.first = bos, .end = n};
+    for (size_t i = 0; i < added; i++)
+        atomic_store(&log[n++], more[i]);
+    char expected[200], joined[200] = "";
+    snprintf(expected, sizeof expected, "%s%s%s", text,
+             added > 0 && tokenizer_adds_blank(t) ? " " : "", answer);
+    response_gather(&response, t, log, n, true, STOP_CUT_NONE, &no_marks, &prompt, &bytes);
+    ck_assert_msg(bytes == strlen(expected) && memcmp(response.text, expected, bytes) == 0,
+                  "'%s': '%.*s'", expected, (int)bytes, response.text);
+    for (; prompt.at < n; prompt.at++) {
+        response_gather(&response, t, log + prompt.at, 1, true, STOP_CUT_NONE, &no_marks, &prompt,
+                        &bytes);
+        strncat(joined, response.text, bytes);
+    }
+    ck_assert_str_eq(joined, expected);
+    free(ids);
+    free(more);
+}
+
+/* The prompt with a control token for each @. */
+static const char *with_control(const char *prompt, const char *control)
+{
+    static char text[200];
+    size_t n = 0;
+    for (; *prompt; prompt++)
+        n += (size_t)(*prompt == '@' ? snprintf(text + n, sizeof text - n, "%s", control)
+                                     : snprintf(text + n, sizeof text - n, "%c", *prompt));
+    text[n] = 0;
+    return text;
+}
+
+START_TEST(prompts_are_as_the_client_wrote_them)
+{
+    static const char *const prompts[] = {"", "hi", " hi", "   ", "@", "@ hi", "@hi@ a@b"};
+    struct model_index *index;
+    struct tokenizer *spm = open_spm(&index);
+    size_t bytes;
+    const char *name = tokenizer_control_name(spm, tokenizer_bos(spm), &bytes);
+    char control[50];
+    snprintf(control, sizeof control, "%.*s", (int)bytes, name);
+    for (size_t i = 0; i < ARRAY_LEN(prompts); i++) {
+        check_client_text(spm, true, with_control(prompts[i], control), "The");
+        check_client_text(spm, false, with_control(prompts[i], control), "The");
+        check_client_text(tokenizer, false, with_control(prompts[i], "<|endoftext|>"), " The");
+    }
+    tokenizer_close(spm);
+    free(index);
 }
 END_TEST
 
@@ -276,7 +363,7 @@ static void send_all(const struct stop_texts *stops, const _Atomic uint32_t *log
             here = cut->token < sent ? (struct stop_cut){0, 0}
                                      : (struct stop_cut){cut->token - (uint32_t)sent, cut->bytes};
         sent += response_gather(&response, tokenizer, log + sent, may - (uint32_t)sent, ended, here,
-                                &no_marks, &bytes);
+                                &no_marks, &no_text, &bytes);
         memcpy(joined + length, response.text, bytes);
         length += bytes;
     }
@@ -456,6 +543,7 @@ int main(void)
     tcase_add_test(c, text_is_whole_characters);
     tcase_add_test(c, nothing_is_withheld_at_the_end);
     tcase_add_test(c, control_tokens_within_marks);
+    tcase_add_test(c, prompts_are_as_the_client_wrote_them);
     tcase_add_test(c, stops_cut_the_text);
     tcase_add_test(c, stops_are_what_they_are_defined_as);
     suite_add_tcase(suite, c);

@@ -420,8 +420,8 @@ START_TEST(an_echo_counts_new_tokens)
         .stream = true, .scored = true, .logprobs = true, .answers = 1, .tries = 1};
     reply("{\"ids\":[5,6],\"text\":\" ab\",\"next\":2,\"done\":false,\"logprobs\":[null,-3.0],"
           "\"pieces\":[2,1]}");
-    ck_assert(sent("\"text\":\"ab\"") && sent("\"token_logprobs\":[null,-3.0]"));
-    ck_assert(sent("\"tokens\":[\"a\",\"b\"]") && sent("\"text_offset\":[0,1]"));
+    ck_assert(sent("\"text\":\" ab\"") && sent("\"token_logprobs\":[null,-3.0]"));
+    ck_assert(sent("\"tokens\":[\" a\",\"b\"]") && sent("\"text_offset\":[0,2]"));
     ck_assert_uint_eq(stream.completion.new_tokens, 0);
     reply("{\"ids\":[7],\"text\":\"c\",\"next\":3,\"done\":true,\"finish\":\"length\","
           "\"logprobs\":[-1.0],\"pieces\":[1],\"stats\":{}}");
