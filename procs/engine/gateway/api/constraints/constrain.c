@@ -122,7 +122,13 @@ static void place(const struct answer_form *form, bool inside, bool triggered,
         g->trigger = form->call.open;
 }
 
-static int check(const struct answer_form *form, const struct api_conversation *c,
+/* Grammars of channels begin with the header of one, which the prompt has none of here or has begun. */
+static bool begins_elsewhere(const struct answer_form *form, const struct api_conversation *c)
+{
+    return form->channels && (c->continues || c->no_generation_prompt);
+}
+
+static int check(const struct answer_form *form, const struct api_conversation *c, bool strict,
                  struct error *error)
 {
     bool tools = json_array_size(c->tools) > 0;
@@ -138,6 +144,13 @@ static int check(const struct answer_form *form, const struct api_conversation *
                          "%s: the last message is the assistant's, and what continues it cannot be "
                          "enforced; end with a message of the user",
                          c->shape.call_needed ? "'tool_choice'" : "a schema");
+    if ((strict || c->shape.schema) && !c->continues && begins_elsewhere(form, c))
+        return error_set(error, ERR_BAD_INPUT,
+                         "%s: 'add_generation_prompt' is false, and what this model then writes "
+                         "cannot be enforced; leave that field out",
+                         c->shape.call_needed ? "'tool_choice'"
+                         : c->shape.schema    ? "a schema"
+                                              : "a strict tool");
     return 0;
 }
 
@@ -146,9 +159,9 @@ static int constrain(const struct answer_form *form, const struct api_conversati
 {
     bool tools = json_array_size(c->tools) > 0, calls = tools && calls_have_grammar(form);
     bool strict = c->shape.call_needed || c->shape.strict || any_is_strict(c->tools);
-    if (check(form, c, error) != 0)
+    if (check(form, c, strict, error) != 0)
         return -1;
-    if (!c->shape.schema && !calls)
+    if ((!c->shape.schema && !calls) || begins_elsewhere(form, c))
         return 0;
     r->one_call |= c->shape.call_name != NULL;
     r->grammar_optional = !c->shape.schema && !strict;

@@ -32,7 +32,7 @@ static json_t *loaded(const char *text)
 struct wish {
     const char *marks; /* that the chat template has */
     const char *tools, *schema, *name;
-    bool needed, object, one, inside;
+    bool needed, object, one, inside, continues, no_prompt;
 };
 
 /* The request that keeps to the wish; its error, or "". */
@@ -43,6 +43,8 @@ static const char *constrain(const struct wish *w, struct api_request *r)
     json_t *tools = loaded(w->tools), *schema = loaded(w->schema);
     struct api_conversation c = {
         .tools = tools,
+        .continues = w->continues,
+        .no_generation_prompt = w->no_prompt,
         .shape = {
             .schema = schema, .object = w->object, .call_needed = w->needed, .call_name = w->name}};
     *r = (struct api_request){.one_call = w->one};
@@ -292,6 +294,23 @@ START_TEST(messages_before_a_call)
 }
 END_TEST
 
+/* Where the prompt does not end before a header, none is forced. */
+START_TEST(an_answer_without_its_beginning)
+{
+    static const char text[] = " Paris is mild.";
+    struct wish w = {.marks = "<|channel|>analysis<|message|>", .tools = TOOLS, .continues = true};
+    check(&w, text, -1);
+    w.continues = false;
+    check(&w, text, 0);
+    w.no_prompt = true;
+    check(&w, text, -1);
+    w = (struct wish){.marks = forms[0].marks, .tools = TOOLS, .continues = true};
+    check(&w, text, 2);
+    check(&w, forms[0].right, 2);
+    check(&w, forms[0].wrong, 0);
+}
+END_TEST
+
 /* ---- schemas --------------------------------------------------------------------------------- */
 
 #define SCHEMA "{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"integer\"}}}"
@@ -355,6 +374,19 @@ START_TEST(impossible)
          "no function 'none'"},
         {{.marks = "<tool_call><function=", .tools = "[" TOOL(PATTERN) "]", .needed = true},
          "tool 'f', at $.properties.x, pattern"},
+        {{.marks = "<|channel|>analysis<|message|>", .schema = SCHEMA, .continues = true},
+         "the last message is the assistant's"},
+        {{.marks = "<|channel|>analysis<|message|>", .schema = SCHEMA, .no_prompt = true},
+         "'add_generation_prompt' is false"},
+        {{.marks = "<|channel|>analysis<|message|>",
+          .tools = TOOLS,
+          .needed = true,
+          .no_prompt = true},
+         "'add_generation_prompt' is false"},
+        {{.marks = "<|channel|>analysis<|message|>",
+          .tools = "[{\"type\":\"function\",\"strict\":true,\"name\":\"f\"}]",
+          .no_prompt = true},
+         "a strict tool: 'add_generation_prompt'"},
     };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         struct api_request r;
@@ -436,6 +468,7 @@ int main(void)
     tcase_add_test(cases, python_names);
     tcase_add_test(cases, gemma_names);
     tcase_add_test(cases, messages_before_a_call);
+    tcase_add_test(cases, an_answer_without_its_beginning);
     tcase_add_test(cases, too_large);
     suite_add_tcase(suite, cases);
     SRunner *runner = srunner_create(suite);
