@@ -150,7 +150,12 @@ static void calls_of(const char *chat_template, const char *what)
     CHECK(strstr(lookup_text(doc, "error.message"), "tool 'look'"), "%s: %s", what,
           lookup_text(doc, "error.message"));
     json_decref(doc);
-    /* A call that may be: what cannot be enforced is left out. */
+    /* A call that may be: what cannot be enforced is left out, unless the request is rejected. */
+    struct http h;
+    http_call(&h, port, CHAT, "X-Sluice-Class: x\r\n", "{" ASK "," TOOL(HARD) "}", 400);
+    CHECK(strstr(h.body, "X-Sluice-Class"), "%s: %.400s", what, h.body);
+    http_close(&h);
+    CHECK(engine_counter(e, "gateway", "fields_ignored") == 0, "%s: something was left out", what);
     doc = call(port, CHAT, "{" ASK ",\"max_tokens\":4," TOOL(HARD) "}", 200);
     json_decref(doc);
     CHECK(engine_counter(e, "gateway", "fields_ignored") == 1, "%s: nothing was left out", what);

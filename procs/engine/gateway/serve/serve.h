@@ -53,6 +53,7 @@ struct stream {
     struct exchange *exchange; /* NULL: the client disconnected; or it does not lead */
     int fd;                    /* of its connection, watched for its end */
     struct completion completion;
+    bool side; /* of one that leads: the class of the request */
     uint64_t sequence, from, ticket;
     size_t prompt_buffered;  /* counted for the text of submit, while that call is in progress */
     size_t grammar_buffered; /* counted for the grammar until the call was made */

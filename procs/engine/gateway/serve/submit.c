@@ -219,12 +219,12 @@ void stream_put_prompt(const struct api_request *r, struct engine_submit *out)
 }
 
 /* What the client says in a header goes before what its request looks like. */
-static int read_class(const struct stream *lead, bool *side, struct error *error)
+static int read_class(struct stream *lead, struct error *error)
 {
     const char *name =
         MHD_lookup_connection_value(lead->exchange->connection, MHD_HEADER_KIND, CLASS_HEADER);
-    *side = name ? strcmp(name, "side") == 0 : api_is_side(&lead->completion.request);
-    if (!name || *side || strcmp(name, "conversation") == 0)
+    lead->side = name ? strcmp(name, "side") == 0 : api_is_side(&lead->completion.request);
+    if (!name || lead->side || strcmp(name, "conversation") == 0)
         return 0;
     return error_set(error, ERR_BAD_INPUT,
                      "the header " CLASS_HEADER " is \"side\" or \"conversation\"");
@@ -240,8 +240,7 @@ static int submit(struct stream *s, struct error *error)
     snprintf(client, sizeof client, "%s %s", address, x->route->path);
     stream_put_prompt(&s->lead->completion.request, &submit);
     submit.client = client;
-    if (read_class(s->lead, &submit.side, error) != 0)
-        return -1;
+    submit.side = s->lead->side;
     s->lead->exchange->class = submit.side ? "side" : "conversation";
     submit.max_tokens = r->max_tokens;
     submit.ignore_eos = r->ignore_eos;
@@ -368,7 +367,8 @@ static int start(struct exchange *x, char param[API_PARAM_BYTES], struct error *
     if (stream_may_start(x->gateway, error) != 0)
         return -1;
     struct stream *s = stream_new(x, error);
-    if (!s || parse_body(s, param, error) != 0 || keep_parts(s, error) != 0)
+    if (!s || parse_body(s, param, error) != 0 || read_class(s, error) != 0 ||
+        keep_parts(s, error) != 0)
         return -1;
     completion_open(&s->completion);
     if (s->completion.request.nothing)
