@@ -339,17 +339,12 @@ json_t *take_allowed_tools(const struct taker *t, const json_t *tools, const jso
 
 bool take_strict(const json_t *tools)
 {
-    const json_t *tool, *inner;
-    size_t i, j;
+    const json_t *tool;
+    size_t i;
     json_array_foreach(tools, i, tool)
     {
         if (json_is_true(json_object_get(tool, "strict")))
             return true;
-        json_array_foreach(json_object_get(tool, "tools"), j, inner)
-        {
-            if (json_is_true(json_object_get(inner, "strict")))
-                return true;
-        }
     }
     return false;
 }

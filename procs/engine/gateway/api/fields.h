@@ -68,7 +68,7 @@ int take_choice(struct taker *t, const json_t *value, struct answer_shape *out);
 /* Of tools in OpenAI's form, the ones that the choice allows; `allowed`: their names. A new
  * reference; NULL with an error. */
 json_t *take_allowed_tools(const struct taker *t, const json_t *tools, const json_t *allowed);
-/* Whether one of the tools, or of those in a namespace among them, has `strict`: true. */
+/* Whether one of the tools has `strict`: true. */
 bool take_strict(const json_t *tools);
 /* Log-probabilities of tokens: whether; of how many alternatives, too. */
 take_fn take_logprobs, take_top_logprobs;

@@ -9,7 +9,7 @@
 
 /* What the fields of a body state together; NULL: not given, borrowed. */
 struct stated {
-    const json_t *input, *instructions, *tools, *effort, *previous;
+    const json_t *input, *instructions, *tools, *effort, *previous, *choice;
     struct answer_shape shape;
 };
 
@@ -48,12 +48,12 @@ static int take_tools(struct taker *t, const json_t *value)
     if (!t->body->limits->chat->program)
         return take_empty(t, value);
     stated(t)->tools = value;
-    stated(t)->shape.strict = take_strict(value);
     return json_is_array(value) ? 0 : take_wrong(t, "an array");
 }
 
 static int take_tool_choice(struct taker *t, const json_t *value)
 {
+    stated(t)->choice = value;
     return take_choice(t, value, &stated(t)->shape);
 }
 
@@ -92,36 +92,66 @@ static const struct field fields[] = {
 #include "procs/engine/gateway/dialects/responses/fields.tbl.h"
 };
 
-/* The names that the template has of those that may be called. A new reference. */
+/* The names that the template has of those that may be called. A new reference; NULL with an
+ * error. */
 static json_t *allowed_names(const struct taker *t, const struct tool_names *names)
 {
-    const json_t *entry;
+    const json_t *entry, *flat;
     size_t i;
     json_t *out = json_array();
     json_array_foreach(stated(t)->shape.allowed, i, entry)
     {
-        const json_t *type = json_object_get(entry, "type"), *name = json_object_get(entry, "name");
+        const json_t *type = json_object_get(entry, "type");
         if (!json_text_is(type, "function")) {
             take_ignored(t, json_is_string(type) ? json_string_value(type) : "tool_choice");
             continue;
         }
-        const json_t *flat = tool_name_of(names, json_object_get(entry, "namespace"), name);
+        if (tool_name_chosen(t, names, entry, &flat) != 0) {
+            json_decref(out);
+            return NULL;
+        }
         json_array_append_new(out, flat ? json_incref((json_t *)(uintptr_t)flat) : json_null());
     }
     return out;
 }
 
-/* In the form of templates. A new reference; NULL with an error. */
-static json_t *make_tools(const struct taker *t, struct tool_names *names)
+/* Those of them that may be called. Steals `all`. */
+static json_t *allowed_tools(const struct taker *t, const struct tool_names *names, json_t *all)
 {
-    const struct stated *s = stated(t);
-    json_t *all = responses_tools(t, s->tools, names);
-    if (!all || !s->shape.allowed)
-        return all;
-    json_t *allowed = allowed_names(t, names), *some = take_allowed_tools(t, all, allowed);
+    json_t *allowed = allowed_names(t, names);
+    json_t *some = allowed ? take_allowed_tools(t, all, allowed) : NULL;
     json_decref(allowed);
     json_decref(all);
     return some;
+}
+
+/* The one that must be called has the name that the template has. */
+static int name_call(const struct taker *t, const struct tool_names *names)
+{
+    const json_t *flat = NULL;
+    struct answer_shape *shape = &stated(t)->shape;
+    if (!shape->call_name)
+        return 0;
+    if (tool_name_chosen(t, names, stated(t)->choice, &flat) != 0)
+        return -1;
+    if (flat)
+        shape->call_name = json_string_value(flat);
+    return 0;
+}
+
+/* In the form of templates; the shape borrows from `names`. A new reference; NULL with an error. */
+static json_t *make_tools(const struct taker *t, struct tool_names *names)
+{
+    struct stated *s = stated(t);
+    json_t *tools = responses_tools(t, s->tools, names);
+    if (tools && s->shape.allowed)
+        tools = allowed_tools(t, names, tools);
+    if (!tools || name_call(t, names) != 0) {
+        json_decref(tools);
+        return NULL;
+    }
+    s->shape.strict = tool_names_strict(names, tools);
+    return tools;
 }
 
 /* values: of the body and the items that it continues. */

@@ -27,12 +27,19 @@ int responses_parse(const struct api_body *body, struct api_request *out,
 /* tools.c. The names of tools that are in a namespace. */
 #define TOOL_NAME_BYTES 512 /* of memory, besides the texts */
 struct tool_names {
-    json_t *known; /* of the client: namespace: {name: name in the template} */
-    json_t *flat;  /* of the template: name: [namespace, name] */
-    size_t bytes;  /* of `flat`, about */
+    json_t *known;  /* of the client: namespace: {name: name in the template} */
+    json_t *flat;   /* of the template: name: [namespace, name] */
+    json_t *strict; /* of the template: names of tools with `strict` */
+    size_t bytes;   /* of `flat`, about */
 };
 /* The name in the template. space, name: of a client; space may be NULL. Borrowed. */
 const json_t *tool_name_of(const struct tool_names *names, const json_t *space, const json_t *name);
+/* *out: the same of a tool that the client chooses: -1 with an error where its namespace has none of
+ * that name. */
+int tool_name_chosen(const struct taker *t, const struct tool_names *names, const json_t *entry,
+                     const json_t **out);
+/* Whether one of the tools, in the form of templates, has `strict`: true. */
+bool tool_names_strict(const struct tool_names *names, const json_t *tools);
 void tool_names_free(struct tool_names *names);
 
 /* Messages and tools in the form of lib/model/chat/format.h. New references; NULL with an error.

@@ -18,19 +18,59 @@ static int no_memory(const struct making *m)
     return error_set(m->t->error, ERR_NO_MEMORY, "out of memory (tools)");
 }
 
-const json_t *tool_name_of(const struct tool_names *names, const json_t *space, const json_t *name)
+/* NULL: no namespace of that name has it. */
+static const json_t *name_within(const struct tool_names *names, const json_t *space,
+                                 const json_t *name)
 {
     const json_t *known =
         json_is_string(space) ? json_object_get(names->known, json_string_value(space)) : NULL;
-    const json_t *flat = json_object_get(known, json_string_value(name));
+    return json_object_get(known, json_string_value(name));
+}
+
+const json_t *tool_name_of(const struct tool_names *names, const json_t *space, const json_t *name)
+{
+    const json_t *flat = name_within(names, space, name);
     return flat ? flat : name;
+}
+
+static const char *text_or(const json_t *value, const char *other)
+{
+    return json_is_string(value) ? json_string_value(value) : other;
+}
+
+int tool_name_chosen(const struct taker *t, const struct tool_names *names, const json_t *entry,
+                     const json_t **out)
+{
+    const json_t *space = json_object_get(entry, "namespace"),
+                 *name = json_object_get(entry, "name");
+    bool within = space && !json_is_null(space);
+    *out = within ? name_within(names, space, name) : name;
+    if (*out || !within)
+        return 0;
+    return error_set(t->error, ERR_BAD_INPUT,
+                     "'tool_choice': '%.60s' is not one of the tools in the namespace '%.60s'",
+                     text_or(name, "(no name)"), text_or(space, "(no text)"));
+}
+
+bool tool_names_strict(const struct tool_names *names, const json_t *tools)
+{
+    const json_t *tool;
+    size_t i;
+    json_array_foreach(tools, i, tool)
+    {
+        const json_t *name = json_object_get(json_object_get(tool, "function"), "name");
+        if (json_object_get(names->strict, json_string_value(name)))
+            return true;
+    }
+    return false;
 }
 
 void tool_names_free(struct tool_names *names)
 {
     json_decref(names->known);
     json_decref(names->flat);
-    names->known = names->flat = NULL;
+    json_decref(names->strict);
+    names->known = names->flat = names->strict = NULL;
 }
 
 static bool is_taken(const struct making *m, const char *name)
@@ -94,6 +134,8 @@ static int add_function(struct making *m, const json_t *space, const json_t *too
     json_t *flat = flat_name(m, space, name);
     if (!flat)
         return -1;
+    if (json_is_true(json_object_get(tool, "strict")))
+        json_object_set_new(m->names->strict, json_string_value(flat), json_true());
     json_t *made = json_pack("{s:s, s:{s:o, s:O*, s:O*}}", "type", "function", "function", "name",
                              flat, "description", json_object_get(tool, "description"),
                              "parameters", json_object_get(tool, "parameters"));
@@ -144,9 +186,10 @@ static int take_names(struct making *m, const json_t *tools)
 
 json_t *responses_tools(const struct taker *t, const json_t *tools, struct tool_names *names)
 {
-    *names = (struct tool_names){.flat = json_object(), .known = json_object()};
+    *names =
+        (struct tool_names){.flat = json_object(), .known = json_object(), .strict = json_object()};
     struct making m = {.t = t, .names = names, .taken = json_object(), .out = json_array()};
-    int rc = m.taken && m.out && names->flat && names->known ? 0 : no_memory(&m);
+    int rc = m.taken && m.out && names->flat && names->known && names->strict ? 0 : no_memory(&m);
     if (rc == 0)
         rc = take_names(&m, tools);
     if (rc == 0)

@@ -79,6 +79,13 @@ END_TEST
 #define SPACE_CALL(space, name)                                                                    \
     "{\"type\":\"function_call\",\"namespace\":\"" space "\",\"call_id\":\"i\",\"name\":\"" name   \
     "\",\"arguments\":\"{}\"}"
+#define TOOLS_AND(choice)                                                                          \
+    HI_AND("\"tools\":[" FUNCTION("f") "," SPACE(                                                  \
+        "n", "{\"type\":\"function\",\"name\":\"s\",\"strict\":true}," FUNCTION("g")) "]," choice)
+#define CHOSEN(function) "\"tool_choice\":{\"type\":\"function\"," function "}"
+#define ALLOWED(function)                                                                          \
+    "\"tool_choice\":{\"type\":\"allowed_tools\",\"mode\":\"auto\",\"tools\":[{\"type\":"          \
+    "\"function\"," function "}]}"
 #define SEEN_ONE(name)                                                                             \
     "{\"role\": \"assistant\", \"content\": null, \"tool_calls\": [" SEEN_CALL("i", name) "]}"
 
@@ -166,6 +173,14 @@ START_TEST(rejected)
          "more than 128 bytes"},
         {HI_AND("\"tool_choice\":\"moon\""), "tool_choice", "only"},
         {HI_AND("\"tool_choice\":\"required\""), "tool_choice", "no tools"},
+        {TOOLS_AND(ALLOWED("\"name\":\"h\"")), "tool_choice", "'h' is not one"},
+        {TOOLS_AND(ALLOWED("\"namespace\":\"typo\",\"name\":\"f\"")), "tool_choice",
+         "'f' is not one of the tools in the namespace 'typo'"},
+        {TOOLS_AND(ALLOWED("\"namespace\":\"n\",\"name\":\"f\"")), "tool_choice",
+         "'f' is not one of the tools in the namespace 'n'"},
+        {TOOLS_AND(ALLOWED("\"namespace\":7")), "tool_choice", "'(no name)' is not one"},
+        {TOOLS_AND(CHOSEN("\"namespace\":\"typo\",\"name\":\"f\"")), "tool_choice",
+         "'f' is not one of the tools in the namespace 'typo'"},
         {HI_AND("\"reasoning\":7"), "reasoning", "an object"},
         {HI_AND("\"text\":7"), "text", "an object"},
         {HI_AND("\"text\":{\"format\":{\"type\":\"json_schema\"}}"), "text.format",
@@ -206,6 +221,32 @@ START_TEST(shapes)
         const char *text = b.request.grammar_text;
         ck_assert_msg(text ? rows[i].text && strstr(text, rows[i].text) : !rows[i].text,
                       "row %zu: %s", i, text ? text : "no grammar");
+    }
+    bodies_close(&b);
+}
+END_TEST
+
+/* A tool with `strict` makes the grammar one that must be: if it may be called. A choice with a
+ * namespace is that of the function in it. */
+START_TEST(choices_of_tools)
+{
+    static const struct {
+        const char *body, *text; /* of the grammar, a part */
+        bool optional;
+    } rows[] = {
+        {TOOLS_AND(ALLOWED("\"name\":\"f\"")), "any ::= tool0\n", true},
+        {TOOLS_AND(ALLOWED("\"namespace\":\"n\",\"name\":\"s\"")), "any ::= tool0\n", false},
+        {TOOLS_AND("\"tool_choice\":\"auto\""), "any ::= tool0 | tool1 | tool2", false},
+        {TOOLS_AND(CHOSEN("\"namespace\":\"n\",\"name\":\"g\"")), "any ::= tool2\n", false},
+        {TOOLS_AND(CHOSEN("\"name\":\"f\"")), "any ::= tool0\n", false},
+    };
+    struct bodies b;
+    bodies_open(&b, BODIES_TEMPLATE);
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        ck_assert_msg(bodies_parse(&b, &responses, rows[i].body) == 0, "%s", b.error.text);
+        const char *text = b.request.grammar_text;
+        ck_assert_msg(text && strstr(text, rows[i].text), "row %zu: %s", i, text);
+        ck_assert_msg(b.request.grammar_optional == rows[i].optional, "row %zu", i);
     }
     bodies_close(&b);
 }
@@ -289,6 +330,7 @@ int main(void)
     tcase_add_test(cases, settings);
     tcase_add_test(cases, rejected);
     tcase_add_test(cases, shapes);
+    tcase_add_test(cases, choices_of_tools);
     tcase_add_test(cases, without_a_template);
     tcase_add_test(cases, what_is_continued);
     tcase_add_test(cases, much_is_continued);
