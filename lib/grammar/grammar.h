@@ -70,6 +70,11 @@ int grammar_from_gbnf(const char *text, size_t bytes, const struct grammar_limit
                       struct grammar **g, struct error *error);
 void grammar_free(struct grammar *g); /* NULL is allowed */
 
+/* The name of the rule with which the text of a GBNF begins, borrowed from it or static. 0, or -1
+ * with the errors above. */
+int grammar_gbnf_root(const char *text, size_t bytes, const char **name, size_t *name_bytes,
+                      struct error *error);
+
 /* Bytes that the automaton takes; for tests and for budgets. */
 size_t grammar_memory_bytes(const struct grammar *g);
 

@@ -81,6 +81,8 @@ sluice_unit_test(gateway_ask_test SOURCES procs/engine/gateway/serve/ask_test.c 
 sluice_unit_test(gateway_http_log_test SOURCES procs/engine/gateway/http/http_log_test.c ${gateway}/http/http_log.c
   LINK sluice_gateway_core sluice_child sluice_ipc sluice_shm sluice_chat sluice_config sluice_base PkgConfig::MICROHTTPD)
 sluice_unit_test(client_test SOURCES procs/clients/common/client_test.c LINK sluice_client)
+sluice_unit_test(conversation_place_test SOURCES procs/clients/conversation/place_test.c
+  LINK sluice_conversation sluice_grammar)
 sluice_unit_test(repl_test SOURCES procs/clients/repl/repl_test.c LINK sluice_repl_core)
 sluice_unit_test(top_test SOURCES procs/clients/top/top_test.c LINK sluice_top_core)
 

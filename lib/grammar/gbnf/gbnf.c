@@ -418,25 +418,50 @@ static int parse(struct gbnf *p, uint32_t *root)
     return check_names(p, root);
 }
 
-int grammar_from_gbnf(const char *text, size_t bytes, const struct grammar_limits *limits,
-                      struct grammar **g, struct error *error)
+/* Parses a text; *p is freed by the caller in any case. */
+static int parse_text(struct gbnf *p, const char *text, size_t bytes,
+                      const struct grammar_limits *l, uint32_t *root, struct error *error)
 {
-    static const struct grammar_limits standard = GRAMMAR_LIMITS_DEFAULT;
-    const struct grammar_limits *l = limits ? limits : &standard;
+    *p = (struct gbnf){.c = {.at = text, .end = text + bytes, .line = 1},
+                       .root = "root",
+                       .root_bytes = strlen("root"),
+                       .error = error};
+    expr_pool_init(&p->pool, l);
     if (bytes > l->text_bytes)
         return error_set(error, ERR_BAD_INPUT, "GBNF: longer than %zu bytes", l->text_bytes);
     if (!utf8_valid(text, bytes))
         return error_set(error, ERR_BAD_INPUT, "GBNF: not UTF-8");
-    struct gbnf p = {.c = {.at = text, .end = text + bytes, .line = 1},
-                     .root = "root",
-                     .root_bytes = strlen("root"),
-                     .error = error};
-    expr_pool_init(&p.pool, l);
+    return parse(p, root);
+}
+
+static void gbnf_free(struct gbnf *p)
+{
+    free(p->names);
+    expr_pool_free(&p->pool);
+}
+
+static const struct grammar_limits standard = GRAMMAR_LIMITS_DEFAULT;
+
+int grammar_gbnf_root(const char *text, size_t bytes, const char **name, size_t *name_bytes,
+                      struct error *error)
+{
+    struct gbnf p;
     uint32_t root = 0;
-    int rc = parse(&p, &root);
+    int rc = parse_text(&p, text, bytes, &standard, &root, error);
+    *name = p.root;
+    *name_bytes = p.root_bytes;
+    gbnf_free(&p);
+    return rc;
+}
+
+int grammar_from_gbnf(const char *text, size_t bytes, const struct grammar_limits *limits,
+                      struct grammar **g, struct error *error)
+{
+    struct gbnf p;
+    uint32_t root = 0;
+    int rc = parse_text(&p, text, bytes, limits ? limits : &standard, &root, error);
     if (rc == 0)
         rc = program_make(&p.pool, root, g, error);
-    free(p.names);
-    expr_pool_free(&p.pool);
+    gbnf_free(&p);
     return rc;
 }

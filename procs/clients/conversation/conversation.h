@@ -51,7 +51,7 @@ int conversation_chat(struct conversation *t, const struct conversation_form *fo
 
 /* The grammar is that of the answer to `prompt`, not of the reasoning before it. The marks are
  * borrowed from the form. *made, which the caller frees, is the text of the grammar where it is
- * another one, else NULL. -1 with ERR_NO_MEMORY. */
+ * another one, else NULL. -1 with ERR_NO_MEMORY, or ERR_BAD_INPUT: it is no grammar. */
 int conversation_place_grammar(const struct answer_form *form, const struct chat_prompt *prompt,
                                struct grammar_source *grammar, char **made, struct error *error);
 
