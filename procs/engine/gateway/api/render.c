@@ -34,6 +34,24 @@ static int check_values(const struct api_body *body, const json_t *messages, str
                            API_VALUES_MAX);
 }
 
+/* The grammar and the answer repeat a name. */
+static int check_names(const json_t *tools, struct error *error)
+{
+    json_t *tool, *all = (json_t *)(uintptr_t)tools;
+    size_t i;
+    json_array_foreach(all, i, tool)
+    {
+        const json_t *function = json_object_get(tool, "function"),
+                     *name = json_object_get(function ? function : tool, "name");
+        if (json_string_length(name) > API_TOOL_NAME_BYTES_MAX)
+            return error_set(error, ERR_BAD_INPUT,
+                             "'tools': the name '%.60s...' has %zu bytes; at most %d are possible",
+                             json_string_value(name), json_string_length(name),
+                             API_TOOL_NAME_BYTES_MAX);
+    }
+    return 0;
+}
+
 static int check_conversation(const struct api_body *body, const json_t *messages,
                               struct error *error)
 {
@@ -130,7 +148,7 @@ int api_render(const struct api_body *body, const struct api_conversation *c,
 {
     struct chat_prompt prompt;
     const struct api_limits *l = body->limits;
-    if (check_conversation(body, c->messages, error) != 0)
+    if (check_conversation(body, c->messages, error) != 0 || check_names(c->tools, error) != 0)
         return -1;
     int rc = l->chat->program ? render_template(l, c, &prompt, error)
                               : api_render_family(l, c->messages, c->continues, &prompt, error);

@@ -59,7 +59,10 @@ int api_request_parse(const struct dialect *dialect, const char *text, size_t by
     return rc;
 }
 
-/* About 100 bytes of each are jansson's. */
+#define LINE_TEXT_BYTES  100 /* jansson's, of a text */
+#define LINE_ARRAY_BYTES 160 /* and of an array with its eight places */
+
+/* The name in an argument's array is that of its tool. */
 size_t api_lines_bytes(const struct api_request *r)
 {
     size_t bytes = 0, i;
@@ -67,7 +70,8 @@ size_t api_lines_bytes(const struct api_request *r)
     json_array_foreach(r->grammar_lines, i, of)
     {
         const json_t *name = json_is_array(of) ? json_array_get(of, 1) : of;
-        bytes += 100 + 2 * json_string_length(name);
+        bytes += (json_is_array(of) ? LINE_ARRAY_BYTES : 0) + LINE_TEXT_BYTES +
+                 2 * json_string_length(name);
     }
     return bytes;
 }

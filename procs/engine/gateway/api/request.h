@@ -17,7 +17,8 @@
 #define API_ANSWERS_MAX 64   /* to one request */
 /* Values in one body, with those in `arguments` of tool calls: a parsed tree takes up to 50 times
  * the memory of its text. */
-#define API_VALUES_MAX 12288
+#define API_VALUES_MAX          12288
+#define API_TOOL_NAME_BYTES_MAX 256 /* the grammar and the answer repeat it */
 
 /* Whether a request is a side request (side.c): a title, tags. By what its messages say, then by how
  * long its answer may be. */
@@ -125,7 +126,8 @@ struct api_conversation {
 };
 
 /* render.c: the prompt of a conversation, and how its answer is split. 0, or -1 with ERR_BAD_INPUT or ERR_NO_MEMORY. The limits are checked
- * here, for every dialect: 1 to CHAT_MESSAGES_MAX messages, and API_VALUES_MAX values. */
+ * here, for every dialect: 1 to CHAT_MESSAGES_MAX messages, API_VALUES_MAX values, and
+ * names of tools of API_TOOL_NAME_BYTES_MAX bytes. */
 int api_render(const struct api_body *body, const struct api_conversation *c,
                struct api_request *out, struct error *error);
 /* side.c: what the messages and tools say; messages may have any form. Whether a request is one. */

@@ -18,6 +18,7 @@ struct writing {
     FILE *out;     /* the rules of the tools */
     FILE *rules;   /* those of arguments, which come behind all tools */
     json_t *lines; /* calls_write's */
+    size_t tool;   /* the one that is written */
     size_t count;  /* rules of arguments */
 };
 
@@ -336,9 +337,15 @@ static int check_size(const struct writing *w, struct error *error)
                            GRAMMAR_TEXT_BYTES_MAX);
 }
 
-/* A rule of its own, so that the line of an error tells the argument. */
-static void put_json(struct writing *w, const char *tool, const char *key, const json_t *parameters,
-                     const json_t *schema)
+static int no_memory(struct error *error)
+{
+    return error_set(error, ERR_NO_MEMORY, "out of memory (grammar)");
+}
+
+/* A rule of its own, so that the line of an error tells the argument. Its entry has the name of the
+ * tool's own entry, not a copy: there may be thousands of arguments. */
+static int put_json(struct writing *w, const char *key, const json_t *parameters,
+                    const json_t *schema, struct error *error)
 {
     const struct answer_call *f = &w->c->form->call;
     fprintf(w->out, " arg%zu", w->count);
@@ -346,7 +353,10 @@ static void put_json(struct writing *w, const char *tool, const char *key, const
     put_schema(w->rules, property_schema(parameters, schema));
     put_python_names(f, schema, w->rules);
     fputs("\n", w->rules);
-    json_array_append_new(w->lines, json_pack("[s, s]", tool, key));
+    json_t *tool = json_array_get(w->lines, w->tool);
+    if (json_array_append_new(w->lines, json_pack("[O, s]", tool, key)) != 0)
+        return no_memory(error);
+    return 0;
 }
 
 /* In the order of the properties, as in objects; without properties, any. */
@@ -363,9 +373,8 @@ static int put_arguments(struct writing *w, const char *tool, const json_t *para
             return -1;
         fputs(" (", out);
         put_key(f, key, out);
-        if (!may_be_text(schema))
-            put_json(w, tool, key, parameters, schema);
-        else if (put_text(w, tool, key, schema, error) != 0)
+        if (may_be_text(schema) ? put_text(w, tool, key, schema, error) != 0
+                                : put_json(w, key, parameters, schema, error) != 0)
             return -1;
         put_value_end(f, out);
         fputs(is_required(parameters, key) ? ")" : ")?", out);
@@ -477,8 +486,12 @@ static int put_tools(struct writing *w, struct error *error)
         bool chosen = is_chosen(w->c, tool);
         json_t *parameters = parameters_of(tool);
         fprintf(w->out, "tool%zu ::=", i);
-        json_array_insert_new(w->lines, i, json_string(name ? name : ""));
-        int rc = chosen ? put_body(w, name, parameters, error) : 0;
+        w->tool = i;
+        int rc = json_array_insert_new(w->lines, i, json_string(name ? name : ""));
+        if (rc != 0)
+            no_memory(error);
+        if (rc == 0 && chosen)
+            rc = put_body(w, name, parameters, error);
         json_decref(parameters);
         if (rc != 0 || check_size(w, error) != 0)
             return -1;
@@ -543,10 +556,10 @@ static int put_both(struct writing *w, struct error *error)
     char *text = NULL;
     size_t bytes = 0;
     if (!w->lines || !(w->rules = open_memstream(&text, &bytes)))
-        return error_set(error, ERR_NO_MEMORY, "out of memory (grammar)");
+        return no_memory(error);
     int rc = put_tools(w, error);
     if (fclose(w->rules) != 0 && rc == 0)
-        rc = error_set(error, ERR_NO_MEMORY, "out of memory (grammar)");
+        rc = no_memory(error);
     if (rc == 0)
         fwrite(text, 1, bytes, w->out);
     free(text);

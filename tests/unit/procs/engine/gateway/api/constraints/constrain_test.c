@@ -2,6 +2,8 @@
 /* Grammars of answers: for each form of calls, the automaton takes the calls that the splitter of
  * answers (lib/model/chat) reads, and no others. */
 #include <check.h>
+#include <malloc.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -455,6 +457,98 @@ START_TEST(too_large)
 }
 END_TEST
 
+/* ---- what lines are of ----------------------------------------------------------------------- */
+
+#define ARGUMENTS 500
+
+static size_t heap, allocations, failing; /* of JSON values; failing: this allocation; 0: none */
+
+static void *counted_malloc(size_t bytes)
+{
+    if (++allocations == failing)
+        return NULL;
+    void *p = malloc(bytes);
+    heap += malloc_usable_size(p);
+    return p;
+}
+
+static void counted_free(void *p)
+{
+    heap -= malloc_usable_size(p);
+    free(p);
+}
+
+/* Two tools, each with so many arguments that have a rule; malloc'ed. */
+static char *two_tools(size_t arguments)
+{
+    char *tools;
+    size_t bytes;
+    FILE *out = open_memstream(&tools, &bytes);
+    for (unsigned tool = 0; tool < 2; tool++) {
+        fprintf(out, "%s{\"type\":\"function\",\"function\":{\"name\":\"%u%0*u\",\"parameters\":{",
+                tool ? "," : "[", tool, API_TOOL_NAME_BYTES_MAX - 1, 0);
+        fputs("\"properties\":{", out);
+        for (size_t i = 0; i < arguments; i++)
+            fprintf(out, "%s\"p%zu\":{\"type\":\"integer\"}", i ? "," : "", i);
+        fputs("}}}}", out);
+    }
+    fputs("]", out);
+    fclose(out);
+    return tools;
+}
+
+/* The name of a tool is there once, whatever the number of its arguments, and all is counted. */
+START_TEST(lines_are_counted)
+{
+    char *tools = two_tools(ARGUMENTS);
+    struct wish w = {.marks = "<tool_call><function=", .tools = tools, .needed = true};
+    struct api_request r;
+    json_set_alloc_funcs(counted_malloc, counted_free);
+    ck_assert_str_eq(constrain(&w, &r), "");
+    ck_assert_uint_eq(json_array_size(r.grammar_lines), 2 + 2 * ARGUMENTS);
+    for (size_t i = 2; i < json_array_size(r.grammar_lines); i++) {
+        const json_t *of = json_array_get(r.grammar_lines, i);
+        ck_assert_ptr_eq(json_array_get(of, 0),
+                         json_array_get(r.grammar_lines, (i - 2) / ARGUMENTS));
+    }
+    size_t bytes = api_lines_bytes(&r), all = heap;
+    json_decref(r.grammar_lines);
+    r.grammar_lines = NULL;
+    ck_assert_msg(all - heap <= bytes && bytes < 2 * (all - heap), "%zu bytes, %zu counted",
+                  all - heap, bytes);
+    api_request_free(&r);
+    free(tools);
+}
+END_TEST
+
+/* Without memory there is an error: lines are not of other tools. */
+START_TEST(lines_without_memory)
+{
+    char *tools = two_tools(3);
+    struct wish w = {.marks = "<tool_call><function=", .tools = tools, .needed = true};
+    struct api_request r;
+    size_t errors = 0, all;
+    json_set_alloc_funcs(counted_malloc, counted_free);
+    json_decref(loaded(tools));
+    size_t before = allocations; /* of the tools themselves */
+    allocations = 0;
+    ck_assert_str_eq(constrain(&w, &r), "");
+    all = allocations;
+    api_request_free(&r);
+    for (size_t k = before + 1; k <= all; k++) {
+        allocations = 0;
+        failing = k;
+        bool failed = *constrain(&w, &r) != 0;
+        failing = 0;
+        errors += failed;
+        ck_assert_msg(failed || json_array_size(r.grammar_lines) == 2 + 2 * 3, "allocation %zu", k);
+        api_request_free(&r);
+    }
+    ck_assert_uint_gt(errors, 8);
+    free(tools);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("gateway");
@@ -470,6 +564,8 @@ int main(void)
     tcase_add_test(cases, messages_before_a_call);
     tcase_add_test(cases, an_answer_without_its_beginning);
     tcase_add_test(cases, too_large);
+    tcase_add_test(cases, lines_are_counted);
+    tcase_add_test(cases, lines_without_memory);
     suite_add_tcase(suite, cases);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

@@ -60,7 +60,7 @@ START_TEST(bounded)
     struct error error = {.text = ""};
     ck_assert_uint_eq(grammar_bytes(PROPERTIES, &error), 0);
     ck_assert_int_eq(error.code, ERR_BAD_INPUT);
-    ck_assert_msg(strstr(error.text, "are larger than"), "%s", error.text);
+    ck_assert_msg(strstr(error.text, "take more than"), "%s", error.text);
 }
 END_TEST
 

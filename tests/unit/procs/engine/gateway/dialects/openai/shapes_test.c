@@ -117,6 +117,23 @@ END_TEST
         "h") "],\"tool_choice\":{\"type\":\"allowed_tools\",\"allowed_tools\":{\"mode\":" mode     \
              ",\"tools\":[" tools "]}}")
 
+/* Names have a limit, because they are repeated. */
+START_TEST(names_of_tools)
+{
+    for (int bytes = API_TOOL_NAME_BYTES_MAX; bytes <= API_TOOL_NAME_BYTES_MAX + 1; bytes++) {
+        char body[1000];
+        struct bodies b;
+        bodies_open(&b, BODIES_TEMPLATE);
+        snprintf(body, sizeof body, HI_AND("\"tools\":[" FUNCTION("%0*d") "]"), bytes, 0);
+        if (bytes > API_TOOL_NAME_BYTES_MAX)
+            bodies_reject(&b, &openai_chat, body, "tools", "has 257 bytes; at most 256");
+        else
+            ck_assert_msg(bodies_parse(&b, &openai_chat, body) == 0, "%s", b.error.text);
+        bodies_close(&b);
+    }
+}
+END_TEST
+
 /* The tools that have a rule in the grammar. */
 static size_t grammar_tools(const struct bodies *b)
 {
@@ -158,6 +175,7 @@ int main(void)
     TCase *cases = tcase_create("shapes");
     tcase_add_test(cases, shapes);
     tcase_add_test(cases, allowed_tools);
+    tcase_add_test(cases, names_of_tools);
     tcase_add_test(cases, refusals);
     tcase_add_test(cases, biases);
     tcase_add_test(cases, wrong);
