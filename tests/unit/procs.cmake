@@ -59,7 +59,7 @@ sluice_unit_test(loader_test SOURCES procs/engine/loader/loader_test.c
 sluice_unit_test(loader_verify_test SOURCES procs/engine/loader/verify_test.c ${loader}/jobs.c ${loader}/verify.c
   LINK sluice_model sluice_read_errors sluice_config sluice_base PkgConfig::XXHASH)
 
-foreach(name api/completion api/classes/side api/stored api/tokens dialects/openai/answer dialects/openai/continued dialects/openai/request dialects/openai/several dialects/fields dialects/openai/shapes http/buffer http/head)
+foreach(name api/completion api/classes/side api/stored api/tokens dialects/openai/answer dialects/openai/continued dialects/openai/request dialects/openai/several dialects/fields dialects/logprobs dialects/openai/shapes http/buffer http/head)
   get_filename_component(part ${name} NAME)
   sluice_unit_test(gateway_${part}_test SOURCES procs/engine/gateway/${name}_test.c LINK sluice_gateway_core)
 endforeach()

@@ -137,7 +137,6 @@ void completion_free(struct completion *c)
     buffer_free(c->quota, &c->out);
     buffer_free(c->quota, &c->tokens);
     buffer_free(c->quota, &c->kept);
-    buffer_free(c->quota, &c->kept_tokens);
     buffer_free(c->quota, &c->done);
 }
 
@@ -299,9 +298,11 @@ static char *write_whole(struct completion *c, const struct completion_parts *pa
         return NULL;
     int rc = c->dialect->whole(c, parts, out);
     bool fine = rc == 0 && !ferror(out);
-    if (fclose(out) == 0 && fine)
+    fine &= fclose(out) == 0;
+    bool too_long = *bytes > c->quota->limit; /* the last bytes, too */
+    if (fine && !too_long)
         return text;
-    c->too_long |= *bytes > c->quota->limit;
+    c->too_long |= too_long;
     free(text);
     return NULL;
 }

@@ -46,9 +46,9 @@ struct completion {
     struct buffer out; /* streamed: events to be sent; else the text so far */
     /* with log-probabilities (tokens.c). Streamed: those that were not sent; else all of them */
     struct buffer tokens;
-    /* for dialects that repeat what they have sent, counted, too: of the open part; of those that
-     * ended */
-    struct buffer kept, kept_tokens, done;
+    /* for dialects that repeat texts that they have sent, counted, too: of the open part; of those
+     * that ended */
+    struct buffer kept, done;
     struct answer answer; /* splits the text of a completion that is streamed */
     /* of the dialect, all zeros at the start */
     _Alignas(8) unsigned char state[COMPLETION_STATE_BYTES];

@@ -12,7 +12,7 @@
 
 struct stored_response {
     char id[STORED_ID_BYTES]; /* "": free */
-    char *body;               /* what the client got */
+    char *body;               /* what the client got, without log-probabilities */
     char *conversation;       /* up to and with this response, in the form of the dialect */
     size_t bytes;
     uint64_t used;

@@ -17,5 +17,8 @@ struct writer {
 
 /* Writes `before`, then the value, which is stolen; NULL: no memory. */
 void writer_put(struct writer *w, const char *before, json_t *value);
+/* Writes `before`, then the members of the object without its braces, so that more can follow them;
+ * steals the object, which has members; NULL: no memory. */
+void writer_members(struct writer *w, const char *before, json_t *object);
 
 #endif

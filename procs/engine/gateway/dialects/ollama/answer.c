@@ -170,9 +170,11 @@ static int whole(const struct completion *c, const struct completion_parts *p, F
     json_t *calls = json_array_size(p->calls) > 0 ? calls_json(p->calls) : NULL;
     json_t *content = rpc_text_json(p->text[ANSWER_CONTENT], p->bytes[ANSWER_CONTENT]);
     json_t *line = with_text(c, content, thinking, calls);
-    line = with_logprobs(line, c->request.logprobs ? &c->tokens : NULL);
-    writer_put(&w, "", last(c, line));
-    fputs("\n", out);
+    writer_members(&w, "{", line);
+    if (c->request.logprobs)
+        openai_put_logprobs(&w, ",\"logprobs\":[", &c->tokens);
+    writer_members(&w, ",", figures(c));
+    fputs("}\n", out);
     return w.failed ? -1 : 0;
 }
 

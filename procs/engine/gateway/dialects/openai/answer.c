@@ -66,6 +66,15 @@ static json_t *call_json(const struct completion *c, const char *id, const char 
                      "function", "name", name, "arguments", arguments);
 }
 
+/* Steals both; an array without one of its values is none. */
+static json_t *added(json_t *array, json_t *value)
+{
+    if (json_array_append_new(array, value) == 0)
+        return array;
+    json_decref(array);
+    return NULL;
+}
+
 /* ---- log-probabilities ----------------------------------------------------------------------- */
 
 static json_t *logprob(const struct token *t)
@@ -78,7 +87,7 @@ static json_t *bytes_json(const struct token *t)
 {
     json_t *array = json_array();
     for (size_t i = 0; i < t->bytes; i++)
-        json_array_append_new(array, json_integer((unsigned char)t->text[i]));
+        array = added(array, json_integer((unsigned char)t->text[i]));
     return array;
 }
 
@@ -91,11 +100,11 @@ static json_t *alternative(const struct token *t)
 static json_t *entry(const struct token *t)
 {
     struct token all = *t, top;
-    json_t *object = alternative(t), *tops = json_array();
+    json_t *tops = json_array();
     while (token_top(&all, &top))
-        json_array_append_new(tops, alternative(&top));
-    json_object_set_new(object, "top_logprobs", tops);
-    return object;
+        tops = added(tops, alternative(&top));
+    return json_pack("{s:o, s:o, s:o, s:o}", "token", rpc_text_json(t->text, t->bytes), "logprob",
+                     logprob(t), "bytes", bytes_json(t), "top_logprobs", tops);
 }
 
 /* Of a completion: {"TOKEN": logprob}. Tokens with the same text count once, the most probable one. */
@@ -105,13 +114,17 @@ static json_t *tops(const struct token *t)
     if (isnan(t->logprob))
         return json_null();
     json_t *object = json_object();
+    bool fine = object != NULL;
     while (token_top(&all, &top)) {
         json_t *text = rpc_text_json(top.text, top.bytes);
-        if (text && !json_object_get(object, json_string_value(text)))
-            json_object_set_new(object, json_string_value(text), logprob(&top));
+        if (!json_object_get(object, json_string_value(text)))
+            fine &= json_object_set_new(object, json_string_value(text), logprob(&top)) == 0;
         json_decref(text);
     }
-    return object;
+    if (fine)
+        return object;
+    json_decref(object);
+    return NULL;
 }
 
 static json_t *token_text(const struct token *t)
@@ -130,7 +143,7 @@ static json_t *list(const struct buffer *tokens, json_t *(*of)(const struct toke
     struct token t;
     for (size_t at = 0; tokens_next(tokens, &at, &t);)
         if (t.content)
-            json_array_append_new(array, of(&t));
+            array = added(array, of(&t));
     return array;
 }
 
@@ -313,6 +326,7 @@ static bool is_only_calls(const struct completion_parts *p)
     return p->bytes[ANSWER_CONTENT] == 0 && json_array_size(p->calls) > 0;
 }
 
+/* `before` ends with the bracket. */
 static void put_list(struct writer *w, const char *before, const struct buffer *tokens,
                      json_t *(*of)(const struct token *t))
 {
@@ -326,6 +340,11 @@ static void put_list(struct writer *w, const char *before, const struct buffer *
         between = ",";
     }
     fputs("]", w->out);
+}
+
+void openai_put_logprobs(struct writer *w, const char *before, const struct buffer *tokens)
+{
+    put_list(w, before, tokens, entry);
 }
 
 /* A message that has nothing but calls has no tokens of a content. */
@@ -360,18 +379,20 @@ static json_t *message(const struct completion *c, const struct completion_parts
                            : rpc_text_json(p->text[ANSWER_CONTENT], p->bytes[ANSWER_CONTENT]));
     for (size_t i = 0; i < count; i++) {
         const json_t *call = json_array_get(p->calls, i);
-        json_array_append_new(
-            calls, call_json(c, json_string_value(json_object_get(call, "id")),
-                             json_string_value(json_object_get(call, "name")),
-                             json_string_value(json_object_get(call, "arguments")), (unsigned)i));
+        calls = added(calls, call_json(c, json_string_value(json_object_get(call, "id")),
+                                       json_string_value(json_object_get(call, "name")),
+                                       json_string_value(json_object_get(call, "arguments")),
+                                       (unsigned)i));
     }
-    if (reasoning > 0)
-        json_object_set_new(object, "reasoning_content",
-                            rpc_text_json(p->text[ANSWER_REASONING], reasoning));
-    if (count > 0)
-        json_object_set(object, "tool_calls", calls);
+    bool fine = reasoning == 0 ||
+                json_object_set_new(object, "reasoning_content",
+                                    rpc_text_json(p->text[ANSWER_REASONING], reasoning)) == 0;
+    fine &= count == 0 || json_object_set(object, "tool_calls", calls) == 0;
     json_decref(calls);
-    return object;
+    if (fine)
+        return object;
+    json_decref(object);
+    return NULL;
 }
 
 static void put_choice(struct writer *w, const struct completion_parts *p)

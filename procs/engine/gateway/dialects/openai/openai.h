@@ -6,14 +6,20 @@
 
 #include "procs/engine/gateway/api/dialect.h"
 
+struct writer;
+
 /* answer.c. `openai` is that of paths without completions. */
 extern const struct dialect openai, openai_completion, openai_chat;
 /* models.c: what is asked about the model and its prompts, as llama.cpp's server answers it. */
 extern const struct dialect openai_models, openai_model, openai_props, openai_tokenize,
     openai_detokenize, openai_template;
 json_t *openai_error(unsigned status, const struct error *error, const char *param);
-/* Tokens of a content with their log-probabilities and alternatives: an array, as in conversations. */
+/* Tokens of a content with their log-probabilities and alternatives: an array, as in conversations.
+ * NULL: no memory. */
 json_t *openai_logprobs(const struct buffer *tokens);
+/* Writes that array behind `before`, which ends with its bracket, token by token: as values, an answer
+ * of many tokens takes more memory than is reserved. */
+void openai_put_logprobs(struct writer *w, const char *before, const struct buffer *tokens);
 
 /* Flags of api_request.wants. */
 enum {

@@ -29,6 +29,15 @@ static struct state *state_of(struct completion *c)
 
 /* ---- items ----------------------------------------------------------------------------------- */
 
+/* Steals both; an object without one of its members is none. */
+static json_t *with(json_t *object, const char *name, json_t *value)
+{
+    if (json_object_set_new(object, name, value) == 0)
+        return object;
+    json_decref(object);
+    return NULL;
+}
+
 static json_t *item_id(const struct completion *c, const char *kind, unsigned number)
 {
     return json_sprintf("%s_%s%u", kind, c->id, number);
@@ -36,21 +45,33 @@ static json_t *item_id(const struct completion *c, const char *kind, unsigned nu
 
 static const struct buffer no_tokens;
 
-/* A part of an item; steals the text. */
-static json_t *part_of(enum answer_part part, json_t *text, const struct buffer *tokens)
+/* A part of a message without its log-probabilities; steals the text. */
+static json_t *part_head(json_t *text)
+{
+    return json_pack("{s:s, s:o, s:[]}", "type", "output_text", "text", text, "annotations");
+}
+
+/* A part of an item; steals the text. Log-probabilities are where a text is first: in the deltas, or
+ * in a response that is not streamed. */
+static json_t *part_of(enum answer_part part, json_t *text)
 {
     if (part == ANSWER_REASONING)
         return json_pack("{s:s, s:o}", "type", "reasoning_text", "text", text);
-    return json_pack("{s:s, s:o, s:[], s:o}", "type", "output_text", "text", text, "annotations",
-                     "logprobs", openai_logprobs(tokens));
+    return with(part_head(text), "logprobs", json_array());
+}
+
+/* Without its content. */
+static json_t *message_head(const struct completion *c, unsigned n, const char *status)
+{
+    return json_pack("{s:o, s:s, s:s, s:s}", "id", item_id(c, "msg", n), "type", "message",
+                     "status", status, "role", "assistant");
 }
 
 /* All steal the content, an array. */
 static json_t *message_item(const struct completion *c, unsigned n, const char *status,
                             json_t *content)
 {
-    return json_pack("{s:o, s:s, s:s, s:s, s:o}", "id", item_id(c, "msg", n), "type", "message",
-                     "status", status, "role", "assistant", "content", content);
+    return with(message_head(c, n, status), "content", content);
 }
 
 static json_t *reasoning_item(const struct completion *c, unsigned n, const char *status,
@@ -75,9 +96,9 @@ static json_t *call_item(const struct completion *c, unsigned n, const char *sta
 }
 
 static json_t *text_item(const struct completion *c, unsigned n, enum answer_part part,
-                         const char *text, size_t bytes, const struct buffer *tokens)
+                         const char *text, size_t bytes)
 {
-    json_t *content = json_pack("[o]", part_of(part, rpc_text_json(text, bytes), tokens));
+    json_t *content = json_pack("[o]", part_of(part, rpc_text_json(text, bytes)));
     return part == ANSWER_REASONING ? reasoning_item(c, n, "completed", content)
                                     : message_item(c, n, "completed", content);
 }
@@ -93,19 +114,24 @@ static json_t *usage(const struct completion *c)
                      "total_tokens", (json_int_t)(c->prompt_tokens + c->new_tokens));
 }
 
-/* Steals the output and the error; NULL: none. */
-static json_t *response(const struct completion *c, const char *status, json_t *output,
-                        json_t *error)
+/* The members before the output. */
+static json_t *response_head(const struct completion *c, const char *status)
+{
+    return json_pack("{s:o, s:s, s:I, s:s, s:s}", "id", json_sprintf("resp_%s", c->id), "object",
+                     "response", "created_at", (json_int_t)c->created, "status", status, "model",
+                     c->model);
+}
+
+/* Those behind it; steals the error; NULL: none. */
+static json_t *response_tail(const struct completion *c, const char *status, json_t *error)
 {
     bool ended = strcmp(status, "in_progress") != 0, cut = strcmp(status, "incomplete") == 0;
     const struct sampling *s = &c->request.sampling;
     const int64_t max_tokens = c->request.max_tokens;
     return json_pack(
-        "{s:o, s:s, s:I, s:s, s:s, s:o, s:o, s:o?, s:o?, s:n, s:o, s:s?, s:b, s:s, s:[], s:f, s:f, "
-        "s:b, s:s, s:{}, s:{s:n, s:n}, s:{s:{s:s}}}",
-        "id", json_sprintf("resp_%s", c->id), "object", "response", "created_at",
-        (json_int_t)c->created, "status", status, "model", c->model, "output", output, "usage",
-        ended ? usage(c) : json_null(), "error", error, "incomplete_details",
+        "{s:o, s:o?, s:o?, s:n, s:o, s:s?, s:b, s:s, s:[], s:f, s:f, s:b, s:s, s:{}, s:{s:n, s:n}, "
+        "s:{s:{s:s}}}",
+        "usage", ended ? usage(c) : json_null(), "error", error, "incomplete_details",
         cut ? json_pack("{s:s}", "reason", "max_output_tokens") : NULL, "instructions",
         "max_output_tokens",
         max_tokens < ENGINE_TOKENS_MAX ? json_integer((json_int_t)max_tokens) : json_null(),
@@ -113,6 +139,20 @@ static json_t *response(const struct completion *c, const char *status, json_t *
         "parallel_tool_calls", !c->request.one_call, "tool_choice", "auto", "tools", "temperature",
         s->temperature, "top_p", s->top_p, "store", c->request.conversation != NULL, "truncation",
         "disabled", "metadata", "reasoning", "effort", "summary", "text", "format", "type", "text");
+}
+
+/* Steals the output and the error; NULL: none. */
+static json_t *response(const struct completion *c, const char *status, json_t *output,
+                        json_t *error)
+{
+    json_t *object = with(response_head(c, status), "output", output),
+           *tail = response_tail(c, status, error);
+    bool fine = json_object_update(object, tail) == 0;
+    json_decref(tail);
+    if (fine)
+        return object;
+    json_decref(object);
+    return NULL;
 }
 
 static const char *final_status(const struct completion *c)
@@ -179,7 +219,7 @@ static json_t *kept_text(const struct completion *c)
     return rpc_text_json(c->kept.data ? c->kept.data : "", c->kept.bytes);
 }
 
-/* Text of the open item. */
+/* Text of the open item; the tokens are those of this piece. */
 static void send_text(struct completion *c, const char *kind, const char *member, json_t *text,
                       const struct buffer *tokens)
 {
@@ -188,11 +228,7 @@ static void send_text(struct completion *c, const char *kind, const char *member
     char name[48];
     snprintf(name, sizeof name, "response.%s_text.%s", content ? "output" : "reasoning", kind);
     json_t *rest = at(c, kind_of(part), member, text);
-    if (content && json_object_set_new(rest, "logprobs", openai_logprobs(tokens)) != 0) {
-        json_decref(rest);
-        rest = NULL;
-    }
-    send(c, name, rest);
+    send(c, name, content ? with(rest, "logprobs", openai_logprobs(tokens)) : rest);
 }
 
 static void close_item(struct completion *c)
@@ -200,14 +236,11 @@ static void close_item(struct completion *c)
     struct state *s = state_of(c);
     if (!s->open)
         return;
-    const struct buffer *tokens = &c->kept_tokens;
-    send_text(c, "done", "text", kept_text(c), tokens);
+    send_text(c, "done", "text", kept_text(c), &no_tokens);
     send(c, "response.content_part.done",
-         at(c, kind_of(s->part), "part", part_of(s->part, kept_text(c), tokens)));
-    end_item(c, text_item(c, s->items, s->part, c->kept.data ? c->kept.data : "", c->kept.bytes,
-                          tokens));
+         at(c, kind_of(s->part), "part", part_of(s->part, kept_text(c))));
+    end_item(c, text_item(c, s->items, s->part, c->kept.data ? c->kept.data : "", c->kept.bytes));
     buffer_free(c->quota, &c->kept);
-    buffer_free(c->quota, &c->kept_tokens);
     s->open = false;
 }
 
@@ -223,16 +256,14 @@ static void open_item(struct completion *c, enum answer_part part)
               part == ANSWER_REASONING ? reasoning_item(c, s->items, "in_progress", json_array())
                                        : message_item(c, s->items, "in_progress", json_array()));
     send(c, "response.content_part.added",
-         at(c, kind_of(part), "part", part_of(part, json_string(""), &no_tokens)));
+         at(c, kind_of(part), "part", part_of(part, json_string(""))));
 }
 
 static void text(struct completion *c, const struct answer_piece *p, const struct buffer *tokens)
 {
-    tokens = tokens ? tokens : &no_tokens;
     open_item(c, p->part);
-    c->failed |= !buffer_add(c->quota, &c->kept, p->text, p->bytes) ||
-                 !buffer_add(c->quota, &c->kept_tokens, tokens->data, tokens->bytes);
-    send_text(c, "delta", "delta", rpc_text_json(p->text, p->bytes), tokens);
+    c->failed |= !buffer_add(c->quota, &c->kept, p->text, p->bytes);
+    send_text(c, "delta", "delta", rpc_text_json(p->text, p->bytes), tokens ? tokens : &no_tokens);
 }
 
 static void call(struct completion *c, const struct answer_piece *p)
@@ -306,6 +337,14 @@ static void fail(struct completion *c, unsigned status, const struct error *erro
 
 /* ---- whole answers --------------------------------------------------------------------------- */
 
+static json_t *call_of(const struct completion *c, unsigned n, const json_t *call)
+{
+    return call_item(c, n, "completed", json_string_value(json_object_get(call, "id")),
+                     json_string_value(json_object_get(call, "name")),
+                     json_string_value(json_object_get(call, "arguments")));
+}
+
+/* The output without log-probabilities. */
 static json_t *all_items(const struct completion *c, const struct completion_parts *p)
 {
     json_t *out = json_array();
@@ -313,29 +352,64 @@ static json_t *all_items(const struct completion *c, const struct completion_par
     bool fine = out != NULL;
     for (enum answer_part part = ANSWER_REASONING; part <= ANSWER_CONTENT; part++)
         if (p->bytes[part] > 0)
-            fine &= json_array_append_new(out, text_item(c, n++, part, p->text[part],
-                                                         p->bytes[part], &p->of->tokens)) == 0;
-    for (size_t i = 0; i < json_array_size(p->calls); i++) {
-        const json_t *one = json_array_get(p->calls, i);
-        fine &=
-            json_array_append_new(
-                out, call_item(c, n++, "completed", json_string_value(json_object_get(one, "id")),
-                               json_string_value(json_object_get(one, "name")),
-                               json_string_value(json_object_get(one, "arguments")))) == 0;
-    }
+            fine &= json_array_append_new(
+                        out, text_item(c, n++, part, p->text[part], p->bytes[part])) == 0;
+    for (size_t i = 0; i < json_array_size(p->calls); i++)
+        fine &= json_array_append_new(out, call_of(c, n++, json_array_get(p->calls, i))) == 0;
     if (fine)
         return out;
     json_decref(out);
     return NULL;
 }
 
+/* Clients ask for log-probabilities of a response, not of those that it continues. */
+static void store(const struct completion *c, const struct completion_parts *p)
+{
+    json_t *object = c->stored && c->request.conversation
+                         ? response(c, final_status(c), all_items(c, p), NULL)
+                         : NULL;
+    if (object)
+        responses_store(c, object);
+    json_decref(object);
+}
+
+static void put_message(struct writer *w, const struct completion_parts *p, unsigned n)
+{
+    const struct completion *c = p->of;
+    writer_members(w, "{", message_head(c, n, "completed"));
+    writer_members(w, ",\"content\":[{",
+                   part_head(rpc_text_json(p->text[ANSWER_CONTENT], p->bytes[ANSWER_CONTENT])));
+    openai_put_logprobs(w, ",\"logprobs\":[", &c->tokens);
+    fputs("}]}", w->out);
+}
+
+static void put_output(struct writer *w, const struct completion_parts *p)
+{
+    const struct completion *c = p->of;
+    unsigned n = 0;
+    fputs(",\"output\":[", w->out);
+    if (p->bytes[ANSWER_REASONING] > 0)
+        writer_put(w, "",
+                   text_item(c, n++, ANSWER_REASONING, p->text[ANSWER_REASONING],
+                             p->bytes[ANSWER_REASONING]));
+    if (p->bytes[ANSWER_CONTENT] > 0) {
+        fputs(n > 0 ? "," : "", w->out);
+        put_message(w, p, n++);
+    }
+    for (size_t i = 0; i < json_array_size(p->calls); i++, n++)
+        writer_put(w, n > 0 ? "," : "", call_of(c, n, json_array_get(p->calls, i)));
+    fputs("],", w->out);
+}
+
 static int whole(const struct completion *c, const struct completion_parts *p, FILE *out)
 {
     struct writer w = {.out = out, .limit = c->quota->limit};
-    json_t *object = response(c, final_status(c), all_items(c, p), NULL);
-    if (object)
-        responses_store(c, object);
-    writer_put(&w, "", object);
+    writer_members(&w, "{", response_head(c, final_status(c)));
+    put_output(&w, p);
+    writer_members(&w, "", response_tail(c, final_status(c), NULL));
+    fputs("}", out);
+    if (!w.failed)
+        store(c, p);
     return w.failed ? -1 : 0;
 }
 
