@@ -28,12 +28,15 @@ static struct buffer *output(struct completion *c)
     return c->first && c->request.stream ? &c->first->out : &c->out;
 }
 
-/* One that needs more than half of all buffers is not tried again in vain. */
 void completion_does_not_fit(struct completion *c, size_t bytes)
 {
-    size_t own = c->out.bytes + c->tokens.bytes + bytes;
     c->failed = true;
-    c->too_long |= !c->request.stream && own > c->quota->limit / 2;
+    c->missing_bytes = bytes;
+}
+
+size_t completion_bytes(const struct completion *c)
+{
+    return c->out.bytes + c->tokens.bytes + c->missing_bytes;
 }
 
 /* Without space the completion is incomplete from then on. */

@@ -52,10 +52,11 @@ struct completion {
     struct answer answer; /* splits the text of a completion that is streamed */
     /* of the dialect, all zeros at the start */
     _Alignas(8) unsigned char state[COMPLETION_STATE_BYTES];
-    bool written;  /* since the caller set it to false */
-    bool failed;   /* something did not fit: the output is incomplete */
-    bool too_long; /* and it would not fit later either: it is not streamed */
-    bool broken;   /* and no space for an error: the connection is to be closed */
+    bool written;         /* since the caller set it to false */
+    bool failed;          /* something did not fit: the output is incomplete */
+    size_t missing_bytes; /* did not fit, the last time */
+    bool too_long;        /* completion_whole: longer than all buffers together */
+    bool broken;          /* and no space for an error: the connection is to be closed */
 };
 
 /* The parts of a whole answer; a part that it has not is empty. */
@@ -104,6 +105,8 @@ json_t *completion_arguments(const char *arguments);
 
 /* So many more bytes of the completion do not fit. */
 void completion_does_not_fit(struct completion *c, size_t bytes);
+/* Of its answer, with those that did not fit. */
+size_t completion_bytes(const struct completion *c);
 
 /* For dialects. An event, whole or not at all; steals the object; NULL: no memory. name: NULL,
  * or where the framing has names. */

@@ -47,6 +47,15 @@ uint64_t answers_tokens(const struct stream *lead)
     return sum;
 }
 
+size_t answers_bytes(const struct stream *lead)
+{
+    size_t sum = completion_bytes(&lead->completion);
+    struct stream *s;
+    for (size_t at = 0; (s = next_other(lead, &at));)
+        sum += completion_bytes(&s->completion);
+    return sum;
+}
+
 /* ---- start ----------------------------------------------------------------------------------- */
 
 /* The first answer has the client's seed. */

@@ -116,6 +116,8 @@ bool answers_postpone(struct stream *s, const struct error *error);
 bool answers_run(const struct stream *lead);
 /* New tokens of all answers. */
 uint64_t answers_tokens(const struct stream *lead);
+/* Bytes of all answers that are not streamed, with those that did not fit. */
+size_t answers_bytes(const struct stream *lead);
 /* Ends all other answers, and their sequences. */
 void answers_drop(struct stream *lead);
 /* The answers that the client gets, once all are complete: the first one and, by `next`, the rest. */

@@ -149,10 +149,17 @@ void stream_fail(struct stream *s, const struct error *error)
     ended(lead);
 }
 
+/* Answers that need more than half of all buffers together are not tried again in vain. */
+static bool never_fits(const struct stream *s)
+{
+    return s->completion.too_long ||
+           (!streamed(s) && answers_bytes(s->lead) > s->completion.quota->limit / 2);
+}
+
 static void too_much(struct stream *s)
 {
     struct error error;
-    if (s->completion.too_long)
+    if (never_fits(s))
         error_set(&error, ERR_BAD_INPUT,
                   "the response is too long for the buffers (--http-buffer); stream it, or ask for "
                   "less: log-probabilities, answers, tokens");

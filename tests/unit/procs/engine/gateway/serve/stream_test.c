@@ -21,7 +21,7 @@ static struct {
 } call;
 static unsigned cancels, submits;
 static struct params params = {.http_streams = 8};
-static enum error_code asks_refused;
+static enum error_code asks_refused, refused;
 static char response[2000]; /* that is not streamed */
 static char finished[16];   /* the reason, or "error"; "": not yet */
 
@@ -57,7 +57,8 @@ void exchange_resume(struct exchange *x)
 
 void exchange_error(struct exchange *x, const struct error *error, const char *param)
 {
-    (void)x, (void)error, (void)param;
+    (void)x, (void)param;
+    refused = error->code;
 }
 
 void exchange_counted(struct exchange *x, char *text, size_t bytes)
@@ -328,6 +329,33 @@ START_TEST(the_best_of_two)
 }
 END_TEST
 
+/* Eight answers, of which none alone takes much: together they never fit, or only now they do not. */
+START_TEST(answers_without_space)
+{
+    static const struct {
+        size_t taken, bytes;
+        enum error_code code;
+    } rows[] = {{0, 9000, ERR_BAD_INPUT}, {40000, 3000, ERR_NO_MEMORY}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        char text[9200];
+        start_answers(8, 8, false);
+        ck_assert(quota_take(&gateway.http.quota, rows[i].taken, false));
+        for (size_t n = 0; n < 8 && !finished[0]; n++) {
+            struct stream *s = n < 7 ? &gateway.streams[n] : &stream;
+            int next = n < 7 ? 1 : 2;
+            snprintf(text, sizeof text,
+                     "{\"ids\":[1],\"text\":\"%0*d\",\"next\":%d,\"done\":true,\"finish\":"
+                     "\"length\",\"stats\":{}}",
+                     (int)rows[i].bytes, 0, next);
+            end_answer(s, text);
+        }
+        ck_assert_str_eq(finished, "error");
+        ck_assert_int_eq(refused, rows[i].code);
+        ck_assert_uint_eq(gateway.http.quota.buffered, rows[i].taken);
+    }
+}
+END_TEST
+
 /* An answer that fails ends the response, and the sequences of the others. */
 START_TEST(one_of_three_fails)
 {
@@ -449,6 +477,7 @@ int main(void)
     tcase_add_test(cases, one_call_cancels);
     tcase_add_test(cases, two_answers);
     tcase_add_test(cases, the_best_of_two);
+    tcase_add_test(cases, answers_without_space);
     tcase_add_test(cases, one_of_three_fails);
     tcase_add_test(cases, a_client_of_three_leaves);
     tcase_add_test(cases, more_answers_than_streams);
