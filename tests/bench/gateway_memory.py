@@ -11,17 +11,38 @@ import json
 import sys
 
 VALUES = 6000  # of two marks each: API_VALUES_MAX counts marks
+TOKENS = 1200  # whose log-probabilities, with 20 alternatives each, fit into --http-buffer
+CHAT = "/v1/chat/completions"
 
 
 def requests():
     user = {"role": "user", "content": "x"}
     call = json.dumps({"a": [{"k": 0}] * (VALUES - 200)}, separators=(",", ":"))
-    yield "text", {"messages": [dict(user, content="a" * 500000)]}
-    yield "empty objects", {"messages": [dict(user, z=[{}] * VALUES)]}
-    yield "objects of one text", {"messages": [dict(user, z=[{"k": "x" * 120}] * VALUES)]}
-    yield "tools", {"messages": [user], "tools": [{"k": "x" * 140}] * VALUES}
-    yield "arguments of a call", {"messages": [{"role": "assistant", "content": "x" * 900000, "tool_calls": [
+    yield "text", CHAT, {"messages": [dict(user, content="a" * 500000)]}
+    yield "empty objects", CHAT, {"messages": [dict(user, z=[{}] * VALUES)]}
+    yield "objects of one text", CHAT, {"messages": [dict(user, z=[{"k": "x" * 120}] * VALUES)]}
+    yield "tools", CHAT, {"messages": [user], "tools": [{"k": "x" * 140}] * VALUES}
+    properties = {f"argument{i}": {"type": "integer"} for i in range(VALUES // 3)}
+    yield "arguments of a tool", CHAT, {"messages": [user], "tool_choice": "required", "tools": [
+        {"type": "function", "function": {"name": "n" * 256, "parameters": {"properties": properties}}}]}
+    yield "arguments of a call", CHAT, {"messages": [{"role": "assistant", "content": "x" * 900000, "tool_calls": [
         {"function": {"name": "f", "arguments": call}}]}]}
+
+
+def long_answers():
+    """Whole answers with log-probabilities. A schema keeps the model from ending them."""
+    user = [{"role": "user", "content": "x"}]
+    schema = {"type": "array", "items": {"type": "integer"}, "minItems": TOKENS}
+    named = {"type": "json_schema", "name": "n", "schema": schema}
+    yield "logprobs, chat", CHAT, {
+        "messages": user, "logprobs": True, "top_logprobs": 20, "max_tokens": TOKENS,
+        "response_format": {"type": "json_schema", "json_schema": named}}
+    yield "logprobs, responses", "/v1/responses", {
+        "input": user, "include": ["message.output_text.logprobs"], "top_logprobs": 20, "text": {"format": named},
+        "max_output_tokens": TOKENS}
+    yield "logprobs, Ollama", "/api/chat", {
+        "messages": user, "logprobs": True, "top_logprobs": 20, "stream": False, "format": schema,
+        "options": {"num_predict": TOKENS}}
 
 
 def reset_peak(pid):
@@ -37,14 +58,16 @@ def peak_kib(pid):
 
 def main():
     port, pid = int(sys.argv[1]), int(sys.argv[2])
-    for name, body in requests():
-        text = json.dumps(dict(body, max_tokens=1))
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    rows = [(name, path, dict(body, max_tokens=1)) for name, path, body in requests()]
+    for name, path, body in rows + list(long_answers()):
+        text = json.dumps(body)
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=600)
         reset_peak(pid)
-        connection.request("POST", "/v1/chat/completions", text, {"Content-Type": "application/json"})
+        connection.request("POST", path, text, {"Content-Type": "application/json"})
         response = connection.getresponse()
-        response.read()
-        print(f"{name:24s} body {len(text) >> 10:5d} KiB  status {response.status}  peak {peak_kib(pid):6d} KiB")
+        answer = response.read()
+        print(f"{name:24s} body {len(text) >> 10:5d} KiB  status {response.status}  answer {len(answer) >> 10:5d} KiB  "
+              f"peak {peak_kib(pid):6d} KiB")
 
 
 if __name__ == "__main__":

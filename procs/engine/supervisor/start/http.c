@@ -35,10 +35,12 @@
 /* The process: tables of libraries, stacks of NNG's threads, a stats snapshot being written. */
 #define PROCESS_BYTES (2 * MIB)
 /* While a body is converted to a request, it exists as text, as a tree, as a copy of it in the form
- * that templates take, and as text again. With API_VALUES_MAX values the trees take up to 5.8 MiB
- * (measured: tests/bench/gateway_memory.py PORT PID); the worst request of all, 956 KiB of tools
- * with a template that fills its heap of 16 MiB, 22.0 MiB, where 33.0 MiB are reserved with the
- * default --http-*. */
+ * that templates take, and as text again. With API_VALUES_MAX values the trees take up to 5.8 MiB.
+ * Measured with tests/bench/gateway_memory.py PORT PID, all private memory of the process: 23.3 MiB
+ * for 884 KiB of tools with a template that fills its heap of 16 MiB, the worst of these requests,
+ * where 35.5 MiB are reserved with the default --http-*; 7.0 MiB for a whole answer of 1.5 MiB with
+ * log-probabilities, 5.2 MiB for a tool of 2,000 arguments. One request is read, or one whole answer
+ * written, at a time. */
 #define BODY_COPIES 4
 
 struct address {
