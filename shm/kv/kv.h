@@ -246,8 +246,8 @@ struct kv_counts {
     uint32_t sequences;   /* that run at a time: 1 to KV_SEQUENCES_MAX */
     uint32_t kept;        /* slots in addition, for kept sequences */
     uint32_t checkpoints; /* versions of the state in addition to those that are read and written */
-    uint32_t versions; /* more of them, in what others leave of the pool, and in spare memory */
-    uint32_t reserved; /* of `sequences`, whose states have memory for sure; 0: one */
+    uint32_t versions;    /* more of them, in what others leave of the pool, and in spare memory */
+    uint32_t reserved;    /* of `sequences`, whose states have memory for sure; 0: one */
 };
 
 /* For passes of at most `chunk` rows. Layers with a window have rings if these and their

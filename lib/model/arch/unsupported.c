@@ -40,7 +40,7 @@ static void list_supported(char *list, size_t cap)
 
 int arch_reject(const struct gguf *g, const char *name, size_t bytes, struct error *error)
 {
-    char list[300];
+    char list[220]; /* with the path and the reason it fits an error */
     list_supported(list, sizeof list);
     for (size_t i = 0; i < ARRAY_LEN(unsupported); i++) {
         const char *known = unsupported[i].name;

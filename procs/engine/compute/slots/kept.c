@@ -143,7 +143,7 @@ void kept_cut(struct slots *p, uint32_t slot, uint64_t bytes)
     struct kv_slot *s = slot_at(p, slot);
     uint32_t rows = atomic_load(&s->rows), left = rows_without(p, slot, bytes);
     left = state_cut(p, slot, rows, left);
-    if (left < ROWS_LEAST || left >= rows) { /* whoever asked goes on until there is memory */
+    if (left < ROWS_LEAST || left >= rows) { /* whoever asked repeats it until there is memory */
         kept_empty(p, slot);
         return;
     }

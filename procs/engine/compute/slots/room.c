@@ -8,7 +8,6 @@
 #include "procs/engine/compute/slots/slots.h"
 #include "procs/engine/compute/slots/state.h"
 #include "procs/engine/compute/slots/table.h"
-#include "shm/table/counters.h"
 
 /* Of kept slots, it is counted. `release`: of a version, the memory, too; else it is written again
  * soon. */

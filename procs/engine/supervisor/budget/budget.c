@@ -18,7 +18,6 @@
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
 #include "lib/kernels/kernels.h"
-#include "lib/memory/available.h"
 #include "lib/model/index/capacity.h"
 #include "lib/policy/prediction/activation.h"
 #include "lib/policy/presets/presets.h"
@@ -280,12 +279,12 @@ static uint64_t beyond(uint64_t bytes, uint64_t limit)
 static uint64_t spare_of_machine(const struct supervisor *s)
 {
     const struct budget *b = &s->budget;
-    uint64_t space = segments_space(), available = memory_available(), ours = 0;
+    uint64_t space = segments_space(), available = budget_available(), ours = 0;
     uint64_t used = beyond(kv_bytes_now(s), b->facts.kv_bytes); /* of spare memory */
     uint64_t need = b->quota + b->facts.segments_bytes + b->facts.kv_bytes + used;
     for (int kind = 0; kind < SEGMENT__COUNT; kind++)
         ours += segment_allocated_bytes(s->segments[kind].fd);
-    uint64_t free_bytes = space < available ? space : available;
+    uint64_t free_bytes = available > 0 && available < space ? available : space;
     if (space == UINT64_MAX)
         return 0;
     return used + beyond(free_bytes, beyond(need, ours)) / 8 * 7;
