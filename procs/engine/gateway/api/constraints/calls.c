@@ -359,6 +359,34 @@ static int put_json(struct writing *w, const char *key, const json_t *parameters
     return 0;
 }
 
+static int put_argument(struct writing *w, const char *tool, const char *key,
+                        const json_t *parameters, const json_t *schema, struct error *error)
+{
+    return may_be_text(schema) ? put_text(w, tool, key, schema, error)
+                               : put_json(w, key, parameters, schema, error);
+}
+
+/* Arguments of any name. Where names are listed there are none: a listed one would be among them,
+ * without its schema. */
+static int put_other_arguments(struct writing *w, const char *tool, const json_t *parameters,
+                               struct error *error)
+{
+    const struct answer_call *f = &w->c->form->call;
+    const json_t *others = json_object_get(parameters, "additionalProperties");
+    int rc = 0;
+    if (json_is_false(others) || json_object_size(json_object_get(parameters, "properties")) > 0)
+        return 0;
+    fputs(" (", w->out);
+    put_key(f, NULL, w->out);
+    if (json_object_size(others) > 0)
+        rc = put_argument(w, tool, "additionalProperties", parameters, others, error);
+    else
+        put_text_until(w->out, f->value_close);
+    put_value_end(f, w->out);
+    fputs(")*", w->out);
+    return rc;
+}
+
 /* In the order of the properties, as in objects; without properties, any. */
 static int put_arguments(struct writing *w, const char *tool, const json_t *parameters,
                          struct error *error)
@@ -373,21 +401,12 @@ static int put_arguments(struct writing *w, const char *tool, const json_t *para
             return -1;
         fputs(" (", out);
         put_key(f, key, out);
-        if (may_be_text(schema) ? put_text(w, tool, key, schema, error) != 0
-                                : put_json(w, key, parameters, schema, error) != 0)
+        if (put_argument(w, tool, key, parameters, schema, error) != 0)
             return -1;
         put_value_end(f, out);
         fputs(is_required(parameters, key) ? ")" : ")?", out);
     }
-    const json_t *others = json_object_get(parameters, "additionalProperties");
-    if (json_is_false(others) || (!others && json_object_size(properties) > 0))
-        return 0;
-    fputs(" (", out);
-    put_key(f, NULL, out);
-    put_text_until(out, f->value_close);
-    put_value_end(f, out);
-    fputs(")*", out);
-    return 0;
+    return put_other_arguments(w, tool, parameters, error);
 }
 
 /* ---- a call ---------------------------------------------------------------------------------- */

@@ -249,6 +249,26 @@ START_TEST(python_names)
 }
 END_TEST
 
+/* A listed argument is not among those of any name, whose values have their schema, too. */
+START_TEST(other_arguments)
+{
+    static const char listed[] =
+        TOOLS_OF("{\"type\":\"object\",\"properties\":{\"b\":{\"type\":\"integer\"}},"
+                 "\"additionalProperties\":true}");
+    static const char any[] =
+        TOOLS_OF("{\"type\":\"object\",\"additionalProperties\":{\"type\":\"integer\"}}");
+    struct wish w = {.marks = "<tool_call><function=<parameter=", .tools = listed, .needed = true};
+    check(&w, CODER(CODER_PARAMETER("b", "1")), 2);
+    check(&w, CODER(CODER_PARAMETER("b", "x")), 0);
+    check(&w, CODER(CODER_PARAMETER("other", "x")), 0);
+    w.tools = any;
+    check(&w, CODER(CODER_PARAMETER("b", "1") CODER_PARAMETER("other", "2")), 2);
+    check(&w, CODER(CODER_PARAMETER("b", "x")), 0);
+    w.tools = TOOLS_OF("{\"type\":\"object\"}");
+    check(&w, CODER(CODER_PARAMETER("b", "x")), 2);
+}
+END_TEST
+
 /* Gemma 4 writes names without quotes, those of any depth in alphabetical order. */
 START_TEST(gemma_names)
 {
@@ -560,6 +580,7 @@ int main(void)
     tcase_add_test(cases, impossible);
     tcase_add_test(cases, explained);
     tcase_add_test(cases, python_names);
+    tcase_add_test(cases, other_arguments);
     tcase_add_test(cases, gemma_names);
     tcase_add_test(cases, messages_before_a_call);
     tcase_add_test(cases, an_answer_without_its_beginning);
