@@ -96,7 +96,8 @@ static void a_line_per_request(void)
     CHECK(number[0] == bytes && number[1] > 0 && number[2] == 5, "%" PRIu64 " bytes: %s", bytes,
           text);
     check_line(strstr(text, "POST /v1/completions 200 ") + 1, "POST /v1/completions 200 ", number);
-    CHECK(number[0] > 500 && number[1] > 0 && number[2] == 5, "%s", text);
+    CHECK(number[0] > 200 && number[1] > 0 && number[2] == 5, "%s",
+          text); /* events may be joined */
     free(text);
     CHECK(engine_counter(e, "gateway", "access_lines_lost") == 0, "lines were lost");
     engine_stop(e);
