@@ -148,7 +148,7 @@ static const char *small_budget(const char *keep)
     uint64_t least = lookup_u64(doc, "memory.min_budget_bytes");
     json_decref(doc);
     engine_stop(e);
-    snprintf(option, sizeof option, "--budget=%" PRIu64, align_up(least + 4 * MIB, PAGE_BYTES));
+    snprintf(option, sizeof option, "--budget=%" PRIu64, align_up(least + 6 * MIB, PAGE_BYTES));
     return option;
 }
 

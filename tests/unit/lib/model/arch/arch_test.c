@@ -171,9 +171,11 @@ START_TEST(known_but_not_supported)
     snprintf(want, sizeof want, "architecture '%s' %s", arch, unsupported[_i].why);
     ck_assert_msg(strncmp(error.text, want, strlen(want)) == 0, "%s", error.text);
     ck_assert_msg(!!strstr(error.text, "llama.cpp") == !!strstr(want, "MoE"), "%s", error.text);
-    for (int i = 0; i < ARCH_COUNT; i++) /* what runs instead, whole */
-        ck_assert_msg(strstr(error.text, arch_list[i]->name), "%s: %s", error.text,
-                      arch_list[i]->name);
+    int named = 0; /* what runs instead: names, and the number of the others */
+    while (named < ARCH_COUNT && strstr(error.text, arch_list[named]->name))
+        named++;
+    snprintf(want, sizeof want, " and %d more", ARCH_COUNT - named);
+    ck_assert_msg(named > 10 && strstr(error.text, want), "%s", error.text);
 }
 END_TEST
 
