@@ -373,9 +373,9 @@ static int put_other_arguments(struct writing *w, const char *tool, const json_t
 {
     const struct answer_call *f = &w->c->form->call;
     const json_t *others = json_object_get(parameters, "additionalProperties");
-    int rc = 0;
     if (json_is_false(others) || json_object_size(json_object_get(parameters, "properties")) > 0)
         return 0;
+    int rc = 0;
     fputs(" (", w->out);
     put_key(f, NULL, w->out);
     if (json_object_size(others) > 0)
@@ -416,7 +416,6 @@ static const json_t *function_of(const json_t *tool)
     const json_t *function = json_object_get(tool, "function");
     return function ? function : tool;
 }
-
 static const char *name_of(const json_t *tool)
 {
     return json_string_value(json_object_get(function_of(tool), "name"));
