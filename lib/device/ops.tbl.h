@@ -184,8 +184,10 @@ OP(attention)
     OP_HOST(struct device_row, row, a->rows)
     OP_SEQUENCES(sequence, a->sequences)
     OP_VALUE(struct layer_attention, shape)
-    OP_CACHE(keys, DEVICE_READS | DEVICE_APPENDS, a->shape.kv_heads, a->shape.key_size, a->shape.window)
-    OP_CACHE(values, DEVICE_READS | DEVICE_APPENDS, a->shape.kv_heads, a->shape.value_size, a->shape.window)
+    OP_CACHE(keys, DEVICE_READS | DEVICE_APPENDS, a->shape.kv_heads, a->shape.key_size,
+             a->shape.window)
+    OP_CACHE(values, DEVICE_READS | DEVICE_APPENDS, a->shape.kv_heads, a->shape.value_size,
+             a->shape.window)
     OP_VALUE(struct device_heads, heads)
     OP_READ_ROWS(x, a->rows)
     OP_MATRIX(w_q)
@@ -197,8 +199,10 @@ OP(attention)
     OP_READ(q_bias, FLOATS(a->shape.heads * a->shape.key_size))
     OP_READ(k_bias, FLOATS(a->shape.kv_heads * a->shape.key_size))
     OP_READ(v_bias, FLOATS(a->shape.kv_heads * a->shape.value_size))
-    OP_READ(q_norm, FLOATS(a->shape.key_size * (a->heads.qk_norm == QK_NORM_ROW ? a->shape.heads : 1)))
-    OP_READ(k_norm, FLOATS(a->shape.key_size * (a->heads.qk_norm == QK_NORM_ROW ? a->shape.kv_heads : 1)))
+    OP_READ(q_norm, FLOATS(a->shape.key_size *
+                           (a->heads.qk_norm == QK_NORM_ROW ? a->shape.heads : 1)))
+    OP_READ(k_norm, FLOATS(a->shape.key_size *
+                           (a->heads.qk_norm == QK_NORM_ROW ? a->shape.kv_heads : 1)))
     OP_READ(ones, FLOATS(a->heads.v_norm ? a->shape.value_size : 1))
     OP_READ(sinks, FLOATS(a->shape.heads))
     OP_VALUE(size_t, angle_stride)
@@ -277,8 +281,8 @@ OP(short_conv)
 OP_END(short_conv)
 
 /* A recurrence (struct recurrent_rule; host/recurrent.c has the steps) of rows of projections,
- * `stride` floats apart. q_weight, k_weight: of the norms of a head, if the rule has them. conv_bias
- * and skip (D) may be none. */
+ * `stride` floats apart. q_weight, k_weight: of the norms of a head, if the rule has them.
+ * conv_bias and skip (D) may be none. */
 OP(recurrence)
     OP_VALUE(uint32_t, rows)
     OP_VALUE(uint32_t, sequences)

@@ -24,28 +24,32 @@ void *kv_values(const struct kv *kv, uint32_t slot, uint32_t layer)
     return (char *)kv->segment.base + kv_region_offset(kv, slot, 2 * layer + 1);
 }
 
-void kv_rings_drop(const struct kv *kv, uint32_t slot, uint32_t tokens, uint32_t end)
+/* What the slot's ring of a region has between two numbers of positions: bytes at *at; 0: none. */
+static uint64_t ring_part(const struct kv *kv, uint32_t slot, uint32_t region, uint32_t from,
+                          uint32_t to, uint64_t *at)
 {
     const struct kv_head *h = kv->head;
-    for (uint32_t region = 0; region < 2 * h->layers; region++) {
-        uint64_t from = kv_region_bytes(h, region, tokens), to = kv_region_bytes(h, region, end);
-        if (!kv_region_is_ring(h, region) || from >= to)
+    uint64_t begin = kv_region_bytes(h, region, from), end = kv_region_bytes(h, region, to);
+    *at = kv_region_offset(kv, slot, region) + begin;
+    return kv_region_is_ring(h, region) && begin < end ? end - begin : 0;
+}
+
+void kv_rings_drop(const struct kv *kv, uint32_t slot, uint32_t tokens, uint32_t end)
+{
+    for (uint32_t region = 0; region < 2 * kv->head->layers; region++) {
+        uint64_t at, bytes = ring_part(kv, slot, region, tokens, end, &at);
+        if (bytes == 0)
             continue;
-        uint64_t at = kv_region_offset(kv, slot, region) + from;
-        kv_punch(kv, at, to - from);
-        segment_free_tables(&kv->segment, at, to - from);
+        kv_punch(kv, at, bytes);
+        segment_free_tables(&kv->segment, at, bytes);
     }
 }
 
 int kv_rings_allocate(const struct kv *kv, uint32_t slot, uint32_t before, uint32_t tokens)
 {
-    const struct kv_head *h = kv->head;
-    for (uint32_t region = 0; region < 2 * h->layers; region++) {
-        uint64_t from = kv_region_bytes(h, region, before), to = kv_region_bytes(h, region, tokens);
-        if (!kv_region_is_ring(h, region) || from >= to)
-            continue;
-        int rc =
-            segment_allocate(kv->segment.fd, kv_region_offset(kv, slot, region) + from, to - from);
+    for (uint32_t region = 0; region < 2 * kv->head->layers; region++) {
+        uint64_t at, bytes = ring_part(kv, slot, region, before, tokens, &at);
+        int rc = bytes > 0 ? segment_allocate(kv->segment.fd, at, bytes) : 0;
         if (rc != 0)
             return rc;
     }

@@ -61,19 +61,26 @@ class WebUI:
         with open(self.log, "w", encoding="utf-8") as log:
             self.process = subprocess.Popen([program, "serve", "--host", "127.0.0.1", "--port", str(port)], env=env,
                                             stdout=log, stderr=log)
-        self.wait()
+        if not self.serves():
+            self.stop()
+            with open(self.log, encoding="utf-8") as log:
+                raise SystemExit("open_webui: it does not start: " + log.read()[-500:])
 
-    def wait(self):
+    def serves(self):
+        """Its log does not say when it listens: it is asked, each second unless it ends."""
         until = time.monotonic() + START_S
-        while self.process.poll() is None and time.monotonic() < until:
+        while time.monotonic() < until:
             try:
-                urllib.request.urlopen(self.url + "/health", timeout=5).close()
-                return
+                urllib.request.urlopen(self.url + "/health", timeout=END_S).close()
+                return True
             except (urllib.error.URLError, OSError):
-                time.sleep(1)  # between two checks
-        self.stop()
-        with open(self.log, encoding="utf-8") as log:
-            raise SystemExit("open_webui: it does not start: " + log.read()[-500:])
+                pass
+            try:
+                self.process.wait(timeout=1)
+                return False
+            except subprocess.TimeoutExpired:
+                pass
+        return False
 
     def stop(self):
         self.process.terminate()
@@ -88,9 +95,12 @@ def lines(log, path, kind):
 
 
 def wait_for_lines(log, path, kind, count):
-    until = time.monotonic() + END_S
-    while len(lines(log, path, kind)) < count and time.monotonic() < until:
-        time.sleep(0.2)  # between two checks
+    """tail writes a line for each one that the engine adds."""
+    with subprocess.Popen(["timeout", str(END_S), "tail", "-n", "+1", "-F", log], stdout=subprocess.PIPE,
+                          stderr=subprocess.DEVNULL) as tail:
+        while len(lines(log, path, kind)) < count and tail.stdout.readline():
+            pass
+        tail.terminate()
     found = lines(log, path, kind)
     holds(f"{len(found)} requests of the class '{kind}'", len(found) >= count)
     same(f"'{kind}'", {status for status, _ in found}, {"200"})

@@ -109,6 +109,12 @@ static void note_branch(struct kv_request *q, struct kv_slot *s, uint32_t common
     s->branch = q->branch;
 }
 
+/* The rest is computed. */
+static void cached_at_most(struct kv_request *q, uint32_t rows)
+{
+    q->stats.cached = q->stats.cached < rows ? q->stats.cached : rows;
+}
+
 void prefixes_begin(struct prefixes *p, uint32_t slot, struct kv_request *q,
                     const _Atomic uint32_t *log)
 {
@@ -124,13 +130,13 @@ void prefixes_begin(struct prefixes *p, uint32_t slot, struct kv_request *q,
     uint32_t base = base_of(p, have), version = STATE_NONE;
     prepare(p, slot, q, base, found.use.rows);
     if (kept_own(p->slots, slot, base, &error) != 0) {
-        q->stats.cached = base; /* the rest is computed */
+        cached_at_most(q, base);
         return;
     }
     if (found.use.state != PREFIX_NO_STATE) {
         version = state_reserve(p->slots, slot);
         if (version == STATE_NONE) {
-            q->stats.cached = base;
+            cached_at_most(q, base);
             return;
         }
     }

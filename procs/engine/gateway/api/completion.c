@@ -31,7 +31,7 @@ static struct buffer *output(struct completion *c)
 void completion_does_not_fit(struct completion *c, size_t bytes)
 {
     c->failed = true;
-    c->missing_bytes = bytes;
+    c->missing_bytes += bytes;
 }
 
 size_t completion_bytes(const struct completion *c)

@@ -20,8 +20,8 @@
 #define API_VALUES_MAX          12288
 #define API_TOOL_NAME_BYTES_MAX 256 /* the grammar and the answer repeat it */
 
-/* Whether a request is a side request (side.c): a title, tags. By what its messages say, then by how
- * long its answer may be. */
+/* Whether a request is a side request (side.c): a title, tags. By what its messages say, then by
+ * how long its answer may be. */
 enum api_side { API_SIDE_NO, API_SIDE_IF_SHORT, API_SIDE_MARKED };
 #define API_SIDE_TOKENS 100 /* at most, where nothing was answered before */
 
@@ -70,8 +70,8 @@ struct api_limits {
     const struct chat_format *chat;
     void (*beat)(void *arg); /* of a rendering (lib/model/chat/format.h) */
     void *beat_arg;
-    /* Told the name of each field that is ignored because the dialect does not have it; NULL: nobody
-     * is told. */
+    /* Told the name of each field that is ignored because the dialect does not have it; NULL:
+     * nobody is told. */
     void (*ignored)(void *arg, const char *name);
     void *ignored_arg;
     struct stored *stored; /* responses that requests can continue; NULL: none */
@@ -125,9 +125,9 @@ struct api_conversation {
     struct answer_shape shape;
 };
 
-/* render.c: the prompt of a conversation, and how its answer is split. 0, or -1 with ERR_BAD_INPUT or ERR_NO_MEMORY. The limits are checked
- * here, for every dialect: 1 to CHAT_MESSAGES_MAX messages, API_VALUES_MAX values, and
- * names of tools of API_TOOL_NAME_BYTES_MAX bytes. */
+/* render.c: the prompt of a conversation, and how its answer is split. 0, or -1 with ERR_BAD_INPUT
+ * or ERR_NO_MEMORY. The limits are checked here, for every dialect: 1 to CHAT_MESSAGES_MAX
+ * messages, API_VALUES_MAX values, and names of tools of API_TOOL_NAME_BYTES_MAX bytes. */
 int api_render(const struct api_body *body, const struct api_conversation *c,
                struct api_request *out, struct error *error);
 /* side.c: what the messages and tools say; messages may have any form. Whether a request is one. */

@@ -156,10 +156,10 @@ static bool never_fits(const struct stream *s)
            (!streamed(s) && answers_bytes(s->lead) > s->completion.quota->limit / 2);
 }
 
-static void too_much(struct stream *s)
+static void too_much(struct stream *s, bool never)
 {
     struct error error;
-    if (never_fits(s))
+    if (never)
         error_set(&error, ERR_BAD_INPUT,
                   "the response is too long for the buffers (--http-buffer); stream it, or ask for "
                   "less: log-probabilities, answers, tokens");
@@ -189,8 +189,7 @@ static void complete(struct stream *lead, const char *reason)
     struct completion *first = streamed(lead) ? NULL : answers_choose(lead);
     char *text = first ? completion_whole(first, &bytes) : NULL;
     if (first && !text) {
-        lead->completion.too_long |= first->too_long;
-        too_much(lead);
+        too_much(lead, first->too_long); /* else there was no memory for it */
         return;
     }
     counter_add(g->child.process, CTR_GATEWAY_streams_finished, 1);
@@ -213,7 +212,7 @@ static void finish(struct stream *s, const struct engine_next *next)
     lead->completion.other_tokens = answers_tokens(lead) - lead->completion.new_tokens;
     completion_end(&s->completion, finish_of(next), s->stats);
     if (s->completion.failed)
-        too_much(s);
+        too_much(s, never_fits(s));
     else if (s->completion.others)
         send_written(s);
     else
@@ -290,7 +289,7 @@ static void take_next(struct stream *s, const struct engine_next *next)
     if (s->completion.failed) {
         if (!next->done)
             stream_cancel(s);
-        too_much(s);
+        too_much(s, never_fits(s));
         return;
     }
     if (next->done) {

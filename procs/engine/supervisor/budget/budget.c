@@ -269,25 +269,19 @@ static uint64_t kv_bytes_now(const struct supervisor *s)
     return counter_get(compute, CTR_COMPUTE_kv_bytes);
 }
 
-static uint64_t beyond(uint64_t bytes, uint64_t limit)
-{
-    return bytes > limit ? bytes - limit : 0;
-}
-
-/* Spare memory that the machine and /dev/shm have beside all else; an eighth stays free, which other
- * programs may take at any time. */
+/* Spare memory that the machine and /dev/shm have beside all else. */
 static uint64_t spare_of_machine(const struct supervisor *s)
 {
     const struct budget *b = &s->budget;
     uint64_t space = segments_space(), available = budget_available(), ours = 0;
-    uint64_t used = beyond(kv_bytes_now(s), b->facts.kv_bytes); /* of spare memory */
+    uint64_t kv = kv_bytes_now(s), used = kv > b->facts.kv_bytes ? kv - b->facts.kv_bytes : 0;
     uint64_t need = b->quota + b->facts.segments_bytes + b->facts.kv_bytes + used;
     for (int kind = 0; kind < SEGMENT__COUNT; kind++)
         ours += segment_allocated_bytes(s->segments[kind].fd);
-    uint64_t free_bytes = available > 0 && available < space ? available : space;
     if (space == UINT64_MAX)
         return 0;
-    return used + beyond(free_bytes, beyond(need, ours)) / 8 * 7;
+    return ledger_spare_within(available > 0 && available < space ? available : space, used,
+                               need > ours ? need - ours : 0);
 }
 
 /* What is left for kept prefixes, in steps, so that what changes with every page of a process costs

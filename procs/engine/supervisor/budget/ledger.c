@@ -75,6 +75,12 @@ static uint64_t spare_within(const struct ledger_facts *f, uint64_t quota, uint6
     return align_down((limit - used) / SPARE_DIVISOR * (SPARE_DIVISOR - 1), PAGE_BYTES);
 }
 
+uint64_t ledger_spare_within(uint64_t available, uint64_t used, uint64_t missing)
+{
+    uint64_t all = available + used;
+    return all > missing ? (all - missing) / 8 * 7 : 0;
+}
+
 uint64_t ledger_spare_step(uint64_t spare, uint64_t now)
 {
     if (spare >= now && spare - now < 2 * SPARE_STEP)

@@ -73,6 +73,10 @@ uint64_t ledger_budget_for(const struct ledger_facts *facts, uint64_t expert_byt
 /* max(2 %, 4 MiB) */
 uint64_t ledger_margin(uint64_t budget);
 
+/* Spare memory on a machine that has so much available, where `used` of it is in use already and
+ * the rest of the engine will take `missing` more. An eighth stays free: other programs take memory
+ * at any time. */
+uint64_t ledger_spare_within(uint64_t available, uint64_t used, uint64_t missing);
 /* The spare memory that is published instead of `now`: in steps, and growth only of more than noise. */
 uint64_t ledger_spare_step(uint64_t spare, uint64_t now);
 

@@ -131,9 +131,9 @@ static int cannot(const char *tool, const char *key, const char *keyword, struct
 {
     return error_set(
         error, ERR_BAD_INPUT,
-        "tool '%.60s', at $.properties.%.60s, %s: it cannot be enforced where the model "
-        "writes texts without quotes; leave it out",
-        tool, key, keyword);
+        "tool '%.60s', at $.%s%.60s, %s: it cannot be enforced where the model writes texts "
+        "without quotes; leave it out",
+        tool, key ? "properties." : "", key ? key : "additionalProperties", keyword);
 }
 
 static bool has_text(const json_t *list, const char *text)
@@ -354,7 +354,7 @@ static int put_json(struct writing *w, const char *key, const json_t *parameters
     put_python_names(f, schema, w->rules);
     fputs("\n", w->rules);
     json_t *tool = json_array_get(w->lines, w->tool);
-    if (json_array_append_new(w->lines, json_pack("[O, s]", tool, key)) != 0)
+    if (json_array_append_new(w->lines, json_pack("[O, s?]", tool, key)) != 0)
         return no_memory(error);
     return 0;
 }
@@ -379,7 +379,7 @@ static int put_other_arguments(struct writing *w, const char *tool, const json_t
     fputs(" (", w->out);
     put_key(f, NULL, w->out);
     if (json_object_size(others) > 0)
-        rc = put_argument(w, tool, "additionalProperties", parameters, others, error);
+        rc = put_argument(w, tool, NULL, parameters, others, error);
     else
         put_text_until(w->out, f->value_close);
     put_value_end(f, w->out);

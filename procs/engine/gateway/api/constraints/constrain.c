@@ -139,18 +139,20 @@ static int check(const struct answer_form *form, const struct api_conversation *
         return error_set(error, ERR_BAD_INPUT,
                          "%s: this model writes calls of tools in a form that cannot be enforced",
                          c->shape.call_needed ? "'tool_choice'" : "tools together with a schema");
-    if ((c->shape.call_needed || c->shape.schema) && c->continues)
+    const char *asks = c->shape.call_needed ? "'tool_choice'"
+                       : c->shape.schema    ? "a schema"
+                                            : "a strict tool";
+    bool elsewhere = (strict || c->shape.schema) && begins_elsewhere(form, c);
+    if (c->continues && (c->shape.call_needed || c->shape.schema || elsewhere))
         return error_set(error, ERR_BAD_INPUT,
                          "%s: the last message is the assistant's, and what continues it cannot be "
                          "enforced; end with a message of the user",
-                         c->shape.call_needed ? "'tool_choice'" : "a schema");
-    if ((strict || c->shape.schema) && !c->continues && begins_elsewhere(form, c))
+                         asks);
+    if (elsewhere)
         return error_set(error, ERR_BAD_INPUT,
                          "%s: 'add_generation_prompt' is false, and what this model then writes "
                          "cannot be enforced; leave that field out",
-                         c->shape.call_needed ? "'tool_choice'"
-                         : c->shape.schema    ? "a schema"
-                                              : "a strict tool");
+                         asks);
     return 0;
 }
 
@@ -212,9 +214,10 @@ bool api_explain(const struct api_request *r, struct error *error)
     const char *why = own.text + n, *root = strstr(why, "at $");
     const json_t *of = json_array_get(r->grammar_lines, line - 1);
     const char *tool = json_string_value(json_is_array(of) ? json_array_get(of, 0) : of);
+    const char *key = json_string_value(json_array_get(of, 1)); /* NULL: of any name */
     if (json_is_array(of) && root)
-        error_set(error, own.code, "tool '%.60s': %.*s.properties.%.60s%.250s", tool,
-                  (int)(root - why) + 4, why, json_string_value(json_array_get(of, 1)), root + 4);
+        error_set(error, own.code, "tool '%.60s': %.*s.%s%.60s%.250s", tool, (int)(root - why) + 4,
+                  why, key ? "properties." : "", key ? key : "additionalProperties", root + 4);
     else if (tool)
         error_set(error, own.code, "tool '%.60s': %.300s", tool, why);
     else

@@ -7,7 +7,7 @@
 
 #include "lib/base/random.h"
 #include "lib/kernels/kernels.h"
-#include "procs/engine/compute/slots/room.h"
+#include "procs/engine/compute/slots/kept.h"
 #include "tests/unit/procs/engine/compute/slots/slots_rig.h"
 
 #define CONTEXT 2000
@@ -330,12 +330,19 @@ START_TEST(rings_beside_shared_rows_yield)
         rig_extend(slot, q, tokens);
     rig_end(4, slot, q, false);
     run(5, CONTEXT - 1, 0, 2);
+    kept_clear(&w.slots);
     run(6, 900, 0, CONTEXT);
     run(7, 900, 0, 700);
-    run(1, 900, 0, 600);
-    uint64_t tile = kv_sequence_bytes(&w.shape, KV_TILE);
-    for (uint64_t limit = w.child.kv.pool_bytes; limit > tile; limit -= tile / 3)
-        room_limit_kept(&w.slots, 3, limit);
+    run(8, 900, 0, 600);
+    for (uint32_t i = 0; i < w.child.kv.slots;
+         i++) { /* whoever asks for memory gets some each time */
+        const _Atomic uint32_t *rows = &w.head->slot[i].rows;
+        for (uint32_t before; (before = atomic_load(rows)) > 0;) {
+            kept_cut(&w.slots, i, kv_sequence_bytes(&w.shape, KV_TILE));
+            ck_assert_uint_lt(atomic_load(rows), before);
+        }
+    }
+    kept_publish(&w.slots);
     ck_assert_uint_le(counter_get(&w.row, CTR_COMPUTE_kv_bytes), w.child.kv.pool_bytes);
     rig_close();
 }

@@ -177,6 +177,31 @@ START_TEST(quota_moves)
 }
 END_TEST
 
+/* However often it is published and then used, an eighth of what there was stays free; and it is
+ * given back when others take memory, or the engine will. */
+START_TEST(spare_memory_of_a_machine)
+{
+    const uint64_t all = 8000 * MIB, missing = 800 * MIB;
+    uint64_t used = 0, sent = 0;
+    for (int i = 0; i < 100; i++) {
+        sent = ledger_spare_step(ledger_spare_within(all - used, used, missing), sent);
+        ck_assert_uint_eq(sent, (all - missing) / 8 * 7);
+        used = sent;
+    }
+    ck_assert_uint_eq(ledger_spare_within(0, used, 0), used / 8 * 7);
+    ck_assert_uint_eq(ledger_spare_within(0, used, used), 0);
+    ck_assert_uint_eq(ledger_spare_within(100, 0, 200), 0);
+    /* a step that is crossed to and fro */
+    sent = ledger_spare_step(10 * MIB, 0);
+    ck_assert_uint_eq(sent, 10 * MIB);
+    sent = ledger_spare_step(10 * MIB - 1, sent);
+    ck_assert_uint_eq(sent, 9 * MIB);
+    ck_assert_uint_eq(ledger_spare_step(10 * MIB + 1, sent), 9 * MIB);
+    ck_assert_uint_eq(ledger_spare_step(11 * MIB, sent), 11 * MIB);
+    ck_assert_uint_eq(ledger_spare_step(0, sent), 0);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("supervisor_ledger");
@@ -189,6 +214,7 @@ int main(void)
     tcase_add_test(tcase, measured_page_tables_count_when_larger);
     tcase_add_test(tcase, kernel_memory_of_keys_and_values);
     tcase_add_test(tcase, margin);
+    tcase_add_test(tcase, spare_memory_of_a_machine);
     tcase_add_test(tcase, quota_moves);
     suite_add_tcase(suite, tcase);
     SRunner *runner = srunner_create(suite);

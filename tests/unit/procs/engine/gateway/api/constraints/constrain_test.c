@@ -8,80 +8,7 @@
 #include <string.h>
 
 #include "lib/base/bytes.h"
-#include "procs/engine/gateway/api/request.h"
-
-#define TOOLS                                                                                      \
-    "[{\"type\":\"function\",\"function\":{\"name\":\"look\",\"parameters\":{\"type\":\"object\"," \
-    "\"properties\":{\"depth\":{\"type\":\"integer\"},\"name\":{\"type\":\"string\"},\"mode\":{"   \
-    "\"type\":\"string\",\"enum\":[\"a\",\"b\"]},\"list\":{\"type\":\"array\"},\"short\":{"        \
-    "\"type\":\"string\",\"maxLength\":3}},\"required\":[\"depth\"]}}},{\"type\":\"function\","    \
-    "\"function\":{\"name\":\"other\"}}]"
-
-#define TOOLS_OF(schema)                                                                           \
-    "[{\"type\":\"function\",\"function\":{\"name\":\"look\",\"parameters\":" schema "}}]"
-#define TYPED                                                                                      \
-    TOOLS_OF("{\"type\":\"object\",\"properties\":{\"deep\":{\"type\":\"boolean\"},\"none\":{"     \
-             "\"type\":[\"integer\",\"null\"]},\"state\":{\"anyOf\":[{\"type\":\"boolean\"},{"     \
-             "\"type\":\"object\"}]}}}")
-
-static json_t *loaded(const char *text)
-{
-    json_t *json = text ? json_loads(text, 0, NULL) : NULL;
-    ck_assert(json || !text);
-    return json;
-}
-
-struct wish {
-    const char *marks; /* that the chat template has */
-    const char *tools, *schema, *name;
-    bool needed, object, one, inside, continues, no_prompt;
-};
-
-/* The request that keeps to the wish; its error, or "". */
-static const char *constrain(const struct wish *w, struct api_request *r)
-{
-    static struct error error;
-    struct answer_form form = answer_form_of(w->marks, strlen(w->marks));
-    json_t *tools = loaded(w->tools), *schema = loaded(w->schema);
-    struct api_conversation c = {
-        .tools = tools,
-        .continues = w->continues,
-        .no_generation_prompt = w->no_prompt,
-        .shape = {
-            .schema = schema, .object = w->object, .call_needed = w->needed, .call_name = w->name}};
-    *r = (struct api_request){.one_call = w->one};
-    int rc = api_constrain(&form, &c, w->inside, r, &error);
-    json_decref(tools);
-    json_decref(schema);
-    return rc == 0 ? "" : error.text;
-}
-
-/* 2: complete, 1: a beginning, 0: it does not fit, -1: there is no grammar. */
-static int fits(const struct wish *w, const char *text)
-{
-    struct api_request r;
-    struct grammar *g = NULL;
-    struct error error = {0};
-    const char *why = constrain(w, &r);
-    ck_assert_msg(!*why, "%s", why);
-    if (r.grammar.kind == GRAMMAR_NONE)
-        return -1;
-    ck_assert_msg(grammar_compile(&r.grammar, NULL, &g, &error) == 0, "%s\n%s", error.text,
-                  r.grammar_text);
-    struct grammar_state *s = grammar_start(g);
-    size_t n = strlen(text), taken = grammar_accept_text(s, text, n);
-    int fit = taken < n ? 0 : grammar_is_end(s) ? 2 : 1;
-    grammar_stop(s);
-    grammar_free(g);
-    api_request_free(&r);
-    return fit;
-}
-
-static void check(const struct wish *w, const char *text, int fit)
-{
-    int got = fits(w, text);
-    ck_assert_msg(got == fit, "%s: %s is %d, not %d", w->marks, text, got, fit);
-}
+#include "tests/unit/procs/engine/gateway/api/constraints/wishes.h"
 
 /* ---- the forms of calls ---------------------------------------------------------------------- */
 
@@ -264,6 +191,15 @@ START_TEST(other_arguments)
     w.tools = any;
     check(&w, CODER(CODER_PARAMETER("b", "1") CODER_PARAMETER("other", "2")), 2);
     check(&w, CODER(CODER_PARAMETER("b", "x")), 0);
+    struct api_request r;
+    struct grammar *g = NULL;
+    struct error error = {0};
+    w.tools = TOOLS_OF("{\"type\":\"object\",\"additionalProperties\":{\"type\":\"array\","
+                       "\"uniqueItems\":true}}");
+    ck_assert_str_eq(constrain(&w, &r), "");
+    ck_assert(grammar_compile(&r.grammar, NULL, &g, &error) == -1 && api_explain(&r, &error));
+    ck_assert_msg(strstr(error.text, "$.additionalProperties"), "%s", error.text);
+    api_request_free(&r);
     w.tools = TOOLS_OF("{\"type\":\"object\"}");
     check(&w, CODER(CODER_PARAMETER("b", "x")), 2);
 }
@@ -317,6 +253,10 @@ START_TEST(messages_before_a_call)
 END_TEST
 
 /* Where the prompt does not end before a header, none is forced. */
+#define STRICT_TOOL                                                                                \
+    "[{\"type\":\"function\",\"function\":{\"name\":\"look\",\"strict\":true,"                     \
+    "\"parameters\":{\"type\":\"object\"}}}]"
+
 START_TEST(an_answer_without_its_beginning)
 {
     static const char text[] = " Paris is mild.";
@@ -326,6 +266,12 @@ START_TEST(an_answer_without_its_beginning)
     check(&w, text, 0);
     w.no_prompt = true;
     check(&w, text, -1);
+    struct api_request r;
+    w.tools = STRICT_TOOL;
+    ck_assert_ptr_nonnull(strstr(constrain(&w, &r), "a strict tool: 'add_generation_prompt'"));
+    w.no_prompt = false;
+    w.continues = true;
+    ck_assert_ptr_nonnull(strstr(constrain(&w, &r), "a strict tool: the last message"));
     w = (struct wish){.marks = forms[0].marks, .tools = TOOLS, .continues = true};
     check(&w, text, 2);
     check(&w, forms[0].right, 2);
