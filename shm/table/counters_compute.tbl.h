@@ -117,4 +117,6 @@ COUNTER(prefix_bytes, GAUGE, bytes, "Bytes of these.")
 COUNTER(
     kv_shared_bytes, GAUGE, bytes,
     "Keys and values of slots that begin alike, which would be in memory again without sharing.")
+COUNTER(sequences_followed, COUNTER, sequences,
+        "Sequences that waited for rows of a prompt that an earlier one computed.")
 #undef COUNTER

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Many sequences that begin with one prompt: it is in memory once, so that all of them find memory
- * where only one would have it alone; the texts are those that each has alone, also when compute is
- * killed while they share. */
+ * where only one would have it alone; and where they begin together, it is computed once. The texts
+ * are those that each has alone, also when compute is killed while they share, or the one that
+ * computes for all is cancelled. */
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "ipc/engine/engine_client.h"
 #include "lib/base/bytes.h"
 #include "tests/scenario/continued.h"
 
@@ -25,6 +27,9 @@ static const char *const gpt_oss[] = {
 
 static char model[PATH_MAX];
 
+/* Prompts that are equal, or that end differently. */
+static bool equal;
+
 static struct engine *start(const char *const options[])
 {
     struct engine *e = engine_new();
@@ -43,7 +48,7 @@ static struct generation *ask(struct engine *e, unsigned i)
     size_t n = 0;
     for (unsigned part = 0; part < 3; part++)
         n += (size_t)snprintf(prompt + n, sizeof prompt - n, "%s ", test_prompt(2));
-    snprintf(prompt + n, sizeof prompt - n, "Story %u.", i * 7);
+    snprintf(prompt + n, sizeof prompt - n, "Story %u.", equal ? 7 : i * 7);
     return generation_start_seeded(e, prompt, TOKENS, i % 2 ? 100 + i : 0);
 }
 
@@ -94,18 +99,120 @@ static void share(const char *const shape[], unsigned count, struct text *alone)
     engine_stop(e);
 }
 
-static void one_prompt(const char *const shape[], unsigned count)
+/* Returns how many tokens the prompts have together. */
+static uint64_t generate_alone(unsigned count, struct text *alone)
 {
-    struct text alone[MOST];
-    continued_make(model, shape);
     struct engine *e =
         start((const char *const[]){"--resident-experts=100", "--parallel=1", "--keep-kv=0", NULL});
     for (unsigned i = 0; i < count; i++)
         generation_finish(ask(e, i), FINISH_MS, &alone[i]);
+    uint64_t tokens = engine_counter(e, "compute", "tokens_prefill");
     engine_stop(e);
+    return tokens;
+}
+
+static void one_prompt(const char *const shape[], unsigned count)
+{
+    struct text alone[MOST];
+    equal = false;
+    continued_make(model, shape);
+    generate_alone(count, alone);
     share(shape, count, alone);
     for (unsigned i = 0; i < count; i++)
         text_free(&alone[i]);
+}
+
+/* ---- all at once ---- */
+
+/* The one that arrived first: requests are numbered from 1 on. */
+static void cancel_first(struct engine *e)
+{
+    struct error error;
+    struct rpc_client *client = engine_client_open(e->run, &error);
+    CHECK(client && engine_cancel(client, 1, &error) == 0, "%s", error.text);
+    rpc_client_close(client);
+}
+
+static bool was_cancelled(const struct text *t)
+{
+    return t->error.code == ERR_CANCELLED || strcmp(t->finish, "cancelled") == 0;
+}
+
+enum how { UNDISTURBED, KILLED, CANCELLED };
+
+/* Passes of few rows, so that the prompt of the first one is still computed when the others arrive;
+ * then that one is cancelled, or compute is killed. */
+static void begin_together(unsigned count, const struct text *alone, uint64_t tokens, enum how how)
+{
+    struct generation *g[MOST];
+    struct text got;
+    char parallel[32];
+    snprintf(parallel, sizeof parallel, "--parallel=%u", count);
+    struct engine *e =
+        start((const char *const[]){"--resident-experts=50", "--prefill-chunk=16", parallel, NULL});
+    for (unsigned i = 0; i < count; i++)
+        g[i] = ask(e, i);
+    engine_wait_counter(e, "compute", "sequences_followed", count / 2, FINISH_MS);
+    if (how == KILLED)
+        continued_kill(e, engine_pid(e, "compute", 0, 0));
+    if (how == CANCELLED)
+        cancel_first(e);
+    unsigned cancelled = 0;
+    for (unsigned i = 0; i < count; i++) {
+        generation_finish(g[i], FINISH_MS, &got);
+        if (how == CANCELLED && was_cancelled(&got))
+            cancelled++;
+        else
+            text_check_same(&alone[i], &got, "together");
+        text_free(&got);
+    }
+    CHECK(cancelled == (how == CANCELLED), "%u were cancelled", cancelled);
+    uint64_t computed = engine_counter(e, "compute", "tokens_prefill");
+    test_note("%llu prompt tokens are computed of %llu; %llu sequences waited for others",
+              (unsigned long long)computed, (unsigned long long)tokens,
+              (unsigned long long)engine_counter(e, "compute", "sequences_followed"));
+    /* Fewer than 64 are not waited for. */
+    CHECK(computed <= tokens / count + 64 * count, "the prompt is computed more than once");
+    engine_stop(e);
+}
+
+static void together(const char *const shape[], unsigned count, bool same)
+{
+    struct text alone[MOST];
+    equal = same;
+    continued_make(model, shape);
+    uint64_t tokens = generate_alone(count, alone);
+    begin_together(count, alone, tokens, UNDISTURBED);
+    begin_together(count, alone, tokens, KILLED);
+    if (shape == plain)
+        begin_together(count, alone, tokens, CANCELLED);
+    for (unsigned i = 0; i < count; i++)
+        text_free(&alone[i]);
+}
+
+static void four_at_once(void)
+{
+    together(plain, 4, true);
+}
+
+static void sixteen_at_once(void)
+{
+    together(plain, MOST, true);
+}
+
+static void alike_at_once(void)
+{
+    together(plain, 4, false);
+}
+
+static void at_once_with_states(void)
+{
+    together(qwen35moe, 4, true);
+}
+
+static void at_once_with_windows(void)
+{
+    together(gpt_oss, 4, true);
 }
 
 static void sixteen(void)
@@ -125,6 +232,13 @@ static void with_windows(void)
 
 int main(int argc, char **argv)
 {
-    static const struct test_case cases[] = {ROW(sixteen), ROW(with_states), ROW(with_windows)};
+    static const struct test_case cases[] = {ROW(sixteen),
+                                             ROW(with_states),
+                                             ROW(with_windows),
+                                             ROW(four_at_once),
+                                             ROW(sixteen_at_once),
+                                             ROW(alike_at_once),
+                                             ROW(at_once_with_states),
+                                             ROW(at_once_with_windows)};
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }

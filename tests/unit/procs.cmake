@@ -14,14 +14,14 @@ sluice_unit_test(compute_constraint SOURCES procs/engine/compute/constraints/con
   ${compute}/constraints/constraint.c ${compute}/constraints/grammars.c
   LINK sluice_grammar sluice_shm sluice_model test_gguf_make)
 target_compile_definitions(compute_constraint PRIVATE SLUICE_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
-foreach(part kept state rings shared)
+foreach(part alike kept state rings shared)
   sluice_unit_test(compute_${part} SOURCES procs/engine/compute/slots/${part}_test.c
-    procs/engine/compute/slots/slots_rig.c ${compute}/slots/kept.c ${compute}/slots/room.c ${compute}/slots/state.c
+    procs/engine/compute/slots/slots_rig.c ${compute}/slots/alike.c ${compute}/slots/kept.c ${compute}/slots/room.c ${compute}/slots/state.c
     ${compute}/slots/table.c
     LINK sluice_child sluice_ipc sluice_shm sluice_policy sluice_model sluice_config sluice_base)
 endforeach()
 sluice_unit_test(compute_prefixes SOURCES procs/engine/compute/prefixes/prefixes_test.c
-  procs/engine/compute/slots/slots_rig.c ${compute}/slots/kept.c ${compute}/slots/room.c ${compute}/slots/state.c
+  procs/engine/compute/slots/slots_rig.c ${compute}/slots/alike.c ${compute}/slots/kept.c ${compute}/slots/room.c ${compute}/slots/state.c
   ${compute}/slots/table.c ${compute}/prefixes/index.c ${compute}/prefixes/load.c ${compute}/prefixes/prefixes.c
   ${compute}/prefixes/read.c ${compute}/prefixes/store.c ${compute}/prefixes/worker.c ${compute}/prefixes/write.c
   LINK sluice_prefix sluice_child sluice_ipc sluice_shm sluice_policy sluice_model sluice_config sluice_base PkgConfig::XXHASH)

@@ -43,6 +43,11 @@ static uint64_t needed_versions(const struct reuse_table *t, uint32_t slot)
     return restores ? t->version_bytes : 0;
 }
 
+uint64_t reuse_new_bytes(const struct reuse_table *t)
+{
+    return needed_versions(t, REUSE_NONE);
+}
+
 bool reuse_may_grow(const struct reuse_table *t, uint32_t slot, uint64_t bytes)
 {
     uint64_t all = bytes + needed_versions(t, slot);

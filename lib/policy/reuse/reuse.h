@@ -153,6 +153,8 @@ bool reuse_has_room(const struct reuse_table *t);
  * to read and one to write, of rings one that they are restored from), it is within the pool. As
  * long as this holds, every pass has a version to write. */
 bool reuse_may_grow(const struct reuse_table *t, uint32_t slot, uint64_t bytes);
+/* Of the versions that a new slot needs, the memory. */
+uint64_t reuse_new_bytes(const struct reuse_table *t);
 /* Whether the pool has memory for `bytes` of keys and values in `slot`, in all. */
 bool reuse_fits(const struct reuse_table *t, uint32_t slot, uint64_t bytes);
 /* What is given up next, until they fit: memory of versions that nobody uses, what is kept, by its
@@ -208,6 +210,8 @@ struct reuse_points {
 };
 /* Whether the state of so many rows becomes a checkpoint. */
 bool reuse_is_point(uint32_t rows, const struct reuse_points *points);
+/* The last of them up to `rows` rows; 0: there is none. */
+uint32_t reuse_last_point(uint32_t rows, const struct reuse_points *points);
 /* Where the response to a prompt begins: the last place where messages meet if that is at most
  * REUSE_RESPONSE_MOST tokens before the end, else REUSE_BEFORE_END before it. 0: none. */
 #define REUSE_RESPONSE_MOST 32u

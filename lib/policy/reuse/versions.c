@@ -18,6 +18,20 @@ bool reuse_is_point(uint32_t rows, const struct reuse_points *points)
                          rows == points->branch || is_turn(rows, points->turns)));
 }
 
+static uint32_t later(uint32_t best, uint32_t point, uint32_t rows)
+{
+    return point <= rows && point > best ? point : best;
+}
+
+uint32_t reuse_last_point(uint32_t rows, const struct reuse_points *points)
+{
+    uint32_t best = later(rows - rows % points->every, points->branch, rows);
+    best = later(best, reuse_response(points->prompt, points->turns), rows);
+    for (uint32_t i = 0; i < REUSE_TURNS_MAX; i++)
+        best = later(best, points->turns[i], rows);
+    return best;
+}
+
 /* Of `rows` rows from `position` on, those up to `point`, if it is among them. */
 static uint32_t up_to(uint32_t position, uint32_t rows, uint32_t point)
 {

@@ -40,6 +40,15 @@ uint32_t schedule_pace_rows(const struct schedule_pace *p, uint64_t ns, uint32_t
     return rows >= rows_max ? rows_max : rows > 0 ? (uint32_t)rows : 0;
 }
 
+double schedule_pace_pass_rows(const struct schedule_pace *p)
+{
+    double pass_ns, row_ns;
+    if (!(p->rows > 0))
+        return 0;
+    line_of(p, &pass_ns, &row_ns);
+    return ceil(pass_ns / row_ns);
+}
+
 uint64_t schedule_gap_ns(const struct schedule_pace *streams)
 {
     if (!(streams->weight > 0))

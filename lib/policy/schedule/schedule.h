@@ -41,6 +41,9 @@ void schedule_pace_add(struct schedule_pace *p, uint32_t rows, uint64_t ns);
  * assumed to take as long as one of them. */
 uint32_t schedule_pace_rows(const struct schedule_pace *p, uint64_t ns, uint32_t rows_max);
 
+/* How many rows take as long as a pass without rows would, rounded up; 0: nothing is known. */
+double schedule_pace_pass_rows(const struct schedule_pace *p);
+
 /* gap_ns where none is given: SCHEDULE_GAP_PASSES times as long as a pass that has streams only
  * takes, by the times of such passes, but not less or more than the limits. Then a stream keeps a
  * quarter of its speed while a prompt is read, and a prompt gets passes of many rows, which share
@@ -58,6 +61,36 @@ uint64_t schedule_turn(uint64_t arrival, bool side);
 /* Whether a request may start where `sides` side requests run, of at most `places` sequences: a side
  * request leaves one place to conversations, if there is another one. */
 bool schedule_has_place(uint32_t places, uint32_t sides, bool side);
+
+/* Prompts that arrive together often begin alike. One of them is computed, and the others follow it:
+ * without rows of their own, they wait until it has theirs, and take them. That is no slower for
+ * them, because the rows that they lack would be computed in the same passes as those of the leader,
+ * which is as far as they are; and then one more pass computes the rest of their prompt. So it
+ * must save as many rows as take the time of a pass, at least SCHEDULE_FOLLOW_LEAST; a pass of
+ * SCHEDULE_FOLLOW_MOST reads nearly all experts, and takes longer than one of a few rows.
+ *
+ * A sequence follows an earlier one in turn only: that one keeps its memory as long as it runs, and
+ * the first of all always continues, so none starves. A conversation does not wait for a side
+ * request, whose rows come last. */
+#define SCHEDULE_FOLLOW_LEAST 64u
+#define SCHEDULE_FOLLOW_MOST  256u
+#define SCHEDULE_NONE         UINT32_MAX
+
+struct schedule_leader { /* a sequence that runs, with memory for its rows */
+    uint64_t turn;       /* schedule_turn */
+    uint32_t rows;       /* that it has */
+    uint32_t gives;      /* rows that the other one takes once this one has so many; 0: none */
+    bool side;
+};
+struct schedule_follower { /* a sequence without rows, which could begin now */
+    uint64_t turn;
+    uint32_t rows; /* that it would begin with */
+    bool side;
+};
+/* The number of the leader to wait for, the one that gives most rows, of these the earliest in turn.
+ * SCHEDULE_NONE: it begins now. Asked again when that one has the rows, or computes no more. */
+uint32_t schedule_leader(const struct schedule_leader *leaders, uint32_t count,
+                         const struct schedule_follower *f, const struct schedule_pace *pace);
 
 struct schedule_sequence {
     uint64_t arrival;  /* number of the request, such as schedule_turn; no two have the same */

@@ -24,11 +24,19 @@ static uint64_t before(const struct compute *c, const struct kv_request *q)
     return waiting + running;
 }
 
-/* Rows of the request in the current pass, as far as its layers are computed. */
-static uint64_t rows_in_pass(const struct compute *c, const struct kv_request *q)
+/* Rows of the request that are computed; those in the current pass as far as its layers are. */
+static uint64_t rows_done(const struct compute *c, const struct kv_request *q)
 {
     uint64_t rows = get(&c->runner.pass_rows[q - c->child.kv.head->request]);
-    return rows * get(&c->runner.pass_layer) / c->child.model->hparams.layers;
+    return get(&q->kv_valid) + rows * get(&c->runner.pass_layer) / c->child.model->hparams.layers;
+}
+
+/* The request that computes the rows of this one: another one, or itself. */
+static const struct kv_request *computed_by(const struct compute *c, const struct kv_request *q)
+{
+    const struct kv_request *all = c->child.kv.head->request;
+    uint32_t leader = get(&c->runner.follows[q - all]);
+    return leader > 0 ? &all[leader - 1] : q;
 }
 
 struct engine_progress progress_of(const struct compute *c, const struct kv_request *q,
@@ -44,7 +52,7 @@ struct engine_progress progress_of(const struct compute *c, const struct kv_requ
         return p;
     uint64_t cached = q->stats.cached, started = q->stats.started_ns;
     uint64_t taken_ns = started != 0 && now_ns > started ? now_ns - started : 0;
-    p.done = get(&q->kv_valid) + rows_in_pass(c, q);
+    p.done = rows_done(c, computed_by(c, q));
     p.done = p.done < prompt ? p.done : prompt;
     p.cached = cached < p.done ? cached : p.done;
     p.time_ms = taken_ns / NS_PER_MS;

@@ -60,6 +60,8 @@ struct runner {
      * request table) whose pass is not committed. */
     _Atomic uint32_t pass_layer;
     _Atomic uint32_t pass_rows[KV_REQUESTS_MAX];
+    /* Of each request that waits for rows of another one: 1 + the row of that. 0: it does not. */
+    _Atomic uint32_t follows[KV_REQUESTS_MAX];
 };
 
 /* Memory, kernels and devices; what a predecessor left in the kv segment. -1 with *error. */

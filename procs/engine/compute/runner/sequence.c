@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "lib/base/assert.h"
+#include "procs/engine/compute/runner/memory.h"
 #include "procs/engine/compute/runner/runner.h"
 #include "procs/engine/compute/runner/stops.h"
 #include "procs/engine/compute/slots/kept.h"
@@ -89,6 +90,7 @@ static void end(struct sequence *s, enum kv_state state, enum kv_finish finish)
     r->ended++;
     atomic_store_explicit(&q->in_pass, 0, memory_order_relaxed);
     atomic_store_explicit(&r->pass_rows[s->row], 0, memory_order_relaxed);
+    atomic_store_explicit(&r->follows[s->row], 0, memory_order_relaxed);
     counter_set(r->child->process, CTR_COMPUTE_sequences_running, runner_running(r));
     child_progress(r->child);
     counter_add(r->child->process,
@@ -246,12 +248,6 @@ static int take_slot(struct sequence *s, struct error *error)
     return 0;
 }
 
-int sequence_resume(struct sequence *s, struct error *error)
-{
-    sl_assert(s->slot == KEPT_NONE);
-    return take_slot(s, error);
-}
-
 void sequence_pause(struct sequence *s)
 {
     struct runner *r = s->runner;
@@ -283,32 +279,46 @@ static int take_grammar(struct sequence *s, struct error *error)
                             sequence_get(&q->log_tokens) - prompt, error);
 }
 
+/* Its first slot: its rows begin. */
+static int enter(struct sequence *s, struct error *error)
+{
+    struct runner *r = s->runner;
+    if (take_slot(s, error) != 0)
+        return -1;
+    s->view = (struct core_sequence){.sequence = (uint32_t)atomic_load(&s->request->id),
+                                     .kv_type = (enum kv_type)r->child->kv.head->kv_type,
+                                     .keys = s->keys,
+                                     .values = s->values,
+                                     .ring = r->child->kv.head->ring,
+                                     .renormalise_skips = r->experts.knobs.skip_renormalise};
+    s->entered = true;
+    gpu_sequence(&r->gpus);
+    log_event(s, ACCESS_SEQUENCE_START, sequence_get(&s->request->kv_valid),
+              sequence_get(&s->request->prompt_tokens));
+    experts_sequence_starts(&r->experts, s->view.sequence);
+    return 0;
+}
+
+int sequence_resume(struct sequence *s, struct error *error)
+{
+    sl_assert(s->slot == KEPT_NONE);
+    return s->entered ? take_slot(s, error) : enter(s, error);
+}
+
 static int start_sequence(struct sequence *s, struct error *error)
 {
     struct runner *r = s->runner;
-    struct child *child = r->child;
     struct kv_request *q = s->request;
     uint64_t wanted = sequence_get(&q->prompt_tokens) + q->max_tokens;
-    uint32_t context = child->kv.head->context;
+    uint32_t context = r->child->kv.head->context;
     s->positions = wanted < context ? (uint32_t)wanted : context;
     histogram_clear(&s->token_ns);
     if (switch_preset(s, error) != 0)
         return -1;
     q->stats.preset = r->experts.preset;
-    if (take_grammar(s, error) != 0 || take_slot(s, error) != 0 ||
-        (s->score && sequence_record_first(s, error) != 0))
+    if (take_grammar(s, error) != 0 || (s->score && sequence_record_first(s, error) != 0))
         return -1;
-    s->view = (struct core_sequence){.sequence = (uint32_t)atomic_load(&q->id),
-                                     .kv_type = (enum kv_type)child->kv.head->kv_type,
-                                     .keys = s->keys,
-                                     .values = s->values,
-                                     .ring = child->kv.head->ring,
-                                     .renormalise_skips = r->experts.knobs.skip_renormalise};
-    gpu_sequence(&r->gpus);
-    log_event(s, ACCESS_SEQUENCE_START, sequence_get(&q->kv_valid),
-              sequence_get(&q->prompt_tokens));
-    experts_sequence_starts(&r->experts, s->view.sequence);
-    return 0;
+    return memory_follows(r, s) ? 0 : enter(s, error);
 }
 
 /* The prompt ends: what is counted from here on is decode. */
@@ -440,7 +450,9 @@ void sequence_begin(struct sequence *s, uint32_t row)
     s->log = kv_log(kv, row);
     s->logprobs = kv_logprobs(kv, row);
     s->row = row;
-    s->resumed = false;
+    s->resumed = s->entered = false;
+    s->leader = NULL;
+    s->paused = UINT64_MAX;
     s->failure.code = ERR_NONE;
     s->since = s->runner->passes + 1;
     s->served = 0;

@@ -35,9 +35,13 @@ struct sequence {
     uint32_t row, positions; /* positions: maximum length of the log */
     uint32_t slot;           /* of keys and values; KEPT_NONE: none yet */
     bool score, resumed;
-    uint64_t since, served; /* passes: the next one at its start, the last one with rows of it */
-    uint64_t paused;        /* without a slot: runner.ended when it lost its slot */
-    void **keys, **values;  /* [layers]; allocated once */
+    bool entered;            /* it has had a slot; else it has not begun */
+    struct sequence *leader; /* without a slot: the one that computes its rows; NULL: none */
+    uint64_t leader_id;      /* request of that one */
+    uint32_t awaits;         /* rows that it takes from there */
+    uint64_t since, served;  /* passes: the next one at its start, the last one with rows of it */
+    uint64_t paused;         /* without a slot: runner.ended when it lost its slot */
+    void **keys, **values;   /* [layers]; allocated once */
     struct core_sequence view;
     struct histogram token_ns;
     struct constraint constraint;
@@ -54,8 +58,9 @@ struct sequence {
 /* Memory for any sequence of this model, before compute is READY. -1 with *error. */
 int sequence_open(struct sequence *s, struct runner *r, struct error *error);
 
-/* Claims a QUEUED row, or resumes a RUNNING one, and takes a slot. Then it has a request, unless it
- * ended at once, or was cancelled before. */
+/* Claims a QUEUED row, or resumes a RUNNING one, and takes a slot, unless it waits for rows that
+ * another one computes (memory.h). Then it has a request, unless it ended at once, or was cancelled
+ * before. */
 void sequence_begin(struct sequence *s, uint32_t row);
 
 bool sequence_is_side(const struct kv_request *q);
@@ -95,8 +100,9 @@ int sequence_record_first(struct sequence *s, struct error *error);
  * ERR_BUSY: others that run have it. */
 uint32_t sequence_growth(const struct sequence *s);
 int sequence_grow(struct sequence *s, struct error *error);
-/* It gives its slot up, with all its rows, for others that run; and takes one again: it computes
- * the tokens of its log once more, with the same bits. -1 with *error: it fails. */
+/* It gives its slot up, with all its rows, for others that run; and takes one again, or its first
+ * one: it computes the tokens of its log that lack a row, after a pause with the same bits. -1 with
+ * *error: it fails. */
 void sequence_pause(struct sequence *s);
 int sequence_resume(struct sequence *s, struct error *error);
 

@@ -7,6 +7,7 @@
 
 #include "lib/base/assert.h"
 #include "lib/base/clock.h"
+#include "procs/engine/compute/slots/alike.h"
 #include "procs/engine/compute/slots/room.h"
 #include "procs/engine/compute/slots/slots.h"
 #include "procs/engine/compute/slots/state.h"
@@ -15,17 +16,6 @@
 
 /* A kept slot that is cut back to fewer is given up, and is not taken over for fewer. */
 #define ROWS_LEAST KV_TILE
-
-uint32_t kept_prefix(const _Atomic uint32_t *kept, uint32_t rows, const _Atomic uint32_t *log,
-                     uint32_t tokens)
-{
-    sl_assert(tokens > 0);
-    uint32_t n = 0, max = rows < tokens - 1 ? rows : tokens - 1;
-    while (n < max && atomic_load_explicit(&kept[n], memory_order_relaxed) ==
-                          atomic_load_explicit(&log[n], memory_order_relaxed))
-        n++;
-    return n;
-}
 
 static uint32_t slots_of(const struct slots *p)
 {
@@ -54,11 +44,6 @@ static uint64_t share(uint64_t ns, uint32_t rows, uint32_t of)
     return of > 0 ? (uint64_t)((double)ns * rows / of) : 0;
 }
 
-static bool is_kept(const struct slots *p, uint32_t slot)
-{
-    return atomic_load(&slot_at(p, slot)->owner) == 0 && atomic_load(&slot_at(p, slot)->rows) > 0;
-}
-
 void kept_publish(const struct slots *p)
 {
     struct slots_table s;
@@ -68,7 +53,7 @@ void kept_publish(const struct slots *p)
     for (uint32_t i = 0; i < t->slots; i++) {
         const struct reuse_slot *slot = &t->slot[i];
         shared += slot->counted;
-        if (!is_kept(p, i))
+        if (!slots_is_kept(p, i))
             continue;
         kept += slot->bytes - slot->counted + reuse_version_bytes(t, i);
         entries++;
@@ -107,7 +92,7 @@ void kept_empty(struct slots *p, uint32_t slot)
 void kept_clear(struct slots *p)
 {
     for (uint32_t i = 0; i < slots_of(p); i++)
-        if (is_kept(p, i))
+        if (slots_is_kept(p, i))
             kept_empty(p, i);
     kept_publish(p);
 }
@@ -228,11 +213,6 @@ static bool is_side(const struct kv_request *q)
     return (q->flags & KV_FLAG_SIDE) != 0;
 }
 
-static bool same_bits(const struct slots *p, const struct kv_slot *s)
-{
-    return s->preset == p->preset || (!s->lossy && !p->lossy);
-}
-
 uint32_t kept_owned(const struct slots *p, const struct kv_request *q)
 {
     return owned_by(p, atomic_load(&q->id));
@@ -266,25 +246,9 @@ static uint32_t newest(const struct slots *p)
 {
     uint32_t used = 0;
     for (uint32_t i = 0; i < slots_of(p); i++)
-        if (is_kept(p, i) && slot_at(p, i)->used > used)
+        if (slots_is_kept(p, i) && slot_at(p, i)->used > used)
             used = slot_at(p, i)->used;
     return used;
-}
-
-/* How many of the request's tokens a slot has rows of. */
-static uint32_t common_with(const struct slots *p, uint32_t slot, const struct kv_request *q,
-                            const _Atomic uint32_t *log)
-{
-    uint32_t row, tokens = atomic_load(&q->log_tokens);
-    if (is_kept(p, slot))
-        return same_bits(p, slot_at(p, slot))
-                   ? kept_prefix(kv_slot_log(&p->child->kv, slot),
-                                 atomic_load(&slot_at(p, slot)->rows), log, tokens)
-                   : 0;
-    const struct kv_request *other = slots_request(p, slot, &row); /* with the same preset */
-    return other && kept_may(p, other)
-               ? kept_prefix(kv_log(&p->child->kv, row), slots_rows(p, slot), log, tokens)
-               : 0;
 }
 
 /* Measured of the prompt; the rows of the response are computed like it the next time. */
@@ -322,11 +286,10 @@ static int share_rows(struct slots *p, uint32_t from, uint32_t to, uint32_t rows
 static uint32_t share_prefix(struct slots *p, uint32_t from, uint32_t rows, uint32_t tokens)
 {
     struct slots_table s;
-    uint64_t own = bytes_for(p, rows) - shared_bytes(p, rows);
+    uint64_t own = kept_bytes_beside(p, rows, rows);
     p->copied = from + 1;
     p->copied_version = state_version(p, from, rows) + 1; /* none: 0 */
-    bool fits = reuse_may_grow(slots_table(p, &s), REUSE_NONE,
-                               bytes_for(p, tokens) - shared_bytes(p, rows));
+    bool fits = reuse_may_grow(slots_table(p, &s), REUSE_NONE, kept_bytes_beside(p, tokens, rows));
     uint32_t to = fits ? room_for_sequence(p) : KEPT_NONE;
     if (to != KEPT_NONE && share_rows(p, from, to, rows, own) != 0)
         to = KEPT_NONE;
@@ -345,7 +308,7 @@ static uint32_t share_prefix(struct slots *p, uint32_t from, uint32_t rows, uint
 /* A prompt that has no more than the first words of a template in common is no use of a slot. */
 static void note_use(struct slots *p, uint32_t slot, uint32_t rows)
 {
-    if (!is_kept(p, slot) || rows < REUSE_BRANCH_LEAST)
+    if (!slots_is_kept(p, slot) || rows < REUSE_BRANCH_LEAST)
         return;
     slot_at(p, slot)->used = newest(p) + 1;
     slot_at(p, slot)->uses++;
@@ -361,7 +324,7 @@ static uint32_t take_prefix(struct slots *p, struct kv_request *q, const _Atomic
     bool side = is_side(q); /* its answer, too, shall cost no conversation anything */
     uint32_t tokens = atomic_load(&q->log_tokens);
     for (uint32_t i = 0; i < slots_of(p) && kept_may(p, q); i++)
-        common[i] = common_with(p, i, q, log);
+        common[i] = alike_common(p, i, q, log);
     q->branch = reuse_branch(slots_table(p, &s), common);
     for (;;) {
         struct reuse_prefix prefix = reuse_prefix(slots_table(p, &s), common, side);
@@ -434,21 +397,38 @@ bool kept_fits(const struct slots *p, uint32_t slot, uint32_t tokens)
 }
 
 bool kept_admits(const struct slots *p, const struct kv_request *q, const _Atomic uint32_t *log,
-                 uint32_t tokens)
+                 uint32_t tokens, uint64_t promised)
 {
     struct slots_table s;
     const struct reuse_table *t = slots_table(p, &s);
     uint64_t bytes = bytes_for(p, tokens), most = 0;
-    if (reuse_may_grow(t, REUSE_NONE, bytes) || !kept_may(p, q))
-        return reuse_may_grow(t, REUSE_NONE, bytes);
+    if (reuse_may_grow(t, REUSE_NONE, bytes + promised) || !kept_may(p, q))
+        return reuse_may_grow(t, REUSE_NONE, bytes + promised);
     for (uint32_t i = 0; i < t->slots; i++) {
         if (t->slot[i].use != REUSE_RUNNING)
             continue;
-        uint32_t rows = reuse_cut(t, i, t->slot[i].rows, common_with(p, i, q, log));
+        uint32_t rows = reuse_cut(t, i, t->slot[i].rows, alike_common(p, i, q, log));
         uint64_t shared = shared_bytes(p, rows);
         most = shared > most ? shared : most;
     }
-    return reuse_may_grow(t, REUSE_NONE, bytes - most);
+    return reuse_may_grow(t, REUSE_NONE, bytes - most + promised);
+}
+
+uint64_t kept_bytes_beside(const struct slots *p, uint32_t tokens, uint32_t rows)
+{
+    return bytes_for(p, tokens) - shared_bytes(p, rows);
+}
+
+uint64_t kept_promise(const struct slots *p, uint32_t tokens, uint32_t rows)
+{
+    struct slots_table s;
+    return kept_bytes_beside(p, tokens, rows) + reuse_new_bytes(slots_table(p, &s));
+}
+
+bool kept_has_room(const struct slots *p, uint64_t bytes)
+{
+    struct slots_table s;
+    return reuse_may_grow(slots_table(p, &s), REUSE_NONE, bytes);
 }
 
 int kept_own(struct slots *p, uint32_t slot, uint32_t rows, struct error *error)

@@ -6,8 +6,8 @@
  * the same.
  *
  * Running slots together never have more memory than the pool, which the ledger reserves (room.h,
- * runner/memory.h); kept ones also use spare memory, which experts do not need. With a recurrent state, a prompt continues from one of its
- * checkpoints (state.h). */
+ * runner/memory.h); kept ones also use spare memory, which experts do not need. With a recurrent
+ * state, a prompt continues from one of its checkpoints (state.h). */
 #ifndef SLUICE_ENGINE_COMPUTE_SLOTS_KEPT_H
 #define SLUICE_ENGINE_COMPUTE_SLOTS_KEPT_H
 
@@ -21,11 +21,6 @@ struct slots;
 struct kv_request;
 
 #define KEPT_NONE UINT32_MAX /* no slot */
-
-/* How many of the `rows` kept rows are those of a log of `tokens` tokens (at least one): the common
- * prefix. The last token is always computed, for its logits. Pure. */
-uint32_t kept_prefix(const _Atomic uint32_t *kept, uint32_t rows, const _Atomic uint32_t *log,
-                     uint32_t tokens);
 
 /* At the start of compute: empties slots whose fields contradict each other or the request table,
  * and finishes what a predecessor left. */
@@ -60,10 +55,17 @@ int kept_resize(struct slots *p, uint32_t slot, uint32_t tokens, struct error *e
 void kept_trim(struct slots *p, uint32_t slot, uint32_t tokens);
 
 /* Whether kept_resize would find memory. kept_admits: for a request that has no slot yet, which may
- * share that of a running sequence. */
+ * share that of a running sequence, and beside which others may take `promised` bytes. */
 bool kept_fits(const struct slots *p, uint32_t slot, uint32_t tokens);
 bool kept_admits(const struct slots *p, const struct kv_request *q, const _Atomic uint32_t *log,
-                 uint32_t tokens);
+                 uint32_t tokens, uint64_t promised);
+
+/* Memory of a slot for `tokens` positions that shares `rows` rows with another one: what it has
+ * alone. kept_promise: with its states. kept_has_room: whether a new slot finds so many bytes, but
+ * its states, beside what running ones have. */
+uint64_t kept_bytes_beside(const struct slots *p, uint32_t tokens, uint32_t rows);
+uint64_t kept_promise(const struct slots *p, uint32_t tokens, uint32_t rows);
+bool kept_has_room(const struct slots *p, uint64_t bytes);
 
 /* Rows from `rows` on will be written: the slot of a RUNNING request no longer shares memory of
  * them. -1 with *error: as kept_resize, and the slot has memory for `rows` rows only. */

@@ -128,6 +128,28 @@ uint32_t state_rows(const struct slots *p, const struct kv_request *q, uint32_t 
     return reuse_pass_rows(position, rows, &points);
 }
 
+/* Rings can be cut back by the rows of the last pass. A state needs a checkpoint: there is one at a
+ * point of the sequence, or where state_branch sets one, once the place where an earlier prompt
+ * began to differ is behind. A few rows more are not worth a pass that ends there. */
+uint32_t state_will_cut(const struct slots *p, const struct kv_request *q, uint32_t rows,
+                        uint32_t wanted)
+{
+    if (!is_recurrent(p))
+        return wanted;
+    struct reuse_points points = points_of(p, q);
+    uint32_t last = reuse_last_point(wanted, &points);
+    return q->branch <= rows && wanted - last >= REUSE_BRANCH_LEAST ? wanted : last;
+}
+
+void state_branch(struct slots *p, uint32_t slot, struct kv_request *q, uint32_t rows)
+{
+    struct reuse_points points = points_of(p, q);
+    if (!is_recurrent(p) || reuse_is_point(rows, &points))
+        return;
+    q->branch = rows;
+    head_of(p)->slot[slot].branch = rows;
+}
+
 /* The windows before `position`, from a checkpoint if the rings have others; then the rings are to
  * be written. Whenever compute is killed, `lowest` allows no more than what is there. */
 static void rings_begin(struct slots *p, uint32_t slot, uint32_t position, uint32_t rows)

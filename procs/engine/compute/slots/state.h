@@ -42,6 +42,13 @@ void state_release(struct slots *p, uint32_t version);
 uint32_t state_rows(const struct slots *p, const struct kv_request *q, uint32_t position,
                     uint32_t rows);
 
+/* The largest number of rows up to `wanted`, to which the state of a running sequence that has
+ * `rows` can be cut when it has computed so many. state_branch: others will continue from there,
+ * so that it becomes a checkpoint where it must be one. */
+uint32_t state_will_cut(const struct slots *p, const struct kv_request *q, uint32_t rows,
+                        uint32_t wanted);
+void state_branch(struct slots *p, uint32_t slot, struct kv_request *q, uint32_t rows);
+
 /* Before a pass of `rows` rows of a slot: the recurrent states that it reads (NULL: the sequence
  * begins, or there is none) and writes; the rings have the window at `position`. -1 with *error: no
  * memory. After it, and before kv_valid is stored: the written version is that of `rows` rows in

@@ -20,6 +20,12 @@ const struct kv_request *slots_request(const struct slots *p, uint32_t slot, uin
     return NULL;
 }
 
+bool slots_is_kept(const struct slots *p, uint32_t slot)
+{
+    const struct kv_slot *s = &p->child->kv.head->slot[slot];
+    return atomic_load(&s->owner) == 0 && atomic_load(&s->rows) > 0;
+}
+
 uint32_t slots_rows(const struct slots *p, uint32_t slot)
 {
     const struct kv_slot *s = &p->child->kv.head->slot[slot];

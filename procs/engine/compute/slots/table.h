@@ -20,6 +20,9 @@ const struct reuse_table *slots_table(const struct slots *p, struct slots_table 
 /* The RUNNING request that owns a slot, and its row; NULL: none. */
 const struct kv_request *slots_request(const struct slots *p, uint32_t slot, uint32_t *row);
 
+/* Whether it is kept: nobody owns it, and it has rows. */
+bool slots_is_kept(const struct slots *p, uint32_t slot);
+
 /* Memory beside the pool that what is kept may have now. */
 uint64_t slots_spare_bytes(const struct slots *p);
 

@@ -190,6 +190,9 @@ START_TEST(a_pass_ends_at_the_next_point)
         while (want < rows && !reuse_is_point(position + want, &p))
             want++;
         ck_assert_uint_eq(reuse_pass_rows(position, rows, &p), want);
+        for (want = rows; want > 0 && !reuse_is_point(want, &p);)
+            want--;
+        ck_assert_uint_eq(reuse_last_point(rows, &p), want);
     }
     static const uint32_t none[REUSE_TURNS_MAX], turns[REUSE_TURNS_MAX] = {20, 95};
     static const struct reuse_points p = {100, 70, 64, none}, no_branch = {100, 0, 64, none};

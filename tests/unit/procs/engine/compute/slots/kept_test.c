@@ -3,6 +3,7 @@
  * a successor of compute does with slots in any state. */
 
 #include "lib/base/random.h"
+#include "procs/engine/compute/slots/alike.h"
 #include "procs/engine/compute/slots/room.h"
 #include "tests/unit/procs/engine/compute/slots/slots_rig.h"
 
@@ -65,14 +66,14 @@ static uint32_t converse(uint64_t id, uint32_t tokens, uint32_t differs, uint32_
 START_TEST(prefix_ends_at_the_first_difference)
 {
     static const _Atomic uint32_t kept[] = {5, 6, 7, 8}, log[] = {5, 6, 9, 8, 5, 6, 7, 8};
-    ck_assert_uint_eq(kept_prefix(kept, 4, log, 8), 2);
-    ck_assert_uint_eq(kept_prefix(kept, 1, log, 8), 1);
-    ck_assert_uint_eq(kept_prefix(kept, 0, log, 8), 0);
-    ck_assert_uint_eq(kept_prefix(kept + 1, 3, log, 8), 0);
+    ck_assert_uint_eq(alike_prefix(kept, 4, log, 8), 2);
+    ck_assert_uint_eq(alike_prefix(kept, 1, log, 8), 1);
+    ck_assert_uint_eq(alike_prefix(kept, 0, log, 8), 0);
+    ck_assert_uint_eq(alike_prefix(kept + 1, 3, log, 8), 0);
     /* the last token is always computed */
-    ck_assert_uint_eq(kept_prefix(kept, 4, log + 4, 4), 3);
-    ck_assert_uint_eq(kept_prefix(kept, 4, log + 4, 1), 0);
-    ck_assert_uint_eq(kept_prefix(kept, 4, log, 2), 1);
+    ck_assert_uint_eq(alike_prefix(kept, 4, log + 4, 4), 3);
+    ck_assert_uint_eq(alike_prefix(kept, 4, log + 4, 1), 0);
+    ck_assert_uint_eq(alike_prefix(kept, 4, log, 2), 1);
 }
 END_TEST
 

@@ -109,7 +109,7 @@ START_TEST(many_share_one_prompt)
     rig_open_counts(&shape, 2000, 256, &counts); /* the memory of 2000 tokens, for 6144 */
     for (uint32_t i = 0; i < MANY; i++) {
         q[i] = rig_submit(i, 1 + i, ALL, COMMON, 2 + i);
-        ck_assert(kept_admits(&w.slots, q[i], kv_log(&w.child.kv, i), ALL));
+        ck_assert(kept_admits(&w.slots, q[i], kv_log(&w.child.kv, i), ALL, 0));
         slot[i] = start(i, q[i]);
         ck_assert_uint_eq(atomic_load(&q[i]->kv_valid), i > 0 ? COMMON : 0);
         write_from(slot[i], i > 0 ? COMMON : 0, ALL, i > 0 ? i : 99);
