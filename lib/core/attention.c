@@ -17,16 +17,28 @@ void core_mixer_input(struct core *c)
     c->device->ops->norm(c->device, &norm);
 }
 
+/* Gates that are a product of their own, with what the mixer read. */
+static void project_gates(struct core *c)
+{
+    const struct core_layer *l = core_layer_now(c);
+    struct device_product product = {
+        .w = l->gate, .scale = l->gate_scale, .y = c->scratch.gates, .y_stride = l->gate.n};
+    c->device->ops->products(c->device, &(struct op_products){.rows = c->pass.step.rows,
+                                                              .x = c->scratch.in,
+                                                              .count = 1,
+                                                              .product = &product});
+}
+
 void core_attention_output(struct core *c)
 {
     const struct core_layer *l = core_layer_now(c);
     const struct device_ops *ops = c->device->ops;
     uint32_t rows = c->pass.step.rows;
-    bool gated = c->hp.gated_attention && l->q.data.address;
+    bool gated = l->attention.gate != HEAD_GATE_NONE;
     bool normed = l->attn_post_norm.address != 0;
     const struct op_gate_heads heads = {.rows = rows,
                                         .shape = l->attention,
-                                        .gates = gated ? c->scratch.gated_q : (struct device_at){0},
+                                        .gates = gated ? c->scratch.gates : (struct device_at){0},
                                         .forms = l->mix_forms,
                                         .mix = c->scratch.mix};
     const struct op_add_product product = {.rows = rows,
@@ -44,6 +56,8 @@ void core_attention_output(struct core *c)
                                      .weight = l->attn_post_norm,
                                      .y = c->scratch.y,
                                      .into = c->scratch.x};
+    if (gated && l->attention.gate_form != GATE_IN_Q)
+        project_gates(c);
     ops->gate_heads(c->device, &heads);
     ops->add_product(c->device, &product);
     if (normed) /* the result's own norm, which spans all outputs; then it is added */
@@ -53,6 +67,7 @@ void core_attention_output(struct core *c)
 void core_attention(struct core *c)
 {
     const struct core_layer *l = core_layer_now(c);
+    bool in_q = l->attention.gate != HEAD_GATE_NONE && l->attention.gate_form == GATE_IN_Q;
     core_mixer_input(c);
     const struct op_attention attention = {
         .rows = c->pass.step.rows,
@@ -78,7 +93,7 @@ void core_attention(struct core *c)
         .angle_stride = c->rope_size,
         .angles = core_angles(c, l->attention.rope_table),
         .q = c->scratch.q,
-        .gated = c->hp.gated_attention ? c->scratch.gated_q : (struct device_at){0},
+        .gated = in_q ? c->scratch.gates : (struct device_at){0},
         .k = c->scratch.k,
         .v = c->scratch.v,
         .mix = c->scratch.mix,

@@ -68,6 +68,7 @@ static const struct {
     {DENSE_ATTN_K_SCALE, offsetof(struct core_layer, attn.k_scale)},
     {DENSE_ATTN_V_SCALE, offsetof(struct core_layer, attn.v_scale)},
     {DENSE_ATTN_OUT_SCALE, offsetof(struct core_layer, out_scale)},
+    {DENSE_ATTN_GATE_SCALE, offsetof(struct core_layer, gate_scale)},
     {DENSE_DELTA_DT, offsetof(struct core_layer, recurrent.delta_dt)},
     {DENSE_DELTA_A, offsetof(struct core_layer, recurrent.delta_a)},
     {DENSE_DELTA_NORM, offsetof(struct core_layer, recurrent.delta_norm)},
@@ -286,6 +287,16 @@ static void bind_attention(struct core *c, uint32_t i)
     l->mix_forms = form_bit(&l->out);
 }
 
+/* Gates with a matrix of their own. */
+static void bind_gates(struct core *c, uint32_t i)
+{
+    struct core_layer *l = &c->layer[i];
+    if (!has(c, i, DENSE_ATTN_GATE))
+        return;
+    l->gate = dense_matrix(c, i, DENSE_ATTN_GATE);
+    l->in_forms |= form_bit(&l->gate);
+}
+
 /* A matrix for each head as one, of the rows of all. */
 static struct device_matrix heads_matrix(struct core *c, uint32_t i, enum dense_role role)
 {
@@ -353,7 +364,6 @@ static struct device_heads heads_of(const struct core *c, const struct layer_att
         .qk_norm = (enum qk_norm)c->hp.qk_norm,
         .rope_kind = (enum rope_kind)c->hp.rope_kind,
         .v_norm = c->hp.v_norm != 0,
-        .gated = c->hp.gated_attention != 0,
         .eps = c->hp.rms_eps,
         .clamp = c->hp.clamp_qkv,
         .scale = a->scale != 0 ? a->scale : 1.0f / sqrtf((float)a->key_size),
@@ -379,6 +389,7 @@ static void bind_sizes(struct core *c, uint32_t i)
     c->k_size = larger(c->k_size, l->k_size);
     c->v_size = larger(c->v_size, l->v_size);
     c->mix_size = larger(c->mix_size, l->mix_size);
+    c->gate_size = larger(c->gate_size, model_gates_of(a, l->mix_size / a->heads).floats);
     c->rope_size = larger(c->rope_size, a->rope_dims);
     if (a->rope_dims != 0) {
         c->rope_has_factors[a->rope_table] =
@@ -432,10 +443,12 @@ static void bind_mixer(struct core *c, uint32_t i, uint64_t *vectors)
     case MIXER_ATTENTION:
         bind_sizes(c, i);
         bind_attention(c, i);
+        bind_gates(c, i);
         return;
     case MIXER_MLA:
         bind_sizes(c, i);
         bind_mla(c, i);
+        bind_gates(c, i);
         return;
     case MIXER_DELTANET:
         bind_recurrent(c, i, delta, ARRAY_LEN(delta), DENSE_DELTA_OUT);

@@ -63,6 +63,8 @@ struct core_layer {
     uint32_t mix_size;                /* and of the mixer's result */
     struct device_matrix q, out;      /* q: of attention and MLA */
     struct device_at q_scale, out_scale, out_bias;
+    struct device_matrix gate; /* of heads (struct layer_attention) */
+    struct device_at gate_scale;
     union { /* by layer_parts.mixer */
         struct core_attention_weights attn;
         struct core_mla_weights mla;
@@ -148,7 +150,7 @@ struct core_scratch {
     struct device_rows in;      /* [chunk] normed rows: the mixer's, then of router and experts */
     struct device_rows mix;     /* [chunk] the result of the mixer */
     struct device_at q, k, v;   /* [chunk][heads]; of MLA: k only, latents and rotated keys */
-    struct device_at gated_q;   /* [chunk][heads][2]: q and gate of each head, of gated attention */
+    struct device_at gates;     /* [chunk] of heads, with q where their matrix has both */
     struct device_at projected; /* [chunk][projected_max] of a mixer with a recurrent state */
     struct device_at zeros;     /* [channels] inputs of the convolution before the sequence */
     struct device_rows query;   /* [chunk] of q_rank elements, of MLA */
@@ -214,14 +216,14 @@ struct core {
     struct device_matrix embedding, output;
     struct device_at output_norm, output_norm_bias, output_scale, output_bias;
     uint32_t output_forms;
-    struct device_at rope_factors;                   /* usually none */
-    struct device_at delta_q_weight, delta_k_weight; /* of the L2 norm of a head */
-    struct device_latent latent;                     /* key 0: no layer is MLA */
-    float residual;                                  /* factor of what a part adds */
-    bool two_ffn_parts;                              /* some layer is FFN_DENSE_AND_EXPERTS */
-    uint32_t q_size, k_size, v_size, mix_size;       /* of the largest layer */
-    uint32_t rope_size;                              /* floats of the angles of one row and table */
-    struct kernel_rope ropes[LAYER_KIND__COUNT];     /* dims 0: no layer uses it */
+    struct device_at rope_factors;                        /* usually none */
+    struct device_at delta_q_weight, delta_k_weight;      /* of the L2 norm of a head */
+    struct device_latent latent;                          /* key 0: no layer is MLA */
+    float residual;                                       /* factor of what a part adds */
+    bool two_ffn_parts;                                   /* some layer is FFN_DENSE_AND_EXPERTS */
+    uint32_t q_size, k_size, v_size, mix_size, gate_size; /* of the largest layer */
+    uint32_t rope_size;                          /* floats of the angles of one row and table */
+    struct kernel_rope ropes[LAYER_KIND__COUNT]; /* dims 0: no layer uses it */
     bool rope_has_factors[LAYER_KIND__COUNT]; /* those of the file: full layers, if they rotate */
     uint32_t states;                          /* layers with a recurrent state */
     uint32_t projected_max;                   /* floats of a row of scratch.projected */

@@ -135,14 +135,13 @@ static void cut_dense(struct core *c, struct layout *m, uint32_t chunk, uint32_t
 static void cut_attention(struct core *c, struct layout *m, uint32_t chunk,
                           const struct forms_wanted *want)
 {
-    const struct model_hparams *hp = &c->hp;
     cut_rows(m, &c->scratch.mix, want->mix, chunk, c->mix_size);
     c->scratch.q = cut_floats(m, (size_t)chunk * c->q_size);
-    c->scratch.gated_q = cut_floats(m, hp->gated_attention ? (size_t)chunk * 2 * c->q_size : 0);
+    c->scratch.gates = cut_floats(m, (size_t)chunk * c->gate_size);
     c->scratch.k = cut_floats(m, (size_t)chunk * c->k_size);
     c->scratch.v = cut_floats(m, (size_t)chunk * c->v_size);
     c->scratch.projected = cut_floats(m, (size_t)chunk * c->projected_max);
-    c->scratch.zeros = cut_floats(m, c->states > 0 ? model_recurrent_max(hp).channels : 0);
+    c->scratch.zeros = cut_floats(m, c->states > 0 ? model_recurrent_max(&c->hp).channels : 0);
     if (c->latent.q_rank > 0)
         cut_rows(m, &c->scratch.query, want->query, chunk, c->latent.q_rank);
     c->scratch.rows_max = chunk;

@@ -73,6 +73,7 @@ enum gpu_pointwise {
     GPU_GELU_MUL,       /* gelu(a) * b */
     GPU_RELU_MUL,       /* max(a, 0) * b */
     GPU_SIGMOID_MUL,    /* b * sigmoid(a) */
+    GPU_SOFTPLUS_MUL,   /* softplus(a), in double, * b */
     GPU_MUL,            /* a * b */
     GPU_SILU,           /* silu(a) */
     GPU_SOFT_CAP,       /* value * tanh(a / value) */
@@ -95,7 +96,7 @@ struct gpu_rows {
     size_t a_step; /* from element to element of a row of a; 0: 1 */
     uint32_t n, rows;
     float value;
-    bool b_is_one; /* b is one element */
+    bool a_is_one, b_is_one; /* a or b is one element of each row */
 };
 
 /* The end of products of an expert, in place: first a's rows times its factor plus its bias, then

@@ -11,6 +11,7 @@ BOTH double power_of_two(int64_t n);
 #define MAYBE __host__ __device__ __attribute__((unused))
 MAYBE double exact_exp(double x);
 MAYBE double exact_log(double x);
+MAYBE double exact_softplus(double x);
 MAYBE void exact_sin_cos(double x, double *sine, double *cosine);
 #include "lib/exact/elementary.c"
 } // namespace

@@ -32,6 +32,7 @@ template <int OP> INLINE float point(float a, float b, float value)
     case GPU_GELU_MUL: return gelu(a) * b;
     case GPU_RELU_MUL: return (a < 0 ? 0 : a) * b;
     case GPU_SIGMOID_MUL: return sigmoid_of(b, a);
+    case GPU_SOFTPLUS_MUL: return (float)exact_softplus((double)a) * b;
     case GPU_MUL: return a * b;
     case GPU_SILU: return sigmoid_of(a, a);
     case GPU_SOFT_CAP: return value - 2.0f * value / (1.0f + exp_one(a * (2.0f / value)));
@@ -63,7 +64,7 @@ template <int OP> __global__ void __launch_bounds__(POINT_THREADS) point_rows(gp
 template <int OP> static int launch_point(const gpu_rows &rows, void *stream)
 {
     gpu_rows g = rows;
-    g.a_step = g.a_step ? g.a_step : 1;
+    g.a_step = g.a_is_one ? 0 : g.a_step ? g.a_step : 1;
     return LAUNCH((point_rows<OP>), dim3(divide_up(g.n, POINT_THREADS), g.rows),
                   dim3(POINT_THREADS), 0, stream, g);
 }
@@ -82,6 +83,7 @@ extern "C" int gpu_pointwise_rows(enum gpu_pointwise op, const struct gpu_rows *
         POINT(GPU_GELU_MUL)
         POINT(GPU_RELU_MUL)
         POINT(GPU_SIGMOID_MUL)
+        POINT(GPU_SOFTPLUS_MUL)
         POINT(GPU_MUL)
         POINT(GPU_SILU)
         POINT(GPU_SOFT_CAP)

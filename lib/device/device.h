@@ -155,7 +155,6 @@ struct device_heads {
     enum qk_norm qk_norm;
     enum rope_kind rope_kind;
     bool v_norm;      /* an RMSNorm without weights of each value head */
-    bool gated;       /* the product with q has rows of a query head, then of its gate */
     float eps, clamp; /* clamp 0: none */
     float scale, cap; /* of scores; cap 0: none */
 };
@@ -219,6 +218,13 @@ struct device_limits {
     uint32_t kv_floats;               /* a row of keys and one of values, all heads */
     struct layer_recurrent recurrent; /* channels 0: no convolution over time */
 };
+
+/* The gates of the heads whose results are the rows `mix`. */
+static inline struct gate_layout device_gates_of(const struct layer_attention *a,
+                                                 const struct device_rows *mix)
+{
+    return a->heads > 0 ? model_gates_of(a, mix->k / a->heads) : (struct gate_layout){0};
+}
 
 /* struct op_NAME, the arguments of each operation. */
 #define OP(name)                   struct op_##name {

@@ -176,8 +176,8 @@ OP_END(add_norm)
 /* Attention of a layer but its output matrix. For each row of x: q, k and v are products times
  * their scales, plus biases, clamped; norms and rotation of each head; the rows of keys and values
  * are stored; mix has the result of each head, floats. A v matrix without data: values are the
- * products of k. The four buffers are rows of all heads, with gates twice those of q; without gates
- * `gated` is none. The rows of a sequence are in the order of their positions. */
+ * products of k. The four buffers are rows of all heads; with GATE_IN_Q `gated` has those of q and
+ * of their gates, otherwise it is none. The rows of a sequence are in the order of their positions. */
 OP(attention)
     OP_VALUE(uint32_t, rows)
     OP_VALUE(uint32_t, sequences)
@@ -214,12 +214,12 @@ OP(attention)
     OP_WRITE_ROWS(mix, a->rows)
 OP_END(attention)
 
-/* The output of each head times the sigmoid of its gate (none: as it is), and the forms of the
- * rows. gates: rows of a query and a gate of key_size for each head (attention). */
+/* The result of each head times the function of its gate (none: as it is), and the forms of the
+ * rows. gates: rows as model_gates_of says. */
 OP(gate_heads)
     OP_VALUE(uint32_t, rows)
     OP_VALUE(struct layer_attention, shape)
-    OP_READ(gates, FLOATS((size_t)a->rows * a->shape.heads * a->shape.key_size * 2))
+    OP_READ(gates, FLOATS((size_t)a->rows * device_gates_of(&a->shape, &a->mix).floats))
     OP_VALUE(uint32_t, forms)
     OP_WRITE_ROWS(mix, a->rows)
 OP_END(gate_heads)

@@ -74,6 +74,11 @@ double exact_log(double x)
     return n * LN2_HIGH + (2.0 * s + (2.0 * s * (z * p) + n * LN2_LOW));
 }
 
+double exact_softplus(double x)
+{
+    return x > 20 ? x : x < -20 ? exact_exp(x) : exact_log(1 + exact_exp(x));
+}
+
 void exact_sin_cos(double x, double *sine, double *cosine)
 {
     double n = (x * TWO_OVER_PI + ROUND_BY) - ROUND_BY;

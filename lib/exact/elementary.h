@@ -12,6 +12,9 @@ double exact_exp(double x);
 /* Natural logarithm of x >= 0, within 2 ulp. */
 double exact_log(double x);
 
+/* log(1 + exp(x)): x above 20, exp(x) below -20, where the difference is below that of float. */
+double exact_softplus(double x);
+
 /* Within 2^-51 absolute for |x| <= 2^20; beyond, the error grows with |x|, but the bits are still
  * the same everywhere. */
 void exact_sin_cos(double x, double *sine, double *cosine);

@@ -132,6 +132,7 @@ sluice_unit_test(core_rope_test SOURCES lib/core/rope_test.c LINK sluice_golden 
 sluice_unit_test(device_cuda_batches_test SOURCES lib/device/cuda_batches_test.c LINK sluice_device_cuda)
 sluice_unit_test(device_host_test SOURCES lib/device/host_test.c LINK sluice_device Threads::Threads)
 sluice_unit_test(device_host_finite_test SOURCES lib/device/host_finite_test.c LINK sluice_device Threads::Threads)
+sluice_unit_test(device_host_gates_test SOURCES lib/device/host_gates_test.c LINK sluice_device Threads::Threads)
 sluice_unit_test(device_checked_test SOURCES lib/device/checked_test.c lib/device/checked.c lib/device/run.c
   LINK sluice_golden)
 sluice_unit_test(unit_offline SOURCES lib/offline/offline_test.c ${CMAKE_SOURCE_DIR}/procs/tools/plan/network.c

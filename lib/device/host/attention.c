@@ -46,7 +46,7 @@ static const struct device_sequence *sequence_of(const struct op_attention *a, u
 /* Where the product with the matrix of q goes. */
 static float *projected_q(const struct op_attention *a)
 {
-    return device_floats(a->heads.gated ? a->gated : a->q);
+    return device_floats(a->gated.address ? a->gated : a->q);
 }
 
 static void project(const struct host_run *run, const struct device_matrix *m,
@@ -138,7 +138,7 @@ static void finish_group(const struct host_run *run, uint32_t row, uint32_t g)
     host_note(run->h, v, values);
     store_group(run, row, g, k, v);
     float *q = device_floats(a->q) + (size_t)row * q_size(a);
-    if (a->heads.gated)
+    if (a->gated.address)
         split_gates(a, row, g * group, (g + 1) * group);
     for (uint32_t h = g * group; h < (g + 1) * group; h++) {
         add_bias(run, q + (size_t)h * size, a->q_bias, h, size);

@@ -3,8 +3,10 @@
 #include <string.h>
 
 #include "lib/device/host/internal.h"
+#include "lib/exact/elementary.h"
 
-#define LANES 8
+#define LANES      8
+#define GATE_BLOCK 64 /* elements of a head whose gates are computed together */
 typedef uint32_t lanes __attribute__((vector_size(4 * LANES)));
 
 /* The exponent of a value that is not finite is all ones: adding 1 to it carries into the sign. */
@@ -182,32 +184,71 @@ void host_op_scale_rows(struct device *d, const struct op_scale_rows *a)
     host_run_rows(host_of(d), a->rows, scale_rows, a);
 }
 
-static void gate_row(struct host *h, const struct op_gate_heads *a, uint32_t row)
+/* n elements of a head times the function of their gates. */
+static void gate_elements(struct host *h, enum head_gate function, const float *gate, uint32_t n,
+                          float *out)
 {
-    const struct layer_attention *s = &a->shape;
-    const float *gate =
-        device_floats(a->gates) + (size_t)row * s->heads * 2 * s->key_size + s->key_size;
-    float *out = rows_floats(&a->mix, row);
-    for (uint32_t i = 0; i < s->heads; i++, gate += 2 * (size_t)s->key_size, out += s->value_size) {
-        host_note(h, gate, s->value_size); /* the sigmoid of an infinity is 0 or 1 */
-        h->kernels->sigmoid_mul(gate, out, s->value_size, out);
+    float factor[GATE_BLOCK];
+    host_note(h, gate, n); /* the sigmoid of an infinity is 0 or 1 */
+    if (function == HEAD_GATE_SIGMOID) {
+        h->kernels->sigmoid_mul(gate, out, n, out);
+        return;
     }
+    sl_assert(function == HEAD_GATE_SOFTPLUS && n <= GATE_BLOCK);
+    for (uint32_t i = 0; i < n; i++)
+        factor[i] = (float)exact_softplus((double)gate[i]);
+    h->kernels->mul(factor, out, n, out);
+}
+
+static void gate_one_head(struct host *h, const struct op_gate_heads *a, uint32_t row,
+                          uint32_t head)
+{
+    const struct gate_layout gates = device_gates_of(&a->shape, &a->mix);
+    const float *gate = device_floats(a->gates) + (size_t)row * gates.floats + gates.first +
+                        (size_t)head * gates.step;
+    uint32_t size = a->mix.k / a->shape.heads;
+    float *out = rows_floats(&a->mix, row) + (size_t)head * size, same[GATE_BLOCK];
+    for (uint32_t i = 0; gates.one && i < GATE_BLOCK; i++)
+        same[i] = *gate;
+    for (uint32_t i = 0; i < size; i += GATE_BLOCK)
+        gate_elements(h, (enum head_gate)a->shape.gate, gates.one ? same : gate + i,
+                      smaller(size - i, GATE_BLOCK), out + i);
+}
+
+/* A softplus takes long, so that the heads of a few rows are divided among the threads. */
+static bool gates_are_apart(const struct op_gate_heads *a)
+{
+    return a->gates.address && a->shape.gate == HEAD_GATE_SOFTPLUS;
+}
+
+static void gate_heads_apart(void *arg, uint32_t thread, uint32_t threads)
+{
+    const struct host_run *run = arg;
+    const struct op_gate_heads *a = run->a;
+    uint32_t begin, end, heads = a->shape.heads;
+    pool_share(a->rows * heads, 1, thread, threads, &begin, &end);
+    for (uint32_t u = begin; u < end; u++)
+        gate_one_head(run->h, a, u / heads, u % heads);
 }
 
 static void gate_head_rows(void *arg, uint32_t thread, uint32_t threads)
 {
     const struct host_run *run = arg;
     const struct op_gate_heads *a = run->a;
+    bool together = a->gates.address && !gates_are_apart(a);
     uint32_t begin, end;
     pool_share(a->rows, 1, thread, threads, &begin, &end);
     for (uint32_t r = begin; r < end; r++) {
-        if (a->gates.address)
-            gate_row(run->h, a, r);
+        for (uint32_t head = 0; together && head < a->shape.heads; head++)
+            gate_one_head(run->h, a, r, head);
         host_make_forms(run->h, &a->mix, r, a->forms);
     }
 }
 
 void host_op_gate_heads(struct device *d, const struct op_gate_heads *a)
 {
-    host_run_rows(host_of(d), a->rows, gate_head_rows, a);
+    struct host *h = host_of(d);
+    if (gates_are_apart(a))
+        host_run_rows(h, a->rows * a->shape.heads, gate_heads_apart, a);
+    host_run_rows(h, a->rows, gate_head_rows, a);
 }

@@ -69,7 +69,7 @@ struct model_hparams {
     float logit_cap;         /* soft cap: cap * tanh(logit / cap); 0: none */
     uint32_t value_size;     /* of a value head */
     uint32_t window;         /* positions that a layer of kind LAYER_WINDOW attends to; 0: none */
-    uint32_t kv_heads_window, head_size_window, value_size_window, rope_dims_window;
+    uint32_t heads_window, kv_heads_window, head_size_window, value_size_window, rope_dims_window;
     float rope_theta_window;
     float score_scale; /* factor of attention scores; 0: 1 / sqrt(head size) */
     float score_cap;   /* scores become cap * tanh(score / cap); 0: not capped */
@@ -98,9 +98,8 @@ struct model_hparams {
     uint32_t delta_k_heads, delta_v_heads;
     uint32_t delta_inner; /* elements of all v heads */
     uint32_t delta_order; /* enum delta_order */
-    /* 1: rows have q and a gate for each head, and the output is multiplied by the gate's
-     * sigmoid. */
-    uint32_t gated_attention;
+    uint32_t head_gate;   /* enum head_gate: of the results of heads */
+    uint32_t gate_form;   /* enum gate_form */
     /* MLA: queries of position p are multiplied by 1 + query_scale * ln(1 + floor(p /
      * query_context)); 0: they are not. */
     float query_scale;
@@ -134,7 +133,39 @@ struct layer_attention {
     uint32_t rope_table;      /* enum layer_kind whose angles it has (model_rope_of) */
     float scale;              /* of the scores; 0: 1 / sqrt(key_size) */
     uint32_t values_in_keys;  /* 1: values are the first elements of the keys, not stored again */
+    uint32_t gate, gate_form; /* enum head_gate, enum gate_form */
 };
+
+/* What the result of a head is multiplied by, before the output matrix: a function of its gate. */
+enum head_gate { HEAD_GATE_NONE, HEAD_GATE_SIGMOID, HEAD_GATE_SOFTPLUS, HEAD_GATE__COUNT };
+
+/* Which gates there are, and where. */
+enum gate_form {
+    GATE_IN_Q,       /* one per element: the product with q has rows of a head, then of its gate */
+    GATE_OF_HEAD,    /* one per head, the product with a matrix of its own */
+    GATE_OF_ELEMENT, /* one per element, likewise */
+    GATE_FORM__COUNT
+};
+
+/* The gates of a row: how many floats have them, where that of the first head begins, and how far
+ * apart those of heads are. */
+struct gate_layout {
+    uint32_t floats, first, step;
+    bool one; /* of all elements of a head */
+};
+
+/* result: elements of the result of a head. All 0 without gates. */
+static inline struct gate_layout model_gates_of(const struct layer_attention *a, uint32_t result)
+{
+    if (a->gate == HEAD_GATE_NONE)
+        return (struct gate_layout){0};
+    if (a->gate_form == GATE_IN_Q)
+        return (struct gate_layout){2 * a->heads * a->key_size, a->key_size, 2 * a->key_size,
+                                    false};
+    bool one = a->gate_form == GATE_OF_HEAD;
+    uint32_t step = one ? 1 : result;
+    return (struct gate_layout){a->heads * step, 0, step, one};
+}
 
 static inline struct layer_attention model_attention_of(const struct model_hparams *h,
                                                         uint32_t layer)
@@ -143,7 +174,7 @@ static inline struct layer_attention model_attention_of(const struct model_hpara
     if (h->layer_kind[layer] == LAYER_RECURRENT)
         return (struct layer_attention){0};
     struct layer_attention a = {
-        .heads = h->heads,
+        .heads = w && h->heads_window ? h->heads_window : h->heads,
         .kv_heads = w && h->kv_heads_window ? h->kv_heads_window : h->kv_heads,
         .key_size = w && h->head_size_window ? h->head_size_window : h->head_size,
         .window = w ? h->window : 0,
@@ -154,6 +185,8 @@ static inline struct layer_attention model_attention_of(const struct model_hpara
         .rope_table = w ? LAYER_WINDOW : LAYER_FULL,
         .scale = h->score_scale,
         .values_in_keys = h->kv_rank > 0,
+        .gate = h->head_gate,
+        .gate_form = h->gate_form,
     };
     a.value_size = w && h->value_size_window ? h->value_size_window
                    : h->value_size           ? h->value_size
@@ -398,6 +431,8 @@ enum layer_part {
     L(ATTN_V, ATTENTION, "blk.%u.attn_v.weight")                                                   \
     L(ATTN_Q_NORM, ATTENTION, "blk.%u.attn_q_norm.weight")                                         \
     L(ATTN_K_NORM, ATTENTION, "blk.%u.attn_k_norm.weight")                                         \
+    L(ATTN_GATE, ATTENTION, "blk.%u.attn_gate.weight")                                             \
+    L(ATTN_GATE_SCALE, ATTENTION, "blk.%u.attn_gate.scale")                                        \
     L(ATTN_OUT, ATTENTION, "blk.%u.attn_output.weight")                                            \
     L(FFN_NORM, EVERY, "blk.%u.ffn_norm.weight")                                                   \
     L(ROUTER, EXPERTS, "blk.%u.ffn_gate_inp.weight")                                               \

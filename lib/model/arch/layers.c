@@ -209,6 +209,13 @@ int arch_check_attention(const struct layer_attention *a, struct error *error)
                          "rope.dimension_count is %" PRIu32
                          "; an even number up to the head size %" PRIu32 " is possible",
                          a->rope_dims, a->key_size);
+    if (a->gate >= HEAD_GATE__COUNT || a->gate_form >= GATE_FORM__COUNT)
+        return error_set(error, ERR_BAD_INPUT, "gates of heads are of an impossible form");
+    if (a->gate && a->gate_form == GATE_IN_Q && a->value_size != a->key_size)
+        return error_set(error, ERR_BAD_INPUT,
+                         "key_length %" PRIu32 " and value_length %" PRIu32
+                         " differ: a gated head has one size",
+                         a->key_size, a->value_size);
     return 0;
 }
 

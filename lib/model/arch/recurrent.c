@@ -236,11 +236,6 @@ uint64_t model_state_bytes(const struct model_hparams *h)
 
 int arch_check_recurrent(const struct model_hparams *h, struct error *error)
 {
-    if (h->gated_attention && h->value_size != h->head_size)
-        return error_set(error, ERR_BAD_INPUT,
-                         "key_length %" PRIu32 " and value_length %" PRIu32
-                         " differ: a gated head has one size",
-                         h->head_size, h->value_size);
     for (int mixer = 0; mixer < MIXER__COUNT; mixer++)
         if (mixers[mixer].check && mixers[mixer].check(h, error) != 0)
             return -1;

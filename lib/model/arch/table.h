@@ -15,13 +15,14 @@ enum arch_dim {
     ARCH_DIM_ONE,
     ARCH_DIM_HIDDEN,
     ARCH_DIM_VOCAB,
-    ARCH_DIM_Q,      /* heads * key_size, twice with gated attention */
+    ARCH_DIM_Q,      /* heads * key_size, twice with GATE_IN_Q */
     ARCH_DIM_KV,     /* kv_heads * key_size */
     ARCH_DIM_VALUES, /* kv_heads * value_size */
     ARCH_DIM_MIX,    /* heads * value_size */
     ARCH_DIM_QKV,    /* of q, k and v together */
     ARCH_DIM_HEAD,   /* key_size */
     ARCH_DIM_HEADS,
+    ARCH_DIM_GATES,     /* of a row, with a matrix of their own */
     ARCH_DIM_HALF,      /* rope_dims / 2, of layers without a window */
     ARCH_DIM_Q_RANK,    /* of MLA; 0: queries of one matrix */
     ARCH_DIM_MLA_Q,     /* heads * mla_key_size */

@@ -60,7 +60,8 @@ uint64_t arch_dim_size(const struct model_hparams *h, uint32_t layer, enum arch_
     case ARCH_DIM_ONE: return 1;
     case ARCH_DIM_HIDDEN: return h->hidden;
     case ARCH_DIM_VOCAB: return h->vocab;
-    case ARCH_DIM_Q: return (uint64_t)a.heads * a.key_size * (1 + h->gated_attention);
+    case ARCH_DIM_Q:
+        return (uint64_t)a.heads * a.key_size * (a.gate && a.gate_form == GATE_IN_Q ? 2 : 1);
     case ARCH_DIM_KV: return (uint64_t)a.kv_heads * a.key_size;
     case ARCH_DIM_VALUES: return (uint64_t)a.kv_heads * a.value_size;
     case ARCH_DIM_MIX: return (uint64_t)a.heads * a.value_size;
@@ -68,6 +69,8 @@ uint64_t arch_dim_size(const struct model_hparams *h, uint32_t layer, enum arch_
         return (uint64_t)(a.heads + a.kv_heads) * a.key_size + (uint64_t)a.kv_heads * a.value_size;
     case ARCH_DIM_HEAD: return a.key_size;
     case ARCH_DIM_HEADS: return a.heads;
+    case ARCH_DIM_GATES:
+        return a.gate_form == GATE_IN_Q ? 0 : model_gates_of(&a, a.value_size).floats;
     case ARCH_DIM_HALF: return h->rope_dims / 2;
     case ARCH_DIM_Q_RANK: return h->q_rank;
     case ARCH_DIM_MLA_Q: return (uint64_t)h->heads * h->mla_key_size;

@@ -138,18 +138,20 @@ void cuda_op_scale_rows(struct cuda *c, const struct op_scale_rows *a)
 
 void cuda_op_gate_heads(struct cuda *c, const struct op_gate_heads *a)
 {
-    const struct layer_attention *s = &a->shape;
+    const struct gate_layout gates = device_gates_of(&a->shape, &a->mix);
+    bool sigmoid = a->shape.gate == HEAD_GATE_SIGMOID;
     float *mix = device_floats(a->mix.base[FORM_F32]);
-    sl_assert(!a->gates.address || a->mix.k == s->heads * s->value_size);
+    uint32_t size = gates.floats > 0 ? a->mix.k / a->shape.heads : 0;
     if (a->gates.address) /* heads of all rows are equally far apart */
-        cuda_point(c, GPU_SIGMOID_MUL,
-                   (struct gpu_rows){.a = device_floats(a->gates) + s->key_size,
+        cuda_point(c, sigmoid ? GPU_SIGMOID_MUL : GPU_SOFTPLUS_MUL,
+                   (struct gpu_rows){.a = device_floats(a->gates) + gates.first,
                                      .b = mix,
                                      .y = mix,
-                                     .a_stride = 2 * (size_t)s->key_size,
-                                     .b_stride = s->value_size,
-                                     .y_stride = s->value_size,
-                                     .n = s->value_size,
-                                     .rows = a->rows * s->heads});
+                                     .a_stride = gates.step,
+                                     .b_stride = size,
+                                     .y_stride = size,
+                                     .n = size,
+                                     .rows = a->rows * a->shape.heads,
+                                     .a_is_one = gates.one});
     cuda_forms(c, &a->mix, a->rows, a->forms);
 }

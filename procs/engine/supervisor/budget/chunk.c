@@ -37,15 +37,23 @@ uint64_t budget_compute_threads(const struct supervisor *s)
     return s->params.threads * (groups > 1 ? groups : 1);
 }
 
+/* Elements of the result of a head. */
+static uint32_t result_size(const struct model_hparams *h, const struct layer_attention *a)
+{
+    return a->values_in_keys ? h->mla_value_size : a->value_size;
+}
+
 /* Activations of a row of a chunk. */
 static double row_bytes(const struct model_index *m)
 {
     const struct model_hparams *h = &m->hparams;
     double hidden = h->hidden, inner = h->expert_inner, used = h->experts_used;
-    double q = 0, mix = 0, keys = 0, values = 0; /* floats of a row, of the largest layer */
+    double q = 0, mix = 0, keys = 0, values = 0,
+           gates = 0; /* floats of a row, of the largest layer */
     for (uint32_t layer = 0; layer < h->layers; layer++) {
         struct layer_attention a = m->layer[layer].attention;
         keys = larger(keys, (double)a.kv_heads * a.key_size);
+        gates = larger(gates, model_gates_of(&a, result_size(h, &a)).floats);
         if (a.values_in_keys) { /* queries of MLA stay in the scratch of a thread */
             mix = larger(mix, (double)a.heads * h->mla_value_size);
             continue;
@@ -54,11 +62,9 @@ static double row_bytes(const struct model_index *m)
         mix = larger(mix, (double)a.heads * a.value_size);
         values = larger(values, (double)a.kv_heads * a.value_size);
     }
-    if (h->gated_attention)
-        q *= 3; /* with its gates, as they are projected */
     struct layer_recurrent recurrent = model_recurrent_max(h);
     mix = larger(mix, recurrent.mixed);
-    return (FORMS_BYTES + 8) * hidden + FORMS_BYTES * mix + 4 * (q + keys + values) +
+    return (FORMS_BYTES + 8) * hidden + FORMS_BYTES * mix + 4 * (q + gates + keys + values) +
            4.0 * LAYER_KIND__COUNT * model_rope_dims_max(h) + 4.0 * h->experts +
            used * (4 * hidden + 24) + 8 * inner + 4.0 * recurrent.projected +
            FORMS_BYTES * h->q_rank;

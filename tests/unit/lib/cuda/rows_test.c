@@ -71,6 +71,10 @@ static void on_cpu(enum gpu_pointwise op, const float *a, const float *b, uint32
     case GPU_GELU_MUL: cpu()->gelu_mul(a, b, n, out); break;
     case GPU_RELU_MUL: kernel_relu_mul(a, b, n, out); break;
     case GPU_SIGMOID_MUL: cpu()->sigmoid_mul(a, b, n, out); break;
+    case GPU_SOFTPLUS_MUL:
+        for (uint32_t i = 0; i < n; i++)
+            out[i] = (float)exact_softplus((double)a[i]) * b[i];
+        break;
     case GPU_MUL: cpu()->mul(a, b, n, out); break;
     case GPU_SILU: cpu()->silu(out, n); break;
     case GPU_SOFT_CAP: cpu()->soft_cap(value, a, n, out); break;
@@ -151,6 +155,19 @@ START_TEST(pointwise_shapes)
                           .b_is_one = true};
     check_launch(gpu()->pointwise(GPU_MUL, &g, NULL));
     check_bits(y, expected, (size_t)N * ROWS, "one element");
+    for (uint32_t i = 0; i < N * ROWS; i++)
+        expected[i] = x[i / N] * other[i];
+    g = (struct gpu_rows){.a = x,
+                          .b = other,
+                          .y = y,
+                          .a_stride = 1,
+                          .b_stride = N,
+                          .y_stride = N,
+                          .n = N,
+                          .rows = ROWS,
+                          .a_is_one = true};
+    check_launch(gpu()->pointwise(GPU_MUL, &g, NULL));
+    check_bits(y, expected, (size_t)N * ROWS, "one element of each row");
 }
 END_TEST
 

@@ -236,11 +236,14 @@ START_TEST(gates_and_caps)
         check_seen(weight, 1, "gate of a row", 0, values[i]);
         gates[N + 3] = values[i];
         device->ops->gate_heads(
-            device, &(struct op_gate_heads){
-                        .rows = 1,
-                        .shape = {.heads = 1, .kv_heads = 1, .key_size = N, .value_size = N},
-                        .gates = device_address(gates),
-                        .mix = device_rows_of_floats(device_address(y), N)});
+            device, &(struct op_gate_heads){.rows = 1,
+                                            .shape = {.heads = 1,
+                                                      .kv_heads = 1,
+                                                      .key_size = N,
+                                                      .value_size = N,
+                                                      .gate = HEAD_GATE_SIGMOID},
+                                            .gates = device_address(gates),
+                                            .mix = device_rows_of_floats(device_address(y), N)});
         check_seen(y, N, "gate of a head", 0, values[i]);
         device->ops->logits(device,
                             &(struct op_logits){.rows = 1,

@@ -50,6 +50,20 @@ START_TEST(log_is_near)
 }
 END_TEST
 
+START_TEST(softplus_is_near)
+{
+    struct random random;
+    random_seed(&random, 3, 4);
+    for (int i = 0; i < COUNT; i++) {
+        double x = (random_unit(&random) - 0.5) * (i % 2 == 0 ? 100 : 10), want = log1p(exp(x));
+        ck_assert_msg(fabs(exact_softplus(x) - want) <= want * 1e-7, "softplus(%a) is %a, not %a",
+                      x, exact_softplus(x), want);
+    }
+    ck_assert_double_eq(exact_softplus(-INFINITY), 0);
+    ck_assert(isinf(exact_softplus(INFINITY)) && isnan(exact_softplus(NAN)));
+}
+END_TEST
+
 START_TEST(sine_and_cosine_are_near)
 {
     struct random random;
@@ -84,6 +98,7 @@ int main(void)
     TCase *t = tcase_create("elementary");
     tcase_add_test(t, exp_is_near);
     tcase_add_test(t, log_is_near);
+    tcase_add_test(t, softplus_is_near);
     tcase_add_test(t, sine_and_cosine_are_near);
     tcase_add_test(t, bits_are_these);
     suite_add_tcase(suite, t);
