@@ -142,7 +142,8 @@ int core_forward(struct core *core, const struct core_sequence *sequence, const 
                  uint32_t position, uint32_t rows, struct error *error);
 
 /* Steps on their own, for tools that repeat them. The norm of a row of n floats as the architecture
- * names it; bias NULL: none; y may be x. And y = activation(gate) * up; y may be gate. */
+ * names it; bias NULL: none; y may be x. And y = activation(gate) * up without limits;
+ * y may be gate. */
 void core_apply_norm(const struct kernel_ops *ops, const struct model_hparams *h, const float *x,
                      const float *weight, const float *bias, uint32_t n, float *y);
 void core_apply_activation(const struct kernel_ops *ops, const struct model_hparams *h,

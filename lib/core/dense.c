@@ -13,6 +13,7 @@ static void run_block(struct core *c, uint32_t first, uint32_t rows)
     const struct device_rows in = device_rows_from(&c->scratch.in, first);
     const struct op_gate_up up = {.rows = rows,
                                   .activation = (enum ffn_activation)c->hp.activation,
+                                  .limit = model_dense_limit(&c->hp, c->pass.step.layer),
                                   .x = in,
                                   .gate = l->dense[EXPERT_GATE],
                                   .up = l->dense[EXPERT_UP],

@@ -37,6 +37,7 @@ void core_compute_jobs(struct core *c, bool sums)
     const struct op_expert_gate_up up = {.rows = rows,
                                          .n = c->hp.expert_inner,
                                          .activation = (enum ffn_activation)c->hp.activation,
+                                         .limit = model_expert_limit(&c->hp, c->pass.step.layer),
                                          .x = c->scratch.in,
                                          .jobs = c->pass.job_count,
                                          .job = c->scratch.jobs,

@@ -72,6 +72,8 @@ enum gpu_pointwise {
     GPU_SWIGLU_CLAMPED, /* gate a, up b */
     GPU_GELU_MUL,       /* gelu(a) * b */
     GPU_RELU_MUL,       /* max(a, 0) * b */
+    GPU_LIMITED_SILU,   /* silu(a limited to at most value) * (b limited to +-value) */
+    GPU_SILU_LIMITED,   /* (silu(a) limited to at most value) * (b limited to +-value) */
     GPU_SIGMOID_MUL,    /* b * sigmoid(a) */
     GPU_SOFTPLUS_MUL,   /* softplus(a), in double, * b */
     GPU_MUL,            /* a * b */
@@ -110,7 +112,8 @@ struct gpu_finish_job {
 
 struct gpu_finish {
     const struct gpu_finish_job *jobs; /* [count] in memory of the device */
-    enum gpu_pointwise op;             /* of two operands, GPU_SILU_MUL to GPU_RELU_MUL */
+    enum gpu_pointwise op;             /* of two operands, GPU_SILU_MUL to GPU_SILU_LIMITED */
+    float value;                       /* of op */
     uint32_t count, rows, n;           /* rows: the maximum of the jobs */
 };
 

@@ -24,6 +24,16 @@ INLINE float gelu(float g)
     return g / (1.0f + exp_one(g * fmaf(GELU_CUBE, g * g, GELU_SLOPE)));
 }
 
+INLINE float limited_above(float x, float limit)
+{
+    return x > limit ? limit : x; /* NaN stays NaN */
+}
+
+INLINE float limited(float x, float limit)
+{
+    return x > limit ? limit : x < -limit ? -limit : x;
+}
+
 template <int OP> INLINE float point(float a, float b, float value)
 {
     switch (OP) {
@@ -31,12 +41,17 @@ template <int OP> INLINE float point(float a, float b, float value)
     case GPU_SWIGLU_CLAMPED: return swiglu(a, b);
     case GPU_GELU_MUL: return gelu(a) * b;
     case GPU_RELU_MUL: return (a < 0 ? 0 : a) * b;
+    case GPU_LIMITED_SILU: {
+        float g = limited_above(a, value);
+        return sigmoid_of(g, g) * limited(b, value);
+    }
+    case GPU_SILU_LIMITED: return limited_above(sigmoid_of(a, a), value) * limited(b, value);
     case GPU_SIGMOID_MUL: return sigmoid_of(b, a);
     case GPU_SOFTPLUS_MUL: return (float)exact_softplus((double)a) * b;
     case GPU_MUL: return a * b;
     case GPU_SILU: return sigmoid_of(a, a);
     case GPU_SOFT_CAP: return value - 2.0f * value / (1.0f + exp_one(a * (2.0f / value)));
-    case GPU_CLAMP: return a > value ? value : a < -value ? -value : a;
+    case GPU_CLAMP: return limited(a, value);
     case GPU_COPY: return a;
     case GPU_SCALE: return a * value;
     case GPU_DIVIDE: return a / value;
@@ -82,6 +97,8 @@ extern "C" int gpu_pointwise_rows(enum gpu_pointwise op, const struct gpu_rows *
         POINT(GPU_SWIGLU_CLAMPED)
         POINT(GPU_GELU_MUL)
         POINT(GPU_RELU_MUL)
+        POINT(GPU_LIMITED_SILU)
+        POINT(GPU_SILU_LIMITED)
         POINT(GPU_SIGMOID_MUL)
         POINT(GPU_SOFTPLUS_MUL)
         POINT(GPU_MUL)
@@ -117,7 +134,7 @@ template <int OP> __global__ void __launch_bounds__(POINT_THREADS) finish_rows(g
         size_t at = (size_t)row * f.n + i;
         float a = finished(job.a[at], job.a_factor, job.a_bias, i);
         if (job.b)
-            a = point<OP>(a, finished(job.b[at], job.b_factor, job.b_bias, i), 0);
+            a = point<OP>(a, finished(job.b[at], job.b_factor, job.b_bias, i), f.value);
         job.a[at] = a;
     }
 }
@@ -140,6 +157,8 @@ extern "C" int gpu_finish_rows(const struct gpu_finish *f, void *stream)
     case GPU_SWIGLU_CLAMPED: return launch_finish<GPU_SWIGLU_CLAMPED>(*f, stream);
     case GPU_GELU_MUL: return launch_finish<GPU_GELU_MUL>(*f, stream);
     case GPU_RELU_MUL: return launch_finish<GPU_RELU_MUL>(*f, stream);
+    case GPU_LIMITED_SILU: return launch_finish<GPU_LIMITED_SILU>(*f, stream);
+    case GPU_SILU_LIMITED: return launch_finish<GPU_SILU_LIMITED>(*f, stream);
     default: return GPU_UNSUPPORTED;
     }
 }

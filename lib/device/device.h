@@ -256,6 +256,7 @@ struct device_routed {
     struct device_matrix matrix[EXPERT__COUNT]; /* of each, without data: device_shape */
     struct device_at scale[EXPERT__COUNT], bias[EXPERT__COUNT]; /* of expert 0, the others follow */
     enum ffn_activation activation;
+    struct ffn_limit limit;
     struct device_rows x;
     struct device_at routes;      /* struct route [top_k] */
     struct device_at gate, up, y; /* [top_k][inner], [top_k][inner], [top_k][outputs] */

@@ -307,10 +307,11 @@ OP_END(recurrence)
 
 /* ---- a network that every row uses ---- */
 
-/* y = activation(x gate) * (x up), each product with its scale; floats. up_y: [rows][outputs]. */
+/* y = activation(x gate) * (x up) within the limit, each product with its scale; floats. up_y: [rows][outputs]. */
 OP(gate_up)
     OP_VALUE(uint32_t, rows)
     OP_VALUE(enum ffn_activation, activation)
+    OP_VALUE(struct ffn_limit, limit)
     OP_READ_ROWS(x, a->rows)
     OP_MATRIX(gate)
     OP_MATRIX(up)
@@ -386,12 +387,14 @@ OP_END(importance)
 
 /* ---- experts ---- */
 
-/* For each job, gate = activation(x gate) * (x up) of its rows, with scales and biases. pair_row:
+/* For each job, gate = activation(x gate) * (x up) within the limit, of its rows, with scales and
+ * biases. pair_row:
  * the row of each pair. gate, up: rows of n, those of a job from inner_base on. */
 OP(expert_gate_up)
     OP_VALUE(uint32_t, rows)
     OP_VALUE(uint32_t, n)
     OP_VALUE(enum ffn_activation, activation)
+    OP_VALUE(struct ffn_limit, limit)
     OP_READ_ROWS(x, a->rows)
     OP_VALUE(uint32_t, jobs)
     OP_JOBS(job, a->jobs)

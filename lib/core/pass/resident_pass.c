@@ -141,6 +141,7 @@ static void run_experts(struct core *c)
     struct device_routed routed = {.layer = c->pass.step.layer,
                                    .top_k = c->hp.experts_used,
                                    .activation = (enum ffn_activation)c->hp.activation,
+                                   .limit = model_expert_limit(&c->hp, c->pass.step.layer),
                                    .x = c->scratch.in,
                                    .routes = routes_of_layer(c),
                                    .gate = c->scratch.gate,

@@ -272,7 +272,8 @@ void cuda_batch_close(struct cuda *c);
 void cuda_batch_product(struct cuda *c, const struct device_matrix *m, struct gpu_job job);
 void cuda_batch_finish(struct cuda *c, struct gpu_finish_job job);
 void cuda_batch_products(struct cuda *c, const struct device_rows *x, const uint32_t *index);
-void cuda_batch_end(struct cuda *c, enum gpu_pointwise op, uint32_t n);
+/* value: of op. */
+void cuda_batch_end(struct cuda *c, enum gpu_pointwise op, float value, uint32_t n);
 
 /* streams.c */
 int cuda_streams_open(struct cuda *c, struct error *error);
@@ -358,9 +359,9 @@ void cuda_copy(struct cuda *c, const float *x, size_t x_stride, uint32_t n, uint
                size_t y_stride);
 void cuda_rms(struct cuda *c, const float *x, size_t x_stride, struct device_at weight, uint32_t n,
               float eps, uint32_t rows, float *y, size_t y_stride);
-enum gpu_pointwise cuda_activation(enum ffn_activation activation);
-void cuda_activate(struct cuda *c, enum ffn_activation activation, const float *gate,
-                   const float *up, uint32_t n, uint32_t rows, float *y);
+enum gpu_pointwise cuda_activation(enum ffn_activation activation, struct ffn_limit limit);
+void cuda_activate(struct cuda *c, enum ffn_activation activation, struct ffn_limit limit,
+                   const float *gate, const float *up, uint32_t n, uint32_t rows, float *y);
 /* The integer forms in `forms` of rows, from their floats. */
 void cuda_forms(struct cuda *c, const struct device_rows *rows, uint32_t count, uint32_t forms);
 /* Rows of floats, `stride` apart, in the form that a type reads; y aligned to 64 bytes. The stride

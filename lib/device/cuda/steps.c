@@ -57,20 +57,23 @@ void cuda_rms(struct cuda *c, const float *x, size_t x_stride, struct device_at 
         "a norm");
 }
 
-enum gpu_pointwise cuda_activation(enum ffn_activation activation)
+enum gpu_pointwise cuda_activation(enum ffn_activation activation, struct ffn_limit limit)
 {
     static const enum gpu_pointwise ops[ACTIVATION__COUNT] = {[ACTIVATION_SILU] = GPU_SILU_MUL,
                                                               [ACTIVATION_SWIGLU_CLAMPED] =
                                                                   GPU_SWIGLU_CLAMPED,
                                                               [ACTIVATION_GELU] = GPU_GELU_MUL,
                                                               [ACTIVATION_RELU] = GPU_RELU_MUL};
-    return ops[activation];
+    if (limit.value == 0)
+        return ops[activation];
+    sl_assert(activation == ACTIVATION_SILU); /* no architecture has limits of another one */
+    return limit.result ? GPU_SILU_LIMITED : GPU_LIMITED_SILU;
 }
 
-void cuda_activate(struct cuda *c, enum ffn_activation activation, const float *gate,
-                   const float *up, uint32_t n, uint32_t rows, float *y)
+void cuda_activate(struct cuda *c, enum ffn_activation activation, struct ffn_limit limit,
+                   const float *gate, const float *up, uint32_t n, uint32_t rows, float *y)
 {
-    cuda_point(c, cuda_activation(activation),
+    cuda_point(c, cuda_activation(activation, limit),
                (struct gpu_rows){.a = gate,
                                  .b = up,
                                  .y = y,
@@ -78,7 +81,8 @@ void cuda_activate(struct cuda *c, enum ffn_activation activation, const float *
                                  .b_stride = n,
                                  .y_stride = n,
                                  .n = n,
-                                 .rows = rows});
+                                 .rows = rows,
+                                 .value = limit.value});
 }
 
 static void make_form(struct cuda *c, enum tensor_type type, const float *x, size_t x_stride,

@@ -234,9 +234,10 @@ static void multiply_input(struct cuda *c, const struct device_routed *a, const 
 }
 
 static void finish_jobs(struct cuda *c, const struct gpu_finish_job *jobs, uint32_t count,
-                        enum gpu_pointwise op, uint32_t n)
+                        enum gpu_pointwise op, float value, uint32_t n)
 {
-    const struct gpu_finish f = {.jobs = jobs, .op = op, .count = count, .rows = 1, .n = n};
+    const struct gpu_finish f = {
+        .jobs = jobs, .op = op, .value = value, .count = count, .rows = 1, .n = n};
     cuda_check(c, c->k->finish(&f, c->stream), "the end of products");
 }
 
@@ -252,12 +253,13 @@ void cuda_routed_experts(struct device *d, const struct device_routed *a)
     multiply_input(c, a, &j, EXPERT_GATE, alike ? 2 : 1);
     if (!alike)
         multiply_input(c, a, &j, EXPERT_UP, 1);
-    finish_jobs(c, j.finish, j.count, cuda_activation(a->activation), gate->n);
+    finish_jobs(c, j.finish, j.count, cuda_activation(a->activation, a->limit), a->limit.value,
+                gate->n);
     size_t stride =
         cuda_prepare(c, down->type, device_floats(a->gate), gate->n, gate->n, j.count, &x);
     multiply(c, a, &j, EXPERT_DOWN, 1, x, stride);
     if (a->scale[EXPERT_DOWN].address || a->bias[EXPERT_DOWN].address)
-        finish_jobs(c, j.finish + j.count, j.count, GPU_SILU_MUL,
+        finish_jobs(c, j.finish + j.count, j.count, GPU_SILU_MUL, 0,
                     down->n); /* without an operation */
     const struct gpu_terms terms = {.term = j.term,
                                     .y = device_floats(a->y),

@@ -82,7 +82,7 @@ static void gate_up_job(const struct host_run *run, const struct device_job *job
         add_bias(h, job, EXPERT_UP, range, up.n, rows, u);
         for (uint32_t r = 0; r < rows; r++) {
             float *at = g + (size_t)r * gate.n + range.begin;
-            host_activate_noted(h, a->activation, at, u + (size_t)r * up.n + range.begin,
+            host_activate_noted(h, a->activation, a->limit, at, u + (size_t)r * up.n + range.begin,
                                 range.end - range.begin, at);
         }
     }

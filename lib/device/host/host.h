@@ -13,11 +13,12 @@ struct device *host_device(const struct kernel_ops *kernels, uint32_t threads, i
                            struct error *error);
 
 /* Parts of operations, for one row in host memory. The norm of n floats; bias NULL: none; y may be
- * x. And y = activation(gate) * up; y may be gate. */
+ *  x. And y = activation(gate) * up within the limit; y may be gate. */
 void host_norm(const struct kernel_ops *kernels, enum norm_kind kind, float eps, const float *x,
                const float *weight, const float *bias, uint32_t n, float *y);
 void host_activate(const struct kernel_ops *kernels, enum ffn_activation activation,
-                   const float *gate, const float *up, uint32_t n, float *y);
+                   struct ffn_limit limit, const float *gate, const float *up, uint32_t n,
+                   float *y);
 
 /* For one row x of n floats and its logits (op importance), adds |x| * weight to each expert that
  * the rule chooses. The weights are not normalised. scratch: ROUTING_SCRATCH floats. */

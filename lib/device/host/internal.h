@@ -106,8 +106,8 @@ static inline void host_note(struct host *h, const float *x, size_t n)
 }
 
 /* host_activate that first notes infinite values in gate or up, which some activations hide. */
-void host_activate_noted(struct host *h, enum ffn_activation activation, const float *gate,
-                         const float *up, uint32_t n, float *y);
+void host_activate_noted(struct host *h, enum ffn_activation activation, struct ffn_limit limit,
+                         const float *gate, const float *up, uint32_t n, float *y);
 
 static inline uint32_t smaller(uint32_t a, uint32_t b)
 {

@@ -22,8 +22,8 @@ static void gate_up_columns(void *arg, uint32_t thread, uint32_t threads)
                  rows_stride(&a->x, up.type), a->rows, up_y, up.n);
     for (uint32_t r = 0; r < a->rows; r++) {
         float *at = rows_floats(&a->y, r) + begin;
-        host_activate_noted(run->h, a->activation, at, up_y + (size_t)r * up.n + begin, end - begin,
-                            at);
+        host_activate_noted(run->h, a->activation, a->limit, at, up_y + (size_t)r * up.n + begin,
+                            end - begin, at);
     }
 }
 

@@ -5,8 +5,9 @@
 #include "lib/device/host/internal.h"
 #include "lib/exact/elementary.h"
 
-#define LANES      8
-#define GATE_BLOCK 64 /* elements of a head whose gates are computed together */
+#define LANES            8
+#define ACTIVATION_BLOCK 256 /* elements with limits that are computed together */
+#define GATE_BLOCK       64  /* elements of a head whose gates are computed together */
 typedef uint32_t lanes __attribute__((vector_size(4 * LANES)));
 
 /* The exponent of a value that is not finite is all ones: adding 1 to it carries into the sign. */
@@ -51,8 +52,8 @@ void host_norm(const struct kernel_ops *kernels, enum norm_kind kind, float eps,
         kernels->axpy(1.0f, bias, n, y);
 }
 
-void host_activate(const struct kernel_ops *kernels, enum ffn_activation activation,
-                   const float *gate, const float *up, uint32_t n, float *y)
+static void activate(const struct kernel_ops *kernels, enum ffn_activation activation,
+                     const float *gate, const float *up, uint32_t n, float *y)
 {
     switch (activation) {
     case ACTIVATION_SILU: kernels->silu_mul(gate, up, n, y); return;
@@ -64,14 +65,55 @@ void host_activate(const struct kernel_ops *kernels, enum ffn_activation activat
     sl_panic("activation %u is in no table", activation);
 }
 
-void host_activate_noted(struct host *h, enum ffn_activation activation, const float *gate,
-                         const float *up, uint32_t n, float *y)
+static void limit_above(const float *x, uint32_t n, float limit, float *y)
 {
-    if (activation == ACTIVATION_SWIGLU_CLAMPED || activation == ACTIVATION_RELU) {
+    for (uint32_t i = 0; i < n; i++)
+        y[i] = x[i] > limit ? limit : x[i]; /* NaN stays NaN */
+}
+
+/* The activation of n elements of gate, limited to at most the value, times ups. */
+static void activate_limited(const struct kernel_ops *kernels, enum ffn_activation activation,
+                             struct ffn_limit limit, const float *gate, const float *up, uint32_t n,
+                             float *y)
+{
+    float limited[ACTIVATION_BLOCK], ones[ACTIVATION_BLOCK];
+    if (!limit.result) {
+        limit_above(gate, n, limit.value, limited);
+        activate(kernels, activation, limited, up, n, y);
+        return;
+    }
+    for (uint32_t i = 0; i < n; i++)
+        ones[i] = 1;
+    activate(kernels, activation, gate, ones, n, limited);
+    limit_above(limited, n, limit.value, limited);
+    kernels->mul(limited, up, n, y);
+}
+
+void host_activate(const struct kernel_ops *kernels, enum ffn_activation activation,
+                   struct ffn_limit limit, const float *gate, const float *up, uint32_t n, float *y)
+{
+    float ups[ACTIVATION_BLOCK];
+    if (limit.value == 0) {
+        activate(kernels, activation, gate, up, n, y);
+        return;
+    }
+    for (uint32_t i = 0, part; i < n; i += part) {
+        part = smaller(n - i, ACTIVATION_BLOCK);
+        memcpy(ups, up + i, part * sizeof *ups);
+        kernel_clamp(ups, part, limit.value);
+        activate_limited(kernels, activation, limit, gate + i, ups, part, y + i);
+    }
+}
+
+void host_activate_noted(struct host *h, enum ffn_activation activation, struct ffn_limit limit,
+                         const float *gate, const float *up, uint32_t n, float *y)
+{
+    if (activation == ACTIVATION_SWIGLU_CLAMPED || activation == ACTIVATION_RELU ||
+        limit.value != 0) {
         host_note(h, gate, n);
         host_note(h, up, n);
     }
-    host_activate(h->kernels, activation, gate, up, n, y);
+    host_activate(h->kernels, activation, limit, gate, up, n, y);
 }
 
 /* Vectors are short, or their elements lie together. */

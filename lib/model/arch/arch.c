@@ -268,6 +268,7 @@ int arch_read_hparams(const struct arch *arch, const struct gguf *g, uint32_t to
     set_defaults(arch, h, tokens);
     if (drop_skipped(h, error) || arch_read_kinds(arch, g, h, error) ||
         read_rows(arch, ARCH_ROWS(ARRAY), arch_read_array, g, h, error) ||
+        read_rows(arch, ARCH_ROWS(LIMITS), arch_read_limits, g, h, error) ||
         (listed = arch_read_recurrent(arch, g, h, error)) < 0)
         return -1;
     derive_absent(h, tokens);
@@ -378,7 +379,7 @@ int arch_check_hparams(const struct arch *arch, const struct model_hparams *h, s
         if (h->layer_kind[layer] != LAYER_RECURRENT && arch_check_attention(&a, error))
             return -1;
     }
-    if (arch_check_scaling(h, error))
+    if (arch_check_scaling(h, error) || arch_check_limits(arch, h, error))
         return -1;
     if (h->dense_layers >= h->layers)
         return error_set(error, ERR_BAD_INPUT,

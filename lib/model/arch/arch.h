@@ -104,11 +104,31 @@ struct model_hparams {
      * query_context)); 0: they are not. */
     float query_scale;
     uint32_t query_context;
+    uint32_t limit_result; /* of the networks of layers (struct ffn_limit) */
     uint32_t reserved[1];
     uint8_t layer_kind[MODEL_LAYERS_MAX];  /* enum layer_kind */
     uint8_t layer_mixer[MODEL_LAYERS_MAX]; /* enum layer_mixer, by the rows of the architecture */
     uint8_t layer_ffn[MODEL_LAYERS_MAX];   /* enum layer_ffn, likewise by the rows */
+    /* Limits of the networks of a layer: of its experts; of its dense network or shared expert. */
+    float expert_limits[MODEL_LAYERS_MAX], dense_limits[MODEL_LAYERS_MAX];
 };
+
+/* Limits of a gated network, activation(gate) * up: up is limited to +-value, and gate to at most
+ * value, before its activation or afterwards. */
+struct ffn_limit {
+    float value; /* 0: no limits */
+    bool result; /* afterwards */
+};
+
+static inline struct ffn_limit model_expert_limit(const struct model_hparams *h, uint32_t layer)
+{
+    return (struct ffn_limit){h->expert_limits[layer], h->limit_result != 0};
+}
+
+static inline struct ffn_limit model_dense_limit(const struct model_hparams *h, uint32_t layer)
+{
+    return (struct ffn_limit){h->dense_limits[layer], h->limit_result != 0};
+}
 
 /* The router of a layer with that bias (NULL: none). */
 static inline struct model_router model_router_of(const struct model_hparams *h, const float *bias)

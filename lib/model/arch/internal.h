@@ -25,6 +25,12 @@ static inline uint32_t arch_uint_of(const struct model_hparams *h, size_t offset
     return v;
 }
 
+/* The numbers of a field with one per layer. */
+static inline float *arch_floats(struct model_hparams *h, size_t offset)
+{
+    return (float *)(void *)((char *)h + offset);
+}
+
 /* The row of a key for the field, and the field for layers with a window (0: one number for all).
  */
 const struct arch_row *arch_uint_row(const struct arch *arch, size_t offset);
@@ -36,6 +42,7 @@ typedef int arch_read_row(const struct arch *arch, const struct arch_row *row, c
                           const struct gguf *g, struct model_hparams *h, struct error *error);
 arch_read_row arch_read_array;  /* ARCH_ARRAY, after the kinds of layers */
 arch_read_row arch_read_tensor; /* ARCH_TENSOR */
+arch_read_row arch_read_limits; /* ARCH_LIMITS, after the kinds of layers */
 arch_read_row arch_check_only;  /* keys that select computations which sluice does not support */
 
 /* Sets the kinds from the file, or by the rule. */
@@ -55,6 +62,7 @@ int arch_read_scaling(const struct arch *arch, const struct gguf *g, struct mode
                       struct error *error);
 
 int arch_check_mla(const struct model_hparams *h, struct error *error);
+int arch_check_limits(const struct arch *arch, const struct model_hparams *h, struct error *error);
 int arch_check_kinds(const struct model_hparams *h, struct error *error);
 /* Checks that the parts of the layers are those that arch_set_parts sets. 0, or -1 with
  * ERR_BAD_INPUT. */

@@ -137,6 +137,56 @@ int arch_read_array(const struct arch *arch, const struct arch_row *row, const c
     return 0;
 }
 
+#define LIMIT_MAX 1e6f
+
+int arch_read_limits(const struct arch *arch, const struct arch_row *row, const char *key,
+                     const struct gguf *g, struct model_hparams *h, struct error *error)
+{
+    (void)arch;
+    float *limits = arch_floats(h, row->offset);
+    double one;
+    struct gguf_array a;
+    int number = gguf_get_float(g, key, &one, NULL);
+    int found = number < 0 ? gguf_get_array(g, key, GGUF_F32, &a, error) : number;
+    if (found <= 0)
+        return found;
+    if (number < 0 && check_length(h, &a, key, error) != 0)
+        return -1;
+    for (uint32_t layer = 0; layer < h->layers; layer++) {
+        float limit = number < 0 ? gguf_array_f32(&a) : (float)one;
+        if (!(limit >= 0 && limit <= LIMIT_MAX))
+            return error_set(error, ERR_BAD_INPUT,
+                             "key '%s' is %g for layer %" PRIu32 ": not between 0 and %g", key,
+                             (double)limit, layer, (double)LIMIT_MAX);
+        limits[layer] = limit;
+    }
+    return 0;
+}
+
+/* Architectures without a row have no limits, and neither have layers that are not there. */
+int arch_check_limits(const struct arch *arch, const struct model_hparams *h, struct error *error)
+{
+    const struct {
+        const float *limits;
+        size_t offset;
+    } fields[] = {{h->expert_limits, offsetof(struct model_hparams, expert_limits)},
+                  {h->dense_limits, offsetof(struct model_hparams, dense_limits)}};
+    for (size_t f = 0; f < ARRAY_LEN(fields); f++) {
+        const struct arch_row *row;
+        ARCH_EACH (row, arch, ARCH_ROWS(LIMITS))
+            if (row->offset == fields[f].offset)
+                break;
+        for (uint32_t layer = 0; layer < MODEL_LAYERS_MAX; layer++) {
+            float most = row && layer < h->layers ? LIMIT_MAX : 0, limit = fields[f].limits[layer];
+            if (!(limit >= 0 && limit <= most))
+                return error_set(error, ERR_BAD_INPUT,
+                                 "the limit of the network of layer %" PRIu32 " is impossible",
+                                 layer);
+        }
+    }
+    return 0;
+}
+
 static bool row_fits(const struct arch_row *row, const struct model_hparams *h, uint32_t layer)
 {
     bool recurrent = h->layer_kind[layer] == LAYER_RECURRENT, leading = layer < h->dense_layers;

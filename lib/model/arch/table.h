@@ -90,6 +90,7 @@ enum arch_row_kind {
     ARCH_CONST_FLOAT,
     ARCH_ROOT,
     ARCH_ARRAY,
+    ARCH_LIMITS,
     ARCH_FULL_EVERY,
     ARCH_WINDOW_KEY,
     ARCH_RECURRENT_FLAGS,

@@ -47,7 +47,7 @@ void cuda_op_gate_up(struct cuda *c, const struct op_gate_up *a)
     float *y = device_floats(a->y.base[FORM_F32]), *up = device_floats(a->up_y);
     cuda_product_rows(c, &a->gate, a->gate_scale, &a->x, a->rows, y, a->gate.n);
     cuda_product_rows(c, &a->up, a->up_scale, &a->x, a->rows, up, a->up.n);
-    cuda_activate(c, a->activation, y, up, a->gate.n, a->rows, y);
+    cuda_activate(c, a->activation, a->limit, y, up, a->gate.n, a->rows, y);
 }
 
 void cuda_op_row_gates(struct cuda *c, const struct op_row_gates *a)

@@ -67,6 +67,8 @@
 /* The key of this field, which has a UINT row, may also be an array with a number per block. The
  * layers of a kind have the same number; that of layers with a window becomes <field>_window. */
 #define ARRAY(field) ROW(ARRAY, FIELD(field##_window), .other = OFFSET(field))
+/* An optional float of each layer, up to 1e6: an array with an element per block, or one number. */
+#define LIMITS(field, key_) ROW(LIMITS, FIELD(field), .key = (key_))
 /* A model with a window: the layers with number % period == at attend to all positions, the others
  * to the window. at: 0, or period - 1. The key attention.sliding_window_pattern replaces it: an
  * array of bool, true for layers with a window, or another period. */

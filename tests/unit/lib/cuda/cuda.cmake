@@ -6,7 +6,8 @@ if(reason)
 else()
   sluice_library(test_cuda_values SOURCES lib/cuda/cuda_test.c LINK test_kernel_values cuda_fibres)
   foreach(name products experts weights rows attention recurrent router barriers)
-    sluice_unit_test(test_cuda_${name} SOURCES lib/cuda/${name}_test.c LINK test_cuda_values sluice_policy)
+    sluice_unit_test(test_cuda_${name} SOURCES lib/cuda/${name}_test.c LINK test_cuda_values sluice_policy
+      sluice_device Threads::Threads)
     target_sources(test_cuda_${name} PRIVATE
       $<IF:$<STREQUAL:${name},barriers>,$<TARGET_OBJECTS:cuda_without_barriers>,$<TARGET_OBJECTS:cuda_host>>)
     # C++ without a library: the linker is that of C.

@@ -2,6 +2,7 @@
 /* Norms, rotation and operations on single elements: the bits of the CPU. */
 #include <stdio.h>
 
+#include "lib/device/host/host.h"
 #include "lib/exact/elementary.h"
 #include "tests/unit/lib/cuda/cuda_test.h"
 
@@ -64,6 +65,7 @@ END_TEST
 static void on_cpu(enum gpu_pointwise op, const float *a, const float *b, uint32_t n, float value,
                    float *out)
 {
+    const struct ffn_limit before = {value, false}, after = {value, true};
     memcpy(out, op == GPU_AXPY ? b : a, n * sizeof *out);
     switch (op) {
     case GPU_SILU_MUL: cpu()->silu_mul(a, b, n, out); break;
@@ -71,6 +73,8 @@ static void on_cpu(enum gpu_pointwise op, const float *a, const float *b, uint32
     case GPU_GELU_MUL: cpu()->gelu_mul(a, b, n, out); break;
     case GPU_RELU_MUL: kernel_relu_mul(a, b, n, out); break;
     case GPU_SIGMOID_MUL: cpu()->sigmoid_mul(a, b, n, out); break;
+    case GPU_LIMITED_SILU: host_activate(cpu(), ACTIVATION_SILU, before, a, b, n, out); break;
+    case GPU_SILU_LIMITED: host_activate(cpu(), ACTIVATION_SILU, after, a, b, n, out); break;
     case GPU_SOFTPLUS_MUL:
         for (uint32_t i = 0; i < n; i++)
             out[i] = (float)exact_softplus((double)a[i]) * b[i];

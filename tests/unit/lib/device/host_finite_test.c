@@ -59,11 +59,13 @@ static void check_seen(const float *y, uint32_t n, const char *what, int kind, f
     device->not_finite = 0;
 }
 
-static void activate_network(enum ffn_activation activation, float gate, float up, float *y)
+static void activate_network(enum ffn_activation activation, struct ffn_limit limit, float gate,
+                             float up, float *y)
 {
     static _Alignas(64) float w[2][K * N], u[N];
     struct op_gate_up op = {.rows = 1,
                             .activation = activation,
+                            .limit = limit,
                             .x = device_rows_of_floats(device_address(x), K),
                             .gate = matrix_of(w[0], gate),
                             .up = matrix_of(w[1], up),
@@ -72,7 +74,8 @@ static void activate_network(enum ffn_activation activation, float gate, float u
     device->ops->gate_up(device, &op);
 }
 
-static void activate_expert(enum ffn_activation activation, float gate, float up, float *y)
+static void activate_expert(enum ffn_activation activation, struct ffn_limit limit, float gate,
+                            float up, float *y)
 {
     static _Alignas(64) float w[2][K * N], u[N];
     const uint32_t row = 0;
@@ -84,6 +87,7 @@ static void activate_expert(enum ffn_activation activation, float gate, float up
     struct op_expert_gate_up op = {.rows = 1,
                                    .n = N,
                                    .activation = activation,
+                                   .limit = limit,
                                    .x = device_rows_of_floats(device_address(x), K),
                                    .jobs = 1,
                                    .job = &job,
@@ -96,33 +100,40 @@ static void activate_expert(enum ffn_activation activation, float gate, float up
     free(memory);
 }
 
+static void check_activation(enum ffn_activation activation, struct ffn_limit limit, float value)
+{
+    float y[N];
+    activate_network(activation, limit, value, 0.01f, y);
+    check_seen(y, N, "gate", (int)activation, value);
+    activate_network(activation, limit, 0.01f, value, y);
+    check_seen(y, N, "up", (int)activation, value);
+    activate_expert(activation, limit, value, 0.01f, y);
+    check_seen(y, N, "gate of an expert", (int)activation, value);
+    activate_expert(activation, limit, 0.01f, value, y);
+    check_seen(y, N, "up of an expert", (int)activation, value);
+}
+
+static const struct ffn_limit limits[] = {{0, false}, {7, false}, {7, true}};
+
 /* Limits, and the zeros of ReLU. */
 START_TEST(activations)
 {
-    float y[N];
     for (int a = 0; a < ACTIVATION__COUNT; a++)
-        for (size_t i = 0; i < ARRAY_LEN(values); i++) {
-            enum ffn_activation activation = (enum ffn_activation)a;
-            activate_network(activation, values[i], 0.01f, y);
-            check_seen(y, N, "gate", a, values[i]);
-            activate_network(activation, 0.01f, values[i], y);
-            check_seen(y, N, "up", a, values[i]);
-            activate_expert(activation, values[i], 0.01f, y);
-            check_seen(y, N, "gate of an expert", a, values[i]);
-            activate_expert(activation, 0.01f, values[i], y);
-            check_seen(y, N, "up of an expert", a, values[i]);
-        }
+        for (size_t i = 0; i < ARRAY_LEN(values) * ARRAY_LEN(limits); i++)
+            check_activation((enum ffn_activation)a, limits[i % ARRAY_LEN(limits)],
+                             values[i / ARRAY_LEN(limits)]);
 }
 END_TEST
 
 START_TEST(finite_values_are_not_noted)
 {
     float y[N];
-    for (int a = 0; a < ACTIVATION__COUNT; a++) {
-        activate_network((enum ffn_activation)a, 90, -90, y);
-        activate_expert((enum ffn_activation)a, 90, -90, y);
-        ck_assert(!device->not_finite && host_finite(y, N));
-    }
+    for (int a = 0; a < ACTIVATION__COUNT; a++)
+        for (size_t i = 0; i < ARRAY_LEN(limits); i++) {
+            activate_network((enum ffn_activation)a, limits[i], 90, -90, y);
+            activate_expert((enum ffn_activation)a, limits[i], 90, -90, y);
+            ck_assert(!device->not_finite && host_finite(y, N));
+        }
 }
 END_TEST
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Gates of heads in every form and with every function, against the definition in double; one row
- * and several, one thread and several: the same bits. */
+ * and several, one thread and several: the same bits. And limits of networks, likewise. */
 #include <check.h>
 #include <math.h>
 #include <string.h>
@@ -108,12 +108,48 @@ START_TEST(infinite_gates_are_noted)
 }
 END_TEST
 
+static double silu(double x)
+{
+    return x / (1 + exp(-x));
+}
+
+START_TEST(limits_before_and_after_the_activation)
+{
+    enum { N = 700 };
+    static float gate[N], up[N], y[N], plain[N];
+    const struct kernel_ops *kernels = kernel_ops_select("auto");
+    const double limit = 2.5;
+    struct random random;
+    random_seed(&random, 7, 2);
+    for (int i = 0; i < N; i++) {
+        gate[i] = (float)(random_unit(&random) - 0.5) * 20;
+        up[i] = (float)(random_unit(&random) - 0.5) * 20;
+    }
+    for (int after = 0; after < 2; after++) {
+        host_activate(kernels, ACTIVATION_SILU, (struct ffn_limit){2.5f, after != 0}, gate, up, N,
+                      y);
+        for (int i = 0; i < N; i++) {
+            double g = (double)gate[i], u = fmax(fmin((double)up[i], limit), -limit);
+            double want = (after ? fmin(silu(g), limit) : silu(fmin(g, limit))) * u;
+            ck_assert_msg(fabs((double)y[i] - want) <= 1e-6 * fabs(want) + 1e-30,
+                          "%d, element %d: %g, not %g", after, i, (double)y[i], want);
+        }
+        /* limits that nothing reaches have the bits of none */
+        host_activate(kernels, ACTIVATION_SILU, (struct ffn_limit){100, after != 0}, gate, up, N,
+                      y);
+        host_activate(kernels, ACTIVATION_SILU, (struct ffn_limit){0}, gate, up, N, plain);
+        ck_assert_mem_eq(y, plain, sizeof y);
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("host_gates");
     TCase *t = tcase_create("host_gates");
     tcase_add_loop_test(t, forms_and_functions, 1, 4);
     tcase_add_test(t, infinite_gates_are_noted);
+    tcase_add_test(t, limits_before_and_after_the_activation);
     suite_add_tcase(suite, t);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);
