@@ -513,6 +513,7 @@ static void bind_layer(struct core *c, uint32_t i, uint64_t *vectors)
     bind_mixer(c, i, vectors);
     if (model_layer_has_experts(c->model, i))
         bind_experts_step(c, i, vectors);
+    c->ffn_sums |= has(c, i, DENSE_FFN_POST_NORM);
     c->two_ffn_parts |= c->model->layer[i].ffn == FFN_DENSE_AND_EXPERTS;
     if (ffn_has_dense((enum layer_ffn)c->model->layer[i].ffn))
         bind_dense(c, i, (const enum dense_role[]){DENSE_FFN_GATE, DENSE_FFN_UP, DENSE_FFN_DOWN});

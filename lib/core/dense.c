@@ -56,7 +56,7 @@ void core_dense_layer(struct core *c)
     run_network(c);
 }
 
-/* ---- a dense network next to experts ---- */
+/* ---- a sum with a norm, and a dense network next to experts ---- */
 
 static void clear(struct core *c, struct device_at y)
 {
@@ -64,10 +64,24 @@ static void clear(struct core *c, struct device_at y)
     c->device->ops->clear(c->device, &(struct op_clear){.bytes = bytes, .y = y});
 }
 
+static bool has_two_parts(const struct core *c)
+{
+    return core_parts_now(c)->ffn == FFN_DENSE_AND_EXPERTS;
+}
+
+void core_ffn_begin(struct core *c)
+{
+    c->pass.into = c->scratch.x;
+    if (has_two_parts(c) || !core_layer_now(c)->ffn_post_norm.address)
+        return;
+    clear(c, c->scratch.sum);
+    c->pass.into = c->scratch.sum;
+}
+
 void core_while_reading(struct core *c)
 {
     const struct core_layer *l = core_layer_now(c);
-    if (c->model->layer[c->pass.step.layer].ffn != FFN_DENSE_AND_EXPERTS) {
+    if (!has_two_parts(c)) {
         if (c->hp.shared_inner > 0)
             run_network(c);
         return;
@@ -87,7 +101,7 @@ void core_while_reading(struct core *c)
     c->pass.into = c->scratch.experts_sum;
 }
 
-void core_join_parts(struct core *c)
+static void join_parts(struct core *c)
 {
     const struct core_layer *l = core_layer_now(c);
     const struct op_join join = {.rows = c->pass.step.rows,
@@ -101,4 +115,20 @@ void core_join_parts(struct core *c)
                                  .experts = c->scratch.experts_sum,
                                  .x = c->scratch.x};
     c->device->ops->join(c->device, &join);
+}
+
+void core_ffn_end(struct core *c)
+{
+    const struct core_layer *l = core_layer_now(c);
+    const struct op_add_norm norm = {.rows = c->pass.step.rows,
+                                     .n = c->hp.hidden,
+                                     .eps = c->hp.rms_eps,
+                                     .factor = c->residual,
+                                     .weight = l->ffn_post_norm,
+                                     .y = c->scratch.sum,
+                                     .into = c->scratch.x};
+    if (has_two_parts(c))
+        join_parts(c);
+    else if (l->ffn_post_norm.address)
+        c->device->ops->add_norm(c->device, &norm);
 }

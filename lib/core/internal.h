@@ -172,8 +172,8 @@ struct core_scratch {
     struct device_rows dense;       /* [<= DEVICE_BLOCK_ROWS] inner rows of the dense network */
     struct device_at dense_up;      /* the same rows of its up matrix */
     struct device_at shared_weight; /* [<= DEVICE_BLOCK_ROWS] sigmoid of the shared expert's gate */
-    /* FFN_DENSE_AND_EXPERTS, [chunk][hidden]: the sums of the dense network and of the experts;
-     * before the latter, the gate input is there. */
+    /* [chunk][hidden]: the sum of networks with a norm after it; of FFN_DENSE_AND_EXPERTS, those of
+     * the dense network and of the experts, where the gate input is before. */
     struct device_at sum, experts_sum;
 
     struct device_rows last;     /* [output_rows] normed rows before the output matrix */
@@ -220,6 +220,7 @@ struct core {
     struct device_at delta_q_weight, delta_k_weight;      /* of the L2 norm of a head */
     struct device_latent latent;                          /* key 0: no layer is MLA */
     float residual;                                       /* factor of what a part adds */
+    bool ffn_sums;                                        /* some layer has a norm of their sum */
     bool two_ffn_parts;                                   /* some layer is FFN_DENSE_AND_EXPERTS */
     uint32_t q_size, k_size, v_size, mix_size, gate_size; /* of the largest layer */
     uint32_t rope_size;                          /* floats of the angles of one row and table */
@@ -297,8 +298,10 @@ void core_sum_ranks(struct core *c);
  * network next to them, or nothing. Afterwards c->scratch.in has the input of the experts. */
 void core_while_reading(struct core *c);
 void core_dense_layer(struct core *c); /* norm and network of a layer without experts */
-/* Adds both parts of a FFN_DENSE_AND_EXPERTS layer, normed, to the residual stream. */
-void core_join_parts(struct core *c);
+/* What the networks of a layer add to begins; and the end, which adds their sum to the residual
+ * stream if it has a norm: that of a layer, or those of FFN_DENSE_AND_EXPERTS. */
+void core_ffn_begin(struct core *c);
+void core_ffn_end(struct core *c);
 
 /* pass/resident_pass.c: a pass of one token whose experts are all on the device. */
 bool core_pass_is_resident(struct core *c);

@@ -231,10 +231,10 @@ struct core_bytes core_scratch_layout(struct core *c, uint32_t chunk,
     c->resident.sequence = cut_host(&m, hp->layers, sizeof *c->resident.sequence);
     c->scratch.ones = cut_floats(&m, hp->hidden);
     c->scratch.roots = cut_floats(&m, hp->hidden);
-    if (c->two_ffn_parts) {
+    if (c->ffn_sums)
         c->scratch.sum = cut_floats(&m, (size_t)chunk * hp->hidden);
+    if (c->two_ffn_parts)
         c->scratch.experts_sum = cut_floats(&m, (size_t)chunk * hp->hidden);
-    }
     c->scratch.y =
         c->scratch.pair_out; /* attention and the dense network end before experts begin */
     cut_dense(c, &m, chunk, want.dense);

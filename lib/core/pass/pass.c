@@ -46,13 +46,12 @@ static int run_layer(struct core *c, struct error *error)
     enum layer_ffn ffn = (enum layer_ffn)core_parts_now(c)->ffn;
     begin_layer(c);
     core_run_mixer(c);
-    c->pass.into = c->scratch.x;
+    core_ffn_begin(c);
     if (!ffn_has_experts(ffn))
         core_dense_layer(c);
     else if (run_experts(c, error) != 0)
         return -1;
-    if (ffn == FFN_DENSE_AND_EXPERTS)
-        core_join_parts(c);
+    core_ffn_end(c);
     return 0;
 }
 

@@ -157,20 +157,8 @@ static void run_experts(struct core *c)
     c->device->ops->routed_experts(c->device, &routed);
 }
 
-/* As run_layer of pass.c, without the source. */
-static void run_layer(struct core *c)
+static void run_expert_layer(struct core *c)
 {
-    enum layer_ffn ffn = (enum layer_ffn)core_parts_now(c)->ffn;
-    bool experts = ffn_has_experts(ffn);
-    core_take_sequences(c);
-    if (experts && c->hp.router_first)
-        core_run_router(c, routes_of_layer(c));
-    core_run_mixer(c);
-    c->pass.into = c->scratch.x;
-    if (!experts) {
-        core_dense_layer(c);
-        return;
-    }
     if (c->hp.router_first) {
         core_ffn_norm(c);
     } else {
@@ -178,8 +166,22 @@ static void run_layer(struct core *c)
         core_run_router(c, routes_of_layer(c));
     }
     run_experts(c);
-    if (ffn == FFN_DENSE_AND_EXPERTS)
-        core_join_parts(c);
+}
+
+/* As run_layer of pass.c, without the source. */
+static void run_layer(struct core *c)
+{
+    bool experts = ffn_has_experts((enum layer_ffn)core_parts_now(c)->ffn);
+    core_take_sequences(c);
+    if (experts && c->hp.router_first)
+        core_run_router(c, routes_of_layer(c));
+    core_run_mixer(c);
+    core_ffn_begin(c);
+    if (!experts)
+        core_dense_layer(c);
+    else
+        run_expert_layer(c);
+    core_ffn_end(c);
 }
 
 static void submit_token(struct core *c)

@@ -226,8 +226,16 @@ static int drop_skipped(struct model_hparams *h, struct error *error)
     return 0;
 }
 
+void arch_set_shares(const struct arch *arch, struct model_hparams *h)
+{
+    const struct arch_row *row;
+    ARCH_EACH (row, arch, ARCH_ROWS(SHARE))
+        if (arch_uint_of(h, row->offset) == 0)
+            *arch_uint(h, row->offset) = arch_uint_of(h, row->other) / row->divisor;
+}
+
 /* Computes the hyper-parameters that are missing in the file (still 0). */
-static void derive_absent(struct model_hparams *h, uint32_t tokens)
+static void derive_absent(const struct arch *arch, struct model_hparams *h, uint32_t tokens)
 {
     if (!h->shared_inner)
         h->shared_inner = h->shared_count * h->expert_inner; /* at most 64 * 65536 */
@@ -238,6 +246,7 @@ static void derive_absent(struct model_hparams *h, uint32_t tokens)
         h->head_size = h->hidden / h->heads;
     if (!h->value_size)
         h->value_size = h->head_size;
+    arch_set_shares(arch, h);
     if (!h->rope_dims)
         h->rope_dims = h->head_size;
     if (!h->vocab)
@@ -271,7 +280,7 @@ int arch_read_hparams(const struct arch *arch, const struct gguf *g, uint32_t to
         read_rows(arch, ARCH_ROWS(LIMITS), arch_read_limits, g, h, error) ||
         (listed = arch_read_recurrent(arch, g, h, error)) < 0)
         return -1;
-    derive_absent(h, tokens);
+    derive_absent(arch, h, tokens);
     if (!listed)
         arch_set_recurrent(h);
     memset(h->layer_kind + h->layers, LAYER_FULL, sizeof h->layer_kind - h->layers);
@@ -335,7 +344,8 @@ static int check_ranges(const struct arch *arch, const struct model_hparams *h, 
 static bool has_row(const struct arch *arch, size_t offset)
 {
     uint64_t kinds = ARCH_ROWS(UINT) | ARCH_ROWS(FLAG) | ARCH_ROWS(FLOAT) | ARCH_ROWS(FLOAT_OLD) |
-                     ARCH_ROWS(TEXT) | ARCH_ROWS(CONST) | ARCH_ROWS(ARRAY) | ROWS_OF_REALS;
+                     ARCH_ROWS(TEXT) | ARCH_ROWS(CONST) | ARCH_ROWS(ARRAY) | ARCH_ROWS(SHARE) |
+                     ROWS_OF_REALS;
     const struct arch_row *row;
     ARCH_EACH (row, arch, kinds)
         if (row->offset == offset)

@@ -24,6 +24,7 @@ enum arch_dim {
     ARCH_DIM_HEADS,
     ARCH_DIM_GATES,     /* of a row, with a matrix of their own */
     ARCH_DIM_HALF,      /* rope_dims / 2, of layers without a window */
+    ARCH_DIM_HALF_MOST, /* the same of the layers with the most */
     ARCH_DIM_Q_RANK,    /* of MLA; 0: queries of one matrix */
     ARCH_DIM_MLA_Q,     /* heads * mla_key_size */
     ARCH_DIM_MLA_Q_ONE, /* heads * mla_key_size where queries have one matrix, else 0 */
@@ -85,6 +86,7 @@ enum arch_row_kind {
     ARCH_ELSE,
     ARCH_TENSOR,
     ARCH_DEFAULT,
+    ARCH_SHARE,
     ARCH_MISSING,
     ARCH_CONST,
     ARCH_CONST_FLOAT,
@@ -136,6 +138,7 @@ struct arch_row {
         struct {
             uint8_t which, mixer, ffn; /* enum arch_which, layer_mixer, layer_ffn */
         };
+        uint32_t divisor;
         struct {
             /* enum dense_role; of ARCH_EXPERT: enum expert_matrix, or EXPERT_GATE_UP. */
             uint8_t role;
@@ -181,6 +184,9 @@ void arch_derive_mla(struct model_hparams *hparams);
 
 /* Sets the floats without a key (ARCH_ROOT, ARCH_CONST_FLOAT). */
 void arch_set_reals(const struct arch *arch, struct model_hparams *hparams);
+
+/* Sets the fields that are still 0 and are a share of another one (ARCH_SHARE). */
+void arch_set_shares(const struct arch *arch, struct model_hparams *hparams);
 
 /* Sets mixers and feed-forward parts by the kinds of the layers, which are known. */
 void arch_set_parts(const struct arch *arch, struct model_hparams *hparams);

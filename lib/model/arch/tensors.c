@@ -72,6 +72,7 @@ uint64_t arch_dim_size(const struct model_hparams *h, uint32_t layer, enum arch_
     case ARCH_DIM_GATES:
         return a.gate_form == GATE_IN_Q ? 0 : model_gates_of(&a, a.value_size).floats;
     case ARCH_DIM_HALF: return h->rope_dims / 2;
+    case ARCH_DIM_HALF_MOST: return model_rope_dims_max(h) / 2;
     case ARCH_DIM_Q_RANK: return h->q_rank;
     case ARCH_DIM_MLA_Q: return (uint64_t)h->heads * h->mla_key_size;
     case ARCH_DIM_MLA_Q_ONE: return h->q_rank > 0 ? 0 : (uint64_t)h->heads * h->mla_key_size;

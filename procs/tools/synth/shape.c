@@ -192,6 +192,7 @@ int shape_finish(struct shape *s, struct error *error)
         h->head_size = h->hidden / h->heads;
     if (h->value_size == 0)
         h->value_size = h->head_size;
+    arch_set_shares(s->arch, h);
     if (h->rope_dims == 0)
         h->rope_dims = h->head_size;
     arch_set_kinds(s->arch, h);

@@ -17,6 +17,13 @@ const struct arch_row arch_transformer[] = {
 };
 
 const struct arch_row arch_sizes[] = {
+    GROUP(arch_counts),
+    UINT(rope_dims, "rope.dimension_count", 2, 1024, DERIVED),
+    GROUP(arch_ends),
+    END,
+};
+
+const struct arch_row arch_counts[] = {
     UINT(layers, "block_count", 1, MODEL_LAYERS_MAX, REQUIRED),
     UINT(hidden, "embedding_length", 1, 65536, REQUIRED),
     UINT(heads, "attention.head_count", 1, 1024, REQUIRED),
@@ -27,7 +34,10 @@ const struct arch_row arch_sizes[] = {
     UINT(context, "context_length", 1, MODEL_CONTEXT_MAX, REQUIRED),
     UINT(experts, "expert_count", 1, MODEL_EXPERTS_MAX, REQUIRED),
     UINT(experts_used, "expert_used_count", 1, MODEL_TOP_K_MAX, REQUIRED),
-    UINT(rope_dims, "rope.dimension_count", 2, 1024, DERIVED),
+    END,
+};
+
+const struct arch_row arch_ends[] = {
     FLOAT_ELSE(rope_theta, "rope.freq_base", 1, 1e12, 10000),
     ONLY("attention.causal", 1),
     DENSE(TOKEN_EMBD, ANY, REQUIRED, HIDDEN, VOCAB),

@@ -5,10 +5,10 @@
 
 #include "lib/model/arch/families/rows.h"
 
-extern const struct arch_row arch_common[], arch_transformer[], arch_sizes[], arch_no_window[],
-    arch_window[], arch_scaling[], arch_scaling_keys[], arch_attention[], arch_joined_attention[],
-    arch_attention_out[], arch_biases[], arch_expert_ffn[], arch_experts[], arch_all_experts[],
-    arch_softmax[], arch_leading_dense[], arch_dense_ffn[], arch_ungated_shared[],
-    arch_shared_width[], arch_sigmoid[], arch_mamba2[];
+extern const struct arch_row arch_common[], arch_transformer[], arch_sizes[], arch_counts[],
+    arch_ends[], arch_no_window[], arch_window[], arch_scaling[], arch_scaling_keys[],
+    arch_attention[], arch_joined_attention[], arch_attention_out[], arch_biases[],
+    arch_expert_ffn[], arch_experts[], arch_all_experts[], arch_softmax[], arch_leading_dense[],
+    arch_dense_ffn[], arch_ungated_shared[], arch_shared_width[], arch_sigmoid[], arch_mamba2[];
 
 #endif

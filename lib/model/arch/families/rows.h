@@ -55,6 +55,9 @@
 #define DEFAULT(field, value_) ROW(DEFAULT, FIELD(field), .value = (value_))
 #define DEFAULT_OF(field, layers_, vocab_, value_)                                                 \
     ROW(DEFAULT, FIELD(field), .layers = (layers_), .vocab = (vocab_), .value = (value_))
+/* A field that is still 0 after all keys is a share of another one. */
+#define SHARE(field, of, divisor_)                                                                 \
+    ROW(SHARE, FIELD(field), .other = OFFSET(of), .divisor = (divisor_))
 /* The end of the message for a file that lacks this required key: what such a file is. */
 #define MISSING(key_, what) ROW(MISSING, .key = (key_), .text = (what))
 /* Fields without a key: an integer, a float, and the square root of another field. */
