@@ -11,7 +11,7 @@ void core_mixer_input(struct core *c)
                                  .x = c->scratch.x,
                                  .weight = l->attn_norm,
                                  .bias = l->attn_norm_bias,
-                                 .forms = l->in_forms,
+                                 .forms = l->in_forms | (c->hp.parallel ? l->gate_forms : 0),
                                  .y = c->scratch.in};
     device_rows_set(&c->scratch.mix, l->mix_size);
     c->device->ops->norm(c->device, &norm);
@@ -46,7 +46,7 @@ void core_attention_output(struct core *c)
                                            .w = l->out,
                                            .scale = l->out_scale,
                                            .bias = l->out_bias,
-                                           .factor = c->residual,
+                                           .factor = core_mixer_factor(c),
                                            .y = c->scratch.y,
                                            .into = normed ? (struct device_at){0} : c->scratch.x};
     const struct op_add_norm norm = {.rows = rows,
@@ -68,7 +68,6 @@ void core_attention(struct core *c)
 {
     const struct core_layer *l = core_layer_now(c);
     bool in_q = l->attention.gate != HEAD_GATE_NONE && l->attention.gate_form == GATE_IN_Q;
-    core_mixer_input(c);
     const struct op_attention attention = {
         .rows = c->pass.step.rows,
         .sequences = c->pass.sequence_count,

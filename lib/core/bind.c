@@ -207,12 +207,33 @@ static void bind_more_types(struct core *c, const struct core_config *config)
     }
 }
 
+/* Rows of a matrix of several. */
+static struct device_matrix rows_of(const struct device_matrix *all, uint32_t first, uint32_t n)
+{
+    struct device_matrix m = *all;
+    m.data = device_offset(all->data, first * all->row_bytes);
+    m.n = n;
+    return m;
+}
+
+/* Gate and up in one matrix, the rows of gate first: the file has no gate of its own. */
+static void bind_joined(struct core_layer *l)
+{
+    const struct device_matrix all = l->dense[EXPERT_UP];
+    l->dense[EXPERT_GATE] = rows_of(&all, 0, all.n / 2);
+    l->dense[EXPERT_UP] = rows_of(&all, all.n / 2, all.n / 2);
+    l->dense_scale[EXPERT_GATE] = l->dense_scale[EXPERT_UP];
+}
+
 /* The network that every token uses: of a layer without experts, or the shared expert. */
 static void bind_dense(struct core *c, uint32_t i, const enum dense_role roles[EXPERT__COUNT])
 {
     struct core_layer *l = &c->layer[i];
     for (int m = 0; m < EXPERT__COUNT; m++)
-        l->dense[m] = dense_matrix(c, i, roles[m]);
+        if (has(c, i, roles[m]))
+            l->dense[m] = dense_matrix(c, i, roles[m]);
+    if (l->dense[EXPERT_UP].n == 2 * l->dense[EXPERT_DOWN].k)
+        bind_joined(l);
     l->gate_forms |= form_bit(&l->dense[EXPERT_GATE]) | form_bit(&l->dense[EXPERT_UP]);
     l->dense_forms = form_bit(&l->dense[EXPERT_DOWN]);
 }
@@ -246,15 +267,6 @@ static void bind_experts_step(struct core *c, uint32_t i, uint64_t *vectors)
     l->gate_forms |= router_form(c, hparams_next_experts(&c->hp, i + 1)); /* to predict */
     if (!l->experts_norm.address) /* one norm for router and experts */
         l->gate_forms |= l->expert_forms;
-}
-
-/* Rows of a matrix of q, k and v. */
-static struct device_matrix rows_of(const struct device_matrix *all, uint32_t first, uint32_t n)
-{
-    struct device_matrix m = *all;
-    m.data = device_offset(all->data, first * all->row_bytes);
-    m.n = n;
-    return m;
 }
 
 static void bind_qkv(struct core *c, uint32_t i)
@@ -393,7 +405,7 @@ static void bind_sizes(struct core *c, uint32_t i)
     c->rope_size = larger(c->rope_size, a->rope_dims);
     if (a->rope_dims != 0) {
         c->rope_has_factors[a->rope_table] =
-            a->rope_table != LAYER_WINDOW || c->hp.no_rope_full == 1;
+            a->rope_table != LAYER_WINDOW || model_full_unrotated(&c->hp);
         c->ropes[a->rope_table] =
             core_rope_of(&c->hp, (enum layer_kind)a->rope_table, a->rope_dims);
     }

@@ -32,7 +32,7 @@ static void run_block(struct core *c, uint32_t first, uint32_t rows)
         .x = c->scratch.dense,
         .w = l->dense[EXPERT_DOWN],
         .scale = l->dense_scale[EXPERT_DOWN],
-        .factor = c->residual,
+        .factor = core_ffn_factor(c),
         .weight = c->scratch.shared_weight,
         .y = c->scratch.y,
         .into = device_floats_at(c->pass.into, (uint64_t)first * c->hp.hidden)};

@@ -71,8 +71,8 @@ struct core_layer {
         struct core_recurrent_weights recurrent;
     };
 
-    /* The feed-forward part: x = norm(rows) with ffn_norm; what follows is added to the rows, after
-     * ffn_post_norm if there is one. */
+    /* The feed-forward part: x = norm(rows) with ffn_norm, or, in parallel blocks, that of the
+     * mixer; what follows is added to the rows, after ffn_post_norm if there is one. */
     struct device_at ffn_norm, ffn_norm_bias, ffn_post_norm;
     struct device_at layer_scale; /* factor of the rows after the layer */
 
@@ -260,8 +260,10 @@ void core_run_mixer(struct core *c);      /* of the current layer */
 
 /* Mixers. They read the residual stream and add to it. */
 struct kernel_rope core_rope_of(const struct model_hparams *h, enum layer_kind kind, uint32_t dims);
-void core_attention(struct core *c);   /* attention.c */
-void core_mixer_input(struct core *c); /* the norm of the rows, and the size of c->scratch.mix */
+void core_attention(struct core *c); /* attention.c */
+/* The norm of the rows, and the size of c->scratch.mix. In parallel blocks the feed-forward part
+ * reads these rows, too: mixers leave c->scratch.in as it is. */
+void core_mixer_input(struct core *c);
 void core_attention_output(struct core *c); /* of c->scratch.mix, added to the rows */
 void core_mla(struct core *c);              /* mla.c */
 void core_recurrence(struct core *c);       /* recurrent.c */
@@ -326,6 +328,21 @@ static inline const struct core_sequence *core_sequence_of(const struct core *c,
 static inline const struct layer_parts *core_parts_now(const struct core *c)
 {
     return &c->model->layer[c->pass.step.layer];
+}
+
+/* Factors of what the parts of the current layer add. One of all values is one of attention's
+ * result, where no norm follows it. */
+static inline float core_mixer_factor(const struct core *c)
+{
+    bool scaled = c->hp.value_scale != 0 && core_parts_now(c)->mixer == MIXER_ATTENTION;
+    return c->residual * (scaled ? c->hp.value_scale : 1.0f);
+}
+
+static inline float core_ffn_factor(const struct core *c)
+{
+    bool mean = c->hp.shared_average && c->hp.shared_inner > 0 &&
+                ffn_has_experts((enum layer_ffn)core_parts_now(c)->ffn);
+    return c->residual * (mean ? 0.5f : 1.0f);
 }
 
 /* The next layer with experts, which are predicted; c->hp.layers if there is none. */

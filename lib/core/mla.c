@@ -22,7 +22,6 @@ static void project(struct core *c)
 void core_mla(struct core *c)
 {
     const struct core_layer *l = core_layer_now(c);
-    core_mixer_input(c);
     project(c);
     const struct op_latent_store store = {.rows = c->pass.step.rows,
                                           .sequences = c->pass.sequence_count,

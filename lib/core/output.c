@@ -17,12 +17,13 @@ void core_compute_logits(struct core *c, uint32_t row, uint32_t rows)
                                  .bias = c->output_norm_bias,
                                  .forms = c->output_forms,
                                  .y = c->scratch.last};
+    float divisor = c->hp.logit_scale != 0 ? 1.0f / c->hp.logit_scale : c->hp.logit_divisor;
     const struct op_logits logits = {.rows = rows,
                                      .x = c->scratch.last,
                                      .w = c->output,
                                      .scale = c->output_scale,
                                      .bias = c->output_bias,
-                                     .divisor = c->hp.logit_divisor,
+                                     .divisor = divisor,
                                      .cap = c->hp.logit_cap,
                                      .y = c->scratch.logits.at};
     c->device->ops->norm(c->device, &norm);

@@ -25,7 +25,6 @@ static void project(struct core *c)
 void core_shortconv(struct core *c)
 {
     const struct layer_recurrent *r = &c->model->layer[c->pass.step.layer].recurrent;
-    core_mixer_input(c);
     project(c);
     const struct op_short_conv conv = {.rows = c->pass.step.rows,
                                        .sequences = c->pass.sequence_count,
@@ -45,7 +44,6 @@ void core_shortconv(struct core *c)
 void core_recurrence(struct core *c)
 {
     const struct core_layer *l = core_layer_now(c);
-    core_mixer_input(c);
     project(c);
     const struct op_recurrence recurrence = {
         .rows = c->pass.step.rows,

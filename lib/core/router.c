@@ -9,7 +9,7 @@
 
 struct device_at core_gate_input(const struct core *c)
 {
-    if (c->hp.router_first)
+    if (c->hp.router_first && !c->hp.parallel)
         return c->scratch.x;
     return c->layer[c->pass.step.layer].router_scale.address ? c->scratch.experts_sum
                                                              : c->scratch.in.base[FORM_F32];
@@ -18,6 +18,8 @@ struct device_at core_gate_input(const struct core *c)
 void core_ffn_norm(struct core *c)
 {
     const struct core_layer *l = core_layer_now(c);
+    if (c->hp.parallel) /* it is the mixer's */
+        return;
     const struct op_norm norm = {.rows = c->pass.step.rows,
                                  .kind = (enum norm_kind)c->hp.norm,
                                  .eps = c->hp.rms_eps,
@@ -59,7 +61,8 @@ bool core_predicts_next(const struct core *c)
 /* What a router reads. */
 static struct device_rows router_input(const struct core *c)
 {
-    return c->hp.router_first ? device_rows_of_floats(c->scratch.x, c->hp.hidden) : c->scratch.in;
+    return c->hp.router_first && !c->hp.parallel ? device_rows_of_floats(c->scratch.x, c->hp.hidden)
+                                                 : c->scratch.in;
 }
 
 static void run_router(struct core *c, const struct core_layer *l, struct model_router rule,

@@ -108,5 +108,7 @@ _Static_assert(ARRAY_LEN(mixers) == MIXER__COUNT, "a function for every mixer");
 
 void core_run_mixer(struct core *c)
 {
+    if (!c->hp.parallel)
+        core_mixer_input(c);
     mixers[core_parts_now(c)->mixer](c);
 }

@@ -20,6 +20,8 @@ static void begin_layer(struct core *c)
         c->source.layer_inputs(c->source.self, &c->pass.step,
                                core_fetch_rows(c, c->scratch.x, c->pass.step.rows), c->hp.hidden,
                                c->hp.hidden);
+    if (c->hp.parallel)
+        core_mixer_input(c);
     if (c->hp.router_first && ffn_has_experts((enum layer_ffn)core_parts_now(c)->ffn)) {
         core_route_layer(c);
         if (c->source.gate_inputs)

@@ -147,7 +147,7 @@ static void run_experts(struct core *c)
                                    .gate = c->scratch.gate,
                                    .up = c->scratch.up,
                                    .y = c->scratch.pair_out,
-                                   .factor = c->residual,
+                                   .factor = core_ffn_factor(c),
                                    .into = c->pass.into};
     for (int m = 0; m < EXPERT__COUNT; m++) {
         routed.matrix[m] = device_shape(c->device, matrix[m]);
@@ -173,6 +173,8 @@ static void run_layer(struct core *c)
 {
     bool experts = ffn_has_experts((enum layer_ffn)core_parts_now(c)->ffn);
     core_take_sequences(c);
+    if (c->hp.parallel)
+        core_mixer_input(c);
     if (experts && c->hp.router_first)
         core_run_router(c, routes_of_layer(c));
     core_run_mixer(c);

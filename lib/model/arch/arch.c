@@ -171,6 +171,16 @@ static int read_else(const struct arch *arch, const struct arch_row *row, const 
     return 0;
 }
 
+static int read_lacks(const struct arch *arch, const struct arch_row *row, const char *key,
+                      const struct gguf *g, struct model_hparams *h, struct error *error)
+{
+    double value;
+    (void)arch, (void)error;
+    if (gguf_get_float(g, key, &value, NULL) == 0)
+        *arch_uint(h, row->offset) = (uint32_t)row->value;
+    return 0;
+}
+
 static int read_rows(const struct arch *arch, uint64_t kinds, arch_read_row *read,
                      const struct gguf *g, struct model_hparams *h, struct error *error)
 {
@@ -196,6 +206,7 @@ static int read_keys(const struct arch *arch, const struct gguf *g, struct model
         {ARCH_ROWS(FLOAT) | ARCH_ROWS(FLOAT_OLD), read_float},
         {ARCH_ROWS(TEXT), read_text},
         {ARCH_ROWS(ELSE), read_else},
+        {ARCH_ROWS(LACKS), read_lacks},
         {ARCH_ROWS(ONLY) | ARCH_ROWS(ONLY_FLOAT) | ARCH_ROWS(BELOW) | ARCH_ROWS(WIDE),
          arch_check_only},
         {ARCH_ROWS(TENSOR), arch_read_tensor},
@@ -212,6 +223,9 @@ static void set_defaults(const struct arch *arch, struct model_hparams *h, uint3
     ARCH_EACH (row, arch, ARCH_ROWS(DEFAULT))
         if ((row->layers == 0 || (row->layers == h->layers && row->vocab == tokens)) &&
             arch_uint_of(h, row->offset) == 0)
+            *arch_uint(h, row->offset) = (uint32_t)row->value;
+    ARCH_EACH (row, arch, ARCH_ROWS(WHERE))
+        if (arch_uint_of(h, row->other) == row->is)
             *arch_uint(h, row->offset) = (uint32_t)row->value;
 }
 
@@ -284,6 +298,8 @@ int arch_read_hparams(const struct arch *arch, const struct gguf *g, uint32_t to
     if (!listed)
         arch_set_recurrent(h);
     memset(h->layer_kind + h->layers, LAYER_FULL, sizeof h->layer_kind - h->layers);
+    if (arch_read_flags(arch, g, h, error) != 0)
+        return -1;
     arch_set_parts(arch, h);
     const struct arch_row *row;
     ARCH_EACH (row, arch, ARCH_ROWS(CONST))
@@ -333,6 +349,9 @@ static int check_ranges(const struct arch *arch, const struct model_hparams *h, 
     bool fixed = true;
     ARCH_EACH (row, arch, ARCH_ROWS(CONST))
         fixed &= arch_uint_of(h, row->offset) == (uint32_t)row->value;
+    ARCH_EACH (row, arch, ARCH_ROWS(LACKS))
+        fixed &= arch_uint_of(h, row->offset) == (uint32_t)row->value ||
+                 arch_uint_of(h, row->offset) == 0;
     ARCH_EACH (row, arch, ROWS_OF_REALS)
         fixed &= float_of(h, row->offset) == real_of(h, row);
     return fixed ? 0
@@ -344,8 +363,8 @@ static int check_ranges(const struct arch *arch, const struct model_hparams *h, 
 static bool has_row(const struct arch *arch, size_t offset)
 {
     uint64_t kinds = ARCH_ROWS(UINT) | ARCH_ROWS(FLAG) | ARCH_ROWS(FLOAT) | ARCH_ROWS(FLOAT_OLD) |
-                     ARCH_ROWS(TEXT) | ARCH_ROWS(CONST) | ARCH_ROWS(ARRAY) | ARCH_ROWS(SHARE) |
-                     ROWS_OF_REALS;
+                     ARCH_ROWS(TEXT) | ARCH_ROWS(TENSOR) | ARCH_ROWS(LACKS) | ARCH_ROWS(CONST) |
+                     ARCH_ROWS(ARRAY) | ARCH_ROWS(SHARE) | ROWS_OF_REALS;
     const struct arch_row *row;
     ARCH_EACH (row, arch, kinds)
         if (row->offset == offset)
@@ -405,7 +424,7 @@ int arch_check_hparams(const struct arch *arch, const struct model_hparams *h, s
                          "key '%s.feed_forward_length' is missing: the first %" PRIu32
                          " layers have no experts",
                          arch->name, h->dense_layers);
-    if (check_groups(h, error))
+    if (check_groups(h, error) || arch_check_flags(arch, h, error))
         return -1;
     if (h->tied_output > 1)
         return error_set(error, ERR_BAD_INPUT, "tied_output is neither 0 nor 1");

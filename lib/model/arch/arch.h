@@ -21,6 +21,12 @@ enum layer_kind {
     LAYER_KIND__COUNT
 };
 
+/* What a layer does without, as bits. */
+enum layer_flag {
+    LAYER_UNROTATED = 1, /* attention does not rotate */
+    LAYER_UNROUTED = 2   /* no experts, in another layer than the first dense_layers */
+};
+
 /* How the angles of the rotary embedding are scaled for contexts longer than the trained one. */
 enum rope_scaling {
     ROPE_UNSCALED,
@@ -61,10 +67,13 @@ struct model_hparams {
     float residual_scale;    /* factor of what each part of a layer adds; 0: none */
     float logit_divisor;     /* of the logits; 0: none */
     float embedding_scale;   /* factor of the embedding; 0: none */
+    float logit_scale;       /* factor of the logits; 0: none */
+    uint32_t shared_average; /* 1: with a shared expert, half of the sum of all experts is added */
     float clamp_qkv;         /* q, k and v are limited to +-this; 0: not */
     uint32_t norm;           /* enum norm_kind */
     uint32_t activation;     /* enum ffn_activation */
-    uint32_t router_first;   /* 1: the router reads the input of the layer, before its norm */
+    uint32_t router_first;   /* 1: the router reads the input of the layer; parallel: normed */
+    uint32_t parallel;       /* 1: mixer and feed-forward part read the same normed input */
     uint32_t v_norm;         /* 1: an RMSNorm without weight of each v head */
     float logit_cap;         /* soft cap: cap * tanh(logit / cap); 0: none */
     uint32_t value_size;     /* of a value head */
@@ -82,8 +91,7 @@ struct model_hparams {
     float rope_attention;   /* a further factor of cos and sin, scaled or not; 0: none */
     uint32_t rope_truncate; /* YaRN: the correction range is rounded to integers */
     uint32_t rope_scale_window;
-    uint32_t no_rope_full; /* 1: with a window, layers of kind LAYER_FULL do not rotate; 2: no layer
-                            * does */
+    float value_scale; /* factor of attention's result; 0: none */
     /* Of MLA; head_size and value_size are those of its cache: kv_rank + rope_dims, kv_rank. */
     uint32_t q_rank;  /* of the queries' matrix in two factors; 0: one matrix */
     uint32_t kv_rank; /* elements of a latent */
@@ -100,6 +108,7 @@ struct model_hparams {
     uint32_t delta_order; /* enum delta_order */
     uint32_t head_gate;   /* enum head_gate: of the results of heads */
     uint32_t gate_form;   /* enum gate_form */
+    uint32_t joined_qkv;  /* 1: q, k and v are one matrix, where the architecture has both forms */
     /* MLA: queries of position p are multiplied by 1 + query_scale * ln(1 + floor(p /
      * query_context)); 0: they are not. */
     float query_scale;
@@ -107,6 +116,7 @@ struct model_hparams {
     uint32_t limit_result; /* of the networks of layers (struct ffn_limit) */
     uint32_t reserved[1];
     uint8_t layer_kind[MODEL_LAYERS_MAX];  /* enum layer_kind */
+    uint8_t layer_flags[MODEL_LAYERS_MAX]; /* enum layer_flag */
     uint8_t layer_mixer[MODEL_LAYERS_MAX]; /* enum layer_mixer, by the rows of the architecture */
     uint8_t layer_ffn[MODEL_LAYERS_MAX];   /* enum layer_ffn, likewise by the rows */
     /* Limits of the networks of a layer: of its experts; of its dense network or shared expert. */
@@ -198,10 +208,9 @@ static inline struct layer_attention model_attention_of(const struct model_hpara
         .kv_heads = w && h->kv_heads_window ? h->kv_heads_window : h->kv_heads,
         .key_size = w && h->head_size_window ? h->head_size_window : h->head_size,
         .window = w ? h->window : 0,
-        .rope_dims = w && h->rope_dims_window                      ? h->rope_dims_window
-                     : h->no_rope_full == 2                        ? 0
-                     : !w && h->no_rope_full == 1 && h->window > 0 ? 0
-                                                                   : h->rope_dims,
+        .rope_dims = h->layer_flags[layer] & LAYER_UNROTATED ? 0
+                     : w && h->rope_dims_window              ? h->rope_dims_window
+                                                             : h->rope_dims,
         .rope_table = w ? LAYER_WINDOW : LAYER_FULL,
         .scale = h->score_scale,
         .values_in_keys = h->kv_rank > 0,
@@ -212,6 +221,16 @@ static inline struct layer_attention model_attention_of(const struct model_hpara
                    : h->value_size           ? h->value_size
                                              : a.key_size;
     return a;
+}
+
+/* True if some layer that attends to all positions does not rotate: divisors of the angles in the
+ * file are then those of layers with a window, too. */
+static inline bool model_full_unrotated(const struct model_hparams *h)
+{
+    for (uint32_t layer = 0; layer < h->layers; layer++)
+        if (h->layer_kind[layer] == LAYER_FULL && h->layer_flags[layer] & LAYER_UNROTATED)
+            return true;
+    return false;
 }
 
 /* The largest number of rotated elements of a head over all layers. */

@@ -45,6 +45,17 @@ arch_read_row arch_read_tensor; /* ARCH_TENSOR */
 arch_read_row arch_read_limits; /* ARCH_LIMITS, after the kinds of layers */
 arch_read_row arch_check_only;  /* keys that select computations which sluice does not support */
 
+/* Reads an array with an element per block, of bools or of integers that are 0 or 1: 1, or 0 if the
+ * file has none, or -1. */
+int arch_read_bools(const struct gguf *g, const char *key, const struct model_hparams *h,
+                    bool *values, struct error *error);
+
+/* flags.c: reads the flags that the file states, sets those of the rule, checks all. */
+int arch_read_flags(const struct arch *arch, const struct gguf *g, struct model_hparams *h,
+                    struct error *error);
+void arch_set_flags(const struct arch *arch, struct model_hparams *h);
+int arch_check_flags(const struct arch *arch, const struct model_hparams *h, struct error *error);
+
 /* Sets the kinds from the file, or by the rule. */
 int arch_read_kinds(const struct arch *arch, const struct gguf *g, struct model_hparams *h,
                     struct error *error);
@@ -57,6 +68,9 @@ int arch_read_recurrent(const struct arch *arch, const struct gguf *g, struct mo
 void arch_set_recurrent(struct model_hparams *h);
 int arch_check_recurrent(const struct model_hparams *h, struct error *error);
 
+/* True if `name` matches `pattern`, in which %u is a decimal number without leading zeros. *number:
+ * the first of these numbers. */
+bool arch_name_matches(const char *pattern, const char *name, uint32_t *number);
 /* Reads what several keys and tensors state together, after each key was read by itself. */
 int arch_read_scaling(const struct arch *arch, const struct gguf *g, struct model_hparams *h,
                       struct error *error);

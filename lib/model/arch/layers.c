@@ -50,19 +50,40 @@ static int check_length(const struct model_hparams *h, const struct gguf_array *
     return 0;
 }
 
+int arch_read_bools(const struct gguf *g, const char *key, const struct model_hparams *h,
+                    bool *values, struct error *error)
+{
+    struct gguf_array a;
+    int found = gguf_get_array(g, key, GGUF_BOOL, &a, NULL);
+    bool bools = found == 1;
+    if (found < 0 && gguf_get_uints(g, key, &a, NULL) != 1)
+        return gguf_get_array(g, key, GGUF_BOOL, &a, error);
+    if (found == 0)
+        return 0;
+    if (check_length(h, &a, key, error) != 0)
+        return -1;
+    for (uint32_t layer = 0; layer < h->layers; layer++) {
+        uint64_t value = bools && gguf_array_bool(&a);
+        if (!bools && gguf_array_uint(&a, key, &value, error) != 0)
+            return -1;
+        if (value > 1)
+            return error_set(error, ERR_BAD_INPUT,
+                             "key '%s' is %" PRIu64 " for layer %" PRIu32 ": not 0 or 1", key,
+                             value, layer);
+        values[layer] = value == 1;
+    }
+    return 1;
+}
+
 /* Kinds by an array of the file: 1, or 0 if it has none. */
 static int read_windows(const struct gguf *g, const char *key, struct model_hparams *h,
                         struct error *error)
 {
-    struct gguf_array a;
-    int found = gguf_get_array(g, key, GGUF_BOOL, &a, error);
-    if (found <= 0)
-        return found;
-    if (check_length(h, &a, key, error) != 0)
-        return -1;
-    for (uint32_t layer = 0; layer < h->layers; layer++)
-        h->layer_kind[layer] = gguf_array_bool(&a) ? LAYER_WINDOW : LAYER_FULL;
-    return 1;
+    bool windows[MODEL_LAYERS_MAX];
+    int found = arch_read_bools(g, key, h, windows, error);
+    for (uint32_t layer = 0; found == 1 && layer < h->layers; layer++)
+        h->layer_kind[layer] = windows[layer] ? LAYER_WINDOW : LAYER_FULL;
+    return found;
 }
 
 /* Kinds by the architecture's rule, with the period of the file, or by its array. */
@@ -191,6 +212,7 @@ static bool row_fits(const struct arch_row *row, const struct model_hparams *h, 
 {
     bool recurrent = h->layer_kind[layer] == LAYER_RECURRENT, leading = layer < h->dense_layers;
     switch ((enum arch_which)row->which) {
+    case ARCH_WHICH_UNROUTED: return (h->layer_flags[layer] & LAYER_UNROUTED) != 0;
     case ARCH_WHICH_LEADING_RECURRENT: return recurrent && leading;
     case ARCH_WHICH_LEADING: return leading;
     case ARCH_WHICH_RECURRENT: return recurrent;
@@ -214,6 +236,7 @@ void arch_set_parts(const struct arch *arch, struct model_hparams *h)
 {
     memset(h->layer_mixer, 0, sizeof h->layer_mixer);
     memset(h->layer_ffn, 0, sizeof h->layer_ffn);
+    arch_set_flags(arch, h);
     for (uint32_t layer = 0; layer < h->layers; layer++) {
         const struct arch_row *row = parts_of(arch, h, layer);
         h->layer_mixer[layer] = row->mixer;

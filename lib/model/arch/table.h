@@ -22,7 +22,12 @@ enum arch_dim {
     ARCH_DIM_QKV,    /* of q, k and v together */
     ARCH_DIM_HEAD,   /* key_size */
     ARCH_DIM_HEADS,
-    ARCH_DIM_GATES,     /* of a row, with a matrix of their own */
+    ARCH_DIM_GATES, /* of a row, with a matrix of their own */
+    /* Q, KV, VALUES where these have a matrix each, QKV where they have one together; else 0. */
+    ARCH_DIM_Q_APART,
+    ARCH_DIM_KV_APART,
+    ARCH_DIM_VALUES_APART,
+    ARCH_DIM_QKV_JOINED,
     ARCH_DIM_HALF,      /* rope_dims / 2, of layers without a window */
     ARCH_DIM_HALF_MOST, /* the same of the layers with the most */
     ARCH_DIM_Q_RANK,    /* of MLA; 0: queries of one matrix */
@@ -35,6 +40,7 @@ enum arch_dim {
     ARCH_DIM_EXPERTS,
     ARCH_DIM_INNER,
     ARCH_DIM_INNER_TWICE,
+    ARCH_DIM_SHARED_TWICE,
     ARCH_DIM_SHARED, /* inner size of the shared expert */
     ARCH_DIM_TAPS,   /* this and the next: struct layer_recurrent */
     ARCH_DIM_CHANNELS,
@@ -68,11 +74,14 @@ enum arch_presence {
     ARCH_PRESENCE_WINDOW
 };
 enum arch_which {
+    ARCH_WHICH_UNROUTED,
     ARCH_WHICH_LEADING_RECURRENT,
     ARCH_WHICH_LEADING,
     ARCH_WHICH_RECURRENT,
     ARCH_WHICH_ALL
 };
+
+enum arch_unrotated { ARCH_UNROTATED_ALL, ARCH_UNROTATED_FULL, ARCH_UNROTATED_FULL_ROUTED };
 
 /* What a row says: families/rows.h has a macro for each kind, and its description. */
 enum arch_row_kind {
@@ -84,6 +93,8 @@ enum arch_row_kind {
     ARCH_FLOAT_OLD,
     ARCH_TEXT,
     ARCH_ELSE,
+    ARCH_LACKS,
+    ARCH_WHERE,
     ARCH_TENSOR,
     ARCH_DEFAULT,
     ARCH_SHARE,
@@ -98,6 +109,9 @@ enum arch_row_kind {
     ARCH_RECURRENT_FLAGS,
     ARCH_RECURRENT_HEADS,
     ARCH_LAYERS,
+    ARCH_UNROTATED,
+    ARCH_ROTATED_KEY,
+    ARCH_ROUTER_NAME,
     ARCH_ONLY,
     ARCH_ONLY_FLOAT,
     ARCH_BELOW,
@@ -129,6 +143,7 @@ struct arch_row {
         const char *text;
         const struct arch_row *group;
         bool divided;
+        uint32_t is;
         struct {
             uint32_t layers, vocab; /* 0: of all models */
         };
@@ -136,7 +151,8 @@ struct arch_row {
             uint32_t period, at;
         };
         struct {
-            uint8_t which, mixer, ffn; /* enum arch_which, layer_mixer, layer_ffn */
+            /* enum arch_which (of ARCH_UNROTATED: enum arch_unrotated), layer_mixer, layer_ffn */
+            uint8_t which, mixer, ffn;
         };
         uint32_t divisor;
         struct {
@@ -188,8 +204,15 @@ void arch_set_reals(const struct arch *arch, struct model_hparams *hparams);
 /* Sets the fields that are still 0 and are a share of another one (ARCH_SHARE). */
 void arch_set_shares(const struct arch *arch, struct model_hparams *hparams);
 
-/* Sets mixers and feed-forward parts by the kinds of the layers, which are known. */
+/* Sets flags, mixers and feed-forward parts by the kinds of the layers, which are known, and by the
+ * flags that arch_given_flags says, which are known, too. */
 void arch_set_parts(const struct arch *arch, struct model_hparams *hparams);
+
+/* The flags of layers that files of the architecture state, and not its rule. */
+uint32_t arch_given_flags(const struct arch *arch);
+
+/* The key of the array that states which layers rotate; NULL: the architecture has none. */
+const char *arch_rotated_key(const struct arch *arch);
 
 /* Sets the kinds of the layers by the architecture's rule. */
 void arch_set_kinds(const struct arch *arch, struct model_hparams *hparams);

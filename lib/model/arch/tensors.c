@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "lib/base/assert.h"
-#include "lib/model/arch/table.h"
+#include "lib/model/arch/internal.h"
 #include "lib/model/limits.h"
 #include "lib/tensor/tensor_type.h"
 
@@ -67,6 +67,10 @@ uint64_t arch_dim_size(const struct model_hparams *h, uint32_t layer, enum arch_
     case ARCH_DIM_MIX: return (uint64_t)a.heads * a.value_size;
     case ARCH_DIM_QKV:
         return (uint64_t)(a.heads + a.kv_heads) * a.key_size + (uint64_t)a.kv_heads * a.value_size;
+    case ARCH_DIM_Q_APART: return h->joined_qkv ? 0 : arch_dim_size(h, layer, ARCH_DIM_Q);
+    case ARCH_DIM_KV_APART: return h->joined_qkv ? 0 : arch_dim_size(h, layer, ARCH_DIM_KV);
+    case ARCH_DIM_VALUES_APART: return h->joined_qkv ? 0 : arch_dim_size(h, layer, ARCH_DIM_VALUES);
+    case ARCH_DIM_QKV_JOINED: return h->joined_qkv ? arch_dim_size(h, layer, ARCH_DIM_QKV) : 0;
     case ARCH_DIM_HEAD: return a.key_size;
     case ARCH_DIM_HEADS: return a.heads;
     case ARCH_DIM_GATES:
@@ -84,6 +88,7 @@ uint64_t arch_dim_size(const struct model_hparams *h, uint32_t layer, enum arch_
     case ARCH_DIM_INNER: return h->expert_inner;
     case ARCH_DIM_INNER_TWICE: return 2 * (uint64_t)h->expert_inner;
     case ARCH_DIM_SHARED: return h->shared_inner;
+    case ARCH_DIM_SHARED_TWICE: return 2 * (uint64_t)h->shared_inner;
     case ARCH_DIM_TAPS: return r.taps;
     case ARCH_DIM_CHANNELS: return r.channels;
     case ARCH_DIM_PROJECTED: return r.projected;
@@ -105,9 +110,7 @@ uint64_t arch_row_elements(const struct arch_row *row, const struct model_hparam
            arch_dim_size(h, layer, (enum arch_dim)row->ne[1]);
 }
 
-/* True if `name` matches `pattern`, in which %u is a decimal number without leading zeros. *number:
- * the first of these numbers. */
-static bool name_matches(const char *pattern, const char *name, uint32_t *number)
+bool arch_name_matches(const char *pattern, const char *name, uint32_t *number)
 {
     bool first = true;
     while (*pattern != '\0') {
@@ -160,7 +163,7 @@ static const struct arch_row *named(const struct arch *arch, uint64_t kinds, con
     uint32_t number;
     const struct arch_row *row;
     ARCH_EACH (row, arch, kinds)
-        if (name_matches(row->key, name, &number))
+        if (arch_name_matches(row->key, name, &number))
             break;
     return row;
 }
@@ -195,10 +198,10 @@ static bool is_named(const struct arch *arch, const struct arch_row *row, const 
                      uint32_t *layer)
 {
     if (row->kind == ARCH_EXPERT)
-        return name_matches(row->key, name, layer);
+        return arch_name_matches(row->key, name, layer);
     const struct arch_row *alias = row_of(arch, ARCH_ROWS(ALIAS), row->role);
-    return name_matches(role_name(arch, row->role), name, layer) ||
-           (alias && name_matches(alias->key, name, layer));
+    return arch_name_matches(role_name(arch, row->role), name, layer) ||
+           (alias && arch_name_matches(alias->key, name, layer));
 }
 
 /* True for a tensor of a block after the last layer. */

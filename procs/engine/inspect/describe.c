@@ -61,6 +61,15 @@ static uint32_t window_layers(const struct model_index *m)
     return n;
 }
 
+/* Some layer has a score that belongs to no position. */
+static bool has_sinks(const struct model_index *m)
+{
+    for (uint32_t layer = 0; layer < m->hparams.layers; layer++)
+        if (model_entry_dense(m, layer, DENSE_ATTN_SINKS) != ENTRY_NONE)
+            return true;
+    return false;
+}
+
 /* Part of model_kv_position_bytes in layers with a window: not of every token of a long sequence
  * (shm/kv/kv.h). */
 static uint64_t window_token_bytes(const struct model_index *m, enum kv_type type)
@@ -215,7 +224,7 @@ static void text_of_attention(FILE *out, const struct model_index *m)
     if (window)
         fprintf(out, ", %u of %u layers with a window of %u", windows, m->hparams.layers,
                 window->window);
-    if (model_entry_dense(m, 0, DENSE_ATTN_SINKS) != ENTRY_NONE)
+    if (has_sinks(m))
         fprintf(out, ", sinks");
     fputc('\n', out);
 }
@@ -395,8 +404,7 @@ int describe_json(FILE *out, const char *path, const struct model_index *m, bool
     put(object, "parameters", f.parameters);
     json_object_set_new(object, "hparams", json_of_hparams(&m->hparams));
     put(object, "window_layers", window_layers(m));
-    json_object_set_new(object, "sinks",
-                        json_boolean(model_entry_dense(m, 0, DENSE_ATTN_SINKS) != ENTRY_NONE));
+    json_object_set_new(object, "sinks", json_boolean(has_sinks(m)));
     put(object, "tensors", m->tensor_count);
     put(object, "dense_entries", m->dense_count);
     put(object, "expert_entries", f.expert_entries);

@@ -24,7 +24,8 @@ static const struct named_shape {
 
 /* Rows of fields that a setting names; those of CONST and DEFAULT give fields a value. */
 #define ROWS_OF_FIELDS                                                                             \
-    (ARCH_ROWS(UINT) | ARCH_ROWS(FLAG) | ARCH_ROWS(FLOAT) | ARCH_ROWS(TEXT) | ARCH_ROWS(ARRAY))
+    (ARCH_ROWS(UINT) | ARCH_ROWS(FLAG) | ARCH_ROWS(FLOAT) | ARCH_ROWS(TEXT) | ARCH_ROWS(ARRAY) |   \
+     ARCH_ROWS(TENSOR) | ARCH_ROWS(LACKS))
 
 /* Settings that are independent of the architecture. */
 static const struct knob {
@@ -47,6 +48,8 @@ static const struct knob {
     {"tied", offsetof(struct shape, tied), 0, 1, "1: the output matrix is the embedding", true},
     {"joined", offsetof(struct shape, joined), 0, 1, "1: gate and up of the experts in one tensor",
      true},
+    {"no_rope_full", offsetof(struct shape, no_rope_full), 0, 1,
+     "1: layers without a window do not rotate, where the file states which do", true},
     {"full_v", offsetof(struct shape, full_v), 1, 1,
      "0: no attn_v in layers without a window, where that is possible", true},
 };
@@ -200,6 +203,8 @@ int shape_finish(struct shape *s, struct error *error)
         h->layer_kind[l] = fmod(l + 1, s->full_every < 1 ? 1 : floor(s->full_every)) == 0
                                ? LAYER_FULL
                                : LAYER_WINDOW;
+    for (uint32_t l = 0; arch_rotated_key(s->arch) && s->no_rope_full == 1 && l < h->layers; l++)
+        h->layer_flags[l] = h->layer_kind[l] == LAYER_FULL ? LAYER_UNROTATED : 0;
     arch_set_parts(s->arch, h);
     h->tied_output = s->tied == 1;
     arch_derive_scaling(h);
@@ -225,6 +230,18 @@ static const char *key_of(const struct shape *s, size_t offset)
     sl_panic("a field of %s without a key", s->arch->name);
 }
 
+static void put_rotated(const struct shape *s, struct gguf_writer *w)
+{
+    const char *name = arch_rotated_key(s->arch);
+    bool rotated[MODEL_LAYERS_MAX];
+    char key[128];
+    for (uint32_t l = 0; l < s->h.layers; l++)
+        rotated[l] = !(s->h.layer_flags[l] & LAYER_UNROTATED);
+    snprintf(key, sizeof key, "%s.%s", s->arch->name, name ? name : "");
+    if (name)
+        gguf_put_array(w, key, GGUF_BOOL, rotated, s->h.layers);
+}
+
 /* The kinds of the layers, and the fields that differ between them. */
 static void put_arrays(const struct shape *s, struct gguf_writer *w)
 {
@@ -234,6 +251,7 @@ static void put_arrays(const struct shape *s, struct gguf_writer *w)
     snprintf(key, sizeof key, "%s.%s", arch, kinds ? kinds : "");
     if (kinds && s->h.window > 0) /* LAYER_WINDOW is true */
         gguf_put_array(w, key, GGUF_BOOL, s->h.layer_kind, s->h.layers);
+    put_rotated(s, w);
     const struct arch_row *row;
     ARCH_EACH (row, s->arch, ARCH_ROWS(ARRAY)) {
         if (get_u32(s, row->offset) == 0)
@@ -280,6 +298,27 @@ static void put_sections(const struct shape *s, const char *row, struct gguf_wri
     gguf_put_array(w, key, GGUF_I32, parts, ARRAY_LEN(parts));
 }
 
+/* The lack of the key states the value of another field. */
+static bool is_lacked(const struct shape *s, const struct arch_row *row)
+{
+    const struct arch_row *lacks;
+    ARCH_EACH (lacks, s->arch, ARCH_ROWS(LACKS))
+        if (strcmp(lacks->key, row->key) == 0 &&
+            get_u32(s, lacks->offset) == (uint32_t)lacks->value)
+            return true;
+    return false;
+}
+
+/* An older one if the file must lack this one. */
+static const char *written_key(const struct shape *s, const struct arch_row *row)
+{
+    const struct arch_row *old;
+    ARCH_EACH (old, s->arch, ARCH_ROWS(FLOAT_OLD))
+        if (old->offset == row->offset && is_lacked(s, row))
+            return old->key;
+    return row->key;
+}
+
 /* Required ones, and others that are not 0 and not in an array. */
 static void put_field(const struct shape *s, const struct arch_row *row, struct gguf_writer *w)
 {
@@ -289,9 +328,11 @@ static void put_field(const struct shape *s, const struct arch_row *row, struct 
     bool text = row->kind == ARCH_TEXT, number = row->kind == ARCH_UINT || row->kind == ARCH_FLOAT;
     bool required = number && (row->required || row->value != 0);
     memcpy(&real, &value, sizeof real);
+    if (row->kind == ARCH_TENSOR || row->kind == ARCH_LACKS) /* something else states it */
+        return;
     if (!row->key || in_array(s, row->offset) || (!required && value == 0))
         return;
-    snprintf(key, sizeof key, "%s.%s", s->arch->name, row->key);
+    snprintf(key, sizeof key, "%s.%s", s->arch->name, written_key(s, row));
     if (put_heads(s, row->key, key, w) || (text && value != (uint32_t)row->value))
         return;
     if (text)

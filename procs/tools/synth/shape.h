@@ -24,9 +24,10 @@ struct shape {
     double update; /* variance that all layers together add to the residual stream of variance 1 */
     double sharpness; /* standard deviation of the router logits */
     /* where an architecture leaves the choice: */
-    double full_every; /* models with a window: every so many layers, the last of them has none */
-    double tied;       /* 1: the output matrix is the embedding */
-    double joined;     /* 1: gate and up of the experts are one tensor */
+    double full_every;   /* models with a window: every so many layers, the last of them has none */
+    double tied;         /* 1: the output matrix is the embedding */
+    double joined;       /* 1: gate and up of the experts are one tensor */
+    double no_rope_full; /* 1: those do not rotate, if the file states which layers do */
     double full_v; /* 0: layers without a window have no attn_v, if the architecture allows it */
 };
 

@@ -111,6 +111,8 @@ static void add_scale(struct weights *w, struct gguf_writer *out, uint64_t count
 static float output_level(const struct model_hparams *h)
 {
     float level = h->logit_divisor != 0 ? h->logit_divisor : 1;
+    if (h->logit_scale != 0)
+        level = 1 / h->logit_scale;
     if (h->tied_output)
         level *= (h->embedding_scale != 0 ? h->embedding_scale : 1) / sqrtf((float)h->hidden);
     return level;
@@ -315,7 +317,8 @@ static void fill_router(const struct weights *w, const struct tensor *t, uint64_
     float constant = sqrtf(CONSTANT / variance), skew = (float)s->skew;
     float token_part = (float)s->sharpness / sqrtf(1 + skew * skew);
     float deviation = token_part / sqrtf(1 - constant * constant) / sqrtf((float)hidden);
-    float input = s->h.router_first ? 1 / sqrtf(variance) : 1; /* no norm before it */
+    bool normed = !s->h.router_first || s->h.parallel;
+    float input = normed ? 1 : 1 / sqrtf(variance);
     struct random random;
     for (uint64_t e = first; e < first + rows; e++, out += t->row_bytes) {
         random_seed(&random, s->seed, STREAM_ROUTERS + ((uint64_t)t->layer << 40) + (e << 8));

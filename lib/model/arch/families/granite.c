@@ -43,7 +43,7 @@ static const struct arch_row granitehybrid[] = {
     /* Published files have the array instead. */
     UINT(attention_step, "full_attention_interval", 0, MODEL_LAYERS_MAX, DERIVED),
     ONLY_FLAG("rope.scaling.finetuned", 0),
-    CONST(no_rope_full, 2),
+    UNROTATED(ALL),
     END,
 };
 const struct arch arch_granitehybrid = {"granitehybrid", granitehybrid};

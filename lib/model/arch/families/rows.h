@@ -50,6 +50,8 @@
     ROW(ELSE, FIELD(field), .key = (key_), .divided = true, .other = OFFSET(by))
 /* The field is this value if it is absent or 0, and the file has a tensor of that name. */
 #define TENSOR(field, name, value_) ROW(TENSOR, FIELD(field), .key = (name), .value = (value_))
+/* The field is this value if the file lacks the key, which is one of another field, a float. */
+#define LACKS(field, key_, value_) ROW(LACKS, FIELD(field), .key = (key_), .value = (value_))
 /* The value of a field whose keys are absent or 0; and the value in models of so many layers and
  * tokens, before the row for all. */
 #define DEFAULT(field, value_) ROW(DEFAULT, FIELD(field), .value = (value_))
@@ -58,6 +60,9 @@
 /* A field that is still 0 after all keys is a share of another one. */
 #define SHARE(field, of, divisor_)                                                                 \
     ROW(SHARE, FIELD(field), .other = OFFSET(of), .divisor = (divisor_))
+/* The field is this value where another one, which is read, has the value `is`. */
+#define WHERE(field, value_, by, is_)                                                              \
+    ROW(WHERE, FIELD(field), .value = (value_), .other = OFFSET(by), .is = (is_))
 /* The end of the message for a file that lacks this required key: what such a file is. */
 #define MISSING(key_, what) ROW(MISSING, .key = (key_), .text = (what))
 /* Fields without a key: an integer, a float, and the square root of another field. */
@@ -74,9 +79,9 @@
 #define LIMITS(field, key_) ROW(LIMITS, FIELD(field), .key = (key_))
 /* A model with a window: the layers with number % period == at attend to all positions, the others
  * to the window. at: 0, or period - 1. The key attention.sliding_window_pattern replaces it: an
- * array of bool, true for layers with a window, or another period. */
+ * array of bool, true (or 1) for layers with a window, or another period. */
 #define FULL_EVERY(period_, at_) ROW(FULL_EVERY, .period = (period_), .at = (at_))
-/* Instead of it, an array of bool, one per block, true for layers with a window. */
+/* Instead of it, an array of bool, one per block, true (or 1) for layers with a window. */
 #define WINDOW_KEY(key_) ROW(WINDOW_KEY, .key = (key_))
 /* An array with an element per block that states which layers are of kind LAYER_RECURRENT. list:
  * FLAGS (a bool, true) or HEADS (the number of key heads, 0; all other layers have the same).
@@ -84,8 +89,17 @@
 #define RECURRENT_KEY(key_, list) ROW(RECURRENT_##list, .key = (key_))
 /* The same of HEADS, for models that have attention: what a file is in which all are 0. */
 #define RECURRENT_SOME(key_, what) ROW(RECURRENT_HEADS, .key = (key_), .text = (what))
-/* What layers consist of (arch.h). which: LEADING (the first dense_layers), RECURRENT,
- * LEADING_RECURRENT (both), or ALL others. The first row that fits a layer counts. */
+/* Layers whose attention does not rotate: ALL; FULL, those that attend to all positions in a model
+ * with a window; FULL_ROUTED, those of FULL after the first dense_layers. */
+#define UNROTATED(which_) ROW(UNROTATED, .which = ARCH_UNROTATED_##which_)
+/* Instead of it, an optional array with an element per block, true (or 1) for those that rotate. */
+#define ROTATED_KEY(key_) ROW(ROTATED_KEY, .key = (key_))
+/* A layer without the tensor of that name has no experts: the first ones are dense_layers, which
+ * may be stated by its key, too; others are UNROUTED. */
+#define ROUTER_NAME(name) ROW(ROUTER_NAME, .key = (name))
+/* What layers consist of (arch.h). which: UNROUTED (by ROUTER_NAME), LEADING (the first
+ * dense_layers), RECURRENT, LEADING_RECURRENT (both), or ALL others. The first row that fits a layer
+ * counts. */
 #define LAYERS(which_, mixer_, ffn_)                                                               \
     ROW(LAYERS, .which = ARCH_WHICH_##which_, .mixer = MIXER_##mixer_, .ffn = FFN_##ffn_)
 

@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Flags of layers: those that an architecture's rule sets, and those that a file states. */
+#include <inttypes.h>
+
+#include "lib/model/arch/internal.h"
+
+const char *arch_rotated_key(const struct arch *arch)
+{
+    const struct arch_row *row = arch_first(arch->rows, ARCH_ROWS(ROTATED_KEY));
+    return row ? row->key : NULL;
+}
+
+uint32_t arch_given_flags(const struct arch *arch)
+{
+    return (arch_rotated_key(arch) ? LAYER_UNROTATED : 0) |
+           (arch_first(arch->rows, ARCH_ROWS(ROUTER_NAME)) ? LAYER_UNROUTED : 0);
+}
+
+static bool is_unrotated(const struct arch *arch, const struct model_hparams *h, uint32_t layer)
+{
+    const struct arch_row *row = arch_first(arch->rows, ARCH_ROWS(UNROTATED));
+    bool full = h->window > 0 && h->layer_kind[layer] == LAYER_FULL;
+    if (!row)
+        return false;
+    switch ((enum arch_unrotated)row->which) {
+    case ARCH_UNROTATED_FULL: return full;
+    case ARCH_UNROTATED_FULL_ROUTED: return full && layer >= h->dense_layers;
+    case ARCH_UNROTATED_ALL: break;
+    }
+    return true;
+}
+
+/* The flags of a layer by the rule. */
+static uint32_t rule_of(const struct arch *arch, const struct model_hparams *h, uint32_t layer)
+{
+    return is_unrotated(arch, h, layer) ? LAYER_UNROTATED : 0;
+}
+
+void arch_set_flags(const struct arch *arch, struct model_hparams *h)
+{
+    uint32_t given = arch_given_flags(arch);
+    for (uint32_t layer = 0; layer < h->layers; layer++)
+        h->layer_flags[layer] =
+            (uint8_t)((h->layer_flags[layer] & given) | rule_of(arch, h, layer));
+}
+
+static int read_rotated(const struct arch *arch, const struct gguf *g, struct model_hparams *h,
+                        struct error *error)
+{
+    const char *name = arch_rotated_key(arch);
+    char key[ARCH_KEY_BYTES];
+    bool rotated[MODEL_LAYERS_MAX];
+    if (!name)
+        return 0;
+    arch_full_key(arch, name, key);
+    int found = arch_read_bools(g, key, h, rotated, error);
+    for (uint32_t layer = 0; found == 1 && layer < h->layers; layer++)
+        h->layer_flags[layer] |= rotated[layer] ? 0 : LAYER_UNROTATED;
+    return found < 0 ? -1 : 0;
+}
+
+static void read_routers(const struct arch *arch, const struct gguf *g, struct model_hparams *h)
+{
+    const struct arch_row *row = arch_first(arch->rows, ARCH_ROWS(ROUTER_NAME));
+    bool routed[MODEL_LAYERS_MAX] = {false}, leading = h->dense_layers == 0; /* not stated */
+    uint32_t number;
+    for (uint32_t i = 0; row && i < g->tensor_count; i++)
+        if (arch_name_matches(row->key, g->tensors[i].name, &number) && number < h->layers)
+            routed[number] = true;
+    for (uint32_t layer = h->dense_layers; row && layer < h->layers; layer++) {
+        leading = leading && !routed[layer];
+        h->dense_layers += leading;
+        if (!routed[layer] && !leading)
+            h->layer_flags[layer] |= LAYER_UNROUTED;
+    }
+}
+
+int arch_read_flags(const struct arch *arch, const struct gguf *g, struct model_hparams *h,
+                    struct error *error)
+{
+    read_routers(arch, g, h);
+    return read_rotated(arch, g, h, error);
+}
+
+int arch_check_flags(const struct arch *arch, const struct model_hparams *h, struct error *error)
+{
+    uint32_t given = arch_given_flags(arch), routed = 0;
+    for (uint32_t layer = 0; layer < MODEL_LAYERS_MAX; layer++) {
+        uint32_t flags = h->layer_flags[layer];
+        uint32_t rule = layer < h->layers ? rule_of(arch, h, layer) : 0;
+        uint32_t free = layer < h->layers ? given : 0;
+        if ((flags & ~free) != (rule & ~free) ||
+            (flags & LAYER_UNROUTED && layer < h->dense_layers))
+            return error_set(error, ERR_BAD_INPUT, "layer %" PRIu32 " has impossible flags", layer);
+        if (flags & LAYER_UNROUTED && h->dense_inner == 0)
+            return error_set(error, ERR_BAD_INPUT,
+                             "key '%s.feed_forward_length' is missing: layer %" PRIu32
+                             " has no experts",
+                             arch->name, layer);
+        routed += layer >= h->dense_layers && layer < h->layers && !(flags & LAYER_UNROUTED);
+    }
+    return routed > 0 ? 0 : error_set(error, ERR_BAD_INPUT, "no layer has experts");
+}
