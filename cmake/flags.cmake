@@ -37,12 +37,20 @@ function(sluice_library name)
   target_link_libraries(${name} PUBLIC sluice_flags ${A_LINK})
 endfunction()
 
-# sluice_program(COMMAND SOURCES... [LINK libs...]): the executable sluice-COMMAND.
+# sluice_program(COMMAND SOURCES... [LINK libs...]): the executable sluice-COMMAND. All of its sources but NAME_main.c are the
+# library sluice_COMMAND_parts, so that tests reach them without compiling them again.
 function(sluice_program command)
   cmake_parse_arguments(A "" "" "SOURCES;LINK" ${ARGN})
   if(NOT TARGET sluice_standard_files)
     add_library(sluice_standard_files OBJECT ${CMAKE_SOURCE_DIR}/procs/standard_files.c)
     target_link_libraries(sluice_standard_files PRIVATE sluice_flags)
+  endif()
+  set(parts ${A_SOURCES})
+  list(FILTER parts EXCLUDE REGEX "_main\\.c$")
+  list(FILTER A_SOURCES INCLUDE REGEX "_main\\.c$")
+  if(parts)
+    sluice_library(sluice_${command}_parts SOURCES ${parts} LINK ${A_LINK})
+    list(PREPEND A_LINK sluice_${command}_parts)
   endif()
   add_executable(sluice-${command} ${A_SOURCES} $<TARGET_OBJECTS:sluice_standard_files>)
   target_link_libraries(sluice-${command} PRIVATE sluice_flags ${A_LINK})

@@ -39,8 +39,7 @@ sluice_unit_test(display_test SOURCES lib/terminal/display_test.c LINK sluice_te
 sluice_unit_test(unit_nfc SOURCES lib/text/nfc_test.c LINK sluice_text)
 sluice_unit_test(unit_printable SOURCES lib/text/printable_test.c LINK sluice_text)
 sluice_unit_test(unit_gguf SOURCES lib/model/gguf/gguf_test.c LINK sluice_model test_gguf_make m)
-sluice_unit_test(unit_gguf_split SOURCES lib/model/gguf/split_test.c ${CMAKE_SOURCE_DIR}/procs/tools/synth/split.c
-  LINK sluice_model test_gguf_make)
+sluice_unit_test(unit_gguf_split SOURCES lib/model/gguf/split_test.c LINK sluice_synth_parts test_gguf_make)
 sluice_unit_test(unit_gguf_types SOURCES lib/model/gguf/types_test.c LINK sluice_model)
 sluice_unit_test(unit_gguf_write SOURCES lib/model/gguf/write_test.c LINK sluice_model)
 sluice_unit_test(unit_arch SOURCES lib/model/arch/arch_test.c LINK sluice_model test_gguf_make)
@@ -122,21 +121,20 @@ sluice_unit_test(sim_test
   LINK sluice_sim)
 sluice_unit_test(sim_states_test SOURCES lib/sim/states_test.c LINK sluice_sim)
 sluice_unit_test(sampler_test SOURCES lib/sampling/sampler_test.c LINK sluice_sampling)
-# The golden library gives the core a model.
+# The golden library gives the core a model; test_device compares a device with the host's.
+sluice_library(test_device SOURCES lib/device/checked.c lib/device/run.c LINK sluice_golden PkgConfig::CHECK)
 sluice_unit_test(core_lost_test SOURCES lib/core/lost_test.c LINK sluice_golden)
 sluice_unit_test(core_rows_test SOURCES lib/core/rows_test.c LINK sluice_golden)
 sluice_unit_test(core_margins_test SOURCES lib/core/margins_test.c LINK sluice_golden m)
 sluice_unit_test(core_memory_test SOURCES lib/core/memory_test.c LINK sluice_golden)
-sluice_unit_test(core_chain_test SOURCES lib/core/chain/chain_test.c lib/device/checked.c lib/device/run.c LINK sluice_golden)
+sluice_unit_test(core_chain_test SOURCES lib/core/chain/chain_test.c LINK test_device)
 sluice_unit_test(core_rope_test SOURCES lib/core/rope_test.c LINK sluice_golden m)
 sluice_unit_test(device_cuda_batches_test SOURCES lib/device/cuda_batches_test.c LINK sluice_device_cuda)
 sluice_unit_test(device_host_test SOURCES lib/device/host_test.c LINK sluice_device Threads::Threads)
 sluice_unit_test(device_host_finite_test SOURCES lib/device/host_finite_test.c LINK sluice_device Threads::Threads)
 sluice_unit_test(device_host_gates_test SOURCES lib/device/host_gates_test.c LINK sluice_device Threads::Threads)
-sluice_unit_test(device_checked_test SOURCES lib/device/checked_test.c lib/device/checked.c lib/device/run.c
-  LINK sluice_golden)
-sluice_unit_test(unit_offline SOURCES lib/offline/offline_test.c ${CMAKE_SOURCE_DIR}/procs/tools/plan/network.c
-  LINK sluice_offline m)
+sluice_unit_test(device_checked_test SOURCES lib/device/checked_test.c LINK test_device)
+sluice_unit_test(unit_offline SOURCES lib/offline/offline_test.c LINK sluice_plan_parts m)
 sluice_unit_test(unit_router_row SOURCES lib/router/row_test.c LINK sluice_router sluice_kernels sluice_model test_gguf_make m)
 sluice_unit_test(unit_routers SOURCES lib/offline/routers_test.c LINK sluice_offline m)
 sluice_unit_test(unit_clocked SOURCES lib/offline/measure/clocked_test.c LINK sluice_offline sluice_sim m)

@@ -13,12 +13,12 @@ else()
     # C++ without a library: the linker is that of C.
     set_target_properties(test_cuda_${name} PROPERTIES LINKER_LANGUAGE C)
   endforeach()
-  sluice_unit_test(device_cuda_test SOURCES lib/device/cuda_test.c lib/device/run.c $<TARGET_OBJECTS:cuda_host>
-    LINK sluice_device_cuda sluice_golden cuda_fibres)
+  sluice_unit_test(device_cuda_test SOURCES lib/device/cuda_test.c $<TARGET_OBJECTS:cuda_host>
+    LINK test_device sluice_device_cuda cuda_fibres)
   set_target_properties(device_cuda_test PROPERTIES LINKER_LANGUAGE C)
   set_tests_properties(device_cuda_test PROPERTIES TIMEOUT 1200)
-  sluice_unit_test(device_cuda_parts_test SOURCES lib/device/cuda_parts_test.c lib/device/run.c $<TARGET_OBJECTS:cuda_host>
-    LINK sluice_device_cuda sluice_golden cuda_fibres)
+  sluice_unit_test(device_cuda_parts_test SOURCES lib/device/cuda_parts_test.c $<TARGET_OBJECTS:cuda_host>
+    LINK test_device sluice_device_cuda cuda_fibres)
   set_target_properties(device_cuda_parts_test PROPERTIES LINKER_LANGUAGE C)
   foreach(name sequences alone)
     sluice_unit_test(device_cuda_${name}_test SOURCES lib/device/cuda_${name}_test.c lib/device/cuda_pair.c
