@@ -475,6 +475,7 @@ static void bind_mixer(struct core *c, uint32_t i, uint64_t *vectors)
         bind_recurrent(c, i, conv, ARRAY_LEN(conv), DENSE_SHORTCONV_OUT);
         l->recurrent.conv = bind_conv(c, i, DENSE_SHORTCONV_CONV, vectors);
         return;
+    case MIXER_NONE: return;
     case MIXER__COUNT: break;
     }
     sl_panic("mixer %u is in no table", c->model->layer[i].mixer);

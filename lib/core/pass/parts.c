@@ -93,6 +93,8 @@ void core_take_sequences(struct core *c)
             share_state(c, i);
             continue;
         }
+        if (core_parts_now(c)->mixer == MIXER_NONE)
+            continue;
         c->pass.at[i].keys = share_side(c, i, KV_SIDE_KEYS, ring);
         if (!a->values_in_keys)
             c->pass.at[i].values = share_side(c, i, KV_SIDE_VALUES, ring);
@@ -103,12 +105,16 @@ static void (*const mixers[])(struct core *c) = {[MIXER_ATTENTION] = core_attent
                                                  [MIXER_DELTANET] = core_recurrence,
                                                  [MIXER_MAMBA2] = core_recurrence,
                                                  [MIXER_SHORTCONV] = core_shortconv,
-                                                 [MIXER_MLA] = core_mla};
+                                                 [MIXER_MLA] = core_mla,
+                                                 [MIXER_NONE] = NULL};
 _Static_assert(ARRAY_LEN(mixers) == MIXER__COUNT, "a function for every mixer");
 
 void core_run_mixer(struct core *c)
 {
+    uint8_t mixer = core_parts_now(c)->mixer;
+    if (mixer == MIXER_NONE)
+        return;
     if (!c->hp.parallel)
         core_mixer_input(c);
-    mixers[core_parts_now(c)->mixer](c);
+    mixers[mixer](c);
 }

@@ -48,8 +48,10 @@ static int run_layer(struct core *c, struct error *error)
     enum layer_ffn ffn = (enum layer_ffn)core_parts_now(c)->ffn;
     begin_layer(c);
     core_run_mixer(c);
+    if (ffn == FFN_NONE)
+        return 0;
     core_ffn_begin(c);
-    if (!ffn_has_experts(ffn))
+    if (ffn == FFN_DENSE)
         core_dense_layer(c);
     else if (run_experts(c, error) != 0)
         return -1;

@@ -171,15 +171,17 @@ static void run_expert_layer(struct core *c)
 /* As run_layer of pass.c, without the source. */
 static void run_layer(struct core *c)
 {
-    bool experts = ffn_has_experts((enum layer_ffn)core_parts_now(c)->ffn);
+    enum layer_ffn ffn = (enum layer_ffn)core_parts_now(c)->ffn;
     core_take_sequences(c);
     if (c->hp.parallel)
         core_mixer_input(c);
-    if (experts && c->hp.router_first)
+    if (ffn_has_experts(ffn) && c->hp.router_first)
         core_run_router(c, routes_of_layer(c));
     core_run_mixer(c);
+    if (ffn == FFN_NONE)
+        return;
     core_ffn_begin(c);
-    if (!experts)
+    if (ffn == FFN_DENSE)
         core_dense_layer(c);
     else
         run_expert_layer(c);

@@ -405,7 +405,8 @@ int arch_check_hparams(const struct arch *arch, const struct model_hparams *h, s
         return -1;
     for (uint32_t layer = 0; layer < h->layers; layer++) {
         struct layer_attention a = model_attention_of(h, layer);
-        if (h->layer_kind[layer] != LAYER_RECURRENT && arch_check_attention(&a, error))
+        if (layer_has_keys((enum layer_kind)h->layer_kind[layer]) &&
+            arch_check_attention(&a, error))
             return -1;
     }
     if (arch_check_scaling(h, error) || arch_check_limits(arch, h, error))

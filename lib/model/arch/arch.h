@@ -18,6 +18,7 @@ enum layer_kind {
     LAYER_FULL,      /* attends to all positions before it */
     LAYER_WINDOW,    /* position p attends to p - window + 1 .. p */
     LAYER_RECURRENT, /* has a recurrent state instead of keys and values */
+    LAYER_PLAIN,     /* has neither: no mixer */
     LAYER_KIND__COUNT
 };
 
@@ -26,6 +27,12 @@ enum layer_flag {
     LAYER_UNROTATED = 1, /* attention does not rotate */
     LAYER_UNROUTED = 2   /* no experts, in another layer than the first dense_layers */
 };
+
+/* Whether layers of the kind have keys and values. */
+static inline bool layer_has_keys(enum layer_kind kind)
+{
+    return kind == LAYER_FULL || kind == LAYER_WINDOW;
+}
 
 /* How the angles of the rotary embedding are scaled for contexts longer than the trained one. */
 enum rope_scaling {
@@ -201,7 +208,7 @@ static inline struct layer_attention model_attention_of(const struct model_hpara
                                                         uint32_t layer)
 {
     bool w = h->layer_kind[layer] == LAYER_WINDOW;
-    if (h->layer_kind[layer] == LAYER_RECURRENT)
+    if (!layer_has_keys((enum layer_kind)h->layer_kind[layer]))
         return (struct layer_attention){0};
     struct layer_attention a = {
         .heads = w && h->heads_window ? h->heads_window : h->heads,
@@ -356,31 +363,33 @@ enum rope_kind {
     ROPE_PAIRS,  /* 2i and 2i + 1 */
 };
 
-/* A layer is a mixer, which combines positions, and then a feed-forward part. Which layer has
- * which: LAYERS in families/rows.h. */
+/* A layer is a mixer, which combines positions, and then a feed-forward part; one of them may be
+ * missing. Which layer has which: LAYERS in families/rows.h. */
 enum layer_mixer {
     MIXER_ATTENTION,
     MIXER_MLA,       /* multi-head latent attention: keys and values of all heads from one latent */
     MIXER_DELTANET,  /* gated DeltaNet: convolution over time, then the gated delta rule */
     MIXER_SHORTCONV, /* gated convolution over time */
     MIXER_MAMBA2,    /* Mamba-2: convolution over time, then a recurrence without a delta term */
+    MIXER_NONE,
     MIXER__COUNT
 };
 enum layer_ffn {
     FFN_EXPERTS, /* router and experts, with a shared expert if the layer has its tensors */
     FFN_DENSE,   /* one network for all tokens */
     FFN_DENSE_AND_EXPERTS, /* both on the same residual, each with its norms; their sum is added */
+    FFN_NONE,
     FFN__COUNT
 };
 
 static inline bool ffn_has_dense(enum layer_ffn ffn)
 {
-    return ffn != FFN_EXPERTS;
+    return ffn == FFN_DENSE || ffn == FFN_DENSE_AND_EXPERTS;
 }
 
 static inline bool ffn_has_experts(enum layer_ffn ffn)
 {
-    return ffn != FFN_DENSE;
+    return ffn == FFN_EXPERTS || ffn == FFN_DENSE_AND_EXPERTS;
 }
 
 /* True if the layer has a router and experts. */
@@ -443,9 +452,11 @@ struct layer_parts {
 };
 
 /* The part of a layer that a dense tensor belongs to; other layers must not have it. MLA is
- * attention, too. */
+ * attention, too. MIXING and NETWORK are the two halves of a layer. */
 enum layer_part {
     PART_EVERY,
+    PART_MIXING,  /* every mixer */
+    PART_NETWORK, /* every feed-forward part */
     PART_ATTENTION,
     PART_DENSE,
     PART_EXPERTS,
@@ -464,7 +475,7 @@ enum layer_part {
     G(TOKEN_EMBD, "token_embd.weight")                                                             \
     G(OUTPUT_NORM, "output_norm.weight")                                                           \
     G(OUTPUT, "output.weight")                                                                     \
-    L(ATTN_NORM, EVERY, "blk.%u.attn_norm.weight")                                                 \
+    L(ATTN_NORM, MIXING, "blk.%u.attn_norm.weight")                                                \
     L(ATTN_Q, ATTENTION, "blk.%u.attn_q.weight")                                                   \
     L(ATTN_K, ATTENTION, "blk.%u.attn_k.weight")                                                   \
     L(ATTN_V, ATTENTION, "blk.%u.attn_v.weight")                                                   \
@@ -473,7 +484,7 @@ enum layer_part {
     L(ATTN_GATE, ATTENTION, "blk.%u.attn_gate.weight")                                             \
     L(ATTN_GATE_SCALE, ATTENTION, "blk.%u.attn_gate.scale")                                        \
     L(ATTN_OUT, ATTENTION, "blk.%u.attn_output.weight")                                            \
-    L(FFN_NORM, EVERY, "blk.%u.ffn_norm.weight")                                                   \
+    L(FFN_NORM, NETWORK, "blk.%u.ffn_norm.weight")                                                 \
     L(ROUTER, EXPERTS, "blk.%u.ffn_gate_inp.weight")                                               \
     L(ROUTER_BIAS, EXPERTS, "blk.%u.exp_probs_b.bias")                                             \
     L(ATTN_Q_BIAS, ATTENTION, "blk.%u.attn_q.bias")                                                \
@@ -481,8 +492,8 @@ enum layer_part {
     L(ATTN_V_BIAS, ATTENTION, "blk.%u.attn_v.bias")                                                \
     L(ATTN_QKV, ATTENTION, "blk.%u.attn_qkv.weight")                                               \
     L(ATTN_QKV_SCALE, ATTENTION, "blk.%u.attn_qkv.scale")                                          \
-    L(ATTN_NORM_BIAS, EVERY, "blk.%u.attn_norm.bias")                                              \
-    L(FFN_NORM_BIAS, EVERY, "blk.%u.ffn_norm.bias")                                                \
+    L(ATTN_NORM_BIAS, MIXING, "blk.%u.attn_norm.bias")                                             \
+    L(FFN_NORM_BIAS, NETWORK, "blk.%u.ffn_norm.bias")                                              \
     G(OUTPUT_NORM_BIAS, "output_norm.bias")                                                        \
     G(OUTPUT_BIAS, "output.bias")                                                                  \
     L(FFN_GATE, DENSE, "blk.%u.ffn_gate.weight")                                                   \
@@ -542,7 +553,7 @@ enum layer_part {
     L(DENSE_POST_NORM, DENSE, "blk.%u.post_ffw_norm_1.weight")                                     \
     L(EXPERTS_NORM, EXPERTS, "blk.%u.pre_ffw_norm_2.weight")                                       \
     L(EXPERTS_POST_NORM, EXPERTS, "blk.%u.post_ffw_norm_2.weight")                                 \
-    L(FFN_POST_NORM, EVERY, "blk.%u.post_ffw_norm.weight")                                         \
+    L(FFN_POST_NORM, NETWORK, "blk.%u.post_ffw_norm.weight")                                       \
     L(ROUTER_SCALE, EXPERTS, "blk.%u.ffn_gate_inp.scale")                                          \
     L(LAYER_SCALE, EVERY, "blk.%u.layer_output_scale.weight")                                      \
     L(MAMBA_IN, MAMBA2, "blk.%u.ssm_in.weight")                                                    \

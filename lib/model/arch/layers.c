@@ -216,6 +216,7 @@ static bool row_fits(const struct arch_row *row, const struct model_hparams *h, 
     case ARCH_WHICH_LEADING_RECURRENT: return recurrent && leading;
     case ARCH_WHICH_LEADING: return leading;
     case ARCH_WHICH_RECURRENT: return recurrent;
+    case ARCH_WHICH_PLAIN: return h->layer_kind[layer] == LAYER_PLAIN;
     case ARCH_WHICH_ALL: break;
     }
     return true;
@@ -253,6 +254,8 @@ int arch_check_parts(const struct arch *arch, const struct model_hparams *h, str
             return error_set(error, ERR_BAD_INPUT, "layer %" PRIu32 " is of impossible parts",
                              layer);
     }
+    if (hparams_expert_layers(h) == 0)
+        return error_set(error, ERR_BAD_INPUT, "no layer has experts");
     return 0;
 }
 
@@ -262,7 +265,9 @@ int arch_check_kinds(const struct model_hparams *h, struct error *error)
         bool window = layer < h->layers && h->window > 0 && h->layer_kind[layer] == LAYER_WINDOW;
         bool recurrent = layer < h->layers && h->layer_kind[layer] == LAYER_RECURRENT &&
                          model_recurrent_of(h, layer).floats > 0;
-        if (h->layer_kind[layer] != LAYER_FULL && !window && !recurrent)
+        bool plain = layer < h->layers && h->layer_kind[layer] == LAYER_PLAIN &&
+                     h->layer_mixer[layer] == MIXER_NONE;
+        if (h->layer_kind[layer] != LAYER_FULL && !window && !recurrent && !plain)
             return error_set(error, ERR_BAD_INPUT, "layer %" PRIu32 " is of an impossible kind",
                              layer);
     }

@@ -43,6 +43,8 @@ bool arch_layer_has(struct layer_parts parts, enum dense_role role)
     uint32_t part = role_names[role].part;
     switch (part) {
     case PART_EVERY: return true;
+    case PART_MIXING: return parts.mixer != MIXER_NONE;
+    case PART_NETWORK: return parts.ffn != FFN_NONE;
     case PART_ATTENTION: return parts.mixer == MIXER_ATTENTION || parts.mixer == MIXER_MLA;
     case PART_DENSE: return ffn_has_dense((enum layer_ffn)parts.ffn);
     case PART_EXPERTS: return ffn_has_experts((enum layer_ffn)parts.ffn);
@@ -214,18 +216,28 @@ static bool in_skipped_layer(const struct model_hparams *h, const char *name)
     return *end == '.' && layer >= h->layers && layer - h->layers < h->skipped_layers;
 }
 
+static bool is_global(const struct arch_row *row)
+{
+    return row->kind == ARCH_DENSE && role_names[row->role].global;
+}
+
+static bool layer_has_row(const struct model_hparams *h, uint32_t layer, const struct arch_row *row)
+{
+    struct layer_parts parts = arch_layer_parts(h, layer);
+    return row->kind == ARCH_EXPERT ? ffn_has_experts((enum layer_ffn)parts.ffn)
+                                    : arch_layer_has(parts, (enum dense_role)row->role);
+}
+
 /* A tensor with the name of the row's. */
 static int locate(const struct arch_row *row, const struct model_hparams *h,
                   const struct model_tensor *t, uint32_t layer, struct arch_location *location,
                   struct error *error)
 {
-    bool expert = row->kind == ARCH_EXPERT, global = !expert && role_names[row->role].global;
+    bool expert = row->kind == ARCH_EXPERT, global = is_global(row);
     if (!global && layer >= h->layers)
         return error_set(error, ERR_BAD_INPUT, "tensor %s is beyond the last of %" PRIu32 " layers",
                          t->name, h->layers);
-    struct layer_parts parts = arch_layer_parts(h, global ? 0 : layer);
-    if (expert ? !ffn_has_experts((enum layer_ffn)parts.ffn)
-               : !global && !arch_layer_has(parts, (enum dense_role)row->role))
+    if (!global && !layer_has_row(h, layer, row))
         return error_set(error, ERR_BAD_INPUT,
                          "tensor %s: layer %" PRIu32 " of this model has no such part", t->name,
                          layer);
@@ -240,12 +252,17 @@ int arch_locate_tensor(const struct arch *arch, const struct model_hparams *h,
     *location = (struct arch_location){.unused = in_skipped_layer(h, t->name)};
     if (location->unused)
         return 0;
-    const struct arch_row *row;
+    const struct arch_row *row, *known = NULL;
+    uint32_t layer = h->layers;
     ARCH_EACH (row, arch, ARCH_ROWS(DENSE) | ARCH_ROWS(EXPERT)) {
-        uint32_t layer = h->layers;
-        if (is_named(arch, row, t->name, &layer))
-            return locate(row, h, t, layer, location, error);
+        if (!is_named(arch, row, t->name, &layer))
+            continue;
+        known = row;
+        if (layer < h->layers && layer_has_row(h, layer, row))
+            break;
     }
+    if (known)
+        return locate(known, h, t, layer, location, error);
     *location = (struct arch_location){.unused = named(arch, ARCH_ROWS(UNUSED), t->name) != NULL};
     return location->unused ? 0 : reject_tensor(arch, t->name, error);
 }

@@ -203,20 +203,21 @@ static void line_of_heads(FILE *out, const char *label, const struct layer_atten
 static void text_of_attention(FILE *out, const struct model_index *m)
 {
     const struct layer_attention *full = NULL, *window = NULL;
-    uint32_t windows = window_layers(m);
+    uint32_t windows = window_layers(m), attending = 0;
     for (uint32_t layer = m->hparams.layers; layer-- > 0;) {
         const struct layer_attention *a = &m->layer[layer].attention;
-        if (m->hparams.layer_kind[layer] != LAYER_RECURRENT)
-            *(a->window > 0 ? &window : &full) = a;
+        if (!layer_has_keys((enum layer_kind)m->hparams.layer_kind[layer]))
+            continue;
+        *(a->window > 0 ? &window : &full) = a;
+        attending++;
     }
     if (!full && !window) {
         fprintf(out, "%-22s in no layer\n", "attention");
         return;
     }
     line_of_heads(out, "attention", full ? full : window);
-    uint32_t recurrent = model_recurrent_layers(&m->hparams);
-    if (recurrent > 0)
-        fprintf(out, ", in %u of %u layers", m->hparams.layers - recurrent, m->hparams.layers);
+    if (attending < m->hparams.layers)
+        fprintf(out, ", in %u of %u layers", attending, m->hparams.layers);
     if (full && window && !same_heads(full, window)) {
         fputc('\n', out);
         line_of_heads(out, "  with a window", window);

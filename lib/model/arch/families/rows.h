@@ -98,8 +98,8 @@
  * may be stated by its key, too; others are UNROUTED. */
 #define ROUTER_NAME(name) ROW(ROUTER_NAME, .key = (name))
 /* What layers consist of (arch.h). which: UNROUTED (by ROUTER_NAME), LEADING (the first
- * dense_layers), RECURRENT, LEADING_RECURRENT (both), or ALL others. The first row that fits a layer
- * counts. */
+ * dense_layers), RECURRENT, PLAIN (of these kinds), LEADING_RECURRENT (both), or ALL others. The
+ * first row that fits a layer counts. */
 #define LAYERS(which_, mixer_, ffn_)                                                               \
     ROW(LAYERS, .which = ARCH_WHICH_##which_, .mixer = MIXER_##mixer_, .ffn = FFN_##ffn_)
 
