@@ -189,8 +189,9 @@ static void bind_experts(struct core *c, uint32_t layer)
             continue;
         if (e->slot_bytes > c->expert_slot_bytes[layer])
             c->expert_slot_bytes[layer] = e->slot_bytes;
-        l->expert_forms |= 1u << kernel_form_of((enum tensor_type)e->matrix[EXPERT_GATE].type) |
-                           1u << kernel_form_of((enum tensor_type)e->matrix[EXPERT_UP].type);
+        l->expert_forms |= 1u << kernel_form_of((enum tensor_type)e->matrix[EXPERT_GATE].type);
+        if (e->matrix[EXPERT_UP].n > 0)
+            l->expert_forms |= 1u << kernel_form_of((enum tensor_type)e->matrix[EXPERT_UP].type);
         l->inner_forms |= 1u << kernel_form_of((enum tensor_type)e->matrix[EXPERT_DOWN].type);
     }
 }
@@ -234,7 +235,9 @@ static void bind_dense(struct core *c, uint32_t i, const enum dense_role roles[E
             l->dense[m] = dense_matrix(c, i, roles[m]);
     if (l->dense[EXPERT_UP].n == 2 * l->dense[EXPERT_DOWN].k)
         bind_joined(l);
-    l->gate_forms |= form_bit(&l->dense[EXPERT_GATE]) | form_bit(&l->dense[EXPERT_UP]);
+    l->gate_forms |= form_bit(&l->dense[EXPERT_GATE]);
+    if (l->dense[EXPERT_UP].n > 0)
+        l->gate_forms |= form_bit(&l->dense[EXPERT_UP]);
     l->dense_forms = form_bit(&l->dense[EXPERT_DOWN]);
 }
 

@@ -83,8 +83,8 @@ struct core_layer {
     struct device_at router_bias, logit_bias; /* of the choice; of the logits */
     struct model_router routing;              /* its rule, without router_bias */
 
-    /* An expert: s(down) W_down (act(s(gate) W_gate x + bias) * (s(up) W_up x + bias)) + bias. Its
-     * matrices come from the source. */
+    /* An expert: s(down) W_down (act(s(gate) W_gate x + bias) * (s(up) W_up x + bias)) + bias;
+     * without up, that of gate takes its place. Its matrices come from the source. */
     struct device_at expert_bias[EXPERT__COUNT];   /* [expert][outputs] */
     struct device_at expert_scales[EXPERT__COUNT]; /* [expert] */
 
@@ -166,7 +166,7 @@ struct core_scratch {
     float *choice_bias;                 /* [layers][experts]; NULL: the device is the host */
     bool has_bias[MODEL_LAYERS_MAX];    /* fetched once: it does not change */
 
-    struct device_at gate, up; /* [inner_rows][inner] of experts */
+    struct device_at gate, up; /* [inner_rows][inner] of experts; up: if they have one */
     uint32_t inner_rows;
     struct device_at pair_out;      /* pair -> [hidden] */
     struct device_rows dense;       /* [<= DEVICE_BLOCK_ROWS] inner rows of the dense network */

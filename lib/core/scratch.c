@@ -102,7 +102,8 @@ static void cut_experts(struct core *c, struct layout *m, uint32_t chunk)
     c->scratch.terms = cut_host(m, pairs, sizeof *c->scratch.terms);
     c->scratch.pair_out = cut_floats(m, pairs * hp->hidden);
     c->scratch.gate = cut_floats(m, (size_t)c->scratch.inner_rows * hp->expert_inner);
-    c->scratch.up = cut_floats(m, (size_t)c->scratch.inner_rows * hp->expert_inner);
+    if (hparams_expert_has(hp, EXPERT_UP))
+        c->scratch.up = cut_floats(m, (size_t)c->scratch.inner_rows * hp->expert_inner);
     c->scratch.items = cut_host(m, hp->experts, sizeof *c->scratch.items);
     c->scratch.queue = cut_host(m, hp->experts, sizeof *c->scratch.queue);
     c->scratch.order = cut_host(m, hp->experts, sizeof *c->scratch.order);
@@ -128,7 +129,8 @@ static void cut_dense(struct core *c, struct layout *m, uint32_t chunk, uint32_t
     if (inner == 0)
         return;
     cut_rows(m, &c->scratch.dense, forms, rows, inner);
-    c->scratch.dense_up = cut_floats(m, (size_t)rows * inner);
+    if (hparams_expert_has(&c->hp, EXPERT_UP))
+        c->scratch.dense_up = cut_floats(m, (size_t)rows * inner);
     c->scratch.shared_weight = cut_floats(m, rows);
 }
 

@@ -43,7 +43,7 @@ struct expert_item {
     uint32_t rank;    /* the best among its rows */
     enum expert_item_state state;
     enum precision precision;                   /* of the entry that serves it */
-    struct kernel_matrix matrix[EXPERT__COUNT]; /* gate, up, down; valid while READY */
+    struct kernel_matrix matrix[EXPERT__COUNT]; /* valid while READY; n 0: it has none */
 };
 
 /* The matrices of an expert whose slot begins at `slot`; NULL: without data. */
@@ -52,7 +52,8 @@ static inline void expert_matrices(const struct model_entry *entry, const void *
 {
     for (int m = 0; m < EXPERT__COUNT; m++) {
         const struct model_matrix *x = &entry->matrix[m];
-        const uint8_t *data = slot ? (const uint8_t *)slot + x->slot_offset : NULL;
+        bool there = slot && x->n > 0;
+        const uint8_t *data = there ? (const uint8_t *)slot + x->slot_offset : NULL;
         out[m] = (struct kernel_matrix){.data = data,
                                         .row_bytes = x->row_bytes,
                                         .k = x->k,

@@ -134,9 +134,9 @@ struct device_product {
 
 /* An expert, and the rows of a pass that use it. */
 struct device_job {
-    struct device_matrix matrix[EXPERT__COUNT];
-    struct device_at scale[EXPERT__COUNT]; /* one float */
-    struct device_at bias[EXPERT__COUNT];  /* one float per output */
+    struct device_matrix matrix[EXPERT__COUNT]; /* up: n 0 in networks of two matrices */
+    struct device_at scale[EXPERT__COUNT];      /* one float */
+    struct device_at bias[EXPERT__COUNT];       /* one float per output */
     uint32_t rows;
     uint32_t pair_base;  /* its first (row, rank) pair: list of rows and outputs */
     uint32_t inner_base; /* its first row of gate and up */
@@ -403,10 +403,12 @@ static inline uint64_t device_content(uint64_t precision, uint64_t layers, uint6
     return ((precision * layers + layer) * experts + expert) * EXPERT__COUNT + matrix + 1;
 }
 
-/* Lends a matrix of an expert until it is given back. */
+/* Lends a matrix of an expert until it is given back; none (n 0) stays none. */
 static inline struct device_matrix device_lend(struct device *d, const struct kernel_matrix *m,
                                                uint64_t content)
 {
+    if (m->n == 0)
+        return (struct device_matrix){.k = 0};
     return d->is_host ? device_matrix_at(m, (struct device_at){(uintptr_t)m->data})
                       : d->ops->matrix(d, m, content);
 }

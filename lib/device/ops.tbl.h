@@ -307,7 +307,8 @@ OP_END(recurrence)
 
 /* ---- a network that every row uses ---- */
 
-/* y = activation(x gate) * (x up) within the limit, each product with its scale; floats. up_y: [rows][outputs]. */
+/* y = activation(x gate) * (x up) within the limit, each product with its scale; floats. up_y:
+ * [rows][outputs]. Without up (n 0), the product with gate takes its place, and there is no up_y. */
 OP(gate_up)
     OP_VALUE(uint32_t, rows)
     OP_VALUE(enum ffn_activation, activation)
@@ -388,8 +389,8 @@ OP_END(importance)
 /* ---- experts ---- */
 
 /* For each job, gate = activation(x gate) * (x up) within the limit, of its rows, with scales and
- * biases. pair_row:
- * the row of each pair. gate, up: rows of n, those of a job from inner_base on. */
+ * biases; without up as gate_up. pair_row: the row of each pair. gate, up: rows of n, those of a job
+ * from inner_base on; up: of jobs that have it. */
 OP(expert_gate_up)
     OP_VALUE(uint32_t, rows)
     OP_VALUE(uint32_t, n)

@@ -45,7 +45,7 @@ int offline_check_precisions(const struct offline_model *m, struct error *error)
         expert_matrices(&model_index_entries(m->index)[model_entry_expert(m->index, l, 0)], NULL,
                         w);
         for (int part = 0; part < EXPERT__COUNT; part++)
-            if (check_matrix(&w[part], error) != 0)
+            if (w[part].n > 0 && check_matrix(&w[part], error) != 0)
                 return -1;
     }
     return 0;
@@ -58,9 +58,11 @@ static uint64_t made_layout(const struct kernel_matrix native[EXPERT__COUNT], en
     uint64_t at = 0;
     for (int part = 0; part < EXPERT__COUNT; part++) {
         uint64_t row_bytes = 0;
+        out[part] = native[part];
+        if (native[part].n == 0)
+            continue;
         bool known = tensor_type_row_bytes(type, native[part].k, &row_bytes);
         sl_assert(known);
-        out[part] = native[part];
         out[part].type = type;
         out[part].row_bytes = row_bytes;
         out[part].data = (const uint8_t *)(uintptr_t)at;
@@ -80,7 +82,7 @@ uint64_t offline_expert_bytes(const struct offline_model *m, uint32_t layer, uin
                     NULL, w);
     for (int part = 0; part < EXPERT__COUNT; part++) {
         uint64_t row_bytes = w[part].row_bytes;
-        if (precision != PRECISION_NATIVE)
+        if (precision != PRECISION_NATIVE && w[part].n > 0)
             tensor_type_row_bytes(offline_type(precision, method), w[part].k, &row_bytes);
         bytes += row_bytes * w[part].n;
     }
@@ -96,7 +98,7 @@ static void quantise(const struct offline_model *m,
 {
     for (int part = 0; part < EXPERT__COUNT; part++) {
         const struct kernel_matrix *w = &native[part];
-        float *row = malloc(w->k * sizeof *row);
+        float *row = malloc(w->k * sizeof *row + 1);
         if (!row)
             log_fatal(1, "out of memory (quantisation of an expert)");
         for (uint32_t r = 0; r < w->n; r++) {
@@ -113,7 +115,8 @@ static void quantise(const struct offline_model *m,
 static void move_to(struct kernel_matrix w[EXPERT__COUNT], const uint8_t *at)
 {
     for (int part = 0; part < EXPERT__COUNT; part++)
-        w[part].data = at + (uintptr_t)w[part].data;
+        if (w[part].n > 0)
+            w[part].data = at + (uintptr_t)w[part].data;
 }
 
 static uint32_t number_of(const struct offline_model *m, uint32_t layer, uint32_t expert)
@@ -134,9 +137,12 @@ static void mapped_native(const struct offline_model *m, uint32_t layer, uint32_
                           struct kernel_matrix out[EXPERT__COUNT])
 {
     uint32_t entry = model_entry_expert(m->index, layer, expert);
-    expert_matrices(&model_index_entries(m->index)[entry], NULL, out);
-    for (uint32_t part = 0; part < EXPERT__COUNT; part++)
-        out[part].data = offline_payload(m, entry, part);
+    const struct model_entry *e = &model_index_entries(m->index)[entry];
+    expert_matrices(e, NULL, out);
+    for (int part = 0; part < EXPERT__COUNT; part++)
+        if (out[part].n > 0)
+            out[part].data =
+                offline_payload(m, entry, model_matrix_extent(e, (enum expert_matrix)part));
 }
 
 static uint8_t *make_mapped(const struct offline_model *m,
@@ -187,10 +193,11 @@ static uint32_t stored_entry(const struct offline_model *m, uint32_t layer, uint
     if (precision == PRECISION_NATIVE)
         return model_entry_expert(m->index, layer, expert);
     uint32_t entry = model_entry_expert_precision(m->index, layer, expert, precision);
-    for (int part = 0; entry != ENTRY_NONE && part < EXPERT__COUNT; part++)
-        if (model_index_entries(m->index)[entry].matrix[part].type !=
-            offline_type(precision, method))
+    for (int part = 0; entry != ENTRY_NONE && part < EXPERT__COUNT; part++) {
+        const struct model_matrix *x = &model_index_entries(m->index)[entry].matrix[part];
+        if (x->n > 0 && x->type != offline_type(precision, method))
             return ENTRY_NONE;
+    }
     return entry;
 }
 
@@ -325,7 +332,7 @@ double offline_expert_norm(struct offline_model *m, uint32_t layer, uint32_t exp
         return -1;
     double sum = 0;
     for (int part = 0; part < EXPERT__COUNT; part++) {
-        float *row = malloc(w[part].k * sizeof *row);
+        float *row = malloc(w[part].k * sizeof *row + 1);
         sl_assert(row);
         for (uint32_t r = 0; r < w[part].n; r++) {
             m->ops->row_to_f32(&w[part], r, row);

@@ -97,6 +97,8 @@ static void take_job(struct cuda *c, const struct device_job *job)
     h->pair[h->jobs] = job->pair_base;
     mine->pair_base = mine->inner_base = h->jobs++;
     for (int m = 0; m < EXPERT__COUNT; m++) {
+        if (job->matrix[m].n == 0)
+            continue;
         mine->matrix[m].data = device_address(c->pointer(device_pointer(job->matrix[m].data)));
         mine->scale[m] = fetch(c, job->scale[m], sizeof(float));
         mine->bias[m] = fetch(c, job->bias[m], job->matrix[m].n * sizeof(float));

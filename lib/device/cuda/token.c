@@ -203,10 +203,13 @@ static struct jobs make_jobs(struct cuda *c, const struct device_routed *a)
                            .jobs = j.job,
                            .finish = j.finish,
                            .terms = j.term};
+    bool two = a->matrix[EXPERT_UP].n == 0; /* gate is up, too */
     for (int m = 0; m < EXPERT__COUNT; m++) {
-        g.scale[m] = device_floats(a->scale[m]);
-        g.bias[m] = device_floats(a->bias[m]);
+        int from = two && m == EXPERT_UP ? EXPERT_GATE : m;
+        g.scale[m] = device_floats(a->scale[from]);
+        g.bias[m] = device_floats(a->bias[from]);
     }
+    g.up = two ? g.gate : g.up;
     cuda_check(c, c->k->jobs_of_routes(&g, c->stream), "routes");
     return j;
 }
@@ -251,7 +254,7 @@ void cuda_routed_experts(struct device *d, const struct device_routed *a)
     sl_assert(cuda_in_token(c));
     const struct jobs j = make_jobs(c, a);
     multiply_input(c, a, &j, EXPERT_GATE, alike ? 2 : 1);
-    if (!alike)
+    if (!alike && up->n > 0)
         multiply_input(c, a, &j, EXPERT_UP, 1);
     finish_jobs(c, j.finish, j.count, cuda_activation(a->activation, a->limit), a->limit.value,
                 gate->n);

@@ -64,26 +64,30 @@ static void gate_up_job(const struct host_run *run, const struct device_job *job
     struct host *h = run->h;
     struct kernel_matrix gate = device_kernel_matrix(&job->matrix[EXPERT_GATE]);
     struct kernel_matrix up = device_kernel_matrix(&job->matrix[EXPERT_UP]);
+    uint32_t forms = host_form_bit(gate.type) | (up.n > 0 ? host_form_bit(up.type) : 0);
     for (uint32_t first = 0; first < job->rows; first += DEVICE_GATHER_ROWS) {
         uint32_t rows = smaller(job->rows - first, DEVICE_GATHER_ROWS);
         host_alive(h, a->rows);               /* of many experts, each may have one row */
         const struct device_rows *in = &a->x; /* a pass of one row needs no gathering */
         if (a->rows > 1) {
             in = &h->thread[pool_me()].gather;
-            gather_rows(a, in, job, first, rows, host_form_bit(gate.type) | host_form_bit(up.type));
+            gather_rows(a, in, job, first, rows, forms);
         }
         float *g = device_floats(a->gate) + (size_t)(job->inner_base + first) * gate.n;
-        float *u = device_floats(a->up) + (size_t)(job->inner_base + first) * up.n;
+        float *u = g;
         host_product(h, &gate, device_floats(job->scale[EXPERT_GATE]), range.begin, range.end,
                      rows_row(in, gate.type, 0), rows_stride(in, gate.type), rows, g, gate.n);
-        host_product(h, &up, device_floats(job->scale[EXPERT_UP]), range.begin, range.end,
-                     rows_row(in, up.type, 0), rows_stride(in, up.type), rows, u, up.n);
         add_bias(h, job, EXPERT_GATE, range, gate.n, rows, g);
-        add_bias(h, job, EXPERT_UP, range, up.n, rows, u);
+        if (up.n > 0) {
+            u = device_floats(a->up) + (size_t)(job->inner_base + first) * up.n;
+            host_product(h, &up, device_floats(job->scale[EXPERT_UP]), range.begin, range.end,
+                         rows_row(in, up.type, 0), rows_stride(in, up.type), rows, u, up.n);
+            add_bias(h, job, EXPERT_UP, range, up.n, rows, u);
+        }
         for (uint32_t r = 0; r < rows; r++) {
-            float *at = g + (size_t)r * gate.n + range.begin;
-            host_activate_noted(h, a->activation, a->limit, at, u + (size_t)r * up.n + range.begin,
-                                range.end - range.begin, at);
+            size_t at = (size_t)r * gate.n + range.begin;
+            host_activate_noted(h, a->activation, a->limit, g + at, u + at, range.end - range.begin,
+                                g + at);
         }
     }
 }
@@ -106,7 +110,8 @@ void host_op_expert_gate_up(struct device *d, const struct op_expert_gate_up *a)
 {
     struct host *h = host_of(d);
     uint64_t one = cost_of(a->job, a->jobs, a->n) * a->x.k; /* one matrix of every job */
-    host_run_parts(h, pool_parts(h->pool, 2 * one), gate_up_phase, a);
+    uint64_t matrices = a->jobs > 0 && a->job->matrix[EXPERT_UP].n == 0 ? 1 : 2;
+    host_run_parts(h, pool_parts(h->pool, matrices * one), gate_up_phase, a);
 }
 
 static void down_job(const struct host_run *run, const struct device_job *job,

@@ -10,7 +10,7 @@ static void gate_up_columns(void *arg, uint32_t thread, uint32_t threads)
     const struct op_gate_up *a = run->a;
     const struct kernel_matrix gate = device_kernel_matrix(&a->gate),
                                up = device_kernel_matrix(&a->up);
-    float *up_y = device_floats(a->up_y);
+    float *up_y = up.n > 0 ? device_floats(a->up_y) : NULL;
     uint32_t begin, end;
     pool_share(gate.n, COLUMN_UNIT, thread, threads, &begin, &end);
     if (begin == end)
@@ -18,18 +18,19 @@ static void gate_up_columns(void *arg, uint32_t thread, uint32_t threads)
     host_product(run->h, &gate, device_floats(a->gate_scale), begin, end,
                  rows_row(&a->x, gate.type, 0), rows_stride(&a->x, gate.type), a->rows,
                  rows_floats(&a->y, 0), gate.n);
-    host_product(run->h, &up, device_floats(a->up_scale), begin, end, rows_row(&a->x, up.type, 0),
-                 rows_stride(&a->x, up.type), a->rows, up_y, up.n);
+    if (up_y)
+        host_product(run->h, &up, device_floats(a->up_scale), begin, end,
+                     rows_row(&a->x, up.type, 0), rows_stride(&a->x, up.type), a->rows, up_y, up.n);
     for (uint32_t r = 0; r < a->rows; r++) {
         float *at = rows_floats(&a->y, r) + begin;
-        host_activate_noted(run->h, a->activation, a->limit, at, up_y + (size_t)r * up.n + begin,
-                            end - begin, at);
+        host_activate_noted(run->h, a->activation, a->limit, at,
+                            up_y ? up_y + (size_t)r * up.n + begin : at, end - begin, at);
     }
 }
 
 void host_op_gate_up(struct device *d, const struct op_gate_up *a)
 {
-    host_run_columns(host_of(d), 2 * a->gate.n, a->x.k, a->rows, gate_up_columns, a);
+    host_run_columns(host_of(d), a->gate.n + a->up.n, a->x.k, a->rows, gate_up_columns, a);
 }
 
 static void gate_rows(void *arg, uint32_t thread, uint32_t threads)

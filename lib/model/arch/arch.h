@@ -79,6 +79,7 @@ struct model_hparams {
     float clamp_qkv;         /* q, k and v are limited to +-this; 0: not */
     uint32_t norm;           /* enum norm_kind */
     uint32_t activation;     /* enum ffn_activation */
+    uint32_t two_matrices;   /* 1: networks have no up matrix; their gate takes its place */
     uint32_t router_first;   /* 1: the router reads the input of the layer; parallel: normed */
     uint32_t parallel;       /* 1: mixer and feed-forward part read the same normed input */
     uint32_t v_norm;         /* 1: an RMSNorm without weight of each v head */
@@ -577,7 +578,14 @@ static inline bool dense_type_is_float(uint32_t type)
     return type == TENSOR_F32 || type == TENSOR_F16 || type == TENSOR_BF16;
 }
 
-/* The three matrices of an expert, in the order in which an entry has them. */
+/* The matrices of an expert, in the order in which an entry has them: down(act(gate x) * up x). A
+ * network of two matrices has no up, whatever files call its gate: down(act(gate x) * gate x), and
+ * with ReLU that is the square of ReLU. */
 enum expert_matrix { EXPERT_GATE, EXPERT_UP, EXPERT_DOWN, EXPERT__COUNT };
+
+static inline bool hparams_expert_has(const struct model_hparams *h, enum expert_matrix m)
+{
+    return m != EXPERT_UP || h->two_matrices == 0;
+}
 
 #endif

@@ -113,14 +113,16 @@ static int missing(const struct arch *arch, const struct arch_location *location
 }
 
 /* Every matrix must be present once: gate and up separately or together. */
-static int check_experts(const struct arch *arch, uint32_t layer, const struct index_derived *d,
-                         struct error *error)
+static int check_experts(const struct arch *arch, const struct model_hparams *h, uint32_t layer,
+                         const struct index_derived *d, struct error *error)
 {
     const uint32_t *tensor = d->expert_tensor[layer];
     for (uint32_t m = 0; m < EXPERT__COUNT; m++) {
         struct arch_location location = {.is_expert = true, .role = m, .layer = layer};
         bool joined = m != EXPERT_DOWN && tensor[EXPERT_GATE_UP] != ENTRY_NONE;
         char name[MODEL_NAME_BYTES];
+        if (!hparams_expert_has(h, (enum expert_matrix)m))
+            continue;
         if (joined && tensor[m] != ENTRY_NONE)
             return error_set(error, ERR_BAD_INPUT,
                              "tensor %s occurs twice: alone, and in the tensor of gate and up",
@@ -173,7 +175,7 @@ static int check_complete(const struct arch *arch, const struct model_hparams *h
         }
         if (layer < h->layers && kind != INDEX_STORE &&
             ffn_has_experts((enum layer_ffn)d->layer[layer].ffn) &&
-            check_experts(arch, layer, d, error))
+            check_experts(arch, h, layer, d, error))
             return -1;
     }
     return 0;
@@ -204,7 +206,7 @@ static void add_matrix(const struct index_derived *d, const struct model_hparams
                        const struct model_tensor *tensors, uint32_t m, struct model_entry *e)
 {
     uint32_t rows = m == EXPERT_DOWN ? h->hidden : h->expert_inner;
-    uint32_t tensor = d->expert_tensor[e->layer][m];
+    uint32_t tensor = d->expert_tensor[e->layer][m], extent = e->extents;
     bool joined = tensor == ENTRY_NONE;
     if (joined)
         tensor = d->expert_tensor[e->layer][EXPERT_GATE_UP];
@@ -217,7 +219,7 @@ static void add_matrix(const struct index_derived *d, const struct model_hparams
         .k = (uint32_t)t->ne[0],
         .n = rows,
         .row_bytes = t->row_bytes,
-        .slot_offset = e->extent[m].slot_offset + e->extent[m].head_bytes,
+        .slot_offset = e->extent[extent].slot_offset + e->extent[extent].head_bytes,
     };
 }
 
@@ -244,9 +246,11 @@ void index_entry(const struct index_derived *d, const struct model_hparams *h,
     e->kind = ENTRY_EXPERT;
     e->layer = (uint16_t)layer;
     e->expert = (uint16_t)expert;
-    for (uint32_t m = 0; m < EXPERT__COUNT && ffn_has_experts((enum layer_ffn)d->layer[layer].ffn);
-         m++)
-        add_matrix(d, h, tensors, m, e);
+    if (!ffn_has_experts((enum layer_ffn)d->layer[layer].ffn))
+        return;
+    for (uint32_t m = 0; m < EXPERT__COUNT; m++)
+        if (hparams_expert_has(h, (enum expert_matrix)m))
+            add_matrix(d, h, tensors, m, e);
 }
 
 int index_derive(const struct arch *arch, const struct model_hparams *h,

@@ -38,13 +38,15 @@ static int check_stripes(const struct model_index *m, uint64_t *min_bytes, struc
     return 0;
 }
 
-/* An expert is SwiGLU: gate and up map hidden to inner, down maps inner to hidden. */
+/* Gate and up map hidden to inner, down maps inner to hidden. */
 static bool shape_right(const struct model_hparams *h, enum expert_matrix which,
                         const struct model_matrix *x)
 {
     uint32_t k = which == EXPERT_DOWN ? h->expert_inner : h->hidden;
     uint32_t n = which == EXPERT_DOWN ? h->hidden : h->expert_inner;
     uint64_t row_bytes;
+    if (!hparams_expert_has(h, which))
+        return memcmp(x, &(const struct model_matrix){.n = 0}, sizeof *x) == 0;
     return x->k == k && x->n == n && x->reserved == 0 && tensor_type_computed(x->type) &&
            tensor_type_row_bytes(x->type, k, &row_bytes) && x->row_bytes == row_bytes;
 }
@@ -59,6 +61,8 @@ static int check_matrices(const struct model_index *m, uint32_t i, const struct 
         const struct model_matrix *x = &e->matrix[which];
         if (!shape_right(&m->hparams, (enum expert_matrix)which, x))
             return bad(error, i, "a matrix of a shape or type that is not the model's");
+        if (!hparams_expert_has(&m->hparams, (enum expert_matrix)which))
+            continue;
         if (x->slot_offset % MATRIX_ALIGN != 0 || x->slot_offset < end ||
             x->slot_offset > STORE_SLOT_MAX)
             return bad(error, i, "a matrix at a wrong place");
@@ -154,17 +158,21 @@ static int check_base_entry(const struct model_index *m, uint32_t i, const struc
                                 .expert = e->expert,
                                 .checksum_first = ENTRY_NONE,
                                 .in_parts = 1};
-    if (model_layer_has_experts(m, e->layer)) {
-        right.extents = EXPERT__COUNT;
-        memcpy(right.extent, e->extent, sizeof right.extent);
+    bool there = model_layer_has_experts(m, e->layer);
+    if (there)
         memcpy(right.matrix, e->matrix, sizeof right.matrix);
-    }
-    for (uint32_t x = 0; x < right.extents; x++) {
-        if (!shape_right(&m->hparams, (enum expert_matrix)x, &e->matrix[x]) ||
-            !extent_right(m, &e->extent[x], &e->matrix[x], right.slot_bytes))
+    for (int which = 0; there && which < EXPERT__COUNT; which++) {
+        const struct model_extent *x = &e->extent[right.extents];
+        const struct model_matrix *matrix = &e->matrix[which];
+        bool absent = !hparams_expert_has(&m->hparams, (enum expert_matrix)which);
+        if (!shape_right(&m->hparams, (enum expert_matrix)which, matrix) ||
+            (!absent && !extent_right(m, x, matrix, right.slot_bytes)))
             return bad(error, i, "not where its model file can have it");
-        right.slot_bytes += e->extent[x].read_bytes;
-        right.payload_bytes += e->extent[x].payload_bytes;
+        if (absent)
+            continue;
+        right.extent[right.extents++] = *x;
+        right.slot_bytes += x->read_bytes;
+        right.payload_bytes += x->payload_bytes;
     }
     return memcmp(&right, e, sizeof right) != 0 ? bad(error, i, "not one of the model file") : 0;
 }

@@ -7,10 +7,10 @@
  * chat template
  *
  * An *entry* is the unit of the directory, the cache and the loaders: one expert at one precision,
- * or one dense tensor. A dense tensor has one extent, an expert of a GGUF file three, an expert of
- * a store one. For each extent, the entry's slot in the arena has the page-aligned superset of the
- * file bytes, so that O_DIRECT can read into it: the payload of extent x starts at slot_offset +
- * head_bytes.
+ * or one dense tensor. A dense tensor has one extent, an expert of a GGUF file one per matrix, an
+ * expert of a store one. For each extent, the entry's slot in the arena has the page-aligned
+ * superset of the file bytes, so that O_DIRECT can read into it: the payload of extent x starts at
+ * slot_offset + head_bytes. A matrix that an expert does not have is all zeros, without an extent.
  *
  * Entry numbers are those of the directory: first the dense entries (model_entry_dense), then, for
  * each precision of the model (ascending enum precision), the experts ordered by layer, then
@@ -253,6 +253,12 @@ static inline uint32_t model_entry_expert(const struct model_index *m, uint32_t 
          precision++)
         entry = model_entry_expert_precision(m, layer, expert, (enum precision)precision);
     return entry;
+}
+
+/* The number of the extent that has a matrix of an expert which is in the model file. */
+static inline uint32_t model_matrix_extent(const struct model_entry *e, enum expert_matrix m)
+{
+    return m == EXPERT_DOWN && e->matrix[EXPERT_UP].n == 0 ? 1 : (uint32_t)m;
 }
 
 /* The entry number of a dense tensor; ENTRY_NONE if the model has no tensor of that role, such as

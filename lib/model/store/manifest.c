@@ -121,6 +121,8 @@ bool store_group_layout(struct store_group *g)
     for (int i = 0; i < EXPERT__COUNT; i++) {
         struct model_matrix *x = &g->matrix[i];
         uint64_t bytes;
+        if (i == EXPERT_UP && x->n == 0) /* networks of two matrices */
+            continue;
         if (!tensor_type_row_bytes(x->type, x->k, &x->row_bytes) ||
             mul_overflows(x->row_bytes, x->n, &bytes) || bytes == 0 || bytes > STORE_SLOT_MAX)
             return false;
@@ -181,8 +183,8 @@ static int parse_group(json_t *object, const char *where, uint32_t first, uint32
 {
     json_error_t why;
     json_int_t from, to, pages, payload;
-    json_t *matrix[EXPERT__COUNT];
-    if (json_unpack_ex(object, &why, JSON_STRICT, "{s:I, s:I, s:I, s:I, s:o, s:o, s:o}",
+    json_t *matrix[EXPERT__COUNT] = {NULL};
+    if (json_unpack_ex(object, &why, JSON_STRICT, "{s:I, s:I, s:I, s:I, s:o, s?o, s:o}",
                        "first_layer", &from, "last_layer", &to, "slot_pages", &pages,
                        "payload_bytes", &payload, "gate", &matrix[EXPERT_GATE], "up",
                        &matrix[EXPERT_UP], "down", &matrix[EXPERT_DOWN]) != 0)
@@ -198,7 +200,7 @@ static int parse_group(json_t *object, const char *where, uint32_t first, uint32
     for (int i = 0; i < EXPERT__COUNT; i++) {
         char inner[80];
         snprintf(inner, sizeof inner, "%s.%s", where, matrix_names[i]);
-        if (parse_matrix(matrix[i], inner, &g->matrix[i], error))
+        if (matrix[i] && parse_matrix(matrix[i], inner, &g->matrix[i], error))
             return -1;
     }
     return check_layout(g, where, error);

@@ -186,6 +186,8 @@ static json_t *group_json(const struct store_group *g)
                           (json_int_t)g->slot_pages, "payload_bytes", (json_int_t)g->payload_bytes);
     for (int i = 0; o && i < EXPERT__COUNT; i++) {
         const struct model_matrix *m = &g->matrix[i];
+        if (m->n == 0)
+            continue;
         json_t *matrix =
             json_pack("{s:s, s:I, s:I, s:I, s:I}", "type", tensor_type_info(m->type)->name, "k",
                       (json_int_t)m->k, "n", (json_int_t)m->n, "row_bytes",

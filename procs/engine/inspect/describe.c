@@ -107,17 +107,18 @@ static void types_text(const struct model_index *m, int precision, char out[96])
     const struct model_entry *first = first_expert(m, precision),
                              *end = first_of_grid(m, precision);
     const struct model_matrix *x = first->matrix;
-    bool one = x[EXPERT_GATE].type == x[EXPERT_UP].type && x[EXPERT_UP].type == x[EXPERT_DOWN].type;
-    bool differ = false;
+    bool two = x[EXPERT_UP].n == 0, differ = false;
+    bool one = x[EXPERT_GATE].type == x[EXPERT_DOWN].type &&
+               (two || x[EXPERT_GATE].type == x[EXPERT_UP].type);
     for (end += m->hparams.layers * m->hparams.experts; first < end; first++)
         for (int k = 0; k < EXPERT__COUNT && model_layer_has_experts(m, first->layer); k++)
             differ |= first->matrix[k].type != x[k].type;
     if (one)
         snprintf(out, 96, "%s%s", type_name(x[0].type), differ ? " ..." : "");
     else
-        snprintf(out, 96, "%s %s %s%s", type_name(x[EXPERT_GATE].type),
-                 type_name(x[EXPERT_UP].type), type_name(x[EXPERT_DOWN].type),
-                 differ ? " ..." : "");
+        snprintf(out, 96, "%s %s%s%s%s", type_name(x[EXPERT_GATE].type),
+                 two ? "" : type_name(x[EXPERT_UP].type), two ? "" : " ",
+                 type_name(x[EXPERT_DOWN].type), differ ? " ..." : "");
 }
 
 static void shape_text(const struct model_tensor *t, char out[96])
@@ -336,7 +337,8 @@ static json_t *json_of_precisions(const struct model_index *m)
         const struct model_matrix *x = first_expert(m, t)->matrix;
         json_t *object = json_object(), *types = json_object();
         put_text(types, "gate", type_name(x[EXPERT_GATE].type));
-        put_text(types, "up", type_name(x[EXPERT_UP].type));
+        if (x[EXPERT_UP].n > 0)
+            put_text(types, "up", type_name(x[EXPERT_UP].type));
         put_text(types, "down", type_name(x[EXPERT_DOWN].type));
         put_text(object, "precision", precision_name((enum precision)t));
         json_object_set_new(object, "types", types); /* of the first layer */

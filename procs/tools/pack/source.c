@@ -151,7 +151,8 @@ struct hf_extent source_expert(const struct source *s, uint32_t layer, uint32_t 
     const struct model_entry *e = entry_of(s, layer, expert);
     const struct model_matrix *matrix = &e->matrix[m];
     if (s->is_hf) /* one header tensor per matrix */
-        return hf_part_of(&s->hf, e->extent[m].tensor, expert, 0, matrix->n).at;
+        return hf_part_of(&s->hf, e->extent[model_matrix_extent(e, m)].tensor, expert, 0, matrix->n)
+            .at;
     /* Gate and up may share an extent: find the one that contains the slot bytes of the matrix. */
     uint32_t i = 0;
     while (matrix->slot_offset >= e->extent[i].slot_offset + e->extent[i].read_bytes) {
@@ -168,7 +169,8 @@ uint32_t source_converted(const struct source *s, uint32_t layer, uint32_t exper
 {
     if (!s->is_hf)
         return SOURCE_SAME;
-    uint32_t t = entry_of(s, layer, expert)->extent[m].tensor;
+    const struct model_entry *e = entry_of(s, layer, expert);
+    uint32_t t = e->extent[model_matrix_extent(e, m)].tensor;
     return s->hf.tensors[t].same ? SOURCE_SAME : t;
 }
 

@@ -35,8 +35,8 @@ static int lay_out_group(const struct pack *p, enum precision precision, uint32_
                               .last_layer = layer,
                               .absent = !model_layer_has_experts(index, layer)};
     for (int m = 0; m < EXPERT__COUNT; m++)
-        if (lay_out_matrix(&g->matrix[m], &e->matrix[m], precision, p->options.method, method,
-                           error))
+        if (e->matrix[m].n > 0 && lay_out_matrix(&g->matrix[m], &e->matrix[m], precision,
+                                                 p->options.method, method, error))
             return -1;
     if (!store_group_layout(g))
         return error_set(error, ERR_BAD_INPUT,

@@ -264,7 +264,8 @@ static int pack_unit(struct worker *w, uint32_t unit, struct error *error)
             any = true;
         }
     for (int m = 0; any && m < EXPERT__COUNT; m++)
-        if (pack_matrix(w, layer, expert, (enum expert_matrix)m, error))
+        if (hparams_expert_has(&p->source.index->hparams, (enum expert_matrix)m) &&
+            pack_matrix(w, layer, expert, (enum expert_matrix)m, error))
             return -1;
     for (uint32_t t = 0; t < p->manifest.precision_count; t++) {
         if (!store_writes(&p->manifest, t, layer, expert))

@@ -87,9 +87,11 @@ static void add_gate_up(struct cuda *c, const struct op_expert_gate_up *a,
                         const struct device_job *job)
 {
     size_t at = (size_t)job->inner_base * a->n;
-    float *gate = device_floats(a->gate) + at, *up = device_floats(a->up) + at;
+    bool two = job->matrix[EXPERT_UP].n == 0; /* gate is up, too */
+    float *gate = device_floats(a->gate) + at, *up = two ? gate : device_floats(a->up) + at;
+    int second = two ? EXPERT_GATE : EXPERT_UP;
     cuda_await(c, device_pointer(job->matrix[EXPERT_GATE].data));
-    for (int m = EXPERT_GATE; m <= EXPERT_UP; m++)
+    for (int m = EXPERT_GATE; m <= second; m++)
         cuda_batch_product(c, &job->matrix[m],
                            (struct gpu_job){.y = m == EXPERT_GATE ? gate : up,
                                             .first = a->rows == 1 ? 0 : job->pair_base,
@@ -97,9 +99,9 @@ static void add_gate_up(struct cuda *c, const struct op_expert_gate_up *a,
     cuda_batch_finish(c, (struct gpu_finish_job){.a = gate,
                                                  .b = up,
                                                  .a_factor = device_floats(job->scale[EXPERT_GATE]),
-                                                 .b_factor = device_floats(job->scale[EXPERT_UP]),
+                                                 .b_factor = device_floats(job->scale[second]),
                                                  .a_bias = device_floats(job->bias[EXPERT_GATE]),
-                                                 .b_bias = device_floats(job->bias[EXPERT_UP]),
+                                                 .b_bias = device_floats(job->bias[second]),
                                                  .rows = job->rows});
 }
 

@@ -44,9 +44,10 @@ void cuda_op_add_norm(struct cuda *c, const struct op_add_norm *a)
 
 void cuda_op_gate_up(struct cuda *c, const struct op_gate_up *a)
 {
-    float *y = device_floats(a->y.base[FORM_F32]), *up = device_floats(a->up_y);
+    float *y = device_floats(a->y.base[FORM_F32]), *up = a->up.n > 0 ? device_floats(a->up_y) : y;
     cuda_product_rows(c, &a->gate, a->gate_scale, &a->x, a->rows, y, a->gate.n);
-    cuda_product_rows(c, &a->up, a->up_scale, &a->x, a->rows, up, a->up.n);
+    if (a->up.n > 0)
+        cuda_product_rows(c, &a->up, a->up_scale, &a->x, a->rows, up, a->up.n);
     cuda_activate(c, a->activation, a->limit, y, up, a->gate.n, a->rows, y);
 }
 

@@ -35,12 +35,12 @@ static json_t *cgroup_headroom_json(void)
     return headroom == UINT64_MAX ? json_null() : number(headroom);
 }
 
-/* Type of the matrix "up" of an expert in the middle: mixes give the first layers other types. */
+/* Type of the matrix "gate" of an expert in the middle: mixes give the first layers other types. */
 static const char *expert_type(const struct model_index *m)
 {
     uint32_t layer = model_expert_layer(m, m->hparams.layers / 2);
     uint32_t entry = model_entry_expert(m, layer, 0);
-    return tensor_type_info(model_index_entries(m)[entry].matrix[EXPERT_UP].type)->name;
+    return tensor_type_info(model_index_entries(m)[entry].matrix[EXPERT_GATE].type)->name;
 }
 
 /* What the preset auto would choose from at this budget. */

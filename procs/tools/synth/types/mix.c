@@ -131,7 +131,7 @@ static enum role role_of(const struct model_hparams *h, const struct mix_tensor 
     static const enum role experts[] = {
         [EXPERT_GATE] = ROLE_GATE, [EXPERT_UP] = ROLE_UP, [EXPERT_DOWN] = ROLE_DOWN};
     if (t->is_expert)
-        return experts[t->role];
+        return h->two_matrices && t->role == EXPERT_GATE ? ROLE_UP : experts[t->role];
     switch ((enum dense_role)t->role) {
     case DENSE_TOKEN_EMBD: return h->tied_output ? ROLE_OUTPUT : ROLE_EMBD;
     case DENSE_OUTPUT: return ROLE_OUTPUT;
@@ -142,7 +142,7 @@ static enum role role_of(const struct model_hparams *h, const struct mix_tensor 
     case DENSE_ATTN_QKV: return ROLE_V; /* as llama-quantize has it */
     case DENSE_ATTN_OUT: return ROLE_O;
     case DENSE_FFN_GATE:
-    case DENSE_SHARED_GATE: return ROLE_GATE;
+    case DENSE_SHARED_GATE: return h->two_matrices ? ROLE_UP : ROLE_GATE;
     case DENSE_FFN_UP:
     case DENSE_SHARED_UP: return ROLE_UP;
     case DENSE_FFN_DOWN:
