@@ -80,6 +80,8 @@ static const struct {
     {DENSE_MAMBA_IN_SCALE, offsetof(struct core_layer, recurrent.project_scale[0])},
     {DENSE_CONV_BIAS, offsetof(struct core_layer, recurrent.conv_bias)},
     {DENSE_RECURRENT_D, offsetof(struct core_layer, recurrent.skip)},
+    {DENSE_LATENT_DOWN_SCALE, offsetof(struct core_layer, latent_down_scale)},
+    {DENSE_LATENT_UP_SCALE, offsetof(struct core_layer, latent_up_scale)},
     {DENSE_FFN_GATE_SCALE, offsetof(struct core_layer, dense_scale[EXPERT_GATE])},
     {DENSE_FFN_UP_SCALE, offsetof(struct core_layer, dense_scale[EXPERT_UP])},
     {DENSE_FFN_DOWN_SCALE, offsetof(struct core_layer, dense_scale[EXPERT_DOWN])},
@@ -268,8 +270,13 @@ static void bind_experts_step(struct core *c, uint32_t i, uint64_t *vectors)
     }
     l->gate_forms |= router_form(c, i);
     l->gate_forms |= router_form(c, hparams_next_experts(&c->hp, i + 1)); /* to predict */
-    if (!l->experts_norm.address) /* one norm for router and experts */
+    if (c->hp.expert_width > 0) {
+        l->latent_down = dense_matrix(c, i, DENSE_LATENT_DOWN);
+        l->latent_up = dense_matrix(c, i, DENSE_LATENT_UP);
+        l->gate_forms |= form_bit(&l->latent_down);
+    } else if (!l->experts_norm.address) { /* one norm for router and experts */
         l->gate_forms |= l->expert_forms;
+    }
 }
 
 static void bind_qkv(struct core *c, uint32_t i)

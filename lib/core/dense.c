@@ -56,11 +56,12 @@ void core_dense_layer(struct core *c)
     run_network(c);
 }
 
-/* ---- a sum with a norm, and a dense network next to experts ---- */
+/* ---- sums that are not added to the residual stream at once ---- */
 
-static void clear(struct core *c, struct device_at y)
+/* The rows of n elements of a sum. */
+static void clear(struct core *c, struct device_at y, uint32_t n)
 {
-    size_t bytes = (size_t)c->pass.step.rows * c->hp.hidden * sizeof(float);
+    size_t bytes = (size_t)c->pass.step.rows * n * sizeof(float);
     c->device->ops->clear(c->device, &(struct op_clear){.bytes = bytes, .y = y});
 }
 
@@ -69,23 +70,64 @@ static bool has_two_parts(const struct core *c)
     return core_parts_now(c)->ffn == FFN_DENSE_AND_EXPERTS;
 }
 
+/* Where the network of a layer, or its experts, add to. */
+static struct device_at sum_of_layer(const struct core *c)
+{
+    return core_layer_now(c)->ffn_post_norm.address ? c->scratch.sum : c->scratch.x;
+}
+
 void core_ffn_begin(struct core *c)
 {
     c->pass.into = c->scratch.x;
     if (has_two_parts(c) || !core_layer_now(c)->ffn_post_norm.address)
         return;
-    clear(c, c->scratch.sum);
+    clear(c, c->scratch.sum, c->hp.hidden);
     c->pass.into = c->scratch.sum;
 }
 
-void core_while_reading(struct core *c)
+/* What a product reads of rows of floats: no head has a gate here. */
+static void make_forms(struct core *c, const struct device_rows *rows, uint32_t forms)
+{
+    const struct op_gate_heads made = {.rows = c->pass.step.rows, .forms = forms, .mix = *rows};
+    c->device->ops->gate_heads(c->device, &made);
+}
+
+/* The latents of the rows, and an empty sum of what experts make of them. */
+static void begin_latents(struct core *c)
 {
     const struct core_layer *l = core_layer_now(c);
-    if (!has_two_parts(c)) {
-        if (c->hp.shared_inner > 0)
-            run_network(c);
-        return;
-    }
+    struct device_rows *y = &c->scratch.latent;
+    uint32_t rows = c->pass.step.rows;
+    const struct device_product down = {.w = l->latent_down,
+                                        .scale = l->latent_down_scale,
+                                        .y = y->base[FORM_F32],
+                                        .y_stride = y->k};
+    c->device->ops->products(
+        c->device,
+        &(struct op_products){.rows = rows, .x = c->scratch.in, .count = 1, .product = &down});
+    make_forms(c, y, l->expert_forms);
+    clear(c, c->scratch.latent_sum.base[FORM_F32], y->k);
+    c->pass.into = c->scratch.latent_sum.base[FORM_F32];
+}
+
+static void join_latents(struct core *c)
+{
+    const struct core_layer *l = core_layer_now(c);
+    const struct op_add_product up = {.rows = c->pass.step.rows,
+                                      .x = c->scratch.latent_sum,
+                                      .w = l->latent_up,
+                                      .scale = l->latent_up_scale,
+                                      .factor = 1.0f, /* experts have that of a part */
+                                      .y = c->scratch.y,
+                                      .into = sum_of_layer(c)};
+    make_forms(c, &c->scratch.latent_sum, form_bit(&l->latent_up));
+    c->device->ops->add_product(c->device, &up);
+}
+
+/* A dense network next to experts, and their norm. */
+static void begin_parts(struct core *c)
+{
+    const struct core_layer *l = core_layer_now(c);
     const struct op_norm norm = {.rows = c->pass.step.rows,
                                  .kind = NORM_RMS,
                                  .eps = c->hp.rms_eps,
@@ -93,12 +135,22 @@ void core_while_reading(struct core *c)
                                  .weight = l->experts_norm,
                                  .forms = l->expert_forms,
                                  .y = c->scratch.in};
-    clear(c, c->scratch.sum);
+    clear(c, c->scratch.sum, c->hp.hidden);
     c->pass.into = c->scratch.sum;
     core_dense_layer(c);
     c->device->ops->norm(c->device, &norm);
-    clear(c, c->scratch.experts_sum);
+    clear(c, c->scratch.experts_sum, c->hp.hidden);
     c->pass.into = c->scratch.experts_sum;
+}
+
+void core_while_reading(struct core *c)
+{
+    if (has_two_parts(c))
+        begin_parts(c);
+    else if (c->hp.shared_inner > 0)
+        run_network(c);
+    if (c->hp.expert_width > 0)
+        begin_latents(c);
 }
 
 static void join_parts(struct core *c)
@@ -127,8 +179,12 @@ void core_ffn_end(struct core *c)
                                      .weight = l->ffn_post_norm,
                                      .y = c->scratch.sum,
                                      .into = c->scratch.x};
-    if (has_two_parts(c))
+    if (has_two_parts(c)) {
         join_parts(c);
-    else if (l->ffn_post_norm.address)
+        return;
+    }
+    if (c->hp.expert_width > 0 && ffn_has_experts((enum layer_ffn)core_parts_now(c)->ffn))
+        join_latents(c);
+    if (l->ffn_post_norm.address)
         c->device->ops->add_norm(c->device, &norm);
 }

@@ -39,7 +39,7 @@ void core_compute_jobs(struct core *c, bool sums)
                                          .n = c->hp.expert_inner,
                                          .activation = (enum ffn_activation)c->hp.activation,
                                          .limit = model_expert_limit(&c->hp, c->pass.step.layer),
-                                         .x = c->scratch.in,
+                                         .x = *core_expert_rows(c),
                                          .jobs = c->pass.job_count,
                                          .job = c->scratch.jobs,
                                          .pairs = pairs,
@@ -49,7 +49,7 @@ void core_compute_jobs(struct core *c, bool sums)
                                          .up = c->scratch.up};
     const struct op_expert_down down = {.rows = rows,
                                         .inner = c->hp.expert_inner,
-                                        .n = c->hp.hidden,
+                                        .n = hparams_expert_width(&c->hp),
                                         .jobs = c->pass.job_count,
                                         .job = c->scratch.jobs,
                                         .inner_rows = c->scratch.inner_rows,
@@ -68,7 +68,7 @@ void core_sum_ranks(struct core *c)
     for (uint32_t r = 0; r < c->pass.step.rows; r++)
         terms_of_row(c, r);
     const struct op_add_terms sum = {.rows = c->pass.step.rows,
-                                     .n = c->hp.hidden,
+                                     .n = hparams_expert_width(&c->hp),
                                      .terms = c->hp.experts_used,
                                      .term = c->scratch.terms,
                                      .y = c->scratch.pair_out,

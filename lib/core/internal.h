@@ -93,7 +93,13 @@ struct core_layer {
      * sigmoid(W_shared_router x). */
     struct device_matrix dense[EXPERT__COUNT];
     struct device_at dense_scale[EXPERT__COUNT];
-    struct device_matrix shared_router;                                /* none: the factor is 1 */
+    struct device_matrix shared_router; /* none: the factor is 1 */
+
+    /* Experts of another width than the layer: their x is s(latent_down_scale) W_latent_down x, and
+     * s(latent_up_scale) W_latent_up of their sum is added. */
+    struct device_matrix latent_down, latent_up;
+    struct device_at latent_down_scale, latent_up_scale;
+
     struct device_at dense_post_norm, experts_norm, experts_post_norm; /* FFN_DENSE_AND_EXPERTS */
 
     /* Forms of rows that products read, a bit per enum kernel_form. */
@@ -175,6 +181,8 @@ struct core_scratch {
     /* [chunk][hidden]: the sum of networks with a norm after it; of FFN_DENSE_AND_EXPERTS, those of
      * the dense network and of the experts, where the gate input is before. */
     struct device_at sum, experts_sum;
+    /* [chunk] rows of expert_width, if the model has it: inputs of the experts, and their sums. */
+    struct device_rows latent, latent_sum;
 
     struct device_rows last;     /* [output_rows] normed rows before the output matrix */
     struct device_result logits; /* [output_rows][vocab] */
@@ -297,11 +305,12 @@ void core_compute_jobs(struct core *c, bool sums);
 void core_sum_ranks(struct core *c);
 
 /* dense.c: what a layer computes while its experts are read: the shared expert, or the dense
- * network next to them, or nothing. Afterwards c->scratch.in has the input of the experts. */
+ * network next to them, or nothing. Afterwards core_expert_rows has the input of the experts. */
 void core_while_reading(struct core *c);
 void core_dense_layer(struct core *c); /* norm and network of a layer without experts */
-/* What the networks of a layer add to begins; and the end, which adds their sum to the residual
- * stream if it has a norm: that of a layer, or those of FFN_DENSE_AND_EXPERTS. */
+/* What the networks of a layer add to begins; and the end, which adds to the residual stream what
+ * they did not add to it: their sum if it has a norm, that of a layer or those of
+ * FFN_DENSE_AND_EXPERTS, and the sum of experts of another width. */
 void core_ffn_begin(struct core *c);
 void core_ffn_end(struct core *c);
 
@@ -361,6 +370,12 @@ static inline const float *core_fetch_rows(struct core *c, struct device_at at, 
 {
     return device_fetch(c->device, &(struct device_result){at, c->scratch.fetched},
                         (size_t)rows * c->hp.hidden * sizeof(float));
+}
+
+/* The input of the experts. */
+static inline const struct device_rows *core_expert_rows(const struct core *c)
+{
+    return c->hp.expert_width > 0 ? &c->scratch.latent : &c->scratch.in;
 }
 
 /* cos and sin of row 0. */

@@ -62,7 +62,7 @@ static uint32_t output_rows_for(const struct core *c, uint32_t chunk)
 
 /* The forms needed, over all layers. */
 struct forms_wanted {
-    uint32_t in, mix, last, gather, inner, dense, query, nope, latent;
+    uint32_t in, mix, last, gather, inner, dense, query, nope, latent, sum;
 };
 
 static struct forms_wanted forms_of(const struct core *c)
@@ -73,10 +73,12 @@ static struct forms_wanted forms_of(const struct core *c)
                              .last = floats | c->output_forms,
                              .dense = floats,
                              .query = floats,
-                             .latent = floats};
+                             .latent = floats,
+                             .sum = floats};
     for (uint32_t i = 0; i < c->hp.layers; i++) {
         const struct core_layer *l = &c->layer[i];
         w.in |= l->in_forms | l->gate_forms | l->expert_forms;
+        w.sum |= l->latent_up.n > 0 ? form_bit(&l->latent_up) : 0;
         w.mix |= l->mix_forms;
         w.gather |= l->expert_forms;
         w.dense |= l->dense_forms;
@@ -100,7 +102,8 @@ static void cut_experts(struct core *c, struct layout *m, uint32_t chunk)
     c->scratch.pair_of = cut_host(m, pairs, sizeof *c->scratch.pair_of);
     c->scratch.pair_row = cut_host(m, pairs, sizeof *c->scratch.pair_row);
     c->scratch.terms = cut_host(m, pairs, sizeof *c->scratch.terms);
-    c->scratch.pair_out = cut_floats(m, pairs * hp->hidden);
+    size_t outputs = pairs * hparams_expert_width(hp), hidden = (size_t)chunk * hp->hidden;
+    c->scratch.pair_out = cut_floats(m, outputs > hidden ? outputs : hidden); /* also y */
     c->scratch.gate = cut_floats(m, (size_t)c->scratch.inner_rows * hp->expert_inner);
     if (hparams_expert_has(hp, EXPERT_UP))
         c->scratch.up = cut_floats(m, (size_t)c->scratch.inner_rows * hp->expert_inner);
@@ -193,7 +196,7 @@ static void cut_workspace(struct core *c, struct layout *m, uint32_t chunk,
     const struct device_limits limits = {.rows = chunk,
                                          .experts = c->hp.experts,
                                          .top_k = c->hp.experts_used,
-                                         .hidden = c->hp.hidden,
+                                         .expert_width = hparams_expert_width(&c->hp),
                                          .gather_forms = want->gather,
                                          .inner = c->hp.expert_inner,
                                          .inner_forms = want->inner,
@@ -237,6 +240,10 @@ struct core_bytes core_scratch_layout(struct core *c, uint32_t chunk,
         c->scratch.sum = cut_floats(&m, (size_t)chunk * hp->hidden);
     if (c->two_ffn_parts)
         c->scratch.experts_sum = cut_floats(&m, (size_t)chunk * hp->hidden);
+    if (hp->expert_width > 0) {
+        cut_rows(&m, &c->scratch.latent, want.gather | 1u << FORM_F32, chunk, hp->expert_width);
+        cut_rows(&m, &c->scratch.latent_sum, want.sum, chunk, hp->expert_width);
+    }
     c->scratch.y =
         c->scratch.pair_out; /* attention and the dense network end before experts begin */
     cut_dense(c, &m, chunk, want.dense);

@@ -210,9 +210,9 @@ static inline uint32_t device_recurrent_norm(const struct layer_recurrent *r)
 struct device_limits {
     uint32_t rows; /* of a pass */
     uint32_t experts, top_k;
-    uint32_t hidden, gather_forms; /* inputs of experts: length, forms */
-    uint32_t inner, inner_forms;   /* the same of their down matrices */
-    struct device_latent latent;   /* key 0: no MLA */
+    uint32_t expert_width, gather_forms; /* inputs of experts: length, forms */
+    uint32_t inner, inner_forms;         /* the same of their down matrices */
+    struct device_latent latent;         /* key 0: no MLA */
     uint32_t nope_forms, latent_forms;
     uint32_t attention_floats;        /* heads * (values of a head + 2) */
     uint32_t kv_floats;               /* a row of keys and one of values, all heads */

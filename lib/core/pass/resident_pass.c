@@ -142,7 +142,7 @@ static void run_experts(struct core *c)
                                    .top_k = c->hp.experts_used,
                                    .activation = (enum ffn_activation)c->hp.activation,
                                    .limit = model_expert_limit(&c->hp, c->pass.step.layer),
-                                   .x = c->scratch.in,
+                                   .x = *core_expert_rows(c),
                                    .routes = routes_of_layer(c),
                                    .gate = c->scratch.gate,
                                    .up = c->scratch.up,

@@ -33,13 +33,14 @@ static size_t larger(size_t a, size_t b)
 /* The input in each form; of each job gate, up, y, and scales and biases of its matrices. */
 static size_t memory_bytes(const struct device_limits *l)
 {
-    size_t x = 0, job = 2 * (size_t)l->inner + l->hidden + EXPERT__COUNT +
-                        EXPERT__COUNT * larger(l->inner, l->hidden);
-    x += align_up(l->hidden * sizeof(float), DEVICE_ALIGN);
+    size_t x = 0, job = 2 * (size_t)l->inner + l->expert_width + EXPERT__COUNT +
+                        EXPERT__COUNT * larger(l->inner, l->expert_width);
+    x += align_up(l->expert_width * sizeof(float), DEVICE_ALIGN);
     for (int f = FORM_F32 + 1; f < FORM__COUNT; f++)
         if (l->gather_forms & (1u << f))
-            x += align_up(kernel_activation_bytes(kernel_form_type((enum kernel_form)f), l->hidden),
-                          DEVICE_ALIGN);
+            x += align_up(
+                kernel_activation_bytes(kernel_form_type((enum kernel_form)f), l->expert_width),
+                DEVICE_ALIGN);
     return x + l->top_k * (job * sizeof(float) + 3 * (1 + EXPERT__COUNT) * DEVICE_ALIGN);
 }
 

@@ -37,7 +37,7 @@ static void cut_latent(struct cutter *m, const struct device_limits *limits,
 static void cut_thread(struct cutter *m, const struct device_limits *limits, struct host_thread *t)
 {
     uint32_t rows = smaller(limits->rows, DEVICE_GATHER_ROWS);
-    cut_rows(m, &t->gather, limits->gather_forms, rows, limits->hidden);
+    cut_rows(m, &t->gather, limits->gather_forms, rows, limits->expert_width);
     cut_rows(m, &t->inner, limits->inner_forms, rows, limits->inner);
     if (limits->latent.key > 0)
         cut_latent(m, limits, &t->latent);

@@ -54,7 +54,8 @@ struct model_hparams {
     uint32_t context;      /* trained context length */
     uint32_t experts;      /* E */
     uint32_t experts_used; /* K (top-k) */
-    uint32_t expert_inner; /* inner size of one expert's SwiGLU */
+    uint32_t expert_inner; /* inner size of one expert's network */
+    uint32_t expert_width; /* elements of an expert's input and output, its latent; 0: hidden */
     float rms_eps;
     float rope_theta;
     uint32_t rope_dims;    /* leading elements of a head that are rotated; <= head_size */
@@ -146,6 +147,12 @@ static inline struct ffn_limit model_expert_limit(const struct model_hparams *h,
 static inline struct ffn_limit model_dense_limit(const struct model_hparams *h, uint32_t layer)
 {
     return (struct ffn_limit){h->dense_limits[layer], h->limit_result != 0};
+}
+
+/* Elements of the input and of the output of an expert that a router chooses. */
+static inline uint32_t hparams_expert_width(const struct model_hparams *h)
+{
+    return h->expert_width ? h->expert_width : h->hidden;
 }
 
 /* The router of a layer with that bias (NULL: none). */
@@ -500,6 +507,10 @@ enum layer_part {
     L(FFN_GATE, DENSE, "blk.%u.ffn_gate.weight")                                                   \
     L(FFN_UP, DENSE, "blk.%u.ffn_up.weight")                                                       \
     L(FFN_DOWN, DENSE, "blk.%u.ffn_down.weight")                                                   \
+    L(LATENT_DOWN, EXPERTS, "blk.%u.ffn_latent_down.weight")                                       \
+    L(LATENT_UP, EXPERTS, "blk.%u.ffn_latent_up.weight")                                           \
+    L(LATENT_DOWN_SCALE, EXPERTS, "blk.%u.ffn_latent_down.scale")                                  \
+    L(LATENT_UP_SCALE, EXPERTS, "blk.%u.ffn_latent_up.scale")                                      \
     L(SHARED_ROUTER, EXPERTS, "blk.%u.ffn_gate_inp_shexp.weight")                                  \
     L(SHARED_GATE, EXPERTS, "blk.%u.ffn_gate_shexp.weight")                                        \
     L(SHARED_UP, EXPERTS, "blk.%u.ffn_up_shexp.weight")                                            \

@@ -41,6 +41,8 @@ enum arch_dim {
     ARCH_DIM_INNER,
     ARCH_DIM_INNER_TWICE,
     ARCH_DIM_SHARED_TWICE,
+    ARCH_DIM_WIDTH,  /* of an expert's input */
+    ARCH_DIM_LATENT, /* the same where it is not that of the layer, else 0 */
     ARCH_DIM_SHARED, /* inner size of the shared expert */
     ARCH_DIM_TAPS,   /* this and the next: struct layer_recurrent */
     ARCH_DIM_CHANNELS,

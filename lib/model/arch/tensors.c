@@ -89,6 +89,8 @@ uint64_t arch_dim_size(const struct model_hparams *h, uint32_t layer, enum arch_
     case ARCH_DIM_EXPERTS: return h->experts;
     case ARCH_DIM_INNER: return h->expert_inner;
     case ARCH_DIM_INNER_TWICE: return 2 * (uint64_t)h->expert_inner;
+    case ARCH_DIM_WIDTH: return hparams_expert_width(h);
+    case ARCH_DIM_LATENT: return h->expert_width;
     case ARCH_DIM_SHARED: return h->shared_inner;
     case ARCH_DIM_SHARED_TWICE: return 2 * (uint64_t)h->shared_inner;
     case ARCH_DIM_TAPS: return r.taps;

@@ -205,7 +205,7 @@ static void add_extent(struct model_entry *e, uint32_t tensor, uint32_t part, ui
 static void add_matrix(const struct index_derived *d, const struct model_hparams *h,
                        const struct model_tensor *tensors, uint32_t m, struct model_entry *e)
 {
-    uint32_t rows = m == EXPERT_DOWN ? h->hidden : h->expert_inner;
+    uint32_t rows = m == EXPERT_DOWN ? hparams_expert_width(h) : h->expert_inner;
     uint32_t tensor = d->expert_tensor[e->layer][m], extent = e->extents;
     bool joined = tensor == ENTRY_NONE;
     if (joined)

@@ -38,12 +38,13 @@ static int check_stripes(const struct model_index *m, uint64_t *min_bytes, struc
     return 0;
 }
 
-/* Gate and up map hidden to inner, down maps inner to hidden. */
+/* Gate and up map the input to inner elements, down maps these back. */
 static bool shape_right(const struct model_hparams *h, enum expert_matrix which,
                         const struct model_matrix *x)
 {
-    uint32_t k = which == EXPERT_DOWN ? h->expert_inner : h->hidden;
-    uint32_t n = which == EXPERT_DOWN ? h->hidden : h->expert_inner;
+    uint32_t width = hparams_expert_width(h);
+    uint32_t k = which == EXPERT_DOWN ? h->expert_inner : width;
+    uint32_t n = which == EXPERT_DOWN ? width : h->expert_inner;
     uint64_t row_bytes;
     if (!hparams_expert_has(h, which))
         return memcmp(x, &(const struct model_matrix){.n = 0}, sizeof *x) == 0;

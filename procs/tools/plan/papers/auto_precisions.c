@@ -33,11 +33,12 @@ static void product(const struct bench *b, const struct kernel_matrix *m, float 
 static void one_expert(struct bench *b, const struct kernel_matrix *m)
 {
     const struct model_hparams *hp = &offline_index(b->p->model)->hparams;
-    b->ops->activation(m[EXPERT_GATE].type, b->x, hp->hidden, b->activation);
+    uint32_t width = hparams_expert_width(hp);
+    b->ops->activation(m[EXPERT_GATE].type, b->x, width, b->activation);
     product(b, &m[EXPERT_GATE], b->gate);
     bool three = m[EXPERT_UP].n > 0;
     if (three && kernel_form_of(m[EXPERT_UP].type) != kernel_form_of(m[EXPERT_GATE].type))
-        b->ops->activation(m[EXPERT_UP].type, b->x, hp->hidden, b->activation);
+        b->ops->activation(m[EXPERT_UP].type, b->x, width, b->activation);
     if (three)
         product(b, &m[EXPERT_UP], b->up);
     core_apply_activation(b->ops, hp, b->gate, three ? b->up : b->gate, hp->expert_inner, b->gate);

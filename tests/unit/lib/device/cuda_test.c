@@ -469,7 +469,7 @@ static struct places_counts use_all(struct device *d, float *out)
     const struct device_limits limits = {.rows = 1,
                                          .experts = CHOICE,
                                          .top_k = 1,
-                                         .hidden = INPUTS,
+                                         .expert_width = INPUTS,
                                          .gather_forms = 1u << FORM_F32,
                                          .inner = OUTPUTS,
                                          .inner_forms = 1u << FORM_F32};

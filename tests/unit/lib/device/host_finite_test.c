@@ -81,7 +81,7 @@ static void activate_expert(enum ffn_activation activation, struct ffn_limit lim
     const uint32_t row = 0;
     struct device_job job = {.rows = 1};
     void *memory = workspace((struct device_limits){
-        .rows = 1, .experts = 1, .top_k = 1, .hidden = K, .gather_forms = 1u << FORM_F32});
+        .rows = 1, .experts = 1, .top_k = 1, .expert_width = K, .gather_forms = 1u << FORM_F32});
     job.matrix[EXPERT_GATE] = matrix_of(w[0], gate);
     job.matrix[EXPERT_UP] = matrix_of(w[1], up);
     struct op_expert_gate_up op = {.rows = 1,

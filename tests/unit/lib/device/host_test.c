@@ -141,8 +141,11 @@ static void compute_experts(struct device *d, uint32_t jobs, uint32_t rows)
     float *w = zeros(sizeof(float) * K * N), *x = zeros(sizeof(float) * K * all);
     float *gate = zeros(sizeof(float) * N * all), *up = zeros(sizeof(float) * N * all);
     uint32_t *pair_row = zeros(sizeof *pair_row * all);
-    struct device_limits limits = {
-        .rows = all, .experts = jobs, .top_k = 1, .hidden = K, .gather_forms = 1u << FORM_F32};
+    struct device_limits limits = {.rows = all,
+                                   .experts = jobs,
+                                   .top_k = 1,
+                                   .expert_width = K,
+                                   .gather_forms = 1u << FORM_F32};
     void *workspace = zeros(d->ops->workspace(d, &limits));
     d->ops->use_workspace(d, &limits, device_address(workspace));
     struct device_job *job = zeros(sizeof *job * jobs);
