@@ -77,6 +77,16 @@
     X(exaone_moe_skipped, "exaone-moe", 2, make_u32(m, "exaone-moe.nextn_predict_layers", 1))      \
     X(hy_v3_two_biases, "hy_v3", 2,                                                                \
       make_add_tensor(m, "blk.1.exp_probs_b.bias", TENSOR_F32, 3, 1, 1))                           \
+    X(step35_limits, "step35", 2, {                                                                \
+        make_drop_key(m, "step35.swiglu_clamp_shexp");                                             \
+        make_array_raw(m, "step35.swiglu_clamp_shexp", GGUF_F32, 1, 4);                            \
+    })                                                                                             \
+    X(step35_heads, "step35", 2, {                                                                 \
+        make_drop_key(m, "step35.attention.head_count");                                           \
+        make_i32s(m, "step35.attention.head_count", (const int32_t[]){3, 2}, 2);                   \
+    })                                                                                             \
+    X(laguna_gates, "laguna", 2, make_tensor(m, "blk.0.attn_gate.weight")->ne[1] = 3)              \
+    X(afmoe_kinds, "afmoe", 2, make_u32(m, "afmoe.attention.sliding_window_pattern", 0))           \
     X(mistral4_no_context, "mistral4", 2,                                                          \
       make_drop_key(m, "mistral4.rope.scaling.original_context_length"))                           \
     X(deepseek_normalised, "deepseek", 2, make_bool(m, "deepseek.expert_weights_norm", 1))         \

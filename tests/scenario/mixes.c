@@ -400,6 +400,32 @@ static void hy_v3(void)
                                  "shared_inner=256", "norm_top_k=1", "expert_scale=2.8", NULL});
 }
 
+/* Two numbers of query heads, a gate of each, half of a head rotated in full layers, limits. */
+static void step35(void)
+{
+    sample("--prefill-chunk=7",
+           (const char *const[]){"arch=step35", "layers=5", "heads_window=6", "dense_layers=1",
+                                 "dense_inner=512", "shared_inner=256", "norm_top_k=1",
+                                 "expert_scale=3", "window=64", "full_every=2", "expert_limits=0.4",
+                                 "dense_limits=0.3", NULL});
+}
+
+static void laguna(void)
+{
+    sample("--threads=2", (const char *const[]){"arch=laguna", "layers=5", "heads_window=6",
+                                                "dense_layers=1", "dense_inner=512", "norm_top_k=1",
+                                                "window=64", "rope_scaling=yarn", "rope_factor=32",
+                                                "rope_context=64", "gate_form=2", NULL});
+}
+
+static void afmoe(void)
+{
+    sample("--isa=generic",
+           (const char *const[]){"arch=afmoe", "layers=5", "dense_layers=2", "dense_inner=512",
+                                 "shared_count=1", "norm_top_k=1", "expert_scale=2.8", "window=64",
+                                 NULL});
+}
+
 static void gemma4(void)
 {
     run("Q4_K_M",
@@ -441,6 +467,9 @@ static const struct test_case cases[] = {ROW(every_architecture),
                                          ROW(deepseek),
                                          ROW(exaone_moe),
                                          ROW(hy_v3),
+                                         ROW(step35),
+                                         ROW(laguna),
+                                         ROW(afmoe),
                                          ROW(mistral4),
                                          ROW(gemma4)};
 

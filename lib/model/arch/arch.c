@@ -304,6 +304,8 @@ int arch_read_hparams(const struct arch *arch, const struct gguf *g, uint32_t to
     const struct arch_row *row;
     ARCH_EACH (row, arch, ARCH_ROWS(CONST))
         *arch_uint(h, row->offset) = (uint32_t)row->value;
+    if (read_rows(arch, ARCH_ROWS(WIDTH), arch_read_width, g, h, error) != 0)
+        return -1;
     arch_set_reals(arch, h);
     if (h->vocab != tokens)
         return error_set(error, ERR_BAD_INPUT,
@@ -363,8 +365,8 @@ static int check_ranges(const struct arch *arch, const struct model_hparams *h, 
 static bool has_row(const struct arch *arch, size_t offset)
 {
     uint64_t kinds = ARCH_ROWS(UINT) | ARCH_ROWS(FLAG) | ARCH_ROWS(FLOAT) | ARCH_ROWS(FLOAT_OLD) |
-                     ARCH_ROWS(TEXT) | ARCH_ROWS(TENSOR) | ARCH_ROWS(LACKS) | ARCH_ROWS(CONST) |
-                     ARCH_ROWS(ARRAY) | ARCH_ROWS(SHARE) | ROWS_OF_REALS;
+                     ARCH_ROWS(TEXT) | ARCH_ROWS(TENSOR) | ARCH_ROWS(LACKS) | ARCH_ROWS(WIDTH) |
+                     ARCH_ROWS(CONST) | ARCH_ROWS(ARRAY) | ARCH_ROWS(SHARE) | ROWS_OF_REALS;
     const struct arch_row *row;
     ARCH_EACH (row, arch, kinds)
         if (row->offset == offset)

@@ -42,6 +42,7 @@ typedef int arch_read_row(const struct arch *arch, const struct arch_row *row, c
                           const struct gguf *g, struct model_hparams *h, struct error *error);
 arch_read_row arch_read_array;  /* ARCH_ARRAY, after the kinds of layers */
 arch_read_row arch_read_tensor; /* ARCH_TENSOR */
+arch_read_row arch_read_width;  /* ARCH_WIDTH, after all sizes */
 arch_read_row arch_read_limits; /* ARCH_LIMITS, after the kinds of layers */
 arch_read_row arch_check_only;  /* keys that select computations which sluice does not support */
 

@@ -1,23 +1,34 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rotations of contexts longer than the trained one, and queries that grow with their position. */
+/* Rotations of contexts longer than the trained one, queries that grow with their position, and what
+ * tensors say. */
 #include <inttypes.h>
 #include <string.h>
 
 #include "lib/model/arch/internal.h"
 
-static bool has_tensor(const struct gguf *g, const char *name)
+static const struct model_tensor *tensor_named(const struct gguf *g, const char *name)
 {
     for (uint32_t i = 0; i < g->tensor_count; i++)
         if (strcmp(g->tensors[i].name, name) == 0)
-            return true;
-    return false;
+            return &g->tensors[i];
+    return NULL;
 }
 
 int arch_read_tensor(const struct arch *arch, const struct arch_row *row, const char *key,
                      const struct gguf *g, struct model_hparams *h, struct error *error)
 {
     (void)arch, (void)key, (void)error;
-    if (arch_uint_of(h, row->offset) == 0 && has_tensor(g, row->key))
+    if (arch_uint_of(h, row->offset) == 0 && tensor_named(g, row->key))
+        *arch_uint(h, row->offset) = (uint32_t)row->value;
+    return 0;
+}
+
+int arch_read_width(const struct arch *arch, const struct arch_row *row, const char *key,
+                    const struct gguf *g, struct model_hparams *h, struct error *error)
+{
+    (void)arch, (void)key, (void)error;
+    const struct model_tensor *t = tensor_named(g, row->key);
+    if (t && t->ne[1] == arch_dim_size(h, 0, (enum arch_dim)row->dim))
         *arch_uint(h, row->offset) = (uint32_t)row->value;
     return 0;
 }

@@ -101,6 +101,7 @@ enum arch_row_kind {
     ARCH_TENSOR,
     ARCH_DEFAULT,
     ARCH_SHARE,
+    ARCH_WIDTH,
     ARCH_MISSING,
     ARCH_CONST,
     ARCH_CONST_FLOAT,
@@ -158,6 +159,7 @@ struct arch_row {
             uint8_t which, mixer, ffn;
         };
         uint32_t divisor;
+        uint8_t dim; /* enum arch_dim */
         struct {
             /* enum dense_role; of ARCH_EXPERT: enum expert_matrix, or EXPERT_GATE_UP. */
             uint8_t role;

@@ -5,7 +5,6 @@
  * LATER(name)  a MoE architecture that is not supported yet
  * DENSE(name)  an architecture without experts; a file of it that has experts is not supported
  *              yet */
-LATER("afmoe")
 LATER("arctic")
 LATER("bailingmoe3")
 LATER("cohere2moe")
@@ -24,7 +23,6 @@ LATER("inkling")
 LATER("jamba")
 LATER("kimi-k3")
 LATER("kimi-linear")
-LATER("laguna")
 LATER("llada-moe")
 LATER("llama4")
 LATER("maple")
@@ -35,7 +33,6 @@ LATER("nemotron_h_moe")
 LATER("nomic-bert-moe")
 LATER("qwen4exp")
 LATER("rnd1")
-LATER("step35")
 DENSE("apertus")
 DENSE("arcee")
 DENSE("arwkv7")

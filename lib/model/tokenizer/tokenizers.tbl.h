@@ -117,6 +117,15 @@
 #define EXPR_EXAONE                                                                                \
     EXPR_CONTRACTION "|[^\\r\\n\\p{L}\\p{N}]?(?:\\p{L}\\p{M}*+(?: \\p{L}\\p{M}*+)*+)++|\\p{N}| "   \
                      "?[^\\s\\p{L}\\p{N}]+[\\r\\n/]?|\\s*[\\r\\n]|\\s+(?!\\S)|\\s+"
+/* Runs of digits are cut in threes from their end. The first part may have fewer: it is only looked
+ * for at the start of a run, so that a long one does not take long. */
+#define EXPR_DIGITS_FROM_END "(?<!\\p{N})\\p{N}{1,2}(?=(?:\\p{N}{3})*+(?!\\p{N}))|\\p{N}{3}"
+/* Blocks of Han, kana, Thai, Lao, Khmer, Myanmar and Hangul. llama.cpp has U+8C48 for U+F900, to
+ * which its text was normalised. */
+#define EXPR_AFMOE_SCRIPTS                                                                         \
+    "[\u4e00-\u9fff\u3400-\u4dbf\uf900-\ufaff\u3040-\u309f\u30a0-\u30ff\uff65-\uff9f\u2f00-\u2fdf" \
+    "\u0e40-\u0e7f\u0e80-\u0eff\u1780-\u17ff\u1000-\u109f\uaa60-\uaa7f\ua9e0-\ua9ff\uac00-\ud7af"  \
+    "\u1100-\u11ff]+"
 #define DIGIT  "\\p{N}"
 #define DIGITS "\\p{N}{1,3}"
 PRETOKENIZER("default", 0, 0, 0, EXPR_GPT2)
@@ -166,6 +175,8 @@ PRETOKENIZER("smaug-bpe", 0, 0, 0, EXPR_CL100K(DIGITS))
 PRETOKENIZER("pixtral", 1, 1, 0, EXPR_CL100K(DIGITS))
 PRETOKENIZER("falcon3", 1, 1, 0, EXPR_CL100K(DIGITS))
 PRETOKENIZER("exaone-moe", 0, 0, 0, EXPR_EXAONE)
+PRETOKENIZER("laguna", 0, 0, 0, "[^\\n]+|[\\n]+", EXPR_CL100K(DIGIT))
+PRETOKENIZER("afmoe", 0, 0, 0, EXPR_DIGITS_FROM_END, EXPR_AFMOE_SCRIPTS, EXPR_DEEPSEEK_WORDS)
 CHARACTERS("sarvam-moe")
 STRIP_AFTER("general.name", "phi-3")
 STRIP_AFTER("general.name", "phi3")
@@ -195,6 +206,8 @@ ANSWER_END_NAME("<|eom_id|>")
 #undef EXPR_O200K
 #undef NOT_HAN
 #undef EXPR_KIMI
+#undef EXPR_DIGITS_FROM_END
+#undef EXPR_AFMOE_SCRIPTS
 #undef EXPR_DEEPSEEK_HAN
 #undef EXPR_DEEPSEEK_WORDS
 #undef EXPR_DEEPSEEK_CJK

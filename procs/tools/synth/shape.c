@@ -25,7 +25,7 @@ static const struct named_shape {
 /* Rows of fields that a setting names; those of CONST and DEFAULT give fields a value. */
 #define ROWS_OF_FIELDS                                                                             \
     (ARCH_ROWS(UINT) | ARCH_ROWS(FLAG) | ARCH_ROWS(FLOAT) | ARCH_ROWS(TEXT) | ARCH_ROWS(ARRAY) |   \
-     ARCH_ROWS(TENSOR) | ARCH_ROWS(LACKS))
+     ARCH_ROWS(TENSOR) | ARCH_ROWS(LACKS) | ARCH_ROWS(WIDTH))
 
 /* Settings that are independent of the architecture. */
 static const struct knob {
@@ -83,6 +83,21 @@ static int set_arch(struct shape *s, const char *name, struct error *error)
     return 0;
 }
 
+/* Of all layers. */
+static bool set_limits(struct shape *s, const char *field, double value)
+{
+    const struct arch_row *row;
+    ARCH_EACH (row, s->arch, ARCH_ROWS(LIMITS)) {
+        if (strcmp(field, row->field) != 0)
+            continue;
+        float *limits = (float *)(void *)((char *)&s->h + row->offset);
+        for (uint32_t layer = 0; layer < MODEL_LAYERS_MAX; layer++)
+            limits[layer] = (float)value;
+        return true;
+    }
+    return false;
+}
+
 static int set_number(struct shape *s, const char *field, const char *text, struct error *error)
 {
     char *end;
@@ -98,6 +113,8 @@ static int set_number(struct shape *s, const char *field, const char *text, stru
         memcpy((char *)s + knobs[i].offset, &value, sizeof value);
         return 0;
     }
+    if (set_limits(s, field, value))
+        return 0;
     const struct arch_row *row;
     ARCH_EACH (row, s->arch, ROWS_OF_FIELDS) {
         if (strcmp(field, row->field) != 0)
@@ -206,6 +223,8 @@ int shape_finish(struct shape *s, struct error *error)
     for (uint32_t l = 0; arch_rotated_key(s->arch) && s->no_rope_full == 1 && l < h->layers; l++)
         h->layer_flags[l] = h->layer_kind[l] == LAYER_FULL ? LAYER_UNROTATED : 0;
     arch_set_parts(s->arch, h);
+    for (uint32_t l = h->layers; l < MODEL_LAYERS_MAX; l++)
+        h->expert_limits[l] = h->dense_limits[l] = 0;
     h->tied_output = s->tied == 1;
     arch_derive_scaling(h);
     if (h->shared_inner == 0)
@@ -260,6 +279,13 @@ static void put_arrays(const struct shape *s, struct gguf_writer *w)
             values[l] = get_u32(s, s->h.layer_kind[l] == LAYER_WINDOW ? row->offset : row->other);
         snprintf(key, sizeof key, "%s.%s", arch, key_of(s, row->other));
         gguf_put_array(w, key, GGUF_U32, values, s->h.layers);
+    }
+    ARCH_EACH (row, s->arch, ARCH_ROWS(LIMITS)) {
+        const float *limits = (const float *)(const void *)((const char *)&s->h + row->offset);
+        if (limits[0] == 0) /* of no layer */
+            continue;
+        snprintf(key, sizeof key, "%s.%s", arch, row->key);
+        gguf_put_array(w, key, GGUF_F32, limits, s->h.layers);
     }
 }
 
@@ -328,9 +354,8 @@ static void put_field(const struct shape *s, const struct arch_row *row, struct 
     bool text = row->kind == ARCH_TEXT, number = row->kind == ARCH_UINT || row->kind == ARCH_FLOAT;
     bool required = number && (row->required || row->value != 0);
     memcpy(&real, &value, sizeof real);
-    if (row->kind == ARCH_TENSOR || row->kind == ARCH_LACKS) /* something else states it */
-        return;
-    if (!row->key || in_array(s, row->offset) || (!required && value == 0))
+    bool elsewhere = row->kind == ARCH_TENSOR || row->kind == ARCH_LACKS || row->kind == ARCH_WIDTH;
+    if (!row->key || elsewhere || in_array(s, row->offset) || (!required && value == 0))
         return;
     snprintf(key, sizeof key, "%s.%s", s->arch->name, written_key(s, row));
     if (put_heads(s, row->key, key, w) || (text && value != (uint32_t)row->value))

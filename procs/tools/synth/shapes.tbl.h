@@ -37,6 +37,28 @@ SHAPE(
     "experts=128 experts_used=8 expert_inner=1408 dense_layers=1 dense_inner=10944 shared_count=1 "
     "norm_top_k=1 expert_scale=1 groups=1 groups_used=1 rope_dims=64 rms_eps=1e-5 "
     "rope_theta=1000000")
+/* checked: transformers' Step3p7TextConfig; query heads and window of layers with a window, scale and
+ * context: not checked. Full layers are 0, 4, 8 ...; here 11 instead of 12, every fourth */
+SHAPE(
+    "step-3.5-flash", "step35",
+    "layers=45 hidden=4096 heads=64 heads_window=96 kv_heads=8 head_size=128 vocab=128815 "
+    "context=262144 experts=288 experts_used=8 expert_inner=1280 shared_inner=1280 dense_layers=3 "
+    "dense_inner=11264 norm_top_k=1 expert_scale=3 window=512 full_every=4 rms_eps=1e-5 "
+    "rope_theta=5000000 rope_theta_window=10000")
+/* checked: transformers' LagunaConfig (defaults of poolside/Laguna-XS.2); query heads of layers with
+ * a window: llama.cpp's loader; scale and YaRN's numbers: not checked */
+SHAPE("laguna-xs.2", "laguna",
+      "layers=40 hidden=2048 heads=48 heads_window=64 kv_heads=8 head_size=128 vocab=100352 "
+      "context=131072 experts=256 experts_used=8 expert_inner=512 shared_inner=512 dense_layers=1 "
+      "dense_inner=8192 norm_top_k=1 expert_scale=2.5 window=512 rope_dims=64 rope_dims_window=128 "
+      "rope_scaling=yarn rope_factor=32 rope_context=4096 rope_beta_fast=64 rms_eps=1e-6 "
+      "rope_theta=500000 rope_theta_window=10000")
+/* checked: transformers' AfmoeConfig (hidden size, layers, size of heads); experts, scale and dense
+ * layers: published description of Trinity-Mini; heads, inner sizes, window, context: not checked */
+SHAPE("trinity-mini", "afmoe",
+      "layers=32 hidden=2048 heads=32 kv_heads=4 head_size=128 vocab=200192 context=131072 "
+      "experts=128 experts_used=8 expert_inner=1024 shared_count=1 dense_layers=2 dense_inner=6144 "
+      "norm_top_k=1 expert_scale=2.826 window=2048 rms_eps=1e-5 rope_theta=10000")
 /* checked: config.json of rednote-hilab/dots.llm1.base */
 SHAPE(
     "dots.llm1", "dots1",

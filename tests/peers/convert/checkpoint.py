@@ -14,6 +14,7 @@ from safetensors.torch import load_file, save_file
 import hf_directory
 import hf_vectors
 import numpy_vectors
+import step
 import vectors
 import vocabulary
 
@@ -58,7 +59,7 @@ def rounded(x):
 
 def fill(model, seed):
     draw = torch.Generator().manual_seed(seed)
-    centred = "qwen3_5" in model.config.model_type or model.config.model_type == "qwen3_next"
+    centred = "qwen3_5" in model.config.model_type or model.config.model_type in ("qwen3_next", "step3p5")
     tied = model.config.tie_word_embeddings
     with torch.no_grad():
         for name, p in list(model.named_parameters()) + list(model.named_buffers()):
@@ -68,6 +69,8 @@ def fill(model, seed):
 
 def build(config_name, settings, special, vocabularies):
     ids = vocabularies.special_ids(special["VOCAB"])
+    if config_name == "Step3p7TextConfig":
+        return step.build(dict(settings, vocab_size=vocabulary.SIZE), ids)
     classes = {"Qwen3VLMoeTextConfig": hf_directory.with_vision, "Mistral4Config": transformers.Mistral4ForCausalLM}
     config = getattr(transformers, config_name)(
         vocab_size=vocabulary.SIZE, pad_token_id=None, attn_implementation="eager", **ids, **settings)
@@ -112,6 +115,11 @@ def with_transformers(case, directory, vocabularies, seed):
     config_name, settings, special = case
     model = build(config_name, settings, special, vocabularies)
     fill(model, seed)
+    if config_name == "Step3p7TextConfig":
+        step.save(model, dict(settings, vocab_size=vocabulary.SIZE), directory, special.get("MTP", 0),
+                  vocabularies.special_ids(special["VOCAB"])["eos_token_id"])
+        vectors.round_cache(model.model)
+        return lambda ids: hf_directory.losses_of(model, ids)
     model.save_pretrained(directory)
     rewrite_config(directory, special.get("SAVE", {}))
     if special.get("TURNED"):

@@ -7,6 +7,7 @@ import sys
 import tarfile
 
 VERSION = "llama-cpp-python==0.3.36"
+PLAIN = "--plain-config"  # a flag of ours
 
 
 def fetch(directory):
@@ -30,6 +31,18 @@ def use(directory):
     sys.path[:0] = [os.path.join(directory, "gguf-py"), directory]
 
 
+def read_config_plainly():
+    """Where the package's class of a configuration drops what the converter reads."""
+    import json
+    import conversion.base
+
+    def plain(directory, _):
+        with open(os.path.join(directory, "config.json"), encoding="utf-8") as f:
+            return json.load(f)
+
+    conversion.base.ModelBase.load_hparams = staticmethod(plain)
+
+
 def replace_vocabularies(pre):
     """The converter finds a pre-tokenizer by a hash of its ids, and Hunyuan's tokenizer is code of the published model:
     here the name is given. Tensors and keys of the model are not touched."""
@@ -49,8 +62,11 @@ def convert(checkpoint, path, kind, pre, flags, log):
                 os.dup2(f.fileno(), 1)
                 os.dup2(f.fileno(), 2)
             replace_vocabularies(pre)
+            if PLAIN in flags:
+                read_config_plainly()
             import convert_hf_to_gguf
-            sys.argv = ["convert_hf_to_gguf.py", checkpoint, "--outfile", path, "--outtype", kind.lower(), *flags]
+            sys.argv = ["convert_hf_to_gguf.py", checkpoint, "--outfile", path, "--outtype", kind.lower(),
+                        *[x for x in flags if x != PLAIN]]
             convert_hf_to_gguf.main()
             status = 0
         except SystemExit as end:

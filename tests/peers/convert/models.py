@@ -388,6 +388,61 @@ def exaone_moe(s):
         "all_experts": dict(first_k_dense_replace=0, mlp_layer_types=["sparse"] * s.layers)}
 
 
+def step35(s):
+    """The text part, saved as published checkpoints are (step.py)."""
+    def kinds(full):
+        return dict(rope_parameters=dict(full_attention=dict(full, partial_rotary_factor=0.5),
+                                         sliding_attention=rope(theta=500.0, partial_rotary_factor=1.0)))
+
+    llama3 = rope("llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=ORIGINAL)
+    none = [0.0] * (s.layers - 1)
+    base = plain(s, head_dim=s.head, n_routed_experts=s.experts, num_experts_per_tok=3, moe_intermediate_size=s.inner,
+                 intermediate_size=s.dense, share_expert_dim=s.inner, moe_router_scaling_factor=1.5, sliding_window=32,
+                 num_sliding_attention_heads=s.heads * 3 // 2, layer_types=windows(s)[::-1],
+                 mlp_layer_types=["dense"] + ["sparse"] * (s.layers - 1), swiglu_limits=none + [0.4],
+                 swiglu_limits_shared=[0.5] + none[1:] + [0.3], FLAGS=["--plain-config"], **kinds(llama3))
+    return "Step3p7TextConfig", base, {
+        "default": kinds(rope()), "no_limits": dict(swiglu_limits=None, swiglu_limits_shared=None),
+        "equal_heads": dict(num_sliding_attention_heads=s.heads), "mtp": dict(MTP=1), "mtp_three": dict(MTP=3),
+        "all_experts": dict(mlp_layer_types=["sparse"] * s.layers)}
+
+
+def laguna(s):
+    def kinds(full, **window):
+        return dict(rope_parameters=dict(full_attention=dict(full, partial_rotary_factor=0.5), sliding_attention=dict(
+            rope(theta=500.0), partial_rotary_factor=1.0, **window)))
+
+    def yarn(**more):
+        return kinds(rope("yarn", factor=32.0, original_max_position_embeddings=ORIGINAL, beta_slow=1.0, **more))
+
+    full, window = s.heads, s.heads * 3 // 2
+    base = plain(s, head_dim=s.head, num_experts=s.experts, num_experts_per_tok=3, moe_intermediate_size=s.inner,
+                 intermediate_size=s.dense, shared_expert_intermediate_size=s.dense, sliding_window=32, gating=True,
+                 layer_types=windows(s)[::-1], num_attention_heads_per_layer=[full] + [window] * (s.layers - 1),
+                 mlp_layer_types=["dense"] + ["sparse"] * (s.layers - 1), moe_routed_scaling_factor=1.5,
+                 **yarn(beta_fast=64.0, attention_factor=1.0))
+    element = dict(gating="per-element", num_attention_heads_per_layer=[full] * s.layers, SAVE=dict(sliding_window=0),
+                   layer_types=["full_attention"] * s.layers, **kinds(rope()))
+    return "LagunaConfig", base, {
+        "element": element, "element_window": dict(gating="per-element"), "default": kinds(rope()),
+        "yarn_factor": yarn(beta_fast=64.0, attention_factor=1.3466), "yarn_default": yarn(beta_fast=32.0),
+        "equal_heads": dict(num_attention_heads_per_layer=[full] * s.layers),
+        "all_experts": dict(mlp_layer_types=["sparse"] * s.layers)}
+
+
+def afmoe(s):
+    # of four layers, the last one attends to all positions
+    kinds = [("sliding_attention", "full_attention")[i % 4 == 3] for i in range(4)]
+    base = plain(s, num_hidden_layers=4, head_dim=s.head, num_experts=s.experts, num_experts_per_tok=3,
+                 moe_intermediate_size=s.inner, intermediate_size=s.dense, num_shared_experts=1, num_dense_layers=1,
+                 route_scale=1.5, sliding_window=32, layer_types=kinds, mup_enabled=True,
+                 SAVE=dict(score_func="sigmoid", route_norm=True, n_group=1, topk_group=1))
+    return "AfmoeConfig", base, {
+        **scaled(s), "two_shared": dict(num_shared_experts=2), "all_experts": dict(num_dense_layers=0),
+        "two_dense": dict(num_dense_layers=2), "no_mup": dict(mup_enabled=False),
+        "attention_bias": dict(attention_bias=True)}
+
+
 def hy_v3(s):
     base = plain(s, head_dim=s.head, num_experts=s.experts, num_experts_per_tok=3, moe_intermediate_size=s.inner,
                  intermediate_size=s.dense, num_shared_experts=1, router_scaling_factor=1.5,
@@ -423,8 +478,9 @@ ARCHITECTURES = {
     "dbrx": (dbrx, "dbrx"), "phimoe": (phimoe, "spm"), "bailingmoe2": (bailingmoe2, "bailingmoe2"),
     "smallthinker": (smallthinker, "qwen2"), "qwen3vlmoe": (qwen3vlmoe, "qwen2"), "mellum": (mellum, "mellum2"),
     "exaone-moe": (exaone_moe, "exaone-moe"), "hy_v3": (hy_v3, "hunyuan"), "mistral4": (mistral4, "tekken"),
+    "step35": (step35, "deepseek-v3"), "laguna": (laguna, "laguna"), "afmoe": (afmoe, "afmoe"),
     "bailingmoe": (bailingmoe, "bailingmoe"), "deepseek": (deepseek, "deepseek-llm")}
-ALWAYS_TIED = ("gemma4", "lfm2moe", "bailingmoe2", "smallthinker", "bailingmoe", "deepseek")
+ALWAYS_TIED = ("step35", "gemma4", "lfm2moe", "bailingmoe2", "smallthinker", "bailingmoe", "deepseek")
 SPECIAL = ("CONFIG", "VOCAB", "TOKENIZER_CLASS", "SAVE", "DROP", "MTP", "FLAGS", "TURNED")
 
 
@@ -457,5 +513,5 @@ NOT_IN_FILE = {
 # does not show
 GOLDEN = {**{f"{architecture}/base": 1 for architecture in ARCHITECTURES},
           **{name: 1 for name in ("gpt-oss/yarn_factor", "gpt-oss/linear", "qwen2moe/no_bias", "mellum/window_theta",
-                                  "exaone-moe/mtp", "hy_v3/mtp", "granitehybrid/groups")}, "glm4moe/solar_open": 2,
+                                  "exaone-moe/mtp", "hy_v3/mtp", "granitehybrid/groups", "step35/mtp", "laguna/element")}, "glm4moe/solar_open": 2,
           "mistral4/base": 3}

@@ -64,6 +64,111 @@ static const struct arch_row hy_v3[] = {
 };
 const struct arch arch_hy_v3 = {"hy_v3", hy_v3};
 
+/* Gates of heads, which are products with a matrix of their own. */
+static const struct arch_row gates[] = {
+    DENSE(ATTN_GATE, ANY, REQUIRED, HIDDEN, GATES),
+    SCALE(ATTN_GATE, "blk.%u.attn_gate", ONE),
+    END,
+};
+
+/* Step-3.5: one gate per query head; other numbers of heads in layers with a window, which rotate
+ * the whole head, the others half of it, with divisors of the file; networks with limits in some
+ * layers. rope.dimension_count, which files lack, is that of layers with a window. */
+static const struct arch_row step35[] = {
+    FLOAT(rms_eps, "attention.layer_norm_rms_epsilon", 1e-12, 0.1),
+    GROUP(arch_counts),
+    GROUP(arch_ends),
+    UINT(rope_dims_window, "rope.dimension_count", 2, 1024, DERIVED),
+    SHARE(rope_dims_window, head_size, 1),
+    SHARE(rope_dims, rope_dims_window, 2),
+    GROUP(arch_scaling),
+    GROUP(arch_attention),
+    GROUP(gates),
+    GROUP(arch_expert_ffn),
+    GROUP(arch_leading_dense),
+    GROUP(arch_sigmoid),
+    DENSE(ROUTER_BIAS, FLOAT, OPTIONAL, EXPERTS, ONE),
+    GROUP(arch_shared_width),
+    UINT(window, "attention.sliding_window", 1, MODEL_CONTEXT_MAX, REQUIRED),
+    FLOAT_ELSE(rope_theta_window, "rope.freq_base_swa", 1, 1e12, 10000),
+    WINDOW_KEY("attention.sliding_window_pattern"),
+    ARRAY(heads),
+    ARRAY(kv_heads),
+    LIMITS(expert_limits, "swiglu_clamp_exp"),
+    LIMITS(dense_limits, "swiglu_clamp_shexp"),
+    CONST(limit_result, 1),
+    CONST(head_gate, HEAD_GATE_SIGMOID),
+    CONST(gate_form, GATE_OF_HEAD),
+    UINT(expert_inner, "expert_feed_forward_length", 1, 65536, REQUIRED),
+    UINT(skipped_layers, "nextn_predict_layers", 0, MODEL_LAYERS_MAX - 1, DERIVED),
+    ONLY("moe_every_n_layers", 1),
+    CONST(qk_norm, QK_NORM_HEAD),
+    DENSE(ATTN_Q_NORM, FLOAT, OPTIONAL, HEAD, ONE),
+    DENSE(ATTN_K_NORM, FLOAT, OPTIONAL, HEAD, ONE),
+    DENSE(ROPE_FREQS, FLOAT, OPTIONAL, HALF_MOST, ONE),
+    END,
+};
+const struct arch arch_step35 = {"step35", step35};
+
+/* Laguna: one gate per query head or, in M.1, per element of its result, as the matrix says; other
+ * numbers of heads in layers with a window, which M.1 lacks; they rotate the whole head, the others
+ * a part of it, with YaRN. */
+static const struct arch_row laguna[] = {
+    GROUP(arch_transformer),
+    GROUP(arch_scaling),
+    GROUP(arch_attention),
+    GROUP(gates),
+    GROUP(arch_expert_ffn),
+    GROUP(arch_leading_dense),
+    GROUP(arch_sigmoid),
+    DENSE(ROUTER_BIAS, FLOAT, REQUIRED, EXPERTS, ONE),
+    GROUP(arch_ungated_shared),
+    DEFAULT(shared_count, 1),
+    GROUP(arch_window),
+    FULL_EVERY(4, 0),
+    ARRAY(heads),
+    ARRAY(kv_heads),
+    UINT(rope_dims_window, "rope.dimension_count_swa", 0, 1024, DERIVED),
+    CONST(head_gate, HEAD_GATE_SOFTPLUS),
+    DEFAULT(gate_form, GATE_OF_HEAD),
+    WIDTH(gate_form, "blk.0.attn_gate.weight", MIX, GATE_OF_ELEMENT),
+    UINT(expert_inner, "expert_feed_forward_length", 1, 65536, REQUIRED),
+    CONST(qk_norm, QK_NORM_HEAD),
+    DENSE(ATTN_Q_NORM, FLOAT, REQUIRED, HEAD, ONE),
+    DENSE(ATTN_K_NORM, FLOAT, REQUIRED, HEAD, ONE),
+    END,
+};
+const struct arch arch_laguna = {"laguna", laguna};
+
+/* Trinity: a gate per element; norms before and after both parts of a layer; of four layers, three
+ * have a window, and the other one does not rotate. */
+static const struct arch_row afmoe[] = {
+    GROUP(arch_transformer),
+    GROUP(arch_scaling),
+    GROUP(arch_attention),
+    GROUP(gates),
+    GROUP(arch_expert_ffn),
+    GROUP(arch_leading_dense),
+    GROUP(arch_sigmoid),
+    DENSE(ROUTER_BIAS, FLOAT, OPTIONAL, EXPERTS, ONE),
+    GROUP(arch_ungated_shared),
+    GROUP(arch_window),
+    FULL_EVERY(4, 3),
+    CONST(no_rope_full, 1),
+    CONST(rope_scale_window, 1),
+    ROOT(embedding_scale, hidden),
+    CONST(head_gate, HEAD_GATE_SIGMOID),
+    CONST(gate_form, GATE_OF_ELEMENT),
+    UINT(expert_inner, "expert_feed_forward_length", 1, 65536, REQUIRED),
+    CONST(qk_norm, QK_NORM_HEAD),
+    DENSE(ATTN_Q_NORM, FLOAT, REQUIRED, HEAD, ONE),
+    DENSE(ATTN_K_NORM, FLOAT, REQUIRED, HEAD, ONE),
+    DENSE(ATTN_POST_NORM, FLOAT, REQUIRED, HIDDEN, ONE),
+    DENSE(FFN_POST_NORM, FLOAT, REQUIRED, HIDDEN, ONE),
+    END,
+};
+const struct arch arch_afmoe = {"afmoe", afmoe};
+
 /* ERNIE 4.5 MoE: softmax with a bias for the choice, normalised; adjacent elements are rotated
  * together. */
 static const struct arch_row ernie4_5_moe[] = {

@@ -63,6 +63,10 @@
 /* The field is this value where another one, which is read, has the value `is`. */
 #define WHERE(field, value_, by, is_)                                                              \
     ROW(WHERE, FIELD(field), .value = (value_), .other = OFFSET(by), .is = (is_))
+/* The field is this value if the tensor of that name has as many rows as the dimension says, whose
+ * sizes do not depend on the field. */
+#define WIDTH(field, name, dim_, value_)                                                           \
+    ROW(WIDTH, FIELD(field), .key = (name), .value = (value_), .dim = ARCH_DIM_##dim_)
 /* The end of the message for a file that lacks this required key: what such a file is. */
 #define MISSING(key_, what) ROW(MISSING, .key = (key_), .text = (what))
 /* Fields without a key: an integer, a float, and the square root of another field. */

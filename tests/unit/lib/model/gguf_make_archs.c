@@ -315,6 +315,84 @@ static void exaone_moe(struct make *m, unsigned layers, unsigned h, uint32_t typ
     window_pattern(m, "exaone-moe", layers);
 }
 
+/* Numbers of 32 bits, one per layer, instead of the number of the key. */
+static void put_per_layer(struct make *m, const char *key, unsigned layers, const uint32_t *values)
+{
+    if (make_key(m, key))
+        make_drop_key(m, key);
+    make_array_raw(m, key, GGUF_U32, layers, 0);
+    bytes_add(&make_key(m, key)->value, values, layers * sizeof *values);
+}
+
+/* Gates with a matrix of their own: one per head, else one per element of the 2 heads, of `size`
+ * elements. windows: of each layer; those with one have 4 query heads (NULL: all have 2). */
+static void gated_heads(struct make *m, const char *arch, unsigned layers, unsigned h,
+                        uint32_t type, unsigned size, bool per_head, const bool *windows)
+{
+    uint32_t heads[8];
+    char key[80];
+    sl_assert(layers <= ARRAY_LEN(heads));
+    for (unsigned layer = 0; layer < layers; layer++) {
+        heads[layer] = windows && windows[layer] ? 4 : 2;
+        uint64_t all = (uint64_t)heads[layer] * size;
+        if (all != h) {
+            layer_tensor(m, layer, "attn_q.weight", type, h, all);
+            layer_tensor(m, layer, "attn_output.weight", type, all, h);
+        }
+        layer_tensor(m, layer, "attn_gate.weight", type, h, per_head ? heads[layer] : all);
+    }
+    snprintf(key, sizeof key, "%s.attention.head_count", arch);
+    if (windows)
+        put_per_layer(m, key, layers, heads);
+}
+
+static void step35(struct make *m, unsigned layers, unsigned h, uint32_t type)
+{
+    static const float limits[8] = {0, 0.5f};
+    bool windows[8] = {false};
+    for (unsigned layer = 0; layer < layers; layer++)
+        windows[layer] = layer + 1 < layers;
+    biased_router_model(m, "step35", layers, h, type);
+    window_pattern(m, "step35", layers);
+    gated_heads(m, "step35", layers, h, type, h, true, windows);
+    for (unsigned layer = 0; layer < layers; layer++) { /* so that half a head is even, too */
+        layer_tensor(m, layer, "attn_k.weight", type, h, h);
+        layer_tensor(m, layer, "attn_v.weight", type, h, h);
+        layer_tensor(m, layer, "attn_q_norm.weight", TENSOR_F32, h, 1);
+        layer_tensor(m, layer, "attn_k_norm.weight", TENSOR_F32, h, 1);
+    }
+    make_u32(m, "step35.attention.key_length", h);
+    make_u32(m, "step35.attention.value_length", h);
+    make_drop_key(m, "step35.expert_shared_count");
+    make_u32(m, "step35.expert_shared_feed_forward_length", h);
+    make_array_raw(m, "step35.swiglu_clamp_exp", GGUF_F32, layers, 0);
+    bytes_add(&make_key(m, "step35.swiglu_clamp_exp")->value, limits, layers * sizeof *limits);
+    make_f32(m, "step35.swiglu_clamp_shexp", 0.25f);
+    make_add_tensor(m, "rope_freqs.weight", TENSOR_F32, h / 2, 1, 1);
+}
+
+static void laguna(struct make *m, unsigned layers, unsigned h, uint32_t type)
+{
+    bool windows[8] = {false};
+    for (unsigned layer = 0; layer < layers; layer++)
+        windows[layer] = layer % 4 != 0;
+    biased_router_model(m, "laguna", layers, h, type);
+    make_u32(m, "laguna.attention.sliding_window", 16);
+    gated_heads(m, "laguna", layers, h, type, h / 2, true, windows);
+    make_drop_key(m, "laguna.expert_shared_count");
+}
+
+static void afmoe(struct make *m, unsigned layers, unsigned h, uint32_t type)
+{
+    biased_router_model(m, "afmoe", layers, h, type);
+    make_u32(m, "afmoe.attention.sliding_window", 16);
+    gated_heads(m, "afmoe", layers, h, type, h / 2, false, NULL);
+    for (unsigned layer = 0; layer < layers; layer++) {
+        layer_tensor(m, layer, "post_attention_norm.weight", TENSOR_F32, h, 1);
+        layer_tensor(m, layer, "post_ffw_norm.weight", TENSOR_F32, h, 1);
+    }
+}
+
 /* As files are: without the key of leading layers and of shared experts. */
 static void hy_v3(struct make *m, unsigned layers, unsigned h, uint32_t type)
 {
@@ -400,6 +478,9 @@ static const struct {
                {"deepseek", deepseek},
                {"exaone-moe", exaone_moe},
                {"hy_v3", hy_v3},
+               {"step35", step35},
+               {"laguna", laguna},
+               {"afmoe", afmoe},
                {"mellum", mellum},
                {"qwen3vlmoe", qwen3vlmoe},
                {"gemma4", gemma4}};

@@ -2,6 +2,7 @@
 /* Tests keys that files of llama.cpp's converter leave out or write in another form. The values are
  * those of llama.cpp's loader (src/llama-model.cpp, src/models). */
 #include <check.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -297,6 +298,117 @@ START_TEST(windows_of_the_file)
 }
 END_TEST
 
+static void limits_are(struct make *m, const char *what, float first, float second)
+{
+    struct model_index *index = read_model(m, what);
+    const float *dense = index->hparams.dense_limits;
+    ck_assert_msg(dense[0] == first && dense[1] == second && dense[2] == 0, "%s: %g, %g, %g", what,
+                  (double)dense[0], (double)dense[1], (double)dense[2]);
+    free(index);
+}
+
+static void limits_fail(const float *limits, uint32_t count, const char *text)
+{
+    struct make m;
+    struct error error = {0};
+    make_arch(&m, "step35", 2, false);
+    drop(&m, "step35", "swiglu_clamp_shexp");
+    make_array_raw(&m, "step35.swiglu_clamp_shexp", GGUF_F32, count, 0);
+    bytes_add(&make_key(&m, "step35.swiglu_clamp_shexp")->value, limits, count * sizeof *limits);
+    ck_assert_ptr_null(make_index(&m, &error));
+    ck_assert_msg(strstr(error.text, text), "%s", error.text);
+}
+
+/* An array or one number; other architectures have none. */
+START_TEST(limits_of_networks)
+{
+    struct make m;
+    make_arch(&m, "step35", 2, false);
+    limits_are(&m, "one number", 0.25f, 0.25f);
+    make_arch(&m, "step35", 2, false);
+    drop(&m, "step35", "swiglu_clamp_shexp");
+    limits_are(&m, "no limit", 0, 0);
+    make_arch(&m, "step35", 2, false);
+    struct model_index *index = read_model(&m, "an array");
+    ck_assert(index->hparams.expert_limits[0] == 0 && index->hparams.expert_limits[1] == 0.5f);
+    ck_assert(model_expert_limit(&index->hparams, 1).result);
+    free(index);
+    limits_fail((const float[]){1, NAN}, 2, "for layer 1: not between 0 and");
+    limits_fail((const float[]){-1, 1}, 2, "is -1 for layer 0: not between 0 and");
+    limits_fail((const float[]){INFINITY, 1}, 2, "for layer 0: not between 0 and");
+    limits_fail((const float[]){1}, 1, "has 1 numbers for 2 layers");
+}
+END_TEST
+
+/* Limits in an index that its architecture or number of layers rules out. */
+START_TEST(limits_that_are_impossible)
+{
+    struct make m;
+    struct error error = {0};
+    make_arch(&m, "qwen3moe", 2, false);
+    struct model_index *index = read_model(&m, "qwen3moe");
+    index->hparams.expert_limits[1] = 1;
+    ck_assert_int_ne(arch_check_hparams(&arch_qwen3moe, &index->hparams, &error), 0);
+    free(index);
+    make_arch(&m, "step35", 2, false);
+    index = read_model(&m, "step35");
+    ck_assert_int_eq(arch_check_hparams(&arch_step35, &index->hparams, &error), 0);
+    index->hparams.dense_limits[2] = 1;
+    ck_assert_int_ne(arch_check_hparams(&arch_step35, &index->hparams, &error), 0);
+    free(index);
+}
+END_TEST
+
+/* Query heads, rotated elements and gates by kind of layer. */
+START_TEST(attention_by_kind)
+{
+    struct make m;
+    make_arch(&m, "step35", 2, true); /* heads of 32 */
+    struct model_index *index = read_model(&m, "step35");
+    const struct layer_attention *window = &index->layer[0].attention,
+                                 *full = &index->layer[1].attention;
+    ck_assert(window->heads == 4 && window->rope_dims == 32 && window->window == 16);
+    ck_assert(full->heads == 2 && full->rope_dims == 16 && full->window == 0);
+    ck_assert(full->gate == HEAD_GATE_SIGMOID && full->gate_form == GATE_OF_HEAD);
+    ck_assert(index->hparams.rope_theta_window == 10000);
+    free(index);
+    make_arch(&m, "step35", 2, true); /* llama.cpp halves it, too */
+    put_u32(&m, "step35", "rope.dimension_count", 8);
+    make_tensor(&m, "rope_freqs.weight")->ne[0] = 4;
+    make_tensor(&m, "rope_freqs.weight")->bytes = 4 * sizeof(float);
+    index = read_model(&m, "step35, 8 elements");
+    ck_assert(index->layer[0].attention.rope_dims == 8 && index->layer[1].attention.rope_dims == 4);
+    free(index);
+}
+END_TEST
+
+/* As the matrix says. */
+START_TEST(gates_of_laguna)
+{
+    struct make m;
+    struct error error = {0};
+    make_arch(&m, "laguna", 2, false);
+    struct model_index *index = read_model(&m, "a gate per head");
+    ck_assert_uint_eq(index->layer[0].attention.gate_form, GATE_OF_HEAD);
+    ck_assert_uint_eq(index->layer[0].attention.heads, 2);
+    ck_assert_uint_eq(index->layer[1].attention.heads, 4);
+    free(index);
+    for (uint64_t heads = 2; heads <= 4; heads += 2) { /* the window is in layer 1 */
+        make_arch(&m, "laguna", 2, false);
+        make_tensor(&m, "blk.0.attn_gate.weight")->ne[1] = 4;
+        make_tensor(&m, "blk.0.attn_gate.weight")->bytes *= 2;
+        make_tensor(&m, "blk.1.attn_gate.weight")->ne[1] = 2 * heads;
+        make_tensor(&m, "blk.1.attn_gate.weight")->bytes *= heads / 2;
+        index = make_index(&m, &error);
+        ck_assert_msg((index != NULL) == (heads == 4), "%s", error.text);
+        if (index)
+            ck_assert_uint_eq(index->layer[1].attention.gate_form, GATE_OF_ELEMENT);
+        free(index);
+    }
+    ck_assert_msg(strstr(error.text, "blk.1.attn_gate.weight is 4 x 4"), "%s", error.text);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("keys");
@@ -309,6 +421,10 @@ int main(void)
     tcase_add_test(tcase, absent_keys);
     tcase_add_test(tcase, no_dense_layer);
     tcase_add_test(tcase, windows_of_the_file);
+    tcase_add_test(tcase, limits_of_networks);
+    tcase_add_test(tcase, limits_that_are_impossible);
+    tcase_add_test(tcase, attention_by_kind);
+    tcase_add_test(tcase, gates_of_laguna);
     suite_add_tcase(suite, tcase);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);
