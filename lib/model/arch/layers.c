@@ -107,10 +107,14 @@ int arch_read_kinds(const struct arch *arch, const struct gguf *g, struct model_
     const char *name = arch_window_key(arch);
     char key[ARCH_KEY_BYTES];
     arch_set_kinds(arch, h);
-    if (h->window == 0)
-        return 0;
     arch_full_key(arch, "attention.sliding_window_pattern", key);
     const struct arch_row *cycle = arch_first(arch->rows, ARCH_ROWS(FULL_EVERY));
+    if (h->window == 0) { /* no layer has one, whatever the pattern is */
+        struct gguf_array unused;
+        if (cycle || name)
+            (void)gguf_get_array(g, key, GGUF_BOOL, &unused, NULL); /* it is not missed */
+        return 0;
+    }
     if (cycle)
         return read_cycle(g, key, cycle->at, h, error);
     if (!name)

@@ -14,7 +14,7 @@
 
 #define ROWS_OF_NUMBERS                                                                            \
     (HF_ROWS(UINT) | HF_ROWS(FLOAT) | HF_ROWS(BOOL) | HF_ROWS(TENTH) | HF_ROWS(ROTATED) |          \
-     HF_ROWS(ALPHA) | HF_ROWS(LEADING))
+     HF_ROWS(ALPHA) | HF_ROWS(LEADING) | HF_ROWS(LISTED))
 
 static const struct hf_arch *const archs[] = {
 #define HF_ARCH(id) &hf_##id,
@@ -136,7 +136,7 @@ const char *hf_field_for(const struct hf_arch *arch, const char *key)
 {
     const struct hf_row *row;
     HF_EACH (row, arch, ROWS_OF_NUMBERS)
-        if (strcmp(row->key, key) == 0)
+        if (row->kind != HF_LISTED && strcmp(row->key, key) == 0)
             return row->field;
     return NULL;
 }
@@ -167,6 +167,21 @@ static int leading_of(const struct hf_arch *arch, const json_t *config, const ch
     return 0;
 }
 
+static int put_listed(const struct hf_row *row, const char *key, const json_t *list,
+                      struct gguf_writer *w, struct error *error)
+{
+    uint32_t numbers[MODEL_LAYERS_MAX];
+    size_t n = json_array_size(list);
+    if (n == 0 || n > MODEL_LAYERS_MAX)
+        return error_set(error, ERR_BAD_INPUT, "%s is not a list of a number for each layer",
+                         row->field);
+    for (size_t i = 0; i < n; i++)
+        if (uint_of(json_array_get(list, i), row->field, &numbers[i], error))
+            return -1;
+    gguf_put_array(w, key, GGUF_U32, numbers, n);
+    return 0;
+}
+
 static int put_number(const struct hf_arch *arch, const struct hf_row *row, const json_t *config,
                       struct gguf_writer *w, struct error *error)
 {
@@ -190,6 +205,8 @@ static int put_number(const struct hf_arch *arch, const struct hf_row *row, cons
         gguf_put_bool(w, key, json_is_true(value));
         return 0;
     }
+    if (row->kind == HF_LISTED)
+        return put_listed(row, key, value, w, error);
     if (row->kind == HF_ROTATED || row->kind == HF_ALPHA)
         return (row->kind == HF_ROTATED ? put_rotated : put_alpha)(row, key, config, value, w,
                                                                    error);
@@ -275,34 +292,38 @@ static int bad_rope(const char *home, const char *type, struct error *error)
                      type ? printable(type, strlen(type)).text : "");
 }
 
+/* The row with this path and type; NULL: there is none. */
+static const struct hf_row *rope_at(const struct hf_arch *arch, const char *path, const char *type)
+{
+    const struct hf_row *row;
+    HF_EACH (row, arch, HF_ROWS(ROPE))
+        if (type && strcmp(row->field, path) == 0 && strcmp(row->text, type) == 0)
+            return row;
+    return NULL;
+}
+
 /* Each kind of layer has its own, whose path is the field of the row. *scaled: the row whose scaling
  * GGUF states; unchanged without one. */
 static int check_rope_of_kinds(const struct hf_arch *arch, const json_t *config, bool *any,
                                const struct hf_row **scaled, struct error *error)
 {
-    const struct hf_row *row;
+    const struct hf_row *row, *absent = NULL;
+    bool there = false;
     *any = false;
     HF_EACH (row, arch, HF_ROWS(ROPE)) {
         if (!row->field[0])
             continue;
-        const char *type = rope_type(at_path(config, row->field));
+        const json_t *rope = at_path(config, row->field);
+        const struct hf_row *found = rope_at(arch, row->field, rope_type(rope));
         *any = true;
-        if (!type || strcmp(type, row->text) != 0)
-            return bad_rope(row->field, type, error);
-        if (row->scaling[0])
-            *scaled = row;
+        if (rope && !found)
+            return bad_rope(row->field, rope_type(rope), error);
+        absent = rope ? absent : row;
+        there = there || rope;
+        if (found && found->scaling[0])
+            *scaled = found;
     }
-    return 0;
-}
-
-/* The row of a type of all layers; NULL: there is none. */
-static const struct hf_row *rope_of(const struct hf_arch *arch, const char *type)
-{
-    const struct hf_row *row;
-    HF_EACH (row, arch, HF_ROWS(ROPE))
-        if (type && !row->field[0] && strcmp(row->text, type) == 0)
-            return row;
-    return NULL;
+    return *any && !there ? bad_rope(absent->field, NULL, error) : 0;
 }
 
 /* Rejects scaled rotary embeddings that the architecture has no row for; writes the type of others.
@@ -320,7 +341,7 @@ static int check_rope(const struct hf_arch *arch, const json_t *config, struct g
         const char *type = rope_type(rope);
         if (!rope || json_is_null(rope) || (type && strcmp(type, "default") == 0))
             continue;
-        const struct hf_row *row = rope_of(arch, type);
+        const struct hf_row *row = rope_at(arch, "", type); /* of all layers */
         if (!row || (row->needs[0] && !hf_field(config, row->needs)))
             return bad_rope(homes[i], type, error);
         scaled = row;

@@ -30,6 +30,8 @@ HF_ARCH(qwen3vlmoe)
 HF_ARCH(mellum)
 HF_ARCH(exaone_moe)
 HF_ARCH(hy_v3)
+HF_ARCH(laguna)
+HF_ARCH(afmoe)
 HF_ARCH(mistral4)
 HF_ARCH(deepseek)
 #undef HF_ARCH

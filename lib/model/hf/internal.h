@@ -43,6 +43,7 @@ enum hf_row_kind {
     HF_UINT,
     HF_FLOAT,
     HF_BOOL,
+    HF_LISTED,
     HF_TENTH,
     HF_ROTATED,
     HF_ALPHA,

@@ -266,10 +266,12 @@ static int put_dense(const struct work *w, const struct hf_row *row, uint32_t la
 
 /* ---- experts ---- */
 
+#define ROWS_OF_EXPERTS (HF_ROWS(EXPERT) | HF_ROWS(EXPERTS))
+
 static const struct safetensor *find_expert(const struct work *w, const struct hf_row *row,
                                             uint32_t layer, uint32_t expert, char name[NAME_BYTES])
 {
-    if (row->kind == HF_EXPERTS)
+    if (row->kind != HF_EXPERT)
         snprintf(name, NAME_BYTES, row->field, layer);
     else
         snprintf(name, NAME_BYTES, row->field, layer, expert);
@@ -318,26 +320,6 @@ static int put_experts(const struct work *w, const struct hf_row *row, uint32_t 
     return 0;
 }
 
-#define ROWS_OF_EXPERTS (HF_ROWS(EXPERT) | HF_ROWS(EXPERTS))
-
-/* Of the rows for the same tensor, the first whose source is there; NULL: the row is not the first
- * of them. */
-static const struct hf_row *choose(const struct work *w, const struct hf_row *row, uint32_t layer)
-{
-    char name[NAME_BYTES];
-    const struct hf_row *other;
-    bool after = false;
-    HF_EACH (other, w->shape->arch, ROWS_OF_EXPERTS) {
-        bool same = strcmp(other->key, row->key) == 0;
-        after = after || other == row;
-        if (same && !after)
-            return NULL;
-        if (same && find_expert(w, other, layer, 0, name))
-            return other;
-    }
-    return row;
-}
-
 static bool present(const struct work *w, enum hf_presence presence, uint32_t layer)
 {
     bool experts = layer >= w->shape->dense_layers;
@@ -352,17 +334,39 @@ static bool present(const struct work *w, enum hf_presence presence, uint32_t la
     sl_panic("presence %d", (int)presence);
 }
 
+/* Of the rows for the same tensor of a layer, the first whose source is there; NULL: the row is not
+ * the first of them. */
+static const struct hf_row *choose(const struct work *w, const struct hf_row *row, uint64_t kinds,
+                                   uint32_t layer)
+{
+    char name[NAME_BYTES];
+    const struct hf_row *other;
+    bool after = false;
+    HF_EACH (other, w->shape->arch, kinds) {
+        bool same = strcmp(other->key, row->key) == 0 && present(w, other->presence, layer);
+        after = after || other == row;
+        if (same && !after)
+            return NULL;
+        if (same && find_expert(w, other, layer, 0, name))
+            return other;
+    }
+    return row;
+}
+
 static int put_layer(const struct work *w, uint32_t layer, struct error *error)
 {
     const struct hf_row *row;
-    HF_EACH (row, w->shape->arch, HF_ROWS(DENSE))
-        if (strchr(row->field, '%') && present(w, row->presence, layer) &&
-            put_dense(w, row, layer, false, error))
+    HF_EACH (row, w->shape->arch, HF_ROWS(DENSE)) {
+        if (!strchr(row->field, '%') || !present(w, row->presence, layer))
+            continue;
+        const struct hf_row *chosen = choose(w, row, HF_ROWS(DENSE), layer);
+        if (chosen && put_dense(w, chosen, layer, false, error))
             return -1;
+    }
     if (layer < w->shape->dense_layers)
         return 0;
     HF_EACH (row, w->shape->arch, ROWS_OF_EXPERTS) {
-        const struct hf_row *chosen = choose(w, row, layer);
+        const struct hf_row *chosen = choose(w, row, ROWS_OF_EXPERTS, layer);
         if (chosen && put_experts(w, chosen, layer, error))
             return -1;
     }

@@ -45,6 +45,19 @@ const struct hf_row hf_yarn[] = {
     END,
 };
 
+/* YaRN of layers that attend to all positions. */
+const struct hf_row hf_yarn_full[] = {
+    FLOAT(rope_parameters.full_attention.factor, "rope.scaling.factor", OPTIONAL),
+    UINT(rope_parameters.full_attention.original_max_position_embeddings,
+         "rope.scaling.original_context_length", OPTIONAL),
+    FLOAT(rope_parameters.full_attention.beta_fast, "rope.scaling.yarn_beta_fast", OPTIONAL),
+    FLOAT(rope_parameters.full_attention.beta_slow, "rope.scaling.yarn_beta_slow", OPTIONAL),
+    FLOAT(rope_parameters.full_attention.attention_factor, "rope.scaling.yarn_attn_factor",
+          OPTIONAL),
+    MUST(rope_parameters.full_attention.truncate, "true null"),
+    END,
+};
+
 /* Numbers of the models whose tensors CORE has; rope_theta may also be in rope_parameters. */
 const struct hf_row hf_core[] = {
     GROUP(hf_sizes),

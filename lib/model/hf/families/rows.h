@@ -30,6 +30,8 @@
 #define FLOAT(field_, key_, presence)                                                              \
     ROW(FLOAT, .field = #field_, .key = (key_), PRESENCE(presence))
 #define BOOL(field_, key_, presence) ROW(BOOL, .field = #field_, .key = (key_), PRESENCE(presence))
+/* An optional array of whole numbers, one per layer. It counts before later rows of its key. */
+#define LISTED(field_, key_) ROW(LISTED, .field = #field_, .key = (key_), PRESENCE(OPTIONAL))
 /* An optional number / 10. */
 #define TENTH(field_, key_) ROW(TENTH, .field = #field_, .key = (key_), PRESENCE(OPTIONAL))
 /* The part of a head that is rotated, as a fraction, becomes its number of elements. */
@@ -66,7 +68,8 @@
  * accepted. */
 #define QUANTISED(method) ROW(QUANTISED, .text = (method))
 /* A type of rotary embedding besides "default", and rope.scaling.type of GGUF. home "": of all
- * layers; else the path of an object that must have this type. needs: a field that must be there,
+ * layers; else the path of an object that must have this type, or that of another row with the same
+ * path; it may be absent if another path is there. needs: a field that must be there,
  * or "". */
 #define ROPE(home, type_, scaling_, needs_)                                                        \
     ROW(ROPE, .field = (home), .text = (type_), .scaling = (scaling_), .needs = (needs_))
@@ -106,12 +109,12 @@
 
 /* form: rows.tbl.h. presence: REQUIRED, OPTIONAL; DENSE and EXPERTS: required in layers without and
  * with experts, not looked for in the others; FULL and OTHER: required in layers with attention
- * over all positions, or of the other kind (OTHER), and not looked for in the others. */
+ * over all positions, or of the other kind (OTHER), and not looked for in the others. Of several rows
+ * with the same `gguf` in a layer, the first whose tensor is there counts, also of experts. */
 #define DENSE(name, gguf, form_, presence)                                                         \
     ROW(DENSE, .field = (name), .key = (gguf), .form = HF_FORM_##form_, PRESENCE(presence))
 /* The matrix of one expert, whose number is the second %u; and the matrices of all experts of a
- * layer in one tensor. Of several rows with the same `gguf`, the first whose tensor is there
- * counts. */
+ * layer in one tensor. */
 #define EXPERT(name, gguf) ROW(EXPERT, .field = (name), .key = (gguf), .form = HF_FORM_MATRIX)
 #define EXPERTS(name, gguf, form_)                                                                 \
     ROW(EXPERTS, .field = (name), .key = (gguf), .form = HF_FORM_##form_)

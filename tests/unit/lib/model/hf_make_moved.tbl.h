@@ -140,6 +140,22 @@ HF_MADE_OF("hy_v3", "model.layers.#.mlp.shared_mlp.up_proj.weight", COPY,
            "blk.%u.ffn_up_shexp.weight")
 HF_MADE_OF("hy_v3", "model.layers.#.mlp.shared_mlp.down_proj.weight", COPY,
            "blk.%u.ffn_down_shexp.weight")
+HF_MADE_OF("laguna", "model.layers.#.self_attn.g_proj.weight", COPY, "blk.%u.attn_gate.weight")
+HF_MADE_OF("laguna", "model.layers.#.mlp.experts.e_score_correction_bias", COPY,
+           "blk.%u.exp_probs_b.bias")
+HF_MADE_OF("laguna", "model.layers.#.mlp.shared_expert.gate_proj.weight", COPY,
+           "blk.%u.ffn_gate_shexp.weight")
+HF_MADE_OF("laguna", "model.layers.#.mlp.shared_expert.up_proj.weight", COPY,
+           "blk.%u.ffn_up_shexp.weight")
+HF_MADE_OF("laguna", "model.layers.#.mlp.shared_expert.down_proj.weight", COPY,
+           "blk.%u.ffn_down_shexp.weight")
+HF_MADE_OF("afmoe", "model.layers.#.self_attn.gate_proj.weight", COPY, "blk.%u.attn_gate.weight")
+HF_MADE_OF("afmoe", "model.layers.#.post_attention_layernorm.weight", COPY,
+           "blk.%u.post_attention_norm.weight")
+HF_MADE_OF("afmoe", "model.layers.#.pre_mlp_layernorm.weight", COPY, "blk.%u.ffn_norm.weight")
+HF_MADE_OF("afmoe", "model.layers.#.post_mlp_layernorm.weight", COPY, "blk.%u.post_ffw_norm.weight")
+HF_MADE_OF("afmoe", "model.layers.#.mlp.router.gate.weight", COPY, "blk.%u.ffn_gate_inp.weight")
+HF_MADE_OF("afmoe", "model.layers.#.mlp.expert_bias", COPY, "blk.%u.exp_probs_b.bias")
 HF_MADE_OF("deepseek", "model.layers.#.self_attn.q_proj.weight", Q_PAIRS, "blk.%u.attn_q.weight")
 HF_MADE_OF("deepseek", "model.layers.#.self_attn.k_proj.weight", K_PAIRS, "blk.%u.attn_k.weight")
 HF_MADE_OF("granitemoe", "model.layers.#.self_attn.q_proj.weight", Q_PAIRS, "blk.%u.attn_q.weight")

@@ -295,6 +295,10 @@ START_TEST(windows_of_the_file)
     put_u32(&m, "smallthinker", "attention.sliding_window", 16);
     put_u32(&m, "smallthinker", "attention.sliding_window_pattern", 0);
     expect_kinds(&m, "smallthinker, period 0", LAYER_WINDOW, LAYER_WINDOW);
+    make_arch(&m, "smallthinker", 2, false);
+    drop(&m, "smallthinker", "attention.sliding_window");
+    make_array_raw(&m, "smallthinker.attention.sliding_window_pattern", GGUF_BOOL, 2, 2);
+    expect_kinds(&m, "smallthinker, a pattern without a window", LAYER_FULL, LAYER_FULL);
 }
 END_TEST
 

@@ -306,13 +306,13 @@ static void same_moved(const char *name, const struct hf_make *how)
 
 /* Checkpoints whose tensors are split, turned, stacked and ordered. */
 static const char *const moved_models[] = {
-    "qwen35moe_a",       "qwen35moe_b_f32",  "qwen3next_a",     "oss_a",
-    "deepseek_v2",       "kimi_k2",          "deepseek_v3_f32", "glm4_7_flash_f32",
-    "gemma4_a",          "gemma4_b_f32",     "lfm2moe_a",       "bailing_a",
-    "granitemoe_a",      "granitemoe_b_f32", "phimoe_a",        "hunyuan_a",
-    "smallthinker_a",    "dbrx_a",           "qwen3vlmoe-base", "mellum-window_theta",
-    "exaone-moe-base",   "hy_v3-base",       "mistral4-base",   "deepseek-base",
-    "granitehybrid-base"};
+    "qwen35moe_a",        "qwen35moe_b_f32",  "qwen3next_a",     "oss_a",
+    "deepseek_v2",        "kimi_k2",          "deepseek_v3_f32", "glm4_7_flash_f32",
+    "gemma4_a",           "gemma4_b_f32",     "lfm2moe_a",       "bailing_a",
+    "granitemoe_a",       "granitemoe_b_f32", "phimoe_a",        "hunyuan_a",
+    "smallthinker_a",     "dbrx_a",           "qwen3vlmoe-base", "mellum-window_theta",
+    "exaone-moe-base",    "hy_v3-base",       "mistral4-base",   "deepseek-base",
+    "granitehybrid-base", "laguna-base",      "laguna-element",  "afmoe-base"};
 
 START_TEST(moved)
 {
