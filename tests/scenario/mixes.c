@@ -407,7 +407,7 @@ static void step35(void)
            (const char *const[]){"arch=step35", "layers=5", "heads_window=6", "dense_layers=1",
                                  "dense_inner=512", "shared_inner=256", "norm_top_k=1",
                                  "expert_scale=3", "window=64", "full_every=2", "expert_limits=0.4",
-                                 "dense_limits=0.3", NULL});
+                                 "rope_theta_window=1000", "dense_limits=0.3", NULL});
 }
 
 static void laguna(void)

@@ -141,16 +141,35 @@ const char *hf_field_for(const struct hf_arch *arch, const char *key)
     return NULL;
 }
 
+/* Of the numbers of the layers with experts, "3,4,5", which are all from the first of them on. */
+static int leading_of_text(const char *text, const char *field, json_int_t layers, uint32_t *n,
+                           struct error *error)
+{
+    char *end;
+    unsigned long first = strtoul(text, &end, 10), next = first + 1;
+    while (end != text && *end == ',' && strtoul(end + 1, &end, 10) == next)
+        next++;
+    if (end == text || *end != 0 || (json_int_t)next < layers || first > MODEL_LAYERS_MAX)
+        return error_set(error, ERR_BAD_INPUT,
+                         "%s is not a list of all layers from one on, which is not supported",
+                         field);
+    *n = (uint32_t)first;
+    return 0;
+}
+
 /* The layers without experts: a number, or a list of the kinds. */
 static int leading_of(const struct hf_arch *arch, const json_t *config, const char *field,
                       uint32_t *n, struct error *error)
 {
     const json_t *number = hf_field(config, field), *kinds = hf_field(config, "mlp_layer_types");
     size_t dense = 0;
+    const json_t *layers = hf_field(config, hf_field_for(arch, "block_count"));
+    if (json_is_string(number))
+        return leading_of_text(json_string_value(number), field, json_integer_value(layers), n,
+                               error);
     if (number || !json_is_array(kinds))
         return number ? uint_of(number, field, n, error)
                       : error_set(error, ERR_BAD_INPUT, "%s is missing", field);
-    const json_t *layers = hf_field(config, hf_field_for(arch, "block_count"));
     if ((json_int_t)json_array_size(kinds) != json_integer_value(layers))
         return error_set(error, ERR_BAD_INPUT,
                          "mlp_layer_types is not a list of %lld kinds of layers",
@@ -400,7 +419,7 @@ static int read_shape(const json_t *config, struct hf_shape *shape, struct error
     if (read_size(config, hf_field_for(a, "block_count"), "", &shape->layers, error) ||
         read_size(config, hf_field_for(a, "expert_count"), "", &shape->experts, error) ||
         (dense && leading_of(a, config, dense, &shape->dense_layers, error)) ||
-        read_size(config, heads, "", &shape->heads, error) ||
+        read_size(config, heads, "num_attention_heads", &shape->heads, error) ||
         read_size(config, hf_field_for(a, "vocab_size"), "vocab_size", &shape->vocab, error))
         return -1;
     kv = kv ? kv : "num_key_value_heads";

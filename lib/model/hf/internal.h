@@ -64,6 +64,9 @@ enum hf_row_kind {
     HF_INTERVAL,
     HF_LAYER_FLAGS,
     HF_LAYER_UINTS,
+    HF_BY_KIND,
+    HF_KINDS,
+    HF_LIMITS,
     HF_LAYOUT,
     HF_FULL,
     HF_EACH,
@@ -72,7 +75,8 @@ enum hf_row_kind {
     HF_EXPERTS,
     HF_REJECTED,
     HF_NUMBERS,
-    HF_UNROTATED
+    HF_UNROTATED,
+    HF_LLAMA3
 };
 
 struct hf_row {
@@ -99,6 +103,10 @@ struct hf_row {
             uint32_t period, at;
         };
         const char *gate, *part;
+        struct {
+            float full, other;
+        };
+        float rotated;
     };
 };
 
@@ -167,6 +175,11 @@ int hf_layer_kinds(const json_t *config, struct gguf_writer *w, struct hf_shape 
 /* layers.c: a number of the layers that attend to all positions (FULL). */
 int hf_full_number(const json_t *config, const struct hf_shape *shape, const char *field,
                    const char *global, const char *gate, uint32_t *n, struct error *error);
+
+/* layers.c: a number that may be a list with one per layer. *x: that of the layers of a kind; 0: there
+ * is no such layer. */
+int hf_number_of_kind(const json_t *config, const struct hf_shape *shape, const char *field,
+                      bool other, double *x, struct error *error);
 
 /* The axis of that name over `all` indices of the source; false: the sizes do not fit. */
 bool hf_axis_of(struct hf_axis *axis, enum hf_axis_name name, const struct hf_shape *shape,

@@ -28,15 +28,18 @@ static int kind_of(const struct hf_arch *arch, const json_t *kind)
     return hf_is_string(kind, "full_attention") ? 0 : -1;
 }
 
-static int read_listed(const json_t *types, struct hf_shape *shape, struct error *error)
+static int read_listed(const json_t *config, const json_t *types, struct hf_shape *shape,
+                       struct error *error)
 {
     const char *other = other_kind(shape->arch);
-    if (other && json_array_size(types) != shape->layers)
+    json_int_t drafting = json_integer_value(hf_field(config, "num_nextn_predict_layers"));
+    if (other && json_array_size(types) != shape->layers &&
+        (json_int_t)json_array_size(types) != (json_int_t)shape->layers + drafting)
         return error_set(error, ERR_BAD_INPUT,
                          "layer_types is not a list of %" PRIu32 " kinds of layers", shape->layers);
     for (size_t i = 0; i < json_array_size(types); i++) {
         int kind = kind_of(shape->arch, json_array_get(types, i));
-        if (other) /* else the list may be longer than the model */
+        if (other && i < shape->layers) /* else the list may be longer than the model */
             shape->other[i] = kind == 1;
         if (kind < 0)
             return error_set(error, ERR_BAD_INPUT,
@@ -214,17 +217,82 @@ static int put_layout(const struct hf_row *row, const json_t *config, struct ggu
     return 0;
 }
 
+int hf_number_of_kind(const json_t *config, const struct hf_shape *shape, const char *field,
+                      bool other, double *x, struct error *error)
+{
+    const json_t *value = hf_field(config, field), *found = NULL;
+    for (uint32_t layer = 0; layer < shape->layers; layer++) {
+        if (shape->other[layer] != other)
+            continue;
+        const json_t *at = json_is_array(value) ? json_array_get(value, layer) : value;
+        if (!json_is_number(at) || (found && json_number_value(at) != json_number_value(found)))
+            return error_set(error, ERR_BAD_INPUT,
+                             "%s is not a number for layer %" PRIu32
+                             ", or differs between layers of a kind",
+                             field, layer);
+        found = at;
+    }
+    *x = json_number_value(found);
+    return 0;
+}
+
+static int put_by_kind(const struct hf_row *row, const json_t *config, struct gguf_writer *w,
+                       const struct hf_shape *shape, struct error *error)
+{
+    char key[HF_KEY_BYTES];
+    for (int other = 0; other < 2; other++) {
+        double x, must = (double)(other ? row->other : row->full);
+        if (hf_number_of_kind(config, shape, row->field, other, &x, error))
+            return -1;
+        if (row->kind == HF_KINDS && x != 0 && x != must)
+            return error_set(error, ERR_BAD_INPUT, "%s is %g: only %g is supported in these layers",
+                             row->field, x, must);
+        hf_full_key(shape->arch, other ? row->with : row->key, key);
+        if (row->kind == HF_BY_KIND && x != 0)
+            gguf_put_f32(w, key, (float)x);
+    }
+    return 0;
+}
+
+static int put_limits(const struct hf_row *row, const json_t *config, struct gguf_writer *w,
+                      const struct hf_shape *shape, struct error *error)
+{
+    const json_t *list = hf_field(config, row->field);
+    float limits[MODEL_LAYERS_MAX];
+    char key[HF_KEY_BYTES];
+    if (!list)
+        return 0;
+    for (uint32_t layer = 0; layer < shape->layers; layer++) {
+        const json_t *at = json_array_get(list, layer);
+        if (!json_is_number(at) && !json_is_null(at))
+            return error_set(error, ERR_BAD_INPUT,
+                             "%s: element %" PRIu32 " is neither a number nor null", row->field,
+                             layer);
+        limits[layer] = (float)json_number_value(at);
+    }
+    hf_full_key(shape->arch, row->key, key);
+    gguf_put_array(w, key, GGUF_F32, limits, shape->layers);
+    return 0;
+}
+
 int hf_layer_kinds(const json_t *config, struct gguf_writer *w, struct hf_shape *shape,
                    struct error *error)
 {
     const json_t *types = hf_field(config, "layer_types");
-    if (types ? read_listed(types, shape, error) : read_interval(config, shape, error))
+    if (types ? read_listed(config, types, shape, error) : read_interval(config, shape, error))
         return -1;
     if (check_fixed(types != NULL, shape, error))
         return -1;
     const struct hf_row *row;
     HF_EACH (row, shape->arch, HF_ROWS(LAYER_FLAGS) | HF_ROWS(LAYER_UINTS))
         if (put_keys(row, config, w, shape, error))
+            return -1;
+    HF_EACH (row, shape->arch, HF_ROWS(BY_KIND) | HF_ROWS(KINDS))
+        if ((row->presence == HF_PRESENCE_REQUIRED || hf_field(config, row->field)) &&
+            put_by_kind(row, config, w, shape, error))
+            return -1;
+    HF_EACH (row, shape->arch, HF_ROWS(LIMITS))
+        if (put_limits(row, config, w, shape, error))
             return -1;
     HF_EACH (row, shape->arch, HF_ROWS(LAYOUT))
         if (put_layout(row, config, w, shape, error))

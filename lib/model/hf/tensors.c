@@ -2,6 +2,7 @@
 /* The tensors of GGUF, their sources in the checkpoint and their conversion: families. */
 #include <float.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -382,6 +383,30 @@ static float factor_at(const json_t *list, uint32_t i)
     return x >= (double)FLT_MIN && x <= (double)FLT_MAX ? (float)x : 0;
 }
 
+/* Space for a tensor of n numbers; NULL with *error. */
+static float *make_tensor(const struct work *w, const char *gguf, uint32_t n, struct error *error)
+{
+    float *bigger = reallocarray(w->hf->made, w->hf->made_count + n, sizeof *bigger);
+    if (!bigger) {
+        error_set(error, ERR_NO_MEMORY, "out of memory (numbers of config.json)");
+        return NULL;
+    }
+    w->hf->made = bigger;
+    struct hf_tensor *t = add_tensor(w->hf, error);
+    if (!t)
+        return NULL;
+    *t = (struct hf_tensor){.form = HF_MADE,
+                            .planes = 1,
+                            .rows = 1,
+                            .columns = n,
+                            .made_type = TENSOR_F32,
+                            .made_row_bytes = n * sizeof(float),
+                            .made = w->hf->made_count};
+    w->hf->made_count += n;
+    put(w->hf, t, gguf, false);
+    return bigger + t->made;
+}
+
 static int put_made(const struct work *w, const struct hf_row *row, struct error *error)
 {
     const json_t *list = hf_field(w->config, row->field);
@@ -401,25 +426,53 @@ static int put_made(const struct work *w, const struct hf_row *row, struct error
         if (factor_at(list, i) <= 0)
             return error_set(error, ERR_BAD_INPUT, "%s: element %" PRIu32 " is no positive number",
                              row->field, i);
-    float *bigger = reallocarray(w->hf->made, w->hf->made_count + n, sizeof *bigger);
-    if (!bigger)
-        return error_set(error, ERR_NO_MEMORY, "out of memory (numbers of config.json)");
-    w->hf->made = bigger;
-    struct hf_tensor *t = add_tensor(w->hf, error);
-    if (!t)
+    float *made = make_tensor(w, row->key, n, error);
+    for (uint32_t i = 0; made && i < n; i++)
+        made[i] = part_field ? (i < (uint32_t)x ? 1 : NOT_ROTATED) : factor_at(list, i);
+    return made ? 0 : -1;
+}
+
+/* Of the type llama3 (Llama 3.1): long waves turn `factor` times more slowly, short ones as before.
+ */
+struct llama3 {
+    double factor, low, high, context;
+};
+
+static float llama3_divisor(const struct llama3 *l, double wave)
+{
+    if (wave < l->context / l->high)
+        return 1;
+    if (wave > l->context / l->low)
+        return (float)l->factor;
+    double smooth = (l->context / wave - l->low) / (l->high - l->low);
+    return (float)(1 / ((1 - smooth) / l->factor + smooth));
+}
+
+static int put_llama3(const struct work *w, const struct hf_row *row, struct error *error)
+{
+    const json_t *c = w->config;
+    const struct llama3 l = {
+        .factor = json_number_value(hf_field(c, "factor")),
+        .low = json_number_value(hf_field(c, "low_freq_factor")),
+        .high = json_number_value(hf_field(c, "high_freq_factor")),
+        .context = json_number_value(hf_field(c, "original_max_position_embeddings"))};
+    double theta, size = json_number_value(hf_field(c, "head_dim"));
+    if (!hf_is_string(hf_field(c, "rope_type"), "llama3"))
+        return 0;
+    if (hf_number_of_kind(c, w->shape, row->field, false, &theta, error))
         return -1;
-    *t = (struct hf_tensor){.form = HF_MADE,
-                            .planes = 1,
-                            .rows = 1,
-                            .columns = n,
-                            .made_type = TENSOR_F32,
-                            .made_row_bytes = n * sizeof(float),
-                            .made = w->hf->made_count};
-    for (uint32_t i = 0; i < n; i++)
-        bigger[t->made + i] = part_field ? (i < (uint32_t)x ? 1 : NOT_ROTATED) : factor_at(list, i);
-    w->hf->made_count += n;
-    put(w->hf, t, row->key, false);
-    return 0;
+    if (!(l.factor >= 1) || !(l.low > 0) || !(l.high > l.low) || !(l.context >= 1) ||
+        !(theta >= 1) || !(size >= 2 && size <= 2 * MADE_MAX))
+        return error_set(error, ERR_BAD_INPUT, "numbers of rope_scaling are out of range");
+    float rotated = (float)(size * (double)row->rotated);
+    uint32_t n = (uint32_t)size / 2;
+    float *made = make_tensor(w, row->key, n, error);
+    for (uint32_t i = 0; made && i < n; i++) {
+        float frequency = 1 / powf((float)theta, (float)(2 * i) / rotated);
+        bool turns = (float)(2 * i) < rotated;
+        made[i] = turns ? llama3_divisor(&l, 2 * M_PI / (double)frequency) : 1;
+    }
+    return made ? 0 : -1;
 }
 
 /* ---- all ---- */
@@ -490,6 +543,9 @@ int hf_put_tensors(struct hf_model *hf, const struct hf_shape *shape, const json
             return -1;
     HF_EACH (row, shape->arch, HF_ROWS(NUMBERS) | HF_ROWS(UNROTATED))
         if (put_made(&w, row, error))
+            return -1;
+    HF_EACH (row, shape->arch, HF_ROWS(LLAMA3))
+        if (put_llama3(&w, row, error))
             return -1;
     for (uint32_t layer = 0; layer < shape->layers; layer++)
         if (put_layer(&w, layer, error))

@@ -38,8 +38,8 @@
 #define ROTATED(field_, key_) ROW(ROTATED, .field = #field_, .key = (key_), PRESENCE(OPTIONAL))
 /* rope_theta * alpha^(n / (n - 2)), n: elements of a head; nothing if the field is absent. */
 #define ALPHA(field_, key_) ROW(ALPHA, .field = #field_, .key = (key_), PRESENCE(OPTIONAL))
-/* The number of first layers without experts; without the field, that of leading "dense" in
- * mlp_layer_types, which must be "sparse" after them. */
+/* The number of first layers without experts, or a text with the numbers of those that have some;
+ * without the field, that of leading "dense" in mlp_layer_types, which must be "sparse" after them. */
 #define LEADING(field_, key_) ROW(LEADING, .field = #field_, .key = (key_), PRESENCE(REQUIRED))
 /* The sum and the product of two required whole numbers; two fields that must be the same or both
  * absent. */
@@ -91,6 +91,15 @@
  * 0. */
 #define LAYER_UINTS(full, other, key_)                                                             \
     ROW(LAYER_UINTS, .field = (full), .with = (other), .key = (key_))
+/* A number that may be a list with one per layer, the same for all of a kind: of layers that attend
+ * to all positions, and of the others. KINDS: these two must be the numbers, if the field is there.
+ */
+#define BY_KIND(field_, full, other)                                                               \
+    ROW(BY_KIND, .field = #field_, .key = (full), .with = (other), PRESENCE(REQUIRED))
+#define KINDS(field_, full_, other_)                                                               \
+    ROW(KINDS, .field = #field_, .full = (full_), .other = (other_), PRESENCE(OPTIONAL))
+/* An optional list of a number for each layer, null for 0. */
+#define LIMITS(field_, key_) ROW(LIMITS, .field = #field_, .key = (key_))
 /* Arrays of 0 and 1, an element per layer. Layers with a window, and those that are rotated, are
  * all but number % period == at, and then the key gets `size`; or no layer has a window and all are
  * rotated. */
@@ -122,6 +131,10 @@
 #define REJECTED(name, why) ROW(REJECTED, .field = (name), .text = (why))
 /* A tensor of the numbers of an optional array, which are positive. */
 #define NUMBERS(gguf, field_) ROW(NUMBERS, .field = #field_, .key = (gguf))
+/* A tensor of the divisors of the frequencies of layers that attend to all positions, of which the
+ * part of a head is rotated, as the type llama3 has them; 1 for the rest of a head. theta: the field
+ * of the base. */
+#define LLAMA3(gguf, theta, part_) ROW(LLAMA3, .field = #theta, .key = (gguf), .rotated = (part_))
 /* A tensor of the divisors of the frequencies: 1 for the first part of the elements of a head
  * (FULL), then numbers that make their rotation 0. */
 #define UNROTATED(gguf, field_, global, part_)                                                     \

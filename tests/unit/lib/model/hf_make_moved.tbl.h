@@ -140,6 +140,29 @@ HF_MADE_OF("hy_v3", "model.layers.#.mlp.shared_mlp.up_proj.weight", COPY,
            "blk.%u.ffn_up_shexp.weight")
 HF_MADE_OF("hy_v3", "model.layers.#.mlp.shared_mlp.down_proj.weight", COPY,
            "blk.%u.ffn_down_shexp.weight")
+HF_MADE_OF("step35", "model.norm.weight", MINUS_1, "output_norm.weight")
+HF_MADE_OF("step35", "model.layers.#.input_layernorm.weight", MINUS_1, "blk.%u.attn_norm.weight")
+HF_MADE_OF("step35", "model.layers.#.post_attention_layernorm.weight", MINUS_1,
+           "blk.%u.ffn_norm.weight")
+HF_MADE_OF("step35", "model.layers.#.self_attn.q_norm.weight", MINUS_1, "blk.%u.attn_q_norm.weight")
+HF_MADE_OF("step35", "model.layers.#.self_attn.k_norm.weight", MINUS_1, "blk.%u.attn_k_norm.weight")
+HF_MADE_OF("step35", "model.layers.#.self_attn.g_proj.weight", COPY, "blk.%u.attn_gate.weight")
+HF_MADE_OF("step35", "model.layers.#.moe.gate.weight", COPY, "blk.%u.ffn_gate_inp.weight")
+HF_MADE_OF("step35", "model.layers.#.moe.router_bias", COPY, "blk.%u.exp_probs_b.bias")
+HF_MADE_OF("step35", "model.layers.#.share_expert.gate_proj.weight", COPY,
+           "blk.%u.ffn_gate_shexp.weight")
+HF_MADE_OF("step35", "model.layers.#.share_expert.up_proj.weight", COPY,
+           "blk.%u.ffn_up_shexp.weight")
+HF_MADE_OF("step35", "model.layers.#.share_expert.down_proj.weight", COPY,
+           "blk.%u.ffn_down_shexp.weight")
+HF_MADE_OF("step35", "model.layers.#.moe.gate_proj.weight", COPY, "blk.%u.ffn_gate_exps.weight")
+HF_MADE_OF("step35", "model.layers.#.moe.up_proj.weight", COPY, "blk.%u.ffn_up_exps.weight")
+HF_MADE_OF("step35", "model.layers.#.moe.down_proj.weight", COPY, "blk.%u.ffn_down_exps.weight")
+HF_MADE_OF("step35", "model.layers.#.eh_proj.weight", COPY, "blk.%u.nextn.eh_proj.weight")
+HF_MADE_OF("step35", "model.layers.#.enorm.weight", MINUS_1, "blk.%u.nextn.enorm.weight")
+HF_MADE_OF("step35", "model.layers.#.hnorm.weight", MINUS_1, "blk.%u.nextn.hnorm.weight")
+HF_MADE_OF("step35", "model.layers.#.transformer.shared_head.norm.weight", MINUS_1,
+           "blk.%u.nextn.shared_head_norm.weight")
 HF_MADE_OF("laguna", "model.layers.#.self_attn.g_proj.weight", COPY, "blk.%u.attn_gate.weight")
 HF_MADE_OF("laguna", "model.layers.#.mlp.experts.e_score_correction_bias", COPY,
            "blk.%u.exp_probs_b.bias")

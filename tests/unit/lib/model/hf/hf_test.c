@@ -312,7 +312,8 @@ static const char *const moved_models[] = {
     "granitemoe_a",       "granitemoe_b_f32", "phimoe_a",        "hunyuan_a",
     "smallthinker_a",     "dbrx_a",           "qwen3vlmoe-base", "mellum-window_theta",
     "exaone-moe-base",    "hy_v3-base",       "mistral4-base",   "deepseek-base",
-    "granitehybrid-base", "laguna-base",      "laguna-element",  "afmoe-base"};
+    "granitehybrid-base", "step35-mtp",       "laguna-base",     "laguna-element",
+    "afmoe-base"};
 
 START_TEST(moved)
 {
