@@ -74,6 +74,16 @@
     X(qwen3vlmoe_turned, "qwen3vlmoe", 1, make_tensor(m, "blk.0.ffn_down_exps.weight")->ne[1] = 2) \
     X(mellum_kinds_few, "mellum", 2,                                                               \
       make_array_raw(m, "mellum.attention.sliding_window_pattern", GGUF_BOOL, 1, 1))               \
+    X(granite_swa, "granite_swa", 2, (void)0)                                                      \
+    X(granite_swa_few, "granite_swa", 2,                                                           \
+      make_array_raw(m, "granite_swa.attention.rope_pattern", GGUF_BOOL, 1, 1))                    \
+    X(mimo2, "mimo2", 2, (void)0)                                                                  \
+    X(mimo2_kinds, "mimo2", 2,                                                                     \
+      make_i32s(m, "mimo2.attention.sliding_window_pattern", (const int32_t[]){-1, 2}, 2))         \
+    X(mimo2_routers, "mimo2", 3, make_drop_tensor(m, "blk.2.ffn_gate_inp.weight"))                 \
+    X(cohere2moe, "cohere2moe", 2, (void)0)                                                        \
+    X(cohere2moe_eps, "cohere2moe", 2,                                                             \
+      make_drop_key(m, "cohere2moe.attention.layer_norm_rms_epsilon"))                             \
     X(exaone_moe_skipped, "exaone-moe", 2, make_u32(m, "exaone-moe.nextn_predict_layers", 1))      \
     X(hy_v3_two_biases, "hy_v3", 2,                                                                \
       make_add_tensor(m, "blk.1.exp_probs_b.bias", TENSOR_F32, 3, 1, 1))                           \

@@ -77,6 +77,7 @@ EXPRESSIONS = [
     (EXAONE, "exaone-moe"),
     ([r"[^\n]+|[\n]+", *ONE_DIGIT], "laguna"),
     ([r"\p{N}{1,3}(?=(?:\p{N}{3})*(?!\p{N}))", AFMOE_SCRIPTS, DEEPSEEK_V3[2]], "afmoe"),
+    ([r"\d{1,3}(?=(?:\d{3})*\b)"] + GPT4O, "tiny_aya cohere2moe"),
 ]
 
 # What the expressions distinguish: more frequent than other characters.

@@ -426,6 +426,33 @@ static void afmoe(void)
                                  NULL});
 }
 
+/* Window layers rotate, the others do not; gate and up of the shared expert are one matrix. */
+static void granite_swa(void)
+{
+    sample("--prefill-chunk=7",
+           (const char *const[]){"arch=granite_swa", "layers=4", "shared_inner=256", "window=48",
+                                 "full_every=2", "no_rope_full=1", "embedding_scale=12",
+                                 "residual_scale=0.22", "score_scale=0.125", "logit_divisor=6",
+                                 NULL});
+}
+
+static void mimo2(void)
+{
+    sample("--threads=2",
+           (const char *const[]){"arch=mimo2", "layers=4", "dense_layers=1", "dense_inner=512",
+                                 "window=48", "full_every=2", "kv_heads_window=4", "value_size=32",
+                                 "rope_dims=16", "rope_theta_window=1000", "value_scale=0.707",
+                                 "joined_qkv=1", NULL});
+}
+
+static void cohere2moe(void)
+{
+    sample("--prefill-chunk=7",
+           (const char *const[]){"arch=cohere2moe", "layers=5", "dense_layers=1", "dense_inner=512",
+                                 "shared_count=1", "norm_top_k=1", "window=48", "logit_scale=0.25",
+                                 "norm=1", NULL});
+}
+
 static void gemma4(void)
 {
     run("Q4_K_M",
@@ -471,6 +498,9 @@ static const struct test_case cases[] = {ROW(every_architecture),
                                          ROW(laguna),
                                          ROW(afmoe),
                                          ROW(mistral4),
+                                         ROW(granite_swa),
+                                         ROW(mimo2),
+                                         ROW(cohere2moe),
                                          ROW(gemma4)};
 
 /* Every architecture has a row: its name with _ for -. */

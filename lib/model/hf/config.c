@@ -157,31 +157,39 @@ static int leading_of_text(const char *text, const char *field, json_int_t layer
     return 0;
 }
 
+/* A layer of a list of kinds has this one, by its name or by its number. */
+static bool is_kind(const json_t *kinds, size_t layer, const char *name, json_int_t number)
+{
+    const json_t *at = json_array_get(kinds, layer);
+    return hf_is_string(at, name) || (json_is_integer(at) && json_integer_value(at) == number);
+}
+
 /* The layers without experts: a number, or a list of the kinds. */
 static int leading_of(const struct hf_arch *arch, const json_t *config, const char *field,
                       uint32_t *n, struct error *error)
 {
     const json_t *number = hf_field(config, field), *kinds = hf_field(config, "mlp_layer_types");
+    const char *name = kinds ? "mlp_layer_types" : "moe_layer_freq";
     size_t dense = 0;
     const json_t *layers = hf_field(config, hf_field_for(arch, "block_count"));
     if (json_is_string(number))
         return leading_of_text(json_string_value(number), field, json_integer_value(layers), n,
                                error);
+    kinds = kinds ? kinds : hf_field(config, name);
     if (number || !json_is_array(kinds))
         return number ? uint_of(number, field, n, error)
                       : error_set(error, ERR_BAD_INPUT, "%s is missing", field);
     if ((json_int_t)json_array_size(kinds) != json_integer_value(layers))
-        return error_set(error, ERR_BAD_INPUT,
-                         "mlp_layer_types is not a list of %lld kinds of layers",
+        return error_set(error, ERR_BAD_INPUT, "%s is not a list of %lld kinds of layers", name,
                          (long long)json_integer_value(layers));
-    while (hf_is_string(json_array_get(kinds, dense), "dense"))
+    while (is_kind(kinds, dense, "dense", 0))
         dense++;
     for (size_t i = dense; i < json_array_size(kinds); i++)
-        if (!hf_is_string(json_array_get(kinds, i), "sparse"))
+        if (!is_kind(kinds, i, "sparse", 1))
             return error_set(error, ERR_BAD_INPUT,
-                             "mlp_layer_types: layer %zu has no experts, and one before it has, "
+                             "%s: layer %zu has no experts, and one before it has, "
                              "which is not supported",
-                             i);
+                             name, i);
     *n = (uint32_t)dense;
     return 0;
 }

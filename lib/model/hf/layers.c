@@ -50,10 +50,38 @@ static int read_listed(const json_t *config, const json_t *types, struct hf_shap
     return 0;
 }
 
+/* Whether a layer of the list of numbers is of the other kind. -1: it is no such list. */
+static int number_at(const json_t *list, uint32_t layer)
+{
+    const json_t *at = json_array_get(list, layer);
+    json_int_t n = json_is_integer(at) ? json_integer_value(at) : -1;
+    return n == 0 || n == 1 ? (int)n : -1;
+}
+
+/* Without names of kinds, their numbers. 0: there are none; 1: read. */
+static int read_numbers(const json_t *config, struct hf_shape *shape, struct error *error)
+{
+    const struct hf_row *row = hf_first(shape->arch->rows, HF_ROWS(LISTED));
+    const json_t *list = row ? hf_field(config, row->field) : NULL;
+    if (!list)
+        return 0;
+    for (uint32_t layer = 0; layer < shape->layers; layer++) {
+        int other = number_at(list, layer);
+        if (other < 0 || json_array_size(list) != shape->layers)
+            return error_set(error, ERR_BAD_INPUT, "%s is not a list of %" PRIu32 " numbers 0 or 1",
+                             row->field, shape->layers);
+        shape->other[layer] = other == 1;
+    }
+    return 1;
+}
+
 /* Without a list: every n-th layer attends to all positions. */
 static int read_interval(const json_t *config, struct hf_shape *shape, struct error *error)
 {
     const struct hf_row *row = hf_first(shape->arch->rows, HF_ROWS(INTERVAL));
+    int numbers = read_numbers(config, shape, error);
+    if (numbers != 0)
+        return numbers < 0 ? -1 : 0;
     if (!row)
         return hf_first(shape->arch->rows, HF_ROWS(FIXED)) || !other_kind(shape->arch)
                    ? 0
@@ -275,6 +303,33 @@ static int put_limits(const struct hf_row *row, const json_t *config, struct ggu
     return 0;
 }
 
+static int put_layer_rotated(const struct hf_row *row, const json_t *config, struct gguf_writer *w,
+                             const struct hf_shape *shape, struct error *error)
+{
+    const json_t *list = hf_field(config, row->field), *bases = hf_field(config, row->with);
+    const json_t *base = hf_field(config, "rope_theta");
+    const char *name = bases ? row->with : row->field;
+    bool rotated[MODEL_LAYERS_MAX], good = true;
+    char key[HF_KEY_BYTES];
+    list = bases ? bases : list;
+    if (!list)
+        return 0;
+    for (uint32_t layer = 0; layer < shape->layers && good; layer++) {
+        const json_t *at = json_array_get(list, layer);
+        rotated[layer] = json_number_value(at) != 0;
+        good = bases ? json_is_number(at) &&
+                           (!rotated[layer] || json_number_value(at) == json_number_value(base))
+                     : number_at(list, layer) >= 0;
+    }
+    if (!good || json_array_size(list) != shape->layers)
+        return error_set(error, ERR_BAD_INPUT,
+                         "%s is not a list of %" PRIu32 " numbers, each 0 or the same one", name,
+                         shape->layers);
+    hf_full_key(shape->arch, row->key, key);
+    gguf_put_array(w, key, GGUF_BOOL, rotated, shape->layers);
+    return 0;
+}
+
 int hf_layer_kinds(const json_t *config, struct gguf_writer *w, struct hf_shape *shape,
                    struct error *error)
 {
@@ -293,6 +348,9 @@ int hf_layer_kinds(const json_t *config, struct gguf_writer *w, struct hf_shape 
             return -1;
     HF_EACH (row, shape->arch, HF_ROWS(LIMITS))
         if (put_limits(row, config, w, shape, error))
+            return -1;
+    HF_EACH (row, shape->arch, HF_ROWS(LAYER_ROTATED))
+        if (put_layer_rotated(row, config, w, shape, error))
             return -1;
     HF_EACH (row, shape->arch, HF_ROWS(LAYOUT))
         if (put_layout(row, config, w, shape, error))

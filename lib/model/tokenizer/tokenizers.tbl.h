@@ -127,6 +127,9 @@
     "[\u4e00-\u9fff\u3400-\u4dbf\uf900-\ufaff\u3040-\u309f\u30a0-\u30ff\uff65-\uff9f\u2f00-\u2fdf" \
     "\u0e40-\u0e7f\u0e80-\u0eff\u1780-\u17ff\u1000-\u109f\uaa60-\uaa7f\ua9e0-\ua9ff\uac00-\ud7af"  \
     "\u1100-\u11ff]+"
+/* Groups of three digits from the right. */
+#define EXPR_GROUPED "\\d{1,3}(?=(?:\\d{3})*\\b)"
+
 #define DIGIT  "\\p{N}"
 #define DIGITS "\\p{N}{1,3}"
 PRETOKENIZER("default", 0, 0, 0, EXPR_GPT2)
@@ -178,6 +181,8 @@ PRETOKENIZER("falcon3", 1, 1, 0, EXPR_CL100K(DIGITS))
 PRETOKENIZER("exaone-moe", 0, 0, 0, EXPR_EXAONE)
 PRETOKENIZER("laguna", 0, 0, 0, "[^\\n]+|[\\n]+", EXPR_CL100K(DIGIT))
 PRETOKENIZER("afmoe", 0, 0, 0, EXPR_DIGITS_FROM_END, EXPR_AFMOE_SCRIPTS, EXPR_DEEPSEEK_WORDS)
+PRETOKENIZER("tiny_aya", 0, 0, 0, EXPR_GROUPED, EXPR_O200K(EXPR_CONTRACTION "?", DIGITS))
+PRETOKENIZER("cohere2moe", 0, 0, 0, EXPR_GROUPED, EXPR_O200K(EXPR_CONTRACTION "?", DIGITS))
 CHARACTERS("sarvam-moe")
 STRIP_AFTER("general.name", "phi-3")
 STRIP_AFTER("general.name", "phi3")

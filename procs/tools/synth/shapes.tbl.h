@@ -191,6 +191,19 @@ SHAPE("mellum2-12b", "mellum",
       "experts=64 experts_used=8 expert_inner=896 window=1024 full_every=4 rms_eps=1e-6 "
       "rope_theta=500000 rope_theta_window=500000 rope_scaling=yarn rope_factor=16 "
       "rope_context=8192")
+/* checked: transformers' MiMoV2FlashConfig (defaults are the model's); windows: the last of six has
+ * none, in the model the first one, too */
+SHAPE("mimo-v2-flash", "mimo2",
+      "layers=48 hidden=4096 heads=64 kv_heads=4 kv_heads_window=8 head_size=192 value_size=128 "
+      "rope_dims=64 vocab=152576 context=262144 experts=256 experts_used=8 expert_inner=2048 "
+      "dense_layers=1 dense_inner=16384 window=128 full_every=6 value_scale=0.707 rms_eps=1e-5 "
+      "rope_theta=5000000 rope_theta_window=10000")
+/* checked: layers, widths, heads, experts and window as published, 30.5 billion parameters; context:
+ * not checked */
+SHAPE("north-mini-code", "cohere2moe",
+      "layers=49 hidden=2048 heads=32 kv_heads=4 head_size=128 vocab=262144 context=131072 "
+      "experts=128 experts_used=8 expert_inner=768 dense_layers=1 dense_inner=3072 norm_top_k=1 "
+      "window=4096 logit_scale=0.0625 rms_eps=1e-5 rope_theta=50000 rope_theta_window=50000 tied=1")
 /* checked: layers, widths, heads, experts, window and vocabulary as published, 236 billion
  * parameters; dense_inner, context and rope_theta: not checked */
 SHAPE("k-exaone-236b", "exaone-moe",

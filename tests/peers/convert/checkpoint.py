@@ -86,6 +86,7 @@ def rewrite_config(directory, changes):
     with open(path, encoding="utf-8") as f:
         config = json.load(f)
     config.update(changes)
+    config = {key: value for key, value in config.items() if value is not None or key not in changes}
     with open(path, "w", encoding="utf-8") as f:
         json.dump(config, f, indent=1)
 
@@ -110,6 +111,16 @@ def add_drafting(directory, kind, layers):
     save_file(tensors, path, metadata={"format": "pt"})
 
 
+def join_qkv(directory):
+    """q, k and v of each layer in one matrix."""
+    path = os.path.join(directory, "model.safetensors")
+    tensors = load_file(path)
+    for name in [n for n in tensors if n.endswith("self_attn.q_proj.weight")]:
+        parts = [tensors.pop(name.replace("q_proj", part)) for part in ("q_proj", "k_proj", "v_proj")]
+        tensors[name.replace("q_proj", "qkv_proj")] = torch.cat(parts).contiguous()
+    save_file(tensors, path, metadata={"format": "pt"})
+
+
 def with_transformers(case, directory, vocabularies, seed):
     """Saves the checkpoint; returns what computes losses of ids."""
     config_name, settings, special = case
@@ -124,6 +135,8 @@ def with_transformers(case, directory, vocabularies, seed):
     rewrite_config(directory, special.get("SAVE", {}))
     if special.get("TURNED"):
         hf_directory.turn_experts(directory)
+    if special.get("JOINED"):
+        join_qkv(directory)
     if special.get("MTP"):
         add_drafting(directory, special["MTP"], settings["num_hidden_layers"])
     vectors.round_cache(model)

@@ -104,6 +104,22 @@ def granitehybrid(s):
         "spm": dict(VOCAB="spm")}
 
 
+def granite_swa(s):
+    """The package states a base of each layer, the converter reads which of them rotate."""
+    def rotating(*flags):
+        flags = list(flags)[:s.layers]
+        return dict(layer_rope_theta=[1e4 * f for f in flags], SAVE=dict(no_rope_layers=flags))
+
+    base = plain(s, num_local_experts=s.experts, num_experts_per_tok=3, intermediate_size=s.inner, embedding_multiplier=3.0,
+                 residual_multiplier=0.6, attention_multiplier=0.3, logits_scaling=2.5, shared_intermediate_size=s.dense,
+                 sliding_window=32, layer_types=mixed(s), **rotating(0, 1, 0))
+    return "GraniteMoeSWAConfig", base, {
+        "rotated": {**rotating(1, 1, 1), "SAVE": {}}, "other_layers": rotating(1, 0, 1),
+        "no_shared": dict(shared_intermediate_size=0), "attention_bias": dict(attention_bias=True),
+        "no_factors": dict(embedding_multiplier=1.0, residual_multiplier=1.0, logits_scaling=1.0),
+        "spm": dict(VOCAB="spm")}
+
+
 def hunyuan(s):
     # The converter reads the published lists, one value per layer.
     base = plain(s, head_dim=s.hidden // s.heads, num_experts=s.experts, moe_topk=2, intermediate_size=s.inner,
@@ -358,6 +374,48 @@ def windows(s):
     return ["sliding_attention"] * (s.layers - 1) + ["full_attention"]
 
 
+def mixed(s):
+    """Layers of both kinds, the first one attends to all positions."""
+    return (["full_attention", "sliding_attention"] * s.layers)[:s.layers]
+
+
+def mimo2(s):
+    """The package's class has other names in config.json than published checkpoints, which the converter reads; its layers
+    with a window have twice the key heads."""
+    def published(value_scale=0.707, rotated=0.5):
+        return dict(architectures=["MiMoV2FlashForCausalLM"], topk_method="noaux_tc", scoring_func="sigmoid",
+                    hybrid_layer_pattern=[int(x == "sliding_attention") for x in mixed(s)], swa_head_dim=s.head,
+                    swa_v_head_dim=s.head // 2, swa_num_attention_heads=s.heads, swa_num_key_value_heads=2 * s.kv,
+                    layernorm_epsilon=1e-5, rope_theta=5e4, swa_rope_theta=1e4, partial_rotary_factor=rotated,
+                    moe_layer_freq=[0] + [1] * (s.layers - 1), attention_value_scale=value_scale, rope_parameters=None)
+
+    def rotations(part):
+        return dict(rope_parameters=dict(full_attention=rope(theta=5e4, partial_rotary_factor=part),
+                                         sliding_attention=rope(partial_rotary_factor=part)))
+
+    base = plain(s, head_dim=s.head, v_head_dim=s.head // 2, n_routed_experts=s.experts, num_experts_per_tok=3,
+                 moe_intermediate_size=s.inner, intermediate_size=s.dense, sliding_window=32, attention_value_scale=0.707,
+                 layer_types=mixed(s), mlp_layer_types=["dense"] + ["sparse"] * (s.layers - 1), SAVE=published(),
+                 FLAGS=["--no-mtp", "--plain-config"], **rotations(0.5))
+    return "MiMoV2FlashConfig", base, {
+        "joined": dict(JOINED=True), "no_value_scale": dict(attention_value_scale=None, SAVE=published(None)),
+        "rotary": dict(SAVE=published(rotated=1.0), **rotations(1.0))}
+
+
+def cohere2moe(s):
+    """Both kinds of layers that attend to all positions: the first one rotates, the third one does not."""
+    base = plain(s, head_dim=s.head, num_experts=s.experts, num_experts_per_tok=3, intermediate_size=s.inner,
+                 prefix_dense_intermediate_size=s.dense, num_shared_experts=1, expert_selection_fn="sigmoid",
+                 norm_topk_prob=True, logit_scale=0.4, sliding_window=32, num_hidden_layers=3, tie_word_embeddings=True,
+                 layer_types=["full_attention", "sliding_attention", "full_attention"],
+                 mlp_layer_types=["dense", "sparse", "sparse"])
+    return "Cohere2MoeConfig", base, {
+        "layer_norm": dict(rms_norm_eps=None, layer_norm_eps=1e-5), "no_shared": dict(num_shared_experts=0),
+        "two_shared": dict(num_shared_experts=2), "no_norm_topk": dict(norm_topk_prob=False),
+        "softmax": dict(expert_selection_fn="softmax"), "all_experts": dict(mlp_layer_types=["sparse"] * 3),
+        "untied": dict(tie_word_embeddings=False)}
+
+
 def mellum(s):
     def kinds(full, window_theta=1e4):
         return dict(rope_parameters=dict(full_attention=full, sliding_attention=rope(theta=window_theta)))
@@ -474,14 +532,15 @@ ARCHITECTURES = {
     "deepseek2": (deepseek2, "deepseek-v3"), "glm4moe": (glm4moe, "glm4"), "minimax-m2": (minimax, "minimax-m2"),
     "lfm2moe": (lfm2moe, "lfm2"), "olmoe": (olmoe, "olmo"), "llama": (llama, "spm"), "dots1": (dots1, "qwen2"),
     "ernie4_5-moe": (ernie, "spm"), "hunyuan-moe": (hunyuan, "hunyuan"), "granitemoe": (granitemoe, "refact"),
-    "granitehybrid": (granitehybrid, "dbrx"),
+    "granitehybrid": (granitehybrid, "dbrx"), "granite_swa": (granite_swa, "dbrx"), "mimo2": (mimo2, "qwen2"),
+    "cohere2moe": (cohere2moe, "cohere2moe"),
     "dbrx": (dbrx, "dbrx"), "phimoe": (phimoe, "spm"), "bailingmoe2": (bailingmoe2, "bailingmoe2"),
     "smallthinker": (smallthinker, "qwen2"), "qwen3vlmoe": (qwen3vlmoe, "qwen2"), "mellum": (mellum, "mellum2"),
     "exaone-moe": (exaone_moe, "exaone-moe"), "hy_v3": (hy_v3, "hunyuan"), "mistral4": (mistral4, "tekken"),
     "step35": (step35, "deepseek-v3"), "laguna": (laguna, "laguna"), "afmoe": (afmoe, "afmoe"),
     "bailingmoe": (bailingmoe, "bailingmoe"), "deepseek": (deepseek, "deepseek-llm")}
-ALWAYS_TIED = ("step35", "gemma4", "lfm2moe", "bailingmoe2", "smallthinker", "bailingmoe", "deepseek")
-SPECIAL = ("CONFIG", "VOCAB", "TOKENIZER_CLASS", "SAVE", "DROP", "MTP", "FLAGS", "TURNED")
+ALWAYS_TIED = ("step35", "gemma4", "lfm2moe", "bailingmoe2", "smallthinker", "bailingmoe", "deepseek", "cohere2moe")
+SPECIAL = ("CONFIG", "VOCAB", "TOKENIZER_CLASS", "SAVE", "DROP", "MTP", "FLAGS", "TURNED", "JOINED")
 
 
 def cases(architecture, sizes):
@@ -513,5 +572,6 @@ NOT_IN_FILE = {
 # does not show
 GOLDEN = {**{f"{architecture}/base": 1 for architecture in ARCHITECTURES},
           **{name: 1 for name in ("gpt-oss/yarn_factor", "gpt-oss/linear", "qwen2moe/no_bias", "mellum/window_theta",
-                                  "exaone-moe/mtp", "hy_v3/mtp", "granitehybrid/groups", "step35/mtp", "laguna/element")}, "glm4moe/solar_open": 2,
+                                  "exaone-moe/mtp", "hy_v3/mtp", "granitehybrid/groups", "step35/mtp", "laguna/element",
+                                  "mimo2/joined", "cohere2moe/layer_norm")}, "glm4moe/solar_open": 2,
           "mistral4/base": 3}

@@ -154,7 +154,7 @@ static const struct arch_row afmoe[] = {
     GROUP(arch_ungated_shared),
     GROUP(arch_window),
     FULL_EVERY(4, 3),
-    CONST(no_rope_full, 1),
+    UNROTATED(FULL),
     CONST(rope_scale_window, 1),
     ROOT(embedding_scale, hidden),
     CONST(head_gate, HEAD_GATE_SIGMOID),
@@ -168,6 +168,46 @@ static const struct arch_row afmoe[] = {
     END,
 };
 const struct arch arch_afmoe = {"afmoe", afmoe};
+
+/* MiMo-V2: layers with a window have other key heads, a sink per head and a base of their own; the
+ * values have a factor. V2.5 has q, k and v in one matrix. Files do not state which layers have no
+ * experts: published models, the first one. */
+static const struct arch_row mimo2[] = {
+    GROUP(arch_transformer),
+    GROUP(arch_scaling),
+    DENSE(ATTN_NORM, FLOAT, REQUIRED, HIDDEN, ONE),
+    DENSE(ATTN_Q, ANY, REQUIRED, HIDDEN, Q_APART),
+    DENSE(ATTN_K, ANY, REQUIRED, HIDDEN, KV_APART),
+    DENSE(ATTN_V, ANY, REQUIRED, HIDDEN, VALUES_APART),
+    DENSE(ATTN_QKV, ANY, REQUIRED, HIDDEN, QKV_JOINED),
+    TENSOR(joined_qkv, "blk.0.attn_qkv.weight", 1),
+    GROUP(arch_attention_out),
+    SCALE(ATTN_Q, "blk.%u.attn_q", ONE),
+    SCALE(ATTN_K, "blk.%u.attn_k", ONE),
+    SCALE(ATTN_V, "blk.%u.attn_v", ONE),
+    SCALE(ATTN_QKV, "blk.%u.attn_qkv", ONE),
+    DENSE(ATTN_SINKS, FLOAT, OPTIONAL, HEADS, ONE),
+    FLOAT_ELSE(value_scale, "attention.value_scale", 0, 1000, 0),
+    GROUP(arch_window),
+    WINDOW_KEY("attention.sliding_window_pattern"),
+    ARRAY(kv_heads),
+    GROUP(arch_expert_ffn),
+    LAYERS(UNROUTED, ATTENTION, DENSE),
+    GROUP(arch_leading_dense),
+    ROUTER_NAME("blk.%u.ffn_gate_inp.weight"),
+    DENSE(ROUTER_BIAS, FLOAT, OPTIONAL, EXPERTS, ONE),
+    CONST(gating, ROUTER_SIGMOID),
+    CONST(norm_top_k, 1),
+    ONLY("expert_gating_func", 2),
+    ONLY("expert_weights_norm", 1),
+    ONLY_FLOAT("expert_weights_scale", 1),
+    BELOW("expert_group_count", 2),
+    ONLY("expert_shared_count", 0),
+    UINT(expert_inner, "expert_feed_forward_length", 1, 65536, REQUIRED),
+    UINT(skipped_layers, "nextn_predict_layers", 0, MODEL_LAYERS_MAX - 1, DERIVED),
+    END,
+};
+const struct arch arch_mimo2 = {"mimo2", mimo2};
 
 /* ERNIE 4.5 MoE: softmax with a bias for the choice, normalised; adjacent elements are rotated
  * together. */
@@ -265,6 +305,42 @@ static const struct arch_row phimoe[] = {
     END,
 };
 const struct arch arch_phimoe = {"phimoe", phimoe};
+
+/* North-Mini-Code and Command A+: attention and the feed-forward part read the same normed input, so
+ * the experts are known before attention. Layers with a window rotate, and the first ones without
+ * experts. The norm is an RMSNorm if its epsilon is there, else a LayerNorm without bias. A softmax
+ * is one of the chosen logits. */
+static const struct arch_row cohere2moe[] = {
+    GROUP(arch_sizes),
+    FLOAT_OLD(rms_eps, "attention.layer_norm_epsilon", 1e-12, 0.1),
+    FLOAT_ELSE(rms_eps, "attention.layer_norm_rms_epsilon", 1e-12, 0.1, 0),
+    LACKS(norm, "attention.layer_norm_rms_epsilon", NORM_LAYER),
+    GROUP(arch_scaling),
+    CONST(rope_scale_window, 1),
+    CONST(rope_kind, ROPE_PAIRS),
+    GROUP(arch_window),
+    FULL_EVERY(4, 0),
+    UNROTATED(FULL_ROUTED),
+    GROUP(arch_attention),
+    DENSE(ROUTER, FLOAT, REQUIRED, HIDDEN, EXPERTS),
+    GROUP(arch_experts),
+    GROUP(arch_leading_dense),
+    GROUP(arch_ungated_shared),
+    CONST(shared_average, 1),
+    CONST(parallel, 1),
+    CONST(router_first, 1),
+    UINT(gating, "expert_gating_func", 1, 2, DERIVED),
+    DEFAULT(gating, ROUTER_SIGMOID),
+    FLAG(norm_top_k, "expert_weights_norm"),
+    WHERE(norm_top_k, 1, gating, ROUTER_SOFTMAX),
+    FLOAT_ELSE(expert_scale, "expert_weights_scale", 0, 1000, 0),
+    BELOW("expert_group_count", 2),
+    UINT(expert_inner, "expert_feed_forward_length", 1, 65536, REQUIRED),
+    FLOAT_ELSE(logit_scale, "logit_scale", 0, 1000, 0),
+    UINT(skipped_layers, "nextn_predict_layers", 0, MODEL_LAYERS_MAX - 1, DERIVED),
+    END,
+};
+const struct arch arch_cohere2moe = {"cohere2moe", cohere2moe};
 
 /* DBRX: LayerNorm without a bias; q, k and v in one matrix, limited in size; the K weights are
  * renormalised. llama.cpp's converter writes the router in the type of the other matrices. */

@@ -93,6 +93,12 @@ const struct hf_row hf_leading_dense[] = {
 /* The same without the experts. */
 const struct hf_row hf_leading_dense_shared[] = {
     UINT(moe_intermediate_size, "expert_feed_forward_length", REQUIRED),
+    GROUP(hf_leading_dense_shared_tensors),
+    END,
+};
+
+/* The tensors of that. */
+const struct hf_row hf_leading_dense_shared_tensors[] = {
     GROUP(hf_dense_ffn),
     DENSE("model.layers.%u.mlp.gate.weight", "blk.%u.ffn_gate_inp.weight", F32, EXPERTS),
     DENSE("model.layers.%u.mlp.shared_experts.gate_proj.weight", "blk.%u.ffn_gate_shexp.weight",

@@ -2,8 +2,7 @@
 /* Models of Granite, as rows (rows.h). */
 #include "lib/model/hf/families/common.h"
 
-/* Factors, and experts in two tensors, with a shared expert or without. */
-static const struct hf_row granite[] = {
+static const struct hf_row granite_numbers[] = {
     UINT(num_local_experts, "expert_count", REQUIRED),
     UINT(num_experts_per_tok, "expert_used_count", REQUIRED),
     UINT(shared_intermediate_size, "expert_shared_feed_forward_length", OPTIONAL),
@@ -12,6 +11,12 @@ static const struct hf_row granite[] = {
     FLOAT(attention_multiplier, "attention.scale", REQUIRED),
     FLOAT(logits_scaling, "logit_scale", OPTIONAL),
     MUST(attention_bias, "false null"),
+    END,
+};
+
+/* Factors, and experts in two tensors, with a shared expert or without. */
+static const struct hf_row granite[] = {
+    GROUP(granite_numbers),
     DENSE("model.layers.%u.block_sparse_moe.router.layer.weight", "blk.%u.ffn_gate_inp.weight", F32,
           REQUIRED),
     DENSE("model.layers.%u.shared_mlp.input_linear.weight", "blk.%u.ffn_gate_shexp.weight",
@@ -37,6 +42,31 @@ static const struct hf_row granitemoe[] = {
     END,
 };
 const struct hf_arch hf_granitemoe = {{"granitemoe", "granitemoeshared"}, "granitemoe", granitemoe};
+
+/* Granite swash: windows, sinks, and layers without rotations. */
+static const struct hf_row granitemoe_swa[] = {
+    CORE(Q_ROWS, K_ROWS, FFN_NORM),
+    GROUP(granite_numbers),
+    UINT(sliding_window, "attention.sliding_window", REQUIRED),
+    OTHER("sliding_attention"),
+    LAYER_FLAGS("attention.sliding_window_pattern"),
+    LAYER_ROTATED(no_rope_layers, layer_rope_theta, "attention.rope_pattern"),
+    DENSE("model.layers.%u.self_attn.sinks", "blk.%u.attn_sinks.weight", F32, REQUIRED),
+    DENSE("model.layers.%u.block_sparse_moe.router.weight", "blk.%u.ffn_gate_inp.weight", F32,
+          REQUIRED),
+    DENSE("model.layers.%u.shared_mlp.input_linear.weight", "blk.%u.ffn_up_shexp.weight", MATRIX,
+          OPTIONAL),
+    DENSE("model.layers.%u.shared_mlp.output_linear.weight", "blk.%u.ffn_down_shexp.weight", MATRIX,
+          OPTIONAL),
+    EXPERTS("model.layers.%u.block_sparse_moe.experts.gate_up_proj", "blk.%u.ffn_gate_exps.weight",
+            STACK_FIRST),
+    EXPERTS("model.layers.%u.block_sparse_moe.experts.gate_up_proj", "blk.%u.ffn_up_exps.weight",
+            STACK_SECOND),
+    EXPERTS("model.layers.%u.block_sparse_moe.experts.down_proj", "blk.%u.ffn_down_exps.weight",
+            STACK),
+    END,
+};
+const struct hf_arch hf_granitemoe_swa = {{"granitemoe_swa"}, "granite_swa", granitemoe_swa};
 
 /* Granite 4 H: Mamba-2 in most layers, else attention without rotations. Published models have one
  * group of B and C. */

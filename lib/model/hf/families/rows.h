@@ -39,7 +39,8 @@
 /* rope_theta * alpha^(n / (n - 2)), n: elements of a head; nothing if the field is absent. */
 #define ALPHA(field_, key_) ROW(ALPHA, .field = #field_, .key = (key_), PRESENCE(OPTIONAL))
 /* The number of first layers without experts, or a text with the numbers of those that have some;
- * without the field, that of leading "dense" in mlp_layer_types, which must be "sparse" after them. */
+ * without the field, that of leading "dense" in mlp_layer_types, which must be "sparse" after them,
+ * or of leading 0 in moe_layer_freq, then 1. */
 #define LEADING(field_, key_) ROW(LEADING, .field = #field_, .key = (key_), PRESENCE(REQUIRED))
 /* The sum and the product of two required whole numbers; two fields that must be the same or both
  * absent. */
@@ -80,6 +81,9 @@
  * versions. NAMED: the kind with attention has that name. */
 #define OTHER(kind_)              ROW(OTHER, .text = (kind_), .with = "full_attention")
 #define OTHER_NAMED(kind_, full_) ROW(OTHER, .text = (kind_), .with = (full_))
+/* Without layer_types, an array with a number per layer: 1 for the other kind, 0 for layers that
+ * attend to all positions. */
+#define LISTED(field_) ROW(LISTED, .field = #field_)
 /* Layers with number % period == at attend to all positions, the others are of the other kind. */
 #define FIXED(period_, at_) ROW(FIXED, .period = (period_), .at = (at_))
 /* Without layer_types, each layer of that number attends to all positions: the field, or its
@@ -87,6 +91,10 @@
 #define INTERVAL(field_, otherwise) ROW(INTERVAL, .field = #field_, .value = (otherwise))
 /* An array of bool, true for a layer of the other kind. */
 #define LAYER_FLAGS(key_) ROW(LAYER_FLAGS, .key = (key_))
+/* An array of bool, true for a layer that is rotated: by a list of 0 and 1, or by the list `bases`, in
+ * which a layer has 0, or the base that all others have. Nothing without lists. */
+#define LAYER_ROTATED(field_, bases, key_)                                                         \
+    ROW(LAYER_ROTATED, .field = #field_, .with = #bases, .key = (key_))
 /* An array of numbers: the field for layers that attend to all positions, and for the others; "":
  * 0. */
 #define LAYER_UINTS(full, other, key_)                                                             \

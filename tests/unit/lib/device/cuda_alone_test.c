@@ -85,6 +85,8 @@ static const struct {
     {"arch/smallthinker_a.gguf", KV_TYPE_F16},
     {"arch/gemma4_a.gguf", KV_TYPE_F16},
     {"converted/granitehybrid-groups.gguf", KV_TYPE_F16},
+    {"converted/mimo2-joined.gguf", KV_TYPE_F16},
+    {"converted/cohere2moe-base.gguf", KV_TYPE_F16},
 };
 
 START_TEST(alone)

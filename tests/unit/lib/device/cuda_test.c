@@ -147,6 +147,21 @@ START_TEST(recurrence_without_delta)
 }
 END_TEST
 
+/* In the short form, too: a factor of values, parallel blocks, gate and up in one matrix. */
+START_TEST(parts_of_layers)
+{
+    static const char *const files[] = {"converted/mimo2-joined.gguf",
+                                        "converted/cohere2moe-base.gguf",
+                                        "converted/granite_swa-base.gguf"};
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        struct image image;
+        image_open(&image, golden_path(files[i]), RUN_CONTEXT);
+        compare(&image, i == 1, files[i]);
+        image_close(&image);
+    }
+}
+END_TEST
+
 /* Chunks that use more experts than there are slots. */
 START_TEST(fewest_slots)
 {
@@ -540,6 +555,7 @@ int main(void)
     tcase_add_test(c, every_architecture);
     tcase_add_test(c, quantised_experts);
     tcase_add_test(c, recurrence_without_delta);
+    tcase_add_test(c, parts_of_layers);
     tcase_add_test(c, fewest_slots);
     tcase_add_test(c, late_copies);
     tcase_add_test(c, every_type_of_keys);

@@ -419,6 +419,55 @@ static void mellum(struct make *m, unsigned layers, unsigned h, uint32_t type)
     make_u32(m, "mellum.rope.scaling.original_context_length", 16);
 }
 
+static void granite_swa(struct make *m, unsigned layers, unsigned h, uint32_t type)
+{
+    drop_all_head_norms(m, layers);
+    rename_key(m, "granite_swa.expert_feed_forward_length", "granite_swa.feed_forward_length");
+    for (unsigned layer = 0; layer < layers; layer++) {
+        layer_tensor(m, layer, "attn_sinks.weight", TENSOR_F32, 2, 1);
+        layer_tensor(m, layer, "ffn_up_shexp.weight", type, h, 2ull * h);
+        layer_tensor(m, layer, "ffn_down_shexp.weight", type, h, h);
+    }
+    make_u32(m, "granite_swa.expert_shared_feed_forward_length", h);
+    window_pattern(m, "granite_swa", layers);
+    make_array_raw(m, "granite_swa.attention.rope_pattern", GGUF_BOOL, layers, 0);
+    for (unsigned layer = 0; layer < layers; layer++)
+        bytes_add(&make_key(m, "granite_swa.attention.rope_pattern")->value,
+                  layer % 2 ? "\1" : "\0", 1);
+}
+
+/* As files are: the kinds of layers as integers, and no number of layers without experts. */
+static void mimo2(struct make *m, unsigned layers, unsigned h, uint32_t type)
+{
+    int32_t kinds[8] = {0};
+    biased_router_model(m, "mimo2", layers, h, type);
+    drop_all_head_norms(m, layers);
+    for (unsigned layer = 0; layer < layers; layer++) {
+        kinds[layer] = layer % 2;
+        layer_tensor(m, layer, "ffn_gate_shexp.weight", 0, 0, 0);
+        layer_tensor(m, layer, "ffn_up_shexp.weight", 0, 0, 0);
+        layer_tensor(m, layer, "ffn_down_shexp.weight", 0, 0, 0);
+    }
+    make_drop_key(m, "mimo2.expert_shared_count");
+    if (layers > 1)
+        make_drop_key(m, "mimo2.leading_dense_block_count");
+    make_u32(m, "mimo2.attention.sliding_window", 16);
+    make_i32s(m, "mimo2.attention.sliding_window_pattern", kinds, layers);
+    make_f32(m, "mimo2.attention.value_scale", 0.5f);
+}
+
+static void cohere2moe(struct make *m, unsigned layers, unsigned h, uint32_t type)
+{
+    biased_router_model(m, "cohere2moe", layers, h, type);
+    drop_all_head_norms(m, layers);
+    for (unsigned layer = 0; layer < layers; layer++) {
+        layer_tensor(m, layer, "ffn_norm.weight", 0, 0, 0);
+        layer_tensor(m, layer, "exp_probs_b.bias", 0, 0, 0);
+    }
+    make_f32(m, "cohere2moe.logit_scale", 0.25f);
+    make_u32(m, "cohere2moe.attention.sliding_window", 16);
+}
+
 static void qwen3vlmoe(struct make *m, unsigned layers, unsigned h, uint32_t type)
 {
     (void)layers;
@@ -482,6 +531,9 @@ static const struct {
                {"laguna", laguna},
                {"afmoe", afmoe},
                {"mellum", mellum},
+               {"granite_swa", granite_swa},
+               {"mimo2", mimo2},
+               {"cohere2moe", cohere2moe},
                {"qwen3vlmoe", qwen3vlmoe},
                {"gemma4", gemma4}};
 

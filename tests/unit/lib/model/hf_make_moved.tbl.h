@@ -183,6 +183,19 @@ HF_MADE_OF("deepseek", "model.layers.#.self_attn.q_proj.weight", Q_PAIRS, "blk.%
 HF_MADE_OF("deepseek", "model.layers.#.self_attn.k_proj.weight", K_PAIRS, "blk.%u.attn_k.weight")
 HF_MADE_OF("granitemoe", "model.layers.#.self_attn.q_proj.weight", Q_PAIRS, "blk.%u.attn_q.weight")
 HF_MADE_OF("granitemoe", "model.layers.#.self_attn.k_proj.weight", K_PAIRS, "blk.%u.attn_k.weight")
+HF_MADE_OF("granite_swa", "model.layers.#.self_attn.q_proj.weight", Q_PAIRS, "blk.%u.attn_q.weight")
+HF_MADE_OF("granite_swa", "model.layers.#.self_attn.k_proj.weight", K_PAIRS, "blk.%u.attn_k.weight")
+HF_MADE_OF("granite_swa", "model.layers.#.self_attn.sinks", COPY, "blk.%u.attn_sinks.weight")
+HF_MADE_OF("granite_swa", "model.layers.#.block_sparse_moe.router.weight", COPY,
+           "blk.%u.ffn_gate_inp.weight")
+HF_MADE_OF("granite_swa", "model.layers.#.block_sparse_moe.experts.gate_up_proj", COPY,
+           "blk.%u.ffn_gate_up_exps.weight")
+HF_MADE_OF("granite_swa", "model.layers.#.block_sparse_moe.experts.down_proj", COPY,
+           "blk.%u.ffn_down_exps.weight")
+HF_MADE_OF("granite_swa", "model.layers.#.shared_mlp.input_linear.weight", COPY,
+           "blk.%u.ffn_up_shexp.weight")
+HF_MADE_OF("mimo2", "model.layers.#.self_attn.attention_sink_bias", COPY,
+           "blk.%u.attn_sinks.weight")
 HF_MADE_OF(NULL, "model.layers.#.block_sparse_moe.router.layer.weight", COPY,
            "blk.%u.ffn_gate_inp.weight")
 HF_MADE_OF(NULL, "model.layers.#.block_sparse_moe.input_linear.weight", HALVES,

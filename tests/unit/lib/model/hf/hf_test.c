@@ -313,7 +313,7 @@ static const char *const moved_models[] = {
     "smallthinker_a",     "dbrx_a",           "qwen3vlmoe-base", "mellum-window_theta",
     "exaone-moe-base",    "hy_v3-base",       "mistral4-base",   "deepseek-base",
     "granitehybrid-base", "step35-mtp",       "laguna-base",     "laguna-element",
-    "afmoe-base"};
+    "afmoe-base",         "granite_swa-base", "mimo2-base",      "cohere2moe-base"};
 
 START_TEST(moved)
 {
