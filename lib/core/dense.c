@@ -71,7 +71,7 @@ static bool has_two_parts(const struct core *c)
 }
 
 /* Where the network of a layer, or its experts, add to. */
-static struct device_at sum_of_layer(const struct core *c)
+static struct device_at sum_of_layer(struct core *c)
 {
     return core_layer_now(c)->ffn_post_norm.address ? c->scratch.sum : c->scratch.x;
 }

@@ -60,7 +60,7 @@ enum hf_row_kind {
     HF_QUANTISED,
     HF_ROPE,
     HF_OTHER,
-    HF_LISTED,
+    HF_KINDS_LISTED,
     HF_FIXED,
     HF_INTERVAL,
     HF_LAYER_FLAGS,

@@ -61,7 +61,7 @@ static int number_at(const json_t *list, uint32_t layer)
 /* Without names of kinds, their numbers. 0: there are none; 1: read. */
 static int read_numbers(const json_t *config, struct hf_shape *shape, struct error *error)
 {
-    const struct hf_row *row = hf_first(shape->arch->rows, HF_ROWS(LISTED));
+    const struct hf_row *row = hf_first(shape->arch->rows, HF_ROWS(KINDS_LISTED));
     const json_t *list = row ? hf_field(config, row->field) : NULL;
     if (!list)
         return 0;

@@ -285,7 +285,7 @@ static const struct hf_row mimo2[] = {
     LEADING(first_k_dense_replace, "leading_dense_block_count"),
     UINT(sliding_window, "attention.sliding_window", REQUIRED),
     OTHER("sliding_attention"),
-    LISTED(hybrid_layer_pattern),
+    KINDS_LISTED(hybrid_layer_pattern),
     LAYER_FLAGS("attention.sliding_window_pattern"),
     LAYER_UINTS("num_key_value_heads", "swa_num_key_value_heads", "attention.head_count_kv"),
     KEY("expert_gating_func", 2),

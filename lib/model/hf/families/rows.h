@@ -83,7 +83,7 @@
 #define OTHER_NAMED(kind_, full_) ROW(OTHER, .text = (kind_), .with = (full_))
 /* Without layer_types, an array with a number per layer: 1 for the other kind, 0 for layers that
  * attend to all positions. */
-#define LISTED(field_) ROW(LISTED, .field = #field_)
+#define KINDS_LISTED(field_) ROW(KINDS_LISTED, .field = #field_)
 /* Layers with number % period == at attend to all positions, the others are of the other kind. */
 #define FIXED(period_, at_) ROW(FIXED, .period = (period_), .at = (at_))
 /* Without layer_types, each layer of that number attends to all positions: the field, or its
