@@ -65,7 +65,8 @@ PARAM_U64(parallel, 0, 0, 64, "sequences",
 PARAM_BYTES(
     keep_kv, 1099511627776, 0, UINT64_MAX / 4,
     "maximum keys and values kept after sequences for a prompt that begins with the same "
-    "tokens; 0: none; they need no memory beyond the KV cache of --ctx-size (docs/reuse.md)")
+    "tokens: in the KV cache of --ctx-size, and in memory that experts do not need or lend; "
+    "0: none (docs/reuse.md)")
 PARAM_TEXT(
     prefix_dir, "",
     "directory in which kept prefixes survive a restart; it is made if it does not exist, and must "

@@ -94,7 +94,9 @@ struct directory_head {
                                        * arena, each of which may have damaged it */
     _Atomic uint32_t arena_checked; /* writer: cache: value of arena_suspect after which it has
                                        * verified the experts in memory */
-    uint32_t reserved[3];
+    _Atomic uint32_t
+        kv_lent_max_mib; /* writer: supervisor: what experts may lend to kept prefixes */
+    uint32_t reserved[2];
     struct directory_file files[DIRECTORY_LOADERS_MAX][DIRECTORY_FILES_MAX];
 };
 

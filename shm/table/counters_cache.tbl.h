@@ -50,4 +50,7 @@ COUNTER(experts_rechecked, COUNTER, experts,
         "Experts in memory that were compared with their checksums after a crash.")
 COUNTER(experts_damaged, COUNTER, experts,
         "Of experts_rechecked: damaged in memory, and dropped to be read again.")
+COUNTER(misses_near, COUNTER, entries,
+        "Demanded entries that were evicted not long before: a 64th of the quota more would have "
+        "kept them.")
 #undef COUNTER

@@ -119,4 +119,11 @@ COUNTER(
     "Keys and values of slots that begin alike, which would be in memory again without sharing.")
 COUNTER(sequences_followed, COUNTER, sequences,
         "Sequences that waited for rows of a prompt that an earlier one computed.")
+COUNTER(kv_spare_seen_bytes, GAUGE, bytes,
+        "Memory beside the pool within which all that is kept is now.")
+COUNTER(kv_wanted_bytes, GAUGE, bytes,
+        "Memory of experts that kept prefixes would use better: what both save is measured.")
+COUNTER(kv_step_ns, GAUGE, ns,
+        "What a step of memory (a 64th of the budget) saved kept prefixes lately, at most.")
+COUNTER(experts_step_ns, GAUGE, ns, "What a step more would have saved experts in that time.")
 #undef COUNTER

@@ -259,24 +259,35 @@ static uint64_t planned_bytes(struct engine *e, const char *key)
 }
 
 /* Prompts that begin differently, one after another; returns how many of their tokens were kept. */
-static uint64_t ask_all(struct engine *e, struct text text[CONVERSATIONS], const struct text *want)
+static uint64_t ask_some(struct engine *e, uint32_t count, size_t tokens, struct text *text,
+                         const struct text *want)
 {
     uint64_t cached = 0;
-    for (uint32_t i = 0; i < CONVERSATIONS; i++) {
+    for (uint32_t i = 0; i < count; i++) {
         char prompt[8192];
         snprintf(prompt, sizeof prompt, "%u times. %s %s", i, test_prompt(2), test_prompt(2));
-        engine_generate(e, prompt, 20, &text[i]);
+        engine_generate(e, prompt, tokens, &text[i]);
         cached += lookup_u64(text[i].stats, "cached_tokens");
         if (want)
-            text_check_same(&want[i], &text[i], "with spare memory");
+            text_check_same(&want[i], &text[i], "with memory beside the pool");
     }
     return cached;
 }
 
+static void free_some(struct text *text, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++)
+        text_free(&text[i]);
+}
+
+static uint64_t ask_all(struct engine *e, struct text text[CONVERSATIONS], const struct text *want)
+{
+    return ask_some(e, CONVERSATIONS, 20, text, want);
+}
+
 static void free_all(struct text text[CONVERSATIONS])
 {
-    for (uint32_t i = 0; i < CONVERSATIONS; i++)
-        text_free(&text[i]);
+    free_some(text, CONVERSATIONS);
 }
 
 /* Conversations that are several times the pool are kept where all experts have memory. A smaller
@@ -309,11 +320,146 @@ static void spare_memory(void)
     engine_stop(e);
 }
 
+/* ---- memory of experts ---- */
+
+#define FEW   4u /* conversations, of which the pool holds two */
+#define SHORT 2u /* tokens of an answer */
+
+static uint64_t ask_few(struct engine *e, struct text text[FEW], const struct text *want)
+{
+    return ask_some(e, FEW, SHORT, text, want);
+}
+
+/* About half of the experts are resident: processes take less than what is planned before they can
+ * be measured. */
+static struct engine *start_with_half(const char *const options[])
+{
+    static char budget[48];
+    struct command c;
+    struct engine *e = engine_new();
+    const char *args[16] = {"--ctx-size=512", budget};
+    size_t n = 2;
+    command_run(
+        &c, NULL, END_MS,
+        (const char *const[]){"run", "-m", test_model(), "--ctx-size=512", "--print-memory", NULL});
+    json_t *doc = json_loads(c.out, 0, NULL);
+    snprintf(budget, sizeof budget, "--budget=%" PRIu64, lookup_u64(doc, "budgets.25"));
+    json_decref(doc);
+    command_free(&c);
+    for (size_t i = 0; options[i]; i++)
+        args[n++] = options[i];
+    engine_start(e, args);
+    return e;
+}
+
+static uint64_t lent_bytes(struct engine *e)
+{
+    return planned_bytes(e, "memory.plan.kv_lent_bytes");
+}
+
+static void check_peak(struct engine *e, struct sampler *s)
+{
+    uint64_t samples, budget = planned_bytes(e, "memory.budget_bytes");
+    uint64_t peak = sampler_peak(s, &samples);
+    CHECK(samples > 10 && peak <= budget, "%llu bytes are used of %llu", (unsigned long long)peak,
+          (unsigned long long)budget);
+}
+
+/* Conversations that come back are kept in memory of experts, because it takes longer to compute
+ * them than to read what experts lack. A smaller budget, and a kill of compute, change no text. */
+static void experts_lend(void)
+{
+    struct text first[FEW], again[FEW];
+    struct engine *e = start_with_half((const char *const[]){NULL});
+    struct sampler *s = sampler_start_processes(e);
+    ask_few(e, first, NULL);
+    CHECK(lent_bytes(e) == 0, "memory is lent before anything comes back");
+    uint64_t cached = 0, quota = planned_bytes(e, "memory.arena_quota_bytes");
+    uint64_t deadline = deadline_in(2 * END_MS);
+    for (unsigned round = 0; cached < FEW * 150; round++) {
+        cached = ask_few(e, again, first);
+        free_some(again, FEW);
+        CHECK(deadline_tick(deadline), "%llu tokens were kept after %u rounds, %llu bytes are lent",
+              (unsigned long long)cached, round, (unsigned long long)lent_bytes(e));
+    }
+    test_note("%llu bytes are lent, %llu tokens were kept", (unsigned long long)lent_bytes(e),
+              (unsigned long long)cached);
+    CHECK(lent_bytes(e) > 0 && planned_bytes(e, "memory.arena_quota_bytes") < quota,
+          "experts have as much as before");
+    CHECK(engine_counter(e, "compute", "kv_bytes") > planned_bytes(e, "memory.plan.kv_bytes"),
+          "it is not used");
+    check_peak(e, s);
+    continued_kill(e, engine_pid(e, "compute", 0, 0));
+    CHECK(ask_few(e, again, first) >= FEW * 150, "lent memory is lost with compute");
+    free_some(again, FEW);
+    check_peak(e, s);
+    uint64_t less = planned_bytes(e, "memory.min_budget_bytes") + 2 * MIB;
+    json_decref(engine_control(e, "budget", json_pack("{s:I}", "bytes", (json_int_t)less)));
+    while (planned_bytes(e, "memory.budget_bytes") != less)
+        CHECK(deadline_tick(deadline), "the budget is not in effect");
+    CHECK(planned_bytes(e, "memory.used_bytes") <= less, "more than the budget is used");
+    ask_few(e, again, first);
+    free_some(again, FEW);
+    free_some(first, FEW);
+    sampler_stop(s);
+    engine_stop(e);
+}
+
+/* None for conversations that never come back, however many there are. */
+static void experts_lend_nothing(void)
+{
+    struct engine *e = start_with_half((const char *const[]){NULL});
+    struct sampler *s = sampler_start_processes(e);
+    struct text text;
+    for (uint32_t i = 0; i < 3 * CONVERSATIONS; i++) {
+        char prompt[8192];
+        snprintf(prompt, sizeof prompt, "%u: %s %s", i * 17, test_prompt(2), test_prompt(2));
+        engine_generate(e, prompt, 20, &text);
+        text_free(&text);
+        CHECK(engine_counter(e, "compute", "kv_wanted_bytes") == 0, "memory is wished for");
+    }
+    CHECK(engine_counter(e, "compute", "kv_kept_evictions") > 0, "nothing was given up");
+    CHECK(engine_counter(e, "compute", "experts_step_ns") > 0, "no expert was waited for");
+    CHECK(lent_bytes(e) == 0, "memory is lent");
+    check_peak(e, s);
+    sampler_stop(s);
+    engine_stop(e);
+}
+
+/* Nor where experts save more with it: they are read slowly, and answers are long. */
+static void dear_experts_lend_nothing(void)
+{
+    struct engine *e = start_with_half((const char *const[]){"--throttle=64MB", NULL});
+    struct text text;
+    uint64_t lost = 0;
+    for (uint32_t i = 0; i < 5; i++) {
+        char prompt[8192];
+        snprintf(prompt, sizeof prompt, "%u: %s %s", i % 3, test_prompt(2), test_prompt(2));
+        engine_generate(e, prompt, 100, &text);
+        text_free(&text);
+    }
+    lost = engine_counter(e, "compute", "kv_step_ns");
+    test_note("a step of memory saves experts %llu ns, prefixes %llu ns",
+              (unsigned long long)engine_counter(e, "compute", "experts_step_ns"),
+              (unsigned long long)lost);
+    CHECK(lost > 0, "nothing came back");
+    CHECK(engine_counter(e, "compute", "kv_wanted_bytes") == 0, "memory is wished for");
+    CHECK(lent_bytes(e) == 0, "memory is lent");
+    engine_stop(e);
+}
+
 int main(int argc, char **argv)
 {
     static const struct test_case cases[] = {
-        ROW(requests_leave_memory), ROW(sixteen_with_prefixes),           ROW(sixteen_in_a_cgroup),
-        ROW(sixteen_with_states),   ROW(sixteen_with_states_in_a_cgroup), ROW(spare_memory),
+        ROW(requests_leave_memory),
+        ROW(sixteen_with_prefixes),
+        ROW(sixteen_in_a_cgroup),
+        ROW(sixteen_with_states),
+        ROW(sixteen_with_states_in_a_cgroup),
+        ROW(spare_memory),
+        ROW(experts_lend),
+        ROW(experts_lend_nothing),
+        ROW(dear_experts_lend_nothing),
     };
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }

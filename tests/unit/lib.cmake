@@ -107,6 +107,7 @@ sluice_unit_test(policy_prediction_test SOURCES lib/policy/prediction/prediction
 sluice_unit_test(policy_lists_test SOURCES lib/policy/prediction/lists_test.c LINK sluice_policy)
 sluice_unit_test(policy_judge_test SOURCES lib/policy/prediction/judge_test.c LINK sluice_policy)
 sluice_unit_test(policy_schedule_test SOURCES lib/policy/schedule/schedule_test.c LINK sluice_policy)
+sluice_unit_test(policy_balance_test SOURCES lib/policy/reuse/balance_test.c LINK sluice_policy m)
 sluice_unit_test(policy_follow_test SOURCES lib/policy/schedule/follow_test.c LINK sluice_policy)
 sluice_unit_test(policy_router_test SOURCES lib/policy/prediction/router_test.c LINK sluice_policy)
 sluice_unit_test(policy_presets_test SOURCES lib/policy/presets/presets_test.c LINK sluice_policy)

@@ -11,7 +11,7 @@ sluice_unit_test(compute_constraint SOURCES procs/engine/compute/constraints/con
   LINK sluice_compute_parts test_gguf_make)
 target_compile_definitions(compute_constraint PRIVATE SLUICE_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
 sluice_library(test_slots SOURCES procs/engine/compute/slots/slots_rig.c LINK sluice_compute_parts PkgConfig::CHECK)
-foreach(part alike kept state rings shared)
+foreach(part alike kept state rings shared worth)
   sluice_unit_test(compute_${part} SOURCES procs/engine/compute/slots/${part}_test.c LINK test_slots)
 endforeach()
 sluice_unit_test(compute_prefixes SOURCES procs/engine/compute/prefixes/prefixes_test.c LINK test_slots)

@@ -113,6 +113,16 @@ static void line_bytes(const char *label, uint64_t bytes, const char *doc)
     printf("%-22s %12s  %s\n", label, bytes_format(bytes, text), doc);
 }
 
+/* Memory that experts lend to kept prefixes, and why: what each would save with a step of it. */
+static void print_lent(const json_t *doc)
+{
+    char why[96];
+    snprintf(why, sizeof why, "to kept prefixes; a step of memory saves them %.1f ms, experts %.1f",
+             (double)lookup_counter(doc, "compute", "kv_step_ns") / 1e6,
+             (double)lookup_counter(doc, "compute", "experts_step_ns") / 1e6);
+    line_bytes("lent by experts", lookup_u64(doc, "memory.plan.kv_lent_bytes"), why);
+}
+
 static void print_memory(const json_t *doc)
 {
     line_bytes("budget", lookup_counter(doc, "supervisor", "budget_bytes"), "in effect");
@@ -122,6 +132,7 @@ static void print_memory(const json_t *doc)
     line_bytes("arena quota", lookup_counter(doc, "cache", "quota_bytes"), "");
     line_bytes("resident experts", lookup_counter(doc, "cache", "resident_payload_bytes"), "");
     line_bytes("KV cache", lookup_counter(doc, "compute", "kv_bytes"), "");
+    print_lent(doc);
     line_bytes("KV cache, kept", lookup_counter(doc, "compute", "kv_kept_bytes"),
                "for prompts that begin with the same tokens");
 }

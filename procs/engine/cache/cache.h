@@ -43,6 +43,7 @@ struct cache_note {          /* one per entry, private */
     uint64_t next_send_ns;   /* when LOAD is sent again */
     uint64_t failures_seen;  /* count at the reservation */
     uint64_t failures_from;  /* count at the request */
+    uint64_t evicted_at;     /* cache.evicted_bytes after its eviction; 0: it was not evicted */
     uint32_t next, previous; /* in loading or waiting */
     uint32_t resend_ms;
     uint32_t heat_token; /* token for which heat is valid */
@@ -146,6 +147,7 @@ struct cache {
     bool computing;             /* an access was logged recently */
     uint64_t accesses_noted, accesses_noted_ns;
     uint64_t owned_bytes;       /* slots of entries that are not ABSENT, dense included */
+    uint64_t evicted_bytes;     /* slots of evicted entries, since the start */
     uint64_t allocated_payload; /* payload of experts that are not ABSENT */
     uint64_t resident_payload;  /* of READY experts */
     uint32_t resident_entries;

@@ -81,6 +81,8 @@ bool cache_evict(struct cache *c, uint32_t entry)
     residency_remove(c->residency, cache_slot(c, entry), true);
     arena_alloc_give(c->alloc, cache_offset(c, entry), e->slot_bytes, true);
     c->owned_bytes -= e->slot_bytes;
+    c->evicted_bytes += e->slot_bytes;
+    n->evicted_at = c->evicted_bytes;
     c->allocated_payload -= e->payload_bytes;
     c->resident_payload -= e->payload_bytes;
     c->resident_entries--;

@@ -8,6 +8,8 @@
 #include "lib/tensor/precision.h"
 #include "procs/engine/cache/cache.h"
 
+#define NEAR_DIVISOR 64 /* a step of lib/policy/reuse/balance.h */
+
 static atomic_flag invalid_logged = ATOMIC_FLAG_INIT;
 
 /* The first access after its arrival decides whether a prefetch was used. */
@@ -119,6 +121,14 @@ bool cache_tokens_passed(struct cache *c)
     return bell > 0 && access_log_tokens(&c->child.access_log) >= bell;
 }
 
+/* More quota would have kept it: what was evicted since is no more than that. */
+static void note_miss(struct cache *c, uint32_t entry)
+{
+    uint64_t at = c->notes[entry].evicted_at;
+    if (at != 0 && c->evicted_bytes - at < cache_quota(c) / NEAR_DIVISOR)
+        cache_count(c, CTR_CACHE_misses_near, 1);
+}
+
 /* True when the entry is READY: then compute missed the wake-up. */
 static bool demand_entry(struct cache *c, uint32_t entry, const struct msg_demand *demand)
 {
@@ -131,8 +141,10 @@ static bool demand_entry(struct cache *c, uint32_t entry, const struct msg_deman
         return false; /* requested again after its reset */
     case ENTRY_ABSENT: break;
     }
-    if (!cache_noted(c, entry, NOTE_WAITING))
+    if (!cache_noted(c, entry, NOTE_WAITING)) {
+        note_miss(c, entry);
         cache_request_fresh(c, entry, LOAD_DEMAND, demand->sent_ns);
+    }
     return false;
 }
 

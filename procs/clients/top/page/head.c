@@ -111,13 +111,14 @@ static bool has_prefixes(const struct page *p)
 
 static void line_prefixes(struct page *p, unsigned row)
 {
-    char kept[16], entries[16], hits[16], tokens[16], evictions[16];
+    char kept[16], lent[16], entries[16], hits[16], tokens[16], evictions[16];
     if (!has_prefixes(p))
         return;
     canvas_put(&p->canvas, row, 0, PAINT_PLAIN,
-               "prefixes %s, %s  hits %s  tokens not computed %s  evictions %s",
+               "prefixes %s, %s  lent %s  hits %s  not computed %s  evictions %s",
                format_count((double)counter(p, "kv_kept_entries"), entries),
                format_size(counter(p, "kv_kept_bytes"), kept),
+               format_size(lookup_u64(p->now->doc, "memory.plan.kv_lent_bytes"), lent),
                format_count((double)counter(p, "sequences_reused"), hits),
                format_count((double)counter(p, "tokens_reused"), tokens),
                format_count((double)counter(p, "kv_kept_evictions"), evictions));

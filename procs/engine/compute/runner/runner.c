@@ -157,6 +157,8 @@ int runner_open(struct runner *r, struct child *child, const struct tokenizer *t
     r->slots.child = child;
     r->slots.beat_ns = &r->beat_ns;
     r->slots.spare_bytes = &child->directory.head->kv_spare_bytes;
+    if (worth_open(&r->slots, error) != 0)
+        return -1;
     r->slots.spare_seen = UINT64_MAX; /* of a predecessor: not known */
     r->slots.preset = r->experts.preset;
     r->slots.lossy = knobs_lossy(&r->experts.knobs);
@@ -360,6 +362,7 @@ static void *runner_main(void *arg)
             pass_run(r);
         else
             wait_for_work(r, seen);
+        worth_tick(&r->slots, clock_now_ns());
         clear_kept(r);
         prefixes_turn(r->prefixes, !atomic_load(&r->busy),
                       counter_get(r->child->process, CTR_COMPUTE_stall_ns));

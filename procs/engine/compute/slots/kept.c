@@ -337,10 +337,12 @@ static uint32_t take_prefix(struct slots *p, struct kv_request *q, const _Atomic
             to = share_prefix(p, slot, prefix.rows, side ? tokens : prefix.rows);
         *copied = to != KEPT_NONE;
         if (*copied) {
+            worth_takes(p, slot, prefix.rows);
             note_use(p, slot, prefix.rows);
             return to;
         }
         if (moves || reuse_takes(&s.table, slot, common[slot], prefix.rows, side)) {
+            worth_takes(p, slot, prefix.rows);
             note_use(p, slot, prefix.rows);
             slot_at(p, slot)->cost_ns =
                 share(slot_at(p, slot)->cost_ns, prefix.rows, s.slot[slot].rows);
@@ -359,10 +361,13 @@ uint32_t kept_take(struct slots *p, struct kv_request *q, const _Atomic uint32_t
         return slot;
     }
     slot = take_prefix(p, q, log, &rows, &copied);
+    bool first = q->stats.cached == 0 && q->stats.prefill_ns == 0; /* else it was counted before */
+    if (first && kept_may(p, q))
+        worth_lacks(p, q, log, rows);
     if (slot == KEPT_NONE) {
         slot = room_for_sequence(p);
         sl_assert(slot != REUSE_NONE); /* there are at least as many slots as sequences that run */
-    } else if (q->stats.cached == 0 && q->stats.prefill_ns == 0) { /* else it was counted before */
+    } else if (first) {
         uint32_t prompt = atomic_load(&q->prompt_tokens);
         q->stats.cached = rows < prompt ? rows : prompt; /* a paused one takes its answer, too */
         counter_add(p->child->process, CTR_COMPUTE_tokens_reused, q->stats.cached);

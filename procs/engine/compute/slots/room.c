@@ -25,6 +25,14 @@ static void give_up(struct slots *p, const struct reuse_table *t, struct reuse_v
         state_forget(p, v.version);
 }
 
+/* The same for lack of memory: with more, it would be kept. */
+static void yield(struct slots *p, const struct reuse_table *t, struct reuse_victim v, bool release)
+{
+    if (v.slot != REUSE_NONE && t->slot[v.slot].use == REUSE_KEPT)
+        worth_given_up(p, v.slot);
+    give_up(p, t, v, release);
+}
+
 static int no_room(const struct slots *p, struct error *error)
 {
     const struct kv *kv = &p->child->kv;
@@ -42,7 +50,7 @@ int room_for_rows(struct slots *p, uint32_t slot, uint64_t bytes, struct error *
     if (!reuse_may_grow(slots_table(p, &s), slot, bytes))
         return no_room(p, error);
     while (v = reuse_yield(slots_table(p, &s), slot, bytes), !reuse_nothing(v))
-        give_up(p, &s.table, v, true);
+        yield(p, &s.table, v, true);
     return reuse_fits(&s.table, slot, bytes) ? 0 : no_room(p, error);
 }
 
@@ -51,7 +59,7 @@ uint32_t room_for_version(struct slots *p, uint32_t slot, uint32_t end)
     struct slots_table s;
     struct reuse_victim v;
     while (v = reuse_room(slots_table(p, &s), slot, end), !reuse_nothing(v))
-        give_up(p, &s.table, v, false);
+        yield(p, &s.table, v, false);
     return reuse_write(&s.table, slot, end);
 }
 
@@ -71,10 +79,11 @@ void room_return(struct slots *p)
              has = counter_get(p->child->process, CTR_COMPUTE_kv_bytes);
     if (spare < p->spare_seen || has > p->child->kv.pool_bytes + spare) {
         while (v = reuse_excess(slots_table(p, &s)), !reuse_nothing(v))
-            give_up(p, &s.table, v, true);
+            yield(p, &s.table, v, true);
         kept_publish(p);
     }
     p->spare_seen = spare;
+    counter_set(p->child->process, CTR_COMPUTE_kv_spare_seen_bytes, spare);
 }
 
 uint32_t room_for_sequence(struct slots *p)

@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "procs/engine/child/child.h"
+#include "procs/engine/compute/slots/worth.h"
 #include "shm/kv/kv.h"
 
 struct slots {
@@ -26,6 +27,7 @@ struct slots {
     uint64_t content[KV_SLOTS_MAX], contents;
     /* The slot + 1 whose pass writes the version of the state now; 0: none does. */
     uint8_t writes[KV_STATES_MAX];
+    struct worth worth; /* of memory to what is kept, and to experts */
     /* The slot + 1 and the version + 1 that are copied now, which must stay; 0: none. */
     uint32_t copied, copied_version;
 };

@@ -16,6 +16,12 @@ METRIC(state_bytes, gauge, "Recurrent states, and checkpoints of them and of win
 VALUE(state_bytes, compute, "", 1)
 METRIC(kv_kept_bytes, gauge, "Keys and values kept for prompts that begin with the same tokens.")
 VALUE(kv_kept_bytes, compute, "", 1)
+METRIC(kv_lent_bytes, gauge, "Memory of experts that is lent to kept prefixes.")
+AT("memory.plan.kv_lent_bytes", "", 1)
+METRIC(memory_step_seconds, gauge,
+       "What a step of memory (a 64th of the budget) saved lately, or would have.")
+VALUE(kv_step_ns, compute, "by=\"prefixes\"", 1e-9)
+VALUE(experts_step_ns, compute, "by=\"experts\"", 1e-9)
 METRIC(prefixes_kept, gauge, "Prefixes that are kept.")
 VALUE(kv_kept_entries, compute, "", 1)
 METRIC(prefix_hits_total, counter, "Sequences that began with a kept or a running one's prefix.")

@@ -263,45 +263,6 @@ static void used_measure(struct supervisor *s)
 
 /* ---- quota ---- */
 
-static uint64_t kv_bytes_now(const struct supervisor *s)
-{
-    const struct process *compute = &s->procs->process[procs_index_of(SERVICE_COMPUTE, 0)];
-    return counter_get(compute, CTR_COMPUTE_kv_bytes);
-}
-
-/* Spare memory that the machine and /dev/shm have beside all else. */
-static uint64_t spare_of_machine(const struct supervisor *s)
-{
-    const struct budget *b = &s->budget;
-    uint64_t space = segments_space(), available = budget_available(), ours = 0;
-    uint64_t kv = kv_bytes_now(s), used = kv > b->facts.kv_bytes ? kv - b->facts.kv_bytes : 0;
-    uint64_t need = b->quota + b->facts.segments_bytes + b->facts.kv_bytes + used;
-    for (int kind = 0; kind < SEGMENT__COUNT; kind++)
-        ours += segment_allocated_bytes(s->segments[kind].fd);
-    if (space == UINT64_MAX)
-        return 0;
-    return ledger_spare_within(available > 0 && available < space ? available : space, used,
-                               need > ours ? need - ours : 0);
-}
-
-/* What is left for kept prefixes, in steps, so that what changes with every page of a process costs
- * no checkpoint. */
-static void spare_send(struct supervisor *s)
-{
-    _Atomic uint64_t *sent = &s->directory.head->kv_spare_bytes;
-    const uint64_t now = atomic_load_explicit(sent, memory_order_relaxed);
-    uint64_t machine = spare_of_machine(s), spare = s->budget.ledger.spare;
-    spare = ledger_spare_step(spare < machine ? spare : machine, now);
-    atomic_store_explicit(sent, spare, memory_order_relaxed);
-}
-
-/* Kept prefixes have left the memory that experts need. */
-static bool spare_settled(const struct supervisor *s)
-{
-    uint64_t spare = atomic_load_explicit(&s->directory.head->kv_spare_bytes, memory_order_relaxed);
-    return kv_bytes_now(s) <= budget_kv_bytes(s) + spare;
-}
-
 static void quota_send(struct supervisor *s, uint64_t quota)
 {
     struct budget *b = &s->budget;
@@ -318,11 +279,7 @@ static void quota_send(struct supervisor *s, uint64_t quota)
 
 bool budget_settled(const struct supervisor *s)
 {
-    const struct budget *b = &s->budget;
-    uint32_t applied =
-        atomic_load_explicit(&s->directory.head->quota_applied, memory_order_acquire);
-    return applied >= b->epoch && spare_settled(s) &&
-           segment_allocated_bytes(s->segments[SEGMENT_ARENA].fd) <= b->quota + PAGE_BYTES;
+    return lend_quota_settled(s) && lend_settled(s);
 }
 
 uint64_t budget_timeout_ns(const struct supervisor *s, uint64_t bytes)
@@ -434,7 +391,7 @@ void budget_publish(struct supervisor *s)
         atomic_store_explicit(&s->directory.head->throttle_bytes_per_s[i],
                               storage_params(s, i)->throttle, memory_order_relaxed);
     quota_send(s, s->budget.ledger.quota);
-    spare_send(s);
+    lend_send(s);
     used_measure(s);
 }
 
@@ -481,9 +438,12 @@ static void settle(struct supervisor *s)
 static void quota_follow(struct supervisor *s)
 {
     struct budget *b = &s->budget;
+    lend_reserve(s);
     b->ledger = ledger_make(&b->facts);
     uint64_t quota = b->ledger.quota;
-    if (quota < b->ledger.quota_min) {
+    if (quota < b->ledger.quota_min && b->facts.lent_bytes > 0) {
+        quota = b->ledger.quota_min; /* prefixes are leaving what they have of it */
+    } else if (quota < b->ledger.quota_min) {
         /* A lower quota cannot work: only the margin and the cgroup limit remain. */
         quota = b->ledger.quota_min;
         if (!b->over) {
@@ -497,7 +457,8 @@ static void quota_follow(struct supervisor *s)
     }
     if (ledger_quota_moves(b->quota, quota))
         quota_send(s, quota);
-    spare_send(s);
+    lend_settle(s);
+    lend_send(s);
 }
 
 void budget_tick(struct supervisor *s, uint64_t now_ns)
@@ -526,14 +487,15 @@ double budget_share_now(const struct supervisor *s)
 int budget_change(struct supervisor *s, uint64_t bytes, struct error *error)
 {
     struct budget *b = &s->budget;
-    struct ledger_facts facts = b->facts;
-    facts.budget = bytes;
-    struct ledger_result ledger = ledger_make(&facts);
+    struct ledger_facts facts = b->facts, without = b->facts;
+    facts.budget = without.budget = bytes;
+    without.lent_bytes = 0;
+    struct ledger_result ledger = ledger_make(&facts), all = ledger_make(&without);
     if (bytes < ledger.min_budget)
         return budget_too_small(bytes, ledger.min_budget, error);
     struct knobs knobs; /* a measured loss may hold for a minimum of resident experts only */
-    if (model_check_preset(s, atomic_load(&s->procs->preset_requested),
-                           budget_share(s, ledger.quota), &knobs, error) != 0)
+    if (model_check_preset(s, atomic_load(&s->procs->preset_requested), budget_share(s, all.quota),
+                           &knobs, error) != 0)
         return -1;
     struct budget before = *b;
     b->facts.budget = b->wanted = bytes;
@@ -548,12 +510,14 @@ int budget_change(struct supervisor *s, uint64_t bytes, struct error *error)
         cgroup_limit(s, bytes);
         b->applied = bytes;
         quota_send(s, ledger.quota);
-        spare_send(s);
+        lend_send(s);
         return 0;
     }
-    quota_send(s, ledger.quota);
+    /* What prefixes have of it is left before the smaller budget is in effect. */
+    quota_send(s, ledger.quota > ledger.quota_min ? ledger.quota : ledger.quota_min);
     b->ledger = ledger;
-    spare_send(s);
+    b->lent = 0;
+    lend_send(s);
     settle(s);
     return b->applied == bytes ? 0 : 1;
 }

@@ -41,6 +41,15 @@ int budget_change(struct supervisor *s, uint64_t bytes, struct error *error);
 bool budget_settled(const struct supervisor *s);
 uint64_t budget_timeout_ns(const struct supervisor *s, uint64_t bytes);
 
+/* lend.c. Before the ledger divides the budget: what is reserved for kept prefixes. After the quota
+ * was sent: what they may use, if experts have left it; and tells compute. */
+void lend_reserve(struct supervisor *s);
+void lend_settle(struct supervisor *s);
+void lend_send(struct supervisor *s);
+/* Whether experts, and kept prefixes, have left what they must. */
+bool lend_quota_settled(const struct supervisor *s);
+bool lend_settled(const struct supervisor *s);
+
 /* text.c */
 uint64_t measure_text(struct supervisor *s);
 uint64_t estimate_text(struct supervisor *s);

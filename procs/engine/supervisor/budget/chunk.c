@@ -10,7 +10,9 @@
 #include "procs/engine/supervisor/supervisor.h"
 
 #define COMPUTE_ESTIMATE (1536 * KIB)
-#define COMPUTE_QUERIES  64  /* of MLA that a thread computes at a time */
+#define COMPUTE_QUERIES  64 /* of MLA that a thread computes at a time */
+#define GHOSTS_BYTES                                                                               \
+    1.1 /* of a token of the context: hashes of prefixes given up (slots/worth.h) */
 #define FORMS_BYTES      7.5 /* of one activation: F32, and quantised for Q8_0, Q4_0, Q4_K */
 #define BUDGET_PER_CHUNK 64  /* what the larger chunk may need in addition: 1/64 of the budget */
 
@@ -87,8 +89,8 @@ uint64_t budget_compute_bytes(const struct supervisor *s)
     return COMPUTE_ESTIMATE + s->gpus.host_bytes +
            (s->params.prefix_dir[0] ? PREFIX_MEMORY_BYTES : 0) +
            (uint64_t)((double)s->params.prefill_chunk * row_bytes(s->model) + logits +
-                      16.0 * h->vocab + 4 * recurrent_fixed_floats(h) +
-                      (double)s->params.threads * thread +
+                      16.0 * h->vocab + GHOSTS_BYTES * (double)s->params.ctx_size +
+                      4 * recurrent_fixed_floats(h) + (double)s->params.threads * thread +
                       (double)(budget_compute_threads(s) - s->params.threads) *
                           (FORMS_BYTES * (hidden + inner) + LEDGER_STACK_BYTES));
 }

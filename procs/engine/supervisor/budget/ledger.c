@@ -133,6 +133,26 @@ uint64_t ledger_budget_for(const struct ledger_facts *f, uint64_t expert_bytes)
     return budget_for(fixed_bytes(f) + cost(f, quota));
 }
 
+/* Keys and values beside the pool, with their nodes and page tables. */
+static uint64_t lent_cost(const struct ledger_facts *f)
+{
+    return f->lent_bytes + align_up(f->lent_bytes / NODE_DIVISOR, PAGE_BYTES) +
+           align_up(2 * f->lent_bytes / PAGE_TABLE_DIVISOR, PAGE_BYTES);
+}
+
+uint64_t ledger_lend(const struct ledger_facts *f, uint64_t wanted)
+{
+    struct ledger_facts facts = *f;
+    facts.lent_bytes = 0;
+    struct ledger_result none = ledger_make(&facts);
+    uint64_t most = none.quota > none.quota_min ? none.quota - none.quota_min : 0;
+    uint64_t half = none.quota > f->dense_bytes ? (none.quota - f->dense_bytes) / 2 : 0;
+    most = min_u64(most, half) + none.spare;
+    if (wanted <= none.spare)
+        return 0;
+    return align_down(min_u64(wanted, most / SPARE_DIVISOR * (SPARE_DIVISOR - 1)), PAGE_BYTES);
+}
+
 struct ledger_result ledger_make(const struct ledger_facts *f)
 {
     sl_assert(f->experts_min_bytes > 0);
@@ -142,10 +162,11 @@ struct ledger_result ledger_make(const struct ledger_facts *f)
     p.fixed = fixed_bytes(f);
     p.quota_min = align_up(f->dense_bytes + f->experts_min_bytes, QUOTA_STEP);
     p.min_budget = ledger_budget_for(f, 0);
-    if (f->budget >= p.margin + p.fixed)
-        p.quota = quota_within(f, f->budget - p.margin - p.fixed);
+    uint64_t taken = p.margin + p.fixed + lent_cost(f);
+    if (f->budget >= taken)
+        p.quota = quota_within(f, f->budget - taken);
     if (p.quota > 0)
-        p.spare = spare_within(f, p.quota, f->budget - p.margin - p.fixed);
+        p.spare = spare_within(f, p.quota, f->budget - taken);
     p.page_tables = page_tables(f, p.quota);
     p.nodes = align_up(p.quota / NODE_DIVISOR, PAGE_BYTES);
     p.flight = flight(f, p.quota);

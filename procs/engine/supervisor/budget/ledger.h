@@ -2,7 +2,7 @@
 /* The ledger: what the engine can use, what it uses, and what is left for the arena. Pure
  * arithmetic over facts from measure.c and budget.c, with unit tests.
  *
- *   budget = margin + fixed + cost(quota)
+ *   budget = margin + fixed + cost(quota) + cost(lent)
  *
  * fixed:  everything whose size does not depend on the arena: segments, KV that running sequences
  *         share, private memory (reservations), program text, kernel memory of threads and
@@ -10,6 +10,7 @@
  * cost(): the arena's quota and its overhead: tmpfs nodes, page tables of each process that maps
  *         it, and reads in flight of a crashed loader (its pages stay charged until they complete,
  *         while its successor already fills new ones).
+ * lent:   memory of experts that kept prefixes save more time with; it yields before all else.
  * margin: memory that cannot be measured: the kernel charges in batches per CPU, page cache of a
  *         started program, a process that grows between two measurements. */
 #ifndef SLUICE_ENGINE_SUPERVISOR_BUDGET_LEDGER_H
@@ -38,6 +39,7 @@ struct ledger_facts {
     /* the engine */
     uint64_t segments_bytes; /* all, without the arena's payload and the KV cache */
     uint64_t kv_bytes;       /* keys, values and states: the pool that all sequences share */
+    uint64_t lent_bytes;     /* of experts, for kept prefixes beside the pool */
     uint64_t
         private_bytes;    /* reservations of all processes, including successors of crashed ones */
     uint64_t text_bytes;  /* programs and libraries, once per file */
@@ -63,6 +65,10 @@ struct ledger_result {
     uint64_t quota_min;  /* dense + K largest experts */
     uint64_t min_budget; /* minimum budget, a whole number of MiB */
 };
+
+/* Of `wanted` bytes for kept prefixes, what experts can lend: they keep half of what they would have,
+ * and the minimum. 0 where they do not need so much themselves. Whatever f->lent_bytes is. */
+uint64_t ledger_lend(const struct ledger_facts *f, uint64_t wanted);
 
 struct ledger_result ledger_make(const struct ledger_facts *facts);
 

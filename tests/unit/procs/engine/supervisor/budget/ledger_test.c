@@ -202,6 +202,35 @@ START_TEST(spare_memory_of_a_machine)
 }
 END_TEST
 
+/* Whatever prefixes wish for, the parts stay within the budget, experts keep half of what they have
+ * without it and the minimum, and the minimum of the budget is the same. */
+START_TEST(lent_memory_is_within_the_budget)
+{
+    struct ledger_facts f = model(_i);
+    const uint64_t min_budget = ledger_make(&f).min_budget;
+    for (uint64_t budget = min_budget; budget < 4 * min_budget; budget += min_budget / 13) {
+        f.budget = budget;
+        f.lent_bytes = 0;
+        struct ledger_result without = ledger_make(&f);
+        uint64_t before = 0;
+        for (uint64_t wanted = 0; wanted < budget; wanted += budget / 37) {
+            f.lent_bytes = ledger_lend(&f, wanted);
+            struct ledger_result p = ledger_make(&f);
+            ck_assert_uint_le(f.lent_bytes, wanted);
+            ck_assert(wanted > without.spare || f.lent_bytes == 0);
+            ck_assert_uint_ge(f.lent_bytes, before);
+            before = f.lent_bytes;
+            ck_assert_uint_eq(p.min_budget, min_budget);
+            ck_assert_uint_ge(p.quota, without.quota_min);
+            ck_assert_uint_ge(2 * (p.quota - f.dense_bytes) + 256 * KIB,
+                              without.quota - f.dense_bytes);
+            ck_assert_uint_le(total(&f, &p) + p.spare + f.lent_bytes, budget);
+        }
+        ck_assert(budget < 2 * min_budget || before > 0);
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("supervisor_ledger");
@@ -216,6 +245,7 @@ int main(void)
     tcase_add_test(tcase, margin);
     tcase_add_test(tcase, spare_memory_of_a_machine);
     tcase_add_test(tcase, quota_moves);
+    tcase_add_loop_test(tcase, lent_memory_is_within_the_budget, 0, 2);
     suite_add_tcase(suite, tcase);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);
