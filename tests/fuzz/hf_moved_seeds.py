@@ -61,7 +61,8 @@ MODELS = {
         ffn_config=dict(ffn_hidden_size=32, moe_num_experts=2, moe_top_k=1, hidden_size=32)),
 }
 
-CONVERTED = ("qwen3vlmoe-base", "mellum-window_theta", "exaone-moe-base", "hy_v3-base", "mistral4-base", "deepseek-base")
+CONVERTED = ("qwen3vlmoe-base", "mellum-window_theta", "exaone-moe-base", "hy_v3-base", "mistral4-base", "deepseek-base",
+             "step35-mtp", "laguna-base", "laguna-element", "afmoe-base")
 
 
 def tokenizer():
@@ -159,6 +160,10 @@ def configurations(models):
     plain = {"rope_type": "default", "rope_theta": 1e4}
     yield "ropes_plain", golden("mellum-window_theta", rope_parameters={full: plain, other: plain}), {}
     yield "ropes_one", golden("mellum-window_theta", rope_parameters={other: plain}), {}
+    yield "experts_gap", golden("step35-mtp", moe_layers_enum="0,2"), {}
+    yield "numbers_differ", golden("step35-mtp", rope_theta=[1e4, 1e4, 5e2], layer_types=[full] * 3), {}
+    yield "limits_null", golden("step35-mtp", swiglu_limits=[None, 7.0, 0.0], partial_rotary_factors=[0.25] * 3), {}
+    yield "heads_none", golden("laguna-base", num_attention_heads_per_layer=[]), {}
     yield "groups_several", golden("mistral4-base", n_group=2, topk_group=1), {}
 
 

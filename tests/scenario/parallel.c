@@ -354,6 +354,15 @@ static void qwen35moe(void)
                                "delta_inner=64", "attention_step=3", NULL});
 }
 
+/* Two numbers of query heads, gates, limits. */
+static void step35(void)
+{
+    kind((const char *const[]){"arch=step35", "heads_window=6", "dense_layers=1", "dense_inner=64",
+                               "shared_inner=64", "norm_top_k=1", "window=32", "full_every=2",
+                               "rope_theta_window=1000", "expert_limits=0.4", "dense_limits=0.3",
+                               NULL});
+}
+
 static void granitehybrid(void)
 {
     kind((const char *const[]){"arch=granitehybrid", "shared_inner=64", "conv_taps=4",
@@ -519,9 +528,9 @@ static void preset_change(void)
 int main(int argc, char **argv)
 {
     static const struct test_case cases[] = {
-        ROW(demo),           ROW(qwen3moe),  ROW(qwen35moe),     ROW(lfm2moe),
-        ROW(granitehybrid),  ROW(gpt_oss),   ROW(gemma4),        ROW(deepseek2),
-        ROW(memory_for_one), ROW(one_fails), ROW(preset_change),
+        ROW(demo),          ROW(qwen3moe),       ROW(qwen35moe), ROW(lfm2moe),
+        ROW(granitehybrid), ROW(step35),         ROW(gpt_oss),   ROW(gemma4),
+        ROW(deepseek2),     ROW(memory_for_one), ROW(one_fails), ROW(preset_change),
     };
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }

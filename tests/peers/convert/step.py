@@ -48,10 +48,10 @@ def published(tensors):
     return out
 
 
-def drafting(tensors, s):
+def drafting(tensors, s, number):
     """A block for drafting after the last layer, with a window and without experts."""
     layers, window = s["num_hidden_layers"], s["layer_types"].index("sliding_attention")
-    old, new = f"model.layers.{window}.", f"model.layers.{layers}."
+    old, new = f"model.layers.{window}.", f"model.layers.{layers + number}."
     out = {new + n.removeprefix(old): x.flip(0).contiguous() for n, x in tensors.items()
            if n.startswith(old) and ".moe." not in n and ".share_expert." not in n}
     wide, narrow = (s["intermediate_size"], s["hidden_size"]), (s["hidden_size"], s["intermediate_size"])
@@ -93,8 +93,8 @@ def config_of(s, blocks, eos):
 
 def save(model, settings, directory, blocks, eos):
     tensors = published(model.state_dict())
-    if blocks:
-        tensors.update(drafting(tensors, settings))
+    for number in range(blocks):
+        tensors.update(drafting(tensors, settings, number))
     save_file({n: x.contiguous() for n, x in tensors.items()}, os.path.join(directory, "model.safetensors"),
               metadata={"format": "pt"})
     with open(os.path.join(directory, "config.json"), "w", encoding="utf-8") as f:

@@ -39,7 +39,8 @@ static void expect_rejected(const char *reason)
 static void make_moved(const char *model, void (*edit)(json_t *config, json_t *tokenizer))
 {
     char path[300], names[300];
-    snprintf(path, sizeof path, DATA "/arch/%s.gguf", model);
+    const char *folder = strchr(model, '-') ? "converted" : "arch";
+    snprintf(path, sizeof path, DATA "/%s/%s.gguf", folder, model);
     snprintf(names, sizeof names, DATA "/hf/%s.json", model);
     hf_make(&(struct hf_make){.gguf = path, .dir = dir, .names = names, .edit = edit});
 }
@@ -186,6 +187,22 @@ EDIT(head_text,
      json_object_set_new(json_object_get(json_object_get(config, "per_layer_config"), "0"),
                          "head_dim", json_string("32")))
 
+EDIT(short_types, json_object_set_new(config, "layer_types", json_pack("[s]", "full_attention")))
+EDIT(enum_gap, json_object_set_new(config, "moe_layers_enum", json_string("0,2")))
+EDIT(enum_text, json_object_set_new(config, "moe_layers_enum", json_string("all")))
+EDIT(theta_text, json_array_set_new(json_object_get(config, "rope_theta"), 0, json_string("1")))
+EDIT(other_part,
+     json_array_set_new(json_object_get(config, "partial_rotary_factors"), 0, json_real(0.25)))
+EDIT(limit_text, json_array_set_new(json_object_get(config, "swiglu_limits"), 1, json_string("7")))
+EDIT(llama3_zero, json_object_set_new(json_object_get(config, "rope_scaling"), "low_freq_factor",
+                                      json_integer(0)))
+EDIT(no_heads, json_object_set_new(config, "num_attention_heads_per_layer", json_array()))
+EDIT(linear_full, json_object_set_new(json_object_get(rope_of(config), "full_attention"),
+                                      "rope_type", json_string("linear")))
+EDIT(no_ropes, (json_object_del(rope_of(config), "full_attention"),
+                json_object_del(rope_of(config), "sliding_attention")))
+EDIT(no_mup, json_object_set_new(config, "mup_enabled", json_false()))
+
 /* What the architectures with tables of conversions reject, with the reason. */
 START_TEST(bad_moved_models_are_rejected)
 {
@@ -194,6 +211,18 @@ START_TEST(bad_moved_models_are_rejected)
         void (*edit)(json_t *config, json_t *tokenizer);
         const char *reason;
     } cases[] = {
+        {"step35-mtp", enum_gap, "moe_layers_enum is not a list of all layers from one on"},
+        {"step35-mtp", enum_text, "moe_layers_enum is not a list of all layers from one on"},
+        {"step35-mtp", theta_text, "rope_theta is not a number for layer 0"},
+        {"step35-mtp", other_part, "partial_rotary_factors is 0.25: only 0.5 is supported"},
+        {"step35-mtp", limit_text, "swiglu_limits: element 1 is neither a number nor null"},
+        {"step35-mtp", llama3_zero, "numbers of rope_scaling are out of range"},
+        {"step35-mtp", short_types, "layer_types is not a list of 2 kinds"},
+        {"laguna-base", no_heads, "num_attention_heads_per_layer is not a list of a number for"},
+        {"laguna-base", linear_full, "rope_parameters.full_attention of type 'linear'"},
+        {"laguna-base", no_ropes, "rope_parameters.full_attention.rope_theta is missing"},
+        {"afmoe-base", full_first, "layer 0 is not of the kind that it has in published models"},
+        {"afmoe-base", no_mup, "mup_enabled is false, which is not supported"},
         {"qwen3next_a", other_layer, "layer 0 has another attention"},
         {"qwen3next_a", few_layers, "layer_types is not a list of 3 kinds"},
         {"qwen3next_a", v_heads, "do not fit the sizes in config.json"},
