@@ -172,14 +172,15 @@ struct gpu_conv {
  * `before`. */
 struct gpu_delta {
     const float *k, *q, *v;    /* [row][head][keys or values] */
-    const float *rate, *decay; /* [row][head] */
+    const float *rate, *decay; /* [row][head]; with `channels` decays are [row][head][keys] */
     const float *skip;         /* [head] D: out = q^T S + D v; NULL: none */
     const float *before;
     float *after, *out; /* out: [row][head][values] */
-    size_t k_stride, q_stride, v_stride, gate_stride, out_stride;
+    size_t k_stride, q_stride, v_stride, rate_stride, decay_stride, out_stride;
     uint32_t keys, values, heads, share, rows;
     bool interleaved;
-    bool without; /* the delta term */
+    bool without;  /* the delta term */
+    bool channels; /* a decay for each row of the state */
 };
 
 /* rate = sigmoid(b), or softplus(a + bias) where b is NULL, and decay = exp(a_log * softplus(a +
@@ -189,6 +190,11 @@ struct gpu_delta_gates {
     float *rate, *decay; /* [row][head] */
     size_t b_stride, a_stride;
     uint32_t heads, rows;
+    /* Not 0: a, bias and decay are of each head and so many key channels, a_log stays [heads], and
+     * the decay is exp(-|a_log| * softplus), or exp(bound * sigmoid(|a_log| * (a + bias))) with a
+     * bound below 0; b is not NULL, share is 0. */
+    uint32_t keys;
+    float bound;
     /* 0: of row r, b[h] and a[h] are those of head h. Else those of the `share` heads of a k head
      * are next to each other, 2 * share elements from those of the next; `interleaved` as in
      * gpu_delta. */

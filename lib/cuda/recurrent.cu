@@ -53,6 +53,31 @@ extern "C" int gpu_conv_rows(const struct gpu_conv *c, void *stream)
 
 /* ---- recurrences ---- */
 
+INLINE double softplus_of(double x)
+{
+    return x > 20 ? x : exact_log(1 + exact_exp(x));
+}
+
+INLINE double sigmoid_of(double x)
+{
+    return 1 / (1 + exact_exp(-x));
+}
+
+/* A thread per key channel; the first of a head has its rate, too. */
+__global__ void __launch_bounds__(CHANNEL_THREADS) delta_channels(gpu_delta_gates g)
+{
+    uint32_t i = blockIdx.x * CHANNEL_THREADS + threadIdx.x, h = i / g.keys, n = g.heads * g.keys;
+    if (i >= n)
+        return;
+    double biased = (double)(g.a[blockIdx.y * g.a_stride + i] + g.bias[i]);
+    double rate = fabs((double)g.a_log[h]), bound = (double)g.bound;
+    g.decay[(size_t)blockIdx.y * n + i] = (float)exact_exp(
+        bound < 0 ? bound * sigmoid_of(rate * biased) : -rate * softplus_of(biased));
+    if (i % g.keys == 0)
+        g.rate[(size_t)blockIdx.y * g.heads + h] =
+            (float)sigmoid_of((double)g.b[blockIdx.y * g.b_stride + h]);
+}
+
 __global__ void __launch_bounds__(CHANNEL_THREADS) delta_gates(gpu_delta_gates g)
 {
     uint32_t h = blockIdx.x * CHANNEL_THREADS + threadIdx.x;
@@ -65,9 +90,9 @@ __global__ void __launch_bounds__(CHANNEL_THREADS) delta_gates(gpu_delta_gates g
         at = k_head * 2 * g.share + (g.interleaved ? h / k_heads : h % g.share);
     }
     float biased = g.a[blockIdx.y * g.a_stride + at] + g.bias[h];
-    double softplus = biased > 20 ? (double)biased : exact_log(1 + exact_exp((double)biased));
+    double softplus = softplus_of((double)biased);
     if (g.b)
-        g.rate[to] = (float)(1 / (1 + exact_exp(-(double)g.b[blockIdx.y * g.b_stride + at])));
+        g.rate[to] = (float)sigmoid_of((double)g.b[blockIdx.y * g.b_stride + at]);
     else
         g.rate[to] = (float)(biased < -20 ? exact_exp((double)biased) : softplus);
     g.decay[to] = (float)exact_exp((double)g.a_log[h] * softplus);
@@ -76,11 +101,15 @@ __global__ void __launch_bounds__(CHANNEL_THREADS) delta_gates(gpu_delta_gates g
 extern "C" int gpu_delta_gates_rows(const struct gpu_delta_gates *g, void *stream)
 {
     if (!count_fits(2 * (uint64_t)g->heads) || !rows_fit(g->rows) ||
-        (g->share != 0 && g->heads % g->share != 0))
+        !count_fits((uint64_t)g->heads * g->keys) ||
+        (g->share != 0 && (g->keys != 0 || g->heads % g->share != 0)))
         return GPU_UNSUPPORTED;
     if (g->heads == 0 || g->rows == 0)
         return 0;
     gpu_delta_gates by_value = *g;
+    if (g->keys != 0)
+        return LAUNCH(delta_channels, dim3(divide_up(g->heads * g->keys, CHANNEL_THREADS), g->rows),
+                      dim3(CHANNEL_THREADS), 0, stream, by_value);
     return LAUNCH(delta_gates, dim3(divide_up(g->heads, CHANNEL_THREADS), g->rows),
                   dim3(CHANNEL_THREADS), 0, stream, by_value);
 }
@@ -91,30 +120,33 @@ extern "C" int gpu_delta_gates_rows(const struct gpu_delta_gates *g, void *strea
  * would hold it only for a number of keys known at compile time. */
 __global__ void __launch_bounds__(CHANNEL_THREADS) delta_steps(gpu_delta d)
 {
-    float *k = (float *)(void *)shared_memory(), *q = k + d.keys;
+    float *k = (float *)(void *)shared_memory(), *q = k + d.keys, *decay = q + d.keys;
     uint32_t head = blockIdx.y, j = blockIdx.x * CHANNEL_THREADS + threadIdx.x;
     uint32_t k_head = d.interleaved ? head % (d.heads / d.share) : head / d.share;
     size_t state = (size_t)head * d.keys * d.values + j;
     float *next = d.after + state;
     for (uint32_t r = 0; r < d.rows; r++) {
         const float *s = r > 0 ? next : d.before ? d.before + state : NULL;
-        float decay = d.decay[r * d.gate_stride + head], rate = d.rate[r * d.gate_stride + head];
+        const float *decays =
+            d.decay + r * d.decay_stride + (size_t)head * (d.channels ? d.keys : 1);
+        float rate = d.rate[r * d.rate_stride + head];
         __syncthreads(); /* the keys of the step before are not read any more */
         for (uint32_t i = threadIdx.x; i < d.keys; i += CHANNEL_THREADS) {
             k[i] = d.k[r * d.k_stride + (size_t)k_head * d.keys + i];
             q[i] = d.q[r * d.q_stride + (size_t)k_head * d.keys + i];
+            decay[i] = decays[d.channels ? i : 0];
         }
         __syncthreads();
         if (j >= d.values)
             continue;
         float recall = 0, out = 0;
         for (uint32_t i = 0; i < d.keys && !d.without; i++)
-            recall = fmaf(k[i], (s ? s[(size_t)i * d.values] : 0.0f) * decay, recall);
+            recall = fmaf(k[i], (s ? s[(size_t)i * d.values] : 0.0f) * decay[i], recall);
         float v = d.v[r * d.v_stride + (size_t)head * d.values + j];
         float u = rate * (d.without ? v : v - recall);
         for (uint32_t i = 0; i < d.keys; i++) {
             size_t at = (size_t)i * d.values;
-            float now = fmaf(k[i], u, (s ? s[at] : 0.0f) * decay);
+            float now = fmaf(k[i], u, (s ? s[at] : 0.0f) * decay[i]);
             next[at] = now;
             out = fmaf(q[i], now, out);
         }
@@ -133,5 +165,5 @@ extern "C" int gpu_delta_rows(const struct gpu_delta *d, void *stream)
         return 0;
     gpu_delta by_value = *d;
     return LAUNCH(delta_steps, dim3(divide_up(d->values, CHANNEL_THREADS), d->heads),
-                  dim3(CHANNEL_THREADS), 2 * d->keys * sizeof(float), stream, by_value);
+                  dim3(CHANNEL_THREADS), 3 * d->keys * sizeof(float), stream, by_value);
 }

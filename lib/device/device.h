@@ -199,6 +199,12 @@ static inline uint32_t device_recurrent_share(const struct layer_recurrent *r)
     return r->heads / r->groups;
 }
 
+/* Numbers a, of which each has a bias and makes a decay. */
+static inline uint32_t device_recurrent_decays(const struct layer_recurrent *r)
+{
+    return r->rule.channels ? r->heads * r->key_size : r->heads;
+}
+
 /* Elements of the weights of the norm: of a head, or of all heads. */
 static inline uint32_t device_recurrent_norm(const struct layer_recurrent *r)
 {

@@ -225,8 +225,8 @@ OP(gate_heads)
 OP_END(gate_heads)
 
 /* MLA (host/latent.c has the formulas): norm of the query's first factor, with its forms (none: no
- * such factor); norm of the latents, rotation of the keys, and the row of keys. kv: rows of
- * `key`. */
+ * such factor); norm of the latents, rotation of the keys (no angles: none), and the row of keys.
+ * kv: rows of `key`. */
 OP(latent_store)
     OP_VALUE(uint32_t, rows)
     OP_VALUE(uint32_t, sequences)
@@ -294,7 +294,7 @@ OP(recurrence)
     OP_READ(conv, FLOATS((size_t)a->shape.layer.taps * a->shape.layer.channels))
     OP_READ(conv_bias, FLOATS(a->shape.layer.channels))
     OP_READ(zeros, FLOATS(a->shape.layer.channels))
-    OP_READ(dt, FLOATS(a->shape.layer.heads))
+    OP_READ(dt, FLOATS(device_recurrent_decays(&a->shape.layer)))
     OP_READ(decay, FLOATS(a->shape.layer.heads))
     OP_READ(skip, FLOATS(a->shape.layer.heads))
     OP_READ(norm, FLOATS(device_recurrent_norm(&a->shape.layer)))

@@ -137,10 +137,12 @@ static inline uint32_t kernel_attention_begin(uint32_t window, uint32_t position
 
 /* Arguments of one step of a recurrence, one head: S = decay * S; S = S + k u^T; out = q^T S. With
  * u = rate * (v - k^T S) it is the gated delta rule (Yang, Kautz, Hatamizadeh 2024), with u = rate *
- * v Mamba-2 (Dao & Gu 2024). */
+ * v Mamba-2 (Dao & Gu 2024), with a decay for each row of S Kimi delta attention (2025). */
 struct kernel_delta {
     const float *k, *q, *v; /* [keys], [keys], [values] */
-    float rate, decay;
+    const float *decay;     /* row i of S has decay[i * decay_step] */
+    uint32_t decay_step;    /* 1, or 0: all have the same */
+    float rate;
     uint32_t keys, values;
     const float *state; /* S before the step: [keys][values] */
     float *next;        /* S after it; may be `state` */

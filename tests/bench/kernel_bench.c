@@ -302,6 +302,7 @@ static void bench_delta(const struct kernel_ops *ops)
 {
     enum { LAYERS = 30, V_HEADS = 32, SIZE = 128 };
     size_t state = (size_t)SIZE * SIZE, all = LAYERS * V_HEADS * state;
+    const float decay = 0.9f;
     float *memory = need(2 * all * sizeof *memory);
     static const char *const names[] = {"another version", "in place", "one head"};
     memset(memory, 0, 2 * all * sizeof *memory);
@@ -319,7 +320,7 @@ static void bench_delta(const struct kernel_ops *ops)
                                          .q = bench.x + SIZE,
                                          .v = bench.x + 2 * SIZE,
                                          .rate = 0.01f,
-                                         .decay = 0.9f,
+                                         .decay = &decay,
                                          .keys = SIZE,
                                          .values = SIZE,
                                          .state = from + at,

@@ -285,8 +285,8 @@ static size_t recurrent_bytes(const struct device_limits *l)
 {
     const struct layer_recurrent *r = &l->recurrent;
     size_t runs = smaller(l->rows, DEVICE_SEQUENCES_MAX);
-    size_t floats =
-        r->channels + 2 * (size_t)r->groups * r->key_size + (size_t)r->heads * (r->value_size + 2);
+    size_t floats = r->channels + 2 * (size_t)r->groups * r->key_size +
+                    (size_t)r->heads * (r->value_size + 1) + device_recurrent_decays(r);
     return l->rows * floats * sizeof(float) + runs * ARRAYS * DEVICE_ALIGN;
 }
 

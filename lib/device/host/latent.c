@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Multi-head latent attention of one layer (MLA, DeepSeek-V2, DeepSeek-AI 2024, section 2.1). A
  * token has one latent c and one rotated key for all heads:
- *   c | k_pe = W_kv_a x;  c = norm(c);  k_pe is rotated
+ *   c | k_pe = W_kv_a x;  c = norm(c);  k_pe is rotated, if the layer has angles
  *   q = W_q x, or W_q_b norm(W_q_a x);  of each head: q_nope | q_pe, which is rotated
  * The published form makes a key (W_k c | k_pe) and a value W_v c of each head from it. Here the
  * matrices are absorbed by queries and results, so that the heads share the keys (c | k_pe) and the
@@ -38,7 +38,9 @@ static void latent_rows(void *arg, uint32_t thread, uint32_t threads)
             host_make_forms(run->h, &a->query, r, a->query_forms);
         }
         kernels->rms_norm(kv, device_floats(a->kv_norm), m->rank, m->eps, kv);
-        kernel_rope_pairs(kv + m->rank, m->rope, device_floats(a->angles) + r * a->angle_stride);
+        if (a->angles.address)
+            kernel_rope_pairs(kv + m->rank, m->rope,
+                              device_floats(a->angles) + r * a->angle_stride);
         host_note(run->h, kv, key);
         kernel_kv_store(kernels, s->kv_type, KV_SIDE_KEYS, kv, key,
                         (uint8_t *)device_pointer(s->keys) +
@@ -82,9 +84,10 @@ static void absorb_keys(const struct block *b)
     size_t stride = b->t->nope.stride[form];
     for (uint32_t i = 0; i < b->rows * b->heads; i++) {
         float *q = b->t->q + (size_t)i * size;
-        kernel_rope_pairs(q + m->nope, m->rope,
-                          device_floats(b->a->angles) +
-                              (b->row + i / b->heads) * b->a->angle_stride);
+        if (b->a->angles.address)
+            kernel_rope_pairs(q + m->nope, m->rope,
+                              device_floats(b->a->angles) +
+                                  (b->row + i / b->heads) * b->a->angle_stride);
         host_note(b->h, q, size);
         memcpy(b->t->key_q + (size_t)i * key + m->rank, q + m->nope, m->rope * sizeof *q);
         if (form != FORM_F32)

@@ -114,6 +114,7 @@ struct head_group {
     uint32_t sequence, head; /* head: of q and k */
     uint32_t first, end;     /* its v heads, by their number in the group */
     float q[KERNEL_HEAD_SIZE_MAX], k[KERNEL_HEAD_SIZE_MAX];
+    float decay[KERNEL_HEAD_SIZE_MAX]; /* of a step: one, or one per row of the state */
 };
 
 static const float *projected_row(const struct op_recurrence *a, uint32_t row)
@@ -147,9 +148,33 @@ static double softplus_of(double x)
     return x > 20 ? x : exact_log(1 + exact_exp(x));
 }
 
+static double sigmoid_of(double x)
+{
+    return 1 / (1 + exact_exp(-x));
+}
+
+/* A decay for each row of the state. */
+static void channels_of(struct head_group *g, uint32_t row, uint32_t v_head, struct kernel_delta *d)
+{
+    const struct layer_recurrent *l = &g->a->shape.layer;
+    const float *in = projected_row(g->a, row), *b = in + l->rates_at + v_head;
+    const float *a = in + l->channels_at + (size_t)v_head * l->key_size;
+    const float *bias = device_floats(g->a->dt) + (size_t)v_head * l->key_size;
+    double bound = (double)l->rule.bound, rate = fabs((double)device_floats(g->a->decay)[v_head]);
+    for (uint32_t i = 0; i < l->key_size; i++) {
+        double biased = (double)(a[i] + bias[i]);
+        g->decay[i] = (float)exact_exp(bound < 0 ? bound * sigmoid_of(rate * biased)
+                                                 : -rate * softplus_of(biased));
+    }
+    host_note(g->h, b, 1); /* of infinities, rates and decays are numbers */
+    host_note(g->h, a, l->key_size);
+    d->rate = (float)sigmoid_of((double)*b);
+    d->decay_step = 1;
+}
+
 /* Logits of b and of a are next to each other (one matrix, in groups of the k head), or each of all
  * heads; a step has no b. Below -20, log(1 + exp(x)) in double has fewer digits than exp(x). */
-static void rates_of(const struct head_group *g, uint32_t row, uint32_t n, uint32_t v_head,
+static void rates_of(struct head_group *g, uint32_t row, uint32_t n, uint32_t v_head,
                      struct kernel_delta *d)
 {
     const struct layer_recurrent *l = &g->a->shape.layer;
@@ -166,8 +191,8 @@ static void rates_of(const struct head_group *g, uint32_t row, uint32_t n, uint3
     if (l->rule.step)
         d->rate = (float)(biased < -20 ? exact_exp((double)biased) : softplus);
     else
-        d->rate = (float)(1 / (1 + exact_exp(-(double)b)));
-    d->decay = (float)exact_exp((double)device_floats(g->a->decay)[v_head] * softplus);
+        d->rate = (float)sigmoid_of((double)b);
+    *g->decay = (float)exact_exp((double)device_floats(g->a->decay)[v_head] * softplus);
 }
 
 /* The n-th v head of a k head. */
@@ -186,12 +211,13 @@ static void put_output(const struct head_group *g, uint32_t row, uint32_t v_head
     const float *z = projected_row(g->a, row) + l->gate_at + (size_t)v_head * n;
     if (!l->rule.gate_first)
         g->h->kernels->rms_norm(y, device_floats(g->a->norm), n, g->a->shape.eps, y);
-    g->h->kernels->silu_mul(z, y, n, rows_floats(&g->a->mix, row) + (size_t)v_head * n);
+    (l->rule.sigmoid ? g->h->kernels->sigmoid_mul : g->h->kernels->silu_mul)(
+        z, y, n, rows_floats(&g->a->mix, row) + (size_t)v_head * n);
 }
 
 /* One step of a v head. */
-static void step_head(const struct head_group *g, const struct window *window, uint32_t row,
-                      bool first, uint32_t n)
+static void step_head(struct head_group *g, const struct window *window, uint32_t row, bool first,
+                      uint32_t n)
 {
     const struct layer_recurrent *l = &g->a->shape.layer;
     uint32_t values = l->value_size, v_head = v_head_of(&g->a->shape, g->head, n);
@@ -202,6 +228,7 @@ static void step_head(const struct head_group *g, const struct window *window, u
     struct kernel_delta d = {.k = g->k,
                              .q = g->q,
                              .v = v,
+                             .decay = g->decay,
                              .keys = l->key_size,
                              .values = values,
                              .state = g->after + at,
@@ -212,7 +239,10 @@ static void step_head(const struct head_group *g, const struct window *window, u
         d.state = g->before + at;
     else if (first)
         memset(d.next, 0, size * sizeof *d.next);
-    rates_of(g, row, n, v_head, &d);
+    if (l->rule.channels)
+        channels_of(g, row, v_head, &d);
+    else
+        rates_of(g, row, n, v_head, &d);
     g->h->kernels->delta(&d);
     if (g->a->skip.address)
         g->h->kernels->axpy(device_floats(g->a->skip)[v_head], v, values, out);

@@ -38,11 +38,11 @@ static void generic_delta(const struct kernel_delta *d)
         float *next = d->next + j;
         float recall = 0, out = 0;
         for (uint32_t i = 0; i < d->keys && !d->without; i++)
-            recall = fmaf(d->k[i], s[(size_t)i * d->values] * d->decay, recall);
+            recall = fmaf(d->k[i], s[(size_t)i * d->values] * d->decay[i * d->decay_step], recall);
         float u = d->rate * (d->without ? d->v[j] : d->v[j] - recall);
         for (uint32_t i = 0; i < d->keys; i++) {
             size_t at = (size_t)i * d->values;
-            next[at] = fmaf(d->k[i], u, s[at] * d->decay);
+            next[at] = fmaf(d->k[i], u, s[at] * d->decay[i * d->decay_step]);
             out = fmaf(d->q[i], next[at], out);
         }
         d->out[j] = out;

@@ -50,11 +50,11 @@ static void simd_mul(const float *a, const float *b, uint32_t n, float *y)
 static ALWAYS_INLINE void step_columns(const struct kernel_delta *d, uint32_t at, uint32_t vectors,
                                        uint32_t tail, const bool far, const bool without)
 {
-    vf recall[DELTA_VECTORS], out[DELTA_VECTORS], decay = vf_set1(d->decay);
+    vf recall[DELTA_VECTORS], out[DELTA_VECTORS];
     UNROLL for (uint32_t c = 0; c < vectors; c++) recall[c] = out[c] = vf_set1(0);
     for (uint32_t i = 0; i < d->keys && !without; i++) {
         const float *row = d->state + (size_t)i * d->values + at;
-        vf k = vf_set1(d->k[i]);
+        vf k = vf_set1(d->k[i]), decay = vf_set1(d->decay[i * d->decay_step]);
         UNROLL for (uint32_t c = 0; c < vectors; c++)
         {
             vf s = vf_load_n(row + c * VL, c + 1 < vectors ? VL : tail);
@@ -70,6 +70,7 @@ static ALWAYS_INLINE void step_columns(const struct kernel_delta *d, uint32_t at
         const float *row = d->state + (size_t)i * d->values + at;
         float *next = d->next + (size_t)i * d->values + at;
         vf k = vf_set1(d->k[i]), q = vf_set1(d->q[i]);
+        vf decay = vf_set1(d->decay[i * d->decay_step]);
         UNROLL for (uint32_t c = 0; c < vectors; c++)
         {
             uint32_t lanes = c + 1 < vectors ? VL : tail;

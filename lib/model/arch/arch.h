@@ -282,19 +282,26 @@ static inline uint64_t model_kv_position_bytes(const struct model_hparams *h, en
  *   S = d S + k u^T
  *   y = q^T S + D v       without D if the layer has no such tensor
  *
- * The decay d = exp(A softplus(a + bias)) is one number per head; the rate r is sigmoid(b), or the
- * step softplus(a + bias) itself. q, k and v are a convolution over time and SiLU, with a bias if
- * the layer has one. The output is y and the gate z, as RMSNorm(y) silu(z) with a norm per head, or
- * RMSNorm(y silu(z)) with a norm per group of heads.
+ * The decay d = exp(A softplus(a + bias)) is one number per head, or one per key channel, which is
+ * that of a row of S, with a and bias of the channel and A of the head. The latter may have a bound
+ * L below 0: d = exp(L sigmoid(|A| (a + bias))); without one it is exp(-|A| softplus(a + bias)), as
+ * files have both signs of A.
+ * The rate r is sigmoid(b), or the step softplus(a + bias) itself. q, k and v are a convolution over
+ * time and SiLU, with a bias if the layer has one. The output is y and the gate z, as RMSNorm(y)
+ * silu(z) with a norm per head, or RMSNorm(y silu(z)) with a norm per group of heads; the gate may
+ * be sigmoid(z) instead.
  *
- * Kimi delta attention would be DeltaNet's settings with d and `bias` per key channel (rates_at: so
- * many numbers more), a bounded d, a convolution in three tensors, and a sigmoid of z; lightning
- * attention taps = 1 (no convolution), neither term, a fixed d per head, one norm of all heads. */
+ * Lightning attention would have taps = 1 (no convolution), neither term, a fixed d per head, one
+ * norm of all heads. */
 struct recurrent_rule {
     bool delta;      /* the delta term */
     bool unit;       /* q and k of a head have length 1, and q the factor 1 / sqrt(key size) */
     bool step;       /* the rate is the step; else rows have b, too */
     bool gate_first; /* before the norm */
+    bool channels;   /* d per key channel; the rate is no step */
+    bool sigmoid;    /* of z */
+    uint16_t reserved;
+    float bound; /* L; 0: none */
 };
 
 /* The recurrent state of one layer, and what a row of it needs; all 0 where the mixer has no
@@ -307,12 +314,12 @@ struct layer_recurrent {
     uint32_t key_size, value_size; /* of such a matrix */
     uint32_t projected;            /* floats of a row: all projections of its input */
     uint32_t mixed;                /* floats of a row: the result, before the output matrix */
-    /* In a row: the inputs of the convolution, the gates z, and a (b a without a step). Channels of
-     * the convolution: q, k and v of all heads. */
-    uint32_t conv_at, gate_at, rates_at;
+    /* In a row: the inputs of the convolution, the gates z, and a (b a without a step; only b where
+     * a is of key channels, which stand at channels_at). Channels of the convolution: q, k and v of
+     * all heads. */
+    uint32_t conv_at, gate_at, rates_at, channels_at;
     uint32_t q_at, k_at, v_at;
     struct recurrent_rule rule;
-    uint32_t reserved;
     /* Of the state: [taps - 1][channels], older inputs of the convolution, the oldest first; then
      * [heads][key_size][value_size]. */
     uint64_t floats;

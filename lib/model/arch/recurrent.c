@@ -216,6 +216,7 @@ struct layer_recurrent model_recurrent_max(const struct model_hparams *h)
         max.value_size = larger(max.value_size, r.value_size);
         max.projected = larger(max.projected, r.projected);
         max.mixed = larger(max.mixed, r.mixed);
+        max.rule.channels |= r.rule.channels;
         max.floats = max.floats > r.floats ? max.floats : r.floats;
     }
     return max;

@@ -199,7 +199,8 @@ static void rotate_pairs(struct cuda *c, float *x, size_t stride, size_t head_st
                             .heads = heads,
                             .rows = rows,
                             .pairs = true};
-    cuda_check(c, c->k->rope(&rope, c->stream), "a rotation");
+    if (angles.address)
+        cuda_check(c, c->k->rope(&rope, c->stream), "a rotation");
 }
 
 void cuda_op_latent_store(struct cuda *c, const struct op_latent_store *a)

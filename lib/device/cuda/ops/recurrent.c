@@ -122,7 +122,7 @@ static struct inputs convolve(struct cuda *c, const struct op_recurrence *a, con
     return in;
 }
 
-/* Rates and decays of a run, [row][v head]. */
+/* Rates and decays of a run, [row][v head], or [row][v head][key channel]. */
 static void rates_of(struct cuda *c, const struct op_recurrence *a, const struct run *r,
                      float *rate, float *decay)
 {
@@ -130,9 +130,10 @@ static void rates_of(struct cuda *c, const struct op_recurrence *a, const struct
     uint32_t share = device_recurrent_share(l);
     const float *rates = device_floats(a->projected) + r->row * a->stride + l->rates_at;
     struct gpu_delta_gates g = {.b = l->rule.step ? NULL : rates,
-                                .a = rates + (l->rule.step      ? 0
-                                              : a->shape.joined ? share
-                                                                : l->heads),
+                                .a = l->rule.channels ? rates - l->rates_at + l->channels_at
+                                                      : rates + (l->rule.step      ? 0
+                                                                 : a->shape.joined ? share
+                                                                                   : l->heads),
                                 .bias = device_floats(a->dt),
                                 .a_log = device_floats(a->decay),
                                 .rate = rate,
@@ -141,6 +142,8 @@ static void rates_of(struct cuda *c, const struct op_recurrence *a, const struct
                                 .a_stride = a->stride,
                                 .heads = l->heads,
                                 .rows = r->rows,
+                                .keys = l->rule.channels ? l->key_size : 0,
+                                .bound = l->rule.bound,
                                 .share = a->shape.joined ? share : 0,
                                 .interleaved = a->shape.order == DELTA_INTERLEAVED};
     cuda_check(c, c->k->delta_gates(&g, c->stream), "rates");
@@ -153,7 +156,7 @@ static float *steps(struct cuda *c, const struct op_recurrence *a, const struct 
     const struct layer_recurrent *l = &a->shape.layer;
     size_t window = (size_t)(l->taps - 1) * l->channels;
     float *rate = cuda_scratch_floats(c, (size_t)r->rows * l->heads);
-    float *decay = cuda_scratch_floats(c, (size_t)r->rows * l->heads);
+    float *decay = cuda_scratch_floats(c, (size_t)r->rows * device_recurrent_decays(l));
     float *out = cuda_scratch_floats(c, (size_t)r->rows * l->mixed);
     rates_of(c, a, r, rate, decay);
     struct gpu_delta d = {.k = in->k,
@@ -168,7 +171,8 @@ static float *steps(struct cuda *c, const struct op_recurrence *a, const struct 
                           .k_stride = in->key_stride,
                           .q_stride = in->key_stride,
                           .v_stride = in->v_stride,
-                          .gate_stride = l->heads,
+                          .rate_stride = l->heads,
+                          .decay_stride = device_recurrent_decays(l),
                           .out_stride = l->mixed,
                           .keys = l->key_size,
                           .values = l->value_size,
@@ -176,7 +180,8 @@ static float *steps(struct cuda *c, const struct op_recurrence *a, const struct 
                           .share = device_recurrent_share(l),
                           .rows = r->rows,
                           .interleaved = a->shape.order == DELTA_INTERLEAVED,
-                          .without = !l->rule.delta};
+                          .without = !l->rule.delta,
+                          .channels = l->rule.channels};
     cuda_check(c, c->k->delta(&d, c->stream), "a recurrence");
     return out;
 }
@@ -192,7 +197,7 @@ static void put_output(struct cuda *c, const struct op_recurrence *a, const stru
     if (!l->rule.gate_first)
         cuda_rms(c, out, l->value_size, a->norm, l->value_size, a->shape.eps, r->rows * l->heads,
                  out, l->value_size);
-    cuda_point(c, GPU_SILU_MUL,
+    cuda_point(c, l->rule.sigmoid ? GPU_SIGMOID_MUL : GPU_SILU_MUL,
                (struct gpu_rows){.a = device_floats(a->projected) + r->row * a->stride + l->gate_at,
                                  .b = out,
                                  .y = mix,

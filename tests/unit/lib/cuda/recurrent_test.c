@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Layers with a recurrent state: the bits of the CPU, in one pass and in two. */
+#include <math.h>
 #include <stdio.h>
 
 #include "lib/exact/elementary.h"
@@ -75,13 +76,21 @@ enum { KEYS = 24, VALUES = 140, V_HEADS = 4, SHARE = 2, K_HEADS = V_HEADS / SHAR
 
 static struct {
     float k[STEPS * K_HEADS * KEYS], q[STEPS * K_HEADS * KEYS], v[STEPS * V_HEADS * VALUES];
-    float rate[STEPS * V_HEADS], decay[STEPS * V_HEADS], skip[V_HEADS];
+    float rate[STEPS * V_HEADS], decay[STEPS * V_HEADS * KEYS], skip[V_HEADS];
     float expected[STEPS * V_HEADS * VALUES], out[STEPS * V_HEADS * VALUES];
     float state[V_HEADS * KEYS * VALUES], expected_state[V_HEADS * KEYS * VALUES];
 } m;
 
-/* mamba: without the delta term, with D. */
-static void delta_on_cpu(bool interleaved, bool mamba)
+/* What differs from DeltaNet: MAMBA has no delta term and D, CHANNELS a decay per row of the
+ * state. */
+enum kind { DELTANET, MAMBA, BY_CHANNEL, KINDS };
+
+static uint32_t decays_of(enum kind kind)
+{
+    return kind == BY_CHANNEL ? KEYS : 1;
+}
+
+static void delta_on_cpu(bool interleaved, enum kind kind)
 {
     memset(m.expected_state, 0, sizeof m.expected_state);
     for (uint32_t i = 0; i < STEPS * V_HEADS; i++) {
@@ -92,35 +101,38 @@ static void delta_on_cpu(bool interleaved, bool mamba)
                                  .q = m.q + (size_t)(step * K_HEADS + k_head) * KEYS,
                                  .v = m.v + (size_t)i * VALUES,
                                  .rate = m.rate[i],
-                                 .decay = m.decay[i],
+                                 .decay = m.decay + (size_t)i * decays_of(kind),
+                                 .decay_step = kind == BY_CHANNEL,
                                  .keys = KEYS,
                                  .values = VALUES,
                                  .state = state,
                                  .next = state,
                                  .out = m.expected + (size_t)i * VALUES,
-                                 .without = mamba};
+                                 .without = kind == MAMBA};
         cpu()->delta(&d);
-        if (mamba)
+        if (kind == MAMBA)
             cpu()->axpy(m.skip[head], d.v, VALUES, d.out);
     }
 }
 
 /* Steps [begin, end), from the state of the steps before. */
-static int delta_on_gpu(bool interleaved, bool mamba, uint32_t begin, uint32_t end)
+static int delta_on_gpu(bool interleaved, enum kind kind, uint32_t begin, uint32_t end)
 {
+    uint32_t decays = V_HEADS * decays_of(kind);
     struct gpu_delta d = {.k = m.k + (size_t)begin * K_HEADS * KEYS,
                           .q = m.q + (size_t)begin * K_HEADS * KEYS,
                           .v = m.v + (size_t)begin * V_HEADS * VALUES,
                           .rate = m.rate + begin * V_HEADS,
-                          .decay = m.decay + begin * V_HEADS,
-                          .skip = mamba ? m.skip : NULL,
+                          .decay = m.decay + (size_t)begin * decays,
+                          .skip = kind == MAMBA ? m.skip : NULL,
                           .before = begin > 0 ? m.state : NULL,
                           .after = m.state,
                           .out = m.out + (size_t)begin * V_HEADS * VALUES,
                           .k_stride = K_HEADS * KEYS,
                           .q_stride = K_HEADS * KEYS,
                           .v_stride = V_HEADS * VALUES,
-                          .gate_stride = V_HEADS,
+                          .rate_stride = V_HEADS,
+                          .decay_stride = decays,
                           .out_stride = V_HEADS * VALUES,
                           .keys = KEYS,
                           .values = VALUES,
@@ -128,7 +140,8 @@ static int delta_on_gpu(bool interleaved, bool mamba, uint32_t begin, uint32_t e
                           .share = SHARE,
                           .rows = end - begin,
                           .interleaved = interleaved,
-                          .without = mamba};
+                          .without = kind == MAMBA,
+                          .channels = kind == BY_CHANNEL};
     return gpu()->delta(&d, NULL);
 }
 
@@ -139,19 +152,20 @@ START_TEST(delta_has_the_bits)
     test_fill(m.q, ARRAY_LEN(m.q));
     test_fill(m.v, ARRAY_LEN(m.v));
     test_fill(m.skip, ARRAY_LEN(m.skip));
-    for (uint32_t i = 0; i < ARRAY_LEN(m.rate); i++) {
+    for (uint32_t i = 0; i < ARRAY_LEN(m.rate); i++)
         m.rate[i] = 0.5f + 0.5f * test_uniform();
+    for (uint32_t i = 0; i < ARRAY_LEN(m.decay); i++)
         m.decay[i] = 0.5f + 0.5f * test_uniform();
-    }
-    for (int i = 0; i < 8; i++) {
-        bool interleaved = i % 2, two = i / 2 % 2, mamba = i / 4;
-        delta_on_cpu(interleaved, mamba);
+    for (int i = 0; i < 4 * KINDS; i++) {
+        bool interleaved = i % 2, two = i / 2 % 2;
+        enum kind kind = (enum kind)(i / 4);
+        delta_on_cpu(interleaved, kind);
         memset(m.state, 0xff, sizeof m.state);
         memset(m.out, 0xff, sizeof m.out);
         fibres_seed((uint32_t)i);
-        check_launch(delta_on_gpu(interleaved, mamba, 0, two ? 1 : STEPS));
+        check_launch(delta_on_gpu(interleaved, kind, 0, two ? 1 : STEPS));
         if (two)
-            check_launch(delta_on_gpu(interleaved, mamba, 1, STEPS));
+            check_launch(delta_on_gpu(interleaved, kind, 1, STEPS));
         check_bits(m.out, m.expected, ARRAY_LEN(m.out), "outputs, case %d", i);
         check_bits(m.state, m.expected_state, ARRAY_LEN(m.state), "state, case %d", i);
     }
@@ -186,7 +200,7 @@ static void check_apart(uint32_t keys, uint32_t values, uint32_t shift)
                                  .q = part[1] + (size_t)i * keys,
                                  .v = part[2] + (size_t)i * values,
                                  .rate = beta[i],
-                                 .decay = decay[i],
+                                 .decay = decay + i,
                                  .keys = keys,
                                  .values = values,
                                  .state = s,
@@ -209,7 +223,8 @@ static void check_apart(uint32_t keys, uint32_t values, uint32_t shift)
                           .k_stride = HEADS * keys,
                           .q_stride = HEADS * keys,
                           .v_stride = HEADS * values,
-                          .gate_stride = HEADS,
+                          .rate_stride = HEADS,
+                          .decay_stride = HEADS,
                           .out_stride = HEADS * values,
                           .keys = keys,
                           .values = values,
@@ -294,6 +309,50 @@ START_TEST(gates_have_the_bits)
 }
 END_TEST
 
+/* A decay for each key channel, free or with a bound; the sign of a_log does not matter. */
+START_TEST(channels_have_the_bits)
+{
+    enum { ROWS = 2, HEADS = 3, CHANNEL_KEYS = 50, COUNT = HEADS * CHANNEL_KEYS };
+    static float a[ROWS * COUNT], b[ROWS * HEADS], bias[COUNT], decay[ROWS * COUNT],
+        expected[ROWS * COUNT], rate[ROWS * HEADS], rates[ROWS * HEADS];
+    float a_log[HEADS] = {-0.5f, 1.25f, -3};
+    test_seed(75);
+    test_fill(bias, COUNT);
+    for (uint32_t i = 0; i < ROWS * HEADS; i++) {
+        b[i] = test_uniform() * 50;
+        rates[i] = (float)(1 / (1 + exact_exp(-(double)b[i])));
+    }
+    for (uint32_t i = 0; i < ROWS * COUNT; i++)
+        a[i] = test_uniform() * 30; /* above 20, too */
+    for (int bounded = 0; bounded < 2; bounded++) {
+        for (uint32_t i = 0; i < ROWS * COUNT; i++) {
+            double size = fabs((double)a_log[i % COUNT / CHANNEL_KEYS]);
+            double x = (double)(a[i] + bias[i % COUNT]);
+            double log_decay = bounded ? -5 * (1 / (1 + exact_exp(-(size * x))))
+                                       : -size * (x > 20 ? x : exact_log(1 + exact_exp(x)));
+            expected[i] = (float)exact_exp(log_decay);
+        }
+        struct gpu_delta_gates g = {.b = b,
+                                    .a = a,
+                                    .bias = bias,
+                                    .a_log = a_log,
+                                    .rate = rate,
+                                    .decay = decay,
+                                    .b_stride = HEADS,
+                                    .a_stride = COUNT,
+                                    .heads = HEADS,
+                                    .rows = ROWS,
+                                    .keys = CHANNEL_KEYS,
+                                    .bound = bounded ? -5 : 0};
+        check_launch(gpu()->delta_gates(&g, NULL));
+        check_bits(decay, expected, ROWS * COUNT, "decays, bounded: %d", bounded);
+        check_bits(rate, rates, ROWS * HEADS, "rates, bounded: %d", bounded);
+        g.share = 1;
+        ck_assert_int_eq(gpu()->delta_gates(&g, NULL), GPU_UNSUPPORTED);
+    }
+}
+END_TEST
+
 START_TEST(arguments_out_of_range)
 {
     struct gpu_conv c = {.taps = 0, .n = 4, .rows = 1};
@@ -319,4 +378,4 @@ START_TEST(arguments_out_of_range)
 END_TEST
 
 GPU_TESTS_MAIN("cuda_recurrent", convolutions_have_the_bits, delta_has_the_bits, delta_at_any_place,
-               gates_have_the_bits, arguments_out_of_range)
+               gates_have_the_bits, channels_have_the_bits, arguments_out_of_range)

@@ -88,16 +88,19 @@ static void normalise(float *x, uint32_t n)
         x[i] = (float)((double)x[i] / sqrt(sum));
 }
 
-/* Several steps from a state of zeros, each also in place, with the delta term and without. */
-static void check_delta(const struct kernel_ops *ops, uint32_t keys, uint32_t values, bool without)
+/* Several steps from a state of zeros, each also in place, with the delta term and without.
+ * decay_step 1: each row of the state has its own decay. */
+static void check_delta(const struct kernel_ops *ops, uint32_t keys, uint32_t values, bool without,
+                        uint32_t decay_step)
 {
     enum { STEPS = 5 };
     size_t size = (size_t)keys * values;
     float *state = test_alloc(size * sizeof *state), *next = test_alloc(size * sizeof *state);
     float *bits = test_alloc(size * sizeof *state),
-          *k = test_alloc(3 * (keys + values) * sizeof *k);
+          *k = test_alloc((4 * keys + 3 * values) * sizeof *k);
     double *want = test_alloc(size * sizeof *want);
     float *q = k + keys, *v = q + keys, *out = v + values, *same = out + values;
+    float *decay = same + values;
     memset(state, 0, size * sizeof *state);
     memset(bits, 0, size * sizeof *state);
     memset(want, 0, size * sizeof *want);
@@ -105,8 +108,13 @@ static void check_delta(const struct kernel_ops *ops, uint32_t keys, uint32_t va
         test_fill(k, 2 * keys + values);
         normalise(k, keys); /* as in a model: else the steps amplify errors */
         normalise(q, keys);
-        struct kernel_delta d = {k, q, v, 0.7f, 0.9f, keys, values, state, next, out, without};
-        struct kernel_delta e = {k, q, v, 0.7f, 0.9f, keys, values, bits, bits, same, without};
+        for (uint32_t i = 0; i < keys; i++)
+            decay[i] = 0.9f - 0.5f * (float)i / (float)keys;
+        struct kernel_delta d = {k,    q,      v,     decay, decay_step, 0.7f,
+                                 keys, values, state, next,  out,        without};
+        struct kernel_delta e = d;
+        e.state = e.next = bits;
+        e.out = same;
         ops->delta(&d);
         REFERENCE->delta(&e);
         ck_assert_mem_eq(out, same, values * sizeof *out);
@@ -114,7 +122,7 @@ static void check_delta(const struct kernel_ops *ops, uint32_t keys, uint32_t va
         for (uint32_t j = 0; j < values; j++) {
             double recall = 0, sum = 0;
             for (uint32_t i = 0; i < keys; i++)
-                recall += (double)k[i] * (want[i * values + j] *= (double)0.9f);
+                recall += (double)k[i] * (want[i * values + j] *= (double)decay[i * decay_step]);
             double u = (double)0.7f * ((double)v[j] - (without ? 0 : recall));
             for (uint32_t i = 0; i < keys; i++) {
                 want[i * values + j] += (double)k[i] * u;
@@ -141,12 +149,14 @@ START_TEST(delta_matches_double)
     const struct kernel_ops *ops = kernel_ops_of((enum kernel_isa)_i);
     test_seed(63);
     for (size_t v = 0; v < ARRAY_LEN(lengths); v++) {
-        check_delta(ops, 3, lengths[v], false);
-        check_delta(ops, 16, lengths[v], false);
-        check_delta(ops, 16, lengths[v], true);
+        check_delta(ops, 3, lengths[v], false, 0);
+        check_delta(ops, 16, lengths[v], false, 0);
+        check_delta(ops, 16, lengths[v], false, 1);
+        check_delta(ops, 16, lengths[v], true, 0);
     }
-    check_delta(ops, 128, 128, false);
-    check_delta(ops, 128, 64, true);
+    check_delta(ops, 128, 128, false, 0);
+    check_delta(ops, 128, 128, false, 1);
+    check_delta(ops, 128, 64, true, 0);
 }
 END_TEST
 
