@@ -29,6 +29,10 @@
     X(granitehybrid_kinds, "granitehybrid", 2,                                                     \
       make_i32s(m, "granitehybrid.attention.head_count_kv", (const int32_t[]){0, 0}, 2))           \
     X(granitehybrid_groups, "granitehybrid", 2, make_u32(m, "granitehybrid.ssm.group_count", 3))   \
+    X(nemotron, "nemotron_h_moe", 2, (void)0)                                                      \
+    X(nemotron_used, "nemotron_h_moe", 4,                                                          \
+      make_i32s(m, "nemotron_h_moe.expert_used_count", (const int32_t[]){0, 2, 0, 1}, 4))          \
+    X(nemotron_latent, "nemotron_h_moe", 2, make_u32(m, "nemotron_h_moe.moe_latent_size", 4))      \
     X(gemma4_heads, "gemma4", 2,                                                                   \
       make_i32s(m, "gemma4.attention.head_count_kv", (const int32_t[]){1, 2}, 2))                  \
     X(gemma4_heads_many, "gemma4", 2,                                                              \

@@ -324,7 +324,7 @@ static void smallthinker(struct make *m)
 }
 static void later_arch(struct make *m)
 {
-    make_text(m, "general.architecture", "nemotron_h_moe");
+    make_text(m, "general.architecture", "grok");
 }
 
 static void deepseek2_old(struct make *m)

@@ -23,7 +23,7 @@ TOKENS = 100
 # Checkpoints whose configuration and names unit_hf compares with the converted file.
 HF = ("qwen3vlmoe/base", "mellum/window_theta", "exaone-moe/base", "hy_v3/base", "laguna/base", "laguna/element",
       "step35/mtp", "afmoe/base", "mistral4/base", "deepseek/base", "granitehybrid/base", "granite_swa/base",
-      "mimo2/base", "cohere2moe/base")
+      "nemotron_h_moe/base", "nemotron_h_moe/super", "mimo2/base", "cohere2moe/base")
 
 
 def write_names(checkpoint, path):
@@ -36,7 +36,7 @@ def write_names(checkpoint, path):
         config.pop(field, None)
     with safe_open(os.path.join(checkpoint, "model.safetensors"), "pt") as f:
         shapes = {name.replace("model.language_model.", "model."): f.get_slice(name).get_shape() for name in f.keys()
-                  if "visual" not in name}
+                  if "visual" not in name and not name.startswith("mtp.")}
     with open(path, "w", encoding="ascii") as f:
         json.dump({"config": config, "tensors": shapes}, f, sort_keys=True)
         f.write("\n")

@@ -298,6 +298,19 @@ static void granitehybrid(void)
                                         "embedding_scale=12", "residual_scale=0.22", NULL});
 }
 
+/* Layers of one part: Mamba-2, experts of two matrices, attention; and experts in a latent. */
+static void nemotron(void)
+{
+    run("Q4_K_M", (const char *const[]){"arch=nemotron_h_moe", "pattern=ME*EE", "conv_taps=4",
+                                        "delta_size=32", "delta_k_heads=2", "delta_v_heads=8",
+                                        "delta_inner=512", "shared_inner=256", "gating=2",
+                                        "expert_scale=2.5", NULL});
+    run("Q8_0", (const char *const[]){"arch=nemotron_h_moe", "pattern=ME*EE", "conv_taps=4",
+                                      "delta_size=32", "delta_k_heads=2", "delta_v_heads=8",
+                                      "delta_inner=512", "shared_inner=256", "gating=2",
+                                      "expert_width=256", NULL});
+}
+
 static void hunyuan_moe(void)
 {
     sample("--isa=generic", (const char *const[]){"arch=hunyuan-moe", "shared_count=1", NULL});
@@ -480,6 +493,7 @@ static const struct test_case cases[] = {ROW(every_architecture),
                                          ROW(smallthinker),
                                          ROW(granitemoe),
                                          ROW(granitehybrid),
+                                         ROW(nemotron),
                                          ROW(hunyuan_moe),
                                          ROW(phimoe),
                                          ROW(dbrx),

@@ -370,6 +370,13 @@ static void granitehybrid(void)
                                "delta_inner=128", "attention_step=3", NULL});
 }
 
+static void nemotron(void)
+{
+    kind((const char *const[]){"arch=nemotron_h_moe", "pattern=ME*E", "shared_inner=64",
+                               "conv_taps=4", "delta_size=16", "delta_k_heads=2", "delta_v_heads=4",
+                               "delta_inner=128", "expert_width=64", NULL});
+}
+
 static void lfm2moe(void)
 {
     kind((const char *const[]){"arch=lfm2moe", "dense_layers=1", "dense_inner=128", "conv_taps=3",
@@ -528,9 +535,9 @@ static void preset_change(void)
 int main(int argc, char **argv)
 {
     static const struct test_case cases[] = {
-        ROW(demo),          ROW(qwen3moe),       ROW(qwen35moe), ROW(lfm2moe),
-        ROW(granitehybrid), ROW(step35),         ROW(gpt_oss),   ROW(gemma4),
-        ROW(deepseek2),     ROW(memory_for_one), ROW(one_fails), ROW(preset_change),
+        ROW(demo),           ROW(qwen3moe),  ROW(qwen35moe),     ROW(lfm2moe), ROW(granitehybrid),
+        ROW(nemotron),       ROW(step35),    ROW(gpt_oss),       ROW(gemma4),  ROW(deepseek2),
+        ROW(memory_for_one), ROW(one_fails), ROW(preset_change),
     };
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }

@@ -32,6 +32,8 @@ static const struct shape {
       NULL}},
     {{"arch=granitehybrid", "conv_taps=4", "delta_size=16", "delta_k_heads=2", "delta_v_heads=4",
       "delta_inner=128", "attention_step=2", "shared_inner=64", NULL}},
+    {{"arch=nemotron_h_moe", "pattern=ME*E", "conv_taps=4", "delta_size=16", "delta_k_heads=2",
+      "delta_v_heads=4", "delta_inner=128", "shared_inner=64", "expert_width=64", NULL}},
 };
 
 static char model[PATH_MAX];
@@ -111,6 +113,11 @@ static void lfm2moe(void)
 static void granitehybrid(void)
 {
     combinations(&shapes[3]);
+}
+
+static void nemotron(void)
+{
+    combinations(&shapes[4]);
 }
 
 /* ---- kills at points of the code ---- */
@@ -330,16 +337,10 @@ static void inspected(void)
 
 int main(int argc, char **argv)
 {
-    static const struct test_case cases[] = {ROW(qwen35moe),
-                                             ROW(qwen3next),
-                                             ROW(lfm2moe),
-                                             ROW(granitehybrid),
-                                             ROW(killed_at_every_point),
-                                             ROW(killed_in_turn),
-                                             ROW(a_second_turn),
-                                             ROW(memory_is_counted),
-                                             ROW(nothing_is_kept),
-                                             ROW(inspected),
-                                             ROW(convolutions_are_estimated)};
+    static const struct test_case cases[] = {
+        ROW(qwen35moe),       ROW(qwen3next),     ROW(lfm2moe),
+        ROW(granitehybrid),   ROW(nemotron),      ROW(killed_at_every_point),
+        ROW(killed_in_turn),  ROW(a_second_turn), ROW(memory_is_counted),
+        ROW(nothing_is_kept), ROW(inspected),     ROW(convolutions_are_estimated)};
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }

@@ -45,6 +45,16 @@ void arch_full_key(const struct arch *arch, const char *key, char buf[ARCH_KEY_B
     sl_assert(n > 0 && n < ARCH_KEY_BYTES);
 }
 
+/* Does a row say that all layers with experts have the same number? */
+static bool has_same(const struct arch *arch, size_t offset)
+{
+    const struct arch_row *row;
+    ARCH_EACH (row, arch, ARCH_ROWS(SAME))
+        if (row->offset == offset)
+            return true;
+    return false;
+}
+
 /* Is the key of this row an array? Then the row of the array reads it. */
 static bool is_array(const struct arch *arch, const struct arch_row *row, const char *key,
                      const struct gguf *g)
@@ -52,8 +62,9 @@ static bool is_array(const struct arch *arch, const struct arch_row *row, const 
     struct gguf_array a;
     bool heads;
     const char *list = arch_recurrent_key(arch, &heads);
-    return (arch_window_field(arch, row->offset) != 0 || (list && strcmp(list, row->key) == 0)) &&
-           gguf_get_uints(g, key, &a, NULL) != 0;
+    bool may_be = arch_window_field(arch, row->offset) != 0 || has_same(arch, row->offset) ||
+                  (list && strcmp(list, row->key) == 0);
+    return may_be && gguf_get_uints(g, key, &a, NULL) != 0;
 }
 
 static int missing_key(const struct arch *arch, const struct arch_row *row, const char *key,
@@ -292,7 +303,8 @@ int arch_read_hparams(const struct arch *arch, const struct gguf *g, uint32_t to
     if (drop_skipped(h, error) || arch_read_kinds(arch, g, h, error) ||
         read_rows(arch, ARCH_ROWS(ARRAY), arch_read_array, g, h, error) ||
         read_rows(arch, ARCH_ROWS(LIMITS), arch_read_limits, g, h, error) ||
-        (listed = arch_read_recurrent(arch, g, h, error)) < 0)
+        (listed = arch_read_recurrent(arch, g, h, error)) < 0 ||
+        arch_read_networks(arch, g, h, error))
         return -1;
     derive_absent(arch, h, tokens);
     if (!listed)
@@ -301,6 +313,8 @@ int arch_read_hparams(const struct arch *arch, const struct gguf *g, uint32_t to
     if (arch_read_flags(arch, g, h, error) != 0)
         return -1;
     arch_set_parts(arch, h);
+    if (read_rows(arch, ARCH_ROWS(SAME), arch_read_same, g, h, error))
+        return -1;
     const struct arch_row *row;
     ARCH_EACH (row, arch, ARCH_ROWS(CONST))
         *arch_uint(h, row->offset) = (uint32_t)row->value;

@@ -44,6 +44,7 @@ arch_read_row arch_read_array;  /* ARCH_ARRAY, after the kinds of layers */
 arch_read_row arch_read_tensor; /* ARCH_TENSOR */
 arch_read_row arch_read_width;  /* ARCH_WIDTH, after all sizes */
 arch_read_row arch_read_limits; /* ARCH_LIMITS, after the kinds of layers */
+arch_read_row arch_read_same;   /* ARCH_SAME, after the parts of layers */
 arch_read_row arch_check_only;  /* keys that select computations which sluice does not support */
 
 /* Reads an array with an element per block, of bools or of integers that are 0 or 1: 1, or 0 if the
@@ -67,6 +68,9 @@ int arch_read_kinds(const struct arch *arch, const struct gguf *g, struct model_
 int arch_read_recurrent(const struct arch *arch, const struct gguf *g, struct model_hparams *h,
                         struct error *error);
 void arch_set_recurrent(struct model_hparams *h);
+/* Sets which layers are of kind LAYER_PLAIN by the array of the file. */
+int arch_read_networks(const struct arch *arch, const struct gguf *g, struct model_hparams *h,
+                       struct error *error);
 int arch_check_recurrent(const struct model_hparams *h, struct error *error);
 
 /* True if `name` matches `pattern`, in which %u is a decimal number without leading zeros. *number:

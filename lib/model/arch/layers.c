@@ -188,6 +188,43 @@ int arch_read_limits(const struct arch *arch, const struct arch_row *row, const 
     return 0;
 }
 
+int arch_read_same(const struct arch *arch, const struct arch_row *row, const char *key,
+                   const struct gguf *g, struct model_hparams *h, struct error *error)
+{
+    const struct arch_row *own = arch_uint_row(arch, row->offset);
+    uint32_t *field = arch_uint(h, row->offset), first = h->layers;
+    char name[ARCH_KEY_BYTES];
+    struct gguf_array a;
+    (void)key; /* the row has none */
+    arch_full_key(arch, own->key, name);
+    int found = gguf_get_uints(g, name, &a, error);
+    if (found <= 0)
+        return found;
+    if (check_length(h, &a, name, error) != 0)
+        return -1;
+    for (uint32_t layer = 0; layer < h->layers; layer++) {
+        uint64_t value;
+        if (gguf_array_uint(&a, name, &value, error) != 0)
+            return -1;
+        if (!hparams_layer_has_experts(h, layer))
+            continue;
+        if (value < (uint64_t)own->min || value > (uint64_t)own->max)
+            return error_set(error, ERR_BAD_INPUT,
+                             "key '%s' is %" PRIu64 " for layer %" PRIu32
+                             ": not between %.0f and %.0f",
+                             name, value, layer, own->min, own->max);
+        if (first < h->layers && value != *field)
+            return error_set(error, ERR_BAD_INPUT,
+                             "key '%s' is %" PRIu32 " for layer %" PRIu32 " and %" PRIu64
+                             " for layer %" PRIu32
+                             ": layers whose experts differ in number or size are not supported",
+                             name, *field, first, value, layer);
+        first = first < h->layers ? first : layer;
+        *field = (uint32_t)value;
+    }
+    return 0;
+}
+
 /* Architectures without a row have no limits, and neither have layers that are not there. */
 int arch_check_limits(const struct arch *arch, const struct model_hparams *h, struct error *error)
 {
@@ -209,6 +246,44 @@ int arch_check_limits(const struct arch *arch, const struct model_hparams *h, st
                                  layer);
         }
     }
+    return 0;
+}
+
+const char *arch_network_key(const struct arch *arch)
+{
+    const struct arch_row *row = arch_first(arch->rows, ARCH_ROWS(NETWORK_KEY));
+    return row ? row->key : NULL;
+}
+
+/* Old files have the size of an expert in this array alone, times the number of those used. */
+int arch_read_networks(const struct arch *arch, const struct gguf *g, struct model_hparams *h,
+                       struct error *error)
+{
+    const char *name = arch_network_key(arch);
+    char key[ARCH_KEY_BYTES];
+    struct gguf_array a;
+    uint64_t size = 0;
+    if (!name)
+        return 0;
+    arch_full_key(arch, name, key);
+    int found = gguf_get_uints(g, key, &a, error);
+    if (found <= 0)
+        return found < 0
+                   ? -1
+                   : error_set(error, ERR_BAD_INPUT,
+                               "key '%s' is missing, or no array with a number per layer", key);
+    if (check_length(h, &a, key, error) != 0)
+        return -1;
+    for (uint32_t layer = 0; layer < h->layers; layer++) {
+        uint64_t value;
+        if (gguf_array_uint(&a, key, &value, error) != 0)
+            return -1;
+        if (value > 0)
+            h->layer_kind[layer] = LAYER_PLAIN;
+        size = value > 0 ? value : size;
+    }
+    if (h->expert_inner == 0 && h->experts_used > 0)
+        h->expert_inner = (uint32_t)(size < UINT32_MAX ? size / h->experts_used : 0);
     return 0;
 }
 

@@ -112,6 +112,8 @@ enum arch_row_kind {
     ARCH_WINDOW_KEY,
     ARCH_RECURRENT_FLAGS,
     ARCH_RECURRENT_HEADS,
+    ARCH_NETWORK_KEY,
+    ARCH_SAME,
     ARCH_LAYERS,
     ARCH_UNROTATED,
     ARCH_ROTATED_KEY,
@@ -232,6 +234,9 @@ void arch_derive_scaling(struct model_hparams *hparams);
  * array has the number of key heads of each layer, which is 0 in recurrent ones; otherwise it has
  * bools, which are true in recurrent ones. */
 const char *arch_recurrent_key(const struct arch *arch, bool *heads);
+
+/* The key of the array that states which layers are of kind LAYER_PLAIN; NULL: there is none. */
+const char *arch_network_key(const struct arch *arch);
 
 /* Makes the checks of arch_read_hparams, of ranges and relations, and nothing else. 0, or -1 with
  * ERR_BAD_INPUT. */

@@ -414,7 +414,27 @@ static int read_size(const json_t *config, const char *field, const char *otherw
     return uint_of(hf_field(config, name), name, n, error);
 }
 
-static int read_shape(const json_t *config, struct hf_shape *shape, struct error *error)
+/* The number of layers: a field, or that of the list of their kinds. */
+static int read_layers(const json_t *config, struct gguf_writer *w, struct hf_shape *shape,
+                       struct error *error)
+{
+    const struct hf_row *pattern = hf_first(shape->arch->rows, HF_ROWS(PATTERN));
+    const char *field = hf_field_for(shape->arch, "block_count");
+    const json_t *list = pattern ? hf_field(config, pattern->field) : NULL;
+    char key[HF_KEY_BYTES];
+    if (hf_field(config, field) || !json_is_array(list))
+        return read_size(config, field, "", &shape->layers, error);
+    if (json_array_size(list) > MODEL_LAYERS_MAX)
+        return error_set(error, ERR_BAD_INPUT, "%s has more than %d layers", pattern->field,
+                         MODEL_LAYERS_MAX);
+    shape->layers = (uint32_t)json_array_size(list);
+    hf_full_key(shape->arch, "block_count", key);
+    gguf_put_u32(w, key, shape->layers);
+    return 0;
+}
+
+static int read_shape(const json_t *config, struct gguf_writer *w, struct hf_shape *shape,
+                      struct error *error)
 {
     static const char *const sizes[] = {
 #define HF_SIZE(name, field) #field,
@@ -424,7 +444,7 @@ static int read_shape(const json_t *config, struct hf_shape *shape, struct error
     const char *dense = hf_field_for(a, "leading_dense_block_count");
     const char *kv = hf_field_for(a, "attention.head_count_kv");
     const char *heads = hf_field_for(a, "attention.head_count");
-    if (read_size(config, hf_field_for(a, "block_count"), "", &shape->layers, error) ||
+    if (read_layers(config, w, shape, error) ||
         read_size(config, hf_field_for(a, "expert_count"), "", &shape->experts, error) ||
         (dense && leading_of(a, config, dense, &shape->dense_layers, error)) ||
         read_size(config, heads, "num_attention_heads", &shape->heads, error) ||
@@ -538,7 +558,7 @@ int hf_config_keys(const json_t *whole, const char *name, struct gguf_writer *w,
                    check_rope(shape->arch, config, w, error) ||
                    check_quantisation(config, shape, error) ||
                    (whole != config && check_quantisation(whole, shape, error)) ||
-                   read_shape(config, shape, error) || hf_layer_kinds(config, w, shape, error)
+                   read_shape(config, w, shape, error) || hf_layer_kinds(config, w, shape, error)
                ? -1
                : 0;
 }

@@ -69,6 +69,8 @@ enum hf_row_kind {
     HF_BY_KIND,
     HF_KINDS,
     HF_LIMITS,
+    HF_PATTERN,
+    HF_NETWORK_UINTS,
     HF_LAYOUT,
     HF_FULL,
     HF_EACH,
@@ -148,6 +150,7 @@ struct hf_shape { /* the part of the configuration that locates tensors */
     uint32_t block_rows, block_columns; /* of FP8 weights; 0: none */
     uint32_t size[HF_SIZE__COUNT];      /* enum hf_size */
     bool other[MODEL_LAYERS_MAX];       /* layers of the architecture's other kind */
+    bool network[MODEL_LAYERS_MAX];     /* layers that are experts and nothing else (PATTERN) */
 };
 
 #define HF_KEY_BYTES 128

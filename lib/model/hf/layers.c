@@ -131,8 +131,20 @@ static void put_each(const char *key, uint32_t full, uint32_t other, struct gguf
 {
     uint32_t numbers[MODEL_LAYERS_MAX];
     for (uint32_t layer = 0; layer < shape->layers; layer++)
-        numbers[layer] = shape->other[layer] ? other : full;
+        numbers[layer] = shape->network[layer] ? 0 : shape->other[layer] ? other : full;
     gguf_put_array(w, key, GGUF_U32, numbers, shape->layers);
+}
+
+static int put_networks(const char *field, const char *key, const json_t *config,
+                        struct gguf_writer *w, const struct hf_shape *shape, struct error *error)
+{
+    uint32_t numbers[MODEL_LAYERS_MAX], n;
+    if (number_of(config, field, &n, error))
+        return -1;
+    for (uint32_t layer = 0; layer < shape->layers; layer++)
+        numbers[layer] = shape->network[layer] ? n : 0;
+    gguf_put_array(w, key, GGUF_U32, numbers, shape->layers);
+    return 0;
 }
 
 static int put_keys(const struct hf_row *row, const json_t *config, struct gguf_writer *w,
@@ -141,6 +153,8 @@ static int put_keys(const struct hf_row *row, const json_t *config, struct gguf_
     char key[HF_KEY_BYTES];
     uint32_t full, other;
     hf_full_key(shape->arch, row->key, key);
+    if (row->kind == HF_NETWORK_UINTS)
+        return put_networks(row->field, key, config, w, shape, error);
     if (row->kind == HF_LAYER_FLAGS) {
         gguf_put_array(w, key, GGUF_BOOL, shape->other, shape->layers);
         return 0;
@@ -330,16 +344,64 @@ static int put_layer_rotated(const struct hf_row *row, const json_t *config, str
     return 0;
 }
 
+/* The letter of a kind in a list; 0: it is unknown. */
+static char letter_of(const json_t *kind)
+{
+    static const struct {
+        const char *name;
+        char letter;
+    } names[] = {{"mamba", 'M'},
+                 {"linear_attention", 'M'},
+                 {"attention", '*'},
+                 {"full_attention", '*'},
+                 {"moe", 'E'}};
+    for (size_t i = 0; i < ARRAY_LEN(names); i++)
+        if (hf_is_string(kind, names[i].name))
+            return names[i].letter;
+    return 0;
+}
+
+static int read_pattern(const struct hf_row *row, const json_t *config, struct hf_shape *shape,
+                        struct error *error)
+{
+    const json_t *list = hf_field(config, row->field), *text = hf_field(config, row->with);
+    const char *letters = json_string_value(text);
+    size_t count = list ? json_array_size(list) : letters ? strlen(letters) : 0;
+    if (count != shape->layers)
+        return error_set(error, ERR_BAD_INPUT, "%s is not the kinds of %" PRIu32 " layers",
+                         list ? row->field : row->with, shape->layers);
+    for (uint32_t layer = 0; layer < shape->layers; layer++) {
+        char letter = list ? letter_of(json_array_get(list, layer)) : letters[layer];
+        shape->other[layer] = letter == 'M';
+        shape->network[layer] = letter == 'E';
+        if (letter != 'M' && letter != 'E' && letter != '*')
+            return error_set(error, ERR_BAD_INPUT,
+                             "%s: layer %" PRIu32
+                             " is neither Mamba-2 nor attention nor experts, which is not "
+                             "supported",
+                             list ? row->field : row->with, layer);
+    }
+    return 0;
+}
+
+static int read_kinds(const json_t *config, struct hf_shape *shape, struct error *error)
+{
+    const struct hf_row *pattern = hf_first(shape->arch->rows, HF_ROWS(PATTERN));
+    const json_t *types = hf_field(config, "layer_types");
+    if (pattern)
+        return read_pattern(pattern, config, shape, error);
+    if (types ? read_listed(config, types, shape, error) : read_interval(config, shape, error))
+        return -1;
+    return check_fixed(types != NULL, shape, error);
+}
+
 int hf_layer_kinds(const json_t *config, struct gguf_writer *w, struct hf_shape *shape,
                    struct error *error)
 {
-    const json_t *types = hf_field(config, "layer_types");
-    if (types ? read_listed(config, types, shape, error) : read_interval(config, shape, error))
-        return -1;
-    if (check_fixed(types != NULL, shape, error))
+    if (read_kinds(config, shape, error))
         return -1;
     const struct hf_row *row;
-    HF_EACH (row, shape->arch, HF_ROWS(LAYER_FLAGS) | HF_ROWS(LAYER_UINTS))
+    HF_EACH (row, shape->arch, HF_ROWS(LAYER_FLAGS) | HF_ROWS(LAYER_UINTS) | HF_ROWS(NETWORK_UINTS))
         if (put_keys(row, config, w, shape, error))
             return -1;
     HF_EACH (row, shape->arch, HF_ROWS(BY_KIND) | HF_ROWS(KINDS))

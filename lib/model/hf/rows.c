@@ -189,7 +189,8 @@ bool hf_axis_of(struct hf_axis *axis, enum hf_axis_name name, const struct hf_sh
     if (!sizes_fit(shape) || all > UINT32_MAX)
         return false;
     const uint64_t head_count = shape->heads, kv_head_count = shape->kv_heads;
-#define HF_SIZE(n, field) const uint64_t n = shape->size[HF_SIZE_##n];
+/* Some belong to no axis: tensors.c. */
+#define HF_SIZE(n, field) const uint64_t n __attribute__((unused)) = shape->size[HF_SIZE_##n];
 #include "lib/model/hf/rows.tbl.h"
     const uint64_t share = k_heads > 0 ? v_heads / k_heads : 0;
     const struct {

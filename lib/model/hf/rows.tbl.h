@@ -15,7 +15,7 @@
  *     value: SAME, PLUS_1, MINUS_EXP (-e^x); only with storage F32
  *     turned: 1: rows of the tensor are columns of the source
  *     planes: ONE matrix, or one of each of HEADS or EXPERTS, from as many parts of the rows of
- *     the source
+ *     the source; GROUPS: a vector as one matrix with a row per group
  *     rows, columns: axes of the tensor; a vector has columns only
  *
  * The expressions are of uint64_t: `all` is the size of the source in that direction, in a plane;
@@ -41,6 +41,7 @@ HF_SIZE(v_heads, linear_num_value_heads)
 HF_SIZE(delta, linear_key_head_dim)
 HF_SIZE(nope, qk_nope_head_dim)
 HF_SIZE(value, v_head_dim)
+HF_SIZE(groups, n_groups)
 
 HF_AXIS(ALL, all)
 HF_SEGMENT(ALL, 0, all, 1, 1, 0, 1, 0)
@@ -89,6 +90,7 @@ HF_SEGMENT(Z_GROUPED, (2 + share) * delta, k_heads, (2 + 2 * share) * delta, sha
 
 HF_FORM(MATRIX, TYPE, SAME, 0, ONE, ALL, ALL)
 HF_FORM(F32, F32, SAME, 0, ONE, ALL, ALL)
+HF_FORM(F32_GROUPS, F32, SAME, 0, GROUPS, ALL, ALL)
 HF_FORM(F32_PLUS_1, F32, PLUS_1, 0, ONE, ALL, ALL)
 HF_FORM(Q_ROWS, TYPE, SAME, 0, ONE, Q_PAIRS, ALL)
 HF_FORM(K_ROWS, TYPE, SAME, 0, ONE, K_PAIRS, ALL)

@@ -18,7 +18,7 @@
 #define TURNED_MAX GIB /* of a plane, which is held in memory whole */
 
 enum storage { STORAGE_TYPE, STORAGE_F32, STORAGE_MXFP4 };
-enum planes { PLANES_ONE, PLANES_HEADS, PLANES_EXPERTS };
+enum planes { PLANES_ONE, PLANES_HEADS, PLANES_EXPERTS, PLANES_GROUPS };
 
 static const struct form_row {
     enum storage storage;
@@ -132,6 +132,19 @@ static int read_source(struct hf_tensor *t, const struct safetensor *s, const st
     return 0;
 }
 
+/* A vector becomes a matrix of so many rows. */
+static int divide(struct hf_tensor *t, const struct safetensor *s, uint32_t rows,
+                  struct error *error)
+{
+    if (t->source_rows != 1 || rows == 0 || t->source_columns % rows != 0)
+        return error_set(error, ERR_BAD_INPUT,
+                         "tensor %s is not a vector of %" PRIu32 " equal groups", s->name, rows);
+    t->source_rows = rows;
+    t->source_columns /= rows;
+    t->row_bytes /= rows;
+    return 0;
+}
+
 static int set_types(const struct work *w, struct hf_tensor *t, const struct safetensor *s,
                      const struct form_row *f, struct error *error)
 {
@@ -168,7 +181,8 @@ static int describe(const struct work *w, struct hf_tensor *t, const struct safe
                     const struct form_row *f, uint32_t planes, struct error *error)
 {
     t->planes = planes;
-    if (read_source(t, s, f, t->stacked ? planes : 1, error))
+    if (read_source(t, s, f, t->stacked ? planes : 1, error) ||
+        (f->planes == PLANES_GROUPS && divide(t, s, w->shape->size[HF_SIZE_groups], error)))
         return -1;
     uint64_t across = f->turned ? t->source_columns : t->source_rows;
     uint64_t along = f->turned ? t->source_rows : t->source_columns;
@@ -261,7 +275,7 @@ static int put_dense(const struct work *w, const struct hf_row *row, uint32_t la
     if (describe(w, t, s, f, f->planes == PLANES_HEADS ? w->shape->heads : 1, error) ||
         add_scales(w->hf, t, error))
         return -1;
-    put(w->hf, t, gguf, f->planes != PLANES_ONE);
+    put(w->hf, t, gguf, f->planes == PLANES_HEADS);
     return 0;
 }
 
@@ -321,15 +335,22 @@ static int put_experts(const struct work *w, const struct hf_row *row, uint32_t 
     return 0;
 }
 
+/* Where networks are layers of their own, only these have experts. */
+static bool has_experts(const struct work *w, uint32_t layer)
+{
+    bool apart = hf_first(w->shape->arch->rows, HF_ROWS(PATTERN)) != NULL;
+    return apart ? w->shape->network[layer] : layer >= w->shape->dense_layers;
+}
+
 static bool present(const struct work *w, enum hf_presence presence, uint32_t layer)
 {
-    bool experts = layer >= w->shape->dense_layers;
+    bool experts = has_experts(w, layer);
     switch (presence) {
     case HF_PRESENCE_REQUIRED:
     case HF_PRESENCE_OPTIONAL: return true;
     case HF_PRESENCE_DENSE: return !experts;
     case HF_PRESENCE_EXPERTS: return experts;
-    case HF_PRESENCE_FULL: return !w->shape->other[layer];
+    case HF_PRESENCE_FULL: return !w->shape->other[layer] && !w->shape->network[layer];
     case HF_PRESENCE_OTHER: return w->shape->other[layer];
     }
     sl_panic("presence %d", (int)presence);
@@ -364,7 +385,7 @@ static int put_layer(const struct work *w, uint32_t layer, struct error *error)
         if (chosen && put_dense(w, chosen, layer, false, error))
             return -1;
     }
-    if (layer < w->shape->dense_layers)
+    if (!has_experts(w, layer))
         return 0;
     HF_EACH (row, w->shape->arch, ROWS_OF_EXPERTS) {
         const struct hf_row *chosen = choose(w, row, ROWS_OF_EXPERTS, layer);

@@ -146,6 +146,22 @@ static bool set_text(struct shape *s, const char *field, const char *text)
     return false;
 }
 
+/* The kinds of the layers. */
+static int set_pattern(struct shape *s, const char *text, struct error *error)
+{
+    size_t n = strlen(text);
+    if (!arch_network_key(s->arch))
+        return error_set(error, ERR_BAD_INPUT,
+                         "pattern: each layer of %s has a mixer and a network", s->arch->name);
+    if (n == 0 || n >= sizeof s->pattern || strspn(text, "M*E") != n)
+        return error_set(error, ERR_BAD_INPUT,
+                         "pattern: '%.64s' is not 1 to %zu letters of M (recurrent), * (attention) "
+                         "and E (experts)",
+                         text, sizeof s->pattern - 1);
+    memcpy(s->pattern, text, n + 1);
+    return 0;
+}
+
 int shape_set(struct shape *s, const char *setting, struct error *error)
 {
     const char *equals = strchr(setting, '=');
@@ -157,6 +173,8 @@ int shape_set(struct shape *s, const char *setting, struct error *error)
     field[n] = 0;
     if (strcmp(field, "arch") == 0)
         return set_arch(s, equals + 1, error);
+    if (strcmp(field, "pattern") == 0)
+        return set_pattern(s, equals + 1, error);
     if (set_text(s, field, equals + 1))
         return 0;
     return set_number(s, field, equals + 1, error);
@@ -198,6 +216,23 @@ int shape_named(struct shape *s, const char *name, struct error *error)
     return unknown(name, error);
 }
 
+static void set_kinds(struct shape *s)
+{
+    struct model_hparams *h = &s->h;
+    arch_set_kinds(s->arch, h);
+    for (uint32_t l = 0; arch_window_key(s->arch) && h->window > 0 && l < h->layers; l++)
+        h->layer_kind[l] = fmod(l + 1, s->full_every < 1 ? 1 : floor(s->full_every)) == 0
+                               ? LAYER_FULL
+                               : LAYER_WINDOW;
+    const char *pattern = s->pattern[0] ? s->pattern : "ME*E";
+    for (uint32_t l = 0; arch_network_key(s->arch) && l < h->layers; l++) {
+        char kind = pattern[l % strlen(pattern)];
+        h->layer_kind[l] = kind == 'M' ? LAYER_RECURRENT : kind == 'E' ? LAYER_PLAIN : LAYER_FULL;
+    }
+    for (uint32_t l = 0; arch_rotated_key(s->arch) && s->no_rope_full == 1 && l < h->layers; l++)
+        h->layer_flags[l] = h->layer_kind[l] == LAYER_FULL ? LAYER_UNROTATED : 0;
+}
+
 int shape_finish(struct shape *s, struct error *error)
 {
     struct model_hparams *h = &s->h;
@@ -215,13 +250,7 @@ int shape_finish(struct shape *s, struct error *error)
     arch_set_shares(s->arch, h);
     if (h->rope_dims == 0)
         h->rope_dims = h->head_size;
-    arch_set_kinds(s->arch, h);
-    for (uint32_t l = 0; arch_window_key(s->arch) && h->window > 0 && l < h->layers; l++)
-        h->layer_kind[l] = fmod(l + 1, s->full_every < 1 ? 1 : floor(s->full_every)) == 0
-                               ? LAYER_FULL
-                               : LAYER_WINDOW;
-    for (uint32_t l = 0; arch_rotated_key(s->arch) && s->no_rope_full == 1 && l < h->layers; l++)
-        h->layer_flags[l] = h->layer_kind[l] == LAYER_FULL ? LAYER_UNROTATED : 0;
+    set_kinds(s);
     arch_set_parts(s->arch, h);
     for (uint32_t l = h->layers; l < MODEL_LAYERS_MAX; l++)
         h->expert_limits[l] = h->dense_limits[l] = 0;
@@ -272,6 +301,12 @@ static void put_arrays(const struct shape *s, struct gguf_writer *w)
         gguf_put_array(w, key, GGUF_BOOL, s->h.layer_kind, s->h.layers);
     put_rotated(s, w);
     const struct arch_row *row;
+    ARCH_EACH (row, s->arch, ARCH_ROWS(NETWORK_KEY)) {
+        for (uint32_t l = 0; l < s->h.layers; l++)
+            values[l] = s->h.layer_kind[l] == LAYER_PLAIN ? s->h.expert_inner : 0;
+        snprintf(key, sizeof key, "%s.%s", arch, row->key);
+        gguf_put_array(w, key, GGUF_U32, values, s->h.layers);
+    }
     ARCH_EACH (row, s->arch, ARCH_ROWS(ARRAY)) {
         if (get_u32(s, row->offset) == 0)
             continue;
@@ -309,7 +344,7 @@ static bool put_heads(const struct shape *s, const char *row, const char *key,
         return false;
     uint32_t of[MODEL_LAYERS_MAX];
     for (uint32_t i = 0; i < s->h.layers; i++)
-        of[i] = s->h.layer_kind[i] == LAYER_RECURRENT ? 0 : s->h.kv_heads;
+        of[i] = s->h.layer_kind[i] == LAYER_FULL ? s->h.kv_heads : 0;
     gguf_put_array(w, key, GGUF_U32, of, s->h.layers);
     return true;
 }

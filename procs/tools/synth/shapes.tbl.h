@@ -114,6 +114,14 @@ SHAPE("granite-4.0-h-small", "granitehybrid",
       "experts=72 experts_used=10 expert_inner=768 shared_inner=1536 conv_taps=4 delta_size=128 "
       "delta_k_heads=1 delta_v_heads=128 delta_inner=8192 attention_step=10 embedding_scale=12 "
       "residual_scale=0.22 score_scale=0.0078125 logit_divisor=16 rms_eps=1e-5 tied=1")
+/* checked: layers and their kinds, sizes of heads, experts and Mamba in quoted configurations of
+ * Nemotron-3-Nano-30B-A3B, 31.6 billion parameters; context as the converter writes it */
+SHAPE("nemotron-3-nano", "nemotron_h_moe",
+      "layers=52 hidden=2688 heads=32 kv_heads=2 head_size=128 vocab=131072 context=1048576 "
+      "experts=128 experts_used=6 expert_inner=1856 shared_count=1 shared_inner=3712 conv_taps=4 "
+      "delta_size=128 delta_k_heads=8 delta_v_heads=64 delta_inner=4096 expert_scale=2.5 "
+      "norm_top_k=1 gating=2 rms_eps=1e-5 rope_dims=84 "
+      "pattern=MEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEMEM*EMEMEMEME")
 /* checked: context and rope_theta in llama.cpp's conversion; tied as Hunyuan-Large is; the rest:
  * not checked */
 SHAPE("hunyuan-a13b", "hunyuan-moe",

@@ -15,6 +15,7 @@
 
 #define CONSTANT        0.25f /* share of an embedding's variance common to all tokens */
 #define SWIGLU_RMS      0.6f  /* RMS of silu(g) * u for normal g and u */
+#define RELU_RMS        1.2f  /* and of the square of relu(g) */
 #define ROWS_OF_TENSORS (ARCH_ROWS(DENSE) | ARCH_ROWS(EXPERT))
 #define BIAS            0.1f   /* deviation of a bias vector */
 #define FP4_DEVIATION   256.0f /* its blocks' scales are then in the middle of their range */
@@ -35,7 +36,7 @@ static bool ends_with(const char *text, const char *end)
  * weighted experts. */
 static float deviation_of(const struct shape *s, const char *name, uint64_t k)
 {
-    float even = 1.0f / sqrtf((float)k);
+    float even = 1.0f / sqrtf((float)k), inner = s->h.two_matrices ? RELU_RMS : SWIGLU_RMS;
     float share = sqrtf((float)s->update / (2.0f * (float)s->h.layers));
     if (s->h.residual_scale != 0)
         share /= s->h.residual_scale;
@@ -43,10 +44,12 @@ static float deviation_of(const struct shape *s, const char *name, uint64_t k)
         return BIAS;
     if (strstr(name, "attn_output") || strstr(name, "ssm_out") || strstr(name, "out_proj"))
         return even * share;
+    if (strstr(name, "ffn_latent_up"))
+        return even * share;
     if (strstr(name, "ffn_down_exps"))
-        return even * share / SWIGLU_RMS * sqrtf((float)s->h.experts_used);
+        return even * (s->h.expert_width > 0 ? 1 : share) / inner * sqrtf((float)s->h.experts_used);
     if (strstr(name, "ffn_down"))
-        return even * share / SWIGLU_RMS;
+        return even * share / inner;
     return even;
 }
 
@@ -183,7 +186,7 @@ static void add_experts(struct weights *w, struct gguf_writer *out, const struct
 {
     const struct shape *s = w->shape;
     bool half = row->role == EXPERT_GATE || row->role == EXPERT_UP;
-    if (s->joined == 1 ? half : row->role == EXPERT_GATE_UP)
+    if (s->joined == 1 && s->h.two_matrices == 0 ? half : row->role == EXPERT_GATE_UP)
         return;
     struct tensor t = {.dims = 3, .layer = layer, .filling = FILL_RANDOM};
     set_sizes(&t, &s->h, row);

@@ -18,7 +18,7 @@ import step
 import vectors
 import vocabulary
 
-ROUTER = re.compile(r"(router|mlp\.gate|moe\.gate|feed_forward\.gate|gate\.wg|router\.(layer|proj|gate))(\.weight)?$")
+ROUTER = re.compile(r"(router|mixer\.gate|mlp\.gate|moe\.gate|feed_forward\.gate|gate\.wg|router\.(layer|proj|gate))(\.weight)?$")
 
 
 def value(name, shape, draw, tied, centred):
@@ -121,6 +121,22 @@ def join_qkv(directory):
     save_file(tensors, path, metadata={"format": "pt"})
 
 
+def add_nemotron_drafting(directory):
+    """The same as published: mtp.layers.0 has attention, mtp.layers.1 experts."""
+    path = os.path.join(directory, "model.safetensors")
+    tensors = load_file(path)
+    hidden = tensors["backbone.norm_f.weight"].shape[0]
+    for number, part in enumerate(("q_proj", "gate")):
+        layer = next(n for n in tensors if n.endswith(f"mixer.{part}.weight")).split(".mixer.")[0] + "."
+        for name, tensor in list(tensors.items()):
+            if name.startswith(layer):
+                tensors[f"mtp.layers.{number}." + name.removeprefix(layer)] = tensor.flip(0).contiguous()
+    tensors["mtp.layers.0.eh_proj.weight"] = torch.full((hidden, 2 * hidden), 0.5)
+    for name in ("0.enorm", "0.hnorm", "1.final_layernorm"):
+        tensors[f"mtp.layers.{name}.weight"] = torch.ones(hidden)
+    save_file(tensors, path, metadata={"format": "pt"})
+
+
 def with_transformers(case, directory, vocabularies, seed):
     """Saves the checkpoint; returns what computes losses of ids."""
     config_name, settings, special = case
@@ -137,7 +153,9 @@ def with_transformers(case, directory, vocabularies, seed):
         hf_directory.turn_experts(directory)
     if special.get("JOINED"):
         join_qkv(directory)
-    if special.get("MTP"):
+    if special.get("MTP") == "nemotron":
+        add_nemotron_drafting(directory)
+    elif special.get("MTP"):
         add_drafting(directory, special["MTP"], settings["num_hidden_layers"])
     vectors.round_cache(model)
     return lambda ids: hf_directory.losses_of(model, ids)

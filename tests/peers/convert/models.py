@@ -120,6 +120,26 @@ def granite_swa(s):
         "spm": dict(VOCAB="spm")}
 
 
+def nemotron_h_moe(s):
+    linear, full = "linear_attention", "full_attention"
+    # Mamba's heads together are wider than `expand` says, and a multiple of 64, as the converter wants it.
+    base = dict(hidden_size=s.hidden, num_attention_heads=s.heads, num_key_value_heads=s.kv, head_dim=s.head,
+                max_position_embeddings=s.context, layer_norm_epsilon=1e-5, tie_word_embeddings=False,
+                ssm_state_size=s.state, mamba_num_heads=max(64 // s.state, 3 * s.hidden // (2 * s.state)),
+                mamba_head_dim=s.state, n_groups=2, conv_kernel=4, expand=2, chunk_size=32, n_routed_experts=s.experts,
+                num_experts_per_tok=2, n_shared_experts=1, moe_intermediate_size=s.inner,
+                moe_shared_expert_intermediate_size=s.dense, routed_scaling_factor=2.5, norm_topk_prob=True,
+                layers_block_type=[linear, "moe", full, linear, "moe"])
+    latent = dict(moe_latent_size=s.hidden // 2)
+    return "NemotronHConfig", base, {
+        "latent": latent, "super": dict(**latent, MTP="nemotron", SAVE=dict(num_nextn_predict_layers=1)),
+        "one_group": dict(n_groups=1), "no_conv_bias": dict(use_conv_bias=False), "taps": dict(conv_kernel=3),
+        "no_norm_topk": dict(norm_topk_prob=False), "no_scale": dict(routed_scaling_factor=1.0),
+        "no_attention": dict(layers_block_type=[linear, "moe", linear, "moe"]),
+        "attention_bias": dict(attention_bias=True), "two_shared": dict(n_shared_experts=2),
+        "dense_layer": dict(layers_block_type=[linear, "moe", full, "mlp", "moe"], intermediate_size=s.dense)}
+
+
 def hunyuan(s):
     # The converter reads the published lists, one value per layer.
     base = plain(s, head_dim=s.hidden // s.heads, num_experts=s.experts, moe_topk=2, intermediate_size=s.inner,
@@ -533,7 +553,7 @@ ARCHITECTURES = {
     "lfm2moe": (lfm2moe, "lfm2"), "olmoe": (olmoe, "olmo"), "llama": (llama, "spm"), "dots1": (dots1, "qwen2"),
     "ernie4_5-moe": (ernie, "spm"), "hunyuan-moe": (hunyuan, "hunyuan"), "granitemoe": (granitemoe, "refact"),
     "granitehybrid": (granitehybrid, "dbrx"), "granite_swa": (granite_swa, "dbrx"), "mimo2": (mimo2, "qwen2"),
-    "cohere2moe": (cohere2moe, "cohere2moe"),
+    "cohere2moe": (cohere2moe, "cohere2moe"), "nemotron_h_moe": (nemotron_h_moe, "pixtral"),
     "dbrx": (dbrx, "dbrx"), "phimoe": (phimoe, "spm"), "bailingmoe2": (bailingmoe2, "bailingmoe2"),
     "smallthinker": (smallthinker, "qwen2"), "qwen3vlmoe": (qwen3vlmoe, "qwen2"), "mellum": (mellum, "mellum2"),
     "exaone-moe": (exaone_moe, "exaone-moe"), "hy_v3": (hy_v3, "hunyuan"), "mistral4": (mistral4, "tekken"),
@@ -572,6 +592,6 @@ NOT_IN_FILE = {
 # does not show
 GOLDEN = {**{f"{architecture}/base": 1 for architecture in ARCHITECTURES},
           **{name: 1 for name in ("gpt-oss/yarn_factor", "gpt-oss/linear", "qwen2moe/no_bias", "mellum/window_theta",
-                                  "exaone-moe/mtp", "hy_v3/mtp", "granitehybrid/groups", "step35/mtp", "laguna/element",
-                                  "mimo2/joined", "cohere2moe/layer_norm")}, "glm4moe/solar_open": 2,
+                                  "exaone-moe/mtp", "hy_v3/mtp", "granitehybrid/groups", "nemotron_h_moe/super", "step35/mtp",
+                                  "laguna/element", "mimo2/joined", "cohere2moe/layer_norm")}, "glm4moe/solar_open": 2,
           "mistral4/base": 3}

@@ -101,6 +101,12 @@
 /* A layer without the tensor of that name has no experts: the first ones are dense_layers, which
  * may be stated by its key, too; others are UNROUTED. */
 #define ROUTER_NAME(name) ROW(ROUTER_NAME, .key = (name))
+/* An array with a number per block, the inner size of its network: where it is not 0, the layer is
+ * of kind LAYER_PLAIN, and not what other keys say. */
+#define NETWORK_KEY(key_) ROW(NETWORK_KEY, .key = (key_))
+/* The key of this field, which has a UINT row, may also be an array with a number per block, of
+ * which those of layers with experts must be one number. */
+#define SAME(field) ROW(SAME, FIELD(field))
 /* What layers consist of (arch.h). which: UNROUTED (by ROUTER_NAME), LEADING (the first
  * dense_layers), RECURRENT, PLAIN (of these kinds), LEADING_RECURRENT (both), or ALL others. The
  * first row that fits a layer counts. */

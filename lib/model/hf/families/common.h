@@ -9,8 +9,8 @@
 extern const struct hf_row hf_sizes[], hf_sizes_without_rope[], hf_rms[], hf_heads[], hf_yarn[],
     hf_yarn_full[], hf_core[], hf_common[], hf_dense_ffn[], hf_leading_dense[],
     hf_leading_dense_shared[], hf_leading_dense_shared_tensors[], hf_sigmoid[], hf_qk_norms[],
-    hf_experts_of_mlp[],
-    hf_experts_either[], hf_mlp_experts[], hf_gated_shared[], hf_mixtral_experts[];
+    hf_experts_of_mlp[], hf_experts_either[], hf_mlp_experts[], hf_gated_shared[],
+    hf_mixtral_experts[];
 
 #define FFN_NORM "blk.%u.ffn_norm.weight"
 

@@ -108,6 +108,10 @@
     ROW(KINDS, .field = #field_, .full = (full_), .other = (other_), PRESENCE(OPTIONAL))
 /* An optional list of a number for each layer, null for 0. */
 #define LIMITS(field_, key_) ROW(LIMITS, .field = #field_, .key = (key_))
+/* Each layer is attention, the other mixer, or experts alone: a list of kinds, or a text of *, M and
+ * E. NETWORK_UINTS: an array of numbers, the field for layers of experts, 0 for the others. */
+#define PATTERN(list, letters)      ROW(PATTERN, .field = #list, .with = #letters)
+#define NETWORK_UINTS(field_, key_) ROW(NETWORK_UINTS, .field = #field_, .key = (key_))
 /* Arrays of 0 and 1, an element per layer. Layers with a window, and those that are rotated, are
  * all but number % period == at, and then the key gets `size`; or no layer has a window and all are
  * rotated. */

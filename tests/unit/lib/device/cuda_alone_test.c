@@ -90,6 +90,8 @@ static const struct {
     {"converted/step35-base.gguf", KV_TYPE_F16},
     {"converted/laguna-element.gguf", KV_TYPE_F16},
     {"converted/afmoe-base.gguf", KV_TYPE_F16},
+    {"converted/nemotron_h_moe-base.gguf", KV_TYPE_F16},
+    {"converted/nemotron_h_moe-super.gguf", KV_TYPE_F16},
 };
 
 START_TEST(alone)

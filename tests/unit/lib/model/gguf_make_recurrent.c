@@ -155,12 +155,66 @@ static void granite(struct make *m, unsigned layers, unsigned h, uint32_t type)
     make_bool(m, "granitehybrid.rope.scaling.finetuned", false);
 }
 
+/* Experts of two matrices, next to a shared one. */
+static void nemotron_experts(struct make *m, unsigned layer, unsigned h, uint32_t type)
+{
+    no_attention(m, layer);
+    edit(m, layer,
+         (const struct row[]){{.name = "ffn_norm.weight"},
+                              {.name = "ffn_gate_exps.weight"},
+                              {"exp_probs_b.bias", TENSOR_F32, 3, 1},
+                              {"ffn_up_shexp.weight", type, h, h},
+                              {"ffn_down_shexp.weight", type, h, h},
+                              {0}});
+}
+
+/* Mamba-2 as in granite; every second layer, or the only one, has experts and nothing else. */
+static void nemotron(struct make *m, unsigned layers, unsigned h, uint32_t type)
+{
+    int32_t heads[8] = {0}, networks[8] = {0};
+    number(m, "nemotron_h_moe", "ssm.conv_kernel", TAPS);
+    number(m, "nemotron_h_moe", "ssm.state_size", h / 2);
+    number(m, "nemotron_h_moe", "ssm.group_count", 1);
+    number(m, "nemotron_h_moe", "ssm.time_step_rank", 2);
+    number(m, "nemotron_h_moe", "ssm.inner_size", h);
+    number(m, "nemotron_h_moe", "expert_shared_feed_forward_length", h);
+    for (unsigned layer = 0; layer < layers; layer++) {
+        networks[layer] = layer % 2 == 1 || layers == 1 ? (int32_t)h : 0;
+        if (networks[layer] > 0) {
+            nemotron_experts(m, layer, h, type);
+            continue;
+        }
+        no_attention(m, layer);
+        edit(m, layer,
+             (const struct row[]){{.name = "ffn_norm.weight"},
+                                  {.name = "ffn_gate_inp.weight"},
+                                  {.name = "ffn_gate_exps.weight"},
+                                  {.name = "ffn_up_exps.weight"},
+                                  {.name = "ffn_down_exps.weight"},
+                                  {"ssm_in.weight", type, h, 3 * h + 2},
+                                  {"ssm_conv1d.weight", TENSOR_F32, TAPS, 2 * h},
+                                  {"ssm_conv1d.bias", TENSOR_F32, 2 * h, 1},
+                                  {"ssm_dt.bias", TENSOR_F32, 2, 1},
+                                  {"ssm_a", TENSOR_F32, 1, 2},
+                                  {"ssm_d", TENSOR_F32, 1, 2},
+                                  {"ssm_norm.weight", TENSOR_F32, h, 1},
+                                  {"ssm_out.weight", type, h, h},
+                                  {0}});
+    }
+    make_i32s(m, "nemotron_h_moe.attention.head_count_kv", heads, layers);
+    make_i32s(m, "nemotron_h_moe.feed_forward_length", networks, layers);
+    make_f32(m, "nemotron_h_moe.attention.layer_norm_epsilon", 1e-5f);
+    make_bool(m, "nemotron_h_moe.expert_weights_norm", true);
+}
+
 void make_recurrent(struct make *m, const char *arch, unsigned layers, unsigned h, uint32_t type)
 {
     if (strcmp(arch, "lfm2moe") == 0)
         lfm(m, layers, h, type);
     else if (strcmp(arch, "granitehybrid") == 0)
         granite(m, layers, h, type);
+    else if (strcmp(arch, "nemotron_h_moe") == 0)
+        nemotron(m, layers, h, type);
     else if (strcmp(arch, "qwen35moe") == 0 || strcmp(arch, "qwen3next") == 0)
         qwen(m, arch, layers, h, type);
 }

@@ -21,6 +21,7 @@ enum kind {
     COPY,          /* also without dimensions of size 1, and one expert of a 3-D tensor */
     MINUS_1,       /* COPY, less 1 */
     LOG,           /* COPY of vectors: log(-x) */
+    GROUPS,        /* a vector, in rows */
     HALVES,        /* rows of the first tensor, then of the second */
     TURNED,        /* [plane][column][row] */
     TURNED_HALVES, /* TURNED of two tensors, columns of the first, then of the second */
@@ -142,6 +143,7 @@ static void put_element(const struct moved *k, enum kind kind, uint64_t e, uint6
     case MINUS_1: put_float(a, c, false, out); break;
     case LOG: put_float(a, c, true, out); break;
     case V_LOG: put_float(a, v_head(k, c), true, out); break;
+    case GROUPS: put(a, 0, c / a->columns, c % a->columns, out); break;
     case HALVES: put(&k->part[r >= a->rows], p, r % a->rows, c, out); break;
     case TURNED: put(a, p, c, r, out); break;
     case TURNED_HALVES: put(&k->part[c >= a->rows], p, c % a->rows, r, out); break;

@@ -214,6 +214,41 @@ HF_MADE_OF("granitehybrid", "model.layers.#.mamba.A_log", LOG, "blk.%u.ssm_a")
 HF_MADE_OF("granitehybrid", "model.layers.#.mamba.D", COPY, "blk.%u.ssm_d")
 HF_MADE_OF("granitehybrid", "model.layers.#.mamba.norm.weight", COPY, "blk.%u.ssm_norm.weight")
 HF_MADE_OF("granitehybrid", "model.layers.#.mamba.out_proj.weight", COPY, "blk.%u.ssm_out.weight")
+HF_MADE_OF("nemotron_h_moe", "backbone.embeddings.weight", COPY, "token_embd.weight")
+HF_MADE_OF("nemotron_h_moe", "backbone.norm_f.weight", COPY, "output_norm.weight")
+HF_MADE_OF("nemotron_h_moe", "backbone.layers.#.norm.weight", COPY, "blk.%u.attn_norm.weight")
+HF_MADE_OF("nemotron_h_moe", "backbone.layers.#.mixer.q_proj.weight", COPY, "blk.%u.attn_q.weight")
+HF_MADE_OF("nemotron_h_moe", "backbone.layers.#.mixer.k_proj.weight", COPY, "blk.%u.attn_k.weight")
+HF_MADE_OF("nemotron_h_moe", "backbone.layers.#.mixer.v_proj.weight", COPY, "blk.%u.attn_v.weight")
+HF_MADE_OF("nemotron_h_moe", "backbone.layers.#.mixer.o_proj.weight", COPY,
+           "blk.%u.attn_output.weight")
+HF_MADE_OF("nemotron_h_moe", "backbone.layers.#.mixer.in_proj.weight", COPY, "blk.%u.ssm_in.weight")
+HF_MADE_OF("nemotron_h_moe", "backbone.layers.#.mixer.conv1d.weight", COPY,
+           "blk.%u.ssm_conv1d.weight")
+HF_MADE_OF("nemotron_h_moe", "backbone.layers.#.mixer.conv1d.bias", COPY, "blk.%u.ssm_conv1d.bias")
+HF_MADE_OF("nemotron_h_moe", "backbone.layers.#.mixer.dt_bias", COPY, "blk.%u.ssm_dt.bias")
+HF_MADE_OF("nemotron_h_moe", "backbone.layers.#.mixer.A_log", LOG, "blk.%u.ssm_a")
+HF_MADE_OF("nemotron_h_moe", "backbone.layers.#.mixer.D", COPY, "blk.%u.ssm_d")
+HF_MADE_OF("nemotron_h_moe", "backbone.layers.#.mixer.norm.weight", GROUPS,
+           "blk.%u.ssm_norm.weight")
+HF_MADE_OF("nemotron_h_moe", "backbone.layers.#.mixer.out_proj.weight", COPY,
+           "blk.%u.ssm_out.weight")
+HF_MADE_OF("nemotron_h_moe", "backbone.layers.#.mixer.gate.weight", COPY,
+           "blk.%u.ffn_gate_inp.weight")
+HF_MADE_OF("nemotron_h_moe", "backbone.layers.#.mixer.gate.e_score_correction_bias", COPY,
+           "blk.%u.exp_probs_b.bias")
+HF_MADE_OF("nemotron_h_moe", "backbone.layers.#.mixer.fc1_latent_proj.weight", COPY,
+           "blk.%u.ffn_latent_down.weight")
+HF_MADE_OF("nemotron_h_moe", "backbone.layers.#.mixer.fc2_latent_proj.weight", COPY,
+           "blk.%u.ffn_latent_up.weight")
+HF_MADE_OF("nemotron_h_moe", "backbone.layers.#.mixer.experts.#.up_proj.weight", COPY,
+           "blk.%u.ffn_up_exps.weight")
+HF_MADE_OF("nemotron_h_moe", "backbone.layers.#.mixer.experts.#.down_proj.weight", COPY,
+           "blk.%u.ffn_down_exps.weight")
+HF_MADE_OF("nemotron_h_moe", "backbone.layers.#.mixer.shared_experts.up_proj.weight", COPY,
+           "blk.%u.ffn_up_shexp.weight")
+HF_MADE_OF("nemotron_h_moe", "backbone.layers.#.mixer.shared_experts.down_proj.weight", COPY,
+           "blk.%u.ffn_down_shexp.weight")
 HF_MADE_OF("phimoe", "model.norm.bias", COPY, "output_norm.bias")
 HF_MADE_OF("phimoe", "lm_head.bias", COPY, "output.bias")
 HF_MADE_OF("phimoe", "model.layers.#.input_layernorm.bias", COPY, "blk.%u.attn_norm.bias")

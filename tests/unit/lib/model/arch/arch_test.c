@@ -32,6 +32,7 @@ static const struct {
     {"granitemoe", 0, QK_NORM_NONE, ROPE_PAIRS, 0, 7, 3, 0},
     {"granitehybrid", 0, QK_NORM_NONE, ROPE_PAIRS, 0, 7, 3, 0},
     {"granite_swa", 0, QK_NORM_NONE, ROPE_PAIRS, 32, 10, 3, 0},
+    {"nemotron_h_moe", 1, QK_NORM_NONE, ROPE_HALVES, 32, 5, 3, 9},
     {"hunyuan-moe", 1, QK_NORM_HEAD_AFTER, ROPE_HALVES, 32, 12, 3, 0},
     {"phimoe", 0, QK_NORM_NONE, ROPE_HALVES, 0, 13, 5, 0},
     {"dbrx", 1, QK_NORM_NONE, ROPE_HALVES, 0, 5, 3, 0},
