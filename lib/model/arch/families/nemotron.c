@@ -15,7 +15,7 @@ static const struct arch_row nemotron_h_moe[] = {
     UINT(skipped_layers, "nextn_predict_layers", 0, MODEL_LAYERS_MAX - 1, DERIVED),
     GROUP(arch_no_window),
     FLOAT_ELSE(score_scale, "attention.scale", 0, 1000, 0),
-    CONST(no_rope_full, 2),
+    UNROTATED(ALL),
     GROUP(arch_attention),
     GROUP(arch_biases),
     GROUP(arch_mamba2),
