@@ -304,19 +304,12 @@ static void bind_attention(struct core *c, uint32_t i)
               (!l->attn.q_bias.address &&
                !l->attn.k_bias.address)); /* the order of bias and norm is undefined */
     bind_qkv(c, i);
+    if (has(c, i, DENSE_ATTN_GATE))
+        l->gate = dense_matrix(c, i, DENSE_ATTN_GATE);
     l->out = dense_matrix(c, i, DENSE_ATTN_OUT);
-    l->in_forms = form_bit(&l->q) | form_bit(&l->attn.k) | form_bit(&l->attn.v);
+    l->in_forms =
+        form_bit(&l->q) | form_bit(&l->attn.k) | form_bit(&l->attn.v) | form_bit(&l->gate);
     l->mix_forms = form_bit(&l->out);
-}
-
-/* Gates with a matrix of their own. */
-static void bind_gates(struct core *c, uint32_t i)
-{
-    struct core_layer *l = &c->layer[i];
-    if (!has(c, i, DENSE_ATTN_GATE))
-        return;
-    l->gate = dense_matrix(c, i, DENSE_ATTN_GATE);
-    l->in_forms |= form_bit(&l->gate);
 }
 
 /* A matrix for each head as one, of the rows of all. */
@@ -465,12 +458,10 @@ static void bind_mixer(struct core *c, uint32_t i, uint64_t *vectors)
     case MIXER_ATTENTION:
         bind_sizes(c, i);
         bind_attention(c, i);
-        bind_gates(c, i);
         return;
     case MIXER_MLA:
         bind_sizes(c, i);
         bind_mla(c, i);
-        bind_gates(c, i);
         return;
     case MIXER_DELTANET:
         bind_recurrent(c, i, delta, ARRAY_LEN(delta), DENSE_DELTA_OUT);
