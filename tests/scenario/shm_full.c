@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
+#include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
@@ -46,6 +47,14 @@ static void fill(void)
         if (write(fd, bytes, n) != (ssize_t)n)
             n /= 2;
     close(fd);
+}
+
+/* Room for logs of tokens, not for keys and values. */
+static void leave(off_t bytes)
+{
+    struct stat st;
+    CHECK(stat(BALLAST, &st) == 0 && truncate(BALLAST, st.st_size - bytes) == 0, "%s: %s", BALLAST,
+          strerror(errno));
 }
 
 static void empty(void)
@@ -129,6 +138,53 @@ static void for_a_moment(void)
     large_shm();
 }
 
+static void ask(struct engine *e, unsigned i, struct text *text)
+{
+    char prompt[8192];
+    snprintf(prompt, sizeof prompt, "%u times: %s %s", i, test_prompt(2), test_prompt(2));
+    engine_generate(e, prompt, 20, text);
+}
+
+static void forget(struct engine *e)
+{
+    struct command c;
+    command_run(&c, NULL, WAIT_MS,
+                (const char *const[]){"ctl", "--name", e->run, "prefixes", "clear", NULL});
+    CHECK(c.status == 0, "ctl: %s%s", c.out, c.err);
+    command_free(&c);
+}
+
+/* Other programs have taken what is left of /dev/shm, and kept prefixes the rest: they are given up
+ * for a request, whose experts are in memory. */
+static void kept_prefixes_yield(void)
+{
+    enum { PROMPTS = 5 };
+    struct text want, got;
+    small_shm("200m");
+    struct engine *e = engine_new();
+    engine_start(e, (const char *const[]){"--budget=128MiB", "--ctx-size=512", NULL});
+    ask(e, PROMPTS, &want);
+    forget(e);
+    for (unsigned i = 0; i < PROMPTS; i++) {
+        ask(e, i, &got);
+        text_free(&got);
+    }
+    uint64_t kept = engine_counter(e, "compute", "kv_kept_bytes");
+    CHECK(engine_counter(e, "compute", "kv_kept_evictions") == 0, "the pool is too small");
+    fill();
+    leave(128 * KIB);
+    ask(e, PROMPTS, &got);
+    text_check_same(&want, &got, "in a full /dev/shm");
+    text_free(&got);
+    text_free(&want);
+    CHECK(engine_counter(e, "compute", "kv_kept_evictions") > 0,
+          "nothing was given up of %llu bytes", (unsigned long long)kept);
+    check_unharmed(e);
+    empty();
+    engine_stop(e);
+    large_shm();
+}
+
 /* A model that is small, but has a long context, in a small /dev/shm: the context is what fits. */
 static void long_context(void)
 {
@@ -153,6 +209,7 @@ static void long_context(void)
 
 int main(int argc, char **argv)
 {
-    static const struct test_case cases[] = {ROW(for_long), ROW(for_a_moment), ROW(long_context)};
+    static const struct test_case cases[] = {ROW(for_long), ROW(for_a_moment),
+                                             ROW(kept_prefixes_yield), ROW(long_context)};
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }

@@ -94,6 +94,7 @@ void kept_clear(struct slots *p)
     for (uint32_t i = 0; i < slots_of(p); i++)
         if (slots_is_kept(p, i))
             kept_empty(p, i);
+    worth_forget(p);
     kept_publish(p);
 }
 
@@ -455,7 +456,9 @@ int kept_resize(struct slots *p, uint32_t slot, uint32_t tokens, struct error *e
 {
     int rc = room_for_rows(p, slot, bytes_for(p, tokens), error);
     if (rc == 0)
-        rc = kv_slot_resize(&p->child->kv, slot, tokens, alive, p, error);
+        do
+            rc = kv_slot_resize(&p->child->kv, slot, tokens, alive, p, error);
+        while (rc != 0 && room_from_kept(p, slot));
     kept_publish(p);
     return rc;
 }

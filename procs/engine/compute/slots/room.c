@@ -71,6 +71,16 @@ void room_limit_kept(struct slots *p, uint32_t most, uint64_t bytes)
         give_up(p, &s.table, v, true);
 }
 
+bool room_from_kept(struct slots *p, uint32_t except)
+{
+    struct slots_table s;
+    struct reuse_victim v = reuse_least_dense(slots_table(p, &s), except, false);
+    if (reuse_nothing(v))
+        return false;
+    give_up(p, &s.table, v, true);
+    return true;
+}
+
 void room_return(struct slots *p)
 {
     struct slots_table s;

@@ -194,6 +194,19 @@ static uint32_t claim(struct slots *p, uint32_t slot, uint32_t end)
     return version;
 }
 
+/* Memory of a version that a slot will write, also where kept ones have what is left of /dev/shm. */
+static int allocate(struct slots *p, uint32_t slot, uint32_t version, struct error *error)
+{
+    int rc = 0;
+    if (atomic_load(&head_of(p)->state[version].allocated))
+        return 0;
+    do
+        rc = kv_state_allocate(&p->child->kv, version, error);
+    while (rc != 0 && room_from_kept(p, slot));
+    kept_publish(p);
+    return rc;
+}
+
 int state_begin(struct slots *p, uint32_t slot, const struct kv_request *q, uint32_t position,
                 uint32_t rows, struct state_pass *pass, struct error *error)
 {
@@ -213,12 +226,8 @@ int state_begin(struct slots *p, uint32_t slot, const struct kv_request *q, uint
     sl_assert(pass->version != STATE_NONE || !is_recurrent(p)); /* kept_resize */
     if (pass->version == STATE_NONE)
         return 0;
-    if (!atomic_load(&head_of(p)->state[pass->version].allocated)) {
-        int rc = kv_state_allocate(&p->child->kv, pass->version, error);
-        kept_publish(p);
-        if (rc != 0)
-            return -1;
-    }
+    if (allocate(p, slot, pass->version, error) != 0)
+        return -1;
     pass->after = is_recurrent(p) ? kv_state_at(&p->child->kv, pass->version) : NULL;
     return 0;
 }
@@ -246,10 +255,7 @@ static uint32_t version_for(struct slots *p, uint32_t slot, struct error *error)
         return STATE_NONE;
     }
     state_forget(p, version);
-    if (!atomic_load(&head_of(p)->state[version].allocated) &&
-        kv_state_allocate(&p->child->kv, version, error) != 0)
-        return STATE_NONE;
-    return version;
+    return allocate(p, slot, version, error) == 0 ? version : STATE_NONE;
 }
 
 int state_copy(struct slots *p, uint32_t from, uint32_t to, uint32_t rows, struct error *error)

@@ -128,6 +128,15 @@ void worth_given_up(struct slots *p, uint32_t slot)
                                         .used = k->used};
 }
 
+void worth_forget(struct slots *p)
+{
+    for (uint32_t i = 0; i < WORTH_GHOSTS; i++)
+        p->worth.ghost[i].tiles = 0;
+    if (p->worth.hash)
+        memset(p->worth.hash, 0,
+               (size_t)(WORTH_GHOSTS + 1) * tiles_most(p) * sizeof *p->worth.hash);
+}
+
 /* Those given up that were used since. */
 static uint64_t given_up_since(const struct worth *w, uint32_t used)
 {

@@ -43,6 +43,9 @@ int worth_open(struct slots *p, struct error *error);
 /* A kept slot is about to lose rows because others need its memory. */
 void worth_given_up(struct slots *p, uint32_t slot);
 
+/* Nothing is left of prefixes that were given up. */
+void worth_forget(struct slots *p);
+
 /* A prompt will take rows of a kept slot: while all is as before. worth_lacks: it begins with `rows`
  * rows, and might have found more. */
 void worth_takes(struct slots *p, uint32_t slot, uint32_t rows);

@@ -103,6 +103,17 @@ START_TEST(nothing_is_missed_by_others)
 }
 END_TEST
 
+/* Nor what a user removed. */
+START_TEST(what_was_removed_is_not_missed)
+{
+    converse(0, 300, 1, 0);
+    converse(1, 300, 2, 0);
+    kept_clear(&w.slots);
+    converse(2, 320, 1, 0);
+    ck_assert_double_eq(beside_pool(), 0);
+}
+END_TEST
+
 /* Memory that --keep-kv forbids would not be used. */
 START_TEST(what_may_not_be_kept_is_not_missed)
 {
@@ -157,6 +168,7 @@ int main(void)
     tcase_add_test(t, what_was_given_up_would_have_been_worth_memory);
     tcase_add_test(t, what_is_kept_beside_the_pool_is_worth_it);
     tcase_add_test(t, nothing_is_missed_by_others);
+    tcase_add_test(t, what_was_removed_is_not_missed);
     tcase_add_test(t, what_may_not_be_kept_is_not_missed);
     tcase_add_test(t, any_number_is_remembered_or_forgotten);
     tcase_add_test(t, memory_is_wished_for);
