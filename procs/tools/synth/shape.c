@@ -449,4 +449,6 @@ void shape_help(FILE *out)
     fprintf(out, "\nKeys: arch, those above, and for the routing:\n");
     for (size_t i = 0; i < ARRAY_LEN(knobs); i++)
         fprintf(out, "  %-15s %s (default %g)\n", knobs[i].name, knobs[i].help, knobs[i].otherwise);
+    fprintf(out, "  %-15s %s (default ME*E)\n", "pattern",
+            "of layers with one part: M recurrent, * attention, E experts; repeated");
 }

@@ -120,7 +120,7 @@ SHAPE("nemotron-3-nano", "nemotron_h_moe",
       "layers=52 hidden=2688 heads=32 kv_heads=2 head_size=128 vocab=131072 context=1048576 "
       "experts=128 experts_used=6 expert_inner=1856 shared_count=1 shared_inner=3712 conv_taps=4 "
       "delta_size=128 delta_k_heads=8 delta_v_heads=64 delta_inner=4096 expert_scale=2.5 "
-      "norm_top_k=1 gating=2 rms_eps=1e-5 rope_dims=84 "
+      "norm_top_k=1 gating=2 rms_eps=1e-5 rope_dims=84 rope_theta=10000 "
       "pattern=MEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEMEM*EMEMEMEME")
 /* checked: context and rope_theta in llama.cpp's conversion; tied as Hunyuan-Large is; the rest:
  * not checked */
