@@ -164,11 +164,10 @@ END_TEST
  * one part, experts of two matrices, and such in a latent. */
 START_TEST(parts_of_layers)
 {
-    static const char *const files[] = {"converted/mimo2-joined.gguf",
-                                        "converted/cohere2moe-base.gguf",
-                                        "converted/granite_swa-base.gguf",
-                                        "converted/nemotron_h_moe-base.gguf",
-                                        "converted/nemotron_h_moe-super.gguf"};
+    static const char *const files[] = {
+        "converted/mimo2-joined.gguf", "converted/cohere2moe-base.gguf",
+        "converted/granite_swa-base.gguf", "converted/nemotron_h_moe-base.gguf",
+        "converted/nemotron_h_moe-super.gguf"};
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
         struct image image;
         image_open(&image, golden_path(files[i]), RUN_CONTEXT);
