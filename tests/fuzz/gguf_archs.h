@@ -76,6 +76,7 @@
     X(qwen35moe_sizes, "qwen35moe", 2, make_u32(m, "qwen35moe.ssm.inner_size", 6))                 \
     X(qwen35moe_groups, "qwen35moe", 2, make_u32(m, "qwen35moe.ssm.group_count", 3))               \
     X(qwen3vlmoe_turned, "qwen3vlmoe", 1, make_tensor(m, "blk.0.ffn_down_exps.weight")->ne[1] = 2) \
+    X(maple, "maple", 2, (void)0)                                                                  \
     X(mellum_kinds_few, "mellum", 2,                                                               \
       make_array_raw(m, "mellum.attention.sliding_window_pattern", GGUF_BOOL, 1, 1))               \
     X(granite_swa, "granite_swa", 2, (void)0)                                                      \

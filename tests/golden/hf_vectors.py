@@ -143,7 +143,35 @@ def smallthinker(c):
     return config, shapes
 
 
-MAKERS = {"bailingmoe2": bailing, "smallthinker": smallthinker, "bailingmoe": bailing_1, "deepseek": deepseek}
+def maple(c):
+    heads, head, hidden = c["heads"], c["head"], numpy_vectors.HIDDEN
+    rope = dict(rope_type="default", rope_theta=c["theta"], partial_rotary_factor=c["rope"] / head)
+    config = dict(
+        model_type="maple", num_hidden_layers=c["layers"], hidden_size=hidden, num_attention_heads=heads,
+        num_key_value_heads=c["kv_heads"], head_dim=head, vocab_size=numpy_vectors.VOCAB, max_position_embeddings=256,
+        rope_theta=c["theta"], rope_parameters=rope, partial_rotary_factor=c["rope"] / head, rms_norm_eps=1e-5,
+        num_experts=c["experts"], num_experts_per_tok=c["used"], num_shared_experts=0, moe_intermediate_size=c["inner"],
+        intermediate_size=2 * c["inner"], norm_topk_prob=True, nope_on_global_attention=True, hidden_act="silu",
+        sliding_window=c["window"], tie_word_embeddings=False, eos_token_id=256,
+        layer_types=["full_attention" if i % 2 else "sliding_attention" for i in range(c["layers"])])
+    shapes = {"model.embed_tokens.weight": [numpy_vectors.VOCAB, hidden], "model.norm.weight": [hidden],
+              "lm_head.weight": [numpy_vectors.VOCAB, hidden]}
+    for layer in range(c["layers"]):
+        b = "model.layers.%d." % layer
+        shapes[b + "input_layernorm.weight"] = shapes[b + "post_attention_layernorm.weight"] = [hidden]
+        shapes[b + "self_attn.q_norm.weight"] = shapes[b + "self_attn.k_norm.weight"] = [head]
+        for name, rows in (("q", heads * head), ("k", c["kv_heads"] * head), ("v", c["kv_heads"] * head)):
+            shapes[b + "self_attn.%s_proj.weight" % name] = [rows, hidden]
+        shapes[b + "self_attn.o_proj.weight"] = [hidden, heads * head]
+        shapes[b + "mlp.gate.weight"] = [c["experts"], hidden]
+        for expert in range(c["experts"]):
+            e = b + "mlp.experts.%d." % expert
+            shapes[e + "gate_proj.weight"] = shapes[e + "up_proj.weight"] = [c["inner"], hidden]
+            shapes[e + "down_proj.weight"] = [hidden, c["inner"]]
+    return config, shapes
+
+
+MAKERS = {"bailingmoe2": bailing, "smallthinker": smallthinker, "bailingmoe": bailing_1, "deepseek": deepseek, "maple": maple}
 
 
 def main(out):

@@ -13,7 +13,7 @@ bailingmoe2: q, k and v in one matrix; an RMSNorm of each q and k head, then the
 router with a bias for the choice and groups; the first layer dense; a shared expert. bailing_b has no groups and rotates whole
 heads. smallthinker: the router reads the input of the layer, before its norm; experts with ReLU; every fourth layer attends to
 all positions and does not rotate, the others have a window of 16 (smallthinker_b: no window, all rotate; softmax of the chosen
-k). bailingmoe, deepseek: softmax over all experts, whole heads rotated, shared experts. Files ending in _f32 have F32 matrices, others F16; for all, keys and values are rounded to F16, as in sluice's cache."""
+k). maple (sglang's maple.py): every second layer attends to all positions and does not rotate; limits of gate and up. bailingmoe, deepseek: softmax over all experts, whole heads rotated, shared experts. Files ending in _f32 have F32 matrices, others F16; for all, keys and values are rounded to F16, as in sluice's cache."""
 import math
 import sys
 
@@ -67,7 +67,7 @@ def weights(arch, c, seed, f32):
         matrix(b + "attn_output.weight", HIDDEN, q)
         if arch in JOINED:
             matrix(b + "attn_qkv.weight", q + 2 * kv, HIDDEN)
-        if arch == "bailingmoe2":
+        if arch in ("bailingmoe2", "maple"):
             vector(b + "attn_q_norm.weight", c["head"], 1.3, 0.3)
             vector(b + "attn_k_norm.weight", c["head"], 1.3, 0.3)
         if arch not in JOINED:
@@ -80,11 +80,12 @@ def weights(arch, c, seed, f32):
                 matrix(b + f"ffn_{name}.weight", *shape)
             continue
         matrix(b + "ffn_gate_inp.weight", c["experts"], HIDDEN, gain=1.5)
-        for name, shape in (("gate", (inner, HIDDEN)), ("up", (inner, HIDDEN)), ("down", (HIDDEN, inner))):
-            matrix(b + f"ffn_{name}_exps.weight", c["experts"], *shape)
+        gains = (4, 4, 0.1) if arch == "maple" else (1, 1, 1)  # beyond the limits
+        for name, shape, gain in zip(("gate", "up", "down"), ((inner, HIDDEN), (inner, HIDDEN), (HIDDEN, inner)), gains):
+            matrix(b + f"ffn_{name}_exps.weight", c["experts"], *shape, gain=gain)
         if arch == "bailingmoe2":
             vector(b + "exp_probs_b.bias", c["experts"], 0, 0.4)
-        if arch != "smallthinker":
+        if arch not in ("smallthinker", "maple"):
             for name, shape in (("gate", (c["shared"], HIDDEN)), ("up", (c["shared"], HIDDEN)), ("down", (HIDDEN, c["shared"]))):
                 matrix(b + f"ffn_{name}_shexp.weight", *shape)
     return t
@@ -120,11 +121,11 @@ def sigmoid(x):
     return 1 / (1 + np.exp(-x))
 
 
-def network(x, t, b, kind, activation, expert=None):
+def network(x, t, b, kind, activation, expert=None, limit=np.inf):
     gate, up, down = (t[f"{b}ffn_{m}{kind}.weight"] for m in ("gate", "up", "down"))
     if expert is not None:
         gate, up, down = gate[expert], up[expert], down[expert]
-    return (activation(x @ gate.T) * (x @ up.T)) @ down.T
+    return (activation(np.minimum(x @ gate.T, limit)) * np.clip(x @ up.T, -limit, limit)) @ down.T
 
 
 def silu(x):
@@ -167,11 +168,11 @@ def smallthinker_choice(z, c):
     return order[:, :c["used"]], w / w.sum(axis=1, keepdims=True), top[:, c["used"] - 1] - top[:, c["used"]]
 
 
-def experts(x, chosen, w, t, b, activation):
+def experts(x, chosen, w, t, b, activation, limit=np.inf):
     out = np.zeros_like(x)
     for e in np.unique(chosen):
         row, rank = np.nonzero(chosen == e)
-        out[row] += w[row, rank][:, None] * network(x[row], t, b, "_exps", activation, e)
+        out[row] += w[row, rank][:, None] * network(x[row], t, b, "_exps", activation, e, limit)
     return out
 
 
@@ -181,6 +182,14 @@ def split_heads(x, t, b, c):
     h, g = c["heads"], c["kv_heads"]
     both = (x @ t[b + "attn_qkv.weight"].T).reshape(len(x), h + 2 * g, c["head"])
     return both[:, :h], both[:, h:h + g], both[:, h + g:]
+
+
+def maple_attention(x, t, b, c, layer, eps):
+    q, k, v = split_heads(x, t, b, c)
+    q, k = norm(q, t[b + "attn_q_norm.weight"], eps), norm(k, t[b + "attn_k_norm.weight"], eps)
+    if layer % 2 == 0:
+        q, k = rotate(q, c["rope"], c["theta"]), rotate(k, c["rope"], c["theta"])
+    return attend(q, k, v, c["window"] if layer % 2 == 0 else 0) @ t[b + "attn_output.weight"].T
 
 
 def full_attention(x, t, b, c, layer, eps):
@@ -205,7 +214,7 @@ def run(arch, t, c, ids, eps=1e-5):
     for layer in range(c["layers"]):
         b = f"blk.{layer}."
         start = x
-        attention = smallthinker_attention if arch == "smallthinker" else full_attention
+        attention = {"smallthinker": smallthinker_attention, "maple": maple_attention}.get(arch, full_attention)
         x = x + attention(norm(x, t[b + "attn_norm.weight"], eps), t, b, c, layer, eps)
         y = norm(x, t[b + "ffn_norm.weight"], eps)
         if layer < c.get("dense", 0):
@@ -216,6 +225,9 @@ def run(arch, t, c, ids, eps=1e-5):
         if arch == "smallthinker":
             chosen = smallthinker_choice(start @ router, c)
             x = x + experts(y, chosen[0], chosen[1], t, b, relu)
+        elif arch == "maple":
+            chosen = softmax_choice(y @ router, c)
+            x = x + experts(y, chosen[0], chosen[1], t, b, silu, 7.0)
         else:
             z = y @ router
             chosen = bailing_choice(z, t[b + "exp_probs_b.bias"], c) if arch == "bailingmoe2" else softmax_choice(z, c)

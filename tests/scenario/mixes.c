@@ -385,6 +385,13 @@ static void mellum(void)
                                  "rope_theta_window=1000", NULL});
 }
 
+/* Window layers rotate a part of each head, the others do not. */
+static void maple(void)
+{
+    sample("--threads=2", (const char *const[]){"arch=maple", "layers=4", "window=48",
+                                                "full_every=2", "rope_dims=16", NULL});
+}
+
 static void bailingmoe(void)
 {
     sample("--isa=generic",
@@ -504,6 +511,7 @@ static const struct test_case cases[] = {ROW(every_architecture),
                                          ROW(lfm2moe),
                                          ROW(qwen3vlmoe),
                                          ROW(mellum),
+                                         ROW(maple),
                                          ROW(bailingmoe),
                                          ROW(deepseek),
                                          ROW(exaone_moe),

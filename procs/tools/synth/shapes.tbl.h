@@ -193,6 +193,13 @@ SHAPE("glm-4.7-flash", "deepseek2",
 SHAPE("qwen3-vl-30b", "qwen3vlmoe",
       "layers=48 hidden=2048 heads=32 kv_heads=4 head_size=128 vocab=151936 context=262144 "
       "experts=128 experts_used=8 expert_inner=768 rms_eps=1e-6 rope_theta=5000000")
+/* checked: layers, widths, heads, experts, window, vocabulary and rope_theta as published, 20 billion
+ * parameters; context: not checked */
+SHAPE(
+    "maple-20b", "maple",
+    "layers=24 hidden=2048 heads=16 kv_heads=4 head_size=128 vocab=151936 context=32768 "
+    "experts=256 experts_used=8 expert_inner=512 window=512 full_every=4 rope_dims=64 rms_eps=1e-6 "
+    "rope_theta=10000")
 /* checked: transformers' MellumConfig (defaults are the model's); YaRN's context: not checked */
 SHAPE("mellum2-12b", "mellum",
       "layers=28 hidden=2304 heads=32 kv_heads=4 head_size=128 vocab=98304 context=131072 "

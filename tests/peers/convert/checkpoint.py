@@ -169,7 +169,7 @@ def with_numpy(architecture, case, directory, vocabularies, hidden, seed):
               for k, v in numpy_vectors.weights(architecture, sizes, seed, True).items()}
     config, shapes = hf_vectors.MAKERS[architecture](sizes)
     names = {"bailingmoe2": "BailingMoeV2ForCausalLM", "smallthinker": "SmallThinkerForCausalLM",
-             "bailingmoe": "BailingMoeForCausalLM", "deepseek": "DeepseekForCausalLM"}
+             "bailingmoe": "BailingMoeForCausalLM", "deepseek": "DeepseekForCausalLM", "maple": "MapleForCausalLM"}
     end = vocabularies.special_ids(special["VOCAB"])["eos_token_id"]
     config.update(dict(architectures=[names[architecture]], eos_token_id=end, head_dim=sizes["head"]))
     if "architectures" in special.get("SAVE", {}):  # sarvam: the converter takes the mean from the bias

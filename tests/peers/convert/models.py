@@ -376,6 +376,11 @@ def smallthinker(s):
     return None, base, {"no_window": dict(window=0), "softmax": dict(softmax=True)}
 
 
+def maple(s):
+    return None, dict(layers=s.layers, heads=s.heads, kv_heads=s.kv, head=s.head, experts=s.experts, used=3, inner=s.inner,
+                      window=32, rope=s.head // 2, theta=1e4, norm=True), {"rotary": dict(rope=s.head)}
+
+
 def qwen3vlmoe(s):
     """The text part; only the class with a tower of vision has logits."""
     half = s.head // 2
@@ -556,10 +561,12 @@ ARCHITECTURES = {
     "cohere2moe": (cohere2moe, "cohere2moe"), "nemotron_h_moe": (nemotron_h_moe, "pixtral"),
     "dbrx": (dbrx, "dbrx"), "phimoe": (phimoe, "spm"), "bailingmoe2": (bailingmoe2, "bailingmoe2"),
     "smallthinker": (smallthinker, "qwen2"), "qwen3vlmoe": (qwen3vlmoe, "qwen2"), "mellum": (mellum, "mellum2"),
+    "maple": (maple, "qwen2"),
     "exaone-moe": (exaone_moe, "exaone-moe"), "hy_v3": (hy_v3, "hunyuan"), "mistral4": (mistral4, "tekken"),
     "step35": (step35, "deepseek-v3"), "laguna": (laguna, "laguna"), "afmoe": (afmoe, "afmoe"),
     "bailingmoe": (bailingmoe, "bailingmoe"), "deepseek": (deepseek, "deepseek-llm")}
-ALWAYS_TIED = ("step35", "gemma4", "lfm2moe", "bailingmoe2", "smallthinker", "bailingmoe", "deepseek", "cohere2moe")
+ALWAYS_TIED = ("step35", "gemma4", "lfm2moe", "bailingmoe2", "smallthinker", "bailingmoe", "deepseek", "cohere2moe",
+               "maple")
 SPECIAL = ("CONFIG", "VOCAB", "TOKENIZER_CLASS", "SAVE", "DROP", "MTP", "FLAGS", "TURNED", "JOINED")
 
 

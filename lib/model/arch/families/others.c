@@ -366,6 +366,32 @@ static const struct arch_row dbrx[] = {
 };
 const struct arch arch_dbrx = {"dbrx", dbrx};
 
+/* Maple: layers with a window rotate a part of each head, the others do not rotate; limits of gate
+ * and up, before the activation. */
+static const struct arch_row maple[] = {
+    GROUP(arch_transformer),
+    GROUP(arch_scaling),
+    CONST(rope_scale_window, 1),
+    GROUP(arch_attention),
+    GROUP(arch_expert_ffn),
+    GROUP(arch_all_experts),
+    GROUP(arch_softmax),
+    UINT(window, "attention.sliding_window", 1, MODEL_CONTEXT_MAX, REQUIRED),
+    FLOAT_ELSE(rope_theta_window, "rope.freq_base_swa", 0, 1e12, 0),
+    WINDOW_KEY("attention.sliding_window_pattern"),
+    UNROTATED(FULL),
+    UINT(expert_inner, "expert_feed_forward_length", 1, 65536, REQUIRED),
+    LIMITS(expert_limits, "swiglu_clamp_exp"),
+    CONST(norm_top_k, 1),
+    CONST(qk_norm, QK_NORM_HEAD),
+    ONLY("expert_weights_norm", 1),
+    ONLY("expert_shared_count", 0),
+    DENSE(ATTN_Q_NORM, FLOAT, REQUIRED, HEAD, ONE),
+    DENSE(ATTN_K_NORM, FLOAT, REQUIRED, HEAD, ONE),
+    END,
+};
+const struct arch arch_maple = {"maple", maple};
+
 /* SmallThinker: the router reads the input of the layer, so the experts are known before attention;
  * experts with ReLU. With a window, every fourth layer attends to all positions and does not
  * rotate. */

@@ -311,6 +311,26 @@ static const struct hf_row mimo2[] = {
 };
 const struct hf_arch hf_mimo2 = {{"mimo_v2_flash"}, "mimo2", mimo2};
 
+/* Maple. The limits are literals of the published code. */
+static const struct hf_row maple[] = {
+    CORE(MATRIX, MATRIX, FFN_NORM),
+    GROUP(hf_qk_norms),
+    GROUP(hf_mlp_experts),
+    UINT(moe_intermediate_size, "expert_feed_forward_length", REQUIRED),
+    UINT(num_experts_per_tok, "expert_used_count", REQUIRED),
+    ROTATED(partial_rotary_factor, "rope.dimension_count"),
+    UINT(sliding_window, "attention.sliding_window", REQUIRED),
+    OTHER("sliding_attention"),
+    LAYER_FLAGS("attention.sliding_window_pattern"),
+    NUMBER("swiglu_clamp_exp", 7),
+    HAS(nope_on_global_attention, "true"),
+    MUST(norm_topk_prob, "true null"),
+    MUST(num_shared_experts, "0 null"),
+    MUST(attention_bias, "false null"),
+    END,
+};
+const struct hf_arch hf_maple = {{"maple"}, "maple", maple};
+
 /* North-Mini-Code and Command A+: one norm per layer, an RMSNorm if its epsilon is there. */
 static const struct hf_row cohere2moe[] = {
     GROUP(hf_sizes),

@@ -419,6 +419,14 @@ static void mellum(struct make *m, unsigned layers, unsigned h, uint32_t type)
     make_u32(m, "mellum.rope.scaling.original_context_length", 16);
 }
 
+static void maple(struct make *m, unsigned layers, unsigned h, uint32_t type)
+{
+    (void)h;
+    (void)type;
+    window_pattern(m, "maple", layers);
+    make_f32(m, "maple.swiglu_clamp_exp", 7);
+}
+
 static void granite_swa(struct make *m, unsigned layers, unsigned h, uint32_t type)
 {
     drop_all_head_norms(m, layers);
@@ -531,6 +539,7 @@ static const struct {
                {"laguna", laguna},
                {"afmoe", afmoe},
                {"mellum", mellum},
+               {"maple", maple},
                {"granite_swa", granite_swa},
                {"mimo2", mimo2},
                {"cohere2moe", cohere2moe},

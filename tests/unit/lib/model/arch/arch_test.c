@@ -51,6 +51,7 @@ static const struct {
     {"mellum", 1, QK_NORM_HEAD, ROPE_HALVES, 0, 9, 3, 0},
     {"mimo2", 1, QK_NORM_NONE, ROPE_HALVES, 0, 8, 3, 9},
     {"cohere2moe", 1, QK_NORM_NONE, ROPE_PAIRS, 32, 9, 3, 8},
+    {"maple", 1, QK_NORM_HEAD, ROPE_HALVES, 0, 9, 3, 0},
     {"qwen3vlmoe", 1, QK_NORM_HEAD, ROPE_HALVES, 0, 9, 3, 0},
     {"gemma4", 1, QK_NORM_HEAD, ROPE_HALVES, 0, 20, 4, 0},
     {"qwen35moe", 1, QK_NORM_HEAD, ROPE_HALVES, 32, 13, 3, 0},

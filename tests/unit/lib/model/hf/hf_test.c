@@ -341,7 +341,8 @@ static const char *const moved_models[] = {"qwen35moe_a",
                                            "afmoe-base",
                                            "granite_swa-base",
                                            "mimo2-base",
-                                           "cohere2moe-base"};
+                                           "cohere2moe-base",
+                                           "maple-base"};
 
 START_TEST(moved)
 {
