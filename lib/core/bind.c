@@ -23,16 +23,15 @@ static struct kernel_matrix matrix_of(const struct model_tensor *t, const void *
                                   .type = (enum tensor_type)t->type};
 }
 
-/* There is such a tensor, and the layers of the core read it. */
-static bool has(const struct core *c, uint32_t layer, enum dense_role role)
+bool core_has(const struct core *c, uint32_t layer, enum dense_role role)
 {
     uint32_t entry = model_entry_dense(c->model, layer, role);
     return entry != ENTRY_NONE && model_part_reads(c->model, c->first, c->end, entry);
 }
 
-static struct device_matrix dense_matrix(struct core *c, uint32_t layer, enum dense_role role)
+struct device_matrix core_matrix(struct core *c, uint32_t layer, enum dense_role role)
 {
-    sl_assert(has(c, layer, role));
+    sl_assert(core_has(c, layer, role));
     uint32_t entry = model_entry_dense(c->model, layer, role);
     const struct model_tensor *t = tensor_of(c, entry, 0);
     const struct kernel_matrix all = matrix_of(t, c->source.dense(c->source.self, entry));
@@ -99,8 +98,7 @@ static const struct {
     {DENSE_LAYER_SCALE, offsetof(struct core_layer, layer_scale)},
 };
 
-/* Takes the next n floats of c->vectors. */
-static struct device_at take(struct core *c, uint64_t *at, size_t n)
+struct device_at core_take(struct core *c, uint64_t *at, size_t n)
 {
     struct device_at taken = device_floats_at(c->vectors, *at);
     *at += n;
@@ -111,11 +109,11 @@ static struct device_at take(struct core *c, uint64_t *at, size_t n)
 static struct device_at dense_vector(struct core *c, uint32_t layer, enum dense_role role,
                                      uint64_t *at)
 {
-    if (!has(c, layer, role))
+    if (!core_has(c, layer, role))
         return (struct device_at){0};
-    struct op_unpack unpack = {.w = dense_matrix(c, layer, role), .stride = 1};
+    struct op_unpack unpack = {.w = core_matrix(c, layer, role), .stride = 1};
     unpack.row_stride = unpack.w.k; /* the weights of some norms are in groups */
-    unpack.y = take(c, at, (size_t)unpack.w.k * unpack.w.n);
+    unpack.y = core_take(c, at, (size_t)unpack.w.k * unpack.w.n);
     c->device->ops->unpack(c->device, &unpack);
     return unpack.y;
 }
@@ -128,15 +126,15 @@ static const enum dense_role expert_biases[EXPERT__COUNT] = {
 static struct device_at expert_bias(struct core *c, uint32_t layer, enum dense_role role,
                                     uint64_t *at)
 {
-    if (!has(c, layer, role))
+    if (!core_has(c, layer, role))
         return (struct device_at){0};
-    struct op_unpack unpack = {.w = dense_matrix(c, layer, role), .stride = 1};
+    struct op_unpack unpack = {.w = core_matrix(c, layer, role), .stride = 1};
     if (unpack.w.type == TENSOR_F32) {
         sl_assert(unpack.w.data.address % _Alignof(float) == 0);
         return unpack.w.data;
     }
     unpack.row_stride = unpack.w.k;
-    unpack.y = take(c, at, (size_t)unpack.w.k * unpack.w.n);
+    unpack.y = core_take(c, at, (size_t)unpack.w.k * unpack.w.n);
     c->device->ops->unpack(c->device, &unpack);
     return unpack.y;
 }
@@ -145,15 +143,16 @@ static struct device_at expert_bias(struct core *c, uint32_t layer, enum dense_r
 static const enum dense_role model_vectors[] = {DENSE_ROPE_FREQS, DENSE_OUTPUT_NORM,
                                                 DENSE_OUTPUT_SCALE, DENSE_OUTPUT_NORM_BIAS,
                                                 DENSE_OUTPUT_BIAS};
-static const enum dense_role layer_convs[] = {DENSE_DELTA_CONV, DENSE_SHORTCONV_CONV};
+static const enum dense_role layer_convs[] = {DENSE_DELTA_CONV, DENSE_SHORTCONV_CONV,
+                                              DENSE_KDA_Q_CONV, DENSE_KDA_K_CONV, DENSE_KDA_V_CONV};
 
 /* 0: there is no such tensor. */
 static size_t floats_of(const struct core *c, uint32_t layer, enum dense_role role)
 {
-    if (!has(c, layer, role))
+    if (!core_has(c, layer, role))
         return 0;
     const struct model_tensor *t = tensor_of(c, model_entry_dense(c->model, layer, role), 0);
-    return (size_t)(t->ne[0] * t->ne[1]);
+    return (size_t)(t->ne[0] * t->ne[1] * t->ne[2]);
 }
 
 static size_t copied_bias_floats(const struct core *c, uint32_t layer, enum dense_role role)
@@ -233,8 +232,8 @@ static void bind_dense(struct core *c, uint32_t i, const enum dense_role roles[E
 {
     struct core_layer *l = &c->layer[i];
     for (int m = 0; m < EXPERT__COUNT; m++)
-        if (has(c, i, roles[m]))
-            l->dense[m] = dense_matrix(c, i, roles[m]);
+        if (core_has(c, i, roles[m]))
+            l->dense[m] = core_matrix(c, i, roles[m]);
     if (l->dense[EXPERT_UP].n == 2 * l->dense[EXPERT_DOWN].k)
         bind_joined(l);
     l->gate_forms |= form_bit(&l->dense[EXPERT_GATE]);
@@ -246,7 +245,7 @@ static void bind_dense(struct core *c, uint32_t i, const enum dense_role roles[E
 /* Of the table of tensors: no bytes are asked for, which the source gives once. */
 static uint32_t router_form(const struct core *c, uint32_t layer)
 {
-    if (!has(c, layer, DENSE_ROUTER))
+    if (!core_has(c, layer, DENSE_ROUTER))
         return 0;
     uint32_t entry = model_entry_dense(c->model, layer, DENSE_ROUTER);
     return 1u << kernel_form_of((enum tensor_type)tensor_of(c, entry, 0)->type);
@@ -257,22 +256,22 @@ static void bind_experts_step(struct core *c, uint32_t i, uint64_t *vectors)
     static const enum dense_role roles[EXPERT__COUNT] = {DENSE_SHARED_GATE, DENSE_SHARED_UP,
                                                          DENSE_SHARED_DOWN};
     struct core_layer *l = &c->layer[i];
-    l->router = dense_matrix(c, i, DENSE_ROUTER);
+    l->router = core_matrix(c, i, DENSE_ROUTER);
     for (int m = 0; m < EXPERT__COUNT; m++)
         l->expert_bias[m] = expert_bias(c, i, expert_biases[m], vectors);
     l->routing = model_router_of(&c->hp, NULL);
     bind_experts(c, i);
     if (c->hp.shared_inner > 0)
         bind_dense(c, i, roles);
-    if (has(c, i, DENSE_SHARED_ROUTER)) {
-        l->shared_router = dense_matrix(c, i, DENSE_SHARED_ROUTER);
+    if (core_has(c, i, DENSE_SHARED_ROUTER)) {
+        l->shared_router = core_matrix(c, i, DENSE_SHARED_ROUTER);
         l->gate_forms |= form_bit(&l->shared_router);
     }
     l->gate_forms |= router_form(c, i);
     l->gate_forms |= router_form(c, hparams_next_experts(&c->hp, i + 1)); /* to predict */
     if (c->hp.expert_width > 0) {
-        l->latent_down = dense_matrix(c, i, DENSE_LATENT_DOWN);
-        l->latent_up = dense_matrix(c, i, DENSE_LATENT_UP);
+        l->latent_down = core_matrix(c, i, DENSE_LATENT_DOWN);
+        l->latent_up = core_matrix(c, i, DENSE_LATENT_UP);
         l->gate_forms |= form_bit(&l->latent_down);
     } else if (!l->experts_norm.address) { /* one norm for router and experts */
         l->gate_forms |= l->expert_forms;
@@ -282,18 +281,18 @@ static void bind_experts_step(struct core *c, uint32_t i, uint64_t *vectors)
 static void bind_qkv(struct core *c, uint32_t i)
 {
     struct core_layer *l = &c->layer[i];
-    if (has(c, i, DENSE_ATTN_QKV)) {
-        struct device_matrix all = dense_matrix(c, i, DENSE_ATTN_QKV);
+    if (core_has(c, i, DENSE_ATTN_QKV)) {
+        struct device_matrix all = core_matrix(c, i, DENSE_ATTN_QKV);
         l->attn.k_scale = l->attn.v_scale = l->q_scale;
         l->q = rows_of(&all, 0, l->q_size);
         l->attn.k = rows_of(&all, l->q_size, l->k_size);
         l->attn.v = rows_of(&all, l->q_size + l->k_size, l->v_size);
         return;
     }
-    l->q = dense_matrix(c, i, DENSE_ATTN_Q);
-    l->attn.k = dense_matrix(c, i, DENSE_ATTN_K);
-    if (has(c, i, DENSE_ATTN_V))
-        l->attn.v = dense_matrix(c, i, DENSE_ATTN_V);
+    l->q = core_matrix(c, i, DENSE_ATTN_Q);
+    l->attn.k = core_matrix(c, i, DENSE_ATTN_K);
+    if (core_has(c, i, DENSE_ATTN_V))
+        l->attn.v = core_matrix(c, i, DENSE_ATTN_V);
     sl_assert(l->attn.v.data.address || l->v_size == l->k_size);
 }
 
@@ -304,18 +303,25 @@ static void bind_attention(struct core *c, uint32_t i)
               (!l->attn.q_bias.address &&
                !l->attn.k_bias.address)); /* the order of bias and norm is undefined */
     bind_qkv(c, i);
-    if (has(c, i, DENSE_ATTN_GATE))
-        l->gate = dense_matrix(c, i, DENSE_ATTN_GATE);
-    l->out = dense_matrix(c, i, DENSE_ATTN_OUT);
-    l->in_forms =
-        form_bit(&l->q) | form_bit(&l->attn.k) | form_bit(&l->attn.v) | form_bit(&l->gate);
+    l->out = core_matrix(c, i, DENSE_ATTN_OUT);
+    l->in_forms = form_bit(&l->q) | form_bit(&l->attn.k) | form_bit(&l->attn.v);
     l->mix_forms = form_bit(&l->out);
+}
+
+/* Gates with a matrix of their own. */
+static void bind_gates(struct core *c, uint32_t i)
+{
+    struct core_layer *l = &c->layer[i];
+    if (!core_has(c, i, DENSE_ATTN_GATE))
+        return;
+    l->gate = core_matrix(c, i, DENSE_ATTN_GATE);
+    l->in_forms |= form_bit(&l->gate);
 }
 
 /* A matrix for each head as one, of the rows of all. */
 static struct device_matrix heads_matrix(struct core *c, uint32_t i, enum dense_role role)
 {
-    struct device_matrix m = dense_matrix(c, i, role);
+    struct device_matrix m = core_matrix(c, i, role);
     m.n *= c->hp.heads;
     return m;
 }
@@ -324,18 +330,18 @@ static void bind_mla(struct core *c, uint32_t i)
 {
     struct core_layer *l = &c->layer[i];
     if (c->hp.q_rank > 0) {
-        l->mla.q_a = dense_matrix(c, i, DENSE_ATTN_Q_A);
-        l->q = dense_matrix(c, i, DENSE_ATTN_Q_B);
+        l->mla.q_a = core_matrix(c, i, DENSE_ATTN_Q_A);
+        l->q = core_matrix(c, i, DENSE_ATTN_Q_B);
         l->mla.query_forms = form_bit(&l->q);
         l->in_forms = form_bit(&l->mla.q_a);
     } else {
-        l->q = dense_matrix(c, i, DENSE_ATTN_Q);
+        l->q = core_matrix(c, i, DENSE_ATTN_Q);
         l->in_forms = form_bit(&l->q);
     }
-    l->mla.kv_a = dense_matrix(c, i, DENSE_ATTN_KV_A);
+    l->mla.kv_a = core_matrix(c, i, DENSE_ATTN_KV_A);
     l->mla.k_b = heads_matrix(c, i, DENSE_ATTN_K_B);
     l->mla.v_b = heads_matrix(c, i, DENSE_ATTN_V_B);
-    l->out = dense_matrix(c, i, DENSE_ATTN_OUT);
+    l->out = core_matrix(c, i, DENSE_ATTN_OUT);
     l->in_forms |= form_bit(&l->mla.kv_a);
     l->mix_forms = form_bit(&l->out);
 }
@@ -361,7 +367,7 @@ static void mla_sizes(struct core *c, struct core_layer *l)
                                        .key = h->kv_rank + h->rope_dims,
                                        .q_rank = h->q_rank,
                                        .query_context = h->query_context,
-                                       .eps = h->rms_eps,
+                                       .eps = h->latent_eps != 0 ? h->latent_eps : h->rms_eps,
                                        .scale = mla_scale(h),
                                        .query_scale = h->query_scale};
     l->q_size = l->v_size = 0; /* queries stay in the scratch of a thread, values are keys */
@@ -414,72 +420,22 @@ static void bind_sizes(struct core *c, uint32_t i)
     }
 }
 
-/* The file has the taps of a channel next to each other. */
-static struct device_at bind_conv(struct core *c, uint32_t i, enum dense_role role, uint64_t *at)
-{
-    struct op_unpack unpack = {.w = dense_matrix(c, i, role), .row_stride = 1};
-    sl_assert(unpack.w.k == c->model->layer[i].recurrent.taps && unpack.w.k <= MODEL_TAPS_MAX);
-    unpack.stride = unpack.w.n;
-    unpack.y = take(c, at, (size_t)unpack.w.k * unpack.w.n);
-    c->device->ops->unpack(c->device, &unpack);
-    return unpack.y;
-}
-
-/* Roles that the model does not have are left out. */
-static void bind_recurrent(struct core *c, uint32_t i, const enum dense_role *roles, size_t count,
-                           enum dense_role out)
-{
-    struct core_layer *l = &c->layer[i];
-    for (size_t p = 0, n = 0; p < count; p++) {
-        if (model_entry_dense(c->model, i, roles[p]) == ENTRY_NONE)
-            continue;
-        l->recurrent.project[n] = dense_matrix(c, i, roles[p]);
-        l->in_forms |= form_bit(&l->recurrent.project[n]);
-        l->recurrent.projected += l->recurrent.project[n++].n;
-    }
-    if (l->recurrent.projected > c->projected_max)
-        c->projected_max = l->recurrent.projected;
-    l->out = dense_matrix(c, i, out);
-    l->mix_forms = form_bit(&l->out);
-    l->mix_size = l->out.k;
-    c->mix_size = larger(c->mix_size, l->mix_size);
-    l->recurrent.state_at = model_state_floats(&c->hp, i); /* after layers of other parts, too */
-    c->states++;
-}
-
 static void bind_mixer(struct core *c, uint32_t i, uint64_t *vectors)
 {
-    static const enum dense_role delta[] = {DENSE_DELTA_QKV, DENSE_DELTA_GATE, DENSE_DELTA_BETA,
-                                            DENSE_DELTA_ALPHA, DENSE_DELTA_BETA_ALPHA};
-    static const enum dense_role mamba[] = {DENSE_MAMBA_IN};
-    static const enum dense_role conv[] = {DENSE_SHORTCONV_IN};
-    struct core_layer *l = &c->layer[i];
     switch ((enum layer_mixer)c->model->layer[i].mixer) {
     case MIXER_ATTENTION:
         bind_sizes(c, i);
         bind_attention(c, i);
+        bind_gates(c, i);
         return;
     case MIXER_MLA:
         bind_sizes(c, i);
         bind_mla(c, i);
-        return;
-    case MIXER_DELTANET:
-        bind_recurrent(c, i, delta, ARRAY_LEN(delta), DENSE_DELTA_OUT);
-        l->recurrent.conv = bind_conv(c, i, DENSE_DELTA_CONV, vectors);
-        l->recurrent.beta_alpha = has(c, i, DENSE_DELTA_BETA_ALPHA);
-        return;
-    case MIXER_MAMBA2:
-        bind_recurrent(c, i, mamba, ARRAY_LEN(mamba), DENSE_DELTA_OUT);
-        l->recurrent.conv = bind_conv(c, i, DENSE_DELTA_CONV, vectors);
-        return;
-    case MIXER_SHORTCONV:
-        bind_recurrent(c, i, conv, ARRAY_LEN(conv), DENSE_SHORTCONV_OUT);
-        l->recurrent.conv = bind_conv(c, i, DENSE_SHORTCONV_CONV, vectors);
+        bind_gates(c, i);
         return;
     case MIXER_NONE: return;
-    case MIXER__COUNT: break;
+    default: core_bind_recurrent(c, i, vectors);
     }
-    sl_panic("mixer %u is in no table", c->model->layer[i].mixer);
 }
 
 /* The L2 norm of q and k is an RMSNorm with these weights; that of q has its factor, too. */
@@ -490,8 +446,8 @@ static void bind_delta_weights(struct core *c, uint64_t *vectors)
     if (size == 0)
         return;
     sl_assert(size <= KERNEL_HEAD_SIZE_MAX);
-    c->delta_q_weight = take(c, vectors, size);
-    c->delta_k_weight = take(c, vectors, size);
+    c->delta_q_weight = core_take(c, vectors, size);
+    c->delta_k_weight = core_take(c, vectors, size);
     for (uint32_t i = 0; i < size; i++)
         weight[i] = 1.0f / (float)size;
     c->device->ops->write(c->device, c->delta_q_weight, weight, size * sizeof *weight);
@@ -514,10 +470,10 @@ static void bind_vectors(struct core *c, uint32_t i, uint64_t *vectors)
 static void bind_next(struct core *c, uint64_t *vectors)
 {
     uint32_t i = hparams_next_experts(&c->hp, c->end);
-    if (i == c->hp.layers || !has(c, i, DENSE_ROUTER))
+    if (i == c->hp.layers || !core_has(c, i, DENSE_ROUTER))
         return;
     bind_vectors(c, i, vectors);
-    c->layer[i].router = dense_matrix(c, i, DENSE_ROUTER);
+    c->layer[i].router = core_matrix(c, i, DENSE_ROUTER);
     c->layer[i].routing = model_router_of(&c->hp, NULL);
 }
 
@@ -527,7 +483,7 @@ static void bind_layer(struct core *c, uint32_t i, uint64_t *vectors)
     bind_mixer(c, i, vectors);
     if (model_layer_has_experts(c->model, i))
         bind_experts_step(c, i, vectors);
-    c->ffn_sums |= has(c, i, DENSE_FFN_POST_NORM);
+    c->ffn_sums |= core_has(c, i, DENSE_FFN_POST_NORM);
     c->two_ffn_parts |= c->model->layer[i].ffn == FFN_DENSE_AND_EXPERTS;
     if (ffn_has_dense((enum layer_ffn)c->model->layer[i].ffn))
         bind_dense(c, i, (const enum dense_role[]){DENSE_FFN_GATE, DENSE_FFN_UP, DENSE_FFN_DOWN});
@@ -537,8 +493,8 @@ static void bind_layer(struct core *c, uint32_t i, uint64_t *vectors)
 static int check_rope_factors(struct core *c, struct error *error)
 {
     float factor = 1; /* of a device without memory (needs.c) */
-    uint32_t count = has(c, c->hp.layers, DENSE_ROPE_FREQS)
-                         ? dense_matrix(c, c->hp.layers, DENSE_ROPE_FREQS).k
+    uint32_t count = core_has(c, c->hp.layers, DENSE_ROPE_FREQS)
+                         ? core_matrix(c, c->hp.layers, DENSE_ROPE_FREQS).k
                          : 0;
     for (uint32_t i = 0; i < count; i++) {
         c->device->ops->read(c->device, device_floats_at(c->rope_factors, i), &factor,
@@ -586,8 +542,8 @@ static int check_types(const struct core *c, const struct core_config *config, s
 static void bind_output(struct core *c, uint64_t *vectors)
 {
     uint32_t globals = c->hp.layers;
-    c->output =
-        dense_matrix(c, globals, has(c, globals, DENSE_OUTPUT) ? DENSE_OUTPUT : DENSE_TOKEN_EMBD);
+    c->output = core_matrix(c, globals,
+                            core_has(c, globals, DENSE_OUTPUT) ? DENSE_OUTPUT : DENSE_TOKEN_EMBD);
     c->output_norm = dense_vector(c, globals, DENSE_OUTPUT_NORM, vectors);
     c->output_scale = dense_vector(c, globals, DENSE_OUTPUT_SCALE, vectors);
     c->output_norm_bias = dense_vector(c, globals, DENSE_OUTPUT_NORM_BIAS, vectors);
@@ -607,7 +563,7 @@ int core_bind(struct core *c, const struct core_config *config, struct error *er
     bind_next(c, &vectors);
     bind_delta_weights(c, &vectors);
     if (c->first == 0)
-        c->embedding = dense_matrix(c, globals, DENSE_TOKEN_EMBD);
+        c->embedding = core_matrix(c, globals, DENSE_TOKEN_EMBD);
     if (c->end == globals)
         bind_output(c, &vectors);
     sl_assert(vectors == core_vector_floats(c));

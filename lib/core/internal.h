@@ -16,7 +16,8 @@ static inline uint32_t form_bit(const struct device_matrix *w)
     return 1u << kernel_form_of(w->type);
 }
 
-#define CORE_PROJECTIONS 4
+#define CORE_PROJECTIONS 6
+#define CORE_FACTORED    2
 
 /* Where weights are, on the device. A matrix without data, a vector without address: the layer has
  * none. x is a row after the norm at the beginning of the part; s(v) y is y with a factor per
@@ -42,10 +43,12 @@ struct core_mla_weights {
 };
 
 /* Mixers with a recurrent state. The projections s(project_scale) project x stand next to each
- * other in a row; a convolution over time reads them, and a recurrence its rates and gates. */
+ * other in a row; a convolution over time reads them, and a recurrence its rates and gates. Some, at
+ * most CORE_FACTORED, are matrices in two factors: second (project x). */
 struct core_recurrent_weights {
-    struct device_matrix project[CORE_PROJECTIONS];
+    struct device_matrix project[CORE_PROJECTIONS], second[CORE_PROJECTIONS];
     struct device_at project_scale[CORE_PROJECTIONS];
+    uint32_t second_forms;            /* of project x */
     uint32_t projected;               /* outputs of all projections */
     uint64_t state_at;                /* floats: its place in the state of a sequence */
     bool beta_alpha;                  /* the last projection has both */
@@ -158,12 +161,13 @@ struct core_scratch {
     struct device_at q, k, v;   /* [chunk][heads]; of MLA: k only, latents and rotated keys */
     struct device_at gates;     /* [chunk] of heads, with q where their matrix has both */
     struct device_at projected; /* [chunk][projected_max] of a mixer with a recurrent state */
-    struct device_at zeros;     /* [channels] inputs of the convolution before the sequence */
-    struct device_rows query;   /* [chunk] of q_rank elements, of MLA */
-    struct device_at y;         /* [chunk][hidden] result of attention, of the dense network */
-    struct device_at rope;      /* [table][chunk][rope_size] cos and sin */
-    struct device_at ones;      /* [hidden] weights of a norm without weights */
-    struct device_at roots;     /* [hidden] all 1/sqrt(hidden) */
+    struct device_rows factored[CORE_FACTORED]; /* [chunk] between the factors of a projection */
+    struct device_at zeros;   /* [channels] inputs of the convolution before the sequence */
+    struct device_rows query; /* [chunk] of q_rank elements, of MLA */
+    struct device_at y;       /* [chunk][hidden] result of attention, of the dense network */
+    struct device_at rope;    /* [table][chunk][rope_size] cos and sin */
+    struct device_at ones;    /* [hidden] weights of a norm without weights */
+    struct device_at roots;   /* [hidden] all 1/sqrt(hidden) */
 
     struct device_result router_logits; /* [chunk + 1][experts]; host: [chunk] */
     struct device_result routes;        /* [chunk + 1][top_k]; host: [chunk] */
@@ -236,6 +240,7 @@ struct core {
     bool rope_has_factors[LAYER_KIND__COUNT]; /* those of the file: full layers, if they rotate */
     uint32_t states;                          /* layers with a recurrent state */
     uint32_t projected_max;                   /* floats of a row of scratch.projected */
+    uint32_t factored_max;                    /* of a row of scratch.factored */
     uint64_t expert_slot_bytes[MODEL_LAYERS_MAX]; /* the largest of each layer */
 
     uint32_t passes; /* that the core numbered */
@@ -258,6 +263,12 @@ struct core_bytes core_scratch_layout(struct core *c, uint32_t chunk,
 
 /* bind.c: all weights. -1 with *error: the file has values that no model has. */
 int core_bind(struct core *c, const struct core_config *config, struct error *error);
+/* There is such a tensor, and the layers of the core read it. */
+bool core_has(const struct core *c, uint32_t layer, enum dense_role role);
+struct device_matrix core_matrix(struct core *c, uint32_t layer, enum dense_role role);
+/* Takes the next n floats of c->vectors. */
+struct device_at core_take(struct core *c, uint64_t *at, size_t n);
+void core_bind_recurrent(struct core *c, uint32_t i, uint64_t *vectors); /* recurrent.c */
 size_t core_vector_floats(const struct core *c); /* exactly what core_bind takes */
 
 /* pass/parts.c: what both drivers of a pass begin with. */

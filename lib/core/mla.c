@@ -2,6 +2,13 @@
 /* Multi-head latent attention of one layer (MLA); its formulas: lib/device/host/latent.c. */
 #include "lib/core/internal.h"
 
+/* None where the layer does not rotate. */
+static struct device_at angles_of(const struct core *c, const struct core_layer *l)
+{
+    return l->attention.rope_dims > 0 ? core_angles(c, l->attention.rope_table)
+                                      : (struct device_at){0};
+}
+
 /* W_q_a, if there is one, and W_kv_a. */
 static void project(struct core *c)
 {
@@ -31,7 +38,7 @@ void core_mla(struct core *c)
                                           .q_norm = l->mla.q_a_norm,
                                           .kv_norm = l->mla.kv_a_norm,
                                           .angle_stride = c->rope_size,
-                                          .angles = core_angles(c, l->attention.rope_table),
+                                          .angles = angles_of(c, l),
                                           .query_forms = l->mla.query_forms,
                                           .query = c->scratch.query,
                                           .kv = c->scratch.k};
@@ -47,7 +54,7 @@ void core_mla(struct core *c)
         .k_b = l->mla.k_b,
         .v_b = l->mla.v_b,
         .angle_stride = c->rope_size,
-        .angles = core_angles(c, l->attention.rope_table),
+        .angles = angles_of(c, l),
         .mix = c->scratch.mix,
     };
     c->device->ops->latent_store(c->device, &store);

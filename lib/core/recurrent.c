@@ -2,24 +2,165 @@
 /* Mixers with a recurrent state; their formulas: lib/device/host/recurrent.c. */
 #include "lib/core/internal.h"
 
+/* ---- weights ---- */
+
+/* Roles of the tensors of a mixer; 0: none. A projection may have a second factor. */
+struct projection {
+    enum dense_role role, second;
+};
+
+#define CONVS 3 /* tensors of a convolution, which have the same number of channels */
+
+static const struct tensors {
+    struct projection project[CORE_PROJECTIONS]; /* in the order of a row */
+    enum dense_role conv[CONVS], out;
+} tensors[MIXER__COUNT] = {
+    [MIXER_DELTANET] = {.project = {{DENSE_DELTA_QKV, 0},
+                                    {DENSE_DELTA_GATE, 0},
+                                    {DENSE_DELTA_BETA, 0},
+                                    {DENSE_DELTA_ALPHA, 0},
+                                    {DENSE_DELTA_BETA_ALPHA, 0}},
+                        .conv = {DENSE_DELTA_CONV},
+                        .out = DENSE_DELTA_OUT},
+    [MIXER_KDA] = {.project = {{DENSE_KDA_Q, 0},
+                               {DENSE_KDA_K, 0},
+                               {DENSE_KDA_V, 0},
+                               {DENSE_KDA_GATE, DENSE_KDA_GATE_B},
+                               {DENSE_KDA_DECAY, DENSE_KDA_DECAY_B},
+                               {DENSE_DELTA_BETA, 0}},
+                   .conv = {DENSE_KDA_Q_CONV, DENSE_KDA_K_CONV, DENSE_KDA_V_CONV},
+                   .out = DENSE_DELTA_OUT},
+    [MIXER_MAMBA2] = {.project = {{DENSE_MAMBA_IN, 0}},
+                      .conv = {DENSE_DELTA_CONV},
+                      .out = DENSE_DELTA_OUT},
+    [MIXER_SHORTCONV] = {.project = {{DENSE_SHORTCONV_IN, 0}},
+                         .conv = {DENSE_SHORTCONV_CONV},
+                         .out = DENSE_SHORTCONV_OUT},
+};
+
+static bool is_there(const struct core *c, uint32_t i, enum dense_role role)
+{
+    return role != 0 && model_entry_dense(c->model, i, role) != ENTRY_NONE;
+}
+
+/* The file has the taps of a channel next to each other. */
+static struct device_at bind_conv(struct core *c, uint32_t i, const enum dense_role roles[CONVS],
+                                  uint64_t *at)
+{
+    const struct layer_recurrent *r = &c->model->layer[i].recurrent;
+    struct device_at conv = core_take(c, at, (size_t)r->taps * r->channels);
+    uint32_t count = roles[1] != 0 ? CONVS : 1, channels = r->channels / count;
+    sl_assert(r->taps <= MODEL_TAPS_MAX);
+    for (uint32_t p = 0; p < count; p++) {
+        struct op_unpack unpack = {.w = core_matrix(c, i, roles[p]),
+                                   .row_stride = 1,
+                                   .stride = r->channels,
+                                   .y = device_floats_at(conv, (uint64_t)p * channels)};
+        sl_assert(unpack.w.k == r->taps);
+        unpack.w.n = channels;
+        c->device->ops->unpack(c->device, &unpack);
+    }
+    return conv;
+}
+
+static void bind_projection(struct core *c, uint32_t i, uint32_t n, const struct projection *p)
+{
+    struct core_layer *l = &c->layer[i];
+    struct device_matrix *w = &l->recurrent.project[n];
+    *w = core_matrix(c, i, p->role);
+    l->in_forms |= form_bit(w);
+    if (is_there(c, i, p->second)) {
+        if (w->n > c->factored_max)
+            c->factored_max = w->n;
+        w = &l->recurrent.second[n];
+        *w = core_matrix(c, i, p->second);
+        l->recurrent.second_forms |= form_bit(w);
+    }
+    l->recurrent.projected += w->n;
+}
+
+void core_bind_recurrent(struct core *c, uint32_t i, uint64_t *vectors)
+{
+    const struct tensors *t = &tensors[c->model->layer[i].mixer];
+    struct core_layer *l = &c->layer[i];
+    uint32_t n = 0;
+    sl_assert(t->out != 0);
+    for (size_t p = 0; p < CORE_PROJECTIONS; p++)
+        if (is_there(c, i, t->project[p].role))
+            bind_projection(c, i, n++, &t->project[p]);
+    if (l->recurrent.projected > c->projected_max)
+        c->projected_max = l->recurrent.projected;
+    l->out = core_matrix(c, i, t->out);
+    l->mix_forms = form_bit(&l->out);
+    l->mix_size = l->out.k;
+    if (l->mix_size > c->mix_size)
+        c->mix_size = l->mix_size;
+    l->recurrent.conv = bind_conv(c, i, t->conv, vectors);
+    l->recurrent.beta_alpha = is_there(c, i, DENSE_DELTA_BETA_ALPHA);
+    l->recurrent.state_at = model_state_floats(&c->hp, i); /* after layers of other parts, too */
+    c->states++;
+}
+
+/* ---- a pass ---- */
+
+static void multiply(struct core *c, const struct device_rows *x, uint32_t count,
+                     const struct device_product *product)
+{
+    c->device->ops->products(
+        c->device, &(struct op_products){
+                       .rows = c->pass.step.rows, .x = *x, .count = count, .product = product});
+}
+
+/* The product with the second factor of a projection: y = w x. */
+struct second {
+    struct device_rows x;
+    struct device_product product;
+};
+
+static void multiply_second(struct core *c, const struct second *s)
+{
+    const struct op_forms forms = {
+        .rows = c->pass.step.rows, .forms = core_layer_now(c)->recurrent.second_forms, .y = s->x};
+    c->device->ops->forms(c->device, &forms);
+    multiply(c, &s->x, 1, &s->product);
+}
+
+/* The first factor writes its rows instead of the projection. */
+static struct second second_of(const struct core *c, uint32_t number, const struct device_matrix *w,
+                               struct device_product *first)
+{
+    struct second s = {.x = c->scratch.factored[number], .product = *first};
+    device_rows_set(&s.x, w->k);
+    s.product.w = *w;
+    s.product.scale = (struct device_at){0};
+    first->y = s.x.base[FORM_F32];
+    first->y_stride = s.x.stride[FORM_F32] / sizeof(float);
+    return s;
+}
+
 /* The projections, next to each other in a row. */
 static void project(struct core *c)
 {
-    const struct core_layer *l = core_layer_now(c);
+    const struct core_recurrent_weights *w = &core_layer_now(c)->recurrent;
     struct device_product product[CORE_PROJECTIONS];
-    uint32_t count = 0;
-    for (uint32_t base = 0; count < CORE_PROJECTIONS && l->recurrent.project[count].data.address;
-         count++) {
-        product[count] = (struct device_product){.w = l->recurrent.project[count],
-                                                 .scale = l->recurrent.project_scale[count],
-                                                 .y = device_floats_at(c->scratch.projected, base),
+    struct second second[CORE_FACTORED];
+    uint32_t count = 0, factored = 0;
+    for (uint32_t at = 0; count < CORE_PROJECTIONS && w->project[count].data.address; count++) {
+        product[count] = (struct device_product){.w = w->project[count],
+                                                 .scale = w->project_scale[count],
+                                                 .y = device_floats_at(c->scratch.projected, at),
                                                  .y_stride = c->projected_max};
-        base += l->recurrent.project[count].n;
+        if (w->second[count].data.address) {
+            sl_assert(factored < CORE_FACTORED);
+            second[factored] = second_of(c, factored, &w->second[count], &product[count]);
+            at += second[factored++].product.w.n;
+        } else {
+            at += w->project[count].n;
+        }
     }
-    c->device->ops->products(c->device, &(struct op_products){.rows = c->pass.step.rows,
-                                                              .x = c->scratch.in,
-                                                              .count = count,
-                                                              .product = product});
+    multiply(c, &c->scratch.in, count, product);
+    for (uint32_t i = 0; i < factored; i++)
+        multiply_second(c, &second[i]);
 }
 
 void core_shortconv(struct core *c)

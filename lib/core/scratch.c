@@ -62,7 +62,7 @@ static uint32_t output_rows_for(const struct core *c, uint32_t chunk)
 
 /* The forms needed, over all layers. */
 struct forms_wanted {
-    uint32_t in, mix, last, gather, inner, dense, query, nope, latent, sum;
+    uint32_t in, mix, last, gather, inner, dense, query, nope, latent, sum, factored;
 };
 
 static struct forms_wanted forms_of(const struct core *c)
@@ -74,7 +74,8 @@ static struct forms_wanted forms_of(const struct core *c)
                              .dense = floats,
                              .query = floats,
                              .latent = floats,
-                             .sum = floats};
+                             .sum = floats,
+                             .factored = floats};
     for (uint32_t i = 0; i < c->hp.layers; i++) {
         const struct core_layer *l = &c->layer[i];
         w.in |= l->in_forms | l->gate_forms | l->expert_forms;
@@ -87,6 +88,8 @@ static struct forms_wanted forms_of(const struct core *c)
             w.nope |= form_bit(&l->mla.k_b) & ~floats; /* floats: read in place */
             w.latent |= form_bit(&l->mla.v_b);
         }
+        if (c->hp.layer_kind[i] == LAYER_RECURRENT)
+            w.factored |= l->recurrent.second_forms;
         w.inner |=
             l->inner_forms & ~floats; /* floats: read in place, where gate and up wrote them */
     }
@@ -146,6 +149,8 @@ static void cut_attention(struct core *c, struct layout *m, uint32_t chunk,
     c->scratch.k = cut_floats(m, (size_t)chunk * c->k_size);
     c->scratch.v = cut_floats(m, (size_t)chunk * c->v_size);
     c->scratch.projected = cut_floats(m, (size_t)chunk * c->projected_max);
+    for (int i = 0; i < CORE_FACTORED && c->factored_max > 0; i++)
+        cut_rows(m, &c->scratch.factored[i], want->factored, chunk, c->factored_max);
     c->scratch.zeros = cut_floats(m, c->states > 0 ? model_recurrent_max(&c->hp).channels : 0);
     if (c->latent.q_rank > 0)
         cut_rows(m, &c->scratch.query, want->query, chunk, c->latent.q_rank);

@@ -137,6 +137,13 @@ OP(scale_rows)
     OP_WRITE_ROWS(y, a->rows)
 OP_END(scale_rows)
 
+/* The forms of the rows y, of their floats. */
+OP(forms)
+    OP_VALUE(uint32_t, rows)
+    OP_VALUE(uint32_t, forms)
+    OP_WRITE_ROWS(y, a->rows)
+OP_END(forms)
+
 /* ---- products ---- */
 
 /* Products of the rows x with several matrices. */

@@ -28,6 +28,11 @@
     X(granitehybrid, "granitehybrid", 2, (void)0)                                                  \
     X(granitehybrid_kinds, "granitehybrid", 2,                                                     \
       make_i32s(m, "granitehybrid.attention.head_count_kv", (const int32_t[]){0, 0}, 2))           \
+    X(kimi_linear, "kimi-linear", 2, (void)0)                                                      \
+    X(kimi_linear_kinds, "kimi-linear", 2,                                                         \
+      make_i32s(m, "kimi-linear.attention.head_count_kv", (const int32_t[]){1, 0}, 2))             \
+    X(kimi_linear_bound, "kimi-linear", 2, make_f32(m, "kimi-linear.kda.gate_lower_bound", -5))    \
+    X(bailingmoe3, "bailingmoe3", 2, (void)0)                                                      \
     X(granitehybrid_groups, "granitehybrid", 2, make_u32(m, "granitehybrid.ssm.group_count", 3))   \
     X(nemotron, "nemotron_h_moe", 2, (void)0)                                                      \
     X(nemotron_used, "nemotron_h_moe", 4,                                                          \

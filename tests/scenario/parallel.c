@@ -377,6 +377,15 @@ static void nemotron(void)
                                "delta_inner=128", "expert_width=64", NULL});
 }
 
+/* Kimi delta attention beside MLA. */
+static void kimi_linear(void)
+{
+    kind((const char *const[]){"arch=kimi-linear", "dense_layers=1", "dense_inner=128",
+                               "shared_inner=64", "conv_taps=4", "delta_size=16",
+                               "attention_step=3", "kv_rank=32", "mla_key_size=24",
+                               "mla_value_size=16", "rope_dims=8", NULL});
+}
+
 static void lfm2moe(void)
 {
     kind((const char *const[]){"arch=lfm2moe", "dense_layers=1", "dense_inner=128", "conv_taps=3",
@@ -535,9 +544,9 @@ static void preset_change(void)
 int main(int argc, char **argv)
 {
     static const struct test_case cases[] = {
-        ROW(demo),           ROW(qwen3moe),  ROW(qwen35moe),     ROW(lfm2moe), ROW(granitehybrid),
-        ROW(nemotron),       ROW(step35),    ROW(gpt_oss),       ROW(gemma4),  ROW(deepseek2),
-        ROW(memory_for_one), ROW(one_fails), ROW(preset_change),
+        ROW(demo),      ROW(qwen3moe),       ROW(qwen35moe), ROW(lfm2moe),       ROW(granitehybrid),
+        ROW(nemotron),  ROW(kimi_linear),    ROW(step35),    ROW(gpt_oss),       ROW(gemma4),
+        ROW(deepseek2), ROW(memory_for_one), ROW(one_fails), ROW(preset_change),
     };
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }

@@ -20,6 +20,10 @@ static const char *const demo[] = {NULL};
 static const char *const qwen35moe[] = {
     "arch=qwen35moe",  "shared_inner=64", "rope_dims=8",    "conv_taps=4",      "delta_size=16",
     "delta_k_heads=2", "delta_v_heads=4", "delta_inner=64", "attention_step=2", NULL};
+static const char *const kimi_linear[] = {
+    "arch=kimi-linear",  "shared_inner=64", "dense_layers=1",   "dense_inner=128",
+    "conv_taps=4",       "delta_size=16",   "kv_rank=32",       "mla_key_size=24",
+    "mla_value_size=16", "rope_dims=8",     "attention_step=2", NULL};
 static const char *const gpt_oss[] = {
     "arch=gpt-oss",  "layers=4",        "window=64",    "rope_scaling=2",
     "rope_factor=8", "rope_context=64", "context=8192", NULL};
@@ -133,6 +137,11 @@ static void in_turns(void)
 static void in_turns_with_states(void)
 {
     take_turns(qwen35moe, "--resident-experts=50");
+}
+
+static void in_turns_with_latents(void)
+{
+    take_turns(kimi_linear, "--resident-experts=50");
 }
 
 static void in_turns_with_windows(void)
@@ -265,6 +274,7 @@ int main(int argc, char **argv)
     static const struct test_case cases[] = {
         ROW(in_turns),
         ROW(in_turns_with_states),
+        ROW(in_turns_with_latents),
         ROW(in_turns_with_windows),
         ROW(killed_while_copied),
         ROW(killed_while_a_state_is_copied),

@@ -17,7 +17,7 @@
 
 #define SYNTH_MS 60000
 #define TOKENS   60
-#define KEYS_MAX 12
+#define KEYS_MAX 16
 
 #define DELTA_KEYS                                                                                 \
     "shared_inner=64", "rope_dims=8", "conv_taps=4", "delta_size=16", "delta_k_heads=2",           \
@@ -34,6 +34,12 @@ static const struct shape {
       "delta_inner=128", "attention_step=2", "shared_inner=64", NULL}},
     {{"arch=nemotron_h_moe", "pattern=ME*E", "conv_taps=4", "delta_size=16", "delta_k_heads=2",
       "delta_v_heads=4", "delta_inner=128", "shared_inner=64", "expert_width=64", NULL}},
+    {{"arch=kimi-linear", "dense_layers=1", "dense_inner=128", "conv_taps=4", "delta_size=16",
+      "attention_step=2", "kv_rank=32", "mla_key_size=24", "mla_value_size=16", "rope_dims=8",
+      "shared_inner=64", NULL}},
+    {{"arch=bailingmoe3", "dense_layers=1", "dense_inner=128", "conv_taps=4", "delta_size=16",
+      "attention_step=2", "kv_rank=32", "q_rank=32", "mla_key_size=24", "mla_value_size=16",
+      "rope_dims=8", "decay_bound=-5", "shared_inner=64", NULL}},
 };
 
 static char model[PATH_MAX];
@@ -118,6 +124,16 @@ static void granitehybrid(void)
 static void nemotron(void)
 {
     combinations(&shapes[4]);
+}
+
+static void kimi_linear(void)
+{
+    combinations(&shapes[5]);
+}
+
+static void bailingmoe3(void)
+{
+    combinations(&shapes[6]);
 }
 
 /* ---- kills at points of the code ---- */
@@ -338,9 +354,12 @@ static void inspected(void)
 int main(int argc, char **argv)
 {
     static const struct test_case cases[] = {
-        ROW(qwen35moe),       ROW(qwen3next),     ROW(lfm2moe),
-        ROW(granitehybrid),   ROW(nemotron),      ROW(killed_at_every_point),
-        ROW(killed_in_turn),  ROW(a_second_turn), ROW(memory_is_counted),
-        ROW(nothing_is_kept), ROW(inspected),     ROW(convolutions_are_estimated)};
+        ROW(qwen35moe),         ROW(qwen3next),
+        ROW(lfm2moe),           ROW(granitehybrid),
+        ROW(nemotron),          ROW(kimi_linear),
+        ROW(bailingmoe3),       ROW(killed_at_every_point),
+        ROW(killed_in_turn),    ROW(a_second_turn),
+        ROW(memory_is_counted), ROW(nothing_is_kept),
+        ROW(inspected),         ROW(convolutions_are_estimated)};
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }

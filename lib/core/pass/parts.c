@@ -104,6 +104,7 @@ void core_take_sequences(struct core *c)
 static void (*const mixers[])(struct core *c) = {[MIXER_ATTENTION] = core_attention,
                                                  [MIXER_DELTANET] = core_recurrence,
                                                  [MIXER_MAMBA2] = core_recurrence,
+                                                 [MIXER_KDA] = core_recurrence,
                                                  [MIXER_SHORTCONV] = core_shortconv,
                                                  [MIXER_MLA] = core_mla,
                                                  [MIXER_NONE] = NULL};

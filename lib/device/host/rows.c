@@ -226,6 +226,21 @@ void host_op_scale_rows(struct device *d, const struct op_scale_rows *a)
     host_run_rows(host_of(d), a->rows, scale_rows, a);
 }
 
+static void form_rows(void *arg, uint32_t thread, uint32_t threads)
+{
+    const struct host_run *run = arg;
+    const struct op_forms *a = run->a;
+    uint32_t begin, end;
+    pool_share(a->rows, 1, thread, threads, &begin, &end);
+    for (uint32_t r = begin; r < end; r++)
+        host_make_forms(run->h, &a->y, r, a->forms);
+}
+
+void host_op_forms(struct device *d, const struct op_forms *a)
+{
+    host_run_rows(host_of(d), a->rows, form_rows, a);
+}
+
 /* n elements of a head times the function of their gates. */
 static void gate_elements(struct host *h, enum head_gate function, const float *gate, uint32_t n,
                           float *out)

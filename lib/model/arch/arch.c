@@ -80,6 +80,16 @@ static int missing_key(const struct arch *arch, const struct arch_row *row, cons
                          : "");
 }
 
+/* Files of this architecture have something else in the key of a row that it shares. */
+static bool is_unread(const struct arch *arch, const struct arch_row *row)
+{
+    const struct arch_row *r;
+    ARCH_EACH (r, arch, ARCH_ROWS(UNREAD))
+        if (strcmp(r->key, row->key) == 0)
+            return true;
+    return false;
+}
+
 static int read_uint(const struct arch *arch, const struct arch_row *row, const char *key,
                      const struct gguf *g, struct model_hparams *h, struct error *error)
 {
@@ -87,6 +97,10 @@ static int read_uint(const struct arch *arch, const struct arch_row *row, const 
     bool flag = false, is_flag = row->kind == ARCH_FLAG;
     if (is_array(arch, row, key, g))
         return 0;
+    if (is_unread(arch, row)) {
+        gguf_get_uint(g, key, &value, NULL); /* known, so nobody is warned of it */
+        return 0;
+    }
     int found =
         is_flag ? gguf_get_bool(g, key, &flag, error) : gguf_get_uint(g, key, &value, error);
     if (found < 0)

@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "lib/model/arch/roles.h"
 #include "lib/model/expert_layers.h"
 #include "lib/model/limits.h"
 #include "lib/model/router.h"
@@ -115,15 +116,19 @@ struct model_hparams {
     uint32_t delta_k_heads, delta_v_heads;
     uint32_t delta_inner; /* elements of all v heads */
     uint32_t delta_order; /* enum delta_order */
-    uint32_t head_gate;   /* enum head_gate: of the results of heads */
-    uint32_t gate_form;   /* enum gate_form */
-    uint32_t joined_qkv;  /* 1: q, k and v are one matrix, where the architecture has both forms */
+    /* MIXER_KDA, which has delta_size, too, and the heads of attention. */
+    uint32_t low_rank;   /* 1: matrices of decays and gates have two factors, of rank delta_size */
+    float decay_bound;   /* L of struct recurrent_rule; 0: none */
+    uint32_t head_gate;  /* enum head_gate: of the results of heads */
+    uint32_t gate_form;  /* enum gate_form */
+    uint32_t joined_qkv; /* 1: q, k and v are one matrix, where the architecture has both forms */
     /* MLA: queries of position p are multiplied by 1 + query_scale * ln(1 + floor(p /
      * query_context)); 0: they are not. */
     float query_scale;
     uint32_t query_context;
+    float latent_eps; /* MLA: of norms of latents and of the queries' first factor; 0: rms_eps */
     uint32_t limit_result; /* of the networks of layers (struct ffn_limit) */
-    uint32_t reserved[1];
+    uint32_t reserved[2];
     uint8_t layer_kind[MODEL_LAYERS_MAX];  /* enum layer_kind */
     uint8_t layer_flags[MODEL_LAYERS_MAX]; /* enum layer_flag */
     uint8_t layer_mixer[MODEL_LAYERS_MAX]; /* enum layer_mixer, by the rows of the architecture */
@@ -386,6 +391,7 @@ enum layer_mixer {
     MIXER_DELTANET,  /* gated DeltaNet: convolution over time, then the gated delta rule */
     MIXER_SHORTCONV, /* gated convolution over time */
     MIXER_MAMBA2,    /* Mamba-2: convolution over time, then a recurrence without a delta term */
+    MIXER_KDA,       /* Kimi delta attention: as DeltaNet, with a decay per key channel */
     MIXER_NONE,
     MIXER__COUNT
 };
@@ -479,106 +485,9 @@ enum layer_part {
     PART_MIXER,      /* and that number more: only this mixer */
     PART_DELTANET = PART_MIXER + MIXER_DELTANET,
     PART_SHORTCONV = PART_MIXER + MIXER_SHORTCONV,
-    PART_MAMBA2 = PART_MIXER + MIXER_MAMBA2
+    PART_MAMBA2 = PART_MIXER + MIXER_MAMBA2,
+    PART_KDA = PART_MIXER + MIXER_KDA
 };
-
-/* Roles of dense tensors: one row per tensor that the engine uses.
- * G(role, name) of the model  L(role, part, name with %u) of a layer
- * The scales of matrices are dense, also those of experts, one number per matrix: a slot stays the
- * file's bytes, and all precisions of an expert share its scale. */
-#define DENSE_ROLES(G, L)                                                                          \
-    G(TOKEN_EMBD, "token_embd.weight")                                                             \
-    G(OUTPUT_NORM, "output_norm.weight")                                                           \
-    G(OUTPUT, "output.weight")                                                                     \
-    L(ATTN_NORM, MIXING, "blk.%u.attn_norm.weight")                                                \
-    L(ATTN_Q, ATTENTION, "blk.%u.attn_q.weight")                                                   \
-    L(ATTN_K, ATTENTION, "blk.%u.attn_k.weight")                                                   \
-    L(ATTN_V, ATTENTION, "blk.%u.attn_v.weight")                                                   \
-    L(ATTN_Q_NORM, ATTENTION, "blk.%u.attn_q_norm.weight")                                         \
-    L(ATTN_K_NORM, ATTENTION, "blk.%u.attn_k_norm.weight")                                         \
-    L(ATTN_GATE, ATTENTION, "blk.%u.attn_gate.weight")                                             \
-    L(ATTN_GATE_SCALE, ATTENTION, "blk.%u.attn_gate.scale")                                        \
-    L(ATTN_OUT, ATTENTION, "blk.%u.attn_output.weight")                                            \
-    L(FFN_NORM, NETWORK, "blk.%u.ffn_norm.weight")                                                 \
-    L(ROUTER, EXPERTS, "blk.%u.ffn_gate_inp.weight")                                               \
-    L(ROUTER_BIAS, EXPERTS, "blk.%u.exp_probs_b.bias")                                             \
-    L(ATTN_Q_BIAS, ATTENTION, "blk.%u.attn_q.bias")                                                \
-    L(ATTN_K_BIAS, ATTENTION, "blk.%u.attn_k.bias")                                                \
-    L(ATTN_V_BIAS, ATTENTION, "blk.%u.attn_v.bias")                                                \
-    L(ATTN_QKV, ATTENTION, "blk.%u.attn_qkv.weight")                                               \
-    L(ATTN_QKV_SCALE, ATTENTION, "blk.%u.attn_qkv.scale")                                          \
-    L(ATTN_NORM_BIAS, MIXING, "blk.%u.attn_norm.bias")                                             \
-    L(FFN_NORM_BIAS, NETWORK, "blk.%u.ffn_norm.bias")                                              \
-    G(OUTPUT_NORM_BIAS, "output_norm.bias")                                                        \
-    G(OUTPUT_BIAS, "output.bias")                                                                  \
-    L(FFN_GATE, DENSE, "blk.%u.ffn_gate.weight")                                                   \
-    L(FFN_UP, DENSE, "blk.%u.ffn_up.weight")                                                       \
-    L(FFN_DOWN, DENSE, "blk.%u.ffn_down.weight")                                                   \
-    L(LATENT_DOWN, EXPERTS, "blk.%u.ffn_latent_down.weight")                                       \
-    L(LATENT_UP, EXPERTS, "blk.%u.ffn_latent_up.weight")                                           \
-    L(LATENT_DOWN_SCALE, EXPERTS, "blk.%u.ffn_latent_down.scale")                                  \
-    L(LATENT_UP_SCALE, EXPERTS, "blk.%u.ffn_latent_up.scale")                                      \
-    L(SHARED_ROUTER, EXPERTS, "blk.%u.ffn_gate_inp_shexp.weight")                                  \
-    L(SHARED_GATE, EXPERTS, "blk.%u.ffn_gate_shexp.weight")                                        \
-    L(SHARED_UP, EXPERTS, "blk.%u.ffn_up_shexp.weight")                                            \
-    L(SHARED_DOWN, EXPERTS, "blk.%u.ffn_down_shexp.weight")                                        \
-    L(DELTA_QKV, DELTANET, "blk.%u.attn_qkv.weight")                                               \
-    L(DELTA_GATE, DELTANET, "blk.%u.attn_gate.weight")                                             \
-    L(DELTA_BETA, DELTANET, "blk.%u.ssm_beta.weight")                                              \
-    L(DELTA_ALPHA, DELTANET, "blk.%u.ssm_alpha.weight")                                            \
-    L(DELTA_BETA_ALPHA, DELTANET, "blk.%u.ssm_ba.weight")                                          \
-    L(DELTA_CONV, RECURRENCE, "blk.%u.ssm_conv1d.weight")                                          \
-    L(DELTA_DT, RECURRENCE, "blk.%u.ssm_dt.bias")                                                  \
-    L(DELTA_A, RECURRENCE, "blk.%u.ssm_a")                                                         \
-    L(DELTA_NORM, RECURRENCE, "blk.%u.ssm_norm.weight")                                            \
-    L(DELTA_OUT, RECURRENCE, "blk.%u.ssm_out.weight")                                              \
-    L(SHORTCONV_IN, SHORTCONV, "blk.%u.shortconv.in_proj.weight")                                  \
-    L(SHORTCONV_CONV, SHORTCONV, "blk.%u.shortconv.conv.weight")                                   \
-    L(SHORTCONV_OUT, SHORTCONV, "blk.%u.shortconv.out_proj.weight")                                \
-    G(ROPE_FREQS, "rope_freqs.weight")                                                             \
-    G(OUTPUT_SCALE, "output.scale")                                                                \
-    L(ATTN_Q_SCALE, ATTENTION, "blk.%u.attn_q.scale")                                              \
-    L(ATTN_K_SCALE, ATTENTION, "blk.%u.attn_k.scale")                                              \
-    L(ATTN_V_SCALE, ATTENTION, "blk.%u.attn_v.scale")                                              \
-    L(ATTN_OUT_SCALE, ATTENTION, "blk.%u.attn_output.scale")                                       \
-    L(DELTA_QKV_SCALE, DELTANET, "blk.%u.attn_qkv.scale")                                          \
-    L(DELTA_GATE_SCALE, DELTANET, "blk.%u.attn_gate.scale")                                        \
-    L(DELTA_BETA_SCALE, DELTANET, "blk.%u.ssm_beta.scale")                                         \
-    L(DELTA_ALPHA_SCALE, DELTANET, "blk.%u.ssm_alpha.scale")                                       \
-    L(DELTA_OUT_SCALE, RECURRENCE, "blk.%u.ssm_out.scale")                                         \
-    L(FFN_GATE_SCALE, DENSE, "blk.%u.ffn_gate.scale")                                              \
-    L(FFN_UP_SCALE, DENSE, "blk.%u.ffn_up.scale")                                                  \
-    L(FFN_DOWN_SCALE, DENSE, "blk.%u.ffn_down.scale")                                              \
-    L(SHARED_GATE_SCALE, EXPERTS, "blk.%u.ffn_gate_shexp.scale")                                   \
-    L(SHARED_UP_SCALE, EXPERTS, "blk.%u.ffn_up_shexp.scale")                                       \
-    L(SHARED_DOWN_SCALE, EXPERTS, "blk.%u.ffn_down_shexp.scale")                                   \
-    L(EXPERT_GATE_SCALES, EXPERTS, "blk.%u.ffn_gate_exps.scale")                                   \
-    L(EXPERT_UP_SCALES, EXPERTS, "blk.%u.ffn_up_exps.scale")                                       \
-    L(EXPERT_DOWN_SCALES, EXPERTS, "blk.%u.ffn_down_exps.scale")                                   \
-    L(ATTN_OUT_BIAS, ATTENTION, "blk.%u.attn_output.bias")                                         \
-    L(ATTN_SINKS, ATTENTION, "blk.%u.attn_sinks.weight")                                           \
-    L(ROUTER_LOGIT_BIAS, EXPERTS, "blk.%u.ffn_gate_inp.bias")                                      \
-    L(EXPERT_GATE_BIAS, EXPERTS, "blk.%u.ffn_gate_exps.bias")                                      \
-    L(EXPERT_UP_BIAS, EXPERTS, "blk.%u.ffn_up_exps.bias")                                          \
-    L(EXPERT_DOWN_BIAS, EXPERTS, "blk.%u.ffn_down_exps.bias")                                      \
-    L(ATTN_POST_NORM, ATTENTION, "blk.%u.post_attention_norm.weight")                              \
-    L(ATTN_Q_A, ATTENTION, "blk.%u.attn_q_a.weight")                                               \
-    L(ATTN_Q_A_NORM, ATTENTION, "blk.%u.attn_q_a_norm.weight")                                     \
-    L(ATTN_Q_B, ATTENTION, "blk.%u.attn_q_b.weight")                                               \
-    L(ATTN_KV_A, ATTENTION, "blk.%u.attn_kv_a_mqa.weight")                                         \
-    L(ATTN_KV_A_NORM, ATTENTION, "blk.%u.attn_kv_a_norm.weight")                                   \
-    L(ATTN_K_B, ATTENTION, "blk.%u.attn_k_b.weight")                                               \
-    L(ATTN_V_B, ATTENTION, "blk.%u.attn_v_b.weight")                                               \
-    L(DENSE_POST_NORM, DENSE, "blk.%u.post_ffw_norm_1.weight")                                     \
-    L(EXPERTS_NORM, EXPERTS, "blk.%u.pre_ffw_norm_2.weight")                                       \
-    L(EXPERTS_POST_NORM, EXPERTS, "blk.%u.post_ffw_norm_2.weight")                                 \
-    L(FFN_POST_NORM, NETWORK, "blk.%u.post_ffw_norm.weight")                                       \
-    L(ROUTER_SCALE, EXPERTS, "blk.%u.ffn_gate_inp.scale")                                          \
-    L(LAYER_SCALE, EVERY, "blk.%u.layer_output_scale.weight")                                      \
-    L(MAMBA_IN, MAMBA2, "blk.%u.ssm_in.weight")                                                    \
-    L(MAMBA_IN_SCALE, MAMBA2, "blk.%u.ssm_in.scale")                                               \
-    L(CONV_BIAS, RECURRENCE, "blk.%u.ssm_conv1d.bias")                                             \
-    L(RECURRENT_D, RECURRENCE, "blk.%u.ssm_d")
 
 enum dense_role {
 #define GLOBAL(role, name)      DENSE_##role,

@@ -136,6 +136,43 @@ static int deltanet_check(const struct model_hparams *h, struct error *error)
     return 0;
 }
 
+/* Kimi delta attention (Kimi Team 2025): q, k and v of all heads, as DeltaNet has them; then z, the
+ * decays of the key channels, and b. */
+static struct layer_recurrent kda_of(const struct model_hparams *h)
+{
+    uint32_t inner = h->heads * h->delta_size;
+    return (struct layer_recurrent){
+        .taps = h->conv_taps,
+        .channels = 3 * inner,
+        .heads = h->heads,
+        .groups = h->heads,
+        .key_size = h->delta_size,
+        .value_size = h->delta_size,
+        .mixed = inner,
+        .k_at = inner,
+        .v_at = 2 * inner,
+        .gate_at = 3 * inner,
+        .channels_at = 4 * inner,
+        .rates_at = 5 * inner,
+        .projected = 5 * inner + h->heads,
+        .rule = {.delta = true,
+                 .unit = true,
+                 .channels = true,
+                 .sigmoid = true,
+                 .bound = h->decay_bound},
+    };
+}
+
+static int kda_check(const struct model_hparams *h, struct error *error)
+{
+    if (!any_layer_is(h, MIXER_KDA))
+        return 0;
+    if (h->delta_size == 0 || h->delta_size > DELTA_SIZE_MAX)
+        return error_set(error, ERR_BAD_INPUT, "kda.head_dim %" PRIu32 " is not between 1 and %d",
+                         h->delta_size, DELTA_SIZE_MAX);
+    return 0;
+}
+
 /* Mamba-2 (Dao & Gu 2024): z, then x, B and C of the convolution, which are v, k and q, then the
  * steps of the heads. */
 static struct layer_recurrent mamba2_of(const struct model_hparams *h)
@@ -186,6 +223,7 @@ static const struct {
     [MIXER_DELTANET] = {deltanet_of, deltanet_check},
     [MIXER_SHORTCONV] = {shortconv_of, NULL},
     [MIXER_MAMBA2] = {mamba2_of, mamba2_check},
+    [MIXER_KDA] = {kda_of, kda_check},
 };
 
 struct layer_recurrent model_recurrent_of(const struct model_hparams *h, uint32_t layer)

@@ -50,6 +50,9 @@ enum arch_dim {
     ARCH_DIM_MIXED,
     ARCH_DIM_STATE_HEADS,
     ARCH_DIM_STATE_HEADS_TWICE,
+    ARCH_DIM_STATE_DECAYS, /* key channels of all heads */
+    ARCH_DIM_STATE_FIRST,  /* outputs of a matrix, or of the first of two factors */
+    ARCH_DIM_STATE_RANK,   /* of two factors; 0: one matrix */
     ARCH_DIM_STATE_VALUE,  /* value_size */
     ARCH_DIM_STATE_GROUP,  /* elements of the heads of a group */
     ARCH_DIM_STATE_GROUPS, /* of heads */
@@ -102,6 +105,7 @@ enum arch_row_kind {
     ARCH_DEFAULT,
     ARCH_SHARE,
     ARCH_WIDTH,
+    ARCH_UNREAD,
     ARCH_MISSING,
     ARCH_CONST,
     ARCH_CONST_FLOAT,

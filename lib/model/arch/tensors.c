@@ -99,6 +99,9 @@ uint64_t arch_dim_size(const struct model_hparams *h, uint32_t layer, enum arch_
     case ARCH_DIM_MIXED: return r.mixed;
     case ARCH_DIM_STATE_HEADS: return r.heads;
     case ARCH_DIM_STATE_HEADS_TWICE: return 2 * (uint64_t)r.heads;
+    case ARCH_DIM_STATE_DECAYS: return (uint64_t)r.heads * r.key_size;
+    case ARCH_DIM_STATE_FIRST: return h->low_rank ? r.key_size : r.mixed;
+    case ARCH_DIM_STATE_RANK: return h->low_rank ? r.key_size : 0;
     case ARCH_DIM_STATE_VALUE: return r.value_size;
     case ARCH_DIM_STATE_GROUP: return r.groups > 0 ? r.mixed / r.groups : 0;
     case ARCH_DIM_STATE_GROUPS: return r.groups;
@@ -144,7 +147,10 @@ static int check_shape(const struct model_hparams *h, uint32_t layer, const stru
     uint64_t want[4] = {0, 0, 0, 1};
     for (int i = 0; i < 3; i++)
         want[i] = arch_dim_size(h, layer, (enum arch_dim)row->ne[i]);
-    if (memcmp(want, t->ne, sizeof want) != 0)
+    /* A convolution; llama.cpp's converter has a dimension of 1 between its taps and channels. */
+    bool flat = want[1] == 1 && t->ne[0] == want[0] && t->ne[1] == want[2] && t->ne[2] == 1 &&
+                t->ne[3] == 1;
+    if (!flat && memcmp(want, t->ne, sizeof want) != 0)
         return error_set(error, ERR_BAD_INPUT,
                          "tensor %s is %" PRIu64 " x %" PRIu64 " x %" PRIu64 " x %" PRIu64
                          "; %" PRIu64 " x %" PRIu64 " x %" PRIu64 " expected",

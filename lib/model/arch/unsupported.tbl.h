@@ -6,7 +6,6 @@
  * DENSE(name)  an architecture without experts; a file of it that has experts is not supported
  *              yet */
 LATER("arctic")
-LATER("bailingmoe3")
 LATER("deepseek2-ocr")
 LATER("deepseek32")
 LATER("deepseek4")
@@ -20,7 +19,6 @@ LATER("hy_v4")
 LATER("inkling")
 LATER("jamba")
 LATER("kimi-k3")
-LATER("kimi-linear")
 LATER("llada-moe")
 LATER("llama4")
 LATER("minimax-01")

@@ -75,13 +75,34 @@ static int read_numbers(const json_t *config, struct hf_shape *shape, struct err
     return 1;
 }
 
+/* The numbers of the layers that attend to all positions. */
+static int read_full(const json_t *config, const char *field, struct hf_shape *shape,
+                     struct error *error)
+{
+    const json_t *list = hf_field(config, field);
+    for (uint32_t layer = 0; layer < shape->layers; layer++)
+        shape->other[layer] = true;
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_t *number = json_array_get(list, i);
+        json_int_t layer = json_integer_value(number);
+        if (!json_is_integer(number) || layer < 1 || layer > (json_int_t)shape->layers)
+            return error_set(error, ERR_BAD_INPUT, "%s: element %zu is no layer of 1 to %" PRIu32,
+                             field, i, shape->layers);
+        shape->other[layer - 1] = false;
+    }
+    return json_is_array(list) ? 0 : error_set(error, ERR_BAD_INPUT, "%s is no list", field);
+}
+
 /* Without a list: every n-th layer attends to all positions. */
 static int read_interval(const json_t *config, struct hf_shape *shape, struct error *error)
 {
+    const struct hf_row *numbers = hf_first(shape->arch->rows, HF_ROWS(FULL_LISTED));
     const struct hf_row *row = hf_first(shape->arch->rows, HF_ROWS(INTERVAL));
-    int numbers = read_numbers(config, shape, error);
-    if (numbers != 0)
-        return numbers < 0 ? -1 : 0;
+    if (numbers)
+        return read_full(config, numbers->field, shape, error);
+    int kinds = read_numbers(config, shape, error);
+    if (kinds != 0)
+        return kinds < 0 ? -1 : 0;
     if (!row)
         return hf_first(shape->arch->rows, HF_ROWS(FIXED)) || !other_kind(shape->arch)
                    ? 0
@@ -157,6 +178,10 @@ static int put_keys(const struct hf_row *row, const json_t *config, struct gguf_
         return put_networks(row->field, key, config, w, shape, error);
     if (row->kind == HF_LAYER_FLAGS) {
         gguf_put_array(w, key, GGUF_BOOL, shape->other, shape->layers);
+        return 0;
+    }
+    if (row->kind == HF_LAYER_ONES) {
+        put_each(key, 1, 0, w, shape);
         return 0;
     }
     if (number_of(config, row->field, &full, error) || number_of(config, row->with, &other, error))
@@ -401,7 +426,9 @@ int hf_layer_kinds(const json_t *config, struct gguf_writer *w, struct hf_shape 
     if (read_kinds(config, shape, error))
         return -1;
     const struct hf_row *row;
-    HF_EACH (row, shape->arch, HF_ROWS(LAYER_FLAGS) | HF_ROWS(LAYER_UINTS) | HF_ROWS(NETWORK_UINTS))
+    HF_EACH (row, shape->arch,
+             HF_ROWS(LAYER_FLAGS) | HF_ROWS(LAYER_UINTS) | HF_ROWS(LAYER_ONES) |
+                 HF_ROWS(NETWORK_UINTS))
         if (put_keys(row, config, w, shape, error))
             return -1;
     HF_EACH (row, shape->arch, HF_ROWS(BY_KIND) | HF_ROWS(KINDS))

@@ -101,6 +101,23 @@ static int add_source(struct hf_model *hf, const struct safetensor *s, struct er
 
 /* ---- the form of a tensor ---- */
 
+/* A vector in more dimensions, all others 1. */
+static bool is_vector(const struct safetensor *s)
+{
+    uint32_t longer = 0;
+    for (uint32_t i = 0; i < s->dims; i++)
+        longer += s->shape[i] != 1;
+    return s->dims > 3 && longer <= 1;
+}
+
+static uint64_t elements_of(const struct safetensor *s)
+{
+    uint64_t elements = 1;
+    for (uint32_t i = 0; i < s->dims; i++)
+        elements *= s->shape[i];
+    return elements;
+}
+
 /* Type and sizes of the source. planes: that are one after the other in it. */
 static int read_source(struct hf_tensor *t, const struct safetensor *s, const struct form_row *f,
                        uint32_t planes, struct error *error)
@@ -114,12 +131,13 @@ static int read_source(struct hf_tensor *t, const struct safetensor *s, const st
                          mxfp4 ? "U8" : "F32, F16 and BF16");
     if (t->form == HF_FP8 && (f->storage == STORAGE_F32 || f->planes == PLANES_EXPERTS))
         return error_set(error, ERR_BAD_INPUT, "tensor %s: FP8 is not supported here", s->name);
-    uint32_t dims = mxfp4 ? s->dims - 1 : s->dims; /* the last one: bytes of a block */
+    bool vector = is_vector(s) && !mxfp4;
+    uint32_t dims = vector ? 1 : mxfp4 ? s->dims - 1 : s->dims; /* the last one: bytes of a block */
     if (dims < 1 || dims > 3 || s->bytes == 0 || (mxfp4 && s->shape[dims] != HF_MXFP4_BYTES))
         return error_set(error, ERR_BAD_INPUT,
                          "tensor %s has %" PRIu32 " dimensions and %" PRIu64 " bytes", s->name,
                          s->dims, s->bytes);
-    t->source_columns = s->shape[dims - 1];
+    t->source_columns = vector ? elements_of(s) : s->shape[dims - 1];
     uint64_t rows = (dims > 1 ? s->shape[0] : 1) * (dims > 2 ? s->shape[1] : 1);
     if (rows % planes != 0)
         return error_set(error, ERR_BAD_INPUT,

@@ -98,12 +98,22 @@ static bool set_limits(struct shape *s, const char *field, double value)
     return false;
 }
 
+static bool may_be_negative(const struct shape *s, const char *field)
+{
+    const struct arch_row *row;
+    ARCH_EACH (row, s->arch, ARCH_ROWS(FLOAT))
+        if (strcmp(field, row->field) == 0)
+            return row->min < 0;
+    return false;
+}
+
 static int set_number(struct shape *s, const char *field, const char *text, struct error *error)
 {
     char *end;
     errno = 0;
     double value = strtod(text, &end);
-    if (end == text || *end || errno || !isfinite(value) || value < 0)
+    if (end == text || *end || errno || !isfinite(value) ||
+        (value < 0 && !may_be_negative(s, field)))
         return error_set(error, ERR_BAD_INPUT, "%s: '%.40s' is not a number", field, text);
     for (size_t i = 0; i < ARRAY_LEN(knobs); i++) {
         if (strcmp(field, knobs[i].name) != 0)

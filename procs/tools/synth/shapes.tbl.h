@@ -122,6 +122,27 @@ SHAPE("nemotron-3-nano", "nemotron_h_moe",
       "delta_size=128 delta_k_heads=8 delta_v_heads=64 delta_inner=4096 expert_scale=2.5 "
       "norm_top_k=1 gating=2 rms_eps=1e-5 rope_dims=84 rope_theta=10000 "
       "pattern=MEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEMEM*EMEMEMEME")
+/* checked: config.json of Kimi-Linear-48B-A3B-Instruct as quoted, 49.1 billion parameters; the last
+ * layer has MLA in the published model */
+SHAPE("kimi-linear-48b", "kimi-linear",
+      "layers=27 hidden=2304 heads=32 vocab=163840 context=1048576 experts=256 experts_used=8 "
+      "expert_inner=1024 shared_count=1 dense_layers=1 dense_inner=9216 conv_taps=4 delta_size=128 "
+      "attention_step=4 kv_rank=512 mla_key_size=192 mla_value_size=128 rope_dims=64 "
+      "expert_scale=2.446 rms_eps=1e-5")
+/* checked: config.json of Ling-3.0-tiny and Ling-3.0-flash as quoted; 7.9 and 124 billion parameters;
+ * the limits of the larger model's last layers are not written */
+SHAPE("ling-3.0-tiny", "bailingmoe3",
+      "layers=24 hidden=1536 heads=16 vocab=157184 context=262144 experts=128 experts_used=8 "
+      "expert_inner=512 shared_count=1 dense_layers=1 dense_inner=4608 conv_taps=4 delta_size=128 "
+      "attention_step=4 kv_rank=512 q_rank=256 mla_key_size=192 mla_value_size=128 rope_dims=64 "
+      "decay_bound=-5 groups=8 groups_used=4 norm_top_k=1 expert_scale=2.5 rms_eps=1e-6 "
+      "rope_theta=6000000")
+SHAPE("ling-3.0-flash", "bailingmoe3",
+      "layers=42 hidden=2560 heads=32 vocab=157184 context=262144 experts=512 experts_used=8 "
+      "expert_inner=768 shared_count=1 dense_layers=2 dense_inner=6144 conv_taps=4 delta_size=128 "
+      "attention_step=6 kv_rank=512 mla_key_size=192 mla_value_size=128 rope_dims=64 "
+      "decay_bound=-5 groups=8 groups_used=4 norm_top_k=1 expert_scale=2.5 rms_eps=1e-6 "
+      "rope_theta=6000000")
 /* checked: context and rope_theta in llama.cpp's conversion; tied as Hunyuan-Large is; the rest:
  * not checked */
 SHAPE("hunyuan-a13b", "hunyuan-moe",

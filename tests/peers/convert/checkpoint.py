@@ -25,7 +25,7 @@ def value(name, shape, draw, tied, centred):
     """A tensor's numbers: large enough that a wrong step moves the losses far beyond the tolerance."""
     r = torch.randn(shape, generator=draw)
     if name.endswith("A_log"):
-        return torch.log(torch.linspace(0.01, 2.5, shape[0]))
+        return torch.log(torch.linspace(0.01, 2.5, math.prod(shape))).reshape(shape)
     if "correction_bias" in name or "expert_bias" in name:
         return (0.02 if "moe_statics" in name else 0.15) * r.abs()  # positive: the package makes scores of excluded groups 0
     if name.endswith(("router.scale", "per_expert_scale", "layer_scalar")):
@@ -81,6 +81,36 @@ def build(config_name, settings, special, vocabularies):
     return transformers.AutoModelForCausalLM.from_config(config, attn_implementation="eager").float().eval()
 
 
+class Limited(torch.nn.Module):
+    """SiLU with a limit above, as the published engines compute it; the package leaves the limits out."""
+
+    def __init__(self, limit):
+        super().__init__()
+        self.limit = limit
+
+    def forward(self, x):
+        return torch.nn.functional.silu(x).clamp(max=self.limit)
+
+
+def limit_networks(model, limits):
+    for layer, limit in zip(model.model.layers, limits):
+        if not hasattr(layer.mlp, "experts"):
+            continue
+        shared, experts = layer.mlp.shared_experts, layer.mlp.experts
+        shared.act_fn = Limited(limit)
+        shared.up_proj.register_forward_hook(lambda module, args, out, limit=limit: out.clamp(-limit, limit))
+
+        def run(x, chosen, weights, experts=experts, act=shared.act_fn, limit=limit):
+            y = torch.zeros_like(x)
+            for t, e in ((t, e) for t in range(len(x)) for e in range(chosen.shape[1])):
+                gate, up = torch.nn.functional.linear(x[t], experts.gate_up_proj[chosen[t, e]]).chunk(2, -1)
+                y[t] += weights[t, e] * torch.nn.functional.linear(
+                    act(gate) * up.clamp(-limit, limit), experts.down_proj[chosen[t, e]])
+            return y
+
+        experts.forward = run
+
+
 def rewrite_config(directory, changes):
     path = os.path.join(directory, "config.json")
     with open(path, encoding="utf-8") as f:
@@ -89,6 +119,15 @@ def rewrite_config(directory, changes):
     config = {key: value for key, value in config.items() if value is not None or key not in changes}
     with open(path, "w", encoding="utf-8") as f:
         json.dump(config, f, indent=1)
+
+
+def rename(directory, names):
+    """Names that published checkpoints have and the package does not write: pairs of an expression and its replacement."""
+    path = os.path.join(directory, "model.safetensors")
+    tensors = load_file(path)
+    for pattern, replacement in names:
+        tensors = {re.sub(pattern, replacement, name): tensor for name, tensor in tensors.items()}
+    save_file(tensors, path, metadata={"format": "pt"})
 
 
 def add_drafting(directory, kind, layers):
@@ -148,7 +187,10 @@ def with_transformers(case, directory, vocabularies, seed):
         vectors.round_cache(model.model)
         return lambda ids: hf_directory.losses_of(model, ids)
     model.save_pretrained(directory)
+    limit_networks(model, special.get("LIMITS", ()))
     rewrite_config(directory, special.get("SAVE", {}))
+    if special.get("NAMES"):
+        rename(directory, special["NAMES"])
     if special.get("TURNED"):
         hf_directory.turn_experts(directory)
     if special.get("JOINED"):

@@ -1,45 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """The architectures of README's table and their variants, as configurations of the package transformers: one optional key
 of the configuration changed at a time. Data of convert_arch.py."""
-import math
 import types
+
+from hybrids import bailingmoe3, granitehybrid, kimi_linear, nemotron_h_moe
+from parts import ORIGINAL, long_factors, magnitude, mixed, mla, plain, rope, scaled, windows
 
 WIDE = types.SimpleNamespace(hidden=256, inner=256, dense=512, head=64, heads=4, kv=2, experts=6, layers=3, rank=256,
                              state=64, nope=64, context=512)
 # for the golden data
 SMALL = types.SimpleNamespace(hidden=16, inner=16, dense=32, head=8, heads=2, kv=1, experts=4, layers=2, rank=16,
                               state=8, nope=8, context=512)
-ORIGINAL = 64  # original context of scaled rotations; the text is longer
-
-
-def rope(kind="default", theta=1e4, **more):
-    return dict(rope_type=kind, rope_theta=theta, **more)
-
-
-def long_factors(s, size):
-    short = [1.0 + 0.05 * i for i in range(size // 2)]
-    return dict(short_factor=short, long_factor=[2.0 + 0.25 * i for i in range(size // 2)])
-
-
-def scaled(s, **more):
-    """Kinds of rotation that any configuration may have; more: what the rotation has besides."""
-    part = dict(original_max_position_embeddings=ORIGINAL, **more)
-    size = int(s.head * more.get("partial_rotary_factor", 1))
-    return {
-        "linear": dict(rope_parameters=rope("linear", factor=4.0, **more)),
-        "dynamic": dict(rope_parameters=rope("dynamic", factor=4.0, **more)),
-        "llama3": dict(rope_parameters=rope("llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, **part)),
-        "yarn": dict(rope_parameters=rope("yarn", factor=8.0, **part)),
-        "yarn_factor": dict(rope_parameters=rope("yarn", factor=8.0, attention_factor=0.8, **part)),
-        "yarn_betas": dict(rope_parameters=rope("yarn", factor=8.0, beta_fast=8.0, beta_slow=2.0, **part)),
-        "longrope": dict(rope_parameters=rope("longrope", factor=8.0, **long_factors(s, size), **part)),
-    }
-
-
-def plain(s, **more):
-    common = dict(hidden_size=s.hidden, num_hidden_layers=s.layers, num_attention_heads=s.heads, num_key_value_heads=s.kv,
-                  max_position_embeddings=s.context, rms_norm_eps=1e-5, rope_parameters=rope(), tie_word_embeddings=False)
-    return {**common, **more}
 
 
 def qwen3moe(s):
@@ -84,26 +55,6 @@ def granitemoe(s):
         "shared": dict(CONFIG="GraniteMoeSharedConfig", shared_intermediate_size=s.dense)}
 
 
-def granitehybrid(s):
-    def kinds(*names):
-        """The package has other names for kinds of layers than published checkpoints, which the converter reads."""
-        published = {"linear_attention": "mamba", "full_attention": "attention"}
-        return dict(layer_types=list(names), SAVE=dict(layer_types=[published[n] for n in names]))
-
-    linear, full = "linear_attention", "full_attention"
-    base = plain(s, num_local_experts=s.experts, num_experts_per_tok=3, intermediate_size=s.inner, embedding_multiplier=3.0,
-                 residual_multiplier=0.6, attention_multiplier=0.15, logits_scaling=2.5, shared_intermediate_size=s.dense,
-                 mamba_n_heads=2 * s.hidden // s.state, mamba_d_head=s.state, mamba_d_state=s.state, mamba_n_groups=1,
-                 mamba_d_conv=4, mamba_expand=2, mamba_chunk_size=32, position_embedding_type="nope",
-                 **kinds(*[linear, full, linear][:s.layers]))
-    return "GraniteMoeHybridConfig", base, {
-        "groups": dict(mamba_n_groups=2), "no_conv_bias": dict(mamba_conv_bias=False), "taps": dict(mamba_d_conv=3),
-        "small_heads": dict(mamba_n_heads=4 * s.hidden // s.state, mamba_d_head=s.state // 2),
-        "no_factors": dict(embedding_multiplier=1.0, residual_multiplier=1.0, logits_scaling=1.0),
-        "attention_bias": dict(attention_bias=True), "proj_bias": dict(mamba_proj_bias=True),
-        "spm": dict(VOCAB="spm")}
-
-
 def granite_swa(s):
     """The package states a base of each layer, the converter reads which of them rotate."""
     def rotating(*flags):
@@ -118,26 +69,6 @@ def granite_swa(s):
         "no_shared": dict(shared_intermediate_size=0), "attention_bias": dict(attention_bias=True),
         "no_factors": dict(embedding_multiplier=1.0, residual_multiplier=1.0, logits_scaling=1.0),
         "spm": dict(VOCAB="spm")}
-
-
-def nemotron_h_moe(s):
-    linear, full = "linear_attention", "full_attention"
-    # Mamba's heads together are wider than `expand` says, and a multiple of 64, as the converter wants it.
-    base = dict(hidden_size=s.hidden, num_attention_heads=s.heads, num_key_value_heads=s.kv, head_dim=s.head,
-                max_position_embeddings=s.context, layer_norm_epsilon=1e-5, tie_word_embeddings=False,
-                ssm_state_size=s.state, mamba_num_heads=max(64 // s.state, 3 * s.hidden // (2 * s.state)),
-                mamba_head_dim=s.state, n_groups=2, conv_kernel=4, expand=2, chunk_size=32, n_routed_experts=s.experts,
-                num_experts_per_tok=2, n_shared_experts=1, moe_intermediate_size=s.inner,
-                moe_shared_expert_intermediate_size=s.dense, routed_scaling_factor=2.5, norm_topk_prob=True,
-                layers_block_type=[linear, "moe", full, linear, "moe"])
-    latent = dict(moe_latent_size=s.hidden // 2)
-    return "NemotronHConfig", base, {
-        "latent": latent, "super": dict(**latent, MTP="nemotron", SAVE=dict(num_nextn_predict_layers=1)),
-        "one_group": dict(n_groups=1), "no_conv_bias": dict(use_conv_bias=False), "taps": dict(conv_kernel=3),
-        "no_norm_topk": dict(norm_topk_prob=False), "no_scale": dict(routed_scaling_factor=1.0),
-        "no_attention": dict(layers_block_type=[linear, "moe", linear, "moe"]),
-        "attention_bias": dict(attention_bias=True), "two_shared": dict(n_shared_experts=2),
-        "dense_layer": dict(layers_block_type=[linear, "moe", full, "mlp", "moe"], intermediate_size=s.dense)}
 
 
 def hunyuan(s):
@@ -165,11 +96,6 @@ def phimoe(s):
         "default": dict(rope_parameters=rope(original_max_position_embeddings=s.context)),
         "no_bias": dict(attention_bias=False), "no_output_bias": dict(lm_head_bias=False),
         "window": dict(sliding_window=32), "bpe": dict(VOCAB="gpt-2", TOKENIZER_CLASS="GPT2Tokenizer")}
-
-
-def magnitude(context, original):
-    """The factor that the converter writes for phimoe."""
-    return math.sqrt(1 + math.log(context / original) / math.log(original))
 
 
 def dbrx(s):
@@ -260,11 +186,6 @@ def gptoss(s):
         "truncate": yarn(truncate=True), "yarn_factor": yarn(truncate=False, attention_factor=0.8),
         "default": dict(rope_parameters=rope()), "linear": dict(rope_parameters=rope("linear", factor=4.0)),
         "no_bias": dict(attention_bias=False), "all_full": dict(layer_types=["full_attention"] * s.layers)}
-
-
-def mla(s):
-    return dict(kv_lora_rank=s.rank, qk_nope_head_dim=s.nope, qk_rope_head_dim=s.head // 2, v_head_dim=s.head,
-                num_key_value_heads=s.heads)
 
 
 def deepseek2(s):
@@ -392,16 +313,6 @@ def qwen3vlmoe(s):
                                                                       mrope_interleaved=True)),
         "yarn": dict(rope_parameters=rope("yarn", factor=8.0, original_max_position_embeddings=ORIGINAL, **axes)),
         "attention_bias": dict(attention_bias=True)}
-
-
-def windows(s):
-    """In SMALL, too, a layer of both kinds; the last one attends to all positions."""
-    return ["sliding_attention"] * (s.layers - 1) + ["full_attention"]
-
-
-def mixed(s):
-    """Layers of both kinds, the first one attends to all positions."""
-    return (["full_attention", "sliding_attention"] * s.layers)[:s.layers]
 
 
 def mimo2(s):
@@ -559,6 +470,7 @@ ARCHITECTURES = {
     "ernie4_5-moe": (ernie, "spm"), "hunyuan-moe": (hunyuan, "hunyuan"), "granitemoe": (granitemoe, "refact"),
     "granitehybrid": (granitehybrid, "dbrx"), "granite_swa": (granite_swa, "dbrx"), "mimo2": (mimo2, "qwen2"),
     "cohere2moe": (cohere2moe, "cohere2moe"), "nemotron_h_moe": (nemotron_h_moe, "pixtral"),
+    "bailingmoe3": (bailingmoe3, "bailingmoe2"), "kimi-linear": (kimi_linear, "qwen2"),
     "dbrx": (dbrx, "dbrx"), "phimoe": (phimoe, "spm"), "bailingmoe2": (bailingmoe2, "bailingmoe2"),
     "smallthinker": (smallthinker, "qwen2"), "qwen3vlmoe": (qwen3vlmoe, "qwen2"), "mellum": (mellum, "mellum2"),
     "maple": (maple, "qwen2"),
@@ -567,7 +479,7 @@ ARCHITECTURES = {
     "bailingmoe": (bailingmoe, "bailingmoe"), "deepseek": (deepseek, "deepseek-llm")}
 ALWAYS_TIED = ("step35", "gemma4", "lfm2moe", "bailingmoe2", "smallthinker", "bailingmoe", "deepseek", "cohere2moe",
                "maple")
-SPECIAL = ("CONFIG", "VOCAB", "TOKENIZER_CLASS", "SAVE", "DROP", "MTP", "FLAGS", "TURNED", "JOINED")
+SPECIAL = ("CONFIG", "VOCAB", "TOKENIZER_CLASS", "SAVE", "DROP", "MTP", "FLAGS", "TURNED", "JOINED", "NAMES", "LIMITS")
 
 
 def cases(architecture, sizes):
@@ -600,5 +512,6 @@ NOT_IN_FILE = {
 GOLDEN = {**{f"{architecture}/base": 1 for architecture in ARCHITECTURES},
           **{name: 1 for name in ("gpt-oss/yarn_factor", "gpt-oss/linear", "qwen2moe/no_bias", "mellum/window_theta",
                                   "exaone-moe/mtp", "hy_v3/mtp", "granitehybrid/groups", "nemotron_h_moe/super", "step35/mtp",
-                                  "laguna/element", "mimo2/joined", "cohere2moe/layer_norm")}, "glm4moe/solar_open": 2,
+                                  "laguna/element", "mimo2/joined", "cohere2moe/layer_norm", "bailingmoe3/limits")},
+          "glm4moe/solar_open": 2,
           "mistral4/base": 3}

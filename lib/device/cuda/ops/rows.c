@@ -136,6 +136,11 @@ void cuda_op_scale_rows(struct cuda *c, const struct op_scale_rows *a)
     scale(c, device_floats(a->x), a->scale, a->y.k, a->rows, device_floats(a->y.base[FORM_F32]));
 }
 
+void cuda_op_forms(struct cuda *c, const struct op_forms *a)
+{
+    cuda_forms(c, &a->y, a->rows, a->forms);
+}
+
 void cuda_op_gate_heads(struct cuda *c, const struct op_gate_heads *a)
 {
     const struct gate_layout gates = device_gates_of(&a->shape, &a->mix);

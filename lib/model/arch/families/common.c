@@ -207,6 +207,80 @@ const struct arch_row arch_sigmoid[] = {
     END,
 };
 
+/* The sizes of MLA, whose matrices of keys and values are absorbed: per head, attn_k_b makes a query
+ * for latents and attn_v_b makes the result from their sum. The cache has one key head (latent and
+ * rotated key); the values are the latents. */
+const struct arch_row arch_mla_sizes[] = {
+    UINT(q_rank, "attention.q_lora_rank", 0, 16384, DERIVED),
+    UINT(kv_rank, "attention.kv_lora_rank", 1, 1024, REQUIRED),
+    UINT(mla_key_size, "attention.key_length_mla", 2, 1024, REQUIRED),
+    UINT(mla_value_size, "attention.value_length_mla", 1, 1024, REQUIRED),
+    MISSING("attention.key_length_mla",
+            "a file of an old converter, with attn_kv_b; convert the model again"),
+    END,
+};
+
+/* Its tensors. */
+const struct arch_row arch_mla[] = {
+    DENSE(ATTN_NORM, FLOAT, REQUIRED, HIDDEN, ONE),
+    DENSE(ATTN_Q, ANY, REQUIRED, HIDDEN, MLA_Q_ONE),
+    SCALE(ATTN_Q, "blk.%u.attn_q", ONE),
+    DENSE(ATTN_Q_A, ANY, REQUIRED, HIDDEN, Q_RANK),
+    DENSE(ATTN_Q_A_NORM, FLOAT, REQUIRED, Q_RANK, ONE),
+    DENSE(ATTN_Q_B, ANY, REQUIRED, Q_RANK, MLA_Q),
+    DENSE(ATTN_KV_A, ANY, REQUIRED, HIDDEN, KV),
+    DENSE(ATTN_KV_A_NORM, FLOAT, REQUIRED, KV_RANK, ONE),
+    DENSE_3D(ATTN_K_B, ANY, REQUIRED, MLA_NOPE, KV_RANK, HEADS),
+    DENSE_3D(ATTN_V_B, ANY, REQUIRED, KV_RANK, MLA_VALUE, HEADS),
+    DENSE(ATTN_OUT, ANY, REQUIRED, MLA_MIX, HIDDEN),
+    SCALE(ATTN_OUT, "blk.%u.attn_output", ONE),
+    REJECTED("blk.%u.attn_kv_b.weight", "the form of an old converter"),
+    END,
+};
+
+/* Layers with Kimi delta attention beside layers with MLA, which the array of key heads names, after
+ * leading dense layers. An architecture has the row low_rank. */
+const struct arch_row arch_kda[] = {
+    LAYERS(LEADING_RECURRENT, KDA, DENSE),
+    LAYERS(LEADING, MLA, DENSE),
+    LAYERS(RECURRENT, KDA, EXPERTS),
+    LAYERS(ALL, MLA, EXPERTS),
+    GROUP(arch_transformer),
+    GROUP(arch_no_window),
+    GROUP(arch_scaling),
+    GROUP(arch_mla_sizes),
+    UNREAD("attention.value_length"),
+    RECURRENT_KEY("attention.head_count_kv", HEADS),
+    /* Published files have the array instead. */
+    UINT(attention_step, "full_attention_interval", 0, MODEL_LAYERS_MAX, DERIVED),
+    UINT(conv_taps, "ssm.conv_kernel", 2, MODEL_TAPS_MAX, REQUIRED),
+    UINT(delta_size, "kda.head_dim", 2, 256, REQUIRED),
+    FLOAT_ELSE(decay_bound, "kda.gate_lower_bound", -100, 0, 0),
+    GROUP(arch_mla),
+    DENSE(KDA_Q, ANY, REQUIRED, HIDDEN, MIXED),
+    DENSE(KDA_K, ANY, REQUIRED, HIDDEN, MIXED),
+    DENSE(KDA_V, ANY, REQUIRED, HIDDEN, MIXED),
+    DENSE_3D(KDA_Q_CONV, FLOAT, REQUIRED, TAPS, ONE, MIXED),
+    DENSE_3D(KDA_K_CONV, FLOAT, REQUIRED, TAPS, ONE, MIXED),
+    DENSE_3D(KDA_V_CONV, FLOAT, REQUIRED, TAPS, ONE, MIXED),
+    DENSE(KDA_DECAY, ANY, REQUIRED, HIDDEN, STATE_FIRST),
+    DENSE(KDA_DECAY_B, ANY, REQUIRED, STATE_RANK, STATE_DECAYS),
+    DENSE(KDA_GATE, ANY, REQUIRED, HIDDEN, STATE_FIRST),
+    DENSE(KDA_GATE_B, ANY, REQUIRED, STATE_RANK, MIXED),
+    DENSE(DELTA_BETA, ANY, REQUIRED, HIDDEN, STATE_HEADS),
+    DENSE(DELTA_DT, FLOAT, REQUIRED, STATE_DECAYS, ONE),
+    DENSE(DELTA_A, FLOAT, REQUIRED, ONE, STATE_HEADS),
+    DENSE(DELTA_NORM, FLOAT, REQUIRED, STATE_VALUE, ONE),
+    DENSE(DELTA_OUT, ANY, REQUIRED, MIXED, HIDDEN),
+    NAME(DELTA_OUT, "blk.%u.attn_output.weight"),
+    GROUP(arch_dense_ffn),
+    GROUP(arch_expert_ffn),
+    GROUP(arch_ungated_shared),
+    UINT(expert_inner, "expert_feed_forward_length", 1, 65536, REQUIRED),
+    DENSE(ROUTER_BIAS, FLOAT, OPTIONAL, EXPERTS, ONE),
+    END,
+};
+
 /* The sizes and tensors of Mamba-2; its layers are those of kind LAYER_RECURRENT. */
 const struct arch_row arch_mamba2[] = {
     UINT(conv_taps, "ssm.conv_kernel", 2, MODEL_TAPS_MAX, REQUIRED),

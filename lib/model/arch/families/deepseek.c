@@ -17,37 +17,18 @@ static const struct arch_row deepseek[] = {
 };
 const struct arch arch_deepseek = {"deepseek", deepseek};
 
-/* MLA, whose matrices of keys and values are absorbed: per head, attn_k_b makes a query for latents
- * and attn_v_b makes the result from their sum. The cache has one key head (latent and rotated
- * key); the values are the latents. Adjacent elements are rotated together. */
+/* MLA in every layer. Adjacent elements are rotated together. */
 static const struct arch_row mla[] = {
     GROUP(arch_transformer),
     GROUP(arch_no_window),
     GROUP(arch_scaling),
     FLOAT_ELSE(rope_log_multiplier, "rope.scaling.yarn_log_multiplier", 0, 10, 0),
     CONST(rope_kind, ROPE_PAIRS),
-    UINT(q_rank, "attention.q_lora_rank", 0, 16384, DERIVED),
-    UINT(kv_rank, "attention.kv_lora_rank", 1, 1024, REQUIRED),
-    UINT(mla_key_size, "attention.key_length_mla", 2, 1024, REQUIRED),
-    UINT(mla_value_size, "attention.value_length_mla", 1, 1024, REQUIRED),
-    MISSING("attention.key_length_mla",
-            "a file of an old converter, with attn_kv_b; convert the model again"),
+    GROUP(arch_mla_sizes),
     ONLY("attention.head_count_kv", 1),
     LAYERS(LEADING, MLA, DENSE),
     LAYERS(ALL, MLA, EXPERTS),
-    DENSE(ATTN_NORM, FLOAT, REQUIRED, HIDDEN, ONE),
-    DENSE(ATTN_Q, ANY, REQUIRED, HIDDEN, MLA_Q_ONE),
-    SCALE(ATTN_Q, "blk.%u.attn_q", ONE),
-    DENSE(ATTN_Q_A, ANY, REQUIRED, HIDDEN, Q_RANK),
-    DENSE(ATTN_Q_A_NORM, FLOAT, REQUIRED, Q_RANK, ONE),
-    DENSE(ATTN_Q_B, ANY, REQUIRED, Q_RANK, MLA_Q),
-    DENSE(ATTN_KV_A, ANY, REQUIRED, HIDDEN, KV),
-    DENSE(ATTN_KV_A_NORM, FLOAT, REQUIRED, KV_RANK, ONE),
-    DENSE_3D(ATTN_K_B, ANY, REQUIRED, MLA_NOPE, KV_RANK, HEADS),
-    DENSE_3D(ATTN_V_B, ANY, REQUIRED, KV_RANK, MLA_VALUE, HEADS),
-    DENSE(ATTN_OUT, ANY, REQUIRED, MLA_MIX, HIDDEN),
-    SCALE(ATTN_OUT, "blk.%u.attn_output", ONE),
-    REJECTED("blk.%u.attn_kv_b.weight", "the form of an old converter"),
+    GROUP(arch_mla),
     GROUP(arch_dense_ffn),
     GROUP(arch_expert_ffn),
     GROUP(arch_ungated_shared),

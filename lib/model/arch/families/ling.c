@@ -35,3 +35,21 @@ static const struct arch_row bailingmoe2[] = {
     END,
 };
 const struct arch arch_bailingmoe2 = {"bailingmoe2", bailingmoe2};
+
+/* Ling 3: matrices of decays and gates without factors, a bound of the decays, one gate per head of
+ * MLA; networks with limits in some layers of the larger model. */
+static const struct arch_row bailingmoe3[] = {
+    GROUP(arch_kda),
+    GROUP(arch_sigmoid),
+    CONST(rope_kind, ROPE_PAIRS),
+    CONST(head_gate, HEAD_GATE_SIGMOID),
+    CONST(gate_form, GATE_OF_HEAD),
+    DENSE(ATTN_GATE, ANY, REQUIRED, HIDDEN, GATES),
+    LIMITS(expert_limits, "swiglu_clamp_exp"),
+    LIMITS(dense_limits, "swiglu_clamp_shexp"),
+    CONST(limit_result, 1),
+    UINT(skipped_layers, "nextn_predict_layers", 0, MODEL_LAYERS_MAX - 1, DERIVED),
+    ONLY("kda.safe_gate", 1),
+    END,
+};
+const struct arch arch_bailingmoe3 = {"bailingmoe3", bailingmoe3};

@@ -67,6 +67,8 @@
  * sizes do not depend on the field. */
 #define WIDTH(field, name, dim_, value_)                                                           \
     ROW(WIDTH, FIELD(field), .key = (name), .value = (value_), .dim = ARCH_DIM_##dim_)
+/* The key of an integer that is not read: files of this architecture have something else there. */
+#define UNREAD(key_) ROW(UNREAD, .key = (key_))
 /* The end of the message for a file that lacks this required key: what such a file is. */
 #define MISSING(key_, what) ROW(MISSING, .key = (key_), .text = (what))
 /* Fields without a key: an integer, a float, and the square root of another field. */

@@ -177,8 +177,24 @@ const struct hf_row hf_gated_shared[] = {
 const struct hf_row hf_mixtral_experts[] = {
     DENSE("model.layers.%u.block_sparse_moe.gate.weight", "blk.%u.ffn_gate_inp.weight", F32,
           REQUIRED),
+    GROUP(hf_mixtral_matrices),
+    END,
+};
+
+/* The same without the router. */
+const struct hf_row hf_mixtral_matrices[] = {
     EXPERT("model.layers.%u.block_sparse_moe.experts.%u.w1.weight", "blk.%u.ffn_gate_exps.weight"),
     EXPERT("model.layers.%u.block_sparse_moe.experts.%u.w3.weight", "blk.%u.ffn_up_exps.weight"),
     EXPERT("model.layers.%u.block_sparse_moe.experts.%u.w2.weight", "blk.%u.ffn_down_exps.weight"),
+    END,
+};
+
+/* Sizes of MLA. One key head in GGUF: the latent and the rotated key. */
+const struct hf_row hf_mla_sizes[] = {
+    UINT(kv_lora_rank, "attention.kv_lora_rank", REQUIRED),
+    SUM(kv_lora_rank, qk_rope_head_dim, "attention.key_length"),
+    SUM(qk_nope_head_dim, qk_rope_head_dim, "attention.key_length_mla"),
+    UINT(v_head_dim, "attention.value_length_mla", REQUIRED),
+    UINT(qk_rope_head_dim, "rope.dimension_count", REQUIRED),
     END,
 };

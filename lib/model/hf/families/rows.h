@@ -89,6 +89,8 @@
 /* Without layer_types, each layer of that number attends to all positions: the field, or its
  * default. */
 #define INTERVAL(field_, otherwise) ROW(INTERVAL, .field = #field_, .value = (otherwise))
+/* Without layer_types, a list of the layers that attend to all positions, the first is 1. */
+#define FULL_LISTED(field_) ROW(FULL_LISTED, .field = #field_)
 /* An array of bool, true for a layer of the other kind. */
 #define LAYER_FLAGS(key_) ROW(LAYER_FLAGS, .key = (key_))
 /* An array of bool, true for a layer that is rotated: by a list of 0 and 1, or by the list `bases`, in
@@ -99,6 +101,8 @@
  * 0. */
 #define LAYER_UINTS(full, other, key_)                                                             \
     ROW(LAYER_UINTS, .field = (full), .with = (other), .key = (key_))
+/* The same with the number 1 for the former. */
+#define LAYER_ONES(key_) ROW(LAYER_ONES, .key = (key_))
 /* A number that may be a list with one per layer, the same for all of a kind: of layers that attend
  * to all positions, and of the others. KINDS: these two must be the numbers, if the field is there.
  */

@@ -92,6 +92,7 @@ static const struct {
     {"converted/afmoe-base.gguf", KV_TYPE_F16},
     {"converted/nemotron_h_moe-base.gguf", KV_TYPE_F16},
     {"converted/nemotron_h_moe-super.gguf", KV_TYPE_F16},
+    {"converted/kimi-linear-base.gguf", KV_TYPE_F16},
 };
 
 START_TEST(alone)

@@ -150,12 +150,16 @@ START_TEST(gates_and_limits)
 }
 END_TEST
 
-/* In the short form, too: Mamba-2, with two groups of heads and a convolution with a bias. */
-START_TEST(recurrence_without_delta)
+/* In the short form, too: Mamba-2, with two groups of heads and a convolution with a bias; Kimi
+ * delta attention, with matrices in two factors, beside MLA without rotation. */
+static const char *const recurrences[] = {"converted/granitehybrid-groups.gguf",
+                                          "converted/kimi-linear-base.gguf"};
+
+START_TEST(other_recurrences)
 {
     struct image image;
-    image_open(&image, golden_path("converted/granitehybrid-groups.gguf"), RUN_CONTEXT);
-    compare(&image, false, "converted/granitehybrid-groups.gguf");
+    image_open(&image, golden_path(recurrences[_i]), RUN_CONTEXT);
+    compare(&image, false, recurrences[_i]);
     image_close(&image);
 }
 END_TEST
@@ -569,7 +573,7 @@ int main(void)
     tcase_set_timeout(c, 900);
     tcase_add_test(c, every_architecture);
     tcase_add_test(c, quantised_experts);
-    tcase_add_test(c, recurrence_without_delta);
+    tcase_add_loop_test(c, other_recurrences, 0, ARRAY_LEN(recurrences));
     tcase_add_test(c, parts_of_layers);
     tcase_add_loop_test(c, gates_and_limits, 0, 4);
     tcase_add_test(c, fewest_slots);

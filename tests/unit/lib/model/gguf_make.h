@@ -54,6 +54,9 @@ void make_tiny(struct make *m, unsigned layers, bool mixed);
 void make_arch(struct make *m, const char *arch, unsigned layers, bool mixed);
 
 /* What makes a qwen3moe model one with recurrent layers, if arch is one: by make_arch. */
+/* Kimi delta attention in place of MLA in every second layer, from the first one on. */
+void make_kda(struct make *m, const char *arch, unsigned layers, unsigned h, uint32_t type,
+              bool low_rank);
 void make_recurrent(struct make *m, const char *arch, unsigned layers, unsigned h, uint32_t type);
 void make_free(struct make *m);
 

@@ -207,6 +207,52 @@ static void nemotron(struct make *m, unsigned layers, unsigned h, uint32_t type)
     make_bool(m, "nemotron_h_moe.expert_weights_norm", true);
 }
 
+/* Two heads of h. */
+static void kda_layer(struct make *m, unsigned layer, unsigned h, uint32_t type, bool low_rank)
+{
+    unsigned n = low_rank ? h : 2 * h;
+    edit(m, layer,
+         (const struct row[]){{.name = "attn_q_a.weight"},
+                              {.name = "attn_q_a_norm.weight"},
+                              {.name = "attn_q_b.weight"},
+                              {.name = "attn_kv_a_mqa.weight"},
+                              {.name = "attn_kv_a_norm.weight"},
+                              {.name = "attn_k_b.weight"},
+                              {.name = "attn_v_b.weight"},
+                              {"attn_q.weight", type, h, 2 * h},
+                              {"attn_k.weight", type, h, 2 * h},
+                              {"attn_v.weight", type, h, 2 * h},
+                              {"ssm_conv1d_q.weight", TENSOR_F32, TAPS, 2 * h},
+                              {"ssm_conv1d_k.weight", TENSOR_F32, TAPS, 2 * h},
+                              {"ssm_conv1d_v.weight", TENSOR_F32, TAPS, 2 * h},
+                              {"ssm_f_a.weight", type, h, n},
+                              {"ssm_f_b.weight", type, low_rank ? h : 0, 2 * h},
+                              {"ssm_g_a.weight", type, h, n},
+                              {"ssm_g_b.weight", type, low_rank ? h : 0, 2 * h},
+                              {"ssm_beta.weight", type, h, 2},
+                              {"ssm_dt.bias", TENSOR_F32, 2 * h, 1},
+                              {"ssm_a", TENSOR_F32, 1, 2},
+                              {"ssm_norm.weight", TENSOR_F32, h, 1},
+                              {"attn_output.weight", type, 2 * h, h},
+                              {0}});
+}
+
+void make_kda(struct make *m, const char *arch, unsigned layers, unsigned h, uint32_t type,
+              bool low_rank)
+{
+    int32_t heads[8] = {0};
+    char key[80];
+    number(m, arch, "ssm.conv_kernel", TAPS);
+    number(m, arch, "kda.head_dim", h);
+    for (unsigned layer = 0; layer < layers; layer++) {
+        heads[layer] = layer % 2;
+        if (layer % 2 == 0)
+            kda_layer(m, layer, h, type, low_rank);
+    }
+    snprintf(key, sizeof key, "%s.attention.head_count_kv", arch);
+    make_i32s(m, key, heads, layers);
+}
+
 void make_recurrent(struct make *m, const char *arch, unsigned layers, unsigned h, uint32_t type)
 {
     if (strcmp(arch, "lfm2moe") == 0)

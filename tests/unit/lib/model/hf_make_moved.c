@@ -74,8 +74,11 @@ static struct tensor load(const struct moved *k, const char *name)
         if (strcmp(t->name, name) != 0)
             continue;
         bool column = t->ne[0] == 1; /* a vector in the checkpoint */
-        struct tensor out = {.planes = t->ne[2],
-                             .rows = column ? 1 : t->ne[1],
+        bool flat = t->ne[1] == 1;   /* no planes */
+        struct tensor out = {.planes = flat ? 1 : t->ne[2],
+                             .rows = column ? 1
+                                     : flat ? t->ne[2]
+                                            : t->ne[1],
                              .columns = column ? t->ne[1] : t->ne[0],
                              .half = t->type == TENSOR_F16,
                              .data = malloc(t->bytes)};
@@ -221,10 +224,14 @@ char *hf_make_moved(const struct gguf *g, int fd, const char *arch, const json_t
         k.part[i] = load(&k, full);
     }
     size_t dims = json_array_size(shape);
-    sl_assert(dims <= 3);
     uint64_t n[3] = {1, 1, 1}; /* planes, rows, columns */
-    for (size_t d = 0; d < dims; d++)
-        n[3 - dims + d] = (uint64_t)json_integer_value(json_array_get(shape, d));
+    for (size_t d = 0; d < dims; d++) {
+        uint64_t size = (uint64_t)json_integer_value(json_array_get(shape, d));
+        if (dims <= 3)
+            n[3 - dims + d] = size;
+        else /* a vector */
+            n[2] *= size;
+    }
     if (dims == 3 && n[1] == 1) { /* of a convolution */
         n[1] = n[0];
         n[0] = 1;

@@ -52,15 +52,15 @@ HF_MADE_OF("gpt-oss", "model.layers.#.mlp.experts.gate_up_proj_bias", BIASES,
            "blk.%u.ffn_gate_exps.bias", "blk.%u.ffn_up_exps.bias")
 HF_MADE_OF("gpt-oss", "model.layers.#.mlp.experts.down_proj_bias", COPY,
            "blk.%u.ffn_down_exps.bias")
-HF_MADE_OF("deepseek2", "model.layers.#.self_attn.kv_b_proj.weight", KEYS_VALUES,
-           "blk.%u.attn_k_b.weight", "blk.%u.attn_v_b.weight")
-HF_MADE_OF("deepseek2", "model.layers.#.self_attn.q_a_proj.weight", COPY, "blk.%u.attn_q_a.weight")
-HF_MADE_OF("deepseek2", "model.layers.#.self_attn.q_a_layernorm.weight", COPY,
+HF_MADE_OF(NULL, "model.layers.#.self_attn.kv_b_proj.weight", KEYS_VALUES, "blk.%u.attn_k_b.weight",
+           "blk.%u.attn_v_b.weight")
+HF_MADE_OF(NULL, "model.layers.#.self_attn.q_a_proj.weight", COPY, "blk.%u.attn_q_a.weight")
+HF_MADE_OF(NULL, "model.layers.#.self_attn.q_a_layernorm.weight", COPY,
            "blk.%u.attn_q_a_norm.weight")
-HF_MADE_OF("deepseek2", "model.layers.#.self_attn.q_b_proj.weight", COPY, "blk.%u.attn_q_b.weight")
-HF_MADE_OF("deepseek2", "model.layers.#.self_attn.kv_a_proj_with_mqa.weight", COPY,
+HF_MADE_OF(NULL, "model.layers.#.self_attn.q_b_proj.weight", COPY, "blk.%u.attn_q_b.weight")
+HF_MADE_OF(NULL, "model.layers.#.self_attn.kv_a_proj_with_mqa.weight", COPY,
            "blk.%u.attn_kv_a_mqa.weight")
-HF_MADE_OF("deepseek2", "model.layers.#.self_attn.kv_a_layernorm.weight", COPY,
+HF_MADE_OF(NULL, "model.layers.#.self_attn.kv_a_layernorm.weight", COPY,
            "blk.%u.attn_kv_a_norm.weight")
 HF_MADE_OF("gemma4", "model.layers.#.post_attention_layernorm.weight", COPY,
            "blk.%u.post_attention_norm.weight")
@@ -113,16 +113,6 @@ HF_MADE_OF("bailingmoe2", "model.layers.#.attention.query_layernorm.weight", COP
 HF_MADE_OF("bailingmoe2", "model.layers.#.attention.key_layernorm.weight", COPY,
            "blk.%u.attn_k_norm.weight")
 HF_MADE_OF("bailingmoe2", "model.layers.#.mlp.gate.expert_bias", COPY, "blk.%u.exp_probs_b.bias")
-HF_MADE_OF("mistral4", "model.layers.#.self_attn.kv_b_proj.weight", KEYS_VALUES,
-           "blk.%u.attn_k_b.weight", "blk.%u.attn_v_b.weight")
-HF_MADE_OF("mistral4", "model.layers.#.self_attn.q_a_proj.weight", COPY, "blk.%u.attn_q_a.weight")
-HF_MADE_OF("mistral4", "model.layers.#.self_attn.q_a_layernorm.weight", COPY,
-           "blk.%u.attn_q_a_norm.weight")
-HF_MADE_OF("mistral4", "model.layers.#.self_attn.q_b_proj.weight", COPY, "blk.%u.attn_q_b.weight")
-HF_MADE_OF("mistral4", "model.layers.#.self_attn.kv_a_proj_with_mqa.weight", COPY,
-           "blk.%u.attn_kv_a_mqa.weight")
-HF_MADE_OF("mistral4", "model.layers.#.self_attn.kv_a_layernorm.weight", COPY,
-           "blk.%u.attn_kv_a_norm.weight")
 HF_MADE_OF("mistral4", "model.layers.#.mlp.experts.gate_up_proj", COPY,
            "blk.%u.ffn_gate_up_exps.weight")
 HF_MADE_OF("mistral4", "model.layers.#.mlp.experts.down_proj", COPY, "blk.%u.ffn_down_exps.weight")
@@ -249,17 +239,38 @@ HF_MADE_OF("nemotron_h_moe", "backbone.layers.#.mixer.shared_experts.up_proj.wei
            "blk.%u.ffn_up_shexp.weight")
 HF_MADE_OF("nemotron_h_moe", "backbone.layers.#.mixer.shared_experts.down_proj.weight", COPY,
            "blk.%u.ffn_down_shexp.weight")
+HF_MADE_OF("kimi-linear", "model.layers.#.self_attn.q_conv1d.weight", COPY,
+           "blk.%u.ssm_conv1d_q.weight")
+HF_MADE_OF("kimi-linear", "model.layers.#.self_attn.k_conv1d.weight", COPY,
+           "blk.%u.ssm_conv1d_k.weight")
+HF_MADE_OF("kimi-linear", "model.layers.#.self_attn.v_conv1d.weight", COPY,
+           "blk.%u.ssm_conv1d_v.weight")
+HF_MADE_OF("kimi-linear", "model.layers.#.self_attn.f_a_proj.weight", COPY, "blk.%u.ssm_f_a.weight")
+HF_MADE_OF("kimi-linear", "model.layers.#.self_attn.f_b_proj.weight", COPY, "blk.%u.ssm_f_b.weight")
+HF_MADE_OF("kimi-linear", "model.layers.#.self_attn.g_a_proj.weight", COPY, "blk.%u.ssm_g_a.weight")
+HF_MADE_OF("kimi-linear", "model.layers.#.self_attn.g_b_proj.weight", COPY, "blk.%u.ssm_g_b.weight")
+HF_MADE_OF("kimi-linear", "model.layers.#.self_attn.b_proj.weight", COPY, "blk.%u.ssm_beta.weight")
+HF_MADE_OF("kimi-linear", "model.layers.#.self_attn.dt_bias", COPY, "blk.%u.ssm_dt.bias")
+HF_MADE_OF("kimi-linear", "model.layers.#.self_attn.A_log", LOG, "blk.%u.ssm_a")
+HF_MADE_OF("kimi-linear", "model.layers.#.self_attn.o_norm.weight", COPY, "blk.%u.ssm_norm.weight")
+HF_MADE_OF("kimi-linear", "model.layers.#.block_sparse_moe.gate.e_score_correction_bias", COPY,
+           "blk.%u.exp_probs_b.bias")
+HF_MADE_OF("kimi-linear", "model.layers.#.block_sparse_moe.shared_experts.gate_proj.weight", COPY,
+           "blk.%u.ffn_gate_shexp.weight")
+HF_MADE_OF("kimi-linear", "model.layers.#.block_sparse_moe.shared_experts.up_proj.weight", COPY,
+           "blk.%u.ffn_up_shexp.weight")
+HF_MADE_OF("kimi-linear", "model.layers.#.block_sparse_moe.shared_experts.down_proj.weight", COPY,
+           "blk.%u.ffn_down_shexp.weight")
 HF_MADE_OF("phimoe", "model.norm.bias", COPY, "output_norm.bias")
 HF_MADE_OF("phimoe", "lm_head.bias", COPY, "output.bias")
 HF_MADE_OF("phimoe", "model.layers.#.input_layernorm.bias", COPY, "blk.%u.attn_norm.bias")
 HF_MADE_OF("phimoe", "model.layers.#.post_attention_layernorm.bias", COPY, "blk.%u.ffn_norm.bias")
-HF_MADE_OF("phimoe", "model.layers.#.block_sparse_moe.gate.weight", COPY,
-           "blk.%u.ffn_gate_inp.weight")
-HF_MADE_OF("phimoe", "model.layers.#.block_sparse_moe.experts.#.w1.weight", COPY,
+HF_MADE_OF(NULL, "model.layers.#.block_sparse_moe.gate.weight", COPY, "blk.%u.ffn_gate_inp.weight")
+HF_MADE_OF(NULL, "model.layers.#.block_sparse_moe.experts.#.w1.weight", COPY,
            "blk.%u.ffn_gate_exps.weight")
-HF_MADE_OF("phimoe", "model.layers.#.block_sparse_moe.experts.#.w3.weight", COPY,
+HF_MADE_OF(NULL, "model.layers.#.block_sparse_moe.experts.#.w3.weight", COPY,
            "blk.%u.ffn_up_exps.weight")
-HF_MADE_OF("phimoe", "model.layers.#.block_sparse_moe.experts.#.w2.weight", COPY,
+HF_MADE_OF(NULL, "model.layers.#.block_sparse_moe.experts.#.w2.weight", COPY,
            "blk.%u.ffn_down_exps.weight")
 HF_MADE_OF("hunyuan-moe", "model.layers.#.self_attn.query_layernorm.weight", COPY,
            "blk.%u.attn_q_norm.weight")

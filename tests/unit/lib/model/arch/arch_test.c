@@ -40,6 +40,8 @@ static const struct {
     {"smallthinker", 1, QK_NORM_NONE, ROPE_HALVES, 0, 7, 3, 0},
     {"gpt-oss", 0, QK_NORM_NONE, ROPE_HALVES, 0, 16, 3, 0},
     {"deepseek2", 1, QK_NORM_NONE, ROPE_PAIRS, 32, 15, 3, 13},
+    {"kimi-linear", 1, QK_NORM_NONE, ROPE_HALVES, 32, 13, 3, 20},
+    {"bailingmoe3", 1, QK_NORM_NONE, ROPE_PAIRS, 32, 16, 3, 18},
     {"mistral4", 1, QK_NORM_NONE, ROPE_PAIRS, 32, 15, 3, 13},
     {"bailingmoe", 1, QK_NORM_NONE, ROPE_PAIRS, 32, 10, 3, 0},
     {"deepseek", 0, QK_NORM_NONE, ROPE_PAIRS, 32, 10, 3, 9},

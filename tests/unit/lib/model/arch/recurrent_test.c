@@ -69,6 +69,27 @@
       make_bool(m, "granitehybrid.rope.scaling.finetuned", true))                                  \
     X(granitehybrid, rotation_unknown, "rope.scaling.finetuned' is missing",                       \
       make_drop_key(m, "granitehybrid.rope.scaling.finetuned"))                                    \
+    X(kimi_linear, head_large, "kda.head_dim' is 512: not between 2 and 256",                      \
+      make_u32(m, "kimi-linear.kda.head_dim", 512))                                                \
+    X(kimi_linear, bound_positive, "gate_lower_bound is 1: not between -100 and 0",                \
+      make_f32(m, "kimi-linear.kda.gate_lower_bound", 1))                                          \
+    X(kimi_linear, conv_missing, "tensor blk.0.ssm_conv1d_k.weight is missing",                    \
+      make_drop_tensor(m, B "ssm_conv1d_k.weight"))                                                \
+    X(kimi_linear, conv_shape, "ssm_conv1d_v.weight is 3 x 4 x 1 x 1; 3 x 1 x 8",                  \
+      make_resize(m, B "ssm_conv1d_v.weight", 3, 4))                                               \
+    X(kimi_linear, q_shape, "attn_q.weight is 4 x 4 x 1 x 1; 4 x 8",                               \
+      make_resize(m, B "attn_q.weight", 4, 4))                                                     \
+    X(kimi_linear, factor_missing, "tensor blk.0.ssm_f_b.weight is missing",                       \
+      make_drop_tensor(m, B "ssm_f_b.weight"))                                                     \
+    X(kimi_linear, latents, "attn_kv_a_mqa.weight: layer 0 of this model has no such part",        \
+      make_add_tensor(m, B "attn_kv_a_mqa.weight", 0, 4, 6, 1))                                    \
+    X(bailingmoe3, free, "kda.safe_gate' is 0; only 1 is supported",                               \
+      make_bool(m, "bailingmoe3.kda.safe_gate", false))                                            \
+    X(bailingmoe3, factors, "ssm_f_a.weight is 4 x 4 x 1 x 1; 4 x 8",                              \
+      make_resize(m, B "ssm_f_a.weight", 4, 4))                                                    \
+    X(kimi_linear, joined,                                                                         \
+      "attn_qkv.weight: q, k and v in one matrix (an option of the converter)",                    \
+      make_add_tensor(m, B "attn_qkv.weight", 0, 4, 24, 1))                                        \
     X(lfm2moe, taps, "shortconv.l_cache' is 1: not between 2 and 8",                               \
       make_u32(m, "lfm2moe.shortconv.l_cache", 1))                                                 \
     X(lfm2moe, heads_negative, "head_count_kv",                                                    \
@@ -324,6 +345,45 @@ START_TEST(numbers_by_layer)
 }
 END_TEST
 
+/* Kimi delta attention: the parts of a row follow each other without gaps. */
+START_TEST(row_of_kda)
+{
+    struct model_hparams h = {
+        .layers = 1, .conv_taps = 4, .delta_size = 16, .heads = 3, .decay_bound = -5};
+    h.layer_mixer[0] = MIXER_KDA;
+    struct layer_recurrent r = model_recurrent_of(&h, 0);
+    ck_assert(r.conv_at == 0 && r.q_at == 0 && r.k_at == 48 && r.v_at == 96);
+    ck_assert(r.gate_at == 144 && r.channels_at == 192 && r.rates_at == 240);
+    ck_assert_uint_eq(r.channels, 144);
+    ck_assert_uint_eq(r.projected, 240 + 3);
+    ck_assert_uint_eq(r.floats, 3 * 144 + 3 * 16 * 16);
+    ck_assert(r.rule.channels && r.rule.delta && r.rule.sigmoid && r.rule.bound == -5);
+}
+END_TEST
+
+/* The same name is a tensor of another shape in each kind of layer; a convolution may have a
+ * dimension of 1 between its taps and its channels. */
+START_TEST(names_by_kind)
+{
+    struct make m;
+    struct error error = {0};
+    make_arch(&m, "kimi-linear", 2, false);
+    make_drop_tensor(&m, "blk.0.ssm_conv1d_q.weight");
+    make_add_tensor(&m, "blk.0.ssm_conv1d_q.weight", TENSOR_F32, 3, 1, 8);
+    struct model_index *index = make_index(&m, &error);
+    ck_assert_msg(index, "%s", error.text);
+    ck_assert_uint_ne(model_entry_dense(index, 0, DENSE_KDA_Q), ENTRY_NONE);
+    ck_assert_uint_eq(model_entry_dense(index, 0, DENSE_ATTN_Q), ENTRY_NONE);
+    ck_assert_uint_eq(model_entry_dense(index, 1, DENSE_KDA_Q), ENTRY_NONE);
+    ck_assert_uint_ne(model_entry_dense(index, 1, DENSE_ATTN_Q), ENTRY_NONE);
+    ck_assert_uint_ne(model_entry_dense(index, 0, DENSE_DELTA_OUT), ENTRY_NONE);
+    ck_assert_uint_ne(model_entry_dense(index, 1, DENSE_ATTN_OUT), ENTRY_NONE);
+    ck_assert_uint_eq(index->hparams.value_size, index->hparams.kv_rank);
+    ck_assert_uint_eq(index->layer[1].attention.rope_dims, 0);
+    free(index);
+}
+END_TEST
+
 /* Every question about layers with experts is answered by the table of layers. */
 START_TEST(experts_in_any_layers)
 {
@@ -378,6 +438,8 @@ int main(void)
     tcase_add_test(t, row_of_mamba2);
     tcase_add_test(t, layers_of_one_part);
     tcase_add_loop_test(t, numbers_by_layer, 0, ARRAY_LEN(of_one_part));
+    tcase_add_test(t, row_of_kda);
+    tcase_add_test(t, names_by_kind);
     tcase_add_test(t, experts_in_any_layers);
     tcase_add_test(t, forged_parts);
     suite_add_tcase(s, t);

@@ -291,7 +291,10 @@ static void same_moved(const char *name, const struct hf_make *how)
             continue;
         }
         const struct model_tensor *made = find(&g, t->name, &number);
-        ck_assert_msg(made && memcmp(made->ne, t->ne, sizeof t->ne) == 0, "%s: %s", name, t->name);
+        /* the converter has a dimension of 1 between taps and channels of some convolutions */
+        bool flat = made && t->ne[1] == 1 && made->ne[0] == t->ne[0] && made->ne[1] == t->ne[2];
+        ck_assert_msg(made && (flat || memcmp(made->ne, t->ne, sizeof t->ne) == 0), "%s: %s", name,
+                      t->name);
         if (made->type == t->type) /* else a gate: a vector of F32 here, F16 there */
             compare_tensor(&hf, number, &f, t);
         else
@@ -342,7 +345,8 @@ static const char *const moved_models[] = {"qwen35moe_a",
                                            "granite_swa-base",
                                            "mimo2-base",
                                            "cohere2moe-base",
-                                           "maple-base"};
+                                           "maple-base",
+                                           "kimi-linear-base"};
 
 START_TEST(moved)
 {

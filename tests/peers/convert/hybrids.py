@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Architectures with recurrent layers beside attention; models.py has the others."""
+from parts import rope, plain, mla
+
+
+def granitehybrid(s):
+    def kinds(*names):
+        """The package has other names for kinds of layers than published checkpoints, which the converter reads."""
+        published = {"linear_attention": "mamba", "full_attention": "attention"}
+        return dict(layer_types=list(names), SAVE=dict(layer_types=[published[n] for n in names]))
+
+    linear, full = "linear_attention", "full_attention"
+    base = plain(s, num_local_experts=s.experts, num_experts_per_tok=3, intermediate_size=s.inner, embedding_multiplier=3.0,
+                 residual_multiplier=0.6, attention_multiplier=0.15, logits_scaling=2.5, shared_intermediate_size=s.dense,
+                 mamba_n_heads=2 * s.hidden // s.state, mamba_d_head=s.state, mamba_d_state=s.state, mamba_n_groups=1,
+                 mamba_d_conv=4, mamba_expand=2, mamba_chunk_size=32, position_embedding_type="nope",
+                 **kinds(*[linear, full, linear][:s.layers]))
+    return "GraniteMoeHybridConfig", base, {
+        "groups": dict(mamba_n_groups=2), "no_conv_bias": dict(mamba_conv_bias=False), "taps": dict(mamba_d_conv=3),
+        "small_heads": dict(mamba_n_heads=4 * s.hidden // s.state, mamba_d_head=s.state // 2),
+        "no_factors": dict(embedding_multiplier=1.0, residual_multiplier=1.0, logits_scaling=1.0),
+        "attention_bias": dict(attention_bias=True), "proj_bias": dict(mamba_proj_bias=True),
+        "spm": dict(VOCAB="spm")}
+
+
+def nemotron_h_moe(s):
+    linear, full = "linear_attention", "full_attention"
+    # Mamba's heads together are wider than `expand` says, and a multiple of 64, as the converter wants it.
+    base = dict(hidden_size=s.hidden, num_attention_heads=s.heads, num_key_value_heads=s.kv, head_dim=s.head,
+                max_position_embeddings=s.context, layer_norm_epsilon=1e-5, tie_word_embeddings=False,
+                ssm_state_size=s.state, mamba_num_heads=max(64 // s.state, 3 * s.hidden // (2 * s.state)),
+                mamba_head_dim=s.state, n_groups=2, conv_kernel=4, expand=2, chunk_size=32, n_routed_experts=s.experts,
+                num_experts_per_tok=2, n_shared_experts=1, moe_intermediate_size=s.inner,
+                moe_shared_expert_intermediate_size=s.dense, routed_scaling_factor=2.5, norm_topk_prob=True,
+                layers_block_type=[linear, "moe", full, linear, "moe"])
+    latent = dict(moe_latent_size=s.hidden // 2)
+    return "NemotronHConfig", base, {
+        "latent": latent, "super": dict(**latent, MTP="nemotron", SAVE=dict(num_nextn_predict_layers=1)),
+        "one_group": dict(n_groups=1), "no_conv_bias": dict(use_conv_bias=False), "taps": dict(conv_kernel=3),
+        "no_norm_topk": dict(norm_topk_prob=False), "no_scale": dict(routed_scaling_factor=1.0),
+        "no_attention": dict(layers_block_type=[linear, "moe", linear, "moe"]),
+        "attention_bias": dict(attention_bias=True), "two_shared": dict(n_shared_experts=2),
+        "dense_layer": dict(layers_block_type=[linear, "moe", full, "mlp", "moe"], intermediate_size=s.dense)}
+
+
+def kimi_linear(s):
+    """As published, the kinds of layers are lists of numbers, and heads have a size of no meaning."""
+    def kinds(*full, **more):
+        full = [n for n in full if n <= s.layers]
+        other = [n for n in range(1, s.layers + 1) if n not in full]
+        part = {**dict(full_attn_layers=full, kda_layers=other, head_dim=s.state, num_heads=s.heads,
+                       short_conv_kernel_size=4), **more}
+        return dict(linear_attn_config=part, layer_types=None, SAVE=published(linear_attn_config=part))
+
+    def published(**more):
+        return dict(head_dim=s.head + 2, mla_use_nope=True, moe_router_activation_func="sigmoid", moe_layer_freq=1,
+                    first_k_dense_replace=1, num_nextn_predict_layers=0, **more)
+
+    base = plain(s, num_experts=s.experts, num_experts_per_token=3, moe_intermediate_size=s.inner,
+                 intermediate_size=s.dense, num_shared_experts=1, routed_scaling_factor=2.446, num_expert_group=1,
+                 topk_group=1, first_k_dense_replace=1, q_lora_rank=None, DROP=("rope_parameters",),
+                 NAMES=((r"block_sparse_moe\.((gate|up|down)_proj)", r"mlp.\1"),), **{**mla(s), **kinds(2)})
+    base["num_key_value_heads"] = s.heads
+    return "KimiLinearConfig", base, {
+        "first_full": kinds(1), "taps": kinds(2, short_conv_kernel_size=3), "two_shared": dict(num_shared_experts=2),
+        "all_experts": dict(first_k_dense_replace=0), "no_norm_topk": dict(moe_renormalize=False)}
+
+
+def bailingmoe3(s):
+    """As published; the package's names of some fields are others."""
+    published = dict(architectures=["BailingMoeV3ForCausalLM"], model_type="bailing_published", head_dim=s.state,
+                     num_experts_per_tok=2, n_group=2, topk_group=1, norm_topk_prob=True, score_function="sigmoid",
+                     no_kda_lora=True, kda_safe_gate=True,
+                     gated_attention_proj_granularity_type="head_wise", moe_shared_expert_intermediate_size=s.inner,
+                     num_nextn_predict_layers=0, max_position_embeddings=s.context)
+    base = plain(s, head_dim=s.state, num_experts=s.experts, num_experts_per_token=2, moe_intermediate_size=s.inner,
+                 intermediate_size=s.dense, num_shared_experts=1, routed_scaling_factor=2.5, num_expert_group=2,
+                 topk_group=1, first_k_dense_replace=1, q_lora_rank=s.rank, layer_group_size=s.layers, rms_norm_eps=1e-6,
+                 num_nextn_predict_layers=0, rope_theta=6e6, rope_parameters=rope(theta=6e6), SAVE=published)
+    base.update(mla(s))
+    limits = [0.5] * s.layers
+    return "BailingHybridConfig", base, {
+        "no_q_rank": dict(q_lora_rank=None), "taps": dict(short_conv_kernel_size=3), "mtp": dict(
+            MTP="layers", SAVE={**published, "num_nextn_predict_layers": 1}),
+        "limits": dict(LIMITS=limits, SAVE={**published, "expert_swiglu_limit_list": limits,
+                                            "share_expert_swiglu_limit_list": [0.0] + limits[1:]})}
