@@ -314,20 +314,22 @@ static void nemotron(void)
 /* Kimi delta attention in two of three layers, else MLA without rotation. */
 static void kimi_linear(void)
 {
-    run("Q4_K_M", (const char *const[]){
-                      "arch=kimi-linear", "layers=4", "dense_layers=1", "dense_inner=512",
-                      "shared_count=1", "conv_taps=4", "delta_size=64", "attention_step=3",
-                      "kv_rank=256", "mla_key_size=96", "mla_value_size=64", "rope_dims=32", NULL});
+    run("Q4_K_M",
+        (const char *const[]){"arch=kimi-linear", "layers=4", "dense_layers=1", "dense_inner=512",
+                              "shared_count=1", "conv_taps=4", "delta_size=64", "attention_step=3",
+                              "kv_heads=1", "head_size=0", "kv_rank=256", "mla_key_size=96",
+                              "mla_value_size=64", "rope_dims=32", NULL});
 }
 
 /* With queries of one matrix, as the larger model. */
 static void bailingmoe3(void)
 {
-    sample("--threads=2", (const char *const[]){
-                              "arch=bailingmoe3", "layers=4", "dense_layers=1", "dense_inner=512",
-                              "shared_count=1", "conv_taps=4", "delta_size=64", "attention_step=3",
-                              "kv_rank=256", "mla_key_size=96", "mla_value_size=64", "rope_dims=32",
-                              "decay_bound=-5", "groups=4", "groups_used=2", NULL});
+    sample("--threads=2",
+           (const char *const[]){
+               "arch=bailingmoe3", "layers=4", "dense_layers=1", "dense_inner=512",
+               "shared_count=1", "conv_taps=4", "delta_size=64", "attention_step=3", "kv_heads=1",
+               "head_size=0", "kv_rank=256", "mla_key_size=96", "mla_value_size=64", "rope_dims=32",
+               "decay_bound=-5", "groups=4", "groups_used=2", NULL});
 }
 
 static void hunyuan_moe(void)

@@ -382,7 +382,7 @@ static void kimi_linear(void)
 {
     kind((const char *const[]){"arch=kimi-linear", "dense_layers=1", "dense_inner=128",
                                "shared_inner=64", "conv_taps=4", "delta_size=16",
-                               "attention_step=3", "kv_rank=32", "mla_key_size=24",
+                               "attention_step=3", "kv_heads=1", "kv_rank=32", "mla_key_size=24",
                                "mla_value_size=16", "rope_dims=8", NULL});
 }
 

@@ -20,10 +20,19 @@ static const char *const demo[] = {NULL};
 static const char *const qwen35moe[] = {
     "arch=qwen35moe",  "shared_inner=64", "rope_dims=8",    "conv_taps=4",      "delta_size=16",
     "delta_k_heads=2", "delta_v_heads=4", "delta_inner=64", "attention_step=2", NULL};
-static const char *const kimi_linear[] = {
-    "arch=kimi-linear",  "shared_inner=64", "dense_layers=1",   "dense_inner=128",
-    "conv_taps=4",       "delta_size=16",   "kv_rank=32",       "mla_key_size=24",
-    "mla_value_size=16", "rope_dims=8",     "attention_step=2", NULL};
+static const char *const kimi_linear[] = {"arch=kimi-linear",
+                                          "shared_inner=64",
+                                          "dense_layers=1",
+                                          "dense_inner=128",
+                                          "conv_taps=4",
+                                          "delta_size=16",
+                                          "kv_heads=1",
+                                          "kv_rank=32",
+                                          "mla_key_size=24",
+                                          "mla_value_size=16",
+                                          "rope_dims=8",
+                                          "attention_step=2",
+                                          NULL};
 static const char *const gpt_oss[] = {
     "arch=gpt-oss",  "layers=4",        "window=64",    "rope_scaling=2",
     "rope_factor=8", "rope_context=64", "context=8192", NULL};

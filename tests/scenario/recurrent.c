@@ -35,11 +35,11 @@ static const struct shape {
     {{"arch=nemotron_h_moe", "pattern=ME*E", "conv_taps=4", "delta_size=16", "delta_k_heads=2",
       "delta_v_heads=4", "delta_inner=128", "shared_inner=64", "expert_width=64", NULL}},
     {{"arch=kimi-linear", "dense_layers=1", "dense_inner=128", "conv_taps=4", "delta_size=16",
-      "attention_step=2", "kv_rank=32", "mla_key_size=24", "mla_value_size=16", "rope_dims=8",
-      "shared_inner=64", NULL}},
+      "attention_step=2", "kv_heads=1", "kv_rank=32", "mla_key_size=24", "mla_value_size=16",
+      "rope_dims=8", "shared_inner=64", NULL}},
     {{"arch=bailingmoe3", "dense_layers=1", "dense_inner=128", "conv_taps=4", "delta_size=16",
-      "attention_step=2", "kv_rank=32", "q_rank=32", "mla_key_size=24", "mla_value_size=16",
-      "rope_dims=8", "decay_bound=-5", "shared_inner=64", NULL}},
+      "attention_step=2", "kv_heads=1", "kv_rank=32", "q_rank=32", "mla_key_size=24",
+      "mla_value_size=16", "rope_dims=8", "decay_bound=-5", "shared_inner=64", NULL}},
 };
 
 static char model[PATH_MAX];

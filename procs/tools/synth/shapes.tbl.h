@@ -128,7 +128,7 @@ SHAPE("kimi-linear-48b", "kimi-linear",
       "layers=27 hidden=2304 heads=32 vocab=163840 context=1048576 experts=256 experts_used=8 "
       "expert_inner=1024 shared_count=1 dense_layers=1 dense_inner=9216 conv_taps=4 delta_size=128 "
       "attention_step=4 kv_rank=512 mla_key_size=192 mla_value_size=128 rope_dims=64 "
-      "expert_scale=2.446 rms_eps=1e-5")
+      "expert_scale=2.446 rms_eps=1e-5 rope_theta=10000")
 /* checked: config.json of Ling-3.0-tiny and Ling-3.0-flash as quoted; 7.9 and 124 billion parameters;
  * the limits of the larger model's last layers are not written */
 SHAPE("ling-3.0-tiny", "bailingmoe3",

@@ -151,9 +151,11 @@ START_TEST(gates_and_limits)
 END_TEST
 
 /* In the short form, too: Mamba-2, with two groups of heads and a convolution with a bias; Kimi
- * delta attention, with matrices in two factors, beside MLA without rotation. */
+ * delta attention, with matrices in two factors, beside MLA without rotation; the same with bounded
+ * decays beside MLA with gates. */
 static const char *const recurrences[] = {"converted/granitehybrid-groups.gguf",
-                                          "converted/kimi-linear-base.gguf"};
+                                          "converted/kimi-linear-base.gguf",
+                                          "converted/bailingmoe3-limits.gguf"};
 
 START_TEST(other_recurrences)
 {
