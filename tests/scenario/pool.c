@@ -435,7 +435,7 @@ static void dear_experts_lend_nothing(void)
     for (uint32_t i = 0; i < 5; i++) {
         char prompt[8192];
         snprintf(prompt, sizeof prompt, "%u: %s %s", i % 3, test_prompt(2), test_prompt(2));
-        engine_generate(e, prompt, 100, &text);
+        engine_generate(e, prompt, 150, &text);
         text_free(&text);
     }
     lost = engine_counter(e, "compute", "kv_step_ns");
