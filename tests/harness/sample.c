@@ -55,7 +55,7 @@ const char *sample_long_only(const char *program, size_t n)
 static void print_rows(const struct row *row, size_t count, const char *program)
 {
     for (; count > 0; count--, row++) {
-        if (strcmp(row->program, program) != 0)
+        if (row->program[0] && strcmp(row->program, program) != 0)
             continue;
         if (row->kind == KIND_AMOUNT)
             printf("# %u of %u: %s\n", row->brief, row->whole, row->what);

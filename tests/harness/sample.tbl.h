@@ -2,7 +2,8 @@
 /* This table says what the short form of the tests runs of cases that are alike. `sluice test
  * --long` runs everything; build/tests/NAME --list prints what the short form runs.
  *
- *   AMOUNT(id, program, short form, long form, what)  test_amount: repetitions, rows or seconds
+ *   AMOUNT(id, program, short form, long form, what)  test_amount: repetitions, rows or seconds;
+ *                                                     program "": of several
  *   EVERY(id, program, n, what)                       test_sample: the first of each n rows
  *   LONG_ONLY(program, case, covered by)              a case that runs in the long form, or if it
  *                                                     is named
@@ -18,6 +19,10 @@
 #define LONG_ONLY(...)
 #endif
 
+AMOUNT(
+    baseline_tokens, "", 128, 256,
+    "tokens of each text of the demo model that an engine repeats (baseline.h); the experts of a "
+    "text are evicted and read again from its first sentence on")
 AMOUNT(budget_limits, "scenario_budget", 3, 20, "changes of the limit while a text is computed")
 AMOUNT(crash_loop_s, "scenario_crashes", 5, 60, "seconds of crashes of each process")
 AMOUNT(delta_kills, "scenario_deltas", 4, 20, "kills of a loader that reads differences")

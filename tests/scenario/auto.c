@@ -68,7 +68,7 @@ static const char *status_text(struct engine *e, const char *path, char *to, siz
 static void runs(struct engine *e, unsigned prompt, const char *preset)
 {
     struct text got;
-    engine_generate(e, test_prompt(prompt), BASELINE_TOKENS, &got);
+    engine_generate(e, test_prompt(prompt), baseline_tokens(), &got);
     text_check_same(baseline(prompt), &got, preset);
     CHECK(strcmp(lookup_text(got.stats, "preset"), preset) == 0, "auto ran %s instead of %s",
           lookup_text(got.stats, "preset"), preset);

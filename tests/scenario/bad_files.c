@@ -376,7 +376,7 @@ static void still_there(struct engine *e, const char *what)
     uint64_t restarts = lookup_restarts(doc);
     json_decref(doc);
     for (unsigned i = 0; i < TEST_PROMPTS; i++) {
-        generation_finish(generation_start(e, test_prompt(i), BASELINE_TOKENS), 120000, &got);
+        generation_finish(generation_start(e, test_prompt(i), baseline_tokens()), 120000, &got);
         if (got.error.code == ERR_NONE)
             text_check_same(baseline(i), &got, what);
         else

@@ -15,7 +15,7 @@
 
 #include "lib/base/bytes.h"
 
-#define DISTINCT_MIN 64
+#define DISTINCT_MIN (baseline_tokens() / 4)
 
 static struct text texts[TEST_PROMPTS];
 static bool made;
@@ -39,7 +39,7 @@ static void generate(void)
     struct engine *e = engine_new();
     engine_start(e, (const char *const[]){"--resident-experts=100", "--threads=1", NULL});
     for (unsigned p = 0; p < TEST_PROMPTS; p++)
-        engine_generate(e, test_prompt(p), BASELINE_TOKENS, &texts[p]);
+        engine_generate(e, test_prompt(p), baseline_tokens(), &texts[p]);
     engine_stop(e);
 }
 
@@ -93,7 +93,7 @@ static bool read_text(const json_t *row, struct text *t)
     CHECK(t->text && t->ids, "no memory");
     for (size_t i = 0; i < t->count; i++)
         t->ids[i] = (uint32_t)json_integer_value(json_array_get(ids, i));
-    return t->count == BASELINE_TOKENS;
+    return t->count == baseline_tokens();
 }
 
 /* False if there is no such file, or it is of other programs. */
@@ -143,6 +143,11 @@ static void make(void)
     made = true;
 }
 
+unsigned baseline_tokens(void)
+{
+    return test_amount(AMOUNT_baseline_tokens);
+}
+
 const struct text *baseline(unsigned i)
 {
     if (!made)
@@ -155,7 +160,7 @@ void baseline_compare(struct engine *e, unsigned i, const char *what)
     const struct text *expected = baseline(i);
     struct text got;
     char name[128];
-    engine_generate(e, test_prompt(i), BASELINE_TOKENS, &got);
+    engine_generate(e, test_prompt(i), baseline_tokens(), &got);
     snprintf(name, sizeof name, "%s, prompt %u", what, i);
     text_check_same(expected, &got, name);
     text_free(&got);

@@ -5,7 +5,8 @@
 
 #include "tests/harness/harness.h"
 
-#define BASELINE_TOKENS 256
+/* Of each text. */
+unsigned baseline_tokens(void);
 
 /* Text of prompt i. The first call in a build generates all of them with an engine; later ones read
  * its file. */

@@ -60,7 +60,7 @@ static void check_peak(struct sampler *s, uint64_t budget, const char *phase)
 
 static void kill_during(struct engine *e, const char *service)
 {
-    struct generation *g = generation_start(e, test_prompt(0), BASELINE_TOKENS);
+    struct generation *g = generation_start(e, test_prompt(0), baseline_tokens());
     struct text got;
     pid_t pid = engine_pid(e, service, 0, 0);
     uint64_t deadline = deadline_in(FINISH_MS);
@@ -276,7 +276,8 @@ static void down_and_up(void)
     for (unsigned round = 0; round < test_amount(AMOUNT_budget_limits); round++) {
         unsigned prompt = round % TEST_PROMPTS;
         struct text got;
-        struct generation *g = generation_start(e, test_prompt(prompt), BASELINE_TOKENS);
+        struct generation *g = generation_start(e, test_prompt(prompt), baseline_tokens());
+        struct generation *next = generation_start(e, test_prompt(prompt), baseline_tokens());
         uint64_t deadline = deadline_in(FINISH_MS);
         while (generation_tokens(g) < 30 && !generation_done(g))
             CHECK(deadline_tick(deadline), "no tokens");
@@ -287,6 +288,9 @@ static void down_and_up(void)
         set_budget(e, low, high);
         generation_finish(g, FINISH_MS, &got);
         text_check_same(baseline(prompt), &got, "while the budget changed");
+        text_free(&got);
+        generation_finish(next, FINISH_MS, &got);
+        text_check_same(baseline(prompt), &got, "beside it");
         text_free(&got);
     }
     engine_stop(e);
@@ -307,7 +311,7 @@ static void below_the_minimum(void)
     uint64_t floor = lookup_u64(doc, "memory.min_budget_bytes"),
              quota = lookup_u64(doc, "memory.quota_bytes");
     json_decref(doc);
-    struct generation *g = generation_start(e, test_prompt(0), BASELINE_TOKENS);
+    struct generation *g = generation_start(e, test_prompt(0), baseline_tokens());
     snprintf(bytes, sizeof bytes, "%" PRIu64, floor - PAGE_BYTES);
     snprintf(minimum, sizeof minimum, "minimum %" PRIu64 "MiB", floor / MIB);
     command_run(&c, NULL, FINISH_MS,

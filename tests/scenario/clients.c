@@ -349,7 +349,7 @@ static void drain(void)
     struct text got;
     baseline(0);
     engine_start(e, NULL);
-    struct generation *g = generation_start(e, test_prompt(0), BASELINE_TOKENS);
+    struct generation *g = generation_start(e, test_prompt(0), baseline_tokens());
     uint64_t deadline = deadline_in(END_MS), id;
     while (generation_tokens(g) < 5 && !generation_done(g))
         CHECK(deadline_tick(deadline), "no tokens");

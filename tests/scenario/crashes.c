@@ -84,9 +84,9 @@ static void request_native(void)
     baseline(0);
     engine_start(e, options);
     arm(e, "COMPUTE_MID_TOKEN", 0);
-    struct generation *g = generation_start(e, test_prompt(0), BASELINE_TOKENS);
+    struct generation *g = generation_start(e, test_prompt(0), baseline_tokens());
     engine_wait_counter(e, "compute", "sequences_running", 1, FINISH_MS);
-    struct generation *next = generation_start(e, test_prompt(1), BASELINE_TOKENS);
+    struct generation *next = generation_start(e, test_prompt(1), baseline_tokens());
     crash_compute(e, "COMPUTE_MID_TOKEN", 0, CRASHES_MAX, SIGSEGV);
     generation_finish(g, FINISH_MS, &got);
     check_crashed(&got);
@@ -108,7 +108,7 @@ static void end_of_a_text(void)
     engine_start(e, (const char *const[]){"--heartbeat-timeout=8000", NULL});
     pid_t pid = engine_pid(e, "compute", 0, 0);
     arm(e, "COMPUTE_END_SENT", 0);
-    struct generation *g = generation_start(e, test_prompt(0), BASELINE_TOKENS);
+    struct generation *g = generation_start(e, test_prompt(0), baseline_tokens());
     engine_pid(e, "compute", 0, pid);
     generation_finish(g, FINISH_MS, &got);
     text_check_same(baseline(0), &got, "whose end was sent twice");
@@ -124,10 +124,10 @@ static void submit_native(void)
     struct text got;
     baseline(0);
     engine_start(e, options);
-    struct generation *g = generation_start(e, test_prompt(2), BASELINE_TOKENS);
+    struct generation *g = generation_start(e, test_prompt(2), baseline_tokens());
     engine_wait_counter(e, "compute", "sequences_running", 1, FINISH_MS);
     arm(e, "COMPUTE_CALL", 0);
-    struct generation *bad = generation_start(e, test_prompt(1), BASELINE_TOKENS);
+    struct generation *bad = generation_start(e, test_prompt(1), baseline_tokens());
     crash_compute(e, "COMPUTE_CALL", 0, CRASHES_MAX, SIGSEGV);
     generation_finish(bad, FINISH_MS, &got);
     check_crashed(&got);
@@ -154,7 +154,7 @@ static void questions(void)
     struct engine *e = gateway_start(&port, options);
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         struct http h;
-        struct generation *g = generation_start(e, test_prompt(2), BASELINE_TOKENS);
+        struct generation *g = generation_start(e, test_prompt(2), baseline_tokens());
         engine_wait_counter(e, "compute", "sequences_running", 1, FINISH_MS);
         arm(e, "COMPUTE_CALL", 0);
         http_open(&h, port, rows[i].path, NULL, rows[i].body);
@@ -182,7 +182,7 @@ static void request_http(void)
         struct http h;
         arm(e, "COMPUTE_MID_TOKEN", 0);
         char *body =
-            completion_body(test_prompt(0), BASELINE_TOKENS, stream ? "\"stream\":true" : "");
+            completion_body(test_prompt(0), baseline_tokens(), stream ? "\"stream\":true" : "");
         http_open(&h, port, "/v1/completions", NULL, body);
         crash_compute(e, "COMPUTE_MID_TOKEN", 0, CRASHES_MAX, SIGSEGV);
         http_finish(&h, FINISH_MS);
@@ -190,7 +190,7 @@ static void request_http(void)
               "status %d: %.600s", h.status, h.raw);
         http_close(&h);
         free(body);
-        char *text = completion_text(port, test_prompt(1), BASELINE_TOKENS);
+        char *text = completion_text(port, test_prompt(1), baseline_tokens());
         CHECK(strcmp(text, baseline(1)->text) == 0, "the next request has another text");
         free(text);
     }
@@ -206,7 +206,7 @@ static void request_hangs(void)
     engine_start(e,
                  (const char *const[]){"--resident-experts=25", "--heartbeat-timeout=1000", NULL});
     arm(e, "COMPUTE_MID_TOKEN", 0);
-    struct generation *g = generation_start(e, test_prompt(0), BASELINE_TOKENS);
+    struct generation *g = generation_start(e, test_prompt(0), baseline_tokens());
     pid_t pid = 0;
     for (unsigned i = 0; i < CRASHES_MAX; i++) {
         uint64_t deadline = deadline_in(STOPPED_MS);
@@ -240,7 +240,7 @@ static void progress_in_between(void)
     } rows[] = {{"COMPUTE_MID_TOKEN", 0}, {"COMPUTE_PREFILL", 2}};
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         arm(e, rows[i].point, layers);
-        struct generation *g = generation_start(e, test_prompt(rows[i].prompt), BASELINE_TOKENS);
+        struct generation *g = generation_start(e, test_prompt(rows[i].prompt), baseline_tokens());
         crash_compute(e, rows[i].point, layers, CRASHES_MAX + 2, SIGSEGV);
         generation_finish(g, FINISH_MS, &got);
         text_check_same(baseline(rows[i].prompt), &got, rows[i].point);
@@ -257,7 +257,7 @@ static void kills_do_not_count(void)
     baseline(0);
     engine_start(e, options);
     arm(e, "COMPUTE_MID_TOKEN", 0);
-    struct generation *g = generation_start(e, test_prompt(0), BASELINE_TOKENS);
+    struct generation *g = generation_start(e, test_prompt(0), baseline_tokens());
     crash_compute(e, "COMPUTE_MID_TOKEN", 0, 3 * CRASHES_MAX, SIGKILL);
     generation_finish(g, FINISH_MS, &got);
     text_check_same(baseline(0), &got, "15 kills at one token");

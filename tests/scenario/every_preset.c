@@ -115,7 +115,7 @@ static void run_preset(const char *store, const char *plan, const struct expecta
     for (unsigned n = test_amount(AMOUNT_preset_prompts); n-- > 0;) {
         unsigned i = 1 - n; /* the one with a long prompt always */
         struct text text;
-        engine_generate(e, test_prompt(i), BASELINE_TOKENS, &text);
+        engine_generate(e, test_prompt(i), baseline_tokens(), &text);
         CHECK(strcmp(lookup_text(text.stats, "preset"), x->preset) == 0 ||
                   strcmp(x->preset, "auto") == 0,
               "ran with %s, not %s", lookup_text(text.stats, "preset"), x->preset);

@@ -39,7 +39,7 @@ static void wait_resident(struct engine *e, uint64_t wanted)
 static void generate(struct engine *e, unsigned prompt)
 {
     struct text got;
-    engine_generate(e, test_prompt(prompt), BASELINE_TOKENS, &got);
+    engine_generate(e, test_prompt(prompt), baseline_tokens(), &got);
     text_free(&got);
 }
 

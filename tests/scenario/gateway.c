@@ -26,11 +26,11 @@ static void same_text(void)
         baseline(p);
     struct engine *e = gateway_start(&port, options);
     for (unsigned p = 0; p < TEST_PROMPTS; p++) {
-        char *text = completion_text(port, test_prompt(p), BASELINE_TOKENS);
+        char *text = completion_text(port, test_prompt(p), baseline_tokens());
         CHECK(strcmp(text, baseline(p)->text) == 0, "prompt %u: the text differs: %.120s", p, text);
         free(text);
-        completion_start(&h, port, test_prompt(p), BASELINE_TOKENS);
-        completion_check(&h, baseline(p)->text, BASELINE_TOKENS, "streamed");
+        completion_start(&h, port, test_prompt(p), baseline_tokens());
+        completion_check(&h, baseline(p)->text, baseline_tokens(), "streamed");
     }
     /* The demo model has no chat template: the default form is used. */
     char *expected = completion_text(port, "User: Hello\nAssistant:", 12);
@@ -197,10 +197,10 @@ static void kill_compute(void)
         gateway_start(&port, (const char *const[]){"--http=0", "--resident-experts=25", NULL});
     for (int round = 0; round < 3; round++) {
         pid_t pid = engine_pid(e, "compute", 0, 0);
-        completion_start(&h, port, test_prompt(0), BASELINE_TOKENS);
+        completion_start(&h, port, test_prompt(0), baseline_tokens());
         CHECK(http_wait(&h, "data: ", END_MS), "no event");
         kill(pid, SIGKILL);
-        completion_check(&h, baseline(0)->text, BASELINE_TOKENS, "compute killed");
+        completion_check(&h, baseline(0)->text, baseline_tokens(), "compute killed");
         engine_pid(e, "compute", 0, pid);
     }
     CHECK(engine_restarts(e, "gateway", 0) == 0, "the gateway was restarted");
@@ -226,7 +226,7 @@ static void kill_gateway(void)
     http_close(&h);
     /* The supervisor owns the listening socket: the next gateway accepts this connection, and
      * serves it at once. */
-    char *text = completion_text(port, test_prompt(0), BASELINE_TOKENS);
+    char *text = completion_text(port, test_prompt(0), baseline_tokens());
     CHECK(strcmp(text, baseline(0)->text) == 0, "the text differs: %.120s", text);
     free(text);
     engine_pid(e, "gateway", 0, pid);

@@ -80,7 +80,7 @@ static void queued_streams_get_an_error(void)
                                                    "--resident-experts=25", "--parallel=1", NULL});
     completion_start(&first, port, test_prompt(0), LONG);
     CHECK(http_wait(&first, "data: ", END_MS), "no event");
-    completion_start(&queued, port, test_prompt(0), BASELINE_TOKENS);
+    completion_start(&queued, port, test_prompt(0), baseline_tokens());
     engine_wait_counter(e, "compute", "sequences_queued", 1, END_MS);
     /* At the maximum interval of 5 s the running stream would end before this many comments. Those
      * that state the place in the queue are between them. */
@@ -88,7 +88,7 @@ static void queued_streams_get_an_error(void)
           strstr(queued.raw, "\r\n\r\n"));
     CHECK(!strstr(queued.raw, "data: "), "the stream was not queued: %.300s", queued.raw);
     http_close(&first);
-    completion_check(&queued, baseline(0)->text, BASELINE_TOKENS, "after another");
+    completion_check(&queued, baseline(0)->text, baseline_tokens(), "after another");
     engine_stop(e);
 }
 
@@ -245,7 +245,7 @@ static void stalled_clients(void)
     test_note("%d stalled clients: /health within %.1f ms", CROWD + READERS, worst);
     load_judge(&load, e, worst <= HEALTH_MS, "/health under a crowd");
     char *text =
-        completion_text(port, test_prompt(0), BASELINE_TOKENS); /* queued after all of them */
+        completion_text(port, test_prompt(0), baseline_tokens()); /* queued after all of them */
     CHECK(strcmp(text, baseline(0)->text) == 0, "the text differs with stalled clients");
     free(text);
     uint64_t buffered = engine_counter(e, "gateway", "buffered_bytes");
@@ -342,7 +342,7 @@ static void uploads_leave_space(void)
     completion_call(&h, port, large, 1, "", 413);
     CHECK(strstr(h.body, "half of --http-buffer"), "%.200s", h.body);
     http_close(&h);
-    completion_start(&stream, port, test_prompt(0), BASELINE_TOKENS);
+    completion_start(&stream, port, test_prompt(0), baseline_tokens());
     CHECK(http_wait(&stream, "data: ", END_MS), "no event");
     int fd = http_connect(port);
     int n = snprintf(head, sizeof head,
@@ -355,7 +355,7 @@ static void uploads_leave_space(void)
     completion_call(&h, port, large, 1, "", 503);
     CHECK(strstr(h.raw, "Retry-After: 1") && strstr(h.body, "buffers are full"), "%.300s", h.raw);
     http_close(&h);
-    completion_check(&stream, baseline(0)->text, BASELINE_TOKENS, "during uploads");
+    completion_check(&stream, baseline(0)->text, baseline_tokens(), "during uploads");
     close(fd);
     wait_nothing_buffered(e);
     free(large);
@@ -466,9 +466,9 @@ static void stays_within_budget(void)
     crowd_open(port, fds);
     engine_wait_counter(e, "gateway", "connections", CROWD_STAYS, END_MS);
     for (size_t i = 0; i < ARRAY_LEN(h); i++)
-        completion_start(&h[i], port, test_prompt(0), BASELINE_TOKENS);
+        completion_start(&h[i], port, test_prompt(0), baseline_tokens());
     for (size_t i = 0; i < ARRAY_LEN(h); i++)
-        completion_check(&h[i], baseline(0)->text, BASELINE_TOKENS, "within the budget");
+        completion_check(&h[i], baseline(0)->text, baseline_tokens(), "within the budget");
     crowd_close(fds);
     uint64_t peak = sampler_peak(s, &samples);
     test_note("peak %.1f MiB of %.1f MiB (%" PRIu64 " samples)", (double)peak / MIB,

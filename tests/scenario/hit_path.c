@@ -41,7 +41,7 @@ static void warm_up(struct engine *e)
     uint64_t before, after = 0;
     for (unsigned round = 0; round < 40; round++) {
         before = after;
-        engine_generate(e, test_prompt(round % TEST_PROMPTS), BASELINE_TOKENS, &got);
+        engine_generate(e, test_prompt(round % TEST_PROMPTS), baseline_tokens(), &got);
         text_free(&got);
         after =
             engine_counter(e, "compute", "misses") + engine_counter(e, "compute", "hits_inflight");
@@ -60,7 +60,7 @@ static void nothing_sent(void)
     uint64_t before[ARRAY_LEN(traffic)];
     for (size_t i = 0; i < ARRAY_LEN(traffic); i++)
         before[i] = engine_counter(e, traffic[i][0], traffic[i][1]);
-    engine_generate(e, test_prompt(0), BASELINE_TOKENS, &got);
+    engine_generate(e, test_prompt(0), baseline_tokens(), &got);
     text_free(&got);
     for (size_t i = 0; i < ARRAY_LEN(traffic); i++) {
         uint64_t after = engine_counter(e, traffic[i][0], traffic[i][1]);
@@ -118,7 +118,7 @@ static size_t find_workers(struct engine *e, pid_t pid, long tids[THREADS_MAX])
     closedir(dir);
     struct text got;
     for (unsigned i = 0; i < 4; i++) {
-        engine_generate(e, test_prompt(0), BASELINE_TOKENS, &got);
+        engine_generate(e, test_prompt(0), baseline_tokens(), &got);
         text_free(&got);
     }
     uint64_t max = 0;
@@ -245,7 +245,7 @@ static void recall(void)
     engine_start(e,
                  (const char *const[]){"--resident-experts=50", "--prediction=next-layer", NULL});
     for (unsigned i = 0; i < TEST_PROMPTS; i++) {
-        engine_generate(e, test_prompt(i), BASELINE_TOKENS, &got);
+        engine_generate(e, test_prompt(i), baseline_tokens(), &got);
         text_free(&got);
     }
     uint64_t hits = engine_counter(e, "predictor", "recall_hits");
@@ -338,7 +338,7 @@ static void throttle(void)
     engine_start(e, (const char *const[]){"--resident-experts=12.5", "--prediction=none", NULL});
     json_decref(engine_control(
         e, "throttle", json_pack("{s:i, s:I}", "loader", 0, "bytes_per_s", (json_int_t)rate)));
-    struct generation *g = generation_start(e, test_prompt(0), BASELINE_TOKENS);
+    struct generation *g = generation_start(e, test_prompt(0), baseline_tokens());
     uint64_t deadline = deadline_in(FINISH_MS);
     while (generation_tokens(g) < 5)
         CHECK(deadline_tick(deadline), "no tokens under a throttle of 20 MB/s");
@@ -365,7 +365,7 @@ static void restart_and_replace(void)
     struct text got;
     baseline(0);
     engine_start(e, (const char *const[]){"--resident-experts=25", NULL});
-    struct generation *g = generation_start(e, test_prompt(0), BASELINE_TOKENS);
+    struct generation *g = generation_start(e, test_prompt(0), baseline_tokens());
     static const char *const processes[] = {"loader.0", "cache", "predictor", "compute"};
     for (size_t i = 0; i < ARRAY_LEN(processes); i++)
         json_decref(engine_control(e, "restart", json_pack("{s:s}", "process", processes[i])));

@@ -59,8 +59,8 @@ static void campaign(const char *service, unsigned wanted)
               wanted);
         unsigned prompt = round % TEST_PROMPTS;
         pid_t pid = engine_pid(e, service, 0, 0);
-        struct generation *g = generation_start(e, test_prompt(prompt), BASELINE_TOKENS);
-        wait_tokens(g, next_random(&random) % 200);
+        struct generation *g = generation_start(e, test_prompt(prompt), baseline_tokens());
+        wait_tokens(g, next_random(&random) % (baseline_tokens() * 3 / 4));
         bool running = !generation_done(g);
         CHECK(kill(pid, SIGKILL) == 0, "%s %d exited on its own", service, (int)pid);
         engine_pid(e, service, 0, pid);
@@ -118,7 +118,7 @@ static void kill_pairs(void)
     baseline(0);
     engine_start(e, scarce);
     for (unsigned i = 0; i < ARRAY_LEN(pairs); i++) {
-        struct generation *g = generation_start(e, test_prompt(0), BASELINE_TOKENS);
+        struct generation *g = generation_start(e, test_prompt(0), baseline_tokens());
         wait_tokens(g, 20);
         pid_t a = engine_pid(e, pairs[i][0], 0, 0), b = engine_pid(e, pairs[i][1], 0, 0);
         kill(a, SIGKILL);
@@ -138,7 +138,7 @@ static void kill_at(struct engine *e, const char *point, const char *service, un
 {
     pid_t pid = engine_pid(e, service, 0, 0);
     json_decref(engine_control(e, "inject", json_pack("{s:s}", "point", point)));
-    struct generation *g = generation_start(e, test_prompt(prompt), BASELINE_TOKENS);
+    struct generation *g = generation_start(e, test_prompt(prompt), baseline_tokens());
     if (also_kill) { /* the point is only reached after another process exits */
         wait_tokens(g, 10);
         kill(engine_pid(e, also_kill, 0, 0), SIGKILL);
@@ -216,7 +216,7 @@ static void loader_segv(void)
     engine_start(e, scarce);
     for (unsigned i = 0; i < TEST_PROMPTS; i++) {
         pid_t pid = engine_pid(e, "loader", 0, 0);
-        struct generation *g = generation_start(e, test_prompt(i), BASELINE_TOKENS);
+        struct generation *g = generation_start(e, test_prompt(i), baseline_tokens());
         wait_tokens(g, 20);
         CHECK(kill(pid, SIGSEGV) == 0, "the loader exited on its own");
         engine_pid(e, "loader", 0, pid);

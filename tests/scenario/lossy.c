@@ -42,11 +42,11 @@ static void switch_amid(struct engine *e, const char *from, const struct text *f
                         const char *to, const struct text *to_text)
 {
     switch_to(e, from);
-    struct generation *runs = generation_start(e, test_prompt(0), BASELINE_TOKENS);
+    struct generation *runs = generation_start(e, test_prompt(0), baseline_tokens());
     uint64_t deadline = deadline_in(FINISH_MS);
     while (generation_tokens(runs) < 8 && !generation_done(runs))
         CHECK(deadline_tick(deadline), "no tokens");
-    struct generation *waits = generation_start(e, test_prompt(0), BASELINE_TOKENS);
+    struct generation *waits = generation_start(e, test_prompt(0), baseline_tokens());
     switch_to(e, to);
     CHECK(!generation_done(runs), "the generation ended before the switch");
     expect(runs, from, from_text);
@@ -62,7 +62,7 @@ static void switched_while_sequences_run(void)
     struct engine *e = engine_new();
     engine_start(e, (const char *const[]){"-m", store, "--preset=iq2", "--resident-experts=25",
                                           "--parallel=1", NULL});
-    engine_generate(e, test_prompt(0), BASELINE_TOKENS, &coarse);
+    engine_generate(e, test_prompt(0), baseline_tokens(), &coarse);
     CHECK(!same(baseline(0), &coarse), "iq2 did not change the text");
     switch_amid(e, "lod", baseline(0), "iq2", &coarse);
     switch_amid(e, "iq2", &coarse, "default", baseline(0));
@@ -85,7 +85,7 @@ static void run_deterministically(const char *const options[], struct outcome *o
     struct engine *e = engine_new();
     engine_start(e, options);
     for (unsigned i = 0; i < ARRAY_LEN(o->text); i++)
-        engine_generate(e, test_prompt(i), BASELINE_TOKENS, &o->text[i]);
+        engine_generate(e, test_prompt(i), baseline_tokens(), &o->text[i]);
     for (size_t i = 0; i < ARRAY_LEN(decided); i++)
         o->count[i] = engine_counter(e, "compute", decided[i]);
     engine_stop(e);
@@ -189,7 +189,7 @@ static void equals_sim_on(const char *store, const char *plan, const char *prese
                                           "--prefill-chunk=64", NULL});
     for (unsigned i = 0; i < TEST_PROMPTS; i++) {
         struct text text;
-        engine_generate(e, test_prompt(i), BASELINE_TOKENS, &text);
+        engine_generate(e, test_prompt(i), baseline_tokens(), &text);
         text_free(&text);
     }
     json_t *doc = engine_stats(e);
@@ -280,7 +280,7 @@ static void measure_shares(const char *store, const char *plan, const char *pres
                                           "--prefill-chunk=64", NULL});
     for (unsigned i = 0; i < TEST_PROMPTS; i++) {
         struct text text;
-        engine_generate(e, test_prompt(i), BASELINE_TOKENS, &text);
+        engine_generate(e, test_prompt(i), baseline_tokens(), &text);
         text_free(&text);
     }
     double accesses = (double)engine_counter(e, "compute", "accesses");

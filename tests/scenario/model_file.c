@@ -312,12 +312,12 @@ static void changed(void (*act)(const char *path), const char *resident)
         CHECK(deadline_tick(deadline), "no tokens");
     act(path);
     expect_changed(g, path);
-    expect_changed(generation_start(e, test_prompt(2), BASELINE_TOKENS), path);
+    expect_changed(generation_start(e, test_prompt(2), baseline_tokens()), path);
     wait_listed(e, "fault", "model_changed");
     native_program(e, path);
     over_http(port, path);
     restart(e, "loader.0"); /* which changes nothing */
-    expect_changed(generation_start(e, test_prompt(0), BASELINE_TOKENS), path);
+    expect_changed(generation_start(e, test_prompt(0), baseline_tokens()), path);
     stop_named(e, path);
 }
 
@@ -357,11 +357,11 @@ static void right_copy_moved_over(void)
     struct engine *e = engine_new();
     engine_start(e, (const char *const[]){"-m", path, "--resident-experts=25", NULL});
     overwrite_expert(path);
-    expect_changed(generation_start(e, test_prompt(1), BASELINE_TOKENS), path);
+    expect_changed(generation_start(e, test_prompt(1), baseline_tokens()), path);
     wait_listed(e, "quarantined", CHANGED);
     replace(e, 0);
     wait_listed(e, "quarantined", CHANGED);
-    expect_changed(generation_start(e, test_prompt(1), BASELINE_TOKENS), path);
+    expect_changed(generation_start(e, test_prompt(1), baseline_tokens()), path);
     CHECK(rename(right, path) == 0, "%s", strerror(errno));
     replace(e, 0);
     uint64_t deadline = deadline_in(SOON_MS);
@@ -414,7 +414,7 @@ static void change_stripe(void (*change)(const char *path))
     baseline_compare(e, 0, "all is well");
     change(stripe);
     wait_listed(e, "fault", stripe);
-    expect_changed(generation_start(e, test_prompt(1), BASELINE_TOKENS), stripe);
+    expect_changed(generation_start(e, test_prompt(1), baseline_tokens()), stripe);
     stop_named(e, stripe);
 }
 

@@ -95,7 +95,7 @@ static void queued_together(void)
     baseline(0);
     engine_start(e, (const char *const[]){"--resident-experts=25", NULL});
     for (unsigned i = 0; i < ARRAY_LEN(g); i++)
-        g[i] = generation_start(e, test_prompt(i % TEST_PROMPTS), BASELINE_TOKENS);
+        g[i] = generation_start(e, test_prompt(i % TEST_PROMPTS), baseline_tokens());
     for (unsigned i = 0; i < ARRAY_LEN(g); i++) {
         struct text got;
         generation_finish(g[i], 300000, &got);

@@ -12,8 +12,6 @@
 #include "tests/scenario/baseline.h"
 #include "tests/scenario/fixtures.h"
 
-#define TOKENS 256
-
 static void switch_to(struct engine *e, const char *name)
 {
     json_decref(engine_control(e, "preset", json_pack("{s:s}", "preset", name)));
@@ -41,10 +39,10 @@ static void same_text(const char *const options[])
     for (unsigned i = 0; i < TEST_PROMPTS; i++)
         baseline_compare(e, i, options[0]);
     check_accesses(e);
-    struct generation *g = generation_start(e, test_prompt(1), TOKENS);
+    struct generation *g = generation_start(e, test_prompt(1), baseline_tokens());
     pid_t victim = engine_pid(e, "cache", 0, 0);
     uint64_t deadline = deadline_in(60000);
-    while (generation_tokens(g) < TOKENS / 4 && deadline_tick(deadline))
+    while (generation_tokens(g) < baseline_tokens() / 4 && deadline_tick(deadline))
         ;
     CHECK(kill(victim, SIGKILL) == 0, "the cache manager exited on its own");
     struct text got;
@@ -88,7 +86,7 @@ static void wait_tokens(const struct generation *g, size_t tokens)
 static void same_text_under_kills(struct engine *e, unsigned prompt, const char *preset)
 {
     static const char *const services[] = {"loader", "cache", "predictor", "compute"};
-    struct generation *g = generation_start(e, test_prompt(prompt), TOKENS);
+    struct generation *g = generation_start(e, test_prompt(prompt), baseline_tokens());
     unsigned landed = 0;
     for (size_t i = 0; i < ARRAY_LEN(services); i++) {
         pid_t victim = engine_pid(e, services[i], 0, 0);
@@ -155,7 +153,7 @@ static void switches_between_sequences(void)
     for (size_t i = 0; i < ARRAY_LEN(names); i++) {
         struct text got;
         switch_to(e, names[i]);
-        engine_generate(e, test_prompt(i % TEST_PROMPTS), TOKENS, &got);
+        engine_generate(e, test_prompt(i % TEST_PROMPTS), baseline_tokens(), &got);
         text_check_same(baseline(i % TEST_PROMPTS), &got, names[i]);
         CHECK(strcmp(preset_of(&got), names[i]) == 0, "ran with preset %s, not %s", preset_of(&got),
               names[i]);
@@ -170,7 +168,7 @@ static void switch_waits_for_the_next_sequence(void)
     baseline(0);
     struct engine *e = engine_new();
     engine_start(e, (const char *const[]){"--resident-experts=25", "--preset=lod", NULL});
-    struct generation *g = generation_start(e, test_prompt(0), TOKENS);
+    struct generation *g = generation_start(e, test_prompt(0), baseline_tokens());
     uint64_t deadline = deadline_in(60000);
     while (generation_tokens(g) < 8 && deadline_tick(deadline))
         ;
@@ -179,7 +177,7 @@ static void switch_waits_for_the_next_sequence(void)
     generation_finish(g, 120000, &first);
     CHECK(strcmp(preset_of(&first), "lod") == 0, "the running sequence changed to %s",
           preset_of(&first));
-    engine_generate(e, test_prompt(0), TOKENS, &second);
+    engine_generate(e, test_prompt(0), baseline_tokens(), &second);
     CHECK(strcmp(preset_of(&second), "default") == 0, "the next sequence ran with %s",
           preset_of(&second));
     text_check_same(baseline(0), &first, "before the switch");
@@ -209,7 +207,7 @@ static void presets_that_cannot_run_are_rejected(void)
     rejected(e, "edgemoe", "needs a plan");
     struct text got;
     baseline(0);
-    engine_generate(e, test_prompt(0), TOKENS, &got);
+    engine_generate(e, test_prompt(0), baseline_tokens(), &got);
     text_check_same(baseline(0), &got, "after refusals");
     text_free(&got);
     engine_stop(e);
@@ -246,13 +244,13 @@ static void trace_has_every_access(void)
     struct engine *e = engine_new();
     struct text got;
     engine_start(e, (const char *const[]){"--resident-experts=50", option, NULL});
-    engine_generate(e, test_prompt(1), TOKENS, &got);
+    engine_generate(e, test_prompt(1), baseline_tokens(), &got);
     text_free(&got);
     uint64_t accesses = engine_counter(e, "compute", "accesses");
     uint64_t lost = engine_counter(e, "recorder", "records_dropped");
     engine_stop(e);
     CHECK(lost == 0, "%llu records were lost", (unsigned long long)lost);
-    check_trace(path, accesses, TOKENS);
+    check_trace(path, accesses, baseline_tokens());
 }
 
 /* Kills the recorder as if in the middle of a record: appends a partial one. */
@@ -277,7 +275,7 @@ static void recorder_killed(void)
     struct engine *e = engine_new();
     struct text got;
     engine_start(e, (const char *const[]){"--resident-experts=25", option, NULL});
-    struct generation *g = generation_start(e, test_prompt(1), TOKENS);
+    struct generation *g = generation_start(e, test_prompt(1), baseline_tokens());
     for (unsigned i = 0; i < 2; i++) {
         wait_tokens(g, 30 * (i + 1));
         kill_recorder(e, path);
@@ -293,7 +291,7 @@ static void recorder_killed(void)
     if (lost > 0) /* the new recorder started after the log had wrapped */
         test_skip("the recorder was away for too long: %llu records lost",
                   (unsigned long long)lost);
-    check_trace(path, accesses, TOKENS);
+    check_trace(path, accesses, baseline_tokens());
 }
 
 /* ---- deterministic mode ---------------------------------------------------------------------- */

@@ -223,7 +223,7 @@ static void repl_reports_a_restart(void)
     int out = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     CHECK(out >= 0, "cannot make %s", path);
     struct terminal *t = repl_open(e, out);
-    snprintf(command, sizeof command, "/set num_predict %d", BASELINE_TOKENS);
+    snprintf(command, sizeof command, "/set num_predict %d", baseline_tokens());
     type_line(t, command);
     typable(baseline(0)->text, stop, &expected);
     snprintf(command, sizeof command, "/set stop \"%s\"", stop);
@@ -463,7 +463,7 @@ static void top_as_text(void)
     pid_t compute = engine_pid(e, "compute", 0, 0);
     kill(compute, SIGKILL);
     compute = engine_pid(e, "compute", 0, compute);
-    struct generation *g = generation_start(e, test_prompt(0), BASELINE_TOKENS);
+    struct generation *g = generation_start(e, test_prompt(0), baseline_tokens());
     uint64_t deadline = deadline_in(WAIT_MS);
     while (generation_tokens(g) < 8)
         CHECK(deadline_tick(deadline), "no tokens");

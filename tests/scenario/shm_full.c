@@ -68,7 +68,7 @@ static struct generation *start(struct engine *e)
 {
     engine_start(e, (const char *const[]){"--budget=90MiB", "--ctx-size=1024", "--warm-start=off",
                                           "--prefault=off", "--throttle=4MiB", NULL});
-    struct generation *g = generation_start(e, test_prompt(1), BASELINE_TOKENS);
+    struct generation *g = generation_start(e, test_prompt(1), baseline_tokens());
     engine_wait_counter(e, "loader", "bytes_demand", 1, WAIT_MS);
     return g;
 }
@@ -104,7 +104,7 @@ static void for_long(void)
     CHECK(strstr(got.error.text, "expert"), "%s", got.error.text);
     text_free(&got);
     for (unsigned i = 0; i < 4; i++) {
-        generation_finish(generation_start(e, test_prompt(i % TEST_PROMPTS), BASELINE_TOKENS),
+        generation_finish(generation_start(e, test_prompt(i % TEST_PROMPTS), baseline_tokens()),
                           WAIT_MS, &got);
         check_reason(&got);
         text_free(&got);

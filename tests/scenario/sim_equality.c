@@ -39,7 +39,7 @@ static void generate(struct engine *e, const char *what, bool together)
     for (unsigned i = 0; i < PROMPTS && !together; i++)
         baseline_compare(e, i, what);
     for (unsigned i = 0; i < TOGETHER && together; i++)
-        g[i] = generation_start(e, test_prompt(i % TEST_PROMPTS), BASELINE_TOKENS);
+        g[i] = generation_start(e, test_prompt(i % TEST_PROMPTS), baseline_tokens());
     for (unsigned i = 0; i < TOGETHER && together; i++) {
         struct text text;
         generation_finish(g[i], FINISH_MS, &text);
@@ -145,7 +145,7 @@ static struct totals run_lossy(const char *trace, const char *preset, const char
                                           "--prefill-chunk=1", NULL});
     for (unsigned i = 0; i < PROMPTS; i++) {
         struct text text;
-        engine_generate(e, test_prompt(i), BASELINE_TOKENS, &text);
+        engine_generate(e, test_prompt(i), baseline_tokens(), &text);
         text_free(&text);
     }
     json_t *doc = engine_stats(e);

@@ -77,7 +77,7 @@ static void same_text_with_kills(void)
     struct engine *e = engine_new();
     engine_start(e, (const char *const[]){"-m", path, "--resident-experts=25", NULL});
     for (unsigned i = 0; i < TEST_PROMPTS; i++) {
-        struct generation *g = generation_start(e, test_prompt(i), BASELINE_TOKENS);
+        struct generation *g = generation_start(e, test_prompt(i), baseline_tokens());
         uint64_t deadline = deadline_in(FINISH_MS);
         while (generation_tokens(g) < 20 && !generation_done(g))
             CHECK(deadline_tick(deadline), "no tokens");
@@ -179,7 +179,7 @@ static void foreign_part(void)
 static void expect_text(struct engine *e, enum error_code code, const char *message)
 {
     struct text got;
-    generation_finish(generation_start(e, test_prompt(0), BASELINE_TOKENS), FINISH_MS, &got);
+    generation_finish(generation_start(e, test_prompt(0), baseline_tokens()), FINISH_MS, &got);
     CHECK(got.error.code == code && strstr(got.error.text, message), "%s: %s",
           error_name(got.error.code), got.error.text);
     text_free(&got);

@@ -17,7 +17,7 @@ static const char *const scarce[] = {"--resident-experts=25", NULL};
 /* A text long enough to still be generated after the stop. */
 static struct generation *start_generation(struct engine *e)
 {
-    struct generation *g = generation_start(e, test_prompt(0), BASELINE_TOKENS);
+    struct generation *g = generation_start(e, test_prompt(0), baseline_tokens());
     uint64_t deadline = deadline_in(FINISH_MS);
     while (generation_tokens(g) < 10 && !generation_done(g))
         CHECK(deadline_tick(deadline), "no tokens");
@@ -151,7 +151,7 @@ static void supervisor_killed(void)
         engine_check_gone(e, 1000);
         struct text got;
         generation_finish(g, FINISH_MS, &got);
-        CHECK(got.error.code != ERR_NONE || got.count == BASELINE_TOKENS,
+        CHECK(got.error.code != ERR_NONE || got.count == baseline_tokens(),
               "the engine was killed, but the generation ended without an error");
         text_free(&got);
         engine_destroy(e);

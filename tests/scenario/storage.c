@@ -81,7 +81,7 @@ static uint64_t loader_counter(struct engine *e, unsigned number, const char *na
 
 static struct generation *start_generation(struct engine *e, unsigned prompt, size_t tokens)
 {
-    struct generation *g = generation_start(e, test_prompt(prompt), BASELINE_TOKENS);
+    struct generation *g = generation_start(e, test_prompt(prompt), baseline_tokens());
     uint64_t deadline = deadline_in(FINISH_MS);
     while (generation_tokens(g) < tokens && !generation_done(g))
         CHECK(deadline_tick(deadline), "no tokens");
@@ -264,7 +264,7 @@ static void expect_read_error(struct engine *e, unsigned prompt)
     struct text got;
     char storage[PATH_MAX + 64];
     snprintf(storage, sizeof storage, "cannot be read from loader.0's device %s", test_model());
-    generation_finish(generation_start(e, test_prompt(prompt), BASELINE_TOKENS), FINISH_MS, &got);
+    generation_finish(generation_start(e, test_prompt(prompt), baseline_tokens()), FINISH_MS, &got);
     CHECK(got.error.code == ERR_IO, "%s: %s", error_name(got.error.code), got.error.text);
     CHECK(strstr(got.error.text, "expert ") && strstr(got.error.text, " of layer ") &&
               strstr(got.error.text, storage) && !strchr(got.error.text, '\n'),

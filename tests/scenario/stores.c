@@ -140,7 +140,7 @@ static void loaders_killed(void)
     for (unsigned round = 0; round < 4; round++) {
         unsigned number = round % 2, prompt = round % TEST_PROMPTS;
         pid_t pid = engine_pid(e, "loader", number, 0);
-        struct generation *g = generation_start(e, test_prompt(prompt), BASELINE_TOKENS);
+        struct generation *g = generation_start(e, test_prompt(prompt), baseline_tokens());
         uint64_t deadline = deadline_in(FINISH_MS);
         while (generation_tokens(g) < 30 * (round + 1) && !generation_done(g))
             CHECK(deadline_tick(deadline), "no tokens");

@@ -60,11 +60,11 @@ static void set_and_kill(struct engine *e, unsigned port, int64_t seconds, const
 {
     struct http h;
     pid_t compute = engine_pid(e, "compute", 0, 0);
-    completion_start(&h, port, test_prompt(0), BASELINE_TOKENS);
+    completion_start(&h, port, test_prompt(0), baseline_tokens());
     CHECK(http_wait(&h, "data: ", END_MS), "%s: no token", what);
     atomic_store(the_clock, seconds * (int64_t)NS_PER_S);
     CHECK(kill(compute, SIGKILL) == 0, "%s: compute exited on its own", what);
-    completion_check(&h, baseline(0)->text, BASELINE_TOKENS, what);
+    completion_check(&h, baseline(0)->text, baseline_tokens(), what);
     engine_pid(e, "compute", 0, compute);
     native_client(e, what);
 }
