@@ -53,10 +53,12 @@ void make_tiny(struct make *m, unsigned layers, bool mixed);
 /* The same of another architecture: with its keys and its additional or different tensors. */
 void make_arch(struct make *m, const char *arch, unsigned layers, bool mixed);
 
-/* What makes a qwen3moe model one with recurrent layers, if arch is one: by make_arch. */
-/* Kimi delta attention in place of MLA in every second layer, from the first one on. */
-void make_kda(struct make *m, const char *arch, unsigned layers, unsigned h, uint32_t type,
-              bool low_rank);
+/* Parts of make_arch. Multi-head latent attention: latents of h elements, 2 heads with h + 2 elements
+ * of keys, 2 of which are rotated, and h of values. */
+void make_mla(struct make *m, const char *arch, unsigned layers, unsigned h, uint32_t type);
+void make_kimi_linear(struct make *m, unsigned layers, unsigned h, uint32_t type);
+void make_bailingmoe3(struct make *m, unsigned layers, unsigned h, uint32_t type);
+/* What makes a qwen3moe model one with recurrent layers, if arch is one. */
 void make_recurrent(struct make *m, const char *arch, unsigned layers, unsigned h, uint32_t type);
 void make_free(struct make *m);
 

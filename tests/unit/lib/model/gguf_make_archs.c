@@ -100,9 +100,7 @@ static void biased_router_model(struct make *m, const char *arch, unsigned layer
     make_bool(m, key, 1);
 }
 
-/* Latents of h elements, 2 heads with h + 2 elements of keys, 2 of which are rotated, and h of
- * values. */
-static void mla_model(struct make *m, const char *arch, unsigned layers, unsigned h, uint32_t type)
+void make_mla(struct make *m, const char *arch, unsigned layers, unsigned h, uint32_t type)
 {
     static const char *const others[] = {"attn_q.weight",      "attn_k.weight",
                                          "attn_v.weight",      "attn_output.weight",
@@ -138,41 +136,13 @@ static void mla_model(struct make *m, const char *arch, unsigned layers, unsigne
 
 static void deepseek2(struct make *m, unsigned layers, unsigned h, uint32_t type)
 {
-    mla_model(m, "deepseek2", layers, h, type);
-}
-
-/* Queries of one matrix in layers with MLA. As files have it, value_length is another number. */
-static void kimi_linear(struct make *m, unsigned layers, unsigned h, uint32_t type)
-{
-    mla_model(m, "kimi-linear", layers, h, type);
-    for (unsigned layer = 0; layer < layers; layer++) {
-        layer_tensor(m, layer, "attn_q_a.weight", 0, 0, 0);
-        layer_tensor(m, layer, "attn_q_a_norm.weight", 0, 0, 0);
-        layer_tensor(m, layer, "attn_q_b.weight", 0, 0, 0);
-        layer_tensor(m, layer, "attn_q.weight", type, h, 2ull * (h + 2));
-    }
-    make_drop_key(m, "kimi-linear.attention.q_lora_rank");
-    make_drop_key(m, "kimi-linear.expert_weights_norm");
-    make_u32(m, "kimi-linear.attention.value_length", 7);
-    make_kda(m, "kimi-linear", layers, h, type, true);
-}
-
-/* One gate per head in layers with MLA. */
-static void bailingmoe3(struct make *m, unsigned layers, unsigned h, uint32_t type)
-{
-    mla_model(m, "bailingmoe3", layers, h, type);
-    for (unsigned layer = 0; layer < layers; layer++)
-        layer_tensor(m, layer, "attn_gate.weight", type, layer % 2 ? h : 0, 2);
-    make_u32(m, "bailingmoe3.attention.value_length", 7);
-    make_bool(m, "bailingmoe3.kda.safe_gate", true);
-    make_f32(m, "bailingmoe3.kda.gate_lower_bound", -5);
-    make_kda(m, "bailingmoe3", layers, h, type, false);
+    make_mla(m, "deepseek2", layers, h, type);
 }
 
 /* No leading layer without experts, gate and up in one tensor. */
 static void mistral4(struct make *m, unsigned layers, unsigned h, uint32_t type)
 {
-    mla_model(m, "mistral4", layers, h, type);
+    make_mla(m, "mistral4", layers, h, type);
     make_text(m, "mistral4.rope.scaling.type", "yarn");
     make_f32(m, "mistral4.rope.scaling.factor", 128);
     make_u32(m, "mistral4.rope.scaling.original_context_length", 16);
@@ -558,8 +528,8 @@ static const struct {
                {"smallthinker", smallthinker},
                {"gpt-oss", gpt_oss},
                {"deepseek2", deepseek2},
-               {"kimi-linear", kimi_linear},
-               {"bailingmoe3", bailingmoe3},
+               {"kimi-linear", make_kimi_linear},
+               {"bailingmoe3", make_bailingmoe3},
                {"mistral4", mistral4},
                {"bailingmoe", bailingmoe},
                {"deepseek", deepseek},

@@ -237,8 +237,9 @@ static void kda_layer(struct make *m, unsigned layer, unsigned h, uint32_t type,
                               {0}});
 }
 
-void make_kda(struct make *m, const char *arch, unsigned layers, unsigned h, uint32_t type,
-              bool low_rank)
+/* In place of MLA in every second layer, from the first one on. */
+static void kda(struct make *m, const char *arch, unsigned layers, unsigned h, uint32_t type,
+                bool low_rank)
 {
     int32_t heads[8] = {0};
     char key[80];
@@ -251,6 +252,35 @@ void make_kda(struct make *m, const char *arch, unsigned layers, unsigned h, uin
     }
     snprintf(key, sizeof key, "%s.attention.head_count_kv", arch);
     make_i32s(m, key, heads, layers);
+}
+
+/* Queries of one matrix in layers with MLA. As files have it, value_length is another number. */
+void make_kimi_linear(struct make *m, unsigned layers, unsigned h, uint32_t type)
+{
+    make_mla(m, "kimi-linear", layers, h, type);
+    for (unsigned layer = 0; layer < layers; layer++)
+        edit(m, layer,
+             (const struct row[]){{.name = "attn_q_a.weight"},
+                                  {.name = "attn_q_a_norm.weight"},
+                                  {.name = "attn_q_b.weight"},
+                                  {"attn_q.weight", type, h, 2 * (h + 2)},
+                                  {0}});
+    make_drop_key(m, "kimi-linear.attention.q_lora_rank");
+    make_drop_key(m, "kimi-linear.expert_weights_norm");
+    make_u32(m, "kimi-linear.attention.value_length", 7);
+    kda(m, "kimi-linear", layers, h, type, true);
+}
+
+/* One gate per head in layers with MLA. */
+void make_bailingmoe3(struct make *m, unsigned layers, unsigned h, uint32_t type)
+{
+    make_mla(m, "bailingmoe3", layers, h, type);
+    for (unsigned layer = 1; layer < layers; layer += 2)
+        edit(m, layer, (const struct row[]){{"attn_gate.weight", type, h, 2}, {0}});
+    make_u32(m, "bailingmoe3.attention.value_length", 7);
+    make_bool(m, "bailingmoe3.kda.safe_gate", true);
+    make_f32(m, "bailingmoe3.kda.gate_lower_bound", -5);
+    kda(m, "bailingmoe3", layers, h, type, false);
 }
 
 void make_recurrent(struct make *m, const char *arch, unsigned layers, unsigned h, uint32_t type)
