@@ -85,11 +85,11 @@ void core_ffn_begin(struct core *c)
     c->pass.into = c->scratch.sum;
 }
 
-/* What a product reads of rows of floats: no head has a gate here. */
+/* What a product reads of rows of floats. */
 static void make_forms(struct core *c, const struct device_rows *rows, uint32_t forms)
 {
-    const struct op_gate_heads made = {.rows = c->pass.step.rows, .forms = forms, .mix = *rows};
-    c->device->ops->gate_heads(c->device, &made);
+    const struct op_forms made = {.rows = c->pass.step.rows, .forms = forms, .y = *rows};
+    c->device->ops->forms(c->device, &made);
 }
 
 /* The latents of the rows, and an empty sum of what experts make of them. */

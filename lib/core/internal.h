@@ -54,7 +54,8 @@ struct core_recurrent_weights {
     bool beta_alpha;                  /* the last projection has both */
     struct device_at conv;            /* [taps][channels] */
     struct device_at conv_bias, skip; /* [channels], [v heads]; or none */
-    struct device_at delta_dt, delta_a, delta_norm; /* [v heads], [v heads], by the rule */
+    /* [v heads], with a decay per row [v heads][key_size]; [v heads]; by the rule */
+    struct device_at delta_dt, delta_a, delta_norm;
 };
 
 struct core_layer {

@@ -221,7 +221,7 @@ struct gpu_routed {
 };
 
 /* Counted up when struct gpu_kernels or an argument changes. */
-#define GPU_INTERFACE 6
+#define GPU_INTERFACE 7
 
 struct gpu_kernels {
     uint32_t interface;  /* GPU_INTERFACE of the module, first in every version */

@@ -52,6 +52,8 @@ LETTERS = (
     "\ufb13-\ufb17\uff21-\uff3a\uff41-\uff5a\U00010400-\U0001044f\U000104b0-\U000104d3"
     "\U000104d8-\U000104fb\U00010c80-\U00010cb2\U00010cc0-\U00010cf2\U000118a0-\U000118df"
     "\U0001e900-\U0001e943")
+# \b after a digit, as the package tokenizers has it; that of regex has other letters of words.
+WORD_END = r"(?![\p{Alphabetic}\p{M}\p{N}\p{Pc}])"
 AFMOE_SCRIPTS = ("[\u4e00-\u9fff\u3400-\u4dbf\uf900-\ufaff\u3040-\u309f\u30a0-\u30ff\uff65-\uff9f\u2f00-\u2fdf\u0e40-\u0e7f"
                  "\u0e80-\u0eff\u1780-\u17ff\u1000-\u109f\uaa60-\uaa7f\ua9e0-\ua9ff\uac00-\ud7af\u1100-\u11ff]+")
 CJK = "[\u4e00-\u9fa5\u0800-\u4e00\uac00-\ud7ff]+"
@@ -77,7 +79,7 @@ EXPRESSIONS = [
     (EXAONE, "exaone-moe"),
     ([r"[^\n]+|[\n]+", *ONE_DIGIT], "laguna"),
     ([r"\p{N}{1,3}(?=(?:\p{N}{3})*(?!\p{N}))", AFMOE_SCRIPTS, DEEPSEEK_V3[2]], "afmoe"),
-    ([r"\d{1,3}(?=(?:\d{3})*\b)"] + GPT4O, "tiny_aya cohere2moe"),
+    ([r"\d{1,3}(?=(?:\d{3})*" + WORD_END + ")"] + GPT4O, "tiny_aya cohere2moe"),
 ]
 
 # What the expressions distinguish: more frequent than other characters.

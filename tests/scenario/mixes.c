@@ -299,7 +299,7 @@ static void granitehybrid(void)
 }
 
 /* Layers of one part: Mamba-2, experts of two matrices, attention; and experts in a latent. */
-static void nemotron(void)
+static void nemotron_h_moe(void)
 {
     run("Q4_K_M", (const char *const[]){"arch=nemotron_h_moe", "pattern=ME*EE", "conv_taps=4",
                                         "delta_size=32", "delta_k_heads=2", "delta_v_heads=8",
@@ -521,7 +521,7 @@ static const struct test_case cases[] = {ROW(every_architecture),
                                          ROW(smallthinker),
                                          ROW(granitemoe),
                                          ROW(granitehybrid),
-                                         ROW(nemotron),
+                                         ROW(nemotron_h_moe),
                                          ROW(kimi_linear),
                                          ROW(bailingmoe3),
                                          ROW(hunyuan_moe),

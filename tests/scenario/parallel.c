@@ -425,7 +425,7 @@ static void memory_for_one(void)
     context = "--ctx-size=1024";
     make_wishes();
     for (unsigned i = 0; i < COUNT; i++) {
-        snprintf(wishes[i].prompt, PROMPT, "%s %u", test_prompt(2), i);
+        snprintf(wishes[i].prompt, PROMPT, "%u %s", i, test_prompt(2)); /* nothing to share */
         wishes[i].tokens = 420 + i;
     }
     generate_alone(COUNT);

@@ -245,7 +245,7 @@ static void kept_memory_yields(void)
 {
     struct text kept, got;
     struct engine *e = engine_new();
-    engine_start(e, (const char *const[]){"--ctx-size=320", "--budget=36MiB", NULL});
+    engine_start(e, (const char *const[]){"--ctx-size=320", "--budget=38MiB", NULL});
     engine_generate(e, test_prompt(1), 100, &kept);
     CHECK(engine_counter(e, "compute", "kv_kept_bytes") > 0, "nothing was kept");
     json_t *doc = engine_stats(e);

@@ -276,8 +276,6 @@ void arch_set_shares(const struct arch *arch, struct model_hparams *h)
 /* Computes the hyper-parameters that are missing in the file (still 0). */
 static void derive_absent(const struct arch *arch, struct model_hparams *h, uint32_t tokens)
 {
-    if (!h->shared_inner)
-        h->shared_inner = h->shared_count * h->expert_inner; /* at most 64 * 65536 */
     arch_derive_mla(h);
     if (!h->kv_heads)
         h->kv_heads = h->heads;
@@ -329,6 +327,8 @@ int arch_read_hparams(const struct arch *arch, const struct gguf *g, uint32_t to
     arch_set_parts(arch, h);
     if (read_rows(arch, ARCH_ROWS(SAME), arch_read_same, g, h, error))
         return -1;
+    if (!h->shared_inner) /* a product beyond 32 bits is of sizes that are rejected below */
+        h->shared_inner = h->shared_count * h->expert_inner;
     const struct arch_row *row;
     ARCH_EACH (row, arch, ARCH_ROWS(CONST))
         *arch_uint(h, row->offset) = (uint32_t)row->value;
@@ -361,7 +361,7 @@ static int check_float(const struct arch *arch, const struct arch_row *row,
 {
     double v = (double)float_of(h, row->offset);
     /* with a tolerance, because the value was rounded to float; also rejects NaN */
-    if (!(v >= row->min * 0.999999 && v <= row->max * 1.000001))
+    if (!(v >= row->min - fabs(row->min) * 1e-6 && v <= row->max + fabs(row->max) * 1e-6))
         return error_set(error, ERR_BAD_INPUT, "%s.%s is %g: not between %g and %g", arch->name,
                          row->key, v, row->min, row->max);
     return 0;
@@ -455,6 +455,11 @@ int arch_check_hparams(const struct arch *arch, const struct model_hparams *h, s
                          "key '%s.feed_forward_length' is missing: the first %" PRIu32
                          " layers have no experts",
                          arch->name, h->dense_layers);
+    if (h->expert_width > h->hidden)
+        return error_set(error, ERR_BAD_INPUT,
+                         "latents of experts with %" PRIu32 " elements are wider than layers of "
+                         "%" PRIu32 ", which is not supported",
+                         h->expert_width, h->hidden);
     if (check_groups(h, error) || arch_check_flags(arch, h, error))
         return -1;
     if (h->tied_output > 1)

@@ -76,6 +76,8 @@ uint64_t arch_dim_size(const struct model_hparams *h, uint32_t layer, enum arch_
     case ARCH_DIM_HEAD: return a.key_size;
     case ARCH_DIM_HEADS: return a.heads;
     case ARCH_DIM_GATES:
+        if (a.values_in_keys) /* MLA: a row of values is the latent, a result is not */
+            a.value_size = h->mla_value_size;
         return a.gate_form == GATE_IN_Q ? 0 : model_gates_of(&a, a.value_size).floats;
     case ARCH_DIM_HALF: return h->rope_dims / 2;
     case ARCH_DIM_HALF_MOST: return model_rope_dims_max(h) / 2;
@@ -148,8 +150,8 @@ static int check_shape(const struct model_hparams *h, uint32_t layer, const stru
     for (int i = 0; i < 3; i++)
         want[i] = arch_dim_size(h, layer, (enum arch_dim)row->ne[i]);
     /* A convolution; llama.cpp's converter has a dimension of 1 between its taps and channels. */
-    bool flat = want[1] == 1 && t->ne[0] == want[0] && t->ne[1] == want[2] && t->ne[2] == 1 &&
-                t->ne[3] == 1;
+    bool flat = row->kind == ARCH_DENSE && row->ne[1] == ARCH_DIM_ONE && t->ne[0] == want[0] &&
+                t->ne[1] == want[2] && t->ne[2] == 1 && t->ne[3] == 1;
     if (!flat && memcmp(want, t->ne, sizeof want) != 0)
         return error_set(error, ERR_BAD_INPUT,
                          "tensor %s is %" PRIu64 " x %" PRIu64 " x %" PRIu64 " x %" PRIu64

@@ -175,6 +175,8 @@ static int leading_of(const struct hf_arch *arch, const json_t *config, const ch
     if (json_is_string(number))
         return leading_of_text(json_string_value(number), field, json_integer_value(layers), n,
                                error);
+    if (json_is_array(number))
+        return error_set(error, ERR_BAD_INPUT, "%s is a list, and not a number of layers", field);
     kinds = kinds ? kinds : hf_field(config, name);
     if (number || !json_is_array(kinds))
         return number ? uint_of(number, field, n, error)

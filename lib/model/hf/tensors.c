@@ -500,8 +500,8 @@ static int put_llama3(const struct work *w, const struct hf_row *row, struct err
         return 0;
     if (hf_number_of_kind(c, w->shape, row->field, false, &theta, error))
         return -1;
-    if (!(l.factor >= 1) || !(l.low > 0) || !(l.high > l.low) || !(l.context >= 1) ||
-        !(theta >= 1) || !(size >= 2 && size <= 2 * MADE_MAX))
+    if (!(l.factor >= 1 && l.factor <= (double)FLT_MAX) || !(l.low > 0) || !(l.high > l.low) ||
+        !(l.context >= 1) || !(theta >= 1) || !(size >= 2 && size <= 2 * MADE_MAX))
         return error_set(error, ERR_BAD_INPUT, "numbers of rope_scaling are out of range");
     float rotated = (float)(size * (double)row->rotated);
     uint32_t n = (uint32_t)size / 2;

@@ -19,6 +19,8 @@
  * difference of these flags from llama.cpp's (src/llama-vocab.cpp), which has 0 for the two; its
  * own code for kimi-k2 keeps neither the rule of the letters' case nor marks with their letters:
  * here it is the published expression.
+ * PUBLISHED(here, published)  the text in tokenizer.json of an expression that is another one here,
+ *                         with the same matches
  * CHARACTERS(name)        value of tokenizer.ggml.pre that makes a "gpt2" model one of characters,
  *                         as "gemma4" is
  * STRIP_AFTER(key, text)  SentencePiece models whose control tokens take the blanks after them
@@ -41,6 +43,9 @@
  * ANSWER_END, with ANSWER_END_NAME, or with ANSWER_GOES_ON defined. */
 #ifndef PRETOKENIZER
 #define PRETOKENIZER(...)
+#endif
+#ifndef PUBLISHED
+#define PUBLISHED(...)
 #endif
 #ifndef CHARACTERS
 #define CHARACTERS(...)
@@ -127,8 +132,12 @@
     "[\u4e00-\u9fff\u3400-\u4dbf\uf900-\ufaff\u3040-\u309f\u30a0-\u30ff\uff65-\uff9f\u2f00-\u2fdf" \
     "\u0e40-\u0e7f\u0e80-\u0eff\u1780-\u17ff\u1000-\u109f\uaa60-\uaa7f\ua9e0-\ua9ff\uac00-\ud7af"  \
     "\u1100-\u11ff]+"
-/* Groups of three digits from the right. */
-#define EXPR_GROUPED "\\d{1,3}(?=(?:\\d{3})*\\b)"
+/* Digits in threes from the end, of a run that ends where a word does. The published expression looks
+ * for that end again from each digit: here it is done once per run, and its other groups follow each
+ * other. The class is that of \b in tokenizers, PCRE2 has another one. */
+#define EXPR_GROUPED                                                                               \
+    "(?<!\\d)\\d{1,3}(?=(?:\\d{3})*+(?![\\p{Alphabetic}\\p{M}\\p{N}\\p{Pc}]))|(?<=\\d)\\G\\d{3}"
+PUBLISHED(EXPR_GROUPED, "\\d{1,3}(?=(?:\\d{3})*\\b)")
 
 #define DIGIT  "\\p{N}"
 #define DIGITS "\\p{N}{1,3}"
@@ -214,6 +223,7 @@ ANSWER_END_NAME("<|eom_id|>")
 #undef EXPR_KIMI
 #undef EXPR_DIGITS_FROM_END
 #undef EXPR_AFMOE_SCRIPTS
+#undef EXPR_GROUPED
 #undef EXPR_DEEPSEEK_HAN
 #undef EXPR_DEEPSEEK_WORDS
 #undef EXPR_DEEPSEEK_CJK
@@ -224,6 +234,7 @@ ANSWER_END_NAME("<|eom_id|>")
 #undef DIGIT
 #undef DIGITS
 #undef PRETOKENIZER
+#undef PUBLISHED
 #undef CHARACTERS
 #undef STRIP_AFTER
 #undef STRIP_NONE

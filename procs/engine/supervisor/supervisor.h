@@ -135,7 +135,7 @@ struct budget {
     uint64_t wanted;  /* requested; differs while a shrink is in progress */
     uint64_t quota;   /* sent to the cache */
     uint64_t spare;   /* that experts do not need, in steps */
-    uint64_t lent;    /* of experts' memory, what kept prefixes may use: at most facts.lent_bytes */
+    uint64_t lent;    /* what kept prefixes may use while experts lend: at most facts.lent_bytes */
     uint32_t epoch;
     uint64_t anon;        /* private pages of all processes, measured */
     uint64_t experts_max; /* --resident-experts, in payload bytes */

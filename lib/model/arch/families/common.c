@@ -255,7 +255,6 @@ const struct arch_row arch_kda[] = {
     UINT(attention_step, "full_attention_interval", 0, MODEL_LAYERS_MAX, DERIVED),
     UINT(conv_taps, "ssm.conv_kernel", 2, MODEL_TAPS_MAX, REQUIRED),
     UINT(delta_size, "kda.head_dim", 2, 256, REQUIRED),
-    FLOAT_ELSE(decay_bound, "kda.gate_lower_bound", -100, 0, 0),
     GROUP(arch_mla),
     DENSE(KDA_Q, ANY, REQUIRED, HIDDEN, MIXED),
     DENSE(KDA_K, ANY, REQUIRED, HIDDEN, MIXED),

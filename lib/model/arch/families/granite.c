@@ -40,6 +40,7 @@ static const struct arch_row granite_swa[] = {
     GROUP(arch_attention),
     GROUP(arch_expert_ffn),
     GROUP(arch_all_experts),
+    SAME(experts_used),
     GROUP(arch_biases),
     GROUP(granite_factors),
     UINT(shared_inner, "expert_shared_feed_forward_length", 0, 65536, DERIVED),

@@ -7,6 +7,7 @@
  * that of the file. */
 static const struct arch_row kimi_linear[] = {
     GROUP(arch_kda),
+    FLOAT_ELSE(decay_bound, "kda.gate_lower_bound", -100, 0, 0),
     CONST(low_rank, 1),
     UNROTATED(ALL),
     CONST_FLOAT(latent_eps, 1e-6),

@@ -80,8 +80,10 @@ static void end(struct sequence *s, enum kv_state state, enum kv_finish finish)
                                     .p50_ms = histogram_quantile(&s->token_ns, 0.50) / 1e6,
                                     .p95_ms = histogram_quantile(&s->token_ns, 0.95) / 1e6,
                                     .p99_ms = histogram_quantile(&s->token_ns, 0.99) / 1e6};
-    log_event(s, ACCESS_SEQUENCE_END, sequence_get(&q->log_tokens), 0);
-    experts_sequence_ends(&r->experts, s->view.sequence);
+    if (s->entered) { /* else it has no START, and the view is that of an earlier one */
+        log_event(s, ACCESS_SEQUENCE_END, sequence_get(&q->log_tokens), 0);
+        experts_sequence_ends(&r->experts, s->view.sequence);
+    }
     constraint_end(&s->constraint);
     prefixes_cancel(r->prefixes, s->slot);
     if (s->slot != KEPT_NONE)

@@ -454,11 +454,13 @@ void kept_trim(struct slots *p, uint32_t slot, uint32_t tokens)
 
 int kept_resize(struct slots *p, uint32_t slot, uint32_t tokens, struct error *error)
 {
-    int rc = room_for_rows(p, slot, bytes_for(p, tokens), error);
+    uint64_t has = bytes_for(p, atomic_load(&slot_at(p, slot)->allocated));
+    uint64_t all = bytes_for(p, tokens);
+    int rc = room_for_rows(p, slot, all, error);
     if (rc == 0)
         do
             rc = kv_slot_resize(&p->child->kv, slot, tokens, alive, p, error);
-        while (rc != 0 && room_from_kept(p, slot));
+        while (rc != 0 && all > has && room_from_kept(p, slot, all - has));
     kept_publish(p);
     return rc;
 }

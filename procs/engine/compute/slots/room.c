@@ -71,12 +71,13 @@ void room_limit_kept(struct slots *p, uint32_t most, uint64_t bytes)
         give_up(p, &s.table, v, true);
 }
 
-bool room_from_kept(struct slots *p, uint32_t except)
+bool room_from_kept(struct slots *p, uint32_t except, uint64_t bytes)
 {
     struct slots_table s;
     struct reuse_victim v = reuse_least_dense(slots_table(p, &s), except, false);
     if (reuse_nothing(v))
         return false;
+    v.bytes = v.bytes < bytes ? v.bytes : bytes;
     give_up(p, &s.table, v, true);
     return true;
 }

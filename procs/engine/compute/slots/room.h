@@ -26,8 +26,9 @@ uint32_t room_for_sequence(struct slots *p);
 void room_return(struct slots *p);
 
 /* /dev/shm is full, although the pool is not: gives up what is worth least per byte of what is kept
- * but in slot `except`, so that an allocation can be tried again. False: nothing is kept. */
-bool room_from_kept(struct slots *p, uint32_t except);
+ * but in slot `except`, at most about so many bytes, so that an allocation of them can be tried
+ * again. False: nothing is kept. */
+bool room_from_kept(struct slots *p, uint32_t except, uint64_t bytes);
 
 /* At most `most` slots are kept, with at most so many bytes. */
 void room_limit_kept(struct slots *p, uint32_t most, uint64_t bytes);

@@ -197,12 +197,13 @@ static uint32_t claim(struct slots *p, uint32_t slot, uint32_t end)
 /* Memory of a version that a slot will write, also where kept ones have what is left of /dev/shm. */
 static int allocate(struct slots *p, uint32_t slot, uint32_t version, struct error *error)
 {
+    struct slots_table s;
     int rc = 0;
     if (atomic_load(&head_of(p)->state[version].allocated))
         return 0;
     do
         rc = kv_state_allocate(&p->child->kv, version, error);
-    while (rc != 0 && room_from_kept(p, slot));
+    while (rc != 0 && room_from_kept(p, slot, slots_table(p, &s)->version_bytes));
     kept_publish(p);
     return rc;
 }

@@ -481,16 +481,17 @@ double budget_share(const struct supervisor *s, uint64_t quota)
 
 double budget_share_now(const struct supervisor *s)
 {
-    return budget_share(s, s->budget.quota ? s->budget.quota : s->budget.ledger.quota);
+    const struct budget *b = &s->budget;
+    uint64_t quota = b->quota ? b->quota : b->ledger.quota;
+    return budget_share(s, b->facts.lent_bytes > 0 ? ledger_unlent(&b->facts).quota : quota);
 }
 
 int budget_change(struct supervisor *s, uint64_t bytes, struct error *error)
 {
     struct budget *b = &s->budget;
-    struct ledger_facts facts = b->facts, without = b->facts;
-    facts.budget = without.budget = bytes;
-    without.lent_bytes = 0;
-    struct ledger_result ledger = ledger_make(&facts), all = ledger_make(&without);
+    struct ledger_facts facts = b->facts;
+    facts.budget = bytes;
+    struct ledger_result ledger = ledger_make(&facts), all = ledger_unlent(&facts);
     if (bytes < ledger.min_budget)
         return budget_too_small(bytes, ledger.min_budget, error);
     struct knobs knobs; /* a measured loss may hold for a minimum of resident experts only */

@@ -142,9 +142,7 @@ static uint64_t lent_cost(const struct ledger_facts *f)
 
 uint64_t ledger_lend(const struct ledger_facts *f, uint64_t wanted)
 {
-    struct ledger_facts facts = *f;
-    facts.lent_bytes = 0;
-    struct ledger_result none = ledger_make(&facts);
+    struct ledger_result none = ledger_unlent(f);
     uint64_t most = none.quota > none.quota_min ? none.quota - none.quota_min : 0;
     uint64_t half = none.quota > f->dense_bytes ? (none.quota - f->dense_bytes) / 2 : 0;
     most = min_u64(most, half) + none.spare;
@@ -171,6 +169,13 @@ struct ledger_result ledger_make(const struct ledger_facts *f)
     p.nodes = align_up(p.quota / NODE_DIVISOR, PAGE_BYTES);
     p.flight = flight(f, p.quota);
     return p;
+}
+
+struct ledger_result ledger_unlent(const struct ledger_facts *f)
+{
+    struct ledger_facts facts = *f;
+    facts.lent_bytes = 0;
+    return ledger_make(&facts);
 }
 
 bool ledger_quota_moves(uint64_t now, uint64_t wanted)

@@ -39,7 +39,8 @@ struct ledger_facts {
     /* the engine */
     uint64_t segments_bytes; /* all, without the arena's payload and the KV cache */
     uint64_t kv_bytes;       /* keys, values and states: the pool that all sequences share */
-    uint64_t lent_bytes;     /* of experts, for kept prefixes beside the pool */
+    uint64_t lent_bytes; /* for kept prefixes beside the pool, where experts lend: all of it, what
+                              * they would not need included; 0: they lend nothing */
     uint64_t
         private_bytes;    /* reservations of all processes, including successors of crashed ones */
     uint64_t text_bytes;  /* programs and libraries, once per file */
@@ -66,11 +67,15 @@ struct ledger_result {
     uint64_t min_budget; /* minimum budget, a whole number of MiB */
 };
 
-/* Of `wanted` bytes for kept prefixes, what experts can lend: they keep half of what they would have,
- * and the minimum. 0 where they do not need so much themselves. Whatever f->lent_bytes is. */
+/* Of `wanted` bytes for kept prefixes, what they can have if experts lend: these keep half of what
+ * they would have, and the minimum. 0 where experts need not lend for so much. Whatever f->lent_bytes
+ * is. */
 uint64_t ledger_lend(const struct ledger_facts *f, uint64_t wanted);
 
 struct ledger_result ledger_make(const struct ledger_facts *facts);
+
+/* The same where nothing is lent: what experts have when it comes back, and what is left then. */
+struct ledger_result ledger_unlent(const struct ledger_facts *facts);
 
 /* The smallest budget for the dense weights and `bytes` of experts (of their slots), at least the
  * experts of the minimum. */

@@ -48,32 +48,41 @@ bool lend_quota_settled(const struct supervisor *s)
            segment_allocated_bytes(s->segments[SEGMENT_ARENA].fd) <= b->quota + PAGE_BYTES;
 }
 
-/* Of kept prefixes beside the pool, but what experts do not need; or what they may still take,
- * because compute has not seen yet that they may use less. */
+/* Of kept prefixes beside the pool, or what they may still take, because compute has not seen yet
+ * that they may use less. 0: experts do not need it. */
 static uint64_t lent_in_use(const struct supervisor *s)
 {
     uint64_t kv = kv_bytes_now(s), pool = s->budget.facts.kv_bytes;
     uint64_t used = kv > pool ? kv - pool : 0,
              may = compute_has(s, CTR_COMPUTE_kv_spare_seen_bytes);
     uint64_t most = used > may ? used : may;
-    return most > s->budget.spare ? most - s->budget.spare : 0;
+    return most > ledger_unlent(&s->budget.facts).spare ? most : 0;
+}
+
+/* Lossy presets depend on which experts are in memory, and with a plan one may be chosen at any
+ * time: its set of experts is made of all that they have. */
+static bool may_lend(const struct supervisor *s)
+{
+    return !s->params.deterministic && !s->plan && !model_requests_lossy(s);
 }
 
 /* Of so much, as far as experts and --keep-kv allow it. */
 static uint64_t lent_within(const struct supervisor *s, uint64_t wanted)
 {
     const struct budget *b = &s->budget;
-    uint64_t kept = s->params.deterministic ? 0 : s->params.keep_kv;
+    uint64_t kept = may_lend(s) ? s->params.keep_kv : 0;
     uint64_t most = kept > b->facts.kv_bytes ? kept - b->facts.kv_bytes : 0;
     return ledger_lend(&b->facts, wanted < most ? wanted : most);
 }
 
-/* What compute wishes for kept prefixes (slots/worth.c). While a smaller budget is not in effect, they get nothing: they yield first. */
+/* What compute wishes for kept prefixes (slots/worth.c), as far as the machine has it. While a smaller
+ * budget is not in effect, they get nothing: they yield first. */
 static uint64_t lent_wanted(const struct supervisor *s)
 {
     const struct budget *b = &s->budget;
     uint64_t wanted = compute_has(s, CTR_COMPUTE_kv_wanted_bytes);
-    return b->wanted < b->applied ? 0 : lent_within(s, wanted);
+    uint64_t machine = align_down(spare_of_machine(s), MIB);
+    return b->wanted < b->applied ? 0 : lent_within(s, wanted < machine ? wanted : machine);
 }
 
 /* Memory is reserved before prefixes get it, and until they have left it. */
@@ -95,18 +104,20 @@ void lend_settle(struct supervisor *s)
         b->lent = wanted < b->facts.lent_bytes ? wanted : b->facts.lent_bytes;
 }
 
-/* What is left for kept prefixes, in steps, so that what changes with every page of a process costs
- * no checkpoint; and what experts lend them. */
+/* What kept prefixes may use beside the pool: what experts do not need, in steps, so that what changes
+ * with every page of a process costs no checkpoint; or more, where experts lend and have left it.
+ * Lending that begins or ends does not touch the former. */
 void lend_send(struct supervisor *s)
 {
     struct budget *b = &s->budget;
-    uint64_t machine = spare_of_machine(s), spare = b->ledger.spare;
+    uint64_t machine = spare_of_machine(s), spare = ledger_unlent(&b->facts).spare;
     b->spare = ledger_spare_step(spare < machine ? spare : machine, b->spare);
     atomic_store_explicit(&s->directory.head->kv_lent_max_mib,
                           (uint32_t)(lent_within(s, UINT64_MAX) / MIB), memory_order_relaxed);
-    uint64_t left = machine > b->spare ? align_down(machine - b->spare, MIB) : 0;
-    atomic_store_explicit(&s->directory.head->kv_spare_bytes,
-                          b->spare + (b->lent < left ? b->lent : left), memory_order_relaxed);
+    uint64_t all = align_down(machine, MIB);
+    uint64_t lent = b->lent < all ? b->lent : all;
+    atomic_store_explicit(&s->directory.head->kv_spare_bytes, lent > b->spare ? lent : b->spare,
+                          memory_order_relaxed);
 }
 
 /* Kept prefixes have left the memory that experts need. */

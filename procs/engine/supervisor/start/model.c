@@ -220,6 +220,15 @@ static int check_preset(struct supervisor *s, uint32_t preset, double share,
     return check_loss(s, preset, &served, error);
 }
 
+bool model_requests_lossy(const struct supervisor *s)
+{
+    struct knobs knobs;
+    struct error error;
+    return run_knobs(&s->params, atomic_load(&s->procs->preset_requested), s->plan, &knobs,
+                     &error) != 0 ||
+           knobs_lossy(&knobs);
+}
+
 int model_check_preset(struct supervisor *s, uint32_t preset, double share, struct knobs *knobs,
                        struct error *error)
 {

@@ -23,6 +23,8 @@ int model_take(struct supervisor *s, struct error *error);
  * experts' bytes that fit. Fills *knobs. */
 int model_check_preset(struct supervisor *s, uint32_t preset, double share, struct knobs *knobs,
                        struct error *error);
+/* Whether the requested preset is a lossy one, or one that cannot be resolved. */
+bool model_requests_lossy(const struct supervisor *s);
 /* Whether the requested preset, which can run now, could also run with this throttle of a loader
  * (0: none) in place of the present one; 0 also if it cannot run now, since that is not because of
  * the throttle. */

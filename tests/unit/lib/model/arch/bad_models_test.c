@@ -26,7 +26,24 @@ static void join(struct make *m)
     make_add_tensor(m, B "ffn_gate_up_exps.weight", TENSOR_F32, 4, 8, 3);
 }
 
+/* Inner size 1, and a matrix of all experts without that dimension. */
+static void flat_experts(struct make *m)
+{
+    make_u32(m, "dots1.expert_feed_forward_length", 1);
+    make_drop_tensor(m, B "ffn_gate_exps.weight");
+    make_add_tensor(m, B "ffn_gate_exps.weight", TENSOR_F32, 4, 3, 1);
+    make_drop_tensor(m, B "ffn_up_exps.weight");
+    make_add_tensor(m, B "ffn_up_exps.weight", TENSOR_F32, 4, 1, 3);
+    make_drop_tensor(m, B "ffn_down_exps.weight");
+    make_add_tensor(m, B "ffn_down_exps.weight", TENSOR_F32, 1, 4, 3);
+    for (size_t i = 0; i < m->tensor_count; i++)
+        if (strstr(m->tensors[i].name, "_shexp.weight"))
+            make_resize(m, m->tensors[i].name, strstr(m->tensors[i].name, "down") ? 1 : 4,
+                        strstr(m->tensors[i].name, "down") ? 4 : 1);
+}
+
 #define EDITS(X)                                                                                   \
+    X(dots1, experts_flat, "ffn_gate_exps.weight is 4 x 3 x 1 x 1; 4 x 1 x 3", flat_experts(m))    \
     X(glm4moe, bias_missing, "tensor blk.0.exp_probs_b.bias is missing",                           \
       make_drop_tensor(m, B "exp_probs_b.bias"))                                                   \
     X(glm4moe, all_dense, "no layer has experts",                                                  \

@@ -48,6 +48,11 @@ START_TEST(rotations_by_an_array)
     ck_assert(rotated(index, 0) == 2 && rotated(index, 1) == 2);
     free(index);
     make_arch(&m, "granite_swa", 2, false);
+    make_i32s(&m, "granite_swa.expert_used_count", (const int32_t[]){1, 1}, 2);
+    index = read(&m);
+    ck_assert_uint_eq(index->hparams.experts_used, 1);
+    free(index);
+    make_arch(&m, "granite_swa", 2, false);
     make_i32s(&m, "granite_swa.attention.rope_pattern", (const int32_t[]){1, 2}, 2);
     rejected(&m, "rope_pattern' is 2 for layer 1: not 0 or 1");
 }

@@ -300,6 +300,18 @@ static void latent(struct make *m)
         edit_latent(m, layer);
 }
 
+static void latent_wide(struct make *m)
+{
+    make_u32(m, N "moe_latent_size", 5);
+}
+
+static void other_epsilon(struct make *m)
+{
+    make_drop_key(m, N "attention.layer_norm_epsilon");
+    if (!make_key(m, N "attention.layer_norm_rms_epsilon"))
+        make_f32(m, N "attention.layer_norm_rms_epsilon", 1e-5f);
+}
+
 static void latent_missing(struct make *m)
 {
     make_u32(m, N "moe_latent_size", 4);
@@ -318,6 +330,8 @@ static const struct {
     {used_alike, NULL, 1, 4},
     {old_size, NULL, 2, 4},
     {latent, NULL, 2, 3},
+    {other_epsilon, NULL, 2, 4},
+    {latent_wide, "with 5 elements are wider than layers of 4", 0, 0},
     {used_differ, "for layer 1 and 1 for layer 3: layers whose experts differ in number", 0, 0},
     {sizes_differ, "for layer 1 and 8 for layer 3: layers whose experts differ in number", 0, 0},
     {used_few, "expert_used_count' has 2 numbers for 4 layers", 0, 0},
@@ -384,6 +398,25 @@ START_TEST(names_by_kind)
 }
 END_TEST
 
+/* Ling's decays are always bounded; the bound may be as low as the row says. */
+START_TEST(bounds_of_decays)
+{
+    static const float bounds[] = {0, -5, -100};
+    for (size_t i = 0; i < ARRAY_LEN(bounds); i++) {
+        struct make m;
+        struct error error = {0};
+        make_arch(&m, "bailingmoe3", 2, false);
+        make_drop_key(&m, "bailingmoe3.kda.gate_lower_bound");
+        if (bounds[i] < 0)
+            make_f32(&m, "bailingmoe3.kda.gate_lower_bound", bounds[i]);
+        struct model_index *index = make_index(&m, &error);
+        ck_assert_msg(index, "%s", error.text);
+        ck_assert(index->hparams.decay_bound == (bounds[i] < 0 ? bounds[i] : -5));
+        free(index);
+    }
+}
+END_TEST
+
 /* Every question about layers with experts is answered by the table of layers. */
 START_TEST(experts_in_any_layers)
 {
@@ -440,6 +473,7 @@ int main(void)
     tcase_add_loop_test(t, numbers_by_layer, 0, ARRAY_LEN(of_one_part));
     tcase_add_test(t, row_of_kda);
     tcase_add_test(t, names_by_kind);
+    tcase_add_test(t, bounds_of_decays);
     tcase_add_test(t, experts_in_any_layers);
     tcase_add_test(t, forged_parts);
     suite_add_tcase(s, t);

@@ -82,6 +82,30 @@ START_TEST(what_is_no_utf8)
 }
 END_TEST
 
+/* Half a million digits, with and without a letter after them: a search that begins again at each
+ * digit would not end within the limit of the test. */
+START_TEST(long_runs_of_digits)
+{
+    static const char *const names[] = {"cohere2moe", "afmoe"};
+    const size_t digits = 500000;
+    char *text = malloc(digits + 1);
+    struct error error = {0};
+    memset(text, '7', digits);
+    text[digits] = 'a';
+    for (size_t i = 0; i < 2 * ARRAY_LEN(names); i++) {
+        const char *name = names[i / 2];
+        struct words *w = words_open(pretokenizer_find(name, strlen(name)), &error);
+        size_t bytes = digits + i % 2, seen = 0;
+        ck_assert_msg(w != NULL, "%s", error.text);
+        ck_assert_msg(words_split(w, text, bytes, any_word, &seen, &error) == 0, "%s: %s", name,
+                      error.text);
+        ck_assert_uint_eq(seen, bytes);
+        words_close(w);
+    }
+    free(text);
+}
+END_TEST
+
 /* Every row of the table has vectors. */
 START_TEST(words_of_another_implementation)
 {
@@ -112,6 +136,7 @@ int main(void)
     tcase_set_timeout(tcase, 60);
     tcase_add_test(tcase, words_of_another_implementation);
     tcase_add_test(tcase, what_is_no_utf8);
+    tcase_add_test(tcase, long_runs_of_digits);
     suite_add_tcase(suite, tcase);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

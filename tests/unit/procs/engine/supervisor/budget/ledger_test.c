@@ -220,6 +220,8 @@ START_TEST(lent_memory_is_within_the_budget)
             ck_assert(wanted > without.spare || f.lent_bytes == 0);
             ck_assert_uint_ge(f.lent_bytes, before);
             before = f.lent_bytes;
+            ck_assert_uint_eq(ledger_unlent(&f).spare, without.spare); /* it stays with prefixes */
+            ck_assert_uint_eq(ledger_unlent(&f).quota, without.quota);
             ck_assert_uint_eq(p.min_budget, min_budget);
             ck_assert_uint_ge(p.quota, without.quota_min);
             ck_assert_uint_ge(2 * (p.quota - f.dense_bytes) + 256 * KIB,
