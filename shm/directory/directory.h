@@ -62,11 +62,10 @@ struct directory_head {
     _Atomic uint32_t draining;    /* writer: supervisor */
     _Atomic uint64_t quota_bytes; /* writer: supervisor: target for backed arena bytes (header page
                                      not counted) */
-    _Atomic uint64_t
-        kv_spare_bytes;             /* writer: supervisor: of the budget, which experts do not need:
-                                      * compute keeps prefixes there, and gives it back */
-    _Atomic uint32_t quota_epoch;   /* writer: supervisor, after quota_bytes */
-    _Atomic uint32_t quota_applied; /* writer: cache: epoch whose quota backed bytes obey */
+    _Atomic uint64_t kv_spare_bytes; /* writer: supervisor: of the budget, what experts do not need,
+                                     * or lend: compute keeps prefixes there, and gives it back */
+    _Atomic uint32_t quota_epoch;    /* writer: supervisor, after quota_bytes */
+    _Atomic uint32_t quota_applied;  /* writer: cache: epoch whose quota backed bytes obey */
     _Atomic uint64_t
         experts_payload_max; /* writer: supervisor: --resident-experts cap in payload bytes;
                                              UINT64_MAX: none */

@@ -204,9 +204,9 @@ static double avoidable(const struct slots *p, uint64_t misses, uint64_t near)
     uint64_t experts = p->child->model->expert_bytes;
     double evicted = misses > 0 && window > 0 ? (double)near / (double)misses * step / window : 0;
     double alike = experts > resident ? step / (double)(experts - resident) : 0;
-    if (atomic_load_explicit(&d->quota_bytes, memory_order_relaxed) >=
-        p->child->model->dense_bytes + p->child->model->expert_slot_bytes)
-        return 0; /* all have memory, and are only not read yet */
+    uint64_t all = p->child->model->dense_bytes + p->child->model->expert_slot_bytes;
+    if (atomic_load_explicit(&d->quota_bytes, memory_order_relaxed) >= all - all / 100)
+        return 0; /* all have memory, but for noise, and are only not read yet */
     return evicted > alike ? evicted : alike;
 }
 

@@ -435,12 +435,24 @@ static void settle(struct supervisor *s)
     log_info("budget %s is in effect", budget_text(b->applied, text));
 }
 
+/* Before a smaller budget is in effect, prefixes leave their memory, and experts need not leave for
+ * it what they would read again at once. */
+static uint64_t quota_wanted(const struct budget *b)
+{
+    uint64_t quota = b->ledger.quota;
+    if (b->wanted >= b->applied)
+        return quota;
+    uint64_t unlent = ledger_unlent(&b->facts).quota;
+    uint64_t keeps = b->quota < unlent ? b->quota : unlent;
+    return quota > keeps ? quota : keeps;
+}
+
 static void quota_follow(struct supervisor *s)
 {
     struct budget *b = &s->budget;
     lend_reserve(s);
     b->ledger = ledger_make(&b->facts);
-    uint64_t quota = b->ledger.quota;
+    uint64_t quota = quota_wanted(b);
     if (quota < b->ledger.quota_min && b->facts.lent_bytes > 0) {
         quota = b->ledger.quota_min; /* prefixes are leaving what they have of it */
     } else if (quota < b->ledger.quota_min) {
@@ -510,13 +522,14 @@ int budget_change(struct supervisor *s, uint64_t bytes, struct error *error)
         }
         cgroup_limit(s, bytes);
         b->applied = bytes;
-        quota_send(s, ledger.quota);
+        quota_send(s, ledger.quota > ledger.quota_min ? ledger.quota : ledger.quota_min);
         lend_send(s);
         return 0;
     }
     /* What prefixes have of it is left before the smaller budget is in effect. */
-    quota_send(s, ledger.quota > ledger.quota_min ? ledger.quota : ledger.quota_min);
     b->ledger = ledger;
+    uint64_t quota = quota_wanted(b);
+    quota_send(s, quota > ledger.quota_min ? quota : ledger.quota_min);
     b->lent = 0;
     lend_send(s);
     settle(s);

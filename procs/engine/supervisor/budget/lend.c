@@ -75,14 +75,13 @@ static uint64_t lent_within(const struct supervisor *s, uint64_t wanted)
     return ledger_lend(&b->facts, wanted < most ? wanted : most);
 }
 
-/* What compute wishes for kept prefixes (slots/worth.c), as far as the machine has it. While a smaller
- * budget is not in effect, they get nothing: they yield first. */
+/* What compute wishes for kept prefixes (slots/worth.c). While a smaller budget is not in effect, they
+ * get nothing: they yield first. */
 static uint64_t lent_wanted(const struct supervisor *s)
 {
     const struct budget *b = &s->budget;
     uint64_t wanted = compute_has(s, CTR_COMPUTE_kv_wanted_bytes);
-    uint64_t machine = align_down(spare_of_machine(s), MIB);
-    return b->wanted < b->applied ? 0 : lent_within(s, wanted < machine ? wanted : machine);
+    return b->wanted < b->applied ? 0 : lent_within(s, wanted);
 }
 
 /* Memory is reserved before prefixes get it, and until they have left it. */

@@ -195,7 +195,8 @@ json_t *stats_memory(struct supervisor *s)
     put(ledger, "kv_bytes", f->kv_bytes);
     put(ledger, "kv_spare_bytes",
         atomic_load_explicit(&s->directory.head->kv_spare_bytes, memory_order_relaxed));
-    put(ledger, "kv_lent_bytes", f->lent_bytes);
+    uint64_t unlent = ledger_unlent(f).spare;
+    put(ledger, "kv_lent_bytes", f->lent_bytes > unlent ? f->lent_bytes - unlent : 0);
     put(ledger, "private_bytes", f->private_bytes);
     put(ledger, "text_bytes", f->text_bytes);
     put(ledger, "kernel_bytes", p->kernel);

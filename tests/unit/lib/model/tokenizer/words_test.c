@@ -4,6 +4,7 @@
 #include <check.h>
 #include <jansson.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -82,6 +83,37 @@ START_TEST(what_is_no_utf8)
 }
 END_TEST
 
+static int note_word(void *arg, const char *word, size_t bytes)
+{
+    char *out = arg;
+    (void)word;
+    snprintf(out + strlen(out), 32 - strlen(out), " %zu", bytes);
+    return 0;
+}
+
+/* What is a part of a word after digits: by the package tokenizers, in which that is \b. */
+START_TEST(ends_of_words)
+{
+    static const struct {
+        const char *text, *words;
+    } rows[] = {{"1234", " 1 3"},         {"1234\u2460", " 1 3 3"}, {"1234\u00b2", " 3 3"},
+                {"1000\u2076", " 1 3 3"}, {"1234\u2167", " 3 4"},   {"1234\u0301", " 3 1 2"},
+                {"1234_", " 3 1 1"},      {"1234\u200d", " 1 3 3"}};
+    const char *const name = "cohere2moe";
+    struct error error = {0};
+    struct words *w = words_open(pretokenizer_find(name, strlen(name)), &error);
+    ck_assert_ptr_nonnull(w);
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        char got[32] = "";
+        ck_assert_int_eq(words_split(w, rows[i].text, strlen(rows[i].text), note_word, got, &error),
+                         0);
+        ck_assert_msg(strcmp(got, rows[i].words) == 0, "%s:%s, not%s", rows[i].text, got,
+                      rows[i].words);
+    }
+    words_close(w);
+}
+END_TEST
+
 /* Half a million digits, with and without a letter after them: a search that begins again at each
  * digit would not end within the limit of the test. */
 START_TEST(long_runs_of_digits)
@@ -136,6 +168,7 @@ int main(void)
     tcase_set_timeout(tcase, 60);
     tcase_add_test(tcase, words_of_another_implementation);
     tcase_add_test(tcase, what_is_no_utf8);
+    tcase_add_test(tcase, ends_of_words);
     tcase_add_test(tcase, long_runs_of_digits);
     suite_add_tcase(suite, tcase);
     SRunner *runner = srunner_create(suite);
