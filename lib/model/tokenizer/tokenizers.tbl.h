@@ -135,9 +135,8 @@
 /* Digits in threes from the end, of a run that ends where a word does. The published expression looks
  * for that end again from each digit: here it is done once per run, and its other groups follow each
  * other. The class is that of \b in tokenizers, PCRE2 has another one. */
-#define WORD_CLASS "[\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\x{b2}\\x{b3}\\x{b9}\\x{bc}-\\x{be}]"
-#define EXPR_GROUPED                                                                               \
-    "(?<!\\d)\\d{1,3}(?=(?:\\d{3})*+(?!" WORD_CLASS "))|(?<=\\d)\\G\\d{3}"
+#define WORD_CLASS   "[\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\x{b2}\\x{b3}\\x{b9}\\x{bc}-\\x{be}]"
+#define EXPR_GROUPED "(?<!\\d)\\d{1,3}(?=(?:\\d{3})*+(?!" WORD_CLASS "))|(?<=\\d)\\G\\d{3}"
 PUBLISHED(EXPR_GROUPED, "\\d{1,3}(?=(?:\\d{3})*\\b)")
 
 #define DIGIT  "\\p{N}"
