@@ -51,11 +51,13 @@ static struct advice advice_of(uint64_t budget, unsigned tokens)
 #define CONTEXTS   8 /* of TOKENS: the model's context */
 #define BUDGETS    8
 #define BUDGET_MIB 2
-#define LESS       1u /* the measured memory of two engines differs by that of one or two contexts */
-#define MORE       3u
+/* The measured memory of two engines differs by that of one or two contexts. */
+#define LESS 1u
+#define MORE 3u
 
-/* A pool for about the number that the budget is said to hold leaves all experts in it, and a larger
- * one does not. The budget is one that holds some: measured processes need less than estimated ones. */
+/* A pool for about the number that the budget is said to hold leaves all experts in it, and a
+ * larger one does not. The budget is one that holds some: measured processes need less than
+ * estimated ones. */
 static void advice(void)
 {
     struct advice a = {.sequences = 0};
@@ -82,7 +84,8 @@ static void advice(void)
 
 /* ---- bench ---- */
 
-/* `sluice bench` of sequences that decode together: every access is counted, and they share passes. */
+/* `sluice bench` of sequences that decode together: every access is counted, and they share
+ * passes. */
 static void check_bench(const json_t *doc, size_t variant, uint64_t sequences)
 {
     const json_t *tests =

@@ -392,7 +392,7 @@ enum layer_mixer {
     MIXER_SHORTCONV, /* gated convolution over time */
     MIXER_MAMBA2,    /* Mamba-2: convolution over time, then a recurrence without a delta term */
     MIXER_KDA,       /* Kimi delta attention: as DeltaNet, with a decay per key channel */
-    MIXER_NONE,
+    MIXER_NONE,      /* there is none */
     MIXER__COUNT
 };
 enum layer_ffn {

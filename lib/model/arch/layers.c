@@ -125,36 +125,53 @@ int arch_read_kinds(const struct arch *arch, const struct gguf *g, struct model_
                       : (found < 0 ? -1 : 0);
 }
 
+/* Numbers of an array with one per block, in place of the number of the key. */
+struct numbers {
+    const struct arch_row *own; /* of that key */
+    char name[ARCH_KEY_BYTES];
+    struct gguf_array a;
+};
+
+/* 1, or 0 if the file has no such array. */
+static int open_numbers(const struct arch *arch, size_t field, const struct gguf *g,
+                        const struct model_hparams *h, struct numbers *n, struct error *error)
+{
+    n->own = arch_uint_row(arch, field);
+    arch_full_key(arch, n->own->key, n->name);
+    int found = gguf_get_uints(g, n->name, &n->a, error);
+    return found > 0 && check_length(h, &n->a, n->name, error) != 0 ? -1 : found;
+}
+
+static int check_number(const struct numbers *n, uint32_t layer, uint64_t value,
+                        struct error *error)
+{
+    if (value < (uint64_t)n->own->min || value > (uint64_t)n->own->max)
+        return error_set(error, ERR_BAD_INPUT,
+                         "key '%s' is %" PRIu64 " for layer %" PRIu32 ": not between %.0f and %.0f",
+                         n->name, value, layer, n->own->min, n->own->max);
+    return 0;
+}
+
 int arch_read_array(const struct arch *arch, const struct arch_row *row, const char *key,
                     const struct gguf *g, struct model_hparams *h, struct error *error)
 {
-    const struct arch_row *own = arch_uint_row(arch, row->other);
-    char name[ARCH_KEY_BYTES];
-    struct gguf_array a;
+    struct numbers n;
     (void)key; /* the row has none */
-    arch_full_key(arch, own->key, name);
-    int found = gguf_get_uints(g, name, &a, error);
+    int found = open_numbers(arch, row->other, g, h, &n, error);
     if (found <= 0)
         return found;
-    if (check_length(h, &a, name, error) != 0)
-        return -1;
     uint32_t *field[] = {
         [LAYER_FULL] = arch_uint(h, row->other), [LAYER_WINDOW] = arch_uint(h, row->offset)};
     for (uint32_t layer = 0; layer < h->layers; layer++) {
         uint64_t value;
-        if (gguf_array_uint(&a, name, &value, error) != 0)
+        if (gguf_array_uint(&n.a, n.name, &value, error) || check_number(&n, layer, value, error))
             return -1;
-        if (value < (uint64_t)own->min || value > (uint64_t)own->max)
-            return error_set(error, ERR_BAD_INPUT,
-                             "key '%s' is %" PRIu64 " for layer %" PRIu32
-                             ": not between %.0f and %.0f",
-                             name, value, layer, own->min, own->max);
         uint32_t *to = field[h->layer_kind[layer]]; /* the layers of a kind have the same number */
         if (*to != 0 && *to != value)
             return error_set(error, ERR_BAD_INPUT,
                              "key '%s' is %" PRIu64 " for layer %" PRIu32 ", but %" PRIu32
                              " for another of its kind",
-                             name, value, layer, *to);
+                             n.name, value, layer, *to);
         *to = (uint32_t)value;
     }
     if (*field[LAYER_FULL] == 0)
@@ -191,34 +208,26 @@ int arch_read_limits(const struct arch *arch, const struct arch_row *row, const 
 int arch_read_same(const struct arch *arch, const struct arch_row *row, const char *key,
                    const struct gguf *g, struct model_hparams *h, struct error *error)
 {
-    const struct arch_row *own = arch_uint_row(arch, row->offset);
     uint32_t *field = arch_uint(h, row->offset), first = h->layers;
-    char name[ARCH_KEY_BYTES];
-    struct gguf_array a;
+    struct numbers n;
     (void)key; /* the row has none */
-    arch_full_key(arch, own->key, name);
-    int found = gguf_get_uints(g, name, &a, error);
+    int found = open_numbers(arch, row->offset, g, h, &n, error);
     if (found <= 0)
         return found;
-    if (check_length(h, &a, name, error) != 0)
-        return -1;
     for (uint32_t layer = 0; layer < h->layers; layer++) {
         uint64_t value;
-        if (gguf_array_uint(&a, name, &value, error) != 0)
+        if (gguf_array_uint(&n.a, n.name, &value, error) != 0)
             return -1;
         if (!hparams_layer_has_experts(h, layer))
             continue;
-        if (value < (uint64_t)own->min || value > (uint64_t)own->max)
-            return error_set(error, ERR_BAD_INPUT,
-                             "key '%s' is %" PRIu64 " for layer %" PRIu32
-                             ": not between %.0f and %.0f",
-                             name, value, layer, own->min, own->max);
+        if (check_number(&n, layer, value, error) != 0)
+            return -1;
         if (first < h->layers && value != *field)
             return error_set(error, ERR_BAD_INPUT,
                              "key '%s' is %" PRIu32 " for layer %" PRIu32 " and %" PRIu64
                              " for layer %" PRIu32
                              ": layers whose experts differ in number or size are not supported",
-                             name, *field, first, value, layer);
+                             n.name, *field, first, value, layer);
         first = first < h->layers ? first : layer;
         *field = (uint32_t)value;
     }

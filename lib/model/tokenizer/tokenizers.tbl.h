@@ -126,15 +126,15 @@
  * for at the start of a run, so that a long one does not take long. */
 #define EXPR_DIGITS_FROM_END "(?<!\\p{N})\\p{N}{1,2}(?=(?:\\p{N}{3})*+(?!\\p{N}))|\\p{N}{3}"
 /* Blocks of Han, kana, Thai, Lao, Khmer, Myanmar and Hangul. llama.cpp has U+8C48 for U+F900, to
- * which its text was normalised. These are no texts of a tokenizer.json: llama.cpp has code instead of
- * the first one. */
+ * which its text was normalised. These are no texts of a tokenizer.json: llama.cpp has code
+ * instead of the first one. */
 #define EXPR_AFMOE_SCRIPTS                                                                         \
     "[\u4e00-\u9fff\u3400-\u4dbf\uf900-\ufaff\u3040-\u309f\u30a0-\u30ff\uff65-\uff9f\u2f00-\u2fdf" \
     "\u0e40-\u0e7f\u0e80-\u0eff\u1780-\u17ff\u1000-\u109f\uaa60-\uaa7f\ua9e0-\ua9ff\uac00-\ud7af"  \
     "\u1100-\u11ff]+"
-/* Digits in threes from the end, of a run that ends where a word does. The published expression looks
- * for that end again from each digit: here it is done once per run, and its other groups follow each
- * other. The class is that of \b in tokenizers, PCRE2 has another one. */
+/* Digits in threes from the end, of a run that ends where a word does. The published expression
+ * looks for that end again from each digit: here it is done once per run, and its other groups
+ * follow each other. The class is that of \b in tokenizers, PCRE2 has another one. */
 #define WORD_CLASS   "[\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\x{b2}\\x{b3}\\x{b9}\\x{bc}-\\x{be}]"
 #define EXPR_GROUPED "(?<!\\d)\\d{1,3}(?=(?:\\d{3})*+(?!" WORD_CLASS "))|(?<=\\d)\\G\\d{3}"
 PUBLISHED(EXPR_GROUPED, "\\d{1,3}(?=(?:\\d{3})*\\b)")

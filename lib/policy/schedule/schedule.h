@@ -58,19 +58,19 @@ uint64_t schedule_gap_ns(const struct schedule_pace *streams);
  * SCHEDULE_SIDE_REQUESTS others pass. No two have the same. */
 #define SCHEDULE_SIDE_REQUESTS 8u
 uint64_t schedule_turn(uint64_t arrival, bool side);
-/* Whether a request may start where `sides` side requests run, of at most `places` sequences: a side
- * request leaves one place to conversations, if there is another one. */
+/* Whether a request may start where `sides` side requests run, of at most `places` sequences: a
+ * side request leaves one place to conversations, if there is another one. */
 bool schedule_has_place(uint32_t places, uint32_t sides, bool side);
 
-/* Prompts that arrive together often begin alike. One of them is computed, and the others follow it:
- * without rows of their own, they wait until it has theirs, and take them. That is no slower for
- * them, because the rows that they lack would be computed in the same passes as those of the leader,
- * which is as far as they are; and then one more pass computes the rest of their prompt. So it
- * must save as many rows as take the time of a pass, at least SCHEDULE_FOLLOW_LEAST; a pass of
- * SCHEDULE_FOLLOW_MOST reads nearly all experts, and takes longer than one of a few rows.
+/* Prompts that arrive together often begin alike. One of them is computed, and the others follow
+ * it: without rows of their own, they wait until it has theirs, and take them. That is no slower
+ * for them, because the rows that they lack would be computed in the same passes as those of the
+ * leader, which is as far as they are; and then one more pass computes the rest of their prompt.
+ * So it must save as many rows as take the time of a pass, at least SCHEDULE_FOLLOW_LEAST; a pass
+ * of SCHEDULE_FOLLOW_MOST reads nearly all experts, and takes longer than one of a few rows.
  *
- * A sequence follows an earlier one in turn only: that one keeps its memory as long as it runs, and
- * the first of all always continues, so none starves. A conversation does not wait for a side
+ * A sequence follows an earlier one in turn only: that one keeps its memory as long as it runs,
+ * and the first of all always continues, so none starves. A conversation does not wait for a side
  * request, whose rows come last. */
 #define SCHEDULE_FOLLOW_LEAST 64u
 #define SCHEDULE_FOLLOW_MOST  256u
@@ -87,8 +87,9 @@ struct schedule_follower { /* a sequence without rows, which could begin now */
     uint32_t rows; /* that it would begin with */
     bool side;
 };
-/* The number of the leader to wait for, the one that gives most rows, of these the earliest in turn.
- * SCHEDULE_NONE: it begins now. Asked again when that one has the rows, or computes no more. */
+/* The number of the leader to wait for, the one that gives most rows, of these the earliest in
+ * turn. SCHEDULE_NONE: it begins now. Asked again when that one has the rows, or computes no
+ * more. */
 uint32_t schedule_leader(const struct schedule_leader *leaders, uint32_t count,
                          const struct schedule_follower *f, const struct schedule_pace *pace);
 
@@ -108,7 +109,8 @@ struct schedule_limits {
 };
 
 /* Writes the rows of each sequence in the next pass: the first rows[i] of its missing tokens.
- * count: at most SCHEDULE_SEQUENCES_MAX. Returns their sum, which is 0 only if no token is missing. */
+ * count: at most SCHEDULE_SEQUENCES_MAX. Returns their sum, which is 0 only if no token is
+ * missing. */
 uint32_t schedule_pass(const struct schedule_sequence *sequences, uint32_t count,
                        const struct schedule_limits *limits, const struct schedule_pace *pace,
                        uint32_t *rows);

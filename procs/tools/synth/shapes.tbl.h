@@ -37,24 +37,25 @@ SHAPE(
     "experts=128 experts_used=8 expert_inner=1408 dense_layers=1 dense_inner=10944 shared_count=1 "
     "norm_top_k=1 expert_scale=1 groups=1 groups_used=1 rope_dims=64 rms_eps=1e-5 "
     "rope_theta=1000000")
-/* checked: transformers' Step3p7TextConfig; query heads and window of layers with a window, scale and
- * context: not checked. Full layers are 0, 4, 8 ...; here 11 instead of 12, every fourth */
+/* checked: transformers' Step3p7TextConfig; query heads and window of layers with a window, scale
+ * and context: not checked. Full layers are 0, 4, 8 ...; here 11 instead of 12, every fourth */
 SHAPE(
     "step-3.5-flash", "step35",
     "layers=45 hidden=4096 heads=64 heads_window=96 kv_heads=8 head_size=128 vocab=128815 "
     "context=262144 experts=288 experts_used=8 expert_inner=1280 shared_inner=1280 dense_layers=3 "
     "dense_inner=11264 norm_top_k=1 expert_scale=3 window=512 full_every=4 rms_eps=1e-5 "
     "rope_theta=5000000 rope_theta_window=10000")
-/* checked: transformers' LagunaConfig (defaults of poolside/Laguna-XS.2); query heads of layers with
- * a window: llama.cpp's loader; scale and YaRN's numbers: not checked */
+/* checked: transformers' LagunaConfig (defaults of poolside/Laguna-XS.2); query heads of layers
+ * with a window: llama.cpp's loader; scale and YaRN's numbers: not checked */
 SHAPE("laguna-xs.2", "laguna",
       "layers=40 hidden=2048 heads=48 heads_window=64 kv_heads=8 head_size=128 vocab=100352 "
       "context=131072 experts=256 experts_used=8 expert_inner=512 shared_inner=512 dense_layers=1 "
       "dense_inner=8192 norm_top_k=1 expert_scale=2.5 window=512 rope_dims=64 rope_dims_window=128 "
       "rope_scaling=yarn rope_factor=32 rope_context=4096 rope_beta_fast=64 rms_eps=1e-6 "
       "rope_theta=500000 rope_theta_window=10000")
-/* checked: transformers' AfmoeConfig (hidden size, layers, size of heads); experts, scale and dense
- * layers: published description of Trinity-Mini; heads, inner sizes, window, context: not checked */
+/* checked: transformers' AfmoeConfig (hidden size, layers, size of heads); experts, scale and
+ * dense layers: published description of Trinity-Mini; heads, inner sizes, window, context: not
+ * checked */
 SHAPE("trinity-mini", "afmoe",
       "layers=32 hidden=2048 heads=32 kv_heads=4 head_size=128 vocab=200192 context=131072 "
       "experts=128 experts_used=8 expert_inner=1024 shared_count=1 dense_layers=2 dense_inner=6144 "
@@ -101,9 +102,9 @@ SHAPE(
     "layers=32 hidden=1536 heads=24 kv_heads=8 head_size=64 vocab=49155 context=131072 experts=40 "
     "experts_used=8 expert_inner=512 embedding_scale=12 residual_scale=0.22 "
     "score_scale=0.015625 logit_divisor=6 rms_eps=1e-6 rope_theta=10000000 tied=1")
-/* checked: layers, sizes of Mamba and heads by the number of parameters (6.9 and 32 billion) and in quoted
- * configurations; which layers have attention, tied, shared_inner of H-Small: not checked (published: 5, 15, 25, 35; here
- * every tenth) */
+/* checked: layers, sizes of Mamba and heads by the number of parameters (6.9 and 32 billion) and
+ * in quoted configurations; which layers have attention, tied, shared_inner of H-Small: not
+ * checked (published: 5, 15, 25, 35; here every tenth) */
 SHAPE("granite-4.0-h-tiny", "granitehybrid",
       "layers=40 hidden=1536 heads=12 kv_heads=4 head_size=128 vocab=100352 context=131072 "
       "experts=64 experts_used=6 expert_inner=512 shared_inner=1024 conv_taps=4 delta_size=128 "
@@ -129,8 +130,8 @@ SHAPE("kimi-linear-48b", "kimi-linear",
       "expert_inner=1024 shared_count=1 dense_layers=1 dense_inner=9216 conv_taps=4 delta_size=128 "
       "attention_step=4 kv_rank=512 mla_key_size=192 mla_value_size=128 rope_dims=64 "
       "expert_scale=2.446 rms_eps=1e-5 rope_theta=10000")
-/* checked: config.json of Ling-3.0-tiny and Ling-3.0-flash as quoted; 7.9 and 124 billion parameters;
- * the limits of the larger model's last layers are not written */
+/* checked: config.json of Ling-3.0-tiny and Ling-3.0-flash as quoted; 7.9 and 124 billion
+ * parameters; the limits of the larger model's last layers are not written */
 SHAPE("ling-3.0-tiny", "bailingmoe3",
       "layers=24 hidden=1536 heads=16 vocab=157184 context=262144 experts=128 experts_used=8 "
       "expert_inner=512 shared_count=1 dense_layers=1 dense_inner=4608 conv_taps=4 delta_size=128 "
@@ -214,8 +215,8 @@ SHAPE("glm-4.7-flash", "deepseek2",
 SHAPE("qwen3-vl-30b", "qwen3vlmoe",
       "layers=48 hidden=2048 heads=32 kv_heads=4 head_size=128 vocab=151936 context=262144 "
       "experts=128 experts_used=8 expert_inner=768 rms_eps=1e-6 rope_theta=5000000")
-/* checked: layers, widths, heads, experts, window, vocabulary and rope_theta as published, 20 billion
- * parameters; context: not checked */
+/* checked: layers, widths, heads, experts, window, vocabulary and rope_theta as published, 20
+ * billion parameters; context: not checked */
 SHAPE(
     "maple-20b", "maple",
     "layers=24 hidden=2048 heads=16 kv_heads=4 head_size=128 vocab=151936 context=32768 "
@@ -234,8 +235,8 @@ SHAPE("mimo-v2-flash", "mimo2",
       "rope_dims=64 vocab=152576 context=262144 experts=256 experts_used=8 expert_inner=2048 "
       "dense_layers=1 dense_inner=16384 window=128 full_every=6 value_scale=0.707 rms_eps=1e-5 "
       "rope_theta=5000000 rope_theta_window=10000")
-/* checked: layers, widths, heads, experts and window as published, 30.5 billion parameters; context:
- * not checked */
+/* checked: layers, widths, heads, experts and window as published, 30.5 billion parameters;
+ * context: not checked */
 SHAPE("north-mini-code", "cohere2moe",
       "layers=49 hidden=2048 heads=32 kv_heads=4 head_size=128 vocab=262144 context=131072 "
       "experts=128 experts_used=8 expert_inner=768 dense_layers=1 dense_inner=3072 norm_top_k=1 "

@@ -207,6 +207,14 @@ const struct arch_row arch_sigmoid[] = {
     END,
 };
 
+/* An RMSNorm of each head of q and k. */
+const struct arch_row arch_head_norms[] = {
+    CONST(qk_norm, QK_NORM_HEAD),
+    DENSE(ATTN_Q_NORM, FLOAT, REQUIRED, HEAD, ONE),
+    DENSE(ATTN_K_NORM, FLOAT, REQUIRED, HEAD, ONE),
+    END,
+};
+
 /* The sizes of MLA, whose matrices of keys and values are absorbed: per head, attn_k_b makes a query
  * for latents and attn_v_b makes the result from their sum. The cache has one key head (latent and
  * rotated key); the values are the latents. */

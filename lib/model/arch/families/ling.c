@@ -29,9 +29,7 @@ static const struct arch_row bailingmoe2[] = {
     GROUP(arch_ungated_shared),
     UINT(expert_inner, "expert_feed_forward_length", 1, 65536, REQUIRED),
     UINT(skipped_layers, "nextn_predict_layers", 0, MODEL_LAYERS_MAX - 1, DERIVED),
-    CONST(qk_norm, QK_NORM_HEAD),
-    DENSE(ATTN_Q_NORM, FLOAT, REQUIRED, HEAD, ONE),
-    DENSE(ATTN_K_NORM, FLOAT, REQUIRED, HEAD, ONE),
+    GROUP(arch_head_norms),
     END,
 };
 const struct arch arch_bailingmoe2 = {"bailingmoe2", bailingmoe2};

@@ -11,9 +11,7 @@ static const struct arch_row dots1[] = {
     GROUP(arch_biases),
     GROUP(arch_ungated_shared),
     UINT(expert_inner, "expert_feed_forward_length", 1, 65536, REQUIRED),
-    CONST(qk_norm, QK_NORM_HEAD),
-    DENSE(ATTN_Q_NORM, FLOAT, REQUIRED, HEAD, ONE),
-    DENSE(ATTN_K_NORM, FLOAT, REQUIRED, HEAD, ONE),
+    GROUP(arch_head_norms),
     END,
 };
 const struct arch arch_dots1 = {"dots1", dots1};
@@ -35,9 +33,7 @@ static const struct arch_row exaone_moe[] = {
     CONST(rope_scale_window, 1),
     UINT(expert_inner, "expert_feed_forward_length", 1, 65536, REQUIRED),
     UINT(skipped_layers, "nextn_predict_layers", 0, MODEL_LAYERS_MAX - 1, DERIVED),
-    CONST(qk_norm, QK_NORM_HEAD),
-    DENSE(ATTN_Q_NORM, FLOAT, REQUIRED, HEAD, ONE),
-    DENSE(ATTN_K_NORM, FLOAT, REQUIRED, HEAD, ONE),
+    GROUP(arch_head_norms),
     DENSE(ROPE_FREQS, FLOAT, OPTIONAL, HALF, ONE),
     END,
 };
@@ -57,9 +53,7 @@ static const struct arch_row hy_v3[] = {
     GROUP(arch_ungated_shared),
     UINT(expert_inner, "expert_feed_forward_length", 1, 65536, REQUIRED),
     UINT(skipped_layers, "nextn_predict_layers", 0, MODEL_LAYERS_MAX - 1, DERIVED),
-    CONST(qk_norm, QK_NORM_HEAD),
-    DENSE(ATTN_Q_NORM, FLOAT, REQUIRED, HEAD, ONE),
-    DENSE(ATTN_K_NORM, FLOAT, REQUIRED, HEAD, ONE),
+    GROUP(arch_head_norms),
     END,
 };
 const struct arch arch_hy_v3 = {"hy_v3", hy_v3};
@@ -133,9 +127,7 @@ static const struct arch_row laguna[] = {
     DEFAULT(gate_form, GATE_OF_HEAD),
     WIDTH(gate_form, "blk.0.attn_gate.weight", MIX, GATE_OF_ELEMENT),
     UINT(expert_inner, "expert_feed_forward_length", 1, 65536, REQUIRED),
-    CONST(qk_norm, QK_NORM_HEAD),
-    DENSE(ATTN_Q_NORM, FLOAT, REQUIRED, HEAD, ONE),
-    DENSE(ATTN_K_NORM, FLOAT, REQUIRED, HEAD, ONE),
+    GROUP(arch_head_norms),
     END,
 };
 const struct arch arch_laguna = {"laguna", laguna};
@@ -160,9 +152,7 @@ static const struct arch_row afmoe[] = {
     CONST(head_gate, HEAD_GATE_SIGMOID),
     CONST(gate_form, GATE_OF_ELEMENT),
     UINT(expert_inner, "expert_feed_forward_length", 1, 65536, REQUIRED),
-    CONST(qk_norm, QK_NORM_HEAD),
-    DENSE(ATTN_Q_NORM, FLOAT, REQUIRED, HEAD, ONE),
-    DENSE(ATTN_K_NORM, FLOAT, REQUIRED, HEAD, ONE),
+    GROUP(arch_head_norms),
     DENSE(ATTN_POST_NORM, FLOAT, REQUIRED, HIDDEN, ONE),
     DENSE(FFN_POST_NORM, FLOAT, REQUIRED, HIDDEN, ONE),
     END,

@@ -93,8 +93,8 @@
 #define FULL_LISTED(field_) ROW(FULL_LISTED, .field = #field_)
 /* An array of bool, true for a layer of the other kind. */
 #define LAYER_FLAGS(key_) ROW(LAYER_FLAGS, .key = (key_))
-/* An array of bool, true for a layer that is rotated: by a list of 0 and 1, or by the list `bases`, in
- * which a layer has 0, or the base that all others have. Nothing without lists. */
+/* An array of bool, true for a layer that is rotated: by a list of 0 and 1, or by the list
+ * `bases`, in which a layer has 0, or the base that all others have. Nothing without lists. */
 #define LAYER_ROTATED(field_, bases, key_)                                                         \
     ROW(LAYER_ROTATED, .field = #field_, .with = #bases, .key = (key_))
 /* An array of numbers: the field for layers that attend to all positions, and for the others; "":
@@ -112,8 +112,8 @@
     ROW(KINDS, .field = #field_, .full = (full_), .other = (other_), PRESENCE(OPTIONAL))
 /* An optional list of a number for each layer, null for 0. */
 #define LIMITS(field_, key_) ROW(LIMITS, .field = #field_, .key = (key_))
-/* Each layer is attention, the other mixer, or experts alone: a list of kinds, or a text of *, M and
- * E. NETWORK_UINTS: an array of numbers, the field for layers of experts, 0 for the others. */
+/* Each layer is attention, the other mixer, or experts alone: a list of kinds, or a text of *, M
+ * and E. NETWORK_UINTS: an array of numbers, the field for layers of experts, 0 for the others. */
 #define PATTERN(list, letters)      ROW(PATTERN, .field = #list, .with = #letters)
 #define NETWORK_UINTS(field_, key_) ROW(NETWORK_UINTS, .field = #field_, .key = (key_))
 /* Arrays of 0 and 1, an element per layer. Layers with a window, and those that are rotated, are
@@ -132,10 +132,11 @@
 
 /* ---- tensors: name of the checkpoint (the first %u is the layer), gguf: name in GGUF ---- */
 
-/* form: rows.tbl.h. presence: REQUIRED, OPTIONAL; DENSE and EXPERTS: required in layers without and
- * with experts, not looked for in the others; FULL and OTHER: required in layers with attention
- * over all positions, or of the other kind (OTHER), and not looked for in the others. Of several rows
- * with the same `gguf` in a layer, the first whose tensor is there counts, also of experts. */
+/* form: rows.tbl.h. presence: REQUIRED, OPTIONAL; DENSE and EXPERTS: required in layers without
+ * and with experts, not looked for in the others; FULL and OTHER: required in layers with
+ * attention over all positions, or of the other kind (OTHER), and not looked for in the others.
+ * Of several rows with the same `gguf` in a layer, the first whose tensor is there counts, also
+ * of experts. */
 #define DENSE(name, gguf, form_, presence)                                                         \
     ROW(DENSE, .field = (name), .key = (gguf), .form = HF_FORM_##form_, PRESENCE(presence))
 /* The matrix of one expert, whose number is the second %u; and the matrices of all experts of a
@@ -147,9 +148,9 @@
 #define REJECTED(name, why) ROW(REJECTED, .field = (name), .text = (why))
 /* A tensor of the numbers of an optional array, which are positive. */
 #define NUMBERS(gguf, field_) ROW(NUMBERS, .field = #field_, .key = (gguf))
-/* A tensor of the divisors of the frequencies of layers that attend to all positions, of which the
- * part of a head is rotated, as the type llama3 has them; 1 for the rest of a head. theta: the field
- * of the base. */
+/* A tensor of the divisors of the frequencies of layers that attend to all positions, of which
+ * the part of a head is rotated, as the type llama3 has them; 1 for the rest of a head. theta:
+ * the field of the base. */
 #define LLAMA3(gguf, theta, part_) ROW(LLAMA3, .field = #theta, .key = (gguf), .rotated = (part_))
 /* A tensor of the divisors of the frequencies: 1 for the first part of the elements of a head
  * (FULL), then numbers that make their rotation 0. */

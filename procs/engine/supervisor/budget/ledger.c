@@ -178,6 +178,13 @@ struct ledger_result ledger_unlent(const struct ledger_facts *f)
     return ledger_make(&facts);
 }
 
+uint64_t ledger_beside_pool(const struct ledger_facts *f, uint64_t machine, uint64_t lent,
+                            uint64_t *spare)
+{
+    *spare = ledger_spare_step(min_u64(ledger_unlent(f).spare, machine), *spare);
+    return max_u64(*spare, min_u64(lent, align_down(machine, MIB)));
+}
+
 bool ledger_quota_moves(uint64_t now, uint64_t wanted)
 {
     if (wanted <= now)

@@ -91,6 +91,12 @@ uint64_t ledger_spare_within(uint64_t available, uint64_t used, uint64_t missing
 /* The spare memory that is published instead of `now`: in steps, and growth only of more than noise. */
 uint64_t ledger_spare_step(uint64_t spare, uint64_t now);
 
+/* What kept prefixes may use beside the pool on a machine that has so much for it: what experts do not
+ * need, in steps (*spare: that, and before it the last one); or `lent`, if that is more, which experts
+ * have left. Lending that begins or ends (f->lent_bytes) does not touch the former. */
+uint64_t ledger_beside_pool(const struct ledger_facts *f, uint64_t machine, uint64_t lent,
+                            uint64_t *spare);
+
 /* True when a new quota is to be sent to the cache: every shrink, and growth of more than noise. */
 bool ledger_quota_moves(uint64_t now, uint64_t wanted);
 

@@ -103,20 +103,13 @@ void lend_settle(struct supervisor *s)
         b->lent = wanted < b->facts.lent_bytes ? wanted : b->facts.lent_bytes;
 }
 
-/* What kept prefixes may use beside the pool: what experts do not need, in steps, so that what changes
- * with every page of a process costs no checkpoint; or more, where experts lend and have left it.
- * Lending that begins or ends does not touch the former. */
 void lend_send(struct supervisor *s)
 {
     struct budget *b = &s->budget;
-    uint64_t machine = spare_of_machine(s), spare = ledger_unlent(&b->facts).spare;
-    b->spare = ledger_spare_step(spare < machine ? spare : machine, b->spare);
+    uint64_t all = ledger_beside_pool(&b->facts, spare_of_machine(s), b->lent, &b->spare);
     atomic_store_explicit(&s->directory.head->kv_lent_max_mib,
                           (uint32_t)(lent_within(s, UINT64_MAX) / MIB), memory_order_relaxed);
-    uint64_t all = align_down(machine, MIB);
-    uint64_t lent = b->lent < all ? b->lent : all;
-    atomic_store_explicit(&s->directory.head->kv_spare_bytes, lent > b->spare ? lent : b->spare,
-                          memory_order_relaxed);
+    atomic_store_explicit(&s->directory.head->kv_spare_bytes, all, memory_order_relaxed);
 }
 
 /* Kept prefixes have left the memory that experts need. */

@@ -211,6 +211,7 @@ START_TEST(lent_memory_is_within_the_budget)
     for (uint64_t budget = min_budget; budget < 4 * min_budget; budget += min_budget / 13) {
         f.budget = budget;
         f.lent_bytes = 0;
+        const struct ledger_facts all_kept = f;
         struct ledger_result without = ledger_make(&f);
         uint64_t before = 0;
         for (uint64_t wanted = 0; wanted < budget; wanted += budget / 37) {
@@ -220,8 +221,14 @@ START_TEST(lent_memory_is_within_the_budget)
             ck_assert(wanted > without.spare || f.lent_bytes == 0);
             ck_assert_uint_ge(f.lent_bytes, before);
             before = f.lent_bytes;
-            ck_assert_uint_eq(ledger_unlent(&f).spare, without.spare); /* it stays with prefixes */
-            ck_assert_uint_eq(ledger_unlent(&f).quota, without.quota);
+            /* Before experts have left it, prefixes have what they had; then also what is lent. */
+            uint64_t spare = 0, had = 0, least = ledger_beside_pool(&all_kept, budget, 0, &had);
+            ck_assert_uint_eq(ledger_beside_pool(&f, budget, 0, &spare), least);
+            uint64_t both = ledger_beside_pool(&f, budget, f.lent_bytes, &spare);
+            ck_assert(both >= least && both + MIB > f.lent_bytes);
+            ck_assert_uint_le(total(&f, &p) + both, budget);
+            ck_assert_uint_eq(ledger_beside_pool(&f, least / 2, f.lent_bytes, &spare) <= least / 2,
+                              true);
             ck_assert_uint_eq(p.min_budget, min_budget);
             ck_assert_uint_ge(p.quota, without.quota_min);
             ck_assert_uint_ge(2 * (p.quota - f.dense_bytes) + 256 * KIB,
