@@ -28,6 +28,22 @@ CUT = {
     "deepseek-v2-lite": ["experts=12"],                # llama.cpp takes it for V2-Lite by its 27 layers
     "deepseek-v3": ["layers=2", "dense_layers=1", "experts=64"],
     "kimi-k2": ["layers=2", "experts=64"],
+    "granite-4.0-h-tiny": ["layers=3", "attention_step=3"],   # two recurrent ones, one with attention
+    "granite-4.0-h-small": ["layers=3", "attention_step=3"],
+    "nemotron-3-nano": ["layers=4", "pattern=ME*E"],
+    "kimi-linear-48b": ["layers=4"],                   # one dense; three recurrent ones, one with latents
+    "ling-3.0-tiny": ["layers=4"],
+    "ling-3.0-flash": ["layers=6", "dense_layers=5"],
+    "step-3.5-flash": ["layers=2", "dense_layers=1", "full_every=2"],
+    "laguna-xs.2": ["layers=4"],
+    "trinity-mini": ["layers=4", "dense_layers=2"],
+    "maple-20b": ["layers=4"],
+    "mellum2-12b": ["layers=4"],
+    "mimo-v2-flash": ["layers=3", "dense_layers=1", "full_every=3"],
+    "north-mini-code": ["layers=4"],
+    "k-exaone-236b": ["layers=4", "dense_layers=2"],
+    "hy3-295b": ["layers=2"],
+    "mistral-small-4": ["layers=2"],
 }
 
 

@@ -23,9 +23,16 @@ sys.path.insert(0, BENCH)
 import measuring as m  # noqa: E402
 
 TYPES = ("Q4_0", "Q8_0", "Q4_K_M", "Q6_K", "IQ4_XS", "MXFP4")
-# synth's shape, layers, and bytes of keys and values per position (F16)
-SHAPES = {"olmoe": ("olmoe-1b-7b", 8, 8 * 2 * 2 * 16 * 128), "qwen": ("qwen3-30b-a3b", 6, 6 * 2 * 2 * 4 * 128),
-          "qwen35": ("qwen3.6-35b-a3b", 8, 2 * 2 * 2 * 2 * 256), "gpt-oss": ("gpt-oss-20b", 6, 6 * 2 * 2 * 8 * 64)}
+# synth's shape, its layers and other fields, bytes of keys and values per position (F16), and bytes of recurrent states
+# that a token reads and writes
+SHAPES = {"olmoe": ("olmoe-1b-7b", ["layers=8"], 8 * 2 * 2 * 16 * 128, 0),
+          "qwen": ("qwen3-30b-a3b", ["layers=6"], 6 * 2 * 2 * 4 * 128, 0),
+          "qwen35": ("qwen3.6-35b-a3b", ["layers=8"], 2 * 2 * 2 * 2 * 256, 6 * 2 * 4096 * 128 * 4),
+          "gpt-oss": ("gpt-oss-20b", ["layers=6"], 6 * 2 * 2 * 8 * 64, 0),
+          "nano": ("nemotron-3-nano", ["layers=9", "pattern=MEMEM*EME"], 2 * 2 * 2 * 128, 4 * 2 * 4096 * 128 * 4),
+          "kimi": ("kimi-linear-48b", ["layers=5"], 2 * (512 + 64), 4 * 2 * 4096 * 128 * 4),
+          "granite": ("granite-4.0-h-small", ["layers=5", "attention_step=5"], 2 * 2 * 8 * 128, 4 * 2 * 8192 * 128 * 4),
+          "step": ("step-3.5-flash", ["layers=4", "dense_layers=1"], 2 * 2 * 8 * 128, 0)}
 MODES = tuple(f"{form}-{flash}" for form in ("mapped", "repacked") for flash in ("plain", "flash"))
 TESTS = ("decode_tps", "prefill_tps")
 AGAIN = 3  # exit status: time is over, call again
@@ -81,8 +88,8 @@ class Cells:
 def model_file(a, shape, kind):
     path = os.path.join(a.out, f"{shape}-{kind}.gguf")
     if not os.path.exists(path):
-        name, layers, _ = SHAPES[shape]
-        m.run([m.program("synth"), "-q", "-o", path + ".making", name, f"layers={layers}", "--type", kind])
+        name, fields = SHAPES[shape][:2]
+        m.run([m.program("synth"), "-q", "-o", path + ".making", name, *fields, "--type", kind])
         os.replace(path + ".making", path)
     return path
 
@@ -161,7 +168,8 @@ def row(a, cells, shape, kind, depth):
     if not modes or not ours or not stream:
         return None
     out = [f"{shape} {kind}", depth]
-    touched = samples(cells, prefix + "-sluice-*", "token_bytes")[0] + SHAPES[shape][2] * (depth + a.tokens / 2)
+    position, states = SHAPES[shape][2:]
+    touched = samples(cells, prefix + "-sluice-*", "token_bytes")[0] + position * (depth + a.tokens / 2) + states
     for test in TESTS:
         mine = statistics.median(samples(cells, prefix + "-sluice-*", test))
         mode, other = best_median(cells, prefix, test, a.modes)

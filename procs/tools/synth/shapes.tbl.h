@@ -109,12 +109,14 @@ SHAPE("granite-4.0-h-tiny", "granitehybrid",
       "layers=40 hidden=1536 heads=12 kv_heads=4 head_size=128 vocab=100352 context=131072 "
       "experts=64 experts_used=6 expert_inner=512 shared_inner=1024 conv_taps=4 delta_size=128 "
       "delta_k_heads=1 delta_v_heads=48 delta_inner=3072 attention_step=10 embedding_scale=12 "
-      "residual_scale=0.22 score_scale=0.0078125 logit_divisor=6 rms_eps=1e-5 tied=1")
+      "residual_scale=0.22 score_scale=0.0078125 logit_divisor=6 rms_eps=1e-5 "
+      "rope_theta=10000 tied=1")
 SHAPE("granite-4.0-h-small", "granitehybrid",
       "layers=40 hidden=4096 heads=32 kv_heads=8 head_size=128 vocab=100352 context=131072 "
       "experts=72 experts_used=10 expert_inner=768 shared_inner=1536 conv_taps=4 delta_size=128 "
       "delta_k_heads=1 delta_v_heads=128 delta_inner=8192 attention_step=10 embedding_scale=12 "
-      "residual_scale=0.22 score_scale=0.0078125 logit_divisor=16 rms_eps=1e-5 tied=1")
+      "residual_scale=0.22 score_scale=0.0078125 logit_divisor=16 rms_eps=1e-5 "
+      "rope_theta=10000 tied=1")
 /* checked: layers and their kinds, sizes of heads, experts and Mamba in quoted configurations of
  * Nemotron-3-Nano-30B-A3B, 31.6 billion parameters; context as the converter writes it */
 SHAPE("nemotron-3-nano", "nemotron_h_moe",

@@ -9,7 +9,7 @@ static const struct arch_row nemotron_h_moe[] = {
     LAYERS(PLAIN, NONE, EXPERTS),
     LAYERS(ALL, ATTENTION, NONE),
     GROUP(arch_sizes),
-    FLOAT_OLD(rms_eps, "attention.layer_norm_epsilon", 1e-12, 0.1),
+    FLOAT_ELSE(rms_eps, "attention.layer_norm_epsilon", 1e-12, 0.1, 0), /* llama.cpp needs it */
     FLOAT_ELSE(rms_eps, "attention.layer_norm_rms_epsilon", 1e-12, 0.1, 0),
     UINT(skipped_layers, "nextn_predict_layers", 0, MODEL_LAYERS_MAX - 1, DERIVED),
     GROUP(arch_no_window),
