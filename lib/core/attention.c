@@ -5,16 +5,11 @@
 void core_mixer_input(struct core *c)
 {
     const struct core_layer *l = core_layer_now(c);
-    const struct op_norm norm = {.rows = c->pass.step.rows,
-                                 .kind = (enum norm_kind)c->hp.norm,
-                                 .eps = c->hp.rms_eps,
-                                 .x = c->scratch.x,
-                                 .weight = l->attn_norm,
-                                 .bias = l->attn_norm_bias,
-                                 .forms = l->in_forms | (c->hp.parallel ? l->gate_forms : 0),
-                                 .y = c->scratch.in};
+    const struct core_reading r = {.rows = c->pass.step.rows,
+                                   .forms = l->in_forms | (c->hp.parallel ? l->gate_forms : 0),
+                                   .y = &c->scratch.in};
     device_rows_set(&c->scratch.mix, l->mix_size);
-    c->device->ops->norm(c->device, &norm);
+    core_residual_read(c, &l->mixer_site, &r);
 }
 
 /* Gates that are a product of their own, with what the mixer read. */
@@ -48,7 +43,8 @@ void core_attention_output(struct core *c)
                                            .bias = l->out_bias,
                                            .factor = core_mixer_factor(c),
                                            .y = c->scratch.y,
-                                           .into = normed ? (struct device_at){0} : c->scratch.x};
+                                           .into = normed ? (struct device_at){0}
+                                                          : core_residual_into(c)};
     const struct op_add_norm norm = {.rows = rows,
                                      .n = c->hp.hidden,
                                      .eps = c->hp.rms_eps,
@@ -62,6 +58,7 @@ void core_attention_output(struct core *c)
     ops->add_product(c->device, &product);
     if (normed) /* the result's own norm, which spans all outputs; then it is added */
         ops->add_norm(c->device, &norm);
+    core_residual_add(c, &l->mixer_site, c->scratch.y);
 }
 
 void core_attention(struct core *c)

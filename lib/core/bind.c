@@ -46,10 +46,10 @@ static const struct {
     enum dense_role role;
     size_t field; /* offset of a struct device_at in struct core_layer */
 } layer_vectors[] = {
-    {DENSE_ATTN_NORM, offsetof(struct core_layer, attn_norm)},
-    {DENSE_FFN_NORM, offsetof(struct core_layer, ffn_norm)},
-    {DENSE_ATTN_NORM_BIAS, offsetof(struct core_layer, attn_norm_bias)},
-    {DENSE_FFN_NORM_BIAS, offsetof(struct core_layer, ffn_norm_bias)},
+    {DENSE_ATTN_NORM, offsetof(struct core_layer, mixer_site.norm)},
+    {DENSE_FFN_NORM, offsetof(struct core_layer, ffn_site.norm)},
+    {DENSE_ATTN_NORM_BIAS, offsetof(struct core_layer, mixer_site.norm_bias)},
+    {DENSE_FFN_NORM_BIAS, offsetof(struct core_layer, ffn_site.norm_bias)},
     {DENSE_ATTN_Q_NORM, offsetof(struct core_layer, attn.q_norm)},
     {DENSE_ATTN_K_NORM, offsetof(struct core_layer, attn.k_norm)},
     {DENSE_ROUTER_BIAS, offsetof(struct core_layer, router_bias)},
@@ -544,9 +544,9 @@ static void bind_output(struct core *c, uint64_t *vectors)
     uint32_t globals = c->hp.layers;
     c->output = core_matrix(c, globals,
                             core_has(c, globals, DENSE_OUTPUT) ? DENSE_OUTPUT : DENSE_TOKEN_EMBD);
-    c->output_norm = dense_vector(c, globals, DENSE_OUTPUT_NORM, vectors);
+    c->output_site.norm = dense_vector(c, globals, DENSE_OUTPUT_NORM, vectors);
     c->output_scale = dense_vector(c, globals, DENSE_OUTPUT_SCALE, vectors);
-    c->output_norm_bias = dense_vector(c, globals, DENSE_OUTPUT_NORM_BIAS, vectors);
+    c->output_site.norm_bias = dense_vector(c, globals, DENSE_OUTPUT_NORM_BIAS, vectors);
     c->output_bias = dense_vector(c, globals, DENSE_OUTPUT_BIAS, vectors);
     c->output_forms = form_bit(&c->output);
 }

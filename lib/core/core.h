@@ -118,13 +118,13 @@ int core_pass(struct core *core, const struct core_pass *pass, struct error *err
 uint32_t core_pass_number(const struct core *core);
 
 /* Layers [first, first + count) of a pass, for tools that take many sequences through one layer
- * before the next. x: [rows][hidden] the residual stream, written after the last of these layers;
+ * before the next. x: [rows] of model_residual_floats, written after the last of these layers;
  * read before the first of them unless that is layer 0. With count 0 the rows are only taken, for
  * core_output. */
 int core_pass_layers(struct core *core, const struct core_pass *pass, uint32_t first,
                      uint32_t count, float *x, struct error *error);
 
-/* All layers of a core that may be a part: x_in [rows][hidden] is read unless it has layer 0, x_out
+/* All layers of a core that may be a part: x_in, likewise, is read unless it has layer 0, x_out
  * written unless it has the last. They may be the same. */
 int core_pass_part(struct core *core, const struct core_pass *pass, const float *x_in, float *x_out,
                    struct error *error);

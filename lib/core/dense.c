@@ -73,16 +73,15 @@ static bool has_two_parts(const struct core *c)
 /* Where the network of a layer, or its experts, add to. */
 static struct device_at sum_of_layer(struct core *c)
 {
-    return core_layer_now(c)->ffn_post_norm.address ? c->scratch.sum : c->scratch.x;
+    bool sums = core_layer_now(c)->ffn_post_norm.address || !core_residual_into(c).address;
+    return sums ? c->scratch.sum : c->scratch.x;
 }
 
 void core_ffn_begin(struct core *c)
 {
-    c->pass.into = c->scratch.x;
-    if (has_two_parts(c) || !core_layer_now(c)->ffn_post_norm.address)
-        return;
-    clear(c, c->scratch.sum, c->hp.hidden);
-    c->pass.into = c->scratch.sum;
+    c->pass.into = has_two_parts(c) ? c->scratch.x : sum_of_layer(c);
+    if (c->pass.into.address != c->scratch.x.address)
+        clear(c, c->scratch.sum, c->hp.hidden);
 }
 
 /* What a product reads of rows of floats. */
@@ -187,4 +186,5 @@ void core_ffn_end(struct core *c)
         join_latents(c);
     if (l->ffn_post_norm.address)
         c->device->ops->add_norm(c->device, &norm);
+    core_residual_add(c, &l->ffn_site, c->scratch.sum);
 }

@@ -58,10 +58,16 @@ struct core_recurrent_weights {
     struct device_at delta_dt, delta_a, delta_norm;
 };
 
+/* Where a part of a layer, or the output, reads the residual and adds to it (residual). */
+struct core_site {
+    struct device_at norm, norm_bias;
+};
+
 struct core_layer {
-    /* The mixer: x = norm(rows) with attn_norm; rows += attn_post_norm(s(out_scale) W_out mix +
+    /* The mixer: x = what it reads at its site; rows += attn_post_norm(s(out_scale) W_out mix +
      * out_bias). */
-    struct device_at attn_norm, attn_norm_bias, attn_post_norm;
+    struct core_site mixer_site;
+    struct device_at attn_post_norm;
     struct layer_attention attention; /* zero if the mixer has no keys */
     uint32_t q_size, k_size, v_size;  /* floats of a row: all heads of q, k and v */
     uint32_t mix_size;                /* and of the mixer's result */
@@ -75,9 +81,10 @@ struct core_layer {
         struct core_recurrent_weights recurrent;
     };
 
-    /* The feed-forward part: x = norm(rows) with ffn_norm, or, in parallel blocks, that of the
+    /* The feed-forward part: x = what it reads at its site, or, in parallel blocks, that of the
      * mixer; what follows is added to the rows, after ffn_post_norm if there is one. */
-    struct device_at ffn_norm, ffn_norm_bias, ffn_post_norm;
+    struct core_site ffn_site;
+    struct device_at ffn_post_norm;
     struct device_at layer_scale; /* factor of the rows after the layer */
 
     /* Router: logits = W_router x + logit_bias; x is multiplied with router_scale before, if there
@@ -138,7 +145,7 @@ struct core_pass_now {
     const struct core_sequence *sequences;
     uint32_t sequence_count;
     struct expert_step step; /* step.layer: the current layer */
-    const float *resumed;    /* [rows][hidden] where the pass begins; NULL: embeddings */
+    const float *resumed;    /* [rows][residual] where the pass begins; NULL: embeddings */
 
     /* Of the current layer. */
     struct device_sequence at[DEVICE_SEQUENCES_MAX]; /* what it has of each sequence */
@@ -156,7 +163,7 @@ struct core_scratch {
     uint32_t rows_max; /* the chunk */
 
     /* On the device. A mixer reads `in`, writes `mix`, and y = W_out mix is added to x. */
-    struct device_at x;         /* [chunk][hidden] the residual stream */
+    struct device_at x;         /* [chunk] the residual: model_residual_floats of each row */
     struct device_rows in;      /* [chunk] normed rows: the mixer's, then of router and experts */
     struct device_rows mix;     /* [chunk] the result of the mixer */
     struct device_at q, k, v;   /* [chunk][heads]; of MLA: k only, latents and rotated keys */
@@ -194,8 +201,8 @@ struct core_scratch {
     struct device_result scores; /* [output_rows] */
 
     /* On the host. */
-    float *fetched;         /* [chunk][hidden] rows for a hook; NULL: the device is the host */
-    struct device_row *row; /* [chunk] */
+    float *fetched; /* [chunk] rows of the residual for a hook; NULL: the device is the host */
+    struct device_row *row;        /* [chunk] */
     struct expert_row *source_row; /* [chunk] the same rows, for the source */
     uint32_t *pair_of;             /* [chunk][top_k] -> pair */
     uint32_t *pair_row;            /* pair -> row */
@@ -227,7 +234,8 @@ struct core {
     struct core_layer *layer; /* [layers] */
     struct device_at vectors; /* all vectors of the model */
     struct device_matrix embedding, output;
-    struct device_at output_norm, output_norm_bias, output_scale, output_bias;
+    struct core_site output_site;
+    struct device_at output_scale, output_bias;
     uint32_t output_forms;
     struct device_at rope_factors;                        /* usually none */
     struct device_at delta_q_weight, delta_k_weight;      /* of the L2 norm of a head */
@@ -273,12 +281,24 @@ void core_bind_recurrent(struct core *c, uint32_t i, uint64_t *vectors); /* recu
 size_t core_vector_floats(const struct core *c); /* exactly what core_bind takes */
 
 /* pass/parts.c: what both drivers of a pass begin with. */
-void core_embed(struct core *c);
 void core_compute_angles(struct core *c); /* of the rows' positions */
 void core_take_sequences(struct core *c); /* what the current layer has of the sequences */
 void core_run_mixer(struct core *c);      /* of the current layer */
 
-/* Mixers. They read the residual stream and add to it. */
+/* residual/residual.c: the rows begin as embeddings; y = what a part reads at its site. */
+struct core_reading {
+    uint32_t row, rows; /* [row, row + rows) of the pass */
+    uint32_t forms;
+    const struct device_rows *y; /* its rows are 0 .. rows - 1 */
+};
+void core_residual_begin(struct core *c);
+void core_residual_read(struct core *c, const struct core_site *site, const struct core_reading *r);
+/* What the results of a part are added to as they are made; none: they are given to
+ * core_residual_add, which does nothing otherwise. */
+struct device_at core_residual_into(const struct core *c);
+void core_residual_add(struct core *c, const struct core_site *site, struct device_at y);
+
+/* Mixers. They read the residual and add to it. */
 struct kernel_rope core_rope_of(const struct model_hparams *h, enum layer_kind kind, uint32_t dims);
 void core_attention(struct core *c); /* attention.c */
 /* The norm of the rows, and the size of c->scratch.mix. In parallel blocks the feed-forward part
@@ -377,11 +397,11 @@ static inline struct core_layer *core_layer_now(struct core *c)
     return &c->layer[c->pass.step.layer];
 }
 
-/* Rows of the residual stream, or the like, in host memory. */
-static inline const float *core_fetch_rows(struct core *c, struct device_at at, uint32_t rows)
+/* Rows of n floats, at most those of the residual, in host memory. */
+static inline const float *core_fetch_rows(struct core *c, struct device_at at, uint32_t n)
 {
     return device_fetch(c->device, &(struct device_result){at, c->scratch.fetched},
-                        (size_t)rows * c->hp.hidden * sizeof(float));
+                        (size_t)c->pass.step.rows * n * sizeof(float));
 }
 
 /* The input of the experts. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The output follows the last layer: the final norm, logits and scores. */
+/* The output follows the last layer: what it reads of the residual, logits and scores. */
 #include "lib/core/internal.h"
 
 #include <string.h>
@@ -9,14 +9,8 @@
 void core_compute_logits(struct core *c, uint32_t row, uint32_t rows)
 {
     sl_assert(rows >= 1 && rows <= c->output_rows && row + rows <= c->pass.step.rows);
-    const struct op_norm norm = {.rows = rows,
-                                 .kind = (enum norm_kind)c->hp.norm,
-                                 .eps = c->hp.rms_eps,
-                                 .x = device_floats_at(c->scratch.x, (uint64_t)row * c->hp.hidden),
-                                 .weight = c->output_norm,
-                                 .bias = c->output_norm_bias,
-                                 .forms = c->output_forms,
-                                 .y = c->scratch.last};
+    const struct core_reading r = {
+        .row = row, .rows = rows, .forms = c->output_forms, .y = &c->scratch.last};
     float divisor = c->hp.logit_scale != 0 ? 1.0f / c->hp.logit_scale : c->hp.logit_divisor;
     const struct op_logits logits = {.rows = rows,
                                      .x = c->scratch.last,
@@ -26,7 +20,7 @@ void core_compute_logits(struct core *c, uint32_t row, uint32_t rows)
                                      .divisor = divisor,
                                      .cap = c->hp.logit_cap,
                                      .y = c->scratch.logits.at};
-    c->device->ops->norm(c->device, &norm);
+    core_residual_read(c, &c->output_site, &r);
     c->device->ops->logits(c->device, &logits);
 }
 

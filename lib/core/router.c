@@ -20,15 +20,9 @@ void core_ffn_norm(struct core *c)
     const struct core_layer *l = core_layer_now(c);
     if (c->hp.parallel) /* it is the mixer's */
         return;
-    const struct op_norm norm = {.rows = c->pass.step.rows,
-                                 .kind = (enum norm_kind)c->hp.norm,
-                                 .eps = c->hp.rms_eps,
-                                 .x = c->scratch.x,
-                                 .weight = l->ffn_norm,
-                                 .bias = l->ffn_norm_bias,
-                                 .forms = l->gate_forms,
-                                 .y = c->scratch.in};
-    c->device->ops->norm(c->device, &norm);
+    const struct core_reading r = {
+        .rows = c->pass.step.rows, .forms = l->gate_forms, .y = &c->scratch.in};
+    core_residual_read(c, &l->ffn_site, &r);
 }
 
 /* The input of the router: that of the experts, unless the layer has a scale of its own for it.
@@ -188,10 +182,9 @@ static void give_logits(struct core *c)
 void core_route_layer(struct core *c)
 {
     const struct core_layer *l = core_layer_now(c);
-    uint32_t rows = c->pass.step.rows;
     if (c->pass.step.decode && c->source.gate_input)
         c->source.gate_input(c->source.self, &c->pass.step,
-                             core_fetch_rows(c, core_gate_input(c), rows), c->hp.hidden);
+                             core_fetch_rows(c, core_gate_input(c), c->hp.hidden), c->hp.hidden);
     run_router(c, l, l->routing, c->scratch.router_logits.at, c->scratch.routes.at);
     if (c->pass.step.decode && c->source.logits)
         give_logits(c);

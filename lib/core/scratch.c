@@ -222,14 +222,15 @@ struct core_bytes core_scratch_layout(struct core *c, uint32_t chunk,
     const struct model_hparams *hp = &c->hp;
     struct layout m = {.results = !c->device->is_host};
     struct forms_wanted want = forms_of(c);
+    size_t residual = (size_t)chunk * model_residual_floats(hp);
     if (base) {
         m.device.base = base->device.address;
         m.host.base = (uintptr_t)base->host;
     }
     c->scratch.row = cut_host(&m, chunk, sizeof *c->scratch.row);
     c->scratch.source_row = cut_host(&m, chunk, sizeof *c->scratch.source_row);
-    c->scratch.fetched = m.results ? cut_host(&m, (size_t)chunk * hp->hidden, sizeof(float)) : NULL;
-    c->scratch.x = cut_floats(&m, (size_t)chunk * hp->hidden);
+    c->scratch.fetched = m.results ? cut_host(&m, residual, sizeof(float)) : NULL;
+    c->scratch.x = cut_floats(&m, residual);
     cut_rows(&m, &c->scratch.in, want.in, chunk, hp->hidden);
     cut_attention(c, &m, chunk, &want);
     size_t routed = (size_t)chunk + m.results; /* core_predicts_next */

@@ -144,7 +144,7 @@ struct weights_source {
     void (*next_counts)(void *self, const struct expert_step *step, const float *counts,
                         uint32_t experts);
 
-    /* Offline tools, all rows of the pass: the residual stream at the input of the layer (before
+    /* Offline tools, all rows of the pass: the residual at the input of the layer (before
      * attention and its norm), and the gate input of its router. Row r at x + r * stride floats, n
      * floats each. */
     void (*layer_inputs)(void *self, const struct expert_step *step, const float *x, size_t stride,

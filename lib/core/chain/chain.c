@@ -18,7 +18,7 @@ struct chain {
     uint32_t passes;      /* of several parts */
     size_t bytes;         /* of the two below */
     struct core_row *row; /* [rows_max] */
-    float *x;             /* [rows_max][hidden] between two parts */
+    float *x;             /* [rows_max] rows of the residual, between two parts */
 };
 
 static struct core *last(const struct chain *c)
@@ -47,9 +47,9 @@ static int open_cores(struct chain *c, const struct core_config *config,
     return 0;
 }
 
-static int allocate_between(struct chain *c, uint32_t hidden, struct error *error)
+static int allocate_between(struct chain *c, uint32_t residual, struct error *error)
 {
-    size_t floats = (size_t)c->rows_max * hidden;
+    size_t floats = (size_t)c->rows_max * residual;
     c->bytes = c->rows_max * sizeof *c->row + floats * sizeof *c->x;
     c->row = calloc(c->rows_max, sizeof *c->row);
     c->x = calloc(floats, sizeof *c->x);
@@ -73,7 +73,8 @@ struct chain *chain_create(const struct core_config *config, const struct chain_
     }
     c->magic = CHAIN_MAGIC;
     if (open_cores(c, config, parts, count, error) != 0 ||
-        (count > 1 && allocate_between(c, config->model->hparams.hidden, error) != 0)) {
+        (count > 1 &&
+         allocate_between(c, model_residual_floats(&config->model->hparams), error) != 0)) {
         chain_destroy(c);
         return NULL;
     }

@@ -35,7 +35,7 @@ void core_finite_begin(struct core *c)
 
 int core_finite_embeddings(struct core *c, struct error *error)
 {
-    size_t floats = (size_t)c->pass.step.rows * c->hp.hidden;
+    size_t floats = (size_t)c->pass.step.rows * model_residual_floats(&c->hp);
     if (!c->device->is_host ||
         host_finite(device_fetch(c->device, &(struct device_result){.at = c->scratch.x},
                                  floats * sizeof(float)),
@@ -47,10 +47,10 @@ int core_finite_embeddings(struct core *c, struct error *error)
 int core_finite_layer(struct core *c, struct error *error)
 {
     char where[32];
+    uint32_t n = model_residual_floats(&c->hp);
     bool finite = !noted(c);
     if (finite && (c->device->is_host || c->finds_layer))
-        finite = host_finite(core_fetch_rows(c, c->scratch.x, c->pass.step.rows),
-                             (size_t)c->pass.step.rows * c->hp.hidden);
+        finite = host_finite(core_fetch_rows(c, c->scratch.x, n), (size_t)c->pass.step.rows * n);
     if (finite)
         return 0;
     snprintf(where, sizeof where, "layer %u", c->pass.step.layer);

@@ -1,19 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Every driver of a pass begins with these parts: the rows begin as embeddings with angles, a layer
+/* Every driver of a pass begins with these parts: the rows get their angles, a layer
  * takes its part of the sequences, and its mixer is the one that the architecture names. */
 #include "lib/core/internal.h"
 
 #include "lib/base/bytes.h"
-
-void core_embed(struct core *c)
-{
-    const struct op_embed embed = {.rows = c->pass.step.rows,
-                                   .row = c->scratch.row,
-                                   .w = c->embedding,
-                                   .factor = c->hp.embedding_scale,
-                                   .x = c->scratch.x};
-    c->device->ops->embed(c->device, &embed);
-}
 
 void core_compute_angles(struct core *c)
 {

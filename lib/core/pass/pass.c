@@ -6,8 +6,15 @@
 static void publish_gate_inputs(struct core *c)
 {
     c->source.gate_inputs(c->source.self, &c->pass.step,
-                          core_fetch_rows(c, core_gate_input(c), c->pass.step.rows), c->hp.hidden,
+                          core_fetch_rows(c, core_gate_input(c), c->hp.hidden), c->hp.hidden,
                           c->hp.hidden);
+}
+
+static void publish_inputs(struct core *c)
+{
+    uint32_t n = model_residual_floats(&c->hp);
+    c->source.layer_inputs(c->source.self, &c->pass.step, core_fetch_rows(c, c->scratch.x, n), n,
+                           n);
 }
 
 static void begin_layer(struct core *c)
@@ -17,9 +24,7 @@ static void begin_layer(struct core *c)
     if (c->source.layer_starts)
         c->source.layer_starts(c->source.self, &c->pass.step);
     if (c->source.layer_inputs)
-        c->source.layer_inputs(c->source.self, &c->pass.step,
-                               core_fetch_rows(c, c->scratch.x, c->pass.step.rows), c->hp.hidden,
-                               c->hp.hidden);
+        publish_inputs(c);
     if (c->hp.parallel)
         core_mixer_input(c);
     if (c->hp.router_first && ffn_has_experts((enum layer_ffn)core_parts_now(c)->ffn)) {
@@ -64,9 +69,10 @@ static void begin_rows(struct core *c)
 {
     if (c->pass.resumed)
         c->device->ops->write(c->device, c->scratch.x, c->pass.resumed,
-                              (size_t)c->pass.step.rows * c->hp.hidden * sizeof(float));
+                              (size_t)c->pass.step.rows * model_residual_floats(&c->hp) *
+                                  sizeof(float));
     else
-        core_embed(c);
+        core_residual_begin(c);
 }
 
 /* Layers [first, first + count) of a pass. */
@@ -168,7 +174,7 @@ static int pass_layers(struct core *c, const struct core_pass *pass, uint32_t fi
     c->pass.resumed = NULL;
     if (status == 0 && out)
         c->device->ops->read(c->device, c->scratch.x, out,
-                             (size_t)pass->rows * c->hp.hidden * sizeof *out);
+                             (size_t)pass->rows * model_residual_floats(&c->hp) * sizeof *out);
     return status;
 }
 

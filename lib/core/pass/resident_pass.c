@@ -190,7 +190,7 @@ static void run_layer(struct core *c)
 
 static void submit_token(struct core *c)
 {
-    core_embed(c);
+    core_residual_begin(c);
     for (uint32_t layer = 0; layer < c->hp.layers; layer++) {
         c->pass.step.layer = layer;
         run_layer(c);

@@ -128,6 +128,8 @@ struct model_hparams {
     uint32_t query_context;
     float latent_eps; /* MLA: of norms of latents and of the queries' first factor; 0: rms_eps */
     uint32_t limit_result; /* of the networks of layers (struct ffn_limit) */
+    uint32_t residual;     /* enum residual_scheme */
+    uint32_t streams;      /* of the residual; 0: one */
     uint32_t reserved[2];
     uint8_t layer_kind[MODEL_LAYERS_MAX];  /* enum layer_kind */
     uint8_t layer_flags[MODEL_LAYERS_MAX]; /* enum layer_flag */
@@ -136,6 +138,18 @@ struct model_hparams {
     /* Limits of the networks of a layer: of its experts; of its dense network or shared expert. */
     float expert_limits[MODEL_LAYERS_MAX], dense_limits[MODEL_LAYERS_MAX];
 };
+
+/* How the parts of a layer read the residual of a row, and how their results are added. */
+enum residual_scheme {
+    RESIDUAL_SINGLE, /* one stream, whose norm is read and to which a result is added */
+    RESIDUAL__COUNT
+};
+
+/* Floats of the residual of a row: its streams, next to each other. */
+static inline uint32_t model_residual_floats(const struct model_hparams *h)
+{
+    return (h->streams > 1 ? h->streams : 1) * h->hidden;
+}
 
 /* Limits of a gated network, activation(gate) * up: up is limited to +-value, and gate to at most
  * value, before its activation or afterwards. */

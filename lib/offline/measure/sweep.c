@@ -28,9 +28,15 @@
 
 /* ---- sizes ---- */
 
+/* Of a row between two layers. */
+static size_t row_floats(const struct offline_model *m)
+{
+    return model_residual_floats(&offline_index(m)->hparams);
+}
+
 static uint64_t window_bytes(const struct offline_evaluation *e)
 {
-    uint64_t row = offline_index(e->model)->hparams.hidden * sizeof(float) * (1 + e->compare);
+    uint64_t row = row_floats(e->model) * sizeof(float) * (1 + e->compare);
     return e->in_order ? 0 : e->text->window * (row + e->row_bytes);
 }
 
@@ -282,8 +288,7 @@ int sweep_prepare(struct job *job, struct error *error)
 static float *rows_of(const struct worker *w, int which, uint32_t window)
 {
     const struct offline_evaluation *e = w->job->e;
-    return w->job->sweep.x[which] +
-           (size_t)window * e->text->window * offline_index(e->model)->hparams.hidden;
+    return w->job->sweep.x[which] + (size_t)window * e->text->window * row_floats(e->model);
 }
 
 static struct core_pass pass_of(struct worker *w, const struct offline_runner *r, uint32_t at,
@@ -300,12 +305,12 @@ static int run_layer(struct worker *w, int which, uint32_t window, uint32_t laye
 {
     struct offline_runner *r = which ? w->pair.reference : w->pair.test;
     uint32_t all = w->job->e->text->window, chunk = w->chunk[which];
-    size_t hidden = offline_index(w->job->e->model)->hparams.hidden;
+    size_t residual = row_floats(w->job->e->model);
     for (uint32_t at = 0, n; at < all; at += n) {
         n = all - at < chunk ? all - at : chunk;
         struct core_pass pass = pass_of(w, r, at, n);
         if (core_pass_layers(offline_core(r), &pass, layer, 1,
-                             rows_of(w, which, window) + at * hidden, error) != 0)
+                             rows_of(w, which, window) + at * residual, error) != 0)
             return -1;
     }
     return 0;
@@ -317,8 +322,9 @@ static const float *logits_of(struct worker *w, int which, uint32_t window, uint
     struct offline_runner *r = which ? w->pair.reference : w->pair.test;
     const struct model_hparams *hp = &offline_index(w->job->e->model)->hparams;
     struct core_pass pass = pass_of(w, r, at, n);
-    int status = core_pass_layers(offline_core(r), &pass, hp->layers, 0,
-                                  rows_of(w, which, window) + (size_t)at * hp->hidden, NULL);
+    int status =
+        core_pass_layers(offline_core(r), &pass, hp->layers, 0,
+                         rows_of(w, which, window) + at * row_floats(w->job->e->model), NULL);
     sl_assert(status == 0);
     return core_output(offline_core(r), 0, n);
 }
@@ -408,8 +414,7 @@ static void *worker_main(void *arg)
 
 uint64_t offline_part_bytes(const struct offline_model *m, const struct offline_text *text)
 {
-    return (uint64_t)text->windows * text->window * offline_index(m)->hparams.hidden *
-           sizeof(float);
+    return (uint64_t)text->windows * text->window * row_floats(m) * sizeof(float);
 }
 
 /* Without a name: it is gone when the program ends, however that is. */
@@ -444,7 +449,7 @@ static int transfer(struct job *job, bool write, struct error *error)
 {
     const struct offline_evaluation *e = job->e;
     struct sweep *s = &job->sweep;
-    size_t row = (size_t)e->text->window * offline_index(e->model)->hparams.hidden * sizeof(float);
+    size_t row = (size_t)e->text->window * row_floats(e->model) * sizeof(float);
     size_t bytes = s->windows * row;
     for (size_t done = 0; done < bytes;) {
         char *at = (char *)s->x[0] + done;
@@ -485,7 +490,7 @@ int sweep_run(struct job *job, struct error *error)
     sl_assert(!e->part || (!e->compare && end_layer(e) >= first_layer(e)));
     s->layer = first_layer(e);
     s->layers = end_layer(e) - s->layer;
-    size_t floats = (size_t)job->group * e->text->window * offline_index(e->model)->hparams.hidden;
+    size_t floats = (size_t)job->group * e->text->window * row_floats(e->model);
     s->finished = calloc(job->group, sizeof *s->finished);
     for (int which = 0; which <= e->compare; which++)
         s->x[which] = malloc(floats * sizeof(float));
