@@ -10,6 +10,17 @@ void core_mixer_input(struct core *c)
                                    .y = &c->scratch.in};
     device_rows_set(&c->scratch.mix, l->mix_size);
     core_residual_read(c, &l->mixer_site, &r);
+    core_begin_sum(c);
+}
+
+void core_begin_sum(struct core *c)
+{
+    const struct op_scale_rows scale = {.rows = c->pass.step.rows,
+                                        .x = c->scratch.in.base[FORM_F32],
+                                        .scale = c->scratch.normed_scale,
+                                        .y = device_rows_of_floats(c->scratch.x, c->hp.hidden)};
+    if (c->hp.normed_scale != 0)
+        c->device->ops->scale_rows(c->device, &scale);
 }
 
 /* Gates that are a product of their own, with what the mixer read. */

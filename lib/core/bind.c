@@ -267,8 +267,9 @@ static void bind_experts_step(struct core *c, uint32_t i, uint64_t *vectors)
         l->shared_router = core_matrix(c, i, DENSE_SHARED_ROUTER);
         l->gate_forms |= form_bit(&l->shared_router);
     }
-    l->gate_forms |= router_form(c, i);
-    l->gate_forms |= router_form(c, hparams_next_experts(&c->hp, i + 1)); /* to predict */
+    l->router_forms = router_form(c, i);
+    l->router_forms |= router_form(c, hparams_next_experts(&c->hp, i + 1)); /* to predict */
+    l->gate_forms |= l->router_forms;
     if (c->hp.expert_width > 0) {
         l->latent_down = core_matrix(c, i, DENSE_LATENT_DOWN);
         l->latent_up = core_matrix(c, i, DENSE_LATENT_UP);
@@ -485,6 +486,7 @@ static void bind_layer(struct core *c, uint32_t i, uint64_t *vectors)
         bind_experts_step(c, i, vectors);
     c->ffn_sums |= core_has(c, i, DENSE_FFN_POST_NORM);
     c->two_ffn_parts |= c->model->layer[i].ffn == FFN_DENSE_AND_EXPERTS;
+    c->early_experts |= c->model->layer[i].ffn == FFN_DENSE_THEN_EXPERTS;
     if (ffn_has_dense((enum layer_ffn)c->model->layer[i].ffn))
         bind_dense(c, i, (const enum dense_role[]){DENSE_FFN_GATE, DENSE_FFN_UP, DENSE_FFN_DOWN});
 }

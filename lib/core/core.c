@@ -22,15 +22,21 @@ static void alive(void *self)
 static int make_constants(struct core *c, struct error *error)
 {
     uint32_t n = c->hp.hidden;
+    const struct {
+        struct device_at at;
+        float value;
+    } all[] = {{c->scratch.ones, 1.0f},
+               {c->scratch.roots, 1.0f / sqrtf((float)n)},
+               {c->scratch.normed_scale, c->hp.normed_scale}};
     float *same = malloc(n * sizeof *same);
     if (!same)
         return error_set(error, ERR_NO_MEMORY, "out of memory (model core)");
-    for (uint32_t i = 0; i < n; i++)
-        same[i] = 1.0f;
-    c->device->ops->write(c->device, c->scratch.ones, same, n * sizeof *same);
-    for (uint32_t i = 0; i < n; i++)
-        same[i] = 1.0f / sqrtf((float)n);
-    c->device->ops->write(c->device, c->scratch.roots, same, n * sizeof *same);
+    for (size_t k = 0; k < ARRAY_LEN(all); k++) {
+        for (uint32_t i = 0; i < n; i++)
+            same[i] = all[k].value;
+        if (all[k].at.address)
+            c->device->ops->write(c->device, all[k].at, same, n * sizeof *same);
+    }
     free(same);
     return 0;
 }

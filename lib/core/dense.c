@@ -146,7 +146,7 @@ void core_while_reading(struct core *c)
 {
     if (has_two_parts(c))
         begin_parts(c);
-    else if (c->hp.shared_inner > 0)
+    else if (c->hp.shared_inner > 0 || core_reads_early(c)) /* core_ffn_norm was there */
         run_network(c);
     if (c->hp.expert_width > 0)
         begin_latents(c);

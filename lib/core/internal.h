@@ -117,6 +117,7 @@ struct core_layer {
     uint32_t in_forms, mix_forms; /* of the mixer's x, of its result */
     uint32_t gate_forms;          /* of router, dense network, and experts if they have one norm */
     uint32_t expert_forms;        /* of the experts' x */
+    uint32_t router_forms;        /* of the router's, and of that which predicts the next layer */
     uint32_t inner_forms, dense_forms; /* of what W_down reads: of experts, of the dense network */
 };
 
@@ -166,16 +167,18 @@ struct core_scratch {
     struct device_at x;         /* [chunk] the residual: model_residual_floats of each row */
     struct device_rows in;      /* [chunk] normed rows: the mixer's, then of router and experts */
     struct device_rows mix;     /* [chunk] the result of the mixer */
+    struct device_rows early;   /* [chunk] FFN_DENSE_THEN_EXPERTS: normed, of router and experts */
     struct device_at q, k, v;   /* [chunk][heads]; of MLA: k only, latents and rotated keys */
     struct device_at gates;     /* [chunk] of heads, with q where their matrix has both */
     struct device_at projected; /* [chunk][projected_max] of a mixer with a recurrent state */
     struct device_rows factored[CORE_FACTORED]; /* [chunk] between the factors of a projection */
-    struct device_at zeros;   /* [channels] inputs of the convolution before the sequence */
-    struct device_rows query; /* [chunk] of q_rank elements, of MLA */
-    struct device_at y;       /* [chunk][hidden] result of attention, of the dense network */
-    struct device_at rope;    /* [table][chunk][rope_size] cos and sin */
-    struct device_at ones;    /* [hidden] weights of a norm without weights */
-    struct device_at roots;   /* [hidden] all 1/sqrt(hidden) */
+    struct device_at zeros;        /* [channels] inputs of the convolution before the sequence */
+    struct device_rows query;      /* [chunk] of q_rank elements, of MLA */
+    struct device_at y;            /* [chunk][hidden] result of attention, of the dense network */
+    struct device_at rope;         /* [table][chunk][rope_size] cos and sin */
+    struct device_at ones;         /* [hidden] weights of a norm without weights */
+    struct device_at roots;        /* [hidden] all 1/sqrt(hidden) */
+    struct device_at normed_scale; /* [hidden] all that of model_hparams; none: it is 0 */
 
     struct device_result router_logits; /* [chunk + 1][experts]; host: [chunk] */
     struct device_result routes;        /* [chunk + 1][top_k]; host: [chunk] */
@@ -243,6 +246,7 @@ struct core {
     float residual;                                       /* factor of what a part adds */
     bool ffn_sums;                                        /* some layer has a norm of their sum */
     bool two_ffn_parts;                                   /* some layer is FFN_DENSE_AND_EXPERTS */
+    bool early_experts;                                   /* or FFN_DENSE_THEN_EXPERTS */
     uint32_t q_size, k_size, v_size, mix_size, gate_size; /* of the largest layer */
     uint32_t rope_size;                          /* floats of the angles of one row and table */
     struct kernel_rope ropes[LAYER_KIND__COUNT]; /* dims 0: no layer uses it */
@@ -304,6 +308,9 @@ void core_attention(struct core *c); /* attention.c */
 /* The norm of the rows, and the size of c->scratch.mix. In parallel blocks the feed-forward part
  * reads these rows, too: mixers leave c->scratch.in as it is. */
 void core_mixer_input(struct core *c);
+/* After a norm: the rows become the normed ones, with the factor of model_hparams, if there is
+ * one. */
+void core_begin_sum(struct core *c);
 void core_attention_output(struct core *c); /* of c->scratch.mix, added to the rows */
 void core_mla(struct core *c);              /* mla.c */
 void core_recurrence(struct core *c);       /* recurrent.c */
@@ -313,6 +320,9 @@ void core_shortconv(struct core *c);
 void core_ffn_norm(struct core *c); /* input of the second part */
 /* That, and the input of the router if it has one of its own. */
 void core_gate_norm(struct core *c);
+/* What the parts read of the layer's input, before any of them adds to it: the normed input of
+ * parallel blocks, and that of FFN_DENSE_THEN_EXPERTS. */
+void core_early_inputs(struct core *c);
 /* What the router reads of all rows, before router_scale if the layer has one (weights.h). */
 struct device_at core_gate_input(const struct core *c);
 void core_run_router(struct core *c, struct device_at routes); /* of the current layer */
@@ -404,9 +414,17 @@ static inline const float *core_fetch_rows(struct core *c, struct device_at at, 
                         (size_t)c->pass.step.rows * n * sizeof(float));
 }
 
+/* Router and experts read the layer's input, which is before the mixer. */
+static inline bool core_reads_early(const struct core *c)
+{
+    return core_parts_now(c)->ffn == FFN_DENSE_THEN_EXPERTS;
+}
+
 /* The input of the experts. */
 static inline const struct device_rows *core_expert_rows(const struct core *c)
 {
+    if (core_reads_early(c))
+        return &c->scratch.early;
     return c->hp.expert_width > 0 ? &c->scratch.latent : &c->scratch.in;
 }
 

@@ -9,10 +9,29 @@
 
 struct device_at core_gate_input(const struct core *c)
 {
+    if (core_reads_early(c))
+        return c->scratch.early.base[FORM_F32];
     if (c->hp.router_first && !c->hp.parallel)
         return c->scratch.x;
     return c->layer[c->pass.step.layer].router_scale.address ? c->scratch.experts_sum
                                                              : c->scratch.in.base[FORM_F32];
+}
+
+void core_early_inputs(struct core *c)
+{
+    const struct core_layer *l = core_layer_now(c);
+    if (c->hp.parallel)
+        core_mixer_input(c);
+    if (!core_reads_early(c))
+        return;
+    const struct op_norm norm = {.rows = c->pass.step.rows,
+                                 .kind = (enum norm_kind)c->hp.norm,
+                                 .eps = c->hp.rms_eps,
+                                 .x = c->scratch.x,
+                                 .weight = l->experts_norm,
+                                 .forms = l->router_forms | l->expert_forms,
+                                 .y = c->scratch.early};
+    c->device->ops->norm(c->device, &norm);
 }
 
 void core_ffn_norm(struct core *c)
@@ -23,6 +42,7 @@ void core_ffn_norm(struct core *c)
     const struct core_reading r = {
         .rows = c->pass.step.rows, .forms = l->gate_forms, .y = &c->scratch.in};
     core_residual_read(c, &l->ffn_site, &r);
+    core_begin_sum(c);
 }
 
 /* The input of the router: that of the experts, unless the layer has a scale of its own for it.
@@ -55,6 +75,8 @@ bool core_predicts_next(const struct core *c)
 /* What a router reads. */
 static struct device_rows router_input(const struct core *c)
 {
+    if (core_reads_early(c))
+        return c->scratch.early;
     return c->hp.router_first && !c->hp.parallel ? device_rows_of_floats(c->scratch.x, c->hp.hidden)
                                                  : c->scratch.in;
 }

@@ -62,7 +62,7 @@ static uint32_t output_rows_for(const struct core *c, uint32_t chunk)
 
 /* The forms needed, over all layers. */
 struct forms_wanted {
-    uint32_t in, mix, last, gather, inner, dense, query, nope, latent, sum, factored;
+    uint32_t in, mix, early, last, gather, inner, dense, query, nope, latent, sum, factored;
 };
 
 static struct forms_wanted forms_of(const struct core *c)
@@ -70,6 +70,7 @@ static struct forms_wanted forms_of(const struct core *c)
     const uint32_t floats = 1u << FORM_F32;
     struct forms_wanted w = {.in = floats,
                              .mix = floats,
+                             .early = floats,
                              .last = floats | c->output_forms,
                              .dense = floats,
                              .query = floats,
@@ -79,6 +80,7 @@ static struct forms_wanted forms_of(const struct core *c)
     for (uint32_t i = 0; i < c->hp.layers; i++) {
         const struct core_layer *l = &c->layer[i];
         w.in |= l->in_forms | l->gate_forms | l->expert_forms;
+        w.early |= l->router_forms | l->expert_forms;
         w.sum |= l->latent_up.n > 0 ? form_bit(&l->latent_up) : 0;
         w.mix |= l->mix_forms;
         w.gather |= l->expert_forms;
@@ -242,8 +244,12 @@ struct core_bytes core_scratch_layout(struct core *c, uint32_t chunk,
     c->resident.sequence = cut_host(&m, hp->layers, sizeof *c->resident.sequence);
     c->scratch.ones = cut_floats(&m, hp->hidden);
     c->scratch.roots = cut_floats(&m, hp->hidden);
+    if (hp->normed_scale != 0)
+        c->scratch.normed_scale = cut_floats(&m, hp->hidden);
     if (c->ffn_sums)
         c->scratch.sum = cut_floats(&m, (size_t)chunk * hp->hidden);
+    if (c->early_experts)
+        cut_rows(&m, &c->scratch.early, want.early, chunk, hp->hidden);
     if (c->two_ffn_parts)
         c->scratch.experts_sum = cut_floats(&m, (size_t)chunk * hp->hidden);
     if (hp->expert_width > 0) {

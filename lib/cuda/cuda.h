@@ -177,6 +177,7 @@ struct gpu_delta {
     const float *before;
     float *after, *out; /* out: [row][head][values] */
     size_t k_stride, q_stride, v_stride, rate_stride, decay_stride, out_stride;
+    uint32_t key_step, value_step; /* from a head of k and of q, or of v, to the next one */
     uint32_t keys, values, heads, share, rows;
     bool interleaved;
     bool without;  /* the delta term */
@@ -221,7 +222,7 @@ struct gpu_routed {
 };
 
 /* Counted up when struct gpu_kernels or an argument changes. */
-#define GPU_INTERFACE 7
+#define GPU_INTERFACE 8
 
 struct gpu_kernels {
     uint32_t interface;  /* GPU_INTERFACE of the module, first in every version */

@@ -132,8 +132,8 @@ __global__ void __launch_bounds__(CHANNEL_THREADS) delta_steps(gpu_delta d)
         float rate = d.rate[r * d.rate_stride + head];
         __syncthreads(); /* the keys of the step before are not read any more */
         for (uint32_t i = threadIdx.x; i < d.keys; i += CHANNEL_THREADS) {
-            k[i] = d.k[r * d.k_stride + (size_t)k_head * d.keys + i];
-            q[i] = d.q[r * d.q_stride + (size_t)k_head * d.keys + i];
+            k[i] = d.k[r * d.k_stride + (size_t)k_head * d.key_step + i];
+            q[i] = d.q[r * d.q_stride + (size_t)k_head * d.key_step + i];
             decay[i] = decays[d.channels ? i : 0];
         }
         __syncthreads();
@@ -142,7 +142,7 @@ __global__ void __launch_bounds__(CHANNEL_THREADS) delta_steps(gpu_delta d)
         float recall = 0, out = 0;
         for (uint32_t i = 0; i < d.keys && !d.without; i++)
             recall = fmaf(k[i], (s ? s[(size_t)i * d.values] : 0.0f) * decay[i], recall);
-        float v = d.v[r * d.v_stride + (size_t)head * d.values + j];
+        float v = d.v[r * d.v_stride + (size_t)head * d.value_step + j];
         float u = rate * (d.without ? v : v - recall);
         for (uint32_t i = 0; i < d.keys; i++) {
             size_t at = (size_t)i * d.values;

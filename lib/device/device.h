@@ -205,10 +205,10 @@ static inline uint32_t device_recurrent_decays(const struct layer_recurrent *r)
     return r->rule.channels ? r->heads * r->key_size : r->heads;
 }
 
-/* Elements of the weights of the norm: of a head, or of all heads. */
+/* Elements of the weights of the norms: of a head, or of all heads. */
 static inline uint32_t device_recurrent_norm(const struct layer_recurrent *r)
 {
-    return r->rule.gate_first ? r->mixed : r->value_size;
+    return r->norms > 0 ? r->mixed : r->value_size;
 }
 
 /* Limits of the memory that an operation needs in addition to its arguments: the largest values of

@@ -289,7 +289,7 @@ OP_END(short_conv)
 
 /* A recurrence (struct recurrent_rule; host/recurrent.c has the steps) of rows of projections,
  * `stride` floats apart. q_weight, k_weight: of the norms of a head, if the rule has them.
- * conv_bias and skip (D) may be none. */
+ * conv_bias and skip (D) may be none. With fixed rates and decays, these are dt and decay. */
 OP(recurrence)
     OP_VALUE(uint32_t, rows)
     OP_VALUE(uint32_t, sequences)

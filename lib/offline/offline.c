@@ -282,9 +282,14 @@ void offline_gate_norm(const struct offline_model *m, uint32_t layer, float *nor
 {
     uint32_t n = m->index->hparams.hidden;
     bool scaled = model_entry_dense(m->index, layer, DENSE_ROUTER_SCALE) != ENTRY_NONE;
-    bool own = !m->index->hparams.parallel;
-    vector_or_zeros(m, layer, own ? DENSE_FFN_NORM : DENSE_ATTN_NORM, n, norm);
-    vector_or_zeros(m, layer, own ? DENSE_FFN_NORM_BIAS : DENSE_ATTN_NORM_BIAS, n, norm + n);
+    enum dense_role role = hparams_router_norm(&m->index->hparams, layer);
+    memset(norm, 0, 2 * n * sizeof *norm);
+    if (role != DENSE__COUNT)
+        vector_or_zeros(m, layer, role, n, norm);
+    if (role == DENSE_FFN_NORM || role == DENSE_ATTN_NORM)
+        vector_or_zeros(m, layer,
+                        role == DENSE_FFN_NORM ? DENSE_FFN_NORM_BIAS : DENSE_ATTN_NORM_BIAS, n,
+                        norm + n);
     for (uint32_t i = 0; scaled && i < n; i++)
         norm[i] = 1.0f / sqrtf((float)n);
 }
@@ -293,7 +298,7 @@ void offline_gate_input(const struct offline_model *m, const float *norm, const 
                         float *out)
 {
     const struct model_hparams *h = &m->index->hparams;
-    if (h->router_first && !h->parallel) {
+    if (hparams_router_norm(h, hparams_next_experts(h, 0)) == DENSE__COUNT) {
         memcpy(out, x, h->hidden * sizeof *out);
         return;
     }

@@ -178,6 +178,11 @@ static void rates_of(struct head_group *g, uint32_t row, uint32_t n, uint32_t v_
                      struct kernel_delta *d)
 {
     const struct layer_recurrent *l = &g->a->shape.layer;
+    if (l->rule.fixed) {
+        d->rate = device_floats(g->a->dt)[v_head];
+        *g->decay = device_floats(g->a->decay)[v_head];
+        return;
+    }
     const float *rates = projected_row(g->a, row) + l->rates_at;
     uint32_t share = device_recurrent_share(l), at = v_head, next = l->heads;
     if (g->a->shape.joined) {
@@ -202,17 +207,27 @@ static uint32_t v_head_of(const struct device_recurrence *s, uint32_t head, uint
                                          : head * device_recurrent_share(&s->layer) + n;
 }
 
-/* A head's part of the mixer's output, from y. The norm of a group is that of all its heads, which
- * finish_rows makes. */
+static void put_gated(const struct host *h, const struct layer_recurrent *l, const float *z,
+                      const float *y, uint32_t n, float *out)
+{
+    (l->rule.sigmoid ? h->kernels->sigmoid_mul : h->kernels->silu_mul)(z, y, n, out);
+}
+
+/* A head's part of the mixer's output, from y. A norm of several heads, and the gate after it, are
+ * made by finish_rows. */
 static void put_output(const struct head_group *g, uint32_t row, uint32_t v_head, float *y)
 {
     const struct layer_recurrent *l = &g->a->shape.layer;
     uint32_t n = l->value_size;
     const float *z = projected_row(g->a, row) + l->gate_at + (size_t)v_head * n;
-    if (!l->rule.gate_first)
+    float *out = rows_floats(&g->a->mix, row) + (size_t)v_head * n;
+    if (l->norms > 0 && !l->rule.gate_first) {
+        memcpy(out, y, n * sizeof *y);
+        return;
+    }
+    if (l->norms == 0)
         g->h->kernels->rms_norm(y, device_floats(g->a->norm), n, g->a->shape.eps, y);
-    (l->rule.sigmoid ? g->h->kernels->sigmoid_mul : g->h->kernels->silu_mul)(
-        z, y, n, rows_floats(&g->a->mix, row) + (size_t)v_head * n);
+    put_gated(g->h, l, z, y, n, out);
 }
 
 /* One step of a v head. */
@@ -222,7 +237,7 @@ static void step_head(struct head_group *g, const struct window *window, uint32_
     const struct layer_recurrent *l = &g->a->shape.layer;
     uint32_t values = l->value_size, v_head = v_head_of(&g->a->shape, g->head, n);
     float v[KERNEL_HEAD_SIZE_MAX], out[KERNEL_HEAD_SIZE_MAX];
-    conv_silu(g, window, inputs_of(g->a, row), l->v_at + v_head * values, values, v);
+    conv_silu(g, window, inputs_of(g->a, row), l->v_at + v_head * l->value_step, values, v);
     size_t size = (size_t)l->key_size * values;
     size_t at = (size_t)(l->taps - 1) * l->channels + v_head * size;
     struct kernel_delta d = {.k = g->k,
@@ -255,8 +270,8 @@ static void query_and_key(struct head_group *g, const struct window *window, uin
     const struct kernel_ops *kernels = g->h->kernels;
     uint32_t size = l->key_size;
     float eps = 1e-6f / (float)size; /* RMSNorm divides the sum by the size: the L2 norm */
-    conv_silu(g, window, inputs_of(g->a, row), l->q_at + g->head * size, size, g->q);
-    conv_silu(g, window, inputs_of(g->a, row), l->k_at + g->head * size, size, g->k);
+    conv_silu(g, window, inputs_of(g->a, row), l->q_at + g->head * l->key_step, size, g->q);
+    conv_silu(g, window, inputs_of(g->a, row), l->k_at + g->head * l->key_step, size, g->k);
     if (!l->rule.unit)
         return;
     kernels->rms_norm(g->q, device_floats(g->a->q_weight), size, eps, g->q);
@@ -269,8 +284,8 @@ static void keep_keys(const struct op_recurrence *a, const struct window *window
 {
     const struct layer_recurrent *l = &a->shape.layer;
     uint32_t size = l->key_size;
-    window_keep(window, l->q_at + head * size, size, state);
-    window_keep(window, l->k_at + head * size, size, state);
+    window_keep(window, l->q_at + head * l->key_step, size, state);
+    window_keep(window, l->k_at + head * l->key_step, size, state);
 }
 
 /* Several pieces of a group read the older inputs of q and k: finish_rows keeps them. */
@@ -281,7 +296,8 @@ static void keep_window(const struct head_group *g, const struct window *window)
     if (g->end - g->first == device_recurrent_share(l))
         keep_keys(g->a, window, g->head, g->after);
     for (uint32_t i = g->first; i < g->end; i++)
-        window_keep(window, l->v_at + v_head_of(&g->a->shape, g->head, i) * n, n, g->after);
+        window_keep(window, l->v_at + v_head_of(&g->a->shape, g->head, i) * l->value_step, n,
+                    g->after);
 }
 
 static void run_group(struct head_group *g)
@@ -349,17 +365,20 @@ static void keep_sequence(const struct op_recurrence *a, uint32_t sequence)
         keep_keys(a, &window, head, device_floats(a->sequence[sequence].next_state));
 }
 
-/* The norms of groups. */
+/* The norms of several heads, and the gates after them. */
 static void finish_rows(void *arg, uint32_t thread, uint32_t threads)
 {
     const struct host_run *run = arg;
     const struct op_recurrence *a = run->a;
-    uint32_t begin, end, groups = a->shape.layer.groups, n = a->shape.layer.mixed / groups;
-    pool_share(a->rows * groups, 1, thread, threads, &begin, &end);
+    const struct layer_recurrent *l = &a->shape.layer;
+    uint32_t begin, end, norms = l->norms, n = l->mixed / norms;
+    pool_share(a->rows * norms, 1, thread, threads, &begin, &end);
     for (uint32_t u = begin; u < end; u++) {
-        size_t at = (size_t)(u % groups) * n;
-        float *y = rows_floats(&a->mix, u / groups) + at;
+        size_t at = (size_t)(u % norms) * n;
+        float *y = rows_floats(&a->mix, u / norms) + at;
         run->h->kernels->rms_norm(y, device_floats(a->norm) + at, n, a->shape.eps, y);
+        if (!l->rule.gate_first)
+            put_gated(run->h, l, projected_row(a, u / norms) + l->gate_at + at, y, n, y);
     }
 }
 
@@ -372,6 +391,6 @@ void host_op_recurrence(struct device *d, const struct op_recurrence *a)
     host_run_parts(h, pool_parts(h->pool, work), run_groups, a);
     for (uint32_t s = 0; s < a->sequences && pieces_of(h, a) > 1; s++)
         keep_sequence(a, s);
-    if (l->rule.gate_first)
+    if (l->norms > 0)
         host_run_columns(h, l->mixed, 1, a->rows, finish_rows, a);
 }

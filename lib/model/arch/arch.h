@@ -74,6 +74,7 @@ struct model_hparams {
     uint32_t shared_count;   /* of shared experts, which are one network of their widths' sum */
     uint32_t skipped_layers; /* blocks after the last layer, for drafting: not used */
     float residual_scale;    /* factor of what each part of a layer adds; 0: none */
+    float normed_scale;      /* a part adds to its normed input times this; 0: to the rows */
     float logit_divisor;     /* of the logits; 0: none */
     float embedding_scale;   /* factor of the embedding; 0: none */
     float logit_scale;       /* factor of the logits; 0: none */
@@ -304,14 +305,11 @@ static inline uint64_t model_kv_position_bytes(const struct model_hparams *h, en
  * The decay d = exp(A softplus(a + bias)) is one number per head, or one per key channel, which is
  * that of a row of S, with a and bias of the channel and A of the head. The latter may have a bound
  * L below 0: d = exp(L sigmoid(|A| (a + bias))); without one it is exp(-|A| softplus(a + bias)), as
- * files have both signs of A.
- * The rate r is sigmoid(b), or the step softplus(a + bias) itself. q, k and v are a convolution over
- * time and SiLU, with a bias if the layer has one. The output is y and the gate z, as RMSNorm(y)
- * silu(z) with a norm per head, or RMSNorm(y silu(z)) with a norm per group of heads; the gate may
- * be sigmoid(z) instead.
- *
- * Lightning attention would have taps = 1 (no convolution), neither term, a fixed d per head, one
- * norm of all heads. */
+ * files have both signs of A. It may be fixed, too.
+ * The rate r is sigmoid(b), or the step softplus(a + bias) itself, or 1 where d is fixed. q, k and v
+ * are a convolution over time and SiLU, with a bias if the layer has one; with one tap it is no
+ * convolution. The output is y and the gate z, as RMSNorm(y) silu(z) or RMSNorm(y silu(z)) with a
+ * norm per head, per group of heads or of all heads; the gate may be sigmoid(z) instead. */
 struct recurrent_rule {
     bool delta;      /* the delta term */
     bool unit;       /* q and k of a head have length 1, and q the factor 1 / sqrt(key size) */
@@ -319,7 +317,8 @@ struct recurrent_rule {
     bool gate_first; /* before the norm */
     bool channels;   /* d per key channel; the rate is no step */
     bool sigmoid;    /* of z */
-    uint16_t reserved;
+    bool fixed;      /* rates and decays do not depend on the row */
+    uint8_t reserved;
     float bound; /* L; 0: none */
 };
 
@@ -331,13 +330,15 @@ struct layer_recurrent {
     uint32_t heads;    /* with a matrix of the state each; 0: older inputs are all of the state */
     uint32_t groups;   /* of heads, which have the same q and k */
     uint32_t key_size, value_size; /* of such a matrix */
-    uint32_t projected;            /* floats of a row: all projections of its input */
-    uint32_t mixed;                /* floats of a row: the result, before the output matrix */
+    uint32_t norms; /* of a row's result, each with weights of its own; 0: of each head, the same */
+    uint32_t projected; /* floats of a row: all projections of its input */
+    uint32_t mixed;     /* floats of a row: the result, before the output matrix */
     /* In a row: the inputs of the convolution, the gates z, and a (b a without a step; only b where
      * a is of key channels, which stand at channels_at). Channels of the convolution: q, k and v of
      * all heads. */
     uint32_t conv_at, gate_at, rates_at, channels_at;
     uint32_t q_at, k_at, v_at;
+    uint32_t key_step, value_step; /* from a head of q and of k, or of v, to the next one */
     struct recurrent_rule rule;
     /* Of the state: [taps - 1][channels], older inputs of the convolution, the oldest first; then
      * [heads][key_size][value_size]. */
@@ -412,19 +413,20 @@ enum layer_mixer {
 enum layer_ffn {
     FFN_EXPERTS, /* router and experts, with a shared expert if the layer has its tensors */
     FFN_DENSE,   /* one network for all tokens */
-    FFN_DENSE_AND_EXPERTS, /* both on the same residual, each with its norms; their sum is added */
+    FFN_DENSE_AND_EXPERTS,  /* both on the same residual, each with its norms; their sum is added */
+    FFN_DENSE_THEN_EXPERTS, /* router and experts read the layer's input, with a norm of their own */
     FFN_NONE,
     FFN__COUNT
 };
 
 static inline bool ffn_has_dense(enum layer_ffn ffn)
 {
-    return ffn == FFN_DENSE || ffn == FFN_DENSE_AND_EXPERTS;
+    return ffn == FFN_DENSE || ffn == FFN_DENSE_AND_EXPERTS || ffn == FFN_DENSE_THEN_EXPERTS;
 }
 
 static inline bool ffn_has_experts(enum layer_ffn ffn)
 {
-    return ffn == FFN_EXPERTS || ffn == FFN_DENSE_AND_EXPERTS;
+    return ffn == FFN_EXPERTS || ffn == FFN_DENSE_AND_EXPERTS || ffn == FFN_DENSE_THEN_EXPERTS;
 }
 
 /* True if the layer has a router and experts. */
@@ -511,6 +513,16 @@ enum dense_role {
 #undef LAYER
         DENSE__COUNT
 };
+
+/* The norm that makes the input of a layer's router; DENSE__COUNT: it reads the layer's input. */
+static inline enum dense_role hparams_router_norm(const struct model_hparams *h, uint32_t layer)
+{
+    if (h->layer_ffn[layer] == FFN_DENSE_THEN_EXPERTS)
+        return DENSE_EXPERTS_NORM;
+    if (h->parallel)
+        return DENSE_ATTN_NORM;
+    return h->router_first ? DENSE__COUNT : DENSE_FFN_NORM;
+}
 
 /* Whether it is one of the types without blocks. Norms, biases, routers and other small tensors
  * have only these. */

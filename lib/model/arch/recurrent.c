@@ -96,6 +96,8 @@ static struct layer_recurrent recurrence_of(const struct model_hparams *h, uint3
                                     .groups = h->delta_k_heads,
                                     .key_size = h->delta_size,
                                     .value_size = value_size,
+                                    .key_step = h->delta_size,
+                                    .value_step = value_size,
                                     .mixed = h->delta_inner};
 }
 
@@ -148,6 +150,8 @@ static struct layer_recurrent kda_of(const struct model_hparams *h)
         .groups = h->heads,
         .key_size = h->delta_size,
         .value_size = h->delta_size,
+        .key_step = h->delta_size,
+        .value_step = h->delta_size,
         .mixed = inner,
         .k_at = inner,
         .v_at = 2 * inner,
@@ -179,6 +183,7 @@ static struct layer_recurrent mamba2_of(const struct model_hparams *h)
 {
     struct layer_recurrent r =
         recurrence_of(h, h->delta_v_heads > 0 ? h->delta_inner / h->delta_v_heads : 0);
+    r.norms = r.groups;
     r.conv_at = r.mixed;
     r.k_at = r.mixed;
     r.q_at = r.k_at + r.groups * r.key_size;
@@ -254,6 +259,7 @@ struct layer_recurrent model_recurrent_max(const struct model_hparams *h)
         max.value_size = larger(max.value_size, r.value_size);
         max.projected = larger(max.projected, r.projected);
         max.mixed = larger(max.mixed, r.mixed);
+        max.norms = larger(max.norms, r.norms);
         max.rule.channels |= r.rule.channels;
         max.floats = max.floats > r.floats ? max.floats : r.floats;
     }

@@ -54,9 +54,9 @@ enum arch_dim {
     ARCH_DIM_STATE_FIRST,  /* outputs of a matrix, or of the first of two factors */
     ARCH_DIM_STATE_RANK,   /* of two factors; 0: one matrix */
     ARCH_DIM_STATE_VALUE,  /* value_size */
-    ARCH_DIM_STATE_GROUP,  /* elements of the heads of a group */
-    ARCH_DIM_STATE_GROUPS, /* of heads */
-    ARCH_DIM_DENSE         /* inner size of a layer without experts */
+    ARCH_DIM_STATE_NORM,   /* elements of a norm of several heads */
+    ARCH_DIM_STATE_NORMS,
+    ARCH_DIM_DENSE /* inner size of a layer without experts */
 };
 
 /* The size in a layer. For a tensor outside the layers, layer is hparams->layers. */

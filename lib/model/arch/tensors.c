@@ -105,8 +105,8 @@ uint64_t arch_dim_size(const struct model_hparams *h, uint32_t layer, enum arch_
     case ARCH_DIM_STATE_FIRST: return h->low_rank ? r.key_size : r.mixed;
     case ARCH_DIM_STATE_RANK: return h->low_rank ? r.key_size : 0;
     case ARCH_DIM_STATE_VALUE: return r.value_size;
-    case ARCH_DIM_STATE_GROUP: return r.groups > 0 ? r.mixed / r.groups : 0;
-    case ARCH_DIM_STATE_GROUPS: return r.groups;
+    case ARCH_DIM_STATE_NORM: return r.norms > 0 ? r.mixed / r.norms : 0;
+    case ARCH_DIM_STATE_NORMS: return r.norms;
     case ARCH_DIM_DENSE: return h->dense_inner;
     }
     sl_panic("dimension %d is in no table", (int)dim);

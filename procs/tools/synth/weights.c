@@ -320,7 +320,7 @@ static void fill_router(const struct weights *w, const struct tensor *t, uint64_
     float constant = sqrtf(CONSTANT / variance), skew = (float)s->skew;
     float token_part = (float)s->sharpness / sqrtf(1 + skew * skew);
     float deviation = token_part / sqrtf(1 - constant * constant) / sqrtf((float)hidden);
-    bool normed = !s->h.router_first || s->h.parallel;
+    bool normed = hparams_router_norm(&s->h, t->layer) != DENSE__COUNT;
     float input = normed ? 1 : 1 / sqrtf(variance);
     struct random random;
     for (uint64_t e = first; e < first + rows; e++, out += t->row_bytes) {

@@ -86,6 +86,7 @@ void cuda_op_short_conv(struct cuda *c, const struct op_short_conv *a)
 struct inputs {
     const float *q, *k, *v;
     size_t key_stride, v_stride;
+    uint32_t key_step;
 };
 
 static float *norm_heads(struct cuda *c, const struct layer_recurrent *l, const float *x,
@@ -112,12 +113,17 @@ static struct inputs convolve(struct cuda *c, const struct op_recurrence *a, con
     conv.silu = true;
     conv.bias = device_floats(a->conv_bias);
     cuda_check(c, c->k->conv(&conv, c->stream), "a convolution");
-    struct inputs in = {
-        .q = y + l->q_at, .k = y + l->k_at, .v = y + l->v_at, .key_stride = n, .v_stride = n};
+    struct inputs in = {.q = y + l->q_at,
+                        .k = y + l->k_at,
+                        .v = y + l->v_at,
+                        .key_stride = n,
+                        .v_stride = n,
+                        .key_step = l->key_step};
     if (l->rule.unit) {
         in.q = norm_heads(c, l, in.q, n, a->q_weight, r->rows);
         in.k = norm_heads(c, l, in.k, n, a->k_weight, r->rows);
         in.key_stride = l->groups * l->key_size;
+        in.key_step = l->key_size;
     }
     return in;
 }
@@ -155,10 +161,13 @@ static float *steps(struct cuda *c, const struct op_recurrence *a, const struct 
 {
     const struct layer_recurrent *l = &a->shape.layer;
     size_t window = (size_t)(l->taps - 1) * l->channels;
-    float *rate = cuda_scratch_floats(c, (size_t)r->rows * l->heads);
-    float *decay = cuda_scratch_floats(c, (size_t)r->rows * device_recurrent_decays(l));
+    float *rate = device_floats(a->dt), *decay = device_floats(a->decay);
     float *out = cuda_scratch_floats(c, (size_t)r->rows * l->mixed);
-    rates_of(c, a, r, rate, decay);
+    if (!l->rule.fixed) {
+        rate = cuda_scratch_floats(c, (size_t)r->rows * l->heads);
+        decay = cuda_scratch_floats(c, (size_t)r->rows * device_recurrent_decays(l));
+        rates_of(c, a, r, rate, decay);
+    }
     struct gpu_delta d = {.k = in->k,
                           .q = in->q,
                           .v = in->v,
@@ -171,9 +180,11 @@ static float *steps(struct cuda *c, const struct op_recurrence *a, const struct 
                           .k_stride = in->key_stride,
                           .q_stride = in->key_stride,
                           .v_stride = in->v_stride,
-                          .rate_stride = l->heads,
-                          .decay_stride = device_recurrent_decays(l),
+                          .rate_stride = l->rule.fixed ? 0 : l->heads,
+                          .decay_stride = l->rule.fixed ? 0 : device_recurrent_decays(l),
                           .out_stride = l->mixed,
+                          .key_step = in->key_step,
+                          .value_step = l->value_step,
                           .keys = l->key_size,
                           .values = l->value_size,
                           .heads = l->heads,
@@ -186,17 +197,31 @@ static float *steps(struct cuda *c, const struct op_recurrence *a, const struct 
     return out;
 }
 
+/* Norms of the rows y: of each head, with the same weights, or of several heads. */
+static void norm_rows(struct cuda *c, const struct op_recurrence *a, float *y, size_t stride,
+                      uint32_t rows)
+{
+    const struct layer_recurrent *l = &a->shape.layer;
+    uint32_t n = l->norms > 0 ? l->mixed / l->norms : l->value_size;
+    if (l->norms == 0)
+        cuda_rms(c, y, n, a->norm, n, a->shape.eps, rows * l->heads, y, n);
+    for (uint32_t i = 0; i < l->norms; i++) {
+        float *part = y + (size_t)i * n;
+        cuda_rms(c, part, stride, device_floats_at(a->norm, (uint64_t)i * n), n, a->shape.eps, rows,
+                 part, stride);
+    }
+}
+
 /* Norm and gate, in the order of the rule. */
 static void put_output(struct cuda *c, const struct op_recurrence *a, const struct run *r,
                        float *out)
 {
     const struct layer_recurrent *l = &a->shape.layer;
-    uint32_t n = l->mixed, group = n / l->groups;
+    uint32_t n = l->mixed;
     size_t stride = cuda_stride(&a->mix);
     float *mix = device_floats(a->mix.base[FORM_F32]) + r->row * stride;
     if (!l->rule.gate_first)
-        cuda_rms(c, out, l->value_size, a->norm, l->value_size, a->shape.eps, r->rows * l->heads,
-                 out, l->value_size);
+        norm_rows(c, a, out, n, r->rows);
     cuda_point(c, l->rule.sigmoid ? GPU_SIGMOID_MUL : GPU_SILU_MUL,
                (struct gpu_rows){.a = device_floats(a->projected) + r->row * a->stride + l->gate_at,
                                  .b = out,
@@ -206,9 +231,8 @@ static void put_output(struct cuda *c, const struct op_recurrence *a, const stru
                                  .y_stride = stride,
                                  .n = n,
                                  .rows = r->rows});
-    for (uint32_t at = 0; l->rule.gate_first && at < n; at += group)
-        cuda_rms(c, mix + at, stride, device_floats_at(a->norm, at), group, a->shape.eps, r->rows,
-                 mix + at, stride);
+    if (l->rule.gate_first)
+        norm_rows(c, a, mix, stride, r->rows);
 }
 
 void cuda_op_recurrence(struct cuda *c, const struct op_recurrence *a)

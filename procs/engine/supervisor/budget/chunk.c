@@ -66,9 +66,10 @@ static double row_bytes(const struct model_index *m)
     }
     struct layer_recurrent recurrent = model_recurrent_max(h);
     mix = larger(mix, recurrent.mixed);
-    return (FORMS_BYTES + 8) * hidden + FORMS_BYTES * mix + 4 * (q + gates + keys + values) +
-           4.0 * LAYER_KIND__COUNT * model_rope_dims_max(h) + 4.0 * h->experts +
-           used * (4 * hidden + 24) + 8 * inner + 4.0 * recurrent.projected +
+    bool early = h->layer_ffn[hparams_next_experts(h, 0)] == FFN_DENSE_THEN_EXPERTS;
+    return (FORMS_BYTES * (early ? 2 : 1) + 8) * hidden + FORMS_BYTES * mix +
+           4 * (q + gates + keys + values) + 4.0 * LAYER_KIND__COUNT * model_rope_dims_max(h) +
+           4.0 * h->experts + used * (4 * hidden + 24) + 8 * inner + 4.0 * recurrent.projected +
            FORMS_BYTES * h->q_rank + 2 * FORMS_BYTES * h->expert_width +
            2 * FORMS_BYTES * (h->low_rank ? h->delta_size : 0);
 }

@@ -134,6 +134,8 @@ static int delta_on_gpu(bool interleaved, enum kind kind, uint32_t begin, uint32
                           .rate_stride = V_HEADS,
                           .decay_stride = decays,
                           .out_stride = V_HEADS * VALUES,
+                          .key_step = KEYS,
+                          .value_step = VALUES,
                           .keys = KEYS,
                           .values = VALUES,
                           .heads = V_HEADS,
@@ -226,6 +228,8 @@ static void check_apart(uint32_t keys, uint32_t values, uint32_t shift)
                           .rate_stride = HEADS,
                           .decay_stride = HEADS,
                           .out_stride = HEADS * values,
+                          .key_step = keys,
+                          .value_step = values,
                           .keys = keys,
                           .values = values,
                           .heads = HEADS,
@@ -239,6 +243,57 @@ static void check_apart(uint32_t keys, uint32_t values, uint32_t shift)
     free(want);
     free(unchanged);
 }
+
+/* q, k and v of a head are next to each other; rates and decays are the same for all rows. */
+START_TEST(heads_apart)
+{
+    enum { HEADS = 3, SIZE = 20, WHOLE = 3 * SIZE, ROW = HEADS * WHOLE, ROWS = 4 };
+    static float x[ROWS * ROW], state[HEADS * SIZE * SIZE], want_state[HEADS * SIZE * SIZE],
+        out[ROWS * HEADS * SIZE], want[ROWS * HEADS * SIZE];
+    const float rate[HEADS] = {1, 1, 1}, decay[HEADS] = {0.25f, 0.9f, 0.999f};
+    test_seed(76);
+    test_fill(x, ARRAY_LEN(x));
+    for (uint32_t i = 0; i < ROWS * HEADS; i++) {
+        const float *of_head = x + (size_t)i * WHOLE;
+        float *s = want_state + (size_t)(i % HEADS) * SIZE * SIZE;
+        struct kernel_delta d = {.q = of_head,
+                                 .k = of_head + SIZE,
+                                 .v = of_head + 2 * SIZE,
+                                 .rate = 1,
+                                 .decay = decay + i % HEADS,
+                                 .keys = SIZE,
+                                 .values = SIZE,
+                                 .state = s,
+                                 .next = s,
+                                 .out = want + (size_t)i * SIZE,
+                                 .without = true};
+        cpu()->delta(&d);
+    }
+    struct gpu_delta d = {.q = x,
+                          .k = x + SIZE,
+                          .v = x + 2 * SIZE,
+                          .rate = rate,
+                          .decay = decay,
+                          .after = state,
+                          .out = out,
+                          .k_stride = ROW,
+                          .q_stride = ROW,
+                          .v_stride = ROW,
+                          .out_stride = HEADS * SIZE,
+                          .key_step = WHOLE,
+                          .value_step = WHOLE,
+                          .keys = SIZE,
+                          .values = SIZE,
+                          .heads = HEADS,
+                          .share = 1,
+                          .rows = ROWS,
+                          .without = true};
+    fibres_seed(3);
+    check_launch(gpu()->delta(&d, NULL));
+    check_bits(out, want, ARRAY_LEN(out), "outputs");
+    check_bits(state, want_state, ARRAY_LEN(state), "state");
+}
+END_TEST
 
 START_TEST(delta_at_any_place)
 {
@@ -377,5 +432,6 @@ START_TEST(arguments_out_of_range)
 }
 END_TEST
 
-GPU_TESTS_MAIN("cuda_recurrent", convolutions_have_the_bits, delta_has_the_bits, delta_at_any_place,
-               gates_have_the_bits, channels_have_the_bits, arguments_out_of_range)
+GPU_TESTS_MAIN("cuda_recurrent", convolutions_have_the_bits, delta_has_the_bits, heads_apart,
+               delta_at_any_place, gates_have_the_bits, channels_have_the_bits,
+               arguments_out_of_range)
