@@ -85,6 +85,8 @@ int offline_text_load(const struct model_index *model, const char *const *paths,
                       struct error *error)
 {
     *t = (struct offline_text){.window = window};
+    if (model_check_tokens(model, window, "--ctx-size", error) != 0)
+        return -1;
     struct tokenizer *tokenizer = tokenizer_open((const char *)model + model->tokenizer_offset,
                                                  model->tokenizer_bytes, error);
     int status = tokenizer ? 0 : -1;
@@ -108,13 +110,16 @@ int offline_text_load(const struct model_index *model, const char *const *paths,
     return 0;
 }
 
-struct offline_text offline_text_alloc(uint32_t windows, uint32_t window)
+int offline_text_alloc(const struct model_index *model, uint32_t windows, uint32_t window,
+                       struct offline_text *t, struct error *error)
 {
-    struct offline_text t = {.windows = windows ? windows : 1, .window = window};
-    t.ids = calloc((size_t)t.windows * window, sizeof *t.ids);
-    if (!t.ids)
+    if (model_check_tokens(model, window, "--ctx-size", error) != 0)
+        return -1;
+    *t = (struct offline_text){.windows = windows ? windows : 1, .window = window};
+    t->ids = calloc((size_t)t->windows * window, sizeof *t->ids);
+    if (!t->ids)
         log_fatal(1, "out of memory (tokens of a text)");
-    return t;
+    return 0;
 }
 
 void offline_text_rehash(struct offline_text *t)

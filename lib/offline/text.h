@@ -21,16 +21,17 @@ struct offline_text {
 };
 
 /* tokens_max: maximum tokens kept, as windows spread evenly over all texts; 0: all.
- * ERR_BAD_INPUT when a file cannot be read or there is no whole window. Free it with
- * offline_text_free. */
+ * ERR_BAD_INPUT when a file cannot be read, there is no whole window, or one has more tokens than the
+ * engine computes of the model. Free it with offline_text_free. */
 int offline_text_load(const struct model_index *model, const char *const *paths, size_t count,
                       uint32_t window, uint64_t tokens_max, struct offline_text *text,
                       struct error *error);
 void offline_text_free(struct offline_text *text);
 
 /* Space for `windows` windows of ids, at least one, for the caller to fill with synthetic tokens;
- * offline_text_rehash must follow. Fatal when memory is short. */
-struct offline_text offline_text_alloc(uint32_t windows, uint32_t window);
+ * offline_text_rehash must follow. ERR_BAD_INPUT as above; fatal when memory is short. */
+int offline_text_alloc(const struct model_index *model, uint32_t windows, uint32_t window,
+                       struct offline_text *text, struct error *error);
 void offline_text_rehash(struct offline_text *text);
 
 /* Every n-th window of `from`, starting with window `first`, as a text that borrows nothing. Fatal

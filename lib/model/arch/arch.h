@@ -131,6 +131,9 @@ struct model_hparams {
     uint32_t limit_result; /* of the networks of layers (struct ffn_limit) */
     uint32_t residual;     /* enum residual_scheme */
     uint32_t streams;      /* of the residual; 0: one */
+    /* An indexer chooses what a query attends to: the best index_top_k blocks of index_block
+     * positions (0: of 1). 0: there is none. */
+    uint32_t index_top_k, index_block;
     uint32_t reserved[2];
     uint8_t layer_kind[MODEL_LAYERS_MAX];  /* enum layer_kind */
     uint8_t layer_flags[MODEL_LAYERS_MAX]; /* enum layer_flag */
@@ -173,6 +176,21 @@ static inline struct ffn_limit model_dense_limit(const struct model_hparams *h, 
 static inline uint32_t hparams_expert_width(const struct model_hparams *h)
 {
     return h->expert_width ? h->expert_width : h->hidden;
+}
+
+/* The engine attends to all positions, as the model does as long as an indexer chooses all of them:
+ * in sequences of up to so many tokens. UINT32_MAX: of any number. */
+static inline uint32_t model_exact_tokens(const struct model_hparams *h)
+{
+    uint64_t tokens = (uint64_t)h->index_top_k * (h->index_block ? h->index_block : 1);
+    return tokens == 0 || tokens > UINT32_MAX ? UINT32_MAX : (uint32_t)tokens;
+}
+
+/* The tokens of the longest sequence that the engine computes. */
+static inline uint32_t model_context(const struct model_hparams *h)
+{
+    uint32_t exact = model_exact_tokens(h);
+    return exact < h->context ? exact : h->context;
 }
 
 /* The router of a layer with that bias (NULL: none). */

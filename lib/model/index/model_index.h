@@ -167,6 +167,16 @@ int model_index_build_source(const struct gguf_source *source, const struct mode
  * ERR_BAD_INPUT. */
 int model_index_check(const struct model_index *index, uint64_t bytes, struct error *error);
 
+/* Why the engine computes no sequence of more than model_context tokens, although the model does;
+ * "" if it computes what the model does. Returns text. */
+#define MODEL_LIMIT_BYTES 192
+const char *model_limit_text(const struct model_index *m, char text[MODEL_LIMIT_BYTES]);
+
+/* Whether the engine computes what the model does in sequences of that many tokens; what: the option
+ * that states the number. 0, or -1 with ERR_BAD_INPUT. */
+int model_check_tokens(const struct model_index *m, uint64_t tokens, const char *what,
+                       struct error *error);
+
 static inline const struct model_tensor *model_index_tensors(const struct model_index *m)
 {
     return (const struct model_tensor *)((const char *)m + m->tensors_offset);

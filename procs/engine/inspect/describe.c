@@ -231,6 +231,13 @@ static void text_of_attention(FILE *out, const struct model_index *m)
     fputc('\n', out);
 }
 
+static void text_of_limit(FILE *out, const struct model_index *m)
+{
+    char limit[MODEL_LIMIT_BYTES];
+    if (model_limit_text(m, limit)[0])
+        fprintf(out, "%-22s %s\n", "context limit", limit);
+}
+
 /* Names of keys in the file that the engine does not know. */
 static void text_of_unread(FILE *out, const struct model_index *m)
 {
@@ -291,6 +298,7 @@ void describe_text(FILE *out, const char *path, const struct model_index *m, boo
                    "  per sequence, whatever its length");
     line_bytes(out, "smallest arena", f.arena_min_bytes,
                "  dense tensors and the experts of one layer, without the engine's processes");
+    text_of_limit(out, m);
     text_of_unread(out, m);
     if (tensors)
         text_of_tensors(out, m);
@@ -374,6 +382,7 @@ static json_t *json_of_hparams(const struct model_hparams *h)
     put(object, "window", h->window);
     put(object, "vocab", h->vocab);
     put(object, "context", h->context);
+    put(object, "exact_context", model_context(h)); /* less: what the engine computes of it */
     put(object, "experts", h->experts);
     put(object, "experts_used", h->experts_used);
     put(object, "expert_inner", h->expert_inner);

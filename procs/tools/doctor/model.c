@@ -398,6 +398,15 @@ static void report_unread(struct findings *f, const struct model_index *index)
     finding_quiet(f, "model", "keys_not_used", json_integer((json_int_t)index->unread_count));
 }
 
+/* Fewer tokens than the model has. */
+static void report_limit(struct findings *f, const struct model_index *index)
+{
+    char limit[MODEL_LIMIT_BYTES];
+    if (model_limit_text(index, limit)[0])
+        finding(f, "model", "context_limit",
+                json_integer((json_int_t)model_exact_tokens(&index->hparams)), NULL, "%s", limit);
+}
+
 static int report_all(struct findings *f, const struct gpu_seen *gpu, const struct gpu_model *m,
                       const struct params *params, const json_t *estimate, struct error *error)
 {
@@ -415,6 +424,7 @@ static int report_all(struct findings *f, const struct gpu_seen *gpu, const stru
                              .reads_known =
                                  estimate_read_rate(m->host, (double)m->host->chunk_bytes) > 0});
     report_model(f, m->facts, m->host, estimates, params, estimate);
+    report_limit(f, m->index);
     report_unread(f, m->index);
     return gpu_model_report(f, gpu, m, params, error);
 }

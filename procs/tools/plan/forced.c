@@ -189,12 +189,15 @@ static int force_uniform(struct planning *p, struct error *error)
 /* ---- run ---- */
 
 /* A synthetic token stream, as `sluice bench` generates it. */
-static void make_stream(struct planning *p)
+static int make_stream(struct planning *p, struct error *error)
 {
-    p->text = offline_text_alloc((uint32_t)(p->tokens_max / p->window), (uint32_t)p->window);
+    if (offline_text_alloc(offline_index(p->model), (uint32_t)(p->tokens_max / p->window),
+                           (uint32_t)p->window, &p->text, error) != 0)
+        return -1;
     token_stream_fill((uint64_t)p->seed, TOKEN_STREAM_STAY, offline_index(p->model)->hparams.vocab,
                       p->text.ids, (size_t)p->text.windows * p->text.window);
     offline_text_rehash(&p->text);
+    return 0;
 }
 
 int planning_start_plain(struct planning *p, struct error *error)
@@ -216,8 +219,7 @@ int planning_start_plain(struct planning *p, struct error *error)
     if (p->texts)
         return offline_text_load(m, p->text_path, p->texts, (uint32_t)p->window,
                                  (uint64_t)p->tokens_max, &p->text, error);
-    make_stream(p);
-    return 0;
+    return make_stream(p, error);
 }
 
 int plan_forced(struct planning *p, struct error *error)

@@ -166,7 +166,8 @@ static int load_text(struct profile *p, struct error *error)
     if (!p->synthetic)
         return offline_text_load(m, p->text_path, p->texts, window, (uint64_t)p->tokens_max,
                                  &p->text, error);
-    p->text = offline_text_alloc((uint32_t)(p->tokens_max / p->window), window);
+    if (offline_text_alloc(m, (uint32_t)(p->tokens_max / p->window), window, &p->text, error) != 0)
+        return -1;
     token_stream_fill(SYNTHETIC_SEED, TOKEN_STREAM_STAY, m->hparams.vocab, p->text.ids,
                       (size_t)p->text.windows * window);
     offline_text_rehash(&p->text);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Makes tokens of what a client asks: the prompt of a submit, and whether they fit. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -78,12 +79,25 @@ int prompt_encode(const struct compute *c, const struct engine_submit *s, struct
     return s->prompt ? prompt_of_text(c, s, p, error) : prompt_of_ids(c, s, p, error);
 }
 
+/* What else to do about a prompt that does not fit the context, or why nothing else helps. */
+static const char *longer_text(const struct compute *c, char text[16 + MODEL_LIMIT_BYTES])
+{
+    const struct model_index *m = c->child.model;
+    char limit[MODEL_LIMIT_BYTES];
+    bool longest = c->child.kv.head->context >= model_context(&m->hparams);
+    if (!longest || model_limit_text(m, limit)[0] == 0)
+        return " or use a larger context (--ctx-size)";
+    snprintf(text, 16 + MODEL_LIMIT_BYTES, ": %s", limit);
+    return text;
+}
+
 /* Encodes the prompt; it must fit the context. Programs compare the words of that error: those of
  * Anthropic's and OpenAI's APIs, after which they shorten a conversation. */
 int prompt_make(const struct compute *c, const struct engine_submit *s, struct prompt *p,
                 struct error *error)
 {
     uint32_t context = c->child.kv.head->context;
+    char longer[16 + MODEL_LIMIT_BYTES];
     if (prompt_encode(c, s, p, error) != 0 ||
         ids_in_vocabulary(c, s->forced, s->forced_count, error) != 0 ||
         biases_in_vocabulary(c, s, error) != 0)
@@ -94,8 +108,7 @@ int prompt_make(const struct compute *c, const struct engine_submit *s, struct p
         return error_set(
             error, ERR_CONTEXT,
             "prompt is too long: %zu tokens > %u maximum; this model's maximum context length "
-            "is %u tokens including the response, you requested %zu. Shorten it or "
-            "use a larger context (--ctx-size)",
-            p->count, context, context, p->count);
+            "is %u tokens including the response, you requested %zu. Shorten it%s",
+            p->count, context, context, p->count, longer_text(c, longer));
     return 0;
 }

@@ -31,12 +31,12 @@ static uint64_t sequence_bytes(struct supervisor *s, uint32_t context)
 
 uint32_t budget_context_low(const struct supervisor *s)
 {
-    return smaller(CONTEXT_LOW, s->model->hparams.context);
+    return smaller(CONTEXT_LOW, model_context(&s->model->hparams));
 }
 
 uint32_t budget_context_smallest(const struct supervisor *s)
 {
-    return smaller(CONTEXT_SMALLEST, s->model->hparams.context);
+    return smaller(CONTEXT_SMALLEST, model_context(&s->model->hparams));
 }
 
 /* /dev/shm, which has the keys and values, may be smaller than the budget, which a small model does
@@ -46,7 +46,7 @@ uint32_t budget_context(struct supervisor *s)
     const uint64_t given = s->params.budget > 0 ? s->params.budget : budget_available() / 2;
     const uint64_t space = segments_space(), budget = space < given ? space : given;
     uint32_t low = budget_context_low(s),
-             most = smaller(s->model->hparams.context, MODEL_CONTEXT_MAX);
+             most = smaller(model_context(&s->model->hparams), MODEL_CONTEXT_MAX);
     if (s->gpus.count > 0) /* it also takes memory of the GPU */
         return low;
     if (sequence_bytes(s, most) <= budget / BUDGET_PER_CONTEXT)

@@ -260,10 +260,32 @@ static uint64_t chunk_max(const struct supervisor *s)
     return most < (double)max ? (uint64_t)most : max;
 }
 
+/* --ctx-size. A model may be computed up to fewer tokens than it has. */
+static int context_resolve(struct supervisor *s, struct error *error)
+{
+    struct params *p = &s->params;
+    uint32_t context = s->model->hparams.context;
+    char limit[MODEL_LIMIT_BYTES];
+    if (p->ctx_size > 0 && p->ctx_size < CONTEXT_MIN)
+        return error_set(error, ERR_BAD_INPUT, "--ctx-size: at least %u tokens", CONTEXT_MIN);
+    if (model_check_tokens(s->model, p->ctx_size, "--ctx-size", error) != 0)
+        return -1;
+    if (model_limit_text(s->model, limit)[0])
+        log_warn("%s", limit);
+    s->budget.context_chosen = p->ctx_size == 0;
+    if (s->budget.context_chosen)
+        p->ctx_size = budget_context(s);
+    if (p->ctx_size > context) {
+        log_warn("--ctx-size %llu is beyond the model's context of %u tokens; using %u",
+                 (unsigned long long)p->ctx_size, context, context);
+        p->ctx_size = context;
+    }
+    return 0;
+}
+
 static int params_resolve(struct supervisor *s, struct error *error)
 {
     struct params *p = &s->params;
-    const struct model_hparams *h = &s->model->hparams;
     if (p->threads == 0)
         p->threads = cores();
     s->budget.parallel_given = p->parallel > 0;
@@ -271,16 +293,8 @@ static int params_resolve(struct supervisor *s, struct error *error)
         p->parallel = PARALLEL_DEFAULT;
     if (p->deterministic) /* what a sequence gets must not depend on others */
         p->parallel = 1;
-    if (p->ctx_size > 0 && p->ctx_size < CONTEXT_MIN)
-        return error_set(error, ERR_BAD_INPUT, "--ctx-size: at least %u tokens", CONTEXT_MIN);
-    s->budget.context_chosen = p->ctx_size == 0;
-    if (s->budget.context_chosen)
-        p->ctx_size = budget_context(s);
-    if (p->ctx_size > h->context) {
-        log_warn("--ctx-size %llu is beyond the model's context of %u tokens; using %u",
-                 (unsigned long long)p->ctx_size, h->context, h->context);
-        p->ctx_size = h->context;
-    }
+    if (context_resolve(s, error) != 0)
+        return -1;
     if (p->prefill_chunk == 0) {
         s->budget.chunk_max = chunk_max(s);
         p->prefill_chunk = budget_chunk(s);
