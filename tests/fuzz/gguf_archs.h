@@ -72,6 +72,13 @@
         make_drop_key(m, "deepseek2.attention.value_length");                                      \
     })                                                                                             \
     X(deepseek2_rotated, "deepseek2", 2, make_u32(m, "deepseek2.attention.key_length_mla", 2))     \
+    X(minimax_m3, "minimax-m3", 2, make_indexer(m, "minimax-m3", 1, 4))                            \
+    X(minimax_m3_blocks, "minimax-m3", 2,                                                          \
+      make_u32(m, "minimax-m3.attention.indexer.block_size", 0))                                   \
+    X(deepseek32, "deepseek32", 2, make_indexer(m, "deepseek32", 1, 4))                            \
+    X(deepseek2_indexer, "deepseek2", 2, make_indexer(m, "deepseek2", 0, 4))                       \
+    X(glm_dsa_types, "glm-dsa", 2,                                                                 \
+      make_array_raw(m, "glm-dsa.attention.indexer.types", GGUF_BOOL, 3, 2))                       \
     X(lfm2moe_heads, "lfm2moe", 2,                                                                 \
       make_i32s(m, "lfm2moe.attention.head_count_kv", (const int32_t[]){-1, 1}, 2))                \
     X(lfm2moe_heads_differ, "lfm2moe", 2,                                                          \

@@ -267,6 +267,14 @@ static void minimax_m2(void)
     sample("--isa=generic", (const char *const[]){"arch=minimax-m2", "rope_dims=32", NULL});
 }
 
+/* Networks with gpt-oss's activation; up to 2048 tokens. */
+static void minimax_m3(void)
+{
+    run("Q4_K_M", (const char *const[]){"arch=minimax-m3", "layers=4", "dense_layers=1",
+                                        "dense_inner=512", "shared_count=1", "norm_top_k=1",
+                                        "expert_scale=2", "rope_dims=32", NULL});
+}
+
 static void bailingmoe2(void)
 {
     sample("--prefill-chunk=7",
@@ -355,41 +363,37 @@ static void gpt_oss(void)
 }
 
 /* MLA with queries in two factors, and a YaRN. */
+#define MLA_KEYS                                                                                   \
+    "kv_heads=1", "head_size=0", "q_rank=256", "kv_rank=256", "mla_key_size=160",                  \
+        "mla_value_size=64", "rope_dims=32", "rope_scaling=yarn", "rope_context=64",               \
+        "shared_count=1", "norm_top_k=1"
+#define MLA_DENSE_KEYS                                                                             \
+    MLA_KEYS, "layers=4", "dense_layers=1", "dense_inner=512", "gating=2", "expert_scale=2.5",     \
+        "rope_factor=40", "rope_log_multiplier=0.1"
+
 static void deepseek2(void)
 {
-    run("Q4_K_M", (const char *const[]){"arch=deepseek2",
-                                        "layers=4",
-                                        "dense_layers=1",
-                                        "dense_inner=512",
-                                        "shared_count=1",
-                                        "norm_top_k=1",
-                                        "gating=2",
-                                        "expert_scale=2.5",
-                                        "groups=4",
-                                        "groups_used=2",
-                                        "kv_heads=1",
-                                        "head_size=0",
-                                        "q_rank=256",
-                                        "kv_rank=256",
-                                        "mla_key_size=160",
-                                        "mla_value_size=64",
-                                        "rope_dims=32",
-                                        "rope_scaling=yarn",
-                                        "rope_factor=40",
-                                        "rope_context=64",
-                                        "rope_log_multiplier=0.1",
-                                        NULL});
+    run("Q4_K_M",
+        (const char *const[]){"arch=deepseek2", MLA_DENSE_KEYS, "groups=4", "groups_used=2", NULL});
+}
+
+static void deepseek32(void)
+{
+    sample("--threads=2", (const char *const[]){"arch=deepseek32", MLA_DENSE_KEYS, "groups=4",
+                                                "groups_used=2", "index_top_k=1024", NULL});
+}
+
+static void glm_dsa(void)
+{
+    sample("--isa=generic",
+           (const char *const[]){"arch=glm-dsa", MLA_DENSE_KEYS, "index_top_k=1024", NULL});
 }
 
 /* Queries grow with their position, beyond rope_context. */
 static void mistral4(void)
 {
-    sample("--prefill-chunk=7",
-           (const char *const[]){"arch=mistral4", "shared_count=1", "norm_top_k=1", "kv_heads=1",
-                                 "head_size=0", "q_rank=256", "kv_rank=256", "mla_key_size=160",
-                                 "mla_value_size=64", "rope_dims=32", "rope_scaling=yarn",
-                                 "rope_factor=128", "rope_context=64", "query_scale=0.1",
-                                 "query_context=64", NULL});
+    sample("--prefill-chunk=7", (const char *const[]){"arch=mistral4", MLA_KEYS, "rope_factor=128",
+                                                      "query_scale=0.1", "query_context=64", NULL});
 }
 
 static void qwen3vlmoe(void)
@@ -517,6 +521,7 @@ static const struct test_case cases[] = {ROW(every_architecture),
                                          ROW(dots1),
                                          ROW(ernie4_5_moe),
                                          ROW(minimax_m2),
+                                         ROW(minimax_m3),
                                          ROW(bailingmoe2),
                                          ROW(smallthinker),
                                          ROW(granitemoe),
@@ -529,6 +534,8 @@ static const struct test_case cases[] = {ROW(every_architecture),
                                          ROW(dbrx),
                                          ROW(gpt_oss),
                                          ROW(deepseek2),
+                                         ROW(deepseek32),
+                                         ROW(glm_dsa),
                                          ROW(qwen35moe),
                                          ROW(qwen3next),
                                          ROW(lfm2moe),

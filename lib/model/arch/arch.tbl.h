@@ -4,6 +4,8 @@
  *
  * ARCH(id)  struct arch arch_<id>, in a file of families/ */
 ARCH(deepseek2)
+ARCH(deepseek32)
+ARCH(glm_dsa)
 ARCH(gemma4)
 ARCH(glm4moe)
 ARCH(gpt_oss)
@@ -19,6 +21,7 @@ ARCH(olmoe)
 ARCH(dots1)
 ARCH(ernie4_5_moe)
 ARCH(minimax_m2)
+ARCH(minimax_m3)
 ARCH(hunyuan_moe)
 ARCH(phimoe)
 ARCH(dbrx)

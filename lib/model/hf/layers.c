@@ -20,7 +20,7 @@ static int kind_of(const struct hf_arch *arch, const json_t *kind)
 {
     const struct hf_row *row;
     HF_EACH (row, arch, HF_ROWS(OTHER)) {
-        if (hf_is_string(kind, row->text))
+        if (row->text && hf_is_string(kind, row->text))
             return 1;
         if (hf_is_string(kind, row->with))
             return 0;
@@ -448,4 +448,18 @@ int hf_layer_kinds(const json_t *config, struct gguf_writer *w, struct hf_shape 
         if (put_full(row, config, w, shape, error))
             return -1;
     return 0;
+}
+
+bool hf_is_unused(const struct hf_arch *arch, const char *name)
+{
+    const struct hf_row *row;
+    const char *rest = strstr(name, "layers.");
+    rest += rest ? strcspn(rest, "0123456789") : 0;
+    rest += rest ? strspn(rest, "0123456789") : 0;
+    HF_EACH (row, arch, HF_ROWS(UNUSED)) {
+        const char *begin = strchr(row->field, '%') + 2;
+        if (rest && strncmp(rest, begin, strlen(begin)) == 0)
+            return true;
+    }
+    return false;
 }

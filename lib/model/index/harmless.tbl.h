@@ -35,6 +35,10 @@ HARMLESS(".n_deepstack_layers", "what images add to layers")
 HARMLESS(".rope.scaling.finetuned", "whether the model was trained with its scaling")
 HARMLESS(".nextn_predict_layers",
          "blocks for drafting, whose tensors are skipped or rejected by name")
+HARMLESS(".attention.indexer.head_count", "of an indexer, whose choice the engine does not need")
+HARMLESS(".attention.indexer.key_length", "likewise")
+HARMLESS(".attention.indexer.local_blocks", "likewise")
+HARMLESS(".attention.indexer.types", "likewise: layers with a choice of their own")
 HARMLESS(".use_parallel_residual", "of GPT-NeoX")
 HARMLESS(".tensor_data_layout", "of the first GGUF files")
 #undef HARMLESS

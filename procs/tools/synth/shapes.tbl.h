@@ -76,6 +76,11 @@ SHAPE("ernie-4.5-21b-a3b", "ernie4_5-moe",
 SHAPE("minimax-m2", "minimax-m2",
       "layers=62 hidden=3072 heads=48 kv_heads=8 head_size=128 vocab=200064 context=196608 "
       "experts=256 experts_used=8 expert_inner=1536 rope_dims=64 rms_eps=1e-6 rope_theta=5000000")
+/* checked: transformers' MiniMaxM3VLTextConfig (defaults are the model's) */
+SHAPE("minimax-m3", "minimax-m3",
+      "layers=60 hidden=6144 heads=64 kv_heads=4 head_size=128 vocab=200064 context=524288 "
+      "experts=128 experts_used=4 expert_inner=3072 dense_layers=3 dense_inner=12288 "
+      "shared_count=1 norm_top_k=1 expert_scale=2 rope_dims=64 rms_eps=1e-6 rope_theta=5000000")
 /* checked: model card of Qwen3.6-35B-A3B; rope_theta: of Qwen3-Next's script, not checked */
 SHAPE("qwen3.6-35b-a3b", "qwen35moe",
       "layers=40 hidden=2048 heads=16 kv_heads=2 head_size=256 vocab=248320 context=262144 "
@@ -200,6 +205,21 @@ SHAPE("deepseek-v3", "deepseek2",
       "norm_top_k=1 groups=8 groups_used=4 q_rank=1536 kv_rank=512 mla_key_size=192 "
       "mla_value_size=128 rope_dims=64 rms_eps=1e-6 rope_theta=10000 rope_scaling=yarn "
       "rope_factor=40 rope_context=4096 rope_beta_fast=32 rope_beta_slow=1 rope_log_multiplier=0.1")
+/* checked: transformers' DeepseekV32Config (defaults are the model's) */
+SHAPE("deepseek-v3.2", "deepseek32",
+      "layers=61 hidden=7168 heads=128 vocab=129280 context=163840 experts=256 experts_used=8 "
+      "expert_inner=2048 dense_layers=3 dense_inner=18432 shared_count=1 expert_scale=2.5 gating=2 "
+      "norm_top_k=1 groups=8 groups_used=4 q_rank=1536 kv_rank=512 mla_key_size=192 "
+      "mla_value_size=128 rope_dims=64 rms_eps=1e-6 rope_theta=10000 rope_scaling=yarn "
+      "rope_factor=40 rope_context=4096 rope_beta_fast=32 rope_beta_slow=1 rope_log_multiplier=0.1 "
+      "index_top_k=2048")
+/* checked: transformers' GlmMoeDsaConfig (defaults are the model's); rope_theta of 5.2: not
+ * checked */
+SHAPE("glm-5", "glm-dsa",
+      "layers=78 hidden=6144 heads=64 vocab=154880 context=202752 experts=256 experts_used=8 "
+      "expert_inner=2048 dense_layers=3 dense_inner=12288 shared_count=1 expert_scale=2.5 gating=2 "
+      "norm_top_k=1 groups=1 groups_used=1 q_rank=2048 kv_rank=512 mla_key_size=256 "
+      "mla_value_size=256 rope_dims=64 rms_eps=1e-5 rope_theta=1000000 index_top_k=2048")
 /* checked: slime scripts/models/kimi-k2.sh; context: not checked */
 SHAPE("kimi-k2", "deepseek2",
       "layers=61 hidden=7168 heads=64 vocab=163840 context=131072 experts=384 experts_used=8 "

@@ -13,6 +13,7 @@ from safetensors.torch import load_file, save_file
 
 import hf_directory
 import hf_vectors
+import indexed
 import numpy_vectors
 import step
 import vectors
@@ -59,7 +60,8 @@ def rounded(x):
 
 def fill(model, seed):
     draw = torch.Generator().manual_seed(seed)
-    centred = "qwen3_5" in model.config.model_type or model.config.model_type in ("qwen3_next", "step3p5")
+    kind = model.config.model_type
+    centred = "qwen3_5" in kind or kind in ("qwen3_next", "step3p5", "minimax_m3_vl_text")
     tied = model.config.tie_word_embeddings
     with torch.no_grad():
         for name, p in list(model.named_parameters()) + list(model.named_buffers()):
@@ -67,11 +69,21 @@ def fill(model, seed):
                 p.copy_(value(name, tuple(p.shape), draw, tied, centred))
 
 
+def strengthen(model, gains):
+    """Other sizes of some matrices: pairs of an expression and a power of two."""
+    with torch.no_grad():
+        for pattern, factor in gains:
+            for name, p in model.named_parameters():
+                if re.search(pattern, name):
+                    p.mul_(factor)
+
+
 def build(config_name, settings, special, vocabularies):
     ids = vocabularies.special_ids(special["VOCAB"])
     if config_name == "Step3p7TextConfig":
         return step.build(dict(settings, vocab_size=vocabulary.SIZE), ids)
-    classes = {"Qwen3VLMoeTextConfig": hf_directory.with_vision, "Mistral4Config": transformers.Mistral4ForCausalLM}
+    classes = {"Qwen3VLMoeTextConfig": hf_directory.with_vision, "Mistral4Config": transformers.Mistral4ForCausalLM,
+               "MiniMaxM3VLTextConfig": transformers.MiniMaxM3VLForCausalLM}
     config = getattr(transformers, config_name)(
         vocab_size=vocabulary.SIZE, pad_token_id=None, attn_implementation="eager", **ids, **settings)
     if config_name in classes:  # the package does not find them by their configuration
@@ -181,6 +193,12 @@ def with_transformers(case, directory, vocabularies, seed):
     config_name, settings, special = case
     model = build(config_name, settings, special, vocabularies)
     fill(model, seed)
+    strengthen(model, special.get("GAIN", ()))
+    if config_name == "MiniMaxM3VLTextConfig":
+        indexed.save(model, dict(settings, vocab_size=vocabulary.SIZE), directory,
+                     vocabularies.special_ids(special["VOCAB"])["eos_token_id"])
+        vectors.round_cache(model)
+        return lambda ids: hf_directory.losses_of(model, ids)
     if config_name == "Step3p7TextConfig":
         step.save(model, dict(settings, vocab_size=vocabulary.SIZE), directory, special.get("MTP", 0),
                   vocabularies.special_ids(special["VOCAB"])["eos_token_id"])

@@ -47,8 +47,10 @@ def replace_vocabularies(pre):
     """The converter finds a pre-tokenizer by a hash of its ids, and Hunyuan's tokenizer is code of the published model:
     here the name is given. Tensors and keys of the model are not touched."""
     import conversion.base
+    import conversion.deepseek
     import conversion.hunyuan
     conversion.base.TextModel.get_vocab_base_pre = lambda self, tokenizer: pre
+    conversion.deepseek.DeepseekV32Model.set_vocab = lambda self: self._set_vocab_gpt2()  # else of one tokenizer's class
     conversion.hunyuan.HunYuanMoEModel.set_vocab = lambda self: self._set_vocab_gpt2()
 
 

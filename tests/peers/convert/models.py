@@ -4,13 +4,14 @@ of the configuration changed at a time. Data of convert_arch.py."""
 import types
 
 from hybrids import bailingmoe3, granitehybrid, kimi_linear, nemotron_h_moe
-from parts import ORIGINAL, long_factors, magnitude, mixed, mla, plain, rope, scaled, windows
+from indexed import deepseek32, glm_dsa, minimax_m3
+from parts import ORIGINAL, deepseek_like, long_factors, magnitude, mixed, mla, plain, rope, scaled, windows
 
 WIDE = types.SimpleNamespace(hidden=256, inner=256, dense=512, head=64, heads=4, kv=2, experts=6, layers=3, rank=256,
-                             state=64, nope=64, context=512)
+                             state=64, nope=64, context=512, chosen=160)
 # for the golden data
 SMALL = types.SimpleNamespace(hidden=16, inner=16, dense=32, head=8, heads=2, kv=1, experts=4, layers=2, rank=16,
-                              state=8, nope=8, context=512)
+                              state=8, nope=8, context=512, chosen=100)
 
 
 def qwen3moe(s):
@@ -110,12 +111,6 @@ def dbrx(s):
     return "DbrxConfig", base, {
         "no_clip": attention(clip_qkv=None),
         "no_norm_topk": dict(ffn_config={**ffn, "moe_normalize_expert_weights": None})}
-
-
-def deepseek_like(s, **more):
-    return dict(n_routed_experts=s.experts, num_experts_per_tok=3, moe_intermediate_size=s.inner, intermediate_size=s.dense,
-                first_k_dense_replace=1, n_shared_experts=1, n_group=1, topk_group=1, norm_topk_prob=True,
-                routed_scaling_factor=1.5, **more)
 
 
 def glm4moe(s):
@@ -466,6 +461,7 @@ ARCHITECTURES = {
     "qwen35moe": (qwen35moe, "qwen35"), "qwen3next": (qwen3next, "qwen2"), "qwen3moe": (qwen3moe, "qwen2"),
     "qwen2moe": (qwen2moe, "qwen2"), "gemma4": (gemma4, "gemma4"), "gpt-oss": (gptoss, "gpt-4o"),
     "deepseek2": (deepseek2, "deepseek-v3"), "glm4moe": (glm4moe, "glm4"), "minimax-m2": (minimax, "minimax-m2"),
+    "minimax-m3": (minimax_m3, "minimax-m2"), "deepseek32": (deepseek32, "deepseek-v3"), "glm-dsa": (glm_dsa, "glm4"),
     "lfm2moe": (lfm2moe, "lfm2"), "olmoe": (olmoe, "olmo"), "llama": (llama, "spm"), "dots1": (dots1, "qwen2"),
     "ernie4_5-moe": (ernie, "spm"), "hunyuan-moe": (hunyuan, "hunyuan"), "granitemoe": (granitemoe, "refact"),
     "granitehybrid": (granitehybrid, "dbrx"), "granite_swa": (granite_swa, "dbrx"), "mimo2": (mimo2, "qwen2"),
@@ -479,7 +475,8 @@ ARCHITECTURES = {
     "bailingmoe": (bailingmoe, "bailingmoe"), "deepseek": (deepseek, "deepseek-llm")}
 ALWAYS_TIED = ("step35", "gemma4", "lfm2moe", "bailingmoe2", "smallthinker", "bailingmoe", "deepseek", "cohere2moe",
                "maple")
-SPECIAL = ("CONFIG", "VOCAB", "TOKENIZER_CLASS", "SAVE", "DROP", "MTP", "FLAGS", "TURNED", "JOINED", "NAMES", "LIMITS")
+SPECIAL = ("CONFIG", "VOCAB", "TOKENIZER_CLASS", "SAVE", "DROP", "MTP", "FLAGS", "TURNED", "JOINED", "NAMES", "LIMITS",
+           "GAIN")
 
 
 def cases(architecture, sizes):

@@ -53,3 +53,9 @@ def windows(s):
 def mixed(s):
     """Layers of both kinds, the first one attends to all positions."""
     return (["full_attention", "sliding_attention"] * s.layers)[:s.layers]
+
+
+def deepseek_like(s, **more):
+    return dict(n_routed_experts=s.experts, num_experts_per_tok=3, moe_intermediate_size=s.inner, intermediate_size=s.dense,
+                first_k_dense_replace=1, n_shared_experts=1, n_group=1, topk_group=1, norm_topk_prob=True,
+                routed_scaling_factor=1.5, **more)

@@ -42,10 +42,21 @@ static const struct arch_row mla[] = {
     END,
 };
 
+/* An indexer, which chooses single positions: its tensors. */
+static const struct arch_row indexer[] = {
+    UNUSED("blk.%u.indexer.attn_q_b.weight"), UNUSED("blk.%u.indexer.attn_k.weight"),
+    UNUSED("blk.%u.indexer.k_norm.weight"),   UNUSED("blk.%u.indexer.k_norm.bias"),
+    UNUSED("blk.%u.indexer.proj.weight"),     END,
+};
+
 /* DeepSeek-V2, V3 and R1, Kimi-K2, GLM-4.7-Flash, Mistral-Large-3. GLM-4.7-Flash (154880 tokens)
- * lacks the key of its router's function. Queries of Mistral-Large-3 grow with their position. */
+ * lacks the key of its router's function. Queries of Mistral-Large-3 grow with their position. Some
+ * files of DeepSeek-V3.2 have this architecture, and tensors of the indexer. */
 static const struct arch_row deepseek2[] = {
     GROUP(mla),
+    GROUP(indexer),
+    UINT(index_top_k, "attention.indexer.top_k", 0, MODEL_CONTEXT_MAX, DERIVED),
+    TENSOR(index_top_k, "blk.0.indexer.attn_k.weight", 2048),
     UINT(groups, "expert_group_count", 0, MODEL_EXPERTS_MAX, DERIVED),
     UINT(groups_used, "expert_group_used_count", 0, MODEL_EXPERTS_MAX, DERIVED),
     DEFAULT_OF(gating, 47, 154880, ROUTER_SIGMOID),
@@ -55,6 +66,20 @@ static const struct arch_row deepseek2[] = {
     END,
 };
 const struct arch arch_deepseek2 = {"deepseek2", deepseek2};
+
+/* DeepSeek-V3.2, whose indexer is in every layer; GLM-5 to 5.3, in which some layers take the choice
+ * of one before them. Files of GLM lack the key of the router's function. */
+static const struct arch_row sparse_mla[] = {
+    GROUP(mla),
+    GROUP(indexer),
+    UINT(index_top_k, "attention.indexer.top_k", 1, MODEL_CONTEXT_MAX, REQUIRED),
+    UINT(groups, "expert_group_count", 0, MODEL_EXPERTS_MAX, DERIVED),
+    UINT(groups_used, "expert_group_used_count", 0, MODEL_EXPERTS_MAX, DERIVED),
+    DEFAULT(gating, ROUTER_SIGMOID),
+    END,
+};
+const struct arch arch_deepseek32 = {"deepseek32", sparse_mla};
+const struct arch arch_glm_dsa = {"glm-dsa", sparse_mla};
 
 /* Mistral-Small-4: one group of experts; several would be chosen by another score than in deepseek2
  * with softmax. Queries grow with their position. The converter leaves out the keys of that, so

@@ -239,6 +239,30 @@ static const struct arch_row minimax_m2[] = {
 };
 const struct arch arch_minimax_m2 = {"minimax-m2", minimax_m2};
 
+/* MiniMax-M3: an RMSNorm on each q and k head; half of each head is rotated; gpt-oss's SwiGLU without
+ * biases in all networks. In the layers with experts, an indexer chooses blocks of positions; files
+ * of the first converter lack its keys and tensors. */
+static const struct arch_row minimax_m3[] = {
+    GROUP(arch_common),
+    GROUP(arch_leading_dense),
+    GROUP(arch_sigmoid),
+    DENSE(ROUTER_BIAS, FLOAT, REQUIRED, EXPERTS, ONE),
+    GROUP(arch_ungated_shared),
+    UINT(expert_inner, "expert_feed_forward_length", 1, 65536, REQUIRED),
+    CONST(activation, ACTIVATION_SWIGLU_CLAMPED),
+    GROUP(arch_head_norms),
+    UINT(index_top_k, "attention.indexer.top_k", 1, MODEL_CONTEXT_MAX, DERIVED),
+    UINT(index_block, "attention.indexer.block_size", 1, MODEL_CONTEXT_MAX, DERIVED),
+    DEFAULT(index_top_k, 16),
+    DEFAULT(index_block, 128),
+    UNUSED("blk.%u.indexer.q_proj.weight"),
+    UNUSED("blk.%u.indexer.k_proj.weight"),
+    UNUSED("blk.%u.indexer.q_norm.weight"),
+    UNUSED("blk.%u.indexer.k_norm.weight"),
+    END,
+};
+const struct arch arch_minimax_m3 = {"minimax-m3", minimax_m3};
+
 /* Hunyuan-A13B: an RMSNorm on each q and k head after its rotation; the K weights are renormalised.
  */
 static const struct arch_row hunyuan_moe[] = {

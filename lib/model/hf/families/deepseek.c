@@ -80,6 +80,21 @@ static const struct hf_row deepseek3[] = {
 };
 const struct hf_arch hf_deepseek3 = {{"deepseek_v3", "kimi_k2"}, "deepseek2", deepseek3};
 
+/* DeepSeek-V3.2, GLM-5 to 5.3: with an indexer, whose tensors are left out. */
+static const struct hf_row sparse_mla[] = {
+    GROUP(mla),
+    GROUP(hf_sigmoid),
+    ALIKE("indexed_attention"),
+    UINT(index_topk, "attention.indexer.top_k", REQUIRED),
+    GROUP(hf_leading_dense_shared),
+    GROUP(hf_experts_either),
+    ROUTER_BIAS("gate.e_score_correction_bias"),
+    UNUSED("model.layers.%u.self_attn.indexer."),
+    END,
+};
+const struct hf_arch hf_deepseek32 = {{"deepseek_v32"}, "deepseek32", sparse_mla};
+const struct hf_arch hf_glm_dsa = {{"glm_moe_dsa"}, "glm-dsa", sparse_mla};
+
 /* GLM-4.7-Flash. */
 static const struct hf_row glm4_lite[] = {
     GROUP(mla),

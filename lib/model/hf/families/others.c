@@ -381,27 +381,6 @@ static const struct hf_row ernie4_5_moe[] = {
 };
 const struct hf_arch hf_ernie4_5_moe = {{"ernie4_5_moe"}, "ernie4_5-moe", ernie4_5_moe};
 
-/* MiniMax-M2: experts as in Mixtral. */
-static const struct hf_row minimax_m2[] = {
-    CORE(MATRIX, MATRIX, FFN_NORM),
-    GROUP(hf_qk_norms),
-    UINT(intermediate_size, "expert_feed_forward_length", REQUIRED),
-    UINT(num_experts_per_tok, "expert_used_count", REQUIRED),
-    UINT(num_local_experts, "expert_count", REQUIRED),
-    UINT(rotary_dim, "rope.dimension_count", OPTIONAL),
-    ROTATED(partial_rotary_factor, "rope.dimension_count"),
-    KEY("expert_gating_func", 2),
-    MUST(scoring_func, "\"sigmoid\""),
-    MUST(use_routing_bias, "true"),
-    MUST(qk_norm_type, "\"per_layer\""),
-    MUST(shared_intermediate_size, "0 null"),
-    GROUP(hf_mixtral_experts),
-    DENSE("model.layers.%u.block_sparse_moe.e_score_correction_bias", "blk.%u.exp_probs_b.bias",
-          F32, REQUIRED),
-    END,
-};
-const struct hf_arch hf_minimax_m2 = {{"minimax_m2"}, "minimax-m2", minimax_m2};
-
 /* Ling and Ring 2.0: q, k and v in one matrix, as in GGUF; blocks for drafting, after the last
  * layer, are left out. */
 static const struct hf_row bailingmoe2[] = {

@@ -81,6 +81,8 @@
  * versions. NAMED: the kind with attention has that name. */
 #define OTHER(kind_)              ROW(OTHER, .text = (kind_), .with = "full_attention")
 #define OTHER_NAMED(kind_, full_) ROW(OTHER, .text = (kind_), .with = (full_))
+/* The name in layer_types of the only kind there is. */
+#define ALIKE(kind_) ROW(OTHER, .with = (kind_))
 /* Without layer_types, an array with a number per layer: 1 for the other kind, 0 for layers that
  * attend to all positions. */
 #define KINDS_LISTED(field_) ROW(KINDS_LISTED, .field = #field_)
@@ -146,6 +148,8 @@
     ROW(EXPERTS, .field = (name), .key = (gguf), .form = HF_FORM_##form_)
 /* A tensor that identifies a known, unsupported form of the model. */
 #define REJECTED(name, why) ROW(REJECTED, .field = (name), .text = (why))
+/* Tensors of layers that the engine does not need: all whose names begin like this. */
+#define UNUSED(name) ROW(UNUSED, .field = (name))
 /* A tensor of the numbers of an optional array, which are positive. */
 #define NUMBERS(gguf, field_) ROW(NUMBERS, .field = #field_, .key = (gguf))
 /* A tensor of the divisors of the frequencies of layers that attend to all positions, of which

@@ -137,12 +137,13 @@ START_TEST(quantised_experts)
 }
 END_TEST
 
-/* In the short form, too: gates of heads in each form, limits, a norm after the networks. */
+/* In the short form, too: gates of heads in each form, limits, a norm after the networks; gpt-oss's
+ * activation in dense networks. */
 START_TEST(gates_and_limits)
 {
-    static const char *const files[] = {"converted/step35-base.gguf", "converted/laguna-base.gguf",
-                                        "converted/laguna-element.gguf",
-                                        "converted/afmoe-base.gguf"};
+    static const char *const files[] = {
+        "converted/step35-base.gguf", "converted/laguna-base.gguf", "converted/laguna-element.gguf",
+        "converted/afmoe-base.gguf", "converted/minimax-m3-base.gguf"};
     struct image image;
     image_open(&image, golden_path(files[_i]), RUN_CONTEXT);
     compare(&image, false, files[_i]);
@@ -577,7 +578,7 @@ int main(void)
     tcase_add_test(c, quantised_experts);
     tcase_add_loop_test(c, other_recurrences, 0, ARRAY_LEN(recurrences));
     tcase_add_test(c, parts_of_layers);
-    tcase_add_loop_test(c, gates_and_limits, 0, 4);
+    tcase_add_loop_test(c, gates_and_limits, 0, 5);
     tcase_add_test(c, fewest_slots);
     tcase_add_test(c, late_copies);
     tcase_add_test(c, every_type_of_keys);

@@ -60,6 +60,9 @@ void make_kimi_linear(struct make *m, unsigned layers, unsigned h, uint32_t type
 void make_bailingmoe3(struct make *m, unsigned layers, unsigned h, uint32_t type);
 /* What makes a qwen3moe model one with recurrent layers, if arch is one. */
 void make_recurrent(struct make *m, const char *arch, unsigned layers, unsigned h, uint32_t type);
+/* The rest of a model with an indexer, if arch is one; and the tensors of its indexer in a layer. */
+void make_indexed(struct make *m, const char *arch, unsigned layers, unsigned h, uint32_t type);
+void make_indexer(struct make *m, const char *arch, unsigned layer, unsigned h);
 void make_free(struct make *m);
 
 /* The file. Each byte of tensor data is a function of its position. */

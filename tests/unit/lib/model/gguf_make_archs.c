@@ -570,9 +570,10 @@ void make_arch(struct make *m, const char *arch, unsigned layers, bool mixed)
             qwen2moe_layer(m, layer, h, mixed ? TENSOR_Q8_0 : TENSOR_F32);
     }
     if (strcmp(arch, "glm4moe") == 0 || strcmp(arch, "dots1") == 0 ||
-        strcmp(arch, "ernie4_5-moe") == 0 || strcmp(arch, "minimax-m2") == 0)
+        strcmp(arch, "ernie4_5-moe") == 0 || strncmp(arch, "minimax-m", 9) == 0)
         biased_router_model(m, arch, layers, h, mixed ? TENSOR_Q8_0 : TENSOR_F32);
     make_recurrent(m, arch, layers, h, mixed ? TENSOR_Q8_0 : TENSOR_F32);
+    make_indexed(m, arch, layers, h, mixed ? TENSOR_Q8_0 : TENSOR_F32);
     if (olmoe)
         rename_key(m, "olmoe.expert_feed_forward_length", "olmoe.feed_forward_length");
     if (llama)

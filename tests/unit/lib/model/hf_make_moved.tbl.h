@@ -130,6 +130,39 @@ HF_MADE_OF("hy_v3", "model.layers.#.mlp.shared_mlp.up_proj.weight", COPY,
            "blk.%u.ffn_up_shexp.weight")
 HF_MADE_OF("hy_v3", "model.layers.#.mlp.shared_mlp.down_proj.weight", COPY,
            "blk.%u.ffn_down_shexp.weight")
+HF_MADE_OF("minimax-m3", "model.norm.weight", MINUS_1, "output_norm.weight")
+HF_MADE_OF("minimax-m3", "model.layers.#.input_layernorm.weight", MINUS_1,
+           "blk.%u.attn_norm.weight")
+HF_MADE_OF("minimax-m3", "model.layers.#.post_attention_layernorm.weight", MINUS_1,
+           "blk.%u.ffn_norm.weight")
+HF_MADE_OF("minimax-m3", "model.layers.#.self_attn.q_norm.weight", MINUS_1,
+           "blk.%u.attn_q_norm.weight")
+HF_MADE_OF("minimax-m3", "model.layers.#.self_attn.k_norm.weight", MINUS_1,
+           "blk.%u.attn_k_norm.weight")
+HF_MADE_OF("minimax-m3", "model.layers.#.self_attn.index_q_proj.weight", COPY,
+           "blk.%u.indexer.q_proj.weight")
+HF_MADE_OF("minimax-m3", "model.layers.#.self_attn.index_k_proj.weight", COPY,
+           "blk.%u.indexer.k_proj.weight")
+HF_MADE_OF("minimax-m3", "model.layers.#.self_attn.index_q_norm.weight", MINUS_1,
+           "blk.%u.indexer.q_norm.weight")
+HF_MADE_OF("minimax-m3", "model.layers.#.self_attn.index_k_norm.weight", MINUS_1,
+           "blk.%u.indexer.k_norm.weight")
+HF_MADE_OF("minimax-m3", "model.layers.#.block_sparse_moe.e_score_correction_bias", COPY,
+           "blk.%u.exp_probs_b.bias")
+HF_MADE_OF("minimax-m3", "model.layers.#.block_sparse_moe.shared_experts.gate_proj.weight", COPY,
+           "blk.%u.ffn_gate_shexp.weight")
+HF_MADE_OF("minimax-m3", "model.layers.#.block_sparse_moe.shared_experts.up_proj.weight", COPY,
+           "blk.%u.ffn_up_shexp.weight")
+HF_MADE_OF("minimax-m3", "model.layers.#.block_sparse_moe.shared_experts.down_proj.weight", COPY,
+           "blk.%u.ffn_down_shexp.weight")
+HF_MADE_OF(NULL, "model.layers.#.self_attn.indexer.wq_b.weight", COPY,
+           "blk.%u.indexer.attn_q_b.weight")
+HF_MADE_OF(NULL, "model.layers.#.self_attn.indexer.wk.weight", COPY, "blk.%u.indexer.attn_k.weight")
+HF_MADE_OF(NULL, "model.layers.#.self_attn.indexer.k_norm.weight", COPY,
+           "blk.%u.indexer.k_norm.weight")
+HF_MADE_OF(NULL, "model.layers.#.self_attn.indexer.k_norm.bias", COPY, "blk.%u.indexer.k_norm.bias")
+HF_MADE_OF(NULL, "model.layers.#.self_attn.indexer.weights_proj.weight", COPY,
+           "blk.%u.indexer.proj.weight")
 HF_MADE_OF("step35", "model.norm.weight", MINUS_1, "output_norm.weight")
 HF_MADE_OF("step35", "model.layers.#.input_layernorm.weight", MINUS_1, "blk.%u.attn_norm.weight")
 HF_MADE_OF("step35", "model.layers.#.post_attention_layernorm.weight", MINUS_1,

@@ -413,6 +413,99 @@ START_TEST(gates_of_laguna)
 }
 END_TEST
 
+/* ---- positions that an indexer chooses ---- */
+
+/* The tensors of the indexer are no entries: they are not loaded, and not in the budget. */
+START_TEST(indexer_is_left_alone)
+{
+    static const char *const archs[] = {"minimax-m3", "deepseek32", "glm-dsa", "deepseek2"};
+    for (size_t i = 0; i < ARRAY_LEN(archs); i++) {
+        struct make m;
+        make_arch(&m, archs[i], 2, false);
+        struct model_index *without = read_model(&m, archs[i]);
+        make_arch(&m, archs[i], 2, false);
+        make_indexer(&m, archs[i], 0, 4);
+        make_indexer(&m, archs[i], 1, 4);
+        struct model_index *with = read_model(&m, archs[i]);
+        ck_assert_uint_eq(with->dense_count, without->dense_count);
+        ck_assert_uint_gt(with->tensor_count, without->tensor_count);
+        ck_assert_uint_eq(with->entry_count, without->entry_count);
+        ck_assert_msg(with->unread_count == 0, "%s: %s", archs[i], with->unread);
+        free(with);
+        free(without);
+    }
+}
+END_TEST
+
+/* Up to how many tokens a file of a context of 128 is computed. */
+static void limited(struct make *m, uint32_t tokens, const char *what)
+{
+    char text[MODEL_LIMIT_BYTES], wanted[40];
+    struct error error = {0};
+    struct model_index *index = read_model(m, what);
+    snprintf(wanted, sizeof wanted, "up to %u tokens", tokens);
+    ck_assert_uint_eq(model_context(&index->hparams), tokens);
+    ck_assert_int_eq(model_check_tokens(index, tokens, "--ctx-size", &error), 0);
+    if (tokens < 128) {
+        ck_assert_msg(strstr(model_limit_text(index, text), wanted), "%s: %s", what, text);
+        ck_assert_int_eq(model_check_tokens(index, tokens + 1, "--ctx-size", &error), -1);
+        ck_assert_msg(strstr(error.text, wanted) && strstr(error.text, "--ctx-size"), "%s",
+                      error.text);
+    } else {
+        ck_assert_str_eq(model_limit_text(index, text), "");
+        ck_assert_int_eq(model_check_tokens(index, 1u << 30, "--ctx-size", &error), 0);
+    }
+    free(index);
+}
+
+START_TEST(tokens_up_to_which_all_are_chosen)
+{
+    struct make m;
+    make_arch(&m, "minimax-m3", 2, false);
+    limited(&m, 32, "2 blocks of 16");
+    make_arch(&m, "minimax-m3", 2, false);
+    put_u32(&m, "minimax-m3", "attention.indexer.block_size", 63);
+    limited(&m, 126, "2 blocks of 63");
+    make_arch(&m, "minimax-m3", 2, false);
+    put_u32(&m, "minimax-m3", "attention.indexer.block_size", 1u << 20);
+    put_u32(&m, "minimax-m3", "attention.indexer.top_k", 1u << 20);
+    limited(&m, 128, "blocks of more than 32 bits");
+    make_arch(&m, "minimax-m3", 2, false); /* as the first converter wrote it */
+    drop(&m, "minimax-m3", "attention.indexer.block_size");
+    drop(&m, "minimax-m3", "attention.indexer.top_k");
+    put_u32(&m, "minimax-m3", "context_length", 4096);
+    struct model_index *index = read_model(&m, "without keys");
+    ck_assert_uint_eq(model_context(&index->hparams), 2048);
+    free(index);
+    make_arch(&m, "glm-dsa", 2, false);
+    limited(&m, 32, "32 positions");
+    make_arch(&m, "deepseek32", 2, false);
+    put_u32(&m, "deepseek32", "attention.indexer.top_k", 127);
+    limited(&m, 127, "127 positions");
+    make_arch(&m, "qwen3moe", 2, false);
+    limited(&m, 128, "no indexer");
+}
+END_TEST
+
+/* Files of DeepSeek-V3.2 from before its own architecture. */
+START_TEST(indexer_in_deepseek2)
+{
+    struct make m;
+    make_arch(&m, "deepseek2", 2, false);
+    limited(&m, 128, "no indexer");
+    for (int key = 0; key < 2; key++) {
+        make_arch(&m, "deepseek2", 2, false);
+        make_indexer(&m, "deepseek2", 0, 4);
+        put_u32(&m, "deepseek2", "context_length", 4096);
+        if (key)
+            put_u32(&m, "deepseek2", "attention.indexer.top_k", 64);
+        struct model_index *index = read_model(&m, "with an indexer");
+        ck_assert_uint_eq(model_context(&index->hparams), key ? 64 : 2048);
+        free(index);
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("keys");
@@ -429,6 +522,9 @@ int main(void)
     tcase_add_test(tcase, limits_that_are_impossible);
     tcase_add_test(tcase, attention_by_kind);
     tcase_add_test(tcase, gates_of_laguna);
+    tcase_add_test(tcase, indexer_is_left_alone);
+    tcase_add_test(tcase, tokens_up_to_which_all_are_chosen);
+    tcase_add_test(tcase, indexer_in_deepseek2);
     suite_add_tcase(suite, tcase);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Changes a small model of qwen3moe into one whose attention is over positions that an indexer
+ * chooses. */
+#include <stdio.h>
+#include <string.h>
+
+#include "lib/base/bytes.h"
+#include "lib/tensor/tensor_type.h"
+#include "tests/unit/lib/model/gguf_make.h"
+
+static void number(struct make *m, const char *arch, const char *key, uint32_t value)
+{
+    char full[80];
+    snprintf(full, sizeof full, "%s.attention.indexer.%s", arch, key);
+    make_u32(m, full, value);
+}
+
+static void tensor(struct make *m, unsigned layer, const char *name, unsigned ne0, unsigned ne1)
+{
+    char full[64];
+    snprintf(full, sizeof full, "blk.%u.indexer.%s", layer, name);
+    make_add_tensor(m, full, TENSOR_F32, ne0, ne1, 1);
+}
+
+void make_indexer(struct make *m, const char *arch, unsigned layer, unsigned h)
+{
+    if (strcmp(arch, "minimax-m3") == 0) {
+        tensor(m, layer, "q_proj.weight", h, 2 * h);
+        tensor(m, layer, "k_proj.weight", h, h);
+        tensor(m, layer, "q_norm.weight", h, 1);
+        tensor(m, layer, "k_norm.weight", h, 1);
+        return;
+    }
+    tensor(m, layer, "attn_q_b.weight", h, 2 * h);
+    tensor(m, layer, "attn_k.weight", h, h);
+    tensor(m, layer, "k_norm.weight", h, 1);
+    tensor(m, layer, "k_norm.bias", h, 1);
+    tensor(m, layer, "proj.weight", h, 2);
+}
+
+void make_indexed(struct make *m, const char *arch, unsigned layers, unsigned h, uint32_t type)
+{
+    bool minimax = strcmp(arch, "minimax-m3") == 0;
+    if (strcmp(arch, "deepseek32") == 0 || strcmp(arch, "glm-dsa") == 0)
+        make_mla(m, arch, layers, h, type);
+    else if (!minimax)
+        return;
+    number(m, arch, "head_count", 2);
+    number(m, arch, "key_length", h);
+    number(m, arch, "top_k", minimax ? 2 : 32);
+    if (!minimax)
+        return;
+    number(m, arch, "block_size", 16);
+    number(m, arch, "local_blocks", 1);
+}
