@@ -54,8 +54,12 @@ LETTERS = (
     "\U0001e900-\U0001e943")
 # \b after a digit, as the package tokenizers has it; that of regex has other letters of words.
 WORD_END = r"(?![\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\xb2\xb3\xb9\xbc-\xbe])"
-AFMOE_SCRIPTS = ("[\u4e00-\u9fff\u3400-\u4dbf\uf900-\ufaff\u3040-\u309f\u30a0-\u30ff\uff65-\uff9f\u2f00-\u2fdf\u0e40-\u0e7f"
-                 "\u0e80-\u0eff\u1780-\u17ff\u1000-\u109f\uaa60-\uaa7f\ua9e0-\ua9ff\uac00-\ud7af\u1100-\u11ff]+")
+# As in the tokenizer.json of Trinity: runs of more than 510 digits, the digits that are left over, and threes.
+AFMOE_DIGITS = [r"\p{Nd}{1,510}(?=(?>\p{Nd}{510})*(?:\P{Nd}|$))|\G\p{Nd}{510}", r"\A\p{Nd}{1,2}(?=\p{Nd}{3}+\z)",
+                r"\A\p{Nd}{3}|\G\p{Nd}{3}"]
+AFMOE_SCRIPTS = (r"(?:[\u4E00-\u9FFF\u3040-\u309F\u30A0-\u30FF\u3400-\u4DBF\uf900-\uFAFF\uFF65-\uFF9F\u2F00-\u2FDF]+"
+                 r"|[\u0E00-\u0E7F]+|[\u0E80-\u0EFF]+|[\u1780-\u17FF]+|[\u1000-\u109F\uAA60-\uAA7F\uA9E0-\uA9FF]+"
+                 r"|[\uAC00-\uD7AF\u1100-\u11FF]+)")
 CJK = "[\u4e00-\u9fa5\u0800-\u4e00\uac00-\ud7ff]+"
 DEEPSEEK_LLM = [r"[\r\n]", r"\s?[" + LETTERS + "]+", "\\s?[!-/:-~\uff01-\uff0f\uff1a-\uff5e\u2018-\u201f\u3000-\u3002]+", r"\s+$", CJK, r"\p{N}"]
 DEEPSEEK_CODER = [r"[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", CJK, r"\p{N}"]
@@ -78,7 +82,7 @@ EXPRESSIONS = [
     ([r"\p{N}"] + GPT2, "refact starcoder command-r smollm mellum2"),
     (EXAONE, "exaone-moe"),
     ([r"[^\n]+|[\n]+", *ONE_DIGIT], "laguna"),
-    ([r"\p{N}{1,3}(?=(?:\p{N}{3})*(?!\p{N}))", AFMOE_SCRIPTS, DEEPSEEK_V3[2]], "afmoe"),
+    ([*AFMOE_DIGITS, AFMOE_SCRIPTS, DEEPSEEK_V3[2]], "afmoe"),
     ([r"\d{1,3}(?=(?:\d{3})*" + WORD_END + ")"] + GPT4O, "tiny_aya cohere2moe"),
 ]
 
@@ -106,6 +110,11 @@ def random_text(rng, everything):
     return "".join(out)
 
 
+def compiled_of(expressions):
+    """In Oniguruma, a plus after {3} repeats it, and \\z is the end."""
+    return [regex.compile(e.replace("{3}+\\z", "{3})+\\Z").replace("(?=\\p{Nd}{3})+", "(?=(?:\\p{Nd}{3})+")) for e in expressions]
+
+
 def words(text, expressions):
     """Each expression splits every part into its matches and the stretches between them."""
     parts = [text]
@@ -124,7 +133,7 @@ def words(text, expressions):
 def compare(program, count):
     rng, everything, wrong = random.Random(11), characters(), 0
     for expressions, names in EXPRESSIONS:
-        compiled = [regex.compile(e) for e in expressions]
+        compiled = compiled_of(expressions)
         texts = [random_text(rng, everything) for _ in range(count)]
         want = [words(t, compiled) for t in texts]
         given = b"".join(b"%d\n%s" % (len(t.encode()), t.encode()) for t in texts)
@@ -143,7 +152,7 @@ def vectors(path):
     assert unicodedata.unidata_version == "14.0.0" # of Python 3.11, as PCRE2's
     rng, everything, rows = random.Random(12), characters(), []
     for expressions, names in EXPRESSIONS:
-        compiled = [regex.compile(e) for e in expressions]
+        compiled = compiled_of(expressions)
         texts = [random_text(rng, everything) for _ in range(30)]
         rows.append({"names": names.split(), "vectors": [{"text": t, "words": words(t, compiled)} for t in texts]})
     with open(path, "w") as f:

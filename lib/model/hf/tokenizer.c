@@ -67,44 +67,80 @@ static uint32_t split_expressions(const json_t *pre, const char *out[TOKENIZER_E
     return n;
 }
 
+/* A character of an expression, or one after a backslash. Line feeds may be written both ways. */
+struct symbol {
+    char c;
+    bool escaped;
+};
+
+static struct symbol next_symbol(const char **at)
+{
+    const char *c = *at;
+    if (*c != '\\' || !c[1]) {
+        *at += *c != 0;
+        return (struct symbol){*c, false};
+    }
+    *at += 2;
+    return c[1] == 'r'   ? (struct symbol){'\r', false}
+           : c[1] == 'n' ? (struct symbol){'\n', false}
+                         : (struct symbol){c[1], true};
+}
+
 /* The same text, where quantifiers may be possessive here: the table has a + after them that
  * published expressions may lack, because both match the same. */
 static bool same_expression(const char *here, const char *published)
 {
-    for (char last = 0; *here || *published; last = *here++) {
-        if (*here == *published)
-            published++;
-        else if (*here != '+' || !last || !strchr("+*?}", last))
+    for (char last = 0; *here || *published;) {
+        const char *h = here, *p = published;
+        struct symbol a = next_symbol(&h), b = next_symbol(&p);
+        if (a.c == b.c && a.escaped == b.escaped) {
+            published = p;
+        } else if (*here == '+' && last && strchr("+*?}", last)) {
+            h = here + 1;
+        } else {
             return false;
+        }
+        last = a.escaped ? 0 : a.c;
+        here = h;
     }
     return true;
 }
 
-/* Or the published text of the one here. */
-static bool is_published(const char *here, const char *text)
+/* How many expressions of a tokenizer.json make up the one here; 0: they are others. */
+static uint32_t published_count(const char *here, const char *const *expressions, uint32_t count)
 {
     static const struct {
-        const char *here, *published;
+        const char *here, *published[TOKENIZER_EXPRESSIONS_MAX];
     } forms[] = {
-#define PUBLISHED(here, published) {here, published},
+#define PUBLISHED(here, ...) {here, {__VA_ARGS__}},
 #include "lib/model/tokenizer/tokenizers.tbl.h"
     };
-    for (size_t i = 0; i < ARRAY_LEN(forms); i++)
-        if (strcmp(forms[i].here, here) == 0 && strcmp(forms[i].published, text) == 0)
-            return true;
-    return same_expression(here, text);
+    for (size_t i = 0; i < ARRAY_LEN(forms); i++) {
+        uint32_t n = 0;
+        if (strcmp(forms[i].here, here) != 0)
+            continue;
+        while (n < count && forms[i].published[n] &&
+               strcmp(forms[i].published[n], expressions[n]) == 0)
+            n++;
+        if (!forms[i].published[n])
+            return n;
+    }
+    return count > 0 && same_expression(here, expressions[0]) ? 1 : 0;
 }
 
 static bool same_expressions(uint32_t row, const char *const *expressions, uint32_t count)
 {
+    uint32_t used = 0;
     for (uint32_t i = 0; i < TOKENIZER_EXPRESSIONS_MAX; i++) {
         const char *want = pretokenizer_expression(row, i);
-        if (i >= count || !want)
-            return i == count && !want;
-        if (!is_published(want, expressions[i]))
+        if (!want)
+            break;
+        uint32_t n = published_count(want, expressions + used, count - used);
+        if (n == 0)
             return false;
+        used += n;
     }
-    return count == TOKENIZER_EXPRESSIONS_MAX;
+    return used == count;
 }
 
 /* One normalizer that is not a sequence: none, or NFC (sets *nfc). */

@@ -19,8 +19,8 @@
  * difference of these flags from llama.cpp's (src/llama-vocab.cpp), which has 0 for the two; its
  * own code for kimi-k2 keeps neither the rule of the letters' case nor marks with their letters:
  * here it is the published expression.
- * PUBLISHED(here, published)  the text in tokenizer.json of an expression that is another one here,
- *                         with the same matches
+ * PUBLISHED(here, published...)  the text in tokenizer.json of an expression that is another one
+ *                         here, with the same matches; or several, one step each
  * CHARACTERS(name)        value of tokenizer.ggml.pre that makes a "gpt2" model one of characters,
  *                         as "gemma4" is
  * STRIP_AFTER(key, text)  SentencePiece models whose control tokens take the blanks after them
@@ -123,15 +123,23 @@
     EXPR_CONTRACTION "|[^\\r\\n\\p{L}\\p{N}]?(?:\\p{L}\\p{M}*+(?: \\p{L}\\p{M}*+)*+)++|\\p{N}| "   \
                      "?[^\\s\\p{L}\\p{N}]+[\\r\\n/]?|\\s*[\\r\\n]|\\s+(?!\\S)|\\s+"
 /* Runs of digits are cut in threes from their end. The first part may have fewer: it is only looked
- * for at the start of a run, so that a long one does not take long. */
-#define EXPR_DIGITS_FROM_END "(?<!\\p{N})\\p{N}{1,2}(?=(?:\\p{N}{3})*+(?!\\p{N}))|\\p{N}{3}"
-/* Blocks of Han, kana, Thai, Lao, Khmer, Myanmar and Hangul. llama.cpp has U+8C48 for U+F900, to
- * which its text was normalised. These are no texts of a tokenizer.json: llama.cpp has code
- * instead of the first one. */
+ * for at the start of a run, so that a long one does not take long. The published tokenizer does
+ * that in three steps. llama.cpp does it with all numbers, \p{N}. */
+#define EXPR_DIGITS_FROM_END "(?<!\\p{Nd})\\p{Nd}{1,2}(?=(?:\\p{Nd}{3})*+(?!\\p{Nd}))|\\p{Nd}{3}"
+PUBLISHED(EXPR_DIGITS_FROM_END, "\\p{Nd}{1,510}(?=(?>\\p{Nd}{510})*(?:\\P{Nd}|$))|\\G\\p{Nd}{510}",
+          "\\A\\p{Nd}{1,2}(?=\\p{Nd}{3}+\\z)", "\\A\\p{Nd}{3}|\\G\\p{Nd}{3}")
+/* Han and kana, Thai, Lao, Khmer, Myanmar, Hangul. llama.cpp has one class of all of them, with
+ * U+8C48 for U+F900, to which its text was normalised, and Thai from U+0E40 on. */
 #define EXPR_AFMOE_SCRIPTS                                                                         \
-    "[\u4e00-\u9fff\u3400-\u4dbf\uf900-\ufaff\u3040-\u309f\u30a0-\u30ff\uff65-\uff9f\u2f00-\u2fdf" \
-    "\u0e40-\u0e7f\u0e80-\u0eff\u1780-\u17ff\u1000-\u109f\uaa60-\uaa7f\ua9e0-\ua9ff\uac00-\ud7af"  \
-    "\u1100-\u11ff]+"
+    "[\u4e00-\u9fff\u3040-\u309f\u30a0-\u30ff\u3400-\u4dbf\uf900-\ufaff\uff65-\uff9f\u2f00-"       \
+    "\u2fdf]+"                                                                                     \
+    "|[\\x{e00}-\\x{e7f}]+|[\\x{e80}-\\x{eff}]+|[\u1780-\u17ff]+"                                  \
+    "|[\u1000-\u109f\uaa60-\uaa7f\ua9e0-\ua9ff]+|[\uac00-\ud7af\u1100-\u11ff]+"
+PUBLISHED(EXPR_AFMOE_SCRIPTS,
+          "(?:[\\u4E00-\\u9FFF\\u3040-\\u309F\\u30A0-\\u30FF\\u3400-\\u4DBF\\uf900-\\uFAFF"
+          "\\uFF65-\\uFF9F\\u2F00-\\u2FDF]+|[\\u0E00-\\u0E7F]+|[\\u0E80-\\u0EFF]+"
+          "|[\\u1780-\\u17FF]+|[\\u1000-\\u109F\\uAA60-\\uAA7F\\uA9E0-\\uA9FF]+"
+          "|[\\uAC00-\\uD7AF\\u1100-\\u11FF]+)")
 /* Digits in threes from the end, of a run that ends where a word does. The published expression
  * looks for that end again from each digit: here it is done once per run, and its other groups
  * follow each other. The class is that of \b in tokenizers, PCRE2 has another one. */

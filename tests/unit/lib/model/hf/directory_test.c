@@ -176,6 +176,73 @@ START_TEST(normalizers)
 }
 END_TEST
 
+#define SPLIT(expression)                                                                          \
+    "{\"type\":\"Split\",\"pattern\":{\"Regex\":\"" expression                                     \
+    "\"},\"behavior\":\"Isolated\",\"invert\":false},"
+/* As published for Trinity: digits in three steps, escapes instead of characters. */
+#define TRINITY_DIGITS                                                                             \
+    SPLIT("\\\\p{Nd}{1,510}(?=(?>\\\\p{Nd}{510})*(?:\\\\P{Nd}|$))|\\\\G\\\\p{Nd}{510}")            \
+    SPLIT("\\\\A\\\\p{Nd}{1,2}(?=\\\\p{Nd}{3}+\\\\z)")                                             \
+    SPLIT("\\\\A\\\\p{Nd}{3}|\\\\G\\\\p{Nd}{3}")
+#define TRINITY_SCRIPTS                                                                            \
+    SPLIT("(?:[\\\\u4E00-\\\\u9FFF\\\\u3040-\\\\u309F\\\\u30A0-\\\\u30FF\\\\u3400-"                \
+          "\\\\u4DBF\\\\uf900-"                                                                    \
+          "\\\\uFAFF\\\\uFF65-\\\\uFF9F\\\\u2F00-\\\\u2FDF]+|[\\\\u0E00-\\\\u0E7F]+|[\\\\u0E80-"   \
+          "\\\\u0EFF]+"                                                                            \
+          "|[\\\\u1780-\\\\u17FF]+|[\\\\u1000-\\\\u109F\\\\uAA60-\\\\uAA7F\\\\uA9E0-\\\\uA9FF]+"   \
+          "|[\\\\uAC00-\\\\uD7AF\\\\u1100-\\\\u11FF]+)")
+#define DEEPSEEK_WORDS(line_feeds)                                                                 \
+    SPLIT("[!\\\"#$%&'()*+,\\\\-./:;<=>?@\\\\[\\\\\\\\\\\\]^_`{|}~][A-Za-z]+|[^" line_feeds        \
+          "\\\\p{L}\\\\p{P}\\\\p{S}]?[\\\\p{L}\\\\p{M}]+| ?[\\\\p{P}\\\\p{S}]+[" line_feeds        \
+          "]*|\\\\s*[" line_feeds "]+|\\\\s+(?!\\\\S)|\\\\s+")
+#define ESCAPED "\\\\r\\\\n"
+#define RAW     "\\r\\n"
+
+static void put_splits(const char *splits)
+{
+    char text[4000];
+    snprintf(text, sizeof text,
+             "{\"type\":\"Sequence\",\"pretokenizers\":[%s{\"type\":\"ByteLevel\","
+             "\"add_prefix_space\":false,\"use_regex\":false}]}",
+             splits);
+    json_t *root = json_load_file(path_of("tokenizer.json"), 0, NULL),
+           *pre = json_loads(text, 0, NULL);
+    ck_assert_msg(root && pre, "%s", text);
+    json_object_set_new(root, "pre_tokenizer", pre);
+    ck_assert_int_eq(json_dump_file(root, path_of("tokenizer.json"), 0), 0);
+    json_decref(root);
+}
+
+START_TEST(published_pretokenizers)
+{
+    static const struct {
+        const char *splits, *pre; /* NULL: rejected */
+    } rows[] = {
+        {TRINITY_DIGITS TRINITY_SCRIPTS DEEPSEEK_WORDS(ESCAPED), "afmoe"},
+        {TRINITY_DIGITS TRINITY_SCRIPTS DEEPSEEK_WORDS(RAW), "afmoe"},
+        {TRINITY_DIGITS DEEPSEEK_WORDS(RAW), NULL},
+        {TRINITY_SCRIPTS DEEPSEEK_WORDS(RAW), NULL},
+        {SPLIT("\\\\A\\\\p{Nd}{3}|\\\\G\\\\p{Nd}{3}") TRINITY_SCRIPTS DEEPSEEK_WORDS(RAW), NULL},
+        {TRINITY_DIGITS TRINITY_SCRIPTS DEEPSEEK_WORDS(RAW) SPLIT("x"), NULL},
+        {SPLIT("\\\\p{N}")
+             SPLIT("'(?:[sdmt]|ll|ve|re)| ?\\\\p{L}+| ?\\\\p{N}+| ?[^\\\\s\\\\p{L}\\\\p{N}]+"
+                   "|\\\\s+(?!\\\\S)|\\\\s+"),
+         "refact"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct opened o;
+        put_splits(rows[i].splits);
+        if (!rows[i].pre) {
+            expect_rejected(ERR_BAD_INPUT, "its pre-tokenizer is not one of those supported");
+            continue;
+        }
+        open_directory(&o);
+        expect_text(&o, "tokenizer.ggml.pre", rows[i].pre, i);
+        close_directory(&o);
+    }
+}
+END_TEST
+
 START_TEST(tiktoken)
 {
     static const char *const rows[][3] = {{"tiktoken.model", "kimi-k2", "<|reserved_token_257|>"},
@@ -453,6 +520,7 @@ int main(void)
     tcase_add_checked_fixture(c, setup, teardown);
     tcase_add_test(c, tokenizer_json);
     tcase_add_test(c, normalizers);
+    tcase_add_test(c, published_pretokenizers);
     tcase_add_test(c, tiktoken);
     tcase_add_test(c, bad_tokenizers);
     tcase_add_test(c, only_regular_files);

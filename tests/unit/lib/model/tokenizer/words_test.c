@@ -91,26 +91,34 @@ static int note_word(void *arg, const char *word, size_t bytes)
     return 0;
 }
 
-/* What is a part of a word after digits: by the package tokenizers, in which that is \b. */
+/* What is a part of a word after digits, and runs of scripts: by the package tokenizers. */
 START_TEST(ends_of_words)
 {
     static const struct {
-        const char *text, *words;
-    } rows[] = {{"1234", " 1 3"},         {"1234\u2460", " 1 3 3"}, {"1234\u00b2", " 3 3"},
-                {"1000\u2076", " 1 3 3"}, {"1234\u2167", " 3 4"},   {"1234\u0301", " 3 1 2"},
-                {"1234_", " 3 1 1"},      {"1234\u200d", " 1 3 3"}};
-    const char *const name = "cohere2moe";
+        const char *name, *text, *words;
+    } rows[] = {{"cohere2moe", "1234", " 1 3"},
+                {"cohere2moe", "1234\u2460", " 1 3 3"},
+                {"cohere2moe", "1234\u00b2", " 3 3"},
+                {"cohere2moe", "1000\u2076", " 1 3 3"},
+                {"cohere2moe", "1234\u2167", " 3 4"},
+                {"cohere2moe", "1234\u0301", " 3 1 2"},
+                {"cohere2moe", "1234_", " 3 1 1"},
+                {"cohere2moe", "1234\u200d", " 1 3 3"},
+                {"afmoe", "1234\u00b25", " 1 3 2 1"},
+                {"afmoe", "a12x", " 1 2 1"},
+                {"afmoe", "\u0e01\u0e40\u0e41 \u0e01", " 9 1 3"},
+                {"afmoe", "\u4e2d\u3042\uac00\u1100\u0e81", " 6 6 3"}};
     struct error error = {0};
-    struct words *w = words_open(pretokenizer_find(name, strlen(name)), &error);
-    ck_assert_ptr_nonnull(w);
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         char got[32] = "";
+        struct words *w = words_open(pretokenizer_find(rows[i].name, strlen(rows[i].name)), &error);
+        ck_assert_ptr_nonnull(w);
         ck_assert_int_eq(words_split(w, rows[i].text, strlen(rows[i].text), note_word, got, &error),
                          0);
         ck_assert_msg(strcmp(got, rows[i].words) == 0, "%s:%s, not%s", rows[i].text, got,
                       rows[i].words);
+        words_close(w);
     }
-    words_close(w);
 }
 END_TEST
 
