@@ -1,0 +1,310 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Arguments that models write one by one: each is a text up to the mark behind it, or a rule with
+ * JSON. */
+#include <string.h>
+
+#include "lib/base/bytes.h"
+#include "lib/json/text.h"
+#include "procs/engine/gateway/api/constraints/writing.h"
+
+/* A character of a class without those that are in `but`. */
+static void put_not(FILE *out, const char *but, size_t count)
+{
+    fputs("[^", out);
+    for (size_t i = 0; i < count; i++)
+        fprintf(out, "\\x%02x", (unsigned char)but[i]);
+    fputc(']', out);
+}
+
+/* Text without the mark, whose first character is in it only once. Beginnings of the mark are
+ * followed by another beginning, or by a character that neither continues it nor begins one. */
+static void put_text_until(FILE *out, const char *mark)
+{
+    size_t n = strlen(mark);
+    fputs(" (", out);
+    put_not(out, mark, 1);
+    fputs(" | begin* (", out);
+    for (size_t i = 1; i < n; i++) {
+        char but[2] = {mark[0], mark[i]};
+        fputs(i > 1 ? " | " : "", out);
+        calls_put_quoted(out, mark, i);
+        fputc(' ', out);
+        put_not(out, but, 2);
+    }
+    fputs("))* begin*", out);
+}
+
+/* The rule that put_text_until uses. */
+void calls_put_begin(FILE *out, const char *mark)
+{
+    fputs("begin ::=", out);
+    for (size_t i = 1; i < strlen(mark); i++) {
+        fputs(i > 1 ? " |" : "", out);
+        calls_put_quoted(out, mark, i);
+    }
+    fputs("\n", out);
+}
+
+static int cannot(const char *tool, const char *key, const char *keyword, struct error *error)
+{
+    return error_set(
+        error, ERR_BAD_INPUT,
+        "tool '%.60s', at $.%s%.60s, %s: it cannot be enforced where the model writes texts "
+        "without quotes; leave it out",
+        tool, key ? "properties." : "", key ? key : "additionalProperties", keyword);
+}
+
+static bool has_text(const json_t *list, const char *text)
+{
+    const json_t *one;
+    size_t i;
+    json_array_foreach(list, i, one) if (json_text_is(one, text)) return true;
+    return false;
+}
+
+static const char *const branching[] = {"anyOf", "oneOf"};
+
+/* Whether texts are allowed, which the model writes as they are. */
+static bool may_be_text(const json_t *schema)
+{
+    const json_t *type = json_object_get(schema, "type"), *one;
+    size_t i;
+    if (type)
+        return json_text_is(type, "string") || has_text(type, "string");
+    if (json_object_get(schema, "$ref"))
+        return false;
+    for (size_t k = 0; k < ARRAY_LEN(branching); k++) {
+        const json_t *list = json_object_get(schema, branching[k]);
+        json_array_foreach(list, i, one) if (may_be_text(one)) return true;
+        if (list)
+            return false;
+    }
+    const json_t *list = json_object_get(schema, "enum"), *only = json_object_get(schema, "const");
+    json_array_foreach(list, i, one) if (json_is_string(one)) return true;
+    return !list && (!only || json_is_string(only));
+}
+
+static bool has_value(const json_t *list, const json_t *value)
+{
+    const json_t *one;
+    size_t i;
+    json_array_foreach(list, i, one) if (json_equal(one, value)) return true;
+    return false;
+}
+
+/* Whether a value, which is of that type, is allowed for certain. */
+static bool allows(const json_t *schema, const json_t *value, const char *name)
+{
+    static const char *const unclear[] = {"allOf", "not", "if", "$ref"};
+    const json_t *type = json_object_get(schema, "type"), *one;
+    const json_t *list = json_object_get(schema, "enum"), *only = json_object_get(schema, "const");
+    bool certain = type || list || only;
+    size_t i;
+    for (size_t k = 0; k < ARRAY_LEN(unclear); k++)
+        if (json_object_get(schema, unclear[k]))
+            return false;
+    if ((type && !json_text_is(type, name) && !has_text(type, name)) ||
+        (list && !has_value(list, value)) || (only && !json_equal(only, value)))
+        return false;
+    for (size_t k = 0; k < ARRAY_LEN(branching); k++) {
+        const json_t *branches = json_object_get(schema, branching[k]);
+        bool any = !branches;
+        json_array_foreach(branches, i, one) any |= allows(one, value, name);
+        if (!any)
+            return false;
+        certain |= branches != NULL;
+    }
+    return certain;
+}
+
+/* Python's name of a value, which models write whose templates print arguments with str(); NULL: it
+ * has none, or the form is another one. */
+static const char *python_name(const struct answer_call *f, const json_t *value)
+{
+    return !f->lines || !value                              ? NULL
+           : json_is_boolean(value) && json_is_true(value)  ? "True"
+           : json_is_boolean(value) && json_is_false(value) ? "False"
+           : json_is_null(value)                            ? "None"
+                                                            : NULL;
+}
+
+/* Alternatives to what JSON writes. */
+static void put_python_names(const struct answer_call *f, const json_t *schema, FILE *out)
+{
+    json_t *values[] = {json_true(), json_false(), json_null()};
+    for (size_t i = 0; i < ARRAY_LEN(values); i++) {
+        const char *name = python_name(f, values[i]);
+        if (name && allows(schema, values[i], json_is_null(values[i]) ? "null" : "boolean"))
+            fprintf(out, " | \"%s\"", name);
+    }
+}
+
+/* Values of an enum: texts as they are, others as JSON. False: one contains the mark. */
+static bool put_enum(const struct answer_call *f, const json_t *list, FILE *out)
+{
+    const char *mark = f->value_close, *name;
+    const json_t *one;
+    size_t i;
+    fputs(" (", out);
+    json_array_foreach(list, i, one)
+    {
+        char *text = json_is_string(one) ? NULL : json_dumps(one, JSON_COMPACT | JSON_ENCODE_ANY);
+        const char *value = text ? text : json_string_value(one);
+        if (!value || strstr(value, mark))
+            return free(text), false;
+        fputs(i > 0 ? " |" : "", out);
+        calls_put_quoted(out, value, strlen(value));
+        free(text);
+        if ((name = python_name(f, one)) != NULL)
+            fprintf(out, " | \"%s\"", name);
+    }
+    fputs(")", out);
+    return true;
+}
+
+static int put_text(const struct writing *w, const char *tool, const char *key,
+                    const json_t *schema, struct error *error)
+{
+    const struct calls *c = w->c;
+    FILE *out = w->out;
+    static const char *const hard[] = {"pattern", "format", "allOf", "not", "const"};
+    const char *mark = c->form->call.value_close;
+    const json_t *list = json_object_get(schema, "enum"), *min, *max;
+    if (list)
+        return put_enum(&c->form->call, list, out) ? 0 : cannot(tool, key, "enum", error);
+    for (size_t i = 0; i < ARRAY_LEN(hard); i++)
+        if (c->strict && json_object_get(schema, hard[i]))
+            return cannot(tool, key, hard[i], error);
+    min = json_object_get(schema, "minLength");
+    max = json_object_get(schema, "maxLength");
+    if (!json_is_integer(min) && !json_is_integer(max)) {
+        put_text_until(out, mark);
+        return 0;
+    }
+    fputc(' ', out); /* without the first character of the mark, so that each one counts once */
+    put_not(out, mark, 1);
+    fprintf(out, "{%lld,", (long long)json_integer_value(min));
+    if (json_is_integer(max))
+        fprintf(out, "%lld", (long long)json_integer_value(max));
+    fputs("}", out);
+    return 0;
+}
+
+static bool has_reference(const json_t *value)
+{
+    const char *key;
+    json_t *one;
+    size_t i;
+    if (json_object_get(value, "$ref"))
+        return true;
+    json_array_foreach(value, i, one) if (has_reference(one)) return true;
+    json_object_foreach((json_t *)(uintptr_t)value, key, one) if (has_reference(one)) return true;
+    return false;
+}
+
+/* With the definitions that it may refer to. */
+static json_t *property_schema(const json_t *parameters, const json_t *schema)
+{
+    static const char *const names[] = {"$defs", "definitions"};
+    json_t *all = json_copy((json_t *)(uintptr_t)schema);
+    for (size_t i = 0; i < ARRAY_LEN(names) && has_reference(schema); i++) {
+        json_t *defs = json_object_get(parameters, names[i]);
+        if (defs && json_is_object(all))
+            json_object_set(all, names[i], defs);
+    }
+    return json_is_object(all) ? all : (json_decref(all), json_object());
+}
+
+static void put_key(const struct answer_call *f, const char *key, FILE *out)
+{
+    calls_put(out, f->key_open);
+    if (key)
+        calls_put_quoted(out, key, strlen(key));
+    else
+        fputs(" [^<>\\n\"]+", out);
+    calls_put(out, f->key_end);
+    fputs(f->lines ? " \"\\n\"" : " nl", out);
+    calls_put(out, f->value_open);
+}
+
+static void put_value_end(const struct answer_call *f, FILE *out)
+{
+    fputs(f->lines ? " \"\\n\"" : "", out);
+    calls_put(out, f->value_close);
+    fputs(" nl", out);
+}
+
+static bool is_required(const json_t *parameters, const char *key)
+{
+    const json_t *one;
+    size_t i;
+    json_array_foreach(json_object_get(parameters, "required"), i,
+                       one) if (json_text_is(one, key)) return true;
+    return false;
+}
+
+/* A rule of its own, so that the line of an error tells the argument. Its entry has the name of the
+ * tool's own entry, not a copy: there may be thousands of arguments. */
+static int put_json(struct writing *w, const char *key, const json_t *parameters,
+                    const json_t *schema, struct error *error)
+{
+    const struct answer_call *f = &w->c->form->call;
+    fprintf(w->out, " arg%zu", w->count);
+    fprintf(w->rules, "arg%zu ::=", w->count++);
+    calls_put_schema(w->rules, property_schema(parameters, schema));
+    put_python_names(f, schema, w->rules);
+    fputs("\n", w->rules);
+    json_t *tool = json_array_get(w->lines, w->tool);
+    if (json_array_append_new(w->lines, json_pack("[O, s?]", tool, key)) != 0)
+        return calls_no_memory(error);
+    return 0;
+}
+
+static int put_argument(struct writing *w, const char *tool, const char *key,
+                        const json_t *parameters, const json_t *schema, struct error *error)
+{
+    return may_be_text(schema) ? put_text(w, tool, key, schema, error)
+                               : put_json(w, key, parameters, schema, error);
+}
+
+/* Arguments of any name. Where names are listed there are none: a listed one would be among them,
+ * without its schema. */
+static int put_other_arguments(struct writing *w, const char *tool, const json_t *parameters,
+                               struct error *error)
+{
+    const struct answer_call *f = &w->c->form->call;
+    const json_t *others = json_object_get(parameters, "additionalProperties");
+    if (json_is_false(others) || json_object_size(json_object_get(parameters, "properties")) > 0)
+        return 0;
+    int rc = 0;
+    fputs(" (", w->out);
+    put_key(f, NULL, w->out);
+    if (json_object_size(others) > 0)
+        rc = put_argument(w, tool, NULL, parameters, others, error);
+    else
+        put_text_until(w->out, f->value_close);
+    put_value_end(f, w->out);
+    fputs(")*", w->out);
+    return rc;
+}
+
+int calls_put_arguments(struct writing *w, const char *tool, const json_t *parameters,
+                        struct error *error)
+{
+    const struct answer_call *f = &w->c->form->call;
+    json_t *properties = json_object_get(parameters, "properties"), *schema;
+    const char *key;
+    FILE *out = w->out;
+    json_object_foreach(properties, key, schema)
+    {
+        if (calls_check_size(w, error) != 0)
+            return -1;
+        fputs(" (", out);
+        put_key(f, key, out);
+        if (put_argument(w, tool, key, parameters, schema, error) != 0)
+            return -1;
+        put_value_end(f, out);
+        fputs(is_required(parameters, key) ? ")" : ")?", out);
+    }
+    return put_other_arguments(w, tool, parameters, error);
+}
