@@ -265,7 +265,8 @@ static const struct hf_row afmoe[] = {
 };
 const struct hf_arch hf_afmoe = {{"afmoe"}, "afmoe", afmoe};
 
-/* MiMo-V2-Flash. Blocks for drafting are left out. */
+/* MiMo-V2: q, k and v are three matrices, or one as in V2.5. In one of FP8, the rows are those of
+ * the devices it was made for, one after the other. Blocks for drafting are left out. */
 static const struct hf_row mimo2[] = {
     GROUP(hf_sizes),
     FLOAT(layernorm_epsilon, "attention.layer_norm_rms_epsilon", OPTIONAL),
@@ -298,7 +299,11 @@ static const struct hf_row mimo2[] = {
     MUST(attention_bias, "false null"),
     ENDS(F32),
     NORMS(FFN_NORM, F32),
-    ATTENTION(MATRIX, MATRIX, REQUIRED),
+    DENSE("model.layers.%u.self_attn.qkv_proj.weight", "blk.%u.attn_qkv.weight", MATRIX, OPTIONAL),
+    DENSE("model.layers.%u.self_attn.q_proj.weight", "blk.%u.attn_q.weight", MATRIX, OPTIONAL),
+    DENSE("model.layers.%u.self_attn.k_proj.weight", "blk.%u.attn_k.weight", MATRIX, OPTIONAL),
+    DENSE("model.layers.%u.self_attn.v_proj.weight", "blk.%u.attn_v.weight", MATRIX, OPTIONAL),
+    DENSE("model.layers.%u.self_attn.o_proj.weight", "blk.%u.attn_output.weight", MATRIX, REQUIRED),
     DENSE("model.layers.%u.self_attn.sinks", "blk.%u.attn_sinks.weight", F32, OPTIONAL),
     DENSE("model.layers.%u.self_attn.attention_sink_bias", "blk.%u.attn_sinks.weight", F32,
           OPTIONAL),
@@ -306,10 +311,11 @@ static const struct hf_row mimo2[] = {
     DENSE("model.layers.%u.mlp.gate.weight", "blk.%u.ffn_gate_inp.weight", F32, EXPERTS),
     ROUTER_BIAS("gate.e_score_correction_bias"),
     GROUP(hf_experts_of_mlp),
-    REJECTED("model.layers.0.self_attn.qkv_proj.weight", "q, k and v in one matrix"),
+    REJECTED("model.layers.0.self_attn.qkv_proj.weight_scale_inv",
+             "q, k and v in one matrix of FP8, with the rows of several devices"),
     END,
 };
-const struct hf_arch hf_mimo2 = {{"mimo_v2_flash"}, "mimo2", mimo2};
+const struct hf_arch hf_mimo2 = {{"mimo_v2_flash", "mimo_v2"}, "mimo2", mimo2};
 
 /* Maple. The limits are literals of the published code. */
 static const struct hf_row maple[] = {

@@ -217,6 +217,7 @@ HF_MADE_OF("granite_swa", "model.layers.#.block_sparse_moe.experts.down_proj", C
            "blk.%u.ffn_down_exps.weight")
 HF_MADE_OF("granite_swa", "model.layers.#.shared_mlp.input_linear.weight", COPY,
            "blk.%u.ffn_up_shexp.weight")
+HF_MADE_OF("mimo2", "model.layers.#.self_attn.qkv_proj.weight", COPY, "blk.%u.attn_qkv.weight")
 HF_MADE_OF("mimo2", "model.layers.#.self_attn.attention_sink_bias", COPY,
            "blk.%u.attn_sinks.weight")
 HF_MADE_OF(NULL, "model.layers.#.block_sparse_moe.router.layer.weight", COPY,

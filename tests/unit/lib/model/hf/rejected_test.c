@@ -414,6 +414,30 @@ START_TEST(tensors_without_rows)
 }
 END_TEST
 
+/* The rows of several devices are one after the other in it. */
+#define QKV "model.layers.0.self_attn.qkv_proj.weight"
+START_TEST(joined_fp8)
+{
+    static const struct {
+        const char *type, *scales, *reason;
+    } cases[] = {{"F16", "model.mtp.weight", NULL},
+                 {"F8_E4M3", QKV "_scale_inv", "q, k and v in one matrix of FP8"}};
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct hf_model hf;
+        struct error error;
+        make_moved("mimo2-joined", NULL);
+        replace(QKV, json_pack("{s:[s, i, [i, i]], s:[s, i, [i, i]]}", QKV, cases[i].type,
+                               2 - (int)i, 28, 16, cases[i].scales, "F32", 4, 1, 1));
+        if (cases[i].reason) {
+            expect_rejected(cases[i].reason);
+            continue;
+        }
+        ck_assert_msg(hf_open(&hf, dir, &error) == 0, "%s", error.text);
+        hf_close(&hf);
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("hf_rejected");
@@ -425,6 +449,7 @@ int main(void)
     tcase_add_test(t, shapes_of_mxfp4);
     tcase_add_test(t, shapes_of_floats);
     tcase_add_test(t, tensors_without_rows);
+    tcase_add_test(t, joined_fp8);
     suite_add_tcase(suite, t);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);
