@@ -2,6 +2,8 @@
 /* Calls: replies, sizes, deadlines, ends, and many at once. */
 #include "ipc/rpc/rpc.h"
 
+#include <dirent.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -286,6 +288,57 @@ START_TEST(a_listener_that_stays_closed_is_reported)
 }
 END_TEST
 
+static unsigned threads_named(const char *name)
+{
+    unsigned found = 0;
+    DIR *dir = opendir("/proc/self/task");
+    ck_assert_ptr_nonnull(dir);
+    for (struct dirent *entry; (entry = readdir(dir)) != NULL;) {
+        char path[300], text[32] = "";
+        snprintf(path, sizeof path, "/proc/self/task/%s/comm", entry->d_name);
+        FILE *f = fopen(path, "re");
+        found += f && fgets(text, sizeof text, f) && strncmp(text, name, strlen(name)) == 0;
+        if (f)
+            fclose(f);
+    }
+    closedir(dir);
+    return found;
+}
+
+static void *name_oneself(void *waiting)
+{
+    ck_assert_int_eq(pthread_setname_np(pthread_self(), "of itself"), 0);
+    pthread_barrier_wait(waiting);
+    pthread_barrier_wait(waiting);
+    return NULL;
+}
+
+/* Files of threads in /proc make the end of a process expensive: NNG's poller, which another thread
+ * would name, has no name of its own. All other threads have theirs. */
+START_TEST(nngs_poller_has_no_name)
+{
+    struct host host = {0};
+    pthread_barrier_t waiting;
+    pthread_t thread;
+    host_start(&host, scratch_path("s"), 1);
+    struct rpc_client *client = open_client(scratch_path("s"));
+    expect_reply(client, "echo", NULL);
+    ck_assert_uint_gt(threads_named("nng:task"), 0);
+    ck_assert_uint_eq(threads_named("nng:poll"), 0);
+    pthread_barrier_init(&waiting, NULL, 2);
+    ck_assert_int_eq(pthread_create(&thread, NULL, name_oneself, &waiting), 0);
+    pthread_barrier_wait(&waiting);
+    ck_assert_uint_eq(threads_named("of itself"), 1);
+    ck_assert_int_eq(pthread_setname_np(thread, "by another"), 0);
+    ck_assert_uint_eq(threads_named("by another"), 1);
+    pthread_barrier_wait(&waiting);
+    pthread_join(thread, NULL);
+    pthread_barrier_destroy(&waiting);
+    rpc_client_close(client);
+    host_stop(&host);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("ipc rpc");
@@ -303,6 +356,7 @@ int main(void)
     tcase_add_test(tc, calls_beyond_the_contexts_wait_their_turn);
     tcase_add_test(tc, a_reopened_listener_loses_no_call);
     tcase_add_test(tc, a_listener_that_stays_closed_is_reported);
+    tcase_add_test(tc, nngs_poller_has_no_name);
     suite_add_tcase(suite, tc);
     suite_add_tcase(suite, peers_case());
     return run_suite_apart(suite);
