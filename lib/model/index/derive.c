@@ -257,7 +257,7 @@ int index_derive(const struct arch *arch, const struct model_hparams *h,
                  const struct model_tensor *tensors, uint32_t tensor_count, enum index_kind kind,
                  struct index_derived *d, struct error *error)
 {
-    memset(d, 0, sizeof *d);
+    memset(d, 0, offsetof(struct index_derived, dense_tensor));
     memset(d->dense_entry, 0xff, sizeof d->dense_entry); /* ENTRY_NONE */
     memset(d->expert_tensor, 0xff, sizeof d->expert_tensor);
     for (uint32_t layer = 0; layer < h->layers; layer++)

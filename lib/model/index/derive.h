@@ -19,10 +19,11 @@ struct index_derived {
     uint32_t in_parts;    /* 1: INDEX_SPLIT */
     uint64_t dense_bytes;
     uint32_t dense_entry[MODEL_LAYERS_MAX + 1][DENSE__COUNT];
-    uint32_t dense_tensor[DENSE_MAX]; /* tensor index of each dense entry */
-    struct arch_location dense_location[DENSE_MAX];
     uint32_t expert_tensor[MODEL_LAYERS_MAX][EXPERT_TENSORS];
     struct layer_parts layer[MODEL_LAYERS_MAX];
+    /* Of the first dense_count dense entries; the rest, which is most bytes of all, is not set. */
+    uint32_t dense_tensor[DENSE_MAX]; /* tensor index */
+    struct arch_location dense_location[DENSE_MAX];
 };
 
 /* The model file of a store has no expert tensors; other model files have all of them. */
