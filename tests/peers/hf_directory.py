@@ -20,9 +20,11 @@ import numpy as np
 import torch
 import transformers
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../golden"))
+for folder in ("../golden", "convert"):
+    sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), folder))
 import gemma_vectors  # noqa: E402
 import hf_vectors  # noqa: E402
+import indexed  # noqa: E402
 import mla_vectors  # noqa: E402
 import numpy_vectors  # noqa: E402
 import oss_vectors  # noqa: E402
@@ -40,6 +42,9 @@ MOE = dict(n_routed_experts=8, num_experts_per_tok=3, norm_topk_prob=True, inter
 
 WINDOWS = ["sliding_attention", "full_attention", "sliding_attention"]
 YARN = dict(rope_type="yarn", rope_theta=1e4, factor=8.0, original_max_position_embeddings=32)
+
+INDEXED = dict(q_lora_rank=32, kv_lora_rank=32, qk_rope_head_dim=8, qk_nope_head_dim=16, v_head_dim=16, index_topk=TOKENS,
+               index_n_heads=4, index_head_dim=16)
 
 MODELS = {
     "qwen3_moe": ("Qwen3MoeConfig", dict(
@@ -80,6 +85,21 @@ MODELS = {
     "hy_v3": ("HYV3Config", dict(
         SIZES, num_experts=8, num_experts_per_tok=3, moe_intermediate_size=32, intermediate_size=96, num_shared_experts=1,
         router_scaling_factor=1.5, mlp_layer_types=["dense", "sparse", "sparse"])),
+    "deepseek_v32": ("DeepseekV32Config", dict(
+        hidden_size=64, num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=4, **MOE, n_shared_experts=1,
+        n_group=4, topk_group=2, first_k_dense_replace=1, routed_scaling_factor=1.5, **INDEXED,
+        rope_parameters=dict(YARN, mscale=1.0, mscale_all_dim=1.0))),
+    "glm_moe_dsa": ("GlmMoeDsaConfig", dict(
+        hidden_size=64, num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=4, **MOE, n_shared_experts=1,
+        n_group=1, topk_group=1, first_k_dense_replace=1, routed_scaling_factor=1.5, **INDEXED,
+        indexer_types=["full", "full", "shared"], rms_norm_eps=1e-6, rope_parameters=dict(rope_type="default", rope_theta=1e4))),
+    "minimax_m3": ("MiniMaxM3VLTextConfig", dict(
+        SIZES, num_local_experts=8, num_experts_per_tok=3, intermediate_size=32, dense_intermediate_size=96,
+        shared_intermediate_size=32, routed_scaling_factor=2.0, rotary_dim=8, rms_norm_eps=1e-6,
+        mlp_layer_types=["dense", "sparse", "sparse"], index_n_heads=2, index_head_dim=16, index_block_size=16,
+        index_topk_blocks=TOKENS // 16, index_local_blocks=1, tie_word_embeddings=False,
+        layer_types=["full_attention", "minimax_m3_sparse", "minimax_m3_sparse"],
+        rope_parameters=dict(rope_type="default", rope_theta=5e6, partial_rotary_factor=0.5))),
     "mistral4": ("Mistral4Config", dict(
         hidden_size=64, num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=4, **MOE, n_shared_experts=1,
         n_group=1, topk_group=1, first_k_dense_replace=1, routed_scaling_factor=1.0, q_lora_rank=32, kv_lora_rank=32,
@@ -103,7 +123,7 @@ def fill(model, seed):
             if "correction_bias" in name:
                 tensor.copy_(0.3 * noise if "ernie" not in type(model).__name__.lower() else 0.05 * noise)
             elif name.endswith("norm.weight") or "layernorm" in name:
-                tensor.copy_(1 + 0.2 * noise)
+                tensor.copy_(0.2 * noise + (0 if "MiniMaxM3" in type(model).__name__ else 1))
             elif name.endswith("bias"):
                 tensor.copy_(0.2 * noise)
             else:
@@ -370,11 +390,14 @@ def compare_numpy(libexec, kind, arch, sizes, directory):
 def compare(libexec, kind, directory, fp8=None):
     name, settings = MODELS[kind]
     config = getattr(transformers, name)(**COMMON, **settings)
-    build = {"qwen3_vl_moe": with_vision, "mistral4": transformers.Mistral4ForCausalLM}.get(
-        kind, transformers.AutoModelForCausalLM.from_config)
+    build = {"qwen3_vl_moe": with_vision, "mistral4": transformers.Mistral4ForCausalLM,
+             "minimax_m3": transformers.MiniMaxM3VLForCausalLM}.get(kind, transformers.AutoModelForCausalLM.from_config)
     model = build(config).float().eval()
     fill(model, 1)
-    model.save_pretrained(directory)
+    if kind == "minimax_m3":
+        indexed.save(model, {**COMMON, **settings}, directory, COMMON["eos_token_id"])
+    else:
+        model.save_pretrained(directory)
     if kind == "qwen3_vl_moe":
         turn_experts(directory)
     if fp8:

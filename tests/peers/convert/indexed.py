@@ -10,12 +10,10 @@ from safetensors.torch import save_file
 from parts import ORIGINAL, deepseek_like, mla, plain, rope
 
 BLOCKS = 10
+YARN = rope("yarn", factor=8.0, original_max_position_embeddings=ORIGINAL, mscale=1.0, mscale_all_dim=1.0)
 
 
 def indexed(s, config, **more):
-    def yarn(**keys):
-        return dict(rope_parameters=rope("yarn", factor=8.0, original_max_position_embeddings=ORIGINAL, **keys))
-
     save = dict(scoring_func="sigmoid", topk_method="noaux_tc", num_nextn_predict_layers=0)
     base = plain(s, q_lora_rank=s.rank, index_topk=s.chosen, index_n_heads=4, index_head_dim=s.head, SAVE=save,
                  **deepseek_like(s), **more)
@@ -23,19 +21,21 @@ def indexed(s, config, **more):
     return config, base, {
         "mtp": dict(MTP="layers", SAVE={**save, "num_nextn_predict_layers": 1}),
         "no_norm_topk": dict(norm_topk_prob=False), "all_experts": dict(first_k_dense_replace=0),
-        "two_shared": dict(n_shared_experts=2), "yarn_mscale": yarn(mscale=1.0, mscale_all_dim=1.0)}
+        "two_shared": dict(n_shared_experts=2)}
 
 
 def deepseek32(s):
-    config, base, variants = indexed(s, "DeepseekV32Config")
-    return config, base, {**variants, "groups": dict(n_group=s.experts // 2, topk_group=2)}
+    """With YaRN, as published."""
+    config, base, variants = indexed(s, "DeepseekV32Config", rms_norm_eps=1e-6, rope_parameters=YARN)
+    return config, base, {**variants, "groups": dict(n_group=s.experts // 2, topk_group=2),
+                          "default": dict(rope_parameters=rope())}
 
 
 def glm_dsa(s):
     """In `shared`, as in GLM-5.2, layers take the choice of the one before them."""
     config, base, variants = indexed(s, "GlmMoeDsaConfig", rms_norm_eps=1e-5)
     kinds = (["full", "full", "shared"] * s.layers)[:s.layers]
-    return config, base, {**variants, "shared": dict(indexer_types=kinds)}
+    return config, base, {**variants, "shared": dict(indexer_types=kinds), "yarn_mscale": dict(rope_parameters=YARN)}
 
 
 def minimax_m3(s):
