@@ -474,7 +474,7 @@ ARCHITECTURES = {
     "step35": (step35, "deepseek-v3"), "laguna": (laguna, "laguna"), "afmoe": (afmoe, "afmoe"),
     "bailingmoe": (bailingmoe, "bailingmoe"), "deepseek": (deepseek, "deepseek-llm")}
 ALWAYS_TIED = ("step35", "gemma4", "lfm2moe", "bailingmoe2", "smallthinker", "bailingmoe", "deepseek", "cohere2moe",
-               "maple")
+               "maple", "minimax-m3")
 SPECIAL = ("CONFIG", "VOCAB", "TOKENIZER_CLASS", "SAVE", "DROP", "MTP", "FLAGS", "TURNED", "JOINED", "NAMES", "LIMITS",
            "GAIN")
 
