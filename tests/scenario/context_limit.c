@@ -65,6 +65,20 @@ static void programs_refuse_more(void)
                                   "hobbit", "-o", plan, NULL});
 }
 
+/* A store has the keys of its file. */
+static void store_refuses_more(void)
+{
+    char path[PATH_MAX], store[PATH_MAX];
+    struct command c;
+    const char *m = make(path, "m.gguf", "index_top_k=4");
+    command_run(
+        &c, NULL, MAKE_MS,
+        (const char *const[]){"pack", "--quiet", "-m", m, "-o", path_in_dir(store, "store"), NULL});
+    CHECK(c.status == 0, "pack: %.300s", c.err);
+    command_free(&c);
+    refused((const char *const[]){"run", "-m", store, "--ctx-size=65", NULL});
+}
+
 /* A prompt of so many tokens or more. */
 static char *body_of(unsigned tokens)
 {
@@ -148,7 +162,8 @@ static void text_is_that_of_all_positions(void)
 
 int main(int argc, char **argv)
 {
-    static const struct test_case cases[] = {ROW(programs_refuse_more), ROW(engine_grants_it),
-                                             ROW(it_is_shown), ROW(text_is_that_of_all_positions)};
+    static const struct test_case cases[] = {ROW(programs_refuse_more), ROW(store_refuses_more),
+                                             ROW(engine_grants_it), ROW(it_is_shown),
+                                             ROW(text_is_that_of_all_positions)};
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }
