@@ -89,7 +89,8 @@ static size_t expand(const uint8_t *data, size_t size, bool many, char *text)
     return n;
 }
 
-/* Bits 5 to 7, without bit 2: one of the other forms of calls. */
+/* Bits 5 to 7, without bit 2: one of the other forms of calls; with it, and at least one of them,
+ * one of the last ones, or channels. */
 static struct answer_form form_of(uint8_t marks)
 {
     static const char *const signs[] = {"",
@@ -104,8 +105,18 @@ static struct answer_form form_of(uint8_t marks)
     int n = snprintf(text, sizeof text, "{{ a }}%s%s%s%s", marks & 1 ? "<think></think>" : "",
                      marks & 2 ? "</seed:think>" : "", marks & 4 ? "<tool_call></tool_call>" : "",
                      marks & 4 ? "" : signs[marks >> 5]);
+    static const char *const whole[] = {
+        "<|channel|>analysis<|message|>",
+        "<parameter=example_parameter_1>value_1</parameter>",
+        "HYTK = ':opensource'",
+        "<|END_THINKING|><|END_TEXT|><|START_ACTION|>",
+        "[/THINK][CALL_ID][ARGS]",
+        "[TOOL_CALLS]",
+        "<tool_sep>",
+    };
     if (marks >> 5 && marks & 4)
-        n = snprintf(text, sizeof text, "<|channel|>analysis<|message|>");
+        n = snprintf(text, sizeof text, "%s%s", whole[(marks >> 5) - 1],
+                     marks & 1 ? "<think></think>" : "");
     return answer_form_of(text, (size_t)n);
 }
 

@@ -22,7 +22,8 @@ from clients import refused
 from openai_calls import client_of
 from session import DEMO_MODEL, Engine, family_models, holds, same, with_engine
 
-FAMILIES = "coder", "hermes", "kimi"  # arguments without quotes; with them; with names among marks
+# Arguments without quotes, with and without line feeds around them; with quotes; names among marks; a list of calls.
+FAMILIES = "coder", "mimo", "hermes", "kimi", "cohere"
 
 
 class Size(BaseModel):

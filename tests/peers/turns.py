@@ -6,7 +6,7 @@
 
 In each turn the model calls a tool, and the client sends the result with everything before it. The call is parsed, the
 text of a prompt begins with that of the prompt before, up to where the answer begins, and the engine computes only the
-rest of it. With --all every row of FORMS, else three; SKIP without the templates. Exit status: 0 as expected, 1 not."""
+rest of it. With --all every row of FORMS, else four; SKIP without the templates. Exit status: 0 as expected, 1 not."""
 import argparse
 import fnmatch
 import functools
@@ -27,12 +27,20 @@ ASKING = 64  # tokens of a prompt that ask for the answer, at most
 FORMS = [("coder", "Qwen3-Coder", "\n", 4, ""),
          ("coder", "Qwen3.5-4B", "\n", 1, "I need to look."),
          ("coder", "NVIDIA-Nemotron-3-Nano-30B-A3B-BF16", "\n", 1, "I need to look."),
+         ("coder", "StepFun3.5-Flash", "\n", 1, "I need to look."),
          ("glm", "GLM-4.6", ">", 0, "I look."),
          ("glm", "GLM-4.7-Flash", ("<think>",), 1, "I look."),
+         ("glm", "poolside-Laguna-XS.2", ("</think>",), 3, ""),
+         ("glm", "poolside-Laguna-XS-2.1", ("</think>",), 3, ""),
+         ("glm", "poolside-Laguna-S-2.1", ("<think>",), 1, "I look."),
+         ("hy3", "tencent-Hy3", ("</think:opensource>",), 3, ""),
+         ("cohere", "Cohere2MoE", ("<|START_THINKING|>",), 1, "I look."),
+         ("mistral", "mistralai-Ministral-3-14B-Reasoning-2512", "]", 0, "I look."),
          ("minimax", "MiniMax-M2", "\n", 1, "I look."),
          ("hermes", "Qwen-Qwen3-0.6B", "\n", 0, ""),
          ("hermes", "Qwen-Qwen2.5-7B-Instruct", "\n", 0, ""),
          ("hermes", "ibm-granite-granite-4.0", ">", 0, ""),
+         ("hermes", "ibm-granite-granite-4.1", ">", 0, ""),
          ("deepseek_v3", "deepseek-ai-DeepSeek-R1-Distill-Qwen-32B", ("</think>", ">"), 3, ""),
          ("deepseek_v31", "deepseek-ai-DeepSeek-V3.1", ("</think>", ">"), 0, ""),
          ("kimi", "moonshotai-Kimi-K2", ">", 3, ""),
@@ -40,7 +48,7 @@ FORMS = [("coder", "Qwen3-Coder", "\n", 4, ""),
          ("harmony", "openai-gpt-oss-120b", ("assistant",), 0, "I look.")]
 # What a template writes at the end of a conversation, and leaves out once there is more.
 DROPPED = {"deepseek-ai-DeepSeek-R1-Distill-Qwen-32B": "<｜tool▁outputs▁end｜>"}
-SHORT = "Qwen3.5-4B", "moonshotai-Kimi-K2", "openai-gpt-oss-120b"
+SHORT = "Qwen3.5-4B", "moonshotai-Kimi-K2", "openai-gpt-oss-120b", "Cohere2MoE"
 
 
 def post(engine, path, body):

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # ctest peers_turns: conversations with calls of tools, with templates of real models (turns.py).
-# usage: turns.sh ROOT BUILD     SLUICE_LONG=1: every template, not three
+# usage: turns.sh ROOT BUILD     SLUICE_LONG=1: every template, not four
 set -euo pipefail
 root=$1
 build=$2

@@ -27,6 +27,16 @@ static const struct script_answer coder_answers[] = {
     {"<|fim_middle|>", {FAMILY_MIDDLE}},
     {NULL, {NULL}}};
 
+/* MiMo-V2: as Qwen3-Coder, but without line feeds around values. */
+#define MIMO_PAIR(key, value) "<parameter=" key ">" value "</parameter>\n"
+static const struct script_answer mimo_answers[] = {
+    {"A",
+     {"<think>", "I look.", "</think>", "Sure.", "<tool_call>", "\n<function=look>\n",
+      MIMO_PAIR("depth", "3"), MIMO_PAIR("deep", "True"), MIMO_PAIR("name", "007"),
+      MIMO_PAIR("ratio", "0.5") MIMO_PAIR("list", "[1, \"b\"]"), MIMO_PAIR("where", "{\"a\": 1}"),
+      MIMO_PAIR("none", "None") MIMO_PAIR("size", "big"), "</function>\n", "</tool_call>"}},
+    {NULL, {NULL}}};
+
 /* GLM-4.5. */
 static const struct script_token glm_tokens[] = {
     {"<|user|>", SCRIPT_CONTROL}, {"<think>", SCRIPT_USER},      {"</think>", SCRIPT_USER},
@@ -115,6 +125,57 @@ static const struct script_answer kimi_answers[] = {
       "<|tool_call_end|>", "<|tool_calls_section_end|>"}},
     {NULL, {NULL}}};
 
+/* Hy3: as GLM, with other marks. */
+static const struct script_token hy3_tokens[] = {{"<｜hy_eos:opensource｜>", SCRIPT_CONTROL},
+                                                 {"<think:opensource>", SCRIPT_CONTROL},
+                                                 {"</think:opensource>", SCRIPT_CONTROL},
+                                                 {"<tool_calls:opensource>", SCRIPT_CONTROL},
+                                                 {"</tool_calls:opensource>", SCRIPT_CONTROL},
+                                                 {"<tool_call:opensource>", SCRIPT_CONTROL},
+                                                 {"</tool_call:opensource>", SCRIPT_CONTROL},
+                                                 {"<tool_sep:opensource>", SCRIPT_CONTROL},
+                                                 {"look", SCRIPT_USER},
+                                                 {NULL, SCRIPT_TEXT}};
+#define HY3_PAIR(key, value)                                                                       \
+    "<arg_key:opensource>" key "</arg_key:opensource>\n<arg_value:opensource>" value               \
+    "</arg_value:opensource>\n"
+static const struct script_answer hy3_answers[] = {
+    {"A",
+     {"<think:opensource>", "I look.", "</think:opensource>", "Sure.", "<tool_calls:opensource>",
+      "\n", "<tool_call:opensource>", "look", "<tool_sep:opensource>", "\n" HY3_PAIR("depth", "3"),
+      HY3_PAIR("deep", "true"), HY3_PAIR("name", "007"),
+      HY3_PAIR("ratio", "0.5") HY3_PAIR("list", "[1, \"b\"]"), HY3_PAIR("where", "{\"a\": 1}"),
+      HY3_PAIR("none", "null") HY3_PAIR("size", "big"), "</tool_call:opensource>",
+      "\n</tool_calls:opensource>"}},
+    {NULL, {NULL}}};
+
+/* Command A+ and North: a text stands between two marks. */
+static const struct script_token cohere_tokens[] = {
+    {"<|END_OF_TURN_TOKEN|>", SCRIPT_CONTROL}, {"<|START_THINKING|>", SCRIPT_CONTROL},
+    {"<|END_THINKING|>", SCRIPT_CONTROL},      {"<|START_TEXT|>", SCRIPT_CONTROL},
+    {"<|END_TEXT|>", SCRIPT_CONTROL},          {"<|START_ACTION|>", SCRIPT_CONTROL},
+    {"<|END_ACTION|>", SCRIPT_CONTROL},        {"\"tool_call_id\": ", SCRIPT_USER},
+    {"\"parameters\": ", SCRIPT_USER},         {NULL, SCRIPT_TEXT}};
+static const struct script_answer cohere_answers[] = {
+    {"A",
+     {"<|START_THINKING|>", "I look.", "<|END_THINKING|>", "<|START_TEXT|>", "Sure.",
+      "<|END_TEXT|>", "<|START_ACTION|>", "[\n    {", "\"tool_call_id\": ", "\"0\"",
+      ", \"tool_name\": \"look\", ", "\"parameters\": ", FAMILY_ARGUMENTS, "}\n]",
+      "<|END_ACTION|>"}},
+    {NULL, {NULL}}};
+
+/* Mistral Small 4, Ministral 3: a call ends with the answer. */
+static const struct script_token mistral_tokens[] = {
+    {"</s>", SCRIPT_CONTROL},     {"[THINK]", SCRIPT_CONTROL},
+    {"[/THINK]", SCRIPT_CONTROL}, {"[TOOL_CALLS]", SCRIPT_CONTROL},
+    {"[ARGS]", SCRIPT_CONTROL},   {"look", SCRIPT_USER},
+    {NULL, SCRIPT_TEXT}};
+static const struct script_answer mistral_answers[] = {
+    {"A",
+     {"[THINK]", "I look.", "[/THINK]", "Sure.", "[TOOL_CALLS]", "look", "[ARGS]",
+      FAMILY_ARGUMENTS}},
+    {NULL, {NULL}}};
+
 /* Gemma 4: the marks around texts occur more than once, so the model writes them as text. */
 static const struct script_token gemma_tokens[] = {
     {"<turn|>", SCRIPT_CONTROL},      {"<|channel>", SCRIPT_CONTROL},
@@ -167,6 +228,22 @@ const struct family families[] = {
     {"deepseek_v31", DEEPSEEK(v31, "<｜tool▁calls▁begin｜>"), "", "Sure.", NULL, NULL},
     {"kimi", SCRIPT(kimi, "<|im_end|>", "</think><|tool_calls_section_begin|>"), "I look.", "Sure.",
      "functions.look:0", NULL},
+    {"mimo",
+     {.tokens = coder_tokens,
+      .answers = mimo_answers,
+      .eos = "<|im_end|>",
+      .chat_template = TEMPLATE("</think><parameter=example_parameter_1>value_1</parameter>")},
+     "I look.",
+     "Sure.",
+     NULL,
+     NULL},
+    {"hy3", SCRIPT(hy3, "<｜hy_eos:opensource｜>", "HYTK = ':opensource'"), "I look.", "Sure.",
+     NULL, NULL},
+    {"cohere",
+     SCRIPT(cohere, "<|END_OF_TURN_TOKEN|>", "<|END_THINKING|><|END_TEXT|><|START_ACTION|>"),
+     "I look.", "Sure.", NULL, NULL},
+    {"mistral", SCRIPT(mistral, "</s>", "[/THINK][TOOL_CALLS][ARGS]"), "I look.", "Sure.", NULL,
+     NULL},
     {"gemma", SCRIPT(gemma, "<turn|>", "<|channel>thought<channel|><|tool_call><tool_call|>"),
      "I look.", "Sure.", NULL,
      "{\"deep\":true,\"depth\":3,\"list\":[1,\"b\"],\"name\":\"007\",\"none\":null,\"ratio\":0.5,"

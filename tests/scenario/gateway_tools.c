@@ -240,14 +240,19 @@ FAMILY(hermes)
 FAMILY(deepseek_v3)
 FAMILY(deepseek_v31)
 FAMILY(kimi)
+FAMILY(mimo)
+FAMILY(hy3)
+FAMILY(cohere)
+FAMILY(mistral)
 FAMILY(gemma)
 FAMILY(harmony)
 
 int main(int argc, char **argv)
 {
     static const struct test_case cases[] = {
-        ROW(coder), ROW(glm),   ROW(minimax), ROW(hermes),   ROW(deepseek_v3),   ROW(deepseek_v31),
-        ROW(kimi),  ROW(gemma), ROW(harmony), ROW(one_call), ROW(large_schemas),
+        ROW(coder),        ROW(glm),   ROW(minimax), ROW(hermes),   ROW(deepseek_v3),
+        ROW(deepseek_v31), ROW(kimi),  ROW(mimo),    ROW(hy3),      ROW(cohere),
+        ROW(mistral),      ROW(gemma), ROW(harmony), ROW(one_call), ROW(large_schemas),
     };
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }

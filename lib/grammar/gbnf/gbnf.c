@@ -136,7 +136,19 @@ static int literal(struct gbnf *p, expr_id *e)
     return 0;
 }
 
-/* <name>: the control token of that name, or that text where the vocabulary has no such token. */
+/* The name of a token in its brackets at `from`: <name>, or <[NAME]>, which is [NAME]. *bytes 0: it
+ * is neither. */
+static const char *token_name(const char *from, size_t *bytes)
+{
+    bool square = from[1] == '[';
+    if (!square)
+        return from;
+    *bytes =
+        *bytes > 4 && from[*bytes - 2] == ']' && !isdigit((unsigned char)from[2]) ? *bytes - 2 : 0;
+    return from + 1;
+}
+
+/* The control token of a name, or that text where the vocabulary has no such token. */
 static int control_token(struct gbnf *p, expr_id *e)
 {
     static const char mark = (char)GRAMMAR_CONTROL_BYTE;
@@ -144,12 +156,14 @@ static int control_token(struct gbnf *p, expr_id *e)
     while (p->c.at < p->c.end && *p->c.at != '>' && *p->c.at != '\n')
         p->c.at++;
     size_t bytes = (size_t)(p->c.at - from) + 1;
-    if (cursor_peek(&p->c) != '>' || bytes < 3 || from[1] == '[')
-        return fail(p, "a token is expected as <name>; numbers (<[...]>) are not supported");
+    const char *name = cursor_peek(&p->c) == '>' ? token_name(from, &bytes) : NULL;
+    if (!name || bytes < 3)
+        return fail(p, "a token is expected as <name> or <[NAME]>; numbers (<[5]>) are not "
+                       "supported");
     if (bytes > GRAMMAR_MARK_BYTES_MAX)
         return fail(p, "a token has a name that is too long");
     p->c.at++;
-    expr_id text = expr_text(&p->pool, from, bytes), border = expr_text(&p->pool, &mark, 1);
+    expr_id text = expr_text(&p->pool, name, bytes), border = expr_text(&p->pool, &mark, 1);
     expr_id token = expr_sequence(&p->pool, expr_sequence(&p->pool, border, text), border);
     *e = expr_choice(&p->pool, token, text);
     return 0;

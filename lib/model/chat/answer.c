@@ -18,8 +18,18 @@
 
 struct answer_form answer_form_of(const char *chat_template, size_t bytes)
 {
-    static const struct answer_marks reasoning[] = {
-#define REASONING(open, close) {(open), (close)},
+    static const struct {
+        const char *sign;
+        struct answer_marks marks;
+    } reasoning[] = {
+#define REASONING(sign, open, close) {(sign), {(open), (close)}},
+#include "lib/model/chat/answer.tbl.h"
+    };
+    static const struct {
+        const char *sign;
+        struct answer_marks marks;
+    } contents[] = {
+#define CONTENT(sign, open, close) {(sign), {(open), (close)}},
 #include "lib/model/chat/answer.tbl.h"
     };
     static const char *const channels[] = {
@@ -28,8 +38,11 @@ struct answer_form answer_form_of(const char *chat_template, size_t bytes)
     };
     struct answer_form form = {0};
     for (size_t i = 0; i < sizeof reasoning / sizeof *reasoning && !form.reasoning.open; i++)
-        if (memmem(chat_template, bytes, reasoning[i].close, strlen(reasoning[i].close)))
-            form.reasoning = reasoning[i];
+        if (memmem(chat_template, bytes, reasoning[i].sign, strlen(reasoning[i].sign)))
+            form.reasoning = reasoning[i].marks;
+    for (size_t i = 0; i < sizeof contents / sizeof *contents && !form.content.open; i++)
+        if (memmem(chat_template, bytes, contents[i].sign, strlen(contents[i].sign)))
+            form.content = contents[i].marks;
     form.call = answer_call_of(chat_template, bytes);
     for (size_t i = 0; i < sizeof channels / sizeof *channels; i++)
         if (memmem(chat_template, bytes, channels[i], strlen(channels[i])))
@@ -42,9 +55,10 @@ struct answer_form answer_form_of(const char *chat_template, size_t bytes)
 uint32_t answer_marks(const struct answer_form *f, const char *marks[ANSWER_MARKS_MAX])
 {
     const struct answer_call *c = &f->call;
-    const char *const all[] = {f->reasoning.open, f->reasoning.close, c->open,       c->close,
-                               c->call_open,      c->name_end,        c->call_close, c->key_open,
-                               c->key_end,        c->value_open,      c->value_close};
+    const char *const all[] = {
+        f->reasoning.open, f->reasoning.close, f->content.open, f->content.close, c->open,
+        c->close,          c->call_open,       c->name_end,     c->call_close,    c->key_open,
+        c->key_end,        c->value_open,      c->value_close,  c->id_open};
     uint32_t n = 0;
     if (f->channels) {
         for (const char *mark; (mark = answer_channel_mark(n)) != NULL;)
@@ -52,7 +66,7 @@ uint32_t answer_marks(const struct answer_form *f, const char *marks[ANSWER_MARK
         return n;
     }
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        if (all[i] && all[i][0] && (i < 2 || c->open))
+        if (all[i] && all[i][0] && (i < 4 || c->open))
             marks[n++] = all[i];
     if (c->open && c->kind == ANSWER_GEMMA)
         marks[n++] = "<|\"|>"; /* around its texts */
@@ -243,18 +257,49 @@ static bool in_reasoning(struct answer *a, bool end)
     return a->skip_blanks = true;
 }
 
+/* The first mark of the content that has not occurred before: where it is, and *bytes of it.
+ * SIZE_MAX: none; then *bytes is the number of bytes at the end that may be the start of one. */
+static size_t find_content_mark(struct answer *a, size_t *bytes, bool **seen)
+{
+    const char *const marks[] = {a->form.content.open, a->form.content.close};
+    bool *const flags[] = {&a->begun, &a->ended};
+    size_t first = SIZE_MAX, held = 0;
+    for (size_t i = 0; i < 2; i++) {
+        if (!marks[i] || *flags[i])
+            continue;
+        const char *at = memmem(a->held, a->bytes, marks[i], strlen(marks[i]));
+        size_t part = partial(a, marks[i]);
+        held = part > held ? part : held;
+        if (!at || (size_t)(at - a->held) >= first)
+            continue;
+        first = (size_t)(at - a->held);
+        *bytes = strlen(marks[i]);
+        *seen = flags[i];
+    }
+    if (first == SIZE_MAX)
+        *bytes = held;
+    return first;
+}
+
 /* Where a call may follow, blanks are held: those before a call are no content. */
 static bool in_content(struct answer *a, bool end)
 {
-    size_t at = find_call(a, a->bytes), n = a->bytes;
-    if (at != SIZE_MAX)
-        return begin_call(a, ANSWER_CONTENT, at);
-    if (a->form.call.open && !end) {
-        n -= partial_call(a);
-        n -= blanks_before(a, n);
+    size_t mark_bytes;
+    bool *seen;
+    size_t mark = find_content_mark(a, &mark_bytes, &seen), n = mark != SIZE_MAX ? mark : a->bytes;
+    size_t call = find_call(a, n);
+    if (call != SIZE_MAX)
+        return begin_call(a, ANSWER_CONTENT, call);
+    if (mark == SIZE_MAX && !end) {
+        size_t calling = partial_call(a);
+        n -= calling > mark_bytes ? calling : mark_bytes;
+        n -= a->form.call.open ? blanks_before(a, n) : 0;
     }
     answer_give(a, ANSWER_CONTENT, n);
-    return false;
+    if (mark == SIZE_MAX)
+        return false;
+    answer_drop(a, mark_bytes);
+    return *seen = true;
 }
 
 bool answer_give_calls(struct answer *a, json_t *calls)
@@ -278,6 +323,17 @@ struct extent {
     size_t from, to, all;
 };
 
+/* The mark that ends a call; without one the next call, or the answer's end. */
+static size_t find_close(struct answer *a, size_t from, bool end)
+{
+    const struct answer_call *f = &a->form.call;
+    if (f->close[0])
+        return find(a, f->close);
+    a->searched = a->searched > from ? a->searched : from < a->bytes ? from : a->bytes;
+    size_t at = find(a, f->open);
+    return at == SIZE_MAX && end ? a->bytes : at;
+}
+
 static struct extent extent_of(struct answer *a, bool end)
 {
     const struct answer_call *f = &a->form.call;
@@ -292,7 +348,7 @@ static struct extent extent_of(struct answer *a, bool end)
         return x;
     }
     x.from += strlen(f->open);
-    size_t at = find(a, f->close);
+    size_t at = find_close(a, x.from, end);
     if (at != SIZE_MAX)
         x = (struct extent){x.from, at, at + strlen(f->close)};
     return x;

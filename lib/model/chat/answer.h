@@ -22,10 +22,11 @@ struct answer_marks {
 /* A row of CALL in answer.tbl.h. */
 struct answer_call {
     const char *sign, *open, *close; /* open NULL: there are no calls */
-    enum answer_kind { ANSWER_NAMED, ANSWER_PAIRS, ANSWER_OBJECT, ANSWER_GEMMA } kind;
+    enum answer_kind { ANSWER_NAMED, ANSWER_PAIRS, ANSWER_OBJECT, ANSWER_GEMMA, ANSWER_LIST } kind;
     const char *call_open, *name_end, *call_close, *prefix, *key_open, *key_end, *value_open,
-        *value_close;
-    bool lines;
+        *value_close, *id_open;
+    const char *name_key, *arguments_key, *id_key;
+    bool block, lines, python, numbered;
 };
 
 /* Headers of answers in channels as rules of GBNF, whose <name> is a control token: a message of
@@ -38,6 +39,7 @@ struct answer_call {
 /* The marks in a chat template. */
 struct answer_form {
     struct answer_marks reasoning;
+    struct answer_marks content; /* left out where they first occur in it */
     struct answer_call call;
     bool channels;                  /* messages with headers; calls only if call.open */
     const struct chat_types *types; /* of arguments; borrowed, may be NULL */
@@ -84,13 +86,14 @@ enum answer_state {
 struct answer {
     struct answer_form form;
     enum answer_state state;
-    bool skip_blanks; /* before the next part */
-    bool bare;        /* the call has no opening mark */
-    bool closed;      /* such a call has ended; another one may follow */
-    bool thinking;    /* the call is in reasoning that was not closed yet */
-    size_t lead;      /* blanks before the call that are held, too */
-    char *held;       /* malloc'ed; not decided yet */
-    uint64_t decided; /* bytes of the answer before those that are held */
+    bool skip_blanks;  /* before the next part */
+    bool begun, ended; /* the marks of the content have occurred */
+    bool bare;         /* the call has no opening mark */
+    bool closed;       /* such a call has ended; another one may follow */
+    bool thinking;     /* the call is in reasoning that was not closed yet */
+    size_t lead;       /* blanks before the call that are held, too */
+    char *held;        /* malloc'ed; not decided yet */
+    uint64_t decided;  /* bytes of the answer before those that are held */
     size_t bytes, capacity, searched;
     /* channels.c: of the message; bytes of the header before a call; the mark at the start is
      * text */

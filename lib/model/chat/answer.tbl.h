@@ -1,21 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Marks that models write around parts of an answer. A row is used if the chat template has its
- * last mark, or its sign; the first such row of each kind counts.
+ * sign; the first such row of each kind counts.
  *
  * CHANNELS(sign)          the answer is messages with a header each (channels.c); then no other row
  *                         counts
- * REASONING(open, close)  thoughts before the answer
+ * REASONING(sign, open, close)  thoughts before the answer
+ * CONTENT(sign, open, close)    the answer's text stands between two marks
  * CALL(sign, members...)  one or more calls of tools between two marks: members of struct
- *     answer_call, of which those that are not named are "". kind:
+ *     answer_call, of which those that are not named are "". close "": a call ends where the next
+ *     one begins, or with the answer. block: several calls stand between one pair of marks; else
+ *     each has a pair of its own. kind:
  *     NAMED   a JSON object with `name` and `arguments`
  *     PAIRS   call_open NAME name_end, for each argument key_open KEY key_end value_open VALUE
  *             value_close, call_close. name_end "": the name ends before the first key. lines: a
- *             value has a line feed before and after it, which are not of it. Types: calls.c,
- *             typed()
+ *             value has a line feed before and after it, which are not of it. python: the template
+ *             prints values with str(). Types: calls.c, typed()
  *     OBJECT  call_open NAME name_end JSON-OBJECT call_close. prefix: what a name may start with,
- *             then it may end with ":NUMBER"; both are dropped
+ *             then it may end with ":NUMBER"; both are dropped. id_open: before an id, behind NAME
  *     GEMMA   call_open NAME name_end, then an object of Gemma 4: keys without quotes, texts
  *             between <|"|>
+ *     LIST    a JSON array of objects with name_key, arguments_key and id_key. numbered: the id is
+ *             first and numbers the calls; else it has 9 letters and digits, and is last
+ *
+ * HYTK is what Hy3's template adds to the names of its marks; an older one adds nothing. MiMo's
+ * template shows its values without line feeds in the example that is its sign.
  *
  * No include guard. Sources: the chat templates of the models. */
 #ifndef CHANNELS
@@ -24,37 +32,68 @@
 #ifndef REASONING
 #define REASONING(...)
 #endif
+#ifndef CONTENT
+#define CONTENT(...)
+#endif
 #ifndef CALL
 #define CALL(...)
 #endif
 CHANNELS("<|channel|>analysis<|message|>")
-REASONING("<think>", "</think>")
-REASONING("<seed:think>", "</seed:think>")
-REASONING("<|channel>thought", "<channel|>")
+REASONING("</think>", "<think>", "</think>")
+REASONING("</seed:think>", "<seed:think>", "</seed:think>")
+REASONING("<channel|>", "<|channel>thought", "<channel|>")
+REASONING("HYTK = ':opensource'", "<think:opensource>", "</think:opensource>")
+REASONING("<|END_THINKING|>", "<|START_THINKING|>", "<|END_THINKING|>")
+REASONING("[/THINK]", "[THINK]", "[/THINK]")
+CONTENT("<|END_TEXT|>", "<|START_TEXT|>", "<|END_TEXT|>")
 CALL("<minimax:tool_call>", .open = "<minimax:tool_call>", .close = "</minimax:tool_call>",
      .kind = ANSWER_PAIRS, .call_open = "<invoke name=\"", .name_end = "\">",
      .call_close = "</invoke>", .key_open = "<parameter name=\"", .key_end = "\">",
-     .value_close = "</parameter>")
+     .value_close = "</parameter>", .block = true)
 CALL("<｜tool▁call▁begin｜>' + tool['type']", .open = "<｜tool▁calls▁begin｜>",
      .close = "<｜tool▁calls▁end｜>", .kind = ANSWER_OBJECT,
      .call_open = "<｜tool▁call▁begin｜>function<｜tool▁sep｜>", .name_end = "\n```json\n",
-     .call_close = "\n```<｜tool▁call▁end｜>")
+     .call_close = "\n```<｜tool▁call▁end｜>", .block = true)
 CALL("<｜tool▁calls▁begin｜>", .open = "<｜tool▁calls▁begin｜>", .close = "<｜tool▁calls▁end｜>",
      .kind = ANSWER_OBJECT, .call_open = "<｜tool▁call▁begin｜>", .name_end = "<｜tool▁sep｜>",
-     .call_close = "<｜tool▁call▁end｜>")
+     .call_close = "<｜tool▁call▁end｜>", .block = true)
 CALL("<|tool_calls_section_begin|>", .open = "<|tool_calls_section_begin|>",
      .close = "<|tool_calls_section_end|>", .kind = ANSWER_OBJECT,
      .call_open = "<|tool_call_begin|>", .name_end = "<|tool_call_argument_begin|>",
-     .call_close = "<|tool_call_end|>", .prefix = "functions.")
+     .call_close = "<|tool_call_end|>", .prefix = "functions.", .block = true)
 CALL("<tool_call|>", .open = "<|tool_call>", .close = "<tool_call|>", .kind = ANSWER_GEMMA,
      .call_open = "call:", .name_end = "{")
+CALL("HYTK = ':opensource'", .open = "<tool_calls:opensource>", .close = "</tool_calls:opensource>",
+     .kind = ANSWER_PAIRS, .call_open = "<tool_call:opensource>",
+     .name_end = "<tool_sep:opensource>", .call_close = "</tool_call:opensource>",
+     .key_open = "<arg_key:opensource>", .key_end = "</arg_key:opensource>",
+     .value_open = "<arg_value:opensource>", .value_close = "</arg_value:opensource>",
+     .block = true)
+CALL("<tool_sep>", .open = "<tool_calls>", .close = "</tool_calls>", .kind = ANSWER_PAIRS,
+     .call_open = "<tool_call>", .name_end = "<tool_sep>", .call_close = "</tool_call>",
+     .key_open = "<arg_key>", .key_end = "</arg_key>", .value_open = "<arg_value>",
+     .value_close = "</arg_value>", .block = true)
+CALL("<|START_ACTION|>", .open = "<|START_ACTION|>", .close = "<|END_ACTION|>", .kind = ANSWER_LIST,
+     .name_key = "tool_name", .arguments_key = "parameters", .id_key = "tool_call_id",
+     .numbered = true)
+CALL("[CALL_ID]", .open = "[TOOL_CALLS]", .kind = ANSWER_OBJECT, .name_end = "[ARGS]",
+     .id_open = "[CALL_ID]")
+CALL("[ARGS]", .open = "[TOOL_CALLS]", .kind = ANSWER_OBJECT, .name_end = "[ARGS]")
+CALL("[TOOL_CALLS]", .open = "[TOOL_CALLS]", .kind = ANSWER_LIST, .name_key = "name",
+     .arguments_key = "arguments", .id_key = "id")
 CALL("<arg_key>", .open = "<tool_call>", .close = "</tool_call>", .kind = ANSWER_PAIRS,
      .key_open = "<arg_key>", .key_end = "</arg_key>", .value_open = "<arg_value>",
      .value_close = "</arg_value>")
+CALL("<parameter=example_parameter_1>value_1</parameter>", .open = "<tool_call>",
+     .close = "</tool_call>", .kind = ANSWER_PAIRS, .call_open = "<function=", .name_end = ">",
+     .call_close = "</function>", .key_open = "<parameter=", .key_end = ">",
+     .value_close = "</parameter>", .python = true)
 CALL("<function=", .open = "<tool_call>", .close = "</tool_call>", .kind = ANSWER_PAIRS,
      .call_open = "<function=", .name_end = ">", .call_close = "</function>",
-     .key_open = "<parameter=", .key_end = ">", .value_close = "</parameter>", .lines = true)
+     .key_open = "<parameter=", .key_end = ">", .value_close = "</parameter>", .lines = true,
+     .python = true)
 CALL("</tool_call>", .open = "<tool_call>", .close = "</tool_call>", .kind = ANSWER_NAMED)
 #undef CHANNELS
 #undef REASONING
+#undef CONTENT
 #undef CALL

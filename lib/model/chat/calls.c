@@ -26,6 +26,7 @@ struct answer_call answer_call_of(const char *chat_template, size_t bytes)
         struct answer_call call = rows[i];
         if (!memmem(chat_template, bytes, call.sign, strlen(call.sign)))
             continue;
+        call.close = or_empty(call.close);
         call.call_open = or_empty(call.call_open);
         call.name_end = or_empty(call.name_end);
         call.call_close = or_empty(call.call_close);
@@ -34,6 +35,7 @@ struct answer_call answer_call_of(const char *chat_template, size_t bytes)
         call.key_end = or_empty(call.key_end);
         call.value_open = or_empty(call.value_open);
         call.value_close = or_empty(call.value_close);
+        call.id_open = or_empty(call.id_open);
         return call;
     }
     return (struct answer_call){0};
@@ -217,11 +219,37 @@ static bool read_pairs(const struct answer_call *f, const struct chat_types *typ
 
 /* ---- arguments as an object ---- */
 
+/* Up to the mark, or without one all. */
+static bool take_rest(struct cursor *c, const char *mark, struct cursor *text)
+{
+    if (*mark)
+        return take_until(c, mark, text);
+    *text = *c;
+    c->at = c->end;
+    return true;
+}
+
+/* A name, with an id behind it where the form has one. */
+static bool read_name(const struct answer_call *f, struct cursor *c, struct cursor *name,
+                      struct cursor *id)
+{
+    struct cursor all, own = {NULL, NULL};
+    if (!take_until(c, f->name_end, &all))
+        return false;
+    *name = all;
+    if (f->id_open && *f->id_open && take_until(&all, f->id_open, name))
+        own = all;
+    if (!clean_name(f, name, id))
+        return false;
+    if (own.at < own.end)
+        *id = own;
+    return true;
+}
+
 static bool read_object(const struct answer_call *f, struct cursor *c, json_t *calls)
 {
     struct cursor name, id, text;
-    if (!take_until(c, f->name_end, &name) || !clean_name(f, &name, &id) ||
-        !take_until(c, f->call_close, &text))
+    if (!read_name(f, c, &name, &id) || !take_rest(c, f->call_close, &text))
         return false;
     skip_blanks(&text);
     json_t *arguments = text.at == text.end ? json_object() : read_json(text.at, size(&text));
@@ -231,23 +259,58 @@ static bool read_object(const struct answer_call *f, struct cursor *c, json_t *c
     return false;
 }
 
+static const json_t *member(const json_t *call, const char *key, const char *usual)
+{
+    return json_object_get(call, key ? key : usual);
+}
+
+/* The id that a call has. An id that only numbers the calls occurs again in the next answer: there
+ * the gateway makes one. */
+static struct cursor id_of(const struct answer_call *f, const json_t *id)
+{
+    const char *text = json_string_value(id);
+    return text && *text && !f->numbered && json_text_is_plain(id)
+               ? (struct cursor){text, text + json_string_length(id)}
+               : (struct cursor){NULL, NULL};
+}
+
 /* {"name": ..., "arguments": ...}; arguments in a text are taken as they are. Texts with NUL would
  * be cut, and other members would be lost: a tool would be called without its arguments if their
  * name is wrong. */
-static bool read_named(struct cursor *c, json_t *calls)
+static bool add_members(const struct answer_call *f, const json_t *call, json_t *calls)
+{
+    const json_t *name = member(call, f->name_key, "name"),
+                 *id = f->id_key ? json_object_get(call, f->id_key) : NULL;
+    json_t *arguments = (json_t *)(uintptr_t)member(call, f->arguments_key, "arguments");
+    struct cursor own = id_of(f, id);
+    size_t known = (name ? 1 : 0) + (id ? 1 : 0) + (arguments ? 1 : 0);
+    if (!json_text_is_plain(name) || json_object_size(call) != known)
+        return false;
+    if (!json_is_string(arguments))
+        return add_call(calls, json_string_value(name), json_string_length(name), &own,
+                        arguments ? json_incref(arguments) : json_object());
+    return json_text_is_plain(arguments) &&
+           json_array_append_new(calls, json_pack("{s:O, s:O, s:s*}", "name", name, "arguments",
+                                                  arguments, "id", own.at)) == 0;
+}
+
+static bool read_named(const struct answer_call *f, struct cursor *c, json_t *calls)
 {
     json_t *call = read_json(c->at, size(c));
-    const json_t *name = json_object_get(call, "name");
-    json_t *arguments = json_object_get(call, "arguments");
-    bool good = json_text_is_plain(name) && json_object_size(call) == (arguments ? 2 : 1);
-    if (good && json_is_string(arguments))
-        good = json_text_is_plain(arguments) &&
-               json_array_append_new(
-                   calls, json_pack("{s:O, s:O}", "name", name, "arguments", arguments)) == 0;
-    else if (good)
-        good = add_call(calls, json_string_value(name), json_string_length(name), NULL,
-                        arguments ? json_incref(arguments) : json_object());
+    bool good = add_members(f, call, calls);
     json_decref(call);
+    c->at = c->end;
+    return good;
+}
+
+/* All calls in one array. */
+static bool read_list(const struct answer_call *f, struct cursor *c, json_t *calls)
+{
+    json_t *list = read_json(c->at, size(c)), *call;
+    bool good = json_array_size(list) > 0;
+    size_t i;
+    json_array_foreach(list, i, call) good = good && add_members(f, call, calls);
+    json_decref(list);
     c->at = c->end;
     return good;
 }
@@ -312,13 +375,15 @@ static bool read_gemma(const struct answer_call *f, struct cursor *c, json_t *ca
 static bool read_call(const struct answer_call *f, const struct chat_types *types, struct cursor *c,
                       json_t *calls)
 {
-    if (f->kind != ANSWER_NAMED && !take(c, f->call_open))
+    bool whole = f->kind == ANSWER_NAMED || f->kind == ANSWER_LIST;
+    if (!whole && !take(c, f->call_open))
         return false;
     switch (f->kind) {
     case ANSWER_PAIRS: return read_pairs(f, types, c, calls);
     case ANSWER_OBJECT: return read_object(f, c, calls);
     case ANSWER_GEMMA: return read_gemma(f, c, calls);
-    default: return read_named(c, calls);
+    case ANSWER_LIST: return read_list(f, c, calls);
+    default: return read_named(f, c, calls);
     }
 }
 

@@ -121,7 +121,7 @@ static bool allows(const json_t *schema, const json_t *value, const char *name)
  * has none, or the form is another one. */
 static const char *python_name(const struct answer_call *f, const json_t *value)
 {
-    return !f->lines || !value                              ? NULL
+    return !f->python || !value                             ? NULL
            : json_is_boolean(value) && json_is_true(value)  ? "True"
            : json_is_boolean(value) && json_is_false(value) ? "False"
            : json_is_null(value)                            ? "None"
@@ -223,7 +223,8 @@ static void put_key(const struct answer_call *f, const char *key, FILE *out)
     else
         fputs(" [^<>\\n\"]+", out);
     calls_put(out, f->key_end);
-    fputs(f->lines ? " \"\\n\"" : " nl", out);
+    /* without a mark before the value, a line feed would be of the value */
+    fputs(f->lines ? " \"\\n\"" : *f->value_open ? " nl" : "", out);
     calls_put(out, f->value_open);
 }
 

@@ -14,13 +14,15 @@
 
 /* ---- texts ----------------------------------------------------------------------------------- */
 
-/* The bytes of <name> at the start of a text; 0: it does not begin so. */
+/* The bytes of <name>, or of [NAME], at the start of a text; 0: it does not begin so. */
 static size_t token_bytes(const char *text)
 {
-    size_t n = strcspn(text + 1, "<>\n") + 2;
-    return text[0] == '<' && text[1] != '[' && n > 2 && text[n - 1] == '>' && n <= TOKEN_BYTES_MAX
-               ? n
-               : 0;
+    bool square = text[0] == '[';
+    size_t n = text[0] ? 2 + (square ? strspn(text + 1, "ABCDEFGHIJKLMNOPQRSTUVWXYZ_/")
+                                     : strcspn(text + 1, "<>\n"))
+                       : 0;
+    bool named = n > 2 && n <= TOKEN_BYTES_MAX && (square || text[0] == '<') && text[1] != '[';
+    return named && text[n - 1] == (square ? ']' : '>') ? n : 0;
 }
 
 /* A part of a literal. */
@@ -51,7 +53,7 @@ void calls_put(FILE *out, const char *text)
     while (*text) {
         size_t n = token_bytes(text), plain = 0;
         if (n > 0) {
-            fprintf(out, " %.*s", (int)n, text);
+            fprintf(out, *text == '[' ? " <%.*s>" : " %.*s", (int)n, text);
             text += n;
             continue;
         }
@@ -114,16 +116,36 @@ static json_t *parameters_of(const json_t *tool)
                                             : json_pack("{s:s}", "type", "object");
 }
 
-/* {"name": NAME, "arguments": {...}} */
-static void put_named(const char *name, json_t *parameters, FILE *out)
+/* A member of JSON before its value. */
+static void put_member(const char *before, const char *key, FILE *out)
+{
+    fputs(" \"", out);
+    put_inside(out, before, strlen(before));
+    put_inside(out, "\"", 1);
+    put_inside(out, key, strlen(key));
+    put_inside(out, "\": ", 3);
+    fputc('"', out);
+}
+
+/* {"name": NAME, "arguments": {...}}, with an id before or behind them where the form has one. */
+static void put_named(const struct answer_call *f, const char *name, json_t *parameters, FILE *out)
 {
     json_t *value = json_string(name);
     char *quoted = value ? json_dumps(value, JSON_ENCODE_ANY) : NULL;
-    calls_put_quoted(out, "{\"name\": ", strlen("{\"name\": "));
+    bool first = f->id_key && f->numbered, last = f->id_key && !first;
+    if (first) {
+        put_member("{", f->id_key, out);
+        fputs(" \"\\\"\" [0-9]{1,4} \"\\\"\"", out);
+    }
+    put_member(first ? ", " : "{", f->name_key ? f->name_key : "name", out);
     if (quoted)
         calls_put_quoted(out, quoted, strlen(quoted));
-    calls_put_quoted(out, ", \"arguments\": ", strlen(", \"arguments\": "));
+    put_member(", ", f->arguments_key ? f->arguments_key : "arguments", out);
     calls_put_schema(out, json_incref(parameters));
+    if (last) {
+        put_member(", ", f->id_key, out);
+        fputs(" \"\\\"\" [0-9A-Za-z]{9} \"\\\"\"", out);
+    }
     calls_put_quoted(out, "}", 1);
     free(quoted);
     json_decref(value);
@@ -150,14 +172,18 @@ static int put_body(struct writing *w, const char *name, json_t *parameters, str
         put_channel_call(name, parameters, out);
         return 0;
     }
-    if (f->kind == ANSWER_NAMED) {
-        put_named(name, parameters, out);
+    if (f->kind == ANSWER_NAMED || f->kind == ANSWER_LIST) {
+        put_named(f, name, parameters, out);
         return 0;
     }
     calls_put(out, f->call_open);
     calls_put(out, f->prefix);
     calls_put_quoted(out, name, strlen(name));
     fputs(*f->prefix ? " \":\" [0-9]{1,4}" : "", out);
+    if (f->id_open && *f->id_open) {
+        calls_put(out, f->id_open);
+        fputs(" [0-9A-Za-z]{9}", out);
+    }
     if (f->kind == ANSWER_GEMMA) { /* name_end is the object's first character */
         put_spelled(out, "%gemma", json_incref(parameters));
         return 0;
@@ -220,28 +246,31 @@ static bool put_choice(const struct calls *c, FILE *out)
     return any;
 }
 
-/* Models whose calls have marks of their own write all of them between two marks. */
-static bool in_one_block(const struct answer_call *f)
-{
-    return f->kind != ANSWER_NAMED && f->kind != ANSWER_GEMMA && *f->call_open && !f->lines;
-}
-
 static void put_channel_rules(FILE *out)
 {
     fputs("nl ::= \"\"\ncall ::= any\ncalls ::= any\nmore ::= any\n", out);
 }
 
+/* What stands between the marks. */
+static void put_calls(const struct calls *c, FILE *out)
+{
+    const struct answer_call *f = &c->form->call;
+    if (f->kind == ANSWER_LIST)
+        fprintf(out, "gap ::= [ \\n]{0,8}\nrest ::= gap \"[\" gap any%s gap \"]\" nl",
+                c->one ? "" : " (gap \",\" gap any)*");
+    else
+        fprintf(out, "rest ::= nl any%s nl", !c->one && f->block ? " (nl any)*" : "");
+}
+
 static void put_rules(const struct calls *c, FILE *out)
 {
     const struct answer_call *f = &c->form->call;
-    const char *several = c->one            ? ""
-                          : in_one_block(f) ? " (nl any)*"
-                                            : "",
-               *blocks = c->one || in_one_block(f) ? "" : " (nl call)*";
+    bool together = f->block || f->kind == ANSWER_LIST;
+    const char *blocks = !c->one && !together ? " (nl call)*" : "";
     fputs("nl ::= \"\\n\"?\n", out);
     if (f->kind == ANSWER_PAIRS)
         calls_put_begin(out, f->value_close);
-    fprintf(out, "rest ::= nl any%s nl", several);
+    put_calls(c, out);
     calls_put(out, f->close);
     fputs("\ncall ::=", out);
     calls_put(out, f->open);

@@ -66,8 +66,14 @@ static void put_root(const struct answer_form *form, const struct api_conversati
             fprintf(out, "(%sanswer-final %s)\n", calls ? "calls | " : "", text);
     } else if (c->shape.call_needed) {
         fputs("root ::= calls\n", out);
+    } else if (!c->shape.schema) {
+        fputs("root ::= more\n", out);
     } else {
-        fputs(c->shape.schema ? "root ::= calls | schema\n" : "root ::= more\n", out);
+        fputs(calls ? "root ::= calls |" : "root ::=", out);
+        calls_put(out, form->content.open ? form->content.open : "");
+        fputs(" schema", out);
+        calls_put(out, form->content.close ? form->content.close : "");
+        fputs("\n", out);
     }
     if (!c->shape.schema)
         return;
@@ -168,7 +174,7 @@ static int constrain(const struct answer_form *form, const struct api_conversati
     r->one_call |= c->shape.call_name != NULL;
     r->grammar_optional = !c->shape.schema && !strict;
     place(form, inside, !c->shape.schema && !c->shape.call_needed, &r->grammar);
-    if (!calls && !form->channels)
+    if (!calls && !form->channels && !form->content.open)
         return api_grammar_of_schema(r, c->shape.schema, error);
     r->grammar_lines = json_array();
     return make_gbnf(form, c, calls, strict, r, error);

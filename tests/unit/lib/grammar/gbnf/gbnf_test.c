@@ -122,6 +122,8 @@ static const struct {
     {"root ::= \"\\q\"", "an escape"},
     {"root ::= \"\\ud800\"", "no character"},
     {"root ::= <[12]>", "numbers"},
+    {"root ::= <[A>", "numbers"},
+    {"root ::= <[]>", "numbers"},
     {"root ::= <", "<name>"},
     {"root ::= <>", "<name>"},
     {"root ::= !<a>", "left out"},

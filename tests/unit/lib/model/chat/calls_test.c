@@ -75,6 +75,18 @@ static char *split(const char *chat_template, bool with_tools, const char *text,
 #define JSON    "<think></think><tool_call></tool_call>"
 #define GEMMA   "<|channel>thought\n<channel|><|tool_call>call:<tool_call|>"
 #define HARMONY "<|start|>assistant<|channel|>analysis<|message|>"
+#define MIMO    "<parameter=example_parameter_1>value_1</parameter>"
+#define HY3     "{%- set HYTK = ':opensource' %}{{ '<tool_calls{}>'.format(HYTK) }}<arg_key>"
+#define HY3_OLD "</think><tool_calls><tool_call><tool_sep><arg_key>"
+#define COHERE  "<|START_THINKING|><|END_THINKING|><|START_ACTION|><|START_TEXT|><|END_TEXT|>"
+#define MISTRAL "[THINK][/THINK][TOOL_CALLS][ARGS]"
+#define SMALL   "[TOOL_CALLS][CALL_ID][ARGS]"
+#define NEMO    "[TOOL_CALLS]["
+/* Of the calls of Hy3: only the name of the file's marks differs. */
+#define HY3_PAIR(x, key, value)                                                                    \
+    "<arg_key" x ">" key "</arg_key" x ">\n<arg_value" x ">" value "</arg_value" x ">\n"
+#define HY3_CALL(x, name, pairs)                                                                   \
+    "<tool_call" x ">" name "<tool_sep" x ">\n" pairs "</tool_call" x ">"
 
 static const struct {
     const char *form, *text, *parts;
@@ -193,6 +205,60 @@ static const struct {
      "|C:<|channel|>commentary to=functions.f json<|message|>{}", true},
     {HARMONY, "<|channel|>analysis<|message|>t<|start|>assistant<|channel|>final<|message|>x",
      "|R:t|C:x", true},
+    /* MiMo: a line feed at an end of a value is of the value. */
+    {MIMO,
+     "<tool_call>\n<function=get>\n<parameter=city>New\nYork\n</parameter>\n<parameter=days>3"
+     "</parameter>\n<parameter=rain>True</parameter>\n</function>\n</tool_call>",
+     "|get({\"city\":\"New\\nYork\\n\",\"days\":3,\"rain\":true})", false},
+    {HY3,
+     "<think:opensource>a</think:opensource>Hi<tool_calls:opensource>\n" HY3_CALL(
+         ":opensource", "get",
+         HY3_PAIR(":opensource", "city", "x\n")
+             HY3_PAIR(":opensource", "days", "2")) "\n" HY3_CALL(":opensource", "f",
+                                                                 "") "\n</tool_calls:opensource>",
+     "|R:a|C:Hi|get({\"city\":\"x\\n\",\"days\":2})|f({})", false},
+    {HY3_OLD,
+     "<think>a</think><tool_calls>" HY3_CALL("", "get", HY3_PAIR("", "city", "x")) "</tool_calls>",
+     "|R:a|get({\"city\":\"x\"})", false},
+    {HY3_OLD, HY3_CALL("", "f", "") "</tool_calls>", "|f({})", false},
+    {HY3_OLD, "<tool_calls>\n<tool_call>f</tool_call>\n</tool_calls>",
+     "|C:<tool_calls>\n<tool_call>f</tool_call>\n</tool_calls>", false},
+    /* Cohere: ids only number the calls; the text stands between two marks. */
+    {COHERE,
+     "<|START_THINKING|>a<|END_THINKING|><|START_ACTION|>[\n    {\"tool_call_id\": \"0\", "
+     "\"tool_name\": \"get\", \"parameters\": {\"city\": \"x\"}},\n    {\"tool_call_id\": \"1\", "
+     "\"tool_name\": \"f\", \"parameters\": {}}\n]<|END_ACTION|>",
+     "|R:a|get({\"city\":\"x\"})|f({})", false},
+    {COHERE, "<|START_THINKING|>a<|END_THINKING|><|START_TEXT|>Hi.\n<|END_TEXT|>", "|R:a|C:Hi.\n",
+     false},
+    {COHERE, "<|START_TEXT|>Hi <|START_TEXT|> <|END_TEXT|>, <|END_TEXT|>",
+     "|C:Hi <|START_TEXT|> , <|END_TEXT|>", true},
+    {COHERE, "Hi.<|END_TEX", "|C:Hi.<|END_TEX", false},
+    {COHERE,
+     "<|START_TEXT|>I look.<|END_TEXT|>\n<|START_ACTION|>[{\"tool_name\":\"f\"}]<|END_ACTION|>",
+     "|C:I look.|f({})", false},
+    {COHERE, "<|START_ACTION|>[{\"tool_name\":\"f\",\"arguments\":{}}]<|END_ACTION|>",
+     "|C:<|START_ACTION|>[{\"tool_name\":\"f\",\"arguments\":{}}]<|END_ACTION|>", false},
+    {COHERE, "<|START_ACTION|>[]<|END_ACTION|>", "|C:<|START_ACTION|>[]<|END_ACTION|>", false},
+    {COHERE, "<|START_ACTION|>[{\"tool_name\":\"f\"},1]<|END_ACTION|>",
+     "|C:<|START_ACTION|>[{\"tool_name\":\"f\"},1]<|END_ACTION|>", false},
+    /* Mistral: a call ends before the next one, or with the answer. */
+    {MISTRAL, "[THINK]a[/THINK]Hi[TOOL_CALLS]get[ARGS]{\"city\": \"[x]\"}[TOOL_CALLS]f[ARGS]{}",
+     "|R:a|C:Hi|get({\"city\":\"[x]\"})|f({})", false},
+    {MISTRAL, "[TOOL_CALLS]f[ARGS]{}\n", "|f({})", false},
+    {MISTRAL, "[TOOL_CALLS]f[ARGS]{\"a\": ", "|C:[TOOL_CALLS]f[ARGS]{\"a\": ", false},
+    {MISTRAL, "[TOOL_CALLS]f[ARGS]{} Done.", "|C:[TOOL_CALLS]f[ARGS]{} Done.", false},
+    {MISTRAL, "[TOOL_CALLS]f[TOOL_CALLS]g[ARGS]{}", "|C:[TOOL_CALLS]f|g({})", false},
+    {SMALL, "[TOOL_CALLS]get[CALL_ID]abc123XYZ[ARGS]{\"days\": 1}", "|get({\"days\":1})#abc123XYZ",
+     false},
+    {SMALL, "[TOOL_CALLS]get[ARGS]{\"days\": 1}", "|get({\"days\":1})", false},
+    {NEMO,
+     "Hi[TOOL_CALLS] [{\"name\": \"get\", \"arguments\": {\"city\": \"x\"}, \"id\": "
+     "\"abc123XYZ\"}, "
+     "{\"name\": \"f\", \"arguments\": \"{}\", \"id\": \"abc123XYA\"}]",
+     "|C:Hi|get({\"city\":\"x\"})#abc123XYZ|f({})#abc123XYA", false},
+    {NEMO, "[TOOL_CALLS][{\"name\": \"f\", \"arguments\": {}}]", "|f({})", false},
+    {NEMO, "[TOOL_CALLS][{\"name\": \"f\"}] x", "|C:[TOOL_CALLS][{\"name\": \"f\"}] x", false},
     /* Without the mark before, and without that after. */
     {QWEN, "Let me see.\n<function=f>\n<parameter=a>\nb\n</parameter>\n</function>\n</tool_call>",
      "|C:Let me see.|f({\"a\":\"b\"})", false},
@@ -300,6 +366,10 @@ START_TEST(forms_of_templates)
                  {"</tool_call>", ANSWER_NAMED, false},
                  {V31, ANSWER_OBJECT, false},
                  {GEMMA, ANSWER_GEMMA, false},
+                 {MIMO QWEN "</tool_call>", ANSWER_PAIRS, false},
+                 {COHERE "</tool_call>", ANSWER_LIST, false},
+                 {SMALL, ANSWER_OBJECT, false},
+                 {NEMO, ANSWER_LIST, false},
                  {HARMONY "</think>", ANSWER_NAMED, true},
                  {"{{ x }}", -1, false}};
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {

@@ -57,6 +57,29 @@ static const struct {
     {"<|channel>thought<channel|><|tool_call><tool_call|>",
      "<|channel>thought\n一丁丂\n<channel|>七丄<|tool_call>call:f{a:<|\"|>丅丆<|\"|>,万:[1,<|\"|>丈"
      "<|\"|>]}<tool_call|><|tool_call>call:g{}<tool_call|>三上"},
+    {"</think><parameter=example_parameter_1>value_1</parameter>",
+     "<think>一丁丂</think>七丄<tool_call>\n<function=f>\n<parameter=a>丅丆</parameter>\n"
+     "<parameter=万>丈</parameter>\n</function>\n</tool_call>\n<tool_call><function=g>"
+     "</function></tool_call>三上"},
+    {"HYTK = ':opensource'",
+     "<think:opensource>一丁丂</think:opensource>七丄<tool_calls:opensource>\n"
+     "<tool_call:opensource>f<tool_sep:opensource>\n<arg_key:opensource>a</arg_key:opensource>\n"
+     "<arg_value:opensource>丅丆</arg_value:opensource>\n<arg_key:opensource>万"
+     "</arg_key:opensource>\n<arg_value:opensource>丈</arg_value:opensource>\n"
+     "</tool_call:opensource>\n<tool_call:opensource>g<tool_sep:opensource>\n"
+     "</tool_call:opensource>\n</tool_calls:opensource>三上"},
+    {"<|END_THINKING|><|END_TEXT|><|START_ACTION|>",
+     "<|START_THINKING|>一丁丂<|END_THINKING|><|START_TEXT|>七丄<|END_TEXT|><|START_ACTION|>[\n"
+     "    {\"tool_call_id\": \"0\", \"tool_name\": \"f\", \"parameters\": {\"a\": \"丅丆\", "
+     "\"万\": [1, "
+     "\"丈\"]}},\n    {\"tool_call_id\": \"1\", \"tool_name\": \"g\", \"parameters\": {}}\n]"
+     "<|END_ACTION|>三上"},
+    {"[/THINK][CALL_ID][ARGS]",
+     "[THINK]一丁丂[/THINK]七丄[TOOL_CALLS]f[CALL_ID]abc123XYZ[ARGS]{\"a\": \"丅丆\", \"万\": "
+     "\"丈\"}[TOOL_CALLS]g[CALL_ID]abc123XYA[ARGS]{}"},
+    {"[/THINK][TOOL_CALLS]",
+     "[THINK]一丁丂[/THINK]七丄[TOOL_CALLS][{\"name\": \"f\", \"arguments\": {\"a\": \"丅丆\", "
+     "\"万\": [1, \"丈\"]}, \"id\": \"abc123XYZ\"}, {\"name\": \"g\", \"arguments\": {}}]"},
     {"<|channel|>analysis<|message|>",
      "<|channel|>analysis<|message|>一丁丂<|end|><|start|>assistant<|channel|>commentary<|message|>"
      "七丄"
@@ -175,6 +198,8 @@ static void collect(void *arg, const struct answer_piece *p)
         fputc(1, parts->texts); /* no mark is in two parts */
     }
     parts->last = (int)p->part;
+    if (p->from != parts->given) /* nor before and after one that was left out */
+        fputc(1, parts->texts);
     ck_assert_msg(p->from >= parts->given && p->from <= strlen(parts->answer), "a piece at %zu",
                   (size_t)p->from);
     parts->given = p->from + p->bytes;
@@ -188,7 +213,8 @@ static void collect(void *arg, const struct answer_piece *p)
     }
     json_t *arguments = json_loads(p->arguments, JSON_DECODE_ANY, NULL);
     fprintf(parts->out, "%s(%s)%s", p->name, p->arguments, p->id ? p->id : "");
-    fprintf(parts->texts, "\n%s\n", p->id ? p->id : p->name);
+    fprintf(parts->texts, "\n%s\n%s\n", p->id ? p->id : "",
+            p->id && strstr(p->id, p->name) ? "" : p->name);
     if (arguments)
         write_texts(parts->texts, arguments);
     else

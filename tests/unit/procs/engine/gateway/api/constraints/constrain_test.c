@@ -8,75 +8,8 @@
 #include <string.h>
 
 #include "lib/base/bytes.h"
+#include "tests/unit/procs/engine/gateway/api/constraints/call_forms.h"
 #include "tests/unit/procs/engine/gateway/api/constraints/wishes.h"
-
-/* ---- the forms of calls ---------------------------------------------------------------------- */
-
-#define HERMES(arguments)                                                                          \
-    "<tool_call>\n{\"name\": \"look\", \"arguments\": " arguments "}\n</tool_call>"
-#define CODER(parameters) "<tool_call>\n<function=look>\n" parameters "</function>\n</tool_call>"
-
-#define CODER_PARAMETER(key, value) "<parameter=" key ">\n" value "\n</parameter>\n"
-#define GLM(arguments)              "<tool_call>look\n" arguments "</tool_call>"
-#define GLM_ARGUMENT(key, value)    "<arg_key>" key "</arg_key>\n<arg_value>" value "</arg_value>\n"
-#define MINIMAX(calls)              "<minimax:tool_call>\n" calls "</minimax:tool_call>"
-#define MINIMAX_CALL(parameters)    "<invoke name=\"look\">\n" parameters "</invoke>\n"
-#define MINIMAX_PARAMETER(key, v)   "<parameter name=\"" key "\">" v "</parameter>\n"
-#define DEEPSEEK(calls)             "<｜tool▁calls▁begin｜>" calls "<｜tool▁calls▁end｜>"
-#define DEEPSEEK_V3(arguments)                                                                     \
-    "<｜tool▁call▁begin｜>function<｜tool▁sep｜>look\n```json\n" arguments                         \
-    "\n```<｜tool▁call▁end｜>"
-#define DEEPSEEK_V31(arguments)                                                                    \
-    "<｜tool▁call▁begin｜>look<｜tool▁sep｜>" arguments "<｜tool▁call▁end｜>"
-#define KIMI_NUMBER(number, arguments)                                                             \
-    "<|tool_calls_section_begin|><|tool_call_begin|>functions.look:" number                        \
-    "<|tool_call_argument_begin|>" arguments "<|tool_call_end|><|tool_calls_section_end|>"
-#define KIMI(arguments) KIMI_NUMBER("0", arguments)
-#define HARMONY(arguments)                                                                         \
-    "<|channel|>commentary to=functions.look <|constrain|>json<|message|>" arguments
-/* As the template writes a call in a conversation. */
-#define HARMONY_TO(arguments) " to=functions.look<|channel|>commentary json<|message|>" arguments
-#define GEMMA(arguments)      "<|tool_call>call:look{" arguments "}<tool_call|>"
-#define GEMMA_MARKS           "<|channel>thought<channel|><|tool_call><tool_call|>"
-
-static const struct {
-    const char *marks, *right, *wrong,
-        *two; /* two: calls, which are too many where one is wanted */
-} forms[] = {
-    {"<tool_call></tool_call>", HERMES("{\"depth\": 3, \"name\": \"x\"}"),
-     HERMES("{\"depth\": \"x\"}"), HERMES("{\"depth\": 3}") "\n" HERMES("{\"depth\":4}")},
-    {"<tool_call><function=</tool_call>",
-     CODER(CODER_PARAMETER("depth", "3") CODER_PARAMETER("name", "a < </b> </p\n<</para x")
-               CODER_PARAMETER("mode", "b") CODER_PARAMETER("list", "[1, {}]")
-                   CODER_PARAMETER("short", "a\nb")),
-     CODER(CODER_PARAMETER("depth", "x")),
-     CODER(CODER_PARAMETER("depth", "3")) "\n" CODER(CODER_PARAMETER("depth", "4"))},
-    {"<tool_call><arg_key></tool_call>",
-     GLM(GLM_ARGUMENT("depth", "3") GLM_ARGUMENT("name", "<</arg_valu")),
-     GLM(GLM_ARGUMENT("depth", "3") GLM_ARGUMENT("mode", "c")),
-     GLM(GLM_ARGUMENT("depth", "3")) GLM(GLM_ARGUMENT("depth", "3"))},
-    {"<minimax:tool_call>",
-     MINIMAX(MINIMAX_CALL(MINIMAX_PARAMETER("depth", "3") MINIMAX_PARAMETER("name", "x"))),
-     MINIMAX(MINIMAX_CALL(MINIMAX_PARAMETER("name", "x"))),
-     MINIMAX(MINIMAX_CALL(MINIMAX_PARAMETER("depth", "3"))
-                 MINIMAX_CALL(MINIMAX_PARAMETER("depth", "4")))},
-    {"<｜tool▁call▁begin｜>' + tool['type']", DEEPSEEK(DEEPSEEK_V3("{\"depth\": 3}")),
-     DEEPSEEK(DEEPSEEK_V3("{\"depth\": null}")),
-     DEEPSEEK(DEEPSEEK_V3("{\"depth\": 3}") "\n" DEEPSEEK_V3("{\"depth\": 3}"))},
-    {"<｜tool▁calls▁begin｜>", DEEPSEEK(DEEPSEEK_V31("{\"depth\": 3}")),
-     DEEPSEEK(DEEPSEEK_V31("{\"depth\": []}")),
-     DEEPSEEK(DEEPSEEK_V31("{\"depth\": 3}") DEEPSEEK_V31("{\"depth\": 3}"))},
-    {"<|tool_calls_section_begin|>", KIMI("{\"depth\": 3}"), KIMI("{}"), NULL},
-    {"<|tool_calls_section_begin|>", KIMI_NUMBER("12", "{\"depth\": 3}"),
-     KIMI_NUMBER("00000", "{\"depth\": 3}"), NULL},
-    {"<|channel|>analysis<|message|>", HARMONY("{\"depth\": 3}"), HARMONY("{}"), NULL},
-    {"<|channel|>analysis<|message|>", HARMONY_TO("{\"depth\": 3}"), HARMONY_TO("{}"), NULL},
-    {GEMMA_MARKS,
-     GEMMA("depth:3,list:[1,{a_b:<|\"|>{\"<|\"\n|><|\"|>},<|\"|><|\"|>],mode:<|\"|>b<|\"|>,"
-           "name:<|\"|>a, \"b\" \\ <|x<|\"|>,short:<|\"|>{,}<|\"|>"),
-     GEMMA("depth:3,mode:<|\"|>c<|\"|>"), GEMMA("depth:3") GEMMA("depth:4")},
-    {GEMMA_MARKS, GEMMA("depth:3"), GEMMA("depth:<|\"|>3<|\"|>"), NULL},
-};
 
 static unsigned read_calls;
 static char read_name[20], read_arguments[300];
@@ -173,6 +106,24 @@ START_TEST(python_names)
     w.marks = GEMMA_MARKS;
     check(&w, GEMMA("deep:true,none:None"), 2);
     check(&w, GEMMA("deep:True"), 0);
+}
+END_TEST
+
+/* Where no mark stands before a value, a line feed is of the value: "\nb" is not in the enum. */
+START_TEST(values_without_a_mark_before_them)
+{
+    struct wish w = {.marks = "<minimax:tool_call>", .tools = TOOLS, .needed = true};
+    check(&w, MINIMAX(MINIMAX_CALL(MINIMAX_PARAMETER("depth", "3") MINIMAX_PARAMETER("mode", "b"))),
+          2);
+    check(&w,
+          MINIMAX(MINIMAX_CALL(MINIMAX_PARAMETER("depth", "3") MINIMAX_PARAMETER("mode", "\nb"))),
+          0);
+    w.marks = MIMO_MARKS;
+    check(&w, CODER(MIMO_PARAMETER("depth", "3") MIMO_PARAMETER("mode", "b")), 2);
+    check(&w, CODER(MIMO_PARAMETER("depth", "3") MIMO_PARAMETER("mode", "\nb")), 0);
+    w.tools = TYPED;
+    check(&w, CODER(MIMO_PARAMETER("deep", "True") MIMO_PARAMETER("none", "None")), 2);
+    check(&w, CODER(MIMO_PARAMETER("deep", "\nTrue")), 0);
 }
 END_TEST
 
@@ -307,6 +258,29 @@ START_TEST(schemas)
           2);
     check(&w, "<|channel|>final <|constrain|>json<|message|>{\"a\":1}", 2);
     check(&w, "<|channel|>final<|message|>no", 0);
+    w = (struct wish){.marks = COHERE_MARKS, .schema = SCHEMA, .inside = true};
+    check(&w, "so<|END_THINKING|><|START_TEXT|>{\"a\":1}<|END_TEXT|>", 2);
+    check(&w, "so<|END_THINKING|>{\"a\":1}", 0);
+    w.tools = TOOLS;
+    check(&w, "so<|END_THINKING|><|START_TEXT|>{\"a\":1}<|END_TEXT|>", 2);
+    check(&w, "<|END_THINKING|>" COHERE(COHERE_CALL("0", "{\"depth\": 3}")), 2);
+}
+END_TEST
+
+/* A mark is its text, or the control token of that name. */
+START_TEST(marks_as_tokens)
+{
+    struct wish w = {.marks = "[/THINK][ARGS]", .tools = TOOLS, .needed = true};
+    check(&w, TOKEN("[TOOL_CALLS]") "look" TOKEN("[ARGS]") "{\"depth\":3}", 2);
+    check(&w, "x" TOKEN("[TOOL_CALLS]"), 0);
+    w.inside = true;
+    check(&w, "so" TOKEN("[/THINK]") TOKEN("[TOOL_CALLS]") "look" TOKEN("[ARGS]") "{\"depth\":3}",
+          2);
+    w = (struct wish){.marks = COHERE_MARKS, .tools = TOOLS, .needed = true, .inside = true};
+    check(&w,
+          "so" TOKEN("<|END_THINKING|>") TOKEN("<|START_ACTION|>") "[" COHERE_CALL(
+              "0", "{\"depth\":3}") "]" TOKEN("<|END_ACTION|>"),
+          2);
 }
 END_TEST
 
@@ -522,10 +496,12 @@ int main(void)
     tcase_add_loop_test(cases, needed_calls, 0, (int)ARRAY_LEN(forms));
     tcase_add_loop_test(cases, calls_that_may_be, 0, (int)ARRAY_LEN(forms));
     tcase_add_test(cases, schemas);
+    tcase_add_test(cases, marks_as_tokens);
     tcase_add_test(cases, schemas_and_tools);
     tcase_add_test(cases, impossible);
     tcase_add_test(cases, explained);
     tcase_add_test(cases, python_names);
+    tcase_add_test(cases, values_without_a_mark_before_them);
     tcase_add_test(cases, other_arguments);
     tcase_add_test(cases, gemma_names);
     tcase_add_test(cases, messages_before_a_call);

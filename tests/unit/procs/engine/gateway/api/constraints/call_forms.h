@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The forms of calls, with a right and a wrong call of the tool `look` in each. */
+#ifndef SLUICE_TESTS_CALL_FORMS_H
+#define SLUICE_TESTS_CALL_FORMS_H
+
+#define HERMES(arguments)                                                                          \
+    "<tool_call>\n{\"name\": \"look\", \"arguments\": " arguments "}\n</tool_call>"
+#define CODER(parameters) "<tool_call>\n<function=look>\n" parameters "</function>\n</tool_call>"
+
+#define CODER_PARAMETER(key, value) "<parameter=" key ">\n" value "\n</parameter>\n"
+#define GLM(arguments)              "<tool_call>look\n" arguments "</tool_call>"
+#define GLM_ARGUMENT(key, value)    "<arg_key>" key "</arg_key>\n<arg_value>" value "</arg_value>\n"
+#define MINIMAX(calls)              "<minimax:tool_call>\n" calls "</minimax:tool_call>"
+#define MINIMAX_CALL(parameters)    "<invoke name=\"look\">\n" parameters "</invoke>\n"
+#define MINIMAX_PARAMETER(key, v)   "<parameter name=\"" key "\">" v "</parameter>\n"
+#define DEEPSEEK(calls)             "<｜tool▁calls▁begin｜>" calls "<｜tool▁calls▁end｜>"
+#define DEEPSEEK_V3(arguments)                                                                     \
+    "<｜tool▁call▁begin｜>function<｜tool▁sep｜>look\n```json\n" arguments                         \
+    "\n```<｜tool▁call▁end｜>"
+#define DEEPSEEK_V31(arguments)                                                                    \
+    "<｜tool▁call▁begin｜>look<｜tool▁sep｜>" arguments "<｜tool▁call▁end｜>"
+#define KIMI_NUMBER(number, arguments)                                                             \
+    "<|tool_calls_section_begin|><|tool_call_begin|>functions.look:" number                        \
+    "<|tool_call_argument_begin|>" arguments "<|tool_call_end|><|tool_calls_section_end|>"
+#define KIMI(arguments) KIMI_NUMBER("0", arguments)
+#define HARMONY(arguments)                                                                         \
+    "<|channel|>commentary to=functions.look <|constrain|>json<|message|>" arguments
+/* As the template writes a call in a conversation. */
+#define HARMONY_TO(arguments)      " to=functions.look<|channel|>commentary json<|message|>" arguments
+#define GEMMA(arguments)           "<|tool_call>call:look{" arguments "}<tool_call|>"
+#define GEMMA_MARKS                "<|channel>thought<channel|><|tool_call><tool_call|>"
+#define MIMO_MARKS                 "<parameter=example_parameter_1>value_1</parameter>"
+#define MIMO_PARAMETER(key, value) "<parameter=" key ">" value "</parameter>\n"
+#define HY3_CALL(arguments)                                                                        \
+    "<tool_call:opensource>look<tool_sep:opensource>\n" arguments "</tool_call:opensource>\n"
+#define HY3_ARGUMENT(key, value)                                                                   \
+    "<arg_key:opensource>" key "</arg_key:opensource>\n<arg_value:opensource>" value               \
+    "</arg_value:opensource>\n"
+#define HY3(calls)    "<tool_calls:opensource>\n" calls "</tool_calls:opensource>"
+#define COHERE_MARKS  "<|END_THINKING|><|END_TEXT|><|START_ACTION|>"
+#define COHERE(calls) "<|START_ACTION|>[\n    " calls "\n]<|END_ACTION|>"
+#define COHERE_CALL(id, parameters)                                                                \
+    "{\"tool_call_id\": \"" id "\", \"tool_name\": \"look\", \"parameters\": " parameters "}"
+#define MISTRAL(arguments)   "[TOOL_CALLS]look[ARGS]" arguments
+#define SMALL(id, arguments) "[TOOL_CALLS]look[CALL_ID]" id "[ARGS]" arguments
+#define NEMO_CALL(arguments)                                                                       \
+    "{\"name\": \"look\", \"arguments\": " arguments ", \"id\": \"abc123XYZ\"}"
+
+static const struct {
+    const char *marks, *right, *wrong,
+        *two; /* two: calls, which are too many where one is wanted */
+} forms[] = {
+    {"<tool_call></tool_call>", HERMES("{\"depth\": 3, \"name\": \"x\"}"),
+     HERMES("{\"depth\": \"x\"}"), HERMES("{\"depth\": 3}") "\n" HERMES("{\"depth\":4}")},
+    {"<tool_call><function=</tool_call>",
+     CODER(CODER_PARAMETER("depth", "3") CODER_PARAMETER("name", "a < </b> </p\n<</para x")
+               CODER_PARAMETER("mode", "b") CODER_PARAMETER("list", "[1, {}]")
+                   CODER_PARAMETER("short", "a\nb")),
+     CODER(CODER_PARAMETER("depth", "x")),
+     CODER(CODER_PARAMETER("depth", "3")) "\n" CODER(CODER_PARAMETER("depth", "4"))},
+    {"<tool_call><arg_key></tool_call>",
+     GLM(GLM_ARGUMENT("depth", "3") GLM_ARGUMENT("name", "<</arg_valu")),
+     GLM(GLM_ARGUMENT("depth", "3") GLM_ARGUMENT("mode", "c")),
+     GLM(GLM_ARGUMENT("depth", "3")) GLM(GLM_ARGUMENT("depth", "3"))},
+    {"<minimax:tool_call>",
+     MINIMAX(MINIMAX_CALL(MINIMAX_PARAMETER("depth", "3") MINIMAX_PARAMETER("name", "x"))),
+     MINIMAX(MINIMAX_CALL(MINIMAX_PARAMETER("name", "x"))),
+     MINIMAX(MINIMAX_CALL(MINIMAX_PARAMETER("depth", "3"))
+                 MINIMAX_CALL(MINIMAX_PARAMETER("depth", "4")))},
+    {"<｜tool▁call▁begin｜>' + tool['type']", DEEPSEEK(DEEPSEEK_V3("{\"depth\": 3}")),
+     DEEPSEEK(DEEPSEEK_V3("{\"depth\": null}")),
+     DEEPSEEK(DEEPSEEK_V3("{\"depth\": 3}") "\n" DEEPSEEK_V3("{\"depth\": 3}"))},
+    {"<｜tool▁calls▁begin｜>", DEEPSEEK(DEEPSEEK_V31("{\"depth\": 3}")),
+     DEEPSEEK(DEEPSEEK_V31("{\"depth\": []}")),
+     DEEPSEEK(DEEPSEEK_V31("{\"depth\": 3}") DEEPSEEK_V31("{\"depth\": 3}"))},
+    {"<|tool_calls_section_begin|>", KIMI("{\"depth\": 3}"), KIMI("{}"), NULL},
+    {"<|tool_calls_section_begin|>", KIMI_NUMBER("12", "{\"depth\": 3}"),
+     KIMI_NUMBER("00000", "{\"depth\": 3}"), NULL},
+    {"<|channel|>analysis<|message|>", HARMONY("{\"depth\": 3}"), HARMONY("{}"), NULL},
+    {"<|channel|>analysis<|message|>", HARMONY_TO("{\"depth\": 3}"), HARMONY_TO("{}"), NULL},
+    {GEMMA_MARKS,
+     GEMMA("depth:3,list:[1,{a_b:<|\"|>{\"<|\"\n|><|\"|>},<|\"|><|\"|>],mode:<|\"|>b<|\"|>,"
+           "name:<|\"|>a, \"b\" \\ <|x<|\"|>,short:<|\"|>{,}<|\"|>"),
+     GEMMA("depth:3,mode:<|\"|>c<|\"|>"), GEMMA("depth:3") GEMMA("depth:4")},
+    {GEMMA_MARKS, GEMMA("depth:3"), GEMMA("depth:<|\"|>3<|\"|>"), NULL},
+    {MIMO_MARKS, CODER(MIMO_PARAMETER("depth", "3") MIMO_PARAMETER("name", "\nx\n")),
+     CODER(CODER_PARAMETER("depth", "3")),
+     CODER(MIMO_PARAMETER("depth", "3")) "\n" CODER(MIMO_PARAMETER("depth", "4"))},
+    {"HYTK = ':opensource'",
+     HY3(HY3_CALL(HY3_ARGUMENT("depth", "3") HY3_ARGUMENT("name", "<</arg_value x"))),
+     HY3(HY3_CALL(HY3_ARGUMENT("depth", "x"))),
+     HY3(HY3_CALL(HY3_ARGUMENT("depth", "3")) HY3_CALL(HY3_ARGUMENT("depth", "4")))},
+    {COHERE_MARKS, COHERE(COHERE_CALL("0", "{\"depth\": 3}")), COHERE(COHERE_CALL("0", "{}")),
+     COHERE(COHERE_CALL("0", "{\"depth\": 3}") ",\n    " COHERE_CALL("1", "{\"depth\": 4}"))},
+    {COHERE_MARKS, COHERE(COHERE_CALL("17", "{\"depth\": 3}")),
+     COHERE(COHERE_CALL("call", "{\"depth\": 3}")), NULL},
+    {"[/THINK][ARGS]", MISTRAL("{\"depth\": 3}"), MISTRAL("{}"),
+     MISTRAL("{\"depth\": 3}") MISTRAL("{\"depth\": 4}")},
+    {"[CALL_ID][ARGS]", SMALL("abc123XYZ", "{\"depth\": 3}"), SMALL("abc12", "{\"depth\": 3}"),
+     SMALL("abc123XYZ", "{\"depth\": 3}") SMALL("abc123XYA", "{\"depth\": 4}")},
+    {"[TOOL_CALLS]", "[TOOL_CALLS][" NEMO_CALL("{\"depth\": 3}") "]",
+     "[TOOL_CALLS][" NEMO_CALL("{}") "]",
+     "[TOOL_CALLS][" NEMO_CALL("{\"depth\": 3}") ", " NEMO_CALL("{\"depth\": 4}") "]"},
+};
+
+#endif
