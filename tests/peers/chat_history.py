@@ -4,7 +4,7 @@
 empty, a last message of the assistant) through real chat templates (DIR/*.jinja), by PROGRAM (peer_history) and by jinja2.
 
 Templates take calls in several shapes: the text must be that of jinja2 for one of them, and have the call if it has it in
-any. A continued message: the text of transformers' apply_chat_template(continue_final_message=True)."""
+any. The same for reasoning, a member of the message or a part of its content. A continued message: the text of transformers' apply_chat_template(continue_final_message=True)."""
 import calendar
 import glob
 import json
@@ -54,6 +54,22 @@ def judge_call(template, content, tools, got):
     return "equal" if has_call(got) or not any(w and has_call(w) for w in ways) else "the call is left out"
 
 
+def reasoned(content):
+    thought = {"reasoning_content": "two and two"}
+    return [USER, {"role": "assistant", "content": content, **thought}, dict(USER, content="Sure?")]
+
+
+def judge_reasoned(template, got):
+    ways = [render(template, reasoned(c), None, True) for c in
+            ("It is 4.", [{"type": "thinking", "thinking": "two and two"}, {"type": "text", "text": "It is 4."}])]
+    if got is None:
+        return "rejected" if not any(ways) else "an error, where jinja2 has a text"
+    has = [w and "two and two" in w and "'two and two'" not in w and '"two and two"' not in w for w in ways]
+    if got not in ways:
+        return "another text"
+    return "equal" if not any(has) or has[ways.index(got)] else "the reasoning is left out"
+
+
 def judge_continued(template, messages, got):
     marked = messages[:-1] + [dict(messages[-1], content=messages[-1]["content"] + TAG)]
     text = render(template, marked, None, False)
@@ -74,6 +90,7 @@ def main():
         for content in (None, "", "Let me look."):
             cases.append((path, content, {"template": text, "messages": called(content, TEXT), "now": now,
                                           "tools": [chat_templates.WEATHER]}))
+        cases.append((path, None, {"template": text, "messages": reasoned("It is 4."), "now": now}))
         for answer in ("It is", "It is "):
             cases.append((path, None, {"template": text, "now": now, "continues": True,
                                        "messages": [USER, {"role": "assistant", "content": answer}]}))
@@ -88,7 +105,8 @@ def main():
         except chat_templates.jinja2.TemplateError:
             continue
         verdict = (judge_continued(template, case["messages"], got.get("text")) if case.get("continues")
-                   else judge_call(template, content, case["tools"], got.get("text")))
+                   else judge_call(template, content, case["tools"], got.get("text")) if case.get("tools")
+                   else judge_reasoned(template, got.get("text")))
         counts[verdict] = counts.get(verdict, 0) + 1
         if verdict not in ("equal", "rejected"):
             wrong += 1

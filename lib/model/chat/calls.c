@@ -274,9 +274,9 @@ static struct cursor id_of(const struct answer_call *f, const json_t *id)
                : (struct cursor){NULL, NULL};
 }
 
-/* {"name": ..., "arguments": ...}; arguments in a text are taken as they are. Texts with NUL would
- * be cut, and other members would be lost: a tool would be called without its arguments if their
- * name is wrong. */
+/* {"name": ..., "arguments": ...}; arguments in a text are taken as they are, and null is none.
+ * Texts with NUL would be cut, and other members would be lost: a tool would be called without its
+ * arguments if their name is wrong. */
 static bool add_members(const struct answer_call *f, const json_t *call, json_t *calls)
 {
     const json_t *name = member(call, f->name_key, "name"),
@@ -288,7 +288,8 @@ static bool add_members(const struct answer_call *f, const json_t *call, json_t 
         return false;
     if (!json_is_string(arguments))
         return add_call(calls, json_string_value(name), json_string_length(name), &own,
-                        arguments ? json_incref(arguments) : json_object());
+                        json_is_null(arguments) || !arguments ? json_object()
+                                                              : json_incref(arguments));
     return json_text_is_plain(arguments) &&
            json_array_append_new(calls, json_pack("{s:O, s:O, s:s*}", "name", name, "arguments",
                                                   arguments, "id", own.at)) == 0;

@@ -226,6 +226,27 @@ static int mark_end(json_t *message, struct error *error)
     return json_object_set_new(message, "content", marked) == 0 ? 0 : no_memory(error);
 }
 
+/* The content becomes a list: the reasoning, then the text, if there is any. */
+static int put_thoughts(json_t *message, struct error *error)
+{
+    const json_t *thoughts = json_object_get(message, "reasoning_content"),
+                 *content = json_object_get(message, "content");
+    if (json_string_length(thoughts) == 0 ||
+        !json_text_is(json_object_get(message, "role"), "assistant"))
+        return 0;
+    json_t *parts = json_pack("[{s:s, s:O}]", "type", "thinking", "thinking", thoughts);
+    json_t *text = json_string_length(content) > 0
+                       ? json_pack("{s:s, s:O}", "type", "text", "text", content)
+                       : NULL;
+    bool good =
+        parts &&
+        (json_string_length(content) == 0 || (text && json_array_append(parts, text) == 0)) &&
+        json_object_set(message, "content", parts) == 0;
+    json_decref(parts);
+    json_decref(text);
+    return good ? 0 : no_memory(error);
+}
+
 json_t *chat_messages(const json_t *messages, bool continues, const struct chat_shape *shape,
                       enum chat_family family, struct error *error)
 {
@@ -243,6 +264,8 @@ json_t *chat_messages(const json_t *messages, bool continues, const struct chat_
             rc = no_memory(error);
         if (rc == 0 && continues && i == n - 1)
             rc = mark_end(message, error);
+        if (rc == 0 && shape->thinking_parts)
+            rc = put_thoughts(message, error);
         json_decref(message);
         if (rc != 0) {
             json_decref(out);

@@ -11,13 +11,17 @@
 #define OUTPUT_BYTES ((size_t)256 << 10)
 #define ARGUMENT     "tried_argument"
 #define VALUE        "tried_value"
+#define THOUGHT      "tried_thought"
 
-static const char conversation[] =
+static const char called[] =
     "[{\"role\":\"user\",\"content\":\"Look.\"},"
     "{\"role\":\"assistant\",\"content\":null,\"tool_calls\":[{\"id\":\"call00001\",\"type\":"
     "\"function\",\"function\":{\"name\":\"look\",\"arguments\":{\"" ARGUMENT "\":\"" VALUE
     "\"}}}]},"
     "{\"role\":\"tool\",\"tool_call_id\":\"call00001\",\"name\":\"look\",\"content\":\"here\"}]";
+static const char thoughtful[] =
+    "[{\"role\":\"user\",\"content\":\"Look.\"},{\"role\":\"assistant\",\"content\":\"Here.\","
+    "\"reasoning_content\":\"" THOUGHT "\"}]";
 static const char tools[] =
     "[{\"type\":\"function\",\"function\":{\"name\":\"look\",\"description\":\"Looks.\","
     "\"parameters\":{\"type\":\"object\",\"properties\":{},\"required\":[]}}}]";
@@ -30,8 +34,16 @@ static bool well_written(const char *text)
            !strstr(text, "\\\"" ARGUMENT) && !strstr(text, "None");
 }
 
+/* The thoughts are there, not as a list is printed. */
+static bool has_thoughts(const char *text)
+{
+    return strstr(text, THOUGHT) && !strstr(text, "'" THOUGHT "'") &&
+           !strstr(text, "\"" THOUGHT "\"");
+}
+
 static bool takes(const struct jinja_template *program, const struct model_chat *model,
-                  const struct chat_shape *shape)
+                  const struct chat_shape *shape, const char *conversation,
+                  bool (*good_text)(const char *text))
 {
     struct error error;
     struct jinja_output out = {0};
@@ -46,7 +58,7 @@ static bool takes(const struct jinja_template *program, const struct model_chat 
     bounds.memory_bytes = MEMORY_BYTES;
     bounds.output_bytes = OUTPUT_BYTES;
     bool good = all && own && jinja_render(program, &input, &bounds, &out, &error) == 0 &&
-                well_written(out.text);
+                good_text(out.text);
     jinja_output_free(&out);
     json_decref(given);
     json_decref(all);
@@ -54,8 +66,8 @@ static bool takes(const struct jinja_template *program, const struct model_chat 
     return good;
 }
 
-struct chat_shape chat_shape_of(const struct jinja_template *program,
-                                const struct model_chat *model)
+static struct chat_shape shape_of_calls(const struct jinja_template *program,
+                                        const struct model_chat *model)
 {
     static const struct chat_shape shapes[] = {
         {.null_content = true, .text_arguments = false},
@@ -64,11 +76,24 @@ struct chat_shape chat_shape_of(const struct jinja_template *program,
         {.null_content = false, .text_arguments = true},
     };
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
-        if (takes(program, model, &shapes[i])) {
+        if (takes(program, model, &shapes[i], called, well_written)) {
             struct chat_shape found = shapes[i], other = shapes[i];
             other.null_content = false;
-            found.empty_is_null = found.null_content && !takes(program, model, &other);
+            found.empty_is_null =
+                found.null_content && !takes(program, model, &other, called, well_written);
             return found;
         }
     return (struct chat_shape){.null_content = false, .text_arguments = false};
+}
+
+/* Most templates take reasoning as a member of the message. */
+struct chat_shape chat_shape_of(const struct jinja_template *program,
+                                const struct model_chat *model)
+{
+    struct chat_shape shape = shape_of_calls(program, model), parts = shape;
+    parts.thinking_parts = true;
+    return !takes(program, model, &shape, thoughtful, has_thoughts) &&
+                   takes(program, model, &parts, thoughtful, has_thoughts)
+               ? parts
+               : shape;
 }

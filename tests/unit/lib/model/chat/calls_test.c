@@ -289,6 +289,7 @@ static const struct {
     {JSON,
      "<think>a<tool_call>{\"name\":\"f\"}</tool_call>\n<tool_call>{\"name\":\"g\"}</tool_call>",
      "|R:a|f({})|g({})", false},
+    {JSON, "<tool_call>{\"name\":\"f\",\"arguments\":null}</tool_call>", "|f({})", false},
     /* What is neither name nor arguments would be lost. */
     {JSON, "<tool_call>{\"name\":\"f\",\"argument\":{\"a\":1}}</tool_call>",
      "|C:<tool_call>{\"name\":\"f\",\"argument\":{\"a\":1}}</tool_call>", false},

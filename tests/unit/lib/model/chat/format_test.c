@@ -75,6 +75,41 @@ END_TEST
 #define EACH   "{% for c in m.tool_calls %}{{ c.function.name }} "
 #define OF(m_) "{% for m in messages %}" m_ "{% endfor %}"
 
+/* Reasoning as a member, as a part of the content, or not at all. */
+START_TEST(shapes_of_reasoning)
+{
+#define OF_ALL(body) "{% for m in messages %}" body "{% endfor %}"
+#define PARTS                                                                                      \
+    "{% if m.content is string %}{{ m.content }}{% else %}{% for p in m.content %}{% if p.type "   \
+    "== "                                                                                          \
+    "'text' %}{{ p.text }}{% elif p.type == 'thinking' %}[{{ p.thinking }}]{% endif %}{% endfor "  \
+    "%}"                                                                                           \
+    "{% endif %}"
+    static const struct {
+        const char *chat_template, *expected;
+    } rows[] = {
+        {OF_ALL(PARTS "|"), "a|[t]b|[u]|c|"},
+        {OF_ALL("({{ m.reasoning_content }})" PARTS "|"), "()a|(t)b|(u)|()c|"},
+        {OF_ALL("{{ m.content }}|"), "a|b||c|"},
+        {OF_ALL("{{ m.content | tojson }}|"), "\"a\"|\"b\"|\"\"|\"c\"|"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct fixture f;
+        int rc =
+            render(&f, rows[i].chat_template, 0,
+                   "[{\"role\":\"user\",\"content\":\"a\",\"reasoning_content\":\"\"},{\"role\":"
+                   "\"assistant\",\"content\":\"b\",\"reasoning_content\":\"t\"},{\"role\":"
+                   "\"assistant\",\"content\":\"\",\"reasoning_content\":\"u\"},{\"role\":\"user\","
+                   "\"content\":\"c\"}]",
+                   NULL, NULL);
+        ck_assert_msg(rc == 0, "%s", f.error.text);
+        ck_assert_msg(strcmp(f.prompt.text, rows[i].expected) == 0, "row %zu: '%s'", i,
+                      f.prompt.text);
+        chat_prompt_free(&f.prompt);
+    }
+}
+END_TEST
+
 /* Templates take messages with calls in four shapes; a client writes one. */
 START_TEST(shapes_of_calls)
 {
@@ -444,6 +479,7 @@ int main(void)
     TCase *tc = tcase_create("chat_format");
     tcase_set_timeout(tc, 60);
     tcase_add_test(tc, conversations);
+    tcase_add_test(tc, shapes_of_reasoning);
     tcase_add_test(tc, shapes_of_calls);
     tcase_add_test(tc, a_client_replaces_no_variable_of_the_model);
     tcase_add_test(tc, no_message_writes_a_control_token);
