@@ -92,6 +92,36 @@ FAMILIES = {
                 ["<tool_call>", "</tool_call>"], "<|end_of_text|>", "<|end_of_text|>", False,
                 turns("<|start_of_role|>ROLE<|end_of_role|>", "<|end_of_text|>\n", "<|start_of_role|>assistant<|end_of_role|>"),
                 ["ibm-granite-granite-4.0", "ibm-granite-granite-3.3-2B-Instruct"]),
+    "cohere2moe": ("cohere2moe", ["<PAD>", "<BOS_TOKEN>", "<|START_OF_TURN_TOKEN|>", "<|END_OF_TURN_TOKEN|>", "<|USER_TOKEN|>",
+                                  "<|CHATBOT_TOKEN|>", "<|SYSTEM_TOKEN|>", "<|START_THINKING|>", "<|END_THINKING|>",
+                                  "<|START_TEXT|>", "<|END_TEXT|>", "<|START_ACTION|>", "<|END_ACTION|>", "<|START_TOOL_RESULT|>",
+                                  "<|END_TOOL_RESULT|>"], [], "<BOS_TOKEN>", "<|END_OF_TURN_TOKEN|>", True,
+                   named("<|START_OF_TURN_TOKEN|><|SYSTEM_TOKEN|><|START_TEXT|>", "<|START_OF_TURN_TOKEN|><|USER_TOKEN|><|START_TEXT|>",
+                         "<|START_OF_TURN_TOKEN|><|CHATBOT_TOKEN|><|START_TEXT|>", ("<|END_TEXT|><|END_OF_TURN_TOKEN|>",) * 3,
+                         "<|START_OF_TURN_TOKEN|><|CHATBOT_TOKEN|><|START_THINKING|>", "{{ bos_token }}"), ["Cohere2MoE"]),
+    "laguna": ("laguna", ["\u3008|EOS|\u3009", "</assistant>"], ["<think>", "</think>", "<tool_call>", "</tool_call>", "<assistant>"],
+               "\u3008|EOS|\u3009", "</assistant>", False,
+               "\u3008|EOS|\u3009" + turns("<ROLE>\n", "</assistant>\n", "<assistant>\n</think>"),
+               ["poolside-Laguna-XS.2", "poolside-Laguna-XS-2.1", "poolside-Laguna-S-2.1"]),
+    "hy3": ("hunyuan", [f"<\uff5chy_{x}:opensource\uff5c>" for x in ("begin_of_sentence", "eos", "User", "Assistant", "pad")] +
+            ["<\uff5creasoning_mode:opensource\uff5c>"] +
+            [f"<{x}:opensource>" for x in ("think", "/think", "tool_calls", "/tool_calls", "tool_call", "/tool_call", "tool_sep",
+                                           "tool_responses", "/tool_responses", "tool_response", "/tool_response")], [],
+            "<\uff5chy_begin_of_sentence:opensource\uff5c>", "<\uff5chy_eos:opensource\uff5c>", False,
+            named("", "<\uff5chy_User:opensource\uff5c>", "<\uff5chy_Assistant:opensource\uff5c><think:opensource></think:opensource>",
+                  ("", "", "<\uff5chy_eos:opensource\uff5c>"), "<\uff5chy_Assistant:opensource\uff5c><think:opensource>",
+                  "{{ bos_token }}"), ["tencent-Hy3"]),
+    "exaone-moe": ("exaone-moe", ["[PAD]", "<|endofturn|>", "<|system|>", "<|user|>", "<|assistant|>", "<|tool|>", "<|tool_declare|>"],
+                   ["<think>", "</think>", "<tool_call>", "</tool_call>", "<tool_result>", "</tool_result>"],
+                   None, "<|endofturn|>", False, turns("<|ROLE|>\n", "<|endofturn|>\n", "<|assistant|>\n<think>\n"), []),
+    "afmoe": ("afmoe", ["<|begin_of_text|>", "<|im_start|>", "<|im_end|>"], ["<think>", "</think>", "<tool_call>", "</tool_call>"],
+              "<|begin_of_text|>", "<|im_end|>", True, "{{ bos_token }}" + IM, []),
+    "step": ("deepseek-v3", ["<\uff5cbegin\u2581of\u2581sentence\uff5c>", "<|im_start|>", "<|im_end|>"],
+             ["<think>", "</think>", "<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>"],
+             "<\uff5cbegin\u2581of\u2581sentence\uff5c>", "<|im_end|>", True, "{{ bos_token }}" + IM, ["StepFun3.5-Flash"]),
+    "nemotron": ("pixtral", ["<unk>", "<s>", "</s>", "<|im_start|>", "<|im_end|>"],
+                 ["<think>", "</think>", "<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>"],
+                 None, "<|im_end|>", False, IM, ["NVIDIA-Nemotron-3-Nano-30B-A3B-BF16"]),
     # the tokenizer adds BOS, the template writes none
     "added": ("llama-bpe", ["<|begin_of_text|>", "<|im_start|>", "<|im_end|>"], [], "<|begin_of_text|>", "<|im_end|>", True, IM, []),
     # SentencePiece, from files that tokenizer_vectors.py wrote
@@ -103,8 +133,11 @@ FAMILIES = {
 }
 RULES = {"qwen2": expressions.ONE_DIGIT, "lfm2": expressions.THREE_DIGITS, "llama-bpe": expressions.THREE_DIGITS,
          "gpt-4o": expressions.GPT4O, "deepseek-v3": expressions.DEEPSEEK_V3, "glm4": expressions.THREE_DIGITS,
+         "pixtral": expressions.THREE_DIGITS, "hunyuan": expressions.ONE_DIGIT, "exaone-moe": expressions.EXAONE,
+         "laguna": [r"[^\n]+|[\n]+"] + expressions.ONE_DIGIT, "cohere2moe": [r"\d{1,3}(?=(?:\d{3})*\b)"] + expressions.GPT4O,
+         "afmoe": [*expressions.AFMOE_DIGITS, expressions.AFMOE_SCRIPTS, expressions.DEEPSEEK_V3[2]],
          "minimax-m2": expressions.GPT4O, "tekken": expressions.TEKKEN, "refact": [r"\p{N}"] + expressions.GPT2}
-IGNORE_MERGES = {"llama-bpe", "glm4", "lfm2", "tekken"}
+IGNORE_MERGES = {"llama-bpe", "glm4", "lfm2", "tekken", "pixtral", "hunyuan"}
 
 TOOLS = [{"type": "function", "function": {"name": "get_weather", "description": "The weather \u2013 of a city",
                                            "parameters": {"type": "object", "properties": {"city": {"type": "string"}}}}}]
