@@ -8,6 +8,8 @@
 namespace
 {
 BOTH double power_of_two(int64_t n);
+BOTH double series_exp(double x, double n);
+BOTH double series_log(double m, double n);
 #define MAYBE __host__ __device__ __attribute__((unused))
 MAYBE double exact_exp(double x);
 MAYBE double exact_log(double x);

@@ -7,15 +7,15 @@
 #include <stdint.h>
 #include <string.h>
 
-/* ln 2 and pi / 2 as sums of a few numbers; all but the last have at most 33 bits. */
-#define LN2_HIGH      0x1.62e42fefp-1
-#define LN2_LOW       0x1.473de6af278edp-34
-#define LOG2_E        0x1.71547652b82fep0
+#define EXACT_REAL         double
+#define EXACT_SERIES(name) series_##name
+#include "lib/exact/series.h"
+
+/* pi / 2 as a sum of a few numbers; all but the last have at most 33 bits. */
 #define HALF_PI_HIGH  0x1.921fb544p0
 #define HALF_PI_MID   0x1.0b4611a6p-34
 #define HALF_PI_LOW   0x1.3198a2e037073p-69
 #define TWO_OVER_PI   0x1.45f306dc9c883p-1
-#define ROUND_BY      0x1.8p52 /* the last bit of the sum is worth 1 */
 #define EXP_OVERFLOW  710.0
 #define EXP_UNDERFLOW (-746.0)
 
@@ -33,14 +33,8 @@ double exact_exp(double x)
         return x != x ? x : 0.0;
     if (x > EXP_OVERFLOW)
         return INFINITY;
-    double n = (x * LOG2_E + ROUND_BY) - ROUND_BY;
-    double r = (x - n * LN2_HIGH) - n * LN2_LOW;
-    double r2 = r * r, r4 = r2 * r2, r8 = r4 * r4;
-    double a = (1.0 / 2 + r * (1.0 / 6)) + r2 * (1.0 / 24 + r * (1.0 / 120));
-    double b = (1.0 / 720 + r * (1.0 / 5040)) + r2 * (1.0 / 40320 + r * (1.0 / 362880));
-    double c =
-        (1.0 / 3628800 + r * (1.0 / 39916800)) + r2 * (1.0 / 479001600 + r * (1.0 / 6227020800.0));
-    double e = 1.0 + (r + r2 * (a + r4 * b + r8 * c));
+    double n = (x * EXACT_LOG2_E + EXACT_ROUND_BY) - EXACT_ROUND_BY;
+    double e = series_exp(x, n);
     /* two factors: 2^n alone may exceed the range of the exponent */
     int64_t all = (int64_t)n, half = all / 2;
     return e * power_of_two(half) * power_of_two(all - half);
@@ -63,15 +57,11 @@ double exact_log(double x)
     bits = (bits & 0x000fffffffffffffu) | 0x3ff0000000000000u;
     double m;
     memcpy(&m, &bits, sizeof m);
-    if (m > 0x1.6a09e667f3bcdp0) { /* sqrt 2: m is in [sqrt(1/2), sqrt 2] */
+    if (m > EXACT_SQRT_2) { /* then m is in [sqrt(1/2), sqrt 2] */
         m *= 0.5;
         e++;
     }
-    double s = (m - 1.0) / (m + 1.0), z = s * s, p = 1.0 / 23;
-    for (int i = 21; i >= 3; i -= 2)
-        p = p * z + 1.0 / i;
-    double n = (double)e;
-    return n * LN2_HIGH + (2.0 * s + (2.0 * s * (z * p) + n * LN2_LOW));
+    return series_log(m, (double)e);
 }
 
 double exact_softplus(double x)
@@ -81,7 +71,7 @@ double exact_softplus(double x)
 
 void exact_sin_cos(double x, double *sine, double *cosine)
 {
-    double n = (x * TWO_OVER_PI + ROUND_BY) - ROUND_BY;
+    double n = (x * TWO_OVER_PI + EXACT_ROUND_BY) - EXACT_ROUND_BY;
     double r = ((x - n * HALF_PI_HIGH) - n * HALF_PI_MID) - n * HALF_PI_LOW;
     double z = r * r, s = 1.0, c = 1.0;
     for (int i = 16; i >= 2; i -= 2) { /* nested: 1 - z/(2*3) * (1 - z/(4*5) * (...)) */

@@ -7,6 +7,7 @@
 
 #include "lib/device/host/internal.h"
 #include "lib/exact/elementary.h"
+#include "lib/kernels/decays.h"
 
 #define BLOCK       256 /* channels of a step */
 #define ALIVE_STEPS 64  /* tokens between two reports of progress */
@@ -160,12 +161,10 @@ static void channels_of(struct head_group *g, uint32_t row, uint32_t v_head, str
     const float *in = projected_row(g->a, row), *b = in + l->rates_at + v_head;
     const float *a = in + l->channels_at + (size_t)v_head * l->key_size;
     const float *bias = device_floats(g->a->dt) + (size_t)v_head * l->key_size;
-    double bound = (double)l->rule.bound, rate = fabs((double)device_floats(g->a->decay)[v_head]);
-    for (uint32_t i = 0; i < l->key_size; i++) {
-        double biased = (double)(a[i] + bias[i]);
-        g->decay[i] = (float)exact_exp(bound < 0 ? bound * sigmoid_of(rate * biased)
-                                                 : -rate * softplus_of(biased));
-    }
+    kernel_decay(g->h->kernels->isa,
+                 &(struct kernel_decays){a, bias, l->key_size,
+                                         fabs((double)device_floats(g->a->decay)[v_head]),
+                                         (double)l->rule.bound, g->decay});
     host_note(g->h, b, 1); /* of infinities, rates and decays are numbers */
     host_note(g->h, a, l->key_size);
     d->rate = (float)sigmoid_of((double)*b);

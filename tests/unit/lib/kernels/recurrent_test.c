@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Kernels of layers with a recurrent state: against double precision, and the bits of the portable
  * ones. */
+#include "lib/exact/elementary.h"
+#include "lib/kernels/decays.h"
 #include "lib/kernels/internal.h"
 #include "tests/unit/lib/kernels/kernel_test.h"
 
@@ -160,6 +162,62 @@ START_TEST(delta_matches_double)
 }
 END_TEST
 
+static double decay_of(double x, double rate, double bound)
+{
+    return exp(bound < 0 ? bound * sigmoid(rate * x) : -rate * (x > 20 ? x : log1p(exp(x))));
+}
+
+/* The same with the exact functions. */
+static float exact_decay(double x, double rate, double bound)
+{
+    double softplus = x > 20 ? x : exact_log(1 + exact_exp(x));
+    return (float)exact_exp(bound < 0 ? bound * (1 / (1 + exact_exp(-(rate * x))))
+                                      : -rate * softplus);
+}
+
+static void check_decays(enum kernel_isa isa, const float *a, const float *bias, uint32_t n,
+                         double rate, double bound)
+{
+    float y[201];
+    y[n] = 42;
+    kernel_decay(isa, &(struct kernel_decays){a, bias, n, rate, bound, y});
+    for (uint32_t i = 0; i < n; i++) {
+        double x = (double)(a[i] + bias[i]);
+        float want = exact_decay(x, rate, bound);
+        ck_assert_msg(memcmp(y + i, &want, sizeof *y) == 0 || (isnan(y[i]) && isnan(want)),
+                      "%a, rate %g, bound %g: %a, not %a", x, rate, bound, (double)y[i],
+                      (double)want);
+        if (isfinite(a[i]))
+            ck_assert_msg(near((double)y[i], decay_of(x, rate, bound), 1),
+                          "%a, rate %g, bound %g: %a", x, rate, bound, (double)y[i]);
+    }
+    ck_assert_float_eq(y[n], 42);
+}
+
+START_TEST(decays_match_double)
+{
+    static const float special[] = {0.0f,   -0.0f,  20,       20.0001f,  -20,   88.8f,
+                                    -104,   709,    -7e2f,    1e4f,      -1e4f, 3e38f,
+                                    -3e38f, 1e-40f, INFINITY, -INFINITY, NAN};
+    static const double rates[] = {0, 1e-3, 0.7, 2.5, 16, 1e5}, bounds[] = {0, -1e-3, -5, -100};
+    float a[200], bias[200];
+    test_seed(64);
+    for (size_t l = 0; l < ARRAY_LEN(lengths); l++)
+        for (size_t r = 0; r < ARRAY_LEN(rates) * ARRAY_LEN(bounds); r++) {
+            for (uint32_t i = 0; i < lengths[l]; i++) {
+                a[i] = test_uniform() * 40;
+                bias[i] = test_uniform();
+                if (i + lengths[l] % 32 < ARRAY_LEN(special)) {
+                    a[i] = special[i + lengths[l] % 32];
+                    bias[i] = 0;
+                }
+            }
+            check_decays((enum kernel_isa)_i, a, bias, lengths[l], rates[r % ARRAY_LEN(rates)],
+                         bounds[r / ARRAY_LEN(rates)]);
+        }
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("kernels.recurrent");
@@ -167,6 +225,7 @@ int main(void)
     test_add_isa(tcase, conv_matches_double);
     test_add_isa(tcase, gates_match_double);
     test_add_isa(tcase, delta_matches_double);
+    test_add_isa(tcase, decays_match_double);
     suite_add_tcase(suite, tcase);
     return test_run(suite);
 }
