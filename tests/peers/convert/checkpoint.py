@@ -104,15 +104,17 @@ class Limited(torch.nn.Module):
         return torch.nn.functional.silu(x).clamp(max=self.limit)
 
 
-def limit_networks(model, limits):
-    for layer, limit in zip(model.model.layers, limits):
+def limit_networks(model, experts_limits, shared_limits):
+    """A limit per layer; 0 or None: none."""
+    for layer, limit, shared_limit in zip(model.model.layers, experts_limits, shared_limits):
         if not hasattr(layer.mlp, "experts"):
             continue
+        limit, shared_limit = limit or math.inf, shared_limit or math.inf
         shared, experts = layer.mlp.shared_experts, layer.mlp.experts
-        shared.act_fn = Limited(limit)
-        shared.up_proj.register_forward_hook(lambda module, args, out, limit=limit: out.clamp(-limit, limit))
+        shared.act_fn = Limited(shared_limit)
+        shared.up_proj.register_forward_hook(lambda module, args, out, limit=shared_limit: out.clamp(-limit, limit))
 
-        def run(x, chosen, weights, experts=experts, act=shared.act_fn, limit=limit):
+        def run(x, chosen, weights, experts=experts, act=Limited(limit), limit=limit):
             y = torch.zeros_like(x)
             for t, e in ((t, e) for t in range(len(x)) for e in range(chosen.shape[1])):
                 gate, up = torch.nn.functional.linear(x[t], experts.gate_up_proj[chosen[t, e]]).chunk(2, -1)
@@ -205,10 +207,8 @@ def with_transformers(case, directory, vocabularies, seed):
         vectors.round_cache(model.model)
         return lambda ids: hf_directory.losses_of(model, ids)
     model.save_pretrained(directory)
-    limit_networks(model, special.get("LIMITS", ()))
+    limit_networks(model, *special.get("LIMITS", ((), ())))
     rewrite_config(directory, special.get("SAVE", {}))
-    if special.get("NAMES"):
-        rename(directory, special["NAMES"])
     if special.get("TURNED"):
         hf_directory.turn_experts(directory)
     if special.get("JOINED"):
@@ -217,6 +217,8 @@ def with_transformers(case, directory, vocabularies, seed):
         add_nemotron_drafting(directory)
     elif special.get("MTP"):
         add_drafting(directory, special["MTP"], settings["num_hidden_layers"])
+    if special.get("NAMES"):
+        rename(directory, special["NAMES"])
     vectors.round_cache(model)
     return lambda ids: hf_directory.losses_of(model, ids)
 

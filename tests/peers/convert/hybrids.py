@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Architectures with recurrent layers beside attention; models.py has the others."""
-from parts import rope, plain, mla
+from parts import ORIGINAL, mla, plain, rope
 
 
 def granitehybrid(s):
@@ -61,14 +61,20 @@ def kimi_linear(s):
                  topk_group=1, first_k_dense_replace=1, q_lora_rank=None, DROP=("rope_parameters",),
                  NAMES=((r"block_sparse_moe\.((gate|up|down)_proj)", r"mlp.\1"),), **{**mla(s), **kinds(2)})
     base["num_key_value_heads"] = s.heads
+    saved = base["SAVE"]
     return "KimiLinearConfig", base, {
         "first_full": kinds(1), "taps": kinds(2, short_conv_kernel_size=3), "two_shared": dict(num_shared_experts=2),
-        "all_experts": dict(first_k_dense_replace=0), "no_norm_topk": dict(moe_renormalize=False)}
+        "all_experts": dict(first_k_dense_replace=0, SAVE={**saved, "first_k_dense_replace": 0}),
+        "no_norm_topk": dict(moe_renormalize=False),
+        "wide_state": kinds(2, head_dim=2 * s.state), "no_scale": dict(routed_scaling_factor=1.0),
+        "epsilon": dict(rms_norm_eps=1e-3), "recurrent": kinds(), "full": kinds(*range(1, s.layers + 1)),
+        "groups": dict(num_expert_group=2, topk_group=1), "q_rank": dict(q_lora_rank=s.rank),
+        "attention_bias": dict(attention_bias=True)}
 
 
 def bailingmoe3(s):
     """As published; the package's names of some fields are others."""
-    published = dict(architectures=["BailingMoeV3ForCausalLM"], model_type="bailing_published", head_dim=s.state,
+    published = dict(architectures=["BailingMoeV3ForCausalLM"], head_dim=s.state,
                      num_experts_per_tok=2, n_group=2, topk_group=1, norm_topk_prob=True, score_function="sigmoid",
                      no_kda_lora=True, kda_safe_gate=True,
                      gated_attention_proj_granularity_type="head_wise", moe_shared_expert_intermediate_size=s.inner,
@@ -76,11 +82,29 @@ def bailingmoe3(s):
     base = plain(s, head_dim=s.state, num_experts=s.experts, num_experts_per_token=2, moe_intermediate_size=s.inner,
                  intermediate_size=s.dense, num_shared_experts=1, routed_scaling_factor=2.5, num_expert_group=2,
                  topk_group=1, first_k_dense_replace=1, q_lora_rank=s.rank, layer_group_size=s.layers, rms_norm_eps=1e-6,
-                 num_nextn_predict_layers=0, rope_theta=6e6, rope_parameters=rope(theta=6e6), SAVE=published)
+                 num_nextn_predict_layers=0, rope_theta=6e6, rope_parameters=rope(theta=6e6), SAVE=published,
+                 FLAGS=["--plain-config"], NAMES=((r"shared_head\.norm", "final_layernorm"),))
     base.update(mla(s))
-    limits = [0.5] * s.layers
+
+    def saved(settings, **fields):
+        return dict(settings, SAVE={**published, **fields})
+
+    def limits(experts, shared):
+        return dict(LIMITS=(experts, shared), SAVE={**published, "expert_swiglu_limit_list": experts,
+                                                    "share_expert_swiglu_limit_list": shared})
+
+    every, mtp = [0.5] * s.layers, dict(num_nextn_predict_layers=1)
+    apart = limits([0.0, 0.35, 0.5][:s.layers], [0.0, 0.6, None][:s.layers])
     return "BailingHybridConfig", base, {
-        "no_q_rank": dict(q_lora_rank=None), "taps": dict(short_conv_kernel_size=3), "mtp": dict(
-            MTP="layers", SAVE={**published, "num_nextn_predict_layers": 1}),
-        "limits": dict(LIMITS=limits, SAVE={**published, "expert_swiglu_limit_list": limits,
-                                            "share_expert_swiglu_limit_list": [0.0] + limits[1:]})}
+        "no_q_rank": dict(q_lora_rank=None), "taps": dict(short_conv_kernel_size=3),
+        "mtp": saved(dict(MTP="layers"), **mtp), "limits": limits(every, [0.0] + every[1:]), "limits_apart": apart,
+        "flash": dict(apart, q_lora_rank=None, MTP="layers", SAVE={**apart["SAVE"], **mtp}),
+        "bound": dict(kda_lower_bound=-2.0), "wide_state": saved(dict(head_dim=2 * s.state), head_dim=2 * s.state),
+        "groups_of_two": dict(num_hidden_layers=4, layer_group_size=2), "all_experts": dict(first_k_dense_replace=0),
+        "no_groups": saved(dict(num_expert_group=1), n_group=1),
+        "no_norm_topk": saved(dict(moe_renormalize=False), norm_topk_prob=False),
+        "no_scale": dict(routed_scaling_factor=1.0),
+        "two_shared": saved(dict(num_shared_experts=2), moe_shared_expert_intermediate_size=2 * s.inner),
+        "free": saved(dict(kda_safe_gate=False), kda_safe_gate=False),
+        "yarn": dict(rope_parameters=rope("yarn", theta=6e6, factor=8.0, original_max_position_embeddings=ORIGINAL)),
+        "attention_bias": dict(attention_bias=True)}

@@ -509,6 +509,7 @@ NOT_IN_FILE = {
 GOLDEN = {**{f"{architecture}/base": 1 for architecture in ARCHITECTURES},
           **{name: 1 for name in ("gpt-oss/yarn_factor", "gpt-oss/linear", "qwen2moe/no_bias", "mellum/window_theta",
                                   "exaone-moe/mtp", "hy_v3/mtp", "granitehybrid/groups", "nemotron_h_moe/super", "step35/mtp",
-                                  "laguna/element", "mimo2/joined", "cohere2moe/layer_norm", "bailingmoe3/limits")},
+                                  "laguna/element", "mimo2/joined", "cohere2moe/layer_norm", "bailingmoe3/limits",
+                                  "bailingmoe3/flash")},
           "glm4moe/solar_open": 2,
           "mistral4/base": 3}
