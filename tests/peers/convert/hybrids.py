@@ -67,7 +67,7 @@ def kimi_linear(s):
         "all_experts": dict(first_k_dense_replace=0, SAVE={**saved, "first_k_dense_replace": 0}),
         "no_norm_topk": dict(moe_renormalize=False),
         "wide_state": kinds(2, head_dim=2 * s.state), "no_scale": dict(routed_scaling_factor=1.0),
-        "epsilon": dict(rms_norm_eps=1e-3), "recurrent": kinds(), "full": kinds(*range(1, s.layers + 1)),
+        "epsilon": dict(rms_norm_eps=1e-3), "full": kinds(*range(1, s.layers + 1)),
         "groups": dict(num_expert_group=2, topk_group=1), "q_rank": dict(q_lora_rank=s.rank),
         "attention_bias": dict(attention_bias=True)}
 
