@@ -46,6 +46,11 @@ static const struct {
     enum dense_role role;
     size_t field; /* offset of a struct device_at in struct core_layer */
 } layer_vectors[] = {
+    {DENSE_MIXER_STREAM_NORM, offsetof(struct core_layer, mixer_site.norm)},
+    {DENSE_FFN_STREAM_NORM, offsetof(struct core_layer, ffn_site.norm)},
+    {DENSE_NGRAM_KEY_NORM, offsetof(struct core_layer, ngrams.key_norm)},
+    {DENSE_NGRAM_QUERY_NORM, offsetof(struct core_layer, ngrams.query_norm)},
+    {DENSE_NGRAM_CONV_NORM, offsetof(struct core_layer, ngrams.conv_norm)},
     {DENSE_ATTN_NORM, offsetof(struct core_layer, mixer_site.norm)},
     {DENSE_FFN_NORM, offsetof(struct core_layer, ffn_site.norm)},
     {DENSE_ATTN_NORM_BIAS, offsetof(struct core_layer, mixer_site.norm_bias)},
@@ -140,11 +145,12 @@ static struct device_at expert_bias(struct core *c, uint32_t layer, enum dense_r
 }
 
 /* Vectors of the whole model, and the matrices that are copied as vectors are. */
-static const enum dense_role model_vectors[] = {DENSE_ROPE_FREQS, DENSE_OUTPUT_NORM,
+static const enum dense_role model_vectors[] = {DENSE_ROPE_FREQS,   DENSE_OUTPUT_NORM,
                                                 DENSE_OUTPUT_SCALE, DENSE_OUTPUT_NORM_BIAS,
-                                                DENSE_OUTPUT_BIAS};
+                                                DENSE_OUTPUT_BIAS,  DENSE_OUTPUT_STREAM_NORM};
 static const enum dense_role layer_convs[] = {DENSE_DELTA_CONV, DENSE_SHORTCONV_CONV,
-                                              DENSE_KDA_Q_CONV, DENSE_KDA_K_CONV, DENSE_KDA_V_CONV};
+                                              DENSE_NGRAM_CONV, DENSE_KDA_Q_CONV,
+                                              DENSE_KDA_K_CONV, DENSE_KDA_V_CONV};
 
 /* 0: there is no such tensor. */
 static size_t floats_of(const struct core *c, uint32_t layer, enum dense_role role)
@@ -481,10 +487,12 @@ static void bind_next(struct core *c, uint64_t *vectors)
 static void bind_layer(struct core *c, uint32_t i, uint64_t *vectors)
 {
     bind_vectors(c, i, vectors);
+    core_bind_sites(c, i);
+    core_bind_ngrams(c, i, vectors);
     bind_mixer(c, i, vectors);
     if (model_layer_has_experts(c->model, i))
         bind_experts_step(c, i, vectors);
-    c->ffn_sums |= core_has(c, i, DENSE_FFN_POST_NORM);
+    c->ffn_sums |= core_has(c, i, DENSE_FFN_POST_NORM) || c->hp.streams > 1;
     c->two_ffn_parts |= c->model->layer[i].ffn == FFN_DENSE_AND_EXPERTS;
     c->early_experts |= c->model->layer[i].ffn == FFN_DENSE_THEN_EXPERTS;
     if (ffn_has_dense((enum layer_ffn)c->model->layer[i].ffn))
@@ -547,6 +555,10 @@ static void bind_output(struct core *c, uint64_t *vectors)
     c->output = core_matrix(c, globals,
                             core_has(c, globals, DENSE_OUTPUT) ? DENSE_OUTPUT : DENSE_TOKEN_EMBD);
     c->output_site.norm = dense_vector(c, globals, DENSE_OUTPUT_NORM, vectors);
+    if (c->hp.residual == RESIDUAL_GATED) {
+        c->output_site.norm = dense_vector(c, globals, DENSE_OUTPUT_STREAM_NORM, vectors);
+        core_bind_sites(c, globals);
+    }
     c->output_scale = dense_vector(c, globals, DENSE_OUTPUT_SCALE, vectors);
     c->output_site.norm_bias = dense_vector(c, globals, DENSE_OUTPUT_NORM_BIAS, vectors);
     c->output_bias = dense_vector(c, globals, DENSE_OUTPUT_BIAS, vectors);
@@ -557,13 +569,15 @@ int core_bind(struct core *c, const struct core_config *config, struct error *er
 {
     uint32_t globals = c->hp.layers;
     uint64_t vectors = 0;
-    if (check_types(c, config, error) != 0)
+    if (check_types(c, config, error) != 0 || core_check_ngrams(c, error) != 0)
         return -1;
     c->rope_factors = dense_vector(c, globals, DENSE_ROPE_FREQS, &vectors);
     for (uint32_t i = c->first; i < c->end; i++)
         bind_layer(c, i, &vectors);
     bind_next(c, &vectors);
     bind_delta_weights(c, &vectors);
+    if (core_has(c, globals, DENSE_NGRAM_TABLE))
+        c->ngram_table = core_matrix(c, globals, DENSE_NGRAM_TABLE);
     if (c->first == 0)
         c->embedding = core_matrix(c, globals, DENSE_TOKEN_EMBD);
     if (c->end == globals)

@@ -38,6 +38,8 @@ static int make_constants(struct core *c, struct error *error)
             c->device->ops->write(c->device, all[k].at, same, n * sizeof *same);
     }
     free(same);
+    float share = c->hp.streams > 1 ? 1.0f / (float)c->hp.streams : 1.0f;
+    c->device->ops->write(c->device, c->scratch.stream_share, &share, sizeof share);
     return 0;
 }
 

@@ -61,6 +61,16 @@ struct core_recurrent_weights {
 /* Where a part of a layer, or the output, reads the residual and adds to it (residual). */
 struct core_site {
     struct device_at norm, norm_bias;
+    /* RESIDUAL_GATED. stream_forms: of down and inject; up_forms: of up. */
+    struct device_matrix down, up, inject;
+    uint32_t stream_forms, up_forms;
+};
+
+/* A layer that begins with n-grams: products of their rows are keys of all streams, and a value. */
+struct core_ngrams {
+    struct device_matrix key, value;
+    struct device_at key_norm, query_norm, conv_norm, conv; /* conv: [taps][streams * hidden] */
+    uint32_t forms;                                         /* of the rows */
 };
 
 struct core_layer {
@@ -86,6 +96,7 @@ struct core_layer {
     struct core_site ffn_site;
     struct device_at ffn_post_norm;
     struct device_at layer_scale; /* factor of the rows after the layer */
+    struct core_ngrams ngrams;
 
     /* Router: logits = W_router x + logit_bias; x is multiplied with router_scale before, if there
      * is one. */
@@ -199,6 +210,17 @@ struct core_scratch {
     /* [chunk] rows of expert_width, if the model has it: inputs of the experts, and their sums. */
     struct device_rows latent, latent_sum;
 
+    /* Of several streams, [<= DEVICE_BLOCK_ROWS] but for the last two, [chunk][streams]: the norms,
+     * what is between the factors of their gates, the gates; logits and weights of what is added. */
+    struct device_rows streams, stream_rank;
+    struct device_at stream_gates, stream_logits, stream_weights;
+    struct device_at stream_share; /* 1 / streams */
+    /* Of n-grams, [<= DEVICE_BLOCK_ROWS]: rows of the table, and the products with their matrix of
+     * values; on the host their numbers, [chunk][rows of a token]. */
+    struct device_rows ngrams;
+    struct device_at ngram_values;
+    struct device_row *ngram_row;
+
     struct device_rows last;     /* [output_rows] normed rows before the output matrix */
     struct device_result logits; /* [output_rows][vocab] */
     struct device_result scores; /* [output_rows] */
@@ -236,7 +258,7 @@ struct core {
     /* Weights, and what follows from their shapes (bind.c). */
     struct core_layer *layer; /* [layers] */
     struct device_at vectors; /* all vectors of the model */
-    struct device_matrix embedding, output;
+    struct device_matrix embedding, output, ngram_table;
     struct core_site output_site;
     struct device_at output_scale, output_bias;
     uint32_t output_forms;
@@ -273,6 +295,16 @@ struct core_memory {
 /* Its size; with base != NULL also sets the addresses and pointers. */
 struct core_bytes core_scratch_layout(struct core *c, uint32_t chunk,
                                       const struct core_memory *base);
+
+/* Matrices of the sites of a layer, or of the output (the number of layers); their norms are
+ * vectors. */
+void core_bind_sites(struct core *c, uint32_t layer);
+
+/* residual/ngrams.c: what the current layer adds to the residual before its mixer, if it has n-grams.
+ * Their weights; -1 with *error: the device does not compute them. */
+void core_ngrams(struct core *c);
+int core_check_ngrams(const struct core *c, struct error *error);
+void core_bind_ngrams(struct core *c, uint32_t i, uint64_t *vectors);
 
 /* bind.c: all weights. -1 with *error: the file has values that no model has. */
 int core_bind(struct core *c, const struct core_config *config, struct error *error);

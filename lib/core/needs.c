@@ -111,7 +111,9 @@ int core_device_bytes(const struct core_config *config, uint64_t *bytes, struct 
 {
     struct device_ops ops = table;
     struct counting c = {
-        .device = {.ops = &ops, .is_host = false}, .like = config->device, .at = FIRST};
+        .device = {.ops = &ops, .is_host = false, .lacks_ngrams = config->device->lacks_ngrams},
+        .like = config->device,
+        .at = FIRST};
     struct core_config counted = *config;
     ops.name = config->device->ops->name;
     counted.device = &c.device;

@@ -62,7 +62,8 @@ static uint32_t output_rows_for(const struct core *c, uint32_t chunk)
 
 /* The forms needed, over all layers. */
 struct forms_wanted {
-    uint32_t in, mix, early, last, gather, inner, dense, query, nope, latent, sum, factored;
+    uint32_t in, mix, early, last, gather, inner, dense, query, nope, latent, sum, factored,
+        streams, rank, ngrams;
 };
 
 static struct forms_wanted forms_of(const struct core *c)
@@ -76,13 +77,19 @@ static struct forms_wanted forms_of(const struct core *c)
                              .query = floats,
                              .latent = floats,
                              .sum = floats,
-                             .factored = floats};
+                             .factored = floats,
+                             .streams = floats | c->output_site.stream_forms,
+                             .rank = floats | c->output_site.up_forms,
+                             .ngrams = floats};
     for (uint32_t i = 0; i < c->hp.layers; i++) {
         const struct core_layer *l = &c->layer[i];
         w.in |= l->in_forms | l->gate_forms | l->expert_forms;
         w.early |= l->router_forms | l->expert_forms;
         w.sum |= l->latent_up.n > 0 ? form_bit(&l->latent_up) : 0;
         w.mix |= l->mix_forms;
+        w.streams |= l->mixer_site.stream_forms | l->ffn_site.stream_forms;
+        w.rank |= l->mixer_site.up_forms | l->ffn_site.up_forms;
+        w.ngrams |= l->ngrams.forms;
         w.gather |= l->expert_forms;
         w.dense |= l->dense_forms;
         if (c->model->layer[i].mixer == MIXER_MLA && l->q.data.address) {
@@ -142,6 +149,14 @@ static void cut_dense(struct core *c, struct layout *m, uint32_t chunk, uint32_t
     c->scratch.shared_weight = cut_floats(m, rows);
 }
 
+/* Inputs before a sequence, of the widest convolution over time. */
+static size_t zeros_of(const struct core *c)
+{
+    uint32_t recurrent = c->states > 0 ? model_recurrent_max(&c->hp).channels : 0;
+    uint32_t ngrams = model_ngram_rows(&c->hp) > 0 ? model_residual_floats(&c->hp) : 0;
+    return recurrent > ngrams ? recurrent : ngrams;
+}
+
 static void cut_attention(struct core *c, struct layout *m, uint32_t chunk,
                           const struct forms_wanted *want)
 {
@@ -153,11 +168,31 @@ static void cut_attention(struct core *c, struct layout *m, uint32_t chunk,
     c->scratch.projected = cut_floats(m, (size_t)chunk * c->projected_max);
     for (int i = 0; i < CORE_FACTORED && c->factored_max > 0; i++)
         cut_rows(m, &c->scratch.factored[i], want->factored, chunk, c->factored_max);
-    c->scratch.zeros = cut_floats(m, c->states > 0 ? model_recurrent_max(&c->hp).channels : 0);
+    c->scratch.zeros = cut_floats(m, zeros_of(c));
     if (c->latent.q_rank > 0)
         cut_rows(m, &c->scratch.query, want->query, chunk, c->latent.q_rank);
     c->scratch.rows_max = chunk;
     c->scratch.rope = cut_floats(m, (size_t)LAYER_KIND__COUNT * chunk * c->rope_size);
+}
+
+static void cut_streams(struct core *c, struct layout *m, uint32_t chunk,
+                        const struct forms_wanted *want)
+{
+    uint32_t rows = chunk < DEVICE_BLOCK_ROWS ? chunk : DEVICE_BLOCK_ROWS;
+    uint32_t streams = c->hp.streams, of_a_token = model_ngram_rows(&c->hp);
+    c->scratch.stream_share = cut_floats(m, 1);
+    if (streams < 2)
+        return;
+    cut_rows(m, &c->scratch.streams, want->streams, rows, model_residual_floats(&c->hp));
+    cut_rows(m, &c->scratch.stream_rank, want->rank, rows, c->hp.stream_rank);
+    c->scratch.stream_gates = cut_floats(m, (size_t)rows * model_residual_floats(&c->hp));
+    c->scratch.stream_logits = cut_floats(m, (size_t)chunk * streams);
+    c->scratch.stream_weights = cut_floats(m, (size_t)chunk * streams);
+    if (of_a_token == 0)
+        return;
+    cut_rows(m, &c->scratch.ngrams, want->ngrams, rows, model_ngram_inputs(&c->hp));
+    c->scratch.ngram_values = cut_floats(m, (size_t)rows * c->hp.hidden);
+    c->scratch.ngram_row = cut_host(m, (size_t)chunk * of_a_token, sizeof *c->scratch.ngram_row);
 }
 
 static void cut_output(struct core *c, struct layout *m, uint32_t chunk, uint32_t forms)
@@ -259,6 +294,7 @@ struct core_bytes core_scratch_layout(struct core *c, uint32_t chunk,
     c->scratch.y =
         c->scratch.pair_out; /* attention and the dense network end before experts begin */
     cut_dense(c, &m, chunk, want.dense);
+    cut_streams(c, &m, chunk, &want);
     cut_output(c, &m, chunk, want.last);
     cut_workspace(c, &m, chunk, &want);
     return (struct core_bytes){(m.device.at + 63) / 64 * 64, (m.host.at + 63) / 64 * 64};

@@ -225,6 +225,19 @@ struct device_limits {
     struct layer_recurrent recurrent; /* channels 0: no convolution over time */
 };
 
+/* N-grams of a layer: its streams of n floats, the convolution (taps, `step` positions apart), and
+ * the token that stands before a sequence. */
+struct device_ngrams {
+    uint32_t streams, n, taps, step, end;
+    float eps;
+};
+
+/* Their state: older inputs of the convolution, the oldest first, and step - 1 tokens. */
+static inline size_t device_ngram_floats(const struct device_ngrams *a)
+{
+    return (size_t)(a->taps - 1) * a->step * a->streams * a->n + a->step - 1;
+}
+
 /* The gates of the heads whose results are the rows `mix`. */
 static inline struct gate_layout device_gates_of(const struct layer_attention *a,
                                                  const struct device_rows *mix)
@@ -364,6 +377,7 @@ struct device_ops {
 
 struct device {
     const struct device_ops *ops;
+    bool lacks_ngrams; /* the operation of that name is not there */
     bool is_host;    /* addresses are those of this process; operations have run when they return */
     bool prefetches; /* the core predicts the experts of the next layer in passes of one row */
     uint32_t lent_max; /* experts that may be lent at once; 0: any number */

@@ -13,11 +13,12 @@ static const struct model_tensor *tensor_of(const struct model_index *m,
     return &model_index_tensors(m)[e->extent[0].tensor];
 }
 
-/* Of an embedding that is not the output matrix only a row is read. */
+/* Of an embedding that is not the output matrix, and of the table of n-grams, only rows are read. */
 static bool reads_rows(const struct model_index *m, const struct model_entry *e)
 {
-    return e->role == DENSE_TOKEN_EMBD &&
-           model_entry_dense(m, m->hparams.layers, DENSE_OUTPUT) != ENTRY_NONE;
+    return e->role == DENSE_NGRAM_TABLE ||
+           (e->role == DENSE_TOKEN_EMBD &&
+            model_entry_dense(m, m->hparams.layers, DENSE_OUTPUT) != ENTRY_NONE);
 }
 
 static void add_dense(const struct model_index *m, struct rates_model *r)
@@ -49,7 +50,7 @@ static uint64_t kv_of(const struct model_index *m, uint32_t layer, enum kv_type 
 {
     const struct model_hparams *h = &m->hparams;
     if (h->layer_kind[layer] == LAYER_RECURRENT)
-        return m->layer[layer].recurrent.floats * sizeof(float);
+        return model_layer_floats(h, layer) * sizeof(float);
     uint32_t half = context / 2;
     uint32_t n = m->layer[layer].attention.window > 0 && ring > 0 && ring < half ? ring : half;
     return model_kv_bytes(h, layer, KV_SIDE_KEYS, type, n) +

@@ -59,7 +59,7 @@ static struct device_at share_side(struct core *c, uint32_t sequence, enum kv_si
 static void share_state(struct core *c, uint32_t sequence)
 {
     const struct core_sequence *s = &c->pass.sequences[sequence];
-    size_t floats = (size_t)c->model->layer[c->pass.step.layer].recurrent.floats;
+    size_t floats = (size_t)model_layer_floats(&c->hp, c->pass.step.layer);
     size_t at = (size_t)core_layer_now(c)->recurrent.state_at;
     c->pass.at[sequence].next_state =
         device_share(c->device, (float *)s->next_state + at, floats * sizeof(float));

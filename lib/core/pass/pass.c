@@ -25,6 +25,7 @@ static void begin_layer(struct core *c)
         c->source.layer_starts(c->source.self, &c->pass.step);
     if (c->source.layer_inputs)
         publish_inputs(c);
+    core_ngrams(c);
     core_early_inputs(c);
     if (c->hp.router_first && ffn_has_experts((enum layer_ffn)core_parts_now(c)->ffn)) {
         core_route_layer(c);

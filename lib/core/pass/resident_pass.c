@@ -173,6 +173,7 @@ static void run_layer(struct core *c)
 {
     enum layer_ffn ffn = (enum layer_ffn)core_parts_now(c)->ffn;
     core_take_sequences(c);
+    core_ngrams(c);
     core_early_inputs(c);
     if (ffn_has_experts(ffn) && c->hp.router_first)
         core_run_router(c, routes_of_layer(c));

@@ -58,7 +58,7 @@ static uint64_t layer_of(const struct model_index *m, uint32_t layer, enum kv_ty
 {
     const struct model_hparams *h = &m->hparams;
     if (h->layer_kind[layer] == LAYER_RECURRENT)
-        return states * align_up(m->layer[layer].recurrent.floats * sizeof(float), DEVICE_ALIGN);
+        return states * align_up(model_layer_floats(h, layer) * sizeof(float), DEVICE_ALIGN);
     uint32_t positions = m->layer[layer].attention.window > 0 && ring > 0 ? ring : context;
     return side_of(h, layer, KV_SIDE_KEYS, type, positions) +
            side_of(h, layer, KV_SIDE_VALUES, type, positions);

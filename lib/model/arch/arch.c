@@ -325,7 +325,8 @@ int arch_read_hparams(const struct arch *arch, const struct gguf *g, uint32_t to
     if (arch_read_flags(arch, g, h, error) != 0)
         return -1;
     arch_set_parts(arch, h);
-    if (read_rows(arch, ARCH_ROWS(SAME), arch_read_same, g, h, error))
+    if (read_rows(arch, ARCH_ROWS(SAME), arch_read_same, g, h, error) ||
+        read_rows(arch, ARCH_ROWS(CHOICE), arch_read_choice, g, h, error))
         return -1;
     if (!h->shared_inner) /* a product beyond 32 bits is of sizes that are rejected below */
         h->shared_inner = h->shared_count * h->expert_inner;
@@ -399,7 +400,8 @@ static bool has_row(const struct arch *arch, size_t offset)
     ARCH_EACH (row, arch, kinds)
         if (row->offset == offset)
             return true;
-    return offset == offsetof(struct model_hparams, tied_output);
+    return offset == offsetof(struct model_hparams, tied_output) ||
+           offset == offsetof(struct model_hparams, ngram_rows); /* of tensors */
 }
 
 /* Fields that the architecture does not use must be 0: of a shared expert, of a norm, reserved
@@ -424,6 +426,23 @@ static int check_groups(const struct model_hparams *h, struct error *error)
                          "%" PRIu32 " of %" PRIu32 " groups of %" PRIu32
                          " experts do not fit expert_used_count %" PRIu32,
                          h->groups_used, h->groups, h->experts, h->experts_used);
+    return 0;
+}
+
+/* Streams are read before a part, and its result is added after it: parts that read or add in
+ * another order know one stream alone. */
+static int check_residual(const struct model_hparams *h, struct error *error)
+{
+    bool gated = h->residual == RESIDUAL_GATED;
+    if (h->residual >= RESIDUAL__COUNT || gated != (h->streams > 1) ||
+        gated != (h->stream_rank > 0))
+        return error_set(error, ERR_BAD_INPUT, "%" PRIu32 " streams of an impossible kind",
+                         h->streams);
+    if (gated && (uint64_t)h->streams * h->hidden > MODEL_ROW_MAX)
+        return error_set(error, ERR_BAD_INPUT,
+                         "hyper_connection.count %" PRIu32 " streams of %" PRIu32
+                         " elements are more than %d",
+                         h->streams, h->hidden, MODEL_ROW_MAX);
     return 0;
 }
 
@@ -460,7 +479,8 @@ int arch_check_hparams(const struct arch *arch, const struct model_hparams *h, s
                          "latents of experts with %" PRIu32 " elements are wider than layers of "
                          "%" PRIu32 ", which is not supported",
                          h->expert_width, h->hidden);
-    if (check_groups(h, error) || arch_check_flags(arch, h, error))
+    if (check_groups(h, error) || arch_check_flags(arch, h, error) || check_residual(h, error) ||
+        arch_check_ngrams(h, error))
         return -1;
     if (h->tied_output > 1)
         return error_set(error, ERR_BAD_INPUT, "tied_output is neither 0 nor 1");

@@ -23,10 +23,11 @@ enum layer_kind {
     LAYER_KIND__COUNT
 };
 
-/* What a layer does without, as bits. */
+/* What a layer does without, or has in addition, as bits. */
 enum layer_flag {
     LAYER_UNROTATED = 1, /* attention does not rotate */
-    LAYER_UNROUTED = 2   /* no experts, in another layer than the first dense_layers */
+    LAYER_UNROUTED = 2,  /* no experts, in another layer than the first dense_layers */
+    LAYER_NGRAMS = 4     /* begins with rows of a table by n-grams (struct model_ngrams) */
 };
 
 /* Whether layers of the kind have keys and values. */
@@ -41,6 +42,16 @@ enum rope_scaling {
     ROPE_LINEAR, /* divided by the factor */
     ROPE_YARN,   /* YaRN, Peng et al. 2023 */
     ROPE_SHORT   /* LongRoPE, Ding et al. 2024, in the original context: by divisors of the file */
+};
+
+/* Rows of a table that a layer reads by the last tokens: of each n-gram up to `size` tokens, `heads`
+ * rows, whose numbers are hashes (ngrams.h). A convolution over time of what they add has `taps`
+ * inputs, `size` positions apart. */
+#define NGRAM_SIZE_MAX 8
+#define NGRAM_ROWS_MAX 64 /* of a token */
+struct model_ngrams {
+    uint64_t multiplier[NGRAM_SIZE_MAX];                    /* of a token, the newest first */
+    uint32_t offset[NGRAM_ROWS_MAX], count[NGRAM_ROWS_MAX]; /* of the part of each row */
 };
 
 /* Hyper-parameters after validation; every field is in the range that its row gives. Sizes with
@@ -115,8 +126,9 @@ struct model_hparams {
      * of its heads has the same. */
     uint32_t delta_size;
     uint32_t delta_k_heads, delta_v_heads;
-    uint32_t delta_inner; /* elements of all v heads */
-    uint32_t delta_order; /* enum delta_order */
+    uint32_t delta_inner;   /* elements of all v heads */
+    uint32_t delta_order;   /* enum delta_order */
+    uint32_t delta_sigmoid; /* MIXER_DELTANET: sigmoid of struct recurrent_rule */
     /* MIXER_KDA, which has delta_size, too, and the heads of attention. */
     uint32_t low_rank;   /* 1: matrices of decays and gates have two factors, of rank delta_size */
     float decay_bound;   /* L of struct recurrent_rule; 0: none */
@@ -134,6 +146,11 @@ struct model_hparams {
     /* An indexer chooses what a query attends to: the best index_top_k blocks of index_block
      * positions (0: of 1). 0: there is none. */
     uint32_t index_top_k, index_block;
+    uint32_t stream_rank;  /* RESIDUAL_GATED: of the gates' matrix in two factors */
+    /* Of struct model_ngrams; all 0 without a table. */
+    uint32_t ngram_size, ngram_heads, ngram_taps;
+    uint32_t ngram_width, ngram_rows; /* elements of a row; rows of the table */
+    uint32_t ngram_end;               /* the token that cuts n-grams */
     uint32_t reserved[2];
     uint8_t layer_kind[MODEL_LAYERS_MAX];  /* enum layer_kind */
     uint8_t layer_flags[MODEL_LAYERS_MAX]; /* enum layer_flag */
@@ -141,11 +158,16 @@ struct model_hparams {
     uint8_t layer_ffn[MODEL_LAYERS_MAX];   /* enum layer_ffn, likewise by the rows */
     /* Limits of the networks of a layer: of its experts; of its dense network or shared expert. */
     float expert_limits[MODEL_LAYERS_MAX], dense_limits[MODEL_LAYERS_MAX];
+    struct model_ngrams ngrams;
 };
 
 /* How the parts of a layer read the residual of a row, and how their results are added. */
 enum residual_scheme {
     RESIDUAL_SINGLE, /* one stream, whose norm is read and to which a result is added */
+    /* Several streams X_s, each with its norm n_s: u = the mean of sigmoid(g_s) n_s is read, with
+     * g = W_up silu(W_down n / streams), and X_s += 2 sigmoid(i_s) y, with i = W_inject n / streams,
+     * for a result y. */
+    RESIDUAL_GATED,
     RESIDUAL__COUNT
 };
 
@@ -363,14 +385,41 @@ struct layer_recurrent {
     uint64_t floats;
 };
 
+/* Rows of the table that a token reads, and their elements together. */
+static inline uint32_t model_ngram_rows(const struct model_hparams *h)
+{
+    return h->ngram_size > 1 ? (h->ngram_size - 1) * h->ngram_heads : 0;
+}
+
+static inline uint32_t model_ngram_inputs(const struct model_hparams *h)
+{
+    return model_ngram_rows(h) * h->ngram_width;
+}
+
+/* Of the state of a layer with n-grams, behind that of its recurrence: older inputs of the
+ * convolution, the oldest first, rows of all streams; then the last size - 1 tokens, the newest
+ * first. */
+static inline uint32_t model_ngram_past(const struct model_hparams *h)
+{
+    return h->ngram_size > 1 ? (h->ngram_taps - 1) * h->ngram_size : 0;
+}
+
+static inline uint64_t model_ngram_floats(const struct model_hparams *h, uint32_t layer)
+{
+    if (!(h->layer_flags[layer] & LAYER_NGRAMS))
+        return 0;
+    return (uint64_t)model_ngram_past(h) * model_residual_floats(h) + h->ngram_size - 1;
+}
+
 /* The state of a layer. */
 struct layer_recurrent model_recurrent_of(const struct model_hparams *h, uint32_t layer);
 
 /* The largest of each number over all layers. */
 struct layer_recurrent model_recurrent_max(const struct model_hparams *h);
 
-/* The floats of the states of the first `layers` layers of a sequence, in the order of the layers;
+/* The floats of the state of a layer, n-grams included; of the states of the first `layers` layers of a sequence, in the order of the layers;
  * and the bytes of the states of all layers. 0: no layer has a state. */
+uint64_t model_layer_floats(const struct model_hparams *h, uint32_t layer);
 uint64_t model_state_floats(const struct model_hparams *h, uint32_t layers);
 uint64_t model_state_bytes(const struct model_hparams *h);
 
@@ -499,9 +548,10 @@ static inline struct expert_layers hparams_layers_with_experts(const struct mode
 
 /* What a layer consists of. */
 struct layer_parts {
-    uint8_t mixer; /* enum layer_mixer */
-    uint8_t ffn;   /* enum layer_ffn */
-    uint16_t reserved;
+    uint8_t mixer;  /* enum layer_mixer */
+    uint8_t ffn;    /* enum layer_ffn */
+    uint8_t ngrams; /* 1: it begins with n-grams */
+    uint8_t reserved;
     struct layer_attention attention; /* sizes; where the mixer is attention */
     struct layer_recurrent recurrent; /* sizes; where the mixer has a state */
 };
@@ -515,6 +565,7 @@ enum layer_part {
     PART_ATTENTION,
     PART_DENSE,
     PART_EXPERTS,
+    PART_NGRAMS,
     PART_RECURRENCE, /* mixers with a matrix of state per head (struct recurrent_rule) */
     PART_MIXER,      /* and that number more: only this mixer */
     PART_DELTANET = PART_MIXER + MIXER_DELTANET,

@@ -43,5 +43,6 @@ ARCH(qwen3vlmoe)
 ARCH(qwen3moe)
 ARCH(qwen2moe)
 ARCH(qwen35moe)
+ARCH(qwen4exp)
 ARCH(qwen3next)
 #undef ARCH

@@ -13,7 +13,8 @@ const char *arch_rotated_key(const struct arch *arch)
 uint32_t arch_given_flags(const struct arch *arch)
 {
     return (arch_rotated_key(arch) ? LAYER_UNROTATED : 0) |
-           (arch_first(arch->rows, ARCH_ROWS(ROUTER_NAME)) ? LAYER_UNROUTED : 0);
+           (arch_first(arch->rows, ARCH_ROWS(ROUTER_NAME)) ? LAYER_UNROUTED : 0) |
+           (arch_first(arch->rows, ARCH_ROWS(NGRAMS)) ? LAYER_NGRAMS : 0);
 }
 
 static bool is_unrotated(const struct arch *arch, const struct model_hparams *h, uint32_t layer)
@@ -79,7 +80,7 @@ int arch_read_flags(const struct arch *arch, const struct gguf *g, struct model_
                     struct error *error)
 {
     read_routers(arch, g, h);
-    return read_rotated(arch, g, h, error);
+    return read_rotated(arch, g, h, error) != 0 ? -1 : arch_read_ngrams(arch, g, h, error);
 }
 
 int arch_check_flags(const struct arch *arch, const struct model_hparams *h, struct error *error)

@@ -45,6 +45,7 @@ arch_read_row arch_read_tensor; /* ARCH_TENSOR */
 arch_read_row arch_read_width;  /* ARCH_WIDTH, after all sizes */
 arch_read_row arch_read_limits; /* ARCH_LIMITS, after the kinds of layers */
 arch_read_row arch_read_same;   /* ARCH_SAME, after the parts of layers */
+arch_read_row arch_read_choice; /* ARCH_CHOICE, likewise */
 arch_read_row arch_check_only;  /* keys that select computations which sluice does not support */
 
 /* Reads an array with an element per block, of bools or of integers that are 0 or 1: 1, or 0 if the
@@ -57,6 +58,11 @@ int arch_read_flags(const struct arch *arch, const struct gguf *g, struct model_
                     struct error *error);
 void arch_set_flags(const struct arch *arch, struct model_hparams *h);
 int arch_check_flags(const struct arch *arch, const struct model_hparams *h, struct error *error);
+
+/* ngrams: which layer has n-grams, and their numbers, of the file; their check. */
+int arch_read_ngrams(const struct arch *arch, const struct gguf *g, struct model_hparams *h,
+                     struct error *error);
+int arch_check_ngrams(const struct model_hparams *h, struct error *error);
 
 /* Sets the kinds from the file, or by the rule. */
 int arch_read_kinds(const struct arch *arch, const struct gguf *g, struct model_hparams *h,

@@ -258,6 +258,52 @@ int arch_check_limits(const struct arch *arch, const struct model_hparams *h, st
     return 0;
 }
 
+/* The block of the indexer in the layers with attention; 0: they have none. */
+static int read_blocks(const struct gguf *g, const char *key, const struct model_hparams *h,
+                       uint64_t *block, struct error *error)
+{
+    struct gguf_array a;
+    *block = 0;
+    int found = gguf_get_uints(g, key, &a, error);
+    if (found < 0)
+        return -1;
+    if (found == 0) /* one number, or no key */
+        return gguf_get_uint(g, key, block, error) < 0 ? -1 : 0;
+    if (check_length(h, &a, key, error) != 0)
+        return -1;
+    for (uint32_t layer = 0; layer < h->layers; layer++) {
+        uint64_t value;
+        if (gguf_array_uint(&a, key, &value, error) != 0)
+            return -1;
+        bool smaller = value > 0 && (*block == 0 || value < *block);
+        if (smaller && layer_has_keys((enum layer_kind)h->layer_kind[layer]))
+            *block = value;
+    }
+    return 0;
+}
+
+int arch_read_choice(const struct arch *arch, const struct arch_row *row, const char *key,
+                     const struct gguf *g, struct model_hparams *h, struct error *error)
+{
+    char positions[ARCH_KEY_BYTES];
+    uint64_t block, chosen;
+    arch_full_key(arch, row->text, positions);
+    if (read_blocks(g, key, h, &block, error) != 0)
+        return -1;
+    int found = gguf_get_uint(g, positions, &chosen, error);
+    if (found < 0 || block == 0)
+        return found < 0 ? -1 : 0;
+    if (found == 0)
+        return error_set(error, ERR_BAD_INPUT, "key '%s' is missing", positions);
+    if (chosen < block || chosen > MODEL_CONTEXT_MAX || block > MODEL_CONTEXT_MAX)
+        return error_set(error, ERR_BAD_INPUT,
+                         "key '%s' is %" PRIu64 " positions, in blocks of %" PRIu64 ": impossible",
+                         positions, chosen, block);
+    uint64_t exact = chosen / block * block + block - 1;
+    h->context = exact < h->context ? (uint32_t)exact : h->context;
+    return 0;
+}
+
 const char *arch_network_key(const struct arch *arch)
 {
     const struct arch_row *row = arch_first(arch->rows, ARCH_ROWS(NETWORK_KEY));

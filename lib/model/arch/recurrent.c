@@ -121,7 +121,7 @@ static struct layer_recurrent deltanet_of(const struct model_hparams *h)
     r.gate_at = r.channels;
     r.rates_at = r.gate_at + r.mixed;
     r.projected = r.rates_at + 2 * r.heads;
-    r.rule = (struct recurrent_rule){.delta = true, .unit = true};
+    r.rule = (struct recurrent_rule){.delta = true, .unit = true, .sigmoid = h->delta_sigmoid != 0};
     return r;
 }
 
@@ -266,11 +266,16 @@ struct layer_recurrent model_recurrent_max(const struct model_hparams *h)
     return max;
 }
 
+uint64_t model_layer_floats(const struct model_hparams *h, uint32_t layer)
+{
+    return model_recurrent_of(h, layer).floats + model_ngram_floats(h, layer);
+}
+
 uint64_t model_state_floats(const struct model_hparams *h, uint32_t layers)
 {
     uint64_t floats = 0;
     for (uint32_t layer = 0; layer < layers; layer++)
-        floats += model_recurrent_of(h, layer).floats;
+        floats += model_layer_floats(h, layer);
     return floats;
 }
 

@@ -108,6 +108,24 @@
     L(KDA_DECAY_B, KDA, "blk.%u.ssm_f_b.weight")                                                   \
     L(KDA_GATE, KDA, "blk.%u.ssm_g_a.weight")                                                      \
     L(KDA_GATE_B, KDA, "blk.%u.ssm_g_b.weight")                                                    \
+    G(OUTPUT_STREAM_NORM, "output_hc_norm.weight")                                                 \
+    G(OUTPUT_STREAM_DOWN, "output_hc_down.weight")                                                 \
+    G(OUTPUT_STREAM_UP, "output_hc_up.weight")                                                     \
+    L(MIXER_STREAM_NORM, MIXING, "blk.%u.hc_attn_norm.weight")                                     \
+    L(MIXER_STREAM_DOWN, MIXING, "blk.%u.hc_attn_down.weight")                                     \
+    L(MIXER_STREAM_UP, MIXING, "blk.%u.hc_attn_up.weight")                                         \
+    L(MIXER_STREAM_INJECT, MIXING, "blk.%u.hc_attn_inject.weight")                                 \
+    L(FFN_STREAM_NORM, NETWORK, "blk.%u.hc_ffn_norm.weight")                                       \
+    L(FFN_STREAM_DOWN, NETWORK, "blk.%u.hc_ffn_down.weight")                                       \
+    L(FFN_STREAM_UP, NETWORK, "blk.%u.hc_ffn_up.weight")                                           \
+    L(FFN_STREAM_INJECT, NETWORK, "blk.%u.hc_ffn_inject.weight")                                   \
+    G(NGRAM_TABLE, "per_layer_token_embd.weight")                                                  \
+    L(NGRAM_KEY, NGRAMS, "blk.%u.ple_key.weight")                                                  \
+    L(NGRAM_VALUE, NGRAMS, "blk.%u.ple_value.weight")                                              \
+    L(NGRAM_KEY_NORM, NGRAMS, "blk.%u.ple_norm_key.weight")                                        \
+    L(NGRAM_QUERY_NORM, NGRAMS, "blk.%u.ple_norm_query.weight")                                    \
+    L(NGRAM_CONV_NORM, NGRAMS, "blk.%u.ple_norm_conv.weight")                                      \
+    L(NGRAM_CONV, NGRAMS, "blk.%u.ple_conv1d.weight")                                              \
     L(CONV_BIAS, RECURRENCE, "blk.%u.ssm_conv1d.bias")                                             \
     L(RECURRENT_D, RECURRENCE, "blk.%u.ssm_d")
 

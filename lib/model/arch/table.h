@@ -56,7 +56,14 @@ enum arch_dim {
     ARCH_DIM_STATE_VALUE,  /* value_size */
     ARCH_DIM_STATE_NORM,   /* elements of a norm of several heads */
     ARCH_DIM_STATE_NORMS,
-    ARCH_DIM_DENSE /* inner size of a layer without experts */
+    ARCH_DIM_DENSE,    /* inner size of a layer without experts */
+    ARCH_DIM_RESIDUAL, /* of all streams */
+    ARCH_DIM_STREAMS,
+    ARCH_DIM_STREAM_RANK,
+    ARCH_DIM_NGRAM_WIDTH, /* this and the next: struct model_ngrams */
+    ARCH_DIM_NGRAM_ROWS,
+    ARCH_DIM_NGRAM_INPUTS,
+    ARCH_DIM_NGRAM_TAPS
 };
 
 /* The size in a layer. For a tensor outside the layers, layer is hparams->layers. */
@@ -122,6 +129,8 @@ enum arch_row_kind {
     ARCH_UNROTATED,
     ARCH_ROTATED_KEY,
     ARCH_ROUTER_NAME,
+    ARCH_NGRAMS,
+    ARCH_CHOICE,
     ARCH_ONLY,
     ARCH_ONLY_FLOAT,
     ARCH_BELOW,

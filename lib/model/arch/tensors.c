@@ -33,6 +33,7 @@ struct layer_parts arch_layer_parts(const struct model_hparams *h, uint32_t laye
 {
     return (struct layer_parts){.mixer = h->layer_mixer[layer],
                                 .ffn = h->layer_ffn[layer],
+                                .ngrams = (h->layer_flags[layer] & LAYER_NGRAMS) != 0,
                                 .attention = model_attention_of(h, layer),
                                 .recurrent = model_recurrent_of(h, layer)};
 }
@@ -48,6 +49,7 @@ bool arch_layer_has(struct layer_parts parts, enum dense_role role)
     case PART_ATTENTION: return parts.mixer == MIXER_ATTENTION || parts.mixer == MIXER_MLA;
     case PART_DENSE: return ffn_has_dense((enum layer_ffn)parts.ffn);
     case PART_EXPERTS: return ffn_has_experts((enum layer_ffn)parts.ffn);
+    case PART_NGRAMS: return parts.ngrams != 0;
     case PART_RECURRENCE: return parts.recurrent.heads > 0;
     default: return parts.mixer == part - PART_MIXER;
     }
@@ -108,6 +110,13 @@ uint64_t arch_dim_size(const struct model_hparams *h, uint32_t layer, enum arch_
     case ARCH_DIM_STATE_NORM: return r.norms > 0 ? r.mixed / r.norms : 0;
     case ARCH_DIM_STATE_NORMS: return r.norms;
     case ARCH_DIM_DENSE: return h->dense_inner;
+    case ARCH_DIM_RESIDUAL: return model_residual_floats(h);
+    case ARCH_DIM_STREAMS: return h->streams;
+    case ARCH_DIM_STREAM_RANK: return h->stream_rank;
+    case ARCH_DIM_NGRAM_WIDTH: return h->ngram_width;
+    case ARCH_DIM_NGRAM_ROWS: return h->ngram_rows;
+    case ARCH_DIM_NGRAM_INPUTS: return model_ngram_inputs(h);
+    case ARCH_DIM_NGRAM_TAPS: return h->ngram_taps;
     }
     sl_panic("dimension %d is in no table", (int)dim);
 }

@@ -61,6 +61,13 @@ static void *zeroed(size_t count, size_t bytes)
     return at;
 }
 
+/* Whether predictions are also made of the residual before the layer. Of several streams, what a
+ * router reads is made by matrices of its layer. */
+static bool reads_inputs(const struct statistics *all)
+{
+    return all->hp->streams < 2;
+}
+
 /* ---- hooks ---- */
 
 static void at_layer_inputs(void *arg, const struct expert_step *step, const float *x,
@@ -160,11 +167,15 @@ static void at_gate_inputs(void *arg, const struct expert_step *step, const floa
         if (step->layer > all->first) {
             count_paths(s, step, r);
             count_predictions(s, step->layer, k->gate_before + (size_t)r * n, r, 0);
+        }
+        if (step->layer > all->first && reads_inputs(all)) {
             offline_gate_input(m, norm, k->input_before + (size_t)r * n, s->x);
             count_predictions(s, step->layer, s->x, r, 2);
         }
-        offline_gate_input(m, norm, k->input + (size_t)r * n, s->x);
-        count_predictions(s, step->layer, s->x, r, 1);
+        if (reads_inputs(all)) {
+            offline_gate_input(m, norm, k->input + (size_t)r * n, s->x);
+            count_predictions(s, step->layer, s->x, r, 1);
+        }
         memcpy(k->gate_before + (size_t)r * n, x + i * stride, n * sizeof *x);
     }
 }
@@ -231,7 +242,7 @@ static void worker_hooks(void *arg, uint32_t worker, struct offline_hooks *hooks
     s->accesses = zeroed((size_t)hp->layers * hp->experts, sizeof *s->accesses);
     s->found = zeroed(hp->layers, sizeof *s->found);
     hooks->arg = s;
-    hooks->layer_inputs = at_layer_inputs;
+    hooks->layer_inputs = reads_inputs(all) ? at_layer_inputs : NULL;
     hooks->routed = at_routed;
     hooks->gate_inputs = at_gate_inputs;
 }

@@ -45,6 +45,8 @@ def value(name, shape, draw, tied, centred):
     if "conv" in name and "proj" not in name:
         return rounded(0.6 * r)
     gain = 1.0
+    if re.search(r"(block_inject|input_mix_weight)", name):  # of streams: sigmoids far from 1/2
+        return rounded((2.0 if "weight_up" in name else 4.0) * r / math.sqrt(inputs))
     if "lm_head" in name or ROUTER.search(name):
         gain = 2.0
     elif re.search(r"(q_proj|k_proj|q_b_proj|kv_a_proj|qkv)", name):
@@ -61,7 +63,7 @@ def rounded(x):
 def fill(model, seed):
     draw = torch.Generator().manual_seed(seed)
     kind = model.config.model_type
-    centred = "qwen3_5" in kind or kind in ("qwen3_next", "step3p5", "minimax_m3_vl_text")
+    centred = "qwen3_5" in kind or kind in ("qwen3_next", "step3p5", "minimax_m3_vl_text", "qwen4_exp_text")
     tied = model.config.tie_word_embeddings
     with torch.no_grad():
         for name, p in list(model.named_parameters()) + list(model.named_buffers()):

@@ -240,6 +240,27 @@ def qwen35moe(s):
     return config, base, variants
 
 
+def qwen4exp(s):
+    """The last layer has attention; the package names its kind otherwise than the converter does. The indexer chooses all
+    positions of the texts."""
+    kinds = ["linear_attention"] * 2 + ["full_attention"]
+    config, base, variants = deltanet(s, "Qwen4ExpTextConfig")
+    half = s.head // 4
+    third = half // 3
+    base.update(num_hidden_layers=3, layer_types=kinds, linear_num_value_heads=6, output_gate_type="sigmoid", hc_count=4,
+                hc_lowrank=s.rank, ple_layer_ids=[2], ple_embed_dim=s.hidden, ple_conv_kernel_size=4, ngram_size=3,
+                heads_per_ngram=2, ngram_vocab_size_base=150, make_ngram_vocab_size_divisible_by=8, split_ngram_parts=4,
+                indexer_n_heads=4, indexer_kv_heads=1, indexer_head_dim=2 * s.head, indexer_budget=2048,
+                indexer_compress_ratio=4, FLAGS=["--plain-config"],
+                rope_parameters=rope(partial_rotary_factor=0.5, mrope_section=[half - 2 * third, third, third],
+                                     mrope_interleaved=True),
+                SAVE=dict(architectures=["Qwen4ExpForCausalLM"], layer_types=kinds))
+    return config, base, {
+        "no_table": dict(ple_layer_ids=[]), "two_streams": dict(hc_count=2, hc_lowrank=s.rank * 2),
+        "bigrams": dict(ngram_size=2, heads_per_ngram=4), "taps": dict(ple_conv_kernel_size=2),
+        "first_layer": dict(ple_layer_ids=[1]), "one_per_head": variants["one_per_head"]}
+
+
 def qwen3next(s):
     config, base, variants = deltanet(s, "Qwen3NextConfig", intermediate_size=s.dense, decoder_sparse_step=1,
                                       norm_topk_prob=True)
@@ -458,7 +479,8 @@ def mistral4(s):
 
 # architecture in GGUF: its variants, the vocabulary (name of a pre-tokenizer, spm, gemma4); TIED: has a variant "tied"
 ARCHITECTURES = {
-    "qwen35moe": (qwen35moe, "qwen35"), "qwen3next": (qwen3next, "qwen2"), "qwen3moe": (qwen3moe, "qwen2"),
+    "qwen35moe": (qwen35moe, "qwen35"), "qwen3next": (qwen3next, "qwen2"), "qwen4exp": (qwen4exp, "qwen35"),
+    "qwen3moe": (qwen3moe, "qwen2"),
     "qwen2moe": (qwen2moe, "qwen2"), "gemma4": (gemma4, "gemma4"), "gpt-oss": (gptoss, "gpt-4o"),
     "deepseek2": (deepseek2, "deepseek-v3"), "glm4moe": (glm4moe, "glm4"), "minimax-m2": (minimax, "minimax-m2"),
     "minimax-m3": (minimax_m3, "minimax-m2"), "deepseek32": (deepseek32, "deepseek-v3"), "glm-dsa": (glm_dsa, "glm4"),
@@ -509,7 +531,7 @@ NOT_IN_FILE = {
 GOLDEN = {**{f"{architecture}/base": 1 for architecture in ARCHITECTURES},
           **{name: 1 for name in ("gpt-oss/yarn_factor", "gpt-oss/linear", "qwen2moe/no_bias", "mellum/window_theta",
                                   "exaone-moe/mtp", "hy_v3/mtp", "granitehybrid/groups", "nemotron_h_moe/super", "step35/mtp",
-                                  "laguna/element", "mimo2/joined", "cohere2moe/layer_norm", "bailingmoe3/limits",
-                                  "bailingmoe3/flash")},
+                                  "laguna/element", "qwen4exp/no_table", "mimo2/joined", "cohere2moe/layer_norm",
+                                  "bailingmoe3/limits", "bailingmoe3/flash")},
           "glm4moe/solar_open": 2,
           "mistral4/base": 3}

@@ -38,10 +38,20 @@ const struct arch_row arch_counts[] = {
 };
 
 const struct arch_row arch_ends[] = {
+    GROUP(arch_embedding),
+    DENSE(OUTPUT_NORM, FLOAT, REQUIRED, HIDDEN, ONE),
+    GROUP(arch_output),
+    END,
+};
+
+const struct arch_row arch_embedding[] = {
     FLOAT_ELSE(rope_theta, "rope.freq_base", 1, 1e12, 10000),
     ONLY("attention.causal", 1),
     DENSE(TOKEN_EMBD, ANY, REQUIRED, HIDDEN, VOCAB),
-    DENSE(OUTPUT_NORM, FLOAT, REQUIRED, HIDDEN, ONE),
+    END,
+};
+
+const struct arch_row arch_output[] = {
     DENSE(OUTPUT, ANY, OPTIONAL, HIDDEN, VOCAB), /* absent: tied to the embedding */
     SCALE(OUTPUT, "output", ONE),
     END,
@@ -86,14 +96,15 @@ const struct arch_row arch_scaling_keys[] = {
 /* Grouped-query attention. The order of tensors is that of files which sluice synth made before. */
 const struct arch_row arch_attention[] = {
     DENSE(ATTN_NORM, FLOAT, REQUIRED, HIDDEN, ONE),
-    DENSE(ATTN_Q, ANY, REQUIRED, HIDDEN, Q),
-    DENSE(ATTN_K, ANY, REQUIRED, HIDDEN, KV),
-    DENSE(ATTN_V, ANY, REQUIRED, HIDDEN, VALUES),
-    GROUP(arch_attention_out),
-    SCALE(ATTN_Q, "blk.%u.attn_q", ONE),
-    SCALE(ATTN_K, "blk.%u.attn_k", ONE),
-    SCALE(ATTN_V, "blk.%u.attn_v", ONE),
+    GROUP(arch_attention_matrices),
     END,
+};
+
+const struct arch_row arch_attention_matrices[] = {
+    DENSE(ATTN_Q, ANY, REQUIRED, HIDDEN, Q),      DENSE(ATTN_K, ANY, REQUIRED, HIDDEN, KV),
+    DENSE(ATTN_V, ANY, REQUIRED, HIDDEN, VALUES), GROUP(arch_attention_out),
+    SCALE(ATTN_Q, "blk.%u.attn_q", ONE),          SCALE(ATTN_K, "blk.%u.attn_k", ONE),
+    SCALE(ATTN_V, "blk.%u.attn_v", ONE),          END,
 };
 
 /* The same with the rows of q, k and v in one matrix. */
@@ -123,6 +134,11 @@ const struct arch_row arch_biases[] = {
 /* Router and experts, which are gated. */
 const struct arch_row arch_expert_ffn[] = {
     DENSE(FFN_NORM, FLOAT, REQUIRED, HIDDEN, ONE),
+    GROUP(arch_routed),
+    END,
+};
+
+const struct arch_row arch_routed[] = {
     DENSE(ROUTER, FLOAT, REQUIRED, HIDDEN, EXPERTS),
     GROUP(arch_experts),
     END,

@@ -100,9 +100,8 @@ static const struct arch_row gated_shared[] = {
 };
 
 /* Gated DeltaNet in three of four layers, else gated attention; the first part of each head is
- * rotated. */
-static const struct arch_row deltanet[] = {
-    GROUP(arch_common),
+ * rotated. Without norms. */
+static const struct arch_row deltanet_layers[] = {
     LAYERS(RECURRENT, DELTANET, EXPERTS),
     GROUP(arch_all_experts),
     GROUP(arch_softmax),
@@ -122,7 +121,6 @@ static const struct arch_row deltanet[] = {
     CONST(norm_top_k, 1),
     CONST(qk_norm, QK_NORM_HEAD),
     ONLY("expert_weights_norm", 1),
-    NAME(FFN_NORM, "blk.%u.post_attention_norm.weight"),
     DENSE(ATTN_Q_NORM, FLOAT, REQUIRED, HEAD, ONE),
     DENSE(ATTN_K_NORM, FLOAT, REQUIRED, HEAD, ONE),
     DENSE(DELTA_QKV, ANY, REQUIRED, HIDDEN, CHANNELS),
@@ -138,9 +136,15 @@ static const struct arch_row deltanet[] = {
     END,
 };
 
+static const struct arch_row deltanet[] = {
+    GROUP(arch_common),
+    GROUP(deltanet_layers),
+    NAME(FFN_NORM, "blk.%u.post_attention_norm.weight"),
+    END,
+};
+
 /* Qwen3.5, 3.6: the v heads are in the order of their number within a k head. */
-static const struct arch_row qwen35moe[] = {
-    GROUP(deltanet),
+static const struct arch_row interleaved[] = {
     CONST(delta_order, DELTA_INTERLEAVED),
     SECTIONS("rope.dimension_sections"),
     DENSE(DELTA_BETA, ANY, REQUIRED, HIDDEN, STATE_HEADS),
@@ -149,7 +153,77 @@ static const struct arch_row qwen35moe[] = {
     SCALE(DELTA_ALPHA, "blk.%u.ssm_alpha", ONE),
     END,
 };
+
+static const struct arch_row qwen35moe[] = {
+    GROUP(deltanet),
+    GROUP(interleaved),
+    END,
+};
 const struct arch arch_qwen35moe = {"qwen35moe", qwen35moe};
+
+/* A residual of several streams, whose gates have two factors: the norms of the streams are the only
+ * ones of a layer, and of the output. */
+static const struct arch_row gated_streams[] = {
+    CONST(residual, RESIDUAL_GATED),
+    UINT(streams, "hyper_connection.count", 2, 16, REQUIRED),
+    UINT(stream_rank, "hyper_connection.low_rank", 1, 16384, REQUIRED),
+    DENSE(OUTPUT_STREAM_NORM, FLOAT, REQUIRED, RESIDUAL, ONE),
+    DENSE(OUTPUT_STREAM_DOWN, ANY, REQUIRED, RESIDUAL, STREAM_RANK),
+    DENSE(OUTPUT_STREAM_UP, ANY, REQUIRED, STREAM_RANK, RESIDUAL),
+    DENSE(MIXER_STREAM_NORM, FLOAT, REQUIRED, RESIDUAL, ONE),
+    DENSE(MIXER_STREAM_DOWN, ANY, REQUIRED, RESIDUAL, STREAM_RANK),
+    DENSE(MIXER_STREAM_UP, ANY, REQUIRED, STREAM_RANK, RESIDUAL),
+    DENSE(MIXER_STREAM_INJECT, ANY, REQUIRED, RESIDUAL, STREAMS),
+    DENSE(FFN_STREAM_NORM, FLOAT, REQUIRED, RESIDUAL, ONE),
+    DENSE(FFN_STREAM_DOWN, ANY, REQUIRED, RESIDUAL, STREAM_RANK),
+    DENSE(FFN_STREAM_UP, ANY, REQUIRED, STREAM_RANK, RESIDUAL),
+    DENSE(FFN_STREAM_INJECT, ANY, REQUIRED, RESIDUAL, STREAMS),
+    END,
+};
+
+/* A layer with rows of a table by n-grams. */
+static const struct arch_row ngrams[] = {
+    NGRAMS("ple.layers"),
+    UINT(ngram_size, "ple.ngram_size", 0, NGRAM_SIZE_MAX, DERIVED),
+    UINT(ngram_heads, "ple.heads_per_ngram", 0, NGRAM_ROWS_MAX, DERIVED),
+    UINT(ngram_taps, "ple.conv_kernel", 0, MODEL_TAPS_MAX, DERIVED),
+    UINT(ngram_end, "ple.eos_token_id", 0, MODEL_VOCAB_MAX, DERIVED),
+    UINT(ngram_width, "embedding_length_per_layer_input", 0, 65536, DERIVED),
+    DENSE(NGRAM_TABLE, ANY, REQUIRED, NGRAM_WIDTH, NGRAM_ROWS),
+    DENSE(NGRAM_KEY, ANY, REQUIRED, NGRAM_INPUTS, RESIDUAL),
+    DENSE(NGRAM_VALUE, ANY, REQUIRED, NGRAM_INPUTS, HIDDEN),
+    DENSE(NGRAM_KEY_NORM, FLOAT, REQUIRED, RESIDUAL, ONE),
+    DENSE(NGRAM_QUERY_NORM, FLOAT, REQUIRED, RESIDUAL, ONE),
+    DENSE(NGRAM_CONV_NORM, FLOAT, REQUIRED, RESIDUAL, ONE),
+    DENSE(NGRAM_CONV, FLOAT, REQUIRED, NGRAM_TAPS, RESIDUAL),
+    END,
+};
+
+/* Qwen3.8-Flash-Next: the layers of Qwen3.5 with four streams and n-grams. In layers with attention,
+ * an indexer chooses blocks of positions. */
+static const struct arch_row qwen4exp[] = {
+    FLOAT(rms_eps, "attention.layer_norm_rms_epsilon", 1e-12, 0.1),
+    GROUP(arch_counts),
+    UINT(rope_dims, "rope.dimension_count", 2, 1024, DERIVED),
+    GROUP(arch_embedding),
+    GROUP(arch_output),
+    GROUP(arch_no_window),
+    GROUP(arch_scaling),
+    GROUP(arch_attention_matrices),
+    GROUP(arch_routed),
+    GROUP(deltanet_layers),
+    GROUP(interleaved),
+    CONST(delta_sigmoid, 1),
+    GROUP(gated_streams),
+    GROUP(ngrams),
+    CHOICE("attention.compress_ratios", "attention.indexer.top_k"),
+    UNUSED("blk.%u.indexer.q_proj.weight"),
+    UNUSED("blk.%u.indexer.k_proj.weight"),
+    UNUSED("blk.%u.indexer.q_norm.weight"),
+    UNUSED("blk.%u.indexer.k_norm.weight"),
+    END,
+};
+const struct arch arch_qwen4exp = {"qwen4exp", qwen4exp};
 
 /* Qwen3-Next, Qwen3-Coder-Next: the v heads of a k head are next to each other; beta and alpha are
  * one matrix. */

@@ -103,6 +103,14 @@
 /* A layer without the tensor of that name has no experts: the first ones are dense_layers, which
  * may be stated by its key, too; others are UNROUTED. */
 #define ROUTER_NAME(name) ROW(ROUTER_NAME, .key = (name))
+/* The key of the array with the number of the layer that has n-grams (struct model_ngrams), 0 for
+ * the first one; without it there are none. What the others say: arch/ngrams. */
+#define NGRAMS(key_) ROW(NGRAMS, .key = (key_))
+/* An optional array with a number per block, or one number: in layers with attention where it is r,
+ * not 0, a query attends to its own incomplete block of r positions, and of the others to those that
+ * an indexer chooses, as many positions as the second key says. A context in which they are not all
+ * is not supported. */
+#define CHOICE(key_, positions_) ROW(CHOICE, .key = (key_), .text = (positions_))
 /* An array with a number per block, the inner size of its network: where it is not 0, the layer is
  * of kind LAYER_PLAIN, and not what other keys say. */
 #define NETWORK_KEY(key_) ROW(NETWORK_KEY, .key = (key_))

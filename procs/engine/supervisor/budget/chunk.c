@@ -45,6 +45,28 @@ static uint32_t result_size(const struct model_hparams *h, const struct layer_at
     return a->values_in_keys ? h->mla_value_size : a->value_size;
 }
 
+/* Of several streams: those after the first, the sum of a part, what weights it. */
+static double stream_row_bytes(const struct model_hparams *h)
+{
+    double streams = h->streams;
+    return streams < 2 ? 0
+                       : 4 * streams * h->hidden + 8 * streams +
+                             (double)sizeof(struct device_row) * model_ngram_rows(h);
+}
+
+/* What a block of rows needs besides: norms and gates of the streams, rows of n-grams; and copies of
+ * the weights of the norms. */
+static double stream_block_bytes(const struct supervisor *s)
+{
+    const struct model_hparams *h = &s->model->hparams;
+    double rows = (double)s->params.prefill_chunk;
+    rows = rows < DEVICE_BLOCK_ROWS ? rows : DEVICE_BLOCK_ROWS;
+    double streams = (FORMS_BYTES + 4) * h->streams * h->hidden + FORMS_BYTES * h->stream_rank;
+    double ngrams = h->ngram_size > 0 ? FORMS_BYTES * model_ngram_inputs(h) + 4.0 * h->hidden : 0;
+    double weights = h->streams > 1 ? 4.0 * (2 * h->layers + 8) * h->streams * h->hidden : 0;
+    return rows * (streams + ngrams) + weights;
+}
+
 /* Activations of a row of a chunk. */
 static double row_bytes(const struct model_index *m)
 {
@@ -71,7 +93,7 @@ static double row_bytes(const struct model_index *m)
            4 * (q + gates + keys + values) + 4.0 * LAYER_KIND__COUNT * model_rope_dims_max(h) +
            4.0 * h->experts + used * (4 * hidden + 24) + 8 * inner + 4.0 * recurrent.projected +
            FORMS_BYTES * h->q_rank + 2 * FORMS_BYTES * h->expert_width +
-           2 * FORMS_BYTES * (h->low_rank ? h->delta_size : 0);
+           2 * FORMS_BYTES * (h->low_rank ? h->delta_size : 0) + stream_row_bytes(h);
 }
 
 /* Activations of a chunk, logits, and the rows gathered by every thread, of further groups of
@@ -92,7 +114,8 @@ uint64_t budget_compute_bytes(const struct supervisor *s)
            (s->params.prefix_dir[0] ? PREFIX_MEMORY_BYTES : 0) +
            (uint64_t)((double)s->params.prefill_chunk * row_bytes(s->model) + logits +
                       16.0 * h->vocab + GHOSTS_BYTES * (double)s->params.ctx_size +
-                      4 * recurrent_fixed_floats(h) + (double)s->params.threads * thread +
+                      4 * recurrent_fixed_floats(h) + stream_block_bytes(s) +
+                      (double)s->params.threads * thread +
                       (double)(budget_compute_threads(s) - s->params.threads) *
                           (FORMS_BYTES * (hidden + inner) + LEDGER_STACK_BYTES));
 }

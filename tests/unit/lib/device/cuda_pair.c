@@ -192,7 +192,7 @@ void pair_run_side(struct side *s, const struct pair *p, const struct step *t)
                                    .prefill = core_rows_prefill(t->rows)};
     const struct core_pass pass = {
         .sequences = &view, .sequence_count = 1, .row = row, .rows = t->rows};
-    float *x = made((size_t)t->rows * hp->hidden * sizeof *x);
+    float *x = made((size_t)t->rows * model_residual_floats(hp) * sizeof *x);
     int status = t->layers > 0 ? core_pass_layers(s->core, &pass, 0, t->layers, x, &error)
                                : core_pass(s->core, &pass, &error);
     free(x);

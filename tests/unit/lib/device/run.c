@@ -208,13 +208,13 @@ static void run_layers(struct run *r, const struct core_sequence *sequence, cons
     struct error error;
     struct core_pass pass = {
         .sequences = sequence, .sequence_count = 1, .row = row, .rows = r->chunk};
-    float *x = calloc((size_t)r->chunk * hp->hidden, sizeof *x);
+    float *x = calloc((size_t)r->chunk * model_residual_floats(hp), sizeof *x);
     uint32_t half = hp->layers / 2;
     for (uint32_t i = 0; i < r->chunk; i++)
         row[i] = (struct core_row){
             .position = at + i, .token = tokens[at + i], .prefill = core_rows_prefill(r->chunk)};
     ck_assert(x && core_pass_layers(core, &pass, 0, half, x, &error) == 0);
-    note(r, x, (size_t)r->chunk * hp->hidden * sizeof *x);
+    note(r, x, (size_t)r->chunk * model_residual_floats(hp) * sizeof *x);
     ck_assert(core_pass_layers(core, &pass, half, hp->layers - half, x, &error) == 0);
     free(x);
 }

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "lib/base/bytes.h"
 #include "lib/tensor/tensor_type.h"
 #include "tests/unit/lib/model/gguf_make.h"
 
@@ -87,6 +88,63 @@ static void qwen(struct make *m, const char *arch, unsigned layers, unsigned h, 
         else
             edit(m, layer, (const struct row[]){{"attn_q.weight", type, h, 2 * h}, {0}});
     }
+}
+
+/* Where a part reads two streams, and adds to them. */
+static void streams(struct make *m, unsigned layer, const char *part, unsigned h, uint32_t type)
+{
+    static const char *const names[] = {"norm", "down", "up", "inject"};
+    const struct row rows[] = {{"", TENSOR_F32, 2 * h, 1},
+                               {"", type, 2 * h, 4},
+                               {"", TENSOR_F32, 4, 2 * h},
+                               {"", TENSOR_F32, 2 * h, 2}};
+    for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+        char name[64];
+        snprintf(name, sizeof name, "hc_%s_%s.weight", part, names[i]);
+        edit(m, layer, (const struct row[]){{name, rows[i].type, rows[i].ne0, rows[i].ne1}, {0}});
+    }
+}
+
+/* Of up to 3 tokens, a row of 4 elements for each. */
+static void ngrams(struct make *m, unsigned h)
+{
+    make_i32s(m, "qwen4exp.ple.layers", (const int32_t[]){0}, 1);
+    make_u32(m, "qwen4exp.ple.ngram_size", 3);
+    make_u32(m, "qwen4exp.ple.heads_per_ngram", 1);
+    make_u32(m, "qwen4exp.ple.conv_kernel", 4);
+    make_u32(m, "qwen4exp.ple.eos_token_id", 1);
+    make_u32(m, "qwen4exp.embedding_length_per_layer_input", 4);
+    make_i32s(m, "qwen4exp.ple.layer_multipliers", (const int32_t[]){1000003, 77777, 12345}, 3);
+    make_i32s(m, "qwen4exp.ple.head_offsets", (const int32_t[]){0, 11}, 2);
+    make_i32s(m, "qwen4exp.ple.head_vocab_sizes", (const int32_t[]){11, 13}, 2);
+    make_add_tensor(m, "per_layer_token_embd.weight", TENSOR_F32, 4, 24, 1);
+    edit(m, 0,
+         (const struct row[]){{"ple_key.weight", TENSOR_F32, 8, 2 * h},
+                              {"ple_value.weight", TENSOR_F32, 8, h},
+                              {"ple_norm_key.weight", TENSOR_F32, 2 * h, 1},
+                              {"ple_norm_query.weight", TENSOR_F32, 2 * h, 1},
+                              {"ple_norm_conv.weight", TENSOR_F32, 2 * h, 1},
+                              {"ple_conv1d.weight", TENSOR_F32, 4, 2 * h},
+                              {0}});
+}
+
+static void qwen4(struct make *m, unsigned layers, unsigned h, uint32_t type)
+{
+    qwen(m, "qwen4exp", layers, h, type);
+    make_u32(m, "qwen4exp.hyper_connection.count", 2);
+    make_u32(m, "qwen4exp.hyper_connection.low_rank", 4);
+    make_drop_tensor(m, "output_norm.weight");
+    make_add_tensor(m, "output_hc_norm.weight", TENSOR_F32, 2 * h, 1, 1);
+    make_add_tensor(m, "output_hc_down.weight", type, 2 * h, 4, 1);
+    make_add_tensor(m, "output_hc_up.weight", TENSOR_F32, 4, 2 * h, 1);
+    for (unsigned layer = 0; layer < layers; layer++) {
+        edit(m, layer,
+             (const struct row[]){
+                 {.name = "attn_norm.weight"}, {.name = "post_attention_norm.weight"}, {0}});
+        streams(m, layer, "attn", h, type);
+        streams(m, layer, "ffn", h, type);
+    }
+    ngrams(m, h);
 }
 
 static void lfm(struct make *m, unsigned layers, unsigned h, uint32_t type)
@@ -293,4 +351,6 @@ void make_recurrent(struct make *m, const char *arch, unsigned layers, unsigned 
         nemotron(m, layers, h, type);
     else if (strcmp(arch, "qwen35moe") == 0 || strcmp(arch, "qwen3next") == 0)
         qwen(m, arch, layers, h, type);
+    else if (strcmp(arch, "qwen4exp") == 0)
+        qwen4(m, layers, h, type);
 }

@@ -61,6 +61,7 @@ static const struct {
     {"gemma4", 1, QK_NORM_HEAD, ROPE_HALVES, 0, 20, 4, 0},
     {"qwen35moe", 1, QK_NORM_HEAD, ROPE_HALVES, 32, 13, 3, 0},
     {"qwen3next", 1, QK_NORM_HEAD, ROPE_HALVES, 32, 13, 3, 0},
+    {"qwen4exp", 1, QK_NORM_HEAD, ROPE_HALVES, 32, 19, 6, 0},
     {"lfm2moe", 1, QK_NORM_HEAD, ROPE_HALVES, 0, 10, 3, 8},
 };
 
@@ -69,6 +70,7 @@ static uint32_t dense_of_first(const char *arch, uint32_t every)
 {
     return strcmp(arch, "qwen35moe") == 0       ? 16
            : strcmp(arch, "qwen3next") == 0     ? 15
+           : strcmp(arch, "qwen4exp") == 0      ? 28
            : strcmp(arch, "granitehybrid") == 0 ? 11
                                                 : every;
 }

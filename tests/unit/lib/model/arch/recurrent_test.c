@@ -63,6 +63,30 @@
       make_add_tensor(m, B "ssm_in.weight", 0, 4, 12, 1))                                          \
     X(qwen3next, joined_missing, "tensor blk.0.ssm_ba.weight is missing",                          \
       make_drop_tensor(m, B "ssm_ba.weight"))                                                      \
+    X(qwen4exp, streams_missing, "hyper_connection.count' is missing",                             \
+      make_drop_key(m, "qwen4exp.hyper_connection.count"))                                         \
+    X(qwen4exp, one_stream, "hyper_connection.count' is 1: not between 2 and 16",                  \
+      make_u32(m, "qwen4exp.hyper_connection.count", 1))                                           \
+    X(qwen4exp, rank, "output_hc_down.weight is 8 x 4 x 1 x 1; 8 x 5",                             \
+      make_u32(m, "qwen4exp.hyper_connection.low_rank", 5))                                        \
+    X(qwen4exp, ngram_layer, "ple.layers' has layer 9 of 1",                                       \
+      make_i32s(m, "qwen4exp.ple.layers", (const int32_t[]){9}, 1))                                \
+    X(qwen4exp, ngram_layers, "ple.layers' has 2 layers; only one is supported",                   \
+      make_i32s(m, "qwen4exp.ple.layers", (const int32_t[]){0, 0}, 2))                             \
+    X(qwen4exp, no_ngrams, "per_layer_token_embd.weight is 4 x 24 x 1 x 1; 0 x 0",                 \
+      make_drop_key(m, "qwen4exp.ple.layers"))                                                     \
+    X(qwen4exp, ngram_size, "ple.ngram_size' is 9: not between 0 and 8",                           \
+      make_u32(m, "qwen4exp.ple.ngram_size", 9))                                                   \
+    X(qwen4exp, ngram_heads, "1 to 64 rows per token are possible",                                \
+      make_u32(m, "qwen4exp.ple.heads_per_ngram", 33))                                             \
+    X(qwen4exp, multipliers, "ple.layer_multipliers' is missing, or has not 3 elements",           \
+      make_i32s(m, "qwen4exp.ple.layer_multipliers", (const int32_t[]){1, 2}, 2))                  \
+    X(qwen4exp, part_empty, "of the table of n-grams, which has 24",                               \
+      make_i32s(m, "qwen4exp.ple.head_vocab_sizes", (const int32_t[]){0, 13}, 2))                  \
+    X(qwen4exp, part_beyond, "rows 11 to 25 of the table of n-grams, which has 24",                \
+      make_i32s(m, "qwen4exp.ple.head_vocab_sizes", (const int32_t[]){11, 14}, 2))                 \
+    X(qwen4exp, table_missing, "tensor per_layer_token_embd.weight is missing",                    \
+      make_drop_tensor(m, "per_layer_token_embd.weight"))                                          \
     X(granitehybrid, no_attention, "head_count_kv' is 0 for every layer: the converter did not",   \
       make_i32s(m, "granitehybrid.attention.head_count_kv", (const int32_t[]){0}, 1))              \
     X(granitehybrid, rotated, "rope.scaling.finetuned' is 1; only 0 is supported",                 \

@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A layer that begins with n-grams: rows of a table, whose numbers follow from the last tokens, are
+ * added to the residual. The numbers need no other layer, so they are known before the pass. */
+#include "lib/model/arch/ngrams/ngrams.h"
+#include "lib/core/internal.h"
+
+/* ---- weights ---- */
+
+void core_bind_ngrams(struct core *c, uint32_t i, uint64_t *vectors)
+{
+    struct core_ngrams *n = &c->layer[i].ngrams;
+    uint32_t channels = model_residual_floats(&c->hp);
+    if (!c->model->layer[i].ngrams)
+        return;
+    n->key = core_matrix(c, i, DENSE_NGRAM_KEY);
+    n->value = core_matrix(c, i, DENSE_NGRAM_VALUE);
+    n->forms = form_bit(&n->key) | form_bit(&n->value);
+    n->conv = core_take(c, vectors, (size_t)c->hp.ngram_taps * channels);
+    /* The file has the taps of a channel next to each other. */
+    const struct op_unpack unpack = {.w = core_matrix(c, i, DENSE_NGRAM_CONV),
+                                     .row_stride = 1,
+                                     .stride = channels,
+                                     .y = n->conv};
+    sl_assert(unpack.w.k == c->hp.ngram_taps && unpack.w.n == channels);
+    c->device->ops->unpack(c->device, &unpack);
+}
+
+int core_check_ngrams(const struct core *c, struct error *error)
+{
+    bool any = false;
+    for (uint32_t i = c->first; i < c->end; i++)
+        any |= c->model->layer[i].ngrams != 0;
+    return any && c->device->lacks_ngrams
+               ? error_set(error, ERR_BAD_INPUT, "the device '%s' does not compute n-grams",
+                           c->device->ops->name)
+               : 0;
+}
+
+/* ---- a pass ---- */
+
+/* The last tokens of a sequence before the pass, as its state has them, the newest first. */
+struct before {
+    float token[NGRAM_SIZE_MAX];
+};
+
+static struct before before_of(struct core *c, const struct device_sequence *s)
+{
+    struct before b = {{0}};
+    uint64_t floats = (uint64_t)model_ngram_past(&c->hp) * model_residual_floats(&c->hp);
+    if (s->state.address)
+        c->device->ops->read(c->device, device_floats_at(s->state, floats), b.token,
+                             (c->hp.ngram_size - 1) * sizeof *b.token);
+    return b;
+}
+
+/* token[0] is that of the row, token[s] the one s positions before it: of rows of the pass, or
+ * before it. */
+static void tokens_of(const struct core *c, const struct before *before, uint32_t row,
+                      uint32_t token[NGRAM_SIZE_MAX])
+{
+    const struct device_row *all = c->scratch.row;
+    uint32_t sequence = all[row].sequence, known = 0, position = all[row].position;
+    for (uint32_t r = row + 1; r > 0 && known < c->hp.ngram_size; r--)
+        if (all[r - 1].sequence == sequence)
+            token[known++] = all[r - 1].token;
+    for (uint32_t i = 0; known < c->hp.ngram_size; i++, known++)
+        token[known] = known > position ? c->hp.ngram_end : (uint32_t)before[sequence].token[i];
+}
+
+/* Of all rows of the pass, before a state is written. */
+static void find_numbers(struct core *c, const struct device_sequence *sequence)
+{
+    struct before before[DEVICE_SEQUENCES_MAX];
+    struct device_row *at = c->scratch.ngram_row;
+    for (uint32_t i = 0; i < c->pass.sequence_count; i++)
+        before[i] = before_of(c, &sequence[i]);
+    for (uint32_t r = 0; r < c->pass.step.rows; r++) {
+        uint32_t token[NGRAM_SIZE_MAX], number[NGRAM_ROWS_MAX];
+        tokens_of(c, before, r, token);
+        model_ngram_numbers(&c->hp, token, number);
+        for (uint32_t i = 0; i < model_ngram_rows(&c->hp); i++)
+            *at++ = (struct device_row){.token = number[i]};
+    }
+}
+
+/* The rows of the table of rows [first, first + rows), next to each other. */
+static void read_table(struct core *c, uint32_t first, uint32_t rows)
+{
+    uint32_t count = model_ngram_rows(&c->hp);
+    const struct op_embed embed = {.rows = rows * count,
+                                   .row = c->scratch.ngram_row + (size_t)first * count,
+                                   .w = c->ngram_table,
+                                   .x = c->scratch.ngrams.base[FORM_F32]};
+    c->device->ops->embed(c->device, &embed);
+    const struct op_forms forms = {
+        .rows = rows, .forms = core_layer_now(c)->ngrams.forms, .y = c->scratch.ngrams};
+    c->device->ops->forms(c->device, &forms);
+}
+
+static void multiply(struct core *c, uint32_t rows)
+{
+    const struct core_ngrams *n = &core_layer_now(c)->ngrams;
+    const struct device_product product[] = {
+        {.w = n->key, .y = c->scratch.streams.base[FORM_F32], .y_stride = n->key.n},
+        {.w = n->value, .y = c->scratch.ngram_values, .y_stride = n->value.n}};
+    const struct op_products products = {
+        .rows = rows, .x = c->scratch.ngrams, .count = 2, .product = product};
+    c->device->ops->products(c->device, &products);
+}
+
+static void add_block(struct core *c, uint32_t first, uint32_t rows,
+                      const struct device_sequence *sequence)
+{
+    const struct core_ngrams *n = &core_layer_now(c)->ngrams;
+    const struct op_ngrams op = {
+        .rows = rows,
+        .sequences = c->pass.sequence_count,
+        .row = c->scratch.row + first,
+        .sequence = sequence,
+        .shape = {.streams = c->hp.streams,
+                  .n = c->hp.hidden,
+                  .taps = c->hp.ngram_taps,
+                  .step = c->hp.ngram_size,
+                  .end = c->hp.ngram_end,
+                  .eps = c->hp.rms_eps},
+        .key_norm = n->key_norm,
+        .query_norm = n->query_norm,
+        .conv_norm = n->conv_norm,
+        .conv = n->conv,
+        .zeros = c->scratch.zeros,
+        .values = c->scratch.ngram_values,
+        .keys = c->scratch.streams.base[FORM_F32],
+        .space = c->scratch.stream_gates,
+        .x = device_floats_at(c->scratch.x, (uint64_t)first * model_residual_floats(&c->hp))};
+    read_table(c, first, rows);
+    multiply(c, rows);
+    c->device->ops->ngrams(c->device, &op);
+}
+
+/* What the layer has of the sequences: the state of the n-grams is behind that of the mixer. */
+static void take_states(const struct core *c, struct device_sequence at[DEVICE_SEQUENCES_MAX])
+{
+    uint64_t floats = core_parts_now(c)->recurrent.floats;
+    for (uint32_t i = 0; i < c->pass.sequence_count; i++) {
+        at[i] = c->pass.at[i];
+        at[i].state = device_floats_at(at[i].state, floats);
+        at[i].next_state = device_floats_at(at[i].next_state, floats);
+    }
+}
+
+void core_ngrams(struct core *c)
+{
+    struct device_sequence at[DEVICE_SEQUENCES_MAX];
+    if (!core_parts_now(c)->ngrams)
+        return;
+    take_states(c, at);
+    find_numbers(c, at);
+    for (uint32_t first = 0, n; first < c->pass.step.rows; first += n) {
+        n = c->pass.step.rows - first;
+        n = n < DEVICE_BLOCK_ROWS ? n : DEVICE_BLOCK_ROWS;
+        add_block(c, first, n, at);
+        for (uint32_t r = first; r < first + n; r++) /* later blocks continue from here */
+            at[c->scratch.row[r].sequence].state = at[c->scratch.row[r].sequence].next_state;
+    }
+}
