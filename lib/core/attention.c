@@ -76,6 +76,7 @@ void core_attention(struct core *c)
 {
     const struct core_layer *l = core_layer_now(c);
     bool in_q = l->attention.gate != HEAD_GATE_NONE && l->attention.gate_form == GATE_IN_Q;
+    bool unit = c->hp.qk_norm == QK_NORM_ROTATED;
     const struct op_attention attention = {
         .rows = c->pass.step.rows,
         .sequences = c->pass.sequence_count,
@@ -93,8 +94,8 @@ void core_attention(struct core *c)
         .q_bias = l->attn.q_bias,
         .k_bias = l->attn.k_bias,
         .v_bias = l->attn.v_bias,
-        .q_norm = l->attn.q_norm,
-        .k_norm = l->attn.k_norm,
+        .q_norm = unit ? c->scratch.ones : l->attn.q_norm,
+        .k_norm = unit ? c->scratch.ones : l->attn.k_norm,
         .ones = c->scratch.ones,
         .sinks = l->attn.sinks,
         .angle_stride = c->rope_size,

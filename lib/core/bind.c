@@ -280,7 +280,7 @@ static void bind_experts_step(struct core *c, uint32_t i, uint64_t *vectors)
         l->latent_down = core_matrix(c, i, DENSE_LATENT_DOWN);
         l->latent_up = core_matrix(c, i, DENSE_LATENT_UP);
         l->gate_forms |= form_bit(&l->latent_down);
-    } else if (!l->experts_norm.address) { /* one norm for router and experts */
+    } else if (!l->experts_norm.address && !core_expert_inputs(c)) { /* one norm for both */
         l->gate_forms |= l->expert_forms;
     }
 }
@@ -363,6 +363,15 @@ static float mla_scale(const struct model_hparams *h)
     return (float)(m * m / sqrt((double)h->mla_key_size));
 }
 
+static struct device_scale scale_of(const struct layer_attention *a, const struct model_hparams *h,
+                                    float base)
+{
+    return (struct device_scale){.base = base,
+                                 .growth = a->scaled_queries ? h->query_scale : 0,
+                                 .context = h->query_context,
+                                 .first = h->query_first};
+}
+
 static void mla_sizes(struct core *c, struct core_layer *l)
 {
     const struct model_hparams *h = &c->hp;
@@ -373,10 +382,8 @@ static void mla_sizes(struct core *c, struct core_layer *l)
                                        .rank = h->kv_rank,
                                        .key = h->kv_rank + h->rope_dims,
                                        .q_rank = h->q_rank,
-                                       .query_context = h->query_context,
                                        .eps = h->latent_eps != 0 ? h->latent_eps : h->rms_eps,
-                                       .scale = mla_scale(h),
-                                       .query_scale = h->query_scale};
+                                       .scale = scale_of(&l->attention, h, mla_scale(h))};
     l->q_size = l->v_size = 0; /* queries stay in the scratch of a thread, values are keys */
     l->mix_size = h->heads * h->mla_value_size;
 }
@@ -386,15 +393,24 @@ static uint32_t larger(uint32_t a, uint32_t b)
     return a > b ? a : b;
 }
 
+/* A norm without weights has those of core_attention. */
+static enum qk_norm norm_of_heads(const struct core *c, const struct layer_attention *a)
+{
+    if (c->hp.qk_norm != QK_NORM_ROTATED)
+        return (enum qk_norm)c->hp.qk_norm;
+    return a->rope_dims > 0 ? QK_NORM_HEAD_AFTER : QK_NORM_NONE;
+}
+
 static struct device_heads heads_of(const struct core *c, const struct layer_attention *a)
 {
+    float base = a->scale != 0 ? a->scale : 1.0f / sqrtf((float)a->key_size);
     return (struct device_heads){
-        .qk_norm = (enum qk_norm)c->hp.qk_norm,
+        .qk_norm = norm_of_heads(c, a),
         .rope_kind = (enum rope_kind)c->hp.rope_kind,
         .v_norm = c->hp.v_norm != 0,
         .eps = c->hp.rms_eps,
         .clamp = c->hp.clamp_qkv,
-        .scale = a->scale != 0 ? a->scale : 1.0f / sqrtf((float)a->key_size),
+        .scale = scale_of(a, &c->hp, base),
         .cap = c->hp.score_cap,
     };
 }

@@ -21,21 +21,22 @@ static void alive(void *self)
 
 static int make_constants(struct core *c, struct error *error)
 {
-    uint32_t n = c->hp.hidden;
+    uint32_t n = c->hp.hidden, ones = core_ones(&c->hp);
     const struct {
         struct device_at at;
+        uint32_t elements;
         float value;
-    } all[] = {{c->scratch.ones, 1.0f},
-               {c->scratch.roots, 1.0f / sqrtf((float)n)},
-               {c->scratch.normed_scale, c->hp.normed_scale}};
-    float *same = malloc(n * sizeof *same);
+    } all[] = {{c->scratch.ones, ones, 1.0f},
+               {c->scratch.roots, n, 1.0f / sqrtf((float)n)},
+               {c->scratch.normed_scale, n, c->hp.normed_scale}};
+    float *same = malloc(ones * sizeof *same); /* at least n */
     if (!same)
         return error_set(error, ERR_NO_MEMORY, "out of memory (model core)");
     for (size_t k = 0; k < ARRAY_LEN(all); k++) {
-        for (uint32_t i = 0; i < n; i++)
+        for (uint32_t i = 0; i < all[k].elements; i++)
             same[i] = all[k].value;
         if (all[k].at.address)
-            c->device->ops->write(c->device, all[k].at, same, n * sizeof *same);
+            c->device->ops->write(c->device, all[k].at, same, all[k].elements * sizeof *same);
     }
     free(same);
     float share = c->hp.streams > 1 ? 1.0f / (float)c->hp.streams : 1.0f;

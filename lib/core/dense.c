@@ -95,7 +95,7 @@ static void make_forms(struct core *c, const struct device_rows *rows, uint32_t 
 static void begin_latents(struct core *c)
 {
     const struct core_layer *l = core_layer_now(c);
-    struct device_rows *y = &c->scratch.latent;
+    struct device_rows *y = &c->scratch.expert_in;
     uint32_t rows = c->pass.step.rows;
     const struct device_product down = {.w = l->latent_down,
                                         .scale = l->latent_down_scale,
@@ -107,6 +107,24 @@ static void begin_latents(struct core *c)
     make_forms(c, y, l->expert_forms);
     clear(c, c->scratch.latent_sum.base[FORM_F32], y->k);
     c->pass.into = c->scratch.latent_sum.base[FORM_F32];
+}
+
+/* The rows times the gate weights of their expert, of which each has one. */
+static void weigh_inputs(struct core *c)
+{
+    const struct device_rows *y = &c->scratch.expert_in;
+    uint32_t rows = c->pass.step.rows;
+    for (uint32_t r = 0; r < rows; r++)
+        c->scratch.terms[r] = (struct device_term){.factor = c->pass.route[r].weight, .pair = r};
+    const struct op_add_terms weigh = {.rows = rows,
+                                       .n = y->k,
+                                       .terms = 1,
+                                       .term = c->scratch.terms,
+                                       .y = c->scratch.in.base[FORM_F32],
+                                       .into = y->base[FORM_F32]};
+    clear(c, y->base[FORM_F32], y->k);
+    c->device->ops->add_terms(c->device, &weigh);
+    make_forms(c, y, core_layer_now(c)->expert_forms);
 }
 
 static void join_latents(struct core *c)
@@ -150,6 +168,8 @@ void core_while_reading(struct core *c)
         run_network(c);
     if (c->hp.expert_width > 0)
         begin_latents(c);
+    if (c->hp.weighted_input != 0)
+        weigh_inputs(c);
 }
 
 static void join_parts(struct core *c)

@@ -20,11 +20,12 @@ static void terms_of_row(struct core *c, uint32_t row)
     size_t k = c->hp.experts_used, at = row * k;
     const struct route *routes = c->pass.route + at;
     float factor = core_ffn_factor(c);
+    bool inputs = c->hp.weighted_input != 0;
     float scale = core_sequence_of(c, row)->renormalise_skips ? skip_scale(c, routes) : 1.0f;
     for (size_t rank = 0; rank < k; rank++) {
         bool skipped = c->scratch.items[routes[rank].expert].state == ITEM_SKIPPED;
         c->scratch.terms[at + rank] =
-            (struct device_term){.factor = routes[rank].weight * scale * factor,
+            (struct device_term){.factor = (inputs ? 1.0f : routes[rank].weight) * scale * factor,
                                  .pair = skipped ? DEVICE_NO_PAIR : c->scratch.pair_of[at + rank]};
     }
 }

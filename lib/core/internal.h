@@ -187,7 +187,7 @@ struct core_scratch {
     struct device_rows query;      /* [chunk] of q_rank elements, of MLA */
     struct device_at y;            /* [chunk][hidden] result of attention, of the dense network */
     struct device_at rope;         /* [table][chunk][rope_size] cos and sin */
-    struct device_at ones;         /* [hidden] weights of a norm without weights */
+    struct device_at ones;         /* [core_ones] weights of a norm without weights */
     struct device_at roots;        /* [hidden] all 1/sqrt(hidden) */
     struct device_at normed_scale; /* [hidden] all that of model_hparams; none: it is 0 */
 
@@ -207,8 +207,9 @@ struct core_scratch {
     /* [chunk][hidden]: the sum of networks with a norm after it; of FFN_DENSE_AND_EXPERTS, those of
      * the dense network and of the experts, where the gate input is before. */
     struct device_at sum, experts_sum;
-    /* [chunk] rows of expert_width, if the model has it: inputs of the experts, and their sums. */
-    struct device_rows latent, latent_sum;
+    struct device_rows expert_in; /* [chunk] with core_expert_inputs: these */
+    struct device_rows
+        latent_sum; /* [chunk] of expert_width, if the model has it: sums of experts */
 
     /* Of several streams, [<= DEVICE_BLOCK_ROWS] but for the last two, [chunk][streams]: the norms,
      * what is between the factors of their gates, the gates; logits and weights of what is added. */
@@ -452,12 +453,28 @@ static inline bool core_reads_early(const struct core *c)
     return core_parts_now(c)->ffn == FFN_DENSE_THEN_EXPERTS;
 }
 
+/* The most elements of a row or head that has a norm without weights. */
+static inline uint32_t core_ones(const struct model_hparams *h)
+{
+    uint32_t sizes[] = {h->head_size, h->head_size_window, h->value_size, h->value_size_window};
+    uint32_t most = h->hidden;
+    for (size_t i = 0; i < ARRAY_LEN(sizes); i++)
+        most = sizes[i] > most ? sizes[i] : most;
+    return most;
+}
+
+/* True if experts have an input of their own: latents, or the rows times their gate weights. */
+static inline bool core_expert_inputs(const struct core *c)
+{
+    return c->hp.expert_width > 0 || c->hp.weighted_input != 0;
+}
+
 /* The input of the experts. */
 static inline const struct device_rows *core_expert_rows(const struct core *c)
 {
     if (core_reads_early(c))
         return &c->scratch.early;
-    return c->hp.expert_width > 0 ? &c->scratch.latent : &c->scratch.in;
+    return core_expert_inputs(c) ? &c->scratch.expert_in : &c->scratch.in;
 }
 
 /* cos and sin of row 0. */

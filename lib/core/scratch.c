@@ -277,7 +277,7 @@ struct core_bytes core_scratch_layout(struct core *c, uint32_t chunk,
     c->resident.routes =
         cut_result(&m, m.results ? (size_t)hp->layers * hp->experts_used : 0, sizeof(struct route));
     c->resident.sequence = cut_host(&m, hp->layers, sizeof *c->resident.sequence);
-    c->scratch.ones = cut_floats(&m, hp->hidden);
+    c->scratch.ones = cut_floats(&m, core_ones(hp));
     c->scratch.roots = cut_floats(&m, hp->hidden);
     if (hp->normed_scale != 0)
         c->scratch.normed_scale = cut_floats(&m, hp->hidden);
@@ -287,10 +287,11 @@ struct core_bytes core_scratch_layout(struct core *c, uint32_t chunk,
         cut_rows(&m, &c->scratch.early, want.early, chunk, hp->hidden);
     if (c->two_ffn_parts)
         c->scratch.experts_sum = cut_floats(&m, (size_t)chunk * hp->hidden);
-    if (hp->expert_width > 0) {
-        cut_rows(&m, &c->scratch.latent, want.gather | 1u << FORM_F32, chunk, hp->expert_width);
+    if (core_expert_inputs(c))
+        cut_rows(&m, &c->scratch.expert_in, want.gather | 1u << FORM_F32, chunk,
+                 hparams_expert_width(hp));
+    if (hp->expert_width > 0)
         cut_rows(&m, &c->scratch.latent_sum, want.sum, chunk, hp->expert_width);
-    }
     c->scratch.y =
         c->scratch.pair_out; /* attention and the dense network end before experts begin */
     cut_dense(c, &m, chunk, want.dense);

@@ -95,6 +95,11 @@ INLINE void softmax_of(const float *logits, const bool *allowed, uint32_t expert
     __syncwarp();
 }
 
+INLINE float sigmoid(float z)
+{
+    return (float)(1.0 / (1.0 + exact_exp(-(double)z)));
+}
+
 INLINE void probabilities(const model_router &r, const float *logits, const bool *allowed, float *p)
 {
     if (r.gating == ROUTER_SOFTMAX) {
@@ -103,7 +108,7 @@ INLINE void probabilities(const model_router &r, const float *logits, const bool
     }
     for (uint32_t e = threadIdx.x; e < r.experts; e += WARP)
         p[e] = !usable(allowed, e)          ? TAKEN
-               : r.gating == ROUTER_SIGMOID ? (float)(1.0 / (1.0 + exact_exp(-(double)logits[e])))
+               : r.gating == ROUTER_SIGMOID ? sigmoid(logits[e])
                : logits[e] < -FLT_MAX       ? -FLT_MAX
                                             : logits[e];
     __syncwarp();
@@ -182,6 +187,8 @@ INLINE void weigh(const model_router &r, float *weight)
             weight[k] /= sum;
         sum = 0;
     }
+    for (uint32_t k = 0; r.gating == ROUTER_SIGMOID_AFTER && k < r.top_k; k++)
+        weight[k] = sigmoid(weight[k]);
     for (uint32_t k = 0; k < r.top_k; k++)
         sum += weight[k];
     for (uint32_t k = 0; r.normalise && sum != 0 && k < r.top_k; k++)
@@ -227,7 +234,8 @@ __global__ void __launch_bounds__(WARP) route_rows(route_args a)
 static bool routable(const model_router &r)
 {
     bool gating = r.gating == ROUTER_SOFTMAX || r.gating == ROUTER_SIGMOID ||
-                  r.gating == ROUTER_SOFTMAX_AFTER || r.gating == ROUTER_SPARSE_MIXER;
+                  r.gating == ROUTER_SOFTMAX_AFTER || r.gating == ROUTER_SPARSE_MIXER ||
+                  r.gating == ROUTER_SIGMOID_AFTER;
     return gating && r.top_k > 0 && r.top_k <= r.experts && r.experts <= ROUTE_EXPERTS_MAX &&
            (r.groups < 2 || (r.groups <= r.experts && r.experts % r.groups == 0));
 }

@@ -150,40 +150,60 @@ struct device_term {
     uint32_t pair;
 };
 
-/* Details of attention that are the same in all layers. */
+/* The scale of scores: that of position p is base, or, with a growth, base * (1 + growth * ln(1 +
+ * floor((p + first) / context))). A query times a factor is its scores times that factor. */
+struct device_scale {
+    float base, growth; /* growth 0: none */
+    uint32_t context, first;
+};
+
+/* The number of rows from `row` on, at most `most`, that are consecutive positions of one sequence
+ * with one scale of the scores; *scale: that. */
+static inline uint32_t device_scaled_run(const struct device_scale *s, const struct device_row *row,
+                                         uint32_t most, float *scale)
+{
+    uint32_t n = device_run_of(row, most);
+    *scale = s->base;
+    if (s->growth == 0)
+        return n;
+    uint64_t at = (uint64_t)row->position + s->first, left = s->context - at % s->context;
+    double factor = 1 + (double)s->growth * exact_log(1.0 + (double)(at / s->context));
+    *scale = (float)((double)s->base * factor);
+    return n < left ? n : (uint32_t)left;
+}
+
+/* Where the positions begin that attention of a row counts, and in a ring the keys: 0, or the chunk
+ * of the row, which a ring has in one piece. */
+static inline uint32_t device_chunk_begin(const struct layer_attention *a, uint32_t position)
+{
+    return a->chunks ? position - position % a->window : 0;
+}
+
+/* Of `rows` consecutive positions from `position` on, those of its chunk. */
+static inline uint32_t device_chunk_rows(const struct layer_attention *a, uint32_t position,
+                                         uint32_t rows)
+{
+    uint32_t left = a->chunks ? a->window - position % a->window : rows;
+    return rows < left ? rows : left;
+}
+
+/* Details of attention of a layer. */
 struct device_heads {
     enum qk_norm qk_norm;
     enum rope_kind rope_kind;
     bool v_norm;      /* an RMSNorm without weights of each value head */
     float eps, clamp; /* clamp 0: none */
-    float scale, cap; /* of scores; cap 0: none */
+    struct device_scale scale;
+    float cap; /* of scores; 0: none */
 };
 
 /* Sizes of MLA: of a head of the published form (parts of a key, values), of a latent, of a latent
  * with the rotated key, of the queries' first factor (0: none). */
 struct device_latent {
     uint32_t heads, nope, rope, value, rank, key, q_rank;
-    uint32_t query_context; /* of model_hparams */
-    float eps, scale;
-    float query_scale; /* the same */
+    float eps;
+    struct device_scale scale;
 };
-
-/* The number of rows from `row` on, at most `most`, that are consecutive positions of one sequence
- * with one scale of the scores; *scale: that. A query times a factor is its scores times that
- * factor. */
-static inline uint32_t device_latent_run(const struct device_latent *m,
-                                         const struct device_row *row, uint32_t most, float *scale)
-{
-    uint32_t n = device_run_of(row, most);
-    *scale = m->scale;
-    if (m->query_scale == 0)
-        return n;
-    uint32_t block = row->position / m->query_context;
-    uint32_t left = m->query_context - row->position % m->query_context;
-    double factor = 1 + (double)m->query_scale * exact_log(1.0 + (double)block);
-    *scale = (float)((double)m->scale * factor);
-    return n < left ? n : left;
-}
 
 /* A recurrence, and the convolution before it. */
 struct device_recurrence {

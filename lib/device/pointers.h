@@ -39,4 +39,21 @@ static inline struct kernel_matrix device_matrix_part(const struct device_matrix
     return part;
 }
 
+/* Keys and values from that position on, which is 0 or begins a chunk. */
+static inline const void *device_keys_from(const struct layer_attention *a,
+                                           const struct device_sequence *s, uint32_t position)
+{
+    uint32_t at = kernel_ring_position(s->ring, position);
+    size_t bytes = kernel_kv_tile(s->kv_type, a->kv_heads, a->key_size, at, 0);
+    return device_pointer(device_offset(s->keys, bytes));
+}
+
+static inline const void *device_values_from(const struct layer_attention *a,
+                                             const struct device_sequence *s, uint32_t position)
+{
+    uint32_t at = kernel_ring_position(s->ring, position);
+    size_t bytes = kernel_kv_tile(s->kv_type, a->kv_heads, a->value_size, at, 0);
+    return device_pointer(device_offset(s->values, bytes));
+}
+
 #endif

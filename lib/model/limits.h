@@ -12,6 +12,8 @@
 #define MODEL_TOP_K_MAX   64
 #define MODEL_TAPS_MAX    8 /* inputs of a convolution over time */
 #define MODEL_CONTEXT_MAX (1u << 20)
+#define MODEL_TRAINED_MAX                                                                          \
+    (1u << 24) /* the trained context length; one runs with MODEL_CONTEXT_MAX */
 #define MODEL_VOCAB_MAX   (1u << 20)
 #define MODEL_ROW_MAX     65536 /* elements of a row of a matrix, and of the buffers of kernels */
 #define MODEL_NAME_BYTES  64

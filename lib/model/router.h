@@ -6,13 +6,13 @@
  *   two largest s, with softmax its largest; only experts of the `groups_used` best groups are
  *   chosen
  *   I = the K largest s                  ties: the lower number
- *   w = p of I; ROUTER_SOFTMAX_AFTER: softmax over these K
+ *   w = p of I; ROUTER_SOFTMAX_AFTER: softmax over these K; ROUTER_SIGMOID_AFTER: sigmoid of each
  *   ROUTER_SPARSE_MIXER (p = z): the k-th chosen expert has w = softmax of it among the logits not
  *   yet chosen that are near its own, m: those with m - z <= ROUTER_SPARSE_NEAR * max(|z|, m)
  *   normalise: w /= sum of w;  scale: w *= scale
  * Sources: the published code of Qwen3-MoE (softmax), DeepSeek-V2 (softmax, groups), DeepSeek-V3
  * (sigmoid, bias, groups, scale) and gpt-oss (softmax of the K), Phi-3.5-MoE (SparseMixer in
- * evaluation, twice its jitter of 0.01). */
+ * evaluation, twice its jitter of 0.01), Llama 4 (sigmoid of the chosen logit). */
 #ifndef SLUICE_MODEL_ROUTER_H
 #define SLUICE_MODEL_ROUTER_H
 
@@ -24,7 +24,9 @@ enum router_gating {
     ROUTER_SOFTMAX = 1,
     ROUTER_SIGMOID = 2,
     ROUTER_SOFTMAX_AFTER = 3,
-    ROUTER_SPARSE_MIXER = 100 /* without a number in GGUF */
+    /* without a number in GGUF */
+    ROUTER_SPARSE_MIXER = 100,
+    ROUTER_SIGMOID_AFTER = 101
 };
 
 #define ROUTER_SPARSE_NEAR 0.02f

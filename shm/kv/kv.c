@@ -117,9 +117,7 @@ static uint32_t ring_for(const struct model_hparams *h, uint32_t chunk)
     for (uint32_t layer = 0; layer < h->layers; layer++)
         windows = windows || h->layer_kind[layer] == LAYER_WINDOW;
     bool attention = h->kv_rank == 0; /* MLA has no windows */
-    return windows && attention && h->window > 0
-               ? (uint32_t)align_up((uint64_t)h->window + chunk - 1, KV_TILE)
-               : 0;
+    return windows && attention && h->window > 0 ? (uint32_t)model_ring_positions(h, chunk) : 0;
 }
 
 struct kv_shape kv_shape_of(const struct model_hparams *h, enum kv_type type, uint32_t context,
@@ -311,7 +309,8 @@ int kv_check(const struct kv *kv, const struct model_hparams *model, uint32_t ch
     if (!same)
         return error_set(error, ERR_FAILED, "kv segment: the shape is not that of the model");
     uint64_t needed = (uint64_t)h->window + chunk - 1;
-    if (h->ring > 0 && h->ring < needed)
+    bool whole = !model->window_chunks || h->ring % model->window == 0;
+    if (h->ring > 0 && (h->ring < needed || !whole))
         return error_set(error, ERR_FAILED,
                          "kv segment: rings of %" PRIu32 " positions, chunks of %" PRIu32
                          " tokens need %" PRIu64,

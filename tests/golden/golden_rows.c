@@ -181,7 +181,7 @@ static void check_ring(struct image *image, const char *path, const struct kerne
     const struct model_hparams *hp = &image->model->hparams;
     static const uint32_t chunks[] = {1, 7, 32};
     for (size_t i = 0; i < sizeof chunks / sizeof *chunks && hp->window > 0; i++) {
-        uint32_t ring = (hp->window + chunks[i] - 1 + KV_TILE - 1) / KV_TILE * KV_TILE, wrong = 0;
+        uint32_t ring = (uint32_t)model_ring_positions(hp, chunks[i]), wrong = 0;
         struct core *core = image_core(image, ops, 2, chunks[i]);
         struct core_sequence s = image_sequence(image);
         struct error error;

@@ -147,16 +147,17 @@ static void finish_group(const struct host_run *run, uint32_t row, uint32_t g)
     host_note(run->h, q + (size_t)g * group * size, (size_t)group * size);
 }
 
-/* Rows [row, row + rows): consecutive positions of one sequence. */
-static void attend_run(const struct host_run *run, uint32_t row, uint32_t rows, uint32_t head_begin,
-                       uint32_t head_end)
+/* Rows [row, row + rows): consecutive positions of one sequence, with one scale, in one chunk. */
+static void attend_run(const struct host_run *run, uint32_t row, uint32_t rows, float scale,
+                       uint32_t head_begin, uint32_t head_end)
 {
     const struct op_attention *a = run->a;
     const struct device_sequence *s = sequence_of(a, row);
+    uint32_t begin = device_chunk_begin(&a->shape, a->row[row].position);
     struct kernel_attention attention = {
         .q = device_floats(a->q) + (size_t)row * q_size(a),
-        .k = device_pointer(s->keys),
-        .v = device_pointer(s->values),
+        .k = device_keys_from(&a->shape, s, begin),
+        .v = device_values_from(&a->shape, s, begin),
         .kv_type = s->kv_type,
         .out = rows_floats(&a->mix, row),
         .q_stride = q_size(a),
@@ -168,10 +169,10 @@ static void attend_run(const struct host_run *run, uint32_t row, uint32_t rows, 
         .value_size = a->shape.value_size,
         .head_begin = head_begin,
         .head_end = head_end,
-        .positions = a->row[row].position + 1,
-        .window = a->shape.window,
-        .ring = s->ring,
-        .scale = a->heads.scale,
+        .positions = a->row[row].position - begin + 1,
+        .window = a->shape.chunks ? 0 : a->shape.window,
+        .ring = a->shape.chunks ? 0 : s->ring,
+        .scale = scale,
         .cap = a->heads.cap,
         .sinks = device_floats(a->sinks),
     };
@@ -193,9 +194,11 @@ static void attend(const struct host_run *run, uint32_t row, uint32_t rows, uint
     const struct op_attention *a = run->a;
     for (uint32_t r = row, n; r < row + rows; r += n) {
         uint64_t each = row_work(a, r) * (head_end - head_begin);
-        n = device_run_of(a->row + r,
-                          smaller(row + rows - r, host_attend_rows(run->h, each, rows)));
-        attend_run(run, r, n, head_begin, head_end);
+        uint32_t most = smaller(row + rows - r, host_attend_rows(run->h, each, rows));
+        float scale;
+        n = device_scaled_run(&a->heads.scale, a->row + r,
+                              device_chunk_rows(&a->shape, a->row[r].position, most), &scale);
+        attend_run(run, r, n, scale, head_begin, head_end);
         host_attended(run->h, a->rows, each * n);
     }
 }

@@ -114,8 +114,8 @@ static void attend(const struct block *b)
         const struct device_sequence *sequence = &b->a->sequence[row->sequence];
         uint64_t each = (row->position + UINT64_C(1)) * (key + m->rank) * b->heads;
         uint32_t together = b->heads < LATENT_TOGETHER ? LATENT_TOGETHER / b->heads : 1;
-        n = device_latent_run(m, row, smaller(b->rows - r, host_attend_rows(b->h, each, together)),
-                              &scale);
+        n = device_scaled_run(&m->scale, row,
+                              smaller(b->rows - r, host_attend_rows(b->h, each, together)), &scale);
         struct kernel_attention attention = {
             .q = b->t->key_q + (size_t)r * b->heads * key,
             .k = device_pointer(sequence->keys),

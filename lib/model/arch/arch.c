@@ -242,6 +242,14 @@ static int read_keys(const struct arch *arch, const struct gguf *g, struct model
     return arch_read_scaling(arch, g, h, error);
 }
 
+void arch_set_where(const struct arch *arch, struct model_hparams *h)
+{
+    const struct arch_row *row;
+    ARCH_EACH (row, arch, ARCH_ROWS(WHERE))
+        if (arch_uint_of(h, row->other) == row->is)
+            *arch_uint(h, row->offset) = (uint32_t)row->value;
+}
+
 static void set_defaults(const struct arch *arch, struct model_hparams *h, uint32_t tokens)
 {
     const struct arch_row *row;
@@ -249,9 +257,7 @@ static void set_defaults(const struct arch *arch, struct model_hparams *h, uint3
         if ((row->layers == 0 || (row->layers == h->layers && row->vocab == tokens)) &&
             arch_uint_of(h, row->offset) == 0)
             *arch_uint(h, row->offset) = (uint32_t)row->value;
-    ARCH_EACH (row, arch, ARCH_ROWS(WHERE))
-        if (arch_uint_of(h, row->other) == row->is)
-            *arch_uint(h, row->offset) = (uint32_t)row->value;
+    arch_set_where(arch, h);
 }
 
 /* The number of layers that are used: arrays with an element per layer may leave out the others. */
@@ -368,6 +374,28 @@ static int check_float(const struct arch *arch, const struct arch_row *row,
     return 0;
 }
 
+static bool has_key(const struct arch *arch, size_t offset)
+{
+    const struct arch_row *row;
+    ARCH_EACH (row, arch, ARCH_ROWS(UINT) | ARCH_ROWS(FLAG))
+        if (row->offset == offset)
+            return true;
+    return false;
+}
+
+/* The value of a field that has no key, by a row of WHERE and the default. */
+static uint32_t settled(const struct arch *arch, const struct model_hparams *h,
+                        const struct arch_row *where)
+{
+    const struct arch_row *row;
+    if (arch_uint_of(h, where->other) == where->is)
+        return (uint32_t)where->value;
+    ARCH_EACH (row, arch, ARCH_ROWS(DEFAULT))
+        if (row->offset == where->offset && row->layers == 0)
+            return (uint32_t)row->value;
+    return 0;
+}
+
 static int check_ranges(const struct arch *arch, const struct model_hparams *h, struct error *error)
 {
     const struct arch_row *row;
@@ -382,7 +410,10 @@ static int check_ranges(const struct arch *arch, const struct model_hparams *h, 
         fixed &= arch_uint_of(h, row->offset) == (uint32_t)row->value;
     ARCH_EACH (row, arch, ARCH_ROWS(LACKS))
         fixed &= arch_uint_of(h, row->offset) == (uint32_t)row->value ||
-                 arch_uint_of(h, row->offset) == 0;
+                 arch_uint_of(h, row->offset) == 0 || has_key(arch, row->offset);
+    ARCH_EACH (row, arch, ARCH_ROWS(WHERE))
+        fixed &=
+            has_key(arch, row->offset) || arch_uint_of(h, row->offset) == settled(arch, h, row);
     ARCH_EACH (row, arch, ROWS_OF_REALS)
         fixed &= float_of(h, row->offset) == real_of(h, row);
     return fixed ? 0
@@ -395,7 +426,8 @@ static bool has_row(const struct arch *arch, size_t offset)
 {
     uint64_t kinds = ARCH_ROWS(UINT) | ARCH_ROWS(FLAG) | ARCH_ROWS(FLOAT) | ARCH_ROWS(FLOAT_OLD) |
                      ARCH_ROWS(TEXT) | ARCH_ROWS(TENSOR) | ARCH_ROWS(LACKS) | ARCH_ROWS(WIDTH) |
-                     ARCH_ROWS(CONST) | ARCH_ROWS(ARRAY) | ARCH_ROWS(SHARE) | ROWS_OF_REALS;
+                     ARCH_ROWS(CONST) | ARCH_ROWS(ARRAY) | ARCH_ROWS(SHARE) | ARCH_ROWS(WHERE) |
+                     ROWS_OF_REALS;
     const struct arch_row *row;
     ARCH_EACH (row, arch, kinds)
         if (row->offset == offset)
@@ -479,6 +511,11 @@ int arch_check_hparams(const struct arch *arch, const struct model_hparams *h, s
                          "latents of experts with %" PRIu32 " elements are wider than layers of "
                          "%" PRIu32 ", which is not supported",
                          h->expert_width, h->hidden);
+    if (h->weighted_input && h->experts_used != 1)
+        return error_set(error, ERR_BAD_INPUT,
+                         "expert_used_count is %" PRIu32 ": experts whose input is weighted are "
+                         "supported one at a time",
+                         h->experts_used);
     if (check_groups(h, error) || arch_check_flags(arch, h, error) || check_residual(h, error) ||
         arch_check_ngrams(h, error))
         return -1;

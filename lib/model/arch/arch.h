@@ -17,7 +17,7 @@
 /* What the layers of a model may differ in. The sizes of a layer follow from its kind. */
 enum layer_kind {
     LAYER_FULL,      /* attends to all positions before it */
-    LAYER_WINDOW,    /* position p attends to p - window + 1 .. p */
+    LAYER_WINDOW,    /* position p attends to p - window + 1 .. p, or to p - p % window .. p */
     LAYER_RECURRENT, /* has a recurrent state instead of keys and values */
     LAYER_PLAIN,     /* has neither: no mixer */
     LAYER_KIND__COUNT
@@ -135,8 +135,8 @@ struct model_hparams {
     uint32_t head_gate;  /* enum head_gate: of the results of heads */
     uint32_t gate_form;  /* enum gate_form */
     uint32_t joined_qkv; /* 1: q, k and v are one matrix, where the architecture has both forms */
-    /* MLA: queries of position p are multiplied by 1 + query_scale * ln(1 + floor(p /
-     * query_context)); 0: they are not. */
+    /* Of MLA, and of layers that do not rotate: queries of position p are multiplied by 1 +
+     * query_scale * ln(1 + floor((p + query_first) / query_context)); 0: they are not. */
     float query_scale;
     uint32_t query_context;
     float latent_eps; /* MLA: of norms of latents and of the queries' first factor; 0: rms_eps */
@@ -146,12 +146,16 @@ struct model_hparams {
     /* An indexer chooses what a query attends to: the best index_top_k blocks of index_block
      * positions (0: of 1). 0: there is none. */
     uint32_t index_top_k, index_block;
-    uint32_t stream_rank;  /* RESIDUAL_GATED: of the gates' matrix in two factors */
+    uint32_t stream_rank; /* RESIDUAL_GATED: of the gates' matrix in two factors */
     /* Of struct model_ngrams; all 0 without a table. */
     uint32_t ngram_size, ngram_heads, ngram_taps;
     uint32_t ngram_width, ngram_rows; /* elements of a row; rows of the table */
     uint32_t ngram_end;               /* the token that cuts n-grams */
-    uint32_t reserved[2];
+    uint32_t query_first;
+    uint32_t window_chunks;  /* 1: a LAYER_WINDOW attends to the chunk of its position */
+    uint32_t weighted_input; /* 1: the gate weight multiplies the input of the only expert used */
+    uint32_t expert_step;    /* only each layer of that number has experts, if it is not 0 */
+    uint32_t reserved[1];
     uint8_t layer_kind[MODEL_LAYERS_MAX];  /* enum layer_kind */
     uint8_t layer_flags[MODEL_LAYERS_MAX]; /* enum layer_flag */
     uint8_t layer_mixer[MODEL_LAYERS_MAX]; /* enum layer_mixer, by the rows of the architecture */
@@ -234,9 +238,11 @@ struct layer_attention {
     uint32_t key_size;        /* of a query and key head */
     uint32_t value_size;      /* of a value head */
     uint32_t window;          /* positions attended to; 0: all */
+    uint32_t chunks;          /* 1: the window is the chunk of the position */
     uint32_t rope_dims;       /* leading elements of a head that are rotated; 0: none */
     uint32_t rope_table;      /* enum layer_kind whose angles it has (model_rope_of) */
     float scale;              /* of the scores; 0: 1 / sqrt(key_size) */
+    uint32_t scaled_queries;  /* 1: by their positions (model_hparams.query_scale) */
     uint32_t values_in_keys;  /* 1: values are the first elements of the keys, not stored again */
     uint32_t gate, gate_form; /* enum head_gate, enum gate_form */
 };
@@ -276,6 +282,7 @@ static inline struct layer_attention model_attention_of(const struct model_hpara
                                                         uint32_t layer)
 {
     bool w = h->layer_kind[layer] == LAYER_WINDOW;
+    bool unrotated = (h->layer_flags[layer] & LAYER_UNROTATED) != 0;
     if (!layer_has_keys((enum layer_kind)h->layer_kind[layer]))
         return (struct layer_attention){0};
     struct layer_attention a = {
@@ -283,11 +290,13 @@ static inline struct layer_attention model_attention_of(const struct model_hpara
         .kv_heads = w && h->kv_heads_window ? h->kv_heads_window : h->kv_heads,
         .key_size = w && h->head_size_window ? h->head_size_window : h->head_size,
         .window = w ? h->window : 0,
-        .rope_dims = h->layer_flags[layer] & LAYER_UNROTATED ? 0
-                     : w && h->rope_dims_window              ? h->rope_dims_window
-                                                             : h->rope_dims,
+        .chunks = w && h->window_chunks,
+        .rope_dims = unrotated                  ? 0
+                     : w && h->rope_dims_window ? h->rope_dims_window
+                                                : h->rope_dims,
         .rope_table = w ? LAYER_WINDOW : LAYER_FULL,
         .scale = h->score_scale,
+        .scaled_queries = h->query_scale != 0 && (unrotated || h->kv_rank > 0),
         .values_in_keys = h->kv_rank > 0,
         .gate = h->head_gate,
         .gate_form = h->gate_form,
@@ -323,6 +332,14 @@ static inline uint64_t model_kv_bytes(const struct model_hparams *h, uint32_t la
     struct layer_attention a = model_attention_of(h, layer);
     uint32_t size = side == KV_SIDE_KEYS ? a.key_size : a.values_in_keys ? 0 : a.value_size;
     return (positions + KV_TILE - 1) / KV_TILE * a.kv_heads * kv_tile_bytes(type, size);
+}
+
+/* The fewest positions of a ring of layers with a window that a pass of `rows` rows cannot spoil. A
+ * chunk of positions is in one piece. */
+static inline uint64_t model_ring_positions(const struct model_hparams *h, uint32_t rows)
+{
+    uint64_t least = (uint64_t)h->window + rows - 1, unit = h->window_chunks ? h->window : KV_TILE;
+    return (least + unit - 1) / unit * unit;
 }
 
 /* Bytes of the keys and values of one position in all layers. */
@@ -443,6 +460,7 @@ enum qk_norm {
     QK_NORM_HEAD,       /* every head separately, one weight for all */
     QK_NORM_ROW,        /* all heads of a token together, before they are split */
     QK_NORM_HEAD_AFTER, /* every head separately, after its rotation */
+    QK_NORM_ROTATED,    /* the same without weights, in layers that rotate */
 };
 
 enum norm_kind {

@@ -34,7 +34,8 @@ static bool is_unrotated(const struct arch *arch, const struct model_hparams *h,
 /* The flags of a layer by the rule. */
 static uint32_t rule_of(const struct arch *arch, const struct model_hparams *h, uint32_t layer)
 {
-    return is_unrotated(arch, h, layer) ? LAYER_UNROTATED : 0;
+    bool unrouted = h->expert_step > 0 && (layer + 1) % h->expert_step != 0;
+    return (is_unrotated(arch, h, layer) ? LAYER_UNROTATED : 0) | (unrouted ? LAYER_UNROUTED : 0);
 }
 
 void arch_set_flags(const struct arch *arch, struct model_hparams *h)

@@ -395,6 +395,11 @@ int arch_check_parts(const struct arch *arch, const struct model_hparams *h, str
 
 int arch_check_kinds(const struct model_hparams *h, struct error *error)
 {
+    if (h->window_chunks && h->window % KV_TILE != 0)
+        return error_set(error, ERR_BAD_INPUT,
+                         "attention.sliding_window is %" PRIu32 ": chunks of a multiple of %d "
+                         "positions are supported",
+                         h->window, KV_TILE);
     for (uint32_t layer = 0; layer < MODEL_LAYERS_MAX; layer++) {
         bool window = layer < h->layers && h->window > 0 && h->layer_kind[layer] == LAYER_WINDOW;
         bool recurrent = layer < h->layers && h->layer_kind[layer] == LAYER_RECURRENT &&

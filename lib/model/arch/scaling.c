@@ -55,9 +55,10 @@ void arch_derive_scaling(struct model_hparams *h)
         h->rope_scaling = ROPE_LINEAR; /* a factor without a type */
     if (h->rope_scaling == ROPE_SHORT && h->rope_context != 0 && h->rope_context < h->context)
         h->context = h->rope_context;
-    if (h->rope_context == 0 && (h->rope_scaling == ROPE_YARN || h->query_scale != 0))
+    bool query = h->query_scale != 0 && h->query_context == 0;
+    if (h->rope_context == 0 && (h->rope_scaling == ROPE_YARN || query))
         h->rope_context = h->context;
-    if (h->query_scale != 0 && h->query_context == 0)
+    if (query)
         h->query_context = h->rope_context;
     if (h->rope_scaling != ROPE_YARN)
         return;

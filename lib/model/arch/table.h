@@ -221,6 +221,9 @@ void arch_derive_mla(struct model_hparams *hparams);
 /* Sets the floats without a key (ARCH_ROOT, ARCH_CONST_FLOAT). */
 void arch_set_reals(const struct arch *arch, struct model_hparams *hparams);
 
+/* Sets the fields that follow from the value of another one (ARCH_WHERE). */
+void arch_set_where(const struct arch *arch, struct model_hparams *hparams);
+
 /* Sets the fields that are still 0 and are a share of another one (ARCH_SHARE). */
 void arch_set_shares(const struct arch *arch, struct model_hparams *hparams);
 

@@ -31,6 +31,11 @@ static void softmax(const float *logits, const bool *allowed, uint32_t experts, 
         p[i] /= sum;
 }
 
+static float sigmoid(float z)
+{
+    return (float)(1.0 / (1.0 + exact_exp(-(double)z)));
+}
+
 /* p of every expert; TAKEN outside the set, because a p may underflow to 0 within it, too. */
 static void probabilities(const struct model_router *r, const float *logits, const bool *allowed,
                           float *p)
@@ -39,10 +44,11 @@ static void probabilities(const struct model_router *r, const float *logits, con
     case ROUTER_SOFTMAX: softmax(logits, allowed, r->experts, p); break;
     case ROUTER_SIGMOID:
         for (uint32_t i = 0; i < r->experts; i++)
-            p[i] = (float)(1.0 / (1.0 + exact_exp(-(double)logits[i])));
+            p[i] = sigmoid(logits[i]);
         break;
     case ROUTER_SPARSE_MIXER:
     case ROUTER_SOFTMAX_AFTER:
+    case ROUTER_SIGMOID_AFTER:
         for (uint32_t i = 0; i < r->experts; i++)
             p[i] = logits[i] < -FLT_MAX ? -FLT_MAX : logits[i];
         break;
@@ -130,6 +136,8 @@ static void weigh(const struct model_router *r, uint32_t count, struct route *ou
             out[k].weight /= sum;
         sum = 0;
     }
+    for (uint32_t k = 0; r->gating == ROUTER_SIGMOID_AFTER && k < count; k++)
+        out[k].weight = sigmoid(out[k].weight);
     for (uint32_t k = 0; k < count; k++)
         sum += out[k].weight;
     for (uint32_t k = 0; r->normalise && sum != 0 && k < count; k++)
@@ -223,7 +231,7 @@ static double log_odds(double p)
 /* p is the logit in some rules, and its log-odds are the logit in another one. */
 static bool is_logit(const struct model_router *r)
 {
-    return r->gating == ROUTER_SOFTMAX_AFTER || r->gating == ROUTER_SPARSE_MIXER;
+    return r->gating != ROUTER_SOFTMAX && r->gating != ROUTER_SIGMOID;
 }
 
 static double log_odds_of(const struct model_router *r, float logit, float p)

@@ -6,7 +6,7 @@
  * row:
  *   sigmoid        margin = z_e - logit(tau - bias_e)
  *   softmax        margin = z_e - log(tau - bias_e), but for a constant
- *   softmax of K   margin = z_e + bias_e
+ *   softmax of K, sigmoid of K   margin = z_e + bias_e
  * Without a bias the second term is a constant, so that the share is the softmax of the logits for
  * every gating; a constant added to all biases changes nothing. Where tau - bias_e is no p, or one
  * that hardly occurs, it is limited: such an expert is chosen almost always or never, and must not
@@ -61,7 +61,7 @@ static float last_chosen(const float *score, uint32_t experts, uint32_t top_k)
 static float margin(const struct model_router *r, float logit, float bias, float tau)
 {
     double rare = RARE / r->experts, p = (double)tau - (double)bias;
-    if (r->gating == ROUTER_SOFTMAX_AFTER)
+    if (r->gating == ROUTER_SOFTMAX_AFTER || r->gating == ROUTER_SIGMOID_AFTER)
         return logit + bias;
     p = p > rare ? p : rare; /* NaN, too */
     p = p < 1 - rare ? p : 1 - rare;
@@ -94,6 +94,16 @@ uint32_t prediction_by_router(const struct prediction_input *in, uint32_t want,
     return found;
 }
 
+/* The weight of an expert that is chosen for p, but for a factor; top: the largest p. */
+static float weight_of(const struct model_router *r, float p, float top)
+{
+    switch ((enum router_gating)r->gating) {
+    case ROUTER_SOFTMAX_AFTER: return expf(p - top);
+    case ROUTER_SIGMOID_AFTER: return 1 / (1 + expf(-p));
+    default: return p;
+    }
+}
+
 void prediction_gate_weights_before(const struct prediction_input *in, struct prediction *out,
                                     uint32_t count)
 {
@@ -103,8 +113,7 @@ void prediction_gate_weights_before(const struct prediction_input *in, struct pr
     for (uint32_t i = 0; i < n; i++)
         top = p[out[i].expert] > top ? p[out[i].expert] : top;
     for (uint32_t i = 0; i < n; i++)
-        weight[i] = in->router->gating == ROUTER_SOFTMAX_AFTER ? expf(p[out[i].expert] - top)
-                                                               : p[out[i].expert];
+        weight[i] = weight_of(in->router, p[out[i].expert], top);
     if (n > 0)
         precision_weights_before(weight, 1, n, before);
     for (uint32_t i = 0; i < count; i++)

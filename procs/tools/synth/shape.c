@@ -250,6 +250,7 @@ int shape_finish(struct shape *s, struct error *error)
         return error_set(error, ERR_BAD_INPUT, "heads must be at least 1");
     if (h->layers < 1 || h->layers > MODEL_LAYERS_MAX) /* the arrays below have so many */
         return error_set(error, ERR_BAD_INPUT, "layers must be from 1 to %d", MODEL_LAYERS_MAX);
+    arch_set_where(s->arch, h);
     arch_derive_mla(h);
     if (h->kv_heads == 0)
         h->kv_heads = h->heads;

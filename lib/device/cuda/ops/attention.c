@@ -104,17 +104,18 @@ static void attend(struct cuda *c, const struct kernel_attention *a)
     }
 }
 
-/* Rows [row, row + rows): consecutive positions of one sequence. */
-static void attend_run(struct cuda *c, const struct op_attention *a, uint32_t row, uint32_t rows)
+/* Rows [row, row + rows): consecutive positions of one sequence, with one scale, in one chunk. */
+static void attend_run(struct cuda *c, const struct op_attention *a, uint32_t row, uint32_t rows,
+                       float scale)
 {
     const struct layer_attention *h = &a->shape;
     const struct device_sequence *s = &a->sequence[a->row[row].sequence];
     size_t q = (size_t)h->heads * h->key_size, k = (size_t)h->kv_heads * h->key_size,
            v = (size_t)h->kv_heads * h->value_size;
-    uint32_t position = a->row[row].position;
+    uint32_t position = a->row[row].position, begin = device_chunk_begin(h, position);
     struct kernel_attention attention = {.q = device_floats(a->q) + row * q,
-                                         .k = device_pointer(s->keys),
-                                         .v = device_pointer(s->values),
+                                         .k = device_keys_from(h, s, begin),
+                                         .v = device_values_from(h, s, begin),
                                          .kv_type = s->kv_type,
                                          .out = device_floats(a->mix.base[FORM_F32]) +
                                                 row * cuda_stride(&a->mix),
@@ -126,10 +127,10 @@ static void attend_run(struct cuda *c, const struct op_attention *a, uint32_t ro
                                          .key_size = h->key_size,
                                          .value_size = h->value_size,
                                          .head_end = h->heads,
-                                         .positions = position + 1,
-                                         .window = h->window,
-                                         .ring = s->ring,
-                                         .scale = a->heads.scale,
+                                         .positions = position - begin + 1,
+                                         .window = h->chunks ? 0 : h->window,
+                                         .ring = h->chunks ? 0 : s->ring,
+                                         .scale = scale,
                                          .cap = a->heads.cap,
                                          .sinks = device_floats(a->sinks)};
     uint32_t number = a->row[row].sequence;
@@ -179,8 +180,10 @@ void cuda_op_attention(struct cuda *c, const struct op_attention *a)
     if (a->heads.v_norm)
         cuda_rms(c, v, values, a->ones, values, a->heads.eps, a->rows * h->kv_heads, v, values);
     for (uint32_t r = 0, n; r < a->rows; r += n) {
-        n = device_run_of(a->row + r, a->rows - r);
-        attend_run(c, a, r, n);
+        float scale;
+        n = device_chunk_rows(h, a->row[r].position, a->rows - r);
+        n = device_scaled_run(&a->heads.scale, a->row + r, n, &scale);
+        attend_run(c, a, r, n, scale);
     }
 }
 
@@ -263,7 +266,7 @@ void cuda_op_latent_attention(struct cuda *c, const struct op_latent_attention *
     float scale;
     for (uint32_t r = 0, n; r < a->rows; r += n) {
         const struct device_sequence *s = &a->sequence[a->row[r].sequence];
-        n = device_latent_run(m, a->row + r, a->rows - r, &scale);
+        n = device_scaled_run(&m->scale, a->row + r, a->rows - r, &scale);
         struct kernel_attention attention = {.q = q + (size_t)r * m->heads * m->key,
                                              .k = device_pointer(s->keys),
                                              .kv_type = s->kv_type,

@@ -31,7 +31,7 @@ const struct arch_row arch_counts[] = {
     UINT(head_size, "attention.key_length", 2, 1024, DERIVED),
     UINT(value_size, "attention.value_length", 2, 1024, DERIVED),
     UINT(vocab, "vocab_size", 1, MODEL_VOCAB_MAX, DERIVED),
-    UINT(context, "context_length", 1, MODEL_CONTEXT_MAX, REQUIRED),
+    UINT(context, "context_length", 1, MODEL_TRAINED_MAX, REQUIRED),
     UINT(experts, "expert_count", 1, MODEL_EXPERTS_MAX, REQUIRED),
     UINT(experts_used, "expert_used_count", 1, MODEL_TOP_K_MAX, REQUIRED),
     END,
@@ -183,6 +183,11 @@ const struct arch_row arch_leading_dense[] = {
 /* Its sizes and tensors. */
 const struct arch_row arch_dense_ffn[] = {
     UINT(dense_layers, "leading_dense_block_count", 0, MODEL_LAYERS_MAX - 1, DERIVED),
+    GROUP(arch_dense_network),
+    END,
+};
+
+const struct arch_row arch_dense_network[] = {
     UINT(dense_inner, "feed_forward_length", 0, 65536, DERIVED),
     DENSE(FFN_GATE, ANY, REQUIRED, HIDDEN, DENSE),
     DENSE(FFN_UP, ANY, REQUIRED, HIDDEN, DENSE),

@@ -93,6 +93,7 @@ static double row_bytes(const struct model_index *m)
            4 * (q + gates + keys + values) + 4.0 * LAYER_KIND__COUNT * model_rope_dims_max(h) +
            4.0 * h->experts + used * (4 * hidden + 24) + 8 * inner + 4.0 * recurrent.projected +
            FORMS_BYTES * h->q_rank + 2 * FORMS_BYTES * h->expert_width +
+           FORMS_BYTES * (h->weighted_input ? hidden : 0) +
            2 * FORMS_BYTES * (h->low_rank ? h->delta_size : 0) + stream_row_bytes(h);
 }
 

@@ -33,6 +33,8 @@ static const struct {
      true},
     {{.experts = 32, .top_k = 4, .gating = ROUTER_SOFTMAX_AFTER}, false},
     {{.experts = 16, .top_k = 2, .gating = ROUTER_SPARSE_MIXER}, false},
+    {{.experts = 16, .top_k = 1, .gating = ROUTER_SIGMOID_AFTER}, false},
+    {{.experts = 24, .top_k = 3, .gating = ROUTER_SIGMOID_AFTER, .normalise = true}, true},
     {{.experts = 5, .top_k = 5, .gating = ROUTER_SOFTMAX}, false},
     {{.experts = 12, .top_k = 2, .gating = ROUTER_SIGMOID, .groups = 3, .groups_used = 1}, false},
     {{.experts = 40, .top_k = 3, .gating = ROUTER_SOFTMAX_AFTER, .groups = 10, .groups_used = 2},

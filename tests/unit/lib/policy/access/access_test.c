@@ -105,7 +105,7 @@ START_TEST(routing_of_odd_rows)
         float scratch[ROUTING_SCRATCH(4)];
         struct route routes[4];
         static const uint32_t gatings[] = {ROUTER_SOFTMAX, ROUTER_SIGMOID, ROUTER_SOFTMAX_AFTER,
-                                           ROUTER_SPARSE_MIXER};
+                                           ROUTER_SPARSE_MIXER, ROUTER_SIGMOID_AFTER};
         for (size_t g = 0; g < sizeof gatings / sizeof *gatings; g++) {
             struct model_router router = plain(4, 4, true);
             unsigned seen = 0;
@@ -143,6 +143,10 @@ START_TEST(groups_with_too_few_experts)
 }
 END_TEST
 
+/* But SparseMixer, whose weights depend on all logits. */
+static const uint32_t rules[] = {ROUTER_SOFTMAX, ROUTER_SIGMOID, ROUTER_SOFTMAX_AFTER,
+                                 ROUTER_SIGMOID_AFTER};
+
 /* Every rule of lib/model/router.h by its definition, in double. */
 static void oracle_rule(const struct model_router *r, const float *logits, uint32_t *expert,
                         double *weight)
@@ -179,6 +183,8 @@ static void oracle_rule(const struct model_router *r, const float *logits, uint3
             expert[k] = s[i] > s[expert[k]] ? i : expert[k];
         s[expert[k]] = -INFINITY;
         weight[k] = r->gating == ROUTER_SOFTMAX_AFTER ? exp(p[expert[k]]) : p[expert[k]];
+        if (r->gating == ROUTER_SIGMOID_AFTER)
+            weight[k] = 1 / (1 + exp(-p[expert[k]]));
         sum += weight[k];
     }
     for (uint32_t k = 0; k < r->top_k; k++) {
@@ -198,7 +204,7 @@ START_TEST(every_router_rule_agrees_with_its_definition)
     for (uint32_t round = 0; round < 6000; round++) {
         struct model_router router = {.experts = EXPERTS,
                                       .top_k = 1 + round % 8,
-                                      .gating = ROUTER_SOFTMAX + round % 3,
+                                      .gating = rules[round / 8 % 4],
                                       .normalise = round % 2 == 0,
                                       .scale = round % 5 == 0 ? 2.5f : 0,
                                       .groups = round % 7 < 4 ? 8 : 1,
@@ -261,7 +267,7 @@ START_TEST(margins_agree_with_the_choice)
     for (uint32_t round = 0; round < 3000; round++) {
         struct model_router router = {.experts = EXPERTS,
                                       .top_k = 1 + round % 8,
-                                      .gating = ROUTER_SOFTMAX + round % 3,
+                                      .gating = rules[round / 8 % 4],
                                       .groups = round % 7 < 3 ? 8 : 1,
                                       .groups_used = 1 + round % 4,
                                       .bias = round % 11 < 7 ? bias : NULL};
