@@ -98,6 +98,9 @@
     X(mimo2_kinds, "mimo2", 2,                                                                     \
       make_i32s(m, "mimo2.attention.sliding_window_pattern", (const int32_t[]){-1, 2}, 2))         \
     X(mimo2_routers, "mimo2", 3, make_drop_tensor(m, "blk.2.ffn_gate_inp.weight"))                 \
+    X(llama4, "llama4", 4, (void)0)                                                                \
+    X(llama4_chunk, "llama4", 2, make_u32(m, "llama4.attention.sliding_window", 1))                \
+    X(llama4_step, "llama4", 3, make_u32(m, "llama4.interleave_moe_layer_step", 0))                \
     X(cohere2moe, "cohere2moe", 2, (void)0)                                                        \
     X(cohere2moe_eps, "cohere2moe", 2,                                                             \
       make_drop_key(m, "cohere2moe.attention.layer_norm_rms_epsilon"))                             \

@@ -216,6 +216,13 @@ static void gpt_oss(void)
                                "rope_factor=8", "rope_context=64", "context=16384", NULL});
 }
 
+static void llama4(void)
+{
+    kind((const char *const[]){"arch=llama4", "layers=4", "experts_used=1", "expert_step=1",
+                               "shared_count=1", "window=128", "query_scale=0.1",
+                               "query_context=64", "context=16384", NULL});
+}
+
 static void gemma4(void)
 {
     kind((const char *const[]){"arch=gemma4", "dense_inner=128", "window=128", "full_every=3",
@@ -234,7 +241,8 @@ static void deepseek2(void)
 int main(int argc, char **argv)
 {
     static const struct test_case cases[] = {
-        ROW(demo), ROW(qwen35moe), ROW(lfm2moe), ROW(gpt_oss), ROW(gemma4), ROW(deepseek2),
+        ROW(demo),   ROW(qwen35moe), ROW(lfm2moe),   ROW(gpt_oss),
+        ROW(llama4), ROW(gemma4),    ROW(deepseek2),
     };
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }

@@ -490,6 +490,15 @@ static void mimo2(void)
                                  "joined_qkv=1", NULL});
 }
 
+/* Chunks and queries that grow; experts in every second layer, with weights of their inputs. */
+static void llama4(void)
+{
+    run("Q4_K_M",
+        (const char *const[]){"arch=llama4", "layers=4", "experts_used=1", "expert_step=2",
+                              "experts=24", "dense_inner=512", "shared_count=1", "window=64",
+                              "query_scale=0.1", "query_context=16", NULL});
+}
+
 static void cohere2moe(void)
 {
     sample("--prefill-chunk=7",
@@ -552,6 +561,7 @@ static const struct test_case cases[] = {ROW(every_architecture),
                                          ROW(mistral4),
                                          ROW(granite_swa),
                                          ROW(mimo2),
+                                         ROW(llama4),
                                          ROW(cohere2moe),
                                          ROW(gemma4)};
 

@@ -398,6 +398,13 @@ static void gpt_oss(void)
                                "rope_factor=8", "rope_context=64", NULL});
 }
 
+static void llama4(void)
+{
+    kind((const char *const[]){"arch=llama4", "layers=4", "experts_used=1", "expert_step=1",
+                               "shared_count=1", "window=64", "query_scale=0.1", "query_context=16",
+                               NULL});
+}
+
 static void gemma4(void)
 {
     kind((const char *const[]){"arch=gemma4", "dense_inner=128", "window=48", "full_every=3",
@@ -544,9 +551,9 @@ static void preset_change(void)
 int main(int argc, char **argv)
 {
     static const struct test_case cases[] = {
-        ROW(demo),      ROW(qwen3moe),       ROW(qwen35moe), ROW(lfm2moe),       ROW(granitehybrid),
-        ROW(nemotron),  ROW(kimi_linear),    ROW(step35),    ROW(gpt_oss),       ROW(gemma4),
-        ROW(deepseek2), ROW(memory_for_one), ROW(one_fails), ROW(preset_change),
+        ROW(demo),     ROW(qwen3moe),    ROW(qwen35moe),      ROW(lfm2moe),   ROW(granitehybrid),
+        ROW(nemotron), ROW(kimi_linear), ROW(step35),         ROW(gpt_oss),   ROW(llama4),
+        ROW(gemma4),   ROW(deepseek2),   ROW(memory_for_one), ROW(one_fails), ROW(preset_change),
     };
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }

@@ -37,6 +37,11 @@ static const char *const gpt_oss[] = {
     "arch=gpt-oss",  "layers=4",        "window=64",    "rope_scaling=2",
     "rope_factor=8", "rope_context=64", "context=8192", NULL};
 
+/* Chunks, which end within turns. */
+static const char *const llama4[] = {
+    "arch=llama4", "layers=4",        "experts_used=1",   "expert_step=1", "shared_count=1",
+    "window=64",   "query_scale=0.1", "query_context=32", "context=8192",  NULL};
+
 static const char *const lines[TURNS] = {
     " Then the wind turned, and the ship was lost in the morning.",
     " The old man was silent, and they went down to the harbour.",
@@ -156,6 +161,11 @@ static void in_turns_with_latents(void)
 static void in_turns_with_windows(void)
 {
     take_turns(gpt_oss, "--resident-experts=50");
+}
+
+static void in_turns_with_chunks(void)
+{
+    take_turns(llama4, "--resident-experts=50");
 }
 
 /* Compute is killed when a prefix was copied, and its owner is not stored yet. */
@@ -285,6 +295,7 @@ int main(int argc, char **argv)
         ROW(in_turns_with_states),
         ROW(in_turns_with_latents),
         ROW(in_turns_with_windows),
+        ROW(in_turns_with_chunks),
         ROW(killed_while_copied),
         ROW(killed_while_a_state_is_copied),
         ROW(short_requests),

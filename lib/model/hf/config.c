@@ -282,13 +282,18 @@ static int check_must(const struct hf_row *row, const json_t *config, struct err
     return status;
 }
 
-/* Sums and products of two fields; fields that must be equal. */
+/* Sums and products of two fields; fields that must be equal, or that depend on another one. */
 static int put_pair(const struct hf_arch *arch, const struct hf_row *row, const json_t *config,
                     struct gguf_writer *w, struct error *error)
 {
     const json_t *x = hf_field(config, row->field), *y = hf_field(config, row->with);
     char key[HF_KEY_BYTES];
     uint32_t a, b, made;
+    if (row->kind == HF_UNLESS)
+        return !x || json_is_true(x) != (json_number_value(y) == (double)row->value)
+                   ? 0
+                   : error_set(error, ERR_BAD_INPUT, "%s is not that of models whose %s is %g",
+                               row->field, row->with, json_number_value(y));
     if (row->kind == HF_EQUAL)
         return (!x && !y) || (json_is_number(x) && json_is_number(y) &&
                               json_number_value(x) == json_number_value(y))
@@ -444,11 +449,13 @@ static int read_shape(const json_t *config, struct gguf_writer *w, struct hf_sha
     };
     const struct hf_arch *a = shape->arch;
     const char *dense = hf_field_for(a, "leading_dense_block_count");
+    const char *step = hf_field_for(a, "interleave_moe_layer_step");
     const char *kv = hf_field_for(a, "attention.head_count_kv");
     const char *heads = hf_field_for(a, "attention.head_count");
     if (read_layers(config, w, shape, error) ||
         read_size(config, hf_field_for(a, "expert_count"), "", &shape->experts, error) ||
         (dense && leading_of(a, config, dense, &shape->dense_layers, error)) ||
+        (step && read_size(config, step, "", &shape->expert_step, error)) ||
         read_size(config, heads, "num_attention_heads", &shape->heads, error) ||
         read_size(config, hf_field_for(a, "vocab_size"), "vocab_size", &shape->vocab, error))
         return -1;
@@ -533,7 +540,7 @@ static int put_numbers(const struct hf_arch *arch, const json_t *config, struct 
     HF_EACH (row, arch, ROWS_OF_NUMBERS)
         if (!is_given_before(arch, row, config) && put_number(arch, row, config, w, error))
             return -1;
-    HF_EACH (row, arch, HF_ROWS(SUM) | HF_ROWS(PRODUCT) | HF_ROWS(EQUAL))
+    HF_EACH (row, arch, HF_ROWS(SUM) | HF_ROWS(PRODUCT) | HF_ROWS(EQUAL) | HF_ROWS(UNLESS))
         if (put_pair(arch, row, config, w, error))
             return -1;
     put_constants(arch, config, w);

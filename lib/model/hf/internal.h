@@ -51,6 +51,7 @@ enum hf_row_kind {
     HF_SUM,
     HF_PRODUCT,
     HF_EQUAL,
+    HF_UNLESS,
     HF_WITH,
     HF_KEY,
     HF_SET,
@@ -61,6 +62,7 @@ enum hf_row_kind {
     HF_ROPE,
     HF_OTHER,
     HF_KINDS_LISTED,
+    HF_ROTATES,
     HF_FIXED,
     HF_INTERVAL,
     HF_FULL_LISTED,
@@ -149,6 +151,7 @@ enum hf_size {
 struct hf_shape { /* the part of the configuration that locates tensors */
     const struct hf_arch *arch;
     uint32_t layers, dense_layers; /* without experts, the first ones */
+    uint32_t expert_step;          /* only each layer of that number has experts; 0: all others */
     uint32_t experts, heads, kv_heads, vocab;
     uint32_t block_rows, block_columns; /* of FP8 weights; 0: none */
     uint32_t size[HF_SIZE__COUNT];      /* enum hf_size */

@@ -132,6 +132,30 @@ static int check_fixed(bool listed, struct hf_shape *shape, struct error *error)
     return 0;
 }
 
+static bool is_periodic(const json_t *list, const struct hf_row *row, uint32_t layers)
+{
+    bool good = json_array_size(list) == layers;
+    for (uint32_t i = 0; i < layers && good; i++) {
+        const json_t *at = json_array_get(list, i);
+        good = json_is_integer(at) && json_integer_value(at) == (i % row->period != row->at);
+    }
+    return good;
+}
+
+/* Which layers rotate follows from their number. */
+static int check_rotated(const json_t *config, const struct hf_shape *shape, struct error *error)
+{
+    const struct hf_row *row = hf_first(shape->arch->rows, HF_ROWS(ROTATES));
+    const json_t *list = row ? hf_field(config, row->field) : NULL;
+    if (!list || (json_is_array(list) && json_array_size(list) == 0) ||
+        is_periodic(list, row, shape->layers))
+        return 0;
+    return error_set(error, ERR_BAD_INPUT,
+                     "%s is not that of published models, which is not "
+                     "supported",
+                     row->field);
+}
+
 /* The number of a kind of layer. */
 static int number_of(const json_t *config, const char *field, uint32_t *n, struct error *error)
 {
@@ -251,16 +275,6 @@ static bool all_are(const json_t *list, json_int_t which, uint32_t layers)
     for (size_t i = 0; i < json_array_size(list) && good; i++) {
         const json_t *at = json_array_get(list, i);
         good = json_is_integer(at) && json_integer_value(at) == which;
-    }
-    return good;
-}
-
-static bool is_periodic(const json_t *list, const struct hf_row *row, uint32_t layers)
-{
-    bool good = json_array_size(list) == layers;
-    for (uint32_t i = 0; i < layers && good; i++) {
-        const json_t *at = json_array_get(list, i);
-        good = json_is_integer(at) && json_integer_value(at) == (i % row->period != row->at);
     }
     return good;
 }
@@ -417,7 +431,7 @@ static int read_kinds(const json_t *config, struct hf_shape *shape, struct error
         return read_pattern(pattern, config, shape, error);
     if (types ? read_listed(config, types, shape, error) : read_interval(config, shape, error))
         return -1;
-    return check_fixed(types != NULL, shape, error);
+    return check_fixed(types != NULL, shape, error) || check_rotated(config, shape, error) ? -1 : 0;
 }
 
 int hf_layer_kinds(const json_t *config, struct gguf_writer *w, struct hf_shape *shape,

@@ -356,8 +356,10 @@ static int put_experts(const struct work *w, const struct hf_row *row, uint32_t 
 /* Where networks are layers of their own, only these have experts. */
 static bool has_experts(const struct work *w, uint32_t layer)
 {
-    bool apart = hf_first(w->shape->arch->rows, HF_ROWS(PATTERN)) != NULL;
-    return apart ? w->shape->network[layer] : layer >= w->shape->dense_layers;
+    const struct hf_shape *s = w->shape;
+    if (hf_first(s->arch->rows, HF_ROWS(PATTERN)))
+        return s->network[layer];
+    return layer >= s->dense_layers && (s->expert_step == 0 || (layer + 1) % s->expert_step == 0);
 }
 
 static bool present(const struct work *w, enum hf_presence presence, uint32_t layer)
@@ -481,7 +483,7 @@ static float llama3_divisor(const struct llama3 *l, double wave)
 {
     if (wave < l->context / l->high)
         return 1;
-    if (wave > l->context / l->low)
+    if (wave > l->context / l->low || l->high == l->low)
         return (float)l->factor;
     double smooth = (l->context / wave - l->low) / (l->high - l->low);
     return (float)(1 / ((1 - smooth) / l->factor + smooth));
@@ -500,7 +502,7 @@ static int put_llama3(const struct work *w, const struct hf_row *row, struct err
         return 0;
     if (hf_number_of_kind(c, w->shape, row->field, false, &theta, error))
         return -1;
-    if (!(l.factor >= 1 && l.factor <= (double)FLT_MAX) || !(l.low > 0) || !(l.high > l.low) ||
+    if (!(l.factor >= 1 && l.factor <= (double)FLT_MAX) || !(l.low > 0) || !(l.high >= l.low) ||
         !(l.context >= 1) || !(theta >= 1) || !(size >= 2 && size <= 2 * MADE_MAX))
         return error_set(error, ERR_BAD_INPUT, "numbers of rope_scaling are out of range");
     float rotated = (float)(size * (double)row->rotated);

@@ -23,7 +23,8 @@
 
 bool prediction_router_is_plain(const struct model_router *r)
 {
-    return !r || (r->gating != ROUTER_SIGMOID && !r->bias && r->groups < 2);
+    return !r || (r->gating != ROUTER_SIGMOID && r->gating != ROUTER_SIGMOID_AFTER && !r->bias &&
+                  r->groups < 2);
 }
 
 /* The softmax of key[] for the experts in out[], in its order. */

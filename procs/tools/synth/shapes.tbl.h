@@ -274,6 +274,17 @@ SHAPE("hy3-295b", "hy_v3",
       "layers=80 hidden=4096 heads=64 kv_heads=8 head_size=128 vocab=120832 context=131072 "
       "experts=192 experts_used=8 expert_inner=1536 dense_layers=1 dense_inner=13312 "
       "shared_count=1 norm_top_k=1 expert_scale=2.826 rms_eps=1e-5 rope_theta=11158840")
+/* checked: layers, heads, experts, widths, vocabulary, step and bases of Scout and Maverick as
+ * published; the divisors of Scout's angles are left out */
+SHAPE("llama4-scout", "llama4",
+      "layers=48 hidden=5120 heads=40 kv_heads=8 head_size=128 vocab=202048 context=10485760 "
+      "experts=16 experts_used=1 expert_inner=8192 expert_step=1 dense_inner=16384 shared_count=1 "
+      "window=8192 query_scale=0.1 query_context=8192 rms_eps=1e-5 rope_theta=500000")
+SHAPE("llama4-maverick", "llama4",
+      "layers=48 hidden=5120 heads=40 kv_heads=8 head_size=128 vocab=202048 context=1048576 "
+      "experts=128 experts_used=1 expert_inner=8192 expert_step=2 dense_inner=16384 "
+      "shared_count=1 window=8192 query_scale=0.1 query_context=8192 rms_eps=1e-5 "
+      "rope_theta=500000")
 /* checked: transformers' Mistral4Config (defaults are Mistral-Small-4's) */
 SHAPE("mistral-small-4", "mistral4",
       "layers=36 hidden=4096 heads=32 vocab=131072 context=1048576 experts=128 experts_used=4 "

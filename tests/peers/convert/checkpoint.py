@@ -22,8 +22,9 @@ import vocabulary
 ROUTER = re.compile(r"(router|mixer\.gate|mlp\.gate|moe\.gate|feed_forward\.gate|gate\.wg|router\.(layer|proj|gate))(\.weight)?$")
 
 
-def value(name, shape, draw, tied, centred):
-    """A tensor's numbers: large enough that a wrong step moves the losses far beyond the tolerance."""
+def value(name, shape, draw, tied, centred, turned):
+    """A tensor's numbers: large enough that a wrong step moves the losses far beyond the tolerance. turned: experts have their
+    inputs as rows."""
     r = torch.randn(shape, generator=draw)
     if name.endswith("A_log"):
         return torch.log(torch.linspace(0.01, 2.5, math.prod(shape))).reshape(shape)
@@ -41,7 +42,7 @@ def value(name, shape, draw, tied, centred):
         return rounded((0.15 if tied else 1.0) * r)
     inputs = shape[-1]
     if len(shape) == 3:
-        inputs = shape[1] if "gpt" in name else shape[-1]
+        inputs = shape[1] if "gpt" in name or turned else shape[-1]
     if "conv" in name and "proj" not in name:
         return rounded(0.6 * r)
     gain = 1.0
@@ -68,7 +69,7 @@ def fill(model, seed):
     with torch.no_grad():
         for name, p in list(model.named_parameters()) + list(model.named_buffers()):
             if p.is_floating_point() and "inv_freq" not in name and "embed_scale" not in name:
-                p.copy_(value(name, tuple(p.shape), draw, tied, centred))
+                p.copy_(value(name, tuple(p.shape), draw, tied, centred, model.config.model_type == "llama4_text"))
 
 
 def strengthen(model, gains):

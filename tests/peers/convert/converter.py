@@ -7,7 +7,7 @@ import sys
 import tarfile
 
 VERSION = "llama-cpp-python==0.3.36"
-PLAIN = "--plain-config"  # a flag of ours
+PLAIN, KEY = "--plain-config", "--key="  # flags of ours; KEY: a number that the converter does not write
 
 
 def fetch(directory):
@@ -43,6 +43,19 @@ def read_config_plainly():
     conversion.base.ModelBase.load_hparams = staticmethod(plain)
 
 
+def write_keys(flags):
+    import gguf
+    header = gguf.GGUFWriter.write_header_to_file
+
+    def write(self, **where):
+        for flag in flags:
+            name, number = flag.removeprefix(KEY).split("=")
+            self.add_uint32(f"{self.arch}.{name}", int(number))
+        header(self, **where)
+
+    gguf.GGUFWriter.write_header_to_file = write
+
+
 def replace_vocabularies(pre):
     """The converter finds a pre-tokenizer by a hash of its ids, and Hunyuan's tokenizer is code of the published model:
     here the name is given. Tensors and keys of the model are not touched."""
@@ -66,9 +79,10 @@ def convert(checkpoint, path, kind, pre, flags, log):
             replace_vocabularies(pre)
             if PLAIN in flags:
                 read_config_plainly()
+            write_keys([x for x in flags if x.startswith(KEY)])
             import convert_hf_to_gguf
             sys.argv = ["convert_hf_to_gguf.py", checkpoint, "--outfile", path, "--outtype", kind.lower(),
-                        *[x for x in flags if x != PLAIN]]
+                        *[x for x in flags if x != PLAIN and not x.startswith(KEY)]]
             convert_hf_to_gguf.main()
             status = 0
         except SystemExit as end:

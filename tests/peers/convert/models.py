@@ -39,6 +39,22 @@ def llama(s):
         "wide_heads": dict(head_dim=s.head * 2)}
 
 
+def llama4(s):
+    """Of four layers, the last one attends to all positions. llama.cpp's constants are not in files: sluice reads other
+    ones by the keys of a window and of mistral3."""
+    llama3 = rope("llama3", 5e5, factor=16.0, low_freq_factor=1.0, high_freq_factor=1.0, original_max_position_embeddings=ORIGINAL)
+    base = plain(s, num_hidden_layers=4, head_dim=s.head, num_local_experts=s.experts, num_experts_per_tok=1,
+                 intermediate_size=s.inner, intermediate_size_mlp=s.dense, interleave_moe_layer_step=1, use_qk_norm=True,
+                 rope_parameters=llama3)
+    maverick = dict(num_local_experts=128, interleave_moe_layer_step=2, use_qk_norm=False, rope_parameters=rope(theta=5e5))
+    small = dict(attention_chunk_size=64, floor_scale=16,
+                 FLAGS=["--key=attention.sliding_window=64", "--key=attention.temperature_length=16"])
+    return "Llama4TextConfig", base, {
+        "maverick": maverick, "chunk": small, "chunk_maverick": {**maverick, **small}, "default": dict(rope_parameters=rope()),
+        "step": dict(interleave_moe_layer_step=2), "step_three": dict(interleave_moe_layer_step=3),
+        "all_full": dict(layer_types=["full_attention"] * 4, no_rope_layers=[1] * 4), "attention_bias": dict(attention_bias=True)}
+
+
 def olmoe(s):
     base = plain(s, num_experts=s.experts, num_experts_per_tok=3, intermediate_size=s.inner, norm_topk_prob=False,
                  num_key_value_heads=s.heads)
@@ -484,7 +500,8 @@ ARCHITECTURES = {
     "qwen2moe": (qwen2moe, "qwen2"), "gemma4": (gemma4, "gemma4"), "gpt-oss": (gptoss, "gpt-4o"),
     "deepseek2": (deepseek2, "deepseek-v3"), "glm4moe": (glm4moe, "glm4"), "minimax-m2": (minimax, "minimax-m2"),
     "minimax-m3": (minimax_m3, "minimax-m2"), "deepseek32": (deepseek32, "deepseek-v3"), "glm-dsa": (glm_dsa, "glm4"),
-    "lfm2moe": (lfm2moe, "lfm2"), "olmoe": (olmoe, "olmo"), "llama": (llama, "spm"), "dots1": (dots1, "qwen2"),
+    "lfm2moe": (lfm2moe, "lfm2"), "olmoe": (olmoe, "olmo"), "llama": (llama, "spm"), "llama4": (llama4, "llama4"),
+    "dots1": (dots1, "qwen2"),
     "ernie4_5-moe": (ernie, "spm"), "hunyuan-moe": (hunyuan, "hunyuan"), "granitemoe": (granitemoe, "refact"),
     "granitehybrid": (granitehybrid, "dbrx"), "granite_swa": (granite_swa, "dbrx"), "mimo2": (mimo2, "qwen2"),
     "cohere2moe": (cohere2moe, "cohere2moe"), "nemotron_h_moe": (nemotron_h_moe, "pixtral"),
@@ -531,7 +548,7 @@ NOT_IN_FILE = {
 GOLDEN = {**{f"{architecture}/base": 1 for architecture in ARCHITECTURES},
           **{name: 1 for name in ("gpt-oss/yarn_factor", "gpt-oss/linear", "qwen2moe/no_bias", "mellum/window_theta",
                                   "exaone-moe/mtp", "hy_v3/mtp", "granitehybrid/groups", "nemotron_h_moe/super", "step35/mtp",
-                                  "laguna/element", "qwen4exp/no_table", "mimo2/joined", "cohere2moe/layer_norm",
-                                  "bailingmoe3/limits", "bailingmoe3/flash")},
+                                  "laguna/element", "qwen4exp/no_table", "mimo2/joined", "llama4/maverick", "llama4/chunk",
+                                  "cohere2moe/layer_norm", "bailingmoe3/limits", "bailingmoe3/flash")},
           "glm4moe/solar_open": 2,
           "mistral4/base": 3}

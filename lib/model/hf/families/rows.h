@@ -47,6 +47,9 @@
 #define SUM(a, b, key_)     ROW(SUM, .field = #a, .key = (key_), .with = #b)
 #define PRODUCT(a, b, key_) ROW(PRODUCT, .field = #a, .key = (key_), .with = #b)
 #define EQUAL(a, b)         ROW(EQUAL, .field = #a, .with = #b)
+/* The field, if present, is true unless the number `other` is this value. */
+#define UNLESS(field_, other, value_)                                                              \
+    ROW(UNLESS, .field = #field_, .with = #other, .value = (value_))
 /* A required whole number, of models whose field `other` is that text. */
 #define WITH(other, text_, field_, key_)                                                           \
     ROW(WITH, .field = #field_, .key = (key_), .with = #other, .text = (text_))
@@ -88,6 +91,9 @@
 #define KINDS_LISTED(field_) ROW(KINDS_LISTED, .field = #field_)
 /* Layers with number % period == at attend to all positions, the others are of the other kind. */
 #define FIXED(period_, at_) ROW(FIXED, .period = (period_), .at = (at_))
+/* An optional list, empty or of 0 and 1, 0 for the layers with number % period == at. */
+#define ROTATES(field_, period_, at_)                                                              \
+    ROW(ROTATES, .field = #field_, .period = (period_), .at = (at_))
 /* Without layer_types, each layer of that number attends to all positions: the field, or its
  * default. */
 #define INTERVAL(field_, otherwise) ROW(INTERVAL, .field = #field_, .value = (otherwise))

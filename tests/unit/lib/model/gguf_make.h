@@ -56,6 +56,7 @@ void make_arch(struct make *m, const char *arch, unsigned layers, bool mixed);
 /* Parts of make_arch. Multi-head latent attention: latents of h elements, 2 heads with h + 2 elements
  * of keys, 2 of which are rotated, and h of values. */
 void make_mla(struct make *m, const char *arch, unsigned layers, unsigned h, uint32_t type);
+void make_llama4(struct make *m, unsigned layers, unsigned h, uint32_t type);
 void make_kimi_linear(struct make *m, unsigned layers, unsigned h, uint32_t type);
 void make_bailingmoe3(struct make *m, unsigned layers, unsigned h, uint32_t type);
 /* What makes a qwen3moe model one with recurrent layers, if arch is one. */

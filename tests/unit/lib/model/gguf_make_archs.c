@@ -541,6 +541,7 @@ static const struct {
                {"mellum", mellum},
                {"maple", maple},
                {"granite_swa", granite_swa},
+               {"llama4", make_llama4},
                {"mimo2", mimo2},
                {"cohere2moe", cohere2moe},
                {"qwen3vlmoe", qwen3vlmoe},

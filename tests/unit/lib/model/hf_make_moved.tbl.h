@@ -116,6 +116,21 @@ HF_MADE_OF("bailingmoe2", "model.layers.#.mlp.gate.expert_bias", COPY, "blk.%u.e
 HF_MADE_OF("mistral4", "model.layers.#.mlp.experts.gate_up_proj", COPY,
            "blk.%u.ffn_gate_up_exps.weight")
 HF_MADE_OF("mistral4", "model.layers.#.mlp.experts.down_proj", COPY, "blk.%u.ffn_down_exps.weight")
+HF_MADE_OF("llama4", "model.layers.#.feed_forward.experts.gate_up_proj", TURNED_HALVES,
+           "blk.%u.ffn_gate_exps.weight", "blk.%u.ffn_up_exps.weight")
+HF_MADE_OF("llama4", "model.layers.#.feed_forward.experts.down_proj", TURNED,
+           "blk.%u.ffn_down_exps.weight")
+HF_MADE_OF("llama4", "model.layers.#.feed_forward.router.weight", COPY,
+           "blk.%u.ffn_gate_inp.weight")
+HF_MADE_OF("llama4", "model.layers.#.feed_forward.shared_expert.gate_proj.weight", COPY,
+           "blk.%u.ffn_gate_shexp.weight")
+HF_MADE_OF("llama4", "model.layers.#.feed_forward.shared_expert.up_proj.weight", COPY,
+           "blk.%u.ffn_up_shexp.weight")
+HF_MADE_OF("llama4", "model.layers.#.feed_forward.shared_expert.down_proj.weight", COPY,
+           "blk.%u.ffn_down_shexp.weight")
+HF_MADE_OF("llama4", "model.layers.#.feed_forward.gate_proj.weight", COPY, "blk.%u.ffn_gate.weight")
+HF_MADE_OF("llama4", "model.layers.#.feed_forward.up_proj.weight", COPY, "blk.%u.ffn_up.weight")
+HF_MADE_OF("llama4", "model.layers.#.feed_forward.down_proj.weight", COPY, "blk.%u.ffn_down.weight")
 HF_MADE_OF("qwen3vlmoe", "model.layers.#.mlp.experts.gate_up_proj", TURNED_HALVES,
            "blk.%u.ffn_gate_exps.weight", "blk.%u.ffn_up_exps.weight")
 HF_MADE_OF("qwen3vlmoe", "model.layers.#.mlp.experts.down_proj", TURNED,

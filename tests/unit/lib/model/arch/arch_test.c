@@ -25,6 +25,7 @@ static const struct {
     {"olmoe", 0, QK_NORM_ROW, ROPE_HALVES, 0, 9, 3, 0},
     {"qwen2moe", 0, QK_NORM_NONE, ROPE_HALVES, 64, 14, 3, 0},
     {"llama", 1, QK_NORM_NONE, ROPE_PAIRS, 0, 7, 4, 0},
+    {"llama4", 0, QK_NORM_ROTATED, ROPE_PAIRS, 32, 10, 4, 9},
     {"glm4moe", 1, QK_NORM_HEAD, ROPE_HALVES, 32, 16, 3, 14},
     {"dots1", 1, QK_NORM_HEAD, ROPE_HALVES, 32, 13, 3, 11},
     {"ernie4_5-moe", 1, QK_NORM_NONE, ROPE_PAIRS, 32, 11, 3, 9},

@@ -191,6 +191,69 @@ START_TEST(joined_queries)
 }
 END_TEST
 
+/* The key of the step; experts in the last of each group of layers. Of four layers one attends to all
+ * positions, and its queries grow. */
+START_TEST(layers_of_llama4)
+{
+    struct make m;
+    make_arch(&m, "llama4", 4, false);
+    struct model_index *index = read(&m);
+    const struct model_hparams *h = &index->hparams;
+    for (uint32_t layer = 0; layer < 4; layer++) {
+        struct layer_attention a = model_attention_of(h, layer);
+        bool chunks = layer < 3;
+        ck_assert_uint_eq(a.window, chunks ? 8192 : 0);
+        ck_assert_uint_eq(a.chunks, chunks);
+        ck_assert_uint_eq(a.rope_dims, chunks ? 2 : 0);
+        ck_assert_uint_eq(a.scaled_queries, !chunks);
+        ck_assert_uint_eq(hparams_layer_has_experts(h, layer), layer % 2);
+    }
+    ck_assert(h->query_scale == 0.1f && h->query_context == 8192 && h->query_first == 1);
+    ck_assert_uint_eq(h->weighted_input, 1);
+    free(index);
+    make_arch(&m, "llama4", 4, false);
+    make_u32(&m, "llama4.attention.sliding_window", 0);
+    index = read(&m);
+    ck_assert_uint_eq(rotated(index, 3), 2);
+    ck_assert_uint_eq(model_attention_of(&index->hparams, 0).window, 0);
+    free(index);
+    make_arch(&m, "llama4", 4, false);
+    make_u32(&m, "llama4.attention.sliding_window", 128);
+    make_u32(&m, "llama4.attention.temperature_length", 16);
+    index = read(&m);
+    ck_assert_uint_eq(index->hparams.window, 128);
+    ck_assert_uint_eq(index->hparams.query_context, 16);
+    free(index);
+    make_arch(&m, "llama4", 2, false);
+    make_u32(&m, "llama4.context_length", 10485760); /* of Scout */
+    free(read(&m));
+}
+END_TEST
+
+START_TEST(wrong_files_of_llama4)
+{
+    struct make m;
+    make_arch(&m, "llama4", 2, false);
+    make_drop_key(&m, "llama4.interleave_moe_layer_step");
+    rejected(&m, "interleave_moe_layer_step' is missing");
+    make_arch(&m, "llama4", 2, false);
+    make_u32(&m, "llama4.interleave_moe_layer_step", 3);
+    rejected(&m, "no layer has experts");
+    make_arch(&m, "llama4", 2, false);
+    make_u32(&m, "llama4.interleave_moe_layer_step", 1);
+    rejected(&m, "no such part");
+    make_arch(&m, "llama4", 2, false);
+    make_u32(&m, "llama4.expert_used_count", 2);
+    rejected(&m, "expert_used_count is 2");
+    make_arch(&m, "llama4", 2, false);
+    make_u32(&m, "llama4.attention.sliding_window", 96);
+    rejected(&m, "sliding_window is 96: chunks of a multiple of 64");
+    make_arch(&m, "llama4", 2, false);
+    make_drop_key(&m, "llama4.feed_forward_length");
+    rejected(&m, "feed_forward_length' is missing: layer 0");
+}
+END_TEST
+
 /* A blob whose flags are not those of a file. */
 START_TEST(forged_flags)
 {
@@ -199,7 +262,8 @@ START_TEST(forged_flags)
         uint32_t layer, flags;
     } forged[] = {{"qwen3moe", 0, LAYER_UNROTATED},   {"granite_swa", 2, LAYER_UNROTATED},
                   {"granite_swa", 0, LAYER_UNROUTED}, {"granite_swa", 1, 4},
-                  {"mimo2", 0, LAYER_UNROUTED},       {"mimo2", 1, LAYER_UNROTATED}};
+                  {"mimo2", 0, LAYER_UNROUTED},       {"mimo2", 1, LAYER_UNROTATED},
+                  {"llama4", 0, LAYER_UNROUTED},      {"llama4", 1, LAYER_UNROTATED}};
     for (size_t i = 0; i < ARRAY_LEN(forged); i++) {
         struct make m;
         struct error error = {0};
@@ -223,6 +287,8 @@ int main(void)
     tcase_add_test(t, rotations_of_cohere);
     tcase_add_test(t, norm_and_router_of_cohere);
     tcase_add_test(t, joined_queries);
+    tcase_add_test(t, layers_of_llama4);
+    tcase_add_test(t, wrong_files_of_llama4);
     tcase_add_test(t, forged_flags);
     suite_add_tcase(s, t);
     SRunner *runner = srunner_create(s);

@@ -55,6 +55,9 @@ static void make_moved(const char *model, void (*edit)(json_t *config, json_t *t
 
 EDIT(other_type, json_object_set_new(config, "model_type", json_string("gpt2")))
 EDIT(no_layers, json_object_del(config, "num_hidden_layers"))
+EDIT(other_norm, json_object_set_new(config, "use_qk_norm", json_false()))
+EDIT(rotated, json_object_set_new(config, "no_rope_layers", json_pack("[iiii]", 1, 1, 1, 1)))
+EDIT(no_tuning, json_object_set_new(config, "attn_temperature_tuning", json_false()))
 EDIT(layers_text, json_object_set_new(config, "num_hidden_layers", json_string("8")))
 EDIT(layers_many, json_object_set_new(config, "num_hidden_layers", json_integer(513)))
 EDIT(layers_more, json_object_set_new(config, "num_hidden_layers", json_integer(3)))
@@ -223,6 +226,10 @@ START_TEST(bad_moved_models_are_rejected)
         {"laguna-base", no_ropes, "rope_parameters.full_attention.rope_theta is missing"},
         {"afmoe-base", full_first, "layer 0 is not of the kind that it has in published models"},
         {"afmoe-base", no_mup, "mup_enabled is false, which is not supported"},
+        {"llama4-base", other_norm,
+         "use_qk_norm is not that of models whose num_local_experts is 4"},
+        {"llama4-base", rotated, "no_rope_layers is not that of published models"},
+        {"llama4-base", no_tuning, "attn_temperature_tuning is false, which is not supported"},
         {"qwen3next_a", other_layer, "layer 0 has another attention"},
         {"qwen3next_a", few_layers, "layer_types is not a list of 3 kinds"},
         {"qwen3next_a", v_heads, "do not fit the sizes in config.json"},
