@@ -19,13 +19,14 @@ import chat_templates  # noqa: E402
 ARGUMENTS = {"city": "Oslo", "days": 2}
 TEXT = json.dumps(ARGUMENTS)
 USER = {"role": "user", "content": "Where is it warm?"}
+LONG = "call_abc_1"  # an id that not every template takes
 TAG = "CONTINUE_FINAL_MESSAGE_TAG "
 
 
-def called(content, arguments):
-    call = {"id": "call00001", "type": "function", "function": {"name": "get_weather", "arguments": arguments}}
+def called(content, arguments, number="call00001"):
+    call = {"id": number, "type": "function", "function": {"name": "get_weather", "arguments": arguments}}
     return [USER, {"role": "assistant", "content": content, "tool_calls": [call]},
-            {"role": "tool", "tool_call_id": "call00001", "name": "get_weather", "content": "sunny"}]
+            {"role": "tool", "tool_call_id": number, "name": "get_weather", "content": "sunny"}]
 
 
 def render(template, messages, tools, prompt):
@@ -44,9 +45,13 @@ def has_call(text):
         part in tail for part in ("'city'", '\\"city', "None"))
 
 
-def judge_call(template, content, tools, got):
-    ways = [render(template, called(c, a), tools, True) for c in ([None, ""] if not content else [content])
-            for a in (ARGUMENTS, TEXT)]
+def judge_call(template, content, tools, got, numbers=("call00001",)):
+    """numbers: ids of the call, the later ones only where the template rejects the first."""
+    for number in numbers:
+        ways = [render(template, called(c, a, number), tools, True) for c in ([None, ""] if not content else [content])
+                for a in (ARGUMENTS, TEXT)]
+        if any(ways):
+            break
     if got is None:
         return "rejected" if not any(ways) else "an error, where jinja2 has a text"
     if got not in ways:
@@ -80,6 +85,10 @@ def judge_continued(template, messages, got):
     return "equal" if got == want else "another text"
 
 
+def numbers(case):
+    return (LONG, "id0000000") if LONG in json.dumps(case["messages"]) else ("call00001",)
+
+
 def main():
     program, directory = sys.argv[1:3]
     env, cases, counts = chat_templates.environment(), [], {}
@@ -90,6 +99,8 @@ def main():
         for content in (None, "", "Let me look."):
             cases.append((path, content, {"template": text, "messages": called(content, TEXT), "now": now,
                                           "tools": [chat_templates.WEATHER]}))
+        cases.append((path, "Let me look.", {"template": text, "messages": called("Let me look.", TEXT, LONG), "now": now,
+                                             "tools": [chat_templates.WEATHER]}))
         cases.append((path, None, {"template": text, "messages": reasoned("It is 4."), "now": now}))
         for answer in ("It is", "It is "):
             cases.append((path, None, {"template": text, "now": now, "continues": True,
@@ -105,7 +116,7 @@ def main():
         except chat_templates.jinja2.TemplateError:
             continue
         verdict = (judge_continued(template, case["messages"], got.get("text")) if case.get("continues")
-                   else judge_call(template, content, case["tools"], got.get("text")) if case.get("tools")
+                   else judge_call(template, content, case["tools"], got.get("text"), numbers(case)) if case.get("tools")
                    else judge_reasoned(template, got.get("text")))
         counts[verdict] = counts.get(verdict, 0) + 1
         if verdict not in ("equal", "rejected"):

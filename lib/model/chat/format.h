@@ -21,6 +21,7 @@ struct chat_shape {
     bool null_content;   /* a content that is null stays null; else "" */
     bool empty_is_null;  /* and so is "", with which the template leaves out the calls */
     bool text_arguments; /* `arguments` as text: the template appends them; else as an object */
+    bool short_ids;      /* ids of calls have nine letters and digits */
     bool thinking_parts; /* reasoning is a part of the content, of type `thinking` */
 };
 

@@ -3,6 +3,8 @@
  * the template takes them. */
 #include "lib/model/chat/format.h"
 
+#include <ctype.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -247,6 +249,52 @@ static int put_thoughts(json_t *message, struct error *error)
     return good ? 0 : no_memory(error);
 }
 
+/* ---- ids of calls ---- */
+
+#define SHORT_ID_BYTES 9
+
+static bool is_short(const json_t *id)
+{
+    const char *text = json_string_value(id);
+    size_t n = 0;
+    while (text && isalnum((unsigned char)text[n]))
+        n++;
+    return n == SHORT_ID_BYTES && json_string_length(id) == n;
+}
+
+/* Another id instead of one that the template rejects, the same for a call and its result. ids: the
+ * numbers of those that were replaced. */
+static int shorten(json_t *of, const char *key, json_t *ids, struct error *error)
+{
+    const json_t *id = json_object_get(of, key);
+    char made[SHORT_ID_BYTES + 1];
+    if (!json_text_is_plain(id) || is_short(id))
+        return 0;
+    const json_t *known = json_object_get(ids, json_string_value(id));
+    size_t number = known ? (size_t)json_integer_value(known) : json_object_size(ids);
+    snprintf(made, sizeof made, "id%07zu", number % 10000000);
+    if (!known &&
+        json_object_set_new(ids, json_string_value(id), json_integer((json_int_t)number)) != 0)
+        return no_memory(error);
+    return json_object_set_new(of, key, json_string(made)) == 0 ? 0 : no_memory(error);
+}
+
+static int shorten_ids(json_t *messages, struct error *error)
+{
+    json_t *message, *call, *ids = json_object();
+    size_t i, k;
+    int rc = ids ? 0 : no_memory(error);
+    json_array_foreach(messages, i, message)
+    {
+        json_array_foreach(json_object_get(message, "tool_calls"), k, call) if (rc == 0) rc =
+            shorten(call, "id", ids, error);
+        if (rc == 0)
+            rc = shorten(message, "tool_call_id", ids, error);
+    }
+    json_decref(ids);
+    return rc;
+}
+
 json_t *chat_messages(const json_t *messages, bool continues, const struct chat_shape *shape,
                       enum chat_family family, struct error *error)
 {
@@ -271,6 +319,10 @@ json_t *chat_messages(const json_t *messages, bool continues, const struct chat_
             json_decref(out);
             return NULL;
         }
+    }
+    if (out && shape->short_ids && shorten_ids(out, error) != 0) {
+        json_decref(out);
+        return NULL;
     }
     return out;
 }

@@ -13,12 +13,13 @@
 #define VALUE        "tried_value"
 #define THOUGHT      "tried_thought"
 
-static const char called[] =
-    "[{\"role\":\"user\",\"content\":\"Look.\"},"
-    "{\"role\":\"assistant\",\"content\":null,\"tool_calls\":[{\"id\":\"call00001\",\"type\":"
-    "\"function\",\"function\":{\"name\":\"look\",\"arguments\":{\"" ARGUMENT "\":\"" VALUE
-    "\"}}}]},"
-    "{\"role\":\"tool\",\"tool_call_id\":\"call00001\",\"name\":\"look\",\"content\":\"here\"}]";
+#define CALLED(id)                                                                                 \
+    "[{\"role\":\"user\",\"content\":\"Look.\"},"                                                  \
+    "{\"role\":\"assistant\",\"content\":null,\"tool_calls\":[{\"id\":\"" id "\",\"type\":"        \
+    "\"function\",\"function\":{\"name\":\"look\",\"arguments\":{\"" ARGUMENT "\":\"" VALUE        \
+    "\"}}}]},{\"role\":\"tool\",\"tool_call_id\":\"" id                                            \
+    "\",\"name\":\"look\",\"content\":\"here\"}]"
+static const char called[] = CALLED("call00001"), called_long[] = CALLED("call_tried_00001");
 static const char thoughtful[] =
     "[{\"role\":\"user\",\"content\":\"Look.\"},{\"role\":\"assistant\",\"content\":\"Here.\","
     "\"reasoning_content\":\"" THOUGHT "\"}]";
@@ -81,6 +82,7 @@ static struct chat_shape shape_of_calls(const struct jinja_template *program,
             other.null_content = false;
             found.empty_is_null =
                 found.null_content && !takes(program, model, &other, called, well_written);
+            found.short_ids = !takes(program, model, &found, called_long, well_written);
             return found;
         }
     return (struct chat_shape){.null_content = false, .text_arguments = false};

@@ -110,6 +110,44 @@ START_TEST(shapes_of_reasoning)
 }
 END_TEST
 
+/* A template may demand ids of nine letters and digits: others are replaced, a call's and its
+ * result's alike. */
+START_TEST(short_ids)
+{
+#define IDS                                                                                        \
+    "{% for m in messages %}{% for c in m.tool_calls %}{{ c.function.name }}"                      \
+    "{{ c.function.arguments | tojson }}#{{ c.id }} {% endfor %}{% if m.tool_call_id %}"           \
+    "{% if DEMANDED %}{{ raise_exception('length 9') }}{% endif %}={{ m.tool_call_id }} {% endif " \
+    "%}"                                                                                           \
+    "{% endfor %}"
+#define SEEN_CALL(id)   "{\"id\":\"" id "\",\"function\":{\"name\":\"f\",\"arguments\":{}}}"
+#define SEEN_RESULT(id) "{\"role\":\"tool\",\"tool_call_id\":\"" id "\",\"content\":\"r\"}"
+    static const char messages[] =
+        "[{\"role\":\"user\",\"content\":\"u\"},{\"role\":\"assistant\",\"content\":null,"
+        "\"tool_calls\":[" SEEN_CALL("call_a_1") "," SEEN_CALL("abc123XYZ") "," SEEN_CALL(
+            "a-"
+            "c12"
+            "3XY"
+            "Z") "]}," SEEN_RESULT("a-c123XYZ") "," SEEN_RESULT("call_a_1") "," SEEN_RESULT("abc123"
+                                                                                            "XYZ") "]";
+    static const struct {
+        const char *demanded, *expected;
+    } rows[] = {
+        {"m.tool_call_id | length != 9",
+         "f{}#id0000000 f{}#abc123XYZ f{}#id0000001 =id0000001 =id0000000 =abc123XYZ "},
+        {"false", "f{}#call_a_1 f{}#abc123XYZ f{}#a-c123XYZ =a-c123XYZ =call_a_1 =abc123XYZ "}};
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct fixture f;
+        char text[600] = IDS, *at = strstr(text, "DEMANDED");
+        snprintf(at, sizeof text - (size_t)(at - text), "%s%s", rows[i].demanded,
+                 strstr(IDS, "DEMANDED") + strlen("DEMANDED"));
+        ck_assert_msg(render(&f, text, 0, messages, NULL, NULL) == 0, "%s", f.error.text);
+        ck_assert_str_eq(f.prompt.text, rows[i].expected);
+        chat_prompt_free(&f.prompt);
+    }
+}
+END_TEST
+
 /* Templates take messages with calls in four shapes; a client writes one. */
 START_TEST(shapes_of_calls)
 {
@@ -480,6 +518,7 @@ int main(void)
     tcase_set_timeout(tc, 60);
     tcase_add_test(tc, conversations);
     tcase_add_test(tc, shapes_of_reasoning);
+    tcase_add_test(tc, short_ids);
     tcase_add_test(tc, shapes_of_calls);
     tcase_add_test(tc, a_client_replaces_no_variable_of_the_model);
     tcase_add_test(tc, no_message_writes_a_control_token);
