@@ -66,6 +66,7 @@ static int compile(struct jinja_template **program, const struct model_chat *mod
         return -1;
     *answer = answer_form_of(text, bytes);
     *shape = chat_shape_of(*program, model);
+    shape->effort = chat_effort_of(*program, model, answer, text, bytes);
     return 0;
 }
 
@@ -141,6 +142,12 @@ static json_t *client_variables(const struct chat_conversation *c, const struct 
     json_t *all = json_object();
     if (c->variables)
         json_object_update(all, (json_t *)(uintptr_t)c->variables); /* jansson takes no const */
+    if (chat_effort_fit(&shape->effort, all) != 0) {
+        json_decref(messages);
+        json_decref(all);
+        error_set(error, ERR_NO_MEMORY, "out of memory (message)");
+        return NULL;
+    }
     json_object_set_new(all, "messages", messages);
     json_object_del(all, "tools");
     if (json_array_size(c->tools) > 0)

@@ -16,12 +16,19 @@
 
 struct jinja_template;
 
+/* What a template takes as `reasoning_effort`. */
+struct chat_effort {
+    unsigned accepted;    /* bits of the names that it takes; 0: it takes any, or does not use it */
+    const char *on, *off; /* the names that turn reasoning on and off; NULL: none does */
+};
+
 /* The shape in which a template takes messages with calls of tools, found by trying (shape.c). */
 struct chat_shape {
     bool null_content;   /* a content that is null stays null; else "" */
     bool empty_is_null;  /* and so is "", with which the template leaves out the calls */
     bool text_arguments; /* `arguments` as text: the template appends them; else as an object */
     bool short_ids;      /* ids of calls have nine letters and digits */
+    struct chat_effort effort;
     bool thinking_parts; /* reasoning is a part of the content, of type `thinking` */
 };
 
@@ -87,6 +94,15 @@ json_t *chat_messages(const json_t *messages, bool continues, const struct chat_
 /* Finds the shape of a compiled template by rendering short conversations. */
 struct chat_shape chat_shape_of(const struct jinja_template *program,
                                 const struct model_chat *model);
+
+/* Finds out what a compiled template takes as `reasoning_effort`. */
+struct chat_effort chat_effort_of(const struct jinja_template *program,
+                                  const struct model_chat *model, const struct answer_form *answer,
+                                  const char *text, size_t bytes);
+/* Replaces a `reasoning_effort` that the template rejects by the nearest one that it takes, and sets
+ * one where `enable_thinking` asks for or against reasoning that only it turns on or off. 0, or -1:
+ * memory is short. */
+int chat_effort_fit(const struct chat_effort *e, json_t *variables);
 
 /* The marks of the answer to a conversation with these tools (an array; NULL: none). */
 const struct answer_form *chat_format_answer(const struct chat_format *f, const json_t *tools);

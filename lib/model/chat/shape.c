@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The shape of messages with calls that a template takes: it renders one conversation in each shape
- * until its call is in the text as a model would write it. */
+/* The shape of messages that a template takes: it renders one conversation in each shape until its
+ * call is in the text as a model would write it; the same for reasoning, and for the names of
+ * efforts. */
+#include <stdlib.h>
 #include <string.h>
 
+#include "lib/base/bytes.h"
 #include "lib/jinja/jinja.h"
 #include "lib/model/chat/format.h"
 
@@ -42,28 +45,39 @@ static bool has_thoughts(const char *text)
            !strstr(text, "\"" THOUGHT "\"");
 }
 
+/* Renders a prompt, within small limits. Takes the reference to the variables. */
+static bool render(const struct jinja_template *program, const struct model_chat *model,
+                   json_t *variables, struct jinja_output *out)
+{
+    struct error error;
+    struct jinja_limits bounds = JINJA_LIMITS_DEFAULT;
+    json_t *own = json_pack("{ss, ss, sb}", "bos_token", model->bos, "eos_token", model->eos,
+                            "add_generation_prompt", 1);
+    struct jinja_input input = {.own = own, .messages = variables, .roles = chat_roles};
+    bounds.steps = STEPS;
+    bounds.memory_bytes = MEMORY_BYTES;
+    bounds.output_bytes = OUTPUT_BYTES;
+    bool good = variables && own && jinja_render(program, &input, &bounds, out, &error) == 0;
+    json_decref(variables);
+    json_decref(own);
+    return good;
+}
+
 static bool takes(const struct jinja_template *program, const struct model_chat *model,
                   const struct chat_shape *shape, const char *conversation,
                   bool (*good_text)(const char *text))
 {
     struct error error;
     struct jinja_output out = {0};
-    struct jinja_limits bounds = JINJA_LIMITS_DEFAULT;
     json_t *given = json_loads(conversation, 0, NULL);
     json_t *messages = chat_messages(given, false, shape, (enum chat_family)model->family, &error);
-    json_t *all = json_pack("{so, so}", "messages", messages, "tools", json_loads(tools, 0, NULL));
-    json_t *own = json_pack("{ss, ss, sb}", "bos_token", model->bos, "eos_token", model->eos,
-                            "add_generation_prompt", 1);
-    struct jinja_input input = {.own = own, .messages = all, .roles = chat_roles};
-    bounds.steps = STEPS;
-    bounds.memory_bytes = MEMORY_BYTES;
-    bounds.output_bytes = OUTPUT_BYTES;
-    bool good = all && own && jinja_render(program, &input, &bounds, &out, &error) == 0 &&
-                good_text(out.text);
+    bool good =
+        render(program, model,
+               json_pack("{so, so}", "messages", messages, "tools", json_loads(tools, 0, NULL)),
+               &out) &&
+        good_text(out.text);
     jinja_output_free(&out);
     json_decref(given);
-    json_decref(all);
-    json_decref(own);
     return good;
 }
 
@@ -98,4 +112,90 @@ struct chat_shape chat_shape_of(const struct jinja_template *program,
                    takes(program, model, &parts, thoughtful, has_thoughts)
                ? parts
                : shape;
+}
+
+/* ---- reasoning_effort ---- */
+
+#define VARIABLE "reasoning_effort"
+
+/* The names of OpenAI's API, and Hy3's for none. */
+static const struct {
+    const char *name;
+    int level;
+} names[] = {{"none", 0},   {"no_think", 0}, {"minimal", 1}, {"low", 2},
+             {"medium", 3}, {"high", 4},     {"xhigh", 5},   {"max", 6}};
+
+static bool accepts(const struct chat_effort *e, size_t i)
+{
+    return (e->accepted >> i & 1) != 0;
+}
+
+/* Whether the answer begins with reasoning; -1: the template raises an exception. effort NULL: the
+ * variable is not set. */
+static int thinks(const struct jinja_template *program, const struct model_chat *model,
+                  const struct answer_form *answer, const char *effort)
+{
+    struct jinja_output out = {0};
+    json_t *all = json_pack("{s:[{s:s, s:s}], s:s*}", "messages", "role", "user", "content",
+                            "Hello", VARIABLE, effort);
+    int found =
+        render(program, model, all, &out) ? answer_front(answer, out.text, out.bytes) > 0 : -1;
+    jinja_output_free(&out);
+    return found;
+}
+
+static bool names_it(const char *text, size_t bytes, const char *name)
+{
+    return memmem(text, bytes, name, strlen(name)) != NULL;
+}
+
+struct chat_effort chat_effort_of(const struct jinja_template *program,
+                                  const struct model_chat *model, const struct answer_form *answer,
+                                  const char *text, size_t bytes)
+{
+    struct chat_effort e = {.accepted = 0};
+    int usual = names_it(text, bytes, VARIABLE) ? thinks(program, model, answer, NULL) : -1;
+    bool alone = !names_it(text, bytes, "enable_thinking"), all = true;
+    for (size_t i = 0; i < ARRAY_LEN(names) && usual >= 0; i++) {
+        int found = thinks(program, model, answer, names[i].name);
+        e.accepted |= found >= 0 ? 1u << i : 0;
+        all = all && found >= 0;
+        if (alone && found == 0 && usual == 1 && !e.off)
+            e.off = names[i].name;
+        if (alone && found == 1 && usual == 0 && names[i].level <= 4)
+            e.on = names[i].name;
+    }
+    if (all) /* any name is taken */
+        e.accepted = 0;
+    return e;
+}
+
+/* The name that the template takes and is nearest; of two, the higher one. */
+static const char *nearest(const struct chat_effort *e, const char *effort)
+{
+    const char *best = effort;
+    int level = -1, distance = 100;
+    for (size_t i = 0; i < ARRAY_LEN(names); i++)
+        if (strcmp(names[i].name, effort) == 0)
+            level = names[i].level;
+    for (size_t i = 0; i < ARRAY_LEN(names) && level >= 0; i++) {
+        int from = abs(names[i].level - level);
+        if (accepts(e, i) && from <= distance) {
+            best = names[i].name;
+            distance = from;
+        }
+    }
+    return best;
+}
+
+int chat_effort_fit(const struct chat_effort *e, json_t *variables)
+{
+    const char *effort = json_string_value(json_object_get(variables, VARIABLE));
+    const json_t *thinking = json_object_get(variables, "enable_thinking");
+    const char *set = effort && e->accepted     ? nearest(e, effort)
+                      : effort                  ? effort
+                      : json_is_true(thinking)  ? e->on
+                      : json_is_false(thinking) ? e->off
+                                                : NULL;
+    return !set || set == effort ? 0 : json_object_set_new(variables, VARIABLE, json_string(set));
 }

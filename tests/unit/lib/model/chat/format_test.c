@@ -110,6 +110,48 @@ START_TEST(shapes_of_reasoning)
 }
 END_TEST
 
+/* Names of efforts that a template rejects; without a variable of its own for reasoning on or off. */
+START_TEST(efforts)
+{
+#define EFFORT "{{ reasoning_effort | default('-') }}"
+#define DEMANDS                                                                                    \
+    "{% if reasoning_effort is defined and reasoning_effort not in ['no_think', 'low', 'high'] %}" \
+    "{{ raise_exception('effort') }}{% endif %}"
+#define OPENS                                                                                      \
+    "{% if reasoning_effort | default('no_think') != 'no_think' %}<think>{% endif %}{# </think> "  \
+    "#}"
+#define CLOSES "<think>{% if reasoning_effort | default('high') == 'none' %}</think>{% endif %}"
+    static const struct {
+        const char *chat_template, *variables, *expected;
+    } rows[] = {
+        {DEMANDS EFFORT OPENS, NULL, "-"},
+        {DEMANDS EFFORT OPENS, "{\"reasoning_effort\":\"low\"}", "low<think>"},
+        {DEMANDS EFFORT OPENS, "{\"reasoning_effort\":\"medium\"}", "high<think>"},
+        {DEMANDS EFFORT OPENS, "{\"reasoning_effort\":\"minimal\"}", "low<think>"},
+        {DEMANDS EFFORT OPENS, "{\"reasoning_effort\":\"none\"}", "no_think"},
+        {DEMANDS EFFORT OPENS, "{\"reasoning_effort\":\"max\"}", "high<think>"},
+        {DEMANDS EFFORT OPENS, "{\"reasoning_effort\":\"odd\"}", NULL},
+        {DEMANDS EFFORT OPENS, "{\"enable_thinking\":true}", "high<think>"},
+        {DEMANDS EFFORT OPENS, "{\"enable_thinking\":false}", "-"},
+        {EFFORT CLOSES, "{\"enable_thinking\":false}", "none<think></think>"},
+        {EFFORT CLOSES, "{\"enable_thinking\":true}", "-<think>"},
+        {EFFORT CLOSES, "{\"reasoning_effort\":\"odd\"}", "odd<think>"},
+        {EFFORT CLOSES "{{ enable_thinking }}", "{\"enable_thinking\":false}", "-<think>False"},
+        {"{{ enable_thinking }}", "{\"reasoning_effort\":\"medium\"}", ""},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct fixture f;
+        int rc = render(&f, rows[i].chat_template, 0, "[{\"role\":\"user\",\"content\":\"u\"}]",
+                        NULL, rows[i].variables);
+        ck_assert_msg((rc == 0) == (rows[i].expected != NULL), "row %zu: %s", i, f.error.text);
+        if (rc == 0)
+            ck_assert_msg(strcmp(f.prompt.text, rows[i].expected) == 0, "row %zu: '%s'", i,
+                          f.prompt.text);
+        chat_prompt_free(&f.prompt);
+    }
+}
+END_TEST
+
 /* A template may demand ids of nine letters and digits: others are replaced, a call's and its
  * result's alike. */
 START_TEST(short_ids)
@@ -519,6 +561,7 @@ int main(void)
     tcase_add_test(tc, conversations);
     tcase_add_test(tc, shapes_of_reasoning);
     tcase_add_test(tc, short_ids);
+    tcase_add_test(tc, efforts);
     tcase_add_test(tc, shapes_of_calls);
     tcase_add_test(tc, a_client_replaces_no_variable_of_the_model);
     tcase_add_test(tc, no_message_writes_a_control_token);
