@@ -29,7 +29,7 @@ enum hf_form {
     HF_MADE    /* no source: numbers of config.json (hf_model.made) */
 };
 
-enum hf_value { HF_VALUE_SAME, HF_VALUE_PLUS_1, HF_VALUE_MINUS_EXP };
+enum hf_value { HF_VALUE_SAME, HF_VALUE_PLUS_1, HF_VALUE_EXP, HF_VALUE_MINUS_EXP };
 
 #define HF_SEGMENTS_MAX 3
 #define HF_DIGITS       3

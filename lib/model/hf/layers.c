@@ -111,8 +111,9 @@ static int read_interval(const json_t *config, struct hf_shape *shape, struct er
     json_int_t n = value ? json_integer_value(value) : row->value;
     if (n < 1 || n > (json_int_t)MODEL_LAYERS_MAX)
         return error_set(error, ERR_BAD_INPUT, "%s is not a number of layers", row->field);
+    uint32_t whole = row->text ? shape->layers / (uint32_t)n * (uint32_t)n : shape->layers;
     for (uint32_t layer = 0; layer < shape->layers; layer++)
-        shape->other[layer] = (layer + 1) % (uint32_t)n != 0;
+        shape->other[layer] = (layer + 1) % (uint32_t)n != 0 && layer < whole;
     return 0;
 }
 

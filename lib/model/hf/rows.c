@@ -292,6 +292,7 @@ static float value_of(const struct hf_tensor *t, float x)
     switch (t->value) {
     case HF_VALUE_SAME: break;
     case HF_VALUE_PLUS_1: return x + 1;
+    case HF_VALUE_EXP: return expf(x);
     case HF_VALUE_MINUS_EXP: return -expf(x);
     }
     return x;

@@ -12,7 +12,7 @@
  *     source's first + i0 * s0 + i1 * s1 + i2 * s2
  * HF_FORM(name, storage, value, turned, planes, rows, columns)
  *     storage: TYPE (of the source), F32 (converted), MXFP4 (of ..._blocks and ..._scales)
- *     value: SAME, PLUS_1, MINUS_EXP (-e^x); only with storage F32
+ *     value: SAME, PLUS_1, EXP, MINUS_EXP (-e^x); only with storage F32
  *     turned: 1: rows of the tensor are columns of the source
  *     planes: ONE matrix, or one of each of HEADS or EXPERTS, from as many parts of the rows of
  *     the source; GROUPS: a vector as one matrix with a row per group
@@ -109,6 +109,7 @@ HF_FORM(DELTA_DT, F32, SAME, 0, ONE, ALL, V_NUMBERS_TILED)
 HF_FORM(DELTA_A, F32, MINUS_EXP, 0, ONE, ALL, V_NUMBERS_TILED)
 HF_FORM(DELTA_A_GROUPED, F32, MINUS_EXP, 0, ONE, ALL, ALL)
 HF_FORM(STATE_A, F32, MINUS_EXP, 1, ONE, ALL, ALL)
+HF_FORM(STATE_RATE, F32, EXP, 1, ONE, ALL, ALL)
 HF_FORM(STATE_D, F32, SAME, 1, ONE, ALL, ALL)
 HF_FORM(DELTA_QKV_GROUPED, TYPE, SAME, 0, ONE, QKV_GROUPED, ALL)
 HF_FORM(DELTA_Z_GROUPED, TYPE, SAME, 0, ONE, Z_GROUPED, ALL)

@@ -387,48 +387,6 @@ static const struct hf_row ernie4_5_moe[] = {
 };
 const struct hf_arch hf_ernie4_5_moe = {{"ernie4_5_moe"}, "ernie4_5-moe", ernie4_5_moe};
 
-/* Ling and Ring 2.0: q, k and v in one matrix, as in GGUF; blocks for drafting, after the last
- * layer, are left out. */
-static const struct hf_row bailingmoe2[] = {
-    GROUP(hf_sizes),
-    GROUP(hf_rms),
-    GROUP(hf_heads),
-    ROTATED(partial_rotary_factor, "rope.dimension_count"),
-    UINT(intermediate_size, "feed_forward_length", REQUIRED),
-    UINT(num_experts, "expert_count", REQUIRED),
-    UINT(num_shared_experts, "expert_shared_count", REQUIRED),
-    UINT(moe_shared_expert_intermediate_size, "expert_shared_feed_forward_length", OPTIONAL),
-    UINT(num_experts_per_tok, "expert_used_count", REQUIRED),
-    UINT(first_k_dense_replace, "leading_dense_block_count", REQUIRED),
-    UINT(n_group, "expert_group_count", OPTIONAL),
-    UINT(topk_group, "expert_group_used_count", OPTIONAL),
-    FLOAT(routed_scaling_factor, "expert_weights_scale", REQUIRED),
-    BOOL(norm_topk_prob, "expert_weights_norm", REQUIRED),
-    KEY("expert_gating_func", 2),
-    HAS(partial_rotary_factor, "*"),
-    MUST(score_function, "\"sigmoid\""),
-    MUST(moe_router_enable_expert_bias, "true"),
-    HAS(use_qk_norm, "true"),
-    MUST(use_qkv_bias, "false null"),
-    MUST(use_bias, "false null"),
-    MUST(norm_head, "false null"),
-    MUST(attention_bias, "false null"),
-    DENSE("model.word_embeddings.weight", "token_embd.weight", MATRIX, REQUIRED),
-    DENSE("model.norm.weight", "output_norm.weight", F32, REQUIRED),
-    DENSE("lm_head.weight", "output.weight", MATRIX, OPTIONAL),
-    NORMS(FFN_NORM, F32),
-    DENSE("model.layers.%u.attention.query_key_value.weight", "blk.%u.attn_qkv.weight", MATRIX,
-          REQUIRED),
-    DENSE("model.layers.%u.attention.dense.weight", "blk.%u.attn_output.weight", MATRIX, REQUIRED),
-    DENSE("model.layers.%u.attention.query_layernorm.weight", "blk.%u.attn_q_norm.weight", F32,
-          REQUIRED),
-    DENSE("model.layers.%u.attention.key_layernorm.weight", "blk.%u.attn_k_norm.weight", F32,
-          REQUIRED),
-    GROUP(hf_leading_dense),
-    ROUTER_BIAS("gate.expert_bias"),
-    END,
-};
-const struct hf_arch hf_bailingmoe2 = {{"bailing_moe_v2"}, "bailingmoe2", bailingmoe2};
 
 /* Phi-3.5-MoE: LongRoPE with its short factors, up to the original context. */
 static const struct hf_row phimoe[] = {

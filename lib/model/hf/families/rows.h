@@ -97,6 +97,9 @@
 /* Without layer_types, each layer of that number attends to all positions: the field, or its
  * default. */
 #define INTERVAL(field_, otherwise) ROW(INTERVAL, .field = #field_, .value = (otherwise))
+/* The same, and so do the layers after the last whole number of those. */
+#define INTERVAL_REST(field_, otherwise)                                                           \
+    ROW(INTERVAL, .field = #field_, .value = (otherwise), .text = "rest")
 /* Without layer_types, a list of the layers that attend to all positions, the first is 1. */
 #define FULL_LISTED(field_) ROW(FULL_LISTED, .field = #field_)
 /* An array of bool, true for a layer of the other kind. */

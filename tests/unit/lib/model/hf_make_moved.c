@@ -19,8 +19,9 @@
 
 enum kind {
     COPY,          /* also without dimensions of size 1, and one expert of a 3-D tensor */
+    EITHER,        /* COPY of the tensor that the layer has */
     MINUS_1,       /* COPY, less 1 */
-    LOG,           /* COPY of vectors: log(-x) */
+    LOG,           /* COPY of vectors: log |x| */
     GROUPS,        /* a vector, in rows */
     HALVES,        /* rows of the first tensor, then of the second */
     TURNED,        /* [plane][column][row] */
@@ -67,6 +68,14 @@ static uint64_t field(const struct moved *k, const char *name)
     return (uint64_t)json_integer_value(json_object_get(k->config, name));
 }
 
+static bool has(const struct moved *k, const char *name)
+{
+    for (uint32_t i = 0; i < k->g->tensor_count; i++)
+        if (strcmp(k->g->tensors[i].name, name) == 0)
+            return true;
+    return false;
+}
+
 static struct tensor load(const struct moved *k, const char *name)
 {
     for (uint32_t i = 0; i < k->g->tensor_count; i++) {
@@ -100,7 +109,7 @@ static void put_float(const struct tensor *t, uint64_t column, bool logarithm, c
 {
     float x;
     put(t, 0, 0, column, (char *)&x);
-    x = logarithm ? logf(-x) : x - 1;
+    x = logarithm ? logf(fabsf(x)) : x - 1;
     memcpy(out, &x, sizeof x);
 }
 
@@ -142,7 +151,8 @@ static void put_element(const struct moved *k, enum kind kind, uint64_t e, uint6
     const struct tensor *a = &k->part[0];
     uint64_t qk = 2 * k->k_heads * k->size, head = k->nope + k->values;
     switch (kind) {
-    case COPY: put(a, e + p, r, c, out); break;
+    case COPY:
+    case EITHER: put(a, e + p, r, c, out); break;
     case MINUS_1: put_float(a, c, false, out); break;
     case LOG: put_float(a, c, true, out); break;
     case V_LOG: put_float(a, v_head(k, c), true, out); break;
@@ -221,7 +231,10 @@ char *hf_make_moved(const struct gguf *g, int fd, const char *arch, const json_t
     for (int i = 0; i < PARTS && rule->gguf[i]; i++) {
         char full[MODEL_NAME_BYTES];
         snprintf(full, sizeof full, rule->gguf[i], number[0]);
-        k.part[i] = load(&k, full);
+        if (rule->kind != EITHER)
+            k.part[i] = load(&k, full);
+        else if (has(&k, full))
+            k.part[0] = load(&k, full);
     }
     size_t dims = json_array_size(shape);
     uint64_t n[3] = {1, 1, 1}; /* planes, rows, columns */

@@ -310,6 +310,43 @@ HF_MADE_OF("kimi-linear", "model.layers.#.block_sparse_moe.shared_experts.up_pro
            "blk.%u.ffn_up_shexp.weight")
 HF_MADE_OF("kimi-linear", "model.layers.#.block_sparse_moe.shared_experts.down_proj.weight", COPY,
            "blk.%u.ffn_down_shexp.weight")
+HF_MADE_OF("bailingmoe3", "model.word_embeddings.weight", COPY, "token_embd.weight")
+HF_MADE_OF("bailingmoe3", "model.layers.#.attention.q_proj.weight", COPY, "blk.%u.attn_q.weight")
+HF_MADE_OF("bailingmoe3", "model.layers.#.attention.k_proj.weight", COPY, "blk.%u.attn_k.weight")
+HF_MADE_OF("bailingmoe3", "model.layers.#.attention.v_proj.weight", COPY, "blk.%u.attn_v.weight")
+HF_MADE_OF("bailingmoe3", "model.layers.#.attention.dense.weight", COPY,
+           "blk.%u.attn_output.weight")
+HF_MADE_OF("bailingmoe3", "model.layers.#.attention.q_a_proj.weight", COPY,
+           "blk.%u.attn_q_a.weight")
+HF_MADE_OF("bailingmoe3", "model.layers.#.attention.q_a_layernorm.weight", COPY,
+           "blk.%u.attn_q_a_norm.weight")
+HF_MADE_OF("bailingmoe3", "model.layers.#.attention.q_b_proj.weight", COPY,
+           "blk.%u.attn_q_b.weight")
+HF_MADE_OF("bailingmoe3", "model.layers.#.attention.kv_a_proj_with_mqa.weight", COPY,
+           "blk.%u.attn_kv_a_mqa.weight")
+HF_MADE_OF("bailingmoe3", "model.layers.#.attention.kv_a_layernorm.weight", COPY,
+           "blk.%u.attn_kv_a_norm.weight")
+HF_MADE_OF("bailingmoe3", "model.layers.#.attention.kv_b_proj.weight", KEYS_VALUES,
+           "blk.%u.attn_k_b.weight", "blk.%u.attn_v_b.weight")
+HF_MADE_OF("bailingmoe3", "model.layers.#.attention.q_conv1d.weight", COPY,
+           "blk.%u.ssm_conv1d_q.weight")
+HF_MADE_OF("bailingmoe3", "model.layers.#.attention.k_conv1d.weight", COPY,
+           "blk.%u.ssm_conv1d_k.weight")
+HF_MADE_OF("bailingmoe3", "model.layers.#.attention.v_conv1d.weight", COPY,
+           "blk.%u.ssm_conv1d_v.weight")
+HF_MADE_OF("bailingmoe3", "model.layers.#.attention.f_proj.weight", COPY, "blk.%u.ssm_f_a.weight")
+HF_MADE_OF("bailingmoe3", "model.layers.#.attention.g_proj.weight", EITHER,
+           "blk.%u.attn_gate.weight", "blk.%u.ssm_g_a.weight")
+HF_MADE_OF("bailingmoe3", "model.layers.#.attention.b_proj.weight", COPY, "blk.%u.ssm_beta.weight")
+HF_MADE_OF("bailingmoe3", "model.layers.#.attention.dt_bias", COPY, "blk.%u.ssm_dt.bias")
+HF_MADE_OF("bailingmoe3", "model.layers.#.attention.A_log", LOG, "blk.%u.ssm_a")
+HF_MADE_OF("bailingmoe3", "model.layers.#.attention.o_norm.weight", COPY, "blk.%u.ssm_norm.weight")
+HF_MADE_OF("bailingmoe3", "model.layers.#.eh_proj.weight", COPY, "blk.%u.nextn.eh_proj.weight")
+HF_MADE_OF("bailingmoe3", "model.layers.#.enorm.weight", COPY, "blk.%u.nextn.enorm.weight")
+HF_MADE_OF("bailingmoe3", "model.layers.#.hnorm.weight", COPY, "blk.%u.nextn.hnorm.weight")
+HF_MADE_OF("bailingmoe3", "model.layers.#.final_layernorm.weight", COPY,
+           "blk.%u.layer_output_norm.weight")
+HF_MADE_OF("bailingmoe3", "model.layers.#.mlp.gate.expert_bias", COPY, "blk.%u.exp_probs_b.bias")
 HF_MADE_OF("phimoe", "model.norm.bias", COPY, "output_norm.bias")
 HF_MADE_OF("phimoe", "lm_head.bias", COPY, "output.bias")
 HF_MADE_OF("phimoe", "model.layers.#.input_layernorm.bias", COPY, "blk.%u.attn_norm.bias")

@@ -352,6 +352,8 @@ static const char *const moved_models[] = {"qwen35moe_a",
                                            "llama4-maverick",
                                            "llama4-chunk",
                                            "kimi-linear-base",
+                                           "bailingmoe3-base",
+                                           "bailingmoe3-flash",
                                            "minimax-m3-base",
                                            "deepseek32-base",
                                            "glm-dsa-base"};
@@ -359,6 +361,19 @@ static const char *const moved_models[] = {"qwen35moe_a",
 START_TEST(moved)
 {
     same_moved(moved_models[_i], &(struct hf_make){0});
+}
+END_TEST
+
+static void without_types(json_t *config, json_t *tokenizer)
+{
+    (void)tokenizer;
+    ck_assert_int_eq(json_object_del(config, "layer_types"), 0);
+}
+
+/* As published, the kinds of the layers follow from their number. */
+START_TEST(kinds_by_group)
+{
+    same_moved("bailingmoe3-base", &(struct hf_make){.edit = without_types});
 }
 END_TEST
 
@@ -554,6 +569,7 @@ int main(void)
     tcase_add_checked_fixture(t, setup, teardown);
     tcase_add_loop_test(t, moved, 0, (int)ARRAY_LEN(moved_models));
     tcase_add_test(t, text_model_of_another);
+    tcase_add_test(t, kinds_by_group);
     tcase_add_test(t, groups_of_experts);
     tcase_add_test(t, architectures);
     tcase_add_test(t, real_model);

@@ -205,6 +205,11 @@ EDIT(linear_full, json_object_set_new(json_object_get(rope_of(config), "full_att
 EDIT(no_ropes, (json_object_del(rope_of(config), "full_attention"),
                 json_object_del(rope_of(config), "sliding_attention")))
 EDIT(no_mup, json_object_set_new(config, "mup_enabled", json_false()))
+EDIT(no_whole_group, (json_object_del(config, "layer_types"),
+                      json_object_set_new(config, "layer_group_size", json_integer(3))))
+EDIT(free_decay, json_object_set_new(config, "kda_safe_gate", json_false()))
+EDIT(with_factors, json_object_set_new(config, "no_kda_lora", json_false()))
+EDIT(no_granularity, json_object_del(config, "gated_attention_proj_granularity_type"))
 
 /* What the architectures with tables of conversions reject, with the reason. */
 START_TEST(bad_moved_models_are_rejected)
@@ -230,6 +235,10 @@ START_TEST(bad_moved_models_are_rejected)
          "use_qk_norm is not that of models whose num_local_experts is 4"},
         {"llama4-base", rotated, "no_rope_layers is not that of published models"},
         {"llama4-base", no_tuning, "attn_temperature_tuning is false, which is not supported"},
+        {"bailingmoe3-base", no_whole_group, "model.layers.0.attention.kv_a_proj_with_mqa.weight"},
+        {"bailingmoe3-base", free_decay, "kda_safe_gate is false, which is not supported"},
+        {"bailingmoe3-base", with_factors, "no_kda_lora is false, which is not supported"},
+        {"bailingmoe3-base", no_granularity, "gated_attention_proj_granularity_type is missing"},
         {"qwen3next_a", other_layer, "layer 0 has another attention"},
         {"qwen3next_a", few_layers, "layer_types is not a list of 3 kinds"},
         {"qwen3next_a", v_heads, "do not fit the sizes in config.json"},
