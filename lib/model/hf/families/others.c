@@ -387,7 +387,6 @@ static const struct hf_row ernie4_5_moe[] = {
 };
 const struct hf_arch hf_ernie4_5_moe = {{"ernie4_5_moe"}, "ernie4_5-moe", ernie4_5_moe};
 
-
 /* Phi-3.5-MoE: LongRoPE with its short factors, up to the original context. */
 static const struct hf_row phimoe[] = {
     CORE(MATRIX, MATRIX, FFN_NORM),

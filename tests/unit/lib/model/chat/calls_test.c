@@ -139,6 +139,12 @@ static const struct {
      "\n<tool_call>get\n<arg_key>city</arg_key>\n<arg_value>New\nYork\n</arg_value>\n"
      "<arg_key>days</arg_key>\n<arg_value>-2</arg_value>\n</tool_call>\n<tool_call>f</tool_call>",
      "|get({\"city\":\"New\\nYork\\n\",\"days\":-2})|f({})", false},
+    /* Ling 3: line feeds before values, none before keys. */
+    {"<think></think>" GLM,
+     "<think>Cold?</think>I look.\n<tool_call>get\n<arg_key>city</arg_key>\n<arg_value>Kiel"
+     "</arg_value><arg_key>days</arg_key>\n<arg_value>2</arg_value>\n</tool_call>\n"
+     "<tool_call>f\n</tool_call>",
+     "|R:Cold?|C:I look.|get({\"city\":\"Kiel\",\"days\":2})|f({})", false},
     {GLM, "<tool_call>get<arg_key>city</arg_key></tool_call>",
      "|C:<tool_call>get<arg_key>city</arg_key></tool_call>", false},
     {GLM, "<tool_call>not a name</tool_call>", "|C:<tool_call>not a name</tool_call>", false},
