@@ -309,8 +309,8 @@ int kv_check(const struct kv *kv, const struct model_hparams *model, uint32_t ch
     if (!same)
         return error_set(error, ERR_FAILED, "kv segment: the shape is not that of the model");
     uint64_t needed = (uint64_t)h->window + chunk - 1;
-    bool whole = !model->window_chunks || h->ring % model->window == 0;
-    if (h->ring > 0 && (h->ring < needed || !whole))
+    bool cut = h->ring > 0 && model->window_chunks && h->ring % h->window != 0;
+    if (h->ring > 0 && (h->ring < needed || cut))
         return error_set(error, ERR_FAILED,
                          "kv segment: rings of %" PRIu32 " positions, chunks of %" PRIu32
                          " tokens need %" PRIu64,

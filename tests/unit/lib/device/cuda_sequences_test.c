@@ -91,14 +91,19 @@ START_TEST(states)
 END_TEST
 
 /* Begun by the host; in a ring that begins again, and without one, where a cut needs rows that were
- * not in the window. */
+ * not in the window. Chunks: four rows in two of them. */
+static const struct {
+    const char *file;
+    uint32_t ring;
+} windowed[] = {{"arch/oss_a.gguf", KV_TILE}, {"converted/llama4-chunk.gguf", 2 * KV_TILE}};
+
 START_TEST(windows)
 {
     struct pair p;
     for (int i = 0; i < 4; i++) {
         bool kept = i % 2 != 0, ring = i < 2;
-        pair_open(&p, "arch/oss_a.gguf", KV_TYPE_F16, ring ? KV_TILE : 0, kept ? UINT32_MAX : 0,
-                  false);
+        pair_open(&p, windowed[_i].file, KV_TYPE_F16, ring ? windowed[_i].ring : 0,
+                  kept ? UINT32_MAX : 0, false);
         for (uint32_t at = 0, n; at < BEGIN; at += n) {
             n = BEGIN - at < PAIR_CHUNK ? BEGIN - at : PAIR_CHUNK;
             pair_run_side(&p.host, &p, &(struct step){.position = at, .rows = n});
@@ -123,7 +128,7 @@ int main(void)
     tcase_set_timeout(c, 300);
     tcase_add_test(c, turns);
     tcase_add_test(c, states);
-    tcase_add_test(c, windows);
+    tcase_add_loop_test(c, windows, 0, sizeof windowed / sizeof *windowed);
     suite_add_tcase(suite, c);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);

@@ -168,13 +168,14 @@ START_TEST(other_recurrences)
 END_TEST
 
 /* In the short form, too: a factor of values, parallel blocks, gate and up in one matrix; layers of
- * one part, experts of two matrices, and such in a latent. */
+ * one part, experts of two matrices, and such in a latent; chunks, and weights of experts' inputs. */
 START_TEST(parts_of_layers)
 {
     static const char *const files[] = {
-        "converted/mimo2-joined.gguf", "converted/cohere2moe-base.gguf",
-        "converted/granite_swa-base.gguf", "converted/nemotron_h_moe-base.gguf",
-        "converted/nemotron_h_moe-super.gguf"};
+        "converted/mimo2-joined.gguf",         "converted/cohere2moe-base.gguf",
+        "converted/granite_swa-base.gguf",     "converted/nemotron_h_moe-base.gguf",
+        "converted/nemotron_h_moe-super.gguf", "converted/llama4-chunk.gguf",
+        "converted/llama4-maverick.gguf"};
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
         struct image image;
         image_open(&image, golden_path(files[i]), RUN_CONTEXT);

@@ -377,6 +377,22 @@ START_TEST(kv_of_another_model)
 }
 END_TEST
 
+/* A ring has whole chunks; a model with chunks may have no layer that attends to them. */
+START_TEST(kv_of_chunks)
+{
+    struct model_hparams h, none = shape;
+    struct kv kv = kv_with_rings(&h), all = kv_open(KV_TYPE_F16);
+    struct error e;
+    h.window_chunks = none.window_chunks = 1;
+    ck_assert_uint_eq(kv_shape_of(&h, KV_TYPE_F16, CONTEXT, 65, &one).ring, 256);
+    ck_assert_int_eq(kv_check(&kv, &h, 65, &e), -1);
+    ck_assert_msg(strstr(e.text, "rings of 192 positions") != NULL, "%s", e.text);
+    ck_assert_int_eq(kv_check(&all, &none, 65, &e), 0);
+    segment_detach(&kv.segment);
+    segment_detach(&all.segment);
+}
+END_TEST
+
 START_TEST(procs_processes)
 {
     bool used[SERVICE_PROCESSES_MAX] = {false};
@@ -519,6 +535,7 @@ int main(void)
     tcase_add_test(t, kv_rings_that_do_not_fit);
     tcase_add_loop_test(t, kv_logs_elsewhere, 0, 5);
     tcase_add_test(t, kv_of_another_model);
+    tcase_add_test(t, kv_of_chunks);
     suite_add_tcase(suite, t);
     t = tcase_create("procs");
     tcase_add_test(t, procs_processes);
