@@ -62,7 +62,7 @@ MODELS = {
 }
 
 CONVERTED = ("qwen3vlmoe-base", "mellum-window_theta", "exaone-moe-base", "hy_v3-base", "mistral4-base", "deepseek-base",
-             "step35-mtp", "laguna-base", "laguna-element", "afmoe-base")
+             "step35-mtp", "laguna-base", "laguna-element", "afmoe-base", "llama4-base")
 
 
 def tokenizer():
@@ -162,6 +162,8 @@ def configurations(models):
     yield "ropes_one", golden("mellum-window_theta", rope_parameters={other: plain}), {}
     yield "experts_gap", golden("step35-mtp", moe_layers_enum="0,2"), {}
     yield "numbers_differ", golden("step35-mtp", rope_theta=[1e4, 1e4, 5e2], layer_types=[full] * 3), {}
+    yield "experts_spaced", golden("llama4-base", interleave_moe_layer_step=2, no_rope_layers=[]), {}
+    yield "rotated_others", golden("llama4-maverick", no_rope_layers=[0, 1, 1, 1], use_qk_norm=True), {}
     yield "limits_null", golden("step35-mtp", swiglu_limits=[None, 7.0, 0.0], partial_rotary_factors=[0.25] * 3), {}
     yield "heads_none", golden("laguna-base", num_attention_heads_per_layer=[]), {}
     yield "groups_several", golden("mistral4-base", n_group=2, topk_group=1), {}
