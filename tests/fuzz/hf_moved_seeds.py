@@ -62,7 +62,8 @@ MODELS = {
 }
 
 CONVERTED = ("qwen3vlmoe-base", "mellum-window_theta", "exaone-moe-base", "hy_v3-base", "mistral4-base", "deepseek-base",
-             "step35-mtp", "laguna-base", "laguna-element", "afmoe-base", "llama4-base")
+             "step35-mtp", "laguna-base", "laguna-element", "afmoe-base", "llama4-base", "minimax-m3-base",
+             "glm-dsa-base")
 
 
 def tokenizer():
@@ -166,6 +167,7 @@ def configurations(models):
     yield "rotated_others", golden("llama4-maverick", no_rope_layers=[0, 1, 1, 1], use_qk_norm=True), {}
     yield "limits_null", golden("step35-mtp", swiglu_limits=[None, 7.0, 0.0], partial_rotary_factors=[0.25] * 3), {}
     yield "heads_none", golden("laguna-base", num_attention_heads_per_layer=[]), {}
+    yield "indexed", golden("glm-dsa-base", layer_types=["indexed_attention", "sliding_attention"]), {}
     yield "groups_several", golden("mistral4-base", n_group=2, topk_group=1), {}
 
 
