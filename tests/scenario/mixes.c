@@ -319,6 +319,16 @@ static void nemotron_h_moe(void)
                                       "expert_width=256", NULL});
 }
 
+/* Streams and n-grams, whose table has rows that are no multiple of a block of K types. */
+static void qwen4exp(void)
+{
+    run("Q4_K_M", (const char *const[]){"arch=qwen4exp", "shared_inner=256", "conv_taps=4",
+                                        "delta_size=32", "delta_k_heads=2", "delta_v_heads=6",
+                                        "delta_inner=192", "attention_step=3", "streams=4",
+                                        "stream_rank=32", "ngram_size=3", "ngram_heads=2",
+                                        "ngram_taps=4", "ngram_width=32", "ngram_rows=4000", NULL});
+}
+
 /* Kimi delta attention in two of three layers, else MLA without rotation. */
 static void kimi_linear(void)
 {
@@ -536,6 +546,7 @@ static const struct test_case cases[] = {ROW(every_architecture),
                                          ROW(granitemoe),
                                          ROW(granitehybrid),
                                          ROW(nemotron_h_moe),
+                                         ROW(qwen4exp),
                                          ROW(kimi_linear),
                                          ROW(bailingmoe3),
                                          ROW(hunyuan_moe),

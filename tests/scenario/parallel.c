@@ -386,6 +386,16 @@ static void kimi_linear(void)
                                "mla_value_size=16", "rope_dims=8", NULL});
 }
 
+/* Streams, and n-grams of several sequences. */
+static void qwen4exp(void)
+{
+    kind((const char *const[]){"arch=qwen4exp", "shared_inner=64", "conv_taps=4", "delta_size=16",
+                               "delta_k_heads=2", "delta_v_heads=4", "delta_inner=64",
+                               "attention_step=2", "streams=4", "stream_rank=16", "ngram_size=3",
+                               "ngram_heads=2", "ngram_taps=4", "ngram_width=16", "ngram_rows=1000",
+                               NULL});
+}
+
 static void lfm2moe(void)
 {
     kind((const char *const[]){"arch=lfm2moe", "dense_layers=1", "dense_inner=128", "conv_taps=3",
@@ -551,9 +561,10 @@ static void preset_change(void)
 int main(int argc, char **argv)
 {
     static const struct test_case cases[] = {
-        ROW(demo),     ROW(qwen3moe),    ROW(qwen35moe),      ROW(lfm2moe),   ROW(granitehybrid),
-        ROW(nemotron), ROW(kimi_linear), ROW(step35),         ROW(gpt_oss),   ROW(llama4),
-        ROW(gemma4),   ROW(deepseek2),   ROW(memory_for_one), ROW(one_fails), ROW(preset_change),
+        ROW(demo),          ROW(qwen3moe),       ROW(qwen35moe),   ROW(lfm2moe),
+        ROW(granitehybrid), ROW(nemotron),       ROW(kimi_linear), ROW(qwen4exp),
+        ROW(step35),        ROW(gpt_oss),        ROW(llama4),      ROW(gemma4),
+        ROW(deepseek2),     ROW(memory_for_one), ROW(one_fails),   ROW(preset_change),
     };
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }

@@ -20,6 +20,11 @@ static const char *const demo[] = {NULL};
 static const char *const qwen35moe[] = {
     "arch=qwen35moe",  "shared_inner=64", "rope_dims=8",    "conv_taps=4",      "delta_size=16",
     "delta_k_heads=2", "delta_v_heads=4", "delta_inner=64", "attention_step=2", NULL};
+static const char *const qwen4exp[] = {
+    "arch=qwen4exp",   "shared_inner=64", "conv_taps=4",     "delta_size=16",
+    "delta_k_heads=2", "delta_v_heads=4", "delta_inner=64",  "attention_step=2",
+    "streams=4",       "stream_rank=16",  "ngram_size=3",    "ngram_heads=2",
+    "ngram_taps=4",    "ngram_width=16",  "ngram_rows=1000", NULL};
 static const char *const kimi_linear[] = {"arch=kimi-linear",
                                           "shared_inner=64",
                                           "dense_layers=1",
@@ -151,6 +156,11 @@ static void in_turns(void)
 static void in_turns_with_states(void)
 {
     take_turns(qwen35moe, "--resident-experts=50");
+}
+
+static void in_turns_with_ngrams(void)
+{
+    take_turns(qwen4exp, "--resident-experts=50");
 }
 
 static void in_turns_with_latents(void)
@@ -294,6 +304,7 @@ int main(int argc, char **argv)
         ROW(in_turns),
         ROW(in_turns_with_states),
         ROW(in_turns_with_latents),
+        ROW(in_turns_with_ngrams),
         ROW(in_turns_with_windows),
         ROW(in_turns_with_chunks),
         ROW(killed_while_copied),

@@ -17,11 +17,14 @@
 
 #define SYNTH_MS 60000
 #define TOKENS   60
-#define KEYS_MAX 16
+#define KEYS_MAX 20
 
 #define DELTA_KEYS                                                                                 \
     "shared_inner=64", "rope_dims=8", "conv_taps=4", "delta_size=16", "delta_k_heads=2",           \
         "delta_v_heads=4", "delta_inner=64", "attention_step=2"
+
+#define NGRAM_KEYS                                                                                 \
+    "ngram_size=3", "ngram_heads=2", "ngram_taps=4", "ngram_width=16", "ngram_rows=1000"
 
 static const struct shape {
     const char *keys[KEYS_MAX];
@@ -40,6 +43,7 @@ static const struct shape {
     {{"arch=bailingmoe3", "dense_layers=1", "dense_inner=128", "conv_taps=4", "delta_size=16",
       "attention_step=2", "kv_heads=1", "kv_rank=32", "q_rank=32", "mla_key_size=24",
       "mla_value_size=16", "rope_dims=8", "decay_bound=-5", "shared_inner=64", NULL}},
+    {{"arch=qwen4exp", DELTA_KEYS, "streams=4", "stream_rank=16", NGRAM_KEYS, NULL}},
 };
 
 static char model[PATH_MAX];
@@ -134,6 +138,11 @@ static void kimi_linear(void)
 static void bailingmoe3(void)
 {
     combinations(&shapes[6]);
+}
+
+static void qwen4exp(void)
+{
+    combinations(&shapes[7]);
 }
 
 /* ---- kills at points of the code ---- */
@@ -354,12 +363,10 @@ static void inspected(void)
 int main(int argc, char **argv)
 {
     static const struct test_case cases[] = {
-        ROW(qwen35moe),         ROW(qwen3next),
-        ROW(lfm2moe),           ROW(granitehybrid),
-        ROW(nemotron),          ROW(kimi_linear),
-        ROW(bailingmoe3),       ROW(killed_at_every_point),
-        ROW(killed_in_turn),    ROW(a_second_turn),
-        ROW(memory_is_counted), ROW(nothing_is_kept),
-        ROW(inspected),         ROW(convolutions_are_estimated)};
+        ROW(qwen35moe),       ROW(qwen3next),     ROW(lfm2moe),
+        ROW(granitehybrid),   ROW(nemotron),      ROW(kimi_linear),
+        ROW(qwen4exp),        ROW(bailingmoe3),   ROW(killed_at_every_point),
+        ROW(killed_in_turn),  ROW(a_second_turn), ROW(memory_is_counted),
+        ROW(nothing_is_kept), ROW(inspected),     ROW(convolutions_are_estimated)};
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }

@@ -427,13 +427,12 @@ static bool has_row(const struct arch *arch, size_t offset)
     uint64_t kinds = ARCH_ROWS(UINT) | ARCH_ROWS(FLAG) | ARCH_ROWS(FLOAT) | ARCH_ROWS(FLOAT_OLD) |
                      ARCH_ROWS(TEXT) | ARCH_ROWS(TENSOR) | ARCH_ROWS(LACKS) | ARCH_ROWS(WIDTH) |
                      ARCH_ROWS(CONST) | ARCH_ROWS(ARRAY) | ARCH_ROWS(SHARE) | ARCH_ROWS(WHERE) |
-                     ROWS_OF_REALS;
+                     ARCH_ROWS(NGRAMS) | ROWS_OF_REALS;
     const struct arch_row *row;
     ARCH_EACH (row, arch, kinds)
         if (row->offset == offset)
             return true;
-    return offset == offsetof(struct model_hparams, tied_output) ||
-           offset == offsetof(struct model_hparams, ngram_rows); /* of tensors */
+    return offset == offsetof(struct model_hparams, tied_output);
 }
 
 /* Fields that the architecture does not use must be 0: of a shared expert, of a norm, reserved

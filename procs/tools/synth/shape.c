@@ -25,7 +25,7 @@ static const struct named_shape {
 /* Rows of fields that a setting names; those of CONST and DEFAULT give fields a value. */
 #define ROWS_OF_FIELDS                                                                             \
     (ARCH_ROWS(UINT) | ARCH_ROWS(FLAG) | ARCH_ROWS(FLOAT) | ARCH_ROWS(TEXT) | ARCH_ROWS(ARRAY) |   \
-     ARCH_ROWS(TENSOR) | ARCH_ROWS(LACKS) | ARCH_ROWS(WIDTH))
+     ARCH_ROWS(TENSOR) | ARCH_ROWS(LACKS) | ARCH_ROWS(WIDTH) | ARCH_ROWS(NGRAMS))
 
 /* Settings that are independent of the architecture. */
 static const struct knob {
@@ -243,6 +243,23 @@ static void set_kinds(struct shape *s)
         h->layer_flags[l] = h->layer_kind[l] == LAYER_FULL ? LAYER_UNROTATED : 0;
 }
 
+/* A table of n-grams belongs to the second layer, or to the first one if that has a recurrent state;
+ * its parts are almost alike. */
+static void set_ngrams(struct model_hparams *h)
+{
+    uint32_t rows = model_ngram_rows(h);
+    uint32_t layer = h->layers > 1 && h->layer_kind[1] == LAYER_RECURRENT ? 1 : 0;
+    if (h->ngram_rows == 0 || rows == 0 || rows > NGRAM_ROWS_MAX)
+        return;
+    h->layer_flags[layer] |= LAYER_NGRAMS;
+    for (uint32_t i = 0; i < h->ngram_size && i < NGRAM_SIZE_MAX; i++)
+        h->ngrams.multiplier[i] = 23703573157769 + i * 3594499511596;
+    for (uint32_t i = 0, at = 0; i < rows; at += h->ngrams.count[i++]) {
+        h->ngrams.offset[i] = at;
+        h->ngrams.count[i] = (h->ngram_rows - at) / (rows - i);
+    }
+}
+
 int shape_finish(struct shape *s, struct error *error)
 {
     struct model_hparams *h = &s->h;
@@ -262,6 +279,7 @@ int shape_finish(struct shape *s, struct error *error)
     if (h->rope_dims == 0)
         h->rope_dims = h->head_size;
     set_kinds(s);
+    set_ngrams(h);
     arch_set_parts(s->arch, h);
     for (uint32_t l = h->layers; l < MODEL_LAYERS_MAX; l++)
         h->expert_limits[l] = h->dense_limits[l] = 0;
@@ -301,6 +319,36 @@ static void put_rotated(const struct shape *s, struct gguf_writer *w)
         gguf_put_array(w, key, GGUF_BOOL, rotated, s->h.layers);
 }
 
+static void put_u64s(const struct shape *s, const char *name, const uint32_t *values,
+                     struct gguf_writer *w)
+{
+    uint64_t wide[NGRAM_ROWS_MAX];
+    char key[128];
+    snprintf(key, sizeof key, "%s.%s", s->arch->name, name);
+    for (uint32_t i = 0; i < model_ngram_rows(&s->h); i++)
+        wide[i] = values[i];
+    gguf_put_array(w, key, GGUF_U64, wide, model_ngram_rows(&s->h));
+}
+
+static void put_ngrams(const struct shape *s, struct gguf_writer *w)
+{
+    const struct model_hparams *h = &s->h;
+    const struct arch_row *row;
+    char key[128];
+    for (int32_t layer = 0; layer < (int32_t)h->layers; layer++) {
+        if (!(h->layer_flags[layer] & LAYER_NGRAMS))
+            continue;
+        ARCH_EACH (row, s->arch, ARCH_ROWS(NGRAMS)) {
+            snprintf(key, sizeof key, "%s.%s", s->arch->name, row->key);
+            gguf_put_array(w, key, GGUF_I32, &layer, 1);
+        }
+        snprintf(key, sizeof key, "%s.ple.layer_multipliers", s->arch->name);
+        gguf_put_array(w, key, GGUF_U64, h->ngrams.multiplier, h->ngram_size);
+        put_u64s(s, "ple.head_offsets", h->ngrams.offset, w);
+        put_u64s(s, "ple.head_vocab_sizes", h->ngrams.count, w);
+    }
+}
+
 /* The kinds of the layers, and the fields that differ between them. */
 static void put_arrays(const struct shape *s, struct gguf_writer *w)
 {
@@ -311,6 +359,7 @@ static void put_arrays(const struct shape *s, struct gguf_writer *w)
     if (kinds && s->h.window > 0) /* LAYER_WINDOW is true */
         gguf_put_array(w, key, GGUF_BOOL, s->h.layer_kind, s->h.layers);
     put_rotated(s, w);
+    put_ngrams(s, w);
     const struct arch_row *row;
     ARCH_EACH (row, s->arch, ARCH_ROWS(NETWORK_KEY)) {
         for (uint32_t l = 0; l < s->h.layers; l++)
@@ -400,7 +449,8 @@ static void put_field(const struct shape *s, const struct arch_row *row, struct 
     bool text = row->kind == ARCH_TEXT, number = row->kind == ARCH_UINT || row->kind == ARCH_FLOAT;
     bool required = number && (row->required || row->value != 0);
     memcpy(&real, &value, sizeof real);
-    bool elsewhere = row->kind == ARCH_TENSOR || row->kind == ARCH_LACKS || row->kind == ARCH_WIDTH;
+    bool elsewhere = row->kind == ARCH_TENSOR || row->kind == ARCH_LACKS ||
+                     row->kind == ARCH_WIDTH || row->kind == ARCH_NGRAMS;
     if (!row->key || elsewhere || in_array(s, row->offset) || (!required && value == 0))
         return;
     snprintf(key, sizeof key, "%s.%s", s->arch->name, written_key(s, row));

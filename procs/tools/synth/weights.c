@@ -171,10 +171,10 @@ static void add_dense(struct weights *w, struct gguf_writer *out, const struct a
     else if (ends_with(t.name, ".ssm_a"))
         t.filling = FILL_DECAYS;
     else if (ends_with(t.name, "norm.weight") || strstr(t.name, "_ffw_norm") ||
-             row->role == DENSE_ROPE_FREQS || row->role == DENSE_ROUTER_SCALE ||
-             row->role == DENSE_LAYER_SCALE)
+             strstr(t.name, "ple_norm") || row->role == DENSE_ROPE_FREQS ||
+             row->role == DENSE_ROUTER_SCALE || row->role == DENSE_LAYER_SCALE)
         t.filling = FILL_ONES;
-    if (row->role == DENSE_OUTPUT_NORM)
+    if (row->role == DENSE_OUTPUT_NORM || row->role == DENSE_OUTPUT_STREAM_NORM)
         t.level = output_level(&s->h);
     add(w, out, &t);
     if (t.type == TENSOR_NVFP4)

@@ -105,7 +105,7 @@
 #define ROUTER_NAME(name) ROW(ROUTER_NAME, .key = (name))
 /* The key of the array with the number of the layer that has n-grams (struct model_ngrams), 0 for
  * the first one; without it there are none. What the others say: arch/ngrams. */
-#define NGRAMS(key_) ROW(NGRAMS, .key = (key_))
+#define NGRAMS(key_) ROW(NGRAMS, FIELD(ngram_rows), .key = (key_))
 /* An optional array with a number per block, or one number: in layers with attention where it is r,
  * not 0, a query attends to its own incomplete block of r positions, and of the others to those that
  * an indexer chooses, as many positions as the second key says. A context in which they are not all

@@ -485,6 +485,39 @@ START_TEST(forged_parts)
 }
 END_TEST
 
+/* Blocks of 4, of which an indexer chooses 10 positions: 2 whole ones, and the tail of a third. */
+static uint32_t context_with(const int32_t *blocks, uint32_t chosen, struct error *error)
+{
+    struct make m;
+    make_arch(&m, "qwen4exp", 2, false);
+    if (blocks)
+        make_i32s(&m, "qwen4exp.attention.compress_ratios", blocks, 2);
+    else
+        make_u32(&m, "qwen4exp.attention.compress_ratios", 4);
+    if (chosen > 0)
+        make_u32(&m, "qwen4exp.attention.indexer.top_k", chosen);
+    struct model_index *index = make_index(&m, error);
+    uint32_t context = index ? index->hparams.context : 0;
+    free(index);
+    return context;
+}
+
+START_TEST(context_that_an_indexer_chooses_whole)
+{
+    struct error error = {0};
+    ck_assert_uint_eq(context_with((const int32_t[]){0, 4}, 10, &error), 11);
+    ck_assert_uint_eq(context_with(NULL, 10, &error), 11);
+    uint32_t all = context_with((const int32_t[]){0, 0}, 10, &error);
+    ck_assert_uint_gt(all, 11);
+    /* a number of a layer without attention means nothing */
+    ck_assert_uint_eq(context_with((const int32_t[]){4, 0}, 10, &error), all);
+    ck_assert_uint_eq(context_with((const int32_t[]){0, 4}, 0, &error), 0);
+    ck_assert_msg(strstr(error.text, "attention.indexer.top_k' is missing"), "%s", error.text);
+    ck_assert_uint_eq(context_with((const int32_t[]){0, 4}, 3, &error), 0);
+    ck_assert_msg(strstr(error.text, "3 positions, in blocks of 4: impossible"), "%s", error.text);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("arch.recurrent");
@@ -492,6 +525,7 @@ int main(void)
     tcase_add_loop_test(t, bad_models_are_rejected, 0, ARRAY_LEN(edits));
     tcase_add_loop_test(t, kinds_by_an_array, 0, 2);
     tcase_add_test(t, two_kinds);
+    tcase_add_test(t, context_that_an_indexer_chooses_whole);
     tcase_add_test(t, row_of_mamba2);
     tcase_add_test(t, layers_of_one_part);
     tcase_add_loop_test(t, numbers_by_layer, 0, ARRAY_LEN(of_one_part));
