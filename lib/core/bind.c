@@ -172,7 +172,7 @@ static size_t copied_bias_floats(const struct core *c, uint32_t layer, enum dens
 size_t core_vector_floats(const struct core *c)
 {
     uint32_t layers = c->hp.layers;
-    size_t floats = 2 * (size_t)c->hp.delta_size;
+    size_t floats = 2 * (size_t)c->hp.delta_size + core_fixed_floats(c);
     for (size_t i = 0; i < ARRAY_LEN(model_vectors); i++)
         floats += floats_of(c, layers, model_vectors[i]);
     for (uint32_t layer = 0; layer < layers; layer++) {

@@ -263,13 +263,14 @@ struct core {
     struct core_site output_site;
     struct device_at output_scale, output_bias;
     uint32_t output_forms;
-    struct device_at rope_factors;                        /* usually none */
-    struct device_at delta_q_weight, delta_k_weight;      /* of the L2 norm of a head */
-    struct device_latent latent;                          /* key 0: no layer is MLA */
-    float residual;                                       /* factor of what a part adds */
-    bool ffn_sums;                                        /* some layer has a norm of their sum */
-    bool two_ffn_parts;                                   /* some layer is FFN_DENSE_AND_EXPERTS */
-    bool early_experts;                                   /* or FFN_DENSE_THEN_EXPERTS */
+    struct device_at rope_factors;                   /* usually none */
+    struct device_at delta_q_weight, delta_k_weight; /* of the L2 norm of a head */
+    struct device_at fixed_ones; /* fixed decays: [channels] the only tap, [heads] rates */
+    struct device_latent latent; /* key 0: no layer is MLA */
+    float residual;              /* factor of what a part adds */
+    bool ffn_sums;               /* some layer has a norm of their sum */
+    bool two_ffn_parts;          /* some layer is FFN_DENSE_AND_EXPERTS */
+    bool early_experts;          /* or FFN_DENSE_THEN_EXPERTS */
     uint32_t q_size, k_size, v_size, mix_size, gate_size; /* of the largest layer */
     uint32_t rope_size;                          /* floats of the angles of one row and table */
     struct kernel_rope ropes[LAYER_KIND__COUNT]; /* dims 0: no layer uses it */
@@ -315,6 +316,7 @@ struct device_matrix core_matrix(struct core *c, uint32_t layer, enum dense_role
 /* Takes the next n floats of c->vectors. */
 struct device_at core_take(struct core *c, uint64_t *at, size_t n);
 void core_bind_recurrent(struct core *c, uint32_t i, uint64_t *vectors); /* recurrent.c */
+size_t core_fixed_floats(const struct core *c);  /* what it takes for layers with fixed decays */
 size_t core_vector_floats(const struct core *c); /* exactly what core_bind takes */
 
 /* pass/parts.c: what both drivers of a pass begin with. */

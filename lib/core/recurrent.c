@@ -2,6 +2,8 @@
 /* Mixers with a recurrent state; their formulas: lib/device/host/recurrent.c. */
 #include "lib/core/internal.h"
 
+#define LN_2 0.69314718055994530942
+
 /* ---- weights ---- */
 
 /* Roles of the tensors of a mixer; 0: none. A projection may have a second factor. */
@@ -30,6 +32,8 @@ static const struct tensors {
                                {DENSE_DELTA_BETA, 0}},
                    .conv = {DENSE_KDA_Q_CONV, DENSE_KDA_K_CONV, DENSE_KDA_V_CONV},
                    .out = DENSE_DELTA_OUT},
+    [MIXER_LIGHTNING] = {.project = {{DENSE_DELTA_QKV, 0}, {DENSE_DELTA_GATE, 0}},
+                         .out = DENSE_DELTA_OUT},
     [MIXER_MAMBA2] = {.project = {{DENSE_MAMBA_IN, 0}},
                       .conv = {DENSE_DELTA_CONV},
                       .out = DENSE_DELTA_OUT},
@@ -63,6 +67,58 @@ static struct device_at bind_conv(struct core *c, uint32_t i, const enum dense_r
     return conv;
 }
 
+/* ---- fixed decays ---- */
+
+size_t core_fixed_floats(const struct core *c)
+{
+    size_t decays = 0, ones = 0;
+    for (uint32_t layer = c->first; layer < c->end; layer++) {
+        const struct layer_recurrent *r = &c->model->layer[layer].recurrent;
+        if (!r->rule.fixed)
+            continue;
+        decays += r->heads;
+        ones = r->channels;
+    }
+    return decays + ones;
+}
+
+static void bind_ones(struct core *c, uint32_t n, uint64_t *at)
+{
+    float part[256];
+    for (size_t i = 0; i < ARRAY_LEN(part); i++)
+        part[i] = 1;
+    c->fixed_ones = core_take(c, at, n);
+    for (uint32_t i = 0; i < n; i += ARRAY_LEN(part)) {
+        size_t floats = n - i < ARRAY_LEN(part) ? n - i : ARRAY_LEN(part);
+        c->device->ops->write(c->device, device_floats_at(c->fixed_ones, i), part,
+                              floats * sizeof *part);
+    }
+}
+
+/* Of lightning attention: exp(-2^(-8 (h + 1) / heads) (1 - layer / (layers - 1) + 1e-5)). */
+static float fixed_decay(const struct core *c, uint32_t layer, uint32_t heads, uint32_t head)
+{
+    double slope = exact_exp(-8.0 * (head + 1) / heads * LN_2);
+    double last = c->hp.layers > 1 ? c->hp.layers - 1 : 1;
+    return (float)exact_exp(-slope * (1 - layer / last + 1e-5));
+}
+
+static void bind_fixed(struct core *c, uint32_t i, uint64_t *vectors)
+{
+    const struct layer_recurrent *r = &c->model->layer[i].recurrent;
+    struct core_recurrent_weights *w = &c->layer[i].recurrent;
+    if (!c->fixed_ones.address)
+        bind_ones(c, r->channels, vectors);
+    w->conv = w->delta_dt = c->fixed_ones;
+    w->delta_a = core_take(c, vectors, r->heads);
+    for (uint32_t head = 0; head < r->heads; head++) {
+        float decay = fixed_decay(c, i, r->heads, head);
+        c->device->ops->write(c->device, device_floats_at(w->delta_a, head), &decay, sizeof decay);
+    }
+}
+
+/* ---- all ---- */
+
 static void bind_projection(struct core *c, uint32_t i, uint32_t n, const struct projection *p)
 {
     struct core_layer *l = &c->layer[i];
@@ -95,7 +151,10 @@ void core_bind_recurrent(struct core *c, uint32_t i, uint64_t *vectors)
     l->mix_size = l->out.k;
     if (l->mix_size > c->mix_size)
         c->mix_size = l->mix_size;
-    l->recurrent.conv = bind_conv(c, i, t->conv, vectors);
+    if (c->model->layer[i].recurrent.rule.fixed)
+        bind_fixed(c, i, vectors);
+    else
+        l->recurrent.conv = bind_conv(c, i, t->conv, vectors);
     l->recurrent.beta_alpha = is_there(c, i, DENSE_DELTA_BETA_ALPHA);
     l->recurrent.state_at = model_state_floats(&c->hp, i); /* after layers of other parts, too */
     c->states++;
@@ -194,7 +253,7 @@ void core_recurrence(struct core *c)
         .shape = {.layer = c->model->layer[c->pass.step.layer].recurrent,
                   .order = (enum delta_order)c->hp.delta_order,
                   .joined = l->recurrent.beta_alpha,
-                  .eps = c->hp.rms_eps},
+                  .eps = c->hp.recurrent_eps != 0 ? c->hp.recurrent_eps : c->hp.rms_eps},
         .conv = l->recurrent.conv,
         .conv_bias = l->recurrent.conv_bias,
         .zeros = c->scratch.zeros,

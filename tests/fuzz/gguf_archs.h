@@ -28,6 +28,12 @@
     X(granitehybrid, "granitehybrid", 2, (void)0)                                                  \
     X(granitehybrid_kinds, "granitehybrid", 2,                                                     \
       make_i32s(m, "granitehybrid.attention.head_count_kv", (const int32_t[]){0, 0}, 2))           \
+    X(arctic, "arctic", 2, (void)0)                                                                \
+    X(arctic_dense, "arctic", 2, make_u32(m, "arctic.leading_dense_block_count", 1))               \
+    X(minimax_01, "minimax-01", 2, (void)0)                                                        \
+    X(minimax_01_heads, "minimax-01", 2, make_u32(m, "minimax-01.attention.head_count", 3))        \
+    X(minimax_01_kinds, "minimax-01", 2,                                                           \
+      make_array_raw(m, "minimax-01.attention.recurrent_layers", GGUF_BOOL, 2, 2))                 \
     X(kimi_linear, "kimi-linear", 2, (void)0)                                                      \
     X(kimi_linear_kinds, "kimi-linear", 2,                                                         \
       make_i32s(m, "kimi-linear.attention.head_count_kv", (const int32_t[]){1, 0}, 2))             \

@@ -143,6 +143,33 @@ def smallthinker(c):
     return config, shapes
 
 
+def arctic(c):
+    heads, head, hidden = c["heads"], c["head"], numpy_vectors.HIDDEN
+    config = dict(
+        model_type="arctic", num_hidden_layers=c["layers"], hidden_size=hidden, num_attention_heads=heads,
+        num_key_value_heads=c["kv_heads"], vocab_size=numpy_vectors.VOCAB, max_position_embeddings=256,
+        rope_theta=c["theta"], rms_norm_eps=1e-5, num_local_experts=c["experts"], num_experts_per_tok=c["used"],
+        intermediate_size=c["inner"], moe_layer_frequency=1, parallel_attn_mlp_res=True, use_residual=True,
+        hidden_act="silu", attention_bias=False, sliding_window=None, tie_word_embeddings=False, eos_token_id=256)
+    shapes = {"model.embed_tokens.weight": [numpy_vectors.VOCAB, hidden], "model.norm.weight": [hidden],
+              "lm_head.weight": [numpy_vectors.VOCAB, hidden]}
+    for layer in range(c["layers"]):
+        b = "model.layers.%d." % layer
+        for name in ("input_layernorm", "post_attention_layernorm", "residual_layernorm"):
+            shapes[b + name + ".weight"] = [hidden]
+        for name, rows in (("q", heads * head), ("k", c["kv_heads"] * head), ("v", c["kv_heads"] * head)):
+            shapes[b + "self_attn.%s_proj.weight" % name] = [rows, hidden]
+        shapes[b + "self_attn.o_proj.weight"] = [hidden, heads * head]
+        for name in ("w1", "w2", "w3"):
+            shapes[b + "residual_mlp.%s.weight" % name] = [hidden, hidden]
+        shapes[b + "block_sparse_moe.gate.weight"] = [c["experts"], hidden]
+        for expert in range(c["experts"]):
+            e = b + "block_sparse_moe.experts.%d." % expert
+            shapes[e + "w1.weight"] = shapes[e + "w3.weight"] = [c["inner"], hidden]
+            shapes[e + "w2.weight"] = [hidden, c["inner"]]
+    return config, shapes
+
+
 def maple(c):
     heads, head, hidden = c["heads"], c["head"], numpy_vectors.HIDDEN
     rope = dict(rope_type="default", rope_theta=c["theta"], partial_rotary_factor=c["rope"] / head)
@@ -171,7 +198,8 @@ def maple(c):
     return config, shapes
 
 
-MAKERS = {"bailingmoe2": bailing, "smallthinker": smallthinker, "bailingmoe": bailing_1, "deepseek": deepseek, "maple": maple}
+MAKERS = {"bailingmoe2": bailing, "smallthinker": smallthinker, "bailingmoe": bailing_1, "deepseek": deepseek, "maple": maple,
+          "arctic": arctic}
 
 
 def main(out):

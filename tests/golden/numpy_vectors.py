@@ -3,7 +3,8 @@
 """Writes the reference data of golden_arch for bailingmoe2 (Ling and Ring 2.0) and smallthinker, which the package
 transformers does not have: small random models as GGUF files, and their results in double precision, computed here after
 the models' published code (modeling_bailing_moe_v2.py, modeling_smallthinker.py). It also computes bailingmoe (Ling and Ring 1,
-modeling_bailing_moe.py) and deepseek (DeepSeek-MoE, modeling_deepseek.py) for converter_vectors.py, whose files are llama.cpp's.
+modeling_bailing_moe.py), deepseek (DeepSeek-MoE, modeling_deepseek.py) and arctic (modeling_arctic.py) for converter_vectors.py,
+whose files are llama.cpp's.
 
     python3 -m venv venv            # anywhere outside the repository
     venv/bin/pip install torch==2.15.0 transformers==5.24.0 gguf==0.19.0 numpy==2.4.6
@@ -74,6 +75,10 @@ def weights(arch, c, seed, f32):
             matrix(b + "attn_q.weight", q, HIDDEN, gain=1.5)
             matrix(b + "attn_k.weight", kv, HIDDEN, gain=1.5)
             matrix(b + "attn_v.weight", kv, HIDDEN)
+        if arch == "arctic":
+            vector(b + "ffn_norm_exps.weight", HIDDEN, 1, 0.2)
+            for name in ("gate", "up", "down"):
+                matrix(b + f"ffn_{name}.weight", HIDDEN, HIDDEN)
         if layer < c.get("dense", 0):
             for name, shape in (("gate", (c["dense_inner"], HIDDEN)), ("up", (c["dense_inner"], HIDDEN)),
                                 ("down", (HIDDEN, c["dense_inner"]))):
@@ -85,7 +90,7 @@ def weights(arch, c, seed, f32):
             matrix(b + f"ffn_{name}_exps.weight", c["experts"], *shape, gain=gain)
         if arch == "bailingmoe2":
             vector(b + "exp_probs_b.bias", c["experts"], 0, 0.4)
-        if arch not in ("smallthinker", "maple"):
+        if arch not in ("smallthinker", "maple", "arctic"):
             for name, shape in (("gate", (c["shared"], HIDDEN)), ("up", (c["shared"], HIDDEN)), ("down", (HIDDEN, c["shared"]))):
                 matrix(b + f"ffn_{name}_shexp.weight", *shape)
     return t
@@ -225,6 +230,11 @@ def run(arch, t, c, ids, eps=1e-5):
         if arch == "smallthinker":
             chosen = smallthinker_choice(start @ router, c)
             x = x + experts(y, chosen[0], chosen[1], t, b, relu)
+        elif arch == "arctic":
+            x = x + network(y, t, b, "", silu)
+            y = norm(start, t[b + "ffn_norm_exps.weight"], eps)
+            chosen = softmax_choice(y @ router, c)
+            x = x + experts(y, chosen[0], chosen[1], t, b, silu)
         elif arch == "maple":
             chosen = softmax_choice(y @ router, c)
             x = x + experts(y, chosen[0], chosen[1], t, b, silu, 7.0)

@@ -109,7 +109,8 @@ MODELS = {
 
 NUMPY_MODELS = [*numpy_vectors.MODELS, ("deepseek", "deepseek", dict(
     layers=3, heads=4, kv_heads=2, head=12, experts=8, used=3, inner=24, dense_inner=64, shared=48, rope=12, theta=1e4, dense=1,
-    norm=False))]
+    norm=False)), ("arctic", "arctic", dict(layers=3, heads=4, kv_heads=2, head=12, experts=8, used=2, inner=24, rope=12,
+                                            theta=1e4, norm=True))]
 
 
 def fill(model, seed):
@@ -350,15 +351,23 @@ NUMPY_NAMES = {
     "mlp.gate.expert_bias": "exp_probs_b.bias", "block_sparse_moe.primary_router.weight": "ffn_gate_inp.weight"}
 
 
+# arctic: the norm before the experts, and a network beside them
+ARCTIC_NAMES = {"post_attention_layernorm.weight": "ffn_norm_exps.weight", "residual_layernorm.weight": "ffn_norm.weight",
+                "residual_mlp.w1.weight": "ffn_gate.weight", "residual_mlp.w3.weight": "ffn_up.weight",
+                "residual_mlp.w2.weight": "ffn_down.weight", "block_sparse_moe.gate.weight": "ffn_gate_inp.weight"}
+MATRICES = {"w1": "gate", "w3": "up", "w2": "down"}
+
+
 def numpy_array(arrays, name):
     """The array of a tensor of the checkpoint: by its name, or a network's matrix."""
-    if name in NUMPY_NAMES:
-        return arrays[NUMPY_NAMES[name]]
+    names = {**NUMPY_NAMES, **ARCTIC_NAMES} if "blk.0.ffn_norm_exps.weight" in arrays else NUMPY_NAMES
+    if name in names:
+        return arrays[names[name]]
     layer, rest = name.removeprefix("model.layers.").split(".", 1)
-    if rest in NUMPY_NAMES:
-        return arrays["blk.%s.%s" % (layer, NUMPY_NAMES[rest])]
+    if rest in names:
+        return arrays["blk.%s.%s" % (layer, names[rest])]
     parts = rest.split(".")
-    matrix = parts[-2].removesuffix("_proj")
+    matrix = MATRICES.get(parts[-2], parts[-2].removesuffix("_proj"))
     if parts[1] == "experts":
         return arrays["blk.%s.ffn_%s_exps.weight" % (layer, matrix)][int(parts[2])]
     return arrays["blk.%s.ffn_%s%s.weight" % (layer, matrix, "_shexp" if parts[1] == "shared_experts" else "")]
@@ -377,7 +386,7 @@ def compare_numpy(libexec, kind, arch, sizes, directory):
     store = pack(libexec, directory)
     made = {k: np.asarray(v, dtype=np.float32) for k, v in arrays.items()}
     for name in made:
-        if arch == "deepseek" and name.endswith(("attn_q.weight", "attn_k.weight")):
+        if arch in ("deepseek", "arctic") and name.endswith(("attn_q.weight", "attn_k.weight")):
             made[name] = vectors.pairs_first(made[name], sizes["heads" if "attn_q" in name else "kv_heads"])
     count = same_tensors(store, made)
     logits = torch.tensor(numpy_vectors.run(arch, arrays, sizes, np.array(IDS))[0])

@@ -297,6 +297,12 @@ static void granitemoe(void)
                                  "score_scale=0.125", "logit_divisor=6", "shared_inner=512", NULL});
 }
 
+/* Router and experts read the input of the layer, and a dense network is beside them. */
+static void arctic(void)
+{
+    run("Q4_K_M", (const char *const[]){"arch=arctic", "layers=3", "experts_used=2", NULL});
+}
+
 /* Mamba-2 in two of three layers. */
 static void granitehybrid(void)
 {
@@ -327,6 +333,13 @@ static void qwen4exp(void)
                                         "delta_inner=192", "attention_step=3", "streams=4",
                                         "stream_rank=32", "ngram_size=3", "ngram_heads=2",
                                         "ngram_taps=4", "ngram_width=32", "ngram_rows=4000", NULL});
+}
+
+/* Lightning attention in two of three layers; parts add to their normed inputs. */
+static void minimax_01(void)
+{
+    run("Q4_K_M", (const char *const[]){"arch=minimax-01", "layers=4", "attention_step=3",
+                                        "rope_dims=32", "normed_scale=1.5", NULL});
 }
 
 /* Kimi delta attention in two of three layers, else MLA without rotation. */
@@ -541,9 +554,11 @@ static const struct test_case cases[] = {ROW(every_architecture),
                                          ROW(ernie4_5_moe),
                                          ROW(minimax_m2),
                                          ROW(minimax_m3),
+                                         ROW(minimax_01),
                                          ROW(bailingmoe2),
                                          ROW(smallthinker),
                                          ROW(granitemoe),
+                                         ROW(arctic),
                                          ROW(granitehybrid),
                                          ROW(nemotron_h_moe),
                                          ROW(qwen4exp),

@@ -396,6 +396,19 @@ static void qwen4exp(void)
                                NULL});
 }
 
+/* Lightning attention beside attention of which half a head is rotated. */
+static void minimax_01(void)
+{
+    kind((const char *const[]){"arch=minimax-01", "attention_step=3", "rope_dims=16",
+                               "normed_scale=1.5", NULL});
+}
+
+/* Experts that are known before attention, beside a dense network. */
+static void arctic(void)
+{
+    kind((const char *const[]){"arch=arctic", "experts_used=2", NULL});
+}
+
 static void lfm2moe(void)
 {
     kind((const char *const[]){"arch=lfm2moe", "dense_layers=1", "dense_inner=128", "conv_taps=3",
@@ -561,10 +574,11 @@ static void preset_change(void)
 int main(int argc, char **argv)
 {
     static const struct test_case cases[] = {
-        ROW(demo),          ROW(qwen3moe),       ROW(qwen35moe),   ROW(lfm2moe),
-        ROW(granitehybrid), ROW(nemotron),       ROW(kimi_linear), ROW(qwen4exp),
-        ROW(step35),        ROW(gpt_oss),        ROW(llama4),      ROW(gemma4),
-        ROW(deepseek2),     ROW(memory_for_one), ROW(one_fails),   ROW(preset_change),
+        ROW(demo),          ROW(qwen3moe),      ROW(qwen35moe),   ROW(lfm2moe),
+        ROW(granitehybrid), ROW(nemotron),      ROW(kimi_linear), ROW(qwen4exp),
+        ROW(step35),        ROW(gpt_oss),       ROW(llama4),      ROW(gemma4),
+        ROW(deepseek2),     ROW(minimax_01),    ROW(arctic),      ROW(memory_for_one),
+        ROW(one_fails),     ROW(preset_change),
     };
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }

@@ -38,6 +38,8 @@ static const char *const kimi_linear[] = {"arch=kimi-linear",
                                           "rope_dims=8",
                                           "attention_step=2",
                                           NULL};
+static const char *const minimax_01[] = {"arch=minimax-01", "attention_step=2", "rope_dims=16",
+                                         "normed_scale=1.5", NULL};
 static const char *const gpt_oss[] = {
     "arch=gpt-oss",  "layers=4",        "window=64",    "rope_scaling=2",
     "rope_factor=8", "rope_context=64", "context=8192", NULL};
@@ -166,6 +168,11 @@ static void in_turns_with_ngrams(void)
 static void in_turns_with_latents(void)
 {
     take_turns(kimi_linear, "--resident-experts=50");
+}
+
+static void in_turns_with_fixed_decays(void)
+{
+    take_turns(minimax_01, "--resident-experts=25");
 }
 
 static void in_turns_with_windows(void)
@@ -305,6 +312,7 @@ int main(int argc, char **argv)
         ROW(in_turns_with_states),
         ROW(in_turns_with_latents),
         ROW(in_turns_with_ngrams),
+        ROW(in_turns_with_fixed_decays),
         ROW(in_turns_with_windows),
         ROW(in_turns_with_chunks),
         ROW(killed_while_copied),

@@ -44,6 +44,7 @@ static const struct shape {
       "attention_step=2", "kv_heads=1", "kv_rank=32", "q_rank=32", "mla_key_size=24",
       "mla_value_size=16", "rope_dims=8", "decay_bound=-5", "shared_inner=64", NULL}},
     {{"arch=qwen4exp", DELTA_KEYS, "streams=4", "stream_rank=16", NGRAM_KEYS, NULL}},
+    {{"arch=minimax-01", "attention_step=2", "rope_dims=16", "normed_scale=1.5", NULL}},
 };
 
 static char model[PATH_MAX];
@@ -138,6 +139,11 @@ static void kimi_linear(void)
 static void bailingmoe3(void)
 {
     combinations(&shapes[6]);
+}
+
+static void minimax_01(void)
+{
+    combinations(&shapes[8]);
 }
 
 static void qwen4exp(void)
@@ -363,10 +369,13 @@ static void inspected(void)
 int main(int argc, char **argv)
 {
     static const struct test_case cases[] = {
-        ROW(qwen35moe),       ROW(qwen3next),     ROW(lfm2moe),
-        ROW(granitehybrid),   ROW(nemotron),      ROW(kimi_linear),
-        ROW(qwen4exp),        ROW(bailingmoe3),   ROW(killed_at_every_point),
-        ROW(killed_in_turn),  ROW(a_second_turn), ROW(memory_is_counted),
-        ROW(nothing_is_kept), ROW(inspected),     ROW(convolutions_are_estimated)};
+        ROW(qwen35moe),         ROW(qwen3next),
+        ROW(lfm2moe),           ROW(granitehybrid),
+        ROW(nemotron),          ROW(kimi_linear),
+        ROW(qwen4exp),          ROW(bailingmoe3),
+        ROW(minimax_01),        ROW(killed_at_every_point),
+        ROW(killed_in_turn),    ROW(a_second_turn),
+        ROW(memory_is_counted), ROW(nothing_is_kept),
+        ROW(inspected),         ROW(convolutions_are_estimated)};
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }

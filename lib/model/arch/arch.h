@@ -139,7 +139,8 @@ struct model_hparams {
      * query_scale * ln(1 + floor((p + query_first) / query_context)); 0: they are not. */
     float query_scale;
     uint32_t query_context;
-    float latent_eps; /* MLA: of norms of latents and of the queries' first factor; 0: rms_eps */
+    float latent_eps;    /* MLA: of norms of latents and of the queries' first factor; 0: rms_eps */
+    float recurrent_eps; /* of the norm of a recurrence's result; 0: rms_eps */
     uint32_t limit_result; /* of the networks of layers (struct ffn_limit) */
     uint32_t residual;     /* enum residual_scheme */
     uint32_t streams;      /* of the residual; 0: one */
@@ -492,6 +493,7 @@ enum layer_mixer {
     MIXER_SHORTCONV, /* gated convolution over time */
     MIXER_MAMBA2,    /* Mamba-2: convolution over time, then a recurrence without a delta term */
     MIXER_KDA,       /* Kimi delta attention: as DeltaNet, with a decay per key channel */
+    MIXER_LIGHTNING, /* lightning attention: a recurrence whose decays are fixed */
     MIXER_NONE,      /* there is none */
     MIXER__COUNT
 };

@@ -210,6 +210,46 @@ static int mamba2_check(const struct model_hparams *h, struct error *error)
     return 0;
 }
 
+/* Lightning attention (Qin et al. 2024): q, k and v of a head are next to each other, without a
+ * convolution; then the gates z of one norm of all heads. */
+static struct layer_recurrent lightning_of(const struct model_hparams *h)
+{
+    uint32_t size = h->head_size, inner = h->heads * size;
+    return (struct layer_recurrent){
+        .taps = 1,
+        .channels = 3 * inner,
+        .heads = h->heads,
+        .groups = h->heads,
+        .key_size = size,
+        .value_size = size,
+        .norms = 1,
+        .mixed = inner,
+        .k_at = size,
+        .v_at = 2 * size,
+        .key_step = 3 * size,
+        .value_step = 3 * size,
+        .gate_at = 3 * inner,
+        .projected = 4 * inner,
+        .rule = {.sigmoid = true, .fixed = true},
+    };
+}
+
+/* The decays of other numbers of heads are not one series (core/recurrent.c has it). */
+static int lightning_check(const struct model_hparams *h, struct error *error)
+{
+    if (!any_layer_is(h, MIXER_LIGHTNING))
+        return 0;
+    if ((h->heads & (h->heads - 1)) != 0)
+        return error_set(error, ERR_BAD_INPUT,
+                         "lightning attention of %" PRIu32 " heads: not a power of 2", h->heads);
+    if (h->head_size > DELTA_SIZE_MAX || h->value_size != h->head_size)
+        return error_set(error, ERR_BAD_INPUT,
+                         "key_length %" PRIu32 " and value_length %" PRIu32
+                         ": lightning attention has one size, up to %d",
+                         h->head_size, h->value_size, DELTA_SIZE_MAX);
+    return 0;
+}
+
 /* LFM2's convolution has two gates. */
 static struct layer_recurrent shortconv_of(const struct model_hparams *h)
 {
@@ -225,10 +265,9 @@ static const struct {
     struct layer_recurrent (*sizes)(const struct model_hparams *h);
     int (*check)(const struct model_hparams *h, struct error *error);
 } mixers[MIXER__COUNT] = {
-    [MIXER_DELTANET] = {deltanet_of, deltanet_check},
-    [MIXER_SHORTCONV] = {shortconv_of, NULL},
-    [MIXER_MAMBA2] = {mamba2_of, mamba2_check},
-    [MIXER_KDA] = {kda_of, kda_check},
+    [MIXER_DELTANET] = {deltanet_of, deltanet_check},    [MIXER_SHORTCONV] = {shortconv_of, NULL},
+    [MIXER_MAMBA2] = {mamba2_of, mamba2_check},          [MIXER_KDA] = {kda_of, kda_check},
+    [MIXER_LIGHTNING] = {lightning_of, lightning_check},
 };
 
 struct layer_recurrent model_recurrent_of(const struct model_hparams *h, uint32_t layer)

@@ -43,8 +43,8 @@
     L(SHARED_GATE, EXPERTS, "blk.%u.ffn_gate_shexp.weight")                                        \
     L(SHARED_UP, EXPERTS, "blk.%u.ffn_up_shexp.weight")                                            \
     L(SHARED_DOWN, EXPERTS, "blk.%u.ffn_down_shexp.weight")                                        \
-    L(DELTA_QKV, DELTANET, "blk.%u.attn_qkv.weight")                                               \
-    L(DELTA_GATE, DELTANET, "blk.%u.attn_gate.weight")                                             \
+    L(DELTA_QKV, RECURRENCE, "blk.%u.attn_qkv.weight")                                             \
+    L(DELTA_GATE, RECURRENCE, "blk.%u.attn_gate.weight")                                           \
     L(DELTA_BETA, RECURRENCE, "blk.%u.ssm_beta.weight")                                            \
     L(DELTA_ALPHA, DELTANET, "blk.%u.ssm_alpha.weight")                                            \
     L(DELTA_BETA_ALPHA, DELTANET, "blk.%u.ssm_ba.weight")                                          \
@@ -62,8 +62,8 @@
     L(ATTN_K_SCALE, ATTENTION, "blk.%u.attn_k.scale")                                              \
     L(ATTN_V_SCALE, ATTENTION, "blk.%u.attn_v.scale")                                              \
     L(ATTN_OUT_SCALE, ATTENTION, "blk.%u.attn_output.scale")                                       \
-    L(DELTA_QKV_SCALE, DELTANET, "blk.%u.attn_qkv.scale")                                          \
-    L(DELTA_GATE_SCALE, DELTANET, "blk.%u.attn_gate.scale")                                        \
+    L(DELTA_QKV_SCALE, RECURRENCE, "blk.%u.attn_qkv.scale")                                        \
+    L(DELTA_GATE_SCALE, RECURRENCE, "blk.%u.attn_gate.scale")                                      \
     L(DELTA_BETA_SCALE, DELTANET, "blk.%u.ssm_beta.scale")                                         \
     L(DELTA_ALPHA_SCALE, DELTANET, "blk.%u.ssm_alpha.scale")                                       \
     L(DELTA_OUT_SCALE, RECURRENCE, "blk.%u.ssm_out.scale")                                         \

@@ -5,7 +5,6 @@
  * LATER(name)  a MoE architecture that is not supported yet
  * DENSE(name)  an architecture without experts; a file of it that has experts is not supported
  *              yet */
-LATER("arctic")
 LATER("deepseek2-ocr")
 LATER("deepseek4")
 LATER("deepseek41")
@@ -18,7 +17,6 @@ LATER("inkling")
 LATER("jamba")
 LATER("kimi-k3")
 LATER("llada-moe")
-LATER("minimax-01")
 LATER("nomic-bert-moe")
 LATER("rnd1")
 DENSE("apertus")

@@ -70,7 +70,7 @@ static int read_numbers(const json_t *config, struct hf_shape *shape, struct err
         if (other < 0 || json_array_size(list) != shape->layers)
             return error_set(error, ERR_BAD_INPUT, "%s is not a list of %" PRIu32 " numbers 0 or 1",
                              row->field, shape->layers);
-        shape->other[layer] = other == 1;
+        shape->other[layer] = row->text ? other == 0 : other == 1;
     }
     return 1;
 }

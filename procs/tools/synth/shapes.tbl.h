@@ -145,6 +145,12 @@ SHAPE("kimi-linear-48b", "kimi-linear",
       "expert_inner=1024 shared_count=1 dense_layers=1 dense_inner=9216 conv_taps=4 delta_size=128 "
       "attention_step=4 kv_rank=512 mla_key_size=192 mla_value_size=128 rope_dims=64 "
       "expert_scale=2.446 rms_eps=1e-5 rope_theta=10000")
+/* checked: layers, widths, heads, experts, rotations and vocabulary as published, 456 billion
+ * parameters */
+SHAPE("minimax-text-01", "minimax-01",
+      "layers=80 hidden=6144 heads=64 kv_heads=8 head_size=128 vocab=200064 context=1048576 "
+      "experts=32 experts_used=2 expert_inner=9216 rope_dims=64 normed_scale=3.5565588200778455 "
+      "rms_eps=1e-5 rope_theta=10000000")
 /* checked: config.json of Ling-3.0-tiny and Ling-3.0-flash as quoted; 7.9 and 124 billion
  * parameters; the limits of the larger model's last layers are not written */
 SHAPE("ling-3.0-tiny", "bailingmoe3",
@@ -165,6 +171,11 @@ SHAPE("hunyuan-a13b", "hunyuan-moe",
       "layers=32 hidden=4096 heads=32 kv_heads=8 head_size=128 vocab=128167 context=262144 "
       "experts=64 experts_used=8 expert_inner=3072 shared_count=1 shared_inner=3072 rms_eps=1e-5 "
       "rope_theta=11158840 tied=1")
+/* checked: layers, widths, heads and experts as published, 480 billion parameters; rope_theta: not
+ * checked */
+SHAPE("arctic-480b", "arctic",
+      "layers=35 hidden=7168 heads=56 kv_heads=8 vocab=32000 context=4096 experts=128 "
+      "experts_used=2 expert_inner=4864 rms_eps=1e-5 rope_theta=10000")
 /* checked: transformers' PhimoeConfig (microsoft/Phi-3.5-MoE-instruct); context is that before
  * LongRoPE; rope_theta: not checked */
 SHAPE(

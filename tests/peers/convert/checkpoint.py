@@ -14,6 +14,7 @@ from safetensors.torch import load_file, save_file
 import hf_directory
 import hf_vectors
 import indexed
+import minimax01
 import numpy_vectors
 import step
 import vectors
@@ -68,7 +69,7 @@ def fill(model, seed):
     tied = model.config.tie_word_embeddings
     with torch.no_grad():
         for name, p in list(model.named_parameters()) + list(model.named_buffers()):
-            if p.is_floating_point() and "inv_freq" not in name and "embed_scale" not in name:
+            if p.is_floating_point() and not re.search("inv_freq|embed_scale|slope_rate|_decay$", name):
                 p.copy_(value(name, tuple(p.shape), draw, tied, centred, model.config.model_type == "llama4_text"))
 
 
@@ -91,6 +92,10 @@ def build(config_name, settings, special, vocabularies):
         vocab_size=vocabulary.SIZE, pad_token_id=None, attn_implementation="eager", **ids, **settings)
     if config_name in classes:  # the package does not find them by their configuration
         return classes[config_name](config).float().eval()
+    if config_name == "MiniMaxConfig":
+        model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="eager").float().eval()
+        minimax01.rotate_part(model, special["ROTATED"])
+        return model
     if config_name.startswith("Gemma4"):
         return transformers.Gemma4ForCausalLM._from_config(config, attn_implementation="eager").float().eval()
     return transformers.AutoModelForCausalLM.from_config(config, attn_implementation="eager").float().eval()
@@ -210,6 +215,8 @@ def with_transformers(case, directory, vocabularies, seed):
         vectors.round_cache(model.model)
         return lambda ids: hf_directory.losses_of(model, ids)
     model.save_pretrained(directory)
+    if config_name == "MiniMaxConfig":
+        minimax01.drop_buffers(directory)
     limit_networks(model, *special.get("LIMITS", ((), ())))
     rewrite_config(directory, special.get("SAVE", {}))
     if special.get("TURNED"):
@@ -234,7 +241,8 @@ def with_numpy(architecture, case, directory, vocabularies, hidden, seed):
               for k, v in numpy_vectors.weights(architecture, sizes, seed, True).items()}
     config, shapes = hf_vectors.MAKERS[architecture](sizes)
     names = {"bailingmoe2": "BailingMoeV2ForCausalLM", "smallthinker": "SmallThinkerForCausalLM",
-             "bailingmoe": "BailingMoeForCausalLM", "deepseek": "DeepseekForCausalLM", "maple": "MapleForCausalLM"}
+             "bailingmoe": "BailingMoeForCausalLM", "deepseek": "DeepseekForCausalLM", "maple": "MapleForCausalLM",
+             "arctic": "ArcticForCausalLM"}
     end = vocabularies.special_ids(special["VOCAB"])["eos_token_id"]
     config.update(dict(architectures=[names[architecture]], eos_token_id=end, head_dim=sizes["head"]))
     if "architectures" in special.get("SAVE", {}):  # sarvam: the converter takes the mean from the bias

@@ -57,14 +57,20 @@ def write_keys(flags):
 
 
 def replace_vocabularies(pre):
-    """The converter finds a pre-tokenizer by a hash of its ids, and Hunyuan's tokenizer is code of the published model:
-    here the name is given. Tensors and keys of the model are not touched."""
+    """The converter finds a pre-tokenizer by a hash of its ids, Hunyuan's tokenizer is code of the published model, of
+    Arctic it reads SentencePiece only, and of MiniMax-Text-01 it looks for tokens without an embedding: here the name is
+    given. Tensors and keys of the model are not touched."""
+    import conversion.arctic
     import conversion.base
     import conversion.deepseek
     import conversion.hunyuan
+    import conversion.minimax
     conversion.base.TextModel.get_vocab_base_pre = lambda self, tokenizer: pre
     conversion.deepseek.DeepseekV32Model.set_vocab = lambda self: self._set_vocab_gpt2()  # else of one tokenizer's class
     conversion.hunyuan.HunYuanMoEModel.set_vocab = lambda self: self._set_vocab_gpt2()
+    if pre != "spm":
+        conversion.arctic.ArcticModel.set_vocab = lambda self: self._set_vocab_gpt2()
+    conversion.minimax.MiniMaxText01Model._get_suppress_tokens = lambda self: None
 
 
 def convert(checkpoint, path, kind, pre, flags, log):

@@ -72,6 +72,31 @@ def kimi_linear(s):
         "attention_bias": dict(attention_bias=True)}
 
 
+def minimax_01(s):
+    """The package's class has other names in its configuration than published checkpoints, which the converter reads, and
+    rotates whole heads (minimax01.py)."""
+    def published(alpha, rotated):
+        factors = {f"layernorm_{part}_{name}": value for part in ("full_attention", "linear_attention", "mlp")
+                   for name, value in (("alpha", alpha), ("beta", 1.0))}
+        gone = ("layer_types", "rope_parameters", "full_attn_alpha_factor", "linear_attn_alpha_factor", "mlp_alpha_factor",
+                "full_attn_beta_factor", "linear_attn_beta_factor", "mlp_beta_factor")
+        return dict(architectures=["MiniMaxText01ForCausalLM"], model_type="minimax_text_01", rotary_dim=rotated,
+                    rope_theta=1e4, attn_type_list=[0] * 7 + [1], postnorm=True, shared_intermediate_size=0,
+                    **factors, **{name: None for name in gone})
+
+    def case(alpha, rotated):
+        return dict(full_attn_alpha_factor=alpha, linear_attn_alpha_factor=alpha, mlp_alpha_factor=alpha, ROTATED=rotated,
+                    SAVE=published(alpha, rotated))
+
+    # files lack the kinds of layers: every eighth one attends
+    base = plain(s, num_hidden_layers=8, head_dim=s.head, num_local_experts=s.experts, num_experts_per_tok=2,
+                 intermediate_size=s.inner, block_size=32, layer_types=["linear_attention"] * 7 + ["full_attention"],
+                 **case(3.5565588200778455, s.head // 2))
+    return "MiniMaxConfig", base, {
+        "factor": case(1.25, s.head // 2), "rotary": case(3.5565588200778455, s.head),
+        "three": dict(num_experts_per_tok=3), "all_heads": dict(num_key_value_heads=s.heads)}
+
+
 def bailingmoe3(s):
     """As published; the package's names of some fields are others."""
     published = dict(architectures=["BailingMoeV3ForCausalLM"], head_dim=s.state,

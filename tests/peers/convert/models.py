@@ -3,7 +3,7 @@
 of the configuration changed at a time. Data of convert_arch.py."""
 import types
 
-from hybrids import bailingmoe3, granitehybrid, kimi_linear, nemotron_h_moe
+from hybrids import bailingmoe3, granitehybrid, kimi_linear, minimax_01, nemotron_h_moe
 from indexed import deepseek32, glm_dsa, minimax_m3
 from parts import ORIGINAL, deepseek_like, long_factors, magnitude, mixed, mla, plain, rope, scaled, windows
 
@@ -329,6 +329,13 @@ def smallthinker(s):
     return None, base, {"no_window": dict(window=0), "softmax": dict(softmax=True)}
 
 
+def arctic(s):
+    # published configurations have no head_dim
+    return None, dict(layers=s.layers, heads=s.heads, kv_heads=s.kv, head=s.head, experts=s.experts, used=2, inner=s.inner,
+                      rope=s.head, theta=1e4, norm=True, SAVE=dict(head_dim=None)), {
+        "spm": dict(VOCAB="spm"), "grouped": dict(kv_heads=1), "three": dict(used=3), "all_heads": dict(kv_heads=s.heads)}
+
+
 def maple(s):
     return None, dict(layers=s.layers, heads=s.heads, kv_heads=s.kv, head=s.head, experts=s.experts, used=3, inner=s.inner,
                       window=32, rope=s.head // 2, theta=1e4, norm=True), {"rotary": dict(rope=s.head)}
@@ -508,14 +515,14 @@ ARCHITECTURES = {
     "bailingmoe3": (bailingmoe3, "bailingmoe2"), "kimi-linear": (kimi_linear, "qwen2"),
     "dbrx": (dbrx, "dbrx"), "phimoe": (phimoe, "spm"), "bailingmoe2": (bailingmoe2, "bailingmoe2"),
     "smallthinker": (smallthinker, "qwen2"), "qwen3vlmoe": (qwen3vlmoe, "qwen2"), "mellum": (mellum, "mellum2"),
-    "maple": (maple, "qwen2"),
+    "maple": (maple, "qwen2"), "arctic": (arctic, "qwen2"), "minimax-01": (minimax_01, "minimax-m2"),
     "exaone-moe": (exaone_moe, "exaone-moe"), "hy_v3": (hy_v3, "hunyuan"), "mistral4": (mistral4, "tekken"),
     "step35": (step35, "deepseek-v3"), "laguna": (laguna, "laguna"), "afmoe": (afmoe, "afmoe"),
     "bailingmoe": (bailingmoe, "bailingmoe"), "deepseek": (deepseek, "deepseek-llm")}
 ALWAYS_TIED = ("step35", "gemma4", "lfm2moe", "bailingmoe2", "smallthinker", "bailingmoe", "deepseek", "cohere2moe",
-               "maple", "minimax-m3")
+               "maple", "minimax-m3", "arctic")
 SPECIAL = ("CONFIG", "VOCAB", "TOKENIZER_CLASS", "SAVE", "DROP", "MTP", "FLAGS", "TURNED", "JOINED", "NAMES", "LIMITS",
-           "GAIN")
+           "GAIN", "ROTATED")
 
 
 def cases(architecture, sizes):

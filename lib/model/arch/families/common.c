@@ -189,6 +189,11 @@ const struct arch_row arch_dense_ffn[] = {
 
 const struct arch_row arch_dense_network[] = {
     UINT(dense_inner, "feed_forward_length", 0, 65536, DERIVED),
+    GROUP(arch_dense_matrices),
+    END,
+};
+
+const struct arch_row arch_dense_matrices[] = {
     DENSE(FFN_GATE, ANY, REQUIRED, HIDDEN, DENSE),
     DENSE(FFN_UP, ANY, REQUIRED, HIDDEN, DENSE),
     DENSE(FFN_DOWN, ANY, REQUIRED, DENSE, HIDDEN),

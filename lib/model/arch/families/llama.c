@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The architectures of Llama with experts, Llama 4 and OLMoE, as rows (rows.h). */
+/* The architectures of Llama with experts, Llama 4, Arctic and OLMoE, as rows (rows.h). */
 #include "lib/model/arch/families/common.h"
 
 #define OLD_EXPERTS "a tensor for each expert (a file of early 2024, to be converted again)"
@@ -68,6 +68,30 @@ static const struct arch_row llama4[] = {
     END,
 };
 const struct arch arch_llama4 = {"llama4", llama4};
+
+/* Snowflake Arctic: as Llama with a dense network after attention; router and experts read the input
+ * of the layer, with a norm of their own, so the experts are known before attention. */
+static const struct arch_row arctic[] = {
+    GROUP(arch_common),
+    LAYERS(ALL, ATTENTION, DENSE_THEN_EXPERTS),
+    GROUP(arch_softmax),
+    UINT(expert_inner, "feed_forward_length", 1, 65536, REQUIRED),
+    SHARE(dense_inner, hidden, 1),
+    GROUP(arch_dense_matrices),
+    DENSE(EXPERTS_NORM, FLOAT, REQUIRED, HIDDEN, ONE),
+    NAME(EXPERTS_NORM, "blk.%u.ffn_norm_exps.weight"),
+    CONST(router_first, 1),
+    CONST(norm_top_k, 1),
+    CONST(rope_kind, ROPE_PAIRS),
+    ONLY("expert_shared_count", 0),
+    ONLY("expert_weights_norm", 1),
+    ONLY("leading_dense_block_count", 0),
+    REJECTED("blk.%u.ffn_gate.%u.weight", OLD_EXPERTS),
+    REJECTED("blk.%u.ffn_up.%u.weight", OLD_EXPERTS),
+    REJECTED("blk.%u.ffn_down.%u.weight", OLD_EXPERTS),
+    END,
+};
+const struct arch arch_arctic = {"arctic", arctic};
 
 /* OLMoE: an RMSNorm on the whole rows of q and k; the K weights are not renormalised. */
 static const struct arch_row olmoe[] = {

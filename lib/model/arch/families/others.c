@@ -263,6 +263,38 @@ static const struct arch_row minimax_m3[] = {
 };
 const struct arch arch_minimax_m3 = {"minimax-m3", minimax_m3};
 
+/* MiniMax-Text-01 and M1: lightning attention in seven of eight layers; each part adds to its normed
+ * input. The norm of that attention has an epsilon of its own, which is the default of the published
+ * code; llama.cpp takes that of the file. */
+static const struct arch_row minimax_01[] = {
+    LAYERS(RECURRENT, LIGHTNING, EXPERTS),
+    LAYERS(ALL, ATTENTION, EXPERTS),
+    GROUP(arch_common),
+    GROUP(arch_softmax),
+    UINT(expert_inner, "feed_forward_length", 1, 65536, REQUIRED),
+    FLOAT(normed_scale, "residual_scale", 1e-3, 1000),
+    RECURRENT_KEY("attention.recurrent_layers", FLAGS),
+    UINT(attention_step, "full_attention_interval", 1, MODEL_LAYERS_MAX, DERIVED),
+    DEFAULT(attention_step, 8),
+    CONST_FLOAT(recurrent_eps, 1e-6),
+    CONST(norm_top_k, 1),
+    ONLY("expert_weights_norm", 1),
+    ONLY("expert_shared_count", 0),
+    ONLY("leading_dense_block_count", 0),
+    DENSE(DELTA_QKV, ANY, REQUIRED, HIDDEN, CHANNELS),
+    DENSE(DELTA_GATE, ANY, REQUIRED, HIDDEN, MIXED),
+    DENSE(DELTA_NORM, FLOAT, REQUIRED, STATE_NORM, STATE_NORMS),
+    DENSE(DELTA_OUT, ANY, REQUIRED, MIXED, HIDDEN),
+    NAME(DELTA_NORM, "blk.%u.attn_norm_2.weight"),
+    NAME(DELTA_OUT, "blk.%u.attn_output.weight"),
+    NAME(DELTA_OUT_SCALE, "blk.%u.attn_output.scale"),
+    SCALE(DELTA_QKV, "blk.%u.attn_qkv", ONE),
+    SCALE(DELTA_GATE, "blk.%u.attn_gate", ONE),
+    SCALE(DELTA_OUT, "blk.%u.attn_output", ONE),
+    END,
+};
+const struct arch arch_minimax_01 = {"minimax-01", minimax_01};
+
 /* Hunyuan-A13B: an RMSNorm on each q and k head after its rotation; the K weights are renormalised.
  */
 static const struct arch_row hunyuan_moe[] = {

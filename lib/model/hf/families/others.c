@@ -21,6 +21,23 @@ static const struct hf_row llama[] = {
 };
 const struct hf_arch hf_llama = {{"mixtral"}, "llama", llama};
 
+/* Snowflake Arctic: a dense network beside the experts of every layer, which read its input. */
+static const struct hf_row arctic[] = {
+    CORE(Q_ROWS, K_ROWS, "blk.%u.ffn_norm_exps.weight"),
+    GROUP(hf_common),
+    UINT(num_local_experts, "expert_count", REQUIRED),
+    HAS(parallel_attn_mlp_res, "true"),
+    MUST(moe_layer_frequency, "1 null"),
+    MUST(sliding_window, "null"),
+    DENSE("model.layers.%u.residual_layernorm.weight", FFN_NORM, F32, REQUIRED),
+    DENSE("model.layers.%u.residual_mlp.w1.weight", "blk.%u.ffn_gate.weight", MATRIX, REQUIRED),
+    DENSE("model.layers.%u.residual_mlp.w3.weight", "blk.%u.ffn_up.weight", MATRIX, REQUIRED),
+    DENSE("model.layers.%u.residual_mlp.w2.weight", "blk.%u.ffn_down.weight", MATRIX, REQUIRED),
+    GROUP(hf_mixtral_experts),
+    END,
+};
+const struct hf_arch hf_arctic = {{"arctic"}, "arctic", arctic};
+
 /* GLM-4.5, 4.6, 4.7. Blocks for drafting, after the last layer, are left out. */
 static const struct hf_row glm4moe[] = {
     CORE(MATRIX, MATRIX, "blk.%u.post_attention_norm.weight"),

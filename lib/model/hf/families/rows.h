@@ -89,6 +89,8 @@
 /* Without layer_types, an array with a number per layer: 1 for the other kind, 0 for layers that
  * attend to all positions. */
 #define KINDS_LISTED(field_) ROW(KINDS_LISTED, .field = #field_)
+/* The same the other way round: 0 for the other kind. */
+#define FULL_FLAGS(field_) ROW(KINDS_LISTED, .field = #field_, .text = "full")
 /* Layers with number % period == at attend to all positions, the others are of the other kind. */
 #define FIXED(period_, at_) ROW(FIXED, .period = (period_), .at = (at_))
 /* An optional list, empty or of 0 and 1, 0 for the layers with number % period == at. */

@@ -87,12 +87,14 @@ static const struct {
     {"converted/granitehybrid-groups.gguf", KV_TYPE_F16},
     {"converted/mimo2-joined.gguf", KV_TYPE_F16},
     {"converted/cohere2moe-base.gguf", KV_TYPE_F16},
+    {"converted/arctic-base.gguf", KV_TYPE_F16},
     {"converted/step35-base.gguf", KV_TYPE_F16},
     {"converted/laguna-element.gguf", KV_TYPE_F16},
     {"converted/afmoe-base.gguf", KV_TYPE_F16},
     {"converted/nemotron_h_moe-base.gguf", KV_TYPE_F16},
     {"converted/nemotron_h_moe-super.gguf", KV_TYPE_F16},
     {"converted/kimi-linear-base.gguf", KV_TYPE_F16},
+    {"converted/minimax-01-base.gguf", KV_TYPE_F16},
 };
 
 START_TEST(alone)

@@ -77,9 +77,12 @@ END_TEST
 
 START_TEST(states)
 {
-    static const char *const files[] = {
-        "arch/qwen35moe_a.gguf", "arch/lfm2moe_a.gguf", "converted/granitehybrid-groups.gguf",
-        "converted/nemotron_h_moe-super.gguf", "converted/kimi-linear-base.gguf"};
+    static const char *const files[] = {"arch/qwen35moe_a.gguf",
+                                        "arch/lfm2moe_a.gguf",
+                                        "converted/granitehybrid-groups.gguf",
+                                        "converted/nemotron_h_moe-super.gguf",
+                                        "converted/kimi-linear-base.gguf",
+                                        "converted/minimax-01-base.gguf"};
     struct pair p;
     for (size_t i = 0; i < sizeof files / sizeof *files; i++)
         for (int kept = 0; kept < 2; kept++) {

@@ -153,10 +153,10 @@ END_TEST
 
 /* In the short form, too: Mamba-2, with two groups of heads and a convolution with a bias; Kimi
  * delta attention, with matrices in two factors, beside MLA without rotation; the same with bounded
- * decays beside MLA with gates. */
-static const char *const recurrences[] = {"converted/granitehybrid-groups.gguf",
-                                          "converted/kimi-linear-base.gguf",
-                                          "converted/bailingmoe3-limits.gguf"};
+ * decays beside MLA with gates; lightning attention. */
+static const char *const recurrences[] = {
+    "converted/granitehybrid-groups.gguf", "converted/kimi-linear-base.gguf",
+    "converted/bailingmoe3-limits.gguf", "converted/minimax-01-base.gguf"};
 
 START_TEST(other_recurrences)
 {
@@ -168,14 +168,15 @@ START_TEST(other_recurrences)
 END_TEST
 
 /* In the short form, too: a factor of values, parallel blocks, gate and up in one matrix; layers of
- * one part, experts of two matrices, and such in a latent; chunks, and weights of experts' inputs. */
+ * one part, experts of two matrices, and such in a latent; chunks, and weights of experts' inputs;
+ * experts that read the layer's input. */
 START_TEST(parts_of_layers)
 {
     static const char *const files[] = {
         "converted/mimo2-joined.gguf",         "converted/cohere2moe-base.gguf",
         "converted/granite_swa-base.gguf",     "converted/nemotron_h_moe-base.gguf",
         "converted/nemotron_h_moe-super.gguf", "converted/llama4-chunk.gguf",
-        "converted/llama4-maverick.gguf"};
+        "converted/llama4-maverick.gguf",      "converted/arctic-base.gguf"};
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
         struct image image;
         image_open(&image, golden_path(files[i]), RUN_CONTEXT);

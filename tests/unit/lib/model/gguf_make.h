@@ -59,6 +59,7 @@ void make_mla(struct make *m, const char *arch, unsigned layers, unsigned h, uin
 void make_llama4(struct make *m, unsigned layers, unsigned h, uint32_t type);
 void make_kimi_linear(struct make *m, unsigned layers, unsigned h, uint32_t type);
 void make_bailingmoe3(struct make *m, unsigned layers, unsigned h, uint32_t type);
+void make_minimax_01(struct make *m, unsigned layers, unsigned h, uint32_t type);
 /* What makes a qwen3moe model one with recurrent layers, if arch is one. */
 void make_recurrent(struct make *m, const char *arch, unsigned layers, unsigned h, uint32_t type);
 /* The rest of a model with an indexer, if arch is one; and the tensors of its indexer in a layer. */

@@ -40,6 +40,13 @@ static void qwen2moe_layer(struct make *m, unsigned layer, unsigned h, uint32_t 
     layer_tensor(m, layer, "ffn_down_shexp.weight", type, 2ull * h, h);
 }
 
+static void shared_expert(struct make *m, unsigned layer, unsigned h, uint32_t type)
+{
+    layer_tensor(m, layer, "ffn_gate_shexp.weight", type, h, h);
+    layer_tensor(m, layer, "ffn_up_shexp.weight", type, h, h);
+    layer_tensor(m, layer, "ffn_down_shexp.weight", type, h, h);
+}
+
 /* What a layer of glm4moe, dots1, ernie4_5-moe, minimax-m2 and deepseek2 has and one of qwen3moe
  * has not. */
 static void biased_router_layer(struct make *m, const char *arch, unsigned layer, unsigned h,
@@ -62,9 +69,7 @@ static void biased_router_layer(struct make *m, const char *arch, unsigned layer
     layer_tensor(m, layer, "exp_probs_b.bias", TENSOR_F32, 3, 1);
     if (minimax)
         return;
-    layer_tensor(m, layer, "ffn_gate_shexp.weight", type, h, h);
-    layer_tensor(m, layer, "ffn_up_shexp.weight", type, h, h);
-    layer_tensor(m, layer, "ffn_down_shexp.weight", type, h, h);
+    shared_expert(m, layer, h, type);
 }
 
 static void dense_layer(struct make *m, unsigned layer, unsigned h, uint32_t type)
@@ -198,8 +203,7 @@ static void join_qkv(struct make *m, unsigned layer, unsigned h, uint32_t type)
 
 static void granitemoe(struct make *m, unsigned layers, unsigned h, uint32_t type)
 {
-    (void)h;
-    (void)type;
+    (void)h, (void)type;
     for (unsigned layer = 0; layer < layers; layer++)
         drop_head_norms(m, layer);
     rename_key(m, "granitemoe.expert_feed_forward_length", "granitemoe.feed_forward_length");
@@ -212,19 +216,14 @@ static void granitemoe(struct make *m, unsigned layers, unsigned h, uint32_t typ
 /* The rest: gguf_make_recurrent.c. */
 static void granitehybrid(struct make *m, unsigned layers, unsigned h, uint32_t type)
 {
-    (void)layers;
-    (void)h;
-    (void)type;
+    (void)layers, (void)h, (void)type;
     rename_key(m, "granitehybrid.expert_feed_forward_length", "granitehybrid.feed_forward_length");
 }
 
 static void hunyuan_moe(struct make *m, unsigned layers, unsigned h, uint32_t type)
 {
-    for (unsigned layer = 0; layer < layers; layer++) {
-        layer_tensor(m, layer, "ffn_gate_shexp.weight", type, h, h);
-        layer_tensor(m, layer, "ffn_up_shexp.weight", type, h, h);
-        layer_tensor(m, layer, "ffn_down_shexp.weight", type, h, h);
-    }
+    for (unsigned layer = 0; layer < layers; layer++)
+        shared_expert(m, layer, h, type);
     make_u32(m, "hunyuan-moe.expert_shared_count", 1);
     make_u32(m, "hunyuan-moe.expert_shared_feed_forward_length", h);
 }
@@ -273,15 +272,25 @@ static void drop_all_head_norms(struct make *m, unsigned layers)
         drop_head_norms(m, layer);
 }
 
+/* A dense network of the width of the layer beside the experts. */
+static void arctic(struct make *m, unsigned layers, unsigned h, uint32_t type)
+{
+    drop_all_head_norms(m, layers);
+    for (unsigned layer = 0; layer < layers; layer++) {
+        layer_tensor(m, layer, "ffn_norm_exps.weight", TENSOR_F32, h, 1);
+        layer_tensor(m, layer, "ffn_gate.weight", type, h, h);
+        layer_tensor(m, layer, "ffn_up.weight", type, h, h);
+        layer_tensor(m, layer, "ffn_down.weight", type, h, h);
+    }
+    rename_key(m, "arctic.expert_feed_forward_length", "arctic.feed_forward_length");
+}
+
 /* A shared expert in every layer. */
 static void bailingmoe(struct make *m, unsigned layers, unsigned h, uint32_t type)
 {
     drop_all_head_norms(m, layers);
-    for (unsigned layer = 0; layer < layers; layer++) {
-        layer_tensor(m, layer, "ffn_gate_shexp.weight", type, h, h);
-        layer_tensor(m, layer, "ffn_up_shexp.weight", type, h, h);
-        layer_tensor(m, layer, "ffn_down_shexp.weight", type, h, h);
-    }
+    for (unsigned layer = 0; layer < layers; layer++)
+        shared_expert(m, layer, h, type);
     make_u32(m, "bailingmoe.expert_shared_count", 1);
     make_bool(m, "bailingmoe.expert_weights_norm", 1);
 }
@@ -409,8 +418,7 @@ static void hy_v3(struct make *m, unsigned layers, unsigned h, uint32_t type)
 
 static void mellum(struct make *m, unsigned layers, unsigned h, uint32_t type)
 {
-    (void)h;
-    (void)type;
+    (void)h, (void)type;
     window_pattern(m, "mellum", layers);
     make_text(m, "mellum.rope.scaling.type", "yarn");
     make_f32(m, "mellum.rope.scaling.factor", 16);
@@ -419,8 +427,7 @@ static void mellum(struct make *m, unsigned layers, unsigned h, uint32_t type)
 
 static void maple(struct make *m, unsigned layers, unsigned h, uint32_t type)
 {
-    (void)h;
-    (void)type;
+    (void)h, (void)type;
     window_pattern(m, "maple", layers);
     make_f32(m, "maple.swiglu_clamp_exp", 7);
 }
@@ -476,16 +483,13 @@ static void cohere2moe(struct make *m, unsigned layers, unsigned h, uint32_t typ
 
 static void qwen3vlmoe(struct make *m, unsigned layers, unsigned h, uint32_t type)
 {
-    (void)layers;
-    (void)h;
-    (void)type;
+    (void)layers, (void)h, (void)type;
     make_u32(m, "qwen3vlmoe.n_deepstack_layers", 3);
 }
 
 static void smallthinker(struct make *m, unsigned layers, unsigned h, uint32_t type)
 {
-    (void)h;
-    (void)type;
+    (void)h, (void)type;
     for (unsigned layer = 0; layer < layers; layer++)
         drop_head_norms(m, layer);
     make_u32(m, "smallthinker.expert_gating_func", 2);
@@ -520,6 +524,7 @@ static const struct {
     const char *arch;
     void (*change)(struct make *m, unsigned layers, unsigned h, uint32_t type);
 } changes[] = {{"granitemoe", granitemoe},
+               {"arctic", arctic},
                {"granitehybrid", granitehybrid},
                {"hunyuan-moe", hunyuan_moe},
                {"phimoe", phimoe},
@@ -530,6 +535,7 @@ static const struct {
                {"deepseek2", deepseek2},
                {"kimi-linear", make_kimi_linear},
                {"bailingmoe3", make_bailingmoe3},
+               {"minimax-01", make_minimax_01},
                {"mistral4", mistral4},
                {"bailingmoe", bailingmoe},
                {"deepseek", deepseek},

@@ -312,6 +312,29 @@ static void kda(struct make *m, const char *arch, unsigned layers, unsigned h, u
     make_i32s(m, key, heads, layers);
 }
 
+/* Two heads of h / 2. */
+void make_minimax_01(struct make *m, unsigned layers, unsigned h, uint32_t type)
+{
+    for (unsigned layer = 0; layer < layers; layer++) {
+        edit(m, layer,
+             (const struct row[]){
+                 {.name = "attn_q_norm.weight"}, {.name = "attn_k_norm.weight"}, {0}});
+        if (layer % 2 == 0)
+            edit(m, layer,
+                 (const struct row[]){{.name = "attn_q.weight"},
+                                      {.name = "attn_k.weight"},
+                                      {.name = "attn_v.weight"},
+                                      {"attn_qkv.weight", type, h, 3 * h},
+                                      {"attn_gate.weight", type, h, h},
+                                      {"attn_norm_2.weight", TENSOR_F32, h, 1},
+                                      {0}});
+    }
+    make_drop_key(m, "minimax-01.expert_feed_forward_length");
+    number(m, "minimax-01", "feed_forward_length", h);
+    number(m, "minimax-01", "full_attention_interval", 2);
+    make_f32(m, "minimax-01.residual_scale", 3.5f);
+}
+
 /* Queries of one matrix in layers with MLA. As files have it, value_length is another number. */
 void make_kimi_linear(struct make *m, unsigned layers, unsigned h, uint32_t type)
 {

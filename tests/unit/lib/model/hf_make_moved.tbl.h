@@ -219,6 +219,20 @@ HF_MADE_OF("afmoe", "model.layers.#.mlp.router.gate.weight", COPY, "blk.%u.ffn_g
 HF_MADE_OF("afmoe", "model.layers.#.mlp.expert_bias", COPY, "blk.%u.exp_probs_b.bias")
 HF_MADE_OF("deepseek", "model.layers.#.self_attn.q_proj.weight", Q_PAIRS, "blk.%u.attn_q.weight")
 HF_MADE_OF("deepseek", "model.layers.#.self_attn.k_proj.weight", K_PAIRS, "blk.%u.attn_k.weight")
+HF_MADE_OF("arctic", "model.layers.#.self_attn.q_proj.weight", Q_PAIRS, "blk.%u.attn_q.weight")
+HF_MADE_OF("arctic", "model.layers.#.self_attn.k_proj.weight", K_PAIRS, "blk.%u.attn_k.weight")
+HF_MADE_OF("arctic", "model.layers.#.post_attention_layernorm.weight", COPY,
+           "blk.%u.ffn_norm_exps.weight")
+HF_MADE_OF("arctic", "model.layers.#.residual_layernorm.weight", COPY, "blk.%u.ffn_norm.weight")
+HF_MADE_OF("arctic", "model.layers.#.residual_mlp.w1.weight", COPY, "blk.%u.ffn_gate.weight")
+HF_MADE_OF("arctic", "model.layers.#.residual_mlp.w3.weight", COPY, "blk.%u.ffn_up.weight")
+HF_MADE_OF("arctic", "model.layers.#.residual_mlp.w2.weight", COPY, "blk.%u.ffn_down.weight")
+HF_MADE_OF("minimax-01", "model.layers.#.self_attn.qkv_proj.weight", COPY, "blk.%u.attn_qkv.weight")
+HF_MADE_OF("minimax-01", "model.layers.#.self_attn.output_gate.weight", COPY,
+           "blk.%u.attn_gate.weight")
+HF_MADE_OF("minimax-01", "model.layers.#.self_attn.norm.weight", COPY, "blk.%u.attn_norm_2.weight")
+HF_MADE_OF("minimax-01", "model.layers.#.self_attn.out_proj.weight", COPY,
+           "blk.%u.attn_output.weight")
 HF_MADE_OF("granitemoe", "model.layers.#.self_attn.q_proj.weight", Q_PAIRS, "blk.%u.attn_q.weight")
 HF_MADE_OF("granitemoe", "model.layers.#.self_attn.k_proj.weight", K_PAIRS, "blk.%u.attn_k.weight")
 HF_MADE_OF("granite_swa", "model.layers.#.self_attn.q_proj.weight", Q_PAIRS, "blk.%u.attn_q.weight")

@@ -20,17 +20,21 @@
 #define ROUTES    (ROWS * MODEL_TOP_K_MAX)
 #define TOLERANCE 1e-4
 
-enum gate { GATE_RMS, GATE_LAYER_NORM, GATE_LAYER_INPUT, GATE_ROOT };
+enum gate { GATE_RMS, GATE_LAYER_NORM, GATE_LAYER_INPUT, GATE_EARLY, GATE_ROOT };
 
 static const struct {
     const char *file;
     enum gate gate;
     bool bias; /* of the logits */
-} models[] = {
-    {"oss_b_f32", GATE_RMS, true},          {"smallthinker_b_f32", GATE_LAYER_INPUT, false},
-    {"gemma4_b_f32", GATE_ROOT, false},     {"phimoe_b_f32", GATE_LAYER_NORM, false},
-    {"dbrx_b_f32", GATE_LAYER_NORM, false}, {"dbrx_c", GATE_LAYER_NORM, false},
-    {"qwen35moe_b_f32", GATE_RMS, false},   {"deepseek_v3_f32", GATE_RMS, false}};
+} models[] = {{"oss_b_f32", GATE_RMS, true},
+              {"smallthinker_b_f32", GATE_LAYER_INPUT, false},
+              {"gemma4_b_f32", GATE_ROOT, false},
+              {"phimoe_b_f32", GATE_LAYER_NORM, false},
+              {"dbrx_b_f32", GATE_LAYER_NORM, false},
+              {"dbrx_c", GATE_LAYER_NORM, false},
+              {"qwen35moe_b_f32", GATE_RMS, false},
+              {"deepseek_v3_f32", GATE_RMS, false},
+              {"../converted/arctic-base", GATE_EARLY, false}};
 
 static struct {
     struct offline_model *model;
@@ -63,6 +67,15 @@ static void route(uint32_t layer, const float *x, struct route *out)
     routing_exact(&rule, logits, scratch, out);
 }
 
+/* The gate input is the norm of the layer's input, bit for bit. */
+static void check_early(uint32_t layer, const float *input, const float *x, uint32_t n)
+{
+    static float norm[2 * HIDDEN], want[HIDDEN];
+    offline_gate_norm(seen.model, layer, norm);
+    offline_gate_input(seen.model, norm, input, want);
+    ck_assert(memcmp(x, want, n * sizeof *x) == 0);
+}
+
 static void at_gate_inputs(void *arg, const struct expert_step *step, const float *x, size_t stride,
                            uint32_t n)
 {
@@ -76,6 +89,8 @@ static void at_gate_inputs(void *arg, const struct expert_step *step, const floa
         seen.rows++;
         ck_assert(*gate != GATE_LAYER_INPUT ||
                   memcmp(x + r * stride, seen.layer_input + (size_t)r * n, n * sizeof *x) == 0);
+        if (*gate == GATE_EARLY)
+            check_early(step->layer, seen.layer_input + (size_t)r * n, x + r * stride, n);
     }
 }
 

@@ -193,6 +193,14 @@ static void flat_experts(struct make *m)
       make_u64(m, "smallthinker.attention.sliding_window", 1ull << 32))                            \
     X(smallthinker, dense_layer, "a layer without experts is not supported",                       \
       make_add_tensor(m, B "ffn_gate.weight", 0, 4, 4, 1))                                         \
+    X(arctic, norm_missing, "tensor blk.0.ffn_norm_exps.weight is missing",                        \
+      make_drop_tensor(m, B "ffn_norm_exps.weight"))                                               \
+    X(arctic, dense_missing, "tensor blk.0.ffn_up.weight is missing",                              \
+      make_drop_tensor(m, B "ffn_up.weight"))                                                      \
+    X(arctic, dense_width, "ffn_gate.weight is 4 x 8 x 1 x 1; 4 x 4",                              \
+      make_resize(m, B "ffn_gate.weight", 4, 8))                                                   \
+    X(arctic, old, "a tensor for each expert (a file of early 2024",                               \
+      make_add_tensor(m, B "ffn_gate.0.weight", 0, 4, 4, 1))                                       \
     X(olmoe, q_norm_of_a_head, "attn_q_norm.weight is 2 x 1 x 1 x 1; 4 x 1 x 1",                   \
       make_resize(m, B "attn_q_norm.weight", 2, 1))                                                \
     X(olmoe, k_norm_of_all, "attn_k_norm.weight is 4 x 1 x 1 x 1; 2 x 1 x 1",                      \

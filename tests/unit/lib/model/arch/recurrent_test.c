@@ -114,6 +114,20 @@
     X(kimi_linear, joined,                                                                         \
       "attn_qkv.weight: q, k and v in one matrix (an option of the converter)",                    \
       make_add_tensor(m, B "attn_qkv.weight", 0, 4, 24, 1))                                        \
+    X(minimax_01, heads, "lightning attention of 3 heads: not",                                    \
+      make_u32(m, "minimax-01.attention.head_count", 3))                                           \
+    X(minimax_01, sizes, "lightning attention has one size",                                       \
+      make_u32(m, "minimax-01.attention.value_length", 4))                                         \
+    X(minimax_01, no_scale, "residual_scale' is missing",                                          \
+      make_drop_key(m, "minimax-01.residual_scale"))                                               \
+    X(minimax_01, scale, "residual_scale is 0: not between 0.001 and 1000",                        \
+      make_f32(m, "minimax-01.residual_scale", 0))                                                 \
+    X(minimax_01, qkv_shape, "attn_qkv.weight is 4 x 8 x 1 x 1; 4 x 12",                           \
+      make_resize(m, B "attn_qkv.weight", 4, 8))                                                   \
+    X(minimax_01, norm_missing, "tensor blk.0.attn_norm_2.weight is missing",                      \
+      make_drop_tensor(m, B "attn_norm_2.weight"))                                                 \
+    X(minimax_01, attention, "attn_k.weight: layer 0 of this model has no such part",              \
+      make_add_tensor(m, B "attn_k.weight", 0, 4, 2, 1))                                           \
     X(lfm2moe, taps, "shortconv.l_cache' is 1: not between 2 and 8",                               \
       make_u32(m, "lfm2moe.shortconv.l_cache", 1))                                                 \
     X(lfm2moe, heads_negative, "head_count_kv",                                                    \
@@ -399,6 +413,29 @@ START_TEST(row_of_kda)
 }
 END_TEST
 
+/* Lightning attention: q, k and v of a head are next to each other, no convolution, no inputs of the
+ * past in the state; every eighth layer attends where the file does not say which. */
+START_TEST(row_of_lightning)
+{
+    struct model_hparams h = {.layers = 1, .heads = 4, .head_size = 8};
+    h.layer_mixer[0] = MIXER_LIGHTNING;
+    struct layer_recurrent r = model_recurrent_of(&h, 0);
+    ck_assert(r.conv_at == 0 && r.q_at == 0 && r.k_at == 8 && r.v_at == 16);
+    ck_assert(r.key_step == 24 && r.value_step == 24);
+    ck_assert(r.taps == 1 && r.norms == 1 && r.gate_at == 96);
+    ck_assert_uint_eq(r.projected, 4 * 32);
+    ck_assert_uint_eq(r.floats, 4 * 8 * 8);
+    ck_assert(r.rule.fixed && r.rule.sigmoid && !r.rule.delta && !r.rule.unit);
+    struct make m;
+    struct error error = {0};
+    make_arch(&m, "minimax-01", 2, false);
+    make_drop_key(&m, "minimax-01.full_attention_interval");
+    ck_assert_ptr_null(make_index(&m, &error));
+    ck_assert_msg(strstr(error.text, "attn_q.weight: layer 1 of this model has no such part"), "%s",
+                  error.text);
+}
+END_TEST
+
 /* The same name is a tensor of another shape in each kind of layer; a convolution may have a
  * dimension of 1 between its taps and its channels. */
 START_TEST(names_by_kind)
@@ -530,6 +567,7 @@ int main(void)
     tcase_add_test(t, layers_of_one_part);
     tcase_add_loop_test(t, numbers_by_layer, 0, ARRAY_LEN(of_one_part));
     tcase_add_test(t, row_of_kda);
+    tcase_add_test(t, row_of_lightning);
     tcase_add_test(t, names_by_kind);
     tcase_add_test(t, bounds_of_decays);
     tcase_add_test(t, experts_in_any_layers);

@@ -356,7 +356,9 @@ static const char *const moved_models[] = {"qwen35moe_a",
                                            "bailingmoe3-flash",
                                            "minimax-m3-base",
                                            "deepseek32-base",
-                                           "glm-dsa-base"};
+                                           "glm-dsa-base",
+                                           "arctic-base",
+                                           "minimax-01-base"};
 
 START_TEST(moved)
 {
