@@ -429,6 +429,11 @@ START_TEST(row_of_lightning)
     struct make m;
     struct error error = {0};
     make_arch(&m, "minimax-01", 2, false);
+    struct model_index *index = make_index(&m, &error);
+    ck_assert_msg(index, "%s", error.text);
+    ck_assert(index->hparams.recurrent_eps == 1e-6f && index->hparams.normed_scale == 3.5f);
+    free(index);
+    make_arch(&m, "minimax-01", 2, false);
     make_drop_key(&m, "minimax-01.full_attention_interval");
     ck_assert_ptr_null(make_index(&m, &error));
     ck_assert_msg(strstr(error.text, "attn_q.weight: layer 1 of this model has no such part"), "%s",

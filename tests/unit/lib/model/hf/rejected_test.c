@@ -210,6 +210,11 @@ EDIT(no_whole_group, (json_object_del(config, "layer_types"),
 EDIT(free_decay, json_object_set_new(config, "kda_safe_gate", json_false()))
 EDIT(with_factors, json_object_set_new(config, "no_kda_lora", json_false()))
 EDIT(no_granularity, json_object_del(config, "gated_attention_proj_granularity_type"))
+EDIT(two_factors, json_object_set_new(config, "layernorm_mlp_alpha", json_real(2)))
+EDIT(half_beta, json_object_set_new(config, "layernorm_mlp_beta", json_real(0.5)))
+EDIT(third_kind, json_array_set_new(json_object_get(config, "attn_type_list"), 0, json_integer(2)))
+EDIT(no_kinds, json_object_del(config, "attn_type_list"))
+EDIT(one_network, json_object_set_new(config, "parallel_attn_mlp_res", json_false()))
 
 /* What the architectures with tables of conversions reject, with the reason. */
 START_TEST(bad_moved_models_are_rejected)
@@ -239,6 +244,11 @@ START_TEST(bad_moved_models_are_rejected)
         {"bailingmoe3-base", free_decay, "kda_safe_gate is false, which is not supported"},
         {"bailingmoe3-base", with_factors, "no_kda_lora is false, which is not supported"},
         {"bailingmoe3-base", no_granularity, "gated_attention_proj_granularity_type is missing"},
+        {"minimax-01-base", two_factors, "layernorm_mlp_alpha differ, which is not supported"},
+        {"minimax-01-base", half_beta, "layernorm_mlp_beta is 0.5, which is not supported"},
+        {"minimax-01-base", third_kind, "attn_type_list is not a list of 8 numbers 0 or 1"},
+        {"minimax-01-base", no_kinds, "layer_types is missing"},
+        {"arctic-base", one_network, "parallel_attn_mlp_res is false, which is not supported"},
         {"qwen3next_a", other_layer, "layer 0 has another attention"},
         {"qwen3next_a", few_layers, "layer_types is not a list of 3 kinds"},
         {"qwen3next_a", v_heads, "do not fit the sizes in config.json"},
