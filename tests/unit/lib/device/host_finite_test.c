@@ -151,7 +151,7 @@ static void attend(int which, float bad, float *y)
                               .row = &row,
                               .sequence = &sequence,
                               .shape = {.heads = 1, .kv_heads = 1, .key_size = N, .value_size = N},
-                              .heads = {.scale = 0.25f, .clamp = 8},
+                              .heads = {.scale = {.base = 0.25f}, .clamp = 8},
                               .x = device_rows_of_floats(device_address(x), K),
                               .w_q = matrix_of(w[0], which == 0 ? bad : 0.01f),
                               .w_k = matrix_of(w[1], which == 1 ? bad : 0.01f),
@@ -188,7 +188,7 @@ static void attend_latent(float bad, float *y)
                                         .value = VALUE,
                                         .rank = RANK,
                                         .key = RANK + ROPE,
-                                        .scale = 0.25f};
+                                        .scale = {.base = 0.25f}};
     struct device_row row = {.position = 0};
     struct device_sequence sequence = {.keys = device_address(keys), .kv_type = KV_TYPE_F16};
     void *memory = workspace((struct device_limits){.rows = 1,

@@ -257,7 +257,7 @@ static float *attend_with(const char *isa, uint32_t rows)
             .row = row,
             .sequence = &sequence,
             .shape = {.heads = HEADS, .kv_heads = KV_HEADS, .key_size = SIZE, .value_size = SIZE},
-            .heads = {.scale = 0.25f},
+            .heads = {.scale = {.base = 0.25f}},
             .x = device_rows_of_floats(device_address(x), INPUT),
             .w_q = projection(w, q_size),
             .w_k = projection(w, kv_size),
@@ -330,7 +330,7 @@ static float *latent_with(const char *isa, uint32_t threads, uint32_t rows, floa
                                         .value = VALUE,
                                         .rank = RANK,
                                         .key = RANK + ROPE,
-                                        .scale = 0.25f};
+                                        .scale = {.base = 0.25f}};
     struct device *d = device_of(isa, threads);
     const uint32_t q_size = LATENT_HEADS * (NOPE + ROPE), mix_size = LATENT_HEADS * VALUE;
     float *w = pattern((size_t)LATENT_HEADS * RANK * INPUT, 89);
