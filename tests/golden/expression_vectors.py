@@ -81,7 +81,8 @@ EXPRESSIONS = [
     (BAILING, "bailingmoe bailingmoe2 llada-moe"),
     ([r"\p{N}"] + GPT2, "refact starcoder command-r smollm mellum2"),
     (EXAONE, "exaone-moe"),
-    ([r"[^\n]+|[\n]+", *ONE_DIGIT], "laguna"),
+    # Published: (?:\r?\n)+(?!\r?\n), merged with the text behind each match.
+    ([r"(?:\r?\n)++(?:[^\r\n]|\r(?!\n))*+", *ONE_DIGIT], "laguna"),
     ([*AFMOE_DIGITS, AFMOE_SCRIPTS, DEEPSEEK_V3[2]], "afmoe"),
     ([r"\d{1,3}(?=(?:\d{3})*" + WORD_END + ")"] + GPT4O, "tiny_aya cohere2moe"),
 ]

@@ -24,6 +24,8 @@ bool hf_is_string(const json_t *value, const char *expected)
 
 #define EVERY_DIGIT "\\p{N}"
 #define DIGIT_RUNS  "\\p{N}+"
+/* The only one whose matches are merged with the text behind them. */
+#define MERGED_LINES "(?:\\r?\\n)+(?!\\r?\\n)"
 
 /* The expression that one part of a pre-tokenizer splits by; "": it does not split; NULL:
  * unsupported. A ByteLevel that splits itself has GPT-2's, row 0. */
@@ -38,11 +40,13 @@ static const char *part_expression(const json_t *part)
     }
     if (strcmp(type, "Digits") == 0)
         return json_is_true(json_object_get(part, "individual_digits")) ? EVERY_DIGIT : DIGIT_RUNS;
-    if (strcmp(type, "Split") != 0 ||
-        !hf_is_string(json_object_get(part, "behavior"), "Isolated") ||
-        json_is_true(json_object_get(part, "invert")))
+    const json_t *regex = json_object_get(json_object_get(part, "pattern"), "Regex"),
+                 *behavior = json_object_get(part, "behavior");
+    if (strcmp(type, "Split") != 0 || json_is_true(json_object_get(part, "invert")))
         return NULL;
-    return json_string_value(json_object_get(json_object_get(part, "pattern"), "Regex"));
+    if (hf_is_string(behavior, "MergedWithNext") && hf_is_string(regex, MERGED_LINES))
+        return MERGED_LINES " MergedWithNext";
+    return hf_is_string(behavior, "Isolated") ? json_string_value(regex) : NULL;
 }
 
 /* The expressions of a pre-tokenizer, which ends with a ByteLevel: their number, 0: unsupported. */

@@ -140,6 +140,10 @@ PUBLISHED(EXPR_AFMOE_SCRIPTS,
           "\\uFF65-\\uFF9F\\u2F00-\\u2FDF]+|[\\u0E00-\\u0E7F]+|[\\u0E80-\\u0EFF]+"
           "|[\\u1780-\\u17FF]+|[\\u1000-\\u109F\\uAA60-\\uAA7F\\uA9E0-\\uA9FF]+"
           "|[\\uAC00-\\uD7AF\\u1100-\\u11FF]+)")
+/* Line feeds with the text behind them, which the published tokenizer merges with it. llama.cpp has
+ * them apart from it, and so cuts CR LF. */
+#define EXPR_LAGUNA_LINES "(?:\\r?\\n)++(?:[^\\r\\n]|\\r(?!\\n))*+"
+PUBLISHED(EXPR_LAGUNA_LINES, "(?:\\r?\\n)+(?!\\r?\\n) MergedWithNext")
 /* Digits in threes from the end, of a run that ends where a word does. The published expression
  * looks for that end again from each digit: here it is done once per run, and its other groups
  * follow each other. The class is that of \b in tokenizers, PCRE2 has another one. */
@@ -196,7 +200,7 @@ PRETOKENIZER("smaug-bpe", 0, 0, 0, EXPR_CL100K(DIGITS))
 PRETOKENIZER("pixtral", 1, 1, 0, EXPR_CL100K(DIGITS))
 PRETOKENIZER("falcon3", 1, 1, 0, EXPR_CL100K(DIGITS))
 PRETOKENIZER("exaone-moe", 0, 0, 0, EXPR_EXAONE)
-PRETOKENIZER("laguna", 0, 0, 0, "[^\\n]+|[\\n]+", EXPR_CL100K(DIGIT))
+PRETOKENIZER("laguna", 0, 0, 0, EXPR_LAGUNA_LINES, EXPR_CL100K(DIGIT))
 PRETOKENIZER("afmoe", 0, 0, 0, EXPR_DIGITS_FROM_END, EXPR_AFMOE_SCRIPTS, EXPR_DEEPSEEK_WORDS)
 PRETOKENIZER("tiny_aya", 0, 0, 0, EXPR_GROUPED, EXPR_O200K(EXPR_CONTRACTION "?", DIGITS))
 PRETOKENIZER("cohere2moe", 0, 0, 0, EXPR_GROUPED, EXPR_O200K(EXPR_CONTRACTION "?", DIGITS))
@@ -231,6 +235,7 @@ ANSWER_END_NAME("<|eom_id|>")
 #undef EXPR_KIMI
 #undef EXPR_DIGITS_FROM_END
 #undef EXPR_AFMOE_SCRIPTS
+#undef EXPR_LAGUNA_LINES
 #undef WORD_CLASS
 #undef EXPR_GROUPED
 #undef EXPR_DEEPSEEK_HAN

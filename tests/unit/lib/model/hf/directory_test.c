@@ -198,6 +198,13 @@ END_TEST
 #define ESCAPED "\\\\r\\\\n"
 #define RAW     "\\r\\n"
 
+#define LINES(behavior)                                                                            \
+    "{\"type\":\"Split\",\"pattern\":{\"Regex\":\"(?:\\\\r?\\\\n)+(?!\\\\r?\\\\n)\"},"             \
+    "\"behavior\":\"" behavior "\",\"invert\":false},"
+#define QWEN2_WORDS                                                                                \
+    SPLIT("(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\\\r\\\\n\\\\p{L}\\\\p{N}]?\\\\p{L}+|\\\\p{N}| ?"       \
+          "[^\\\\s\\\\p{L}\\\\p{N}]+[\\\\r\\\\n]*|\\\\s*[\\\\r\\\\n]+|\\\\s+(?!\\\\S)|\\\\s+")
+
 static void put_splits(const char *splits)
 {
     char text[4000];
@@ -220,6 +227,8 @@ START_TEST(published_pretokenizers)
     } rows[] = {
         {TRINITY_DIGITS TRINITY_SCRIPTS DEEPSEEK_WORDS(ESCAPED), "afmoe"},
         {TRINITY_DIGITS TRINITY_SCRIPTS DEEPSEEK_WORDS(RAW), "afmoe"},
+        {LINES("MergedWithNext") QWEN2_WORDS, "laguna"},
+        {LINES("Isolated") QWEN2_WORDS, NULL},
         {TRINITY_DIGITS DEEPSEEK_WORDS(RAW), NULL},
         {TRINITY_SCRIPTS DEEPSEEK_WORDS(RAW), NULL},
         {SPLIT("\\\\A\\\\p{Nd}{3}|\\\\G\\\\p{Nd}{3}") TRINITY_SCRIPTS DEEPSEEK_WORDS(RAW), NULL},

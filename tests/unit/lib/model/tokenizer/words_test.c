@@ -104,6 +104,7 @@ START_TEST(ends_of_words)
                 {"cohere2moe", "1234\u0301", " 3 1 2"},
                 {"cohere2moe", "1234_", " 3 1 1"},
                 {"cohere2moe", "1234\u200d", " 1 3 3"},
+                {"laguna", "a \r\nb\n\n c", " 1 1 2 1 2 2"},
                 {"afmoe", "1234\u00b25", " 1 3 2 1"},
                 {"afmoe", "a12x", " 1 2 1"},
                 {"afmoe", "\u0e01\u0e40\u0e41 \u0e01", " 9 1 3"},
