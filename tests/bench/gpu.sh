@@ -190,14 +190,14 @@ bits_summary() {
 }
 
 part_text() {
-    local file=$root/launch/demo/tiny-books-moe-q8_0.gguf n=0 budget policy policies
+    local file n=0 budget policy policies
     need_gpu
     need_python
     "$libexec/sluice-synth" -q -o "$scratch/tiny.gguf" tiny arch=gpt-oss layers=4 window=64 rope_scaling=2 \
         rope_factor=8 rope_context=64 --type MXFP4 || fail "synth failed"
     # with slots for all or few, prefetch copies little, and texts take time
     printf 'gpu-centric cooperative%s\n' '' ' prefetch' '' >"$scratch/policies"
-    for file in "$file" "$scratch/tiny.gguf"; do
+    for file in "$text_model" "$scratch/tiny.gguf"; do
         text_of "$file" "$tokens" --gpu off >"$scratch/want" || fail "--gpu off failed"
         budgets "$file" 100 50 10 >"$scratch/budgets" || fail "$(tail -1 "$scratch/budgets")"
         while read -r budget policies; do
@@ -470,7 +470,8 @@ libexec=$build/libexec
 bits=$build/bench/gpu_bits
 module=${SLUICE_TEST_GPU:-$libexec/libsluice_cuda.so}
 log=$out/$part.log
-# For tests, on a GPU that is slow: fewer golden models and tokens.
+# For tests, on a GPU that is slow: fewer golden models and tokens, a smaller model.
+text_model=${GPU_SH_TEXT_MODEL:-$root/launch/demo/tiny-books-moe-q8_0.gguf}
 every=${GPU_SH_EVERY:-1} tokens=${GPU_SH_TOKENS:-64} prompt_tokens=${GPU_SH_PROMPT:-256} runs=${GPU_SH_RUNS:-3}
 kill_tokens=${GPU_SH_KILL_TOKENS:-400} kills_wanted=${GPU_SH_KILLS:-5} longest=${GPU_SH_LIMIT:-480}
 if [ -n "$part" ]; then

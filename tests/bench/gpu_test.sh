@@ -97,6 +97,7 @@ exec "$@"
 NCU
 chmod +x "$dir/bin/compute-sanitizer" "$dir/bin/ncu"
 "$build/libexec/sluice-synth" -q -o "$dir/tiny.gguf" tiny arch=qwen3moe --type Q8_0 >/dev/null 2>&1
+export GPU_SH_TEXT_MODEL=$dir/tiny.gguf
 
 check "-t leaves parts that could end later" gpu 3 fake -t 110 --only build,kernels,models
 check "it states which" has '^left models: up to 120 s'
@@ -112,7 +113,8 @@ check "speed" table_has fake 'GPU 10 %'
 check "the sandbox permits what a driver needs" has '^ok sandbox'
 check "time by kernel" table_has fake '^. first . 2 . 3 . 1\.5 . 75\.0 . 2000 .$'
 check "and by its template" table_has fake '^. second<type, 4> . 1 . 1 . '
-check "--again runs a part again" gpu 0 fake --only kernels,models --again kernels
+check "--again runs a part again" gpu 0 fake --only build,models --again build
+check "it did" has '^ok build \('
 check "and no other" has_not 'models \('
 
 touch "$dir/fails"
