@@ -17,7 +17,8 @@ environment() {
     local name=$1 modules=$2
     shift 2
     "$dir/$name/bin/python" -c "import $modules" 2>/dev/null && return
-    { python3 -m venv "$dir/$name" && timeout 400 "$dir/$name/bin/python" -m pip install --quiet "$@"; } \
+    { python3 -m venv --without-pip "$dir/$name" &&
+        timeout 400 python3 -m pip --python "$dir/$name/bin/python" install --quiet "$@"; } \
         >"$dir/$name.log" 2>&1 || { echo "SKIP $name: $* cannot be installed" && return 1; }
 }
 

@@ -12,7 +12,7 @@ dir=$build/peers/clients
 python=${SLUICE_CLIENTS_PYTHON:-$dir/bin/python}
 mkdir -p "$build/peers"
 if ! "$python" -c 'import anthropic, ollama, openai' 2>/dev/null; then
-    if ! { python3 -m venv "$dir" && timeout 300 "$python" -m pip install --quiet "${packages[@]}"; } >"$build/peers/clients.log" 2>&1; then
+    if ! { python3 -m venv --without-pip "$dir" && timeout 300 python3 -m pip --python "$python" install --quiet "${packages[@]}"; } >"$build/peers/clients.log" 2>&1; then
         echo "SKIP clients: ${packages[*]} cannot be installed"
         exit 0
     fi

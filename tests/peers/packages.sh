@@ -57,11 +57,11 @@ else
 fi
 
 python=$dir/venv/bin/python
-if "$python" -c 'import jinja2, regex, unicodedata2' 2>/dev/null || { python3 -m venv "$dir/venv" && "$python" -m pip install --quiet "${python_packages[@]}"; } >"$dir/log" 2>&1; then
+if "$python" -c 'import jinja2, regex, unicodedata2' 2>/dev/null || { python3 -m venv --without-pip "$dir/venv" && python3 -m pip --python "$python" install --quiet "${python_packages[@]}"; } >"$dir/log" 2>&1; then
     status=0
     "$python" "$root/tests/golden/expression_vectors.py" --compare "$program" 400 || status=$?
     verdict words_on_random_text "$status"
-    if ! [ -f "$dir/vocabularies/done" ]; then :; elif "$python" -c 'import gguf, tiktoken' 2>/dev/null || "$python" -m pip install --quiet gguf==0.19.0 tiktoken==0.14.0 >"$dir/log" 2>&1; then
+    if ! [ -f "$dir/vocabularies/done" ]; then :; elif "$python" -c 'import gguf, tiktoken' 2>/dev/null || python3 -m pip --python "$python" install --quiet gguf==0.19.0 tiktoken==0.14.0 >"$dir/log" 2>&1; then
         status=0
         for file in qwen2 llama-bpe gpt-2 deepseek-llm; do
             "$python" -B "$root/tests/golden/tiktoken_vectors.py" --of "$dir/vocabularies/ggml-vocab-$file.gguf" "$dir" &&
@@ -78,7 +78,7 @@ if "$python" -c 'import jinja2, regex, unicodedata2' 2>/dev/null || { python3 -m
         status=0
         "$python" -B "$root/tests/peers/chat_history.py" "$build/tests/peer_history" "$dir/templates" || status=$?
         verdict histories_of_clients "$status"
-        if "$python" -c 'import tokenizers' 2>/dev/null || "$python" -m pip install --quiet --no-deps "$tokenizers" >"$dir/log" 2>&1; then
+        if "$python" -c 'import tokenizers' 2>/dev/null || python3 -m pip --python "$python" install --quiet --no-deps "$tokenizers" >"$dir/log" 2>&1; then
             status=0
             "$python" -B "$root/tests/golden/chat_ids.py" real "$root/tests/golden/data/tokenizers" "$dir/templates" "$dir/chat_ids.json" &&
                 "$build/tests/unit_chat_ids" "$dir/chat_ids.json" || status=$?
