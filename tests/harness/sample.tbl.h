@@ -20,7 +20,7 @@
 #endif
 
 AMOUNT(
-    baseline_tokens, "", 128, 256,
+    baseline_tokens, "", 64, 256,
     "tokens of each text of the demo model that an engine repeats (baseline.h); the experts of a "
     "text are evicted and read again from its first sentence on")
 AMOUNT(budget_limits, "scenario_budget", 3, 20, "changes of the limit while a text is computed")
@@ -32,11 +32,22 @@ AMOUNT(hostile_connections, "scenario_hostile", 250, 1000, "connections that are
 AMOUNT(importance_kills, "scenario_importance", 4, 20, "kills of profile")
 AMOUNT(kills_random, "scenario_kills_random", 60, 10000,
        "kills, under all lossless presets together")
+AMOUNT(mixes_tokens, "scenario_mixes", 80, 160,
+       "tokens of each text; the prompt is longer than a window, and each process is killed before "
+       "token 55")
 AMOUNT(mutated_answers, "unit_answer_mutated", 400, 20000, "mutated answers of each form of calls")
 AMOUNT(offline_kills, "scenario_offline_budget", 2, 20, "kills of profile within a budget")
+AMOUNT(offline_profile_tokens, "scenario_offline_budget", 512, 1024,
+       "tokens of each profile, within a budget, mapped and after kills")
+AMOUNT(offline_windows, "scenario_offline_budget", 3, 6,
+       "windows of each text, whose losses within a budget are those of the mapped model")
 AMOUNT(parallel_sequences, "scenario_parallel", 6, 16,
        "sequences on each kind of model; the demo model also has 2 and 5")
+AMOUNT(parallel_tokens, "scenario_parallel", 102, 204,
+       "tokens of the longest answer of a sequence; the shortest has a fifth")
 AMOUNT(plan_kills, "scenario_offline_budget", 2, 50, "kills of plan within a budget")
+AMOUNT(plan_tokens, "scenario_offline_budget", 128, 512,
+       "tokens of each plan; within a budget, every expert is quantised again for each 32 of them")
 AMOUNT(preset_prompts, "scenario_every_preset", 1, 2,
        "prompts under each preset; kills_random has all of them under the lossless ones")
 AMOUNT(supervisor_kills, "scenario_stops", 2, 10, "kills of the supervisor")

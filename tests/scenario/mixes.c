@@ -13,13 +13,17 @@
 
 #define SYNTH_MS  60000
 #define FINISH_MS 60000
-#define TOKENS    160
 #define KEYS_MAX  24
 /* Per process: generations that may end before the kill. */
 #define KILL_TRIES 10
 
 static char model[PATH_MAX];
 static struct text expected;
+
+static unsigned tokens_of_text(void)
+{
+    return test_amount(AMOUNT_mixes_tokens);
+}
 
 /* 48 experts whose rows are super-blocks, on an engine that holds all of them. keys: of the shape,
  * up to KEYS_MAX. */
@@ -39,7 +43,7 @@ static void make(const char *mix, const char *const keys[])
     struct engine *e = engine_new();
     engine_start(e,
                  (const char *const[]){"-m", model, "--resident-experts=100", "--threads=1", NULL});
-    engine_generate(e, test_prompt(1), TOKENS, &expected);
+    engine_generate(e, test_prompt(1), tokens_of_text(), &expected);
     engine_stop(e);
 }
 
@@ -56,13 +60,18 @@ static struct engine *start_scarce(const char *option)
     return e;
 }
 
+static void same_text_on(struct engine *e, const char *option)
+{
+    struct text got;
+    engine_generate(e, test_prompt(1), tokens_of_text(), &got);
+    check(&got, option);
+    CHECK(engine_counter(e, "cache", "evictions") > 0, "no evictions");
+}
+
 static void same_text(const char *option)
 {
     struct engine *e = start_scarce(option);
-    struct text got;
-    engine_generate(e, test_prompt(1), TOKENS, &got);
-    check(&got, option);
-    CHECK(engine_counter(e, "cache", "evictions") > 0, "no evictions");
+    same_text_on(e, option);
     engine_stop(e);
 }
 
@@ -71,7 +80,7 @@ static bool kill_one(struct engine *e, const char *service, unsigned tokens)
 {
     struct text got;
     pid_t pid = engine_pid(e, service, 0, 0);
-    struct generation *g = generation_start(e, test_prompt(1), TOKENS);
+    struct generation *g = generation_start(e, test_prompt(1), tokens_of_text());
     uint64_t deadline = deadline_in(FINISH_MS);
     while (generation_tokens(g) < tokens && !generation_done(g))
         CHECK(deadline_tick(deadline), "no tokens");
@@ -83,11 +92,13 @@ static bool kill_one(struct engine *e, const char *service, unsigned tokens)
     return running;
 }
 
+/* The first text is without a kill. */
 static void kills(void)
 {
     static const char *const services[] = {"cache", "loader", "compute"};
     struct engine *e = start_scarce("--threads=2");
     unsigned tries = 0;
+    same_text_on(e, "--threads=2");
     for (unsigned i = 0; i < ARRAY_LEN(services); i++) {
         unsigned end = tries + KILL_TRIES;
         while (!kill_one(e, services[i], 10 + 20 * i))
@@ -102,7 +113,7 @@ static void kills(void)
 static void generate(struct engine *e, const char *what)
 {
     struct text got;
-    engine_generate(e, test_prompt(1), TOKENS, &got);
+    engine_generate(e, test_prompt(1), tokens_of_text(), &got);
     check(&got, what);
 }
 
@@ -114,10 +125,10 @@ static bool generate_with_kill(struct engine *e, const char *point, const char *
     pid_t pid = engine_pid(e, "compute", 0, 0);
     if (point)
         json_decref(engine_control(e, "inject", json_pack("{s:s}", "point", point)));
-    struct generation *g = generation_start(e, test_prompt(1), TOKENS);
+    struct generation *g = generation_start(e, test_prompt(1), tokens_of_text());
     uint64_t deadline = deadline_in(FINISH_MS);
     while (!generation_done(g) &&
-           (point ? process_state(pid) != 'T' : generation_tokens(g) < TOKENS / 4))
+           (point ? process_state(pid) != 'T' : generation_tokens(g) < tokens_of_text() / 4))
         CHECK(deadline_tick(deadline), "%s: compute did not get so far", what);
     bool landed = !generation_done(g);
     CHECK(kill(pid, SIGKILL) == 0, "%s: compute exited on its own", what);
@@ -156,7 +167,6 @@ static void combinations(void)
 static void run(const char *mix, const char *const keys[])
 {
     make(mix, keys);
-    same_text("--threads=2");
     same_text("--prefill-chunk=7");
     same_text("--isa=generic"); /* the others: tests/unit/lib/kernels/bits_test.c */
     kills();

@@ -52,6 +52,8 @@ static char *losses(const char *path, const char *budget, const char *more, cons
 {
     struct command c;
     uint64_t bytes = 0;
+    char windows[16];
+    snprintf(windows, sizeof windows, "%u", test_amount(AMOUNT_offline_windows));
     CHECK(!budget || bytes_parse(budget, &bytes), "%s", budget);
     const char *const args[] = {"-m",
                                 path,
@@ -63,7 +65,7 @@ static char *losses(const char *path, const char *budget, const char *more, cons
                                 "--ctx-size",
                                 "128",
                                 "--max-windows",
-                                "6",
+                                windows,
                                 more ? more : "--kld",
                                 more ? value : NULL,
                                 NULL};
@@ -270,9 +272,10 @@ static void eval_of_other_mixers(void)
 
 static void profile(const char *path, uint64_t bytes, const char *kill_after_s)
 {
-    char budget[32];
+    char budget[32], tokens[16];
     struct command c;
     snprintf(budget, sizeof budget, "%" PRIu64, bytes ? bytes : 4 * GIB);
+    snprintf(tokens, sizeof tokens, "%u", test_amount(AMOUNT_offline_profile_tokens));
     const char *args[] = {"-m",
                           test_model(),
                           "--text",
@@ -282,7 +285,7 @@ static void profile(const char *path, uint64_t bytes, const char *kill_after_s)
                           "--ctx-size",
                           "128",
                           "--tokens",
-                          "1024",
+                          tokens,
                           "--pair-mib",
                           "2",
                           "--importance-tokens",
@@ -322,10 +325,12 @@ static char *measured(const char *path)
 /* Nothing is resumed of a profile whose tokens had another context. */
 static void other_windows_are_rejected(const char *path)
 {
+    char tokens[16];
     struct command c;
+    snprintf(tokens, sizeof tokens, "%u", test_amount(AMOUNT_offline_profile_tokens));
     command_run(&c, NULL, END_MS,
                 (const char *const[]){"profile", "-m", test_model(), "--text", TEXT, "-o", path,
-                                      "--ctx-size", "64", "--tokens", "1024", "--pair-mib", "2",
+                                      "--ctx-size", "64", "--tokens", tokens, "--pair-mib", "2",
                                       "--importance-tokens", "0", NULL});
     CHECK(c.status == 2 && strstr(c.err, "another text or --ctx-size"), "status %d: %.400s",
           c.status, c.err);
@@ -378,11 +383,12 @@ static void model_to_plan(void)
 /* Plans a preset, or all; kill_after_s: at a moment before or after its end. */
 static void plan(const char *preset, const char *out, uint64_t bytes, const char *kill_after_s)
 {
-    char memory[32], model[PATH_MAX], profiled[PATH_MAX];
+    char memory[32], tokens[16], model[PATH_MAX], profiled[PATH_MAX];
     struct command c;
     path_in_dir(model, "plan.gguf");
     path_in_dir(profiled, "plan.profile");
     snprintf(memory, sizeof memory, "%" PRIu64, bytes ? bytes : 4 * GIB);
+    snprintf(tokens, sizeof tokens, "%u", test_amount(AMOUNT_plan_tokens));
     const char *args[] = {"-m",
                           model,
                           "--profile",
@@ -390,11 +396,11 @@ static void plan(const char *preset, const char *out, uint64_t bytes, const char
                           "--text",
                           TEXT,
                           "--max-loss",
-                          "20%",
+                          test_long() ? "20%" : "30%", /* which every preset keeps */
                           "--resident-experts",
                           "50%",
                           "--tokens",
-                          test_long() ? "512" : "256",
+                          tokens,
                           "--ctx-size",
                           "32",
                           "--configurations",

@@ -34,13 +34,14 @@ struct wish {
 static struct wish wishes[MOST];
 static unsigned wishes_count; /* that have a text alone */
 
-/* Prompts of 10 to 300 tokens with different ends, answers of 40 to 204 tokens. */
+/* Prompts of 10 to 300 tokens with different ends, answers of a fifth of the longest and more. */
 static void make_wishes(void)
 {
+    unsigned longest = test_amount(AMOUNT_parallel_tokens);
     for (unsigned i = 0; i < MOST; i++) {
         snprintf(wishes[i].prompt, PROMPT, "%s %u", test_prompt((i * 2 + i / 3) % TEST_PROMPTS),
                  i * 7);
-        wishes[i].tokens = 40 + (i * 37 + 29) % 83 * 2;
+        wishes[i].tokens = longest / 5 + (i * 37 + 29) % 83 * (longest / 102);
         wishes[i].seed = i % 2 ? 1000 + i : 0;
     }
 }

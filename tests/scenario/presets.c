@@ -277,7 +277,7 @@ static void recorder_killed(void)
     engine_start(e, (const char *const[]){"--resident-experts=25", option, NULL});
     struct generation *g = generation_start(e, test_prompt(1), baseline_tokens());
     for (unsigned i = 0; i < 2; i++) {
-        wait_tokens(g, 30 * (i + 1));
+        wait_tokens(g, baseline_tokens() / 4 * (i + 1));
         kill_recorder(e, path);
     }
     generation_finish(g, 120000, &got);

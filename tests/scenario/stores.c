@@ -142,7 +142,7 @@ static void loaders_killed(void)
         pid_t pid = engine_pid(e, "loader", number, 0);
         struct generation *g = generation_start(e, test_prompt(prompt), baseline_tokens());
         uint64_t deadline = deadline_in(FINISH_MS);
-        while (generation_tokens(g) < 30 * (round + 1) && !generation_done(g))
+        while (generation_tokens(g) < baseline_tokens() * (round + 1) / 5 && !generation_done(g))
             CHECK(deadline_tick(deadline), "no tokens");
         CHECK(kill(pid, SIGKILL) == 0, "loader %u exited on its own", number);
         engine_pid(e, "loader", number, pid);
