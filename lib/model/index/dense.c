@@ -42,6 +42,14 @@ static bool part_predicts(const struct model_hparams *h, uint32_t first, uint32_
     return last < h->layers && last >= first && layer == hparams_next_experts(h, end);
 }
 
+/* Whether one of the layers begins with n-grams. */
+static bool part_has_ngrams(const struct model_index *m, uint32_t first, uint32_t end)
+{
+    while (first < end && !m->layer[first].ngrams)
+        first++;
+    return first < end;
+}
+
 bool model_part_reads(const struct model_index *m, uint32_t first, uint32_t end, uint32_t entry)
 {
     const struct model_entry *e = &model_index_entries(m)[entry];
@@ -55,5 +63,7 @@ bool model_part_reads(const struct model_index *m, uint32_t first, uint32_t end,
         return true;
     if (role == DENSE_TOKEN_EMBD)
         return first == 0 || (tied && end == globals);
+    if (role == DENSE_NGRAM_TABLE)
+        return part_has_ngrams(m, first, end);
     return end == globals;
 }
