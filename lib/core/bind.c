@@ -82,6 +82,9 @@ static const struct {
     {DENSE_DELTA_ALPHA_SCALE, offsetof(struct core_layer, recurrent.project_scale[3])},
     {DENSE_DELTA_OUT_SCALE, offsetof(struct core_layer, out_scale)},
     {DENSE_MAMBA_IN_SCALE, offsetof(struct core_layer, recurrent.project_scale[0])},
+    {DENSE_MAMBA_STEP_NORM, offsetof(struct core_layer, recurrent.step_norm)},
+    {DENSE_MAMBA_K_NORM, offsetof(struct core_layer, recurrent.k_norm)},
+    {DENSE_MAMBA_Q_NORM, offsetof(struct core_layer, recurrent.q_norm)},
     {DENSE_CONV_BIAS, offsetof(struct core_layer, recurrent.conv_bias)},
     {DENSE_RECURRENT_D, offsetof(struct core_layer, recurrent.skip)},
     {DENSE_LATENT_DOWN_SCALE, offsetof(struct core_layer, latent_down_scale)},
@@ -148,9 +151,9 @@ static struct device_at expert_bias(struct core *c, uint32_t layer, enum dense_r
 static const enum dense_role model_vectors[] = {DENSE_ROPE_FREQS,   DENSE_OUTPUT_NORM,
                                                 DENSE_OUTPUT_SCALE, DENSE_OUTPUT_NORM_BIAS,
                                                 DENSE_OUTPUT_BIAS,  DENSE_OUTPUT_STREAM_NORM};
-static const enum dense_role layer_convs[] = {DENSE_DELTA_CONV, DENSE_SHORTCONV_CONV,
-                                              DENSE_NGRAM_CONV, DENSE_KDA_Q_CONV,
-                                              DENSE_KDA_K_CONV, DENSE_KDA_V_CONV};
+static const enum dense_role layer_turned[] = {
+    DENSE_DELTA_CONV, DENSE_SHORTCONV_CONV, DENSE_NGRAM_CONV, DENSE_KDA_Q_CONV,
+    DENSE_KDA_K_CONV, DENSE_KDA_V_CONV,     DENSE_MAMBA_A};
 
 /* 0: there is no such tensor. */
 static size_t floats_of(const struct core *c, uint32_t layer, enum dense_role role)
@@ -178,8 +181,8 @@ size_t core_vector_floats(const struct core *c)
     for (uint32_t layer = 0; layer < layers; layer++) {
         for (size_t i = 0; i < ARRAY_LEN(layer_vectors); i++)
             floats += floats_of(c, layer, layer_vectors[i].role);
-        for (size_t i = 0; i < ARRAY_LEN(layer_convs); i++)
-            floats += floats_of(c, layer, layer_convs[i]);
+        for (size_t i = 0; i < ARRAY_LEN(layer_turned); i++)
+            floats += floats_of(c, layer, layer_turned[i]);
         for (size_t i = 0; i < ARRAY_LEN(expert_biases); i++)
             floats += copied_bias_floats(c, layer, expert_biases[i]);
     }

@@ -48,13 +48,20 @@ struct core_mla_weights {
 struct core_recurrent_weights {
     struct device_matrix project[CORE_PROJECTIONS], second[CORE_PROJECTIONS];
     struct device_at project_scale[CORE_PROJECTIONS];
-    uint32_t second_forms;            /* of project x */
-    uint32_t projected;               /* outputs of all projections */
-    uint64_t state_at;                /* floats: its place in the state of a sequence */
-    bool beta_alpha;                  /* the last projection has both */
+    uint32_t second_forms; /* of project x */
+    uint32_t projected;    /* outputs of all projections */
+    uint64_t state_at;     /* floats: its place in the state of a sequence */
+    bool beta_alpha;       /* the last projection has both */
+    /* Of MIXER_MAMBA1, by which v selects: W_select v is the first factor of the steps, then k and q;
+     * W_step of the former are the steps. Each has a norm. */
+    struct device_matrix select, step;
+    struct device_at step_norm, k_norm, q_norm;
+    struct device_at rates;           /* [v heads][key_size][value_size] */
+    uint32_t select_forms;            /* of v; second_forms: of the first factor of the steps */
     struct device_at conv;            /* [taps][channels] */
     struct device_at conv_bias, skip; /* [channels], [v heads]; or none */
-    /* [v heads], with a decay per row [v heads][key_size]; [v heads]; by the rule */
+    /* [v heads], with a decay per row [v heads][key_size]; [v heads]; by the rule. With decays of
+     * elements, delta_dt and skip are [channels]. */
     struct device_at delta_dt, delta_a, delta_norm;
 };
 
@@ -349,6 +356,7 @@ void core_begin_sum(struct core *c);
 void core_attention_output(struct core *c); /* of c->scratch.mix, added to the rows */
 void core_mla(struct core *c);              /* mla.c */
 void core_recurrence(struct core *c);       /* recurrent.c */
+void core_selective_scan(struct core *c);
 void core_shortconv(struct core *c);
 
 /* router.c */

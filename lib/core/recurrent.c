@@ -37,6 +37,9 @@ static const struct tensors {
     [MIXER_MAMBA2] = {.project = {{DENSE_MAMBA_IN, 0}},
                       .conv = {DENSE_DELTA_CONV},
                       .out = DENSE_DELTA_OUT},
+    [MIXER_MAMBA1] = {.project = {{DENSE_MAMBA_IN, 0}},
+                      .conv = {DENSE_DELTA_CONV},
+                      .out = DENSE_DELTA_OUT},
     [MIXER_SHORTCONV] = {.project = {{DENSE_SHORTCONV_IN, 0}},
                          .conv = {DENSE_SHORTCONV_CONV},
                          .out = DENSE_SHORTCONV_OUT},
@@ -135,6 +138,44 @@ static void bind_projection(struct core *c, uint32_t i, uint32_t n, const struct
     l->recurrent.projected += w->n;
 }
 
+static uint32_t larger(uint32_t a, uint32_t b)
+{
+    return a > b ? a : b;
+}
+
+/* The file has the numbers of a channel next to each other: columns of the state of a head. */
+static struct device_at bind_rates(struct core *c, uint32_t i, uint64_t *at)
+{
+    const struct layer_recurrent *r = &c->model->layer[i].recurrent;
+    size_t head = (size_t)r->key_size * r->value_size;
+    struct device_at rates = core_take(c, at, r->heads * head);
+    const struct device_matrix all = core_matrix(c, i, DENSE_MAMBA_A);
+    sl_assert(all.k == r->key_size && all.n == r->mixed);
+    for (uint32_t h = 0; h < r->heads; h++) {
+        struct op_unpack unpack = {.w = all,
+                                   .row_stride = 1,
+                                   .stride = r->value_size,
+                                   .y = device_floats_at(rates, h * head)};
+        unpack.w.data = device_offset(all.data, (uint64_t)h * r->value_size * all.row_bytes);
+        unpack.w.n = r->value_size;
+        c->device->ops->unpack(c->device, &unpack);
+    }
+    return rates;
+}
+
+/* What the result of the convolution selects. */
+static void bind_selection(struct core *c, uint32_t i, uint64_t *vectors)
+{
+    struct core_recurrent_weights *w = &c->layer[i].recurrent;
+    w->select = core_matrix(c, i, DENSE_MAMBA_SELECT);
+    w->step = core_matrix(c, i, DENSE_MAMBA_STEP);
+    w->rates = bind_rates(c, i, vectors);
+    w->select_forms = form_bit(&w->select);
+    w->second_forms = form_bit(&w->step);
+    c->factored_max = larger(c->factored_max, w->step.k);
+    w->projected += w->select.n + w->step.n;
+}
+
 void core_bind_recurrent(struct core *c, uint32_t i, uint64_t *vectors)
 {
     const struct tensors *t = &tensors[c->model->layer[i].mixer];
@@ -144,13 +185,13 @@ void core_bind_recurrent(struct core *c, uint32_t i, uint64_t *vectors)
     for (size_t p = 0; p < CORE_PROJECTIONS; p++)
         if (is_there(c, i, t->project[p].role))
             bind_projection(c, i, n++, &t->project[p]);
-    if (l->recurrent.projected > c->projected_max)
-        c->projected_max = l->recurrent.projected;
     l->out = core_matrix(c, i, t->out);
     l->mix_forms = form_bit(&l->out);
     l->mix_size = l->out.k;
-    if (l->mix_size > c->mix_size)
-        c->mix_size = l->mix_size;
+    if (c->model->layer[i].recurrent.rule.elements)
+        bind_selection(c, i, vectors);
+    c->projected_max = larger(c->projected_max, l->recurrent.projected);
+    c->mix_size = larger(c->mix_size, l->mix_size);
     if (c->model->layer[i].recurrent.rule.fixed)
         bind_fixed(c, i, vectors);
     else
@@ -241,6 +282,49 @@ void core_shortconv(struct core *c)
     core_attention_output(c);
 }
 
+static struct device_recurrence shape_of(const struct core *c, const struct core_layer *l)
+{
+    return (struct device_recurrence){.layer = c->model->layer[c->pass.step.layer].recurrent,
+                                      .order = (enum delta_order)c->hp.delta_order,
+                                      .joined = l->recurrent.beta_alpha,
+                                      .eps = c->hp.recurrent_eps != 0 ? c->hp.recurrent_eps
+                                                                      : c->hp.rms_eps};
+}
+
+void core_selective_scan(struct core *c)
+{
+    const struct core_layer *l = core_layer_now(c);
+    struct device_rows first = c->scratch.factored[0];
+    project(c);
+    device_rows_set(&first, l->recurrent.step.k);
+    const struct op_selective_scan scan = {
+        .rows = c->pass.step.rows,
+        .sequences = c->pass.sequence_count,
+        .row = c->scratch.row,
+        .sequence = c->pass.at,
+        .shape = shape_of(c, l),
+        .conv = l->recurrent.conv,
+        .conv_bias = l->recurrent.conv_bias,
+        .zeros = c->scratch.zeros,
+        .select = l->recurrent.select,
+        .select_forms = l->recurrent.select_forms,
+        .step = l->recurrent.step,
+        .step_forms = l->recurrent.second_forms,
+        .step_norm = l->recurrent.step_norm,
+        .k_norm = l->recurrent.k_norm,
+        .q_norm = l->recurrent.q_norm,
+        .dt = l->recurrent.delta_dt,
+        .rates = l->recurrent.rates,
+        .skip = l->recurrent.skip,
+        .stride = c->projected_max,
+        .projected = c->scratch.projected,
+        .first = first,
+        .mix = c->scratch.mix,
+    };
+    c->device->ops->selective_scan(c->device, &scan);
+    core_attention_output(c);
+}
+
 void core_recurrence(struct core *c)
 {
     const struct core_layer *l = core_layer_now(c);
@@ -250,10 +334,7 @@ void core_recurrence(struct core *c)
         .sequences = c->pass.sequence_count,
         .row = c->scratch.row,
         .sequence = c->pass.at,
-        .shape = {.layer = c->model->layer[c->pass.step.layer].recurrent,
-                  .order = (enum delta_order)c->hp.delta_order,
-                  .joined = l->recurrent.beta_alpha,
-                  .eps = c->hp.recurrent_eps != 0 ? c->hp.recurrent_eps : c->hp.rms_eps},
+        .shape = shape_of(c, l),
         .conv = l->recurrent.conv,
         .conv_bias = l->recurrent.conv_bias,
         .zeros = c->scratch.zeros,

@@ -97,8 +97,10 @@ static struct forms_wanted forms_of(const struct core *c)
             w.nope |= form_bit(&l->mla.k_b) & ~floats; /* floats: read in place */
             w.latent |= form_bit(&l->mla.v_b);
         }
-        if (c->hp.layer_kind[i] == LAYER_RECURRENT)
+        if (c->hp.layer_kind[i] == LAYER_RECURRENT) {
             w.factored |= l->recurrent.second_forms;
+            w.mix |= l->recurrent.select_forms;
+        }
         w.inner |=
             l->inner_forms & ~floats; /* floats: read in place, where gate and up wrote them */
     }

@@ -203,6 +203,19 @@ struct gpu_delta_gates {
     bool interleaved;
 };
 
+/* A recurrence with decays of elements (kernel_scan) of `heads` heads, which have the same k and q,
+ * `rows` steps one after the other. Its state and rates are those of all heads, [keys][values] each;
+ * `before` NULL: +0. `after` may be `before`, out may be v. */
+struct gpu_scan {
+    const float *k, *q, *v, *step; /* [row], v and step of all heads */
+    const float *bias, *skip;      /* of all heads; skip NULL: none */
+    const float *rates, *before;
+    float *after, *out; /* out: [row] of all heads */
+    size_t stride;      /* of k, q and step */
+    size_t v_stride, out_stride;
+    uint32_t keys, values, heads, rows;
+};
+
 /* Jobs of the experts that a router on the device chose for one row: rank r has expert number[r *
  * step], whose matrices are at table[number * GPU_MATRICES + m], m: gate, up, down. Factors:
  * [number]; biases: [number][inner or outputs]; NULL: none. */
@@ -286,6 +299,7 @@ struct gpu_kernels {
     int (*conv)(const struct gpu_conv *c, void *stream);
     int (*delta_gates)(const struct gpu_delta_gates *g, void *stream);
     int (*delta)(const struct gpu_delta *d, void *stream);
+    int (*scan)(const struct gpu_scan *s, void *stream);
 
     /* The GPU with this number, in the order of the driver, is the current one of the calling
      * thread; makes its context. */

@@ -37,6 +37,7 @@ BOTH float bf16_to_f32(uint16_t h);
 BOTH float f16_to_f32(uint16_t h);
 BOTH uint16_t f32_to_f16(float f);
 BOTH float exp_one(float x);
+BOTH float softplus_one(float x);
 BOTH int32_t round_to_i8(float v);
 BOTH float sum_lanes(const float s[16]);
 BOTH uint32_t act_blocks(uint32_t k);
@@ -206,6 +207,7 @@ int gpu_jobs_of_routes(const struct gpu_routed *r, void *stream);
 int gpu_conv_rows(const struct gpu_conv *c, void *stream);
 int gpu_delta_gates_rows(const struct gpu_delta_gates *g, void *stream);
 int gpu_delta_rows(const struct gpu_delta *d, void *stream);
+int gpu_scan_rows(const struct gpu_scan *s, void *stream);
 }
 
 #endif

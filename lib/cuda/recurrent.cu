@@ -167,3 +167,46 @@ extern "C" int gpu_delta_rows(const struct gpu_delta *d, void *stream)
     return LAUNCH(delta_steps, dim3(divide_up(d->values, CHANNEL_THREADS), d->heads),
                   dim3(CHANNEL_THREADS), 3 * d->keys * sizeof(float), stream, by_value);
 }
+
+/* As delta_steps, with a step of the column's own. Every thread reads v of its column alone, so out
+ * may be v. */
+__global__ void __launch_bounds__(CHANNEL_THREADS) scan_steps(gpu_scan g)
+{
+    float *k = (float *)(void *)shared_memory(), *q = k + g.keys;
+    uint32_t head = blockIdx.y, j = blockIdx.x * CHANNEL_THREADS + threadIdx.x;
+    size_t column = (size_t)head * g.values + j;
+    size_t state = (size_t)head * g.keys * g.values + j;
+    for (uint32_t r = 0; r < g.rows; r++) {
+        const float *s = r > 0 ? g.after + state : g.before ? g.before + state : NULL;
+        __syncthreads(); /* the keys of the step before are not read any more */
+        for (uint32_t i = threadIdx.x; i < g.keys; i += CHANNEL_THREADS) {
+            k[i] = g.k[r * g.stride + i];
+            q[i] = g.q[r * g.stride + i];
+        }
+        __syncthreads();
+        if (j >= g.values)
+            continue;
+        float step = softplus_one(g.step[r * g.stride + column] + g.bias[column]);
+        float v = g.v[r * g.v_stride + column], u = step * v, out = 0;
+        for (uint32_t i = 0; i < g.keys; i++) {
+            size_t at = (size_t)i * g.values;
+            float decay = exp_one(step * g.rates[state + at]);
+            float now = fmaf(k[i], u, (s ? s[at] : 0.0f) * decay);
+            g.after[state + at] = now;
+            out = fmaf(q[i], now, out);
+        }
+        g.out[r * g.out_stride + column] = g.skip ? fmaf(g.skip[column], v, out) : out;
+    }
+}
+
+extern "C" int gpu_scan_rows(const struct gpu_scan *s, void *stream)
+{
+    if (s->keys > KERNEL_HEAD_SIZE_MAX || !count_fits((uint64_t)s->heads * s->values) ||
+        !rows_fit(s->heads))
+        return GPU_UNSUPPORTED;
+    if (s->keys == 0 || s->values == 0 || s->heads == 0 || s->rows == 0)
+        return 0;
+    gpu_scan by_value = *s;
+    return LAUNCH(scan_steps, dim3(divide_up(s->values, CHANNEL_THREADS), s->heads),
+                  dim3(CHANNEL_THREADS), 2 * s->keys * sizeof(float), stream, by_value);
+}

@@ -194,6 +194,7 @@ extern "C" __attribute__((visibility("default"))) const struct gpu_kernels *gpu_
         gpu_conv_rows,
         gpu_delta_gates_rows,
         gpu_delta_rows,
+        gpu_scan_rows,
         select_gpu,
         memory,
         text,

@@ -385,6 +385,37 @@ OP(recurrence)
     OP_WRITE_ROWS(mix, a->rows)
 OP_END(recurrence)
 
+/* A recurrence with decays of elements (Mamba-1): v = silu(conv + conv_bias) of the first channels
+ * of a row, which becomes mix; select v is a first factor, k and q, each with a norm; step times the
+ * former are the steps; rates and dt are their factors and biases. The row is continued by what it
+ * selects and by the steps. mix = y silu(z), floats. */
+OP(selective_scan)
+    OP_VALUE(uint32_t, rows)
+    OP_VALUE(uint32_t, sequences)
+    OP_HOST(struct device_row, row, a->rows)
+    OP_SEQUENCES(sequence, a->sequences)
+    OP_VALUE(struct device_recurrence, shape)
+    OP_STATE(state, DEVICE_READS, a->shape.layer.floats)
+    OP_STATE(next_state, DEVICE_WRITES, a->shape.layer.floats)
+    OP_READ(conv, FLOATS((size_t)a->shape.layer.taps * a->shape.layer.channels))
+    OP_READ(conv_bias, FLOATS(a->shape.layer.channels))
+    OP_READ(zeros, FLOATS(a->shape.layer.channels))
+    OP_MATRIX(select)
+    OP_VALUE(uint32_t, select_forms)
+    OP_MATRIX(step)
+    OP_VALUE(uint32_t, step_forms)
+    OP_READ(step_norm, FLOATS(a->shape.layer.step_rank))
+    OP_READ(k_norm, FLOATS(a->shape.layer.key_size))
+    OP_READ(q_norm, FLOATS(a->shape.layer.key_size))
+    OP_READ(dt, FLOATS(a->shape.layer.mixed))
+    OP_READ(rates, FLOATS((size_t)a->shape.layer.mixed * a->shape.layer.key_size))
+    OP_READ(skip, FLOATS(a->shape.layer.mixed))
+    OP_VALUE(size_t, stride)
+    OP_WRITE(projected, FLOATS((a->rows - 1) * a->stride + a->shape.layer.projected))
+    OP_WRITE_ROWS(first, a->rows)
+    OP_WRITE_ROWS(mix, a->rows)
+OP_END(selective_scan)
+
 /* ---- a network that every row uses ---- */
 
 /* y = activation(x gate) * (x up) within the limit, each product with its scale; floats. up_y:

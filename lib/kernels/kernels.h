@@ -150,6 +150,19 @@ struct kernel_delta {
     bool without;       /* the delta term: u = rate * v */
 };
 
+/* Arguments of one step of a recurrence whose decays are of the elements of S (Mamba, Gu & Dao
+ * 2023), one head: t = softplus(step + bias); S_ij = S_ij exp(t_j rate_ij) + k_i t_j v_j; out =
+ * q^T S + skip v. */
+struct kernel_scan {
+    const float *k, *q;                  /* [keys] */
+    const float *v, *step, *bias, *skip; /* [values]; skip may be NULL: none */
+    const float *rate;                   /* [keys][values] */
+    uint32_t keys, values;
+    const float *state; /* S before the step: [keys][values] */
+    float *next;        /* S after it; may be `state` */
+    float *out;         /* [values] */
+};
+
 struct kernel_ops {
     enum kernel_isa isa;
     const char *name; /* kernel_isa_name(isa) */
@@ -208,6 +221,8 @@ struct kernel_ops {
     void (*mul)(const float *a, const float *b, uint32_t n, float *y);
 
     void (*delta)(const struct kernel_delta *d);
+
+    void (*scan)(const struct kernel_scan *s);
 
     /* A row as F16 (round to nearest even). */
     void (*to_f16)(const float *x, uint32_t n, uint16_t *y);

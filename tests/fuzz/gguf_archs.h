@@ -41,6 +41,10 @@
     X(bailingmoe3, "bailingmoe3", 2, (void)0)                                                      \
     X(granitehybrid_groups, "granitehybrid", 2, make_u32(m, "granitehybrid.ssm.group_count", 3))   \
     X(nemotron, "nemotron_h_moe", 2, (void)0)                                                      \
+    X(jamba, "jamba", 2, (void)0)                                                                  \
+    X(jamba_kinds, "jamba", 4,                                                                     \
+      make_i32s(m, "jamba.attention.head_count_kv", (const int32_t[]){0, 0, 1, 0}, 4))             \
+    X(jamba_rank, "jamba", 2, make_u32(m, "jamba.ssm.time_step_rank", 3))                          \
     X(nemotron_used, "nemotron_h_moe", 4,                                                          \
       make_i32s(m, "nemotron_h_moe.expert_used_count", (const int32_t[]){0, 2, 0, 1}, 4))          \
     X(nemotron_latent, "nemotron_h_moe", 2, make_u32(m, "nemotron_h_moe.moe_latent_size", 4))      \

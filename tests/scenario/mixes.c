@@ -352,6 +352,14 @@ static void minimax_01(void)
                                         "rope_dims=32", "normed_scale=1.5", NULL});
 }
 
+/* Mamba-1 in two of three layers, and experts in every second one; several blocks of channels. */
+static void jamba(void)
+{
+    run("Q4_K_M", (const char *const[]){"arch=jamba", "layers=6", "dense_inner=256", "conv_taps=4",
+                                        "delta_size=16", "step_rank=256", "delta_inner=512",
+                                        "attention_step=3", "experts_every=2", NULL});
+}
+
 /* Kimi delta attention in two of three layers, else MLA without rotation. */
 static void kimi_linear(void)
 {
@@ -572,6 +580,7 @@ static const struct test_case cases[] = {ROW(every_architecture),
                                          ROW(granitehybrid),
                                          ROW(nemotron_h_moe),
                                          ROW(qwen4exp),
+                                         ROW(jamba),
                                          ROW(kimi_linear),
                                          ROW(bailingmoe3),
                                          ROW(hunyuan_moe),

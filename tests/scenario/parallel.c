@@ -378,6 +378,14 @@ static void nemotron(void)
                                "delta_inner=128", "expert_width=64", NULL});
 }
 
+/* Mamba-1, and experts in every second layer. */
+static void jamba(void)
+{
+    kind((const char *const[]){"arch=jamba", "layers=4", "dense_inner=128", "conv_taps=4",
+                               "delta_size=8", "step_rank=16", "delta_inner=192",
+                               "attention_step=3", "experts_every=2", NULL});
+}
+
 /* Kimi delta attention beside MLA. */
 static void kimi_linear(void)
 {
@@ -575,11 +583,11 @@ static void preset_change(void)
 int main(int argc, char **argv)
 {
     static const struct test_case cases[] = {
-        ROW(demo),          ROW(qwen3moe),      ROW(qwen35moe),   ROW(lfm2moe),
-        ROW(granitehybrid), ROW(nemotron),      ROW(kimi_linear), ROW(qwen4exp),
-        ROW(step35),        ROW(gpt_oss),       ROW(llama4),      ROW(gemma4),
-        ROW(deepseek2),     ROW(minimax_01),    ROW(arctic),      ROW(memory_for_one),
-        ROW(one_fails),     ROW(preset_change),
+        ROW(demo),           ROW(qwen3moe),  ROW(qwen35moe),     ROW(lfm2moe),
+        ROW(granitehybrid),  ROW(nemotron),  ROW(jamba),         ROW(kimi_linear),
+        ROW(qwen4exp),       ROW(step35),    ROW(gpt_oss),       ROW(llama4),
+        ROW(gemma4),         ROW(deepseek2), ROW(minimax_01),    ROW(arctic),
+        ROW(memory_for_one), ROW(one_fails), ROW(preset_change),
     };
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }

@@ -40,6 +40,9 @@ static const char *const kimi_linear[] = {"arch=kimi-linear",
                                           NULL};
 static const char *const minimax_01[] = {"arch=minimax-01", "attention_step=2", "rope_dims=16",
                                          "normed_scale=1.5", NULL};
+static const char *const jamba[] = {
+    "arch=jamba", "dense_inner=128", "conv_taps=4",      "delta_size=8",    "step_rank=16",
+    "layers=4",   "delta_inner=192", "attention_step=3", "experts_every=2", NULL};
 static const char *const gpt_oss[] = {
     "arch=gpt-oss",  "layers=4",        "window=64",    "rope_scaling=2",
     "rope_factor=8", "rope_context=64", "context=8192", NULL};
@@ -173,6 +176,11 @@ static void in_turns_with_latents(void)
 static void in_turns_with_fixed_decays(void)
 {
     take_turns(minimax_01, "--resident-experts=25");
+}
+
+static void in_turns_with_elements(void)
+{
+    take_turns(jamba, "--resident-experts=50");
 }
 
 static void in_turns_with_windows(void)
@@ -313,6 +321,7 @@ int main(int argc, char **argv)
         ROW(in_turns_with_latents),
         ROW(in_turns_with_ngrams),
         ROW(in_turns_with_fixed_decays),
+        ROW(in_turns_with_elements),
         ROW(in_turns_with_windows),
         ROW(in_turns_with_chunks),
         ROW(killed_while_copied),

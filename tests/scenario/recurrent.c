@@ -45,6 +45,8 @@ static const struct shape {
       "mla_value_size=16", "rope_dims=8", "decay_bound=-5", "shared_inner=64", NULL}},
     {{"arch=qwen4exp", DELTA_KEYS, "streams=4", "stream_rank=16", NGRAM_KEYS, NULL}},
     {{"arch=minimax-01", "attention_step=2", "rope_dims=16", "normed_scale=1.5", NULL}},
+    {{"arch=jamba", "dense_inner=128", "conv_taps=4", "delta_size=8", "step_rank=16",
+      "delta_inner=192", "attention_step=3", "experts_every=2", NULL}},
 };
 
 static char model[PATH_MAX];
@@ -139,6 +141,11 @@ static void kimi_linear(void)
 static void bailingmoe3(void)
 {
     combinations(&shapes[6]);
+}
+
+static void jamba(void)
+{
+    combinations(&shapes[9]);
 }
 
 static void minimax_01(void)
@@ -368,14 +375,22 @@ static void inspected(void)
 
 int main(int argc, char **argv)
 {
-    static const struct test_case cases[] = {
-        ROW(qwen35moe),         ROW(qwen3next),
-        ROW(lfm2moe),           ROW(granitehybrid),
-        ROW(nemotron),          ROW(kimi_linear),
-        ROW(qwen4exp),          ROW(bailingmoe3),
-        ROW(minimax_01),        ROW(killed_at_every_point),
-        ROW(killed_in_turn),    ROW(a_second_turn),
-        ROW(memory_is_counted), ROW(nothing_is_kept),
-        ROW(inspected),         ROW(convolutions_are_estimated)};
+    static const struct test_case cases[] = {ROW(qwen35moe),
+                                             ROW(qwen3next),
+                                             ROW(lfm2moe),
+                                             ROW(granitehybrid),
+                                             ROW(nemotron),
+                                             ROW(jamba),
+                                             ROW(kimi_linear),
+                                             ROW(qwen4exp),
+                                             ROW(bailingmoe3),
+                                             ROW(minimax_01),
+                                             ROW(killed_at_every_point),
+                                             ROW(killed_in_turn),
+                                             ROW(a_second_turn),
+                                             ROW(memory_is_counted),
+                                             ROW(nothing_is_kept),
+                                             ROW(inspected),
+                                             ROW(convolutions_are_estimated)};
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }

@@ -96,6 +96,7 @@ static void (*const mixers[])(struct core *c) = {[MIXER_ATTENTION] = core_attent
                                                  [MIXER_MAMBA2] = core_recurrence,
                                                  [MIXER_KDA] = core_recurrence,
                                                  [MIXER_LIGHTNING] = core_recurrence,
+                                                 [MIXER_MAMBA1] = core_selective_scan,
                                                  [MIXER_SHORTCONV] = core_shortconv,
                                                  [MIXER_MLA] = core_mla,
                                                  [MIXER_NONE] = NULL};

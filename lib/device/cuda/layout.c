@@ -178,13 +178,19 @@ uint32_t gpu_layout_slots(const struct gpu_layout *layout)
     return holds(layout, &s, CUDA_PRECISIONS_ALL) || largest > all ? all : largest;
 }
 
+static size_t larger(size_t a, size_t b)
+{
+    return a > b ? a : b;
+}
+
 /* Scratch memory of what is unpacked when a model is loaded, which is that of experts until
  * then. */
 static uint64_t load_of(const struct model_hparams *h)
 {
     struct layer_recurrent r = model_recurrent_max(h);
     uint64_t channels = r.channels > 0 ? r.channels : 1;
-    return align_up(channels * r.taps * sizeof(float), DEVICE_ALIGN) +
+    uint64_t turned = larger(channels * r.taps, (uint64_t)r.key_size * r.value_size);
+    return align_up(turned * sizeof(float), DEVICE_ALIGN) +
            align_up(channels * sizeof(uint32_t), DEVICE_ALIGN);
 }
 
@@ -237,11 +243,6 @@ static size_t row_bytes(uint32_t forms, uint32_t k)
         most = bytes > most ? bytes : most;
     }
     return most;
-}
-
-static size_t larger(size_t a, size_t b)
-{
-    return a > b ? a : b;
 }
 
 static size_t smaller(size_t a, size_t b)

@@ -11,6 +11,7 @@
 
 #define BLOCK       256 /* channels of a step */
 #define ALIVE_STEPS 64  /* tokens between two reports of progress */
+#define SCAN_WORK   16  /* multiplications that the step of an element with its decay takes */
 
 /* The older inputs of a convolution over time, the oldest first. */
 struct window {
@@ -392,4 +393,152 @@ void host_op_recurrence(struct device *d, const struct op_recurrence *a)
         keep_sequence(a, s);
     if (l->norms > 0)
         host_run_columns(h, l->mixed, 1, a->rows, finish_rows, a);
+}
+
+/* ---- a recurrence with decays of elements ---- */
+
+/* v of a block of channels of a sequence. */
+static void convolve_block(struct host *h, const struct op_selective_scan *a, uint32_t sequence,
+                           uint32_t channel, uint32_t n)
+{
+    const struct layer_recurrent *l = &a->shape.layer;
+    const struct device_sequence *s = &a->sequence[sequence];
+    struct window window = window_open(s->state, a->zeros, l->taps, l->channels);
+    bool any = false;
+    for (uint32_t r = 0; r < a->rows; r++) {
+        if (a->row[r].sequence != sequence)
+            continue;
+        const float *x = device_floats(a->projected) + r * a->stride + l->conv_at;
+        float *v = rows_floats(&a->mix, r) + channel;
+        window_conv(h, &window, x, a->conv, channel, n, v);
+        if (a->conv_bias.address)
+            h->kernels->axpy(1.0f, device_floats(a->conv_bias) + channel, n, v);
+        h->kernels->silu(v, n);
+        window_push(&window, x);
+        any = true;
+    }
+    if (any)
+        window_keep(&window, channel, n, device_floats(s->next_state));
+}
+
+static void convolve_channels(void *arg, uint32_t thread, uint32_t threads)
+{
+    const struct host_run *run = arg;
+    const struct op_selective_scan *a = run->a;
+    uint32_t begin, end;
+    pool_share(a->shape.layer.channels, COLUMN_UNIT, thread, threads, &begin, &end);
+    for (uint32_t s = 0; s < a->sequences; s++)
+        for (uint32_t at = begin; at < end; at += BLOCK)
+            convolve_block(run->h, a, s, at, smaller(end - at, BLOCK));
+}
+
+static void form_selecting(void *arg, uint32_t thread, uint32_t threads)
+{
+    const struct host_run *run = arg;
+    const struct op_selective_scan *a = run->a;
+    uint32_t begin, end;
+    pool_share(a->rows, 1, thread, threads, &begin, &end);
+    for (uint32_t r = begin; r < end; r++)
+        host_make_forms(run->h, &a->mix, r, a->select_forms);
+}
+
+static void norm_selected(void *arg, uint32_t thread, uint32_t threads)
+{
+    const struct host_run *run = arg;
+    const struct op_selective_scan *a = run->a;
+    const struct layer_recurrent *l = &a->shape.layer;
+    const struct kernel_ops *kernels = run->h->kernels;
+    uint32_t begin, end, size = l->key_size;
+    pool_share(a->rows, 1, thread, threads, &begin, &end);
+    for (uint32_t r = begin; r < end; r++) {
+        float *in = device_floats(a->projected) + r * a->stride;
+        float *k = in + l->k_at, *q = in + l->q_at, eps = a->shape.eps;
+        kernels->rms_norm(in + l->select_at, device_floats(a->step_norm), l->step_rank, eps,
+                          rows_floats(&a->first, r));
+        kernels->rms_norm(k, device_floats(a->k_norm), size, eps, k);
+        kernels->rms_norm(q, device_floats(a->q_norm), size, eps, q);
+        host_note(run->h, k, 2 * (size_t)size); /* q is after k */
+        host_make_forms(run->h, &a->first, r, a->step_forms);
+    }
+}
+
+static void multiply(struct host *h, const struct op_selective_scan *a, const struct device_rows *x,
+                     const struct device_matrix *w, uint32_t at)
+{
+    const struct device_product product = {
+        .w = *w, .y = device_floats_at(a->projected, at), .y_stride = a->stride};
+    host_op_products(&h->device, &(struct op_products){
+                                     .rows = a->rows, .x = *x, .count = 1, .product = &product});
+}
+
+/* A step of a head, whose v becomes its part of the mixer's output. */
+static void scan_step(struct host *h, const struct op_selective_scan *a, uint32_t row,
+                      uint32_t head, const float *state, float *next)
+{
+    const struct layer_recurrent *l = &a->shape.layer;
+    uint32_t n = l->value_size, at = head * n;
+    const float *in = device_floats(a->projected) + row * a->stride;
+    float *v = rows_floats(&a->mix, row) + at, out[MAMBA_BLOCK];
+    const struct kernel_scan scan = {
+        .k = in + l->k_at,
+        .q = in + l->q_at,
+        .v = v,
+        .step = in + l->rates_at + at,
+        .bias = device_floats(a->dt) + at,
+        .skip = a->skip.address ? device_floats(a->skip) + at : NULL,
+        .rate = device_floats(a->rates) + (size_t)at * l->key_size,
+        .keys = l->key_size,
+        .values = n,
+        .state = state,
+        .next = next,
+        .out = out,
+    };
+    host_note(h, scan.step, n); /* of infinities, decays are 0 or 1 */
+    h->kernels->scan(&scan);
+    h->kernels->silu_mul(in + l->gate_at + at, out, n, v);
+}
+
+static void scan_head(struct host *h, const struct op_selective_scan *a, uint32_t sequence,
+                      uint32_t head)
+{
+    const struct layer_recurrent *l = &a->shape.layer;
+    const struct device_sequence *s = &a->sequence[sequence];
+    size_t size = (size_t)l->key_size * l->value_size;
+    size_t at = (size_t)(l->taps - 1) * l->channels + head * size;
+    float *after = device_floats(s->next_state) + at;
+    const float *before = s->state.address ? device_floats(s->state) + at : NULL;
+    uint32_t steps = 0;
+    for (uint32_t r = 0; r < a->rows; r++) {
+        if (a->row[r].sequence != sequence)
+            continue;
+        if (steps == 0 && !before)
+            memset(after, 0, size * sizeof *after);
+        scan_step(h, a, r, head, steps == 0 && before ? before : after, after);
+        if (steps++ % ALIVE_STEPS == 0)
+            host_alive(h, a->rows);
+    }
+}
+
+static void scan_heads(void *arg, uint32_t thread, uint32_t threads)
+{
+    const struct host_run *run = arg;
+    const struct op_selective_scan *a = run->a;
+    uint32_t begin, end, heads = a->shape.layer.heads;
+    pool_share(a->sequences * heads, 1, thread, threads, &begin, &end);
+    for (uint32_t u = begin; u < end; u++)
+        scan_head(run->h, a, u / heads, u % heads);
+}
+
+void host_op_selective_scan(struct device *d, const struct op_selective_scan *a)
+{
+    struct host *h = host_of(d);
+    const struct layer_recurrent *l = &a->shape.layer;
+    uint64_t work = (uint64_t)a->rows * l->mixed * l->key_size * SCAN_WORK;
+    sl_assert(l->value_size <= MAMBA_BLOCK);
+    host_run_columns(h, l->channels, l->taps, a->rows, convolve_channels, a);
+    host_run_rows(h, a->rows, form_selecting, a);
+    multiply(h, a, &a->mix, &a->select, l->select_at);
+    host_run_rows(h, a->rows, norm_selected, a);
+    multiply(h, a, &a->first, &a->step, l->rates_at);
+    host_run_parts(h, pool_parts(h->pool, work), scan_heads, a);
 }

@@ -8,6 +8,7 @@
 #define LANES            8
 #define ACTIVATION_BLOCK 256 /* elements with limits that are computed together */
 #define GATE_BLOCK       64  /* elements of a head whose gates are computed together */
+#define TURNED_MAX       256 /* elements of a row that become a column */
 typedef uint32_t lanes __attribute__((vector_size(4 * LANES)));
 
 /* The exponent of a value that is not finite is all ones: adding 1 to it carries into the sign. */
@@ -121,8 +122,8 @@ void host_op_unpack(struct device *d, const struct op_unpack *a)
 {
     struct host *h = host_of(d);
     struct kernel_matrix w = device_kernel_matrix(&a->w);
-    float *y = device_floats(a->y), few[MODEL_TAPS_MAX];
-    sl_assert(a->stride == 1 || w.k <= MODEL_TAPS_MAX);
+    float *y = device_floats(a->y), few[TURNED_MAX];
+    sl_assert(a->stride == 1 || w.k <= TURNED_MAX);
     for (uint32_t r = 0; r < w.n; r++, y += a->row_stride) {
         h->kernels->row_to_f32(&w, r, a->stride == 1 ? y : few);
         for (uint32_t i = 0; a->stride != 1 && i < w.k; i++)

@@ -48,3 +48,17 @@ static void generic_delta(const struct kernel_delta *d)
         d->out[j] = out;
     }
 }
+
+static void generic_scan(const struct kernel_scan *a)
+{
+    for (uint32_t j = 0; j < a->values; j++) {
+        float step = softplus_one(a->step[j] + a->bias[j]), u = step * a->v[j], out = 0;
+        for (uint32_t i = 0; i < a->keys; i++) {
+            size_t at = (size_t)i * a->values + j;
+            float decay = exp_one(step * a->rate[at]);
+            a->next[at] = fmaf(a->k[i], u, a->state[at] * decay);
+            out = fmaf(a->q[i], a->next[at], out);
+        }
+        a->out[j] = a->skip ? fmaf(a->skip[j], a->v[j], out) : out;
+    }
+}

@@ -40,6 +40,22 @@ static float exp_one(float x)
     return p * float_of((uint32_t)(half + 127) << 23) * float_of((uint32_t)(e - half + 127) << 23);
 }
 
+/* log(1 + e^x) = max(x, 0) + log(1 + e), e = e^-|x|; the logarithm is 2 atanh(e / (2 + e)), by its
+ * series up to the 15th power. */
+static float softplus_one(float x)
+{
+    float e = exp_one(0.0f - fabsf(x)), s = e / (2.0f + e), square = s * s;
+    float p = 1.0f / 15;
+    p = fmaf(p, square, 1.0f / 13);
+    p = fmaf(p, square, 1.0f / 11);
+    p = fmaf(p, square, 1.0f / 9);
+    p = fmaf(p, square, 1.0f / 7);
+    p = fmaf(p, square, 1.0f / 5);
+    p = fmaf(p, square, 1.0f / 3);
+    p = fmaf(p, square, 1.0f);
+    return (0.0f > x ? 0.0f : x) + (s + s) * p; /* NaN stays NaN */
+}
+
 static int32_t round_to_i8(float v)
 {
     v = v > 127.0f ? 127.0f : v < -127.0f ? -127.0f : v;

@@ -46,6 +46,7 @@ const struct kernel_ops GENERIC_OPS = {
     .sigmoid_mul = generic_sigmoid_mul,
     .mul = generic_mul,
     .delta = generic_delta,
+    .scan = generic_scan,
     .to_f16 = generic_to_f16,
     .row_to_f32 = generic_row_to_f32,
 };

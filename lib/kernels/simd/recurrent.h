@@ -120,3 +120,63 @@ static void simd_delta(const struct kernel_delta *d)
     for (; at < d->values; at += VL)
         delta_columns(d, at, 1, d->values - at < VL ? d->values - at : VL, false);
 }
+
+/* Columns whose exponentials are computed together: one alone would wait for each step of its own. */
+#define SCAN_VECTORS 4
+
+/* log(1 + e^x), as softplus_one. */
+static ALWAYS_INLINE vf vf_softplus(vf x)
+{
+    vf e = vf_exp(vf_sub(vf_set1(0), vf_abs(x))), s = vf_div(e, vf_add(vf_set1(2), e));
+    vf square = vf_mul(s, s), p = vf_set1(1.0f / 15);
+    p = vf_fma(p, square, vf_set1(1.0f / 13));
+    p = vf_fma(p, square, vf_set1(1.0f / 11));
+    p = vf_fma(p, square, vf_set1(1.0f / 9));
+    p = vf_fma(p, square, vf_set1(1.0f / 7));
+    p = vf_fma(p, square, vf_set1(1.0f / 5));
+    p = vf_fma(p, square, vf_set1(1.0f / 3));
+    p = vf_fma(p, square, vf_set1(1));
+    return vf_add(vf_max(vf_set1(0), x), vf_mul(vf_add(s, s), p)); /* NaN stays NaN */
+}
+
+/* Columns [at, at + vectors * VL) of the state; the last vector has `tail` lanes. */
+static ALWAYS_INLINE void scan_columns(const struct kernel_scan *a, uint32_t at,
+                                       const uint32_t vectors, uint32_t tail)
+{
+    vf step[SCAN_VECTORS], u[SCAN_VECTORS], out[SCAN_VECTORS];
+    UNROLL for (uint32_t c = 0; c < vectors; c++)
+    {
+        uint32_t j = at + c * VL, lanes = c + 1 < vectors ? VL : tail;
+        step[c] = vf_softplus(vf_add(vf_load_n(a->step + j, lanes), vf_load_n(a->bias + j, lanes)));
+        u[c] = vf_mul(step[c], vf_load_n(a->v + j, lanes));
+        out[c] = vf_set1(0);
+    }
+    for (uint32_t i = 0; i < a->keys; i++) {
+        size_t row = (size_t)i * a->values + at;
+        vf k = vf_set1(a->k[i]), q = vf_set1(a->q[i]);
+        UNROLL for (uint32_t c = 0; c < vectors; c++)
+        {
+            uint32_t lanes = c + 1 < vectors ? VL : tail;
+            vf decay = vf_exp(vf_mul(step[c], vf_load_n(a->rate + row + c * VL, lanes)));
+            vf s = vf_fma(k, u[c], vf_mul(vf_load_n(a->state + row + c * VL, lanes), decay));
+            vf_store_n(a->next + row + c * VL, s, lanes);
+            out[c] = vf_fma(q, s, out[c]);
+        }
+    }
+    UNROLL for (uint32_t c = 0; c < vectors; c++)
+    {
+        uint32_t j = at + c * VL, lanes = c + 1 < vectors ? VL : tail;
+        if (a->skip)
+            out[c] = vf_fma(vf_load_n(a->skip + j, lanes), vf_load_n(a->v + j, lanes), out[c]);
+        vf_store_n(a->out + j, out[c], lanes);
+    }
+}
+
+static void simd_scan(const struct kernel_scan *a)
+{
+    uint32_t at = 0;
+    for (; at + SCAN_VECTORS * VL <= a->values; at += SCAN_VECTORS * VL)
+        scan_columns(a, at, SCAN_VECTORS, VL);
+    for (; at < a->values; at += VL)
+        scan_columns(a, at, 1, a->values - at < VL ? a->values - at : VL);
+}

@@ -8,5 +8,6 @@
         .swiglu_clamped = simd_swiglu_clamped, .gelu_mul = simd_gelu_mul,                          \
         .soft_cap = simd_soft_cap, .attention = simd_attention, .axpy = simd_axpy,                 \
         .conv = simd_conv, .silu = simd_silu, .sigmoid_mul = simd_sigmoid_mul, .mul = simd_mul,    \
-        .delta = simd_delta, .to_f16 = simd_to_f16, .row_to_f32 = simd_row_to_f32,                 \
+        .delta = simd_delta, .scan = simd_scan, .to_f16 = simd_to_f16,                             \
+        .row_to_f32 = simd_row_to_f32,                                                             \
     }

@@ -122,8 +122,8 @@ struct model_hparams {
     /* of layers of kind LAYER_RECURRENT */
     uint32_t attention_step; /* each layer of that number is of kind LAYER_FULL; 0: see the table */
     uint32_t conv_taps;      /* inputs of the convolution over time, the newest included */
-    /* MIXER_DELTANET, MIXER_MAMBA2: elements of a key head. Mamba's B and C are k and q, and a group
-     * of its heads has the same. */
+    /* MIXER_DELTANET, MIXER_MAMBA2, MIXER_MAMBA1: elements of a key head. Mamba's B and C are k and
+     * q, and a group of its heads has the same. */
     uint32_t delta_size;
     uint32_t delta_k_heads, delta_v_heads;
     uint32_t delta_inner;   /* elements of all v heads */
@@ -156,7 +156,8 @@ struct model_hparams {
     uint32_t window_chunks;  /* 1: a LAYER_WINDOW attends to the chunk of its position */
     uint32_t weighted_input; /* 1: the gate weight multiplies the input of the only expert used */
     uint32_t expert_step;    /* only each layer of that number has experts, if it is not 0 */
-    uint32_t reserved[1];
+    uint32_t step_rank;      /* MIXER_MAMBA1: inputs of the product with the steps */
+    uint32_t reserved[2];
     uint8_t layer_kind[MODEL_LAYERS_MAX];  /* enum layer_kind */
     uint8_t layer_flags[MODEL_LAYERS_MAX]; /* enum layer_flag */
     uint8_t layer_mixer[MODEL_LAYERS_MAX]; /* enum layer_mixer, by the rows of the architecture */
@@ -367,7 +368,13 @@ static inline uint64_t model_kv_position_bytes(const struct model_hparams *h, en
  * The rate r is sigmoid(b), or the step softplus(a + bias) itself, or 1 where d is fixed. q, k and v
  * are a convolution over time and SiLU, with a bias if the layer has one; with one tap it is no
  * convolution. The output is y and the gate z, as RMSNorm(y) silu(z) or RMSNorm(y silu(z)) with a
- * norm per head, per group of heads or of all heads; the gate may be sigmoid(z) instead. */
+ * norm per head, per group of heads or of all heads; the gate may be sigmoid(z) instead.
+ *
+ * Mamba-1 has the decay of each element of S, d_ij = exp(t_j A_ij), with a step t of each element of
+ * v, which is its rate, too: t = softplus(a + bias). There v alone is a convolution; k, q and a are
+ * projections of v, with norms, that of a in two factors; and the output is y silu(z). The channels
+ * are cut into heads of MAMBA_BLOCK, or less, which threads divide. */
+#define MAMBA_BLOCK 64
 struct recurrent_rule {
     bool delta;      /* the delta term */
     bool unit;       /* q and k of a head have length 1, and q the factor 1 / sqrt(key size) */
@@ -376,6 +383,7 @@ struct recurrent_rule {
     bool channels;   /* d per key channel; the rate is no step */
     bool sigmoid;    /* of z */
     bool fixed;      /* rates and decays do not depend on the row */
+    bool elements;   /* d per element; k, q and steps are projections of v */
     uint8_t reserved;
     float bound; /* L; 0: none */
 };
@@ -397,6 +405,9 @@ struct layer_recurrent {
     uint32_t conv_at, gate_at, rates_at, channels_at;
     uint32_t q_at, k_at, v_at;
     uint32_t key_step, value_step; /* from a head of q and of k, or of v, to the next one */
+    /* With decays of elements, q and k are in a row, after the first factor of the steps, which are
+     * at rates_at. */
+    uint32_t select_at, step_rank;
     struct recurrent_rule rule;
     /* Of the state: [taps - 1][channels], older inputs of the convolution, the oldest first; then
      * [heads][key_size][value_size]. */
@@ -494,6 +505,7 @@ enum layer_mixer {
     MIXER_MAMBA2,    /* Mamba-2: convolution over time, then a recurrence without a delta term */
     MIXER_KDA,       /* Kimi delta attention: as DeltaNet, with a decay per key channel */
     MIXER_LIGHTNING, /* lightning attention: a recurrence whose decays are fixed */
+    MIXER_MAMBA1,    /* Mamba: a decay per element of the state, which depends on the input */
     MIXER_NONE,      /* there is none */
     MIXER__COUNT
 };
@@ -591,7 +603,8 @@ enum layer_part {
     PART_DELTANET = PART_MIXER + MIXER_DELTANET,
     PART_SHORTCONV = PART_MIXER + MIXER_SHORTCONV,
     PART_MAMBA2 = PART_MIXER + MIXER_MAMBA2,
-    PART_KDA = PART_MIXER + MIXER_KDA
+    PART_KDA = PART_MIXER + MIXER_KDA,
+    PART_MAMBA1 = PART_MIXER + MIXER_MAMBA1
 };
 
 enum dense_role {

@@ -345,8 +345,10 @@ int arch_read_networks(const struct arch *arch, const struct gguf *g, struct mod
 static bool row_fits(const struct arch_row *row, const struct model_hparams *h, uint32_t layer)
 {
     bool recurrent = h->layer_kind[layer] == LAYER_RECURRENT, leading = layer < h->dense_layers;
+    bool unrouted = (h->layer_flags[layer] & LAYER_UNROUTED) != 0;
     switch ((enum arch_which)row->which) {
-    case ARCH_WHICH_UNROUTED: return (h->layer_flags[layer] & LAYER_UNROUTED) != 0;
+    case ARCH_WHICH_UNROUTED_RECURRENT: return unrouted && recurrent;
+    case ARCH_WHICH_UNROUTED: return unrouted;
     case ARCH_WHICH_LEADING_RECURRENT: return recurrent && leading;
     case ARCH_WHICH_LEADING: return leading;
     case ARCH_WHICH_RECURRENT: return recurrent;

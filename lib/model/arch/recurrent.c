@@ -250,6 +250,45 @@ static int lightning_check(const struct model_hparams *h, struct error *error)
     return 0;
 }
 
+/* Mamba (Gu & Dao 2023): x, which is v, and z; then what its convolution selects: the first factor
+ * of the steps, k and q; then the steps. Heads are blocks of channels. */
+static struct layer_recurrent mamba1_of(const struct model_hparams *h)
+{
+    uint32_t inner = h->delta_inner, block = MAMBA_BLOCK, selected = 2 * inner;
+    while (inner % block != 0)
+        block /= 2;
+    struct layer_recurrent r = {
+        .taps = h->conv_taps,
+        .channels = inner,
+        .heads = inner / block,
+        .groups = 1,
+        .key_size = h->delta_size,
+        .value_size = block,
+        .key_step = h->delta_size,
+        .value_step = block,
+        .mixed = inner,
+        .gate_at = inner,
+        .select_at = selected,
+        .step_rank = h->step_rank,
+        .k_at = selected + h->step_rank,
+        .rule = {.step = true, .elements = true},
+    };
+    r.q_at = r.k_at + r.key_size;
+    r.rates_at = r.q_at + r.key_size;
+    r.projected = r.rates_at + inner;
+    return r;
+}
+
+static int mamba1_check(const struct model_hparams *h, struct error *error)
+{
+    if (!any_layer_is(h, MIXER_MAMBA1))
+        return 0;
+    if (h->delta_size == 0 || h->delta_size > DELTA_SIZE_MAX || h->delta_inner == 0 ||
+        h->step_rank == 0)
+        return error_set(error, ERR_BAD_INPUT, "a layer of Mamba has no sizes");
+    return 0;
+}
+
 /* LFM2's convolution has two gates. */
 static struct layer_recurrent shortconv_of(const struct model_hparams *h)
 {
@@ -267,7 +306,7 @@ static const struct {
 } mixers[MIXER__COUNT] = {
     [MIXER_DELTANET] = {deltanet_of, deltanet_check},    [MIXER_SHORTCONV] = {shortconv_of, NULL},
     [MIXER_MAMBA2] = {mamba2_of, mamba2_check},          [MIXER_KDA] = {kda_of, kda_check},
-    [MIXER_LIGHTNING] = {lightning_of, lightning_check},
+    [MIXER_LIGHTNING] = {lightning_of, lightning_check}, [MIXER_MAMBA1] = {mamba1_of, mamba1_check},
 };
 
 struct layer_recurrent model_recurrent_of(const struct model_hparams *h, uint32_t layer)
@@ -299,6 +338,7 @@ struct layer_recurrent model_recurrent_max(const struct model_hparams *h)
         max.projected = larger(max.projected, r.projected);
         max.mixed = larger(max.mixed, r.mixed);
         max.norms = larger(max.norms, r.norms);
+        max.step_rank = larger(max.step_rank, r.step_rank);
         max.rule.channels |= r.rule.channels;
         max.floats = max.floats > r.floats ? max.floats : r.floats;
     }

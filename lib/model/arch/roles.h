@@ -96,8 +96,14 @@
     L(FFN_POST_NORM, NETWORK, "blk.%u.post_ffw_norm.weight")                                       \
     L(ROUTER_SCALE, EXPERTS, "blk.%u.ffn_gate_inp.scale")                                          \
     L(LAYER_SCALE, EVERY, "blk.%u.layer_output_scale.weight")                                      \
-    L(MAMBA_IN, MAMBA2, "blk.%u.ssm_in.weight")                                                    \
-    L(MAMBA_IN_SCALE, MAMBA2, "blk.%u.ssm_in.scale")                                               \
+    L(MAMBA_IN, RECURRENCE, "blk.%u.ssm_in.weight")                                                \
+    L(MAMBA_IN_SCALE, RECURRENCE, "blk.%u.ssm_in.scale")                                           \
+    L(MAMBA_SELECT, MAMBA1, "blk.%u.ssm_x.weight")                                                 \
+    L(MAMBA_STEP, MAMBA1, "blk.%u.ssm_dt.weight")                                                  \
+    L(MAMBA_STEP_NORM, MAMBA1, "blk.%u.ssm_dt_norm.weight")                                        \
+    L(MAMBA_K_NORM, MAMBA1, "blk.%u.ssm_b_norm.weight")                                            \
+    L(MAMBA_Q_NORM, MAMBA1, "blk.%u.ssm_c_norm.weight")                                            \
+    L(MAMBA_A, MAMBA1, "blk.%u.ssm_a")                                                             \
     L(KDA_Q, KDA, "blk.%u.attn_q.weight")                                                          \
     L(KDA_K, KDA, "blk.%u.attn_k.weight")                                                          \
     L(KDA_V, KDA, "blk.%u.attn_v.weight")                                                          \

@@ -48,12 +48,16 @@ enum arch_dim {
     ARCH_DIM_CHANNELS,
     ARCH_DIM_PROJECTED,
     ARCH_DIM_MIXED,
+    ARCH_DIM_MIXED_TWICE,
     ARCH_DIM_STATE_HEADS,
     ARCH_DIM_STATE_HEADS_TWICE,
     ARCH_DIM_STATE_DECAYS, /* key channels of all heads */
     ARCH_DIM_STATE_FIRST,  /* outputs of a matrix, or of the first of two factors */
     ARCH_DIM_STATE_RANK,   /* of two factors; 0: one matrix */
+    ARCH_DIM_STATE_KEY,    /* key_size */
     ARCH_DIM_STATE_VALUE,  /* value_size */
+    ARCH_DIM_STEP_RANK,    /* step_rank */
+    ARCH_DIM_SELECTED,     /* step_rank, k and q */
     ARCH_DIM_STATE_NORM,   /* elements of a norm of several heads */
     ARCH_DIM_STATE_NORMS,
     ARCH_DIM_DENSE,    /* inner size of a layer without experts */
@@ -86,6 +90,7 @@ enum arch_presence {
     ARCH_PRESENCE_WINDOW
 };
 enum arch_which {
+    ARCH_WHICH_UNROUTED_RECURRENT,
     ARCH_WHICH_UNROUTED,
     ARCH_WHICH_LEADING_RECURRENT,
     ARCH_WHICH_LEADING,

@@ -101,12 +101,16 @@ uint64_t arch_dim_size(const struct model_hparams *h, uint32_t layer, enum arch_
     case ARCH_DIM_CHANNELS: return r.channels;
     case ARCH_DIM_PROJECTED: return r.projected;
     case ARCH_DIM_MIXED: return r.mixed;
+    case ARCH_DIM_MIXED_TWICE: return 2 * (uint64_t)r.mixed;
     case ARCH_DIM_STATE_HEADS: return r.heads;
     case ARCH_DIM_STATE_HEADS_TWICE: return 2 * (uint64_t)r.heads;
     case ARCH_DIM_STATE_DECAYS: return (uint64_t)r.heads * r.key_size;
     case ARCH_DIM_STATE_FIRST: return h->low_rank ? r.key_size : r.mixed;
     case ARCH_DIM_STATE_RANK: return h->low_rank ? r.key_size : 0;
+    case ARCH_DIM_STATE_KEY: return r.key_size;
     case ARCH_DIM_STATE_VALUE: return r.value_size;
+    case ARCH_DIM_STEP_RANK: return r.step_rank;
+    case ARCH_DIM_SELECTED: return r.step_rank + 2 * (uint64_t)r.key_size;
     case ARCH_DIM_STATE_NORM: return r.norms > 0 ? r.mixed / r.norms : 0;
     case ARCH_DIM_STATE_NORMS: return r.norms;
     case ARCH_DIM_DENSE: return h->dense_inner;

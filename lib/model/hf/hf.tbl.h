@@ -47,5 +47,6 @@ HF_ARCH(mimo2)
 HF_ARCH(cohere2moe)
 HF_ARCH(mistral4)
 HF_ARCH(nemotron_h)
+HF_ARCH(jamba)
 HF_ARCH(deepseek)
 #undef HF_ARCH

@@ -66,6 +66,8 @@ enum hf_row_kind {
     HF_FIXED,
     HF_INTERVAL,
     HF_FULL_LISTED,
+    HF_FULL_PERIOD,
+    HF_EXPERT_PERIOD,
     HF_LAYER_FLAGS,
     HF_LAYER_ROTATED,
     HF_LAYER_UINTS,
@@ -157,6 +159,7 @@ struct hf_shape { /* the part of the configuration that locates tensors */
     uint32_t size[HF_SIZE__COUNT];      /* enum hf_size */
     bool other[MODEL_LAYERS_MAX];       /* layers of the architecture's other kind */
     bool network[MODEL_LAYERS_MAX];     /* layers that are experts and nothing else (PATTERN) */
+    bool unrouted[MODEL_LAYERS_MAX];    /* layers without experts (EXPERT_PERIOD) */
 };
 
 #define HF_KEY_BYTES 128

@@ -93,13 +93,31 @@ static int read_full(const json_t *config, const char *field, struct hf_shape *s
     return json_is_array(list) ? 0 : error_set(error, ERR_BAD_INPUT, "%s is no list", field);
 }
 
+/* Two fields of the row say which layers are not among the others. */
+static int read_period(const json_t *config, const struct hf_row *row, uint32_t layers,
+                       bool others[MODEL_LAYERS_MAX], struct error *error)
+{
+    const json_t *fields[] = {hf_field(config, row->field), hf_field(config, row->with)};
+    json_int_t period = json_integer_value(fields[0]), offset = json_integer_value(fields[1]);
+    if (!json_is_integer(fields[0]) || !json_is_integer(fields[1]) || offset < 0 ||
+        offset >= period)
+        return error_set(error, ERR_BAD_INPUT, "%s and %s are not a period and a number below it",
+                         row->field, row->with);
+    for (uint32_t layer = 0; layer < layers; layer++)
+        others[layer] = (json_int_t)layer % period != offset;
+    return 0;
+}
+
 /* Without a list: every n-th layer attends to all positions. */
 static int read_interval(const json_t *config, struct hf_shape *shape, struct error *error)
 {
     const struct hf_row *numbers = hf_first(shape->arch->rows, HF_ROWS(FULL_LISTED));
+    const struct hf_row *period = hf_first(shape->arch->rows, HF_ROWS(FULL_PERIOD));
     const struct hf_row *row = hf_first(shape->arch->rows, HF_ROWS(INTERVAL));
     if (numbers)
         return read_full(config, numbers->field, shape, error);
+    if (period)
+        return read_period(config, period, shape->layers, shape->other, error);
     int kinds = read_numbers(config, shape, error);
     if (kinds != 0)
         return kinds < 0 ? -1 : 0;
@@ -427,7 +445,10 @@ static int read_pattern(const struct hf_row *row, const json_t *config, struct h
 static int read_kinds(const json_t *config, struct hf_shape *shape, struct error *error)
 {
     const struct hf_row *pattern = hf_first(shape->arch->rows, HF_ROWS(PATTERN));
+    const struct hf_row *experts = hf_first(shape->arch->rows, HF_ROWS(EXPERT_PERIOD));
     const json_t *types = hf_field(config, "layer_types");
+    if (experts && read_period(config, experts, shape->layers, shape->unrouted, error))
+        return -1;
     if (pattern)
         return read_pattern(pattern, config, shape, error);
     if (types ? read_listed(config, types, shape, error) : read_interval(config, shape, error))

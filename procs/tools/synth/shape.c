@@ -50,6 +50,8 @@ static const struct knob {
      true},
     {"no_rope_full", offsetof(struct shape, no_rope_full), 0, 1,
      "1: layers without a window do not rotate, where the file states which do", true},
+    {"experts_every", offsetof(struct shape, experts_every), 1, 1000,
+     "every so many layers, the last has experts, where the file shows which do", true},
     {"full_v", offsetof(struct shape, full_v), 1, 1,
      "0: no attn_v in layers without a window, where that is possible", true},
 };
@@ -226,6 +228,20 @@ int shape_named(struct shape *s, const char *name, struct error *error)
     return unknown(name, error);
 }
 
+/* The first layers without experts are dense_layers. */
+static void set_routed(struct shape *s)
+{
+    struct model_hparams *h = &s->h;
+    uint32_t every = s->experts_every < 1 ? 1 : (uint32_t)s->experts_every;
+    if (!(arch_given_flags(s->arch) & LAYER_UNROUTED))
+        return;
+    if (h->dense_layers == 0)
+        h->dense_layers = every - 1;
+    for (uint32_t l = h->dense_layers; l < h->layers; l++)
+        if ((l + 1) % every != 0)
+            h->layer_flags[l] |= LAYER_UNROUTED;
+}
+
 static void set_kinds(struct shape *s)
 {
     struct model_hparams *h = &s->h;
@@ -241,6 +257,7 @@ static void set_kinds(struct shape *s)
     }
     for (uint32_t l = 0; arch_rotated_key(s->arch) && s->no_rope_full == 1 && l < h->layers; l++)
         h->layer_flags[l] = h->layer_kind[l] == LAYER_FULL ? LAYER_UNROTATED : 0;
+    set_routed(s);
 }
 
 /* A table of n-grams belongs to the second layer, or to the first one if that has a recurrent state;

@@ -138,6 +138,16 @@ SHAPE("nemotron-3-nano", "nemotron_h_moe",
       "delta_size=128 delta_k_heads=8 delta_v_heads=64 delta_inner=4096 expert_scale=2.5 "
       "norm_top_k=1 gating=2 rms_eps=1e-5 rope_dims=84 rope_theta=10000 "
       "pattern=MEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEMEM*EMEMEMEME")
+/* checked: config.json of Jamba-1.5-Mini and Jamba-1.5-Large as quoted, 52 and 398 billion
+ * parameters; attention is in layers 4, 12, ... of the published models, here in 7, 15, ... */
+SHAPE("jamba-mini", "jamba",
+      "layers=32 hidden=4096 heads=32 kv_heads=8 vocab=65536 context=262144 experts=16 "
+      "experts_used=2 dense_inner=14336 conv_taps=4 delta_size=16 step_rank=256 delta_inner=8192 "
+      "attention_step=8 experts_every=2 rms_eps=1e-6 rope_theta=10000")
+SHAPE("jamba-large", "jamba",
+      "layers=72 hidden=8192 heads=64 kv_heads=8 vocab=65536 context=262144 experts=16 "
+      "experts_used=2 dense_inner=24576 conv_taps=4 delta_size=16 step_rank=512 delta_inner=16384 "
+      "attention_step=8 experts_every=2 rms_eps=1e-6 rope_theta=10000")
 /* checked: config.json of Kimi-Linear-48B-A3B-Instruct as quoted, 49.1 billion parameters; the last
  * layer has MLA in the published model */
 SHAPE("kimi-linear-48b", "kimi-linear",

@@ -27,6 +27,9 @@ def value(name, shape, draw, tied, centred, turned):
     """A tensor's numbers: large enough that a wrong step moves the losses far beyond the tolerance. turned: experts have their
     inputs as rows."""
     r = torch.randn(shape, generator=draw)
+    if name.endswith("A_log") and len(shape) == 2:  # elements of a channel differ
+        steps = torch.log(torch.linspace(0.01, 2.5, math.prod(shape)))
+        return steps[torch.randperm(len(steps), generator=draw)].reshape(shape)
     if name.endswith("A_log"):
         return torch.log(torch.linspace(0.01, 2.5, math.prod(shape))).reshape(shape)
     if "correction_bias" in name or "expert_bias" in name:

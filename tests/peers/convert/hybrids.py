@@ -43,6 +43,21 @@ def nemotron_h_moe(s):
         "dense_layer": dict(layers_block_type=[linear, "moe", full, "mlp", "moe"], intermediate_size=s.dense)}
 
 
+def jamba(s):
+    # Channels are in several blocks in SMALL, too. Kinds of layers are periods and the first of them.
+    hidden = s.hidden if s.hidden % 256 == 0 else 3 * s.hidden // 2
+    base = plain(s, hidden_size=hidden, num_hidden_layers=4, num_experts=s.experts,
+                 num_experts_per_tok=2, intermediate_size=s.inner, attn_layer_period=4, attn_layer_offset=2,
+                 expert_layer_period=2, expert_layer_offset=1, mamba_d_state=min(16, s.state), mamba_d_conv=4,
+                 mamba_expand=2, mamba_dt_rank=s.rank, rms_norm_eps=1e-6, DROP=("rope_parameters",))
+    return "JambaConfig", base, {
+        "attention_experts": dict(attn_layer_offset=1), "first_attention": dict(attn_layer_offset=0),
+        "all_experts": dict(expert_layer_period=1, expert_layer_offset=0), "taps": dict(mamba_d_conv=3),
+        "state": dict(mamba_d_state=min(16, s.state) // 2), "no_conv_bias": dict(mamba_conv_bias=False),
+        "proj_bias": dict(mamba_proj_bias=True), "expand": dict(mamba_expand=1),
+        "one_expert": dict(num_experts=1, num_experts_per_tok=1), "tokens": dict(VOCAB="gemma4")}
+
+
 def kimi_linear(s):
     """As published, the kinds of layers are lists of numbers, and heads have a size of no meaning."""
     def kinds(*full, **more):

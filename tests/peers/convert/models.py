@@ -3,7 +3,7 @@
 of the configuration changed at a time. Data of convert_arch.py."""
 import types
 
-from hybrids import bailingmoe3, granitehybrid, kimi_linear, minimax_01, nemotron_h_moe
+from hybrids import bailingmoe3, granitehybrid, jamba, kimi_linear, minimax_01, nemotron_h_moe
 from indexed import deepseek32, glm_dsa, minimax_m3
 from parts import ORIGINAL, deepseek_like, long_factors, magnitude, mixed, mla, plain, rope, scaled, windows
 
@@ -511,7 +511,7 @@ ARCHITECTURES = {
     "dots1": (dots1, "qwen2"),
     "ernie4_5-moe": (ernie, "spm"), "hunyuan-moe": (hunyuan, "hunyuan"), "granitemoe": (granitemoe, "refact"),
     "granitehybrid": (granitehybrid, "dbrx"), "granite_swa": (granite_swa, "dbrx"), "mimo2": (mimo2, "qwen2"),
-    "cohere2moe": (cohere2moe, "cohere2moe"), "nemotron_h_moe": (nemotron_h_moe, "pixtral"),
+    "cohere2moe": (cohere2moe, "cohere2moe"), "nemotron_h_moe": (nemotron_h_moe, "pixtral"), "jamba": (jamba, "spm"),
     "bailingmoe3": (bailingmoe3, "bailingmoe2"), "kimi-linear": (kimi_linear, "qwen2"),
     "dbrx": (dbrx, "dbrx"), "phimoe": (phimoe, "spm"), "bailingmoe2": (bailingmoe2, "bailingmoe2"),
     "smallthinker": (smallthinker, "qwen2"), "qwen3vlmoe": (qwen3vlmoe, "qwen2"), "mellum": (mellum, "mellum2"),
@@ -554,7 +554,8 @@ NOT_IN_FILE = {
 # does not show
 GOLDEN = {**{f"{architecture}/base": 1 for architecture in ARCHITECTURES},
           **{name: 1 for name in ("gpt-oss/yarn_factor", "gpt-oss/linear", "qwen2moe/no_bias", "mellum/window_theta",
-                                  "exaone-moe/mtp", "hy_v3/mtp", "granitehybrid/groups", "nemotron_h_moe/super", "step35/mtp",
+                                  "exaone-moe/mtp", "hy_v3/mtp", "granitehybrid/groups", "nemotron_h_moe/super",
+                                  "jamba/attention_experts", "step35/mtp",
                                   "laguna/element", "qwen4exp/no_table", "mimo2/joined", "llama4/maverick", "llama4/chunk",
                                   "cohere2moe/layer_norm", "bailingmoe3/limits", "bailingmoe3/flash")},
           "glm4moe/solar_open": 2,

@@ -244,3 +244,84 @@ void cuda_op_recurrence(struct cuda *c, const struct op_recurrence *a)
         put_output(c, a, &r, steps(c, a, &r, &in));
     }
 }
+
+/* ---- a recurrence with decays of elements ---- */
+
+/* v of a run. */
+static void convolve_run(struct cuda *c, const struct op_selective_scan *a, const struct run *r)
+{
+    const struct layer_recurrent *l = &a->shape.layer;
+    size_t stride = cuda_stride(&a->mix);
+    struct gpu_conv conv =
+        conv_of(device_floats(a->projected) + r->row * a->stride + l->conv_at, a->stride, a->conv,
+                l->channels, l->taps, r, device_floats(a->mix.base[FORM_F32]) + r->row * stride);
+    conv.y_stride = stride;
+    conv.silu = true;
+    conv.bias = device_floats(a->conv_bias);
+    cuda_check(c, c->k->conv(&conv, c->stream), "a convolution");
+}
+
+/* The first factor of the steps, k, q and the steps, of all rows. */
+static void select_rows(struct cuda *c, const struct op_selective_scan *a)
+{
+    const struct layer_recurrent *l = &a->shape.layer;
+    struct device_at none = {0};
+    float *in = device_floats(a->projected), *k = in + l->k_at, *q = in + l->q_at;
+    cuda_forms(c, &a->mix, a->rows, a->select_forms);
+    cuda_product_rows(c, &a->select, none, &a->mix, a->rows, in + l->select_at, a->stride);
+    cuda_rms(c, in + l->select_at, a->stride, a->step_norm, l->step_rank, a->shape.eps, a->rows,
+             device_floats(a->first.base[FORM_F32]), cuda_stride(&a->first));
+    cuda_rms(c, k, a->stride, a->k_norm, l->key_size, a->shape.eps, a->rows, k, a->stride);
+    cuda_rms(c, q, a->stride, a->q_norm, l->key_size, a->shape.eps, a->rows, q, a->stride);
+    cuda_forms(c, &a->first, a->rows, a->step_forms);
+    cuda_product_rows(c, &a->step, none, &a->first, a->rows, in + l->rates_at, a->stride);
+}
+
+static void scan_run(struct cuda *c, const struct op_selective_scan *a, const struct run *r)
+{
+    const struct layer_recurrent *l = &a->shape.layer;
+    size_t window = (size_t)(l->taps - 1) * l->channels, stride = cuda_stride(&a->mix);
+    const float *in = device_floats(a->projected) + r->row * a->stride;
+    float *mix = device_floats(a->mix.base[FORM_F32]) + r->row * stride;
+    struct gpu_scan s = {.k = in + l->k_at,
+                         .q = in + l->q_at,
+                         .v = mix,
+                         .step = in + l->rates_at,
+                         .bias = device_floats(a->dt),
+                         .skip = device_floats(a->skip),
+                         .rates = device_floats(a->rates),
+                         .before = r->before ? r->before + window : NULL,
+                         .after = r->after + window,
+                         .out = mix,
+                         .stride = a->stride,
+                         .v_stride = stride,
+                         .out_stride = stride,
+                         .keys = l->key_size,
+                         .values = l->value_size,
+                         .heads = l->heads,
+                         .rows = r->rows};
+    cuda_check(c, c->k->scan(&s, c->stream), "a recurrence");
+    cuda_point(c, GPU_SILU_MUL,
+               (struct gpu_rows){.a = in + l->gate_at,
+                                 .b = mix,
+                                 .y = mix,
+                                 .a_stride = a->stride,
+                                 .b_stride = stride,
+                                 .y_stride = stride,
+                                 .n = l->mixed,
+                                 .rows = r->rows});
+}
+
+void cuda_op_selective_scan(struct cuda *c, const struct op_selective_scan *a)
+{
+    struct run r;
+    for (uint32_t at = 0; at < a->rows; at += r.rows) {
+        r = run_from(a->row, a->rows, at, a->sequence);
+        convolve_run(c, a, &r);
+    }
+    select_rows(c, a);
+    for (uint32_t at = 0; at < a->rows; at += r.rows) {
+        r = run_from(a->row, a->rows, at, a->sequence);
+        scan_run(c, a, &r);
+    }
+}

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The architecture of Nemotron 3, as rows (rows.h). */
+/* The architectures of Nemotron 3 and Jamba, as rows (rows.h). */
 #include "lib/model/arch/families/common.h"
 
 /* A layer is one of three: Mamba-2, attention without rotation, or experts of two matrices with the
@@ -51,3 +51,55 @@ static const struct arch_row nemotron_h_moe[] = {
     END,
 };
 const struct arch arch_nemotron_h_moe = {"nemotron_h_moe", nemotron_h_moe};
+
+/* The sizes and tensors of Mamba-1, whose steps, k and q have norms. */
+static const struct arch_row mamba1[] = {
+    UINT(conv_taps, "ssm.conv_kernel", 2, MODEL_TAPS_MAX, REQUIRED),
+    UINT(delta_size, "ssm.state_size", 1, 256, REQUIRED),
+    UINT(step_rank, "ssm.time_step_rank", 1, 65536, REQUIRED),
+    UINT(delta_inner, "ssm.inner_size", 1, 65536, REQUIRED),
+    DENSE(MAMBA_IN, ANY, REQUIRED, HIDDEN, MIXED_TWICE),
+    DENSE(DELTA_CONV, FLOAT, REQUIRED, TAPS, CHANNELS),
+    DENSE(CONV_BIAS, FLOAT, OPTIONAL, CHANNELS, ONE),
+    DENSE(MAMBA_SELECT, ANY, REQUIRED, MIXED, SELECTED),
+    DENSE(MAMBA_STEP_NORM, FLOAT, REQUIRED, STEP_RANK, ONE),
+    DENSE(MAMBA_K_NORM, FLOAT, REQUIRED, STATE_KEY, ONE),
+    DENSE(MAMBA_Q_NORM, FLOAT, REQUIRED, STATE_KEY, ONE),
+    DENSE(MAMBA_STEP, ANY, REQUIRED, STEP_RANK, MIXED),
+    DENSE(DELTA_DT, FLOAT, REQUIRED, MIXED, ONE),
+    DENSE(MAMBA_A, FLOAT, REQUIRED, STATE_KEY, MIXED),
+    DENSE(RECURRENT_D, FLOAT, REQUIRED, MIXED, ONE),
+    DENSE(DELTA_OUT, ANY, REQUIRED, MIXED, HIDDEN),
+    SCALE(MAMBA_IN, "blk.%u.ssm_in", ONE),
+    SCALE(DELTA_OUT, "blk.%u.ssm_out", ONE),
+    END,
+};
+
+/* Jamba: Mamba-1 in most layers, else attention without rotation; experts in some of both, and in
+ * the others one network of the same width. */
+static const struct arch_row jamba[] = {
+    LAYERS(UNROUTED_RECURRENT, MAMBA1, DENSE),
+    LAYERS(LEADING_RECURRENT, MAMBA1, DENSE),
+    LAYERS(UNROUTED, ATTENTION, DENSE),
+    LAYERS(LEADING, ATTENTION, DENSE),
+    LAYERS(RECURRENT, MAMBA1, EXPERTS),
+    LAYERS(ALL, ATTENTION, EXPERTS),
+    GROUP(arch_transformer),
+    GROUP(arch_no_window),
+    UNROTATED(ALL),
+    GROUP(arch_attention),
+    GROUP(mamba1),
+    RECURRENT_KEY("attention.head_count_kv", HEADS),
+    /* Published files have the array, and no layers by number. */
+    UINT(attention_step, "full_attention_interval", 0, MODEL_LAYERS_MAX, DERIVED),
+    UINT(dense_layers, "leading_dense_block_count", 0, MODEL_LAYERS_MAX - 1, DERIVED),
+    ROUTER_NAME("blk.%u.ffn_gate_inp.weight"),
+    UINT(dense_inner, "feed_forward_length", 1, 65536, REQUIRED),
+    SHARE(expert_inner, dense_inner, 1),
+    GROUP(arch_dense_matrices),
+    GROUP(arch_expert_ffn),
+    GROUP(arch_softmax),
+    ONLY("expert_weights_norm", 0),
+    END,
+};
+const struct arch arch_jamba = {"jamba", jamba};

@@ -118,8 +118,8 @@
  * which those of layers with experts must be one number. */
 #define SAME(field) ROW(SAME, FIELD(field))
 /* What layers consist of (arch.h). which: UNROUTED (by ROUTER_NAME), LEADING (the first
- * dense_layers), RECURRENT, PLAIN (of these kinds), LEADING_RECURRENT (both), or ALL others. The
- * first row that fits a layer counts. */
+ * dense_layers), RECURRENT, PLAIN (of these kinds), LEADING_RECURRENT, UNROUTED_RECURRENT (both), or
+ * ALL others. The first row that fits a layer counts. */
 #define LAYERS(which_, mixer_, ffn_)                                                               \
     ROW(LAYERS, .which = ARCH_WHICH_##which_, .mixer = MIXER_##mixer_, .ffn = FFN_##ffn_)
 

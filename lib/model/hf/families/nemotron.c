@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Models of Nemotron, as rows (rows.h). */
+/* Models of Nemotron and Jamba, as rows (rows.h). */
 #include "lib/model/hf/families/common.h"
 
 #define LAYER(name) "backbone.layers.%u." name
@@ -69,3 +69,59 @@ static const struct hf_row nemotron_h[] = {
     END,
 };
 const struct hf_arch hf_nemotron_h = {{"nemotron_h"}, "nemotron_h_moe", nemotron_h};
+
+#define JAMBA(name) "model.layers.%u." name
+#define MAMBA(name) JAMBA("mamba." name)
+#define FFN(name)   JAMBA("feed_forward." name)
+
+/* Jamba: layers with Mamba-1 beside attention without rotations, and every second one has experts;
+ * the kinds are periods. */
+static const struct hf_row jamba[] = {
+    UINT(num_hidden_layers, "block_count", REQUIRED),
+    UINT(max_position_embeddings, "context_length", REQUIRED),
+    UINT(hidden_size, "embedding_length", REQUIRED),
+    UINT(num_attention_heads, "attention.head_count", REQUIRED),
+    UINT(vocab_size, "vocab_size", REQUIRED),
+    GROUP(hf_rms),
+    UINT(intermediate_size, "feed_forward_length", REQUIRED),
+    UINT(mamba_d_conv, "ssm.conv_kernel", REQUIRED),
+    UINT(mamba_d_state, "ssm.state_size", REQUIRED),
+    UINT(mamba_dt_rank, "ssm.time_step_rank", REQUIRED),
+    PRODUCT(mamba_expand, hidden_size, "ssm.inner_size"),
+    UINT(num_experts, "expert_count", REQUIRED),
+    UINT(num_experts_per_tok, "expert_used_count", REQUIRED),
+    OTHER("mamba"),
+    FULL_PERIOD(attn_layer_period, attn_layer_offset),
+    EXPERT_PERIOD(expert_layer_period, expert_layer_offset),
+    LAYER_UINTS("num_key_value_heads", "", "attention.head_count_kv"),
+    MUST(hidden_act, "\"silu\""),
+    MUST(mamba_proj_bias, "false null"),
+    MUST(sliding_window, "null"),
+    DENSE("model.embed_tokens.weight", "token_embd.weight", MATRIX, REQUIRED),
+    DENSE("model.final_layernorm.weight", "output_norm.weight", F32, REQUIRED),
+    DENSE("lm_head.weight", "output.weight", MATRIX, OPTIONAL),
+    DENSE(JAMBA("input_layernorm.weight"), "blk.%u.attn_norm.weight", F32, REQUIRED),
+    DENSE(JAMBA("pre_ff_layernorm.weight"), "blk.%u.ffn_norm.weight", F32, REQUIRED),
+    ATTENTION(MATRIX, MATRIX, FULL),
+    DENSE(MAMBA("in_proj.weight"), "blk.%u.ssm_in.weight", MATRIX, OTHER),
+    DENSE(MAMBA("conv1d.weight"), "blk.%u.ssm_conv1d.weight", F32, OTHER),
+    DENSE(MAMBA("conv1d.bias"), "blk.%u.ssm_conv1d.bias", F32, OPTIONAL),
+    DENSE(MAMBA("x_proj.weight"), "blk.%u.ssm_x.weight", MATRIX, OTHER),
+    DENSE(MAMBA("dt_layernorm.weight"), "blk.%u.ssm_dt_norm.weight", F32, OTHER),
+    DENSE(MAMBA("b_layernorm.weight"), "blk.%u.ssm_b_norm.weight", F32, OTHER),
+    DENSE(MAMBA("c_layernorm.weight"), "blk.%u.ssm_c_norm.weight", F32, OTHER),
+    DENSE(MAMBA("dt_proj.weight"), "blk.%u.ssm_dt.weight", MATRIX, OTHER),
+    DENSE(MAMBA("dt_proj.bias"), "blk.%u.ssm_dt.bias", F32, OTHER),
+    DENSE(MAMBA("A_log"), "blk.%u.ssm_a", DELTA_A_GROUPED, OTHER),
+    DENSE(MAMBA("D"), "blk.%u.ssm_d", F32, OTHER),
+    DENSE(MAMBA("out_proj.weight"), "blk.%u.ssm_out.weight", MATRIX, OTHER),
+    DENSE(FFN("gate_proj.weight"), "blk.%u.ffn_gate.weight", MATRIX, DENSE),
+    DENSE(FFN("up_proj.weight"), "blk.%u.ffn_up.weight", MATRIX, DENSE),
+    DENSE(FFN("down_proj.weight"), "blk.%u.ffn_down.weight", MATRIX, DENSE),
+    DENSE(FFN("router.weight"), "blk.%u.ffn_gate_inp.weight", F32, EXPERTS),
+    EXPERT(FFN("experts.%u.gate_proj.weight"), "blk.%u.ffn_gate_exps.weight"),
+    EXPERT(FFN("experts.%u.up_proj.weight"), "blk.%u.ffn_up_exps.weight"),
+    EXPERT(FFN("experts.%u.down_proj.weight"), "blk.%u.ffn_down_exps.weight"),
+    END,
+};
+const struct hf_arch hf_jamba = {{"jamba"}, "jamba", jamba};

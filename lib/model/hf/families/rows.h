@@ -104,6 +104,10 @@
     ROW(INTERVAL, .field = #field_, .value = (otherwise), .text = "rest")
 /* Without layer_types, a list of the layers that attend to all positions, the first is 1. */
 #define FULL_LISTED(field_) ROW(FULL_LISTED, .field = #field_)
+/* Without layer_types, layers with number % period == offset attend to all positions, by two fields;
+ * and only such layers have experts. */
+#define FULL_PERIOD(period_, offset_)   ROW(FULL_PERIOD, .field = #period_, .with = #offset_)
+#define EXPERT_PERIOD(period_, offset_) ROW(EXPERT_PERIOD, .field = #period_, .with = #offset_)
 /* An array of bool, true for a layer of the other kind. */
 #define LAYER_FLAGS(key_) ROW(LAYER_FLAGS, .key = (key_))
 /* An array of bool, true for a layer that is rotated: by a list of 0 and 1, or by the list

@@ -21,13 +21,14 @@ static double larger(double a, double b)
     return a > b ? a : b;
 }
 
-/* Copies of the convolutions' matrices; inputs before the sequence. */
+/* Copies of the convolutions' matrices and of decays of elements; inputs before the sequence. */
 static double recurrent_fixed_floats(const struct model_hparams *h)
 {
     double floats = model_recurrent_max(h).channels;
     for (uint32_t layer = 0; layer < h->layers; layer++) {
         struct layer_recurrent r = model_recurrent_of(h, layer);
         floats += (double)r.taps * r.channels;
+        floats += r.rule.elements ? (double)r.key_size * r.mixed : 0;
     }
     return floats;
 }
@@ -94,7 +95,7 @@ static double row_bytes(const struct model_index *m)
            4.0 * h->experts + used * (4 * hidden + 24) + 8 * inner + 4.0 * recurrent.projected +
            FORMS_BYTES * h->q_rank + 2 * FORMS_BYTES * h->expert_width +
            FORMS_BYTES * (h->weighted_input ? hidden : 0) +
-           2 * FORMS_BYTES * (h->low_rank ? h->delta_size : 0) + stream_row_bytes(h);
+           2 * FORMS_BYTES * (h->low_rank ? h->delta_size : h->step_rank) + stream_row_bytes(h);
 }
 
 /* Activations of a chunk, logits, and the rows gathered by every thread, of further groups of

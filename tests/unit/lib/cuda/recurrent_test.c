@@ -408,6 +408,76 @@ START_TEST(channels_have_the_bits)
 }
 END_TEST
 
+/* Decays of elements, in one pass and in two; the result takes the place of v. */
+START_TEST(scan_has_the_bits)
+{
+    enum { SCAN_KEYS = 16, COLUMNS = 140, HEADS = 3, ALL = HEADS * COLUMNS, SCAN_ROWS = 4 };
+    enum { ROW = 2 * SCAN_KEYS + ALL, STATE = ALL * SCAN_KEYS };
+    static float in[SCAN_ROWS * ROW], v[SCAN_ROWS * ALL], y[SCAN_ROWS * ALL],
+        expected[SCAN_ROWS * ALL], bias[ALL], skip[ALL], rates[STATE], state[STATE], want[STATE];
+    test_seed(76);
+    test_fill(in, ARRAY_LEN(in));
+    test_fill(v, ARRAY_LEN(v));
+    test_fill(bias, ALL);
+    test_fill(skip, ALL);
+    test_fill(rates, STATE);
+    for (uint32_t i = 0; i < STATE; i++)
+        rates[i] = -2 * fabsf(rates[i]);
+    for (int skips = 0; skips < 2; skips++) {
+        memset(want, 0, sizeof want);
+        for (uint32_t u = 0; u < SCAN_ROWS * HEADS; u++) {
+            uint32_t row = u / HEADS, at = u % HEADS * COLUMNS;
+            float *s = want + (size_t)at * SCAN_KEYS, *x = in + row * ROW;
+            struct kernel_scan scan = {.k = x,
+                                       .q = x + SCAN_KEYS,
+                                       .v = v + row * ALL + at,
+                                       .step = x + 2 * SCAN_KEYS + at,
+                                       .bias = bias + at,
+                                       .skip = skips ? skip + at : NULL,
+                                       .rate = rates + (size_t)at * SCAN_KEYS,
+                                       .keys = SCAN_KEYS,
+                                       .values = COLUMNS,
+                                       .state = s,
+                                       .next = s,
+                                       .out = expected + row * ALL + at};
+            cpu()->scan(&scan);
+        }
+        for (uint32_t first = 1; first <= SCAN_ROWS; first++) {
+            struct gpu_scan g = {.k = in,
+                                 .q = in + SCAN_KEYS,
+                                 .v = y,
+                                 .step = in + 2 * SCAN_KEYS,
+                                 .bias = bias,
+                                 .skip = skips ? skip : NULL,
+                                 .rates = rates,
+                                 .after = state,
+                                 .out = y,
+                                 .stride = ROW,
+                                 .v_stride = ALL,
+                                 .out_stride = ALL,
+                                 .keys = SCAN_KEYS,
+                                 .values = COLUMNS,
+                                 .heads = HEADS,
+                                 .rows = first};
+            memcpy(y, v, sizeof y);
+            memset(state, 0xff, sizeof state);
+            fibres_seed(first);
+            check_launch(gpu()->scan(&g, NULL));
+            g.before = state;
+            g.k += first * ROW;
+            g.q += first * ROW;
+            g.step += first * ROW;
+            g.out = y + first * ALL;
+            g.v = g.out;
+            g.rows = SCAN_ROWS - first;
+            check_launch(gpu()->scan(&g, NULL));
+            check_bits(y, expected, ARRAY_LEN(y), "outputs, first pass of %u rows", first);
+            check_bits(state, want, ARRAY_LEN(state), "state, first pass of %u rows", first);
+        }
+    }
+}
+END_TEST
+
 START_TEST(arguments_out_of_range)
 {
     struct gpu_conv c = {.taps = 0, .n = 4, .rows = 1};
@@ -429,9 +499,14 @@ START_TEST(arguments_out_of_range)
     d.keys = 64;
     d.heads = 2 * (GPU_ROWS_MAX + 1);
     ck_assert_int_eq(gpu()->delta(&d, NULL), GPU_UNSUPPORTED);
+    struct gpu_scan s = {.keys = 0x80000000u, .values = 64, .heads = 4, .rows = 1};
+    ck_assert_int_eq(gpu()->scan(&s, NULL), GPU_UNSUPPORTED);
+    s.keys = 16;
+    s.heads = GPU_ROWS_MAX + 1;
+    ck_assert_int_eq(gpu()->scan(&s, NULL), GPU_UNSUPPORTED);
 }
 END_TEST
 
 GPU_TESTS_MAIN("cuda_recurrent", convolutions_have_the_bits, delta_has_the_bits, heads_apart,
-               delta_at_any_place, gates_have_the_bits, channels_have_the_bits,
+               delta_at_any_place, gates_have_the_bits, channels_have_the_bits, scan_has_the_bits,
                arguments_out_of_range)

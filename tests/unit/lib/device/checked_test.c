@@ -43,6 +43,7 @@ START_TEST(every_architecture)
     check_model(golden_path("converted/nemotron_h_moe-super.gguf"), "nemotron_h_moe-super");
     check_model(golden_path("converted/kimi-linear-base.gguf"), "kimi-linear");
     check_model(golden_path("converted/qwen4exp-base.gguf"), "qwen4exp");
+    check_model(golden_path("converted/jamba-base.gguf"), "jamba");
     for (int op = 0; op < DEVICE_OP__COUNT; op++)
         ck_assert_msg(counts[op] > 0, "no model needs the operation %s",
                       device_op_name((enum device_op)op));

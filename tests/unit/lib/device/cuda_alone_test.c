@@ -96,6 +96,7 @@ static const struct {
     {"converted/kimi-linear-base.gguf", KV_TYPE_F16},
     {"converted/minimax-01-base.gguf", KV_TYPE_F16},
     {"converted/qwen4exp-no_table.gguf", KV_TYPE_F16},
+    {"converted/jamba-base.gguf", KV_TYPE_F16},
 };
 
 START_TEST(alone)

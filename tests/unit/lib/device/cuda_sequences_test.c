@@ -82,7 +82,8 @@ START_TEST(states)
                                         "converted/granitehybrid-groups.gguf",
                                         "converted/nemotron_h_moe-super.gguf",
                                         "converted/kimi-linear-base.gguf",
-                                        "converted/minimax-01-base.gguf"};
+                                        "converted/minimax-01-base.gguf",
+                                        "converted/jamba-base.gguf"};
     struct pair p;
     for (size_t i = 0; i < sizeof files / sizeof *files; i++)
         for (int kept = 0; kept < 2; kept++) {

@@ -155,8 +155,9 @@ END_TEST
  * delta attention, with matrices in two factors, beside MLA without rotation; the same with bounded
  * decays beside MLA with gates; lightning attention; DeltaNet with a residual of several streams. */
 static const char *const recurrences[] = {
-    "converted/granitehybrid-groups.gguf", "converted/kimi-linear-base.gguf",
-    "converted/bailingmoe3-limits.gguf", "converted/minimax-01-base.gguf",
+    "converted/granitehybrid-groups.gguf",    "converted/jamba-base.gguf",
+    "converted/jamba-attention_experts.gguf", "converted/kimi-linear-base.gguf",
+    "converted/bailingmoe3-limits.gguf",      "converted/minimax-01-base.gguf",
     "converted/qwen4exp-no_table.gguf"};
 
 START_TEST(other_recurrences)

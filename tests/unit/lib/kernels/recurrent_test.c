@@ -218,6 +218,70 @@ START_TEST(decays_match_double)
 }
 END_TEST
 
+/* Several steps with decays of elements from a state of zeros, each also in place; the steps of
+ * columns are of all sizes. */
+static void check_scan(const struct kernel_ops *ops, uint32_t keys, uint32_t values, bool skips)
+{
+    enum { STEPS = 5 };
+    static const float special[] = {0.0f, -0.0f, 30, -30, -90, 100};
+    size_t size = (size_t)keys * values;
+    float *state = test_alloc((4 * size + 2 * keys + 6 * values) * sizeof *state);
+    float *next = state + size, *bits = next + size, *rate = bits + size, *k = rate + size;
+    float *q = k + keys, *v = q + keys, *raw = v + values, *bias = raw + values;
+    float *skip = bias + values, *out = skip + values, *same = out + values;
+    double *want = test_alloc(size * sizeof *want);
+    memset(state, 0, 3 * size * sizeof *state);
+    memset(want, 0, size * sizeof *want);
+    test_fill(rate, size);
+    for (size_t i = 0; i < size; i++)
+        rate[i] = -0.1f - 2 * fabsf(rate[i]);
+    for (int step = 0; step < STEPS; step++) {
+        test_fill(k, 2 * keys + 4 * values);
+        for (uint32_t j = 0; j < values && j < ARRAY_LEN(special); j++)
+            raw[j] = special[(j + (uint32_t)step) % ARRAY_LEN(special)];
+        struct kernel_scan d = {k,    q,    v,      raw,   bias, skips ? skip : NULL,
+                                rate, keys, values, state, next, out};
+        struct kernel_scan e = d;
+        e.state = e.next = bits;
+        e.out = same;
+        ops->scan(&d);
+        REFERENCE->scan(&e);
+        ck_assert_mem_eq(out, same, values * sizeof *out);
+        ck_assert_mem_eq(next, bits, size * sizeof *next);
+        for (uint32_t j = 0; j < values; j++) {
+            double t = log1p(exp((double)(raw[j] + bias[j]))), sum = 0;
+            for (uint32_t i = 0; i < keys; i++) {
+                double *s = &want[i * values + j];
+                *s = *s * exp(t * (double)rate[i * values + j]) + (double)k[i] * t * (double)v[j];
+                sum += (double)q[i] * *s;
+            }
+            sum += skips ? (double)skip[j] * (double)v[j] : 0;
+            ck_assert_msg(near((double)out[j], sum, 4 * (1 + t)),
+                          "%u x %u step %d column %u: %g, not %g", keys, values, step, j,
+                          (double)out[j], sum);
+        }
+        d.next = state;
+        d.out = same;
+        ops->scan(&d);
+        ck_assert_mem_eq(state, next, size * sizeof *next);
+        ck_assert_mem_eq(out, same, values * sizeof *out);
+    }
+    free(state);
+    free(want);
+}
+
+START_TEST(scan_matches_double)
+{
+    const struct kernel_ops *ops = kernel_ops_of((enum kernel_isa)_i);
+    test_seed(64);
+    for (size_t v = 0; v < ARRAY_LEN(lengths); v++) {
+        check_scan(ops, 1, lengths[v], true);
+        check_scan(ops, 16, lengths[v], false);
+    }
+    check_scan(ops, 16, 64, true);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("kernels.recurrent");
@@ -226,6 +290,7 @@ int main(void)
     test_add_isa(tcase, gates_match_double);
     test_add_isa(tcase, delta_matches_double);
     test_add_isa(tcase, decays_match_double);
+    test_add_isa(tcase, scan_matches_double);
     suite_add_tcase(suite, tcase);
     return test_run(suite);
 }

@@ -265,6 +265,53 @@ static void nemotron(struct make *m, unsigned layers, unsigned h, uint32_t type)
     make_bool(m, "nemotron_h_moe.expert_weights_norm", true);
 }
 
+/* Mamba-1 and, if there is another layer, no experts; every second layer has attention and
+ * experts. */
+static void jamba(struct make *m, unsigned layers, unsigned h, uint32_t type)
+{
+    int32_t heads[8] = {0};
+    make_drop_key(m, "jamba.expert_feed_forward_length");
+    number(m, "jamba", "feed_forward_length", h);
+    number(m, "jamba", "ssm.conv_kernel", TAPS);
+    number(m, "jamba", "ssm.state_size", 2);
+    number(m, "jamba", "ssm.time_step_rank", h);
+    number(m, "jamba", "ssm.inner_size", 2 * h);
+    for (unsigned layer = 0; layer < layers; layer++) {
+        heads[layer] = layer % 2;
+        edit(m, layer,
+             (const struct row[]){
+                 {.name = "attn_q_norm.weight"}, {.name = "attn_k_norm.weight"}, {0}});
+        if (layer % 2 == 1)
+            continue;
+        no_attention(m, layer);
+        edit(m, layer,
+             (const struct row[]){{"ssm_in.weight", type, h, 4 * h},
+                                  {"ssm_conv1d.weight", TENSOR_F32, TAPS, 2 * h},
+                                  {"ssm_conv1d.bias", TENSOR_F32, 2 * h, 1},
+                                  {"ssm_x.weight", type, 2 * h, h + 4},
+                                  {"ssm_dt_norm.weight", TENSOR_F32, h, 1},
+                                  {"ssm_b_norm.weight", TENSOR_F32, 2, 1},
+                                  {"ssm_c_norm.weight", TENSOR_F32, 2, 1},
+                                  {"ssm_dt.weight", type, h, 2 * h},
+                                  {"ssm_dt.bias", TENSOR_F32, 2 * h, 1},
+                                  {"ssm_a", TENSOR_F32, 2, 2 * h},
+                                  {"ssm_d", TENSOR_F32, 2 * h, 1},
+                                  {"ssm_out.weight", type, 2 * h, h},
+                                  {0}});
+        if (layers > 1)
+            edit(m, layer,
+                 (const struct row[]){{.name = "ffn_gate_inp.weight"},
+                                      {.name = "ffn_gate_exps.weight"},
+                                      {.name = "ffn_up_exps.weight"},
+                                      {.name = "ffn_down_exps.weight"},
+                                      {"ffn_gate.weight", type, h, h},
+                                      {"ffn_up.weight", type, h, h},
+                                      {"ffn_down.weight", type, h, h},
+                                      {0}});
+    }
+    make_i32s(m, "jamba.attention.head_count_kv", heads, layers);
+}
+
 /* Two heads of h. */
 static void kda_layer(struct make *m, unsigned layer, unsigned h, uint32_t type, bool low_rank)
 {
@@ -372,6 +419,8 @@ void make_recurrent(struct make *m, const char *arch, unsigned layers, unsigned 
         granite(m, layers, h, type);
     else if (strcmp(arch, "nemotron_h_moe") == 0)
         nemotron(m, layers, h, type);
+    else if (strcmp(arch, "jamba") == 0)
+        jamba(m, layers, h, type);
     else if (strcmp(arch, "qwen35moe") == 0 || strcmp(arch, "qwen3next") == 0)
         qwen(m, arch, layers, h, type);
     else if (strcmp(arch, "qwen4exp") == 0)

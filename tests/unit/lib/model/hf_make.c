@@ -209,7 +209,7 @@ static json_t *make_tokenizer(const struct making *k, json_t *config)
         gguf_array_string(&tokens, &text, &n);
         int32_t type = gguf_array_i32(&types);
         char *copy = strndup(text, n);
-        if (type == 1)
+        if (type == 1 || type == 6) /* normal, byte */
             json_object_set_new(vocab, copy, json_integer(id));
         else if (type == 3 || type == 4) /* control, user-defined; unused ones are omitted */
             json_array_append_new(added, json_pack("{s:I, s:s, s:b}", "id", id, "content", copy,

@@ -21,7 +21,7 @@ enum kind {
     COPY,          /* also without dimensions of size 1, and one expert of a 3-D tensor */
     EITHER,        /* COPY of the tensor that the layer has */
     MINUS_1,       /* COPY, less 1 */
-    LOG,           /* COPY of vectors: log |x| */
+    LOG,           /* log |x| of vectors and matrices */
     GROUPS,        /* a vector, in rows */
     HALVES,        /* rows of the first tensor, then of the second */
     TURNED,        /* [plane][column][row] */
@@ -105,10 +105,11 @@ static void put(const struct tensor *t, uint64_t plane, uint64_t row, uint64_t c
     memcpy(out, t->data + ((plane * t->rows + row) * t->columns + column) * each, each);
 }
 
-static void put_float(const struct tensor *t, uint64_t column, bool logarithm, char *out)
+static void put_float(const struct tensor *t, uint64_t row, uint64_t column, bool logarithm,
+                      char *out)
 {
     float x;
-    put(t, 0, 0, column, (char *)&x);
+    put(t, 0, row, column, (char *)&x);
     x = logarithm ? logf(fabsf(x)) : x - 1;
     memcpy(out, &x, sizeof x);
 }
@@ -153,9 +154,9 @@ static void put_element(const struct moved *k, enum kind kind, uint64_t e, uint6
     switch (kind) {
     case COPY:
     case EITHER: put(a, e + p, r, c, out); break;
-    case MINUS_1: put_float(a, c, false, out); break;
-    case LOG: put_float(a, c, true, out); break;
-    case V_LOG: put_float(a, v_head(k, c), true, out); break;
+    case MINUS_1: put_float(a, 0, c, false, out); break;
+    case LOG: put_float(a, r, c, true, out); break;
+    case V_LOG: put_float(a, 0, v_head(k, c), true, out); break;
     case GROUPS: put(a, 0, c / a->columns, c % a->columns, out); break;
     case HALVES: put(&k->part[r >= a->rows], p, r % a->rows, c, out); break;
     case TURNED: put(a, p, c, r, out); break;

@@ -302,6 +302,31 @@ HF_MADE_OF("nemotron_h_moe", "backbone.layers.#.mixer.shared_experts.up_proj.wei
            "blk.%u.ffn_up_shexp.weight")
 HF_MADE_OF("nemotron_h_moe", "backbone.layers.#.mixer.shared_experts.down_proj.weight", COPY,
            "blk.%u.ffn_down_shexp.weight")
+HF_MADE_OF("jamba", "model.final_layernorm.weight", COPY, "output_norm.weight")
+HF_MADE_OF("jamba", "model.layers.#.input_layernorm.weight", COPY, "blk.%u.attn_norm.weight")
+HF_MADE_OF("jamba", "model.layers.#.pre_ff_layernorm.weight", COPY, "blk.%u.ffn_norm.weight")
+HF_MADE_OF("jamba", "model.layers.#.mamba.in_proj.weight", COPY, "blk.%u.ssm_in.weight")
+HF_MADE_OF("jamba", "model.layers.#.mamba.conv1d.weight", COPY, "blk.%u.ssm_conv1d.weight")
+HF_MADE_OF("jamba", "model.layers.#.mamba.conv1d.bias", COPY, "blk.%u.ssm_conv1d.bias")
+HF_MADE_OF("jamba", "model.layers.#.mamba.x_proj.weight", COPY, "blk.%u.ssm_x.weight")
+HF_MADE_OF("jamba", "model.layers.#.mamba.dt_layernorm.weight", COPY, "blk.%u.ssm_dt_norm.weight")
+HF_MADE_OF("jamba", "model.layers.#.mamba.b_layernorm.weight", COPY, "blk.%u.ssm_b_norm.weight")
+HF_MADE_OF("jamba", "model.layers.#.mamba.c_layernorm.weight", COPY, "blk.%u.ssm_c_norm.weight")
+HF_MADE_OF("jamba", "model.layers.#.mamba.dt_proj.weight", COPY, "blk.%u.ssm_dt.weight")
+HF_MADE_OF("jamba", "model.layers.#.mamba.dt_proj.bias", COPY, "blk.%u.ssm_dt.bias")
+HF_MADE_OF("jamba", "model.layers.#.mamba.A_log", LOG, "blk.%u.ssm_a")
+HF_MADE_OF("jamba", "model.layers.#.mamba.D", COPY, "blk.%u.ssm_d")
+HF_MADE_OF("jamba", "model.layers.#.mamba.out_proj.weight", COPY, "blk.%u.ssm_out.weight")
+HF_MADE_OF("jamba", "model.layers.#.feed_forward.gate_proj.weight", COPY, "blk.%u.ffn_gate.weight")
+HF_MADE_OF("jamba", "model.layers.#.feed_forward.up_proj.weight", COPY, "blk.%u.ffn_up.weight")
+HF_MADE_OF("jamba", "model.layers.#.feed_forward.down_proj.weight", COPY, "blk.%u.ffn_down.weight")
+HF_MADE_OF("jamba", "model.layers.#.feed_forward.router.weight", COPY, "blk.%u.ffn_gate_inp.weight")
+HF_MADE_OF("jamba", "model.layers.#.feed_forward.experts.#.gate_proj.weight", COPY,
+           "blk.%u.ffn_gate_exps.weight")
+HF_MADE_OF("jamba", "model.layers.#.feed_forward.experts.#.up_proj.weight", COPY,
+           "blk.%u.ffn_up_exps.weight")
+HF_MADE_OF("jamba", "model.layers.#.feed_forward.experts.#.down_proj.weight", COPY,
+           "blk.%u.ffn_down_exps.weight")
 HF_MADE_OF("kimi-linear", "model.layers.#.self_attn.q_conv1d.weight", COPY,
            "blk.%u.ssm_conv1d_q.weight")
 HF_MADE_OF("kimi-linear", "model.layers.#.self_attn.k_conv1d.weight", COPY,

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "lib/base/bytes.h"
+#include "lib/model/arch/table.h"
 #include "lib/model/gguf/gguf.h"
 #include "lib/model/index/model_index.h"
 #include "lib/tensor/tensor_type.h"
@@ -93,6 +94,26 @@
       make_bool(m, "granitehybrid.rope.scaling.finetuned", true))                                  \
     X(granitehybrid, rotation_unknown, "rope.scaling.finetuned' is missing",                       \
       make_drop_key(m, "granitehybrid.rope.scaling.finetuned"))                                    \
+    X(jamba, state_large, "ssm.state_size' is 512: not between 1 and 256",                         \
+      make_u32(m, "jamba.ssm.state_size", 512))                                                    \
+    X(jamba, no_rank, "ssm.time_step_rank' is 0: not between 1",                                   \
+      make_u32(m, "jamba.ssm.time_step_rank", 0))                                                  \
+    X(jamba, normalised, "expert_weights_norm' is 1; only 0 is supported",                         \
+      make_bool(m, "jamba.expert_weights_norm", true))                                             \
+    X(jamba, width_missing, "feed_forward_length' is missing",                                     \
+      make_drop_key(m, "jamba.feed_forward_length"))                                               \
+    X(jamba, select_missing, "tensor blk.0.ssm_x.weight is missing",                               \
+      make_drop_tensor(m, B "ssm_x.weight"))                                                       \
+    X(jamba, select_shape, "ssm_x.weight is 8 x 6 x 1 x 1; 8 x 8",                                 \
+      make_resize(m, B "ssm_x.weight", 8, 6))                                                      \
+    X(jamba, step_missing, "tensor blk.0.ssm_dt.weight is missing",                                \
+      make_drop_tensor(m, B "ssm_dt.weight"))                                                      \
+    X(jamba, k_norm_missing, "tensor blk.0.ssm_b_norm.weight is missing",                          \
+      make_drop_tensor(m, B "ssm_b_norm.weight"))                                                  \
+    X(jamba, rates_shape, "ssm_a is 1 x 8 x 1 x 1; 2 x 8", make_resize(m, B "ssm_a", 1, 8))        \
+    X(jamba, groups, "ssm_norm.weight is not part of architecture jamba",                          \
+      make_add_tensor(m, B "ssm_norm.weight", 0, 8, 1, 1))                                         \
+    X(jamba, no_experts, "no layer has experts", (make_drop_tensor(m, B "ffn_gate_inp.weight")))   \
     X(kimi_linear, head_large, "kda.head_dim' is 512: not between 2 and 256",                      \
       make_u32(m, "kimi-linear.kda.head_dim", 512))                                                \
     X(kimi_linear, bound_positive, "gate_lower_bound is 1: not between -100 and 0",                \
@@ -221,6 +242,51 @@ START_TEST(row_of_mamba2)
     ck_assert_uint_eq(r.rates_at, 48 + r.channels);
     ck_assert_uint_eq(r.projected, r.rates_at + 6);
     ck_assert_uint_eq(r.floats, 3 * r.channels + 6 * 16 * 8);
+}
+END_TEST
+
+/* Mamba-1: x and z, what is selected, and the steps; heads are blocks of channels. */
+START_TEST(row_of_mamba1)
+{
+    static const uint32_t inners[][2] = {{8192, 64}, {96, 32}, {7, 1}};
+    for (size_t i = 0; i < ARRAY_LEN(inners); i++) {
+        uint32_t inner = inners[i][0], block = inners[i][1];
+        struct model_hparams h = {
+            .layers = 1, .conv_taps = 4, .delta_size = 16, .step_rank = 5, .delta_inner = inner};
+        h.layer_mixer[0] = MIXER_MAMBA1;
+        struct layer_recurrent r = model_recurrent_of(&h, 0);
+        ck_assert(r.value_size == block && r.heads == inner / block && r.groups == 1);
+        ck_assert(r.conv_at == 0 && r.v_at == 0 && r.gate_at == inner);
+        ck_assert(r.select_at == 2 * inner && r.step_rank == 5);
+        ck_assert(r.k_at == r.select_at + 5 && r.q_at == r.k_at + 16 && r.rates_at == r.q_at + 16);
+        ck_assert(r.projected == r.rates_at + inner && r.channels == inner && r.mixed == inner);
+        ck_assert_uint_eq(r.floats, 3 * inner + inner * 16);
+    }
+}
+END_TEST
+
+/* A layer is Mamba-1 or attention, and has experts or one network, in every combination. */
+START_TEST(parts_of_jamba)
+{
+    static const struct {
+        enum layer_kind kind;
+        uint32_t dense, flags; /* leading layers without experts */
+        enum layer_mixer mixer;
+        enum layer_ffn ffn;
+    } rows[] = {{LAYER_RECURRENT, 0, 0, MIXER_MAMBA1, FFN_EXPERTS},
+                {LAYER_RECURRENT, 0, LAYER_UNROUTED, MIXER_MAMBA1, FFN_DENSE},
+                {LAYER_RECURRENT, 1, 0, MIXER_MAMBA1, FFN_DENSE},
+                {LAYER_FULL, 0, 0, MIXER_ATTENTION, FFN_EXPERTS},
+                {LAYER_FULL, 0, LAYER_UNROUTED, MIXER_ATTENTION, FFN_DENSE},
+                {LAYER_FULL, 1, 0, MIXER_ATTENTION, FFN_DENSE}};
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct model_hparams h = {.layers = 1, .dense_layers = rows[i].dense};
+        h.layer_kind[0] = (uint8_t)rows[i].kind;
+        h.layer_flags[0] = (uint8_t)rows[i].flags;
+        arch_set_parts(&arch_jamba, &h);
+        ck_assert_uint_eq(h.layer_mixer[0], rows[i].mixer);
+        ck_assert_uint_eq(h.layer_ffn[0], rows[i].ffn);
+    }
 }
 END_TEST
 
@@ -569,6 +635,8 @@ int main(void)
     tcase_add_test(t, two_kinds);
     tcase_add_test(t, context_that_an_indexer_chooses_whole);
     tcase_add_test(t, row_of_mamba2);
+    tcase_add_test(t, row_of_mamba1);
+    tcase_add_test(t, parts_of_jamba);
     tcase_add_test(t, layers_of_one_part);
     tcase_add_loop_test(t, numbers_by_layer, 0, ARRAY_LEN(of_one_part));
     tcase_add_test(t, row_of_kda);
