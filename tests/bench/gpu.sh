@@ -110,7 +110,7 @@ counter() {
 }
 
 gpu_options=(--gpu 0 --prefill-chunk 16 --ctx-size 512)
-prompt='Once upon a time there lived a king who had three sons'
+prompt=${GPU_SH_WORDS:-Once upon a time there lived a king who had three sons}
 
 # budgets MODEL SHARE...: one --gpu-budget per line, with slots for that percentage of the experts, or the minimum.
 budgets() {

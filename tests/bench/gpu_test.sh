@@ -97,7 +97,7 @@ exec "$@"
 NCU
 chmod +x "$dir/bin/compute-sanitizer" "$dir/bin/ncu"
 "$build/libexec/sluice-synth" -q -o "$dir/tiny.gguf" tiny arch=qwen3moe --type Q8_0 >/dev/null 2>&1
-export GPU_SH_TEXT_MODEL=$dir/tiny.gguf
+export GPU_SH_TEXT_MODEL=$dir/tiny.gguf GPU_SH_WORDS="Once upon"
 
 check "-t leaves parts that could end later" gpu 3 fake -t 110 --only build,kernels,models
 check "it states which" has '^left models: up to 120 s'
