@@ -145,8 +145,9 @@ struct model_hparams {
     uint32_t residual;     /* enum residual_scheme */
     uint32_t streams;      /* of the residual; 0: one */
     /* An indexer chooses what a query attends to: the best index_top_k blocks of index_block
-     * positions (0: of 1). 0: there is none. */
-    uint32_t index_top_k, index_block;
+     * positions (0: of 1), and up to index_tail positions of its own block, which is incomplete.
+     * index_top_k 0: there is none. */
+    uint32_t index_top_k, index_block, index_tail;
     uint32_t stream_rank; /* RESIDUAL_GATED: of the gates' matrix in two factors */
     /* Of struct model_ngrams; all 0 without a table. */
     uint32_t ngram_size, ngram_heads, ngram_taps;
@@ -157,7 +158,7 @@ struct model_hparams {
     uint32_t weighted_input; /* 1: the gate weight multiplies the input of the only expert used */
     uint32_t expert_step;    /* only each layer of that number has experts, if it is not 0 */
     uint32_t step_rank;      /* MIXER_MAMBA1: inputs of the product with the steps */
-    uint32_t reserved[2];
+    uint32_t reserved[1];
     uint8_t layer_kind[MODEL_LAYERS_MAX];  /* enum layer_kind */
     uint8_t layer_flags[MODEL_LAYERS_MAX]; /* enum layer_flag */
     uint8_t layer_mixer[MODEL_LAYERS_MAX]; /* enum layer_mixer, by the rows of the architecture */
@@ -211,6 +212,7 @@ static inline uint32_t hparams_expert_width(const struct model_hparams *h)
 static inline uint32_t model_exact_tokens(const struct model_hparams *h)
 {
     uint64_t tokens = (uint64_t)h->index_top_k * (h->index_block ? h->index_block : 1);
+    tokens += h->index_top_k ? h->index_tail : 0;
     return tokens == 0 || tokens > UINT32_MAX ? UINT32_MAX : (uint32_t)tokens;
 }
 

@@ -282,6 +282,15 @@ static int read_blocks(const struct gguf *g, const char *key, const struct model
     return 0;
 }
 
+/* Converters that do not know the blocks write 0 for them, although the file has these tensors. */
+static bool has_indexer(const struct gguf *g)
+{
+    for (uint32_t i = 0; i < g->tensor_count; i++)
+        if (strstr(g->tensors[i].name, ".indexer."))
+            return true;
+    return false;
+}
+
 int arch_read_choice(const struct arch *arch, const struct arch_row *row, const char *key,
                      const struct gguf *g, struct model_hparams *h, struct error *error)
 {
@@ -291,16 +300,21 @@ int arch_read_choice(const struct arch *arch, const struct arch_row *row, const 
     if (read_blocks(g, key, h, &block, error) != 0)
         return -1;
     int found = gguf_get_uint(g, positions, &chosen, error);
-    if (found < 0 || block == 0)
-        return found < 0 ? -1 : 0;
+    if (found < 0)
+        return -1;
+    if (block == 0 && !has_indexer(g))
+        return 0;
+    if (block == 0) /* the blocks are unknown: positions, which are fewer */
+        block = 1;
     if (found == 0)
         return error_set(error, ERR_BAD_INPUT, "key '%s' is missing", positions);
     if (chosen < block || chosen > MODEL_CONTEXT_MAX || block > MODEL_CONTEXT_MAX)
         return error_set(error, ERR_BAD_INPUT,
                          "key '%s' is %" PRIu64 " positions, in blocks of %" PRIu64 ": impossible",
                          positions, chosen, block);
-    uint64_t exact = chosen / block * block + block - 1;
-    h->context = exact < h->context ? (uint32_t)exact : h->context;
+    h->index_block = (uint32_t)block;
+    h->index_top_k = (uint32_t)(chosen / block);
+    h->index_tail = (uint32_t)block - 1;
     return 0;
 }
 

@@ -594,10 +594,13 @@ START_TEST(forged_parts)
 END_TEST
 
 /* Blocks of 4, of which an indexer chooses 10 positions: 2 whole ones, and the tail of a third. */
-static uint32_t context_with(const int32_t *blocks, uint32_t chosen, struct error *error)
+static uint32_t context_with(const int32_t *blocks, uint32_t chosen, bool tensors,
+                             struct error *error)
 {
     struct make m;
     make_arch(&m, "qwen4exp", 2, false);
+    if (tensors)
+        make_add_tensor(&m, "blk.1.indexer.k_proj.weight", TENSOR_F32, 8, 8, 1);
     if (blocks)
         make_i32s(&m, "qwen4exp.attention.compress_ratios", blocks, 2);
     else
@@ -605,7 +608,7 @@ static uint32_t context_with(const int32_t *blocks, uint32_t chosen, struct erro
     if (chosen > 0)
         make_u32(&m, "qwen4exp.attention.indexer.top_k", chosen);
     struct model_index *index = make_index(&m, error);
-    uint32_t context = index ? index->hparams.context : 0;
+    uint32_t context = index ? model_context(&index->hparams) : 0;
     free(index);
     return context;
 }
@@ -613,15 +616,16 @@ static uint32_t context_with(const int32_t *blocks, uint32_t chosen, struct erro
 START_TEST(context_that_an_indexer_chooses_whole)
 {
     struct error error = {0};
-    ck_assert_uint_eq(context_with((const int32_t[]){0, 4}, 10, &error), 11);
-    ck_assert_uint_eq(context_with(NULL, 10, &error), 11);
-    uint32_t all = context_with((const int32_t[]){0, 0}, 10, &error);
+    ck_assert_uint_eq(context_with((const int32_t[]){0, 4}, 10, false, &error), 11);
+    ck_assert_uint_eq(context_with(NULL, 10, false, &error), 11);
+    uint32_t all = context_with((const int32_t[]){0, 0}, 10, false, &error);
     ck_assert_uint_gt(all, 11);
+    ck_assert_uint_eq(context_with((const int32_t[]){0, 0}, 10, true, &error), 10);
     /* a number of a layer without attention means nothing */
-    ck_assert_uint_eq(context_with((const int32_t[]){4, 0}, 10, &error), all);
-    ck_assert_uint_eq(context_with((const int32_t[]){0, 4}, 0, &error), 0);
+    ck_assert_uint_eq(context_with((const int32_t[]){4, 0}, 10, false, &error), all);
+    ck_assert_uint_eq(context_with((const int32_t[]){0, 4}, 0, false, &error), 0);
     ck_assert_msg(strstr(error.text, "attention.indexer.top_k' is missing"), "%s", error.text);
-    ck_assert_uint_eq(context_with((const int32_t[]){0, 4}, 3, &error), 0);
+    ck_assert_uint_eq(context_with((const int32_t[]){0, 4}, 3, false, &error), 0);
     ck_assert_msg(strstr(error.text, "3 positions, in blocks of 4: impossible"), "%s", error.text);
 }
 END_TEST
