@@ -328,34 +328,6 @@ static void bind_gates(struct core *c, uint32_t i)
     l->in_forms |= form_bit(&l->gate);
 }
 
-/* A matrix for each head as one, of the rows of all. */
-static struct device_matrix heads_matrix(struct core *c, uint32_t i, enum dense_role role)
-{
-    struct device_matrix m = core_matrix(c, i, role);
-    m.n *= c->hp.heads;
-    return m;
-}
-
-static void bind_mla(struct core *c, uint32_t i)
-{
-    struct core_layer *l = &c->layer[i];
-    if (c->hp.q_rank > 0) {
-        l->mla.q_a = core_matrix(c, i, DENSE_ATTN_Q_A);
-        l->q = core_matrix(c, i, DENSE_ATTN_Q_B);
-        l->mla.query_forms = form_bit(&l->q);
-        l->in_forms = form_bit(&l->mla.q_a);
-    } else {
-        l->q = core_matrix(c, i, DENSE_ATTN_Q);
-        l->in_forms = form_bit(&l->q);
-    }
-    l->mla.kv_a = core_matrix(c, i, DENSE_ATTN_KV_A);
-    l->mla.k_b = heads_matrix(c, i, DENSE_ATTN_K_B);
-    l->mla.v_b = heads_matrix(c, i, DENSE_ATTN_V_B);
-    l->out = core_matrix(c, i, DENSE_ATTN_OUT);
-    l->in_forms |= form_bit(&l->mla.kv_a);
-    l->mix_forms = form_bit(&l->out);
-}
-
 /* Of the published form: 1 / sqrt(key size), and a factor for a context longer than the trained
  * one. */
 static float mla_scale(const struct model_hparams *h)
@@ -456,7 +428,7 @@ static void bind_mixer(struct core *c, uint32_t i, uint64_t *vectors)
         return;
     case MIXER_MLA:
         bind_sizes(c, i);
-        bind_mla(c, i);
+        core_bind_mla(c, i);
         bind_gates(c, i);
         return;
     case MIXER_NONE: return;

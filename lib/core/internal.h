@@ -355,7 +355,8 @@ void core_mixer_input(struct core *c);
 void core_begin_sum(struct core *c);
 void core_attention_output(struct core *c); /* of c->scratch.mix, added to the rows */
 void core_mla(struct core *c);              /* mla.c */
-void core_recurrence(struct core *c);       /* recurrent.c */
+void core_bind_mla(struct core *c, uint32_t i);
+void core_recurrence(struct core *c); /* recurrent.c */
 void core_selective_scan(struct core *c);
 void core_shortconv(struct core *c);
 

@@ -2,6 +2,34 @@
 /* Multi-head latent attention of one layer (MLA); its formulas: lib/device/host/latent.c. */
 #include "lib/core/internal.h"
 
+/* A matrix for each head as one, of the rows of all. */
+static struct device_matrix heads_matrix(struct core *c, uint32_t i, enum dense_role role)
+{
+    struct device_matrix m = core_matrix(c, i, role);
+    m.n *= c->hp.heads;
+    return m;
+}
+
+void core_bind_mla(struct core *c, uint32_t i)
+{
+    struct core_layer *l = &c->layer[i];
+    if (c->hp.q_rank > 0) {
+        l->mla.q_a = core_matrix(c, i, DENSE_ATTN_Q_A);
+        l->q = core_matrix(c, i, DENSE_ATTN_Q_B);
+        l->mla.query_forms = form_bit(&l->q);
+        l->in_forms = form_bit(&l->mla.q_a);
+    } else {
+        l->q = core_matrix(c, i, DENSE_ATTN_Q);
+        l->in_forms = form_bit(&l->q);
+    }
+    l->mla.kv_a = core_matrix(c, i, DENSE_ATTN_KV_A);
+    l->mla.k_b = heads_matrix(c, i, DENSE_ATTN_K_B);
+    l->mla.v_b = heads_matrix(c, i, DENSE_ATTN_V_B);
+    l->out = core_matrix(c, i, DENSE_ATTN_OUT);
+    l->in_forms |= form_bit(&l->mla.kv_a);
+    l->mix_forms = form_bit(&l->out);
+}
+
 /* None where the layer does not rotate. */
 static struct device_at angles_of(const struct core *c, const struct core_layer *l)
 {

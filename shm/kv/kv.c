@@ -313,8 +313,8 @@ int kv_check(const struct kv *kv, const struct model_hparams *model, uint32_t ch
     if (h->ring > 0 && (h->ring < needed || cut))
         return error_set(error, ERR_FAILED,
                          "kv segment: rings of %" PRIu32 " positions, chunks of %" PRIu32
-                         " tokens need %" PRIu64,
-                         h->ring, chunk, needed);
+                         " tokens need %" PRIu64 "%s",
+                         h->ring, chunk, needed, cut ? ", in whole chunks of attention" : "");
     return 0;
 }
 

@@ -54,15 +54,15 @@ static uint32_t count_experts(const struct core *c)
 }
 
 /* Whether the source leaves the experts of this sequence to the device, if it has all. What the
- * device records of one token must hold for the next ones: so not if the scale of scores follows
- * from the position. What it computes of the routes is the factor of outputs, not of inputs. */
+ * device records of one token must hold for the next ones: so not if the scale of scores, or where
+ * keys begin, follows from the position. What it computes of the routes is the factor of outputs, not of inputs. */
 static bool agreed(struct core *c)
 {
     struct core_resident *a = &c->resident;
     enum precision precision;
-    if (c->hp.query_scale != 0 || c->hp.weighted_input != 0 || c->device->keeps == 0 ||
-        !c->source.whole_on_device || c->source.layer_inputs || c->source.gate_inputs ||
-        !c->source.whole_on_device(c->source.self, &precision))
+    if (c->hp.query_scale != 0 || c->hp.window_chunks != 0 || c->hp.weighted_input != 0 ||
+        c->device->keeps == 0 || !c->source.whole_on_device || c->source.layer_inputs ||
+        c->source.gate_inputs || !c->source.whole_on_device(c->source.self, &precision))
         return false;
     if (!a->counted || precision != a->precision) {
         a->precision = precision;

@@ -421,6 +421,14 @@ static int check_ranges(const struct arch *arch, const struct model_hparams *h, 
                              arch->name);
 }
 
+/* Those that a row of kind ARCH_CHOICE sets. */
+static bool is_choice(size_t offset)
+{
+    return offset == offsetof(struct model_hparams, index_top_k) ||
+           offset == offsetof(struct model_hparams, index_block) ||
+           offset == offsetof(struct model_hparams, index_tail);
+}
+
 /* True if a row sets the field at `offset`. */
 static bool has_row(const struct arch *arch, size_t offset)
 {
@@ -432,7 +440,8 @@ static bool has_row(const struct arch *arch, size_t offset)
     ARCH_EACH (row, arch, kinds)
         if (row->offset == offset)
             return true;
-    return offset == offsetof(struct model_hparams, tied_output);
+    return offset == offsetof(struct model_hparams, tied_output) ||
+           (is_choice(offset) && arch_first(arch->rows, ARCH_ROWS(CHOICE)));
 }
 
 /* Fields that the architecture does not use must be 0: of a shared expert, of a norm, reserved
@@ -474,6 +483,11 @@ static int check_residual(const struct model_hparams *h, struct error *error)
                          "hyper_connection.count %" PRIu32 " streams of %" PRIu32
                          " elements are more than %d",
                          h->streams, h->hidden, MODEL_ROW_MAX);
+    if (gated && (h->parallel || h->router_first || h->normed_scale != 0))
+        return error_set(error, ERR_BAD_INPUT,
+                         "parts of a layer that do not read one after another, with %" PRIu32
+                         " streams, are not supported",
+                         h->streams);
     return 0;
 }
 

@@ -258,9 +258,16 @@ int arch_check_limits(const struct arch *arch, const struct model_hparams *h, st
     return 0;
 }
 
-/* The block of the indexer in the layers with attention; 0: they have none. */
+/* The tokens of which the indexer chooses all, if it chooses that many positions in blocks. */
+static uint64_t chosen_whole(uint64_t chosen, uint64_t block)
+{
+    return chosen / block * block + block - 1;
+}
+
+/* The block of the layers with attention in which the fewest tokens are chosen whole; 0: they have
+ * none. */
 static int read_blocks(const struct gguf *g, const char *key, const struct model_hparams *h,
-                       uint64_t *block, struct error *error)
+                       uint64_t chosen, uint64_t *block, struct error *error)
 {
     struct gguf_array a;
     *block = 0;
@@ -275,8 +282,10 @@ static int read_blocks(const struct gguf *g, const char *key, const struct model
         uint64_t value;
         if (gguf_array_uint(&a, key, &value, error) != 0)
             return -1;
-        bool smaller = value > 0 && (*block == 0 || value < *block);
-        if (smaller && layer_has_keys((enum layer_kind)h->layer_kind[layer]))
+        if (value == 0 || !layer_has_keys((enum layer_kind)h->layer_kind[layer]))
+            continue;
+        if (*block == 0 || value > chosen ||
+            (*block <= chosen && chosen_whole(chosen, value) < chosen_whole(chosen, *block)))
             *block = value;
     }
     return 0;
@@ -295,12 +304,10 @@ int arch_read_choice(const struct arch *arch, const struct arch_row *row, const 
                      const struct gguf *g, struct model_hparams *h, struct error *error)
 {
     char positions[ARCH_KEY_BYTES];
-    uint64_t block, chosen;
+    uint64_t block, chosen = 0;
     arch_full_key(arch, row->text, positions);
-    if (read_blocks(g, key, h, &block, error) != 0)
-        return -1;
     int found = gguf_get_uint(g, positions, &chosen, error);
-    if (found < 0)
+    if (found < 0 || read_blocks(g, key, h, chosen, &block, error) != 0)
         return -1;
     if (block == 0 && !has_indexer(g))
         return 0;
@@ -308,7 +315,7 @@ int arch_read_choice(const struct arch *arch, const struct arch_row *row, const 
         block = 1;
     if (found == 0)
         return error_set(error, ERR_BAD_INPUT, "key '%s' is missing", positions);
-    if (chosen < block || chosen > MODEL_CONTEXT_MAX || block > MODEL_CONTEXT_MAX)
+    if (chosen < block || chosen > MODEL_CONTEXT_MAX)
         return error_set(error, ERR_BAD_INPUT,
                          "key '%s' is %" PRIu64 " positions, in blocks of %" PRIu64 ": impossible",
                          positions, chosen, block);

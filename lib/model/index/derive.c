@@ -22,6 +22,8 @@ uint32_t index_layout_hash(void)
         AT(model_hparams, skipped_layers),
         AT(model_hparams, window),
         AT(model_hparams, rope_scaling),
+        AT(model_hparams, stream_rank),
+        AT(model_hparams, expert_step),
         AT(model_hparams, layer_kind),
         sizeof(struct model_tensor),
         AT(model_tensor, type),

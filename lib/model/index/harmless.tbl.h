@@ -32,7 +32,6 @@ HARMLESS(".feed_forward_length",
 HARMLESS(".expert_group_used_count", "without groups")
 HARMLESS(".rope.dimension_sections", "pairs by axis: of text, all axes are one")
 HARMLESS(".ple.image_token_id", "n-grams of images")
-HARMLESS(".attention.indexer.*", "of positions beyond those that are supported")
 HARMLESS(".n_deepstack_layers", "what images add to layers")
 HARMLESS(".rope.scaling.finetuned", "whether the model was trained with its scaling")
 HARMLESS(".nextn_predict_layers",

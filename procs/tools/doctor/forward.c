@@ -43,6 +43,8 @@ struct forward {
     uint64_t *place; /* of each expert's entry in `experts`; NULL: the next part */
     float *ones;     /* every norm and bias */
     char *routers, *embedding;
+    char *table; /* of n-grams, any row of which may be read: zeros that take no memory */
+    uint64_t table_bytes;
     uint64_t routers_used, routers_bytes;
     void **keys, **values; /* a layer each */
     void *state;           /* recurrent, of the sequence */
@@ -60,10 +62,10 @@ static const struct model_tensor *tensor_of(const struct forward *f, uint32_t en
     return &model_index_tensors(f->index)[e->extent[0].tensor];
 }
 
-enum place { IN_REGION, AS_VECTOR, AS_ROUTER, AS_EMBEDDING };
+enum place { IN_REGION, AS_VECTOR, AS_ROUTER, AS_EMBEDDING, AS_TABLE };
 
-/* Vectors are copied by the core, an embedding that is not the output matrix is read by rows:
- * neither is streamed. */
+/* Vectors are copied by the core; an embedding that is not the output matrix and a table of n-grams
+ * are read by rows: none of them is streamed. */
 static enum place place_of(const struct forward *f, uint32_t entry)
 {
     const struct model_entry *e = &model_index_entries(f->index)[entry];
@@ -72,6 +74,8 @@ static enum place place_of(const struct forward *f, uint32_t entry)
         return AS_VECTOR;
     if (e->role == DENSE_ROUTER)
         return AS_ROUTER;
+    if (e->role == DENSE_NGRAM_TABLE)
+        return AS_TABLE;
     if (entry == model_entry_dense(f->index, globals, DENSE_TOKEN_EMBD) &&
         model_entry_dense(f->index, globals, DENSE_OUTPUT) != ENTRY_NONE)
         return AS_EMBEDDING;
@@ -145,6 +149,7 @@ static const void *source_dense(void *self, uint32_t entry)
     case AS_VECTOR: return f->ones;
     case AS_ROUTER: return router(f, entry);
     case AS_EMBEDDING: at = f->embedding; break;
+    case AS_TABLE: return f->table;
     case IN_REGION: at = take(&f->dense, e->slot_bytes) + e->extent[0].head_bytes; break;
     }
     if (e->role == DENSE_TOKEN_EMBD)
@@ -211,7 +216,7 @@ static bool region_open(struct region *r, uint64_t bytes, uint64_t slot_bytes)
 }
 
 struct sizes {
-    uint64_t dense, dense_largest, experts, expert_largest, routers, vector, embedding;
+    uint64_t dense, dense_largest, experts, expert_largest, routers, vector, embedding, table;
 };
 
 static struct sizes sizes_of(const struct forward *f)
@@ -225,6 +230,7 @@ static struct sizes sizes_of(const struct forward *f)
         case AS_VECTOR: s.vector = t->ne[0] > s.vector ? t->ne[0] : s.vector; break;
         case AS_ROUTER: s.routers += align_up(t->row_bytes * t->ne[1], PAGE_BYTES); break;
         case AS_EMBEDDING: s.embedding = POSITIONS * t->row_bytes; break;
+        case AS_TABLE: s.table = slot; break;
         case IN_REGION:
             s.dense += slot;
             s.dense_largest = slot > s.dense_largest ? slot : s.dense_largest;
@@ -277,6 +283,18 @@ static bool open_kv(struct forward *f)
     return good;
 }
 
+static bool open_table(struct forward *f, uint64_t bytes)
+{
+    if (bytes == 0)
+        return true;
+    f->table_bytes = bytes + TAIL_BYTES;
+    f->table =
+        mmap(NULL, f->table_bytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (f->table == MAP_FAILED)
+        f->table = NULL;
+    return f->table != NULL;
+}
+
 /* Dense weights and experts take at most `bytes` each. */
 static int open_memory(struct forward *f, uint64_t bytes, struct error *error)
 {
@@ -285,7 +303,7 @@ static int open_memory(struct forward *f, uint64_t bytes, struct error *error)
     f->routers = bulk_buffer(s.routers + TAIL_BYTES);
     f->routers_bytes = s.routers;
     f->embedding = bulk_buffer(s.embedding + TAIL_BYTES);
-    if (!f->ones || !f->routers || !f->embedding || !open_kv(f) ||
+    if (!f->ones || !f->routers || !f->embedding || !open_kv(f) || !open_table(f, s.table) ||
         !region_open(&f->dense, within(s.dense, s.dense_largest, bytes), s.dense_largest) ||
         !region_open(&f->experts, within(s.experts, s.expert_largest, bytes), s.expert_largest) ||
         !place_experts(f, s.experts))
@@ -312,6 +330,8 @@ static void close_memory(struct forward *f)
     free(f->ones);
     free(f->routers);
     free(f->embedding);
+    if (f->table)
+        munmap(f->table, f->table_bytes);
     free(f->dense.base);
     free(f->experts.base);
 }

@@ -84,7 +84,7 @@ const struct arch_row arch_scaling_keys[] = {
     TEXT(rope_scaling, "rope.scaling.type", "linear", ROPE_LINEAR),
     FLOAT_OLD(rope_factor, "rope.scale_linear", 0, 1000),
     FLOAT_ELSE(rope_factor, "rope.scaling.factor", 0, 1000, 0),
-    UINT(rope_context, "rope.scaling.original_context_length", 0, MODEL_CONTEXT_MAX, DERIVED),
+    UINT(rope_context, "rope.scaling.original_context_length", 0, MODEL_TRAINED_MAX, DERIVED),
     FLOAT_ELSE(rope_beta_fast, "rope.scaling.yarn_beta_fast", 0, 1000, 0),
     FLOAT_ELSE(rope_beta_slow, "rope.scaling.yarn_beta_slow", 0, 1000, 0),
     FLOAT_ELSE(rope_magnitude, "rope.scaling.yarn_attn_factor", 0, 100, 0),

@@ -45,7 +45,7 @@ static const struct arch_row llama4[] = {
     FULL_EVERY(4, 3),
     UNROTATED(FULL),
     FLOAT_ELSE(query_scale, "attention.temperature_scale", 0, 100, 0.1),
-    UINT(query_context, "attention.temperature_length", 0, MODEL_CONTEXT_MAX, DERIVED),
+    UINT(query_context, "attention.temperature_length", 0, MODEL_TRAINED_MAX, DERIVED),
     DEFAULT(query_context, 8192),
     CONST(query_first, 1),
     GROUP(arch_attention),

@@ -64,7 +64,8 @@ static double stream_block_bytes(const struct supervisor *s)
     rows = rows < DEVICE_BLOCK_ROWS ? rows : DEVICE_BLOCK_ROWS;
     double streams = (FORMS_BYTES + 4) * h->streams * h->hidden + FORMS_BYTES * h->stream_rank;
     double ngrams = h->ngram_size > 0 ? FORMS_BYTES * model_ngram_inputs(h) + 4.0 * h->hidden : 0;
-    double weights = h->streams > 1 ? 4.0 * (2 * h->layers + 8) * h->streams * h->hidden : 0;
+    double vectors = 2.0 * h->layers + 4 + h->ngram_taps; /* norms, and a convolution */
+    double weights = h->streams > 1 ? 4 * vectors * h->streams * h->hidden : 0;
     return rows * (streams + ngrams) + weights;
 }
 

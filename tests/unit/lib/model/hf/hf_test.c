@@ -312,54 +312,10 @@ static void same_moved(const char *name, const struct hf_make *how)
 }
 
 /* Checkpoints whose tensors are split, turned, stacked and ordered. */
-static const char *const moved_models[] = {"qwen35moe_a",
-                                           "qwen35moe_b_f32",
-                                           "qwen3next_a",
-                                           "oss_a",
-                                           "deepseek_v2",
-                                           "kimi_k2",
-                                           "deepseek_v3_f32",
-                                           "glm4_7_flash_f32",
-                                           "gemma4_a",
-                                           "gemma4_b_f32",
-                                           "lfm2moe_a",
-                                           "bailing_a",
-                                           "granitemoe_a",
-                                           "granitemoe_b_f32",
-                                           "phimoe_a",
-                                           "hunyuan_a",
-                                           "smallthinker_a",
-                                           "dbrx_a",
-                                           "qwen3vlmoe-base",
-                                           "mellum-window_theta",
-                                           "exaone-moe-base",
-                                           "hy_v3-base",
-                                           "mistral4-base",
-                                           "deepseek-base",
-                                           "granitehybrid-base",
-                                           "nemotron_h_moe-base",
-                                           "nemotron_h_moe-super",
-                                           "jamba-base",
-                                           "step35-mtp",
-                                           "laguna-base",
-                                           "laguna-element",
-                                           "afmoe-base",
-                                           "granite_swa-base",
-                                           "mimo2-base",
-                                           "mimo2-joined",
-                                           "cohere2moe-base",
-                                           "maple-base",
-                                           "llama4-base",
-                                           "llama4-maverick",
-                                           "llama4-chunk",
-                                           "kimi-linear-base",
-                                           "bailingmoe3-base",
-                                           "bailingmoe3-flash",
-                                           "minimax-m3-base",
-                                           "deepseek32-base",
-                                           "glm-dsa-base",
-                                           "arctic-base",
-                                           "minimax-01-base"};
+static const char *const moved_models[] = {
+#define MOVED(name) name,
+#include "tests/unit/lib/model/hf/moved.tbl.h"
+};
 
 /* Every way to make a token of two others. */
 static json_t *merges_of(json_t *vocab)

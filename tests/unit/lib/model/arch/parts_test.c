@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Layers of one part, whose numbers are in arrays; the context in which an indexer chooses all
+ * positions. */
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/bytes.h"
+#include "lib/model/arch/table.h"
+#include "lib/model/index/model_index.h"
+#include "lib/tensor/tensor_type.h"
+#include "tests/unit/lib/model/gguf_make.h"
+
+#define N "nemotron_h_moe."
+
+/* M E M E, whose second and fourth layer have experts. */
+static struct model_index *four_layers(void (*edit)(struct make *m), struct error *error)
+{
+    struct make m;
+    make_arch(&m, "nemotron_h_moe", 4, false);
+    if (edit)
+        edit(&m);
+    struct model_index *index = make_index(&m, error);
+    if (index)
+        ck_assert_int_eq(model_index_check(index, index->bytes, error), 0);
+    return index;
+}
+
+START_TEST(layers_of_one_part)
+{
+    struct error error = {0};
+    struct model_index *index = four_layers(NULL, &error);
+    ck_assert_msg(index, "%s", error.text);
+    const struct model_hparams *h = &index->hparams;
+    for (uint32_t layer = 0; layer < 4; layer++) {
+        bool network = layer % 2 == 1;
+        ck_assert_int_eq(h->layer_kind[layer], network ? LAYER_PLAIN : LAYER_RECURRENT);
+        ck_assert_int_eq(index->layer[layer].mixer, network ? MIXER_NONE : MIXER_MAMBA2);
+        ck_assert_int_eq(index->layer[layer].ffn, network ? FFN_EXPERTS : FFN_NONE);
+        /* one norm, of the part that there is */
+        ck_assert_int_eq(model_entry_dense(index, layer, DENSE_ATTN_NORM) == ENTRY_NONE, network);
+        ck_assert_int_eq(model_entry_dense(index, layer, DENSE_FFN_NORM) == ENTRY_NONE, !network);
+        ck_assert_uint_eq(model_kv_bytes(h, layer, KV_SIDE_KEYS, KV_TYPE_F16, 64), 0);
+        ck_assert_int_eq(model_recurrent_of(h, layer).floats == 0, network);
+    }
+    const struct model_entry *e = &model_index_entries(index)[model_entry_expert(index, 1, 2)];
+    ck_assert_uint_eq(e->extents, 2);
+    ck_assert_uint_eq(e->matrix[EXPERT_UP].n, 0);
+    ck_assert_uint_eq(model_matrix_extent(e, EXPERT_DOWN), 1);
+    ck_assert_uint_eq(e->matrix[EXPERT_DOWN].slot_offset,
+                      e->extent[1].slot_offset + e->extent[1].head_bytes);
+    ck_assert_uint_eq(e->payload_bytes, 2 * 4 * 4 * sizeof(float));
+    free(index);
+}
+END_TEST
+
+static void used_alike(struct make *m)
+{
+    make_i32s(m, N "expert_used_count", (const int32_t[]){0, 1, 7, 1, 9}, 5);
+    make_i32s(m, N "expert_feed_forward_length", (const int32_t[]){0, 4, 0, 4}, 4);
+}
+
+static void used_differ(struct make *m)
+{
+    make_i32s(m, N "expert_used_count", (const int32_t[]){0, 2, 0, 1}, 4);
+}
+
+static void sizes_differ(struct make *m)
+{
+    make_i32s(m, N "expert_feed_forward_length", (const int32_t[]){0, 4, 0, 8}, 4);
+}
+
+static void used_few(struct make *m)
+{
+    make_i32s(m, N "expert_used_count", (const int32_t[]){2, 2}, 2);
+}
+
+static void used_none(struct make *m)
+{
+    make_i32s(m, N "expert_used_count", (const int32_t[]){2, 0, 2, 0}, 4);
+}
+
+static void no_networks(struct make *m)
+{
+    make_i32s(m, N "feed_forward_length", (const int32_t[]){0, 0, 0, 0}, 4);
+}
+
+static void one_number(struct make *m)
+{
+    make_u32(m, N "feed_forward_length", 4);
+}
+
+/* An old file: the sizes of all experts of a token. */
+static void old_size(struct make *m)
+{
+    make_drop_key(m, N "expert_feed_forward_length");
+    make_i32s(m, N "feed_forward_length", (const int32_t[]){0, 8, 0, 8}, 4);
+    make_u32(m, N "expert_used_count", 2);
+}
+
+static void edit_latent(struct make *m, unsigned layer)
+{
+    static const struct {
+        const char *name;
+        uint64_t ne[3];
+    } tensors[] = {{"ffn_latent_down", {4, 3, 1}},
+                   {"ffn_latent_up", {3, 4, 1}},
+                   {"ffn_up_exps", {3, 4, 3}},
+                   {"ffn_down_exps", {4, 3, 3}}};
+    for (size_t i = 0; i < sizeof tensors / sizeof *tensors; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "blk.%u.%s.weight", layer, tensors[i].name);
+        if (make_tensor(m, name))
+            make_drop_tensor(m, name);
+        make_add_tensor(m, name, TENSOR_F32, tensors[i].ne[0], tensors[i].ne[1], tensors[i].ne[2]);
+    }
+}
+
+static void latent(struct make *m)
+{
+    make_u32(m, N "moe_latent_size", 3);
+    for (unsigned layer = 1; layer < 4; layer += 2)
+        edit_latent(m, layer);
+}
+
+static void latent_wide(struct make *m)
+{
+    make_u32(m, N "moe_latent_size", 5);
+}
+
+static void other_epsilon(struct make *m)
+{
+    make_drop_key(m, N "attention.layer_norm_epsilon");
+    if (!make_key(m, N "attention.layer_norm_rms_epsilon"))
+        make_f32(m, N "attention.layer_norm_rms_epsilon", 1e-5f);
+}
+
+static void latent_missing(struct make *m)
+{
+    make_u32(m, N "moe_latent_size", 4);
+}
+
+static void norm_twice(struct make *m)
+{
+    make_add_tensor(m, "blk.1.ffn_norm.weight", TENSOR_F32, 4, 1, 1);
+}
+
+static const struct {
+    void (*edit)(struct make *m);
+    const char *why; /* NULL: it is right */
+    uint32_t used, width;
+} of_one_part[] = {
+    {used_alike, NULL, 1, 4},
+    {old_size, NULL, 2, 4},
+    {latent, NULL, 2, 3},
+    {other_epsilon, NULL, 2, 4},
+    {latent_wide, "with 5 elements are wider than layers of 4", 0, 0},
+    {used_differ, "for layer 1 and 1 for layer 3: layers whose experts differ in number", 0, 0},
+    {sizes_differ, "for layer 1 and 8 for layer 3: layers whose experts differ in number", 0, 0},
+    {used_few, "expert_used_count' has 2 numbers for 4 layers", 0, 0},
+    {used_none, "expert_used_count' is 0 for layer 1: not between 1", 0, 0},
+    {no_networks, "no layer has experts", 0, 0},
+    {one_number, "feed_forward_length' is missing, or no array with a number per layer", 0, 0},
+    {latent_missing, "tensor blk.1.ffn_latent_down.weight is missing", 0, 0},
+    {norm_twice, "tensor blk.1.ffn_norm.weight is not part of architecture", 0, 0},
+};
+
+START_TEST(numbers_by_layer)
+{
+    struct error error = {0};
+    struct model_index *index = four_layers(of_one_part[_i].edit, &error);
+    if (of_one_part[_i].why) {
+        ck_assert_ptr_null(index);
+        ck_assert_msg(strstr(error.text, of_one_part[_i].why), "%s", error.text);
+        return;
+    }
+    ck_assert_msg(index, "%s", error.text);
+    ck_assert_uint_eq(index->hparams.experts_used, of_one_part[_i].used);
+    ck_assert_uint_eq(index->hparams.expert_inner, 4);
+    ck_assert_uint_eq(hparams_expert_width(&index->hparams), of_one_part[_i].width);
+    free(index);
+}
+END_TEST
+
+/* Blocks of 4, of which an indexer chooses 10 positions: 2 whole ones, and the tail of a third. */
+static uint32_t context_with(const int32_t *blocks, uint32_t chosen, bool tensors,
+                             struct error *error)
+{
+    struct make m;
+    make_arch(&m, "qwen4exp", 2, false);
+    if (tensors)
+        make_add_tensor(&m, "blk.1.indexer.k_proj.weight", TENSOR_F32, 8, 8, 1);
+    if (blocks)
+        make_i32s(&m, "qwen4exp.attention.compress_ratios", blocks, 2);
+    else
+        make_u32(&m, "qwen4exp.attention.compress_ratios", 4);
+    if (chosen > 0)
+        make_u32(&m, "qwen4exp.attention.indexer.top_k", chosen);
+    struct model_index *index = make_index(&m, error);
+    uint32_t context = index ? model_context(&index->hparams) : 0;
+    free(index);
+    return context;
+}
+
+START_TEST(context_that_an_indexer_chooses_whole)
+{
+    struct error error = {0};
+    ck_assert_uint_eq(context_with((const int32_t[]){0, 4}, 10, false, &error), 11);
+    ck_assert_uint_eq(context_with(NULL, 10, false, &error), 11);
+    uint32_t all = context_with((const int32_t[]){0, 0}, 10, false, &error);
+    ck_assert_uint_gt(all, 11);
+    ck_assert_uint_eq(context_with((const int32_t[]){0, 0}, 10, true, &error), 10);
+    /* a number of a layer without attention means nothing */
+    ck_assert_uint_eq(context_with((const int32_t[]){4, 0}, 10, false, &error), all);
+    ck_assert_uint_eq(context_with((const int32_t[]){0, 4}, 0, false, &error), 0);
+    ck_assert_msg(strstr(error.text, "attention.indexer.top_k' is missing"), "%s", error.text);
+    ck_assert_uint_eq(context_with((const int32_t[]){0, 4}, 3, false, &error), 0);
+    ck_assert_msg(strstr(error.text, "3 positions, in blocks of 4: impossible"), "%s", error.text);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("arch.parts");
+    TCase *t = tcase_create("parts");
+    tcase_add_test(t, layers_of_one_part);
+    tcase_add_loop_test(t, numbers_by_layer, 0, ARRAY_LEN(of_one_part));
+    tcase_add_test(t, context_that_an_indexer_chooses_whole);
+    suite_add_tcase(s, t);
+    SRunner *r = srunner_create(s);
+    srunner_run_all(r, CK_ENV);
+    int failed = srunner_ntests_failed(r);
+    srunner_free(r);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
