@@ -374,6 +374,13 @@ static bool no_call_but_thoughts(struct answer *a)
     return true;
 }
 
+/* Whether only the closing mark tells that a call is whole: one that was cut off would lack
+ * arguments, or a part of its name. */
+static bool needs_close(const struct answer_call *f)
+{
+    return f->kind == ANSWER_PAIRS && !*f->call_close;
+}
+
 /* The bound is one of bytes in the answer, not of those that happen to be held: the parts do not
  * depend on the pieces in which the text arrives. */
 static bool in_call(struct answer *a, bool end)
@@ -389,8 +396,9 @@ static bool in_call(struct answer *a, bool end)
     if (x.all == SIZE_MAX && !end && !too_long)
         return false;
     json_t *calls =
-        too_long ? NULL
-                 : answer_calls(&a->form.call, a->form.types, a->held + x.from, x.to - x.from);
+        too_long || (x.all == SIZE_MAX && needs_close(&a->form.call))
+            ? NULL
+            : answer_calls(&a->form.call, a->form.types, a->held + x.from, x.to - x.from);
     if (!calls && a->thinking)
         return no_call_but_thoughts(a);
     a->state = ANSWER_IN_CONTENT;

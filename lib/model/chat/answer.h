@@ -54,6 +54,10 @@ size_t answer_front(const struct answer_form *f, const char *prompt, size_t byte
 /* Whether a text ends inside of reasoning. */
 bool answer_left_open(const struct answer_form *f, const char *text, size_t bytes);
 
+/* Whether an id of a call has nine letters and digits, as Mistral's templates demand. */
+#define ANSWER_SHORT_ID_BYTES 9
+bool answer_id_is_short(const char *id, size_t bytes);
+
 /* Fills marks[] with the marks of a form, which must outlive the list, and returns their number: at
  * most ANSWER_MARKS_MAX, of at most ANSWER_MARK_BYTES_MAX bytes each. Where a vocabulary has (parts
  * of) them as control tokens, their names must be in the text that is split. */

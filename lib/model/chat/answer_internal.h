@@ -24,8 +24,9 @@ const char *answer_bare_mark(const struct answer_call *f);
 size_t answer_bare_end(const struct answer_call *f, const char *text, size_t bytes, bool end,
                        size_t *marked);
 
-/* Makes one call from its name and the text of its arguments. */
-json_t *answer_call_of_name(const char *name, size_t n, const char *text, size_t bytes);
+/* Makes one call from its name and the text of its arguments, which may be empty if a mark ended the
+ * call; else it was cut off before them. */
+json_t *answer_call_of_name(const char *name, size_t n, const char *text, size_t bytes, bool ended);
 
 /* answer.c: hands out the first n bytes that are held, and drops them; or only drops them. */
 void answer_give(struct answer *a, enum answer_part part, size_t n);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The calls in the text between two marks (answer.tbl.h). What is not wholly of its form is no
  * call. */
+#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -229,7 +230,26 @@ static bool take_rest(struct cursor *c, const char *mark, struct cursor *text)
     return true;
 }
 
-/* A name, with an id behind it where the form has one. */
+bool answer_id_is_short(const char *id, size_t bytes)
+{
+    size_t n = 0;
+    while (n < bytes && isalnum((unsigned char)id[n]))
+        n++;
+    return n == bytes && n == ANSWER_SHORT_ID_BYTES;
+}
+
+/* Whether a text can be an id at all: else a mark is missing or twisted, and what stands there would
+ * be lost. */
+static bool may_be_id(const struct cursor *id)
+{
+    for (const char *p = id->at; p < id->end; p++)
+        if (!isalnum((unsigned char)*p) && !strchr("_-", *p))
+            return false;
+    return true;
+}
+
+/* A name, with an id behind it where the form has one. An id of another length is left out: the
+ * gateway makes one. */
 static bool read_name(const struct answer_call *f, struct cursor *c, struct cursor *name,
                       struct cursor *id)
 {
@@ -239,20 +259,23 @@ static bool read_name(const struct answer_call *f, struct cursor *c, struct curs
     *name = all;
     if (f->id_open && *f->id_open && take_until(&all, f->id_open, name))
         own = all;
-    if (!clean_name(f, name, id))
+    if (!clean_name(f, name, id) || !may_be_id(&own))
         return false;
-    if (own.at < own.end)
+    if (answer_id_is_short(own.at, size(&own)))
         *id = own;
     return true;
 }
 
+/* No arguments are an empty object, but only where a mark ends the call: without one it may have been
+ * cut off before them. */
 static bool read_object(const struct answer_call *f, struct cursor *c, json_t *calls)
 {
     struct cursor name, id, text;
     if (!read_name(f, c, &name, &id) || !take_rest(c, f->call_close, &text))
         return false;
     skip_blanks(&text);
-    json_t *arguments = text.at == text.end ? json_object() : read_json(text.at, size(&text));
+    bool none = text.at == text.end && *f->call_close;
+    json_t *arguments = none ? json_object() : read_json(text.at, size(&text));
     if (json_is_object(arguments))
         return add_call(calls, name.at, size(&name), &id, arguments);
     json_decref(arguments);
@@ -264,14 +287,15 @@ static const json_t *member(const json_t *call, const char *key, const char *usu
     return json_object_get(call, key ? key : usual);
 }
 
-/* The id that a call has. An id that only numbers the calls occurs again in the next answer: there
- * the gateway makes one. */
-static struct cursor id_of(const struct answer_call *f, const json_t *id)
+/* The id of a call in JSON, which may be left out as above. An id that only numbers the calls occurs
+ * again in the next answer: there the gateway makes one, too. False: it can be none. */
+static bool id_of(const struct answer_call *f, const json_t *id, struct cursor *own)
 {
     const char *text = json_string_value(id);
-    return text && *text && !f->numbered && json_text_is_plain(id)
-               ? (struct cursor){text, text + json_string_length(id)}
-               : (struct cursor){NULL, NULL};
+    struct cursor all = {text, text ? text + json_string_length(id) : NULL};
+    bool whole = answer_id_is_short(text, size(&all));
+    *own = whole && !f->numbered ? all : (struct cursor){NULL, NULL};
+    return f->numbered || !text || may_be_id(&all);
 }
 
 /* {"name": ..., "arguments": ...}; arguments in a text are taken as they are, and null is none.
@@ -282,9 +306,9 @@ static bool add_members(const struct answer_call *f, const json_t *call, json_t 
     const json_t *name = member(call, f->name_key, "name"),
                  *id = f->id_key ? json_object_get(call, f->id_key) : NULL;
     json_t *arguments = (json_t *)(uintptr_t)member(call, f->arguments_key, "arguments");
-    struct cursor own = id_of(f, id);
+    struct cursor own;
     size_t known = (name ? 1 : 0) + (id ? 1 : 0) + (arguments ? 1 : 0);
-    if (!json_text_is_plain(name) || json_object_size(call) != known)
+    if (!json_text_is_plain(name) || json_object_size(call) != known || !id_of(f, id, &own))
         return false;
     if (!json_is_string(arguments))
         return add_call(calls, json_string_value(name), json_string_length(name), &own,
@@ -443,14 +467,14 @@ size_t answer_bare_end(const struct answer_call *f, const char *text, size_t byt
     return (size_t)(c.at - text);
 }
 
-json_t *answer_call_of_name(const char *name, size_t n, const char *text, size_t bytes)
+json_t *answer_call_of_name(const char *name, size_t n, const char *text, size_t bytes, bool ended)
 {
     static const struct answer_call plain = {.prefix = ""};
     struct cursor called = {name, name + n}, id, c = {text, text + bytes};
     json_t *calls = json_array(), *arguments = NULL;
     skip_blanks(&c);
     if (calls && clean_name(&plain, &called, &id))
-        arguments = c.at == c.end ? json_object() : read_json(c.at, size(&c));
+        arguments = c.at == c.end && ended ? json_object() : read_json(c.at, size(&c));
     if (json_is_object(arguments) && add_call(calls, name, n, NULL, json_incref(arguments))) {
         json_decref(arguments);
         return calls;

@@ -118,14 +118,15 @@ static size_t find_end(struct answer *a, size_t from, size_t *n)
 }
 
 /* The call of what is held up to `to`: its name is in the header. */
-static bool give_call(struct answer *a, size_t to)
+static bool give_call(struct answer *a, size_t to, bool ended)
 {
     const char *name = memmem(a->held, a->header, TO, strlen(TO));
     size_t n = 0;
     name += strlen(TO);
     while (name + n < a->held + a->header && !strchr(" <", name[n]))
         n++;
-    return answer_give_calls(a, answer_call_of_name(name, n, a->held + a->header, to - a->header));
+    return answer_give_calls(
+        a, answer_call_of_name(name, n, a->held + a->header, to - a->header, ended));
 }
 
 static bool in_call(struct answer *a, size_t at, size_t n, bool end)
@@ -139,7 +140,7 @@ static bool in_call(struct answer *a, size_t at, size_t n, bool end)
         answer_give(a, ANSWER_CONTENT, utf8_complete_prefix(a->held, ANSWER_CALL_BYTES_MAX));
         return true;
     }
-    if (give_call(a, all))
+    if (give_call(a, all, at != SIZE_MAX))
         answer_drop(a, all);
     else
         answer_give(a, ANSWER_CONTENT, all);
