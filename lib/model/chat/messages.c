@@ -3,7 +3,6 @@
  * the template takes them. */
 #include "lib/model/chat/format.h"
 
-#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -251,47 +250,76 @@ static int put_thoughts(json_t *message, struct error *error)
 
 /* ---- ids of calls ---- */
 
-#define SHORT_ID_BYTES 9
+struct ids {
+    json_t *taken; /* keys: those of the conversation that the template takes */
+    json_t *made;  /* an id of the conversation, and that which replaces it */
+    unsigned next; /* the number of the next one that is made */
+};
 
 static bool is_short(const json_t *id)
 {
-    const char *text = json_string_value(id);
-    size_t n = 0;
-    while (text && isalnum((unsigned char)text[n]))
-        n++;
-    return n == SHORT_ID_BYTES && json_string_length(id) == n;
+    return json_is_string(id) && answer_id_is_short(json_string_value(id), json_string_length(id));
 }
 
-/* Another id instead of one that the template rejects, the same for a call and its result. ids: the
- * numbers of those that were replaced. */
-static int shorten(json_t *of, const char *key, json_t *ids, struct error *error)
+/* An id that the conversation does not have yet. */
+static json_t *make_id(struct ids *ids)
+{
+    char id[ANSWER_SHORT_ID_BYTES + 1];
+    do
+        snprintf(id, sizeof id, "id%07u", ids->next++ % 10000000);
+    while (json_object_get(ids->taken, id));
+    return json_string(id);
+}
+
+static int note_id(json_t *of, const char *key, struct ids *ids, struct error *error)
 {
     const json_t *id = json_object_get(of, key);
-    char made[SHORT_ID_BYTES + 1];
+    return !is_short(id) || json_object_set_new(ids->taken, json_string_value(id), json_true()) == 0
+               ? 0
+               : no_memory(error);
+}
+
+/* Another id instead of one that the template rejects, the same for a call and its result. */
+static int shorten(json_t *of, const char *key, struct ids *ids, struct error *error)
+{
+    const json_t *id = json_object_get(of, key);
     if (!json_text_is_plain(id) || is_short(id))
         return 0;
-    const json_t *known = json_object_get(ids, json_string_value(id));
-    size_t number = known ? (size_t)json_integer_value(known) : json_object_size(ids);
-    snprintf(made, sizeof made, "id%07zu", number % 10000000);
-    if (!known &&
-        json_object_set_new(ids, json_string_value(id), json_integer((json_int_t)number)) != 0)
+    json_t *made = json_object_get(ids->made, json_string_value(id));
+    if (!made && json_object_set_new(ids->made, json_string_value(id), make_id(ids)) != 0)
         return no_memory(error);
-    return json_object_set_new(of, key, json_string(made)) == 0 ? 0 : no_memory(error);
+    made = json_object_get(ids->made, json_string_value(id));
+    return json_object_set(of, key, made) == 0 ? 0 : no_memory(error);
+}
+
+typedef int with_id(json_t *of, const char *key, struct ids *ids, struct error *error);
+
+/* Each id of a call and of a result. */
+static int each_id(json_t *messages, with_id *with, struct ids *ids, struct error *error)
+{
+    json_t *message, *call;
+    size_t i, k;
+    int rc = 0;
+    json_array_foreach(messages, i, message)
+    {
+        json_array_foreach(json_object_get(message, "tool_calls"), k, call) if (rc == 0) rc =
+            with(call, "id", ids, error);
+        if (rc == 0)
+            rc = with(message, "tool_call_id", ids, error);
+    }
+    return rc;
 }
 
 static int shorten_ids(json_t *messages, struct error *error)
 {
-    json_t *message, *call, *ids = json_object();
-    size_t i, k;
-    int rc = ids ? 0 : no_memory(error);
-    json_array_foreach(messages, i, message)
-    {
-        json_array_foreach(json_object_get(message, "tool_calls"), k, call) if (rc == 0) rc =
-            shorten(call, "id", ids, error);
-        if (rc == 0)
-            rc = shorten(message, "tool_call_id", ids, error);
-    }
-    json_decref(ids);
+    struct ids ids = {.taken = json_object(), .made = json_object()};
+    int rc = ids.taken && ids.made ? 0 : no_memory(error);
+    if (rc == 0)
+        rc = each_id(messages, note_id, &ids, error);
+    if (rc == 0)
+        rc = each_id(messages, shorten, &ids, error);
+    json_decref(ids.taken);
+    json_decref(ids.made);
     return rc;
 }
 

@@ -170,14 +170,18 @@ struct chat_effort chat_effort_of(const struct jinja_template *program,
     return e;
 }
 
-/* The name that the template takes and is nearest; of two, the higher one. */
+/* The name itself if the template takes it; else the nearest one that it takes, of two the higher. */
 static const char *nearest(const struct chat_effort *e, const char *effort)
 {
     const char *best = effort;
     int level = -1, distance = 100;
-    for (size_t i = 0; i < ARRAY_LEN(names); i++)
-        if (strcmp(names[i].name, effort) == 0)
-            level = names[i].level;
+    for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+        if (strcmp(names[i].name, effort) != 0)
+            continue;
+        if (accepts(e, i))
+            return effort;
+        level = names[i].level;
+    }
     for (size_t i = 0; i < ARRAY_LEN(names) && level >= 0; i++) {
         int from = abs(names[i].level - level);
         if (accepts(e, i) && from <= distance) {
@@ -190,12 +194,13 @@ static const char *nearest(const struct chat_effort *e, const char *effort)
 
 int chat_effort_fit(const struct chat_effort *e, json_t *variables)
 {
-    const char *effort = json_string_value(json_object_get(variables, VARIABLE));
+    const json_t *given = json_object_get(variables, VARIABLE);
+    const char *effort = json_string_value(given);
     const json_t *thinking = json_object_get(variables, "enable_thinking");
-    const char *set = effort && e->accepted     ? nearest(e, effort)
-                      : effort                  ? effort
-                      : json_is_true(thinking)  ? e->on
-                      : json_is_false(thinking) ? e->off
-                                                : NULL;
+    const char *set = effort && e->accepted           ? nearest(e, effort)
+                      : given && !json_is_null(given) ? effort
+                      : json_is_true(thinking)        ? e->on
+                      : json_is_false(thinking)       ? e->off
+                                                      : NULL;
     return !set || set == effort ? 0 : json_object_set_new(variables, VARIABLE, json_string(set));
 }

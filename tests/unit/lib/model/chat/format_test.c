@@ -80,11 +80,9 @@ START_TEST(shapes_of_reasoning)
 {
 #define OF_ALL(body) "{% for m in messages %}" body "{% endfor %}"
 #define PARTS                                                                                      \
-    "{% if m.content is string %}{{ m.content }}{% else %}{% for p in m.content %}{% if p.type "   \
-    "== "                                                                                          \
-    "'text' %}{{ p.text }}{% elif p.type == 'thinking' %}[{{ p.thinking }}]{% endif %}{% endfor "  \
-    "%}"                                                                                           \
-    "{% endif %}"
+    "{% if m.content is string %}{{ m.content }}{% else %}{% for p in m.content %}"                \
+    "{% if p.type == 'text' %}{{ p.text }}"                                                        \
+    "{% elif p.type == 'thinking' %}[{{ p.thinking }}]{% endif %}{% endfor %}{% endif %}"
     static const struct {
         const char *chat_template, *expected;
     } rows[] = {
@@ -117,6 +115,9 @@ START_TEST(efforts)
 #define DEMANDS                                                                                    \
     "{% if reasoning_effort is defined and reasoning_effort not in ['no_think', 'low', 'high'] %}" \
     "{{ raise_exception('effort') }}{% endif %}"
+#define BOTH                                                                                       \
+    "{% if reasoning_effort is defined and reasoning_effort not in ['none', 'no_think', 'low'] %}" \
+    "{{ raise_exception('effort') }}{% endif %}"
 #define OPENS                                                                                      \
     "{% if reasoning_effort | default('no_think') != 'no_think' %}<think>{% endif %}{# </think> "  \
     "#}"
@@ -138,6 +139,13 @@ START_TEST(efforts)
         {EFFORT CLOSES, "{\"reasoning_effort\":\"odd\"}", "odd<think>"},
         {EFFORT CLOSES "{{ enable_thinking }}", "{\"enable_thinking\":false}", "-<think>False"},
         {"{{ enable_thinking }}", "{\"reasoning_effort\":\"medium\"}", ""},
+        /* The name itself, though another one of its level comes later. */
+        {BOTH EFFORT OPENS, "{\"reasoning_effort\":\"none\"}", "none<think>"},
+        {BOTH EFFORT OPENS, "{\"reasoning_effort\":\"no_think\"}", "no_think"},
+        /* What is no text is set, too; null is not. */
+        {EFFORT CLOSES, "{\"reasoning_effort\":3,\"enable_thinking\":false}", "3<think>"},
+        {EFFORT CLOSES, "{\"reasoning_effort\":null,\"enable_thinking\":false}",
+         "none<think></think>"},
     };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         struct fixture f;
@@ -159,31 +167,35 @@ START_TEST(short_ids)
 #define IDS                                                                                        \
     "{% for m in messages %}{% for c in m.tool_calls %}{{ c.function.name }}"                      \
     "{{ c.function.arguments | tojson }}#{{ c.id }} {% endfor %}{% if m.tool_call_id %}"           \
-    "{% if DEMANDED %}{{ raise_exception('length 9') }}{% endif %}={{ m.tool_call_id }} {% endif " \
-    "%}"                                                                                           \
-    "{% endfor %}"
-#define SEEN_CALL(id)   "{\"id\":\"" id "\",\"function\":{\"name\":\"f\",\"arguments\":{}}}"
-#define SEEN_RESULT(id) "{\"role\":\"tool\",\"tool_call_id\":\"" id "\",\"content\":\"r\"}"
-    static const char messages[] =
-        "[{\"role\":\"user\",\"content\":\"u\"},{\"role\":\"assistant\",\"content\":null,"
-        "\"tool_calls\":[" SEEN_CALL("call_a_1") "," SEEN_CALL("abc123XYZ") "," SEEN_CALL(
-            "a-"
-            "c12"
-            "3XY"
-            "Z") "]}," SEEN_RESULT("a-c123XYZ") "," SEEN_RESULT("call_a_1") "," SEEN_RESULT("abc123"
-                                                                                            "XYZ") "]";
+    "{% if DEMANDED %}{{ raise_exception('length 9') }}{% endif %}={{ m.tool_call_id }} "          \
+    "{% endif %}{% endfor %}"
+#define SEEN_CALL(id)     "{\"id\":\"" id "\",\"function\":{\"name\":\"f\",\"arguments\":{}}}"
+#define SEEN_RESULT(id)   "{\"role\":\"tool\",\"tool_call_id\":\"" id "\",\"content\":\"r\"}"
+#define CALLS_OF(a, b, c) SEEN_CALL(a) "," SEEN_CALL(b) "," SEEN_CALL(c)
+#define RESULTS(a, b, c)  SEEN_RESULT(a) "," SEEN_RESULT(b) "," SEEN_RESULT(c)
+#define FRONT                                                                                      \
+    "[{\"role\":\"user\",\"content\":\"u\"},{\"role\":\"assistant\",\"content\":null,"             \
+    "\"tool_calls\":["
+#define LENGTH "m.tool_call_id | length != 9"
+    static const char other[] = FRONT CALLS_OF("call_a_1", "abc123XYZ", "a-c123XYZ") "]}," RESULTS(
+        "a-c123XYZ", "call_a_1", "abc123XYZ") "]";
+    /* An id that the next call has is not made. */
+    static const char taken[] = FRONT CALLS_OF("call_a", "id0000000", "call_b") "]}," RESULTS(
+        "call_a", "id0000000", "id0000002") "]";
     static const struct {
-        const char *demanded, *expected;
-    } rows[] = {
-        {"m.tool_call_id | length != 9",
-         "f{}#id0000000 f{}#abc123XYZ f{}#id0000001 =id0000001 =id0000000 =abc123XYZ "},
-        {"false", "f{}#call_a_1 f{}#abc123XYZ f{}#a-c123XYZ =a-c123XYZ =call_a_1 =abc123XYZ "}};
+        const char *messages, *demanded, *expected;
+    } rows[] = {{other, LENGTH,
+                 "f{}#id0000000 f{}#abc123XYZ f{}#id0000001 =id0000001 =id0000000 =abc123XYZ "},
+                {taken, LENGTH,
+                 "f{}#id0000001 f{}#id0000000 f{}#id0000003 =id0000001 =id0000000 =id0000002 "},
+                {other, "false",
+                 "f{}#call_a_1 f{}#abc123XYZ f{}#a-c123XYZ =a-c123XYZ =call_a_1 =abc123XYZ "}};
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         struct fixture f;
         char text[600] = IDS, *at = strstr(text, "DEMANDED");
         snprintf(at, sizeof text - (size_t)(at - text), "%s%s", rows[i].demanded,
                  strstr(IDS, "DEMANDED") + strlen("DEMANDED"));
-        ck_assert_msg(render(&f, text, 0, messages, NULL, NULL) == 0, "%s", f.error.text);
+        ck_assert_msg(render(&f, text, 0, rows[i].messages, NULL, NULL) == 0, "%s", f.error.text);
         ck_assert_str_eq(f.prompt.text, rows[i].expected);
         chat_prompt_free(&f.prompt);
     }
