@@ -4,7 +4,8 @@
 empty, a last message of the assistant) through real chat templates (DIR/*.jinja), by PROGRAM (peer_history) and by jinja2.
 
 Templates take calls in several shapes: the text must be that of jinja2 for one of them, and have the call if it has it in
-any. The same for reasoning, a member of the message or a part of its content. A continued message: the text of transformers' apply_chat_template(continue_final_message=True)."""
+any. The same for reasoning, a member of the message or a part of its content. A continued message: the text of
+transformers' apply_chat_template(continue_final_message=True)."""
 import calendar
 import glob
 import json
