@@ -175,22 +175,34 @@ static void skip_blanks(struct answer *a)
 
 /* Each step returns whether the state changed, so that the rest is looked at again. */
 
+/* Whether a text begins with the mark; *maybe: it is a part of the mark. */
+static bool begins(const char *text, size_t bytes, const char *mark, bool *maybe)
+{
+    size_t n = strlen(mark), same = bytes < n ? bytes : n;
+    bool equal = same == 0 || memcmp(text, mark, same) == 0;
+    *maybe = *maybe || (equal && same < n);
+    return equal && same == n;
+}
+
+/* An answer without reasoning may begin with the mark that closes it (MiniMax-M3). */
 static bool at_start(struct answer *a, bool end)
 {
-    const char *open = a->form.reasoning.open;
-    size_t blanks = 0, n = strlen(open);
+    const char *const open = a->form.reasoning.open, *const close = a->form.reasoning.close;
+    size_t blanks = 0;
+    bool maybe = false;
     while (blanks < a->bytes && blank(a->held[blanks]))
         blanks++;
-    size_t left = a->bytes - blanks, same = left < n ? left : n;
-    bool differs = same > 0 && memcmp(a->held + blanks, open, same) != 0;
-    if (differs || (end && left < n) || blanks > BLANKS_MAX) {
+    const char *text = a->held + blanks;
+    bool opened = begins(text, a->bytes - blanks, open, &maybe);
+    bool closed = begins(text, a->bytes - blanks, close, &maybe);
+    if (blanks > BLANKS_MAX || (!opened && !closed && (end || !maybe))) {
         a->state = ANSWER_IN_CONTENT;
         return true;
     }
-    if (left < n)
+    if (!opened && !closed)
         return false;
-    answer_drop(a, blanks + n);
-    a->state = ANSWER_IN_REASONING;
+    answer_drop(a, blanks + strlen(opened ? open : close));
+    a->state = opened ? ANSWER_IN_REASONING : ANSWER_IN_CONTENT;
     return a->skip_blanks = true;
 }
 
@@ -395,10 +407,9 @@ static bool in_call(struct answer *a, bool end)
     bool too_long = all - a->lead > ANSWER_CALL_BYTES_MAX;
     if (x.all == SIZE_MAX && !end && !too_long)
         return false;
-    json_t *calls =
-        too_long || (x.all == SIZE_MAX && needs_close(&a->form.call))
-            ? NULL
-            : answer_calls(&a->form.call, a->form.types, a->held + x.from, x.to - x.from);
+    json_t *calls = too_long || (x.all == SIZE_MAX && needs_close(&a->form.call))
+                        ? NULL
+                        : answer_calls(&a->form, a->held + x.from, x.to - x.from);
     if (!calls && a->thinking)
         return no_call_but_thoughts(a);
     a->state = ANSWER_IN_CONTENT;

@@ -22,7 +22,14 @@ struct answer_marks {
 /* A row of CALL in answer.tbl.h. */
 struct answer_call {
     const char *sign, *open, *close; /* open NULL: there are no calls */
-    enum answer_kind { ANSWER_NAMED, ANSWER_PAIRS, ANSWER_OBJECT, ANSWER_GEMMA, ANSWER_LIST } kind;
+    enum answer_kind {
+        ANSWER_NAMED,
+        ANSWER_PAIRS,
+        ANSWER_NESTED,
+        ANSWER_OBJECT,
+        ANSWER_GEMMA,
+        ANSWER_LIST
+    } kind;
     const char *call_open, *name_end, *call_close, *prefix, *key_open, *key_end, *value_open,
         *value_close, *id_open;
     const char *name_key, *arguments_key, *id_key;

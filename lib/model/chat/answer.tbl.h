@@ -15,6 +15,9 @@
  *             value_close, call_close. name_end "": the name ends before the first key. lines: a
  *             value has a line feed before and after it, which are not of it. python: the template
  *             prints values with str(). Types: calls.c, typed()
+ *     NESTED  call_open NAME name_end, for each argument key_open KEY key_end VALUE value_close KEY
+ *             key_end, call_close. An object in a VALUE is such arguments, an array those with the
+ *             key `item`
  *     OBJECT  call_open NAME name_end JSON-OBJECT call_close. prefix: what a name may start with,
  *             then it may end with ":NUMBER"; both are dropped. id_open: before an id, behind NAME
  *     GEMMA   call_open NAME name_end, then an object of Gemma 4: keys without quotes, texts
@@ -44,8 +47,13 @@ REASONING("</seed:think>", "<seed:think>", "</seed:think>")
 REASONING("<channel|>", "<|channel>thought", "<channel|>")
 REASONING("HYTK = ':opensource'", "<think:opensource>", "</think:opensource>")
 REASONING("<|END_THINKING|>", "<|START_THINKING|>", "<|END_THINKING|>")
+REASONING("</mm:think>", "<mm:think>", "</mm:think>")
 REASONING("[/THINK]", "[THINK]", "[/THINK]")
 CONTENT("<|END_TEXT|>", "<|START_TEXT|>", "<|END_TEXT|>")
+CALL("]<]minimax[>[", .open = "]<]minimax[>[<tool_call>", .close = "]<]minimax[>[</tool_call>",
+     .kind = ANSWER_NESTED, .call_open = "]<]minimax[>[<invoke name=\"", .name_end = "\">",
+     .call_close = "]<]minimax[>[</invoke>", .key_open = "]<]minimax[>[<", .key_end = ">",
+     .value_close = "]<]minimax[>[</", .block = true)
 CALL("<minimax:tool_call>", .open = "<minimax:tool_call>", .close = "</minimax:tool_call>",
      .kind = ANSWER_PAIRS, .call_open = "<invoke name=\"", .name_end = "\">",
      .call_close = "</invoke>", .key_open = "<parameter name=\"", .key_end = "\">",

@@ -11,10 +11,8 @@
 struct answer_call answer_call_of(const char *chat_template, size_t bytes);
 
 /* The calls that make up a whole text, as an array of {"name": text, "arguments": text}, with "id"
- * where the model wrote one. NULL: the text is something else, or memory is short. types: those of
- * the arguments; may be NULL. */
-json_t *answer_calls(const struct answer_call *f, const struct chat_types *types, const char *text,
-                     size_t bytes);
+ * where the model wrote one. NULL: the text is something else, or memory is short. */
+json_t *answer_calls(const struct answer_form *form, const char *text, size_t bytes);
 
 /* The mark that begins a call which has no `open` before it; NULL: the form has no such calls. */
 const char *answer_bare_mark(const struct answer_call *f);

@@ -218,6 +218,98 @@ static bool read_pairs(const struct answer_call *f, const struct chat_types *typ
     return false;
 }
 
+/* ---- arguments one by one, whose values nest ---- */
+
+#define ITEM "item"
+
+static bool at_mark(const struct cursor *c, const char *mark)
+{
+    struct cursor ahead = *c;
+    return take(&ahead, mark);
+}
+
+static bool take_text(struct cursor *c, const struct cursor *text)
+{
+    bool equal = size(c) >= size(text) && memcmp(c->at, text->at, size(text)) == 0;
+    c->at += equal ? size(text) : 0;
+    return equal;
+}
+
+static json_t *read_nested_value(const struct answer_form *form, struct cursor *c, size_t type,
+                                 unsigned depth);
+
+/* One member with its marks; type: the place of what it is within. */
+static bool read_member(const struct answer_form *form, struct cursor *c, json_t *to, size_t type,
+                        unsigned depth)
+{
+    const struct answer_call *f = &form->call;
+    struct cursor key;
+    if (!take(c, f->key_open) || !take_until(c, f->key_end, &key) || !is_key(&key))
+        return false;
+    bool item = size(&key) == strlen(ITEM) && memcmp(key.at, ITEM, size(&key)) == 0;
+    if (json_is_array(to) ? !item : json_object_getn(to, key.at, size(&key)) != NULL)
+        return false;
+    size_t own = chat_types_find(form->types, type, key.at, size(&key));
+    json_t *value = read_nested_value(form, c, own, depth + 1);
+    int rc = json_is_array(to) ? json_array_append_new(to, value)
+                               : json_object_setn_new(to, key.at, size(&key), value);
+    return rc == 0 && take_text(c, &key) && take(c, f->key_end);
+}
+
+/* What is between two marks, up to that which begins with value_close. */
+static json_t *read_members(const struct answer_form *form, struct cursor *c, bool array,
+                            size_t type, unsigned depth)
+{
+    json_t *to = array ? json_array() : json_object();
+    bool good = to && depth < ANSWER_CALL_DEPTH_MAX;
+    for (skip_blanks(c); good && !at_mark(c, form->call.value_close); skip_blanks(c))
+        good = read_member(form, c, to, type, depth);
+    if (good)
+        return to;
+    json_decref(to);
+    return NULL;
+}
+
+/* A value, up to and with value_close. Without a type, what has items is an array. */
+static json_t *read_nested_value(const struct answer_form *form, struct cursor *c, size_t type,
+                                 unsigned depth)
+{
+    const struct answer_call *f = &form->call;
+    enum chat_type kind = chat_types_of(form->types, type);
+    struct cursor text, inner = *c;
+    skip_blanks(&inner);
+    if (at_mark(&inner, f->key_open) && !at_mark(&inner, f->value_close)) {
+        struct cursor first = inner;
+        bool item = take(&first, f->key_open) && take(&first, ITEM) && at_mark(&first, f->key_end);
+        json_t *all = read_members(
+            form, &inner, kind == CHAT_ARRAY || (kind != CHAT_OBJECT && item), type, depth);
+        *c = inner;
+        if (all && take(c, f->value_close))
+            return all;
+        json_decref(all);
+        return NULL;
+    }
+    if (!take_until(c, f->value_close, &text))
+        return NULL;
+    if (inner.at >= text.end && (kind == CHAT_ARRAY || kind == CHAT_OBJECT))
+        return kind == CHAT_ARRAY ? json_array() : json_object();
+    return typed(kind != CHAT_TEXT, &text);
+}
+
+static bool read_nested(const struct answer_form *form, struct cursor *c, json_t *calls)
+{
+    const struct answer_call *f = &form->call;
+    struct cursor name, id;
+    if (!take_until(c, f->name_end, &name) || !clean_name(f, &name, &id))
+        return false;
+    size_t tool = chat_types_find(form->types, CHAT_TYPES_TOOLS, name.at, size(&name));
+    json_t *arguments = read_members(form, c, false, tool, 0);
+    if (arguments && take(c, f->call_close))
+        return add_call(calls, name.at, size(&name), &id, arguments);
+    json_decref(arguments);
+    return false;
+}
+
 /* ---- arguments as an object ---- */
 
 /* Up to the mark, or without one all. */
@@ -397,14 +489,15 @@ static bool read_gemma(const struct answer_call *f, struct cursor *c, json_t *ca
 
 /* ---- all calls ---- */
 
-static bool read_call(const struct answer_call *f, const struct chat_types *types, struct cursor *c,
-                      json_t *calls)
+static bool read_call(const struct answer_form *form, struct cursor *c, json_t *calls)
 {
+    const struct answer_call *f = &form->call;
     bool whole = f->kind == ANSWER_NAMED || f->kind == ANSWER_LIST;
     if (!whole && !take(c, f->call_open))
         return false;
     switch (f->kind) {
-    case ANSWER_PAIRS: return read_pairs(f, types, c, calls);
+    case ANSWER_PAIRS: return read_pairs(f, form->types, c, calls);
+    case ANSWER_NESTED: return read_nested(form, c, calls);
     case ANSWER_OBJECT: return read_object(f, c, calls);
     case ANSWER_GEMMA: return read_gemma(f, c, calls);
     case ANSWER_LIST: return read_list(f, c, calls);
@@ -412,17 +505,16 @@ static bool read_call(const struct answer_call *f, const struct chat_types *type
     }
 }
 
-json_t *answer_calls(const struct answer_call *f, const struct chat_types *types, const char *text,
-                     size_t bytes)
+json_t *answer_calls(const struct answer_form *form, const char *text, size_t bytes)
 {
     struct cursor c = {text, text + bytes};
     json_t *calls = json_array();
     bool good = calls != NULL;
     skip_blanks(&c);
     do {
-        good = good && read_call(f, types, &c, calls);
+        good = good && read_call(form, &c, calls);
         skip_blanks(&c);
-    } while (good && c.at < c.end && *f->call_open);
+    } while (good && c.at < c.end && *form->call.call_open);
     if (good && c.at == c.end)
         return calls;
     json_decref(calls);

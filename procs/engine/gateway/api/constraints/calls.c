@@ -279,7 +279,7 @@ static void put_rules(const struct calls *c, FILE *out)
 
 bool calls_have_grammar(const struct answer_form *form)
 {
-    return form->channels || form->call.open;
+    return form->channels || (form->call.open && form->call.kind != ANSWER_NESTED);
 }
 
 /* The tools, then the arguments. */

@@ -17,7 +17,10 @@
     "\"null\"}]},"                                                                                 \
     "\"zip\":{\"anyOf\":[{\"type\":\"string\"},{\"type\":\"null\"}]},\"where\":{\"$ref\":\"#/"     \
     "x\"},"                                                                                        \
-    "\"near\":{\"oneOf\":[{\"$ref\":\"#/x\"},{\"type\":\"null\"}]}}}}}]"
+    "\"near\":{\"oneOf\":[{\"$ref\":\"#/x\"},{\"type\":\"null\"}]}}}}},"                           \
+    "{\"type\":\"function\",\"function\":{\"name\":\"plan\",\"parameters\":{\"properties\":{"      \
+    "\"deep\":{\"type\":\"object\",\"properties\":{\"n\":{\"type\":\"number\"},\"s\":{\"type\":"   \
+    "\"string\"}}},\"list\":{\"type\":\"array\",\"items\":{\"type\":\"integer\"}}}}}}]"
 
 struct collected {
     FILE *out;
@@ -82,6 +85,12 @@ static char *split(const char *chat_template, bool with_tools, const char *text,
 #define MISTRAL "[THINK][/THINK][TOOL_CALLS][ARGS]"
 #define SMALL   "[TOOL_CALLS][CALL_ID][ARGS]"
 #define NEMO    "[TOOL_CALLS]["
+/* MiniMax-M3 */
+#define M3_                     "]<]minimax[>["
+#define M3                      "{%- set ns_token = '" M3_ "' -%}{%- set think_end_token = '</mm:think>' -%}</tool_call>"
+#define M3_TAG(key, value)      M3_ "<" key ">" value M3_ "</" key ">"
+#define M3_ONE(name, arguments) M3_ "<invoke name=\"" name "\">" arguments M3_ "</invoke>\n"
+#define M3_CALLS(calls)         M3_ "<tool_call>\n" calls M3_ "</tool_call>"
 /* Of the calls of Hy3: only the name of the file's marks differs. */
 #define HY3_PAIR(x, key, value)                                                                    \
     "<arg_key" x ">" key "</arg_key" x ">\n<arg_value" x ">" value "</arg_value" x ">\n"
@@ -155,6 +164,32 @@ static const struct {
      "|C:Hi|get({\"city\":\"Paris\"})|g({})", false},
     {MINIMAX, "<minimax:tool_call><invoke name=\"g\"></invoke><invoke></minimax:tool_call>",
      "|C:<minimax:tool_call><invoke name=\"g\"></invoke><invoke></minimax:tool_call>", false},
+    /* MiniMax-M3: objects and arrays are tags in tags; types are those of the schema. */
+    {M3,
+     "<mm:think>a</mm:think>Hi" M3_CALLS(
+         M3_ONE("get", M3_TAG("city", "12 <b>\n") M3_TAG("days", "3") M3_TAG("rain", "true"))
+             M3_ONE("f", "")),
+     "|R:a|C:Hi|get({\"city\":\"12 <b>\\n\",\"days\":3,\"rain\":true})|f({})", false},
+    {M3,
+     M3_CALLS(M3_ONE("plan", M3_TAG("deep", M3_TAG("n", "1.5") "\n" M3_TAG("s", "7"))
+                                 M3_TAG("list", M3_TAG("item", "1") M3_TAG("item", "2")))),
+     "|plan({\"deep\":{\"n\":1.5,\"s\":\"7\"},\"list\":[1,2]})", false},
+    {M3,
+     M3_CALLS(M3_ONE("plan",
+                     M3_TAG("list", "") M3_TAG("deep", "") M3_TAG("other", M3_TAG("item", "1")))),
+     "|plan({\"list\":[],\"deep\":{},\"other\":[\"1\"]})", false},
+    {M3, M3_CALLS(M3_ONE("plan", M3_TAG("deep", M3_TAG("item", "a")) M3_TAG("list", "[1, 2]"))),
+     "|plan({\"deep\":{\"item\":\"a\"},\"list\":[1,2]})", false},
+    {M3, "</mm:think>Hello", "|C:Hello", false}, /* no reasoning */
+    {M3, "</mm:thin", "|C:</mm:thin", false},
+    {M3, M3_CALLS(M3_ONE("f", M3_ "<a>1" M3_ "</b>")),
+     "|C:" M3_CALLS(M3_ONE("f", M3_ "<a>1" M3_ "</b>")), false},
+    {M3, M3_CALLS(M3_ONE("plan", M3_TAG("list", M3_TAG("n", "1")))),
+     "|C:" M3_CALLS(M3_ONE("plan", M3_TAG("list", M3_TAG("n", "1")))), false},
+    {M3, M3_CALLS(M3_ONE("f", M3_TAG("a", "1") M3_TAG("a", "2"))),
+     "|C:" M3_CALLS(M3_ONE("f", M3_TAG("a", "1") M3_TAG("a", "2"))), false},
+    {M3, M3_ "<tool_call>" M3_ "<invoke name=\"f\">" M3_TAG("a", "1") M3_ "<b>",
+     "|C:" M3_ "<tool_call>" M3_ "<invoke name=\"f\">" M3_TAG("a", "1") M3_ "<b>", false},
     {V3,
      "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>get\n```json\n"
      "{\"city\": \"x\"}\n```<｜tool▁call▁end｜>\n<｜tool▁call▁begin｜>function<｜tool▁sep｜>f\n"
@@ -390,6 +425,7 @@ START_TEST(forms_of_templates)
         int kind;
         bool channels;
     } cases[] = {{QWEN "</tool_call>", ANSWER_PAIRS, false},
+                 {M3, ANSWER_NESTED, false},
                  {"</tool_call>", ANSWER_NAMED, false},
                  {V31, ANSWER_OBJECT, false},
                  {GEMMA, ANSWER_GEMMA, false},

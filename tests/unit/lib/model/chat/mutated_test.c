@@ -39,6 +39,12 @@ static const struct {
      "<think>一丁丂</think>七丄<minimax:tool_call>\n<invoke name=\"f\">\n<parameter name=\"a\">丅丆"
      "</parameter>\n<parameter name=\"万\">丈</parameter></invoke><invoke name=\"g\">\n</invoke>\n"
      "</minimax:tool_call>三上"},
+    {"</mm:think>]<]minimax[>[",
+     "<mm:think>一丁丂</mm:think>七丄]<]minimax[>[<tool_call>\n]<]minimax[>[<invoke name=\"f\">"
+     "]<]minimax[>[<a>丅丆]<]minimax[>[</a>]<]minimax[>[<b>]<]minimax[>[<item>万]<]minimax[>[</"
+     "item>"
+     "]<]minimax[>[<item>丈]<]minimax[>[</item>]<]minimax[>[</b>]<]minimax[>[</invoke>\n"
+     "]<]minimax[>[<invoke name=\"g\">]<]minimax[>[</invoke>\n]<]minimax[>[</tool_call>三上"},
     {"</think>'<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>' + tool['type']",
      "<think>一丁丂</think>七丄<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>f\n"
      "```json\n{\"a\": \"丅丆\", \"万\": "

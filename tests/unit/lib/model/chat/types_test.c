@@ -92,12 +92,56 @@ START_TEST(tools)
 }
 END_TEST
 
+/* Types within arguments, which may be references, and circles of them. */
+START_TEST(within)
+{
+    static const struct {
+        const char *path[4];
+        enum chat_type type;
+    } paths[] = {
+        {{"a"}, CHAT_OBJECT},
+        {{"a", "n"}, CHAT_JSON},
+        {{"a", "s"}, CHAT_TEXT},
+        {{"a", "more"}, CHAT_ARRAY},
+        {{"a", "more", "item"}, CHAT_OBJECT},
+        {{"a", "more", "item", "n"}, CHAT_JSON},
+        {{"list"}, CHAT_ARRAY},
+        {{"list", "item"}, CHAT_TEXT},
+        {{"n"}, CHAT_TEXT},
+        {{"max"}, CHAT_ARRAY},
+        {{"max", "item"}, CHAT_JSON},
+        {{"last", "n"}, CHAT_TEXT},
+    };
+    size_t bytes;
+    json_t *all = json_loads(
+        "[{\"function\":{\"name\":\"f\",\"parameters\":{\"$defs\":{\"x\":{\"type\":\"object\","
+        "\"properties\":{\"n\":{\"type\":\"number\"},\"s\":{\"type\":\"string\"},\"more\":{"
+        "\"type\":\"array\",\"items\":{\"$ref\":\"#/$defs/x\"}}}}},\"properties\":{\"a\":{"
+        "\"$ref\":\"#/$defs/x\"},\"list\":{\"items\":{\"type\":\"string\"},\"type\":\"array\"},"
+        "\"max\":{\"anyOf\":[{\"type\":\"null\"},{\"type\":\"array\",\"items\":{\"type\":"
+        "\"integer\"}}]},\"last\":{\"type\":\"boolean\"}}}}}]",
+        0, NULL);
+    struct chat_types *t = chat_types_new(all, &bytes);
+    ck_assert_uint_le(bytes, 16384);
+    json_decref(all);
+    for (size_t i = 0; i < ARRAY_LEN(paths); i++) {
+        size_t at = chat_types_find(t, CHAT_TYPES_TOOLS, "f", 1);
+        for (size_t k = 0; k < ARRAY_LEN(paths[i].path) && paths[i].path[k]; k++)
+            at = chat_types_find(t, at, paths[i].path[k], strlen(paths[i].path[k]));
+        ck_assert_msg(chat_types_of(t, at) == paths[i].type, "path %zu", i);
+    }
+    ck_assert(chat_types_find(NULL, CHAT_TYPES_TOOLS, "f", 1) == CHAT_TYPES_NONE);
+    chat_types_free(t);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("types");
     TCase *cases = tcase_create("types");
     tcase_add_test(cases, schemas);
     tcase_add_test(cases, tools);
+    tcase_add_test(cases, within);
     suite_add_tcase(suite, cases);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

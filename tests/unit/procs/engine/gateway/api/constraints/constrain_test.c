@@ -311,6 +311,8 @@ START_TEST(impossible)
     } rows[] = {
         {{.marks = "<tool_call></tool_call>", .needed = true}, "there are no tools"},
         {{.marks = "", .tools = TOOLS, .needed = true}, "cannot be enforced"},
+        {{.marks = "</mm:think>]<]minimax[>[</tool_call>", .tools = TOOLS, .needed = true},
+         "in a form that cannot be enforced"},
         {{.marks = "", .tools = TOOLS, .object = true}, "tools together with a schema"},
         {{.marks = "<tool_call></tool_call>", .tools = TOOLS, .needed = true, .name = "none"},
          "no function 'none'"},
