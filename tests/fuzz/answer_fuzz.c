@@ -90,7 +90,7 @@ static size_t expand(const uint8_t *data, size_t size, bool many, char *text)
 }
 
 /* Bits 5 to 7, without bit 2: one of the other forms of calls; with it, and at least one of them,
- * one of the last ones, or channels; none but bits 0 and 1 of the low ones: MiniMax-M3. */
+ * one of the last ones, or channels; none but bit 1 of the low ones: MiniMax-M1, and with bit 0: M3. */
 static struct answer_form form_of(uint8_t marks)
 {
     static const char *const signs[] = {"",
@@ -116,6 +116,8 @@ static struct answer_form form_of(uint8_t marks)
     };
     if (!(marks >> 5) && (marks & 7) == 3)
         n = snprintf(text, sizeof text, "</mm:think>]<]minimax[>[");
+    if (!(marks >> 5) && (marks & 7) == 2)
+        n = snprintf(text, sizeof text, "</tool_calls><end_of_sentence>");
     if (marks >> 5 && marks & 4)
         n = snprintf(text, sizeof text, "%s%s", whole[(marks >> 5) - 1],
                      marks & 1 ? "<think></think>" : "");

@@ -10,7 +10,7 @@
  *     answer_call, of which those that are not named are "". close "": a call ends where the next
  *     one begins, or with the answer. block: several calls stand between one pair of marks; else
  *     each has a pair of its own. kind:
- *     NAMED   a JSON object with `name` and `arguments`
+ *     NAMED   a JSON object with `name` and `arguments`; block: one behind the other
  *     PAIRS   call_open NAME name_end, for each argument key_open KEY key_end value_open VALUE
  *             value_close, call_close. name_end "": the name ends before the first key. lines: a
  *             value has a line feed before and after it, which are not of it. python: the template
@@ -26,7 +26,8 @@
  *             first and numbers the calls; else it has 9 letters and digits, and is last
  *
  * HYTK is what Hy3's template adds to the names of its marks; an older one adds nothing. MiMo's
- * template shows its values without line feeds in the example that is its sign.
+ * template shows its values without line feeds in the example that is its sign. MiniMax-M1 thinks
+ * between marks that its template does not name.
  *
  * No include guard. Sources: the chat templates of the models. */
 #ifndef CHANNELS
@@ -48,6 +49,7 @@ REASONING("<channel|>", "<|channel>thought", "<channel|>")
 REASONING("HYTK = ':opensource'", "<think:opensource>", "</think:opensource>")
 REASONING("<|END_THINKING|>", "<|START_THINKING|>", "<|END_THINKING|>")
 REASONING("</mm:think>", "<mm:think>", "</mm:think>")
+REASONING("</tool_calls><end_of_sentence>", "<think>", "</think>")
 REASONING("[/THINK]", "[THINK]", "[/THINK]")
 CONTENT("<|END_TEXT|>", "<|START_TEXT|>", "<|END_TEXT|>")
 CALL("]<]minimax[>[", .open = "]<]minimax[>[<tool_call>", .close = "]<]minimax[>[</tool_call>",
@@ -89,6 +91,8 @@ CALL("[CALL_ID]", .open = "[TOOL_CALLS]", .kind = ANSWER_OBJECT, .name_end = "[A
 CALL("[ARGS]", .open = "[TOOL_CALLS]", .kind = ANSWER_OBJECT, .name_end = "[ARGS]")
 CALL("[TOOL_CALLS]", .open = "[TOOL_CALLS]", .kind = ANSWER_LIST, .name_key = "name",
      .arguments_key = "arguments", .id_key = "id")
+CALL("</tool_calls><end_of_sentence>", .open = "<tool_calls>", .close = "</tool_calls>",
+     .kind = ANSWER_NAMED, .block = true)
 CALL("<arg_key>", .open = "<tool_call>", .close = "</tool_call>", .kind = ANSWER_PAIRS,
      .key_open = "<arg_key>", .key_end = "</arg_key>", .value_open = "<arg_value>",
      .value_close = "</arg_value>")

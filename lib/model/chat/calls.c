@@ -9,6 +9,7 @@
 #include "lib/json/text.h"
 #include "lib/model/chat/answer_internal.h"
 
+#define JSON_OF_CALLS  (JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_ALLOW_NUL)
 #define CONTAINERS_MAX 4096 /* an object takes 250 bytes */
 
 static const struct answer_call rows[] = {
@@ -52,10 +53,7 @@ static bool too_much(const char *text, size_t bytes)
 
 static json_t *read_json(const char *text, size_t bytes)
 {
-    return too_much(text, bytes)
-               ? NULL
-               : json_loadb(text, bytes, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_ALLOW_NUL,
-                            NULL);
+    return too_much(text, bytes) ? NULL : json_loadb(text, bytes, JSON_OF_CALLS, NULL);
 }
 
 /* Numbers have as few digits as give the same value: 0.1, not 0.10000000000000001. */
@@ -411,12 +409,17 @@ static bool add_members(const struct answer_call *f, const json_t *call, json_t 
                                                   arguments, "id", own.at)) == 0;
 }
 
+/* One call, which is all of the text, or in a block what is first. */
 static bool read_named(const struct answer_call *f, struct cursor *c, json_t *calls)
 {
-    json_t *call = read_json(c->at, size(c));
+    json_error_t end = {.position = (int)size(c)};
+    json_t *call = !f->block ? read_json(c->at, size(c))
+                   : too_much(c->at, size(c))
+                       ? NULL
+                       : json_loadb(c->at, size(c), JSON_OF_CALLS | JSON_DISABLE_EOF_CHECK, &end);
     bool good = add_members(f, call, calls);
     json_decref(call);
-    c->at = c->end;
+    c->at = good ? c->at + end.position : c->end;
     return good;
 }
 
@@ -509,12 +512,12 @@ json_t *answer_calls(const struct answer_form *form, const char *text, size_t by
 {
     struct cursor c = {text, text + bytes};
     json_t *calls = json_array();
-    bool good = calls != NULL;
+    bool good = calls != NULL, several = *form->call.call_open || form->call.block;
     skip_blanks(&c);
     do {
         good = good && read_call(form, &c, calls);
         skip_blanks(&c);
-    } while (good && c.at < c.end && *form->call.call_open);
+    } while (good && c.at < c.end && several);
     if (good && c.at == c.end)
         return calls;
     json_decref(calls);

@@ -85,6 +85,7 @@ static char *split(const char *chat_template, bool with_tools, const char *text,
 #define MISTRAL "[THINK][/THINK][TOOL_CALLS][ARGS]"
 #define SMALL   "[TOOL_CALLS][CALL_ID][ARGS]"
 #define NEMO    "[TOOL_CALLS]["
+#define M1      "<tool_calls>\n</tool_calls><end_of_sentence>"
 /* MiniMax-M3 */
 #define M3_                     "]<]minimax[>["
 #define M3                      "{%- set ns_token = '" M3_ "' -%}{%- set think_end_token = '</mm:think>' -%}</tool_call>"
@@ -354,6 +355,17 @@ static const struct {
     /* What is neither name nor arguments would be lost. */
     {JSON, "<tool_call>{\"name\":\"f\",\"argument\":{\"a\":1}}</tool_call>",
      "|C:<tool_call>{\"name\":\"f\",\"argument\":{\"a\":1}}</tool_call>", false},
+    /* MiniMax-M1: a call on each line. */
+    {M1,
+     "<think>a</think>\n<tool_calls>\n{\"name\": \"get\", \"arguments\": {\"city\": \"</x>}{\"}}\n"
+     "{\"name\": \"f\", \"arguments\": {}}\n</tool_calls>",
+     "|R:a|get({\"city\":\"</x>}{\"})|f({})", false},
+    {M1, "Hi<tool_calls>{\"name\": \"f\"}</tool_calls> b", "|C:Hi|f({})|C:b", false},
+    {M1, "<tool_calls>{\"name\": \"f\"}\n{\"name\": \"g\"",
+     "|C:<tool_calls>{\"name\": \"f\"}\n{\"name\": \"g\"", false},
+    {M1, "<tool_calls>\n</tool_calls>", "|C:<tool_calls>\n</tool_calls>", false},
+    {M1, "<tool_calls>{\"name\": \"f\"} x</tool_calls>",
+     "|C:<tool_calls>{\"name\": \"f\"} x</tool_calls>", false},
     /* A name or arguments with NUL would be cut. */
     {JSON, "<tool_call>{\"name\":\"f\\u0000g\"}</tool_call>",
      "|C:<tool_call>{\"name\":\"f\\u0000g\"}</tool_call>", false},

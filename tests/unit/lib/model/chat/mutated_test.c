@@ -39,6 +39,9 @@ static const struct {
      "<think>一丁丂</think>七丄<minimax:tool_call>\n<invoke name=\"f\">\n<parameter name=\"a\">丅丆"
      "</parameter>\n<parameter name=\"万\">丈</parameter></invoke><invoke name=\"g\">\n</invoke>\n"
      "</minimax:tool_call>三上"},
+    {"</tool_calls><end_of_sentence>",
+     "<think>一丁丂</think>七丄<tool_calls>\n{\"name\": \"f\", \"arguments\": {\"a\": \"丅丆\", "
+     "\"万\": [1, \"丈\"]}}\n{\"name\": \"g\", \"arguments\": {}}\n</tool_calls>三上"},
     {"</mm:think>]<]minimax[>[",
      "<mm:think>一丁丂</mm:think>七丄]<]minimax[>[<tool_call>\n]<]minimax[>[<invoke name=\"f\">"
      "]<]minimax[>[<a>丅丆]<]minimax[>[</a>]<]minimax[>[<b>]<]minimax[>[<item>万]<]minimax[>[</"

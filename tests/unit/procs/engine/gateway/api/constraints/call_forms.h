@@ -46,12 +46,17 @@
 #define NEMO_CALL(arguments)                                                                       \
     "{\"name\": \"look\", \"arguments\": " arguments ", \"id\": \"abc123XYZ\"}"
 
+#define M1_CALL(arguments) "{\"name\": \"look\", \"arguments\": " arguments "}\n"
+#define M1(calls)          "<tool_calls>\n" calls "</tool_calls>"
+
 static const struct {
     const char *marks, *right, *wrong,
         *two; /* two: calls, which are too many where one is wanted */
 } forms[] = {
     {"<tool_call></tool_call>", HERMES("{\"depth\": 3, \"name\": \"x\"}"),
      HERMES("{\"depth\": \"x\"}"), HERMES("{\"depth\": 3}") "\n" HERMES("{\"depth\":4}")},
+    {"</tool_calls><end_of_sentence>", M1(M1_CALL("{\"depth\": 3}")),
+     M1(M1_CALL("{\"depth\": \"x\"}")), M1(M1_CALL("{\"depth\": 3}") M1_CALL("{\"depth\": 4}"))},
     {"<tool_call><function=</tool_call>",
      CODER(CODER_PARAMETER("depth", "3") CODER_PARAMETER("name", "a < </b> </p\n<</para x")
                CODER_PARAMETER("mode", "b") CODER_PARAMETER("list", "[1, {}]")
