@@ -69,6 +69,32 @@ static const struct script_answer minimax_answers[] = {
       "</minimax:tool_call>"}},
     {NULL, {NULL}}};
 
+/* MiniMax-M3: tags within tags, where the schema states what is within; its mark before each tag
+ * occurs more than once, so the model writes it as text. */
+static const struct script_token minimax_m3_tokens[] = {{"[e~[", SCRIPT_CONTROL},
+                                                        {"<mm:think>", SCRIPT_USER},
+                                                        {"</mm:think>", SCRIPT_USER},
+                                                        {NULL, SCRIPT_TEXT}};
+#define M3                  "]<]minimax[>["
+#define M3_PAIR(key, value) M3 "<" key ">" value M3 "</" key ">"
+static const struct script_answer minimax_m3_answers[] = {
+    {"A",
+     {"<mm:think>", "I look.", "</mm:think>", "Sure.", M3 "<tool_call>\n",
+      M3 "<invoke name=\"look\">", M3_PAIR("depth", "3"), M3_PAIR("deep", "true"),
+      M3_PAIR("name", "007") M3_PAIR("ratio", "0.5"),
+      M3_PAIR("list", "[1, \"b\"]") M3_PAIR("where", "{\"a\": 1}"),
+      M3_PAIR("none", "null") M3_PAIR("size", "big"), M3 "</invoke>\n", M3 "</tool_call>"}},
+    {NULL, {NULL}}};
+
+/* MiniMax-M1. */
+static const struct script_token minimax_m1_tokens[] = {
+    {"<end_of_sentence>", SCRIPT_CONTROL}, {"\"arguments\": ", SCRIPT_USER}, {NULL, SCRIPT_TEXT}};
+static const struct script_answer minimax_m1_answers[] = {
+    {"A",
+     {"<think>I look.", "</think>", "Sure.", "\n<tool_calls>", "\n{\"name\": \"look\", ",
+      "\"arguments\": ", FAMILY_ARGUMENTS, "}\n", "</tool_calls>"}},
+    {NULL, {NULL}}};
+
 /* Hermes, Qwen3, Granite 4. */
 static const struct script_token hermes_tokens[] = {{"<|im_end|>", SCRIPT_CONTROL},
                                                     {"<tool_call>", SCRIPT_USER},
@@ -221,6 +247,11 @@ const struct family families[] = {
      NULL, NULL},
     {"minimax", SCRIPT(minimax, "[e~[", "</think><minimax:tool_call>"), "I look.", "Sure.", NULL,
      NULL},
+    {"minimax_m3", SCRIPT(minimax_m3, "[e~[", "</mm:think>]<]minimax[>[</tool_call>"), "I look.",
+     "Sure.", NULL, NULL},
+    {"minimax_m1",
+     SCRIPT(minimax_m1, "<end_of_sentence>", "<tool_calls></tool_calls><end_of_sentence>"),
+     "I look.", "Sure.", NULL, NULL},
     {"hermes", SCRIPT(hermes, "<|im_end|>", "<tool_call></tool_call>"), "", "Sure.", NULL, NULL},
     {"deepseek_v3",
      DEEPSEEK(v3, "</think>{{ '<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>' + tool['type'] }}"),

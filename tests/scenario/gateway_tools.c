@@ -236,6 +236,8 @@ static void large_schemas(void)
 FAMILY(coder)
 FAMILY(glm)
 FAMILY(minimax)
+FAMILY(minimax_m3)
+FAMILY(minimax_m1)
 FAMILY(hermes)
 FAMILY(deepseek_v3)
 FAMILY(deepseek_v31)
@@ -250,9 +252,10 @@ FAMILY(harmony)
 int main(int argc, char **argv)
 {
     static const struct test_case cases[] = {
-        ROW(coder),        ROW(glm),   ROW(minimax), ROW(hermes),   ROW(deepseek_v3),
-        ROW(deepseek_v31), ROW(kimi),  ROW(mimo),    ROW(hy3),      ROW(cohere),
-        ROW(mistral),      ROW(gemma), ROW(harmony), ROW(one_call), ROW(large_schemas),
+        ROW(coder),    ROW(glm),           ROW(minimax),      ROW(minimax_m3), ROW(minimax_m1),
+        ROW(hermes),   ROW(deepseek_v3),   ROW(deepseek_v31), ROW(kimi),       ROW(mimo),
+        ROW(hy3),      ROW(cohere),        ROW(mistral),      ROW(gemma),      ROW(harmony),
+        ROW(one_call), ROW(large_schemas),
     };
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }
