@@ -54,8 +54,7 @@ def jamba(s):
         "attention_experts": dict(attn_layer_offset=1), "first_attention": dict(attn_layer_offset=0),
         "all_experts": dict(expert_layer_period=1, expert_layer_offset=0), "taps": dict(mamba_d_conv=3),
         "state": dict(mamba_d_state=min(16, s.state) // 2), "no_conv_bias": dict(mamba_conv_bias=False),
-        "proj_bias": dict(mamba_proj_bias=True), "expand": dict(mamba_expand=1),
-        "one_expert": dict(num_experts=1, num_experts_per_tok=1), "tokens": dict(VOCAB="gemma4")}
+        "proj_bias": dict(mamba_proj_bias=True), "expand": dict(mamba_expand=1)}
 
 
 def kimi_linear(s):
