@@ -440,6 +440,18 @@ static int read_layers(const json_t *config, struct gguf_writer *w, struct hf_sh
     return 0;
 }
 
+/* Where only every so many layers have experts, by this field. */
+static int read_step(const json_t *config, struct hf_shape *shape, struct error *error)
+{
+    const char *field = hf_field_for(shape->arch, "interleave_moe_layer_step");
+    uint32_t step = 0;
+    if (field && read_size(config, field, "", &step, error))
+        return -1;
+    for (uint32_t layer = 0; step > 0 && layer < shape->layers; layer++)
+        shape->unrouted[layer] = (layer + 1) % step != 0;
+    return 0;
+}
+
 static int read_shape(const json_t *config, struct gguf_writer *w, struct hf_shape *shape,
                       struct error *error)
 {
@@ -449,13 +461,11 @@ static int read_shape(const json_t *config, struct gguf_writer *w, struct hf_sha
     };
     const struct hf_arch *a = shape->arch;
     const char *dense = hf_field_for(a, "leading_dense_block_count");
-    const char *step = hf_field_for(a, "interleave_moe_layer_step");
     const char *kv = hf_field_for(a, "attention.head_count_kv");
     const char *heads = hf_field_for(a, "attention.head_count");
     if (read_layers(config, w, shape, error) ||
         read_size(config, hf_field_for(a, "expert_count"), "", &shape->experts, error) ||
         (dense && leading_of(a, config, dense, &shape->dense_layers, error)) ||
-        (step && read_size(config, step, "", &shape->expert_step, error)) ||
         read_size(config, heads, "num_attention_heads", &shape->heads, error) ||
         read_size(config, hf_field_for(a, "vocab_size"), "vocab_size", &shape->vocab, error))
         return -1;
@@ -474,7 +484,7 @@ static int read_shape(const json_t *config, struct gguf_writer *w, struct hf_sha
                          "%" PRIu32 " layers, %" PRIu32 " experts, %" PRIu32 " heads, %" PRIu32
                          " tokens: beyond what is supported",
                          shape->layers, shape->experts, shape->heads, shape->vocab);
-    return 0;
+    return read_step(config, shape, error);
 }
 
 /* True if an earlier row has written the key. */

@@ -153,13 +153,12 @@ enum hf_size {
 struct hf_shape { /* the part of the configuration that locates tensors */
     const struct hf_arch *arch;
     uint32_t layers, dense_layers; /* without experts, the first ones */
-    uint32_t expert_step;          /* only each layer of that number has experts; 0: all others */
     uint32_t experts, heads, kv_heads, vocab;
     uint32_t block_rows, block_columns; /* of FP8 weights; 0: none */
     uint32_t size[HF_SIZE__COUNT];      /* enum hf_size */
     bool other[MODEL_LAYERS_MAX];       /* layers of the architecture's other kind */
     bool network[MODEL_LAYERS_MAX];     /* layers that are experts and nothing else (PATTERN) */
-    bool unrouted[MODEL_LAYERS_MAX];    /* layers without experts (EXPERT_PERIOD) */
+    bool unrouted[MODEL_LAYERS_MAX];    /* layers without experts after the first ones */
 };
 
 #define HF_KEY_BYTES 128

@@ -359,8 +359,7 @@ static bool has_experts(const struct work *w, uint32_t layer)
     const struct hf_shape *s = w->shape;
     if (hf_first(s->arch->rows, HF_ROWS(PATTERN)))
         return s->network[layer];
-    return layer >= s->dense_layers && !s->unrouted[layer] &&
-           (s->expert_step == 0 || (layer + 1) % s->expert_step == 0);
+    return layer >= s->dense_layers && !s->unrouted[layer];
 }
 
 static bool present(const struct work *w, enum hf_presence presence, uint32_t layer)
