@@ -30,6 +30,7 @@ SHAPES = {"olmoe": ("olmoe-1b-7b", ["layers=8"], 8 * 2 * 2 * 16 * 128, 0),
           "qwen35": ("qwen3.6-35b-a3b", ["layers=8"], 2 * 2 * 2 * 2 * 256, 6 * 2 * 4096 * 128 * 4),
           "gpt-oss": ("gpt-oss-20b", ["layers=6"], 6 * 2 * 2 * 8 * 64, 0),
           "nano": ("nemotron-3-nano", ["layers=9", "pattern=MEMEM*EME"], 2 * 2 * 2 * 128, 4 * 2 * 4096 * 128 * 4),
+          "jamba": ("jamba-mini", ["layers=4", "attention_step=4"], 2 * 2 * 8 * 128, 3 * 2 * 8192 * 16 * 4),
           "kimi": ("kimi-linear-48b", ["layers=5"], 2 * (512 + 64), 4 * 2 * 4096 * 128 * 4),
           "granite": ("granite-4.0-h-small", ["layers=5", "attention_step=5"], 2 * 2 * 8 * 128, 4 * 2 * 8192 * 128 * 4),
           "step": ("step-3.5-flash", ["layers=4", "dense_layers=1"], 2 * 2 * 8 * 128, 0)}
