@@ -234,7 +234,7 @@ struct gpu_routed {
     struct gpu_term *terms;        /* [rank] */
 };
 
-/* Counted up when struct gpu_kernels or an argument changes. */
+/* Counted up when struct gpu_kernels or an argument changes: the style test compares interface.txt. */
 #define GPU_INTERFACE 8
 
 struct gpu_kernels {

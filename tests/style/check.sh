@@ -225,7 +225,29 @@ check_shell() {
     } | verdict shell "shellcheck found something"
 }
 
-rules="includes directories mirror magics lengths documents comments names functions banned phrases marks tables headers leftovers format shell"
+# The text of what engine and module of a GPU exchange, without comments.
+gpu_interface() {
+    gcc -fpreprocessed -dD -E -P lib/cuda/cuda.h
+    gcc -fpreprocessed -dD -E -P lib/model/router.h
+    gcc -fpreprocessed -dD -E -P lib/kernels/kernels.h |
+        awk '/^struct kernel_(matrix|attention) \{/ { inside = 1 } inside; /^\};/ { inside = 0 }'
+}
+
+# A module of another interface would read arguments that are not there.
+interface_changes() {
+    local number sum
+    number=$(sed -n 's/^#define GPU_INTERFACE \([0-9]*\)$/\1/p' lib/cuda/cuda.h)
+    sum=$(gpu_interface | grep -v '^#define GPU_INTERFACE' | sha256sum | cut -c1-16)
+    [ "$number $sum" = "$(cat lib/cuda/interface.txt)" ] ||
+        echo "lib/cuda/interface.txt: not '$number $sum'"
+}
+
+check_interface() {
+    interface_changes 2>&1 |
+        verdict interface "arguments of the GPU's module changed: count GPU_INTERFACE up, then write this line"
+}
+
+rules="includes directories mirror magics lengths documents comments names functions banned phrases marks tables headers leftovers interface format shell"
 if [ $# -eq 0 ]; then
     # shellcheck disable=SC2086  # a list of words
     set -- $rules
