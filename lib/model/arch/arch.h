@@ -217,8 +217,7 @@ struct recurrent_rule {
     bool sigmoid;    /* of z */
     bool fixed;      /* rates and decays do not depend on the row */
     bool elements;   /* d per element; k, q and steps are projections of v */
-    uint8_t reserved;
-    float bound; /* L; 0: none */
+    float bound;     /* L; 0: none */
 };
 
 /* The recurrent state of one layer, and what a row of it needs; all 0 where the mixer has no
@@ -241,6 +240,7 @@ struct layer_recurrent {
     /* With decays of elements, q and k are in a row, after the first factor of the steps, which are
      * at rates_at. */
     uint32_t select_at, step_rank;
+    uint32_t reserved;
     struct recurrent_rule rule;
     /* Of the state: [taps - 1][channels], older inputs of the convolution, the oldest first; then
      * [heads][key_size][value_size]. */
@@ -420,6 +420,15 @@ struct layer_parts {
     struct layer_attention attention; /* sizes; where the mixer is attention */
     struct layer_recurrent recurrent; /* sizes; where the mixer has a state */
 };
+
+/* They are compared byte by byte, so there is nothing between the fields. */
+_Static_assert(sizeof(struct recurrent_rule) == 8 * sizeof(bool) + sizeof(float), "a hole");
+_Static_assert(sizeof(struct layer_recurrent) ==
+                   21 * sizeof(uint32_t) + sizeof(struct recurrent_rule) + sizeof(uint64_t),
+               "a hole");
+_Static_assert(sizeof(struct layer_parts) == 4 * sizeof(uint8_t) + sizeof(struct layer_attention) +
+                                                 sizeof(struct layer_recurrent),
+               "a hole");
 
 /* The part of a layer that a dense tensor belongs to; other layers must not have it. MLA is
  * attention, too. MIXING and NETWORK are the two halves of a layer. */
