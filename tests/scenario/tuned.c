@@ -41,12 +41,26 @@ void tune(struct command *c)
     tune_for(c, LOSS);
 }
 
+/* A directory that pack has made, and written nothing into, is no store. */
+static bool has_files(const char *directory)
+{
+    glob_t found;
+    char pattern[PATH_MAX];
+    snprintf(pattern, sizeof pattern, "%s/*", directory);
+    size_t n = glob(pattern, 0, NULL, &found) == 0 ? found.gl_pathc : 0;
+    globfree(&found);
+    return n > 0;
+}
+
 size_t stores(void)
 {
     glob_t found;
     char pattern[PATH_MAX];
+    size_t n = 0;
     path_in_dir(pattern, "*.tuned-*");
-    size_t n = glob(pattern, 0, NULL, &found) == 0 ? found.gl_pathc : 0;
+    size_t all = glob(pattern, 0, NULL, &found) == 0 ? found.gl_pathc : 0;
+    for (size_t i = 0; i < all; i++)
+        n += has_files(found.gl_pathv[i]);
     globfree(&found);
     return n;
 }
