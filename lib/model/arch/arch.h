@@ -279,7 +279,8 @@ struct layer_recurrent model_recurrent_of(const struct model_hparams *h, uint32_
 /* The largest of each number over all layers. */
 struct layer_recurrent model_recurrent_max(const struct model_hparams *h);
 
-/* The floats of the state of a layer, n-grams included; of the states of the first `layers` layers of a sequence, in the order of the layers;
+/* The floats of the state of a layer, n-grams included; of the states of the first `layers` layers
+ * of a sequence, in the order of the layers;
  * and the bytes of the states of all layers. 0: no layer has a state. */
 uint64_t model_layer_floats(const struct model_hparams *h, uint32_t layer);
 uint64_t model_state_floats(const struct model_hparams *h, uint32_t layers);
