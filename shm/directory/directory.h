@@ -52,6 +52,9 @@ struct directory_file {
     _Atomic uint64_t links_mode, owner; /* st_nlink << 32 | st_mode, st_uid << 32 | st_gid */
 };
 
+/* Why compute accepts no new sequence; directory_head.draining. */
+enum directory_draining { DRAINING_NO, DRAINING_DRAIN, DRAINING_STOP };
+
 struct directory_head {
     struct segment_head segment;
     uint32_t entry_count,
@@ -59,7 +62,7 @@ struct directory_head {
     uint32_t loader_count, dense_count;
     uint64_t entries_offset;
     _Atomic uint32_t epoch;       /* writer: cache, +1 at its start before FLUSH */
-    _Atomic uint32_t draining;    /* writer: supervisor */
+    _Atomic uint32_t draining;    /* enum directory_draining; writer: supervisor */
     _Atomic uint64_t quota_bytes; /* writer: supervisor: target for backed arena bytes (header page
                                      not counted) */
     _Atomic uint64_t kv_spare_bytes; /* writer: supervisor: of the budget, what experts do not need,

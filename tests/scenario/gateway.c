@@ -285,6 +285,42 @@ static void stop_ends_streams(void)
     free(body);
 }
 
+static void wait_logged(const struct engine *e, const char *text)
+{
+    uint64_t deadline = deadline_in(END_MS);
+    for (bool found = false; !found;) {
+        char *log = engine_log(e);
+        found = strstr(log, text) != NULL;
+        free(log);
+        CHECK(deadline_tick(deadline), "'%s' is not logged", text);
+    }
+}
+
+/* compute rejects a request that it reads after the stop began: the reason is that stop. */
+static void stop_rejects(void)
+{
+    unsigned port;
+    struct http h;
+    struct engine *e = gateway_start(&port, (const char *const[]){"--http=0", NULL});
+    char *body = completion_body(test_prompt(0), 8, "");
+    pid_t compute = engine_pid(e, "compute", 0, 0), gateway = engine_pid(e, "gateway", 0, 0);
+    kill(compute, SIGSTOP);
+    http_open(&h, port, "/v1/completions", NULL, body);
+    engine_wait_counter(e, "gateway", "streams_started", 1, END_MS);
+    kill(gateway, SIGSTOP);
+    kill(e->pid, SIGTERM);
+    wait_logged(e, "stopping:");
+    kill(compute, SIGCONT);
+    engine_wait_counter(e, "compute", "requests_rejected", 1, END_MS);
+    kill(gateway, SIGCONT);
+    http_finish(&h, END_MS);
+    CHECK(h.status == 503 && strstr(h.body, "the engine is stopping"), "status %d: %.300s",
+          h.status, h.body);
+    http_close(&h);
+    engine_stop(e);
+    free(body);
+}
+
 /* ---- keys, /stats, /metrics and the page ---- */
 
 /* A gateway that is started again has the key of the engine's start: the file is not read again. */
@@ -540,7 +576,7 @@ int main(int argc, char **argv)
 {
     static const struct test_case cases[] = {
         ROW(same_text),    ROW(nul_in_texts),       ROW(stops),
-        ROW(kill_compute), ROW(kill_gateway),       ROW(stop_ends_streams),
+        ROW(kill_compute), ROW(kill_gateway),       ROW(stop_ends_streams), ROW(stop_rejects),
         ROW(keys),         ROW(stats_and_page),     ROW(requests_and_limit),
         ROW(history),      ROW(history_is_bounded),
     };

@@ -290,6 +290,16 @@ static void free_all(struct text text[CONVERSATIONS])
     free_some(text, CONVERSATIONS);
 }
 
+/* Where about half of the experts have memory, now that all have it. */
+static uint64_t budget_of_half(struct engine *e)
+{
+    uint64_t least = planned_bytes(e, "memory.arena_quota_min_bytes"),
+             all = planned_bytes(e, "memory.arena_quota_bytes");
+    CHECK(all > 2 * least, "experts have %llu bytes, at least %llu", (unsigned long long)all,
+          (unsigned long long)least);
+    return planned_bytes(e, "memory.min_budget_bytes") + (all - least) / 2;
+}
+
 /* Conversations that are several times the pool are kept where all experts have memory. A smaller
  * budget takes that back for the experts; the texts are the same. */
 static void spare_memory(void)
@@ -304,17 +314,18 @@ static void spare_memory(void)
     test_note("%llu bytes are kept, the pool has %llu; %llu tokens were kept",
               (unsigned long long)has, (unsigned long long)pool, (unsigned long long)cached);
     CHECK(has > 2 * pool && cached > CONVERSATIONS * 100, "no spare memory is used");
-    json_t *reply = engine_control(e, "budget", json_pack("{s:i}", "bytes", 36 << 20));
+    uint64_t budget = budget_of_half(e);
+    json_t *reply = engine_control(e, "budget", json_pack("{s:I}", "bytes", (json_int_t)budget));
     json_decref(reply);
     uint64_t deadline = deadline_in(END_MS);
-    while (planned_bytes(e, "memory.budget_bytes") != 36 << 20)
+    while (planned_bytes(e, "memory.budget_bytes") != budget)
         CHECK(deadline_tick(deadline), "the budget is not in effect");
     CHECK(planned_bytes(e, "memory.plan.kv_spare_bytes") == 0, "experts do not need all memory");
     has = engine_counter(e, "compute", "kv_bytes");
     CHECK(has > 0 && has <= pool, "%llu bytes are kept, the pool has %llu", (unsigned long long)has,
           (unsigned long long)pool);
     CHECK(ask_all(e, again, first) < cached, "as much was kept as before");
-    CHECK(planned_bytes(e, "memory.used_bytes") <= 36 << 20, "more than the budget is used");
+    CHECK(planned_bytes(e, "memory.used_bytes") <= budget, "more than the budget is used");
     free_all(first);
     free_all(again);
     engine_stop(e);

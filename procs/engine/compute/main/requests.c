@@ -159,9 +159,10 @@ static int admit(struct compute *c, const struct engine_submit *s, const struct 
     uint32_t number, tokens, queued = count_state(c, KV_QUEUED);
     if (procs_check(c->child.procs.head, error) != 0)
         return -1;
-    if (atomic_load(&c->child.directory.head->draining))
-        return error_set(error, ERR_UNAVAILABLE,
-                         "the engine is draining and accepts no new sequence");
+    uint32_t draining = atomic_load(&c->child.directory.head->draining);
+    if (draining != DRAINING_NO)
+        return error_set(error, ERR_UNAVAILABLE, "the engine is %s and accepts no new sequence",
+                         draining == DRAINING_STOP ? "stopping" : "draining");
     if (queued >= c->child.params->max_queue)
         return error_set(error, ERR_BUSY,
                          "queue full: %u sequences waiting (--max-queue); retry later", queued);

@@ -78,7 +78,7 @@ void loop_stop(struct supervisor *s, int status, const char *fmt, ...)
     s->exit_status = status;
     s->stop_ns = clock_now_ns();
     notify_send(s, "STOPPING=1");
-    atomic_store_explicit(&s->directory.head->draining, 1, memory_order_release);
+    atomic_store_explicit(&s->directory.head->draining, DRAINING_STOP, memory_order_release);
     if (s->end_error.code != ERR_FAILED)
         log_info("stopping: %s", text);
 }

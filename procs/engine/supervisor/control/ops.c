@@ -202,7 +202,8 @@ static int op_replace(struct supervisor *s, struct rpc_request *request, struct 
 static int op_drain(struct supervisor *s, struct rpc_request *request, struct error *error)
 {
     (void)error;
-    atomic_store_explicit(&s->directory.head->draining, 1, memory_order_release);
+    uint32_t accepts = DRAINING_NO; /* an engine that stops keeps that reason */
+    atomic_compare_exchange_strong(&s->directory.head->draining, &accepts, DRAINING_DRAIN);
     control_set(s, child_of(s, SERVICE_COMPUTE, 0), CONTROL_DRAIN, 1, ++s->next_epoch);
     rpc_reply(s->control, request, stats_status(s));
     return 0;

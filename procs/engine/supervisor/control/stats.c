@@ -245,7 +245,7 @@ static json_t *directory(const struct supervisor *s)
     put(object, "backed_bytes", atomic_load(&d->head->backed_bytes));
     put(object, "owned_bytes", atomic_load(&d->head->owned_bytes));
     put(object, "resident_payload_bytes", atomic_load(&d->head->resident_payload_bytes));
-    put(object, "draining", atomic_load(&d->head->draining));
+    put(object, "draining", atomic_load(&d->head->draining) != DRAINING_NO);
     json_t *throttles = json_array();
     for (uint32_t i = 0; i < d->head->loader_count && i < DIRECTORY_LOADERS_MAX; i++)
         json_array_append_new(throttles, u64(atomic_load(&d->head->throttle_bytes_per_s[i])));
