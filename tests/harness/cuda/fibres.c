@@ -16,18 +16,30 @@
 #define THREADS_MAX 1024
 #define LANES       32
 #define WARPS_MAX   (THREADS_MAX / LANES)
-#define STACK_BYTES (64u << 10)
+/* Not a power of two: the tops of all stacks would share a few lines of the processor's caches. */
+#define STACK_BYTES ((64u << 10) + 5 * 64)
 #define SHARED_MAX  (48u << 10) /* what every GPU gives without a request */
 #define CANARY      4096
 #define GRID_YZ_MAX 65535
 #define COPIES_MAX  16 /* of a thread that are not done */
 
 /*             barrier                        all others there
- *   READY ───────────────► AT_BARRIER ────────────────────────► READY
+ *   ready ───────────────► at a barrier ──────────────────────► ready
  *     │  │  exchange, operation            all lanes there
- *     │  └─────────────────► EXCHANGING ──────────────────────► READY
- *     └─ returned ─► DONE */
-enum state { READY, AT_BARRIER, EXCHANGING, DONE };
+ *     │  └─────────────────► exchanging ──────────────────────► ready
+ *     └─ returned ─► done */
+
+/* Where a fibre continues. The compiler's own functions save three registers; with those of the C
+ * library, kernels took twice the time. */
+#ifdef __x86_64__
+typedef void *place[5];
+#define HERE(p)  __builtin_setjmp(p)
+#define GO_TO(p) __builtin_longjmp(p, 1)
+#else /* not every compiler has them there */
+typedef jmp_buf place;
+#define HERE(p)  _setjmp(p)
+#define GO_TO(p) _longjmp(p, 1)
+#endif
 
 struct copy {
     void *to;
@@ -36,27 +48,35 @@ struct copy {
 };
 
 /* A fibre is made once, and runs threads of one block after another. Its context is only where it
- * begins: later it is continued with longjmp, which unlike swapcontext makes no system call. */
+ * begins: a switch with it makes a system call. */
 struct fibre {
     ucontext_t context;
-    bool made, begun;
-    jmp_buf here;
-    enum state state;
-    int line; /* of the source, where it waits */
-    uint32_t lanes, from;
-    uint64_t value, result;
-    void (*operation)(void *const registers[LANES]); /* NULL: an exchange */
-    void *registers;
+    bool made;
     struct copy copy[COPIES_MAX];
     uint32_t copies;
 };
 
+/* Of its lanes: what they wait with. */
+struct warp {
+    uint32_t ready, exchanging; /* masks */
+    int line[LANES];            /* of the source */
+    uint32_t lanes[LANES], from[LANES];
+    uint64_t value[LANES], result[LANES];
+    void (*operation[LANES])(void *const registers[LANES]); /* NULL: an exchange */
+    void *registers[LANES];
+};
+
 static struct {
     struct fibre fibre[THREADS_MAX];
-    uint32_t ready[WARPS_MAX]; /* lanes of each warp that may run */
-    uint32_t ready_count;      /* of all warps */
-    uint32_t threads, now, at_barrier, done;
-    jmp_buf scheduler;
+    struct warp warp[WARPS_MAX];
+    struct fibre_index index[THREADS_MAX];
+    place here[THREADS_MAX];
+    bool begun[THREADS_MAX];
+    uint32_t ready; /* mask of the warps that have lanes which may run */
+    uint32_t threads, warps, now, at_barrier, done;
+    bool ahead; /* one warp runs as far as it can, from `first` on */
+    uint32_t first;
+    place scheduler;
     uint8_t *stacks;
     _Alignas(64) uint8_t shared[CANARY + SHARED_MAX + CANARY];
     size_t shared_bytes;
@@ -75,12 +95,17 @@ void fibres_seed(uint32_t seed)
     run.random = seed * 2654435761u | 1;
 }
 
-uint32_t fibres_draw(uint32_t below)
+static uint32_t draw_bits(void)
 {
     run.random ^= run.random << 13;
     run.random ^= run.random >> 17;
     run.random ^= run.random << 5;
-    return (uint32_t)((uint64_t)run.random * below >> 32);
+    return run.random;
+}
+
+uint32_t fibres_draw(uint32_t below)
+{
+    return (uint32_t)((uint64_t)draw_bits() * below >> 32);
 }
 
 /* The first error of a launch counts. */
@@ -100,20 +125,59 @@ const char *fibres_error(void)
     return run.failed ? run.error : NULL;
 }
 
-static void make_ready(uint32_t i)
+static void make_ready(uint32_t warp, uint32_t lanes)
 {
-    run.fibre[i].state = READY;
-    run.ready[i / LANES] |= 1u << i % LANES;
-    run.ready_count++;
+    run.warp[warp].ready |= lanes;
+    run.ready |= 1u << warp;
 }
 
-static void stop(enum state state, int line)
+/* ---- the next fibre ---- */
+
+/* The first bit of the mask, which has some, from number `from` on and around. */
+static uint32_t next_bit(uint32_t mask, uint32_t from)
 {
-    struct fibre *f = &run.fibre[run.now];
-    f->state = state;
-    f->line = line;
-    if (_setjmp(f->here) == 0)
-        _longjmp(run.scheduler, 1);
+    uint32_t turned = mask >> from | mask << (-from % 32);
+    return ((uint32_t)__builtin_ctz(turned) + from) % 32;
+}
+
+/* Any; or, in every other block, one of the first warp in an order that begins at `first`, so that
+ * a warp comes far ahead of others. */
+static uint32_t pick_next(void)
+{
+    uint32_t bits = draw_bits();
+    uint32_t from = run.ahead ? run.first : (uint32_t)((uint64_t)bits * run.warps >> 32);
+    uint32_t warp = next_bit(run.ready, from);
+    return warp * LANES + next_bit(run.warp[warp].ready, bits % LANES);
+}
+
+static void take(uint32_t i)
+{
+    struct warp *w = &run.warp[i / LANES];
+    w->ready &= ~(1u << i % LANES);
+    if (w->ready == 0)
+        run.ready &= ~(1u << i / LANES);
+    run.now = i;
+    fibre_thread = run.index[i];
+}
+
+/* Not a part of the function that has HERE: a compiler's GO_TO must not be there. */
+__attribute__((noinline, noreturn)) static void continue_next(void)
+{
+    if (run.ready == 0 || run.failed)
+        GO_TO(run.scheduler);
+    take(pick_next());
+    if (run.begun[run.now])
+        GO_TO(run.here[run.now]);
+    run.begun[run.now] = true;
+    setcontext(&run.fibre[run.now].context);
+    abort();
+}
+
+/* Others continue, until this fibre is ready and chosen. */
+static void stop(void)
+{
+    if (HERE(run.here[run.now]) == 0)
+        continue_next();
 }
 
 static void fibre_main(void)
@@ -124,19 +188,8 @@ static void fibre_main(void)
             fail("thread %u ends before its copies", run.now);
         run.fibre[run.now].copies = 0;
         run.done++;
-        stop(DONE, 0);
+        stop();
     }
-}
-
-/* Runs a fibre until it stops. */
-static void continue_fibre(struct fibre *f)
-{
-    if (_setjmp(run.scheduler) != 0)
-        return;
-    if (f->begun)
-        _longjmp(f->here, 1);
-    f->begun = true;
-    setcontext(&f->context);
 }
 
 static void make_fibre(uint32_t i)
@@ -150,7 +203,7 @@ static void make_fibre(uint32_t i)
     f->context.uc_link = NULL;
     makecontext(&f->context, fibre_main, 0);
     f->made = true;
-    f->begun = false;
+    run.begun[i] = false;
 }
 
 /* After an error, threads are in the middle of a block: the fibres are made again. */
@@ -161,6 +214,8 @@ static void forget_fibres(void)
         run.fibre[i].copies = 0;
     }
 }
+
+/* ---- what threads call ---- */
 
 uint8_t *fibres_shared(void)
 {
@@ -212,101 +267,110 @@ void fibres_copies_wait(void)
         do_copy(&f->copy[--f->copies]);
 }
 
+/* The last one has come: all of them continue. */
+static void end_barrier(int line)
+{
+    run.at_barrier = 0;
+    for (uint32_t i = 0; i < run.threads; i++) {
+        int other = run.warp[i / LANES].line[i % LANES];
+        if (other != line)
+            fail("a barrier in line %d and one in line %d", line, other);
+        make_ready(i / LANES, 1u << i % LANES);
+    }
+}
+
 void fibres_barrier(int line)
 {
-    run.at_barrier++;
-    stop(AT_BARRIER, line);
+    run.warp[run.now / LANES].line[run.now % LANES] = line;
+    if (++run.at_barrier == run.threads)
+        end_barrier(line);
+    stop();
+}
+
+static void end_operation(struct warp *w)
+{
+    void *registers[LANES];
+    memcpy(registers, w->registers, sizeof registers);
+    w->operation[0](registers);
+}
+
+static void end_exchange(struct warp *w, uint32_t lanes)
+{
+    for (uint32_t l = 0; l < LANES; l++) {
+        if (!(lanes >> l & 1))
+            continue;
+        uint32_t from = w->from[l] % LANES;
+        if (!(lanes >> from & 1))
+            fail("line %d: lane %u reads lane %u, which is not there", w->line[l], l, from);
+        w->result[l] = w->value[from];
+    }
+}
+
+/* The lane waits for those of the mask, which must be there for the same. The last one that comes
+ * does it for all. */
+static void meet(struct warp *w, uint32_t lane, uint32_t lanes)
+{
+    uint32_t warp = run.now / LANES, left = run.threads - warp * LANES, others;
+    if (left < LANES && lanes >> left != 0)
+        fail("line %d: lane %u of the mask is no thread", w->line[lane],
+             left + (uint32_t)__builtin_ctz(lanes >> left));
+    if ((others = w->exchanging & lanes) != 0) {
+        uint32_t o = (uint32_t)__builtin_ctz(others); /* like all of them */
+        if (w->line[o] != w->line[lane] || w->lanes[o] != lanes ||
+            w->operation[o] != w->operation[lane])
+            fail("a warp is in line %d and in line %d", w->line[lane], w->line[o]);
+    }
+    w->lanes[lane] = lanes;
+    w->exchanging |= 1u << lane;
+    if ((lanes & ~w->exchanging) == 0 && !run.failed) {
+        if (w->operation[lane])
+            end_operation(w);
+        else
+            end_exchange(w, lanes);
+        w->exchanging &= ~lanes;
+        make_ready(warp, lanes);
+    }
+    stop();
 }
 
 uint64_t fibres_exchange(uint32_t lanes, uint64_t value, uint32_t from, int line)
 {
-    struct fibre *f = &run.fibre[run.now];
-    f->value = value;
-    f->lanes = lanes;
-    f->from = from;
-    f->operation = NULL;
-    if (!(lanes >> run.now % LANES & 1))
+    struct warp *w = &run.warp[run.now / LANES];
+    uint32_t lane = run.now % LANES;
+    w->value[lane] = value;
+    w->from[lane] = from;
+    w->operation[lane] = NULL;
+    w->line[lane] = line;
+    if (!(lanes >> lane & 1))
         fail("line %d: thread %u is not in its own mask", line, run.now);
-    stop(EXCHANGING, line);
-    return f->result;
+    meet(w, lane, lanes);
+    return w->result[lane];
 }
 
 void fibres_together(void *registers, void (*operation)(void *const registers[LANES]), int line)
 {
-    struct fibre *f = &run.fibre[run.now];
-    f->lanes = UINT32_MAX;
-    f->operation = operation;
-    f->registers = registers;
-    stop(EXCHANGING, line);
+    struct warp *w = &run.warp[run.now / LANES];
+    uint32_t lane = run.now % LANES;
+    w->operation[lane] = operation;
+    w->registers[lane] = registers;
+    w->line[lane] = line;
+    meet(w, lane, UINT32_MAX);
 }
 
-/* After a fibre has come to a barrier: all of them continue. */
-static void end_barrier(void)
-{
-    int line = run.fibre[run.now].line;
-    if (run.at_barrier < run.threads)
-        return;
-    run.at_barrier = 0;
-    for (uint32_t i = 0; i < run.threads; i++) {
-        if (run.fibre[i].line != line)
-            fail("a barrier in line %d and one in line %d", line, run.fibre[i].line);
-        make_ready(i);
-    }
-}
-
-static void operate(uint32_t base)
-{
-    void *registers[LANES];
-    for (uint32_t l = 0; l < LANES; l++)
-        registers[l] = run.fibre[base + l].registers;
-    run.fibre[base].operation(registers);
-    for (uint32_t l = 0; l < LANES; l++)
-        make_ready(base + l);
-}
-
-static void end_exchange(void)
-{
-    uint32_t base = run.now / LANES * LANES;
-    const struct fibre *f = &run.fibre[run.now];
-    for (uint32_t l = 0; l < LANES; l++) {
-        const struct fibre *o = &run.fibre[base + l];
-        if (!(f->lanes >> l & 1))
-            continue;
-        if (base + l >= run.threads)
-            fail("line %d: lane %u of the mask is no thread", f->line, l);
-        else if (o->state != EXCHANGING)
-            return;
-        else if (o->line != f->line || o->lanes != f->lanes || o->operation != f->operation)
-            fail("a warp is in line %d and in line %d", f->line, o->line);
-    }
-    if (run.failed)
-        return;
-    if (f->operation) {
-        operate(base);
-        return;
-    }
-    uint32_t lanes = f->lanes;
-    for (uint32_t l = 0; l < LANES; l++) {
-        struct fibre *o = &run.fibre[base + l];
-        if (!(lanes >> l & 1))
-            continue;
-        if (!(lanes >> o->from % LANES & 1))
-            fail("line %d: lane %u reads lane %u, which is not there", o->line, l, o->from);
-        o->result = run.fibre[base + o->from % LANES].value;
-        make_ready(base + l);
-    }
-}
+/* ---- blocks ---- */
 
 static void start_block(void)
 {
     memset(run.shared, 0xa5, sizeof run.shared);
     memset(run.shared + CANARY, 0xff, run.shared_bytes);
-    run.ready_count = run.at_barrier = run.done = 0;
-    memset(run.ready, 0, sizeof run.ready);
-    for (uint32_t i = 0; i < run.threads; i++) {
-        make_fibre(i);
-        make_ready(i);
+    run.at_barrier = run.done = run.ready = 0;
+    for (uint32_t w = 0; w < run.warps; w++) {
+        uint32_t left = run.threads - w * LANES;
+        run.warp[w].ready = run.warp[w].exchanging = 0;
+        make_ready(w, left < LANES ? (1u << left) - 1 : UINT32_MAX);
     }
+    run.ahead = fibres_draw(2) != 0;
+    run.first = fibres_draw(run.warps);
 }
 
 /* Equal neighbours: a comparison by the C library is far faster than one of bytes. */
@@ -326,45 +390,11 @@ static void check_canaries(void)
     fail("a write at byte %ld of %zu bytes of shared memory", (long)i - CANARY, run.shared_bytes);
 }
 
-/* The number of the n-th of these lanes. */
-static uint32_t lane_of(uint32_t lanes, uint32_t n)
-{
-    for (; n > 0; n--)
-        lanes &= lanes - 1;
-    return (uint32_t)__builtin_ctz(lanes);
-}
-
-/* The next fibre: any; or, in every other block, one of the first warp in an order that begins at
- * `first`, so that a warp comes far ahead of others. */
-static uint32_t pick_next(bool ahead, uint32_t first)
-{
-    uint32_t warps = (run.threads + LANES - 1) / LANES, warp = first % warps;
-    uint32_t n = fibres_draw(run.ready_count), count;
-    while ((count = (uint32_t)__builtin_popcount(run.ready[warp])) == 0 || (!ahead && n >= count)) {
-        n -= ahead ? 0 : count;
-        warp = (warp + 1) % warps;
-    }
-    return warp * LANES + lane_of(run.ready[warp], n % count);
-}
-
 static void run_block(void)
 {
     start_block();
-    bool ahead = fibres_draw(2) != 0;
-    uint32_t first = fibres_draw(THREADS_MAX);
-    while (run.ready_count > 0 && !run.failed) {
-        run.now = pick_next(ahead, first);
-        run.ready[run.now / LANES] &= ~(1u << run.now % LANES);
-        run.ready_count--;
-        uint32_t line = run.now / fibre_block_size.x;
-        fibre_thread = (struct fibre_index){run.now % fibre_block_size.x, line % fibre_block_size.y,
-                                            line / fibre_block_size.y};
-        continue_fibre(&run.fibre[run.now]);
-        if (run.fibre[run.now].state == AT_BARRIER)
-            end_barrier();
-        else if (run.fibre[run.now].state == EXCHANGING)
-            end_exchange();
-    }
+    if (HERE(run.scheduler) == 0)
+        continue_next();
     if (!run.failed && run.done < run.threads)
         fail("%u threads ended, %u wait at a barrier, the others in a warp: none can continue",
              run.done, run.at_barrier);
@@ -374,6 +404,17 @@ static void run_block(void)
 static uint64_t volume(struct fibre_index i)
 {
     return (uint64_t)i.x * i.y * i.z;
+}
+
+static void make_threads(struct fibre_index block)
+{
+    run.threads = (uint32_t)volume(block);
+    run.warps = (run.threads + LANES - 1) / LANES;
+    for (uint32_t i = 0; i < run.threads; i++) {
+        uint32_t line = i / block.x;
+        run.index[i] = (struct fibre_index){i % block.x, line % block.y, line / block.y};
+        make_fibre(i);
+    }
 }
 
 int fibres_run(struct fibre_index grid, struct fibre_index block, size_t shared_bytes,
@@ -391,7 +432,7 @@ int fibres_run(struct fibre_index grid, struct fibre_index block, size_t shared_
                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         sl_assert(run.stacks != MAP_FAILED);
     }
-    run.threads = (uint32_t)volume(block);
+    make_threads(block);
     run.shared_bytes = shared_bytes;
     run.thread = thread;
     run.arg = arg;
