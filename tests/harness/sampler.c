@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Samples the memory of an engine externally: usage of its cgroup every 10 ms, or the values in
- * /proc of its processes every 20 ms, for which the kernel walks all their pages. */
+/* Samples the memory of an engine externally: usage of its cgroup every 10 ms, or what /proc counts
+ * of its processes every 20 ms. For their shares of file pages the kernel walks all pages that they
+ * have mapped, which takes milliseconds: every tenth time, and when the processes are others. */
 #include <dirent.h>
 #include <errno.h>
 #include <poll.h>
@@ -17,14 +18,16 @@
 
 #define SAMPLE_MS    10
 #define PROCESSES_MS 20
+#define FILES_EVERY  10
 #define FAMILY_MAX   64
 #define SEGMENTS_MAX 64
 
 struct sampler {
     char path[PATH_MAX]; /* of a cgroup, or "" */
     pid_t pid;           /* of a supervisor */
-    pid_t family[FAMILY_MAX];
+    pid_t family[FAMILY_MAX], family_before[FAMILY_MAX];
     size_t family_count;
+    uint64_t file_bytes; /* of the family before */
     pthread_t thread;
     atomic_bool stop;
     _Atomic uint64_t peak, samples;
@@ -47,11 +50,11 @@ static void find_family(struct sampler *s)
         fclose(f);
 }
 
-/* The sum of these fields of a process in /proc. */
-static uint64_t rollup(pid_t pid, const char *const keys[], size_t count)
+/* The sum of these fields of a process in this file of /proc. */
+static uint64_t fields(pid_t pid, const char *file, const char *const keys[], size_t count)
 {
     char path[64], line[256];
-    snprintf(path, sizeof path, "/proc/%d/smaps_rollup", (int)pid);
+    snprintf(path, sizeof path, "/proc/%d/%s", (int)pid, file);
     FILE *f = fopen(path, "re");
     uint64_t bytes = 0;
     while (f && fgets(line, sizeof line, f))
@@ -63,17 +66,24 @@ static uint64_t rollup(pid_t pid, const char *const keys[], size_t count)
     return bytes;
 }
 
-/* Private pages and the proportional share of file pages, without shared memory. */
+/* Private pages, without shared memory. */
 static uint64_t own_bytes(pid_t pid)
 {
-    static const char *const keys[] = {"Pss_Anon:", "Pss_File:", "SwapPss:"};
-    return rollup(pid, keys, ARRAY_LEN(keys));
+    static const char *const keys[] = {"RssAnon:", "VmSwap:"};
+    return fields(pid, "status", keys, ARRAY_LEN(keys));
+}
+
+/* The proportional share of file pages. */
+static uint64_t file_bytes(pid_t pid)
+{
+    static const char *const key = "Pss_File:";
+    return fields(pid, "smaps_rollup", &key, 1);
 }
 
 uint64_t process_private_bytes(pid_t pid)
 {
     static const char *const keys[] = {"Anonymous:", "Swap:"};
-    uint64_t bytes = rollup(pid, keys, ARRAY_LEN(keys));
+    uint64_t bytes = fields(pid, "smaps_rollup", keys, ARRAY_LEN(keys));
     CHECK(bytes > 0, "cannot read smaps_rollup of process %d", (int)pid);
     return bytes;
 }
@@ -109,10 +119,22 @@ static uint64_t segment_bytes(pid_t pid)
     return bytes;
 }
 
+static void measure_files(struct sampler *s)
+{
+    s->file_bytes = 0;
+    for (size_t i = 0; i < s->family_count; i++)
+        s->file_bytes += file_bytes(s->family[i]);
+}
+
 static uint64_t processes_usage(struct sampler *s)
 {
+    memcpy(s->family_before, s->family, sizeof s->family);
+    memset(s->family, 0, sizeof s->family);
     find_family(s);
-    uint64_t bytes = segment_bytes(s->pid);
+    if (atomic_load(&s->samples) % FILES_EVERY == 0 ||
+        memcmp(s->family_before, s->family, sizeof s->family) != 0)
+        measure_files(s);
+    uint64_t bytes = segment_bytes(s->pid) + s->file_bytes;
     for (size_t i = 0; i < s->family_count; i++)
         bytes += own_bytes(s->family[i]);
     return bytes;
