@@ -23,7 +23,7 @@ struct sampler {
     uint32_t vocab;
     uint64_t *seen;   /* one bit per token: the penalties apply */
     uint32_t *times;  /* [vocab]: how often, of those that are seen; else 0 */
-    uint64_t *biased; /* one bit per token: it has a bias */
+    uint64_t *biased; /* one bit per token: it has a bias, or is suppressed */
     /* of the current call */
     const struct sampler_choice *choice;
     const struct sampler_settings *settings;
@@ -88,6 +88,9 @@ static void mark(struct sampler *s)
     for (size_t i = 0; i < c->bias_count; i++)
         if (c->bias[i].id < s->vocab)
             s->biased[c->bias[i].id / 64] |= 1ull << (c->bias[i].id % 64);
+    for (size_t i = 0; i < c->suppressed_count; i++)
+        if (c->suppressed[i] < s->vocab)
+            s->biased[c->suppressed[i] / 64] |= 1ull << (c->suppressed[i] % 64);
 }
 
 static void unmark(struct sampler *s)
@@ -101,6 +104,9 @@ static void unmark(struct sampler *s)
     for (size_t i = 0; i < c->bias_count; i++)
         if (c->bias[i].id < s->vocab)
             s->biased[c->bias[i].id / 64] = 0;
+    for (size_t i = 0; i < c->suppressed_count; i++)
+        if (c->suppressed[i] < s->vocab)
+            s->biased[c->suppressed[i] / 64] = 0;
 }
 
 bool sampler_penalises(const struct sampler_settings *p)
@@ -120,9 +126,25 @@ static double penalised(const struct sampler *s, uint32_t id, double l)
     return l;
 }
 
+static bool is_suppressed(const struct sampler_choice *c, uint32_t id)
+{
+    size_t lo = 0, hi = c->suppressed_count;
+    while (lo < hi) {
+        size_t mid = lo + (hi - lo) / 2;
+        if (c->suppressed[mid] < id)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return lo < c->suppressed_count && c->suppressed[lo] == id;
+}
+
+/* Of a token that is marked. */
 static float bias_of(const struct sampler_choice *c, uint32_t id)
 {
     size_t i = c->bias_count;
+    if (is_suppressed(c, id))
+        return -INFINITY;
     while (i > 1 && c->bias[i - 1].id != id)
         i--;
     return c->bias[i - 1].bias;
@@ -132,7 +154,8 @@ static float bias_of(const struct sampler_choice *c, uint32_t id)
 static float logit_of(const struct sampler *s, uint32_t id)
 {
     float l = s->choice->logits[id];
-    if (s->choice->bias_count > 0 && s->biased[id / 64] >> (id % 64) & 1)
+    bool any = s->choice->bias_count > 0 || s->choice->suppressed_count > 0;
+    if (any && s->biased[id / 64] >> (id % 64) & 1)
         l += bias_of(s->choice, id);
     if (l != l)
         return -INFINITY;

@@ -42,7 +42,9 @@ struct sampler_choice {
     const uint32_t *recent; /* the tokens the penalties apply to */
     size_t recent_count;    /* ids beyond the vocabulary are ignored, also of biases */
     const struct sampler_bias *bias;
-    size_t bias_count; /* of several for a token the last one counts */
+    size_t bias_count;          /* of several for a token the last one counts */
+    const uint32_t *suppressed; /* tokens that are not chosen while there is another, ascending */
+    size_t suppressed_count;
     uint32_t position; /* of the token */
 };
 

@@ -13,15 +13,18 @@
 #include <unistd.h>
 
 #include "lib/base/assert.h"
+#include "lib/base/bytes.h"
 #include "lib/json/json_file.h"
 #include "lib/model/arch/arch.h"
 #include "lib/model/hf/internal.h"
 #include "lib/model/limits.h"
+#include "lib/model/tokenizer/blob.h"
 #include "lib/tensor/tensor_type.h"
 #include "lib/text/utf8.h"
 
 #define ALIGNMENT       32u
 #define SETTINGS        "tokenizer_config.json"
+#define SUPPRESSED      "suppress_tokens" /* in generation_config.json */
 #define NAMED_TEMPLATES "additional_chat_templates"
 
 /* ---- optional files ---- */
@@ -208,17 +211,22 @@ static int read_tokenizer(struct hf_json *d, const char *dir, struct error *erro
     return d->tokenizer ? 0 : -1;
 }
 
-/* The tokens that end an answer are those of generation_config.json, if it has them. */
-static int read_ends(struct hf_json *d, const char *dir, struct error *error)
+/* The tokens that end an answer, and those that are never generated, are those of
+ * generation_config.json, if it has them. */
+static int read_generation(struct hf_json *d, const char *dir, struct error *error)
 {
+    static const char *const keys[] = {"eos_token_id", SUPPRESSED};
+    int status = 0;
     char path[4096];
     if (!find_file(dir, "generation_config.json", path))
         return 0;
     json_t *generation = json_foreign_file(path, HF_CONFIG_MAX, error);
     if (!generation)
         return -1;
-    json_t *ends = json_object_get(generation, "eos_token_id");
-    int status = ends && !json_is_null(ends) ? json_object_set(d->config, "eos_token_id", ends) : 0;
+    for (size_t i = 0; i < ARRAY_LEN(keys) && status == 0; i++) {
+        json_t *ids = json_object_get(generation, keys[i]);
+        status = ids && !json_is_null(ids) ? json_object_set(d->config, keys[i], ids) : 0;
+    }
     json_decref(generation);
     return status == 0 ? 0 : error_set(error, ERR_NO_MEMORY, "out of memory (configuration)");
 }
@@ -228,7 +236,7 @@ static int read_files(struct hf_json *d, const char *dir, struct error *error)
     char path[4096];
     (void)find_file(dir, "config.json", path);
     d->config = json_foreign_file(path, HF_CONFIG_MAX, error);
-    if (!d->config || read_ends(d, dir, error) || read_tokenizer(d, dir, error))
+    if (!d->config || read_generation(d, dir, error) || read_tokenizer(d, dir, error))
         return -1;
     if (find_file(dir, SETTINGS, path)) {
         d->settings = json_foreign_file(path, HF_CONFIG_MAX, error);
@@ -236,6 +244,28 @@ static int read_files(struct hf_json *d, const char *dir, struct error *error)
             return -1;
     }
     return read_templates(&d->templates, dir, d->settings, error);
+}
+
+/* What is no list of numbers, and numbers that are no tokens, say nothing, as in llama.cpp. */
+static int put_suppressed(const json_t *config, struct gguf_writer *w, struct error *error)
+{
+    const json_t *list = json_object_get(config, SUPPRESSED), *one;
+    size_t n = json_array_size(list), count = 0, i;
+    if (n == 0 || n > MODEL_VOCAB_MAX)
+        return 0;
+    int32_t *ids = calloc(n, sizeof *ids);
+    if (!ids)
+        return error_set(error, ERR_NO_MEMORY, "out of memory (suppressed tokens)");
+    json_array_foreach((json_t *)(uintptr_t)list, i, one)
+    {
+        json_int_t id = json_integer_value(one);
+        if (json_is_integer(one) && id >= 0 && id < MODEL_VOCAB_MAX)
+            ids[count++] = (int32_t)id;
+    }
+    if (count > 0)
+        gguf_put_array(w, TOKENIZER_SUPPRESS_KEY, GGUF_I32, ids, count);
+    free(ids);
+    return 0;
 }
 
 /* "dir/file: what is wrong" */
@@ -259,6 +289,8 @@ static int convert(struct hf_model *hf, const struct hf_json *d, const char *dir
             : hf_tokenizer_keys(d->tokenizer, d->settings, d->config, shape.vocab, hf->gguf, &why))
         return in_file(dir, d->tiktoken ? d->tiktoken->file : "tokenizer.json", &why, error);
     put_templates(&d->templates, hf->gguf);
+    if (put_suppressed(d->config, hf->gguf, error))
+        return -1;
     const json_t *text = hf_text_config(d->config);
     const json_t *tied = json_object_get(text, "tie_word_embeddings");
     if (!tied)

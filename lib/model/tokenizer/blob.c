@@ -2,12 +2,15 @@
 /* Lays out the tables of a tokenizer, and checks every part of an untrusted blob. */
 #include "lib/model/tokenizer/blob.h"
 
+#include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 #include <xxhash.h>
 
 #include "lib/base/assert.h"
 #include "lib/base/bytes.h"
 #include "lib/model/limits.h"
+#include "lib/model/tokenizer/build.h"
 #include "lib/text/utf8.h"
 
 static const struct {
@@ -82,6 +85,8 @@ void tokenizer_blob_layout(struct tokenizer_blob *b)
     at = align_up(at + (uint64_t)b->word_slots * sizeof(uint32_t), 8);
     b->specials_offset = at;
     at = align_up(at + (uint64_t)b->special_capacity * sizeof(uint32_t), 8);
+    b->suppressed_offset = at;
+    at = align_up(at + (uint64_t)b->suppressed * sizeof(uint32_t), 8);
     b->text_offset = at;
     b->bytes = align_up(at + b->text_bytes, 8);
 }
@@ -104,9 +109,9 @@ static int check_head(const struct tokenizer_blob *b, size_t bytes, struct error
         return bad(error, "wrong magic or version");
     if (b->vocab == 0 || b->vocab > MODEL_VOCAB_MAX || b->pre >= pretokenizer_count() ||
         b->text_bytes > TOKENIZER_PIECES_MAX || b->special_capacity > b->vocab ||
-        b->specials > b->special_capacity)
+        b->specials > b->special_capacity || b->suppressed > b->vocab)
         return bad(error, "a count out of range");
-    if (b->model >= TOKENIZER_MODEL__COUNT || (b->flags & ~TOKENIZER_FLAGS) != 0 || b->unused != 0)
+    if (b->model >= TOKENIZER_MODEL__COUNT || (b->flags & ~TOKENIZER_FLAGS) != 0)
         return bad(error, "of an unknown kind");
     /* One slot of each hash table must be free: it terminates look-ups. */
     if (!is_power_of_two(b->merge_slots) || !is_power_of_two(b->word_slots) ||
@@ -204,11 +209,54 @@ static int check_specials(const struct tokenizer_blob *b, struct error *error)
     return 0;
 }
 
+static int check_suppressed(const struct tokenizer_blob *b, struct error *error)
+{
+    const uint32_t *ids = blob_suppressed(b);
+    for (uint32_t i = 0; i < b->suppressed; i++)
+        if (ids[i] >= b->vocab || (i > 0 && ids[i] <= ids[i - 1]))
+            return bad(error, "suppressed tokens out of range or order");
+    return 0;
+}
+
 int tokenizer_blob_check(const void *blob, size_t bytes, struct error *error)
 {
     const struct tokenizer_blob *b = blob;
     if (check_head(b, bytes, error) || check_pieces(b, error) || check_tables(b, error) ||
-        check_specials(b, error))
+        check_specials(b, error) || check_suppressed(b, error))
         return -1;
+    return 0;
+}
+
+/* ---- tokens that are never generated ---- */
+
+static int ascending(const void *a, const void *b)
+{
+    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    return (x > y) - (x < y);
+}
+
+int tokenizer_read_suppressed(struct builder *b, struct error *error)
+{
+    struct gguf_array a;
+    int found = gguf_get_array(b->gguf, TOKENIZER_SUPPRESS_KEY, GGUF_I32, &a, error);
+    if (found <= 0)
+        return found;
+    if (a.left > MODEL_VOCAB_MAX)
+        return error_set(error, ERR_BAD_INPUT, TOKENIZER_SUPPRESS_KEY " has %" PRIu64 " elements",
+                         a.left);
+    b->suppressed = calloc(a.left + 1, sizeof *b->suppressed);
+    if (!b->suppressed)
+        return error_set(error, ERR_NO_MEMORY, "out of memory (suppressed tokens)");
+    uint32_t n = 0, kept = 0;
+    while (a.left > 0) {
+        int32_t id = gguf_array_i32(&a);
+        if (id >= 0 && (uint32_t)id < b->head.vocab)
+            b->suppressed[n++] = (uint32_t)id;
+    }
+    qsort(b->suppressed, n, sizeof *b->suppressed, ascending);
+    for (uint32_t i = 0; i < n; i++)
+        if (i == 0 || b->suppressed[i] != b->suppressed[i - 1])
+            b->suppressed[kept++] = b->suppressed[i];
+    b->head.suppressed = kept;
     return 0;
 }

@@ -27,7 +27,7 @@
 #include "lib/model/tokenizer/tokenizer.h"
 
 #define TOKENIZER_MAGIC      0x4e454b4f54554c53ull /* "SLUTOKEN" */
-#define TOKENIZER_VERSION    4u
+#define TOKENIZER_VERSION    5u
 #define TOKENIZER_MERGES_MAX (4u << 20)
 #define TOKENIZER_PIECES_MAX (256u << 20) /* bytes of all pieces together */
 /* By default, SentencePiece pieces have at most 16 characters. Enumerating the splits of a piece
@@ -65,6 +65,9 @@ enum tokenizer_model {
 /* Overrides the column nfc of tokenizers.tbl.h. A key of our own: GGUF has none. */
 #define TOKENIZER_NFC_KEY "tokenizer.ggml.normalizer.nfc"
 
+/* Tokens that are never generated: those of the file within its vocabulary. */
+#define TOKENIZER_SUPPRESS_KEY "tokenizer.ggml.suppress_tokens"
+
 /* Tokens that end an answer, in addition to eos: eot and eom of the file, and those of ANSWER_END
  * and ANSWER_END_NAME; without those of ANSWER_GOES_ON. */
 #define TOKENIZER_ENDS 4u
@@ -89,10 +92,10 @@ struct tokenizer_blob {
     uint32_t ends[TOKENIZER_ENDS]; /* TOKEN_NONE: none */
     uint32_t model;                /* enum tokenizer_model */
     uint32_t flags;
-    uint32_t unused;        /* 0; no padding, because heads are compared as bytes */
+    uint32_t suppressed;    /* tokens; no padding, because heads are compared as bytes */
     uint32_t byte_ids[256]; /* TOKEN_NONE: none, see tokenizer_rare_byte */
     uint64_t piece_at_offset, types_offset, merges_offset, words_offset, specials_offset,
-        text_offset;
+        suppressed_offset, text_offset;
 };
 
 /* Fills the offsets of the parts and `bytes` from the counts, which must be within their limits. */
@@ -164,6 +167,11 @@ static inline const uint32_t *blob_words(const struct tokenizer_blob *b)
 static inline const uint32_t *blob_specials(const struct tokenizer_blob *b)
 {
     return (const uint32_t *)(const void *)((const char *)b + b->specials_offset);
+}
+
+static inline const uint32_t *blob_suppressed(const struct tokenizer_blob *b)
+{
+    return (const uint32_t *)(const void *)((const char *)b + b->suppressed_offset);
 }
 
 static inline const char *blob_text(const struct tokenizer_blob *b)

@@ -560,7 +560,8 @@ static int build(struct builder *b, struct error *error)
     int16_t byte_of_code[512];
     alphabet(code_of_byte, byte_of_code);
     if (read_tokens(b, error) || read_types(b, error) || index_tokens(b, error) ||
-        read_settings(b, error) || count_parts(b, error) || fill_byte_ids(b, code_of_byte, error))
+        read_settings(b, error) || tokenizer_read_suppressed(b, error) || count_parts(b, error) ||
+        fill_byte_ids(b, code_of_byte, error))
         return -1;
     tokenizer_blob_layout(&b->head);
     b->blob = calloc(1, b->head.bytes);
@@ -569,6 +570,9 @@ static int build(struct builder *b, struct error *error)
     fill_pieces(b, byte_of_code);
     memcpy(b->blob, &b->head, sizeof b->head); /* fill_specials reads pieces through the head */
     fill_specials(b);
+    if (b->suppressed)
+        memcpy(b->blob + b->head.suppressed_offset, b->suppressed,
+               b->head.suppressed * sizeof *b->suppressed);
     if (fill_merges(b, error))
         return -1;
     memcpy(b->blob, &b->head, sizeof b->head);
@@ -584,6 +588,7 @@ int tokenizer_blob_build(const struct gguf *g, void **blob, size_t *bytes, uint3
     free(b.tokens);
     free(b.types);
     free(b.ranks);
+    free(b.suppressed);
     if (status) {
         free(b.blob);
         return -1;

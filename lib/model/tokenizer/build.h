@@ -21,7 +21,13 @@ struct builder {
     struct strtab by_name; /* token as written -> id; normal tokens have priority */
     struct gguf_array merge_lines;
     bool has_merges;
+    uint32_t *suppressed; /* b->head.suppressed of them, ascending */
 };
+
+/* ---- blob.c ---- */
+
+/* Reads the tokens that are never generated. 0, or -1 with *error. */
+int tokenizer_read_suppressed(struct builder *b, struct error *error);
 
 /* ---- spm.c ---- */
 

@@ -35,6 +35,9 @@ bool tokenizer_adds_blank(const struct tokenizer *t);
 /* Whether the token ends an answer: it is eos, or the end of a turn or of a message. */
 bool tokenizer_is_end(const struct tokenizer *t, uint32_t id);
 
+/* The tokens that are never generated, ascending and borrowed from the blob, and their number. */
+const uint32_t *tokenizer_suppressed(const struct tokenizer *t, size_t *count);
+
 /* Encodes a text of any bytes. U+0000 is a character like others. Invalid UTF-8 becomes one U+FFFD
  * per maximal subpart, as in the reference tokenizers, and those of Qwen, OLMo and Cohere normalise
  * to NFC. So the pieces of the ids are the text that the model sees, and offsets into them are not

@@ -60,6 +60,13 @@ bool tokenizer_is_control(const struct tokenizer *t, uint32_t id)
     return id < t->blob->vocab && blob_types(t->blob)[id] == TOKEN_CONTROL;
 }
 
+const uint32_t *tokenizer_suppressed(const struct tokenizer *t, size_t *count)
+{
+    OBJ_CHECK(t, TOKENIZER_OBJ);
+    *count = t->blob->suppressed;
+    return blob_suppressed(t->blob);
+}
+
 bool tokenizer_adds_blank(const struct tokenizer *t)
 {
     OBJ_CHECK(t, TOKENIZER_OBJ);

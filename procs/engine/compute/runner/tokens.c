@@ -45,6 +45,7 @@ static uint32_t sample(struct sequence *s, const float *logits, uint32_t at)
         choice.bias = kv_extra(&r->child->kv, s->row)->bias;
         choice.bias_count = q->biases;
     }
+    choice.suppressed = tokenizer_suppressed(r->tokenizer, &choice.suppressed_count);
     if (constraint_is_on(&s->constraint)) {
         choice.mask = constraint_mask(&s->constraint, (q->flags & KV_FLAG_IGNORE_EOS) == 0);
         if (!choice.mask)

@@ -256,6 +256,35 @@ START_TEST(mask_holds_for_damaged_logits)
 }
 END_TEST
 
+/* A suppressed token is chosen only if no other may be, whatever its bias. */
+START_TEST(suppressed_tokens)
+{
+    static const uint32_t all[] = {3, 7, 299, VOCAB + 5};
+    static const struct sampler_bias bias[] = {{7, 1000}, {8, 1}};
+    struct sampler_settings settings = plain, greedy = plain;
+    uint64_t mask[(VOCAB + 63) / 64] = {1ull << 3 | 1ull << 7 | 1ull << 9};
+    struct sampler_choice c = {
+        .logits = logits, .bias = bias, .bias_count = 2, .suppressed = all, .suppressed_count = 4};
+    greedy.temperature = 0;
+    settings.temperature = 100;
+    for (uint32_t at = 0; at < 3000; at++) {
+        c.position = at;
+        uint32_t id = sampler_choose(sampler, &settings, &c);
+        ck_assert(id < VOCAB && id != 3 && id != 7 && id != 299);
+    }
+    ck_assert_uint_ne(sampler_choose(sampler, &greedy, &c), 7);
+    c.mask = mask;
+    ck_assert_uint_eq(sampler_choose(sampler, &greedy, &c), 9);
+    ck_assert_uint_eq(sampler_choose(sampler, &settings, &c), 9);
+    mask[0] = 1ull << 7;
+    ck_assert_uint_eq(sampler_choose(sampler, &greedy, &c), 7);
+    ck_assert_uint_eq(sampler_choose(sampler, &settings, &c), 7);
+    c.suppressed_count = 0; /* nothing is left of it */
+    c.mask = NULL;
+    ck_assert_uint_eq(sampler_choose(sampler, &greedy, &c), 7);
+}
+END_TEST
+
 /* The last bias of a token is added before the penalties. */
 START_TEST(biases_are_added)
 {
@@ -299,6 +328,7 @@ int main(void)
     tcase_add_test(c, mask_leaves_the_allowed);
     tcase_add_test(c, mask_holds_for_damaged_logits);
     tcase_add_test(c, biases_are_added);
+    tcase_add_test(c, suppressed_tokens);
     suite_add_tcase(suite, c);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);

@@ -393,6 +393,14 @@ START_TEST(ends_of_answers)
         close_directory(&o);
         clear();
     }
+    put("generation_config.json", "{\"suppress_tokens\":[7,\"x\",-1,256]}");
+    struct opened o;
+    struct gguf_array ids;
+    open_directory(&o);
+    ck_assert_int_eq(gguf_get_array(&o.g, "tokenizer.ggml.suppress_tokens", GGUF_I32, &ids, NULL),
+                     1);
+    ck_assert(ids.left == 2 && gguf_array_i32(&ids) == 7 && gguf_array_i32(&ids) == 256);
+    close_directory(&o);
     put("generation_config.json", "[]");
     expect_rejected(ERR_BAD_INPUT, "/generation_config.json: not a JSON object");
 }

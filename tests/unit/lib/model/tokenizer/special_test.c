@@ -247,6 +247,43 @@ START_TEST(end_of_a_message)
 }
 END_TEST
 
+static void suppress(struct make *m)
+{
+    static const int32_t ids[] = {TINY_USER, 'x', -1, TINY_VOCAB, 'b', 'x', 1 << 30};
+    make_i32s(m, "tokenizer.ggml.suppress_tokens", ids, ARRAY_LEN(ids));
+}
+
+static void suppress_none(struct make *m)
+{
+    make_i32s(m, "tokenizer.ggml.suppress_tokens", NULL, 0);
+}
+
+/* Those within the vocabulary, each once; and tables with others are rejected. */
+START_TEST(suppressed_tokens)
+{
+    struct opened o = open_tiny(suppress);
+    struct error error = {0};
+    size_t n;
+    const uint32_t *ids = tokenizer_suppressed(o.t, &n);
+    ck_assert(n == 3 && ids[0] == 'b' && ids[1] == 'x' && ids[2] == TINY_USER);
+    void *blob = (char *)o.index + o.index->tokenizer_offset;
+    uint32_t *at = (uint32_t *)(uintptr_t)ids;
+    at[2] = TINY_VOCAB;
+    ck_assert_int_eq(tokenizer_blob_check(blob, o.index->tokenizer_bytes, &error), -1);
+    at[2] = 'x';
+    ck_assert_int_eq(tokenizer_blob_check(blob, o.index->tokenizer_bytes, &error), -1);
+    close_both(&o);
+    o = open_tiny(suppress_none);
+    tokenizer_suppressed(o.t, &n);
+    ck_assert_uint_eq(n, 0);
+    close_both(&o);
+    o = open_tiny(NULL);
+    tokenizer_suppressed(o.t, &n);
+    ck_assert_uint_eq(n, 0);
+    close_both(&o);
+}
+END_TEST
+
 /* A user-defined token that is a part of a character, and a control token that is none. */
 static void name_parts(struct make *m)
 {
@@ -389,6 +426,7 @@ int main(void)
     tcase_add_test(c, ranges_of_control_tokens);
     tcase_add_test(c, ends_of_answers);
     tcase_add_test(c, end_of_a_message);
+    tcase_add_test(c, suppressed_tokens);
     tcase_add_test(c, ends_by_name);
     tcase_add_test(c, parts_of_characters_are_not_matched);
     tcase_add_test(c, tables_with_parts_of_characters);
