@@ -84,9 +84,11 @@ uint32_t expr_new_rule(struct expr_pool *p);
 void expr_define(struct expr_pool *p, uint32_t rule, expr_id e);
 expr_id expr_rule(struct expr_pool *p, uint32_t rule);
 
-/* How values are written: as JSON, or as Gemma 4 writes arguments of calls: keys without quotes, in
- * alphabetical order, and texts as they are between two marks (schema/spelling.c). */
-enum schema_spelling { SPELLING_JSON, SPELLING_GEMMA };
+/* How values are written: as JSON; as Gemma 4 writes arguments of calls: keys without quotes, in
+ * alphabetical order, and texts as they are between two marks; or as an object's members are
+ * arguments of a call in Python: KEY=VALUE, with True, False and None beside what JSON has
+ * (schema/spelling.c). */
+enum schema_spelling { SPELLING_JSON, SPELLING_GEMMA, SPELLING_PYTHON };
 
 /* schema/schema.c: a rule of the pool for the values that a schema allows. -1 with ERR_BAD_INPUT or
  * ERR_NO_MEMORY; the pool may have failed, too. */

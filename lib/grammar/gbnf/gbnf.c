@@ -148,11 +148,33 @@ static const char *token_name(const char *from, size_t *bytes)
     return from + 1;
 }
 
-/* The control token of a name, or that text where the vocabulary has no such token. */
-static int control_token(struct gbnf *p, expr_id *e)
+/* The control token whose name is a text, or that text where the vocabulary has no such token. */
+static expr_id token_or_text(struct gbnf *p, expr_id text)
 {
     static const char mark = (char)GRAMMAR_CONTROL_BYTE;
+    expr_id border = expr_text(&p->pool, &mark, 1);
+    expr_id token = expr_sequence(&p->pool, expr_sequence(&p->pool, border, text), border);
+    return expr_choice(&p->pool, token, text);
+}
+
+/* <"NAME">: a name of any characters. */
+static int quoted_token(struct gbnf *p, expr_id *e)
+{
+    p->c.at++;
+    if (literal(p, e) != 0)
+        return -1;
+    if (cursor_peek(&p->c) != '>' || *e == EXPR_EMPTY)
+        return fail(p, "a token in quotes has a name, and > behind it");
+    p->c.at++;
+    *e = token_or_text(p, *e);
+    return 0;
+}
+
+static int control_token(struct gbnf *p, expr_id *e)
+{
     const char *from = p->c.at;
+    if (p->c.end - from > 1 && from[1] == '"')
+        return quoted_token(p, e);
     while (p->c.at < p->c.end && *p->c.at != '>' && *p->c.at != '\n')
         p->c.at++;
     size_t bytes = (size_t)(p->c.at - from) + 1;
@@ -163,9 +185,7 @@ static int control_token(struct gbnf *p, expr_id *e)
     if (bytes > GRAMMAR_MARK_BYTES_MAX)
         return fail(p, "a token has a name that is too long");
     p->c.at++;
-    expr_id text = expr_text(&p->pool, name, bytes), border = expr_text(&p->pool, &mark, 1);
-    expr_id token = expr_sequence(&p->pool, expr_sequence(&p->pool, border, text), border);
-    *e = expr_choice(&p->pool, token, text);
+    *e = token_or_text(p, expr_text(&p->pool, name, bytes));
     return 0;
 }
 
@@ -197,12 +217,14 @@ static bool take_word(struct gbnf *p, const char *word)
 }
 
 /* %json {schema}: the JSON that a schema allows; it is written in one line. %gemma {schema}: the
- * same values in the spelling of Gemma 4. */
+ * same values in the spelling of Gemma 4; %python {schema}: the arguments of a call in Python. */
 static int embedded_schema(struct gbnf *p, expr_id *e)
 {
     const char *end = p->c.end;
-    bool gemma = take_word(p, "%gemma ");
-    if ((!gemma && !take_word(p, "%json ")) || cursor_peek(&p->c) != '{')
+    enum schema_spelling spelling = take_word(p, "%gemma ")    ? SPELLING_GEMMA
+                                    : take_word(p, "%python ") ? SPELLING_PYTHON
+                                                               : SPELLING_JSON;
+    if ((spelling == SPELLING_JSON && !take_word(p, "%json ")) || cursor_peek(&p->c) != '{')
         return fail(p, "%json and an object, a JSON Schema, are expected");
     const char *schema = p->c.at;
     size_t bytes = object_bytes(schema, end);
@@ -211,8 +233,7 @@ static int embedded_schema(struct gbnf *p, expr_id *e)
     struct error why = {.code = ERR_NONE};
     uint32_t rule = 0;
     p->c.at = schema + bytes;
-    if (schema_rule(&p->pool, schema, bytes, gemma ? SPELLING_GEMMA : SPELLING_JSON, &rule, &why) !=
-        0)
+    if (schema_rule(&p->pool, schema, bytes, spelling, &rule, &why) != 0)
         return error_set(p->error, why.code, "GBNF, line %u: %.350s", p->c.line, why.text);
     *e = expr_rule(&p->pool, rule);
     return 0;

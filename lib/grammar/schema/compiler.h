@@ -18,7 +18,8 @@ struct schema_target { /* of a $ref */
 
 struct compiler {
     struct expr_pool pool;
-    bool gemma; /* the spelling */
+    bool gemma, python; /* the spelling */
+    bool call;          /* in Python: the next object is the arguments of the call */
     const json_t *root;
     json_t *made; /* an array that owns the merged schemas */
     struct schema_target *targets;
@@ -47,8 +48,18 @@ expr_id schema_colon(struct compiler *c);
 
 /* spelling.c: texts, and what is around and in them. */
 expr_id schema_null(struct compiler *c);
+/* JSON's true or false, with Python's name of it where the spelling has that, too. */
+expr_id schema_boolean(struct compiler *c, bool value);
 expr_id schema_quote(struct compiler *c);
 expr_id schema_key(struct compiler *c, const char *name);
+/* In Python, a text between single quotes, of min to max characters. */
+expr_id schema_single_quoted(struct compiler *c, uint32_t min, uint32_t max);
+/* The same for one text, as a word; false: it would need escapes, and no word was added. */
+bool schema_add_single_quoted(struct compiler *c, const json_t *value);
+/* The name of an argument of a call. */
+expr_id schema_argument(struct compiler *c, const char *name);
+/* Any such name: asked for only where no name is listed. */
+expr_id schema_other_argument(struct compiler *c);
 /* One character between the quotes; any number of them. In the spelling of Gemma they are as they
  * are: where characters are counted, none begins a mark. */
 expr_id schema_char(struct compiler *c);

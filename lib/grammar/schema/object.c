@@ -10,6 +10,7 @@
 struct members {
     const json_t *properties, *required, *additional;
     const json_t *names; /* required_names */
+    bool call;           /* they are arguments: NAME=VALUE, without braces around them */
     bool open;           /* names that are not listed are allowed */
     expr_id other;       /* a member with such a name */
     uint32_t others_min, others_max;
@@ -38,19 +39,26 @@ static void required_names(struct compiler *c, struct members *m)
     }
 }
 
-static expr_id member(struct compiler *c, const char *name, expr_id value)
+/* What stands before a value. */
+static expr_id with_colon(struct compiler *c, const struct members *m, expr_id key)
 {
-    expr_id e = expr_sequence(&c->pool, schema_key(c, name), schema_colon(c));
-    return expr_sequence(&c->pool, e, value);
+    return expr_sequence(&c->pool, key, m->call ? expr_string(&c->pool, "=") : schema_colon(c));
 }
 
-static expr_id property(struct compiler *c, const char *name, const json_t *schema)
+static expr_id member(struct compiler *c, const struct members *m, const char *name, expr_id value)
+{
+    expr_id key = m->call ? schema_argument(c, name) : schema_key(c, name);
+    return expr_sequence(&c->pool, with_colon(c, m, key), value);
+}
+
+static expr_id property(struct compiler *c, const struct members *m, const char *name,
+                        const json_t *schema)
 {
     size_t outer = schema_enter(c, "properties", 0);
     schema_enter(c, name, 0);
     expr_id value = schema_compile(c, schema);
     schema_leave(c, outer);
-    return member(c, name, value);
+    return member(c, m, name, value);
 }
 
 static expr_id other_value(struct compiler *c, const struct members *m)
@@ -86,9 +94,8 @@ static expr_id other_member(struct compiler *c, const struct members *m)
         c->pool.words[first + i].offset++;
         c->pool.words[first + i].bytes -= 2;
     }
-    expr_id e = schema_other_key(c, first, count);
-    e = expr_sequence(&c->pool, e, schema_colon(c));
-    return expr_sequence(&c->pool, e, other_value(c, m));
+    expr_id e = m->call ? schema_other_argument(c) : schema_other_key(c, first, count);
+    return expr_sequence(&c->pool, with_colon(c, m, e), other_value(c, m));
 }
 
 /* What follows the last listed member: `before` says whether there was one. */
@@ -130,7 +137,7 @@ static void put_unlisted(struct compiler *c, const struct members *m, expr_id re
         else if (json_is_false(m->additional))
             schema_fail(c, "required", "it has a name that additionalProperties forbids");
         else
-            put_before(c, rest, member(c, name, other_value(c, m)), true);
+            put_before(c, rest, member(c, m, name, other_value(c, m)), true);
     }
 }
 
@@ -155,7 +162,7 @@ static void put_listed(struct compiler *c, const struct members *m, expr_id rest
     if (c->gemma)
         qsort(names, count, sizeof(*names), by_name);
     while (i-- > 0 && !c->failed && c->pool.failed == ERR_NONE)
-        put_before(c, rest, property(c, names[i], json_object_get(m->properties, names[i])),
+        put_before(c, rest, property(c, m, names[i], json_object_get(m->properties, names[i])),
                    is_required(m, names[i]));
     free(names);
 }
@@ -198,20 +205,25 @@ expr_id schema_object(struct compiler *c, const json_t *schema)
 {
     struct members m = {.properties = json_object_get(schema, "properties"),
                         .required = json_object_get(schema, "required"),
-                        .additional = json_object_get(schema, "additionalProperties")};
+                        .additional = json_object_get(schema, "additionalProperties"),
+                        .call = c->call};
+    c->call = false;
     if (!check(c, schema, &m))
         return EXPR_NEVER;
     required_names(c, &m);
     if (c->failed)
         return EXPR_NEVER;
     m.open = m.additional ? !json_is_false(m.additional) : json_object_size(m.properties) == 0;
-    if (c->gemma && (json_object_size(m.properties) > 0 || json_object_size(m.names) > 0))
+    if ((c->gemma || m.call) &&
+        (json_object_size(m.properties) > 0 || json_object_size(m.names) > 0))
         m.open = false; /* a name without quotes is not told from a listed one */
     count_others(c, schema, &m);
     m.other = m.open ? other_member(c, &m) : EXPR_NEVER;
     expr_id rest[2] = {others(c, &m, false), others(c, &m, true)};
     put_unlisted(c, &m, rest);
     put_listed(c, &m, rest);
+    if (m.call)
+        return rest[0];
     expr_id e = expr_sequence(&c->pool, expr_string(&c->pool, "{"), rest[0]);
     return expr_sequence(&c->pool, e, expr_string(&c->pool, "}"));
 }

@@ -8,6 +8,7 @@
 #include "lib/grammar/program.h"
 #include "lib/grammar/schema/compiler.h"
 #include "lib/json/reader.h"
+#include "lib/json/text.h"
 #include "lib/text/printable.h"
 
 expr_id schema_fail(struct compiler *c, const char *keyword, const char *what)
@@ -66,8 +67,10 @@ static char *value_text(const json_t *value)
 
 static expr_id scalar(struct compiler *c, const json_t *value)
 {
-    if (c->gemma && json_is_null(value))
+    if (json_is_null(value))
         return schema_null(c);
+    if (json_is_boolean(value))
+        return schema_boolean(c, json_is_true(value));
     if (c->gemma && json_is_string(value)) {
         uint32_t first = c->pool.words_count;
         schema_add_word(c, value);
@@ -176,12 +179,19 @@ static bool only_values(struct compiler *c, const json_t *schema)
     return !c->failed;
 }
 
+/* Whether the spelling has another name for it than JSON. */
+static bool has_names(const struct compiler *c, const json_t *value)
+{
+    return ((c->gemma || c->python) && json_is_null(value)) ||
+           (c->python && json_is_boolean(value));
+}
+
 /* Those that are words of their own kind: texts in the other spelling, and other scalars. */
 static bool is_word(const struct compiler *c, const json_t *value, bool texts)
 {
     bool scalar = !json_is_object(value) && !json_is_array(value);
     bool text = c->gemma && json_is_string(value);
-    return scalar && text == texts && !(c->gemma && json_is_null(value));
+    return scalar && text == texts && !has_names(c, value);
 }
 
 /* The values of an array that have the type: words become one tree. */
@@ -195,6 +205,8 @@ static expr_id listed(struct compiler *c, const json_t *schema, const json_t *li
     texts = c->pool.words_count - first;
     json_array_foreach(list, i, one) if (is_word(c, one, false) && type_allows(schema, one))
         schema_add_word(c, one);
+    json_array_foreach(list, i, one) if (c->python && json_is_string(one) &&
+                                         type_allows(schema, one)) schema_add_single_quoted(c, one);
     count = c->pool.words_count - first - texts;
     expr_id e = texts ? schema_texts(c, first, texts) : EXPR_NEVER;
     e = expr_choice(&c->pool, e, count ? expr_words(&c->pool, first + texts, count) : EXPR_NEVER);
@@ -231,8 +243,8 @@ expr_id schema_any(struct compiler *c)
         c->has_any = true;
         c->any_rule = expr_new_rule(&c->pool);
         expr_id e = schema_null(c);
-        e = expr_choice(&c->pool, e, expr_string(&c->pool, "true"));
-        e = expr_choice(&c->pool, e, expr_string(&c->pool, "false"));
+        e = expr_choice(&c->pool, e, schema_boolean(c, true));
+        e = expr_choice(&c->pool, e, schema_boolean(c, false));
         e = expr_choice(&c->pool, e, schema_number(c, empty, false));
         e = expr_choice(&c->pool, e, schema_string(c, empty));
         e = expr_choice(&c->pool, e, schema_array(c, empty));
@@ -250,7 +262,7 @@ static expr_id one_type(struct compiler *c, const json_t *schema, const char *ty
     if (strcmp(type, "null") == 0)
         return schema_null(c);
     if (strcmp(type, "boolean") == 0)
-        return expr_choice(&c->pool, expr_string(&c->pool, "true"), expr_string(&c->pool, "false"));
+        return expr_choice(&c->pool, schema_boolean(c, true), schema_boolean(c, false));
     if (strcmp(type, "object") == 0)
         return schema_object(c, schema);
     if (strcmp(type, "array") == 0)
@@ -482,6 +494,20 @@ expr_id schema_compile(struct compiler *c, const json_t *schema)
     return e;
 }
 
+/* Arguments of a call are the members of one object: what may be another value, or several objects,
+ * has no such form. */
+static void check_arguments(struct compiler *c)
+{
+    static const char *const others[] = {"$ref", "anyOf", "oneOf", "enum", "const"};
+    for (size_t i = 0; i < ARRAY_LEN(others); i++)
+        if (json_object_get(c->root, others[i]))
+            schema_fail(c, others[i],
+                        "this model's calls have the arguments of one object; list its properties");
+    const json_t *type = json_object_get(c->root, "type");
+    if (type && !json_text_is(type, "object"))
+        schema_fail(c, "type", "arguments are an object");
+}
+
 static void compile_all(struct compiler *c, uint32_t root)
 {
     expr_define(&c->pool, root, schema_compile(c, c->root));
@@ -528,7 +554,11 @@ int schema_rule(struct expr_pool *pool, const char *text, size_t bytes,
                          .path = "$",
                          .error = error,
                          .pool = *pool,
-                         .gemma = spelling == SPELLING_GEMMA};
+                         .gemma = spelling == SPELLING_GEMMA,
+                         .python = spelling == SPELLING_PYTHON,
+                         .call = spelling == SPELLING_PYTHON};
+    if (c.call)
+        check_arguments(&c);
     *rule = expr_new_rule(&c.pool);
     compile_all(&c, *rule);
     *pool = c.pool;

@@ -62,5 +62,8 @@ expr_id schema_string(struct compiler *c, const json_t *schema)
     else
         e = expr_repeat(&c->pool, schema_char(c), min, max);
     e = expr_sequence(&c->pool, schema_quote(c), e);
-    return expr_sequence(&c->pool, e, schema_quote(c));
+    e = expr_sequence(&c->pool, e, schema_quote(c));
+    return c->python && !pattern && !format
+               ? expr_choice(&c->pool, e, schema_single_quoted(c, min, max))
+               : e;
 }

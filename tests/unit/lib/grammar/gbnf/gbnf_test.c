@@ -30,6 +30,8 @@ static int fits(const struct grammar *g, const char *text)
     return fit;
 }
 
+#define PYTHON(properties) "root ::= %python {\"properties\":{" properties "}}"
+
 static const struct {
     const char *grammar, *text;
     int fit;
@@ -84,6 +86,39 @@ static const struct {
     {"root ::= %gemma {\"type\":\"string\",\"pattern\":\"a[\\\"\\n]$\"}", "<|\"|>xa\\n<|\"|>", 0},
     {"root ::= %gemma {\"type\":\"object\"}", "{a b:1}", 0},
     {"root ::= %gemma {\"type\":\"object\"}", "{a_b:{c:[true, 1.5]}}", 2},
+    {PYTHON("\"a\":{\"type\":\"boolean\"},\"b\":{\"type\":[\"integer\",\"null\"]}"),
+     "a=True, b=None", 2},
+    {PYTHON("\"a\":{\"type\":\"boolean\"},\"b\":{\"type\":[\"integer\",\"null\"]}"), "b=7", 2},
+    {PYTHON("\"a\":{\"type\":\"boolean\"},\"b\":{\"type\":[\"integer\",\"null\"]}"),
+     "a=false,b=null", 2},
+    {PYTHON("\"a\":{\"type\":\"boolean\"},\"b\":{\"type\":[\"integer\",\"null\"]}"), "b=7, a=True",
+     0},
+    {PYTHON("\"a\":{\"type\":\"boolean\"}"), "{\"a\":true}", 0},
+    {PYTHON("\"a\":{\"type\":\"boolean\"}"), "a=True, c=1", 0},
+    {PYTHON("\"a\":{\"enum\":[true,\"x\",null]}"), "a=True", 2},
+    {PYTHON("\"a\":{\"enum\":[true,\"x\",null]}"), "a=\"x\"", 2},
+    {PYTHON("\"a\":{\"enum\":[true,\"x\",null]}"), "a=False", 0},
+    {PYTHON("\"a\":{\"properties\":{\"b\":{\"const\":[false]}}}"), "a={\"b\":[False]}", 2},
+    {PYTHON("\"a\":{\"properties\":{\"b\":{\"const\":[false]}}}"), "a={b=[False]}", 0},
+    {"root ::= %python {\"type\":\"object\"}", "a_1={\"b\": [None, True, 1.5, \"=\"]}, b=1", 2},
+    {"root ::= %python {\"type\":\"object\"}", "1=2", 0},
+    {PYTHON("\"a\":{\"type\":\"string\"}"), "a='x\\'\"\\n'", 2},
+    {PYTHON("\"a\":{\"type\":\"string\"}"), "a='x\\d'", 0},
+    {PYTHON("\"a\":{\"type\":\"string\",\"maxLength\":2}"), "a='x\\''", 2},
+    {PYTHON("\"a\":{\"type\":\"string\",\"maxLength\":2}"), "a='xyz'", 0},
+    {PYTHON("\"a\":{\"enum\":[\"x\",\"y'\"]}"), "a='x'", 2},
+    {PYTHON("\"a\":{\"enum\":[\"x\",\"y'\"]}"), "a=\"y'\"", 2},
+    {PYTHON("\"a\":{\"enum\":[\"x\",\"y'\"]}"), "a='y", 0},
+    {PYTHON("\"a\":{\"properties\":{\"b\":{}}}"), "a={'b': ['c']}", 2},
+    {PYTHON("\"a\":{\"type\":\"string\",\"pattern\":\"^x$\"}"), "a='", 0},
+    {"root ::= %python {\"allOf\":[{\"properties\":{\"a\":{}}},{\"required\":[\"a\"]}]}", "a=[]",
+     2},
+    {"root ::= <\"]<]x[>[\"> \"a\"",
+     "\xff]<]x[>[\xff"
+     "a",
+     2},
+    {"root ::= <\"]<]x[>[\"> \"a\"", "]<]x[>[a", 2},
+    {"root ::= <\"]<]x[>[\"> \"a\"", "\xff]<]x[>[a", 0},
     {"root ::= \"a\"\n%root x\nx ::= root \"b\"", "ab", 2},
     {"%root x\nroot ::= \"a\"\nx ::= root \"b\"", "a", 1},
 };
@@ -110,6 +145,13 @@ static const struct {
     {"root ::= []", "no text fits"},
     {"root ::= %json 7", "an object"},
     {"root ::= %jsonx {}", "an object"},
+    {"root ::= <\"a\"", "> behind it"},
+    {"root ::= <\"\">", "has a name"},
+    {"root ::= %python {\"anyOf\":[{},{}]}", "the arguments of one object"},
+    {"root ::= %python {\"$ref\":\"#/$defs/x\",\"$defs\":{\"x\":{}}}",
+     "the arguments of one object"},
+    {"root ::= %python {\"type\":[\"object\",\"null\"]}", "arguments are an object"},
+    {PYTHON("\"a b\":{}"), "names without quotes"},
     {"root ::= %json {\"type\":\n\"integer\"}", "no end in its line"},
     {"root ::= x\nx ::= %json {\"properties\":{\"a\":{\"not\":{}}}}",
      "GBNF, line 2: JSON Schema, at $.properties.a, not: this keyword"},
