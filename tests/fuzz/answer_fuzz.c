@@ -90,7 +90,8 @@ static size_t expand(const uint8_t *data, size_t size, bool many, char *text)
 }
 
 /* Bits 5 to 7, without bit 2: one of the other forms of calls; with it, and at least one of them,
- * one of the last ones, or channels; none but bit 1 of the low ones: MiniMax-M1, and with bit 0: M3. */
+ * one of the last ones, or channels; none but bit 1 of the low ones: MiniMax-M1, and with bit 0: M3;
+ * all of the low ones: LFM2; bit 3 alone, or with bit 2: Llama 4. */
 static struct answer_form form_of(uint8_t marks)
 {
     static const char *const signs[] = {"",
@@ -118,6 +119,12 @@ static struct answer_form form_of(uint8_t marks)
         n = snprintf(text, sizeof text, "</mm:think>]<]minimax[>[");
     if (!(marks >> 5) && (marks & 7) == 2)
         n = snprintf(text, sizeof text, "</tool_calls><end_of_sentence>");
+    if ((marks & 0xe7) == 7)
+        n = snprintf(text, sizeof text, "<think></think><|tool_call_start|>");
+    if ((marks & 0xeb) == 8)
+        n = snprintf(text, sizeof text, "<|header_start|>%s",
+                     marks & 4 ? "[func_name1("
+                               : "{\"name\": function name, \"parameters\": dictionary");
     if (marks >> 5 && marks & 4)
         n = snprintf(text, sizeof text, "%s%s", whole[(marks >> 5) - 1],
                      marks & 1 ? "<think></think>" : "");

@@ -28,8 +28,9 @@ struct answer_form answer_form_of(const char *chat_template, size_t bytes)
     static const struct {
         const char *sign;
         struct answer_marks marks;
+        bool optional;
     } contents[] = {
-#define CONTENT(sign, open, close) {(sign), {(open), (close)}},
+#define CONTENT(sign, open, close, optional) {(sign), {(open), (close)}, (optional)},
 #include "lib/model/chat/answer.tbl.h"
     };
     static const char *const channels[] = {
@@ -41,8 +42,10 @@ struct answer_form answer_form_of(const char *chat_template, size_t bytes)
         if (memmem(chat_template, bytes, reasoning[i].sign, strlen(reasoning[i].sign)))
             form.reasoning = reasoning[i].marks;
     for (size_t i = 0; i < sizeof contents / sizeof *contents && !form.content.open; i++)
-        if (memmem(chat_template, bytes, contents[i].sign, strlen(contents[i].sign)))
+        if (memmem(chat_template, bytes, contents[i].sign, strlen(contents[i].sign))) {
             form.content = contents[i].marks;
+            form.content_optional = contents[i].optional;
+        }
     form.call = answer_call_of(chat_template, bytes);
     for (size_t i = 0; i < sizeof channels / sizeof *channels; i++)
         if (memmem(chat_template, bytes, channels[i], strlen(channels[i])))
@@ -106,7 +109,7 @@ bool answer_left_open(const struct answer_form *f, const char *text, size_t byte
 void answer_open(struct answer *a, const struct answer_form *form, bool inside, answer_sink *sink,
                  void *arg)
 {
-    *a = (struct answer){.form = *form, .sink = sink, .arg = arg};
+    *a = (struct answer){.form = *form, .sink = sink, .arg = arg, .front = true};
     a->state = inside                 ? ANSWER_IN_REASONING
                : form->reasoning.open ? ANSWER_START
                                       : ANSWER_IN_CONTENT;
@@ -140,6 +143,7 @@ void answer_give(struct answer *a, enum answer_part part, size_t n)
     if (n > 0)
         a->sink(a->arg, &(struct answer_piece){
                             .part = part, .text = a->held, .bytes = n, .from = a->decided});
+    a->front = a->front && (n == 0 || part != ANSWER_CONTENT);
     answer_drop(a, n);
 }
 
@@ -221,7 +225,8 @@ static size_t find_call(struct answer *a, size_t to)
     const char *const marks[] = {a->form.call.open, answer_bare_mark(&a->form.call)};
     size_t first = SIZE_MAX;
     for (size_t i = 0; i < 2 && to > 0; i++) {
-        const char *at = marks[i] ? memmem(a->held, to, marks[i], strlen(marks[i])) : NULL;
+        bool marked = marks[i] && *marks[i];
+        const char *at = marked ? memmem(a->held, to, marks[i], strlen(marks[i])) : NULL;
         if (at && (size_t)(at - a->held) < first) {
             first = (size_t)(at - a->held);
             a->bare = i == 1;
@@ -233,9 +238,8 @@ static size_t find_call(struct answer *a, size_t to)
 /* Bytes at the end that may be the start of a call. */
 static size_t partial_call(const struct answer *a)
 {
-    const char *bare = answer_bare_mark(&a->form.call);
-    size_t n = a->form.call.open ? partial(a, a->form.call.open) : 0,
-           m = bare ? partial(a, bare) : 0;
+    const char *bare = answer_bare_mark(&a->form.call), *open = a->form.call.open;
+    size_t n = open && *open ? partial(a, open) : 0, m = bare ? partial(a, bare) : 0;
     return n > m ? n : m;
 }
 
@@ -293,15 +297,33 @@ static size_t find_content_mark(struct answer *a, size_t *bytes, bool **seen)
     return first;
 }
 
+/* Where a call without marks begins, before `to`; SIZE_MAX: nowhere. *maybe: more bytes may change
+ * that. It is the first of an answer, or behind a mark of its content. */
+static size_t find_unmarked(const struct answer *a, size_t to, bool *maybe)
+{
+    size_t blanks = 0;
+    while (blanks < to && blank(a->held[blanks]))
+        blanks++;
+    if (!a->front || !answer_is_unmarked(&a->form.call) || blanks == to || blanks > BLANKS_MAX)
+        return SIZE_MAX;
+    int found = answer_call_begins(&a->form, a->held + blanks, to - blanks);
+    *maybe = found < 0;
+    return found > 0 ? blanks : SIZE_MAX;
+}
+
 /* Where a call may follow, blanks are held: those before a call are no content. */
 static bool in_content(struct answer *a, bool end)
 {
     size_t mark_bytes;
-    bool *seen;
+    bool *seen = NULL;
     size_t mark = find_content_mark(a, &mark_bytes, &seen), n = mark != SIZE_MAX ? mark : a->bytes;
+    bool maybe = false;
     size_t call = find_call(a, n);
+    call = call != SIZE_MAX ? call : find_unmarked(a, n, &maybe);
     if (call != SIZE_MAX)
         return begin_call(a, ANSWER_CONTENT, call);
+    if (maybe && mark == SIZE_MAX && !end)
+        return false;
     if (mark == SIZE_MAX && !end) {
         size_t calling = partial_call(a);
         n -= calling > mark_bytes ? calling : mark_bytes;
@@ -311,7 +333,7 @@ static bool in_content(struct answer *a, bool end)
     if (mark == SIZE_MAX)
         return false;
     answer_drop(a, mark_bytes);
-    return *seen = true;
+    return a->front = *seen = true;
 }
 
 bool answer_give_calls(struct answer *a, json_t *calls)
@@ -350,6 +372,10 @@ static struct extent extent_of(struct answer *a, bool end)
 {
     const struct answer_call *f = &a->form.call;
     struct extent x = {a->lead, a->bytes, SIZE_MAX};
+    if (answer_is_unmarked(f)) { /* all that is left of the answer */
+        x.all = end ? a->bytes : SIZE_MAX;
+        return x;
+    }
     if (a->bare) {
         a->closed = a->closed || end || find(a, f->call_close) != SIZE_MAX;
         if (!a->closed)
@@ -413,6 +439,10 @@ static bool in_call(struct answer *a, bool end)
     if (!calls && a->thinking)
         return no_call_but_thoughts(a);
     a->state = ANSWER_IN_CONTENT;
+    if (!calls && answer_is_unmarked(&a->form.call)) { /* content, in which marks are left out */
+        a->front = false;
+        return true;
+    }
     if (answer_give_calls(a, calls)) {
         answer_drop(a, all);
         a->skip_blanks = true;

@@ -12,7 +12,6 @@
 #include "lib/model/chat/types.h"
 
 #define ANSWER_CALL_BYTES_MAX ((size_t)48 << 10) /* with its marks; a longer call is content */
-#define ANSWER_CALL_DEPTH_MAX 64                 /* of its arguments; a deeper call is content */
 #define ANSWER_BYTES_MAX      ((size_t)64 << 10)
 
 struct answer_marks {
@@ -21,20 +20,27 @@ struct answer_marks {
 
 /* A row of CALL in answer.tbl.h. */
 struct answer_call {
-    const char *sign, *open, *close; /* open NULL: there are no calls */
+    const char *sign, *open, *close; /* open NULL: there are no calls; "": they have no marks */
     enum answer_kind {
         ANSWER_NAMED,
         ANSWER_PAIRS,
         ANSWER_NESTED,
         ANSWER_OBJECT,
         ANSWER_GEMMA,
-        ANSWER_LIST
+        ANSWER_LIST,
+        ANSWER_PYTHON
     } kind;
     const char *call_open, *name_end, *call_close, *prefix, *key_open, *key_end, *value_open,
         *value_close, *id_open;
     const char *name_key, *arguments_key, *id_key;
     bool block, lines, python, numbered;
 };
+
+/* Whether calls have no marks: then nothing but their text tells them from other answers. */
+static inline bool answer_is_unmarked(const struct answer_call *call)
+{
+    return call->open && !*call->open;
+}
 
 /* Headers of answers in channels as rules of GBNF, whose <name> is a control token: a message of
  * thoughts, one to the user before a call, and the header of the answer. */
@@ -47,6 +53,7 @@ struct answer_call {
 struct answer_form {
     struct answer_marks reasoning;
     struct answer_marks content; /* left out where they first occur in it */
+    bool content_optional;       /* texts may lack these marks */
     struct answer_call call;
     bool channels;                  /* messages with headers; calls only if call.open */
     const struct chat_types *types; /* of arguments; borrowed, may be NULL */
@@ -99,6 +106,7 @@ struct answer {
     enum answer_state state;
     bool skip_blanks;  /* before the next part */
     bool begun, ended; /* the marks of the content have occurred */
+    bool front;        /* a call without marks may begin here: no content was given before */
     bool bare;         /* the call has no opening mark */
     bool closed;       /* such a call has ended; another one may follow */
     bool thinking;     /* the call is in reasoning that was not closed yet */

@@ -5,13 +5,15 @@
  * CHANNELS(sign)          the answer is messages with a header each (channels.c); then no other row
  *                         counts
  * REASONING(sign, open, close)  thoughts before the answer
- * CONTENT(sign, open, close)    the answer's text stands between two marks
+ * CONTENT(sign, open, close, optional)  the answer's text stands between two marks; optional: or
+ *                         without them
  * CALL(sign, members...)  one or more calls of tools between two marks: members of struct
  *     answer_call, of which those that are not named are "". close "": a call ends where the next
- *     one begins, or with the answer. block: several calls stand between one pair of marks; else
- *     each has a pair of its own. kind:
- *     NAMED   a JSON object with `name` and `arguments`; block: one behind the other
- *     PAIRS   call_open NAME name_end, for each argument key_open KEY key_end value_open VALUE
+ *     one begins, or with the answer. open "": calls have no marks; they are all of the answer, but
+ *     for its reasoning and the marks of its content, in the form of NAMED or PYTHON. block:
+ *     several calls stand between one pair of marks; else each has a pair of its own. kind: NAMED a
+ *     JSON object with `name` and `arguments`; block: one behind the other PAIRS call_open NAME
+ *     name_end, for each argument key_open KEY key_end value_open VALUE
  *             value_close, call_close. name_end "": the name ends before the first key. lines: a
  *             value has a line feed before and after it, which are not of it. python: the template
  *             prints values with str(). Types: calls.c, typed()
@@ -24,10 +26,14 @@
  *             between <|"|>
  *     LIST    a JSON array of objects with name_key, arguments_key and id_key. numbered: the id is
  *             first and numbers the calls; else it has 9 letters and digits, and is last
+ *     PYTHON  [NAME(KEY=VALUE, ...), ...] with Python's literals (calls/python.h), or as in LIST
  *
  * HYTK is what Hy3's template adds to the names of its marks; an older one adds nothing. MiMo's
  * template shows its values without line feeds in the example that is its sign. MiniMax-M1 thinks
- * between marks that its template does not name.
+ * between marks that its template does not name, and LFM2 calls between such marks: its templates
+ * have what is around the list of tools. Llama 4 may write its content and calls between two marks,
+ * or only the content, which stands before the calls; its templates ask for calls in one form, and
+ * it knows both.
  *
  * No include guard. Sources: the chat templates of the models. */
 #ifndef CHANNELS
@@ -42,6 +48,7 @@
 #ifndef CALL
 #define CALL(...)
 #endif
+#define LFM2_CALL .open = "<|tool_call_start|>", .close = "<|tool_call_end|>", .kind = ANSWER_PYTHON
 CHANNELS("<|channel|>analysis<|message|>")
 REASONING("</think>", "<think>", "</think>")
 REASONING("</seed:think>", "<seed:think>", "</seed:think>")
@@ -51,7 +58,8 @@ REASONING("<|END_THINKING|>", "<|START_THINKING|>", "<|END_THINKING|>")
 REASONING("</mm:think>", "<mm:think>", "</mm:think>")
 REASONING("</tool_calls><end_of_sentence>", "<think>", "</think>")
 REASONING("[/THINK]", "[THINK]", "[/THINK]")
-CONTENT("<|END_TEXT|>", "<|START_TEXT|>", "<|END_TEXT|>")
+CONTENT("<|END_TEXT|>", "<|START_TEXT|>", "<|END_TEXT|>", false)
+CONTENT("<|header_start|>", "<|python_start|>", "<|python_end|>", true)
 CALL("]<]minimax[>[", .open = "]<]minimax[>[<tool_call>", .close = "]<]minimax[>[</tool_call>",
      .kind = ANSWER_NESTED, .call_open = "]<]minimax[>[<invoke name=\"", .name_end = "\">",
      .call_close = "]<]minimax[>[</invoke>", .key_open = "]<]minimax[>[<", .key_end = ">",
@@ -86,11 +94,20 @@ CALL("<tool_sep>", .open = "<tool_calls>", .close = "</tool_calls>", .kind = ANS
 CALL("<|START_ACTION|>", .open = "<|START_ACTION|>", .close = "<|END_ACTION|>", .kind = ANSWER_LIST,
      .name_key = "tool_name", .arguments_key = "parameters", .id_key = "tool_call_id",
      .numbered = true)
+CALL("<|tool_call_start|>", LFM2_CALL)
+CALL("<|tool_list_start|>", LFM2_CALL)
+CALL("List of tools: [", LFM2_CALL)
+CALL("[func_name1(", .open = "", .kind = ANSWER_PYTHON, .name_key = "name",
+     .arguments_key = "parameters", .block = true)
+CALL("{\"name\": function name, \"parameters\": dictionary", .open = "", .kind = ANSWER_NAMED,
+     .name_key = "name", .arguments_key = "parameters", .block = true)
 CALL("[CALL_ID]", .open = "[TOOL_CALLS]", .kind = ANSWER_OBJECT, .name_end = "[ARGS]",
      .id_open = "[CALL_ID]")
 CALL("[ARGS]", .open = "[TOOL_CALLS]", .kind = ANSWER_OBJECT, .name_end = "[ARGS]")
 CALL("[TOOL_CALLS]", .open = "[TOOL_CALLS]", .kind = ANSWER_LIST, .name_key = "name",
      .arguments_key = "arguments", .id_key = "id")
+CALL("<|bom|>", .open = "<tool_calls>", .close = "</tool_calls>", .kind = ANSWER_LIST,
+     .name_key = "name", .arguments_key = "arguments")
 CALL("</tool_calls><end_of_sentence>", .open = "<tool_calls>", .close = "</tool_calls>",
      .kind = ANSWER_NAMED, .block = true)
 CALL("<arg_key>", .open = "<tool_call>", .close = "</tool_call>", .kind = ANSWER_PAIRS,
@@ -109,3 +126,4 @@ CALL("</tool_call>", .open = "<tool_call>", .close = "</tool_call>", .kind = ANS
 #undef REASONING
 #undef CONTENT
 #undef CALL
+#undef LFM2_CALL

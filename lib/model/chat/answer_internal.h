@@ -14,6 +14,10 @@ struct answer_call answer_call_of(const char *chat_template, size_t bytes);
  * where the model wrote one. NULL: the text is something else, or memory is short. */
 json_t *answer_calls(const struct answer_form *form, const char *text, size_t bytes);
 
+/* Whether calls without marks begin with the first character of a text: 1, 0, or -1: more bytes may
+ * change that. What begins so may still turn out to be none. */
+int answer_call_begins(const struct answer_form *form, const char *text, size_t bytes);
+
 /* The mark that begins a call which has no `open` before it; NULL: the form has no such calls. */
 const char *answer_bare_mark(const struct answer_call *f);
 /* The number of bytes of the calls at the start of a text, with the closing mark after them, which
@@ -22,8 +26,8 @@ const char *answer_bare_mark(const struct answer_call *f);
 size_t answer_bare_end(const struct answer_call *f, const char *text, size_t bytes, bool end,
                        size_t *marked);
 
-/* Makes one call from its name and the text of its arguments, which may be empty if a mark ended the
- * call; else it was cut off before them. */
+/* Makes one call from its name and the text of its arguments, which may be empty if a mark ended
+ * the call; else it was cut off before them. */
 json_t *answer_call_of_name(const char *name, size_t n, const char *text, size_t bytes, bool ended);
 
 /* answer.c: hands out the first n bytes that are held, and drops them; or only drops them. */

@@ -5,12 +5,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/json/count.h"
 #include "lib/json/text.h"
 #include "lib/model/chat/answer_internal.h"
+#include "lib/model/chat/calls/gemma.h"
+#include "lib/model/chat/calls/python.h"
+#include "lib/model/chat/calls/values.h"
 
-#define JSON_OF_CALLS  (JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_ALLOW_NUL)
-#define CONTAINERS_MAX 4096 /* an object takes 250 bytes */
+#define CALL_FRONT_BYTES_MAX 256 /* before the first name in a call without marks */
 
 static const struct answer_call rows[] = {
 #define CALL(sign_, ...) {.sign = sign_, __VA_ARGS__},
@@ -43,47 +44,14 @@ struct answer_call answer_call_of(const char *chat_template, size_t bytes)
     return (struct answer_call){0};
 }
 
-/* ---- JSON ---- */
-
-static bool too_much(const char *text, size_t bytes)
-{
-    struct json_extent e = json_extent_of(text, bytes);
-    return e.depth > ANSWER_CALL_DEPTH_MAX || e.containers > CONTAINERS_MAX;
-}
-
-static json_t *read_json(const char *text, size_t bytes)
-{
-    return too_much(text, bytes) ? NULL : json_loadb(text, bytes, JSON_OF_CALLS, NULL);
-}
-
-/* Numbers have as few digits as give the same value: 0.1, not 0.10000000000000001. */
-static char *json_text(const json_t *value)
-{
-    for (size_t digits = 15;; digits++) {
-        char *text =
-            json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY | JSON_REAL_PRECISION(digits));
-        json_t *again =
-            text && digits < 17 ? json_loads(text, JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL) : NULL;
-        bool same = again && json_equal(again, value);
-        json_decref(again);
-        if (!text || digits == 17 || same)
-            return text;
-        free(text);
-    }
-}
-
 /* ---- text ---- */
-
-struct cursor {
-    const char *at, *end;
-};
 
 /* Adds a call; takes the reference to its arguments (NULL: there are none, or no memory). id NULL,
  * or without text: none. */
 static bool add_call(json_t *calls, const char *name, size_t bytes, const struct cursor *id,
                      json_t *arguments)
 {
-    char *text = arguments ? json_text(arguments) : NULL;
+    char *text = arguments ? call_value_text(arguments) : NULL;
     json_t *call = text ? json_pack("{s:s%, s:s}", "name", name, bytes, "arguments", text) : NULL;
     if (call && id && id->at)
         json_object_set_new(call, "id", json_stringn(id->at, (size_t)(id->end - id->at)));
@@ -92,46 +60,25 @@ static bool add_call(json_t *calls, const char *name, size_t bytes, const struct
     return call && json_array_append_new(calls, call) == 0;
 }
 
-static void skip_blanks(struct cursor *c)
+/* Whether the text begins with the mark; *maybe: it is a part of the mark, so that more bytes may
+ * change that. */
+static bool begins(const struct cursor *c, const char *mark, bool *maybe)
 {
-    while (c->at < c->end && strchr(" \n\t\r", *c->at) && *c->at)
-        c->at++;
-}
-
-static bool take(struct cursor *c, const char *mark)
-{
-    size_t n = strlen(mark);
-    if ((size_t)(c->end - c->at) < n || memcmp(c->at, mark, n) != 0)
-        return false;
-    c->at += n;
-    return true;
-}
-
-/* What is before the mark, which is taken, too. */
-static bool take_until(struct cursor *c, const char *mark, struct cursor *text)
-{
-    const char *found = memmem(c->at, (size_t)(c->end - c->at), mark, strlen(mark));
-    if (!found)
-        return false;
-    *text = (struct cursor){c->at, found};
-    c->at = found + strlen(mark);
-    return true;
-}
-
-static size_t size(const struct cursor *c)
-{
-    return (size_t)(c->end - c->at);
+    size_t n = strlen(mark), same = cursor_left(c) < n ? cursor_left(c) : n;
+    bool equal = memcmp(c->at, mark, same) == 0;
+    *maybe = *maybe || (equal && same < n);
+    return equal && same == n;
 }
 
 /* A name without blanks around it, and without what `functions.` and a number add to it: with both
  * it is an id. */
 static bool clean_name(const struct answer_call *f, struct cursor *name, struct cursor *id)
 {
-    skip_blanks(name);
+    cursor_skip_blanks(name);
     while (name->at < name->end && strchr(" \n\t\r", name->end[-1]) && name->end[-1])
         name->end--;
     *id = *name;
-    if (*f->prefix && take(name, f->prefix)) {
+    if (*f->prefix && cursor_take(name, f->prefix)) {
         const char *digits = name->end;
         while (digits > name->at && digits[-1] >= '0' && digits[-1] <= '9')
             digits--;
@@ -148,51 +95,43 @@ static bool clean_name(const struct answer_call *f, struct cursor *name, struct 
 
 /* ---- arguments one by one ---- */
 
-/* Python's names, which models write where templates print arguments with str(). */
-static json_t *python_value(const struct cursor *text)
-{
-    return size(text) == 4 && memcmp(text->at, "True", 4) == 0    ? json_true()
-           : size(text) == 5 && memcmp(text->at, "False", 5) == 0 ? json_false()
-           : size(text) == 4 && memcmp(text->at, "None", 4) == 0  ? json_null()
-                                                                  : NULL;
-}
-
 /* JSON if the schema has another type than a string and the text is JSON; else the text. */
 static json_t *typed(bool json, const struct cursor *text)
 {
     json_t *value = NULL;
     if (json) {
-        value = read_json(text->at, size(text));
-        value = value ? value : python_value(text);
+        value = call_value_read(text->at, cursor_left(text));
+        value = value ? value : python_named(text->at, cursor_left(text));
     }
-    return value ? value : json_stringn(text->at, size(text));
+    return value ? value : json_stringn(text->at, cursor_left(text));
 }
 
 /* A key with a part of a mark is one whose end is missing. */
 static bool is_key(const struct cursor *key)
 {
-    return size(key) > 0 && !memchr(key->at, '<', size(key)) && !memchr(key->at, '\n', size(key));
+    return cursor_left(key) > 0 && !memchr(key->at, '<', cursor_left(key)) &&
+           !memchr(key->at, '\n', cursor_left(key));
 }
 
 static bool read_pair(const struct answer_call *f, const struct chat_types *types, struct cursor *c,
                       const struct cursor *name, json_t *arguments)
 {
     struct cursor key, value;
-    if (!take_until(c, f->key_end, &key) || !is_key(&key))
+    if (!cursor_take_until(c, f->key_end, &key) || !is_key(&key))
         return false;
     if (*f->value_open)
-        skip_blanks(c);
-    if (!take(c, f->value_open) || !take_until(c, f->value_close, &value))
+        cursor_skip_blanks(c);
+    if (!cursor_take(c, f->value_open) || !cursor_take_until(c, f->value_close, &value))
         return false;
     if (f->lines) {
-        take(&value, "\n");
+        cursor_take(&value, "\n");
         value.end -= value.at < value.end && value.end[-1] == '\n';
     }
-    return !json_object_getn(arguments, key.at, size(&key)) &&
+    return !json_object_getn(arguments, key.at, cursor_left(&key)) &&
            json_object_setn_new(
-               arguments, key.at, size(&key),
-               typed(chat_types_json(types, name->at, size(name), key.at, size(&key)), &value)) ==
-               0;
+               arguments, key.at, cursor_left(&key),
+               typed(chat_types_json(types, name->at, cursor_left(name), key.at, cursor_left(&key)),
+                     &value)) == 0;
 }
 
 static bool read_pairs(const struct answer_call *f, const struct chat_types *types,
@@ -202,16 +141,16 @@ static bool read_pairs(const struct answer_call *f, const struct chat_types *typ
     json_t *arguments = json_object();
     bool good = arguments != NULL;
     if (*f->name_end) {
-        good = good && take_until(c, f->name_end, &name);
+        good = good && cursor_take_until(c, f->name_end, &name);
     } else { /* it ends before the first key */
-        const char *key = memmem(c->at, size(c), f->key_open, strlen(f->key_open));
+        const char *key = memmem(c->at, cursor_left(c), f->key_open, strlen(f->key_open));
         c->at = name.end = key ? key : c->end;
     }
     good = good && clean_name(f, &name, &id);
-    for (skip_blanks(c); good && take(c, f->key_open); skip_blanks(c))
+    for (cursor_skip_blanks(c); good && cursor_take(c, f->key_open); cursor_skip_blanks(c))
         good = read_pair(f, types, c, &name, arguments);
-    if (good && take(c, f->call_close))
-        return add_call(calls, name.at, size(&name), &id, arguments);
+    if (good && cursor_take(c, f->call_close))
+        return add_call(calls, name.at, cursor_left(&name), &id, arguments);
     json_decref(arguments);
     return false;
 }
@@ -223,13 +162,14 @@ static bool read_pairs(const struct answer_call *f, const struct chat_types *typ
 static bool at_mark(const struct cursor *c, const char *mark)
 {
     struct cursor ahead = *c;
-    return take(&ahead, mark);
+    return cursor_take(&ahead, mark);
 }
 
 static bool take_text(struct cursor *c, const struct cursor *text)
 {
-    bool equal = size(c) >= size(text) && memcmp(c->at, text->at, size(text)) == 0;
-    c->at += equal ? size(text) : 0;
+    bool equal =
+        cursor_left(c) >= cursor_left(text) && memcmp(c->at, text->at, cursor_left(text)) == 0;
+    c->at += equal ? cursor_left(text) : 0;
     return equal;
 }
 
@@ -242,16 +182,16 @@ static bool read_member(const struct answer_form *form, struct cursor *c, json_t
 {
     const struct answer_call *f = &form->call;
     struct cursor key;
-    if (!take(c, f->key_open) || !take_until(c, f->key_end, &key) || !is_key(&key))
+    if (!cursor_take(c, f->key_open) || !cursor_take_until(c, f->key_end, &key) || !is_key(&key))
         return false;
-    bool item = size(&key) == strlen(ITEM) && memcmp(key.at, ITEM, size(&key)) == 0;
-    if (json_is_array(to) ? !item : json_object_getn(to, key.at, size(&key)) != NULL)
+    bool item = cursor_left(&key) == strlen(ITEM) && memcmp(key.at, ITEM, cursor_left(&key)) == 0;
+    if (json_is_array(to) ? !item : json_object_getn(to, key.at, cursor_left(&key)) != NULL)
         return false;
-    size_t own = chat_types_find(form->types, type, key.at, size(&key));
+    size_t own = chat_types_find(form->types, type, key.at, cursor_left(&key));
     json_t *value = read_nested_value(form, c, own, depth + 1);
     int rc = json_is_array(to) ? json_array_append_new(to, value)
-                               : json_object_setn_new(to, key.at, size(&key), value);
-    return rc == 0 && take_text(c, &key) && take(c, f->key_end);
+                               : json_object_setn_new(to, key.at, cursor_left(&key), value);
+    return rc == 0 && take_text(c, &key) && cursor_take(c, f->key_end);
 }
 
 /* What is between two marks, up to that which begins with value_close. */
@@ -259,8 +199,8 @@ static json_t *read_members(const struct answer_form *form, struct cursor *c, bo
                             size_t type, unsigned depth)
 {
     json_t *to = array ? json_array() : json_object();
-    bool good = to && depth < ANSWER_CALL_DEPTH_MAX;
-    for (skip_blanks(c); good && !at_mark(c, form->call.value_close); skip_blanks(c))
+    bool good = to && depth < CALL_DEPTH_MAX;
+    for (cursor_skip_blanks(c); good && !at_mark(c, form->call.value_close); cursor_skip_blanks(c))
         good = read_member(form, c, to, type, depth);
     if (good)
         return to;
@@ -275,19 +215,20 @@ static json_t *read_nested_value(const struct answer_form *form, struct cursor *
     const struct answer_call *f = &form->call;
     enum chat_type kind = chat_types_of(form->types, type);
     struct cursor text, inner = *c;
-    skip_blanks(&inner);
+    cursor_skip_blanks(&inner);
     if (at_mark(&inner, f->key_open) && !at_mark(&inner, f->value_close)) {
         struct cursor first = inner;
-        bool item = take(&first, f->key_open) && take(&first, ITEM) && at_mark(&first, f->key_end);
+        bool item = cursor_take(&first, f->key_open) && cursor_take(&first, ITEM) &&
+                    at_mark(&first, f->key_end);
         json_t *all = read_members(
             form, &inner, kind == CHAT_ARRAY || (kind != CHAT_OBJECT && item), type, depth);
         *c = inner;
-        if (all && take(c, f->value_close))
+        if (all && cursor_take(c, f->value_close))
             return all;
         json_decref(all);
         return NULL;
     }
-    if (!take_until(c, f->value_close, &text))
+    if (!cursor_take_until(c, f->value_close, &text))
         return NULL;
     if (inner.at >= text.end && (kind == CHAT_ARRAY || kind == CHAT_OBJECT))
         return kind == CHAT_ARRAY ? json_array() : json_object();
@@ -298,12 +239,12 @@ static bool read_nested(const struct answer_form *form, struct cursor *c, json_t
 {
     const struct answer_call *f = &form->call;
     struct cursor name, id;
-    if (!take_until(c, f->name_end, &name) || !clean_name(f, &name, &id))
+    if (!cursor_take_until(c, f->name_end, &name) || !clean_name(f, &name, &id))
         return false;
-    size_t tool = chat_types_find(form->types, CHAT_TYPES_TOOLS, name.at, size(&name));
+    size_t tool = chat_types_find(form->types, CHAT_TYPES_TOOLS, name.at, cursor_left(&name));
     json_t *arguments = read_members(form, c, false, tool, 0);
-    if (arguments && take(c, f->call_close))
-        return add_call(calls, name.at, size(&name), &id, arguments);
+    if (arguments && cursor_take(c, f->call_close))
+        return add_call(calls, name.at, cursor_left(&name), &id, arguments);
     json_decref(arguments);
     return false;
 }
@@ -314,7 +255,7 @@ static bool read_nested(const struct answer_form *form, struct cursor *c, json_t
 static bool take_rest(struct cursor *c, const char *mark, struct cursor *text)
 {
     if (*mark)
-        return take_until(c, mark, text);
+        return cursor_take_until(c, mark, text);
     *text = *c;
     c->at = c->end;
     return true;
@@ -328,8 +269,8 @@ bool answer_id_is_short(const char *id, size_t bytes)
     return n == bytes && n == ANSWER_SHORT_ID_BYTES;
 }
 
-/* Whether a text can be an id at all: else a mark is missing or twisted, and what stands there would
- * be lost. */
+/* Whether a text can be an id at all: else a mark is missing or twisted, and what stands there
+ * would be lost. */
 static bool may_be_id(const struct cursor *id)
 {
     for (const char *p = id->at; p < id->end; p++)
@@ -344,30 +285,30 @@ static bool read_name(const struct answer_call *f, struct cursor *c, struct curs
                       struct cursor *id)
 {
     struct cursor all, own = {NULL, NULL};
-    if (!take_until(c, f->name_end, &all))
+    if (!cursor_take_until(c, f->name_end, &all))
         return false;
     *name = all;
-    if (f->id_open && *f->id_open && take_until(&all, f->id_open, name))
+    if (f->id_open && *f->id_open && cursor_take_until(&all, f->id_open, name))
         own = all;
     if (!clean_name(f, name, id) || !may_be_id(&own))
         return false;
-    if (answer_id_is_short(own.at, size(&own)))
+    if (answer_id_is_short(own.at, cursor_left(&own)))
         *id = own;
     return true;
 }
 
-/* No arguments are an empty object, but only where a mark ends the call: without one it may have been
- * cut off before them. */
+/* No arguments are an empty object, but only where a mark ends the call: without one it may have
+ * been cut off before them. */
 static bool read_object(const struct answer_call *f, struct cursor *c, json_t *calls)
 {
     struct cursor name, id, text;
     if (!read_name(f, c, &name, &id) || !take_rest(c, f->call_close, &text))
         return false;
-    skip_blanks(&text);
+    cursor_skip_blanks(&text);
     bool none = text.at == text.end && *f->call_close;
-    json_t *arguments = none ? json_object() : read_json(text.at, size(&text));
+    json_t *arguments = none ? json_object() : call_value_read(text.at, cursor_left(&text));
     if (json_is_object(arguments))
-        return add_call(calls, name.at, size(&name), &id, arguments);
+        return add_call(calls, name.at, cursor_left(&name), &id, arguments);
     json_decref(arguments);
     return false;
 }
@@ -377,13 +318,13 @@ static const json_t *member(const json_t *call, const char *key, const char *usu
     return json_object_get(call, key ? key : usual);
 }
 
-/* The id of a call in JSON, which may be left out as above. An id that only numbers the calls occurs
- * again in the next answer: there the gateway makes one, too. False: it can be none. */
+/* The id of a call in JSON, which may be left out as above. An id that only numbers the calls
+ * occurs again in the next answer: there the gateway makes one, too. False: it can be none. */
 static bool id_of(const struct answer_call *f, const json_t *id, struct cursor *own)
 {
     const char *text = json_string_value(id);
     struct cursor all = {text, text ? text + json_string_length(id) : NULL};
-    bool whole = answer_id_is_short(text, size(&all));
+    bool whole = answer_id_is_short(text, cursor_left(&all));
     *own = whole && !f->numbered ? all : (struct cursor){NULL, NULL};
     return f->numbered || !text || may_be_id(&all);
 }
@@ -397,7 +338,8 @@ static bool add_members(const struct answer_call *f, const json_t *call, json_t 
                  *id = f->id_key ? json_object_get(call, f->id_key) : NULL;
     json_t *arguments = (json_t *)(uintptr_t)member(call, f->arguments_key, "arguments");
     struct cursor own;
-    size_t known = (name ? 1 : 0) + (id ? 1 : 0) + (arguments ? 1 : 0);
+    bool typed = answer_is_unmarked(f) && json_text_is(json_object_get(call, "type"), "function");
+    size_t known = (name ? 1 : 0) + (id ? 1 : 0) + (arguments ? 1 : 0) + (typed ? 1 : 0);
     if (!json_text_is_plain(name) || json_object_size(call) != known || !id_of(f, id, &own))
         return false;
     if (!json_is_string(arguments))
@@ -412,11 +354,12 @@ static bool add_members(const struct answer_call *f, const json_t *call, json_t 
 /* One call, which is all of the text, or in a block what is first. */
 static bool read_named(const struct answer_call *f, struct cursor *c, json_t *calls)
 {
-    json_error_t end = {.position = (int)size(c)};
-    json_t *call = !f->block ? read_json(c->at, size(c))
-                   : too_much(c->at, size(c))
-                       ? NULL
-                       : json_loadb(c->at, size(c), JSON_OF_CALLS | JSON_DISABLE_EOF_CHECK, &end);
+    json_error_t end = {.position = (int)cursor_left(c)};
+    json_t *call =
+        !f->block ? call_value_read(c->at, cursor_left(c))
+        : call_value_too_much(c->at, cursor_left(c))
+            ? NULL
+            : json_loadb(c->at, cursor_left(c), CALL_VALUE_FLAGS | JSON_DISABLE_EOF_CHECK, &end);
     bool good = add_members(f, call, calls);
     json_decref(call);
     c->at = good ? c->at + end.position : c->end;
@@ -426,7 +369,7 @@ static bool read_named(const struct answer_call *f, struct cursor *c, json_t *ca
 /* All calls in one array. */
 static bool read_list(const struct answer_call *f, struct cursor *c, json_t *calls)
 {
-    json_t *list = read_json(c->at, size(c)), *call;
+    json_t *list = call_value_read(c->at, cursor_left(c)), *call;
     bool good = json_array_size(list) > 0;
     size_t i;
     json_array_foreach(list, i, call) good = good && add_members(f, call, calls);
@@ -435,59 +378,94 @@ static bool read_list(const struct answer_call *f, struct cursor *c, json_t *cal
     return good;
 }
 
-/* ---- Gemma 4: objects whose keys have no quotes, and texts between two marks ---- */
+/* ---- lists as in Python ---- */
 
-#define QUOTE "<|\"|>"
-
-static json_t *gemma_value(struct cursor *c, unsigned depth);
-
-/* After "[" or "{". */
-static json_t *gemma_list(struct cursor *c, bool object, unsigned depth)
+/* A model may be told to write the list in JSON. */
+static bool read_python(const struct answer_call *f, struct cursor *c, json_t *calls)
 {
-    json_t *list = object ? json_object() : json_array();
-    const char *close = object ? "}" : "]";
-    bool good = list && depth < ANSWER_CALL_DEPTH_MAX, first = true;
-    for (skip_blanks(c); good && !take(c, close); skip_blanks(c), first = false) {
-        struct cursor key = {0};
-        good = first || take(c, ",");
-        skip_blanks(c);
-        if (good && object)
-            good = (take(c, QUOTE) ? take_until(c, QUOTE, &key) && take(c, ":")
-                                   : take_until(c, ":", &key)) &&
-                   size(&key) > 0 && !json_object_getn(list, key.at, size(&key));
-        json_t *value = good ? gemma_value(c, depth + 1) : NULL;
-        good = value && (object ? json_object_setn_new(list, key.at, size(&key), value)
-                                : json_array_append_new(list, value)) == 0;
+    struct cursor inner = *c;
+    json_t *list = NULL, *call;
+    size_t i;
+    cursor_take(&inner, "[");
+    cursor_skip_blanks(&inner);
+    if (cursor_take(&inner, "{"))
+        return read_list(f, c, calls);
+    list = python_calls(c);
+    bool good = list != NULL;
+    json_array_foreach(list, i, call)
+    {
+        const json_t *name = json_object_get(call, "name");
+        good = good && add_call(calls, json_string_value(name), json_string_length(name), NULL,
+                                json_incref(json_object_get(call, "arguments")));
     }
-    if (good)
-        return list;
     json_decref(list);
-    return NULL;
+    return good;
 }
 
-static json_t *gemma_value(struct cursor *c, unsigned depth)
+/* ---- calls without marks ---- */
+
+static bool is_tool(const struct answer_form *form, const char *name, size_t bytes)
 {
-    struct cursor text;
-    skip_blanks(c);
-    if (take(c, QUOTE))
-        return take_until(c, QUOTE, &text) ? json_stringn(text.at, size(&text)) : NULL;
-    if (take(c, "{") || take(c, "["))
-        return gemma_list(c, c->at[-1] == '{', depth);
-    text = (struct cursor){c->at, c->at};
-    while (text.end < c->end && !strchr(",}]", *text.end))
-        text.end++;
-    c->at = text.end;
-    json_t *value = read_json(text.at, size(&text));
-    return value ? value : python_value(&text); /* the template prints null as None */
+    return !form->types ||
+           chat_types_find(form->types, CHAT_TYPES_TOOLS, name, bytes) != CHAT_TYPES_NONE;
 }
+
+/* The marks of the content, which may be around calls, too. */
+static void skip_content_marks(const struct answer_form *form, struct cursor *c)
+{
+    do
+        cursor_skip_blanks(c);
+    while (form->content.open &&
+           (cursor_take(c, form->content.open) || cursor_take(c, form->content.close)));
+}
+
+/* Calls in either form, with a semicolon between them or nothing. Any answer might look like one,
+ * so that each has to be of a tool. */
+static bool read_unmarked(const struct answer_form *form, struct cursor *c, json_t *calls)
+{
+    const struct answer_call *f = &form->call;
+    size_t from = json_array_size(calls);
+    bool list = c->at < c->end && *c->at == '[';
+    bool good = list ? read_python(f, c, calls) : read_named(f, c, calls);
+    for (size_t i = from; good && i < json_array_size(calls); i++) {
+        const json_t *name = json_object_get(json_array_get(calls, i), "name");
+        good = is_tool(form, json_string_value(name), json_string_length(name));
+    }
+    skip_content_marks(form, c);
+    cursor_take(c, ";");
+    skip_content_marks(form, c);
+    return good;
+}
+
+int answer_call_begins(const struct answer_form *form, const char *text, size_t bytes)
+{
+    static const char *const keys[] = {"\"name\"", "\"type\""};
+    struct cursor c = {text, text + bytes};
+    const char *name;
+    size_t name_bytes;
+    bool maybe = false;
+    if (!cursor_take(&c, "{")) {
+        int found = python_first_name(text, bytes, &name, &name_bytes);
+        return found > 0 ? is_tool(form, name, name_bytes) : found;
+    }
+    cursor_skip_blanks(&c);
+    if (c.at - text > CALL_FRONT_BYTES_MAX)
+        return 0;
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        if (begins(&c, keys[i], &maybe))
+            return 1;
+    return maybe ? -1 : 0;
+}
+
+/* ---- Gemma 4 ---- */
 
 static bool read_gemma(const struct answer_call *f, struct cursor *c, json_t *calls)
 {
     struct cursor name, id;
-    if (!take_until(c, f->name_end, &name) || !clean_name(f, &name, &id))
+    if (!cursor_take_until(c, f->name_end, &name) || !clean_name(f, &name, &id))
         return false;
-    json_t *arguments = gemma_list(c, true, 0);
-    return arguments && add_call(calls, name.at, size(&name), &id, arguments);
+    json_t *arguments = gemma_object(c);
+    return arguments && add_call(calls, name.at, cursor_left(&name), &id, arguments);
 }
 
 /* ---- all calls ---- */
@@ -495,8 +473,10 @@ static bool read_gemma(const struct answer_call *f, struct cursor *c, json_t *ca
 static bool read_call(const struct answer_form *form, struct cursor *c, json_t *calls)
 {
     const struct answer_call *f = &form->call;
-    bool whole = f->kind == ANSWER_NAMED || f->kind == ANSWER_LIST;
-    if (!whole && !take(c, f->call_open))
+    bool whole = f->kind == ANSWER_NAMED || f->kind == ANSWER_LIST || f->kind == ANSWER_PYTHON;
+    if (answer_is_unmarked(f))
+        return read_unmarked(form, c, calls);
+    if (!whole && !cursor_take(c, f->call_open))
         return false;
     switch (f->kind) {
     case ANSWER_PAIRS: return read_pairs(f, form->types, c, calls);
@@ -504,6 +484,7 @@ static bool read_call(const struct answer_form *form, struct cursor *c, json_t *
     case ANSWER_OBJECT: return read_object(f, c, calls);
     case ANSWER_GEMMA: return read_gemma(f, c, calls);
     case ANSWER_LIST: return read_list(f, c, calls);
+    case ANSWER_PYTHON: return read_python(f, c, calls);
     default: return read_named(f, c, calls);
     }
 }
@@ -513,10 +494,10 @@ json_t *answer_calls(const struct answer_form *form, const char *text, size_t by
     struct cursor c = {text, text + bytes};
     json_t *calls = json_array();
     bool good = calls != NULL, several = *form->call.call_open || form->call.block;
-    skip_blanks(&c);
+    cursor_skip_blanks(&c);
     do {
         good = good && read_call(form, &c, calls);
-        skip_blanks(&c);
+        cursor_skip_blanks(&c);
     } while (good && c.at < c.end && several);
     if (good && c.at == c.end)
         return calls;
@@ -531,26 +512,16 @@ const char *answer_bare_mark(const struct answer_call *f)
     return f->open && f->call_open[0] == '<' ? f->call_open : NULL;
 }
 
-/* Whether the text begins with the mark; *maybe: it is a part of the mark, so that more bytes may
- * change that. */
-static bool begins(const struct cursor *c, const char *mark, bool *maybe)
-{
-    size_t n = strlen(mark), same = size(c) < n ? size(c) : n;
-    bool equal = memcmp(c->at, mark, same) == 0;
-    *maybe = *maybe || (equal && same < n);
-    return equal && same == n;
-}
-
 size_t answer_bare_end(const struct answer_call *f, const char *text, size_t bytes, bool end,
                        size_t *marked)
 {
     struct cursor c = {text, text + bytes}, call;
     *marked = 0;
     for (bool maybe = false, another = true; another; maybe = false) {
-        if (!take_until(&c, f->call_close, &call))
+        if (!cursor_take_until(&c, f->call_close, &call))
             return SIZE_MAX;
         struct cursor next = c;
-        skip_blanks(&next);
+        cursor_skip_blanks(&next);
         another = begins(&next, f->call_open, &maybe);
         if (!another && begins(&next, f->close, &maybe)) {
             *marked = strlen(f->close);
@@ -567,9 +538,9 @@ json_t *answer_call_of_name(const char *name, size_t n, const char *text, size_t
     static const struct answer_call plain = {.prefix = ""};
     struct cursor called = {name, name + n}, id, c = {text, text + bytes};
     json_t *calls = json_array(), *arguments = NULL;
-    skip_blanks(&c);
+    cursor_skip_blanks(&c);
     if (calls && clean_name(&plain, &called, &id))
-        arguments = c.at == c.end && ended ? json_object() : read_json(c.at, size(&c));
+        arguments = c.at == c.end && ended ? json_object() : call_value_read(c.at, cursor_left(&c));
     if (json_is_object(arguments) && add_call(calls, name, n, NULL, json_incref(arguments))) {
         json_decref(arguments);
         return calls;

@@ -9,6 +9,7 @@
 
 #include "lib/json/count.h"
 #include "lib/json/text.h"
+#include "lib/model/chat/calls/values.h"
 
 /* Words of roles. Only those may become a part of a control token ("<|" role "|>"). */
 const char *const chat_roles[] = {"system", "developer", "user", "assistant", "tool", NULL};
@@ -100,7 +101,7 @@ static json_t *as_object(const json_t *arguments, struct error *error)
     json_error_t why = {.text = ""};
     const char *text = json_string_value(arguments);
     size_t bytes = json_string_length(arguments);
-    if (!text || json_extent_of(text, bytes).depth > ANSWER_CALL_DEPTH_MAX)
+    if (!text || json_extent_of(text, bytes).depth > CALL_DEPTH_MAX)
         return NULL;
     json_t *value = json_loadb(text, bytes, JSON_ALLOW_NUL, &why);
     if (!value && json_error_code(&why) == json_error_out_of_memory)

@@ -121,7 +121,8 @@ static int choose_parts(const struct answer_form *form, const struct api_convers
         out->answer.call = (struct answer_call){0};
         return 0;
     }
-    if (out->answer.call.kind != ANSWER_PAIRS && out->answer.call.kind != ANSWER_NESTED)
+    const struct answer_call *call = &out->answer.call;
+    if (call->kind != ANSWER_PAIRS && call->kind != ANSWER_NESTED && !answer_is_unmarked(call))
         return 0;
     out->answer.types = out->types = chat_types_new(c->tools, &out->types_bytes);
     return out->types || out->types_bytes == 0

@@ -7,6 +7,8 @@
 #include "lib/json/text.h"
 #include "procs/engine/gateway/api/constraints/writing.h"
 
+#define NESTED_MAX 8 /* values within each other that are tags; what is deeper is JSON */
+
 /* A character of a class without those that are in `but`. */
 static void put_not(FILE *out, const char *but, size_t count)
 {
@@ -33,6 +35,9 @@ static void put_text_until(FILE *out, const char *mark)
     }
     fputs("))* begin*", out);
 }
+
+/* The same for nested calls, whose mark has its first character twice: without "]<]". */
+static const char nested_text[] = " ([^\\]] | \"]\"+ ([^\\]<] | \"<\" [^\\]]))* (\"]\"+ \"<\"?)?";
 
 /* The rule that put_text_until uses. */
 void calls_put_begin(FILE *out, const char *mark)
@@ -178,7 +183,10 @@ static int put_text(const struct writing *w, const char *tool, const char *key,
     min = json_object_get(schema, "minLength");
     max = json_object_get(schema, "maxLength");
     if (!json_is_integer(min) && !json_is_integer(max)) {
-        put_text_until(out, mark);
+        if (c->form->call.kind == ANSWER_NESTED)
+            fputs(nested_text, out);
+        else
+            put_text_until(out, mark);
         return 0;
     }
     fputc(' ', out); /* without the first character of the mark, so that each one counts once */
@@ -228,10 +236,14 @@ static void put_key(const struct answer_call *f, const char *key, FILE *out)
     calls_put(out, f->value_open);
 }
 
-static void put_value_end(const struct answer_call *f, FILE *out)
+static void put_value_end(const struct answer_call *f, const char *key, FILE *out)
 {
     fputs(f->lines ? " \"\\n\"" : "", out);
     calls_put(out, f->value_close);
+    if (f->kind == ANSWER_NESTED) {
+        calls_put_quoted(out, key, strlen(key));
+        calls_put(out, f->key_end);
+    }
     fputs(" nl", out);
 }
 
@@ -261,9 +273,39 @@ static int put_json(struct writing *w, const char *key, const json_t *parameters
     return 0;
 }
 
+/* Whether a value is one of tags in tags for certain, whose schema says nothing beside what put_tags
+ * writes. Others are JSON, which such a model's calls may have, too. */
+static bool has_tags(const json_t *schema, bool *array)
+{
+    static const char *const known[] = {"type",  "properties", "required", "additionalProperties",
+                                        "items", "minItems",   "maxItems"};
+    const json_t *inner;
+    const char *key;
+    size_t i, others = 0;
+    json_object_foreach((json_t *)(uintptr_t)schema, key, inner)
+    {
+        bool is_known = strcmp(key, "title") == 0 || strcmp(key, "description") == 0 ||
+                        strcmp(key, "default") == 0 || strcmp(key, "examples") == 0;
+        for (i = 0; i < ARRAY_LEN(known); i++)
+            is_known = is_known || strcmp(key, known[i]) == 0;
+        others += !is_known;
+    }
+    *array = json_text_is(json_object_get(schema, "type"), "array");
+    bool members = json_object_size(json_object_get(schema, "properties")) > 0;
+    return others == 0 && (*array ? json_is_object(json_object_get(schema, "items")) && !members
+                                  : json_text_is(json_object_get(schema, "type"), "object") &&
+                                        members && !json_object_get(schema, "items"));
+}
+
+static int put_tags(struct writing *w, const char *tool, const char *key, const json_t *parameters,
+                    const json_t *schema, bool array, struct error *error);
+
 static int put_argument(struct writing *w, const char *tool, const char *key,
                         const json_t *parameters, const json_t *schema, struct error *error)
 {
+    bool array;
+    if (w->c->form->call.kind == ANSWER_NESTED && w->depth < NESTED_MAX && has_tags(schema, &array))
+        return put_tags(w, tool, key, parameters, schema, array, error);
     return may_be_text(schema) ? put_text(w, tool, key, schema, error)
                                : put_json(w, key, parameters, schema, error);
 }
@@ -275,7 +317,8 @@ static int put_other_arguments(struct writing *w, const char *tool, const json_t
 {
     const struct answer_call *f = &w->c->form->call;
     const json_t *others = json_object_get(parameters, "additionalProperties");
-    if (json_is_false(others) || json_object_size(json_object_get(parameters, "properties")) > 0)
+    if (f->kind == ANSWER_NESTED || json_is_false(others) ||
+        json_object_size(json_object_get(parameters, "properties")) > 0)
         return 0;
     int rc = 0;
     fputs(" (", w->out);
@@ -284,28 +327,67 @@ static int put_other_arguments(struct writing *w, const char *tool, const json_t
         rc = put_argument(w, tool, NULL, parameters, others, error);
     else
         put_text_until(w->out, f->value_close);
-    put_value_end(f, w->out);
+    put_value_end(f, NULL, w->out);
     fputs(")*", w->out);
+    return rc;
+}
+
+/* One with its marks. outer: the argument that it is within, or NULL. */
+static int put_pair(struct writing *w, const char *tool, const char *outer, const char *key,
+                    const json_t *parameters, const json_t *schema, struct error *error)
+{
+    const struct answer_call *f = &w->c->form->call;
+    put_key(f, key, w->out);
+    if (put_argument(w, tool, outer ? outer : key, parameters, schema, error) != 0)
+        return -1;
+    put_value_end(f, key, w->out);
+    return 0;
+}
+
+static int put_properties(struct writing *w, const char *tool, const char *outer,
+                          const json_t *parameters, const json_t *schema, struct error *error)
+{
+    json_t *properties = json_object_get(schema, "properties"), *one;
+    const char *key;
+    json_object_foreach(properties, key, one)
+    {
+        if (calls_check_size(w, error) != 0)
+            return -1;
+        fputs(" (", w->out);
+        if (put_pair(w, tool, outer, key, parameters, one, error) != 0)
+            return -1;
+        fputs(is_required(schema, key) ? ")" : ")?", w->out);
+    }
+    return 0;
+}
+
+/* A value whose parts are tags; key: the argument that it is, or is within. */
+static int put_tags(struct writing *w, const char *tool, const char *key, const json_t *parameters,
+                    const json_t *schema, bool array, struct error *error)
+{
+    const json_t *min = json_object_get(schema, "minItems"), *max;
+    int rc;
+    w->depth++;
+    fputs(" nl", w->out);
+    if (array) {
+        fputs(" (", w->out);
+        rc = put_pair(w, tool, key, "item", parameters, json_object_get(schema, "items"), error);
+        max = json_object_get(schema, "maxItems");
+        fprintf(w->out, "){%lld,", (long long)json_integer_value(min));
+        if (json_is_integer(max))
+            fprintf(w->out, "%lld", (long long)json_integer_value(max));
+        fputs("}", w->out);
+    } else {
+        rc = put_properties(w, tool, key, parameters, schema, error);
+    }
+    w->depth--;
     return rc;
 }
 
 int calls_put_arguments(struct writing *w, const char *tool, const json_t *parameters,
                         struct error *error)
 {
-    const struct answer_call *f = &w->c->form->call;
-    json_t *properties = json_object_get(parameters, "properties"), *schema;
-    const char *key;
-    FILE *out = w->out;
-    json_object_foreach(properties, key, schema)
-    {
-        if (calls_check_size(w, error) != 0)
-            return -1;
-        fputs(" (", out);
-        put_key(f, key, out);
-        if (put_argument(w, tool, key, parameters, schema, error) != 0)
-            return -1;
-        put_value_end(f, out);
-        fputs(is_required(parameters, key) ? ")" : ")?", out);
-    }
+    if (put_properties(w, tool, NULL, parameters, parameters, error) != 0)
+        return -1;
     return put_other_arguments(w, tool, parameters, error);
 }

@@ -14,9 +14,12 @@
 
 /* ---- texts ----------------------------------------------------------------------------------- */
 
-/* The bytes of <name>, or of [NAME], at the start of a text; 0: it does not begin so. */
+/* The bytes of <name>, of [NAME], or of the namespace at the start of a text; 0: it does not begin
+ * so. */
 static size_t token_bytes(const char *text)
 {
+    if (strncmp(text, CALLS_NAMESPACE, strlen(CALLS_NAMESPACE)) == 0)
+        return strlen(CALLS_NAMESPACE);
     bool square = text[0] == '[';
     size_t n = text[0] ? 2 + (square ? strspn(text + 1, "ABCDEFGHIJKLMNOPQRSTUVWXYZ_/")
                                      : strcspn(text + 1, "<>\n"))
@@ -53,7 +56,8 @@ void calls_put(FILE *out, const char *text)
     while (*text) {
         size_t n = token_bytes(text), plain = 0;
         if (n > 0) {
-            fprintf(out, *text == '[' ? " <%.*s>" : " %.*s", (int)n, text);
+            const char *as = *text == ']' ? " <\"%.*s\">" : *text == '[' ? " <%.*s>" : " %.*s";
+            fprintf(out, as, (int)n, text);
             text += n;
             continue;
         }
@@ -176,6 +180,13 @@ static int put_body(struct writing *w, const char *name, json_t *parameters, str
         put_named(f, name, parameters, out);
         return 0;
     }
+    if (f->kind == ANSWER_PYTHON) {
+        calls_put_quoted(out, name, strlen(name));
+        calls_put_quoted(out, "(", 1);
+        put_spelled(out, "%python", json_incref(parameters));
+        calls_put_quoted(out, ")", 1);
+        return 0;
+    }
     calls_put(out, f->call_open);
     calls_put(out, f->prefix);
     calls_put_quoted(out, name, strlen(name));
@@ -251,11 +262,16 @@ static void put_channel_rules(FILE *out)
     fputs("nl ::= \"\"\ncall ::= any\ncalls ::= any\nmore ::= any\n", out);
 }
 
+static bool in_list(const struct answer_call *f)
+{
+    return f->kind == ANSWER_LIST || f->kind == ANSWER_PYTHON;
+}
+
 /* What stands between the marks. */
 static void put_calls(const struct calls *c, FILE *out)
 {
     const struct answer_call *f = &c->form->call;
-    if (f->kind == ANSWER_LIST)
+    if (in_list(f))
         fprintf(out, "gap ::= [ \\n]{0,8}\nrest ::= gap \"[\" gap any%s gap \"]\" nl",
                 c->one ? "" : " (gap \",\" gap any)*");
     else
@@ -265,7 +281,7 @@ static void put_calls(const struct calls *c, FILE *out)
 static void put_rules(const struct calls *c, FILE *out)
 {
     const struct answer_call *f = &c->form->call;
-    bool together = f->block || f->kind == ANSWER_LIST;
+    bool together = f->block || in_list(f);
     const char *blocks = !c->one && !together ? " (nl call)*" : "";
     fputs("nl ::= \"\\n\"?\n", out);
     if (f->kind == ANSWER_PAIRS)
@@ -274,12 +290,19 @@ static void put_rules(const struct calls *c, FILE *out)
     calls_put(out, f->close);
     fputs("\ncall ::=", out);
     calls_put(out, f->open);
-    fprintf(out, " rest\ncalls ::= call%s\nmore ::= rest%s\n", blocks, blocks);
+    fprintf(out, " rest\ncalls ::= call%s\nmore ::=", blocks);
+    calls_put(out, f->open + strlen(calls_trigger(f)));
+    fprintf(out, " rest%s\n", blocks);
+}
+
+const char *calls_trigger(const struct answer_call *f)
+{
+    return f->kind == ANSWER_NESTED ? CALLS_NAMESPACE : f->open;
 }
 
 bool calls_have_grammar(const struct answer_form *form)
 {
-    return form->channels || (form->call.open && form->call.kind != ANSWER_NESTED);
+    return form->channels || form->call.open;
 }
 
 /* The tools, then the arguments. */

@@ -52,6 +52,12 @@ int api_grammar_of_schema(struct api_request *out, const json_t *schema, struct 
 
 /* ---- GBNF ------------------------------------------------------------------------------------ */
 
+/* Whether a text has to stand between marks. */
+static bool has_content_marks(const struct answer_form *form)
+{
+    return form->content.open && !form->content_optional;
+}
+
 /* What the answer is, of the rules of calls.h. */
 static void put_root(const struct answer_form *form, const struct api_conversation *c, bool calls,
                      FILE *out)
@@ -66,13 +72,16 @@ static void put_root(const struct answer_form *form, const struct api_conversati
             fprintf(out, "(%sanswer-final %s)\n", calls ? "calls | " : "", text);
     } else if (c->shape.call_needed) {
         fputs("root ::= calls\n", out);
+    } else if (!c->shape.schema && answer_is_unmarked(&form->call)) {
+        fputs("root ::= calls | ([^{[ \\n\\t\\r] .*)?\n", out);
     } else if (!c->shape.schema) {
         fputs("root ::= more\n", out);
     } else {
+        bool marked = has_content_marks(form);
         fputs(calls ? "root ::= calls |" : "root ::=", out);
-        calls_put(out, form->content.open ? form->content.open : "");
+        calls_put(out, marked ? form->content.open : "");
         fputs(" schema", out);
-        calls_put(out, form->content.close ? form->content.close : "");
+        calls_put(out, marked ? form->content.close : "");
         fputs("\n", out);
     }
     if (!c->shape.schema)
@@ -124,8 +133,8 @@ static void place(const struct answer_form *form, bool inside, bool triggered,
         g->open = inside ? NULL : form->reasoning.open;
         g->close = form->reasoning.close;
     }
-    if (triggered)
-        g->trigger = form->call.open;
+    if (triggered && !answer_is_unmarked(&form->call))
+        g->trigger = calls_trigger(&form->call);
 }
 
 /* Grammars of channels begin with the header of one, which the prompt has none of here or has begun. */
@@ -169,12 +178,14 @@ static int constrain(const struct answer_form *form, const struct api_conversati
     bool strict = c->shape.call_needed || c->shape.strict || any_is_strict(c->tools);
     if (check(form, c, strict, error) != 0)
         return -1;
-    if ((!c->shape.schema && !calls) || begins_elsewhere(form, c))
+    bool free = !c->shape.schema && !strict &&
+                answer_is_unmarked(&form->call); /* it may begin like a call */
+    if ((!c->shape.schema && !calls) || free || begins_elsewhere(form, c))
         return 0;
     r->one_call |= c->shape.call_name != NULL;
     r->grammar_optional = !c->shape.schema && !strict;
     place(form, inside, !c->shape.schema && !c->shape.call_needed, &r->grammar);
-    if (!calls && !form->channels && !form->content.open)
+    if (!calls && !form->channels && !has_content_marks(form))
         return api_grammar_of_schema(r, c->shape.schema, error);
     r->grammar_lines = json_array();
     return make_gbnf(form, c, calls, strict, r, error);

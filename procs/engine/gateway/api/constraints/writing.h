@@ -7,11 +7,12 @@
 
 struct writing {
     const struct calls *c;
-    FILE *out;     /* the rules of the tools */
-    FILE *rules;   /* those of arguments, which come behind all tools */
-    json_t *lines; /* calls_write's */
-    size_t tool;   /* the one that is written */
-    size_t count;  /* rules of arguments */
+    FILE *out;      /* the rules of the tools */
+    FILE *rules;    /* those of arguments, which come behind all tools */
+    json_t *lines;  /* calls_write's */
+    size_t tool;    /* the one that is written */
+    size_t count;   /* rules of arguments */
+    unsigned depth; /* of values in tags */
 };
 
 /* ---- calls.c ---- */

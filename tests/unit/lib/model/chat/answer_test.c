@@ -155,7 +155,7 @@ START_TEST(marks_of_forms)
         const char *marks[ANSWER_MARKS_MAX];
         struct answer_form f = answer_form_of(signs[i], strlen(signs[i]));
         uint32_t n = answer_marks(&f, marks);
-        ck_assert_uint_ge(n, 1);
+        ck_assert(n > 0 || answer_is_unmarked(&f.call));
         for (uint32_t k = 0; k < n; k++)
             ck_assert_uint_le(strlen(marks[k]), ANSWER_MARK_BYTES_MAX);
     }

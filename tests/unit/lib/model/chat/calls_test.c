@@ -68,27 +68,31 @@ static char *split(const char *chat_template, bool with_tools, const char *text,
     return out;
 }
 
-#define QWEN    "<tool_call>\n<function=x>"
-#define GLM     "<arg_key>"
-#define MINIMAX "<minimax:tool_call>"
-#define V3      "'<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>' + tool['type'] + '<｜tool▁sep｜>'"
-#define V31     "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>"
-#define KIMI    "<|tool_calls_section_begin|>"
-#define THINKS  "</think><tool_call>\n<function=x>"
-#define JSON    "<think></think><tool_call></tool_call>"
-#define GEMMA   "<|channel>thought\n<channel|><|tool_call>call:<tool_call|>"
-#define HARMONY "<|start|>assistant<|channel|>analysis<|message|>"
-#define MIMO    "<parameter=example_parameter_1>value_1</parameter>"
-#define HY3     "{%- set HYTK = ':opensource' %}{{ '<tool_calls{}>'.format(HYTK) }}<arg_key>"
-#define HY3_OLD "</think><tool_calls><tool_call><tool_sep><arg_key>"
-#define COHERE  "<|START_THINKING|><|END_THINKING|><|START_ACTION|><|START_TEXT|><|END_TEXT|>"
-#define MISTRAL "[THINK][/THINK][TOOL_CALLS][ARGS]"
-#define SMALL   "[TOOL_CALLS][CALL_ID][ARGS]"
-#define NEMO    "[TOOL_CALLS]["
-#define M1      "<tool_calls>\n</tool_calls><end_of_sentence>"
+#define QWEN         "<tool_call>\n<function=x>"
+#define GLM          "<arg_key>"
+#define MINIMAX      "<minimax:tool_call>"
+#define V3           "'<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>' + tool['type'] + '<｜tool▁sep｜>'"
+#define V31          "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>"
+#define KIMI         "<|tool_calls_section_begin|>"
+#define THINKS       "</think><tool_call>\n<function=x>"
+#define JSON         "<think></think><tool_call></tool_call>"
+#define GEMMA        "<|channel>thought\n<channel|><|tool_call>call:<tool_call|>"
+#define HARMONY      "<|start|>assistant<|channel|>analysis<|message|>"
+#define MIMO         "<parameter=example_parameter_1>value_1</parameter>"
+#define HY3          "{%- set HYTK = ':opensource' %}{{ '<tool_calls{}>'.format(HYTK) }}<arg_key>"
+#define HY3_OLD      "</think><tool_calls><tool_call><tool_sep><arg_key>"
+#define COHERE       "<|START_THINKING|><|END_THINKING|><|START_ACTION|><|START_TEXT|><|END_TEXT|>"
+#define MISTRAL      "[THINK][/THINK][TOOL_CALLS][ARGS]"
+#define SMALL        "[TOOL_CALLS][CALL_ID][ARGS]"
+#define NEMO         "[TOOL_CALLS]["
+#define M1           "<tool_calls>\n</tool_calls><end_of_sentence>"
+#define LFM2         "List of tools: <|tool_list_start|>["
+#define LFM2_(calls) "<|tool_call_start|>" calls "<|tool_call_end|>"
+#define LLAMA4       "<|header_start|> {\"name\": function name, \"parameters\": dictionary of"
+#define LLAMA4_LIST  "<|header_start|> [func_name1(param1=value1, param2=value2), func_name2(...)]"
 /* MiniMax-M3 */
 #define M3_                     "]<]minimax[>["
-#define M3                      "{%- set ns_token = '" M3_ "' -%}{%- set think_end_token = '</mm:think>' -%}</tool_call>"
+#define M3                      "{% set ns = '" M3_ "' %}{% set end = '</mm:think>' %}</tool_call>"
 #define M3_TAG(key, value)      M3_ "<" key ">" value M3_ "</" key ">"
 #define M3_ONE(name, arguments) M3_ "<invoke name=\"" name "\">" arguments M3_ "</invoke>\n"
 #define M3_CALLS(calls)         M3_ "<tool_call>\n" calls M3_ "</tool_call>"
@@ -321,6 +325,78 @@ static const struct {
     {NEMO, "[TOOL_CALLS][{\"name\": \"f\", \"id\": \"call 1\"}]",
      "|C:[TOOL_CALLS][{\"name\": \"f\", \"id\": \"call 1\"}]", false},
     {NEMO, "[TOOL_CALLS][{\"name\": \"f\"}] x", "|C:[TOOL_CALLS][{\"name\": \"f\"}] x", false},
+    {"<|bom|>", "Hi <tool_calls>[\n  {\"name\": \"f\", \"arguments\": {\"a\": 1}}\n]</tool_calls>",
+     "|C:Hi|f({\"a\":1})", false},
+    /* LFM2: as test_lfm2_parser of llama.cpp has them. */
+    {LFM2, "Hi!\n" LFM2_("[get(city=\"Paris\", days=3)]") "Look",
+     "|C:Hi!|get({\"city\":\"Paris\",\"days\":3})|C:Look", false},
+    {LFM2, LFM2_("[f(), Calendar.create(a=['A', \"B\"], m={\"p\": 'h', 'r': true, \"n\": None,})]"),
+     "|f({})|Calendar.create({\"a\":[\"A\",\"B\"],\"m\":{\"p\":\"h\",\"r\":true,\"n\":null}})",
+     false},
+    {LFM2, LFM2_("[f(a=True, b=false, c=-1.5, d=[], e={}, g=[1, [2,], {\"x\": [3]}],)]"),
+     "|f({\"a\":true,\"b\":false,\"c\":-1.5,\"d\":[],\"e\":{},\"g\":[1,[2],{\"x\":[3]}]})", false},
+    {LFM2,
+     LFM2_("[f(code=\"def x():\\n    print('y', \\\"z\\\")\\t\\\\\\d\\/\", b='It\\'s ]) \"q\"')]"),
+     "|f({\"code\":\"def x():\\n    print('y', \\\"z\\\")\\t\\\\\\\\d/\",\"b\":\"It's ]) "
+     "\\\"q\\\"\"})",
+     false},
+    {LFM2,
+     LFM2_("[f(a='\\x41\\u00e9\\U0001F600\\ud83d\\ude00\\101\\0', b='', c='''a\n'b' \\\n''')]"),
+     "|f({\"a\":\"A\u00e9\U0001F600\U0001F600A\\u0000\",\"b\":\"\",\"c\":\"a\\n'b' \"})", false},
+    {LFM2, LFM2_("\n[ f ( a = 1 ,\n b = \"two\nlines\" ) ]\n"),
+     "|f({\"a\":1,\"b\":\"two\\nlines\"})", false},
+    {LFM2, LFM2_("[{\"name\": \"f\", \"arguments\": {\"a\": 1}}]"), "|f({\"a\":1})", false},
+    {LFM2, "<|tool_call_start|>[f(a=1)]", "|f({\"a\":1})", false},
+    {LFM2, "See [text](url), [f(a=1)].", "|C:See [text](url), [f(a=1)].", false},
+    {LFM2, "<|tool_call_start|>[f(a=1)", "|C:<|tool_call_start|>[f(a=1)", false},
+    {LFM2, LFM2_("[f(1)]"), "|C:" LFM2_("[f(1)]"), false},
+    {LFM2, LFM2_("[f(a=1, a=2)]"), "|C:" LFM2_("[f(a=1, a=2)]"), false},
+    {LFM2, LFM2_("[f(a={1: 2})]"), "|C:" LFM2_("[f(a={1: 2})]"), false},
+    {LFM2, LFM2_("[f(a={'b': 1, 'b': 2})]"), "|C:" LFM2_("[f(a={'b': 1, 'b': 2})]"), false},
+    {LFM2, LFM2_("[f(a=x)]"), "|C:" LFM2_("[f(a=x)]"), false},
+    {LFM2, LFM2_("[f(a='x)]"), "|C:" LFM2_("[f(a='x)]"), false},
+    {LFM2, LFM2_("[f(a='\\ud83d')]"), "|C:" LFM2_("[f(a='\\ud83d')]"), false},
+    {LFM2, LFM2_("[f(a='\\x4')]"), "|C:" LFM2_("[f(a='\\x4')]"), false},
+    {LFM2, LFM2_("[f(a=1) g()]"), "|C:" LFM2_("[f(a=1) g()]"), false},
+    {LFM2, LFM2_("[f(a=1)] x"), "|C:" LFM2_("[f(a=1)] x"), false},
+    {LFM2, LFM2_("[]"), "|C:" LFM2_("[]"), false},
+    {LFM2, LFM2_("[f]"), "|C:" LFM2_("[f]"), false},
+    {LFM2, LFM2_("[(a=1)]"), "|C:" LFM2_("[(a=1)]"), false},
+    {"<think></think>" LFM2, "<think>a " LFM2_("[f()]") " b</think>" LFM2_("[f()]"),
+     "|R:a " LFM2_("[f()]") " b|f({})", false},
+    /* Llama 4: the whole answer, with marks around it or without. */
+    {LLAMA4, "{\"name\": \"get\", \"parameters\": {\"city\": \"x\"}}", "|get({\"city\":\"x\"})",
+     false},
+    {LLAMA4,
+     "\n{\"type\": \"function\", \"name\": \"get\", \"parameters\": {}}; {\"name\": \"plan\"}",
+     "|get({})|plan({})", false},
+    {LLAMA4,
+     "<|python_start|><|python_end|>{\"name\": \"get\", \"parameters\": {}}{\"name\": \"plan\"}",
+     "|get({})|plan({})", false},
+    {LLAMA4, "<|python_start|>Hi<|python_end|>{\"name\": \"get\", \"parameters\": {}}",
+     "|C:Hi|get({})", false},
+    {LLAMA4, "<|python_start|>{ \"name\": \"get\", \"parameters\": {}}<|python_end|>", "|get({})",
+     false},
+    {LLAMA4, "<|python_start|>[get(days=1), plan()]<|python_end|>", "|get({\"days\":1})|plan({})",
+     false},
+    {LLAMA4_LIST, "[get(days=1, deep={'a': [None]}), plan()]\n",
+     "|get({\"days\":1,\"deep\":{\"a\":[null]}})|plan({})", false},
+    {LLAMA4_LIST, "{\"name\": \"get\", \"parameters\": {}}", "|get({})", false},
+    {LLAMA4, "[get(days=1)] and more", "|C:[get(days=1)] and more", false},
+    {LLAMA4, "{\"name\": \"get\", \"parameters\": {}} x<|python_end|>",
+     "|C:{\"name\": \"get\", \"parameters\": {}} x", false},
+    {LLAMA4, "{\"name\": \"get\", \"arguments\": {}}", "|C:{\"name\": \"get\", \"arguments\": {}}",
+     false},
+    {LLAMA4, "{\"name\": \"Kiel\", \"parameters\": {}}",
+     "|C:{\"name\": \"Kiel\", \"parameters\": {}}", false},
+    {LLAMA4, "[other(days=1)]", "|C:[other(days=1)]", false},
+    {LLAMA4, "[get](url) it", "|C:[get](url) it", false},
+    {LLAMA4, "{\"answer\": 1}", "|C:{\"answer\": 1}", false},
+    {LLAMA4, "{ ", "|C:{ ", false},
+    {LLAMA4, "[ge", "|C:[ge", false},
+    {LLAMA4, "So: {\"name\": \"get\"}", "|C:So: {\"name\": \"get\"}", false},
+    {LLAMA4, "{\"name\": \"get\"}", "|C:{\"name\": \"get\"}", true},
+    {LLAMA4, "<|python_start|>1 + 1<|python_end|>", "|C:1 + 1", false},
     /* Without the mark before, and without that after. */
     {QWEN, "Let me see.\n<function=f>\n<parameter=a>\nb\n</parameter>\n</function>\n</tool_call>",
      "|C:Let me see.|f({\"a\":\"b\"})", false},
@@ -445,6 +521,9 @@ START_TEST(forms_of_templates)
                  {COHERE "</tool_call>", ANSWER_LIST, false},
                  {SMALL, ANSWER_OBJECT, false},
                  {NEMO, ANSWER_LIST, false},
+                 {LFM2, ANSWER_PYTHON, false},
+                 {LLAMA4, ANSWER_NAMED, false},
+                 {LLAMA4_LIST, ANSWER_PYTHON, false},
                  {HARMONY "</think>", ANSWER_NAMED, true},
                  {"{{ x }}", -1, false}};
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {

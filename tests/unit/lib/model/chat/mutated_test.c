@@ -89,6 +89,17 @@ static const struct {
     {"[/THINK][TOOL_CALLS]",
      "[THINK]一丁丂[/THINK]七丄[TOOL_CALLS][{\"name\": \"f\", \"arguments\": {\"a\": \"丅丆\", "
      "\"万\": [1, \"丈\"]}, \"id\": \"abc123XYZ\"}, {\"name\": \"g\", \"arguments\": {}}]"},
+    {"</think>List of tools: [",
+     "<think>一丁丂</think>七丄<|tool_call_start|>[f(a='丅丆', 万=[1, {\"b\": \"丈\\n\"}]), g()]"
+     "<|tool_call_end|>三上"},
+    {"</think><|header_start|>[func_name1(",
+     "<think>一丁丂</think><|python_start|>七丄<|python_end|>[f(a='丅丆', 万=[1, {\"b\": "
+     "\"丈\\n\"}]), "
+     "g()]"},
+    {"</think><|header_start|>{\"name\": function name, \"parameters\": dictionary",
+     "<think>一丁丂</think><|python_start|>七丄<|python_end|>{\"name\": \"f\", \"parameters\": "
+     "{\"a\": "
+     "\"丅丆\", \"万\": [1, \"丈\"]}}; {\"name\": \"g\", \"parameters\": {}}"},
     {"<|channel|>analysis<|message|>",
      "<|channel|>analysis<|message|>一丁丂<|end|><|start|>assistant<|channel|>commentary<|message|>"
      "七丄"

@@ -49,6 +49,16 @@
 #define M1_CALL(arguments) "{\"name\": \"look\", \"arguments\": " arguments "}\n"
 #define M1(calls)          "<tool_calls>\n" calls "</tool_calls>"
 
+#define LFM2(calls)             "<|tool_call_start|>[" calls "]<|tool_call_end|>"
+#define LLAMA4_MARKS            "<|header_start|>{\"name\": function name, \"parameters\": dictionary"
+#define LLAMA4_CALL(parameters) "{\"name\": \"look\", \"parameters\": " parameters "}"
+
+#define M3_MARKS           "</mm:think>]<]minimax[>[</tool_call>"
+#define M3_                "]<]minimax[>["
+#define M3(calls)          M3_ "<tool_call>\n" calls M3_ "</tool_call>"
+#define M3_CALL(arguments) M3_ "<invoke name=\"look\">" arguments M3_ "</invoke>\n"
+#define M3_TAG(key, value) M3_ "<" key ">" value M3_ "</" key ">"
+
 static const struct {
     const char *marks, *right, *wrong,
         *two; /* two: calls, which are too many where one is wanted */
@@ -106,6 +116,19 @@ static const struct {
     {"[TOOL_CALLS]", "[TOOL_CALLS][" NEMO_CALL("{\"depth\": 3}") "]",
      "[TOOL_CALLS][" NEMO_CALL("{}") "]",
      "[TOOL_CALLS][" NEMO_CALL("{\"depth\": 3}") ", " NEMO_CALL("{\"depth\": 4}") "]"},
+    {"List of tools: [", LFM2("look(depth=3, name=\"a ]) \\\" \", list=[1, {\"a\": None}])"),
+     LFM2("look(name=\"x\")"), LFM2("look(depth=3), look(depth=4)")},
+    {"<|tool_list_start|>", LFM2("look(depth=3)"),
+     "<|tool_call_start|>look(depth=3)<|tool_call_end|>", NULL},
+    {LLAMA4_MARKS, LLAMA4_CALL("{\"depth\": 3}"), LLAMA4_CALL("{\"depth\": \"x\"}"),
+     LLAMA4_CALL("{\"depth\": 3}") LLAMA4_CALL("{\"depth\": 4}")},
+    {"<|header_start|>[func_name1(", "[look(depth=3)]", "[look(depth=True)]",
+     "[look(depth=3),\n look(depth=4)]"},
+    {M3_MARKS, M3(M3_CALL(M3_TAG("depth", "3") M3_TAG("name", "a ]<x") M3_TAG("list", "[1, {}]"))),
+     M3(M3_CALL(M3_TAG("depth", "x"))),
+     M3(M3_CALL(M3_TAG("depth", "3")) M3_CALL(M3_TAG("depth", "4")))},
+    {"<|bom|>", "<tool_calls>[{\"name\": \"look\", \"arguments\": {\"depth\": 3}}]</tool_calls>",
+     "<tool_calls>[{\"name\": \"look\", \"arguments\": {}}]</tool_calls>", NULL},
 };
 
 #endif

@@ -70,6 +70,8 @@ START_TEST(calls_that_may_be)
 {
     struct wish w = {.marks = forms[_i].marks, .tools = TOOLS};
     char text[1000];
+    if (strstr(w.marks, "<|header_start|>")) /* see calls_without_marks */
+        return;
     bool channels = strstr(w.marks, "<|channel|>") != NULL;
     snprintf(text, sizeof text, "%s%s",
              channels ? "<|channel|>commentary<|message|>Hm <x><|end|><|start|>assistant" : "Hm <t",
@@ -208,6 +210,52 @@ END_TEST
     "[{\"type\":\"function\",\"function\":{\"name\":\"look\",\"strict\":true,"                     \
     "\"parameters\":{\"type\":\"object\"}}}]"
 
+/* An answer that begins like a call without marks is one where tools are strict; else nothing is
+ * enforced. */
+START_TEST(calls_without_marks)
+{
+    struct wish w = {.marks = LLAMA4_MARKS, .tools = TOOLS};
+    check(&w, "{\"a\":1}", -1);
+    w.tools = STRICT_TOOL;
+    check(&w, LLAMA4_CALL("{\"depth\": 3}"), 2);
+    check(&w, "{\"a\":1}", 0);
+    check(&w, "[a](b)", 0);
+    check(&w, "So {\"a\":1}", 2);
+    check(&w, "", 2);
+    w.schema = "{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"integer\"}}}";
+    check(&w, "{\"a\":1}", 2);
+    check(&w, LLAMA4_CALL("{\"depth\": 3}"), 2);
+    check(&w, "So", 0);
+}
+END_TEST
+
+/* MiniMax-M3: objects and arrays are tags in tags, each with the schema of its place. */
+START_TEST(nested_values)
+{
+    static const char tools[] = TOOLS_OF(
+        "{\"$defs\":{\"d\":{\"type\":\"object\"}},\"properties\":{\"depth\":{\"type\":\"integer\"},"
+        "\"o\":{\"type\":\"object\",\"properties\":{\"n\":{\"type\":\"number\"},\"s\":{\"type\":"
+        "\"string\"}},\"required\":[\"n\"]},\"l\":{\"type\":\"array\",\"maxItems\":2,\"items\":{"
+        "\"type\":\"array\",\"items\":{\"enum\":[1,\"x\"]}}},\"j\":{\"$ref\":\"#/$defs/d\"},"
+        "\"e\":{\"type\":\"array\"}}}");
+    struct wish w = {.marks = M3_MARKS, .tools = tools, .needed = true};
+    check(&w, M3(M3_CALL(M3_TAG("o", M3_TAG("n", "1.5") "\n" M3_TAG("s", "a]<b]]<< [")))), 2);
+    check(&w, M3(M3_CALL(M3_TAG("o", "\n" M3_TAG("s", "a")))), 0);
+    check(&w, M3(M3_CALL(M3_TAG("o", M3_TAG("n", "x")))), 0);
+    check(&w, M3(M3_CALL(M3_TAG("l", M3_TAG("item", M3_TAG("item", "1") M3_TAG("item", "x"))))), 2);
+    check(&w, M3(M3_CALL(M3_TAG("l", M3_TAG("item", M3_TAG("item", "2"))))), 0);
+    check(&w, M3(M3_CALL(M3_TAG("l", ""))), 2);
+    check(&w, M3(M3_CALL(M3_TAG("l", M3_TAG("item", "") M3_TAG("item", "") M3_TAG("item", "")))),
+          0);
+    check(&w, M3(M3_CALL(M3_TAG("j", "{\"a\":1}") M3_TAG("e", "[1]"))), 2);
+    check(&w, M3(M3_CALL("")), 2);
+    check(&w, M3(M3_CALL(M3_TAG("o", "a]<]b"))), 0);
+    w.needed = false;
+    check(&w, "Hm" TOKEN("]<]minimax[>[") TOKEN("<tool_call>") TOKEN("]<]minimax[>[") "<invoke", 1);
+    check(&w, "Hm" TOKEN("]<]minimax[>[") "<invoke", 0);
+}
+END_TEST
+
 START_TEST(an_answer_without_its_beginning)
 {
     static const char text[] = " Paris is mild.";
@@ -311,8 +359,6 @@ START_TEST(impossible)
     } rows[] = {
         {{.marks = "<tool_call></tool_call>", .needed = true}, "there are no tools"},
         {{.marks = "", .tools = TOOLS, .needed = true}, "cannot be enforced"},
-        {{.marks = "</mm:think>]<]minimax[>[</tool_call>", .tools = TOOLS, .needed = true},
-         "in a form that cannot be enforced"},
         {{.marks = "", .tools = TOOLS, .object = true}, "tools together with a schema"},
         {{.marks = "<tool_call></tool_call>", .tools = TOOLS, .needed = true, .name = "none"},
          "no function 'none'"},
@@ -507,6 +553,8 @@ int main(void)
     tcase_add_test(cases, other_arguments);
     tcase_add_test(cases, gemma_names);
     tcase_add_test(cases, messages_before_a_call);
+    tcase_add_test(cases, calls_without_marks);
+    tcase_add_test(cases, nested_values);
     tcase_add_test(cases, an_answer_without_its_beginning);
     tcase_add_test(cases, too_large);
     tcase_add_test(cases, lines_are_counted);

@@ -48,6 +48,33 @@ START_TEST(shapes)
 }
 END_TEST
 
+/* Types of tools are kept where the model writes none, and their names where no mark tells calls from
+ * texts. */
+START_TEST(types_of_tools)
+{
+    static const struct {
+        const char *marks;
+        bool types;
+    } rows[] = {{"{{ 1 }}</tool_call>", false},
+                {"{{ 1 }}<function=", true},
+                {"{{ 1 }}List of tools: [", false},
+                {"{{ 1 }}[func_name1(", true}};
+    struct bodies b;
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        bodies_open(&b, rows[i].marks);
+        ck_assert_msg(
+            bodies_parse(
+                &b, &openai_chat,
+                HI_AND("\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\"}}]")) == 0,
+            "%s", b.error.text);
+        ck_assert_msg(b.request.answer.call.open &&
+                          (b.request.answer.types != NULL) == rows[i].types,
+                      "row %zu", i);
+        bodies_close(&b);
+    }
+}
+END_TEST
+
 /* What an assistant refused is its text. */
 START_TEST(refusals)
 {
@@ -176,6 +203,7 @@ int main(void)
     tcase_add_test(cases, shapes);
     tcase_add_test(cases, allowed_tools);
     tcase_add_test(cases, names_of_tools);
+    tcase_add_test(cases, types_of_tools);
     tcase_add_test(cases, refusals);
     tcase_add_test(cases, biases);
     tcase_add_test(cases, wrong);
