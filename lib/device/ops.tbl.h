@@ -257,7 +257,8 @@ OP_END(ngrams)
  * their scales, plus biases, clamped; norms and rotation of each head; the rows of keys and values
  * are stored; mix has the result of each head, floats. A v matrix without data: values are the
  * products of k. The four buffers are rows of all heads; with GATE_IN_Q `gated` has those of q and
- * of their gates, otherwise it is none. The rows of a sequence are in the order of their positions. */
+ * of their gates, otherwise it is none. The rows of a sequence are in the order of their
+ * positions. */
 OP(attention)
     OP_VALUE(uint32_t, rows)
     OP_VALUE(uint32_t, sequences)
@@ -386,9 +387,9 @@ OP(recurrence)
 OP_END(recurrence)
 
 /* A recurrence with decays of elements (Mamba-1): v = silu(conv + conv_bias) of the first channels
- * of a row, which becomes mix; select v is a first factor, k and q, each with a norm; step times the
- * former are the steps; rates and dt are their factors and biases. The row is continued by what it
- * selects and by the steps. mix = y silu(z), floats. */
+ * of a row, which becomes mix; select v is a first factor, k and q, each with a norm; step times
+ * the former are the steps; rates and dt are their factors and biases. The row is continued by what
+ * it selects and by the steps. mix = y silu(z), floats. */
 OP(selective_scan)
     OP_VALUE(uint32_t, rows)
     OP_VALUE(uint32_t, sequences)
@@ -419,7 +420,8 @@ OP_END(selective_scan)
 /* ---- a network that every row uses ---- */
 
 /* y = activation(x gate) * (x up) within the limit, each product with its scale; floats. up_y:
- * [rows][outputs]. Without up (n 0), the product with gate takes its place, and there is no up_y. */
+ * [rows][outputs]. Without up (n 0), the product with gate takes its place, and there is no
+ * up_y. */
 OP(gate_up)
     OP_VALUE(uint32_t, rows)
     OP_VALUE(enum ffn_activation, activation)
@@ -500,8 +502,8 @@ OP_END(importance)
 /* ---- experts ---- */
 
 /* For each job, gate = activation(x gate) * (x up) within the limit, of its rows, with scales and
- * biases; without up as gate_up. pair_row: the row of each pair. gate, up: rows of n, those of a job
- * from inner_base on; up: of jobs that have it. */
+ * biases; without up as gate_up. pair_row: the row of each pair. gate, up: rows of n, those of a
+ * job from inner_base on; up: of jobs that have it. */
 OP(expert_gate_up)
     OP_VALUE(uint32_t, rows)
     OP_VALUE(uint32_t, n)

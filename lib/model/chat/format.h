@@ -99,9 +99,9 @@ struct chat_shape chat_shape_of(const struct jinja_template *program,
 struct chat_effort chat_effort_of(const struct jinja_template *program,
                                   const struct model_chat *model, const struct answer_form *answer,
                                   const char *text, size_t bytes);
-/* Replaces a `reasoning_effort` that the template rejects by the nearest one that it takes, and sets
- * one where `enable_thinking` asks for or against reasoning that only it turns on or off. 0, or -1:
- * memory is short. */
+/* Replaces a `reasoning_effort` that the template rejects by the nearest one that it takes, and
+ * sets one where `enable_thinking` asks for or against reasoning that only it turns on or off. 0,
+ * or -1: memory is short. */
 int chat_effort_fit(const struct chat_effort *e, json_t *variables);
 
 /* The marks of the answer to a conversation with these tools (an array; NULL: none). */

@@ -170,7 +170,8 @@ struct chat_effort chat_effort_of(const struct jinja_template *program,
     return e;
 }
 
-/* The name itself if the template takes it; else the nearest one that it takes, of two the higher. */
+/* The name itself if the template takes it; else the nearest one that it takes, of two the
+ * higher. */
 static const char *nearest(const struct chat_effort *e, const char *effort)
 {
     const char *best = effort;

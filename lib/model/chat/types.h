@@ -13,8 +13,8 @@
 struct chat_types;
 
 /* Makes the types of an array of tools in OpenAI's form; the caller calls chat_types_free. *bytes
- * gets their size, which is at most that of the JSON text, but for what references repeat. NULL: the tools state no types (*bytes
- * is 0), or memory is short (*bytes is above 0). */
+ * gets their size, which is at most that of the JSON text, but for what references repeat. NULL:
+ * the tools state no types (*bytes is 0), or memory is short (*bytes is above 0). */
 struct chat_types *chat_types_new(const json_t *tools, size_t *bytes);
 void chat_types_free(struct chat_types *t);
 

@@ -76,8 +76,8 @@ struct path_tables {
      * experts before l and c in layer l; row 0 unused. */
     const uint16_t *prev1;
     /* Pairs, sparse: the cells of (l, a, b) are pair_cells[pair_first[n] .. pair_first[n + 1]) with
-     * n = (l*E + a)*E + b; b chosen in the layer with experts before l, a in the one before that. pair_first has
-     * layers*experts*experts + 1 numbers. */
+     * n = (l*E + a)*E + b; b chosen in the layer with experts before l, a in the one before that.
+     * pair_first has layers*experts*experts + 1 numbers. */
     const uint32_t *pair_first;
     const struct path_cell *pair_cells;
     const float *frequency; /* [layers * experts], accesses per token */

@@ -12,8 +12,8 @@
  *
  * Sums of both grow over the same time and fade alike, so no rate is needed. Memory moves one step
  * at a time, and only if it saves BALANCE_FACTOR times what it costs. Where a single step changes
- * what is measured by more than that, memory would move to and fro: each time that it turns, twice as
- * much is demanded, which fades slowly. Pure functions. */
+ * what is measured by more than that, memory would move to and fro: each time that it turns, twice
+ * as much is demanded, which fades slowly. Pure functions. */
 #ifndef SLUICE_POLICY_REUSE_BALANCE_H
 #define SLUICE_POLICY_REUSE_BALANCE_H
 
@@ -47,9 +47,9 @@ void balance_prefix(struct balance *b, double steps, uint64_t ns);
  * would have avoided, 0 to 1. */
 void balance_experts(struct balance *b, uint64_t stall_ns, double share);
 
-/* One step more, one less, or none: changes b->steps, which is at most `most`, at most BALANCE_MOST.
- * has: what prefixes have by now; one more is decided only when they have the last one. To be
- * called when something was counted. Returns b->steps. */
+/* One step more, one less, or none: changes b->steps, which is at most `most`, at most
+ * BALANCE_MOST. has: what prefixes have by now; one more is decided only when they have the last
+ * one. To be called when something was counted. Returns b->steps. */
 uint32_t balance_decide(struct balance *b, uint32_t has, uint32_t most);
 
 /* What prefixes save per step, where they have as many as save most per step. Experts save stall_ns

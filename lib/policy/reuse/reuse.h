@@ -224,8 +224,8 @@ uint32_t reuse_pass_rows(uint32_t position, uint32_t rows, const struct reuse_po
  * continue from it, up to the version above, in rows: all for the last one and where the response
  * begins; at least one of REUSE_OTHERS for `branch` rows, where others began to differ; one of
  * REUSE_EDITS where messages meet and for `start` and `given` rows, where an edited message would;
- * of `shared` ones nothing, because other prompts continue from the other slot. Most conversations are only
- * appended to: the newest state of each is worth more than the ways back. */
+ * of `shared` ones nothing, because other prompts continue from the other slot. Most conversations
+ * are only appended to: the newest state of each is worth more than the ways back. */
 #define REUSE_OTHERS 4u
 #define REUSE_EDITS  16u
 uint64_t reuse_loss(const struct reuse_table *t, uint32_t slot, uint32_t rows, uint32_t end);

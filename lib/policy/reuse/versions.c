@@ -56,9 +56,9 @@ uint32_t reuse_version(const struct reuse_table *t, uint32_t slot, uint32_t rows
     return REUSE_NONE;
 }
 
-/* Of `end` rows, in how many a prompt would continue from here that differs, where the version above
- * begins `gap` rows later: a conversation continues where it was left, much more often than another
- * one begins like it. */
+/* Of `end` rows, in how many a prompt would continue from here that differs, where the version
+ * above begins `gap` rows later: a conversation continues where it was left, much more often than
+ * another one begins like it. */
 static uint32_t chances(const struct reuse_slot *s, uint32_t rows, uint32_t gap, uint32_t end)
 {
     if (rows == s->shared)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Chooses the sequence that another one waits for, to take rows from it instead of computing them. */
+/* Chooses the sequence that another one waits for, to take rows from it instead of computing
+ * them. */
 #include "lib/policy/schedule/schedule.h"
 
 /* Fewer rows are computed sooner than waited for. */

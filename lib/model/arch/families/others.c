@@ -239,9 +239,9 @@ static const struct arch_row minimax_m2[] = {
 };
 const struct arch arch_minimax_m2 = {"minimax-m2", minimax_m2};
 
-/* MiniMax-M3: an RMSNorm on each q and k head; half of each head is rotated; gpt-oss's SwiGLU without
- * biases in all networks. In the layers with experts, an indexer chooses blocks of positions; files
- * of the first converter lack its keys and tensors. */
+/* MiniMax-M3: an RMSNorm on each q and k head; half of each head is rotated; gpt-oss's SwiGLU
+ * without biases in all networks. In the layers with experts, an indexer chooses blocks of
+ * positions; files of the first converter lack its keys and tensors. */
 static const struct arch_row minimax_m3[] = {
     GROUP(arch_common),
     GROUP(arch_leading_dense),
@@ -263,9 +263,9 @@ static const struct arch_row minimax_m3[] = {
 };
 const struct arch arch_minimax_m3 = {"minimax-m3", minimax_m3};
 
-/* MiniMax-Text-01 and M1: lightning attention in seven of eight layers; each part adds to its normed
- * input. The norm of that attention has an epsilon of its own, which is the default of the published
- * code; llama.cpp takes that of the file. */
+/* MiniMax-Text-01 and M1: lightning attention in seven of eight layers; each part adds to its
+ * normed input. The norm of that attention has an epsilon of its own, which is the default of the
+ * published code; llama.cpp takes that of the file. */
 static const struct arch_row minimax_01[] = {
     LAYERS(RECURRENT, LIGHTNING, EXPERTS),
     LAYERS(ALL, ATTENTION, EXPERTS),
@@ -352,10 +352,10 @@ static const struct arch_row phimoe[] = {
 };
 const struct arch arch_phimoe = {"phimoe", phimoe};
 
-/* North-Mini-Code and Command A+: attention and the feed-forward part read the same normed input, so
- * the experts are known before attention. Layers with a window rotate, and the first ones without
- * experts. The norm is an RMSNorm if its epsilon is there, else a LayerNorm without bias. A softmax
- * is one of the chosen logits. */
+/* North-Mini-Code and Command A+: attention and the feed-forward part read the same normed input,
+ * so the experts are known before attention. Layers with a window rotate, and the first ones
+ * without experts. The norm is an RMSNorm if its epsilon is there, else a LayerNorm without bias. A
+ * softmax is one of the chosen logits. */
 static const struct arch_row cohere2moe[] = {
     GROUP(arch_sizes),
     FLOAT_OLD(rms_eps, "attention.layer_norm_epsilon", 1e-12, 0.1),

@@ -68,8 +68,8 @@ struct ledger_result {
 };
 
 /* Of `wanted` bytes for kept prefixes, what they can have if experts lend: these keep half of what
- * they would have, and the minimum. 0 where experts need not lend for so much. Whatever f->lent_bytes
- * is. */
+ * they would have, and the minimum. 0 where experts need not lend for so much. Whatever
+ * f->lent_bytes is. */
 uint64_t ledger_lend(const struct ledger_facts *f, uint64_t wanted);
 
 struct ledger_result ledger_make(const struct ledger_facts *facts);
@@ -88,12 +88,13 @@ uint64_t ledger_margin(uint64_t budget);
  * the rest of the engine will take `missing` more. An eighth stays free: other programs take memory
  * at any time. */
 uint64_t ledger_spare_within(uint64_t available, uint64_t used, uint64_t missing);
-/* The spare memory that is published instead of `now`: in steps, and growth only of more than noise. */
+/* The spare memory that is published instead of `now`: in steps, and growth only of more than
+ * noise. */
 uint64_t ledger_spare_step(uint64_t spare, uint64_t now);
 
-/* What kept prefixes may use beside the pool on a machine that has so much for it: what experts do not
- * need, in steps (*spare: that, and before it the last one); or `lent`, if that is more, which experts
- * have left. Lending that begins or ends (f->lent_bytes) does not touch the former. */
+/* What kept prefixes may use beside the pool on a machine that has so much for it: what experts do
+ * not need, in steps (*spare: that, and before it the last one); or `lent`, if that is more, which
+ * experts have left. Lending that begins or ends (f->lent_bytes) does not touch the former. */
 uint64_t ledger_beside_pool(const struct ledger_facts *f, uint64_t machine, uint64_t lent,
                             uint64_t *spare);
 

@@ -108,7 +108,8 @@ START_TEST(shapes_of_reasoning)
 }
 END_TEST
 
-/* Names of efforts that a template rejects; without a variable of its own for reasoning on or off. */
+/* Names of efforts that a template rejects; without a variable of its own for reasoning on or
+ * off. */
 START_TEST(efforts)
 {
 #define EFFORT "{{ reasoning_effort | default('-') }}"
