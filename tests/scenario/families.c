@@ -214,6 +214,29 @@ static const struct script_answer gemma_answers[] = {
       "none:null,ratio:0.5,size:<|\"|>big<|\"|>,where:{a:1}}", "<tool_call|>"}},
     {NULL, {NULL}}};
 
+/* LFM2: a list as in Python. */
+static const struct script_token lfm2_tokens[] = {{"<|im_end|>", SCRIPT_CONTROL},
+                                                  {"<|tool_call_start|>", SCRIPT_CONTROL},
+                                                  {"<|tool_call_end|>", SCRIPT_CONTROL},
+                                                  {NULL, SCRIPT_TEXT}};
+static const struct script_answer lfm2_answers[] = {
+    {"A",
+     {"Sure.", "<|tool_call_start|>", "[look(depth=3, deep=True, ", "name='007', ratio=0.5, ",
+      "list=[1, \"b\"], where={\"a\": 1}, ", "none=None, size='big')]", "<|tool_call_end|>"}},
+    {NULL, {NULL}}};
+
+/* Llama 4: no mark is around its calls; a text before them stands between two. */
+static const struct script_token llama4_tokens[] = {{"<|eot|>", SCRIPT_CONTROL},
+                                                    {"<|python_start|>", SCRIPT_CONTROL},
+                                                    {"<|python_end|>", SCRIPT_CONTROL},
+                                                    {"\"parameters\": ", SCRIPT_USER},
+                                                    {NULL, SCRIPT_TEXT}};
+static const struct script_answer llama4_answers[] = {
+    {"A",
+     {"<|python_start|>", "Sure.", "<|python_end|>", "{\"name\": \"look\", ",
+      "\"parameters\": ", FAMILY_ARGUMENTS, "}"}},
+    {NULL, {NULL}}};
+
 /* gpt-oss: headers of messages are text between control tokens. <|start|>, <|channel|> and
  * <|message|> occur more than once; here the second message has them as text. */
 static const struct script_token harmony_tokens[] = {
@@ -279,6 +302,11 @@ const struct family families[] = {
      "I look.", "Sure.", NULL,
      "{\"deep\":true,\"depth\":3,\"list\":[1,\"b\"],\"name\":\"007\",\"none\":null,\"ratio\":0.5,"
      "\"size\":\"big\",\"where\":{\"a\":1}}"},
+    {"lfm2", SCRIPT(lfm2, "<|im_end|>", "<|tool_list_start|>"), "", "Sure.", NULL, NULL},
+    {"llama4",
+     SCRIPT(llama4, "<|eot|>",
+            "<|header_start|>{\"name\": function name, \"parameters\": dictionary of"),
+     "", "Sure.", NULL, NULL},
     {"harmony", SCRIPT(harmony, "<|return|>", "<|start|>assistant<|channel|>analysis<|message|>"),
      "I look.", "Sure.", NULL, NULL},
     {NULL, {0}, NULL, NULL, NULL, NULL}};
