@@ -7,33 +7,28 @@
 set -euo pipefail
 root=$1
 build=$2
-dir=$build/peers
-mkdir -p "$dir"
+. "$root/tests/peers/environment.sh"
 work=$(mktemp -d "${TMPDIR:-/tmp}/libraries.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 
-# environment NAME MODULES PACKAGES...: the interpreter is $dir/NAME/bin/python.
-environment() {
-    local name=$1 modules=$2
-    shift 2
-    "$dir/$name/bin/python" -c "import $modules" 2>/dev/null && return
-    { python3 -m venv --without-pip "$dir/$name" &&
-        timeout 400 python3 -m pip --python "$dir/$name/bin/python" install --quiet "$@"; } \
-        >"$dir/$name.log" 2>&1 || { echo "SKIP $name: $* cannot be installed" && return 1; }
-}
-
-session() { # ENVIRONMENT SCRIPT
-    "$dir/$1/bin/python" -B "$root/tests/peers/$2" --models "$build/tests/family_models" --libexec "$build/libexec" \
-        -o "$work"
+session() { # INTERPRETER SCRIPT
+    "$1" "$root/tests/peers/$2" --models "$build/tests/family_models" --libexec "$build/libexec" -o "$work"
 }
 
 status=0
-if environment libraries litellm,langchain_openai,llm litellm==1.110.2 langchain-openai==1.7.4 llm==0.36; then
-    session libraries client_libraries.py || status=1
+if install_packages "${library_packages[@]}"; then
+    session "$python" client_libraries.py || status=1
+else
+    echo "SKIP libraries: ${library_packages[*]} cannot be installed"
 fi
-if [ "${SLUICE_LONG:-}" != 1 ]; then
-    : # its environment has 700 MB
-elif environment aider aider aider-chat==0.86.2; then
-    session aider client_aider.py || status=1
+if [ "${SLUICE_LONG:-}" = 1 ]; then # its environment has 700 MB
+    venv=$(dirname "$venv")/aider
+    python=$venv/bin/python
+    together=()
+    if install_packages aider-chat==0.86.2; then
+        session "$python" client_aider.py || status=1
+    else
+        echo "SKIP aider: aider-chat==0.86.2 cannot be installed"
+    fi
 fi
 exit "$status"

@@ -8,8 +8,6 @@
 set -euo pipefail
 
 llama_version="llama-cpp-python==0.3.36"
-python_packages=(regex==2025.9.18 unicodedata2==16.0.0 jinja2==3.1.6)
-tokenizers=tokenizers==0.23.3 # alone: what it needs is for downloads
 root=$1
 build=$2
 dir=$build/peers
@@ -17,7 +15,7 @@ program=$build/tests/peer_tokens
 every=3
 [ "${SLUICE_LONG:-}" != 1 ] || every=1
 failed=0
-mkdir -p "$dir"
+. "$root/tests/peers/environment.sh"
 
 # ok NAME, or not ok with the output of the test.
 verdict() { # NAME STATUS
@@ -31,8 +29,8 @@ fetch_data() {
     [ -f "$dir/vocabularies/done" ] && [ -d "$dir/templates" ] && return 0
     rm -rf "$dir/vocabularies" "$dir/templates" && mkdir "$dir/vocabularies" "$dir/templates" &&
         timeout 400 python3 -m pip download --quiet --no-deps --no-binary llama-cpp-python -d "$dir" "$llama_version" >"$dir/log" 2>&1 &&
-        tar -xzf "$dir"/llama_cpp_python-*.tar.gz -C "$dir/vocabularies" --wildcards --strip-components 4 '*/models/ggml-vocab-*' &&
-        tar -xzf "$dir"/llama_cpp_python-*.tar.gz -C "$dir/templates" --wildcards --strip-components 5 '*/models/templates/*.jinja' &&
+        tar -xzf "$dir"/llama_cpp_python-*.tar.gz -C "$dir/vocabularies" --wildcards --strip-components 4 '*/models/ggml-vocab-*' '*/models/templates/*.jinja' &&
+        mv "$dir"/vocabularies/templates/*.jinja "$dir/templates" && rmdir "$dir/vocabularies/templates" &&
         rm "$dir"/llama_cpp_python-*.tar.gz && touch "$dir/vocabularies/done"
 }
 
@@ -56,15 +54,14 @@ else
     echo "SKIP vocabularies_of_real_models: $llama_version cannot be fetched"
 fi
 
-python=$dir/venv/bin/python
-if "$python" -c 'import jinja2, regex, unicodedata2' 2>/dev/null || { python3 -m venv --without-pip "$dir/venv" && python3 -m pip --python "$python" install --quiet "${python_packages[@]}"; } >"$dir/log" 2>&1; then
+if install_packages "${template_packages[@]}"; then
     status=0
     "$python" "$root/tests/golden/expression_vectors.py" --compare "$program" 400 || status=$?
     verdict words_on_random_text "$status"
-    if ! [ -f "$dir/vocabularies/done" ]; then :; elif "$python" -c 'import gguf, tiktoken' 2>/dev/null || python3 -m pip --python "$python" install --quiet gguf==0.19.0 tiktoken==0.14.0 >"$dir/log" 2>&1; then
+    if ! [ -f "$dir/vocabularies/done" ]; then :; elif install_packages "${tokenizer_packages[@]}"; then
         status=0
         for file in qwen2 llama-bpe gpt-2 deepseek-llm; do
-            "$python" -B "$root/tests/golden/tiktoken_vectors.py" --of "$dir/vocabularies/ggml-vocab-$file.gguf" "$dir" &&
+            "$python" "$root/tests/golden/tiktoken_vectors.py" --of "$dir/vocabularies/ggml-vocab-$file.gguf" "$dir" &&
                 "$build/tests/unit_hf_tiktoken" "$dir/ranks.tiktoken" "$dir/tiktoken.json" || status=$?
         done
         verdict real_vocabularies_as_tiktoken "$status"
@@ -73,23 +70,23 @@ if "$python" -c 'import jinja2, regex, unicodedata2' 2>/dev/null || { python3 -m
     fi
     if [ -f "$dir/vocabularies/done" ]; then
         status=0
-        "$python" -B "$root/tests/golden/chat_templates.py" "$build/tests/golden_jinja" "$dir/templates" "$every" || status=$?
+        "$python" "$root/tests/golden/chat_templates.py" "$build/tests/golden_jinja" "$dir/templates" "$every" || status=$?
         verdict templates_of_real_models "$status"
         status=0
-        "$python" -B "$root/tests/peers/chat_history.py" "$build/tests/peer_history" "$dir/templates" || status=$?
+        "$python" "$root/tests/peers/chat_history.py" "$build/tests/peer_history" "$dir/templates" || status=$?
         verdict histories_of_clients "$status"
-        if "$python" -c 'import tokenizers' 2>/dev/null || python3 -m pip --python "$python" install --quiet --no-deps "$tokenizers" >"$dir/log" 2>&1; then
+        if install_packages "${tokenizer_packages[@]}"; then
             status=0
-            "$python" -B "$root/tests/golden/chat_ids.py" real "$root/tests/golden/data/tokenizers" "$dir/templates" "$dir/chat_ids.json" &&
+            "$python" "$root/tests/golden/chat_ids.py" real "$root/tests/golden/data/tokenizers" "$dir/templates" "$dir/chat_ids.json" &&
                 "$build/tests/unit_chat_ids" "$dir/chat_ids.json" || status=$?
             verdict ids_of_conversations "$status"
         else
-            echo "SKIP ids_of_conversations: $tokenizers cannot be installed"
+            echo "SKIP ids_of_conversations: ${tokenizer_packages[*]} cannot be installed"
         fi
     else
         echo "SKIP templates_of_real_models: $llama_version cannot be fetched"
     fi
 else
-    echo "SKIP words_on_random_text, templates_of_real_models: ${python_packages[*]} cannot be installed"
+    echo "SKIP words_on_random_text, templates_of_real_models: ${template_packages[*]} cannot be installed"
 fi
 exit "$failed"
