@@ -235,7 +235,7 @@ struct gpu_routed {
 };
 
 /* Counted up when struct gpu_kernels or an argument changes: the style test compares interface.txt. */
-#define GPU_INTERFACE 8
+#define GPU_INTERFACE 9
 
 struct gpu_kernels {
     uint32_t interface;  /* GPU_INTERFACE of the module, first in every version */

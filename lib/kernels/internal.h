@@ -202,6 +202,21 @@ static inline void prefetch_far(const void *p, size_t ahead)
 #define SWIGLU_LIMIT 7.0f
 #define SWIGLU_ALPHA 1.702f
 
+/* The positions of a row that attends to those from `begin` on. */
+struct chosen_row {
+    const uint32_t *at;
+    uint32_t count;
+};
+
+static inline struct chosen_row chosen_of(const struct kernel_chosen *c, uint32_t row,
+                                          uint32_t begin)
+{
+    struct chosen_row list = {c->at + row * c->stride, c->count[row * c->step]};
+    for (; begin > 0 && list.count > 0 && list.at[0] < begin; list.count--)
+        list.at++;
+    return list;
+}
+
 static inline void attention_check(const struct kernel_attention *a)
 {
     sl_assert(a->key_size <= KERNEL_HEAD_SIZE_MAX && a->value_size <= KERNEL_VALUE_SIZE_MAX &&

@@ -91,6 +91,15 @@ struct kernel_matrix {
     enum tensor_type type;
 };
 
+/* Lists of positions that rows attend to, instead of all: row r has count[r * step] of them from at[r
+ * * stride] on, ascending, each below the number of its positions. Those before a window are left
+ * out. The bits are those of attention to all positions, the others with scores of -inf; a row
+ * without positions is +0. count NULL: no lists. */
+struct kernel_chosen {
+    const uint32_t *at, *count;
+    size_t stride, step;
+};
+
 /* Arguments of attention for the query heads [head_begin, head_end) of `rows` token rows. K and V
  * are whole tiles of KERNEL_KEY_TILE positions, of kv_heads heads each (kernel_kv_tile). Query row:
  * [head][key_size], F32. Row r attends to the keys 0 .. positions + r - 1 (causal), with a window
@@ -112,6 +121,7 @@ struct kernel_attention {
     float scale;   /* usually 1/sqrt(key_size) */
     float cap;     /* scores become cap * tanh(score / cap); 0: none */
     const float *sinks; /* [heads] a score of each head that has no value; NULL: none */
+    struct kernel_chosen chosen;
 };
 
 /* Offset in bytes of the tile with a position of a key head. Its layout: F16 and F32 are rows of

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* kernel_bench: speed of the kernels on this machine, for every tensor type and instruction set.
- *   kernel_bench [SECONDS_PER_RESULT [TYPE|all|attention [K [THREADS]]]]
+ *   kernel_bench [SECONDS_PER_RESULT [TYPE|all|attention|delta|chosen [K [THREADS]]]]
  * decode: one row; the threads together read more weights than the caches hold. Its share is that
  * of the streaming rate, which is measured the same way before every type. The same with several
  * rows, as several sequences decode. prefill: one thread, one matrix repeatedly, 10th percentile of
@@ -14,6 +14,8 @@
 #include "lib/base/assert.h"
 #include "lib/base/bytes.h"
 #include "lib/base/clock.h"
+#include "lib/kernels/choose.h"
+#include "lib/kernels/index.h"
 #include "lib/kernels/kernels.h"
 #include "lib/tensor/tensor_type.h"
 #include "lib/tensor/unpack/unpack.h"
@@ -337,6 +339,129 @@ static void bench_delta(const struct kernel_ops *ops)
     free(memory);
 }
 
+/* The time of a call in seconds, the least of many. */
+static double least_time(void (*call)(void *arg), void *arg)
+{
+    double best = INFINITY;
+    uint64_t start_ns = clock_now_ns();
+    do {
+        uint64_t t = clock_now_ns();
+        call(arg);
+        best = fmin(best, (double)(clock_now_ns() - t) / (double)NS_PER_S);
+    } while ((double)(clock_now_ns() - start_ns) < bench.seconds * (double)NS_PER_S);
+    return best;
+}
+
+/* Attention of one row over 2,048 positions: the first ones without a list and with one, of a
+ * context of 8,192 and 32,768 every so many, and blocks of 128. */
+enum { LIST = 2048, LIST_BLOCK = 128 };
+
+static const struct chosen_case {
+    const char *name;
+    uint32_t heads, key_size, value_size;
+    bool in_keys;
+} chosen_cases[] = {{"GLM-5", 32, 576, 512, true},
+                    {"Qwen3.8", 12, 256, 256, false},
+                    {"MiniMax-M3", 16, 128, 128, false}};
+
+struct chosen_call {
+    const struct kernel_ops *ops;
+    struct kernel_attention a;
+};
+
+static void call_attention(void *arg)
+{
+    struct chosen_call *c = arg;
+    c->ops->attention(&c->a);
+}
+
+static void bench_chosen(const struct kernel_ops *ops, enum kv_type type,
+                         const struct chosen_case *c)
+{
+    static const struct {
+        const char *name;
+        uint32_t each,
+            step; /* positions together; from the first of these to the next; 0: no list */
+    } lists[] = {{"no list", 1, 0},  {"all", 1, 1},      {"1 of 4", 1, 4},
+                 {"1 of 16", 1, 16}, {"4 of 16", 4, 16}, {"blocks", LIST_BLOCK, 16 * LIST_BLOCK}};
+    static uint32_t at[LIST], count = LIST;
+    struct chosen_call call = {ops,
+                               {.q = bench.x,
+                                .k = bench.weights,
+                                .kv_type = type,
+                                .out = bench.y,
+                                .rows = 1,
+                                .heads = c->heads,
+                                .kv_heads = 1,
+                                .key_size = c->key_size,
+                                .value_size = c->value_size,
+                                .head_end = c->heads,
+                                .scale = 0.01f}};
+    if (!c->in_keys)
+        call.a.v = bench.weights + COLD_BYTES / 2;
+    for (size_t i = 0; i < ARRAY_LEN(lists); i++) {
+        call.a.positions = lists[i].step > 1 ? 16 * LIST : LIST;
+        if (16 * LIST * kv_tile_bytes(type, c->key_size) / KV_TILE > COLD_BYTES / 2)
+            continue;
+        for (uint32_t n = 0; n < LIST; n++)
+            at[n] = n / lists[i].each * lists[i].step + n % lists[i].each;
+        call.a.chosen = (struct kernel_chosen){at, lists[i].step > 0 ? &count : NULL, LIST, 1};
+        double t = least_time(call_attention, &call);
+        double work = (double)LIST * c->heads * (c->key_size + c->value_size);
+        printf("chosen %-10s %-5s %-10s %2u heads, 2048 positions, %-8s: %8.1f us %6.1f GFLOP/s\n",
+               ops->name, kv_type_info((uint32_t)type)->name, c->name, c->heads, lists[i].name,
+               t * 1e6, 2 * work / t / 1e9);
+        fflush(stdout);
+    }
+}
+
+struct index_call {
+    const struct kernel_ops *ops;
+    struct kernel_index a;
+    uint32_t entries;
+};
+
+static void call_scores(void *arg)
+{
+    struct index_call *c = arg;
+    kernel_index_scores(c->ops, &c->a, 0, c->entries);
+}
+
+static void call_choice(void *arg)
+{
+    struct index_call *c = arg;
+    uint32_t chosen[LIST];
+    kernel_choose(c->a.score, c->entries, LIST, chosen);
+}
+
+/* Scores of 32,768 keys, and the choice of 2,048. */
+static void bench_index(const struct kernel_ops *ops, uint32_t rows, uint32_t heads,
+                        enum kv_type type)
+{
+    enum { ENTRIES = 32768, SIZE = 128 };
+    struct index_call c = {ops,
+                           {INDEX_WEIGHTED, bench.x, bench.x, bench.weights, type, rows, heads,
+                            SIZE, bench.y, ENTRIES},
+                           ENTRIES};
+    double t = least_time(call_scores, &c);
+    printf("index %-10s %-5s %2u rows of %2u heads, 32768 keys: %8.1f us %6.1f GFLOP/s", ops->name,
+           kv_type_info((uint32_t)type)->name, rows, heads, t * 1e6,
+           2.0 * ENTRIES * SIZE * heads * rows / t / 1e9);
+    printf("; choice %8.1f us\n", least_time(call_choice, &c) * 1e6);
+    fflush(stdout);
+}
+
+static void bench_choice(const struct kernel_ops *ops)
+{
+    for (int type = 0; type < KV_TYPE__COUNT; type++)
+        for (size_t i = 0; i < ARRAY_LEN(chosen_cases); i++)
+            bench_chosen(ops, (enum kv_type)type, &chosen_cases[i]);
+    bench_index(ops, 1, 64, KV_TYPE_F16);
+    bench_index(ops, 1, 32, KV_TYPE_F16);
+    bench_index(ops, 1, 4, KV_TYPE_F32);
+    bench_index(ops, 16, 4, KV_TYPE_F32);
+}
+
 int main(int argc, char **argv)
 {
     static const enum tensor_type types[] = {
@@ -346,8 +471,8 @@ int main(int argc, char **argv)
     char *end = NULL;
     bench.seconds = argc > 1 ? strtod(argv[1], &end) : 0.2;
     if (argc > 5 || (end && (end == argv[1] || *end || !(bench.seconds > 0)))) {
-        fprintf(stderr,
-                "usage: kernel_bench [SECONDS_PER_RESULT [TYPE|all|attention [K [THREADS]]]]\n");
+        fprintf(stderr, "usage: kernel_bench [SECONDS_PER_RESULT [TYPE|all|attention|delta|chosen "
+                        "[K [THREADS]]]]\n");
         return 2;
     }
     const char *only = argc > 2 && strcmp(argv[2], "all") != 0 ? argv[2] : NULL;
@@ -375,6 +500,9 @@ int main(int argc, char **argv)
     for (int isa = 0; isa < ISA__COUNT && (only == NULL || strcmp(only, "delta") == 0); isa++)
         if (kernel_ops_of((enum kernel_isa)isa) != NULL)
             bench_delta(kernel_ops_of((enum kernel_isa)isa));
+    for (int isa = ISA_GENERIC + 1; isa < ISA__COUNT && only && strcmp(only, "chosen") == 0; isa++)
+        if (kernel_ops_of((enum kernel_isa)isa) != NULL)
+            bench_choice(kernel_ops_of((enum kernel_isa)isa));
     free(bench.weights);
     free(bench.x);
     free(bench.act);

@@ -230,7 +230,7 @@ gpu_interface() {
     gcc -fpreprocessed -dD -E -P lib/cuda/cuda.h
     gcc -fpreprocessed -dD -E -P lib/model/router.h
     gcc -fpreprocessed -dD -E -P lib/kernels/kernels.h |
-        awk '/^struct kernel_(matrix|attention) \{/ { inside = 1 } inside; /^\};/ { inside = 0 }'
+        awk '/^struct kernel_(matrix|attention|chosen) \{/ { inside = 1 } inside; /^\};/ { inside = 0 }'
 }
 
 # A module of another interface would read arguments that are not there.

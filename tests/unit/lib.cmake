@@ -7,7 +7,7 @@ sluice_unit_test(test_exact SOURCES lib/exact/elementary_test.c LINK sluice_exac
 
 find_package(Threads REQUIRED)
 sluice_library(test_kernel_values SOURCES lib/kernels/kernel_test.c LINK sluice_kernels PkgConfig::CHECK m)
-foreach(name matmul rows invariance bits edges kv attention recurrent choose)
+foreach(name matmul rows invariance bits edges kv attention recurrent choose chosen index)
   sluice_unit_test(test_kernels_${name} SOURCES lib/kernels/${name}_test.c LINK test_kernel_values Threads::Threads)
 endforeach()
 target_compile_definitions(test_kernels_edges PRIVATE SLUICE_SOURCE_DIR="${PROJECT_SOURCE_DIR}")

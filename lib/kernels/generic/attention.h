@@ -118,29 +118,41 @@ static float score(const struct kernel_attention *a, const struct head_query *q,
     return (1.0f - 2.0f / (exp_one(x + x) + 1.0f)) * a->cap;
 }
 
-/* Adds the keys [first, end) of the tile that begins at position `at`. */
-static void add_tile(const struct kernel_attention *a, const struct head_query *q, uint32_t kv_head,
-                     uint32_t at, uint32_t first, uint32_t end, struct softmax *s)
+/* Keys of a tile, ascending: [first, end), or a list of positions, whose tile begins at `at`. */
+struct tile_keys {
+    uint32_t first, end, at;
+    const uint32_t *list; /* NULL: none */
+};
+
+static uint32_t key_of(const struct tile_keys *t, uint32_t i)
 {
-    at = kernel_ring_position(a->ring, at);
+    return t->list ? t->list[i] - t->at : i;
+}
+
+/* Adds keys of the tile that begins at position `at`. */
+static void add_tile(const struct kernel_attention *a, const struct head_query *q, uint32_t kv_head,
+                     const struct tile_keys *t, struct softmax *s)
+{
+    uint32_t at = kernel_ring_position(a->ring, t->at), first = t->first, end = t->end;
     const uint8_t *keys =
         (const uint8_t *)a->k + kernel_kv_tile(a->kv_type, a->kv_heads, a->key_size, at, kv_head);
     size_t values = kernel_kv_tile(a->kv_type, a->kv_heads, a->value_size, at, kv_head);
     float p[KERNEL_KEY_TILE], top = s->m, lanes[LANES] = {0}, row[KERNEL_HEAD_SIZE_MAX];
     for (uint32_t i = first; i < end; i++) {
-        p[i] = score(a, q, keys, i);
+        p[i] = score(a, q, keys, key_of(t, i));
         top = p[i] > top ? p[i] : top;
     }
     float old = exp_one(s->m - top);
     for (uint32_t d = 0; d < a->value_size; d++)
         s->acc[d] *= old;
     for (uint32_t i = first; i < end; i++) {
+        uint32_t key = key_of(t, i);
         if (a->v)
-            kv_row(a->kv_type, (const uint8_t *)a->v + values, a->value_size, i, row);
+            kv_row(a->kv_type, (const uint8_t *)a->v + values, a->value_size, key, row);
         else
-            key_row(a->kv_type, keys, a->key_size, a->value_size, i, row);
+            key_row(a->kv_type, keys, a->key_size, a->value_size, key, row);
         p[i] = exp_one(p[i] - top);
-        lanes[i % LANES] += p[i];
+        lanes[key % LANES] += p[i];
         add_value(p[i], row, a->value_size, s->acc);
     }
     s->l = fmaf(s->l, old, sum_lanes(lanes));
@@ -176,21 +188,55 @@ static void add_sink(float sink, struct softmax *all, uint32_t n)
     all->l = all->l * a + b;
 }
 
+/* The keys of a row, tile by tile. */
+struct row_keys {
+    uint32_t begin, positions;
+    struct chosen_row chosen;
+    bool listed;
+};
+
+/* The keys of the next tile, NULL list or not; false: there are none. */
+static bool next_tile(struct row_keys *r, struct tile_keys *t)
+{
+    const uint32_t *list = r->chosen.at, count = r->chosen.count;
+    uint32_t begin = r->listed && count > 0 ? list[0] : r->begin;
+    if (r->listed ? count == 0 : begin >= r->positions)
+        return false;
+    *t = (struct tile_keys){.at = begin / KERNEL_KEY_TILE * KERNEL_KEY_TILE};
+    uint32_t next = t->at + KERNEL_KEY_TILE;
+    if (!r->listed) {
+        t->first = begin - t->at;
+        t->end = (r->positions < next ? r->positions : next) - t->at;
+        r->begin = next;
+        return true;
+    }
+    t->list = list;
+    while (t->end < count && list[t->end] < next)
+        t->end++;
+    r->chosen = (struct chosen_row){list + t->end, count - t->end};
+    return true;
+}
+
 static void head_attention(const struct kernel_attention *a, uint32_t head, uint32_t row)
 {
     struct head_query q = {.q = a->q + row * a->q_stride + (size_t)head * a->key_size};
     float *out = a->out + row * a->out_stride + (size_t)head * a->value_size;
     uint32_t kv_head = head / (a->heads / a->kv_heads), positions = a->positions + row;
-    uint32_t begin = kernel_attention_begin(a->window, positions);
+    struct row_keys keys = {.begin = kernel_attention_begin(a->window, positions),
+                            .positions = positions,
+                            .listed = a->chosen.count != NULL};
     struct softmax all = {0}, s = {.m = -INFINITY};
+    struct tile_keys tile, next = {0};
     bool first = true;
+    if (keys.listed)
+        keys.chosen = chosen_of(&a->chosen, row, keys.begin);
     if (kv_is_quantised(a->kv_type))
         quantise_query(a, &q);
-    for (uint32_t at = begin / KERNEL_KEY_TILE * KERNEL_KEY_TILE; at < positions;) {
-        uint32_t end = positions - at < KERNEL_KEY_TILE ? positions - at : KERNEL_KEY_TILE;
-        add_tile(a, &q, kv_head, at, begin > at ? begin - at : 0, end, &s);
-        at += KERNEL_KEY_TILE;
-        if (at % KERNEL_KEY_SEGMENT != 0 && at < positions)
+    for (bool more = next_tile(&keys, &next); more;) {
+        tile = next;
+        add_tile(a, &q, kv_head, &tile, &s);
+        more = next_tile(&keys, &next);
+        if (more && next.at / KERNEL_KEY_SEGMENT == tile.at / KERNEL_KEY_SEGMENT)
             continue;
         if (first)
             all = s;
@@ -198,6 +244,10 @@ static void head_attention(const struct kernel_attention *a, uint32_t head, uint
             merge(&all, &s, a->value_size);
         first = false;
         s = (struct softmax){.m = -INFINITY};
+    }
+    if (first) { /* no positions */
+        memset(out, 0, a->value_size * sizeof *out);
+        return;
     }
     if (a->sinks)
         add_sink(a->sinks[head], &all, a->value_size);

@@ -203,6 +203,8 @@ static void add_query(struct query_block *b, const struct kernel_attention *a, u
     memset(q->acc, 0, b->acc_size * sizeof *q->acc);
 }
 
+#include "lib/kernels/simd/attention/chosen.h"
+
 /* The rows of the heads [begin, end), row by row. */
 static void heads_attention(struct query_block *b, const struct kernel_attention *a, uint32_t begin,
                             uint32_t end)
@@ -222,7 +224,8 @@ static void heads_attention(struct query_block *b, const struct kernel_attention
 static void simd_attention(const struct kernel_attention *a)
 {
     attention_check(a);
-    uint32_t group = a->rows == 1 ? a->heads : a->heads / a->kv_heads;
+    const bool listed = a->chosen.count != NULL;
+    uint32_t group = a->rows == 1 && !listed ? a->heads : a->heads / a->kv_heads;
     struct query_block b;
     b.size = a->key_size;
     b.value_size = a->value_size;
@@ -239,7 +242,7 @@ static void simd_attention(const struct kernel_attention *a)
         b.max = BLOCK_FLOATS / kv_padded(b.size);
     b.max = b.max / MANY_QUERIES * MANY_QUERIES;
     b.turns = !kv_is_quantised(b.type) && b.size <= TURNED_SIZE && b.max >= TURNED_FROM &&
-              a->rows * (heads < here ? heads : here) >= TURNED_FROM;
+              a->rows * (heads < here ? heads : here) >= TURNED_FROM && !listed;
     b.scale = a->scale;
     b.cap = a->cap;
     b.spare = (struct query){.q = a->q + (size_t)a->head_begin * b.size,
@@ -251,6 +254,9 @@ static void simd_attention(const struct kernel_attention *a)
     for (uint32_t begin = a->head_begin, end; begin < a->head_end; begin = end) {
         end = (begin / group + 1) * group;
         end = end < a->head_end ? end : a->head_end;
-        heads_attention(&b, a, begin, end);
+        if (listed)
+            chosen_rows(&b, a, begin, end);
+        else
+            heads_attention(&b, a, begin, end);
     }
 }

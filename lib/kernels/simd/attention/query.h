@@ -13,6 +13,7 @@
 #define PART_VECTORS  4 /* of values that are converted at a time */
 #define PART_SIZE     (PART_VECTORS * VL)
 #define TILE_KEYS     KERNEL_KEY_TILE
+#define SEGMENT_TILES (KERNEL_KEY_SEGMENT / TILE_KEYS)
 #define KEY_SUMS      8 /* vectors of products with quantised keys */
 
 /* Softmax over the keys of a segment so far, and over those of all segments before it. */
@@ -29,7 +30,13 @@ struct query {
     float old;            /* factor of acc at the current tile */
     uint32_t first, keys; /* of the current tile it attends to the keys [first, keys) */
     struct key_query *quantised; /* if the keys are */
+    float olds[VL];              /* like `old`, of the parts of a packed tile (chosen.h) */
 };
+
+_Static_assert(SEGMENT_TILES <= VL, "olds");
+
+/* A tile of Q8_0 of a key. */
+#define PACKED_BYTES (TILE_KEYS * (KERNEL_HEAD_SIZE_MAX + KERNEL_HEAD_SIZE_MAX / QK * 2))
 
 struct query_block {
     enum kv_type type;
@@ -56,7 +63,9 @@ struct query_block {
             struct key_query query[BLOCK_QUERIES];
             _Alignas(64) float value_scale[TILE_KEYS * (KERNEL_VALUE_SIZE_MAX / QK)];
             _Alignas(64) uint8_t codes[TILE_KEYS * KERNEL_VALUE_SIZE_MAX]; /* of values in keys */
+            _Alignas(64) uint8_t packed[PACKED_BYTES];
         } quantised;
+        _Alignas(64) uint8_t packed[TILE_KEYS * KERNEL_HEAD_SIZE_MAX * sizeof(float)];
     };
 };
 
