@@ -22,6 +22,7 @@
 
 #include "lib/base/error.h"
 #include "lib/exact/elementary.h"
+#include "lib/kernels/index.h"
 #include "lib/kernels/kernels.h"
 #include "lib/model/arch/arch.h"
 #include "lib/model/router.h"
@@ -107,6 +108,8 @@ struct device_span device_span_of(const struct device_row *row, uint32_t rows, u
 /* The part of a sequence that belongs to one layer. */
 struct device_sequence {
     struct device_at keys, values; /* whole tiles (kernels.h) */
+    struct device_at index;        /* keys of an indexer: whole tiles of [KV_TILE][size] */
+    enum kv_type index_type;       /* KV_TYPE_F16 or KV_TYPE_F32 */
     struct device_at state;        /* recurrent, before the pass; none: the sequence begins */
     struct device_at next_state;   /* after it; may be the same */
     enum kv_type kv_type;
@@ -205,6 +208,62 @@ struct device_latent {
     struct device_scale scale;
 };
 
+/* An indexer: keys of `size` elements, one for each `unit` positions, and so many queries of a row.
+ * A row at position p sees the keys of units that end at p or before. */
+struct device_index {
+    enum index_form form;
+    uint32_t heads, size, unit;
+};
+
+#define DEVICE_UNIT_MAX       8
+#define DEVICE_INDEX_SIZE_MAX 256 /* of units above 1 */
+
+/* State of units above 1 (index_pool). */
+static inline size_t device_pool_floats(const struct device_index *a, bool gates)
+{
+    return (size_t)(a->unit - 1) * a->size * (gates ? 2 : 1);
+}
+
+static inline uint32_t device_index_seen(const struct device_index *a, uint32_t position)
+{
+    return (position + 1) / a->unit;
+}
+
+/* Lines of scores, and lists of positions, of a row. */
+static inline uint32_t device_index_lists(const struct device_index *a)
+{
+    return index_form_info(a->form).own ? a->heads : 1;
+}
+
+/* Which positions are chosen by scores: `block` adjacent scores count as one, their largest (the
+ * last block may have fewer); of the blocks k are chosen, the last `local` ones always; and the
+ * positions after the last complete unit. */
+struct device_choice {
+    uint32_t k, block, local;
+};
+
+/* The longest list of positions that it makes. */
+static inline uint32_t device_choice_most(const struct device_index *a,
+                                          const struct device_choice *c)
+{
+    return (c->k * c->block + 1) * a->unit - 1;
+}
+
+/* Positions that attention is over, instead of all: list l of row r has count[r * lists + l] of them
+ * from at[(r * lists + l) * stride] on, ascending, none above the row's. All are uint32_t. No count:
+ * all positions. */
+struct device_chosen {
+    struct device_at at, count;
+    uint32_t stride; /* at most as many in a list */
+    uint32_t lists;  /* of a row: one (0 or 1), or one for each key head */
+};
+
+/* What is rotated of each head of an indexer: `dims` elements from `first` on; 0: nothing. */
+struct device_turn {
+    enum rope_kind kind;
+    uint32_t first, dims;
+};
+
 /* A recurrence, and the convolution before it. */
 struct device_recurrence {
     struct layer_recurrent layer;
@@ -272,6 +331,7 @@ static inline struct gate_layout device_gates_of(const struct layer_attention *a
 #define OP_MATRIX(name)            struct device_matrix name;
 #define OP_READ_ROWS(name, rows)   struct device_rows name;
 #define OP_WRITE_ROWS(name, rows)  struct device_rows name;
+#define OP_CHOSEN(name, rows)      struct device_chosen name;
 #define OP_HOST(type, name, count) const type *name;
 #define OP_SEQUENCES(name, count)  const struct device_sequence *name;
 #define OP_PRODUCTS(name, count)   const struct device_product *name;
@@ -398,6 +458,7 @@ struct device_ops {
 struct device {
     const struct device_ops *ops;
     bool lacks_ngrams; /* the operation of that name is not there */
+    bool lacks_choice; /* those of positions.h are not, and attention takes no lists */
     bool is_host;    /* addresses are those of this process; operations have run when they return */
     bool prefetches; /* the core predicts the experts of the next layer in passes of one row */
     uint32_t lent_max; /* experts that may be lent at once; 0: any number */

@@ -8,6 +8,7 @@
  *   OP_READ_ROWS(name, rows)   rows of activations, in the forms that have a base (struct
  *                              device_rows)
  *   OP_WRITE_ROWS(name, rows)  the same, written
+ *   OP_CHOSEN(name, rows)      lists of positions, struct device_chosen
  *   OP_HOST(type, name, n)     array in host memory, read before the operation returns
  *   OP_SEQUENCES, OP_PRODUCTS, OP_JOBS(name, n)   the same, of structs that have device addresses
  *   OP_CACHE(field, access, heads, size, window)   what it does with keys or values of each
@@ -15,6 +16,7 @@
  *       `size` elements per position. DEVICE_READS: those of all positions up to the last row's,
  *       with a window only the last `window` of each row; DEVICE_APPENDS: those of the rows are
  *       written, and no others
+ *   OP_INDEX(access, shape)    the same of the indexer's keys, of units instead of positions
  *   OP_STATE(field, access, floats)   the same of the recurrent state, DEVICE_READS or
  *       DEVICE_WRITES (completely). Fields without a row are not touched
  *   OP_VALUE(type, name)       anything else
@@ -41,6 +43,9 @@
 #ifndef OP_WRITE_ROWS
 #define OP_WRITE_ROWS(name, rows)
 #endif
+#ifndef OP_CHOSEN
+#define OP_CHOSEN(name, rows)
+#endif
 #ifndef OP_HOST
 #define OP_HOST(type, name, count)
 #endif
@@ -49,6 +54,9 @@
 #endif
 #ifndef OP_CACHE
 #define OP_CACHE(field, access, heads, size, window)
+#endif
+#ifndef OP_INDEX
+#define OP_INDEX(access, shape)
 #endif
 #ifndef OP_STATE
 #define OP_STATE(field, access, floats)
@@ -270,6 +278,7 @@ OP(attention)
     OP_CACHE(values, DEVICE_READS | DEVICE_APPENDS, a->shape.kv_heads, a->shape.value_size,
              a->shape.window)
     OP_VALUE(struct device_heads, heads)
+    OP_CHOSEN(chosen, a->rows)
     OP_READ_ROWS(x, a->rows)
     OP_MATRIX(w_q)
     OP_MATRIX(w_k)
@@ -333,6 +342,7 @@ OP(latent_attention)
     OP_SEQUENCES(sequence, a->sequences)
     OP_VALUE(struct device_latent, shape)
     OP_CACHE(keys, DEVICE_READS, 1, a->shape.key, 0)
+    OP_CHOSEN(chosen, a->rows)
     OP_READ_ROWS(x, a->rows)
     OP_MATRIX(q)
     OP_READ(q_scale, FLOATS(1))
@@ -342,6 +352,8 @@ OP(latent_attention)
     OP_READ(angles, FLOATS((a->rows - 1) * a->angle_stride + a->shape.rope))
     OP_WRITE_ROWS(mix, a->rows)
 OP_END(latent_attention)
+
+#include "lib/device/positions.h"
 
 /* The short convolution of LFM2: rows (b | c | x) of `channels` each, `stride` floats apart; mix =
  * c * conv(b * x), floats; b is overwritten. conv: [taps][channels]; zeros: [channels]. */
@@ -577,9 +589,11 @@ OP_END(score)
 #undef OP_MATRIX
 #undef OP_READ_ROWS
 #undef OP_WRITE_ROWS
+#undef OP_CHOSEN
 #undef OP_HOST
 #undef OP_SEQUENCES
 #undef OP_CACHE
+#undef OP_INDEX
 #undef OP_STATE
 #undef OP_PRODUCTS
 #undef OP_JOBS

@@ -140,6 +140,7 @@ sluice_unit_test(device_host_test SOURCES lib/device/host_test.c LINK sluice_dev
 sluice_unit_test(device_host_finite_test SOURCES lib/device/host_finite_test.c LINK sluice_device Threads::Threads)
 sluice_unit_test(device_host_residual_test SOURCES lib/device/host_residual_test.c LINK sluice_device Threads::Threads)
 sluice_unit_test(device_host_gates_test SOURCES lib/device/host_gates_test.c LINK sluice_device Threads::Threads)
+sluice_unit_test(device_host_chosen_test SOURCES lib/device/host_chosen_test.c LINK sluice_device Threads::Threads m)
 sluice_unit_test(device_checked_test SOURCES lib/device/checked_test.c LINK test_device)
 sluice_unit_test(unit_offline SOURCES lib/offline/offline_test.c LINK sluice_plan_parts m)
 sluice_unit_test(unit_router_row SOURCES lib/router/row_test.c LINK sluice_router sluice_kernels sluice_model test_gguf_make m)

@@ -451,14 +451,16 @@ struct device *cuda_device(const struct gpu_kernels *kernels, const struct kerne
         error_set(error, ERR_NO_MEMORY, "out of memory (GPU)");
         return NULL;
     }
-    *c = (struct cuda){
-        .device = {.ops = &table, .lacks_ngrams = true, .lent_max = gpu_layout_lent_max(layout)},
-        .magic = CUDA_MAGIC,
-        .k = kernels,
-        .layout = *layout,
-        .kept = calloc(layout->kv_layers + 1, sizeof *c->kept),
-        .host_kernels = host,
-        .pointer = as_shared};
+    *c = (struct cuda){.device = {.ops = &table,
+                                  .lacks_ngrams = true,
+                                  .lacks_choice = true,
+                                  .lent_max = gpu_layout_lent_max(layout)},
+                       .magic = CUDA_MAGIC,
+                       .k = kernels,
+                       .layout = *layout,
+                       .kept = calloc(layout->kv_layers + 1, sizeof *c->kept),
+                       .host_kernels = host,
+                       .pointer = as_shared};
     sl_assert(c->kept);
     return &c->device;
 }

@@ -149,7 +149,7 @@ static void finish_group(const struct host_run *run, uint32_t row, uint32_t g)
 
 /* Rows [row, row + rows): consecutive positions of one sequence, with one scale, in one chunk. */
 static void attend_run(const struct host_run *run, uint32_t row, uint32_t rows, float scale,
-                       uint32_t head_begin, uint32_t head_end)
+                       uint32_t head_begin, uint32_t head_end, uint32_t list)
 {
     const struct op_attention *a = run->a;
     const struct device_sequence *s = sequence_of(a, row);
@@ -175,14 +175,27 @@ static void attend_run(const struct host_run *run, uint32_t row, uint32_t rows, 
         .scale = scale,
         .cap = a->heads.cap,
         .sinks = device_floats(a->sinks),
+        .chosen = host_chosen(&a->chosen, row, list),
     };
     run->h->kernels->attention(&attention);
+}
+
+/* Each key head may have lists of its own. */
+static void attend_lists(const struct host_run *run, uint32_t row, uint32_t rows, float scale,
+                         uint32_t head_begin, uint32_t head_end)
+{
+    const struct op_attention *a = run->a;
+    uint32_t group = a->chosen.lists > 1 ? group_of(a) : a->shape.heads;
+    for (uint32_t head = head_begin, end; head < head_end; head = end) {
+        end = smaller((head / group + 1) * group, head_end);
+        attend_run(run, row, rows, scale, head, end, head / group);
+    }
 }
 
 /* Multiplications of a row and a head. */
 static uint64_t row_work(const struct op_attention *a, uint32_t row)
 {
-    uint64_t positions = a->row[row].position + UINT64_C(1), window = a->shape.window;
+    uint64_t positions = host_positions(&a->chosen, a->row + row), window = a->shape.window;
     positions = window > 0 && window < positions ? window : positions;
     return positions * (a->shape.key_size + a->shape.value_size);
 }
@@ -198,7 +211,7 @@ static void attend(const struct host_run *run, uint32_t row, uint32_t rows, uint
         float scale;
         n = device_scaled_run(&a->heads.scale, a->row + r,
                               device_chunk_rows(&a->shape, a->row[r].position, most), &scale);
-        attend_run(run, r, n, scale, head_begin, head_end);
+        attend_lists(run, r, n, scale, head_begin, head_end);
         host_attended(run->h, a->rows, each * n);
     }
 }
@@ -327,9 +340,8 @@ static uint32_t even_parts(const struct host *h, const struct op_attention *a, u
     return parts;
 }
 
-void host_op_attention(struct device *d, const struct op_attention *a)
+static void compute(struct host *h, const struct op_attention *a)
 {
-    struct host *h = host_of(d);
     uint32_t outputs = a->w_q.n + k_size(a) + v_size(a), kv_heads = a->shape.kv_heads;
     uint64_t work = a->rows * row_work(a, a->rows - 1) * a->shape.heads;
     bool divide = a->rows > 1 || host_portable(h);
@@ -344,4 +356,14 @@ void host_op_attention(struct device *d, const struct op_attention *a)
     else
         host_run_rows(h, a->rows * kv_heads, finish_groups, a);
     host_run_parts(h, divide ? pool_parts(h->pool, work) : h->threads, attend_rows, a);
+}
+
+void host_op_attention(struct device *d, const struct op_attention *a)
+{
+    struct op_attention all = *a;
+    sl_assert(!a->chosen.count.address || !a->shape.chunks);
+    sl_assert(a->chosen.lists <= 1 || a->chosen.lists == a->shape.kv_heads);
+    if (host_attends_all(&a->chosen, a->row, a->rows))
+        all.chosen = (struct device_chosen){.stride = 0};
+    compute(host_of(d), &all);
 }

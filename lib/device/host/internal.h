@@ -129,6 +129,42 @@ static inline uint32_t host_attend_rows(const struct host *h, uint64_t each, uin
     return host_portable(h) || rows > together ? rows : together;
 }
 
+/* The lists of a row and the rows after it. */
+static inline struct kernel_chosen host_chosen(const struct device_chosen *c, uint32_t row,
+                                               uint32_t list)
+{
+    size_t lists = c->lists > 1 ? c->lists : 1, first = row * lists + list;
+    const uint32_t *at = device_pointer(c->at), *count = device_pointer(c->count);
+    return count ? (struct kernel_chosen){at + first * c->stride, count + first, lists * c->stride,
+                                          lists}
+                 : (struct kernel_chosen){NULL, NULL, 0, 0};
+}
+
+/* positions/positions.c: the rotation of a head of an indexer, and key `number` of a sequence. */
+void host_turn(const struct host *h, const struct device_turn *turn, float *head,
+               const float *cos_sin);
+void host_store_index(struct host *h, const struct device_sequence *s, uint32_t size,
+                      uint32_t number, const float *k);
+
+/* Whether there are no lists, or only such as name all positions: the results are the same. */
+static inline bool host_attends_all(const struct device_chosen *c, const struct device_row *row,
+                                    uint32_t rows)
+{
+    uint32_t lists = c->lists > 1 ? c->lists : 1;
+    const uint32_t *count = device_pointer(c->count);
+    for (uint32_t i = 0; count && i < rows * lists; i++)
+        if (count[i] <= row[i / lists].position)
+            return false;
+    return true;
+}
+
+/* Positions that attention of a row is over, at most. */
+static inline uint64_t host_positions(const struct device_chosen *c, const struct device_row *row)
+{
+    uint64_t positions = row->position + UINT64_C(1);
+    return c->count.address && c->stride < positions ? c->stride : positions;
+}
+
 /* Progress report. The thread that called the operation makes it: it runs parts to the end of the
  * operation, whichever these are. */
 static inline void host_report(const struct host *h)

@@ -18,6 +18,8 @@
 /* Queries between two reports: twice what kernels read a latent of 512 for
  * (lib/kernels/simd/attention/query.h). */
 #define LATENT_TOGETHER 48
+/* Rows of a block whose rows have lists of positions: heads of a row share what its list names. */
+#define LISTED_ROWS 4
 
 /* Norms, rotation of the key, and the row of the cache. */
 static void latent_rows(void *arg, uint32_t thread, uint32_t threads)
@@ -112,7 +114,7 @@ static void attend(const struct block *b)
     for (uint32_t r = 0, n; r < b->rows; r += n) {
         const struct device_row *row = b->a->row + b->row + r;
         const struct device_sequence *sequence = &b->a->sequence[row->sequence];
-        uint64_t each = (row->position + UINT64_C(1)) * (key + m->rank) * b->heads;
+        uint64_t each = host_positions(&b->a->chosen, row) * (key + m->rank) * b->heads;
         uint32_t together = b->heads < LATENT_TOGETHER ? LATENT_TOGETHER / b->heads : 1;
         n = device_scaled_run(&m->scale, row,
                               smaller(b->rows - r, host_attend_rows(b->h, each, together)), &scale);
@@ -132,6 +134,7 @@ static void attend(const struct block *b)
             .positions = row->position + 1,
             /* v: NULL, the values are in the keys */
             .scale = scale,
+            .chosen = host_chosen(&b->a->chosen, b->row + r, 0),
         };
         b->h->kernels->attention(&attention);
         host_attended(b->h, b->a->rows, each * n);
@@ -157,14 +160,19 @@ static void values(const struct block *b)
 /* Multiplications of a row and a head with the cache. */
 static uint64_t head_work(const struct op_latent_attention *a)
 {
-    return (a->row[a->rows - 1].position + UINT64_C(1)) * (a->shape.key + a->shape.rank);
+    return host_positions(&a->chosen, a->row + a->rows - 1) * (a->shape.key + a->shape.rank);
+}
+
+static bool listed(const struct op_latent_attention *a)
+{
+    return a->chosen.count.address != 0;
 }
 
 /* Rows of a block, for which another thread may have to wait; and into how many blocks that divides
  * the rows. */
 static uint32_t block_rows(const struct host *h, const struct op_latent_attention *a)
 {
-    uint32_t rows = smaller(a->rows, MLA_QUERIES);
+    uint32_t rows = smaller(a->rows, listed(a) ? LISTED_ROWS : MLA_QUERIES);
     return host_portable(h) ? smaller(rows, host_step_rows(h, head_work(a) / STEPS_PER_PART))
                             : rows;
 }
@@ -189,7 +197,8 @@ static void attend_block(struct block *b)
     values(b);
 }
 
-/* Parts are heads, and of these blocks of rows if there are several. */
+/* Parts are heads, and of these blocks of rows if there are several; with lists, blocks of rows, and
+ * of these heads. */
 static void head_blocks(void *arg, uint32_t part, uint32_t parts)
 {
     const struct host_run *run = arg;
@@ -199,9 +208,10 @@ static void head_blocks(void *arg, uint32_t part, uint32_t parts)
     pool_share(a->shape.heads * blocks, 1, part, parts, &begin, &end);
     uint32_t heads = heads_at_once(run->h, a);
     for (uint32_t u = begin; u < end; u += b.heads) {
-        b.head = u / blocks;
-        b.heads = blocks == 1 ? smaller(heads, end - u) : 1;
-        b.row = u % blocks * rows;
+        uint32_t all = a->shape.heads;
+        b.head = listed(a) ? u % all : u / blocks;
+        b.heads = blocks == 1 || listed(a) ? smaller(heads, smaller(end - u, all - b.head)) : 1;
+        b.row = (listed(a) ? u / all : u % blocks) * rows;
         b.rows = smaller(rows, a->rows - b.row);
         attend_block(&b);
     }
@@ -221,5 +231,9 @@ static uint32_t latent_parts(const struct host *h, const struct op_latent_attent
 void host_op_latent_attention(struct device *d, const struct op_latent_attention *a)
 {
     struct host *h = host_of(d);
-    host_run_parts(h, latent_parts(h, a), head_blocks, a);
+    struct op_latent_attention all = *a;
+    sl_assert(a->chosen.lists <= 1);
+    if (host_attends_all(&a->chosen, a->row, a->rows))
+        all.chosen = (struct device_chosen){.stride = 0};
+    host_run_parts(h, latent_parts(h, &all), head_blocks, &all);
 }

@@ -170,6 +170,7 @@ void cuda_op_attention(struct cuda *c, const struct op_attention *a)
 {
     const struct layer_attention *h = &a->shape;
     uint32_t values = h->value_size;
+    sl_assert(!a->chosen.count.address);
     float *v = device_floats(a->v);
     const struct heads q = {device_floats(a->q), h->heads, h->key_size, a->q_bias, a->q_norm};
     const struct heads k = {device_floats(a->k), h->kv_heads, h->key_size, a->k_bias, a->k_norm};
@@ -264,6 +265,7 @@ void cuda_op_latent_attention(struct cuda *c, const struct op_latent_attention *
     float *sums = cuda_scratch_floats(c, (size_t)all * m->rank);
     const void *x;
     float scale;
+    sl_assert(!a->chosen.count.address);
     for (uint32_t r = 0, n; r < a->rows; r += n) {
         const struct device_sequence *s = &a->sequence[a->row[r].sequence];
         n = device_scaled_run(&m->scale, a->row + r, a->rows - r, &scale);
@@ -287,3 +289,15 @@ void cuda_op_latent_attention(struct cuda *c, const struct op_latent_attention *
     head_products(c, &a->v_b, m->heads, m->value, x, stride, a->rows,
                   device_floats(a->mix.base[FORM_F32]), m->value, cuda_stride(&a->mix));
 }
+
+#define NO_CHOICE(name)                                                                            \
+    void cuda_op_##name(struct cuda *c, const struct op_##name *a)                                 \
+    {                                                                                              \
+        (void)c, (void)a;                                                                          \
+        sl_panic("a choice of positions on a GPU");                                                \
+    }
+NO_CHOICE(index_heads)
+NO_CHOICE(index_store)
+NO_CHOICE(index_pool)
+NO_CHOICE(index_scores)
+NO_CHOICE(choose_positions)

@@ -242,6 +242,29 @@ static struct device_at cache_of(struct checked *c, const char *field, struct de
     return copy;
 }
 
+/* Keys of the indexer; a row has a unit if it ends there. */
+static struct device_at index_of(struct checked *c, struct device_at at,
+                                 const struct device_sequence *s, struct device_span span,
+                                 const struct device_index *shape, unsigned access)
+{
+    struct device_sequence units = {.kv_type = s->index_type};
+    span = (struct device_span){span.first / shape->unit, span.end / shape->unit};
+    struct cache cache = {s->index_type, KV_SIDE_KEYS, 1, shape->size, 0};
+    if (span.end == 0)
+        return (struct device_at){0};
+    return cache_of(c, "index", at, &units, span, &cache, access, 0);
+}
+
+static void check_chosen(struct checked *c, struct device_chosen *chosen, uint32_t rows)
+{
+    size_t lists = (size_t)rows * (chosen->lists > 1 ? chosen->lists : 1);
+    if (!chosen->count.address)
+        return;
+    chosen->at =
+        copied(c, "chosen.at", chosen->at, lists * chosen->stride * sizeof(uint32_t), false);
+    chosen->count = copied(c, "chosen.count", chosen->count, lists * sizeof(uint32_t), false);
+}
+
 static struct device_at state_of(struct checked *c, const char *field, struct device_at at,
                                  unsigned access, size_t floats)
 {
@@ -255,7 +278,7 @@ static struct device_sequence *bare_sequences(struct checked *c, const struct de
 {
     struct device_sequence *s = keep(c, all, count * sizeof *all);
     for (size_t i = 0; i < count; i++)
-        s[i].keys = s[i].values = s[i].state = s[i].next_state = (struct device_at){0};
+        s[i].keys = s[i].values = s[i].index = s[i].state = s[i].next_state = (struct device_at){0};
     return s;
 }
 
@@ -331,6 +354,7 @@ static enum kv_side side_of(const char *field)
 #define OP_MATRIX(name)           check_matrix(c, #name, &real.name);
 #define OP_READ_ROWS(name, rows)  copy_rows(c, #name, &real.name, rows, false);
 #define OP_WRITE_ROWS(name, rows) copy_rows(c, #name, &real.name, rows, true);
+#define OP_CHOSEN(name, rows)     check_chosen(c, &real.name, rows);
 #define OP_SEQUENCES(name, count)                                                                  \
     struct device_sequence *bare = bare_sequences(c, a->name, count);                              \
     real.name = bare;
@@ -344,6 +368,9 @@ static enum kv_side side_of(const char *field)
                              &(struct cache){a->sequence[i].kv_type, side_of(#field), heads, size, \
                                              a->sequence[i].ring},                                 \
                              access, window);
+#define OP_INDEX(access, shape)                                                                    \
+    EACH_SEQUENCE(span)                                                                            \
+    bare[i].index = index_of(c, a->sequence[i].index, &a->sequence[i], span, shape, access);
 #define OP_STATE(field, access, floats)                                                            \
     EACH_SEQUENCE(span)                                                                            \
     bare[i].field = state_of(c, #field, a->sequence[i].field, access, floats);
