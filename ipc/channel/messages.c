@@ -21,6 +21,8 @@ static_assert(sizeof(struct msg_flush) == 32, "flush");
 static_assert(sizeof(struct msg_done) == 40, "done");
 static_assert(offsetof(struct msg_dones, dones) == 32, "dones");
 static_assert(sizeof(struct msg_tokens) == 32, "tokens");
+static_assert(offsetof(struct msg_pages, page) == 40, "pages");
+static_assert(sizeof(struct msg_pages) <= MSG_BYTES_MAX, "pages fit a buffer");
 static_assert(sizeof(struct msg_control) == 40 && sizeof(struct msg_ack) == 40, "control");
 static_assert(sizeof(struct msg_demand) <= MSG_BYTES_MAX, "demand fits a buffer");
 static_assert(sizeof(struct msg_hint) <= MSG_BYTES_MAX, "hint fits a buffer");
@@ -71,6 +73,11 @@ static size_t loads_bytes(unsigned count)
 static size_t dones_bytes(unsigned count)
 {
     return offsetof(struct msg_dones, dones) + count * sizeof(struct msg_done);
+}
+
+static size_t pages_bytes(unsigned count)
+{
+    return offsetof(struct msg_pages, page) + count * sizeof(uint32_t);
 }
 
 /* The checks below copy the fields they check: `message` may be unaligned and is untrusted. */
@@ -185,6 +192,17 @@ static const char *dones_invalid(const uint8_t *message, size_t bytes)
     return NULL;
 }
 
+static const char *pages_invalid(const uint8_t *message, size_t bytes)
+{
+    struct msg_pages m;
+    if (bytes < pages_bytes(0))
+        return "size";
+    memcpy(&m, message, pages_bytes(0));
+    if (m.count == 0 || m.count > MSG_PAGES_MAX)
+        return "count";
+    return bytes != pages_bytes(m.count) ? "size" : NULL;
+}
+
 static const char *kind_invalid(uint32_t kind)
 {
     return kind == 0 || kind >= CONTROL__COUNT ? "kind" : NULL;
@@ -202,6 +220,7 @@ static const char *body_invalid(const uint8_t *message, size_t bytes, enum msg_t
     case MSG_FLUSH:
     case MSG_FLUSHED: return NULL;
     case MSG_DONES: return dones_invalid(message, bytes);
+    case MSG_PAGES: return pages_invalid(message, bytes);
     case MSG_CONTROL: memcpy(&control, message, sizeof control); return kind_invalid(control.kind);
     case MSG_ACK: memcpy(&ack, message, sizeof ack); return kind_invalid(ack.kind);
     }
@@ -210,7 +229,8 @@ static const char *body_invalid(const uint8_t *message, size_t bytes, enum msg_t
 
 static bool sent_short(uint32_t type)
 {
-    return type == MSG_DEMAND || type == MSG_HINT || type == MSG_LOADS || type == MSG_DONES;
+    return type == MSG_DEMAND || type == MSG_HINT || type == MSG_LOADS || type == MSG_DONES ||
+           type == MSG_PAGES;
 }
 
 static bool addressed_to(const struct kind *kind, enum msg_role me)
@@ -266,6 +286,11 @@ size_t msg_bytes(const void *message)
         const struct msg_dones *dones = message;
         sl_assert(dones->count > 0 && dones->count <= MSG_LOADS_MAX);
         return dones_bytes(dones->count);
+    }
+    if (head->type == MSG_PAGES) {
+        const struct msg_pages *pages = message;
+        sl_assert(pages->count > 0 && pages->count <= MSG_PAGES_MAX);
+        return pages_bytes(pages->count);
     }
     return kind->bytes;
 }

@@ -12,9 +12,10 @@
 #define MSG_VERSION    2u
 #define MSG_WANTS_MAX  256 /* entries in one DEMAND; a larger wave is split */
 #define MSG_HINTS_MAX  256
-#define MSG_SHARDS_MAX 16 /* maximum loaders */
-#define MSG_RUNS_MAX   3  /* maximum extents of an entry */
-#define MSG_LOADS_MAX  16 /* shards in one LOADS or DONES */
+#define MSG_PAGES_MAX  1024 /* of a table in one PAGES */
+#define MSG_SHARDS_MAX 16   /* maximum loaders */
+#define MSG_RUNS_MAX   3    /* maximum extents of an entry */
+#define MSG_LOADS_MAX  16   /* shards in one LOADS or DONES */
 #define MSG_BYTES_MAX  8192
 #define MSG_PRECISIONS 4 /* precisions that can be requested: native, int8, int4, int2 */
 
@@ -129,6 +130,14 @@ struct msg_dones {
 struct msg_tokens {
     struct msg_head head;
     uint64_t tokens; /* the access log's count */
+};
+
+struct msg_pages {
+    struct msg_head head;
+    uint64_t sent_ns;
+    uint32_t attempt; /* 0 for the first, then counts retries */
+    uint32_t count;
+    uint32_t page[MSG_PAGES_MAX]; /* of the table, from 0; only `count` are sent */
 };
 
 enum control_kind {

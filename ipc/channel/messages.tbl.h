@@ -21,4 +21,5 @@ MSG(9, LOADS, msg_loads, CACHE, LOADER, "read shards of entries into their range
 MSG(10, DONES, msg_dones, LOADER, CACHE, "doorbell: shards ended; the entry words decide")
 MSG(11, TOKENS, msg_tokens, COMPUTE, CACHE,
     "doorbell: the count of tokens that the cache waits for is reached; the access log decides")
+MSG(12, PAGES, msg_pages, COMPUTE, CACHE, "pages of a table on storage that a pass needs")
 #undef MSG

@@ -193,7 +193,7 @@ size_t core_vector_floats(const struct core *c)
 static void bind_experts(struct core *c, uint32_t layer)
 {
     struct core_layer *l = &c->layer[layer];
-    for (uint32_t i = c->model->dense_count; i < c->model->entry_count; i++) {
+    for (uint32_t i = c->model->dense_count; i < model_experts_end(c->model); i++) {
         const struct model_entry *e = &model_index_entries(c->model)[i];
         if (e->layer != layer)
             continue;
@@ -521,7 +521,7 @@ static int check_type(const struct core *c, enum tensor_type type, struct error 
 /* The device computes with every type that these layers have, or that the source may serve. */
 static int check_types(const struct core *c, const struct core_config *config, struct error *error)
 {
-    for (uint32_t i = 0; i < c->model->entry_count; i++) {
+    for (uint32_t i = 0; i < model_experts_end(c->model); i++) {
         const struct model_entry *e = &model_index_entries(c->model)[i];
         bool dense = i < c->model->dense_count;
         if (dense ? !model_part_reads(c->model, c->first, c->end, i)
@@ -567,8 +567,7 @@ int core_bind(struct core *c, const struct core_config *config, struct error *er
         bind_layer(c, i, &vectors);
     bind_next(c, &vectors);
     bind_delta_weights(c, &vectors);
-    if (core_has(c, globals, DENSE_NGRAM_TABLE))
-        c->ngram_table = core_matrix(c, globals, DENSE_NGRAM_TABLE);
+    core_bind_table(c);
     if (c->first == 0)
         c->embedding = core_matrix(c, globals, DENSE_TOKEN_EMBD);
     if (c->end == globals)

@@ -224,10 +224,13 @@ struct core_scratch {
     struct device_at stream_gates, stream_logits, stream_weights;
     struct device_at stream_share; /* 1 / streams */
     /* Of n-grams, [<= DEVICE_BLOCK_ROWS]: rows of the table, and the products with their matrix of
-     * values; on the host their numbers, [chunk][rows of a token]. */
+     * values. On the host: numbers of rows, [chunk][rows of a token]; and [<= DEVICE_BLOCK_ROWS]
+     * [rows of a token] what is embedded, and rows of a table on storage, as they are there. */
     struct device_rows ngrams;
     struct device_at ngram_values;
+    uint32_t *ngram_number;
     struct device_row *ngram_row;
+    uint8_t *ngram_bytes;
 
     struct device_rows last;     /* [output_rows] normed rows before the output matrix */
     struct device_result logits; /* [output_rows][vocab] */
@@ -309,11 +312,16 @@ struct core_bytes core_scratch_layout(struct core *c, uint32_t chunk,
  * vectors. */
 void core_bind_sites(struct core *c, uint32_t layer);
 
-/* residual/ngrams.c: what the current layer adds to the residual before its mixer, if it has n-grams.
- * Their weights; -1 with *error: the device does not compute them. */
-void core_ngrams(struct core *c);
+/* residual/ngrams.c. Before the layers [first, first + count) of a pass: finds the rows of the table
+ * that one of them reads, and asks the source for them. */
+void core_ngrams_begin(struct core *c, uint32_t first, uint32_t count);
+/* What the current layer adds to the residual before its mixer, if it has n-grams. -1 with *error:
+ * rows of the table cannot be read. */
+int core_ngrams(struct core *c, struct error *error);
+/* Their weights and table; -1 with *error: the device does not compute them. */
 int core_check_ngrams(const struct core *c, struct error *error);
 void core_bind_ngrams(struct core *c, uint32_t i, uint64_t *vectors);
+void core_bind_table(struct core *c);
 
 /* bind.c: all weights. -1 with *error: the file has values that no model has. */
 int core_bind(struct core *c, const struct core_config *config, struct error *error);

@@ -194,7 +194,11 @@ static void cut_streams(struct core *c, struct layout *m, uint32_t chunk,
         return;
     cut_rows(m, &c->scratch.ngrams, want->ngrams, rows, model_ngram_inputs(&c->hp));
     c->scratch.ngram_values = cut_floats(m, (size_t)rows * c->hp.hidden);
-    c->scratch.ngram_row = cut_host(m, (size_t)chunk * of_a_token, sizeof *c->scratch.ngram_row);
+    size_t of_a_block = (size_t)rows * of_a_token;
+    c->scratch.ngram_number = cut_host(m, (size_t)chunk * of_a_token, sizeof(uint32_t));
+    c->scratch.ngram_row = cut_host(m, of_a_block, sizeof *c->scratch.ngram_row);
+    c->scratch.ngram_bytes =
+        cut_host(m, c->source.table_read ? of_a_block : 0, c->ngram_table.row_bytes);
 }
 
 static void cut_output(struct core *c, struct layout *m, uint32_t chunk, uint32_t forms)

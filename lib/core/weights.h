@@ -109,6 +109,18 @@ struct weights_source {
 
     /* The functions below may be NULL. */
 
+    /* A table on storage (model_index.h). NULL: `dense` has its entry as a whole. */
+
+    /* Rows of it, by number, that the pass will read; may be called before the first layer, and more
+     * than once. They are read into memory meanwhile, as far as there is room. */
+    void (*table_ask)(void *self, const uint32_t *row, uint32_t rows);
+
+    /* Copies rows of it to `to`, one after the other as in the file, and waits for those that are
+     * not in memory. -1 with *error: one cannot be read, or the sequence was cancelled. Not NULL if
+     * table_ask is not. */
+    int (*table_read)(void *self, const uint32_t *row, uint32_t rows, uint8_t *to,
+                      struct error *error);
+
     /* For a device that prefetches (device.h): pins an expert that can serve an access now and
      * makes the item READY. False: none can. It is no access, and requests nothing. An item of no
      * token was not predicted: the device has space for it. NULL: nothing is prefetched. */

@@ -72,25 +72,47 @@ static int map_model(struct offline_model *m, int fd, const char *path, struct e
 
 #define READERS 4
 
+/* A table on storage is mapped: of the pages that are read of it, the system keeps what it can. */
+static int map_table(struct offline_model *m, uint32_t entry, struct error *error)
+{
+    const struct model_entry *e = &model_index_entries(m->index)[entry];
+    const struct bulk *file = e->in_parts ? &m->files.loader[e->extent[0].part] : &m->files.model;
+    void *at = mmap(NULL, (size_t)e->slot_bytes, PROT_READ, MAP_PRIVATE, file->fd,
+                    (off_t)e->extent[0].file_offset);
+    if (at == MAP_FAILED)
+        return error_set_errno(error, ERR_NO_MEMORY, errno, "cannot map the table of n-grams");
+    (void)madvise(at, (size_t)e->slot_bytes, MADV_RANDOM);
+    m->bytes[m->mapped] = at;
+    m->size[m->mapped++] = (size_t)e->slot_bytes;
+    m->dense_slot[entry] = at;
+    return 0;
+}
+
 /* Reads the dense weights, each into its slot. */
 static int read_dense(struct offline_model *m, struct error *error)
 {
     const struct model_index *index = m->index;
+    uint64_t bytes = index->dense_bytes - (uint64_t)index->page_count * PAGE_BYTES;
     m->dense_slot = calloc(index->dense_count + 1, sizeof *m->dense_slot);
-    uint8_t *at = aligned_alloc(PAGE_BYTES, index->dense_bytes + PAGE_BYTES);
+    uint8_t *at = aligned_alloc(PAGE_BYTES, bytes + PAGE_BYTES);
     if (!m->dense_slot || !at) {
         free(at);
         return error_set(error, ERR_NO_MEMORY, "out of memory (dense weights)");
     }
     m->dense_region = at;
-    memset(at + index->dense_bytes, 0, PAGE_BYTES);
+    memset(at + bytes, 0, PAGE_BYTES);
     for (uint32_t i = 0; i < index->dense_count; i++) {
+        if (i == model_table_entry(index)) {
+            if (map_table(m, i, error) != 0)
+                return -1;
+            continue;
+        }
         if (files_read(&m->files, i, at, error) != 0)
             return -1;
         m->dense_slot[i] = at;
         at += model_index_entries(index)[i].slot_bytes;
     }
-    sl_assert(at == m->dense_region + index->dense_bytes);
+    sl_assert(at == m->dense_region + bytes);
     return 0;
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The arena: a sparse file far larger than the quota. Page 0 is the signed header; then the dense
- * region, with a fixed offset for every dense entry; then one region per size class with equal
+ * region, with a fixed offset for every dense entry and every page slot; then one region per size class with equal
  * slots, one slot per entry of the class. Large entries start at a multiple of a huge page and
  * share none. Classes compete for bytes, never for addresses. Payload is written by loaders only,
  * into LOADING ranges; compute and predictor map the arena read-only. The layout is a pure function
@@ -31,6 +31,7 @@ struct arena_layout {
     uint64_t bytes;        /* size of the sparse file */
     uint64_t dense_offset; /* of the region; offsets in it: arena_dense_offset */
     uint64_t dense_region_bytes;
+    uint64_t pages_offset; /* of the page slots, at the end of that region */
     uint32_t classes;
     struct arena_class class[ARENA_CLASSES_MAX];
 };
@@ -40,7 +41,7 @@ struct arena_layout {
 int arena_layout_make(const struct model_index *model, struct arena_layout *layout,
                       struct error *error);
 
-/* Fixed arena offset of a dense entry. */
+/* Fixed arena offset of a dense entry or page slot; 0: of a table on storage, which has none. */
 uint64_t arena_dense_offset(const struct model_index *model, const struct arena_layout *layout,
                             uint32_t entry);
 

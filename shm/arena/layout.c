@@ -63,8 +63,10 @@ int arena_layout_make(const struct model_index *model, struct arena_layout *layo
     *layout = (struct arena_layout){.dense_offset = PAGE_BYTES};
     const struct model_entry *entries = model_index_entries(model);
     uint64_t dense_end = layout->dense_offset;
-    for (uint32_t i = 0; i < model->entry_count; i++) {
+    for (uint32_t i = 0; i < model_experts_end(model); i++) {
         uint64_t bytes = entries[i].slot_bytes;
+        if (i == model_table_entry(model))
+            continue;
         if (bytes == 0 && entries[i].extents == 0) /* in a layer without experts */
             continue;
         if (bytes == 0 || bytes % PAGE_BYTES != 0 || bytes > (uint64_t)INT64_MAX)
@@ -80,6 +82,9 @@ int arena_layout_make(const struct model_index *model, struct arena_layout *layo
                              ARENA_CLASSES_MAX);
         }
     }
+    layout->pages_offset = dense_end;
+    if (add_overflows(dense_end, (uint64_t)model->page_count * PAGE_BYTES, &dense_end))
+        return error_set(error, ERR_BAD_INPUT, "the dense tensors are too large");
     layout->dense_region_bytes = dense_end - layout->dense_offset;
     if (!layout_regions(layout))
         return error_set(error, ERR_BAD_INPUT,
@@ -90,10 +95,16 @@ int arena_layout_make(const struct model_index *model, struct arena_layout *layo
 uint64_t arena_dense_offset(const struct model_index *model, const struct arena_layout *layout,
                             uint32_t entry)
 {
-    sl_assert(entry < model->dense_count);
     const struct model_entry *entries = model_index_entries(model);
     uint64_t at = layout->dense_offset, end = at;
+    if (entry >= model_experts_end(model))
+        return layout->pages_offset + (uint64_t)(entry - model_experts_end(model)) * PAGE_BYTES;
+    sl_assert(entry < model->dense_count);
+    if (entry == model_table_entry(model))
+        return 0;
     for (uint32_t i = 0; i <= entry; i++) {
+        if (i == model_table_entry(model))
+            continue;
         at = end;
         bool fits = layout_dense(entries[i].slot_bytes, &at, &end);
         sl_assert(fits); /* checked by arena_layout_make */

@@ -44,15 +44,15 @@ void directory_format(void *base, const struct model_index *model,
     const struct model_entry *from = model_index_entries(model);
     struct directory_entry *to = (void *)((char *)base + head->entries_offset);
     for (uint32_t i = 0; i < model->entry_count; i++) {
-        bool dense = i < model->dense_count, absent = from[i].extents == 0;
+        bool fixed = from[i].kind != ENTRY_EXPERT, absent = from[i].extents == 0;
         to[i].slot_pages = (uint32_t)(from[i].slot_bytes / PAGE_BYTES);
         to[i].layer = from[i].layer;
         to[i].expert = from[i].expert;
         to[i].kind = (uint8_t)from[i].kind;
         to[i].precision = (uint8_t)from[i].precision;
         to[i].size_class =
-            dense || absent ? UINT16_MAX : (uint16_t)arena_class_of(layout, from[i].slot_bytes);
-        atomic_store_explicit(&to[i].arena_offset, dense ? arena_dense_offset(model, layout, i) : 0,
+            fixed || absent ? UINT16_MAX : (uint16_t)arena_class_of(layout, from[i].slot_bytes);
+        atomic_store_explicit(&to[i].arena_offset, fixed ? arena_dense_offset(model, layout, i) : 0,
                               memory_order_relaxed);
     }
 }

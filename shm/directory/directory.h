@@ -8,6 +8,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
+#include "lib/base/clock.h"
 #include "lib/model/index/model_index.h"
 #include "shm/directory/entry.h"
 #include "shm/segment/segment.h"
@@ -27,11 +28,15 @@ struct directory_entry {
         slot_pages; /* constants from the model index, written by the supervisor before any child */
     uint16_t layer, expert;
     uint8_t kind, precision;
-    uint16_t size_class; /* arena class; dense and absent entries: UINT16_MAX */
+    uint16_t size_class; /* arena class; entries with a fixed offset, absent ones: UINT16_MAX */
     uint32_t warm_rank;  /* writer: supervisor, before any child: the entry's place among those that
                           * earlier runs used most, from 1; 0: none */
     _Atomic uint32_t accesses; /* writer: cache; logged accesses since the engine started */
-    uint32_t reserved[3];
+    /* Of page slots: 1 + the page of the table that the entry has or had, 0: none yet. Writer:
+     * cache, while ABSENT; readers: as arena_offset. */
+    _Atomic uint32_t page;
+    _Atomic uint32_t used_ms; /* writer: compute; of page slots: when it last read the page */
+    uint32_t reserved;
 };
 _Static_assert(sizeof(struct directory_entry) == 64, "one entry, one cache line");
 
@@ -138,6 +143,13 @@ void directory_wait(struct directory *d, uint32_t counter, uint32_t seen, uint64
 static inline uint32_t directory_counter_now(struct directory *d, uint32_t counter)
 {
     return atomic_load_explicit(&d->counters[counter].ready, memory_order_seq_cst);
+}
+
+/* The time of directory_entry.used_ms: milliseconds, which begin again at 0 after 49 days, so that
+ * only differences mean something. */
+static inline uint32_t directory_now_ms(void)
+{
+    return (uint32_t)(clock_now_ns() / NS_PER_MS);
 }
 
 /* supervisor: clears the pin bit of a process in all entries. */

@@ -53,4 +53,7 @@ COUNTER(experts_damaged, COUNTER, experts,
 COUNTER(misses_near, COUNTER, entries,
         "Demanded entries that were evicted not long before: a 64th of the quota more would have "
         "kept them.")
+COUNTER(page_demands, COUNTER, messages, "PAGES handled: pages of a table on storage.")
+COUNTER(page_loads, COUNTER, pages, "Pages of the table that were reserved to be read.")
+COUNTER(page_evictions, COUNTER, pages, "Pages of the table that gave their slot to another one.")
 #undef COUNTER

@@ -126,4 +126,8 @@ COUNTER(kv_wanted_bytes, GAUGE, bytes,
 COUNTER(kv_step_ns, GAUGE, ns,
         "What a step of memory (a 64th of the budget) saved kept prefixes lately, at most.")
 COUNTER(experts_step_ns, GAUGE, ns, "What a step more would have saved experts in that time.")
+COUNTER(table_rows, COUNTER, rows, "Rows read of a table on storage.")
+COUNTER(table_pages, COUNTER, pages, "Pages of the table that these rows are in.")
+COUNTER(table_misses, COUNTER, pages, "Pages of the table that were requested from the cache.")
+COUNTER(table_wait_ns, COUNTER, ns, "Time waiting for pages of the table.")
 #undef COUNTER

@@ -15,7 +15,7 @@
 #include "shm/segment/segment.h"
 #include "shm/table/shared_text.h"
 
-#define PROCS_COUNTERS_MAX  96
+#define PROCS_COUNTERS_MAX  112
 #define PROCS_MESSAGE_BYTES 256
 #define PROCS_SAMPLES       256 /* latency samples per process: a ring for medians */
 
@@ -26,6 +26,7 @@
     X(IDLE, "waiting for work")                                                                    \
     X(DENSE, "waiting for dense weights")                                                          \
     X(EXPERT, "waiting for an expert")                                                             \
+    X(PAGES, "waiting for rows of a table")                                                        \
     X(FLUSH, "waiting for loaders to flush")                                                       \
     X(STORAGE, "waiting for storage")                                                              \
     X(THROTTLE, "waiting for its throttle")                                                        \

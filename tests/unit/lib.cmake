@@ -129,6 +129,7 @@ sluice_unit_test(sampler_test SOURCES lib/sampling/sampler_test.c LINK sluice_sa
 # The golden library gives the core a model; test_device compares a device with the host's.
 sluice_library(test_device SOURCES lib/device/checked.c lib/device/run.c LINK sluice_golden PkgConfig::CHECK)
 sluice_unit_test(core_lost_test SOURCES lib/core/lost_test.c LINK sluice_golden)
+sluice_unit_test(core_table_test SOURCES lib/core/table_test.c LINK sluice_golden)
 sluice_unit_test(core_rows_test SOURCES lib/core/rows_test.c LINK sluice_golden)
 sluice_unit_test(core_margins_test SOURCES lib/core/margins_test.c LINK sluice_golden m)
 sluice_unit_test(core_memory_test SOURCES lib/core/memory_test.c LINK sluice_golden)

@@ -18,7 +18,7 @@ sluice_unit_test(compute_prefixes SOURCES procs/engine/compute/prefixes/prefixes
 sluice_unit_test(compute_prefix_index SOURCES procs/engine/compute/prefixes/index_test.c LINK sluice_compute_parts)
 sluice_library(test_experts SOURCES procs/engine/compute/experts/world.c
   LINK sluice_compute_parts sluice_golden test_store_make PkgConfig::CHECK)
-foreach(part experts rows)
+foreach(part experts pages rows)
   sluice_unit_test(compute_${part} SOURCES procs/engine/compute/experts/${part}_test.c LINK test_experts)
 endforeach()
 
@@ -32,6 +32,8 @@ sluice_unit_test(supervisor_ledger_test SOURCES procs/engine/supervisor/budget/l
   LINK sluice_supervisor_core)
 
 sluice_unit_test(cache_test SOURCES procs/engine/cache/cache_test.c procs/engine/cache/world.c
+  LINK sluice_cache_parts sluice_golden)
+sluice_unit_test(cache_pages_test SOURCES procs/engine/cache/pages_test.c procs/engine/cache/world.c
   LINK sluice_cache_parts sluice_golden)
 
 sluice_unit_test(loader_test SOURCES procs/engine/loader/loader_test.c LINK sluice_loader_parts)

@@ -17,7 +17,7 @@ static void publish_inputs(struct core *c)
                            n);
 }
 
-static void begin_layer(struct core *c)
+static int begin_layer(struct core *c, struct error *error)
 {
     core_take_sequences(c);
     c->pass.step.routes = NULL;
@@ -25,7 +25,8 @@ static void begin_layer(struct core *c)
         c->source.layer_starts(c->source.self, &c->pass.step);
     if (c->source.layer_inputs)
         publish_inputs(c);
-    core_ngrams(c);
+    if (core_ngrams(c, error) != 0)
+        return -1;
     core_early_inputs(c);
     if (c->hp.router_first && ffn_has_experts((enum layer_ffn)core_parts_now(c)->ffn)) {
         core_route_layer(c);
@@ -33,6 +34,7 @@ static void begin_layer(struct core *c)
             publish_gate_inputs(c);
         core_experts_open(c); /* they are loaded during attention */
     }
+    return 0;
 }
 
 static int run_experts(struct core *c, struct error *error)
@@ -51,7 +53,8 @@ static int run_experts(struct core *c, struct error *error)
 static int run_layer(struct core *c, struct error *error)
 {
     enum layer_ffn ffn = (enum layer_ffn)core_parts_now(c)->ffn;
-    begin_layer(c);
+    if (begin_layer(c, error) != 0)
+        return -1;
     core_run_mixer(c);
     if (ffn == FFN_NONE)
         return 0;
@@ -78,6 +81,7 @@ static void begin_rows(struct core *c)
 /* Layers [first, first + count) of a pass. */
 static int run_each_layer(struct core *c, uint32_t first, uint32_t count, struct error *error)
 {
+    core_ngrams_begin(c, first, count);
     begin_rows(c);
     core_finite_begin(c);
     if (!c->pass.resumed && core_finite_embeddings(c, error) != 0)

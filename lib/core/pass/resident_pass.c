@@ -55,14 +55,16 @@ static uint32_t count_experts(const struct core *c)
 
 /* Whether the source leaves the experts of this sequence to the device, if it has all. What the
  * device records of one token must hold for the next ones: so not if the scale of scores, or where
- * keys begin, follows from the position. What it computes of the routes is the factor of outputs, not of inputs. */
+ * keys begin, follows from the position. What it computes of the routes is the factor of outputs,
+ * not of inputs. A layer of n-grams asks the source in any case. */
 static bool agreed(struct core *c)
 {
     struct core_resident *a = &c->resident;
     enum precision precision;
     if (c->hp.query_scale != 0 || c->hp.window_chunks != 0 || c->hp.weighted_input != 0 ||
-        c->device->keeps == 0 || !c->source.whole_on_device || c->source.layer_inputs ||
-        c->source.gate_inputs || !c->source.whole_on_device(c->source.self, &precision))
+        c->hp.ngram_size != 0 || c->device->keeps == 0 || !c->source.whole_on_device ||
+        c->source.layer_inputs || c->source.gate_inputs ||
+        !c->source.whole_on_device(c->source.self, &precision))
         return false;
     if (!a->counted || precision != a->precision) {
         a->precision = precision;
@@ -173,7 +175,6 @@ static void run_layer(struct core *c)
 {
     enum layer_ffn ffn = (enum layer_ffn)core_parts_now(c)->ffn;
     core_take_sequences(c);
-    core_ngrams(c);
     core_early_inputs(c);
     if (ffn_has_experts(ffn) && c->hp.router_first)
         core_run_router(c, routes_of_layer(c));

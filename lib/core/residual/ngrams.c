@@ -25,6 +25,22 @@ void core_bind_ngrams(struct core *c, uint32_t i, uint64_t *vectors)
     c->device->ops->unpack(c->device, &unpack);
 }
 
+void core_bind_table(struct core *c)
+{
+    uint32_t globals = c->hp.layers;
+    if (!core_has(c, globals, DENSE_NGRAM_TABLE))
+        return;
+    if (!c->source.table_read) {
+        c->ngram_table = core_matrix(c, globals, DENSE_NGRAM_TABLE);
+        return;
+    }
+    uint32_t entry = model_entry_dense(c->model, globals, DENSE_NGRAM_TABLE);
+    const struct model_tensor *t =
+        &model_index_tensors(c->model)[model_index_entries(c->model)[entry].extent[0].tensor];
+    c->ngram_table = (struct device_matrix){
+        .row_bytes = t->row_bytes, .k = (uint32_t)t->ne[0], .type = (enum tensor_type)t->type};
+}
+
 int core_check_ngrams(const struct core *c, struct error *error)
 {
     bool any = false;
@@ -67,34 +83,81 @@ static void tokens_of(const struct core *c, const struct before *before, uint32_
         token[known] = known > position ? c->hp.ngram_end : (uint32_t)before[sequence].token[i];
 }
 
+/* What the layer has of the sequences: the state of the n-grams is behind that of the mixer. */
+static void take_states(const struct core *c, struct device_sequence at[DEVICE_SEQUENCES_MAX])
+{
+    uint64_t floats = core_parts_now(c)->recurrent.floats;
+    for (uint32_t i = 0; i < c->pass.sequence_count; i++) {
+        at[i] = c->pass.at[i];
+        at[i].state = device_floats_at(at[i].state, floats);
+        at[i].next_state = device_floats_at(at[i].next_state, floats);
+    }
+}
+
 /* Of all rows of the pass, before a state is written. */
 static void find_numbers(struct core *c, const struct device_sequence *sequence)
 {
     struct before before[DEVICE_SEQUENCES_MAX];
-    struct device_row *at = c->scratch.ngram_row;
+    uint32_t *at = c->scratch.ngram_number;
     for (uint32_t i = 0; i < c->pass.sequence_count; i++)
         before[i] = before_of(c, &sequence[i]);
     for (uint32_t r = 0; r < c->pass.step.rows; r++) {
-        uint32_t token[NGRAM_SIZE_MAX], number[NGRAM_ROWS_MAX];
+        uint32_t token[NGRAM_SIZE_MAX];
         tokens_of(c, before, r, token);
-        model_ngram_numbers(&c->hp, token, number);
-        for (uint32_t i = 0; i < model_ngram_rows(&c->hp); i++)
-            *at++ = (struct device_row){.token = number[i]};
+        model_ngram_numbers(&c->hp, token, at);
+        at += model_ngram_rows(&c->hp);
     }
 }
 
-/* The rows of the table of rows [first, first + rows), next to each other. */
-static void read_table(struct core *c, uint32_t first, uint32_t rows)
+static void ask(struct core *c, uint32_t first)
 {
-    uint32_t count = model_ngram_rows(&c->hp);
-    const struct op_embed embed = {.rows = rows * count,
-                                   .row = c->scratch.ngram_row + (size_t)first * count,
-                                   .w = c->ngram_table,
-                                   .x = c->scratch.ngrams.base[FORM_F32]};
+    uint32_t count = model_ngram_rows(&c->hp), left = c->pass.step.rows - first;
+    if (left > 0 && c->source.table_ask)
+        c->source.table_ask(c->source.self, c->scratch.ngram_number + (size_t)first * count,
+                            (left < DEVICE_BLOCK_ROWS ? left : DEVICE_BLOCK_ROWS) * count);
+}
+
+void core_ngrams_begin(struct core *c, uint32_t first, uint32_t count)
+{
+    struct device_sequence at[DEVICE_SEQUENCES_MAX];
+    uint32_t layer = first;
+    while (layer < first + count && !c->model->layer[layer].ngrams)
+        layer++;
+    if (layer == first + count)
+        return;
+    c->pass.step.layer = layer;
+    core_take_sequences(c);
+    take_states(c, at);
+    find_numbers(c, at);
+    ask(c, 0);
+}
+
+/* The rows of the table of rows [first, first + rows), next to each other. Those of a table on
+ * storage are copied, so that the table of the operation has these rows only. */
+static int read_table(struct core *c, uint32_t first, uint32_t rows, struct error *error)
+{
+    uint32_t count = rows * model_ngram_rows(&c->hp);
+    const uint32_t *number = c->scratch.ngram_number + (size_t)first * model_ngram_rows(&c->hp);
+    bool copied = c->source.table_read != NULL;
+    struct op_embed embed = {.rows = count,
+                             .row = c->scratch.ngram_row,
+                             .w = c->ngram_table,
+                             .x = c->scratch.ngrams.base[FORM_F32]};
+    if (copied) {
+        sl_assert(c->device->is_host);
+        ask(c, first + rows);
+        if (c->source.table_read(c->source.self, number, count, c->scratch.ngram_bytes, error) != 0)
+            return -1;
+        embed.w.data.address = (uintptr_t)c->scratch.ngram_bytes;
+        embed.w.n = count;
+    }
+    for (uint32_t i = 0; i < count; i++)
+        c->scratch.ngram_row[i] = (struct device_row){.token = copied ? i : number[i]};
     c->device->ops->embed(c->device, &embed);
     const struct op_forms forms = {
         .rows = rows, .forms = core_layer_now(c)->ngrams.forms, .y = c->scratch.ngrams};
     c->device->ops->forms(c->device, &forms);
+    return 0;
 }
 
 static void multiply(struct core *c, uint32_t rows)
@@ -108,8 +171,8 @@ static void multiply(struct core *c, uint32_t rows)
     c->device->ops->products(c->device, &products);
 }
 
-static void add_block(struct core *c, uint32_t first, uint32_t rows,
-                      const struct device_sequence *sequence)
+static int add_block(struct core *c, uint32_t first, uint32_t rows,
+                     const struct device_sequence *sequence, struct error *error)
 {
     const struct core_ngrams *n = &core_layer_now(c)->ngrams;
     const struct op_ngrams op = {
@@ -132,34 +195,26 @@ static void add_block(struct core *c, uint32_t first, uint32_t rows,
         .keys = c->scratch.streams.base[FORM_F32],
         .space = c->scratch.stream_gates,
         .x = device_floats_at(c->scratch.x, (uint64_t)first * model_residual_floats(&c->hp))};
-    read_table(c, first, rows);
+    if (read_table(c, first, rows, error) != 0)
+        return -1;
     multiply(c, rows);
     c->device->ops->ngrams(c->device, &op);
+    return 0;
 }
 
-/* What the layer has of the sequences: the state of the n-grams is behind that of the mixer. */
-static void take_states(const struct core *c, struct device_sequence at[DEVICE_SEQUENCES_MAX])
-{
-    uint64_t floats = core_parts_now(c)->recurrent.floats;
-    for (uint32_t i = 0; i < c->pass.sequence_count; i++) {
-        at[i] = c->pass.at[i];
-        at[i].state = device_floats_at(at[i].state, floats);
-        at[i].next_state = device_floats_at(at[i].next_state, floats);
-    }
-}
-
-void core_ngrams(struct core *c)
+int core_ngrams(struct core *c, struct error *error)
 {
     struct device_sequence at[DEVICE_SEQUENCES_MAX];
     if (!core_parts_now(c)->ngrams)
-        return;
+        return 0;
     take_states(c, at);
-    find_numbers(c, at);
     for (uint32_t first = 0, n; first < c->pass.step.rows; first += n) {
         n = c->pass.step.rows - first;
         n = n < DEVICE_BLOCK_ROWS ? n : DEVICE_BLOCK_ROWS;
-        add_block(c, first, n, at);
+        if (add_block(c, first, n, at, error) != 0)
+            return -1;
         for (uint32_t r = first; r < first + n; r++) /* later blocks continue from here */
             at[c->scratch.row[r].sequence].state = at[c->scratch.row[r].sequence].next_state;
     }
+    return 0;
 }

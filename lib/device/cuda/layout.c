@@ -95,7 +95,7 @@ void gpu_layout_sizes(struct gpu_layout *layout, const struct gpu_kernels *kerne
                       const struct model_index *m)
 {
     layout->sizes = (struct expert_sizes){.experts = m->hparams.experts};
-    for (uint32_t i = m->dense_count; i < m->entry_count; i++) {
+    for (uint32_t i = m->dense_count; i < model_experts_end(m); i++) {
         const struct model_entry *e = &model_index_entries(m)[i];
         if (e->layer >= layout->first_layer && e->layer < layout->end_layer)
             expert_sizes_add(&layout->sizes, e->precision, e->layer, slot_of(kernels, e));

@@ -64,7 +64,7 @@ uint64_t capacity_largest_payload(const struct model_index *m)
 {
     const struct model_entry *entries = model_index_entries(m);
     uint64_t largest = 0;
-    for (uint32_t i = m->dense_count; i < m->entry_count; i++)
+    for (uint32_t i = m->dense_count; i < model_experts_end(m); i++)
         if (entries[i].payload_bytes > largest)
             largest = entries[i].payload_bytes;
     return largest;

@@ -78,7 +78,7 @@ static int check_header(const struct model_index *m, uint64_t bytes, struct erro
     if (m->file.bytes > GGUF_FILE_MAX)
         return bad(error, "an impossible file size");
     if ((m->part_count == 1 && m->stripe_count == 0) || m->part_count > MODEL_PARTS_MAX ||
-        m->reserved != 0 || (m->part_count > 0 && m->stripe_count > 1))
+        (m->part_count > 0 && m->stripe_count > 1))
         return bad(error, "an impossible number of parts");
     uint64_t end = sizeof *m;
     if (!part_follows(&end, m->tensors_offset, m->tensor_count, sizeof(struct model_tensor),
@@ -169,7 +169,9 @@ static int check_derived(const struct model_index *m, const struct index_derived
             (m->precision_method[t] != QUANT_COPY && !(m->precision_mask & 1u << t)))
             return bad(error, "unknown quantisation method");
     if (m->hparams.tied_output != d->tied_output || m->dense_count != d->dense_count ||
-        m->entry_count != m->dense_count + precisions * grid || d->entry_count > m->entry_count)
+        m->page_count != d->page_count ||
+        m->entry_count != m->dense_count + precisions * grid + m->page_count ||
+        d->entry_count > m->entry_count - m->page_count)
         return bad(error, "wrong number of entries");
     if (m->dense_bytes != d->dense_bytes)
         return bad(error, "wrong totals");
@@ -182,6 +184,12 @@ static int check_derived(const struct model_index *m, const struct index_derived
     for (uint32_t i = 0; i < d->entry_count; i++) {
         struct model_entry e;
         index_entry(d, &m->hparams, tensors, i, &e);
+        if (memcmp(&e, &entries[i], sizeof e) != 0)
+            return error_set(error, ERR_BAD_INPUT, "model index: entry %" PRIu32 " is wrong", i);
+    }
+    for (uint32_t i = model_experts_end(m); i < m->entry_count; i++) {
+        struct model_entry e;
+        index_page_entry(d, &m->hparams, tensors, &e);
         if (memcmp(&e, &entries[i], sizeof e) != 0)
             return error_set(error, ERR_BAD_INPUT, "model index: entry %" PRIu32 " is wrong", i);
     }

@@ -10,7 +10,8 @@ bool model_dense_quantisable(const struct model_index *m, uint32_t entry)
 {
     const struct model_entry *e = &model_index_entries(m)[entry];
     const struct model_tensor *t = &model_index_tensors(m)[e->extent[0].tensor];
-    return t->dims == 2 && t->ne[1] > 1 && t->ne[0] <= UINT32_MAX &&
+    return entry != model_table_entry(m) && t->dims == 2 && t->ne[1] > 1 &&
+           t->ne[0] <= UINT32_MAX &&
            arch_role_any_type(arch_find(m->arch, strlen(m->arch)), (enum dense_role)e->role);
 }
 

@@ -51,6 +51,7 @@ uint32_t index_layout_hash(void)
         AT(model_index, precision_method),
         AT(model_index, stripe_count),
         AT(model_index, part_count),
+        AT(model_index, page_count),
         AT(model_index, checksums_offset),
         AT(model_index, tokenizer_offset),
         AT(model_index, template_offset),
@@ -68,6 +69,8 @@ uint32_t index_layout_hash(void)
         EXPERT__COUNT,
         PRECISION__COUNT,
         PAGE_BYTES,
+        MODEL_PAGE_SLOTS,
+        MODEL_PAGE_WAYS,
     };
     uint32_t hash = 2166136261u; /* FNV-1a, a 32-bit word at a time */
     for (size_t i = 0; i < ARRAY_LEN(layout); i++)
@@ -255,6 +258,40 @@ void index_entry(const struct index_derived *d, const struct model_hparams *h,
             add_matrix(d, h, tensors, m, e);
 }
 
+void index_page_entry(const struct index_derived *d, const struct model_hparams *h,
+                      const struct model_tensor *tensors, struct model_entry *e)
+{
+    sl_assert(d->page_count > 0);
+    index_entry(d, h, tensors, d->table, e);
+    e->kind = ENTRY_PAGE;
+    e->role = 0;
+    e->slot_bytes = e->payload_bytes = PAGE_BYTES;
+    e->extent[0].read_bytes = e->extent[0].payload_bytes = PAGE_BYTES;
+    e->extent[0].head_bytes = 0;
+}
+
+/* Bytes of the arena for dense entries and page slots. -1: the table has more pages than numbers. */
+static int count_bytes(const struct model_hparams *h, const struct model_tensor *tensors,
+                       struct index_derived *d, struct error *error)
+{
+    struct model_entry e;
+    d->table = d->dense_entry[h->layers][DENSE_NGRAM_TABLE];
+    for (uint32_t i = 0; i < d->dense_count; i++) {
+        index_entry(d, h, tensors, i, &e);
+        if (i != d->table) {
+            d->dense_bytes += e.slot_bytes;
+            continue;
+        }
+        uint64_t pages = e.slot_bytes / PAGE_BYTES, slots = align_up(pages, MODEL_PAGE_WAYS);
+        if (pages >= UINT32_MAX)
+            return error_set(error, ERR_BAD_INPUT, "tensor %s is too large",
+                             tensors[d->dense_tensor[i]].name);
+        d->page_count = (uint32_t)(slots < MODEL_PAGE_SLOTS ? slots : MODEL_PAGE_SLOTS);
+        d->dense_bytes += (uint64_t)d->page_count * PAGE_BYTES;
+    }
+    return 0;
+}
+
 int index_derive(const struct arch *arch, const struct model_hparams *h,
                  const struct model_tensor *tensors, uint32_t tensor_count, enum index_kind kind,
                  struct index_derived *d, struct error *error)
@@ -272,12 +309,7 @@ int index_derive(const struct arch *arch, const struct model_hparams *h,
     d->in_parts = kind == INDEX_SPLIT;
     if (kind != INDEX_STORE)
         d->entry_count += h->layers * h->experts; /* at most 512 * 4096 */
-    for (uint32_t i = 0; i < d->dense_count; i++) {
-        struct model_entry e;
-        index_entry(d, h, tensors, i, &e);
-        d->dense_bytes += e.slot_bytes;
-    }
-    return 0;
+    return count_bytes(h, tensors, d, error);
 }
 
 static void total_of(struct model_index *m, const struct model_entry *e, bool *best)

@@ -17,6 +17,8 @@ struct index_derived {
     uint32_t dense_count;
     uint32_t entry_count; /* dense entries, and experts that are tensors of the file */
     uint32_t in_parts;    /* 1: INDEX_SPLIT */
+    uint32_t page_count;
+    uint32_t table; /* number of the dense entry of a table on storage; ENTRY_NONE: none */
     uint64_t dense_bytes;
     uint32_t dense_entry[MODEL_LAYERS_MAX + 1][DENSE__COUNT];
     uint32_t expert_tensor[MODEL_LAYERS_MAX][EXPERT_TENSORS];
@@ -39,6 +41,10 @@ int index_derive(const struct arch *arch, const struct model_hparams *hparams,
 /* Fills *entry with entry i < derived->entry_count. */
 void index_entry(const struct index_derived *derived, const struct model_hparams *hparams,
                  const struct model_tensor *tensors, uint32_t i, struct model_entry *entry);
+
+/* Fills *entry with a page slot; derived->page_count is not 0. All are alike. */
+void index_page_entry(const struct index_derived *derived, const struct model_hparams *hparams,
+                      const struct model_tensor *tensors, struct model_entry *entry);
 
 /* Fills the fields of m that follow from all entries and m->precision_mask: those about precisions,
  * absent entries and sums over experts. m may be a copy of only the header. */

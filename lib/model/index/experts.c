@@ -196,7 +196,7 @@ static int check_somewhere(const struct model_index *m, struct error *error)
     uint32_t grid = m->hparams.layers * m->hparams.experts;
     for (uint32_t number = 0; number < grid; number++) {
         bool there = !model_layer_has_experts(m, number / m->hparams.experts);
-        for (uint32_t i = m->dense_count + number; i < m->entry_count && !there; i += grid)
+        for (uint32_t i = m->dense_count + number; i < model_experts_end(m) && !there; i += grid)
             there = model_index_entries(m)[i].extents != 0;
         if (!there)
             return error_set(error, ERR_BAD_INPUT,

@@ -80,7 +80,7 @@ static void lay_out(struct model_index *m)
 
 static void fill_experts(struct model_index *m, const struct index_experts *x)
 {
-    uint32_t grids = m->entry_count - m->dense_count;
+    uint32_t grids = model_experts_end(m) - m->dense_count;
     memcpy((char *)m + m->entries_offset + m->dense_count * sizeof *x->entries, x->entries,
            grids * sizeof *x->entries);
     memcpy((char *)m + m->checksums_offset, x->checksums, m->checksum_count * sizeof(uint64_t));
@@ -110,6 +110,7 @@ static struct model_index *assemble(const struct build *b, const struct arch *ar
                                              : b->parts ? g->part_count
                                                         : 0,
                                .checksum_count = x ? x->checksum_count : 0,
+                               .page_count = d->page_count,
                                .tokenizer_bytes = b->tokenizer_bytes,
                                .template_bytes = b->template_bytes,
                                .tools_template_bytes = b->tools_template_bytes,
@@ -119,6 +120,7 @@ static struct model_index *assemble(const struct build *b, const struct arch *ar
             (uint32_t)__builtin_popcount(x->precision_mask) * hparams->layers * hparams->experts;
         memcpy(head.precision_method, x->precision_method, sizeof head.precision_method);
     }
+    head.entry_count += d->page_count;
     lay_out(&head);
     struct model_index *m = calloc(1, head.bytes);
     if (!m)
@@ -134,6 +136,8 @@ static struct model_index *assemble(const struct build *b, const struct arch *ar
         index_entry(d, hparams, g->tensors, i, &entries[i]);
     if (x)
         fill_experts(m, x);
+    for (uint32_t i = model_experts_end(m); i < m->entry_count; i++)
+        index_page_entry(d, hparams, g->tensors, &entries[i]);
     if (b->parts)
         memcpy((char *)m + m->stripes_offset, b->parts, g->part_count * sizeof *b->parts);
     index_totals(m, entries);
@@ -521,4 +525,18 @@ uint32_t model_entry_shard(const struct model_entry *entry, uint32_t shard, uint
         };
     }
     return runs;
+}
+
+uint32_t model_page_shard(const struct model_index *m, uint32_t page, uint32_t shard,
+                          uint32_t shards, struct model_extent out[ENTRY_EXTENTS_MAX])
+{
+    uint32_t pages = model_table_pages(m);
+    sl_assert(shard < shards && page < pages);
+    const struct model_entry *table = &model_index_entries(m)[model_table_entry(m)];
+    if (shard != (table->in_parts ? table->extent[0].part : page % shards))
+        return 0;
+    out[0] = (struct model_extent){.file_offset =
+                                       table->extent[0].file_offset + (uint64_t)page * PAGE_BYTES,
+                                   .read_bytes = PAGE_BYTES};
+    return 1;
 }

@@ -12,9 +12,13 @@
  * superset of the file bytes, so that O_DIRECT can read into it: the payload of extent x starts at
  * slot_offset + head_bytes. A matrix that an expert does not have is all zeros, without an extent.
  *
+ * A table of which a token reads a few rows (DENSE_NGRAM_TABLE) is on storage: its dense entry says
+ * where, and is never loaded. Instead there are entries for a fixed number of its pages, *page
+ * slots*. Which page of the table such an entry has is set in the directory when it is reserved.
+ *
  * Entry numbers are those of the directory: first the dense entries (model_entry_dense), then, for
  * each precision of the model (ascending enum precision), the experts ordered by layer, then
- * expert. That is a full grid: entry = precision_first[precision] + layer * experts + expert. A
+ * expert, then the page slots. The experts are a full grid: entry = precision_first[precision] + layer * experts + expert. A
  * GGUF file has only the native precision. A store may lack some experts at a precision, and layers
  * without experts have none at any. Such an entry is *absent*: it is in the grid but has no
  * extents, is never loaded, and model_entry_expert_precision does not return it.
@@ -39,13 +43,18 @@
 #include "lib/tensor/tensor_type.h"
 
 #define MODEL_INDEX_MAGIC   0x58444e4943554c53ull /* "SLUCINDX" */
-#define MODEL_INDEX_VERSION 4u
+#define MODEL_INDEX_VERSION 5u
 #define MODEL_UNREAD_BYTES  1024
 #define MATRIX_ALIGN        64 /* alignment of a matrix inside the slot of a store's entry */
 #define ENTRY_EXTENTS_MAX   3
 #define ENTRY_NONE          UINT32_MAX
 
-enum entry_kind { ENTRY_DENSE, ENTRY_EXPERT };
+enum entry_kind { ENTRY_DENSE, ENTRY_EXPERT, ENTRY_PAGE };
+
+/* Page slots of a table: so many at most, which is 8 MiB, in sets. A page of the table is in one of
+ * the slots of its set (model_page_set), so that whoever looks for it reads few entries. */
+#define MODEL_PAGE_SLOTS 2048u
+#define MODEL_PAGE_WAYS  8u
 
 /* A stripe file of a store, or a part of a split GGUF file or of the model file of a delta
  * (store.h). */
@@ -105,15 +114,15 @@ struct model_index {
     struct model_chat chat; /* format of its conversations */
     struct model_hparams hparams;
     uint32_t tensor_count, entry_count;
-    uint32_t dense_count, expert_entry_count;   /* of entries; their sum is entry_count */
+    uint32_t dense_count, expert_entry_count;   /* of entries; with page_count the entry_count */
     uint32_t precision_mask;                    /* 1 << enum precision of those that have a grid */
     uint32_t precision_count;                   /* the number of them */
     uint32_t precision_first[PRECISION__COUNT]; /* first entry of its grid; ENTRY_NONE: no grid */
     uint32_t precision_entries[PRECISION__COUNT]; /* experts present at that precision */
     uint8_t precision_method[PRECISION__COUNT];   /* enum quant_method; of absent ones: copy */
     uint32_t stripe_count;                        /* of a store; 0: a GGUF file */
-    uint32_t part_count; /* files of a split model, or of a delta's: after the stripes */
-    uint32_t reserved;
+    uint32_t part_count;   /* files of a split model, or of a delta's: after the stripes */
+    uint32_t page_count;   /* page slots of a table on storage: whole sets; 0: there is none */
     uint32_t absent_count; /* absent entries of all precisions */
     uint64_t tensors_offset, entries_offset;
     uint64_t checksums_offset, checksum_count; /* u64 each: XXH3-64 of an entry's shard as stored */
@@ -125,7 +134,9 @@ struct model_index {
      * the names of the first ones, each with a newline after it, as printable() makes them. */
     uint64_t unread_count;
     char unread[MODEL_UNREAD_BYTES];
-    uint64_t dense_bytes; /* sum of slot_bytes of dense entries */
+    /* Of the arena what is not for experts: slot_bytes of dense entries, without a table on storage,
+     * and of page slots. */
+    uint64_t dense_bytes;
     /* Sums over experts, each at its best available precision. */
     uint64_t expert_bytes;                           /* payload_bytes */
     uint64_t expert_slot_bytes;                      /* slot_bytes */
@@ -279,13 +290,44 @@ static inline uint32_t model_entry_dense(const struct model_index *m, uint32_t l
     return m->dense_entry[layer][role];
 }
 
+/* The end of the entries of experts, which is the first page slot. */
+static inline uint32_t model_experts_end(const struct model_index *m)
+{
+    return m->entry_count - m->page_count;
+}
+
+/* The dense entry of the table on storage; ENTRY_NONE: the model has none. */
+static inline uint32_t model_table_entry(const struct model_index *m)
+{
+    return m->page_count > 0 ? m->dense_entry[m->hparams.layers][DENSE_NGRAM_TABLE] : ENTRY_NONE;
+}
+
+/* Pages of the table on storage, as it lies in the file; 0: the model has none. */
+static inline uint32_t model_table_pages(const struct model_index *m)
+{
+    uint32_t table = model_table_entry(m);
+    return table == ENTRY_NONE ? 0
+                               : (uint32_t)(model_index_entries(m)[table].slot_bytes / PAGE_BYTES);
+}
+
+/* The first of the MODEL_PAGE_WAYS entries one of which may have this page of the table. */
+static inline uint32_t model_page_set(const struct model_index *m, uint32_t page)
+{
+    return model_experts_end(m) + page % (m->page_count / MODEL_PAGE_WAYS) * MODEL_PAGE_WAYS;
+}
+
+/* The shard of a page of the table that loader `shard` of `shards` reads, as model_entry_shard: one
+ * loader reads the whole page. page < model_table_pages. */
+uint32_t model_page_shard(const struct model_index *m, uint32_t page, uint32_t shard,
+                          uint32_t shards, struct model_extent out[ENTRY_EXTENTS_MAX]);
+
 /* Whether a forward pass of the layers [first, end) reads this dense entry. It reads those of the
  * layers, the embedding for layer 0, the output matrix for the last layer, and the router of the
  * next layer with experts, whose experts the last one with experts predicts. */
 bool model_part_reads(const struct model_index *m, uint32_t first, uint32_t end, uint32_t entry);
 
 /* Whether `sluice pack --dense` may store this dense entry at a lower precision: matrices, except
- * those that the architecture requires as floats (routers). */
+ * those that the architecture requires as floats (routers), and a table on storage. */
 bool model_dense_quantisable(const struct model_index *m, uint32_t entry);
 
 /* The precision of the dense matrices: int8 or int4 if a store was packed with it, else native. */

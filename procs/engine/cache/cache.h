@@ -46,8 +46,11 @@ struct cache_note {          /* one per entry, private */
     uint64_t evicted_at;     /* cache.evicted_bytes after its eviction; 0: it was not evicted */
     uint32_t next, previous; /* in loading or waiting */
     uint32_t resend_ms;
-    uint32_t heat_token; /* token for which heat is valid */
-    float heat;          /* decayed accesses per token */
+    union {
+        uint32_t heat_token;  /* token for which heat is valid */
+        uint32_t reserved_ms; /* of a page slot: when it was reserved */
+    };
+    float heat; /* decayed accesses per token */
     uint16_t flags, priority;
     uint16_t hints; /* predictions of it, in lists of all sequences */
 };
@@ -237,6 +240,14 @@ void cache_prefetch(struct cache *c);
 /* Predictions remain to be prefetched when the storage device is idle. */
 bool cache_predictions_wait(struct cache *c);
 
+/* pages.c: page slots of a table on storage. They have their memory from the start on; it is neither
+ * lent nor evicted. */
+void cache_take_pages(
+    struct cache *c); /* their memory, once, before what was READY is taken over */
+void cache_demand_pages(struct cache *c, const struct msg_pages *demand);
+/* A page slot that was reset: reads its page again, if it did not fail. */
+void cache_page_was_reset(struct cache *c, uint32_t entry, bool failed);
+
 /* loaders.c */
 void cache_receive_loader(struct cache *c, uint32_t loader);
 /* Reads the process table: cleans up after reaped loaders, sends pending LOADs to new ones. */
@@ -290,9 +301,14 @@ static inline uint64_t cache_entry_word(struct cache *c, uint32_t entry)
     return entry_read(&cache_directory_entry(c, entry)->word);
 }
 
+static inline bool cache_is_page(const struct cache *c, uint32_t entry)
+{
+    return entry >= model_experts_end(c->child.model);
+}
+
 static inline bool cache_is_expert(const struct cache *c, uint32_t entry)
 {
-    return entry >= c->child.model->dense_count;
+    return entry >= c->child.model->dense_count && !cache_is_page(c, entry);
 }
 
 static inline bool cache_noted(const struct cache *c, uint32_t entry, unsigned flag)

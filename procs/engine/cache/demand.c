@@ -162,7 +162,7 @@ void cache_check_pins(struct cache *c, uint64_t now_ns)
     if (atomic_load_explicit(&compute->wait, memory_order_relaxed) != WAIT_EXPERT ||
         c->demands_open > 0)
         return;
-    for (uint32_t e = c->child.model->dense_count; e < c->child.model->entry_count; e++) {
+    for (uint32_t e = c->child.model->dense_count; e < model_experts_end(c->child.model); e++) {
         uint64_t word = cache_entry_word(c, e);
         if (entry_state_of(word) != ENTRY_ABSENT || entry_pins_of(word) == 0 ||
             cache_noted(c, e, NOTE_WAITING) ||
@@ -189,7 +189,7 @@ static void take_demand(struct cache *c, const struct msg_demand *demand)
     uint32_t ready = ENTRY_NONE;
     for (unsigned i = 0; i < demand->count; i++) {
         uint32_t entry = demand->wants[i].entry;
-        if (entry >= c->child.model->entry_count || c->entries[entry].extents == 0) {
+        if (entry >= model_experts_end(c->child.model) || c->entries[entry].extents == 0) {
             cache_count(c, CTR_CACHE_messages_invalid, 1);
             if (log_once(&invalid_logged))
                 log_warn("DEMAND for entry %u rejected: the model has %u entries", entry,
@@ -210,6 +210,8 @@ void cache_receive_compute(struct cache *c)
         cache_count(c, CTR_CACHE_messages, 1);
         if (head->type == MSG_DEMAND)
             take_demand(c, (const struct msg_demand *)(const void *)buf);
+        else if (head->type == MSG_PAGES)
+            cache_demand_pages(c, (const struct msg_pages *)(const void *)buf);
         else if (head->type == MSG_TOKENS)
             cache_read_accesses(c, UINT64_MAX);
         cache_send_gathered(c);

@@ -78,12 +78,22 @@ static void pause_prefetches(struct cache *c, bool paused)
 
 /* ---- sending -------------------------------------------------------------------------------- */
 
-static uint32_t pending_mask(const struct cache *c, uint32_t entry)
+static uint32_t shard_of(struct cache *c, uint32_t entry, uint32_t loader,
+                         struct model_extent shard[ENTRY_EXTENTS_MAX])
+{
+    if (!cache_is_page(c, entry))
+        return model_entry_shard(&c->entries[entry], loader, c->loader_count, shard);
+    uint32_t page =
+        atomic_load_explicit(&cache_directory_entry(c, entry)->page, memory_order_relaxed);
+    return model_page_shard(c->child.model, page - 1, loader, c->loader_count, shard);
+}
+
+static uint32_t pending_mask(struct cache *c, uint32_t entry)
 {
     struct model_extent shard[ENTRY_EXTENTS_MAX];
     uint32_t mask = 0;
     for (uint32_t i = 0; i < c->loader_count; i++)
-        if (model_entry_shard(&c->entries[entry], i, c->loader_count, shard) > 0)
+        if (shard_of(c, entry, i, shard) > 0)
             mask |= 1u << i;
     return mask;
 }
@@ -138,8 +148,7 @@ static void gather_load(struct cache *c, uint32_t entry, uint32_t loader)
     };
     struct model_extent shard[ENTRY_EXTENTS_MAX];
     uint64_t at = cache_offset(c, entry);
-    load->runs_count =
-        (uint16_t)model_entry_shard(&c->entries[entry], loader, c->loader_count, shard);
+    load->runs_count = (uint16_t)shard_of(c, entry, loader, shard);
     for (unsigned i = 0; i < load->runs_count; i++)
         load->runs[i] = (struct msg_run){.file_offset = shard[i].file_offset,
                                          .arena_offset = at + shard[i].slot_offset,
@@ -199,7 +208,8 @@ void cache_reserve(struct cache *c, uint32_t entry, uint64_t offset, enum load_p
     n->failures_seen = atomic_load_explicit(&d->failures, memory_order_relaxed);
     n->flags = (uint16_t)((n->flags & ~NOTE_DIRTY) | NOTE_LISTED);
     cache_list_append(c, &c->loading, entry);
-    c->owned_bytes += c->entries[entry].slot_bytes;
+    if (!cache_is_page(c, entry))
+        c->owned_bytes += c->entries[entry].slot_bytes;
     if (cache_is_expert(c, entry)) {
         c->allocated_payload += c->entries[entry].payload_bytes;
         /* at the reservation, not when READY: the order of insertions must not depend on the
@@ -389,8 +399,10 @@ static void reset_entry(struct cache *c, uint32_t entry)
     sl_assert(was_reset);
     cache_count(c, CTR_CACHE_resets, 1);
     leave_loading(c, entry);
-    arena_alloc_give(c->alloc, cache_offset(c, entry), c->entries[entry].slot_bytes, !dirty);
-    c->owned_bytes -= c->entries[entry].slot_bytes;
+    if (!cache_is_page(c, entry)) {
+        arena_alloc_give(c->alloc, cache_offset(c, entry), c->entries[entry].slot_bytes, !dirty);
+        c->owned_bytes -= c->entries[entry].slot_bytes;
+    }
     if (cache_is_expert(c, entry)) {
         c->allocated_payload -= c->entries[entry].payload_bytes;
         residency_remove(c->residency, cache_slot(c, entry), false);
@@ -406,7 +418,9 @@ static void reset_entry(struct cache *c, uint32_t entry)
         if (log_once(&failure_logged))
             log_failure(c, entry);
     }
-    if (is_pinned(c, entry))
+    if (cache_is_page(c, entry))
+        cache_page_was_reset(c, entry, failed);
+    else if (is_pinned(c, entry))
         request_again(c, entry, failed);
     else
         cache_set_demanded(c, entry, false);

@@ -103,7 +103,7 @@ void cache_flush_loaders(struct cache *c)
 static bool offset_is_valid(struct cache *c, uint32_t entry)
 {
     uint64_t at = cache_offset(c, entry), bytes = c->entries[entry].slot_bytes;
-    if (!cache_is_expert(c, entry))
+    if (!cache_is_expert(c, entry)) /* dense, or a page slot */
         return at == arena_dense_offset(c->child.model, &c->layout, entry);
     return arena_class_has(&c->layout.class[arena_class_of(&c->layout, bytes)], at);
 }
@@ -133,8 +133,10 @@ static void own_ready(struct cache *c, uint32_t entry)
     if (!offset_is_valid(c, entry))
         log_fatal(1, "entry %u is READY at an invalid offset: %" PRIu64, entry,
                   cache_offset(c, entry));
-    arena_alloc_own(c->alloc, cache_offset(c, entry), c->entries[entry].slot_bytes);
-    c->owned_bytes += c->entries[entry].slot_bytes;
+    if (!cache_is_page(c, entry)) {
+        arena_alloc_own(c->alloc, cache_offset(c, entry), c->entries[entry].slot_bytes);
+        c->owned_bytes += c->entries[entry].slot_bytes;
+    }
     if (cache_is_expert(c, entry)) {
         c->allocated_payload += c->entries[entry].payload_bytes;
         residency_insert(c->residency, cache_slot(c, entry), false);
@@ -155,6 +157,7 @@ void cache_rebuild(struct cache *c)
 {
     struct error error;
     bool first = c->epoch == 1;
+    cache_take_pages(c);
     for (uint32_t e = 0; e < c->child.model->entry_count; e++) {
         uint64_t word = cache_entry_word(c, e);
         switch (entry_state_of(word)) {
@@ -186,10 +189,12 @@ void cache_rebuild(struct cache *c)
 
 void cache_load_required(struct cache *c)
 {
-    uint32_t dense = c->child.model->dense_count;
+    const struct model_index *m = c->child.model;
+    uint32_t dense = m->dense_count;
     for (uint32_t e = 0; e < dense; e++)
-        (void)entry_pin(&cache_directory_entry(c, e)->word, PINNER_KEEP);
-    for (uint32_t e = 0; e < c->child.model->entry_count; e++) {
+        if (e != model_table_entry(m))
+            (void)entry_pin(&cache_directory_entry(c, e)->word, PINNER_KEEP);
+    for (uint32_t e = 0; e < model_experts_end(m); e++) { /* pages are demanded again */
         uint64_t word = cache_entry_word(c, e);
         if (entry_state_of(word) == ENTRY_ABSENT && entry_pins_of(word) != 0)
             cache_request_fresh(c, e, e < dense ? LOAD_DENSE : LOAD_DEMAND, 0);

@@ -29,7 +29,7 @@ static struct summary summary_of(const struct model_index *m)
     const struct model_tensor *tensors = model_index_tensors(m);
     struct summary f = {.expert_slot_min = UINT64_MAX,
                         .expert_payload_max = capacity_largest_payload(m)};
-    for (uint32_t i = m->dense_count; i < m->entry_count; i++) {
+    for (uint32_t i = m->dense_count; i < model_experts_end(m); i++) {
         const struct model_entry *e = &entries[i];
         if (e->extents == 0) /* absent */
             continue;
@@ -283,6 +283,9 @@ void describe_text(FILE *out, const char *path, const struct model_index *m, boo
                 h->shared_inner);
     fprintf(out, "%-22s %u dense, %u experts\n", "entries", m->dense_count, f.expert_entries);
     line_bytes(out, "dense", m->dense_bytes, "  always resident");
+    if (m->page_count > 0)
+        line_bytes(out, "table of n-grams", (uint64_t)model_table_pages(m) * PAGE_BYTES,
+                   "  read by rows; a cache of its pages is part of the dense bytes");
     line_bytes(out, "experts", m->expert_bytes,
                m->precision_count > 1 ? "  at their highest precision" : "");
     if (m->stripe_count)
@@ -422,6 +425,7 @@ int describe_json(FILE *out, const char *path, const struct model_index *m, bool
     put(object, "expert_entries", f.expert_entries);
     put(object, "expert_layers", f.expert_layers);
     put(object, "dense_bytes", m->dense_bytes);
+    put(object, "table_bytes", (uint64_t)model_table_pages(m) * PAGE_BYTES);
     put(object, "expert_bytes", m->expert_bytes);
     put(object, "expert_slot_bytes", m->expert_slot_bytes);
     put(object, "expert_slot_bytes_max", m->expert_slot_bytes_max);

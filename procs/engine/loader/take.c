@@ -7,6 +7,21 @@
 #include "lib/base/clock.h"
 #include "procs/engine/loader/loader.h"
 
+/* What this loader reads of an entry; the page of a page slot is stable while it is LOADING. */
+static uint32_t shard_of(const struct loader *l, uint32_t entry,
+                         struct model_extent shard[ENTRY_EXTENTS_MAX])
+{
+    const struct directory *d = &l->child.directory;
+    const struct model_index *m = l->child.model;
+    if (entry < model_experts_end(m))
+        return model_entry_shard(&model_index_entries(m)[entry], loader_self(l),
+                                 d->head->loader_count, shard);
+    uint32_t page = atomic_load_explicit(&d->entries[entry].page, memory_order_acquire);
+    return page == 0 || page > model_table_pages(m)
+               ? 0
+               : model_page_shard(m, page - 1, loader_self(l), d->head->loader_count, shard);
+}
+
 /* The runs of a LOAD follow from the model index, the number of loaders and the entry's offset:
  * other runs would write to ranges that are not this loader's. */
 static bool runs_agree(const struct loader *l, const struct msg_load *load)
@@ -18,7 +33,7 @@ static bool runs_agree(const struct loader *l, const struct msg_load *load)
         entry->slot_bytes > l->child.arena.bytes - at)
         return false;
     struct model_extent shard[ENTRY_EXTENTS_MAX];
-    uint32_t runs = model_entry_shard(entry, loader_self(l), d->head->loader_count, shard);
+    uint32_t runs = shard_of(l, load->entry, shard);
     if (runs != load->runs_count)
         return false;
     for (uint32_t i = 0; i < runs; i++)

@@ -4,6 +4,7 @@
  * ends with an event, with a timeout after which the DEMAND is repeated, or with an error. */
 #include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -259,39 +260,65 @@ static void retry_demand(struct experts *e, const struct expert_step *step,
     send_demand(e, step);
 }
 
+struct experts_wait experts_wait_begin(const struct experts *e)
+{
+    uint64_t now = clock_now_ns();
+    return (struct experts_wait){.now = now,
+                                 .moved_ns = now,
+                                 .progress = loaders_progress(e),
+                                 .timeout = WAIT_FIRST_NS,
+                                 .retry_ns = now + WAIT_FIRST_NS};
+}
+
+int experts_wait_check(struct experts *e, struct experts_wait *w, bool *again, const char *what,
+                       struct error *error)
+{
+    if (ended_early(e, error) != 0)
+        return -1;
+    *again = w->now >= w->retry_ns;
+    if (*again) {
+        if (procs_check(e->child->procs.head, error) != 0)
+            return -1;
+        w->timeout = w->timeout < WAIT_MAX_NS / 2 ? w->timeout * 2 : WAIT_MAX_NS;
+        w->retry_ns = w->now + w->timeout;
+    }
+    uint64_t progress = loaders_progress(e);
+    if (progress != w->progress)
+        w->moved_ns = w->now;
+    w->progress = progress;
+    if (w->now - w->moved_ns < e->load_timeout_ns)
+        return 0;
+    return error_set(error, ERR_NO_PROGRESS,
+                     "timed out: no loader made progress for %" PRIu64
+                     " ms while waiting for %s (--load-timeout)",
+                     e->load_timeout_ns / NS_PER_MS, what);
+}
+
+void experts_wait_sleep(struct experts *e, struct experts_wait *w, uint32_t counter, uint32_t seen)
+{
+    uint64_t left = w->retry_ns > w->now ? w->retry_ns - w->now : 1;
+    directory_wait(&e->child->directory, counter, seen, left < e->slice_ns ? left : e->slice_ns);
+    w->now = clock_now_ns();
+    experts_tick(e, w->now);
+}
+
 static int wait_for_any(struct experts *e, const struct expert_step *step,
                         struct expert_item **items, uint32_t count, struct error *error)
 {
-    struct directory *d = &e->child->directory;
-    uint64_t now = clock_now_ns(), moved_ns = now, progress = loaders_progress(e);
-    uint64_t timeout = WAIT_FIRST_NS, retry_ns = now + timeout;
+    struct experts_wait w = experts_wait_begin(e);
+    char what[48];
+    snprintf(what, sizeof what, "an expert of layer %u", step->layer);
     for (;;) {
-        uint32_t seen = directory_counter_now(d, step->layer);
+        uint32_t seen = directory_counter_now(&e->child->directory, step->layer);
         int found = take_ready_items(e, step, items, count, error);
         if (found != 0)
             return found > 0 ? 0 : -1;
-        if (ended_early(e, error) != 0)
+        bool again;
+        if (experts_wait_check(e, &w, &again, what, error) != 0)
             return -1;
-        if (now >= retry_ns) {
-            if (procs_check(e->child->procs.head, error) != 0)
-                return -1;
+        if (again)
             retry_demand(e, step, items, count);
-            timeout = timeout < WAIT_MAX_NS / 2 ? timeout * 2 : WAIT_MAX_NS;
-            retry_ns = now + timeout;
-        }
-        uint64_t progress_now = loaders_progress(e);
-        if (progress_now != progress)
-            moved_ns = now;
-        progress = progress_now;
-        if (now - moved_ns >= e->load_timeout_ns)
-            return error_set(error, ERR_NO_PROGRESS,
-                             "timed out: no loader made progress for %" PRIu64
-                             " ms while waiting for an expert of layer %u (--load-timeout)",
-                             e->load_timeout_ns / NS_PER_MS, step->layer);
-        uint64_t left = retry_ns > now ? retry_ns - now : 1;
-        directory_wait(d, step->layer, seen, left < e->slice_ns ? left : e->slice_ns);
-        now = clock_now_ns();
-        experts_tick(e, now);
+        experts_wait_sleep(e, &w, step->layer, seen);
     }
 }
 
@@ -359,6 +386,10 @@ struct weights_source experts_source(struct experts *e)
                                     .next_counts = experts_next_counts,
                                     .layer_starts = experts_layer_starts,
                                     .alive = source_alive};
+    if (e->pages) {
+        source.table_ask = experts_table_ask;
+        source.table_read = experts_table_read;
+    }
     if (e->child->params->deterministic)
         experts_simulate(&source);
     return source;
@@ -387,6 +418,8 @@ int experts_open(struct experts *e, struct child *child, const _Atomic uint32_t 
     e->held = calloc(child->model->hparams.experts, sizeof *e->held);
     if (!e->failures_before || !e->mask || !e->levels || !e->margins || !e->held)
         return error_set(error, ERR_NO_MEMORY, "out of memory (expert records)");
+    if (child->model->page_count > 0 && experts_open_pages(e, error) != 0)
+        return -1;
     if (experts_set_preset(e, atomic_load(&child->procs.head->preset_active), error) != 0)
         return -1;
     e->cache = channel_dial(path, ROLE_COMPUTE, child->incarnation, error);
@@ -423,6 +456,7 @@ void experts_wait_dense(struct child *child)
 {
     child_wait(child, WAIT_DENSE);
     for (uint32_t i = 0; i < child->model->dense_count; i++)
-        wait_dense_entry(child, i);
+        if (i != model_table_entry(child->model))
+            wait_dense_entry(child, i);
     child_wait(child, WAIT_START);
 }

@@ -35,6 +35,7 @@ struct experts {
     const _Atomic uint32_t *stop;
     struct msg_demand demand;
     uint32_t attempt;
+    struct experts_pages *pages; /* of a table on storage; NULL: the model has none */
 
     /* of the current preset (preset.c) */
     uint32_t preset;
@@ -163,6 +164,24 @@ void experts_pin_items(struct experts *e, const struct expert_step *step,
 const uint8_t *experts_slot(const struct child *child, uint32_t entry);
 const void *experts_dense(void *self, uint32_t entry);
 void experts_layer_starts(void *self, const struct expert_step *step);
+
+/* A wait for loaders. After what is waited for was looked for: */
+struct experts_wait {
+    uint64_t now, moved_ns, progress, timeout, retry_ns;
+};
+struct experts_wait experts_wait_begin(const struct experts *e);
+/* -1 with *error: the sequences are cancelled, or no loader makes progress. *again: it is to be
+ * requested again. */
+int experts_wait_check(struct experts *e, struct experts_wait *w, bool *again, const char *what,
+                       struct error *error);
+/* Sleeps while the directory's counter is `seen`, read before what is waited for was looked for. */
+void experts_wait_sleep(struct experts *e, struct experts_wait *w, uint32_t counter, uint32_t seen);
+
+/* pages.c: rows of a table on storage. */
+int experts_open_pages(struct experts *e, struct error *error);
+void experts_table_ask(void *self, const uint32_t *row, uint32_t rows);
+int experts_table_read(void *self, const uint32_t *row, uint32_t rows, uint8_t *to,
+                       struct error *error);
 
 /* deterministic.c */
 /* Replaces what the simulated cache decides. */

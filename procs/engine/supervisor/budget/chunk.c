@@ -50,9 +50,17 @@ static uint32_t result_size(const struct model_hparams *h, const struct layer_at
 static double stream_row_bytes(const struct model_hparams *h)
 {
     double streams = h->streams;
-    return streams < 2 ? 0
-                       : 4 * streams * h->hidden + 8 * streams +
-                             (double)sizeof(struct device_row) * model_ngram_rows(h);
+    return streams < 2 ? 0 : 4 * streams * h->hidden + 8 * streams + 4.0 * model_ngram_rows(h);
+}
+
+/* Of a row of a table on storage. */
+static double table_row_bytes(const struct model_index *m)
+{
+    uint32_t table = model_table_entry(m);
+    if (table == ENTRY_NONE)
+        return 0;
+    uint32_t tensor = model_index_entries(m)[table].extent[0].tensor;
+    return (double)model_index_tensors(m)[tensor].row_bytes;
 }
 
 /* What a block of rows needs besides: norms and gates of the streams, rows of n-grams; and copies of
@@ -63,7 +71,10 @@ static double stream_block_bytes(const struct supervisor *s)
     double rows = (double)s->params.prefill_chunk;
     rows = rows < DEVICE_BLOCK_ROWS ? rows : DEVICE_BLOCK_ROWS;
     double streams = (FORMS_BYTES + 4) * h->streams * h->hidden + FORMS_BYTES * h->stream_rank;
-    double ngrams = h->ngram_size > 0 ? FORMS_BYTES * model_ngram_inputs(h) + 4.0 * h->hidden : 0;
+    double copied = (double)sizeof(struct device_row) + table_row_bytes(s->model);
+    double ngrams = h->ngram_size > 0 ? FORMS_BYTES * model_ngram_inputs(h) + 4.0 * h->hidden +
+                                            model_ngram_rows(h) * copied
+                                      : 0;
     double vectors = 2.0 * h->layers + 4 + h->ngram_taps; /* norms, and a convolution */
     double weights = h->streams > 1 ? 4 * vectors * h->streams * h->hidden : 0;
     return rows * (streams + ngrams) + weights;

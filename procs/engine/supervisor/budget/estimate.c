@@ -18,17 +18,14 @@ static json_t *number(uint64_t value)
     return json_integer((json_int_t)value);
 }
 
-/* Dense bytes that one token reads: of the table of n-grams, and of an embedding that is not the
- * output matrix, only rows. */
+/* Dense bytes that one token reads: of a table on storage, and of an embedding that is not the output
+ * matrix, only rows. */
 static uint64_t dense_read(const struct supervisor *s)
 {
     const struct model_index *m = s->model;
     const uint32_t *globals = m->dense_entry[m->hparams.layers];
     uint32_t embedding = globals[DENSE_TOKEN_EMBD];
-    uint32_t table = globals[DENSE_NGRAM_TABLE];
-    uint64_t bytes = m->dense_bytes;
-    if (table != ENTRY_NONE)
-        bytes -= model_index_entries(m)[table].slot_bytes;
+    uint64_t bytes = m->dense_bytes - (uint64_t)m->page_count * PAGE_BYTES;
     if (embedding == ENTRY_NONE || globals[DENSE_OUTPUT] == ENTRY_NONE)
         return bytes;
     return bytes - model_index_entries(m)[embedding].slot_bytes;

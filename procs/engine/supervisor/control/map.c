@@ -105,7 +105,7 @@ static void fill_residency(const struct supervisor *s, char *resident, size_t ex
     const struct model_entry *entries = model_index_entries(s->model);
     uint32_t layers = s->model->hparams.layers;
     memset(resident, MAP_NO_EXPERT, layers * experts);
-    for (uint32_t i = s->model->dense_count; i < s->model->entry_count; i++) {
+    for (uint32_t i = s->model->dense_count; i < model_experts_end(s->model); i++) {
         const struct model_entry *e = &entries[i];
         if (e->slot_bytes == 0 || e->layer >= layers || e->expert >= experts)
             continue; /* absent at this precision */

@@ -228,11 +228,12 @@ static json_t *directory(const struct supervisor *s)
         uint64_t word = entry_read(&d->entries[i].word);
         states[entry_state_of(word)]++;
         dense_ready += i < d->head->dense_count && entry_state_of(word) == ENTRY_READY;
-        pinned += i >= d->head->dense_count && entry_pins_of(word) != 0;
+        pinned += i >= d->head->dense_count && i < model_experts_end(s->model) &&
+                  entry_pins_of(word) != 0;
     }
     json_t *object = json_object();
     put(object, "entries", d->head->entry_count);
-    put(object, "dense", d->head->dense_count);
+    put(object, "dense", d->head->dense_count - (s->model->page_count > 0));
     put(object, "dense_ready", dense_ready);
     put(object, "experts_pinned", pinned);
     for (size_t i = 0; i < ARRAY_LEN(names); i++)
@@ -329,6 +330,8 @@ static json_t *model(const struct supervisor *s)
     put(object, "vocab", m->hparams.vocab);
     put_size(object, m);
     put(object, "dense_bytes", m->dense_bytes);
+    put(object, "table_bytes", (uint64_t)model_table_pages(m) * PAGE_BYTES);
+    put(object, "table_cache_bytes", (uint64_t)m->page_count * PAGE_BYTES);
     put(object, "expert_bytes", m->expert_bytes);
     put(object, "expert_slot_bytes", m->expert_slot_bytes);
     return object;

@@ -94,7 +94,7 @@ void warm_end(struct supervisor *s)
         return;
     uint32_t experts = s->model->hparams.experts;
     uint32_t *accesses = calloc((size_t)s->model->hparams.layers * experts, sizeof *accesses);
-    for (uint32_t i = s->model->dense_count; accesses && i < s->model->entry_count; i++) {
+    for (uint32_t i = s->model->dense_count; accesses && i < model_experts_end(s->model); i++) {
         const struct model_entry *e = &model_index_entries(s->model)[i];
         accesses[(size_t)e->layer * experts + e->expert] +=
             atomic_load_explicit(&s->directory.entries[i].accesses, memory_order_relaxed);

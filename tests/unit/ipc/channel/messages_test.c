@@ -38,6 +38,7 @@ union any {
     struct msg_dones dones;
     struct msg_control control;
     struct msg_ack ack;
+    struct msg_pages pages;
 };
 
 static const struct {
@@ -54,6 +55,7 @@ static const struct {
     {MSG_CONTROL, ROLE_SUPERVISOR, ROLE_ANY, "CONTROL"},
     {MSG_ACK, ROLE_ANY, ROLE_SUPERVISOR, "ACK"},
     {MSG_TOKENS, ROLE_COMPUTE, ROLE_CACHE, "TOKENS"},
+    {MSG_PAGES, ROLE_COMPUTE, ROLE_CACHE, "PAGES"},
 };
 
 static enum msg_role receiver(unsigned row)
@@ -86,6 +88,7 @@ static size_t make(union any *m, enum msg_type type)
         }
         break;
     case MSG_DONES: m->dones.count = 2; break;
+    case MSG_PAGES: m->pages.count = 2; break;
     case MSG_CONTROL: m->control.kind = CONTROL_QUOTA; break;
     case MSG_ACK: m->ack.kind = CONTROL_POLL; break;
     case MSG_TOKENS:

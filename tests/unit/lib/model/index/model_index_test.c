@@ -322,6 +322,45 @@ START_TEST(parts)
 }
 END_TEST
 
+/* A table that is read by rows: no page of it is dense, and each page has one reader. */
+START_TEST(pages_of_a_table)
+{
+    int fd;
+    struct error error;
+    struct model_extent run[ENTRY_EXTENTS_MAX];
+    struct model_index *m =
+        open_index(SLUICE_SOURCE_DIR "/tests/golden/data/converted/qwen4exp-base.gguf", &fd);
+    const struct model_entry *entries = model_index_entries(m);
+    const struct model_entry *table = &entries[model_table_entry(m)];
+    uint32_t pages = model_table_pages(m), end = model_experts_end(m);
+    uint64_t dense = (uint64_t)m->page_count * PAGE_BYTES;
+    ck_assert(table->kind == ENTRY_DENSE && table->role == DENSE_NGRAM_TABLE);
+    ck_assert_uint_eq(pages, table->slot_bytes / PAGE_BYTES);
+    ck_assert_uint_eq(m->page_count, align_up(pages, MODEL_PAGE_WAYS));
+    ck_assert_uint_eq(end, m->dense_count + m->expert_entry_count);
+    for (uint32_t i = 0; i < m->dense_count; i++)
+        dense += &entries[i] == table ? 0 : entries[i].slot_bytes;
+    ck_assert_uint_eq(m->dense_bytes, dense);
+    for (uint32_t i = end; i < m->entry_count; i++)
+        ck_assert(entries[i].kind == ENTRY_PAGE && entries[i].slot_bytes == PAGE_BYTES);
+    for (uint32_t page = 0; page < pages; page++) {
+        uint32_t set = model_page_set(m, page), readers = 0;
+        ck_assert(set >= end && set + MODEL_PAGE_WAYS <= m->entry_count);
+        for (uint32_t shard = 0; shard < 3; shard++)
+            readers += model_page_shard(m, page, shard, 3, run);
+        ck_assert_uint_eq(readers, 1);
+        ck_assert_uint_eq(run[0].file_offset, table->extent[0].file_offset + page * PAGE_BYTES);
+        ck_assert_uint_eq(run[0].read_bytes, PAGE_BYTES);
+    }
+    ck_assert(!model_dense_quantisable(m, model_table_entry(m)));
+    ck_assert_int_eq(model_index_check(m, m->bytes, &error), 0);
+    ((struct model_entry *)(uintptr_t)entries)[end + 1].extent[0].file_offset += PAGE_BYTES;
+    ck_assert_int_eq(model_index_check(m, m->bytes, &error), -1);
+    free(m);
+    close(fd);
+}
+END_TEST
+
 START_TEST(file_changed)
 {
     struct error error = {0};
@@ -471,6 +510,7 @@ int main(void)
     tcase_add_test(c, tools_template);
     tcase_add_test(c, entries_cover_tensors);
     tcase_add_test(c, parts);
+    tcase_add_test(c, pages_of_a_table);
     tcase_add_test(c, file_changed);
     tcase_add_test(c, tampered_bits);
     tcase_add_test(c, tampered_words);

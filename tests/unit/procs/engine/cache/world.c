@@ -66,7 +66,8 @@ uint64_t slot_bytes(uint32_t entry)
 /* The limit of payload is exact; the quota has space for one more slot. */
 static void set_capacity(uint32_t experts)
 {
-    const struct model_entry *e = &model_index_entries(w.child.model)[expert(LAYER, 0)];
+    const struct model_entry *e =
+        &model_index_entries(w.child.model)[expert(model_expert_layer(w.child.model, 0), 0)];
     atomic_store(&w.child.directory.head->quota_bytes,
                  w.child.model->dense_bytes + (experts + 1) * e->slot_bytes);
     atomic_store(&w.child.directory.head->experts_payload_max, experts * e->payload_bytes);
@@ -209,7 +210,8 @@ static void load_dense(void)
 {
     cache_load_required(&w.cache);
     for (uint32_t e = 0; e < w.child.model->dense_count; e++)
-        arrive(e);
+        if (e != model_table_entry(w.child.model))
+            arrive(e);
 }
 
 void start(const char *preset, uint32_t experts)
@@ -224,6 +226,20 @@ void start(const char *preset, uint32_t experts)
 void setup(void)
 {
     image_open(&w.image, golden_demo_path(), 16);
+    make_child();
+}
+
+void setup_model(const char *path, uint32_t page_slots, uint32_t pages)
+{
+    image_open(&w.image, path, 16);
+    struct model_index *m = (struct model_index *)(uintptr_t)w.image.model;
+    ck_assert_uint_ge(m->page_count, page_slots);
+    m->entry_count -= m->page_count - page_slots;
+    m->dense_bytes -= (m->page_count - page_slots) * PAGE_BYTES;
+    m->page_count = page_slots;
+    struct model_entry *table =
+        (struct model_entry *)(uintptr_t)&model_index_entries(m)[model_table_entry(m)];
+    table->slot_bytes = pages * PAGE_BYTES; /* of which none is read */
     make_child();
 }
 

@@ -25,6 +25,8 @@ extern struct world w;
 
 /* A checked fixture: segments before every case, no open channels after it. */
 void setup(void);
+/* Of another model, which has a table on storage, as if that had so many pages and page slots. */
+void setup_model(const char *path, uint32_t page_slots, uint32_t pages);
 void teardown(void);
 /* Opens cache and channels with space for `experts` experts; the dense entries are resident. */
 void start(const char *preset, uint32_t experts);

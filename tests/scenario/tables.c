@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A table of n-grams on storage that is larger than its cache: the same text in any chunks, beside
+ * other sequences, from a file, a split file and a store, and when loader, cache or compute is
+ * killed while rows are read. That the text is that of a table in memory: core_table_test. */
+#include <signal.h>
+#include <stdio.h>
+
+#include "lib/base/bytes.h"
+#include "tests/harness/harness.h"
+#include "tests/scenario/continued.h"
+
+#define TOKENS  40
+#define TOOL_MS 120000
+#define LONG    2u /* test_prompt: of many pages */
+
+static char model[PATH_MAX];
+
+/* 16 rows of 34 bytes for each token, of 39 MiB: five times the page slots. */
+static void make(void)
+{
+    continued_make(model, (const char *const[]){"arch=qwen4exp", "shared_inner=64", "rope_dims=8",
+                                                "conv_taps=4", "delta_size=16", "delta_k_heads=2",
+                                                "delta_v_heads=4", "delta_inner=64",
+                                                "attention_step=2", "streams=4", "stream_rank=16",
+                                                "ngram_size=3", "ngram_heads=8", "ngram_taps=4",
+                                                "ngram_width=32", "ngram_rows=1200000", NULL});
+}
+
+static struct engine *start(const char *path, const char *option)
+{
+    struct engine *e = engine_new();
+    engine_start(e, (const char *const[]){"-m", path, "--keep-kv=0", option, NULL});
+    return e;
+}
+
+static void check_text(struct engine *e, unsigned prompt, const struct text *want, const char *what)
+{
+    struct text got;
+    engine_generate(e, test_prompt(prompt), TOKENS, &got);
+    text_check_same(want, &got, what);
+    text_free(&got);
+}
+
+static void reference(struct text *want)
+{
+    struct engine *e = start(model, "--prefill-chunk=16");
+    engine_generate(e, test_prompt(LONG), TOKENS, want);
+    engine_stop(e);
+}
+
+static uint64_t of_cache(struct engine *e, const char *counter)
+{
+    return engine_counter(e, "cache", counter);
+}
+
+/* Rows are counted, and the table is never in memory as a whole. */
+static void check_counts(struct engine *e)
+{
+    json_t *doc = engine_stats(e);
+    uint64_t tokens = lookup_counter(doc, "compute", "tokens_prefill") +
+                      lookup_counter(doc, "compute", "tokens_decode");
+    uint64_t rows = lookup_counter(doc, "compute", "table_rows");
+    uint64_t cache = lookup_u64(doc, "model.table_cache_bytes");
+    CHECK(rows >= 16 * (tokens - 1) && rows <= 16 * tokens, "%llu rows of %llu tokens",
+          (unsigned long long)rows, (unsigned long long)tokens);
+    CHECK(cache < lookup_u64(doc, "model.table_bytes") / 4, "a cache of %llu bytes",
+          (unsigned long long)cache);
+    CHECK(lookup_u64(doc, "model.dense_bytes") < lookup_u64(doc, "model.table_bytes"),
+          "the dense weights have the table");
+    json_decref(doc);
+    CHECK(of_cache(e, "page_evictions") > 0, "%llu pages were read, and none was replaced",
+          (unsigned long long)of_cache(e, "page_loads"));
+}
+
+static void chunks(void)
+{
+    static const char *const chunk[] = {"--prefill-chunk=1", "--prefill-chunk=7",
+                                        "--prefill-chunk=64", "--prefill-chunk=512"};
+    struct text want;
+    make();
+    reference(&want);
+    for (size_t i = 0; i < ARRAY_LEN(chunk); i++) {
+        struct engine *e = start(model, chunk[i]);
+        check_text(e, LONG, &want, chunk[i]);
+        check_counts(e);
+        engine_stop(e);
+    }
+    text_free(&want);
+}
+
+static void four_sequences(void)
+{
+    struct text want[4];
+    struct generation *g[4];
+    make();
+    struct engine *e = start(model, "--parallel=4");
+    for (unsigned i = 0; i < 4; i++)
+        engine_generate(e, test_prompt(i % 3), TOKENS + i, &want[i]);
+    for (unsigned i = 0; i < 4; i++)
+        g[i] = generation_start(e, test_prompt(i % 3), TOKENS + i);
+    for (unsigned i = 0; i < 4; i++) {
+        struct text got;
+        generation_finish(g[i], TOOL_MS, &got);
+        text_check_same(&want[i], &got, "beside three others");
+        text_free(&got);
+        text_free(&want[i]);
+    }
+    engine_stop(e);
+}
+
+/* The table is in another part than the first one. */
+static void other_files(void)
+{
+    char path[PATH_MAX];
+    struct text want;
+    struct command c;
+    make();
+    reference(&want);
+    snprintf(path, sizeof path, "%s/store", test_dir());
+    command_run(&c, NULL, TOOL_MS,
+                (const char *const[]){"pack", "--quiet", "-m", model, "-o", path, NULL});
+    CHECK(c.status == 0, "pack: %.300s", c.err);
+    command_free(&c);
+    struct engine *e = start(path, "--prefill-chunk=64");
+    check_text(e, LONG, &want, "a store");
+    CHECK(of_cache(e, "page_loads") > 0, "no page was read");
+    engine_stop(e);
+    e = start(model, "--loaders=2");
+    check_text(e, LONG, &want, "two loaders");
+    CHECK(engine_counter(e, "loader", "parts_done") > 0, "no page was read");
+    engine_stop(e);
+    text_free(&want);
+}
+
+/* ---- kills ---- */
+
+static void kill_at(struct engine *e, const char *point, const char *service,
+                    const struct text *want)
+{
+    struct text got;
+    pid_t pid = engine_pid(e, service, 0, 0);
+    json_decref(engine_control(e, "inject", json_pack("{s:s}", "point", point)));
+    struct generation *g = generation_start(e, test_prompt(LONG), TOKENS);
+    uint64_t deadline = deadline_in(TOOL_MS);
+    while (process_state(pid) != 'T')
+        CHECK(!generation_done(g) && deadline_tick(deadline), "%s: %s did not reach the point",
+              point, service);
+    CHECK(kill(pid, SIGKILL) == 0, "%s: kill failed", point);
+    engine_pid(e, service, 0, pid);
+    generation_finish(g, TOOL_MS, &got);
+    text_check_same(want, &got, point);
+    text_free(&got);
+}
+
+static void kill_while_running(struct engine *e, const char *service, const struct text *want)
+{
+    struct text got;
+    pid_t pid = engine_pid(e, service, 0, 0);
+    struct generation *g = generation_start(e, test_prompt(LONG), TOKENS);
+    uint64_t rows = engine_counter(e, "compute", "table_rows");
+    engine_wait_counter(e, "compute", "table_rows", rows + 500, TOOL_MS);
+    CHECK(kill(pid, SIGKILL) == 0, "%s: kill failed", service);
+    engine_pid(e, service, 0, pid);
+    generation_finish(g, TOOL_MS, &got);
+    text_check_same(want, &got, service);
+    text_free(&got);
+}
+
+/* All experts are in memory: what is read is pages. */
+static void kills(void)
+{
+    static const struct {
+        const char *point, *service;
+    } points[] = {{"LOADER_READS_PENDING", "loader"}, {"LOADER_BEFORE_PUBLISH", "loader"},
+                  {"CACHE_RESERVED", "cache"},        {"COMPUTE_PREFILL", "compute"},
+                  {"COMPUTE_MID_TOKEN", "compute"},   {"LOADER_READS_PENDING", "loader"}};
+    static const char *const services[] = {"loader", "cache", "compute"};
+    struct text want;
+    make();
+    reference(&want);
+    struct engine *e = start(model, "--prefill-chunk=64");
+    check_text(e, LONG, &want, "before");
+    for (size_t i = 0; i < ARRAY_LEN(points); i++)
+        kill_at(e, points[i].point, points[i].service, &want);
+    for (unsigned i = 0; i < (test_long() ? 12 : 3); i++)
+        kill_while_running(e, services[i % 3], &want);
+    check_text(e, LONG, &want, "after");
+    text_free(&want);
+    engine_stop(e);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct test_case cases[] = {ROW(chunks), ROW(four_sequences), ROW(other_files),
+                                             ROW(kills)};
+    return test_main(argc, argv, cases, ARRAY_LEN(cases));
+}

@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A table of n-grams on storage: with rows that the source copies the logits have the bits of those
+ * with the table in memory, in any chunks; the source is asked for all rows before the first layer;
+ * a row that cannot be read ends the pass. */
+#include <check.h>
+#include <string.h>
+
+#include "tests/golden/image.h"
+#include "tests/golden/reference.h"
+
+#define TOKENS  90
+#define CONTEXT 128
+
+static struct {
+    struct image image;
+    const uint8_t *rows; /* of the table */
+    uint64_t row_bytes;
+    uint32_t asked, read; /* rows, in this pass */
+    uint32_t first_row;   /* of the last question */
+    bool layer_started, fails;
+} w;
+
+static void ask(void *self, const uint32_t *row, uint32_t rows)
+{
+    (void)self;
+    if (w.asked == 0)
+        ck_assert(!w.layer_started);
+    w.first_row = row[0];
+    w.asked += rows;
+}
+
+static int copy(void *self, const uint32_t *row, uint32_t rows, uint8_t *to, struct error *error)
+{
+    (void)self;
+    w.read += rows;
+    ck_assert_uint_ge(w.asked, w.read);
+    if (w.fails)
+        return error_set(error, ERR_IO, "a row cannot be read");
+    for (uint32_t i = 0; i < rows; i++)
+        memcpy(to + i * w.row_bytes, w.rows + row[i] * w.row_bytes, w.row_bytes);
+    return 0;
+}
+
+static const void *dense_but_the_table(void *self, uint32_t entry)
+{
+    struct image *image = self;
+    ck_assert_uint_ne(entry, model_table_entry(image->model));
+    return offline_dense(image->file, entry);
+}
+
+static void layer_starts(void *self, const struct expert_step *step)
+{
+    (void)self, (void)step;
+    w.layer_started = true;
+}
+
+static struct core *open_core(uint32_t chunk, bool on_storage)
+{
+    struct error error;
+    struct core_config config = {.model = w.image.model,
+                                 .ops = kernel_ops_select("auto"),
+                                 .source = image_source(&w.image),
+                                 .threads = 2,
+                                 .chunk = chunk,
+                                 .prefill_order = prefill_order_of(PREFILL_ORDER_POPULARITY)};
+    if (on_storage) {
+        config.source.dense = dense_but_the_table;
+        config.source.table_ask = ask;
+        config.source.table_read = copy;
+        config.source.layer_starts = layer_starts;
+    }
+    struct core *core = core_create(&config, &error);
+    ck_assert_msg(core != NULL, "%s", error.text);
+    return core;
+}
+
+/* The logits of the last of TOKENS tokens. */
+static void compute(uint32_t chunk, bool on_storage, float *logits)
+{
+    struct core_sequence s = image_sequence(&w.image);
+    struct core *core = open_core(chunk, on_storage);
+    struct error error;
+    uint32_t tokens[TOKENS], vocab = w.image.model->hparams.vocab;
+    uint32_t of_a_token = model_ngram_rows(&w.image.model->hparams);
+    for (uint32_t i = 0; i < TOKENS; i++)
+        tokens[i] = (i * 37 + i / 7) % vocab;
+    for (uint32_t at = 0, rows = 0; at < TOKENS; at += rows) {
+        rows = TOKENS - at < chunk ? TOKENS - at : chunk;
+        w.asked = w.read = 0;
+        w.layer_started = false;
+        ck_assert_msg(core_forward(core, &s, tokens + at, at, rows, &error) == 0, "%s", error.text);
+        ck_assert_uint_eq(w.asked, on_storage ? rows * of_a_token : 0);
+        ck_assert_uint_eq(w.read, w.asked);
+        if (at + rows == TOKENS)
+            memcpy(logits, core_output(core, rows - 1, 1), vocab * sizeof *logits);
+    }
+    core_destroy(core);
+}
+
+static void open_image(void)
+{
+    image_open(&w.image, golden_path("converted/qwen4exp-base.gguf"), CONTEXT);
+    const struct model_index *m = w.image.model;
+    uint32_t entry = model_table_entry(m);
+    ck_assert_uint_ne(entry, ENTRY_NONE);
+    w.rows = offline_dense(w.image.file, entry);
+    w.row_bytes = model_index_tensors(m)[model_index_entries(m)[entry].extent[0].tensor].row_bytes;
+}
+
+START_TEST(the_bits_of_a_table_in_memory)
+{
+    static const uint32_t chunks[] = {1, 7, 64, TOKENS};
+    static float want[4096], have[4096];
+    open_image();
+    uint32_t vocab = w.image.model->hparams.vocab;
+    ck_assert_uint_le(vocab, ARRAY_LEN(want));
+    compute(16, false, want);
+    for (size_t i = 0; i < ARRAY_LEN(chunks); i++) {
+        compute(chunks[i], true, have);
+        ck_assert_msg(memcmp(want, have, vocab * sizeof *want) == 0, "chunks of %u", chunks[i]);
+    }
+    image_close(&w.image);
+}
+END_TEST
+
+START_TEST(a_row_that_cannot_be_read)
+{
+    struct error error = {0};
+    uint32_t token = 3;
+    open_image();
+    struct core_sequence s = image_sequence(&w.image);
+    struct core *core = open_core(4, true);
+    w.fails = true;
+    ck_assert_int_eq(core_forward(core, &s, &token, 0, 1, &error), -1);
+    ck_assert_int_eq(error.code, ERR_IO);
+    core_destroy(core);
+    image_close(&w.image);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("core_table");
+    TCase *t = tcase_create("core_table");
+    tcase_set_timeout(t, 120);
+    tcase_add_test(t, the_bits_of_a_table_in_memory);
+    tcase_add_test(t, a_row_that_cannot_be_read);
+    suite_add_tcase(suite, t);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? 0 : 1;
+}
