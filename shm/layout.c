@@ -100,6 +100,7 @@ static const uint64_t kv_layout[] = {
     O(kv_head, homes_offset),
     O(kv_head, page_tokens),
     O(kv_head, layer_kind),
+    O(kv_head, index_tile_bytes),
     O(kv_head, states_reserved),
     O(kv_head, slot),
     S(kv_slot),

@@ -50,12 +50,25 @@ struct core_config {
     const enum tensor_type *expert_types;
     size_t expert_type_count;
     uint32_t threads;
-    int nice;             /* of the worker threads */
-    uint32_t chunk;       /* maximum rows of a forward pass */
+    int nice;       /* of the worker threads */
+    uint32_t chunk; /* maximum rows of a forward pass */
+    /* Maximum tokens of a sequence; 0: those that the model was trained for. An indexer that would
+     * choose all of so many is not computed. */
+    uint32_t positions;
     size_t scratch_limit; /* the chunk is halved until scratch fits; 0: no limit */
     size_t output_bytes;  /* for logits of several rows at once, if more than the default */
     prefill_order_fn prefill_order;
 };
+
+/* Rows of a chunk whose positions an indexer chooses at a time: their scores of so many positions
+ * take up to CORE_SCORES_BYTES, or are those of one row. */
+#define CORE_SCORES_BYTES (4u << 20)
+static inline uint32_t core_index_rows(uint32_t positions, uint32_t chunk)
+{
+    uint32_t rows = (uint32_t)(CORE_SCORES_BYTES / (positions * sizeof(float)));
+    uint32_t most = chunk < DEVICE_BLOCK_ROWS ? chunk : DEVICE_BLOCK_ROWS;
+    return rows < 1 ? 1 : rows < most ? rows : most;
+}
 
 /* Copies vectors, resolves dense matrices (all dense entries must be resident) and allocates. */
 struct core *core_create(const struct core_config *config, struct error *error);
@@ -79,6 +92,8 @@ struct core_sequence {
     enum kv_type kv_type;
     void *const *keys;
     void *const *values;
+    void *const
+        *index;    /* keys of indexers, of layers that have one; read if the core computes it */
     uint32_t ring; /* in layers with a window, position p is at p % ring: whole tiles, at least the
                     * window and the rows of a pass less 1; 0: at p */
     /* Recurrent state (model_state_bytes), if the model has one: before the first row of a pass

@@ -18,9 +18,9 @@ struct offline_runner {
     enum quant_method method;
     enum precision dense;
     struct core *core;
-    void **keys, **values; /* per layer, `context` positions */
-    void *state;           /* recurrent, of the sequence */
-    bool one_layer;        /* keys and values are those of the current layer */
+    void **keys, **values, **index; /* per layer, `context` positions */
+    void *state;                    /* recurrent, of the sequence */
+    bool one_layer;                 /* keys and values are those of the current layer */
     struct core_sequence sequence;
     /* within a budget */
     uint32_t worker, share; /* of all runners at work */
@@ -232,7 +232,7 @@ static struct weights_source source_of(struct offline_runner *r)
 }
 
 /* Keys or values: of every layer, or one for the largest, which all layers use in turn. */
-static bool allocate_side(struct offline_runner *r, enum kv_side side, enum kv_type type,
+static bool allocate_side(struct offline_runner *r, uint32_t side, enum kv_type type,
                           uint32_t context, void **of_layer)
 {
     const struct model_hparams *hp = &r->model->index->hparams;
@@ -255,11 +255,13 @@ static int allocate_kv(struct offline_runner *r, enum kv_type type, uint32_t con
     const struct model_hparams *hp = &r->model->index->hparams;
     r->keys = calloc(hp->layers, sizeof *r->keys);
     r->values = calloc(hp->layers, sizeof *r->values);
+    r->index = calloc(hp->layers, sizeof *r->index);
     r->state = calloc(1, (size_t)model_state_bytes(hp) + 1);
     r->slot = calloc(hp->experts, sizeof *r->slot);
-    bool good = r->keys && r->values && r->state && r->slot &&
+    bool good = r->keys && r->values && r->index && r->state && r->slot &&
                 allocate_side(r, KV_SIDE_KEYS, type, context, r->keys) &&
-                allocate_side(r, KV_SIDE_VALUES, type, context, r->values);
+                allocate_side(r, KV_SIDE_VALUES, type, context, r->values) &&
+                allocate_side(r, KV_SIDE_INDEX, type, context, r->index);
     return good ? 0
                 : error_set(error, ERR_NO_MEMORY, "out of memory (context of %u tokens)", context);
 }
@@ -293,6 +295,7 @@ struct offline_runner *offline_runner_create(struct offline_model *m,
                                .expert_type_count = r->hooks.serve ? PRECISION__COUNT - 1 : 0,
                                .threads = config->threads,
                                .chunk = config->chunk,
+                               .positions = config->context,
                                .scratch_limit = config->scratch_limit,
                                .output_bytes = config->output_bytes,
                                .prefill_order = prefill_order_of(PREFILL_ORDER_POPULARITY)};
@@ -306,6 +309,7 @@ struct offline_runner *offline_runner_create(struct offline_model *m,
                                          .kv_type = config->kv_type,
                                          .keys = r->keys,
                                          .values = r->values,
+                                         .index = r->index,
                                          .state = r->state,
                                          .next_state = r->state,
                                          .renormalise_skips = config->renormalise_skips};
@@ -325,9 +329,12 @@ void offline_runner_destroy(struct offline_runner *r)
             free(r->keys[i]);
         if (r->values)
             free(r->values[i]);
+        if (r->index)
+            free(r->index[i]);
     }
     free(r->keys);
     free(r->values);
+    free(r->index);
     free(r->state);
     free(r->slot);
     free(r->stage);

@@ -53,8 +53,7 @@ static uint64_t kv_of(const struct model_index *m, uint32_t layer, enum kv_type 
         return model_layer_floats(h, layer) * sizeof(float);
     uint32_t half = context / 2;
     uint32_t n = m->layer[layer].attention.window > 0 && ring > 0 && ring < half ? ring : half;
-    return model_kv_bytes(h, layer, KV_SIDE_KEYS, type, n) +
-           model_kv_bytes(h, layer, KV_SIDE_VALUES, type, n);
+    return model_layer_kv_bytes(h, layer, type, n);
 }
 
 void rates_key(const struct model_index *m, const char *isa, char key[RATES_TYPE_BYTES])

@@ -15,7 +15,7 @@ static uint32_t ring_tiles(const struct kv_head *h, uint32_t tokens)
 static uint64_t bytes_of(const struct kv_head *h, bool rings, uint32_t tiles)
 {
     uint64_t bytes = 0;
-    for (uint32_t region = 0; region < 2 * h->layers; region++)
+    for (uint32_t region = 0; region < kv_region_count(h); region++)
         bytes +=
             kv_region_is_ring(h, region) == rings ? tiles * kv_region_tile_bytes(h, region) : 0;
     return bytes;
@@ -42,13 +42,12 @@ static void copy(const struct kv *kv, uint32_t slot, const struct block *b, uint
 {
     const struct kv_head *h = kv->head;
     uint64_t start = 0;
-    for (uint32_t region = 0; region < 2 * h->layers; region++) {
+    for (uint32_t region = 0; region < kv_region_count(h); region++) {
         if (kv_region_is_ring(h, region) != b->rings)
             continue;
         uint64_t tile = kv_region_tile_bytes(h, region), size = b->tiles * tile;
         uint64_t room = b->end > b->tile ? (b->end - b->tile) * tile : 0;
-        char *rows = region % 2 == KV_SIDE_KEYS ? kv_keys(kv, slot, region / 2)
-                                                : kv_values(kv, slot, region / 2);
+        char *rows = kv_region_at(kv, slot, region);
         uint64_t from = at > start ? at : start;
         uint64_t to = at + bytes < start + size ? at + bytes : start + size;
         uint64_t limit = start + (room < size ? room : size);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Layout after the header: homes of pages, token logs, log-probabilities, most probable tokens,
- * struct kv_extra of each request, logs of the slots, then the keys and values of each slot: for every layer a region of keys and one of values, `context` positions long
- * (or a ring) in whole tiles, page-aligned. A sequence's part of each region is a prefix that can
+ * struct kv_extra of each request, logs of the slots, then the keys and values of each slot: for every layer a region of keys
+ * and one of values, and then for every layer one of its indexer's keys, `context` positions long (or
+ * a ring) in whole tiles, page-aligned. A sequence's part of each region is a prefix that can
  * be allocated and punched separately. Last, the versions of the state, each of whole pages. */
 #include "shm/kv/kv.h"
 
@@ -89,7 +90,12 @@ static void fill_shape(struct kv_head *h, const struct kv_shape *shape)
     for (uint32_t layer = 0; layer < p->layers; layer++)
         for (uint32_t side = 0; side < 2; side++)
             h->tile_bytes[p->layer_kind[layer]][side] =
-                (uint32_t)model_kv_bytes(p, layer, (enum kv_side)side, type, KV_TILE);
+                (uint32_t)model_kv_bytes(p, layer, side, type, KV_TILE);
+    for (uint32_t layer = 0; layer < p->layers; layer++) {
+        uint64_t tile = model_kv_bytes(p, layer, KV_SIDE_INDEX, type, KV_TILE);
+        h->layer_indexed[layer] = tile > 0;
+        h->index_tile_bytes = tile > 0 ? (uint32_t)tile : h->index_tile_bytes;
+    }
     h->context = context;
     h->slots = shape->slots;
     h->sequences = shape->sequences;
@@ -102,7 +108,7 @@ static void fill_shape(struct kv_head *h, const struct kv_shape *shape)
     h->extras_offset = h->tops_offset + KV_REQUESTS_MAX * tops_row_bytes(h);
     h->slot_logs_offset = extras_end(h);
     h->kv_offset = h->slot_logs_offset + h->slots * log_row_bytes(h);
-    h->kv_slot_bytes = kv_regions_bytes(h, 2 * h->layers, context);
+    h->kv_slot_bytes = kv_regions_bytes(h, kv_region_count(h), context);
     h->states_offset = h->kv_offset + h->slots * h->kv_slot_bytes;
     h->windows_offset = align_up(model_state_bytes(p), 64);
     h->state_bytes = align_up(h->windows_offset + windows_bytes(h), PAGE_BYTES);
@@ -176,12 +182,12 @@ uint64_t kv_sequence_bytes(const struct kv_shape *shape, uint32_t tokens)
 {
     struct kv_head h = {0};
     fill_shape(&h, shape);
-    return kv_regions_bytes(&h, 2 * h.layers, tokens);
+    return kv_regions_bytes(&h, kv_region_count(&h), tokens);
 }
 
 uint64_t kv_tokens_bytes(const struct kv *kv, uint32_t tokens)
 {
-    return kv_regions_bytes(kv->head, 2 * kv->head->layers, tokens);
+    return kv_regions_bytes(kv->head, kv_region_count(kv->head), tokens);
 }
 
 uint32_t kv_tokens_within(const struct kv *kv, uint64_t bytes, uint32_t max)
@@ -268,7 +274,7 @@ int kv_attach(int fd, bool writable, uint64_t boot, struct kv *out, struct error
     bool fits = s.bytes >= sizeof *h && h->context > 0 && h->context <= MODEL_CONTEXT_MAX &&
                 h->layers > 0 && kinds_fit(h) && kv_type_info(h->kv_type) != NULL && slots_fit(h) &&
                 pages_fit(h) && logs_fit(h) &&
-                h->kv_slot_bytes == kv_regions_bytes(h, 2 * h->layers, h->context) &&
+                h->kv_slot_bytes == kv_regions_bytes(h, kv_region_count(h), h->context) &&
                 h->states_offset == h->kv_offset + h->slots * h->kv_slot_bytes &&
                 states_fit(h, s.bytes);
     if (!fits) {
@@ -283,7 +289,7 @@ int kv_attach(int fd, bool writable, uint64_t boot, struct kv *out, struct error
                        .slots = h->slots,
                        .sequences = h->sequences,
                        .states = h->states,
-                       .pool_bytes = kv_regions_bytes(h, 2 * h->layers, h->context) +
+                       .pool_bytes = kv_regions_bytes(h, kv_region_count(h), h->context) +
                                      h->states_reserved * h->state_bytes};
     return 0;
 }
@@ -304,6 +310,8 @@ int kv_check(const struct kv *kv, const struct model_hparams *model, uint32_t ch
     bool same = h->layers == want.layers &&
                 memcmp(h->layer_kind, want.layer_kind, sizeof want.layer_kind) == 0 &&
                 memcmp(h->tile_bytes, want.tile_bytes, sizeof want.tile_bytes) == 0 &&
+                memcmp(h->layer_indexed, want.layer_indexed, sizeof want.layer_indexed) == 0 &&
+                h->index_tile_bytes == want.index_tile_bytes &&
                 h->windows_offset == want.windows_offset && h->window == want.window &&
                 h->page_tokens == want.page_tokens;
     if (!same)

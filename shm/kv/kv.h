@@ -14,6 +14,10 @@
  * complete, and this one store commits both: whenever compute is killed, the version of kv_valid
  * rows is untouched. A version that is not written again is a checkpoint.
  *
+ * An indexer's keys are a third kind of rows, of a type of their own (kv_index_type). They are in the
+ * pages of their positions, so whatever grows, shares, copies or cuts keys and values does it to
+ * them, too.
+ *
  * A layer with a window has a ring: position p is at p % ring. The ring holds the window and a
  * whole chunk, so that a pass overwrites no position that a row of it, or of its repetition after a
  * crash, attends to. It can be cut back by few rows only (kv_slot.lowest); checkpoints have copies
@@ -222,6 +226,9 @@ struct kv_head {
     _Atomic uint64_t clear_wanted, cleared;
     uint32_t tile_bytes[LAYER_KIND__COUNT][2]; /* of all heads of a layer, by enum kv_side */
     uint8_t layer_kind[MODEL_LAYERS_MAX];
+    uint8_t layer_indexed[MODEL_LAYERS_MAX]; /* 1: the layer has an indexer's keys */
+    uint32_t index_tile_bytes;               /* of these */
+    uint32_t reserved;
     struct kv_version state[KV_STATES_MAX];
     struct kv_request request[KV_REQUESTS_MAX];
     struct kv_slot slot[]; /* [slots] */
@@ -283,6 +290,8 @@ struct kv_top *kv_tops(const struct kv *kv, uint32_t row, uint32_t token);
  * begins again after kv_head.ring positions. */
 void *kv_keys(const struct kv *kv, uint32_t slot, uint32_t layer);
 void *kv_values(const struct kv *kv, uint32_t slot, uint32_t layer);
+/* The same of the keys of its indexer, which some layers have. */
+void *kv_index(const struct kv *kv, uint32_t slot, uint32_t layer);
 
 /* Gives a slot memory for `tokens` positions (whole tiles and pages per layer), or takes what is
  * beyond them; rows below stay as they are. -1 with *error: the slot is as before. `alive` (may be

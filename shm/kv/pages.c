@@ -16,7 +16,7 @@ _Static_assert(KV_SLOTS_MAX < UINT8_MAX, "homes are bytes");
 uint32_t kv_page_tokens(const struct kv_head *h)
 {
     uint32_t tiles = 1;
-    for (uint32_t region = 0; region < 2 * h->layers; region++)
+    for (uint32_t region = 0; region < kv_region_count(h); region++)
         while (!kv_region_is_ring(h, region) &&
                tiles * kv_region_tile_bytes(h, region) % PAGE_BYTES != 0)
             tiles *= 2;
@@ -146,7 +146,7 @@ static int map_part(const struct kv *kv, uint32_t slot, const struct part *p,
                     const struct kv_report *r)
 {
     uint64_t at, bytes;
-    for (uint32_t region = 0; region < 2 * kv->head->layers; region++) {
+    for (uint32_t region = 0; region < kv_region_count(kv->head); region++) {
         if (!range_of(kv->head, region, p, &at, &bytes))
             continue;
         int rc = segment_map(&kv->segment, kv_region_offset(kv, slot, region) + at, bytes,
@@ -161,7 +161,7 @@ static int map_part(const struct kv *kv, uint32_t slot, const struct part *p,
 static void punch_part(const struct kv *kv, const struct part *p, const struct kv_report *r)
 {
     uint64_t at, bytes;
-    for (uint32_t region = 0; region < 2 * kv->head->layers; region++) {
+    for (uint32_t region = 0; region < kv_region_count(kv->head); region++) {
         if (!range_of(kv->head, region, p, &at, &bytes))
             continue;
         kv_punch(kv, kv_region_offset(kv, p->home, region) + at, bytes);
@@ -172,7 +172,7 @@ static void punch_part(const struct kv *kv, const struct part *p, const struct k
 static int allocate_part(const struct kv *kv, const struct part *p, const struct kv_report *r)
 {
     uint64_t at, bytes;
-    for (uint32_t region = 0; region < 2 * kv->head->layers; region++) {
+    for (uint32_t region = 0; region < kv_region_count(kv->head); region++) {
         if (!range_of(kv->head, region, p, &at, &bytes))
             continue;
         int rc =
@@ -200,7 +200,7 @@ static void map_back(const struct kv *kv, uint32_t slot, uint32_t first, uint32_
     int rc = moved ? map_part(kv, slot, &p, r) : 0;
     if (rc != 0) /* there may be no mapping at all now */
         sl_panic("cannot map the kv segment again: %s", strerror(-rc));
-    for (uint32_t region = 0; !moved && region < 2 * kv->head->layers; region++)
+    for (uint32_t region = 0; !moved && region < kv_region_count(kv->head); region++)
         if (range_of(kv->head, region, &p, &at, &bytes))
             segment_free_tables(&kv->segment, kv_region_offset(kv, slot, region) + at, bytes);
 }
@@ -298,7 +298,7 @@ static void copy_rows(const struct kv *kv, uint32_t from, uint32_t to, uint32_t 
     char *base = kv->segment.base;
     struct part p = {to, first_of(kv, page), token};
     uint64_t at, bytes;
-    for (uint32_t region = 0; region < 2 * h->layers; region++)
+    for (uint32_t region = 0; region < kv_region_count(h); region++)
         if (range_of(h, region, &p, &at, &bytes))
             memcpy(base + kv_region_offset(kv, to, region) + at,
                    base + kv_region_offset(kv, from, region) + at, bytes);
@@ -320,8 +320,9 @@ int kv_page_own(const struct kv *kv, uint32_t slot, uint32_t token, uint32_t end
     int rc = allocate_part(kv, &used, NULL);
     if (rc != 0) {
         punch_part(kv, &all, NULL);
-        return kv_no_space(kv_regions_bytes(kv->head, 2 * kv->head->layers, used.to - used.from),
-                           "KV cache", rc, error);
+        return kv_no_space(
+            kv_regions_bytes(kv->head, kv_region_count(kv->head), used.to - used.from), "KV cache",
+            rc, error);
     }
     rc = map_part(kv, slot, &all, NULL);
     if (rc != 0) { /* as before: what was mapped is mapped again */
@@ -342,7 +343,7 @@ uint64_t kv_pages_bytes(const struct kv *kv, uint32_t tokens)
 {
     const struct part p = {0, 0, tokens};
     uint64_t all = 0, at, bytes;
-    for (uint32_t region = 0; region < 2 * kv->head->layers; region++)
+    for (uint32_t region = 0; region < kv_region_count(kv->head); region++)
         all += range_of(kv->head, region, &p, &at, &bytes) ? bytes : 0;
     return all;
 }
@@ -385,7 +386,7 @@ static void copy_rings(const struct kv *kv, uint32_t from, uint32_t to, uint32_t
 {
     const struct kv_head *h = kv->head;
     char *base = kv->segment.base;
-    for (uint32_t region = 0; region < 2 * h->layers; region++)
+    for (uint32_t region = 0; region < kv_region_count(h); region++)
         if (kv_region_is_ring(h, region))
             memcpy(base + kv_region_offset(kv, to, region),
                    base + kv_region_offset(kv, from, region), kv_region_bytes(h, region, tokens));

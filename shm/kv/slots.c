@@ -10,18 +10,28 @@
 uint64_t kv_region_offset(const struct kv *kv, uint32_t slot, uint32_t region)
 {
     const struct kv_head *h = kv->head;
-    sl_assert(slot < kv->slots && region < 2 * h->layers);
+    sl_assert(slot < kv->slots && region < kv_region_count(h));
     return h->kv_offset + slot * h->kv_slot_bytes + kv_regions_bytes(h, region, h->context);
+}
+
+void *kv_region_at(const struct kv *kv, uint32_t slot, uint32_t region)
+{
+    return (char *)kv->segment.base + kv_region_offset(kv, slot, region);
 }
 
 void *kv_keys(const struct kv *kv, uint32_t slot, uint32_t layer)
 {
-    return (char *)kv->segment.base + kv_region_offset(kv, slot, 2 * layer);
+    return kv_region_at(kv, slot, 2 * layer);
 }
 
 void *kv_values(const struct kv *kv, uint32_t slot, uint32_t layer)
 {
-    return (char *)kv->segment.base + kv_region_offset(kv, slot, 2 * layer + 1);
+    return kv_region_at(kv, slot, 2 * layer + 1);
+}
+
+void *kv_index(const struct kv *kv, uint32_t slot, uint32_t layer)
+{
+    return kv_region_at(kv, slot, kv_index_region(kv->head, layer));
 }
 
 /* What the slot's ring of a region has between two numbers of positions: bytes at *at; 0: none. */
@@ -36,7 +46,7 @@ static uint64_t ring_part(const struct kv *kv, uint32_t slot, uint32_t region, u
 
 void kv_rings_drop(const struct kv *kv, uint32_t slot, uint32_t tokens, uint32_t end)
 {
-    for (uint32_t region = 0; region < 2 * kv->head->layers; region++) {
+    for (uint32_t region = 0; region < kv_region_count(kv->head); region++) {
         uint64_t at, bytes = ring_part(kv, slot, region, tokens, end, &at);
         if (bytes == 0)
             continue;
@@ -47,7 +57,7 @@ void kv_rings_drop(const struct kv *kv, uint32_t slot, uint32_t tokens, uint32_t
 
 int kv_rings_allocate(const struct kv *kv, uint32_t slot, uint32_t before, uint32_t tokens)
 {
-    for (uint32_t region = 0; region < 2 * kv->head->layers; region++) {
+    for (uint32_t region = 0; region < kv_region_count(kv->head); region++) {
         uint64_t at, bytes = ring_part(kv, slot, region, before, tokens, &at);
         int rc = bytes > 0 ? segment_allocate(kv->segment.fd, at, bytes) : 0;
         if (rc != 0)
@@ -77,8 +87,8 @@ static int grow(const struct kv *kv, uint32_t slot, uint32_t before, uint32_t to
     if (rc == 0)
         return 0;
     shrink(kv, slot, before, tokens, r);
-    return kv_no_space(kv_regions_bytes(h, 2 * h->layers, tokens) -
-                           kv_regions_bytes(h, 2 * h->layers, before),
+    return kv_no_space(kv_regions_bytes(h, kv_region_count(h), tokens) -
+                           kv_regions_bytes(h, kv_region_count(h), before),
                        "KV cache", rc, error);
 }
 

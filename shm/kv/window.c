@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "lib/base/assert.h"
+#include "shm/kv/regions.h"
 
 struct window {
     uint32_t first, tiles; /* tiles of positions, not of the ring */
@@ -32,11 +33,10 @@ static void copy(const struct kv *kv, uint32_t slot, uint32_t rows, uint32_t sta
     struct window w = window_of(h, rows);
     uint32_t most = kv_window_tiles(h), ring = h->ring / KV_TILE;
     char *at = (char *)kv_state_at(kv, state) + h->windows_offset;
-    for (uint32_t region = 0; region < 2 * h->layers; region++) {
-        if (h->layer_kind[region / 2] != LAYER_WINDOW)
+    for (uint32_t region = 0; region < kv_region_count(h); region++) {
+        if (!kv_region_is_ring(h, region))
             continue;
-        char *rows_at = region % 2 == KV_SIDE_KEYS ? kv_keys(kv, slot, region / 2)
-                                                   : kv_values(kv, slot, region / 2);
+        char *rows_at = kv_region_at(kv, slot, region);
         size_t bytes = h->tile_bytes[LAYER_WINDOW][region % 2];
         for (uint32_t i = 0; i < w.tiles; i++) {
             char *tile = rows_at + (w.first + i) % ring * bytes, *version = at + i * bytes;

@@ -85,7 +85,7 @@
     X(minimax_m3, "minimax-m3", 2, make_indexer(m, "minimax-m3", 1, 4))                            \
     X(minimax_m3_blocks, "minimax-m3", 2,                                                          \
       make_u32(m, "minimax-m3.attention.indexer.block_size", 0))                                   \
-    X(deepseek32, "deepseek32", 2, make_indexer(m, "deepseek32", 1, 4))                            \
+    X(deepseek32, "deepseek32", 2, (void)0)                                                        \
     X(deepseek2_indexer, "deepseek2", 2, make_indexer(m, "deepseek2", 0, 4))                       \
     X(glm_dsa_types, "glm-dsa", 2,                                                                 \
       make_array_raw(m, "glm-dsa.attention.indexer.types", GGUF_BOOL, 3, 2))                       \

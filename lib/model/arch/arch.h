@@ -54,6 +54,20 @@ static inline uint32_t model_context(const struct model_hparams *h)
     return exact < h->context ? exact : h->context;
 }
 
+/* Whether a query attends to chosen positions only, and which layer's indexer chooses them. */
+enum layer_index {
+    INDEX_NONE,  /* it attends to all */
+    INDEX_OWN,   /* its own; the layer has the indexer's keys of each position */
+    INDEX_BEFORE /* that of the last layer before it with one of its own */
+};
+
+static inline enum layer_index model_index_of(const struct model_hparams *h, uint32_t layer)
+{
+    if (h->index_heads == 0 || !layer_has_keys((enum layer_kind)h->layer_kind[layer]))
+        return INDEX_NONE;
+    return h->layer_flags[layer] & LAYER_INDEXED ? INDEX_OWN : INDEX_BEFORE;
+}
+
 /* The router of a layer with that bias (NULL: none). */
 static inline struct model_router model_router_of(const struct model_hparams *h, const float *bias)
 {
@@ -158,13 +172,30 @@ static inline uint32_t model_rope_dims_max(const struct model_hparams *h)
     return h->rope_dims_window > h->rope_dims ? h->rope_dims_window : h->rope_dims;
 }
 
-/* The bytes of the keys of one layer, or of its values, in whole tiles that hold `positions`. What
- * is before a window is not read any more, so an engine may have fewer positions there
+/* A layer may have a third kind of rows beside keys and values (enum kv_side): the keys of its
+ * indexer. */
+enum { KV_SIDE_INDEX = KV_SIDE_VALUES + 1, KV_SIDE__COUNT };
+
+/* Their type, where keys and values have `type`. It is not quantised: a score decides whether a
+ * position is read at all, so an error of a score is not averaged with others, and at 128 elements a
+ * key is small beside a latent of 576. */
+static inline enum kv_type kv_index_type(enum kv_type type)
+{
+    return type == KV_TYPE_F32 ? KV_TYPE_F32 : KV_TYPE_F16;
+}
+
+/* The bytes of such rows of one layer, in whole tiles that hold `positions`. type: of keys and
+ * values. What is before a window is not read any more, so an engine may have fewer positions there
  * (shm/kv/kv.h). */
-static inline uint64_t model_kv_bytes(const struct model_hparams *h, uint32_t layer,
-                                      enum kv_side side, enum kv_type type, uint64_t positions)
+static inline uint64_t model_kv_bytes(const struct model_hparams *h, uint32_t layer, uint32_t side,
+                                      enum kv_type type, uint64_t positions)
 {
     struct layer_attention a = model_attention_of(h, layer);
+    if (side == KV_SIDE_INDEX)
+        return model_index_of(h, layer) == INDEX_OWN
+                   ? (positions + KV_TILE - 1) / KV_TILE *
+                         kv_tile_bytes(kv_index_type(type), h->index_size)
+                   : 0;
     uint32_t size = side == KV_SIDE_KEYS ? a.key_size : a.values_in_keys ? 0 : a.value_size;
     return (positions + KV_TILE - 1) / KV_TILE * a.kv_heads * kv_tile_bytes(type, size);
 }
@@ -177,13 +208,22 @@ static inline uint64_t model_ring_positions(const struct model_hparams *h, uint3
     return (least + unit - 1) / unit * unit;
 }
 
+/* All of these that a layer has. */
+static inline uint64_t model_layer_kv_bytes(const struct model_hparams *h, uint32_t layer,
+                                            enum kv_type type, uint64_t positions)
+{
+    uint64_t bytes = 0;
+    for (uint32_t side = 0; side < KV_SIDE__COUNT; side++)
+        bytes += model_kv_bytes(h, layer, side, type, positions);
+    return bytes;
+}
+
 /* Bytes of the keys and values of one position in all layers. */
 static inline uint64_t model_kv_position_bytes(const struct model_hparams *h, enum kv_type type)
 {
     uint64_t bytes = 0;
     for (uint32_t layer = 0; layer < h->layers; layer++)
-        bytes += model_kv_bytes(h, layer, KV_SIDE_KEYS, type, KV_TILE) +
-                 model_kv_bytes(h, layer, KV_SIDE_VALUES, type, KV_TILE);
+        bytes += model_layer_kv_bytes(h, layer, type, KV_TILE);
     return bytes / KV_TILE;
 }
 
@@ -414,10 +454,10 @@ static inline struct expert_layers hparams_layers_with_experts(const struct mode
 
 /* What a layer consists of. */
 struct layer_parts {
-    uint8_t mixer;  /* enum layer_mixer */
-    uint8_t ffn;    /* enum layer_ffn */
-    uint8_t ngrams; /* 1: it begins with n-grams */
-    uint8_t reserved;
+    uint8_t mixer;                    /* enum layer_mixer */
+    uint8_t ffn;                      /* enum layer_ffn */
+    uint8_t ngrams;                   /* 1: it begins with n-grams */
+    uint8_t index;                    /* enum layer_index */
     struct layer_attention attention; /* sizes; where the mixer is attention */
     struct layer_recurrent recurrent; /* sizes; where the mixer has a state */
 };
@@ -441,6 +481,7 @@ enum layer_part {
     PART_DENSE,
     PART_EXPERTS,
     PART_NGRAMS,
+    PART_INDEXER,    /* of INDEX_OWN */
     PART_RECURRENCE, /* mixers with a matrix of state per head (struct recurrent_rule) */
     PART_MIXER,      /* and that number more: only this mixer */
     PART_DELTANET = PART_MIXER + MIXER_DELTANET,

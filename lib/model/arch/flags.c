@@ -14,7 +14,23 @@ uint32_t arch_given_flags(const struct arch *arch)
 {
     return (arch_rotated_key(arch) ? LAYER_UNROTATED : 0) |
            (arch_first(arch->rows, ARCH_ROWS(ROUTER_NAME)) ? LAYER_UNROUTED : 0) |
-           (arch_first(arch->rows, ARCH_ROWS(NGRAMS)) ? LAYER_NGRAMS : 0);
+           (arch_first(arch->rows, ARCH_ROWS(NGRAMS)) ? LAYER_NGRAMS : 0) |
+           (arch_first(arch->rows, ARCH_ROWS(INDEXED)) ? LAYER_INDEXED : 0);
+}
+
+/* By the rule for files that do not state which layers have an indexer. */
+static bool is_indexed(const struct arch *arch, const struct model_hparams *h, uint32_t layer)
+{
+    const struct arch_row *row = arch_first(arch->rows, ARCH_ROWS(INDEXED));
+    bool sparse = row && h->context >= (uint32_t)row->value;
+    return h->index_heads > 0 && (!sparse || layer < 2 || layer % 4 == 2);
+}
+
+void arch_set_indexed(const struct arch *arch, struct model_hparams *h)
+{
+    for (uint32_t layer = 0; layer < h->layers; layer++)
+        if (is_indexed(arch, h, layer))
+            h->layer_flags[layer] |= LAYER_INDEXED;
 }
 
 static bool is_unrotated(const struct arch *arch, const struct model_hparams *h, uint32_t layer)
@@ -35,15 +51,16 @@ static bool is_unrotated(const struct arch *arch, const struct model_hparams *h,
 static uint32_t rule_of(const struct arch *arch, const struct model_hparams *h, uint32_t layer)
 {
     bool unrouted = h->expert_step > 0 && (layer + 1) % h->expert_step != 0;
-    return (is_unrotated(arch, h, layer) ? LAYER_UNROTATED : 0) | (unrouted ? LAYER_UNROUTED : 0);
+    return (is_unrotated(arch, h, layer) ? LAYER_UNROTATED : 0) | (unrouted ? LAYER_UNROUTED : 0) |
+           (is_indexed(arch, h, layer) ? LAYER_INDEXED : 0);
 }
 
 void arch_set_flags(const struct arch *arch, struct model_hparams *h)
 {
-    uint32_t given = arch_given_flags(arch);
+    uint32_t given = arch_given_flags(arch), stated = given & LAYER_INDEXED;
     for (uint32_t layer = 0; layer < h->layers; layer++)
         h->layer_flags[layer] =
-            (uint8_t)((h->layer_flags[layer] & given) | rule_of(arch, h, layer));
+            (uint8_t)((h->layer_flags[layer] & given) | (rule_of(arch, h, layer) & ~stated));
 }
 
 static int read_rotated(const struct arch *arch, const struct gguf *g, struct model_hparams *h,
@@ -58,6 +75,24 @@ static int read_rotated(const struct arch *arch, const struct gguf *g, struct mo
     int found = arch_read_bools(g, key, h, rotated, error);
     for (uint32_t layer = 0; found == 1 && layer < h->layers; layer++)
         h->layer_flags[layer] |= rotated[layer] ? 0 : LAYER_UNROTATED;
+    return found < 0 ? -1 : 0;
+}
+
+/* The choice of a layer without an indexer is one that was made before. */
+static int read_indexed(const struct arch *arch, const struct gguf *g, struct model_hparams *h,
+                        struct error *error)
+{
+    const struct arch_row *row = arch_first(arch->rows, ARCH_ROWS(INDEXED));
+    char key[ARCH_KEY_BYTES];
+    bool indexed[MODEL_LAYERS_MAX];
+    if (!row)
+        return 0;
+    arch_full_key(arch, row->key, key);
+    int found = arch_read_bools(g, key, h, indexed, error);
+    if (found == 0)
+        arch_set_indexed(arch, h);
+    for (uint32_t layer = 0; found == 1 && h->index_heads > 0 && layer < h->layers; layer++)
+        h->layer_flags[layer] |= indexed[layer] ? LAYER_INDEXED : 0;
     return found < 0 ? -1 : 0;
 }
 
@@ -81,7 +116,9 @@ int arch_read_flags(const struct arch *arch, const struct gguf *g, struct model_
                     struct error *error)
 {
     read_routers(arch, g, h);
-    return read_rotated(arch, g, h, error) != 0 ? -1 : arch_read_ngrams(arch, g, h, error);
+    return read_rotated(arch, g, h, error) != 0 || read_indexed(arch, g, h, error) != 0
+               ? -1
+               : arch_read_ngrams(arch, g, h, error);
 }
 
 int arch_check_flags(const struct arch *arch, const struct model_hparams *h, struct error *error)
@@ -99,6 +136,12 @@ int arch_check_flags(const struct arch *arch, const struct model_hparams *h, str
                              "key '%s.feed_forward_length' is missing: layer %" PRIu32
                              " has no experts",
                              arch->name, layer);
+        if ((flags & LAYER_INDEXED && h->index_heads == 0) ||
+            (layer == 0 && h->index_heads > 0 && !(flags & LAYER_INDEXED)))
+            return error_set(error, ERR_BAD_INPUT,
+                             "layer %" PRIu32 " has an indexer where the model has none, or takes "
+                             "the choice of another one where none is before it",
+                             layer);
         routed += layer >= h->dense_layers && layer < h->layers && !(flags & LAYER_UNROUTED);
     }
     return routed > 0 ? 0 : error_set(error, ERR_BAD_INPUT, "no layer has experts");

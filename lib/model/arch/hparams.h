@@ -21,7 +21,9 @@ enum layer_kind {
 enum layer_flag {
     LAYER_UNROTATED = 1, /* attention does not rotate */
     LAYER_UNROUTED = 2,  /* no experts, in another layer than the first dense_layers */
-    LAYER_NGRAMS = 4     /* begins with rows of a table by n-grams (struct model_ngrams) */
+    LAYER_NGRAMS = 4,    /* begins with rows of a table by n-grams (struct model_ngrams) */
+    LAYER_INDEXED = 8    /* its indexer chooses positions, for it and for layers that follow without
+                          * this flag (model_hparams.index_heads) */
 };
 
 /* Whether layers of the kind have keys and values. */
@@ -152,6 +154,11 @@ struct model_hparams {
     uint32_t weighted_input; /* 1: the gate weight multiplies the input of the only expert used */
     uint32_t expert_step;    /* only each layer of that number has experts, if it is not 0 */
     uint32_t step_rank;      /* MIXER_MAMBA1: inputs of the product with the steps */
+    /* An indexer that the engine computes: the heads of its queries, 0: there is none; elements of
+     * such a head, and of a key, of which the first rope_dims are rotated; how they are, an enum
+     * rope_kind; and of the norm of a key. */
+    uint32_t index_heads, index_size, index_rope;
+    float index_eps;
     uint32_t reserved[1];
     uint8_t layer_kind[MODEL_LAYERS_MAX];  /* enum layer_kind */
     uint8_t layer_flags[MODEL_LAYERS_MAX]; /* enum layer_flag */

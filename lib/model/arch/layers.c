@@ -471,8 +471,27 @@ void arch_derive_mla(struct model_hparams *h)
         h->value_size = h->kv_rank;
 }
 
+/* Its queries are made of the first factor of those of attention. */
+static int check_indexer(const struct model_hparams *h, struct error *error)
+{
+    if (h->index_heads == 0)
+        return 0;
+    if (h->kv_rank == 0 || h->q_rank == 0)
+        return error_set(error, ERR_BAD_INPUT,
+                         "an indexer is supported with attention.q_lora_rank above 0 only");
+    if (h->index_size == 0 || h->index_size % 2 != 0 || h->index_size < h->rope_dims ||
+        h->index_rope > ROPE_PAIRS || h->index_block > 1)
+        return error_set(error, ERR_BAD_INPUT,
+                         "attention.indexer.key_length is %" PRIu32
+                         "; an even number from rope.dimension_count %" PRIu32 " on is possible",
+                         h->index_size, h->rope_dims);
+    return 0;
+}
+
 int arch_check_mla(const struct model_hparams *h, struct error *error)
 {
+    if (check_indexer(h, error) != 0)
+        return -1;
     if (h->kv_rank == 0)
         return 0;
     if (h->kv_heads != 1)

@@ -132,6 +132,11 @@
     L(NGRAM_QUERY_NORM, NGRAMS, "blk.%u.ple_norm_query.weight")                                    \
     L(NGRAM_CONV_NORM, NGRAMS, "blk.%u.ple_norm_conv.weight")                                      \
     L(NGRAM_CONV, NGRAMS, "blk.%u.ple_conv1d.weight")                                              \
+    L(INDEX_Q, INDEXER, "blk.%u.indexer.attn_q_b.weight")                                          \
+    L(INDEX_K, INDEXER, "blk.%u.indexer.attn_k.weight")                                            \
+    L(INDEX_K_NORM, INDEXER, "blk.%u.indexer.k_norm.weight")                                       \
+    L(INDEX_K_NORM_BIAS, INDEXER, "blk.%u.indexer.k_norm.bias")                                    \
+    L(INDEX_WEIGHTS, INDEXER, "blk.%u.indexer.proj.weight")                                        \
     L(CONV_BIAS, RECURRENCE, "blk.%u.ssm_conv1d.bias")                                             \
     L(RECURRENT_D, RECURRENCE, "blk.%u.ssm_d")
 

@@ -67,7 +67,10 @@ enum arch_dim {
     ARCH_DIM_NGRAM_WIDTH, /* this and the next: struct model_ngrams */
     ARCH_DIM_NGRAM_ROWS,
     ARCH_DIM_NGRAM_INPUTS,
-    ARCH_DIM_NGRAM_TAPS
+    ARCH_DIM_NGRAM_TAPS,
+    ARCH_DIM_INDEX_Q, /* index_heads * index_size */
+    ARCH_DIM_INDEX_KEY,
+    ARCH_DIM_INDEX_HEADS
 };
 
 /* The size in a layer. For a tensor outside the layers, layer is hparams->layers. */
@@ -136,6 +139,7 @@ enum arch_row_kind {
     ARCH_ROUTER_NAME,
     ARCH_NGRAMS,
     ARCH_CHOICE,
+    ARCH_INDEXED,
     ARCH_ONLY,
     ARCH_ONLY_FLOAT,
     ARCH_BELOW,
@@ -238,6 +242,9 @@ void arch_set_parts(const struct arch *arch, struct model_hparams *hparams);
 
 /* The flags of layers that files of the architecture state, and not its rule. */
 uint32_t arch_given_flags(const struct arch *arch);
+
+/* Sets LAYER_INDEXED by the rule for files that do not state it. */
+void arch_set_indexed(const struct arch *arch, struct model_hparams *hparams);
 
 /* The key of the array that states which layers rotate; NULL: the architecture has none. */
 const char *arch_rotated_key(const struct arch *arch);

@@ -34,6 +34,7 @@ struct layer_parts arch_layer_parts(const struct model_hparams *h, uint32_t laye
     return (struct layer_parts){.mixer = h->layer_mixer[layer],
                                 .ffn = h->layer_ffn[layer],
                                 .ngrams = (h->layer_flags[layer] & LAYER_NGRAMS) != 0,
+                                .index = (uint8_t)model_index_of(h, layer),
                                 .attention = model_attention_of(h, layer),
                                 .recurrent = model_recurrent_of(h, layer)};
 }
@@ -50,6 +51,7 @@ bool arch_layer_has(struct layer_parts parts, enum dense_role role)
     case PART_DENSE: return ffn_has_dense((enum layer_ffn)parts.ffn);
     case PART_EXPERTS: return ffn_has_experts((enum layer_ffn)parts.ffn);
     case PART_NGRAMS: return parts.ngrams != 0;
+    case PART_INDEXER: return parts.index == INDEX_OWN;
     case PART_RECURRENCE: return parts.recurrent.heads > 0;
     default: return parts.mixer == part - PART_MIXER;
     }
@@ -121,6 +123,9 @@ uint64_t arch_dim_size(const struct model_hparams *h, uint32_t layer, enum arch_
     case ARCH_DIM_NGRAM_ROWS: return h->ngram_rows;
     case ARCH_DIM_NGRAM_INPUTS: return model_ngram_inputs(h);
     case ARCH_DIM_NGRAM_TAPS: return h->ngram_taps;
+    case ARCH_DIM_INDEX_Q: return (uint64_t)h->index_heads * h->index_size;
+    case ARCH_DIM_INDEX_KEY: return h->index_heads > 0 ? h->index_size : 0;
+    case ARCH_DIM_INDEX_HEADS: return h->index_heads;
     }
     sl_panic("dimension %d is in no table", (int)dim);
 }
@@ -284,10 +289,12 @@ int arch_locate_tensor(const struct arch *arch, const struct model_hparams *h,
         if (layer < h->layers && layer_has_row(h, layer, row))
             break;
     }
-    if (known)
+    bool unused = named(arch, ARCH_ROWS(UNUSED), t->name) != NULL;
+    bool has = known && (is_global(known) || layer >= h->layers || layer_has_row(h, layer, known));
+    if (known && (has || !unused))
         return locate(known, h, t, layer, location, error);
-    *location = (struct arch_location){.unused = named(arch, ARCH_ROWS(UNUSED), t->name) != NULL};
-    return location->unused ? 0 : reject_tensor(arch, t->name, error);
+    *location = (struct arch_location){.unused = unused};
+    return unused ? 0 : reject_tensor(arch, t->name, error);
 }
 
 bool arch_role_required(const struct arch *arch, const struct model_hparams *h, uint32_t layer,

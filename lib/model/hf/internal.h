@@ -75,6 +75,7 @@ enum hf_row_kind {
     HF_BY_KIND,
     HF_KINDS,
     HF_LIMITS,
+    HF_INDEXERS,
     HF_PATTERN,
     HF_NETWORK_UINTS,
     HF_LAYOUT,

@@ -402,6 +402,50 @@ static int put_layer_rotated(const struct hf_row *row, const json_t *config, str
     return 0;
 }
 
+/* Whether a layer has an indexer, by a list of names, by a text with a letter of each layer, or by a
+ * period: that is what the package transformers reads. -1: they say nothing that is known. */
+static int indexer_at(const json_t *config, const struct hf_row *row, uint32_t layer)
+{
+    const json_t *list = hf_field(config, row->field), *text = hf_field(config, row->with);
+    const json_t *period = hf_field(config, "index_topk_freq");
+    const json_t *skipped = hf_field(config, "index_skip_topk_offset");
+    const char *letters = json_string_value(text);
+    list = list ? list : text;
+    if (json_is_array(list)) {
+        const json_t *at = json_array_get(list, layer);
+        return hf_is_string(at, "full") ? 1 : hf_is_string(at, "shared") ? 0 : -1;
+    }
+    if (letters)
+        return strlen(letters) <= layer ? -1
+               : letters[layer] == 'F'  ? 1
+               : letters[layer] == 'S'  ? 0
+                                        : -1;
+    json_int_t every = period ? json_integer_value(period) : 1;
+    json_int_t first = (skipped ? json_integer_value(skipped) : 2) - 1;
+    if (list || every > MODEL_LAYERS_MAX || first < -MODEL_LAYERS_MAX || first > MODEL_LAYERS_MAX)
+        return -1;
+    return layer <= first || every < 1 || ((json_int_t)layer - first) % every == 0;
+}
+
+static int put_indexers(const struct hf_row *row, const json_t *config, struct gguf_writer *w,
+                        const struct hf_shape *shape, struct error *error)
+{
+    bool indexed[MODEL_LAYERS_MAX];
+    char key[HF_KEY_BYTES];
+    for (uint32_t layer = 0; layer < shape->layers; layer++) {
+        int found = indexer_at(config, row, layer);
+        if (found < 0)
+            return error_set(error, ERR_BAD_INPUT,
+                             "%s: whether layer %" PRIu32 " has an indexer is neither full nor "
+                             "shared",
+                             row->field, layer);
+        indexed[layer] = found == 1;
+    }
+    hf_full_key(shape->arch, row->key, key);
+    gguf_put_array(w, key, GGUF_BOOL, indexed, shape->layers);
+    return 0;
+}
+
 /* The letter of a kind in a list; 0: it is unknown. */
 static char letter_of(const json_t *kind)
 {
@@ -473,6 +517,9 @@ int hf_layer_kinds(const json_t *config, struct gguf_writer *w, struct hf_shape 
             return -1;
     HF_EACH (row, shape->arch, HF_ROWS(LIMITS))
         if (put_limits(row, config, w, shape, error))
+            return -1;
+    HF_EACH (row, shape->arch, HF_ROWS(INDEXERS))
+        if (put_indexers(row, config, w, shape, error))
             return -1;
     HF_EACH (row, shape->arch, HF_ROWS(LAYER_ROTATED))
         if (put_layer_rotated(row, config, w, shape, error))

@@ -131,10 +131,10 @@ static uint64_t kv_of(const struct offline_evaluation *e)
 {
     const struct model_hparams *hp = &offline_index(e->model)->hparams;
     uint64_t all = model_state_bytes(hp);
-    for (int side = KV_SIDE_KEYS; side <= KV_SIDE_VALUES; side++) {
+    for (uint32_t side = 0; side < KV_SIDE__COUNT; side++) {
         uint64_t most = 0, sum = 0;
         for (uint32_t l = 0; l < hp->layers; l++) {
-            uint64_t bytes = model_kv_bytes(hp, l, (enum kv_side)side, e->kv_type, e->text->window);
+            uint64_t bytes = model_kv_bytes(hp, l, side, e->kv_type, e->text->window);
             most = bytes > most ? bytes : most;
             sum += bytes;
         }

@@ -46,8 +46,8 @@ struct forward {
     char *table; /* of n-grams, any row of which may be read: zeros that take no memory */
     uint64_t table_bytes;
     uint64_t routers_used, routers_bytes;
-    void **keys, **values; /* a layer each */
-    void *state;           /* recurrent, of the sequence */
+    void **keys, **values, **index_keys; /* a layer each */
+    void *state;                         /* recurrent, of the sequence */
     enum kv_type kv_type;
     uint32_t tokens[POSITIONS];
     uint64_t pinned_ns;                     /* time of the last pin or unpin */
@@ -271,14 +271,17 @@ static bool open_kv(struct forward *f)
     const struct model_hparams *hp = &f->index->hparams;
     f->keys = calloc(hp->layers, sizeof *f->keys);
     f->values = calloc(hp->layers, sizeof *f->values);
+    f->index_keys = calloc(hp->layers, sizeof *f->index_keys);
     f->state = bulk_buffer((size_t)model_state_bytes(hp) + 1);
-    bool good = f->keys && f->values && f->state;
+    bool good = f->keys && f->values && f->index_keys && f->state;
     for (uint32_t i = 0; good && i < hp->layers; i++) {
         f->keys[i] =
             bulk_buffer((size_t)model_kv_bytes(hp, i, KV_SIDE_KEYS, f->kv_type, POSITIONS));
         f->values[i] =
             bulk_buffer((size_t)model_kv_bytes(hp, i, KV_SIDE_VALUES, f->kv_type, POSITIONS));
-        good = f->keys[i] && f->values[i];
+        f->index_keys[i] =
+            bulk_buffer((size_t)model_kv_bytes(hp, i, KV_SIDE_INDEX, f->kv_type, POSITIONS));
+        good = f->keys[i] && f->values[i] && f->index_keys[i];
     }
     return good;
 }
@@ -322,9 +325,12 @@ static void close_memory(struct forward *f)
             free(f->keys[i]);
         if (f->values)
             free(f->values[i]);
+        if (f->index_keys)
+            free(f->index_keys[i]);
     }
     free(f->keys);
     free(f->values);
+    free(f->index_keys);
     free(f->state);
     free(f->place);
     free(f->ones);
@@ -345,6 +351,7 @@ static uint64_t pass(struct forward *f, struct core *core, uint32_t position, ui
     struct core_sequence sequence = {.kv_type = f->kv_type,
                                      .keys = f->keys,
                                      .values = f->values,
+                                     .index = f->index_keys,
                                      .state = f->state,
                                      .next_state = f->state};
     uint64_t start_ns = clock_now_ns();
@@ -458,6 +465,7 @@ static int measure(struct forward *f, const struct params *params, struct forwar
                    .unpin = source_unpin},
         .threads = params->threads ? (uint32_t)params->threads : host_cpus(),
         .chunk = params_prefill_chunk(params),
+        .positions = POSITIONS,
         .scratch_limit = SCRATCH_LIMIT,
         .prefill_order = prefill_order_of(PREFILL_ORDER_POPULARITY),
     };

@@ -257,6 +257,7 @@ static void set_kinds(struct shape *s)
     }
     for (uint32_t l = 0; arch_rotated_key(s->arch) && s->no_rope_full == 1 && l < h->layers; l++)
         h->layer_flags[l] = h->layer_kind[l] == LAYER_FULL ? LAYER_UNROTATED : 0;
+    arch_set_indexed(s->arch, h);
     set_routed(s);
 }
 

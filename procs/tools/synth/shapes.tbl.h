@@ -241,14 +241,15 @@ SHAPE("deepseek-v3.2", "deepseek32",
       "norm_top_k=1 groups=8 groups_used=4 q_rank=1536 kv_rank=512 mla_key_size=192 "
       "mla_value_size=128 rope_dims=64 rms_eps=1e-6 rope_theta=10000 rope_scaling=yarn "
       "rope_factor=40 rope_context=4096 rope_beta_fast=32 rope_beta_slow=1 rope_log_multiplier=0.1 "
-      "index_top_k=2048")
+      "index_top_k=2048 index_heads=64 index_size=128")
 /* checked: transformers' GlmMoeDsaConfig (defaults are the model's); rope_theta of 5.2: not
  * checked */
 SHAPE("glm-5", "glm-dsa",
       "layers=78 hidden=6144 heads=64 vocab=154880 context=202752 experts=256 experts_used=8 "
       "expert_inner=2048 dense_layers=3 dense_inner=12288 shared_count=1 expert_scale=2.5 gating=2 "
       "norm_top_k=1 groups=1 groups_used=1 q_rank=2048 kv_rank=512 mla_key_size=256 "
-      "mla_value_size=256 rope_dims=64 rms_eps=1e-5 rope_theta=1000000 index_top_k=2048")
+      "mla_value_size=256 rope_dims=64 rms_eps=1e-5 rope_theta=1000000 index_top_k=2048 "
+      "index_heads=32 index_size=128")
 /* checked: slime scripts/models/kimi-k2.sh; context: not checked */
 SHAPE("kimi-k2", "deepseek2",
       "layers=61 hidden=7168 heads=64 vocab=163840 context=131072 experts=384 experts_used=8 "

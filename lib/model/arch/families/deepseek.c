@@ -42,8 +42,8 @@ static const struct arch_row mla[] = {
     END,
 };
 
-/* An indexer, which chooses single positions: its tensors. */
-static const struct arch_row indexer[] = {
+/* An indexer, which chooses single positions: its tensors, where they are left alone. */
+static const struct arch_row indexer_unused[] = {
     UNUSED("blk.%u.indexer.attn_q_b.weight"), UNUSED("blk.%u.indexer.attn_k.weight"),
     UNUSED("blk.%u.indexer.k_norm.weight"),   UNUSED("blk.%u.indexer.k_norm.bias"),
     UNUSED("blk.%u.indexer.proj.weight"),     END,
@@ -54,7 +54,7 @@ static const struct arch_row indexer[] = {
  * files of DeepSeek-V3.2 have this architecture, and tensors of the indexer. */
 static const struct arch_row deepseek2[] = {
     GROUP(mla),
-    GROUP(indexer),
+    GROUP(indexer_unused),
     UINT(index_top_k, "attention.indexer.top_k", 0, MODEL_CONTEXT_MAX, DERIVED),
     TENSOR(index_top_k, "blk.0.indexer.attn_k.weight", 2048),
     UINT(groups, "expert_group_count", 0, MODEL_EXPERTS_MAX, DERIVED),
@@ -67,19 +67,49 @@ static const struct arch_row deepseek2[] = {
 };
 const struct arch arch_deepseek2 = {"deepseek2", deepseek2};
 
+/* The same, where they are computed: queries from the first factor of those of attention, one key
+ * of a position, and the weights of the heads. Files that sluice wrote without them lack the heads.
+ * A layer that takes the choice of another one may have tensors, which are not used. */
+static const struct arch_row indexer[] = {
+    UINT(index_top_k, "attention.indexer.top_k", 1, MODEL_CONTEXT_MAX, REQUIRED),
+    UINT(index_heads, "attention.indexer.head_count", 0, 256, DERIVED),
+    UINT(index_size, "attention.indexer.key_length", 0, 256, DERIVED),
+    CONST_FLOAT(index_eps, 1e-6),
+    DENSE(INDEX_Q, ANY, REQUIRED, Q_RANK, INDEX_Q),
+    DENSE(INDEX_K, ANY, REQUIRED, HIDDEN, INDEX_KEY),
+    DENSE(INDEX_K_NORM, FLOAT, REQUIRED, INDEX_KEY, ONE),
+    DENSE(INDEX_K_NORM_BIAS, FLOAT, REQUIRED, INDEX_KEY, ONE),
+    DENSE(INDEX_WEIGHTS, ANY, REQUIRED, HIDDEN, INDEX_HEADS),
+    GROUP(indexer_unused),
+    END,
+};
+
 /* DeepSeek-V3.2, whose indexer is in every layer; GLM-5 to 5.3, in which some layers take the choice
- * of one before them. Files of GLM lack the key of the router's function. */
+ * of one before them. Files of GLM lack the key of the router's function. The indexer rotates as
+ * attention does in the latter alone. */
 static const struct arch_row sparse_mla[] = {
     GROUP(mla),
     GROUP(indexer),
-    UINT(index_top_k, "attention.indexer.top_k", 1, MODEL_CONTEXT_MAX, REQUIRED),
     UINT(groups, "expert_group_count", 0, MODEL_EXPERTS_MAX, DERIVED),
     UINT(groups_used, "expert_group_used_count", 0, MODEL_EXPERTS_MAX, DERIVED),
     DEFAULT(gating, ROUTER_SIGMOID),
     END,
 };
-const struct arch arch_deepseek32 = {"deepseek32", sparse_mla};
-const struct arch arch_glm_dsa = {"glm-dsa", sparse_mla};
+
+static const struct arch_row deepseek32[] = {
+    GROUP(sparse_mla),
+    CONST(index_rope, ROPE_HALVES),
+    END,
+};
+const struct arch arch_deepseek32 = {"deepseek32", deepseek32};
+
+static const struct arch_row glm_dsa[] = {
+    GROUP(sparse_mla),
+    CONST(index_rope, ROPE_PAIRS),
+    INDEXED("attention.indexer.types", 1048576),
+    END,
+};
+const struct arch arch_glm_dsa = {"glm-dsa", glm_dsa};
 
 /* Mistral-Small-4: one group of experts; several would be chosen by another score than in deepseek2
  * with softmax. Queries grow with their position. The converter leaves out the keys of that, so

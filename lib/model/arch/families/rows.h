@@ -106,6 +106,10 @@
 /* The key of the array with the number of the layer that has n-grams (struct model_ngrams), 0 for
  * the first one; without it there are none. What the others say: arch/ngrams. */
 #define NGRAMS(key_) ROW(NGRAMS, FIELD(ngram_rows), .key = (key_))
+/* Which layers have an indexer, if the model has one that the engine computes: an optional array of
+ * bool (true or 1). Without the array, or without a key (NULL): all, if the context is shorter than
+ * `sparse` tokens, else the layers 0, 1 and 2 and each fourth one after these. */
+#define INDEXED(key_, sparse_) ROW(INDEXED, .key = (key_), .value = (sparse_))
 /* An optional array with a number per block, or one number: in layers with attention where it is r,
  * not 0, a query attends to its own incomplete block of r positions, and of the others to those that
  * an indexer chooses, as many positions as the second key says. A context in which they are not all
@@ -177,7 +181,8 @@
         SHAPE(ne0, ne1, EXPERTS))
 /* A known tensor that is not supported; a second %u in the name is a decimal number. */
 #define REJECTED(name, why) ROW(REJECTED, .key = (name), .text = (why))
-/* A known tensor that the engine does not need and leaves alone, whatever its shape. */
+/* A known tensor that the engine does not need and leaves alone, whatever its shape. If a DENSE row
+ * has the name, too: in layers that do not have the part of its role. */
 #define UNUSED(name) ROW(UNUSED, .key = (name))
 
 #endif

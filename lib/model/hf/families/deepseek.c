@@ -80,20 +80,34 @@ static const struct hf_row deepseek3[] = {
 };
 const struct hf_arch hf_deepseek3 = {{"deepseek_v3", "kimi_k2"}, "deepseek2", deepseek3};
 
-/* DeepSeek-V3.2, GLM-5 to 5.3: with an indexer, whose tensors are left out. */
+#define INDEXER "model.layers.%u.self_attn.indexer."
+
+/* DeepSeek-V3.2, GLM-5 to 5.3: with an indexer. Its heads are rotated as they are in GGUF. */
 static const struct hf_row sparse_mla[] = {
     GROUP(mla),
     GROUP(hf_sigmoid),
     ALIKE("indexed_attention"),
     UINT(index_topk, "attention.indexer.top_k", REQUIRED),
+    UINT(index_n_heads, "attention.indexer.head_count", REQUIRED),
+    UINT(index_head_dim, "attention.indexer.key_length", REQUIRED),
     GROUP(hf_leading_dense_shared),
     GROUP(hf_experts_either),
     ROUTER_BIAS("gate.e_score_correction_bias"),
-    UNUSED("model.layers.%u.self_attn.indexer."),
+    DENSE(INDEXER "wq_b.weight", "blk.%u.indexer.attn_q_b.weight", MATRIX, OPTIONAL),
+    DENSE(INDEXER "wk.weight", "blk.%u.indexer.attn_k.weight", MATRIX, OPTIONAL),
+    DENSE(INDEXER "k_norm.weight", "blk.%u.indexer.k_norm.weight", F32, OPTIONAL),
+    DENSE(INDEXER "k_norm.bias", "blk.%u.indexer.k_norm.bias", F32, OPTIONAL),
+    DENSE(INDEXER "weights_proj.weight", "blk.%u.indexer.proj.weight", MATRIX, OPTIONAL),
     END,
 };
 const struct hf_arch hf_deepseek32 = {{"deepseek_v32"}, "deepseek32", sparse_mla};
-const struct hf_arch hf_glm_dsa = {{"glm_moe_dsa"}, "glm-dsa", sparse_mla};
+
+static const struct hf_row glm_dsa[] = {
+    GROUP(sparse_mla),
+    INDEXERS(indexer_types, index_topk_pattern, "attention.indexer.types"),
+    END,
+};
+const struct hf_arch hf_glm_dsa = {{"glm_moe_dsa"}, "glm-dsa", glm_dsa};
 
 /* GLM-4.7-Flash. */
 static const struct hf_row glm4_lite[] = {

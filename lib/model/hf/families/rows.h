@@ -129,6 +129,9 @@
     ROW(KINDS, .field = #field_, .full = (full_), .other = (other_), PRESENCE(OPTIONAL))
 /* An optional list of a number for each layer, null for 0. */
 #define LIMITS(field_, key_) ROW(LIMITS, .field = #field_, .key = (key_))
+/* An array of bool, true for a layer with an indexer: by an optional list of "full" and "shared", or
+ * an optional text with a letter F or S for each layer, or a period. */
+#define INDEXERS(list, letters, key_) ROW(INDEXERS, .field = #list, .with = #letters, .key = (key_))
 /* Each layer is attention, the other mixer, or experts alone: a list of kinds, or a text of *, M
  * and E. NETWORK_UINTS: an array of numbers, the field for layers of experts, 0 for the others. */
 #define PATTERN(list, letters)      ROW(PATTERN, .field = #list, .with = #letters)

@@ -75,6 +75,7 @@ static int open_core(struct runner *r, struct error *error)
                                  .threads = threads_of(p),
                                  .nice = (int)p->nice,
                                  .chunk = (uint32_t)p->prefill_chunk,
+                                 .positions = child->kv.head->context,
                                  .prefill_order = prefill_order_of(r->experts.knobs.prefill_order),
                                  .output_bytes = (size_t)child->kv.sequences *
                                                  child->model->hparams.vocab * sizeof(float)};

@@ -244,6 +244,7 @@ static int take_slot(struct sequence *s, struct error *error)
     for (uint32_t l = 0; l < r->child->model->hparams.layers; l++) {
         s->keys[l] = kv_keys(&r->child->kv, s->slot, l);
         s->values[l] = kv_values(&r->child->kv, s->slot, l);
+        s->index[l] = kv_index(&r->child->kv, s->slot, l);
     }
     if (sequence_get(&s->request->kv_valid) == 0 || r->slots.content[s->slot] == 0)
         r->slots.content[s->slot] = ++r->slots.contents;
@@ -291,6 +292,7 @@ static int enter(struct sequence *s, struct error *error)
                                      .kv_type = (enum kv_type)r->child->kv.head->kv_type,
                                      .keys = s->keys,
                                      .values = s->values,
+                                     .index = s->index,
                                      .ring = r->child->kv.head->ring,
                                      .renormalise_skips = r->experts.knobs.skip_renormalise};
     s->entered = true;
@@ -441,7 +443,10 @@ int sequence_open(struct sequence *s, struct runner *r, struct error *error)
     s->runner = r;
     s->keys = calloc(layers, sizeof *s->keys);
     s->values = calloc(layers, sizeof *s->values);
-    return s->keys && s->values ? 0 : error_set(error, ERR_NO_MEMORY, "out of memory (sequence)");
+    s->index = calloc(layers, sizeof *s->index);
+    return s->keys && s->values && s->index
+               ? 0
+               : error_set(error, ERR_NO_MEMORY, "out of memory (sequence)");
 }
 
 void sequence_begin(struct sequence *s, uint32_t row)

@@ -41,7 +41,7 @@ struct sequence {
     uint32_t awaits;         /* rows that it takes from there */
     uint64_t since, served;  /* passes: the next one at its start, the last one with rows of it */
     uint64_t paused;         /* without a slot: runner.ended when it lost its slot */
-    void **keys, **values;   /* [layers]; allocated once */
+    void **keys, **values, **index; /* [layers]; allocated once */
     struct core_sequence view;
     struct histogram token_ns;
     struct constraint constraint;

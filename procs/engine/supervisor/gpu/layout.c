@@ -60,6 +60,7 @@ static int lay_out_layers(struct supervisor *s, struct gpu *g, uint32_t first, u
                                  .layers = end - first,
                                  .threads = 1,
                                  .chunk = (uint32_t)s->params.prefill_chunk,
+                                 .positions = kv.context,
                                  .prefill_order = prefill_order_of(PREFILL_ORDER_INDEX)};
     int rc = core_device_bytes(&config, &g->layout.bytes[CUDA_ACTIVATIONS], error);
     device->ops->destroy(device);

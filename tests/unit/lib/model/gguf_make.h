@@ -42,7 +42,7 @@ struct make {
     uint32_t alignment;                 /* used for padding */
     struct make_key keys[64];
     size_t key_count;
-    struct make_tensor tensors[64];
+    struct make_tensor tensors[160];
     size_t tensor_count;
     size_t header_bytes; /* set by make_write: start of the data, without padding */
 };

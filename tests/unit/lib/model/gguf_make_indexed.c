@@ -48,6 +48,8 @@ void make_indexed(struct make *m, const char *arch, unsigned layers, unsigned h,
     number(m, arch, "head_count", 2);
     number(m, arch, "key_length", h);
     number(m, arch, "top_k", minimax ? 2 : 32);
+    for (unsigned layer = 0; !minimax && layer < layers; layer++)
+        make_indexer(m, arch, layer, h);
     if (!minimax)
         return;
     number(m, arch, "block_size", 16);

@@ -21,6 +21,15 @@ static const struct model_hparams plain = {.layers = 3, .kv_heads = 2, .head_siz
 static const struct model_hparams windows = {
     .layers = 3, .kv_heads = 2, .head_size = 16, .window = 128, .layer_kind = {[1] = LAYER_WINDOW}};
 
+/* Two of three layers have keys of an indexer. */
+static const struct model_hparams indexed = {.layers = 3,
+                                             .kv_heads = 1,
+                                             .head_size = 20,
+                                             .kv_rank = 16,
+                                             .index_heads = 2,
+                                             .index_size = 24,
+                                             .layer_flags = {LAYER_INDEXED, 0, LAYER_INDEXED}};
+
 static struct kv kv;
 static struct random rnd;
 static uint64_t empty_bytes;
@@ -62,7 +71,10 @@ static uint32_t page_of(uint32_t token)
 /* A position's share of a tile: where in the tile its values are does not matter here. */
 static uint8_t *at(uint32_t slot, uint32_t region, uint32_t token, uint64_t *bytes)
 {
-    uint8_t *base = region % 2 ? kv_values(&kv, slot, region / 2) : kv_keys(&kv, slot, region / 2);
+    uint8_t *base = kv_region_is_index(kv.head, region)
+                        ? kv_index(&kv, slot, region - 2 * kv.head->layers)
+                    : region % 2 ? kv_values(&kv, slot, region / 2)
+                                 : kv_keys(&kv, slot, region / 2);
     *bytes = kv_region_tile_bytes(kv.head, region) / KV_TILE;
     return base + token * *bytes;
 }
@@ -71,7 +83,7 @@ static void store(uint32_t slot, uint32_t token)
 {
     uint64_t bytes;
     model[slot].byte[token] = (uint8_t)below(256);
-    for (uint32_t region = 0; region < 2 * kv.head->layers; region++) {
+    for (uint32_t region = 0; region < kv_region_count(kv.head); region++) {
         if (kv_region_is_ring(kv.head, region))
             continue;
         uint8_t *p = at(slot, region, token, &bytes);
@@ -83,7 +95,7 @@ static bool is_right(uint32_t slot, uint32_t token)
 {
     uint64_t bytes;
     bool right = true;
-    for (uint32_t region = 0; region < 2 * kv.head->layers; region++) {
+    for (uint32_t region = 0; region < kv_region_count(kv.head); region++) {
         if (kv_region_is_ring(kv.head, region))
             continue;
         const uint8_t *p = at(slot, region, token, &bytes);
@@ -97,7 +109,7 @@ static bool is_right(uint32_t slot, uint32_t token)
 static uint64_t expected_bytes(void)
 {
     uint64_t all = 0;
-    for (uint32_t region = 0; region < 2 * kv.head->layers; region++) {
+    for (uint32_t region = 0; region < kv_region_count(kv.head); region++) {
         for (uint32_t slot = 0; slot < SLOTS; slot++) {
             bool ring = kv_region_is_ring(kv.head, region);
             all += ring ? kv_region_bytes(kv.head, region, model[slot].tokens) : 0;
@@ -237,6 +249,12 @@ START_TEST(rings_are_not_shared)
 }
 END_TEST
 
+START_TEST(keys_of_an_indexer_are_in_the_pages)
+{
+    run(&indexed, (enum kv_type)_i);
+}
+END_TEST
+
 /* Whichever store compute was killed before: what is left is what the table says. */
 START_TEST(a_page_that_no_slot_has_is_freed)
 {
@@ -282,6 +300,7 @@ int main(void)
     tcase_set_timeout(t, 300);
     tcase_add_loop_test(t, slots_have_their_own_bytes, 0, KV_TYPE__COUNT);
     tcase_add_loop_test(t, rings_are_not_shared, 0, KV_TYPE__COUNT);
+    tcase_add_loop_test(t, keys_of_an_indexer_are_in_the_pages, 0, KV_TYPE__COUNT);
     tcase_add_test(t, a_page_that_no_slot_has_is_freed);
     tcase_add_test(t, many_slots_have_one_copy);
     suite_add_tcase(s, t);

@@ -416,10 +416,11 @@ END_TEST
 
 /* ---- positions that an indexer chooses ---- */
 
-/* The tensors of the indexer are no entries: they are not loaded, and not in the budget. */
+/* The tensors of an indexer that is not computed are no entries: they are not loaded, and not in the
+ * budget. */
 START_TEST(indexer_is_left_alone)
 {
-    static const char *const archs[] = {"minimax-m3", "deepseek32", "glm-dsa", "deepseek2"};
+    static const char *const archs[] = {"minimax-m3", "deepseek2"};
     for (size_t i = 0; i < ARRAY_LEN(archs); i++) {
         struct make m;
         make_arch(&m, archs[i], 2, false);
@@ -482,9 +483,60 @@ START_TEST(tokens_up_to_which_all_are_chosen)
     limited(&m, 32, "32 positions");
     make_arch(&m, "deepseek32", 2, false);
     put_u32(&m, "deepseek32", "attention.indexer.top_k", 127);
+    drop(&m, "deepseek32", "attention.indexer.head_count"); /* as sluice pack wrote it */
     limited(&m, 127, "127 positions");
     make_arch(&m, "qwen3moe", 2, false);
     limited(&m, 128, "no indexer");
+}
+END_TEST
+
+/* The layers that have an indexer, a digit each, of a model of five. */
+static void indexed(struct make *m, const char *digits, uint32_t entries)
+{
+    struct model_index *index = read_model(m, digits);
+    uint32_t found = 0;
+    for (uint32_t layer = 0; layer < 5; layer++) {
+        bool own = digits[layer] == '1';
+        ck_assert_uint_eq(index->layer[layer].index, own ? INDEX_OWN : INDEX_BEFORE);
+        ck_assert(own == (model_kv_bytes(&index->hparams, layer, KV_SIDE_INDEX, KV_TYPE_Q4_0, 64) ==
+                          64ul * 2 * 4));
+        for (int role = DENSE_INDEX_Q; role <= DENSE_INDEX_WEIGHTS; role++)
+            found += model_entry_dense(index, layer, (enum dense_role)role) != ENTRY_NONE;
+    }
+    ck_assert_uint_eq(found, entries);
+    ck_assert_msg(index->unread_count == 0, "%s", index->unread);
+    free(index);
+}
+
+/* A layer that takes the choice of another one may have tensors of its own. */
+START_TEST(layers_with_an_indexer)
+{
+    struct make m;
+    struct error error;
+    const char *const types = "glm-dsa.attention.indexer.types";
+    make_arch(&m, "deepseek32", 5, false);
+    indexed(&m, "11111", 25);
+    make_arch(&m, "glm-dsa", 5, false);
+    indexed(&m, "11111", 25);
+    make_arch(&m, "glm-dsa", 5, false);
+    put_u32(&m, "glm-dsa", "context_length", 1u << 20);
+    indexed(&m, "11100", 15);
+    make_arch(&m, "glm-dsa", 5, false);
+    make_i32s(&m, types, (const int32_t[]){1, 0, 1, 0, 1}, 5);
+    indexed(&m, "10101", 15);
+    make_arch(&m, "glm-dsa", 5, false);
+    make_i32s(&m, types, (const int32_t[]){0, 1, 0, 1, 1}, 5);
+    ck_assert_ptr_null(make_index(&m, &error));
+    ck_assert_msg(strstr(error.text, "layer 0 "), "%s", error.text);
+    make_arch(&m, "glm-dsa", 2, false);
+    make_tensor(&m, "blk.1.indexer.proj.weight")->ne[1] = 1;
+    make_tensor(&m, "blk.1.indexer.proj.weight")->bytes /= 2;
+    ck_assert_ptr_null(make_index(&m, &error));
+    ck_assert_msg(strstr(error.text, "blk.1.indexer.proj.weight is 4 x 1"), "%s", error.text);
+    make_arch(&m, "glm-dsa", 2, false);
+    put_u32(&m, "glm-dsa", "attention.indexer.key_length", 1);
+    ck_assert_ptr_null(make_index(&m, &error));
+    ck_assert_msg(strstr(error.text, "indexer.key_length is 1"), "%s", error.text);
 }
 END_TEST
 
@@ -514,6 +566,7 @@ int main(void)
     tcase_add_loop_test(tcase, every_float_type, 0, ARCH_COUNT);
     tcase_add_test(tcase, router_of_dbrx);
     tcase_add_loop_test(tcase, scaling, 0, ARCH_COUNT);
+    tcase_add_test(tcase, layers_with_an_indexer);
     tcase_add_test(tcase, longrope_by_tensors);
     tcase_add_test(tcase, queries_by_position);
     tcase_add_test(tcase, absent_keys);
