@@ -67,6 +67,8 @@ static const struct {
     {DENSE_ATTN_POST_NORM, offsetof(struct core_layer, attn_post_norm)},
     {DENSE_ATTN_Q_A_NORM, offsetof(struct core_layer, mla.q_a_norm)},
     {DENSE_ATTN_KV_A_NORM, offsetof(struct core_layer, mla.kv_a_norm)},
+    {DENSE_INDEX_K_NORM, offsetof(struct core_layer, index.k_norm)},
+    {DENSE_INDEX_K_NORM_BIAS, offsetof(struct core_layer, index.k_norm_bias)},
     {DENSE_ATTN_QKV_SCALE, offsetof(struct core_layer, q_scale)},
     {DENSE_ATTN_Q_SCALE, offsetof(struct core_layer, q_scale)},
     {DENSE_ATTN_K_SCALE, offsetof(struct core_layer, attn.k_scale)},
@@ -429,6 +431,7 @@ static void bind_mixer(struct core *c, uint32_t i, uint64_t *vectors)
     case MIXER_MLA:
         bind_sizes(c, i);
         core_bind_mla(c, i);
+        core_bind_index(c, i);
         bind_gates(c, i);
         return;
     case MIXER_NONE: return;
@@ -560,7 +563,8 @@ int core_bind(struct core *c, const struct core_config *config, struct error *er
 {
     uint32_t globals = c->hp.layers;
     uint64_t vectors = 0;
-    if (check_types(c, config, error) != 0 || core_check_ngrams(c, error) != 0)
+    if (check_types(c, config, error) != 0 || core_check_ngrams(c, error) != 0 ||
+        core_check_index(c, error) != 0)
         return -1;
     c->rope_factors = dense_vector(c, globals, DENSE_ROPE_FREQS, &vectors);
     for (uint32_t i = c->first; i < c->end; i++)

@@ -65,6 +65,12 @@ struct core_recurrent_weights {
     struct device_at delta_dt, delta_a, delta_norm;
 };
 
+/* An indexer (index); without data: the layer has none, or it is not computed. */
+struct core_index_weights {
+    struct device_matrix q, k, weights;
+    struct device_at k_norm, k_norm_bias;
+};
+
 /* Where a part of a layer, or the output, reads the residual and adds to it (residual). */
 struct core_site {
     struct device_at norm, norm_bias;
@@ -97,6 +103,8 @@ struct core_layer {
         struct core_mla_weights mla;
         struct core_recurrent_weights recurrent;
     };
+
+    struct core_index_weights index;
 
     /* The feed-forward part: x = what it reads at its site, or, in parallel blocks, that of the
      * mixer; what follows is added to the rows, after ffn_post_norm if there is one. */
@@ -166,6 +174,11 @@ struct core_pass_now {
     struct expert_step step; /* step.layer: the current layer */
     const float *resumed;    /* [rows][residual] where the pass begins; NULL: embeddings */
 
+    bool chooses; /* an indexer does, for some row */
+
+    /* Of the last layer with an indexer. */
+    struct device_chosen chosen;
+
     /* Of the current layer. */
     struct device_sequence at[DEVICE_SEQUENCES_MAX]; /* what it has of each sequence */
     struct device_at into; /* what the feed-forward networks add to: the residual stream or a sum */
@@ -232,6 +245,10 @@ struct core_scratch {
     struct device_row *ngram_row;
     uint8_t *ngram_bytes;
 
+    /* Of an indexer (index): [chunk] keys, weights of heads, lists of positions and how many they
+     * have; [core_index_rows] queries of all heads, scores of all positions. */
+    struct device_at index_k, index_w, index_at, index_count, index_q, index_scores;
+
     struct device_rows last;     /* [output_rows] normed rows before the output matrix */
     struct device_result logits; /* [output_rows][vocab] */
     struct device_result scores; /* [output_rows] */
@@ -264,6 +281,7 @@ struct core {
     bool finds_layer;    /* core_find_layer */
     uint32_t first, end; /* its layers are [first, end) */
     uint32_t chunk, output_rows;
+    uint32_t positions;  /* of a sequence, at most */
     size_t output_bytes; /* of core_config */
 
     /* Weights, and what follows from their shapes (bind.c). */
@@ -277,6 +295,7 @@ struct core {
     struct device_at delta_q_weight, delta_k_weight; /* of the L2 norm of a head */
     struct device_at fixed_ones; /* fixed decays: [channels] the only tap, [heads] rates */
     struct device_latent latent; /* key 0: no layer is MLA */
+    struct device_index index;   /* heads 0: no layer computes one */
     float residual;              /* factor of what a part adds */
     bool ffn_sums;               /* some layer has a norm of their sum */
     bool two_ffn_parts;          /* some layer is FFN_DENSE_AND_EXPERTS */
@@ -322,6 +341,20 @@ int core_ngrams(struct core *c, struct error *error);
 int core_check_ngrams(const struct core *c, struct error *error);
 void core_bind_ngrams(struct core *c, uint32_t i, uint64_t *vectors);
 void core_bind_table(struct core *c);
+
+/* index/index.c: the positions that attention of a layer is over. Whether sequences are so long that
+ * an indexer is needed; its weights; -1 with *error: the device does not compute what the layers
+ * need. */
+bool core_index_needed(const struct core *c);
+void core_bind_index(struct core *c, uint32_t i);
+int core_check_index(const struct core *c, struct error *error);
+/* The rows of a pass are known. -1 with *error: it begins with a layer that needs a choice made before
+ * it. */
+void core_index_begin(struct core *c);
+int core_index_resumes(const struct core *c, uint32_t layer, struct error *error);
+/* In a layer with an indexer, after latent_store: stores its keys, and sets c->pass.chosen if some row
+ * has more positions than are chosen. */
+void core_index(struct core *c);
 
 /* bind.c: all weights. -1 with *error: the file has values that no model has. */
 int core_bind(struct core *c, const struct core_config *config, struct error *error);

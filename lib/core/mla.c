@@ -70,12 +70,15 @@ void core_mla(struct core *c)
                                           .query_forms = l->mla.query_forms,
                                           .query = c->scratch.query,
                                           .kv = c->scratch.k};
+    c->device->ops->latent_store(c->device, &store);
+    core_index(c);
     const struct op_latent_attention attention = {
         .rows = c->pass.step.rows,
         .sequences = c->pass.sequence_count,
         .row = c->scratch.row,
         .sequence = c->pass.at,
         .shape = c->latent,
+        .chosen = c->pass.chosen,
         .x = c->latent.q_rank > 0 ? c->scratch.query : c->scratch.in,
         .q = l->q,
         .q_scale = l->q_scale,
@@ -85,7 +88,6 @@ void core_mla(struct core *c)
         .angles = angles_of(c, l),
         .mix = c->scratch.mix,
     };
-    c->device->ops->latent_store(c->device, &store);
     c->device->ops->latent_attention(c->device, &attention);
     core_attention_output(c);
 }

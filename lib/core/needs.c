@@ -110,10 +110,12 @@ static const void *dense(void *self, uint32_t entry)
 int core_device_bytes(const struct core_config *config, uint64_t *bytes, struct error *error)
 {
     struct device_ops ops = table;
-    struct counting c = {
-        .device = {.ops = &ops, .is_host = false, .lacks_ngrams = config->device->lacks_ngrams},
-        .like = config->device,
-        .at = FIRST};
+    struct counting c = {.device = {.ops = &ops,
+                                    .is_host = false,
+                                    .lacks_ngrams = config->device->lacks_ngrams,
+                                    .lacks_choice = config->device->lacks_choice},
+                         .like = config->device,
+                         .at = FIRST};
     struct core_config counted = *config;
     ops.name = config->device->ops->name;
     counted.device = &c.device;

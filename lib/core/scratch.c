@@ -177,6 +177,20 @@ static void cut_attention(struct core *c, struct layout *m, uint32_t chunk,
     c->scratch.rope = cut_floats(m, (size_t)LAYER_KIND__COUNT * chunk * c->rope_size);
 }
 
+static void cut_index(struct core *c, struct layout *m, uint32_t chunk)
+{
+    uint32_t rows = core_index_rows(c->positions, chunk), most = c->hp.index_top_k;
+    const struct device_index *a = &c->index;
+    if (a->heads == 0)
+        return;
+    c->scratch.index_k = cut_floats(m, (size_t)chunk * a->size);
+    c->scratch.index_w = cut_floats(m, (size_t)chunk * a->heads);
+    c->scratch.index_at = cut_device(m, (size_t)chunk * most, sizeof(uint32_t));
+    c->scratch.index_count = cut_device(m, chunk, sizeof(uint32_t));
+    c->scratch.index_q = cut_floats(m, (size_t)rows * a->heads * a->size);
+    c->scratch.index_scores = cut_floats(m, (size_t)rows * c->positions);
+}
+
 static void cut_streams(struct core *c, struct layout *m, uint32_t chunk,
                         const struct forms_wanted *want)
 {
@@ -276,6 +290,7 @@ struct core_bytes core_scratch_layout(struct core *c, uint32_t chunk,
     c->scratch.x = cut_floats(&m, residual);
     cut_rows(&m, &c->scratch.in, want.in, chunk, hp->hidden);
     cut_attention(c, &m, chunk, &want);
+    cut_index(c, &m, chunk);
     size_t routed = (size_t)chunk + m.results; /* core_predicts_next */
     c->scratch.router_logits = cut_result(&m, routed * hp->experts, sizeof(float));
     c->scratch.routes = cut_result(&m, routed * hp->experts_used, sizeof(struct route));

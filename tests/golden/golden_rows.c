@@ -41,9 +41,11 @@ static void run(struct image *image, const struct kernel_ops *ops, uint32_t thre
     for (uint32_t l = 0; l < hp->layers; l++) {
         size_t keys = (size_t)model_kv_bytes(hp, l, KV_SIDE_KEYS, image->kv_type, TOKENS);
         size_t values = (size_t)model_kv_bytes(hp, l, KV_SIDE_VALUES, image->kv_type, TOKENS);
+        size_t index = (size_t)model_kv_bytes(hp, l, KV_SIDE_INDEX, image->kv_type, TOKENS);
         memcpy(out->kv + at, image->keys[l], keys);
         memcpy(out->kv + at + keys, image->values[l], values);
-        at += keys + values;
+        memcpy(out->kv + at + keys + values, image->index[l], index);
+        at += keys + values + index;
     }
     memcpy(out->kv + at, image->state, (size_t)model_state_bytes(hp));
     core_destroy(core);
@@ -53,8 +55,7 @@ static struct result result_new(const struct model_hparams *hp, enum kv_type typ
 {
     struct result r = {.kv_bytes = (size_t)model_state_bytes(hp)};
     for (uint32_t l = 0; l < hp->layers; l++)
-        r.kv_bytes += (size_t)(model_kv_bytes(hp, l, KV_SIDE_KEYS, type, TOKENS) +
-                               model_kv_bytes(hp, l, KV_SIDE_VALUES, type, TOKENS));
+        r.kv_bytes += (size_t)model_layer_kv_bytes(hp, l, type, TOKENS);
     r.logits = calloc((size_t)TOKENS * hp->vocab, sizeof *r.logits);
     r.kv = calloc(1, r.kv_bytes);
     sl_assert(r.logits && r.kv);
@@ -300,10 +301,36 @@ static void check_architectures(const char *list)
     json_decref(models);
 }
 
+/* Models whose indexer chooses fewer positions than there are tokens. */
+static void check_chosen(void)
+{
+    json_t *models = golden_json("converted/converted.json"), *item;
+    unsigned found = 0;
+    size_t i;
+    json_array_foreach(models, i, item)
+    {
+        const char *name = json_string_value(json_object_get(item, "name"));
+        if (strcmp(name, "deepseek32-few") != 0 && strcmp(name, "glm-dsa-few") != 0)
+            continue;
+        struct golden_ids ids = golden_ids_of(json_object_get(item, "ids"));
+        char file[128];
+        sl_assert(ids.count >= TOKENS);
+        snprintf(file, sizeof file, "converted/%s.gguf", name);
+        check_type(golden_path(file), KV_TYPE_F16, ids.id);
+        check_type(golden_path(file), KV_TYPE_Q4_0, ids.id);
+        check_type(golden_path(file), KV_TYPE_F32, ids.id);
+        golden_ids_free(&ids);
+        found++;
+    }
+    sl_assert(found == 2);
+    json_decref(models);
+}
+
 int main(void)
 {
     log_init("golden", LOG_LEVEL_INFO);
     check_demo();
+    check_chosen();
     check_architectures("arch/arch.json");
     check_architectures("arch/router.json");
     check_architectures("arch/minimax_m2.json");

@@ -121,7 +121,7 @@ struct weights_source image_source_on(struct image *m, struct device *device)
 }
 
 /* Of all types: blocks of 32 can be larger than a small head in F32. */
-static size_t largest_kv_bytes(const struct model_hparams *hp, uint32_t layer, enum kv_side side,
+static size_t largest_kv_bytes(const struct model_hparams *hp, uint32_t layer, uint32_t side,
                                uint32_t context)
 {
     uint64_t most = 0;
@@ -142,12 +142,14 @@ void image_open(struct image *m, const char *path, uint32_t context)
     const struct model_hparams *hp = &m->model->hparams;
     m->keys = calloc(hp->layers, sizeof *m->keys);
     m->values = calloc(hp->layers, sizeof *m->values);
+    m->index = calloc(hp->layers, sizeof *m->index);
     m->state = calloc(1, (size_t)model_state_bytes(hp) + 1);
-    sl_assert(m->keys && m->values && m->state);
+    sl_assert(m->keys && m->values && m->index && m->state);
     for (uint32_t i = 0; i < hp->layers; i++) {
         m->keys[i] = calloc(largest_kv_bytes(hp, i, KV_SIDE_KEYS, context), 1);
         m->values[i] = calloc(largest_kv_bytes(hp, i, KV_SIDE_VALUES, context), 1);
-        sl_assert(m->keys[i] && m->values[i]);
+        m->index[i] = calloc(largest_kv_bytes(hp, i, KV_SIDE_INDEX, context), 1);
+        sl_assert(m->keys[i] && m->values[i] && m->index[i]);
     }
 }
 
@@ -156,9 +158,11 @@ void image_close(struct image *m)
     for (uint32_t i = 0; i < m->model->hparams.layers; i++) {
         free(m->keys[i]);
         free(m->values[i]);
+        free(m->index[i]);
     }
     free(m->keys);
     free(m->values);
+    free(m->index);
     free(m->state);
     offline_close(m->file);
 }
@@ -169,6 +173,7 @@ struct core_sequence image_sequence(const struct image *m)
                                   .kv_type = m->kv_type,
                                   .keys = m->keys,
                                   .values = m->values,
+                                  .index = m->index,
                                   .state = m->state,
                                   .next_state = m->state};
 }
@@ -181,6 +186,7 @@ struct core *image_core(struct image *m, const struct kernel_ops *ops, uint32_t 
                                  .source = image_source(m),
                                  .threads = threads,
                                  .chunk = chunk,
+                                 .positions = m->context,
                                  .prefill_order = prefill_order_of(PREFILL_ORDER_POPULARITY)};
     struct error error;
     struct core *core = core_create(&config, &error);

@@ -12,7 +12,7 @@
 struct image {
     struct offline_model *file;
     const struct model_index *model; /* the file's */
-    void **keys, **values;           /* per layer, `context` positions of any type */
+    void **keys, **values, **index;  /* per layer, `context` positions of any type */
     void *state;                     /* recurrent, of one sequence */
     enum kv_type kv_type;            /* F16; may be changed */
     uint32_t context;

@@ -80,9 +80,11 @@ RUN(gpt_oss, "MXFP4", "arch=gpt-oss", "layers=4", "window=16", "rope_scaling=yar
     MLA_KEYS, "layers=4", "dense_layers=1", "dense_inner=512", "gating=2", "expert_scale=2.5",     \
         "rope_factor=40", "rope_log_multiplier=0.1"
 RUN(deepseek2, "Q4_K_M", "arch=deepseek2", MLA_DENSE_KEYS, "groups=4", "groups_used=2")
+/* An indexer that chooses a part of the prompt's positions, and one that would choose all. */
 SAMPLE(deepseek32, "--threads=2", "arch=deepseek32", MLA_DENSE_KEYS, "groups=4", "groups_used=2",
-       "index_top_k=1024")
-SAMPLE(glm_dsa, "--isa=generic", "arch=glm-dsa", MLA_DENSE_KEYS, "index_top_k=1024")
+       "index_top_k=16", "index_heads=4", "index_size=64")
+SAMPLE(glm_dsa, "--isa=generic", "arch=glm-dsa", MLA_DENSE_KEYS, "index_top_k=1024",
+       "index_heads=4", "index_size=64")
 /* Queries grow with their position, beyond rope_context. */
 SAMPLE(mistral4, "--prefill-chunk=7", "arch=mistral4", MLA_KEYS, "rope_factor=128",
        "query_scale=0.1", "query_context=64")

@@ -42,14 +42,15 @@ static bool begins(const struct core *c, uint32_t sequence)
     return row == c->pass.step.rows || c->scratch.row[row].position == 0;
 }
 
-/* Keys or values of the current layer. The number of bytes matters where the device is not the
- * host. */
-static struct device_at share_side(struct core *c, uint32_t sequence, enum kv_side side,
-                                   uint32_t ring)
+/* Keys, values or the indexer's keys of the current layer. The number of bytes matters where the
+ * device is not the host. */
+static struct device_at share_side(struct core *c, uint32_t sequence, uint32_t side, uint32_t ring)
 {
     const struct core_sequence *s = &c->pass.sequences[sequence];
     uint32_t layer = c->pass.step.layer, positions = 0;
-    void *const *all = side == KV_SIDE_KEYS ? s->keys : s->values;
+    void *const *all = side == KV_SIDE_KEYS     ? s->keys
+                       : side == KV_SIDE_VALUES ? s->values
+                                                : s->index;
     if (!c->device->is_host)
         positions = positions_of(c, sequence, ring);
     return device_share(c->device, all[layer],
@@ -76,6 +77,7 @@ void core_take_sequences(struct core *c)
         uint32_t ring = a->window > 0 ? s->ring : 0;
         c->pass.at[i] =
             (struct device_sequence){.kv_type = s->kv_type,
+                                     .index_type = kv_index_type(s->kv_type),
                                      .ring = ring,
                                      .layer = c->pass.step.layer,
                                      .content = c->pass.sequence_count == 1 ? s->content : 0};
@@ -88,6 +90,8 @@ void core_take_sequences(struct core *c)
         c->pass.at[i].keys = share_side(c, i, KV_SIDE_KEYS, ring);
         if (!a->values_in_keys)
             c->pass.at[i].values = share_side(c, i, KV_SIDE_VALUES, ring);
+        if (core_layer_now(c)->index.k.n > 0)
+            c->pass.at[i].index = share_side(c, i, KV_SIDE_INDEX, 0);
     }
 }
 

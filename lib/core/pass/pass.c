@@ -99,6 +99,9 @@ static int run_each_layer(struct core *c, uint32_t first, uint32_t count, struct
 static int run_layers(struct core *c, uint32_t first, uint32_t count, struct error *error)
 {
     sl_assert(first >= c->first && first + count <= c->end && (first == 0 || c->pass.resumed));
+    core_index_begin(c);
+    if (count > 0 && core_index_resumes(c, first, error) != 0)
+        return -1;
     device_enter(c->device);
     if (c->pass.sequence_count == 1 && c->pass.sequences->content > 0)
         device_begin(c->device, c->pass.sequences->content, c->scratch.row[0].position,

@@ -38,10 +38,13 @@ static inline uint32_t hparams_expert_width(const struct model_hparams *h)
     return h->expert_width ? h->expert_width : h->hidden;
 }
 
-/* The engine attends to all positions, as the model does as long as an indexer chooses all of them:
- * in sequences of up to so many tokens. UINT32_MAX: of any number. */
+/* Where the engine does not compute an indexer (index_heads), it attends to all positions, as the
+ * model does as long as its indexer chooses all of them: in sequences of up to so many tokens.
+ * UINT32_MAX: of any number. */
 static inline uint32_t model_exact_tokens(const struct model_hparams *h)
 {
+    if (h->index_heads > 0)
+        return UINT32_MAX;
     uint64_t tokens = (uint64_t)h->index_top_k * (h->index_block ? h->index_block : 1);
     tokens += h->index_top_k ? h->index_tail : 0;
     return tokens == 0 || tokens > UINT32_MAX ? UINT32_MAX : (uint32_t)tokens;

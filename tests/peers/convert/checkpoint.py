@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Small random checkpoints as the package transformers saves them, and what that package computes from them, in float32.
-Matrices hold numbers that F32, F16 and BF16 have alike; keys and values are rounded to F16, as in sluice's cache."""
+Matrices hold numbers that F32, F16 and BF16 have alike; keys and values are rounded to F16, as in sluice's cache, but for
+EXACT."""
 import json
 import math
 import os
@@ -232,7 +233,8 @@ def with_transformers(case, directory, vocabularies, seed):
         add_drafting(directory, special["MTP"], settings["num_hidden_layers"])
     if special.get("NAMES"):
         rename(directory, special["NAMES"])
-    vectors.round_cache(model)
+    if not special.get("EXACT"):
+        vectors.round_cache(model)
     return lambda ids: hf_directory.losses_of(model, ids)
 
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Architectures whose attention is over positions that an indexer chooses: as many as the text has tokens (`chosen` of the
-sizes), so that it chooses all of them; models.py has the others."""
+sizes), so that it chooses all of them, or FEW, by keys that are not rounded; models.py has the others."""
 import json
 import os
 import re
@@ -10,6 +10,7 @@ from safetensors.torch import save_file
 from parts import ORIGINAL, deepseek_like, mla, plain, rope
 
 BLOCKS = 10
+FEW = 16
 YARN = rope("yarn", factor=8.0, original_max_position_embeddings=ORIGINAL, mscale=1.0, mscale_all_dim=1.0)
 
 
@@ -28,14 +29,16 @@ def deepseek32(s):
     """With YaRN, as published."""
     config, base, variants = indexed(s, "DeepseekV32Config", rms_norm_eps=1e-6, rope_parameters=YARN)
     return config, base, {**variants, "groups": dict(n_group=s.experts // 2, topk_group=2),
-                          "default": dict(rope_parameters=rope())}
+                          "default": dict(rope_parameters=rope()), "few": dict(index_topk=FEW, index_n_heads=32, EXACT=True)}
 
 
 def glm_dsa(s):
     """In `shared`, as in GLM-5.2, layers take the choice of the one before them."""
     config, base, variants = indexed(s, "GlmMoeDsaConfig", rms_norm_eps=1e-5)
     kinds = (["full", "full", "shared"] * s.layers)[:s.layers]
-    return config, base, {**variants, "shared": dict(indexer_types=kinds), "yarn_mscale": dict(rope_parameters=YARN)}
+    few = dict(EXACT=True, index_topk=FEW, index_n_heads=32, num_hidden_layers=4, indexer_types=["full", "full", "shared", "full"])
+    return config, base, {**variants, "shared": dict(indexer_types=kinds), "yarn_mscale": dict(rope_parameters=YARN),
+                          "few": few}
 
 
 def minimax_m3(s):

@@ -522,7 +522,7 @@ ARCHITECTURES = {
 ALWAYS_TIED = ("step35", "gemma4", "lfm2moe", "bailingmoe2", "smallthinker", "bailingmoe", "deepseek", "cohere2moe",
                "maple", "minimax-m3", "arctic")
 SPECIAL = ("CONFIG", "VOCAB", "TOKENIZER_CLASS", "SAVE", "DROP", "MTP", "FLAGS", "TURNED", "JOINED", "NAMES", "LIMITS",
-           "GAIN", "ROTATED")
+           "GAIN", "ROTATED", "EXACT")
 
 
 def cases(architecture, sizes):
@@ -557,6 +557,7 @@ GOLDEN = {**{f"{architecture}/base": 1 for architecture in ARCHITECTURES},
                                   "exaone-moe/mtp", "hy_v3/mtp", "granitehybrid/groups", "nemotron_h_moe/super",
                                   "jamba/attention_experts", "step35/mtp",
                                   "laguna/element", "qwen4exp/no_table", "mimo2/joined", "llama4/maverick", "llama4/chunk",
-                                  "cohere2moe/layer_norm", "bailingmoe3/limits", "bailingmoe3/flash")},
+                                  "cohere2moe/layer_norm", "bailingmoe3/limits", "bailingmoe3/flash", "deepseek32/few",
+                                  "glm-dsa/few")},
           "glm4moe/solar_open": 2,
           "mistral4/base": 3}

@@ -3,6 +3,7 @@
  * chunk of prompts that the budget allows. */
 #include "config/params.h"
 #include "lib/base/bytes.h"
+#include "lib/core/core.h"
 #include "lib/device/device.h"
 #include "lib/prefix/prefix.h"
 #include "procs/engine/supervisor/budget/budget.h"
@@ -110,6 +111,19 @@ static double row_bytes(const struct model_index *m)
            2 * FORMS_BYTES * (h->low_rank ? h->delta_size : h->step_rank) + stream_row_bytes(h);
 }
 
+/* Of an indexer: keys, weights and lists of a chunk; queries and scores of the rows of which it
+ * chooses at a time. */
+static double index_bytes(const struct supervisor *s)
+{
+    const struct model_hparams *h = &s->model->hparams;
+    uint32_t positions = (uint32_t)s->params.ctx_size, chunk = (uint32_t)s->params.prefill_chunk;
+    if (h->index_heads == 0 || positions <= h->index_top_k)
+        return 0;
+    double row = 4.0 * ((double)h->index_size + h->index_heads + h->index_top_k + 1);
+    double each = 4.0 * ((double)h->index_size * h->index_heads + positions);
+    return chunk * row + core_index_rows(positions, chunk) * each;
+}
+
 /* Activations of a chunk, logits, and the rows gathered by every thread, of further groups of
  * threads one. */
 uint64_t budget_compute_bytes(const struct supervisor *s)
@@ -128,7 +142,7 @@ uint64_t budget_compute_bytes(const struct supervisor *s)
            (s->params.prefix_dir[0] ? PREFIX_MEMORY_BYTES : 0) +
            (uint64_t)((double)s->params.prefill_chunk * row_bytes(s->model) + logits +
                       16.0 * h->vocab + GHOSTS_BYTES * (double)s->params.ctx_size +
-                      4 * recurrent_fixed_floats(h) + stream_block_bytes(s) +
+                      4 * recurrent_fixed_floats(h) + stream_block_bytes(s) + index_bytes(s) +
                       (double)s->params.threads * thread +
                       (double)(budget_compute_threads(s) - s->params.threads) *
                           (FORMS_BYTES * (hidden + inner) + LEDGER_STACK_BYTES));

@@ -29,9 +29,12 @@ static uint64_t sequence_bytes(struct supervisor *s, uint32_t context)
     return bytes;
 }
 
+/* A GPU computes no indexer. */
 uint32_t budget_context_low(const struct supervisor *s)
 {
-    return smaller(CONTEXT_LOW, model_context(&s->model->hparams));
+    const struct model_hparams *h = &s->model->hparams;
+    uint32_t most = smaller(CONTEXT_LOW, model_context(h));
+    return s->gpus.count > 0 && h->index_heads > 0 ? smaller(most, h->index_top_k) : most;
 }
 
 uint32_t budget_context_smallest(const struct supervisor *s)

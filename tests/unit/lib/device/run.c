@@ -210,6 +210,8 @@ static void run_layers(struct run *r, const struct core_sequence *sequence, cons
         .sequences = sequence, .sequence_count = 1, .row = row, .rows = r->chunk};
     float *x = calloc((size_t)r->chunk * model_residual_floats(hp), sizeof *x);
     uint32_t half = hp->layers / 2;
+    if (model_index_of(hp, half) == INDEX_BEFORE) /* it needs the choice of the layer before it */
+        half++;
     for (uint32_t i = 0; i < r->chunk; i++)
         row[i] = (struct core_row){
             .position = at + i, .token = tokens[at + i], .prefill = core_rows_prefill(r->chunk)};
@@ -250,6 +252,7 @@ static void note_sequence(struct run *r, const struct core_sequence *s)
     for (uint32_t i = 0; i < hp->layers; i++) {
         note(r, s->keys[i], (size_t)model_kv_bytes(hp, i, KV_SIDE_KEYS, type, CONTEXT));
         note(r, s->values[i], (size_t)model_kv_bytes(hp, i, KV_SIDE_VALUES, type, CONTEXT));
+        note(r, s->index[i], (size_t)model_kv_bytes(hp, i, KV_SIDE_INDEX, type, CONTEXT));
     }
 }
 
@@ -262,6 +265,7 @@ static void forget_sequence(const struct image *image, const struct core_sequenc
     for (uint32_t i = 0; i < hp->layers; i++) {
         memset(s->keys[i], 0xff, (size_t)model_kv_bytes(hp, i, KV_SIDE_KEYS, type, CONTEXT));
         memset(s->values[i], 0xff, (size_t)model_kv_bytes(hp, i, KV_SIDE_VALUES, type, CONTEXT));
+        memset(s->index[i], 0xff, (size_t)model_kv_bytes(hp, i, KV_SIDE_INDEX, type, CONTEXT));
     }
 }
 
@@ -269,15 +273,17 @@ uint64_t run_hash(struct run *r)
 {
     const struct model_hparams *hp = &r->image->model->hparams;
     struct core_sequence sequence = image_sequence(r->image);
-    void *keys[MODEL_LAYERS_MAX], *values[MODEL_LAYERS_MAX];
+    void *keys[MODEL_LAYERS_MAX], *values[MODEL_LAYERS_MAX], *index[MODEL_LAYERS_MAX];
     forget_sequence(r->image, &sequence);
     for (uint32_t i = 0; i < hp->layers; i++) {
         keys[i] = pointer(r, sequence.keys[i]);
         values[i] = pointer(r, sequence.values[i]);
+        index[i] = pointer(r, sequence.index[i]);
     }
     sequence.content = r->content;
     sequence.keys = keys;
     sequence.values = values;
+    sequence.index = index;
     sequence.state = sequence.next_state = pointer(r, r->image->state);
     r->hash = XXH64_createState();
     ck_assert_ptr_nonnull(r->hash);

@@ -480,7 +480,7 @@ START_TEST(tokens_up_to_which_all_are_chosen)
     ck_assert_uint_eq(model_context(&index->hparams), 2048);
     free(index);
     make_arch(&m, "glm-dsa", 2, false);
-    limited(&m, 32, "32 positions");
+    limited(&m, 128, "32 positions, which are computed");
     make_arch(&m, "deepseek32", 2, false);
     put_u32(&m, "deepseek32", "attention.indexer.top_k", 127);
     drop(&m, "deepseek32", "attention.indexer.head_count"); /* as sluice pack wrote it */

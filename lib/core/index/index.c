@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* An indexer chooses the positions that attention of a layer is over (DeepSeek-V3.2, DeepSeek-AI
+ * 2025, section 2.1). Of x, which the mixer reads, and the first factor c of its queries:
+ *   k = LayerNorm(W_k x), one of a position, which is stored;  q = W_q c, of each head;  w = W_w x
+ *   score of position s = sum over heads h of w_h max(q_h . k_s, 0)
+ * The first elements of k and q are rotated. The published form multiplies w by 1 / sqrt(heads *
+ * size), which no choice depends on, and may turn k and q by an orthonormal matrix before it rounds
+ * them, which leaves their products as they are; keys are not rounded below F16 here.
+ *
+ * Keys are stored in every pass. Nothing else is computed in a pass whose rows have no more positions
+ * than are chosen: attention over all of them has the same bits. */
+#include "lib/core/internal.h"
+
+/* ---- weights ---- */
+
+bool core_index_needed(const struct core *c)
+{
+    return c->hp.index_heads > 0 && c->positions > c->hp.index_top_k;
+}
+
+int core_check_index(const struct core *c, struct error *error)
+{
+    uint8_t first = c->model->layer[c->first].index;
+    if (!core_index_needed(c) || first == INDEX_NONE)
+        return 0;
+    if (c->device->lacks_choice)
+        return error_set(error, ERR_BAD_INPUT,
+                         "the device '%s' does not compute attention over chosen positions: it has "
+                         "this model in sequences of up to %u tokens",
+                         c->device->ops->name, c->hp.index_top_k);
+    if (first == INDEX_BEFORE)
+        return error_set(error, ERR_BAD_INPUT,
+                         "layer %u takes the positions that a layer before it chose, so another "
+                         "device cannot begin with it",
+                         c->first);
+    return 0;
+}
+
+void core_bind_index(struct core *c, uint32_t i)
+{
+    struct core_layer *l = &c->layer[i];
+    const struct model_hparams *h = &c->hp;
+    if (!core_index_needed(c) || c->model->layer[i].index != INDEX_OWN)
+        return;
+    c->index = (struct device_index){
+        .form = INDEX_WEIGHTED, .heads = h->index_heads, .size = h->index_size, .unit = 1};
+    l->index.q = core_matrix(c, i, DENSE_INDEX_Q);
+    l->index.k = core_matrix(c, i, DENSE_INDEX_K);
+    l->index.weights = core_matrix(c, i, DENSE_INDEX_WEIGHTS);
+    l->in_forms |= form_bit(&l->index.k) | form_bit(&l->index.weights);
+    l->mla.query_forms |= form_bit(&l->index.q);
+}
+
+/* ---- a pass ---- */
+
+void core_index_begin(struct core *c)
+{
+    c->pass.chosen = (struct device_chosen){.stride = 0};
+    c->pass.chooses = false;
+    for (uint32_t r = 0; core_index_needed(c) && r < c->pass.step.rows; r++) {
+        sl_assert(c->scratch.row[r].position < c->positions);
+        c->pass.chooses |= c->scratch.row[r].position >= c->hp.index_top_k;
+    }
+}
+
+int core_index_resumes(const struct core *c, uint32_t layer, struct error *error)
+{
+    bool lacks = c->pass.chooses && c->model->layer[layer].index == INDEX_BEFORE;
+    return lacks ? error_set(error, ERR_BAD_INPUT,
+                             "layer %u takes the positions that a layer before it chose: it is "
+                             "computed by itself in sequences of up to %u tokens",
+                             layer, c->hp.index_top_k)
+                 : 0;
+}
+
+static struct device_at angles_from(const struct core *c, uint32_t row)
+{
+    const struct layer_attention *a = &c->layer[c->pass.step.layer].attention;
+    return a->rope_dims > 0
+               ? device_floats_at(core_angles(c, a->rope_table), (uint64_t)row * c->rope_size)
+               : (struct device_at){0};
+}
+
+/* The rotation of heads in place, `heads` of each row from `row` on. */
+static void rotate(struct core *c, uint32_t row, uint32_t rows, uint32_t heads, struct device_at y)
+{
+    const struct layer_attention *a = &core_layer_now(c)->attention;
+    const struct op_index_heads turn = {
+        .rows = rows,
+        .heads = heads,
+        .size = c->index.size,
+        .turn = {.kind = (enum rope_kind)c->hp.index_rope, .dims = a->rope_dims},
+        .angle_stride = c->rope_size,
+        .angles = angles_from(c, row),
+        .y = y};
+    c->device->ops->index_heads(c->device, &turn);
+}
+
+/* Keys, and weights if something is chosen. */
+static void project(struct core *c)
+{
+    const struct core_layer *l = core_layer_now(c);
+    struct device_product product[] = {
+        {.w = l->index.k, .y = c->scratch.index_k, .y_stride = c->index.size},
+        {.w = l->index.weights, .y = c->scratch.index_w, .y_stride = c->index.heads}};
+    c->device->ops->products(c->device, &(struct op_products){.rows = c->pass.step.rows,
+                                                              .x = c->scratch.in,
+                                                              .count = c->pass.chooses ? 2 : 1,
+                                                              .product = product});
+}
+
+static void store_keys(struct core *c)
+{
+    const struct core_layer *l = core_layer_now(c);
+    uint32_t rows = c->pass.step.rows;
+    const struct op_norm norm = {.rows = rows,
+                                 .kind = NORM_LAYER,
+                                 .eps = c->hp.index_eps,
+                                 .x = c->scratch.index_k,
+                                 .weight = l->index.k_norm,
+                                 .bias = l->index.k_norm_bias,
+                                 .y = device_rows_of_floats(c->scratch.index_k, c->index.size)};
+    const struct op_index_store store = {.rows = rows,
+                                         .sequences = c->pass.sequence_count,
+                                         .row = c->scratch.row,
+                                         .sequence = c->pass.at,
+                                         .shape = c->index,
+                                         .k = c->scratch.index_k};
+    c->device->ops->norm(c->device, &norm);
+    rotate(c, 0, rows, 1, c->scratch.index_k);
+    c->device->ops->index_store(c->device, &store);
+}
+
+/* Queries of the rows [first, first + rows). */
+static void make_queries(struct core *c, uint32_t first, uint32_t rows)
+{
+    const struct core_layer *l = core_layer_now(c);
+    struct device_product product = {.w = l->index.q,
+                                     .y = c->scratch.index_q,
+                                     .y_stride = (size_t)c->index.heads * c->index.size};
+    const struct op_products products = {.rows = rows,
+                                         .x = device_rows_from(&c->scratch.query, first),
+                                         .count = 1,
+                                         .product = &product};
+    c->device->ops->products(c->device, &products);
+    rotate(c, first, rows, c->index.heads, c->scratch.index_q);
+}
+
+static struct device_at words_at(struct device_at at, uint64_t n)
+{
+    return device_offset(at, n * sizeof(uint32_t));
+}
+
+static void choose(struct core *c, uint32_t first, uint32_t rows)
+{
+    uint32_t most = c->hp.index_top_k;
+    const struct op_index_scores scores = {
+        .rows = rows,
+        .sequences = c->pass.sequence_count,
+        .row = c->scratch.row + first,
+        .sequence = c->pass.at,
+        .shape = c->index,
+        .q = c->scratch.index_q,
+        .weights = device_floats_at(c->scratch.index_w, (uint64_t)first * c->index.heads),
+        .stride = c->positions,
+        .score = c->scratch.index_scores};
+    const struct op_choose_positions choice = {
+        .rows = rows,
+        .row = c->scratch.row + first,
+        .shape = c->index,
+        .choice = {.k = most, .block = 1},
+        .stride = c->positions,
+        .score = c->scratch.index_scores,
+        .list_stride = most,
+        .at = words_at(c->scratch.index_at, (uint64_t)first * most),
+        .count = words_at(c->scratch.index_count, first)};
+    c->device->ops->index_scores(c->device, &scores);
+    c->device->ops->choose_positions(c->device, &choice);
+}
+
+void core_index(struct core *c)
+{
+    uint32_t rows = c->pass.step.rows, each = core_index_rows(c->positions, c->scratch.rows_max);
+    if (core_layer_now(c)->index.k.n == 0)
+        return;
+    project(c);
+    store_keys(c);
+    if (!c->pass.chooses)
+        return;
+    for (uint32_t first = 0, n; first < rows; first += n) {
+        n = rows - first < each ? rows - first : each;
+        make_queries(c, first, n);
+        choose(c, first, n);
+    }
+    c->pass.chosen = (struct device_chosen){.at = c->scratch.index_at,
+                                            .count = c->scratch.index_count,
+                                            .stride = c->hp.index_top_k,
+                                            .lists = 1};
+}

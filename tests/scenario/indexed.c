@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Models whose indexer chooses fewer positions than a text has: the same text in any chunks, when
+ * compute is killed, when sequences run together, and when a prompt continues where an earlier one
+ * ended or parted from it. Keys of the indexer are in what is reserved. */
+#include <stdio.h>
+#include <string.h>
+
+#include "lib/base/bytes.h"
+#include "tests/harness/harness.h"
+#include "tests/scenario/continued.h"
+
+#define TOKENS   90
+#define KEYS_MAX 16
+#define CHOSEN   "32" /* fewer than a prompt has */
+
+#define MLA                                                                                        \
+    "dense_layers=1", "dense_inner=128", "kv_heads=1", "kv_rank=32", "q_rank=32",                  \
+        "mla_key_size=24", "mla_value_size=16", "rope_dims=8", "shared_inner=64", "index_heads=4", \
+        "index_size=32"
+
+/* Of glm-dsa, each layer has an indexer, or, by the rule for long contexts, the first three. */
+static const struct shape {
+    const char *keys[KEYS_MAX];
+} shapes[] = {{{"arch=deepseek32", "layers=3", MLA, "index_top_k=" CHOSEN, NULL}},
+              {{"arch=glm-dsa", "layers=5", "context=1048576", MLA, "index_top_k=" CHOSEN, NULL}},
+              {{"arch=deepseek32", "layers=3", MLA, "index_top_k=4096", NULL}}};
+
+static char model[PATH_MAX];
+
+static void make(const struct shape *s)
+{
+    continued_make(model, s->keys);
+}
+
+static struct engine *start(const char *const options[])
+{
+    struct engine *e = engine_new();
+    const char *args[12] = {"-m", model, "--ctx-size=2048"};
+    for (size_t i = 0; options[i]; i++)
+        args[3 + i] = options[i];
+    engine_start(e, args);
+    return e;
+}
+
+static void reference(const char *prompt, struct text *out)
+{
+    struct engine *e = start((const char *const[]){"--prefill-chunk=1", "--keep-kv=0", NULL});
+    engine_generate(e, prompt, TOKENS, out);
+    engine_stop(e);
+}
+
+/* With a kill among the tokens of the answer; then two prompts together. */
+static void combination(const struct continued *c, const char *chunk)
+{
+    struct engine *e =
+        start((const char *const[]){"--resident-experts=25", chunk, "--parallel=4", NULL});
+    continued_after(e, c, 20, chunk);
+    struct generation *g[4];
+    for (size_t i = 0; i < ARRAY_LEN(g); i++)
+        g[i] = generation_start(e, test_prompt(i % 2 ? 1 : c->prompt), c->tokens);
+    for (size_t i = 0; i < ARRAY_LEN(g); i++) {
+        struct text got;
+        generation_finish(g[i], CONTINUED_MS, &got);
+        if (i % 2 == 0)
+            text_check_same(c->want, &got, "together");
+        text_free(&got);
+    }
+    engine_stop(e);
+}
+
+static void same_text(const struct shape *s)
+{
+    static const char *const chunk[] = {"--prefill-chunk=7", "--prefill-chunk=64"};
+    struct text want, all;
+    const struct continued c = {.prompt = 2, .tokens = TOKENS, .want = &want};
+    make(s);
+    reference(test_prompt(2), &want);
+    for (size_t i = 0; i < ARRAY_LEN(chunk); i++)
+        combination(&c, chunk[i]);
+    make(&shapes[2]); /* the same weights, but for layers: all positions are chosen */
+    reference(test_prompt(2), &all);
+    CHECK(s != &shapes[0] || strcmp(all.text, want.text) != 0, "the choice changes nothing");
+    text_free(&want);
+    text_free(&all);
+}
+
+static void deepseek32(void)
+{
+    same_text(&shapes[0]);
+}
+
+static void glm_dsa(void)
+{
+    same_text(&shapes[1]);
+}
+
+/* Prompts that part from an earlier one within its text, so that its rows are cut back. */
+static void second_turns(void)
+{
+    const struct continued_turns turns = {
+        .start = start,
+        .alone = (const char *const[]){"--prefill-chunk=64", "--keep-kv=0", NULL},
+        .reusing = (const char *const[]){"--resident-experts=50", "--prefill-chunk=16", NULL},
+        .rounds = 6,
+        .reused_min = 64};
+    make(&shapes[1]);
+    continued_turns(&turns, &(const struct continued){.prompt = 2, .tokens = TOKENS});
+}
+
+/* 3 layers of 40 elements, and of 32 of the indexer's keys, in F16. */
+static void inspected(void)
+{
+    make(&shapes[0]);
+    continued_inspect(model, "(432 bytes)  per token");
+}
+
+int main(int argc, char **argv)
+{
+    static const struct test_case cases[] = {
+        ROW(deepseek32),
+        ROW(glm_dsa),
+        ROW(second_turns),
+        ROW(inspected),
+    };
+    return test_main(argc, argv, cases, ARRAY_LEN(cases));
+}
