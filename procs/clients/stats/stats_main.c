@@ -234,6 +234,23 @@ static double computing_ns(const struct sample *sample)
     return grown(sample, "compute", "prefill_ns") + grown(sample, "compute", "decode_ns");
 }
 
+/* Of a table on storage; nothing of a model that has none. */
+static void print_table(const struct sample *sample)
+{
+    const struct sample all = {sample->now, NULL, 0};
+    char read[16];
+    if (lookup_u64(sample->now, "model.table_bytes") == 0)
+        return;
+    bytes_format(lookup_counter(sample->now, "cache", "page_loads") * PAGE_BYTES, read);
+    printf("\n%-22s %12" PRIu64 "  read of the table on storage: %s", "rows",
+           lookup_counter(sample->now, "compute", "table_rows"), read);
+    printf("\n%-22s %11.1f%%  of the compute time", "waiting for rows",
+           100 * ratio(grown(&all, "compute", "table_wait_ns"), computing_ns(&all)));
+    if (sample->before)
+        printf("; now %.1f%%",
+               100 * ratio(grown(sample, "compute", "table_wait_ns"), computing_ns(sample)));
+}
+
 static void print_work(const struct sample *sample)
 {
     const struct sample all = {sample->now, NULL, 0};
@@ -253,6 +270,7 @@ static void print_work(const struct sample *sample)
         printf("; now %s/s",
                bytes_format((uint64_t)ratio(grown(sample, "loader", "bytes_read"), sample->seconds),
                             read));
+    print_table(sample);
     printf("\n%-22s %12" PRIu64, "evictions", lookup_counter(sample->now, "cache", "evictions"));
     if (sample->before)
         printf("  now %.0f/s", ratio(grown(sample, "cache", "evictions"), sample->seconds));

@@ -68,6 +68,9 @@ static void work(const struct sample *before, const struct sample *now, struct r
     double used = GREW("cache", "prefetches_used"), unused = GREW("cache", "prefetches_unused");
     f->prefetch_used = share(used, used + unused);
     f->evictions_per_s = share(GREW("cache", "evictions"), f->seconds);
+    f->table_rows_per_s = share(GREW("compute", "table_rows"), f->seconds);
+    f->table_pages_per_s = share(GREW("cache", "page_loads"), f->seconds);
+    f->table_wait = share(GREW("compute", "table_wait_ns"), prefill_ns + decode_ns);
 #undef GREW
 }
 

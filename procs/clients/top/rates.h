@@ -40,6 +40,8 @@ struct rates {
     double hit, inflight, miss, skipped; /* shares of the accesses; all 0: no accesses */
     double accesses_per_s, stall /* share of compute time */, recall, prefetch_used,
         evictions_per_s;
+    /* Of a table on storage: rows read, pages read from storage, share of compute time. */
+    double table_rows_per_s, table_pages_per_s, table_wait;
     double passes_per_s, rows /* of a pass */, experts /* of a pass */, rows_per_expert;
     double gap_us; /* between two tokens of a sequence; 0: no tokens */
     struct limit_facts limit;

@@ -407,6 +407,29 @@ static void report_limit(struct findings *f, const struct model_index *index)
                 json_integer((json_int_t)model_exact_tokens(&index->hparams)), NULL, "%s", limit);
 }
 
+/* A table of which a token reads rows: what is read, and what hides it. */
+static void report_table(struct findings *f, const struct model_index *index,
+                         const struct host_facts *a)
+{
+    uint32_t pages = model_table_pages(index), layer = 0, rows = model_ngram_rows(&index->hparams);
+    if (pages == 0)
+        return;
+    while (!index->layer[layer].ngrams)
+        layer++;
+    const struct model_entry *e = &model_index_entries(index)[model_table_entry(index)];
+    uint64_t row_bytes = model_index_tensors(index)[e->extent[0].tensor].row_bytes;
+    double before_s = a->decode_s / index->hparams.layers * layer;
+    char size[16], useful[16], read[16];
+    uint64_t bytes = (uint64_t)pages * PAGE_BYTES;
+    finding(f, "model", "table", json_integer((json_int_t)bytes), bytes_format(bytes, size),
+            "on storage: a token reads %" PRIu32 " rows of it (%s, in about %s of pages), while "
+            "%.2f ms of layers before it are computed",
+            rows, bytes_format(rows * row_bytes, useful),
+            bytes_format((uint64_t)rows * PAGE_BYTES, read), before_s * 1e3);
+    finding_quiet(f, "model", "table_rows", json_integer(rows));
+    finding_quiet(f, "model", "table_hidden_s", json_real(before_s));
+}
+
 static int report_all(struct findings *f, const struct gpu_seen *gpu, const struct gpu_model *m,
                       const struct params *params, const json_t *estimate, struct error *error)
 {
@@ -424,6 +447,7 @@ static int report_all(struct findings *f, const struct gpu_seen *gpu, const stru
                              .reads_known =
                                  estimate_read_rate(m->host, (double)m->host->chunk_bytes) > 0});
     report_model(f, m->facts, m->host, estimates, params, estimate);
+    report_table(f, m->index, m->host);
     report_limit(f, m->index);
     report_unread(f, m->index);
     return gpu_model_report(f, gpu, m, params, error);

@@ -124,6 +124,24 @@ static void line_prefixes(struct page *p, unsigned row)
                format_count((double)counter(p, "kv_kept_evictions"), evictions));
 }
 
+static bool has_table(const struct page *p)
+{
+    return lookup_u64(p->now->doc, "model.table_bytes") > 0;
+}
+
+static void line_table(struct page *p, unsigned row)
+{
+    const struct rates *f = &p->rates;
+    char rows[16], pages[16], wait[16], bytes[16];
+    if (!has_table(p))
+        return;
+    canvas_put(&p->canvas, row, 0, PAINT_PLAIN,
+               "table of %s on storage: rows %s/s  pages read %s/s  waiting %s",
+               format_size(lookup_u64(p->now->doc, "model.table_bytes"), bytes),
+               format_count(f->table_rows_per_s, rows), format_count(f->table_pages_per_s, pages),
+               format_share(f->table_wait, wait));
+}
+
 static void work(struct page *p)
 {
     line_limit(p, 1);
@@ -132,12 +150,13 @@ static void work(struct page *p)
     line_experts(p, 4);
     line_predictions(p, 5);
     line_prefixes(p, 6);
+    line_table(p, 6 + has_prefixes(p));
 }
 
 /* The first line of the budget. */
 static unsigned budget_row(const struct page *p)
 {
-    return 6 + has_prefixes(p);
+    return 6 + has_prefixes(p) + has_table(p);
 }
 
 /* Lines above the tables, without the GPU's two: in a narrow picture one more, which explains the

@@ -209,6 +209,8 @@ static void put_stats(FILE *out, const json_t *doc)
     put_text(out, "waiting for experts", text);
     bytes_format(lookup_counter(doc, "loader", "bytes_read"), text);
     put_text(out, "read", text);
+    if (lookup_u64(doc, "model.table_bytes") > 0)
+        put_counter(out, "rows read of the table", doc, "compute", "table_rows");
     put_counter(out, "prefetches used", doc, "cache", "prefetches_used");
     put_counter(out, "prefetches unused", doc, "cache", "prefetches_unused");
     put_passes(out, doc);
