@@ -15,7 +15,7 @@
 
 bool core_index_needed(const struct core *c)
 {
-    return c->hp.index_heads > 0 && c->positions > c->hp.index_top_k;
+    return model_chooses(&c->hp, c->positions);
 }
 
 int core_check_index(const struct core *c, struct error *error)

@@ -38,6 +38,13 @@ static inline uint32_t hparams_expert_width(const struct model_hparams *h)
     return h->expert_width ? h->expert_width : h->hidden;
 }
 
+/* Whether an indexer is computed in an engine whose sequences have up to so many positions: in shorter
+ * ones than it chooses, it would choose all of them. */
+static inline bool model_chooses(const struct model_hparams *h, uint64_t positions)
+{
+    return h->index_heads > 0 && positions > h->index_top_k;
+}
+
 /* Where the engine does not compute an indexer (index_heads), it attends to all positions, as the
  * model does as long as its indexer chooses all of them: in sequences of up to so many tokens.
  * UINT32_MAX: of any number. */

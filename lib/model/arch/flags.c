@@ -78,6 +78,17 @@ static int read_rotated(const struct arch *arch, const struct gguf *g, struct mo
     return found < 0 ? -1 : 0;
 }
 
+/* Stores that sluice packed before it computed indexers have the keys, but none of the tensors. */
+static bool has_indexers(const struct gguf *g, const struct model_hparams *h)
+{
+    uint32_t number;
+    for (uint32_t i = 0; i < g->tensor_count; i++)
+        if (arch_name_matches("blk.%u.indexer.attn_k.weight", g->tensors[i].name, &number) &&
+            number < h->layers)
+            return true;
+    return false;
+}
+
 /* The choice of a layer without an indexer is one that was made before. */
 static int read_indexed(const struct arch *arch, const struct gguf *g, struct model_hparams *h,
                         struct error *error)
@@ -87,6 +98,8 @@ static int read_indexed(const struct arch *arch, const struct gguf *g, struct mo
     bool indexed[MODEL_LAYERS_MAX];
     if (!row)
         return 0;
+    if (!has_indexers(g, h))
+        h->index_heads = h->index_size = 0;
     arch_full_key(arch, row->key, key);
     int found = arch_read_bools(g, key, h, indexed, error);
     if (found == 0)

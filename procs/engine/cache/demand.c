@@ -189,7 +189,8 @@ static void take_demand(struct cache *c, const struct msg_demand *demand)
     uint32_t ready = ENTRY_NONE;
     for (unsigned i = 0; i < demand->count; i++) {
         uint32_t entry = demand->wants[i].entry;
-        if (entry >= model_experts_end(c->child.model) || c->entries[entry].extents == 0) {
+        if (entry >= model_experts_end(c->child.model) || c->entries[entry].extents == 0 ||
+            entry == model_table_entry(c->child.model)) {
             cache_count(c, CTR_CACHE_messages_invalid, 1);
             if (log_once(&invalid_logged))
                 log_warn("DEMAND for entry %u rejected: the model has %u entries", entry,

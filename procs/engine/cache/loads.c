@@ -18,7 +18,7 @@
 #define RESEND_MAX_MS  1000
 #define DENSE_RETRY_NS NS_PER_S /* nothing runs without dense tensors: retried indefinitely */
 
-static atomic_flag failure_logged = ATOMIC_FLAG_INIT;
+static atomic_flag failure_logged = ATOMIC_FLAG_INIT, page_failure_logged = ATOMIC_FLAG_INIT;
 
 void cache_list_append(struct cache *c, struct entry_list *list, uint32_t entry)
 {
@@ -384,9 +384,16 @@ static void log_failure(struct cache *c, uint32_t entry)
     run_storage_text(c->child.params, c->child.model, c->child.procs.head->model_path,
                      atomic_load_explicit(&d->last_loader, memory_order_relaxed), entry, storage,
                      sizeof storage);
-    log_warn("layer %u expert %u could not be read from %s: %s (further failures are only counted)",
-             d->layer, d->expert, storage,
-             run_errno_text((int)atomic_load_explicit(&d->last_errno, memory_order_relaxed)));
+    const char *why =
+        run_errno_text((int)atomic_load_explicit(&d->last_errno, memory_order_relaxed));
+    if (cache_is_page(c, entry))
+        log_warn("page %u of the table could not be read from %s: %s (further failures are only "
+                 "counted)",
+                 atomic_load_explicit(&d->page, memory_order_relaxed) - 1, storage, why);
+    else
+        log_warn("layer %u expert %u could not be read from %s: %s (further failures are only "
+                 "counted)",
+                 d->layer, d->expert, storage, why);
 }
 
 /* DOOMED with no pending shard: no loader can write the range any more. */
@@ -415,7 +422,7 @@ static void reset_entry(struct cache *c, uint32_t entry)
     bool failed = atomic_load_explicit(&d->failures, memory_order_acquire) > n->failures_seen;
     if (failed) {
         cache_count(c, CTR_CACHE_load_failures, 1);
-        if (log_once(&failure_logged))
+        if (log_once(cache_is_page(c, entry) ? &page_failure_logged : &failure_logged))
             log_failure(c, entry);
     }
     if (cache_is_page(c, entry))

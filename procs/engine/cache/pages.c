@@ -9,6 +9,8 @@
 #include "procs/engine/cache/cache.h"
 
 #define AHEAD_MS 1000
+#define UNREAD_MS                                                                                  \
+    1000 /* what compute requested and does not read in this time is of an ended pass */
 
 static atomic_flag invalid_logged = ATOMIC_FLAG_INIT;
 
@@ -42,8 +44,8 @@ void cache_page_was_reset(struct cache *c, uint32_t entry, bool failed)
         read_page(c, entry, c->notes[entry].demand_ns);
 }
 
-/* Milliseconds since compute read the page, or since it was requested; 0: it cannot be replaced
- * now. */
+/* Milliseconds since compute read the page, or since it was requested, and 2; 0: it cannot be
+ * replaced now. 1: it was requested and not read yet, so that one which was read goes first. */
 static uint32_t age_of(struct cache *c, uint32_t entry, uint32_t now_ms)
 {
     const struct directory_entry *d = cache_directory_entry(c, entry);
@@ -55,8 +57,10 @@ static uint32_t age_of(struct cache *c, uint32_t entry, uint32_t now_ms)
     uint32_t used = now_ms - atomic_load_explicit(&d->used_ms, memory_order_relaxed);
     if (-used < AHEAD_MS) /* compute read it after now_ms was taken */
         used = 0;
+    if (used > reserved && reserved < UNREAD_MS)
+        return 1;
     uint32_t age = used < reserved ? used : reserved;
-    return age < UINT32_MAX ? age + 1 : age;
+    return age < UINT32_MAX - 2 ? age + 2 : age;
 }
 
 /* READY -> ABSENT, with its memory. */

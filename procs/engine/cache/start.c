@@ -196,6 +196,8 @@ void cache_load_required(struct cache *c)
             (void)entry_pin(&cache_directory_entry(c, e)->word, PINNER_KEEP);
     for (uint32_t e = 0; e < model_experts_end(m); e++) { /* pages are demanded again */
         uint64_t word = cache_entry_word(c, e);
+        if (e == model_table_entry(m))
+            continue;
         if (entry_state_of(word) == ENTRY_ABSENT && entry_pins_of(word) != 0)
             cache_request_fresh(c, e, e < dense ? LOAD_DENSE : LOAD_DEMAND, 0);
         child_heartbeat(&c->child); /* allocating the pages of a large entry can take long */

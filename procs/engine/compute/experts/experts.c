@@ -240,7 +240,7 @@ static int ended_early(const struct experts *e, struct error *error)
     for (uint32_t i = 0; i < e->requests; i++)
         wanted += !atomic_load_explicit(&e->request[i]->cancel, memory_order_relaxed);
     if (wanted == 0 || atomic_load_explicit(e->stop, memory_order_relaxed))
-        return error_set(error, ERR_CANCELLED, "cancelled while waiting for an expert");
+        return error_set(error, ERR_CANCELLED, "cancelled while waiting for weights");
     return 0;
 }
 

@@ -225,8 +225,10 @@ static int scan_parts(struct experts *e, struct scan *s, bool all, uint32_t atte
             s->taken++;
             continue;
         }
-        if (failed_too_often(e, part, before))
+        if (failed_too_often(e, part, before)) {
+            p->demand.count = 0;
             return page_error(e, part, error);
+        }
         waited++;
         if (all && (part->entry == ENTRY_NONE || !is_there_or_comes(e, part->entry))) {
             add_page(e, part->page, attempt);

@@ -11,21 +11,28 @@
 
 #define READ_BYTES_PER_NS 0.5 /* until it is measured */
 
-/* All that the bytes of blocks depend on beside the model. */
-static uint64_t shape_of(const struct kv_head *h)
+/* All that the bytes of blocks depend on beside the model. Blocks have the keys of an indexer also
+ * where it is not computed, so that they mean nothing. */
+static uint64_t shape_of(const struct kv_head *h, const struct model_hparams *model)
 {
     uint64_t seen[] = {h->layers, h->ring, h->window, h->state_bytes, h->windows_offset, KV_TILE};
     uint64_t hash = XXH3_64bits(seen, sizeof seen);
     hash = XXH3_64bits_withSeed(h->tile_bytes, sizeof h->tile_bytes, hash);
-    return XXH3_64bits_withSeed(h->layer_kind, sizeof h->layer_kind, hash);
+    hash = XXH3_64bits_withSeed(h->layer_kind, sizeof h->layer_kind, hash);
+    if (h->index_tile_bytes == 0)
+        return hash;
+    hash = XXH3_64bits_withSeed(h->layer_indexed, sizeof h->layer_indexed, hash);
+    uint32_t indexer[] = {h->index_tile_bytes, model_chooses(model, h->context)};
+    return XXH3_64bits_withSeed(indexer, sizeof indexer, hash);
 }
 
-static struct prefix_bond bond_of(const struct kv_head *h, uint32_t arithmetic)
+static struct prefix_bond bond_of(const struct kv_head *h, const struct model_hparams *model,
+                                  uint32_t arithmetic)
 {
     struct prefix_bond bond;
     memset(&bond, 0, sizeof bond);
     memcpy(bond.model, h->model_hash, sizeof bond.model);
-    bond.shape = shape_of(h);
+    bond.shape = shape_of(h, model);
     bond.arithmetic = arithmetic;
     bond.kv_type = h->kv_type;
     return bond;
@@ -36,7 +43,7 @@ struct prefixes *prefixes_open(struct slots *slots, uint32_t arithmetic, void (*
 {
     const struct params *params = slots->child->params;
     struct kv_head *kv = slots->child->kv.head;
-    const struct prefix_bond bond = bond_of(kv, arithmetic);
+    const struct prefix_bond bond = bond_of(kv, &slots->child->model->hparams, arithmetic);
     bool clears = atomic_load(&kv->clear_wanted) != atomic_load(&kv->cleared);
     struct prefixes *p = calloc(1, sizeof *p);
     if (!p) {

@@ -460,6 +460,13 @@ static void limited(struct make *m, uint32_t tokens, const char *what)
     free(index);
 }
 
+static void drop_indexer(struct make *m)
+{
+    for (size_t i = m->tensor_count; i-- > 0;)
+        if (strstr(m->tensors[i].name, ".indexer."))
+            make_drop_tensor(m, m->tensors[i].name);
+}
+
 START_TEST(tokens_up_to_which_all_are_chosen)
 {
     struct make m;
@@ -485,6 +492,9 @@ START_TEST(tokens_up_to_which_all_are_chosen)
     put_u32(&m, "deepseek32", "attention.indexer.top_k", 127);
     drop(&m, "deepseek32", "attention.indexer.head_count"); /* as sluice pack wrote it */
     limited(&m, 127, "127 positions");
+    make_arch(&m, "deepseek32", 2, false); /* or from a GGUF file, whose keys it copied */
+    drop_indexer(&m);
+    limited(&m, 32, "an indexer without tensors");
     make_arch(&m, "qwen3moe", 2, false);
     limited(&m, 128, "no indexer");
 }

@@ -103,6 +103,23 @@ START_TEST(the_page_not_read_for_longest_gives_its_slot)
 }
 END_TEST
 
+/* It was requested for the next rows of a prompt, and the others were read for the rows before. */
+START_TEST(a_page_that_is_not_read_yet_keeps_its_slot)
+{
+    uint32_t now = directory_now_ms();
+    fill_set();
+    for (uint32_t i = 0; i < MODEL_PAGE_WAYS; i++)
+        read_at(i, now - (i == 2 ? 500 : 0));
+    w.cache.notes[first + 2].reserved_ms = now - 300;
+    ask(MODEL_PAGE_WAYS);
+    ck_assert_uint_eq(page_of(2), 3);
+    w.cache.notes[first + 2].reserved_ms = now - 90000; /* its pass has ended */
+    read_at(2, now - 99999);
+    ask(MODEL_PAGE_WAYS + 1);
+    ck_assert_uint_eq(page_of(2), MODEL_PAGE_WAYS + 2);
+}
+END_TEST
+
 START_TEST(a_full_set_leaves_the_rest_to_the_next_demand)
 {
     uint32_t pages[MODEL_PAGE_WAYS + 1];
@@ -170,12 +187,16 @@ END_TEST
 /* Neither the table nor its slots are in a DEMAND. */
 START_TEST(a_demand_has_no_pages)
 {
-    struct msg_demand m = {.count = 1, .wants = {{.entry = first, .tokens = 1}}};
-    ck_assert_int_eq(state(model_table_entry(w.child.model)), ENTRY_ABSENT);
+    uint32_t table = model_table_entry(w.child.model);
+    struct msg_demand m = {.count = 2, .wants = {{.entry = first, .tokens = 1}, {.entry = table}}};
+    ck_assert_int_eq(state(table), ENTRY_ABSENT);
     ck_assert_int_eq(channel_send(w.compute, &m, MSG_DEMAND), 0);
     cache_receive_compute(&w.cache);
-    ck_assert_uint_eq(count(CTR_CACHE_messages_invalid), 1);
+    ck_assert_uint_eq(count(CTR_CACHE_messages_invalid), 2);
     ck_assert_int_eq(state(first), ENTRY_ABSENT);
+    pin(table); /* left by a compute that is gone */
+    cache_load_required(&w.cache);
+    ck_assert_int_eq(state(table), ENTRY_ABSENT);
 }
 END_TEST
 
@@ -189,6 +210,7 @@ int main(void)
     tcase_set_timeout(t, 60);
     tcase_add_test(t, a_page_is_read_once);
     tcase_add_test(t, the_page_not_read_for_longest_gives_its_slot);
+    tcase_add_test(t, a_page_that_is_not_read_yet_keeps_its_slot);
     tcase_add_test(t, a_full_set_leaves_the_rest_to_the_next_demand);
     tcase_add_test(t, a_failed_page_is_left_to_the_next_demand);
     tcase_add_test(t, a_page_of_a_crashed_loader_is_read_again);

@@ -36,6 +36,8 @@ static void wake(void *arg)
     (void)arg;
 }
 
+static uint32_t index_top_k; /* of the shape INDEXED */
+
 static void open_shape(enum shape shape, uint64_t model)
 {
     struct error error;
@@ -56,6 +58,7 @@ static void open_shape(enum shape shape, uint64_t model)
     }
     if (shape == INDEXED) {
         h.index_heads = 2;
+        h.index_top_k = index_top_k;
         h.index_size = 16;
         h.layer_flags[0] = h.layer_flags[2] = LAYER_INDEXED;
     }
@@ -279,6 +282,14 @@ START_TEST(keys_of_an_indexer)
     store();
     close_shape();
     open_shape(INDEXED, 7);
+    check_prompt(1, CONTEXT, 0);
+    close_shape();
+    index_top_k = CONTEXT; /* chooses all: the keys are not computed */
+    open_shape(INDEXED, 8);
+    store();
+    close_shape();
+    index_top_k = 0;
+    open_shape(INDEXED, 8);
     check_prompt(1, CONTEXT, 0);
     close_shape();
 }
