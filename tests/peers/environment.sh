@@ -40,17 +40,17 @@ install_now() {
     [ -x "$python" ] || python3 -m venv --without-pip "$venv" || return
     [ -z "${PIP_INDEX_URL:-}" ] || export UV_DEFAULT_INDEX=$PIP_INDEX_URL
     [ -z "${PIP_FIND_LINKS:-}" ] || export UV_FIND_LINKS=${PIP_FIND_LINKS// /,}
-    if ! has_packages uv==0.13.9 && ! with_pip uv==0.13.9; then
-        with_pip "$@"
-        return
-    fi
+    has_packages uv==0.13.9 || with_pip uv==0.13.9 || return
     { [ ${#together[@]} -gt 0 ] && with_uv "${together[@]}"; } || with_uv "$@" || with_pip "$@"
 }
 
 # install_packages NAME==VERSION...: unless they are there. Why it fails is in BUILD/peers/install.log.
 install_packages() {
     (
-        flock 8
-        has_packages "$@" || install_now "$@"
-    ) 8>"$build/peers/install.lock" >"$build/peers/install.log" 2>&1 </dev/null
+        flock -w 500 8 || exit 1
+        has_packages "$@" && exit 0
+        failed=$build/peers/install.failed # the tests after it do not wait for the index, too
+        [ -z "$(find "$failed" -mmin -10 2>/dev/null)" ] || exit 1
+        { install_now "$@" 8>&- >"$build/peers/install.log" 2>&1 </dev/null && rm -f "$failed"; } || { touch "$failed" && exit 1; }
+    ) 8>"$build/peers/install.lock"
 }

@@ -510,7 +510,8 @@ static void check_arguments(struct compiler *c)
 
 static void compile_all(struct compiler *c, uint32_t root)
 {
-    expr_define(&c->pool, root, schema_compile(c, c->root));
+    bool object = c->call && !c->failed && !json_object_get(c->root, "allOf");
+    expr_define(&c->pool, root, object ? schema_object(c, c->root) : schema_compile(c, c->root));
     for (uint32_t i = 0; i < c->targets_count && !c->failed; i++) {
         struct schema_target t = c->targets[i];
         snprintf(c->path, sizeof(c->path), "%s", t.path ? t.path : "$ref");

@@ -342,6 +342,8 @@ static bool add_members(const struct answer_call *f, const json_t *call, json_t 
     size_t known = (name ? 1 : 0) + (id ? 1 : 0) + (arguments ? 1 : 0) + (typed ? 1 : 0);
     if (!json_text_is_plain(name) || json_object_size(call) != known || !id_of(f, id, &own))
         return false;
+    if (answer_is_unmarked(f) && !json_is_object(arguments))
+        return false; /* an answer in JSON that has such members */
     if (!json_is_string(arguments))
         return add_call(calls, json_string_value(name), json_string_length(name), &own,
                         json_is_null(arguments) || !arguments ? json_object()
@@ -437,6 +439,30 @@ static bool read_unmarked(const struct answer_form *form, struct cursor *c, json
     return good;
 }
 
+/* The value of the first member of what may be a call, as answer_call_begins: its name is that of a
+ * tool, or its type is "function". */
+static int first_member(const struct answer_form *form, struct cursor *c, bool type)
+{
+    bool maybe = false;
+    struct cursor name;
+    cursor_skip_blanks(c);
+    if (c->at < c->end && !cursor_take(c, ":"))
+        return 0;
+    cursor_skip_blanks(c);
+    if (type)
+        return begins(c, "\"function\"", &maybe) ? 1 : maybe ? -1 : 0;
+    if (c->at < c->end && !cursor_take(c, "\""))
+        return 0;
+    if (!cursor_take_until(c, "\"", &name))
+        return cursor_left(c) > CALL_FRONT_BYTES_MAX ? 0 : -1;
+    return is_tool(form, name.at, cursor_left(&name));
+}
+
+bool answer_call_can_name(const struct answer_call *f, const char *name)
+{
+    return f->kind != ANSWER_PYTHON || python_is_name(name);
+}
+
 int answer_call_begins(const struct answer_form *form, const char *text, size_t bytes)
 {
     static const char *const keys[] = {"\"name\"", "\"type\""};
@@ -452,8 +478,10 @@ int answer_call_begins(const struct answer_form *form, const char *text, size_t 
     if (c.at - text > CALL_FRONT_BYTES_MAX)
         return 0;
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
-        if (begins(&c, keys[i], &maybe))
-            return 1;
+        if (begins(&c, keys[i], &maybe)) {
+            cursor_take(&c, keys[i]);
+            return first_member(form, &c, i == 1);
+        }
     return maybe ? -1 : 0;
 }
 

@@ -206,11 +206,24 @@ static json_t *read_value(struct reader *r)
 
 /* ---- calls ---- */
 
-/* A name up to the character behind it, which is taken, too. 0: it is none. */
+static bool in_name(char byte)
+{
+    return (unsigned char)byte > ' ' && !strchr("=,;:()[]{}\"'<>", byte);
+}
+
+bool python_is_name(const char *name)
+{
+    size_t n = 0;
+    while (in_name(name[n]))
+        n++;
+    return name[n] == 0 && n > 0 && n <= NAME_BYTES_MAX;
+}
+
+/* A name up to the character after it, which is taken, too. 0: it is none. */
 static size_t read_name(struct cursor *c, char end, const char **name)
 {
     *name = c->at;
-    while (c->at < c->end && (unsigned char)*c->at > ' ' && !strchr("=,;:()[]{}\"'<>", *c->at))
+    while (c->at < c->end && in_name(*c->at))
         c->at++;
     size_t n = (size_t)(c->at - *name);
     cursor_skip_blanks(c);
@@ -230,6 +243,9 @@ static bool add_argument(struct reader *r, json_t *arguments)
 static json_t *read_call(struct reader *r)
 {
     const char *name;
+    if (r->containers == 0)
+        return NULL;
+    r->containers--;
     size_t n = read_name(&r->c, '(', &name);
     json_t *arguments = n > 0 ? json_object() : NULL;
     bool good = arguments != NULL, more = good;

@@ -15,6 +15,9 @@
  * chat templates, and test_lfm2_parser of llama.cpp. */
 json_t *python_calls(struct cursor *c);
 
+/* Whether a call can have this name. */
+bool python_is_name(const char *name);
+
 /* The name of a function that a list of calls begins with: 1, and *name and *bytes are it; 0: the
  * text begins with no call; -1: more bytes may change that. */
 int python_first_name(const char *text, size_t bytes, const char **name, size_t *name_bytes);

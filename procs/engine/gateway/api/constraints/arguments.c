@@ -292,9 +292,20 @@ static bool has_tags(const json_t *schema, bool *array)
     }
     *array = json_text_is(json_object_get(schema, "type"), "array");
     bool members = json_object_size(json_object_get(schema, "properties")) > 0;
-    return others == 0 && (*array ? json_is_object(json_object_get(schema, "items")) && !members
-                                  : json_text_is(json_object_get(schema, "type"), "object") &&
-                                        members && !json_object_get(schema, "items"));
+    return others == 0 && !requires_unlisted(schema) &&
+           (*array ? json_is_object(json_object_get(schema, "items")) && !members
+                   : json_text_is(json_object_get(schema, "type"), "object") && members &&
+                         !json_object_get(schema, "items"));
+}
+
+static bool requires_unlisted(const json_t *schema)
+{
+    const json_t *properties = json_object_get(schema, "properties"), *one;
+    size_t i;
+    json_array_foreach(json_object_get(schema, "required"), i,
+                       one) if (json_is_string(one) &&
+                                !json_object_get(properties, json_string_value(one))) return true;
+    return false;
 }
 
 static int put_tags(struct writing *w, const char *tool, const char *key, const json_t *parameters,
@@ -310,6 +321,16 @@ static int put_argument(struct writing *w, const char *tool, const char *key,
                                : put_json(w, key, parameters, schema, error);
 }
 
+/* What gives arguments that the properties do not list. */
+static bool has_others(const json_t *parameters)
+{
+    static const char *const keys[] = {"$ref", "allOf", "anyOf", "oneOf", "additionalProperties"};
+    for (size_t i = 0; i < ARRAY_LEN(keys); i++)
+        if (json_object_get(parameters, keys[i]))
+            return true;
+    return false;
+}
+
 /* Arguments of any name. Where names are listed there are none: a listed one would be among them,
  * without its schema. */
 static int put_other_arguments(struct writing *w, const char *tool, const json_t *parameters,
@@ -317,9 +338,16 @@ static int put_other_arguments(struct writing *w, const char *tool, const json_t
 {
     const struct answer_call *f = &w->c->form->call;
     const json_t *others = json_object_get(parameters, "additionalProperties");
-    if (f->kind == ANSWER_NESTED || json_is_false(others) ||
-        json_object_size(json_object_get(parameters, "properties")) > 0)
+    bool lists = json_object_size(json_object_get(parameters, "properties")) > 0;
+    if (lists || json_is_false(others))
         return 0;
+    if (f->kind == ANSWER_NESTED) /* a tag has the name of its argument at both ends */
+        return json_object_get(parameters, "properties") && !has_others(parameters)
+                   ? 0
+                   : error_set(error, ERR_BAD_INPUT,
+                               "tool '%.60s': this model's calls need the names of the arguments; "
+                               "list them as properties",
+                               tool);
     int rc = 0;
     fputs(" (", w->out);
     put_key(f, NULL, w->out);

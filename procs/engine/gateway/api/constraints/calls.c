@@ -181,6 +181,11 @@ static int put_body(struct writing *w, const char *name, json_t *parameters, str
         return 0;
     }
     if (f->kind == ANSWER_PYTHON) {
+        if (!answer_call_can_name(f, name))
+            return error_set(error, ERR_BAD_INPUT,
+                             "tool '%.60s': this model's calls have no such name; use letters, "
+                             "digits, '_', '-' and '.'",
+                             name);
         calls_put_quoted(out, name, strlen(name));
         calls_put_quoted(out, "(", 1);
         put_spelled(out, "%python", json_incref(parameters));

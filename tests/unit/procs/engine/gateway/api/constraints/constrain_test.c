@@ -253,6 +253,13 @@ START_TEST(nested_values)
     w.needed = false;
     check(&w, "Hm" TOKEN("]<]minimax[>[") TOKEN("<tool_call>") TOKEN("]<]minimax[>[") "<invoke", 1);
     check(&w, "Hm" TOKEN("]<]minimax[>[") "<invoke", 0);
+    struct api_request r;
+    w.tools = TOOLS_OF("{\"type\":\"object\"}"); /* of any names */
+    check(&w, M3(M3_CALL("")), -1);
+    w.needed = true;
+    ck_assert_ptr_nonnull(strstr(constrain(&w, &r), "list them as properties"));
+    w.tools = TOOLS_OF("{\"type\":\"object\",\"properties\":{}}");
+    check(&w, M3(M3_CALL("")), 2);
 }
 END_TEST
 
