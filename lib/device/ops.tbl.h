@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The operations of a device, in the order of a pass. One is
  *   OP(name)                   begins it
- *   OP_READ(name, bytes)       device memory that it reads; none (address 0) if the step does
- *                              without
+ *   OP_READ(name, bytes)       device memory that it reads; address 0 if the step has none
  *   OP_WRITE(name, bytes)      device memory that it writes; it may read it, too
  *   OP_MATRIX(name)            a matrix; without data if the step does without
- *   OP_READ_ROWS(name, rows)   rows of activations, in the forms that have a base (struct
- *                              device_rows)
+ *   OP_READ_ROWS(name, rows)   rows of activations (struct device_rows), in forms with a base
  *   OP_WRITE_ROWS(name, rows)  the same, written
  *   OP_CHOSEN(name, rows)      lists of positions, struct device_chosen
  *   OP_HOST(type, name, n)     array in host memory, read before the operation returns

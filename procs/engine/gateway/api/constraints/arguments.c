@@ -273,6 +273,16 @@ static int put_json(struct writing *w, const char *key, const json_t *parameters
     return 0;
 }
 
+static bool requires_unlisted(const json_t *schema)
+{
+    const json_t *properties = json_object_get(schema, "properties"), *one;
+    size_t i;
+    json_array_foreach(json_object_get(schema, "required"), i,
+                       one) if (json_is_string(one) &&
+                                !json_object_get(properties, json_string_value(one))) return true;
+    return false;
+}
+
 /* Whether a value is one of tags in tags for certain, whose schema says nothing beside what put_tags
  * writes. Others are JSON, which such a model's calls may have, too. */
 static bool has_tags(const json_t *schema, bool *array)
@@ -296,16 +306,6 @@ static bool has_tags(const json_t *schema, bool *array)
            (*array ? json_is_object(json_object_get(schema, "items")) && !members
                    : json_text_is(json_object_get(schema, "type"), "object") && members &&
                          !json_object_get(schema, "items"));
-}
-
-static bool requires_unlisted(const json_t *schema)
-{
-    const json_t *properties = json_object_get(schema, "properties"), *one;
-    size_t i;
-    json_array_foreach(json_object_get(schema, "required"), i,
-                       one) if (json_is_string(one) &&
-                                !json_object_get(properties, json_string_value(one))) return true;
-    return false;
 }
 
 static int put_tags(struct writing *w, const char *tool, const char *key, const json_t *parameters,
