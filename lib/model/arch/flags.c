@@ -96,10 +96,10 @@ static int read_indexed(const struct arch *arch, const struct gguf *g, struct mo
     const struct arch_row *row = arch_first(arch->rows, ARCH_ROWS(INDEXED));
     char key[ARCH_KEY_BYTES];
     bool indexed[MODEL_LAYERS_MAX];
-    if (!row)
-        return 0;
     if (!has_indexers(g, h))
         h->index_heads = h->index_size = 0;
+    if (!row)
+        return 0;
     arch_full_key(arch, row->key, key);
     int found = arch_read_bools(g, key, h, indexed, error);
     if (found == 0)

@@ -342,7 +342,7 @@ static bool add_members(const struct answer_call *f, const json_t *call, json_t 
     size_t known = (name ? 1 : 0) + (id ? 1 : 0) + (arguments ? 1 : 0) + (typed ? 1 : 0);
     if (!json_text_is_plain(name) || json_object_size(call) != known || !id_of(f, id, &own))
         return false;
-    if (answer_is_unmarked(f) && !json_is_object(arguments))
+    if (answer_is_unmarked(f) && arguments && !json_is_object(arguments))
         return false; /* an answer in JSON that has such members */
     if (!json_is_string(arguments))
         return add_call(calls, json_string_value(name), json_string_length(name), &own,

@@ -112,12 +112,13 @@ static const char *name_of(const json_t *tool)
     return json_string_value(json_object_get(function_of(tool), "name"));
 }
 
-/* An object without a schema of its own may be any. */
+/* An object without a schema of its own may be any; where a form needs names, it is empty. */
 static json_t *parameters_of(const json_t *tool)
 {
     json_t *parameters = json_object_get(function_of(tool), "parameters");
-    return json_object_size(parameters) > 0 ? json_incref(parameters)
-                                            : json_pack("{s:s}", "type", "object");
+    return json_object_size(parameters) > 0
+               ? json_incref(parameters)
+               : json_pack("{s:s, s:{}}", "type", "object", "properties");
 }
 
 /* A member of JSON before its value. */

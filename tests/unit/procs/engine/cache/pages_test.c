@@ -188,7 +188,8 @@ END_TEST
 START_TEST(a_demand_has_no_pages)
 {
     uint32_t table = model_table_entry(w.child.model);
-    struct msg_demand m = {.count = 2, .wants = {{.entry = first, .tokens = 1}, {.entry = table}}};
+    struct msg_demand m = {.count = 2,
+                           .wants = {{.entry = first, .tokens = 1}, {.entry = table, .tokens = 1}}};
     ck_assert_int_eq(state(table), ENTRY_ABSENT);
     ck_assert_int_eq(channel_send(w.compute, &m, MSG_DEMAND), 0);
     cache_receive_compute(&w.cache);

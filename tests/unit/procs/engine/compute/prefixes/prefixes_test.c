@@ -284,6 +284,8 @@ START_TEST(keys_of_an_indexer)
     open_shape(INDEXED, 7);
     check_prompt(1, CONTEXT, 0);
     close_shape();
+    remove_dir();
+    make_dir();
     index_top_k = CONTEXT; /* chooses all: the keys are not computed */
     open_shape(INDEXED, 8);
     store();
