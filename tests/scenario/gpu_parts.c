@@ -162,9 +162,9 @@ static void policies_of_parts(void)
     gpu_fake(true);
     snprintf(option, sizeof option, "--gpu-budget=%" PRIu64,
              gpu_minimum_of_one() + (gpu_minimum(4) - gpu_minimum_of_one()) / 3);
-    /* One sequence, as deterministic engines have: slots of more may take another page. */
+    /* No kept prefixes, as in deterministic engines: their slots take memory. */
     const char *options[] = {"--gpu=0,1",   "--gpu-policy=auto", option, "--gpu-layers=3",
-                             "--threads=3", "--parallel=1",      NULL};
+                             "--threads=3", "--keep-kv=0",       NULL};
     const struct continued c = {.prompt = 0, .tokens = GPU_TRIAL + 2, .want = &want};
     uint64_t planned = planned_bytes(options), threads;
     options[1] = "--gpu-policy=gpu-centric";
