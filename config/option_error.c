@@ -90,8 +90,8 @@ static void suggest_row(const struct option_row *row, void *arg)
         suggest_name(arg, row->name);
 }
 
-/* Whether getopt_long knows the rejected option, which has no value, and was given one: --flag=x, or
- * -f=x, where it takes the = for a letter. */
+/* Whether getopt_long knows the rejected option, which has no value, and was given one: --flag=x,
+ * or -f=x, where it takes the = for a letter. */
 static bool is_flag(const char *given, const struct option *names)
 {
     if (optopt == '=')

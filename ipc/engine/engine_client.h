@@ -66,8 +66,8 @@ struct engine_submit {
     const char *client; /* who asks, shown by top; NULL: not said. Borrowed */
     struct stop_texts stops;
     struct sampling sampling;
-    /* What the answer keeps to (kind GRAMMAR_NONE: nothing); borrowed. The engine compiles it before
-     * it accepts the request: what cannot be enforced is ERR_BAD_INPUT of the submit. */
+    /* What the answer keeps to (kind GRAMMAR_NONE: nothing); borrowed. The engine compiles it
+     * before it accepts the request: what cannot be enforced is ERR_BAD_INPUT of the submit. */
     struct grammar_source grammar;
     const struct sampler_bias *bias; /* borrowed; of several for a token the last one counts */
     size_t bias_count;               /* at most ENGINE_BIASES_MAX */

@@ -45,8 +45,8 @@ bool speed_parse(const char *text, double *bytes_per_s);
 /* "12.5%" or "12.5" -> 12.5, 0 < value <= 100. */
 bool percent_parse(const char *text, double *percent);
 
-/* `percent` of `whole`, rounded down. 12.5 % of 256 is 32 and 29 % of 100 is 29: the percentage counts
- * as a decimal number of six places, which a double is not exactly. 0 < percent <= 100. */
+/* `percent` of `whole`, rounded down. 12.5 % of 256 is 32 and 29 % of 100 is 29: the percentage
+ * counts as a decimal number of six places, which a double is not exactly. 0 < percent <= 100. */
 uint64_t percent_of(double percent, uint64_t whole);
 
 /* Formats a size as "1.5 GiB": at most 15 characters and NUL. Returns buf. */

@@ -204,7 +204,8 @@ static void prefetch_next(struct core *c)
         c->source.unpin(c->source.self, &next, &item[i]);
 }
 
-/* Whether an expert of the layer is to be computed after those of the jobs: its upload comes first. */
+/* Whether an expert of the layer is to be computed after those of the jobs: its upload comes
+ * first. */
 static bool any_left(const struct core *c, const struct expert_window *w)
 {
     for (uint32_t i = w->done; i < w->count; i++)

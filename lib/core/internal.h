@@ -43,8 +43,8 @@ struct core_mla_weights {
 };
 
 /* Mixers with a recurrent state. The projections s(project_scale) project x stand next to each
- * other in a row; a convolution over time reads them, and a recurrence its rates and gates. Some, at
- * most CORE_FACTORED, are matrices in two factors: second (project x). */
+ * other in a row; a convolution over time reads them, and a recurrence its rates and gates. Some,
+ * at most CORE_FACTORED, are matrices in two factors: second (project x). */
 struct core_recurrent_weights {
     struct device_matrix project[CORE_PROJECTIONS], second[CORE_PROJECTIONS];
     struct device_at project_scale[CORE_PROJECTIONS];
@@ -52,8 +52,8 @@ struct core_recurrent_weights {
     uint32_t projected;    /* outputs of all projections */
     uint64_t state_at;     /* floats: its place in the state of a sequence */
     bool beta_alpha;       /* the last projection has both */
-    /* Of MIXER_MAMBA1, by which v selects: W_select v is the first factor of the steps, then k and q;
-     * W_step of the former are the steps. Each has a norm. */
+    /* Of MIXER_MAMBA1, by which v selects: W_select v is the first factor of the steps, then k and
+     * q; W_step of the former are the steps. Each has a norm. */
     struct device_matrix select, step;
     struct device_at step_norm, k_norm, q_norm;
     struct device_at rates;           /* [v heads][key_size][value_size] */
@@ -232,7 +232,8 @@ struct core_scratch {
         latent_sum; /* [chunk] of expert_width, if the model has it: sums of experts */
 
     /* Of several streams, [<= DEVICE_BLOCK_ROWS] but for the last two, [chunk][streams]: the norms,
-     * what is between the factors of their gates, the gates; logits and weights of what is added. */
+     * what is between the factors of their gates, the gates; logits and weights of what is
+     * added. */
     struct device_rows streams, stream_rank;
     struct device_at stream_gates, stream_logits, stream_weights;
     struct device_at stream_share; /* 1 / streams */
@@ -331,8 +332,8 @@ struct core_bytes core_scratch_layout(struct core *c, uint32_t chunk,
  * vectors. */
 void core_bind_sites(struct core *c, uint32_t layer);
 
-/* residual/ngrams.c. Before the layers [first, first + count) of a pass: finds the rows of the table
- * that one of them reads, and asks the source for them. */
+/* residual/ngrams.c. Before the layers [first, first + count) of a pass: finds the rows of the
+ * table that one of them reads, and asks the source for them. */
 void core_ngrams_begin(struct core *c, uint32_t first, uint32_t count);
 /* What the current layer adds to the residual before its mixer, if it has n-grams. -1 with *error:
  * rows of the table cannot be read. */
@@ -342,18 +343,18 @@ int core_check_ngrams(const struct core *c, struct error *error);
 void core_bind_ngrams(struct core *c, uint32_t i, uint64_t *vectors);
 void core_bind_table(struct core *c);
 
-/* index/index.c: the positions that attention of a layer is over. Whether sequences are so long that
- * an indexer is needed; its weights; -1 with *error: the device does not compute what the layers
- * need. */
+/* index/index.c: the positions that attention of a layer is over. Whether sequences are so long
+ * that an indexer is needed; its weights; -1 with *error: the device does not compute what the
+ * layers need. */
 bool core_index_needed(const struct core *c);
 void core_bind_index(struct core *c, uint32_t i);
 int core_check_index(const struct core *c, struct error *error);
-/* The rows of a pass are known. -1 with *error: it begins with a layer that needs a choice made before
- * it. */
+/* The rows of a pass are known. -1 with *error: it begins with a layer that needs a choice made
+ * before it. */
 void core_index_begin(struct core *c);
 int core_index_resumes(const struct core *c, uint32_t layer, struct error *error);
-/* In a layer with an indexer, after latent_store: stores its keys, and sets c->pass.chosen if some row
- * has more positions than are chosen. */
+/* In a layer with an indexer, after latent_store: stores its keys, and sets c->pass.chosen if some
+ * row has more positions than are chosen. */
 void core_index(struct core *c);
 
 /* bind.c: all weights. -1 with *error: the file has values that no model has. */

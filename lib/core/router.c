@@ -64,8 +64,8 @@ void core_gate_norm(struct core *c)
     c->device->ops->gate_norm(c->device, &norm);
 }
 
-/* The layer whose experts are predicted is on this device. Of a pass of one row: there is memory for the routes of one
- * more. */
+/* The layer whose experts are predicted is on this device. Of a pass of one row: there is memory
+ * for the routes of one more. */
 bool core_predicts_next(const struct core *c)
 {
     return c->pass.step.rows == 1 && c->pass.step.decode && c->device->prefetches &&
@@ -149,8 +149,8 @@ void core_route_again(struct core *c)
     fetch_routes(c);
 }
 
-/* Routes of the next layer with experts: its router on this layer's gate input. This layer's own routes are
- * known, so its input of the router and its logits may be overwritten. */
+/* Routes of the next layer with experts: its router on this layer's gate input. This layer's own
+ * routes are known, so its input of the router and its logits may be overwritten. */
 static void forecast(struct core *c, struct device_at logits, struct device_at routes)
 {
     const struct core_layer *next = &c->layer[core_next_layer(c)];

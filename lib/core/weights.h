@@ -111,8 +111,8 @@ struct weights_source {
 
     /* A table on storage (model_index.h). NULL: `dense` has its entry as a whole. */
 
-    /* Rows of it, by number, that the pass will read; may be called before the first layer, and more
-     * than once. They are read into memory meanwhile, as far as there is room. */
+    /* Rows of it, by number, that the pass will read; may be called before the first layer, and
+     * more than once. They are read into memory meanwhile, as far as there is room. */
     void (*table_ask)(void *self, const uint32_t *row, uint32_t rows);
 
     /* Copies rows of it to `to`, one after the other as in the file, and waits for those that are

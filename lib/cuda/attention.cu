@@ -5,11 +5,11 @@
  * kernel joins them.
  *
  * A tile of 64 keys in a block of 128 threads:
- *   scores   F16, F32: 16 threads per key, the 16 sums; a step reads 16 neighbouring elements of 8 keys.
- *            Q8_0, Q4_0: a thread per key; the words of neighbouring keys lie together (kv_layout.h)
+ *   scores   F16, F32: 16 threads per key, the 16 sums; a step reads 16 elements of 8 keys.
+ *            Q8_0, Q4_0: a thread per key; words of neighbouring keys lie together (kv_layout.h)
  *   softmax  every warp computes maximum and sum for itself, from shared memory
  *   values   a thread per element, keys ascending; neighbouring threads read neighbouring elements
- * Query heads that share keys are blocks next to each other, and share them by the L2 cache only. */
+ * Query heads that share keys are blocks next to each other, and share them by the L2 cache. */
 #include "lib/cuda/device.cuh"
 
 #define ATTEND_THREADS 128

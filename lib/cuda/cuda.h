@@ -204,8 +204,8 @@ struct gpu_delta_gates {
 };
 
 /* A recurrence with decays of elements (kernel_scan) of `heads` heads, which have the same k and q,
- * `rows` steps one after the other. Its state and rates are those of all heads, [keys][values] each;
- * `before` NULL: +0. `after` may be `before`, out may be v. */
+ * `rows` steps one after the other. Its state and rates are those of all heads, [keys][values]
+ * each; `before` NULL: +0. `after` may be `before`, out may be v. */
 struct gpu_scan {
     const float *k, *q, *v, *step; /* [row], v and step of all heads */
     const float *bias, *skip;      /* of all heads; skip NULL: none */
@@ -234,7 +234,8 @@ struct gpu_routed {
     struct gpu_term *terms;        /* [rank] */
 };
 
-/* Counted up when struct gpu_kernels or an argument changes: the style test compares interface.txt. */
+/* Counted up when struct gpu_kernels or an argument changes: the style test compares
+ * interface.txt. */
 #define GPU_INTERFACE 9
 
 struct gpu_kernels {

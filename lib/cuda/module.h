@@ -18,8 +18,8 @@ struct gpu_device {
     uint32_t major, minor; /* compute capability */
 };
 
-/* The GPUs that the driver has, in its order, the first `most` of them in `out`. Returns their number; -1 with
- * *error (ERR_NOT_FOUND: there is no driver). */
+/* The GPUs that the driver has, in its order, the first `most` of them in `out`. Returns their
+ * number; -1 with *error (ERR_NOT_FOUND: there is no driver). */
 int gpu_devices(struct gpu_device *out, int most, struct error *error);
 
 /* The kernels of the module in the file; it stays open. NULL with *error: there is no such file

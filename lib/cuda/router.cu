@@ -160,7 +160,7 @@ INLINE void keep_groups(const model_router &r, float *p, float *score)
     __syncwarp();
 }
 
-/* SparseMixer: the weight of the best among those that are left, in ascending order of the experts. */
+/* SparseMixer: the weight of the best among those that are left, experts in ascending order. */
 INLINE float sparse_weight(const model_router &r, const float *p, uint32_t best)
 {
     float top = p[best], sum = 0;
@@ -206,7 +206,7 @@ __global__ void __launch_bounds__(WARP) route_rows(route_args a)
     probabilities(r, logits, a.r.allowed, p);
     if (r.groups > 1)
         keep_groups(r, p, score);
-    /* Scores of groups that are NaN may exclude all of them; then no group counts, as on the CPU. */
+    /* Scores of groups that are NaN may exclude all; then no group counts, as on the CPU. */
     if (r.groups > 1 && left_of(r, p) < r.top_k) {
         __syncwarp(); /* all lanes have read */
         probabilities(r, logits, a.r.allowed, p);

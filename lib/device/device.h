@@ -249,9 +249,9 @@ static inline uint32_t device_choice_most(const struct device_index *a,
     return (c->k * c->block + 1) * a->unit - 1;
 }
 
-/* Positions that attention is over, instead of all: list l of row r has count[r * lists + l] of them
- * from at[(r * lists + l) * stride] on, ascending, none above the row's. All are uint32_t. No count:
- * all positions. */
+/* Positions that attention is over, instead of all: list l of row r has count[r * lists + l] of
+ * them from at[(r * lists + l) * stride] on, ascending, none above the row's. All are uint32_t. No
+ * count: all positions. */
 struct device_chosen {
     struct device_at at, count;
     uint32_t stride; /* at most as many in a list */

@@ -28,10 +28,11 @@ OP(index_store)
     OP_READ(k, FLOATS((size_t)a->rows * a->shape.size))
 OP_END(index_store)
 
-/* The same of units above 1: the key of a unit is the mean of its rows k, or with gates their sum by
- * the softmax of gate + bias of each element over the rows, then its RMSNorm (no weight: none) and
- * rotation at the first position of the unit (rope; factors: instead of its own). A state has the
- * rows of the last unit, as far as they are there, and then their gates. gate_bias: [unit][size] */
+/* The same of units above 1: the key of a unit is the mean of its rows k, or with gates their
+ * sum by the softmax of gate + bias of each element over the rows, then its RMSNorm (no weight:
+ * none) and rotation at the first position of the unit (rope; factors: instead of its own). A
+ * state has the rows of the last unit, as far as they are there, and then their gates.
+ * gate_bias: [unit][size] */
 OP(index_pool)
     OP_VALUE(uint32_t, rows)
     OP_VALUE(uint32_t, sequences)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Template of the series of exp and log, for a double and for vectors of doubles, whose elements have
- * the bits of the former. Before it is included, EXACT_REAL is that type, and EXACT_SERIES(name) makes
- * the names of the functions. No include guard. */
+/* Template of the series of exp and log, for a double and for vectors of doubles, whose elements
+ * have the bits of the former. Before it is included, EXACT_REAL is that type, and
+ * EXACT_SERIES(name) makes the names of the functions. No include guard. */
 
 /* ln 2 as a sum; the high part has 33 bits, so that its multiples are exact. */
 #define EXACT_LN2_HIGH 0x1.62e42fefp-1

@@ -142,7 +142,8 @@ uint32_t build_json_char(struct build *b)
 }
 
 /* ---- keys that differ from given ones ----
- * A key has one spelling only, that of json_dumps: otherwise "\u0061" would be another key than "a". */
+ * A key has one spelling only, that of json_dumps: otherwise "\u0061" would be another key than
+ * "a". */
 enum key_state {
     KEY_CHAR, /* between characters */
     KEY_ONE,  /* this many continuation bytes are missing */

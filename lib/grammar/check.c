@@ -79,8 +79,8 @@ static bool settle(struct grammar *g, uint8_t *nullable, uint64_t *work)
 }
 
 /* ---- a rule that begins with itself ----
- * Depth-first search over the steps that consume nothing; a cycle with a call in it would put frames
- * on the stack forever. Components as in Tarjan's algorithm. */
+ * Depth-first search over the steps that consume nothing; a cycle with a call in it would put
+ * frames on the stack forever. Components as in Tarjan's algorithm. */
 struct visit {
     uint32_t node, edge;
 };

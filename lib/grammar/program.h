@@ -63,8 +63,8 @@ static inline void set_add(uint64_t bits[4], uint8_t byte)
 /* Where a byte leads from a node that consumes one; NODE_NEVER: nowhere. */
 uint32_t program_step(const struct grammar *g, uint32_t node, uint8_t byte);
 
-/* The automaton of rule `root`. -1 with ERR_BAD_INPUT (too large; a rule that begins with itself; no
- * text fits) or ERR_NO_MEMORY. */
+/* The automaton of rule `root`. -1 with ERR_BAD_INPUT (too large; a rule that begins with itself;
+ * no text fits) or ERR_NO_MEMORY. */
 int program_make(struct expr_pool *p, uint32_t root, struct grammar **g, struct error *error);
 
 /* Fills g->need; -1 as program_make. */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Runs the automaton over the bytes of a text. All stacks that the text allows are followed; equal ones are one, because equal
- * frames are one. A stack that could not be completed within the depth is never entered, so each of
- * them can continue, and dropping some when there are too many leaves the others complete. */
+/* Runs the automaton over the bytes of a text. All stacks that the text allows are followed; equal
+ * ones are one, because equal frames are one. A stack that could not be completed within the depth
+ * is never entered, so each of them can continue, and dropping some when there are too many leaves
+ * the others complete. */
 #include "lib/grammar/state.h"
 
 #include <stdlib.h>

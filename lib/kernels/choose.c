@@ -22,8 +22,8 @@ static uint32_t rank_of(float score)
     return bits >> 31 ? ~bits : bits | 1u << 31;
 }
 
-/* The rank of the k-th largest score; more than k have another rank than 0. *equal: how many of that
- * rank are among the k. */
+/* The rank of the k-th largest score; more than k have another rank than 0. *equal: how many of
+ * that rank are among the k. */
 static uint32_t rank_at(const float *score, uint32_t n, uint32_t k, uint32_t *equal)
 {
     uint64_t rank = 0; /* its upper digits */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* exp and log of lib/exact, several numbers at a time: vectors of doubles, which the compiler makes of
- * the registers that an instruction set has. Nothing else differs between the sets, so there is one
- * function, compiled for each width of registers. */
+/* exp and log of lib/exact, several numbers at a time: vectors of doubles, which the compiler makes
+ * of the registers that an instruction set has. Nothing else differs between the sets, so there is
+ * one function, compiled for each width of registers. */
 #include "lib/kernels/decays.h"
 
 #include <string.h>

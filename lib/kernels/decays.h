@@ -7,8 +7,8 @@
 
 #include "lib/kernels/isa.h"
 
-/* y[i] = exp(-rate * softplus(x)), or with a bound below 0 exp(bound * sigmoid(rate * x)), in double;
- * x is the binary32 sum a[i] + bias[i]. */
+/* y[i] = exp(-rate * softplus(x)), or with a bound below 0 exp(bound * sigmoid(rate * x)), in
+ * double; x is the binary32 sum a[i] + bias[i]. */
 struct kernel_decays {
     const float *a, *bias;
     uint32_t n;

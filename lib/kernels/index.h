@@ -30,8 +30,8 @@ struct kernel_index {
 };
 
 /* score[e] of all lines for the entries [begin, end): s = +0, then for each head in ascending order
- * s = fma(w, relu(q k), s), w being 1 without weights; or q k of the own head (ARITHMETIC.md). A row
- * has the same bits alone and among others, for every division into ranges. */
+ * s = fma(w, relu(q k), s), w being 1 without weights; or q k of the own head (ARITHMETIC.md). A
+ * row has the same bits alone and among others, for every division into ranges. */
 void kernel_index_scores(const struct kernel_ops *ops, const struct kernel_index *a, uint32_t begin,
                          uint32_t end);
 

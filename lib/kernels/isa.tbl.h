@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Instruction sets that have kernels, slowest first. The numbers are stored in shared memory, so a change of
- * them is another layout of KV (shm/segment/segment.h).
- * ISA(NAME, name, what it is)
- * No include guard. */
+/* Instruction sets that have kernels, slowest first. The numbers are stored in shared memory, so a
+ * change of them is another layout of KV (shm/segment/segment.h). ISA(NAME, name, what it is) No
+ * include guard. */
 ISA(GENERIC, "generic", "runs on every CPU, slow")
 #ifdef __aarch64__
 ISA(NEON, "neon", "several times faster than generic")

@@ -91,7 +91,8 @@ struct kernel_matrix {
     enum tensor_type type;
 };
 
-/* Lists of positions that rows attend to, instead of all: row r has count[r * step] of them from at[r
+/* Lists of positions that rows attend to, instead of all: row r has count[r * step] of them from
+ * at[r
  * * stride] on, ascending, each below the number of its positions. Those before a window are left
  * out. The bits are those of attention to all positions, the others with scores of -inf; a row
  * without positions is +0. count NULL: no lists. */
@@ -146,8 +147,8 @@ static inline uint32_t kernel_attention_begin(uint32_t window, uint32_t position
 }
 
 /* Arguments of one step of a recurrence, one head: S = decay * S; S = S + k u^T; out = q^T S. With
- * u = rate * (v - k^T S) it is the gated delta rule (Yang, Kautz, Hatamizadeh 2024), with u = rate *
- * v Mamba-2 (Dao & Gu 2024), with a decay for each row of S Kimi delta attention (2025). */
+ * u = rate * (v - k^T S) it is the gated delta rule (Yang, Kautz, Hatamizadeh 2024), with u = rate
+ * * v Mamba-2 (Dao & Gu 2024), with a decay for each row of S Kimi delta attention (2025). */
 struct kernel_delta {
     const float *k, *q, *v; /* [keys], [keys], [values] */
     const float *decay;     /* row i of S has decay[i * decay_step] */
@@ -248,7 +249,8 @@ void kernel_kv_store(const struct kernel_ops *ops, enum kv_type type, enum kv_si
 
 /* Bytes of one prepared activation row, a multiple of 64. */
 size_t kernel_activation_bytes(enum tensor_type type, uint32_t k);
-/* The most that kernel_activation_bytes returns for any type: forms pad short rows to whole blocks. */
+/* The most that kernel_activation_bytes returns for any type: forms pad short rows to whole
+ * blocks. */
 size_t kernel_activation_bytes_largest(uint32_t k);
 
 /* The kernels of one instruction set, or NULL when this CPU or this build lacks it. */

@@ -21,8 +21,8 @@ struct offline_text {
 };
 
 /* tokens_max: maximum tokens kept, as windows spread evenly over all texts; 0: all.
- * ERR_BAD_INPUT when a file cannot be read, there is no whole window, or one has more tokens than the
- * engine computes of the model. Free it with offline_text_free. */
+ * ERR_BAD_INPUT when a file cannot be read, there is no whole window, or one has more tokens than
+ * the engine computes of the model. Free it with offline_text_free. */
 int offline_text_load(const struct model_index *model, const char *const *paths, size_t count,
                       uint32_t window, uint64_t tokens_max, struct offline_text *text,
                       struct error *error);

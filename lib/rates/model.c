@@ -13,7 +13,8 @@ static const struct model_tensor *tensor_of(const struct model_index *m,
     return &model_index_tensors(m)[e->extent[0].tensor];
 }
 
-/* Of an embedding that is not the output matrix, and of the table of n-grams, only rows are read. */
+/* Of an embedding that is not the output matrix, and of the table of n-grams, only rows are
+ * read. */
 static bool reads_rows(const struct model_index *m, const struct model_entry *e)
 {
     return e->role == DENSE_NGRAM_TABLE ||

@@ -2,8 +2,9 @@
 /* The router of a layer on one row: from a gate input to logits, with the bits of the core.
  *   in = x * scale               model_router_input (lib/model/router.h)
  *   logits = matrix * in + bias  router_logits
- *   rule                         model_router_of (lib/model/arch/arch.h) with the bias of the choice
- * x is the gate input (lib/core/weights.h) of that layer or, to predict, of an earlier one. */
+ *   rule                         model_router_of (lib/model/arch/arch.h) with the bias of the
+ * choice x is the gate input (lib/core/weights.h) of that layer or, to predict, of an earlier
+ * one. */
 #ifndef SLUICE_ROUTER_ROW_H
 #define SLUICE_ROUTER_ROW_H
 
@@ -33,9 +34,9 @@ struct router_row *router_row_create(const struct model_index *model, const stru
 /* row NULL: nothing. */
 void router_row_destroy(struct router_row *row);
 
-/* Computes logits [experts] of a layer's router from the gate input x [hidden], and sets *rule, whose
- * bias is valid until the next call. False: the layer has no router, or not all of it is in memory;
- * then logits and *rule are not set. */
+/* Computes logits [experts] of a layer's router from the gate input x [hidden], and sets *rule,
+ * whose bias is valid until the next call. False: the layer has no router, or not all of it is in
+ * memory; then logits and *rule are not set. */
 bool router_row_logits(struct router_row *row, uint32_t layer, const float *x, float *logits,
                        struct model_router *rule);
 

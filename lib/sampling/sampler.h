@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From logits to a token. Steps, in this order: biases, penalties, top-k, top-p, min-p, temperature,
- * draw; of the tokens that a mask allows only. At temperature 0 only biases and penalties apply, and
- * the largest logit wins, ties to the lower id. The random number is a pure function of (seed,
- * position), so a sequence that is resumed, or computed in other chunks, draws the same tokens. */
+/* From logits to a token. Steps, in this order: biases, penalties, top-k, top-p, min-p,
+ * temperature, draw; of the tokens that a mask allows only. At temperature 0 only biases and
+ * penalties apply, and the largest logit wins, ties to the lower id. The random number is a pure
+ * function of (seed, position), so a sequence that is resumed, or computed in other chunks, draws
+ * the same tokens. */
 #ifndef SLUICE_SAMPLING_SAMPLER_H
 #define SLUICE_SAMPLING_SAMPLER_H
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The arena: a sparse file far larger than the quota. Page 0 is the signed header; then the dense
- * region, with a fixed offset for every dense entry and every page slot; then one region per size class with equal
- * slots, one slot per entry of the class. Large entries start at a multiple of a huge page and
- * share none. Classes compete for bytes, never for addresses. Payload is written by loaders only,
- * into LOADING ranges; compute and predictor map the arena read-only. The layout is a pure function
- * of the model index, computed alike by every process. */
+ * region, with a fixed offset for every dense entry and every page slot; then one region per size
+ * class with equal slots, one slot per entry of the class. Large entries start at a multiple of a
+ * huge page and share none. Classes compete for bytes, never for addresses. Payload is written by
+ * loaders only, into LOADING ranges; compute and predictor map the arena read-only. The layout is a
+ * pure function of the model index, computed alike by every process. */
 #ifndef SLUICE_SHM_ARENA_ARENA_H
 #define SLUICE_SHM_ARENA_ARENA_H
 

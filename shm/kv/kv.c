@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Layout after the header: homes of pages, token logs, log-probabilities, most probable tokens,
- * struct kv_extra of each request, logs of the slots, then the keys and values of each slot: for every layer a region of keys
- * and one of values, and then for every layer one of its indexer's keys, `context` positions long (or
- * a ring) in whole tiles, page-aligned. A sequence's part of each region is a prefix that can
- * be allocated and punched separately. Last, the versions of the state, each of whole pages. */
+ * struct kv_extra of each request, logs of the slots, then the keys and values of each slot: for
+ * every layer a region of keys and one of values, and then for every layer one of its indexer's
+ * keys, `context` positions long (or a ring) in whole tiles, page-aligned. A sequence's part of
+ * each region is a prefix that can be allocated and punched separately. Last, the versions of the
+ * state, each of whole pages. */
 #include "shm/kv/kv.h"
 
 #include <inttypes.h>

@@ -14,9 +14,9 @@
  * complete, and this one store commits both: whenever compute is killed, the version of kv_valid
  * rows is untouched. A version that is not written again is a checkpoint.
  *
- * An indexer's keys are a third kind of rows, of a type of their own (kv_index_type). They are in the
- * pages of their positions, so whatever grows, shares, copies or cuts keys and values does it to
- * them, too.
+ * An indexer's keys are a third kind of rows, of a type of their own (kv_index_type). They are in
+ * the pages of their positions, so whatever grows, shares, copies or cuts keys and values does it
+ * to them, too.
  *
  * A layer with a window has a ring: position p is at p % ring. The ring holds the window and a
  * whole chunk, so that a pass overwrites no position that a row of it, or of its repetition after a
@@ -209,8 +209,8 @@ struct kv_head {
     uint32_t window; /* of these layers, if they have rings */
     _Atomic uint64_t next_id, next_arrival;
     _Atomic uint32_t isa; /* enum kernel_isa + 1 once chosen: a successor must use the same */
-    /* The call with a prompt that was handled last; a successor finds it after a crash in the middle
-     * of it. */
+    /* The call with a prompt that was handled last; a successor finds it after a crash in the
+     * middle of it. */
     uint32_t call_crashes;       /* crashes of compute when it arrived first */
     uint64_t call_key;           /* hash of its request key or prompt; 0: it got its reply */
     uint32_t call_runs;          /* 1: it is being handled */
@@ -324,10 +324,10 @@ uint64_t kv_tokens_bytes(const struct kv *kv, uint32_t tokens);
 uint32_t kv_tokens_within(const struct kv *kv, uint64_t bytes, uint32_t max);
 
 /* Allocates the token log and log-probabilities of `tokens` tokens of a row, at submit and before
- * the first store. Without it a full /dev/shm would cause SIGBUS at a store instead of ERR_NO_MEMORY
- * here. The next two: room for biases, marks and a grammar of `text` bytes; and for the most
- * probable tokens beside generated tokens [from, to) of a row with top_logprobs. kv_log_release
- * frees all of them when the row becomes FREE. */
+ * the first store. Without it a full /dev/shm would cause SIGBUS at a store instead of
+ * ERR_NO_MEMORY here. The next two: room for biases, marks and a grammar of `text` bytes; and for
+ * the most probable tokens beside generated tokens [from, to) of a row with top_logprobs.
+ * kv_log_release frees all of them when the row becomes FREE. */
 int kv_log_allocate(const struct kv *kv, uint32_t row, uint32_t tokens, struct error *error);
 int kv_extra_allocate(const struct kv *kv, uint32_t row, uint32_t text, struct error *error);
 int kv_tops_allocate(const struct kv *kv, uint32_t row, uint32_t from, uint32_t to,

@@ -90,8 +90,8 @@ static size_t expand(const uint8_t *data, size_t size, bool many, char *text)
 }
 
 /* Bits 5 to 7, without bit 2: one of the other forms of calls; with it, and at least one of them,
- * one of the last ones, or channels; none but bit 1 of the low ones: MiniMax-M1, and with bit 0: M3;
- * all of the low ones: LFM2; bit 3 alone, or with bit 2: Llama 4. */
+ * one of the last ones, or channels; none but bit 1 of the low ones: MiniMax-M1, and with bit 0:
+ * M3; all of the low ones: LFM2; bit 3 alone, or with bit 2: Llama 4. */
 static struct answer_form form_of(uint8_t marks)
 {
     static const char *const signs[] = {"",

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fuzz target: the parser of GBNF and its automaton. A text is refused with one line, or its automaton continues within its limits
- * until the text may end. */
+/* Fuzz target: the parser of GBNF and its automaton. A text is refused with one line, or its
+ * automaton continues within its limits until the text may end. */
 #include <stdint.h>
 
 #include "grammar_walk.h"

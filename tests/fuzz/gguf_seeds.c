@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Generates the committed seeds of the gguf, parts and tok targets: gguf_seeds CORPUS_DIR. Each published
- * vulnerability of other GGUF readers has a seed. */
+/* Generates the committed seeds of the gguf, parts and tok targets: gguf_seeds CORPUS_DIR. Each
+ * published vulnerability of other GGUF readers has a seed. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -456,7 +456,7 @@ static void save_texts(const char *dir)
         "\xf0\x9f\x98\x80\xe2\x82\xac\xc3\xa4 \xf0\x9f\x98 \xed\xa0\x80 \xff\xc0\x80",
         "llllllllllllllllllllhehehellhellllhe",
         "ab aab<s>b \xe2\x96\x81 a<s>  \xe2\x96",
-        /* NFC: letters and marks in both orders, jamo, a singleton; characters of Unicode 15 and 16 */
+        /* NFC: letters and marks in both orders, jamo, a singleton; characters of Unicode 15, 16 */
         "e\xcc\x81\xcc\xa3 "
         "\xe1\x84\x92\xe1\x85\xa1\xe1\x86\xab\xe2\x84\xa6\xf0\x9d\x85\x9e>\xcc\xb8"
         "\xf0\xb1\x8d\x90 \xe0\xa2\x97\xea\x9f\x8b",
@@ -475,8 +475,9 @@ static void save_texts(const char *dir)
     }
 }
 
-/* Two files per type of GGUF: with down projections of the type, complete and cut inside the last block, and with
- * those of gate and up. unit_gguf_types checks that the complete ones are accepted. */
+/* Two files per type of GGUF: with down projections of the type, complete and cut inside the
+ * last block, and with those of gate and up. unit_gguf_types checks that the complete ones are
+ * accepted. */
 static void save_types(const char *dir)
 {
     static const struct {

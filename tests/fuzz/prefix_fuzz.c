@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fuzz target: head and tables of a prefix file. If the first byte has bit 1, its checksums are made
- * right, and with bit 2 its size. What is accepted has blocks that follow each other to the end of
- * the file, and gives a prompt rows that it has. */
+/* Fuzz target: head and tables of a prefix file. If the first byte has bit 1, its checksums are
+ * made right, and with bit 2 its size. What is accepted has blocks that follow each other to the
+ * end of the file, and gives a prompt rows that it has. */
 #include <stdlib.h>
 #include <string.h>
 #include <xxhash.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fuzz target: the compiler for JSON Schema. Input: a schema, a NUL, bytes that choose a walk. A schema
- * is refused with one line, or its automaton continues within its limits until the text may end. A
- * text that ends is JSON. */
+/* Fuzz target: the compiler for JSON Schema. Input: a schema, a NUL, bytes that choose a walk. A
+ * schema is refused with one line, or its automaton continues within its limits until the text may
+ * end. A text that ends is JSON. */
 #include <jansson.h>
 #include <stdint.h>
 

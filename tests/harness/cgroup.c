@@ -135,8 +135,8 @@ void engine_use_fresh_programs(struct engine *e)
 {
     struct command c;
     snprintf(e->libexec, sizeof e->libexec, "%s/fresh", test_dir());
-    /* Copied, synced and dropped from the page cache: the next reader is charged for the pages. Without
-     * debug information, of which a long readahead of the device would read some too. */
+    /* Copied, synced and dropped from the page cache: the next reader is charged for the pages.
+     * Without debug information, of which a long readahead of the device would read some too. */
     static const char script[] =
         "mkdir -p \"$1/lib\"; cp \"$0\"/sluice-* \"$1\"; strip -g \"$1\"/sluice-*\n"
         "for f in \"$1\"/sluice-*; do ldd \"$f\"; done | awk '$3 ~ /^\\// {print $3}' | sort -u |\n"

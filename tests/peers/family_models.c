@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* family_models DIR: writes the model of every family of calls (tests/scenario/families.h), and
- * prints what its clients are to see of it: {"ask", "done", "middle", "tools", "arguments", "families":
+ * prints what its clients are to see of it: {"ask", "done", "middle", "tools", "arguments",
+ * "families":
  * [{"name", "path", "reasoning", "content", "id",
  * "pieces"}]}.
  * family_models PATH FORM: writes one to PATH; FORM is a file: {"family": its name, "template": a

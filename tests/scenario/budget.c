@@ -200,7 +200,8 @@ static uint64_t min_budget_of(const char *store, const char *plan)
     return min_budget;
 }
 
-/* Both precisions of an expert, a set with an incoming pair, all experts, or an access of its own. */
+/* Both precisions of an expert, a set with an incoming pair, all experts, or an access of its
+ * own. */
 static bool occupies_memory_its_own_way(const char *preset)
 {
     static const char *const presets[] = {"hobbit", "swapmoe", "resident", "eap"};

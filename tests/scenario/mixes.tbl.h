@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Models of every architecture, as keys of sluice synth. No include guard: include it with the macros
- * defined; they are undefined at the end.
+/* Models of every architecture, as keys of sluice synth. No include guard: include it with the
+ * macros defined; they are undefined at the end.
  *
  * RUN(name, types, keys...)      every check with experts of these types
  * SAMPLE(name, option, keys...)  in the short form, the check with this option */
@@ -38,7 +38,8 @@ RUN(arctic, "Q4_K_M", "arch=arctic", "layers=3", "experts_used=2")
 RUN(granitehybrid, "Q4_K_M", "arch=granitehybrid", "conv_taps=4", "delta_size=32",
     "delta_k_heads=2", "delta_v_heads=8", "delta_inner=512", "attention_step=3", "shared_inner=256",
     "embedding_scale=12", "residual_scale=0.22")
-/* Layers of one part: Mamba-2, experts of two matrices, attention; then with experts in a latent. */
+/* Layers of one part: Mamba-2, experts of two matrices, attention; then with experts in a
+ * latent. */
 RUN(nemotron_h_moe, "Q4_K_M", "arch=nemotron_h_moe", "pattern=ME*EE", "conv_taps=4",
     "delta_size=32", "delta_k_heads=2", "delta_v_heads=8", "delta_inner=512", "shared_inner=256",
     "gating=2", "expert_scale=2.5")

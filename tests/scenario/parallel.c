@@ -187,8 +187,8 @@ static struct engine *start_with(enum prefixes prefixes, const char *resident, u
                                        more ? dir : NULL, NULL});
 }
 
-/* Without any; with those that the same texts have left; with those of an engine before. Returns how
- * many were read from storage: with windows, what is stored of many sequences may lack the
+/* Without any; with those that the same texts have left; with those of an engine before. Returns
+ * how many were read from storage: with windows, what is stored of many sequences may lack the
  * checkpoint that a prompt needs. */
 static uint64_t with_prefixes(const char *resident, unsigned count)
 {

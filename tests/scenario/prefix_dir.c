@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Prefixes on storage: a conversation continues after a restart with the same text and computes its
  * new tokens only; whatever is in the directory, whenever compute is killed, with a full device and
- * with two engines, the text is the same, and each file that is not used has one line in the log. */
+ * with two engines, the text is the same, and each file that is not used has one line in the
+ * log. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -139,8 +140,8 @@ static unsigned put_bad_block(const struct file *f, uint32_t block)
     return 3;
 }
 
-/* What only a read finds: in each kind of block that is read for `rows` rows, at its ends and in the
- * middle. */
+/* What only a read finds: in each kind of block that is read for `rows` rows, at its ends and in
+ * the middle. */
 static unsigned put_bad_blocks(const struct file *f, uint32_t rows, bool recurrent)
 {
     const struct prefix_head *h = &f->head;

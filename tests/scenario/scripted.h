@@ -13,8 +13,8 @@
  * answers.
  *
  * Where a grammar leaves one continuation, its tokens are those of that text alone but for the last
- * one: bytes, from which nothing follows, and USER tokens. So a text that is forced must be one USER
- * token, which is then left out, or more of them that the script writes, too. */
+ * one: bytes, from which nothing follows, and USER tokens. So a text that is forced must be one
+ * USER token, which is then left out, or more of them that the script writes, too. */
 enum script_kind { SCRIPT_TEXT, SCRIPT_CONTROL, SCRIPT_USER };
 struct script_token {
     const char *text;

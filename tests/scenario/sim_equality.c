@@ -6,9 +6,9 @@
  * Prompts are computed token by token: in a chunk that accesses more experts than half of the
  * capacity, the candidates for eviction depend on when experts are pinned.
  *
- * Several sequences, each pass with few rows, whose experts fit: the trace has the order in which the engine
- * decided, so that the same holds. Which rows are in a pass depends on when requests arrive: two
- * runs differ, but each equals the replay of its trace. */
+ * Several sequences, each pass with few rows, whose experts fit: the trace has the order in which
+ * the engine decided, so that the same holds. Which rows are in a pass depends on when requests
+ * arrive: two runs differ, but each equals the replay of its trace. */
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>

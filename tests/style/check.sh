@@ -80,6 +80,13 @@ check_lengths() {
         verdict lengths "a file is longer than $lines_max lines"
 }
 
+# Columns are characters. clang-format breaks code, but no comments; texts and macros are left to it.
+check_columns() {
+    files '*.c' '*.h' '*.cu' '*.cuh' |
+        xargs perl -CSD -nle 'print "$ARGV:$.: " . length if length > 100 && !/"|^#|\\$/; close ARGV if eof' |
+        verdict columns "a line has more than 100 columns"
+}
+
 # A function runs from the brace in column 0 to the one that closes it.
 check_functions() {
     files 'procs/*.c' 'lib/*.c' 'lib/*.cu' 'lib/*.cuh' 'shm/*.c' 'ipc/*.c' 'config/*.c' 'tests/harness/*.c' \
@@ -247,7 +254,7 @@ check_interface() {
         verdict interface "arguments of the GPU's module changed: count GPU_INTERFACE up, then write this line"
 }
 
-rules="includes directories mirror magics lengths documents comments names functions banned phrases marks tables headers leftovers interface format shell"
+rules="includes directories mirror magics lengths columns documents comments names functions banned phrases marks tables headers leftovers interface format shell"
 if [ $# -eq 0 ]; then
     # shellcheck disable=SC2086  # a list of words
     set -- $rules

@@ -17,8 +17,8 @@ struct chain_part {
     size_t scratch_limit; /* as in core_config */
 };
 
-/* config: of all parts, but for device, layers and scratch_limit. The parts together have all layers, in their order. NULL with
- * *error. */
+/* config: of all parts, but for device, layers and scratch_limit. The parts together have all
+ * layers, in their order. NULL with *error. */
 struct chain *chain_create(const struct core_config *config, const struct chain_part *parts,
                            uint32_t count, struct error *error);
 void chain_destroy(struct chain *chain);

@@ -7,8 +7,8 @@
  * size), which no choice depends on, and may turn k and q by an orthonormal matrix before it rounds
  * them, which leaves their products as they are; keys are not rounded below F16 here.
  *
- * Keys are stored in every pass. Nothing else is computed in a pass whose rows have no more positions
- * than are chosen: attention over all of them has the same bits. */
+ * Keys are stored in every pass. Nothing else is computed in a pass whose rows have no more
+ * positions than are chosen: attention over all of them has the same bits. */
 #include "lib/core/internal.h"
 
 /* ---- weights ---- */

@@ -3,8 +3,8 @@
  * blocks of 18, 34 or 210 bytes, whose codes start at any even or odd address. On the device a row
  * is
  *
- *   plane 0: bytes [from, from + bytes) of each unit, one unit after the other; then plane 1, ...; then the row's head;
- *   then zeros up to a multiple of 16 bytes
+ *   plane 0: bytes [from, from + bytes) of each unit, one unit after the other; then plane 1, ...;
+ *   then the row's head; then zeros up to a multiple of 16 bytes
  *
  * and the planes with codes are first, with multiples of 16 bytes of each unit: so all codes are
  * read by aligned vectors of 16 bytes, and lanes with neighbouring units read neighbouring memory.
@@ -47,8 +47,8 @@ template <class T> INLINE const uint8_t *head_of(const row_unit &u)
     return u.row + T::BYTES * u.units;
 }
 
-/* ---- loads. The weights of a job are at an address that a kernel reads, and the compiler cannot know that it is one of global
- * memory. No kernel writes what it loads so. ---- */
+/* ---- loads. The weights of a job are at an address that a kernel reads, and the compiler cannot
+ * know that it is one of global memory. No kernel writes what it loads so. ---- */
 
 #ifdef SLUICE_HARNESS
 #define LOAD_WEIGHTS(name, type, instruction)                                                      \

@@ -197,8 +197,8 @@ static void attend_block(struct block *b)
     values(b);
 }
 
-/* Parts are heads, and of these blocks of rows if there are several; with lists, blocks of rows, and
- * of these heads. */
+/* Parts are heads, and of these blocks of rows if there are several; with lists, blocks of rows,
+ * and of these heads. */
 static void head_blocks(void *arg, uint32_t part, uint32_t parts)
 {
     const struct host_run *run = arg;

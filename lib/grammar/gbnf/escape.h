@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The parts that GBNF and regular expressions have in common: characters, their escapes, and classes. */
+/* The parts that GBNF and regular expressions have in common: characters, their escapes, and
+ * classes. */
 #ifndef SLUICE_GRAMMAR_ESCAPE_H
 #define SLUICE_GRAMMAR_ESCAPE_H
 

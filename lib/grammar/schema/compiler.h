@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The inside of the compiler for JSON Schema. Its functions return expressions; after the first error
- * they return EXPR_NEVER. */
+/* The inside of the compiler for JSON Schema. Its functions return expressions; after the first
+ * error they return EXPR_NEVER. */
 #ifndef SLUICE_GRAMMAR_SCHEMA_COMPILER_H
 #define SLUICE_GRAMMAR_SCHEMA_COMPILER_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Schemas that hold together: one schema that says the same, or an error. Also $ref, and whether two
- * schemas can hold at once. */
+/* Schemas that hold together: one schema that says the same, or an error. Also $ref, and whether
+ * two schemas can hold at once. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

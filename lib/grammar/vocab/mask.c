@@ -90,8 +90,8 @@ static void allow(const struct masks *m, uint64_t *bits, uint32_t token)
         bits[token / 64] |= (uint64_t)1 << (token % 64);
 }
 
-/* Tokens whose first byte is in `only`. Nodes come in depth-first order: what a node of depth d needs
- * is the level d - 1. */
+/* Tokens whose first byte is in `only`. Nodes come in depth-first order: what a node of depth d
+ * needs is the level d - 1. */
 static void walk(struct masks *m, struct grammar_state *s, const struct tree *tree,
                  const uint64_t only[4], uint64_t *bits)
 {
@@ -222,9 +222,9 @@ static bool alone(struct masks *m, const struct grammar_state *s, const struct i
     return true;
 }
 
-/* How many plain characters fit, each of them any: then a token that consists of them needs no walk.
- * UINT32_MAX: as many as a token has; 0: not known. Inside strings and free text there is one item
- * that takes them, and they only count; it is followed here for as long as a token can be. */
+/* How many plain characters fit, each of them any: then a token that consists of them needs no
+ * walk. UINT32_MAX: as many as a token has; 0: not known. Inside strings and free text there is one
+ * item that takes them, and they only count; it is followed here for as long as a token can be. */
 static uint32_t plain_room(struct masks *m, struct grammar_state *s, const struct items *at)
 {
     const struct item *x = NULL;

@@ -28,7 +28,8 @@ static uint32_t common_bytes(struct token_text x, struct token_text y)
     return n;
 }
 
-/* A token for a byte of the border of control tokens would be taken for it: texts have no such byte. */
+/* A token for a byte of the border of control tokens would be taken for it: texts have no such
+ * byte. */
 static bool is_usable(struct token_text t)
 {
     if (t.bytes == 0 || t.bytes > VOCAB_TOKEN_BYTES_MAX)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The tokens of a vocabulary that a grammar allows next. The texts of all tokens are one tree, so that
- * a beginning that many tokens share is tried once, and whole branches are left out. */
+/* The tokens of a vocabulary that a grammar allows next. The texts of all tokens are one tree, so
+ * that a beginning that many tokens share is tried once, and whole branches are left out. */
 #ifndef SLUICE_GRAMMAR_VOCAB_H
 #define SLUICE_GRAMMAR_VOCAB_H
 
@@ -28,8 +28,9 @@ struct masks;
 struct masks *masks_new(const struct vocab *v, uint32_t kept); /* NULL: no memory */
 void masks_free(struct masks *m);
 
-/* The mask of the tokens whose bytes all fit behind the state, valid until the next call. Tokens that
- * end the response are the caller's: they fit where grammar_is_end. The state does not change. */
+/* The mask of the tokens whose bytes all fit behind the state, valid until the next call. Tokens
+ * that end the response are the caller's: they fit where grammar_is_end. The state does not
+ * change. */
 const uint64_t *grammar_mask(struct masks *m, struct grammar_state *s);
 
 /* Steps of a stack by a byte for one mask: so many per byte of the vocabulary's tree, and at least

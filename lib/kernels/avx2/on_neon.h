@@ -39,7 +39,7 @@ typedef struct {
 #define OF_S16(v) vreinterpretq_u8_s16(v)
 #define OF_S32(v) vreinterpretq_u8_s32(v)
 
-/* NAME(a, b) of both halves by `op`, whose operands are of the type TO and whose result is turned by FROM. */
+/* NAME(a, b) of both halves by `op`: operands of the type TO, the result is turned by FROM. */
 #define X86_OF_TWO(NAME, TO, FROM, op)                                                             \
     X86 __m256i NAME(__m256i a, __m256i b)                                                         \
     {                                                                                              \

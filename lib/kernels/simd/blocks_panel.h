@@ -98,7 +98,8 @@ static ALWAYS_INLINE void pack_panel(const struct block_type t, const struct ker
     }
 }
 
-/* Adds block b of the panel to acc; of a type with two scales per block, that half (otherwise 0). */
+/* Adds block b of the panel to acc; of a type with two scales per block, that half (otherwise
+ * 0). */
 static ALWAYS_INLINE void tile_block(const struct block_type t, const struct block_tile *s,
                                      uint32_t b, uint32_t half, const int rows,
                                      vf acc[PANEL_ROWS][PANEL_VECTORS])

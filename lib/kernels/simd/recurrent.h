@@ -121,7 +121,8 @@ static void simd_delta(const struct kernel_delta *d)
         delta_columns(d, at, 1, d->values - at < VL ? d->values - at : VL, false);
 }
 
-/* Columns whose exponentials are computed together: one alone would wait for each step of its own. */
+/* Columns whose exponentials are computed together: one alone would wait for each step of its
+ * own. */
 #define SCAN_VECTORS 4
 
 /* log(1 + e^x), as softplus_one. */

@@ -431,7 +431,8 @@ static ALWAYS_INLINE void join_rows(float sums[PARTS][PANEL_ROWS_MAX][PANEL], ui
         }
 }
 
-/* Finds the rows whose dot products with any element of a sub-block have 16 bits, per super-block. */
+/* Finds the rows whose dot products with any element of a sub-block have 16 bits, per
+ * super-block. */
 static ALWAYS_INLINE void find_narrow(const struct super_type t, const uint8_t *x, size_t x_stride,
                                       uint32_t rows, uint32_t supers,
                                       uint8_t narrow[][PANEL_ROWS_MAX])

@@ -185,8 +185,8 @@ static ALWAYS_INLINE void super_unpack_IQ4_XS(const uint8_t *p, struct super_cod
 
 #include "lib/kernels/simd/super_grids.h"
 
-/* SUPER_TYPE(NAME, bytes, offset of d, of dmin, factor of d, bits of offset, minimums, wide, elements of
- * a sub-block, bits of a code plus offset) */
+/* SUPER_TYPE(NAME, bytes, offset of d, of dmin, factor of d, bits of offset, minimums, wide,
+ * elements of a sub-block, bits of a code plus offset) */
 #define SUPER_TYPE(NAME, ...)                                                                      \
     static const struct super_type super_type_##NAME = {TENSOR_##NAME, __VA_ARGS__};
 SUPER_TYPE(Q4_K, 144, 0, 2, 1, NO_OFFSET, true, false, 32, 4)

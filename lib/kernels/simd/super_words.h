@@ -68,7 +68,8 @@ static ALWAYS_INLINE void put_pair(struct super_panel *p, const int side, const 
     vq_store(&p->pair[i][side * VL * 4], pair_of(a, b));
 }
 
-/* d, dmin, six bits of eight scales and eight minimums: the 16 bytes that Q4_K and Q5_K begin with. */
+/* d, dmin, six bits of eight scales and eight minimums: the 16 bytes that Q4_K and Q5_K begin
+ * with. */
 static ALWAYS_INLINE void words_head(const struct super_type t, const uint8_t *const block[VL],
                                      struct super_panel *p, const int side)
 {

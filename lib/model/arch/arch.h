@@ -38,8 +38,8 @@ static inline uint32_t hparams_expert_width(const struct model_hparams *h)
     return h->expert_width ? h->expert_width : h->hidden;
 }
 
-/* Whether an indexer is computed in an engine whose sequences have up to so many positions: in shorter
- * ones than it chooses, it would choose all of them. */
+/* Whether an indexer is computed in an engine whose sequences have up to so many positions: in
+ * shorter ones than it chooses, it would choose all of them. */
 static inline bool model_chooses(const struct model_hparams *h, uint64_t positions)
 {
     return h->index_heads > 0 && positions > h->index_top_k;
@@ -187,8 +187,8 @@ static inline uint32_t model_rope_dims_max(const struct model_hparams *h)
 enum { KV_SIDE_INDEX = KV_SIDE_VALUES + 1, KV_SIDE__COUNT };
 
 /* Their type, where keys and values have `type`. It is not quantised: a score decides whether a
- * position is read at all, so an error of a score is not averaged with others, and at 128 elements a
- * key is small beside a latent of 576. */
+ * position is read at all, so an error of a score is not averaged with others, and at 128 elements
+ * a key is small beside a latent of 576. */
 static inline enum kv_type kv_index_type(enum kv_type type)
 {
     return type == KV_TYPE_F32 ? KV_TYPE_F32 : KV_TYPE_F16;
@@ -248,15 +248,15 @@ static inline uint64_t model_kv_position_bytes(const struct model_hparams *h, en
  * that of a row of S, with a and bias of the channel and A of the head. The latter may have a bound
  * L below 0: d = exp(L sigmoid(|A| (a + bias))); without one it is exp(-|A| softplus(a + bias)), as
  * files have both signs of A. It may be fixed, too.
- * The rate r is sigmoid(b), or the step softplus(a + bias) itself, or 1 where d is fixed. q, k and v
- * are a convolution over time and SiLU, with a bias if the layer has one; with one tap it is no
+ * The rate r is sigmoid(b), or the step softplus(a + bias) itself, or 1 where d is fixed. q, k and
+ * v are a convolution over time and SiLU, with a bias if the layer has one; with one tap it is no
  * convolution. The output is y and the gate z, as RMSNorm(y) silu(z) or RMSNorm(y silu(z)) with a
  * norm per head, per group of heads or of all heads; the gate may be sigmoid(z) instead.
  *
- * Mamba-1 has the decay of each element of S, d_ij = exp(t_j A_ij), with a step t of each element of
- * v, which is its rate, too: t = softplus(a + bias). There v alone is a convolution; k, q and a are
- * projections of v, with norms, that of a in two factors; and the output is y silu(z). The channels
- * are cut into heads of MAMBA_BLOCK, or less, which threads divide. */
+ * Mamba-1 has the decay of each element of S, d_ij = exp(t_j A_ij), with a step t of each element
+ * of v, which is its rate, too: t = softplus(a + bias). There v alone is a convolution; k, q and a
+ * are projections of v, with norms, that of a in two factors; and the output is y silu(z). The
+ * channels are cut into heads of MAMBA_BLOCK, or less, which threads divide. */
 #define MAMBA_BLOCK 64
 struct recurrent_rule {
     bool delta;      /* the delta term */
@@ -397,7 +397,8 @@ enum layer_ffn {
     FFN_EXPERTS, /* router and experts, with a shared expert if the layer has its tensors */
     FFN_DENSE,   /* one network for all tokens */
     FFN_DENSE_AND_EXPERTS,  /* both on the same residual, each with its norms; their sum is added */
-    FFN_DENSE_THEN_EXPERTS, /* router and experts read the layer's input, with a norm of their own */
+    FFN_DENSE_THEN_EXPERTS, /* router and experts read the layer's input, with a norm of their own
+                             */
     FFN_NONE,
     FFN__COUNT
 };

@@ -40,9 +40,9 @@ enum rope_scaling {
     ROPE_SHORT   /* LongRoPE, Ding et al. 2024, in the original context: by divisors of the file */
 };
 
-/* Rows of a table that a layer reads by the last tokens: of each n-gram up to `size` tokens, `heads`
- * rows, whose numbers are hashes (ngrams.h). A convolution over time of what they add has `taps`
- * inputs, `size` positions apart. */
+/* Rows of a table that a layer reads by the last tokens: of each n-gram up to `size` tokens,
+ * `heads` rows, whose numbers are hashes (ngrams.h). A convolution over time of what they add has
+ * `taps` inputs, `size` positions apart. */
 #define NGRAM_SIZE_MAX 8
 #define NGRAM_ROWS_MAX 64 /* of a token */
 struct model_ngrams {
@@ -173,8 +173,8 @@ struct model_hparams {
 enum residual_scheme {
     RESIDUAL_SINGLE, /* one stream, whose norm is read and to which a result is added */
     /* Several streams X_s, each with its norm n_s: u = the mean of sigmoid(g_s) n_s is read, with
-     * g = W_up silu(W_down n / streams), and X_s += 2 sigmoid(i_s) y, with i = W_inject n / streams,
-     * for a result y. */
+     * g = W_up silu(W_down n / streams), and X_s += 2 sigmoid(i_s) y, with i = W_inject n /
+     * streams, for a result y. */
     RESIDUAL_GATED,
     RESIDUAL__COUNT
 };

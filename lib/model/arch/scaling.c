@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rotations of contexts longer than the trained one, queries that grow with their position, and what
- * tensors say. */
+/* Rotations of contexts longer than the trained one, queries that grow with their position, and
+ * what tensors say. */
 #include <inttypes.h>
 #include <string.h>
 

@@ -42,7 +42,8 @@ static inline bool answer_is_unmarked(const struct answer_call *call)
     return call->open && !*call->open;
 }
 
-/* Whether a call can have this name: as in Python it has none of the characters that end it there. */
+/* Whether a call can have this name: as in Python it has none of the characters that end it
+ * there. */
 bool answer_call_can_name(const struct answer_call *call, const char *name);
 
 /* Headers of answers in channels as rules of GBNF, whose <name> is a control token: a message of

@@ -336,8 +336,8 @@ static const struct hf_row *rope_at(const struct hf_arch *arch, const char *path
     return NULL;
 }
 
-/* Each kind of layer has its own, whose path is the field of the row. *scaled: the row whose scaling
- * GGUF states; unchanged without one. */
+/* Each kind of layer has its own, whose path is the field of the row. *scaled: the row whose
+ * scaling GGUF states; unchanged without one. */
 static int check_rope_of_kinds(const struct hf_arch *arch, const json_t *config, bool *any,
                                const struct hf_row **scaled, struct error *error)
 {

@@ -190,8 +190,8 @@ int hf_layer_kinds(const json_t *config, struct gguf_writer *w, struct hf_shape 
 int hf_full_number(const json_t *config, const struct hf_shape *shape, const char *field,
                    const char *global, const char *gate, uint32_t *n, struct error *error);
 
-/* layers.c: a number that may be a list with one per layer. *x: that of the layers of a kind; 0: there
- * is no such layer. */
+/* layers.c: a number that may be a list with one per layer. *x: that of the layers of a kind; 0:
+ * there is no such layer. */
 int hf_number_of_kind(const json_t *config, const struct hf_shape *shape, const char *field,
                       bool other, double *x, struct error *error);
 

@@ -402,8 +402,8 @@ static int put_layer_rotated(const struct hf_row *row, const json_t *config, str
     return 0;
 }
 
-/* Whether a layer has an indexer, by a list of names, by a text with a letter of each layer, or by a
- * period: that is what the package transformers reads. -1: they say nothing that is known. */
+/* Whether a layer has an indexer, by a list of names, by a text with a letter of each layer, or by
+ * a period: that is what the package transformers reads. -1: they say nothing that is known. */
 static int indexer_at(const json_t *config, const struct hf_row *row, uint32_t layer)
 {
     const json_t *list = hf_field(config, row->field), *text = hf_field(config, row->with);

@@ -43,8 +43,8 @@ uint64_t capacity_payload_max(const struct model_index *m, double percent);
 uint64_t capacity_payload_min(const struct model_index *m);
 uint64_t capacity_slot_min(const struct model_index *m);
 
-/* How many sequences of a whole context fit into `limit` bytes, where `budget` has space for the keys
- * and values of one (kv_bytes; 0: there are none): 1 to CAPACITY_SEQUENCES. */
+/* How many sequences of a whole context fit into `limit` bytes, where `budget` has space for the
+ * keys and values of one (kv_bytes; 0: there are none): 1 to CAPACITY_SEQUENCES. */
 #define CAPACITY_SEQUENCES 16u /* more share few experts more, by the union of random choices */
 uint32_t capacity_sequences(uint64_t budget, uint64_t limit, uint64_t kv_bytes);
 

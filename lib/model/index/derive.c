@@ -270,7 +270,8 @@ void index_page_entry(const struct index_derived *d, const struct model_hparams 
     e->extent[0].head_bytes = 0;
 }
 
-/* Bytes of the arena for dense entries and page slots. -1: the table has more pages than numbers. */
+/* Bytes of the arena for dense entries and page slots. -1: the table has more pages than
+ * numbers. */
 static int count_bytes(const struct model_hparams *h, const struct model_tensor *tensors,
                        struct index_derived *d, struct error *error)
 {

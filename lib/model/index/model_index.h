@@ -18,10 +18,11 @@
  *
  * Entry numbers are those of the directory: first the dense entries (model_entry_dense), then, for
  * each precision of the model (ascending enum precision), the experts ordered by layer, then
- * expert, then the page slots. The experts are a full grid: entry = precision_first[precision] + layer * experts + expert. A
- * GGUF file has only the native precision. A store may lack some experts at a precision, and layers
- * without experts have none at any. Such an entry is *absent*: it is in the grid but has no
- * extents, is never loaded, and model_entry_expert_precision does not return it.
+ * expert, then the page slots. The experts are a full grid: entry = precision_first[precision] +
+ * layer * experts + expert. A GGUF file has only the native precision. A store may lack some
+ * experts at a precision, and layers without experts have none at any. Such an entry is *absent*:
+ * it is in the grid but has no extents, is never loaded, and model_entry_expert_precision does not
+ * return it.
  *
  * Striping: `shards` loaders read an entry in shards (model_entry_shard). Entries of the model file
  * are divided evenly. Each part of a split GGUF file (lib/model/gguf/split.h) has its own loader.
@@ -134,8 +135,8 @@ struct model_index {
      * the names of the first ones, each with a newline after it, as printable() makes them. */
     uint64_t unread_count;
     char unread[MODEL_UNREAD_BYTES];
-    /* Of the arena what is not for experts: slot_bytes of dense entries, without a table on storage,
-     * and of page slots. */
+    /* Of the arena what is not for experts: slot_bytes of dense entries, without a table on
+     * storage, and of page slots. */
     uint64_t dense_bytes;
     /* Sums over experts, each at its best available precision. */
     uint64_t expert_bytes;                           /* payload_bytes */
@@ -183,8 +184,8 @@ int model_index_check(const struct model_index *index, uint64_t bytes, struct er
 #define MODEL_LIMIT_BYTES 192
 const char *model_limit_text(const struct model_index *m, char text[MODEL_LIMIT_BYTES]);
 
-/* Whether the engine computes what the model does in sequences of that many tokens; what: the option
- * that states the number. 0, or -1 with ERR_BAD_INPUT. */
+/* Whether the engine computes what the model does in sequences of that many tokens; what: the
+ * option that states the number. 0, or -1 with ERR_BAD_INPUT. */
 int model_check_tokens(const struct model_index *m, uint64_t tokens, const char *what,
                        struct error *error);
 

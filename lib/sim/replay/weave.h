@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The sequences of several traces: together.c finds them, weave.c computes them together. Private to
- * lib/sim/replay. */
+/* The sequences of several traces: together.c finds them, weave.c computes them together. Private
+ * to lib/sim/replay. */
 #ifndef SLUICE_SIM_REPLAY_WEAVE_H
 #define SLUICE_SIM_REPLAY_WEAVE_H
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* FP4 (E2M1) with scales that are floats of eight bits: MXFP4 (E8M0 per 32), NVFP4 (UE4M3 per 16). */
+/* FP4 (E2M1) with scales that are floats of eight bits: MXFP4 (E8M0 per 32), NVFP4 (UE4M3 per
+ * 16). */
 #include "lib/tensor/unpack/internal.h"
 #include "lib/tensor/unpack/values.h"
 

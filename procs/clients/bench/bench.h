@@ -166,8 +166,8 @@ bool bound_open(const struct bench *b, const struct variant *v, const struct tes
                 struct bound *out);
 void bound_close(struct bound *bound);
 
-/* run_test in steps. number: which of the sequences that decode together. sequence_ended: -1 when the sequence did not complete; it then frees the
- * result. */
+/* run_test in steps. number: which of the sequences that decode together. sequence_ended: -1 when
+ * the sequence did not complete; it then frees the result. */
 int sequence_start(const struct bench *b, struct session *s, const struct tokens *t,
                    const struct test *test, uint32_t number, uint64_t *id, struct error *error);
 int sequence_ended(struct stream_result *result, struct error *error);

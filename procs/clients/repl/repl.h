@@ -52,8 +52,8 @@ struct repl {
     struct error failure; /* first failed line, for the exit status of a pipe */
 };
 
-/* settings.c: sets NAME VALUE... as given to /set; "stop" takes several values. Without a value, and
- * without a name, prints what is set. */
+/* settings.c: sets NAME VALUE... as given to /set; "stop" takes several values. Without a value,
+ * and without a name, prints what is set. */
 int settings_set(struct repl *r, char *arguments, struct error *error);
 /* Sets the system message: a text in quotes, or as it is. */
 int settings_system(struct repl *r, char *text, struct error *error);

@@ -240,8 +240,8 @@ void cache_prefetch(struct cache *c);
 /* Predictions remain to be prefetched when the storage device is idle. */
 bool cache_predictions_wait(struct cache *c);
 
-/* pages.c: page slots of a table on storage. They have their memory from the start on; it is neither
- * lent nor evicted. */
+/* pages.c: page slots of a table on storage. They have their memory from the start on; it is
+ * neither lent nor evicted. */
 void cache_take_pages(
     struct cache *c); /* their memory, once, before what was READY is taken over */
 void cache_demand_pages(struct cache *c, const struct msg_pages *demand);

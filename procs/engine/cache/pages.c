@@ -73,8 +73,8 @@ static bool empty_slot(struct cache *c, uint32_t entry)
     return true;
 }
 
-/* An ABSENT slot for a page: an empty one, or that of the page not read for longest. ENTRY_NONE: all
- * of its set are being read, or used; compute asks again. */
+/* An ABSENT slot for a page: an empty one, or that of the page not read for longest. ENTRY_NONE:
+ * all of its set are being read, or used; compute asks again. */
 static uint32_t find_slot(struct cache *c, uint32_t page)
 {
     uint32_t first = model_page_set(c->child.model, page), oldest = ENTRY_NONE, age = 0;

@@ -38,8 +38,8 @@ int hints_set_preset(struct predictor *p, uint32_t preset, struct error *error)
     return p->activation ? 0 : error_set(error, ERR_NO_MEMORY, "out of memory (activations)");
 }
 
-/* The bytes of a dense tensor in the arena; NULL until it is READY, and then there is no hint. Dense
- * entries are pinned by the cache: once READY they stay resident. */
+/* The bytes of a dense tensor in the arena; NULL until it is READY, and then there is no hint.
+ * Dense entries are pinned by the cache: once READY they stay resident. */
 static const void *dense_bytes(void *self, uint32_t entry)
 {
     const struct predictor *p = self;

@@ -20,9 +20,9 @@ struct model_facts {
     uint64_t expert_layers, expert_count; /* layers that have experts, and experts of all of them */
     uint64_t dense_read_bytes;            /* per token */
     uint64_t expert_bytes;                /* all experts */
-    const uint64_t *
-        layer_expert_bytes; /* [layers]: of one expert, 0: the layer has none; borrowed; NULL: all alike */
-    uint64_t min_budget; /* budgets are those of the ledger */
+    const uint64_t *layer_expert_bytes; /* [layers]: of one expert, 0: the layer has none; borrowed;
+                                           NULL: all alike */
+    uint64_t min_budget;                /* budgets are those of the ledger */
     uint64_t budget_25, budget_50, budget_75, budget_100;
 };
 

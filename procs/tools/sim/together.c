@@ -19,8 +19,8 @@ static double tokens_per_s(const struct cell *c)
     return c->made ? ratio(1e9 * (double)f->tokens, f->compute_ns + f->stall_ns) : 0;
 }
 
-/* The bound of the passes (lib/rates), in tokens/s of all: a layer without experts and an expert take
- * one row's time, and each row at least what a further one costs. GPUs are not in it. */
+/* The bound of the passes (lib/rates), in tokens/s of all: a layer without experts and an expert
+ * take one row's time, and each row at least what a further one costs. GPUs are not in it. */
 static double bound_of(const struct grid *g, const struct cell *c, double storage_bytes_per_s)
 {
     const struct sim_stats *f = &c->result.phase[SIM_DECODE];

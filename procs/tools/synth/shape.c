@@ -261,8 +261,8 @@ static void set_kinds(struct shape *s)
     set_routed(s);
 }
 
-/* A table of n-grams belongs to the second layer, or to the first one if that has a recurrent state;
- * its parts are almost alike. */
+/* A table of n-grams belongs to the second layer, or to the first one if that has a recurrent
+ * state; its parts are almost alike. */
 static void set_ngrams(struct model_hparams *h)
 {
     uint32_t rows = model_ngram_rows(h);

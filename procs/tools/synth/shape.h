@@ -30,7 +30,8 @@ struct shape {
     double no_rope_full; /* 1: those do not rotate, if the file states which layers do */
     double experts_every; /* only every so many layers have experts, if files show which do */
     double full_v; /* 0: layers without a window have no attn_v, if the architecture allows it */
-    /* Where a layer is one of mixers and networks: M recurrent, * attention, E experts; repeated. */
+    /* Where a layer is one of mixers and networks: M recurrent, * attention, E experts;
+     * repeated. */
     char pattern[64];
 };
 

@@ -87,8 +87,8 @@ SHAPE("qwen3.6-35b-a3b", "qwen35moe",
       "experts=256 experts_used=8 expert_inner=512 shared_inner=512 rope_dims=64 conv_taps=4 "
       "delta_size=128 delta_k_heads=16 delta_v_heads=32 delta_inner=4096 attention_step=4 "
       "rms_eps=1e-6 rope_theta=10000000")
-/* checked: the configuration in NVIDIA's Automodel (qwen3_8_flash_next/config); without the indexer.
- * The table is 51.2 billion of 177 billion parameters: ngram_rows makes it smaller */
+/* checked: the configuration in NVIDIA's Automodel (qwen3_8_flash_next/config); without the
+ * indexer. The table is 51.2 billion of 177 billion parameters: ngram_rows makes it smaller */
 SHAPE("qwen3.8-flash-next", "qwen4exp",
       "layers=48 hidden=2560 heads=24 kv_heads=2 head_size=256 vocab=248320 context=262144 "
       "experts=512 experts_used=10 expert_inner=640 shared_inner=640 rope_dims=64 conv_taps=4 "

@@ -130,7 +130,8 @@ static void part_of_values(struct query *const q[MANY_QUERIES], uint32_t n, cons
     }
 }
 
-/* The elements [d, d + PART_SIZE) of the rows [first, keys) of a tile in F32; after `size`: zeros. */
+/* The elements [d, d + PART_SIZE) of the rows [first, keys) of a tile in F32; after `size`:
+ * zeros. */
 static ALWAYS_INLINE void convert_part(const enum kv_type type, struct query_block *b,
                                        const struct tile_rows *t, uint32_t size, uint32_t first,
                                        uint32_t keys, uint32_t d)

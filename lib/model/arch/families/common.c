@@ -241,9 +241,9 @@ const struct arch_row arch_head_norms[] = {
     END,
 };
 
-/* The sizes of MLA, whose matrices of keys and values are absorbed: per head, attn_k_b makes a query
- * for latents and attn_v_b makes the result from their sum. The cache has one key head (latent and
- * rotated key); the values are the latents. */
+/* The sizes of MLA, whose matrices of keys and values are absorbed: per head, attn_k_b makes a
+ * query for latents and attn_v_b makes the result from their sum. The cache has one key head
+ * (latent and rotated key); the values are the latents. */
 const struct arch_row arch_mla_sizes[] = {
     UINT(q_rank, "attention.q_lora_rank", 0, 16384, DERIVED),
     UINT(kv_rank, "attention.kv_lora_rank", 1, 1024, REQUIRED),
@@ -272,8 +272,8 @@ const struct arch_row arch_mla[] = {
     END,
 };
 
-/* Layers with Kimi delta attention beside layers with MLA, which the array of key heads names, after
- * leading dense layers. An architecture has the row low_rank. */
+/* Layers with Kimi delta attention beside layers with MLA, which the array of key heads names,
+ * after leading dense layers. An architecture has the row low_rank. */
 const struct arch_row arch_kda[] = {
     LAYERS(LEADING_RECURRENT, KDA, DENSE),
     LAYERS(LEADING, MLA, DENSE),

@@ -84,9 +84,9 @@ static const struct arch_row indexer[] = {
     END,
 };
 
-/* DeepSeek-V3.2, whose indexer is in every layer; GLM-5 to 5.3, in which some layers take the choice
- * of one before them. Files of GLM lack the key of the router's function. The indexer rotates as
- * attention does in the latter alone. */
+/* DeepSeek-V3.2, whose indexer is in every layer; GLM-5 to 5.3, in which some layers take the
+ * choice of one before them. Files of GLM lack the key of the router's function. The indexer
+ * rotates as attention does in the latter alone. */
 static const struct arch_row sparse_mla[] = {
     GROUP(mla),
     GROUP(indexer),

@@ -26,8 +26,8 @@ static const struct arch_row llama[] = {
 };
 const struct arch arch_llama = {"llama", llama};
 
-/* Llama 4: of four layers, three rotate and attend to the chunk of their position, and the other one
- * does neither; its queries grow with their position. An expert reads its input times its gate
+/* Llama 4: of four layers, three rotate and attend to the chunk of their position, and the other
+ * one does neither; its queries grow with their position. An expert reads its input times its gate
  * weight. Models of 128 experts (Maverick) have no norm of q and k. The key of a window, which
  * files of the converter lack, has the size of a chunk; 0: all layers rotate and attend to all
  * positions. */
@@ -69,8 +69,8 @@ static const struct arch_row llama4[] = {
 };
 const struct arch arch_llama4 = {"llama4", llama4};
 
-/* Snowflake Arctic: as Llama with a dense network after attention; router and experts read the input
- * of the layer, with a norm of their own, so the experts are known before attention. */
+/* Snowflake Arctic: as Llama with a dense network after attention; router and experts read the
+ * input of the layer, with a norm of their own, so the experts are known before attention. */
 static const struct arch_row arctic[] = {
     GROUP(arch_common),
     LAYERS(ALL, ATTENTION, DENSE_THEN_EXPERTS),

@@ -161,8 +161,8 @@ static const struct arch_row qwen35moe[] = {
 };
 const struct arch arch_qwen35moe = {"qwen35moe", qwen35moe};
 
-/* A residual of several streams, whose gates have two factors: the norms of the streams are the only
- * ones of a layer, and of the output. */
+/* A residual of several streams, whose gates have two factors: the norms of the streams are the
+ * only ones of a layer, and of the output. */
 static const struct arch_row gated_streams[] = {
     CONST(residual, RESIDUAL_GATED),
     UINT(streams, "hyper_connection.count", 2, 16, REQUIRED),
@@ -199,8 +199,8 @@ static const struct arch_row ngrams[] = {
     END,
 };
 
-/* Qwen3.8-Flash-Next: the layers of Qwen3.5 with four streams and n-grams. In layers with attention,
- * an indexer chooses blocks of positions. */
+/* Qwen3.8-Flash-Next: the layers of Qwen3.5 with four streams and n-grams. In layers with
+ * attention, an indexer chooses blocks of positions. */
 static const struct arch_row qwen4exp[] = {
     FLOAT(rms_eps, "attention.layer_norm_rms_epsilon", 1e-12, 0.1),
     GROUP(arch_counts),

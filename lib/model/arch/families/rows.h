@@ -111,9 +111,9 @@
  * `sparse` tokens, else the layers 0, 1 and 2 and each fourth one after these. */
 #define INDEXED(key_, sparse_) ROW(INDEXED, .key = (key_), .value = (sparse_))
 /* An optional array with a number per block, or one number: in layers with attention where it is r,
- * not 0, a query attends to its own incomplete block of r positions, and of the others to those that
- * an indexer chooses, as many positions as the second key says. A context in which they are not all
- * is not supported. */
+ * not 0, a query attends to its own incomplete block of r positions, and of the others to those
+ * that an indexer chooses, as many positions as the second key says. A context in which they are
+ * not all is not supported. */
 #define CHOICE(key_, positions_) ROW(CHOICE, .key = (key_), .text = (positions_))
 /* An array with a number per block, the inner size of its network: where it is not 0, the layer is
  * of kind LAYER_PLAIN, and not what other keys say. */
@@ -122,8 +122,8 @@
  * which those of layers with experts must be one number. */
 #define SAME(field) ROW(SAME, FIELD(field))
 /* What layers consist of (arch.h). which: UNROUTED (by ROUTER_NAME), LEADING (the first
- * dense_layers), RECURRENT, PLAIN (of these kinds), LEADING_RECURRENT, UNROUTED_RECURRENT (both), or
- * ALL others. The first row that fits a layer counts. */
+ * dense_layers), RECURRENT, PLAIN (of these kinds), LEADING_RECURRENT, UNROUTED_RECURRENT (both),
+ * or ALL others. The first row that fits a layer counts. */
 #define LAYERS(which_, mixer_, ffn_)                                                               \
     ROW(LAYERS, .which = ARCH_WHICH_##which_, .mixer = MIXER_##mixer_, .ffn = FFN_##ffn_)
 

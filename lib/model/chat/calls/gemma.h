@@ -7,8 +7,8 @@
 
 #include "lib/model/chat/calls/cursor.h"
 
-/* Reads an object from behind its first brace up to and with its last one. The caller owns it. NULL:
- * it is none, a key occurs twice, it is beyond the bounds, or memory is short. */
+/* Reads an object from behind its first brace up to and with its last one. The caller owns it.
+ * NULL: it is none, a key occurs twice, it is beyond the bounds, or memory is short. */
 json_t *gemma_object(struct cursor *c);
 
 #endif

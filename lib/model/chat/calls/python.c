@@ -67,8 +67,8 @@ static char *put(char *out, uint32_t c)
     return out;
 }
 
-/* Behind a backslash. What Python does not know keeps it: "\d" of a regular expression. NULL: half an
- * escape. No escape is longer than what it stands for. */
+/* Behind a backslash. What Python does not know keeps it: "\d" of a regular expression. NULL: half
+ * an escape. No escape is longer than what it stands for. */
 static char *escaped(struct cursor *c, char *out)
 {
     static const char names[] = "nrtbfav\\'\"/", values[] = "\n\r\t\b\f\a\v\\'\"/";

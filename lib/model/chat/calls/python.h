@@ -11,8 +11,8 @@
  * double quotes, or three of them, with the escapes of Python and JSON; numbers as JSON has them;
  * True, False, None, also as JSON has them; lists, and dictionaries whose keys are texts. Returns a
  * new array of {"name": text, "arguments": object}, with the cursor behind the list; NULL: it is
- * none, a name occurs twice, it is beyond the bounds, or memory is short. The format: LFM2's and Llama 4's
- * chat templates, and test_lfm2_parser of llama.cpp. */
+ * none, a name occurs twice, it is beyond the bounds, or memory is short. The format: LFM2's and
+ * Llama 4's chat templates, and test_lfm2_parser of llama.cpp. */
 json_t *python_calls(struct cursor *c);
 
 /* Whether a call can have this name. */

@@ -48,8 +48,8 @@ static const struct hf_row bailingmoe2[] = {
 };
 const struct hf_arch hf_bailingmoe2 = {{"bailing_moe_v2"}, "bailingmoe2", bailingmoe2};
 
-/* Ling 3.0: Kimi delta attention with whole matrices of decays and gates, beside MLA with a gate for
- * each head; blocks for drafting, after the last layer, are left out. */
+/* Ling 3.0: Kimi delta attention with whole matrices of decays and gates, beside MLA with a gate
+ * for each head; blocks for drafting, after the last layer, are left out. */
 static const struct hf_row bailingmoe3[] = {
     GROUP(hf_sizes),
     GROUP(hf_rms),

@@ -104,8 +104,8 @@
     ROW(INTERVAL, .field = #field_, .value = (otherwise), .text = "rest")
 /* Without layer_types, a list of the layers that attend to all positions, the first is 1. */
 #define FULL_LISTED(field_) ROW(FULL_LISTED, .field = #field_)
-/* Without layer_types, layers with number % period == offset attend to all positions, by two fields;
- * and only such layers have experts. */
+/* Without layer_types, layers with number % period == offset attend to all positions, by two
+ * fields; and only such layers have experts. */
 #define FULL_PERIOD(period_, offset_)   ROW(FULL_PERIOD, .field = #period_, .with = #offset_)
 #define EXPERT_PERIOD(period_, offset_) ROW(EXPERT_PERIOD, .field = #period_, .with = #offset_)
 /* An array of bool, true for a layer of the other kind. */
@@ -129,8 +129,8 @@
     ROW(KINDS, .field = #field_, .full = (full_), .other = (other_), PRESENCE(OPTIONAL))
 /* An optional list of a number for each layer, null for 0. */
 #define LIMITS(field_, key_) ROW(LIMITS, .field = #field_, .key = (key_))
-/* An array of bool, true for a layer with an indexer: by an optional list of "full" and "shared", or
- * an optional text with a letter F or S for each layer, or a period. */
+/* An array of bool, true for a layer with an indexer: by an optional list of "full" and "shared",
+ * or an optional text with a letter F or S for each layer, or a period. */
 #define INDEXERS(list, letters, key_) ROW(INDEXERS, .field = #list, .with = #letters, .key = (key_))
 /* Each layer is attention, the other mixer, or experts alone: a list of kinds, or a text of *, M
  * and E. NETWORK_UINTS: an array of numbers, the field for layers of experts, 0 for the others. */

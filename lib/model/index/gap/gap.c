@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finds the control tokens of prompts with a gap: those that the file names, else those of gap.tbl.h
- * that the vocabulary has. */
+/* Finds the control tokens of prompts with a gap: those that the file names, else those of
+ * gap.tbl.h that the vocabulary has. */
 #include "lib/model/index/gap/gap.h"
 
 #include <string.h>

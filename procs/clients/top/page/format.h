@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Numbers in few characters, for columns. Each returns `out`, which has 16 bytes. Pure functions. */
+/* Numbers in few characters, for columns. Each returns `out`, which has 16 bytes. Pure
+ * functions. */
 #ifndef SLUICE_CLIENTS_TOP_PAGE_FORMAT_H
 #define SLUICE_CLIENTS_TOP_PAGE_FORMAT_H
 

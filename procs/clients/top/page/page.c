@@ -121,8 +121,8 @@ static void footer(struct page *p)
                    p->map_hidden ? "  up/down" : "");
 }
 
-/* Below the head: requests, processes, devices, the map to the right or below, graphs in the remaining rows.
- * When space is short, processes get half of it and devices half of the rest. */
+/* Below the head: requests, processes, devices, the map to the right or below, graphs in the
+ * remaining rows. When space is short, processes get half of it and devices half of the rest. */
 static void tables(struct page *p, unsigned head, bool foot)
 {
     struct canvas *c = &p->canvas;

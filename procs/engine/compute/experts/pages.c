@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Rows of a table on storage. The pages that a pass needs are requested before its first layer; the
- * layer that needs the rows copies them from the page slots in which it finds their pages, and waits
- * for the others. A page is pinned only while it is copied: until then it may be replaced, and is
- * requested again. */
+ * layer that needs the rows copies them from the page slots in which it finds their pages, and
+ * waits for the others. A page is pinned only while it is copied: until then it may be replaced,
+ * and is requested again. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Puts the grammar and the biases of a request into its row, and compiles the grammar, also once more
- * after a restart. */
+/* Puts the grammar and the biases of a request into its row, and compiles the grammar, also once
+ * more after a restart. */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calls of clients: submit, next, count, encode, decode, cancel, status. Main thread. Every handler is idempotent:
- * a repeated call finds the result of the first one. */
+/* Calls of clients: submit, next, count, encode, decode, cancel, status. Main thread. Every handler
+ * is idempotent: a repeated call finds the result of the first one. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>

@@ -346,8 +346,8 @@ static int by_use(const void *a, const void *b)
     return (*l)->used_ns < (*r)->used_ns ? -1 : (*l)->used_ns > (*r)->used_ns;
 }
 
-/* The entry of the least value per byte, by the measure of slots (lib/policy/reuse). One that cannot
- * be read is worth nothing. */
+/* The entry of the least value per byte, by the measure of slots (lib/policy/reuse). One that
+ * cannot be read is worth nothing. */
 static uint32_t least(struct prefix_index *x)
 {
     const struct index_entry *order[INDEX_FILES_MAX];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lists what the directory of prefixes has: heads and tokens of its files, in memory. Its functions may
- * be called by any thread: the entries have a lock, which nobody holds while it reads or writes
+/* Lists what the directory of prefixes has: heads and tokens of its files, in memory. Its functions
+ * may be called by any thread: the entries have a lock, which nobody holds while it reads or writes
  * storage. */
 #ifndef SLUICE_ENGINE_COMPUTE_PREFIXES_INDEX_H
 #define SLUICE_ENGINE_COMPUTE_PREFIXES_INDEX_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Chooses which prompts continue from a file, in an order of stores of the slot that is read: whenever
- * compute is killed, a successor finds no row valid that was not checked. */
+/* Chooses which prompts continue from a file, in an order of stores of the slot that is read:
+ * whenever compute is killed, a successor finds no row valid that was not checked. */
 #include <inttypes.h>
 
 #include "lib/base/bytes.h"

@@ -7,9 +7,9 @@
  * once another one has ended. So the first one always continues, nothing fails, and the text is the
  * same.
  *
- * A sequence that begins like an earlier one, which computes these tokens now, follows it: it has no
- * slot before that one has the rows (schedule_leader), or ends, or gives its memory up. Its memory
- * is promised: no later request gets it. Runner thread only. */
+ * A sequence that begins like an earlier one, which computes these tokens now, follows it: it has
+ * no slot before that one has the rows (schedule_leader), or ends, or gives its memory up. Its
+ * memory is promised: no later request gets it. Runner thread only. */
 #ifndef SLUICE_ENGINE_COMPUTE_RUNNER_MEMORY_H
 #define SLUICE_ENGINE_COMPUTE_RUNNER_MEMORY_H
 

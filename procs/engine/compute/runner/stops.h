@@ -25,7 +25,8 @@ struct stop_cut {
 bool stops_match(const struct stop_texts *stops, const struct tokenizer *tokenizer,
                  const _Atomic uint32_t *log, uint32_t count, struct stop_cut *cut);
 
-/* Which text of `stops` begins at the cut that stops_match found; the shortest, which ended first. */
+/* Which text of `stops` begins at the cut that stops_match found; the shortest, which ended
+ * first. */
 uint32_t stops_which(const struct stop_texts *stops, const struct tokenizer *tokenizer,
                      const _Atomic uint32_t *log, uint32_t count, struct stop_cut cut);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The next tokens of an answer: sampled from logits, or those that its request or its grammar leaves
- * no choice of. */
+/* The next tokens of an answer: sampled from logits, or those that its request or its grammar
+ * leaves no choice of. */
 #include <math.h>
 
 #include "procs/engine/compute/runner/runner.h"

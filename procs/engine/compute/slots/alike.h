@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finds how much of a prompt the slots have: those that are kept, and those that run, which will have
- * more of it. The runner thread only. */
+/* Finds how much of a prompt the slots have: those that are kept, and those that run, which will
+ * have more of it. The runner thread only. */
 #ifndef SLUICE_ENGINE_COMPUTE_SLOTS_ALIKE_H
 #define SLUICE_ENGINE_COMPUTE_SLOTS_ALIKE_H
 

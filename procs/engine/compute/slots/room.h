@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Memory of the pool: one context and some states, which running sequences share, and kept ones
- * lend. Kept ones yield first, then checkpoints of running ones; which, lib/policy/reuse decides. */
+ * lend. Kept ones yield first, then checkpoints of running ones; which, lib/policy/reuse
+ * decides. */
 #ifndef SLUICE_ENGINE_COMPUTE_SLOTS_ROOM_H
 #define SLUICE_ENGINE_COMPUTE_SLOTS_ROOM_H
 

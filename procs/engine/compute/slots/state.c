@@ -194,7 +194,8 @@ static uint32_t claim(struct slots *p, uint32_t slot, uint32_t end)
     return version;
 }
 
-/* Memory of a version that a slot will write, also where kept ones have what is left of /dev/shm. */
+/* Memory of a version that a slot will write, also where kept ones have what is left of
+ * /dev/shm. */
 static int allocate(struct slots *p, uint32_t slot, uint32_t version, struct error *error)
 {
     struct slots_table s;

@@ -63,14 +63,14 @@ int state_begin(struct slots *p, uint32_t slot, const struct kv_request *q, uint
 void state_end(struct slots *p, uint32_t slot, const struct kv_request *q,
                const struct state_pass *pass, uint32_t rows);
 
-/* Gives an empty slot, whose rows are copied, what it needs of the other one's state of `rows` rows,
- * to which that one can be cut. state_version: the version of these rows; STATE_NONE. -1 with
+/* Gives an empty slot, whose rows are copied, what it needs of the other one's state of `rows`
+ * rows, to which that one can be cut. state_version: the version of these rows; STATE_NONE. -1 with
  * *error: no memory. */
 uint32_t state_version(const struct slots *p, uint32_t slot, uint32_t rows);
 int state_copy(struct slots *p, uint32_t from, uint32_t to, uint32_t rows, struct error *error);
 
-/* Memory for a version of the slot, whose sequence waits, that is read from storage; nobody takes it
- * until it is loaded, or dropped. STATE_NONE: there is none. */
+/* Memory for a version of the slot, whose sequence waits, that is read from storage; nobody takes
+ * it until it is loaded, or dropped. STATE_NONE: there is none. */
 uint32_t state_reserve(struct slots *p, uint32_t slot);
 /* It is complete: a checkpoint of `rows` rows, and rings are restored from it. */
 void state_loaded(struct slots *p, uint32_t slot, uint32_t version, uint32_t rows);

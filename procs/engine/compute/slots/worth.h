@@ -46,8 +46,8 @@ void worth_given_up(struct slots *p, uint32_t slot);
 /* Nothing is left of prefixes that were given up. */
 void worth_forget(struct slots *p);
 
-/* A prompt will take rows of a kept slot: while all is as before. worth_lacks: it begins with `rows`
- * rows, and might have found more. */
+/* A prompt will take rows of a kept slot: while all is as before. worth_lacks: it begins with
+ * `rows` rows, and might have found more. */
 void worth_takes(struct slots *p, uint32_t slot, uint32_t rows);
 void worth_lacks(struct slots *p, const struct kv_request *q, const _Atomic uint32_t *log,
                  uint32_t rows);

@@ -88,15 +88,15 @@ void completion_text(struct completion *c, const char *text, size_t bytes, bool 
 /* Events that are harmless if they do not fit. */
 void completion_progress(struct completion *c, const struct engine_progress *p);
 void completion_keep_alive(struct completion *c);
-/* The text is complete. Streamed: the last events of this answer, and, unless there are `others`, of
- * the response. stats: of the engine, until the caller has the whole response, or NULL. */
+/* The text is complete. Streamed: the last events of this answer, and, unless there are `others`,
+ * of the response. stats: of the engine, until the caller has the whole response, or NULL. */
 void completion_end(struct completion *c, enum finish finish, const json_t *stats);
 /* Streamed: the last event is an error. Without space it replaces events that were not sent yet;
  * if that is not enough, the completion is `broken`, so that an incomplete stream never looks
  * complete. */
 void completion_fail(struct completion *c, unsigned status, const struct error *error);
-/* Not streamed: the body of the response, malloc'ed, with all answers from c on. NULL without memory,
- * or if it is longer than all buffers together. Sets c->finish. */
+/* Not streamed: the body of the response, malloc'ed, with all answers from c on. NULL without
+ * memory, or if it is longer than all buffers together. Sets c->finish. */
 char *completion_whole(struct completion *c, size_t *bytes);
 
 /* The arguments of a call as an object, for dialects that have no text of them. A new reference;
@@ -127,8 +127,8 @@ struct token {
 /* Takes the first `count` tokens of a reply, if the request wants log-probabilities. */
 void tokens_take(struct completion *c, const struct engine_next *next, size_t count);
 /* Where an answer is split: the tokens that have bytes of a piece are those of the content, each
- * once; those before it that no piece had are not. Pieces come in their order; *at begins at 0, and is
- * behind the last token that begins before the end of the piece. Returns the first token of the
+ * once; those before it that no piece had are not. Pieces come in their order; *at begins at 0, and
+ * is behind the last token that begins before the end of the piece. Returns the first token of the
  * piece, as a place like *at. */
 size_t tokens_mark(struct buffer *tokens, size_t *at, const struct answer_piece *p);
 /* The next token of a list; *at begins at 0. False: there are no more. */

@@ -102,9 +102,9 @@ struct dialect {
     /* The answer is incomplete. It never looks complete. */
     void (*fail)(struct completion *c, unsigned status, const struct error *error);
 
-    /* Writes the body of a response that is not streamed. c is the first answer, and parts->next has
-     * the others, where the dialect's requests ask for several. -1 without memory, or when it is
-     * longer than the limit of the completion's quota. */
+    /* Writes the body of a response that is not streamed. c is the first answer, and parts->next
+     * has the others, where the dialect's requests ask for several. -1 without memory, or when it
+     * is longer than the limit of the completion's quota. */
     int (*whole)(const struct completion *c, const struct completion_parts *parts, FILE *out);
 };
 

@@ -39,7 +39,8 @@ int take_unable(const struct taker *t, const char *what);
 take_fn take_anything;
 /* Tells limits->ignored that something is ignored. */
 void take_ignored(const struct taker *t, const char *name);
-/* Whether the model has a template, which takes what the field `name` states; else it is ignored. */
+/* Whether the model has a template, which takes what the field `name` states; else it is
+ * ignored. */
 bool take_for_template(const struct taker *t, const char *name);
 /* Accepted only with the value that requests nothing. */
 take_fn take_empty, take_zero, take_one, take_false;
@@ -55,8 +56,8 @@ take_fn take_prompt_text, take_prompt_ids;
 /* At most so many ids, and at least one. */
 int take_ids(struct taker *t, const json_t *value, size_t max);
 int take_bool(struct taker *t, const json_t *value, bool *out);
-/* Makes the prompt one with a gap between it and `after`, a text that is not empty, which the answer
- * fills. -1 with an error: the model has no tokens for it, or the prompt is no text. */
+/* Makes the prompt one with a gap between it and `after`, a text that is not empty, which the
+ * answer fills. -1 with an error: the model has no tokens for it, or the prompt is no text. */
 int take_gap(struct taker *t, const json_t *after);
 /* What OpenAI's `response_format` and its like demand: {"type": "text"}, "json_object" or
  * "json_schema" with a schema, also in a member of that name. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Responses that are stored, so that clients can fetch them and continue from them: at most so many,
- * with so many bytes of text. Beyond that, what was not used for longest goes. Pure. */
+/* Responses that are stored, so that clients can fetch them and continue from them: at most so
+ * many, with so many bytes of text. Beyond that, what was not used for longest goes. Pure. */
 #ifndef SLUICE_ENGINE_GATEWAY_API_STORED_H
 #define SLUICE_ENGINE_GATEWAY_API_STORED_H
 

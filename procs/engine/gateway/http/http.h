@@ -146,8 +146,8 @@ void exchange_too_much(struct exchange *x);
 
 /* The bytes of many responses, which are stored and counted once, until the last has read them. */
 struct shared;
-/* Takes the text, malloc'ed or NULL; the type is a literal. NULL when out of memory or buffers. The caller is its first
- * user. */
+/* Takes the text, malloc'ed or NULL; the type is a literal. NULL when out of memory or buffers. The
+ * caller is its first user. */
 struct shared *shared_new(struct http *h, const char *type, char *text, size_t bytes);
 void shared_release(struct shared *shared);
 void exchange_shared(struct exchange *x, struct shared *shared);

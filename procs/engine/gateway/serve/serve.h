@@ -17,7 +17,8 @@
  *   stored.c      responses that were stored
  *   slots.c       what runs, as llama.cpp's server states it
  *   stats.c       exchanges that wait for a snapshot of the engine
- *   ignored.c     what requests ask for that is ignored: counted, and one line of the log per name */
+ *   ignored.c     what requests ask for that is ignored: counted, and one line of the log per
+ * name */
 #ifndef SLUICE_ENGINE_GATEWAY_SERVE_SERVE_H
 #define SLUICE_ENGINE_GATEWAY_SERVE_SERVE_H
 
@@ -120,7 +121,8 @@ uint64_t answers_tokens(const struct stream *lead);
 size_t answers_bytes(const struct stream *lead);
 /* Ends all other answers, and their sequences. */
 void answers_drop(struct stream *lead);
-/* The answers that the client gets, once all are complete: the first one and, by `next`, the rest. */
+/* The answers that the client gets, once all are complete: the first one and, by `next`, the
+ * rest. */
 struct completion *answers_choose(struct stream *lead);
 
 /* ---- ask.c ----------------------------------------------------------------------------------- */

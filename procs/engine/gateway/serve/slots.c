@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* States what runs, as llama.cpp's server does: a slot for each sequence that may run at once. There
- * is no text of any request in it. */
+/* States what runs, as llama.cpp's server does: a slot for each sequence that may run at once.
+ * There is no text of any request in it. */
 #include "procs/engine/gateway/serve/serve.h"
 
 static json_t *params_of(const struct api_request *r)

@@ -148,8 +148,8 @@ static bool keeps_prompt(const struct stream *s)
     return r->tries > 1 || (r->grammar.kind != GRAMMAR_NONE && r->grammar_optional);
 }
 
-/* What the engine cannot enforce of tools that the model may call is left out: the answer is what it
- * would be without a grammar. */
+/* What the engine cannot enforce of tools that the model may call is left out: the answer is what
+ * it would be without a grammar. */
 static bool may_go_without_grammar(const struct stream *s, const struct error *error)
 {
     const struct api_request *r = &s->completion.request;

@@ -64,8 +64,8 @@ static double table_row_bytes(const struct model_index *m)
     return (double)model_index_tensors(m)[tensor].row_bytes;
 }
 
-/* What a block of rows needs besides: norms and gates of the streams, rows of n-grams; and copies of
- * the weights of the norms. */
+/* What a block of rows needs besides: norms and gates of the streams, rows of n-grams; and copies
+ * of the weights of the norms. */
 static double stream_block_bytes(const struct supervisor *s)
 {
     const struct model_hparams *h = &s->model->hparams;

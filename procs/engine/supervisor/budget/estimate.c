@@ -18,8 +18,8 @@ static json_t *number(uint64_t value)
     return json_integer((json_int_t)value);
 }
 
-/* Dense bytes that one token reads: of a table on storage, and of an embedding that is not the output
- * matrix, only rows. */
+/* Dense bytes that one token reads: of a table on storage, and of an embedding that is not the
+ * output matrix, only rows. */
 static uint64_t dense_read(const struct supervisor *s)
 {
     const struct model_index *m = s->model;

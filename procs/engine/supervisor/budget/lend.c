@@ -3,7 +3,8 @@
  * it saves more time there (compute measures it, slots/worth.c). A step moves in this order:
  *
  *   to prefixes:  a lower quota -> the cache evicts and punches -> prefixes may use it
- *   to experts:   prefixes may not use it -> compute gives them up, and punches -> a higher quota */
+ *   to experts:   prefixes may not use it -> compute gives them up, and punches -> a higher
+ * quota */
 #include "lib/base/bytes.h"
 #include "procs/engine/supervisor/budget/budget.h"
 #include "procs/engine/supervisor/children/children.h"
@@ -75,8 +76,8 @@ static uint64_t lent_within(const struct supervisor *s, uint64_t wanted)
     return ledger_lend(&b->facts, wanted < most ? wanted : most);
 }
 
-/* What compute wishes for kept prefixes (slots/worth.c). While a smaller budget is not in effect, they
- * get nothing: they yield first. */
+/* What compute wishes for kept prefixes (slots/worth.c). While a smaller budget is not in effect,
+ * they get nothing: they yield first. */
 static uint64_t lent_wanted(const struct supervisor *s)
 {
     const struct budget *b = &s->budget;

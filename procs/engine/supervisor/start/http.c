@@ -39,8 +39,8 @@
  * Measured with tests/bench/gateway_memory.py PORT PID, all private memory of the process: 23.3 MiB
  * for 884 KiB of tools with a template that fills its heap of 16 MiB, the worst of these requests,
  * where 35.5 MiB are reserved with the default --http-*; 7.0 MiB for a whole answer of 1.5 MiB with
- * log-probabilities, 5.2 MiB for a tool of 2,000 arguments. One request is read, or one whole answer
- * written, at a time. */
+ * log-probabilities, 5.2 MiB for a tool of 2,000 arguments. One request is read, or one whole
+ * answer written, at a time. */
 #define BODY_COPIES 4
 
 struct address {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Prefixes on storage: their directory, and the hash of the model that they belong to. compute, which
- * reads and writes them, may not see the model's files. */
+/* Prefixes on storage: their directory, and the hash of the model that they belong to. compute,
+ * which reads and writes them, may not see the model's files. */
 #include <string.h>
 #include <unistd.h>
 #include <xxhash.h>

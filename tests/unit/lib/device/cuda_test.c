@@ -153,7 +153,8 @@ END_TEST
 
 /* In the short form, too: Mamba-2, with two groups of heads and a convolution with a bias; Kimi
  * delta attention, with matrices in two factors, beside MLA without rotation; the same with bounded
- * decays beside MLA with gates; lightning attention; DeltaNet with a residual of several streams. */
+ * decays beside MLA with gates; lightning attention; DeltaNet with a residual of several
+ * streams. */
 static const char *const recurrences[] = {
     "converted/granitehybrid-groups.gguf",    "converted/jamba-base.gguf",
     "converted/jamba-attention_experts.gguf", "converted/kimi-linear-base.gguf",

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Operations that choose positions, and attention to these: against the rules written without regard
- * to speed, with every number of threads and division of the rows. */
+/* Operations that choose positions, and attention to these: against the rules written without
+ * regard to speed, with every number of threads and division of the rows. */
 #include <check.h>
 #include <math.h>
 #include <stdlib.h>

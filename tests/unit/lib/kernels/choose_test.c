@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The choice of positions against the same rule written without regard to speed: sort by score, then
- * by number, take k, sort these by number. */
+/* The choice of positions against the same rule written without regard to speed: sort by score,
+ * then by number, take k, sort these by number. */
 #include <check.h>
 #include <float.h>
 #include <math.h>

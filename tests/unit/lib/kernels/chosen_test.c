@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Attention over lists of positions: a list of all of them has the bits of attention without a list,
- * a part of them those of attention in which the others score -inf, on every instruction set; and
- * what is not in a list is not used. */
+/* Attention over lists of positions: a list of all of them has the bits of attention without a
+ * list, a part of them those of attention in which the others score -inf, on every instruction set;
+ * and what is not in a list is not used. */
 #include <stdio.h>
 
 #include "kernel_test.h"
@@ -310,8 +310,8 @@ START_TEST(other_rows_are_not_used)
 }
 END_TEST
 
-/* Without a list, but with keys whose products are -inf. The first tile of each segment has a listed
- * position: no sum begins with a tile of nothing but -inf, which has no softmax. */
+/* Without a list, but with keys whose products are -inf. The first tile of each segment has a
+ * listed position: no sum begins with a tile of nothing but -inf, which has no softmax. */
 static void check_masked(struct data *d)
 {
     const struct shape *s = &d->s;

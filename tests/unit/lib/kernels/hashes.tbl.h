@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Hashes of products with random weights, per type, of version KERNEL_ARITHMETIC: bits_test.c, which
- * prints the new ones when they differ.
- * HASH(TYPE, hash)
- * No include guard. */
+/* Hashes of products with random weights, per type, of version KERNEL_ARITHMETIC: bits_test.c,
+ * which prints the new ones when they differ. HASH(TYPE, hash) No include guard. */
 HASH(BF16, 0x13d05a006dc354d7)
 HASH(C2, 0x1fcb76e1a6070629)
 HASH(C4, 0xee15aae4677af5a2)

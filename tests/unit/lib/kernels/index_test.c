@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Scores of an indexer on every instruction set: the bits of the definition (ARITHMETIC.md), written
- * here without regard to speed, for rows together and alone, and for every range of keys. */
+/* Scores of an indexer on every instruction set: the bits of the definition (ARITHMETIC.md),
+ * written here without regard to speed, for rows together and alone, and for every range of
+ * keys. */
 #include <stdio.h>
 
 #include "lib/kernels/index.h"

@@ -395,7 +395,8 @@ START_TEST(attention_matches_double)
 }
 END_TEST
 
-/* Buffers of any form: short rows are padded, so that the form of floats is not always the largest. */
+/* Buffers of any form: short rows are padded, so that the form of floats is not always the
+ * largest. */
 START_TEST(largest_activation)
 {
     for (uint32_t k = 32; k <= 4096; k += 32) {

@@ -53,8 +53,8 @@ void make_tiny(struct make *m, unsigned layers, bool mixed);
 /* The same of another architecture: with its keys and its additional or different tensors. */
 void make_arch(struct make *m, const char *arch, unsigned layers, bool mixed);
 
-/* Parts of make_arch. Multi-head latent attention: latents of h elements, 2 heads with h + 2 elements
- * of keys, 2 of which are rotated, and h of values. */
+/* Parts of make_arch. Multi-head latent attention: latents of h elements, 2 heads with h + 2
+ * elements of keys, 2 of which are rotated, and h of values. */
 void make_mla(struct make *m, const char *arch, unsigned layers, unsigned h, uint32_t type);
 void make_llama4(struct make *m, unsigned layers, unsigned h, uint32_t type);
 void make_kimi_linear(struct make *m, unsigned layers, unsigned h, uint32_t type);
@@ -62,7 +62,8 @@ void make_bailingmoe3(struct make *m, unsigned layers, unsigned h, uint32_t type
 void make_minimax_01(struct make *m, unsigned layers, unsigned h, uint32_t type);
 /* What makes a qwen3moe model one with recurrent layers, if arch is one. */
 void make_recurrent(struct make *m, const char *arch, unsigned layers, unsigned h, uint32_t type);
-/* The rest of a model with an indexer, if arch is one; and the tensors of its indexer in a layer. */
+/* The rest of a model with an indexer, if arch is one; and the tensors of its indexer in a
+ * layer. */
 void make_indexed(struct make *m, const char *arch, unsigned layers, unsigned h, uint32_t type);
 void make_indexer(struct make *m, const char *arch, unsigned layer, unsigned h);
 void make_free(struct make *m);

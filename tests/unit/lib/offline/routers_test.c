@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Routers as predictions repeat them: one row at a time, they give the routes that the core chose for
- * many rows, bit for bit, in models of several architectures with biases, scales and norms that are
- * not trivial. Gate inputs follow the definition of the architecture's norm, computed here in
+/* Routers as predictions repeat them: one row at a time, they give the routes that the core chose
+ * for many rows, bit for bit, in models of several architectures with biases, scales and norms that
+ * are not trivial. Gate inputs follow the definition of the architecture's norm, computed here in
  * double. */
 #include <check.h>
 #include <math.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A router on one row: against its definition in double, for routers with each of their parts; divided
- * among threads; and while a part is not in memory. */
+/* A router on one row: against its definition in double, for routers with each of their parts;
+ * divided among threads; and while a part is not in memory. */
 #include <check.h>
 #include <math.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pages that slots share, against a model: every slot has its own bytes, whatever the others do, and
- * what slots have in common is in memory once. */
+/* Pages that slots share, against a model: every slot has its own bytes, whatever the others do,
+ * and what slots have in common is in memory once. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -283,8 +283,8 @@ static bool requires_unlisted(const json_t *schema)
     return false;
 }
 
-/* Whether a value is one of tags in tags for certain, whose schema says nothing beside what put_tags
- * writes. Others are JSON, which such a model's calls may have, too. */
+/* Whether a value is one of tags in tags for certain, whose schema says nothing beside what
+ * put_tags writes. Others are JSON, which such a model's calls may have, too. */
 static bool has_tags(const json_t *schema, bool *array)
 {
     static const char *const known[] = {"type",  "properties", "required", "additionalProperties",

@@ -27,8 +27,8 @@ bool calls_have_grammar(const struct answer_form *form);
 /* Writes a rule for each tool, a line each, then one for each argument that is JSON where the model
  * writes arguments one by one; then `call`, one call with its marks, `calls`, one or more of them,
  * and `more`, what follows the opening mark of the first one. `lines` (an array) gets what line
- * i + 1 is of: the name of a tool, or [that name, property], null for arguments of any name. -1 with
- * ERR_BAD_INPUT: no tool has that name, a schema cannot be enforced, or they take more than
+ * i + 1 is of: the name of a tool, or [that name, property], null for arguments of any name. -1
+ * with ERR_BAD_INPUT: no tool has that name, a schema cannot be enforced, or they take more than
  * GRAMMAR_TEXT_BYTES_MAX; ERR_NO_MEMORY. */
 int calls_write(const struct calls *c, FILE *out, json_t *lines, struct error *error);
 /* The mark that calls begin with, behind which `more` is. */

@@ -137,7 +137,8 @@ static void place(const struct answer_form *form, bool inside, bool triggered,
         g->trigger = calls_trigger(&form->call);
 }
 
-/* Grammars of channels begin with the header of one, which the prompt has none of here or has begun. */
+/* Grammars of channels begin with the header of one, which the prompt has none of here or has
+ * begun. */
 static bool begins_elsewhere(const struct answer_form *form, const struct api_conversation *c)
 {
     return form->channels && (c->continues || c->no_generation_prompt);

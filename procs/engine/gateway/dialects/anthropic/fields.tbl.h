@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The fields of requests. FIELD(name, where, how): where: MESSAGES, COUNT or BOTH; how: the function
- * take_<how> in request.c or api/fields.h. Fields that are not here are ignored. No include guard. */
+/* The fields of requests. FIELD(name, where, how): where: MESSAGES, COUNT or BOTH; how: the
+ * function take_<how> in request.c or api/fields.h. Fields that are not here are ignored. No
+ * include guard. */
 FIELD("model", BOTH, anything)
 FIELD("messages", BOTH, messages)
 FIELD("system", BOTH, system)

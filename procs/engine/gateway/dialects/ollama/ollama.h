@@ -27,7 +27,8 @@ int ollama_chat_parse(const struct api_body *body, struct api_request *out,
 int ollama_generate_parse(const struct api_body *body, struct api_request *out,
                           char param[API_PARAM_BYTES], struct error *error);
 
-/* messages.c: messages in the form of lib/model/chat/format.h. A new reference; NULL with an error. */
+/* messages.c: messages in the form of lib/model/chat/format.h. A new reference; NULL with an
+ * error. */
 json_t *ollama_conversation(const json_t *messages, struct error *error);
 
 #endif

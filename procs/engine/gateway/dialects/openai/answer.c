@@ -107,7 +107,8 @@ static json_t *entry(const struct token *t)
                      logprob(t), "bytes", bytes_json(t), "top_logprobs", tops);
 }
 
-/* Of a completion: {"TOKEN": logprob}. Tokens with the same text count once, the most probable one. */
+/* Of a completion: {"TOKEN": logprob}. Tokens with the same text count once, the most probable
+ * one. */
 static json_t *tops(const struct token *t)
 {
     struct token all = *t, top;

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Fields of OpenAI's completion requests, with those of llama.cpp's server and vLLM.
- * FIELD(name, where, how): where: COMPLETION, CHAT or BOTH, TOKENIZE, DETOKENIZE; how: the function take_HOW of
- * request.c or api/fields.h:
- *   sampling    a parameter of lib/sampling/sampling.h, with its bounds
- *   zero, one, false, empty   accepted only with the value that requests nothing
- *   anything    ignored: it does not change the response
- * Fields that are not here are ignored. No include guard. */
+ * FIELD(name, where, how): where: COMPLETION, CHAT or BOTH, TOKENIZE, DETOKENIZE; how: the function
+ * take_HOW of request.c or api/fields.h: sampling    a parameter of lib/sampling/sampling.h, with
+ * its bounds zero, one, false, empty   accepted only with the value that requests nothing anything
+ * ignored: it does not change the response Fields that are not here are ignored. No include
+ * guard. */
 FIELD("model", BOTH, anything)
 FIELD("prompt", COMPLETION, prompt)
 FIELD("messages", CHAT, messages)

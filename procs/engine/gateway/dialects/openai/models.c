@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The model, and questions about prompts, in the forms of OpenAI's API and of llama.cpp's server. */
+/* The model, and questions about prompts, in the forms of OpenAI's API and of llama.cpp's
+ * server. */
 #include "procs/engine/gateway/api/request.h"
 #include "procs/engine/gateway/dialects/openai/openai.h"
 

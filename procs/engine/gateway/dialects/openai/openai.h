@@ -17,8 +17,8 @@ json_t *openai_error(unsigned status, const struct error *error, const char *par
 /* Tokens of a content with their log-probabilities and alternatives: an array, as in conversations.
  * NULL: no memory. */
 json_t *openai_logprobs(const struct buffer *tokens);
-/* Writes that array behind `before`, which ends with its bracket, token by token: as values, an answer
- * of many tokens takes more memory than is reserved. */
+/* Writes that array behind `before`, which ends with its bracket, token by token: as values, an
+ * answer of many tokens takes more memory than is reserved. */
 void openai_put_logprobs(struct writer *w, const char *before, const struct buffer *tokens);
 
 /* Flags of api_request.wants. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Bodies of OpenAI's completion requests. The fields are a table (fields.tbl.h). Fields that
- * would change the response but are not supported are rejected by name; unknown ones are ignored. */
+ * would change the response but are not supported are rejected by name; unknown ones are
+ * ignored. */
 #include <stdio.h>
 #include <string.h>
 
@@ -281,8 +282,8 @@ static const struct field fields[] = {
 #include "procs/engine/gateway/dialects/openai/fields.tbl.h"
 };
 
-/* With log-probabilities, the engine returns the prompt's tokens as well. Without, the text of ids is
- * not known here. */
+/* With log-probabilities, the engine returns the prompt's tokens as well. Without, the text of ids
+ * is not known here. */
 static int echo_prompt(const struct stated *s, struct api_request *out, char param[API_PARAM_BYTES],
                        struct error *error)
 {

@@ -51,8 +51,8 @@ static json_t *part_head(json_t *text)
     return json_pack("{s:s, s:o, s:[]}", "type", "output_text", "text", text, "annotations");
 }
 
-/* A part of an item; steals the text. Log-probabilities are where a text is first: in the deltas, or
- * in a response that is not streamed. */
+/* A part of an item; steals the text. Log-probabilities are where a text is first: in the deltas,
+ * or in a response that is not streamed. */
 static json_t *part_of(enum answer_part part, json_t *text)
 {
     if (part == ANSWER_REASONING)
@@ -293,7 +293,8 @@ static json_t *output(struct completion *c)
 }
 
 /* Clients wait for the next event, and a comment is none. The response of response.in_progress
- * replaces what some of them gathered, so that it has all items, and there is none while one is open. */
+ * replaces what some of them gathered, so that it has all items, and there is none while one is
+ * open. */
 static void keep_alive(struct completion *c)
 {
     if (state_of(c)->open)

@@ -11,8 +11,8 @@ extern const struct dialect responses, responses_stored;
 
 /* history.c: conversations that are stored, as arrays of items. */
 /* The items of the response that the request continues (NULL: none), and then its own: a text is a
- * message. Adds the number of their values. A new reference; NULL with an error, ERR_NOT_FOUND where
- * the response is not stored. */
+ * message. Adds the number of their values. A new reference; NULL with an error, ERR_NOT_FOUND
+ * where the response is not stored. */
 json_t *responses_items(const struct taker *t, const json_t *previous, const json_t *input,
                         size_t *values);
 /* Keeps the items in the request, to be stored with its response. -1 with an error. */
@@ -34,8 +34,8 @@ struct tool_names {
 };
 /* The name in the template. space, name: of a client; space may be NULL. Borrowed. */
 const json_t *tool_name_of(const struct tool_names *names, const json_t *space, const json_t *name);
-/* *out: the same of a tool that the client chooses: -1 with an error where its namespace has none of
- * that name. */
+/* *out: the same of a tool that the client chooses: -1 with an error where its namespace has none
+ * of that name. */
 int tool_name_chosen(const struct taker *t, const struct tool_names *names, const json_t *entry,
                      const json_t **out);
 /* Whether one of the tools, in the form of templates, has `strict`: true. */

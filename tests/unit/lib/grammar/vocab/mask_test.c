@@ -124,7 +124,8 @@ START_TEST(remembered)
 }
 END_TEST
 
-/* Text that can be read in hundreds of ways: the work for a mask ends, and what the mask has fits. */
+/* Text that can be read in hundreds of ways: the work for a mask ends, and what the mask has
+ * fits. */
 START_TEST(bounded_work)
 {
     enum { MANY = 30000, LONGEST = 10, TEXT = 60 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests of flags of layers, which have no rotations or no experts, and of other settings that a file
- * states by the keys and tensors that it has or lacks. */
+/* Tests of flags of layers, which have no rotations or no experts, and of other settings that a
+ * file states by the keys and tensors that it has or lacks. */
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -191,8 +191,8 @@ START_TEST(joined_queries)
 }
 END_TEST
 
-/* The key of the step; experts in the last of each group of layers. Of four layers one attends to all
- * positions, and its queries grow. */
+/* The key of the step; experts in the last of each group of layers. Of four layers one attends to
+ * all positions, and its queries grow. */
 START_TEST(layers_of_llama4)
 {
     struct make m;

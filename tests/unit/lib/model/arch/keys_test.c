@@ -416,8 +416,8 @@ END_TEST
 
 /* ---- positions that an indexer chooses ---- */
 
-/* The tensors of an indexer that is not computed are no entries: they are not loaded, and not in the
- * budget. */
+/* The tensors of an indexer that is not computed are no entries: they are not loaded, and not in
+ * the budget. */
 START_TEST(indexer_is_left_alone)
 {
     static const char *const archs[] = {"minimax-m3", "deepseek2"};

@@ -308,8 +308,8 @@ START_TEST(row_of_kda)
 }
 END_TEST
 
-/* Lightning attention: q, k and v of a head are next to each other, no convolution, no inputs of the
- * past in the state; every eighth layer attends where the file does not say which. */
+/* Lightning attention: q, k and v of a head are next to each other, no convolution, no inputs of
+ * the past in the state; every eighth layer attends where the file does not say which. */
 START_TEST(row_of_lightning)
 {
     struct model_hparams h = {.layers = 1, .heads = 4, .head_size = 8};

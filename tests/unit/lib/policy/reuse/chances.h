@@ -17,8 +17,8 @@ static inline uint32_t response_of(const struct reuse_slot *s)
     return s->prompt > 8 ? s->prompt - 8 : 0;
 }
 
-/* Of `end` rows, those in which a prompt that differs continues from a version that is not the last,
- * `gap` rows below the next one. */
+/* Of `end` rows, those in which a prompt that differs continues from a version that is not the
+ * last, `gap` rows below the next one. */
 static inline uint32_t chances_of(const struct reuse_slot *s, uint32_t rows, uint32_t gap,
                                   uint32_t end)
 {

@@ -331,7 +331,7 @@ static bool is_needed(const struct reuse_version *v)
 }
 
 /* Of running slots but `except`: versions that are no checkpoint go first, because they are worth
- * nothing but to the pass that they were read by. `own`: with its checkpoints, but that of `end`. */
+ * nothing but to the pass that they were read by. `own`: with checkpoints, but that of `end`. */
 static uint32_t of_running(uint32_t except, bool own, uint32_t end)
 {
     uint32_t best = REUSE_NONE;

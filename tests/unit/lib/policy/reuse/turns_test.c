@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests where the messages of a prompt meet: templates of models by hand, and random prompts against
- * a list of all such places; and where passes end. */
+/* Tests where the messages of a prompt meet: templates of models by hand, and random prompts
+ * against a list of all such places; and where passes end. */
 #include <check.h>
 #include <string.h>
 

@@ -348,8 +348,8 @@ static uint64_t answers(const struct world *w)
     return n;
 }
 
-/* All are there at once, and have a place: a beginning is computed once, but for as many rows as are
- * not waited for. */
+/* All are there at once, and have a place: a beginning is computed once, but for as many rows as
+ * are not waited for. */
 START_TEST(common_rows_are_computed_once)
 {
     struct world w;
@@ -363,8 +363,8 @@ START_TEST(common_rows_are_computed_once)
 }
 END_TEST
 
-/* Some are cancelled or fail at any time, with side requests, in few places: the others continue, and
- * nobody waits for one that is gone. */
+/* Some are cancelled or fail at any time, with side requests, in few places: the others continue,
+ * and nobody waits for one that is gone. */
 START_TEST(none_starves_behind_a_leader)
 {
     struct world w;

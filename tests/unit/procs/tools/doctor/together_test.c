@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Doctor's estimate of several sequences: experts of a pass, tokens per second, and how many fit. */
+/* Doctor's estimate of several sequences: experts of a pass, tokens per second, and how many
+ * fit. */
 #include <check.h>
 #include <math.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Rows of a table on storage as compute reads them: from the slots that have their pages, whole
- * also where a row is in two pages; it waits for those that are not there, asks again, and ends with
- * a named error or when it is cancelled. A thread acts as cache and loader. */
+ * also where a row is in two pages; it waits for those that are not there, asks again, and ends
+ * with a named error or when it is cancelled. A thread acts as cache and loader. */
 #include <check.h>
 #include <errno.h>
 #include <pthread.h>

@@ -152,8 +152,8 @@ END_TEST
 
 /* ---- files that fail ---- */
 
-/* It could not be read: it is not used, and its bytes count until it is removed for others, first of
- * all. */
+/* It could not be read: it is not used, and its bytes count until it is removed for others, first
+ * of all. */
 START_TEST(a_file_that_fails_still_counts)
 {
     uint32_t n;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rows that a running sequence will have for another one: as many as are announced can be taken once
- * it has computed them, of each kind of state. */
+/* Rows that a running sequence will have for another one: as many as are announced can be taken
+ * once it has computed them, of each kind of state. */
 
 #include "lib/base/random.h"
 #include "procs/engine/compute/slots/alike.h"

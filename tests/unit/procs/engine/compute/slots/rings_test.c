@@ -313,8 +313,8 @@ START_TEST(contradictory_rings_are_not_used)
 }
 END_TEST
 
-/* Two that are kept share their beginning, and have rings of their own. A sequence that needs all of
- * the memory gets it. */
+/* Two that are kept share their beginning, and have rings of their own. A sequence that needs all
+ * of the memory gets it. */
 START_TEST(rings_beside_shared_rows_yield)
 {
     setup_counts(&kinds[_i], CONTEXT,

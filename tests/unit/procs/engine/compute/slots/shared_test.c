@@ -97,8 +97,8 @@ START_TEST(a_prefix_is_shared)
 }
 END_TEST
 
-/* Sixteen sequences with one prompt have it in memory once, and their own rows; whoever of them ends,
- * and wherever compute is killed, the others keep theirs. */
+/* Sixteen sequences with one prompt have it in memory once, and their own rows; whoever of them
+ * ends, and wherever compute is killed, the others keep theirs. */
 START_TEST(many_share_one_prompt)
 {
     enum { MANY = 16, COMMON = 320, ALL = 384 };

@@ -1,12 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The effects of the fields that programs send to each endpoint: the published fields of the APIs, and
- * those that programs add. SERVED(dialect, member, effect): member: of the body, or in its options;
- * effect:
- *   HONOURED   the request is another one with it
- *   NEUTRAL    taken, and changes nothing; an own field of the API, or with this value nothing
- *   IGNORED    changes nothing, and is counted
- *   REJECTED   an error that names it
- * No include guard. */
+/* The effects of the fields that programs send to each endpoint: the published fields of the APIs,
+ * and those that programs add. SERVED(dialect, member, effect): member: of the body, or in its
+ * options; effect: HONOURED   the request is another one with it NEUTRAL    taken, and changes
+ * nothing; an own field of the API, or with this value nothing IGNORED    changes nothing, and is
+ * counted REJECTED   an error that names it No include guard. */
 SERVED(openai_chat, "\"model\":\"gpt-4o\"", NEUTRAL)
 SERVED(openai_chat, "\"stream\":true", HONOURED)
 SERVED(openai_chat, "\"stream_options\":{\"include_usage\":true}", HONOURED)

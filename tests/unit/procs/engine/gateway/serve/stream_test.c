@@ -329,7 +329,8 @@ START_TEST(the_best_of_two)
 }
 END_TEST
 
-/* Eight answers, of which none alone takes much: together they never fit, or only now they do not. */
+/* Eight answers, of which none alone takes much: together they never fit, or only now they do
+ * not. */
 START_TEST(answers_without_space)
 {
     static const struct {

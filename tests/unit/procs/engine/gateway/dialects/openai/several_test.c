@@ -75,7 +75,8 @@ START_TEST(impossible)
 }
 END_TEST
 
-/* With log-probabilities the tokens of the prompt come from the engine; without, its text from here. */
+/* With log-probabilities the tokens of the prompt come from the engine; without, its text from
+ * here. */
 START_TEST(echoes)
 {
     static const struct {

@@ -48,8 +48,8 @@ START_TEST(shapes)
 }
 END_TEST
 
-/* Types of tools are kept where the model writes none, and their names where no mark tells calls from
- * texts. */
+/* Types of tools are kept where the model writes none, and their names where no mark tells calls
+ * from texts. */
 START_TEST(types_of_tools)
 {
     static const struct {

@@ -99,8 +99,8 @@ START_TEST(items)
 }
 END_TEST
 
-/* Log-probabilities are in the deltas, and in a response that is not streamed; where a stream repeats a
- * text, it has none. */
+/* Log-probabilities are in the deltas, and in a response that is not streamed; where a stream
+ * repeats a text, it has none. */
 START_TEST(logprobs)
 {
     with_logprobs = true;
@@ -172,8 +172,8 @@ static void append_text(json_t *object, const char *member, const json_t *event)
                         json_sprintf("%s%s", text_of(object, member), text_of(event, "delta")));
 }
 
-/* As openai-node does: a response replaces what is gathered, and text is added to a part that has to
- * be there. A new reference: the response before the last event. */
+/* As openai-node does: a response replaces what is gathered, and text is added to a part that has
+ * to be there. A new reference: the response before the last event. */
 static json_t *gather(const json_t *events)
 {
     json_t *snapshot = NULL, *event, *all = (json_t *)(uintptr_t)events;
