@@ -29,7 +29,9 @@ void trace_header_init(struct trace_header *h)
 static int header_check(const struct trace_header *h, struct error *error)
 {
     if (h->magic != TRACE_MAGIC)
-        return error_set(error, ERR_BAD_INPUT, "not a trace: wrong magic number");
+        return error_set(
+            error, ERR_BAD_INPUT,
+            "not a trace: wrong magic number (recordings of other engines: sluice sim --import)");
     if (h->version != TRACE_VERSION || h->header_bytes != sizeof *h ||
         h->record_bytes != sizeof(struct trace_record))
         return error_set(error, ERR_BAD_INPUT,

@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Studies with `sluice sim` on recorded traces of the demo model: nothing is timed, so any machine will do. Texts are
 the four held-out ones as forced tokens, and text sampled by the model; results are means over them with minimum and
-maximum. The first quarter of a trace warms the cache."""
+maximum. The first quarter of a trace warms the cache. One study replays recordings of real models (tests/traces)."""
+import gzip
+import pathlib
+import shutil
 import statistics
 
 import measuring as m
@@ -17,6 +20,11 @@ LOW = ("--precisions", "int2=25.5%") # size of an expert at int2 relative to q8_
 QUIET = "prediction=none,prefetch=none"
 FITTED = ("novel", "science")
 SAMPLED = (0, 1, 2)
+RECORDED = pathlib.Path(__file__).parent.parent / "traces"
+RECORDINGS = {"Qwen3-30B-A3B": ("qwen.route.csv", ""), "Gemma-4-26B-A4B": ("gemma.route.csv", ""),
+              "gpt-oss-120b": ("gptoss.route.csv", ""), "OLMoE-1B-7B": ("olmoe_299.jsonl", "=experts=64"),
+              "Kimi-Linear-48B-A3B": ("kimi_300.jsonl", "=experts=256,dense=1")}
+RECORDED_BUDGETS = ("12.5%", "25%", "50%")
 
 
 def simulate(trace, *more, budgets=BUDGETS):
@@ -144,7 +152,22 @@ def fate(a):
     return out
 
 
-CELLS = {"evictions": (evictions, 40), "hobbit-fit": (hobbit_fit, 90), "variants": (variants, 20),
+def unpacked(a, name):
+    def unpack(path):
+        with gzip.open(RECORDED / f"{name}.gz") as packed, open(path, "wb") as out:
+            shutil.copyfileobj(packed, out)
+    return a.assets.made(name, unpack)
+
+
+def recorded(a):
+    """Hits on routing that others recorded on real models; those files have no logits, and some no gate weights."""
+    return {model: by_cell(m.sluice("sim", f"--import{settings}", unpacked(a, name), "--budgets",
+                                    ",".join(RECORDED_BUDGETS), "--evictions", "all", "--output", "json")["results"],
+                           lambda r: r["hit_rate"])
+            for model, (name, settings) in RECORDINGS.items()}
+
+
+CELLS = {"recorded": (recorded, 20), "evictions": (evictions, 40), "hobbit-fit": (hobbit_fit, 90), "variants": (variants, 20),
          "ahead": (ahead, 20), "fate": (fate, 10)}
 
 
@@ -183,8 +206,18 @@ def ahead_table(figures):
     return m.table(("", "hits % at 25 %", "ms/token", "MiB/token", "hits % at 50 %", "ms/token", "MiB/token"), rows)
 
 
+def recorded_table(models):
+    names = [cell.removesuffix(" 25%") for cell in next(iter(models.values())) if cell.endswith(" 25%")]
+    return m.table(("hits %", *models),
+                   [(name, *(" ".join(f"{100 * f[f'{name} {b}']:.1f}" for b in RECORDED_BUDGETS)
+                             for f in models.values())) for name in names])
+
+
 def tables(_a, results):
     lines = []
+    if "recorded" in results:
+        lines += [f"Hits in percent on recordings of real models, at {', '.join(RECORDED_BUDGETS)} of the experts:", ""]
+        lines += recorded_table(results["recorded"]["texts"]) + [""]
     if "evictions" in results:
         n = len(results["evictions"]["texts"])
         lines += [f"Hits in percent by eviction and capacity, {n} texts:", ""]

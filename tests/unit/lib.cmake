@@ -120,6 +120,14 @@ sluice_unit_test(policy_swap_test SOURCES lib/policy/access/swap_test.c LINK slu
 sluice_unit_test(policy_planned_test SOURCES lib/policy/presets/planned_test.c LINK sluice_policy m)
 
 sluice_unit_test(sim_trace_test SOURCES lib/trace/trace_test.c LINK sluice_sim)
+sluice_unit_test(sim_import_test SOURCES lib/trace/import/import_test.c lib/trace/import/recorded_test.c LINK sluice_sim)
+set(recordings ${CMAKE_BINARY_DIR}/tests/traces)
+add_custom_command(OUTPUT ${recordings}/unpacked
+  COMMAND sh -c "mkdir -p '${recordings}' && for f in '${CMAKE_SOURCE_DIR}'/tests/traces/*.gz; do gzip -dc \"$f\" >'${recordings}'/\"$(basename \"$f\" .gz)\" || exit 1; done; touch '${recordings}/unpacked'"
+  DEPENDS ${CMAKE_SOURCE_DIR}/tests/traces VERBATIM)
+add_custom_target(unpacked_recordings DEPENDS ${recordings}/unpacked)
+add_dependencies(sim_import_test unpacked_recordings)
+target_compile_definitions(sim_import_test PRIVATE SLUICE_RECORDINGS="${recordings}")
 sluice_unit_test(sim_test
   SOURCES lib/sim/sim_test.c lib/sim/cache_test.c lib/sim/gpu_test.c lib/sim/sequences_test.c
     lib/sim/replay/together_test.c

@@ -210,12 +210,15 @@ static const struct option_row rows[] = {
      "write the (synthetic) trace"},
     {0, "synthetic", "[=SETTINGS]", OPTION_TEXT(struct program, synthetic),
      "instead of a trace: a synthetic one, below"},
+    {0, "import", "[=SETTINGS]", OPTION_TEXT(struct program, traces.import),
+     "the files are routing that other engines recorded, below"},
 };
 
 static const struct option_table options = {
     .command = "sim",
     .before = "usage: sluice sim TRACE... [options]\n"
               "       sluice sim --synthetic [layers=8,experts=32,top-k=4,...] [options]\n"
+              "       sluice sim --import[=experts=64,dense=1,...] FILE... [options]\n"
               "\n"
               "Replays a trace of expert accesses (sluice run --trace FILE) under presets,\n"
               "budgets and storage devices: hits, bytes, and simulated time. Several traces\n"
@@ -229,6 +232,9 @@ static const struct option_table options = {
              "Synthetic traces: layers, experts, top-k, skew (Zipf exponent), locality (share\n"
              "of experts kept from token to token), recall (of predictions), prompt, tokens,\n"
              "sequences, predictions, expert-bytes, seed.\n"
+             "Recordings of BigMoeOnEdge, warp, TierInfer, stratamoe: experts (of a layer),\n"
+             "expert-bytes, dense (layers without experts before the recorded ones), prompt\n"
+             "(chunk, tokens: decoded one by one, drop).\n"
              "\n"
              "Presets:\n",
     .more = more_help,
@@ -273,31 +279,6 @@ static int calibrate(struct program *p, struct error *error)
     if (p->measure == 0)
         return 0;
     return sim_profile(&p->trace, 0, p->measure, &p->tables, &p->tables_block, error);
-}
-
-static int add_precisions(struct program *p, struct error *error)
-{
-    struct trace_header *h = &p->trace.header;
-    char item[ITEM_BYTES];
-    for (const char *list = p->precisions ? p->precisions : ""; value_next(&list, item);) {
-        char *value = strchr(item, '=');
-        double percent;
-        uint64_t bytes = 0;
-        if (value)
-            *value++ = 0;
-        enum precision t = precision_find(item);
-        if (value && strchr(value, '%') && percent_parse(value, &percent))
-            bytes = percent_of(percent, h->precision_bytes[PRECISION_NATIVE]);
-        else if (value && !bytes_parse(value, &bytes))
-            bytes = 0;
-        if (t == PRECISION__COUNT || t == PRECISION_NATIVE || bytes == 0)
-            return error_set(
-                error, ERR_BAD_INPUT,
-                "--precisions: '%s' is not int8, int4 or int2 with a percentage or a size", item);
-        h->precision_mask |= 1u << t;
-        h->precision_bytes[t] = bytes;
-    }
-    return trace_check(h, NULL, 0, error);
 }
 
 /* Hashes are not compared: the trace may be of another quantisation of the plan's model. */
@@ -563,8 +544,8 @@ static int run(struct program *p, struct error *error)
         rv = traces_read(&p->traces, &p->trace, error);
     if (rv == 0 && p->write_path)
         rv = trace_write(p->write_path, &p->trace, error);
-    if (rv != 0 || add_precisions(p, error) != 0 || take_plan(p, error) != 0 ||
-        make_grid(p, error) != 0 || run_grid(p, error) != 0)
+    if (rv != 0 || take_precisions(p->precisions, &p->trace.header, error) != 0 ||
+        take_plan(p, error) != 0 || make_grid(p, error) != 0 || run_grid(p, error) != 0)
         return -1;
     return show(p, error) != 0 || plot(p, error) != 0 ? -1 : 0;
 }

@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "lib/sim/sim.h"
+#include "lib/trace/import/import.h"
 
 #define LABELS_MAX       40
 #define BUDGETS_MAX      24
@@ -67,6 +68,7 @@ double result_gpu_stall_ms(const struct sim_result *r); /* part of the stall: co
 
 struct traces {
     const char *path[TRACES_MAX];
+    const char *import; /* settings, if the files are recordings of other engines; else NULL */
     struct trace trace[TRACES_MAX];
     uint32_t count;
     uint32_t parallel[PARALLEL_MAX], parallels; /* of --parallel */
@@ -94,6 +96,10 @@ void traces_free(struct traces *t);
 bool value_next(const char **list, char item[ITEM_BYTES]);
 /* A trace from the settings of --synthetic. -1 with *error. */
 int make_synthetic(const char *settings, struct trace *out, struct error *error);
+/* The settings of --import. -1 with *error. */
+int import_settings(const char *settings, struct trace_import *t, struct error *error);
+/* Adds the precisions of --precisions (NULL: none) to those of the trace. -1 with *error. */
+int take_precisions(const char *list, struct trace_header *h, struct error *error);
 
 /* print.c. pivot "hits", "time" or "penalty": a row per contender, a column per budget; NULL: a row
  * per cell. -1 on a write error. */

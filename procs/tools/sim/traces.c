@@ -56,11 +56,24 @@ int traces_together(const struct traces *t, uint32_t parallel, const struct sim_
     return 0;
 }
 
+static int read_files(struct traces *t, struct error *error)
+{
+    struct trace_import how;
+    if (t->import && import_settings(t->import, &how, error) != 0)
+        return -1;
+    for (uint32_t i = 0; i < t->count; i++) {
+        struct trace *to = &t->trace[i];
+        if (t->path[i] && (t->import ? trace_import_file(t->path[i], &how, to, error)
+                                     : trace_read(t->path[i], to, error)) != 0)
+            return -1;
+    }
+    return 0;
+}
+
 int traces_read(struct traces *t, struct trace *out, struct error *error)
 {
-    for (uint32_t i = 0; i < t->count; i++)
-        if (t->path[i] && trace_read(t->path[i], &t->trace[i], error) != 0)
-            return -1;
+    if (read_files(t, error) != 0)
+        return -1;
     if (t->count == 1 && t->parallels == 0) {
         *out = t->trace[0];
         t->trace[0] = (struct trace){.records = NULL};
