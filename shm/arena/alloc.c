@@ -13,7 +13,8 @@
 #define NIL          UINT32_MAX
 #define ALLOC_MAGIC  0x41524e41u
 #define HUGE_SLOW_NS (10 * NS_PER_MS) /* per huge page; 4 ms when a hypervisor must back it first */
-#define HUGE_PAUSE   10 /* pause after a slow or failed one, as a multiple of its time */
+#define HUGE_PAUSE   10         /* pause after a slow or failed one, as a multiple of its time */
+#define BEAT_BYTES   (64 * MIB) /* allocated between two heartbeats: a second of a busy machine */
 #define EMPTY_FAMILY ((struct family){{NIL, NIL, 0}, {NIL, NIL, 0}, 0})
 
 enum slot_state {
@@ -46,7 +47,8 @@ struct arena_alloc {
     uint64_t punched_bytes, punch_ns, punches;
     uint64_t huge_bytes, huge_ns, huge_failed;
     uint64_t huge_after_ns; /* no huge pages before this time */
-    uint32_t punch_cursor;  /* class at which the next punch starts */
+    _Atomic uint64_t *beat_ns;
+    uint32_t punch_cursor; /* class at which the next punch starts */
     bool huge;
 };
 
@@ -273,6 +275,32 @@ static bool punch_one(struct arena_alloc *a)
     return false;
 }
 
+void arena_alloc_beat(struct arena_alloc *a, _Atomic uint64_t *beat_ns)
+{
+    OBJ_CHECK(a, ALLOC_MAGIC);
+    a->beat_ns = beat_ns;
+}
+
+/* In parts, with a heartbeat for each: a matrix of a gigabyte takes seconds on a busy machine. Where
+ * the kernel has no huge pages for a part, the others get single pages at once. */
+static void back_parts(struct arena_alloc *a, uint64_t offset, uint64_t bytes, uint64_t spare,
+                       struct segment_huge *all)
+{
+    *all = (struct segment_huge){0};
+    for (uint64_t done = 0, part; done < bytes; done += part) {
+        struct segment_huge huge = {0};
+        part = bytes - done < BEAT_BYTES ? bytes - done : BEAT_BYTES;
+        int rc = all->status == 0 ? segment_allocate_huge(&a->arena, offset + done, part,
+                                                          done + part == bytes ? spare : 0, &huge)
+                                  : segment_allocate(a->arena.fd, offset + done, part);
+        segment_huge_add(all, &huge);
+        if (a->beat_ns)
+            atomic_store_explicit(a->beat_ns, clock_now_ns(), memory_order_relaxed);
+        if (rc != 0)
+            return; /* the loader's reads allocate the rest, or report that there is no memory */
+    }
+}
+
 /* Allocates huge pages for a slot. Otherwise the loader's reads allocate single pages, one fault at
  * a time, which is slower. With fragmented memory huge pages may take long: after a slow or failed
  * attempt there is a pause, so that at most a tenth of the time is spent here. */
@@ -284,8 +312,7 @@ static void back(struct arena_alloc *a, uint64_t offset, uint64_t bytes, uint64_
     if (start < a->huge_after_ns)
         return;
     struct segment_huge huge;
-    (void)segment_allocate_huge(&a->arena, offset, bytes,
-                                quota > a->backed_bytes ? quota - a->backed_bytes : 0, &huge);
+    back_parts(a, offset, bytes, quota > a->backed_bytes ? quota - a->backed_bytes : 0, &huge);
     arena_alloc_count_huge(a, &huge);
     uint64_t took = clock_now_ns() - start, pages = align_up(bytes, HUGE_PAGE_BYTES);
     if (huge.status != 0 || took > pages / HUGE_PAGE_BYTES * HUGE_SLOW_NS)

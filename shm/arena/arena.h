@@ -75,6 +75,10 @@ struct arena_alloc *arena_alloc_create(const struct segment *arena,
                                        struct error *error);
 void arena_alloc_destroy(struct arena_alloc *a);
 
+/* While a large slot gets its pages, the time is stored here: the heartbeat of the caller, who must
+ * keep it as long as the allocator. NULL (at first): nowhere. */
+void arena_alloc_beat(struct arena_alloc *a, _Atomic uint64_t *beat_ns);
+
 /* Rebuild after a restart: a range either belongs to an entry (its bytes count) or must be punched.
  * Call own() for every entry that is not ABSENT, then settle(), which punches every other page. It
  * does not search for data first: SEEK_DATA does not report pages that were fallocated but never

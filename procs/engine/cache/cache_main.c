@@ -52,6 +52,7 @@ static void create_tables(struct cache *c)
     c->alloc = arena_alloc_create(&c->child.arena, &c->layout, c->child.params->huge_pages, &error);
     if (!c->alloc)
         log_fatal(1, "%s", error.text);
+    arena_alloc_beat(c->alloc, &c->child.process->heartbeat_ns);
     if (cache_set_preset(c, atomic_load(&c->child.procs.head->preset_active), &error) != 0)
         log_fatal(error_exit_status(error.code), "%s", error.text);
     if (!cache_create_predictions(c))

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The arena's layout, and its allocator against an oracle that stores only the owner of each
  * range. */
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include "lib/base/clock.h"
 #include "shm/arena/arena.h"
 #include "tests/unit/shm/shm_test.h"
 
@@ -396,6 +398,22 @@ START_TEST(large_slots_are_huge)
 }
 END_TEST
 
+/* A slot of several parts: each of them is a heartbeat, and all of its pages are there. */
+START_TEST(large_slots_keep_the_heartbeat)
+{
+    static const uint32_t parts[] = {3, 1, 40000, 4}; /* 156 MiB */
+    _Atomic uint64_t beat_ns = 0;
+    sizes = parts;
+    struct rig r = rig_open();
+    uint64_t at, before = clock_now_ns();
+    arena_alloc_beat(r.a, &beat_ns);
+    ck_assert(arena_alloc_take(r.a, arena_class_of(&r.layout, PAGES(40000)), PAGES(50000), &at));
+    ck_assert_uint_ge(atomic_load(&beat_ns), before);
+    ck_assert_uint_eq(kernel_bytes(&r), PAGES(40000));
+    rig_close(&r);
+}
+END_TEST
+
 /* When the quota has no space for the tail of the last huge page, it is never allocated. */
 START_TEST(no_space_for_the_end_of_a_huge_page)
 {
@@ -522,6 +540,7 @@ int main(void)
     tcase_add_test(t, dense_is_counted);
     tcase_add_test(t, prefault);
     tcase_add_test(t, large_slots_are_huge);
+    tcase_add_test(t, large_slots_keep_the_heartbeat);
     tcase_add_test(t, no_space_for_the_end_of_a_huge_page);
     tcase_add_test(t, huge_pages_where_they_are_forbidden);
     tcase_add_test(t, huge_pages_off);
