@@ -281,8 +281,8 @@ void arena_alloc_beat(struct arena_alloc *a, _Atomic uint64_t *beat_ns)
     a->beat_ns = beat_ns;
 }
 
-/* In parts, with a heartbeat for each: a matrix of a gigabyte takes seconds on a busy machine. Where
- * the kernel has no huge pages for a part, the others get single pages at once. */
+/* In parts, with a heartbeat for each: a matrix of a gigabyte takes seconds on a busy machine.
+ * Where the kernel has no huge pages for a part, the others get single pages at once. */
 static void back_parts(struct arena_alloc *a, uint64_t offset, uint64_t bytes, uint64_t spare,
                        struct segment_huge *all)
 {

@@ -45,6 +45,8 @@ FORMS = [("coder", "Qwen3-Coder", "\n", 4, ""),
          ("hermes", "ibm-granite-granite-4.1", ">", 0, ""),
          ("deepseek_v3", "deepseek-ai-DeepSeek-R1-Distill-Qwen-32B", ("</think>", ">"), 3, ""),
          ("deepseek_v31", "deepseek-ai-DeepSeek-V3.1", ("</think>", ">"), 0, ""),
+         ("deepseek_v32", "deepseek-ai-DeepSeek-V3.2", ("</think>",), 3, ""),
+         ("deepseek_v4", "deepseek-ai-DeepSeek-V4", ("</think>",), 3, ""),
          ("kimi", "moonshotai-Kimi-K2", ">", 3, ""),
          ("gemma", "google-gemma-4-31B-it", ("<channel|>", ">"), 4, ""),
          ("harmony", "openai-gpt-oss-120b", ("assistant",), 0, "I look.")]

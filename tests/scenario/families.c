@@ -133,6 +133,28 @@ static const struct script_answer v31_answers[] = {
       FAMILY_ARGUMENTS, "<｜tool▁call▁end｜>", "<｜tool▁calls▁end｜>"}},
     {NULL, {NULL}}};
 
+/* DeepSeek V3.2 and V4: what their marks have within occurs more than once, so the model writes it
+ * as text. */
+static const struct script_token dsml_tokens[] = {{"<｜end▁of▁sentence｜>", SCRIPT_CONTROL},
+                                                  {"<think>", SCRIPT_USER},
+                                                  {"</think>", SCRIPT_USER},
+                                                  {NULL, SCRIPT_TEXT}};
+#define DSML_PAIR(key, text, value)                                                                \
+    "<｜DSML｜parameter name=\"" key "\" string=\"" text "\">" value "</｜DSML｜parameter>\n"
+#define DSML_ANSWERS(name, block)                                                                  \
+    static const struct script_answer name##_answers[] = {                                         \
+        {"A",                                                                                      \
+         {"<think>", "I look.", "</think>", "Sure.", "\n\n<｜DSML｜" block ">\n",                  \
+          "<｜DSML｜invoke name=\"look\">\n", DSML_PAIR("depth", "false", "3"),                    \
+          DSML_PAIR("deep", "false", "true"),                                                      \
+          DSML_PAIR("name", "true", "007") DSML_PAIR("ratio", "false", "0.5"),                     \
+          DSML_PAIR("list", "false", "[1, \"b\"]") DSML_PAIR("where", "false", "{\"a\": 1}"),      \
+          DSML_PAIR("none", "false", "null") DSML_PAIR("size", "true", "big"),                     \
+          "</｜DSML｜invoke>\n", "</｜DSML｜" block ">"}},                                         \
+        {NULL, {NULL}}}
+DSML_ANSWERS(v32, "function_calls");
+DSML_ANSWERS(v4, "tool_calls");
+
 /* Kimi-K2. */
 static const struct script_token kimi_tokens[] = {{"<|im_end|>", SCRIPT_CONTROL},
                                                   {"<think>", SCRIPT_USER},
@@ -257,9 +279,9 @@ static const struct script_answer harmony_answers[] = {
         .tokens = name##_tokens, .answers = name##_answers, .eos = end,                            \
         .chat_template = TEMPLATE(marks)                                                           \
     }
-#define DEEPSEEK(name, marks)                                                                      \
+#define DEEPSEEK(tokens_, name, marks)                                                             \
     {                                                                                              \
-        .tokens = deepseek_tokens, .answers = name##_answers, .eos = "<｜end▁of▁sentence｜>",      \
+        .tokens = tokens_##_tokens, .answers = name##_answers, .eos = "<｜end▁of▁sentence｜>",     \
         .chat_template = TEMPLATE(marks)                                                           \
     }
 
@@ -277,9 +299,14 @@ const struct family families[] = {
      "I look.", "Sure.", NULL, NULL},
     {"hermes", SCRIPT(hermes, "<|im_end|>", "<tool_call></tool_call>"), "", "Sure.", NULL, NULL},
     {"deepseek_v3",
-     DEEPSEEK(v3, "</think>{{ '<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>' + tool['type'] }}"),
+     DEEPSEEK(deepseek, v3,
+              "</think>{{ '<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>' + tool['type'] }}"),
      "I look.", "Sure.", NULL, NULL},
-    {"deepseek_v31", DEEPSEEK(v31, "<｜tool▁calls▁begin｜>"), "", "Sure.", NULL, NULL},
+    {"deepseek_v31", DEEPSEEK(deepseek, v31, "<｜tool▁calls▁begin｜>"), "", "Sure.", NULL, NULL},
+    {"deepseek_v32", DEEPSEEK(dsml, v32, "</think>{{ '<' + dsml_token + 'function_calls>' }}"),
+     "I look.", "Sure.", NULL, NULL},
+    {"deepseek_v4", DEEPSEEK(dsml, v4, "</think><｜DSML｜tool_calls>"), "I look.", "Sure.", NULL,
+     NULL},
     {"kimi", SCRIPT(kimi, "<|im_end|>", "</think><|tool_calls_section_begin|>"), "I look.", "Sure.",
      "functions.look:0", NULL},
     {"mimo",

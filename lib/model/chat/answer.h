@@ -33,7 +33,7 @@ struct answer_call {
     const char *call_open, *name_end, *call_close, *prefix, *key_open, *key_end, *value_open,
         *value_close, *id_open;
     const char *name_key, *arguments_key, *id_key;
-    bool block, lines, python, numbered;
+    bool block, lines, python, numbered, typed;
 };
 
 /* Whether calls have no marks: then nothing but their text tells them from other answers. */

@@ -16,7 +16,8 @@
  *     name_end, for each argument key_open KEY key_end value_open VALUE
  *             value_close, call_close. name_end "": the name ends before the first key. lines: a
  *             value has a line feed before and after it, which are not of it. python: the template
- *             prints values with str(). Types: calls.c, typed()
+ *             prints values with str(). typed: behind key_end is ` string="true"` or `="false"`,
+ *             which says that the value is a text or JSON, then `>`. Types: calls.c, json_or_text()
  *     NESTED  call_open NAME name_end, for each argument key_open KEY key_end VALUE value_close KEY
  *             key_end, call_close. An object in a VALUE is such arguments, an array those with the
  *             key `item`
@@ -31,7 +32,8 @@
  * HYTK is what Hy3's template adds to the names of its marks; an older one adds nothing. MiMo's
  * template shows its values without line feeds in the example that is its sign. MiniMax-M1 thinks
  * between marks that its template does not name, and LFM2 calls between such marks: its templates
- * have what is around the list of tools. Llama 4 may write its content and calls between two marks,
+ * have what is around the list of tools. DeepSeek V3.2 and V4 call their block by two names; their
+ * templates put its marks together. Llama 4 may write its content and calls between two marks,
  * or only the content, which stands before the calls; its templates ask for calls in one form, and
  * it knows both.
  *
@@ -49,6 +51,11 @@
 #define CALL(...)
 #endif
 #define LFM2_CALL .open = "<|tool_call_start|>", .close = "<|tool_call_end|>", .kind = ANSWER_PYTHON
+#define DSML_CALL(block_)                                                                          \
+    .open = "<｜DSML｜" block_ ">", .close = "</｜DSML｜" block_ ">", .kind = ANSWER_PAIRS,        \
+    .call_open = "<｜DSML｜invoke name=\"", .name_end = "\">", .call_close = "</｜DSML｜invoke>",  \
+    .key_open = "<｜DSML｜parameter name=\"", .key_end = "\"",                                     \
+    .value_close = "</｜DSML｜parameter>", .typed = true, .block = true
 CHANNELS("<|channel|>analysis<|message|>")
 REASONING("</think>", "<think>", "</think>")
 REASONING("</seed:think>", "<seed:think>", "</seed:think>")
@@ -68,6 +75,10 @@ CALL("<minimax:tool_call>", .open = "<minimax:tool_call>", .close = "</minimax:t
      .kind = ANSWER_PAIRS, .call_open = "<invoke name=\"", .name_end = "\">",
      .call_close = "</invoke>", .key_open = "<parameter name=\"", .key_end = "\">",
      .value_close = "</parameter>", .block = true)
+CALL("dsml_token + 'function_calls>", DSML_CALL("function_calls"))
+CALL("<｜DSML｜function_calls>", DSML_CALL("function_calls"))
+CALL("dsml_token + 'tool_calls>", DSML_CALL("tool_calls"))
+CALL("<｜DSML｜tool_calls>", DSML_CALL("tool_calls"))
 CALL("<｜tool▁call▁begin｜>' + tool['type']", .open = "<｜tool▁calls▁begin｜>",
      .close = "<｜tool▁calls▁end｜>", .kind = ANSWER_OBJECT,
      .call_open = "<｜tool▁call▁begin｜>function<｜tool▁sep｜>", .name_end = "\n```json\n",
@@ -127,3 +138,4 @@ CALL("</tool_call>", .open = "<tool_call>", .close = "</tool_call>", .kind = ANS
 #undef CONTENT
 #undef CALL
 #undef LFM2_CALL
+#undef DSML_CALL

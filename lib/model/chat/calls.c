@@ -96,7 +96,7 @@ static bool clean_name(const struct answer_call *f, struct cursor *name, struct 
 /* ---- arguments one by one ---- */
 
 /* JSON if the schema has another type than a string and the text is JSON; else the text. */
-static json_t *typed(bool json, const struct cursor *text)
+static json_t *json_or_text(bool json, const struct cursor *text)
 {
     json_t *value = NULL;
     if (json) {
@@ -113,25 +113,35 @@ static bool is_key(const struct cursor *key)
            !memchr(key->at, '\n', cursor_left(key));
 }
 
+/* What a value says of its type; if nothing, *json stays. False: it has no such form. */
+static bool take_type(struct cursor *c, bool *json)
+{
+    if (cursor_take(c, " string=\"true\""))
+        *json = false;
+    else if (cursor_take(c, " string=\"false\""))
+        *json = true;
+    return cursor_take(c, ">");
+}
+
 static bool read_pair(const struct answer_call *f, const struct chat_types *types, struct cursor *c,
                       const struct cursor *name, json_t *arguments)
 {
     struct cursor key, value;
     if (!cursor_take_until(c, f->key_end, &key) || !is_key(&key))
         return false;
+    bool json = chat_types_json(types, name->at, cursor_left(name), key.at, cursor_left(&key));
     if (*f->value_open)
         cursor_skip_blanks(c);
-    if (!cursor_take(c, f->value_open) || !cursor_take_until(c, f->value_close, &value))
+    if ((f->typed && !take_type(c, &json)) || !cursor_take(c, f->value_open) ||
+        !cursor_take_until(c, f->value_close, &value))
         return false;
     if (f->lines) {
         cursor_take(&value, "\n");
         value.end -= value.at < value.end && value.end[-1] == '\n';
     }
     return !json_object_getn(arguments, key.at, cursor_left(&key)) &&
-           json_object_setn_new(
-               arguments, key.at, cursor_left(&key),
-               typed(chat_types_json(types, name->at, cursor_left(name), key.at, cursor_left(&key)),
-                     &value)) == 0;
+           json_object_setn_new(arguments, key.at, cursor_left(&key), json_or_text(json, &value)) ==
+               0;
 }
 
 static bool read_pairs(const struct answer_call *f, const struct chat_types *types,
@@ -232,7 +242,7 @@ static json_t *read_nested_value(const struct answer_form *form, struct cursor *
         return NULL;
     if (inner.at >= text.end && (kind == CHAT_ARRAY || kind == CHAT_OBJECT))
         return kind == CHAT_ARRAY ? json_array() : json_object();
-    return typed(kind != CHAT_TEXT, &text);
+    return json_or_text(kind != CHAT_TEXT, &text);
 }
 
 static bool read_nested(const struct answer_form *form, struct cursor *c, json_t *calls)

@@ -9,12 +9,30 @@
 
 #define NESTED_MAX 8 /* values within each other that are tags; what is deeper is JSON */
 
-/* A character of a class without those that are in `but`. */
-static void put_not(FILE *out, const char *but, size_t count)
+/* Bytes of the character at the start of a text. */
+static size_t character_bytes(const char *text)
+{
+    size_t n = 1;
+    while (((unsigned char)text[n] & 0xc0) == 0x80)
+        n++;
+    return n;
+}
+
+static void put_character(FILE *out, const char *character)
+{
+    if ((unsigned char)*character < 0x80)
+        fprintf(out, "\\x%02x", (unsigned char)*character);
+    else
+        fwrite(character, 1, character_bytes(character), out);
+}
+
+/* A character of a class without two. */
+static void put_not(FILE *out, const char *one, const char *other)
 {
     fputs("[^", out);
-    for (size_t i = 0; i < count; i++)
-        fprintf(out, "\\x%02x", (unsigned char)but[i]);
+    put_character(out, one);
+    if (other)
+        put_character(out, other);
     fputc(']', out);
 }
 
@@ -22,16 +40,14 @@ static void put_not(FILE *out, const char *but, size_t count)
  * followed by another beginning, or by a character that neither continues it nor begins one. */
 static void put_text_until(FILE *out, const char *mark)
 {
-    size_t n = strlen(mark);
     fputs(" (", out);
-    put_not(out, mark, 1);
+    put_not(out, mark, NULL);
     fputs(" | begin* (", out);
-    for (size_t i = 1; i < n; i++) {
-        char but[2] = {mark[0], mark[i]};
+    for (size_t i = character_bytes(mark); mark[i]; i += character_bytes(mark + i)) {
         fputs(i > 1 ? " | " : "", out);
         calls_put_quoted(out, mark, i);
         fputc(' ', out);
-        put_not(out, but, 2);
+        put_not(out, mark, mark + i);
     }
     fputs("))* begin*", out);
 }
@@ -43,7 +59,7 @@ static const char nested_text[] = " ([^\\]] | \"]\"+ ([^\\]<] | \"<\" [^\\]]))* 
 void calls_put_begin(FILE *out, const char *mark)
 {
     fputs("begin ::=", out);
-    for (size_t i = 1; i < strlen(mark); i++) {
+    for (size_t i = character_bytes(mark); mark[i]; i += character_bytes(mark + i)) {
         fputs(i > 1 ? " |" : "", out);
         calls_put_quoted(out, mark, i);
     }
@@ -87,6 +103,16 @@ static bool may_be_text(const json_t *schema)
     const json_t *list = json_object_get(schema, "enum"), *only = json_object_get(schema, "const");
     json_array_foreach(list, i, one) if (json_is_string(one)) return true;
     return !list && (!only || json_is_string(only));
+}
+
+/* Whether nothing but texts is allowed. */
+static bool is_text(const json_t *schema)
+{
+    const json_t *list = json_object_get(schema, "enum"), *one;
+    bool all = json_array_size(list) > 0 || json_is_string(json_object_get(schema, "const"));
+    size_t i;
+    json_array_foreach(list, i, one) all = all && json_is_string(one);
+    return all || json_text_is(json_object_get(schema, "type"), "string");
 }
 
 static bool has_value(const json_t *list, const json_t *value)
@@ -144,20 +170,23 @@ static void put_python_names(const struct answer_call *f, const json_t *schema, 
     }
 }
 
-/* Values of an enum: texts as they are, others as JSON. False: one contains the mark. */
+/* Values of an enum: texts as they are, others as JSON, which typed forms have elsewhere. False:
+ * one contains the mark. */
 static bool put_enum(const struct answer_call *f, const json_t *list, FILE *out)
 {
     const char *mark = f->value_close, *name;
     const json_t *one;
-    size_t i;
+    size_t i, written = 0;
     fputs(" (", out);
     json_array_foreach(list, i, one)
     {
+        if (f->typed && !json_is_string(one))
+            continue;
         char *text = json_is_string(one) ? NULL : json_dumps(one, JSON_COMPACT | JSON_ENCODE_ANY);
         const char *value = text ? text : json_string_value(one);
         if (!value || strstr(value, mark))
             return free(text), false;
-        fputs(i > 0 ? " |" : "", out);
+        fputs(written++ > 0 ? " |" : "", out);
         calls_put_quoted(out, value, strlen(value));
         free(text);
         if ((name = python_name(f, one)) != NULL)
@@ -190,7 +219,7 @@ static int put_text(const struct writing *w, const char *tool, const char *key,
         return 0;
     }
     fputc(' ', out); /* without the first character of the mark, so that each one counts once */
-    put_not(out, mark, 1);
+    put_not(out, mark, NULL);
     fprintf(out, "{%lld,", (long long)json_integer_value(min));
     if (json_is_integer(max))
         fprintf(out, "%lld", (long long)json_integer_value(max));
@@ -311,12 +340,35 @@ static bool has_tags(const json_t *schema, bool *array)
 static int put_tags(struct writing *w, const char *tool, const char *key, const json_t *parameters,
                     const json_t *schema, bool array, struct error *error);
 
+/* With what says whether it is a text. Where a schema allows both, so does the call. */
+static int put_typed(struct writing *w, const char *tool, const char *key, const json_t *parameters,
+                     const json_t *schema, struct error *error)
+{
+    bool text = may_be_text(schema), both = text && !is_text(schema);
+    fputs(both ? " (" : "", w->out);
+    if (text) {
+        fputs(" \" string=\\\"true\\\">\"", w->out);
+        if (put_text(w, tool, key, schema, error) != 0)
+            return -1;
+    }
+    fputs(both ? " |" : "", w->out);
+    if (!text || both) {
+        fputs(" \" string=\\\"false\\\">\"", w->out);
+        if (put_json(w, key, parameters, schema, error) != 0)
+            return -1;
+    }
+    fputs(both ? ")" : "", w->out);
+    return 0;
+}
+
 static int put_argument(struct writing *w, const char *tool, const char *key,
                         const json_t *parameters, const json_t *schema, struct error *error)
 {
     bool array;
     if (w->c->form->call.kind == ANSWER_NESTED && w->depth < NESTED_MAX && has_tags(schema, &array))
         return put_tags(w, tool, key, parameters, schema, array, error);
+    if (w->c->form->call.typed)
+        return put_typed(w, tool, key, parameters, schema, error);
     return may_be_text(schema) ? put_text(w, tool, key, schema, error)
                                : put_json(w, key, parameters, schema, error);
 }
@@ -351,7 +403,7 @@ static int put_other_arguments(struct writing *w, const char *tool, const json_t
     int rc = 0;
     fputs(" (", w->out);
     put_key(f, NULL, w->out);
-    if (json_object_size(others) > 0)
+    if (json_object_size(others) > 0 || f->typed)
         rc = put_argument(w, tool, NULL, parameters, others, error);
     else
         put_text_until(w->out, f->value_close);

@@ -14,12 +14,16 @@
 
 /* ---- texts ----------------------------------------------------------------------------------- */
 
-/* The bytes of <name>, of [NAME], or of the namespace at the start of a text; 0: it does not begin
- * so. */
+/* The bytes of <name>, of [NAME], or of another control token at the start of a text; 0: it does
+ * not begin so. */
 static size_t token_bytes(const char *text)
 {
-    if (strncmp(text, CALLS_NAMESPACE, strlen(CALLS_NAMESPACE)) == 0)
-        return strlen(CALLS_NAMESPACE);
+    static const char *const others[] = {CALLS_NAMESPACE, CALLS_DSML};
+    for (size_t i = 0; i < ARRAY_LEN(others); i++)
+        if (strncmp(text, others[i], strlen(others[i])) == 0)
+            return strlen(others[i]);
+    if (strncmp(text + strspn(text, "</"), CALLS_DSML, strlen(CALLS_DSML)) == 0)
+        return 0;
     bool square = text[0] == '[';
     size_t n = text[0] ? 2 + (square ? strspn(text + 1, "ABCDEFGHIJKLMNOPQRSTUVWXYZ_/")
                                      : strcspn(text + 1, "<>\n"))
@@ -56,7 +60,7 @@ void calls_put(FILE *out, const char *text)
     while (*text) {
         size_t n = token_bytes(text), plain = 0;
         if (n > 0) {
-            const char *as = *text == ']' ? " <\"%.*s\">" : *text == '[' ? " <%.*s>" : " %.*s";
+            const char *as = *text == '<' ? " %.*s" : *text == '[' ? " <%.*s>" : " <\"%.*s\">";
             fprintf(out, as, (int)n, text);
             text += n;
             continue;
@@ -297,13 +301,13 @@ static void put_rules(const struct calls *c, FILE *out)
     fputs("\ncall ::=", out);
     calls_put(out, f->open);
     fprintf(out, " rest\ncalls ::= call%s\nmore ::=", blocks);
-    calls_put(out, f->open + strlen(calls_trigger(f)));
+    calls_put(out, strstr(f->open, calls_trigger(f)) + strlen(calls_trigger(f)));
     fprintf(out, " rest%s\n", blocks);
 }
 
 const char *calls_trigger(const struct answer_call *f)
 {
-    return f->kind == ANSWER_NESTED ? CALLS_NAMESPACE : f->open;
+    return f->kind == ANSWER_NESTED ? CALLS_NAMESPACE : f->typed ? CALLS_DSML : f->open;
 }
 
 bool calls_have_grammar(const struct answer_form *form)

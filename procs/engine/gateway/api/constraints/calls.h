@@ -10,8 +10,10 @@
 #include "lib/base/error.h"
 #include "lib/model/chat/answer.h"
 
-/* A control token that is no <name>: each mark of nested calls (MiniMax-M3) begins with it. */
+/* Control tokens that are no <name>: each mark of nested calls (MiniMax-M3) begins with the first;
+ * the other is within each mark of DeepSeek V3.2. */
 #define CALLS_NAMESPACE "]<]minimax[>["
+#define CALLS_DSML      "｜DSML｜"
 
 /* Which calls are written. */
 struct calls {
@@ -31,7 +33,8 @@ bool calls_have_grammar(const struct answer_form *form);
  * with ERR_BAD_INPUT: no tool has that name, a schema cannot be enforced, or they take more than
  * GRAMMAR_TEXT_BYTES_MAX; ERR_NO_MEMORY. */
 int calls_write(const struct calls *c, FILE *out, json_t *lines, struct error *error);
-/* The mark that calls begin with, behind which `more` is. */
+/* A mark that calls begin with, behind which `more` is; a part of their own one where that has a
+ * control token within. */
 const char *calls_trigger(const struct answer_call *f);
 /* A text as a sequence of GBNF, with what may be a control token as that token. */
 void calls_put(FILE *out, const char *text);

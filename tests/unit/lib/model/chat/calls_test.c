@@ -68,28 +68,37 @@ static char *split(const char *chat_template, bool with_tools, const char *text,
     return out;
 }
 
-#define QWEN         "<tool_call>\n<function=x>"
-#define GLM          "<arg_key>"
-#define MINIMAX      "<minimax:tool_call>"
-#define V3           "'<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>' + tool['type'] + '<｜tool▁sep｜>'"
-#define V31          "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>"
-#define KIMI         "<|tool_calls_section_begin|>"
-#define THINKS       "</think><tool_call>\n<function=x>"
-#define JSON         "<think></think><tool_call></tool_call>"
-#define GEMMA        "<|channel>thought\n<channel|><|tool_call>call:<tool_call|>"
-#define HARMONY      "<|start|>assistant<|channel|>analysis<|message|>"
-#define MIMO         "<parameter=example_parameter_1>value_1</parameter>"
-#define HY3          "{%- set HYTK = ':opensource' %}{{ '<tool_calls{}>'.format(HYTK) }}<arg_key>"
-#define HY3_OLD      "</think><tool_calls><tool_call><tool_sep><arg_key>"
-#define COHERE       "<|START_THINKING|><|END_THINKING|><|START_ACTION|><|START_TEXT|><|END_TEXT|>"
-#define MISTRAL      "[THINK][/THINK][TOOL_CALLS][ARGS]"
-#define SMALL        "[TOOL_CALLS][CALL_ID][ARGS]"
-#define NEMO         "[TOOL_CALLS]["
-#define M1           "<tool_calls>\n</tool_calls><end_of_sentence>"
-#define LFM2         "List of tools: <|tool_list_start|>["
-#define LFM2_(calls) "<|tool_call_start|>" calls "<|tool_call_end|>"
-#define LLAMA4       "<|header_start|> {\"name\": function name, \"parameters\": dictionary of"
-#define LLAMA4_LIST  "<|header_start|> [func_name1(param1=value1, param2=value2), func_name2(...)]"
+#define QWEN               "<tool_call>\n<function=x>"
+#define GLM                "<arg_key>"
+#define MINIMAX            "<minimax:tool_call>"
+#define V3                 "'<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>' + tool['type'] + '<｜tool▁sep｜>'"
+#define V31                "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>"
+#define KIMI               "<|tool_calls_section_begin|>"
+#define THINKS             "</think><tool_call>\n<function=x>"
+#define JSON               "<think></think><tool_call></tool_call>"
+#define GEMMA              "<|channel>thought\n<channel|><|tool_call>call:<tool_call|>"
+#define HARMONY            "<|start|>assistant<|channel|>analysis<|message|>"
+#define MIMO               "<parameter=example_parameter_1>value_1</parameter>"
+#define HY3                "{%- set HYTK = ':opensource' %}{{ '<tool_calls{}>'.format(HYTK) }}<arg_key>"
+#define HY3_OLD            "</think><tool_calls><tool_call><tool_sep><arg_key>"
+#define COHERE             "<|START_THINKING|><|END_THINKING|><|START_ACTION|><|START_TEXT|><|END_TEXT|>"
+#define MISTRAL            "[THINK][/THINK][TOOL_CALLS][ARGS]"
+#define SMALL              "[TOOL_CALLS][CALL_ID][ARGS]"
+#define NEMO               "[TOOL_CALLS]["
+#define M1                 "<tool_calls>\n</tool_calls><end_of_sentence>"
+#define LFM2               "List of tools: <|tool_list_start|>["
+#define LFM2_(calls)       "<|tool_call_start|>" calls "<|tool_call_end|>"
+#define LLAMA4             "<|header_start|> {\"name\": function name, \"parameters\": dictionary of"
+#define LLAMA4_LIST        "<|header_start|> [func_name1(param1=value1, param2=value2), func_name2(...)]"
+#define V32                "'<' + dsml_token + 'function_calls>'</think>"
+#define V4                 "\n<｜DSML｜tool_calls>\n"
+#define DSML_(name, calls) "<｜DSML｜" name ">\n" calls "</｜DSML｜" name ">"
+#define DSML_ONE(name, arguments)                                                                  \
+    "<｜DSML｜invoke name=\"" name "\">\n" arguments "</｜DSML｜invoke>\n"
+#define DSML_ARG(key, is, value)                                                                   \
+    "<｜DSML｜parameter name=\"" key "\"" is ">" value "</｜DSML｜parameter>\n"
+#define TEXT    " string=\"true\""
+#define NO_TEXT " string=\"false\""
 /* MiniMax-M3 */
 #define M3_                     "]<]minimax[>["
 #define M3                      "{% set ns = '" M3_ "' %}{% set end = '</mm:think>' %}</tool_call>"
@@ -169,6 +178,25 @@ static const struct {
      "|C:Hi|get({\"city\":\"Paris\"})|g({})", false},
     {MINIMAX, "<minimax:tool_call><invoke name=\"g\"></invoke><invoke></minimax:tool_call>",
      "|C:<minimax:tool_call><invoke name=\"g\"></invoke><invoke></minimax:tool_call>", false},
+    /* DeepSeek V3.2 and V4: the call says the type, whatever the schema says. */
+    {V32,
+     "<think>a</think>Hi\n\n" DSML_(
+         "function_calls",
+         DSML_ONE("get", DSML_ARG("city", TEXT, "12 <b>\n") DSML_ARG("days", NO_TEXT, "3")
+                             DSML_ARG("deep", NO_TEXT, "{\"a\": [1]}") DSML_ARG("id", NO_TEXT, "7"))
+             DSML_ONE("f", "")),
+     "|R:a|C:Hi|get({\"city\":\"12 <b>\\n\",\"days\":3,\"deep\":{\"a\":[1]},\"id\":7})|f({})",
+     false},
+    {V4,
+     DSML_("tool_calls",
+           DSML_ONE("get", DSML_ARG("days", TEXT, "3") DSML_ARG("rain", NO_TEXT, "true")
+                               DSML_ARG("max", "", "4") DSML_ARG("city", "", "5"))),
+     "|get({\"days\":\"3\",\"rain\":true,\"max\":4,\"city\":\"5\"})", false},
+    {V4, DSML_("tool_calls", DSML_ONE("f", DSML_ARG("a", " string=\"maybe\"", "1"))),
+     "|C:" DSML_("tool_calls", DSML_ONE("f", DSML_ARG("a", " string=\"maybe\"", "1"))), false},
+    /* The marks around the calls are another version's. */
+    {V32, DSML_("tool_calls", DSML_ONE("f", "")),
+     "|C:<｜DSML｜tool_calls>|f({})|C:</｜DSML｜tool_calls>", false},
     /* MiniMax-M3: objects and arrays are tags in tags; types are those of the schema. */
     {M3,
      "<mm:think>a</mm:think>Hi" M3_CALLS(

@@ -53,6 +53,11 @@
 #define LLAMA4_MARKS            "<|header_start|>{\"name\": function name, \"parameters\": dictionary"
 #define LLAMA4_CALL(parameters) "{\"name\": \"look\", \"parameters\": " parameters "}"
 
+#define DSML(calls)      "<｜DSML｜function_calls>\n" calls "</｜DSML｜function_calls>"
+#define DSML_CALL(pairs) "<｜DSML｜invoke name=\"look\">\n" pairs "</｜DSML｜invoke>\n"
+#define DSML_ARGUMENT(key, is_text, value)                                                         \
+    "<｜DSML｜parameter name=\"" key "\" string=\"" is_text "\">" value "</｜DSML｜parameter>\n"
+
 #define M3_MARKS           "</mm:think>]<]minimax[>[</tool_call>"
 #define M3_                "]<]minimax[>["
 #define M3(calls)          M3_ "<tool_call>\n" calls M3_ "</tool_call>"
@@ -127,6 +132,16 @@ static const struct {
     {M3_MARKS, M3(M3_CALL(M3_TAG("depth", "3") M3_TAG("name", "a ]<x") M3_TAG("list", "[1, {}]"))),
      M3(M3_CALL(M3_TAG("depth", "x"))),
      M3(M3_CALL(M3_TAG("depth", "3")) M3_CALL(M3_TAG("depth", "4")))},
+    {"dsml_token + 'function_calls>",
+     DSML(DSML_CALL(DSML_ARGUMENT("depth", "false", "3")
+                        DSML_ARGUMENT("name", "true", "a < </｜DSML｜b ｜</｜DSML｜paramete\n"))),
+     DSML(DSML_CALL(DSML_ARGUMENT("depth", "true", "3"))),
+     DSML(DSML_CALL(DSML_ARGUMENT("depth", "false", "3"))
+              DSML_CALL(DSML_ARGUMENT("depth", "false", "4")))},
+    {"<｜DSML｜function_calls>",
+     DSML(DSML_CALL(DSML_ARGUMENT("depth", "false", "3") DSML_ARGUMENT("mode", "true", "b"))),
+     DSML(DSML_CALL(DSML_ARGUMENT("depth", "false", "3") DSML_ARGUMENT("mode", "true", "c"))),
+     NULL},
     {"<|bom|>", "<tool_calls>[{\"name\": \"look\", \"arguments\": {\"depth\": 3}}]</tool_calls>",
      "<tool_calls>[{\"name\": \"look\", \"arguments\": {}}]</tool_calls>", NULL},
 };
