@@ -77,6 +77,7 @@ void core_attention(struct core *c)
     const struct core_layer *l = core_layer_now(c);
     bool in_q = l->attention.gate != HEAD_GATE_NONE && l->attention.gate_form == GATE_IN_Q;
     bool unit = c->hp.qk_norm == QK_NORM_ROTATED;
+    core_index(c);
     const struct op_attention attention = {
         .rows = c->pass.step.rows,
         .sequences = c->pass.sequence_count,
@@ -98,6 +99,7 @@ void core_attention(struct core *c)
         .k_norm = unit ? c->scratch.ones : l->attn.k_norm,
         .ones = c->scratch.ones,
         .sinks = l->attn.sinks,
+        .chosen = c->pass.chosen,
         .angle_stride = c->rope_size,
         .angles = core_angles(c, l->attention.rope_table),
         .q = c->scratch.q,

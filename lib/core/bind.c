@@ -67,6 +67,7 @@ static const struct {
     {DENSE_ATTN_POST_NORM, offsetof(struct core_layer, attn_post_norm)},
     {DENSE_ATTN_Q_A_NORM, offsetof(struct core_layer, mla.q_a_norm)},
     {DENSE_ATTN_KV_A_NORM, offsetof(struct core_layer, mla.kv_a_norm)},
+    {DENSE_INDEX_Q_NORM, offsetof(struct core_layer, index.q_norm)},
     {DENSE_INDEX_K_NORM, offsetof(struct core_layer, index.k_norm)},
     {DENSE_INDEX_K_NORM_BIAS, offsetof(struct core_layer, index.k_norm_bias)},
     {DENSE_ATTN_QKV_SCALE, offsetof(struct core_layer, q_scale)},
@@ -426,6 +427,7 @@ static void bind_mixer(struct core *c, uint32_t i, uint64_t *vectors)
     case MIXER_ATTENTION:
         bind_sizes(c, i);
         bind_attention(c, i);
+        core_bind_index(c, i);
         bind_gates(c, i);
         return;
     case MIXER_MLA:

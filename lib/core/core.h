@@ -63,9 +63,11 @@ struct core_config {
 /* Rows of a chunk whose positions an indexer chooses at a time: their scores of so many positions
  * take up to CORE_SCORES_BYTES, or are those of one row. */
 #define CORE_SCORES_BYTES (4u << 20)
-static inline uint32_t core_index_rows(uint32_t positions, uint32_t chunk)
+static inline uint32_t core_index_rows(const struct model_hparams *h, uint32_t positions,
+                                       uint32_t chunk)
 {
-    uint32_t rows = (uint32_t)(CORE_SCORES_BYTES / (positions * sizeof(float)));
+    uint64_t bytes = (uint64_t)positions * model_index_lists(h) * sizeof(float);
+    uint32_t rows = (uint32_t)(CORE_SCORES_BYTES / bytes);
     uint32_t most = chunk < DEVICE_BLOCK_ROWS ? chunk : DEVICE_BLOCK_ROWS;
     return rows < 1 ? 1 : rows < most ? rows : most;
 }

@@ -68,7 +68,7 @@ struct core_recurrent_weights {
 /* An indexer (index); without data: the layer has none, or it is not computed. */
 struct core_index_weights {
     struct device_matrix q, k, weights;
-    struct device_at k_norm, k_norm_bias;
+    struct device_at q_norm, k_norm, k_norm_bias;
 };
 
 /* Where a part of a layer, or the output, reads the residual and adds to it (residual). */
@@ -247,7 +247,7 @@ struct core_scratch {
     uint8_t *ngram_bytes;
 
     /* Of an indexer (index): [chunk] keys, weights of heads, lists of positions and how many they
-     * have; [core_index_rows] queries of all heads, scores of all positions. */
+     * have; [core_index_rows] queries of all heads, scores of all positions for each list. */
     struct device_at index_k, index_w, index_at, index_count, index_q, index_scores;
 
     struct device_rows last;     /* [output_rows] normed rows before the output matrix */
@@ -297,6 +297,7 @@ struct core {
     struct device_at fixed_ones; /* fixed decays: [channels] the only tap, [heads] rates */
     struct device_latent latent; /* key 0: no layer is MLA */
     struct device_index index;   /* heads 0: no layer computes one */
+    struct device_choice choice; /* by its scores */
     float residual;              /* factor of what a part adds */
     bool ffn_sums;               /* some layer has a norm of their sum */
     bool two_ffn_parts;          /* some layer is FFN_DENSE_AND_EXPERTS */
@@ -353,9 +354,19 @@ int core_check_index(const struct core *c, struct error *error);
  * before it. */
 void core_index_begin(struct core *c);
 int core_index_resumes(const struct core *c, uint32_t layer, struct error *error);
-/* In a layer with an indexer, after latent_store: stores its keys, and sets c->pass.chosen if some
- * row has more positions than are chosen. */
+/* Before attention of a layer, of MLA after latent_store: stores the keys of its indexer, and sets
+ * c->pass.chosen if some row has more positions than are chosen. */
 void core_index(struct core *c);
+/* Heads of the indexer in place, `heads` of each row from `row` on: their norm (no weight: none)
+ * and rotation. */
+void core_index_heads(struct core *c, uint32_t row, uint32_t rows, uint32_t heads,
+                      struct device_at weight, struct device_at y);
+
+/* index/blocks.c: an indexer that chooses blocks. Its weights; its keys, which are ready to be
+ * stored; and its queries of the rows [first, first + rows). */
+void core_bind_blocks(struct core *c, uint32_t i);
+void core_block_keys(struct core *c);
+void core_block_queries(struct core *c, uint32_t first, uint32_t rows);
 
 /* bind.c: all weights. -1 with *error: the file has values that no model has. */
 int core_bind(struct core *c, const struct core_config *config, struct error *error);

@@ -82,7 +82,7 @@
         make_drop_key(m, "deepseek2.attention.value_length");                                      \
     })                                                                                             \
     X(deepseek2_rotated, "deepseek2", 2, make_u32(m, "deepseek2.attention.key_length_mla", 2))     \
-    X(minimax_m3, "minimax-m3", 2, make_indexer(m, "minimax-m3", 1, 4))                            \
+    X(minimax_m3, "minimax-m3", 2, (void)0)                                                        \
     X(minimax_m3_blocks, "minimax-m3", 2,                                                          \
       make_u32(m, "minimax-m3.attention.indexer.block_size", 0))                                   \
     X(deepseek32, "deepseek32", 2, (void)0)                                                        \

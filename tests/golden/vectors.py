@@ -137,6 +137,19 @@ def round_cache(model):
     return lambda: setattr(module, "eager_attention_forward", plain)
 
 
+def round_rotated(model):
+    """Rotated keys rounded to F16, also those of MiniMax-M3's indexer."""
+    module = sys.modules[type(model).__module__]
+    plain = module.apply_rotary_pos_emb
+
+    def rounded(*arguments, **named):
+        q, k = plain(*arguments, **named)
+        return q, half(k)
+
+    module.apply_rotary_pos_emb = rounded
+    return lambda: setattr(module, "apply_rotary_pos_emb", plain)
+
+
 def run(model, ids, routers):
     """Logits, and the input of each router (None: a layer without experts)."""
     inputs = [None] * len(routers)

@@ -18,12 +18,21 @@
         "mla_key_size=24", "mla_value_size=16", "rope_dims=8", "shared_inner=64", "index_heads=4", \
         "index_size=32"
 
-/* Of glm-dsa, each layer has an indexer, or, by the rule for long contexts, the first three. */
+#define BLOCKS                                                                                     \
+    "dense_layers=1", "dense_inner=128", "kv_heads=2", "rope_dims=16", "shared_count=1",           \
+        "norm_top_k=1", "index_heads=2", "index_size=32", "index_block=8"
+
+/* Of glm-dsa, each layer has an indexer, or, by the rule for long contexts, the first three. Of
+ * minimax-m3, each key head has a choice of its own. ALL: of all positions. */
+enum { DEEPSEEK32, DEEPSEEK32_ALL, GLM_DSA, MINIMAX_M3, MINIMAX_M3_ALL };
 static const struct shape {
     const char *keys[KEYS_MAX];
-} shapes[] = {{{"arch=deepseek32", "layers=3", MLA, "index_top_k=" CHOSEN, NULL}},
-              {{"arch=glm-dsa", "layers=5", "context=1048576", MLA, "index_top_k=" CHOSEN, NULL}},
-              {{"arch=deepseek32", "layers=3", MLA, "index_top_k=4096", NULL}}};
+} shapes[] = {
+    [DEEPSEEK32] = {{"arch=deepseek32", "layers=3", MLA, "index_top_k=" CHOSEN, NULL}},
+    [DEEPSEEK32_ALL] = {{"arch=deepseek32", "layers=3", MLA, "index_top_k=4096", NULL}},
+    [GLM_DSA] = {{"arch=glm-dsa", "layers=5", "context=1048576", MLA, "index_top_k=" CHOSEN, NULL}},
+    [MINIMAX_M3] = {{"arch=minimax-m3", "layers=3", BLOCKS, "index_top_k=4", NULL}},
+    [MINIMAX_M3_ALL] = {{"arch=minimax-m3", "layers=3", BLOCKS, "index_top_k=512", NULL}}};
 
 static char model[PATH_MAX];
 
@@ -68,7 +77,8 @@ static void combination(const struct continued *c, const char *chunk)
     engine_stop(e);
 }
 
-static void same_text(const struct shape *s)
+/* of_all: the same weights, where all positions are chosen; NULL: not compared with these. */
+static void same_text(const struct shape *s, const struct shape *of_all)
 {
     static const char *const chunk[] = {"--prefill-chunk=7", "--prefill-chunk=64"};
     struct text want, all;
@@ -77,25 +87,32 @@ static void same_text(const struct shape *s)
     reference(test_prompt(2), &want);
     for (size_t i = 0; i < ARRAY_LEN(chunk); i++)
         combination(&c, chunk[i]);
-    make(&shapes[2]); /* the same weights, but for layers: all positions are chosen */
-    reference(test_prompt(2), &all);
-    CHECK(s != &shapes[0] || strcmp(all.text, want.text) != 0, "the choice changes nothing");
+    if (of_all) {
+        make(of_all);
+        reference(test_prompt(2), &all);
+        CHECK(strcmp(all.text, want.text) != 0, "the choice changes nothing");
+        text_free(&all);
+    }
     text_free(&want);
-    text_free(&all);
 }
 
 static void deepseek32(void)
 {
-    same_text(&shapes[0]);
+    same_text(&shapes[DEEPSEEK32], &shapes[DEEPSEEK32_ALL]);
 }
 
 static void glm_dsa(void)
 {
-    same_text(&shapes[1]);
+    same_text(&shapes[GLM_DSA], NULL);
+}
+
+static void minimax_m3(void)
+{
+    same_text(&shapes[MINIMAX_M3], &shapes[MINIMAX_M3_ALL]);
 }
 
 /* Prompts that part from an earlier one within its text, so that its rows are cut back. */
-static void second_turns(void)
+static void turns_of(const struct shape *s)
 {
     const struct continued_turns turns = {
         .start = start,
@@ -103,15 +120,28 @@ static void second_turns(void)
         .reusing = (const char *const[]){"--resident-experts=50", "--prefill-chunk=16", NULL},
         .rounds = 6,
         .reused_min = 64};
-    make(&shapes[1]);
+    make(s);
     continued_turns(&turns, &(const struct continued){.prompt = 2, .tokens = TOKENS});
 }
 
-/* 3 layers of 40 elements, and of 32 of the indexer's keys, in F16. */
+static void second_turns(void)
+{
+    turns_of(&shapes[GLM_DSA]);
+}
+
+static void second_turns_in_blocks(void)
+{
+    turns_of(&shapes[MINIMAX_M3]);
+}
+
+/* 3 layers of 40 elements, and of 32 of the indexer's keys, in F16; 3 of two heads of keys and of
+ * values, and 2 of 32 of the indexer's. */
 static void inspected(void)
 {
-    make(&shapes[0]);
+    make(&shapes[DEEPSEEK32]);
     continued_inspect(model, "(432 bytes)  per token");
+    make(&shapes[MINIMAX_M3]);
+    continued_inspect(model, "(896 bytes)  per token");
 }
 
 int main(int argc, char **argv)
@@ -119,7 +149,9 @@ int main(int argc, char **argv)
     static const struct test_case cases[] = {
         ROW(deepseek32),
         ROW(glm_dsa),
+        ROW(minimax_m3),
         ROW(second_turns),
+        ROW(second_turns_in_blocks),
         ROW(inspected),
     };
     return test_main(argc, argv, cases, ARRAY_LEN(cases));

@@ -23,9 +23,10 @@ SAMPLE(qwen3next, "--prefill-chunk=7", "arch=qwen3next", DELTA_KEYS, "attention_
 RUN(lfm2moe, "Q4_K_M", "arch=lfm2moe", "layers=5", "dense_layers=2", "dense_inner=512",
     "conv_taps=3", "attention_step=2")
 SAMPLE(minimax_m2, "--isa=generic", "arch=minimax-m2", "rope_dims=32")
-/* Networks with gpt-oss's activation; up to 2048 tokens. */
+/* Networks with gpt-oss's activation; an indexer that chooses a part of the prompt's blocks. */
 RUN(minimax_m3, "Q4_K_M", "arch=minimax-m3", "layers=4", "dense_layers=1", "dense_inner=512",
-    "shared_count=1", "norm_top_k=1", "expert_scale=2", "rope_dims=32")
+    "shared_count=1", "norm_top_k=1", "expert_scale=2", "rope_dims=32", "kv_heads=2",
+    "index_heads=2", "index_size=64", "index_block=4", "index_top_k=4")
 SAMPLE(bailingmoe2, "--prefill-chunk=7", "arch=bailingmoe2", "layers=4", "dense_layers=1",
        "dense_inner=512", "shared_count=1", "norm_top_k=1", "groups=4", "groups_used=2")
 /* Its experts are requested before attention. */

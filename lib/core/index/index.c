@@ -7,8 +7,12 @@
  * size), which no choice depends on, and may turn k and q by an orthonormal matrix before it rounds
  * them, which leaves their products as they are; keys are not rounded below F16 here.
  *
+ * Blocks of positions are chosen in another way (blocks.c).
+ *
  * Keys are stored in every pass. Nothing else is computed in a pass whose rows have no more
  * positions than are chosen: attention over all of them has the same bits. */
+#include <inttypes.h>
+
 #include "lib/core/internal.h"
 
 /* ---- weights ---- */
@@ -20,15 +24,17 @@ bool core_index_needed(const struct core *c)
 
 int core_check_index(const struct core *c, struct error *error)
 {
-    uint8_t first = c->model->layer[c->first].index;
-    if (!core_index_needed(c) || first == INDEX_NONE)
+    uint32_t layer = c->first;
+    while (layer < c->end && c->model->layer[layer].index == INDEX_NONE)
+        layer++;
+    if (!core_index_needed(c) || layer == c->end)
         return 0;
     if (c->device->lacks_choice)
         return error_set(error, ERR_BAD_INPUT,
                          "the device '%s' does not compute attention over chosen positions: it has "
-                         "this model in sequences of up to %u tokens",
-                         c->device->ops->name, c->hp.index_top_k);
-    if (first == INDEX_BEFORE)
+                         "this model in sequences of up to %" PRIu64 " tokens",
+                         c->device->ops->name, model_chosen(&c->hp));
+    if (c->model->layer[c->first].index == INDEX_BEFORE)
         return error_set(error, ERR_BAD_INPUT,
                          "layer %u takes the positions that a layer before it chose, so another "
                          "device cannot begin with it",
@@ -44,6 +50,11 @@ void core_bind_index(struct core *c, uint32_t i)
         return;
     c->index = (struct device_index){
         .form = INDEX_WEIGHTED, .heads = h->index_heads, .size = h->index_size, .unit = 1};
+    c->choice = (struct device_choice){.k = h->index_top_k, .block = 1};
+    if (h->index_local > 0) {
+        core_bind_blocks(c, i);
+        return;
+    }
     l->index.q = core_matrix(c, i, DENSE_INDEX_Q);
     l->index.k = core_matrix(c, i, DENSE_INDEX_K);
     l->index.weights = core_matrix(c, i, DENSE_INDEX_WEIGHTS);
@@ -59,7 +70,7 @@ void core_index_begin(struct core *c)
     c->pass.chooses = false;
     for (uint32_t r = 0; core_index_needed(c) && r < c->pass.step.rows; r++) {
         sl_assert(c->scratch.row[r].position < c->positions);
-        c->pass.chooses |= c->scratch.row[r].position >= c->hp.index_top_k;
+        c->pass.chooses |= c->scratch.row[r].position >= model_chosen(&c->hp);
     }
 }
 
@@ -68,8 +79,8 @@ int core_index_resumes(const struct core *c, uint32_t layer, struct error *error
     bool lacks = c->pass.chooses && c->model->layer[layer].index == INDEX_BEFORE;
     return lacks ? error_set(error, ERR_BAD_INPUT,
                              "layer %u takes the positions that a layer before it chose: it is "
-                             "computed by itself in sequences of up to %u tokens",
-                             layer, c->hp.index_top_k)
+                             "computed by itself in sequences of up to %" PRIu64 " tokens",
+                             layer, model_chosen(&c->hp))
                  : 0;
 }
 
@@ -81,8 +92,8 @@ static struct device_at angles_from(const struct core *c, uint32_t row)
                : (struct device_at){0};
 }
 
-/* The rotation of heads in place, `heads` of each row from `row` on. */
-static void rotate(struct core *c, uint32_t row, uint32_t rows, uint32_t heads, struct device_at y)
+void core_index_heads(struct core *c, uint32_t row, uint32_t rows, uint32_t heads,
+                      struct device_at weight, struct device_at y)
 {
     const struct layer_attention *a = &core_layer_now(c)->attention;
     const struct op_index_heads turn = {
@@ -90,6 +101,8 @@ static void rotate(struct core *c, uint32_t row, uint32_t rows, uint32_t heads, 
         .heads = heads,
         .size = c->index.size,
         .turn = {.kind = (enum rope_kind)c->hp.index_rope, .dims = a->rope_dims},
+        .eps = c->hp.rms_eps,
+        .weight = weight,
         .angle_stride = c->rope_size,
         .angles = angles_from(c, row),
         .y = y};
@@ -109,25 +122,29 @@ static void project(struct core *c)
                                                               .product = product});
 }
 
-static void store_keys(struct core *c)
+static void make_keys(struct core *c)
 {
     const struct core_layer *l = core_layer_now(c);
-    uint32_t rows = c->pass.step.rows;
-    const struct op_norm norm = {.rows = rows,
+    const struct op_norm norm = {.rows = c->pass.step.rows,
                                  .kind = NORM_LAYER,
                                  .eps = c->hp.index_eps,
                                  .x = c->scratch.index_k,
                                  .weight = l->index.k_norm,
                                  .bias = l->index.k_norm_bias,
                                  .y = device_rows_of_floats(c->scratch.index_k, c->index.size)};
-    const struct op_index_store store = {.rows = rows,
+    project(c);
+    c->device->ops->norm(c->device, &norm);
+    core_index_heads(c, 0, c->pass.step.rows, 1, (struct device_at){0}, c->scratch.index_k);
+}
+
+static void store_keys(struct core *c)
+{
+    const struct op_index_store store = {.rows = c->pass.step.rows,
                                          .sequences = c->pass.sequence_count,
                                          .row = c->scratch.row,
                                          .sequence = c->pass.at,
                                          .shape = c->index,
                                          .k = c->scratch.index_k};
-    c->device->ops->norm(c->device, &norm);
-    rotate(c, 0, rows, 1, c->scratch.index_k);
     c->device->ops->index_store(c->device, &store);
 }
 
@@ -143,7 +160,7 @@ static void make_queries(struct core *c, uint32_t first, uint32_t rows)
                                          .count = 1,
                                          .product = &product};
     c->device->ops->products(c->device, &products);
-    rotate(c, first, rows, c->index.heads, c->scratch.index_q);
+    core_index_heads(c, first, rows, c->index.heads, (struct device_at){0}, c->scratch.index_q);
 }
 
 static struct device_at words_at(struct device_at at, uint64_t n)
@@ -153,7 +170,9 @@ static struct device_at words_at(struct device_at at, uint64_t n)
 
 static void choose(struct core *c, uint32_t first, uint32_t rows)
 {
-    uint32_t most = c->hp.index_top_k;
+    uint32_t most = device_choice_most(&c->index, &c->choice);
+    uint64_t list = (uint64_t)first * device_index_lists(&c->index);
+    bool weighted = index_form_info(c->index.form).weighted;
     const struct op_index_scores scores = {
         .rows = rows,
         .sequences = c->pass.sequence_count,
@@ -161,39 +180,48 @@ static void choose(struct core *c, uint32_t first, uint32_t rows)
         .sequence = c->pass.at,
         .shape = c->index,
         .q = c->scratch.index_q,
-        .weights = device_floats_at(c->scratch.index_w, (uint64_t)first * c->index.heads),
+        .weights = device_floats_at(c->scratch.index_w, weighted ? first * c->index.heads : 0),
         .stride = c->positions,
         .score = c->scratch.index_scores};
-    const struct op_choose_positions choice = {
-        .rows = rows,
-        .row = c->scratch.row + first,
-        .shape = c->index,
-        .choice = {.k = most, .block = 1},
-        .stride = c->positions,
-        .score = c->scratch.index_scores,
-        .list_stride = most,
-        .at = words_at(c->scratch.index_at, (uint64_t)first * most),
-        .count = words_at(c->scratch.index_count, first)};
+    const struct op_choose_positions choice = {.rows = rows,
+                                               .row = c->scratch.row + first,
+                                               .shape = c->index,
+                                               .choice = c->choice,
+                                               .stride = c->positions,
+                                               .score = c->scratch.index_scores,
+                                               .list_stride = most,
+                                               .at = words_at(c->scratch.index_at, list * most),
+                                               .count = words_at(c->scratch.index_count, list)};
     c->device->ops->index_scores(c->device, &scores);
     c->device->ops->choose_positions(c->device, &choice);
 }
 
 void core_index(struct core *c)
 {
-    uint32_t rows = c->pass.step.rows, each = core_index_rows(c->positions, c->scratch.rows_max);
+    uint32_t rows = c->pass.step.rows;
+    uint32_t each = core_index_rows(&c->hp, c->positions, c->scratch.rows_max);
+    const bool blocks = c->hp.index_local > 0;
+    if (core_parts_now(c)->index == INDEX_NONE)
+        c->pass.chosen = (struct device_chosen){.stride = 0};
     if (core_layer_now(c)->index.k.n == 0)
         return;
-    project(c);
+    if (blocks)
+        core_block_keys(c);
+    else
+        make_keys(c);
     store_keys(c);
     if (!c->pass.chooses)
         return;
     for (uint32_t first = 0, n; first < rows; first += n) {
         n = rows - first < each ? rows - first : each;
-        make_queries(c, first, n);
+        if (blocks)
+            core_block_queries(c, first, n);
+        else
+            make_queries(c, first, n);
         choose(c, first, n);
     }
     c->pass.chosen = (struct device_chosen){.at = c->scratch.index_at,
                                             .count = c->scratch.index_count,
-                                            .stride = c->hp.index_top_k,
-                                            .lists = 1};
+                                            .stride = device_choice_most(&c->index, &c->choice),
+                                            .lists = device_index_lists(&c->index)};
 }

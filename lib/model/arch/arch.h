@@ -38,11 +38,24 @@ static inline uint32_t hparams_expert_width(const struct model_hparams *h)
     return h->expert_width ? h->expert_width : h->hidden;
 }
 
+/* In sequences of up to so many tokens, an indexer chooses all of them; 0: there is none. */
+static inline uint64_t model_chosen(const struct model_hparams *h)
+{
+    uint64_t block = h->index_block ? h->index_block : 1;
+    return h->index_top_k ? h->index_top_k * block + h->index_tail : 0;
+}
+
 /* Whether an indexer is computed in an engine whose sequences have up to so many positions: in
  * shorter ones than it chooses, it would choose all of them. */
 static inline bool model_chooses(const struct model_hparams *h, uint64_t positions)
 {
-    return h->index_heads > 0 && positions > h->index_top_k;
+    return h->index_heads > 0 && positions > model_chosen(h);
+}
+
+/* Lists of positions that it chooses for a row, each with scores of its own. */
+static inline uint32_t model_index_lists(const struct model_hparams *h)
+{
+    return h->index_local > 0 && h->index_heads > 0 ? h->index_heads : 1;
 }
 
 /* Where the engine does not compute an indexer (index_heads), it attends to all positions, as the
@@ -50,10 +63,7 @@ static inline bool model_chooses(const struct model_hparams *h, uint64_t positio
  * UINT32_MAX: of any number. */
 static inline uint32_t model_exact_tokens(const struct model_hparams *h)
 {
-    if (h->index_heads > 0)
-        return UINT32_MAX;
-    uint64_t tokens = (uint64_t)h->index_top_k * (h->index_block ? h->index_block : 1);
-    tokens += h->index_top_k ? h->index_tail : 0;
+    uint64_t tokens = h->index_heads > 0 ? 0 : model_chosen(h);
     return tokens == 0 || tokens > UINT32_MAX ? UINT32_MAX : (uint32_t)tokens;
 }
 
@@ -75,7 +85,9 @@ static inline enum layer_index model_index_of(const struct model_hparams *h, uin
 {
     if (h->index_heads == 0 || !layer_has_keys((enum layer_kind)h->layer_kind[layer]))
         return INDEX_NONE;
-    return h->layer_flags[layer] & LAYER_INDEXED ? INDEX_OWN : INDEX_BEFORE;
+    if (h->layer_flags[layer] & LAYER_INDEXED)
+        return INDEX_OWN;
+    return h->kv_rank > 0 ? INDEX_BEFORE : INDEX_NONE; /* without MLA, no layer shares a choice */
 }
 
 /* The router of a layer with that bias (NULL: none). */

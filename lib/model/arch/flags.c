@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Flags of layers: those that an architecture's rule sets, and those that a file states. */
 #include <inttypes.h>
+#include <stdlib.h>
 
 #include "lib/model/arch/internal.h"
 
@@ -21,6 +22,8 @@ uint32_t arch_given_flags(const struct arch *arch)
 /* By the rule for files that do not state which layers have an indexer. */
 static bool is_indexed(const struct arch *arch, const struct model_hparams *h, uint32_t layer)
 {
+    if (arch_first(arch->rows, ARCH_ROWS(INDEXED_ROUTED)))
+        return h->index_heads > 0 && layer >= h->dense_layers;
     const struct arch_row *row = arch_first(arch->rows, ARCH_ROWS(INDEXED));
     bool sparse = row && h->context >= (uint32_t)row->value;
     return h->index_heads > 0 && (!sparse || layer < 2 || layer % 4 == 2);
@@ -81,11 +84,12 @@ static int read_rotated(const struct arch *arch, const struct gguf *g, struct mo
 /* Stores that sluice packed before it computed indexers have the keys, but none of the tensors. */
 static bool has_indexers(const struct gguf *g, const struct model_hparams *h)
 {
-    uint32_t number;
-    for (uint32_t i = 0; i < g->tensor_count; i++)
-        if (arch_name_matches("blk.%u.indexer.attn_k.weight", g->tensors[i].name, &number) &&
-            number < h->layers)
+    for (uint32_t i = 0; i < g->tensor_count; i++) {
+        const char *name = g->tensors[i].name;
+        if (strncmp(name, "blk.", 4) == 0 && strstr(name, ".indexer.") &&
+            strtoul(name + 4, NULL, 10) < h->layers)
             return true;
+    }
     return false;
 }
 
@@ -150,7 +154,7 @@ int arch_check_flags(const struct arch *arch, const struct model_hparams *h, str
                              " has no experts",
                              arch->name, layer);
         if ((flags & LAYER_INDEXED && h->index_heads == 0) ||
-            (layer == 0 && h->index_heads > 0 && !(flags & LAYER_INDEXED)))
+            (layer == 0 && model_index_of(h, 0) == INDEX_BEFORE))
             return error_set(error, ERR_BAD_INPUT,
                              "layer %" PRIu32 " has an indexer where the model has none, or takes "
                              "the choice of another one where none is before it",

@@ -22,8 +22,8 @@ enum layer_flag {
     LAYER_UNROTATED = 1, /* attention does not rotate */
     LAYER_UNROUTED = 2,  /* no experts, in another layer than the first dense_layers */
     LAYER_NGRAMS = 4,    /* begins with rows of a table by n-grams (struct model_ngrams) */
-    LAYER_INDEXED = 8    /* its indexer chooses positions, for it and for layers that follow without
-                          * this flag (model_hparams.index_heads) */
+    LAYER_INDEXED = 8    /* its indexer chooses positions, for it and, with MLA, for layers that
+                          * follow without this flag (model_hparams.index_heads) */
 };
 
 /* Whether layers of the kind have keys and values. */
@@ -159,7 +159,8 @@ struct model_hparams {
      * rope_kind; and of the norm of a key. */
     uint32_t index_heads, index_size, index_rope;
     float index_eps;
-    uint32_t reserved[1];
+    uint32_t index_local; /* so many last blocks are always chosen; not 0: by each key head */
+    uint32_t reserved[2];
     uint8_t layer_kind[MODEL_LAYERS_MAX];  /* enum layer_kind */
     uint8_t layer_flags[MODEL_LAYERS_MAX]; /* enum layer_flag */
     uint8_t layer_mixer[MODEL_LAYERS_MAX]; /* enum layer_mixer, by the rows of the architecture */

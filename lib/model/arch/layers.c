@@ -471,16 +471,33 @@ void arch_derive_mla(struct model_hparams *h)
         h->value_size = h->kv_rank;
 }
 
-/* Its queries are made of the first factor of those of attention. */
+/* One with weights of its heads has queries of the first factor of those of attention. */
+static int check_choice(const struct model_hparams *h, struct error *error)
+{
+    if (h->index_local == 0 && (h->kv_rank == 0 || h->q_rank == 0))
+        return error_set(error, ERR_BAD_INPUT,
+                         "an indexer is supported with attention.q_lora_rank above 0 only");
+    if (h->index_local > 0 && h->index_heads != h->kv_heads)
+        return error_set(error, ERR_BAD_INPUT,
+                         "attention.indexer.head_count is %" PRIu32 "; each of %" PRIu32
+                         " key heads has one",
+                         h->index_heads, h->kv_heads);
+    if (h->index_local > h->index_top_k)
+        return error_set(error, ERR_BAD_INPUT,
+                         "attention.indexer.local_blocks is %" PRIu32 ", of %" PRIu32
+                         " blocks that are chosen",
+                         h->index_local, h->index_top_k);
+    return 0;
+}
+
 static int check_indexer(const struct model_hparams *h, struct error *error)
 {
     if (h->index_heads == 0)
         return 0;
-    if (h->kv_rank == 0 || h->q_rank == 0)
-        return error_set(error, ERR_BAD_INPUT,
-                         "an indexer is supported with attention.q_lora_rank above 0 only");
+    if (check_choice(h, error) != 0)
+        return -1;
     if (h->index_size == 0 || h->index_size % 2 != 0 || h->index_size < h->rope_dims ||
-        h->index_rope > ROPE_PAIRS || h->index_block > 1)
+        h->index_rope > ROPE_PAIRS || (h->index_local == 0 && h->index_block > 1))
         return error_set(error, ERR_BAD_INPUT,
                          "attention.indexer.key_length is %" PRIu32
                          "; an even number from rope.dimension_count %" PRIu32 " on is possible",

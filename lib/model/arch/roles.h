@@ -134,6 +134,7 @@
     L(NGRAM_CONV, NGRAMS, "blk.%u.ple_conv1d.weight")                                              \
     L(INDEX_Q, INDEXER, "blk.%u.indexer.attn_q_b.weight")                                          \
     L(INDEX_K, INDEXER, "blk.%u.indexer.attn_k.weight")                                            \
+    L(INDEX_Q_NORM, INDEXER, "blk.%u.indexer.q_norm.weight")                                       \
     L(INDEX_K_NORM, INDEXER, "blk.%u.indexer.k_norm.weight")                                       \
     L(INDEX_K_NORM_BIAS, INDEXER, "blk.%u.indexer.k_norm.bias")                                    \
     L(INDEX_WEIGHTS, INDEXER, "blk.%u.indexer.proj.weight")                                        \

@@ -140,6 +140,7 @@ enum arch_row_kind {
     ARCH_NGRAMS,
     ARCH_CHOICE,
     ARCH_INDEXED,
+    ARCH_INDEXED_ROUTED,
     ARCH_ONLY,
     ARCH_ONLY_FLOAT,
     ARCH_BELOW,

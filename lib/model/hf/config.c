@@ -295,8 +295,9 @@ static int put_pair(const struct hf_arch *arch, const struct hf_row *row, const 
                    : error_set(error, ERR_BAD_INPUT, "%s is not that of models whose %s is %g",
                                row->field, row->with, json_number_value(y));
     if (row->kind == HF_EQUAL)
-        return (!x && !y) || (json_is_number(x) && json_is_number(y) &&
-                              json_number_value(x) == json_number_value(y))
+        return (!x && !y) || (x && y && json_equal(x, y)) ||
+                       (json_is_number(x) && json_is_number(y) &&
+                        json_number_value(x) == json_number_value(y))
                    ? 0
                    : error_set(error, ERR_BAD_INPUT, "%s and %s differ, which is not supported",
                                row->field, row->with);

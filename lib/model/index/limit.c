@@ -12,7 +12,8 @@ const char *model_limit_text(const struct model_index *m, char text[MODEL_LIMIT_
     if (exact < m->hparams.context)
         snprintf(text, MODEL_LIMIT_BYTES,
                  "sluice computes up to %" PRIu32 " tokens of this model: in longer sequences "
-                 "%.32s attends only to positions that it chooses, which is not supported yet",
+                 "%.32s attends only to positions that it chooses, which is not supported for this "
+                 "file",
                  exact, m->arch);
     return text;
 }

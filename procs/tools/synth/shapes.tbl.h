@@ -80,7 +80,8 @@ SHAPE("minimax-m2", "minimax-m2",
 SHAPE("minimax-m3", "minimax-m3",
       "layers=60 hidden=6144 heads=64 kv_heads=4 head_size=128 vocab=200064 context=524288 "
       "experts=128 experts_used=4 expert_inner=3072 dense_layers=3 dense_inner=12288 "
-      "shared_count=1 norm_top_k=1 expert_scale=2 rope_dims=64 rms_eps=1e-6 rope_theta=5000000")
+      "shared_count=1 norm_top_k=1 expert_scale=2 rope_dims=64 rms_eps=1e-6 rope_theta=5000000 "
+      "index_heads=4 index_size=128")
 /* checked: model card of Qwen3.6-35B-A3B; rope_theta: of Qwen3-Next's script, not checked */
 SHAPE("qwen3.6-35b-a3b", "qwen35moe",
       "layers=40 hidden=2048 heads=16 kv_heads=2 head_size=256 vocab=248320 context=262144 "

@@ -202,6 +202,18 @@ def add_nemotron_drafting(directory):
     save_file(tensors, path, metadata={"format": "pt"})
 
 
+def minimax_losses(model, rounded):
+    """MiniMax-M3, whose indexer has a cache, too; `rounded` unless a call says otherwise."""
+    def losses(ids, rounded=rounded):
+        undo = [vectors.round_cache(model), vectors.round_rotated(model)] if rounded else []
+        found = hf_directory.losses_of(model, ids)
+        for each in undo:
+            each()
+        return found
+
+    return losses
+
+
 def with_transformers(case, directory, vocabularies, seed):
     """Saves the checkpoint; returns what computes losses of ids."""
     config_name, settings, special = case
@@ -211,8 +223,7 @@ def with_transformers(case, directory, vocabularies, seed):
     if config_name == "MiniMaxM3VLTextConfig":
         indexed.save(model, dict(settings, vocab_size=vocabulary.SIZE), directory,
                      vocabularies.special_ids(special["VOCAB"])["eos_token_id"])
-        vectors.round_cache(model)
-        return lambda ids: hf_directory.losses_of(model, ids)
+        return minimax_losses(model, not special.get("EXACT"))
     if config_name == "Step3p7TextConfig":
         step.save(model, dict(settings, vocab_size=vocabulary.SIZE), directory, special.get("MTP", 0),
                   vocabularies.special_ids(special["VOCAB"])["eos_token_id"])

@@ -54,7 +54,10 @@ def minimax_m3(s):
         "rotary": dict(rotary_dim=s.head, rope_parameters=rope(theta=5e6, partial_rotary_factor=1.0)),
         "no_scale": dict(routed_scaling_factor=1.0),
         "two_dense": dict(mlp_layer_types=["dense"] * (s.layers - 1) + ["sparse"],
-                          layer_types=["full_attention"] * (s.layers - 1) + ["minimax_m3_sparse"])}
+                          layer_types=["full_attention"] * (s.layers - 1) + ["minimax_m3_sparse"]),
+        "few": dict(EXACT=True, num_hidden_layers=4, num_attention_heads=4, num_key_value_heads=2, index_n_heads=2,
+                    index_head_dim=2 * s.head, index_block_size=5, index_topk_blocks=4, index_local_blocks=2,
+                    mlp_layer_types=["dense"] + ["sparse"] * 3, layer_types=["full_attention"] + ["minimax_m3_sparse"] * 3)}
 
 
 def published(tensors):

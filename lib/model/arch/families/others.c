@@ -239,9 +239,36 @@ static const struct arch_row minimax_m2[] = {
 };
 const struct arch arch_minimax_m2 = {"minimax-m2", minimax_m2};
 
+/* An indexer that chooses blocks of positions, in the layers with experts. Its queries are made of
+ * what attention reads, one for each key head, and normed and rotated as those of attention are.
+ * Files of the first converter lack its keys and tensors; stores that sluice packed without the
+ * tensors have the first two keys. */
+static const struct arch_row block_indexer[] = {
+    INDEXED_ROUTED,
+    UINT(index_top_k, "attention.indexer.top_k", 1, MODEL_CONTEXT_MAX, DERIVED),
+    UINT(index_block, "attention.indexer.block_size", 1, MODEL_CONTEXT_MAX, DERIVED),
+    UINT(index_local, "attention.indexer.local_blocks", 1, MODEL_CONTEXT_MAX, DERIVED),
+    UINT(index_heads, "attention.indexer.head_count", 0, 256, DERIVED),
+    UINT(index_size, "attention.indexer.key_length", 0, 256, DERIVED),
+    DEFAULT(index_top_k, 16),
+    DEFAULT(index_block, 128),
+    DEFAULT(index_local, 1),
+    CONST(index_rope, ROPE_HALVES),
+    DENSE(INDEX_Q, KEPT, REQUIRED, HIDDEN, INDEX_Q),
+    DENSE(INDEX_K, KEPT, REQUIRED, HIDDEN, INDEX_KEY),
+    DENSE(INDEX_Q_NORM, FLOAT, REQUIRED, INDEX_KEY, ONE),
+    DENSE(INDEX_K_NORM, FLOAT, REQUIRED, INDEX_KEY, ONE),
+    NAME(INDEX_Q, "blk.%u.indexer.q_proj.weight"),
+    NAME(INDEX_K, "blk.%u.indexer.k_proj.weight"),
+    UNUSED("blk.%u.indexer.q_proj.weight"),
+    UNUSED("blk.%u.indexer.k_proj.weight"),
+    UNUSED("blk.%u.indexer.q_norm.weight"),
+    UNUSED("blk.%u.indexer.k_norm.weight"),
+    END,
+};
+
 /* MiniMax-M3: an RMSNorm on each q and k head; half of each head is rotated; gpt-oss's SwiGLU
- * without biases in all networks. In the layers with experts, an indexer chooses blocks of
- * positions; files of the first converter lack its keys and tensors. */
+ * without biases in all networks. */
 static const struct arch_row minimax_m3[] = {
     GROUP(arch_common),
     GROUP(arch_leading_dense),
@@ -251,14 +278,7 @@ static const struct arch_row minimax_m3[] = {
     UINT(expert_inner, "expert_feed_forward_length", 1, 65536, REQUIRED),
     CONST(activation, ACTIVATION_SWIGLU_CLAMPED),
     GROUP(arch_head_norms),
-    UINT(index_top_k, "attention.indexer.top_k", 1, MODEL_CONTEXT_MAX, DERIVED),
-    UINT(index_block, "attention.indexer.block_size", 1, MODEL_CONTEXT_MAX, DERIVED),
-    DEFAULT(index_top_k, 16),
-    DEFAULT(index_block, 128),
-    UNUSED("blk.%u.indexer.q_proj.weight"),
-    UNUSED("blk.%u.indexer.k_proj.weight"),
-    UNUSED("blk.%u.indexer.q_norm.weight"),
-    UNUSED("blk.%u.indexer.k_norm.weight"),
+    GROUP(block_indexer),
     END,
 };
 const struct arch arch_minimax_m3 = {"minimax-m3", minimax_m3};

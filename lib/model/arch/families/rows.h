@@ -110,6 +110,8 @@
  * bool (true or 1). Without the array, or without a key (NULL): all, if the context is shorter than
  * `sparse` tokens, else the layers 0, 1 and 2 and each fourth one after these. */
 #define INDEXED(key_, sparse_) ROW(INDEXED, .key = (key_), .value = (sparse_))
+/* Instead of it: those after the first dense_layers; without MLA, the others attend to all. */
+#define INDEXED_ROUTED ROW(INDEXED_ROUTED, .key = NULL)
 /* An optional array with a number per block, or one number: in layers with attention where it is r,
  * not 0, a query attends to its own incomplete block of r positions, and of the others to those
  * that an indexer chooses, as many positions as the second key says. A context in which they are

@@ -2,7 +2,8 @@
 /* Models of MiniMax, as rows (rows.h). */
 #include "lib/model/hf/families/common.h"
 
-#define MOE "model.layers.%u.block_sparse_moe."
+#define MOE   "model.layers.%u.block_sparse_moe."
+#define INDEX "model.layers.%u.self_attn.index_"
 
 /* MiniMax-M2: experts as in Mixtral. */
 static const struct hf_row minimax_m2[] = {
@@ -25,7 +26,8 @@ static const struct hf_row minimax_m2[] = {
 };
 const struct hf_arch hf_minimax_m2 = {{"minimax_m2"}, "minimax-m2", minimax_m2};
 
-/* MiniMax-M3: norms are stored minus 1; the indexer is left out. */
+/* MiniMax-M3: norms are stored minus 1, those of the indexer, too, which the layers with experts
+ * have. */
 static const struct hf_row minimax_m3[] = {
     UINT(num_hidden_layers, "block_count", REQUIRED),
     UINT(max_position_embeddings, "context_length", REQUIRED),
@@ -49,6 +51,12 @@ static const struct hf_row minimax_m3[] = {
     KEY("expert_gating_func", 2),
     UINT(sparse_attention_config.sparse_topk_blocks, "attention.indexer.top_k", REQUIRED),
     UINT(sparse_attention_config.sparse_block_size, "attention.indexer.block_size", REQUIRED),
+    UINT(sparse_attention_config.sparse_local_block, "attention.indexer.local_blocks", REQUIRED),
+    UINT(sparse_attention_config.sparse_num_index_heads, "attention.indexer.head_count", REQUIRED),
+    UINT(sparse_attention_config.sparse_index_dim, "attention.indexer.key_length", REQUIRED),
+    MUST(sparse_attention_config.sparse_init_block, "0 null"),
+    MUST(sparse_attention_config.sparse_score_type, "\"max\" null"),
+    EQUAL(sparse_attention_config.sparse_attention_freq, moe_layer_freq),
     MUST(hidden_act, "\"silu\" \"swigluoai\" null"),
     MUST(swiglu_alpha, "1.702 null"),
     MUST(swiglu_limit, "7.0 7 null"),
@@ -62,7 +70,10 @@ static const struct hf_row minimax_m3[] = {
           REQUIRED),
     DENSE("model.layers.%u.self_attn.k_norm.weight", "blk.%u.attn_k_norm.weight", F32_PLUS_1,
           REQUIRED),
-    UNUSED("model.layers.%u.self_attn.index_"),
+    DENSE(INDEX "q_proj.weight", "blk.%u.indexer.q_proj.weight", MATRIX, EXPERTS),
+    DENSE(INDEX "k_proj.weight", "blk.%u.indexer.k_proj.weight", MATRIX, EXPERTS),
+    DENSE(INDEX "q_norm.weight", "blk.%u.indexer.q_norm.weight", F32_PLUS_1, EXPERTS),
+    DENSE(INDEX "k_norm.weight", "blk.%u.indexer.k_norm.weight", F32_PLUS_1, EXPERTS),
     GROUP(hf_dense_ffn),
     DENSE(MOE "gate.weight", "blk.%u.ffn_gate_inp.weight", F32, EXPERTS),
     DENSE(MOE "e_score_correction_bias", "blk.%u.exp_probs_b.bias", F32, EXPERTS),

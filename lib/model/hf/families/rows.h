@@ -42,8 +42,8 @@
  * without the field, that of leading "dense" in mlp_layer_types, which must be "sparse" after them,
  * or of leading 0 in moe_layer_freq, then 1. */
 #define LEADING(field_, key_) ROW(LEADING, .field = #field_, .key = (key_), PRESENCE(REQUIRED))
-/* The sum and the product of two required whole numbers; two fields that must be the same or both
- * absent. */
+/* The sum and the product of two required whole numbers; two fields, also lists, that must be the
+ * same or both absent. */
 #define SUM(a, b, key_)     ROW(SUM, .field = #a, .key = (key_), .with = #b)
 #define PRODUCT(a, b, key_) ROW(PRODUCT, .field = #a, .key = (key_), .with = #b)
 #define EQUAL(a, b)         ROW(EQUAL, .field = #a, .with = #b)

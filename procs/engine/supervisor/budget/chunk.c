@@ -112,16 +112,17 @@ static double row_bytes(const struct model_index *m)
 }
 
 /* Of an indexer: keys, weights and lists of a chunk; queries and scores of the rows of which it
- * chooses at a time. */
+ * chooses at a time. core_scratch_layout cuts them. */
 static double index_bytes(const struct supervisor *s)
 {
     const struct model_hparams *h = &s->model->hparams;
     uint32_t positions = (uint32_t)s->params.ctx_size, chunk = (uint32_t)s->params.prefill_chunk;
-    if (h->index_heads == 0 || positions <= h->index_top_k)
+    if (!model_chooses(h, positions))
         return 0;
-    double row = 4.0 * ((double)h->index_size + h->index_heads + h->index_top_k + 1);
-    double each = 4.0 * ((double)h->index_size * h->index_heads + positions);
-    return chunk * row + core_index_rows(positions, chunk) * each;
+    double lists = model_index_lists(h);
+    double row = h->index_size + h->index_heads + lists * ((double)model_chosen(h) + 1);
+    double each = (double)h->index_size * h->index_heads + lists * positions;
+    return 4 * (chunk * row + core_index_rows(h, positions, chunk) * each);
 }
 
 /* Activations of a chunk, logits, and the rows gathered by every thread, of further groups of

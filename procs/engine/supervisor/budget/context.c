@@ -34,7 +34,8 @@ uint32_t budget_context_low(const struct supervisor *s)
 {
     const struct model_hparams *h = &s->model->hparams;
     uint32_t most = smaller(CONTEXT_LOW, model_context(h));
-    return s->gpus.count > 0 && h->index_heads > 0 ? smaller(most, h->index_top_k) : most;
+    bool none = s->gpus.count > 0 && model_chooses(h, most);
+    return none ? (uint32_t)model_chosen(h) : most;
 }
 
 uint32_t budget_context_smallest(const struct supervisor *s)

@@ -46,10 +46,40 @@ START_TEST(every_architecture)
     check_model(golden_path("converted/jamba-base.gguf"), "jamba");
     check_model(golden_path("converted/deepseek32-few.gguf"), "deepseek32");
     check_model(golden_path("converted/glm-dsa-few.gguf"), "glm-dsa");
+    check_model(golden_path("converted/minimax-m3-few.gguf"), "minimax-m3");
     /* index_pool: its models are computed as far as everything is chosen */
     for (int op = 0; op < DEVICE_OP__COUNT; op++)
         ck_assert_msg(counts[op] > 0 || op == DEVICE_OP_index_pool,
                       "no model needs the operation %s", device_op_name((enum device_op)op));
+}
+END_TEST
+
+/* A device without the operations of an indexer has such a model up to the tokens that are chosen,
+ * also where the first layer has none. */
+START_TEST(lacking_a_choice)
+{
+    struct image image;
+    struct error error;
+    struct device *d = checked_device(kernel_ops_select("auto"), 2);
+    image_open(&image, golden_path("converted/minimax-m3-few.gguf"), RUN_CONTEXT);
+    d->lacks_choice = true;
+    for (uint32_t positions = 20; positions <= 21; positions++) {
+        const struct core_config config = {.model = image.model,
+                                           .device = d,
+                                           .source = image_source_on(&image, d),
+                                           .threads = 2,
+                                           .chunk = 8,
+                                           .positions = positions,
+                                           .prefill_order =
+                                               prefill_order_of(PREFILL_ORDER_POPULARITY)};
+        struct core *core = core_create(&config, &error);
+        ck_assert_msg((core != NULL) == (positions == 20), "%s", error.text);
+        if (core)
+            core_destroy(core);
+    }
+    ck_assert_msg(strstr(error.text, "sequences of up to 20 tokens"), "%s", error.text);
+    d->ops->destroy(d);
+    image_close(&image);
 }
 END_TEST
 
@@ -133,6 +163,7 @@ int main(void)
     tcase_add_test(c, operations_run_at_a_wait);
     tcase_add_test(c, foreign_ranges_are_faults);
     tcase_add_test(c, every_architecture);
+    tcase_add_test(c, lacking_a_choice);
     suite_add_tcase(suite, c);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);

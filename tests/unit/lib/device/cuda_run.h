@@ -29,6 +29,7 @@ cuda_run_layout_part(struct gpu_layout layout, const struct gpu_kernels *kernels
                                  .layers = layout.end_layer - layout.first_layer,
                                  .threads = 1,
                                  .chunk = chunk,
+                                 .positions = image->context,
                                  .prefill_order = prefill_order_of(PREFILL_ORDER_POPULARITY)};
     int rc = core_device_bytes(&config, &layout.bytes[CUDA_ACTIVATIONS], &error);
     ck_assert_msg(rc == 0, "%s", error.text);

@@ -169,6 +169,7 @@ static void open_core(struct run *r)
                                  .source = source_of(r),
                                  .threads = 2,
                                  .chunk = r->chunk,
+                                 .positions = r->image->context,
                                  .prefill_order = prefill_order_of(PREFILL_ORDER_POPULARITY)};
     r->file = image_source_on(r->image, r->device);
     r->core = NULL;

@@ -26,9 +26,9 @@ void make_indexer(struct make *m, const char *arch, unsigned layer, unsigned h)
 {
     if (strcmp(arch, "minimax-m3") == 0) {
         tensor(m, layer, "q_proj.weight", h, 2 * h);
-        tensor(m, layer, "k_proj.weight", h, h);
-        tensor(m, layer, "q_norm.weight", h, 1);
-        tensor(m, layer, "k_norm.weight", h, 1);
+        tensor(m, layer, "k_proj.weight", h, 2 * h);
+        tensor(m, layer, "q_norm.weight", 2 * h, 1);
+        tensor(m, layer, "k_norm.weight", 2 * h, 1);
         return;
     }
     tensor(m, layer, "attn_q_b.weight", h, 2 * h);
@@ -45,10 +45,10 @@ void make_indexed(struct make *m, const char *arch, unsigned layers, unsigned h,
         make_mla(m, arch, layers, h, type);
     else if (!minimax)
         return;
-    number(m, arch, "head_count", 2);
-    number(m, arch, "key_length", h);
+    number(m, arch, "head_count", minimax ? 1 : 2);
+    number(m, arch, "key_length", minimax ? 2 * h : h);
     number(m, arch, "top_k", minimax ? 2 : 32);
-    for (unsigned layer = 0; !minimax && layer < layers; layer++)
+    for (unsigned layer = minimax && layers > 1; layer < layers; layer++) /* with experts */
         make_indexer(m, arch, layer, h);
     if (!minimax)
         return;

@@ -31,7 +31,7 @@ static const struct {
     {"dots1", 1, QK_NORM_HEAD, ROPE_HALVES, 32, 13, 3, 11},
     {"ernie4_5-moe", 1, QK_NORM_NONE, ROPE_PAIRS, 32, 11, 3, 9},
     {"minimax-m2", 1, QK_NORM_ROW, ROPE_HALVES, 0, 10, 3, 0},
-    {"minimax-m3", 1, QK_NORM_HEAD, ROPE_HALVES, 32, 13, 3, 11},
+    {"minimax-m3", 1, QK_NORM_HEAD, ROPE_HALVES, 32, 17, 3, 11},
     {"minimax-01", 1, QK_NORM_NONE, ROPE_HALVES, 0, 7, 3, 0},
     {"granitemoe", 0, QK_NORM_NONE, ROPE_PAIRS, 0, 7, 3, 0},
     {"granitehybrid", 0, QK_NORM_NONE, ROPE_PAIRS, 0, 7, 3, 0},

@@ -420,7 +420,7 @@ END_TEST
  * the budget. */
 START_TEST(indexer_is_left_alone)
 {
-    static const char *const archs[] = {"minimax-m3", "deepseek2"};
+    static const char *const archs[] = {"deepseek2"};
     for (size_t i = 0; i < ARRAY_LEN(archs); i++) {
         struct make m;
         make_arch(&m, archs[i], 2, false);
@@ -470,22 +470,6 @@ static void drop_indexer(struct make *m)
 START_TEST(tokens_up_to_which_all_are_chosen)
 {
     struct make m;
-    make_arch(&m, "minimax-m3", 2, false);
-    limited(&m, 32, "2 blocks of 16");
-    make_arch(&m, "minimax-m3", 2, false);
-    put_u32(&m, "minimax-m3", "attention.indexer.block_size", 63);
-    limited(&m, 126, "2 blocks of 63");
-    make_arch(&m, "minimax-m3", 2, false);
-    put_u32(&m, "minimax-m3", "attention.indexer.block_size", 1u << 20);
-    put_u32(&m, "minimax-m3", "attention.indexer.top_k", 1u << 20);
-    limited(&m, 128, "blocks of more than 32 bits");
-    make_arch(&m, "minimax-m3", 2, false); /* as the first converter wrote it */
-    drop(&m, "minimax-m3", "attention.indexer.block_size");
-    drop(&m, "minimax-m3", "attention.indexer.top_k");
-    put_u32(&m, "minimax-m3", "context_length", 4096);
-    struct model_index *index = read_model(&m, "without keys");
-    ck_assert_uint_eq(model_context(&index->hparams), 2048);
-    free(index);
     make_arch(&m, "glm-dsa", 2, false);
     limited(&m, 128, "32 positions, which are computed");
     make_arch(&m, "deepseek32", 2, false);

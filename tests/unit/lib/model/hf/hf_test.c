@@ -284,8 +284,7 @@ static void same_moved(const char *name, const struct hf_make *how)
         const struct model_tensor *t = &f.g.tensors[i];
         uint32_t number, layer;
         bool after = sscanf(t->name, "blk.%u.", &layer) == 1 && layer >= index[0]->hparams.layers;
-        bool left = strncmp(name, "minimax-m3", 10) == 0 && strstr(t->name, ".indexer.");
-        if (after || left)
+        if (after)
             continue;
         if (strstr(t->name, "ffn_gate_up_exps")) {
             compare_joined(&hf, &g, &f, t);

@@ -214,6 +214,12 @@ EDIT(two_factors, json_object_set_new(config, "layernorm_mlp_alpha", json_real(2
 EDIT(half_beta, json_object_set_new(config, "layernorm_mlp_beta", json_real(0.5)))
 EDIT(third_kind, json_array_set_new(json_object_get(config, "attn_type_list"), 0, json_integer(2)))
 EDIT(no_kinds, json_object_del(config, "attn_type_list"))
+EDIT(first_blocks, json_object_set_new(json_object_get(config, "sparse_attention_config"),
+                                       "sparse_init_block", json_integer(1)))
+EDIT(sparse_first,
+     json_array_set_new(json_object_get(json_object_get(config, "sparse_attention_config"),
+                                        "sparse_attention_freq"),
+                        0, json_integer(1)))
 EDIT(one_network, json_object_set_new(config, "parallel_attn_mlp_res", json_false()))
 
 /* What the architectures with tables of conversions reject, with the reason. */
@@ -248,6 +254,9 @@ START_TEST(bad_moved_models_are_rejected)
         {"minimax-01-base", half_beta, "layernorm_mlp_beta is 0.5, which is not supported"},
         {"minimax-01-base", third_kind, "attn_type_list is not a list of 8 numbers 0 or 1"},
         {"minimax-01-base", no_kinds, "layer_types is missing"},
+        {"minimax-m3-base", first_blocks, "sparse_init_block is 1, which is not supported"},
+        {"minimax-m3-base", sparse_first,
+         "sparse_attention_freq and moe_layer_freq differ, which is not supported"},
         {"arctic-base", one_network, "parallel_attn_mlp_res is false, which is not supported"},
         {"qwen3next_a", other_layer, "layer 0 has another attention"},
         {"qwen3next_a", few_layers, "layer_types is not a list of 3 kinds"},
