@@ -85,6 +85,7 @@ void core_attention(struct core *c)
         .sequence = c->pass.at,
         .shape = l->attention,
         .heads = l->attn.heads,
+        .chosen = core_chosen(c),
         .x = c->scratch.in,
         .w_q = l->q,
         .w_k = l->attn.k,

@@ -60,14 +60,20 @@ struct core_config {
     prefill_order_fn prefill_order;
 };
 
+/* Scores that an indexer makes of a row for each list in a sequence of so many positions. */
+static inline uint32_t core_index_scores(const struct model_hparams *h, uint32_t positions)
+{
+    return positions / model_index_unit(h);
+}
+
 /* Rows of a chunk whose positions an indexer chooses at a time: their scores of so many positions
  * take up to CORE_SCORES_BYTES, or are those of one row. */
 #define CORE_SCORES_BYTES (4u << 20)
 static inline uint32_t core_index_rows(const struct model_hparams *h, uint32_t positions,
                                        uint32_t chunk)
 {
-    uint64_t bytes = (uint64_t)positions * model_index_lists(h) * sizeof(float);
-    uint32_t rows = (uint32_t)(CORE_SCORES_BYTES / bytes);
+    uint64_t scores = (uint64_t)core_index_scores(h, positions) * model_index_lists(h);
+    uint32_t rows = (uint32_t)(CORE_SCORES_BYTES / (scores * sizeof(float)));
     uint32_t most = chunk < DEVICE_BLOCK_ROWS ? chunk : DEVICE_BLOCK_ROWS;
     return rows < 1 ? 1 : rows < most ? rows : most;
 }

@@ -65,10 +65,12 @@ struct core_recurrent_weights {
     struct device_at delta_dt, delta_a, delta_norm;
 };
 
-/* An indexer (index); without data: the layer has none, or it is not computed. */
+/* An indexer (index); without data: the layer has none, or it is not computed. Some forms have no
+ * weights of heads, and some norms of queries. */
 struct core_index_weights {
     struct device_matrix q, k, weights;
     struct device_at q_norm, k_norm, k_norm_bias;
+    uint64_t state_at; /* floats: the place of an incomplete pool in the state of a sequence */
 };
 
 /* Where a part of a layer, or the output, reads the residual and adds to it (residual). */
@@ -176,7 +178,7 @@ struct core_pass_now {
 
     bool chooses; /* an indexer does, for some row */
 
-    /* Of the last layer with an indexer. */
+    /* Of the last layer with an indexer (core_chosen). */
     struct device_chosen chosen;
 
     /* Of the current layer. */
@@ -297,7 +299,6 @@ struct core {
     struct device_at fixed_ones; /* fixed decays: [channels] the only tap, [heads] rates */
     struct device_latent latent; /* key 0: no layer is MLA */
     struct device_index index;   /* heads 0: no layer computes one */
-    struct device_choice choice; /* by its scores */
     float residual;              /* factor of what a part adds */
     bool ffn_sums;               /* some layer has a norm of their sum */
     bool two_ffn_parts;          /* some layer is FFN_DENSE_AND_EXPERTS */
@@ -354,19 +355,19 @@ int core_check_index(const struct core *c, struct error *error);
  * before it. */
 void core_index_begin(struct core *c);
 int core_index_resumes(const struct core *c, uint32_t layer, struct error *error);
-/* Before attention of a layer, of MLA after latent_store: stores the keys of its indexer, and sets
- * c->pass.chosen if some row has more positions than are chosen. */
+/* In a layer with an indexer, when the rows are there that its products read: stores its keys, and
+ * sets c->pass.chosen if some row has more positions than are chosen. */
 void core_index(struct core *c);
 /* Heads of the indexer in place, `heads` of each row from `row` on: their norm (no weight: none)
  * and rotation. */
 void core_index_heads(struct core *c, uint32_t row, uint32_t rows, uint32_t heads,
                       struct device_at weight, struct device_at y);
-
-/* index/blocks.c: an indexer that chooses blocks. Its weights; its keys, which are ready to be
- * stored; and its queries of the rows [first, first + rows). */
-void core_bind_blocks(struct core *c, uint32_t i);
+/* index/blocks.c: keys of an indexer that chooses blocks, from the rows W_k x. */
 void core_block_keys(struct core *c);
-void core_block_queries(struct core *c, uint32_t first, uint32_t rows);
+/* index/pools.c: keys of pools. Their part of the weights; the rows of the pass,
+ * c->scratch.index_k, become keys, and a part of the state. */
+void core_bind_pools(struct core *c, uint32_t i);
+void core_store_pools(struct core *c);
 
 /* bind.c: all weights. -1 with *error: the file has values that no model has. */
 int core_bind(struct core *c, const struct core_config *config, struct error *error);
@@ -539,6 +540,22 @@ static inline const struct device_rows *core_expert_rows(const struct core *c)
     if (core_reads_early(c))
         return &c->scratch.early;
     return core_expert_inputs(c) ? &c->scratch.expert_in : &c->scratch.in;
+}
+
+/* What an indexer chooses of its scores. */
+static inline struct device_choice core_index_choice(const struct core *c)
+{
+    const struct model_hparams *h = &c->hp;
+    return (struct device_choice){.k = h->index_top_k,
+                                  .block = h->index_local > 0 ? h->index_block : 1,
+                                  .local = h->index_local};
+}
+
+/* The positions that attention of the current layer is over. */
+static inline struct device_chosen core_chosen(const struct core *c)
+{
+    return core_parts_now(c)->index == INDEX_NONE ? (struct device_chosen){.stride = 0}
+                                                  : c->pass.chosen;
 }
 
 /* cos and sin of row 0. */

@@ -78,7 +78,7 @@ void core_mla(struct core *c)
         .row = c->scratch.row,
         .sequence = c->pass.at,
         .shape = c->latent,
-        .chosen = c->pass.chosen,
+        .chosen = core_chosen(c),
         .x = c->latent.q_rank > 0 ? c->scratch.query : c->scratch.in,
         .q = l->q,
         .q_scale = l->q_scale,

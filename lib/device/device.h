@@ -108,7 +108,7 @@ struct device_span device_span_of(const struct device_row *row, uint32_t rows, u
 /* The part of a sequence that belongs to one layer. */
 struct device_sequence {
     struct device_at keys, values; /* whole tiles (kernels.h) */
-    struct device_at index;        /* keys of an indexer: whole tiles of [KV_TILE][size] */
+    struct device_at index;        /* keys of an indexer: [units][size], device_index_bytes */
     enum kv_type index_type;       /* KV_TYPE_F16 or KV_TYPE_F32 */
     struct device_at state;        /* recurrent, before the pass; none: the sequence begins */
     struct device_at next_state;   /* after it; may be the same */
@@ -222,6 +222,13 @@ struct device_index {
 static inline size_t device_pool_floats(const struct device_index *a, bool gates)
 {
     return (size_t)(a->unit - 1) * a->size * (gates ? 2 : 1);
+}
+
+/* Bytes of the keys up to position `end`: of whole tiles of positions. */
+static inline size_t device_index_bytes(const struct device_index *a, enum kv_type type,
+                                        uint32_t end)
+{
+    return (end + KV_TILE - 1) / KV_TILE * (size_t)(kv_tile_bytes(type, a->size) / a->unit);
 }
 
 static inline uint32_t device_index_seen(const struct device_index *a, uint32_t position)

@@ -50,11 +50,12 @@ static uint64_t kv_of(const struct model_index *m, uint32_t layer, enum kv_type 
                       uint32_t context, uint32_t ring)
 {
     const struct model_hparams *h = &m->hparams;
+    uint64_t state = model_layer_floats(h, layer) * sizeof(float);
     if (h->layer_kind[layer] == LAYER_RECURRENT)
-        return model_layer_floats(h, layer) * sizeof(float);
+        return state;
     uint32_t half = context / 2;
     uint32_t n = m->layer[layer].attention.window > 0 && ring > 0 && ring < half ? ring : half;
-    return model_layer_kv_bytes(h, layer, type, n);
+    return model_layer_kv_bytes(h, layer, type, n) + state;
 }
 
 void rates_key(const struct model_index *m, const char *isa, char key[RATES_TYPE_BYTES])

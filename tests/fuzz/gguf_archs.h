@@ -97,10 +97,9 @@
     X(qwen35moe_interval, "qwen35moe", 2, make_u32(m, "qwen35moe.full_attention_interval", 1))     \
     X(qwen35moe_sizes, "qwen35moe", 2, make_u32(m, "qwen35moe.ssm.inner_size", 6))                 \
     X(qwen35moe_groups, "qwen35moe", 2, make_u32(m, "qwen35moe.ssm.group_count", 3))               \
-    X(qwen4exp, "qwen4exp", 2, {                                                                   \
-        make_i32s(m, "qwen4exp.attention.compress_ratios", (const int32_t[]){0, 4}, 2);            \
-        make_u32(m, "qwen4exp.attention.indexer.top_k", 8);                                        \
-    })                                                                                             \
+    X(qwen4exp, "qwen4exp", 2, make_u32(m, "qwen4exp.attention.indexer.top_k", 8))                 \
+    X(qwen4exp_pools, "qwen4exp", 2,                                                               \
+      make_i32s(m, "qwen4exp.attention.compress_ratios", (const int32_t[]){0, -4}, 2))             \
     X(qwen4exp_parts, "qwen4exp", 2,                                                               \
       make_i32s(m, "qwen4exp.ple.head_vocab_sizes", (const int32_t[]){0, -1}, 2))                  \
     X(qwen4exp_layers, "qwen4exp", 2,                                                              \

@@ -20,6 +20,8 @@ import converter  # noqa: E402
 import models  # noqa: E402
 
 TOKENS = 100
+# Of a text that is longer than what the indexer chooses in the published model: tokens, losses from this one on.
+LONG = {"qwen4exp/base": (2600, 2000)}
 # Checkpoints whose configuration and names unit_hf compares with the converted file.
 HF = ("qwen3vlmoe/base", "mellum/window_theta", "exaone-moe/base", "hy_v3/base", "laguna/base", "laguna/element",
       "step35/mtp", "afmoe/base", "mistral4/base", "deepseek/base", "granitehybrid/base", "granite_swa/base",
@@ -59,11 +61,22 @@ def make(name, out, work, tools):
         sys.exit(f"{name}: {why}")
     if name in HF:
         write_names(hf, os.path.join(out, "..", "hf", name.replace("/", "-") + ".json"))
-    ids = vocabularies.ids(case[2]["VOCAB"], text)[:TOKENS]
+    ids = vocabularies.ids(case[2]["VOCAB"], text)
+    if name in LONG:
+        write_long(os.path.join(out, "long.json"), name, ids, losses)
+    ids = ids[:TOKENS]
     item = {"name": name.replace("/", "-"), "ids": ids, "nll": [round(x, 5) for x in losses(ids)]}
     if name == "minimax-m3/few":  # with its caches in F16
         item["nll_f16"] = [round(x, 5) for x in losses(ids, rounded=True)]
     return item
+
+
+def write_long(path, name, ids, losses):
+    tokens, first = LONG[name]
+    nll = [round(x, 5) for x in losses(ids[:tokens])][first:]
+    with open(path, "w", encoding="ascii") as f:
+        json.dump([{"name": name.replace("/", "-"), "ids": ids[:tokens], "first": first, "nll": nll}], f)
+        f.write("\n")
 
 
 def main(out, work, *names):
@@ -80,7 +93,7 @@ def main(out, work, *names):
     import vocabulary
     path = os.path.join(HERE, "data", "heldout", "tales.txt")
     with open(path, encoding="utf-8") as f:
-        text = f.read()[2000:4000]
+        text = f.read()[2000:12000]
     tools = checkpoint, vocabulary.Vocabularies(path, work), text
     listed, index = os.path.join(out, "converted.json"), {}
     if names and os.path.exists(listed):

@@ -206,7 +206,7 @@ static void check_short(struct image *image, const char *path, const struct kern
                         const uint32_t *tokens, const struct result *want)
 {
     const struct model_hparams *hp = &image->model->hparams;
-    const uint32_t all = (uint32_t)model_chosen(hp), context = image->context;
+    const uint32_t all = model_chosen_tokens(hp), context = image->context;
     struct error error;
     uint32_t wrong = 0;
     if (!model_chooses(hp, TOKENS))
@@ -327,6 +327,46 @@ static void check_architectures(const char *list)
     json_decref(models);
 }
 
+/* After other tokens from a position on, within a pool, the sequence is cut back to it with the
+ * state that it had there: it continues as if these had not been. */
+static void check_cut(const char *path, const uint32_t *tokens)
+{
+    enum { CUT = 41, OTHERS = 60 };
+    uint32_t other[TOKENS];
+    struct image image;
+    struct error error;
+    image_open(&image, path, CONTEXT);
+    const struct model_hparams *hp = &image.model->hparams;
+    struct result want = result_new(hp, image.kv_type), got = result_new(hp, image.kv_type);
+    size_t bytes = (size_t)model_state_bytes(hp);
+    void *state = calloc(1, bytes + 1);
+    sl_assert(state);
+    run(&image, kernel_ops_select(NULL), 1, 1, tokens, &want);
+    for (uint32_t i = 0; i < TOKENS; i++)
+        other[i] = tokens[i < CUT ? i : TOKENS - 1 - i];
+    struct core *core = image_core(&image, kernel_ops_select(NULL), 1, TOKENS);
+    struct core_sequence s = image_sequence(&image);
+    sl_assert(core_forward(core, &s, tokens, 0, CUT, &error) == 0);
+    memcpy(state, image.state, bytes);
+    sl_assert(core_forward(core, &s, other + CUT, CUT, OTHERS - CUT, &error) == 0);
+    memcpy(image.state, state, bytes);
+    for (uint32_t at = CUT; at < TOKENS; at++) {
+        sl_assert(core_forward(core, &s, tokens + at, at, 1, &error) == 0);
+        memcpy(got.logits + (size_t)at * hp->vocab, core_output(core, 0, 1),
+               hp->vocab * sizeof(float));
+    }
+    size_t first = (size_t)CUT * hp->vocab, floats = (size_t)TOKENS * hp->vocab - first;
+    golden_check(memcmp(want.logits + first, got.logits + first, floats * sizeof(float)) == 0,
+                 "%s: rows differ after the sequence was cut back", path);
+    core_destroy(core);
+    free(state);
+    free(want.logits);
+    free(want.kv);
+    free(got.logits);
+    free(got.kv);
+    image_close(&image);
+}
+
 /* Models whose indexer chooses fewer positions than there are tokens. */
 static void check_chosen(void)
 {
@@ -345,6 +385,7 @@ static void check_chosen(void)
         check_type(golden_path(file), KV_TYPE_F16, ids.id);
         check_type(golden_path(file), KV_TYPE_Q4_0, ids.id);
         check_type(golden_path(file), KV_TYPE_F32, ids.id);
+        check_cut(golden_path(file), ids.id);
         golden_ids_free(&ids);
         found++;
     }

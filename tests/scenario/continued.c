@@ -10,7 +10,7 @@
 #include "lib/base/bytes.h"
 
 #define TOOL_MS  60000
-#define KEYS_MAX 16
+#define KEYS_MAX 24
 
 void continued_make(char path[PATH_MAX], const char *const keys[])
 {

@@ -10,8 +10,10 @@
 #include "tests/scenario/continued.h"
 
 #define TOKENS   90
-#define KEYS_MAX 16
-#define CHOSEN   "32" /* fewer than a prompt has */
+#define KEYS_MAX 24
+/* Fewer positions than a prompt has, or blocks with such; and all of them. */
+#define SOME        "index_top_k=32", "index_top_k=4096"
+#define SOME_BLOCKS "index_top_k=4", "index_top_k=512"
 
 #define MLA                                                                                        \
     "dense_layers=1", "dense_inner=128", "kv_heads=1", "kv_rank=32", "q_rank=32",                  \
@@ -22,23 +24,34 @@
     "dense_layers=1", "dense_inner=128", "kv_heads=2", "rope_dims=16", "shared_count=1",           \
         "norm_top_k=1", "index_heads=2", "index_size=32", "index_block=8"
 
+/* Every second layer has attention, over pools of four positions; a table of n-grams. */
+#define POOLS                                                                                      \
+    "shared_inner=64", "conv_taps=4", "delta_size=16", "delta_k_heads=2", "delta_v_heads=4",       \
+        "delta_inner=64", "attention_step=2", "streams=4", "stream_rank=16", "ngram_size=3",       \
+        "ngram_heads=2", "ngram_taps=4", "ngram_width=16", "ngram_rows=1000", "index_block=4",     \
+        "index_heads=4", "index_size=32"
+
 /* Of glm-dsa, each layer has an indexer, or, by the rule for long contexts, the first three. Of
- * minimax-m3, each key head has a choice of its own. ALL: of all positions. */
-enum { DEEPSEEK32, DEEPSEEK32_ALL, GLM_DSA, MINIMAX_M3, MINIMAX_M3_ALL };
+ * minimax-m3, each key head has a choice of its own. */
+enum { DEEPSEEK32, GLM_DSA, MINIMAX_M3, QWEN4EXP };
 static const struct shape {
-    const char *keys[KEYS_MAX];
-} shapes[] = {
-    [DEEPSEEK32] = {{"arch=deepseek32", "layers=3", MLA, "index_top_k=" CHOSEN, NULL}},
-    [DEEPSEEK32_ALL] = {{"arch=deepseek32", "layers=3", MLA, "index_top_k=4096", NULL}},
-    [GLM_DSA] = {{"arch=glm-dsa", "layers=5", "context=1048576", MLA, "index_top_k=" CHOSEN, NULL}},
-    [MINIMAX_M3] = {{"arch=minimax-m3", "layers=3", BLOCKS, "index_top_k=4", NULL}},
-    [MINIMAX_M3_ALL] = {{"arch=minimax-m3", "layers=3", BLOCKS, "index_top_k=512", NULL}}};
+    const char *some, *all, *keys[KEYS_MAX];
+} shapes[] = {[DEEPSEEK32] = {SOME, {"arch=deepseek32", "layers=3", MLA, NULL}},
+              [GLM_DSA] = {SOME, {"arch=glm-dsa", "layers=5", "context=1048576", MLA, NULL}},
+              [MINIMAX_M3] = {SOME_BLOCKS, {"arch=minimax-m3", "layers=3", BLOCKS, NULL}},
+              [QWEN4EXP] = {SOME, {"arch=qwen4exp", "layers=4", POOLS, NULL}}};
 
 static char model[PATH_MAX];
 
-static void make(const struct shape *s)
+static void make(const struct shape *s, const char *chosen)
 {
-    continued_make(model, s->keys);
+    const char *keys[KEYS_MAX + 1];
+    size_t n = 0;
+    for (; s->keys[n]; n++)
+        keys[n] = s->keys[n];
+    keys[n] = chosen;
+    keys[n + 1] = NULL;
+    continued_make(model, keys);
 }
 
 static struct engine *start(const char *const options[])
@@ -77,42 +90,44 @@ static void combination(const struct continued *c, const char *chunk)
     engine_stop(e);
 }
 
-/* of_all: the same weights, where all positions are chosen; NULL: not compared with these. */
-static void same_text(const struct shape *s, const struct shape *of_all)
+static void same_text(const struct shape *s)
 {
     static const char *const chunk[] = {"--prefill-chunk=7", "--prefill-chunk=64"};
     struct text want, all;
     const struct continued c = {.prompt = 2, .tokens = TOKENS, .want = &want};
-    make(s);
+    make(s, s->some);
     reference(test_prompt(2), &want);
     for (size_t i = 0; i < ARRAY_LEN(chunk); i++)
         combination(&c, chunk[i]);
-    if (of_all) {
-        make(of_all);
-        reference(test_prompt(2), &all);
-        CHECK(strcmp(all.text, want.text) != 0, "the choice changes nothing");
-        text_free(&all);
-    }
+    make(s, s->all); /* the same weights */
+    reference(test_prompt(2), &all);
+    CHECK(strcmp(all.text, want.text) != 0, "the choice changes nothing");
     text_free(&want);
+    text_free(&all);
 }
 
 static void deepseek32(void)
 {
-    same_text(&shapes[DEEPSEEK32], &shapes[DEEPSEEK32_ALL]);
+    same_text(&shapes[DEEPSEEK32]);
 }
 
 static void glm_dsa(void)
 {
-    same_text(&shapes[GLM_DSA], NULL);
+    same_text(&shapes[GLM_DSA]);
 }
 
 static void minimax_m3(void)
 {
-    same_text(&shapes[MINIMAX_M3], &shapes[MINIMAX_M3_ALL]);
+    same_text(&shapes[MINIMAX_M3]);
+}
+
+static void qwen4exp(void)
+{
+    same_text(&shapes[QWEN4EXP]);
 }
 
 /* Prompts that part from an earlier one within its text, so that its rows are cut back. */
-static void turns_of(const struct shape *s)
+static void take_turns(const struct shape *s)
 {
     const struct continued_turns turns = {
         .start = start,
@@ -120,27 +135,33 @@ static void turns_of(const struct shape *s)
         .reusing = (const char *const[]){"--resident-experts=50", "--prefill-chunk=16", NULL},
         .rounds = 6,
         .reused_min = 64};
-    make(s);
+    make(s, s->some);
     continued_turns(&turns, &(const struct continued){.prompt = 2, .tokens = TOKENS});
 }
 
 static void second_turns(void)
 {
-    turns_of(&shapes[GLM_DSA]);
+    take_turns(&shapes[GLM_DSA]);
 }
 
 static void second_turns_in_blocks(void)
 {
-    turns_of(&shapes[MINIMAX_M3]);
+    take_turns(&shapes[MINIMAX_M3]);
+}
+
+/* To a checkpoint, which may be within a pool. */
+static void second_turns_with_pools(void)
+{
+    take_turns(&shapes[QWEN4EXP]);
 }
 
 /* 3 layers of 40 elements, and of 32 of the indexer's keys, in F16; 3 of two heads of keys and of
  * values, and 2 of 32 of the indexer's. */
 static void inspected(void)
 {
-    make(&shapes[DEEPSEEK32]);
+    make(&shapes[DEEPSEEK32], shapes[DEEPSEEK32].some);
     continued_inspect(model, "(432 bytes)  per token");
-    make(&shapes[MINIMAX_M3]);
+    make(&shapes[MINIMAX_M3], shapes[MINIMAX_M3].some);
     continued_inspect(model, "(896 bytes)  per token");
 }
 
@@ -150,8 +171,10 @@ int main(int argc, char **argv)
         ROW(deepseek32),
         ROW(glm_dsa),
         ROW(minimax_m3),
+        ROW(qwen4exp),
         ROW(second_turns),
         ROW(second_turns_in_blocks),
+        ROW(second_turns_with_pools),
         ROW(inspected),
     };
     return test_main(argc, argv, cases, ARRAY_LEN(cases));

@@ -47,11 +47,12 @@ RUN(nemotron_h_moe, "Q4_K_M", "arch=nemotron_h_moe", "pattern=ME*EE", "conv_taps
 RUN(nemotron_latent, "Q8_0", "arch=nemotron_h_moe", "pattern=ME*EE", "conv_taps=4", "delta_size=32",
     "delta_k_heads=2", "delta_v_heads=8", "delta_inner=512", "shared_inner=256", "gating=2",
     "expert_width=256")
-/* Streams and n-grams, whose table has rows that are no multiple of a block of K types. */
+/* Streams and n-grams, whose table has rows that are no multiple of a block of K types; an indexer
+ * over pools. */
 RUN(qwen4exp, "Q4_K_M", "arch=qwen4exp", "shared_inner=256", "conv_taps=4", "delta_size=32",
     "delta_k_heads=2", "delta_v_heads=6", "delta_inner=192", "attention_step=3", "streams=4",
     "stream_rank=32", "ngram_size=3", "ngram_heads=2", "ngram_taps=4", "ngram_width=32",
-    "ngram_rows=4000")
+    "ngram_rows=4000", "index_top_k=16", "index_block=4", "index_heads=4", "index_size=64")
 /* Lightning attention in two of three layers; parts add to their normed inputs. */
 RUN(minimax_01, "Q4_K_M", "arch=minimax-01", "layers=4", "attention_step=3", "rope_dims=32",
     "normed_scale=1.5")

@@ -7,12 +7,11 @@
  * size), which no choice depends on, and may turn k and q by an orthonormal matrix before it rounds
  * them, which leaves their products as they are; keys are not rounded below F16 here.
  *
- * Blocks of positions are chosen in another way (blocks.c).
+ * Blocks of positions are chosen in another way (blocks.c). An indexer over pools (pools.c) has a
+ * key for several positions, and no weights w.
  *
  * Keys are stored in every pass. Nothing else is computed in a pass whose rows have no more
  * positions than are chosen: attention over all of them has the same bits. */
-#include <inttypes.h>
-
 #include "lib/core/internal.h"
 
 /* ---- weights ---- */
@@ -24,21 +23,21 @@ bool core_index_needed(const struct core *c)
 
 int core_check_index(const struct core *c, struct error *error)
 {
-    uint32_t layer = c->first;
-    while (layer < c->end && c->model->layer[layer].index == INDEX_NONE)
-        layer++;
-    if (!core_index_needed(c) || layer == c->end)
+    uint32_t first = c->first;
+    while (first < c->end && c->model->layer[first].index == INDEX_NONE)
+        first++;
+    if (!core_index_needed(c) || first == c->end)
         return 0;
     if (c->device->lacks_choice)
         return error_set(error, ERR_BAD_INPUT,
                          "the device '%s' does not compute attention over chosen positions: it has "
-                         "this model in sequences of up to %" PRIu64 " tokens",
-                         c->device->ops->name, model_chosen(&c->hp));
-    if (c->model->layer[c->first].index == INDEX_BEFORE)
+                         "this model in sequences of up to %u tokens",
+                         c->device->ops->name, model_chosen_tokens(&c->hp));
+    if (c->model->layer[first].index == INDEX_BEFORE)
         return error_set(error, ERR_BAD_INPUT,
                          "layer %u takes the positions that a layer before it chose, so another "
                          "device cannot begin with it",
-                         c->first);
+                         first);
     return 0;
 }
 
@@ -48,18 +47,28 @@ void core_bind_index(struct core *c, uint32_t i)
     const struct model_hparams *h = &c->hp;
     if (!core_index_needed(c) || c->model->layer[i].index != INDEX_OWN)
         return;
-    c->index = (struct device_index){
-        .form = INDEX_WEIGHTED, .heads = h->index_heads, .size = h->index_size, .unit = 1};
-    c->choice = (struct device_choice){.k = h->index_top_k, .block = 1};
-    if (h->index_local > 0) {
-        core_bind_blocks(c, i);
-        return;
-    }
+    c->index = (struct device_index){.form = h->index_local > 0 ? INDEX_HEADS : INDEX_PLAIN,
+                                     .heads = h->index_heads,
+                                     .size = h->index_size,
+                                     .unit = model_index_unit(h)};
     l->index.q = core_matrix(c, i, DENSE_INDEX_Q);
     l->index.k = core_matrix(c, i, DENSE_INDEX_K);
-    l->index.weights = core_matrix(c, i, DENSE_INDEX_WEIGHTS);
-    l->in_forms |= form_bit(&l->index.k) | form_bit(&l->index.weights);
-    l->mla.query_forms |= form_bit(&l->index.q);
+    l->in_forms |= form_bit(&l->index.k);
+    if (core_has(c, i, DENSE_INDEX_WEIGHTS)) {
+        c->index.form = INDEX_WEIGHTED;
+        l->index.weights = core_matrix(c, i, DENSE_INDEX_WEIGHTS);
+        l->in_forms |= form_bit(&l->index.weights);
+    }
+    if (h->kv_rank > 0)
+        l->mla.query_forms |= form_bit(&l->index.q);
+    else
+        l->in_forms |= form_bit(&l->index.q);
+    core_bind_pools(c, i);
+}
+
+static float index_eps(const struct core *c)
+{
+    return c->hp.index_eps != 0 ? c->hp.index_eps : c->hp.rms_eps;
 }
 
 /* ---- a pass ---- */
@@ -70,7 +79,7 @@ void core_index_begin(struct core *c)
     c->pass.chooses = false;
     for (uint32_t r = 0; core_index_needed(c) && r < c->pass.step.rows; r++) {
         sl_assert(c->scratch.row[r].position < c->positions);
-        c->pass.chooses |= c->scratch.row[r].position >= model_chosen(&c->hp);
+        c->pass.chooses |= c->scratch.row[r].position >= model_chosen_tokens(&c->hp);
     }
 }
 
@@ -79,8 +88,8 @@ int core_index_resumes(const struct core *c, uint32_t layer, struct error *error
     bool lacks = c->pass.chooses && c->model->layer[layer].index == INDEX_BEFORE;
     return lacks ? error_set(error, ERR_BAD_INPUT,
                              "layer %u takes the positions that a layer before it chose: it is "
-                             "computed by itself in sequences of up to %" PRIu64 " tokens",
-                             layer, model_chosen(&c->hp))
+                             "computed by itself in sequences of up to %u tokens",
+                             layer, model_chosen_tokens(&c->hp))
                  : 0;
 }
 
@@ -101,7 +110,7 @@ void core_index_heads(struct core *c, uint32_t row, uint32_t rows, uint32_t head
         .heads = heads,
         .size = c->index.size,
         .turn = {.kind = (enum rope_kind)c->hp.index_rope, .dims = a->rope_dims},
-        .eps = c->hp.rms_eps,
+        .eps = index_eps(c),
         .weight = weight,
         .angle_stride = c->rope_size,
         .angles = angles_from(c, row),
@@ -109,30 +118,30 @@ void core_index_heads(struct core *c, uint32_t row, uint32_t rows, uint32_t head
     c->device->ops->index_heads(c->device, &turn);
 }
 
-/* Keys, and weights if something is chosen. */
+/* Keys, and weights if something is chosen and the form has them. */
 static void project(struct core *c)
 {
     const struct core_layer *l = core_layer_now(c);
+    bool weighted = c->pass.chooses && index_form_info(c->index.form).weighted;
     struct device_product product[] = {
         {.w = l->index.k, .y = c->scratch.index_k, .y_stride = c->index.size},
         {.w = l->index.weights, .y = c->scratch.index_w, .y_stride = c->index.heads}};
     c->device->ops->products(c->device, &(struct op_products){.rows = c->pass.step.rows,
                                                               .x = c->scratch.in,
-                                                              .count = c->pass.chooses ? 2 : 1,
+                                                              .count = weighted ? 2 : 1,
                                                               .product = product});
 }
 
-static void make_keys(struct core *c)
+static void token_keys(struct core *c)
 {
     const struct core_layer *l = core_layer_now(c);
     const struct op_norm norm = {.rows = c->pass.step.rows,
                                  .kind = NORM_LAYER,
-                                 .eps = c->hp.index_eps,
+                                 .eps = index_eps(c),
                                  .x = c->scratch.index_k,
                                  .weight = l->index.k_norm,
                                  .bias = l->index.k_norm_bias,
                                  .y = device_rows_of_floats(c->scratch.index_k, c->index.size)};
-    project(c);
     c->device->ops->norm(c->device, &norm);
     core_index_heads(c, 0, c->pass.step.rows, 1, (struct device_at){0}, c->scratch.index_k);
 }
@@ -145,6 +154,10 @@ static void store_keys(struct core *c)
                                          .sequence = c->pass.at,
                                          .shape = c->index,
                                          .k = c->scratch.index_k};
+    if (c->hp.index_local > 0)
+        core_block_keys(c);
+    else
+        token_keys(c);
     c->device->ops->index_store(c->device, &store);
 }
 
@@ -152,15 +165,14 @@ static void store_keys(struct core *c)
 static void make_queries(struct core *c, uint32_t first, uint32_t rows)
 {
     const struct core_layer *l = core_layer_now(c);
+    const struct device_rows *x = c->hp.kv_rank > 0 ? &c->scratch.query : &c->scratch.in;
     struct device_product product = {.w = l->index.q,
                                      .y = c->scratch.index_q,
                                      .y_stride = (size_t)c->index.heads * c->index.size};
-    const struct op_products products = {.rows = rows,
-                                         .x = device_rows_from(&c->scratch.query, first),
-                                         .count = 1,
-                                         .product = &product};
+    const struct op_products products = {
+        .rows = rows, .x = device_rows_from(x, first), .count = 1, .product = &product};
     c->device->ops->products(c->device, &products);
-    core_index_heads(c, first, rows, c->index.heads, (struct device_at){0}, c->scratch.index_q);
+    core_index_heads(c, first, rows, c->index.heads, l->index.q_norm, c->scratch.index_q);
 }
 
 static struct device_at words_at(struct device_at at, uint64_t n)
@@ -170,7 +182,9 @@ static struct device_at words_at(struct device_at at, uint64_t n)
 
 static void choose(struct core *c, uint32_t first, uint32_t rows)
 {
-    uint32_t most = device_choice_most(&c->index, &c->choice);
+    const struct device_choice rule = core_index_choice(c);
+    uint32_t most = device_choice_most(&c->index, &rule);
+    uint32_t stride = core_index_scores(&c->hp, c->positions);
     uint64_t list = (uint64_t)first * device_index_lists(&c->index);
     bool weighted = index_form_info(c->index.form).weighted;
     const struct op_index_scores scores = {
@@ -181,13 +195,13 @@ static void choose(struct core *c, uint32_t first, uint32_t rows)
         .shape = c->index,
         .q = c->scratch.index_q,
         .weights = device_floats_at(c->scratch.index_w, weighted ? first * c->index.heads : 0),
-        .stride = c->positions,
+        .stride = stride,
         .score = c->scratch.index_scores};
     const struct op_choose_positions choice = {.rows = rows,
                                                .row = c->scratch.row + first,
                                                .shape = c->index,
-                                               .choice = c->choice,
-                                               .stride = c->positions,
+                                               .choice = rule,
+                                               .stride = stride,
                                                .score = c->scratch.index_scores,
                                                .list_stride = most,
                                                .at = words_at(c->scratch.index_at, list * most),
@@ -200,28 +214,23 @@ void core_index(struct core *c)
 {
     uint32_t rows = c->pass.step.rows;
     uint32_t each = core_index_rows(&c->hp, c->positions, c->scratch.rows_max);
-    const bool blocks = c->hp.index_local > 0;
-    if (core_parts_now(c)->index == INDEX_NONE)
-        c->pass.chosen = (struct device_chosen){.stride = 0};
     if (core_layer_now(c)->index.k.n == 0)
         return;
-    if (blocks)
-        core_block_keys(c);
+    project(c);
+    if (c->index.unit > 1)
+        core_store_pools(c);
     else
-        make_keys(c);
-    store_keys(c);
+        store_keys(c);
     if (!c->pass.chooses)
         return;
     for (uint32_t first = 0, n; first < rows; first += n) {
         n = rows - first < each ? rows - first : each;
-        if (blocks)
-            core_block_queries(c, first, n);
-        else
-            make_queries(c, first, n);
+        make_queries(c, first, n);
         choose(c, first, n);
     }
+    const struct device_choice rule = core_index_choice(c);
     c->pass.chosen = (struct device_chosen){.at = c->scratch.index_at,
                                             .count = c->scratch.index_count,
-                                            .stride = device_choice_most(&c->index, &c->choice),
+                                            .stride = device_choice_most(&c->index, &rule),
                                             .lists = device_index_lists(&c->index)};
 }

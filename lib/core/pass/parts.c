@@ -57,11 +57,11 @@ static struct device_at share_side(struct core *c, uint32_t sequence, uint32_t s
                         (size_t)model_kv_bytes(&c->hp, layer, side, s->kv_type, positions));
 }
 
-static void share_state(struct core *c, uint32_t sequence)
+/* The state of the current layer, which is `at` floats behind the first one. */
+static void share_state(struct core *c, uint32_t sequence, uint64_t at)
 {
     const struct core_sequence *s = &c->pass.sequences[sequence];
     size_t floats = (size_t)model_layer_floats(&c->hp, c->pass.step.layer);
-    size_t at = (size_t)core_layer_now(c)->recurrent.state_at;
     c->pass.at[sequence].next_state =
         device_share(c->device, (float *)s->next_state + at, floats * sizeof(float));
     if (!begins(c, sequence))
@@ -82,7 +82,7 @@ void core_take_sequences(struct core *c)
                                      .layer = c->pass.step.layer,
                                      .content = c->pass.sequence_count == 1 ? s->content : 0};
         if (c->hp.layer_kind[c->pass.step.layer] == LAYER_RECURRENT) {
-            share_state(c, i);
+            share_state(c, i, core_layer_now(c)->recurrent.state_at);
             continue;
         }
         if (core_parts_now(c)->mixer == MIXER_NONE)
@@ -90,8 +90,11 @@ void core_take_sequences(struct core *c)
         c->pass.at[i].keys = share_side(c, i, KV_SIDE_KEYS, ring);
         if (!a->values_in_keys)
             c->pass.at[i].values = share_side(c, i, KV_SIDE_VALUES, ring);
-        if (core_layer_now(c)->index.k.n > 0)
-            c->pass.at[i].index = share_side(c, i, KV_SIDE_INDEX, 0);
+        if (core_layer_now(c)->index.k.n == 0)
+            continue;
+        c->pass.at[i].index = share_side(c, i, KV_SIDE_INDEX, 0);
+        if (c->index.unit > 1)
+            share_state(c, i, core_layer_now(c)->index.state_at);
     }
 }
 

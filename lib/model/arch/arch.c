@@ -328,11 +328,11 @@ int arch_read_hparams(const struct arch *arch, const struct gguf *g, uint32_t to
     if (!listed)
         arch_set_recurrent(h);
     memset(h->layer_kind + h->layers, LAYER_FULL, sizeof h->layer_kind - h->layers);
-    if (arch_read_flags(arch, g, h, error) != 0)
+    if (read_rows(arch, ARCH_ROWS(CHOICE), arch_read_choice, g, h, error) ||
+        arch_read_flags(arch, g, h, error))
         return -1;
     arch_set_parts(arch, h);
-    if (read_rows(arch, ARCH_ROWS(SAME), arch_read_same, g, h, error) ||
-        read_rows(arch, ARCH_ROWS(CHOICE), arch_read_choice, g, h, error))
+    if (read_rows(arch, ARCH_ROWS(SAME), arch_read_same, g, h, error) != 0)
         return -1;
     if (!h->shared_inner) /* a product beyond 32 bits is of sizes that are rejected below */
         h->shared_inner = h->shared_count * h->expert_inner;
@@ -421,27 +421,20 @@ static int check_ranges(const struct arch *arch, const struct model_hparams *h, 
                              arch->name);
 }
 
-/* Those that a row of kind ARCH_CHOICE sets. */
-static bool is_choice(size_t offset)
-{
-    return offset == offsetof(struct model_hparams, index_top_k) ||
-           offset == offsetof(struct model_hparams, index_block) ||
-           offset == offsetof(struct model_hparams, index_tail);
-}
-
 /* True if a row sets the field at `offset`. */
 static bool has_row(const struct arch *arch, size_t offset)
 {
     uint64_t kinds = ARCH_ROWS(UINT) | ARCH_ROWS(FLAG) | ARCH_ROWS(FLOAT) | ARCH_ROWS(FLOAT_OLD) |
                      ARCH_ROWS(TEXT) | ARCH_ROWS(TENSOR) | ARCH_ROWS(LACKS) | ARCH_ROWS(WIDTH) |
                      ARCH_ROWS(CONST) | ARCH_ROWS(ARRAY) | ARCH_ROWS(SHARE) | ARCH_ROWS(WHERE) |
-                     ARCH_ROWS(NGRAMS) | ROWS_OF_REALS;
+                     ARCH_ROWS(NGRAMS) | ARCH_ROWS(CHOICE) | ROWS_OF_REALS;
     const struct arch_row *row;
     ARCH_EACH (row, arch, kinds)
         if (row->offset == offset)
             return true;
     return offset == offsetof(struct model_hparams, tied_output) ||
-           (is_choice(offset) && arch_first(arch->rows, ARCH_ROWS(CHOICE)));
+           (offset == offsetof(struct model_hparams, index_tail) &&
+            arch_first(arch->rows, ARCH_ROWS(CHOICE)));
 }
 
 /* Fields that the architecture does not use must be 0: of a shared expert, of a norm, reserved

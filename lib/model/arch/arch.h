@@ -38,18 +38,25 @@ static inline uint32_t hparams_expert_width(const struct model_hparams *h)
     return h->expert_width ? h->expert_width : h->hidden;
 }
 
-/* In sequences of up to so many tokens, an indexer chooses all of them; 0: there is none. */
-static inline uint64_t model_chosen(const struct model_hparams *h)
+/* Of sequences of up to so many tokens, an indexer chooses all positions; 0: there is none. */
+static inline uint32_t model_chosen_tokens(const struct model_hparams *h)
 {
-    uint64_t block = h->index_block ? h->index_block : 1;
-    return h->index_top_k ? h->index_top_k * block + h->index_tail : 0;
+    uint64_t tokens = (uint64_t)h->index_top_k * (h->index_block ? h->index_block : 1);
+    tokens += h->index_top_k ? h->index_tail : 0;
+    return tokens > UINT32_MAX ? UINT32_MAX : (uint32_t)tokens;
+}
+
+/* Positions that a key of the indexer stands for. */
+static inline uint32_t model_index_unit(const struct model_hparams *h)
+{
+    return h->index_tail > 0 ? h->index_block : 1;
 }
 
 /* Whether an indexer is computed in an engine whose sequences have up to so many positions: in
  * shorter ones than it chooses, it would choose all of them. */
 static inline bool model_chooses(const struct model_hparams *h, uint64_t positions)
 {
-    return h->index_heads > 0 && positions > model_chosen(h);
+    return h->index_heads > 0 && positions > model_chosen_tokens(h);
 }
 
 /* Lists of positions that it chooses for a row, each with scores of its own. */
@@ -63,8 +70,8 @@ static inline uint32_t model_index_lists(const struct model_hparams *h)
  * UINT32_MAX: of any number. */
 static inline uint32_t model_exact_tokens(const struct model_hparams *h)
 {
-    uint64_t tokens = h->index_heads > 0 ? 0 : model_chosen(h);
-    return tokens == 0 || tokens > UINT32_MAX ? UINT32_MAX : (uint32_t)tokens;
+    uint32_t tokens = model_chosen_tokens(h);
+    return h->index_heads > 0 || tokens == 0 ? UINT32_MAX : tokens;
 }
 
 /* The tokens of the longest sequence that the engine computes. */
@@ -77,7 +84,7 @@ static inline uint32_t model_context(const struct model_hparams *h)
 /* Whether a query attends to chosen positions only, and which layer's indexer chooses them. */
 enum layer_index {
     INDEX_NONE,  /* it attends to all */
-    INDEX_OWN,   /* its own; the layer has the indexer's keys of each position */
+    INDEX_OWN,   /* its own; the layer has the indexer's keys */
     INDEX_BEFORE /* that of the last layer before it with one of its own */
 };
 
@@ -216,7 +223,7 @@ static inline uint64_t model_kv_bytes(const struct model_hparams *h, uint32_t la
     if (side == KV_SIDE_INDEX)
         return model_index_of(h, layer) == INDEX_OWN
                    ? (positions + KV_TILE - 1) / KV_TILE *
-                         kv_tile_bytes(kv_index_type(type), h->index_size)
+                         (kv_tile_bytes(kv_index_type(type), h->index_size) / model_index_unit(h))
                    : 0;
     uint32_t size = side == KV_SIDE_KEYS ? a.key_size : a.values_in_keys ? 0 : a.value_size;
     return (positions + KV_TILE - 1) / KV_TILE * a.kv_heads * kv_tile_bytes(type, size);
@@ -341,9 +348,17 @@ struct layer_recurrent model_recurrent_of(const struct model_hparams *h, uint32_
 /* The largest of each number over all layers. */
 struct layer_recurrent model_recurrent_max(const struct model_hparams *h);
 
-/* The floats of the state of a layer, n-grams included; of the states of the first `layers` layers
- * of a sequence, in the order of the layers;
- * and the bytes of the states of all layers. 0: no layer has a state. */
+/* Of the state of a layer with an indexer over pools: the rows of the last pool, as far as they are
+ * there. */
+static inline uint64_t model_pool_floats(const struct model_hparams *h, uint32_t layer)
+{
+    uint64_t rows = model_index_unit(h) - 1;
+    return model_index_of(h, layer) == INDEX_OWN ? rows * h->index_size : 0;
+}
+
+/* The floats of the state of a layer, n-grams and pools included; of the states of the first
+ * `layers` layers of a sequence, in the order of the layers; and the bytes of the states of all
+ * layers. 0: no layer has a state. */
 uint64_t model_layer_floats(const struct model_hparams *h, uint32_t layer);
 uint64_t model_state_floats(const struct model_hparams *h, uint32_t layers);
 uint64_t model_state_bytes(const struct model_hparams *h);

@@ -81,13 +81,14 @@ static int read_rotated(const struct arch *arch, const struct gguf *g, struct mo
     return found < 0 ? -1 : 0;
 }
 
-/* Stores that sluice packed before it computed indexers have the keys, but none of the tensors. */
-static bool has_indexers(const struct gguf *g, const struct model_hparams *h)
+bool arch_has_indexer(const struct gguf *g, const struct model_hparams *h)
 {
     for (uint32_t i = 0; i < g->tensor_count; i++) {
         const char *name = g->tensors[i].name;
-        if (strncmp(name, "blk.", 4) == 0 && strstr(name, ".indexer.") &&
-            strtoul(name + 4, NULL, 10) < h->layers)
+        char *rest;
+        if (strncmp(name, "blk.", 4) != 0 || name[4] < '0' || name[4] > '9')
+            continue;
+        if (strtoul(name + 4, &rest, 10) < h->layers && strncmp(rest, ".indexer.", 9) == 0)
             return true;
     }
     return false;
@@ -100,7 +101,7 @@ static int read_indexed(const struct arch *arch, const struct gguf *g, struct mo
     const struct arch_row *row = arch_first(arch->rows, ARCH_ROWS(INDEXED));
     char key[ARCH_KEY_BYTES];
     bool indexed[MODEL_LAYERS_MAX];
-    if (!has_indexers(g, h))
+    if (!arch_has_indexer(g, h)) /* as in stores that sluice packed before it computed them */
         h->index_heads = h->index_size = 0;
     if (!row)
         return 0;

@@ -142,7 +142,8 @@ struct model_hparams {
     uint32_t streams;      /* of the residual; 0: one */
     /* An indexer chooses what a query attends to: the best index_top_k blocks of index_block
      * positions (0: of 1), and up to index_tail positions of its own block, which is incomplete.
-     * index_top_k 0: there is none. */
+     * With a tail, a block is a pool: it has one key, which its positions make together
+     * (model_index_unit). index_top_k 0: there is none. */
     uint32_t index_top_k, index_block, index_tail;
     uint32_t stream_rank; /* RESIDUAL_GATED: of the gates' matrix in two factors */
     /* Of struct model_ngrams; all 0 without a table. */
@@ -156,7 +157,7 @@ struct model_hparams {
     uint32_t step_rank;      /* MIXER_MAMBA1: inputs of the product with the steps */
     /* An indexer that the engine computes: the heads of its queries, 0: there is none; elements of
      * such a head, and of a key, of which the first rope_dims are rotated; how they are, an enum
-     * rope_kind; and of the norm of a key. */
+     * rope_kind; and of their norms, 0: rms_eps. */
     uint32_t index_heads, index_size, index_rope;
     float index_eps;
     uint32_t index_local; /* so many last blocks are always chosen; not 0: by each key head */

@@ -45,7 +45,7 @@ arch_read_row arch_read_tensor; /* ARCH_TENSOR */
 arch_read_row arch_read_width;  /* ARCH_WIDTH, after all sizes */
 arch_read_row arch_read_limits; /* ARCH_LIMITS, after the kinds of layers */
 arch_read_row arch_read_same;   /* ARCH_SAME, after the parts of layers */
-arch_read_row arch_read_choice; /* ARCH_CHOICE, likewise */
+arch_read_row arch_read_choice; /* ARCH_CHOICE, after the kinds of layers, before the flags */
 arch_read_row arch_check_only;  /* keys that select computations which sluice does not support */
 
 /* Reads an array with an element per block, of bools or of integers that are 0 or 1: 1, or 0 if the
@@ -56,6 +56,8 @@ int arch_read_bools(const struct gguf *g, const char *key, const struct model_hp
 /* flags.c: reads the flags that the file states, sets those of the rule, checks all. */
 int arch_read_flags(const struct arch *arch, const struct gguf *g, struct model_hparams *h,
                     struct error *error);
+/* Whether a layer has a tensor of an indexer. */
+bool arch_has_indexer(const struct gguf *g, const struct model_hparams *h);
 void arch_set_flags(const struct arch *arch, struct model_hparams *h);
 int arch_check_flags(const struct arch *arch, const struct model_hparams *h, struct error *error);
 

@@ -265,24 +265,30 @@ static uint64_t chosen_whole(uint64_t chosen, uint64_t block)
 }
 
 /* The block of the layers with attention in which the fewest tokens are chosen whole; 0: they have
- * none. */
+ * none. *alike: all of these layers have it. */
 static int read_blocks(const struct gguf *g, const char *key, const struct model_hparams *h,
-                       uint64_t chosen, uint64_t *block, struct error *error)
+                       uint64_t chosen, uint64_t *block, bool *alike, struct error *error)
 {
     struct gguf_array a;
     *block = 0;
+    *alike = true;
     int found = gguf_get_uints(g, key, &a, error);
     if (found < 0)
         return -1;
     if (found == 0) /* one number, or no key */
         return gguf_get_uint(g, key, block, error) < 0 ? -1 : 0;
+    uint64_t first = UINT64_MAX;
     if (check_length(h, &a, key, error) != 0)
         return -1;
     for (uint32_t layer = 0; layer < h->layers; layer++) {
         uint64_t value;
         if (gguf_array_uint(&a, key, &value, error) != 0)
             return -1;
-        if (value == 0 || !layer_has_keys((enum layer_kind)h->layer_kind[layer]))
+        if (!layer_has_keys((enum layer_kind)h->layer_kind[layer]))
+            continue;
+        first = first == UINT64_MAX ? value : first;
+        *alike &= value == first;
+        if (value == 0)
             continue;
         if (*block == 0 || value > chosen ||
             (*block <= chosen && chosen_whole(chosen, value) < chosen_whole(chosen, *block)))
@@ -291,37 +297,46 @@ static int read_blocks(const struct gguf *g, const char *key, const struct model
     return 0;
 }
 
-/* Converters that do not know the blocks write 0 for them, although the file has these tensors. */
-static bool has_indexer(const struct gguf *g)
+void arch_set_pools(const struct arch *arch, struct model_hparams *h)
 {
-    for (uint32_t i = 0; i < g->tensor_count; i++)
-        if (strstr(g->tensors[i].name, ".indexer."))
-            return true;
-    return false;
+    if (!arch_first(arch->rows, ARCH_ROWS(CHOICE)) || h->index_block == 0)
+        return;
+    h->index_top_k /= h->index_block;
+    h->index_tail = h->index_block - 1;
+}
+
+static bool is_pool(uint64_t block)
+{
+    return block > 1 && block <= MODEL_POOL_MAX && KV_TILE % block == 0;
 }
 
 int arch_read_choice(const struct arch *arch, const struct arch_row *row, const char *key,
                      const struct gguf *g, struct model_hparams *h, struct error *error)
 {
     char positions[ARCH_KEY_BYTES];
-    uint64_t block, chosen = 0;
+    uint64_t block, chosen = h->index_top_k;
+    bool alike;
     arch_full_key(arch, row->text, positions);
-    int found = gguf_get_uint(g, positions, &chosen, error);
-    if (found < 0 || read_blocks(g, key, h, chosen, &block, error) != 0)
+    if (read_blocks(g, key, h, chosen, &block, &alike, error) != 0)
         return -1;
-    if (block == 0 && !has_indexer(g))
+    if (!alike || !is_pool(block)) /* it is not computed */
+        h->index_heads = h->index_size = 0;
+    if (block == 0 && !arch_has_indexer(g, h)) {
+        h->index_top_k = 0;
         return 0;
-    if (block == 0) /* the blocks are unknown: positions, which are fewer */
+    }
+    /* Converters that do not know the blocks write 0 for them, although the file has these tensors.
+     * The blocks are unknown then: positions, which are fewer. */
+    if (block == 0)
         block = 1;
-    if (found == 0)
+    if (chosen == 0)
         return error_set(error, ERR_BAD_INPUT, "key '%s' is missing", positions);
-    if (chosen < block || chosen > MODEL_CONTEXT_MAX)
+    if (chosen < block)
         return error_set(error, ERR_BAD_INPUT,
                          "key '%s' is %" PRIu64 " positions, in blocks of %" PRIu64 ": impossible",
                          positions, chosen, block);
     h->index_block = (uint32_t)block;
-    h->index_top_k = (uint32_t)(chosen / block);
-    h->index_tail = (uint32_t)block - 1;
+    arch_set_pools(arch, h);
     return 0;
 }
 
@@ -471,10 +486,10 @@ void arch_derive_mla(struct model_hparams *h)
         h->value_size = h->kv_rank;
 }
 
-/* One with weights of its heads has queries of the first factor of those of attention. */
+/* In MLA, its queries are made of the first factor of those of attention. */
 static int check_choice(const struct model_hparams *h, struct error *error)
 {
-    if (h->index_local == 0 && (h->kv_rank == 0 || h->q_rank == 0))
+    if (h->kv_rank > 0 && h->q_rank == 0)
         return error_set(error, ERR_BAD_INPUT,
                          "an indexer is supported with attention.q_lora_rank above 0 only");
     if (h->index_local > 0 && h->index_heads != h->kv_heads)
@@ -492,12 +507,18 @@ static int check_choice(const struct model_hparams *h, struct error *error)
 
 static int check_indexer(const struct model_hparams *h, struct error *error)
 {
+    bool pools = h->index_tail > 0, whole = h->index_block == h->index_tail + 1;
+    if (h->index_tail > 0 && (!whole || h->index_top_k > MODEL_CONTEXT_MAX / h->index_block))
+        return error_set(error, ERR_BAD_INPUT, "blocks of an indexer are impossible");
     if (h->index_heads == 0)
         return 0;
     if (check_choice(h, error) != 0)
         return -1;
+    if (h->index_top_k == 0 ||
+        (pools ? !is_pool(h->index_block) : h->index_local == 0 && h->index_block > 1))
+        return error_set(error, ERR_BAD_INPUT, "an indexer chooses impossible blocks");
     if (h->index_size == 0 || h->index_size % 2 != 0 || h->index_size < h->rope_dims ||
-        h->index_rope > ROPE_PAIRS || (h->index_local == 0 && h->index_block > 1))
+        h->index_rope > ROPE_PAIRS)
         return error_set(error, ERR_BAD_INPUT,
                          "attention.indexer.key_length is %" PRIu32
                          "; an even number from rope.dimension_count %" PRIu32 " on is possible",

@@ -347,7 +347,8 @@ struct layer_recurrent model_recurrent_max(const struct model_hparams *h)
 
 uint64_t model_layer_floats(const struct model_hparams *h, uint32_t layer)
 {
-    return model_recurrent_of(h, layer).floats + model_ngram_floats(h, layer);
+    return model_recurrent_of(h, layer).floats + model_ngram_floats(h, layer) +
+           model_pool_floats(h, layer);
 }
 
 uint64_t model_state_floats(const struct model_hparams *h, uint32_t layers)

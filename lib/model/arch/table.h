@@ -244,6 +244,10 @@ void arch_set_parts(const struct arch *arch, struct model_hparams *hparams);
 /* The flags of layers that files of the architecture state, and not its rule. */
 uint32_t arch_given_flags(const struct arch *arch);
 
+/* Where blocks of an indexer have a tail (ARCH_CHOICE): index_top_k, so far positions, becomes
+ * blocks of index_block, and index_tail follows from these. Without blocks it does nothing. */
+void arch_set_pools(const struct arch *arch, struct model_hparams *hparams);
+
 /* Sets LAYER_INDEXED by the rule for files that do not state it. */
 void arch_set_indexed(const struct arch *arch, struct model_hparams *hparams);
 

@@ -181,7 +181,7 @@ int model_index_check(const struct model_index *index, uint64_t bytes, struct er
 
 /* Why the engine computes no sequence of more than model_context tokens, although the model does;
  * "" if it computes what the model does. Returns text. */
-#define MODEL_LIMIT_BYTES 192
+#define MODEL_LIMIT_BYTES 224
 const char *model_limit_text(const struct model_index *m, char text[MODEL_LIMIT_BYTES]);
 
 /* Whether the engine computes what the model does in sequences of that many tokens; what: the

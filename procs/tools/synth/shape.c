@@ -25,7 +25,8 @@ static const struct named_shape {
 /* Rows of fields that a setting names; those of CONST and DEFAULT give fields a value. */
 #define ROWS_OF_FIELDS                                                                             \
     (ARCH_ROWS(UINT) | ARCH_ROWS(FLAG) | ARCH_ROWS(FLOAT) | ARCH_ROWS(TEXT) | ARCH_ROWS(ARRAY) |   \
-     ARCH_ROWS(TENSOR) | ARCH_ROWS(LACKS) | ARCH_ROWS(WIDTH) | ARCH_ROWS(NGRAMS))
+     ARCH_ROWS(TENSOR) | ARCH_ROWS(LACKS) | ARCH_ROWS(WIDTH) | ARCH_ROWS(NGRAMS) |                 \
+     ARCH_ROWS(CHOICE))
 
 /* Settings that are independent of the architecture. */
 static const struct knob {
@@ -296,6 +297,7 @@ int shape_finish(struct shape *s, struct error *error)
     arch_set_shares(s->arch, h);
     if (h->rope_dims == 0)
         h->rope_dims = h->head_size;
+    arch_set_pools(s->arch, h);
     set_kinds(s);
     set_ngrams(h);
     arch_set_parts(s->arch, h);
@@ -367,6 +369,21 @@ static void put_ngrams(const struct shape *s, struct gguf_writer *w)
     }
 }
 
+/* The block of layers that have an indexer. */
+static void put_blocks(const struct shape *s, struct gguf_writer *w)
+{
+    uint32_t blocks[MODEL_LAYERS_MAX];
+    char key[128];
+    const struct arch_row *row;
+    for (uint32_t l = 0; l < s->h.layers; l++)
+        blocks[l] = model_index_of(&s->h, l) == INDEX_OWN ? s->h.index_block : 0;
+    ARCH_EACH (row, s->arch, ARCH_ROWS(CHOICE)) {
+        snprintf(key, sizeof key, "%s.%s", s->arch->name, row->key);
+        if (s->h.index_block > 0)
+            gguf_put_array(w, key, GGUF_U32, blocks, s->h.layers);
+    }
+}
+
 /* The kinds of the layers, and the fields that differ between them. */
 static void put_arrays(const struct shape *s, struct gguf_writer *w)
 {
@@ -378,6 +395,7 @@ static void put_arrays(const struct shape *s, struct gguf_writer *w)
         gguf_put_array(w, key, GGUF_BOOL, s->h.layer_kind, s->h.layers);
     put_rotated(s, w);
     put_ngrams(s, w);
+    put_blocks(s, w);
     const struct arch_row *row;
     ARCH_EACH (row, s->arch, ARCH_ROWS(NETWORK_KEY)) {
         for (uint32_t l = 0; l < s->h.layers; l++)
@@ -464,11 +482,14 @@ static void put_field(const struct shape *s, const struct arch_row *row, struct 
     char key[128];
     float real;
     uint32_t value = get_u32(s, row->offset);
+    if (row->offset == offsetof(struct model_hparams, index_top_k) && s->h.index_tail > 0)
+        value *= s->h.index_block; /* positions */
     bool text = row->kind == ARCH_TEXT, number = row->kind == ARCH_UINT || row->kind == ARCH_FLOAT;
     bool required = number && (row->required || row->value != 0);
     memcpy(&real, &value, sizeof real);
     bool elsewhere = row->kind == ARCH_TENSOR || row->kind == ARCH_LACKS ||
-                     row->kind == ARCH_WIDTH || row->kind == ARCH_NGRAMS;
+                     row->kind == ARCH_WIDTH || row->kind == ARCH_NGRAMS ||
+                     row->kind == ARCH_CHOICE;
     if (!row->key || elsewhere || in_array(s, row->offset) || (!required && value == 0))
         return;
     snprintf(key, sizeof key, "%s.%s", s->arch->name, written_key(s, row));

@@ -88,14 +88,15 @@ SHAPE("qwen3.6-35b-a3b", "qwen35moe",
       "experts=256 experts_used=8 expert_inner=512 shared_inner=512 rope_dims=64 conv_taps=4 "
       "delta_size=128 delta_k_heads=16 delta_v_heads=32 delta_inner=4096 attention_step=4 "
       "rms_eps=1e-6 rope_theta=10000000")
-/* checked: the configuration in NVIDIA's Automodel (qwen3_8_flash_next/config); without the
- * indexer. The table is 51.2 billion of 177 billion parameters: ngram_rows makes it smaller */
+/* checked: the configuration in NVIDIA's Automodel (qwen3_8_flash_next/config). The
+ * table is 51.2 billion of 177 billion parameters: ngram_rows makes it smaller */
 SHAPE("qwen3.8-flash-next", "qwen4exp",
       "layers=48 hidden=2560 heads=24 kv_heads=2 head_size=256 vocab=248320 context=262144 "
       "experts=512 experts_used=10 expert_inner=640 shared_inner=640 rope_dims=64 conv_taps=4 "
       "delta_size=128 delta_k_heads=16 delta_v_heads=48 delta_inner=6144 attention_step=4 "
       "streams=4 stream_rank=320 ngram_size=3 ngram_heads=8 ngram_taps=4 ngram_width=160 "
-      "ngram_rows=320001536 ngram_end=248044 rms_eps=1e-6 rope_theta=10000000")
+      "ngram_rows=320001536 ngram_end=248044 rms_eps=1e-6 rope_theta=10000000 index_top_k=2048 "
+      "index_block=4 index_heads=4 index_size=128")
 /* checked: THUDM/slime scripts/models/qwen3-next-80B-A3B.sh, transformers' Qwen3NextConfig, 79.67
  * billion parameters */
 SHAPE("qwen3-next-80b", "qwen3next",

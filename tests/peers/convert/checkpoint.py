@@ -246,7 +246,10 @@ def with_transformers(case, directory, vocabularies, seed):
         rename(directory, special["NAMES"])
     if not special.get("EXACT"):
         vectors.round_cache(model)
-    return lambda ids: hf_directory.losses_of(model, ids)
+    losses = hf_directory.losses_of
+    if config_name == "Qwen4ExpTextConfig":
+        losses = indexed.lower_first(losses)
+    return lambda ids: losses(model, ids)
 
 
 def with_numpy(architecture, case, directory, vocabularies, hidden, seed):

@@ -258,8 +258,9 @@ def qwen35moe(s):
 
 def qwen4exp(s):
     """The last layer has attention; the package names its kind otherwise than the converter does. The indexer chooses all
-    positions of the texts."""
+    positions of the texts, or, in `few`, four pools and the rest, by keys that are not rounded."""
     kinds = ["linear_attention"] * 2 + ["full_attention"]
+    few = kinds + ["full_attention"]
     config, base, variants = deltanet(s, "Qwen4ExpTextConfig")
     half = s.head // 4
     third = half // 3
@@ -274,7 +275,9 @@ def qwen4exp(s):
     return config, base, {
         "no_table": dict(ple_layer_ids=[]), "two_streams": dict(hc_count=2, hc_lowrank=s.rank * 2),
         "bigrams": dict(ngram_size=2, heads_per_ngram=4), "taps": dict(ple_conv_kernel_size=2),
-        "first_layer": dict(ple_layer_ids=[1]), "one_per_head": variants["one_per_head"]}
+        "first_layer": dict(ple_layer_ids=[1]), "one_per_head": variants["one_per_head"],
+        "few": dict(indexer_budget=16, num_hidden_layers=4, layer_types=few, EXACT=True,
+                    SAVE=dict(architectures=["Qwen4ExpForCausalLM"], layer_types=few))}
 
 
 def qwen3next(s):
@@ -560,4 +563,4 @@ GOLDEN = {**{f"{architecture}/base": 1 for architecture in ARCHITECTURES},
                                   "cohere2moe/layer_norm", "bailingmoe3/limits", "bailingmoe3/flash", "deepseek32/few",
                                   "glm-dsa/few", "minimax-m3/few")},
           "glm4moe/solar_open": 2,
-          "mistral4/base": 3}
+          "mistral4/base": 3, "qwen4exp/few": 3}

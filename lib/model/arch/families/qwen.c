@@ -199,6 +199,27 @@ static const struct arch_row ngrams[] = {
     END,
 };
 
+/* An indexer over pools: queries of what the mixer reads, and one key of each complete pool, with
+ * norms of both. */
+static const struct arch_row pools[] = {
+    CHOICE("attention.compress_ratios", "attention.indexer.top_k"),
+    UINT(index_top_k, "attention.indexer.top_k", 0, MODEL_CONTEXT_MAX, DERIVED),
+    UINT(index_heads, "attention.indexer.head_count", 0, 64, DERIVED),
+    UINT(index_size, "attention.indexer.key_length", 0, 256, DERIVED),
+    CONST(index_rope, ROPE_HALVES),
+    DENSE(INDEX_Q, ANY, REQUIRED, HIDDEN, INDEX_Q),
+    DENSE(INDEX_K, ANY, REQUIRED, HIDDEN, INDEX_KEY),
+    DENSE(INDEX_Q_NORM, FLOAT, REQUIRED, INDEX_KEY, ONE),
+    DENSE(INDEX_K_NORM, FLOAT, REQUIRED, INDEX_KEY, ONE),
+    NAME(INDEX_Q, "blk.%u.indexer.q_proj.weight"),
+    NAME(INDEX_K, "blk.%u.indexer.k_proj.weight"),
+    UNUSED("blk.%u.indexer.q_proj.weight"),
+    UNUSED("blk.%u.indexer.k_proj.weight"),
+    UNUSED("blk.%u.indexer.q_norm.weight"),
+    UNUSED("blk.%u.indexer.k_norm.weight"),
+    END,
+};
+
 /* Qwen3.8-Flash-Next: the layers of Qwen3.5 with four streams and n-grams. In layers with
  * attention, an indexer chooses blocks of positions. */
 static const struct arch_row qwen4exp[] = {
@@ -216,11 +237,7 @@ static const struct arch_row qwen4exp[] = {
     CONST(delta_sigmoid, 1),
     GROUP(gated_streams),
     GROUP(ngrams),
-    CHOICE("attention.compress_ratios", "attention.indexer.top_k"),
-    UNUSED("blk.%u.indexer.q_proj.weight"),
-    UNUSED("blk.%u.indexer.k_proj.weight"),
-    UNUSED("blk.%u.indexer.q_norm.weight"),
-    UNUSED("blk.%u.indexer.k_norm.weight"),
+    GROUP(pools),
     END,
 };
 const struct arch arch_qwen4exp = {"qwen4exp", qwen4exp};

@@ -112,11 +112,13 @@
 #define INDEXED(key_, sparse_) ROW(INDEXED, .key = (key_), .value = (sparse_))
 /* Instead of it: those after the first dense_layers; without MLA, the others attend to all. */
 #define INDEXED_ROUTED ROW(INDEXED_ROUTED, .key = NULL)
-/* An optional array with a number per block, or one number: in layers with attention where it is r,
- * not 0, a query attends to its own incomplete block of r positions, and of the others to those
- * that an indexer chooses, as many positions as the second key says. A context in which they are
- * not all is not supported. */
-#define CHOICE(key_, positions_) ROW(CHOICE, .key = (key_), .text = (positions_))
+/* index_block: an optional array with a number per block, or one number: in layers with attention
+ * where it is r, not 0, a query attends to its own incomplete block of r positions, and of the
+ * others to those that an indexer chooses, as many positions as index_top_k, whose key is the
+ * second one. The indexer is computed if r is the same in all of these layers; else a context in
+ * which they are not all chosen is not supported. */
+#define CHOICE(key_, positions_)                                                                   \
+    ROW(CHOICE, FIELD(index_block), .key = (key_), .text = (positions_))
 /* An array with a number per block, the inner size of its network: where it is not 0, the layer is
  * of kind LAYER_PLAIN, and not what other keys say. */
 #define NETWORK_KEY(key_) ROW(NETWORK_KEY, .key = (key_))

@@ -119,9 +119,9 @@ static double index_bytes(const struct supervisor *s)
     uint32_t positions = (uint32_t)s->params.ctx_size, chunk = (uint32_t)s->params.prefill_chunk;
     if (!model_chooses(h, positions))
         return 0;
-    double lists = model_index_lists(h);
-    double row = h->index_size + h->index_heads + lists * ((double)model_chosen(h) + 1);
-    double each = (double)h->index_size * h->index_heads + lists * positions;
+    double lists = model_index_lists(h), scores = lists * core_index_scores(h, positions);
+    double row = h->index_size + h->index_heads + lists * ((double)model_chosen_tokens(h) + 1);
+    double each = (double)h->index_size * h->index_heads + scores;
     return 4 * (chunk * row + core_index_rows(h, positions, chunk) * each);
 }
 

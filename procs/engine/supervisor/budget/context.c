@@ -34,8 +34,7 @@ uint32_t budget_context_low(const struct supervisor *s)
 {
     const struct model_hparams *h = &s->model->hparams;
     uint32_t most = smaller(CONTEXT_LOW, model_context(h));
-    bool none = s->gpus.count > 0 && model_chooses(h, most);
-    return none ? (uint32_t)model_chosen(h) : most;
+    return s->gpus.count > 0 && h->index_heads > 0 ? smaller(most, model_chosen_tokens(h)) : most;
 }
 
 uint32_t budget_context_smallest(const struct supervisor *s)

@@ -221,14 +221,13 @@ static void *keep(struct checked *c, const void *data, size_t bytes)
     return k->data;
 }
 
-/* Keys or values of sequence s, which has the rows `span`. */
+/* So many bytes of keys or values of a sequence, which has the rows `span`. */
 static struct device_at cache_of(struct checked *c, const char *field, struct device_at at,
-                                 const struct device_sequence *s, struct device_span span,
-                                 const struct cache *cache, unsigned access, uint32_t window)
+                                 size_t bytes, struct device_span span, const struct cache *cache,
+                                 unsigned access, uint32_t window)
 {
     uint32_t begin = kernel_attention_begin(window, span.first + 1);
     uint32_t end = access & DEVICE_APPENDS ? span.first : span.end;
-    size_t bytes = device_cache_bytes(s, span.end, cache->heads, cache->size);
     struct device_at copy = blank(c, field, at, bytes, false);
     if (!copy.address)
         return copy;
@@ -247,12 +246,12 @@ static struct device_at index_of(struct checked *c, struct device_at at,
                                  const struct device_sequence *s, struct device_span span,
                                  const struct device_index *shape, unsigned access)
 {
-    struct device_sequence units = {.kv_type = s->index_type};
+    size_t bytes = device_index_bytes(shape, s->index_type, span.end);
     span = (struct device_span){span.first / shape->unit, span.end / shape->unit};
     struct cache cache = {s->index_type, KV_SIDE_KEYS, 1, shape->size, 0};
     if (span.end == 0)
         return (struct device_at){0};
-    return cache_of(c, "index", at, &units, span, &cache, access, 0);
+    return cache_of(c, "index", at, bytes, span, &cache, access, 0);
 }
 
 static void check_chosen(struct checked *c, struct device_chosen *chosen, uint32_t rows)
@@ -364,7 +363,8 @@ static enum kv_side side_of(const char *field)
              span.end = 0)
 #define OP_CACHE(field, access, heads, size, window)                                               \
     EACH_SEQUENCE(span)                                                                            \
-    bare[i].field = cache_of(c, #field, a->sequence[i].field, &a->sequence[i], span,               \
+    bare[i].field = cache_of(c, #field, a->sequence[i].field,                                      \
+                             device_cache_bytes(&a->sequence[i], span.end, heads, size), span,     \
                              &(struct cache){a->sequence[i].kv_type, side_of(#field), heads, size, \
                                              a->sequence[i].ring},                                 \
                              access, window);

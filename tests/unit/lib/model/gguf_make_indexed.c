@@ -24,7 +24,7 @@ static void tensor(struct make *m, unsigned layer, const char *name, unsigned ne
 
 void make_indexer(struct make *m, const char *arch, unsigned layer, unsigned h)
 {
-    if (strcmp(arch, "minimax-m3") == 0) {
+    if (strcmp(arch, "minimax-m3") == 0 || strcmp(arch, "qwen4exp") == 0) {
         tensor(m, layer, "q_proj.weight", h, 2 * h);
         tensor(m, layer, "k_proj.weight", h, 2 * h);
         tensor(m, layer, "q_norm.weight", 2 * h, 1);
@@ -38,8 +38,24 @@ void make_indexer(struct make *m, const char *arch, unsigned layer, unsigned h)
     tensor(m, layer, "proj.weight", h, 2);
 }
 
+/* In every second layer over pools of 4 positions. */
+static void pools(struct make *m, unsigned layers, unsigned h)
+{
+    int32_t ratios[8] = {0};
+    number(m, "qwen4exp", "head_count", 2);
+    number(m, "qwen4exp", "key_length", h);
+    number(m, "qwen4exp", "top_k", 32);
+    for (unsigned layer = 1; layer < layers; layer += 2) {
+        ratios[layer] = 4;
+        make_indexer(m, "qwen4exp", layer, h);
+    }
+    make_i32s(m, "qwen4exp.attention.compress_ratios", ratios, layers);
+}
+
 void make_indexed(struct make *m, const char *arch, unsigned layers, unsigned h, uint32_t type)
 {
+    if (strcmp(arch, "qwen4exp") == 0)
+        pools(m, layers, h);
     bool minimax = strcmp(arch, "minimax-m3") == 0;
     if (strcmp(arch, "deepseek32") == 0 || strcmp(arch, "glm-dsa") == 0)
         make_mla(m, arch, layers, h, type);

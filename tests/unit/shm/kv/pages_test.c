@@ -30,6 +30,16 @@ static const struct model_hparams indexed = {.layers = 3,
                                              .index_size = 24,
                                              .layer_flags = {LAYER_INDEXED, 0, LAYER_INDEXED}};
 
+/* A key for each four positions, in the last layer. */
+static const struct model_hparams pools = {.layers = 3,
+                                           .kv_heads = 1,
+                                           .head_size = 20,
+                                           .index_heads = 2,
+                                           .index_size = 24,
+                                           .index_block = 4,
+                                           .index_tail = 3,
+                                           .layer_flags = {[2] = LAYER_INDEXED}};
+
 static struct kv kv;
 static struct random rnd;
 static uint64_t empty_bytes;
@@ -255,6 +265,12 @@ START_TEST(keys_of_an_indexer_are_in_the_pages)
 }
 END_TEST
 
+START_TEST(keys_of_pools_are_in_the_pages)
+{
+    run(&pools, (enum kv_type)_i);
+}
+END_TEST
+
 /* Whichever store compute was killed before: what is left is what the table says. */
 START_TEST(a_page_that_no_slot_has_is_freed)
 {
@@ -301,6 +317,7 @@ int main(void)
     tcase_add_loop_test(t, slots_have_their_own_bytes, 0, KV_TYPE__COUNT);
     tcase_add_loop_test(t, rings_are_not_shared, 0, KV_TYPE__COUNT);
     tcase_add_loop_test(t, keys_of_an_indexer_are_in_the_pages, 0, KV_TYPE__COUNT);
+    tcase_add_loop_test(t, keys_of_pools_are_in_the_pages, 0, KV_TYPE__COUNT);
     tcase_add_test(t, a_page_that_no_slot_has_is_freed);
     tcase_add_test(t, many_slots_have_one_copy);
     suite_add_tcase(s, t);

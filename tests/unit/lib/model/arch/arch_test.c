@@ -65,7 +65,7 @@ static const struct {
     {"gemma4", 1, QK_NORM_HEAD, ROPE_HALVES, 0, 20, 4, 0},
     {"qwen35moe", 1, QK_NORM_HEAD, ROPE_HALVES, 32, 13, 3, 0},
     {"qwen3next", 1, QK_NORM_HEAD, ROPE_HALVES, 32, 13, 3, 0},
-    {"qwen4exp", 1, QK_NORM_HEAD, ROPE_HALVES, 32, 19, 6, 0},
+    {"qwen4exp", 1, QK_NORM_HEAD, ROPE_HALVES, 32, 23, 6, 0},
     {"lfm2moe", 1, QK_NORM_HEAD, ROPE_HALVES, 0, 10, 3, 8},
 };
 

@@ -183,40 +183,103 @@ START_TEST(numbers_by_layer)
 }
 END_TEST
 
-/* Blocks of 4, of which an indexer chooses 10 positions: 2 whole ones, and the tail of a third. */
-static uint32_t context_with(const int32_t *blocks, uint32_t chosen, bool tensors,
-                             struct error *error)
+/* The index of a model with four layers, every second one with attention; blocks of the indexer's
+ * pools, NULL: one number for all; chosen positions, 0: not stated. */
+struct pools {
+    const int32_t *blocks;
+    uint32_t chosen;
+    bool tensors;
+};
+
+static struct model_index *with_pools(const struct pools *p, struct error *error)
 {
     struct make m;
-    make_arch(&m, "qwen4exp", 2, false);
-    if (tensors)
-        make_add_tensor(&m, "blk.1.indexer.k_proj.weight", TENSOR_F32, 8, 8, 1);
-    if (blocks)
-        make_i32s(&m, "qwen4exp.attention.compress_ratios", blocks, 2);
+    make_arch(&m, "qwen4exp", 4, false);
+    for (unsigned i = m.tensor_count; i-- > 0 && !p->tensors;)
+        if (strstr(m.tensors[i].name, ".indexer."))
+            make_drop_tensor(&m, m.tensors[i].name);
+    if (p->blocks)
+        make_i32s(&m, "qwen4exp.attention.compress_ratios", p->blocks, 4);
     else
         make_u32(&m, "qwen4exp.attention.compress_ratios", 4);
-    if (chosen > 0)
-        make_u32(&m, "qwen4exp.attention.indexer.top_k", chosen);
-    struct model_index *index = make_index(&m, error);
+    if (p->chosen > 0)
+        make_u32(&m, "qwen4exp.attention.indexer.top_k", p->chosen);
+    else
+        make_drop_key(&m, "qwen4exp.attention.indexer.top_k");
+    return make_index(&m, error);
+}
+
+/* Blocks of 4, of which 10 positions are chosen: 2 whole ones, and the tail of a third. */
+static const int32_t fours[] = {0, 4, 0, 4}, none[] = {0, 0, 0, 0}, recurrent[] = {4, 0, 4, 0};
+
+START_TEST(pools_of_an_indexer)
+{
+    static const int32_t *const blocks[] = {fours, NULL};
+    struct error error;
+    for (size_t i = 0; i < ARRAY_LEN(blocks); i++) {
+        struct model_index *index = with_pools(&(struct pools){blocks[i], 10, true}, &error);
+        ck_assert_msg(index, "%s", error.text);
+        const struct model_hparams *h = &index->hparams;
+        ck_assert_uint_eq(model_chosen_tokens(h), 11);
+        ck_assert_uint_eq(model_context(h), h->context);
+        ck_assert(model_chooses(h, 12) && !model_chooses(h, 11));
+        ck_assert_uint_eq(model_index_unit(h), 4);
+        for (uint32_t layer = 0; layer < 4; layer++) {
+            bool own = layer % 2 == 1; /* a key of 4 elements for 4 positions; 3 rows of a pool */
+            ck_assert_uint_eq(index->layer[layer].index, own ? INDEX_OWN : INDEX_NONE);
+            ck_assert_uint_eq(model_kv_bytes(h, layer, KV_SIDE_INDEX, KV_TYPE_Q4_0, 65),
+                              own ? 2 * 64 / 4 * 4 * 2 : 0);
+            ck_assert_uint_eq(model_pool_floats(h, layer), own ? 3 * 4 : 0);
+        }
+        ck_assert_uint_eq(model_layer_floats(h, 1), 3 * 4);
+        ck_assert_uint_eq(index->unread_count, 0);
+        free(index);
+    }
+}
+END_TEST
+
+static uint32_t context_with(const struct pools *p, struct error *error)
+{
+    struct model_index *index = with_pools(p, error);
     uint32_t context = index ? model_context(&index->hparams) : 0;
+    ck_assert(!index || index->hparams.index_heads == 0);
     free(index);
     return context;
 }
 
+/* Files whose indexer is not computed. */
 START_TEST(context_that_an_indexer_chooses_whole)
 {
+    static const int32_t differ[] = {0, 4, 0, 2}, some[] = {0, 4, 0, 0}, threes[] = {0, 3, 0, 3};
     struct error error = {0};
-    ck_assert_uint_eq(context_with((const int32_t[]){0, 4}, 10, false, &error), 11);
-    ck_assert_uint_eq(context_with(NULL, 10, false, &error), 11);
-    uint32_t all = context_with((const int32_t[]){0, 0}, 10, false, &error);
+    ck_assert_uint_eq(context_with(&(struct pools){fours, 10, false}, &error), 11);
+    ck_assert_uint_eq(context_with(&(struct pools){NULL, 10, false}, &error), 11);
+    uint32_t all = context_with(&(struct pools){none, 10, false}, &error);
     ck_assert_uint_gt(all, 11);
-    ck_assert_uint_eq(context_with((const int32_t[]){0, 0}, 10, true, &error), 10);
+    ck_assert_uint_eq(context_with(&(struct pools){none, 10, true}, &error), 10);
+    ck_assert_uint_eq(context_with(&(struct pools){differ, 10, true}, &error), 11);
+    ck_assert_uint_eq(context_with(&(struct pools){some, 10, true}, &error), 11);
+    ck_assert_uint_eq(context_with(&(struct pools){threes, 10, true}, &error), 11);
     /* a number of a layer without attention means nothing */
-    ck_assert_uint_eq(context_with((const int32_t[]){4, 0}, 10, false, &error), all);
-    ck_assert_uint_eq(context_with((const int32_t[]){0, 4}, 0, false, &error), 0);
+    ck_assert_uint_eq(context_with(&(struct pools){recurrent, 10, false}, &error), all);
+    ck_assert_uint_eq(context_with(&(struct pools){fours, 0, true}, &error), 0);
     ck_assert_msg(strstr(error.text, "attention.indexer.top_k' is missing"), "%s", error.text);
-    ck_assert_uint_eq(context_with((const int32_t[]){0, 4}, 3, false, &error), 0);
+    ck_assert_uint_eq(context_with(&(struct pools){fours, 3, true}, &error), 0);
     ck_assert_msg(strstr(error.text, "3 positions, in blocks of 4: impossible"), "%s", error.text);
+}
+END_TEST
+
+/* What a start says of a file that a converter wrote which does not know the blocks. */
+START_TEST(blocks_that_a_file_does_not_state)
+{
+    struct error error;
+    char text[MODEL_LIMIT_BYTES];
+    struct model_index *index = with_pools(&(struct pools){none, 10, true}, &error);
+    ck_assert_msg(index, "%s", error.text);
+    ck_assert_msg(strstr(model_limit_text(index, text), "up to 10 tokens") &&
+                      strstr(text, "compress_ratios") && strstr(text, "convert"),
+                  "%s", text);
+    free(index);
 }
 END_TEST
 
@@ -226,6 +289,8 @@ int main(void)
     TCase *t = tcase_create("parts");
     tcase_add_test(t, layers_of_one_part);
     tcase_add_loop_test(t, numbers_by_layer, 0, ARRAY_LEN(of_one_part));
+    tcase_add_test(t, pools_of_an_indexer);
+    tcase_add_test(t, blocks_that_a_file_does_not_state);
     tcase_add_test(t, context_that_an_indexer_chooses_whole);
     suite_add_tcase(s, t);
     SRunner *r = srunner_create(s);
