@@ -389,7 +389,7 @@ static void check_chosen(void)
         golden_ids_free(&ids);
         found++;
     }
-    sl_assert(found == 3);
+    sl_assert(found == 4);
     json_decref(models);
 }
 
