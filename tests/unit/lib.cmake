@@ -144,6 +144,7 @@ sluice_unit_test(core_margins_test SOURCES lib/core/margins_test.c LINK sluice_g
 sluice_unit_test(core_memory_test SOURCES lib/core/memory_test.c LINK sluice_golden)
 sluice_unit_test(core_chain_test SOURCES lib/core/chain/chain_test.c LINK test_device)
 sluice_unit_test(core_rope_test SOURCES lib/core/rope_test.c LINK sluice_golden m)
+sluice_unit_test(core_ties_test SOURCES lib/core/ties_test.c LINK sluice_golden)
 sluice_unit_test(device_cuda_batches_test SOURCES lib/device/cuda_batches_test.c LINK sluice_device_cuda)
 sluice_unit_test(device_runs_test SOURCES lib/device/runs_test.c LINK sluice_device Threads::Threads)
 sluice_unit_test(device_host_test SOURCES lib/device/host_test.c LINK sluice_device Threads::Threads)
