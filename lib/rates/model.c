@@ -46,6 +46,7 @@ static void add_expert(const struct model_index *m, uint32_t layer, struct cost_
             e->matrix[k].row_bytes * e->matrix[k].n;
 }
 
+/* Of a ring all of its positions are copied; without one, what a token reads. */
 static uint64_t kv_of(const struct model_index *m, uint32_t layer, enum kv_type type,
                       uint32_t context, uint32_t ring)
 {
@@ -54,8 +55,12 @@ static uint64_t kv_of(const struct model_index *m, uint32_t layer, enum kv_type 
     if (h->layer_kind[layer] == LAYER_RECURRENT)
         return state;
     uint32_t half = context / 2;
-    uint32_t n = m->layer[layer].attention.window > 0 && ring > 0 && ring < half ? ring : half;
-    return model_layer_kv_bytes(h, layer, type, n) + state;
+    if (m->layer[layer].attention.window > 0 && ring > 0)
+        return model_layer_kv_bytes(h, layer, type, ring < half ? ring : half) + state;
+    uint64_t bytes = state;
+    for (uint32_t side = 0; side < KV_SIDE__COUNT; side++)
+        bytes += model_read_bytes(h, layer, side, type, half);
+    return bytes;
 }
 
 void rates_key(const struct model_index *m, const char *isa, char key[RATES_TYPE_BYTES])

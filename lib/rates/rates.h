@@ -82,7 +82,9 @@ struct rates_model {
 };
 
 /* context, ring: positions whose keys and values an operation reads: half of the context is
- * assumed. hits: `experts` + 1 values (lib/sim/routing.h), copied. -1 with ERR_NO_MEMORY. */
+ * assumed, of a window its positions (ring 0) or those of a ring, and where an indexer chooses
+ * positions these and all of its keys. hits: `experts` + 1 values (lib/sim/routing.h), copied. -1
+ * with ERR_NO_MEMORY. */
 int rates_model(const struct model_index *m, enum kv_type type, uint32_t context, uint32_t ring,
                 const double *hits, struct rates_model *out, struct error *error);
 void rates_model_free(struct rates_model *r);

@@ -2,15 +2,18 @@
 /* Models whose indexer chooses fewer positions than a text has: the same text in any chunks, when
  * compute is killed, when sequences run together, and when a prompt continues where an earlier one
  * ended or parted from it. Keys of the indexer are in what is reserved. */
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "lib/base/bytes.h"
+#include "lib/json/lookup.h"
 #include "tests/harness/harness.h"
 #include "tests/scenario/continued.h"
 
-#define TOKENS   90
-#define KEYS_MAX 24
+#define TOKENS    90
+#define KEYS_MAX  24
+#define DOCTOR_MS 120000
 /* Fewer positions than a prompt has, or blocks with such; and all of them. */
 #define SOME        "index_top_k=32", "index_top_k=4096"
 #define SOME_BLOCKS "index_top_k=4", "index_top_k=512"
@@ -165,6 +168,44 @@ static void inspected(void)
     continued_inspect(model, "(896 bytes)  per token");
 }
 
+static json_t *doctor_of(const char *chosen)
+{
+    struct command c;
+    make(&shapes[DEEPSEEK32], chosen);
+    command_run(&c, NULL, DOCTOR_MS,
+                (const char *const[]){"doctor", "-m", model, "--no-device", "--json", "--ctx-size",
+                                      "1024", NULL});
+    json_t *doc = c.status == 0 ? json_loads(c.out, JSON_ALLOW_NUL, NULL) : NULL;
+    CHECK(doc, "status %d: %.400s", c.status, c.err);
+    command_free(&c);
+    return doc;
+}
+
+/* 3 layers with rows of 40 and keys of 32 elements in F16: after 1024 tokens, 32 rows and all keys
+ * are read; or all rows and no keys, if as many are chosen. */
+static void doctor(void)
+{
+    static const struct {
+        const char *chosen;
+        uint64_t keys, rows, attended;
+    } cases[] = {{shapes[DEEPSEEK32].some, 3 * 1024 * 64, 3 * 32 * 80, 32},
+                 {shapes[DEEPSEEK32].all, 0, 3 * 1024 * 80, 1024}};
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        json_t *doc = doctor_of(cases[i].chosen);
+        uint64_t keys = lookup_u64(doc, "model.context.reads.index_read_bytes");
+        uint64_t rows = lookup_u64(doc, "model.context.reads.kv_read_bytes");
+        uint64_t attended = lookup_u64(doc, "model.context.reads.attended");
+        CHECK(keys == cases[i].keys && rows == cases[i].rows && attended == cases[i].attended,
+              "case %zu: %" PRIu64 " bytes of keys, %" PRIu64 " of rows, %" PRIu64 " positions", i,
+              keys, rows, attended);
+        CHECK(lookup_u64(doc, "model.context.measured_tokens") == 1024, "case %zu: %" PRIu64, i,
+              lookup_u64(doc, "model.context.measured_tokens"));
+        CHECK(lookup_u64(doc, "model.kv_cache") >= 1024 * 432, "keys of the indexer: %" PRIu64,
+              lookup_u64(doc, "model.kv_cache"));
+        json_decref(doc);
+    }
+}
+
 int main(int argc, char **argv)
 {
     static const struct test_case cases[] = {
@@ -176,6 +217,7 @@ int main(int argc, char **argv)
         ROW(second_turns_in_blocks),
         ROW(second_turns_with_pools),
         ROW(inspected),
+        ROW(doctor),
     };
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }

@@ -51,6 +51,7 @@ sluice_unit_test(unit_arch_flags SOURCES lib/model/arch/flags_test.c LINK sluice
 sluice_unit_test(unit_arch_bad SOURCES lib/model/arch/bad_models_test.c LINK sluice_model test_gguf_make)
 sluice_unit_test(unit_arch_ngrams SOURCES lib/model/arch/ngrams_test.c LINK sluice_model)
 sluice_unit_test(unit_arch_parts SOURCES lib/model/arch/parts_test.c LINK sluice_model test_gguf_make)
+sluice_unit_test(unit_arch_reads SOURCES lib/model/arch/reads_test.c LINK sluice_model)
 sluice_unit_test(unit_arch_recurrent SOURCES lib/model/arch/recurrent_test.c LINK sluice_model test_gguf_make)
 sluice_unit_test(unit_model_index SOURCES lib/model/index/model_index_test.c LINK sluice_model test_gguf_make)
 sluice_unit_test(unit_model_capacity SOURCES lib/model/index/capacity_test.c LINK sluice_model)

@@ -247,6 +247,38 @@ static inline uint64_t model_layer_kv_bytes(const struct model_hparams *h, uint3
     return bytes;
 }
 
+/* Of so many positions, those whose keys and values a token reads in a layer: all, those of a
+ * window, or those that an indexer chooses. */
+static inline uint64_t model_attended(const struct model_hparams *h, uint32_t layer,
+                                      uint64_t positions)
+{
+    uint64_t most = model_attention_of(h, layer).window;
+    if (model_index_of(h, layer) != INDEX_NONE)
+        most = model_chosen_tokens(h);
+    return most > 0 && most < positions ? most : positions;
+}
+
+/* The bytes that it reads: of an indexer all keys, if it chooses fewer positions. */
+static inline uint64_t model_read_bytes(const struct model_hparams *h, uint32_t layer,
+                                        uint32_t side, enum kv_type type, uint64_t positions)
+{
+    uint64_t n = side != KV_SIDE_INDEX         ? model_attended(h, layer, positions)
+                 : model_chooses(h, positions) ? positions
+                                               : 0;
+    return model_kv_bytes(h, layer, side, type, KV_TILE) * n / KV_TILE;
+}
+
+/* The multiplications of these with its queries, and of its weights with the values. */
+static inline uint64_t model_read_products(const struct model_hparams *h, uint32_t layer,
+                                           uint64_t positions)
+{
+    struct layer_attention a = model_attention_of(h, layer);
+    uint64_t scores = model_index_of(h, layer) == INDEX_OWN && model_chooses(h, positions)
+                          ? positions / model_index_unit(h) * h->index_heads * h->index_size
+                          : 0;
+    return model_attended(h, layer, positions) * a.heads * (a.key_size + a.value_size) + scores;
+}
+
 /* Bytes of the keys and values of one position in all layers. */
 static inline uint64_t model_kv_position_bytes(const struct model_hparams *h, enum kv_type type)
 {

@@ -120,12 +120,15 @@ double memory_rate(uint64_t bytes, unsigned threads);
 int storage_examine(struct findings *f, const char *section, const struct storage_job *job,
                     struct storage_result *result, struct error *error);
 
-/* forward.c: seconds per token with everything resident, with the threads and kernels of `params`:
- * decode at up to 128 tokens of context, prefill of up to 512 tokens in chunks. Takes at most twice
- * `bytes` of memory, and about 6 s. */
+/* forward: seconds per token with everything resident, with the threads and kernels of `params`:
+ * decode at up to 128 tokens of context, prefill of up to 512 tokens in chunks, and what decode
+ * takes more with a context of params->ctx_size. Takes up to 2.75 times `bytes` of memory, and
+ * about 8 s. */
 struct forward_speed {
     double decode_s, prefill_s; /* 0: unknown */
     double experts_s, output_s; /* of decode_s */
+    double context_s;           /* in addition to decode_s */
+    uint32_t context_measured;  /* tokens of context that it was measured with; 0: none */
     uint32_t chunk;             /* tokens per pass of prefill */
 };
 int forward_measure(const struct model_index *index, const struct params *params, uint64_t bytes,

@@ -358,6 +358,13 @@ int estimate_gpu(const struct model_facts *m, const struct host_facts *a, const 
     return rc;
 }
 
+double estimate_in_context(const struct host_facts *a, const struct estimate *one)
+{
+    if (!(one->decode_tps > 0) || a->context_measured == 0)
+        return 0;
+    return 1 / (1 / one->decode_tps + a->context_s);
+}
+
 /* ---- several sequences ---- */
 
 double estimate_union(double experts, double used, uint32_t rows)

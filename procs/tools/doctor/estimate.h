@@ -27,11 +27,13 @@ struct model_facts {
 };
 
 struct host_facts {
-    double decode_s, prefill_s;               /* per token, everything resident; 0: unknown */
-    double experts_s, output_s;               /* of decode_s: all experts, and logits */
-    bool spare_cpu;                           /* more CPUs than threads of compute */
-    uint64_t chunk_tokens;                    /* tokens per pass of prefill */
-    double stream_bytes_per_s;                /* memory, all threads */
+    double decode_s, prefill_s; /* per token, everything resident; 0: unknown */
+    double experts_s, output_s; /* of decode_s: all experts, and logits */
+    double context_s;           /* in addition to decode_s, with the whole context; see model.c */
+    uint64_t context_measured;  /* tokens of context that it was measured with; 0: unknown */
+    bool spare_cpu;             /* more CPUs than threads of compute */
+    uint64_t chunk_tokens;      /* tokens per pass of prefill */
+    double stream_bytes_per_s;  /* memory, all threads */
     double read_bytes_per_s[ESTIMATE_DEPTHS]; /* all devices together, reads of chunk_bytes */
     uint64_t chunk_bytes;
     uint64_t available, shm_free;
@@ -88,6 +90,9 @@ int estimate_gpu(const struct model_facts *m, const struct host_facts *a, const 
  * memory, else that of the largest share (75, 50, 25 %) that is, else the minimum budget; 0 if that
  * is not available. */
 uint64_t estimate_budget(const struct model_facts *m, const struct host_facts *a, double *share);
+
+/* Tokens per second of decode where each token takes context_s more. 0: unknown. */
+double estimate_in_context(const struct host_facts *a, const struct estimate *one);
 
 /* ---- several sequences ---- */
 

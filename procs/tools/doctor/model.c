@@ -179,6 +179,8 @@ static int measure_model(const char *model, const struct params *params, struct 
     a->prefill_s = speed.prefill_s;
     a->experts_s = speed.experts_s;
     a->output_s = speed.output_s;
+    a->context_s = speed.context_s;
+    a->context_measured = speed.context_measured;
     a->chunk_tokens = speed.chunk;
     a->spare_cpu = threads_of(params) < host_cpus();
     return 0;
@@ -300,6 +302,38 @@ static void report_parallel(struct findings *f, const struct model_facts *m,
     finding_quiet(f, "model", "parallel_tps", json_real(together));
 }
 
+/* A token whose sequence has the whole context: what it reads of the tokens before it, and takes
+ * more for it. */
+static void report_context(struct findings *f, const struct model_facts *m,
+                           const struct host_facts *a,
+                           const struct estimate estimates[ESTIMATE_SHARES],
+                           const json_t *memory_estimate)
+{
+    double share, tps;
+    uint64_t budget = estimate_budget(m, a, &share);
+    uint64_t ctx = lookup_u64(memory_estimate, "ctx_size");
+    uint64_t keys = lookup_u64(memory_estimate, "context.index_read_bytes");
+    uint64_t rows = lookup_u64(memory_estimate, "context.kv_read_bytes");
+    char text[64] = "unknown", digits[DIGITS_BYTES], size[16], of[16], chosen[128] = "";
+    tps = estimate_in_context(a, estimate_at(m, budget, estimates));
+    if (tps > 0)
+        snprintf(text, sizeof text, "%s", two_digits(tps, digits));
+    if (keys > 0)
+        snprintf(chosen, sizeof chosen,
+                 " of the %" PRIu64 " tokens that indexers choose by %s of keys",
+                 lookup_u64(memory_estimate, "context.attended"), bytes_format(keys, of));
+    finding(f, "model", "full context", json_real(tps), text,
+            "tokens/s of decode after %" PRIu64
+            " tokens (--ctx-size), with the recommended budget: "
+            "each takes %.2f ms more, and reads %s of keys and values%s",
+            ctx, a->context_s * 1e3, bytes_format(rows, size), chosen);
+    finding_quiet(f, "model", "context",
+                  json_pack("{s:I, s:f, s:f, s:I, s:O}", "tokens", (json_int_t)ctx, "context_s",
+                            a->context_s, "decode_tps", tps, "measured_tokens",
+                            (json_int_t)a->context_measured, "reads",
+                            json_object_get(memory_estimate, "context")));
+}
+
 /* What the estimate was made from. */
 static void report_measured(struct findings *f, const struct host_facts *a)
 {
@@ -358,6 +392,7 @@ static void report_model(struct findings *f, const struct model_facts *m,
     report_kv(f, memory_estimate);
     report_speed(f, m, a);
     report_estimates(f, m, estimates);
+    report_context(f, m, a, estimates, memory_estimate);
     report_parallel(f, m, a, estimates, params, memory_estimate);
     report_measured(f, a);
     finding_quiet(f, "model", "memory_estimate", json_deep_copy(memory_estimate));
@@ -462,8 +497,9 @@ int model_examine(struct findings *f, const char *model, const struct params *pa
     uint64_t *bytes = NULL;
     json_t *estimate = json_deep_copy(memory_estimate);
     struct params engine = *params;
-    engine.prefill_chunk = lookup_u64(memory_estimate, "prefill_chunk"); /* as it chooses it */
-    progress(f, "computing with the model's shapes, about 6 s");
+    engine.prefill_chunk = lookup_u64(memory_estimate, "prefill_chunk"); /* as it chooses them */
+    engine.ctx_size = lookup_u64(memory_estimate, "ctx_size");
+    progress(f, "computing with the model's shapes, about 8 s");
     int rc = measure_model(model, &engine, a, &index, &bytes, error);
     m.layer_expert_bytes = bytes;
     a->available = lookup_u64(memory_estimate, "available");

@@ -31,6 +31,29 @@ static uint64_t dense_read(const struct supervisor *s)
     return bytes - model_index_entries(m)[embedding].slot_bytes;
 }
 
+/* What one token reads of the keys and values of a sequence that has the whole context, and of the
+ * keys of indexers; and what these have of kv_bytes for one sequence. */
+static json_t *context_json(const struct supervisor *s)
+{
+    const struct model_hparams *h = &s->model->hparams;
+    enum kv_type type = kv_type_find(s->params.kv_type);
+    uint64_t context = s->params.ctx_size, keys = 0, rows = 0, all = 0, attended = 0;
+    for (uint32_t i = 0; i < h->layers; i++) {
+        uint64_t own = 0;
+        for (uint32_t side = 0; side < KV_SIDE_INDEX; side++) {
+            rows += model_read_bytes(h, i, side, type, context);
+            own += model_kv_bytes(h, i, side, type, KV_TILE) * context / KV_TILE;
+        }
+        keys += model_read_bytes(h, i, KV_SIDE_INDEX, type, context);
+        all += own;
+        if (own > 0 && model_attended(h, i, context) > attended)
+            attended = model_attended(h, i, context);
+    }
+    return json_pack("{s:I, s:I, s:I, s:I}", "index_read_bytes", (json_int_t)keys, "kv_read_bytes",
+                     (json_int_t)rows, "kv_all_bytes", (json_int_t)all, "attended",
+                     (json_int_t)attended);
+}
+
 static json_t *cgroup_headroom_json(void)
 {
     uint64_t headroom = cgroup_available();
@@ -213,6 +236,7 @@ int memory_estimate_print(struct supervisor *s, struct error *error)
     json_object_set_new(o, "kv_type", json_string(s->params.kv_type));
     json_object_set_new(o, "kv_ring", number(kv_shape_for(s).ring));
     json_object_set_new(o, "kv_bytes", number(s->budget.facts.kv_bytes));
+    json_object_set_new(o, "context", context_json(s));
     json_object_set_new(o, "auto", choices(s, &ledger));
     int rc =
         json_dumpf(o, stdout, JSON_INDENT(2)) == 0 && putchar('\n') == '\n' && fflush(stdout) == 0

@@ -230,6 +230,28 @@ START_TEST(bytes_of_a_model)
 }
 END_TEST
 
+/* Where an indexer chooses 32 positions, these and all of its keys: of a context of 128 half. */
+START_TEST(bytes_of_chosen_positions)
+{
+    static const double hits[] = {0, 0.5, 0.75, 1};
+    struct make m;
+    struct rates_model r;
+    make_arch(&m, "glm-dsa", 2, true);
+    struct model_index *index = make_index(&m, &error);
+    ck_assert_msg(index != NULL, "%s", error.text);
+    const struct model_hparams *h = &index->hparams;
+    ck_assert_int_eq(rates_model(index, KV_TYPE_F16, 128, 0, hits, &r, &error), 0);
+    for (uint32_t l = 0; l < h->layers; l++)
+        ck_assert_uint_eq(r.layer[l].kv, 2 * (32 * h->head_size + 64 * h->index_size));
+    rates_model_free(&r);
+    ck_assert_int_eq(rates_model(index, KV_TYPE_F16, 64, 0, hits, &r, &error), 0);
+    for (uint32_t l = 0; l < h->layers; l++)
+        ck_assert_uint_eq(r.layer[l].kv, 2 * 32 * h->head_size);
+    rates_model_free(&r);
+    free(index);
+}
+END_TEST
+
 /* ---- the bound ---- */
 
 START_TEST(longest_of_three)
@@ -299,6 +321,7 @@ int main(void)
     tcase_add_test(t, damaged_files);
     tcase_add_test(t, files_that_are_not_read);
     tcase_add_test(t, bytes_of_a_model);
+    tcase_add_test(t, bytes_of_chosen_positions);
     suite_add_tcase(suite, t);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);

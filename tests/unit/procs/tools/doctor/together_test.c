@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Doctor's estimate of several sequences: experts of a pass, tokens per second, and how many
- * fit. */
+/* Doctor's estimate of several sequences (experts of a pass, tokens per second, how many fit), and
+ * of one with many tokens. */
 #include <check.h>
 #include <math.h>
 
@@ -53,12 +53,27 @@ START_TEST(together_by_hand)
 }
 END_TEST
 
+/* After many tokens each one takes more, whatever is read besides. */
+START_TEST(time_of_a_context)
+{
+    struct host_facts a = {.decode_s = 0.1};
+    struct estimate one = {.compute_s = 0.1, .stall_s = 0.1, .decode_tps = 5};
+    ck_assert_double_eq(estimate_in_context(&a, &one), 0);
+    a.context_measured = 32768;
+    a.context_s = 0.05;
+    ck_assert_double_eq_tol(estimate_in_context(&a, &one), 4, 1e-9);
+    one.decode_tps = 0;
+    ck_assert_double_eq(estimate_in_context(&a, &one), 0);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("doctor together");
     TCase *c = tcase_create("together");
     tcase_add_test(c, union_of_random_choices);
     tcase_add_test(c, together_by_hand);
+    tcase_add_test(c, time_of_a_context);
     suite_add_tcase(s, c);
     SRunner *sr = srunner_create(s);
     srunner_run_all(sr, CK_NORMAL);

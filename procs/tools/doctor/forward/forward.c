@@ -15,12 +15,9 @@
 #include "lib/base/bytes.h"
 #include "lib/base/clock.h"
 #include "lib/base/random.h"
-#include "lib/core/core.h"
 #include "lib/io/bulk.h"
-#include "lib/model/index/model_index.h"
-#include "procs/tools/doctor/doctor.h"
+#include "procs/tools/doctor/forward/forward.h"
 
-#define POSITIONS     512u /* of the context, and different tokens */
 #define DECODE_STEPS  128u
 #define DECODE_NS     (2 * NS_PER_S)
 #define STEPS_MIN     3u
@@ -31,28 +28,6 @@
 #define SCRATCH_LIMIT (512 * MIB) /* as compute */
 #define TAIL_BYTES    64          /* the last wide read of a kernel stays inside */
 #define SEED          1u
-
-struct region {
-    char *base;
-    uint64_t bytes, used;
-};
-
-struct forward {
-    const struct model_index *index;
-    struct region dense, experts;
-    uint64_t *place; /* of each expert's entry in `experts`; NULL: the next part */
-    float *ones;     /* every norm and bias */
-    char *routers, *embedding;
-    char *table; /* of n-grams, any row of which may be read: zeros that take no memory */
-    uint64_t table_bytes;
-    uint64_t routers_used, routers_bytes;
-    void **keys, **values, **index_keys; /* a layer each */
-    void *state;                         /* recurrent, of the sequence */
-    enum kv_type kv_type;
-    uint32_t tokens[POSITIONS];
-    uint64_t pinned_ns;                     /* time of the last pin or unpin */
-    uint64_t all_ns, experts_ns, output_ns; /* of all passes since the last reset */
-};
 
 /* ---- weights ---- */
 
@@ -82,7 +57,7 @@ static enum place place_of(const struct forward *f, uint32_t entry)
     return IN_REGION;
 }
 
-static char *take(struct region *r, uint64_t bytes)
+char *region_take(struct region *r, uint64_t bytes)
 {
     uint64_t whole = align_up(bytes, PAGE_BYTES);
     sl_assert(whole <= r->bytes);
@@ -136,7 +111,7 @@ static char *router(struct forward *f, uint32_t entry)
 /* The rows of the tokens that are used. */
 static void fill_embedding(const struct model_tensor *t, char *at)
 {
-    uint64_t rows = t->ne[1] < POSITIONS ? t->ne[1] : POSITIONS;
+    uint64_t rows = t->ne[1] < FORWARD_POSITIONS ? t->ne[1] : FORWARD_POSITIONS;
     fill_random(at, rows * t->row_bytes, (enum tensor_type)t->type, 0);
 }
 
@@ -150,7 +125,7 @@ static const void *source_dense(void *self, uint32_t entry)
     case AS_ROUTER: return router(f, entry);
     case AS_EMBEDDING: at = f->embedding; break;
     case AS_TABLE: return f->table;
-    case IN_REGION: at = take(&f->dense, e->slot_bytes) + e->extent[0].head_bytes; break;
+    case IN_REGION: at = region_take(&f->dense, e->slot_bytes) + e->extent[0].head_bytes; break;
     }
     if (e->role == DENSE_TOKEN_EMBD)
         fill_embedding(tensor_of(f, entry), at);
@@ -177,7 +152,7 @@ static void source_pin(void *self, const struct expert_step *step, struct expert
         uint32_t entry = model_entry_expert(f->index, step->layer, items[i]->expert);
         const struct model_entry *e = &model_index_entries(f->index)[entry];
         char *slot =
-            f->place ? f->experts.base + f->place[entry] : take(&f->experts, e->slot_bytes);
+            f->place ? f->experts.base + f->place[entry] : region_take(&f->experts, e->slot_bytes);
         expert_matrices(e, slot, items[i]->matrix);
         items[i]->precision = (enum precision)e->precision;
         items[i]->state = ITEM_READY;
@@ -203,8 +178,8 @@ static void source_unpin(void *self, const struct expert_step *step, struct expe
 
 /* ---- memory ---- */
 
-/* Huge pages where possible if a slot has at least 1 MiB, as in the arena. */
-static bool region_open(struct region *r, uint64_t bytes, uint64_t slot_bytes)
+/* Huge pages as in the arena. */
+bool region_open(struct region *r, uint64_t bytes, uint64_t slot_bytes)
 {
     r->bytes = align_up(bytes, HUGE_PAGE_BYTES);
     r->base = aligned_alloc(HUGE_PAGE_BYTES, r->bytes + HUGE_PAGE_BYTES);
@@ -229,7 +204,7 @@ static struct sizes sizes_of(const struct forward *f)
         switch (place_of(f, i)) {
         case AS_VECTOR: s.vector = t->ne[0] > s.vector ? t->ne[0] : s.vector; break;
         case AS_ROUTER: s.routers += align_up(t->row_bytes * t->ne[1], PAGE_BYTES); break;
-        case AS_EMBEDDING: s.embedding = POSITIONS * t->row_bytes; break;
+        case AS_EMBEDDING: s.embedding = FORWARD_POSITIONS * t->row_bytes; break;
         case AS_TABLE: s.table = slot; break;
         case IN_REGION:
             s.dense += slot;
@@ -276,11 +251,11 @@ static bool open_kv(struct forward *f)
     bool good = f->keys && f->values && f->index_keys && f->state;
     for (uint32_t i = 0; good && i < hp->layers; i++) {
         f->keys[i] =
-            bulk_buffer((size_t)model_kv_bytes(hp, i, KV_SIDE_KEYS, f->kv_type, POSITIONS));
-        f->values[i] =
-            bulk_buffer((size_t)model_kv_bytes(hp, i, KV_SIDE_VALUES, f->kv_type, POSITIONS));
-        f->index_keys[i] =
-            bulk_buffer((size_t)model_kv_bytes(hp, i, KV_SIDE_INDEX, f->kv_type, POSITIONS));
+            bulk_buffer((size_t)model_kv_bytes(hp, i, KV_SIDE_KEYS, f->kv_type, FORWARD_POSITIONS));
+        f->values[i] = bulk_buffer(
+            (size_t)model_kv_bytes(hp, i, KV_SIDE_VALUES, f->kv_type, FORWARD_POSITIONS));
+        f->index_keys[i] = bulk_buffer(
+            (size_t)model_kv_bytes(hp, i, KV_SIDE_INDEX, f->kv_type, FORWARD_POSITIONS));
         good = f->keys[i] && f->values[i] && f->index_keys[i];
     }
     return good;
@@ -313,7 +288,7 @@ static int open_memory(struct forward *f, uint64_t bytes, struct error *error)
         return error_set(error, ERR_NO_MEMORY, "out of memory (weights of the measurement)");
     for (uint64_t i = 0; i < s.vector; i++)
         f->ones[i] = 1;
-    for (uint32_t i = 0; i < POSITIONS; i++)
+    for (uint32_t i = 0; i < FORWARD_POSITIONS; i++)
         f->tokens[i] = i % f->index->hparams.vocab;
     return 0;
 }
@@ -344,9 +319,8 @@ static void close_memory(struct forward *f)
 
 /* ---- measurement ---- */
 
-/* Runs `rows` tokens and the logits of the last one; returns its nanoseconds, 0 with an error. */
-static uint64_t pass(struct forward *f, struct core *core, uint32_t position, uint32_t rows,
-                     struct error *error)
+uint64_t forward_pass(struct forward *f, struct core *core, uint32_t position, uint32_t rows,
+                      struct error *error)
 {
     struct core_sequence sequence = {.kv_type = f->kv_type,
                                      .keys = f->keys,
@@ -354,8 +328,9 @@ static uint64_t pass(struct forward *f, struct core *core, uint32_t position, ui
                                      .index = f->index_keys,
                                      .state = f->state,
                                      .next_state = f->state};
+    uint32_t first = position + rows <= FORWARD_POSITIONS ? position : 0;
     uint64_t start_ns = clock_now_ns();
-    if (core_forward(core, &sequence, f->tokens + position, position, rows, error) != 0)
+    if (core_forward(core, &sequence, f->tokens + first, position, rows, error) != 0)
         return 0;
     uint64_t output_ns = clock_now_ns();
     core_output(core, rows - 1, 1);
@@ -388,7 +363,7 @@ static int measure_decode(struct forward *f, struct core *core, struct forward_s
     while (count < ROUNDS_MAX && (count == 0 || clock_now_ns() - start_ns < AGAIN_NS)) {
         uint32_t n = 0;
         while (n < DECODE_STEPS && (n < STEPS_MIN || clock_now_ns() - start_ns < DECODE_NS)) {
-            ns[n] = pass(f, core, n, 1, error);
+            ns[n] = forward_pass(f, core, n, 1, error);
             if (ns[n++] == 0)
                 return -1;
         }
@@ -406,8 +381,8 @@ static int prefill_round(struct forward *f, struct core *core, uint32_t rows, do
 {
     uint32_t done = 0;
     *ns = 0;
-    while (done + rows <= POSITIONS && (done == 0 || *ns < PREFILL_NS)) {
-        uint64_t took_ns = pass(f, core, done, rows, error);
+    while (done + rows <= FORWARD_POSITIONS && (done == 0 || *ns < PREFILL_NS)) {
+        uint64_t took_ns = forward_pass(f, core, done, rows, error);
         if (took_ns == 0)
             return -1;
         *ns += took_ns;
@@ -440,9 +415,9 @@ static int prefill_rounds(struct forward *f, struct core *core, uint32_t rows, d
 static int measure_prefill(struct forward *f, struct core *core, double *seconds,
                            struct error *error)
 {
-    uint32_t rows = core_chunk(core) < POSITIONS ? core_chunk(core) : POSITIONS;
+    uint32_t rows = core_chunk(core) < FORWARD_POSITIONS ? core_chunk(core) : FORWARD_POSITIONS;
     uint32_t first = rows < FIRST_ROWS ? rows : FIRST_ROWS;
-    uint64_t ns = pass(f, core, 0, first, error);
+    uint64_t ns = forward_pass(f, core, 0, first, error);
     if (ns == 0)
         return -1;
     while (rows > first && ns / first * rows > 3 * PREFILL_NS)
@@ -450,8 +425,8 @@ static int measure_prefill(struct forward *f, struct core *core, double *seconds
     return prefill_rounds(f, core, rows, seconds, error);
 }
 
-static int measure(struct forward *f, const struct params *params, struct forward_speed *out,
-                   struct error *error)
+struct core *forward_core(struct forward *f, const struct params *params, uint32_t chunk,
+                          uint32_t positions, struct error *error)
 {
     struct core_config config = {
         .model = f->index,
@@ -464,15 +439,24 @@ static int measure(struct forward *f, const struct params *params, struct forwar
                    .wait = source_wait,
                    .unpin = source_unpin},
         .threads = params->threads ? (uint32_t)params->threads : host_cpus(),
-        .chunk = params_prefill_chunk(params),
-        .positions = POSITIONS,
+        .chunk = chunk,
+        .positions = positions,
         .scratch_limit = SCRATCH_LIMIT,
         .prefill_order = prefill_order_of(PREFILL_ORDER_POPULARITY),
     };
-    if (!config.ops)
-        return error_set(error, ERR_BAD_INPUT, "this CPU lacks the instruction set %s",
-                         params->isa);
-    struct core *core = core_create(&config, error);
+    if (!config.ops) {
+        error_set(error, ERR_BAD_INPUT, "this CPU lacks the instruction set %s", params->isa);
+        return NULL;
+    }
+    f->dense.used = f->routers_used = 0;
+    return core_create(&config, error);
+}
+
+static int measure(struct forward *f, const struct params *params, struct forward_speed *out,
+                   struct error *error)
+{
+    struct core *core =
+        forward_core(f, params, params_prefill_chunk(params), FORWARD_POSITIONS, error);
     if (!core)
         return -1;
     int rc = measure_prefill(f, core, &out->prefill_s, error);
@@ -495,6 +479,8 @@ int forward_measure(const struct model_index *index, const struct params *params
     int rc = open_memory(f, bytes, error);
     if (rc == 0)
         rc = measure(f, params, out, error);
+    if (rc == 0)
+        rc = context_measure(f, params, bytes / 2, out, error);
     close_memory(f);
     free(f);
     return rc;
