@@ -48,6 +48,9 @@ static const struct {
 } layer_vectors[] = {
     {DENSE_MIXER_STREAM_NORM, offsetof(struct core_layer, mixer_site.norm)},
     {DENSE_FFN_STREAM_NORM, offsetof(struct core_layer, ffn_site.norm)},
+    {DENSE_MIXER_BANK_SCORE, offsetof(struct core_layer, mixer_site.score)},
+    {DENSE_FFN_BANK_SCORE, offsetof(struct core_layer, ffn_site.score)},
+    {DENSE_LATENT_NORM, offsetof(struct core_layer, latent_norm)},
     {DENSE_NGRAM_KEY_NORM, offsetof(struct core_layer, ngrams.key_norm)},
     {DENSE_NGRAM_QUERY_NORM, offsetof(struct core_layer, ngrams.query_norm)},
     {DENSE_NGRAM_CONV_NORM, offsetof(struct core_layer, ngrams.conv_norm)},
@@ -151,9 +154,9 @@ static struct device_at expert_bias(struct core *c, uint32_t layer, enum dense_r
 }
 
 /* Vectors of the whole model, and the matrices that are copied as vectors are. */
-static const enum dense_role model_vectors[] = {DENSE_ROPE_FREQS,   DENSE_OUTPUT_NORM,
-                                                DENSE_OUTPUT_SCALE, DENSE_OUTPUT_NORM_BIAS,
-                                                DENSE_OUTPUT_BIAS,  DENSE_OUTPUT_STREAM_NORM};
+static const enum dense_role model_vectors[] = {
+    DENSE_ROPE_FREQS,  DENSE_OUTPUT_NORM,        DENSE_OUTPUT_SCALE,     DENSE_OUTPUT_NORM_BIAS,
+    DENSE_OUTPUT_BIAS, DENSE_OUTPUT_STREAM_NORM, DENSE_OUTPUT_BANK_SCORE};
 static const enum dense_role layer_turned[] = {
     DENSE_DELTA_CONV, DENSE_SHORTCONV_CONV, DENSE_NGRAM_CONV, DENSE_KDA_Q_CONV,
     DENSE_KDA_K_CONV, DENSE_KDA_V_CONV,     DENSE_MAMBA_A};
@@ -551,10 +554,10 @@ static void bind_output(struct core *c, uint64_t *vectors)
     c->output = core_matrix(c, globals,
                             core_has(c, globals, DENSE_OUTPUT) ? DENSE_OUTPUT : DENSE_TOKEN_EMBD);
     c->output_site.norm = dense_vector(c, globals, DENSE_OUTPUT_NORM, vectors);
-    if (c->hp.residual == RESIDUAL_GATED) {
+    if (c->hp.residual == RESIDUAL_GATED)
         c->output_site.norm = dense_vector(c, globals, DENSE_OUTPUT_STREAM_NORM, vectors);
-        core_bind_sites(c, globals);
-    }
+    c->output_site.score = dense_vector(c, globals, DENSE_OUTPUT_BANK_SCORE, vectors);
+    core_bind_sites(c, globals);
     c->output_scale = dense_vector(c, globals, DENSE_OUTPUT_SCALE, vectors);
     c->output_site.norm_bias = dense_vector(c, globals, DENSE_OUTPUT_NORM_BIAS, vectors);
     c->output_bias = dense_vector(c, globals, DENSE_OUTPUT_BIAS, vectors);

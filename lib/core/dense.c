@@ -127,6 +127,23 @@ static void weigh_inputs(struct core *c)
     make_forms(c, y, core_layer_now(c)->expert_forms);
 }
 
+/* The norm of the sums of experts, if they have one, and what a product reads of them. */
+static void finish_latents(struct core *c, uint32_t forms)
+{
+    const struct device_rows *sum = &c->scratch.latent_sum;
+    const struct op_norm norm = {.rows = c->pass.step.rows,
+                                 .kind = NORM_RMS,
+                                 .eps = c->hp.rms_eps,
+                                 .x = sum->base[FORM_F32],
+                                 .weight = core_layer_now(c)->latent_norm,
+                                 .forms = forms,
+                                 .y = *sum};
+    if (norm.weight.address)
+        c->device->ops->norm(c->device, &norm);
+    else
+        make_forms(c, sum, forms);
+}
+
 static void join_latents(struct core *c)
 {
     const struct core_layer *l = core_layer_now(c);
@@ -137,7 +154,7 @@ static void join_latents(struct core *c)
                                       .factor = 1.0f, /* experts have that of a part */
                                       .y = c->scratch.y,
                                       .into = sum_of_layer(c)};
-    make_forms(c, &c->scratch.latent_sum, form_bit(&l->latent_up));
+    finish_latents(c, form_bit(&l->latent_up));
     c->device->ops->add_product(c->device, &up);
 }
 

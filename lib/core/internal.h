@@ -79,6 +79,10 @@ struct core_site {
     /* RESIDUAL_GATED. stream_forms: of down and inject; up_forms: of up. */
     struct device_matrix down, up, inject;
     uint32_t stream_forms, up_forms;
+    /* RESIDUAL_BANK: of the sources; how many sums of blocks are read, and which stream becomes one
+     * before a result is added, 0: none. */
+    struct device_at score;
+    uint32_t sums, ends;
 };
 
 /* A layer that begins with n-grams: products of their rows are keys of all streams, and a value. */
@@ -138,6 +142,7 @@ struct core_layer {
      * s(latent_up_scale) W_latent_up of their sum is added. */
     struct device_matrix latent_down, latent_up;
     struct device_at latent_down_scale, latent_up_scale;
+    struct device_at latent_norm; /* of their sum, before that; or none */
 
     struct device_at dense_post_norm, experts_norm, experts_post_norm; /* FFN_DENSE_AND_EXPERTS */
 
@@ -235,7 +240,7 @@ struct core_scratch {
 
     /* Of several streams, [<= DEVICE_BLOCK_ROWS] but for the last two, [chunk][streams]: the norms,
      * what is between the factors of their gates, the gates; logits and weights of what is
-     * added. */
+     * added. Of RESIDUAL_BANK only weights, [<= DEVICE_BLOCK_ROWS][streams], of what is read. */
     struct device_rows streams, stream_rank;
     struct device_at stream_gates, stream_logits, stream_weights;
     struct device_at stream_share; /* 1 / streams */
@@ -392,6 +397,12 @@ struct core_reading {
     const struct device_rows *y; /* its rows are 0 .. rows - 1 */
 };
 void core_residual_begin(struct core *c);
+/* Every stream begins as the embedding. */
+void core_streams_begin(struct core *c, const struct op_embed *embed);
+/* residual/bank.c: the same steps of RESIDUAL_BANK. */
+void core_bank_read(struct core *c, const struct core_site *site, const struct core_reading *r);
+void core_bank_add(struct core *c, const struct core_site *site, struct device_at y);
+void core_bind_bank(struct core *c, uint32_t layer); /* as core_bind_sites */
 void core_residual_read(struct core *c, const struct core_site *site, const struct core_reading *r);
 /* What the results of a part are added to as they are made; none: they are given to
  * core_residual_add, which does nothing otherwise. */

@@ -203,6 +203,10 @@ static void cut_streams(struct core *c, struct layout *m, uint32_t chunk,
     c->scratch.stream_share = cut_floats(m, 1);
     if (streams < 2)
         return;
+    if (c->hp.residual == RESIDUAL_BANK) {
+        c->scratch.stream_weights = cut_floats(m, (size_t)rows * streams);
+        return;
+    }
     cut_rows(m, &c->scratch.streams, want->streams, rows, model_residual_floats(&c->hp));
     cut_rows(m, &c->scratch.stream_rank, want->rank, rows, c->hp.stream_rank);
     c->scratch.stream_gates = cut_floats(m, (size_t)rows * model_residual_floats(&c->hp));

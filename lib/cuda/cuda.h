@@ -74,6 +74,8 @@ enum gpu_pointwise {
     GPU_RELU_MUL,       /* max(a, 0) * b */
     GPU_LIMITED_SILU,   /* silu(a limited to at most value) * (b limited to +-value) */
     GPU_SILU_LIMITED,   /* (silu(a) limited to at most value) * (b limited to +-value) */
+    GPU_SITU_MUL,       /* cap(a) * sigmoid(a) * cap(b): GPU_SOFT_CAP with value, and with second
+                         * (0: b as it is) */
     GPU_SIGMOID_MUL,    /* b * sigmoid(a) */
     GPU_SOFTPLUS_MUL,   /* softplus(a), in double, * b */
     GPU_MUL,            /* a * b */
@@ -97,7 +99,7 @@ struct gpu_rows {
     size_t a_stride, b_stride, y_stride;
     size_t a_step; /* from element to element of a row of a; 0: 1 */
     uint32_t n, rows;
-    float value;
+    float value, second;
     bool a_is_one, b_is_one; /* a or b is one element of each row */
 };
 
@@ -112,9 +114,19 @@ struct gpu_finish_job {
 
 struct gpu_finish {
     const struct gpu_finish_job *jobs; /* [count] in memory of the device */
-    enum gpu_pointwise op;             /* of two operands, GPU_SILU_MUL to GPU_SILU_LIMITED */
+    enum gpu_pointwise op;             /* of two operands, GPU_SILU_MUL to GPU_SITU_MUL */
     float value;                       /* of op */
     uint32_t count, rows, n;           /* rows: the maximum of the jobs */
+    float second;                      /* of op */
+};
+
+/* OP(bank_read) of lib/device: weights and sums of rows of `streams` times n floats, of which the
+ * first `sources` are read. */
+struct gpu_bank {
+    const float *x, *score;
+    float *weights, *y; /* [rows][streams], [rows][n] */
+    uint32_t rows, streams, sources, n;
+    float eps;
 };
 
 /* Rotary embedding in place of heads next to each other: x[r * x_stride + h * head_stride ...], the
@@ -236,7 +248,7 @@ struct gpu_routed {
 
 /* Counted up when struct gpu_kernels or an argument changes: the style test compares
  * interface.txt. */
-#define GPU_INTERFACE 9
+#define GPU_INTERFACE 10
 
 struct gpu_kernels {
     uint32_t interface;  /* GPU_INTERFACE of the module, first in every version */
@@ -281,6 +293,7 @@ struct gpu_kernels {
     int (*center)(const float *x, size_t x_stride, uint32_t n, uint32_t rows, float *y,
                   size_t y_stride, void *stream);
 
+    int (*bank)(const struct gpu_bank *b, void *stream);
     int (*pointwise)(enum gpu_pointwise op, const struct gpu_rows *rows, void *stream);
     int (*rope)(const struct gpu_rope *r, void *stream);
     int (*kv_store)(const struct gpu_kv_store *s, void *stream);

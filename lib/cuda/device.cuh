@@ -189,6 +189,7 @@ int gpu_activation(enum tensor_type type, const float *x, size_t x_stride, uint3
                    uint32_t rows, void *dst, size_t dst_stride, void *stream);
 int gpu_rows_to_f32(const struct kernel_matrix *w, const uint32_t *token, uint32_t rows, float *y,
                     size_t y_stride, void *stream);
+int gpu_bank_rows(const struct gpu_bank *b, void *stream);
 int gpu_rms_norm(const float *x, size_t x_stride, const float *weight, uint32_t n, float eps,
                  uint32_t rows, float *y, size_t y_stride, void *stream);
 int gpu_center(const float *x, size_t x_stride, uint32_t n, uint32_t rows, float *y,

@@ -34,7 +34,12 @@ INLINE float limited(float x, float limit)
     return x > limit ? limit : x < -limit ? -limit : x;
 }
 
-template <int OP> INLINE float point(float a, float b, float value)
+INLINE float capped(float x, float cap)
+{
+    return cap - 2.0f * cap / (1.0f + exp_one(x * (2.0f / cap)));
+}
+
+template <int OP> INLINE float point(float a, float b, float value, float second)
 {
     switch (OP) {
     case GPU_SILU_MUL: return sigmoid_of(a, a) * b;
@@ -46,11 +51,13 @@ template <int OP> INLINE float point(float a, float b, float value)
         return sigmoid_of(g, g) * limited(b, value);
     }
     case GPU_SILU_LIMITED: return limited_above(sigmoid_of(a, a), value) * limited(b, value);
+    case GPU_SITU_MUL:
+        return sigmoid_of(capped(a, value), a) * (second > 0 ? capped(b, second) : b);
     case GPU_SIGMOID_MUL: return sigmoid_of(b, a);
     case GPU_SOFTPLUS_MUL: return (float)exact_softplus((double)a) * b;
     case GPU_MUL: return a * b;
     case GPU_SILU: return sigmoid_of(a, a);
-    case GPU_SOFT_CAP: return value - 2.0f * value / (1.0f + exp_one(a * (2.0f / value)));
+    case GPU_SOFT_CAP: return capped(a, value);
     case GPU_CLAMP: return limited(a, value);
     case GPU_COPY: return a;
     case GPU_SCALE: return a * value;
@@ -73,7 +80,7 @@ template <int OP> __global__ void __launch_bounds__(POINT_THREADS) point_rows(gp
         return;
     float b = has_b(OP) ? g.b[row * g.b_stride + (g.b_is_one ? 0 : i)] : 0.0f;
     float value = OP == GPU_AXPY && g.factor ? g.factor[row] * g.value : g.value;
-    g.y[row * g.y_stride + i] = point<OP>(g.a[row * g.a_stride + i * g.a_step], b, value);
+    g.y[row * g.y_stride + i] = point<OP>(g.a[row * g.a_stride + i * g.a_step], b, value, g.second);
 }
 
 template <int OP> static int launch_point(const gpu_rows &rows, void *stream)
@@ -99,6 +106,7 @@ extern "C" int gpu_pointwise_rows(enum gpu_pointwise op, const struct gpu_rows *
         POINT(GPU_RELU_MUL)
         POINT(GPU_LIMITED_SILU)
         POINT(GPU_SILU_LIMITED)
+        POINT(GPU_SITU_MUL)
         POINT(GPU_SIGMOID_MUL)
         POINT(GPU_SOFTPLUS_MUL)
         POINT(GPU_MUL)
@@ -134,7 +142,7 @@ template <int OP> __global__ void __launch_bounds__(POINT_THREADS) finish_rows(g
         size_t at = (size_t)row * f.n + i;
         float a = finished(job.a[at], job.a_factor, job.a_bias, i);
         if (job.b)
-            a = point<OP>(a, finished(job.b[at], job.b_factor, job.b_bias, i), f.value);
+            a = point<OP>(a, finished(job.b[at], job.b_factor, job.b_bias, i), f.value, f.second);
         job.a[at] = a;
     }
 }
@@ -159,6 +167,7 @@ extern "C" int gpu_finish_rows(const struct gpu_finish *f, void *stream)
     case GPU_RELU_MUL: return launch_finish<GPU_RELU_MUL>(*f, stream);
     case GPU_LIMITED_SILU: return launch_finish<GPU_LIMITED_SILU>(*f, stream);
     case GPU_SILU_LIMITED: return launch_finish<GPU_SILU_LIMITED>(*f, stream);
+    case GPU_SITU_MUL: return launch_finish<GPU_SITU_MUL>(*f, stream);
     default: return GPU_UNSUPPORTED;
     }
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Norms, and rotary embedding. */
-#include "lib/cuda/device.cuh"
+/* Norms, what is read of a residual that is a bank of sums, and rotary embedding. */
+#include "lib/cuda/exact.cuh"
 
 /* ---- norms ----
  *
@@ -102,6 +102,82 @@ extern "C" int gpu_center(const float *x, size_t x_stride, uint32_t n, uint32_t 
     norm_args a = {x, NULL, y, x_stride, y_stride, n, 0};
     return LAUNCH(center_rows, dim3(rows), dim3(NORM_THREADS),
                   LANES * sizeof(double) + NORM_CHUNK * sizeof(float), stream, a);
+}
+
+/* ---- a bank of sums ---- */
+
+/* The sum of x * scale * w of this thread's lane. */
+INLINE float lane_product(const float *x, const float *w, float scale, uint32_t n, float *chunk)
+{
+    float sum = 0;
+    for (uint32_t at = 0; at < n; at += NORM_CHUNK) {
+        uint32_t count = n - at < NORM_CHUNK ? n - at : NORM_CHUNK;
+        __syncthreads(); /* the chunk before is not read any more */
+        for (uint32_t i = threadIdx.x; i < count; i += NORM_THREADS)
+            chunk[i] = x[at + i] * scale;
+        __syncthreads();
+        if (threadIdx.x < LANES)
+            for (uint32_t i = threadIdx.x; i < count; i += LANES)
+                sum = fmaf(w[at + i], chunk[i], sum);
+    }
+    return sum;
+}
+
+/* A block per source and row: the score of its norm. */
+__global__ void __launch_bounds__(NORM_THREADS) bank_scores(gpu_bank b)
+{
+    float *chunk = (float *)(void *)shared_memory(), *scale = chunk + NORM_CHUNK;
+    const float *x = b.x + ((size_t)blockIdx.y * b.streams + blockIdx.x) * b.n;
+    float sum = lane_sum<float>(x, b.n, chunk);
+    if (threadIdx.x < WARP) {
+        sum = sum_16(sum);
+        if (threadIdx.x == 0)
+            *scale = 1.0f / sqrtf(sum / (float)b.n + b.eps);
+    }
+    __syncthreads();
+    sum = lane_product(x, b.score, *scale, b.n, chunk);
+    if (threadIdx.x < WARP) {
+        sum = sum_16(sum);
+        if (threadIdx.x == 0)
+            b.weights[(size_t)blockIdx.y * b.streams + blockIdx.x] = sum;
+    }
+}
+
+/* Each block computes the softmax of its row again: the scores are few. */
+__global__ void __launch_bounds__(NORM_THREADS) bank_sums(gpu_bank b)
+{
+    float *p = (float *)(void *)shared_memory();
+    const float *score = b.weights + (size_t)blockIdx.y * b.streams;
+    uint32_t i = blockIdx.x * NORM_THREADS + threadIdx.x;
+    float top = score[0], all = 0, sum = 0;
+    for (uint32_t s = 1; s < b.sources; s++)
+        top = score[s] > top ? score[s] : top;
+    for (uint32_t s = threadIdx.x; s < b.sources; s += NORM_THREADS)
+        p[s] = (float)exact_exp((double)(score[s] - top));
+    __syncthreads();
+    if (i >= b.n)
+        return;
+    for (uint32_t s = 0; s < b.sources; s++)
+        all += p[s];
+    for (uint32_t s = 0; s < b.sources; s++)
+        sum = fmaf(p[s] / all, b.x[((size_t)blockIdx.y * b.streams + s) * b.n + i], sum);
+    b.y[(size_t)blockIdx.y * b.n + i] = sum;
+}
+
+extern "C" int gpu_bank_rows(const struct gpu_bank *bank, void *stream)
+{
+    gpu_bank b = *bank;
+    if (!count_fits(b.n) || !rows_fit(b.rows) || b.sources == 0 || b.sources > b.streams ||
+        b.sources > NORM_CHUNK)
+        return GPU_UNSUPPORTED;
+    if (b.n == 0 || b.rows == 0)
+        return 0;
+    int status = LAUNCH(bank_scores, dim3(b.sources, b.rows), dim3(NORM_THREADS),
+                        (NORM_CHUNK + 1) * sizeof(float), stream, b);
+    if (status != 0)
+        return status;
+    return LAUNCH(bank_sums, dim3(divide_up(b.n, NORM_THREADS), b.rows), dim3(NORM_THREADS),
+                  b.sources * sizeof(float), stream, b);
 }
 
 /* ---- rotation: a thread per pair ---- */

@@ -183,6 +183,7 @@ extern "C" __attribute__((visibility("default"))) const struct gpu_kernels *gpu_
         gpu_rows_to_f32,
         gpu_rms_norm,
         gpu_center,
+        gpu_bank_rows,
         gpu_pointwise_rows,
         gpu_rope_heads,
         gpu_kv_store_rows,

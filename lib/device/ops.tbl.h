@@ -224,8 +224,7 @@ OP(stream_read)
     OP_WRITE_ROWS(y, a->rows)
 OP_END(stream_read)
 
-/* Stream s of x += y * 2 sigmoid(logits[s]). logits: [rows][streams]; weights: space for the
- * sigmoids. */
+/* Stream s of x += y * 2 sigmoid(logits[s]); logits and weights, space: [rows][streams]. */
 OP(stream_add)
     OP_VALUE(uint32_t, rows)
     OP_VALUE(uint32_t, streams)
@@ -351,6 +350,7 @@ OP(latent_attention)
     OP_WRITE_ROWS(mix, a->rows)
 OP_END(latent_attention)
 
+#include "lib/device/bank.h"
 #include "lib/device/positions.h"
 
 /* The short convolution of LFM2: rows (b | c | x) of `channels` each, `stride` floats apart; mix =

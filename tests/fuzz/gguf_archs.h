@@ -38,6 +38,8 @@
     X(kimi_linear_kinds, "kimi-linear", 2,                                                         \
       make_i32s(m, "kimi-linear.attention.head_count_kv", (const int32_t[]){1, 0}, 2))             \
     X(kimi_linear_bound, "kimi-linear", 2, make_f32(m, "kimi-linear.kda.gate_lower_bound", -5))    \
+    X(kimi_k3, "kimi-k3", 2, (void)0)                                                              \
+    X(kimi_k3_block, "kimi-k3", 2, make_u32(m, "kimi-k3.attn_res.block_size", 1))                  \
     X(bailingmoe3, "bailingmoe3", 2, (void)0)                                                      \
     X(granitehybrid_groups, "granitehybrid", 2, make_u32(m, "granitehybrid.ssm.group_count", 3))   \
     X(nemotron, "nemotron_h_moe", 2, (void)0)                                                      \

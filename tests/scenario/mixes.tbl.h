@@ -63,6 +63,11 @@ RUN(jamba, "Q4_K_M", "arch=jamba", "layers=6", "dense_inner=256", "conv_taps=4",
 RUN(kimi_linear, "Q4_K_M", "arch=kimi-linear", "layers=4", "dense_layers=1", "dense_inner=512",
     "shared_count=1", "conv_taps=4", "delta_size=64", "attention_step=3", "kv_heads=1",
     "head_size=0", "kv_rank=256", "mla_key_size=96", "mla_value_size=64", "rope_dims=32")
+/* The same with a bank of sums of blocks and experts in a latent. */
+RUN(kimi_k3, "MXFP4", "arch=kimi-k3", "layers=5", "dense_layers=1", "dense_inner=512",
+    "shared_count=2", "conv_taps=4", "delta_size=64", "attention_step=3", "kv_heads=1",
+    "head_size=0", "q_rank=256", "kv_rank=256", "mla_key_size=96", "mla_value_size=64",
+    "rope_dims=32", "decay_bound=-5", "expert_width=128", "bank_block=2", "cap_gate=4", "cap_up=25")
 /* With queries of one matrix, as the larger model. */
 SAMPLE(bailingmoe3, "--threads=2", "arch=bailingmoe3", "layers=4", "dense_layers=1",
        "dense_inner=512", "shared_count=1", "conv_taps=4", "delta_size=64", "attention_step=3",

@@ -47,6 +47,11 @@ static const struct shape {
     {{"arch=minimax-01", "attention_step=2", "rope_dims=16", "normed_scale=1.5", NULL}},
     {{"arch=jamba", "dense_inner=128", "conv_taps=4", "delta_size=8", "step_rank=16",
       "delta_inner=192", "attention_step=3", "experts_every=2", NULL}},
+    {{"arch=kimi-k3", "layers=5",        "dense_layers=1",   "dense_inner=128",
+      "conv_taps=4",  "delta_size=16",   "attention_step=2", "kv_heads=1",
+      "q_rank=32",    "kv_rank=32",      "mla_key_size=24",  "mla_value_size=16",
+      "rope_dims=8",  "shared_inner=64", "expert_width=32",  "decay_bound=-5",
+      "bank_block=2", "cap_gate=4",      "cap_up=25",        NULL}},
 };
 
 static char model[PATH_MAX];
@@ -131,6 +136,11 @@ static void granitehybrid(void)
 static void nemotron(void)
 {
     combinations(&shapes[4]);
+}
+
+static void kimi_k3(void)
+{
+    combinations(&shapes[ARRAY_LEN(shapes) - 1]);
 }
 
 static void kimi_linear(void)
@@ -375,22 +385,12 @@ static void inspected(void)
 
 int main(int argc, char **argv)
 {
-    static const struct test_case cases[] = {ROW(qwen35moe),
-                                             ROW(qwen3next),
-                                             ROW(lfm2moe),
-                                             ROW(granitehybrid),
-                                             ROW(nemotron),
-                                             ROW(jamba),
-                                             ROW(kimi_linear),
-                                             ROW(qwen4exp),
-                                             ROW(bailingmoe3),
-                                             ROW(minimax_01),
-                                             ROW(killed_at_every_point),
-                                             ROW(killed_in_turn),
-                                             ROW(a_second_turn),
-                                             ROW(memory_is_counted),
-                                             ROW(nothing_is_kept),
-                                             ROW(inspected),
-                                             ROW(convolutions_are_estimated)};
+    static const struct test_case cases[] = {
+        ROW(qwen35moe),       ROW(qwen3next),     ROW(lfm2moe),
+        ROW(granitehybrid),   ROW(nemotron),      ROW(jamba),
+        ROW(kimi_linear),     ROW(kimi_k3),       ROW(qwen4exp),
+        ROW(bailingmoe3),     ROW(minimax_01),    ROW(killed_at_every_point),
+        ROW(killed_in_turn),  ROW(a_second_turn), ROW(memory_is_counted),
+        ROW(nothing_is_kept), ROW(inspected),     ROW(convolutions_are_estimated)};
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }

@@ -39,7 +39,7 @@ static void single_read(struct core *c, const struct core_site *site, const stru
 
 /* ---- gated streams ---- */
 
-static void gated_begin(struct core *c, const struct op_embed *embed)
+void core_streams_begin(struct core *c, const struct op_embed *embed)
 {
     struct op_embed rows = *embed;
     rows.x = c->scratch.sum;
@@ -130,7 +130,8 @@ static void gated_add(struct core *c, const struct core_site *site, struct devic
 
 static const struct scheme schemes[RESIDUAL__COUNT] = {
     [RESIDUAL_SINGLE] = {single_begin, single_read, NULL},
-    [RESIDUAL_GATED] = {gated_begin, gated_read, gated_add},
+    [RESIDUAL_GATED] = {core_streams_begin, gated_read, gated_add},
+    [RESIDUAL_BANK] = {core_streams_begin, core_bank_read, core_bank_add},
 };
 
 /* ---- weights ---- */
@@ -158,6 +159,10 @@ void core_bind_sites(struct core *c, uint32_t layer)
                                  ffn[] = {DENSE_FFN_STREAM_DOWN, DENSE_FFN_STREAM_UP,
                                           DENSE_FFN_STREAM_INJECT},
                                  output[] = {DENSE_OUTPUT_STREAM_DOWN, DENSE_OUTPUT_STREAM_UP, 0};
+    if (c->hp.residual == RESIDUAL_BANK) {
+        core_bind_bank(c, layer);
+        return;
+    }
     if (layer == c->hp.layers) {
         bind_streams(c, layer, &c->output_site, output);
         return;

@@ -273,7 +273,7 @@ void cuda_batch_product(struct cuda *c, const struct device_matrix *m, struct gp
 void cuda_batch_finish(struct cuda *c, struct gpu_finish_job job);
 void cuda_batch_products(struct cuda *c, const struct device_rows *x, const uint32_t *index);
 /* value: of op. */
-void cuda_batch_end(struct cuda *c, enum gpu_pointwise op, float value, uint32_t n);
+void cuda_batch_end(struct cuda *c, enum gpu_pointwise op, struct ffn_limit limit, uint32_t n);
 
 /* streams.c */
 int cuda_streams_open(struct cuda *c, struct error *error);
@@ -360,6 +360,7 @@ void cuda_copy(struct cuda *c, const float *x, size_t x_stride, uint32_t n, uint
 void cuda_rms(struct cuda *c, const float *x, size_t x_stride, struct device_at weight, uint32_t n,
               float eps, uint32_t rows, float *y, size_t y_stride);
 enum gpu_pointwise cuda_activation(enum ffn_activation activation, struct ffn_limit limit);
+float cuda_limit(struct ffn_limit limit); /* the value of that operation */
 void cuda_activate(struct cuda *c, enum ffn_activation activation, struct ffn_limit limit,
                    const float *gate, const float *up, uint32_t n, uint32_t rows, float *y);
 /* The integer forms in `forms` of rows, from their floats. */

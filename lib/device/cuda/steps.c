@@ -63,11 +63,18 @@ enum gpu_pointwise cuda_activation(enum ffn_activation activation, struct ffn_li
                                                               [ACTIVATION_SWIGLU_CLAMPED] =
                                                                   GPU_SWIGLU_CLAMPED,
                                                               [ACTIVATION_GELU] = GPU_GELU_MUL,
-                                                              [ACTIVATION_RELU] = GPU_RELU_MUL};
+                                                              [ACTIVATION_RELU] = GPU_RELU_MUL,
+                                                              [ACTIVATION_SITU] = GPU_SITU_MUL};
     if (limit.value == 0)
         return ops[activation];
     sl_assert(activation == ACTIVATION_SILU); /* no architecture has limits of another one */
     return limit.result ? GPU_SILU_LIMITED : GPU_LIMITED_SILU;
+}
+
+/* A network has a cap of its gate or limits, not both. */
+float cuda_limit(struct ffn_limit limit)
+{
+    return limit.cap_gate > 0 ? limit.cap_gate : limit.value;
 }
 
 void cuda_activate(struct cuda *c, enum ffn_activation activation, struct ffn_limit limit,
@@ -82,7 +89,8 @@ void cuda_activate(struct cuda *c, enum ffn_activation activation, struct ffn_li
                                  .y_stride = n,
                                  .n = n,
                                  .rows = rows,
-                                 .value = limit.value});
+                                 .value = cuda_limit(limit),
+                                 .second = limit.cap_up});
 }
 
 static void make_form(struct cuda *c, enum tensor_type type, const float *x, size_t x_stride,

@@ -237,10 +237,15 @@ static void multiply_input(struct cuda *c, const struct device_routed *a, const 
 }
 
 static void finish_jobs(struct cuda *c, const struct gpu_finish_job *jobs, uint32_t count,
-                        enum gpu_pointwise op, float value, uint32_t n)
+                        enum gpu_pointwise op, struct ffn_limit limit, uint32_t n)
 {
-    const struct gpu_finish f = {
-        .jobs = jobs, .op = op, .value = value, .count = count, .rows = 1, .n = n};
+    const struct gpu_finish f = {.jobs = jobs,
+                                 .op = op,
+                                 .value = cuda_limit(limit),
+                                 .second = limit.cap_up,
+                                 .count = count,
+                                 .rows = 1,
+                                 .n = n};
     cuda_check(c, c->k->finish(&f, c->stream), "the end of products");
 }
 
@@ -256,13 +261,12 @@ void cuda_routed_experts(struct device *d, const struct device_routed *a)
     multiply_input(c, a, &j, EXPERT_GATE, alike ? 2 : 1);
     if (!alike && up->n > 0)
         multiply_input(c, a, &j, EXPERT_UP, 1);
-    finish_jobs(c, j.finish, j.count, cuda_activation(a->activation, a->limit), a->limit.value,
-                gate->n);
+    finish_jobs(c, j.finish, j.count, cuda_activation(a->activation, a->limit), a->limit, gate->n);
     size_t stride =
         cuda_prepare(c, down->type, device_floats(a->gate), gate->n, gate->n, j.count, &x);
     multiply(c, a, &j, EXPERT_DOWN, 1, x, stride);
     if (a->scale[EXPERT_DOWN].address || a->bias[EXPERT_DOWN].address)
-        finish_jobs(c, j.finish + j.count, j.count, GPU_SILU_MUL, 0,
+        finish_jobs(c, j.finish + j.count, j.count, GPU_SILU_MUL, (struct ffn_limit){0},
                     down->n); /* without an operation */
     const struct gpu_terms terms = {.term = j.term,
                                     .y = device_floats(a->y),

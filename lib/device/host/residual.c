@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Operations on a residual of several streams, and the rows of a table by n-grams. */
+/* Operations on a residual of several streams or of a bank of sums, and the rows of a table by
+ * n-grams. */
 #include <math.h>
 #include <string.h>
 
@@ -107,11 +108,6 @@ void host_op_stream_add(struct device *d, const struct op_stream_add *a)
     host_run_rows(host_of(d), a->rows, add_rows, a);
 }
 
-/* ---- n-grams ---- */
-
-#define PAST_MAX ((MODEL_TAPS_MAX - 1) * NGRAM_SIZE_MAX)
-#define CHANNELS 256 /* of a step */
-
 /* x * y, summed as a product with a matrix of one row is. */
 static float dot(const struct kernel_ops *kernels, const float *x, const float *y, uint32_t n)
 {
@@ -121,6 +117,83 @@ static float dot(const struct kernel_ops *kernels, const float *x, const float *
     kernels->matmul(&w, 0, 1, y, n * sizeof *y, 1, &sum, 1);
     return sum;
 }
+
+/* ---- a bank of sums ---- */
+
+/* score . RMSNorm(x). space: n floats. */
+static float score_of(struct host *h, const struct op_bank_read *a, const float *x, float *space)
+{
+    h->kernels->rms_norm(x, device_floats(a->ones), a->n, a->eps, space);
+    return dot(h->kernels, device_floats(a->score), space, a->n);
+}
+
+/* In place. */
+static void softmax(float *p, uint32_t count)
+{
+    float top = p[0], sum = 0;
+    for (uint32_t s = 1; s < count; s++)
+        top = p[s] > top ? p[s] : top;
+    for (uint32_t s = 0; s < count; s++) {
+        p[s] = (float)exact_exp((double)(p[s] - top));
+        sum += p[s];
+    }
+    for (uint32_t s = 0; s < count; s++)
+        p[s] /= sum;
+}
+
+static void bank_rows(void *arg, uint32_t thread, uint32_t threads)
+{
+    const struct host_run *run = arg;
+    const struct op_bank_read *a = run->a;
+    uint32_t begin, end, n = a->n;
+    pool_share(a->rows, 1, thread, threads, &begin, &end);
+    for (size_t r = begin; r < end; r++) {
+        const float *x = device_floats(a->x) + r * a->streams * n;
+        float *p = device_floats(a->weights) + r * a->streams, *y = device_floats(a->y) + r * n;
+        for (uint32_t s = 0; s < a->sources; s++)
+            p[s] = score_of(run->h, a, x + (size_t)s * n, y);
+        host_note(run->h, p, a->sources); /* an infinity would become a weight of 0 or 1 */
+        softmax(p, a->sources);
+        memset(y, 0, n * sizeof *y);
+        for (uint32_t s = 0; s < a->sources; s++)
+            run->h->kernels->axpy(p[s], x + (size_t)s * n, n, y);
+    }
+}
+
+void host_op_bank_read(struct device *d, const struct op_bank_read *a)
+{
+    sl_assert(a->sources >= 1 && a->sources <= a->streams);
+    host_run_rows(host_of(d), a->rows, bank_rows, a);
+}
+
+static void bank_add_rows(void *arg, uint32_t thread, uint32_t threads)
+{
+    const struct host_run *run = arg;
+    const struct op_bank_add *a = run->a;
+    uint32_t begin, end, n = a->n;
+    pool_share(a->rows, 1, thread, threads, &begin, &end);
+    for (size_t r = begin; r < end; r++) {
+        const float *y = device_floats(a->y) + r * n;
+        float *x = device_floats(a->x) + r * a->streams * n;
+        if (a->ends == 0) {
+            run->h->kernels->axpy(1.0f, y, n, x);
+            continue;
+        }
+        memcpy(x + (size_t)a->ends * n, x, n * sizeof *x);
+        memcpy(x, y, n * sizeof *x);
+    }
+}
+
+void host_op_bank_add(struct device *d, const struct op_bank_add *a)
+{
+    sl_assert(a->ends < a->streams);
+    host_run_rows(host_of(d), a->rows, bank_add_rows, a);
+}
+
+/* ---- n-grams ---- */
+
+#define PAST_MAX ((MODEL_TAPS_MAX - 1) * NGRAM_SIZE_MAX)
+#define CHANNELS 256 /* of a step */
 
 /* The gate of a stream: the sigmoid of the signed root of s. */
 static float gate_of(float s)

@@ -53,14 +53,31 @@ void host_norm(const struct kernel_ops *kernels, enum norm_kind kind, float eps,
         kernels->axpy(1.0f, bias, n, y);
 }
 
+/* sigmoid(gate) * cap(gate) * cap(up). */
+static void situ(const struct kernel_ops *kernels, struct ffn_limit limit, const float *gate,
+                 const float *up, uint32_t n, float *y)
+{
+    float gates[ACTIVATION_BLOCK], ups[ACTIVATION_BLOCK];
+    for (uint32_t i = 0, part; i < n; i += part) {
+        part = smaller(n - i, ACTIVATION_BLOCK);
+        kernels->soft_cap(limit.cap_gate, gate + i, part, gates);
+        kernels->sigmoid_mul(gate + i, gates, part, gates);
+        if (limit.cap_up > 0)
+            kernels->soft_cap(limit.cap_up, up + i, part, ups);
+        kernels->mul(gates, limit.cap_up > 0 ? ups : up + i, part, y + i);
+    }
+}
+
 static void activate(const struct kernel_ops *kernels, enum ffn_activation activation,
-                     const float *gate, const float *up, uint32_t n, float *y)
+                     struct ffn_limit limit, const float *gate, const float *up, uint32_t n,
+                     float *y)
 {
     switch (activation) {
     case ACTIVATION_SILU: kernels->silu_mul(gate, up, n, y); return;
     case ACTIVATION_SWIGLU_CLAMPED: kernels->swiglu_clamped(gate, up, n, y); return;
     case ACTIVATION_GELU: kernels->gelu_mul(gate, up, n, y); return;
     case ACTIVATION_RELU: kernel_relu_mul(gate, up, n, y); return;
+    case ACTIVATION_SITU: situ(kernels, limit, gate, up, n, y); return;
     case ACTIVATION__COUNT: break;
     }
     sl_panic("activation %u is in no table", activation);
@@ -80,12 +97,12 @@ static void activate_limited(const struct kernel_ops *kernels, enum ffn_activati
     float limited[ACTIVATION_BLOCK], ones[ACTIVATION_BLOCK];
     if (!limit.result) {
         limit_above(gate, n, limit.value, limited);
-        activate(kernels, activation, limited, up, n, y);
+        activate(kernels, activation, limit, limited, up, n, y);
         return;
     }
     for (uint32_t i = 0; i < n; i++)
         ones[i] = 1;
-    activate(kernels, activation, gate, ones, n, limited);
+    activate(kernels, activation, limit, gate, ones, n, limited);
     limit_above(limited, n, limit.value, limited);
     kernels->mul(limited, up, n, y);
 }
@@ -95,7 +112,7 @@ void host_activate(const struct kernel_ops *kernels, enum ffn_activation activat
 {
     float ups[ACTIVATION_BLOCK];
     if (limit.value == 0) {
-        activate(kernels, activation, gate, up, n, y);
+        activate(kernels, activation, limit, gate, up, n, y);
         return;
     }
     for (uint32_t i = 0, part; i < n; i += part) {
@@ -110,7 +127,7 @@ void host_activate_noted(struct host *h, enum ffn_activation activation, struct 
                          const float *gate, const float *up, uint32_t n, float *y)
 {
     if (activation == ACTIVATION_SWIGLU_CLAMPED || activation == ACTIVATION_RELU ||
-        limit.value != 0) {
+        activation == ACTIVATION_SITU || limit.value != 0) {
         host_note(h, gate, n);
         host_note(h, up, n);
     }

@@ -279,10 +279,17 @@ void arch_set_shares(const struct arch *arch, struct model_hparams *h)
             *arch_uint(h, row->offset) = arch_uint_of(h, row->other) / row->divisor;
 }
 
+void arch_derive_streams(struct model_hparams *h)
+{
+    if (h->bank_block > 0)
+        h->streams = 1 + model_bank_sums(h, h->layers, false);
+}
+
 /* Computes the hyper-parameters that are missing in the file (still 0). */
 static void derive_absent(const struct arch *arch, struct model_hparams *h, uint32_t tokens)
 {
     arch_derive_mla(h);
+    arch_derive_streams(h);
     if (!h->kv_heads)
         h->kv_heads = h->heads;
     if (!h->head_size)
@@ -432,6 +439,8 @@ static bool has_row(const struct arch *arch, size_t offset)
     ARCH_EACH (row, arch, kinds)
         if (row->offset == offset)
             return true;
+    if (offset == offsetof(struct model_hparams, streams)) /* arch_derive_streams */
+        return has_row(arch, offsetof(struct model_hparams, bank_block));
     return offset == offsetof(struct model_hparams, tied_output) ||
            (offset == offsetof(struct model_hparams, index_tail) &&
             arch_first(arch->rows, ARCH_ROWS(CHOICE)));
@@ -466,17 +475,18 @@ static int check_groups(const struct model_hparams *h, struct error *error)
  * another order know one stream alone. */
 static int check_residual(const struct model_hparams *h, struct error *error)
 {
-    bool gated = h->residual == RESIDUAL_GATED;
-    if (h->residual >= RESIDUAL__COUNT || gated != (h->streams > 1) ||
-        gated != (h->stream_rank > 0))
+    bool gated = h->residual == RESIDUAL_GATED, bank = h->residual == RESIDUAL_BANK;
+    if (h->residual >= RESIDUAL__COUNT || (gated || bank) != (h->streams > 1) ||
+        gated != (h->stream_rank > 0) || bank != (h->bank_block > 0) ||
+        (bank && h->streams != 1 + model_bank_sums(h, h->layers, false)))
         return error_set(error, ERR_BAD_INPUT, "%" PRIu32 " streams of an impossible kind",
                          h->streams);
-    if (gated && (uint64_t)h->streams * h->hidden > MODEL_ROW_MAX)
+    if ((uint64_t)h->streams * h->hidden > MODEL_ROW_MAX)
         return error_set(error, ERR_BAD_INPUT,
-                         "hyper_connection.count %" PRIu32 " streams of %" PRIu32
-                         " elements are more than %d",
-                         h->streams, h->hidden, MODEL_ROW_MAX);
-    if (gated && (h->parallel || h->router_first || h->normed_scale != 0))
+                         "%s: %" PRIu32 " streams of %" PRIu32 " elements are more than %d",
+                         bank ? "attn_res.block_size" : "hyper_connection.count", h->streams,
+                         h->hidden, MODEL_ROW_MAX);
+    if (h->streams > 1 && (h->parallel || h->router_first || h->normed_scale != 0))
         return error_set(error, ERR_BAD_INPUT,
                          "parts of a layer that do not read one after another, with %" PRIu32
                          " streams, are not supported",

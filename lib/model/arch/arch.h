@@ -16,20 +16,22 @@
 #include "lib/tensor/tensor_type.h"
 
 /* Limits of a gated network, activation(gate) * up: up is limited to +-value, and gate to at most
- * value, before its activation or afterwards. */
+ * value, before its activation or afterwards. The caps are those of ACTIVATION_SITU. */
 struct ffn_limit {
     float value; /* 0: no limits */
     bool result; /* afterwards */
+    float cap_gate, cap_up;
 };
 
 static inline struct ffn_limit model_expert_limit(const struct model_hparams *h, uint32_t layer)
 {
-    return (struct ffn_limit){h->expert_limits[layer], h->limit_result != 0};
+    return (struct ffn_limit){h->expert_limits[layer], h->limit_result != 0, h->cap_gate,
+                              h->cap_up};
 }
 
 static inline struct ffn_limit model_dense_limit(const struct model_hparams *h, uint32_t layer)
 {
-    return (struct ffn_limit){h->dense_limits[layer], h->limit_result != 0};
+    return (struct ffn_limit){h->dense_limits[layer], h->limit_result != 0, h->cap_gate, h->cap_up};
 }
 
 /* Elements of the input and of the output of an expert that a router chooses. */
@@ -429,6 +431,7 @@ enum ffn_activation {
     ACTIVATION_RELU,
     ACTIVATION_SWIGLU_CLAMPED, /* of gpt-oss, with limits of gate and up (kernels.h) */
     ACTIVATION_GELU,           /* the form with tanh */
+    ACTIVATION_SITU, /* sigmoid(gate) * cap(gate) * cap(up), cap(x) = c tanh(x / c) (Kimi K3) */
     ACTIVATION__COUNT
 };
 

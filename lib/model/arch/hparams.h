@@ -160,7 +160,9 @@ struct model_hparams {
      * rope_kind; and of their norms, 0: rms_eps. */
     uint32_t index_heads, index_size, index_rope;
     float index_eps;
-    uint32_t index_local; /* so many last blocks are always chosen; not 0: by each key head */
+    uint32_t index_local;   /* so many last blocks are always chosen; not 0: by each key head */
+    uint32_t bank_block;    /* RESIDUAL_BANK: layers of a block; else 0 */
+    float cap_gate, cap_up; /* of ACTIVATION_SITU; cap_up 0: none */
     uint32_t reserved[2];
     uint8_t layer_kind[MODEL_LAYERS_MAX];  /* enum layer_kind */
     uint8_t layer_flags[MODEL_LAYERS_MAX]; /* enum layer_flag */
@@ -178,8 +180,20 @@ enum residual_scheme {
      * g = W_up silu(W_down n / streams), and X_s += 2 sigmoid(i_s) y, with i = W_inject n /
      * streams, for a result y. */
     RESIDUAL_GATED,
+    /* Attention residuals (Kimi K3): the sum h of the results since a block of bank_block layers
+     * began, and the sums that the blocks before it ended with, all of them sources s. A part reads
+     * the norm of the sum of p_s s, p being the softmax of (score . RMSNorm(s)) over the sources.
+     * The embedding is the sum of the block before the first one. Streams: h, then the blocks. */
+    RESIDUAL_BANK,
     RESIDUAL__COUNT
 };
+
+/* Sums of blocks that have ended before the mixer of a layer reads (RESIDUAL_BANK), or before its
+ * feed-forward part; of the layer after the last one: before the output reads. */
+static inline uint32_t model_bank_sums(const struct model_hparams *h, uint32_t layer, bool ffn)
+{
+    return ffn ? layer / h->bank_block + 1 : (layer + h->bank_block - 1) / h->bank_block;
+}
 
 /* Floats of the residual of a row: its streams, next to each other. */
 static inline uint32_t model_residual_floats(const struct model_hparams *h)

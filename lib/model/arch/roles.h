@@ -114,6 +114,10 @@
     L(KDA_DECAY_B, KDA, "blk.%u.ssm_f_b.weight")                                                   \
     L(KDA_GATE, KDA, "blk.%u.ssm_g_a.weight")                                                      \
     L(KDA_GATE_B, KDA, "blk.%u.ssm_g_b.weight")                                                    \
+    L(LATENT_NORM, EXPERTS, "blk.%u.ffn_routed_norm.weight")                                       \
+    G(OUTPUT_BANK_SCORE, "output_res_score.weight")                                                \
+    L(MIXER_BANK_SCORE, MIXING, "blk.%u.attn_res_score.weight")                                    \
+    L(FFN_BANK_SCORE, NETWORK, "blk.%u.ffn_res_score.weight")                                      \
     G(OUTPUT_STREAM_NORM, "output_hc_norm.weight")                                                 \
     G(OUTPUT_STREAM_DOWN, "output_hc_down.weight")                                                 \
     G(OUTPUT_STREAM_UP, "output_hc_up.weight")                                                     \

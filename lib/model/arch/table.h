@@ -228,6 +228,9 @@ int arch_read_hparams(const struct arch *arch, const struct gguf *g, uint32_t to
 /* Sets the sizes of the cache of MLA where the keys of grouped-query attention are missing. */
 void arch_derive_mla(struct model_hparams *hparams);
 
+/* Sets the number of streams, where it follows from the layers (RESIDUAL_BANK). */
+void arch_derive_streams(struct model_hparams *hparams);
+
 /* Sets the floats without a key (ARCH_ROOT, ARCH_CONST_FLOAT). */
 void arch_set_reals(const struct arch *arch, struct model_hparams *hparams);
 

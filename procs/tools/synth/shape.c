@@ -288,6 +288,7 @@ int shape_finish(struct shape *s, struct error *error)
         return error_set(error, ERR_BAD_INPUT, "layers must be from 1 to %d", MODEL_LAYERS_MAX);
     arch_set_where(s->arch, h);
     arch_derive_mla(h);
+    arch_derive_streams(h);
     if (h->kv_heads == 0)
         h->kv_heads = h->heads;
     if (h->head_size == 0)

@@ -157,6 +157,14 @@ SHAPE("kimi-linear-48b", "kimi-linear",
       "expert_inner=1024 shared_count=1 dense_layers=1 dense_inner=9216 conv_taps=4 delta_size=128 "
       "attention_step=4 kv_rank=512 mla_key_size=192 mla_value_size=128 rope_dims=64 "
       "expert_scale=2.446 rms_eps=1e-5 rope_theta=10000")
+/* checked: sizes as llama.cpp's converter and the published configuration are quoted, 2780 billion
+ * parameters; the last layer has MLA in the published model */
+SHAPE("kimi-k3", "kimi-k3",
+      "layers=93 hidden=7168 heads=96 vocab=163840 context=1048576 experts=896 experts_used=16 "
+      "expert_inner=3072 expert_width=3584 shared_count=2 dense_layers=1 dense_inner=33792 "
+      "conv_taps=4 delta_size=128 decay_bound=-5 attention_step=4 q_rank=1536 kv_rank=512 "
+      "mla_key_size=192 mla_value_size=128 rope_dims=64 gating=2 norm_top_k=1 expert_scale=1 "
+      "bank_block=12 cap_gate=4 cap_up=25 rms_eps=1e-5 rope_theta=10000")
 /* checked: layers, widths, heads, experts, rotations and vocabulary as published, 456 billion
  * parameters */
 SHAPE("minimax-text-01", "minimax-01",

@@ -44,7 +44,7 @@ static float deviation_of(const struct shape *s, const char *name, uint64_t k)
         return BIAS;
     if (strstr(name, "attn_output") || strstr(name, "ssm_out") || strstr(name, "out_proj"))
         return even * share;
-    if (strstr(name, "ffn_latent_up"))
+    if (strstr(name, "ffn_latent_up") || strstr(name, "ffn_routed_up"))
         return even * share;
     if (strstr(name, "ffn_down_exps"))
         return even * (s->h.expert_width > 0 ? 1 : share) / inner * sqrtf((float)s->h.experts_used);

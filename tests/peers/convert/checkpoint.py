@@ -15,6 +15,7 @@ from safetensors.torch import load_file, save_file
 import hf_directory
 import hf_vectors
 import indexed
+import kimi3
 import minimax01
 import numpy_vectors
 import step
@@ -88,6 +89,8 @@ def strengthen(model, gains):
 
 def build(config_name, settings, special, vocabularies):
     ids = vocabularies.special_ids(special["VOCAB"])
+    if config_name == "KimiK3":
+        return kimi3.Model(settings, vocabulary.SIZE)
     if config_name == "Step3p7TextConfig":
         return step.build(dict(settings, vocab_size=vocabulary.SIZE), ids)
     classes = {"Qwen3VLMoeTextConfig": hf_directory.with_vision, "Mistral4Config": transformers.Mistral4ForCausalLM,
@@ -228,6 +231,10 @@ def with_transformers(case, directory, vocabularies, seed):
         step.save(model, dict(settings, vocab_size=vocabulary.SIZE), directory, special.get("MTP", 0),
                   vocabularies.special_ids(special["VOCAB"])["eos_token_id"])
         vectors.round_cache(model.model)
+        return lambda ids: hf_directory.losses_of(model, ids)
+    if config_name == "KimiK3":
+        kimi3.save(model, directory, vocabulary.SIZE, vocabularies.special_ids(special["VOCAB"])["eos_token_id"])
+        vectors.round_cache(model)
         return lambda ids: hf_directory.losses_of(model, ids)
     model.save_pretrained(directory)
     if config_name == "MiniMaxConfig":

@@ -2,6 +2,9 @@
 """Architectures with recurrent layers beside attention; models.py has the others."""
 from parts import ORIGINAL, mla, plain, rope
 
+# Scores of sources that differ, and networks that reach the limits of their activation.
+GAIN_K3 = ((r"res_proj", 2.0), (r"(w1|w3|gate_proj|up_proj)\.weight", 2.0))
+
 
 def granitehybrid(s):
     def kinds(*names):
@@ -84,6 +87,19 @@ def kimi_linear(s):
         "epsilon": dict(rms_norm_eps=1e-3), "full": kinds(*range(1, s.layers + 1)),
         "groups": dict(num_expert_group=2, topk_group=1), "q_rank": dict(q_lora_rank=s.rank),
         "attention_bias": dict(attention_bias=True)}
+
+
+def kimi_k3(s):
+    """Settings of kimi3.py: layers with MLA by their numbers from 1 on, blocks of the residual of two layers."""
+    base = dict(hidden_size=s.hidden, num_hidden_layers=5, heads=s.heads, state=s.state, taps=4, full=[3, 5], block=2,
+                rank=s.rank, q_rank=s.rank, nope=s.nope, rope=s.head // 2, value=s.head, latent=s.hidden // 2, inner=s.inner,
+                dense=s.dense, experts=s.experts, used=2, shared=2, dense_layers=1, scale=1.7, norm_topk=True,
+                latent_norm=True, situ=(4.0, 25.0), bound=-5.0, eps=1e-5, context=s.context, GAIN=GAIN_K3)
+    return "KimiK3", base, {
+        "first_full": dict(full=[1, 4]), "blocks_of_three": dict(block=3), "one_block": dict(block=8),
+        "no_norm": dict(latent_norm=False), "no_linear_limit": dict(situ=(4.0, 0.0)), "limits": dict(situ=(1.5, 2.0)),
+        "no_norm_topk": dict(norm_topk=False, latent_norm=False), "taps": dict(taps=3), "epsilon": dict(eps=1e-3),
+        "wide_state": dict(state=2 * s.state), "all_experts": dict(dense_layers=0), "bound": dict(bound=-1.0)}
 
 
 def minimax_01(s):

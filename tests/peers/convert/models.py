@@ -3,7 +3,7 @@
 of the configuration changed at a time. Data of convert_arch.py."""
 import types
 
-from hybrids import bailingmoe3, granitehybrid, jamba, kimi_linear, minimax_01, nemotron_h_moe
+from hybrids import bailingmoe3, granitehybrid, jamba, kimi_k3, kimi_linear, minimax_01, nemotron_h_moe
 from indexed import deepseek32, glm_dsa, minimax_m3
 from parts import ORIGINAL, deepseek_like, long_factors, magnitude, mixed, mla, plain, rope, scaled, windows
 
@@ -516,6 +516,7 @@ ARCHITECTURES = {
     "granitehybrid": (granitehybrid, "dbrx"), "granite_swa": (granite_swa, "dbrx"), "mimo2": (mimo2, "qwen2"),
     "cohere2moe": (cohere2moe, "cohere2moe"), "nemotron_h_moe": (nemotron_h_moe, "pixtral"), "jamba": (jamba, "spm"),
     "bailingmoe3": (bailingmoe3, "bailingmoe2"), "kimi-linear": (kimi_linear, "qwen2"),
+    "kimi-k3": (kimi_k3, "qwen2"),
     "dbrx": (dbrx, "dbrx"), "phimoe": (phimoe, "spm"), "bailingmoe2": (bailingmoe2, "bailingmoe2"),
     "smallthinker": (smallthinker, "qwen2"), "qwen3vlmoe": (qwen3vlmoe, "qwen2"), "mellum": (mellum, "mellum2"),
     "maple": (maple, "qwen2"), "arctic": (arctic, "qwen2"), "minimax-01": (minimax_01, "minimax-m2"),
@@ -523,7 +524,7 @@ ARCHITECTURES = {
     "step35": (step35, "deepseek-v3"), "laguna": (laguna, "laguna"), "afmoe": (afmoe, "afmoe"),
     "bailingmoe": (bailingmoe, "bailingmoe"), "deepseek": (deepseek, "deepseek-llm")}
 ALWAYS_TIED = ("step35", "gemma4", "lfm2moe", "bailingmoe2", "smallthinker", "bailingmoe", "deepseek", "cohere2moe",
-               "maple", "minimax-m3", "arctic")
+               "maple", "minimax-m3", "arctic", "kimi-k3")
 SPECIAL = ("CONFIG", "VOCAB", "TOKENIZER_CLASS", "SAVE", "DROP", "MTP", "FLAGS", "TURNED", "JOINED", "NAMES", "LIMITS",
            "GAIN", "ROTATED", "EXACT")
 
@@ -560,7 +561,7 @@ GOLDEN = {**{f"{architecture}/base": 1 for architecture in ARCHITECTURES},
                                   "exaone-moe/mtp", "hy_v3/mtp", "granitehybrid/groups", "nemotron_h_moe/super",
                                   "jamba/attention_experts", "step35/mtp",
                                   "laguna/element", "qwen4exp/no_table", "mimo2/joined", "llama4/maverick", "llama4/chunk",
-                                  "cohere2moe/layer_norm", "bailingmoe3/limits", "bailingmoe3/flash", "deepseek32/few",
-                                  "glm-dsa/few", "minimax-m3/few")},
+                                  "cohere2moe/layer_norm", "kimi-k3/limits", "bailingmoe3/limits", "bailingmoe3/flash",
+                                  "deepseek32/few", "glm-dsa/few", "minimax-m3/few")},
           "glm4moe/solar_open": 2,
           "mistral4/base": 3, "qwen4exp/few": 3}

@@ -101,10 +101,11 @@ void cuda_batch_products(struct cuda *c, const struct device_rows *x, const uint
     b->products = 0;
 }
 
-void cuda_batch_end(struct cuda *c, enum gpu_pointwise op, float value, uint32_t n)
+void cuda_batch_end(struct cuda *c, enum gpu_pointwise op, struct ffn_limit limit, uint32_t n)
 {
     struct expert_batch *b = &c->batch;
-    struct gpu_finish f = {.op = op, .value = value, .count = b->finishes, .n = n};
+    struct gpu_finish f = {
+        .op = op, .value = cuda_limit(limit), .second = limit.cap_up, .count = b->finishes, .n = n};
     for (uint32_t i = 0; i < b->finishes; i++)
         f.rows = b->finish[i].rows > f.rows ? b->finish[i].rows : f.rows;
     f.jobs = cuda_upload(c, b->finish, b->finishes * sizeof *b->finish);

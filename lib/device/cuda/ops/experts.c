@@ -108,7 +108,7 @@ static void add_gate_up(struct cuda *c, const struct op_expert_gate_up *a,
 static void submit_gate_up(struct cuda *c, const struct op_expert_gate_up *a, const uint32_t *index)
 {
     cuda_batch_products(c, &a->x, index);
-    cuda_batch_end(c, cuda_activation(a->activation, a->limit), a->limit.value, a->n);
+    cuda_batch_end(c, cuda_activation(a->activation, a->limit), a->limit, a->n);
 }
 
 /* First those that are there, together, while the others arrive; those one by one. A pass of one
@@ -180,7 +180,7 @@ void cuda_op_expert_down(struct cuda *c, const struct op_expert_down *a)
         x.base[form] = device_address(made);
     }
     cuda_batch_products(c, &x, NULL);
-    cuda_batch_end(c, GPU_SILU_MUL, 0, a->n); /* without an operation */
+    cuda_batch_end(c, GPU_SILU_MUL, (struct ffn_limit){0}, a->n); /* without an operation */
     cuda_cooperate_end(c, a);
     add_terms(c, a->term, 1, a->terms, a->n, a->y, a->into);
 }

@@ -79,6 +79,32 @@ void cuda_op_stream_add(struct cuda *c, const struct op_stream_add *a)
     }
 }
 
+void cuda_op_bank_read(struct cuda *c, const struct op_bank_read *a)
+{
+    const struct gpu_bank b = {.x = device_floats(a->x),
+                               .score = device_floats(a->score),
+                               .weights = device_floats(a->weights),
+                               .y = device_floats(a->y),
+                               .rows = a->rows,
+                               .streams = a->streams,
+                               .sources = a->sources,
+                               .n = a->n,
+                               .eps = a->eps};
+    cuda_check(c, c->k->bank(&b, c->stream), "a bank of sums");
+}
+
+void cuda_op_bank_add(struct cuda *c, const struct op_bank_add *a)
+{
+    size_t stride = (size_t)a->streams * a->n;
+    float *x = device_floats(a->x);
+    if (a->ends == 0) {
+        cuda_axpy(c, 1.0f, device_floats(a->y), a->n, a->n, a->rows, x, stride);
+        return;
+    }
+    cuda_copy(c, x, stride, a->n, a->rows, x + (size_t)a->ends * a->n, stride);
+    cuda_copy(c, device_floats(a->y), a->n, a->n, a->rows, x, stride);
+}
+
 /* The core computes n-grams on the host alone (bind.c). */
 void cuda_op_ngrams(struct cuda *c, const struct op_ngrams *a)
 {

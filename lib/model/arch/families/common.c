@@ -145,9 +145,9 @@ const struct arch_row arch_routed[] = {
 };
 
 const struct arch_row arch_experts[] = {
-    EXPERT(GATE, "blk.%u.ffn_gate_exps.weight", HIDDEN, INNER),
-    EXPERT(UP, "blk.%u.ffn_up_exps.weight", HIDDEN, INNER),
-    EXPERT(DOWN, "blk.%u.ffn_down_exps.weight", INNER, HIDDEN),
+    EXPERT(GATE, "blk.%u.ffn_gate_exps.weight", WIDTH, INNER),
+    EXPERT(UP, "blk.%u.ffn_up_exps.weight", WIDTH, INNER),
+    EXPERT(DOWN, "blk.%u.ffn_down_exps.weight", INNER, WIDTH),
     EXPERT(GATE_UP, "blk.%u.ffn_gate_up_exps.weight", HIDDEN, INNER_TWICE),
     SCALES(EXPERT_GATE, "blk.%u.ffn_gate_exps", EXPERTS),
     SCALES(EXPERT_UP, "blk.%u.ffn_up_exps", EXPERTS),
@@ -298,11 +298,8 @@ const struct arch_row arch_kda[] = {
     DENSE_3D(KDA_V_CONV, FLOAT, REQUIRED, TAPS, ONE, MIXED),
     DENSE(KDA_DECAY, ANY, REQUIRED, HIDDEN, STATE_FIRST),
     DENSE(KDA_DECAY_B, ANY, REQUIRED, STATE_RANK, STATE_DECAYS),
-    DENSE(KDA_GATE, ANY, REQUIRED, HIDDEN, STATE_FIRST),
-    DENSE(KDA_GATE_B, ANY, REQUIRED, STATE_RANK, MIXED),
     DENSE(DELTA_BETA, ANY, REQUIRED, HIDDEN, STATE_HEADS),
     DENSE(DELTA_DT, FLOAT, REQUIRED, STATE_DECAYS, ONE),
-    DENSE(DELTA_A, FLOAT, REQUIRED, ONE, STATE_HEADS),
     DENSE(DELTA_NORM, FLOAT, REQUIRED, STATE_VALUE, ONE),
     DENSE(DELTA_OUT, ANY, REQUIRED, MIXED, HIDDEN),
     NAME(DELTA_OUT, "blk.%u.attn_output.weight"),
@@ -311,6 +308,14 @@ const struct arch_row arch_kda[] = {
     GROUP(arch_ungated_shared),
     UINT(expert_inner, "expert_feed_forward_length", 1, 65536, REQUIRED),
     DENSE(ROUTER_BIAS, FLOAT, OPTIONAL, EXPERTS, ONE),
+    END,
+};
+
+/* Its gates, in as many factors as decays have. */
+const struct arch_row arch_kda_gates[] = {
+    DENSE(KDA_GATE, ANY, REQUIRED, HIDDEN, STATE_FIRST),
+    DENSE(KDA_GATE_B, ANY, REQUIRED, STATE_RANK, MIXED),
+    DENSE(DELTA_A, FLOAT, REQUIRED, ONE, STATE_HEADS),
     END,
 };
 

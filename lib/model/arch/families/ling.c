@@ -38,6 +38,7 @@ const struct arch arch_bailingmoe2 = {"bailingmoe2", bailingmoe2};
  * MLA; networks with limits in some layers of the larger model. */
 static const struct arch_row bailingmoe3[] = {
     GROUP(arch_kda),
+    GROUP(arch_kda_gates),
     FLOAT_ELSE(decay_bound, "kda.gate_lower_bound", -100, 0, -5),
     DEFAULT(shared_count, 1),
     GROUP(arch_sigmoid),

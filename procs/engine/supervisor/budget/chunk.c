@@ -71,6 +71,8 @@ static double stream_block_bytes(const struct supervisor *s)
     const struct model_hparams *h = &s->model->hparams;
     double rows = (double)s->params.prefill_chunk;
     rows = rows < DEVICE_BLOCK_ROWS ? rows : DEVICE_BLOCK_ROWS;
+    if (h->residual == RESIDUAL_BANK) /* weights of the sources, and copies of their scores */
+        return rows * 4 * h->streams + 4 * (2.0 * h->layers + 1) * h->hidden;
     double streams = (FORMS_BYTES + 4) * h->streams * h->hidden + FORMS_BYTES * h->stream_rank;
     double copied = (double)sizeof(struct device_row) + table_row_bytes(s->model);
     double ngrams = h->ngram_size > 0 ? FORMS_BYTES * model_ngram_inputs(h) + 4.0 * h->hidden +

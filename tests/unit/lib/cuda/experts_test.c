@@ -6,7 +6,8 @@
 #include "lib/device/host/host.h"
 #include "tests/unit/lib/cuda/cuda_test.h"
 
-#define LIMIT 0.5f /* of gates and ups up to 1 */
+#define LIMIT  0.5f /* of gates and ups up to 1 */
+#define SECOND 2.5f /* cap of up */
 
 enum { N = 37, BEGIN = 1, Y_STRIDE = N + 2, X_ROWS = 11, JOBS = 3, PAIRS_MAX = 80 };
 
@@ -101,13 +102,15 @@ END_TEST
 
 static void on_cpu(enum gpu_pointwise op, float *a, const float *b, uint32_t n)
 {
-    const struct ffn_limit before = {LIMIT, false}, after = {LIMIT, true};
+    const struct ffn_limit before = {.value = LIMIT}, after = {.value = LIMIT, .result = true},
+                           caps = {.cap_gate = LIMIT, .cap_up = SECOND};
     switch (op) {
     case GPU_SILU_MUL: cpu()->silu_mul(a, b, n, a); break;
     case GPU_SWIGLU_CLAMPED: cpu()->swiglu_clamped(a, b, n, a); break;
     case GPU_GELU_MUL: cpu()->gelu_mul(a, b, n, a); break;
     case GPU_LIMITED_SILU: host_activate(cpu(), ACTIVATION_SILU, before, a, b, n, a); break;
     case GPU_SILU_LIMITED: host_activate(cpu(), ACTIVATION_SILU, after, a, b, n, a); break;
+    case GPU_SITU_MUL: host_activate(cpu(), ACTIVATION_SITU, caps, a, b, n, a); break;
     default: kernel_relu_mul(a, b, n, a);
     }
 }
@@ -137,7 +140,7 @@ START_TEST(ends_have_the_bits)
         other[JOBS][ROWS * SIZE], bias[2][SIZE];
     const float factor[2] = {1.25f, -0.375f};
     test_seed(62);
-    for (int op = GPU_SILU_MUL; op <= GPU_SILU_LIMITED; op++) {
+    for (int op = GPU_SILU_MUL; op <= GPU_SITU_MUL; op++) {
         test_fill(bias[0], SIZE);
         test_fill(bias[1], SIZE);
         struct gpu_finish_job job[JOBS] = {
@@ -155,7 +158,7 @@ START_TEST(ends_have_the_bits)
             mine.b = job[j].b ? other[j] : NULL;
             finish_on_cpu(&mine, (enum gpu_pointwise)op, SIZE);
         }
-        const struct gpu_finish f = {job, (enum gpu_pointwise)op, LIMIT, JOBS, ROWS, SIZE};
+        const struct gpu_finish f = {job, (enum gpu_pointwise)op, LIMIT, JOBS, ROWS, SIZE, SECOND};
         check_launch(gpu()->finish(&f, NULL));
         for (uint32_t j = 0; j < JOBS; j++)
             check_bits(a[j], expected[j], ARRAY_LEN(a[j]), "operation %d, job %u", op, j);

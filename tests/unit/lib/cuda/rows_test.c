@@ -3,10 +3,12 @@
 #include <stdio.h>
 
 #include "lib/device/host/host.h"
+#include "lib/device/pointers.h"
 #include "lib/exact/elementary.h"
 #include "tests/unit/lib/cuda/cuda_test.h"
 
 enum { ROWS = 3, N_MAX = 8200 };
+#define SECOND 2.5f /* cap of b */
 static const uint32_t sizes[] = {1, 15, 16, 100, 257, 4096, N_MAX};
 static float x[ROWS * N_MAX], other[ROWS * N_MAX], expected[ROWS * N_MAX], y[ROWS * N_MAX];
 
@@ -27,6 +29,48 @@ START_TEST(norms_have_the_bits)
         check_launch(gpu()->center(x, n, n, ROWS, x, n, NULL)); /* in place */
         check_bits(x, expected, (size_t)n * ROWS, "center %u", n);
     }
+}
+END_TEST
+
+/* A part of the streams is read; rows are longer than what is in shared memory at a time. */
+START_TEST(banks_have_the_bits)
+{
+    enum { STREAMS = 3, SOURCES = 2, N = 4096 + 300 };
+    static float bank[ROWS * STREAMS * N], ones[N], weights[2][ROWS * STREAMS];
+    struct error error;
+    struct device *host = host_device(cpu(), 1, 0, &error);
+    ck_assert(host);
+    test_seed(36);
+    for (size_t n = 1; n <= N; n += N - 1) {
+        test_fill(bank, (size_t)ROWS * STREAMS * n);
+        test_fill(other, n);
+        for (size_t i = 0; i < n; i++)
+            ones[i] = 1;
+        const struct op_bank_read read = {.rows = ROWS,
+                                          .streams = STREAMS,
+                                          .sources = SOURCES,
+                                          .n = (uint32_t)n,
+                                          .eps = 1e-6f,
+                                          .x = device_address(bank),
+                                          .ones = device_address(ones),
+                                          .score = device_address(other),
+                                          .weights = device_address(weights[0]),
+                                          .y = device_address(expected)};
+        const struct gpu_bank b = {.x = bank,
+                                   .score = other,
+                                   .weights = weights[1],
+                                   .y = y,
+                                   .rows = ROWS,
+                                   .streams = STREAMS,
+                                   .sources = SOURCES,
+                                   .n = (uint32_t)n,
+                                   .eps = 1e-6f};
+        host->ops->bank_read(host, &read);
+        fibres_seed((uint32_t)n);
+        check_launch(gpu()->bank(&b, NULL));
+        check_bits(y, expected, n * ROWS, "bank of %zu", n);
+    }
+    host->ops->destroy(host);
 }
 END_TEST
 
@@ -65,7 +109,8 @@ END_TEST
 static void on_cpu(enum gpu_pointwise op, const float *a, const float *b, uint32_t n, float value,
                    float *out)
 {
-    const struct ffn_limit before = {value, false}, after = {value, true};
+    const struct ffn_limit before = {.value = value}, after = {.value = value, .result = true},
+                           caps = {.cap_gate = value, .cap_up = SECOND};
     memcpy(out, op == GPU_AXPY ? b : a, n * sizeof *out);
     switch (op) {
     case GPU_SILU_MUL: cpu()->silu_mul(a, b, n, out); break;
@@ -75,6 +120,7 @@ static void on_cpu(enum gpu_pointwise op, const float *a, const float *b, uint32
     case GPU_SIGMOID_MUL: cpu()->sigmoid_mul(a, b, n, out); break;
     case GPU_LIMITED_SILU: host_activate(cpu(), ACTIVATION_SILU, before, a, b, n, out); break;
     case GPU_SILU_LIMITED: host_activate(cpu(), ACTIVATION_SILU, after, a, b, n, out); break;
+    case GPU_SITU_MUL: host_activate(cpu(), ACTIVATION_SITU, caps, a, b, n, out); break;
     case GPU_SOFTPLUS_MUL:
         for (uint32_t i = 0; i < n; i++)
             out[i] = (float)exact_softplus((double)a[i]) * b[i];
@@ -116,7 +162,8 @@ START_TEST(pointwise_has_the_bits)
                              .y_stride = STRIDE,
                              .n = N,
                              .rows = ROWS,
-                             .value = 30.0f};
+                             .value = 30.0f,
+                             .second = SECOND};
         check_launch(gpu()->pointwise((enum gpu_pointwise)op, &g, NULL));
         check_bits(y, expected, (size_t)STRIDE * ROWS, "operation %d", op);
     }
@@ -186,6 +233,9 @@ START_TEST(arguments_out_of_range)
     ck_assert_int_eq(gpu()->center(x, 1, 1, 0, y, 1, NULL), 0);
     ck_assert_int_eq(gpu()->rope(&rope, NULL), GPU_UNSUPPORTED);
     ck_assert_int_eq(gpu()->pointwise(GPU_SILU, &point, NULL), GPU_UNSUPPORTED);
+    ck_assert_int_eq(
+        gpu()->bank(&(struct gpu_bank){.n = 1, .rows = 1, .streams = 2, .sources = 3}, NULL),
+        GPU_UNSUPPORTED);
     point = (struct gpu_rows){.n = many, .rows = 1};
     ck_assert_int_eq(gpu()->pointwise(GPU_SILU, &point, NULL), GPU_UNSUPPORTED);
     point.n = 1;
@@ -195,5 +245,5 @@ START_TEST(arguments_out_of_range)
 }
 END_TEST
 
-GPU_TESTS_MAIN("cuda_rows", norms_have_the_bits, rotation_has_the_bits, pointwise_has_the_bits,
-               pointwise_shapes, arguments_out_of_range)
+GPU_TESTS_MAIN("cuda_rows", norms_have_the_bits, banks_have_the_bits, rotation_has_the_bits,
+               pointwise_has_the_bits, pointwise_shapes, arguments_out_of_range)

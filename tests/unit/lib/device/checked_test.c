@@ -42,6 +42,7 @@ START_TEST(every_architecture)
     golden_models(check_model);
     check_model(golden_path("converted/nemotron_h_moe-super.gguf"), "nemotron_h_moe-super");
     check_model(golden_path("converted/kimi-linear-base.gguf"), "kimi-linear");
+    check_model(golden_path("converted/kimi-k3-limits.gguf"), "kimi-k3");
     check_model(golden_path("converted/qwen4exp-few.gguf"), "qwen4exp");
     check_model(golden_path("converted/jamba-base.gguf"), "jamba");
     check_model(golden_path("converted/deepseek32-few.gguf"), "deepseek32");

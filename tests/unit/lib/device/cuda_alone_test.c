@@ -94,6 +94,7 @@ static const struct {
     {"converted/nemotron_h_moe-base.gguf", KV_TYPE_F16},
     {"converted/nemotron_h_moe-super.gguf", KV_TYPE_F16},
     {"converted/kimi-linear-base.gguf", KV_TYPE_F16},
+    {"converted/kimi-k3-base.gguf", KV_TYPE_F16},
     {"converted/minimax-01-base.gguf", KV_TYPE_F16},
     {"converted/qwen4exp-no_table.gguf", KV_TYPE_F16},
     {"converted/jamba-base.gguf", KV_TYPE_F16},

@@ -82,6 +82,7 @@ START_TEST(states)
                                         "converted/granitehybrid-groups.gguf",
                                         "converted/nemotron_h_moe-super.gguf",
                                         "converted/kimi-linear-base.gguf",
+                                        "converted/kimi-k3-base.gguf",
                                         "converted/minimax-01-base.gguf",
                                         "converted/jamba-base.gguf"};
     struct pair p;

@@ -153,13 +153,13 @@ END_TEST
 
 /* In the short form, too: Mamba-2, with two groups of heads and a convolution with a bias; Kimi
  * delta attention, with matrices in two factors, beside MLA without rotation; the same with bounded
- * decays beside MLA with gates; lightning attention; DeltaNet with a residual of several
- * streams. */
+ * decays beside MLA with gates; lightning attention; residuals of several streams, of a bank. */
 static const char *const recurrences[] = {
     "converted/granitehybrid-groups.gguf",    "converted/jamba-base.gguf",
     "converted/jamba-attention_experts.gguf", "converted/kimi-linear-base.gguf",
     "converted/bailingmoe3-limits.gguf",      "converted/minimax-01-base.gguf",
-    "converted/qwen4exp-no_table.gguf"};
+    "converted/qwen4exp-no_table.gguf",       "converted/kimi-k3-base.gguf",
+    "converted/kimi-k3-limits.gguf"};
 
 START_TEST(other_recurrences)
 {

@@ -113,7 +113,7 @@ static void check_activation(enum ffn_activation activation, struct ffn_limit li
     check_seen(y, N, "up of an expert", (int)activation, value);
 }
 
-static const struct ffn_limit limits[] = {{0, false}, {7, false}, {7, true}};
+static const struct ffn_limit limits[] = {{0, false, 4, 25}, {7, false, 4, 25}, {7, true, 4, 25}};
 
 /* Limits, and the zeros of ReLU. */
 START_TEST(activations)

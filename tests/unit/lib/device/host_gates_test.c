@@ -126,8 +126,8 @@ START_TEST(limits_before_and_after_the_activation)
         up[i] = (float)(random_unit(&random) - 0.5) * 20;
     }
     for (int after = 0; after < 2; after++) {
-        host_activate(kernels, ACTIVATION_SILU, (struct ffn_limit){2.5f, after != 0}, gate, up, N,
-                      y);
+        host_activate(kernels, ACTIVATION_SILU,
+                      (struct ffn_limit){.value = 2.5f, .result = after != 0}, gate, up, N, y);
         for (int i = 0; i < N; i++) {
             double g = (double)gate[i], u = fmax(fmin((double)up[i], limit), -limit);
             double want = (after ? fmin(silu(g), limit) : silu(fmin(g, limit))) * u;
@@ -135,10 +135,35 @@ START_TEST(limits_before_and_after_the_activation)
                           "%d, element %d: %g, not %g", after, i, (double)y[i], want);
         }
         /* limits that nothing reaches have the bits of none */
-        host_activate(kernels, ACTIVATION_SILU, (struct ffn_limit){100, after != 0}, gate, up, N,
-                      y);
+        host_activate(kernels, ACTIVATION_SILU,
+                      (struct ffn_limit){.value = 100, .result = after != 0}, gate, up, N, y);
         host_activate(kernels, ACTIVATION_SILU, (struct ffn_limit){0}, gate, up, N, plain);
         ck_assert_mem_eq(y, plain, sizeof y);
+    }
+}
+END_TEST
+
+/* The caps of SiTU; without one of up; and in place. */
+START_TEST(caps_of_both)
+{
+    enum { N = 700 };
+    static float gate[N], up[N], y[N];
+    const struct kernel_ops *kernels = kernel_ops_select("auto");
+    struct random random;
+    random_seed(&random, 8, 2);
+    for (int capped = 0; capped < 2; capped++) {
+        const struct ffn_limit caps = {.cap_gate = 4, .cap_up = capped ? 2.5f : 0};
+        for (int i = 0; i < N; i++) {
+            y[i] = gate[i] = (float)(random_unit(&random) - 0.5) * 20;
+            up[i] = (float)(random_unit(&random) - 0.5) * 20;
+        }
+        host_activate(kernels, ACTIVATION_SITU, caps, y, up, N, y);
+        for (int i = 0; i < N; i++) {
+            double g = (double)gate[i], u = (double)up[i];
+            double want = 4 * tanh(g / 4) / (1 + exp(-g)) * (capped ? 2.5 * tanh(u / 2.5) : u);
+            ck_assert_msg(fabs((double)y[i] - want) <= 4e-6 * (1 + fabs(want)),
+                          "%d, element %d: %g, not %g", capped, i, (double)y[i], want);
+        }
     }
 }
 END_TEST
@@ -150,6 +175,7 @@ int main(void)
     tcase_add_loop_test(t, forms_and_functions, 1, 4);
     tcase_add_test(t, infinite_gates_are_noted);
     tcase_add_test(t, limits_before_and_after_the_activation);
+    tcase_add_test(t, caps_of_both);
     suite_add_tcase(suite, t);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);

@@ -58,6 +58,7 @@ void make_arch(struct make *m, const char *arch, unsigned layers, bool mixed);
 void make_mla(struct make *m, const char *arch, unsigned layers, unsigned h, uint32_t type);
 void make_llama4(struct make *m, unsigned layers, unsigned h, uint32_t type);
 void make_kimi_linear(struct make *m, unsigned layers, unsigned h, uint32_t type);
+void make_kimi_k3(struct make *m, unsigned layers, unsigned h, uint32_t type);
 void make_bailingmoe3(struct make *m, unsigned layers, unsigned h, uint32_t type);
 void make_minimax_01(struct make *m, unsigned layers, unsigned h, uint32_t type);
 /* What makes a qwen3moe model one with recurrent layers, if arch is one. */

@@ -534,6 +534,7 @@ static const struct {
                {"gpt-oss", gpt_oss},
                {"deepseek2", deepseek2},
                {"kimi-linear", make_kimi_linear},
+               {"kimi-k3", make_kimi_k3},
                {"bailingmoe3", make_bailingmoe3},
                {"minimax-01", make_minimax_01},
                {"mistral4", mistral4},

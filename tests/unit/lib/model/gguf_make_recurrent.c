@@ -399,6 +399,40 @@ void make_kimi_linear(struct make *m, unsigned layers, unsigned h, uint32_t type
     kda(m, "kimi-linear", layers, h, type, true);
 }
 
+/* Gates of one matrix, latents of h, blocks of two layers. */
+void make_kimi_k3(struct make *m, unsigned layers, unsigned h, uint32_t type)
+{
+    make_mla(m, "kimi-k3", layers, h, type);
+    kda(m, "kimi-k3", layers, h, type, true);
+    for (unsigned layer = 0; layer < layers; layer++) {
+        edit(m, layer,
+             (const struct row[]){{"attn_res_score.weight", TENSOR_F32, h, 1},
+                                  {"ffn_res_score.weight", TENSOR_F32, h, 1},
+                                  {0}});
+        if (layer > 0 || layers == 1) /* it has experts */
+            edit(m, layer,
+                 (const struct row[]){{"ffn_routed_down.weight", type, h, h},
+                                      {"ffn_routed_norm.weight", TENSOR_F32, h, 1},
+                                      {"ffn_routed_up.weight", type, h, h},
+                                      {0}});
+        if (layer % 2 == 1)
+            edit(m, layer, (const struct row[]){{"attn_gate.weight", type, h, 2 * h}, {0}});
+        else
+            edit(m, layer,
+                 (const struct row[]){{.name = "ssm_g_a.weight"},
+                                      {.name = "ssm_g_b.weight"},
+                                      {"ssm_g.weight", type, h, 2 * h},
+                                      {"ssm_a", TENSOR_F32, 2, 1},
+                                      {0}});
+    }
+    make_add_tensor(m, "output_res_score.weight", TENSOR_F32, h, 1, 1);
+    number(m, "kimi-k3", "expert_latent_length", h);
+    number(m, "kimi-k3", "attn_res.block_size", 2);
+    make_f32(m, "kimi-k3.kda.gate_lower_bound", -5);
+    make_f32(m, "kimi-k3.activation.situ_beta", 4);
+    make_f32(m, "kimi-k3.activation.situ_linear_beta", 25);
+}
+
 /* One gate per head in layers with MLA. */
 void make_bailingmoe3(struct make *m, unsigned layers, unsigned h, uint32_t type)
 {

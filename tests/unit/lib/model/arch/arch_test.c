@@ -48,6 +48,7 @@ static const struct {
     {"deepseek32", 1, QK_NORM_NONE, ROPE_PAIRS, 32, 20, 3, 18},
     {"glm-dsa", 1, QK_NORM_NONE, ROPE_PAIRS, 32, 20, 3, 18},
     {"kimi-linear", 1, QK_NORM_NONE, ROPE_HALVES, 32, 13, 3, 20},
+    {"kimi-k3", 1, QK_NORM_NONE, ROPE_HALVES, 32, 21, 4, 21},
     {"bailingmoe3", 1, QK_NORM_NONE, ROPE_PAIRS, 32, 16, 3, 18},
     {"mistral4", 1, QK_NORM_NONE, ROPE_PAIRS, 32, 15, 3, 13},
     {"bailingmoe", 1, QK_NORM_NONE, ROPE_PAIRS, 32, 10, 3, 0},
@@ -133,8 +134,8 @@ START_TEST(every_tensor)
         bool optional =
             strcmp(name, "rope_freqs.weight") == 0 || strcmp(name, "output.bias") == 0 ||
             (strstr(name, "attn_") && strstr(name, ".bias")) || strstr(name, "exp_probs_b") ||
-            strstr(name, "attn_q_norm") || strstr(name, "attn_k_norm") ||
-            strcmp(name, "blk.0.ssm_conv1d.bias") == 0 ||
+            strstr(name, "routed_norm") || strstr(name, "attn_q_norm") ||
+            strstr(name, "attn_k_norm") || strcmp(name, "blk.0.ssm_conv1d.bias") == 0 ||
             (strcmp(archs[_i].arch, "gemma4") == 0 &&
              (strcmp(name, "blk.0.attn_v.weight") == 0 || strstr(name, "layer_output_scale") ||
               strstr(name, "ffn_down_exps.scale")));

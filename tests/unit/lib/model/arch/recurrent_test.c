@@ -135,6 +135,24 @@
     X(kimi_linear, joined,                                                                         \
       "attn_qkv.weight: q, k and v in one matrix (an option of the converter)",                    \
       make_add_tensor(m, B "attn_qkv.weight", 0, 4, 24, 1))                                        \
+    X(kimi_k3, block_missing, "attn_res.block_size' is missing",                                   \
+      make_drop_key(m, "kimi-k3.attn_res.block_size"))                                             \
+    X(kimi_k3, block_zero, "attn_res.block_size' is 0: not between 1 and",                         \
+      make_u32(m, "kimi-k3.attn_res.block_size", 0))                                               \
+    X(kimi_k3, score_missing, "tensor output_res_score.weight is missing",                         \
+      make_drop_tensor(m, "output_res_score.weight"))                                              \
+    X(kimi_k3, score_shape, "blk.0.ffn_res_score.weight is 5 x 1 x 1 x 1; 4 x 1",                  \
+      make_resize(m, B "ffn_res_score.weight", 5, 1))                                              \
+    X(kimi_k3, cap_missing, "activation.situ_beta' is missing",                                    \
+      make_drop_key(m, "kimi-k3.activation.situ_beta"))                                            \
+    X(kimi_k3, cap_zero, "situ_beta is 0: not between 0.001 and",                                  \
+      make_f32(m, "kimi-k3.activation.situ_beta", 0))                                              \
+    X(kimi_k3, latent, "latents of experts with 8 elements are wider than layers of 4",            \
+      make_u32(m, "kimi-k3.expert_latent_length", 8))                                              \
+    X(kimi_k3, latent_norm, "ffn_routed_norm.weight is 5 x 1 x 1 x 1; 4 x 1",                      \
+      make_resize(m, B "ffn_routed_norm.weight", 5, 1))                                            \
+    X(kimi_k3, factored_gate, "ssm_g_a.weight is not part of architecture kimi-k3",                \
+      make_add_tensor(m, B "ssm_g_a.weight", 0, 4, 4, 1))                                          \
     X(minimax_01, heads, "lightning attention of 3 heads: not",                                    \
       make_u32(m, "minimax-01.attention.head_count", 3))                                           \
     X(minimax_01, sizes, "lightning attention has one size",                                       \
