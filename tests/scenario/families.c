@@ -173,6 +173,25 @@ static const struct script_answer kimi_answers[] = {
       "<|tool_call_end|>", "<|tool_calls_section_end|>"}},
     {NULL, {NULL}}};
 
+/* Kimi-K3: tags with attributes, whose marks occur more than once, so that the model writes them as
+ * text. */
+static const struct script_token kimi_k3_tokens[] = {{"<|end_of_msg|>", SCRIPT_CONTROL},
+                                                     {NULL, SCRIPT_TEXT}};
+#define K3_OPEN(tag)  "<|open|>" tag "<|sep|>"
+#define K3_CLOSE(tag) "<|close|>" tag "<|sep|>"
+#define K3_PAIR(key, type, value)                                                                  \
+    K3_OPEN("argument key=\"" key "\" type=\"" type "\"") value K3_CLOSE("argument")
+static const struct script_answer kimi_k3_answers[] = {
+    {"A",
+     {K3_OPEN("think"), "I look.", K3_CLOSE("think"), K3_OPEN("response"), "Sure.",
+      K3_CLOSE("response"), K3_OPEN("tools"), K3_OPEN("call tool=\"look\" index=\"1\""),
+      K3_PAIR("depth", "number", "3") K3_PAIR("deep", "boolean", "true"),
+      K3_PAIR("name", "string", "007") K3_PAIR("ratio", "number", "0.5"),
+      K3_PAIR("list", "array", "[1, \"b\"]") K3_PAIR("where", "object", "{\"a\": 1}"),
+      K3_PAIR("none", "null", "null") K3_PAIR("size", "string", "big"),
+      K3_CLOSE("call") K3_CLOSE("tools"), K3_CLOSE("message")}},
+    {NULL, {NULL}}};
+
 /* Hy3: as GLM, with other marks. */
 static const struct script_token hy3_tokens[] = {{"<｜hy_eos:opensource｜>", SCRIPT_CONTROL},
                                                  {"<think:opensource>", SCRIPT_CONTROL},
@@ -309,6 +328,9 @@ const struct family families[] = {
      NULL},
     {"kimi", SCRIPT(kimi, "<|im_end|>", "</think><|tool_calls_section_begin|>"), "I look.", "Sure.",
      "functions.look:0", NULL},
+    {"kimi_k3",
+     SCRIPT(kimi_k3, "<|end_of_msg|>", "open_tag('think')open_tag('response')open_tag('tools')"),
+     "I look.", "Sure.", NULL, NULL},
     {"mimo",
      {.tokens = coder_tokens,
       .answers = mimo_answers,

@@ -244,6 +244,7 @@ FAMILY(deepseek_v31)
 FAMILY(deepseek_v32)
 FAMILY(deepseek_v4)
 FAMILY(kimi)
+FAMILY(kimi_k3)
 FAMILY(mimo)
 FAMILY(hy3)
 FAMILY(cohere)
@@ -256,12 +257,11 @@ FAMILY(harmony)
 int main(int argc, char **argv)
 {
     static const struct test_case cases[] = {
-        ROW(coder),         ROW(glm),         ROW(minimax),     ROW(minimax_m3),
-        ROW(minimax_m1),    ROW(hermes),      ROW(deepseek_v3), ROW(deepseek_v31),
-        ROW(deepseek_v32),  ROW(deepseek_v4), ROW(kimi),        ROW(mimo),
-        ROW(hy3),           ROW(cohere),      ROW(mistral),     ROW(gemma),
-        ROW(lfm2),          ROW(llama4),      ROW(harmony),     ROW(one_call),
-        ROW(large_schemas),
+        ROW(coder),    ROW(glm),           ROW(minimax),      ROW(minimax_m3),   ROW(minimax_m1),
+        ROW(hermes),   ROW(deepseek_v3),   ROW(deepseek_v31), ROW(deepseek_v32), ROW(deepseek_v4),
+        ROW(kimi),     ROW(kimi_k3),       ROW(mimo),         ROW(hy3),          ROW(cohere),
+        ROW(mistral),  ROW(gemma),         ROW(lfm2),         ROW(llama4),       ROW(harmony),
+        ROW(one_call), ROW(large_schemas),
     };
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }

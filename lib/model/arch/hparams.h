@@ -163,7 +163,7 @@ struct model_hparams {
     uint32_t index_local;   /* so many last blocks are always chosen; not 0: by each key head */
     uint32_t bank_block;    /* RESIDUAL_BANK: layers of a block; else 0 */
     float cap_gate, cap_up; /* of ACTIVATION_SITU; cap_up 0: none */
-    uint32_t reserved[2];
+    uint32_t reserved[1];
     uint8_t layer_kind[MODEL_LAYERS_MAX];  /* enum layer_kind */
     uint8_t layer_flags[MODEL_LAYERS_MAX]; /* enum layer_flag */
     uint8_t layer_mixer[MODEL_LAYERS_MAX]; /* enum layer_mixer, by the rows of the architecture */

@@ -33,6 +33,12 @@ struct answer_form answer_form_of(const char *chat_template, size_t bytes)
 #define CONTENT(sign, open, close, optional) {(sign), {(open), (close)}, (optional)},
 #include "lib/model/chat/answer.tbl.h"
     };
+    static const struct {
+        const char *sign, *mark;
+    } tails[] = {
+#define TAIL(sign, mark) {(sign), (mark)},
+#include "lib/model/chat/answer.tbl.h"
+    };
     static const char *const channels[] = {
 #define CHANNELS(sign) (sign),
 #include "lib/model/chat/answer.tbl.h"
@@ -46,6 +52,9 @@ struct answer_form answer_form_of(const char *chat_template, size_t bytes)
             form.content = contents[i].marks;
             form.content_optional = contents[i].optional;
         }
+    for (size_t i = 0; i < sizeof tails / sizeof *tails && !form.tail; i++)
+        if (memmem(chat_template, bytes, tails[i].sign, strlen(tails[i].sign)))
+            form.tail = tails[i].mark;
     form.call = answer_call_of(chat_template, bytes);
     for (size_t i = 0; i < sizeof channels / sizeof *channels; i++)
         if (memmem(chat_template, bytes, channels[i], strlen(channels[i])))
@@ -59,9 +68,9 @@ uint32_t answer_marks(const struct answer_form *f, const char *marks[ANSWER_MARK
 {
     const struct answer_call *c = &f->call;
     const char *const all[] = {
-        f->reasoning.open, f->reasoning.close, f->content.open, f->content.close, c->open,
-        c->close,          c->call_open,       c->name_end,     c->call_close,    c->key_open,
-        c->key_end,        c->value_open,      c->value_close,  c->id_open};
+        f->reasoning.open, f->reasoning.close, f->content.open, f->content.close, f->tail,
+        c->open,           c->close,           c->call_open,    c->name_end,      c->call_close,
+        c->key_open,       c->key_end,         c->value_open,   c->value_close,   c->id_open};
     uint32_t n = 0;
     if (f->channels) {
         for (const char *mark; (mark = answer_channel_mark(n)) != NULL;)
@@ -69,7 +78,7 @@ uint32_t answer_marks(const struct answer_form *f, const char *marks[ANSWER_MARK
         return n;
     }
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        if (all[i] && all[i][0] && (i < 4 || c->open))
+        if (all[i] && all[i][0] && (i < 5 || c->open))
             marks[n++] = all[i];
     if (c->open && c->kind == ANSWER_GEMMA)
         marks[n++] = "<|\"|>"; /* around its texts */
@@ -277,10 +286,10 @@ static bool in_reasoning(struct answer *a, bool end)
  * SIZE_MAX: none; then *bytes is the number of bytes at the end that may be the start of one. */
 static size_t find_content_mark(struct answer *a, size_t *bytes, bool **seen)
 {
-    const char *const marks[] = {a->form.content.open, a->form.content.close};
-    bool *const flags[] = {&a->begun, &a->ended};
+    const char *const marks[] = {a->form.content.open, a->form.content.close, a->form.tail};
+    bool *const flags[] = {&a->begun, &a->ended, &a->tailed};
     size_t first = SIZE_MAX, held = 0;
-    for (size_t i = 0; i < 2; i++) {
+    for (size_t i = 0; i < sizeof marks / sizeof *marks; i++) {
         if (!marks[i] || *flags[i])
             continue;
         const char *at = memmem(a->held, a->bytes, marks[i], strlen(marks[i]));

@@ -33,7 +33,7 @@ struct answer_call {
     const char *call_open, *name_end, *call_close, *prefix, *key_open, *key_end, *value_open,
         *value_close, *id_open;
     const char *name_key, *arguments_key, *id_key;
-    bool block, lines, python, numbered, typed;
+    bool block, lines, python, numbered, typed, attributes;
 };
 
 /* Whether calls have no marks: then nothing but their text tells them from other answers. */
@@ -58,6 +58,7 @@ struct answer_form {
     struct answer_marks reasoning;
     struct answer_marks content; /* left out where they first occur in it */
     bool content_optional;       /* texts may lack these marks */
+    const char *tail;            /* left out likewise; NULL: none */
     struct answer_call call;
     bool channels;                  /* messages with headers; calls only if call.open */
     const struct chat_types *types; /* of arguments; borrowed, may be NULL */
@@ -108,15 +109,15 @@ enum answer_state {
 struct answer {
     struct answer_form form;
     enum answer_state state;
-    bool skip_blanks;  /* before the next part */
-    bool begun, ended; /* the marks of the content have occurred */
-    bool front;        /* a call without marks may begin here: no content was given before */
-    bool bare;         /* the call has no opening mark */
-    bool closed;       /* such a call has ended; another one may follow */
-    bool thinking;     /* the call is in reasoning that was not closed yet */
-    size_t lead;       /* blanks before the call that are held, too */
-    char *held;        /* malloc'ed; not decided yet */
-    uint64_t decided;  /* bytes of the answer before those that are held */
+    bool skip_blanks;          /* before the next part */
+    bool begun, ended, tailed; /* the marks of the content have occurred */
+    bool front;       /* a call without marks may begin here: no content was given before */
+    bool bare;        /* the call has no opening mark */
+    bool closed;      /* such a call has ended; another one may follow */
+    bool thinking;    /* the call is in reasoning that was not closed yet */
+    size_t lead;      /* blanks before the call that are held, too */
+    char *held;       /* malloc'ed; not decided yet */
+    uint64_t decided; /* bytes of the answer before those that are held */
     size_t bytes, capacity, searched;
     /* channels.c: of the message; bytes of the header before a call; the mark at the start is
      * text */

@@ -7,6 +7,7 @@
  * REASONING(sign, open, close)  thoughts before the answer
  * CONTENT(sign, open, close, optional)  the answer's text stands between two marks; optional: or
  *                         without them
+ * TAIL(sign, mark)        what stands behind the last part of an answer, and belongs to none
  * CALL(sign, members...)  one or more calls of tools between two marks: members of struct
  *     answer_call, of which those that are not named are "". close "": a call ends where the next
  *     one begins, or with the answer. open "": calls have no marks; they are all of the answer, but
@@ -17,7 +18,9 @@
  *             value_close, call_close. name_end "": the name ends before the first key. lines: a
  *             value has a line feed before and after it, which are not of it. python: the template
  *             prints values with str(). typed: behind key_end is ` string="true"` or `="false"`,
- *             which says that the value is a text or JSON, then `>`. Types: calls.c, json_or_text()
+ *             which says that the value is a text or JSON, then `>`. attributes: NAME and KEY end
+ *             at a quote, and other attributes follow up to the mark: the number of the call, the
+ *             type of the value. Types: calls.c, json_or_text()
  *     NESTED  call_open NAME name_end, for each argument key_open KEY key_end VALUE value_close KEY
  *             key_end, call_close. An object in a VALUE is such arguments, an array those with the
  *             key `item`
@@ -47,6 +50,9 @@
 #ifndef CONTENT
 #define CONTENT(...)
 #endif
+#ifndef TAIL
+#define TAIL(...)
+#endif
 #ifndef CALL
 #define CALL(...)
 #endif
@@ -65,6 +71,9 @@ REASONING("<|END_THINKING|>", "<|START_THINKING|>", "<|END_THINKING|>")
 REASONING("</mm:think>", "<mm:think>", "</mm:think>")
 REASONING("</tool_calls><end_of_sentence>", "<think>", "</think>")
 REASONING("[/THINK]", "[THINK]", "[/THINK]")
+REASONING("open_tag('think')", "<|open|>think<|sep|>", "<|close|>think<|sep|>")
+CONTENT("open_tag('response')", "<|open|>response<|sep|>", "<|close|>response<|sep|>", false)
+TAIL("open_tag('response')", "<|close|>message<|sep|>")
 CONTENT("<|END_TEXT|>", "<|START_TEXT|>", "<|END_TEXT|>", false)
 CONTENT("<|header_start|>", "<|python_start|>", "<|python_end|>", true)
 CALL("]<]minimax[>[", .open = "]<]minimax[>[<tool_call>", .close = "]<]minimax[>[</tool_call>",
@@ -90,6 +99,11 @@ CALL("<|tool_calls_section_begin|>", .open = "<|tool_calls_section_begin|>",
      .close = "<|tool_calls_section_end|>", .kind = ANSWER_OBJECT,
      .call_open = "<|tool_call_begin|>", .name_end = "<|tool_call_argument_begin|>",
      .call_close = "<|tool_call_end|>", .prefix = "functions.", .block = true)
+CALL("open_tag('tools')", .open = "<|open|>tools<|sep|>", .close = "<|close|>tools<|sep|>",
+     .kind = ANSWER_PAIRS, .call_open = "<|open|>call tool=\"", .name_end = "<|sep|>",
+     .call_close = "<|close|>call<|sep|>", .key_open = "<|open|>argument key=\"",
+     .key_end = "<|sep|>", .value_close = "<|close|>argument<|sep|>", .block = true,
+     .attributes = true)
 CALL("<tool_call|>", .open = "<|tool_call>", .close = "<tool_call|>", .kind = ANSWER_GEMMA,
      .call_open = "call:", .name_end = "{")
 CALL("HYTK = ':opensource'", .open = "<tool_calls:opensource>", .close = "</tool_calls:opensource>",
@@ -136,6 +150,7 @@ CALL("</tool_call>", .open = "<tool_call>", .close = "</tool_call>", .kind = ANS
 #undef CHANNELS
 #undef REASONING
 #undef CONTENT
+#undef TAIL
 #undef CALL
 #undef LFM2_CALL
 #undef DSML_CALL

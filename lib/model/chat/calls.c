@@ -123,11 +123,21 @@ static bool take_type(struct cursor *c, bool *json)
     return cursor_take(c, ">");
 }
 
+/* What is before the quote that ends an attribute. */
+static void cut_attribute(const struct answer_call *f, struct cursor *text)
+{
+    const char *quote = f->attributes ? memchr(text->at, '"', cursor_left(text)) : NULL;
+    text->end = quote ? quote : text->end;
+}
+
 static bool read_pair(const struct answer_call *f, const struct chat_types *types, struct cursor *c,
                       const struct cursor *name, json_t *arguments)
 {
     struct cursor key, value;
-    if (!cursor_take_until(c, f->key_end, &key) || !is_key(&key))
+    if (!cursor_take_until(c, f->key_end, &key))
+        return false;
+    cut_attribute(f, &key);
+    if (!is_key(&key))
         return false;
     bool json = chat_types_json(types, name->at, cursor_left(name), key.at, cursor_left(&key));
     if (*f->value_open)
@@ -152,6 +162,7 @@ static bool read_pairs(const struct answer_call *f, const struct chat_types *typ
     bool good = arguments != NULL;
     if (*f->name_end) {
         good = good && cursor_take_until(c, f->name_end, &name);
+        cut_attribute(f, &name);
     } else { /* it ends before the first key */
         const char *key = memmem(c->at, cursor_left(c), f->key_open, strlen(f->key_open));
         c->at = name.end = key ? key : c->end;

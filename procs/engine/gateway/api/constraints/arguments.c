@@ -259,6 +259,7 @@ static void put_key(const struct answer_call *f, const char *key, FILE *out)
         calls_put_quoted(out, key, strlen(key));
     else
         fputs(" [^<>\\n\"]+", out);
+    fputs(f->attributes ? " \"\\\" type=\\\"\" [a-z]{4,7} \"\\\"\"" : "", out);
     calls_put(out, f->key_end);
     /* without a mark before the value, a line feed would be of the value */
     fputs(f->lines ? " \"\\n\"" : *f->value_open ? " nl" : "", out);

@@ -209,6 +209,7 @@ static int put_body(struct writing *w, const char *name, json_t *parameters, str
         put_spelled(out, "%gemma", json_incref(parameters));
         return 0;
     }
+    fputs(f->attributes ? " \"\\\" index=\\\"\" [0-9]{1,4} \"\\\"\"" : "", out);
     calls_put(out, f->name_end);
     if (f->kind == ANSWER_OBJECT) {
         calls_put_schema(out, json_incref(parameters));
@@ -300,9 +301,11 @@ static void put_rules(const struct calls *c, FILE *out)
     calls_put(out, f->close);
     fputs("\ncall ::=", out);
     calls_put(out, f->open);
-    fprintf(out, " rest\ncalls ::= call%s\nmore ::=", blocks);
+    fprintf(out, " rest\ncalls ::= call%s tail\nmore ::=", blocks);
     calls_put(out, strstr(f->open, calls_trigger(f)) + strlen(calls_trigger(f)));
-    fprintf(out, " rest%s\n", blocks);
+    fprintf(out, " rest%s tail\ntail ::= (", blocks);
+    calls_put(out, c->form->tail ? c->form->tail : "");
+    fputs(c->form->tail ? ")?\n" : "\"\")\n", out);
 }
 
 const char *calls_trigger(const struct answer_call *f)

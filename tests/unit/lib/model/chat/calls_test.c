@@ -86,6 +86,9 @@ static char *split(const char *chat_template, bool with_tools, const char *text,
 #define SMALL              "[TOOL_CALLS][CALL_ID][ARGS]"
 #define NEMO               "[TOOL_CALLS]["
 #define M1                 "<tool_calls>\n</tool_calls><end_of_sentence>"
+#define KIMI_K3            "open_tag('think') open_tag('response') open_tag('tools')"
+#define K3_(tag)           "<|open|>" tag "<|sep|>"
+#define K3C_(tag)          "<|close|>" tag "<|sep|>"
 #define LFM2               "List of tools: <|tool_list_start|>["
 #define LFM2_(calls)       "<|tool_call_start|>" calls "<|tool_call_end|>"
 #define LLAMA4             "<|header_start|> {\"name\": function name, \"parameters\": dictionary of"
@@ -392,6 +395,19 @@ static const struct {
     {LFM2, LFM2_("[(a=1)]"), "|C:" LFM2_("[(a=1)]"), false},
     {"<think></think>" LFM2, "<think>a " LFM2_("[f()]") " b</think>" LFM2_("[f()]"),
      "|R:a " LFM2_("[f()]") " b|f({})", false},
+    /* Kimi-K3: names and keys are attributes; the last mark belongs to no part. */
+    {KIMI_K3,
+     K3_("think") "a" K3C_("think") K3_("response") "b" K3C_("response") K3_("tools")
+         K3_("call tool=\"get\" index=\"1\"")
+             K3_("argument key=\"city\" type=\"string\"") "3" K3C_("argument")
+                 K3_("argument key=\"days\" type=\"number\"") "3" K3C_("argument") K3C_("call")
+                     K3_("call tool=\"f\" index=\"2\"") K3C_("call") K3C_("tools") K3C_("message"),
+     "|R:a|C:b|get({\"city\":\"3\",\"days\":3})|f({})", false},
+    {KIMI_K3, K3_("response") "b <|close|> c" K3C_("response") K3C_("message"), "|C:b <|close|> c",
+     false},
+    {KIMI_K3, "b" K3C_("response") K3C_("message"), "|C:b", false}, /* the prompt has the first */
+    {KIMI_K3, K3_("tools") K3_("call index=\"1\"") K3C_("call") K3C_("tools"),
+     "|C:" K3_("tools") K3_("call index=\"1\"") K3C_("call") K3C_("tools"), false},
     /* Llama 4: the whole answer, with marks around it or without. */
     {LLAMA4, "{\"name\": \"get\", \"parameters\": {\"city\": \"x\"}}", "|get({\"city\":\"x\"})",
      false},
