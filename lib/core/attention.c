@@ -100,7 +100,6 @@ void core_attention(struct core *c)
         .k_norm = unit ? c->scratch.ones : l->attn.k_norm,
         .ones = c->scratch.ones,
         .sinks = l->attn.sinks,
-        .chosen = c->pass.chosen,
         .angle_stride = c->rope_size,
         .angles = core_angles(c, l->attention.rope_table),
         .q = c->scratch.q,
