@@ -386,13 +386,14 @@ static void jamba(void)
                                "attention_step=3", "experts_every=2", NULL});
 }
 
-/* Kimi delta attention beside MLA. */
-static void kimi_linear(void)
+/* Kimi delta attention beside MLA, whose residual is a bank; experts in a latent. */
+static void kimi_k3(void)
 {
-    kind((const char *const[]){"arch=kimi-linear", "dense_layers=1", "dense_inner=128",
+    kind((const char *const[]){"arch=kimi-k3", "dense_layers=1", "dense_inner=128",
                                "shared_inner=64", "conv_taps=4", "delta_size=16",
-                               "attention_step=3", "kv_heads=1", "kv_rank=32", "mla_key_size=24",
-                               "mla_value_size=16", "rope_dims=8", NULL});
+                               "attention_step=3", "kv_heads=1", "q_rank=32", "kv_rank=32",
+                               "mla_key_size=24", "mla_value_size=16", "rope_dims=8",
+                               "expert_width=32", "bank_block=2", "cap_gate=4", "cap_up=25", NULL});
 }
 
 /* Streams, and n-grams of several sequences. */
@@ -583,11 +584,10 @@ static void preset_change(void)
 int main(int argc, char **argv)
 {
     static const struct test_case cases[] = {
-        ROW(demo),           ROW(qwen3moe),  ROW(qwen35moe),     ROW(lfm2moe),
-        ROW(granitehybrid),  ROW(nemotron),  ROW(jamba),         ROW(kimi_linear),
-        ROW(qwen4exp),       ROW(step35),    ROW(gpt_oss),       ROW(llama4),
-        ROW(gemma4),         ROW(deepseek2), ROW(minimax_01),    ROW(arctic),
-        ROW(memory_for_one), ROW(one_fails), ROW(preset_change),
+        ROW(demo),     ROW(qwen3moe),       ROW(qwen35moe), ROW(lfm2moe),       ROW(granitehybrid),
+        ROW(nemotron), ROW(jamba),          ROW(kimi_k3),   ROW(qwen4exp),      ROW(step35),
+        ROW(gpt_oss),  ROW(llama4),         ROW(gemma4),    ROW(deepseek2),     ROW(minimax_01),
+        ROW(arctic),   ROW(memory_for_one), ROW(one_fails), ROW(preset_change),
     };
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }
