@@ -315,7 +315,7 @@ static void report_context(struct findings *f, const struct model_facts *m,
     uint64_t keys = lookup_u64(memory_estimate, "context.index_read_bytes");
     uint64_t rows = lookup_u64(memory_estimate, "context.kv_read_bytes");
     char text[64] = "unknown", digits[DIGITS_BYTES], size[16], of[16], chosen[128] = "";
-    tps = estimate_in_context(a, estimate_at(m, budget, estimates));
+    tps = budget > 0 ? estimate_in_context(a, estimate_at(m, budget, estimates)) : 0;
     if (tps > 0)
         snprintf(text, sizeof text, "%s", two_digits(tps, digits));
     if (keys > 0)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Measures what a token takes more when its sequence has many: attention over what it reads of
- * them, and, where an indexer chooses positions, its scores of all and the choice. It is the time
- * of passes at the last position less that of passes at the first one, which compute everything
- * else alike.
+ * them, and, where an indexer chooses positions, its scores of all and the choice. It is decode_s
+ * times the share by which passes at the last position take more processor time than passes at the
+ * first one, which compute everything else alike. Other programs change that share least; of times
+ * it would be a small difference.
  *
  * Keys and values are zeros in memory that the CPU caches do not hold; layers share it if it is
  * too small for all. Queries are zeros, too, because matrices are, so that scores would be equal
@@ -12,6 +13,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "lib/base/assert.h"
 #include "lib/base/bytes.h"
@@ -19,7 +21,7 @@
 #include "lib/base/random.h"
 #include "procs/tools/doctor/forward/forward.h"
 
-#define PAIRS_MIN 2u
+#define PAIRS_MIN 4u
 #define PAIRS_NS  (2 * NS_PER_S)
 #define HALF_INF  0x7c00u
 #define SEED      2u
@@ -143,21 +145,27 @@ static void close_context(struct context *c)
     free(c->pieces.base);
 }
 
-/* Without experts and logits, which do not depend on the position. The shortest pass of several,
- * because other load makes passes longer. */
+static uint64_t cpu_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return (uint64_t)t.tv_sec * NS_PER_S + (uint64_t)t.tv_nsec;
+}
+
+/* The processor time of a pass, the least of several. */
 static int shortest(struct forward *f, struct core *core, uint32_t position, uint64_t *least,
                     struct error *error)
 {
-    f->experts_ns = f->output_ns = 0;
-    uint64_t ns = forward_pass(f, core, position, 1, error);
-    if (ns == 0)
+    uint64_t start_ns = cpu_ns();
+    if (forward_pass(f, core, position, 1, error) == 0)
         return -1;
-    ns -= f->experts_ns + f->output_ns;
+    uint64_t ns = cpu_ns() - start_ns;
     *least = ns < *least ? ns : *least;
     return 0;
 }
 
-static int measure_pairs(struct forward *f, struct core *core, uint32_t position, double *seconds,
+/* How much more the last position takes, of a pass at the first one. */
+static int measure_pairs(struct forward *f, struct core *core, uint32_t position, double *more,
                          struct error *error)
 {
     uint64_t near_ns = UINT64_MAX, far_ns = UINT64_MAX, start_ns = clock_now_ns();
@@ -165,7 +173,7 @@ static int measure_pairs(struct forward *f, struct core *core, uint32_t position
         if (shortest(f, core, 0, &near_ns, error) != 0 ||
             shortest(f, core, position, &far_ns, error) != 0)
             return -1;
-    *seconds = far_ns > near_ns ? (double)(far_ns - near_ns) / 1e9 : 0;
+    *more = far_ns > near_ns && near_ns > 0 ? (double)(far_ns - near_ns) / (double)near_ns : 0;
     return 0;
 }
 
@@ -178,15 +186,15 @@ static double products(const struct model_hparams *h, uint64_t positions)
 }
 
 /* With the memory of *c in place of that of short sequences. */
-static int measure(struct forward *f, const struct params *params, struct context *c,
-                   double *seconds, struct error *error)
+static int measure(struct forward *f, const struct params *params, struct context *c, double *more,
+                   struct error *error)
 {
     const struct forward kept = *f;
     f->keys = c->keys;
     f->values = c->values;
     f->index_keys = c->index;
     struct core *core = forward_core(f, params, 1, c->positions, error);
-    int rc = core ? measure_pairs(f, core, c->positions - 1, seconds, error) : -1;
+    int rc = core ? measure_pairs(f, core, c->positions - 1, more, error) : -1;
     if (core)
         core_destroy(core);
     f->keys = kept.keys;
@@ -200,14 +208,15 @@ int context_measure(struct forward *f, const struct params *params, uint64_t byt
 {
     const struct model_hparams *h = &f->index->hparams;
     struct context c = {.positions = positions_within(f, bytes, params->ctx_size)};
-    double seconds = 0;
+    double more = 0;
     if (c.positions <= 1 || products(h, c.positions) == 0)
         return 0;
     int rc = open_context(f, &c, bytes)
-                 ? measure(f, params, &c, &seconds, error)
+                 ? measure(f, params, &c, &more, error)
                  : error_set(error, ERR_NO_MEMORY, "out of memory (context of the measurement)");
     close_context(&c);
     out->context_measured = rc == 0 ? c.positions : 0;
-    out->context_s = seconds * products(h, params->ctx_size) / products(h, c.positions);
+    out->context_s =
+        out->decode_s * more * products(h, params->ctx_size) / products(h, c.positions);
     return rc;
 }

@@ -50,7 +50,7 @@ uint64_t forward_pass(struct forward *f, struct core *core, uint32_t position, u
                       struct error *error);
 
 /* context.c: sets context_s and context_measured of *out, for a context of so many tokens. Takes up
- * to `bytes` for keys and values, and about 2 s, or four passes if these are longer. */
+ * to `bytes` for keys and values, and about 2 s, or eight passes if these are longer. */
 int context_measure(struct forward *f, const struct params *params, uint64_t bytes,
                     struct forward_speed *out, struct error *error);
 

@@ -215,13 +215,14 @@ static void check_memory(const struct pair *p)
     }
 }
 
-/* Floats of new rows in all layers, and of the states. */
+/* Floats of new rows in all layers, and of the states; a GPU computes no indexer. */
 static uint64_t new_bytes(const struct pair *p, uint32_t rows)
 {
     const struct model_hparams *hp = &p->host.image.model->hparams;
     uint64_t floats = model_state_floats(hp, hp->layers);
     for (uint32_t i = 0; i < hp->layers; i++) {
         struct layer_attention a = model_attention_of(hp, i);
+        floats -= model_pool_floats(hp, i);
         floats +=
             (uint64_t)rows * a.kv_heads * (a.key_size + (a.values_in_keys ? 0 : a.value_size));
     }
