@@ -54,6 +54,10 @@ static const struct {
     {DENSE_NGRAM_KEY_NORM, offsetof(struct core_layer, ngrams.key_norm)},
     {DENSE_NGRAM_QUERY_NORM, offsetof(struct core_layer, ngrams.query_norm)},
     {DENSE_NGRAM_CONV_NORM, offsetof(struct core_layer, ngrams.conv_norm)},
+    {DENSE_MIXER_MIX_SCALE, offsetof(struct core_layer, mixer_site.mix_scale)},
+    {DENSE_MIXER_MIX_BASE, offsetof(struct core_layer, mixer_site.mix_base)},
+    {DENSE_FFN_MIX_SCALE, offsetof(struct core_layer, ffn_site.mix_scale)},
+    {DENSE_FFN_MIX_BASE, offsetof(struct core_layer, ffn_site.mix_base)},
     {DENSE_ATTN_NORM, offsetof(struct core_layer, mixer_site.norm)},
     {DENSE_FFN_NORM, offsetof(struct core_layer, ffn_site.norm)},
     {DENSE_ATTN_NORM_BIAS, offsetof(struct core_layer, mixer_site.norm_bias)},
@@ -155,8 +159,9 @@ static struct device_at expert_bias(struct core *c, uint32_t layer, enum dense_r
 
 /* Vectors of the whole model, and the matrices that are copied as vectors are. */
 static const enum dense_role model_vectors[] = {
-    DENSE_ROPE_FREQS,  DENSE_OUTPUT_NORM,        DENSE_OUTPUT_SCALE,     DENSE_OUTPUT_NORM_BIAS,
-    DENSE_OUTPUT_BIAS, DENSE_OUTPUT_STREAM_NORM, DENSE_OUTPUT_BANK_SCORE};
+    DENSE_ROPE_FREQS,        DENSE_OUTPUT_NORM,      DENSE_OUTPUT_SCALE,
+    DENSE_OUTPUT_NORM_BIAS,  DENSE_OUTPUT_BIAS,      DENSE_OUTPUT_STREAM_NORM,
+    DENSE_OUTPUT_BANK_SCORE, DENSE_OUTPUT_MIX_SCALE, DENSE_OUTPUT_MIX_BASE};
 static const enum dense_role layer_turned[] = {
     DENSE_DELTA_CONV, DENSE_SHORTCONV_CONV, DENSE_NGRAM_CONV, DENSE_KDA_Q_CONV,
     DENSE_KDA_K_CONV, DENSE_KDA_V_CONV,     DENSE_MAMBA_A};
@@ -557,6 +562,8 @@ static void bind_output(struct core *c, uint64_t *vectors)
     if (c->hp.residual == RESIDUAL_GATED)
         c->output_site.norm = dense_vector(c, globals, DENSE_OUTPUT_STREAM_NORM, vectors);
     c->output_site.score = dense_vector(c, globals, DENSE_OUTPUT_BANK_SCORE, vectors);
+    c->output_site.mix_scale = dense_vector(c, globals, DENSE_OUTPUT_MIX_SCALE, vectors);
+    c->output_site.mix_base = dense_vector(c, globals, DENSE_OUTPUT_MIX_BASE, vectors);
     core_bind_sites(c, globals);
     c->output_scale = dense_vector(c, globals, DENSE_OUTPUT_SCALE, vectors);
     c->output_site.norm_bias = dense_vector(c, globals, DENSE_OUTPUT_NORM_BIAS, vectors);
@@ -569,7 +576,7 @@ int core_bind(struct core *c, const struct core_config *config, struct error *er
     uint32_t globals = c->hp.layers;
     uint64_t vectors = 0;
     if (check_types(c, config, error) != 0 || core_check_ngrams(c, error) != 0 ||
-        core_check_index(c, error) != 0)
+        core_check_index(c, error) != 0 || core_check_mixed(c, error) != 0)
         return -1;
     c->rope_factors = dense_vector(c, globals, DENSE_ROPE_FREQS, &vectors);
     for (uint32_t i = c->first; i < c->end; i++)

@@ -83,6 +83,9 @@ struct core_site {
      * before a result is added, 0: none. */
     struct device_at score;
     uint32_t sums, ends;
+    /* RESIDUAL_MIXED. mix without data: the mean of the streams is read; stream_forms: of mix. */
+    struct device_matrix mix;
+    struct device_at mix_scale, mix_base;
 };
 
 /* A layer that begins with n-grams: products of their rows are keys of all streams, and a value. */
@@ -238,9 +241,10 @@ struct core_scratch {
     struct device_rows
         latent_sum; /* [chunk] of expert_width, if the model has it: sums of experts */
 
-    /* Of several streams, [<= DEVICE_BLOCK_ROWS] but for the last two, [chunk][streams]: the norms,
-     * what is between the factors of their gates, the gates; logits and weights of what is
-     * added. Of RESIDUAL_BANK only weights, [<= DEVICE_BLOCK_ROWS][streams], of what is read. */
+    /* Of several streams, [<= DEVICE_BLOCK_ROWS] but for the last two,
+     * [chunk][model_stream_weights]: the norms, what is between the factors of their gates, the
+     * gates; logits and weights of what is added. Of RESIDUAL_BANK only weights,
+     * [<= DEVICE_BLOCK_ROWS][streams], of what is read. */
     struct device_rows streams, stream_rank;
     struct device_at stream_gates, stream_logits, stream_weights;
     struct device_at stream_share; /* 1 / streams */
@@ -338,6 +342,13 @@ struct core_bytes core_scratch_layout(struct core *c, uint32_t chunk,
 /* Matrices of the sites of a layer, or of the output (the number of layers); their norms are
  * vectors. */
 void core_bind_sites(struct core *c, uint32_t layer);
+
+/* residual/mixed.c: steps of RESIDUAL_MIXED; -1 with *error: the device does not compute them. */
+struct core_reading;
+void core_mixed_read(struct core *c, const struct core_site *site, const struct core_reading *r);
+void core_mixed_add(struct core *c, const struct core_site *site, struct device_at y);
+void core_bind_mixed(struct core *c, uint32_t layer);
+int core_check_mixed(const struct core *c, struct error *error);
 
 /* residual/ngrams.c. Before the layers [first, first + count) of a pass: finds the rows of the
  * table that one of them reads, and asks the source for them. */
@@ -529,10 +540,11 @@ static inline bool core_reads_early(const struct core *c)
     return core_parts_now(c)->ffn == FFN_DENSE_THEN_EXPERTS;
 }
 
-/* The most elements of a row or head that has a norm without weights. */
+/* The most elements of a row, of all its streams or of a head that has a norm without weights. */
 static inline uint32_t core_ones(const struct model_hparams *h)
 {
-    uint32_t sizes[] = {h->head_size, h->head_size_window, h->value_size, h->value_size_window};
+    uint32_t sizes[] = {h->head_size, h->head_size_window, h->value_size, h->value_size_window,
+                        h->residual == RESIDUAL_MIXED ? model_residual_floats(h) : 0};
     uint32_t most = h->hidden;
     for (size_t i = 0; i < ARRAY_LEN(sizes); i++)
         most = sizes[i] > most ? sizes[i] : most;

@@ -113,7 +113,8 @@ int core_device_bytes(const struct core_config *config, uint64_t *bytes, struct 
     struct counting c = {.device = {.ops = &ops,
                                     .is_host = false,
                                     .lacks_ngrams = config->device->lacks_ngrams,
-                                    .lacks_choice = config->device->lacks_choice},
+                                    .lacks_choice = config->device->lacks_choice,
+                                    .lacks_mixing = config->device->lacks_mixing},
                          .like = config->device,
                          .at = FIRST};
     struct core_config counted = *config;

@@ -199,19 +199,21 @@ static void cut_streams(struct core *c, struct layout *m, uint32_t chunk,
                         const struct forms_wanted *want)
 {
     uint32_t rows = chunk < DEVICE_BLOCK_ROWS ? chunk : DEVICE_BLOCK_ROWS;
-    uint32_t streams = c->hp.streams, of_a_token = model_ngram_rows(&c->hp);
+    uint32_t of_a_token = model_ngram_rows(&c->hp);
     c->scratch.stream_share = cut_floats(m, 1);
-    if (streams < 2)
+    if (c->hp.streams < 2)
         return;
     if (c->hp.residual == RESIDUAL_BANK) {
         c->scratch.stream_weights = cut_floats(m, (size_t)rows * streams);
         return;
     }
     cut_rows(m, &c->scratch.streams, want->streams, rows, model_residual_floats(&c->hp));
-    cut_rows(m, &c->scratch.stream_rank, want->rank, rows, c->hp.stream_rank);
-    c->scratch.stream_gates = cut_floats(m, (size_t)rows * model_residual_floats(&c->hp));
-    c->scratch.stream_logits = cut_floats(m, (size_t)chunk * streams);
-    c->scratch.stream_weights = cut_floats(m, (size_t)chunk * streams);
+    if (c->hp.residual == RESIDUAL_GATED) {
+        cut_rows(m, &c->scratch.stream_rank, want->rank, rows, c->hp.stream_rank);
+        c->scratch.stream_gates = cut_floats(m, (size_t)rows * model_residual_floats(&c->hp));
+    }
+    c->scratch.stream_logits = cut_floats(m, (size_t)chunk * model_stream_weights(&c->hp));
+    c->scratch.stream_weights = cut_floats(m, (size_t)chunk * model_stream_weights(&c->hp));
     if (of_a_token == 0)
         return;
     cut_rows(m, &c->scratch.ngrams, want->ngrams, rows, model_ngram_inputs(&c->hp));

@@ -324,6 +324,21 @@ static inline size_t device_ngram_floats(const struct device_ngrams *a)
     return (size_t)(a->taps - 1) * a->step * a->streams * a->n + a->step - 1;
 }
 
+/* Streams of a residual that are mixed: steps of Sinkhorn and Knopp, at least 1, that make a matrix
+ * doubly stochastic, and what is added in them. steps 0: there are only weights by which the
+ * streams are read. */
+struct device_mixing {
+    uint32_t streams, steps;
+    float eps;
+};
+
+/* Of a row: `streams` of the sum that is read; then `streams` of a result, and the matrix, that of
+ * stream i for j at i * streams + j. */
+static inline size_t device_mixing_weights(const struct device_mixing *a)
+{
+    return a->streams * (a->steps > 0 ? a->streams + (size_t)2 : 1);
+}
+
 /* The gates of the heads whose results are the rows `mix`. */
 static inline struct gate_layout device_gates_of(const struct layer_attention *a,
                                                  const struct device_rows *mix)
@@ -466,6 +481,7 @@ struct device {
     const struct device_ops *ops;
     bool lacks_ngrams; /* the operation of that name is not there */
     bool lacks_choice; /* those of positions.h are not, and attention takes no lists */
+    bool lacks_mixing; /* those of mixed streams are not */
     bool is_host;    /* addresses are those of this process; operations have run when they return */
     bool prefetches; /* the core predicts the experts of the next layer in passes of one row */
     uint32_t lent_max; /* experts that may be lent at once; 0: any number */

@@ -184,77 +184,7 @@ OP(add_norm)
     OP_WRITE(into, FLOATS((size_t)a->rows * a->n))
 OP_END(add_norm)
 
-/* ---- a residual of several streams: rows of `streams` times n floats ---- */
-
-/* Every stream of x is the row of y. */
-OP(stream_begin)
-    OP_VALUE(uint32_t, rows)
-    OP_VALUE(uint32_t, streams)
-    OP_VALUE(uint32_t, n)
-    OP_READ(y, FLOATS((size_t)a->rows * a->n))
-    OP_WRITE(x, FLOATS((size_t)a->rows * a->streams * a->n))
-OP_END(stream_begin)
-
-/* The RMSNorm of each stream by itself, with weights of its own; the forms are those of the whole
- * row. */
-OP(stream_norm)
-    OP_VALUE(uint32_t, rows)
-    OP_VALUE(uint32_t, streams)
-    OP_VALUE(float, eps)
-    OP_READ(x, FLOATS((size_t)a->rows * a->y.k))
-    OP_READ(weight, FLOATS(a->y.k))
-    OP_VALUE(uint32_t, forms)
-    OP_WRITE_ROWS(y, a->rows)
-OP_END(stream_norm)
-
-/* y = silu(y), and its forms. */
-OP(silu_rows)
-    OP_VALUE(uint32_t, rows)
-    OP_VALUE(uint32_t, forms)
-    OP_WRITE_ROWS(y, a->rows)
-OP_END(silu_rows)
-
-/* y = the mean over the streams of x * sigmoid(gate), and its forms. gate is overwritten. */
-OP(stream_read)
-    OP_VALUE(uint32_t, rows)
-    OP_VALUE(uint32_t, streams)
-    OP_READ_ROWS(x, a->rows)
-    OP_WRITE(gate, FLOATS((size_t)a->rows * a->x.k))
-    OP_VALUE(uint32_t, forms)
-    OP_WRITE_ROWS(y, a->rows)
-OP_END(stream_read)
-
-/* Stream s of x += y * 2 sigmoid(logits[s]); logits and weights, space: [rows][streams]. */
-OP(stream_add)
-    OP_VALUE(uint32_t, rows)
-    OP_VALUE(uint32_t, streams)
-    OP_VALUE(uint32_t, n)
-    OP_READ(logits, FLOATS((size_t)a->rows * a->streams))
-    OP_WRITE(weights, FLOATS((size_t)a->rows * a->streams))
-    OP_READ(y, FLOATS((size_t)a->rows * a->n))
-    OP_WRITE(x, FLOATS((size_t)a->rows * a->streams * a->n))
-OP_END(stream_add)
-
-/* What a layer adds by n-grams (host/residual.c has the steps), of the products of their rows with
- * the matrices of keys and values. keys and space: rows of all streams, overwritten. */
-OP(ngrams)
-    OP_VALUE(uint32_t, rows)
-    OP_VALUE(uint32_t, sequences)
-    OP_HOST(struct device_row, row, a->rows)
-    OP_SEQUENCES(sequence, a->sequences)
-    OP_VALUE(struct device_ngrams, shape)
-    OP_STATE(state, DEVICE_READS, device_ngram_floats(&a->shape))
-    OP_STATE(next_state, DEVICE_WRITES, device_ngram_floats(&a->shape))
-    OP_READ(key_norm, FLOATS(a->shape.streams * a->shape.n))
-    OP_READ(query_norm, FLOATS(a->shape.streams * a->shape.n))
-    OP_READ(conv_norm, FLOATS(a->shape.streams * a->shape.n))
-    OP_READ(conv, FLOATS((size_t)a->shape.taps * a->shape.streams * a->shape.n))
-    OP_READ(zeros, FLOATS(a->shape.streams * a->shape.n))
-    OP_READ(values, FLOATS((size_t)a->rows * a->shape.n))
-    OP_WRITE(keys, FLOATS((size_t)a->rows * a->shape.streams * a->shape.n))
-    OP_WRITE(space, FLOATS((size_t)a->rows * a->shape.streams * a->shape.n))
-    OP_WRITE(x, FLOATS((size_t)a->rows * a->shape.streams * a->shape.n))
-OP_END(ngrams)
+#include "lib/device/streams.h"
 
 /* ---- mixers ---- */
 

@@ -10,8 +10,9 @@
 #define MODEL_LAYERS_MAX  512
 #define MODEL_EXPERTS_MAX 4096
 #define MODEL_TOP_K_MAX   64
-#define MODEL_TAPS_MAX    8 /* inputs of a convolution over time */
-#define MODEL_POOL_MAX    8 /* positions of which an indexer makes a key */
+#define MODEL_TAPS_MAX    8  /* inputs of a convolution over time */
+#define MODEL_POOL_MAX    8  /* positions of which an indexer makes a key */
+#define MODEL_STREAMS_MAX 16 /* of a residual, but for the sums of blocks */
 #define MODEL_CONTEXT_MAX (1u << 20)
 #define MODEL_TRAINED_MAX                                                                          \
     (1u << 24) /* the trained context length; one runs with MODEL_CONTEXT_MAX */

@@ -52,6 +52,10 @@ static const struct shape {
       "q_rank=32",    "kv_rank=32",      "mla_key_size=24",  "mla_value_size=16",
       "rope_dims=8",  "shared_inner=64", "expert_width=32",  "decay_bound=-5",
       "bank_block=2", "cap_gate=4",      "cap_up=25",        NULL}},
+    {{"arch=glm5-next", "dense_layers=1", "dense_inner=128", "conv_taps=4", "delta_size=16",
+      "attention_step=2", "kv_heads=1", "kv_rank=32", "q_rank=32", "mla_key_size=24",
+      "mla_value_size=16", "decay_bound=-5", "shared_inner=64", "expert_limits=1", "streams=4",
+      "stream_steps=20", NULL}},
 };
 
 static char model[PATH_MAX];
@@ -140,7 +144,7 @@ static void nemotron(void)
 
 static void kimi_k3(void)
 {
-    combinations(&shapes[ARRAY_LEN(shapes) - 1]);
+    combinations(&shapes[10]);
 }
 
 static void kimi_linear(void)
@@ -166,6 +170,11 @@ static void minimax_01(void)
 static void qwen4exp(void)
 {
     combinations(&shapes[7]);
+}
+
+static void glm5_next(void)
+{
+    combinations(&shapes[11]);
 }
 
 /* ---- kills at points of the code ---- */
@@ -385,12 +394,24 @@ static void inspected(void)
 
 int main(int argc, char **argv)
 {
-    static const struct test_case cases[] = {
-        ROW(qwen35moe),       ROW(qwen3next),     ROW(lfm2moe),
-        ROW(granitehybrid),   ROW(nemotron),      ROW(jamba),
-        ROW(kimi_linear),     ROW(kimi_k3),       ROW(qwen4exp),
-        ROW(bailingmoe3),     ROW(minimax_01),    ROW(killed_at_every_point),
-        ROW(killed_in_turn),  ROW(a_second_turn), ROW(memory_is_counted),
-        ROW(nothing_is_kept), ROW(inspected),     ROW(convolutions_are_estimated)};
+    static const struct test_case cases[] = {ROW(qwen35moe),
+                                             ROW(qwen3next),
+                                             ROW(lfm2moe),
+                                             ROW(granitehybrid),
+                                             ROW(nemotron),
+                                             ROW(jamba),
+                                             ROW(kimi_linear),
+                                             ROW(kimi_k3),
+                                             ROW(glm5_next),
+                                             ROW(qwen4exp),
+                                             ROW(bailingmoe3),
+                                             ROW(minimax_01),
+                                             ROW(killed_at_every_point),
+                                             ROW(killed_in_turn),
+                                             ROW(a_second_turn),
+                                             ROW(memory_is_counted),
+                                             ROW(nothing_is_kept),
+                                             ROW(inspected),
+                                             ROW(convolutions_are_estimated)};
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }

@@ -151,6 +151,7 @@ sluice_unit_test(device_runs_test SOURCES lib/device/runs_test.c LINK sluice_dev
 sluice_unit_test(device_host_test SOURCES lib/device/host_test.c LINK sluice_device Threads::Threads)
 sluice_unit_test(device_host_finite_test SOURCES lib/device/host_finite_test.c LINK sluice_device Threads::Threads)
 sluice_unit_test(device_host_bank_test SOURCES lib/device/host_bank_test.c LINK sluice_device Threads::Threads)
+sluice_unit_test(device_host_mixing_test SOURCES lib/device/host_mixing_test.c LINK sluice_device Threads::Threads)
 sluice_unit_test(device_host_residual_test SOURCES lib/device/host_residual_test.c LINK sluice_device Threads::Threads)
 sluice_unit_test(device_host_gates_test SOURCES lib/device/host_gates_test.c LINK sluice_device Threads::Threads)
 sluice_unit_test(device_host_chosen_test SOURCES lib/device/host_chosen_test.c LINK sluice_device Threads::Threads m)

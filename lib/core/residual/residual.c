@@ -132,6 +132,7 @@ static const struct scheme schemes[RESIDUAL__COUNT] = {
     [RESIDUAL_SINGLE] = {single_begin, single_read, NULL},
     [RESIDUAL_GATED] = {core_streams_begin, gated_read, gated_add},
     [RESIDUAL_BANK] = {core_streams_begin, core_bank_read, core_bank_add},
+    [RESIDUAL_MIXED] = {core_streams_begin, core_mixed_read, core_mixed_add},
 };
 
 /* ---- weights ---- */
@@ -159,8 +160,8 @@ void core_bind_sites(struct core *c, uint32_t layer)
                                  ffn[] = {DENSE_FFN_STREAM_DOWN, DENSE_FFN_STREAM_UP,
                                           DENSE_FFN_STREAM_INJECT},
                                  output[] = {DENSE_OUTPUT_STREAM_DOWN, DENSE_OUTPUT_STREAM_UP, 0};
-    if (c->hp.residual == RESIDUAL_BANK) {
-        core_bind_bank(c, layer);
+    if (c->hp.residual == RESIDUAL_BANK || c->hp.residual == RESIDUAL_MIXED) {
+        (c->hp.residual == RESIDUAL_BANK ? core_bind_bank : core_bind_mixed)(c, layer);
         return;
     }
     if (layer == c->hp.layers) {

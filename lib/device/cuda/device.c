@@ -454,6 +454,7 @@ struct device *cuda_device(const struct gpu_kernels *kernels, const struct kerne
     *c = (struct cuda){.device = {.ops = &table,
                                   .lacks_ngrams = true,
                                   .lacks_choice = true,
+                                  .lacks_mixing = true,
                                   .lent_max = gpu_layout_lent_max(layout)},
                        .magic = CUDA_MAGIC,
                        .k = kernels,

@@ -317,6 +317,13 @@ void arch_set_reals(const struct arch *arch, struct model_hparams *h)
         set_float(h, row->offset, real_of(h, row));
 }
 
+void arch_set_constants(const struct arch *arch, struct model_hparams *h)
+{
+    const struct arch_row *row;
+    ARCH_EACH (row, arch, ARCH_ROWS(CONST))
+        *arch_uint(h, row->offset) = (uint32_t)row->value;
+}
+
 int arch_read_hparams(const struct arch *arch, const struct gguf *g, uint32_t tokens,
                       struct model_hparams *h, struct error *error)
 {
@@ -343,9 +350,7 @@ int arch_read_hparams(const struct arch *arch, const struct gguf *g, uint32_t to
         return -1;
     if (!h->shared_inner) /* a product beyond 32 bits is of sizes that are rejected below */
         h->shared_inner = h->shared_count * h->expert_inner;
-    const struct arch_row *row;
-    ARCH_EACH (row, arch, ARCH_ROWS(CONST))
-        *arch_uint(h, row->offset) = (uint32_t)row->value;
+    arch_set_constants(arch, h);
     if (read_rows(arch, ARCH_ROWS(WIDTH), arch_read_width, g, h, error) != 0)
         return -1;
     arch_set_reals(arch, h);
@@ -476,17 +481,19 @@ static int check_groups(const struct model_hparams *h, struct error *error)
 static int check_residual(const struct model_hparams *h, struct error *error)
 {
     bool gated = h->residual == RESIDUAL_GATED, bank = h->residual == RESIDUAL_BANK;
-    if (h->residual >= RESIDUAL__COUNT || (gated || bank) != (h->streams > 1) ||
-        gated != (h->stream_rank > 0) || bank != (h->bank_block > 0) ||
+    bool mixed = h->residual == RESIDUAL_MIXED, several = gated || bank || mixed;
+    if (h->residual >= RESIDUAL__COUNT || several != (h->streams > 1) ||
+        (!bank && h->streams > MODEL_STREAMS_MAX) || gated != (h->stream_rank > 0) ||
+        mixed != (h->stream_steps > 0) || h->stream_head > mixed || bank != (h->bank_block > 0) ||
         (bank && h->streams != 1 + model_bank_sums(h, h->layers, false)))
         return error_set(error, ERR_BAD_INPUT, "%" PRIu32 " streams of an impossible kind",
                          h->streams);
-    if ((uint64_t)h->streams * h->hidden > MODEL_ROW_MAX)
+    if (several && (uint64_t)h->streams * h->hidden > MODEL_ROW_MAX)
         return error_set(error, ERR_BAD_INPUT,
                          "%s: %" PRIu32 " streams of %" PRIu32 " elements are more than %d",
                          bank ? "attn_res.block_size" : "hyper_connection.count", h->streams,
                          h->hidden, MODEL_ROW_MAX);
-    if (h->streams > 1 && (h->parallel || h->router_first || h->normed_scale != 0))
+    if (several && (h->parallel || h->router_first || h->normed_scale != 0))
         return error_set(error, ERR_BAD_INPUT,
                          "parts of a layer that do not read one after another, with %" PRIu32
                          " streams, are not supported",

@@ -163,7 +163,12 @@ struct model_hparams {
     uint32_t index_local;   /* so many last blocks are always chosen; not 0: by each key head */
     uint32_t bank_block;    /* RESIDUAL_BANK: layers of a block; else 0 */
     float cap_gate, cap_up; /* of ACTIVATION_SITU; cap_up 0: none */
-    uint32_t reserved[1];
+    /* RESIDUAL_MIXED: steps that make a matrix doubly stochastic, and what is added in them; 1: the
+     * output weighs the streams, else it reads their mean. */
+    uint32_t stream_steps;
+    float stream_eps;
+    uint32_t stream_head;
+    uint32_t reserved[2];
     uint8_t layer_kind[MODEL_LAYERS_MAX];  /* enum layer_kind */
     uint8_t layer_flags[MODEL_LAYERS_MAX]; /* enum layer_flag */
     uint8_t layer_mixer[MODEL_LAYERS_MAX]; /* enum layer_mixer, by the rows of the architecture */
@@ -185,6 +190,11 @@ enum residual_scheme {
      * the norm of the sum of p_s s, p being the softmax of (score . RMSNorm(s)) over the sources.
      * The embedding is the sum of the block before the first one. Streams: h, then the blocks. */
     RESIDUAL_BANK,
+    /* Several streams X_s that are mixed (Xie et al. 2026, manifold-constrained hyper-connections):
+     * the RMSNorm of sum_s p_s X_s is read, and X_j = q_j y + sum_i M_ij X_i for a result y. p, q
+     * and M are functions of W n * scale + base, n the RMSNorm of all X together, without weights;
+     * M is made doubly stochastic. */
+    RESIDUAL_MIXED,
     RESIDUAL__COUNT
 };
 
@@ -199,6 +209,13 @@ static inline uint32_t model_bank_sums(const struct model_hparams *h, uint32_t l
 static inline uint32_t model_residual_floats(const struct model_hparams *h)
 {
     return (h->streams > 1 ? h->streams : 1) * h->hidden;
+}
+
+/* Weights of the streams of a row where a part reads them and adds to them: of RESIDUAL_MIXED p, q
+ * and M. */
+static inline uint32_t model_stream_weights(const struct model_hparams *h)
+{
+    return h->residual == RESIDUAL_MIXED ? h->streams * (h->streams + 2) : h->streams;
 }
 
 #endif

@@ -129,6 +129,15 @@
     L(FFN_STREAM_DOWN, NETWORK, "blk.%u.hc_ffn_down.weight")                                       \
     L(FFN_STREAM_UP, NETWORK, "blk.%u.hc_ffn_up.weight")                                           \
     L(FFN_STREAM_INJECT, NETWORK, "blk.%u.hc_ffn_inject.weight")                                   \
+    G(OUTPUT_MIX, "output_hc_fn.weight")                                                           \
+    G(OUTPUT_MIX_BASE, "output_hc_base.weight")                                                    \
+    G(OUTPUT_MIX_SCALE, "output_hc_scale.weight")                                                  \
+    L(MIXER_MIX, MIXING, "blk.%u.hc_attn_fn.weight")                                               \
+    L(MIXER_MIX_BASE, MIXING, "blk.%u.hc_attn_base.weight")                                        \
+    L(MIXER_MIX_SCALE, MIXING, "blk.%u.hc_attn_scale.weight")                                      \
+    L(FFN_MIX, NETWORK, "blk.%u.hc_ffn_fn.weight")                                                 \
+    L(FFN_MIX_BASE, NETWORK, "blk.%u.hc_ffn_base.weight")                                          \
+    L(FFN_MIX_SCALE, NETWORK, "blk.%u.hc_ffn_scale.weight")                                        \
     G(NGRAM_TABLE, "per_layer_token_embd.weight")                                                  \
     L(NGRAM_KEY, NGRAMS, "blk.%u.ple_key.weight")                                                  \
     L(NGRAM_VALUE, NGRAMS, "blk.%u.ple_value.weight")                                              \

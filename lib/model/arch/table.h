@@ -64,6 +64,10 @@ enum arch_dim {
     ARCH_DIM_RESIDUAL, /* of all streams */
     ARCH_DIM_STREAMS,
     ARCH_DIM_STREAM_RANK,
+    ARCH_DIM_STREAM_WEIGHTS, /* model_stream_weights */
+    ARCH_DIM_STREAM_SCALES,  /* kinds of these */
+    ARCH_DIM_STREAM_HEAD,    /* of the output; 0: it reads the mean of the streams */
+    ARCH_DIM_STREAM_HEAD_ONE,
     ARCH_DIM_NGRAM_WIDTH, /* this and the next: struct model_ngrams */
     ARCH_DIM_NGRAM_ROWS,
     ARCH_DIM_NGRAM_INPUTS,
@@ -233,6 +237,9 @@ void arch_derive_streams(struct model_hparams *hparams);
 
 /* Sets the floats without a key (ARCH_ROOT, ARCH_CONST_FLOAT). */
 void arch_set_reals(const struct arch *arch, struct model_hparams *hparams);
+
+/* Sets the integers without a key (ARCH_CONST), whatever their default is. */
+void arch_set_constants(const struct arch *arch, struct model_hparams *hparams);
 
 /* Sets the fields that follow from the value of another one (ARCH_WHERE). */
 void arch_set_where(const struct arch *arch, struct model_hparams *hparams);

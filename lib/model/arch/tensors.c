@@ -57,6 +57,25 @@ bool arch_layer_has(struct layer_parts parts, enum dense_role role)
     }
 }
 
+/* Of the residual, and of n-grams. */
+static uint64_t residual_dim(const struct model_hparams *h, enum arch_dim dim)
+{
+    switch ((int)dim) {
+    case ARCH_DIM_RESIDUAL: return model_residual_floats(h);
+    case ARCH_DIM_STREAMS: return h->streams;
+    case ARCH_DIM_STREAM_RANK: return h->stream_rank;
+    case ARCH_DIM_STREAM_WEIGHTS: return model_stream_weights(h);
+    case ARCH_DIM_STREAM_SCALES: return 3;
+    case ARCH_DIM_STREAM_HEAD: return h->stream_head ? h->streams : 0;
+    case ARCH_DIM_STREAM_HEAD_ONE: return h->stream_head ? 1 : 0;
+    case ARCH_DIM_NGRAM_WIDTH: return h->ngram_width;
+    case ARCH_DIM_NGRAM_ROWS: return h->ngram_rows;
+    case ARCH_DIM_NGRAM_INPUTS: return model_ngram_inputs(h);
+    case ARCH_DIM_NGRAM_TAPS: return h->ngram_taps;
+    }
+    sl_panic("dimension %d is in no table", (int)dim);
+}
+
 uint64_t arch_dim_size(const struct model_hparams *h, uint32_t layer, enum arch_dim dim)
 {
     uint32_t inside = layer < h->layers ? layer : 0;
@@ -116,18 +135,11 @@ uint64_t arch_dim_size(const struct model_hparams *h, uint32_t layer, enum arch_
     case ARCH_DIM_STATE_NORM: return r.norms > 0 ? r.mixed / r.norms : 0;
     case ARCH_DIM_STATE_NORMS: return r.norms;
     case ARCH_DIM_DENSE: return h->dense_inner;
-    case ARCH_DIM_RESIDUAL: return model_residual_floats(h);
-    case ARCH_DIM_STREAMS: return h->streams;
-    case ARCH_DIM_STREAM_RANK: return h->stream_rank;
-    case ARCH_DIM_NGRAM_WIDTH: return h->ngram_width;
-    case ARCH_DIM_NGRAM_ROWS: return h->ngram_rows;
-    case ARCH_DIM_NGRAM_INPUTS: return model_ngram_inputs(h);
-    case ARCH_DIM_NGRAM_TAPS: return h->ngram_taps;
     case ARCH_DIM_INDEX_Q: return (uint64_t)h->index_heads * h->index_size;
     case ARCH_DIM_INDEX_KEY: return h->index_heads > 0 ? h->index_size : 0;
     case ARCH_DIM_INDEX_HEADS: return h->index_heads;
+    default: return residual_dim(h, dim);
     }
-    sl_panic("dimension %d is in no table", (int)dim);
 }
 
 uint64_t arch_row_elements(const struct arch_row *row, const struct model_hparams *h,
@@ -170,6 +182,9 @@ static int check_shape(const struct model_hparams *h, uint32_t layer, const stru
     /* A convolution; llama.cpp's converter has a dimension of 1 between its taps and channels. */
     bool flat = row->kind == ARCH_DENSE && row->ne[1] == ARCH_DIM_ONE && t->ne[0] == want[0] &&
                 t->ne[1] == want[2] && t->ne[2] == 1 && t->ne[3] == 1;
+    /* Numbers of heads, which it writes as a row for some architectures and a column for others. */
+    flat |= row->kind == ARCH_DENSE && row->ne[0] == ARCH_DIM_ONE && t->ne[0] == want[1] &&
+            want[2] == 1 && t->ne[1] == 1 && t->ne[2] == 1 && t->ne[3] == 1;
     if (!flat && memcmp(want, t->ne, sizeof want) != 0)
         return error_set(error, ERR_BAD_INPUT,
                          "tensor %s is %" PRIu64 " x %" PRIu64 " x %" PRIu64 " x %" PRIu64

@@ -298,6 +298,7 @@ int shape_finish(struct shape *s, struct error *error)
     arch_set_shares(s->arch, h);
     if (h->rope_dims == 0)
         h->rope_dims = h->head_size;
+    arch_set_constants(s->arch, h);
     arch_set_pools(s->arch, h);
     set_kinds(s);
     set_ngrams(h);

@@ -172,7 +172,8 @@ static void add_dense(struct weights *w, struct gguf_writer *out, const struct a
         t.filling = FILL_DECAYS;
     else if (ends_with(t.name, "norm.weight") || strstr(t.name, "_ffw_norm") ||
              strstr(t.name, "ple_norm") || row->role == DENSE_ROPE_FREQS ||
-             row->role == DENSE_ROUTER_SCALE || row->role == DENSE_LAYER_SCALE)
+             row->role == DENSE_ROUTER_SCALE || row->role == DENSE_LAYER_SCALE ||
+             row->role == DENSE_MIXER_MIX_SCALE || row->role == DENSE_FFN_MIX_SCALE)
         t.filling = FILL_ONES;
     if (row->role == DENSE_OUTPUT_NORM || row->role == DENSE_OUTPUT_STREAM_NORM)
         t.level = output_level(&s->h);
@@ -257,7 +258,8 @@ int weights_open(struct weights *w, const struct shape *shape, struct gguf_write
     if (open_embedding(w, error) != 0)
         return -1;
     ARCH_EACH (row, shape->arch, ARCH_ROWS(DENSE))
-        if (arch_role_is_global((enum dense_role)row->role))
+        if (arch_role_is_global((enum dense_role)row->role) &&
+            arch_row_elements(row, &shape->h, shape->h.layers) > 0)
             add_dense(w, out, row, shape->h.layers);
     for (uint32_t l = 0; l < shape->h.layers; l++)
         add_layer(w, out, l);

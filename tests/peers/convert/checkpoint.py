@@ -12,6 +12,7 @@ import torch
 import transformers
 from safetensors.torch import load_file, save_file
 
+import glm5
 import hf_directory
 import hf_vectors
 import indexed
@@ -34,6 +35,8 @@ def value(name, shape, draw, tied, centred, turned):
         return steps[torch.randperm(len(steps), generator=draw)].reshape(shape)
     if name.endswith("A_log"):
         return torch.log(torch.linspace(0.01, 2.5, math.prod(shape))).reshape(shape)
+    if name.endswith("_hc.base"):  # of a matrix that converges slowly
+        return torch.where(torch.arange(shape[0]) < 8, 0.7, 2.5) * r
     if "correction_bias" in name or "expert_bias" in name:
         return (0.02 if "moe_statics" in name else 0.15) * r.abs()  # positive: the package makes scores of excluded groups 0
     if name.endswith(("router.scale", "per_expert_scale", "layer_scalar")):
@@ -94,7 +97,7 @@ def build(config_name, settings, special, vocabularies):
     if config_name == "Step3p7TextConfig":
         return step.build(dict(settings, vocab_size=vocabulary.SIZE), ids)
     classes = {"Qwen3VLMoeTextConfig": hf_directory.with_vision, "Mistral4Config": transformers.Mistral4ForCausalLM,
-               "MiniMaxM3VLTextConfig": transformers.MiniMaxM3VLForCausalLM}
+               "MiniMaxM3VLTextConfig": transformers.MiniMaxM3VLForCausalLM, "Glm5NextTextConfig": glm5.build}
     config = getattr(transformers, config_name)(
         vocab_size=vocabulary.SIZE, pad_token_id=None, attn_implementation="eager", **ids, **settings)
     if config_name in classes:  # the package does not find them by their configuration
@@ -239,7 +242,10 @@ def with_transformers(case, directory, vocabularies, seed):
     model.save_pretrained(directory)
     if config_name == "MiniMaxConfig":
         minimax01.drop_buffers(directory)
-    limit_networks(model, *special.get("LIMITS", ((), ())))
+    if config_name == "Glm5NextTextConfig":
+        glm5.publish(directory, settings)
+    if "LIMITS" in special:
+        limit_networks(model, *special["LIMITS"])
     rewrite_config(directory, special.get("SAVE", {}))
     if special.get("TURNED"):
         hf_directory.turn_experts(directory)

@@ -3,6 +3,7 @@
 of the configuration changed at a time. Data of convert_arch.py."""
 import types
 
+from glm5 import glm5_next
 from hybrids import bailingmoe3, granitehybrid, jamba, kimi_k3, kimi_linear, minimax_01, nemotron_h_moe
 from indexed import deepseek32, glm_dsa, minimax_m3
 from parts import ORIGINAL, deepseek_like, long_factors, magnitude, mixed, mla, plain, rope, scaled, windows
@@ -510,6 +511,7 @@ ARCHITECTURES = {
     "qwen2moe": (qwen2moe, "qwen2"), "gemma4": (gemma4, "gemma4"), "gpt-oss": (gptoss, "gpt-4o"),
     "deepseek2": (deepseek2, "deepseek-v3"), "glm4moe": (glm4moe, "glm4"), "minimax-m2": (minimax, "minimax-m2"),
     "minimax-m3": (minimax_m3, "minimax-m2"), "deepseek32": (deepseek32, "deepseek-v3"), "glm-dsa": (glm_dsa, "glm4"),
+    "glm5-next": (glm5_next, "glm4"),
     "lfm2moe": (lfm2moe, "lfm2"), "olmoe": (olmoe, "olmo"), "llama": (llama, "spm"), "llama4": (llama4, "llama4"),
     "dots1": (dots1, "qwen2"),
     "ernie4_5-moe": (ernie, "spm"), "hunyuan-moe": (hunyuan, "hunyuan"), "granitemoe": (granitemoe, "refact"),

@@ -111,3 +111,22 @@ void cuda_op_ngrams(struct cuda *c, const struct op_ngrams *a)
     (void)c, (void)a;
     sl_panic("n-grams on a GPU");
 }
+
+/* So are mixed streams (lib/core/residual/mixed.c). */
+void cuda_op_stream_weights(struct cuda *c, const struct op_stream_weights *a)
+{
+    (void)c, (void)a;
+    sl_panic("mixed streams on a GPU");
+}
+
+void cuda_op_stream_gather(struct cuda *c, const struct op_stream_gather *a)
+{
+    (void)c, (void)a;
+    sl_panic("mixed streams on a GPU");
+}
+
+void cuda_op_stream_mix(struct cuda *c, const struct op_stream_mix *a)
+{
+    (void)c, (void)a;
+    sl_panic("mixed streams on a GPU");
+}

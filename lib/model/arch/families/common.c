@@ -275,11 +275,17 @@ const struct arch_row arch_mla[] = {
 /* Layers with Kimi delta attention beside layers with MLA, which the array of key heads names,
  * after leading dense layers. An architecture has the row low_rank. */
 const struct arch_row arch_kda[] = {
+    GROUP(arch_transformer),
+    GROUP(arch_kda_layers),
+    END,
+};
+
+/* The same without what is outside of the layers. */
+const struct arch_row arch_kda_layers[] = {
     LAYERS(LEADING_RECURRENT, KDA, DENSE),
     LAYERS(LEADING, MLA, DENSE),
     LAYERS(RECURRENT, KDA, EXPERTS),
     LAYERS(ALL, MLA, EXPERTS),
-    GROUP(arch_transformer),
     GROUP(arch_no_window),
     GROUP(arch_scaling),
     GROUP(arch_mla_sizes),
@@ -316,6 +322,25 @@ const struct arch_row arch_kda_gates[] = {
     DENSE(KDA_GATE, ANY, REQUIRED, HIDDEN, STATE_FIRST),
     DENSE(KDA_GATE_B, ANY, REQUIRED, STATE_RANK, MIXED),
     DENSE(DELTA_A, FLOAT, REQUIRED, ONE, STATE_HEADS),
+    END,
+};
+
+/* A residual of several streams, which are mixed. An architecture whose output weighs them has the
+ * row stream_head. */
+const struct arch_row arch_mixed_streams[] = {
+    CONST(residual, RESIDUAL_MIXED),
+    UINT(streams, "hyper_connection.count", 2, MODEL_STREAMS_MAX, REQUIRED),
+    UINT(stream_steps, "hyper_connection.sinkhorn_iterations", 1, 1000, REQUIRED),
+    FLOAT(stream_eps, "hyper_connection.epsilon", 0, 0.1),
+    DENSE(OUTPUT_MIX, ANY, REQUIRED, RESIDUAL, STREAM_HEAD),
+    DENSE(OUTPUT_MIX_BASE, FLOAT, REQUIRED, STREAM_HEAD, ONE),
+    DENSE(OUTPUT_MIX_SCALE, FLOAT, REQUIRED, STREAM_HEAD_ONE, ONE),
+    DENSE(MIXER_MIX, ANY, REQUIRED, RESIDUAL, STREAM_WEIGHTS),
+    DENSE(MIXER_MIX_BASE, FLOAT, REQUIRED, STREAM_WEIGHTS, ONE),
+    DENSE(MIXER_MIX_SCALE, FLOAT, REQUIRED, STREAM_SCALES, ONE),
+    DENSE(FFN_MIX, ANY, REQUIRED, RESIDUAL, STREAM_WEIGHTS),
+    DENSE(FFN_MIX_BASE, FLOAT, REQUIRED, STREAM_WEIGHTS, ONE),
+    DENSE(FFN_MIX_SCALE, FLOAT, REQUIRED, STREAM_SCALES, ONE),
     END,
 };
 

@@ -22,3 +22,37 @@ static const struct arch_row glm4moe[] = {
     END,
 };
 const struct arch arch_glm4moe = {"glm4moe", glm4moe};
+
+/* GLM-5.3-Flash: Kimi delta attention beside MLA without rotations, four streams that are mixed,
+ * and limits in all networks. An indexer of MLA chooses pools of positions; its keys have an
+ * epsilon of their own. */
+static const struct arch_row glm5_next[] = {
+    FLOAT(rms_eps, "attention.layer_norm_rms_epsilon", 1e-12, 0.1),
+    GROUP(arch_counts),
+    CONST(rope_dims, 0),
+    ONLY("rope.dimension_count", 0),
+    GROUP(arch_ends),
+    GROUP(arch_kda_layers),
+    FLOAT_ELSE(decay_bound, "kda.gate_lower_bound", -100, 0, 0),
+    CONST(low_rank, 1),
+    UNROTATED(ALL),
+    GROUP(arch_sigmoid),
+    LIMITS(expert_limits, "swiglu_clamp_exp"),
+    LIMITS(dense_limits, "swiglu_clamp_shexp"),
+    UINT(skipped_layers, "nextn_predict_layers", 0, MODEL_LAYERS_MAX - 1, DERIVED),
+    GROUP(arch_mixed_streams),
+    CHOICE("attention.indexer.kpool", "attention.indexer.top_k"),
+    ONLY("attention.indexer.kpool_select_tail", 1),
+    FLOAT_ELSE(index_eps, "attention.layer_norm_epsilon", 0, 0.1, 1e-6),
+    UNUSED("blk.%u.indexer.attn_q_b.weight"),
+    UNUSED("blk.%u.indexer.attn_k.weight"),
+    UNUSED("blk.%u.indexer.k_norm.weight"),
+    UNUSED("blk.%u.indexer.k_norm.bias"),
+    UNUSED("blk.%u.indexer.proj.weight"),
+    UNUSED("blk.%u.indexer_compressor_gate.weight"),
+    UNUSED("blk.%u.indexer_compressor_ape.weight"),
+    END,
+};
+const struct arch arch_glm5_next = {"glm5-next", glm5_next};
+/* The name in files of August and September 2026. */
+const struct arch arch_glm5next = {"glm5next", glm5_next};

@@ -165,7 +165,7 @@ const struct arch arch_qwen35moe = {"qwen35moe", qwen35moe};
  * only ones of a layer, and of the output. */
 static const struct arch_row gated_streams[] = {
     CONST(residual, RESIDUAL_GATED),
-    UINT(streams, "hyper_connection.count", 2, 16, REQUIRED),
+    UINT(streams, "hyper_connection.count", 2, MODEL_STREAMS_MAX, REQUIRED),
     UINT(stream_rank, "hyper_connection.low_rank", 1, 16384, REQUIRED),
     DENSE(OUTPUT_STREAM_NORM, FLOAT, REQUIRED, RESIDUAL, ONE),
     DENSE(OUTPUT_STREAM_DOWN, ANY, REQUIRED, RESIDUAL, STREAM_RANK),

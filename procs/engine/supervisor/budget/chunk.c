@@ -51,7 +51,9 @@ static uint32_t result_size(const struct model_hparams *h, const struct layer_at
 static double stream_row_bytes(const struct model_hparams *h)
 {
     double streams = h->streams;
-    return streams < 2 ? 0 : 4 * streams * h->hidden + 8 * streams + 4.0 * model_ngram_rows(h);
+    return streams < 2 ? 0
+                       : 4 * streams * h->hidden + 8.0 * model_stream_weights(h) +
+                             4.0 * model_ngram_rows(h);
 }
 
 /* Of a row of a table on storage. */
@@ -79,6 +81,8 @@ static double stream_block_bytes(const struct supervisor *s)
                                             model_ngram_rows(h) * copied
                                       : 0;
     double vectors = 2.0 * h->layers + 4 + h->ngram_taps; /* norms, and a convolution */
+    if (h->residual == RESIDUAL_MIXED)
+        vectors = 1; /* of a norm without weights */
     double weights = h->streams > 1 ? 4 * vectors * h->streams * h->hidden : 0;
     return rows * (streams + ngrams) + weights;
 }

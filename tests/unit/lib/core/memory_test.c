@@ -174,6 +174,7 @@ static void check_model(const char *path, const char *name)
 START_TEST(every_architecture)
 {
     golden_models(check_model);
+    check_model(golden_path("converted/glm5-next-base.gguf"), "glm5-next");
 }
 END_TEST
 
@@ -217,6 +218,23 @@ START_TEST(types_of_the_device)
 }
 END_TEST
 
+/* A GPU, so far. */
+START_TEST(device_without_mixed_streams)
+{
+    struct image image;
+    struct error error = {0};
+    struct counting *c = counting_device();
+    c->device.lacks_mixing = true;
+    image_open(&image, golden_path("converted/glm5-next-base.gguf"), CONTEXT);
+    ck_assert_ptr_null(open_core(&image, c, &error));
+    ck_assert_int_eq(error.code, ERR_BAD_INPUT);
+    ck_assert_str_eq(error.text,
+                     "the device 'counting' does not compute a residual of mixed streams");
+    destroy(c);
+    image_close(&image);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("core_memory");
@@ -225,6 +243,7 @@ int main(void)
     tcase_add_test(c, every_architecture);
     tcase_add_test(c, errors_of_the_device);
     tcase_add_test(c, types_of_the_device);
+    tcase_add_test(c, device_without_mixed_streams);
     suite_add_tcase(suite, c);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);

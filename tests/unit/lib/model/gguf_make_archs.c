@@ -533,6 +533,8 @@ static const struct {
                {"smallthinker", smallthinker},
                {"gpt-oss", gpt_oss},
                {"deepseek2", deepseek2},
+               {"glm5-next", make_glm5_next},
+               {"glm5next", make_glm5next},
                {"kimi-linear", make_kimi_linear},
                {"kimi-k3", make_kimi_k3},
                {"bailingmoe3", make_bailingmoe3},

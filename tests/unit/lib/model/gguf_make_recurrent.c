@@ -433,6 +433,56 @@ void make_kimi_k3(struct make *m, unsigned layers, unsigned h, uint32_t type)
     make_f32(m, "kimi-k3.activation.situ_linear_beta", 25);
 }
 
+/* Two streams that are mixed: 2 + 2 weights and a matrix. */
+static void mixed_streams(struct make *m, unsigned layer, const char *part, unsigned h,
+                          uint32_t type)
+{
+    char names[3][64];
+    snprintf(names[0], sizeof names[0], "hc_%s_fn.weight", part);
+    snprintf(names[1], sizeof names[1], "hc_%s_base.weight", part);
+    snprintf(names[2], sizeof names[2], "hc_%s_scale.weight", part);
+    edit(m, layer,
+         (const struct row[]){{names[0], type, 2 * h, 8},
+                              {names[1], TENSOR_F32, 8, 1},
+                              {names[2], TENSOR_F32, 3, 1},
+                              {0}});
+}
+
+/* Nothing is rotated, and the decays of heads are a row. */
+static void make_glm5(struct make *m, const char *arch, unsigned layers, unsigned h, uint32_t type)
+{
+    char key[80];
+    make_mla(m, arch, layers, h, type);
+    number(m, arch, "rope.dimension_count", 0);
+    number(m, arch, "attention.key_length", h);
+    number(m, arch, "attention.key_length_mla", h);
+    for (unsigned layer = 0; layer < layers; layer++)
+        edit(m, layer,
+             (const struct row[]){
+                 {"attn_q_b.weight", type, h, 2 * h}, {"attn_kv_a_mqa.weight", type, h, h}, {0}});
+    kda(m, arch, layers, h, type, true);
+    snprintf(key, sizeof key, "%s.hyper_connection.epsilon", arch);
+    make_f32(m, key, 1e-6f);
+    number(m, arch, "hyper_connection.count", 2);
+    number(m, arch, "hyper_connection.sinkhorn_iterations", 20);
+    for (unsigned layer = 0; layer < layers; layer++) {
+        if (layer % 2 == 0)
+            edit(m, layer, (const struct row[]){{"ssm_a", TENSOR_F32, 2, 1}, {0}});
+        mixed_streams(m, layer, "attn", h, type);
+        mixed_streams(m, layer, "ffn", h, type);
+    }
+}
+
+void make_glm5_next(struct make *m, unsigned layers, unsigned h, uint32_t type)
+{
+    make_glm5(m, "glm5-next", layers, h, type);
+}
+
+void make_glm5next(struct make *m, unsigned layers, unsigned h, uint32_t type)
+{
+    make_glm5(m, "glm5next", layers, h, type);
+}
+
 /* One gate per head in layers with MLA. */
 void make_bailingmoe3(struct make *m, unsigned layers, unsigned h, uint32_t type)
 {

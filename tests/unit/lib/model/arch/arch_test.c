@@ -47,6 +47,8 @@ static const struct {
     {"deepseek2", 1, QK_NORM_NONE, ROPE_PAIRS, 32, 15, 3, 13},
     {"deepseek32", 1, QK_NORM_NONE, ROPE_PAIRS, 32, 20, 3, 18},
     {"glm-dsa", 1, QK_NORM_NONE, ROPE_PAIRS, 32, 20, 3, 18},
+    {"glm5-next", 1, QK_NORM_NONE, ROPE_HALVES, 32, 21, 3, 26},
+    {"glm5next", 1, QK_NORM_NONE, ROPE_HALVES, 32, 21, 3, 26},
     {"kimi-linear", 1, QK_NORM_NONE, ROPE_HALVES, 32, 13, 3, 20},
     {"kimi-k3", 1, QK_NORM_NONE, ROPE_HALVES, 32, 21, 4, 21},
     {"bailingmoe3", 1, QK_NORM_NONE, ROPE_PAIRS, 32, 16, 3, 18},

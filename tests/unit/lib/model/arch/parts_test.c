@@ -283,6 +283,27 @@ START_TEST(blocks_that_a_file_does_not_state)
 }
 END_TEST
 
+/* Pools of 4 for all layers, of which an indexer chooses 10 positions; both names of files. */
+START_TEST(context_of_pools)
+{
+    static const char *const names[] = {"glm5-next", "glm5next"};
+    struct make m;
+    struct error error = {0};
+    char key[80];
+    make_arch(&m, names[_i], 2, false);
+    snprintf(key, sizeof key, "%s.attention.indexer.kpool", names[_i]);
+    make_u32(&m, key, 4);
+    snprintf(key, sizeof key, "%s.attention.indexer.top_k", names[_i]);
+    make_u32(&m, key, 10);
+    make_add_tensor(&m, "blk.1.indexer_compressor_ape.weight", TENSOR_F32, 8, 4, 1);
+    struct model_index *index = make_index(&m, &error);
+    ck_assert_msg(index, "%s", error.text);
+    ck_assert_uint_eq(model_context(&index->hparams), 11);
+    ck_assert_uint_eq(index->hparams.rope_dims, 0);
+    free(index);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("arch.parts");
@@ -292,6 +313,7 @@ int main(void)
     tcase_add_test(t, pools_of_an_indexer);
     tcase_add_test(t, blocks_that_a_file_does_not_state);
     tcase_add_test(t, context_that_an_indexer_chooses_whole);
+    tcase_add_loop_test(t, context_of_pools, 0, 2);
     suite_add_tcase(s, t);
     SRunner *r = srunner_create(s);
     srunner_run_all(r, CK_ENV);

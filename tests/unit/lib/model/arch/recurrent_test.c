@@ -153,6 +153,27 @@
       make_resize(m, B "ffn_routed_norm.weight", 5, 1))                                            \
     X(kimi_k3, factored_gate, "ssm_g_a.weight is not part of architecture kimi-k3",                \
       make_add_tensor(m, B "ssm_g_a.weight", 0, 4, 4, 1))                                          \
+    X(glm5_next, rotated, "rope.dimension_count' is 2; only 0 is supported",                       \
+      make_u32(m, "glm5-next.rope.dimension_count", 2))                                            \
+    X(glm5_next, no_tail, "kpool_select_tail' is 0; only 1 is supported",                          \
+      make_bool(m, "glm5-next.attention.indexer.kpool_select_tail", false))                        \
+    X(glm5_next, streams_missing, "hyper_connection.count' is missing",                            \
+      make_drop_key(m, "glm5-next.hyper_connection.count"))                                        \
+    X(glm5_next, streams_many, "hyper_connection.count' is 17: not between 2 and 16",              \
+      make_u32(m, "glm5-next.hyper_connection.count", 17))                                         \
+    X(glm5_next, no_steps, "sinkhorn_iterations' is 0: not between 1 and 1000",                    \
+      make_u32(m, "glm5-next.hyper_connection.sinkhorn_iterations", 0))                            \
+    X(glm5_next, epsilon_missing, "hyper_connection.epsilon' is missing",                          \
+      make_drop_key(m, "glm5-next.hyper_connection.epsilon"))                                      \
+    X(glm5_next, mix_shape, "hc_attn_fn.weight is 8 x 8 x 1 x 1; 12 x 15",                         \
+      make_u32(m, "glm5-next.hyper_connection.count", 3))                                          \
+    X(glm5_next, scale_shape, "hc_ffn_scale.weight is 2 x 1 x 1 x 1; 3 x 1",                       \
+      make_resize(m, B "hc_ffn_scale.weight", 2, 1))                                               \
+    X(glm5_next, base_missing, "tensor blk.0.hc_ffn_base.weight is missing",                       \
+      make_drop_tensor(m, B "hc_ffn_base.weight"))                                                 \
+    X(glm5_next, head, "output_hc_fn.weight",                                                      \
+      make_add_tensor(m, "output_hc_fn.weight", 0, 8, 2, 1))                                       \
+    X(glm5_next, decays, "ssm_a is 3 x 1 x 1 x 1; 1 x 2", make_resize(m, B "ssm_a", 3, 1))         \
     X(minimax_01, heads, "lightning attention of 3 heads: not",                                    \
       make_u32(m, "minimax-01.attention.head_count", 3))                                           \
     X(minimax_01, sizes, "lightning attention has one size",                                       \
