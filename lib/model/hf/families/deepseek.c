@@ -109,6 +109,63 @@ static const struct hf_row glm_dsa[] = {
 };
 const struct hf_arch hf_glm_dsa = {{"glm_moe_dsa"}, "glm-dsa", glm_dsa};
 
+#define LAYER "model.layers.%u.self_attn."
+
+/* GLM-5.3-Flash: Kimi delta attention beside MLA without rotations, and streams that are mixed. The
+ * indexer is left out. */
+static const struct hf_row glm5_next[] = {
+    GROUP(hf_sizes_without_rope),
+    GROUP(hf_rms),
+    GROUP(hf_mla_sizes),
+    GROUP(hf_sigmoid),
+    UINT(kv_lora_rank, "attention.value_length", REQUIRED),
+    UINT(q_lora_rank, "attention.q_lora_rank", REQUIRED),
+    UINT(intermediate_size, "feed_forward_length", REQUIRED),
+    UINT(linear_attn_config.short_conv_kernel_size, "ssm.conv_kernel", REQUIRED),
+    UINT(linear_attn_config.head_dim, "kda.head_dim", REQUIRED),
+    FLOAT(linear_attn_config.gate_lower_bound, "kda.gate_lower_bound", REQUIRED),
+    UINT(hc_mult, "hyper_connection.count", REQUIRED),
+    UINT(hc_sinkhorn_iters, "hyper_connection.sinkhorn_iterations", REQUIRED),
+    FLOAT(hc_eps, "hyper_connection.epsilon", REQUIRED),
+    FLOAT(swiglu_limit, "swiglu_clamp_exp", OPTIONAL),
+    FLOAT(swiglu_limit, "swiglu_clamp_shexp", OPTIONAL),
+    UINT(index_topk, "attention.indexer.top_k", REQUIRED),
+    UINT(index_kpool, "attention.indexer.kpool", REQUIRED),
+    OTHER_NAMED("linear_attention", "indexed_attention"),
+    LAYER_ONES("attention.head_count_kv"),
+    EQUAL(linear_attn_config.num_heads, num_attention_heads),
+    HAS(mla_use_nope, "true"),
+    MUST(qk_rope_head_dim, "0"),
+    MUST(mhc, "true null"),
+    MUST(index_kpool_always_select_tail, "true null"),
+    MUST(attention_bias, "false null"),
+    ENDS(F32),
+    NORMS(FFN_NORM, F32),
+    DENSE(LAYER "q_a_proj.weight", "blk.%u.attn_q_a.weight", MATRIX, FULL),
+    DENSE(LAYER "q_a_layernorm.weight", "blk.%u.attn_q_a_norm.weight", F32, FULL),
+    DENSE(LAYER "q_b_proj.weight", "blk.%u.attn_q_b.weight", MATRIX, FULL),
+    MLA_TENSORS(LAYER, FULL),
+    DENSE(LAYER "q_proj.weight", "blk.%u.attn_q.weight", MATRIX, OTHER),
+    KDA_TENSORS(LAYER, DELTA_A_GROUPED),
+    DENSE(LAYER "f_a_proj.weight", "blk.%u.ssm_f_a.weight", MATRIX, OTHER),
+    DENSE(LAYER "f_b_proj.weight", "blk.%u.ssm_f_b.weight", MATRIX, OTHER),
+    DENSE(LAYER "g_a_proj.weight", "blk.%u.ssm_g_a.weight", MATRIX, OTHER),
+    DENSE(LAYER "g_b_proj.weight", "blk.%u.ssm_g_b.weight", MATRIX, OTHER),
+    DENSE(LAYER "o_proj.weight", "blk.%u.attn_output.weight", MATRIX, REQUIRED),
+    UNUSED(LAYER "indexer."),
+    DENSE("model.layers.%u.hc_attn_fn", "blk.%u.hc_attn_fn.weight", F32, REQUIRED),
+    DENSE("model.layers.%u.hc_attn_base", "blk.%u.hc_attn_base.weight", F32, REQUIRED),
+    DENSE("model.layers.%u.hc_attn_scale", "blk.%u.hc_attn_scale.weight", F32, REQUIRED),
+    DENSE("model.layers.%u.hc_ffn_fn", "blk.%u.hc_ffn_fn.weight", F32, REQUIRED),
+    DENSE("model.layers.%u.hc_ffn_base", "blk.%u.hc_ffn_base.weight", F32, REQUIRED),
+    DENSE("model.layers.%u.hc_ffn_scale", "blk.%u.hc_ffn_scale.weight", F32, REQUIRED),
+    GROUP(hf_leading_dense_shared),
+    GROUP(hf_experts_either),
+    ROUTER_BIAS("gate.e_score_correction_bias"),
+    END,
+};
+const struct hf_arch hf_glm5_next = {{"glm5_next", "glm5_next_text"}, "glm5-next", glm5_next};
+
 /* GLM-4.7-Flash. */
 static const struct hf_row glm4_lite[] = {
     GROUP(mla),

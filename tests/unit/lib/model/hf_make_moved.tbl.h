@@ -349,6 +349,30 @@ HF_MADE_OF("kimi-linear", "model.layers.#.block_sparse_moe.shared_experts.up_pro
            "blk.%u.ffn_up_shexp.weight")
 HF_MADE_OF("kimi-linear", "model.layers.#.block_sparse_moe.shared_experts.down_proj.weight", COPY,
            "blk.%u.ffn_down_shexp.weight")
+HF_MADE_OF("glm5-next", "model.layers.#.self_attn.q_conv1d.weight", COPY,
+           "blk.%u.ssm_conv1d_q.weight")
+HF_MADE_OF("glm5-next", "model.layers.#.self_attn.k_conv1d.weight", COPY,
+           "blk.%u.ssm_conv1d_k.weight")
+HF_MADE_OF("glm5-next", "model.layers.#.self_attn.v_conv1d.weight", COPY,
+           "blk.%u.ssm_conv1d_v.weight")
+HF_MADE_OF("glm5-next", "model.layers.#.self_attn.f_a_proj.weight", COPY, "blk.%u.ssm_f_a.weight")
+HF_MADE_OF("glm5-next", "model.layers.#.self_attn.f_b_proj.weight", COPY, "blk.%u.ssm_f_b.weight")
+HF_MADE_OF("glm5-next", "model.layers.#.self_attn.g_a_proj.weight", COPY, "blk.%u.ssm_g_a.weight")
+HF_MADE_OF("glm5-next", "model.layers.#.self_attn.g_b_proj.weight", COPY, "blk.%u.ssm_g_b.weight")
+HF_MADE_OF("glm5-next", "model.layers.#.self_attn.b_proj.weight", COPY, "blk.%u.ssm_beta.weight")
+HF_MADE_OF("glm5-next", "model.layers.#.self_attn.dt_bias", COPY, "blk.%u.ssm_dt.bias")
+HF_MADE_OF("glm5-next", "model.layers.#.self_attn.A_log", LOG, "blk.%u.ssm_a")
+HF_MADE_OF("glm5-next", "model.layers.#.self_attn.o_norm.weight", COPY, "blk.%u.ssm_norm.weight")
+HF_MADE_OF("glm5-next", "model.layers.#.self_attn.indexer.index_kpool_compress_ape", COPY,
+           "blk.%u.indexer_compressor_ape.weight")
+HF_MADE_OF("glm5-next", "model.layers.#.self_attn.indexer.index_kpool_compress_gate", COPY,
+           "blk.%u.indexer_compressor_gate.weight")
+HF_MADE_OF("glm5-next", "model.layers.#.hc_attn_fn", COPY, "blk.%u.hc_attn_fn.weight")
+HF_MADE_OF("glm5-next", "model.layers.#.hc_attn_base", COPY, "blk.%u.hc_attn_base.weight")
+HF_MADE_OF("glm5-next", "model.layers.#.hc_attn_scale", COPY, "blk.%u.hc_attn_scale.weight")
+HF_MADE_OF("glm5-next", "model.layers.#.hc_ffn_fn", COPY, "blk.%u.hc_ffn_fn.weight")
+HF_MADE_OF("glm5-next", "model.layers.#.hc_ffn_base", COPY, "blk.%u.hc_ffn_base.weight")
+HF_MADE_OF("glm5-next", "model.layers.#.hc_ffn_scale", COPY, "blk.%u.hc_ffn_scale.weight")
 HF_MADE_OF("bailingmoe3", "model.word_embeddings.weight", COPY, "token_embd.weight")
 HF_MADE_OF("bailingmoe3", "model.layers.#.attention.q_proj.weight", COPY, "blk.%u.attn_q.weight")
 HF_MADE_OF("bailingmoe3", "model.layers.#.attention.k_proj.weight", COPY, "blk.%u.attn_k.weight")

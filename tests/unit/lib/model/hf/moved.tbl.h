@@ -47,6 +47,7 @@ MOVED("bailingmoe3-flash")
 MOVED("minimax-m3-base")
 MOVED("deepseek32-base")
 MOVED("glm-dsa-base")
+MOVED("glm5-next-base")
 MOVED("arctic-base")
 MOVED("minimax-01-base")
 #undef MOVED

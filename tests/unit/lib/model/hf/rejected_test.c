@@ -210,6 +210,9 @@ EDIT(no_whole_group, (json_object_del(config, "layer_types"),
 EDIT(free_decay, json_object_set_new(config, "kda_safe_gate", json_false()))
 EDIT(with_factors, json_object_set_new(config, "no_kda_lora", json_false()))
 EDIT(no_granularity, json_object_del(config, "gated_attention_proj_granularity_type"))
+EDIT(no_bound, json_object_del(json_object_get(config, "linear_attn_config"), "gate_lower_bound"))
+EDIT(no_tail, json_object_set_new(config, "index_kpool_always_select_tail", json_false()))
+EDIT(rotated_part, json_object_set_new(config, "qk_rope_head_dim", json_integer(2)))
 EDIT(two_factors, json_object_set_new(config, "layernorm_mlp_alpha", json_real(2)))
 EDIT(half_beta, json_object_set_new(config, "layernorm_mlp_beta", json_real(0.5)))
 EDIT(third_kind, json_array_set_new(json_object_get(config, "attn_type_list"), 0, json_integer(2)))
@@ -250,6 +253,9 @@ START_TEST(bad_moved_models_are_rejected)
         {"bailingmoe3-base", free_decay, "kda_safe_gate is false, which is not supported"},
         {"bailingmoe3-base", with_factors, "no_kda_lora is false, which is not supported"},
         {"bailingmoe3-base", no_granularity, "gated_attention_proj_granularity_type is missing"},
+        {"glm5-next-base", no_bound, "linear_attn_config.gate_lower_bound is missing"},
+        {"glm5-next-base", no_tail, "index_kpool_always_select_tail is false, which is not"},
+        {"glm5-next-base", rotated_part, "qk_rope_head_dim is 2, which is not supported"},
         {"minimax-01-base", two_factors, "layernorm_mlp_alpha differ, which is not supported"},
         {"minimax-01-base", half_beta, "layernorm_mlp_beta is 0.5, which is not supported"},
         {"minimax-01-base", third_kind, "attn_type_list is not a list of 8 numbers 0 or 1"},
