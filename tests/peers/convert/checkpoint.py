@@ -243,7 +243,7 @@ def with_transformers(case, directory, vocabularies, seed):
     if config_name == "MiniMaxConfig":
         minimax01.drop_buffers(directory)
     if config_name == "Glm5NextTextConfig":
-        glm5.publish(directory, settings)
+        glm5.publish(directory, settings, int("MTP" in special))
     if "LIMITS" in special:
         limit_networks(model, *special["LIMITS"])
     rewrite_config(directory, special.get("SAVE", {}))
@@ -253,6 +253,8 @@ def with_transformers(case, directory, vocabularies, seed):
         join_qkv(directory)
     if special.get("MTP") == "nemotron":
         add_nemotron_drafting(directory)
+    elif special.get("MTP") == "glm5":
+        glm5.add_drafting(directory, settings)
     elif special.get("MTP"):
         add_drafting(directory, special["MTP"], settings["num_hidden_layers"])
     if special.get("NAMES"):

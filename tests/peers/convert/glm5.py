@@ -4,7 +4,9 @@ than in the package."""
 import json
 import os
 
+import torch
 import transformers
+from safetensors.torch import load_file, save_file
 
 from parts import deepseek_like, mla, plain
 
@@ -32,7 +34,7 @@ def glm5_next(s):
         "free": decays(None), "taps": decays(taps=3), "wide_state": decays(state=2 * s.state),
         "steps": dict(hc_sinkhorn_iters=3), "epsilon": dict(hc_eps=1e-3), "two_shared": dict(n_shared_experts=2),
         "no_norm_topk": dict(norm_topk_prob=False), "first_full": kinds(FULL, LINEAR, FULL),
-        "groups": dict(n_group=2, topk_group=1)}
+        "groups": dict(n_group=2, topk_group=1), "mtp": dict(MTP="glm5")}
 
 
 def build(config):
@@ -45,13 +47,28 @@ def build(config):
     return transformers.Glm5NextForConditionalGeneration(both)
 
 
-def publish(directory, settings):
+def add_drafting(directory, settings):
+    """A block after the last layer as published: the tensors of a layer with attention, one stream, other numbers."""
+    path, layers = os.path.join(directory, "model.safetensors"), settings["num_hidden_layers"]
+    tensors, hidden = load_file(path), settings["hidden_size"]
+    prefix = f"model.language_model.layers.{settings['layer_types'].index(FULL)}."
+    block = f"model.language_model.layers.{layers}."
+    for name, tensor in list(tensors.items()):
+        if name.startswith(prefix) and ".hc_" not in name:
+            tensors[block + name.removeprefix(prefix)] = tensor.flip(0).contiguous()
+    tensors[block + "eh_proj.weight"] = torch.full((hidden, 2 * hidden), 0.5)
+    for name in ("enorm", "hnorm", "shared_head.norm"):
+        tensors[block + name + ".weight"] = torch.ones(hidden)
+    save_file(tensors, path, metadata={"format": "pt"})
+
+
+def publish(directory, settings, drafts):
     path = os.path.join(directory, "config.json")
     with open(path, encoding="utf-8") as f:
         config = json.load(f)
     text = config["text_config"]
     text.update(linear_attn_config=settings["linear_attn_config"], mla_use_nope=True, mhc=True, scoring_func="sigmoid",
-                topk_method="noaux_tc", num_nextn_predict_layers=0,
+                topk_method="noaux_tc", num_nextn_predict_layers=drafts,
                 first_k_dense_replace=settings["mlp_layer_types"].count("dense"))
     text = {name: value for name, value in text.items() if not name.startswith("linear_") or name == "linear_attn_config"}
     with open(path, "w", encoding="utf-8") as f:
