@@ -204,7 +204,7 @@ static void cut_streams(struct core *c, struct layout *m, uint32_t chunk,
     if (c->hp.streams < 2)
         return;
     if (c->hp.residual == RESIDUAL_BANK) {
-        c->scratch.stream_weights = cut_floats(m, (size_t)rows * streams);
+        c->scratch.stream_weights = cut_floats(m, (size_t)rows * c->hp.streams);
         return;
     }
     cut_rows(m, &c->scratch.streams, want->streams, rows, model_residual_floats(&c->hp));

@@ -33,6 +33,7 @@ static const struct arch_row glm5_next[] = {
     ONLY("rope.dimension_count", 0),
     GROUP(arch_ends),
     GROUP(arch_kda_layers),
+    GROUP(arch_kda_gates),
     FLOAT_ELSE(decay_bound, "kda.gate_lower_bound", -100, 0, 0),
     CONST(low_rank, 1),
     UNROTATED(ALL),
