@@ -43,6 +43,7 @@ static const struct arch_row glm5_next[] = {
     UINT(skipped_layers, "nextn_predict_layers", 0, MODEL_LAYERS_MAX - 1, DERIVED),
     GROUP(arch_mixed_streams),
     CHOICE("attention.indexer.kpool", "attention.indexer.top_k"),
+    UINT(index_top_k, "attention.indexer.top_k", 0, MODEL_CONTEXT_MAX, DERIVED),
     ONLY("attention.indexer.kpool_select_tail", 1),
     FLOAT_ELSE(index_eps, "attention.layer_norm_epsilon", 0, 0.1, 1e-6),
     UNUSED("blk.%u.indexer.attn_q_b.weight"),

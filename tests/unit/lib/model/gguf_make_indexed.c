@@ -24,11 +24,13 @@ static void tensor(struct make *m, unsigned layer, const char *name, unsigned ne
 
 void make_indexer(struct make *m, const char *arch, unsigned layer, unsigned h)
 {
-    if (strcmp(arch, "minimax-m3") == 0 || strcmp(arch, "qwen4exp") == 0) {
+    bool minimax = strcmp(arch, "minimax-m3") == 0;
+    unsigned key = minimax ? 2 * h : h; /* of one head instead of two */
+    if (minimax || strcmp(arch, "qwen4exp") == 0) {
         tensor(m, layer, "q_proj.weight", h, 2 * h);
-        tensor(m, layer, "k_proj.weight", h, 2 * h);
-        tensor(m, layer, "q_norm.weight", 2 * h, 1);
-        tensor(m, layer, "k_norm.weight", 2 * h, 1);
+        tensor(m, layer, "k_proj.weight", h, key);
+        tensor(m, layer, "q_norm.weight", key, 1);
+        tensor(m, layer, "k_norm.weight", key, 1);
         return;
     }
     tensor(m, layer, "attn_q_b.weight", h, 2 * h);
