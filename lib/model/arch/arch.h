@@ -43,8 +43,8 @@ static inline uint32_t hparams_expert_width(const struct model_hparams *h)
 /* Of sequences of up to so many tokens, an indexer chooses all positions; 0: there is none. */
 static inline uint32_t model_chosen_tokens(const struct model_hparams *h)
 {
-    uint64_t tokens = (uint64_t)h->index_top_k * (h->index_block ? h->index_block : 1);
-    tokens += h->index_top_k ? h->index_tail : 0;
+    uint64_t block = h->index_block ? h->index_block : 1;
+    uint64_t tokens = h->index_top_k ? h->index_top_k * block + h->index_tail : 0;
     return tokens > UINT32_MAX ? UINT32_MAX : (uint32_t)tokens;
 }
 
@@ -67,13 +67,11 @@ static inline uint32_t model_index_lists(const struct model_hparams *h)
     return h->index_local > 0 && h->index_heads > 0 ? h->index_heads : 1;
 }
 
-/* Where the engine does not compute an indexer (index_heads), it attends to all positions, as the
- * model does as long as its indexer chooses all of them: in sequences of up to so many tokens.
- * UINT32_MAX: of any number. */
+/* Where the engine does not compute an indexer (index_heads), it is exact in sequences of up to so
+ * many tokens, of which the indexer chooses all positions. UINT32_MAX: of any number. */
 static inline uint32_t model_exact_tokens(const struct model_hparams *h)
 {
-    uint32_t tokens = model_chosen_tokens(h);
-    return h->index_heads > 0 || tokens == 0 ? UINT32_MAX : tokens;
+    return h->index_heads > 0 || h->index_top_k == 0 ? UINT32_MAX : model_chosen_tokens(h);
 }
 
 /* The tokens of the longest sequence that the engine computes. */
@@ -254,19 +252,18 @@ static inline uint64_t model_layer_kv_bytes(const struct model_hparams *h, uint3
 static inline uint64_t model_attended(const struct model_hparams *h, uint32_t layer,
                                       uint64_t positions)
 {
-    uint64_t most = model_attention_of(h, layer).window;
-    if (model_index_of(h, layer) != INDEX_NONE)
-        most = model_chosen_tokens(h);
+    uint64_t most = model_index_of(h, layer) != INDEX_NONE ? model_chosen_tokens(h)
+                                                           : model_attention_of(h, layer).window;
     return most > 0 && most < positions ? most : positions;
 }
 
-/* The bytes that it reads: of an indexer all keys, if it chooses fewer positions. */
+/* The bytes that it reads, of an indexer those of all keys, if fewer positions are chosen. */
 static inline uint64_t model_read_bytes(const struct model_hparams *h, uint32_t layer,
                                         uint32_t side, enum kv_type type, uint64_t positions)
 {
-    uint64_t n = side != KV_SIDE_INDEX         ? model_attended(h, layer, positions)
-                 : model_chooses(h, positions) ? positions
-                                               : 0;
+    uint64_t n = model_attended(h, layer, positions);
+    if (side == KV_SIDE_INDEX)
+        n = model_chooses(h, positions) ? positions : 0;
     return model_kv_bytes(h, layer, side, type, KV_TILE) * n / KV_TILE;
 }
 
@@ -275,9 +272,9 @@ static inline uint64_t model_read_products(const struct model_hparams *h, uint32
                                            uint64_t positions)
 {
     struct layer_attention a = model_attention_of(h, layer);
-    uint64_t scores = model_index_of(h, layer) == INDEX_OWN && model_chooses(h, positions)
-                          ? positions / model_index_unit(h) * h->index_heads * h->index_size
-                          : 0;
+    bool scored = model_index_of(h, layer) == INDEX_OWN && model_chooses(h, positions);
+    uint64_t keys = scored ? positions / model_index_unit(h) : 0;
+    uint64_t scores = keys * h->index_heads * h->index_size;
     return model_attended(h, layer, positions) * a.heads * (a.key_size + a.value_size) + scores;
 }
 
@@ -285,8 +282,8 @@ static inline uint64_t model_read_products(const struct model_hparams *h, uint32
 static inline uint64_t model_kv_position_bytes(const struct model_hparams *h, enum kv_type type)
 {
     uint64_t bytes = 0;
-    for (uint32_t layer = 0; layer < h->layers; layer++)
-        bytes += model_layer_kv_bytes(h, layer, type, KV_TILE);
+    for (uint32_t i = 0; i < h->layers; i++)
+        bytes += model_layer_kv_bytes(h, i, type, KV_TILE);
     return bytes / KV_TILE;
 }
 
