@@ -59,8 +59,10 @@ measure() {
         return 1
     fi
     target=$1
-    set -- "$here/corpus/$target"
-    [ $program = corpus ] || set -- "$1"/* # libFuzzer's programs run each file once
+    set --
+    for directory in "$here/corpus/$target" "$build/tests/fuzz/seeds/$target"; do
+        [ ! -d "$directory" ] || set -- "$@" "$directory"/*
+    done
     LLVM_PROFILE_FILE=$build/raw "$binary" "$@" >"$build/measured.log" 2>&1 || {
         tail -n 20 "$build/measured.log" >&2
         return 1

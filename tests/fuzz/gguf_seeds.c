@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Generates the committed seeds of the gguf, parts and tok targets: gguf_seeds CORPUS_DIR. Each
+/* Generates the seeds of the gguf, parts and tok targets, for each build: gguf_seeds DIR. Each
  * published vulnerability of other GGUF readers has a seed. */
 #include <math.h>
 #include <stdio.h>
@@ -568,7 +568,7 @@ static void save_parts(const char *dir)
 int main(int argc, char **argv)
 {
     if (argc != 2) {
-        fprintf(stderr, "usage: gguf_seeds CORPUS_DIR\n");
+        fprintf(stderr, "usage: gguf_seeds DIR\n");
         return 2;
     }
     char gguf[4000], tok[4000], parts[4000];

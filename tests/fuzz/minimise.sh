@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # minimise.sh [GROWN]: removes from the committed corpora what adds no coverage (libFuzzer's -merge=1), after
 # run_fuzz.sh has built the targets. GROWN: a directory with a corpus per target, such as build-fuzz/corpus after
-# fuzzing; what adds coverage is taken from it. Seeds of published vulnerabilities (cve_*) stay, and
-# those of tensor types (type_*), which unit_gguf_types reads.
+# fuzzing; what adds coverage is taken from it. Seeds of published vulnerabilities (cve_*) stay. Those that a build
+# makes count as there.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 build=${SLUICE_FUZZ_BUILD:-$(cd "$here/../.." && pwd)/build-fuzz}
@@ -17,11 +17,14 @@ export TMPDIR="$tmp" # for the files that targets make
 for file in "$here"/*_fuzz.c; do
     name=$(basename "$file" _fuzz.c)
     corpus=$here/corpus/$name
+    mkdir -p "$corpus"
     before=$(find "$corpus" -type f | wc -l)
     rm -rf "${chosen:?}"/*
     mkdir "$chosen/new"
     more=
-    [ -n "$grown" ] && [ -d "$grown/$name" ] && more=$grown/$name
+    made=$build/tests/fuzz/seeds/$name
+    [ -d "$made" ] && more=$made
+    [ -n "$grown" ] && [ -d "$grown/$name" ] && more="$more $grown/$name"
     # shellcheck disable=SC2086  # no word without a grown corpus
     if ! "$build/tests/${name}_fuzz" -merge=1 -max_len=25000 -rss_limit_mb=2048 "$chosen/new" "$corpus" $more \
         >"$chosen/log" 2>&1; then
@@ -31,12 +34,17 @@ for file in "$here"/*_fuzz.c; do
     fi
     # libFuzzer names files by their SHA-1; those of the corpus keep their names.
     for seed in "$corpus"/*; do
+        [ -f "$seed" ] || continue
         sum=$(sha1sum "$seed" | cut -d' ' -f1)
         case $(basename "$seed") in
-        cve_* | type_*) rm -f "$chosen/new/$sum" ;;
+        cve_*) rm -f "$chosen/new/$sum" ;;
         *) rm "$chosen/new/$sum" 2>/dev/null || rm "$seed" ;;
         esac
     done
+    for seed in "$made"/*; do
+        [ -f "$seed" ] && rm -f "$chosen/new/$(sha1sum "$seed" | cut -d' ' -f1)"
+    done
     find "$chosen/new" -type f -exec mv {} "$corpus/" \;
+    rmdir "$corpus" 2>/dev/null
     echo "$name: $before to $(find "$corpus" -type f | wc -l) files"
 done

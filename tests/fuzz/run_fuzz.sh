@@ -65,7 +65,7 @@ fuzz() {
     work=$build/corpus/$name
     rm -rf "$work"
     mkdir -p "$work"
-    cp "$here/corpus/$name"/* "$work"/ 2>/dev/null
+    cp "$here/corpus/$name"/* "$build/tests/fuzz/seeds/$name"/* "$work"/ 2>/dev/null
     log=$build/${name}_fuzz.log
     dictionary=
     [ -f "$here/dict/$name.dict" ] && dictionary=-dict=$here/dict/$name.dict

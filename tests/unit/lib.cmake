@@ -161,7 +161,9 @@ sluice_unit_test(unit_router_row SOURCES lib/router/row_test.c LINK sluice_route
 sluice_unit_test(unit_routers SOURCES lib/offline/routers_test.c LINK sluice_offline m)
 sluice_unit_test(unit_clocked SOURCES lib/offline/measure/clocked_test.c LINK sluice_offline sluice_sim m)
 
-foreach(test sandbox_document_test unit_gguf_types unit_gguf_write unit_model_index unit_tokenizer unit_tokenizer_models unit_tokenizer_special
+target_compile_definitions(unit_gguf_types PRIVATE SLUICE_SEEDS="${CMAKE_BINARY_DIR}/tests/fuzz/seeds")
+add_dependencies(unit_gguf_types fuzz_seeds)
+foreach(test sandbox_document_test unit_gguf_write unit_model_index unit_tokenizer unit_tokenizer_models unit_tokenizer_special
              unit_jinja            unit_tokenizer_words unit_chat unit_chat_ids unit_store unit_hf unit_hf_directory unit_hf_rejected unit_hf_sentencepiece unit_hf_tiktoken unit_offline unit_routers unit_clocked)
   target_compile_definitions(${test} PRIVATE SLUICE_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
 endforeach()

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The fuzzing seeds by tensor type (tests/fuzz/gguf_types.h), as committed: for every type of GGUF
+/* The fuzzing seeds by tensor type (tests/fuzz/gguf_types.h), as a build makes them: for every type of GGUF
  * a model with experts of that type is accepted, and rejected where it is cut inside the last
  * block. A seed that is rejected for another reason would not lead the fuzzer to experts of its
  * type. */
@@ -29,10 +29,9 @@ static struct model_index *seed(const char *type, const char *suffix, struct err
 {
     char path[512];
     struct model_index *index = NULL;
-    snprintf(path, sizeof path, SLUICE_SOURCE_DIR "/tests/fuzz/corpus/gguf/type_%s%s", type,
-             suffix);
+    snprintf(path, sizeof path, SLUICE_SEEDS "/gguf/type_%s%s", type, suffix);
     int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ck_assert_msg(fd >= 0, "there is no %s: run gguf_seeds", path);
+    ck_assert_msg(fd >= 0, "there is no %s: build fuzz_seeds", path);
     ck_assert_int_le(lseek(fd, 0, SEEK_END), SEED_BYTES_MAX);
     int status = model_index_build(fd, "FILE", &index, error);
     ck_assert_int_eq(status, index ? 0 : -1);
