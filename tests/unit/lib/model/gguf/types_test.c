@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The fuzzing seeds by tensor type (tests/fuzz/gguf_types.h), as a build makes them: for every type of GGUF
- * a model with experts of that type is accepted, and rejected where it is cut inside the last
- * block. A seed that is rejected for another reason would not lead the fuzzer to experts of its
- * type. */
+/* The fuzzing seeds by tensor type (tests/fuzz/gguf_types.h), as a build makes them: for every type
+ * of GGUF a model with experts of that type is accepted, and rejected where it is cut inside the
+ * last block. A seed that is rejected for another reason would not lead the fuzzer to experts of
+ * its type. */
 #include <check.h>
 #include <fcntl.h>
 #include <stdio.h>
