@@ -193,5 +193,6 @@ void core_apply_norm(const struct kernel_ops *ops, const struct model_hparams *h
 void core_apply_activation(const struct kernel_ops *ops, const struct model_hparams *h,
                            const float *gate, const float *up, uint32_t n, float *y)
 {
-    host_activate(ops, (enum ffn_activation)h->activation, (struct ffn_limit){0}, gate, up, n, y);
+    const struct ffn_limit caps = {.cap_gate = h->cap_gate, .cap_up = h->cap_up};
+    host_activate(ops, (enum ffn_activation)h->activation, caps, gate, up, n, y);
 }

@@ -73,6 +73,7 @@ static inline uint32_t core_index_rows(const struct model_hparams *h, uint32_t p
                                        uint32_t chunk)
 {
     uint64_t scores = (uint64_t)core_index_scores(h, positions) * model_index_lists(h);
+    scores += scores == 0; /* a context may be shorter than a pool */
     uint32_t rows = (uint32_t)(CORE_SCORES_BYTES / (scores * sizeof(float)));
     uint32_t most = chunk < DEVICE_BLOCK_ROWS ? chunk : DEVICE_BLOCK_ROWS;
     return rows < 1 ? 1 : rows < most ? rows : most;

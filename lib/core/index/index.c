@@ -213,7 +213,6 @@ static void choose(struct core *c, uint32_t first, uint32_t rows)
 void core_index(struct core *c)
 {
     uint32_t rows = c->pass.step.rows;
-    uint32_t each = core_index_rows(&c->hp, c->positions, c->scratch.rows_max);
     if (core_layer_now(c)->index.k.n == 0)
         return;
     project(c);
@@ -223,6 +222,7 @@ void core_index(struct core *c)
         store_keys(c);
     if (!c->pass.chooses)
         return;
+    uint32_t each = core_index_rows(&c->hp, c->positions, c->scratch.rows_max);
     for (uint32_t first = 0, n; first < rows; first += n) {
         n = rows - first < each ? rows - first : each;
         make_queries(c, first, n);

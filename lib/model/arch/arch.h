@@ -51,7 +51,7 @@ static inline uint32_t model_chosen_tokens(const struct model_hparams *h)
 /* Positions that a key of the indexer stands for. */
 static inline uint32_t model_index_unit(const struct model_hparams *h)
 {
-    return h->index_tail > 0 ? h->index_block : 1;
+    return h->index_heads > 0 && h->index_tail > 0 ? h->index_block : 1;
 }
 
 /* Whether an indexer is computed in an engine whose sequences have up to so many positions: in

@@ -507,7 +507,8 @@ static int check_choice(const struct model_hparams *h, struct error *error)
 
 static int check_indexer(const struct model_hparams *h, struct error *error)
 {
-    bool pools = h->index_tail > 0, whole = h->index_block == h->index_tail + 1;
+    bool pools = h->index_tail > 0;
+    bool whole = h->index_block > 1 && h->index_tail == h->index_block - 1;
     if (h->index_tail > 0 && (!whole || h->index_top_k > MODEL_CONTEXT_MAX / h->index_block))
         return error_set(error, ERR_BAD_INPUT, "blocks of an indexer are impossible");
     if (h->index_heads == 0)

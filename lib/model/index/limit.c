@@ -10,12 +10,10 @@ const char *model_limit_text(const struct model_index *m, char text[MODEL_LIMIT_
     uint32_t exact = model_exact_tokens(&m->hparams);
     text[0] = 0;
     if (exact < m->hparams.context && m->hparams.index_block == 1) /* arch_read_choice */
-        snprintf(
-            text, MODEL_LIMIT_BYTES,
-            "sluice computes up to %" PRIu32 " tokens of this model: in longer sequences "
-            "%.32s chooses blocks, whose size the file does not state (compress_ratios are 0): "
-            "convert it again",
-            exact, m->arch);
+        snprintf(text, MODEL_LIMIT_BYTES,
+                 "sluice computes up to %" PRIu32 " tokens of this model: in longer sequences "
+                 "%.32s chooses blocks, whose size the file does not state: convert it again",
+                 exact, m->arch);
     else if (exact < m->hparams.context)
         snprintf(text, MODEL_LIMIT_BYTES,
                  "sluice computes up to %" PRIu32 " tokens of this model: in longer sequences "

@@ -148,7 +148,7 @@ const struct arch_row arch_experts[] = {
     EXPERT(GATE, "blk.%u.ffn_gate_exps.weight", WIDTH, INNER),
     EXPERT(UP, "blk.%u.ffn_up_exps.weight", WIDTH, INNER),
     EXPERT(DOWN, "blk.%u.ffn_down_exps.weight", INNER, WIDTH),
-    EXPERT(GATE_UP, "blk.%u.ffn_gate_up_exps.weight", HIDDEN, INNER_TWICE),
+    EXPERT(GATE_UP, "blk.%u.ffn_gate_up_exps.weight", WIDTH, INNER_TWICE),
     SCALES(EXPERT_GATE, "blk.%u.ffn_gate_exps", EXPERTS),
     SCALES(EXPERT_UP, "blk.%u.ffn_up_exps", EXPERTS),
     SCALES(EXPERT_DOWN, "blk.%u.ffn_down_exps", EXPERTS),

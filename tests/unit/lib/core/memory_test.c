@@ -235,6 +235,19 @@ START_TEST(device_without_mixed_streams)
 }
 END_TEST
 
+/* A context may be shorter than a pool of positions, which then has no scores; without an indexer
+ * that is computed, blocks mean nothing. */
+START_TEST(rows_of_short_contexts)
+{
+    struct model_hparams h = {.index_heads = 4, .index_block = 8, .index_tail = 7};
+    ck_assert_uint_eq(core_index_scores(&h, 5), 0);
+    ck_assert_uint_eq(core_index_rows(&h, 5, 3), 3);
+    h.index_heads = 0;
+    h.index_block = 256;
+    ck_assert_uint_eq(core_index_scores(&h, 128), 128);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("core_memory");
@@ -242,6 +255,7 @@ int main(void)
     tcase_set_timeout(c, 120);
     tcase_add_test(c, every_architecture);
     tcase_add_test(c, errors_of_the_device);
+    tcase_add_test(c, rows_of_short_contexts);
     tcase_add_test(c, types_of_the_device);
     tcase_add_test(c, device_without_mixed_streams);
     suite_add_tcase(suite, c);

@@ -277,7 +277,7 @@ START_TEST(blocks_that_a_file_does_not_state)
     struct model_index *index = with_pools(&(struct pools){none, 10, true}, &error);
     ck_assert_msg(index, "%s", error.text);
     ck_assert_msg(strstr(model_limit_text(index, text), "up to 10 tokens") &&
-                      strstr(text, "compress_ratios") && strstr(text, "convert"),
+                      strstr(text, "does not state") && strstr(text, "convert"),
                   "%s", text);
     free(index);
 }
@@ -304,6 +304,41 @@ START_TEST(context_of_pools)
 }
 END_TEST
 
+/* Blocks and tails that belong to no file, as a damaged index may have them. */
+START_TEST(impossible_blocks)
+{
+    static const uint32_t blocks[][2] = {{0, UINT32_MAX}, {1, 1}, {4, 2}, {UINT32_MAX, 1}};
+    struct error error = {0};
+    struct model_index *index = with_pools(&(struct pools){fours, 10, false}, &error);
+    ck_assert_msg(index, "%s", error.text);
+    ck_assert_int_eq(arch_check_hparams(&arch_qwen4exp, &index->hparams, &error), 0);
+    for (size_t i = 0; i < ARRAY_LEN(blocks); i++) {
+        index->hparams.index_block = blocks[i][0];
+        index->hparams.index_tail = blocks[i][1];
+        ck_assert_int_ne(arch_check_hparams(&arch_qwen4exp, &index->hparams, &error), 0);
+    }
+    free(index);
+}
+END_TEST
+
+/* A matrix of gate and up together reads what each of them does, also in a latent. */
+START_TEST(joined_matrices_read_the_same)
+{
+    unsigned joined = 0;
+    for (size_t i = 0; i < ARCH_COUNT; i++) {
+        const struct arch_row *gate = NULL, *row;
+        ARCH_EACH (row, arch_list[i], ARCH_ROWS(EXPERT)) {
+            gate = row->role == EXPERT_GATE ? row : gate;
+            if (row->role != EXPERT_GATE_UP)
+                continue;
+            ck_assert_msg(gate && row->ne[0] == gate->ne[0], "%s", arch_list[i]->name);
+            joined++;
+        }
+    }
+    ck_assert_uint_gt(joined, 10);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("arch.parts");
@@ -314,6 +349,8 @@ int main(void)
     tcase_add_test(t, blocks_that_a_file_does_not_state);
     tcase_add_test(t, context_that_an_indexer_chooses_whole);
     tcase_add_loop_test(t, context_of_pools, 0, 2);
+    tcase_add_test(t, impossible_blocks);
+    tcase_add_test(t, joined_matrices_read_the_same);
     suite_add_tcase(s, t);
     SRunner *r = srunner_create(s);
     srunner_run_all(r, CK_ENV);
