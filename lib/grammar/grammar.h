@@ -35,7 +35,8 @@ struct grammar_limits {
 struct grammar;
 
 /* What a request gives, and where in its answer the text of the grammar begins: at once, or behind
- * marks. The text up to a mark is free, and a mark is its text or the control token of that name.
+ * marks. The text up to a mark is free, and a mark is its text or the control token of that name;
+ * parts of it may be control tokens, too.
  *
  *   close             the answer begins with reasoning, which ends with `close`
  *   open and close    it may begin with reasoning, namely with `open`; otherwise there is none

@@ -40,7 +40,8 @@ static uint32_t matched(const char *mark, uint32_t count, uint8_t next)
     return 0;
 }
 
-/* Text up to the first mark, then `next`. optional: the text may also end without it. */
+/* Text up to the first mark, then `next`. optional: the text may also end without it. Parts of the
+ * mark may be control tokens: the borders of these change nothing. */
 static uint32_t until(struct grammar *g, const char *mark, bool optional, uint32_t next)
 {
     uint32_t count = (uint32_t)strlen(mark), state[GRAMMAR_MARK_BYTES_MAX + 1];
@@ -53,17 +54,20 @@ static uint32_t until(struct grammar *g, const char *mark, bool optional, uint32
     state[count] = next;
     for (uint32_t i = 0; i < count; i++)
         for (unsigned c = 0; c < 256; c++)
-            g->tables[tables + i].next[c] = state[matched(mark, i, (uint8_t)c)];
+            g->tables[tables + i].next[c] =
+                state[c == GRAMMAR_CONTROL_BYTE ? i : matched(mark, i, (uint8_t)c)];
     return state[0];
 }
 
-/* Text may follow the control token in a mark: <|channel>thought. */
+/* Text may follow a control token in a mark, and another one that text: <|open|>think<|sep|>. */
 static uint32_t text(struct grammar *g, const char *mark, uint32_t next)
 {
     for (size_t i = strlen(mark); i-- > 0;) {
         if (mark[i] == '>' && mark[i + 1])
             next = maybe_byte(g, GRAMMAR_CONTROL_BYTE, next);
         next = byte(g, (uint8_t)mark[i], next);
+        if (mark[i] == '<' && i > 0)
+            next = maybe_byte(g, GRAMMAR_CONTROL_BYTE, next);
     }
     return next;
 }

@@ -8,7 +8,9 @@
 #include "lib/base/random.h"
 #include "lib/grammar/grammar.h"
 
-#define C "\xff" /* around a control token's name */
+#define C        "\xff" /* around a control token's name */
+#define K3_OPEN  "<|open|>think<|sep|>"
+#define K3_CLOSE "<|close|>think<|sep|>"
 
 static struct grammar *compile(struct grammar_source s)
 {
@@ -56,6 +58,21 @@ static const struct {
     {{.open = "<t>in", .close = "</t>"}, C "<t>" C "in x" C "</t>" C "{b}", 6},
     {{.open = "<t>in", .close = "</t>"}, "<t>in x</t>{b}", 6},
     {{.open = "<t>in", .close = "</t>"}, C "<t>" C "x", 0},
+    /* Marks of several control tokens, or with one within. */
+    {{.close = K3_CLOSE}, "a " C "<|close|>" C "think" C "<|sep|>" C "{b}", 6},
+    {{.close = K3_CLOSE}, "a " C "<|close|>" C "call" C "<|sep|>" C "{b}", 1},
+    {{.close = K3_CLOSE}, C "<|close|>" C C "<|close|>" C "think" C "<|sep|>" C "x", 0},
+    {{.close = K3_CLOSE}, "a " K3_CLOSE "{b}", 6},
+    {{.open = K3_OPEN, .close = K3_CLOSE},
+     C "<|open|>" C "think" C "<|sep|>" C "x" C "<|close|>" C "think" C "<|sep|>" C "{b}",
+     6},
+    {{.open = K3_OPEN, .close = K3_CLOSE}, K3_OPEN "x" K3_CLOSE "{b}", 6},
+    {{.open = K3_OPEN, .close = K3_CLOSE}, C "<|open|>" C "call", 0},
+    {{.trigger = "<a><b>"}, "x" C "<a>" C C "<b>" C "{b}", 6},
+    {{.open = "<a><b>", .close = "</b>"}, C "<a>" C C "<b>" C "</b>{b}", 6},
+    {{.trigger = "<|D|"}, "x <" C "|D|" C "{b}", 6},
+    {{.trigger = "<|D|"}, "x <|D|{b}", 6},
+    {{.trigger = "<|D|"}, "x " C "|D|" C "y", 2},
     {{.trigger = "[C]"}, "", 2},
     {{.trigger = "[C]"}, "no call", 2},
     {{.trigger = "[C]"}, "a [C]", 1},
