@@ -20,7 +20,8 @@
  *             prints values with str(). typed: behind key_end is ` string="true"` or `="false"`,
  *             which says that the value is a text or JSON, then `>`. attributes: NAME and KEY end
  *             at a quote, and other attributes follow up to the mark: the number of the call, the
- *             type of the value. Types: calls.c, json_or_text()
+ *             type of the value, which is a text if that is "string", and else JSON. Without such
+ *             words the schema decides: calls/pairs.c
  *     NESTED  call_open NAME name_end, for each argument key_open KEY key_end VALUE value_close KEY
  *             key_end, call_close. An object in a VALUE is such arguments, an array those with the
  *             key `item`

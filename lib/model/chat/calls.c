@@ -8,6 +8,7 @@
 #include "lib/json/text.h"
 #include "lib/model/chat/answer_internal.h"
 #include "lib/model/chat/calls/gemma.h"
+#include "lib/model/chat/calls/pairs.h"
 #include "lib/model/chat/calls/python.h"
 #include "lib/model/chat/calls/values.h"
 
@@ -95,65 +96,6 @@ static bool clean_name(const struct answer_call *f, struct cursor *name, struct 
 
 /* ---- arguments one by one ---- */
 
-/* JSON if the schema has another type than a string and the text is JSON; else the text. */
-static json_t *json_or_text(bool json, const struct cursor *text)
-{
-    json_t *value = NULL;
-    if (json) {
-        value = call_value_read(text->at, cursor_left(text));
-        value = value ? value : python_named(text->at, cursor_left(text));
-    }
-    return value ? value : json_stringn(text->at, cursor_left(text));
-}
-
-/* A key with a part of a mark is one whose end is missing. */
-static bool is_key(const struct cursor *key)
-{
-    return cursor_left(key) > 0 && !memchr(key->at, '<', cursor_left(key)) &&
-           !memchr(key->at, '\n', cursor_left(key));
-}
-
-/* What a value says of its type; if nothing, *json stays. False: it has no such form. */
-static bool take_type(struct cursor *c, bool *json)
-{
-    if (cursor_take(c, " string=\"true\""))
-        *json = false;
-    else if (cursor_take(c, " string=\"false\""))
-        *json = true;
-    return cursor_take(c, ">");
-}
-
-/* What is before the quote that ends an attribute. */
-static void cut_attribute(const struct answer_call *f, struct cursor *text)
-{
-    const char *quote = f->attributes ? memchr(text->at, '"', cursor_left(text)) : NULL;
-    text->end = quote ? quote : text->end;
-}
-
-static bool read_pair(const struct answer_call *f, const struct chat_types *types, struct cursor *c,
-                      const struct cursor *name, json_t *arguments)
-{
-    struct cursor key, value;
-    if (!cursor_take_until(c, f->key_end, &key))
-        return false;
-    cut_attribute(f, &key);
-    if (!is_key(&key))
-        return false;
-    bool json = chat_types_json(types, name->at, cursor_left(name), key.at, cursor_left(&key));
-    if (*f->value_open)
-        cursor_skip_blanks(c);
-    if ((f->typed && !take_type(c, &json)) || !cursor_take(c, f->value_open) ||
-        !cursor_take_until(c, f->value_close, &value))
-        return false;
-    if (f->lines) {
-        cursor_take(&value, "\n");
-        value.end -= value.at < value.end && value.end[-1] == '\n';
-    }
-    return !json_object_getn(arguments, key.at, cursor_left(&key)) &&
-           json_object_setn_new(arguments, key.at, cursor_left(&key), json_or_text(json, &value)) ==
-               0;
-}
-
 static bool read_pairs(const struct answer_call *f, const struct chat_types *types,
                        struct cursor *c, json_t *calls)
 {
@@ -162,14 +104,14 @@ static bool read_pairs(const struct answer_call *f, const struct chat_types *typ
     bool good = arguments != NULL;
     if (*f->name_end) {
         good = good && cursor_take_until(c, f->name_end, &name);
-        cut_attribute(f, &name);
+        pair_cut(f, &name);
     } else { /* it ends before the first key */
         const char *key = memmem(c->at, cursor_left(c), f->key_open, strlen(f->key_open));
         c->at = name.end = key ? key : c->end;
     }
     good = good && clean_name(f, &name, &id);
     for (cursor_skip_blanks(c); good && cursor_take(c, f->key_open); cursor_skip_blanks(c))
-        good = read_pair(f, types, c, &name, arguments);
+        good = pair_read(f, types, c, &name, arguments);
     if (good && cursor_take(c, f->call_close))
         return add_call(calls, name.at, cursor_left(&name), &id, arguments);
     json_decref(arguments);
@@ -203,7 +145,8 @@ static bool read_member(const struct answer_form *form, struct cursor *c, json_t
 {
     const struct answer_call *f = &form->call;
     struct cursor key;
-    if (!cursor_take(c, f->key_open) || !cursor_take_until(c, f->key_end, &key) || !is_key(&key))
+    if (!cursor_take(c, f->key_open) || !cursor_take_until(c, f->key_end, &key) ||
+        !pair_is_key(&key))
         return false;
     bool item = cursor_left(&key) == strlen(ITEM) && memcmp(key.at, ITEM, cursor_left(&key)) == 0;
     if (json_is_array(to) ? !item : json_object_getn(to, key.at, cursor_left(&key)) != NULL)
@@ -253,7 +196,7 @@ static json_t *read_nested_value(const struct answer_form *form, struct cursor *
         return NULL;
     if (inner.at >= text.end && (kind == CHAT_ARRAY || kind == CHAT_OBJECT))
         return kind == CHAT_ARRAY ? json_array() : json_object();
-    return json_or_text(kind != CHAT_TEXT, &text);
+    return pair_value(kind != CHAT_TEXT, &text);
 }
 
 static bool read_nested(const struct answer_form *form, struct cursor *c, json_t *calls)
