@@ -7,7 +7,8 @@
 #include "lib/json/text.h"
 #include "procs/engine/gateway/api/constraints/writing.h"
 
-#define NESTED_MAX 8 /* values within each other that are tags; what is deeper is JSON */
+#define NESTED_MAX      8     /* values within each other that are tags; what is deeper is JSON */
+#define NESTED_TEXT_END "]<]" /* that no text of nested calls has: all their marks begin so */
 
 /* Bytes of the character at the start of a text. */
 static size_t character_bytes(const char *text)
@@ -26,45 +27,82 @@ static void put_character(FILE *out, const char *character)
         fwrite(character, 1, character_bytes(character), out);
 }
 
-/* A character of a class without two. */
-static void put_not(FILE *out, const char *one, const char *other)
+/* ---- texts without a mark -------------------------------------------------------------------- */
+
+/* A mark in characters: `at` has where each of them and the end begins. */
+struct mark {
+    const char *text;
+    size_t at[ANSWER_MARK_BYTES_MAX + 1], count;
+};
+
+static void split(struct mark *m, const char *text)
 {
-    fputs("[^", out);
-    put_character(out, one);
-    if (other)
-        put_character(out, other);
-    fputc(']', out);
+    *m = (struct mark){.text = text};
+    for (size_t i = 0; text[i] && m->count < ANSWER_MARK_BYTES_MAX; i += character_bytes(text + i))
+        m->at[++m->count] = i + character_bytes(text + i);
 }
 
-/* Text without the mark, whose first character is in it only once. Beginnings of the mark are
- * followed by another beginning, or by a character that neither continues it nor begins one. */
-static void put_text_until(FILE *out, const char *mark)
+static bool same(const struct mark *m, size_t a, size_t b)
 {
-    fputs(" (", out);
-    put_not(out, mark, NULL);
-    fputs(" | begin* (", out);
-    for (size_t i = character_bytes(mark); mark[i]; i += character_bytes(mark + i)) {
-        fputs(i > 1 ? " | " : "", out);
-        calls_put_quoted(out, mark, i);
-        fputc(' ', out);
-        put_not(out, mark, mark + i);
+    return strncmp(m->text + m->at[a], m->text + m->at[b], character_bytes(m->text + m->at[a])) ==
+           0;
+}
+
+/* How many first characters of the mark are the end of its first `count` ones and of the character
+ * at place c. */
+static size_t matched(const struct mark *m, size_t count, size_t c)
+{
+    for (size_t n = count + 1; n > 0; n--)
+        if (same(m, n - 1, c) &&
+            memcmp(m->text, m->text + m->at[count] - m->at[n - 1], m->at[n - 1]) == 0)
+            return n;
+    return 0;
+}
+
+static bool is_first(const struct mark *m, size_t c)
+{
+    size_t n = 0;
+    while (!same(m, n, c))
+        n++;
+    return n == c;
+}
+
+static void put_state(FILE *out, size_t state)
+{
+    fputs(" text", out);
+    if (state > 0)
+        fprintf(out, "%zu", state);
+}
+
+/* The rule of the texts whose end, so far, is the first `state` characters of the mark. */
+static void put_text_rule(FILE *out, const struct mark *m, size_t state)
+{
+    put_state(out, state);
+    fputs(" ::= \"\"", out);
+    for (size_t c = 0; c < m->count; c++) {
+        size_t to = is_first(m, c) ? matched(m, state, c) : 0;
+        if (to == 0 || to == m->count)
+            continue;
+        fputs(" |", out);
+        calls_put_quoted(out, m->text + m->at[c], m->at[c + 1] - m->at[c]);
+        put_state(out, to);
     }
-    fputs("))* begin*", out);
+    fputs(" | [^", out);
+    for (size_t c = 0; c < m->count; c++)
+        if (is_first(m, c) && matched(m, state, c) > 0)
+            put_character(out, m->text + m->at[c]);
+    fputs("] text\n", out);
 }
 
-/* The same for nested calls, whose mark has its first character twice: without "]<]". */
-static const char nested_text[] = " ([^\\]] | \"]\"+ ([^\\]<] | \"<\" [^\\]]))* (\"]\"+ \"<\"?)?";
-
-/* The rule that put_text_until uses. */
-void calls_put_begin(FILE *out, const char *mark)
+void calls_put_texts(FILE *out, const struct answer_call *f)
 {
-    fputs("begin ::=", out);
-    for (size_t i = character_bytes(mark); mark[i]; i += character_bytes(mark + i)) {
-        fputs(i > 1 ? " |" : "", out);
-        calls_put_quoted(out, mark, i);
-    }
-    fputs("\n", out);
+    struct mark m;
+    split(&m, f->kind == ANSWER_NESTED ? NESTED_TEXT_END : f->value_close);
+    for (size_t state = 0; state < m.count; state++)
+        put_text_rule(out, &m, state);
 }
+
+/* ---- texts of arguments ---------------------------------------------------------------------- */
 
 static int cannot(const char *tool, const char *key, const char *keyword, struct error *error)
 {
@@ -170,8 +208,14 @@ static void put_python_names(const struct answer_call *f, const json_t *schema, 
     }
 }
 
-/* Values of an enum: texts as they are, others as JSON, which typed forms have elsewhere. False:
- * one contains the mark. */
+/* Whether calls say of each value if it is a text. */
+static bool says_type(const struct answer_call *f)
+{
+    return f->typed || f->attributes;
+}
+
+/* Values of an enum: texts as they are, others as JSON, which forms that say the type have
+ * elsewhere. False: one contains the mark. */
 static bool put_enum(const struct answer_call *f, const json_t *list, FILE *out)
 {
     const char *mark = f->value_close, *name;
@@ -180,7 +224,7 @@ static bool put_enum(const struct answer_call *f, const json_t *list, FILE *out)
     fputs(" (", out);
     json_array_foreach(list, i, one)
     {
-        if (f->typed && !json_is_string(one))
+        if (says_type(f) && !json_is_string(one))
             continue;
         char *text = json_is_string(one) ? NULL : json_dumps(one, JSON_COMPACT | JSON_ENCODE_ANY);
         const char *value = text ? text : json_string_value(one);
@@ -212,15 +256,12 @@ static int put_text(const struct writing *w, const char *tool, const char *key,
     min = json_object_get(schema, "minLength");
     max = json_object_get(schema, "maxLength");
     if (!json_is_integer(min) && !json_is_integer(max)) {
-        if (c->form->call.kind == ANSWER_NESTED)
-            fputs(nested_text, out);
-        else
-            put_text_until(out, mark);
+        fputs(" text", out);
         return 0;
     }
-    fputc(' ', out); /* without the first character of the mark, so that each one counts once */
-    put_not(out, mark, NULL);
-    fprintf(out, "{%lld,", (long long)json_integer_value(min));
+    fputs(" [^", out); /* without the first character of the mark, so that each one counts once */
+    put_character(out, mark);
+    fprintf(out, "]{%lld,", (long long)json_integer_value(min));
     if (json_is_integer(max))
         fprintf(out, "%lld", (long long)json_integer_value(max));
     fputs("}", out);
@@ -259,7 +300,8 @@ static void put_key(const struct answer_call *f, const char *key, FILE *out)
         calls_put_quoted(out, key, strlen(key));
     else
         fputs(" [^<>\\n\"]+", out);
-    fputs(f->attributes ? " \"\\\" type=\\\"\" [a-z]{4,7} \"\\\"\"" : "", out);
+    if (f->attributes)
+        return; /* put_typed writes the rest of the mark */
     calls_put(out, f->key_end);
     /* without a mark before the value, a line feed would be of the value */
     fputs(f->lines ? " \"\\n\"" : *f->value_open ? " nl" : "", out);
@@ -341,20 +383,45 @@ static bool has_tags(const json_t *schema, bool *array)
 static int put_tags(struct writing *w, const char *tool, const char *key, const json_t *parameters,
                     const json_t *schema, bool array, struct error *error);
 
+/* Whether the call may say that a value is a text: not where an enum has none. */
+static bool has_text_form(const json_t *schema)
+{
+    const json_t *list = json_object_get(schema, "enum"), *one;
+    bool any = !list;
+    size_t i;
+    json_array_foreach(list, i, one) any = any || json_is_string(one);
+    return any && may_be_text(schema);
+}
+
+static void put_type(const struct answer_call *f, bool text, FILE *out)
+{
+    if (f->typed) {
+        fprintf(out, " \" string=\\\"%s\\\">\"", text ? "true" : "false");
+        return;
+    }
+    fputs(" \"\\\" type=\\\"\"", out);
+    fputs(text ? " \"string\""
+               : " (\"number\" | \"integer\" | \"boolean\" | \"object\" | \"array\" | \"null\")",
+          out);
+    fputs(" \"\\\"\"", out);
+    calls_put(out, f->key_end);
+}
+
 /* With what says whether it is a text. Where a schema allows both, so does the call. */
 static int put_typed(struct writing *w, const char *tool, const char *key, const json_t *parameters,
                      const json_t *schema, struct error *error)
 {
-    bool text = may_be_text(schema), both = text && !is_text(schema);
+    const struct answer_call *f = &w->c->form->call;
+    bool text = has_text_form(schema), both = text && !is_text(schema);
     fputs(both ? " (" : "", w->out);
     if (text) {
-        fputs(" \" string=\\\"true\\\">\"", w->out);
+        put_type(f, true, w->out);
         if (put_text(w, tool, key, schema, error) != 0)
             return -1;
     }
     fputs(both ? " |" : "", w->out);
     if (!text || both) {
-        fputs(" \" string=\\\"false\\\">\"", w->out);
+        put_type(f, false, w->out);
         if (put_json(w, key, parameters, schema, error) != 0)
             return -1;
     }
@@ -368,7 +435,7 @@ static int put_argument(struct writing *w, const char *tool, const char *key,
     bool array;
     if (w->c->form->call.kind == ANSWER_NESTED && w->depth < NESTED_MAX && has_tags(schema, &array))
         return put_tags(w, tool, key, parameters, schema, array, error);
-    if (w->c->form->call.typed)
+    if (says_type(&w->c->form->call))
         return put_typed(w, tool, key, parameters, schema, error);
     return may_be_text(schema) ? put_text(w, tool, key, schema, error)
                                : put_json(w, key, parameters, schema, error);
@@ -404,10 +471,10 @@ static int put_other_arguments(struct writing *w, const char *tool, const json_t
     int rc = 0;
     fputs(" (", w->out);
     put_key(f, NULL, w->out);
-    if (json_object_size(others) > 0 || f->typed)
+    if (json_object_size(others) > 0 || says_type(f))
         rc = put_argument(w, tool, NULL, parameters, others, error);
     else
-        put_text_until(w->out, f->value_close);
+        fputs(" text", w->out);
     put_value_end(f, NULL, w->out);
     fputs(")*", w->out);
     return rc;
@@ -418,6 +485,11 @@ static int put_pair(struct writing *w, const char *tool, const char *outer, cons
                     const json_t *parameters, const json_t *schema, struct error *error)
 {
     const struct answer_call *f = &w->c->form->call;
+    if (says_type(f) && strchr(key, '"'))
+        return error_set(error, ERR_BAD_INPUT,
+                         "tool '%.60s', at $.properties.%.60s: this model's calls have no such "
+                         "name; leave the quote out",
+                         tool, key);
     put_key(f, key, w->out);
     if (put_argument(w, tool, outer ? outer : key, parameters, schema, error) != 0)
         return -1;

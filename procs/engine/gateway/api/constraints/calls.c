@@ -295,8 +295,8 @@ static void put_rules(const struct calls *c, FILE *out)
     bool together = f->block || in_list(f);
     const char *blocks = !c->one && !together ? " (nl call)*" : "";
     fputs("nl ::= \"\\n\"?\n", out);
-    if (f->kind == ANSWER_PAIRS)
-        calls_put_begin(out, f->value_close);
+    if (f->kind == ANSWER_PAIRS || f->kind == ANSWER_NESTED)
+        calls_put_texts(out, f);
     put_calls(c, out);
     calls_put(out, f->close);
     fputs("\ncall ::=", out);
@@ -310,7 +310,7 @@ static void put_rules(const struct calls *c, FILE *out)
 
 const char *calls_trigger(const struct answer_call *f)
 {
-    return f->kind == ANSWER_NESTED ? CALLS_NAMESPACE : f->typed ? CALLS_DSML : f->open;
+    return f->kind == ANSWER_NESTED ? CALLS_NAMESPACE : f->typed ? "<" CALLS_DSML : f->open;
 }
 
 bool calls_have_grammar(const struct answer_form *form)

@@ -82,6 +82,11 @@ static void put_root(const struct answer_form *form, const struct api_conversati
         calls_put(out, marked ? form->content.open : "");
         fputs(" schema", out);
         calls_put(out, marked ? form->content.close : "");
+        if (marked && form->tail) {
+            fputs(" (", out);
+            calls_put(out, form->tail);
+            fputs(")?", out);
+        }
         fputs("\n", out);
     }
     if (!c->shape.schema)

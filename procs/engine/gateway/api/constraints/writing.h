@@ -31,7 +31,8 @@ int calls_no_memory(struct error *error); /* -1, with the error */
  * ERR_BAD_INPUT (a schema cannot be enforced) or ERR_NO_MEMORY. */
 int calls_put_arguments(struct writing *w, const char *tool, const json_t *parameters,
                         struct error *error);
-/* The rule `begin`, which the texts of arguments use. */
-void calls_put_begin(FILE *out, const char *mark);
+/* The rule `text`, which arguments use: a text without the mark behind it; and those that it needs,
+ * one for each beginning of the mark. */
+void calls_put_texts(FILE *out, const struct answer_call *f);
 
 #endif

@@ -64,6 +64,14 @@
 #define M3_CALL(arguments) M3_ "<invoke name=\"look\">" arguments M3_ "</invoke>\n"
 #define M3_TAG(key, value) M3_ "<" key ">" value M3_ "</" key ">"
 
+#define K3_MARKS     "open_tag('think') open_tag('response') open_tag('tools')"
+#define K3_(tag)     "<|open|>" tag "<|sep|>"
+#define K3C_(tag)    "<|close|>" tag "<|sep|>"
+#define K3(calls)    K3_("tools") calls K3C_("tools")
+#define K3_CALL(all) K3_("call tool=\"look\" index=\"1\"") all K3C_("call")
+#define K3_ARGUMENT(key, type, value)                                                              \
+    K3_("argument key=\"" key "\" type=\"" type "\"") value K3C_("argument")
+
 static const struct {
     const char *marks, *right, *wrong,
         *two; /* two: calls, which are too many where one is wanted */
@@ -142,6 +150,15 @@ static const struct {
      DSML(DSML_CALL(DSML_ARGUMENT("depth", "false", "3") DSML_ARGUMENT("mode", "true", "b"))),
      DSML(DSML_CALL(DSML_ARGUMENT("depth", "false", "3") DSML_ARGUMENT("mode", "true", "c"))),
      NULL},
+    {K3_MARKS,
+     K3(K3_CALL(K3_ARGUMENT("depth", "number", "3")
+                    K3_ARGUMENT("name", "string", "<|close|>argument<|close|>argument<|sep|x <<|c")
+                        K3_ARGUMENT("mode", "string", "b") K3_ARGUMENT("list", "array", "[1, {}]")))
+         K3C_("message"),
+     K3(K3_CALL(K3_ARGUMENT("depth", "string", "3"))),
+     K3(K3_CALL(K3_ARGUMENT("depth", "number", "3")) K3_CALL(K3_ARGUMENT("depth", "number", "4")))},
+    {K3_MARKS, K3(K3_CALL(K3_ARGUMENT("depth", "integer", "3"))),
+     K3(K3_CALL(K3_ARGUMENT("depth", "number", "3") K3_ARGUMENT("mode", "string", "c"))), NULL},
     {"<|bom|>", "<tool_calls>[{\"name\": \"look\", \"arguments\": {\"depth\": 3}}]</tool_calls>",
      "<tool_calls>[{\"name\": \"look\", \"arguments\": {}}]</tool_calls>", NULL},
 };
