@@ -8,9 +8,7 @@
  * Keys and values are zeros in memory that the CPU caches do not hold; layers share it if it is
  * too small for all. Queries are zeros, too, because matrices are, so that scores would be equal
  * and the choice the first positions, which is faster to read than a list. Therefore keys of an
- * indexer are infinite but for as many positions as are chosen, at random over all: their scores
- * are NaN, which is never chosen (lib/kernels/choose.h). */
-#include <math.h>
+ * indexer are hidden but for as many as are chosen, at random over all (hidden.h). */
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -18,13 +16,11 @@
 #include "lib/base/assert.h"
 #include "lib/base/bytes.h"
 #include "lib/base/clock.h"
-#include "lib/base/random.h"
 #include "procs/tools/doctor/forward/forward.h"
+#include "procs/tools/doctor/forward/hidden.h"
 
 #define PAIRS_MIN 4u
 #define PAIRS_NS  (2 * NS_PER_S)
-#define HALF_INF  0x7c00u
-#define SEED      2u
 
 struct context {
     void **keys, **values, **index;      /* a layer each */
@@ -67,37 +63,6 @@ static void set_sizes(const struct forward *f, struct context *c)
     }
 }
 
-static void hide(const struct forward *f, char *key)
-{
-    const uint32_t size = f->index->hparams.index_size;
-    for (uint32_t i = 0; i < size; i++) {
-        const uint16_t half = HALF_INF;
-        const float whole = INFINITY;
-        if (kv_index_type(f->kv_type) == KV_TYPE_F16)
-            memcpy(key + i * sizeof half, &half, sizeof half);
-        else
-            memcpy(key + i * sizeof whole, &whole, sizeof whole);
-    }
-}
-
-/* All but one position of each of `chosen` equal parts. */
-static void hide_others(const struct forward *f, const struct context *c, char *keys,
-                        uint32_t layer)
-{
-    const struct model_hparams *h = &f->index->hparams;
-    struct random random;
-    uint64_t bytes = model_kv_bytes(h, layer, KV_SIDE_INDEX, f->kv_type, KV_TILE) / KV_TILE;
-    uint64_t chosen = model_attended(h, layer, c->positions);
-    random_seed(&random, SEED, layer);
-    for (uint64_t i = 0; i < chosen; i++) {
-        uint64_t first = i * c->positions / chosen, end = (i + 1) * c->positions / chosen;
-        uint64_t seen = first + random_below(&random, end - first);
-        for (uint64_t p = first; p < end; p++)
-            if (p != seen)
-                hide(f, keys + p * bytes);
-    }
-}
-
 static bool set_layers(struct forward *f, struct context *c)
 {
     const struct model_hparams *h = &f->index->hparams;
@@ -116,7 +81,7 @@ static bool set_layers(struct forward *f, struct context *c)
         c->index[i] = region_take(&c->pieces, c->piece_bytes);
         memset(c->index[i], 0, c->piece_bytes); /* a layer before it may have the same piece */
         if (model_chooses(h, c->positions))
-            hide_others(f, c, c->index[i], i);
+            hidden_keys(h, f->kv_type, c->positions, i, c->index[i]);
     }
     return true;
 }
