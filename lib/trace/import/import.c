@@ -19,7 +19,9 @@ struct maker {
         uint32_t tokens, expert;
         float weight, before;
         uint8_t rank;
-    } * chunk; /* [experts], of one layer */
+    } * chunk;       /* those that tokens use in one layer */
+    uint32_t count;  /* of these */
+    uint32_t *place; /* [experts]: 1 + the index of an expert in `chunk`; 0: it is not there */
 };
 
 /* ---- the recording -------------------------------------------------------------------------- */
@@ -54,6 +56,14 @@ static int in_order(const void *x, const void *y)
     return order != 0
                ? order
                : by_order((uint64_t)a->layer << 16 | a->slot, (uint64_t)b->layer << 16 | b->slot);
+}
+
+/* Of the uses of a prompt: by layer. */
+static int in_layers(const void *x, const void *y)
+{
+    const struct use *a = x, *b = y;
+    int order = by_order(a->layer, b->layer);
+    return order != 0 ? order : in_order(x, y);
 }
 
 static bool same_pass(const struct use *a, const struct use *b)
@@ -168,6 +178,16 @@ static int most_tokens_first(const void *x, const void *y)
     return a->tokens != b->tokens ? by_order(b->tokens, a->tokens) : by_order(a->expert, b->expert);
 }
 
+/* An expert of the chunk's layer, without tokens if it is new there. */
+static struct chunk_expert *expert_of(struct maker *m, uint32_t expert)
+{
+    if (m->place[expert] == 0) {
+        m->chunk[m->count++] = (struct chunk_expert){.expert = expert};
+        m->place[expert] = m->count;
+    }
+    return &m->chunk[m->place[expert] - 1];
+}
+
 /* One token's uses of a layer, [i, end), join those of the chunk. */
 static void count_layer(struct maker *m, uint64_t i, uint64_t end)
 {
@@ -176,7 +196,7 @@ static void count_layer(struct maker *m, uint64_t i, uint64_t end)
         sum += m->r->use[k].weight;
     for (; i < end; i++) {
         const struct use *u = &m->r->use[i];
-        struct chunk_expert *e = &m->chunk[u->expert];
+        struct chunk_expert *e = expert_of(m, u->expert);
         float share = sum > 0 ? before / sum : 0;
         bool is_new = e->tokens++ == 0;
         e->weight = is_new || u->weight > e->weight ? u->weight : e->weight;
@@ -186,20 +206,19 @@ static void count_layer(struct maker *m, uint64_t i, uint64_t end)
     }
 }
 
-/* The layer of a chunk whose uses are in [first, end). */
-static void add_chunk_layer(struct maker *m, uint64_t first, uint64_t end, uint32_t layer)
+/* The layer of a chunk that begins at use `first`; returns the first use of the next one. */
+static uint64_t add_chunk_layer(struct maker *m, uint64_t first, uint64_t end)
 {
     const struct recording *r = m->r;
-    for (uint32_t e = 0; e < r->experts; e++)
-        m->chunk[e] = (struct chunk_expert){.expert = e};
-    for (uint64_t i = first; i < end;) {
-        uint64_t next = layer_end(r, i);
-        if (r->use[i].layer == layer)
-            count_layer(m, i, next);
-        i = next;
+    const uint32_t layer = r->use[first].layer;
+    uint64_t i = first;
+    for (uint64_t next; i < end && r->use[i].layer == layer; i = next) {
+        next = layer_end(r, i);
+        count_layer(m, i, next);
     }
-    qsort(m->chunk, r->experts, sizeof *m->chunk, most_tokens_first);
-    for (const struct chunk_expert *e = m->chunk; e < m->chunk + r->experts && e->tokens > 0; e++)
+    qsort(m->chunk, m->count, sizeof *m->chunk, most_tokens_first);
+    for (const struct chunk_expert *e = m->chunk; e < m->chunk + m->count; e++) {
+        m->place[e->expert] = 0;
         add(m, &(struct trace_record){.sequence = 1,
                                       .position = m->position,
                                       .tokens = e->tokens,
@@ -210,17 +229,20 @@ static void add_chunk_layer(struct maker *m, uint64_t first, uint64_t end, uint3
                                       .rank = e->rank,
                                       .prefill = 1,
                                       .before = e->before});
+    }
+    m->count = 0;
+    return i;
 }
 
-/* The prompt whose uses are in [first, end). */
+/* The prompt whose uses are in [first, end), which it sorts by layer. */
 static void add_chunk(struct maker *m, uint64_t first, uint64_t end)
 {
     uint32_t tokens = 0;
     for (uint64_t i = first; i < end; i++)
         tokens += i == first || !same_token(&m->r->use[i], &m->r->use[i - 1]);
-    for (uint32_t layer = 0; layer < m->r->layers; layer++)
-        if (m->r->has_experts[layer])
-            add_chunk_layer(m, first, end, layer);
+    qsort(m->r->use + first, end - first, sizeof *m->r->use, in_layers);
+    for (uint64_t i = first; i < end;)
+        i = add_chunk_layer(m, i, end);
     add_event(m, TRACE_TOKEN_END, tokens, true);
     m->position += tokens;
 }
@@ -266,12 +288,14 @@ static int make(const struct recording *r, struct trace *out, struct error *erro
         return -1;
     out->records = malloc(m.capacity * sizeof *out->records);
     m.chunk = calloc(r->experts, sizeof *m.chunk);
+    m.place = calloc(r->experts, sizeof *m.place);
     int status = 0;
-    if (out->records && m.chunk)
+    if (out->records && m.chunk && m.place)
         add_all(&m);
     else
         status = error_set(error, ERR_NO_MEMORY, "out of memory (trace)");
     free(m.chunk);
+    free(m.place);
     return status != 0 ? -1 : trace_check(&out->header, out->records, out->count, error);
 }
 
