@@ -104,6 +104,8 @@ int import_csv(struct recording *r, const char *text, size_t bytes, struct error
 {
     struct reader c = {.r = r};
     char line[LINE_BYTES];
+    if (recording_names_layers(r, error) != 0)
+        return -1;
     for (const char *at = text, *end = text + bytes; at < end;) {
         const char *stop = memchr(at, '\n', (size_t)(end - at));
         size_t n = (size_t)((stop ? stop : end) - at);

@@ -42,6 +42,15 @@ int recording_add(struct recording *r, const struct use *use, struct error *erro
     return 0;
 }
 
+int recording_names_layers(const struct recording *r, struct error *error)
+{
+    return r->how->dense == 0
+               ? 0
+               : error_set(error, ERR_BAD_INPUT,
+                           "'dense' is for recordings of warp and stratamoe: this one has the "
+                           "numbers of its layers");
+}
+
 static int by_order(uint64_t a, uint64_t b)
 {
     return a < b ? -1 : a > b;
@@ -92,8 +101,9 @@ static int check_layer(const struct recording *r, uint64_t first, uint64_t end, 
         for (uint64_t k = first; k < i; k++)
             if (r->use[k].expert == r->use[i].expert || r->use[k].slot == r->use[i].slot)
                 return error_set(error, ERR_BAD_INPUT,
-                                 "layer %u has expert %u or rank %u twice for a token",
-                                 r->use[i].layer, r->use[i].expert, r->use[i].slot);
+                                 "turn %u, step %u: layer %u has expert %u or rank %u twice",
+                                 r->use[i].turn, r->use[i].step, r->use[i].layer, r->use[i].expert,
+                                 r->use[i].slot);
     return 0;
 }
 
@@ -107,8 +117,9 @@ static int complete(struct recording *r, struct error *error)
     for (uint64_t i = 0; i < r->count;) {
         uint64_t end = layer_end(r, i);
         if (end - i > MODEL_TOP_K_MAX)
-            return error_set(error, ERR_BAD_INPUT, "layer %u has more than %d experts for a token",
-                             r->use[i].layer, MODEL_TOP_K_MAX);
+            return error_set(error, ERR_BAD_INPUT,
+                             "turn %u, step %u: layer %u has more than %d experts", r->use[i].turn,
+                             r->use[i].step, r->use[i].layer, MODEL_TOP_K_MAX);
         if (check_layer(r, i, end, error) != 0)
             return -1;
         layers = r->use[i].layer >= layers ? r->use[i].layer + 1u : layers;
@@ -296,6 +307,9 @@ static int make(const struct recording *r, struct trace *out, struct error *erro
         status = error_set(error, ERR_NO_MEMORY, "out of memory (trace)");
     free(m.chunk);
     free(m.place);
+    if (status == 0 && out->count == 2) /* the start and the end */
+        status =
+            error_set(error, ERR_BAD_INPUT, "no token is left: the recording has prompts only");
     return status != 0 ? -1 : trace_check(&out->header, out->records, out->count, error);
 }
 

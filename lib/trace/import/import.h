@@ -34,7 +34,7 @@ enum trace_import_prompt {
 struct trace_import {
     uint32_t experts;      /* of a layer; 0: as recorded */
     uint64_t expert_bytes; /* mean; 0: as recorded, or 1 MiB */
-    uint32_t dense;        /* layers without experts that precede the recorded ones */
+    uint32_t dense;        /* layers without experts that precede those of warp and stratamoe */
     enum trace_import_prompt prompt;
 };
 

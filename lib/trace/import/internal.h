@@ -27,6 +27,9 @@ struct recording {
 /* Adds a use; its numbers may be anything. -1 with ERR_BAD_INPUT or ERR_NO_MEMORY. */
 int recording_add(struct recording *r, const struct use *use, struct error *error);
 
+/* -1 with ERR_BAD_INPUT if settings say which layers a recording with numbers of layers has. */
+int recording_names_layers(const struct recording *r, struct error *error);
+
 /* Fill a recording. -1 with *error. */
 int import_csv(struct recording *r, const char *text, size_t bytes, struct error *error);
 int import_json(struct recording *r, const char *text, size_t bytes, struct error *error);

@@ -40,6 +40,9 @@ static int take_ids(struct reader *j, struct use use, const json_t *ids, struct 
         uint32_t expert;
         if (!whole(json_array_get(ids, i), MODEL_EXPERTS_MAX, &expert))
             return bad(j, "not the number of an expert", error);
+        for (size_t other = 0; other < i; other++)
+            if (json_integer_value(json_array_get(ids, other)) == (json_int_t)expert)
+                return bad(j, "an expert twice in a layer", error);
         use.slot = (uint16_t)i;
         use.expert = (uint16_t)expert;
         if (recording_add(j->r, &use, error) != 0)
@@ -69,6 +72,8 @@ static int take_pass(struct reader *j, const json_t *o, struct error *error)
     const json_t *rows = json_object_get(o, "experts");
     size_t n = json_array_size(rows);
     uint32_t pass, layer;
+    if (recording_names_layers(j->r, error) != 0)
+        return -1;
     if (!whole(json_object_get(o, "decode"), MODEL_CONTEXT_MAX, &pass) ||
         !whole(json_object_get(o, "layer"), MODEL_LAYERS_MAX, &layer) || n == 0 ||
         n > MODEL_CONTEXT_MAX)

@@ -233,8 +233,8 @@ static const struct option_table options = {
              "of experts kept from token to token), recall (of predictions), prompt, tokens,\n"
              "sequences, predictions, expert-bytes, seed.\n"
              "Recordings of BigMoeOnEdge, warp, TierInfer, stratamoe: experts (of a layer),\n"
-             "expert-bytes, dense (layers without experts before the recorded ones), prompt\n"
-             "(chunk, tokens: decoded one by one, drop).\n"
+             "expert-bytes, dense (layers without experts before the recorded ones, of warp\n"
+             "and stratamoe), prompt (chunk, tokens: decoded one by one, drop).\n"
              "\n"
              "Presets:\n",
     .more = more_help,

@@ -173,8 +173,12 @@ static const struct {
     {HEAD "0,1,0,1,0,8,1\n", "there are 3, 8 and 2", 0},
     {HEAD "0,1,0,3,0,1,1\n", "there are 3, 8 and 2", 0},
     {HEAD "0,1,0,1,0,1,1\n0,1,0,1,1,2,1\n0,1,0,1,2,3,1\n", "there are 3, 8 and 2", 0},
-    {HEAD "0,1,0,1,0,1,1\n0,1,0,1,1,1,1\n", "expert 1 or rank 1 twice", 0},
+    {HEAD "0,1,0,1,0,1,1\n0,1,0,1,1,1,1\n", "turn 0, step 0: layer 1 has expert 1 or rank 1 twice",
+     0},
     {HEAD "0,1,0,1,0,1,1\n0,1,0,1,0,2,1\n", "twice", 0},
+    {HEAD "4,0,7,1,0,1,1\n4,1,9,2,0,1,1\n4,1,9,2,1,1,1\n", "turn 4, step 9: layer 2 has", 0},
+    {"{\"layers\": [[0]]}\n{\"layers\": [[2, 1, 2]]}\n", "line 2: an expert twice", 4},
+    {"{\"expertsPerLayer\": 3, \"topK\": 2, \"selections\": [[[1, 1]]]}", "token 0: an expert", 0},
     {HEAD "0,1,0,1,0,1\n", "line 7: not a row", 0},
     {HEAD "0,1,0,1,0,1,x\n", "the weight is not", 0},
     {HEAD "0,1,0,1,0,1,-1\n", "out of range", 0},
@@ -210,6 +214,27 @@ START_TEST(wrong_recordings_are_rejected)
 }
 END_TEST
 
+static void check_refused(const char *text, const struct trace_import *how, const char *message)
+{
+    struct trace t;
+    struct error error;
+    ck_assert_int_eq(import(text, how, &t, &error), -1);
+    ck_assert_int_eq(error.code, ERR_BAD_INPUT);
+    ck_assert_msg(strstr(error.text, message), "'%s' does not contain '%s'", error.text, message);
+    ck_assert_ptr_null(t.records);
+}
+
+/* Layers that have numbers are where these say, and a recording of prompts has nothing else. */
+START_TEST(settings_that_do_not_apply)
+{
+    const struct trace_import dense = {.experts = 4, .dense = 1},
+                              drop = {.prompt = TRACE_IMPORT_DROP};
+    check_refused(HEAD "0,1,0,1,0,1,1\n", &dense, "warp and stratamoe");
+    check_refused("{\"decode\":1,\"layer\":0,\"experts\":[[3]]}\n", &dense, "warp and stratamoe");
+    check_refused(HEAD "0,0,0,1,0,1,1\n1,0,0,1,0,1,1\n", &drop, "no token is left");
+}
+END_TEST
+
 START_TEST(files)
 {
     static const char text[] = "{\"layers\": [[0]]}\n";
@@ -241,6 +266,7 @@ int main(void)
     tcase_add_test(c, one_object);
     tcase_add_loop_test(c, wrong_recordings_are_rejected, 0,
                         (int)(sizeof rejected / sizeof rejected[0]));
+    tcase_add_test(c, settings_that_do_not_apply);
     tcase_add_test(c, files);
     suite_add_tcase(s, c);
     suite_add_tcase(s, recorded_case());
