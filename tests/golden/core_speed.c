@@ -106,11 +106,11 @@ static struct reads reads_of(const struct model_index *m, uint32_t depth)
         out.dense += cost_bytes_sum(&r.layer[i].dense);
         out.experts += cost_bytes_sum(&r.layer[i].expert) * h->experts_used;
         out.index += model_read_bytes(h, i, KV_SIDE_INDEX, KV_TYPE_F16, depth);
-        out.rows += r.layer[i].kv;
-        for (uint32_t side = 0; side < KV_SIDE_INDEX; side++)
+        for (uint32_t side = 0; side < KV_SIDE_INDEX; side++) {
+            out.rows += model_read_bytes(h, i, side, KV_TYPE_F16, depth);
             out.all_rows += model_kv_bytes(h, i, side, KV_TYPE_F16, depth);
+        }
     }
-    out.rows -= out.index;
     rates_model_free(&r);
     free(hits);
     return out;
