@@ -62,8 +62,10 @@ static int fits(const struct wish *w, const char *text)
     struct error error = {0};
     const char *why = constrain(w, &r);
     ck_assert_msg(!*why, "%s", why);
-    if (r.grammar.kind == GRAMMAR_NONE)
+    if (r.grammar.kind == GRAMMAR_NONE) {
+        api_request_free(&r);
         return -1;
+    }
     ck_assert_msg(grammar_compile(&r.grammar, NULL, &g, &error) == 0, "%s\n%s", error.text,
                   r.grammar_text);
     struct grammar_state *s = grammar_start(g);
