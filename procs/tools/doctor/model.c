@@ -314,19 +314,21 @@ static void report_context(struct findings *f, const struct model_facts *m,
     uint64_t ctx = lookup_u64(memory_estimate, "ctx_size");
     uint64_t keys = lookup_u64(memory_estimate, "context.index_read_bytes");
     uint64_t rows = lookup_u64(memory_estimate, "context.kv_read_bytes");
-    char text[64] = "unknown", digits[DIGITS_BYTES], size[16], of[16], chosen[128] = "";
+    char text[64] = "unknown", digits[DIGITS_BYTES], size[16], of[16], first[64] = "",
+         chosen[64] = "";
     tps = budget > 0 ? estimate_in_context(a, estimate_at(m, budget, estimates)) : 0;
     if (tps > 0)
         snprintf(text, sizeof text, "%s", two_digits(tps, digits));
-    if (keys > 0)
-        snprintf(chosen, sizeof chosen,
-                 " of the %" PRIu64 " tokens that indexers choose by %s of keys",
-                 lookup_u64(memory_estimate, "context.attended"), bytes_format(keys, of));
+    if (keys > 0) {
+        snprintf(first, sizeof first, "%s of the indexers' keys, and ", bytes_format(keys, of));
+        snprintf(chosen, sizeof chosen, " of the %" PRIu64 " tokens that they choose",
+                 lookup_u64(memory_estimate, "context.attended"));
+    }
     finding(f, "model", "full context", json_real(tps), text,
             "tokens/s of decode after %" PRIu64
             " tokens (--ctx-size), with the recommended budget: "
-            "each takes %.2f ms more, and reads %s of keys and values%s",
-            ctx, a->context_s * 1e3, bytes_format(rows, size), chosen);
+            "each takes %.2f ms more, and reads %s%s of keys and values%s",
+            ctx, a->context_s * 1e3, first, bytes_format(rows, size), chosen);
     finding_quiet(f, "model", "context",
                   json_pack("{s:I, s:f, s:f, s:I, s:O}", "tokens", (json_int_t)ctx, "context_s",
                             a->context_s, "decode_tps", tps, "measured_tokens",
