@@ -9,31 +9,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "lib/model/chat/types.h"
+#include "lib/model/chat/calls/form.h"
+#include "lib/model/chat/calls/types.h"
 
 #define ANSWER_CALL_BYTES_MAX ((size_t)48 << 10) /* with its marks; a longer call is content */
 #define ANSWER_BYTES_MAX      ((size_t)64 << 10)
 
 struct answer_marks {
     const char *open, *close; /* NULL: there is none */
-};
-
-/* A row of CALL in answer.tbl.h. */
-struct answer_call {
-    const char *sign, *open, *close; /* open NULL: there are no calls; "": they have no marks */
-    enum answer_kind {
-        ANSWER_NAMED,
-        ANSWER_PAIRS,
-        ANSWER_NESTED,
-        ANSWER_OBJECT,
-        ANSWER_GEMMA,
-        ANSWER_LIST,
-        ANSWER_PYTHON
-    } kind;
-    const char *call_open, *name_end, *call_close, *prefix, *key_open, *key_end, *value_open,
-        *value_close, *id_open;
-    const char *name_key, *arguments_key, *id_key;
-    bool block, lines, python, numbered, typed, attributes;
 };
 
 /* Whether calls have no marks: then nothing but their text tells them from other answers. */

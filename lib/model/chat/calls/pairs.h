@@ -6,8 +6,9 @@
 #include <jansson.h>
 #include <stdbool.h>
 
-#include "lib/model/chat/answer.h"
 #include "lib/model/chat/calls/cursor.h"
+#include "lib/model/chat/calls/form.h"
+#include "lib/model/chat/calls/types.h"
 
 /* JSON if the argument may be JSON and the text is; else the text. The caller owns it. NULL: no
  * memory, or the text is no UTF-8. */

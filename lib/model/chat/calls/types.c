@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Records in one block, each before those within it: a tool, those of its parameters that are no
  * texts, and what is no text in these. What is not there is a text. */
-#include "lib/model/chat/types.h"
+#include "lib/model/chat/calls/types.h"
 
 #include <stdint.h>
 #include <stdio.h>

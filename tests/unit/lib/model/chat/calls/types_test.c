@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "lib/base/bytes.h"
-#include "lib/model/chat/types.h"
+#include "lib/model/chat/calls/types.h"
 
 static const struct {
     const char *schema;
