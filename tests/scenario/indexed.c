@@ -181,6 +181,18 @@ static json_t *doctor_of(const char *chosen)
     return doc;
 }
 
+/* What doctor's line about a full context says. */
+static const char *full_context_of(const json_t *doc)
+{
+    const json_t *lines = json_object_get(doc, "lines");
+    for (size_t i = 0; i < json_array_size(lines); i++) {
+        const json_t *line = json_array_get(lines, i);
+        if (strcmp(lookup_text(line, "name"), "full context") == 0)
+            return lookup_text(line, "meaning");
+    }
+    return "";
+}
+
 /* 3 layers with rows of 40 and keys of 32 elements in F16: after 1024 tokens, 32 rows and all keys
  * are read; or all rows and no keys, if as many are chosen. */
 static void doctor(void)
@@ -188,8 +200,12 @@ static void doctor(void)
     static const struct {
         const char *chosen;
         uint64_t keys, rows, attended;
-    } cases[] = {{"index_top_k=32", 3 * 1024 * 64, 3 * 32 * 80, 32},
-                 {"index_top_k=4096", 0, 3 * 1024 * 80, 1024}};
+        const char *reads;
+    } cases[] = {
+        {"index_top_k=32", 3 * 1024 * 64, 3 * 32 * 80, 32,
+         " reads 192.0 KiB of the indexers' keys, and 7.5 KiB of keys and values of the 32 "
+         "tokens that they choose"},
+        {"index_top_k=4096", 0, 3 * 1024 * 80, 1024, " reads 240.0 KiB of keys and values"}};
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         json_t *doc = doctor_of(cases[i].chosen);
         uint64_t keys = lookup_u64(doc, "model.context.reads.index_read_bytes");
@@ -202,6 +218,8 @@ static void doctor(void)
               lookup_u64(doc, "model.context.measured_tokens"));
         CHECK(lookup_u64(doc, "model.kv_cache") >= 1024 * 432, "keys of the indexer: %" PRIu64,
               lookup_u64(doc, "model.kv_cache"));
+        const char *text = full_context_of(doc), *end = strstr(text, cases[i].reads);
+        CHECK(end && end[strlen(cases[i].reads)] == 0, "case %zu: %s", i, text);
         json_decref(doc);
     }
 }

@@ -49,6 +49,8 @@ static json_t *context_json(const struct supervisor *s)
         if (own > 0 && model_attended(h, i, context) > attended)
             attended = model_attended(h, i, context);
     }
+    if (keys > 0) /* some layers may have no indexer */
+        attended = model_chosen_tokens(h);
     return json_pack("{s:I, s:I, s:I, s:I}", "index_read_bytes", (json_int_t)keys, "kv_read_bytes",
                      (json_int_t)rows, "kv_all_bytes", (json_int_t)all, "attended",
                      (json_int_t)attended);
