@@ -23,18 +23,19 @@ import transformers
 import vectors
 from vectors import VOCAB, half, layer_of
 
-HIDDEN = 64
 COMMON = dict(vocab_size=VOCAB, max_position_embeddings=256, attn_implementation="eager", pad_token_id=None,
-              bos_token_id=None, eos_token_id=256, hidden_size=HIDDEN, moe_intermediate_size=32, num_experts_per_tok=3)
+              bos_token_id=None, eos_token_id=256, hidden_size=64, moe_intermediate_size=32, num_experts_per_tok=3)
+# Of the models with F32 matrices, which take twice the bytes per weight.
+NARROW = dict(COMMON, hidden_size=32, moe_intermediate_size=16)
 
 
-def qwen(kind, interval, layer_types, heads, linear, **more):
+def qwen(kind, interval, layer_types, heads, linear, common, **more):
     """heads: of q, of k, size; linear: k heads, v heads, size, taps."""
     config = getattr(transformers, kind)(
         num_hidden_layers=len(layer_types), layer_types=layer_types, num_attention_heads=heads[0],
         num_key_value_heads=heads[1], head_dim=heads[2], linear_num_key_heads=linear[0],
         linear_num_value_heads=linear[1], linear_key_head_dim=linear[2], linear_value_head_dim=linear[2],
-        linear_conv_kernel_dim=linear[3], rms_norm_eps=1e-6, num_experts=6, **more, **COMMON)
+        linear_conv_kernel_dim=linear[3], rms_norm_eps=1e-6, num_experts=6, **more, **common)
     config.interval = interval
     return config
 
@@ -47,17 +48,17 @@ L, F = "linear_attention", "full_attention"
 # name, architecture in GGUF, configuration
 MODELS = [
     ("qwen35moe_a", "qwen35moe", qwen(
-        "Qwen3_5MoeTextConfig", 2, [L, F, L], (4, 2, 32), (2, 4, 16, 4), shared_expert_intermediate_size=48,
+        "Qwen3_5MoeTextConfig", 2, [L, F, L], (4, 2, 32), (2, 4, 16, 4), COMMON, shared_expert_intermediate_size=48,
         rope_parameters=rope(1e5, 0.25), tie_word_embeddings=False)),
     ("qwen35moe_b_f32", "qwen35moe", qwen(
-        "Qwen3_5MoeTextConfig", 0, [F, L], (2, 1, 32), (2, 2, 16, 3), shared_expert_intermediate_size=32,
+        "Qwen3_5MoeTextConfig", 0, [F, L], (2, 1, 32), (2, 2, 16, 3), NARROW, shared_expert_intermediate_size=32,
         rope_parameters=rope(1e4, 0.5), tie_word_embeddings=True)),
     ("qwen3next_a", "qwen3next", qwen(
-        "Qwen3NextConfig", 2, [L, F, L], (4, 2, 32), (2, 4, 16, 4), shared_expert_intermediate_size=48,
+        "Qwen3NextConfig", 2, [L, F, L], (4, 2, 32), (2, 4, 16, 4), COMMON, shared_expert_intermediate_size=48,
         intermediate_size=64, decoder_sparse_step=1, mlp_only_layers=[], norm_topk_prob=True,
         rope_parameters=rope(1e5, 0.25), tie_word_embeddings=False)),
     ("qwen3next_b_f32", "qwen3next", qwen(
-        "Qwen3NextConfig", 0, [F, L], (2, 1, 32), (1, 3, 16, 4), shared_expert_intermediate_size=32,
+        "Qwen3NextConfig", 0, [F, L], (2, 1, 32), (1, 3, 16, 4), NARROW, shared_expert_intermediate_size=32,
         intermediate_size=64, decoder_sparse_step=1, mlp_only_layers=[], norm_topk_prob=True,
         rope_parameters=rope(1e4, 0.5), tie_word_embeddings=True)),
     ("lfm2moe_a", "lfm2moe", transformers.Lfm2MoeConfig(
@@ -67,7 +68,7 @@ MODELS = [
     ("lfm2moe_b_f32", "lfm2moe", transformers.Lfm2MoeConfig(
         num_hidden_layers=3, layer_types=[F, "conv", "conv"], num_attention_heads=2, num_key_value_heads=2,
         intermediate_size=64, conv_L_cache=4, num_dense_layers=1, num_experts=6, norm_eps=1e-5, rope_parameters={
-            "rope_type": "default", "rope_theta": 1e4}, tie_word_embeddings=True, **COMMON)),
+            "rope_type": "default", "rope_theta": 1e4}, tie_word_embeddings=True, **NARROW)),
 ]
 
 
@@ -192,7 +193,7 @@ def write_keys(w, arch, config, drafting):
     layers = config.num_hidden_layers
     w.add_block_count(layers + drafting)
     w.add_context_length(config.max_position_embeddings)
-    w.add_embedding_length(HIDDEN)
+    w.add_embedding_length(config.hidden_size)
     w.add_head_count(config.num_attention_heads)
     w.add_rope_freq_base(config.rope_parameters["rope_theta"])
     w.add_expert_count(config.num_experts)
