@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes seeds of the targets hf, hfdir and pack: tiny models whose tensors are split, turned, stacked and ordered, as the
+"""Writes seeds of the targets hf and hfdir: tiny models whose tensors are split, turned, stacked and ordered, as the
 Python package transformers names them (the versions: tests/golden/hf_vectors.py). Data is zeros, so that a seed is little
 more than names and shapes (fuzz_dir.h).
 
@@ -217,9 +217,8 @@ def main(corpus):
         models[name.split("-base")[0]] = converted(name)
     for name, (config, tensors) in models.items():
         data = seed(config, tensors)
-        for target in ("hfdir", "pack"):
-            with open(os.path.join(corpus, target, "moved_" + name), "wb") as file:
-                file.write(data)
+        with open(os.path.join(corpus, "hfdir", "moved_" + name), "wb") as file:
+            file.write(data)
         with open(os.path.join(corpus, "hf", "moved_" + name), "w", encoding="ascii") as file:
             json.dump({"config": {**config, "vocab_size": VOCAB}, "tokenizer": {}, "settings": {}}, file)
     for name, config, tokens in configurations(models):

@@ -315,8 +315,11 @@ int main(int argc, char **argv)
     corpus = argv[1];
     snprintf(work, sizeof work, "/tmp/sluice-hf-seeds.%d", (int)getpid());
     for (size_t i = 0; i < ARRAY_LEN(archs); i++) {
-        snprintf(name, sizeof name, "gguf_%s", archs[i]);
-        gguf(name, archs[i], i % 2 == 1);
+        bool mixed = strcmp(archs[i], "llama") == 0;
+        if (mixed || i % 2 == 0) { /* one of mixed types is enough: it has 47 KB */
+            snprintf(name, sizeof name, "gguf_%s", archs[i]);
+            gguf(name, archs[i], mixed);
+        }
         directory(archs[i], archs[i], false, -1, NULL);
         snprintf(name, sizeof name, "%s_two", archs[i]);
         directory(name, archs[i], true, -1, NULL);

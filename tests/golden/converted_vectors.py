@@ -10,9 +10,8 @@ llama-cpp-python's source distribution (0.3.36):
     venv/bin/python tests/golden/converted_vectors.py tests/golden/data/arch LLAMA_CPP_DIR
 
 phimoe_c: the converter states LongRoPE by its factors and rope.scaling.attn_factor, without rope.scaling.type; the package
-has the same factor as short_mscale. dbrx_c: the router is F16. qwen3moe_c: YaRN as in files for 128K, with a factor of cos
-and sin and betas of its own. granitemoe_c: biases of q, k, v and output. mixtral_c: linear scaling. The other two
-are not converted: mistral_large_c has the keys of MistralMoeModel (conversion/mistral.py), which needs a published tokenizer,
+has the same factor as short_mscale. qwen3moe_c: YaRN as in files for 128K, with a factor of cos and sin and betas of its
+own. granitemoe_c: biases of q, k, v and output. mixtral_c: linear scaling. The other two are not converted: mistral_large_c has the keys of MistralMoeModel (conversion/mistral.py), which needs a published tokenizer,
 and the tensors of mla_vectors.py; its queries grow with their position. oss_c has every bias, norm, sink and router in BF16."""
 import json
 import math
@@ -29,7 +28,7 @@ import mla_vectors
 import oss_vectors
 import scaled_vectors
 import vectors
-from vectors import VOCAB, half
+from vectors import VOCAB
 
 SCALE = math.sqrt(1 + math.log(2) / math.log(128))  # as the converter computes it from 256 and 128 positions
 LONG = dict(scaled_vectors.LONG, short_mscale=SCALE, long_mscale=SCALE)
@@ -56,7 +55,6 @@ MODELS = [
         num_attention_heads=4, num_key_value_heads=2, num_local_experts=6, num_experts_per_tok=2, intermediate_size=24,
         attention_bias=True, lm_head_bias=True, router_jitter_noise=0.01, rms_norm_eps=1e-5, rope_parameters=LONG,
         tie_word_embeddings=False, **PLAIN)),
-    ("dbrx_c", "dbrx", "dbrx", 5102, scaled_vectors.dbrx(4, 2, 24, 6, 2, 1.0, 1e4)),
     ("qwen3moe_c", "qwen3moe", "qwen2", 5103, transformers.Qwen3MoeConfig(
         num_attention_heads=4, num_key_value_heads=2, head_dim=16, num_experts=6, num_experts_per_tok=2,
         intermediate_size=64, moe_intermediate_size=24, norm_topk_prob=True, decoder_sparse_step=1, mlp_only_layers=[],
@@ -88,19 +86,10 @@ def save_tokenizer(folder):
               open(f"{folder}/tokenizer_config.json", "w", encoding="utf-8"))
 
 
-def published(arch, config):
-    """config.json as published models have it, where the package saves it in another form."""
-    c = config.to_dict()
-    if arch == "dbrx":
-        c["attn_config"] = {"clip_qkv": config.attn_config.clip_qkv, "kv_n_heads": config.attn_config.kv_n_heads,
-                            "rope_theta": config.rope_parameters["rope_theta"]}
-    return c
-
-
 def convert(llama, arch, pre, model, out):
     folder = tempfile.mkdtemp()
     model.save_pretrained(folder)
-    c = published(arch, model.config)
+    c = model.config.to_dict()
     c["architectures"] = [PUBLISHED.get(type(model).__name__, type(model).__name__)]
     json.dump(c, open(f"{folder}/config.json", "w", encoding="utf-8"), default=str)
     save_tokenizer(folder)
@@ -117,14 +106,6 @@ def reference(name, arch, model, seed):
     more, margin = vectors.greedy(lambda x: scaled_vectors.run(model, x)[0], ids)
     restore()
     return logits, vectors.entry(name, ids[0].tolist(), layers, more, margin)
-
-
-def fill(arch, model, seed):
-    scaled_vectors.fill(model, seed, False)
-    with torch.no_grad():
-        for name, p in model.named_parameters():
-            if arch == "dbrx" and scaled_vectors.is_router(name):  # F16 in the file
-                p.copy_(half(p))
 
 
 def mistral_large(out, seed):
@@ -197,7 +178,7 @@ def main(out, llama):
     index = []
     for name, arch, pre, seed, config in MODELS:
         model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="eager").float().eval()
-        fill(arch, model, seed)
+        scaled_vectors.fill(model, seed, False)
         logits, item = reference(name, arch, model, seed)
         convert(llama, arch, pre, model, f"{out}/{name}.gguf")
         vectors.save_logits(f"{out}/{name}.npy", logits)

@@ -26,7 +26,7 @@ import transformers
 import vectors
 from vectors import VOCAB, gguf_name, half, layer_of
 
-LAYERS, HIDDEN = 2, 48
+LAYERS, HIDDEN, NARROW = 2, 48, 32  # the narrow ones have F32 matrices
 
 
 def yarn(factor, fast, slow, mscale):
@@ -37,7 +37,7 @@ def yarn(factor, fast, slow, mscale):
 def config_of(kind, rank, sizes, experts, **more):
     """rank: of queries (None: one matrix) and of keys and values. sizes of a head: nope, rope, value."""
     common = dict(vocab_size=VOCAB, num_hidden_layers=LAYERS, max_position_embeddings=65536, pad_token_id=None,
-                  bos_token_id=None, eos_token_id=256, hidden_size=HIDDEN, tie_word_embeddings=False,
+                  bos_token_id=None, eos_token_id=256, hidden_size=more.pop("hidden", HIDDEN), tie_word_embeddings=False,
                   intermediate_size=64, q_lora_rank=rank[0], kv_lora_rank=rank[1], qk_nope_head_dim=sizes[0],
                   qk_rope_head_dim=sizes[1], v_head_dim=sizes[2], n_routed_experts=experts)
     return getattr(transformers, kind)(**common, **more)
@@ -54,11 +54,11 @@ MODELS = [
         num_experts_per_tok=3, n_shared_experts=2, moe_intermediate_size=24, first_k_dense_replace=1, rms_norm_eps=1e-6,
         routed_scaling_factor=1.0, topk_method="greedy", norm_topk_prob=False,
         rope_parameters=yarn(40, 32, 1, 0.707))),
-    ("deepseek_v3_f32", 6100, config_of(
+    ("deepseek_v3_f32", 6113, config_of(
         "DeepseekV3Config", (40, 32), (24, 8, 16), 8, num_attention_heads=6, num_key_value_heads=6,
         num_experts_per_tok=2,
         n_shared_experts=1, moe_intermediate_size=16, rms_norm_eps=1e-6,
-        **sigmoid(routed_scaling_factor=2.5, n_group=4, topk_group=2), rope_parameters=yarn(40, 32, 1, 1.0))),
+        **sigmoid(routed_scaling_factor=2.5, n_group=4, topk_group=2), rope_parameters=yarn(40, 32, 1, 1.0), hidden=NARROW)),
     ("kimi_k2", 6218, config_of(
         "DeepseekV3Config", (32, 64), (16, 16, 32), 8, num_attention_heads=2, num_key_value_heads=2,
         num_experts_per_tok=3,
@@ -69,7 +69,7 @@ MODELS = [
         num_experts_per_tok=3,
         n_shared_experts=1, moe_intermediate_size=16, rms_norm_eps=1e-5,
         mlp_layer_types=["dense"] + ["sparse"] * (LAYERS - 1), norm_topk_prob=True, routed_scaling_factor=1.8,
-        n_group=1, topk_group=1, rope_parameters=dict(rope_type="default", rope_theta=1e6))),
+        n_group=1, topk_group=1, rope_parameters=dict(rope_type="default", rope_theta=1e6), hidden=NARROW)),
 ]
 
 
@@ -154,8 +154,8 @@ def write_gguf(path, name, model, config):
     write_keys(w, config, int(drafting))
     vectors.add_tensors(w, name, converted(model, config))
     if drafting:
-        vectors.add_drafting(w, LAYERS, (("nextn.eh_proj", (HIDDEN, 2 * HIDDEN)), ("nextn.enorm", (HIDDEN,)),
-                                         ("attn_k_b", (5, 40, 24)), ("ffn_gate_exps", (6, 16, HIDDEN))))
+        vectors.add_drafting(w, LAYERS, (("nextn.eh_proj", (NARROW, 2 * NARROW)), ("nextn.enorm", (NARROW,)),
+                                         ("attn_k_b", (5, 40, 24)), ("ffn_gate_exps", (6, 16, NARROW))))
     vectors.finish(w)
 
 

@@ -31,7 +31,7 @@ static const struct {
               {"gemma4_b_f32", GATE_ROOT, false},
               {"phimoe_b_f32", GATE_LAYER_NORM, false},
               {"dbrx_b_f32", GATE_LAYER_NORM, false},
-              {"dbrx_c", GATE_LAYER_NORM, false},
+              {"../converted/dbrx-base", GATE_LAYER_NORM, false},
               {"qwen35moe_b_f32", GATE_RMS, false},
               {"deepseek_v3_f32", GATE_RMS, false},
               {"../converted/arctic-base", GATE_EARLY, false}};
