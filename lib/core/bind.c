@@ -77,6 +77,7 @@ static const struct {
     {DENSE_INDEX_Q_NORM, offsetof(struct core_layer, index.q_norm)},
     {DENSE_INDEX_K_NORM, offsetof(struct core_layer, index.k_norm)},
     {DENSE_INDEX_K_NORM_BIAS, offsetof(struct core_layer, index.k_norm_bias)},
+    {DENSE_INDEX_GATE_BIAS, offsetof(struct core_layer, index.gate_bias)},
     {DENSE_ATTN_QKV_SCALE, offsetof(struct core_layer, q_scale)},
     {DENSE_ATTN_Q_SCALE, offsetof(struct core_layer, q_scale)},
     {DENSE_ATTN_K_SCALE, offsetof(struct core_layer, attn.k_scale)},

@@ -68,8 +68,8 @@ struct core_recurrent_weights {
 /* An indexer (index); without data: the layer has none, or it is not computed. Some forms have no
  * weights of heads, and some norms of queries. */
 struct core_index_weights {
-    struct device_matrix q, k, weights;
-    struct device_at q_norm, k_norm, k_norm_bias;
+    struct device_matrix q, k, weights, gate;
+    struct device_at q_norm, k_norm, k_norm_bias, gate_bias;
     uint64_t state_at; /* floats: the place of an incomplete pool in the state of a sequence */
 };
 
@@ -257,9 +257,10 @@ struct core_scratch {
     struct device_row *ngram_row;
     uint8_t *ngram_bytes;
 
-    /* Of an indexer (index): [chunk] keys, weights of heads, lists of positions and how many they
-     * have; [core_index_rows] queries of all heads, scores of all positions for each list. */
-    struct device_at index_k, index_w, index_at, index_count, index_q, index_scores;
+    /* Of an indexer (index): [chunk] keys, their gates, weights of heads, lists of positions and
+     * how many they have; [core_index_rows] queries of all heads, scores of all positions for each
+     * list. */
+    struct device_at index_k, index_gate, index_w, index_at, index_count, index_q, index_scores;
 
     struct device_rows last;     /* [output_rows] normed rows before the output matrix */
     struct device_result logits; /* [output_rows][vocab] */
@@ -378,6 +379,9 @@ void core_index(struct core *c);
  * and rotation. */
 void core_index_heads(struct core *c, uint32_t row, uint32_t rows, uint32_t heads,
                       struct device_at weight, struct device_at y);
+/* The epsilon of its norms; and LayerNorm of the rows c->scratch.index_k. */
+float core_index_eps(const struct core *c);
+void core_index_norm(struct core *c);
 /* index/blocks.c: keys of an indexer that chooses blocks, from the rows W_k x. */
 void core_block_keys(struct core *c);
 /* index/pools.c: keys of pools. Their part of the weights; the rows of the pass,

@@ -40,10 +40,8 @@
     X(kimi_linear_bound, "kimi-linear", 2, make_f32(m, "kimi-linear.kda.gate_lower_bound", -5))    \
     X(kimi_k3, "kimi-k3", 2, (void)0)                                                              \
     X(kimi_k3_block, "kimi-k3", 2, make_u32(m, "kimi-k3.attn_res.block_size", 1))                  \
-    X(glm5_next, "glm5-next", 2, {                                                                 \
-        make_u32(m, "glm5-next.attention.indexer.kpool", 4);                                       \
-        make_u32(m, "glm5-next.attention.indexer.top_k", 8);                                       \
-    })                                                                                             \
+    X(glm5_next, "glm5-next", 2, make_u32(m, "glm5-next.attention.indexer.top_k", 8))              \
+    X(glm5_next_pools, "glm5-next", 2, make_u32(m, "glm5-next.attention.indexer.kpool", 3))        \
     X(glm5_next_steps, "glm5-next", 2,                                                             \
       make_u32(m, "glm5-next.hyper_connection.sinkhorn_iterations", 0))                            \
     X(glm5_next_streams, "glm5-next", 2, make_u32(m, "glm5-next.hyper_connection.count", 3))       \

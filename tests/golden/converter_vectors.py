@@ -21,7 +21,7 @@ import models  # noqa: E402
 
 TOKENS = 100
 # Of a text that is longer than what the indexer chooses in the published model: tokens, losses from this one on.
-LONG = {"qwen4exp/base": (2600, 2000)}
+LONG = {"qwen4exp/base": (2600, 2000), "glm5-next/base": (2600, 2000)}
 # Checkpoints whose configuration and names unit_hf compares with the converted file.
 HF = ("qwen3vlmoe/base", "mellum/window_theta", "exaone-moe/base", "hy_v3/base", "laguna/base", "laguna/element",
       "step35/mtp", "afmoe/base", "mistral4/base", "deepseek/base", "granitehybrid/base", "granite_swa/base",
@@ -75,9 +75,18 @@ def make(name, out, work, tools):
 def write_long(path, name, ids, losses):
     tokens, first = LONG[name]
     nll = [round(x, 5) for x in losses(ids[:tokens])][first:]
+    write_items(path, [{"name": name.replace("/", "-"), "ids": ids[:tokens], "first": first, "nll": nll}])
+
+
+def write_items(path, items):
+    """Those of other names stay."""
+    index = {}
+    if os.path.exists(path):
+        with open(path, encoding="ascii") as f:
+            index = {x["name"]: x for x in json.load(f)}
+    index.update({x["name"]: x for x in items})
     with open(path, "w", encoding="ascii") as f:
-        json.dump([{"name": name.replace("/", "-"), "ids": ids[:tokens], "first": first, "nll": nll}], f)
-        f.write("\n")
+        f.write("[\n" + ",\n".join(json.dumps(index[x]) for x in sorted(index)) + "\n]\n")
 
 
 def main(out, work, *names):
@@ -96,14 +105,10 @@ def main(out, work, *names):
     with open(path, encoding="utf-8") as f:
         text = f.read()[2000:12000]
     tools = checkpoint, vocabulary.Vocabularies(path, work), text
-    listed, index = os.path.join(out, "converted.json"), {}
-    if names and os.path.exists(listed):
-        with open(listed, encoding="ascii") as f:
-            index = {x["name"]: x for x in json.load(f)}
-    for name in names or models.GOLDEN:
-        index[name.replace("/", "-")] = make(name, out, work, tools)
-    with open(listed, "w", encoding="ascii") as f:
-        f.write("[\n" + ",\n".join(json.dumps(index[x]) for x in sorted(index)) + "\n]\n")
+    listed = os.path.join(out, "converted.json")
+    if not names and os.path.exists(listed):
+        os.remove(listed)
+    write_items(listed, [make(name, out, work, tools) for name in names or models.GOLDEN])
 
 
 if __name__ == "__main__":

@@ -395,7 +395,7 @@ static void check_converted(void)
         golden_ids_free(&ids);
         found++;
     }
-    sl_assert(found == 5);
+    sl_assert(found == 6);
     json_decref(models);
 }
 

@@ -34,15 +34,23 @@
         "ngram_heads=2", "ngram_taps=4", "ngram_width=16", "ngram_rows=1000", "index_block=4",     \
         "index_heads=4", "index_size=32"
 
+/* The same of layers with MLA, by gates, beside Kimi delta attention; four streams. */
+#define GATED_POOLS                                                                                \
+    "dense_layers=1", "dense_inner=128", "kv_heads=1", "kv_rank=32", "q_rank=32",                  \
+        "mla_key_size=16", "mla_value_size=16", "shared_inner=64", "conv_taps=4", "delta_size=16", \
+        "decay_bound=-5", "attention_step=2", "streams=4", "stream_steps=20", "stream_eps=1e-6",   \
+        "index_block=4", "index_heads=4", "index_size=32"
+
 /* Of glm-dsa, each layer has an indexer, or, by the rule for long contexts, the first three. Of
  * minimax-m3, each key head has a choice of its own. */
-enum { DEEPSEEK32, GLM_DSA, MINIMAX_M3, QWEN4EXP };
+enum { DEEPSEEK32, GLM_DSA, MINIMAX_M3, QWEN4EXP, GLM5_NEXT };
 static const struct shape {
     const char *some, *all, *keys[KEYS_MAX];
 } shapes[] = {[DEEPSEEK32] = {SOME, {"arch=deepseek32", "layers=3", MLA, NULL}},
               [GLM_DSA] = {SOME, {"arch=glm-dsa", "layers=5", "context=1048576", MLA, NULL}},
               [MINIMAX_M3] = {SOME_BLOCKS, {"arch=minimax-m3", "layers=3", BLOCKS, NULL}},
-              [QWEN4EXP] = {SOME, {"arch=qwen4exp", "layers=4", POOLS, NULL}}};
+              [QWEN4EXP] = {SOME, {"arch=qwen4exp", "layers=4", POOLS, NULL}},
+              [GLM5_NEXT] = {SOME, {"arch=glm5-next", "layers=4", GATED_POOLS, NULL}}};
 
 static char model[PATH_MAX];
 
@@ -129,6 +137,11 @@ static void qwen4exp(void)
     same_text(&shapes[QWEN4EXP]);
 }
 
+static void glm5_next(void)
+{
+    same_text(&shapes[GLM5_NEXT]);
+}
+
 /* Prompts that part from an earlier one within its text, so that its rows are cut back. */
 static void take_turns(const struct shape *s)
 {
@@ -158,20 +171,27 @@ static void second_turns_with_pools(void)
     take_turns(&shapes[QWEN4EXP]);
 }
 
+static void second_turns_with_gates(void)
+{
+    take_turns(&shapes[GLM5_NEXT]);
+}
+
 /* 3 layers of 40 elements, and of 32 of the indexer's keys, in F16; 3 of two heads of keys and of
- * values, and 2 of 32 of the indexer's. */
+ * values, and 2 of 32 of the indexer's; 2 of 32 elements, and of 32 of the indexer's by fours. */
 static void inspected(void)
 {
     make(&shapes[DEEPSEEK32], shapes[DEEPSEEK32].some);
     continued_inspect(model, "(432 bytes)  per token");
     make(&shapes[MINIMAX_M3], shapes[MINIMAX_M3].some);
     continued_inspect(model, "(896 bytes)  per token");
+    make(&shapes[GLM5_NEXT], shapes[GLM5_NEXT].some);
+    continued_inspect(model, "(160 bytes)  per token");
 }
 
-static json_t *doctor_of(const char *chosen)
+static json_t *doctor_of(const struct shape *s, const char *chosen)
 {
     struct command c;
-    make(&shapes[DEEPSEEK32], chosen);
+    make(s, chosen);
     command_run(&c, NULL, DOCTOR_MS,
                 (const char *const[]){"doctor", "-m", model, "--no-device", "--json", "--ctx-size",
                                       "1024", NULL});
@@ -194,20 +214,26 @@ static const char *full_context_of(const json_t *doc)
 }
 
 /* 3 layers with rows of 40 and keys of 32 elements in F16: after 1024 tokens, 32 rows and all keys
- * are read; or all rows and no keys, if as many are chosen. */
+ * are read; or all rows and no keys, if as many are chosen. With pools, 2 layers with rows of 32,
+ * a key of four tokens, and the rest. */
 static void doctor(void)
 {
     static const struct {
+        int shape;
         const char *chosen;
-        uint64_t keys, rows, attended;
+        uint64_t keys, rows, attended, bytes;
         const char *reads;
     } cases[] = {
-        {"index_top_k=32", 3 * 1024 * 64, 3 * 32 * 80, 32,
+        {DEEPSEEK32, "index_top_k=32", 3 * 1024 * 64, 3 * 32 * 80, 32, 432,
          " reads 192.0 KiB of the indexers' keys, and 7.5 KiB of keys and values of the 32 "
          "tokens that they choose"},
-        {"index_top_k=4096", 0, 3 * 1024 * 80, 1024, " reads 240.0 KiB of keys and values"}};
+        {DEEPSEEK32, "index_top_k=4096", 0, 3 * 1024 * 80, 1024, 432,
+         " reads 240.0 KiB of keys and values"},
+        {GLM5_NEXT, "index_top_k=32", 2 * 1024 * 64 / 4, 2 * 35 * 64, 35, 160,
+         " reads 32.0 KiB of the indexers' keys, and 4.4 KiB of keys and values of the 35 "
+         "tokens that they choose"}};
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
-        json_t *doc = doctor_of(cases[i].chosen);
+        json_t *doc = doctor_of(&shapes[cases[i].shape], cases[i].chosen);
         uint64_t keys = lookup_u64(doc, "model.context.reads.index_read_bytes");
         uint64_t rows = lookup_u64(doc, "model.context.reads.kv_read_bytes");
         uint64_t attended = lookup_u64(doc, "model.context.reads.attended");
@@ -216,8 +242,8 @@ static void doctor(void)
               keys, rows, attended);
         CHECK(lookup_u64(doc, "model.context.measured_tokens") == 1024, "case %zu: %" PRIu64, i,
               lookup_u64(doc, "model.context.measured_tokens"));
-        CHECK(lookup_u64(doc, "model.kv_cache") >= 1024 * 432, "keys of the indexer: %" PRIu64,
-              lookup_u64(doc, "model.kv_cache"));
+        CHECK(lookup_u64(doc, "model.kv_cache") >= 1024 * cases[i].bytes,
+              "keys of the indexer: %" PRIu64, lookup_u64(doc, "model.kv_cache"));
         const char *text = full_context_of(doc), *end = strstr(text, cases[i].reads);
         CHECK(end && end[strlen(cases[i].reads)] == 0, "case %zu: %s", i, text);
         json_decref(doc);
@@ -231,9 +257,11 @@ int main(int argc, char **argv)
         ROW(glm_dsa),
         ROW(minimax_m3),
         ROW(qwen4exp),
+        ROW(glm5_next),
         ROW(second_turns),
         ROW(second_turns_in_blocks),
         ROW(second_turns_with_pools),
+        ROW(second_turns_with_gates),
         ROW(inspected),
         ROW(doctor),
     };

@@ -64,7 +64,8 @@ RUN(glm5_next, "Q4_K_M", "arch=glm5-next", "layers=4", "dense_layers=1", "dense_
     "shared_count=1", "norm_top_k=1", "expert_scale=2.5", "conv_taps=4", "delta_size=32",
     "attention_step=2", "kv_heads=1", "q_rank=128", "kv_rank=64", "mla_key_size=32",
     "mla_value_size=32", "decay_bound=-5", "expert_limits=1", "dense_limits=1", "streams=4",
-    "stream_steps=20", "stream_eps=1e-6")
+    "stream_steps=20", "stream_eps=1e-6", "index_top_k=16", "index_block=4", "index_heads=4",
+    "index_size=64")
 /* Kimi delta attention in two of three layers, else MLA without rotation. */
 RUN(kimi_linear, "Q4_K_M", "arch=kimi-linear", "layers=4", "dense_layers=1", "dense_inner=512",
     "shared_count=1", "conv_taps=4", "delta_size=64", "attention_step=3", "kv_heads=1",

@@ -8,7 +8,7 @@
  * them, which leaves their products as they are; keys are not rounded below F16 here.
  *
  * Blocks of positions are chosen in another way (blocks.c). An indexer over pools (pools.c) has a
- * key for several positions, and no weights w.
+ * key for several positions; some forms have no weights w.
  *
  * Keys are stored in every pass. Nothing else is computed in a pass whose rows have no more
  * positions than are chosen: attention over all of them has the same bits. */
@@ -59,6 +59,10 @@ void core_bind_index(struct core *c, uint32_t i)
         l->index.weights = core_matrix(c, i, DENSE_INDEX_WEIGHTS);
         l->in_forms |= form_bit(&l->index.weights);
     }
+    if (h->index_gates) {
+        l->index.gate = core_matrix(c, i, DENSE_INDEX_GATE);
+        l->in_forms |= form_bit(&l->index.gate);
+    }
     if (h->kv_rank > 0)
         l->mla.query_forms |= form_bit(&l->index.q);
     else
@@ -66,7 +70,7 @@ void core_bind_index(struct core *c, uint32_t i)
     core_bind_pools(c, i);
 }
 
-static float index_eps(const struct core *c)
+float core_index_eps(const struct core *c)
 {
     return c->hp.index_eps != 0 ? c->hp.index_eps : c->hp.rms_eps;
 }
@@ -110,7 +114,7 @@ void core_index_heads(struct core *c, uint32_t row, uint32_t rows, uint32_t head
         .heads = heads,
         .size = c->index.size,
         .turn = {.kind = (enum rope_kind)c->hp.index_rope, .dims = a->rope_dims},
-        .eps = index_eps(c),
+        .eps = core_index_eps(c),
         .weight = weight,
         .angle_stride = c->rope_size,
         .angles = angles_from(c, row),
@@ -118,31 +122,41 @@ void core_index_heads(struct core *c, uint32_t row, uint32_t rows, uint32_t head
     c->device->ops->index_heads(c->device, &turn);
 }
 
-/* Keys, and weights if something is chosen and the form has them. */
+/* Keys and their gates, and weights if something is chosen; both if the form has them. */
 static void project(struct core *c)
 {
     const struct core_layer *l = core_layer_now(c);
-    bool weighted = c->pass.chooses && index_form_info(c->index.form).weighted;
-    struct device_product product[] = {
-        {.w = l->index.k, .y = c->scratch.index_k, .y_stride = c->index.size},
-        {.w = l->index.weights, .y = c->scratch.index_w, .y_stride = c->index.heads}};
+    struct device_product product[3] = {
+        {.w = l->index.k, .y = c->scratch.index_k, .y_stride = c->index.size}};
+    uint32_t count = 1;
+    if (c->hp.index_gates)
+        product[count++] = (struct device_product){
+            .w = l->index.gate, .y = c->scratch.index_gate, .y_stride = c->index.size};
+    if (c->pass.chooses && index_form_info(c->index.form).weighted)
+        product[count++] = (struct device_product){
+            .w = l->index.weights, .y = c->scratch.index_w, .y_stride = c->index.heads};
     c->device->ops->products(c->device, &(struct op_products){.rows = c->pass.step.rows,
                                                               .x = c->scratch.in,
-                                                              .count = weighted ? 2 : 1,
+                                                              .count = count,
                                                               .product = product});
 }
 
-static void token_keys(struct core *c)
+void core_index_norm(struct core *c)
 {
     const struct core_layer *l = core_layer_now(c);
     const struct op_norm norm = {.rows = c->pass.step.rows,
                                  .kind = NORM_LAYER,
-                                 .eps = index_eps(c),
+                                 .eps = core_index_eps(c),
                                  .x = c->scratch.index_k,
                                  .weight = l->index.k_norm,
                                  .bias = l->index.k_norm_bias,
                                  .y = device_rows_of_floats(c->scratch.index_k, c->index.size)};
     c->device->ops->norm(c->device, &norm);
+}
+
+static void token_keys(struct core *c)
+{
+    core_index_norm(c);
     core_index_heads(c, 0, c->pass.step.rows, 1, (struct device_at){0}, c->scratch.index_k);
 }
 

@@ -232,7 +232,8 @@ static int read_keys(const struct arch *arch, const struct gguf *g, struct model
         {ARCH_ROWS(TEXT), read_text},
         {ARCH_ROWS(ELSE), read_else},
         {ARCH_ROWS(LACKS), read_lacks},
-        {ARCH_ROWS(ONLY) | ARCH_ROWS(ONLY_FLOAT) | ARCH_ROWS(BELOW) | ARCH_ROWS(WIDE),
+        {ARCH_ROWS(ONLY) | ARCH_ROWS(ONLY_FLOAT) | ARCH_ROWS(ONLY_WHY) | ARCH_ROWS(BELOW) |
+             ARCH_ROWS(WIDE),
          arch_check_only},
         {ARCH_ROWS(TENSOR), arch_read_tensor},
     };

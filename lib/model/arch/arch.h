@@ -380,10 +380,10 @@ struct layer_recurrent model_recurrent_of(const struct model_hparams *h, uint32_
 struct layer_recurrent model_recurrent_max(const struct model_hparams *h);
 
 /* Of the state of a layer with an indexer over pools: the rows of the last pool, as far as they are
- * there. */
+ * there, and their gates. */
 static inline uint64_t model_pool_floats(const struct model_hparams *h, uint32_t layer)
 {
-    uint64_t rows = model_index_unit(h) - 1;
+    uint64_t rows = (model_index_unit(h) - 1) * (h->index_gates ? 2ull : 1ull);
     return model_index_of(h, layer) == INDEX_OWN ? rows * h->index_size : 0;
 }
 

@@ -25,7 +25,7 @@ static bool is_indexed(const struct arch *arch, const struct model_hparams *h, u
     if (arch_first(arch->rows, ARCH_ROWS(INDEXED_ROUTED)))
         return h->index_heads > 0 && layer >= h->dense_layers;
     const struct arch_row *row = arch_first(arch->rows, ARCH_ROWS(INDEXED));
-    bool sparse = row && h->context >= (uint32_t)row->value;
+    bool sparse = row && row->value > 0 && h->context >= (uint32_t)row->value;
     return h->index_heads > 0 && (!sparse || layer < 2 || layer % 4 == 2);
 }
 
@@ -142,6 +142,7 @@ int arch_read_flags(const struct arch *arch, const struct gguf *g, struct model_
 int arch_check_flags(const struct arch *arch, const struct model_hparams *h, struct error *error)
 {
     uint32_t given = arch_given_flags(arch), routed = 0;
+    bool chosen = false; /* by an indexer, before this layer */
     for (uint32_t layer = 0; layer < MODEL_LAYERS_MAX; layer++) {
         uint32_t flags = h->layer_flags[layer];
         uint32_t rule = layer < h->layers ? rule_of(arch, h, layer) : 0;
@@ -154,12 +155,13 @@ int arch_check_flags(const struct arch *arch, const struct model_hparams *h, str
                              "key '%s.feed_forward_length' is missing: layer %" PRIu32
                              " has no experts",
                              arch->name, layer);
-        if ((flags & LAYER_INDEXED && h->index_heads == 0) ||
-            (layer == 0 && model_index_of(h, 0) == INDEX_BEFORE))
+        enum layer_index index = layer < h->layers ? model_index_of(h, layer) : INDEX_NONE;
+        if ((flags & LAYER_INDEXED && h->index_heads == 0) || (index == INDEX_BEFORE && !chosen))
             return error_set(error, ERR_BAD_INPUT,
                              "layer %" PRIu32 " has an indexer where the model has none, or takes "
                              "the choice of another one where none is before it",
                              layer);
+        chosen = chosen || index == INDEX_OWN;
         routed += layer >= h->dense_layers && layer < h->layers && !(flags & LAYER_UNROUTED);
     }
     return routed > 0 ? 0 : error_set(error, ERR_BAD_INPUT, "no layer has experts");

@@ -161,6 +161,7 @@ struct model_hparams {
     uint32_t index_heads, index_size, index_rope;
     float index_eps;
     uint32_t index_local;   /* so many last blocks are always chosen; not 0: by each key head */
+    uint32_t index_gates;   /* 1: pools are sums by gates, of keys that have their norm already */
     uint32_t bank_block;    /* RESIDUAL_BANK: layers of a block; else 0 */
     float cap_gate, cap_up; /* of ACTIVATION_SITU; cap_up 0: none */
     /* RESIDUAL_MIXED: steps that make a matrix doubly stochastic, and what is added in them; 1: the
@@ -168,7 +169,7 @@ struct model_hparams {
     uint32_t stream_steps;
     float stream_eps;
     uint32_t stream_head;
-    uint32_t reserved[2];
+    uint32_t reserved;
     uint8_t layer_kind[MODEL_LAYERS_MAX];  /* enum layer_kind */
     uint8_t layer_flags[MODEL_LAYERS_MAX]; /* enum layer_flag */
     uint8_t layer_mixer[MODEL_LAYERS_MAX]; /* enum layer_mixer, by the rows of the architecture */

@@ -316,8 +316,11 @@ int arch_read_choice(const struct arch *arch, const struct arch_row *row, const 
     char positions[ARCH_KEY_BYTES];
     uint64_t block, chosen = h->index_top_k;
     bool alike;
+    const bool whole = !row->key;
     arch_full_key(arch, row->text, positions);
-    if (read_blocks(g, key, h, chosen, &block, &alike, error) != 0)
+    block = h->index_block; /* of another row */
+    alike = true;
+    if (!whole && read_blocks(g, key, h, chosen, &block, &alike, error) != 0)
         return -1;
     if (!alike || !is_pool(block)) /* it is not computed */
         h->index_heads = h->index_size = 0;
@@ -331,7 +334,7 @@ int arch_read_choice(const struct arch *arch, const struct arch_row *row, const 
         block = 1;
     if (chosen == 0)
         return error_set(error, ERR_BAD_INPUT, "key '%s' is missing", positions);
-    if (chosen < block)
+    if (chosen < block || (whole && chosen % block != 0))
         return error_set(error, ERR_BAD_INPUT,
                          "key '%s' is %" PRIu64 " positions, in blocks of %" PRIu64 ": impossible",
                          positions, chosen, block);

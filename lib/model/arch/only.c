@@ -8,7 +8,7 @@
 static int only_number(const struct gguf *g, const char *key, const struct arch_row *row,
                        struct error *error)
 {
-    bool flag, integer = row->kind == ARCH_ONLY;
+    bool flag, integer = row->kind != ARCH_ONLY_FLOAT, why = row->kind == ARCH_ONLY_WHY;
     uint64_t value;
     double number = 0;
     int found = integer ? gguf_get_bool(g, key, &flag, NULL) : -1;
@@ -20,11 +20,11 @@ static int only_number(const struct gguf *g, const char *key, const struct arch_
     } else {
         found = gguf_get_float(g, key, &number, error);
     }
-    if (found == 0 && row->required)
+    if (found == 0 && row->kind == ARCH_ONLY && row->required)
         return error_set(error, ERR_BAD_INPUT, "key '%s' is missing", key);
     if (found == 1 && number != row->value)
-        return error_set(error, ERR_BAD_INPUT, "key '%s' is %.15g; only %g is supported", key,
-                         number, row->value);
+        return error_set(error, ERR_BAD_INPUT, "key '%s' is %.15g; only %g is supported%s%s", key,
+                         number, row->value, why ? ": " : "", why ? row->text : "");
     return found < 0 ? -1 : 0;
 }
 

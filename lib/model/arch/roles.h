@@ -151,6 +151,8 @@
     L(INDEX_K_NORM, INDEXER, "blk.%u.indexer.k_norm.weight")                                       \
     L(INDEX_K_NORM_BIAS, INDEXER, "blk.%u.indexer.k_norm.bias")                                    \
     L(INDEX_WEIGHTS, INDEXER, "blk.%u.indexer.proj.weight")                                        \
+    L(INDEX_GATE, INDEXER, "blk.%u.indexer_compressor_gate.weight")                                \
+    L(INDEX_GATE_BIAS, INDEXER, "blk.%u.indexer_compressor_ape.weight")                            \
     L(CONV_BIAS, RECURRENCE, "blk.%u.ssm_conv1d.bias")                                             \
     L(RECURRENT_D, RECURRENCE, "blk.%u.ssm_d")
 

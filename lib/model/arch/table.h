@@ -74,7 +74,8 @@ enum arch_dim {
     ARCH_DIM_NGRAM_TAPS,
     ARCH_DIM_INDEX_Q, /* index_heads * index_size */
     ARCH_DIM_INDEX_KEY,
-    ARCH_DIM_INDEX_HEADS
+    ARCH_DIM_INDEX_HEADS,
+    ARCH_DIM_INDEX_UNIT /* positions of a pool */
 };
 
 /* The size in a layer. For a tensor outside the layers, layer is hparams->layers. */
@@ -147,6 +148,7 @@ enum arch_row_kind {
     ARCH_INDEXED_ROUTED,
     ARCH_ONLY,
     ARCH_ONLY_FLOAT,
+    ARCH_ONLY_WHY,
     ARCH_BELOW,
     ARCH_WIDE,
     ARCH_ALSO,

@@ -138,6 +138,7 @@ uint64_t arch_dim_size(const struct model_hparams *h, uint32_t layer, enum arch_
     case ARCH_DIM_INDEX_Q: return (uint64_t)h->index_heads * h->index_size;
     case ARCH_DIM_INDEX_KEY: return h->index_heads > 0 ? h->index_size : 0;
     case ARCH_DIM_INDEX_HEADS: return h->index_heads;
+    case ARCH_DIM_INDEX_UNIT: return model_index_unit(h);
     default: return residual_dim(h, dim);
     }
 }

@@ -380,8 +380,8 @@ static void put_blocks(const struct shape *s, struct gguf_writer *w)
     for (uint32_t l = 0; l < s->h.layers; l++)
         blocks[l] = model_index_of(&s->h, l) == INDEX_OWN ? s->h.index_block : 0;
     ARCH_EACH (row, s->arch, ARCH_ROWS(CHOICE)) {
-        snprintf(key, sizeof key, "%s.%s", s->arch->name, row->key);
-        if (s->h.index_block > 0)
+        snprintf(key, sizeof key, "%s.%s", s->arch->name, row->key ? row->key : "");
+        if (row->key && s->h.index_block > 0)
             gguf_put_array(w, key, GGUF_U32, blocks, s->h.layers);
     }
 }

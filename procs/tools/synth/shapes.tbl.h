@@ -97,14 +97,14 @@ SHAPE("qwen3.8-flash-next", "qwen4exp",
       "streams=4 stream_rank=320 ngram_size=3 ngram_heads=8 ngram_taps=4 ngram_width=160 "
       "ngram_rows=320001536 ngram_end=248044 rms_eps=1e-6 rope_theta=10000000 index_top_k=2048 "
       "index_block=4 index_heads=4 index_size=128")
-/* checked: transformers' Glm5NextTextConfig (defaults are the model's) and 320 billion parameters;
- * without the indexer */
+/* checked: transformers' Glm5NextTextConfig (defaults are the model's), 320 billion parameters */
 SHAPE("glm-5.3-flash", "glm5-next",
       "layers=45 hidden=4096 heads=64 kv_heads=1 vocab=154880 context=1048576 experts=288 "
       "experts_used=8 expert_inner=2048 shared_count=1 dense_layers=3 dense_inner=12288 "
       "norm_top_k=1 expert_scale=2.5 q_rank=1536 kv_rank=512 mla_key_size=256 mla_value_size=256 "
       "conv_taps=4 delta_size=128 decay_bound=-5 attention_step=4 expert_limits=10 "
-      "dense_limits=10 streams=4 stream_steps=20 stream_eps=1e-6 rms_eps=1e-5 rope_theta=10000")
+      "dense_limits=10 streams=4 stream_steps=20 stream_eps=1e-6 rms_eps=1e-5 rope_theta=10000 "
+      "index_top_k=2048 index_block=4 index_heads=32 index_size=128")
 /* checked: THUDM/slime scripts/models/qwen3-next-80B-A3B.sh, transformers' Qwen3NextConfig, 79.67
  * billion parameters */
 SHAPE("qwen3-next-80b", "qwen3next",

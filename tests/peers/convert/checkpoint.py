@@ -262,7 +262,7 @@ def with_transformers(case, directory, vocabularies, seed):
     if not special.get("EXACT"):
         vectors.round_cache(model)
     losses = hf_directory.losses_of
-    if config_name == "Qwen4ExpTextConfig":
+    if config_name in ("Qwen4ExpTextConfig", "Glm5NextTextConfig"):
         losses = indexed.lower_first(losses)
     return lambda ids: losses(model, ids)
 

@@ -8,13 +8,15 @@ import torch
 import transformers
 from safetensors.torch import load_file, save_file
 
+from indexed import FEW
 from parts import deepseek_like, mla, plain
 
 LINEAR, FULL = "linear_attention", "indexed_attention"
 
 
 def glm5_next(s):
-    """The indexer chooses all positions of the texts. Limits are small enough to matter."""
+    """The indexer chooses all positions of the texts, or, in `few`, four pools and the rest, by keys that are not rounded;
+    the last layer takes the choice of the one before it. Limits are small enough to matter."""
     def kinds(*names):
         return dict(num_hidden_layers=len(names), layer_types=list(names), indexer_types=["full"] * len(names),
                     mlp_layer_types=["dense"] + ["sparse"] * (len(names) - 1))
@@ -28,13 +30,14 @@ def glm5_next(s):
     for name in ("rope_parameters", "first_k_dense_replace"):
         base.pop(name)
     base.update(q_lora_rank=s.rank, qk_rope_head_dim=0, routed_scaling_factor=2.5, swiglu_limit=1.0, hc_mult=4, hc_eps=1e-6,
-                hc_sinkhorn_iters=20, index_topk=s.chosen, index_n_heads=4, index_head_dim=2 * s.head, index_kpool=4,
+                hc_sinkhorn_iters=20, index_topk=2048, index_n_heads=4, index_head_dim=2 * s.head, index_kpool=4,
                 index_kpool_always_select_tail=True, rms_norm_eps=1e-5)
     return "Glm5NextTextConfig", base, {
         "free": decays(None), "taps": decays(taps=3), "wide_state": decays(state=2 * s.state),
         "steps": dict(hc_sinkhorn_iters=3), "epsilon": dict(hc_eps=1e-3), "two_shared": dict(n_shared_experts=2),
         "no_norm_topk": dict(norm_topk_prob=False), "first_full": kinds(FULL, LINEAR, FULL),
-        "groups": dict(n_group=2, topk_group=1), "mtp": dict(MTP="glm5")}
+        "groups": dict(n_group=2, topk_group=1), "mtp": dict(MTP="glm5"),
+        "few": {**kinds(FULL, LINEAR, FULL, FULL), **dict(indexer_types=["full"] * 3 + ["shared"], index_topk=FEW, EXACT=True)}}
 
 
 def build(config):

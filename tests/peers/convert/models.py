@@ -564,6 +564,6 @@ GOLDEN = {**{f"{architecture}/base": 1 for architecture in ARCHITECTURES},
                                   "jamba/attention_experts", "step35/mtp",
                                   "laguna/element", "qwen4exp/no_table", "mimo2/joined", "llama4/maverick", "llama4/chunk",
                                   "cohere2moe/layer_norm", "kimi-k3/limits", "bailingmoe3/limits", "bailingmoe3/flash",
-                                  "deepseek32/few", "glm-dsa/few", "minimax-m3/few")},
+                                  "deepseek32/few", "glm-dsa/few", "minimax-m3/few", "glm5-next/few")},
           "glm4moe/solar_open": 2,
           "mistral4/base": 3, "qwen4exp/few": 3}

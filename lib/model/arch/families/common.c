@@ -344,6 +344,28 @@ const struct arch_row arch_mixed_streams[] = {
     END,
 };
 
+/* Tensors of an indexer of MLA, where they are left alone. */
+const struct arch_row arch_mla_indexer_unused[] = {
+    UNUSED("blk.%u.indexer.attn_q_b.weight"), UNUSED("blk.%u.indexer.attn_k.weight"),
+    UNUSED("blk.%u.indexer.k_norm.weight"),   UNUSED("blk.%u.indexer.k_norm.bias"),
+    UNUSED("blk.%u.indexer.proj.weight"),     END,
+};
+
+/* The same, where they are computed: queries from the first factor of those of attention, one key
+ * of a position, and the weights of the heads. Files that sluice wrote without them lack the heads.
+ * A layer that takes the choice of another one may have tensors, which are not used. */
+const struct arch_row arch_mla_indexer[] = {
+    UINT(index_heads, "attention.indexer.head_count", 0, 256, DERIVED),
+    UINT(index_size, "attention.indexer.key_length", 0, 256, DERIVED),
+    DENSE(INDEX_Q, ANY, REQUIRED, Q_RANK, INDEX_Q),
+    DENSE(INDEX_K, ANY, REQUIRED, HIDDEN, INDEX_KEY),
+    DENSE(INDEX_K_NORM, FLOAT, REQUIRED, INDEX_KEY, ONE),
+    DENSE(INDEX_K_NORM_BIAS, FLOAT, REQUIRED, INDEX_KEY, ONE),
+    DENSE(INDEX_WEIGHTS, ANY, REQUIRED, HIDDEN, INDEX_HEADS),
+    GROUP(arch_mla_indexer_unused),
+    END,
+};
+
 /* The sizes and tensors of Mamba-2; its layers are those of kind LAYER_RECURRENT. */
 const struct arch_row arch_mamba2[] = {
     UINT(conv_taps, "ssm.conv_kernel", 2, MODEL_TAPS_MAX, REQUIRED),

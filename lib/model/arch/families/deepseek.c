@@ -42,19 +42,12 @@ static const struct arch_row mla[] = {
     END,
 };
 
-/* An indexer, which chooses single positions: its tensors, where they are left alone. */
-static const struct arch_row indexer_unused[] = {
-    UNUSED("blk.%u.indexer.attn_q_b.weight"), UNUSED("blk.%u.indexer.attn_k.weight"),
-    UNUSED("blk.%u.indexer.k_norm.weight"),   UNUSED("blk.%u.indexer.k_norm.bias"),
-    UNUSED("blk.%u.indexer.proj.weight"),     END,
-};
-
 /* DeepSeek-V2, V3 and R1, Kimi-K2, GLM-4.7-Flash, Mistral-Large-3. GLM-4.7-Flash (154880 tokens)
  * lacks the key of its router's function. Queries of Mistral-Large-3 grow with their position. Some
  * files of DeepSeek-V3.2 have this architecture, and tensors of the indexer. */
 static const struct arch_row deepseek2[] = {
     GROUP(mla),
-    GROUP(indexer_unused),
+    GROUP(arch_mla_indexer_unused),
     UINT(index_top_k, "attention.indexer.top_k", 0, MODEL_CONTEXT_MAX, DERIVED),
     TENSOR(index_top_k, "blk.0.indexer.attn_k.weight", 2048),
     UINT(groups, "expert_group_count", 0, MODEL_EXPERTS_MAX, DERIVED),
@@ -67,20 +60,10 @@ static const struct arch_row deepseek2[] = {
 };
 const struct arch arch_deepseek2 = {"deepseek2", deepseek2};
 
-/* The same, where they are computed: queries from the first factor of those of attention, one key
- * of a position, and the weights of the heads. Files that sluice wrote without them lack the heads.
- * A layer that takes the choice of another one may have tensors, which are not used. */
 static const struct arch_row indexer[] = {
     UINT(index_top_k, "attention.indexer.top_k", 1, MODEL_CONTEXT_MAX, REQUIRED),
-    UINT(index_heads, "attention.indexer.head_count", 0, 256, DERIVED),
-    UINT(index_size, "attention.indexer.key_length", 0, 256, DERIVED),
     CONST_FLOAT(index_eps, 1e-6),
-    DENSE(INDEX_Q, ANY, REQUIRED, Q_RANK, INDEX_Q),
-    DENSE(INDEX_K, ANY, REQUIRED, HIDDEN, INDEX_KEY),
-    DENSE(INDEX_K_NORM, FLOAT, REQUIRED, INDEX_KEY, ONE),
-    DENSE(INDEX_K_NORM_BIAS, FLOAT, REQUIRED, INDEX_KEY, ONE),
-    DENSE(INDEX_WEIGHTS, ANY, REQUIRED, HIDDEN, INDEX_HEADS),
-    GROUP(indexer_unused),
+    GROUP(arch_mla_indexer),
     END,
 };
 

@@ -23,9 +23,27 @@ static const struct arch_row glm4moe[] = {
 };
 const struct arch arch_glm4moe = {"glm4moe", glm4moe};
 
+/* An indexer over pools, whose keys are sums by gates. One fork has another name of their size. */
+static const struct arch_row gated_pools[] = {
+    UINT(index_block, "attention.indexer.kpool", 0, MODEL_CONTEXT_MAX, DERIVED),
+    ELSE(index_block, "attention.indexer.block_size"),
+    UINT(index_top_k, "attention.indexer.top_k", 0, MODEL_CONTEXT_MAX, DERIVED),
+    CHOICE_WHOLE("attention.indexer.top_k"),
+    ONLY_WHY("attention.indexer.kpool_select_tail", 1,
+             "without it the first positions attend to nothing"),
+    INDEXED("attention.indexer.types", 0),
+    CONST(index_gates, 1),
+    FLOAT_ELSE(index_eps, "attention.layer_norm_epsilon", 0, 0.1, 1e-6),
+    GROUP(arch_mla_indexer),
+    DENSE(INDEX_GATE, ANY, REQUIRED, HIDDEN, INDEX_KEY),
+    DENSE(INDEX_GATE_BIAS, FLOAT, REQUIRED, INDEX_KEY, INDEX_UNIT),
+    UNUSED("blk.%u.indexer_compressor_gate.weight"),
+    UNUSED("blk.%u.indexer_compressor_ape.weight"),
+    END,
+};
+
 /* GLM-5.3-Flash: Kimi delta attention beside MLA without rotations, four streams that are mixed,
- * and limits in all networks. An indexer of MLA chooses pools of positions; its keys have an
- * epsilon of their own. */
+ * and limits in all networks. In MLA, an indexer chooses pools of positions. */
 static const struct arch_row glm5_next[] = {
     FLOAT(rms_eps, "attention.layer_norm_rms_epsilon", 1e-12, 0.1),
     GROUP(arch_counts),
@@ -42,17 +60,7 @@ static const struct arch_row glm5_next[] = {
     LIMITS(dense_limits, "swiglu_clamp_shexp"),
     UINT(skipped_layers, "nextn_predict_layers", 0, MODEL_LAYERS_MAX - 1, DERIVED),
     GROUP(arch_mixed_streams),
-    CHOICE("attention.indexer.kpool", "attention.indexer.top_k"),
-    UINT(index_top_k, "attention.indexer.top_k", 0, MODEL_CONTEXT_MAX, DERIVED),
-    ONLY("attention.indexer.kpool_select_tail", 1),
-    FLOAT_ELSE(index_eps, "attention.layer_norm_epsilon", 0, 0.1, 1e-6),
-    UNUSED("blk.%u.indexer.attn_q_b.weight"),
-    UNUSED("blk.%u.indexer.attn_k.weight"),
-    UNUSED("blk.%u.indexer.k_norm.weight"),
-    UNUSED("blk.%u.indexer.k_norm.bias"),
-    UNUSED("blk.%u.indexer.proj.weight"),
-    UNUSED("blk.%u.indexer_compressor_gate.weight"),
-    UNUSED("blk.%u.indexer_compressor_ape.weight"),
+    GROUP(gated_pools),
     END,
 };
 const struct arch arch_glm5_next = {"glm5-next", glm5_next};

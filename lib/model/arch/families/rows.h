@@ -108,7 +108,7 @@
 #define NGRAMS(key_) ROW(NGRAMS, FIELD(ngram_rows), .key = (key_))
 /* Which layers have an indexer, if the model has one that the engine computes: an optional array of
  * bool (true or 1). Without the array, or without a key (NULL): all, if the context is shorter than
- * `sparse` tokens, else the layers 0, 1 and 2 and each fourth one after these. */
+ * `sparse` tokens or that is 0, else the layers 0, 1 and 2 and each fourth one after these. */
 #define INDEXED(key_, sparse_) ROW(INDEXED, .key = (key_), .value = (sparse_))
 /* Instead of it: those after the first dense_layers; without MLA, the others attend to all. */
 #define INDEXED_ROUTED ROW(INDEXED_ROUTED, .key = NULL)
@@ -119,6 +119,9 @@
  * which they are not all chosen is not supported. */
 #define CHOICE(key_, positions_)                                                                   \
     ROW(CHOICE, FIELD(index_block), .key = (key_), .text = (positions_))
+/* The same in all layers with attention, of an index_block that has a UINT row. The positions are
+ * whole blocks. */
+#define CHOICE_WHOLE(positions_) ROW(CHOICE, FIELD(index_block), .key = NULL, .text = (positions_))
 /* An array with a number per block, the inner size of its network: where it is not 0, the layer is
  * of kind LAYER_PLAIN, and not what other keys say. */
 #define NETWORK_KEY(key_) ROW(NETWORK_KEY, .key = (key_))
@@ -134,10 +137,11 @@
 /* ---- keys that select computations, of which one is supported ---- */
 
 /* The only value, if the key is there, of an integer or bool, and of a float. FLAG: a bool that
- * must be there. */
-#define ONLY(key_, value_)       ROW(ONLY, .key = (key_), .value = (value_))
-#define ONLY_FLAG(key_, value_)  ROW(ONLY, .key = (key_), .value = (value_), .required = true)
-#define ONLY_FLOAT(key_, value_) ROW(ONLY_FLOAT, .key = (key_), .value = (value_))
+ * must be there. WHY: the reason, for the message. */
+#define ONLY(key_, value_)          ROW(ONLY, .key = (key_), .value = (value_))
+#define ONLY_FLAG(key_, value_)     ROW(ONLY, .key = (key_), .value = (value_), .required = true)
+#define ONLY_FLOAT(key_, value_)    ROW(ONLY_FLOAT, .key = (key_), .value = (value_))
+#define ONLY_WHY(key_, value_, why) ROW(ONLY_WHY, .key = (key_), .value = (value_), .text = (why))
 /* An integer that must be below the limit. */
 #define BELOW(key_, limit) ROW(BELOW, .key = (key_), .value = (limit))
 /* A window that must be 0 or at least the context length, so that nothing is outside of it. */

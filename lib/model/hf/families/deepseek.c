@@ -82,22 +82,28 @@ const struct hf_arch hf_deepseek3 = {{"deepseek_v3", "kimi_k2"}, "deepseek2", de
 
 #define INDEXER "model.layers.%u.self_attn.indexer."
 
-/* DeepSeek-V3.2, GLM-5 to 5.3: with an indexer. Its heads are rotated as they are in GGUF. */
-static const struct hf_row sparse_mla[] = {
-    GROUP(mla),
-    GROUP(hf_sigmoid),
-    ALIKE("indexed_attention"),
+/* An indexer in MLA: its heads are rotated as they are in GGUF. */
+static const struct hf_row indexer[] = {
     UINT(index_topk, "attention.indexer.top_k", REQUIRED),
     UINT(index_n_heads, "attention.indexer.head_count", REQUIRED),
     UINT(index_head_dim, "attention.indexer.key_length", REQUIRED),
-    GROUP(hf_leading_dense_shared),
-    GROUP(hf_experts_either),
-    ROUTER_BIAS("gate.e_score_correction_bias"),
     DENSE(INDEXER "wq_b.weight", "blk.%u.indexer.attn_q_b.weight", MATRIX, OPTIONAL),
     DENSE(INDEXER "wk.weight", "blk.%u.indexer.attn_k.weight", MATRIX, OPTIONAL),
     DENSE(INDEXER "k_norm.weight", "blk.%u.indexer.k_norm.weight", F32, OPTIONAL),
     DENSE(INDEXER "k_norm.bias", "blk.%u.indexer.k_norm.bias", F32, OPTIONAL),
     DENSE(INDEXER "weights_proj.weight", "blk.%u.indexer.proj.weight", MATRIX, OPTIONAL),
+    END,
+};
+
+/* DeepSeek-V3.2, GLM-5 to 5.3. */
+static const struct hf_row sparse_mla[] = {
+    GROUP(mla),
+    GROUP(hf_sigmoid),
+    ALIKE("indexed_attention"),
+    GROUP(indexer),
+    GROUP(hf_leading_dense_shared),
+    GROUP(hf_experts_either),
+    ROUTER_BIAS("gate.e_score_correction_bias"),
     END,
 };
 const struct hf_arch hf_deepseek32 = {{"deepseek_v32"}, "deepseek32", sparse_mla};
@@ -111,8 +117,8 @@ const struct hf_arch hf_glm_dsa = {{"glm_moe_dsa"}, "glm-dsa", glm_dsa};
 
 #define LAYER "model.layers.%u.self_attn."
 
-/* GLM-5.3-Flash: Kimi delta attention beside MLA without rotations, and streams that are mixed. The
- * indexer is left out. */
+/* GLM-5.3-Flash: Kimi delta attention beside MLA without rotations, an indexer over pools, and
+ * streams that are mixed. */
 static const struct hf_row glm5_next[] = {
     GROUP(hf_sizes_without_rope),
     GROUP(hf_rms),
@@ -129,8 +135,9 @@ static const struct hf_row glm5_next[] = {
     FLOAT(hc_eps, "hyper_connection.epsilon", REQUIRED),
     FLOAT(swiglu_limit, "swiglu_clamp_exp", OPTIONAL),
     FLOAT(swiglu_limit, "swiglu_clamp_shexp", OPTIONAL),
-    UINT(index_topk, "attention.indexer.top_k", REQUIRED),
+    GROUP(indexer),
     UINT(index_kpool, "attention.indexer.kpool", REQUIRED),
+    INDEXERS(indexer_types, index_topk_pattern, "attention.indexer.types"),
     OTHER_NAMED("linear_attention", "indexed_attention"),
     LAYER_ONES("attention.head_count_kv"),
     EQUAL(linear_attn_config.num_heads, num_attention_heads),
@@ -152,7 +159,10 @@ static const struct hf_row glm5_next[] = {
     DENSE(LAYER "g_a_proj.weight", "blk.%u.ssm_g_a.weight", MATRIX, OTHER),
     DENSE(LAYER "g_b_proj.weight", "blk.%u.ssm_g_b.weight", MATRIX, OTHER),
     DENSE(LAYER "o_proj.weight", "blk.%u.attn_output.weight", MATRIX, REQUIRED),
-    UNUSED(LAYER "indexer."),
+    DENSE(INDEXER "index_kpool_compress_gate", "blk.%u.indexer_compressor_gate.weight", F32,
+          OPTIONAL),
+    DENSE(INDEXER "index_kpool_compress_ape", "blk.%u.indexer_compressor_ape.weight", F32,
+          OPTIONAL),
     DENSE("model.layers.%u.hc_attn_fn", "blk.%u.hc_attn_fn.weight", F32, REQUIRED),
     DENSE("model.layers.%u.hc_attn_base", "blk.%u.hc_attn_base.weight", F32, REQUIRED),
     DENSE("model.layers.%u.hc_attn_scale", "blk.%u.hc_attn_scale.weight", F32, REQUIRED),

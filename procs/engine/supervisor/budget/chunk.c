@@ -126,7 +126,8 @@ static double index_bytes(const struct supervisor *s)
     if (!model_chooses(h, positions))
         return 0;
     double lists = model_index_lists(h), scores = lists * core_index_scores(h, positions);
-    double row = h->index_size + h->index_heads + lists * ((double)model_chosen_tokens(h) + 1);
+    double keys = h->index_size * (h->index_gates ? 2.0 : 1.0);
+    double row = keys + h->index_heads + lists * ((double)model_chosen_tokens(h) + 1);
     double each = (double)h->index_size * h->index_heads + scores;
     return 4 * (chunk * row + core_index_rows(h, positions, chunk) * each);
 }

@@ -69,6 +69,7 @@ void make_recurrent(struct make *m, const char *arch, unsigned layers, unsigned 
  * layer. */
 void make_indexed(struct make *m, const char *arch, unsigned layers, unsigned h, uint32_t type);
 void make_indexer(struct make *m, const char *arch, unsigned layer, unsigned h);
+void make_gated_pools(struct make *m, const char *arch, unsigned layers, unsigned h);
 void make_free(struct make *m);
 
 /* The file. Each byte of tensor data is a function of its position. */

@@ -54,6 +54,22 @@ static void pools(struct make *m, unsigned layers, unsigned h)
     make_i32s(m, "qwen4exp.attention.compress_ratios", ratios, layers);
 }
 
+void make_gated_pools(struct make *m, const char *arch, unsigned layers, unsigned h)
+{
+    number(m, arch, "head_count", 2);
+    number(m, arch, "key_length", h);
+    number(m, arch, "top_k", 32);
+    number(m, arch, "kpool", 4);
+    for (unsigned layer = 1; layer < layers; layer += 2) {
+        char name[64];
+        make_indexer(m, arch, layer, h);
+        snprintf(name, sizeof name, "blk.%u.indexer_compressor_gate.weight", layer);
+        make_add_tensor(m, name, TENSOR_F32, h, h, 1);
+        snprintf(name, sizeof name, "blk.%u.indexer_compressor_ape.weight", layer);
+        make_add_tensor(m, name, TENSOR_F32, h, 4, 1);
+    }
+}
+
 void make_indexed(struct make *m, const char *arch, unsigned layers, unsigned h, uint32_t type)
 {
     if (strcmp(arch, "qwen4exp") == 0)

@@ -471,6 +471,7 @@ static void make_glm5(struct make *m, const char *arch, unsigned layers, unsigne
         mixed_streams(m, layer, "attn", h, type);
         mixed_streams(m, layer, "ffn", h, type);
     }
+    make_gated_pools(m, arch, layers, h);
 }
 
 void make_glm5_next(struct make *m, unsigned layers, unsigned h, uint32_t type)

@@ -47,8 +47,8 @@ static const struct {
     {"deepseek2", 1, QK_NORM_NONE, ROPE_PAIRS, 32, 15, 3, 13},
     {"deepseek32", 1, QK_NORM_NONE, ROPE_PAIRS, 32, 20, 3, 18},
     {"glm-dsa", 1, QK_NORM_NONE, ROPE_PAIRS, 32, 20, 3, 18},
-    {"glm5-next", 1, QK_NORM_NONE, ROPE_HALVES, 32, 21, 3, 26},
-    {"glm5next", 1, QK_NORM_NONE, ROPE_HALVES, 32, 21, 3, 26},
+    {"glm5-next", 1, QK_NORM_NONE, ROPE_HALVES, 32, 28, 3, 26},
+    {"glm5next", 1, QK_NORM_NONE, ROPE_HALVES, 32, 28, 3, 26},
     {"kimi-linear", 1, QK_NORM_NONE, ROPE_HALVES, 32, 13, 3, 20},
     {"kimi-k3", 1, QK_NORM_NONE, ROPE_HALVES, 32, 21, 4, 21},
     {"bailingmoe3", 1, QK_NORM_NONE, ROPE_PAIRS, 32, 16, 3, 18},
@@ -162,7 +162,7 @@ START_TEST(forged_parameters)
     ck_assert_msg(index, "%s", error.text);
     uint32_t *const fields[] = {&index->hparams.norm_top_k, &index->hparams.qk_norm,
                                 &index->hparams.rope_kind, &index->hparams.shared_inner,
-                                &index->hparams.reserved[0]};
+                                &index->hparams.reserved};
     for (size_t i = 0; i < ARRAY_LEN(fields); i++) {
         uint32_t right = *fields[i];
         *fields[i] = right ^ 3;

@@ -283,23 +283,118 @@ START_TEST(blocks_that_a_file_does_not_state)
 }
 END_TEST
 
-/* Pools of 4 for all layers, of which an indexer chooses 10 positions; both names of files. */
+/* An indexer over pools that gates make; both names of files, and of the size of a pool. Of four
+ * layers, every second one has attention. */
+static const char *const gated_names[] = {"glm5-next", "glm5next"};
+
+static void gated(struct make *m, int name, const char *pool, uint32_t chosen)
+{
+    const char *arch = gated_names[name];
+    char key[80];
+    make_arch(m, arch, 4, false);
+    snprintf(key, sizeof key, "%s.attention.indexer.kpool", arch);
+    make_drop_key(m, key);
+    snprintf(key, sizeof key, "%s.attention.indexer.%s", arch, pool);
+    if (pool[0])
+        make_u32(m, key, 4);
+    snprintf(key, sizeof key, "%s.attention.indexer.top_k", arch);
+    make_u32(m, key, chosen);
+}
+
+static struct model_index *read_gated(struct make *m)
+{
+    struct error error = {0};
+    struct model_index *index = make_index(m, &error);
+    ck_assert_msg(index, "%s", error.text);
+    ck_assert_msg(model_index_check(index, index->bytes, &error) == 0, "%s", error.text);
+    ck_assert_msg(index->unread_count == 0, "%s", index->unread);
+    return index;
+}
+
+START_TEST(pools_by_gates)
+{
+    static const char *const pool[] = {"kpool", "block_size"};
+    for (size_t i = 0; i < ARRAY_LEN(pool); i++) {
+        struct make m;
+        gated(&m, _i, pool[i], 8);
+        struct model_index *index = read_gated(&m);
+        const struct model_hparams *h = &index->hparams;
+        ck_assert_uint_eq(model_chosen_tokens(h), 11);
+        ck_assert_uint_eq(model_context(h), h->context);
+        ck_assert_uint_eq(model_index_unit(h), 4);
+        ck_assert_uint_eq(h->rope_dims, 0);
+        for (uint32_t layer = 0; layer < 4; layer++) {
+            bool own = layer % 2 == 1; /* a key of 4 elements for 4 positions; 3 rows and gates */
+            ck_assert_uint_eq(index->layer[layer].index, own ? INDEX_OWN : INDEX_NONE);
+            ck_assert_uint_eq(model_kv_bytes(h, layer, KV_SIDE_INDEX, KV_TYPE_Q4_0, 65),
+                              own ? 2 * 64 / 4 * 4 * 2 : 0);
+            ck_assert_uint_eq(model_pool_floats(h, layer), own ? 2 * 3 * 4 : 0);
+            ck_assert((model_entry_dense(index, layer, DENSE_INDEX_GATE_BIAS) != ENTRY_NONE) ==
+                      own);
+        }
+        free(index);
+    }
+}
+END_TEST
+
+/* The last layer takes the choice of the second one; before that, there is none to take. */
+START_TEST(pools_of_another_layer)
+{
+    static const int32_t last[] = {1, 1, 1, 0}, none_before[] = {1, 0, 1, 1};
+    struct make m;
+    struct error error;
+    gated(&m, 0, "kpool", 8);
+    make_i32s(&m, "glm5-next.attention.indexer.types", last, 4);
+    struct model_index *index = read_gated(&m);
+    ck_assert_uint_eq(index->layer[1].index, INDEX_OWN);
+    ck_assert_uint_eq(index->layer[3].index, INDEX_BEFORE);
+    ck_assert_uint_eq(model_layer_floats(&index->hparams, 3), 0);
+    ck_assert_uint_eq(model_entry_dense(index, 3, DENSE_INDEX_GATE), ENTRY_NONE);
+    free(index);
+    gated(&m, 0, "kpool", 8);
+    make_i32s(&m, "glm5-next.attention.indexer.types", none_before, 4);
+    ck_assert_ptr_null(make_index(&m, &error));
+    ck_assert_msg(strstr(error.text, "layer 1 has an indexer where the model has none, or takes"),
+                  "%s", error.text);
+}
+END_TEST
+
+START_TEST(pools_that_are_wrong)
+{
+    struct make m;
+    struct error error;
+    gated(&m, 0, "kpool", 10);
+    ck_assert_ptr_null(make_index(&m, &error));
+    ck_assert_msg(strstr(error.text, "10 positions, in blocks of 4: impossible"), "%s", error.text);
+    gated(&m, 0, "kpool", 8);
+    make_resize(&m, "blk.1.indexer_compressor_ape.weight", 4, 3);
+    ck_assert_ptr_null(make_index(&m, &error));
+    ck_assert_msg(strstr(error.text, "ape.weight is 4 x 3 x 1 x 1; 4 x 4"), "%s", error.text);
+    gated(&m, 0, "kpool", 8);
+    make_drop_tensor(&m, "blk.3.indexer_compressor_gate.weight");
+    ck_assert_ptr_null(make_index(&m, &error));
+    ck_assert_msg(strstr(error.text, "blk.3.indexer_compressor_gate.weight is missing"), "%s",
+                  error.text);
+}
+END_TEST
+
+/* Files whose indexer is not computed: without its tensors, or without the size of a pool. */
 START_TEST(context_of_pools)
 {
-    static const char *const names[] = {"glm5-next", "glm5next"};
     struct make m;
-    struct error error = {0};
-    char key[80];
-    make_arch(&m, names[_i], 2, false);
-    snprintf(key, sizeof key, "%s.attention.indexer.kpool", names[_i]);
-    make_u32(&m, key, 4);
-    snprintf(key, sizeof key, "%s.attention.indexer.top_k", names[_i]);
-    make_u32(&m, key, 10);
-    make_add_tensor(&m, "blk.1.indexer_compressor_ape.weight", TENSOR_F32, 8, 4, 1);
-    struct model_index *index = make_index(&m, &error);
-    ck_assert_msg(index, "%s", error.text);
+    char text[MODEL_LIMIT_BYTES];
+    gated(&m, _i, "kpool", 8);
+    for (size_t i = m.tensor_count; i-- > 0;)
+        if (strstr(m.tensors[i].name, ".indexer"))
+            make_drop_tensor(&m, m.tensors[i].name);
+    struct model_index *index = read_gated(&m);
     ck_assert_uint_eq(model_context(&index->hparams), 11);
-    ck_assert_uint_eq(index->hparams.rope_dims, 0);
+    ck_assert(strstr(model_limit_text(index, text), "up to 11 tokens"));
+    free(index);
+    gated(&m, _i, "", 8);
+    index = read_gated(&m);
+    ck_assert_uint_eq(model_context(&index->hparams), 8);
+    ck_assert(strstr(model_limit_text(index, text), "does not state"));
     free(index);
 }
 END_TEST
@@ -349,6 +444,9 @@ int main(void)
     tcase_add_test(t, blocks_that_a_file_does_not_state);
     tcase_add_test(t, context_that_an_indexer_chooses_whole);
     tcase_add_loop_test(t, context_of_pools, 0, 2);
+    tcase_add_loop_test(t, pools_by_gates, 0, 2);
+    tcase_add_test(t, pools_of_another_layer);
+    tcase_add_test(t, pools_that_are_wrong);
     tcase_add_test(t, impossible_blocks);
     tcase_add_test(t, joined_matrices_read_the_same);
     suite_add_tcase(s, t);

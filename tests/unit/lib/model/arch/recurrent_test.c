@@ -155,7 +155,7 @@
       make_add_tensor(m, B "ssm_g_a.weight", 0, 4, 4, 1))                                          \
     X(glm5_next, rotated, "rope.dimension_count' is 2; only 0 is supported",                       \
       make_u32(m, "glm5-next.rope.dimension_count", 2))                                            \
-    X(glm5_next, no_tail, "kpool_select_tail' is 0; only 1 is supported",                          \
+    X(glm5_next, no_tail, "only 1 is supported: without it the first positions attend to nothing", \
       make_bool(m, "glm5-next.attention.indexer.kpool_select_tail", false))                        \
     X(glm5_next, streams_missing, "hyper_connection.count' is missing",                            \
       make_drop_key(m, "glm5-next.hyper_connection.count"))                                        \

@@ -284,9 +284,7 @@ static void same_moved(const char *name, const struct hf_make *how)
         const struct model_tensor *t = &f.g.tensors[i];
         uint32_t number, layer;
         bool after = sscanf(t->name, "blk.%u.", &layer) == 1 && layer >= index[0]->hparams.layers;
-        bool leaves = strncmp(name, "glm5-next", 9) == 0;
-        bool left = leaves && strstr(t->name, ".indexer"); /* an indexer that is not computed */
-        if (after || left)
+        if (after)
             continue;
         if (strstr(t->name, "ffn_gate_up_exps")) {
             compare_joined(&hf, &g, &f, t);
