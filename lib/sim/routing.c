@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Router logits as those of a file of `sluice synth`: of expert e in layer l for a token
- *     z = SHARPNESS / sqrt(1 + SKEW^2) * (SKEW * b + n),   n = sqrt(a) * g + sqrt(1 - a) * v
- * with normal numbers b of the expert, g of the token's group and v of the token, a the part that
- * the tokens of a group have in common. A prediction p layers ahead sees n with noise: sqrt(c) * n
- * + sqrt(1 - c) * w. */
+ *     z = SHARPNESS / sqrt(1 + s^2) * (s * b + n),   n = sqrt(a) * g + sqrt(1 - a) * v
+ * with normal numbers b of the expert, g of the token's group and v of the token, s the skew and a
+ * the locality of the law (lib/synthetic/routing_law.h). A prediction p layers ahead sees n with
+ * noise: sqrt(c) * n + sqrt(1 - c) * w. */
 #include "lib/sim/routing.h"
 
 #include <math.h>
@@ -14,16 +14,14 @@
 #include "lib/base/assert.h"
 #include "lib/base/random.h"
 #include "lib/policy/residency/residency.h"
+#include "lib/synthetic/routing_law.h"
+#include "lib/synthetic/token_stream.h"
 
 #define SEED      1u
 #define SEQUENCES 2u
-#define SHARPNESS 1.5f  /* as the defaults of synth */
-#define SKEW      0.35f /* fitted, with ALIKE: docs/lab/io.md */
-#define ALIKE     0.4f
+#define SHARPNESS 1.5f /* as the defaults of synth */
 #define UPDATE    4.0f /* as the default of synth */
-#define STAY      0.8  /* as TOKEN_STREAM_STAY of bench */
-#define GROUP     64u
-#define GROUPS    786u
+#define VOCAB     50304u
 #define AHEAD     2u /* layers, as the default preset */
 
 enum { OF_EXPERT = 1, OF_GROUP, OF_TOKEN, OF_PREDICTION };
@@ -33,8 +31,9 @@ struct maker {
     struct trace *t;
     uint64_t capacity;
     bool failed;
-    struct random random;
-    uint32_t group, sequence, position;
+    const struct routing_law *law;
+    struct token_stream stream;
+    uint32_t sequence, position;
     uint32_t *token;      /* [chunk] */
     float *noise, *logit; /* [experts] */
     uint32_t *order;      /* [top_k + 1] */
@@ -69,13 +68,6 @@ static void add_event(struct maker *m, enum trace_kind kind, uint32_t tokens, bo
                                   .prefill = prefill});
 }
 
-static uint32_t next_token(struct maker *m)
-{
-    if (random_unit(&m->random) >= STAY)
-        m->group = (uint32_t)random_below(&m->random, GROUPS);
-    return m->group * GROUP + (uint32_t)random_below(&m->random, GROUP);
-}
-
 /* ---- logits ---- */
 
 /* Adds `factor` times the numbers of (kind, layer, id) to x. */
@@ -92,8 +84,8 @@ static void add_normals(const struct maker *m, float *x, float factor, uint32_t 
 static void make_noise(struct maker *m, uint32_t layer, uint32_t token)
 {
     memset(m->noise, 0, m->r->experts * sizeof *m->noise);
-    add_normals(m, m->noise, sqrtf(ALIKE), OF_GROUP, layer, token / GROUP);
-    add_normals(m, m->noise, sqrtf(1 - ALIKE), OF_TOKEN, layer, token);
+    add_normals(m, m->noise, sqrtf(m->law->locality), OF_GROUP, layer, token / TOKEN_GROUP);
+    add_normals(m, m->noise, sqrtf(1 - m->law->locality), OF_TOKEN, layer, token);
 }
 
 /* Share of the variance of a layer's gate input that the gate input `ahead` layers before it has,
@@ -108,10 +100,11 @@ static float seen_before(const struct maker *m, uint32_t layer, uint32_t ahead)
 /* Its logits as seen `ahead` layers before; 0: by the router itself. make_noise was called. */
 static void make_logits(struct maker *m, uint32_t layer, uint32_t token, uint32_t ahead)
 {
-    float all = SHARPNESS / sqrtf(1 + SKEW * SKEW), seen = seen_before(m, layer, ahead);
+    float skew = m->law->skew, seen = seen_before(m, layer, ahead);
+    float all = SHARPNESS / sqrtf(1 + skew * skew);
     for (uint32_t e = 0; e < m->r->experts; e++)
         m->logit[e] = all * sqrtf(seen) * m->noise[e];
-    add_normals(m, m->logit, all * SKEW, OF_EXPERT, layer, 0);
+    add_normals(m, m->logit, all * skew, OF_EXPERT, layer, 0);
     if (ahead > 0)
         add_normals(m, m->logit, all * sqrtf(1 - seen), OF_PREDICTION + ahead, layer, token);
 }
@@ -199,7 +192,7 @@ static void add_predictions(struct maker *m, uint32_t from, uint32_t token)
 
 static void decode(struct maker *m)
 {
-    uint32_t token = next_token(m);
+    uint32_t token = token_stream_next(&m->stream);
     for (uint32_t layer = 0; layer < m->r->layers; layer++) {
         make_noise(m, layer, token);
         make_logits(m, layer, token, 0);
@@ -261,7 +254,7 @@ static void add_chunk(struct maker *m, uint32_t layer, uint32_t rows, uint32_t f
 static void prefill(struct maker *m, uint32_t rows)
 {
     for (uint32_t i = 0; i < rows; i++)
-        m->token[i] = next_token(m);
+        m->token[i] = token_stream_next(&m->stream);
     for (uint32_t layer = 0; layer < m->r->layers; layer++) {
         add_chunk(m, layer, rows, layer);
         if (layer + 1 < m->r->layers)
@@ -299,12 +292,12 @@ static void make_header(const struct routing *r, struct trace_header *h)
 int routing_trace(const struct routing *r, struct trace *out, uint64_t *measure,
                   struct error *error)
 {
-    struct maker m = {.r = r, .t = out, .group = 0};
+    struct maker m = {.r = r, .t = out, .law = routing_law_of(r->experts, r->top_k)};
     sl_assert(r->top_k > 0 && r->top_k <= r->experts && r->experts <= MODEL_EXPERTS_MAX);
     sl_assert(r->chunk > 0 && r->layers > 0 && r->layers <= r->model_layers);
     *out = (struct trace){.count = 0};
     make_header(r, &out->header);
-    random_seed(&m.random, SEED, 0);
+    token_stream_start(&m.stream, SEED, TOKEN_STREAM_STAY, VOCAB);
     m.token = calloc(r->chunk, sizeof *m.token);
     m.noise = calloc(r->experts, sizeof *m.noise);
     m.logit = calloc(r->experts, sizeof *m.logit);

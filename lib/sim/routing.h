@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A trace of synthetic routing for a model's shape, which the simulator replays to count reads.
- * Which experts a text chooses is known only when it has run; this routing has the hit rates that
- * were published for OLMoE on text, as the files of `sluice synth` have (docs/synth.md). Pure: a
- * function of its arguments. */
+ * Which experts a text chooses is known only when it has run; this routing has the misses of LRU in
+ * recordings of real models with as many experts (lib/synthetic/routing_law.h). Pure: a function of
+ * its arguments. */
 #ifndef SLUICE_SIM_ROUTING_H
 #define SLUICE_SIM_ROUTING_H
 

@@ -11,7 +11,7 @@ import time
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 LIBEXEC = os.environ.get("SLUICE_LIBEXEC", os.path.join(ROOT, "build", "libexec"))
 GROUP = 64  # token ids with the same routing in models of synth
-STAY = 0.8
+STAY = 0.5
 
 
 def program(command):
@@ -98,7 +98,7 @@ def budget_for(model, share):
 
 
 def write_ids(path, seed, vocab, count):
-    """Token ids like those of procs/clients/common/token_stream.h: groups, changed with probability 1 - STAY."""
+    """Token ids like those of lib/synthetic/token_stream.h: groups, changed with probability 1 - STAY."""
     draw = random.Random(seed)
     ids, group = [], 0
     for i in range(count):

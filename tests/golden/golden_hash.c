@@ -40,8 +40,8 @@ static const char *const lists[] = {"arch/arch.json",     "arch/scaled.json", "a
 
 /* Rows of one and of two super-blocks. */
 static const char *const mix_shape[] = {
-    "tiny",          "layers=1",  "hidden=512",     "heads=4",          "kv_heads=2",
-    "head_size=128", "experts=6", "experts_used=2", "expert_inner=256", "vocab=600",
+    "tiny",      "layers=1",       "hidden=512",       "heads=4",   "kv_heads=2", "head_size=128",
+    "experts=6", "experts_used=2", "expert_inner=256", "vocab=600", "skew=0.3",   "locality=0.4",
 };
 
 static json_t *stored, *found;

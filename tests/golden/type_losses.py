@@ -19,7 +19,7 @@ import tempfile
 HERE = os.path.dirname(os.path.abspath(__file__))
 PINNED = "0.3.36"
 SHAPE = ["tiny", "layers=2", "hidden=256", "heads=4", "kv_heads=2", "head_size=64", "vocab=600", "experts=6",
-         "experts_used=2", "expert_inner=256"]
+         "experts_used=2", "expert_inner=256", "skew=0.3", "locality=0.4"]
 MIXES = ["F16", "BF16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q2_K", "Q2_K_S", "Q3_K_S", "Q3_K_M", "Q3_K_L",
          "Q4_K_S", "Q4_K_M", "Q5_K_S", "Q5_K_M", "Q6_K", "IQ1_S", "IQ1_M", "IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ2_M",
          "IQ3_XXS", "IQ3_XS", "IQ3_S", "IQ3_M", "IQ4_NL", "IQ4_XS", "TQ1_0", "TQ2_0", "Q1_0", "Q2_0", "MXFP4", "NVFP4", "Q8_0,IQ2_XXS"]

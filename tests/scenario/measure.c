@@ -11,8 +11,8 @@
 #include <unistd.h>
 
 #include "lib/base/bytes.h"
+#include "lib/synthetic/token_stream.h"
 #include "procs/clients/common/stream.h"
-#include "procs/clients/common/token_stream.h"
 #include "tests/harness/internal.h"
 
 #define END_MS 120000

@@ -22,10 +22,10 @@
 #include "lib/inspected/tokenizer.h"
 #include "lib/model/index/model_index.h"
 #include "lib/model/tokenizer/tokenizer.h"
+#include "lib/synthetic/token_stream.h"
 #include "lib/tensor/kv_type.h"
 #include "procs/clients/bench/bench.h"
 #include "procs/clients/common/options.h"
-#include "procs/clients/common/token_stream.h"
 
 struct options {
     const char *compare[BENCH_COMPARISONS_MAX];

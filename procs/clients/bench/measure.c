@@ -13,9 +13,9 @@
 #include "lib/base/assert.h"
 #include "lib/base/clock.h"
 #include "lib/json/lookup.h"
+#include "lib/synthetic/token_stream.h"
 #include "procs/clients/bench/bench.h"
 #include "procs/clients/common/stream.h"
-#include "procs/clients/common/token_stream.h"
 
 #define SETTLE_POLL_NS  (NS_PER_S / 10)
 #define SETTLE_LIMIT_NS (60 * NS_PER_S)

@@ -10,8 +10,8 @@
 #include "lib/base/assert.h"
 #include "lib/model/limits.h"
 #include "lib/policy/access/precision.h"
+#include "lib/synthetic/token_stream.h"
 #include "lib/tensor/precision.h"
-#include "procs/clients/common/token_stream.h"
 #include "procs/tools/plan/planning.h"
 
 /* ---- edgemoe ---- */

@@ -18,8 +18,8 @@
 #include "lib/base/assert.h"
 #include "lib/base/clock.h"
 #include "lib/inspected/inspected.h"
+#include "lib/synthetic/token_stream.h"
 #include "procs/clients/common/options.h"
-#include "procs/clients/common/token_stream.h"
 #include "procs/tools/profile/profile.h"
 
 #define PROGRESS_NS      (2 * NS_PER_S)

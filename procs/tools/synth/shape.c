@@ -10,10 +10,12 @@
 
 #include "lib/base/assert.h"
 #include "lib/base/bytes.h"
+#include "lib/synthetic/routing_law.h"
 #include "lib/tensor/tensor_type.h"
 #include "procs/tools/synth/vocabulary.h"
 
 #define FIELD_BYTES 32
+#define BY_EXPERTS  (-1) /* a setting that routing_law_of gives, if it is not given */
 
 static const struct named_shape {
     const char *name, *arch, *fields;
@@ -36,9 +38,9 @@ static const struct knob {
     const char *help;
     bool layout; /* the file shows it: no key */
 } knobs[] = {
-    {"skew", offsetof(struct shape, skew), 0.3, 10,
+    {"skew", offsetof(struct shape, skew), BY_EXPERTS, 10,
      "standard deviation of the experts' bias (popularity), 0: none", false},
-    {"locality", offsetof(struct shape, locality), 0.4, 1,
+    {"locality", offsetof(struct shape, locality), BY_EXPERTS, 1,
      "share of the routing variance common to a group of 64 tokens", false},
     {"update", offsetof(struct shape, update), 4, 100,
      "variance that all layers add to the residual stream of variance 1", false},
@@ -279,6 +281,15 @@ static void set_ngrams(struct model_hparams *h)
     }
 }
 
+static void set_routing(struct shape *s)
+{
+    const struct routing_law *law = routing_law_of(s->h.experts, s->h.experts_used);
+    if (s->skew == BY_EXPERTS)
+        s->skew = (double)law->weights_skew;
+    if (s->locality == BY_EXPERTS)
+        s->locality = (double)law->weights_locality;
+}
+
 int shape_finish(struct shape *s, struct error *error)
 {
     struct model_hparams *h = &s->h;
@@ -317,7 +328,10 @@ int shape_finish(struct shape *s, struct error *error)
         return error_set(error, ERR_BAD_INPUT,
                          "vocab must be at least %u: %u bytes, merges and the end token",
                          VOCABULARY_MIN, 256);
-    return arch_check_hparams(s->arch, h, error);
+    if (arch_check_hparams(s->arch, h, error) != 0)
+        return -1;
+    set_routing(s);
+    return 0;
 }
 
 static const char *key_of(const struct shape *s, size_t offset)
@@ -549,8 +563,12 @@ void shape_help(FILE *out)
     for (size_t i = 0; i < ARRAY_LEN(shapes); i++)
         fprintf(out, "  %-15s arch=%s %s\n", shapes[i].name, shapes[i].arch, shapes[i].fields);
     fprintf(out, "\nKeys: arch, those above, and for the routing:\n");
-    for (size_t i = 0; i < ARRAY_LEN(knobs); i++)
-        fprintf(out, "  %-15s %s (default %g)\n", knobs[i].name, knobs[i].help, knobs[i].otherwise);
+    for (size_t i = 0; i < ARRAY_LEN(knobs); i++) {
+        char value[32] = "by the number of experts";
+        if (knobs[i].otherwise != BY_EXPERTS)
+            snprintf(value, sizeof value, "%g", knobs[i].otherwise);
+        fprintf(out, "  %-15s %s (default %s)\n", knobs[i].name, knobs[i].help, value);
+    }
     fprintf(out, "  %-15s %s (default ME*E)\n", "pattern",
             "of layers with one part: M recurrent, * attention, E experts; repeated");
 }

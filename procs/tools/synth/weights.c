@@ -9,8 +9,8 @@
 
 #include "lib/base/assert.h"
 #include "lib/base/bytes.h"
+#include "lib/synthetic/token_stream.h"
 #include "lib/tensor/tensor_type.h"
-#include "procs/clients/common/token_stream.h"
 #include "procs/tools/synth/types/blocks.h"
 
 #define CONSTANT        0.25f /* share of an embedding's variance common to all tokens */

@@ -4,6 +4,7 @@
 #include <check.h>
 #include <stdio.h>
 
+#include "lib/sim/routing.h"
 #include "lib/sim/sim.h"
 #include "lib/trace/import/import.h"
 #include "tests/unit/lib/trace/import/import_test.h"
@@ -117,6 +118,44 @@ START_TEST(hits_of_an_independent_replay)
 }
 END_TEST
 
+/* Synthetic routing of the same shape and length: the first of the two sequences. */
+static struct trace synthetic(const struct expected *e, const struct trace *recorded)
+{
+    struct routing r = {.layers = e->expert_layers,
+                        .model_layers = e->expert_layers,
+                        .experts = e->experts,
+                        .top_k = e->top_k,
+                        .expert_bytes = e->expert_bytes,
+                        .chunk = 1};
+    for (uint64_t i = 0; i < recorded->count; i++)
+        if (recorded->records[i].kind == TRACE_TOKEN_END)
+            *(recorded->records[i].prefill ? &r.prompt : &r.tokens) += recorded->records[i].tokens;
+    r.chunk = r.prompt > 0 ? r.prompt : 1;
+    struct trace t;
+    struct error error;
+    uint64_t measure;
+    int rv = routing_trace(&r, &t, &measure, &error);
+    ck_assert_msg(rv == 0, "%s", error.text);
+    t.count = measure;
+    return t;
+}
+
+/* LRU misses at least 1/1.25 and at most 1.25 times as often as in the recording. */
+START_TEST(synthetic_routing_misses_as_recorded)
+{
+    const struct expected *e = &expected[_i];
+    struct trace real = recorded(e->file, &e->how), made = synthetic(e, &real);
+    for (int at = 0; at < 2; at++) {
+        double share = at == 0 ? 0.25 : 0.5;
+        double ratio = (100 - hits(&made, "lru", share)) / (100 - e->lru[at]);
+        ck_assert_msg(ratio > 1 / 1.25 && ratio < 1.25, "%s at %g: %.3f times the misses", e->file,
+                      share, ratio);
+    }
+    trace_free(&real);
+    trace_free(&made);
+}
+END_TEST
+
 /* Of a prompt, one chunk or decoded tokens; without it nothing precedes the first decoded token. */
 START_TEST(prompts)
 {
@@ -148,6 +187,8 @@ TCase *recorded_case(void)
     TCase *t = tcase_create("recorded");
     tcase_set_timeout(t, 60);
     tcase_add_loop_test(t, hits_of_an_independent_replay, 0,
+                        (int)(sizeof expected / sizeof expected[0]));
+    tcase_add_loop_test(t, synthetic_routing_misses_as_recorded, 0,
                         (int)(sizeof expected / sizeof expected[0]));
     tcase_add_test(t, prompts);
     return t;
