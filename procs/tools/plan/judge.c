@@ -5,11 +5,16 @@
 #include <string.h>
 
 #include "lib/base/assert.h"
+#include "lib/base/clock.h"
 #include "lib/base/log.h"
 #include "procs/tools/plan/planning.h"
 
 /* Of both halves: so many are needed for a variance. */
 #define WINDOWS_MIN 2
+#define SAMPLED     4 /* windows of a domain that show whether the model can read it */
+/* Of the nats per token of a guess, log(vocabulary): text with more is not read. Trained models are
+ * below a half on what they were trained on. */
+#define UNREADABLE (2.0 / 3)
 
 static const char *domain_name(const struct planning *p, uint32_t domain)
 {
@@ -29,33 +34,166 @@ static void warn_of_short_files(const struct planning *p, const struct offline_t
                      p->text_path[d], all->window);
 }
 
-int planning_divide_text(struct planning *p, struct error *error)
+/* `--domain NAME`: the name of a text, with or without its suffix. */
+static bool is_named(const struct planning *p, uint32_t domain, const char *name)
 {
-    struct offline_text all;
-    if (offline_text_load(offline_index(p->model), p->text_path, p->texts, (uint32_t)p->window, 0,
-                          &all, error) != 0)
-        return -1;
-    warn_of_short_files(p, &all);
-    uint8_t *role = calloc(all.windows, sizeof *role);
-    uint32_t count[HELD_OUT + 1] = {0}, wanted = (uint32_t)(p->tokens_max / p->window);
-    int status = role ? 0 : error_set(error, ERR_NO_MEMORY, "out of memory (windows of a text)");
+    const char *own = domain_name(p, domain), *dot = strrchr(own, '.');
+    size_t n = strlen(name);
+    return strcmp(own, name) == 0 || (dot && n == (size_t)(dot - own) && !strncmp(own, name, n));
+}
+
+static int take_named(struct planning *p, struct error *error)
+{
+    for (uint32_t d = 0; d < p->texts; d++)
+        p->counts[d] = p->domains > 0 ? DOMAIN_OTHER : DOMAIN_COUNTS;
+    for (size_t i = 0; i < p->domains; i++) {
+        bool found = false;
+        for (uint32_t d = 0; d < p->texts; d++)
+            if (is_named(p, d, p->domain[i])) {
+                p->counts[d] = DOMAIN_COUNTS;
+                found = true;
+            }
+        if (!found)
+            return error_set(error, ERR_BAD_INPUT, "--domain: no --text is named '%.80s'",
+                             p->domain[i]);
+    }
+    return 0;
+}
+
+/* Nats per token of the lossless model, of each domain of a few windows; NAN: it has none. */
+static int sample_domains(struct planning *p, const struct offline_text *all, double *nats,
+                          struct error *error)
+{
+    uint8_t *role = calloc(all->windows, sizeof *role);
+    uint32_t count[HELD_DOMAINS_MAX] = {0};
+    struct offline_losses losses;
+    struct serving_report unused;
+    if (!role)
+        return error_set(error, ERR_NO_MEMORY, "out of memory (windows of a text)");
+    held_divide(all->path, all->windows, SAMPLED * (uint32_t)p->texts, role);
+    for (uint32_t w = 0; w < all->windows; w++)
+        role[w] = role[w] != HELD_UNUSED;
+    struct offline_text some = offline_text_chosen(all, role, true);
+    free(role);
+    p->stage = (struct planning_stage){.name = "texts", .whole = 1, .started_ns = clock_now_ns()};
+    int status = planning_losses(p, &some, NULL, &losses, &unused, error);
+    for (uint32_t d = 0; d < p->texts; d++)
+        nats[d] = 0;
+    for (uint32_t w = 0; status == 0 && w < some.windows; w++) {
+        nats[some.path[w]] += losses.nll[w] / losses.scored;
+        count[some.path[w]]++;
+    }
+    for (uint32_t d = 0; d < p->texts; d++)
+        nats[d] = count[d] > 0 ? nats[d] / count[d] : (double)NAN;
     if (status == 0)
-        held_divide(all.path, all.windows, wanted > 0 ? wanted : 1, role);
-    for (uint32_t w = 0; status == 0 && w < all.windows; w++)
+        offline_losses_free(&losses);
+    offline_text_free(&some);
+    return status;
+}
+
+/* A loss is compared where the model has something to lose. */
+static int leave_unreadable(struct planning *p, const struct offline_text *all, struct error *error)
+{
+    double nats[HELD_DOMAINS_MAX], limit = log(offline_index(p->model)->hparams.vocab) * UNREADABLE;
+    bool readable = false;
+    if (p->texts < 2 || p->domains > 0)
+        return 0;
+    if (sample_domains(p, all, nats, error) != 0)
+        return -1;
+    for (uint32_t d = 0; d < p->texts; d++)
+        readable |= nats[d] <= limit;
+    for (uint32_t d = 0; d < p->texts && readable; d++) {
+        if (isnan(nats[d]) || nats[d] <= limit)
+            continue;
+        p->counts[d] = DOMAIN_UNREADABLE;
+        planning_note(p,
+                      "%s does not count: the model cannot read it (lossless perplexity %.0f of a "
+                      "vocabulary of %u); --domain %s plans for it",
+                      domain_name(p, d), exp(nats[d]), offline_index(p->model)->hparams.vocab,
+                      domain_name(p, d));
+    }
+    return 0;
+}
+
+/* The windows of `all` whose domain counts, or does not. No windows: there are none. */
+static struct offline_text counted(const struct planning *p, const struct offline_text *all,
+                                   bool counts)
+{
+    uint8_t *role = calloc(all->windows, sizeof *role);
+    uint32_t windows = 0;
+    if (!role)
+        log_fatal(1, "out of memory (windows of a text)");
+    for (uint32_t w = 0; w < all->windows; w++) {
+        role[w] = (p->counts[all->path[w]] == DOMAIN_COUNTS) == counts;
+        windows += role[w];
+    }
+    struct offline_text chosen = {0};
+    if (windows > 0)
+        chosen = offline_text_chosen(all, role, true);
+    free(role);
+    return chosen;
+}
+
+/* At most `wanted` windows, one half of them to plan on (out NULL: not needed), one held out. */
+static int divide(const struct offline_text *all, uint32_t wanted, struct offline_text *planned,
+                  struct offline_text *out, struct error *error)
+{
+    uint8_t *role = calloc(all->windows, sizeof *role);
+    uint32_t count[HELD_OUT + 1] = {0};
+    if (!role)
+        return error_set(error, ERR_NO_MEMORY, "out of memory (windows of a text)");
+    held_divide(all->path, all->windows, wanted > 0 ? wanted : 1, role);
+    for (uint32_t w = 0; w < all->windows; w++)
         count[role[w]]++;
-    if (status == 0 && (count[HELD_PLANNED] < WINDOWS_MIN || count[HELD_OUT] < WINDOWS_MIN))
+    int status = 0;
+    if (planned && (count[HELD_PLANNED] < WINDOWS_MIN || count[HELD_OUT] < WINDOWS_MIN))
         status =
             error_set(error, ERR_BAD_INPUT,
                       "%u windows of %u tokens to plan on and %u held out: at least %u of each are "
                       "needed; use longer texts",
-                      count[HELD_PLANNED], all.window, count[HELD_OUT], WINDOWS_MIN);
+                      count[HELD_PLANNED], all->window, count[HELD_OUT], WINDOWS_MIN);
+    if (status == 0 && planned)
+        *planned = offline_text_chosen(all, role, HELD_PLANNED);
+    if (status == 0 && count[HELD_OUT] > 0)
+        *out = offline_text_chosen(all, role, HELD_OUT);
+    free(role);
+    return status;
+}
+
+/* What does not count has as many windows of a domain as what does, or fewer. */
+static int divide_all(struct planning *p, const struct offline_text *all, struct error *error)
+{
+    struct offline_text counts = counted(p, all, true), other = counted(p, all, false);
+    uint32_t wanted = (uint32_t)(p->tokens_max / p->window), domains = 0;
+    int status = counts.windows > 0
+                     ? divide(&counts, wanted, &p->text, &p->held, error)
+                     : error_set(error, ERR_BAD_INPUT, "the texts of --domain have no window");
+    for (uint32_t d = 0; d < p->texts; d++)
+        domains += p->counts[d] == DOMAIN_COUNTS;
+    if (status == 0 && other.windows > 0)
+        status = divide(&other, wanted / domains * (uint32_t)(p->texts - domains), NULL, &p->other,
+                        error);
     if (status == 0) {
-        p->text = offline_text_chosen(&all, role, HELD_PLANNED);
-        p->held = offline_text_chosen(&all, role, HELD_OUT);
         p->some_every = p->text.windows >= 16 ? 4 : 1;
         p->some = offline_text_some(&p->text, 0, p->some_every);
     }
-    free(role);
+    offline_text_free(&counts);
+    offline_text_free(&other);
+    return status;
+}
+
+int planning_divide_text(struct planning *p, struct error *error)
+{
+    struct offline_text all;
+    if (take_named(p, error) != 0 ||
+        offline_text_load(offline_index(p->model), p->text_path, p->texts, (uint32_t)p->window, 0,
+                          &all, error) != 0)
+        return -1;
+    warn_of_short_files(p, &all);
+    int status = leave_unreadable(p, &all, error);
+    p->whole_ns = 0; /* that was no measurement of the whole text */
+    if (status == 0)
+        status = divide_all(p, &all, error);
     offline_text_free(&all);
     return status;
 }
@@ -120,11 +258,11 @@ static void sum_windows(const struct offline_losses *l, double *kld, double *sam
     }
 }
 
-static int compare_windows(struct planning *p, const struct serving *s, double *kld, double *same,
-                           struct error *error)
+static int compare_windows(struct planning *p, const struct offline_text *text,
+                           const struct serving *s, double *kld, double *same, struct error *error)
 {
     struct offline_losses losses;
-    struct offline_evaluation e = planning_evaluation(p, &p->held);
+    struct offline_evaluation e = planning_evaluation(p, text);
     e.compare = true;
     if (serving_evaluate(&e, s, &losses, NULL, error) != 0)
         return -1;
@@ -134,60 +272,93 @@ static int compare_windows(struct planning *p, const struct serving *s, double *
     return 0;
 }
 
-/* The sums of each domain. What is kept is of windows: the same text may be divided into other
- * domains. */
-static int compare(struct planning *p, const struct serving *s, struct compared *out,
-                   struct error *error)
+/* The sums of each domain of a text. What is kept is of windows: the same text may be divided into
+ * other domains. */
+static int compare(struct planning *p, const struct offline_text *text, const struct serving *s,
+                   struct compared *out, struct error *error)
 {
     static const struct measured_range sums = {0, 1e15};
     uint8_t key[MEASURED_KEY_BYTES];
-    size_t n = p->held.windows;
+    size_t n = text->windows;
     int status = 0;
     *out = (struct compared){{0}, {0}};
     double *value = calloc(2 * n, sizeof *value);
     if (!value)
         return error_set(error, ERR_NO_MEMORY, "out of memory (comparison)");
-    planning_serving_key(p, &p->held, s, "compared windows", key);
+    planning_serving_key(p, text, s, "compared windows", key);
     if (!measured_find(p->measured, key, sums, value, 2 * n)) {
-        status = compare_windows(p, s, value, value + n, error);
+        status = compare_windows(p, text, s, value, value + n, error);
         if (status == 0)
             status = measured_add(p->measured, key, value, 2 * n, error);
     }
     for (size_t w = 0; w < n; w++) {
-        out->kld[p->held.path[w]] += value[w];
-        out->same[p->held.path[w]] += value[n + w];
+        out->kld[text->path[w]] += value[w];
+        out->same[text->path[w]] += value[n + w];
     }
     free(value);
+    return status;
+}
+
+/* A row per domain of the text. */
+static int report_rows(struct planning *p, const struct offline_text *text, const struct serving *s,
+                       const struct held_domain *domain, json_t *rows, struct error *error)
+{
+    struct compared c;
+    if (compare(p, text, s, &c, error) != 0)
+        return -1;
+    for (uint32_t d = 0; d < p->texts; d++) {
+        const struct held_domain *h = &domain[d];
+        double tokens = (double)h->windows * (p->held.window - 1);
+        bool counts = p->counts[d] == DOMAIN_COUNTS;
+        if (h->windows == 0)
+            continue;
+        planning_note(p, "  %-20.20s %6.0f %6.2f %% %6.2f %%       %.5f        %6.2f %%%s",
+                      domain_name(p, d), tokens, 100 * h->loss, 100 * h->high, c.kld[d] / tokens,
+                      100 * c.same[d] / tokens, counts ? "" : "  does not count");
+        json_array_append_new(rows, json_pack("{s:s, s:b, s:f, s:f, s:f, s:f, s:f}", "text",
+                                              domain_name(p, d), "counts", counts, "tokens", tokens,
+                                              "loss", h->loss, "bound", h->high, "kld",
+                                              c.kld[d] / tokens, "top1_same", c.same[d] / tokens));
+    }
+    return 0;
+}
+
+/* What the domains lose that do not count. */
+static int report_other(struct planning *p, const struct serving *s, json_t *rows,
+                        struct error *error)
+{
+    struct offline_losses native, losses;
+    struct serving_report unused;
+    struct held_domain domain[HELD_DOMAINS_MAX];
+    struct offline_interval loss;
+    uint32_t worst;
+    if (planning_losses(p, &p->other, NULL, &native, &unused, error) != 0)
+        return -1;
+    int status = planning_losses(p, &p->other, s, &losses, &unused, error);
+    if (status == 0) {
+        bool known = planning_bound(p, &p->other, &native, &losses, domain, &worst, &loss);
+        offline_losses_free(&losses);
+        if (known)
+            status = report_rows(p, &p->other, s, domain, rows, error);
+    }
+    offline_losses_free(&native);
     return status;
 }
 
 int planning_report(struct planning *p, const char *preset, const struct serving *s,
                     const struct judged *judged, struct error *error)
 {
-    struct compared c;
-    if (compare(p, s, &c, error) != 0)
-        return -1;
     json_t *rows = json_array();
     planning_note(p,
                   "  held-out text        tokens    loss    bound  KL divergence  same best token");
-    for (uint32_t d = 0; d < p->texts; d++) {
-        const struct held_domain *h = &judged->domain[d];
-        double tokens = (double)h->windows * (p->held.window - 1);
-        if (h->windows == 0)
-            continue;
-        planning_note(p, "  %-20.20s %6.0f %6.2f %% %6.2f %%       %.5f        %6.2f %%",
-                      domain_name(p, d), tokens, 100 * h->loss, 100 * h->high, c.kld[d] / tokens,
-                      100 * c.same[d] / tokens);
-        json_array_append_new(rows,
-                              json_pack("{s:s, s:f, s:f, s:f, s:f, s:f}", "text", domain_name(p, d),
-                                        "tokens", tokens, "loss", h->loss, "bound", h->high, "kld",
-                                        c.kld[d] / tokens, "top1_same", c.same[d] / tokens));
-    }
+    int status = report_rows(p, &p->held, s, judged->domain, rows, error);
+    if (status == 0 && p->other.windows > 0)
+        status = report_other(p, s, rows, error);
     json_t *held = json_object_get(p->report, "held_out");
     if (!held) {
         held = json_object();
         json_object_set_new(p->report, "held_out", held);
     }
     json_object_set_new(held, preset, rows);
-    return 0;
+    return status;
 }

@@ -51,6 +51,15 @@ static int take_text(void *program, const char *value, struct error *error)
     return 0;
 }
 
+static int take_domain(void *program, const char *value, struct error *error)
+{
+    struct planning *p = program;
+    if (p->domains == PLANNING_TEXTS_MAX)
+        return error_set(error, ERR_BAD_INPUT, "at most %d domains", PLANNING_TEXTS_MAX);
+    p->domain[p->domains++] = value;
+    return 0;
+}
+
 static int take_loss(void *program, const char *value, struct error *error)
 {
     struct planning *p = program;
@@ -120,6 +129,10 @@ static const struct option_row rows[] = {
     {0, "profile", "FILE", OPTION_TEXT(struct planning, profile_path),
      "of sluice profile, for this model, or an earlier plan"},
     {0, "text", "FILE", OPTION_CALL(take_text), "calibration text of one domain; repeatable"},
+    {0, "domain", "NAME", OPTION_CALL(take_domain),
+     "keep --max-loss on the --text of this name only (with or without its suffix; repeatable); "
+     "the "
+     "others are reported. Default: all that the model can read"},
     {0, "max-loss", "P", OPTION_CALL(take_loss),
      "allowed increase of perplexity, such as 1%: of the bound on "
      "held-out text"},
@@ -333,6 +346,7 @@ int main(int argc, char **argv)
     offline_text_free(&p.text);
     offline_text_free(&p.some);
     offline_text_free(&p.held);
+    offline_text_free(&p.other);
     free(p.plan);
     measured_close(p.measured);
     if (p.model)

@@ -28,12 +28,21 @@ struct planning_stage {
     uint64_t started_ns;
 };
 
+/* Whether the loss of a domain decides. */
+enum planning_domain {
+    DOMAIN_COUNTS,
+    DOMAIN_OTHER,      /* --domain names others */
+    DOMAIN_UNREADABLE, /* the lossless model cannot read it */
+};
+
 struct planning {
     /* options */
     const char *model_path, *profile_path, *out_path, *preset;
     const char *trace_path; /* for fitting hobbit's eviction; NULL: the routing of the text */
     const char *text_path[PLANNING_TEXTS_MAX];
     size_t texts;
+    const char *domain[PLANNING_TEXTS_MAX]; /* --domain: the texts that count; none: all */
+    size_t domains;
     uint64_t budget_bytes;  /* 0: not given */
     uint64_t memory;        /* maximum of this program; 0: not given */
     double experts_percent; /* 0: not given */
@@ -55,7 +64,9 @@ struct planning {
     struct offline_text text, some; /* what is planned on; 1/4 of its windows, for searches */
     uint32_t some_every;            /* window i of `some` is window i * some_every of `text` */
     struct offline_text held;       /* what is held out (held.h); domains are text_path */
-    struct plan *plan;              /* the profile, extended to the plan */
+    struct offline_text other; /* of domains that do not count; no windows: all of them count */
+    enum planning_domain counts[PLANNING_TEXTS_MAX];
+    struct plan *plan; /* the profile, extended to the plan */
     struct offline_losses native, native_some, native_held;
     uint64_t native_bytes; /* payload of all experts */
     struct measured_file *measured;
@@ -68,7 +79,9 @@ struct planning {
 /* progress.c: begins a preset: states what it measures at most, and how long that takes. */
 void planning_begin(struct planning *p, const char *name, uint32_t whole, uint32_t some);
 
-/* judge.c: loads the text, and divides it into p->text and p->held. */
+/* judge.c: loads the text, and divides it into p->text and p->held. A domain that the lossless
+ * model cannot read does not count, unless --domain names it or the model can read none: what is
+ * lost there says nothing. -1 with *error: also ERR_BAD_INPUT for a --domain that is no text. */
 int planning_divide_text(struct planning *p, struct error *error);
 
 /* A comparison with the lossless model over `text` (p->text or p->some). */

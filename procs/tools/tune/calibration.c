@@ -36,6 +36,28 @@ static void add_directory(struct tune *t, const char *path)
         free(names);
 }
 
+/* NAME or NAME.SUFFIX. */
+static bool is_named(const char *path, const char *name)
+{
+    const char *slash = strrchr(path, '/'), *own = slash ? slash + 1 : path;
+    const char *dot = strrchr(own, '.');
+    size_t n = strlen(name);
+    return strcmp(own, name) == 0 || (dot && n == (size_t)(dot - own) && !strncmp(own, name, n));
+}
+
+static int keep_domain(struct tune *t, struct error *error)
+{
+    for (size_t i = 0; t->domain && i < t->texts; i++)
+        if (is_named(t->text[i], t->domain)) {
+            t->text[0] = t->text[i];
+            t->texts = 1;
+            return 0;
+        }
+    return t->domain
+               ? error_set(error, ERR_BAD_INPUT, "--domain: no text is named '%.80s'", t->domain)
+               : 0;
+}
+
 int calibration_find(struct tune *t, struct error *error)
 {
     /* From the directory of the programs: in a build tree, in an installation. */
@@ -47,7 +69,7 @@ int calibration_find(struct tune *t, struct error *error)
         add_directory(t, path);
     }
     if (t->texts > 0)
-        return 0;
+        return keep_domain(t, error);
     return error_set(error, ERR_NOT_FOUND,
                      "the calibration text of sluice is not installed; use --text FILE");
 }

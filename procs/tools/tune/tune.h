@@ -93,6 +93,7 @@ struct tune {
     uint64_t model_bytes; /* of all of them */
     const char *text[TUNE_TEXTS_MAX];
     size_t texts;
+    const char *domain; /* the text that is used, of several; NULL: all */
     const char *store_dir;
     uint64_t budget, memory, store_limit;
     double max_loss;
@@ -119,7 +120,8 @@ struct tune {
 /* A signal that ends the program has arrived (SIGINT, SIGTERM, SIGHUP). */
 extern volatile sig_atomic_t tune_stop;
 
-/* calibration.c: the text shipped with sluice, if no --text is given; 0, or -1. */
+/* calibration.c: the text shipped with sluice, if no --text is given; of these the one that
+ * --domain names. 0, or -1: ERR_NOT_FOUND, or ERR_BAD_INPUT if no text has the name. */
 int calibration_find(struct tune *t, struct error *error);
 /* A hash of the texts' bytes and of the options that change the profile. */
 int calibration_key(const struct tune *t, uint64_t *key, struct error *error);

@@ -57,6 +57,8 @@ static const struct option_row rows[] = {
     {0, "text", "FILE", OPTION_CALL(take_text),
      "calibration text; repeatable (default: the text shipped with "
      "sluice)"},
+    {0, "domain", "NAME", OPTION_TEXT(struct tune, domain),
+     "use only the text of this name: of prose, code, technical and languages, or of --text"},
     {0, "store-dir", "DIR", OPTION_TEXT(struct tune, store_dir),
      "where the store goes (default: the model's directory if that "
      "is writable, else the cache directory)"},

@@ -85,6 +85,7 @@ static void end(void)
     offline_text_free(&p.text);
     offline_text_free(&p.some);
     offline_text_free(&p.held);
+    offline_text_free(&p.other);
     free(p.plan);
     measured_close(p.measured);
     offline_close(p.model);
@@ -160,13 +161,38 @@ START_TEST(one_window_is_held_out)
 }
 END_TEST
 
+/* Letters that are no text, as the next file. */
+static void add_noise(uint32_t seed)
+{
+    FILE *out = fopen(path[p.texts], "wb");
+    ck_assert_ptr_nonnull(out);
+    for (int i = 0; i < 2000; i++) {
+        seed = seed * 1664525 + 1013904223;
+        fputc("bcdfghjkmnpqrsvwxyz0123456789;#/"[seed >> 27], out);
+    }
+    fclose(out);
+    p.text_path[p.texts] = path[p.texts];
+    p.texts++;
+}
+
+static uint32_t windows_of(const struct offline_text *text, uint32_t domain)
+{
+    uint32_t n = 0;
+    for (uint32_t w = 0; w < text->windows; w++)
+        n += text->path[w] == domain;
+    return n;
+}
+
 static double reported(const char *file, const char *what)
 {
     size_t i;
     json_t *row, *rows = json_object_get(json_object_get(p.report, "held_out"), "any");
     json_array_foreach(rows, i,
-                       row) if (strcmp(json_string_value(json_object_get(row, "text")), file) ==
-                                0) return json_number_value(json_object_get(row, what));
+                       row) if (strcmp(json_string_value(json_object_get(row, "text")), file) == 0)
+    {
+        const json_t *value = json_object_get(row, what);
+        return json_is_boolean(value) ? json_is_true(value) : json_number_value(value);
+    }
     ck_abort_msg("%s has no row", file);
     return 0;
 }
@@ -208,6 +234,83 @@ START_TEST(comparison_by_other_domains)
 }
 END_TEST
 
+/* What is lost on a text that the model cannot read does not decide, and is reported. */
+START_TEST(unreadable_text_does_not_count)
+{
+    const size_t cells = 8 * 32;
+    uint8_t *all = malloc(cells);
+    char lines[4096];
+    ck_assert_ptr_nonnull(all);
+    memset(all, PRECISION_INT2, cells);
+    const struct serving s = {.kind = SERVE_PRECISIONS, .precision = all};
+    add_file(0, 3000);
+    add_noise(1);
+    lines_at_start(24, lines, sizeof lines);
+    ck_assert_msg(strstr(lines, "text1 does not count: the model cannot read it"), "%s", lines);
+    ck_assert(p.counts[0] == DOMAIN_COUNTS && p.counts[1] == DOMAIN_UNREADABLE);
+    ck_assert_uint_eq(windows_of(&p.text, 0), 12); /* all windows are those of the other text */
+    ck_assert_uint_eq(windows_of(&p.text, 1) + windows_of(&p.held, 1), 0);
+    ck_assert_uint_eq(windows_of(&p.other, 1), 12);
+    ck_assert_int_eq(planning_measure_native(&p, &error), 0);
+    report(&s);
+    ck_assert(reported("text0", "counts") == 1 && reported("text1", "counts") == 0);
+    ck_assert_double_ge(reported("text1", "bound"), reported("text1", "loss"));
+    ck_assert_double_gt(reported("text1", "kld"), 0);
+    free(all);
+    end();
+}
+END_TEST
+
+START_TEST(if_nothing_is_readable_all_counts)
+{
+    add_noise(1);
+    add_noise(2);
+    start(24);
+    ck_assert_uint_eq(windows_of(&p.text, 0), 6);
+    ck_assert_uint_eq(windows_of(&p.text, 1), 6);
+    ck_assert_uint_eq(p.other.windows, 0);
+    end();
+}
+END_TEST
+
+START_TEST(named_domain_counts_alone)
+{
+    static const struct {
+        const char *name;
+        uint32_t counts;
+    } cases[] = {{"text0", 0}, {"text1", 1}, {"text2", 2}};
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        add_file(0, 3000);
+        add_noise(1);
+        add_file(4000, 3000);
+        p.domain[p.domains++] = cases[i].name;
+        start(24);
+        for (uint32_t d = 0; d < FILES; d++) {
+            bool counts = d == cases[i].counts;
+            ck_assert_uint_eq(windows_of(&p.text, d), counts ? 12 : 0);
+            ck_assert_uint_eq(windows_of(&p.other, d), counts ? 0 : 12);
+        }
+        end();
+    }
+}
+END_TEST
+
+START_TEST(unknown_domain_is_rejected)
+{
+    static const char *const wrong[] = {"text", "text00", "", "xt0"};
+    add_file(0, 3000);
+    start(24);
+    for (size_t i = 0; i < ARRAY_LEN(wrong); i++) {
+        p.domain[0] = wrong[i];
+        p.domains = 1;
+        ck_assert_int_eq(planning_divide_text(&p, &error), -1);
+        ck_assert_int_eq(error.code, ERR_BAD_INPUT);
+        ck_assert_ptr_nonnull(strstr(error.text, "--domain"));
+    }
+    end();
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("judge");
@@ -218,6 +321,10 @@ int main(void)
     tcase_add_test(cases, short_files_are_named);
     tcase_add_test(cases, one_window_is_held_out);
     tcase_add_test(cases, comparison_by_other_domains);
+    tcase_add_test(cases, unreadable_text_does_not_count);
+    tcase_add_test(cases, if_nothing_is_readable_all_counts);
+    tcase_add_test(cases, named_domain_counts_alone);
+    tcase_add_test(cases, unknown_domain_is_rejected);
     suite_add_tcase(suite, cases);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);

@@ -353,6 +353,27 @@ START_TEST(a_program_leaves_memory_for_tune)
 }
 END_TEST
 
+/* --domain: one text of several. */
+START_TEST(domain_is_one_text)
+{
+    static const char *const texts[] = {"/a/prose.txt", "code.txt", "/b/other"};
+    static const struct {
+        const char *name;
+        int kept; /* -1: an error */
+    } cases[] = {{"prose", 0}, {"code.txt", 1}, {"other", 2}, {"pro", -1}, {"a", -1}, {"", -1}};
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct tune tuned = {.domain = cases[i].name, .texts = ARRAY_LEN(texts)};
+        memcpy(tuned.text, texts, sizeof texts);
+        int status = calibration_find(&tuned, &error);
+        ck_assert_int_eq(status, cases[i].kept < 0 ? -1 : 0);
+        if (status != 0)
+            ck_assert_int_eq(error.code, ERR_BAD_INPUT);
+        else
+            ck_assert(tuned.texts == 1 && tuned.text[0] == texts[cases[i].kept]);
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("tune_job");
@@ -372,6 +393,7 @@ int main(void)
     tcase_add_test(tests, a_profile_is_kept);
     tcase_add_test(tests, another_machine);
     tcase_add_test(tests, a_program_leaves_memory_for_tune);
+    tcase_add_test(tests, domain_is_one_text);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);
