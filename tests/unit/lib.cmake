@@ -119,6 +119,7 @@ sluice_unit_test(policy_router_test SOURCES lib/policy/prediction/router_test.c 
 sluice_unit_test(policy_presets_test SOURCES lib/policy/presets/presets_test.c LINK sluice_policy)
 sluice_unit_test(policy_auto_test SOURCES lib/policy/presets/auto_test.c LINK sluice_policy m)
 sluice_unit_test(policy_loss_test SOURCES lib/policy/presets/loss_test.c LINK sluice_policy sluice_plan)
+sluice_unit_test(policy_resident_first_test SOURCES lib/policy/access/resident_first_test.c LINK sluice_policy m)
 sluice_unit_test(policy_swap_test SOURCES lib/policy/access/swap_test.c LINK sluice_policy m)
 sluice_unit_test(policy_planned_test SOURCES lib/policy/presets/planned_test.c LINK sluice_policy m)
 

@@ -180,6 +180,32 @@ uint32_t routing_masked(const struct model_router *r, const float *logits, const
     return count;
 }
 
+void routing_weights(const struct model_router *r, const float *logits, uint32_t count,
+                     float *scratch, struct route *out)
+{
+    float *p = scratch;
+    probabilities(r, logits, NULL, p);
+    for (uint32_t k = 0; k < count; k++) {
+        uint32_t e = out[k].expert;
+        out[k].weight = r->gating == ROUTER_SPARSE_MIXER ? sparse_weight(r, p, e) : p[e];
+        p[e] = TAKEN;
+    }
+    weigh(r, count, out);
+}
+
+void routing_shares(const struct model_router *r, const float *logits, float *weight)
+{
+    float top = -FLT_MAX;
+    probabilities(r, logits, NULL, weight);
+    for (uint32_t e = 0; e < r->experts; e++)
+        top = weight[e] > top ? weight[e] : top;
+    for (uint32_t e = 0; e < r->experts; e++)
+        if (r->gating == ROUTER_SIGMOID_AFTER)
+            weight[e] = sigmoid(weight[e]);
+        else if (r->gating == ROUTER_SOFTMAX_AFTER || r->gating == ROUTER_SPARSE_MIXER)
+            weight[e] = (float)exact_exp((double)(weight[e] - top));
+}
+
 void routing_scores(const struct model_router *r, const float *logits, float *scratch, float *p,
                     float *score)
 {

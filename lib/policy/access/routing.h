@@ -60,6 +60,19 @@ void routing_scores(const struct model_router *router, const float *logits, floa
 void routing_margins(const struct model_router *router, const float *logits, float *scratch,
                      float *margin);
 
+/* Sets the weights of `count` routes to those of a router that has chosen these experts, in this
+ * order: p comes from the logits of all experts, and is normalised over the chosen ones only where
+ * the model does so. For the choice of routing_exact the bits are those of its weights. scratch:
+ * [experts]. */
+void routing_weights(const struct model_router *router, const float *logits, uint32_t count,
+                     float *scratch, struct route *out);
+
+/* What the weights of chosen experts are proportional to, for all experts: the weight that each one
+ * has before it is normalised over those that were chosen. Not for ROUTER_SPARSE_MIXER, where each
+ * weight depends on the experts chosen before: there exp(logit - largest logit). weight:
+ * [experts]. */
+void routing_shares(const struct model_router *router, const float *logits, float *weight);
+
 /* Routes to the experts e with allowed[e] only. Returns the number of routes written to out: top_k,
  * or the size of the set when that is smaller; the softmax is over the set. If the best groups have
  * fewer experts of the set than that, all groups count. With every expert allowed, or NULL, the
