@@ -190,14 +190,30 @@ static const float *choice_bias(struct core *c)
     return at;
 }
 
-static void give_logits(struct core *c)
+static struct model_router host_rule(struct core *c)
 {
     struct model_router rule = core_layer_now(c)->routing;
     rule.bias = choice_bias(c);
-    c->source.logits(c->source.self, &c->pass.step,
-                     device_fetch(c->device, &c->scratch.router_logits,
-                                  (size_t)c->pass.step.rows * c->hp.experts * sizeof(float)),
-                     &rule);
+    return rule;
+}
+
+static const float *host_logits(struct core *c)
+{
+    return device_fetch(c->device, &c->scratch.router_logits,
+                        (size_t)c->pass.step.rows * c->hp.experts * sizeof(float));
+}
+
+static void give_logits(struct core *c)
+{
+    const struct model_router rule = host_rule(c);
+    c->source.logits(c->source.self, &c->pass.step, host_logits(c), &rule);
+}
+
+/* Operations read the routes in host memory only, so those of the device may differ. */
+static void reroute(struct core *c)
+{
+    const struct model_router rule = host_rule(c);
+    c->source.reroute(c->source.self, &c->pass.step, host_logits(c), &rule, c->pass.route);
 }
 
 /* In decode, the gate inputs are given before the router runs, and the logits after it. */
@@ -218,6 +234,8 @@ void core_route_layer(struct core *c)
     if (core_predicts_next(c))
         predict_next(c);
     fetch_routes(c);
+    if (c->pass.step.decode && c->source.reroutes && c->source.reroutes(c->source.self))
+        reroute(c);
     if (c->source.routed)
         c->source.routed(c->source.self, &c->pass.step, c->pass.route);
 }

@@ -149,6 +149,14 @@ struct weights_source {
     void (*logits)(void *self, const struct expert_step *step, const float *logits,
                    const struct model_router *rule);
 
+    /* If some row decodes: may replace routes of such rows, [rows][top-k], by experts of its choice
+     * with weights of its choice, best first and each expert once in a row; those of a prompt's
+     * rows stay. logits and rule: as of `logits`. After that, before the layer is pinned, and only
+     * where `reroutes` is true: reading logits from another device takes time. */
+    bool (*reroutes)(void *self);
+    void (*reroute)(void *self, const struct expert_step *step, const float *logits,
+                    const struct model_router *rule, struct route *routes);
+
     /* If some row is of a prompt's chunk: predicted accesses of the *next* layer by all such rows:
      * its router on this layer's gate input. counts[0..experts-1]: tokens per expert;
      * counts[experts..]: as weight_before of an expert item, for experts with tokens. Not computed

@@ -23,7 +23,9 @@ struct deterministic {
     const struct model_hparams *h;
     struct sim_cache *cache;
     prefill_order_fn prefill_order;
-    bool computing;                    /* a layer was routed and is not computed yet */
+    bool computing; /* a layer was routed and is not computed yet */
+    bool entered;   /* the simulated cache is in the layer to be routed */
+    struct resident_first_work work;
     struct sim_access_result *results; /* [experts] */
     struct sim_access *accesses;       /* [experts], by expert */
     struct prefill_item *order;        /* [experts] */
@@ -67,11 +69,12 @@ struct deterministic *deterministic_create(const struct deterministic_config *co
         l->scratch = calloc(PREDICTION_SCRATCH(h->experts), sizeof *l->scratch);
         l->levels = calloc(h->experts, DECODE_ROWS_MAX);
     }
+    bool worked = l && resident_first_work_create(&l->work, h->experts);
     bool activations = config->sim.knobs.prediction == PREDICTION_ACTIVATION;
     if (l && activations)
         l->activation = activation_create(h->layers, h->experts);
-    if (!l || (activations && !l->activation) || !l->results || !l->accesses || !l->order ||
-        !l->predictions || !l->logits || !l->router || !l->scratch || !l->levels) {
+    if (!l || !worked || (activations && !l->activation) || !l->results || !l->accesses ||
+        !l->order || !l->predictions || !l->logits || !l->router || !l->scratch || !l->levels) {
         error_set(error, ERR_NO_MEMORY, "out of memory (deterministic mode)");
         if (l)
             deterministic_destroy(l);
@@ -97,6 +100,7 @@ void deterministic_destroy(struct deterministic *l)
     router_row_destroy(l->router);
     free(l->scratch);
     free(l->levels);
+    resident_first_work_free(&l->work);
     l->magic = 0;
     free(l);
 }
@@ -302,17 +306,49 @@ static void give_levels(struct deterministic *l, const struct expert_step *step)
     l->leveled = 0;
 }
 
-void deterministic_routed(struct deterministic *l, const struct expert_step *step,
-                          const struct route *routes)
+/* Time has passed until here: what was read meanwhile is resident. Once for each layer. */
+static void enter_layer(struct deterministic *l, const struct expert_step *step)
 {
-    OBJ_CHECK(l, DETERMINISTIC_MAGIC);
     struct sim_step now = {.sequence = step->row->sequence,
                            .position = step->row->position,
                            .layer = step->layer,
                            .tokens = step->rows,
                            .prefill = step->prefill};
-    give_levels(l, step);
-    sim_cache_layer(l->cache, &now, 1);
+    if (!l->entered) {
+        give_levels(l, step);
+        sim_cache_layer(l->cache, &now, 1);
+    }
+    l->entered = true;
+}
+
+static bool serves(void *arg, uint32_t expert, float weight_before)
+{
+    const struct deterministic *l = arg;
+    return sim_cache_serves(l->cache, expert, weight_before);
+}
+
+uint32_t deterministic_reroute(struct deterministic *l, const struct expert_step *step,
+                               const float *logits, const struct model_router *rule,
+                               struct route *routes)
+{
+    OBJ_CHECK(l, DETERMINISTIC_MAGIC);
+    const struct resident_first how = knobs_resident_first(&l->config.sim.knobs);
+    uint32_t replaced = 0;
+    enter_layer(l, step);
+    for (uint32_t r = 0; r < step->rows; r++)
+        if (!step->row[r].prefill)
+            replaced += resident_first_row(&how, rule, logits + (size_t)r * l->h->experts, serves,
+                                           l, &l->work, routes + (size_t)r * l->h->experts_used);
+    sim_cache_rerouted(l->cache, replaced);
+    return replaced;
+}
+
+void deterministic_routed(struct deterministic *l, const struct expert_step *step,
+                          const struct route *routes)
+{
+    OBJ_CHECK(l, DETERMINISTIC_MAGIC);
+    enter_layer(l, step);
+    l->entered = false;
     collect(l, step, routes);
     if (l->activation)
         note_activations(l, step, routes);

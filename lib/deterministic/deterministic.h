@@ -6,8 +6,8 @@
  * give the same decisions and the same text at any real speed, and `sluice sim` the same statistics
  * on the trace.
  *
- * Order of calls in a pass: layer_starts, gate_input and logits (if some row decodes), routed,
- * result..., next_counts (if some row is of a prompt), for every layer; then token_end. A
+ * Order of calls in a pass: layer_starts, gate_input, logits and reroute (if some row decodes),
+ * routed, result..., next_counts (if some row is of a prompt), for every layer; then token_end. A
  * sequence's passes are between its sequence_starts and sequence_ends. One thread. */
 #ifndef SLUICE_DETERMINISTIC_DETERMINISTIC_H
 #define SLUICE_DETERMINISTIC_DETERMINISTIC_H
@@ -53,6 +53,11 @@ void deterministic_gate_input(struct deterministic *l, const struct expert_step 
 /* Levels of all experts of the layer (residency.h): once for each row that decodes, in their order,
  * if the eviction reads logits. */
 void deterministic_logits(struct deterministic *l, const uint8_t *levels);
+/* With routing resident-first, after the logits: replaces routes of the rows that decode by what is
+ * resident in the simulated cache now. logits: [rows][experts]. Returns how many were replaced. */
+uint32_t deterministic_reroute(struct deterministic *l, const struct expert_step *step,
+                               const float *logits, const struct model_router *rule,
+                               struct route *routes);
 void deterministic_routed(struct deterministic *l, const struct expert_step *step,
                           const struct route *routes);
 void deterministic_next_counts(struct deterministic *l, const struct expert_step *step,

@@ -150,6 +150,8 @@ struct offline_hooks {
     void (*gate_input)(void *arg, const struct expert_step *step, const float *x, uint32_t n);
     void (*logits)(void *arg, const struct expert_step *step, const float *logits,
                    const struct model_router *rule);
+    void (*reroute)(void *arg, const struct expert_step *step, const float *logits,
+                    const struct model_router *rule, struct route *routes);
     /* Affects the order of work only: see weights_source.resident. NULL: all are resident. */
     bool (*resident)(void *arg, uint32_t layer, uint32_t expert);
     uint64_t pin_limit; /* slot bytes of a chunk's window; 0: unlimited */

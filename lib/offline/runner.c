@@ -212,6 +212,17 @@ static void source_logits(void *self, const struct expert_step *step, const floa
     of(self)->hooks.logits(of(self)->hooks.arg, step, logits, rule);
 }
 
+static void source_reroute(void *self, const struct expert_step *step, const float *logits,
+                           const struct model_router *rule, struct route *routes)
+{
+    of(self)->hooks.reroute(of(self)->hooks.arg, step, logits, rule, routes);
+}
+
+static bool source_reroutes(void *self)
+{
+    return of(self)->hooks.reroute != NULL;
+}
+
 static struct weights_source source_of(struct offline_runner *r)
 {
     const struct offline_hooks *h = &r->hooks;
@@ -228,7 +239,9 @@ static struct weights_source source_of(struct offline_runner *r)
                                    .layer_inputs = h->layer_inputs ? source_layer_inputs : NULL,
                                    .gate_inputs = h->gate_inputs ? source_gate_inputs : NULL,
                                    .gate_input = h->gate_input ? source_gate_input : NULL,
-                                   .logits = h->logits ? source_logits : NULL};
+                                   .logits = h->logits ? source_logits : NULL,
+                                   .reroutes = source_reroutes,
+                                   .reroute = source_reroute};
 }
 
 /* Keys or values: of every layer, or one for the largest, which all layers use in turn. */

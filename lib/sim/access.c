@@ -138,6 +138,20 @@ bool sim_servable(const struct sim_cache *c, uint32_t layer, uint32_t expert, fl
     return true;
 }
 
+bool sim_cache_serves(const struct sim_cache *c, uint32_t expert, float weight_before)
+{
+    OBJ_CHECK(c, SIM_MAGIC);
+    uint32_t slot;
+    sl_assert(c->steps > 0 && expert < c->config.experts);
+    return sim_servable(c, c->step[0].layer, expert, weight_before, &slot);
+}
+
+void sim_cache_rerouted(struct sim_cache *c, uint32_t experts)
+{
+    OBJ_CHECK(c, SIM_MAGIC);
+    c->f->rerouted += experts;
+}
+
 static void count_access(struct sim_cache *c, uint32_t slot, enum sim_outcome outcome,
                          enum precision precision)
 {

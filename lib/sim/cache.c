@@ -31,7 +31,7 @@ static int config_check(const struct sim_config *k, const struct precision_polic
             largest = k->precision_bytes[t] > largest ? k->precision_bytes[t] : largest;
     if (k->slot_bytes)
         largest = largest_slot(k);
-    if (k->knobs.routing != ROUTING_EXACT)
+    if (k->knobs.routing == ROUTING_MASKED)
         return error_set(
             error, ERR_BAD_INPUT,
             "masked routing cannot be simulated: it changes the routing that the trace recorded");

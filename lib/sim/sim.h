@@ -193,6 +193,11 @@ void sim_cache_sequence_ends(struct sim_cache *c, uint32_t sequence);
 void sim_cache_layer(struct sim_cache *c, const struct sim_step *step, uint32_t steps);
 void sim_cache_access(struct sim_cache *c, const struct sim_access *access,
                       struct sim_access_result *result);
+/* Whether an access to an expert of the running layer would be a hit now: for routing
+ * resident-first, before the layer's accesses. weight_before: see precision.h. */
+bool sim_cache_serves(const struct sim_cache *c, uint32_t expert, float weight_before);
+/* So many experts of the running layer took the places of missing ones (resident_first.h). */
+void sim_cache_rerouted(struct sim_cache *c, uint32_t experts);
 /* Predictions of one of the steps for a later layer of this pass, in descending order; at most
  * sim_cache_predict_k of them are taken. Returns false when layers beyond need no hints: a
  * predicted expert is not resident. */

@@ -72,7 +72,8 @@ static const char *record_invalid(const struct trace_header *h, const struct tra
     case TRACE_CHOICE:
     case TRACE_LOGITS:
     case TRACE_PREDICTED:
-    case TRACE_GPU_PREDICTED: break;
+    case TRACE_GPU_PREDICTED:
+    case TRACE_CANDIDATE: break;
     default: return "kind";
     }
     if (r->layer >= h->layers || !expert_layers_has(&h->expert_layers, r->layer))
@@ -85,6 +86,8 @@ static const char *record_invalid(const struct trace_header *h, const struct tra
                    : "number of values";
     if (!share(r->weight))
         return "weight";
+    if (r->kind == TRACE_CANDIDATE)
+        return isfinite(r->before) ? NULL : "margin";
     bool predicted = r->kind == TRACE_PREDICTED || r->kind == TRACE_GPU_PREDICTED;
     if (predicted && !share(r->before))
         return "weight before";

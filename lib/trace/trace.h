@@ -33,6 +33,11 @@
  *   TRACE_GPU_PREDICTED   decode with --gpu-policy prefetch: what the router of `layer` chose on
  *                         the gate input of from_layer, in order of rank, with weight and before as
  *                         an expert's. Where TRACE_PREDICTED is
+ *   TRACE_CANDIDATE       decode with routing resident-first: an expert that could be chosen, in
+ *                         the order of resident_first_candidates, within nats of the recorded run
+ *                         or 1, whichever is more. before: its margin; weight: its gate weight
+ *                         before normalisation (routing_shares). Where LOGITS are. The first top-k
+ *                         are the exact choice; TRACE_EXPERT has what was chosen
  *   TRACE_CHOICE          masked routing: an expert of the unmasked top-k, weight = |x| G(x)
  *   TRACE_TOKEN_END       the sequence's token or chunk is complete; tokens: its number of tokens
  *   TRACE_SEQUENCE_END    the sequence has no more records
@@ -63,7 +68,8 @@ enum trace_kind {
     TRACE_TOKEN_END,
     TRACE_LOGITS,
     TRACE_PREDICTED = 16,
-    TRACE_GPU_PREDICTED
+    TRACE_GPU_PREDICTED,
+    TRACE_CANDIDATE
 };
 
 /* enum access_outcome of shm/rings/access_log.h; 0: unknown */
@@ -93,7 +99,7 @@ struct trace_record {
                 uint16_t from_layer; /* PREDICTED, GPU_PREDICTED */
                 uint16_t pass;       /* EXPERT, CHOICE, TOKEN_END of the recorded run: its number */
             };
-            float before; /* EXPERT in prefill, PREDICTED, GPU_PREDICTED */
+            float before; /* EXPERT in prefill, PREDICTED, GPU_PREDICTED, CANDIDATE */
         };
         uint8_t more_values[TRACE_VALUES_HALF]; /* LOGITS: the others */
     };

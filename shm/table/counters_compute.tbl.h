@@ -130,4 +130,6 @@ COUNTER(table_rows, COUNTER, rows, "Rows read of a table on storage.")
 COUNTER(table_pages, COUNTER, pages, "Pages of the table that these rows are in.")
 COUNTER(table_misses, COUNTER, pages, "Pages of the table that were requested from the cache.")
 COUNTER(table_wait_ns, COUNTER, ns, "Time waiting for pages of the table.")
+COUNTER(rerouted_accesses, COUNTER, accesses,
+        "Accesses of resident experts in place of missing ones (routing=resident-first).")
 #undef COUNTER

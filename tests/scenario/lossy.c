@@ -143,6 +143,7 @@ static const struct pair compared[] = {{"accesses", "accesses"},
                                        {"misses", "misses"},
                                        {"skipped", "skipped"},
                                        {"low_precision_accesses", "low_precision_accesses"},
+                                       {"rerouted", "rerouted_accesses"},
                                        {"demand_bytes", "modelled_demand_bytes"},
                                        {"prefetch_bytes", "modelled_prefetch_bytes"}};
 
@@ -152,16 +153,17 @@ static uint64_t in_phase(const json_t *result, const char *phase, const char *co
 }
 
 /* Replays the trace of a run. */
-static void compare_with_sim(const char *trace, const char *preset, const char *plan,
-                             uint64_t capacity, const uint64_t expected[ARRAY_LEN(compared)])
+static void compare_with_sim(const char *trace, const char *preset, const char *policy,
+                             const char *plan, uint64_t capacity,
+                             const uint64_t expected[ARRAY_LEN(compared)])
 {
     struct command c;
     char budget[32];
     snprintf(budget, sizeof budget, "%" PRIu64, capacity);
     command_run(&c, NULL, 60000,
                 (const char *const[]){"sim", trace, "--presets", preset, "--budgets", budget,
-                                      "--plan", plan, "--read-bandwidth", "1GB/s", "--calibrate",
-                                      "0", "--output", "json", NULL});
+                                      "--policy", policy, "--plan", plan, "--read-bandwidth",
+                                      "1GB/s", "--calibrate", "0", "--output", "json", NULL});
     CHECK(c.status == 0, "sluice sim: %s", c.err);
     json_t *doc = json_loads(c.out, JSON_ALLOW_NUL, NULL);
     const json_t *result = json_array_get(json_object_get(doc, "results"), 0);
@@ -175,18 +177,21 @@ static void compare_with_sim(const char *trace, const char *preset, const char *
     command_free(&c);
 }
 
-static void equals_sim_on(const char *store, const char *plan, const char *preset)
+static void equals_sim_with(const char *store, const char *plan, const char *preset,
+                            const char *policy)
 {
-    char trace[PATH_MAX], plan_option[PATH_MAX + 8], trace_option[PATH_MAX + 16], preset_option[48];
+    char policy_option[96], trace[PATH_MAX], plan_option[PATH_MAX + 8], trace_option[PATH_MAX + 16],
+        preset_option[48];
     uint64_t expected[ARRAY_LEN(compared)];
     snprintf(trace, sizeof trace, "%s/%s.trace", test_dir(), preset);
     snprintf(plan_option, sizeof plan_option, "--plan=%s", plan);
     snprintf(trace_option, sizeof trace_option, "--trace=%s", trace);
     snprintf(preset_option, sizeof preset_option, "--preset=%s", preset);
+    snprintf(policy_option, sizeof policy_option, "--policy=%s", policy);
     struct engine *e = engine_new();
     engine_start(e, (const char *const[]){"-m", store, plan_option, preset_option, trace_option,
-                                          "--deterministic=on", "--resident-experts=25",
-                                          "--prefill-chunk=64", NULL});
+                                          policy_option, "--deterministic=on",
+                                          "--resident-experts=25", "--prefill-chunk=64", NULL});
     for (unsigned i = 0; i < TEST_PROMPTS; i++) {
         struct text text;
         engine_generate(e, test_prompt(i), baseline_tokens(), &text);
@@ -202,7 +207,12 @@ static void equals_sim_on(const char *store, const char *plan, const char *prese
     CHECK(engine_counter(e, "recorder", "records_dropped") == 0, "the trace has gaps");
     engine_stop(e);
     CHECK(expected[0] > 0 && expected[1] + expected[3] > 0, "%s: nothing was decided", preset);
-    compare_with_sim(trace, preset, plan, capacity, expected);
+    compare_with_sim(trace, preset, policy, plan, capacity, expected);
+}
+
+static void equals_sim_on(const char *store, const char *plan, const char *preset)
+{
+    equals_sim_with(store, plan, preset, "");
 }
 
 static void equals_sim(const char *preset, const char *precisions, uint32_t precision_mask)
@@ -226,6 +236,16 @@ static void sim_repeats_fate(void)
 static void sim_repeats_edgemoe(void)
 {
     equals_sim("edgemoe", "native,int4", 5);
+}
+
+/* Resident-first, with prediction and prefetch: alone, and with a precision by gate weight. */
+static void sim_repeats_resident_first(void)
+{
+    char store[PATH_MAX], plan[PATH_MAX];
+    store_pack(store, "store", "native,int4");
+    plan_make(plan, "made.plan", 0);
+    equals_sim_with(store, plan, "default", "routing=resident-first");
+    equals_sim_with(store, plan, "hobbit", "routing=resident-first,nats=1.5,exact_ranks=2");
 }
 
 /* Presets whose routing is exact; masked routing depends on what is resident and cannot be
@@ -352,6 +372,7 @@ int main(int argc, char **argv)
         ROW(sim_repeats_hobbit),
         ROW(sim_repeats_fate),
         ROW(sim_repeats_edgemoe),
+        ROW(sim_repeats_resident_first),
         ROW(sim_repeats_lossless_presets),
         ROW(sim_repeats_lossy_presets),
         ROW(free_hobbit),

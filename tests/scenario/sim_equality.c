@@ -28,7 +28,7 @@
 #define FINISH_MS 300000
 
 struct totals {
-    uint64_t hits, misses, hits_inflight, skipped, low, bytes, experts_max;
+    uint64_t hits, misses, hits_inflight, skipped, low, rerouted, bytes, experts_max;
     uint64_t passes, rows, experts;
 };
 
@@ -131,17 +131,24 @@ static void compare(const char *knobs, const char *experts, bool together)
 
 #define WITHOUT_PREFETCH "prediction=none,prefetch=none,preload=none"
 
-static struct totals run_lossy(const char *trace, const char *preset, const char *store,
+struct lossy {
+    const char *preset, *policy;
+    bool reroutes;
+};
+
+static struct totals run_lossy(const char *trace, const struct lossy *l, const char *store,
                                const char *plan)
 {
     struct engine *e = engine_new();
     struct totals t;
     char preset_option[48], plan_option[PATH_MAX + 8], trace_option[PATH_MAX + 16];
-    snprintf(preset_option, sizeof preset_option, "--preset=%s", preset);
+    char policy_option[160];
+    snprintf(policy_option, sizeof policy_option, "--policy=%s", l->policy);
+    snprintf(preset_option, sizeof preset_option, "--preset=%s", l->preset);
     snprintf(plan_option, sizeof plan_option, "--plan=%s", plan);
     snprintf(trace_option, sizeof trace_option, "--trace=%s", trace);
     engine_start(e, (const char *const[]){"-m", store, preset_option, plan_option, trace_option,
-                                          "--policy=" WITHOUT_PREFETCH, "--resident-experts=25",
+                                          policy_option, "--resident-experts=25",
                                           "--prefill-chunk=1", NULL});
     for (unsigned i = 0; i < PROMPTS; i++) {
         struct text text;
@@ -156,6 +163,7 @@ static struct totals run_lossy(const char *trace, const char *preset, const char
     t.hits_inflight = engine_counter(e, "compute", "hits_inflight");
     t.skipped = engine_counter(e, "compute", "skipped");
     t.low = engine_counter(e, "compute", "low_precision_accesses");
+    t.rerouted = engine_counter(e, "compute", "rerouted_accesses");
     uint64_t lost = engine_counter(e, "recorder", "records_dropped");
     engine_stop(e);
     if (lost > 0)
@@ -173,7 +181,7 @@ static uint64_t missed_bytes(const struct trace *t)
     return bytes;
 }
 
-static struct totals simulate_lossy(const struct trace *trace, const char *preset,
+static struct totals simulate_lossy(const struct trace *trace, const struct lossy *l,
                                     const struct plan *plan, uint64_t capacity)
 {
     struct error error;
@@ -182,8 +190,7 @@ static struct totals simulate_lossy(const struct trace *trace, const char *prese
                                 .storage = {.bytes_per_s = 1e9, .latency_ns = 1e5, .depth = 8},
                                 .compute = {.layer_ns = 1e4, .expert_ns = 1e4, .batch = 1},
                                 .plan = {.precision = plan_width(plan)}};
-    CHECK(knobs_resolve(preset, NULL, WITHOUT_PREFETCH, &config.knobs, &error) == 0, "%s",
-          error.text);
+    CHECK(knobs_resolve(l->preset, NULL, l->policy, &config.knobs, &error) == 0, "%s", error.text);
     CHECK(sim_run(trace, 0, 0, &config, false, &r, &error) == 0, "%s", error.text);
     struct totals t = {0};
     for (int p = 0; p < SIM_PHASES; p++) {
@@ -192,12 +199,14 @@ static struct totals simulate_lossy(const struct trace *trace, const char *prese
         t.hits_inflight += r.phase[p].hits_inflight;
         t.skipped += r.phase[p].skipped;
         t.low += r.phase[p].low_precision_accesses;
+        t.rerouted += r.phase[p].rerouted;
         t.bytes += r.phase[p].demand_bytes;
     }
     return t;
 }
 
-static void compare_lossy(const char *preset, const char *precisions, uint32_t precision_mask)
+static void compare_lossy_with(const struct lossy *l, const char *precisions,
+                               uint32_t precision_mask)
 {
     char path[PATH_MAX], store[PATH_MAX], plan_path[PATH_MAX];
     struct error error;
@@ -207,23 +216,32 @@ static void compare_lossy(const char *preset, const char *precisions, uint32_t p
     struct plan *plan = plan_read(plan_path, &error);
     CHECK(plan, "%s", error.text);
     snprintf(path, sizeof path, "%s/lossy.trace", test_dir());
-    struct totals real = run_lossy(path, preset, store, plan_path);
+    struct totals real = run_lossy(path, l, store, plan_path);
     CHECK(trace_read(path, &trace, &error) == 0, "%s", error.text);
     real.bytes = missed_bytes(&trace);
-    struct totals modelled = simulate_lossy(&trace, preset, plan, real.experts_max);
+    struct totals modelled = simulate_lossy(&trace, l, plan, real.experts_max);
     test_note("%s: pipeline %" PRIu64 " hits %" PRIu64 " misses %" PRIu64 " bytes, sim %" PRIu64
               " %" PRIu64 " %" PRIu64,
-              preset, real.hits, real.misses, real.bytes, modelled.hits, modelled.misses,
+              l->preset, real.hits, real.misses, real.bytes, modelled.hits, modelled.misses,
               modelled.bytes);
     CHECK(real.misses > 1000 && real.hits > 1000 && real.hits_inflight == 0, "nothing was decided");
     CHECK(real.hits == modelled.hits && real.misses == modelled.misses &&
               real.skipped == modelled.skipped && real.low == modelled.low,
-          "%s: the simulator is off by %" PRId64 " hits", preset,
+          "%s: the simulator is off by %" PRId64 " hits", l->preset,
           (int64_t)(modelled.hits - real.hits));
-    CHECK(real.bytes == modelled.bytes, "%s: %" PRIu64 " bytes, %" PRIu64 " in sim", preset,
+    CHECK(real.bytes == modelled.bytes, "%s: %" PRIu64 " bytes, %" PRIu64 " in sim", l->preset,
           real.bytes, modelled.bytes);
+    CHECK(real.rerouted == modelled.rerouted && (real.rerouted > 300) == l->reroutes,
+          "%s: %" PRIu64 " accesses of others, %" PRIu64 " in sim", l->policy, real.rerouted,
+          modelled.rerouted);
     trace_free(&trace);
     free(plan);
+}
+
+static void compare_lossy(const char *preset, const char *precisions, uint32_t precision_mask)
+{
+    const struct lossy l = {.preset = preset, .policy = WITHOUT_PREFETCH};
+    compare_lossy_with(&l, precisions, precision_mask);
 }
 
 static void preset_hobbit(void)
@@ -239,6 +257,31 @@ static void preset_fate(void)
 static void preset_edgemoe(void)
 {
     compare_lossy("edgemoe", "native,int4", 5);
+}
+
+/* ---- resident-first: alone, and with a precision rule of each kind ---- */
+
+static void rerouted(const char *preset, const char *precisions, uint32_t precision_mask)
+{
+    const struct lossy l = {.preset = preset,
+                            .policy = WITHOUT_PREFETCH ",routing=resident-first,nats=0.6",
+                            .reroutes = true};
+    compare_lossy_with(&l, precisions, precision_mask);
+}
+
+static void resident_first(void)
+{
+    rerouted("default", "native,int4", 0);
+}
+
+static void resident_first_hobbit(void)
+{
+    rerouted("hobbit", "native,int4", 0);
+}
+
+static void resident_first_edgemoe(void)
+{
+    rerouted("edgemoe", "native,int4", 5);
 }
 
 /* ---- evictions and allocations --------------------------------------------------------------- */
@@ -303,6 +346,9 @@ int main(int argc, char **argv)
         ROW(preset_hobbit),
         ROW(preset_fate),
         ROW(preset_edgemoe),
+        ROW(resident_first),
+        ROW(resident_first_hobbit),
+        ROW(resident_first_edgemoe),
     };
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }

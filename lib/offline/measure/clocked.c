@@ -79,6 +79,14 @@ static void take_logits(void *arg, const struct expert_step *step, const float *
     deterministic_logits(w->deterministic, w->levels);
 }
 
+static void reroute(void *arg, const struct expert_step *step, const float *logits,
+                    const struct model_router *rule, struct route *routes)
+{
+    struct state *w = arg;
+    struct expert_step s = of_sequence(w, step);
+    (void)deterministic_reroute(w->deterministic, &s, logits, rule, routes);
+}
+
 static void routed(void *arg, const struct expert_step *step, const struct route *routes)
 {
     struct state *w = arg;
@@ -131,9 +139,11 @@ static void worker_hooks(void *arg, uint32_t worker, struct offline_hooks *h)
         log_fatal(1, "out of memory (evaluation of a preset)");
     w->run = run;
     bool wants_logits = run->config->knobs.eviction == EVICTION_LEARNED;
+    bool reroutes = run->config->knobs.routing == ROUTING_RESIDENT_FIRST;
     *h = (struct offline_hooks){.arg = w,
                                 .gate_input = gate_input,
                                 .logits = wants_logits ? take_logits : NULL,
+                                .reroute = reroutes ? reroute : NULL,
                                 .routed = routed,
                                 .serve = serve};
 }

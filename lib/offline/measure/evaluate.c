@@ -63,6 +63,10 @@ PASS(logits,
      (void *arg, const struct expert_step *step, const float *logits,
       const struct model_router *rule),
      (w->own.arg, step, logits, rule))
+PASS(reroute,
+     (void *arg, const struct expert_step *step, const float *logits,
+      const struct model_router *rule, struct route *routes),
+     (w->own.arg, step, logits, rule, routes))
 #undef PASS
 
 static struct offline_hooks hooks_of(struct worker *w)
@@ -79,6 +83,7 @@ static struct offline_hooks hooks_of(struct worker *w)
         .gate_inputs = o->gate_inputs ? gate_inputs : NULL,
         .gate_input = o->gate_input ? gate_input : NULL,
         .logits = o->logits ? logits : NULL,
+        .reroute = o->reroute ? reroute : NULL,
     };
 }
 

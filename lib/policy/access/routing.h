@@ -3,7 +3,10 @@
  *  exact   the rule of the model (lib/model/router.h). Top-k first and softmax over the K (Mixtral)
  *          is the same as softmax over all and normalised weights.
  *  masked  the logits of experts outside a set are -infinity before softmax and top-k
- *          (SwapMoE §3.2) */
+ *          (SwapMoE §3.2)
+ *  resident-first
+ *          in decode a resident expert takes the place of a missing one that is little better; the
+ *          weights stay the router's (resident_first.h) */
 #ifndef SLUICE_POLICY_ACCESS_ROUTING_H
 #define SLUICE_POLICY_ACCESS_ROUTING_H
 
@@ -16,7 +19,8 @@
 
 #define ROUTING_LIST(X)                                                                            \
     X(ROUTING_EXACT, "exact")                                                                      \
-    X(ROUTING_MASKED, "masked")
+    X(ROUTING_MASKED, "masked")                                                                    \
+    X(ROUTING_RESIDENT_FIRST, "resident-first")
 /* Set of masked routing: largest norms, most accessed, or replaced by importance. */
 #define MASK_LIST(X)                                                                               \
     X(MASK_NONE, "none")                                                                           \

@@ -27,7 +27,11 @@ KNOB_CHOICE(prefetch, PREFETCH_IDLE, enum prefetch_rule, PREFETCH_LIST,
 KNOB_CHOICE(precision, PRECISION_RULE_LOSSLESS, enum precision_rule, PRECISION_RULE_LIST,
             "which precisions may serve an access")
 KNOB_CHOICE(routing, ROUTING_EXACT, enum routing_rule, ROUTING_LIST,
-            "masked: routing only to the experts of a set")
+            "masked: routing only to the experts of a set; resident-first: in decode, a resident "
+            "expert takes the place of a missing one that is little better")
+KNOB_F64(nats, 0.4, 0, 100,
+         "resident-first: how much higher the logit of the missing expert may be")
+KNOB_U64(exact_ranks, 1, 1, 256, "resident-first: so many first choices of the router always stay")
 KNOB_CHOICE(mask, MASK_NONE, enum routing_mask, MASK_LIST,
             "set of masked routing: largest norms, most accessed, or replaced by importance")
 KNOB_CHOICE(prefill_order, PREFILL_ORDER_POPULARITY, enum prefill_order, PREFILL_ORDER_LIST,

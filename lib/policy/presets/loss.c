@@ -84,7 +84,7 @@ static struct measurement uniform(enum plan_scalar loss_high)
 
 static struct measurement measurement_of(const struct knobs *k, enum precision_rule rule)
 {
-    if (k->routing != ROUTING_EXACT)
+    if (k->routing == ROUTING_MASKED)
         return (struct measurement){LOSS_SWAP,          "swapmoe",       PLAN_swap_loss_high,
                                     PLAN_SCALAR__COUNT, PLAN_swap_dense, PLAN_swap_kv_type};
     switch (rule) {
@@ -143,8 +143,9 @@ static enum precision measured_dense(const struct plan *plan, enum plan_scalar d
 
 enum precision preset_planned_dense(const struct knobs *k, const struct plan *plan)
 {
-    return measured_dense(plan, knobs_lossy(k) ? measurement_of(k, k->precision).dense
-                                               : PLAN_uniform_dense);
+    bool native = k->precision == PRECISION_RULE_LOSSLESS && k->routing != ROUTING_MASKED;
+    return measured_dense(plan,
+                          native ? PLAN_uniform_dense : measurement_of(k, k->precision).dense);
 }
 
 double preset_measured_chunk(const struct plan *plan, enum plan_scalar chunk)
@@ -333,7 +334,11 @@ int preset_loss(const struct served *s, double *loss, struct error *error)
     *loss = 0;
     if (!knobs_lossy(s->knobs))
         return dense_loss(s, loss, error);
-    if (s->knobs->routing != ROUTING_EXACT && s->knobs->mask != MASK_SWAP)
+    if (s->knobs->routing == ROUTING_RESIDENT_FIRST)
+        return error_set(error, ERR_BAD_INPUT,
+                         "no plan measures the loss of routing=resident-first, which depends on "
+                         "what is resident; 'sluice eval --read-bandwidth' measures it");
+    if (s->knobs->routing == ROUTING_MASKED && s->knobs->mask != MASK_SWAP)
         return error_set(error, ERR_BAD_INPUT, "no plan measures the loss of mask=%s",
                          knobs_choice(s->knobs, "mask"));
     const struct measurement m = measurement_of(s->knobs, s->policy->rule);

@@ -218,6 +218,20 @@ int knobs_apply(struct knobs *k, const char *settings, struct error *error)
 
 /* ---- all parameters ------------------------------------------------------------------------- */
 
+static int check_resident_first(const struct knobs *k, struct error *error)
+{
+    if (k->mask != MASK_NONE)
+        return error_set(error, ERR_BAD_INPUT,
+                         "routing=resident-first does not go with mask=%s: within a fixed set of "
+                         "experts none is missing",
+                         knobs_choice(k, "mask"));
+    if (k->allocation == ALLOCATE_TRANSIENT)
+        return error_set(error, ERR_BAD_INPUT,
+                         "routing=resident-first does not go with allocation=transient: no expert "
+                         "stays resident until it could take the place of another one");
+    return 0;
+}
+
 static int check(struct knobs *k, struct error *error)
 {
     double sum = k->w_lru + k->w_lfu + k->w_lhu + k->w_fld;
@@ -227,6 +241,8 @@ static int check(struct knobs *k, struct error *error)
     if (!(sum > 0))
         return error_set(error, ERR_BAD_INPUT,
                          "w_lru, w_lfu, w_lhu and w_fld are all 0; set at least one");
+    if (k->routing == ROUTING_RESIDENT_FIRST && check_resident_first(k, error) != 0)
+        return -1;
     if ((k->routing == ROUTING_MASKED) == (k->mask == MASK_NONE))
         return error_set(
             error, ERR_BAD_INPUT,
@@ -254,6 +270,11 @@ int knobs_resolve(const char *preset, const char *planned, const char *overrides
         (overrides && knobs_apply(k, overrides, error) != 0))
         return -1;
     return check(k, error);
+}
+
+struct resident_first knobs_resident_first(const struct knobs *k)
+{
+    return (struct resident_first){.nats = (float)k->nats, .exact_ranks = (uint32_t)k->exact_ranks};
 }
 
 bool knobs_lossy(const struct knobs *k)

@@ -12,6 +12,7 @@
 #include "lib/base/error.h"
 #include "lib/policy/access/precision.h"
 #include "lib/policy/access/prefill.h"
+#include "lib/policy/access/resident_first.h"
 #include "lib/policy/access/routing.h"
 #include "lib/policy/choice.h"
 #include "lib/policy/prediction/prediction.h"
@@ -75,9 +76,13 @@ int knobs_apply(struct knobs *k, const char *settings, struct error *error);
 
 /* Applies the defaults, the preset, `planned`, then `overrides` (either may be NULL), and checks
  * parameters that depend on each other: t1 <= t2, the hobbit weights scaled to sum 1, masked
- * routing and a mask only together. 0, or -1 with ERR_BAD_INPUT. */
+ * routing and a mask only together, and resident-first with neither a mask nor
+ * allocation=transient. 0, or -1 with ERR_BAD_INPUT. */
 int knobs_resolve(const char *preset, const char *planned, const char *overrides, struct knobs *k,
                   struct error *error);
+
+/* The rule of routing=resident-first. */
+struct resident_first knobs_resident_first(const struct knobs *k);
 
 /* Whether output may differ from the model's: precision not lossless, or routing not exact. */
 bool knobs_lossy(const struct knobs *k);

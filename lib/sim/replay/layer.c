@@ -66,7 +66,8 @@ uint64_t run_layer_end(const struct run *r, uint64_t at, uint64_t end)
     struct seen seen = {.count = 0};
     uint64_t after = at;
     for (uint64_t i = at; i < end && !ends_layer(&records[i]); i++) {
-        bool decides = records[i].kind == TRACE_EXPERT || records[i].kind == TRACE_LOGITS;
+        bool decides = records[i].kind == TRACE_EXPERT || records[i].kind == TRACE_LOGITS ||
+                       records[i].kind == TRACE_CANDIDATE;
         if (decides && records[i].layer != records[at].layer)
             break;
         if (records[i].kind != TRACE_EXPERT)
@@ -133,12 +134,18 @@ static void add_access(struct run *r, uint32_t step, const struct trace_record *
 static void collect(struct run *r, uint64_t at, uint64_t end)
 {
     struct run_layer *l = &r->layer;
+    const struct trace_record *made[SEQUENCES_MAX];
     l->parts = l->experts = 0;
+    for (uint32_t i = 0; i < l->steps; i++)
+        made[i] = run_reroute(r, i);
     for (; at < end; at++) {
         const struct trace_record *x = &r->t->records[at];
         if (x->kind != TRACE_EXPERT)
             continue;
         uint32_t step = step_of(l, x);
+        if (made[step] && l->used[step] == r->top_k)
+            continue;
+        x = made[step] ? &made[step][l->used[step]] : x;
         if (!add_part(l, x, step))
             continue;
         add_access(r, step, x);
@@ -364,8 +371,8 @@ void run_layer_replay(struct run *r, uint64_t at, uint64_t after, uint64_t end)
 {
     struct run_layer *l = &r->layer;
     const struct span of = {at, after, end};
-    collect(r, at, after);
     sim_cache_layer(r->cache, l->step, l->steps);
+    collect(r, at, after);
     access_all(r);
     for (uint32_t i = 0; i < l->steps; i++)
         predict(r, &of, i);

@@ -17,6 +17,13 @@ struct run_sequence { /* one that runs */
     uint32_t chosen_count[2], chosen_layer[2];
 };
 
+/* Experts that a row of a sequence could be routed to (TRACE_CANDIDATE). */
+struct run_candidates {
+    uint32_t position, layer, count;
+    struct routing_candidate *candidate; /* [experts] */
+    float *weight;                       /* [experts]: of each candidate */
+};
+
 #define RUN_PART_NONE UINT32_MAX
 
 struct run_part { /* what a sequence uses of an expert in the running layer */
@@ -54,12 +61,15 @@ struct run {
     struct run_sequence sequence[SEQUENCES_MAX]; /* by place */
     uint32_t in_pass; /* sequences in the running pass that are not done */
     struct run_layer layer;
-    uint16_t *chosen;               /* [SEQUENCES_MAX][2][experts] */
-    struct activation *activation;  /* of prediction=activation, else NULL */
-    struct prediction *predictions; /* [experts] */
-    float *scratch;                 /* [experts] */
-    double *next, *next_access;     /* belady: next access of each record; of each expert now */
-    enum trace_kind gpu_kind;       /* of the predictions for a GPU; 0: none needed */
+    uint16_t *chosen;                  /* [SEQUENCES_MAX][2][experts] */
+    struct activation *activation;     /* of prediction=activation, else NULL */
+    struct prediction *predictions;    /* [experts] */
+    float *scratch;                    /* [experts] */
+    double *next, *next_access;        /* belady: next access of each record; of each expert now */
+    struct run_candidates *candidates; /* [SEQUENCES_MAX], by place; NULL: routes as recorded */
+    bool *resident;                    /* [experts]: of candidates */
+    struct trace_record *made; /* [SEQUENCES_MAX][MODEL_TOP_K_MAX]: instead of those recorded */
+    enum trace_kind gpu_kind;  /* of the predictions for a GPU; 0: none needed */
 };
 
 /* ---- layer.c ---- */
@@ -74,5 +84,18 @@ void run_layer_add(struct run *r, const struct trace_record *first, struct run_s
 /* Collects and simulates the accesses at..after-1 of the sequences that were added; predictions
  * follow up to `end`. */
 void run_layer_replay(struct run *r, uint64_t at, uint64_t after, uint64_t end);
+
+/* ---- reroute.c: routing resident-first ---- */
+
+/* ERR_BAD_INPUT: it cannot be simulated on this trace. */
+int run_reroute_check(const struct trace *t, const struct knobs *k, bool belady,
+                      struct error *error);
+bool run_reroute_create(struct run *r); /* false: out of memory */
+void run_reroute_free(struct run *r);
+/* A record of a candidate, of the sequence at this place. */
+void run_reroute_take(struct run *r, uint32_t place, const struct trace_record *x);
+/* After sim_cache_layer: the top-k accesses of a step by rank, in place of those recorded; NULL:
+ * those recorded. Valid until the same step of the next layer. */
+const struct trace_record *run_reroute(struct run *r, uint32_t step);
 
 #endif

@@ -139,6 +139,8 @@ static uint64_t one_layer(struct run *r, uint64_t block, uint64_t end)
         const struct trace_record *x = &r->t->records[at];
         if (x->kind == TRACE_LOGITS)
             take_logits(r, x);
+        else if (x->kind == TRACE_CANDIDATE)
+            run_reroute_take(r, place_of(r, x->sequence), x);
         else if (is_first_of(r, block, at))
             run_layer_add(r, x, join(r, at, end));
     }
@@ -167,6 +169,7 @@ static void take(struct run *r, const struct trace_record *record)
     case TRACE_SEQUENCE_END: sequence_ends(r, record->sequence); break;
     case TRACE_TOKEN_END: end_part(r, sequences_find(&r->sequences, record->sequence)); break;
     case TRACE_LOGITS: take_logits(r, record); break;
+    case TRACE_CANDIDATE: run_reroute_take(r, place_of(r, record->sequence), record); break;
     default: break;
     }
 }
@@ -221,8 +224,10 @@ static bool find_next_accesses(struct run *r)
 
 /* ---- all of it ------------------------------------------------------------------------------ */
 
-static bool run_init(struct run *r, const struct trace *t, bool activations, bool belady)
+static bool run_init(struct run *r, const struct trace *t, const struct knobs *knobs, bool belady)
 {
+    bool activations = knobs->prediction == PREDICTION_ACTIVATION;
+    bool reroutes = knobs->routing == ROUTING_RESIDENT_FIRST;
     const struct trace_header *h = &t->header;
     *r = (struct run){.t = t, .layers = h->layers, .experts = h->experts, .top_k = h->top_k};
     r->activation = activations ? activation_create(h->layers, h->experts) : NULL;
@@ -233,13 +238,14 @@ static bool run_init(struct run *r, const struct trace *t, bool activations, boo
     r->predictions = calloc(h->experts, sizeof *r->predictions);
     r->scratch = calloc(PREDICTION_SCRATCH(h->experts), sizeof *r->scratch);
     return run_layer_create(r) && (r->activation || !activations) && r->chosen && r->predictions &&
-           r->scratch && (!belady || find_next_accesses(r));
+           r->scratch && (!reroutes || run_reroute_create(r)) && (!belady || find_next_accesses(r));
 }
 
 static void run_free(struct run *r)
 {
     activation_destroy(r->activation);
     run_layer_free(r);
+    run_reroute_free(r);
     free(r->chosen);
     free(r->predictions);
     free(r->scratch);
@@ -270,7 +276,9 @@ int sim_run(const struct trace *t, uint64_t first, uint64_t measure,
     k.top_k = t->header.top_k;
     k.precision_mask = t->header.precision_mask;
     memcpy(k.precision_bytes, t->header.precision_bytes, sizeof k.precision_bytes);
-    if (!run_init(&r, t, k.knobs.prediction == PREDICTION_ACTIVATION, belady)) {
+    if (run_reroute_check(t, &k.knobs, belady, error) != 0)
+        return -1;
+    if (!run_init(&r, t, &k.knobs, belady)) {
         run_free(&r);
         return error_set(error, ERR_NO_MEMORY, "out of memory (replay of the trace)");
     }

@@ -162,9 +162,10 @@ static bool is_access(const struct trace_record *x)
     return x->kind == TRACE_EXPERT;
 }
 
+/* What precedes the accesses of all members. */
 static bool is_logits(const struct trace_record *x)
 {
-    return x->kind == TRACE_LOGITS;
+    return x->kind == TRACE_LOGITS || x->kind == TRACE_CANDIDATE;
 }
 
 /* What else is recorded of a chunk: with its first part. */

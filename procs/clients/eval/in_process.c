@@ -160,6 +160,11 @@ static int choose(struct evaluating *w, struct error *error)
         w->sim.storage.bytes_per_s = w->e->read_bandwidth;
     if (w->clocked)
         return 0;
+    if (w->knobs.routing == ROUTING_RESIDENT_FIRST)
+        return error_set(error, ERR_BAD_INPUT,
+                         "the loss of routing=resident-first depends on what is resident at each "
+                         "token, which many tokens at once cannot show; use --read-bandwidth "
+                         "RATE, or an engine, which then decodes the text");
     if (masked)
         return w->knobs.mask == MASK_SWAP ? set_swap(w, error) : set_mask(w, w->knobs.mask, error);
     return set_precision_rule(w, error);

@@ -64,6 +64,15 @@ static void simulated_logits(void *self, const struct expert_step *step, const f
     }
 }
 
+static void simulated_reroute(void *self, const struct expert_step *step, const float *logits,
+                              const struct model_router *rule, struct route *routes)
+{
+    struct experts *e = self;
+    experts_log_candidates(e, step, logits, rule, routes);
+    uint32_t replaced = deterministic_reroute(e->deterministic, step, logits, rule, routes);
+    counter_add(e->child->process, CTR_COMPUTE_rerouted_accesses, replaced);
+}
+
 static void simulated_routed(void *self, const struct expert_step *step, const struct route *routes)
 {
     struct experts *e = self;
@@ -151,6 +160,7 @@ void experts_simulate(struct weights_source *source)
     source->pin = simulated_pin;
     source->gate_input = simulated_gate_input;
     source->logits = simulated_logits;
+    source->reroute = simulated_reroute;
     source->routed = simulated_routed;
     source->next_counts = simulated_next_counts;
     source->layer_starts = simulated_layer_starts;

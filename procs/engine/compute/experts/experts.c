@@ -381,6 +381,8 @@ struct weights_source experts_source(struct experts *e)
                                     .whole_on_device = experts_whole_on_device,
                                     .used = experts_used,
                                     .logits = experts_logits,
+                                    .reroutes = experts_reroutes,
+                                    .reroute = experts_reroute,
                                     .routed = experts_routed,
                                     .gate_input = experts_gate_input,
                                     .next_counts = experts_next_counts,
@@ -416,7 +418,8 @@ int experts_open(struct experts *e, struct child *child, const _Atomic uint32_t 
                             ROUTING_MARGIN_SCRATCH(child->model->hparams.experts),
                         sizeof *e->margins);
     e->held = calloc(child->model->hparams.experts, sizeof *e->held);
-    if (!e->failures_before || !e->mask || !e->levels || !e->margins || !e->held)
+    bool reroutes = resident_first_work_create(&e->reroute, child->model->hparams.experts);
+    if (!e->failures_before || !e->mask || !e->levels || !e->margins || !e->held || !reroutes)
         return error_set(error, ERR_NO_MEMORY, "out of memory (expert records)");
     if (child->model->page_count > 0 && experts_open_pages(e, error) != 0)
         return -1;

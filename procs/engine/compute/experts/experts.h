@@ -51,6 +51,7 @@ struct experts {
     bool logs_logits;           /* the eviction uses them */
     float *margins;  /* [experts] of the row now logged, and scratch of routing_margins */
     uint8_t *levels; /* [experts]: their levels */
+    struct resident_first_work reroute;
 
     /* deterministic mode */
     struct deterministic *deterministic; /* --deterministic on; else NULL */
@@ -109,6 +110,9 @@ void experts_make_ready(struct experts *e, const struct expert_step *step,
 enum access_outcome experts_pin_choice(struct experts *e, const struct expert_step *step,
                                        struct expert_item *item,
                                        const struct precision_choice *choice);
+/* Whether an access would be a hit now; nothing is pinned. */
+bool experts_serves(const struct experts *e, const struct expert_step *step, uint32_t expert,
+                    float weight_before);
 bool experts_resident(void *self, uint32_t layer, uint32_t expert);
 bool experts_pin_ready(void *self, const struct expert_step *step, struct expert_item *item);
 bool experts_whole_on_device(void *self, enum precision *precision);
@@ -121,6 +125,14 @@ void experts_keep_routed(struct experts *e, const struct expert_step *step,
 /* An item that is WAITED becomes LOST and is unpinned, if the core is to route around it. */
 bool experts_drop_evicted(struct experts *e, const struct expert_step *step,
                           struct expert_item *item);
+
+/* reroute.c: cache-aware routing. The routes of rows that decode, [rows][top-k], are replaced; the
+ * candidates of such rows are logged before, if a trace is recorded. */
+bool experts_reroutes(void *self);
+void experts_reroute(void *self, const struct expert_step *step, const float *logits,
+                     const struct model_router *rule, struct route *routes);
+void experts_log_candidates(struct experts *e, const struct expert_step *step, const float *logits,
+                            const struct model_router *rule, const struct route *routes);
 
 /* accesses.c: the access log. */
 /* Adds the records of an item, and counts them in the tally. */

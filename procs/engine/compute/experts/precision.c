@@ -83,6 +83,15 @@ static enum precision_outcome precision_that_serves(const struct experts *e,
     return precision_serve(choice, state, precision);
 }
 
+bool experts_serves(const struct experts *e, const struct expert_step *step, uint32_t expert,
+                    float weight_before)
+{
+    const struct expert_item item = {.expert = expert, .weight_before = weight_before};
+    struct precision_choice choice = experts_precision_choice(e, step, &item);
+    enum precision precision;
+    return precision_that_serves(e, step, &item, &choice, &precision) == PRECISION_HIT;
+}
+
 /* The only precision needs no check of the others before the pin. */
 static bool has_one_answer(const struct precision_choice *choice)
 {
@@ -144,7 +153,7 @@ bool experts_whole_on_device(void *self, enum precision *precision)
 {
     const struct experts *e = self;
     const struct precision_policy *p = &e->precision_policy;
-    if (e->knobs.routing == ROUTING_MASKED || precision_by_route(p->rule))
+    if (e->knobs.routing != ROUTING_EXACT || precision_by_route(p->rule))
         return false;
     struct precision_choice choice;
     precision_choose(p, &(struct precision_input){0}, &choice);

@@ -385,6 +385,9 @@ struct schedule_sequence sequence_wants(const struct sequence *s, uint32_t limit
     /* A chunk never contains both prompt and response tokens, so that their times are separate. */
     if (computed < prompt && most > prompt - computed)
         most = prompt - computed;
+    /* A loss that depends on what is resident at each token is that of decode. */
+    if (s->score && experts_reroutes(&s->runner->experts))
+        most = 1;
     return (struct schedule_sequence){.arrival = sequence_turn(q),
                                       .served = s->served,
                                       .since = s->since,

@@ -2,6 +2,7 @@
 /* Traces: rejected files with their messages, round trips through a file, and the properties
  * requested of synthetic traces. */
 #include <check.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -87,6 +88,7 @@ static void damage(int what)
     case 17: r->kind = TRACE_LOGITS, r->expert = 8, r->rank = 1; return;
     case 18: r->kind = TRACE_LOGITS, r->layer = 3; return;
     case 19: r->kind = TRACE_GPU_PREDICTED, r->from_layer = r->layer; return;
+    case 20: r->kind = TRACE_CANDIDATE, r->before = HUGE_VALF; return;
     default: bad.header.record_bytes = 31;
     }
 }
@@ -111,6 +113,7 @@ static const char *const messages[] = {"magic",
                                        "invalid expert",
                                        "invalid layer",
                                        "layer of the prediction",
+                                       "invalid margin",
                                        "version"};
 
 START_TEST(damage_is_rejected)

@@ -147,6 +147,36 @@ START_TEST(hobbit_between_its_ends)
 }
 END_TEST
 
+/* The loss of resident-first is a matter of what is resident at each token. Where all experts are,
+ * or none may be replaced, the bits are those of the model, as they are for many tokens at once. At
+ * a capacity in between, fewer bytes are read than losslessly, and the loss differs with the
+ * capacity. */
+START_TEST(resident_first_depends_on_residency)
+{
+    struct sim_config config;
+    struct sim_stats f, lossless;
+    const struct serving native = {.kind = SERVE_NATIVE};
+    const char *policy = "routing=resident-first,nats=0.8";
+    same(clocked("resident", policy, 1.0, &config, &f), served(&native));
+    ck_assert_uint_eq(f.rerouted, 0);
+    same(clocked("lod", "routing=resident-first,nats=0", 0.3, &config, &f), served(&native));
+    same(clocked("lod", "routing=resident-first,exact_ranks=4", 0.3, &config, &f), served(&native));
+    struct offline_losses exact = clocked("lod", NULL, 0.3, &config, &lossless);
+    struct offline_losses few = clocked("lod", policy, 0.3, &config, &f);
+    ck_assert(f.rerouted > 100 && f.rerouted < f.accesses);
+    ck_assert_uint_eq(f.accesses, lossless.accesses);
+    ck_assert_uint_lt(f.demand_bytes * 10, lossless.demand_bytes * 9);
+    struct offline_losses more = clocked("lod", policy, 0.6, &config, &f);
+    for (uint32_t w = 0; w < exact.windows; w++) {
+        ck_assert(few.nll[w] != exact.nll[w]);
+        ck_assert(few.nll[w] != more.nll[w]);
+    }
+    offline_losses_free(&exact);
+    offline_losses_free(&few);
+    offline_losses_free(&more);
+}
+END_TEST
+
 /* A capacity below one layer's experts, and masks, are rejected with one line. */
 START_TEST(what_cannot_be_modelled)
 {
@@ -359,6 +389,7 @@ int main(void)
     tcase_add_test(c, lod_matches_sim);
     tcase_add_test(c, one_precision_whatever_is_resident);
     tcase_add_test(c, hobbit_between_its_ends);
+    tcase_add_test(c, resident_first_depends_on_residency);
     tcase_add_test(c, what_cannot_be_modelled);
     tcase_add_test(c, against_a_record);
     tcase_add_loop_test(c, damaged_record, 0, (int)ARRAY_LEN(damages));

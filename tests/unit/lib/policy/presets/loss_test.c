@@ -359,6 +359,8 @@ static const struct {
      "the loss of dense weights at int8 with --kv-type f16 is not measured"},
     {"default", NULL, dense_measured_int4, "with dense weights at int4, not int8"},
     {"pruned-freq", NULL, NULL, "no plan measures the loss of mask=frequency"},
+    {"default", "routing=resident-first", NULL, "no plan measures the loss of routing=resident-"},
+    {"hobbit", "routing=resident-first", NULL, "no plan measures the loss of routing=resident-"},
     {"default", NULL, kv_q4, "dense weights at native with --kv-type q4_0 is not measured"},
     {"default", NULL, kv_q4_planned_q8,
      "measured with --kv-type q8_0, not q4_0; use --kv-type q8_0"},

@@ -110,6 +110,10 @@ static const struct {
     {"hobbit", "t1=0.95", "t1 = 0.95 is above t2 = 0.9"},
     {"hobbit", "w_lru=0,w_lfu=0,w_lhu=0,w_fld=0", "all 0"},
     {"lod", "routing=masked", "routing=masked does not go with mask=none"},
+    {"swapmoe", "routing=resident-first", "resident-first does not go with mask=swap: within a"},
+    {"lod-nocache", "routing=resident-first", "does not go with allocation=transient: no expert"},
+    {"lod", "routing=resident-first,exact_ranks=0", "exact_ranks: '0' is not a whole number"},
+    {"lod", "routing=resident-first,nats=-1", "nats: '-1' is not a number from 0 to 100"},
     {"lod",
      "eviction=aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
      "aaaaaaaaaaaaaaaaaaaaaaaaaa",

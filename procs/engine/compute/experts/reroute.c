@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Cache-aware routing (lib/policy/access/resident_first.h): in decode, resident experts in the
+ * places of missing ones. What is resident is read from the directory without a pin. An expert that
+ * is evicted before its pin is a miss like any other: it is requested, and waited for. */
+#include "procs/engine/compute/experts/experts.h"
+
+/* Other values of `nats` can be simulated on a trace, up to this one. */
+#define TRACED_NATS 1.0f
+
+struct asking {
+    const struct experts *e;
+    const struct expert_step *step;
+};
+
+static bool serves(void *arg, uint32_t expert, float weight_before)
+{
+    const struct asking *a = arg;
+    return experts_serves(a->e, a->step, expert, weight_before);
+}
+
+bool experts_reroutes(void *self)
+{
+    const struct experts *e = self;
+    return e->knobs.routing == ROUTING_RESIDENT_FIRST;
+}
+
+static void log_row(struct experts *e, const struct expert_step *step, const struct expert_row *row,
+                    const float *logits, const struct model_router *rule,
+                    const struct route *routes)
+{
+    float nats = (float)e->knobs.nats > TRACED_NATS ? (float)e->knobs.nats : TRACED_NATS;
+    uint32_t count = resident_first_candidates(rule, logits, routes, nats, e->reroute.scratch,
+                                               e->reroute.candidate);
+    routing_shares(rule, logits, e->margins);
+    for (uint32_t i = 0; i < count; i++) {
+        const struct routing_candidate *c = &e->reroute.candidate[i];
+        struct access_record record = {.sequence = row->sequence,
+                                       .position = row->position,
+                                       .tokens = 1,
+                                       .weight = e->margins[c->expert],
+                                       .layer = (uint16_t)step->layer,
+                                       .expert = (uint16_t)c->expert,
+                                       .kind = TRACE_CANDIDATE,
+                                       .rank = (uint8_t)(i < UINT8_MAX ? i : UINT8_MAX),
+                                       .before = c->margin};
+        access_log_append(&e->child->access_log, &record);
+    }
+}
+
+void experts_log_candidates(struct experts *e, const struct expert_step *step, const float *logits,
+                            const struct model_router *rule, const struct route *routes)
+{
+    for (uint32_t r = 0; r < step->rows && e->child->params->trace[0]; r++)
+        if (!step->row[r].prefill)
+            log_row(e, step, &step->row[r], logits + (size_t)r * rule->experts, rule,
+                    routes + (size_t)r * rule->top_k);
+}
+
+void experts_reroute(void *self, const struct expert_step *step, const float *logits,
+                     const struct model_router *rule, struct route *routes)
+{
+    struct experts *e = self;
+    struct asking asking = {e, step};
+    const struct resident_first how = knobs_resident_first(&e->knobs);
+    uint32_t replaced = 0;
+    experts_log_candidates(e, step, logits, rule, routes);
+    for (uint32_t r = 0; r < step->rows; r++)
+        if (!step->row[r].prefill)
+            replaced += resident_first_row(&how, rule, logits + (size_t)r * rule->experts, serves,
+                                           &asking, &e->reroute, routes + (size_t)r * rule->top_k);
+    if (replaced > 0)
+        counter_add(e->child->process, CTR_COMPUTE_rerouted_accesses, replaced);
+}
