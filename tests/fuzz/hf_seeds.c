@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Generates the committed seeds of the hfdir and pack targets: hf_seeds CORPUS_DIR. Those of hfdir are seeds of pack,
- * too (CMakeLists.txt). */
+/* Generates the committed seeds of the targets hfdir and pack: hf_seeds CORPUS_DIR. A build copies
+ * those of hfdir to pack (CMakeLists.txt). */
 #include <sys/stat.h>
 
 #include "lib/json/json_file.h"

@@ -27,7 +27,8 @@ static void make(const char *path)
     command_run(&c, NULL, SYNTH_MS,
                 (const char *const[]){"synth", "-q", "-o", path, "tiny", "layers=8", "hidden=256",
                                       "heads=4", "kv_heads=2", "head_size=64", "experts=32",
-                                      "expert_inner=256", "vocab=4096", "--type", made_type, NULL});
+                                      "expert_inner=256", "vocab=4096", "skew=0.3", "locality=0.4",
+                                      "--type", made_type, NULL});
     CHECK(c.status == 0, "synth: %.300s", c.err);
     command_free(&c);
 }
