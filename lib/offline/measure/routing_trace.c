@@ -2,14 +2,19 @@
 /* Records the routing of a text, layer by layer, in the order of a decode. */
 #include "lib/offline/measure/routing_trace.h"
 
+#include <float.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "lib/base/assert.h"
 #include "lib/offline/measure/evaluate.h"
+#include "lib/policy/access/resident_first.h"
 #include "lib/policy/prediction/prediction.h"
 #include "lib/router/row.h"
 #include "lib/tensor/precision.h"
+
+/* Candidates of a token and layer, in top-k: the next ones are too far below the last rank. */
+#define CANDIDATES_OF_RANK 3
 
 /* The records of a window are in a fixed order and number, so that every layer fills in its own:
  * windows go through the model layer by layer, on all threads. */
@@ -18,6 +23,7 @@ struct routing {
     const struct offline_text *text;
     struct trace *trace;
     uint32_t ahead, list; /* layers for which lists are made, 0: none; predictions of a list */
+    uint32_t candidates;  /* of each access: for routing resident-first; 0: none */
     struct offline_model *model;
     struct tracer *worker[OFFLINE_WORKERS_MAX];
 };
@@ -28,6 +34,7 @@ struct tracer { /* one worker */
     struct router_row *router; /* these are for predictions, else NULL */
     float *logits, *scratch;
     struct prediction *predictions; /* [list] */
+    struct resident_first_work work;
 };
 
 /* ---- positions of records ---- */
@@ -47,7 +54,7 @@ static uint64_t records_before(const struct routing *r, uint32_t layer)
     uint64_t n = 0;
     for (uint32_t l = hparams_next_experts(r->h, 0); l < layer;
          l = hparams_next_experts(r->h, l + 1))
-        n += r->h->experts_used + (uint64_t)lists_of(r, l) * r->list;
+        n += r->candidates + r->h->experts_used + (uint64_t)lists_of(r, l) * r->list;
     return n;
 }
 
@@ -80,7 +87,8 @@ static void take(void *arg, const struct expert_step *step, const struct route *
     uint32_t k = r->h->experts_used;
     sl_assert(step->row->position + step->rows <= r->text->window);
     for (uint32_t row = 0; row < step->rows; row++) {
-        struct trace_record *out = records_at(r, w->window, step->row[row].position, step->layer);
+        struct trace_record *out =
+            records_at(r, w->window, step->row[row].position, step->layer) + r->candidates;
         for (uint32_t rank = 0; rank < k; rank++) {
             const struct route *x = &routes[(size_t)row * k + rank];
             out[rank] = record(TRACE_EXPERT, w->window, step->row[row].position, 1);
@@ -110,6 +118,32 @@ static void predict_row(const struct tracer *w, uint32_t target, const float *x)
     sl_assert(n == r->list);
 }
 
+/* Those that a token could be routed to, best first. There are fewer than wanted where a row uses
+ * some groups only: the first one again, which cannot be chosen twice. */
+static void list_candidates(const struct tracer *w, const struct expert_step *step, uint32_t row,
+                            const float *x, struct trace_record *out)
+{
+    const struct routing *r = w->all;
+    struct model_router rule;
+    struct route exact[MODEL_TOP_K_MAX];
+    struct routing_candidate *c = w->work.candidate;
+    float *scratch = w->work.scratch;
+    bool known = router_row_logits(w->router, step->layer, x, w->logits, &rule);
+    sl_assert(known);
+    routing_exact(&rule, w->logits, scratch, exact);
+    uint32_t count = resident_first_candidates(&rule, w->logits, exact, FLT_MAX, scratch, c);
+    routing_shares(&rule, w->logits, scratch);
+    for (uint32_t i = 0; i < r->candidates; i++) {
+        uint32_t expert = c[i < count ? i : 0].expert;
+        out[i] = record(TRACE_CANDIDATE, w->window, step->row[row].position, 1);
+        out[i].layer = (uint16_t)step->layer;
+        out[i].expert = (uint16_t)expert;
+        out[i].rank = (uint8_t)(i < UINT8_MAX ? i : UINT8_MAX);
+        out[i].weight = scratch[expert];
+        out[i].before = i < count ? c[i].margin : -FLT_MAX;
+    }
+}
+
 /* After the experts of the source layer, as the predictor runs concurrently with them. */
 static void predict_next(void *arg, const struct expert_step *step, const float *x, size_t stride,
                          uint32_t n)
@@ -119,8 +153,10 @@ static void predict_next(void *arg, const struct expert_step *step, const float 
     (void)n;
     for (uint32_t row = 0; row < step->rows; row++) {
         uint32_t at = step->row[row].position;
-        struct trace_record *out = records_at(r, w->window, at, step->layer) + r->h->experts_used;
+        struct trace_record *out = records_at(r, w->window, at, step->layer);
         uint32_t target = step->layer;
+        list_candidates(w, step, row, x + row * stride, out);
+        out += r->candidates + r->h->experts_used;
         for (uint32_t a = 0; a < lists_of(r, step->layer); a++) {
             target = hparams_next_experts(r->h, target + 1);
             predict_row(w, target, x + row * stride);
@@ -147,7 +183,8 @@ static void worker_hooks(void *arg, uint32_t worker, struct offline_hooks *hooks
         w->logits = calloc(r->h->experts, sizeof *w->logits);
         w->scratch = calloc(PREDICTION_SCRATCH(r->h->experts), sizeof *w->scratch);
         w->predictions = calloc(r->list, sizeof *w->predictions);
-        good = w->router && w->logits && w->scratch && w->predictions;
+        good = resident_first_work_create(&w->work, r->h->experts) && w->router && w->logits &&
+               w->scratch && w->predictions;
     }
     if (!good)
         log_fatal(1, "out of memory (trace of the text)");
@@ -170,6 +207,12 @@ static uint32_t list_of(const struct model_hparams *h)
     return above > h->experts_used ? above : h->experts_used;
 }
 
+static uint32_t candidates_of(const struct model_hparams *h)
+{
+    uint32_t most = CANDIDATES_OF_RANK * h->experts_used;
+    return most < h->experts ? most : h->experts;
+}
+
 static void free_routing(struct routing *r)
 {
     for (int i = 0; i < OFFLINE_WORKERS_MAX; i++) {
@@ -179,6 +222,7 @@ static void free_routing(struct routing *r)
         free(r->worker[i]->logits);
         free(r->worker[i]->scratch);
         free(r->worker[i]->predictions);
+        resident_first_work_free(&r->worker[i]->work);
         free(r->worker[i]);
     }
 }
@@ -238,6 +282,7 @@ int offline_trace_predicted(struct offline_model *m, const struct offline_text *
                         .trace = out,
                         .ahead = ahead,
                         .list = ahead ? list_of(h) : 0,
+                        .candidates = ahead ? candidates_of(h) : 0,
                         .model = m};
     *out = (struct trace){0};
     describe(m, method, &out->header);

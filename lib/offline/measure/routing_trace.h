@@ -15,7 +15,8 @@ int offline_trace(struct offline_model *m, const struct offline_text *text,
                   enum quant_method method, uint32_t threads, struct trace *out,
                   struct error *error);
 
-/* offline_trace with predictions: the routers of the next `ahead` layers on each layer's gate
+/* offline_trace with the candidates of each access for routing resident-first, three times as many
+ * as are chosen, and with predictions: the routers of the next `ahead` layers on each layer's gate
  * input, as the predictor applies them. Each list is long enough for every prediction method. Uses
  * `threads` threads. */
 int offline_trace_predicted(struct offline_model *m, const struct offline_text *text,

@@ -177,6 +177,40 @@ START_TEST(resident_first_depends_on_residency)
 }
 END_TEST
 
+static struct sim_stats replayed(const struct trace *trace, const char *policy)
+{
+    struct error error = {0};
+    struct sim_config config;
+    struct sim_result r;
+    struct knobs knobs;
+    uint64_t all = serving_bytes(model, NULL, QUANT_CHANNEL);
+    ck_assert_int_eq(knobs_resolve("lod", NULL, policy, &knobs, &error), 0);
+    clocked_config(model, &knobs, NULL, QUANT_CHANNEL, all * 3 / 10, &config);
+    ck_assert_msg(sim_run(trace, 0, 0, &config, false, &r, &error) == 0, "%s", error.text);
+    return r.phase[SIM_DECODE];
+}
+
+/* A trace of the text has the candidates: what is read falls with nats, and without any the
+ * accesses are those recorded. */
+START_TEST(candidates_of_the_text)
+{
+    struct error error = {0};
+    struct trace trace;
+    ck_assert_int_eq(offline_trace_predicted(model, &text, QUANT_CHANNEL, 1, 2, &trace, &error), 0);
+    ck_assert_msg(trace_check(&trace.header, trace.records, trace.count, &error) == 0, "%s",
+                  error.text);
+    struct sim_stats exact = replayed(&trace, "routing=exact"),
+                     none = replayed(&trace, "routing=resident-first,nats=0"),
+                     some = replayed(&trace, "routing=resident-first,nats=0.4"),
+                     more = replayed(&trace, "routing=resident-first,nats=1.6");
+    ck_assert_mem_eq(&exact, &none, sizeof exact);
+    ck_assert_uint_eq(some.accesses, exact.accesses);
+    ck_assert(some.rerouted > 100 && more.rerouted > some.rerouted);
+    ck_assert(some.demand_bytes < exact.demand_bytes && more.demand_bytes < some.demand_bytes);
+    trace_free(&trace);
+}
+END_TEST
+
 /* A capacity below one layer's experts, and masks, are rejected with one line. */
 START_TEST(what_cannot_be_modelled)
 {
@@ -390,6 +424,7 @@ int main(void)
     tcase_add_test(c, one_precision_whatever_is_resident);
     tcase_add_test(c, hobbit_between_its_ends);
     tcase_add_test(c, resident_first_depends_on_residency);
+    tcase_add_test(c, candidates_of_the_text);
     tcase_add_test(c, what_cannot_be_modelled);
     tcase_add_test(c, against_a_record);
     tcase_add_loop_test(c, damaged_record, 0, (int)ARRAY_LEN(damages));
