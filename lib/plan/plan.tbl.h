@@ -114,6 +114,16 @@ PLAN_SCALAR(swap_reads_per_token, 0, 1e15,
             "divided by expert_read_ns, and without these no limit.")
 PLAN_SCALAR(threads, 1, 65536, "Threads that the times were measured with; unknown: any.")
 
+/* ---- routing resident-first ---- */
+PLAN_SCALAR(reroute_nats, 0, 100, "Policy parameter nats.")
+PLAN_SCALAR(reroute_loss, -1, 1e9,
+            "Measured loss token by token: the largest one of several resident shares.")
+PLAN_SCALAR(reroute_loss_low, -1, 1e9, "Lower end of its 95 % interval.")
+PLAN_SCALAR(reroute_loss_high, -1, 1e9, "Its bound on held-out text.")
+PLAN_SCALAR(reroute_share, 0, 1, "The smallest resident share that it was measured with.")
+PLAN_SCALAR(reroute_dense, 0, 2, "enum precision of the dense weights; unknown: native.")
+PLAN_SCALAR(reroute_kv_type, 0, 3, "enum kv_type; unknown: f16.")
+
 /* ---- measured by profile ---- */
 PLAN_ARRAY(frequency, F32, EXPERTS, 0, 1, "Accesses per token.")
 PLAN_ARRAY(

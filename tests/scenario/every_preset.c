@@ -51,6 +51,8 @@ static const struct expectation expectations[] = {
     {"auto-prefetch", true, SOME, ZERO, ZERO, ZERO, SOME, SOME},
     {"mixtral-offload", true, SOME, ZERO, ZERO, ZERO, SOME, ZERO},
     {"moe-infinity", true, SOME, ZERO, ZERO, ZERO, SOME, ZERO},
+    {"auto-resident-first", false, ANY, ZERO, ZERO, ZERO, SOME, SOME},
+    {"auto-resident-first-noprefetch", false, ZERO, ZERO, ZERO, ZERO, SOME, SOME},
 };
 
 static const struct expectation *expectation_of(const char *preset)

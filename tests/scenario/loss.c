@@ -255,6 +255,33 @@ static void plan_to_engine(void)
               "dense weights at int4, not native; use sluice pack --dense int4");
 }
 
+/* Cache-aware routing: the planned nats and fewer are accepted, more are not, and neither is a
+ * precision rule that it was not measured with. */
+static void resident_first_to_engine(void)
+{
+    char profile[PATH_MAX], plan[PATH_MAX], store[PATH_MAX];
+    struct command c;
+    static const char text[] = SLUICE_SOURCE_DIR "/launch/demo/calib.txt";
+    snprintf(profile, sizeof profile, "%s/r.profile", test_dir());
+    snprintf(plan, sizeof plan, "%s/r.plan", test_dir());
+    run_ok(&c, (const char *const[]){"profile", "-m", test_model(), "--text", text, "-o", profile,
+                                     "--tokens", "256", "--ctx-size", "64", "--importance-tokens",
+                                     "0", NULL});
+    command_free(&c);
+    run_ok(&c, (const char *const[]){"plan", "-m", test_model(), "--profile", profile, "--text",
+                                     text, "--tokens", "512", "--ctx-size", "64", "--max-loss",
+                                     "60%", "--preset", "resident-first", "-o", plan, NULL});
+    CHECK(strstr(c.out, "resident-first: 1.6 nats, from 12.5 % resident on"), "%s", c.out);
+    command_free(&c);
+    store_pack(store, "store", "native,int4");
+    generates(store, plan, "auto-resident-first", "", "60", NULL);
+    generates(store, plan, "default", "routing=resident-first", "60", NULL);
+    generates(store, plan, "auto-resident-first", "nats=2", "60", "measured with nats=1.6, not 2");
+    generates(store, plan, "iq4", "routing=resident-first", "60",
+              "precision=lossless, not uniform");
+    generates(store, plan, "auto-resident-first", "", "0.01", "its measured loss is up to ");
+}
+
 /* A throttle below the pace of the measurement is rejected, and the one before it stays; a higher
  * one, and none, are taken. */
 static void throttles_of_the_measurement(struct engine *e)
@@ -376,6 +403,7 @@ int main(int argc, char **argv)
         {"rejected_at_run_time", rejected_at_run_time},
         {"dense_of_the_measurement", dense_of_the_measurement},
         {"plan_to_engine", plan_to_engine},
+        {"resident_first_to_engine", resident_first_to_engine},
         {"kv_type_of_the_measurement", kv_type_of_the_measurement},
         {"share_of_the_measurement", share_of_the_measurement},
         {"chunk_of_the_measurement", chunk_of_the_measurement},

@@ -22,4 +22,6 @@ AUTO_CANDIDATE("fate", PLAN_fate_loss_high)
 AUTO_CANDIDATE("iq8", PLAN_uniform_int8_loss_high)
 AUTO_CANDIDATE("iq4", PLAN_uniform_int4_loss_high)
 AUTO_CANDIDATE("iq2", PLAN_uniform_int2_loss_high)
+AUTO_CANDIDATE("auto-resident-first-noprefetch", PLAN_reroute_loss_high)
+AUTO_CANDIDATE("auto-resident-first", PLAN_reroute_loss_high)
 #undef AUTO_CANDIDATE

@@ -45,6 +45,19 @@ CONDITION(fate_high, LOSS_FATE, SAME, PRECISION, "high=", "", NULL, s->policy->h
 CONDITION(fate_low, LOSS_FATE, SAME, PRECISION, "low=", "", NULL, s->policy->low, PLAN_fate_low,
           NAN)
 
+/* Which experts are missing is a matter of the eviction, too. With prefetch fewer are missing, so
+ * that fewer are replaced. */
+CONDITION(reroute_precision, LOSS_REROUTE, SAME, RULE, "precision=", "", NULL, k->precision, FIXED,
+          PRECISION_RULE_LOSSLESS)
+CONDITION(reroute_eviction, LOSS_REROUTE, SAME, EVICTION, "eviction=", "", NULL, k->eviction, FIXED,
+          EVICTION_LEARNED)
+CONDITION(reroute_exact_ranks, LOSS_REROUTE, AT_LEAST, NUMBER, "exact_ranks=", "", NULL,
+          (double)k->exact_ranks, FIXED, 1)
+CONDITION(reroute_nats, LOSS_REROUTE, AT_MOST, NUMBER, "nats=", "", NULL, k->nats,
+          PLAN_reroute_nats, NAN)
+CONDITION(reroute_share, LOSS_REROUTE, AT_LEAST, SHARE, "", " of the experts resident", NULL,
+          s->resident_share, PLAN_reroute_share, NAN)
+
 CONDITION(swap_precision, LOSS_SWAP, SAME, RULE, "precision=", "", NULL, k->precision, FIXED,
           PRECISION_RULE_LOSSLESS)
 CONDITION(swap_amortise, LOSS_SWAP, SAME, SWITCH, "amortise=", "", NULL, k->amortise, FIXED, true)

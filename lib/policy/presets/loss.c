@@ -64,7 +64,8 @@ enum { /* which losses a row of conditions.tbl.h is about */
        LOSS_HOBBIT = 8,
        LOSS_FATE = 16,
        LOSS_SWAP = 32,
-       LOSS_ALL = 63
+       LOSS_REROUTE = 64,
+       LOSS_ALL = 127
 };
 #define FIXED PLAN_SCALAR__COUNT
 
@@ -87,6 +88,9 @@ static struct measurement measurement_of(const struct knobs *k, enum precision_r
     if (k->routing == ROUTING_MASKED)
         return (struct measurement){LOSS_SWAP,          "swapmoe",       PLAN_swap_loss_high,
                                     PLAN_SCALAR__COUNT, PLAN_swap_dense, PLAN_swap_kv_type};
+    if (k->routing == ROUTING_RESIDENT_FIRST)
+        return (struct measurement){LOSS_REROUTE,       "resident-first",   PLAN_reroute_loss_high,
+                                    PLAN_SCALAR__COUNT, PLAN_reroute_dense, PLAN_reroute_kv_type};
     switch (rule) {
     case PRECISION_RULE_UNIFORM_INT8: return uniform(PLAN_uniform_int8_loss_high);
     case PRECISION_RULE_UNIFORM_INT4: return uniform(PLAN_uniform_int4_loss_high);
@@ -143,9 +147,8 @@ static enum precision measured_dense(const struct plan *plan, enum plan_scalar d
 
 enum precision preset_planned_dense(const struct knobs *k, const struct plan *plan)
 {
-    bool native = k->precision == PRECISION_RULE_LOSSLESS && k->routing != ROUTING_MASKED;
-    return measured_dense(plan,
-                          native ? PLAN_uniform_dense : measurement_of(k, k->precision).dense);
+    return measured_dense(plan, knobs_lossy(k) ? measurement_of(k, k->precision).dense
+                                               : PLAN_uniform_dense);
 }
 
 double preset_measured_chunk(const struct plan *plan, enum plan_scalar chunk)
@@ -213,7 +216,7 @@ static double swap_chunk(const struct served *s)
 }
 
 enum compare { SAME, AT_MOST, AT_LEAST, NO_COARSER };
-enum unit { NUMBER, SWITCH, SHARE, PRECISION, KV_TYPE, RULE, PRELOAD, PREFETCH };
+enum unit { NUMBER, SWITCH, SHARE, PRECISION, KV_TYPE, RULE, PRELOAD, PREFETCH, EVICTION };
 
 struct condition {
     unsigned losses;
@@ -248,6 +251,7 @@ static const char *value_text(enum unit unit, double value, char text[32])
     static const char *const rules[] = {PRECISION_RULE_LIST(CHOICE_NAME)};
     static const char *const preloads[] = {PRELOAD_LIST(CHOICE_NAME)};
     static const char *const prefetches[] = {PREFETCH_LIST(CHOICE_NAME)};
+    static const char *const evictions[] = {EVICTION_LIST(CHOICE_NAME)};
     switch (unit) {
     case NUMBER: snprintf(text, 32, "%.6g", value); return text;
     case SHARE: snprintf(text, 32, "%.1f %%", 100 * value); return text;
@@ -257,6 +261,7 @@ static const char *value_text(enum unit unit, double value, char text[32])
     case RULE: return rules[(int)value];
     case PRELOAD: return preloads[(int)value];
     case PREFETCH: return prefetches[(int)value];
+    case EVICTION: return evictions[(int)value];
     }
     return "?";
 }
@@ -334,10 +339,6 @@ int preset_loss(const struct served *s, double *loss, struct error *error)
     *loss = 0;
     if (!knobs_lossy(s->knobs))
         return dense_loss(s, loss, error);
-    if (s->knobs->routing == ROUTING_RESIDENT_FIRST)
-        return error_set(error, ERR_BAD_INPUT,
-                         "no plan measures the loss of routing=resident-first, which depends on "
-                         "what is resident; 'sluice eval --read-bandwidth' measures it");
     if (s->knobs->routing == ROUTING_MASKED && s->knobs->mask != MASK_SWAP)
         return error_set(error, ERR_BAD_INPUT, "no plan measures the loss of mask=%s",
                          knobs_choice(s->knobs, "mask"));

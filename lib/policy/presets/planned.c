@@ -36,6 +36,8 @@ static const struct {
     {"fate", "high", PLAN_fate_high, A_PRECISION},
     {"fate", "low", PLAN_fate_low, A_PRECISION},
     {"swapmoe", "interval", PLAN_swap_interval, WHOLE},
+    {"auto-resident-first", "nats", PLAN_reroute_nats, NUMBER},
+    {"auto-resident-first-noprefetch", "nats", PLAN_reroute_nats, NUMBER},
 };
 
 static const char *value_text(enum planned_kind kind, double value, char buf[32])

@@ -74,4 +74,12 @@ PRESET("moe-infinity",
        "eviction=activation,prediction=activation,lookahead=4,prefetch=demand-first",
        "MoE-Infinity (arXiv:2401.14361): predictions from a similar earlier sequence, eviction by "
        "accesses in this sequence and by layer")
+/* Further candidates of auto. */
+PRESET("auto-resident-first",
+       "eviction=learned,prefetch=auto,preload=frequency,lookahead=2,routing=resident-first",
+       "auto with cache-aware routing: in decode, resident experts in the places of missing ones "
+       "that are little better")
+PRESET("auto-resident-first-noprefetch",
+       "eviction=learned,prediction=none,prefetch=none,preload=frequency,routing=resident-first",
+       "the same without prefetch")
 #undef PRESET

@@ -31,6 +31,7 @@ static const struct {
     {"hobbit", plan_hobbit, false, 115, 0},
     {"fate", plan_fate, false, 37, 0},
     {"swapmoe", plan_swapmoe, true, 5, 14},
+    {"resident-first", plan_resident_first, false, 24, 12},
     {"auto", plan_auto, false, 0, 0}}; /* last: it predicts the speed of the other plans */
 #define SWAPMOE 3
 
@@ -85,8 +86,10 @@ static int take_preset(void *program, const char *value, struct error *error)
             return 0;
     if (strcmp(value, "all") == 0 || strcmp(value, "uniform") == 0)
         return 0;
-    return error_set(error, ERR_BAD_INPUT,
-                     "--preset: '%.40s' is not one of edgemoe|hobbit|fate|swapmoe|auto|all", value);
+    return error_set(
+        error, ERR_BAD_INPUT,
+        "--preset: '%.40s' is not one of edgemoe|hobbit|fate|swapmoe|resident-first|auto|all",
+        value);
 }
 
 static int take_method(void *program, const char *value, struct error *error)
@@ -141,7 +144,7 @@ static const struct option_row rows[] = {
     {0, "resident-experts", "PCT%", OPTION_CALL(take_experts),
      "instead of --budget: resident share of the expert bytes"},
     {0, "preset", "S", OPTION_CALL(take_preset),
-     "edgemoe|hobbit|fate|swapmoe|auto|all (default all)"},
+     "edgemoe|hobbit|fate|swapmoe|resident-first|auto|all (default all)"},
     {'o', NULL, "FILE", OPTION_TEXT(struct planning, out_path),
      "the plan: the profile extended by the decisions"},
     {0, "method", "METHOD", OPTION_CALL(take_method),

@@ -193,6 +193,7 @@ int plan_hobbit_eviction(struct planning *p, struct error *error);
 int plan_hobbit_curve(struct planning *p, const struct serving *base, struct error *error);
 int plan_fate(struct planning *p, struct error *error);
 int plan_swapmoe(struct planning *p, struct error *error);
+int plan_resident_first(struct planning *p, struct error *error);
 
 /* Predicted token times for the preset auto, from the decisions in the plan so far (auto.c). */
 int plan_auto(struct planning *p, struct error *error);

@@ -211,7 +211,7 @@ START_TEST(presets_account_consistently)
     ck_assert_int_eq(sim_profile(&t, 0, t.count, &tables, &block, &error), 0);
     struct sim_config c = config_of(preset->name, NULL, 30);
     c.plan.tables = tables;
-    if (c.knobs.routing == ROUTING_MASKED) {
+    if (c.knobs.routing != ROUTING_EXACT) { /* the trace has no candidates */
         struct sim_result r;
         ck_assert_int_eq(sim_run(&t, 0, 0, &c, false, &r, &error), -1);
         ck_assert_int_eq(error.code, ERR_BAD_INPUT);

@@ -88,7 +88,9 @@ static void setup(void)
     s[PLAN_swap_interval] = 128;
     s[PLAN_swap_margin] = 1;
     s[PLAN_fate_chunk] = s[PLAN_swap_chunk] = 256;
-    s[PLAN_swap_share] = 0.5;
+    s[PLAN_swap_share] = s[PLAN_reroute_share] = 0.5;
+    s[PLAN_reroute_nats] = 0.4;
+    s[PLAN_reroute_loss_high] = 0.01;
     scene.overrides = NULL;
     scene.share = 0.5;
     scene.chunk = 256;
@@ -131,10 +133,16 @@ static int loss_of_scene(double *loss, struct error *error)
 static const struct {
     const char *preset;
     double loss;
-} matching[] = {
-    {"default", 0},       {"iq4", 0.02},    {"auto-int4", 0.02},          {"edgemoe", 0.03},
-    {"auto-mixed", 0.03}, {"hobbit", 0.04}, {"auto-two-precision", 0.04}, {"fate", 0.05},
-    {"swapmoe", 0.06}};
+} matching[] = {{"default", 0},
+                {"iq4", 0.02},
+                {"auto-int4", 0.02},
+                {"edgemoe", 0.03},
+                {"auto-mixed", 0.03},
+                {"hobbit", 0.04},
+                {"auto-two-precision", 0.04},
+                {"fate", 0.05},
+                {"swapmoe", 0.06},
+                {"auto-resident-first", 0.01}};
 
 START_TEST(same_conditions)
 {
@@ -227,7 +235,7 @@ static void dense_planned(enum precision precision)
 {
     double *s = scene.plan->scalar;
     s[PLAN_uniform_dense] = s[PLAN_edgemoe_dense] = s[PLAN_hobbit_dense] = precision;
-    s[PLAN_fate_dense] = s[PLAN_swap_dense] = precision;
+    s[PLAN_fate_dense] = s[PLAN_swap_dense] = s[PLAN_reroute_dense] = precision;
 }
 
 static void dense_planned_int4(void)
@@ -251,7 +259,7 @@ static void kv_planned(enum kv_type type)
 {
     double *s = scene.plan->scalar;
     s[PLAN_uniform_kv_type] = s[PLAN_edgemoe_kv_type] = s[PLAN_hobbit_kv_type] = type;
-    s[PLAN_fate_kv_type] = s[PLAN_swap_kv_type] = type;
+    s[PLAN_fate_kv_type] = s[PLAN_swap_kv_type] = s[PLAN_reroute_kv_type] = type;
 }
 
 static void kv_q4_planned_q8(void)
@@ -359,8 +367,14 @@ static const struct {
      "the loss of dense weights at int8 with --kv-type f16 is not measured"},
     {"default", NULL, dense_measured_int4, "with dense weights at int4, not int8"},
     {"pruned-freq", NULL, NULL, "no plan measures the loss of mask=frequency"},
-    {"default", "routing=resident-first", NULL, "no plan measures the loss of routing=resident-"},
-    {"hobbit", "routing=resident-first", NULL, "no plan measures the loss of routing=resident-"},
+    {"auto-resident-first", "nats=0.5", NULL, "measured with nats=0.4, not 0.5"},
+    {"auto-resident-first", "eviction=lru", NULL, "measured with eviction=learned, not lru"},
+    {"auto-resident-first", "precision=uniform-int4", NULL, "precision=lossless, not uniform-int4"},
+    {"hobbit", "routing=resident-first,eviction=learned", NULL, "precision=lossless, not hobbit"},
+    {"auto-resident-first", NULL, fewer_resident,
+     "with 50.0 % of the experts resident, not 40.0 %"},
+    {"auto-resident-first", NULL, dense_int8, "with dense weights at native, not int8"},
+    {"auto-resident-first", NULL, kv_q4, "measured with --kv-type f16, not q4_0"},
     {"default", NULL, kv_q4, "dense weights at native with --kv-type q4_0 is not measured"},
     {"default", NULL, kv_q4_planned_q8,
      "measured with --kv-type q8_0, not q4_0; use --kv-type q8_0"},
