@@ -282,6 +282,37 @@ static void resident_first_to_engine(void)
     generates(store, plan, "auto-resident-first", "", "0.01", "its measured loss is up to ");
 }
 
+static const char calibration[] = SLUICE_SOURCE_DIR "/launch/demo/calib.txt";
+
+static double perplexity_of(const char *policy)
+{
+    struct command c;
+    run_ok(&c, (const char *const[]){"eval", "-m", test_model(), "--text", calibration,
+                                     "--ctx-size", "64", "--max-windows", "4", "--resident-experts",
+                                     "25", "--policy", policy, NULL});
+    const char *at = strstr(c.out, "perplexity ");
+    CHECK(at, "%s", c.out);
+    double value = strtod(at + strlen("perplexity "), NULL);
+    test_note("%s: %.4f", policy, value);
+    command_free(&c);
+    return value;
+}
+
+/* An engine scores a text as it decodes: a chunk of many tokens is routed exactly, and would show
+ * no loss. Without an engine, many tokens at once are rejected. */
+static void resident_first_is_scored_in_decode(void)
+{
+    struct command c;
+    double exact = perplexity_of("routing=exact");
+    CHECK(perplexity_of("routing=resident-first,nats=0") == exact, "nats=0 has a loss");
+    CHECK(perplexity_of("routing=resident-first,nats=3") > exact * 1.01, "nats=3 has no loss");
+    command_run(&c, NULL, END_MS,
+                (const char *const[]){"eval", "-m", test_model(), "--text", calibration,
+                                      "--offline", "--policy", "routing=resident-first", NULL});
+    CHECK(c.status == 2 && strstr(c.err, "many tokens at once cannot show"), "%s", c.err);
+    command_free(&c);
+}
+
 /* A throttle below the pace of the measurement is rejected, and the one before it stays; a higher
  * one, and none, are taken. */
 static void throttles_of_the_measurement(struct engine *e)
@@ -404,6 +435,7 @@ int main(int argc, char **argv)
         {"dense_of_the_measurement", dense_of_the_measurement},
         {"plan_to_engine", plan_to_engine},
         {"resident_first_to_engine", resident_first_to_engine},
+        {"resident_first_is_scored_in_decode", resident_first_is_scored_in_decode},
         {"kv_type_of_the_measurement", kv_type_of_the_measurement},
         {"share_of_the_measurement", share_of_the_measurement},
         {"chunk_of_the_measurement", chunk_of_the_measurement},
