@@ -11,6 +11,7 @@
 #include "lib/base/bytes.h"
 #include "lib/model/limits.h"
 #include "lib/policy/prediction/activation.h"
+#include "lib/policy/presets/planned.h"
 #include "lib/router/row.h"
 #include "lib/tensor/precision.h"
 #include "lib/tensor/tensor_type.h"
@@ -460,5 +461,5 @@ void deterministic_model(const struct model_index *m, const struct knobs *knobs,
         .pair_first = plan_pair_first(plan),
         .pair_cells = (const struct path_cell *)(const void *)plan_pair_cells(plan),
         .frequency = plan_frequency(plan)};
-    c->plan.precision = plan_width(plan);
+    c->plan.precision = planned_widths(plan, knobs->precision);
 }

@@ -123,6 +123,18 @@ PLAN_SCALAR(reroute_loss_high, -1, 1e9, "Its bound on held-out text.")
 PLAN_SCALAR(reroute_share, 0, 1, "The smallest resident share that it was measured with.")
 PLAN_SCALAR(reroute_dense, 0, 2, "enum precision of the dense weights; unknown: native.")
 PLAN_SCALAR(reroute_kv_type, 0, 3, "enum kv_type; unknown: f16.")
+/* ---- decided by plan: mixed-two, thresholds for a capacity ---- */
+PLAN_SCALAR(mixed_t1, 0, 1, "mixed-two: up to this sum of better weights: the higher precision.")
+PLAN_SCALAR(mixed_t2, 0, 1, "mixed-two: up to this sum: the lower one; above: skipped.")
+PLAN_SCALAR(mixed_loss, -1, 1e9, "Measured loss with them.")
+PLAN_SCALAR(mixed_loss_low, -1, 1e9, "Lower end of its 95 % interval.")
+PLAN_SCALAR(mixed_loss_high, -1, 1e9, "Its bound on held-out text.")
+PLAN_SCALAR(mixed_method, 0, 15, "enum quant_method of mixed-two's precisions.")
+PLAN_SCALAR(mixed_dense, 0, 2, "enum precision of the dense weights of its loss.")
+PLAN_SCALAR(mixed_kv_type, 0, 3, "enum kv_type of its loss.")
+PLAN_SCALAR(mixed_share, 0, 1,
+            "Share of the experts' bytes that was resident; unknown: every access was a miss.")
+PLAN_SCALAR(hobbit_share, 0, 1, "The same of hobbit's loss.")
 
 /* ---- measured by profile ---- */
 PLAN_ARRAY(frequency, F32, EXPERTS, 0, 1, "Accesses per token.")
@@ -166,5 +178,9 @@ PLAN_ARRAY(
     "the end")
 PLAN_ARRAY(pair_cells, CELL, CELLS, 0, 4294967295.0,
            "Expert chosen at l and its count, descending per pair.")
+
+/* ---- decided by plan ---- */
+PLAN_ARRAY(mixed_high, U8, EXPERTS, 0, 3, "mixed-two: enum precision of the expert.")
+PLAN_ARRAY(mixed_low, U8, EXPERTS, 0, 3, "mixed-two: its lower precision; the same: none.")
 #undef PLAN_SCALAR
 #undef PLAN_ARRAY

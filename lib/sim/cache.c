@@ -40,11 +40,10 @@ static int config_check(const struct sim_config *k, const struct precision_polic
             error, ERR_BAD_INPUT,
             "storage device: read bandwidth must be above 0, latency 0 or more, queue depth 1 "
             "or more");
-    bool planned = policy->rule == PRECISION_RULE_EDGEMOE && k->plan.precision;
+    const uint8_t *planned = precision_by_plan(policy->rule) ? k->plan.precision.high : NULL;
     for (uint32_t i = 0; planned && i < k->layers * k->experts; i++)
         if (expert_layers_has(&k->expert_layers, i / k->experts) &&
-            (k->plan.precision[i] >= PRECISION__COUNT ||
-             !(k->precision_mask >> k->plan.precision[i] & 1)))
+            (planned[i] >= PRECISION__COUNT || !(k->precision_mask >> planned[i] & 1)))
             return error_set(error, ERR_BAD_INPUT,
                              "the plan assigns a precision that the trace has no expert size for");
     if (k->capacity / k->top_k < largest)
@@ -91,13 +90,16 @@ static bool make_arrays(struct sim_cache *c)
     return sim_sequences_create(c) && c->slot && c->load && c->item && c->taken;
 }
 
-/* The precision at which an expert is preloaded. */
-enum precision sim_planned_precision(const struct sim_cache *c, uint32_t layer, uint32_t expert)
+/* Without a plan, those of an expert are not known. */
+struct precision_planned sim_planned_precision(const struct sim_cache *c, uint32_t layer,
+                                               uint32_t expert)
 {
-    const uint8_t *precision = c->config.plan.precision;
-    if (precision)
-        return (enum precision)precision[layer * c->config.experts + expert];
-    return c->config.precision_mask >> PRECISION_INT4 & 1 ? PRECISION_INT4 : c->precision_of[0];
+    const struct planned_widths *widths = &c->config.plan.precision;
+    bool int4 = c->config.precision_mask >> PRECISION_INT4 & 1;
+    enum precision precision = int4 ? PRECISION_INT4 : c->precision_of[0];
+    if (widths->high)
+        return planned_precisions(widths, (size_t)layer * c->config.experts + expert);
+    return (struct precision_planned){precision, precision};
 }
 
 static enum precision first_choice(const struct sim_cache *c, uint32_t layer, uint32_t expert)

@@ -123,7 +123,8 @@ uint32_t sim_gpu_take(struct sim_cache *c);
 double sim_gpu_compute(struct sim_cache *c, struct sim_item *const item[], uint32_t items);
 
 /* cache.c: the precision at which an expert is preloaded, or that a plan requests */
-enum precision sim_planned_precision(const struct sim_cache *c, uint32_t layer, uint32_t expert);
+struct precision_planned sim_planned_precision(const struct sim_cache *c, uint32_t layer,
+                                               uint32_t expert);
 /* access.c: the residency is told the place of a step. */
 void sim_step_residency(struct sim_cache *c, uint32_t step);
 /* access.c: the slot that could serve an access to a layer now; false: none */

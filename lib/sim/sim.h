@@ -37,6 +37,7 @@
 
 #include "lib/base/error.h"
 #include "lib/policy/gpu/policy.h"
+#include "lib/policy/presets/planned.h"
 #include "lib/policy/presets/presets.h"
 #include "lib/policy/residency/residency.h"
 #include "lib/tensor/precision.h"
@@ -107,9 +108,9 @@ double sim_compute_ns(const struct sim_compute *c, double one_ns, uint32_t token
 /* Prior knowledge, from a plan or from an earlier part of the trace. Arrays are borrowed; any may
  * be NULL. */
 struct sim_plan {
-    struct path_tables tables; /* its frequency also serves preload and edgemoe's profile */
-    const float *shares;       /* [layers] */
-    const uint8_t *precision;  /* [layers * experts], enum precision; for precision=edgemoe */
+    struct path_tables tables;       /* its frequency also serves preload and edgemoe's profile */
+    const float *shares;             /* [layers] */
+    struct planned_widths precision; /* of the rule of the preset */
 };
 
 struct sim_config {

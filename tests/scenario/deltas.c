@@ -120,6 +120,35 @@ static void same_text_as_a_full_store(void)
           large);
 }
 
+/* mixed-two's two precisions of each expert are in a store of its plan, and in a delta. */
+static void two_precisions_of_an_expert(void)
+{
+    char full[PATH_MAX];
+    uint64_t low[2], misses[2];
+    run_well(
+        (const char *const[]){"/bin/cp", test_model(), path_in_dir(model, "model.gguf"), NULL});
+    plan_make_two(plan, "plan", PRECISION(NATIVE) | PRECISION(INT4));
+    run_well((const char *const[]){"pack", "--quiet", "-m", model, "-o", path_in_dir(full, "full"),
+                                   "--plan", plan, NULL});
+    run_well((const char *const[]){"pack", "--quiet", "-m", model, "-o",
+                                   path_in_dir(delta, "delta"), "--plan", plan, "--delta", NULL});
+    for (int i = 0; i < 2; i++) {
+        struct engine *e = engine_new();
+        struct text text;
+        engine_start(e, (const char *const[]){"-m", i ? delta : full, "--plan", plan, "--preset",
+                                              "mixed-two", "--resident-experts=25",
+                                              "--deterministic=on", NULL});
+        engine_generate(e, test_prompt(0), TOKENS, &text);
+        text_free(&text);
+        low[i] = engine_counter(e, "compute", "low_precision_accesses");
+        misses[i] = engine_counter(e, "compute", "misses");
+        engine_stop(e);
+    }
+    test_note("low %" PRIu64 " and %" PRIu64 ", misses %" PRIu64 " and %" PRIu64, low[0], low[1],
+              misses[0], misses[1]);
+    CHECK(low[0] > 0 && misses[0] > 0 && low[0] == low[1], "other precisions");
+}
+
 /* Of the stripe, and of the model file. */
 static void loaders_killed(void)
 {
@@ -386,9 +415,15 @@ static void too_many_parts(void)
 
 int main(int argc, char **argv)
 {
-    static const struct test_case cases[] = {
-        ROW(same_text_as_a_full_store), ROW(loaders_killed),     ROW(tools_accept_it),
-        ROW(interrupted_pack),          ROW(another_model_file), ROW(changed_while_it_runs),
-        ROW(options_that_do_not_fit),   ROW(split_model),        ROW(too_many_parts)};
+    static const struct test_case cases[] = {ROW(same_text_as_a_full_store),
+                                             ROW(two_precisions_of_an_expert),
+                                             ROW(loaders_killed),
+                                             ROW(tools_accept_it),
+                                             ROW(interrupted_pack),
+                                             ROW(another_model_file),
+                                             ROW(changed_while_it_runs),
+                                             ROW(options_that_do_not_fit),
+                                             ROW(split_model),
+                                             ROW(too_many_parts)};
     return test_main(argc, argv, cases, sizeof cases / sizeof cases[0]);
 }

@@ -53,6 +53,8 @@ static const struct expectation expectations[] = {
     {"moe-infinity", true, SOME, ZERO, ZERO, ZERO, SOME, ZERO},
     {"auto-resident-first", false, ANY, ZERO, ZERO, ZERO, SOME, SOME},
     {"auto-resident-first-noprefetch", false, ZERO, ZERO, ZERO, ZERO, SOME, SOME},
+    {"auto-two-precision-noprefetch", false, ZERO, SOME, SOME, ZERO, SOME, SOME},
+    {"mixed-two", false, ZERO, SOME, SOME, ZERO, SOME, SOME},
 };
 
 static const struct expectation *expectation_of(const char *preset)
@@ -134,7 +136,7 @@ static void run_presets(bool lossless)
     char store[PATH_MAX], plan[PATH_MAX];
     baseline(0);
     store_pack(store, "store", "native,int8,int4,int2");
-    plan_make(plan, "mixed.plan", 1u << PRECISION_NATIVE | 1u << PRECISION_INT4);
+    plan_make_two(plan, "mixed.plan", 1u << PRECISION_NATIVE | 1u << PRECISION_INT4);
     for (uint32_t i = 0; i < preset_count(); i++) {
         const struct expectation *x = expectation_of(preset_at(i)->name);
         if (x->lossless == lossless)

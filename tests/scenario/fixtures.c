@@ -60,7 +60,7 @@ static uint8_t precision_in_turn(uint32_t precision_mask, uint32_t turn)
     return (uint8_t)__builtin_ctz(precision_mask);
 }
 
-void plan_make(char path[PATH_MAX], const char *name, uint32_t precision_mask)
+static void make_plan(char path[PATH_MAX], const char *name, uint32_t precision_mask, bool two)
 {
     struct error error;
     uint32_t cells;
@@ -69,18 +69,35 @@ void plan_make(char path[PATH_MAX], const char *name, uint32_t precision_mask)
                       plan_array_bit(PLAN_ARRAY_pair_cells);
     if (precision_mask)
         arrays |= plan_array_bit(PLAN_ARRAY_width);
+    if (two)
+        arrays |= plan_array_bit(PLAN_ARRAY_mixed_high) | plan_array_bit(PLAN_ARRAY_mixed_low);
     struct plan *plan = blank(arrays, &cells);
     for (uint32_t i = 0; i < plan->layers * plan->experts; i++) {
+        uint8_t precision = precision_mask ? precision_in_turn(precision_mask, i) : 0;
         plan_norm(plan)[i] = 1 + (float)(i % 7);
         plan_frequency(plan)[i] = (float)(i % 11) / 20;
         if (precision_mask)
-            plan_width(plan)[i] = precision_in_turn(precision_mask, i);
+            plan_width(plan)[i] = precision;
+        if (two) {
+            plan_mixed_high(plan)[i] = precision;
+            plan_mixed_low(plan)[i] = precision <= PRECISION_INT8 ? precision + 2 : PRECISION_INT2;
+        }
     }
     fill_paths(plan, cells);
     plan->scalar[PLAN_tokens] = 1000;
     snprintf(path, PATH_MAX, "%s/%s", test_dir(), name);
     CHECK(plan_write(plan, path, &error) == 0, "%s", error.text);
     free(plan);
+}
+
+void plan_make(char path[PATH_MAX], const char *name, uint32_t precision_mask)
+{
+    make_plan(path, name, precision_mask, false);
+}
+
+void plan_make_two(char path[PATH_MAX], const char *name, uint32_t precision_mask)
+{
+    make_plan(path, name, precision_mask, true);
 }
 
 void store_pack(char path[PATH_MAX], const char *name, const char *precisions)

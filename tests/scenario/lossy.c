@@ -97,7 +97,7 @@ static void the_same_twice(const char *preset, const char *precisions, uint32_t 
     char store[PATH_MAX], plan[PATH_MAX], plan_option[PATH_MAX + 8], preset_option[48];
     struct outcome a, b;
     store_pack(store, "store", precisions);
-    plan_make(plan, "made.plan", precision_mask);
+    (precision_mask ? plan_make_two : plan_make)(plan, "made.plan", precision_mask);
     snprintf(plan_option, sizeof plan_option, "--plan=%s", plan);
     snprintf(preset_option, sizeof preset_option, "--preset=%s", preset);
     run_deterministically((const char *const[]){"-m", store, plan_option, preset_option,
@@ -129,6 +129,11 @@ static void deterministic_hobbit(void)
 static void deterministic_edgemoe(void)
 {
     the_same_twice("edgemoe", "native,int4", 5);
+}
+
+static void deterministic_mixed_two(void)
+{
+    the_same_twice("mixed-two", "native,int4,int2", 5);
 }
 
 /* ---- deterministic mode and simulator ---- */
@@ -219,7 +224,7 @@ static void equals_sim(const char *preset, const char *precisions, uint32_t prec
 {
     char store[PATH_MAX], plan[PATH_MAX];
     store_pack(store, "store", precisions);
-    plan_make(plan, "made.plan", precision_mask);
+    (precision_mask ? plan_make_two : plan_make)(plan, "made.plan", precision_mask);
     equals_sim_on(store, plan, preset);
 }
 
@@ -248,11 +253,16 @@ static void sim_repeats_resident_first(void)
     equals_sim_with(store, plan, "hobbit", "routing=resident-first,nats=1.5,exact_ranks=2");
 }
 
+static void sim_repeats_mixed_two(void)
+{
+    equals_sim("mixed-two", "native,int4,int2", 5);
+}
+
 /* Presets whose routing is exact; masked routing depends on what is resident and cannot be
  * replayed. Those with precisions of their own are above. */
 static void sim_repeats_all(bool lossy)
 {
-    static const char *const above[] = {"hobbit", "fate", "edgemoe"};
+    static const char *const above[] = {"hobbit", "fate", "edgemoe", "mixed-two"};
     char store[PATH_MAX], plan[PATH_MAX];
     unsigned met = 0;
     store_pack(store, "store", "native,int8,int4,int2");
@@ -368,11 +378,13 @@ int main(int argc, char **argv)
         ROW(switched_while_sequences_run),
         ROW(deterministic_hobbit),
         ROW(deterministic_edgemoe),
+        ROW(deterministic_mixed_two),
         ROW(deterministic_fate),
         ROW(sim_repeats_hobbit),
         ROW(sim_repeats_fate),
         ROW(sim_repeats_edgemoe),
         ROW(sim_repeats_resident_first),
+        ROW(sim_repeats_mixed_two),
         ROW(sim_repeats_lossless_presets),
         ROW(sim_repeats_lossy_presets),
         ROW(free_hobbit),

@@ -18,6 +18,7 @@
 
 #include "lib/base/bytes.h"
 #include "lib/plan/plan.h"
+#include "lib/policy/presets/planned.h"
 #include "lib/sim/sim.h"
 #include "tests/harness/internal.h"
 #include "tests/scenario/baseline.h"
@@ -188,9 +189,9 @@ static struct totals simulate_lossy(const struct trace *trace, const struct loss
     struct sim_result r;
     struct sim_config config = {.capacity = capacity,
                                 .storage = {.bytes_per_s = 1e9, .latency_ns = 1e5, .depth = 8},
-                                .compute = {.layer_ns = 1e4, .expert_ns = 1e4, .batch = 1},
-                                .plan = {.precision = plan_width(plan)}};
+                                .compute = {.layer_ns = 1e4, .expert_ns = 1e4, .batch = 1}};
     CHECK(knobs_resolve(l->preset, NULL, l->policy, &config.knobs, &error) == 0, "%s", error.text);
+    config.plan.precision = planned_widths(plan, config.knobs.precision);
     CHECK(sim_run(trace, 0, 0, &config, false, &r, &error) == 0, "%s", error.text);
     struct totals t = {0};
     for (int p = 0; p < SIM_PHASES; p++) {
@@ -212,7 +213,7 @@ static void compare_lossy_with(const struct lossy *l, const char *precisions,
     struct error error;
     struct trace trace;
     store_pack(store, "store", precisions);
-    plan_make(plan_path, "made.plan", precision_mask);
+    (precision_mask ? plan_make_two : plan_make)(plan_path, "made.plan", precision_mask);
     struct plan *plan = plan_read(plan_path, &error);
     CHECK(plan, "%s", error.text);
     snprintf(path, sizeof path, "%s/lossy.trace", test_dir());
@@ -284,6 +285,11 @@ static void resident_first_edgemoe(void)
     rerouted("edgemoe", "native,int4", 5);
 }
 
+static void preset_mixed_two(void)
+{
+    compare_lossy("mixed-two", "native,int4,int2", 5);
+}
+
 /* ---- evictions and allocations --------------------------------------------------------------- */
 
 #define CASE(name, knobs, experts)                                                                 \
@@ -349,6 +355,7 @@ int main(int argc, char **argv)
         ROW(resident_first),
         ROW(resident_first_hobbit),
         ROW(resident_first_edgemoe),
+        ROW(preset_mixed_two),
     };
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }

@@ -7,6 +7,7 @@
 
 #include "lib/base/assert.h"
 #include "lib/policy/access/swap.h"
+#include "lib/policy/presets/planned.h"
 #include "lib/tensor/precision.h"
 
 struct run { /* one evaluation */
@@ -18,7 +19,7 @@ struct run { /* one evaluation */
 
 struct state { /* of one worker */
     struct run *run;
-    uint64_t need[2], skipped, swapped;
+    uint64_t need[2], skipped, bytes, swapped;
     struct swap *swap;
     bool swapping;      /* a pair is in progress */
     double tokens_left; /* of computing, until it is read */
@@ -38,9 +39,12 @@ static int serve_policy(void *arg, const struct expert_step *step, const struct 
 {
     static const enum precision_state absent[PRECISION__COUNT];
     struct state *w = arg;
-    (void)step;
-    const struct precision_policy *p = &w->run->s->policy;
-    struct precision_input in = {.weight_before = item->weight_before,
+    const struct serving *s = w->run->s;
+    const struct precision_policy *p = &s->policy;
+    struct planned_widths widths = {s->precision, s->low};
+    size_t cell = (size_t)step->layer * w->run->hp->experts + item->expert;
+    struct precision_input in = {.planned = planned_precisions(&widths, cell),
+                                 .weight_before = item->weight_before,
                                  .popularity = item->popularity,
                                  .prefill = item->prefill};
     struct precision_choice choice;
@@ -51,6 +55,8 @@ static int serve_policy(void *arg, const struct expert_step *step, const struct 
         return OFFLINE_SKIP;
     }
     w->need[choice.need == NEED_LOW]++;
+    w->bytes +=
+        offline_expert_bytes(w->run->base->model, step->layer, item->expert, precision, s->method);
     return (int)precision;
 }
 
@@ -206,6 +212,7 @@ static void collect(struct run *run, struct serving_report *report)
         report->need[0] += w->need[0];
         report->need[1] += w->need[1];
         report->skipped += w->skipped;
+        report->bytes += w->bytes;
         if (w->swap)
             swap_destroy(w->swap);
         free(w);
@@ -229,10 +236,10 @@ int serving_evaluate(const struct offline_evaluation *base, const struct serving
     e.arg = &run;
     e.precision = s->kind == SERVE_PRECISIONS ? s->precision : NULL;
     e.allowed = s->kind == SERVE_MASK ? s->allowed : NULL;
-    bool hobbit = s->kind == SERVE_POLICY && s->policy.rule == PRECISION_RULE_HOBBIT;
-    e.renormalise_skips = hobbit && s->skip_renormalise;
+    bool by_rank = s->kind == SERVE_POLICY && precision_by_rank(s->policy.rule);
+    e.renormalise_skips = by_rank && s->skip_renormalise;
     e.chunk = chunk_of(s, base->text);
-    e.token_by_token = hobbit || (s->kind == SERVE_SWAPMOE && e.chunk <= 1);
+    e.token_by_token = by_rank || (s->kind == SERVE_SWAPMOE && e.chunk <= 1);
     if (s->kind == SERVE_SWAPMOE) {
         e.in_order = true;
         e.segment = segment_of(s) < base->text->windows ? segment_of(s) : base->text->windows;

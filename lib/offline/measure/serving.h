@@ -20,17 +20,19 @@ enum serving_kind {
     SERVE_NATIVE,
     SERVE_PRECISIONS, /* precision[]: uniform precision, edgemoe's mixed precision */
     SERVE_MASK,       /* allowed[]: pruned models */
-    SERVE_POLICY,     /* policy: hobbit token by token, fate in chunks; every access a miss */
+    SERVE_POLICY,     /* policy: hobbit, mixed-two token by token, fate in chunks; every access a
+                       * miss */
     SERVE_SWAPMOE,    /* masked routing to v_i experts that are replaced */
 };
 
 struct serving {
     enum serving_kind kind;
     enum quant_method method;
-    const uint8_t *precision; /* [L * E] */
+    const uint8_t *precision; /* [L * E]; mixed-two: the higher one */
+    const uint8_t *low;       /* [L * E] mixed-two */
     const bool *allowed;      /* [L * E]; swapmoe: the initial sets */
     struct precision_policy policy;
-    bool skip_renormalise; /* hobbit */
+    bool skip_renormalise; /* hobbit, mixed-two */
     uint32_t chunk; /* fate, swapmoe: tokens per pass, as the engine's prefill chunk; 0: the window.
                      * swapmoe: no more than swap_rows_max(interval) */
     /* swapmoe */
@@ -49,6 +51,7 @@ struct serving {
 struct serving_report {
     uint64_t swapped;          /* swapmoe: pairs replaced */
     uint64_t need[2], skipped; /* policy: accesses at high and low precision, skipped */
+    uint64_t bytes;            /* policy: of the experts accessed, at the precision that serves */
 };
 
 /* `base` gives model, text, threads, compare, progress; the rest comes from the serving. -1 with

@@ -11,23 +11,23 @@ static void only(struct precision_choice *out, enum precision precision)
         .need = NEED_HIGH, .request = precision, .accept_count = 1, .accept = {precision}};
 }
 
-static void either(const struct precision_policy *p, struct precision_choice *out,
+static void either(enum precision high, enum precision low, struct precision_choice *out,
                    enum precision_need need)
 {
     *out = (struct precision_choice){
-        .need = need, .request = p->low, .accept_count = 2, .accept = {p->high, p->low}};
-    if (p->high == p->low)
+        .need = need, .request = low, .accept_count = 2, .accept = {high, low}};
+    if (high == low)
         out->accept_count = 1;
 }
 
-/* A resident high precision always serves: the thresholds act on misses. */
-static void hobbit(const struct precision_policy *p, const struct precision_input *in,
-                   struct precision_choice *out)
+/* HOBBIT's thresholds. A resident high precision always serves: they act on misses. */
+static void by_rank(const struct precision_policy *p, enum precision high, enum precision low,
+                    const struct precision_input *in, struct precision_choice *out)
 {
     if (in->weight_before <= 0 || in->weight_before <= p->t1)
-        only(out, p->high);
+        only(out, high);
     else
-        either(p, out, in->weight_before <= p->t2 ? NEED_LOW : NEED_SKIP);
+        either(high, low, out, in->weight_before <= p->t2 ? NEED_LOW : NEED_SKIP);
 }
 
 static void fate(const struct precision_policy *p, const struct precision_input *in,
@@ -36,7 +36,7 @@ static void fate(const struct precision_policy *p, const struct precision_input 
     bool low =
         in->prefill ? in->popularity >= 1 - p->low_fraction : p->slow_device && !in->predicted;
     if (low)
-        either(p, out, NEED_LOW);
+        either(p->high, p->low, out, NEED_LOW);
     else
         only(out, p->high);
 }
@@ -49,8 +49,9 @@ void precision_choose(const struct precision_policy *p, const struct precision_i
     case PRECISION_RULE_UNIFORM_INT8: only(out, PRECISION_INT8); return;
     case PRECISION_RULE_UNIFORM_INT4: only(out, PRECISION_INT4); return;
     case PRECISION_RULE_UNIFORM_INT2: only(out, PRECISION_INT2); return;
-    case PRECISION_RULE_HOBBIT: hobbit(p, in, out); return;
-    case PRECISION_RULE_EDGEMOE: only(out, in->planned); return;
+    case PRECISION_RULE_HOBBIT: by_rank(p, p->high, p->low, in, out); return;
+    case PRECISION_RULE_EDGEMOE: only(out, in->planned.high); return;
+    case PRECISION_RULE_MIXED_TWO: by_rank(p, in->planned.high, in->planned.low, in, out); return;
     case PRECISION_RULE_FATE: fate(p, in, out); return;
     }
     sl_panic("precision rule %d", (int)p->rule);
@@ -63,7 +64,8 @@ uint32_t precision_policy_mask(const struct precision_policy *p, uint32_t presen
     case PRECISION_RULE_UNIFORM_INT8: return 1u << PRECISION_INT8;
     case PRECISION_RULE_UNIFORM_INT4: return 1u << PRECISION_INT4;
     case PRECISION_RULE_UNIFORM_INT2: return 1u << PRECISION_INT2;
-    case PRECISION_RULE_EDGEMOE: return present;
+    case PRECISION_RULE_EDGEMOE:
+    case PRECISION_RULE_MIXED_TWO: return present;
     case PRECISION_RULE_HOBBIT:
     case PRECISION_RULE_FATE: return 1u << p->high | 1u << p->low;
     }

@@ -12,6 +12,8 @@
  *                   else      high or low where resident, skipped otherwise
  *                 Rank 0 is always high. In prefill s is the minimum over the tokens of the chunk.
  *  edgemoe        the precision that the plan assigns to the expert
+ *  mixed-two      as hobbit, with two precisions that the plan assigns to the expert: EdgeMoE's as
+ *                 the higher one, and a lower one
  *  fate           high (int4 by default). In prefill the `low_fraction` least popular experts of
  *                 the chunk may be low, and low is requested; in decode, with slow_device, low is
  *                 requested for an expert that is neither resident nor being prefetched (Fate §4.5,
@@ -37,7 +39,8 @@
     X(PRECISION_RULE_UNIFORM_INT2, "uniform-int2")                                                 \
     X(PRECISION_RULE_HOBBIT, "hobbit")                                                             \
     X(PRECISION_RULE_EDGEMOE, "edgemoe")                                                           \
-    X(PRECISION_RULE_FATE, "fate")
+    X(PRECISION_RULE_FATE, "fate")                                                                 \
+    X(PRECISION_RULE_MIXED_TWO, "mixed-two")
 
 enum precision_need { NEED_HIGH, NEED_LOW, NEED_SKIP };
 
@@ -47,13 +50,30 @@ enum precision_rule { PRECISION_RULE_LIST(CHOICE_ID) };
 static inline bool precision_by_route(enum precision_rule rule)
 {
     return rule == PRECISION_RULE_HOBBIT || rule == PRECISION_RULE_EDGEMOE ||
-           rule == PRECISION_RULE_FATE;
+           rule == PRECISION_RULE_FATE || rule == PRECISION_RULE_MIXED_TWO;
 }
+
+/* The plan assigns precisions to each expert. */
+static inline bool precision_by_plan(enum precision_rule rule)
+{
+    return rule == PRECISION_RULE_EDGEMOE || rule == PRECISION_RULE_MIXED_TWO;
+}
+
+/* An expert is served at a lower precision, or skipped, by its rank. */
+static inline bool precision_by_rank(enum precision_rule rule)
+{
+    return rule == PRECISION_RULE_HOBBIT || rule == PRECISION_RULE_MIXED_TWO;
+}
+
+/* The precisions of an expert in a plan. */
+struct precision_planned {
+    enum precision high, low; /* low: mixed-two */
+};
 
 struct precision_policy {
     enum precision_rule rule;
     enum precision high, low; /* hobbit, fate; see knobs_precision_policy */
-    float t1, t2;             /* hobbit: 0 <= t1 <= t2 <= 1 */
+    float t1, t2;             /* hobbit, mixed-two: 0 <= t1 <= t2 <= 1 */
     float low_fraction;       /* fate: share of the chunk's experts */
     bool slow_device;         /* fate */
 };
@@ -62,7 +82,7 @@ struct precision_input {
     float weight_before; /* s: see above */
     float popularity; /* prefill: share of the chunk's experts of this layer with more tokens (ties:
                          lower index first), 0 <= p < 1: 0 is the most popular */
-    enum precision planned; /* edgemoe: from the plan */
+    struct precision_planned planned; /* edgemoe, mixed-two: from the plan */
     bool prefill;
     bool predicted; /* for a prefetch, not for an access */
 };
@@ -102,7 +122,7 @@ enum precision_outcome precision_serve(const struct precision_choice *choice,
 struct precision_predicted {
     uint32_t at, count;
     float weight_before;
-    enum precision planned;
+    struct precision_planned planned;
     bool prefill;
 };
 
@@ -113,8 +133,8 @@ struct precision_predicted {
 bool precision_predict(const struct precision_policy *p, const struct precision_predicted *in,
                        uint32_t present, enum precision *precision);
 
-/* The precisions that a rule may request, as a mask of 1 << enum precision. With edgemoe these are
- * all of `present`, because the plan decides. */
+/* The precisions that a rule may request, as a mask of 1 << enum precision. Where the plan decides,
+ * these are all of `present`. */
 uint32_t precision_policy_mask(const struct precision_policy *p, uint32_t present);
 
 /* Sets before[i], i below top_k, to s of rank i: the share that the weights ranked before it have

@@ -24,4 +24,6 @@ AUTO_CANDIDATE("iq4", PLAN_uniform_int4_loss_high)
 AUTO_CANDIDATE("iq2", PLAN_uniform_int2_loss_high)
 AUTO_CANDIDATE("auto-resident-first-noprefetch", PLAN_reroute_loss_high)
 AUTO_CANDIDATE("auto-resident-first", PLAN_reroute_loss_high)
+AUTO_CANDIDATE("auto-two-precision-noprefetch", PLAN_hobbit_loss_high)
+AUTO_CANDIDATE("mixed-two", PLAN_mixed_loss_high)
 #undef AUTO_CANDIDATE

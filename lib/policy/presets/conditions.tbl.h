@@ -33,6 +33,29 @@ CONDITION(hobbit_high, LOSS_HOBBIT, SAME, PRECISION, "high=", "", NULL, s->polic
 CONDITION(hobbit_low, LOSS_HOBBIT, SAME, PRECISION, "low=", "", NULL, s->policy->low,
           PLAN_hobbit_low, NAN)
 
+/* Of a share that is resident, with what evicts and does not prefetch. */
+CONDITION(hobbit_share, LOSS_HOBBIT, AT_LEAST, SHARE, "", " of the experts resident", NULL,
+          s->resident_share, PLAN_hobbit_share, 0)
+CONDITION(hobbit_eviction, LOSS_HOBBIT, SAME, EVICT, "eviction=", "", NULL, k->eviction, FIXED,
+          at_capacity(s, PLAN_hobbit_share, EVICTION_LEARNED, k->eviction))
+CONDITION(hobbit_allocation, LOSS_HOBBIT, SAME, DIVIDE, "allocation=", "", NULL, k->allocation,
+          FIXED, at_capacity(s, PLAN_hobbit_share, ALLOCATE_SHARED, k->allocation))
+CONDITION(hobbit_prefetch, LOSS_HOBBIT, SAME, PREFETCH, "prefetch=", "", NULL, k->prefetch, FIXED,
+          at_capacity(s, PLAN_hobbit_share, PREFETCH_NONE, k->prefetch))
+
+CONDITION(mixed_t1, LOSS_MIXED, SAME, NUMBER, "t1=", "", NULL, k->t1, PLAN_mixed_t1, NAN)
+CONDITION(mixed_t2, LOSS_MIXED, SAME, NUMBER, "t2=", "", NULL, k->t2, PLAN_mixed_t2, NAN)
+CONDITION(mixed_skip_renormalise, LOSS_MIXED, SAME, SWITCH, "skip_renormalise=", "", NULL,
+          k->skip_renormalise, FIXED, false)
+CONDITION(mixed_share, LOSS_MIXED, AT_LEAST, SHARE, "", " of the experts resident", NULL,
+          s->resident_share, PLAN_mixed_share, 0)
+CONDITION(mixed_eviction, LOSS_MIXED, SAME, EVICT, "eviction=", "", NULL, k->eviction, FIXED,
+          at_capacity(s, PLAN_mixed_share, EVICTION_LEARNED, k->eviction))
+CONDITION(mixed_allocation, LOSS_MIXED, SAME, DIVIDE, "allocation=", "", NULL, k->allocation, FIXED,
+          at_capacity(s, PLAN_mixed_share, ALLOCATE_SHARED, k->allocation))
+CONDITION(mixed_prefetch, LOSS_MIXED, SAME, PREFETCH, "prefetch=", "", NULL, k->prefetch, FIXED,
+          at_capacity(s, PLAN_mixed_share, PREFETCH_NONE, k->prefetch))
+
 /* A larger chunk has other least popular experts. Plans before the record: chunks of 256. */
 CONDITION(fate_chunk, LOSS_FATE, AT_MOST, NUMBER, "chunks of ", " tokens", "; use --prefill-chunk ",
           (double)s->prefill_chunk, PLAN_fate_chunk, CHUNK_NOT_RECORDED)
@@ -49,7 +72,7 @@ CONDITION(fate_low, LOSS_FATE, SAME, PRECISION, "low=", "", NULL, s->policy->low
  * that fewer are replaced. */
 CONDITION(reroute_precision, LOSS_REROUTE, SAME, RULE, "precision=", "", NULL, k->precision, FIXED,
           PRECISION_RULE_LOSSLESS)
-CONDITION(reroute_eviction, LOSS_REROUTE, SAME, EVICTION, "eviction=", "", NULL, k->eviction, FIXED,
+CONDITION(reroute_eviction, LOSS_REROUTE, SAME, EVICT, "eviction=", "", NULL, k->eviction, FIXED,
           EVICTION_LEARNED)
 CONDITION(reroute_exact_ranks, LOSS_REROUTE, AT_LEAST, NUMBER, "exact_ranks=", "", NULL,
           (double)k->exact_ranks, FIXED, 1)

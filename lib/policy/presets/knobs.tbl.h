@@ -52,11 +52,12 @@ KNOB_CHOICE(high, PRECISION_SETTING_AUTO, enum precision_setting, PRECISION_SETT
             "hobbit, fate: the higher precision; auto: the highest the model has")
 KNOB_CHOICE(low, PRECISION_SETTING_AUTO, enum precision_setting, PRECISION_SETTING_LIST,
             "hobbit, fate: the lower precision; auto: nearest to a quarter of the bytes of high")
-KNOB_F64(t1, 0.6, 0, 1,
-         "hobbit: an expert whose preceding gate weights sum to at most t1 is served at high")
-KNOB_F64(t2, 0.9, 0, 1, "hobbit: up to this sum it is served at low; above, skipped")
+KNOB_F64(
+    t1, 0.6, 0, 1,
+    "hobbit, mixed-two: an expert whose preceding gate weights sum to at most t1 is served at high")
+KNOB_F64(t2, 0.9, 0, 1, "hobbit, mixed-two: up to this sum it is served at low; above, skipped")
 KNOB_BOOL(skip_renormalise, false,
-          "hobbit: renormalise gate weights over the experts that are not skipped")
+          "hobbit, mixed-two: renormalise gate weights over the experts that are not skipped")
 KNOB_F64(share_high, 0.75, 0, 1,
          "allocation=precisions: share of the capacity for the higher precision")
 KNOB_F64(w_lru, 0.4, 0, 1,

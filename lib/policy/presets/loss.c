@@ -7,6 +7,7 @@
 
 #include "lib/base/assert.h"
 #include "lib/policy/access/swap.h"
+#include "lib/policy/presets/planned.h"
 #include "lib/tensor/quant_method.h"
 
 /* Tokens of a chunk of plans that do not record it. */
@@ -20,14 +21,16 @@
 
 /* An expert that the model does not have at its planned precision would be served at another
  * one. */
-static int planned_precisions_present(const struct plan *plan, const struct model_index *m,
-                                      struct error *error)
+static int planned_precisions_present(const struct plan *plan, enum precision_rule rule,
+                                      const struct model_index *m, struct error *error)
 {
-    const uint8_t *width = plan ? plan_width(plan) : NULL;
+    const char *name = rule == PRECISION_RULE_EDGEMOE ? "edgemoe" : "mixed-two";
+    const uint8_t *width = planned_widths(plan, rule).high;
     if (!width)
         return error_set(error, ERR_BAD_INPUT,
-                         "precision=edgemoe needs a plan with a precision per expert; create one "
-                         "with 'sluice plan --preset edgemoe'");
+                         "precision=%s needs a plan with a precision per expert; create one "
+                         "with 'sluice plan --preset %s'",
+                         name, name);
     for (uint32_t l = 0; l < m->hparams.layers; l++)
         for (uint32_t e = 0; e < m->hparams.experts && model_layer_has_experts(m, l); e++) {
             enum precision p = (enum precision)width[(size_t)l * m->hparams.experts + e];
@@ -50,8 +53,8 @@ int preset_servable(const struct knobs *k, const struct plan *plan, const struct
                        : 0;
     if (knobs_precision_policy(k, model->precision_mask, bytes, policy, error) != 0)
         return -1;
-    if (policy->rule == PRECISION_RULE_EDGEMOE)
-        return planned_precisions_present(plan, model, error);
+    if (precision_by_plan(policy->rule))
+        return planned_precisions_present(plan, policy->rule, model, error);
     return 0;
 }
 
@@ -65,7 +68,8 @@ enum { /* which losses a row of conditions.tbl.h is about */
        LOSS_FATE = 16,
        LOSS_SWAP = 32,
        LOSS_REROUTE = 64,
-       LOSS_ALL = 127
+       LOSS_MIXED = 128,
+       LOSS_ALL = 255
 };
 #define FIXED PLAN_SCALAR__COUNT
 
@@ -104,14 +108,17 @@ static struct measurement measurement_of(const struct knobs *k, enum precision_r
     case PRECISION_RULE_FATE:
         return (struct measurement){LOSS_FATE,        "fate",          PLAN_fate_loss_high,
                                     PLAN_fate_method, PLAN_fate_dense, PLAN_fate_kv_type};
+    case PRECISION_RULE_MIXED_TWO:
+        return (struct measurement){LOSS_MIXED,        "mixed-two",      PLAN_mixed_loss_high,
+                                    PLAN_mixed_method, PLAN_mixed_dense, PLAN_mixed_kv_type};
     case PRECISION_RULE_LOSSLESS: break;
     }
     sl_panic("precision rule %d", (int)rule);
 }
 
-/* Every expert must have the precisions that may be requested (with edgemoe: preset_servable has
- * checked it) or the model's own, which loses less, by the method of the measurement; int8 has one
- * method only. */
+/* Every expert must have the precisions that may be requested or the model's own, which loses less,
+ * by the method of the measurement; int8 has one method only. Of a plan's precisions
+ * preset_servable has checked the higher one, which also serves where there is no lower one. */
 static int same_method(const struct served *s, const struct measurement *m, struct error *error)
 {
     const struct model_index *model = s->model;
@@ -122,7 +129,7 @@ static int same_method(const struct served *s, const struct measurement *m, stru
         enum quant_method wanted = quant_method_of((enum precision)t, planned);
         if (!(mask >> t & 1))
             continue;
-        if (s->policy->rule != PRECISION_RULE_EDGEMOE && model->precision_entries[t] != experts &&
+        if (!precision_by_plan(s->policy->rule) && model->precision_entries[t] != experts &&
             model->precision_entries[PRECISION_NATIVE] != experts)
             return error_set(error, ERR_BAD_INPUT,
                              "its loss was measured with all %u experts at %s, and the store has "
@@ -215,8 +222,16 @@ static double swap_chunk(const struct served *s)
     return s->prefill_chunk < most ? (double)s->prefill_chunk : most;
 }
 
+/* What a loss at a capacity depends on, in addition: what is resident there. Where the plan's is
+ * the loss with every access a miss, whatever is served with holds: `served`. */
+static double at_capacity(const struct served *s, enum plan_scalar share, double measured,
+                          double served)
+{
+    return s->plan && plan_knows(s->plan, share) ? measured : served;
+}
+
 enum compare { SAME, AT_MOST, AT_LEAST, NO_COARSER };
-enum unit { NUMBER, SWITCH, SHARE, PRECISION, KV_TYPE, RULE, PRELOAD, PREFETCH, EVICTION };
+enum unit { NUMBER, SWITCH, SHARE, PRECISION, KV_TYPE, RULE, PRELOAD, PREFETCH, EVICT, DIVIDE };
 
 struct condition {
     unsigned losses;
@@ -252,6 +267,7 @@ static const char *value_text(enum unit unit, double value, char text[32])
     static const char *const preloads[] = {PRELOAD_LIST(CHOICE_NAME)};
     static const char *const prefetches[] = {PREFETCH_LIST(CHOICE_NAME)};
     static const char *const evictions[] = {EVICTION_LIST(CHOICE_NAME)};
+    static const char *const allocations[] = {ALLOCATION_LIST(CHOICE_NAME)};
     switch (unit) {
     case NUMBER: snprintf(text, 32, "%.6g", value); return text;
     case SHARE: snprintf(text, 32, "%.1f %%", 100 * value); return text;
@@ -261,7 +277,8 @@ static const char *value_text(enum unit unit, double value, char text[32])
     case RULE: return rules[(int)value];
     case PRELOAD: return preloads[(int)value];
     case PREFETCH: return prefetches[(int)value];
-    case EVICTION: return evictions[(int)value];
+    case EVICT: return evictions[(int)value];
+    case DIVIDE: return allocations[(int)value];
     }
     return "?";
 }

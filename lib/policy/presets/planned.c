@@ -30,6 +30,11 @@ static const struct {
     {"auto-two-precision", "t1", PLAN_hobbit_t1, NUMBER},
     {"auto-two-precision", "t2", PLAN_hobbit_t2, NUMBER},
     {"auto-two-precision", "skip_renormalise", PLAN_hobbit_skip_renormalise, ON_OFF},
+    {"auto-two-precision-noprefetch", "t1", PLAN_hobbit_t1, NUMBER},
+    {"auto-two-precision-noprefetch", "t2", PLAN_hobbit_t2, NUMBER},
+    {"auto-two-precision-noprefetch", "skip_renormalise", PLAN_hobbit_skip_renormalise, ON_OFF},
+    {"mixed-two", "t1", PLAN_mixed_t1, NUMBER},
+    {"mixed-two", "t2", PLAN_mixed_t2, NUMBER},
     {"fate", "boundary", PLAN_fate_boundary, WHOLE},
     {"eap", "boundary", PLAN_fate_boundary, WHOLE},
     {"fate", "low_fraction", PLAN_fate_prefill_int2, NUMBER},
@@ -65,6 +70,18 @@ const char *planned_settings(const struct plan *plan, uint32_t preset, char *buf
                              value_text(table[i].kind, plan->scalar[table[i].scalar], value));
     }
     return buf;
+}
+
+struct planned_widths planned_widths(const struct plan *plan, enum precision_rule rule)
+{
+    struct planned_widths w = {NULL, NULL};
+    if (plan && rule == PRECISION_RULE_EDGEMOE)
+        w.high = plan_width(plan);
+    if (plan && rule == PRECISION_RULE_MIXED_TWO) {
+        w.high = plan_mixed_high(plan);
+        w.low = plan_mixed_low(plan);
+    }
+    return w;
 }
 
 /* v[l] = wanted[l] * total / sum, rounded down, at least top_k. Returns their sum. */

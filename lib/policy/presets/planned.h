@@ -4,12 +4,33 @@
 #define SLUICE_POLICY_PRESETS_PLANNED_H
 
 #include "lib/plan/plan.h"
+#include "lib/policy/access/precision.h"
 #include "lib/policy/access/routing.h"
 #include "lib/policy/presets/presets.h"
 
 /* Writes the values that a plan has for this preset (a number in presets.tbl.h) to buf, as
  * "t1=0.6,t2=0.9,...", or "" when it has none. Returns buf. */
 const char *planned_settings(const struct plan *plan, uint32_t preset, char *buf, size_t bytes);
+
+/* The precisions of every expert that the plan (NULL: none) has for this rule: arrays of enum
+ * precision, [layers * experts], borrowed from it. NULL where it has none, or the rule needs
+ * none. */
+struct planned_widths {
+    const uint8_t *high, *low; /* low: mixed-two */
+};
+struct planned_widths planned_widths(const struct plan *plan, enum precision_rule rule);
+
+/* Those of one expert; without arrays, both are native. */
+static inline struct precision_planned planned_precisions(const struct planned_widths *widths,
+                                                          size_t expert)
+{
+    struct precision_planned p = {PRECISION_NATIVE, PRECISION_NATIVE};
+    if (widths->high)
+        p.high = p.low = (enum precision)widths->high[expert];
+    if (widths->low)
+        p.low = (enum precision)widths->low[expert];
+    return p;
+}
 
 /* Virtual experts of every layer (SwapMoE): the plan's v_i, or without a plan the same share of
  * every layer, scaled to `capacity` entries in all; top_k <= v[l] <= experts, 0 in layers without

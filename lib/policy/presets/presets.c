@@ -248,6 +248,10 @@ static int check(struct knobs *k, struct error *error)
             error, ERR_BAD_INPUT,
             "routing=%s does not go with mask=%s: masked routing and a mask need each other",
             knobs_choice(k, "routing"), knobs_choice(k, "mask"));
+    if (k->precision == PRECISION_RULE_MIXED_TWO && k->allocation == ALLOCATE_PRECISIONS)
+        return error_set(error, ERR_BAD_INPUT,
+                         "allocation=precisions does not go with precision=mixed-two: it divides "
+                         "the capacity between two precisions, and each expert has its own two");
     k->w_lru /= sum;
     k->w_lfu /= sum;
     k->w_lhu /= sum;
@@ -286,7 +290,7 @@ bool knobs_need_plan(const struct knobs *k)
 {
     bool by_frequency = k->eviction == EVICTION_EDGEMOE || k->eviction == EVICTION_EDGEMOE_PRINTED;
     return k->prediction == PREDICTION_PATH1 || k->prediction == PREDICTION_PATH2 ||
-           k->prediction == PREDICTION_FREQUENCY || k->precision == PRECISION_RULE_EDGEMOE ||
+           k->prediction == PREDICTION_FREQUENCY || precision_by_plan(k->precision) ||
            k->mask != MASK_NONE || (k->frequency == FREQUENCY_PROFILE && by_frequency);
 }
 
@@ -367,7 +371,8 @@ static enum precision usual_precision(const struct precision_policy *p)
     case PRECISION_RULE_HOBBIT:
     case PRECISION_RULE_FATE: return p->high;
     case PRECISION_RULE_LOSSLESS:
-    case PRECISION_RULE_EDGEMOE: break;
+    case PRECISION_RULE_EDGEMOE:
+    case PRECISION_RULE_MIXED_TWO: break;
     }
     return PRECISION_NATIVE;
 }

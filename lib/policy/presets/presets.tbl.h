@@ -82,4 +82,12 @@ PRESET("auto-resident-first",
 PRESET("auto-resident-first-noprefetch",
        "eviction=learned,prediction=none,prefetch=none,preload=frequency,routing=resident-first",
        "the same without prefetch")
+PRESET("auto-two-precision-noprefetch",
+       "eviction=learned,prediction=none,prefetch=none,precision=hobbit,preload=frequency",
+       "HOBBIT's two precisions with the default's eviction, no prefetch, one cache for both")
+/* Two rules together. */
+PRESET("mixed-two",
+       "eviction=learned,prediction=none,prefetch=none,precision=mixed-two,preload=frequency",
+       "EdgeMoE's precision per expert, and a lower one by gate weight as HOBBIT, planned "
+       "together; the default's eviction, no prefetch")
 #undef PRESET

@@ -108,6 +108,20 @@ static int policy_of(const struct evaluating *w, struct precision_policy *policy
     return knobs_precision_policy(&w->knobs, (1u << PRECISION__COUNT) - 1, bytes, policy, error);
 }
 
+static int take_widths(struct evaluating *w, struct error *error)
+{
+    struct serving *s = &w->serving;
+    struct planned_widths widths = planned_widths(w->plan, s->policy.rule);
+    s->precision = widths.high;
+    s->low = widths.low;
+    if (s->precision)
+        return 0;
+    return error_set(error, ERR_BAD_INPUT,
+                     "%.200s has no precisions of the experts; run 'sluice plan --preset %s'",
+                     w->e->params->plan,
+                     s->policy.rule == PRECISION_RULE_EDGEMOE ? "edgemoe" : "mixed-two");
+}
+
 static int set_precision_rule(struct evaluating *w, struct error *error)
 {
     struct serving *s = &w->serving;
@@ -118,14 +132,11 @@ static int set_precision_rule(struct evaluating *w, struct error *error)
     case PRECISION_RULE_UNIFORM_INT8: return set_uniform(w, PRECISION_INT8);
     case PRECISION_RULE_UNIFORM_INT4: return set_uniform(w, PRECISION_INT4);
     case PRECISION_RULE_UNIFORM_INT2: return set_uniform(w, PRECISION_INT2);
-    case PRECISION_RULE_EDGEMOE:
-        s->kind = SERVE_PRECISIONS;
-        s->precision = plan_has(w->plan, PLAN_ARRAY_width) ? plan_width(w->plan) : NULL;
-        return s->precision ? 0
-                            : error_set(error, ERR_BAD_INPUT,
-                                        "%.200s has no precisions of the experts; run 'sluice plan "
-                                        "--preset edgemoe'",
-                                        w->e->params->plan);
+    case PRECISION_RULE_EDGEMOE: s->kind = SERVE_PRECISIONS; return take_widths(w, error);
+    case PRECISION_RULE_MIXED_TWO:
+        if (take_widths(w, error) != 0)
+            return -1;
+        break;
     case PRECISION_RULE_HOBBIT:
     case PRECISION_RULE_FATE: break;
     }
@@ -233,7 +244,7 @@ static void add_report(struct evaluating *w, struct outcome *o)
     if (w->serving.kind == SERVE_SWAPMOE)
         snprintf(w->note, sizeof w->note, "%" PRIu64 " expert swaps, %.3f per token", r->swapped,
                  (double)r->swapped / ((double)w->text.windows * w->text.window));
-    if (w->serving.kind != SERVE_POLICY || w->serving.policy.rule != PRECISION_RULE_HOBBIT)
+    if (w->serving.kind != SERVE_POLICY || !precision_by_rank(w->serving.policy.rule))
         return;
     o->share_high = (double)r->need[0] / (double)accesses;
     o->share_low = (double)r->need[1] / (double)accesses;

@@ -41,9 +41,8 @@ static void add(struct cache *c, uint32_t layer, uint32_t expert, enum precision
 
 static enum precision planned_precision(const struct cache *c, size_t expert)
 {
-    const uint8_t *planned = c->child.plan ? plan_width(c->child.plan) : NULL;
-    return c->knobs.precision == PRECISION_RULE_EDGEMOE && planned ? (enum precision)planned[expert]
-                                                                   : c->usual_precision;
+    const uint8_t *planned = planned_widths(c->child.plan, c->knobs.precision).high;
+    return planned ? (enum precision)planned[expert] : c->usual_precision;
 }
 
 static void add_numbered(struct cache *c, uint32_t expert)

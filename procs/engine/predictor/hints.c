@@ -8,6 +8,7 @@
 #include "lib/base/log.h"
 #include "lib/model/limits.h"
 #include "lib/policy/prediction/activation.h"
+#include "lib/policy/presets/planned.h"
 #include "lib/tensor/precision.h"
 #include "lib/tensor/tensor_type.h"
 #include "procs/engine/predictor/predictor.h"
@@ -162,16 +163,12 @@ static uint32_t entry_to_hint(const struct predictor *p, uint32_t layer, uint32_
 {
     const struct model_index *m = p->child.model;
     const struct prediction *prediction = &p->predictions[at];
-    const uint8_t *planned = p->child.plan ? plan_width(p->child.plan) : NULL;
-    struct precision_predicted in = {.at = at,
-                                     .count = n,
-                                     .weight_before = prediction->weight_before,
-                                     .planned = PRECISION_NATIVE,
-                                     .prefill = prefill};
+    struct planned_widths widths = planned_widths(p->child.plan, p->precision_policy.rule);
+    struct precision_predicted in = {
+        .at = at, .count = n, .weight_before = prediction->weight_before, .prefill = prefill};
     enum precision precision;
-    if (planned)
-        in.planned =
-            (enum precision)planned[(size_t)layer * m->hparams.experts + prediction->expert];
+    in.planned =
+        planned_precisions(&widths, (size_t)layer * m->hparams.experts + prediction->expert);
     if (!precision_predict(&p->precision_policy, &in,
                            model_expert_precisions(m, layer, prediction->expert), &precision))
         return ENTRY_NONE;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* --plan: what `sluice plan --preset edgemoe` has chosen. */
+/* --plan: what `sluice plan --preset edgemoe` and `--preset mixed-two` have chosen. */
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -45,9 +45,13 @@ int pack_base(struct pack *p, struct error *error)
     return 0;
 }
 
-/* Of a delta: the precision of each expert. */
+/* Of a delta: the precision of each expert; with mixed-two's two, all precisions of all experts. */
 static int take_chosen(struct pack *p, const struct plan *plan, struct error *error)
 {
+    if (plan_mixed_high(plan)) {
+        p->options.precision_wanted[PRECISION_NATIVE] = false;
+        return 0;
+    }
     size_t cells = (size_t)plan->layers * plan->experts;
     p->options.precision_wanted[PRECISION_NATIVE] = false;
     p->chosen = malloc(cells);
@@ -62,6 +66,14 @@ static int take_chosen(struct pack *p, const struct plan *plan, struct error *er
                      p->options.plan);
 }
 
+static void want(struct pack_options *o, const struct plan *plan, const struct model_index *model,
+                 const uint8_t *precision)
+{
+    for (uint64_t i = 0; precision && i < (uint64_t)plan->layers * plan->experts; i++)
+        if (model_layer_has_experts(model, (uint32_t)(i / plan->experts)))
+            o->precision_wanted[precision[i]] = true;
+}
+
 static int take(struct pack_options *o, const struct plan *plan, const struct model_index *model,
                 struct error *error)
 {
@@ -74,9 +86,9 @@ static int take(struct pack_options *o, const struct plan *plan, const struct mo
                          o->plan);
     if (!o->given.precisions) {
         memset(o->precision_wanted, 0, sizeof o->precision_wanted);
-        for (uint64_t i = 0; i < (uint64_t)plan->layers * plan->experts; i++)
-            if (model_layer_has_experts(model, (uint32_t)(i / plan->experts)))
-                o->precision_wanted[width[i]] = true;
+        want(o, plan, model, width);
+        want(o, plan, model, plan_mixed_high(plan));
+        want(o, plan, model, plan_mixed_low(plan));
     }
     if (!o->given.method && plan_knows(plan, PLAN_edgemoe_method) && s[PLAN_edgemoe_method] > 0)
         o->method = (enum quant_method)s[PLAN_edgemoe_method];

@@ -323,7 +323,6 @@ static struct sim_plan known(const struct program *p)
         k.tables.pair_cells = (const struct path_cell *)(const void *)plan_pair_cells(plan);
     }
     k.shares = plan_share(plan) ? p->shares : NULL;
-    k.precision = plan_width(plan);
     return k;
 }
 
@@ -463,6 +462,7 @@ static int run_contender(struct program *p, uint32_t who, uint32_t *made, struct
                                         .compute = p->grid.compute,
                                         .gpu = g->gpus[0],
                                         .plan = known(p)};
+            config.plan.precision = planned_widths(p->plan, config.knobs.precision);
             if (sim_run(&p->trace, 0, p->measure, &config, g->contender[who].belady, &cell->result,
                         error) == 0) {
                 cell->made = true;

@@ -5,6 +5,7 @@
  * state counts as read under the pin. */
 #include "lib/tensor/precision.h"
 #include "lib/base/assert.h"
+#include "lib/policy/presets/planned.h"
 #include "procs/engine/compute/experts/experts.h"
 
 uint32_t experts_entry(const struct experts *e, uint32_t layer, uint32_t expert,
@@ -49,11 +50,10 @@ struct precision_choice experts_precision_choice(const struct experts *e,
     const struct model_index *m = e->child->model;
     struct precision_input in = {.weight_before = item->weight_before,
                                  .popularity = item->popularity,
-                                 .planned = PRECISION_NATIVE,
                                  .prefill = item->prefill};
-    if (e->child->plan && plan_width(e->child->plan))
-        in.planned = (enum precision)plan_width(
-            e->child->plan)[(size_t)step->layer * m->hparams.experts + item->expert];
+    struct planned_widths widths = planned_widths(e->child->plan, e->precision_policy.rule);
+    in.planned =
+        planned_precisions(&widths, (size_t)step->layer * m->hparams.experts + item->expert);
     struct precision_choice choice;
     precision_choose(&e->precision_policy, &in, &choice);
     precision_limit(&choice, model_expert_precisions(m, step->layer, item->expert));

@@ -152,7 +152,7 @@ static bool has_what_it_needs(const struct plan *plan, uint32_t candidate, const
 {
     bool paths = k->prediction == PREDICTION_PATH1 || k->prediction == PREDICTION_PATH2;
     return auto_allowed(plan, candidate, INFINITY) && (!paths || plan_prev1(plan)) &&
-           (k->precision != PRECISION_RULE_EDGEMOE || plan_width(plan));
+           (!precision_by_plan(k->precision) || planned_widths(plan, k->precision).high);
 }
 
 /* Cost of predictions: they share the cores with compute, so they slow it down while it computes
@@ -178,7 +178,9 @@ static double predict(struct predictions *t, const struct knobs *k, double share
         .storage = {.bytes_per_s = rate, .latency_ns = t->latency_ns, .depth = SIM_DEFAULT_DEPTH},
         .compute = t->compute,
         .gpu = t->gpu,
-        .plan = {.tables = t->tables, .shares = t->shares, .precision = plan_width(t->p->plan)}};
+        .plan = {.tables = t->tables,
+                 .shares = t->shares,
+                 .precision = planned_widths(t->p->plan, k->precision)}};
     struct sim_result result;
     struct error error;
     if (sim_run(&t->trace, 0, sim_split(&t->trace, 0.5), &config, false, &result, &error) != 0)

@@ -71,7 +71,8 @@ START_TEST(precisions_of_predictions)
     uint32_t n = chunk_list(PREDICTION_NEXT_LAYER, true, list);
     for (uint32_t i = 0; i < n; i++)
         for (uint32_t prefill = 0; prefill < 2; prefill++) {
-            struct precision_predicted in = {i, n, list[i].weight_before, 0, prefill};
+            struct precision_predicted in = {
+                .at = i, .count = n, .weight_before = list[i].weight_before, .prefill = prefill};
             bool skipped = !prefill && list[i].weight_before > 0.9f;
             ck_assert(precision_predict(&hobbit, &in, both, &precision) == !skipped);
             if (!skipped)
@@ -150,11 +151,43 @@ START_TEST(states_decide_what_serves)
 }
 END_TEST
 
+static struct precision_choice choose(struct precision_policy p, struct precision_input in)
+{
+    struct precision_choice c;
+    precision_choose(&p, &in, &c);
+    return c;
+}
+
+/* As hobbit with each expert's own precisions. */
+START_TEST(mixed_two_precision)
+{
+    static const float sums[] = {0, 0.3f, 0.6f, 0.7f, 0.9f, 0.95f};
+    struct precision_policy mixed = {.rule = PRECISION_RULE_MIXED_TWO, .t1 = 0.6f, .t2 = 0.9f};
+    for (enum precision high = PRECISION_NATIVE; high < PRECISION__COUNT; high++)
+        for (enum precision low = high; low < PRECISION__COUNT; low++)
+            for (size_t i = 0; i < ARRAY_LEN(sums); i++) {
+                struct precision_policy two = {
+                    PRECISION_RULE_HOBBIT, high, low, 0.6f, 0.9f, 0, false};
+                struct precision_choice a =
+                    choose(mixed, (struct precision_input){.weight_before = sums[i],
+                                                           .planned = {high, low}});
+                struct precision_choice b =
+                    choose(two, (struct precision_input){.weight_before = sums[i]});
+                ck_assert_int_eq(a.need, b.need);
+                ck_assert_int_eq(a.request, b.request);
+                ck_assert_uint_eq(a.accept_count, b.accept_count);
+                ck_assert_mem_eq(a.accept, b.accept, a.accept_count * sizeof a.accept[0]);
+            }
+    ck_assert_uint_eq(precision_policy_mask(&mixed, 0xd), 0xd);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("shared rules");
     TCase *c = tcase_create("shared rules");
     tcase_add_test(c, lists_for_chunks);
+    tcase_add_test(c, mixed_two_precision);
     tcase_add_test(c, precisions_of_predictions);
     tcase_add_test(c, lists_pass_and_are_replaced);
     tcase_add_test(c, states_decide_what_serves);

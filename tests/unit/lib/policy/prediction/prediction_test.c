@@ -495,7 +495,7 @@ START_TEST(fixed_precisions)
 {
     struct precision_policy p = {.rule = PRECISION_RULE_EDGEMOE};
     for (enum precision t = PRECISION_NATIVE; t < PRECISION__COUNT; t++) {
-        struct precision_choice c = choose(p, (struct precision_input){.planned = t});
+        struct precision_choice c = choose(p, (struct precision_input){.planned = {t, t}});
         ck_assert_int_eq(c.request, t);
         ck_assert_uint_eq(c.accept_count, 1);
         ck_assert_int_eq(c.accept[0], t);

@@ -65,16 +65,27 @@ static void setup(void)
     struct error error;
     store_of(QUANT_CHANNEL);
     struct plan *p = scene.plan =
-        plan_create(LAYERS, EXPERTS, 2, hash, plan_array_bit(PLAN_ARRAY_width), 0, &error);
+        plan_create(LAYERS, EXPERTS, 2, hash,
+                    plan_array_bit(PLAN_ARRAY_width) | plan_array_bit(PLAN_ARRAY_mixed_high) |
+                        plan_array_bit(PLAN_ARRAY_mixed_low),
+                    0, &error);
     ck_assert_ptr_nonnull(p);
     for (uint32_t i = 0; i < LAYERS * EXPERTS; i++)
         plan_width(p)[i] = i % 2 ? PRECISION_INT2 : PRECISION_INT4;
+    for (uint32_t i = 0; i < LAYERS * EXPERTS; i++) {
+        plan_mixed_high(p)[i] = PRECISION_INT4;
+        plan_mixed_low(p)[i] = PRECISION_INT2;
+    }
     double *s = p->scalar;
     s[PLAN_uniform_int4_loss_high] = 0.02;
     s[PLAN_edgemoe_loss_high] = 0.03;
     s[PLAN_hobbit_loss_high] = 0.04;
     s[PLAN_fate_loss_high] = 0.05;
     s[PLAN_swap_loss_high] = 0.06;
+    s[PLAN_mixed_loss_high] = 0.045;
+    s[PLAN_mixed_method] = QUANT_CHANNEL;
+    s[PLAN_mixed_t1] = 0.375;
+    s[PLAN_mixed_t2] = 1;
     s[PLAN_uniform_method] = s[PLAN_edgemoe_method] = QUANT_CHANNEL;
     s[PLAN_hobbit_method] = s[PLAN_fate_method] = QUANT_CHANNEL;
     s[PLAN_hobbit_t1] = 0.578123456789;
@@ -142,7 +153,9 @@ static const struct {
                 {"auto-two-precision", 0.04},
                 {"fate", 0.05},
                 {"swapmoe", 0.06},
-                {"auto-resident-first", 0.01}};
+                {"auto-resident-first", 0.01},
+                {"mixed-two", 0.045},
+                {"auto-two-precision-noprefetch", 0.04}};
 
 START_TEST(same_conditions)
 {
@@ -236,6 +249,7 @@ static void dense_planned(enum precision precision)
     double *s = scene.plan->scalar;
     s[PLAN_uniform_dense] = s[PLAN_edgemoe_dense] = s[PLAN_hobbit_dense] = precision;
     s[PLAN_fate_dense] = s[PLAN_swap_dense] = s[PLAN_reroute_dense] = precision;
+    s[PLAN_mixed_dense] = precision;
 }
 
 static void dense_planned_int4(void)
@@ -260,6 +274,7 @@ static void kv_planned(enum kv_type type)
     double *s = scene.plan->scalar;
     s[PLAN_uniform_kv_type] = s[PLAN_edgemoe_kv_type] = s[PLAN_hobbit_kv_type] = type;
     s[PLAN_fate_kv_type] = s[PLAN_swap_kv_type] = s[PLAN_reroute_kv_type] = type;
+    s[PLAN_mixed_kv_type] = type;
 }
 
 static void kv_q4_planned_q8(void)
@@ -504,6 +519,50 @@ START_TEST(same_dense_precision)
 }
 END_TEST
 
+/* ---- losses at a capacity ---- */
+
+/* With every access a miss, anything that is resident loses less. */
+static const struct {
+    const char *preset, *overrides;
+    double planned; /* share; NAN: every access a miss */
+    double share;
+    const char *why; /* NULL: it holds */
+} at_shares[] = {
+    {"mixed-two", NULL, NAN, 0.1, NULL},
+    {"mixed-two", "eviction=lru,prefetch=idle", NAN, 0.1, NULL},
+    {"mixed-two", NULL, 0.25, 0.25, NULL},
+    {"mixed-two", NULL, 0.25, 0.5, NULL},
+    {"mixed-two", NULL, 0.25, 0.2, "measured with 25.0 % of the experts resident, not 20.0 %"},
+    {"mixed-two", "eviction=lru", 0.25, 0.5, "measured with eviction=learned, not lru"},
+    {"mixed-two", "allocation=even", 0.25, 0.5, "measured with allocation=shared, not "},
+    {"mixed-two", "prefetch=idle", 0.25, 0.5, "measured with prefetch=none, not idle"},
+    {"mixed-two", "t1=0.2", NAN, 0.5, "measured with t1=0.375, not 0.2"},
+    {"mixed-two", "t2=0.9", NAN, 0.5, "measured with t2=1, not 0.9"},
+    {"mixed-two", "skip_renormalise=on", NAN, 0.5, "measured with skip_renormalise=off"},
+    {"hobbit", NULL, 0.25, 0.5, "measured with eviction=learned, not hobbit"},
+    {"auto-two-precision", NULL, 0.25, 0.5, "measured with prefetch=none"},
+    {"auto-two-precision-noprefetch", NULL, 0.25, 0.5, NULL},
+    {"auto-two-precision-noprefetch", NULL, 0.25, 0.2, "measured with 25.0 % of the experts"},
+};
+
+START_TEST(losses_at_a_capacity)
+{
+    double loss;
+    struct error error;
+    scene.preset = at_shares[_i].preset;
+    scene.overrides = at_shares[_i].overrides;
+    scene.share = at_shares[_i].share;
+    scene.plan->scalar[PLAN_mixed_share] = scene.plan->scalar[PLAN_hobbit_share] =
+        at_shares[_i].planned;
+    int rc = loss_of_scene(&loss, &error);
+    if (!at_shares[_i].why)
+        ck_assert_msg(rc == 0, "%s: %s", scene.preset, error.text);
+    else
+        ck_assert_msg(rc != 0 && strstr(error.text, at_shares[_i].why), "%s: %s", scene.preset,
+                      rc ? error.text : "accepted");
+}
+END_TEST
+
 /* auto.tbl.h names the scalar from which preset_loss takes the loss of each lossy candidate. */
 START_TEST(candidates_have_the_same_loss)
 {
@@ -531,6 +590,7 @@ int main(void)
     TCase *c = tcase_create("loss");
     tcase_add_checked_fixture(c, setup, teardown);
     tcase_add_loop_test(c, same_conditions, 0, (int)ARRAY_LEN(matching));
+    tcase_add_loop_test(c, losses_at_a_capacity, 0, (int)ARRAY_LEN(at_shares));
     tcase_add_loop_test(c, same_kv_type, 0, (int)ARRAY_LEN(matching));
     tcase_add_test(c, same_pace);
     tcase_add_test(c, native_replaces_a_lower_precision);

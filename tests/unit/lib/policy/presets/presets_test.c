@@ -107,6 +107,7 @@ static const struct {
     {"lod", "lookahead=5", "lookahead"},
     {"lod", "fld_next=yes", "fld_next: 'yes' is not one of on|off"},
     {"lod", "eviction", "'eviction' is not name=value"},
+    {"mixed-two", "allocation=precisions", "each expert has its own two"},
     {"hobbit", "t1=0.95", "t1 = 0.95 is above t2 = 0.9"},
     {"hobbit", "w_lru=0,w_lfu=0,w_lhu=0,w_fld=0", "all 0"},
     {"lod", "routing=masked", "routing=masked does not go with mask=none"},
