@@ -262,9 +262,7 @@ static int compare_windows(struct planning *p, const struct offline_text *text,
                            const struct serving *s, double *kld, double *same, struct error *error)
 {
     struct offline_losses losses;
-    struct offline_evaluation e = planning_evaluation(p, text);
-    e.compare = true;
-    if (serving_evaluate(&e, s, &losses, NULL, error) != 0)
+    if (planning_evaluate(p, text, s, true, &losses, NULL, error) != 0)
         return -1;
     p->stage.done++;
     sum_windows(&losses, kld, same);

@@ -29,11 +29,12 @@ static const struct {
 } presets[] = {
     {"edgemoe", plan_edgemoe, false, 170, 0},
     {"hobbit", plan_hobbit, false, 115, 0},
+    {"mixed-two", plan_mixed, false, 130, 0},
     {"fate", plan_fate, false, 37, 0},
     {"swapmoe", plan_swapmoe, true, 5, 14},
     {"resident-first", plan_resident_first, false, 24, 12},
     {"auto", plan_auto, false, 0, 0}}; /* last: it predicts the speed of the other plans */
-#define SWAPMOE 3
+#define SWAPMOE 4
 
 static int percent(const char *what, const char *value, double *out, struct error *error)
 {
@@ -86,10 +87,20 @@ static int take_preset(void *program, const char *value, struct error *error)
             return 0;
     if (strcmp(value, "all") == 0 || strcmp(value, "uniform") == 0)
         return 0;
-    return error_set(
-        error, ERR_BAD_INPUT,
-        "--preset: '%.40s' is not one of edgemoe|hobbit|fate|swapmoe|resident-first|auto|all",
-        value);
+    return error_set(error, ERR_BAD_INPUT,
+                     "--preset: '%.40s' is not one of "
+                     "edgemoe|hobbit|mixed-two|fate|swapmoe|resident-first|auto|all",
+                     value);
+}
+
+static int take_thresholds(void *program, const char *value, struct error *error)
+{
+    struct planning *p = program;
+    p->at_capacity = strcmp(value, "capacity") == 0;
+    if (p->at_capacity || strcmp(value, "misses") == 0)
+        return 0;
+    return error_set(error, ERR_BAD_INPUT, "--thresholds: '%.40s' is not one of misses|capacity",
+                     value);
 }
 
 static int take_method(void *program, const char *value, struct error *error)
@@ -144,7 +155,7 @@ static const struct option_row rows[] = {
     {0, "resident-experts", "PCT%", OPTION_CALL(take_experts),
      "instead of --budget: resident share of the expert bytes"},
     {0, "preset", "S", OPTION_CALL(take_preset),
-     "edgemoe|hobbit|fate|swapmoe|resident-first|auto|all (default all)"},
+     "edgemoe|hobbit|mixed-two|fate|swapmoe|resident-first|auto|all (default all)"},
     {'o', NULL, "FILE", OPTION_TEXT(struct planning, out_path),
      "the plan: the profile extended by the decisions"},
     {0, "method", "METHOD", OPTION_CALL(take_method),
@@ -182,6 +193,10 @@ static const struct option_row rows[] = {
     {0, "gpu-expert-us", "US", OPTION_NTH(take_gpu, SIM_GPU_EXPERT_US),
      "an expert on it, one token (default: its bytes at 400 GB/s); "
      "the rest of a layer is faster by the same factor"},
+    {0, "thresholds", "misses|capacity", OPTION_CALL(take_thresholds),
+     "hobbit, mixed-two: the loss if every access misses (default), or with the share of the "
+     "experts resident that --budget or --resident-experts gives, without prefetch: lower "
+     "precisions, and a loss that holds for at least that share"},
     {0, "curve", NULL, OPTION_FLAG(struct planning, curve),
      "hobbit: also compare replace and skip, 5 to 30 % of the accesses"},
     {0, "curve-only", NULL, OPTION_FLAG(struct planning, curve_only),

@@ -12,6 +12,7 @@
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
 #include "lib/inspected/inspected.h"
+#include "lib/offline/measure/clocked.h"
 #include "lib/tensor/precision.h"
 
 /* Memory of the engine in addition to dense weights and experts: processes, libraries, KV cache,
@@ -146,10 +147,15 @@ void planning_serving_key(const struct planning *p, const struct offline_text *t
                            s->together,
                            s->count_only,
                            s->skip_renormalise,
-                           p->kv_type};
-    const uint64_t arrays[] = {
-        hash_of(name, strlen(name)), hash_of(s->precision, cells), hash_of(s->allowed, cells),
-        hash_of(s->keep, layers * sizeof *s->keep), hash_of(s->norm, cells * sizeof *s->norm)};
+                           p->kv_type,
+                           (double)p->clock.capacity,
+                           p->clock.capacity ? p->clock.knobs.eviction : 0};
+    const uint64_t arrays[] = {hash_of(name, strlen(name)),
+                               hash_of(s->precision, cells),
+                               hash_of(s->allowed, cells),
+                               hash_of(s->low, cells),
+                               hash_of(s->keep, layers * sizeof *s->keep),
+                               hash_of(s->norm, cells * sizeof *s->norm)};
     uint8_t all[sizeof what + sizeof arrays];
     memcpy(all, what, sizeof what);
     memcpy(all + sizeof what, arrays, sizeof arrays);
@@ -157,7 +163,7 @@ void planning_serving_key(const struct planning *p, const struct offline_text *t
 }
 
 /* The value of a record: losses of the windows, and the report, all of them below 2^53. */
-#define REPORT_NUMBERS 4
+#define REPORT_NUMBERS 5
 #define NATS_MAX       100 /* of a token: the loss of a text stays finite */
 
 static const struct measured_range numbers_range = {0, 9007199254740992.0};
@@ -173,8 +179,45 @@ static bool take_value(const double *value, struct offline_losses *losses,
     memcpy(losses->nll, value, losses->windows * sizeof *value);
     *report = (struct serving_report){.swapped = (uint64_t)r[0],
                                       .need = {(uint64_t)r[1], (uint64_t)r[2]},
-                                      .skipped = (uint64_t)r[3]};
+                                      .skipped = (uint64_t)r[3],
+                                      .bytes = (uint64_t)r[4]};
     return true;
+}
+
+static int evaluate_clocked(struct planning *p, const struct offline_evaluation *e,
+                            const struct serving *s, struct offline_losses *losses,
+                            struct serving_report *report, struct error *error)
+{
+    struct knobs *k = &p->clock.knobs;
+    struct sim_config config;
+    struct sim_stats stats;
+    k->t1 = (double)s->policy.t1;
+    k->t2 = (double)s->policy.t2;
+    k->skip_renormalise = s->skip_renormalise;
+    k->high = PRECISION_SETTING_NATIVE + s->policy.high - PRECISION_NATIVE;
+    k->low = PRECISION_SETTING_NATIVE + s->policy.low - PRECISION_NATIVE;
+    clocked_config(p->model, k, p->plan, s->method, p->clock.capacity, &config);
+    config.plan.precision = (struct planned_widths){s->precision, s->low};
+    if (clocked_evaluate(e, &config, s->method, losses, &stats, error) != 0)
+        return -1;
+    *report = (struct serving_report){
+        .need = {stats.accesses - stats.skipped - stats.low_precision_accesses,
+                 stats.low_precision_accesses},
+        .skipped = stats.skipped,
+        .bytes = stats.demand_bytes + stats.prefetch_bytes};
+    return 0;
+}
+
+int planning_evaluate(struct planning *p, const struct offline_text *text, const struct serving *s,
+                      bool compare, struct offline_losses *losses, struct serving_report *report,
+                      struct error *error)
+{
+    struct offline_evaluation e = planning_evaluation(p, text);
+    struct serving_report unused;
+    e.compare = compare;
+    if (p->clock.capacity)
+        return evaluate_clocked(p, &e, s, losses, report ? report : &unused, error);
+    return serving_evaluate(&e, s, losses, report, error);
 }
 
 int planning_losses(struct planning *p, const struct offline_text *text, const struct serving *s,
@@ -185,6 +228,7 @@ int planning_losses(struct planning *p, const struct offline_text *text, const s
     uint8_t key[MEASURED_KEY_BYTES];
     const enum precision dense = p->dense;
     const enum kv_type kv_type = p->kv_type;
+    const uint64_t capacity = p->clock.capacity;
     size_t numbers = text->windows + REPORT_NUMBERS;
     double *value = calloc(numbers, sizeof *value);
     if (!value)
@@ -192,6 +236,7 @@ int planning_losses(struct planning *p, const struct offline_text *text, const s
     if (!s) { /* losses are relative to the lossless model */
         p->dense = PRECISION_NATIVE;
         p->kv_type = KV_TYPE_F16;
+        p->clock.capacity = 0;
     }
     planning_serving_key(p, text, s ? s : &native, "losses", key);
     *losses = (struct offline_losses){.windows = text->windows, .scored = text->window - 1};
@@ -201,14 +246,14 @@ int planning_losses(struct planning *p, const struct offline_text *text, const s
     int status = 0;
     if (!known) {
         offline_losses_free(losses);
-        struct offline_evaluation e = planning_evaluation(p, text);
         uint64_t start = clock_now_ns();
-        status = serving_evaluate(&e, s ? s : &native, losses, report, error);
+        status = planning_evaluate(p, text, s ? s : &native, false, losses, report, error);
         p->stage.done++;
         *(text == &p->some ? &p->some_ns : &p->whole_ns) = clock_now_ns() - start;
         if (status == 0) {
             const double r[REPORT_NUMBERS] = {(double)report->swapped, (double)report->need[0],
-                                              (double)report->need[1], (double)report->skipped};
+                                              (double)report->need[1], (double)report->skipped,
+                                              (double)report->bytes};
             memcpy(value, losses->nll, text->windows * sizeof *value);
             memcpy(value + text->windows, r, sizeof r);
             status = measured_add(p->measured, key, value, numbers, error);
@@ -216,6 +261,7 @@ int planning_losses(struct planning *p, const struct offline_text *text, const s
     }
     p->dense = dense;
     p->kv_type = kv_type;
+    p->clock.capacity = capacity;
     free(value);
     return status;
 }

@@ -35,6 +35,12 @@ enum planning_domain {
     DOMAIN_UNREADABLE, /* the lossless model cannot read it */
 };
 
+/* Measurements token by token with a simulated cache: its parameters, and its bytes for experts. */
+struct planning_clock {
+    struct knobs knobs;
+    uint64_t capacity; /* 0: none; nothing is resident */
+};
+
 struct planning {
     /* options */
     const char *model_path, *profile_path, *out_path, *preset;
@@ -57,6 +63,7 @@ struct planning {
     bool forced;
     bool curve_only;            /* hobbit: measure the curve, plan nothing */
     bool eviction_only;         /* hobbit: keep the thresholds of the profile */
+    bool at_capacity;           /* --thresholds capacity */
     struct sim_gpu_options gpu; /* auto */
     bool plain;                 /* --shares, auto: no comparison with the lossless model */
 
@@ -69,6 +76,7 @@ struct planning {
     struct plan *plan; /* the profile, extended to the plan */
     struct offline_losses native, native_some, native_held;
     uint64_t native_bytes; /* payload of all experts */
+    struct planning_clock clock;
     struct measured_file *measured;
     struct planning_stage stage;
     uint64_t progress_ns, whole_ns,
@@ -92,6 +100,19 @@ struct measured {
 struct offline_evaluation planning_evaluation(struct planning *p, const struct offline_text *text);
 int planning_measure(struct planning *p, const struct offline_text *text, const struct serving *s,
                      struct measured *out, struct error *error);
+
+/* The share of the experts' bytes that is resident with p->clock. */
+static inline double planning_clock_share(const struct planning *p)
+{
+    return (double)p->clock.capacity / (double)p->native_bytes;
+}
+
+/* Evaluates what is served over a text, with p->clock where it is set; compare: also with the
+ * lossless model. report: may be NULL. With the clock, its bytes are those that were read, and need
+ * counts accesses at the best precision, and at others. */
+int planning_evaluate(struct planning *p, const struct offline_text *text, const struct serving *s,
+                      bool compare, struct offline_losses *losses, struct serving_report *report,
+                      struct error *error);
 
 /* Losses over a text, measured now or by an earlier run; s NULL: the lossless model. losses->nll:
  * for the caller to free. */
@@ -192,6 +213,11 @@ int plan_hobbit_eviction(struct planning *p, struct error *error);
 /* base: precisions and quantisation method. */
 int plan_hobbit_curve(struct planning *p, const struct serving *base, struct error *error);
 int plan_fate(struct planning *p, struct error *error);
+int plan_mixed(struct planning *p, struct error *error);
+/* The numbers of all experts (see planning_place) in ascending order of the loss per byte that the
+ * lower precision saves, by the importance that the plan has. */
+void plan_edgemoe_order(struct planning *p, enum precision high, enum precision low,
+                        uint64_t *order);
 int plan_swapmoe(struct planning *p, struct error *error);
 int plan_resident_first(struct planning *p, struct error *error);
 

@@ -29,20 +29,23 @@ static int by_rise(const void *a, const void *b)
     return (x->at > y->at) - (x->at < y->at);
 }
 
-static uint64_t cell_bytes(void *arg, uint64_t cell, enum precision precision)
+static uint64_t bytes_of(const struct planning *p, uint64_t cell, enum precision precision)
 {
-    const struct search *search = arg;
-    const struct planning *p = search->p;
     cell = planning_place(p, cell);
     return offline_expert_bytes(p->model, (uint32_t)(cell / p->plan->experts),
                                 (uint32_t)(cell % p->plan->experts), precision, p->method);
 }
 
-/* Ascending loss per byte saved (the paper divides importance by the gain of the precision). */
-static void order_experts(void *arg, enum precision high, enum precision low, uint64_t *order)
+static uint64_t cell_bytes(void *arg, uint64_t cell, enum precision precision)
 {
     const struct search *search = arg;
-    struct planning *p = search->p;
+    return bytes_of(search->p, cell, precision);
+}
+
+/* The paper divides importance by the gain of the precision. */
+void plan_edgemoe_order(struct planning *p, enum precision high, enum precision low,
+                        uint64_t *order)
+{
     const struct plan *plan = p->plan;
     uint64_t cells = planning_experts(p);
     double *importance = calloc(cells, sizeof *importance);
@@ -61,7 +64,7 @@ static void order_experts(void *arg, enum precision high, enum precision low, ui
     planning_note(p, "  importance: %.0f %% of an expert's distance from its group mean is kept",
                   100 * kept);
     for (uint64_t i = 0; i < cells; i++) {
-        uint64_t high_bytes = cell_bytes(arg, i, high), low_bytes = cell_bytes(arg, i, low);
+        uint64_t high_bytes = bytes_of(p, i, high), low_bytes = bytes_of(p, i, low);
         double saved = high_bytes > low_bytes ? (double)(high_bytes - low_bytes) : 1;
         ranks[i] = (struct rank){.at = i, importance[i] / saved};
     }
@@ -72,6 +75,12 @@ static void order_experts(void *arg, enum precision high, enum precision low, ui
     free(known);
     free(measured);
     free(ranks);
+}
+
+static void order_experts(void *arg, enum precision high, enum precision low, uint64_t *order)
+{
+    const struct search *search = arg;
+    plan_edgemoe_order(search->p, high, low, order);
 }
 
 static struct serving serving_of(const struct planning *p, const uint8_t *precision)

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* HOBBIT's thresholds (its eviction weights: eviction.c): minimum bytes per miss with a loss of at
- * most P if every access misses.
+/* HOBBIT's thresholds (its eviction weights: eviction.c): minimum bytes with a loss of at most P,
+ * if every access misses or, with --thresholds capacity, at a capacity.
  *
- * Bytes per miss fall with T1 and T2. For several T2 (share that may be skipped) a bisection finds
- * the minimum T1 that meets P; the best pair is judged on what is held out, and the search repeated
- * for a smaller loss until that keeps to P. */
+ * Bytes fall with T1 and T2. For several T2 (share that may be skipped) a bisection finds the
+ * minimum T1 that meets P; the best pair is judged on what is held out, and the search repeated for
+ * a smaller loss until that keeps to P. */
 #include <math.h>
 #include <string.h>
 
+#include "procs/tools/plan/papers/thresholds.h"
 #include "procs/tools/plan/planning.h"
 
 #include "lib/tensor/precision.h"
@@ -48,51 +49,13 @@ static struct serving serving_of(const struct planning *p, const struct precisio
                                        .t2 = (float)t2}};
 }
 
-/* Mean bytes of a miss relative to the high precision. */
-static double cost_of(const struct precisions *t, const struct serving_report *r)
-{
-    double accesses = (double)(r->need[0] + r->need[1] + r->skipped);
-    return ((double)r->need[0] + (double)r->need[1] * t->low_bytes / t->high_bytes) / accesses;
-}
-
-struct choice {
-    double t1, t2, cost, loss; /* loss: its bound, on the half that is planned on */
-};
-
-static int search_t1(struct planning *p, const struct precisions *t, double limit, double t2,
-                     struct choice *best, struct error *error)
-{
-    double bad = 0, good = t2; /* at t1 = t2 no access has low precision: only skips cost */
-    struct measured m;
-    for (int i = 0; i <= T1_STEPS; i++) {
-        double t1 = i == 0 ? t2 : (bad + good) / 2;
-        struct serving s = serving_of(p, t, t1, t2);
-        char text[64];
-        if (planning_measure(p, &p->text, &s, &m, error) != 0)
-            return -1;
-        double cost = cost_of(t, &m.report);
-        planning_note(p, "  T1 %.3f T2 %.2f: %.1f %% of the bytes, loss %s", t1, t2, 100 * cost,
-                      planning_loss(&m.loss, text));
-        if (m.loss.high > limit) {
-            if (i == 0)
-                return 0; /* the skips alone exceed the limit */
-            bad = t1;
-            continue;
-        }
-        good = t1;
-        if (cost < best->cost)
-            *best = (struct choice){.t1 = t1, .t2 = t2, .cost = cost, .loss = m.loss.high};
-    }
-    return 0;
-}
-
-static void store(struct planning *p, const struct choice *c, const struct precisions *t,
+static void store(struct planning *p, const struct threshold_choice *c, const struct precisions *t,
                   const struct judged *judged)
 {
     const struct serving_report *r = &judged->report;
     double accesses = (double)(r->need[0] + r->need[1] + r->skipped);
-    double *s = p->plan->scalar;
-    char text[64];
+    double *s = p->plan->scalar, cost = thresholds_cost(p, &p->held, r);
+    char text[64], when[64];
     s[PLAN_hobbit_t1] = c->t1;
     s[PLAN_hobbit_t2] = c->t2;
     s[PLAN_hobbit_skip_renormalise] = 0;
@@ -104,34 +67,36 @@ static void store(struct planning *p, const struct choice *c, const struct preci
     s[PLAN_hobbit_loss] = judged->loss.value;
     s[PLAN_hobbit_loss_low] = judged->loss.low;
     s[PLAN_hobbit_loss_high] = judged->loss.high;
+    s[PLAN_hobbit_share] = p->clock.capacity ? planning_clock_share(p) : (double)NAN;
     s[PLAN_hobbit_share_high] = (double)r->need[0] / accesses;
     s[PLAN_hobbit_share_low] = (double)r->need[1] / accesses;
     planning_note(
         p,
         "hobbit: T1 %.3f, T2 %.2f: %.1f %% high, %.1f %% low (int%d), %.1f %% skipped; %.1f %% "
-        "of the bytes, expected loss %s if every access misses",
+        "of the bytes, expected loss %s%s",
         c->t1, c->t2, 100 * s[PLAN_hobbit_share_high], 100 * s[PLAN_hobbit_share_low],
         t->low == PRECISION_INT2   ? 2
         : t->low == PRECISION_INT4 ? 4
                                    : 8,
-        100 * (double)r->skipped / accesses, 100 * cost_of(t, r),
-        planning_loss(&judged->loss, text));
+        100 * (double)r->skipped / accesses, 100 * cost, planning_loss(&judged->loss, text),
+        thresholds_when(p, when));
     json_object_set_new(p->report, "hobbit",
                         json_pack("{s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "t1", c->t1, "t2",
                                   c->t2, "share_high", s[PLAN_hobbit_share_high], "share_low",
-                                  s[PLAN_hobbit_share_low], "bytes_share", cost_of(t, r), "loss",
+                                  s[PLAN_hobbit_share_low], "bytes_share", cost, "loss",
                                   judged->loss.value, "loss_low", judged->loss.low, "loss_high",
                                   judged->loss.high));
 }
 
 /* The cheapest pair whose bound on the half that is planned on is at most `limit`; cost 1: none. */
-static int search(struct planning *p, const struct precisions *t, double limit, struct choice *best,
-                  struct error *error)
+static int search(struct planning *p, const struct precisions *t, double limit,
+                  struct threshold_choice *best, struct error *error)
 {
     static const double t2s[] = {1.0, 0.95, 0.9};
-    *best = (struct choice){.t1 = 1, .t2 = 1, .cost = 1};
+    const struct serving s = serving_of(p, t, 1, 1);
+    *best = (struct threshold_choice){.t1 = 1, .t2 = 1, .cost = 1};
     for (size_t i = 0; i < ARRAY_LEN(t2s); i++)
-        if (search_t1(p, t, limit, t2s[i], best, error) != 0)
+        if (thresholds_search(p, &s, t2s[i], limit, T1_STEPS, best, error) != 0)
             return -1;
     return 0;
 }
@@ -140,8 +105,10 @@ static int thresholds(struct planning *p, struct error *error)
 {
     struct precisions t = choose_precisions(p);
     struct tightening tight = tightening_start(p->max_loss);
-    struct choice best = {.cost = 1}, now;
+    struct threshold_choice best = {.cost = 1}, now;
     struct judged judged, held;
+    if (thresholds_clock(p, "auto-two-precision-noprefetch", error) != 0)
+        return -1;
     do {
         if (search(p, &t, tight.target, &now, error) != 0)
             return -1;
@@ -175,7 +142,9 @@ int plan_hobbit(struct planning *p, struct error *error)
         return error_set(error, ERR_BAD_INPUT,
                          "%.200s has no thresholds; run without --eviction-only first",
                          p->profile_path);
-    if ((!p->eviction_only && thresholds(p, error) != 0) || plan_hobbit_eviction(p, error) != 0)
+    int status = p->eviction_only ? 0 : thresholds(p, error);
+    p->clock.capacity = 0;
+    if (status != 0 || plan_hobbit_eviction(p, error) != 0)
         return -1;
     return p->curve ? plan_hobbit_curve(p, &curve, error) : 0;
 }

@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The planner of mixed-two on the demo model, with a synthetic plan of edgemoe: what it stores
+ * keeps to the loss, and is between the precisions of that plan. Losses with a simulated cache are
+ * those of what is resident. Oracles: the widths alone, and every access a miss. */
+#include <check.h>
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "lib/base/log.h"
+#include "procs/tools/plan/papers/thresholds.h"
+#include "procs/tools/plan/planning.h"
+
+#define DEMO   SLUICE_SOURCE_DIR "/launch/demo/tiny-books-moe-q8_0.gguf"
+#define TEXT   SLUICE_SOURCE_DIR "/tests/golden/data/heldout/tales.txt"
+#define WINDOW 24
+
+static char dir[64], plan_path[PATH_MAX];
+static struct planning p;
+static struct error error;
+static uint64_t cells;
+
+/* Two in three experts at int4, the others at int8; the first are the least important. */
+static void fill_plan(void)
+{
+    for (uint64_t i = 0; i < cells; i++) {
+        plan_width(p.plan)[i] = i % 3 ? PRECISION_INT4 : PRECISION_INT8;
+        plan_importance(p.plan)[i] = 1e-5f * (float)i;
+        plan_importance_measured(p.plan)[i] = 1;
+        plan_frequency(p.plan)[i] = (float)(i % 7) / 8;
+    }
+    p.plan->scalar[PLAN_edgemoe_loss_high] = 0.01;
+}
+
+static void setup(void)
+{
+    log_init("mixed_test", LOG_LEVEL_WARN);
+    snprintf(dir, sizeof dir, "/tmp/sluice-mixed-XXXXXX");
+    ck_assert_ptr_nonnull(mkdtemp(dir));
+    snprintf(plan_path, sizeof plan_path, "%s/plan", dir);
+    p = (struct planning){.model_path = DEMO,
+                          .out_path = plan_path,
+                          .window = WINDOW,
+                          .tokens_max = 24 * WINDOW,
+                          .max_loss = 0.5,
+                          .text_path = {TEXT},
+                          .texts = 1,
+                          .report = json_object(),
+                          .json = true, /* notes go to stderr */
+                          .method = QUANT_CHANNEL};
+    p.model = offline_open(DEMO, model_index_build, &error);
+    ck_assert_msg(p.model != NULL, "%s", error.text);
+    p.measured = measured_open(plan_path, &error);
+    ck_assert_msg(p.measured != NULL, "%s", error.text);
+    const struct model_hparams *hp = &offline_index(p.model)->hparams;
+    uint64_t arrays = plan_array_bit(PLAN_ARRAY_width) | plan_array_bit(PLAN_ARRAY_importance) |
+                      plan_array_bit(PLAN_ARRAY_importance_measured) |
+                      plan_array_bit(PLAN_ARRAY_frequency);
+    p.plan = plan_create(hp->layers, hp->experts, hp->experts_used, offline_hash(p.model), arrays,
+                         0, &error);
+    ck_assert_msg(p.plan != NULL, "%s", error.text);
+    cells = (uint64_t)hp->layers * hp->experts;
+    fill_plan();
+    p.native_bytes = serving_bytes(p.model, NULL, p.method);
+    ck_assert_msg(planning_divide_text(&p, &error) == 0, "%s", error.text);
+    ck_assert_msg(planning_measure_native(&p, &error) == 0, "%s", error.text);
+}
+
+static void teardown(void)
+{
+    static const char *const made[] = {"plan.measured", "plan.lock"};
+    char name[PATH_MAX];
+    json_decref(p.report);
+    offline_losses_free(&p.native);
+    offline_losses_free(&p.native_some);
+    offline_losses_free(&p.native_held);
+    offline_text_free(&p.text);
+    offline_text_free(&p.some);
+    offline_text_free(&p.held);
+    free(p.plan);
+    measured_close(p.measured);
+    offline_close(p.model);
+    for (size_t i = 0; i < ARRAY_LEN(made); i++) {
+        snprintf(name, sizeof name, "%s/%s", dir, made[i]);
+        unlink(name);
+    }
+    ck_assert_int_eq(rmdir(dir), 0);
+}
+
+/* edgemoe's precision, or the finer one that an important expert gets back; one step lower. */
+static void check_precisions(void)
+{
+    uint32_t back = 0;
+    for (uint64_t i = 0; i < cells; i++) {
+        uint8_t planned = plan_width(p.plan)[i], high = plan_mixed_high(p.plan)[i];
+        ck_assert(high == planned || (planned == PRECISION_INT4 && high == PRECISION_INT8));
+        back += high != planned;
+        ck_assert_uint_eq(plan_mixed_low(p.plan)[i], high + 1);
+    }
+    if (back > 0) /* the most important one is among them; the least important one only with all */
+        ck_assert_uint_eq(plan_mixed_high(p.plan)[cells - 2], PRECISION_INT8);
+    if (plan_mixed_high(p.plan)[1] == PRECISION_INT8)
+        ck_assert_uint_eq(back, 2 * (cells / 3));
+}
+
+START_TEST(plan_keeps_the_loss)
+{
+    ck_assert_msg(plan_mixed(&p, &error) == 0, "%s", error.text);
+    const double *s = p.plan->scalar;
+    ck_assert(s[PLAN_mixed_loss_high] <= p.max_loss);
+    ck_assert(s[PLAN_mixed_loss] <= s[PLAN_mixed_loss_high]);
+    ck_assert(s[PLAN_mixed_t1] < 1 && s[PLAN_mixed_t2] == 1 && isnan(s[PLAN_mixed_share]));
+    ck_assert_double_eq(s[PLAN_mixed_method], QUANT_CHANNEL);
+    check_precisions();
+}
+END_TEST
+
+START_TEST(plan_for_a_capacity)
+{
+    p.at_capacity = true;
+    p.experts_percent = 50;
+    ck_assert_msg(plan_mixed(&p, &error) == 0, "%s", error.text);
+    ck_assert_double_eq_tol(p.plan->scalar[PLAN_mixed_share], 0.5, 0.01);
+    ck_assert(p.plan->scalar[PLAN_mixed_loss_high] <= p.max_loss);
+    ck_assert_uint_eq(p.clock.capacity, 0);
+    check_precisions();
+    p.experts_percent = 0;
+    ck_assert_int_eq(plan_mixed(&p, &error), -1);
+    ck_assert_ptr_nonnull(strstr(error.text, "--resident-experts"));
+}
+END_TEST
+
+START_TEST(plan_that_is_impossible)
+{
+    p.max_loss = 1e-9;
+    ck_assert_int_eq(plan_mixed(&p, &error), -1);
+    ck_assert_int_eq(error.code, ERR_NO_PLAN);
+    p.plan->scalar[PLAN_edgemoe_loss_high] = (double)NAN;
+    ck_assert_int_eq(plan_mixed(&p, &error), -1);
+    ck_assert_ptr_nonnull(strstr(error.text, "--preset edgemoe"));
+}
+END_TEST
+
+static double loss_of(const struct serving *s, double percent, uint64_t *bytes)
+{
+    struct offline_losses losses;
+    struct serving_report report;
+    if (percent > 0) {
+        ck_assert_int_eq(knobs_resolve("mixed-two", NULL, NULL, &p.clock.knobs, &error), 0);
+        p.clock.capacity = (uint64_t)(percent / 100 * (double)p.native_bytes);
+    }
+    ck_assert_msg(planning_losses(&p, &p.text, s, &losses, &report, &error) == 0, "%s", error.text);
+    double nats = offline_mean_nll(&losses);
+    *bytes = report.bytes;
+    offline_losses_free(&losses);
+    p.clock.capacity = 0;
+    return nats;
+}
+
+/* A lower tier serves what misses: with less memory more of it. */
+START_TEST(loss_depends_on_what_is_resident)
+{
+    uint8_t *low = malloc(cells);
+    uint64_t unused, all, quarter, whole;
+    ck_assert_ptr_nonnull(low);
+    memset(low, PRECISION_INT2, cells);
+    const struct serving widths = {
+        .kind = SERVE_PRECISIONS, .method = p.method, .precision = plan_width(p.plan)};
+    struct serving two = widths;
+    two.kind = SERVE_POLICY;
+    two.low = low;
+    two.policy = (struct precision_policy){.rule = PRECISION_RULE_MIXED_TWO, .t1 = 0.2f, .t2 = 1};
+    double best = loss_of(&widths, 0, &unused), worst = loss_of(&two, 0, &all);
+    double at_quarter = loss_of(&two, 25, &quarter), resident = loss_of(&two, 100, &whole);
+    ck_assert_double_eq_tol(resident, best, 1e-9); /* preloaded: nothing misses */
+    ck_assert_uint_eq(whole, 0);
+    ck_assert_msg(fabs(at_quarter - best) > 1e-6 && fabs(at_quarter - worst) > 1e-6,
+                  "%g, %g at a quarter, %g", best, at_quarter, worst);
+    ck_assert(quarter > 0 && quarter < all);
+    free(low);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("mixed");
+    TCase *tests = tcase_create("mixed");
+    tcase_add_checked_fixture(tests, setup, teardown);
+    tcase_set_timeout(tests, 120);
+    tcase_add_test(tests, plan_keeps_the_loss);
+    tcase_add_test(tests, plan_for_a_capacity);
+    tcase_add_test(tests, plan_that_is_impossible);
+    tcase_add_test(tests, loss_depends_on_what_is_resident);
+    suite_add_tcase(suite, tests);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? 1 : 0;
+}
