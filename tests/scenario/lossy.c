@@ -258,6 +258,33 @@ static void sim_repeats_mixed_two(void)
     equals_sim("mixed-two", "native,int4,int2", 5);
 }
 
+/* A trace does not say which prediction made its lists: those of top-k are no lists of Fate's. */
+static void fate_replays_its_own_lists(void)
+{
+    static const char *const predictions[] = {"next-layer", "fate"};
+    for (unsigned i = 0; i < ARRAY_LEN(predictions); i++) {
+        char trace[PATH_MAX], trace_option[PATH_MAX + 16], policy[64];
+        struct command c;
+        struct text text;
+        snprintf(trace, sizeof trace, "%s/%s.trace", test_dir(), predictions[i]);
+        snprintf(trace_option, sizeof trace_option, "--trace=%s", trace);
+        snprintf(policy, sizeof policy, "--policy=prediction=%s,prefetch=idle", predictions[i]);
+        struct engine *e = engine_new();
+        engine_start(e, (const char *const[]){policy, trace_option, "--deterministic=on",
+                                              "--resident-experts=50", NULL});
+        engine_generate(e, test_prompt(0), baseline_tokens(), &text);
+        text_free(&text);
+        engine_stop(e);
+        command_run(&c, NULL, 60000,
+                    (const char *const[]){"sim", trace, "--presets", "fate", "--policy",
+                                          "precision=lossless,high=native,low=native", "--budgets",
+                                          "50%", NULL});
+        CHECK(c.status == 0 && !strstr(c.err, "as another prediction makes them") == (i == 1),
+              "%s: status %d: %s", predictions[i], c.status, c.err);
+        command_free(&c);
+    }
+}
+
 /* Presets whose routing is exact; masked routing depends on what is resident and cannot be
  * replayed. Those with precisions of their own are above. */
 static void sim_repeats_all(bool lossy)
@@ -385,6 +412,7 @@ int main(int argc, char **argv)
         ROW(sim_repeats_edgemoe),
         ROW(sim_repeats_resident_first),
         ROW(sim_repeats_mixed_two),
+        ROW(fate_replays_its_own_lists),
         ROW(sim_repeats_lossless_presets),
         ROW(sim_repeats_lossy_presets),
         ROW(free_hobbit),

@@ -448,11 +448,26 @@ static struct sim_compute compute_model(const struct program *p)
                                 .batch = p->batch};
 }
 
+/* Fate's lists have at least top_k experts and mostly more. Those of other predictions have top_k,
+ * and a trace does not say which made them. */
+static void warn_of_short_lists(const struct program *p, uint32_t who)
+{
+    const struct contender *c = &p->grid.contender[who];
+    uint32_t longest = traces_longest_list(&p->trace);
+    if (c->knobs.prediction != PREDICTION_FATE || longest == 0 || longest > p->trace.header.top_k)
+        return;
+    fprintf(stderr,
+            "sluice sim: %s: the trace has lists of %u predicted experts, as another prediction "
+            "makes them; fate's are longer: record it with --policy prediction=fate\n",
+            c->label, longest);
+}
+
 /* Cells that cannot be replayed are omitted; the reason is printed once per contender. */
 static int run_contender(struct program *p, uint32_t who, uint32_t *made, struct error *error)
 {
     struct grid *g = &p->grid;
     bool reported = false;
+    warn_of_short_lists(p, who);
     for (uint32_t b = 0; b < g->budgets; b++)
         for (uint32_t d = 0; d < g->storages; d++) {
             struct cell *cell = &g->cell[(who * g->budgets + b) * g->storages + d];

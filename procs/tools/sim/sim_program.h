@@ -88,6 +88,8 @@ int traces_together(const struct traces *t, uint32_t parallel, const struct sim_
                     struct trace *out, struct error *error);
 /* Makes a contender for each number of sequences. -1 with *error: too many. */
 int traces_contenders(const struct traces *t, struct grid *g, struct error *error);
+/* The most experts that a decoded token has predicted for a layer; 0: none is recorded. */
+uint32_t traces_longest_list(const struct trace *t);
 void traces_free(struct traces *t);
 
 /* values.c */

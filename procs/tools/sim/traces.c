@@ -103,6 +103,22 @@ int traces_contenders(const struct traces *t, struct grid *g, struct error *erro
     return 0;
 }
 
+uint32_t traces_longest_list(const struct trace *t)
+{
+    uint32_t longest = 0, length = 0;
+    for (uint64_t i = 0; i < t->count; i++) {
+        const struct trace_record *r = &t->records[i], *before = i > 0 ? r - 1 : r;
+        bool goes_on = r->sequence == before->sequence && r->position == before->position &&
+                       r->layer == before->layer && before->kind == TRACE_PREDICTED;
+        if (r->kind != TRACE_PREDICTED || r->prefill)
+            length = 0;
+        else
+            length = goes_on ? length + 1 : 1;
+        longest = length > longest ? length : longest;
+    }
+    return longest;
+}
+
 void traces_free(struct traces *t)
 {
     for (uint32_t i = 0; i < t->count; i++)
