@@ -13,7 +13,7 @@
 
 #include "lib/tensor/precision.h"
 
-#define T1_STEPS 5 /* of the bisection: T1 to 1/32 */
+#define T1_STEPS 5 /* T1 to 1/16 */
 
 struct precisions {
     enum precision high, low;

@@ -14,7 +14,7 @@
 #include "procs/tools/plan/papers/thresholds.h"
 #include "procs/tools/plan/planning.h"
 
-#define T1_STEPS 4    /* of the bisection: T1 to 1/16 */
+#define T1_STEPS 5    /* T1 to 1/16 */
 #define STEP     0.75 /* a step lower has at most this share of the bytes */
 
 static const double shares[] = {1, 0.75, 0.5, 0}; /* of the experts that edgemoe lowered */

@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Searches T1 for a T2: bytes fall with it, and the loss rises. */
+/* Searches T1 for a T2: as it falls, bytes fall and the loss rises. */
 #include "procs/tools/plan/papers/thresholds.h"
 
+#include <math.h>
 #include <stdio.h>
 
 #include "lib/policy/presets/presets.h"
+
+#define BELOW 0.999
 
 double thresholds_cost(const struct planning *p, const struct offline_text *text,
                        const struct serving_report *report)
@@ -19,11 +22,13 @@ double thresholds_cost(const struct planning *p, const struct offline_text *text
 int thresholds_search(struct planning *p, const struct serving *base, double t2, double limit,
                       uint32_t steps, struct threshold_choice *best, struct error *error)
 {
-    double bad = 0, good = t2; /* at t1 = t2 no access has low precision: only skips cost */
+    /* The first rank has at least this share of the weights: below it all others are low. */
+    double lowest = fmin(t2, BELOW / offline_index(p->model)->hparams.experts_used);
+    double bad = lowest, good = t2; /* at t1 = t2 no access has low precision: only skips cost */
     struct serving s = *base;
     struct measured m;
     for (uint32_t i = 0; i <= steps; i++) {
-        double t1 = i == 0 ? t2 : (bad + good) / 2;
+        double t1 = i == 0 ? t2 : i == 1 ? lowest : (bad + good) / 2;
         char text[64];
         s.policy.t1 = (float)t1;
         s.policy.t2 = (float)t2;
@@ -42,6 +47,8 @@ int thresholds_search(struct planning *p, const struct serving *base, double t2,
         if (cost < best->cost)
             *best =
                 (struct threshold_choice){.t1 = t1, .t2 = t2, .cost = cost, .loss = m.loss.high};
+        if (i == 1) /* nothing is cheaper at this T2 */
+            return 0;
     }
     return 0;
 }

@@ -17,8 +17,9 @@ struct threshold_choice {
 double thresholds_cost(const struct planning *p, const struct offline_text *text,
                        const struct serving_report *report);
 
-/* Bisects T1 of `base` (its policy and precisions; t1 and t2 are set), at this T2, in `steps`
- * steps. *best is replaced by what costs less within `limit`. -1 with *error of the measurement. */
+/* Searches T1 of `base` (its policy and precisions; t1 and t2 are set) at this T2: T2 itself, the
+ * lowest that makes a difference, and if that loses too much, a bisection: steps + 1 measurements.
+ * *best is replaced by what costs less within `limit`. -1 with *error of the measurement. */
 int thresholds_search(struct planning *p, const struct serving *base, double t2, double limit,
                       uint32_t steps, struct threshold_choice *best, struct error *error);
 
