@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Eviction "decayed-frequency": access probability of an expert per token, from two decaying counts
- * of the tokens that accessed it: a fast one that follows the topic, a slow one for the model. */
+ * of the tokens that accessed it: a fast one that follows the topic, a slow one for the model. A
+ * third one between them is for "learned" (counted.c). */
 #include <math.h>
 
 #include "lib/policy/residency/internal.h"
@@ -13,10 +14,13 @@
 /* A new sequence probably has another topic: the counts age as if so many tokens had passed. */
 #define SEQUENCE_TOKENS RESIDENCY_SLOW_HALF
 
+static const uint32_t half_lives[RESIDENCY_COUNTS] = {1, 8, RESIDENCY_SLOW_HALF};
+
 void residency_decayed_init(struct residency *r)
 {
-    for (uint32_t i = 0; i < RESIDENCY_SLOW_HALF; i++)
-        r->slow_decay[i] = exp2(-(double)i / RESIDENCY_SLOW_HALF);
+    for (int c = 0; c < RESIDENCY_COUNTS; c++)
+        for (uint32_t i = 0; i < half_lives[c]; i++)
+            r->decay[c][i] = exp2(-(double)i / half_lives[c]);
     for (uint32_t i = 0; i < RESIDENCY_HALVINGS; i++)
         r->halved[i] = ldexp(1, -(int)i);
     r->decayed_now.clock = UINT64_MAX;
@@ -30,25 +34,15 @@ static double halved(const struct residency *r, uint64_t halvings)
 
 /* Remaining part of a count of that age. Tabulated: a victim search reads hundreds, and a demand
  * waits for the search. */
-static double fast_left(const struct residency *r, uint64_t tokens)
+static double left(const struct residency *r, int c, uint64_t tokens)
 {
-    return halved(r, tokens); /* its half-life is one token */
-}
-
-static double slow_left(const struct residency *r, uint64_t tokens)
-{
-    return r->slow_decay[tokens % RESIDENCY_SLOW_HALF] * halved(r, tokens / RESIDENCY_SLOW_HALF);
+    return r->decay[c][tokens % half_lives[c]] * halved(r, tokens / half_lives[c]);
 }
 
 /* The count of an expert that each of the last `tokens` tokens accessed. */
-static double fast_full(const struct residency *r, uint64_t tokens)
+static double full(const struct residency *r, int c, uint64_t tokens)
 {
-    return (1 - fast_left(r, tokens)) / (1 - fast_left(r, 1));
-}
-
-static double slow_full(const struct residency *r, uint64_t tokens)
-{
-    return (1 - slow_left(r, tokens)) / (1 - slow_left(r, 1));
+    return (1 - left(r, c, tokens)) / (1 - left(r, c, 1));
 }
 
 static uint64_t age_of(const struct residency *r, const struct residency_counts *counts)
@@ -58,26 +52,21 @@ static uint64_t age_of(const struct residency *r, const struct residency_counts 
 }
 
 /* The maximum: the count of an expert that every token accessed. */
-static double fast_max(const struct residency *r)
+static double max_of(const struct residency *r, int c)
 {
     uint64_t since = residency_clock(r) - r->max_counts.at;
-    return fast_full(r, since) + r->max_counts.fast * fast_left(r, since) +
-           r->more_counts.fast * fast_left(r, age_of(r, &r->more_counts));
-}
-
-static double slow_max(const struct residency *r)
-{
-    uint64_t since = residency_clock(r) - r->max_counts.at;
-    return slow_full(r, since) + r->max_counts.slow * slow_left(r, since) +
-           r->more_counts.slow * slow_left(r, age_of(r, &r->more_counts));
+    return full(r, c, since) + r->max_counts.of[c] * left(r, c, since) +
+           r->more_counts.of[c] * left(r, c, age_of(r, &r->more_counts));
 }
 
 void residency_decayed_sequence(struct residency *r)
 {
-    double fast = fast_max(r) * fast_left(r, SEQUENCE_TOKENS);
-    double slow = slow_max(r) * slow_left(r, SEQUENCE_TOKENS);
+    struct residency_counts max = {.at = 0};
+    for (int c = 0; c < RESIDENCY_COUNTS; c++)
+        max.of[c] = max_of(r, c) * left(r, c, SEQUENCE_TOKENS);
     r->gap_tokens += SEQUENCE_TOKENS;
-    r->max_counts = (struct residency_counts){.fast = fast, .slow = slow, .at = residency_clock(r)};
+    max.at = residency_clock(r);
+    r->max_counts = max;
     r->more_counts = (struct residency_counts){.at = residency_clock(r)}; /* now in max_counts */
     r->decayed_now.clock = UINT64_MAX;
 }
@@ -86,8 +75,8 @@ void residency_decayed_more(struct residency *r, uint64_t tokens)
 {
     struct residency_counts *more = &r->more_counts;
     uint64_t age = age_of(r, more);
-    more->fast = more->fast * fast_left(r, age) + (double)tokens;
-    more->slow = more->slow * slow_left(r, age) + (double)tokens;
+    for (int c = 0; c < RESIDENCY_COUNTS; c++)
+        more->of[c] = more->of[c] * left(r, c, age) + (double)tokens;
     more->at = residency_clock(r);
     r->decayed_now.clock = UINT64_MAX;
 }
@@ -98,8 +87,8 @@ void residency_decayed_count(const struct residency *r, struct residency_counts 
     /* In prefill it is unknown which tokens of a chunk access the expert: assume an even spread. */
     uint64_t pass = r->running->pass_tokens, age = age_of(r, counts);
     double share = (double)tokens / (double)pass;
-    counts->fast = counts->fast * fast_left(r, age) + share * fast_full(r, pass);
-    counts->slow = counts->slow * slow_left(r, age) + share * slow_full(r, pass);
+    for (int c = 0; c < RESIDENCY_COUNTS; c++)
+        counts->of[c] = counts->of[c] * left(r, c, age) + share * full(r, c, pass);
     counts->at = residency_clock(r);
     counts->probability_known = false;
 }
@@ -114,28 +103,33 @@ static const struct residency_decayed_now *decayed_now(struct residency *r)
     *n = (struct residency_decayed_now){.clock = residency_clock(r),
                                         .version = n->version + 1,
                                         .prior = PRIOR_TOKENS * (c->top_k > 0 ? c->top_k : 1) /
-                                                 c->experts,
-                                        .fast_whole = fast_max(r) + PRIOR_TOKENS,
-                                        .slow_whole = slow_max(r) + PRIOR_TOKENS};
+                                                 c->experts};
+    for (int i = 0; i < RESIDENCY_COUNTS; i++)
+        n->whole[i] = max_of(r, i) + PRIOR_TOKENS;
     return n;
 }
 
-static double slow_frequency_of(const struct residency *r, const struct residency_decayed_now *n,
-                                const struct residency_counts *counts)
+static double frequency_by(const struct residency *r, const struct residency_decayed_now *n,
+                           const struct residency_counts *counts, int c)
 {
-    return (counts->slow * slow_left(r, age_of(r, counts)) + n->prior) / n->slow_whole;
+    return (counts->of[c] * left(r, c, age_of(r, counts)) + n->prior) / n->whole[c];
 }
 
 static double frequency_of(const struct residency *r, const struct residency_decayed_now *n,
                            const struct residency_counts *counts)
 {
-    double fast = (counts->fast * fast_left(r, age_of(r, counts)) + n->prior) / n->fast_whole;
-    return FAST_WEIGHT * fast + (1 - FAST_WEIGHT) * slow_frequency_of(r, n, counts);
+    return FAST_WEIGHT * frequency_by(r, n, counts, COUNT_FAST) +
+           (1 - FAST_WEIGHT) * frequency_by(r, n, counts, COUNT_SLOW);
 }
 
-double residency_slow_frequency(struct residency *r, uint32_t expert)
+double residency_frequency_by(struct residency *r, uint32_t expert, enum residency_count count)
 {
-    return slow_frequency_of(r, decayed_now(r), &r->record[expert].counts);
+    return frequency_by(r, decayed_now(r), &r->record[expert].counts, count);
+}
+
+double residency_decayed_probability(struct residency *r, uint32_t expert)
+{
+    return frequency_of(r, decayed_now(r), &r->record[expert].counts);
 }
 
 double residency_access_probability(struct residency *r, uint32_t slot)
@@ -143,7 +137,8 @@ double residency_access_probability(struct residency *r, uint32_t slot)
     const struct residency_decayed_now *n = decayed_now(r);
     struct residency_counts *counts = &r->record[residency_expert_of(r, slot)].counts;
     if (!counts->probability_known || counts->probability_at != n->version) {
-        if (!r->learned || !residency_learned_probability(r, slot, &counts->probability))
+        if (!r->learned || (!residency_learned_probability(r, slot, &counts->probability) &&
+                            !residency_counted_probability(r, slot, &counts->probability)))
             counts->probability = frequency_of(r, n, counts);
         counts->probability_at = n->version;
         counts->probability_known = true;

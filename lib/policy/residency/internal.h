@@ -16,8 +16,13 @@
 #define RESIDENCY_SLOW_HALF 128u /* tokens in which the slow count halves */
 #define RESIDENCY_HALVINGS  64u  /* after so many halvings a count is 0 */
 
-#define RESIDENCY_LEARNED_MEANS  4 /* running means of an expert's logits */
-#define RESIDENCY_LEARNED_INPUTS (RESIDENCY_LEARNED_MEANS + 2)
+#define RESIDENCY_LEARNED_MEANS   4 /* running means of an expert's logits */
+#define RESIDENCY_LEARNED_INPUTS  (RESIDENCY_LEARNED_MEANS + 2)
+#define RESIDENCY_COUNTED_INPUTS  (RESIDENCY_COUNTS + 2)
+#define RESIDENCY_LOGISTIC_INPUTS RESIDENCY_LEARNED_INPUTS /* the most of a model */
+
+/* The half-lives of an expert's counts, in tokens. */
+enum residency_count { COUNT_FAST, COUNT_MIDDLE, COUNT_SLOW, RESIDENCY_COUNTS };
 
 /* Resident slots are in T1 or T2, ghosts in B1 or B2. Evictions without lists of their own hold
  * everything in T1. */
@@ -48,7 +53,7 @@ struct residency_group {
 };
 
 struct residency_counts { /* decayed counts of tokens */
-    double fast, slow;
+    double of[RESIDENCY_COUNTS];
     uint64_t at;             /* clock value they are valid for */
     double probability;      /* last access probability; cached, because searches within a
                     token read it repeatedly */
@@ -59,7 +64,18 @@ struct residency_counts { /* decayed counts of tokens */
 struct residency_decayed_now { /* common factors of all decayed frequencies at one clock value */
     uint64_t clock;            /* UINT64_MAX: none yet */
     uint64_t version;
-    double prior, fast_whole, slow_whole;
+    double prior, whole[RESIDENCY_COUNTS];
+};
+
+/* A logistic model whose weights are learned online: every token labels every expert as accessed or
+ * not. One Newton step per round, on the decayed sums of all tokens so far: there is no learning
+ * rate to choose, and the same calls give the same weights. */
+struct residency_logistic {
+    int inputs; /* the last one is 1 */
+    double weight[RESIDENCY_LOGISTIC_INPUTS];
+    /* lower triangle; since the last step */
+    double curvature[RESIDENCY_LOGISTIC_INPUTS][RESIDENCY_LOGISTIC_INPUTS];
+    double gradient[RESIDENCY_LOGISTIC_INPUTS];
 };
 
 struct residency_record {    /* of an expert */
@@ -132,13 +148,15 @@ struct residency {
     struct residency_group *group;
     struct residency_record *record;
     uint32_t *resident;
-    struct residency_rank *rank;            /* residency_walk */
-    double slow_decay[RESIDENCY_SLOW_HALF]; /* remaining part of the slow count after i tokens */
-    double halved[RESIDENCY_HALVINGS];      /* 2 to the -i */
-    struct residency_counts max_counts;     /* of an expert that a token of every round accesses */
-    struct residency_counts more_counts;    /* the further tokens of rounds */
+    struct residency_rank *rank; /* residency_walk */
+    /* remaining part of each count after i tokens, less than its half-life */
+    double decay[RESIDENCY_COUNTS][RESIDENCY_SLOW_HALF];
+    double halved[RESIDENCY_HALVINGS];   /* 2 to the -i */
+    struct residency_counts max_counts;  /* of an expert that a token of every round accesses */
+    struct residency_counts more_counts; /* the further tokens of rounds */
     struct residency_decayed_now decayed_now;
     struct residency_learned *learned; /* NULL except for eviction "learned" */
+    struct residency_counted *counted; /* the same */
     uint64_t gap_tokens;               /* by which new sequences aged the counts */
     uint64_t tick, random;
     /* position of compute */
@@ -174,8 +192,9 @@ void residency_decayed_count(const struct residency *r, struct residency_counts 
 /* Accesses of the slot's expert per token, about 0 to 1; with `learned` the probability of the
  * model, where it is known. */
 double residency_access_probability(struct residency *r, uint32_t slot);
-/* Accesses per token by the slow count only. */
-double residency_slow_frequency(struct residency *r, uint32_t expert);
+/* The same by decayed-frequency, of an expert; and by one of the counts only. */
+double residency_decayed_probability(struct residency *r, uint32_t expert);
+double residency_frequency_by(struct residency *r, uint32_t expert, enum residency_count count);
 
 /* ---- learned.c ---- */
 bool residency_learned_init(struct residency *r); /* false: out of memory */
@@ -184,8 +203,34 @@ void residency_learned_free(struct residency *r);
 void residency_learned_pass(struct residency *r);
 /* The step of a sequence's place: its logits that were passed before it are learned now. */
 void residency_learned_step(struct residency *r, uint32_t place);
+/* Whether logits of the layer were learned in this round. */
+bool residency_learned_now(const struct residency *r, uint32_t layer);
 /* Probability that a token accesses the expert. False: the layer has no recent logits. */
 bool residency_learned_probability(struct residency *r, uint32_t slot, double *probability);
+
+/* ---- counted.c ---- */
+bool residency_counted_init(struct residency *r); /* false: out of memory */
+void residency_counted_free(struct residency *r);
+void residency_counted_pass(struct residency *r);
+/* A step begins, with its position in r->now; those logits of it that came were learned. */
+void residency_counted_begins(struct residency *r);
+/* The running step is over: its accesses are known. Called before r->step grows. */
+void residency_counted_ends(struct residency *r);
+/* An access shows that the running step is of a prompt. */
+void residency_counted_prompt(struct residency *r);
+/* False: no token came without logits yet. */
+bool residency_counted_probability(struct residency *r, uint32_t slot, double *probability);
+
+/* ---- logistic.c ---- */
+void residency_logistic_init(struct residency_logistic *m, int inputs, const double *weights);
+double residency_logistic_probability(const struct residency_logistic *m, const double *in);
+/* The inputs of an expert from before a token, and whether this one accesses it. trace: [inputs],
+ * the decayed inputs of earlier tokens; 0 at first. */
+void residency_logistic_observe(struct residency_logistic *m, const double *in, float *trace,
+                                bool used);
+/* Applies what was observed to the weights. Returns whether there was anything. */
+bool residency_logistic_step(struct residency_logistic *m);
+double residency_log_odds(double p); /* of p within 1e-4 to 1 - 1e-4 */
 
 /* ---- victim.c ---- */
 /* Whether this slot is a victim of the search, now and for its caller. */

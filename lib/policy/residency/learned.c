@@ -4,12 +4,11 @@
  * accessed soon than one far below the threshold. After few tokens this is known for every expert,
  * while few have been accessed.
  *
- * A logistic model whose weights all experts share. Inputs per expert: four running means of the
- * distance of its logit above the threshold of being chosen, the slow count of decayed-frequency,
- * and 1. The usefulness of each input differs between models (with random weights the means carry
- * most, with trained ones the count does), so the weights are learned online: every token labels
- * every expert as accessed or not. One Newton step per token, on the decayed sums of all tokens so
- * far: there is no learning rate to choose, and the same calls give the same weights. */
+ * A logistic model (logistic.c) whose weights all experts share. Inputs per expert: four running
+ * means of the distance of its logit above the threshold of being chosen, the slow count of
+ * decayed-frequency, and 1. The usefulness of each input differs between models (with random
+ * weights the means carry most, with trained ones the count does), so the weights are learned
+ * online. Where there are no logits, the model of counted.c is used. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,19 +24,12 @@
 static const double half_lives[MEANS] = {1, 4, 16, 64};
 static const double first_weights[INPUTS] = {0.1, 0, 0.1, 0, 0.8, -0.1};
 
-/* The target is more than the next token's accesses: an access n tokens ahead counts FURTHER^(n-1)
- * as much, because an evicted expert is absent for longer than a token. */
-#define FURTHER 0.75
-/* Weight of the prior for each input, and decay of the observations per token. */
-#define FIRST_WORTH 100.0
-#define REMEMBERED  0.999
-#define WEIGHT_MAX  8.0 /* reached only with synthetic logits */
 /* Older means do not predict the next tokens; a new sequence counts as older. */
 #define FRESH_TOKENS (RESIDENCY_SLOW_HALF / 2)
 
 struct residency_learned_expert {
     float mean[MEANS];   /* nats above the threshold */
-    float trace[INPUTS]; /* decayed inputs of earlier tokens, factor FURTHER per token */
+    float trace[INPUTS]; /* decayed inputs of earlier tokens */
 };
 
 struct residency_learned_layer {
@@ -55,20 +47,12 @@ struct residency_learned_arriving { /* the logits of a sequence's next step */
 struct residency_learned {
     struct residency_learned_expert *expert; /* [layers * experts] */
     struct residency_learned_layer *layer;   /* [layers] */
-    double weight[INPUTS];
-    double curvature[INPUTS][INPUTS], gradient[INPUTS]; /* lower triangle; since the last step */
-    uint8_t *levels;                                    /* [SEQUENCES_MAX][experts] */
+    struct residency_logistic model;
+    uint8_t *levels;                                           /* [SEQUENCES_MAX][experts] */
     struct residency_learned_arriving arriving[SEQUENCES_MAX]; /* by place */
 };
 
 /* ---- making --------------------------------------------------------------------------------- */
-
-static void init_weights(struct residency_learned *x)
-{
-    memcpy(x->weight, first_weights, sizeof x->weight);
-    for (int i = 0; i < INPUTS; i++)
-        x->curvature[i][i] = FIRST_WORTH;
-}
 
 bool residency_learned_init(struct residency *r)
 {
@@ -82,7 +66,7 @@ bool residency_learned_init(struct residency *r)
     x->levels = calloc(SEQUENCES_MAX, r->config.experts);
     for (uint32_t i = 0; x->levels && i < SEQUENCES_MAX; i++)
         x->arriving[i].levels = x->levels + (size_t)i * r->config.experts;
-    init_weights(x);
+    residency_logistic_init(&x->model, INPUTS, first_weights);
     return x->expert && x->layer && x->levels;
 }
 
@@ -98,26 +82,18 @@ void residency_learned_free(struct residency *r)
 
 /* ---- probability ---------------------------------------------------------------------------- */
 
-static double log_odds(double p)
-{
-    p = p < 1e-4 ? 1e-4 : p > 1 - 1e-4 ? 1 - 1e-4 : p;
-    return log(p / (1 - p));
-}
-
 static void inputs_of(struct residency *r, uint32_t expert, double in[INPUTS])
 {
     for (int h = 0; h < MEANS; h++)
         in[h] = (double)r->learned->expert[expert].mean[h];
-    in[MEANS] = log_odds(residency_slow_frequency(r, expert));
+    in[MEANS] = residency_log_odds(residency_frequency_by(r, expert, COUNT_SLOW));
     in[MEANS + 1] = 1;
 }
 
-static double probability_of(const struct residency_learned *x, const double in[INPUTS])
+bool residency_learned_now(const struct residency *r, uint32_t layer)
 {
-    double sum = 0;
-    for (int i = 0; i < INPUTS; i++)
-        sum += x->weight[i] * in[i];
-    return 1 / (1 + exp(-sum));
+    const struct residency_learned_layer *x = &r->learned->layer[layer];
+    return x->known && x->at == residency_clock(r);
 }
 
 bool residency_learned_probability(struct residency *r, uint32_t slot, double *probability)
@@ -127,7 +103,7 @@ bool residency_learned_probability(struct residency *r, uint32_t slot, double *p
         return false;
     double in[INPUTS];
     inputs_of(r, residency_expert_of(r, slot), in);
-    *probability = probability_of(r->learned, in);
+    *probability = residency_logistic_probability(&r->learned->model, in);
     return true;
 }
 
@@ -136,65 +112,15 @@ bool residency_learned_probability(struct residency *r, uint32_t slot, double *p
 /* Inputs from the previous token, label from this one. */
 static void learn(struct residency *r, uint32_t expert, bool used)
 {
-    struct residency_learned *x = r->learned;
-    float *trace = x->expert[expert].trace;
     double in[INPUTS];
     inputs_of(r, expert, in);
-    double p = probability_of(x, in), slope = p * (1 - p);
-    for (int i = 0; i < INPUTS; i++) {
-        trace[i] = (float)(FURTHER * (double)trace[i] + (1 - FURTHER) * in[i]);
-        x->gradient[i] += (used ? (double)trace[i] : 0) - p * in[i];
-        for (int j = 0; j <= i; j++)
-            x->curvature[i][j] += slope * in[i] * in[j];
-    }
-}
-
-/* Cholesky's factor of the curvature, which is positive definite: FIRST_WORTH never fades. */
-static void factorise(const struct residency_learned *x, double l[INPUTS][INPUTS])
-{
-    for (int i = 0; i < INPUTS; i++)
-        for (int j = 0; j <= i; j++) {
-            double sum = x->curvature[i][j];
-            for (int k = 0; k < j; k++)
-                sum -= l[i][k] * l[j][k];
-            l[i][j] = i == j ? sqrt(sum) : sum / l[j][j];
-        }
-}
-
-/* step = curvature^-1 gradient */
-static void newton_step(const struct residency_learned *x, double step[INPUTS])
-{
-    double l[INPUTS][INPUTS] = {0};
-    factorise(x, l);
-    for (int i = 0; i < INPUTS; i++) {
-        step[i] = x->gradient[i];
-        for (int k = 0; k < i; k++)
-            step[i] -= l[i][k] * step[k];
-        step[i] /= l[i][i];
-    }
-    for (int i = INPUTS - 1; i >= 0; i--) {
-        for (int k = i + 1; k < INPUTS; k++)
-            step[i] -= l[k][i] * step[k];
-        step[i] /= l[i][i];
-    }
+    residency_logistic_observe(&r->learned->model, in, r->learned->expert[expert].trace, used);
 }
 
 void residency_learned_pass(struct residency *r)
 {
-    struct residency_learned *x = r->learned;
-    if (!x || x->gradient[INPUTS - 1] == 0) /* no observation */
-        return;
-    double step[INPUTS];
-    newton_step(x, step);
-    for (int i = 0; i < INPUTS; i++) {
-        double w = x->weight[i] + step[i];
-        x->weight[i] = w > WEIGHT_MAX ? WEIGHT_MAX : w < -WEIGHT_MAX ? -WEIGHT_MAX : w;
-        for (int j = 0; j <= i; j++) {
-            double first = i == j ? FIRST_WORTH : 0;
-            x->curvature[i][j] = first + REMEMBERED * (x->curvature[i][j] - first);
-        }
-    }
-    memset(x->gradient, 0, sizeof x->gradient);
+    if (r->learned)
+        (void)residency_logistic_step(&r->learned->model);
 }
 
 /* ---- logits of a layer ---------------------------------------------------------------------- */

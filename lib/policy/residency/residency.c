@@ -89,8 +89,8 @@ struct residency *residency_create(const struct residency_config *config)
     r->record = calloc(r->experts_all, sizeof *r->record);
     r->resident = calloc(r->slots, sizeof *r->resident);
     r->rank = config->walks ? calloc(r->slots, sizeof *r->rank) : NULL;
-    if ((config->walks && !r->rank) || !residency_learned_init(r) || !r->node || !r->group ||
-        !r->record || !r->resident) {
+    if ((config->walks && !r->rank) || !residency_learned_init(r) || !residency_counted_init(r) ||
+        !r->node || !r->group || !r->record || !r->resident) {
         residency_destroy(r);
         return NULL;
     }
@@ -110,6 +110,7 @@ void residency_destroy(struct residency *r)
     free(r->resident);
     free(r->rank);
     residency_learned_free(r);
+    residency_counted_free(r);
     r->magic = 0;
     free(r);
 }
@@ -279,7 +280,10 @@ static void end_at(struct residency *r, uint32_t place)
     for (uint32_t i = 0; i < SEQUENCES_MAX; i++)
         shared |= i != place && r->sequence[i].in_round == r->round;
     r->round_over |= s->in_round == r->round && !shared;
-    r->step += s->in_step == r->step;
+    if (s->in_step == r->step) {
+        residency_counted_ends(r);
+        r->step++;
+    }
     r->running = r->running == s ? NULL : r->running;
     *s = (struct residency_sequence){0};
 }
@@ -329,8 +333,10 @@ static void start_round(struct residency *r, const struct residency_sequence *s,
     r->round_tokens = 0;
     r->round++;
     r->round_over = false;
-    if (r->stepped)
+    if (r->stepped) {
         residency_learned_pass(r);
+        residency_counted_pass(r);
+    }
 }
 
 static void start_pass(struct residency *r, struct residency_sequence *s, uint32_t position)
@@ -355,14 +361,19 @@ void residency_step(struct residency *r, const struct residency_step *step)
     if (!s->stepped)
         start_topic(r);
     bool other_pass = !s->stepped || step->position != s->position;
-    bool other_step = step->layer != r->now.layer || (other_pass && s->in_step == r->step);
+    bool other_step =
+        step->layer != r->now.layer || (other_pass && s->in_step == r->step) || !r->stepped;
+    if (other_step)
+        residency_counted_ends(r);
     if (other_pass)
         start_pass(r, s, step->position);
-    r->step += other_step || !r->stepped;
+    r->step += other_step;
     s->in_step = r->step;
     r->now = *step;
     r->stepped = true;
     residency_learned_step(r, place);
+    if (other_step)
+        residency_counted_begins(r);
 }
 
 static void record_access(struct residency *r, uint32_t slot, const struct residency_access *access)
@@ -370,6 +381,8 @@ static void record_access(struct residency *r, uint32_t slot, const struct resid
     struct residency_record *record = &r->record[residency_expert_of(r, slot)];
     sl_assert(r->running); /* rule 2 */
     show_tokens(r, r->running, access->tokens);
+    if (access->tokens > 1)
+        residency_counted_prompt(r);
     if (record->epoch != r->epoch)
         record->last = record->accesses = record->high = 0;
     record->epoch = r->epoch;

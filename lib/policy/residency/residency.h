@@ -91,8 +91,11 @@
  *                   Newton step. An access n tokens ahead counts 0.75^(n-1) as much as the next
  *                   token's. Means age like the counts of decayed-frequency. Where a layer has no
  *                   logits from the last 64 tokens - an old trace, a prompt, the first token of a
- *                   sequence - p is that of decayed-frequency. Added by this project: router logits
- *                   rate every expert, accesses only show the few that were chosen.
+ *                   sequence - p is of another model, which learns so from decoded steps without
+ *                   logits: inputs are the log odds of three counts (half-lives of 1, 8 and 128
+ *                   tokens) and of decayed-frequency's p, and 1. Before the first such step, p is
+ *                   that of decayed-frequency. Added by this project: router logits rate every
+ *                   expert, accesses only show the few that were chosen.
  *  activation       evicts the lowest priority (a + e) (1 - l / S): a the expert's share of its
  *                   layer's accesses since the last start of a sequence, l its layer, e = 1 / 1024:
  *                   experts of the first layers stay, because predictions come too late for them.

@@ -47,6 +47,7 @@ struct expected {
     uint32_t layers, experts, top_k, expert_layers;
     uint64_t expert_bytes;
     double lru[2], hobbit[2], belady[2]; /* at 25 and 50 % */
+    double learned[2];                   /* not of an independent replay */
 };
 
 static const struct expected expected[] = {
@@ -58,7 +59,8 @@ static const struct expected expected[] = {
      .expert_bytes = 2856960,
      .lru = {84.1, 97.3},
      .hobbit = {86.0, 97.5},
-     .belady = {93.4, 98.2}},
+     .belady = {93.4, 98.2},
+     .learned = {86.2, 97.6}},
     {.file = "gemma.route.csv",
      .layers = 30,
      .experts = 128,
@@ -67,7 +69,8 @@ static const struct expected expected[] = {
      .expert_bytes = 3940147,
      .lru = {79.5, 97.0},
      .hobbit = {82.1, 97.1},
-     .belady = {91.5, 97.9}},
+     .belady = {91.5, 97.9},
+     .learned = {83.0, 97.0}},
     {.file = "gptoss.route.csv",
      .layers = 36,
      .experts = 128,
@@ -76,7 +79,8 @@ static const struct expected expected[] = {
      .expert_bytes = 13219200,
      .lru = {81.9, 91.7},
      .hobbit = {83.7, 91.7},
-     .belady = {91.7, 91.7}},
+     .belady = {91.7, 91.7},
+     .learned = {83.5, 91.7}},
     {.file = "olmoe_299.jsonl",
      .how = {.experts = 64, .expert_bytes = 3538944},
      .layers = 16,
@@ -86,7 +90,8 @@ static const struct expected expected[] = {
      .expert_bytes = 3538944,
      .lru = {58.2, 80.6},
      .hobbit = {56.3, 81.7},
-     .belady = {78.2, 93.0}},
+     .belady = {78.2, 93.0},
+     .learned = {61.9, 83.4}},
     {.file = "kimi_300.jsonl",
      .how = {.experts = 256, .expert_bytes = 3981312, .dense = 1},
      .layers = 27,
@@ -96,7 +101,8 @@ static const struct expected expected[] = {
      .expert_bytes = 3981312,
      .lru = {73.5, 89.8},
      .hobbit = {75.2, 89.9},
-     .belady = {86.9, 95.2}},
+     .belady = {86.9, 95.2},
+     .learned = {75.4, 90.9}},
 };
 
 START_TEST(hits_of_an_independent_replay)
@@ -113,6 +119,20 @@ START_TEST(hits_of_an_independent_replay)
         ck_assert_double_eq_tol(hits(&t, "lru", share), e->lru[at], 0.06);
         ck_assert_double_eq_tol(hits(&t, "hobbit", share), e->hobbit[at], 0.06);
         ck_assert_double_eq_tol(hits(&t, NULL, share), e->belady[at], 0.06);
+    }
+    trace_free(&t);
+}
+END_TEST
+
+/* Without logits it learns from counts, and hits more often than decayed-frequency. */
+START_TEST(learned_without_logits)
+{
+    const struct expected *e = &expected[_i];
+    struct trace t = recorded(e->file, &e->how);
+    for (int at = 0; at < 2; at++) {
+        double share = at == 0 ? 0.25 : 0.5, found = hits(&t, "learned", share);
+        ck_assert_double_eq_tol(found, e->learned[at], 0.1);
+        ck_assert_double_gt(found, hits(&t, "decayed-frequency", share) - 0.05);
     }
     trace_free(&t);
 }
@@ -188,6 +208,7 @@ TCase *recorded_case(void)
     tcase_set_timeout(t, 60);
     tcase_add_loop_test(t, hits_of_an_independent_replay, 0,
                         (int)(sizeof expected / sizeof expected[0]));
+    tcase_add_loop_test(t, learned_without_logits, 0, (int)(sizeof expected / sizeof expected[0]));
     tcase_add_loop_test(t, synthetic_routing_misses_as_recorded, 0,
                         (int)(sizeof expected / sizeof expected[0]));
     tcase_add_test(t, prompts);
