@@ -226,9 +226,8 @@ struct kv_head {
     _Atomic uint64_t clear_wanted, cleared;
     uint32_t tile_bytes[LAYER_KIND__COUNT][2]; /* of all heads of a layer, by enum kv_side */
     uint8_t layer_kind[MODEL_LAYERS_MAX];
-    uint8_t layer_indexed[MODEL_LAYERS_MAX]; /* 1: the layer has an indexer's keys */
-    uint32_t index_tile_bytes;               /* of these */
-    uint32_t reserved;
+    /* Of an indexer's keys, or of entries and their keys; 0: the layer has neither. */
+    uint32_t index_tile_bytes[MODEL_LAYERS_MAX];
     struct kv_version state[KV_STATES_MAX];
     struct kv_request request[KV_REQUESTS_MAX];
     struct kv_slot slot[]; /* [slots] */

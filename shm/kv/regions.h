@@ -31,7 +31,7 @@ static inline bool kv_region_is_ring(const struct kv_head *h, uint32_t region)
 static inline uint64_t kv_region_tile_bytes(const struct kv_head *h, uint32_t region)
 {
     if (kv_region_is_index(h, region))
-        return h->layer_indexed[region - 2 * h->layers] ? h->index_tile_bytes : 0;
+        return h->index_tile_bytes[region - 2 * h->layers];
     return h->tile_bytes[h->layer_kind[region / 2]][region % 2];
 }
 
