@@ -99,7 +99,7 @@ void core_attention(struct core *c)
         .q_norm = unit ? c->scratch.ones : l->attn.q_norm,
         .k_norm = unit ? c->scratch.ones : l->attn.k_norm,
         .ones = c->scratch.ones,
-        .sinks = l->attn.sinks,
+        .sinks = l->sinks,
         .angle_stride = c->rope_size,
         .angles = core_angles(c, l->attention.rope_table),
         .q = c->scratch.q,

@@ -70,7 +70,7 @@ static const struct {
     {DENSE_ATTN_V_BIAS, offsetof(struct core_layer, attn.v_bias)},
     {DENSE_ATTN_OUT_BIAS, offsetof(struct core_layer, out_bias)},
     {DENSE_ROUTER_LOGIT_BIAS, offsetof(struct core_layer, logit_bias)},
-    {DENSE_ATTN_SINKS, offsetof(struct core_layer, attn.sinks)},
+    {DENSE_ATTN_SINKS, offsetof(struct core_layer, sinks)},
     {DENSE_ATTN_POST_NORM, offsetof(struct core_layer, attn_post_norm)},
     {DENSE_ATTN_Q_A_NORM, offsetof(struct core_layer, mla.q_a_norm)},
     {DENSE_ATTN_KV_A_NORM, offsetof(struct core_layer, mla.kv_a_norm)},
@@ -125,8 +125,7 @@ struct device_at core_take(struct core *c, uint64_t *at, size_t n)
 }
 
 /* Vectors are copied: they are small, used everywhere, and unaligned in the file. */
-static struct device_at dense_vector(struct core *c, uint32_t layer, enum dense_role role,
-                                     uint64_t *at)
+struct device_at core_vector(struct core *c, uint32_t layer, enum dense_role role, uint64_t *at)
 {
     if (!core_has(c, layer, role))
         return (struct device_at){0};
@@ -167,8 +166,7 @@ static const enum dense_role layer_turned[] = {
     DENSE_DELTA_CONV, DENSE_SHORTCONV_CONV, DENSE_NGRAM_CONV, DENSE_KDA_Q_CONV,
     DENSE_KDA_K_CONV, DENSE_KDA_V_CONV,     DENSE_MAMBA_A};
 
-/* 0: there is no such tensor. */
-static size_t floats_of(const struct core *c, uint32_t layer, enum dense_role role)
+size_t core_floats_of(const struct core *c, uint32_t layer, enum dense_role role)
 {
     if (!core_has(c, layer, role))
         return 0;
@@ -178,7 +176,7 @@ static size_t floats_of(const struct core *c, uint32_t layer, enum dense_role ro
 
 static size_t copied_bias_floats(const struct core *c, uint32_t layer, enum dense_role role)
 {
-    size_t floats = floats_of(c, layer, role);
+    size_t floats = core_floats_of(c, layer, role);
     bool there =
         floats > 0 && tensor_of(c, model_entry_dense(c->model, layer, role), 0)->type == TENSOR_F32;
     return there ? 0 : floats;
@@ -189,12 +187,13 @@ size_t core_vector_floats(const struct core *c)
     uint32_t layers = c->hp.layers;
     size_t floats = 2 * (size_t)c->hp.delta_size + core_fixed_floats(c);
     for (size_t i = 0; i < ARRAY_LEN(model_vectors); i++)
-        floats += floats_of(c, layers, model_vectors[i]);
+        floats += core_floats_of(c, layers, model_vectors[i]);
     for (uint32_t layer = 0; layer < layers; layer++) {
+        floats += core_entries_floats(c, layer);
         for (size_t i = 0; i < ARRAY_LEN(layer_vectors); i++)
-            floats += floats_of(c, layer, layer_vectors[i].role);
+            floats += core_floats_of(c, layer, layer_vectors[i].role);
         for (size_t i = 0; i < ARRAY_LEN(layer_turned); i++)
-            floats += floats_of(c, layer, layer_turned[i]);
+            floats += core_floats_of(c, layer, layer_turned[i]);
         for (size_t i = 0; i < ARRAY_LEN(expert_biases); i++)
             floats += copied_bias_floats(c, layer, expert_biases[i]);
     }
@@ -414,6 +413,8 @@ static void bind_sizes(struct core *c, uint32_t i)
     l->mix_size = a->heads * a->value_size;
     if (c->model->layer[i].mixer == MIXER_MLA)
         mla_sizes(c, l);
+    else if (c->model->layer[i].mixer == MIXER_ENTRIES)
+        core_entries_sizes(c, i);
     else
         l->attn.heads = heads_of(c, a);
     c->q_size = larger(c->q_size, l->q_size);
@@ -445,6 +446,10 @@ static void bind_mixer(struct core *c, uint32_t i, uint64_t *vectors)
         core_bind_index(c, i);
         bind_gates(c, i);
         return;
+    case MIXER_ENTRIES:
+        bind_sizes(c, i);
+        core_bind_entries(c, i, vectors);
+        return;
     case MIXER_NONE: return;
     default: core_bind_recurrent(c, i, vectors);
     }
@@ -472,7 +477,7 @@ static void bind_vectors(struct core *c, uint32_t i, uint64_t *vectors)
 {
     struct core_layer *l = &c->layer[i];
     for (size_t v = 0; v < ARRAY_LEN(layer_vectors); v++) {
-        struct device_at vector = dense_vector(c, i, layer_vectors[v].role, vectors);
+        struct device_at vector = core_vector(c, i, layer_vectors[v].role, vectors);
         if (vector.address)
             memcpy((char *)l + layer_vectors[v].field, &vector, sizeof vector);
     }
@@ -559,16 +564,16 @@ static void bind_output(struct core *c, uint64_t *vectors)
     uint32_t globals = c->hp.layers;
     c->output = core_matrix(c, globals,
                             core_has(c, globals, DENSE_OUTPUT) ? DENSE_OUTPUT : DENSE_TOKEN_EMBD);
-    c->output_site.norm = dense_vector(c, globals, DENSE_OUTPUT_NORM, vectors);
+    c->output_site.norm = core_vector(c, globals, DENSE_OUTPUT_NORM, vectors);
     if (c->hp.residual == RESIDUAL_GATED)
-        c->output_site.norm = dense_vector(c, globals, DENSE_OUTPUT_STREAM_NORM, vectors);
-    c->output_site.score = dense_vector(c, globals, DENSE_OUTPUT_BANK_SCORE, vectors);
-    c->output_site.mix_scale = dense_vector(c, globals, DENSE_OUTPUT_MIX_SCALE, vectors);
-    c->output_site.mix_base = dense_vector(c, globals, DENSE_OUTPUT_MIX_BASE, vectors);
+        c->output_site.norm = core_vector(c, globals, DENSE_OUTPUT_STREAM_NORM, vectors);
+    c->output_site.score = core_vector(c, globals, DENSE_OUTPUT_BANK_SCORE, vectors);
+    c->output_site.mix_scale = core_vector(c, globals, DENSE_OUTPUT_MIX_SCALE, vectors);
+    c->output_site.mix_base = core_vector(c, globals, DENSE_OUTPUT_MIX_BASE, vectors);
     core_bind_sites(c, globals);
-    c->output_scale = dense_vector(c, globals, DENSE_OUTPUT_SCALE, vectors);
-    c->output_site.norm_bias = dense_vector(c, globals, DENSE_OUTPUT_NORM_BIAS, vectors);
-    c->output_bias = dense_vector(c, globals, DENSE_OUTPUT_BIAS, vectors);
+    c->output_scale = core_vector(c, globals, DENSE_OUTPUT_SCALE, vectors);
+    c->output_site.norm_bias = core_vector(c, globals, DENSE_OUTPUT_NORM_BIAS, vectors);
+    c->output_bias = core_vector(c, globals, DENSE_OUTPUT_BIAS, vectors);
     c->output_forms = form_bit(&c->output);
 }
 
@@ -577,9 +582,10 @@ int core_bind(struct core *c, const struct core_config *config, struct error *er
     uint32_t globals = c->hp.layers;
     uint64_t vectors = 0;
     if (check_types(c, config, error) != 0 || core_check_ngrams(c, error) != 0 ||
-        core_check_index(c, error) != 0 || core_check_mixed(c, error) != 0)
+        core_check_index(c, error) != 0 || core_check_mixed(c, error) != 0 ||
+        core_check_entries(c, error) != 0)
         return -1;
-    c->rope_factors = dense_vector(c, globals, DENSE_ROPE_FREQS, &vectors);
+    c->rope_factors = core_vector(c, globals, DENSE_ROPE_FREQS, &vectors);
     for (uint32_t i = c->first; i < c->end; i++)
         bind_layer(c, i, &vectors);
     bind_next(c, &vectors);
@@ -591,5 +597,5 @@ int core_bind(struct core *c, const struct core_config *config, struct error *er
         bind_output(c, &vectors);
     sl_assert(vectors == core_vector_floats(c));
     bind_more_types(c, config);
-    return check_rope_factors(c, error);
+    return core_bind_tables(c, error) != 0 ? -1 : check_rope_factors(c, error);
 }

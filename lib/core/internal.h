@@ -5,6 +5,7 @@
 
 #include "lib/base/assert.h"
 #include "lib/core/core.h"
+#include "lib/core/entries/entries.h"
 #include "lib/device/device.h"
 #include "lib/model/limits.h"
 #include "lib/tensor/tensor_type.h"
@@ -31,7 +32,6 @@ struct core_attention_weights {
     struct device_at q_norm, k_norm;
     struct device_at q_bias, k_bias, v_bias;
     struct device_at k_scale, v_scale;
-    struct device_at sinks; /* [heads] a score that belongs to no position */
 };
 
 /* MIXER_MLA. q = W_q x, or W_q norm(W_q_a x); the latent and the rotated key are W_kv_a x. Each
@@ -113,7 +113,9 @@ struct core_layer {
         struct core_recurrent_weights recurrent;
     };
 
+    struct device_at sinks; /* [heads] a score that belongs to no position */
     struct core_index_weights index;
+    struct core_entries_weights entries; /* of MIXER_ENTRIES, which has those of MLA, too */
 
     /* The feed-forward part: x = what it reads at its site, or, in parallel blocks, that of the
      * mixer; what follows is added to the rows, after ffn_post_norm if there is one. */
@@ -125,7 +127,8 @@ struct core_layer {
     /* Router: logits = W_router x + logit_bias; x is multiplied with router_scale before, if there
      * is one. */
     struct device_matrix router;
-    struct device_at router_scale;            /* FFN_DENSE_AND_EXPERTS */
+    struct device_matrix table;    /* of the experts that a token uses; without data: none */
+    struct device_at router_scale; /* FFN_DENSE_AND_EXPERTS */
     struct device_at router_bias, logit_bias; /* of the choice; of the logits */
     struct model_router routing;              /* its rule, without router_bias */
 
@@ -211,6 +214,7 @@ struct core_scratch {
     struct device_rows early;   /* [chunk] FFN_DENSE_THEN_EXPERTS: normed, of router and experts */
     struct device_at q, k, v;   /* [chunk][heads]; of MLA: k only, latents and rotated keys */
     struct device_at gates;     /* [chunk] of heads, with q where their matrix has both */
+    struct device_rows groups;  /* [chunk][groups] results of heads, of MIXER_ENTRIES */
     struct device_at projected; /* [chunk][projected_max] of a mixer with a recurrent state */
     struct device_rows factored[CORE_FACTORED]; /* [chunk] between the factors of a projection */
     struct device_at zeros;        /* [channels] inputs of the convolution before the sequence */
@@ -311,6 +315,7 @@ struct core {
     struct device_index index;   /* heads 0: no layer computes one */
     float residual;              /* factor of what a part adds */
     bool ffn_sums;               /* some layer has a norm of their sum */
+    bool entries;                /* some layer is MIXER_ENTRIES */
     bool two_ffn_parts;          /* some layer is FFN_DENSE_AND_EXPERTS */
     bool early_experts;          /* or FFN_DENSE_THEN_EXPERTS */
     uint32_t q_size, k_size, v_size, mix_size, gate_size; /* of the largest layer */
@@ -394,6 +399,9 @@ int core_bind(struct core *c, const struct core_config *config, struct error *er
 /* There is such a tensor, and the layers of the core read it. */
 bool core_has(const struct core *c, uint32_t layer, enum dense_role role);
 struct device_matrix core_matrix(struct core *c, uint32_t layer, enum dense_role role);
+/* Floats of a tensor, 0: it is not there; and their copy in c->vectors, none if it is not. */
+size_t core_floats_of(const struct core *c, uint32_t layer, enum dense_role role);
+struct device_at core_vector(struct core *c, uint32_t layer, enum dense_role role, uint64_t *at);
 /* Takes the next n floats of c->vectors. */
 struct device_at core_take(struct core *c, uint64_t *at, size_t n);
 void core_bind_recurrent(struct core *c, uint32_t i, uint64_t *vectors); /* recurrent.c */

@@ -114,7 +114,8 @@ int core_device_bytes(const struct core_config *config, uint64_t *bytes, struct 
                                     .is_host = false,
                                     .lacks_ngrams = config->device->lacks_ngrams,
                                     .lacks_choice = config->device->lacks_choice,
-                                    .lacks_mixing = config->device->lacks_mixing},
+                                    .lacks_mixing = config->device->lacks_mixing,
+                                    .lacks_tables = config->device->lacks_tables},
                          .like = config->device,
                          .at = FIRST};
     struct core_config counted = *config;

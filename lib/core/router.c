@@ -85,6 +85,8 @@ static void run_router(struct core *c, const struct core_layer *l, struct model_
                        struct device_at logits, struct device_at routes)
 {
     const struct op_route route = {.rows = c->pass.step.rows,
+                                   .row = c->scratch.row,
+                                   .table = l->table,
                                    .x = router_input(c),
                                    .w = l->router,
                                    .bias = l->logit_bias,
@@ -226,7 +228,9 @@ void core_route_layer(struct core *c)
     run_router(c, l, l->routing, c->scratch.router_logits.at, c->scratch.routes.at);
     if (c->pass.step.decode && c->source.logits)
         give_logits(c);
-    if (c->source.mask && c->source.mask(c->source.self, &c->pass.step, c->scratch.allowed)) {
+    bool masked =
+        c->source.mask && c->source.mask(c->source.self, &c->pass.step, c->scratch.allowed);
+    if (masked && !l->table.data.address) { /* what a table chooses is routed to */
         if (c->source.choice)
             publish_importance(c);
         choose(c, true);

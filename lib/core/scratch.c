@@ -63,7 +63,7 @@ static uint32_t output_rows_for(const struct core *c, uint32_t chunk)
 /* The forms needed, over all layers. */
 struct forms_wanted {
     uint32_t in, mix, early, last, gather, inner, dense, query, nope, latent, sum, factored,
-        streams, rank, ngrams;
+        streams, rank, ngrams, groups;
 };
 
 static struct forms_wanted forms_of(const struct core *c)
@@ -80,7 +80,8 @@ static struct forms_wanted forms_of(const struct core *c)
                              .factored = floats,
                              .streams = floats | c->output_site.stream_forms,
                              .rank = floats | c->output_site.up_forms,
-                             .ngrams = floats};
+                             .ngrams = floats,
+                             .groups = floats};
     for (uint32_t i = 0; i < c->hp.layers; i++) {
         const struct core_layer *l = &c->layer[i];
         w.in |= l->in_forms | l->gate_forms | l->expert_forms;
@@ -92,6 +93,10 @@ static struct forms_wanted forms_of(const struct core *c)
         w.ngrams |= l->ngrams.forms;
         w.gather |= l->expert_forms;
         w.dense |= l->dense_forms;
+        if (c->model->layer[i].mixer == MIXER_ENTRIES && l->q.data.address) {
+            w.query |= l->mla.query_forms;
+            w.groups |= form_bit(&l->entries.groups);
+        }
         if (c->model->layer[i].mixer == MIXER_MLA && l->q.data.address) {
             w.query |= l->mla.query_forms;
             w.nope |= form_bit(&l->mla.k_b) & ~floats; /* floats: read in place */
@@ -171,8 +176,11 @@ static void cut_attention(struct core *c, struct layout *m, uint32_t chunk,
     for (int i = 0; i < CORE_FACTORED && c->factored_max > 0; i++)
         cut_rows(m, &c->scratch.factored[i], want->factored, chunk, c->factored_max);
     c->scratch.zeros = cut_floats(m, zeros_of(c));
-    if (c->latent.q_rank > 0)
-        cut_rows(m, &c->scratch.query, want->query, chunk, c->latent.q_rank);
+    if (c->latent.q_rank > 0 || c->entries)
+        cut_rows(m, &c->scratch.query, want->query, chunk, c->hp.q_rank);
+    if (c->entries)
+        cut_rows(m, &c->scratch.groups, want->groups, chunk * c->hp.output_groups,
+                 c->hp.heads * c->hp.head_size / c->hp.output_groups);
     c->scratch.rows_max = chunk;
     c->scratch.rope = cut_floats(m, (size_t)LAYER_KIND__COUNT * chunk * c->rope_size);
 }
@@ -279,7 +287,8 @@ static void cut_workspace(struct core *c, struct layout *m, uint32_t chunk,
                                          .latent_forms = want->latent,
                                          .attention_floats = attention_floats(c),
                                          .kv_floats = kv_floats(c),
-                                         .recurrent = recurrent};
+                                         .recurrent = recurrent,
+                                         .entry_floats = core_entries_keys(c)};
     struct device_at at = cut_device(m, c->device->ops->workspace(c->device, &limits), 1);
     if (at.address)
         c->device->ops->use_workspace(c->device, &limits, at);

@@ -21,6 +21,7 @@
 #include <stdint.h>
 
 #include "lib/base/error.h"
+#include "lib/device/entry.h"
 #include "lib/exact/elementary.h"
 #include "lib/kernels/index.h"
 #include "lib/kernels/kernels.h"
@@ -309,6 +310,7 @@ struct device_limits {
     uint32_t attention_floats;        /* heads * (values of a head + 2) */
     uint32_t kv_floats;               /* a row of keys and one of values, all heads */
     struct layer_recurrent recurrent; /* channels 0: no convolution over time */
+    size_t entry_floats;              /* keys and entries that a row attends to */
 };
 
 /* N-grams of a layer: its streams of n floats, the convolution (taps, `step` positions apart), and
@@ -482,6 +484,7 @@ struct device {
     bool lacks_ngrams; /* the operation of that name is not there */
     bool lacks_choice; /* those of positions.h are not, and attention takes no lists */
     bool lacks_mixing; /* those of mixed streams are not */
+    bool lacks_tables; /* routing takes no tables, and those of entries.h are not there */
     bool is_host;    /* addresses are those of this process; operations have run when they return */
     bool prefetches; /* the core predicts the experts of the next layer in passes of one row */
     uint32_t lent_max; /* experts that may be lent at once; 0: any number */

@@ -15,6 +15,7 @@
  *       with a window only the last `window` of each row; DEVICE_APPENDS: those of the rows are
  *       written, and no others
  *   OP_INDEX(access, shape)    the same of the indexer's keys, of units instead of positions
+ *   OP_ENTRIES(access, shape)  the same of entries, with their keys; none if shape->unit is 0
  *   OP_STATE(field, access, floats)   the same of the recurrent state, DEVICE_READS or
  *       DEVICE_WRITES (completely). Fields without a row are not touched
  *   OP_VALUE(type, name)       anything else
@@ -55,6 +56,9 @@
 #endif
 #ifndef OP_INDEX
 #define OP_INDEX(access, shape)
+#endif
+#ifndef OP_ENTRIES
+#define OP_ENTRIES(access, shape)
 #endif
 #ifndef OP_STATE
 #define OP_STATE(field, access, floats)
@@ -282,6 +286,7 @@ OP_END(latent_attention)
 
 #include "lib/device/bank.h"
 #include "lib/device/positions.h"
+#include "lib/device/entries.h"
 
 /* The short convolution of LFM2: rows (b | c | x) of `channels` each, `stride` floats apart; mix =
  * c * conv(b * x), floats; b is overwritten. conv: [taps][channels]; zeros: [channels]. */
@@ -404,9 +409,12 @@ OP_END(join)
 /* ---- router ---- */
 
 /* Logits of all experts, and the exact choice: struct route [rows][top_k]. choice_bias: instead of
- * that of the rule. */
+ * that of the rule. table: numbers of the experts that a token uses, in rows by tokens, which are
+ * chosen then; each row has different ones of the model's. */
 OP(route)
     OP_VALUE(uint32_t, rows)
+    OP_HOST(struct device_row, row, a->rows)
+    OP_MATRIX(table)
     OP_READ_ROWS(x, a->rows)
     OP_MATRIX(w)
     OP_READ(bias, FLOATS(a->w.n))
@@ -522,6 +530,7 @@ OP_END(score)
 #undef OP_SEQUENCES
 #undef OP_CACHE
 #undef OP_INDEX
+#undef OP_ENTRIES
 #undef OP_STATE
 #undef OP_PRODUCTS
 #undef OP_JOBS

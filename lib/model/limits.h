@@ -40,7 +40,9 @@ struct model_tensor {
     uint64_t file_offset; /* in its part */
     uint64_t bytes;
     uint32_t part; /* of a split model, from 0 */
-    uint32_t reserved;
+    /* 1: the elements are I32, which is no type of weights: `type` is F32, of the same size. Only
+     * tables of numbers have such elements (ARCH_STORAGE_IDS). */
+    uint32_t integers;
 };
 
 #endif

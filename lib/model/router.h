@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The router of a layer: from its logits z (one per expert) to K experts and their gate weights.
- *   p = softmax(z), sigmoid(z), or z itself (gating)
+ *   p = softmax(z), sigmoid(z), sqrt(ln(1 + exp(z))), or z itself (gating)
  *   s = p + bias                         for the choice only
  *   with groups: the experts are divided evenly, in order; the score of a group is the sum of its
  *   two largest s, with softmax its largest; only experts of the `groups_used` best groups are
  *   chosen
- *   I = the K largest s                  ties: the lower number
+ *   I = the K largest s                  ties: the lower number; or those of a table by the token
  *   w = p of I; ROUTER_SOFTMAX_AFTER: softmax over these K; ROUTER_SIGMOID_AFTER: sigmoid of each
  *   ROUTER_SPARSE_MIXER (p = z): the k-th chosen expert has w = softmax of it among the logits not
  *   yet chosen that are near its own, m: those with m - z <= ROUTER_SPARSE_NEAR * max(|z|, m)
  *   normalise: w /= sum of w;  scale: w *= scale
  * Sources: the published code of Qwen3-MoE (softmax), DeepSeek-V2 (softmax, groups), DeepSeek-V3
  * (sigmoid, bias, groups, scale) and gpt-oss (softmax of the K), Phi-3.5-MoE (SparseMixer in
- * evaluation, twice its jitter of 0.01), Llama 4 (sigmoid of the chosen logit). */
+ * evaluation, twice its jitter of 0.01), Llama 4 (sigmoid of the chosen logit), DeepSeek-V4
+ * (square root, table). */
 #ifndef SLUICE_MODEL_ROUTER_H
 #define SLUICE_MODEL_ROUTER_H
 
@@ -24,6 +25,7 @@ enum router_gating {
     ROUTER_SOFTMAX = 1,
     ROUTER_SIGMOID = 2,
     ROUTER_SOFTMAX_AFTER = 3,
+    ROUTER_SQRT_SOFTPLUS = 4,
     /* without a number in GGUF */
     ROUTER_SPARSE_MIXER = 100,
     ROUTER_SIGMOID_AFTER = 101

@@ -55,9 +55,13 @@ static uint64_t kv_of(const struct model_index *m, uint32_t layer, enum kv_type 
     if (h->layer_kind[layer] == LAYER_RECURRENT)
         return state;
     uint32_t half = context / 2;
-    if (m->layer[layer].attention.window > 0 && ring > 0)
-        return model_layer_kv_bytes(h, layer, type, ring < half ? ring : half) + state;
     uint64_t bytes = state;
+    if (m->layer[layer].attention.window > 0 && ring > 0) {
+        uint32_t copied = ring < half ? ring : half;
+        return bytes + model_kv_bytes(h, layer, KV_SIDE_KEYS, type, copied) +
+               model_kv_bytes(h, layer, KV_SIDE_VALUES, type, copied) +
+               model_read_bytes(h, layer, KV_SIDE_INDEX, type, half);
+    }
     for (uint32_t side = 0; side < KV_SIDE__COUNT; side++)
         bytes += model_read_bytes(h, layer, side, type, half);
     return bytes;

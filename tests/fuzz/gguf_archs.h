@@ -45,6 +45,11 @@
     X(glm5_next_steps, "glm5-next", 2,                                                             \
       make_u32(m, "glm5-next.hyper_connection.sinkhorn_iterations", 0))                            \
     X(glm5_next_streams, "glm5-next", 2, make_u32(m, "glm5-next.hyper_connection.count", 3))       \
+    X(deepseek4, "deepseek4", 2, (void)0)                                                          \
+    X(deepseek4_ratios, "deepseek4", 2,                                                            \
+      make_i32s(m, "deepseek4.attention.compress_ratios", (const int32_t[]){128, 3}, 2))           \
+    X(deepseek4_groups, "deepseek4", 2, make_u32(m, "deepseek4.attention.output_group_count", 4))  \
+    X(deepseek4_tables, "deepseek4", 2, make_u32(m, "deepseek4.hash_layer_count", 2))              \
     X(bailingmoe3, "bailingmoe3", 2, (void)0)                                                      \
     X(granitehybrid_groups, "granitehybrid", 2, make_u32(m, "granitehybrid.ssm.group_count", 3))   \
     X(nemotron, "nemotron_h_moe", 2, (void)0)                                                      \

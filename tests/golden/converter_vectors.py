@@ -17,9 +17,11 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 for folder in ("../peers/convert", "../peers", "../bench"):
     sys.path.insert(0, os.path.join(HERE, folder))
 import converter  # noqa: E402
+import deepseek4  # noqa: E402
 import models  # noqa: E402
 
 TOKENS = 100
+MORE = {"deepseek4/base": 300}  # of a text that completes entries of many positions
 # Of a text that is longer than what the indexer chooses in the published model: tokens, losses from this one on.
 LONG = {"qwen4exp/base": (2600, 2000), "glm5-next/base": (2600, 2000)}
 # Checkpoints whose configuration and names unit_hf compares with the converted file.
@@ -65,7 +67,9 @@ def make(name, out, work, tools):
     ids = vocabularies.ids(case[2]["VOCAB"], text)
     if name in LONG:
         write_long(os.path.join(out, "long.json"), name, ids, losses)
-    ids = ids[:TOKENS]
+    if architecture == "deepseek4":
+        deepseek4.unpack(path)
+    ids = ids[:MORE.get(name, TOKENS)]
     item = {"name": name.replace("/", "-"), "ids": ids, "nll": [round(x, 5) for x in losses(ids)]}
     if name == "minimax-m3/few":  # with its caches in F16
         item["nll_f16"] = [round(x, 5) for x in losses(ids, rounded=True)]

@@ -40,7 +40,7 @@ static void put_header(struct gguf_writer *w, const struct gguf *g, uint32_t typ
             gguf_put_copy(w, g, i);
     for (uint32_t i = 0; i < g->tensor_count; i++) {
         const struct model_tensor *t = &g->tensors[i];
-        gguf_put_tensor(w, t->name, t->type == TENSOR_F32 ? TENSOR_F32 : type, t->dims, t->ne);
+        gguf_put_tensor(w, t->name, t->type == TENSOR_F32 ? gguf_type_of(t) : type, t->dims, t->ne);
     }
 }
 

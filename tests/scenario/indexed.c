@@ -41,16 +41,28 @@
         "decay_bound=-5", "attention_step=2", "streams=4", "stream_steps=20", "stream_eps=1e-6",   \
         "index_block=4", "index_heads=4", "index_size=32"
 
+/* Two layers with a window alone, then one with entries of 4 positions, one of 128, one of 4; a
+ * table of experts in the first one. */
+#define SOME_ENTRIES "index_top_k=8", "index_top_k=512"
+#define ENTRIES                                                                                    \
+    "kv_heads=1", "head_size=32", "q_rank=32", "output_groups=2", "output_rank=32", "window=32",   \
+        "rope_dims=8", "rope_theta=160000", "rope_theta_window=10000", "index_heads=4",            \
+        "index_size=32", "gating=4", "norm_top_k=1", "shared_count=1", "table_layers=1",           \
+        "streams=4", "stream_steps=20", "stream_eps=1e-6"
+
 /* Of glm-dsa, each layer has an indexer, or, by the rule for long contexts, the first three. Of
  * minimax-m3, each key head has a choice of its own. */
-enum { DEEPSEEK32, GLM_DSA, MINIMAX_M3, QWEN4EXP, GLM5_NEXT };
+enum { DEEPSEEK32, GLM_DSA, MINIMAX_M3, QWEN4EXP, GLM5_NEXT, DEEPSEEK4 };
 static const struct shape {
     const char *some, *all, *keys[KEYS_MAX];
 } shapes[] = {[DEEPSEEK32] = {SOME, {"arch=deepseek32", "layers=3", MLA, NULL}},
               [GLM_DSA] = {SOME, {"arch=glm-dsa", "layers=5", "context=1048576", MLA, NULL}},
               [MINIMAX_M3] = {SOME_BLOCKS, {"arch=minimax-m3", "layers=3", BLOCKS, NULL}},
               [QWEN4EXP] = {SOME, {"arch=qwen4exp", "layers=4", POOLS, NULL}},
-              [GLM5_NEXT] = {SOME, {"arch=glm5-next", "layers=4", GATED_POOLS, NULL}}};
+              [GLM5_NEXT] = {SOME, {"arch=glm5-next", "layers=4", GATED_POOLS, NULL}}},
+  [DEEPSEEK4] = {SOME_ENTRIES, {"arch=deepseek4", "layers=5", ENTRIES, NULL}}
+}
+;
 
 static char model[PATH_MAX];
 
@@ -142,6 +154,11 @@ static void glm5_next(void)
     same_text(&shapes[GLM5_NEXT]);
 }
 
+static void deepseek4(void)
+{
+    same_text(&shapes[DEEPSEEK4]);
+}
+
 /* Prompts that part from an earlier one within its text, so that its rows are cut back. */
 static void take_turns(const struct shape *s)
 {
@@ -176,8 +193,15 @@ static void second_turns_with_gates(void)
     take_turns(&shapes[GLM5_NEXT]);
 }
 
+/* Within entries, whose rows are in the state. */
+static void second_turns_with_entries(void)
+{
+    take_turns(&shapes[DEEPSEEK4]);
+}
+
 /* 3 layers of 40 elements, and of 32 of the indexer's keys, in F16; 3 of two heads of keys and of
- * values, and 2 of 32 of the indexer's; 2 of 32 elements, and of 32 of the indexer's by fours. */
+ * values, and 2 of 32 of the indexer's; 2 of 32 elements, and of 32 of the indexer's by fours; 5 of
+ * 32 elements, 2 with a quarter of 64, and one with half a byte. */
 static void inspected(void)
 {
     make(&shapes[DEEPSEEK32], shapes[DEEPSEEK32].some);
@@ -186,6 +210,8 @@ static void inspected(void)
     continued_inspect(model, "(896 bytes)  per token");
     make(&shapes[GLM5_NEXT], shapes[GLM5_NEXT].some);
     continued_inspect(model, "(160 bytes)  per token");
+    make(&shapes[DEEPSEEK4], shapes[DEEPSEEK4].some);
+    continued_inspect(model, "(384 bytes)  per token, 320 B of it in layers with a window");
 }
 
 static json_t *doctor_of(const struct shape *s, const char *chosen)
@@ -258,10 +284,12 @@ int main(int argc, char **argv)
         ROW(minimax_m3),
         ROW(qwen4exp),
         ROW(glm5_next),
+        ROW(deepseek4),
         ROW(second_turns),
         ROW(second_turns_in_blocks),
         ROW(second_turns_with_pools),
         ROW(second_turns_with_gates),
+        ROW(second_turns_with_entries),
         ROW(inspected),
         ROW(doctor),
     };

@@ -13,7 +13,7 @@
 
 #define SYNTH_MS  60000
 #define FINISH_MS 60000
-#define KEYS_MAX  28
+#define KEYS_MAX  32
 /* Per process: generations that may end before the kill. */
 #define KILL_TRIES 10
 

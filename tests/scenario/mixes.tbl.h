@@ -66,6 +66,14 @@ RUN(glm5_next, "Q4_K_M", "arch=glm5-next", "layers=4", "dense_layers=1", "dense_
     "mla_value_size=32", "decay_bound=-5", "expert_limits=1", "dense_limits=1", "streams=4",
     "stream_steps=20", "stream_eps=1e-6", "index_top_k=16", "index_block=4", "index_heads=4",
     "index_size=64")
+/* A window beside entries of 4 and of 128 positions, of which few are chosen; experts by token in
+ * two layers; groups of heads whose matrix has K types. */
+RUN(deepseek4, "Q4_K_M", "arch=deepseek4", "layers=5", "kv_heads=1", "head_size=128", "q_rank=256",
+    "output_groups=2", "output_rank=128", "window=32", "rope_dims=16", "rope_theta=160000",
+    "rope_theta_window=10000", "rope_scaling=yarn", "rope_factor=16", "rope_context=64",
+    "rope_magnitude=1", "index_heads=4", "index_size=64", "index_top_k=8", "gating=4",
+    "norm_top_k=1", "expert_scale=1.5", "shared_count=1", "table_layers=2", "expert_limits=1",
+    "dense_limits=1", "streams=4", "stream_steps=20", "stream_eps=1e-6")
 /* Kimi delta attention in two of three layers, else MLA without rotation. */
 RUN(kimi_linear, "Q4_K_M", "arch=kimi-linear", "layers=4", "dense_layers=1", "dense_inner=512",
     "shared_count=1", "conv_taps=4", "delta_size=64", "attention_step=3", "kv_heads=1",

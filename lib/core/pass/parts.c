@@ -69,6 +69,17 @@ static void share_state(struct core *c, uint32_t sequence, uint64_t at)
             device_share(c->device, (const float *)s->state + at, floats * sizeof(float));
 }
 
+/* Its keys are of the type of its entries; without these it has no state. */
+static void take_entries(struct core *c, uint32_t sequence)
+{
+    const struct core_entries_weights *e = &core_layer_now(c)->entries;
+    c->pass.at[sequence].kv_type = c->pass.at[sequence].index_type;
+    if (e->shape.unit == 0)
+        return;
+    c->pass.at[sequence].index = share_side(c, sequence, KV_SIDE_INDEX, 0);
+    share_state(c, sequence, e->state_at);
+}
+
 void core_take_sequences(struct core *c)
 {
     const struct layer_attention *a = &core_layer_now(c)->attention;
@@ -88,6 +99,8 @@ void core_take_sequences(struct core *c)
         if (core_parts_now(c)->mixer == MIXER_NONE)
             continue;
         c->pass.at[i].keys = share_side(c, i, KV_SIDE_KEYS, ring);
+        if (core_parts_now(c)->mixer == MIXER_ENTRIES)
+            take_entries(c, i);
         if (!a->values_in_keys)
             c->pass.at[i].values = share_side(c, i, KV_SIDE_VALUES, ring);
         if (core_layer_now(c)->index.k.n == 0)
@@ -98,15 +111,12 @@ void core_take_sequences(struct core *c)
     }
 }
 
-static void (*const mixers[])(struct core *c) = {[MIXER_ATTENTION] = core_attention,
-                                                 [MIXER_DELTANET] = core_recurrence,
-                                                 [MIXER_MAMBA2] = core_recurrence,
-                                                 [MIXER_KDA] = core_recurrence,
-                                                 [MIXER_LIGHTNING] = core_recurrence,
-                                                 [MIXER_MAMBA1] = core_selective_scan,
-                                                 [MIXER_SHORTCONV] = core_shortconv,
-                                                 [MIXER_MLA] = core_mla,
-                                                 [MIXER_NONE] = NULL};
+static void (*const mixers[])(struct core *c) = {
+    [MIXER_ATTENTION] = core_attention,  [MIXER_DELTANET] = core_recurrence,
+    [MIXER_MAMBA2] = core_recurrence,    [MIXER_KDA] = core_recurrence,
+    [MIXER_LIGHTNING] = core_recurrence, [MIXER_MAMBA1] = core_selective_scan,
+    [MIXER_SHORTCONV] = core_shortconv,  [MIXER_MLA] = core_mla,
+    [MIXER_ENTRIES] = core_entries,      [MIXER_NONE] = NULL};
 _Static_assert(ARRAY_LEN(mixers) == MIXER__COUNT, "a function for every mixer");
 
 void core_run_mixer(struct core *c)

@@ -33,6 +33,7 @@ struct host_thread { /* scratch of a thread; sizes in workspace.c */
     struct device_rows gather, inner;
     struct latent_scratch latent;
     float *router; /* of routing */
+    float *keys;   /* that a row attends to, with its entries */
 };
 
 struct host {

@@ -7,12 +7,29 @@
 #include "lib/model/limits.h"
 #include "lib/router/row.h"
 
+/* Those of the table for the token of a row. */
+static void route_by_table(const struct op_route *a, const struct model_router *rule, uint32_t r,
+                           float *scratch)
+{
+    uint32_t chosen[MODEL_TOP_K_MAX];
+    sl_assert(a->table.k == rule->top_k && a->row[r].token < a->table.n);
+    memcpy(chosen,
+           (const uint8_t *)device_pointer(a->table.data) + a->row[r].token * a->table.row_bytes,
+           rule->top_k * sizeof *chosen);
+    routing_table(rule, device_floats(a->logits) + (size_t)r * a->w.n, chosen, scratch,
+                  (struct route *)device_pointer(a->routes) + (size_t)r * rule->top_k);
+}
+
 static void route_row(const struct host_run *run, uint32_t r, uint32_t thread)
 {
     const struct op_route *a = run->a;
     struct model_router rule = a->rule;
     rule.bias = device_floats(a->choice_bias);
     host_note(run->h, device_floats(a->logits) + (size_t)r * a->w.n, a->w.n);
+    if (a->table.data.address) {
+        route_by_table(a, &rule, r, run->h->thread[thread].router);
+        return;
+    }
     routing_exact(&rule, device_floats(a->logits) + (size_t)r * a->w.n,
                   run->h->thread[thread].router,
                   (struct route *)device_pointer(a->routes) + (size_t)r * rule.top_k);

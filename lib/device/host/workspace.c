@@ -41,6 +41,7 @@ static void cut_thread(struct cutter *m, const struct device_limits *limits, str
     cut_rows(m, &t->inner, limits->inner_forms, rows, limits->inner);
     if (limits->latent.key > 0)
         cut_latent(m, limits, &t->latent);
+    t->keys = cut(m, limits->entry_floats, sizeof(float));
     t->router = cut(m, ROUTING_SCRATCH(limits->experts), sizeof(float));
 }
 

@@ -172,10 +172,10 @@ static inline struct layer_attention model_attention_of(const struct model_hpara
         .rope_dims = unrotated                  ? 0
                      : w && h->rope_dims_window ? h->rope_dims_window
                                                 : h->rope_dims,
-        .rope_table = w ? LAYER_WINDOW : LAYER_FULL,
+        .rope_table = w && !(h->layer_flags[layer] & LAYER_ENTRIES) ? LAYER_WINDOW : LAYER_FULL,
         .scale = h->score_scale,
         .scaled_queries = h->query_scale != 0 && (unrotated || h->kv_rank > 0),
-        .values_in_keys = h->kv_rank > 0,
+        .values_in_keys = h->kv_rank > 0 || h->output_groups > 0,
         .gate = h->head_gate,
         .gate_form = h->gate_form,
     };
@@ -202,7 +202,7 @@ static inline uint32_t model_rope_dims_max(const struct model_hparams *h)
 }
 
 /* A layer may have a third kind of rows beside keys and values (enum kv_side): the keys of its
- * indexer. */
+ * indexer, or its entries, each tile of positions with the keys behind them (device_entry_at). */
 enum { KV_SIDE_INDEX = KV_SIDE_VALUES + 1, KV_SIDE__COUNT };
 
 /* Their type, where keys and values have `type`. It is not quantised: a score decides whether a
@@ -220,6 +220,12 @@ static inline uint64_t model_kv_bytes(const struct model_hparams *h, uint32_t la
                                       enum kv_type type, uint64_t positions)
 {
     struct layer_attention a = model_attention_of(h, layer);
+    uint32_t unit = model_entry_unit(h, layer);
+    if (h->output_groups > 0) /* what a query reads of a window is little, whatever its type */
+        type = kv_index_type(type);
+    if (unit > 0 && side == KV_SIDE_INDEX)
+        return (positions + KV_TILE - 1) / KV_TILE *
+               (kv_tile_bytes(type, model_entry_size(h, layer)) / unit);
     if (side == KV_SIDE_INDEX)
         return model_index_of(h, layer) == INDEX_OWN
                    ? (positions + KV_TILE - 1) / KV_TILE *
@@ -248,19 +254,35 @@ static inline uint64_t model_layer_kv_bytes(const struct model_hparams *h, uint3
 }
 
 /* Of so many positions, those whose keys and values a token reads in a layer: all, those of a
- * window, or those that an indexer chooses. */
+ * window, or those that an indexer chooses; entries are counted by themselves. */
 static inline uint64_t model_attended(const struct model_hparams *h, uint32_t layer,
                                       uint64_t positions)
 {
-    uint64_t most = model_index_of(h, layer) != INDEX_NONE ? model_chosen_tokens(h)
-                                                           : model_attention_of(h, layer).window;
+    bool chosen = model_index_of(h, layer) != INDEX_NONE && h->output_groups == 0;
+    uint64_t most = chosen ? model_chosen_tokens(h) : model_attention_of(h, layer).window;
     return most > 0 && most < positions ? most : positions;
+}
+
+/* Of the entries of so many positions, those that a token reads. */
+static inline uint64_t model_entries_read(const struct model_hparams *h, uint32_t layer,
+                                          uint64_t positions)
+{
+    uint32_t unit = model_entry_unit(h, layer);
+    uint64_t all = unit > 0 ? positions / unit : 0;
+    return unit == MODEL_ENTRY_FEW && h->index_top_k < all ? h->index_top_k : all;
 }
 
 /* The bytes that it reads, of an indexer those of all keys, if fewer positions are chosen. */
 static inline uint64_t model_read_bytes(const struct model_hparams *h, uint32_t layer,
                                         uint32_t side, enum kv_type type, uint64_t positions)
 {
+    if (h->output_groups > 0 && side == KV_SIDE_INDEX) {
+        uint64_t tile = kv_tile_bytes(kv_index_type(type), h->head_size);
+        uint64_t own = kv_tile_bytes(kv_index_type(type), h->index_size) / MODEL_ENTRY_FEW;
+        bool scored = model_index_of(h, layer) == INDEX_OWN && model_chooses(h, positions);
+        return (model_entries_read(h, layer, positions) * tile + (scored ? own * positions : 0)) /
+               KV_TILE;
+    }
     uint64_t n = model_attended(h, layer, positions);
     if (side == KV_SIDE_INDEX)
         n = model_chooses(h, positions) ? positions : 0;
@@ -275,7 +297,9 @@ static inline uint64_t model_read_products(const struct model_hparams *h, uint32
     bool scored = model_index_of(h, layer) == INDEX_OWN && model_chooses(h, positions);
     uint64_t keys = scored ? positions / model_index_unit(h) : 0;
     uint64_t scores = keys * h->index_heads * h->index_size;
-    return model_attended(h, layer, positions) * a.heads * (a.key_size + a.value_size) + scores;
+    return (model_attended(h, layer, positions) + model_entries_read(h, layer, positions)) *
+               a.heads * (a.key_size + a.value_size) +
+           scores;
 }
 
 /* Bytes of the keys and values of one position in all layers. */
@@ -286,66 +310,6 @@ static inline uint64_t model_kv_position_bytes(const struct model_hparams *h, en
         bytes += model_layer_kv_bytes(h, i, type, KV_TILE);
     return bytes / KV_TILE;
 }
-
-/* What a mixer does that has a matrix S of state per head. One recurrence serves all of them, whose
- * terms are settings:
- *
- *   u = r (v - k^T d S) with the delta term, else r v
- *   S = d S + k u^T
- *   y = q^T S + D v       without D if the layer has no such tensor
- *
- * The decay d = exp(A softplus(a + bias)) is one number per head, or one per key channel, which is
- * that of a row of S, with a and bias of the channel and A of the head. The latter may have a bound
- * L below 0: d = exp(L sigmoid(|A| (a + bias))); without one it is exp(-|A| softplus(a + bias)), as
- * files have both signs of A. It may be fixed, too.
- * The rate r is sigmoid(b), or the step softplus(a + bias) itself, or 1 where d is fixed. q, k and
- * v are a convolution over time and SiLU, with a bias if the layer has one; with one tap it is no
- * convolution. The output is y and the gate z, as RMSNorm(y) silu(z) or RMSNorm(y silu(z)) with a
- * norm per head, per group of heads or of all heads; the gate may be sigmoid(z) instead.
- *
- * Mamba-1 has the decay of each element of S, d_ij = exp(t_j A_ij), with a step t of each element
- * of v, which is its rate, too: t = softplus(a + bias). There v alone is a convolution; k, q and a
- * are projections of v, with norms, that of a in two factors; and the output is y silu(z). The
- * channels are cut into heads of MAMBA_BLOCK, or less, which threads divide. */
-#define MAMBA_BLOCK 64
-struct recurrent_rule {
-    bool delta;      /* the delta term */
-    bool unit;       /* q and k of a head have length 1, and q the factor 1 / sqrt(key size) */
-    bool step;       /* the rate is the step; else rows have b, too */
-    bool gate_first; /* before the norm */
-    bool channels;   /* d per key channel; the rate is no step */
-    bool sigmoid;    /* of z */
-    bool fixed;      /* rates and decays do not depend on the row */
-    bool elements;   /* d per element; k, q and steps are projections of v */
-    float bound;     /* L; 0: none */
-};
-
-/* The recurrent state of one layer, and what a row of it needs; all 0 where the mixer has no
- * state. */
-struct layer_recurrent {
-    uint32_t taps;     /* inputs of the convolution over time, the newest included */
-    uint32_t channels; /* of that convolution */
-    uint32_t heads;    /* with a matrix of the state each; 0: older inputs are all of the state */
-    uint32_t groups;   /* of heads, which have the same q and k */
-    uint32_t key_size, value_size; /* of such a matrix */
-    uint32_t norms; /* of a row's result, each with weights of its own; 0: of each head, the same */
-    uint32_t projected; /* floats of a row: all projections of its input */
-    uint32_t mixed;     /* floats of a row: the result, before the output matrix */
-    /* In a row: the inputs of the convolution, the gates z, and a (b a without a step; only b where
-     * a is of key channels, which stand at channels_at). Channels of the convolution: q, k and v of
-     * all heads. */
-    uint32_t conv_at, gate_at, rates_at, channels_at;
-    uint32_t q_at, k_at, v_at;
-    uint32_t key_step, value_step; /* from a head of q and of k, or of v, to the next one */
-    /* With decays of elements, q and k are in a row, after the first factor of the steps, which are
-     * at rates_at. */
-    uint32_t select_at, step_rank;
-    uint32_t reserved;
-    struct recurrent_rule rule;
-    /* Of the state: [taps - 1][channels], older inputs of the convolution, the oldest first; then
-     * [heads][key_size][value_size]. */
-    uint64_t floats;
-};
 
 /* Rows of the table that a token reads, and their elements together. */
 static inline uint32_t model_ngram_rows(const struct model_hparams *h)
@@ -380,10 +344,12 @@ struct layer_recurrent model_recurrent_of(const struct model_hparams *h, uint32_
 struct layer_recurrent model_recurrent_max(const struct model_hparams *h);
 
 /* Of the state of a layer with an indexer over pools: the rows of the last pool, as far as they are
- * there, and their gates. */
+ * there, and their gates. Of one with entries: the rows of those that are not complete. */
 static inline uint64_t model_pool_floats(const struct model_hparams *h, uint32_t layer)
 {
     uint64_t rows = (model_index_unit(h) - 1) * (h->index_gates ? 2ull : 1ull);
+    if (h->output_groups > 0)
+        return (uint64_t)model_entry_past(h, layer) * model_entry_row(h, layer);
     return model_index_of(h, layer) == INDEX_OWN ? rows * h->index_size : 0;
 }
 
@@ -449,6 +415,7 @@ enum layer_mixer {
     MIXER_KDA,       /* Kimi delta attention: as DeltaNet, with a decay per key channel */
     MIXER_LIGHTNING, /* lightning attention: a recurrence whose decays are fixed */
     MIXER_MAMBA1,    /* Mamba: a decay per element of the state, which depends on the input */
+    MIXER_ENTRIES,   /* attention to a window and to entries that stand for several positions */
     MIXER_NONE,      /* there is none */
     MIXER__COUNT
 };
@@ -558,7 +525,8 @@ enum layer_part {
     PART_SHORTCONV = PART_MIXER + MIXER_SHORTCONV,
     PART_MAMBA2 = PART_MIXER + MIXER_MAMBA2,
     PART_KDA = PART_MIXER + MIXER_KDA,
-    PART_MAMBA1 = PART_MIXER + MIXER_MAMBA1
+    PART_MAMBA1 = PART_MIXER + MIXER_MAMBA1,
+    PART_ENTRIES = PART_MIXER + MIXER_ENTRIES
 };
 
 enum dense_role {

@@ -5,6 +5,7 @@
  * ARCH(id)  struct arch arch_<id>, in a file of families/ */
 ARCH(deepseek2)
 ARCH(deepseek32)
+ARCH(deepseek4)
 ARCH(glm_dsa)
 ARCH(gemma4)
 ARCH(glm4moe)

@@ -16,7 +16,8 @@ uint32_t arch_given_flags(const struct arch *arch)
     return (arch_rotated_key(arch) ? LAYER_UNROTATED : 0) |
            (arch_first(arch->rows, ARCH_ROWS(ROUTER_NAME)) ? LAYER_UNROUTED : 0) |
            (arch_first(arch->rows, ARCH_ROWS(NGRAMS)) ? LAYER_NGRAMS : 0) |
-           (arch_first(arch->rows, ARCH_ROWS(INDEXED)) ? LAYER_INDEXED : 0);
+           (arch_first(arch->rows, ARCH_ROWS(INDEXED)) ? LAYER_INDEXED : 0) |
+           (arch_first(arch->rows, ARCH_ROWS(ENTRIES)) ? LAYER_ENTRIES | LAYER_INDEXED : 0);
 }
 
 /* By the rule for files that do not state which layers have an indexer. */
@@ -114,6 +115,41 @@ static int read_indexed(const struct arch *arch, const struct gguf *g, struct mo
     return found < 0 ? -1 : 0;
 }
 
+/* Layers whose entries are of few positions have an indexer. */
+static int read_entries(const struct arch *arch, const struct gguf *g, struct model_hparams *h,
+                        struct error *error)
+{
+    const struct arch_row *row = arch_first(arch->rows, ARCH_ROWS(ENTRIES));
+    struct gguf_array a;
+    char key[ARCH_KEY_BYTES];
+    bool indexed = false;
+    if (!row)
+        return 0;
+    arch_full_key(arch, row->key, key);
+    int found = gguf_get_uints(g, key, &a, error);
+    if (found <= 0 || a.left < h->layers)
+        return found < 0
+                   ? -1
+                   : error_set(error, ERR_BAD_INPUT,
+                               "key '%s' is missing, or no array with a number per layer", key);
+    for (uint32_t layer = 0; layer < h->layers; layer++) {
+        uint64_t unit;
+        if (gguf_array_uint(&a, key, &unit, error) != 0)
+            return -1;
+        if (unit != 0 && unit != MODEL_ENTRY_FEW && unit != MODEL_ENTRY_MANY)
+            return error_set(error, ERR_BAD_INPUT,
+                             "key '%s' is %" PRIu64 " for layer %" PRIu32
+                             ": 0, %d and %d are supported",
+                             key, unit, layer, MODEL_ENTRY_FEW, MODEL_ENTRY_MANY);
+        h->layer_flags[layer] |= unit > 0 ? LAYER_ENTRIES : 0;
+        h->layer_flags[layer] |= unit == MODEL_ENTRY_FEW ? LAYER_INDEXED : 0;
+        indexed |= unit == MODEL_ENTRY_FEW;
+    }
+    if (!indexed)
+        h->index_heads = h->index_size = h->index_top_k = 0;
+    return 0;
+}
+
 static void read_routers(const struct arch *arch, const struct gguf *g, struct model_hparams *h)
 {
     const struct arch_row *row = arch_first(arch->rows, ARCH_ROWS(ROUTER_NAME));
@@ -134,7 +170,8 @@ int arch_read_flags(const struct arch *arch, const struct gguf *g, struct model_
                     struct error *error)
 {
     read_routers(arch, g, h);
-    return read_rotated(arch, g, h, error) != 0 || read_indexed(arch, g, h, error) != 0
+    return read_rotated(arch, g, h, error) != 0 || read_indexed(arch, g, h, error) != 0 ||
+                   read_entries(arch, g, h, error) != 0
                ? -1
                : arch_read_ngrams(arch, g, h, error);
 }
@@ -162,6 +199,9 @@ int arch_check_flags(const struct arch *arch, const struct model_hparams *h, str
                              "the choice of another one where none is before it",
                              layer);
         chosen = chosen || index == INDEX_OWN;
+        if (flags & LAYER_INDEXED && given & LAYER_ENTRIES && !(flags & LAYER_ENTRIES))
+            return error_set(error, ERR_BAD_INPUT,
+                             "layer %" PRIu32 " has an indexer, but no entries", layer);
         routed += layer >= h->dense_layers && layer < h->layers && !(flags & LAYER_UNROUTED);
     }
     return routed > 0 ? 0 : error_set(error, ERR_BAD_INPUT, "no layer has experts");

@@ -22,8 +22,10 @@ enum layer_flag {
     LAYER_UNROTATED = 1, /* attention does not rotate */
     LAYER_UNROUTED = 2,  /* no experts, in another layer than the first dense_layers */
     LAYER_NGRAMS = 4,    /* begins with rows of a table by n-grams (struct model_ngrams) */
-    LAYER_INDEXED = 8    /* its indexer chooses positions, for it and, with MLA, for layers that
+    LAYER_INDEXED = 8,   /* its indexer chooses positions, for it and, with MLA, for layers that
                           * follow without this flag (model_hparams.index_heads) */
+    LAYER_ENTRIES = 16   /* attention is over entries, too, which stand for several positions each
+                          * (model_entry_unit) */
 };
 
 /* Whether layers of the kind have keys and values. */
@@ -169,7 +171,10 @@ struct model_hparams {
     uint32_t stream_steps;
     float stream_eps;
     uint32_t stream_head;
-    uint32_t reserved;
+    /* MIXER_ENTRIES: heads are in so many groups, of which each has a matrix of output_rank rows;
+     * the output matrix reads these. */
+    uint32_t output_groups, output_rank;
+    uint32_t table_layers; /* in so many first layers, a table says which experts a token uses */
     uint8_t layer_kind[MODEL_LAYERS_MAX];  /* enum layer_kind */
     uint8_t layer_flags[MODEL_LAYERS_MAX]; /* enum layer_flag */
     uint8_t layer_mixer[MODEL_LAYERS_MAX]; /* enum layer_mixer, by the rows of the architecture */
@@ -212,11 +217,116 @@ static inline uint32_t model_residual_floats(const struct model_hparams *h)
     return (h->streams > 1 ? h->streams : 1) * h->hidden;
 }
 
+/* Positions of an entry, by layers (DeepSeek-V4): few, among whose entries an indexer chooses, and
+ * which reach back to the positions of the one before; or many. 0: the layer has none. */
+#define MODEL_ENTRY_FEW  4
+#define MODEL_ENTRY_MANY 128
+
+static inline uint32_t model_entry_unit(const struct model_hparams *h, uint32_t layer)
+{
+    if (!(h->layer_flags[layer] & LAYER_ENTRIES))
+        return 0;
+    return h->layer_flags[layer] & LAYER_INDEXED ? MODEL_ENTRY_FEW : MODEL_ENTRY_MANY;
+}
+
+static inline bool model_has_entries(const struct model_hparams *h)
+{
+    for (uint32_t layer = 0; layer < h->layers; layer++)
+        if (h->layer_flags[layer] & LAYER_ENTRIES)
+            return true;
+    return false;
+}
+
+/* Elements of what a layer makes entries of, of one position: values and logits of entries, then of
+ * the indexer's keys; twice of few positions, for the own entry and the next one. */
+static inline uint32_t model_entry_row(const struct model_hparams *h, uint32_t layer)
+{
+    switch (model_entry_unit(h, layer)) {
+    case MODEL_ENTRY_FEW: return 4 * (h->head_size + h->index_size);
+    case MODEL_ENTRY_MANY: return 2 * h->head_size;
+    default: return 0;
+    }
+}
+
+/* Positions whose rows the state of a layer has space for: those of an entry, and of few positions
+ * those of the one before it. Position p is at p % this. */
+static inline uint32_t model_entry_past(const struct model_hparams *h, uint32_t layer)
+{
+    uint32_t unit = model_entry_unit(h, layer);
+    return unit == MODEL_ENTRY_FEW ? 2 * unit : unit;
+}
+
+/* Elements of an entry and of the indexer's key that it has. */
+static inline uint32_t model_entry_size(const struct model_hparams *h, uint32_t layer)
+{
+    return h->head_size + (model_entry_unit(h, layer) == MODEL_ENTRY_FEW ? h->index_size : 0);
+}
+
 /* Weights of the streams of a row where a part reads them and adds to them: of RESIDUAL_MIXED p, q
  * and M. */
 static inline uint32_t model_stream_weights(const struct model_hparams *h)
 {
     return h->residual == RESIDUAL_MIXED ? h->streams * (h->streams + 2) : h->streams;
 }
+
+/* What a mixer does that has a matrix S of state per head. One recurrence serves all of them, whose
+ * terms are settings:
+ *
+ *   u = r (v - k^T d S) with the delta term, else r v
+ *   S = d S + k u^T
+ *   y = q^T S + D v       without D if the layer has no such tensor
+ *
+ * The decay d = exp(A softplus(a + bias)) is one number per head, or one per key channel, which is
+ * that of a row of S, with a and bias of the channel and A of the head. The latter may have a bound
+ * L below 0: d = exp(L sigmoid(|A| (a + bias))); without one it is exp(-|A| softplus(a + bias)), as
+ * files have both signs of A. It may be fixed, too.
+ * The rate r is sigmoid(b), or the step softplus(a + bias) itself, or 1 where d is fixed. q, k and
+ * v are a convolution over time and SiLU, with a bias if the layer has one; with one tap it is no
+ * convolution. The output is y and the gate z, as RMSNorm(y) silu(z) or RMSNorm(y silu(z)) with a
+ * norm per head, per group of heads or of all heads; the gate may be sigmoid(z) instead.
+ *
+ * Mamba-1 has the decay of each element of S, d_ij = exp(t_j A_ij), with a step t of each element
+ * of v, which is its rate, too: t = softplus(a + bias). There v alone is a convolution; k, q and a
+ * are projections of v, with norms, that of a in two factors; and the output is y silu(z). The
+ * channels are cut into heads of MAMBA_BLOCK, or less, which threads divide. */
+#define MAMBA_BLOCK 64
+struct recurrent_rule {
+    bool delta;      /* the delta term */
+    bool unit;       /* q and k of a head have length 1, and q the factor 1 / sqrt(key size) */
+    bool step;       /* the rate is the step; else rows have b, too */
+    bool gate_first; /* before the norm */
+    bool channels;   /* d per key channel; the rate is no step */
+    bool sigmoid;    /* of z */
+    bool fixed;      /* rates and decays do not depend on the row */
+    bool elements;   /* d per element; k, q and steps are projections of v */
+    float bound;     /* L; 0: none */
+};
+
+/* The recurrent state of one layer, and what a row of it needs; all 0 where the mixer has no
+ * state. */
+struct layer_recurrent {
+    uint32_t taps;     /* inputs of the convolution over time, the newest included */
+    uint32_t channels; /* of that convolution */
+    uint32_t heads;    /* with a matrix of the state each; 0: older inputs are all of the state */
+    uint32_t groups;   /* of heads, which have the same q and k */
+    uint32_t key_size, value_size; /* of such a matrix */
+    uint32_t norms; /* of a row's result, each with weights of its own; 0: of each head, the same */
+    uint32_t projected; /* floats of a row: all projections of its input */
+    uint32_t mixed;     /* floats of a row: the result, before the output matrix */
+    /* In a row: the inputs of the convolution, the gates z, and a (b a without a step; only b where
+     * a is of key channels, which stand at channels_at). Channels of the convolution: q, k and v of
+     * all heads. */
+    uint32_t conv_at, gate_at, rates_at, channels_at;
+    uint32_t q_at, k_at, v_at;
+    uint32_t key_step, value_step; /* from a head of q and of k, or of v, to the next one */
+    /* With decays of elements, q and k are in a row, after the first factor of the steps, which are
+     * at rates_at. */
+    uint32_t select_at, step_rank;
+    uint32_t reserved;
+    struct recurrent_rule rule;
+    /* Of the state: [taps - 1][channels], older inputs of the convolution, the oldest first; then
+     * [heads][key_size][value_size]. */
+    uint64_t floats;
+};
 
 #endif

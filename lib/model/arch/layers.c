@@ -530,9 +530,26 @@ static int check_indexer(const struct model_hparams *h, struct error *error)
     return 0;
 }
 
+/* Attention over a window, and entries that stand for several positions. */
+static int check_entries(const struct model_hparams *h, struct error *error)
+{
+    if (h->output_groups == 0)
+        return 0;
+    if (h->kv_heads != 1 || h->value_size != h->head_size || h->heads % h->output_groups != 0)
+        return error_set(error, ERR_BAD_INPUT,
+                         "attention.head_count_kv %" PRIu32 ", value_length %" PRIu32
+                         ", output_group_count %" PRIu32 ": 1, key_length %" PRIu32
+                         " and a divisor of head_count %" PRIu32 " are supported",
+                         h->kv_heads, h->value_size, h->output_groups, h->head_size, h->heads);
+    for (uint32_t layer = 0; layer < h->layers; layer++)
+        if (h->layer_kind[layer] != LAYER_WINDOW)
+            return error_set(error, ERR_BAD_INPUT, "layer %" PRIu32 " has no window", layer);
+    return 0;
+}
+
 int arch_check_mla(const struct model_hparams *h, struct error *error)
 {
-    if (check_indexer(h, error) != 0)
+    if (check_indexer(h, error) != 0 || check_entries(h, error) != 0)
         return -1;
     if (h->kv_rank == 0)
         return 0;

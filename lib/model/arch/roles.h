@@ -154,6 +154,16 @@
     L(INDEX_GATE, INDEXER, "blk.%u.indexer_compressor_gate.weight")                                \
     L(INDEX_GATE_BIAS, INDEXER, "blk.%u.indexer_compressor_ape.weight")                            \
     L(CONV_BIAS, RECURRENCE, "blk.%u.ssm_conv1d.bias")                                             \
-    L(RECURRENT_D, RECURRENCE, "blk.%u.ssm_d")
+    L(RECURRENT_D, RECURRENCE, "blk.%u.ssm_d")                                                     \
+    L(ATTN_OUT_A, ENTRIES, "blk.%u.attn_output_a.weight")                                          \
+    L(ENTRY_VALUES, ENTRIES, "blk.%u.attn_compressor_kv.weight")                                   \
+    L(ENTRY_GATES, ENTRIES, "blk.%u.attn_compressor_gate.weight")                                  \
+    L(ENTRY_BIAS, ENTRIES, "blk.%u.attn_compressor_ape.weight")                                    \
+    L(ENTRY_NORM, ENTRIES, "blk.%u.attn_compressor_norm.weight")                                   \
+    L(INDEX_VALUES, INDEXER, "blk.%u.indexer_compressor_kv.weight")                                \
+    L(INDEX_GATES, INDEXER, "blk.%u.indexer_compressor_gate.weight")                               \
+    L(INDEX_BIAS, INDEXER, "blk.%u.indexer_compressor_ape.weight")                                 \
+    L(INDEX_NORM, INDEXER, "blk.%u.indexer_compressor_norm.weight")                                \
+    L(EXPERT_TABLE, EXPERTS, "blk.%u.ffn_gate_tid2eid.weight")
 
 #endif

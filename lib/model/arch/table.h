@@ -75,7 +75,15 @@ enum arch_dim {
     ARCH_DIM_INDEX_Q, /* index_heads * index_size */
     ARCH_DIM_INDEX_KEY,
     ARCH_DIM_INDEX_HEADS,
-    ARCH_DIM_INDEX_UNIT /* positions of a pool */
+    ARCH_DIM_INDEX_UNIT,  /* positions of a pool */
+    ARCH_DIM_GROUP,       /* elements of the results of a group of heads */
+    ARCH_DIM_GROUP_RANKS, /* output_groups * output_rank */
+    ARCH_DIM_ENTRY,       /* elements of an entry, of the layers that have entries */
+    ARCH_DIM_ENTRY_PARTS, /* what a position adds to entries: twice as many, if these reach back */
+    ARCH_DIM_ENTRY_UNIT,
+    ARCH_DIM_INDEX_PARTS, /* the same of the indexer's keys */
+    ARCH_DIM_TABLE_USED,  /* experts_used in layers with a table of experts, else 0 */
+    ARCH_DIM_SCORED       /* experts in the other ones */
 };
 
 /* The size in a layer. For a tensor outside the layers, layer is hparams->layers. */
@@ -90,7 +98,7 @@ uint64_t arch_row_elements(const struct arch_row *row, const struct model_hparam
 #define EXPERT_GATE_UP EXPERT__COUNT
 #define EXPERT_TENSORS (EXPERT__COUNT + 1)
 
-enum arch_storage { ARCH_STORAGE_FLOAT, ARCH_STORAGE_KEPT, ARCH_STORAGE_ANY };
+enum arch_storage { ARCH_STORAGE_FLOAT, ARCH_STORAGE_KEPT, ARCH_STORAGE_ANY, ARCH_STORAGE_IDS };
 enum arch_presence {
     ARCH_PRESENCE_REQUIRED,
     ARCH_PRESENCE_OPTIONAL,
@@ -146,6 +154,7 @@ enum arch_row_kind {
     ARCH_CHOICE,
     ARCH_INDEXED,
     ARCH_INDEXED_ROUTED,
+    ARCH_ENTRIES,
     ARCH_ONLY,
     ARCH_ONLY_FLOAT,
     ARCH_ONLY_WHY,

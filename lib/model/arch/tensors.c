@@ -47,7 +47,9 @@ bool arch_layer_has(struct layer_parts parts, enum dense_role role)
     case PART_EVERY: return true;
     case PART_MIXING: return parts.mixer != MIXER_NONE;
     case PART_NETWORK: return parts.ffn != FFN_NONE;
-    case PART_ATTENTION: return parts.mixer == MIXER_ATTENTION || parts.mixer == MIXER_MLA;
+    case PART_ATTENTION:
+        return parts.mixer == MIXER_ATTENTION || parts.mixer == MIXER_MLA ||
+               parts.mixer == MIXER_ENTRIES;
     case PART_DENSE: return ffn_has_dense((enum layer_ffn)parts.ffn);
     case PART_EXPERTS: return ffn_has_experts((enum layer_ffn)parts.ffn);
     case PART_NGRAMS: return parts.ngrams != 0;
@@ -55,6 +57,25 @@ bool arch_layer_has(struct layer_parts parts, enum dense_role role)
     case PART_RECURRENCE: return parts.recurrent.heads > 0;
     default: return parts.mixer == part - PART_MIXER;
     }
+}
+
+/* Of a layer with entries, and of tables of experts. */
+static uint64_t entry_dim(const struct model_hparams *h, uint32_t layer, enum arch_dim dim)
+{
+    uint32_t unit = model_entry_unit(h, layer), parts = unit == MODEL_ENTRY_FEW ? 2 : 1;
+    uint32_t groups = h->output_groups > 0 ? h->output_groups : 1;
+    bool table = layer < h->table_layers;
+    switch ((int)dim) {
+    case ARCH_DIM_GROUP: return (uint64_t)h->heads * h->head_size / groups;
+    case ARCH_DIM_GROUP_RANKS: return (uint64_t)h->output_groups * h->output_rank;
+    case ARCH_DIM_ENTRY: return unit > 0 ? h->head_size : 0;
+    case ARCH_DIM_ENTRY_PARTS: return unit > 0 ? (uint64_t)parts * h->head_size : 0;
+    case ARCH_DIM_ENTRY_UNIT: return unit;
+    case ARCH_DIM_INDEX_PARTS: return unit > 0 ? (uint64_t)parts * h->index_size : 0;
+    case ARCH_DIM_TABLE_USED: return table ? h->experts_used : 0;
+    case ARCH_DIM_SCORED: return table ? 0 : h->experts;
+    }
+    sl_panic("dimension %d is in no table", (int)dim);
 }
 
 /* Of the residual, and of n-grams. */
@@ -139,7 +160,7 @@ uint64_t arch_dim_size(const struct model_hparams *h, uint32_t layer, enum arch_
     case ARCH_DIM_INDEX_KEY: return h->index_heads > 0 ? h->index_size : 0;
     case ARCH_DIM_INDEX_HEADS: return h->index_heads;
     case ARCH_DIM_INDEX_UNIT: return model_index_unit(h);
-    default: return residual_dim(h, dim);
+    default: return dim >= ARCH_DIM_GROUP ? entry_dim(h, inside, dim) : residual_dim(h, dim);
     }
 }
 
@@ -196,6 +217,9 @@ static int check_shape(const struct model_hparams *h, uint32_t layer, const stru
         return error_set(error, ERR_BAD_INPUT,
                          "tensor %s: rows of %" PRIu64 " elements are not supported (maximum %d)",
                          t->name, t->ne[0], MODEL_ROW_MAX);
+    if ((row->storage == ARCH_STORAGE_IDS) != (t->integers != 0))
+        return error_set(error, ERR_BAD_INPUT, "tensor %s is %s type I32", t->name,
+                         t->integers ? "of" : "not of");
     if (row->storage == ARCH_STORAGE_FLOAT && !dense_type_is_float(t->type))
         return error_set(error, ERR_BAD_INPUT,
                          "tensor %s is of type %s; only F32, F16 and BF16 are supported for it",

@@ -6,7 +6,6 @@
  * DENSE(name)  an architecture without experts; a file of it that has experts is not supported
  *              yet */
 LATER("deepseek2-ocr")
-LATER("deepseek4")
 LATER("deepseek41")
 LATER("dots3note")
 LATER("grok")

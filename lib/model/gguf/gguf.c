@@ -305,6 +305,7 @@ static int parse_storage(struct gguf *g, struct model_tensor *t, struct error *e
     if (take_u32(g, "a tensor's type", &t->type, error) ||
         take_u64(g, "a tensor's offset", &t->file_offset, error))
         return -1;
+    t->type = (t->integers = t->type == GGUF_TYPE_I32) ? TENSOR_F32 : t->type;
     const struct tensor_type_info *type = tensor_type_info(t->type);
     if (!tensor_type_computed(t->type) ||
         (t->type >= TENSOR_TYPE_OWN_FIRST && !g->source.own_types))

@@ -25,6 +25,16 @@
 #define GGUF_ARRAY_MAX     ((uint64_t)1 << 30)
 #define GGUF_ALIGNMENT_MAX (1u << 20)
 
+/* The type of tensors of integers (model_tensor.integers), which tensor_types.tbl.h does not have:
+ * no weight has it. */
+#define GGUF_TYPE_I32 26u
+
+/* The type of a tensor in files. */
+static inline uint32_t gguf_type_of(const struct model_tensor *t)
+{
+    return t->integers ? GGUF_TYPE_I32 : t->type;
+}
+
 /* GGUF_VALUE_TYPE(NAME, id in the file, bytes of one element; 0: variable length) */
 #define GGUF_VALUE_TYPES(X)                                                                        \
     X(U8, 0, 1)                                                                                    \

@@ -239,7 +239,7 @@ uint32_t gguf_put_tensor(struct gguf_writer *w, const char *name, uint32_t type,
     uint64_t bytes;
     sl_assert(!w->laid_out && dims >= 1 && dims <= 4 && strlen(name) < MODEL_NAME_BYTES);
     sl_assert(type < TENSOR_TYPE_OWN_FIRST || w->own_types);
-    sl_assert(tensor_type_row_bytes(type, ne[0], &bytes));
+    sl_assert(tensor_type_row_bytes(type == GGUF_TYPE_I32 ? TENSOR_F32 : type, ne[0], &bytes));
     for (uint32_t d = 1; d < dims; d++)
         sl_assert(!mul_overflows(bytes, ne[d], &bytes));
     sl_assert(bytes > 0 && bytes < GGUF_FILE_MAX && w->data_bytes < GGUF_FILE_MAX);

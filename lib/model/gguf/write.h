@@ -60,7 +60,8 @@ void gguf_put_copy(struct gguf_writer *w, const struct gguf *from, uint32_t i);
 void gguf_writer_own_types(struct gguf_writer *w);
 
 /* Adds a tensor and returns its number. type: a GGUF type of tensor_types.tbl.h, or one of sluice's
- * own types if allowed; ne[0]: elements of a row. The shape must fit the type (asserted). */
+ * own types if allowed, or GGUF_TYPE_I32; ne[0]: elements of a row. The shape must fit the type
+ * (asserted). */
 uint32_t gguf_put_tensor(struct gguf_writer *w, const char *name, uint32_t type, uint32_t dims,
                          const uint64_t *ne);
 

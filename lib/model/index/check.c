@@ -135,7 +135,7 @@ static int check_tensor(const struct model_index *m, const struct model_tensor *
         mul_overflows(row_bytes, rows, &bytes) || bytes != t->bytes)
         return bad(error, "a tensor of wrong size");
     uint32_t parts = m->stripe_count > 0 ? 0 : m->part_count;
-    if (t->reserved != 0 || (t->part > 0 && t->part >= parts))
+    if (t->integers > (t->type == TENSOR_F32) || (t->part > 0 && t->part >= parts))
         return bad(error, "a tensor in no part");
     uint64_t file = parts > 0 ? model_index_stripes(m)[t->part].file.bytes : m->file.bytes;
     const struct model_tensor *b = *before;

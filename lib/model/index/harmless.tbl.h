@@ -31,6 +31,7 @@ HARMLESS(".feed_forward_length",
          "the width of dense layers in a model that has none, or of experts")
 HARMLESS(".expert_group_used_count", "without groups")
 HARMLESS(".rope.dimension_sections", "pairs by axis: of text, all axes are one")
+HARMLESS(".embedding_length_out", "elements of all streams, whose number has a key")
 HARMLESS(".ple.image_token_id", "n-grams of images")
 HARMLESS(".n_deepstack_layers", "what images add to layers")
 HARMLESS(".rope.scaling.finetuned", "whether the model was trained with its scaling")

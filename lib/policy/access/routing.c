@@ -31,6 +31,13 @@ static void softmax(const float *logits, const bool *allowed, uint32_t experts, 
         p[i] /= sum;
 }
 
+/* The square root of softplus, which is z to within a float where z is large. */
+static float root_softplus(float z)
+{
+    double x = (double)z;
+    return (float)sqrt(x > 40 ? x : exact_log(1.0 + exact_exp(x)));
+}
+
 static float sigmoid(float z)
 {
     return (float)(1.0 / (1.0 + exact_exp(-(double)z)));
@@ -45,6 +52,10 @@ static void probabilities(const struct model_router *r, const float *logits, con
     case ROUTER_SIGMOID:
         for (uint32_t i = 0; i < r->experts; i++)
             p[i] = sigmoid(logits[i]);
+        break;
+    case ROUTER_SQRT_SOFTPLUS:
+        for (uint32_t i = 0; i < r->experts; i++)
+            p[i] = root_softplus(logits[i]);
         break;
     case ROUTER_SPARSE_MIXER:
     case ROUTER_SOFTMAX_AFTER:
@@ -206,6 +217,21 @@ void routing_shares(const struct model_router *r, const float *logits, float *we
             weight[e] = (float)exact_exp((double)(weight[e] - top));
 }
 
+void routing_table(const struct model_router *r, const float *logits, const uint32_t *table,
+                   float *scratch, struct route *out)
+{
+    float *p = scratch;
+    probabilities(r, logits, NULL, p);
+    for (uint32_t k = 0; k < r->top_k; k++) {
+        uint32_t at = k;
+        struct route own = {table[k], p[table[k]]};
+        for (; at > 0 && own.weight > out[at - 1].weight; at--)
+            out[at] = out[at - 1];
+        out[at] = own;
+    }
+    weigh(r, r->top_k, out);
+}
+
 void routing_scores(const struct model_router *r, const float *logits, float *scratch, float *p,
                     float *score)
 {
@@ -254,15 +280,33 @@ static double log_odds(double p)
     return exact_log(q / (1 - q));
 }
 
+double routing_root_logit(double p)
+{
+    if (!(p > 1e-3)) /* exp(p^2) - 1 is p^2 there */
+        return 2 * exact_log(p > LEAST_P ? p : LEAST_P);
+    return p > 6 ? p * p : exact_log(exact_exp(p * p) - 1.0);
+}
+
 /* p is the logit in some rules, and its log-odds are the logit in another one. */
 static bool is_logit(const struct model_router *r)
 {
-    return r->gating != ROUTER_SOFTMAX && r->gating != ROUTER_SIGMOID;
+    return r->gating != ROUTER_SOFTMAX && r->gating != ROUTER_SIGMOID &&
+           r->gating != ROUTER_SQRT_SOFTPLUS;
+}
+
+/* The logit, or the log-odds, of a p that is needed to be chosen. */
+static double logit_of_needed(const struct model_router *r, double p)
+{
+    if (r->gating == ROUTER_SQRT_SOFTPLUS)
+        return routing_root_logit(p);
+    return is_logit(r) ? p : log_odds(p);
 }
 
 static double log_odds_of(const struct model_router *r, float logit, float p)
 {
     double z = (double)logit;
+    if (r->gating == ROUTER_SQRT_SOFTPLUS)
+        return z;
     if (r->gating != ROUTER_SIGMOID)
         return is_logit(r) ? z : log_odds((double)p);
     return z < -MOST_LOG_ODDS ? -MOST_LOG_ODDS : z > MOST_LOG_ODDS ? MOST_LOG_ODDS : z;
@@ -288,8 +332,8 @@ void routing_margins(const struct model_router *r, const float *logits, float *s
     for (uint32_t e = 0; e < r->experts; e++) {
         if (r->bias || e == 0)
             needed = threshold - (r->bias ? (double)r->bias[e] : 0);
-        if (!is_logit(r) && (r->bias || e == 0))
-            needed = log_odds(needed);
+        if (r->bias || e == 0)
+            needed = logit_of_needed(r, needed);
         margin[e] = limited(log_odds_of(r, logits[e], p[e]) - needed);
         if (score[e] == TAKEN && margin[e] > ROUTING_MARGIN_GROUP)
             margin[e] = ROUTING_MARGIN_GROUP;

@@ -45,6 +45,15 @@ struct route {
 void routing_exact(const struct model_router *router, const float *logits, float *scratch,
                    struct route *out);
 
+/* The same where a table has chosen them: [top_k] different experts. Their order is that of their
+ * p, of equal ones that of the table. */
+void routing_table(const struct model_router *router, const float *logits, const uint32_t *table,
+                   float *scratch, struct route *out);
+
+/* The logit z whose p = sqrt(ln(1 + exp(z))), of ROUTER_SQRT_SOFTPLUS; of p near 0 and below, that
+ * of 1e-6. */
+double routing_root_logit(double p);
+
 /* Computes what decides the choice: p of router.h, and the score s = p + bias, which is -infinity
  * outside the groups that the row uses. p, score, scratch: [experts]. */
 void routing_scores(const struct model_router *router, const float *logits, float *scratch,

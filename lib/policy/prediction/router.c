@@ -6,6 +6,7 @@
  * row:
  *   sigmoid        margin = z_e - logit(tau - bias_e)
  *   softmax        margin = z_e - log(tau - bias_e), but for a constant
+ *   sqrt(softplus)   margin = z_e less the logit of tau - bias_e
  *   softmax of K, sigmoid of K   margin = z_e + bias_e
  * Without a bias the second term is a constant, so that the share is the softmax of the logits for
  * every gating; a constant added to all biases changes nothing. Where tau - bias_e is no p, or one
@@ -23,8 +24,8 @@
 
 bool prediction_router_is_plain(const struct model_router *r)
 {
-    return !r || (r->gating != ROUTER_SIGMOID && r->gating != ROUTER_SIGMOID_AFTER && !r->bias &&
-                  r->groups < 2);
+    return !r || (r->gating != ROUTER_SIGMOID && r->gating != ROUTER_SIGMOID_AFTER &&
+                  r->gating != ROUTER_SQRT_SOFTPLUS && !r->bias && r->groups < 2);
 }
 
 /* The softmax of key[] for the experts in out[], in its order. */
@@ -64,6 +65,8 @@ static float margin(const struct model_router *r, float logit, float bias, float
     double rare = RARE / r->experts, p = (double)tau - (double)bias;
     if (r->gating == ROUTER_SOFTMAX_AFTER || r->gating == ROUTER_SIGMOID_AFTER)
         return logit + bias;
+    if (r->gating == ROUTER_SQRT_SOFTPLUS)
+        return logit - (float)routing_root_logit(p);
     p = p > rare ? p : rare; /* NaN, too */
     p = p < 1 - rare ? p : 1 - rare;
     return logit - (float)(r->gating == ROUTER_SIGMOID ? log(p / (1 - p)) : log(p));

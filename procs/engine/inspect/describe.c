@@ -78,7 +78,8 @@ static uint64_t window_token_bytes(const struct model_index *m, enum kv_type typ
     uint64_t bytes = 0;
     for (uint32_t layer = 0; layer < h->layers; layer++)
         if (h->layer_kind[layer] == LAYER_WINDOW)
-            bytes += model_layer_kv_bytes(h, layer, type, KV_TILE);
+            bytes += model_kv_bytes(h, layer, KV_SIDE_KEYS, type, KV_TILE) +
+                     model_kv_bytes(h, layer, KV_SIDE_VALUES, type, KV_TILE);
     return bytes / KV_TILE;
 }
 

@@ -44,9 +44,11 @@ static int write_model(struct writing *w, const char *path, struct error *error)
             !is_key(g, i, "split.count") && !is_key(g, i, "split.tensors.count"))
             gguf_put_copy(w->writer, g, i);
     for (uint32_t i = 0; i < g->tensor_count; i++)
-        if (source_is_dense(s, i))
-            gguf_put_tensor(w->writer, g->tensors[i].name, dense_type(w->pack, i),
-                            g->tensors[i].dims, g->tensors[i].ne);
+        if (source_is_dense(s, i)) {
+            const struct model_tensor *t = &g->tensors[i];
+            gguf_put_tensor(w->writer, t->name,
+                            t->integers ? gguf_type_of(t) : dense_type(w->pack, i), t->dims, t->ne);
+        }
     if (gguf_writer_layout(w->writer, error) || gguf_writer_start(w->writer, path, error))
         return -1;
     for (uint32_t i = 0; i < g->tensor_count; i++)

@@ -245,6 +245,19 @@ static void set_routed(struct shape *s)
             h->layer_flags[l] |= LAYER_UNROUTED;
 }
 
+/* As in DeepSeek-V4-Flash: the first two layers have no entries, the others some of few and of many
+ * positions in turn. */
+static void set_entries(struct shape *s)
+{
+    struct model_hparams *h = &s->h;
+    if (!arch_first(s->arch->rows, ARCH_ROWS(ENTRIES)))
+        return;
+    for (uint32_t l = 0; l < h->layers; l++) {
+        bool none = l < 2 && h->layers > 3;
+        h->layer_flags[l] = none ? 0 : l % 2 == 0 ? LAYER_ENTRIES | LAYER_INDEXED : LAYER_ENTRIES;
+    }
+}
+
 static void set_kinds(struct shape *s)
 {
     struct model_hparams *h = &s->h;
@@ -261,6 +274,7 @@ static void set_kinds(struct shape *s)
     for (uint32_t l = 0; arch_rotated_key(s->arch) && s->no_rope_full == 1 && l < h->layers; l++)
         h->layer_flags[l] = h->layer_kind[l] == LAYER_FULL ? LAYER_UNROTATED : 0;
     arch_set_indexed(s->arch, h);
+    set_entries(s);
     set_routed(s);
 }
 
@@ -385,7 +399,7 @@ static void put_ngrams(const struct shape *s, struct gguf_writer *w)
     }
 }
 
-/* The block of layers that have an indexer. */
+/* The block of layers that have an indexer, and the positions of entries. */
 static void put_blocks(const struct shape *s, struct gguf_writer *w)
 {
     uint32_t blocks[MODEL_LAYERS_MAX];
@@ -398,6 +412,21 @@ static void put_blocks(const struct shape *s, struct gguf_writer *w)
         if (row->key && s->h.index_block > 0)
             gguf_put_array(w, key, GGUF_U32, blocks, s->h.layers);
     }
+    for (uint32_t l = 0; l < s->h.layers; l++)
+        blocks[l] = model_entry_unit(&s->h, l);
+    ARCH_EACH (row, s->arch, ARCH_ROWS(ENTRIES)) {
+        snprintf(key, sizeof key, "%s.%s", s->arch->name, row->key);
+        gguf_put_array(w, key, GGUF_U32, blocks, s->h.layers);
+    }
+}
+
+/* A row behind this one reads its field from another key. */
+static bool is_replaced(const struct shape *s, const struct arch_row *row)
+{
+    const struct arch_row *other, *last = row;
+    ARCH_EACH (other, s->arch, ARCH_ROWS(LIMITS))
+        last = other->offset == row->offset ? other : last;
+    return last != row;
 }
 
 /* The kinds of the layers, and the fields that differ between them. */
@@ -429,7 +458,7 @@ static void put_arrays(const struct shape *s, struct gguf_writer *w)
     }
     ARCH_EACH (row, s->arch, ARCH_ROWS(LIMITS)) {
         const float *limits = (const float *)(const void *)((const char *)&s->h + row->offset);
-        if (limits[0] == 0) /* of no layer */
+        if (limits[0] == 0 || is_replaced(s, row)) /* of no layer */
             continue;
         snprintf(key, sizeof key, "%s.%s", arch, row->key);
         gguf_put_array(w, key, GGUF_F32, limits, s->h.layers);
@@ -498,7 +527,8 @@ static void put_field(const struct shape *s, const struct arch_row *row, struct 
     char key[128];
     float real;
     uint32_t value = get_u32(s, row->offset);
-    if (row->offset == offsetof(struct model_hparams, index_top_k) && s->h.index_tail > 0)
+    if (row->offset == offsetof(struct model_hparams, index_top_k) && s->h.index_tail > 0 &&
+        arch_first(s->arch->rows, ARCH_ROWS(CHOICE)))
         value *= s->h.index_block; /* positions */
     bool text = row->kind == ARCH_TEXT, number = row->kind == ARCH_UINT || row->kind == ARCH_FLOAT;
     bool required = number && (row->required || row->value != 0);

@@ -105,6 +105,14 @@ SHAPE("glm-5.3-flash", "glm5-next",
       "conv_taps=4 delta_size=128 decay_bound=-5 attention_step=4 expert_limits=10 "
       "dense_limits=10 streams=4 stream_steps=20 stream_eps=1e-6 rms_eps=1e-5 rope_theta=10000 "
       "index_top_k=2048 index_block=4 index_heads=32 index_size=128")
+SHAPE("deepseek-v4-flash", "deepseek4",
+      "layers=43 hidden=4096 heads=64 kv_heads=1 head_size=512 vocab=129280 context=1048576 "
+      "experts=256 experts_used=6 expert_inner=2048 shared_count=1 norm_top_k=1 expert_scale=1.5 "
+      "gating=4 q_rank=1024 output_groups=8 output_rank=1024 window=128 rope_dims=64 "
+      "rope_theta=160000 rope_theta_window=10000 rope_scaling=yarn rope_factor=16 "
+      "rope_context=65536 rope_magnitude=1 index_heads=64 index_size=128 index_top_k=512 "
+      "table_layers=3 "
+      "expert_limits=10 dense_limits=10 streams=4 stream_steps=20 stream_eps=1e-6 rms_eps=1e-6")
 /* checked: THUDM/slime scripts/models/qwen3-next-80B-A3B.sh, transformers' Qwen3NextConfig, 79.67
  * billion parameters */
 SHAPE("qwen3-next-80b", "qwen3next",

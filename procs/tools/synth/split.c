@@ -78,7 +78,7 @@ static int write_part(const struct splitting *s, const char *path, uint32_t part
     put_keys(s, part, w);
     for (uint32_t i = first; i < end; i++) {
         const struct model_tensor *t = &s->gguf.tensors[i];
-        gguf_put_tensor(w, t->name, t->type, t->dims, t->ne);
+        gguf_put_tensor(w, t->name, gguf_type_of(t), t->dims, t->ne);
     }
     int status = gguf_writer_layout(w, error);
     if (status == 0)

@@ -42,6 +42,8 @@ static float deviation_of(const struct shape *s, const char *name, uint64_t k)
         share /= s->h.residual_scale;
     if (ends_with(name, ".bias"))
         return BIAS;
+    if (strstr(name, "attn_output_a")) /* attn_output_b follows */
+        return even;
     if (strstr(name, "attn_output") || strstr(name, "ssm_out") || strstr(name, "out_proj"))
         return even * share;
     if (strstr(name, "ffn_latent_up") || strstr(name, "ffn_routed_up"))
@@ -64,7 +66,7 @@ static void add(struct weights *w, struct gguf_writer *out, const struct tensor 
     sl_assert(whole);
     t->piece_rows = t->row_bytes < WEIGHTS_PIECE_BYTES ? WEIGHTS_PIECE_BYTES / t->row_bytes : 1;
     t->deviation = deviation_of(w->shape, t->name, t->ne[0]);
-    gguf_put_tensor(out, t->name, t->type, t->dims, t->ne);
+    gguf_put_tensor(out, t->name, t->filling == FILL_IDS ? GGUF_TYPE_I32 : t->type, t->dims, t->ne);
 }
 
 static void scale_name(const char *matrix, char name[MODEL_NAME_BYTES])
@@ -164,7 +166,9 @@ static void add_dense(struct weights *w, struct gguf_writer *out, const struct a
     if (row->storage == ARCH_STORAGE_ANY && t.ne[1] > 1) /* vectors stay F32 */
         t.type = mix_type(mix_of_layer(&s->mixes, layer), s->pure, &s->h, &matrix);
     t.type = scaled_type(s, &t);
-    if (row->role == DENSE_TOKEN_EMBD)
+    if (row->storage == ARCH_STORAGE_IDS)
+        t.filling = FILL_IDS;
+    else if (row->role == DENSE_TOKEN_EMBD)
         t.filling = FILL_EMBEDDING;
     else if (row->role == DENSE_ROUTER)
         t.filling = FILL_ROUTER;
@@ -173,7 +177,8 @@ static void add_dense(struct weights *w, struct gguf_writer *out, const struct a
     else if (ends_with(t.name, "norm.weight") || strstr(t.name, "_ffw_norm") ||
              strstr(t.name, "ple_norm") || row->role == DENSE_ROPE_FREQS ||
              row->role == DENSE_ROUTER_SCALE || row->role == DENSE_LAYER_SCALE ||
-             row->role == DENSE_MIXER_MIX_SCALE || row->role == DENSE_FFN_MIX_SCALE)
+             row->role == DENSE_MIXER_MIX_SCALE || row->role == DENSE_FFN_MIX_SCALE ||
+             row->role == DENSE_OUTPUT_MIX_SCALE)
         t.filling = FILL_ONES;
     if (row->role == DENSE_OUTPUT_NORM || row->role == DENSE_OUTPUT_STREAM_NORM)
         t.level = output_level(&s->h);
@@ -339,6 +344,21 @@ static void fill_router(const struct weights *w, const struct tensor *t, uint64_
     }
 }
 
+/* Different experts of each token. */
+static void fill_ids(const struct weights *w, const struct tensor *t, uint64_t first, uint64_t rows,
+                     uint32_t *out)
+{
+    struct random random;
+    for (uint64_t token = first; token < first + rows; token++, out += t->ne[0]) {
+        random_seed(&random, w->shape->seed, STREAM_ROUTERS + ((uint64_t)t->layer << 40) + token);
+        for (uint64_t k = 0, seen; k < t->ne[0]; k += seen == k) {
+            out[k] = (uint32_t)random_below(&random, w->shape->h.experts);
+            for (seen = 0; out[seen] != out[k];)
+                seen++;
+        }
+    }
+}
+
 void weights_piece(const struct weights *w, uint32_t number, uint64_t first_row, float *scratch,
                    void *out, uint64_t *bytes)
 {
@@ -363,6 +383,7 @@ void weights_piece(const struct weights *w, uint32_t number, uint64_t first_row,
                 t->deviation * (0.75f + 0.5f * (float)(random_u64(&random) >> 40) * 0x1p-24f);
         break;
     case FILL_EMBEDDING: fill_embedding(w, t, first_row, rows, scratch, out); break;
+    case FILL_IDS: fill_ids(w, t, first_row, rows, out); break;
     case FILL_ROUTER: fill_router(w, t, first_row, rows, scratch, out); break;
     case FILL_RANDOM:
         random_seed(&random, w->shape->seed,

@@ -26,7 +26,15 @@
 
 #define WEIGHTS_PIECE_BYTES (1u << 20) /* maximum of a piece, or one row */
 
-enum filling { FILL_ONES, FILL_RANDOM, FILL_EMBEDDING, FILL_ROUTER, FILL_SCALE, FILL_DECAYS };
+enum filling {
+    FILL_ONES,
+    FILL_RANDOM,
+    FILL_EMBEDDING,
+    FILL_ROUTER,
+    FILL_SCALE,
+    FILL_DECAYS,
+    FILL_IDS
+};
 
 struct tensor {
     char name[MODEL_NAME_BYTES];

@@ -12,6 +12,7 @@ import torch
 import transformers
 from safetensors.torch import load_file, save_file
 
+import deepseek4
 import glm5
 import hf_directory
 import hf_vectors
@@ -77,7 +78,10 @@ def fill(model, seed):
     tied = model.config.tie_word_embeddings
     with torch.no_grad():
         for name, p in list(model.named_parameters()) + list(model.named_buffers()):
-            if p.is_floating_point() and not re.search("inv_freq|embed_scale|slope_rate|_decay$", name):
+            own = deepseek4.value(name, tuple(p.shape), draw) if kind == "deepseek_v4" else None
+            if own is not None:
+                p.copy_(own)
+            elif p.is_floating_point() and not re.search("inv_freq|embed_scale|slope_rate|_decay$", name):
                 p.copy_(value(name, tuple(p.shape), draw, tied, centred, model.config.model_type == "llama4_text"))
 
 
@@ -230,6 +234,9 @@ def with_transformers(case, directory, vocabularies, seed):
         indexed.save(model, dict(settings, vocab_size=vocabulary.SIZE), directory,
                      vocabularies.special_ids(special["VOCAB"])["eos_token_id"])
         return minimax_losses(model, not special.get("EXACT"))
+    if config_name == "DeepseekV4Config":
+        deepseek4.save(model, settings, directory, vocabularies.special_ids(special["VOCAB"]), seed)
+        return lambda ids: hf_directory.losses_of(model, ids)
     if config_name == "Step3p7TextConfig":
         step.save(model, dict(settings, vocab_size=vocabulary.SIZE), directory, special.get("MTP", 0),
                   vocabularies.special_ids(special["VOCAB"])["eos_token_id"])

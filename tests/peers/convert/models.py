@@ -3,6 +3,7 @@
 of the configuration changed at a time. Data of convert_arch.py."""
 import types
 
+from deepseek4 import deepseek4
 from glm5 import glm5_next
 from hybrids import bailingmoe3, granitehybrid, jamba, kimi_k3, kimi_linear, minimax_01, nemotron_h_moe
 from indexed import deepseek32, glm_dsa, minimax_m3
@@ -511,7 +512,7 @@ ARCHITECTURES = {
     "qwen2moe": (qwen2moe, "qwen2"), "gemma4": (gemma4, "gemma4"), "gpt-oss": (gptoss, "gpt-4o"),
     "deepseek2": (deepseek2, "deepseek-v3"), "glm4moe": (glm4moe, "glm4"), "minimax-m2": (minimax, "minimax-m2"),
     "minimax-m3": (minimax_m3, "minimax-m2"), "deepseek32": (deepseek32, "deepseek-v3"), "glm-dsa": (glm_dsa, "glm4"),
-    "glm5-next": (glm5_next, "glm4"),
+    "deepseek4": (deepseek4, "deepseek-v3"), "glm5-next": (glm5_next, "glm4"),
     "lfm2moe": (lfm2moe, "lfm2"), "olmoe": (olmoe, "olmo"), "llama": (llama, "spm"), "llama4": (llama4, "llama4"),
     "dots1": (dots1, "qwen2"),
     "ernie4_5-moe": (ernie, "spm"), "hunyuan-moe": (hunyuan, "hunyuan"), "granitemoe": (granitemoe, "refact"),
@@ -526,7 +527,7 @@ ARCHITECTURES = {
     "step35": (step35, "deepseek-v3"), "laguna": (laguna, "laguna"), "afmoe": (afmoe, "afmoe"),
     "bailingmoe": (bailingmoe, "bailingmoe"), "deepseek": (deepseek, "deepseek-llm")}
 ALWAYS_TIED = ("step35", "gemma4", "lfm2moe", "bailingmoe2", "smallthinker", "bailingmoe", "deepseek", "cohere2moe",
-               "maple", "minimax-m3", "arctic", "kimi-k3")
+               "maple", "minimax-m3", "arctic", "kimi-k3", "deepseek4")
 SPECIAL = ("CONFIG", "VOCAB", "TOKENIZER_CLASS", "SAVE", "DROP", "MTP", "FLAGS", "TURNED", "JOINED", "NAMES", "LIMITS",
            "GAIN", "ROTATED", "EXACT")
 

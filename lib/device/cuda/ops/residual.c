@@ -112,7 +112,7 @@ void cuda_op_ngrams(struct cuda *c, const struct op_ngrams *a)
     sl_panic("n-grams on a GPU");
 }
 
-/* So are mixed streams (lib/core/residual/mixed.c). */
+/* So are mixed streams (lib/core/residual/mixed.c), and entries (lib/core/compressed). */
 void cuda_op_stream_weights(struct cuda *c, const struct op_stream_weights *a)
 {
     (void)c, (void)a;
@@ -129,4 +129,34 @@ void cuda_op_stream_mix(struct cuda *c, const struct op_stream_mix *a)
 {
     (void)c, (void)a;
     sl_panic("mixed streams on a GPU");
+}
+
+void cuda_op_entry_store(struct cuda *c, const struct op_entry_store *a)
+{
+    (void)c, (void)a;
+    sl_panic("entries on a GPU");
+}
+
+void cuda_op_entry_pool(struct cuda *c, const struct op_entry_pool *a)
+{
+    (void)c, (void)a;
+    sl_panic("entries on a GPU");
+}
+
+void cuda_op_entry_scores(struct cuda *c, const struct op_entry_scores *a)
+{
+    (void)c, (void)a;
+    sl_panic("entries on a GPU");
+}
+
+void cuda_op_entry_choice(struct cuda *c, const struct op_entry_choice *a)
+{
+    (void)c, (void)a;
+    sl_panic("entries on a GPU");
+}
+
+void cuda_op_entry_attention(struct cuda *c, const struct op_entry_attention *a)
+{
+    (void)c, (void)a;
+    sl_panic("entries on a GPU");
 }

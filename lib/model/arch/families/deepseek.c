@@ -108,3 +108,98 @@ static const struct arch_row mistral4[] = {
     END,
 };
 const struct arch arch_mistral4 = {"mistral4", mistral4};
+
+/* DeepSeek-V4: attention over a window of keys that are values, too, with sinks, and over entries
+ * of 4 or 128 positions, of which an indexer chooses where they are many; two matrices of the
+ * results of heads, the first one by groups; four streams that are mixed, which the output weighs;
+ * experts that a table names by the token in the first layers. Layers without entries have
+ * rotations of their own, which are not scaled. The limits of shared experts are those of the
+ * others, where the file does not state them. */
+static const struct arch_row entry_tensors[] = {
+    NAME(ATTN_KV_A, "blk.%u.attn_kv.weight"),
+    NAME(ATTN_OUT, "blk.%u.attn_output_b.weight"),
+    DENSE(ATTN_NORM, FLOAT, REQUIRED, HIDDEN, ONE),
+    DENSE(ATTN_SINKS, FLOAT, REQUIRED, HEADS, ONE),
+    DENSE(ATTN_Q_A, ANY, REQUIRED, HIDDEN, Q_RANK),
+    DENSE(ATTN_Q_A_NORM, FLOAT, REQUIRED, Q_RANK, ONE),
+    DENSE(ATTN_Q_B, ANY, REQUIRED, Q_RANK, Q),
+    DENSE(ATTN_KV_A, ANY, REQUIRED, HIDDEN, KV),
+    DENSE(ATTN_KV_A_NORM, FLOAT, REQUIRED, HEAD, ONE),
+    DENSE(ATTN_OUT_A, ANY, REQUIRED, GROUP, GROUP_RANKS),
+    DENSE(ATTN_OUT, ANY, REQUIRED, GROUP_RANKS, HIDDEN),
+    DENSE(ENTRY_VALUES, ANY, REQUIRED, HIDDEN, ENTRY_PARTS),
+    DENSE(ENTRY_GATES, ANY, REQUIRED, HIDDEN, ENTRY_PARTS),
+    DENSE(ENTRY_BIAS, FLOAT, REQUIRED, ENTRY_PARTS, ENTRY_UNIT),
+    DENSE(ENTRY_NORM, FLOAT, REQUIRED, ENTRY, ONE),
+    DENSE(INDEX_Q, ANY, REQUIRED, Q_RANK, INDEX_Q),
+    DENSE(INDEX_WEIGHTS, ANY, REQUIRED, HIDDEN, INDEX_HEADS),
+    DENSE(INDEX_VALUES, ANY, REQUIRED, HIDDEN, INDEX_PARTS),
+    DENSE(INDEX_GATES, ANY, REQUIRED, HIDDEN, INDEX_PARTS),
+    DENSE(INDEX_BIAS, FLOAT, REQUIRED, INDEX_PARTS, ENTRY_UNIT),
+    DENSE(INDEX_NORM, FLOAT, REQUIRED, INDEX_KEY, ONE),
+    END,
+};
+
+/* Of longer contexts, cos and sin have no factor if the file states none. */
+static const struct arch_row unscaled_yarn[] = {
+    TEXT(rope_scaling, "rope.scaling.type", "yarn", ROPE_YARN),
+    TEXT(rope_scaling, "rope.scaling.type", "linear", ROPE_LINEAR),
+    FLOAT_OLD(rope_factor, "rope.scale_linear", 0, 1000),
+    FLOAT_ELSE(rope_factor, "rope.scaling.factor", 0, 1000, 0),
+    UINT(rope_context, "rope.scaling.original_context_length", 0, MODEL_TRAINED_MAX, DERIVED),
+    FLOAT_ELSE(rope_beta_fast, "rope.scaling.yarn_beta_fast", 0, 1000, 0),
+    FLOAT_ELSE(rope_beta_slow, "rope.scaling.yarn_beta_slow", 0, 1000, 0),
+    FLOAT_ELSE(rope_magnitude, "rope.scaling.yarn_attn_factor", 0, 100, 1),
+    FLOAT_ELSE(rope_attention, "rope.scaling.attn_factor", 0, 100, 0),
+    ONLY_FLOAT("rope.scaling.yarn_ext_factor", 1),
+    CONST(rope_truncate, 1),
+    END,
+};
+
+static const struct arch_row deepseek4[] = {
+    FLOAT(rms_eps, "attention.layer_norm_rms_epsilon", 1e-20, 0.1),
+    GROUP(arch_counts),
+    UINT(rope_dims, "rope.dimension_count", 2, 256, REQUIRED),
+    FLOAT(rope_theta, "attention.compress_rope_freq_base", 1, 1e12),
+    FLOAT_ELSE(rope_theta_window, "rope.freq_base", 1, 1e12, 10000),
+    GROUP(unscaled_yarn),
+    CONST(rope_kind, ROPE_PAIRS),
+    ONLY("attention.causal", 1),
+    DENSE(TOKEN_EMBD, ANY, REQUIRED, HIDDEN, VOCAB),
+    DENSE(OUTPUT_NORM, FLOAT, REQUIRED, HIDDEN, ONE),
+    GROUP(arch_output),
+    UINT(window, "attention.sliding_window", 1, MODEL_CONTEXT_MAX, REQUIRED),
+    FULL_EVERY(0, 0),
+    LAYERS(ALL, ENTRIES, EXPERTS),
+    UINT(q_rank, "attention.q_lora_rank", 1, 16384, REQUIRED),
+    UINT(output_groups, "attention.output_group_count", 1, 1024, REQUIRED),
+    UINT(output_rank, "attention.output_lora_rank", 1, 16384, REQUIRED),
+    ENTRIES("attention.compress_ratios"),
+    UINT(index_heads, "attention.indexer.head_count", 0, 256, DERIVED),
+    UINT(index_size, "attention.indexer.key_length", 0, 256, DERIVED),
+    UINT(index_top_k, "attention.indexer.top_k", 0, MODEL_CONTEXT_MAX / 8, DERIVED),
+    CONST(index_block, MODEL_ENTRY_FEW),
+    CONST(index_tail, MODEL_ENTRY_FEW - 1),
+    CONST(index_rope, ROPE_PAIRS),
+    GROUP(entry_tensors),
+    GROUP(arch_mixed_streams),
+    CONST(stream_head, 1),
+    GROUP(arch_expert_ffn),
+    GROUP(arch_ungated_shared),
+    UINT(expert_inner, "expert_feed_forward_length", 1, 65536, REQUIRED),
+    SAME(expert_inner),
+    UINT(gating, "expert_gating_func", ROUTER_SQRT_SOFTPLUS, ROUTER_SQRT_SOFTPLUS, REQUIRED),
+    FLAG(norm_top_k, "expert_weights_norm"),
+    FLOAT_ELSE(expert_scale, "expert_weights_scale", 0, 1000, 0),
+    BELOW("expert_group_count", 2),
+    UINT(table_layers, "hash_layer_count", 0, MODEL_LAYERS_MAX, DERIVED),
+    DENSE(EXPERT_TABLE, IDS, REQUIRED, TABLE_USED, VOCAB),
+    DENSE(ROUTER_BIAS, FLOAT, REQUIRED, SCORED, ONE),
+    LIMITS(expert_limits, "swiglu_clamp_exp"),
+    LIMITS(dense_limits, "swiglu_clamp_exp"),
+    LIMITS(dense_limits, "swiglu_clamp_shexp"),
+    UINT(skipped_layers, "nextn_predict_layers", 0, MODEL_LAYERS_MAX - 1, DERIVED),
+    UNUSED("blk.%u.exp_probs_b_vl.bias"),
+    END,
+};
+const struct arch arch_deepseek4 = {"deepseek4", deepseek4};

@@ -112,6 +112,9 @@
 #define INDEXED(key_, sparse_) ROW(INDEXED, .key = (key_), .value = (sparse_))
 /* Instead of it: those after the first dense_layers; without MLA, the others attend to all. */
 #define INDEXED_ROUTED ROW(INDEXED_ROUTED, .key = NULL)
+/* The key of an array with the positions of an entry of each block: 0 (it has none),
+ * MODEL_ENTRY_FEW, which has an indexer, too, or MODEL_ENTRY_MANY. */
+#define ENTRIES(key_) ROW(ENTRIES, .key = (key_))
 /* index_block: an optional array with a number per block, or one number: in layers with attention
  * where it is r, not 0, a query attends to its own incomplete block of r positions, and of the
  * others to those that an indexer chooses, as many positions as index_top_k, whose key is the
@@ -161,10 +164,10 @@
 
 /* The tensor of a role of arch.h. It is required in, and restricted to, the layers that have its
  * part; it is not there if a dimension is 0. storage: FLOAT (F32, F16 or BF16: norms, biases and
- * most routers), ANY (every type of tensor_types.tbl.h), or KEPT (every type, which `sluice pack
- * --dense` leaves as it is). presence: REQUIRED; OPTIONAL; ACCEPTED (optional, and not written by
- * `sluice synth`); or WINDOW (optional only in layers without a window). Dimensions: enum arch_dim.
- */
+ * most routers), ANY (every type of tensor_types.tbl.h), KEPT (every type, which `sluice pack
+ * --dense` leaves as it is), or IDS (I32, which no others have). presence: REQUIRED; OPTIONAL;
+ * ACCEPTED (optional, and not written by `sluice synth`); or WINDOW (optional only in layers
+ * without a window). Dimensions: enum arch_dim. */
 #define DENSE(role_, storage_, presence_, ne0, ne1)                                                \
     ROW(DENSE, .role = DENSE_##role_, .storage = ARCH_STORAGE_##storage_,                          \
         .presence = ARCH_PRESENCE_##presence_, SHAPE(ne0, ne1, ONE))

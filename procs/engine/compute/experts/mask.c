@@ -78,7 +78,8 @@ bool experts_mask(void *self, const struct expert_step *step, bool *allowed)
     struct experts *e = self;
     uint32_t experts = e->child->model->hparams.experts, found = 0;
     e->masked = false;
-    if (e->knobs.routing != ROUTING_MASKED)
+    /* A layer whose experts a table chooses has no others, and waits. */
+    if (e->knobs.routing != ROUTING_MASKED || step->layer < e->child->model->hparams.table_layers)
         return false;
     experts_release(e); /* of the layer before: computed, its pins are cleared already */
     for (uint32_t i = 0; i < experts; i++) {

@@ -87,6 +87,29 @@ static double stream_block_bytes(const struct supervisor *s)
     return rows * (streams + ngrams) + weights;
 }
 
+/* Results of heads by groups, and what entries are made of. */
+static double entry_row_bytes(const struct model_hparams *h)
+{
+    double most = 0;
+    if (h->output_groups == 0)
+        return 0;
+    for (uint32_t layer = 0; layer < h->layers; layer++)
+        most = larger(most, model_entry_row(h, layer));
+    return FORMS_BYTES * h->heads * h->head_size + 4 * most;
+}
+
+/* Keys that a row attends to, as floats: of its window, and its entries. */
+static double entry_thread_bytes(const struct supervisor *s)
+{
+    const struct model_hparams *h = &s->model->hparams;
+    double most = 0;
+    if (h->output_groups == 0)
+        return 0;
+    for (uint32_t layer = 0; layer < h->layers; layer++)
+        most = larger(most, (double)model_entries_read(h, layer, s->params.ctx_size));
+    return 4.0 * (h->window + most + KV_TILE) * h->head_size;
+}
+
 /* Activations of a row of a chunk. */
 static double row_bytes(const struct model_index *m)
 {
@@ -98,6 +121,11 @@ static double row_bytes(const struct model_index *m)
         struct layer_attention a = m->layer[layer].attention;
         keys = larger(keys, (double)a.kv_heads * a.key_size);
         gates = larger(gates, model_gates_of(&a, result_size(h, &a)).floats);
+        if (h->output_groups > 0) { /* queries; results of heads have all forms (below) */
+            q = larger(q, (double)a.heads * a.key_size);
+            mix = larger(mix, (double)h->output_groups * h->output_rank);
+            continue;
+        }
         if (a.values_in_keys) { /* queries of MLA stay in the scratch of a thread */
             mix = larger(mix, (double)a.heads * h->mla_value_size);
             continue;
@@ -114,7 +142,8 @@ static double row_bytes(const struct model_index *m)
            4.0 * h->experts + used * (4 * hidden + 24) + 8 * inner + 4.0 * recurrent.projected +
            FORMS_BYTES * h->q_rank + 2 * FORMS_BYTES * h->expert_width +
            FORMS_BYTES * (h->weighted_input ? hidden : 0) +
-           2 * FORMS_BYTES * (h->low_rank ? h->delta_size : h->step_rank) + stream_row_bytes(h);
+           2 * FORMS_BYTES * (h->low_rank ? h->delta_size : h->step_rank) + stream_row_bytes(h) +
+           entry_row_bytes(h);
 }
 
 /* Of an indexer: keys, weights and lists of a chunk; queries and scores of the rows of which it
@@ -143,7 +172,7 @@ uint64_t budget_compute_bytes(const struct supervisor *s)
     double rows = (double)s->params.prefill_chunk; /* that a thread gathers at a time */
     rows = rows < DEVICE_GATHER_ROWS ? rows : DEVICE_GATHER_ROWS;
     double thread = rows * FORMS_BYTES * (hidden + inner) + 8.0 * h->experts +
-                    (h->kv_rank > 0 ? COMPUTE_QUERIES * mla : 0);
+                    (h->kv_rank > 0 ? COMPUTE_QUERIES * mla : 0) + entry_thread_bytes(s);
     double sequences = larger(2, (double)s->params.parallel);
     double logits = larger(4.0 * sequences * h->vocab, (double)MIB);
     return COMPUTE_ESTIMATE + s->gpus.host_bytes +

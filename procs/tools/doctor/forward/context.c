@@ -76,11 +76,11 @@ static bool set_layers(struct forward *f, struct context *c)
         uint64_t values = model_kv_bytes(h, i, KV_SIDE_VALUES, f->kv_type, c->positions);
         c->keys[i] = region_take(&c->rows, keys);
         c->values[i] = region_take(&c->rows, values);
-        if (model_index_of(h, i) != INDEX_OWN)
+        if (model_kv_bytes(h, i, KV_SIDE_INDEX, f->kv_type, c->positions) == 0)
             continue;
         c->index[i] = region_take(&c->pieces, c->piece_bytes);
         memset(c->index[i], 0, c->piece_bytes); /* a layer before it may have the same piece */
-        if (model_chooses(h, c->positions))
+        if (model_chooses(h, c->positions) && !model_has_entries(h))
             hidden_keys(h, f->kv_type, c->positions, i, c->index[i]);
     }
     return true;

@@ -175,6 +175,7 @@ START_TEST(every_architecture)
 {
     golden_models(check_model);
     check_model(golden_path("converted/glm5-next-few.gguf"), "glm5-next");
+    check_model(golden_path("converted/deepseek4-base.gguf"), "deepseek4");
 }
 END_TEST
 
@@ -219,19 +220,78 @@ START_TEST(types_of_the_device)
 END_TEST
 
 /* A GPU, so far. */
-START_TEST(device_without_mixed_streams)
+static void check_lacking(const char *file, bool mixing, const char *why)
 {
     struct image image;
     struct error error = {0};
     struct counting *c = counting_device();
-    c->device.lacks_mixing = true;
-    image_open(&image, golden_path("converted/glm5-next-base.gguf"), CONTEXT);
+    c->device.lacks_mixing = mixing;
+    c->device.lacks_tables = true;
+    image_open(&image, golden_path(file), CONTEXT);
     ck_assert_ptr_null(open_core(&image, c, &error));
     ck_assert_int_eq(error.code, ERR_BAD_INPUT);
-    ck_assert_str_eq(error.text,
-                     "the device 'counting' does not compute a residual of mixed streams");
+    ck_assert_str_eq(error.text, why);
     destroy(c);
     image_close(&image);
+}
+
+START_TEST(device_without_mixed_streams)
+{
+    check_lacking("converted/glm5-next-base.gguf", true,
+                  "the device 'counting' does not compute a residual of mixed streams");
+}
+END_TEST
+
+START_TEST(device_without_entries)
+{
+    check_lacking("converted/deepseek4-base.gguf", false,
+                  "the device 'counting' does not compute attention over entries, or experts by "
+                  "token");
+}
+END_TEST
+
+/* The weights of an image, but for an entry. */
+struct other {
+    struct weights_source source;
+    uint32_t entry;
+    void *data;
+};
+
+static const void *other_dense(void *self, uint32_t entry)
+{
+    const struct other *o = self;
+    return entry == o->entry ? o->data : o->source.dense(o->source.self, entry);
+}
+
+/* One has an expert twice, one an expert that is not there. */
+START_TEST(tables_of_experts)
+{
+    static const char *const why[] = {"has expert 1 for token 7, twice",
+                                      "has expert 4 for token 7, which the model does not have"};
+    struct image image;
+    struct error error = {0};
+    image_open(&image, golden_path("converted/deepseek4-base.gguf"), CONTEXT);
+    uint32_t entry = model_entry_dense(image.model, 0, DENSE_EXPERT_TABLE);
+    ck_assert_uint_ne(entry, ENTRY_NONE);
+    ck_assert_uint_eq(image.model->hparams.experts, 4);
+    size_t bytes = (size_t)image.model->hparams.vocab * 2 * sizeof(uint32_t);
+    struct other other = {.source = image_source(&image), .entry = entry, .data = malloc(bytes)};
+    ck_assert_ptr_nonnull(other.data);
+    memcpy(other.data, offline_dense(image.file, entry), bytes);
+    uint32_t *row = (uint32_t *)other.data + 7 * 2;
+    row[0] = 1;
+    row[1] = _i == 0 ? 1 : 4;
+    struct core_config config = {.model = image.model,
+                                 .ops = kernel_ops_select(NULL),
+                                 .source = {.self = &other, .dense = other_dense},
+                                 .threads = 1,
+                                 .chunk = CHUNK,
+                                 .prefill_order = prefill_order_of(PREFILL_ORDER_POPULARITY)};
+    ck_assert_ptr_null(core_create(&config, &error));
+    ck_assert_int_eq(error.code, ERR_BAD_INPUT);
+    ck_assert_msg(strstr(error.text, why[_i]), "%s", error.text);
+    image_close(&image);
+    free(other.data);
 }
 END_TEST
 
@@ -258,6 +318,8 @@ int main(void)
     tcase_add_test(c, rows_of_short_contexts);
     tcase_add_test(c, types_of_the_device);
     tcase_add_test(c, device_without_mixed_streams);
+    tcase_add_test(c, device_without_entries);
+    tcase_add_loop_test(c, tables_of_experts, 0, 2);
     suite_add_tcase(suite, c);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);

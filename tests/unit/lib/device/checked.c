@@ -254,6 +254,17 @@ static struct device_at index_of(struct checked *c, struct device_at at,
     return cache_of(c, "index", at, bytes, span, &cache, access, 0);
 }
 
+/* Entries and their keys; those that are there before may be written with what they have. */
+static struct device_at entries_of(struct checked *c, struct device_at at,
+                                   const struct device_sequence *s, struct device_span span,
+                                   const struct device_entries *shape, unsigned access)
+{
+    if (shape->unit == 0)
+        return (struct device_at){0};
+    return copied(c, "index", at, device_entry_bytes(shape, s->index_type, span.end),
+                  access & DEVICE_APPENDS);
+}
+
 static void check_chosen(struct checked *c, struct device_chosen *chosen, uint32_t rows)
 {
     size_t lists = (size_t)rows * (chosen->lists > 1 ? chosen->lists : 1);
@@ -371,6 +382,9 @@ static enum kv_side side_of(const char *field)
 #define OP_INDEX(access, shape)                                                                    \
     EACH_SEQUENCE(span)                                                                            \
     bare[i].index = index_of(c, a->sequence[i].index, &a->sequence[i], span, shape, access);
+#define OP_ENTRIES(access, shape)                                                                  \
+    EACH_SEQUENCE(span)                                                                            \
+    bare[i].index = entries_of(c, a->sequence[i].index, &a->sequence[i], span, shape, access);
 #define OP_STATE(field, access, floats)                                                            \
     EACH_SEQUENCE(span)                                                                            \
     bare[i].field = state_of(c, #field, a->sequence[i].field, access, floats);

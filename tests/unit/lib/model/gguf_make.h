@@ -57,6 +57,7 @@ void make_arch(struct make *m, const char *arch, unsigned layers, bool mixed);
  * elements of keys, 2 of which are rotated, and h of values. */
 void make_mla(struct make *m, const char *arch, unsigned layers, unsigned h, uint32_t type);
 void make_llama4(struct make *m, unsigned layers, unsigned h, uint32_t type);
+void make_deepseek4(struct make *m, unsigned layers, unsigned h, uint32_t type);
 void make_glm5_next(struct make *m, unsigned layers, unsigned h, uint32_t type);
 void make_glm5next(struct make *m, unsigned layers, unsigned h, uint32_t type);
 void make_kimi_linear(struct make *m, unsigned layers, unsigned h, uint32_t type);

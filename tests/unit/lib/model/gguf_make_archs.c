@@ -533,6 +533,7 @@ static const struct {
                {"smallthinker", smallthinker},
                {"gpt-oss", gpt_oss},
                {"deepseek2", deepseek2},
+               {"deepseek4", make_deepseek4},
                {"glm5-next", make_glm5_next},
                {"glm5next", make_glm5next},
                {"kimi-linear", make_kimi_linear},

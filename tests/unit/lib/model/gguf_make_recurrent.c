@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "lib/base/bytes.h"
+#include "lib/model/gguf/gguf.h"
 #include "lib/tensor/tensor_type.h"
 #include "tests/unit/lib/model/gguf_make.h"
 
@@ -482,6 +483,73 @@ void make_glm5_next(struct make *m, unsigned layers, unsigned h, uint32_t type)
 void make_glm5next(struct make *m, unsigned layers, unsigned h, uint32_t type)
 {
     make_glm5(m, "glm5next", layers, h, type);
+}
+
+/* Every second layer has entries of few positions, whose keys an indexer has, the others some of
+ * many; the first one has a table of experts. */
+static void deepseek4_layer(struct make *m, unsigned layer, unsigned h, uint32_t type)
+{
+    bool few = layer % 2 == 0;
+    unsigned parts = few ? 2 * h : h, unit = few ? 4 : 128;
+    no_attention(m, layer);
+    edit(m, layer,
+         (const struct row[]){{"attn_sinks.weight", TENSOR_F32, 2, 1},
+                              {"attn_q_a.weight", type, h, h},
+                              {"attn_q_a_norm.weight", TENSOR_F32, h, 1},
+                              {"attn_q_b.weight", type, h, 2 * h},
+                              {"attn_kv.weight", type, h, h},
+                              {"attn_kv_a_norm.weight", TENSOR_F32, h, 1},
+                              {"attn_output_a.weight", type, h, 2 * h},
+                              {"attn_output_b.weight", type, 2 * h, h},
+                              {"attn_compressor_kv.weight", type, h, parts},
+                              {"attn_compressor_gate.weight", type, h, parts},
+                              {"attn_compressor_ape.weight", TENSOR_F32, parts, unit},
+                              {"attn_compressor_norm.weight", TENSOR_F32, h, 1},
+                              {"indexer.attn_q_b.weight", type, few ? h : 0, 2 * h},
+                              {"indexer.proj.weight", type, few ? h : 0, 2},
+                              {"indexer_compressor_kv.weight", type, few ? h : 0, 2 * h},
+                              {"indexer_compressor_gate.weight", type, few ? h : 0, 2 * h},
+                              {"indexer_compressor_ape.weight", TENSOR_F32, few ? 2 * h : 0, 4},
+                              {"indexer_compressor_norm.weight", TENSOR_F32, few ? h : 0, 1},
+                              {"exp_probs_b.bias", TENSOR_F32, layer > 0 ? 3 : 0, 1},
+                              {"ffn_gate_tid2eid.weight", TENSOR_F32, layer > 0 ? 0 : 2, 262},
+                              {"ffn_gate_shexp.weight", type, h, h},
+                              {"ffn_up_shexp.weight", type, h, h},
+                              {"ffn_down_shexp.weight", type, h, h},
+                              {0}});
+    mixed_streams(m, layer, "attn", h, type);
+    mixed_streams(m, layer, "ffn", h, type);
+}
+
+void make_deepseek4(struct make *m, unsigned layers, unsigned h, uint32_t type)
+{
+    const struct {
+        const char *key;
+        uint32_t value;
+    } numbers[] = {
+        {"rope.dimension_count", 2},         {"attention.sliding_window", 16},
+        {"attention.output_group_count", 2}, {"attention.indexer.head_count", 2},
+        {"attention.indexer.top_k", 8},      {"expert_gating_func", 4},
+        {"expert_shared_count", 1},          {"hash_layer_count", 1},
+        {"hyper_connection.count", 2},       {"hyper_connection.sinkhorn_iterations", 20},
+        {"attention.key_length", h},         {"attention.value_length", h},
+        {"attention.q_lora_rank", h},        {"attention.output_lora_rank", h},
+        {"attention.indexer.key_length", h}};
+    int32_t ratios[8];
+    for (size_t i = 0; i < ARRAY_LEN(numbers); i++)
+        number(m, "deepseek4", numbers[i].key, numbers[i].value);
+    make_f32(m, "deepseek4.attention.compress_rope_freq_base", 160000);
+    make_f32(m, "deepseek4.hyper_connection.epsilon", 1e-6f);
+    make_bool(m, "deepseek4.expert_weights_norm", true);
+    for (unsigned layer = 0; layer < layers; layer++) {
+        ratios[layer] = layer % 2 == 0 ? 4 : 128;
+        deepseek4_layer(m, layer, h, type);
+    }
+    make_i32s(m, "deepseek4.attention.compress_ratios", ratios, layers);
+    make_add_tensor(m, "output_hc_fn.weight", type, 2 * h, 2, 1);
+    make_add_tensor(m, "output_hc_base.weight", TENSOR_F32, 2, 1, 1);
+    make_add_tensor(m, "output_hc_scale.weight", TENSOR_F32, 1, 1, 1);
+    make_tensor(m, "blk.0.ffn_gate_tid2eid.weight")->type = GGUF_TYPE_I32;
 }
 
 /* One gate per head in layers with MLA. */

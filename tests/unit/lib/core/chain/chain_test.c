@@ -86,6 +86,7 @@ START_TEST(every_architecture)
     check_model(golden_path("converted/qwen4exp-no_table.gguf"), "qwen4exp without a table");
     check_model(golden_path("converted/qwen4exp-few.gguf"), "qwen4exp with few positions");
     check_model(golden_path("converted/glm5-next-base.gguf"), "glm5-next");
+    check_model(golden_path("converted/deepseek4-base.gguf"), "deepseek4");
     ck_assert_msg(models > 30 && splits > 2 * models, "%u models, %u splits", models, splits);
 }
 END_TEST

@@ -47,6 +47,7 @@ static const struct {
     {"deepseek2", 1, QK_NORM_NONE, ROPE_PAIRS, 32, 15, 3, 13},
     {"deepseek32", 1, QK_NORM_NONE, ROPE_PAIRS, 32, 20, 3, 18},
     {"glm-dsa", 1, QK_NORM_NONE, ROPE_PAIRS, 32, 20, 3, 18},
+    {"deepseek4", 1, QK_NORM_NONE, ROPE_PAIRS, 32, 25, 6, 0},
     {"glm5-next", 1, QK_NORM_NONE, ROPE_HALVES, 32, 28, 3, 26},
     {"glm5next", 1, QK_NORM_NONE, ROPE_HALVES, 32, 28, 3, 26},
     {"kimi-linear", 1, QK_NORM_NONE, ROPE_HALVES, 32, 13, 3, 20},
@@ -78,6 +79,7 @@ static uint32_t dense_of_first(const char *arch, uint32_t every)
     return strcmp(arch, "qwen35moe") == 0       ? 16
            : strcmp(arch, "qwen3next") == 0     ? 15
            : strcmp(arch, "qwen4exp") == 0      ? 28
+           : strcmp(arch, "deepseek4") == 0     ? 31
            : strcmp(arch, "granitehybrid") == 0 ? 11
                                                 : every;
 }

@@ -123,9 +123,10 @@ static void stream_file(uint32_t alignment)
     gguf_put_tensor(w, "one", TENSOR_F32, 1, (uint64_t[]){7});
     gguf_put_tensor(w, "two", TENSOR_Q8_0, 3, (uint64_t[]){32, 5, 3});
     gguf_put_tensor(w, "three", TENSOR_F16, 2, (uint64_t[]){3, 1000001});
+    gguf_put_tensor(w, "four", GGUF_TYPE_I32, 2, (uint64_t[]){3, 5});
     must(gguf_writer_layout(w, &error), &error);
     must(gguf_writer_start(w, file, &error), &error);
-    uint64_t total = 28 + 34 * 15 + 6000006;
+    uint64_t total = 28 + 34 * 15 + 6000006 + 60;
     unsigned char *data = malloc(total);
     for (uint64_t i = 0; i < total; i++)
         data[i] = (unsigned char)(i * 31 >> 3);
@@ -139,11 +140,16 @@ static void stream_file(uint32_t alignment)
     struct opened o;
     open_file(&o, file);
     ck_assert_uint_eq(o.g.alignment, alignment);
-    ck_assert_uint_eq(o.g.tensor_count, 3);
+    ck_assert_uint_eq(o.g.tensor_count, 4);
+    for (uint32_t i = 0; i < 4; i++) {
+        static const uint32_t types[] = {TENSOR_F32, TENSOR_Q8_0, TENSOR_F16, GGUF_TYPE_I32};
+        ck_assert_uint_eq(gguf_type_of(&o.g.tensors[i]), types[i]);
+        ck_assert_uint_eq(o.g.tensors[i].integers, i == 3);
+    }
     ck_assert_uint_eq(o.g.source.bytes, gguf_writer_bytes(w));
     check_values(&o.g);
     unsigned char *back = malloc(total);
-    for (uint64_t i = 0, at = 0; i < 3; i++) {
+    for (uint64_t i = 0, at = 0; i < 4; i++) {
         const struct model_tensor *t = &o.g.tensors[i];
         ck_assert_uint_eq(t->file_offset, gguf_writer_offset(w, (uint32_t)i));
         ck_assert_uint_eq(t->bytes, gguf_writer_tensor_bytes(w, (uint32_t)i));

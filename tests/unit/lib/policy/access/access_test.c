@@ -104,8 +104,9 @@ START_TEST(routing_of_odd_rows)
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         float scratch[ROUTING_SCRATCH(4)];
         struct route routes[4];
-        static const uint32_t gatings[] = {ROUTER_SOFTMAX, ROUTER_SIGMOID, ROUTER_SOFTMAX_AFTER,
-                                           ROUTER_SPARSE_MIXER, ROUTER_SIGMOID_AFTER};
+        static const uint32_t gatings[] = {ROUTER_SOFTMAX,       ROUTER_SIGMOID,
+                                           ROUTER_SOFTMAX_AFTER, ROUTER_SPARSE_MIXER,
+                                           ROUTER_SIGMOID_AFTER, ROUTER_SQRT_SOFTPLUS};
         for (size_t g = 0; g < sizeof gatings / sizeof *gatings; g++) {
             struct model_router router = plain(4, 4, true);
             unsigned seen = 0;
@@ -145,7 +146,7 @@ END_TEST
 
 /* But SparseMixer, whose weights depend on all logits. */
 static const uint32_t rules[] = {ROUTER_SOFTMAX, ROUTER_SIGMOID, ROUTER_SOFTMAX_AFTER,
-                                 ROUTER_SIGMOID_AFTER};
+                                 ROUTER_SIGMOID_AFTER, ROUTER_SQRT_SOFTPLUS};
 
 /* Every rule of lib/model/router.h by its definition, in double. */
 static void oracle_rule(const struct model_router *r, const float *logits, uint32_t *expert,
@@ -159,6 +160,7 @@ static void oracle_rule(const struct model_router *r, const float *logits, uint3
         double z = (double)logits[i];
         p[i] = r->gating == ROUTER_SOFTMAX ? exp(z) / sum : z;
         p[i] = r->gating == ROUTER_SIGMOID ? 1 / (1 + exp(-z)) : p[i];
+        p[i] = r->gating == ROUTER_SQRT_SOFTPLUS ? sqrt(log1p(exp(z))) : p[i];
         s[i] = p[i] + (r->bias ? (double)r->bias[i] : 0);
     }
     for (uint32_t g = 0; g < r->experts / size; g++) {
@@ -204,7 +206,7 @@ START_TEST(every_router_rule_agrees_with_its_definition)
     for (uint32_t round = 0; round < 6000; round++) {
         struct model_router router = {.experts = EXPERTS,
                                       .top_k = 1 + round % 8,
-                                      .gating = rules[round / 8 % 4],
+                                      .gating = rules[round / 8 % 5],
                                       .normalise = round % 2 == 0,
                                       .scale = round % 5 == 0 ? 2.5f : 0,
                                       .groups = round % 7 < 4 ? 8 : 1,
@@ -245,8 +247,9 @@ static void check_margins(const struct model_router *router, const float *logits
     }
     for (uint32_t e = 0; e < EXPERTS; e++)
         ck_assert(chosen[e] || margin[e] <= least + 1e-4f);
-    /* Sigmoid: p of an expert does not depend on the others' logits. */
-    for (uint32_t e = 0; e < EXPERTS && router->gating == ROUTER_SIGMOID && router->bias; e++) {
+    /* Sigmoid and root: p of an expert does not depend on the others' logits. */
+    bool alone = router->gating == ROUTER_SIGMOID || router->gating == ROUTER_SQRT_SOFTPLUS;
+    for (uint32_t e = 0; e < EXPERTS && alone && router->bias; e++) {
         if (router->groups > 1 || fabsf(margin[e]) < 0.01f || margin[e] <= ROUTING_MARGIN_MIN ||
             margin[e] >= ROUTING_MARGIN_MAX)
             continue;
@@ -260,6 +263,39 @@ static void check_margins(const struct model_router *router, const float *logits
     }
 }
 
+/* What a table has chosen, in the order of the weights, which are those of the rule; a large logit
+ * is its own softplus. */
+START_TEST(chosen_by_a_table)
+{
+    static const float logits[] = {-3, 0.5f, 90, 2, 1e4f, -200};
+    static const uint32_t table[] = {5, 1, 2, 0};
+    float scratch[ROUTING_SCRATCH(6)];
+    struct route routes[4];
+    struct model_router router = {.experts = 6,
+                                  .top_k = 4,
+                                  .gating = ROUTER_SQRT_SOFTPLUS,
+                                  .normalise = true,
+                                  .scale = 1.5f,
+                                  .bias = logits};
+    double p[6], sum = 0;
+    for (int i = 0; i < 6; i++)
+        p[i] = sqrt(log1p(exp((double)logits[i])));
+    p[2] = sqrt(90);
+    for (int i = 0; i < 4; i++)
+        sum += p[table[i]];
+    routing_table(&router, logits, table, scratch, routes);
+    for (uint32_t k = 0; k < 4; k++) {
+        static const uint32_t order[] = {2, 1, 0, 5};
+        ck_assert_uint_eq(routes[k].expert, order[k]);
+        ck_assert_double_eq_tol(routes[k].weight, 1.5 * p[order[k]] / sum, 1e-6);
+    }
+    ck_assert_double_eq_tol(routing_root_logit(sqrt(log1p(exp(0.5)))), 0.5, 1e-9);
+    ck_assert_double_eq_tol(routing_root_logit(1e-4), 2 * log(1e-4), 1e-6);
+    ck_assert_double_eq_tol(routing_root_logit(20), 400, 1e-9);
+    ck_assert(isfinite(routing_root_logit(-1)));
+}
+END_TEST
+
 START_TEST(margins_agree_with_the_choice)
 {
     float logits[EXPERTS], bias[EXPERTS];
@@ -267,7 +303,7 @@ START_TEST(margins_agree_with_the_choice)
     for (uint32_t round = 0; round < 3000; round++) {
         struct model_router router = {.experts = EXPERTS,
                                       .top_k = 1 + round % 8,
-                                      .gating = rules[round / 8 % 4],
+                                      .gating = rules[round / 8 % 5],
                                       .groups = round % 7 < 3 ? 8 : 1,
                                       .groups_used = 1 + round % 4,
                                       .bias = round % 11 < 7 ? bias : NULL};
@@ -476,6 +512,7 @@ int main(void)
     TCase *c = tcase_create("policy");
     tcase_add_test(c, routing_agrees_with_double);
     tcase_add_test(c, every_router_rule_agrees_with_its_definition);
+    tcase_add_test(c, chosen_by_a_table);
     tcase_add_test(c, margins_agree_with_the_choice);
     tcase_add_test(c, sparse_mixer_agrees_with_its_definition);
     tcase_add_test(c, routing_ties_go_to_the_lower_index);

@@ -87,8 +87,8 @@ static void check_rule(uint32_t gating, bool biased, uint32_t groups)
 START_TEST(predictions_follow_the_router)
 {
     static const uint32_t gatings[] = {ROUTER_SOFTMAX, ROUTER_SIGMOID, ROUTER_SOFTMAX_AFTER,
-                                       ROUTER_SIGMOID_AFTER};
-    for (int g = 0; g < 4; g++) {
+                                       ROUTER_SQRT_SOFTPLUS, ROUTER_SIGMOID_AFTER};
+    for (int g = 0; g < 5; g++) {
         check_rule(gatings[g], false, 0);
         check_rule(gatings[g], true, 0);
         check_rule(gatings[g], false, 8);
