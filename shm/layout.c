@@ -64,7 +64,7 @@ static const uint64_t directory_layout[] = {
 static const uint64_t arena_layout_numbers[] = {PAGE_BYTES};
 static const uint64_t gates_layout[] = {
     S(gates_head), O(gates_head, news),         O(gates_head, waiters),   S(gates_row_head),
-    GATES_COUNTS,  O(gates_row_head, sequence), O(gates_row_head, count),
+    GATES_COUNTS,  O(gates_row_head, sequence), O(gates_row_head, count), O(gates_row_head, token),
 };
 static const uint64_t access_log_layout[] = {
     S(access_log_head),      O(access_log_head, written), O(access_log_head, cell),

@@ -66,7 +66,7 @@ static inline void expert_matrices(const struct model_entry *entry, const void *
 struct expert_row {
     uint32_t sequence; /* low bits of the request id */
     uint32_t member;   /* number of the sequence in the pass (core_pass.sequences) */
-    uint32_t position;
+    uint32_t position, token;
     uint32_t first; /* position of the first row of its chunk, the rows of its sequence beside it */
     bool prefill;   /* a token of a prompt's chunk; else it decodes */
 };

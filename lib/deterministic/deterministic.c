@@ -202,7 +202,7 @@ static void predict_row(struct deterministic *l, const struct expert_step *step,
             return;
         bool known = p->source != PREDICT_LOGITS ||
                      router_row_logits(l->router, target, l->inputs + (size_t)row * l->h->hidden,
-                                       l->logits, &rule);
+                                       step->row[row].token, l->logits, &rule);
         sl_assert(known);
         struct prediction_input in = {.layer = target,
                                       .now = step->layer,

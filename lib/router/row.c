@@ -2,10 +2,13 @@
 /* Finds the tensors of a layer's router and computes the logits of one row. */
 #include "lib/router/row.h"
 
+#include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "lib/base/assert.h"
 #include "lib/model/arch/arch.h"
+#include "lib/model/limits.h"
 
 #define ROUTER_MAGIC 0x524f5554u
 
@@ -109,22 +112,45 @@ static bool vector_of(const struct router_row *r, uint32_t layer, enum dense_rol
     return true;
 }
 
-bool router_row_logits(struct router_row *r, uint32_t layer, const float *x, float *logits,
-                       struct model_router *rule)
+/* -infinity for experts that the table does not have for the token. Numbers beyond the experts, which
+ * a core rejects, are left out. */
+static void keep_chosen(const struct router_row *r, const struct kernel_matrix *table,
+                        uint32_t token, float *logits)
+{
+    const uint32_t experts = r->model->hparams.experts, k = table->k;
+    uint32_t chosen[MODEL_TOP_K_MAX];
+    float kept[MODEL_TOP_K_MAX];
+    sl_assert(k <= MODEL_TOP_K_MAX);
+    memcpy(chosen, (const uint8_t *)table->data + token * table->row_bytes, k * sizeof *chosen);
+    for (uint32_t i = 0; i < k; i++)
+        kept[i] = chosen[i] < experts ? logits[chosen[i]] : 0;
+    for (uint32_t e = 0; e < experts; e++)
+        logits[e] = -INFINITY;
+    for (uint32_t i = 0; i < k; i++)
+        if (chosen[i] < experts)
+            logits[chosen[i]] = kept[i];
+}
+
+bool router_row_logits(struct router_row *r, uint32_t layer, const float *x, uint32_t token,
+                       float *logits, struct model_router *rule)
 {
     OBJ_CHECK(r, ROUTER_MAGIC);
-    struct kernel_matrix w;
+    struct kernel_matrix w, table = {.n = 0};
     const float *scale, *logit_bias, *choice_bias;
+    bool by_table = model_entry_dense(r->model, layer, DENSE_EXPERT_TABLE) != ENTRY_NONE;
     if (!tensor_of(r, layer, DENSE_ROUTER, &w) ||
         !vector_of(r, layer, DENSE_ROUTER_SCALE, r->scale, &scale) ||
         !vector_of(r, layer, DENSE_ROUTER_LOGIT_BIAS, r->logit_bias, &logit_bias) ||
-        !vector_of(r, layer, DENSE_ROUTER_BIAS, r->choice_bias, &choice_bias))
+        !vector_of(r, layer, DENSE_ROUTER_BIAS, r->choice_bias, &choice_bias) ||
+        (by_table && !tensor_of(r, layer, DENSE_EXPERT_TABLE, &table)))
         return false;
     bool floats = kernel_form_of(w.type) == FORM_F32;
     model_router_input(x, scale, w.k, r->input);
     if (!floats)
         r->ops->activation(w.type, r->input, w.k, r->made);
     router_logits(r->ops, &w, logit_bias, 0, w.n, floats ? r->input : r->made, logits);
+    if (token < table.n)
+        keep_chosen(r, &table, token, logits);
     *rule = model_router_of(&r->model->hparams, choice_bias);
     return true;
 }

@@ -34,10 +34,14 @@ struct router_row *router_row_create(const struct model_index *model, const stru
 /* row NULL: nothing. */
 void router_row_destroy(struct router_row *row);
 
-/* Computes logits [experts] of a layer's router from the gate input x [hidden], and sets *rule,
- * whose bias is valid until the next call. False: the layer has no router, or not all of it is in
- * memory; then logits and *rule are not set. */
-bool router_row_logits(struct router_row *row, uint32_t layer, const float *x, float *logits,
-                       struct model_router *rule);
+#define ROUTER_NO_TOKEN UINT32_MAX
+
+/* Computes logits [experts] of a layer's router from the gate input x [hidden] of a token, and sets
+ * *rule, whose bias is valid until the next call. Where a table says which experts the token uses,
+ * the others have -infinity, so that the choice is right whatever x is; not of ROUTER_NO_TOKEN.
+ * False: the layer has no router, or not all of it is in memory; then logits and *rule are not
+ * set. */
+bool router_row_logits(struct router_row *row, uint32_t layer, const float *x, uint32_t token,
+                       float *logits, struct model_router *rule);
 
 #endif

@@ -90,10 +90,10 @@ void gates_repair(struct gates *g)
     }
 }
 
-void gates_publish(struct gates *g, uint32_t layer, enum gates_kind kind, uint32_t sequence,
-                   uint32_t position, const float *values, uint32_t count)
+void gates_publish(struct gates *g, const struct gates_place *of, enum gates_kind kind,
+                   const float *values, uint32_t count)
 {
-    sl_assert(count <= g->width && layer < g->layers);
+    sl_assert(count <= g->width && of->layer < g->layers);
     uint32_t number = atomic_load_explicit(&g->head->news, memory_order_relaxed); /* one writer */
     struct gates_row_head *row = row_of(g, number);
     _Atomic uint32_t *to = values_of(row);
@@ -102,10 +102,11 @@ void gates_publish(struct gates *g, uint32_t layer, enum gates_kind kind, uint32
     atomic_store_explicit(&row->lock, lock + 1, memory_order_relaxed);
     atomic_thread_fence(memory_order_release); /* odd before the first value */
     atomic_store_explicit(&row->kind, (uint32_t)kind, memory_order_relaxed);
-    atomic_store_explicit(&row->sequence, sequence, memory_order_relaxed);
-    atomic_store_explicit(&row->position, position, memory_order_relaxed);
+    atomic_store_explicit(&row->sequence, of->sequence, memory_order_relaxed);
+    atomic_store_explicit(&row->position, of->position, memory_order_relaxed);
     atomic_store_explicit(&row->count, count, memory_order_relaxed);
-    atomic_store_explicit(&row->layer, layer, memory_order_relaxed);
+    atomic_store_explicit(&row->token, of->token, memory_order_relaxed);
+    atomic_store_explicit(&row->layer, of->layer, memory_order_relaxed);
     atomic_store_explicit(&row->number, number, memory_order_relaxed);
     for (uint32_t i = 0; i < count; i++) {
         uint32_t bits;
@@ -131,6 +132,7 @@ bool gates_read(struct gates *g, uint32_t number, struct gates_read *out, float 
     out->kind = (enum gates_kind)atomic_load_explicit(&row->kind, memory_order_relaxed);
     out->sequence = atomic_load_explicit(&row->sequence, memory_order_relaxed);
     out->position = atomic_load_explicit(&row->position, memory_order_relaxed);
+    out->token = atomic_load_explicit(&row->token, memory_order_relaxed);
     out->count = atomic_load_explicit(&row->count, memory_order_relaxed);
     out->layer = atomic_load_explicit(&row->layer, memory_order_relaxed);
     /* Written by another process: checked against our buffers. */

@@ -34,7 +34,8 @@ struct gates_row_head {
     _Atomic uint32_t position;
     _Atomic uint32_t count; /* number of floats */
     _Atomic uint32_t layer, number;
-    uint32_t reserved[9];
+    _Atomic uint32_t token; /* of a row that decodes */
+    uint32_t reserved[8];
     /* followed by `width` _Atomic uint32_t: the bits of the floats */
 };
 _Static_assert(sizeof(struct gates_row_head) == 64, "one cache line");
@@ -57,7 +58,12 @@ struct gates {
 
 struct gates_read {
     enum gates_kind kind;
-    uint32_t sequence, position, layer, count;
+    uint32_t sequence, position, token, layer, count;
+};
+
+/* What a row is of. */
+struct gates_place {
+    uint32_t layer, sequence, position, token;
 };
 
 uint64_t gates_bytes(uint32_t hidden, uint32_t experts);
@@ -68,8 +74,8 @@ int gates_attach(int fd, bool writable, uint64_t boot, struct gates *out, struct
 void gates_repair(struct gates *g);
 
 /* compute: publishes a row. A system call only if the predictor sleeps. */
-void gates_publish(struct gates *g, uint32_t layer, enum gates_kind kind, uint32_t sequence,
-                   uint32_t position, const float *values, uint32_t count);
+void gates_publish(struct gates *g, const struct gates_place *of, enum gates_kind kind,
+                   const float *values, uint32_t count);
 
 /* predictor: copies the row with that number, at most `width` floats; values NULL: none of them.
  * False when a newer row is there, or is being written. */

@@ -140,6 +140,7 @@ static void take_row(struct core *c, const struct core_row *row)
         (struct expert_row){.sequence = c->pass.sequences[row->sequence].sequence,
                             .member = row->sequence,
                             .position = row->position,
+                            .token = row->token,
                             .first = continues ? c->scratch.source_row[r - 1].first : row->position,
                             .prefill = row->prefill};
     c->pass.step.prefill |= row->prefill;

@@ -100,12 +100,12 @@ static void take(void *arg, const struct expert_step *step, const struct route *
     }
 }
 
-static void predict_row(const struct tracer *w, uint32_t target, const float *x)
+static void predict_row(const struct tracer *w, uint32_t target, const float *x, uint32_t token)
 {
     const struct routing *r = w->all;
     const struct model_hparams *h = r->h;
     struct model_router rule;
-    bool known = router_row_logits(w->router, target, x, w->logits, &rule);
+    bool known = router_row_logits(w->router, target, x, token, w->logits, &rule);
     sl_assert(known);
     struct prediction_input in = {.layer = target,
                                   .experts = h->experts,
@@ -159,7 +159,7 @@ static void predict_next(void *arg, const struct expert_step *step, const float 
         out += r->candidates + r->h->experts_used;
         for (uint32_t a = 0; a < lists_of(r, step->layer); a++) {
             target = hparams_next_experts(r->h, target + 1);
-            predict_row(w, target, x + row * stride);
+            predict_row(w, target, x + row * stride, step->row[row].token);
             for (uint32_t i = 0; i < r->list; i++, out++) {
                 *out = record(TRACE_PREDICTED, w->window, at, 1);
                 out->layer = (uint16_t)target;

@@ -115,7 +115,7 @@ static uint32_t predict_from_input(struct predictor *p, const struct gates_read 
 {
     struct model_router rule;
     if (row->count != hparams(p)->hidden ||
-        !router_row_logits(p->router, layer, p->values, p->logits, &rule))
+        !router_row_logits(p->router, layer, p->values, row->token, p->logits, &rule))
         return 0;
     return run_prediction(p, row, place, layer, &rule, NULL);
 }

@@ -139,7 +139,7 @@ static void count_predictions(struct seen *s, uint32_t layer, const float *x, ui
     const struct model_hparams *hp = all->hp;
     const uint16_t *chosen = s->kept->chosen[0] + (size_t)row * hp->experts_used;
     struct model_router rule;
-    bool known = router_row_logits(s->router, layer, x, s->logits, &rule);
+    bool known = router_row_logits(s->router, layer, x, ROUTER_NO_TOKEN, s->logits, &rule);
     sl_assert(known);
     struct prediction_input in = {.layer = layer,
                                   .experts = hp->experts,

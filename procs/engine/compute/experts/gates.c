@@ -34,8 +34,9 @@ void experts_publish_rows(struct experts *e, const struct expert_step *step)
             continue;
         for (uint32_t i = 0; i < p->count && p->kind == GATES_ROUTES; i++)
             chosen[i] = (float)step->routes[(size_t)r * p->count + i].expert;
-        gates_publish(&e->child->gates, step->layer, p->kind, row->sequence, row->position, values,
-                      p->count);
+        gates_publish(&e->child->gates,
+                      &(struct gates_place){step->layer, row->sequence, row->position, row->token},
+                      p->kind, values, p->count);
     }
     e->publish.count = 0;
 }
@@ -45,6 +46,9 @@ void experts_next_counts(void *self, const struct expert_step *step, const float
 {
     struct experts *e = self;
     if (e->predicts_chunks)
-        gates_publish(&e->child->gates, step->layer, GATES_COUNTS, step->row->sequence,
-                      step->row->position, counts, 2 * experts);
+        gates_publish(&e->child->gates,
+                      &(struct gates_place){.layer = step->layer,
+                                            .sequence = step->row->sequence,
+                                            .position = step->row->position},
+                      GATES_COUNTS, counts, 2 * experts);
 }

@@ -63,7 +63,7 @@ static void route(uint32_t layer, const float *x, struct route *out)
 {
     static float logits[EXPERTS], scratch[ROUTING_SCRATCH(EXPERTS)];
     struct model_router rule;
-    ck_assert(router_row_logits(seen.router, layer, x, logits, &rule));
+    ck_assert(router_row_logits(seen.router, layer, x, ROUTER_NO_TOKEN, logits, &rule));
     routing_exact(&rule, logits, scratch, out);
 }
 

@@ -27,6 +27,9 @@ static const struct {
     {"dbrx", TENSOR_Q8_0, false, false, false},    {"gpt-oss", TENSOR_F32, false, true, false},
     {"gemma4", TENSOR_F32, true, false, false},    {"glm4moe", TENSOR_F32, false, false, true}};
 
+/* A model whose first layer has a table of the experts that a token uses. */
+static const char *const with_table = "deepseek4";
+
 static struct {
     struct model_index *index;
     const struct kernel_ops *ops;
@@ -85,14 +88,14 @@ static void to_q8_0(uint32_t entry)
     }
 }
 
-static void set_up(int i)
+static void set_up_type(const char *arch, enum tensor_type type)
 {
     struct make m;
     struct error error = {0};
-    make_arch(&m, routers[i].arch, LAYERS, true);
+    make_arch(&m, arch, LAYERS, true);
     struct make_tensor *router = make_tensor(&m, "blk.1.ffn_gate_inp.weight");
     ck_assert_ptr_nonnull(router);
-    router->type = (uint32_t)routers[i].type;
+    router->type = (uint32_t)type;
     ck_assert(tensor_type_row_bytes(router->type, EXPERTS * HIDDEN, &router->bytes));
     t.index = make_index(&m, &error);
     ck_assert_msg(t.index != NULL, "%s", error.text);
@@ -104,9 +107,9 @@ static void set_up(int i)
         for (uint32_t n = 0; n < HIDDEN * HIDDEN; n++)
             t.value[e][n] = random_value();
     uint32_t entry = model_entry_dense(t.index, LAYER, DENSE_ROUTER);
-    if (routers[i].type == TENSOR_BF16)
+    if (type == TENSOR_BF16)
         to_bf16(entry);
-    if (routers[i].type == TENSOR_Q8_0)
+    if (type == TENSOR_Q8_0)
         to_q8_0(entry);
     for (uint32_t n = 0; n < HIDDEN; n++)
         t.x[n] = random_value();
@@ -114,6 +117,11 @@ static void set_up(int i)
     t.ops = kernel_ops_select(NULL);
     t.row = router_row_create(t.index, t.ops, dense, &t);
     ck_assert_ptr_nonnull(t.row);
+}
+
+static void set_up(int i)
+{
+    set_up_type(routers[i].arch, routers[i].type);
 }
 
 static void tear_down(void)
@@ -136,7 +144,7 @@ START_TEST(logits_by_definition)
     ck_assert(routers[_i].scale == (scale != NULL));
     ck_assert(routers[_i].logit_bias == (bias != NULL));
     ck_assert(routers[_i].choice_bias == (choice != NULL));
-    ck_assert(router_row_logits(t.row, LAYER, t.x, t.logits, &t.rule));
+    ck_assert(router_row_logits(t.row, LAYER, t.x, ROUTER_NO_TOKEN, t.logits, &t.rule));
     for (uint32_t e = 0; e < EXPERTS; e++) {
         double sum = bias ? (double)bias[e] : 0;
         for (uint32_t i = 0; i < HIDDEN; i++)
@@ -163,7 +171,7 @@ START_TEST(columns_of_threads)
                                     .k = HIDDEN,
                                     .n = EXPERTS,
                                     .type = TENSOR_F32};
-    ck_assert(router_row_logits(t.row, LAYER, t.x, t.logits, &t.rule));
+    ck_assert(router_row_logits(t.row, LAYER, t.x, ROUTER_NO_TOKEN, t.logits, &t.rule));
     for (uint32_t at = 0; at <= EXPERTS; at++) {
         float divided[EXPERTS] = {0};
         router_logits(t.ops, &w, bias, 0, at, t.x, divided);
@@ -184,7 +192,8 @@ START_TEST(parts_that_are_not_in_memory)
                     (e->role == DENSE_ROUTER || e->role == DENSE_ROUTER_SCALE ||
                      e->role == DENSE_ROUTER_LOGIT_BIAS || e->role == DENSE_ROUTER_BIAS);
         t.logits[0] = 77;
-        ck_assert(router_row_logits(t.row, LAYER, t.x, t.logits, &t.rule) == !part);
+        ck_assert(router_row_logits(t.row, LAYER, t.x, ROUTER_NO_TOKEN, t.logits, &t.rule) ==
+                  !part);
         ck_assert((t.logits[0] == 77) == part);
     }
     tear_down();
@@ -195,8 +204,32 @@ START_TEST(layers_without_experts_have_no_router)
 {
     set_up(5);
     ck_assert(!model_layer_has_experts(t.index, 0));
-    ck_assert(!router_row_logits(t.row, 0, t.x, t.logits, &t.rule));
-    ck_assert(router_row_logits(t.row, LAYER, t.x, t.logits, &t.rule));
+    ck_assert(!router_row_logits(t.row, 0, t.x, ROUTER_NO_TOKEN, t.logits, &t.rule));
+    ck_assert(router_row_logits(t.row, LAYER, t.x, ROUTER_NO_TOKEN, t.logits, &t.rule));
+    tear_down();
+}
+END_TEST
+
+/* Of a token, the experts of the table have the logits of the router, and the others none; without
+ * a token all have them. A number that is no expert is left out. */
+START_TEST(experts_of_a_table)
+{
+    float all[EXPERTS];
+    set_up_type(with_table, TENSOR_F32);
+    uint32_t entry = model_entry_dense(t.index, 0, DENSE_EXPERT_TABLE);
+    ck_assert_uint_ne(entry, ENTRY_NONE);
+    memcpy(&t.value[entry][5 * 2], (const uint32_t[]){2, 0}, 2 * sizeof(uint32_t));
+    memcpy(&t.value[entry][6 * 2], (const uint32_t[]){1, 9}, 2 * sizeof(uint32_t));
+    ck_assert(router_row_logits(t.row, 0, t.x, ROUTER_NO_TOKEN, all, &t.rule));
+    ck_assert(router_row_logits(t.row, 0, t.x, 5, t.logits, &t.rule));
+    ck_assert(t.logits[0] == all[0] && t.logits[1] == -INFINITY && t.logits[2] == all[2]);
+    ck_assert(router_row_logits(t.row, 0, t.x, 6, t.logits, &t.rule));
+    ck_assert(t.logits[0] == -INFINITY && t.logits[1] == all[1] && t.logits[2] == -INFINITY);
+    ck_assert(router_row_logits(t.row, 1, t.x, 5, t.logits, &t.rule));
+    for (uint32_t e = 0; e < EXPERTS; e++)
+        ck_assert(isfinite(t.logits[e]));
+    t.missing = entry;
+    ck_assert(!router_row_logits(t.row, 0, t.x, 5, t.logits, &t.rule));
     tear_down();
 }
 END_TEST
@@ -209,6 +242,7 @@ int main(void)
     tcase_add_test(c, columns_of_threads);
     tcase_add_loop_test(c, parts_that_are_not_in_memory, 0, ARRAY_LEN(routers));
     tcase_add_test(c, layers_without_experts_have_no_router);
+    tcase_add_test(c, experts_of_a_table);
     suite_add_tcase(s, c);
     SRunner *r = srunner_create(s);
     srunner_run_all(r, CK_NORMAL);

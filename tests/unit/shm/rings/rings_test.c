@@ -34,11 +34,11 @@ START_TEST(gates_round_trip)
     ck_assert(!gates_read(&g, 0, &got, out)); /* nothing published yet */
     for (int i = 0; i < WIDTH; i++)
         in[i] = (float)i / 3;
-    gates_publish(&g, 1, GATES_INPUT, 7, 9, in, WIDTH);
+    gates_publish(&g, &(struct gates_place){1, 7, 9, 11}, GATES_INPUT, in, WIDTH);
     ck_assert(gates_read(&g, 0, &got, out));
     ck_assert_mem_eq(in, out, sizeof in);
     ck_assert(got.kind == GATES_INPUT && got.sequence == 7 && got.position == 9 && got.layer == 1 &&
-              got.count == WIDTH);
+              got.token == 11 && got.count == WIDTH);
     ck_assert_uint_eq(gates_wait(&g, 0, 600 * NS_PER_S), 1); /* a new row: no wait */
     ck_assert_uint_eq(gates_wait(&g, 1, NS_PER_MS), 1);      /* no new row: ends by its timeout */
     segment_detach(&g.segment);
@@ -54,7 +54,7 @@ START_TEST(gates_of_many_sequences)
     atomic_store(&g.head->news, UINT32_MAX - 2); /* numbers wrap */
     for (uint32_t i = 0; i < GATES_ROWS; i++) {
         values[0] = (float)i;
-        gates_publish(&g, 2, GATES_INPUT, 100 + i, i, values, WIDTH);
+        gates_publish(&g, &(struct gates_place){2, 100 + i, i, 11}, GATES_INPUT, values, WIDTH);
     }
     for (uint32_t i = 0; i < GATES_ROWS; i++) {
         ck_assert(gates_read(&g, UINT32_MAX - 2 + i, &got, NULL));
@@ -63,7 +63,7 @@ START_TEST(gates_of_many_sequences)
         ck_assert_float_eq(values[0], (float)i);
     }
     ck_assert(!gates_read(&g, UINT32_MAX - 2 + GATES_ROWS, &got, NULL)); /* not there yet */
-    gates_publish(&g, 2, GATES_INPUT, 7, 7, values, WIDTH);
+    gates_publish(&g, &(struct gates_place){2, 7, 7, 11}, GATES_INPUT, values, WIDTH);
     ck_assert(!gates_read(&g, UINT32_MAX - 2, &got, NULL));
     ck_assert(gates_read(&g, UINT32_MAX - 1, &got, NULL));
     segment_detach(&g.segment);
@@ -75,14 +75,14 @@ START_TEST(gates_dead_writer)
     struct gates g = gates_open();
     struct gates_read got;
     float values[WIDTH] = {1};
-    gates_publish(&g, 2, GATES_COUNTS, 1, 1, values, 8);
+    gates_publish(&g, &(struct gates_place){2, 1, 1, 11}, GATES_COUNTS, values, 8);
     struct gates_row_head *row = (void *)g.rows;
     atomic_fetch_add(&row->lock, 1); /* the writer died here, before it counted the row */
     atomic_store(&g.head->news, 0);
     ck_assert(!gates_read(&g, 0, &got, values));
     gates_repair(&g);
     ck_assert(!gates_read(&g, 0, &got, values)); /* a partial row is not returned */
-    gates_publish(&g, 2, GATES_COUNTS, 1, 2, values, 8);
+    gates_publish(&g, &(struct gates_place){2, 1, 2, 11}, GATES_COUNTS, values, 8);
     ck_assert(gates_read(&g, 0, &got, values));
     ck_assert_uint_eq(got.position, 2);
     atomic_store(&row->layer, LAYERS); /* untrusted: the reader has LAYERS layers */
@@ -114,7 +114,7 @@ static void *publish_many(void *arg)
     for (uint32_t i = 1; i <= ROUNDS; i++) {
         for (int k = 0; k < WIDTH; k++)
             values[k] = (float)i;
-        gates_publish(g, 0, GATES_INPUT, i, i, values, WIDTH);
+        gates_publish(g, &(struct gates_place){0, i, i, 11}, GATES_INPUT, values, WIDTH);
     }
     return NULL;
 }
