@@ -276,6 +276,25 @@ static void doctor(void)
     }
 }
 
+/* Of entries and their keys, with a table of experts: a sequence of the model's shape is
+ * computed. */
+static void doctor_of_entries(void)
+{
+    struct command c;
+    make(&shapes[DEEPSEEK4], shapes[DEEPSEEK4].some);
+    command_run(&c, NULL, DOCTOR_MS,
+                (const char *const[]){"doctor", "-m", model, "--no-device", "--json", "--ctx-size",
+                                      "1024", NULL});
+    json_t *doc = c.status == 0 ? json_loads(c.out, JSON_ALLOW_NUL, NULL) : NULL;
+    CHECK(doc, "status %d: %.400s", c.status, c.err);
+    uint64_t keys = lookup_u64(doc, "model.context.reads.index_read_bytes");
+    uint64_t rows = lookup_u64(doc, "model.context.reads.kv_read_bytes");
+    CHECK(keys == 2 * 256 * 64, "%" PRIu64 " bytes of keys", keys);
+    CHECK(rows == 5 * 32 * 64 + (8 + 8 + 8) * 64, "%" PRIu64 " bytes of rows", rows);
+    json_decref(doc);
+    command_free(&c);
+}
+
 int main(int argc, char **argv)
 {
     static const struct test_case cases[] = {
@@ -292,6 +311,7 @@ int main(int argc, char **argv)
         ROW(second_turns_with_entries),
         ROW(inspected),
         ROW(doctor),
+        ROW(doctor_of_entries),
     };
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }

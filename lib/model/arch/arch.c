@@ -261,6 +261,17 @@ static void set_defaults(const struct arch *arch, struct model_hparams *h, uint3
     arch_set_where(arch, h);
 }
 
+/* Blocks that the file states and does not have are none. */
+static void find_skipped(const struct arch *arch, const struct gguf *g, struct model_hparams *h)
+{
+    const struct arch_row *row = arch_first(arch->rows, ARCH_ROWS(SKIPPED_NAME));
+    uint32_t number, first = h->layers - h->skipped_layers;
+    for (uint32_t i = 0; row && i < g->tensor_count; i++)
+        if (arch_name_matches(row->key, g->tensors[i].name, &number) && number == first)
+            return;
+    h->skipped_layers = row ? 0 : h->skipped_layers;
+}
+
 /* The number of layers that are used: arrays with an element per layer may leave out the others. */
 static int drop_skipped(struct model_hparams *h, struct error *error)
 {
@@ -333,6 +344,7 @@ int arch_read_hparams(const struct arch *arch, const struct gguf *g, uint32_t to
     if (read_keys(arch, g, h, error) != 0)
         return -1;
     set_defaults(arch, h, tokens);
+    find_skipped(arch, g, h);
     if (drop_skipped(h, error) || arch_read_kinds(arch, g, h, error) ||
         read_rows(arch, ARCH_ROWS(ARRAY), arch_read_array, g, h, error) ||
         read_rows(arch, ARCH_ROWS(LIMITS), arch_read_limits, g, h, error) ||

@@ -199,6 +199,7 @@ static const struct arch_row deepseek4[] = {
     LIMITS(dense_limits, "swiglu_clamp_exp"),
     LIMITS(dense_limits, "swiglu_clamp_shexp"),
     UINT(skipped_layers, "nextn_predict_layers", 0, MODEL_LAYERS_MAX - 1, DERIVED),
+    SKIPPED_NAME("blk.%u.nextn.eh_proj.weight"),
     UNUSED("blk.%u.exp_probs_b_vl.bias"),
     END,
 };

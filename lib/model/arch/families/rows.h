@@ -115,6 +115,9 @@
 /* The key of an array with the positions of an entry of each block: 0 (it has none),
  * MODEL_ENTRY_FEW, which has an indexer, too, or MODEL_ENTRY_MANY. */
 #define ENTRIES(key_) ROW(ENTRIES, .key = (key_))
+/* Blocks for drafting (skipped_layers) are there only if the first one has the tensor of that name,
+ * whatever their key says. */
+#define SKIPPED_NAME(name) ROW(SKIPPED_NAME, .key = (name))
 /* index_block: an optional array with a number per block, or one number: in layers with attention
  * where it is r, not 0, a query attends to its own incomplete block of r positions, and of the
  * others to those that an indexer chooses, as many positions as index_top_k, whose key is the

@@ -44,7 +44,10 @@ static json_t *context_json(const struct supervisor *s)
             rows += model_read_bytes(h, i, side, type, context);
             own += model_kv_bytes(h, i, side, type, KV_TILE) * context / KV_TILE;
         }
-        keys += model_read_bytes(h, i, KV_SIDE_INDEX, type, context);
+        uint64_t entries = model_entries_read(h, i, context) *
+                           (kv_tile_bytes(kv_index_type(type), h->head_size) / KV_TILE);
+        rows += entries;
+        keys += model_read_bytes(h, i, KV_SIDE_INDEX, type, context) - entries;
         all += own;
         if (own > 0 && model_attended(h, i, context) > attended)
             attended = model_attended(h, i, context);

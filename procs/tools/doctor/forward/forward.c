@@ -47,7 +47,7 @@ static enum place place_of(const struct forward *f, uint32_t entry)
     uint32_t globals = f->index->hparams.layers;
     if (tensor_of(f, entry)->ne[1] <= 1)
         return AS_VECTOR;
-    if (e->role == DENSE_ROUTER)
+    if (e->role == DENSE_ROUTER || e->role == DENSE_EXPERT_TABLE)
         return AS_ROUTER;
     if (e->role == DENSE_NGRAM_TABLE)
         return AS_TABLE;
@@ -95,6 +95,13 @@ static void centre_rows(float *x, uint64_t k, uint64_t n)
     }
 }
 
+/* Different experts of each token; those of tokens that follow each other differ, too. */
+static void fill_table(const struct forward *f, const struct model_tensor *t, uint32_t *id)
+{
+    for (uint64_t i = 0; i < t->ne[0] * t->ne[1]; i++)
+        id[i] = (uint32_t)(i % f->index->hparams.experts);
+}
+
 static char *router(struct forward *f, uint32_t entry)
 {
     const struct model_tensor *t = tensor_of(f, entry);
@@ -102,6 +109,10 @@ static char *router(struct forward *f, uint32_t entry)
     sl_assert(f->routers_used + whole <= f->routers_bytes);
     char *at = f->routers + f->routers_used;
     f->routers_used += whole;
+    if (t->integers) {
+        fill_table(f, t, (uint32_t *)(void *)at);
+        return at;
+    }
     fill_random(at, bytes, (enum tensor_type)t->type, f->routers_used);
     if (t->type == TENSOR_F32)
         centre_rows((float *)(void *)at, t->ne[0], t->ne[1]);

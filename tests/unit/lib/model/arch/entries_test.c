@@ -132,6 +132,21 @@ START_TEST(layers_without_entries)
 }
 END_TEST
 
+/* A block for drafting is skipped if it is there; files may state one that they do not have. */
+START_TEST(blocks_for_drafting)
+{
+    struct make m;
+    make_arch(&m, "deepseek4", 2, false);
+    make_u32(&m, "deepseek4.nextn_predict_layers", 1);
+    if (_i > 0)
+        make_add_tensor(&m, "blk.1.nextn.eh_proj.weight", 0, 8, 4, 1);
+    struct model_index *index = read_model(&m);
+    ck_assert_uint_eq(index->hparams.layers, _i > 0 ? 1 : 2);
+    ck_assert_uint_eq(index->hparams.skipped_layers, _i > 0 ? 1 : 0);
+    free(index);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("arch.entries");
@@ -140,6 +155,7 @@ int main(void)
     tcase_add_test(t, what_a_sequence_has);
     tcase_add_test(t, what_a_token_reads);
     tcase_add_test(t, layers_without_entries);
+    tcase_add_loop_test(t, blocks_for_drafting, 0, 2);
     suite_add_tcase(s, t);
     SRunner *r = srunner_create(s);
     srunner_run_all(r, CK_ENV);
