@@ -112,8 +112,8 @@ static bool vector_of(const struct router_row *r, uint32_t layer, enum dense_rol
     return true;
 }
 
-/* -infinity for experts that the table does not have for the token. Numbers beyond the experts, which
- * a core rejects, are left out. */
+/* -infinity for experts that the table does not have for the token. Numbers beyond the experts,
+ * which a core rejects, are left out. */
 static void keep_chosen(const struct router_row *r, const struct kernel_matrix *table,
                         uint32_t token, float *logits)
 {
