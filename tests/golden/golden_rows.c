@@ -17,10 +17,10 @@
 #define TOKENS  75  /* crosses an attention tile, not a multiple of any chunk below */
 #endif
 #ifndef ONLY_MODEL
-#define ONLY_MODEL NULL
+#define ONLY_MODEL "" /* all */
 #endif
 
-static const char *const only_model = ONLY_MODEL;
+static const bool only_model = sizeof ONLY_MODEL > 1;
 
 struct result {
     float *logits; /* [TOKENS][vocab] */
@@ -380,7 +380,7 @@ static void check_cut(const char *path, const uint32_t *tokens)
 static bool is_checked(const char *name)
 {
     if (only_model)
-        return strcmp(name, only_model) == 0;
+        return strcmp(name, ONLY_MODEL) == 0;
     return strstr(name, "-few") || strcmp(name, "glm5-next-base") == 0;
 }
 
