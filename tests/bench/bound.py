@@ -7,9 +7,8 @@
 The lower bound of the time per token is max(t_compute, b / device):
   t_compute  resident decode of sluice, or of llama.cpp if faster (package llama-cpp-python of the Python given by
              --python, mapped and repacked): same file, tokens and threads
-  b          bytes missed per token when experts are loaded on demand into the same capacity: `sluice sim` of
-             preset lod on a trace recorded with these tokens. Every repetition has other tokens (its number is
-             the seed), and so another b and another bound
+  b          bytes that the preset itself reads per token, demands and prefetches. Every repetition has other tokens
+             (its number is the seed), and so another b and another bound
   device     read bandwidth by `sluice doctor` on the model file: the mean of measurements before and after each
              repetition, because it changes from minute to minute
 Reports the fraction of the bound reached: the median over repetitions, with a 95 % bootstrap interval. Markdown on
@@ -67,23 +66,6 @@ def llama_resident(a, model, scratch):
     return max(rates.values())
 
 
-def missed_bytes(a, share, seed, scratch):
-    """lod on the tokens of a seed: bytes missed per token in the simulator, and the hit rates of
-    simulator and engine."""
-    trace = os.path.join(scratch, f"trace-{share:g}-{seed}")
-    doc = bench(a, "-r", 1, "--seed", seed, "--resident-experts", share, "--preset", "lod", "--trace", trace)
-    # The trace starts with the warm-up rounds, which have the same length.
-    learn = 100 * a.warmup // (a.warmup + 1)
-    sim = m.sluice("sim", trace, "--presets", "lod", "--budgets", f"{share:g}%", "--calibrate", learn,
-                   "--output", "json")["results"][0]
-    os.unlink(trace)
-    decode = sim["decode"]
-    bytes_per_token = decode["demand_bytes"] / decode["tokens"]
-    m.say(f"{share:g} %, tokens {seed}: lod misses {bytes_per_token / 2**20:.1f} MiB per token")
-    return {"bytes": bytes_per_token, "sim_hit": 100 * decode["hits"] / decode["accesses"],
-            "hit": m.variant_test(doc, 0)["hit_percent"]}
-
-
 def resident(a, model, scratch):
     """Decode with everything in memory, tokens per second: sluice, and llama.cpp (None without it)."""
     budget = int(model["resident_budget"] * 1.02) + (8 << 20)
@@ -128,43 +110,38 @@ def reached_of(done, bounds):
                           [1] * len(done))
 
 
-def share_figures(a, model, share, compute_s, scratch):
-    lod = [missed_bytes(a, share, seed, scratch) for seed in seeds(a)]
-    missed = [tokens["bytes"] for tokens in lod]
+def share_figures(a, model, share, compute_s):
     best = None
     for preset in a.presets.split(","):
         done = repeat(a, model, share, preset)
-        bounds = [max(compute_s, b / device) for b, (_, device) in zip(missed, done)]
+        read = [t["bytes_read_per_token"] for t, _ in done]
+        bounds = [max(compute_s, b / device) for b, (_, device) in zip(read, done)]
         tps = statistics.median(t["tps_median"] for t, _ in done)
         if not best or tps > best["tps"]:
             busy_ms, busy_rate = busy([t for t, _ in done])
             middle, low, high = reached_of(done, bounds)
             best = {"share": share, "preset": preset, "bound_tps": 1 / statistics.median(bounds), "tps": tps,
                     "reached": middle, "reached_low": low, "reached_high": high, "compute_s": compute_s,
-                    "device_s": statistics.median(b / device for b, (_, device) in zip(missed, done)),
-                    "missed_bytes": mean(missed), "missed_each": missed,
+                    "device_s": statistics.median(b / device for b, (_, device) in zip(read, done)),
+                    "read_bytes": mean(read), "read_each": read,
                     "device_bytes_s": statistics.median(d for _, d in done),
                     "busy_ms": busy_ms, "busy_bytes_s": busy_rate, "devices": [d for _, d in done],
-                    "sim_hit": mean(tokens["sim_hit"] for tokens in lod), "lod_hit": mean(tokens["hit"] for tokens in lod),
                     "compute_ms": mean(t["compute_ms_per_token"] for t, _ in done),
                     "stall_ms": mean(t["stall_ms_per_token"] for t, _ in done),
-                    "read_bytes": mean(t["bytes_read_per_token"] for t, _ in done),
                     "hit": mean(t["hit_percent"] for t, _ in done)}
     return best
 
 
 HEADS = ("experts", "preset", "bound t/s", "decode t/s", "reached", "t_compute ms", "b / device ms", "b MiB",
-         "device MB/s", "compute ms", "stall ms", "reading ms", "MB/s then", "read MiB",
-         "hit % lod in sim", "hit % lod", "hit %")
+         "device MB/s", "compute ms", "stall ms", "reading ms", "MB/s then", "hit %")
 
 
 def row_of(f):
     return (f"{f['share']:g} %", f["preset"], f"{f['bound_tps']:.2f}", f"{f['tps']:.2f}",
             f"{f['reached']:.3f} ({f['reached_low']:.3f} to {f['reached_high']:.3f})",
-            f"{1e3 * f['compute_s']:.1f}", f"{1e3 * f['device_s']:.1f}", f"{f['missed_bytes'] / 2**20:.1f}",
+            f"{1e3 * f['compute_s']:.1f}", f"{1e3 * f['device_s']:.1f}", f"{f['read_bytes'] / 2**20:.1f}",
             f"{f['device_bytes_s'] / 1e6:.0f}", f"{f['compute_ms']:.1f}", f"{f['stall_ms']:.1f}",
-            f"{f['busy_ms']:.1f}", f"{f['busy_bytes_s'] / 1e6:.0f}", f"{f['read_bytes'] / 2**20:.1f}",
-            f"{f['sim_hit']:.1f}", f"{f['lod_hit']:.1f}", f"{f['hit']:.1f}")
+            f"{f['busy_ms']:.1f}", f"{f['busy_bytes_s'] / 1e6:.0f}", f"{f['hit']:.1f}")
 
 
 def main():
@@ -178,7 +155,7 @@ def main():
               f"{a.tokens} decoded tokens, {a.repetitions} repetitions, {time.strftime('%Y-%m-%d %H:%M')}; "
               f"resident decode: sluice {full['sluice']:.2f} tokens/s, llama.cpp "
               f"{f'{other:.2f}' if other else 'not measured'}\n")
-        rows = [row_of(share_figures(a, model, share, full["compute_s"], scratch))
+        rows = [row_of(share_figures(a, model, share, full["compute_s"]))
                 for share in map(float, a.shares.split(","))]
         print("\n".join(m.table(HEADS, rows)))
 

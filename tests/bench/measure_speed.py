@@ -89,8 +89,7 @@ class Bound:
         def at(share):
             s = Bound.settings(a)
             compute = results(a)["resident"]["compute_s"]
-            with tempfile.TemporaryDirectory(dir=a.out) as scratch:
-                return bound.share_figures(s, a.assets.model(s.model), share, compute, scratch)
+            return bound.share_figures(s, a.assets.model(s.model), share, compute)
 
         def results(a):
             path = os.path.join(a.out, "cells", f"bound-resident-{a.form}.json")

@@ -153,21 +153,19 @@ class Verdicts(unittest.TestCase):
         self.assertIn("needs --python", measure_speed.Llama.verdicts(options(), {})[0][2])
 
     def test_every_repetition_has_its_own_bound(self):
-        # Repetition 2 misses twice as many bytes as repetition 1: its bound is twice as long.
-        missed = {1: 1e7, 2: 2e7, 3: 1e5}
+        # Repetition 2 reads twice as many bytes as repetition 1: its bound is twice as long.
+        read = [1e7, 2e7, 1e5]
         done = [({"tps_median": tps, "compute_ms_per_token": 1, "stall_ms_per_token": 1,
-                  "bytes_read_per_token": 1, "hit_percent": 80}, 1e9) for tps in (80, 40, 800)]
-        lod = mock.patch.object(bound, "missed_bytes", lambda _a, _share, seed, _scratch: {
-            "bytes": missed[seed], "sim_hit": 80, "hit": 80})
+                  "bytes_read_per_token": b, "hit_percent": 80}, 1e9) for tps, b in zip((80, 40, 800), read)]
         repeated = mock.patch.object(bound, "repeat", lambda *_: done)
         busy = mock.patch.object(bound, "busy", lambda _: (1, 1))
         a = argparse.Namespace(repetitions=3, presets="default")
-        with lod, repeated, busy:
-            f = bound.share_figures(a, None, 50, 1e-3, None)
+        with repeated, busy:
+            f = bound.share_figures(a, None, 50, 1e-3)
         self.assertAlmostEqual(f["reached"], 0.8)
         self.assertAlmostEqual(f["reached_low"], 0.8)
         self.assertAlmostEqual(f["reached_high"], 0.8)  # repetition 3 is bound by compute
-        self.assertEqual(f["missed_each"], [1e7, 2e7, 1e5])
+        self.assertEqual(f["read_each"], read)
 
 
 class Files(unittest.TestCase):
