@@ -212,7 +212,8 @@ static void note_choices(struct planning *p)
 {
     double allowed = known(p->plan, PLAN_max_loss, 0);
     json_t *cells = json_array();
-    planning_note(p, "resident bandwidth lossless                      at most %.3g %%",
+    planning_note(p,
+                  "resident bandwidth lossless                                   at most %.3g %%",
                   100 * allowed);
     for (uint32_t s = 0; s < PLAN_AUTO_SHARES; s++)
         for (uint32_t d = 0; d < PLAN_AUTO_BANDWIDTHS; d++) {
@@ -226,7 +227,7 @@ static void note_choices(struct planning *p)
             struct auto_choice lossy = auto_choose(&view);
             const char *a = preset_at(auto_preset(none.candidate))->name;
             const char *b = preset_at(auto_preset(lossy.candidate))->name;
-            planning_note(p, "%5.1f %% %5.0f MB/s %-18s %7.2f ms %-18s %7.2f ms",
+            planning_note(p, "%5.1f %% %5.0f MB/s %-31s %7.2f ms %-31s %7.2f ms",
                           100 * auto_shares[s], auto_bandwidths[d] / 1e6, a, none.ns / 1e6, b,
                           lossy.ns / 1e6);
             json_array_append_new(cells, json_pack("{s:f, s:f, s:s, s:f, s:s, s:f}", "share",
