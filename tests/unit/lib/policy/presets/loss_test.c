@@ -83,21 +83,18 @@ static void setup(void)
     s[PLAN_fate_loss_high] = 0.05;
     s[PLAN_swap_loss_high] = 0.06;
     s[PLAN_mixed_loss_high] = 0.045;
-    s[PLAN_mixed_method] = QUANT_CHANNEL;
     s[PLAN_mixed_t1] = 0.375;
-    s[PLAN_mixed_t2] = 1;
     s[PLAN_uniform_method] = s[PLAN_edgemoe_method] = QUANT_CHANNEL;
-    s[PLAN_hobbit_method] = s[PLAN_fate_method] = QUANT_CHANNEL;
+    s[PLAN_hobbit_method] = s[PLAN_fate_method] = s[PLAN_mixed_method] = QUANT_CHANNEL;
     s[PLAN_hobbit_t1] = 0.578123456789;
     s[PLAN_hobbit_t2] = 0.95;
     s[PLAN_hobbit_skip_renormalise] = 0;
     s[PLAN_hobbit_high] = PRECISION_NATIVE;
-    s[PLAN_hobbit_low] = PRECISION_INT2;
     s[PLAN_fate_prefill_int2] = 0.125;
     s[PLAN_fate_high] = PRECISION_INT4;
-    s[PLAN_fate_low] = PRECISION_INT2;
+    s[PLAN_fate_low] = s[PLAN_hobbit_low] = PRECISION_INT2;
     s[PLAN_swap_interval] = 128;
-    s[PLAN_swap_margin] = 1;
+    s[PLAN_swap_margin] = s[PLAN_mixed_t2] = 1;
     s[PLAN_fate_chunk] = s[PLAN_swap_chunk] = 256;
     s[PLAN_swap_share] = s[PLAN_reroute_share] = 0.5;
     s[PLAN_reroute_nats] = 0.4;
@@ -248,8 +245,8 @@ static void dense_planned(enum precision precision)
 {
     double *s = scene.plan->scalar;
     s[PLAN_uniform_dense] = s[PLAN_edgemoe_dense] = s[PLAN_hobbit_dense] = precision;
-    s[PLAN_fate_dense] = s[PLAN_swap_dense] = s[PLAN_reroute_dense] = precision;
-    s[PLAN_mixed_dense] = precision;
+    s[PLAN_fate_dense] = s[PLAN_swap_dense] = s[PLAN_reroute_dense] = s[PLAN_mixed_dense] =
+        precision;
 }
 
 static void dense_planned_int4(void)
@@ -273,8 +270,8 @@ static void kv_planned(enum kv_type type)
 {
     double *s = scene.plan->scalar;
     s[PLAN_uniform_kv_type] = s[PLAN_edgemoe_kv_type] = s[PLAN_hobbit_kv_type] = type;
-    s[PLAN_fate_kv_type] = s[PLAN_swap_kv_type] = s[PLAN_reroute_kv_type] = type;
-    s[PLAN_mixed_kv_type] = type;
+    s[PLAN_fate_kv_type] = s[PLAN_swap_kv_type] = s[PLAN_reroute_kv_type] = s[PLAN_mixed_kv_type] =
+        type;
 }
 
 static void kv_q4_planned_q8(void)
@@ -521,7 +518,6 @@ END_TEST
 
 /* ---- losses at a capacity ---- */
 
-/* With every access a miss, anything that is resident loses less. */
 static const struct {
     const char *preset, *overrides;
     double planned; /* share; NAN: every access a miss */
@@ -531,7 +527,6 @@ static const struct {
     {"mixed-two", NULL, NAN, 0.1, NULL},
     {"mixed-two", "eviction=lru,prefetch=idle", NAN, 0.1, NULL},
     {"mixed-two", NULL, 0.25, 0.25, NULL},
-    {"mixed-two", NULL, 0.25, 0.5, NULL},
     {"mixed-two", NULL, 0.25, 0.2, "measured with 25.0 % of the experts resident, not 20.0 %"},
     {"mixed-two", "eviction=lru", 0.25, 0.5, "measured with eviction=learned, not lru"},
     {"mixed-two", "allocation=even", 0.25, 0.5, "measured with allocation=shared, not "},

@@ -164,7 +164,7 @@ static double eviction_score(uint32_t slot)
         uint32_t d = (LAYERS - layer_of(slot) + o.layer) % LAYERS;
         return d == 0 ? -INFINITY : -frequency(slot) / d;
     }
-    if (e == EVICTION_DECAYED || e == EVICTION_LEARNED) /* no logits sent */
+    if (e == EVICTION_DECAYED)
         return -decayed_frequency(slot) / distance(layer_of(slot));
     if (e == EVICTION_ACTIVATION)
         return activation(slot);
@@ -469,7 +469,6 @@ static const enum eviction ordered[] = {EVICTION_LRU,
                                         EVICTION_EDGEMOE_PRINTED,
                                         EVICTION_HOBBIT,
                                         EVICTION_DECAYED,
-                                        EVICTION_LEARNED,
                                         EVICTION_ACTIVATION};
 static const enum allocation allocations[] = {ALLOCATE_SHARED, ALLOCATE_PRECISIONS, ALLOCATE_EVEN,
                                               ALLOCATE_FATE, ALLOCATE_PLANNED};
