@@ -86,6 +86,7 @@ void core_mla(struct core *c)
         .v_b = l->mla.v_b,
         .angle_stride = c->rope_size,
         .angles = angles_of(c, l),
+        .sinks = l->sinks,
         .mix = c->scratch.mix,
     };
     c->device->ops->latent_attention(c->device, &attention);

@@ -22,6 +22,7 @@
 
 #include "lib/base/error.h"
 #include "lib/device/entry.h"
+#include "lib/device/mixing.h"
 #include "lib/exact/elementary.h"
 #include "lib/kernels/index.h"
 #include "lib/kernels/kernels.h"
@@ -324,21 +325,6 @@ struct device_ngrams {
 static inline size_t device_ngram_floats(const struct device_ngrams *a)
 {
     return (size_t)(a->taps - 1) * a->step * a->streams * a->n + a->step - 1;
-}
-
-/* Streams of a residual that are mixed: steps of Sinkhorn and Knopp, at least 1, that make a matrix
- * doubly stochastic, and what is added in them. steps 0: there are only weights by which the
- * streams are read. */
-struct device_mixing {
-    uint32_t streams, steps;
-    float eps;
-};
-
-/* Of a row: `streams` of the sum that is read; then `streams` of a result, and the matrix, that of
- * stream i for j at i * streams + j. */
-static inline size_t device_mixing_weights(const struct device_mixing *a)
-{
-    return a->streams * (a->steps > 0 ? a->streams + (size_t)2 : 1);
 }
 
 /* The gates of the heads whose results are the rows `mix`. */

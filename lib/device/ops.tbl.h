@@ -265,7 +265,7 @@ OP(latent_store)
 OP_END(latent_store)
 
 /* Queries of x, scores and values of all heads; mix has the result of each head, floats. k_b, v_b:
- * a matrix per head, one below the other. */
+ * a matrix per head, one below the other. sinks: as in attention. */
 OP(latent_attention)
     OP_VALUE(uint32_t, rows)
     OP_VALUE(uint32_t, sequences)
@@ -281,6 +281,7 @@ OP(latent_attention)
     OP_MATRIX(v_b)
     OP_VALUE(size_t, angle_stride)
     OP_READ(angles, FLOATS((a->rows - 1) * a->angle_stride + a->shape.rope))
+    OP_READ(sinks, FLOATS(a->shape.heads))
     OP_WRITE_ROWS(mix, a->rows)
 OP_END(latent_attention)
 

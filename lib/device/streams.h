@@ -59,7 +59,7 @@ OP(stream_weights)
     OP_VALUE(uint32_t, rows)
     OP_VALUE(struct device_mixing, shape)
     OP_READ(logits, FLOATS((size_t)a->rows * device_mixing_weights(&a->shape)))
-    OP_READ(scale, FLOATS(a->shape.steps > 0 ? 3 : 1))
+    OP_READ(scale, FLOATS(device_mixing_kinds(&a->shape)))
     OP_READ(base, FLOATS(device_mixing_weights(&a->shape)))
     OP_WRITE(weights, FLOATS((size_t)a->rows * device_mixing_weights(&a->shape)))
 OP_END(stream_weights)
@@ -78,8 +78,8 @@ OP(stream_gather)
     OP_WRITE_ROWS(y, a->rows)
 OP_END(stream_gather)
 
-/* Stream j of x = y * the weight post_j + the sum over the streams i of x_i times that of i for
- * j. */
+/* Stream j of x = y * the weight post_j + the sum over the streams i of x_i times that of i for j;
+ * without a matrix + x_j. */
 OP(stream_mix)
     OP_VALUE(uint32_t, rows)
     OP_VALUE(uint32_t, n)

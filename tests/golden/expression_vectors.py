@@ -77,7 +77,7 @@ EXPRESSIONS = [
     (KIMI, "kimi-k2"),
     (DEEPSEEK_LLM, "deepseek-llm"),
     (DEEPSEEK_CODER, "deepseek-coder"),
-    (DEEPSEEK_V3, "deepseek-v3 hunyuan-dense joyai-llm"),
+    (DEEPSEEK_V3, "deepseek-v3 hunyuan-dense hy_v4 joyai-llm"),
     (BAILING, "bailingmoe bailingmoe2 llada-moe"),
     ([r"\p{N}"] + GPT2, "refact starcoder command-r smollm mellum2"),
     (EXAONE, "exaone-moe"),

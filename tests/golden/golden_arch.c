@@ -151,7 +151,8 @@ static void check_losses(struct image *image, const char *name, const struct gol
 static bool is_near(const char *name)
 {
     static const char *const names[] = {"deepseek32-few", "glm-dsa-few",   "minimax-m3-few",
-                                        "glm5-next-base", "glm5-next-few", "deepseek4-base"};
+                                        "glm5-next-base", "glm5-next-few", "hy_v4-few",
+                                        "deepseek4-base"};
     for (size_t i = 0; i < ARRAY_LEN(names); i++)
         if (strcmp(name, names[i]) == 0)
             return true;

@@ -74,6 +74,12 @@ RUN(deepseek4, "Q4_K_M", "arch=deepseek4", "layers=5", "kv_heads=1", "head_size=
     "rope_magnitude=1", "index_heads=4", "index_size=64", "index_top_k=8", "gating=4",
     "norm_top_k=1", "expert_scale=1.5", "shared_count=1", "table_layers=2", "expert_limits=1",
     "dense_limits=1", "streams=4", "stream_steps=20", "stream_eps=1e-6")
+/* Sinks and gates of MLA, and streams that are weighed. */
+RUN(hy_v4, "Q4_K_M", "arch=hy_v4", "layers=4", "dense_layers=1", "dense_inner=512",
+    "shared_count=1", "norm_top_k=1", "expert_scale=2.5", "kv_heads=1", "q_rank=128", "kv_rank=64",
+    "mla_key_size=48", "mla_value_size=32", "rope_dims=16", "expert_limits=1", "streams=4",
+    "stream_magnitude=2", "stream_eps=1e-6", "index_top_k=16", "index_heads=4", "index_size=64",
+    "head_size=0")
 /* Kimi delta attention in two of three layers, else MLA without rotation. */
 RUN(kimi_linear, "Q4_K_M", "arch=kimi-linear", "layers=4", "dense_layers=1", "dense_inner=512",
     "shared_count=1", "conv_taps=4", "delta_size=64", "attention_step=3", "kv_heads=1",

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The steps of RESIDUAL_MIXED: streams that are read as a weighted sum, and mixed by a doubly
- * stochastic matrix when a result is added. lib/device/host/streams/mixing.c has the formulas of
- * the weights, which are made where a part reads the streams, and kept until its result is
- * added. */
+/* The steps of RESIDUAL_MIXED: streams that are read as a weighted sum, and, unless they are only
+ * weighed, mixed by a doubly stochastic matrix when a result is added.
+ * lib/device/host/streams/mixing.c has the formulas of the weights, which are made where a part
+ * reads the streams, and kept until its result is added. */
 #include "lib/core/internal.h"
 
 /* ---- weights ---- */
@@ -39,8 +39,10 @@ int core_check_mixed(const struct core *c, struct error *error)
 /* At the output there is nothing to add: weights of the sum alone. */
 static struct device_mixing shape_of(const struct core *c, const struct core_site *site)
 {
+    const bool adds = site != &c->output_site;
     return (struct device_mixing){.streams = c->hp.streams,
-                                  .steps = site == &c->output_site ? 0 : c->hp.stream_steps,
+                                  .steps = adds ? c->hp.stream_steps : 0,
+                                  .magnitude = adds ? c->hp.stream_magnitude : 0,
                                   .eps = c->hp.stream_eps};
 }
 

@@ -134,6 +134,7 @@ static void attend(const struct block *b)
             .positions = row->position + 1,
             /* v: NULL, the values are in the keys */
             .scale = scale,
+            .sinks = b->a->sinks.address ? device_floats(b->a->sinks) + b->head : NULL,
             .chosen = host_chosen(&b->a->chosen, b->row + r, 0),
         };
         b->h->kernels->attention(&attention);

@@ -494,10 +494,12 @@ static int check_groups(const struct model_hparams *h, struct error *error)
 static int check_residual(const struct model_hparams *h, struct error *error)
 {
     bool gated = h->residual == RESIDUAL_GATED, bank = h->residual == RESIDUAL_BANK;
+    bool mixes = h->stream_steps > 0; /* else streams are weighed only */
     bool mixed = h->residual == RESIDUAL_MIXED, several = gated || bank || mixed;
     if (h->residual >= RESIDUAL__COUNT || several != (h->streams > 1) ||
         (!bank && h->streams > MODEL_STREAMS_MAX) || gated != (h->stream_rank > 0) ||
-        mixed != (h->stream_steps > 0) || h->stream_head > mixed || bank != (h->bank_block > 0) ||
+        mixed != (mixes != (h->stream_magnitude > 0)) || (mixes && !mixed) ||
+        h->stream_head > mixed || bank != (h->bank_block > 0) ||
         (bank && h->streams != 1 + model_bank_sums(h, h->layers, false)))
         return error_set(error, ERR_BAD_INPUT, "%" PRIu32 " streams of an impossible kind",
                          h->streams);

@@ -163,13 +163,15 @@ struct model_hparams {
     uint32_t index_heads, index_size, index_rope;
     float index_eps;
     uint32_t index_local;   /* so many last blocks are always chosen; not 0: by each key head */
+    uint32_t index_last;    /* 1: the last rope_dims elements of its heads are rotated instead */
     uint32_t index_gates;   /* 1: pools are sums by gates, of keys that have their norm already */
     uint32_t bank_block;    /* RESIDUAL_BANK: layers of a block; else 0 */
     float cap_gate, cap_up; /* of ACTIVATION_SITU; cap_up 0: none */
-    /* RESIDUAL_MIXED: steps that make a matrix doubly stochastic, and what is added in them; 1: the
-     * output weighs the streams, else it reads their mean. */
+    /* RESIDUAL_MIXED: steps that make a matrix doubly stochastic, 0: streams are not mixed, and the
+     * largest weight of a result, which is 2 where they are; what is added in the steps and to
+     * weights; 1: the output weighs the streams, else it reads their mean. */
     uint32_t stream_steps;
-    float stream_eps;
+    float stream_magnitude, stream_eps;
     uint32_t stream_head;
     /* MIXER_ENTRIES: heads are in so many groups, of which each has a matrix of output_rank rows;
      * the output matrix reads these. */
@@ -199,7 +201,7 @@ enum residual_scheme {
     /* Several streams X_s that are mixed (Xie et al. 2026, manifold-constrained hyper-connections):
      * the RMSNorm of sum_s p_s X_s is read, and X_j = q_j y + sum_i M_ij X_i for a result y. p, q
      * and M are functions of W n * scale + base, n the RMSNorm of all X together, without weights;
-     * M is made doubly stochastic. */
+     * M is made doubly stochastic, or is 1 without steps. */
     RESIDUAL_MIXED,
     RESIDUAL__COUNT
 };
@@ -263,10 +265,11 @@ static inline uint32_t model_entry_size(const struct model_hparams *h, uint32_t 
 }
 
 /* Weights of the streams of a row where a part reads them and adds to them: of RESIDUAL_MIXED p, q
- * and M. */
+ * and, with steps, M. */
 static inline uint32_t model_stream_weights(const struct model_hparams *h)
 {
-    return h->residual == RESIDUAL_MIXED ? h->streams * (h->streams + 2) : h->streams;
+    return h->residual != RESIDUAL_MIXED ? h->streams
+                                         : h->streams * (2 + (h->stream_steps ? h->streams : 0));
 }
 
 /* What a mixer does that has a matrix S of state per head. One recurrence serves all of them, whose

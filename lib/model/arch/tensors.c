@@ -86,7 +86,7 @@ static uint64_t residual_dim(const struct model_hparams *h, enum arch_dim dim)
     case ARCH_DIM_STREAMS: return h->streams;
     case ARCH_DIM_STREAM_RANK: return h->stream_rank;
     case ARCH_DIM_STREAM_WEIGHTS: return model_stream_weights(h);
-    case ARCH_DIM_STREAM_SCALES: return 3;
+    case ARCH_DIM_STREAM_SCALES: return h->stream_steps > 0 ? 3 : 2;
     case ARCH_DIM_STREAM_HEAD: return h->stream_head ? h->streams : 0;
     case ARCH_DIM_STREAM_HEAD_ONE: return h->stream_head ? 1 : 0;
     case ARCH_DIM_NGRAM_WIDTH: return h->ngram_width;

@@ -16,6 +16,7 @@ import deepseek4
 import glm5
 import hf_directory
 import hf_vectors
+import hy4
 import indexed
 import kimi3
 import minimax01
@@ -266,6 +267,8 @@ def with_transformers(case, directory, vocabularies, seed):
         add_drafting(directory, special["MTP"], settings["num_hidden_layers"])
     if special.get("NAMES"):
         rename(directory, special["NAMES"])
+    if config_name == "HYV4Config":
+        hy4.rotate_neighbours(model)
     if not special.get("EXACT"):
         vectors.round_cache(model)
     losses = hf_directory.losses_of

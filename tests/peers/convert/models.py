@@ -6,6 +6,7 @@ import types
 from deepseek4 import deepseek4
 from glm5 import glm5_next
 from hybrids import bailingmoe3, granitehybrid, jamba, kimi_k3, kimi_linear, minimax_01, nemotron_h_moe
+from hy4 import hy_v4
 from indexed import deepseek32, glm_dsa, minimax_m3
 from parts import ORIGINAL, deepseek_like, long_factors, magnitude, mixed, mla, plain, rope, scaled, windows
 
@@ -513,6 +514,7 @@ ARCHITECTURES = {
     "deepseek2": (deepseek2, "deepseek-v3"), "glm4moe": (glm4moe, "glm4"), "minimax-m2": (minimax, "minimax-m2"),
     "minimax-m3": (minimax_m3, "minimax-m2"), "deepseek32": (deepseek32, "deepseek-v3"), "glm-dsa": (glm_dsa, "glm4"),
     "deepseek4": (deepseek4, "deepseek-v3"), "glm5-next": (glm5_next, "glm4"),
+    "hy_v4": (hy_v4, "deepseek-v3"),
     "lfm2moe": (lfm2moe, "lfm2"), "olmoe": (olmoe, "olmo"), "llama": (llama, "spm"), "llama4": (llama4, "llama4"),
     "dots1": (dots1, "qwen2"),
     "ernie4_5-moe": (ernie, "spm"), "hunyuan-moe": (hunyuan, "hunyuan"), "granitemoe": (granitemoe, "refact"),
@@ -565,6 +567,7 @@ GOLDEN = {**{f"{architecture}/base": 1 for architecture in ARCHITECTURES},
                                   "jamba/attention_experts", "step35/mtp",
                                   "laguna/element", "qwen4exp/no_table", "mimo2/joined", "llama4/maverick", "llama4/chunk",
                                   "cohere2moe/layer_norm", "kimi-k3/limits", "bailingmoe3/limits", "bailingmoe3/flash",
-                                  "deepseek32/few", "glm-dsa/few", "minimax-m3/few", "glm5-next/few")},
+                                  "deepseek32/few", "glm-dsa/few", "minimax-m3/few", "glm5-next/few",
+                                  "hy_v4/few")},
           "glm4moe/solar_open": 2,
           "mistral4/base": 3, "qwen4exp/few": 3}

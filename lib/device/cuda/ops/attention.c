@@ -265,7 +265,7 @@ void cuda_op_latent_attention(struct cuda *c, const struct op_latent_attention *
     float *sums = cuda_scratch_floats(c, (size_t)all * m->rank);
     const void *x;
     float scale;
-    sl_assert(!a->chosen.count.address);
+    sl_assert(!a->chosen.count.address && !a->sinks.address);
     for (uint32_t r = 0, n; r < a->rows; r += n) {
         const struct device_sequence *s = &a->sequence[a->row[r].sequence];
         n = device_scaled_run(&m->scale, a->row + r, a->rows - r, &scale);

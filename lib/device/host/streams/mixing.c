@@ -5,7 +5,8 @@
  *   p_i = sigmoid(t) + eps;  q_j = 2 sigmoid(t)
  *   M_ij = softmax over j of t, + eps;  M_ij /= (sum over i) + eps
  *   then steps - 1 times: M_ij /= (sum over j) + eps;  M_ij /= (sum over i) + eps
- * The number of steps is part of the model: none is left out where M has converged. */
+ * The number of steps is part of the model: none is left out where M has converged. Without steps
+ * there is no M (Hy4; transformers' HYV4HyperConnection): q_j = magnitude sigmoid(t) + eps. */
 #include <math.h>
 #include <string.h>
 
@@ -66,6 +67,8 @@ static void weigh_row(const struct op_stream_weights *a, const float *logit, flo
         w[i] = logit[i] * scale[i / n < 2 ? i / n : 2] + base[i];
     for (size_t i = 0; i < n; i++)
         w[i] = sigmoid(w[i]) + a->shape.eps;
+    for (size_t i = n; i < 2 * (size_t)n && a->shape.steps == 0 && a->shape.magnitude > 0; i++)
+        w[i] = a->shape.magnitude * sigmoid(w[i]) + a->shape.eps;
     if (a->shape.steps == 0)
         return;
     for (size_t i = n; i < 2 * (size_t)n; i++)
@@ -126,6 +129,10 @@ static void mix_columns(const struct host_run *run, size_t row, uint32_t at, uin
     const float *y = device_floats(a->y) + row * a->n + at;
     float *x = device_floats(a->x) + row * streams * a->n + at;
     float old[MODEL_STREAMS_MAX][COLUMNS];
+    for (uint32_t j = 0; j < streams && a->shape.steps == 0; j++)
+        run->h->kernels->axpy(post[j], y, n, x + (size_t)j * a->n);
+    if (a->shape.steps == 0)
+        return;
     for (uint32_t s = 0; s < streams; s++)
         memcpy(old[s], x + (size_t)s * a->n, n * sizeof *x);
     for (uint32_t j = 0; j < streams; j++) {
@@ -150,7 +157,7 @@ static void mix_parts(void *arg, uint32_t part, uint32_t parts)
 
 void host_op_stream_mix(struct device *d, const struct op_stream_mix *a)
 {
-    sl_assert(a->shape.streams <= MODEL_STREAMS_MAX && a->shape.steps > 0);
+    sl_assert(a->shape.streams <= MODEL_STREAMS_MAX && device_mixing_kinds(&a->shape) > 1);
     host_run_columns(host_of(d), a->n, a->shape.streams * (a->shape.streams + 1), a->rows,
                      mix_parts, a);
 }

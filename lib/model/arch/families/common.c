@@ -328,9 +328,15 @@ const struct arch_row arch_kda_gates[] = {
 /* A residual of several streams, which are mixed. An architecture whose output weighs them has the
  * row stream_head. */
 const struct arch_row arch_mixed_streams[] = {
+    GROUP(arch_weighed_streams),
+    UINT(stream_steps, "hyper_connection.sinkhorn_iterations", 1, 1000, REQUIRED),
+    END,
+};
+
+/* The same without what mixes them. */
+const struct arch_row arch_weighed_streams[] = {
     CONST(residual, RESIDUAL_MIXED),
     UINT(streams, "hyper_connection.count", 2, MODEL_STREAMS_MAX, REQUIRED),
-    UINT(stream_steps, "hyper_connection.sinkhorn_iterations", 1, 1000, REQUIRED),
     FLOAT(stream_eps, "hyper_connection.epsilon", 0, 0.1),
     DENSE(OUTPUT_MIX, ANY, REQUIRED, RESIDUAL, STREAM_HEAD),
     DENSE(OUTPUT_MIX_BASE, FLOAT, REQUIRED, STREAM_HEAD, ONE),

@@ -12,7 +12,7 @@ extern const struct arch_row arch_common[], arch_transformer[], arch_sizes[], ar
     arch_dense_ffn[], arch_dense_network[], arch_dense_matrices[], arch_ungated_shared[],
     arch_shared_width[], arch_sigmoid[], arch_mamba2[], arch_mla_sizes[], arch_mla[], arch_kda[],
     arch_mla_indexer[], arch_mla_indexer_unused[], arch_kda_layers[], arch_kda_gates[],
-    arch_mixed_streams[], arch_head_norms[], arch_embedding[], arch_output[],
-    arch_attention_matrices[], arch_routed[];
+    arch_mixed_streams[], arch_weighed_streams[], arch_head_norms[], arch_embedding[],
+    arch_output[], arch_attention_matrices[], arch_routed[];
 
 #endif

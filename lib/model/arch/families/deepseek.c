@@ -94,6 +94,31 @@ static const struct arch_row glm_dsa[] = {
 };
 const struct arch arch_glm_dsa = {"glm-dsa", glm_dsa};
 
+/* Hy4: an indexer in some layers, which rotates the last elements of its heads; a gate of each
+ * element and a sink of each head of attention; streams that are weighed and not mixed. The norms
+ * of latents have an epsilon of their own, which is the default of the published code; llama.cpp
+ * takes that of the file. */
+static const struct arch_row hy_v4[] = {
+    GROUP(mla),
+    DEFAULT(gating, ROUTER_SIGMOID),
+    CONST_FLOAT(latent_eps, 1e-6),
+    UINT(index_top_k, "attention.indexer.top_k", 0, MODEL_CONTEXT_MAX, DERIVED),
+    INDEXED("attention.indexer.types", 0),
+    CONST(index_rope, ROPE_PAIRS),
+    CONST(index_last, 1),
+    GROUP(arch_mla_indexer),
+    CONST(head_gate, HEAD_GATE_SIGMOID),
+    CONST(gate_form, GATE_OF_ELEMENT),
+    DENSE(ATTN_GATE, ANY, REQUIRED, HIDDEN, GATES),
+    DENSE(ATTN_SINKS, FLOAT, REQUIRED, HEADS, ONE),
+    LIMITS(expert_limits, "swiglu_clamp_exp"),
+    GROUP(arch_weighed_streams),
+    FLOAT(stream_magnitude, "hyper_connection.magnitude", 1e-3, 1000),
+    CONST(stream_head, 1),
+    END,
+};
+const struct arch arch_hy_v4 = {"hy_v4", hy_v4};
+
 /* Mistral-Small-4: one group of experts; several would be chosen by another score than in deepseek2
  * with softmax. Queries grow with their position. The converter leaves out the keys of that, so
  * they have the values of the published model: 0.1, from YaRN's original context length on.

@@ -176,6 +176,48 @@ static const struct hf_row glm5_next[] = {
 };
 const struct hf_arch hf_glm5_next = {{"glm5_next", "glm5_next_text"}, "glm5-next", glm5_next};
 
+/* Hy4: gates, sinks, and streams that are weighed. */
+static const struct hf_row hy_v4[] = {
+    GROUP(mla),
+    ALIKE("indexed_attention"),
+    GROUP(indexer),
+    INDEXERS(indexer_types, index_topk_pattern, "attention.indexer.types"),
+    UINT(n_routed_experts, "expert_count", REQUIRED),
+    UINT(n_shared_experts, "expert_shared_count", REQUIRED),
+    UINT(num_experts_per_tok, "expert_used_count", REQUIRED),
+    LEADING(first_k_dense_replace, "leading_dense_block_count"),
+    FLOAT(routed_scaling_factor, "expert_weights_scale", OPTIONAL),
+    BOOL(norm_topk_prob, "expert_weights_norm", REQUIRED),
+    KEY("expert_gating_func", 2),
+    MUST(n_group, "1 null"),
+    MUST(topk_group, "1 null"),
+    FLOAT(swiglu_limit, "swiglu_clamp_exp", OPTIONAL),
+    UINT(hc_mult, "hyper_connection.count", REQUIRED),
+    FLOAT(hc_eps, "hyper_connection.epsilon", REQUIRED),
+    FLOAT(hc_magnitude, "hyper_connection.magnitude", REQUIRED),
+    UNUSED("model.mtp_layers."),
+    DENSE(LAYER "linear_gate.weight", "blk.%u.attn_gate.weight", MATRIX, REQUIRED),
+    DENSE(LAYER "learnable_sink_param", "blk.%u.attn_sinks.weight", F32, REQUIRED),
+    DENSE("model.layers.%u.hc_attn_layer.hc_pre.hc_fn", "blk.%u.hc_attn_fn.weight", F32, REQUIRED),
+    DENSE("model.layers.%u.hc_attn_layer.hc_pre.hc_base", "blk.%u.hc_attn_base.weight", F32,
+          REQUIRED),
+    DENSE("model.layers.%u.hc_attn_layer.hc_pre.hc_scale", "blk.%u.hc_attn_scale.weight", F32,
+          REQUIRED),
+    DENSE("model.layers.%u.hc_mlp_layer.hc_pre.hc_fn", "blk.%u.hc_ffn_fn.weight", F32, REQUIRED),
+    DENSE("model.layers.%u.hc_mlp_layer.hc_pre.hc_base", "blk.%u.hc_ffn_base.weight", F32,
+          REQUIRED),
+    DENSE("model.layers.%u.hc_mlp_layer.hc_pre.hc_scale", "blk.%u.hc_ffn_scale.weight", F32,
+          REQUIRED),
+    DENSE("model.hc_head.hc_head_fn", "output_hc_fn.weight", F32, REQUIRED),
+    DENSE("model.hc_head.hc_head_base", "output_hc_base.weight", F32, REQUIRED),
+    DENSE("model.hc_head.hc_head_scale", "output_hc_scale.weight", F32, REQUIRED),
+    GROUP(hf_leading_dense_shared),
+    GROUP(hf_experts_either),
+    ROUTER_BIAS("gate.e_score_correction_bias"),
+    END,
+};
+const struct hf_arch hf_hy_v4 = {{"hy_v4"}, "hy_v4", hy_v4};
+
 /* GLM-4.7-Flash. */
 static const struct hf_row glm4_lite[] = {
     GROUP(mla),

@@ -176,6 +176,7 @@ START_TEST(every_architecture)
     golden_models(check_model);
     check_model(golden_path("converted/glm5-next-few.gguf"), "glm5-next");
     check_model(golden_path("converted/deepseek4-base.gguf"), "deepseek4");
+    check_model(golden_path("converted/hy_v4-few.gguf"), "hy_v4");
 }
 END_TEST
 

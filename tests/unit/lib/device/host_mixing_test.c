@@ -52,7 +52,7 @@ static struct device_at at(const float *x, size_t floats)
 
 static void run_rows(struct device *d, struct made *m, uint32_t steps, size_t first, uint32_t rows)
 {
-    const struct device_mixing shape = {STREAMS, steps, EPS};
+    const struct device_mixing shape = {STREAMS, steps, EPS, 0};
     float head[ROWS * STREAMS];
     memcpy(m->mixed + first * WIDE, in.x + first * WIDE, rows * WIDE * sizeof *m->mixed);
     const struct op_stream_weights weights = {.rows = rows,
@@ -259,6 +259,46 @@ START_TEST(same_bits)
 }
 END_TEST
 
+/* Without steps a result is added, and nothing is mixed. */
+START_TEST(weighed)
+{
+    enum { BOTH = 2 * STREAMS };
+    const struct device_mixing shape = {STREAMS, 0, EPS, 1.5f};
+    float logits[ROWS * BOTH], weights[ROWS * BOTH];
+    struct error error;
+    struct device *d = host_device(kernel_ops_select("generic"), 2, 0, &error);
+    struct made *m = calloc(1, sizeof *m);
+    ck_assert(d && m);
+    make_input();
+    memcpy(m->mixed, in.x, sizeof in.x);
+    for (size_t r = 0; r < ROWS; r++)
+        memcpy(logits + r * BOTH, in.logits + r * WEIGHTS, BOTH * sizeof *logits);
+    d->ops->stream_weights(d, &(struct op_stream_weights){.rows = ROWS,
+                                                          .shape = shape,
+                                                          .logits = at(logits, 0),
+                                                          .scale = at(in.scale, 0),
+                                                          .base = at(in.base, 0),
+                                                          .weights = at(weights, 0)});
+    d->ops->stream_mix(d, &(struct op_stream_mix){.rows = ROWS,
+                                                  .n = N,
+                                                  .shape = shape,
+                                                  .weights = at(weights, 0),
+                                                  .y = at(in.y, 0),
+                                                  .x = at(m->mixed, 0)});
+    for (size_t r = 0; r < ROWS; r++)
+        for (size_t s = 0; s < STREAMS; s++) {
+            double post = 1.5 * sigmoid(term(r, STREAMS + s, 1)) + (double)EPS;
+            near("pre", s, weights[r * BOTH + s], sigmoid(term(r, s, 0)) + (double)EPS);
+            near("post", s, weights[r * BOTH + STREAMS + s], post);
+            for (size_t i = 0, x = (r * STREAMS + s) * N; i < N; i++)
+                near("added", i, m->mixed[x + i],
+                     (double)in.x[x + i] + post * (double)in.y[r * N + i]);
+        }
+    d->ops->destroy(d);
+    free(m);
+}
+END_TEST
+
 /* The sigmoid of an infinity is a number, but the value is noted. */
 START_TEST(infinite_products_are_noted)
 {
@@ -282,6 +322,7 @@ int main(void)
     tcase_add_loop_test(t, definitions, 0, 4);
     tcase_add_test(t, stochastic);
     tcase_add_test(t, same_bits);
+    tcase_add_test(t, weighed);
     tcase_add_test(t, infinite_products_are_noted);
     suite_add_tcase(suite, t);
     SRunner *runner = srunner_create(suite);

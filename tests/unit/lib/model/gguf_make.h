@@ -59,6 +59,7 @@ void make_mla(struct make *m, const char *arch, unsigned layers, unsigned h, uin
 void make_llama4(struct make *m, unsigned layers, unsigned h, uint32_t type);
 void make_deepseek4(struct make *m, unsigned layers, unsigned h, uint32_t type);
 void make_glm5_next(struct make *m, unsigned layers, unsigned h, uint32_t type);
+void make_hy_v4(struct make *m, unsigned layers, unsigned h, uint32_t type);
 void make_glm5next(struct make *m, unsigned layers, unsigned h, uint32_t type);
 void make_kimi_linear(struct make *m, unsigned layers, unsigned h, uint32_t type);
 void make_kimi_k3(struct make *m, unsigned layers, unsigned h, uint32_t type);
@@ -70,6 +71,8 @@ void make_recurrent(struct make *m, const char *arch, unsigned layers, unsigned 
  * layer. */
 void make_indexed(struct make *m, const char *arch, unsigned layers, unsigned h, uint32_t type);
 void make_indexer(struct make *m, const char *arch, unsigned layer, unsigned h);
+/* Its keys and tensors, in every layer. */
+void make_indexers(struct make *m, const char *arch, unsigned layers, unsigned h);
 void make_gated_pools(struct make *m, const char *arch, unsigned layers, unsigned h);
 void make_free(struct make *m);
 

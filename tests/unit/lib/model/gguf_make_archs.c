@@ -536,6 +536,7 @@ static const struct {
                {"deepseek4", make_deepseek4},
                {"glm5-next", make_glm5_next},
                {"glm5next", make_glm5next},
+               {"hy_v4", make_hy_v4},
                {"kimi-linear", make_kimi_linear},
                {"kimi-k3", make_kimi_k3},
                {"bailingmoe3", make_bailingmoe3},

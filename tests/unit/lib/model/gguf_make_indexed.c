@@ -70,6 +70,15 @@ void make_gated_pools(struct make *m, const char *arch, unsigned layers, unsigne
     }
 }
 
+void make_indexers(struct make *m, const char *arch, unsigned layers, unsigned h)
+{
+    number(m, arch, "head_count", 2);
+    number(m, arch, "key_length", h);
+    number(m, arch, "top_k", 32);
+    for (unsigned layer = 0; layer < layers; layer++)
+        make_indexer(m, arch, layer, h);
+}
+
 void make_indexed(struct make *m, const char *arch, unsigned layers, unsigned h, uint32_t type)
 {
     if (strcmp(arch, "qwen4exp") == 0)

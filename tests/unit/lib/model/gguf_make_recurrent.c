@@ -434,19 +434,26 @@ void make_kimi_k3(struct make *m, unsigned layers, unsigned h, uint32_t type)
     make_f32(m, "kimi-k3.activation.situ_linear_beta", 25);
 }
 
-/* Two streams that are mixed: 2 + 2 weights and a matrix. */
-static void mixed_streams(struct make *m, unsigned layer, const char *part, unsigned h,
-                          uint32_t type)
+/* Two streams that are mixed: 2 + 2 weights and a matrix; or only weighed. */
+static void mixed_part(struct make *m, unsigned layer, const char *part, unsigned h, uint32_t type,
+                       bool mixed)
 {
+    const unsigned weights = mixed ? 8 : 4, scales = mixed ? 3 : 2;
     char names[3][64];
     snprintf(names[0], sizeof names[0], "hc_%s_fn.weight", part);
     snprintf(names[1], sizeof names[1], "hc_%s_base.weight", part);
     snprintf(names[2], sizeof names[2], "hc_%s_scale.weight", part);
     edit(m, layer,
-         (const struct row[]){{names[0], type, 2 * h, 8},
-                              {names[1], TENSOR_F32, 8, 1},
-                              {names[2], TENSOR_F32, 3, 1},
+         (const struct row[]){{names[0], type, 2 * h, weights},
+                              {names[1], TENSOR_F32, weights, 1},
+                              {names[2], TENSOR_F32, scales, 1},
                               {0}});
+}
+
+static void mixed_streams(struct make *m, unsigned layer, unsigned h, uint32_t type, bool mixed)
+{
+    mixed_part(m, layer, "attn", h, type, mixed);
+    mixed_part(m, layer, "ffn", h, type, mixed);
 }
 
 /* Nothing is rotated, and the decays of heads are a row. */
@@ -469,8 +476,7 @@ static void make_glm5(struct make *m, const char *arch, unsigned layers, unsigne
     for (unsigned layer = 0; layer < layers; layer++) {
         if (layer % 2 == 0)
             edit(m, layer, (const struct row[]){{"ssm_a", TENSOR_F32, 2, 1}, {0}});
-        mixed_streams(m, layer, "attn", h, type);
-        mixed_streams(m, layer, "ffn", h, type);
+        mixed_streams(m, layer, h, type, true);
     }
     make_gated_pools(m, arch, layers, h);
 }
@@ -517,8 +523,7 @@ static void deepseek4_layer(struct make *m, unsigned layer, unsigned h, uint32_t
                               {"ffn_up_shexp.weight", type, h, h},
                               {"ffn_down_shexp.weight", type, h, h},
                               {0}});
-    mixed_streams(m, layer, "attn", h, type);
-    mixed_streams(m, layer, "ffn", h, type);
+    mixed_streams(m, layer, h, type, true);
 }
 
 void make_deepseek4(struct make *m, unsigned layers, unsigned h, uint32_t type)
@@ -550,6 +555,26 @@ void make_deepseek4(struct make *m, unsigned layers, unsigned h, uint32_t type)
     make_add_tensor(m, "output_hc_base.weight", TENSOR_F32, 2, 1, 1);
     make_add_tensor(m, "output_hc_scale.weight", TENSOR_F32, 1, 1, 1);
     make_tensor(m, "blk.0.ffn_gate_tid2eid.weight")->type = GGUF_TYPE_I32;
+}
+
+/* Every layer has an indexer. */
+void make_hy_v4(struct make *m, unsigned layers, unsigned h, uint32_t type)
+{
+    make_mla(m, "hy_v4", layers, h, type);
+    number(m, "hy_v4", "hyper_connection.count", 2);
+    make_f32(m, "hy_v4.hyper_connection.epsilon", 1e-6f);
+    make_f32(m, "hy_v4.hyper_connection.magnitude", 2);
+    make_add_tensor(m, "output_hc_fn.weight", type, 2 * h, 2, 1);
+    make_add_tensor(m, "output_hc_base.weight", TENSOR_F32, 2, 1, 1);
+    make_add_tensor(m, "output_hc_scale.weight", TENSOR_F32, 1, 1, 1);
+    for (unsigned layer = 0; layer < layers; layer++) {
+        edit(m, layer,
+             (const struct row[]){{"attn_gate.weight", type, h, 2 * h},
+                                  {"attn_sinks.weight", TENSOR_F32, 2, 1},
+                                  {0}});
+        mixed_streams(m, layer, h, type, false);
+    }
+    make_indexers(m, "hy_v4", layers, h);
 }
 
 /* One gate per head in layers with MLA. */

@@ -373,6 +373,24 @@ HF_MADE_OF("glm5-next", "model.layers.#.hc_attn_scale", COPY, "blk.%u.hc_attn_sc
 HF_MADE_OF("glm5-next", "model.layers.#.hc_ffn_fn", COPY, "blk.%u.hc_ffn_fn.weight")
 HF_MADE_OF("glm5-next", "model.layers.#.hc_ffn_base", COPY, "blk.%u.hc_ffn_base.weight")
 HF_MADE_OF("glm5-next", "model.layers.#.hc_ffn_scale", COPY, "blk.%u.hc_ffn_scale.weight")
+HF_MADE_OF("hy_v4", "model.layers.#.mlp.experts.gate_up_proj", HALVES,
+           "blk.%u.ffn_gate_exps.weight", "blk.%u.ffn_up_exps.weight")
+HF_MADE_OF("hy_v4", "model.layers.#.mlp.experts.down_proj", COPY, "blk.%u.ffn_down_exps.weight")
+HF_MADE_OF("hy_v4", "model.layers.#.self_attn.linear_gate.weight", COPY, "blk.%u.attn_gate.weight")
+HF_MADE_OF("hy_v4", "model.layers.#.self_attn.learnable_sink_param", COPY,
+           "blk.%u.attn_sinks.weight")
+HF_MADE_OF("hy_v4", "model.layers.#.hc_attn_layer.hc_pre.hc_fn", COPY, "blk.%u.hc_attn_fn.weight")
+HF_MADE_OF("hy_v4", "model.layers.#.hc_attn_layer.hc_pre.hc_base", COPY,
+           "blk.%u.hc_attn_base.weight")
+HF_MADE_OF("hy_v4", "model.layers.#.hc_attn_layer.hc_pre.hc_scale", COPY,
+           "blk.%u.hc_attn_scale.weight")
+HF_MADE_OF("hy_v4", "model.layers.#.hc_mlp_layer.hc_pre.hc_fn", COPY, "blk.%u.hc_ffn_fn.weight")
+HF_MADE_OF("hy_v4", "model.layers.#.hc_mlp_layer.hc_pre.hc_base", COPY, "blk.%u.hc_ffn_base.weight")
+HF_MADE_OF("hy_v4", "model.layers.#.hc_mlp_layer.hc_pre.hc_scale", COPY,
+           "blk.%u.hc_ffn_scale.weight")
+HF_MADE_OF("hy_v4", "model.hc_head.hc_head_fn", COPY, "output_hc_fn.weight")
+HF_MADE_OF("hy_v4", "model.hc_head.hc_head_base", COPY, "output_hc_base.weight")
+HF_MADE_OF("hy_v4", "model.hc_head.hc_head_scale", COPY, "output_hc_scale.weight")
 HF_MADE_OF("bailingmoe3", "model.word_embeddings.weight", COPY, "token_embd.weight")
 HF_MADE_OF("bailingmoe3", "model.layers.#.attention.q_proj.weight", COPY, "blk.%u.attn_q.weight")
 HF_MADE_OF("bailingmoe3", "model.layers.#.attention.k_proj.weight", COPY, "blk.%u.attn_k.weight")

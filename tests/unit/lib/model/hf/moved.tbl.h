@@ -48,6 +48,7 @@ MOVED("minimax-m3-base")
 MOVED("deepseek32-base")
 MOVED("glm-dsa-base")
 MOVED("glm5-next-base")
+MOVED("hy_v4-base")
 MOVED("arctic-base")
 MOVED("minimax-01-base")
 #undef MOVED
