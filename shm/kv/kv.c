@@ -92,9 +92,15 @@ static void fill_shape(struct kv_head *h, const struct kv_shape *shape)
         for (uint32_t side = 0; side < 2; side++)
             h->tile_bytes[p->layer_kind[layer]][side] =
                 (uint32_t)model_kv_bytes(p, layer, side, type, KV_TILE);
-    for (uint32_t layer = 0; layer < p->layers; layer++)
-        h->index_tile_bytes[layer] =
-            (uint32_t)model_kv_bytes(p, layer, KV_SIDE_INDEX, type, KV_TILE);
+    for (uint32_t layer = 0; layer < p->layers; layer++) {
+        uint32_t tile = (uint32_t)model_kv_bytes(p, layer, KV_SIDE_INDEX, type, KV_TILE);
+        uint32_t size = h->index_tile_bytes[0] != 0 && h->index_tile_bytes[0] != tile;
+        if (tile == 0)
+            continue;
+        sl_assert(h->index_tile_bytes[size] == 0 || h->index_tile_bytes[size] == tile);
+        h->index_tile_bytes[size] = tile;
+        h->layer_indexed[layer] = (uint8_t)(1 + size);
+    }
     h->context = context;
     h->slots = shape->slots;
     h->sequences = shape->sequences;
@@ -310,6 +316,7 @@ int kv_check(const struct kv *kv, const struct model_hparams *model, uint32_t ch
         h->layers == want.layers &&
         memcmp(h->layer_kind, want.layer_kind, sizeof want.layer_kind) == 0 &&
         memcmp(h->tile_bytes, want.tile_bytes, sizeof want.tile_bytes) == 0 &&
+        memcmp(h->layer_indexed, want.layer_indexed, sizeof want.layer_indexed) == 0 &&
         memcmp(h->index_tile_bytes, want.index_tile_bytes, sizeof want.index_tile_bytes) == 0 &&
         h->windows_offset == want.windows_offset && h->window == want.window &&
         h->page_tokens == want.page_tokens;

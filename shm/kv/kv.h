@@ -226,8 +226,10 @@ struct kv_head {
     _Atomic uint64_t clear_wanted, cleared;
     uint32_t tile_bytes[LAYER_KIND__COUNT][2]; /* of all heads of a layer, by enum kv_side */
     uint8_t layer_kind[MODEL_LAYERS_MAX];
-    /* Of an indexer's keys, or of entries and their keys; 0: the layer has neither. */
-    uint32_t index_tile_bytes[MODEL_LAYERS_MAX];
+    /* Of an indexer's keys, or of entries and their keys: 0, the layer has neither; else 1 + the
+     * number of its size, of which a model has up to two. */
+    uint8_t layer_indexed[MODEL_LAYERS_MAX];
+    uint32_t index_tile_bytes[2];
     struct kv_version state[KV_STATES_MAX];
     struct kv_request request[KV_REQUESTS_MAX];
     struct kv_slot slot[]; /* [slots] */

@@ -28,10 +28,16 @@ static inline bool kv_region_is_ring(const struct kv_head *h, uint32_t region)
            h->layer_kind[region / 2] == LAYER_WINDOW;
 }
 
+static inline uint64_t kv_index_tile_bytes(const struct kv_head *h, uint32_t layer)
+{
+    uint32_t size = h->layer_indexed[layer];
+    return size == 0 ? 0 : h->index_tile_bytes[(size - 1) % 2];
+}
+
 static inline uint64_t kv_region_tile_bytes(const struct kv_head *h, uint32_t region)
 {
     if (kv_region_is_index(h, region))
-        return h->index_tile_bytes[region - 2 * h->layers];
+        return kv_index_tile_bytes(h, region - 2 * h->layers);
     return h->tile_bytes[h->layer_kind[region / 2]][region % 2];
 }
 

@@ -19,20 +19,12 @@ static uint64_t shape_of(const struct kv_head *h, const struct model_hparams *mo
     uint64_t hash = XXH3_64bits(seen, sizeof seen);
     hash = XXH3_64bits_withSeed(h->tile_bytes, sizeof h->tile_bytes, hash);
     hash = XXH3_64bits_withSeed(h->layer_kind, sizeof h->layer_kind, hash);
-    uint8_t indexed[MODEL_LAYERS_MAX] = {0};
-    uint32_t indexer[] = {0, model_chooses(model, h->context)};
-    bool alike = true;
-    for (uint32_t layer = 0; layer < h->layers; layer++) {
-        uint32_t tile = h->index_tile_bytes[layer];
-        alike &= tile == 0 || indexer[0] == 0 || tile == indexer[0];
-        indexed[layer] = tile > 0;
-        indexer[0] = tile > 0 ? tile : indexer[0];
-    }
-    if (indexer[0] == 0)
+    if (h->index_tile_bytes[0] == 0)
         return hash;
-    hash = XXH3_64bits_withSeed(indexed, sizeof indexed, hash);
-    if (!alike)
+    hash = XXH3_64bits_withSeed(h->layer_indexed, sizeof h->layer_indexed, hash);
+    if (h->index_tile_bytes[1] > 0)
         hash = XXH3_64bits_withSeed(h->index_tile_bytes, sizeof h->index_tile_bytes, hash);
+    uint32_t indexer[] = {h->index_tile_bytes[0], model_chooses(model, h->context)};
     return XXH3_64bits_withSeed(indexer, sizeof indexer, hash);
 }
 

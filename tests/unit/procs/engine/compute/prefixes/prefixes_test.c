@@ -109,14 +109,14 @@ static uint64_t *row_at(uint32_t slot, uint32_t layer, int side, uint32_t positi
                                           : kv_index(kv, slot, layer);
     bool ring = w.head->ring > 0 && w.head->layer_kind[layer] == LAYER_WINDOW;
     uint32_t at = ring ? position % w.head->ring : position;
-    uint64_t tile = side == KV_SIDE_INDEX ? w.head->index_tile_bytes[layer]
+    uint64_t tile = side == KV_SIDE_INDEX ? w.head->index_tile_bytes[0]
                                           : w.head->tile_bytes[w.head->layer_kind[layer]][side];
     return (uint64_t *)(void *)(base + at / KV_TILE * tile + at % KV_TILE * 16 * sizeof(uint16_t));
 }
 
 static int sides(uint32_t layer)
 {
-    return w.head->index_tile_bytes[layer] > 0 ? KV_SIDE__COUNT : KV_SIDE_INDEX;
+    return w.head->layer_indexed[layer] > 0 ? KV_SIDE__COUNT : KV_SIDE_INDEX;
 }
 
 static bool has_rows(uint32_t layer)
