@@ -128,7 +128,8 @@ static void list_candidates(const struct tracer *w, const struct expert_step *st
     struct route exact[MODEL_TOP_K_MAX];
     struct routing_candidate *c = w->work.candidate;
     float *scratch = w->work.scratch;
-    bool known = router_row_logits(w->router, step->layer, x, step->row[row].token, w->logits, &rule);
+    bool known =
+        router_row_logits(w->router, step->layer, x, step->row[row].token, w->logits, &rule);
     sl_assert(known);
     routing_exact(&rule, w->logits, scratch, exact);
     uint32_t count = resident_first_candidates(&rule, w->logits, exact, FLT_MAX, scratch, c);
