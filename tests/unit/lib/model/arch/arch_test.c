@@ -165,7 +165,7 @@ START_TEST(forged_parameters)
     ck_assert_msg(index, "%s", error.text);
     uint32_t *const fields[] = {&index->hparams.norm_top_k, &index->hparams.qk_norm,
                                 &index->hparams.rope_kind, &index->hparams.shared_inner,
-                                &index->hparams.reserved};
+                                &index->hparams.index_last};
     for (size_t i = 0; i < ARRAY_LEN(fields); i++) {
         uint32_t right = *fields[i];
         *fields[i] = right ^ 3;
