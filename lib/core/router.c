@@ -218,7 +218,8 @@ static void reroute(struct core *c)
     c->source.reroute(c->source.self, &c->pass.step, host_logits(c), &rule, c->pass.route);
 }
 
-/* In decode, the gate inputs are given before the router runs, and the logits after it. */
+/* In decode, the gate inputs are given before the router runs, and the logits after it, but where a
+ * table chooses: there they do not say which experts are used. */
 void core_route_layer(struct core *c)
 {
     const struct core_layer *l = core_layer_now(c);
@@ -226,7 +227,7 @@ void core_route_layer(struct core *c)
         c->source.gate_input(c->source.self, &c->pass.step,
                              core_fetch_rows(c, core_gate_input(c), c->hp.hidden), c->hp.hidden);
     run_router(c, l, l->routing, c->scratch.router_logits.at, c->scratch.routes.at);
-    if (c->pass.step.decode && c->source.logits)
+    if (c->pass.step.decode && c->source.logits && !l->table.data.address)
         give_logits(c);
     bool masked =
         c->source.mask && c->source.mask(c->source.self, &c->pass.step, c->scratch.allowed);

@@ -144,8 +144,9 @@ struct weights_source {
      * of another layer to x, multiply with that layer's vector. */
     void (*gate_input)(void *self, const struct expert_step *step, const float *x, uint32_t n);
 
-    /* If some row decodes: the router logits, [rows][experts], before any expert of the layer is
-     * pinned. rule: how they choose experts, with its bias in host memory. */
+    /* If some row decodes, and no table chooses: the router logits, [rows][experts], before any
+     * expert of the layer is pinned. rule: how they choose experts, with its bias in host
+     * memory. */
     void (*logits)(void *self, const struct expert_step *step, const float *logits,
                    const struct model_router *rule);
 

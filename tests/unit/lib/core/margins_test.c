@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The logits and the rule that the source gets explain the routes: the experts with the largest
  * margins (lib/policy/access/routing.h) are those that the core chooses, in models whose routers
- * have a bias, groups, or neither. Eviction `learned` takes its labels from them. */
+ * have a bias, groups, or neither. Eviction `learned` takes its labels from them. Where a table
+ * chooses, there are none. */
 #include <check.h>
 #include <math.h>
 #include <stdlib.h>
@@ -21,12 +22,12 @@ static const struct {
               {"arch/glm4_7_flash_f32.gguf", false}, {"arch/deepseek_v2.gguf", true},
               {"arch/deepseek_v3_f32.gguf", false},  {"arch/kimi_k2.gguf", false},
               {"arch/ernie4_5_a.gguf", false},       {"arch/lfm2moe_a.gguf", false},
-              {"arch/minimax_m2_a.gguf", false}};
+              {"arch/minimax_m2_a.gguf", false},     {"converted/deepseek4-base.gguf", false}};
 
 static struct {
     float *margins, *scratch;
-    uint32_t experts, top_k, layers;
-    bool is_plain;
+    uint32_t experts, top_k, layers, table_layers;
+    bool is_plain, is_given; /* the logits of the layer */
 } w;
 
 static void take_logits(void *self, const struct expert_step *step, const float *logits,
@@ -36,12 +37,18 @@ static void take_logits(void *self, const struct expert_step *step, const float 
     ck_assert_int_eq(rule->bias == NULL && rule->groups < 2, w.is_plain);
     ck_assert_uint_eq(rule->experts, w.experts);
     routing_margins(rule, logits, w.scratch, w.margins);
+    w.is_given = true;
 }
 
 static void take_routes(void *self, const struct expert_step *step, const struct route *routes)
 {
     float least = INFINITY, next = -INFINITY;
-    (void)self, (void)step;
+    (void)self;
+    w.layers++;
+    ck_assert_msg(w.is_given == (step->layer >= w.table_layers), "logits of layer %u", step->layer);
+    if (!w.is_given)
+        return; /* a table has chosen */
+    w.is_given = false;
     for (uint32_t e = 0; e < w.experts; e++) {
         bool is_chosen = false;
         for (uint32_t k = 0; k < w.top_k; k++)
@@ -51,7 +58,6 @@ static void take_routes(void *self, const struct expert_step *step, const struct
     }
     ck_assert_msg(least >= next, "an expert of margin %g is chosen, one of %g is not",
                   (double)least, (double)next);
-    w.layers++;
 }
 
 START_TEST(the_largest_margins_are_the_routes)
@@ -62,6 +68,7 @@ START_TEST(the_largest_margins_are_the_routes)
     const struct model_hparams *h = &image.model->hparams;
     w.experts = h->experts;
     w.top_k = h->experts_used;
+    w.table_layers = h->table_layers;
     w.is_plain = models[_i].is_plain;
     w.margins = calloc(w.experts, sizeof *w.margins);
     w.scratch = calloc(ROUTING_MARGIN_SCRATCH(w.experts), sizeof *w.scratch);
