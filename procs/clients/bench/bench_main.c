@@ -36,6 +36,9 @@ struct options {
 
 _Static_assert(TOKEN_GROUP == 64, "the help states it");
 
+#define AS_TEXT(value)    #value
+#define VALUE_TEXT(macro) AS_TEXT(macro)
+
 /* What the options are for. */
 struct measurement {
     struct bench bench;
@@ -149,7 +152,7 @@ static const struct option_row rows[] = {
      "of synthetic tokens (default 1)"},
     {0, "group-stay", "P", OPTION_CALL(take_stay),
      "of synthetic tokens: probability that the next token is of "
-     "the same group of 64 (default 0.8)"},
+     "the same group of 64 (default " VALUE_TEXT(TOKEN_STREAM_STAY) ")"},
     {0, "compare", "A,B", OPTION_CALL(take_compare),
      "ratio of the medians of two variants, by number; repeatable"},
     {'o', "output", "md|csv|json", OPTION_CALL(take_output), "(default md)"},
