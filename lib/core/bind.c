@@ -339,16 +339,6 @@ static void bind_gates(struct core *c, uint32_t i)
     l->in_forms |= form_bit(&l->gate);
 }
 
-/* Of the published form: 1 / sqrt(key size), and a factor for a context longer than the trained
- * one. */
-static float mla_scale(const struct model_hparams *h)
-{
-    double m = 1;
-    if (h->rope_scaling == ROPE_YARN)
-        m = kernel_yarn_magnitude((double)h->rope_log_multiplier, (double)h->rope_factor);
-    return (float)(m * m / sqrt((double)h->mla_key_size));
-}
-
 static struct device_scale scale_of(const struct layer_attention *a, const struct model_hparams *h,
                                     float base)
 {
@@ -369,7 +359,7 @@ static void mla_sizes(struct core *c, struct core_layer *l)
                                        .key = h->kv_rank + h->rope_dims,
                                        .q_rank = h->q_rank,
                                        .eps = h->latent_eps != 0 ? h->latent_eps : h->rms_eps,
-                                       .scale = scale_of(&l->attention, h, mla_scale(h))};
+                                       .scale = scale_of(&l->attention, h, core_mla_scale(h))};
     l->q_size = l->v_size = 0; /* queries stay in the scratch of a thread, values are keys */
     l->mix_size = h->heads * h->mla_value_size;
 }

@@ -341,6 +341,8 @@ struct core_memory {
     struct device_at device;
     void *host;
 };
+/* The most elements of a row, of all its streams or of a head that has a norm without weights. */
+uint32_t core_ones(const struct model_hparams *h);
 /* Its size; with base != NULL also sets the addresses and pointers. */
 struct core_bytes core_scratch_layout(struct core *c, uint32_t chunk,
                                       const struct core_memory *base);
@@ -444,6 +446,9 @@ void core_begin_sum(struct core *c);
 void core_attention_output(struct core *c); /* of c->scratch.mix, added to the rows */
 void core_mla(struct core *c);              /* mla.c */
 void core_bind_mla(struct core *c, uint32_t i);
+/* Of the published form: 1 / sqrt(key size), and a factor for a context longer than the trained
+ * one. */
+float core_mla_scale(const struct model_hparams *h);
 void core_recurrence(struct core *c); /* recurrent.c */
 void core_selective_scan(struct core *c);
 void core_shortconv(struct core *c);
@@ -550,17 +555,6 @@ static inline const float *core_fetch_rows(struct core *c, struct device_at at, 
 static inline bool core_reads_early(const struct core *c)
 {
     return core_parts_now(c)->ffn == FFN_DENSE_THEN_EXPERTS;
-}
-
-/* The most elements of a row, of all its streams or of a head that has a norm without weights. */
-static inline uint32_t core_ones(const struct model_hparams *h)
-{
-    uint32_t sizes[] = {h->head_size, h->head_size_window, h->value_size, h->value_size_window,
-                        h->residual == RESIDUAL_MIXED ? model_residual_floats(h) : 0};
-    uint32_t most = h->hidden;
-    for (size_t i = 0; i < ARRAY_LEN(sizes); i++)
-        most = sizes[i] > most ? sizes[i] : most;
-    return most;
 }
 
 /* True if experts have an input of their own: latents, or the rows times their gate weights. */

@@ -1,6 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Multi-head latent attention of one layer (MLA); its formulas: lib/device/host/latent.c. */
+#include <math.h>
+
 #include "lib/core/internal.h"
+
+float core_mla_scale(const struct model_hparams *h)
+{
+    double m = 1;
+    if (h->rope_scaling == ROPE_YARN)
+        m = kernel_yarn_magnitude((double)h->rope_log_multiplier, (double)h->rope_factor);
+    return (float)(m * m / sqrt((double)h->mla_key_size));
+}
 
 /* A matrix for each head as one, of the rows of all. */
 static struct device_matrix heads_matrix(struct core *c, uint32_t i, enum dense_role role)

@@ -13,6 +13,16 @@ struct layout {
     bool results; /* of the device have a copy on the host */
 };
 
+uint32_t core_ones(const struct model_hparams *h)
+{
+    uint32_t sizes[] = {h->head_size, h->head_size_window, h->value_size, h->value_size_window,
+                        h->residual == RESIDUAL_MIXED ? model_residual_floats(h) : 0};
+    uint32_t most = h->hidden;
+    for (size_t i = 0; i < ARRAY_LEN(sizes); i++)
+        most = sizes[i] > most ? sizes[i] : most;
+    return most;
+}
+
 static uint64_t cut(struct cutter *m, size_t count, size_t bytes)
 {
     size_t at = (m->at + 63) / 64 * 64;
