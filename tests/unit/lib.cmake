@@ -17,7 +17,7 @@ sluice_unit_test(test_quant SOURCES lib/quant/quant_test.c LINK sluice_quant m)
 # gguf_make, store_make and hf_make write small models, valid and malformed; scenarios and fuzzing seeds
 # use them, too.
 add_library(test_gguf_make STATIC lib/model/gguf_index.c lib/model/gguf_make.c lib/model/gguf_make_archs.c
-  lib/model/gguf_make_indexed.c lib/model/gguf_make_llama.c lib/model/gguf_make_recurrent.c)
+  lib/model/gguf_make_indexed.c lib/model/gguf_make_llama.c lib/model/gguf_make_recurrent.c lib/model/gguf_make_streams.c)
 target_link_libraries(test_gguf_make PUBLIC sluice_model)
 add_library(test_store_make STATIC lib/model/store_make.c)
 target_link_libraries(test_store_make PUBLIC sluice_model)

@@ -7,17 +7,11 @@
 #include "lib/base/bytes.h"
 #include "lib/model/gguf/gguf.h"
 #include "lib/tensor/tensor_type.h"
-#include "tests/unit/lib/model/gguf_make.h"
+#include "tests/unit/lib/model/gguf_make_parts.h"
 
 #define TAPS 3
 
-struct row {
-    const char *name;
-    uint32_t type;
-    unsigned ne0, ne1; /* ne0 0: taken out */
-};
-
-static void edit(struct make *m, unsigned layer, const struct row *rows)
+void make_edit(struct make *m, unsigned layer, const struct make_row *rows)
 {
     for (; rows->name; rows++) {
         char name[64];
@@ -29,65 +23,65 @@ static void edit(struct make *m, unsigned layer, const struct row *rows)
     }
 }
 
-static void number(struct make *m, const char *arch, const char *key, uint32_t value)
+void make_number(struct make *m, const char *arch, const char *key, uint32_t value)
 {
     char full[80];
     snprintf(full, sizeof full, "%s.%s", arch, key);
     make_u32(m, full, value);
 }
 
-static void no_attention(struct make *m, unsigned layer)
+void make_no_attention(struct make *m, unsigned layer)
 {
-    edit(m, layer,
-         (const struct row[]){{.name = "attn_q.weight"},
-                              {.name = "attn_k.weight"},
-                              {.name = "attn_v.weight"},
-                              {.name = "attn_output.weight"},
-                              {.name = "attn_q_norm.weight"},
-                              {.name = "attn_k_norm.weight"},
-                              {0}});
+    make_edit(m, layer,
+              (const struct make_row[]){{.name = "attn_q.weight"},
+                                        {.name = "attn_k.weight"},
+                                        {.name = "attn_v.weight"},
+                                        {.name = "attn_output.weight"},
+                                        {.name = "attn_q_norm.weight"},
+                                        {.name = "attn_k_norm.weight"},
+                                        {0}});
 }
 
 /* One k head and two v heads of h / 2. */
 static void deltanet(struct make *m, unsigned layer, unsigned h, uint32_t type, bool joined)
 {
-    no_attention(m, layer);
-    edit(m, layer,
-         (const struct row[]){{"attn_qkv.weight", type, h, 2 * h},
-                              {"attn_gate.weight", type, h, h},
-                              {"ssm_ba.weight", TENSOR_F32, joined ? h : 0, 4},
-                              {"ssm_beta.weight", TENSOR_F32, joined ? 0 : h, 2},
-                              {"ssm_alpha.weight", TENSOR_F32, joined ? 0 : h, 2},
-                              {"ssm_conv1d.weight", TENSOR_F32, TAPS, 2 * h},
-                              {"ssm_dt.bias", TENSOR_F32, 2, 1},
-                              {"ssm_a", TENSOR_F32, 2, 1},
-                              {"ssm_norm.weight", TENSOR_F32, h / 2, 1},
-                              {"ssm_out.weight", type, h, h},
-                              {0}});
+    make_no_attention(m, layer);
+    make_edit(m, layer,
+              (const struct make_row[]){{"attn_qkv.weight", type, h, 2 * h},
+                                        {"attn_gate.weight", type, h, h},
+                                        {"ssm_ba.weight", TENSOR_F32, joined ? h : 0, 4},
+                                        {"ssm_beta.weight", TENSOR_F32, joined ? 0 : h, 2},
+                                        {"ssm_alpha.weight", TENSOR_F32, joined ? 0 : h, 2},
+                                        {"ssm_conv1d.weight", TENSOR_F32, TAPS, 2 * h},
+                                        {"ssm_dt.bias", TENSOR_F32, 2, 1},
+                                        {"ssm_a", TENSOR_F32, 2, 1},
+                                        {"ssm_norm.weight", TENSOR_F32, h / 2, 1},
+                                        {"ssm_out.weight", type, h, h},
+                                        {0}});
 }
 
 static void qwen(struct make *m, const char *arch, unsigned layers, unsigned h, uint32_t type)
 {
-    number(m, arch, "expert_shared_feed_forward_length", h);
-    number(m, arch, "full_attention_interval", 2);
-    number(m, arch, "ssm.conv_kernel", TAPS);
-    number(m, arch, "ssm.state_size", h / 2);
-    number(m, arch, "ssm.group_count", 1);
-    number(m, arch, "ssm.time_step_rank", 2);
-    number(m, arch, "ssm.inner_size", h);
+    make_number(m, arch, "expert_shared_feed_forward_length", h);
+    make_number(m, arch, "full_attention_interval", 2);
+    make_number(m, arch, "ssm.conv_kernel", TAPS);
+    make_number(m, arch, "ssm.state_size", h / 2);
+    make_number(m, arch, "ssm.group_count", 1);
+    make_number(m, arch, "ssm.time_step_rank", 2);
+    make_number(m, arch, "ssm.inner_size", h);
     for (unsigned layer = 0; layer < layers; layer++) {
-        edit(m, layer,
-             (const struct row[]){{.name = "ffn_norm.weight"},
-                                  {"post_attention_norm.weight", TENSOR_F32, h, 1},
-                                  {"ffn_gate_inp_shexp.weight", TENSOR_F32, h, 1},
-                                  {"ffn_gate_shexp.weight", type, h, h},
-                                  {"ffn_up_shexp.weight", type, h, h},
-                                  {"ffn_down_shexp.weight", type, h, h},
-                                  {0}});
+        make_edit(m, layer,
+                  (const struct make_row[]){{.name = "ffn_norm.weight"},
+                                            {"post_attention_norm.weight", TENSOR_F32, h, 1},
+                                            {"ffn_gate_inp_shexp.weight", TENSOR_F32, h, 1},
+                                            {"ffn_gate_shexp.weight", type, h, h},
+                                            {"ffn_up_shexp.weight", type, h, h},
+                                            {"ffn_down_shexp.weight", type, h, h},
+                                            {0}});
         if (layer % 2 == 0)
             deltanet(m, layer, h, type, strcmp(arch, "qwen3next") == 0);
         else
-            edit(m, layer, (const struct row[]){{"attn_q.weight", type, h, 2 * h}, {0}});
+            make_edit(m, layer, (const struct make_row[]){{"attn_q.weight", type, h, 2 * h}, {0}});
     }
 }
 
@@ -95,14 +89,15 @@ static void qwen(struct make *m, const char *arch, unsigned layers, unsigned h, 
 static void streams(struct make *m, unsigned layer, const char *part, unsigned h, uint32_t type)
 {
     static const char *const names[] = {"norm", "down", "up", "inject"};
-    const struct row rows[] = {{"", TENSOR_F32, 2 * h, 1},
-                               {"", type, 2 * h, 4},
-                               {"", TENSOR_F32, 4, 2 * h},
-                               {"", TENSOR_F32, 2 * h, 2}};
+    const struct make_row rows[] = {{"", TENSOR_F32, 2 * h, 1},
+                                    {"", type, 2 * h, 4},
+                                    {"", TENSOR_F32, 4, 2 * h},
+                                    {"", TENSOR_F32, 2 * h, 2}};
     for (size_t i = 0; i < ARRAY_LEN(names); i++) {
         char name[64];
         snprintf(name, sizeof name, "hc_%s_%s.weight", part, names[i]);
-        edit(m, layer, (const struct row[]){{name, rows[i].type, rows[i].ne0, rows[i].ne1}, {0}});
+        make_edit(m, layer,
+                  (const struct make_row[]){{name, rows[i].type, rows[i].ne0, rows[i].ne1}, {0}});
     }
 }
 
@@ -119,14 +114,14 @@ static void ngrams(struct make *m, unsigned h)
     make_i32s(m, "qwen4exp.ple.head_offsets", (const int32_t[]){0, 11}, 2);
     make_i32s(m, "qwen4exp.ple.head_vocab_sizes", (const int32_t[]){11, 13}, 2);
     make_add_tensor(m, "per_layer_token_embd.weight", TENSOR_F32, 4, 24, 1);
-    edit(m, 0,
-         (const struct row[]){{"ple_key.weight", TENSOR_F32, 8, 2 * h},
-                              {"ple_value.weight", TENSOR_F32, 8, h},
-                              {"ple_norm_key.weight", TENSOR_F32, 2 * h, 1},
-                              {"ple_norm_query.weight", TENSOR_F32, 2 * h, 1},
-                              {"ple_norm_conv.weight", TENSOR_F32, 2 * h, 1},
-                              {"ple_conv1d.weight", TENSOR_F32, 4, 2 * h},
-                              {0}});
+    make_edit(m, 0,
+              (const struct make_row[]){{"ple_key.weight", TENSOR_F32, 8, 2 * h},
+                                        {"ple_value.weight", TENSOR_F32, 8, h},
+                                        {"ple_norm_key.weight", TENSOR_F32, 2 * h, 1},
+                                        {"ple_norm_query.weight", TENSOR_F32, 2 * h, 1},
+                                        {"ple_norm_conv.weight", TENSOR_F32, 2 * h, 1},
+                                        {"ple_conv1d.weight", TENSOR_F32, 4, 2 * h},
+                                        {0}});
 }
 
 static void qwen4(struct make *m, unsigned layers, unsigned h, uint32_t type)
@@ -139,9 +134,9 @@ static void qwen4(struct make *m, unsigned layers, unsigned h, uint32_t type)
     make_add_tensor(m, "output_hc_down.weight", type, 2 * h, 4, 1);
     make_add_tensor(m, "output_hc_up.weight", TENSOR_F32, 4, 2 * h, 1);
     for (unsigned layer = 0; layer < layers; layer++) {
-        edit(m, layer,
-             (const struct row[]){
-                 {.name = "attn_norm.weight"}, {.name = "post_attention_norm.weight"}, {0}});
+        make_edit(m, layer,
+                  (const struct make_row[]){
+                      {.name = "attn_norm.weight"}, {.name = "post_attention_norm.weight"}, {0}});
         streams(m, layer, "attn", h, type);
         streams(m, layer, "ffn", h, type);
     }
@@ -153,15 +148,15 @@ static void lfm(struct make *m, unsigned layers, unsigned h, uint32_t type)
     int32_t heads[8] = {0};
     for (unsigned layer = 0; layer < layers; layer++) {
         heads[layer] = layer % 2;
-        edit(m, layer, (const struct row[]){{"exp_probs_b.bias", TENSOR_F32, 3, 1}, {0}});
+        make_edit(m, layer, (const struct make_row[]){{"exp_probs_b.bias", TENSOR_F32, 3, 1}, {0}});
         if (layer % 2 == 1)
             continue;
-        no_attention(m, layer);
-        edit(m, layer,
-             (const struct row[]){{"shortconv.in_proj.weight", type, h, 3 * h},
-                                  {"shortconv.conv.weight", TENSOR_F32, TAPS, h},
-                                  {"shortconv.out_proj.weight", type, h, h},
-                                  {0}});
+        make_no_attention(m, layer);
+        make_edit(m, layer,
+                  (const struct make_row[]){{"shortconv.in_proj.weight", type, h, 3 * h},
+                                            {"shortconv.conv.weight", TENSOR_F32, TAPS, h},
+                                            {"shortconv.out_proj.weight", type, h, h},
+                                            {0}});
     }
     make_i32s(m, "lfm2moe.attention.head_count_kv", heads, layers);
     make_u32(m, "lfm2moe.shortconv.l_cache", TAPS);
@@ -170,45 +165,45 @@ static void lfm(struct make *m, unsigned layers, unsigned h, uint32_t type)
     make_drop_tensor(m, "output_norm.weight");
     make_add_tensor(m, "token_embd_norm.weight", TENSOR_F32, h, 1, 1);
     if (layers > 1)
-        edit(m, 0,
-             (const struct row[]){{.name = "ffn_gate_inp.weight"},
-                                  {.name = "exp_probs_b.bias"},
-                                  {.name = "ffn_gate_exps.weight"},
-                                  {.name = "ffn_up_exps.weight"},
-                                  {.name = "ffn_down_exps.weight"},
-                                  {"ffn_gate.weight", type, h, 2 * h},
-                                  {"ffn_up.weight", type, h, 2 * h},
-                                  {"ffn_down.weight", type, 2 * h, h},
-                                  {0}});
+        make_edit(m, 0,
+                  (const struct make_row[]){{.name = "ffn_gate_inp.weight"},
+                                            {.name = "exp_probs_b.bias"},
+                                            {.name = "ffn_gate_exps.weight"},
+                                            {.name = "ffn_up_exps.weight"},
+                                            {.name = "ffn_down_exps.weight"},
+                                            {"ffn_gate.weight", type, h, 2 * h},
+                                            {"ffn_up.weight", type, h, 2 * h},
+                                            {"ffn_down.weight", type, 2 * h, h},
+                                            {0}});
 }
 
 /* One group of two heads of h / 2, with keys of h / 2. */
 static void granite(struct make *m, unsigned layers, unsigned h, uint32_t type)
 {
     int32_t heads[8] = {0};
-    number(m, "granitehybrid", "ssm.conv_kernel", TAPS);
-    number(m, "granitehybrid", "ssm.state_size", h / 2);
-    number(m, "granitehybrid", "ssm.group_count", 1);
-    number(m, "granitehybrid", "ssm.time_step_rank", 2);
-    number(m, "granitehybrid", "ssm.inner_size", h);
+    make_number(m, "granitehybrid", "ssm.conv_kernel", TAPS);
+    make_number(m, "granitehybrid", "ssm.state_size", h / 2);
+    make_number(m, "granitehybrid", "ssm.group_count", 1);
+    make_number(m, "granitehybrid", "ssm.time_step_rank", 2);
+    make_number(m, "granitehybrid", "ssm.inner_size", h);
     for (unsigned layer = 0; layer < layers; layer++) {
         heads[layer] = layer % 2 == 1 || layers == 1; /* a model has attention */
-        edit(m, layer,
-             (const struct row[]){
-                 {.name = "attn_q_norm.weight"}, {.name = "attn_k_norm.weight"}, {0}});
+        make_edit(m, layer,
+                  (const struct make_row[]){
+                      {.name = "attn_q_norm.weight"}, {.name = "attn_k_norm.weight"}, {0}});
         if (heads[layer] > 0)
             continue;
-        no_attention(m, layer);
-        edit(m, layer,
-             (const struct row[]){{"ssm_in.weight", type, h, 3 * h + 2},
-                                  {"ssm_conv1d.weight", TENSOR_F32, TAPS, 2 * h},
-                                  {"ssm_conv1d.bias", TENSOR_F32, 2 * h, 1},
-                                  {"ssm_dt.bias", TENSOR_F32, 2, 1},
-                                  {"ssm_a", TENSOR_F32, 1, 2},
-                                  {"ssm_d", TENSOR_F32, 1, 2},
-                                  {"ssm_norm.weight", TENSOR_F32, h, 1},
-                                  {"ssm_out.weight", type, h, h},
-                                  {0}});
+        make_no_attention(m, layer);
+        make_edit(m, layer,
+                  (const struct make_row[]){{"ssm_in.weight", type, h, 3 * h + 2},
+                                            {"ssm_conv1d.weight", TENSOR_F32, TAPS, 2 * h},
+                                            {"ssm_conv1d.bias", TENSOR_F32, 2 * h, 1},
+                                            {"ssm_dt.bias", TENSOR_F32, 2, 1},
+                                            {"ssm_a", TENSOR_F32, 1, 2},
+                                            {"ssm_d", TENSOR_F32, 1, 2},
+                                            {"ssm_norm.weight", TENSOR_F32, h, 1},
+                                            {"ssm_out.weight", type, h, h},
+                                            {0}});
     }
     make_i32s(m, "granitehybrid.attention.head_count_kv", heads, layers);
     make_bool(m, "granitehybrid.rope.scaling.finetuned", false);
@@ -217,48 +212,48 @@ static void granite(struct make *m, unsigned layers, unsigned h, uint32_t type)
 /* Experts of two matrices, next to a shared one. */
 static void nemotron_experts(struct make *m, unsigned layer, unsigned h, uint32_t type)
 {
-    no_attention(m, layer);
-    edit(m, layer,
-         (const struct row[]){{.name = "ffn_norm.weight"},
-                              {.name = "ffn_gate_exps.weight"},
-                              {"exp_probs_b.bias", TENSOR_F32, 3, 1},
-                              {"ffn_up_shexp.weight", type, h, h},
-                              {"ffn_down_shexp.weight", type, h, h},
-                              {0}});
+    make_no_attention(m, layer);
+    make_edit(m, layer,
+              (const struct make_row[]){{.name = "ffn_norm.weight"},
+                                        {.name = "ffn_gate_exps.weight"},
+                                        {"exp_probs_b.bias", TENSOR_F32, 3, 1},
+                                        {"ffn_up_shexp.weight", type, h, h},
+                                        {"ffn_down_shexp.weight", type, h, h},
+                                        {0}});
 }
 
 /* Mamba-2 as in granite; every second layer, or the only one, has experts and nothing else. */
 static void nemotron(struct make *m, unsigned layers, unsigned h, uint32_t type)
 {
     int32_t heads[8] = {0}, networks[8] = {0};
-    number(m, "nemotron_h_moe", "ssm.conv_kernel", TAPS);
-    number(m, "nemotron_h_moe", "ssm.state_size", h / 2);
-    number(m, "nemotron_h_moe", "ssm.group_count", 1);
-    number(m, "nemotron_h_moe", "ssm.time_step_rank", 2);
-    number(m, "nemotron_h_moe", "ssm.inner_size", h);
-    number(m, "nemotron_h_moe", "expert_shared_feed_forward_length", h);
+    make_number(m, "nemotron_h_moe", "ssm.conv_kernel", TAPS);
+    make_number(m, "nemotron_h_moe", "ssm.state_size", h / 2);
+    make_number(m, "nemotron_h_moe", "ssm.group_count", 1);
+    make_number(m, "nemotron_h_moe", "ssm.time_step_rank", 2);
+    make_number(m, "nemotron_h_moe", "ssm.inner_size", h);
+    make_number(m, "nemotron_h_moe", "expert_shared_feed_forward_length", h);
     for (unsigned layer = 0; layer < layers; layer++) {
         networks[layer] = layer % 2 == 1 || layers == 1 ? (int32_t)h : 0;
         if (networks[layer] > 0) {
             nemotron_experts(m, layer, h, type);
             continue;
         }
-        no_attention(m, layer);
-        edit(m, layer,
-             (const struct row[]){{.name = "ffn_norm.weight"},
-                                  {.name = "ffn_gate_inp.weight"},
-                                  {.name = "ffn_gate_exps.weight"},
-                                  {.name = "ffn_up_exps.weight"},
-                                  {.name = "ffn_down_exps.weight"},
-                                  {"ssm_in.weight", type, h, 3 * h + 2},
-                                  {"ssm_conv1d.weight", TENSOR_F32, TAPS, 2 * h},
-                                  {"ssm_conv1d.bias", TENSOR_F32, 2 * h, 1},
-                                  {"ssm_dt.bias", TENSOR_F32, 2, 1},
-                                  {"ssm_a", TENSOR_F32, 1, 2},
-                                  {"ssm_d", TENSOR_F32, 1, 2},
-                                  {"ssm_norm.weight", TENSOR_F32, h, 1},
-                                  {"ssm_out.weight", type, h, h},
-                                  {0}});
+        make_no_attention(m, layer);
+        make_edit(m, layer,
+                  (const struct make_row[]){{.name = "ffn_norm.weight"},
+                                            {.name = "ffn_gate_inp.weight"},
+                                            {.name = "ffn_gate_exps.weight"},
+                                            {.name = "ffn_up_exps.weight"},
+                                            {.name = "ffn_down_exps.weight"},
+                                            {"ssm_in.weight", type, h, 3 * h + 2},
+                                            {"ssm_conv1d.weight", TENSOR_F32, TAPS, 2 * h},
+                                            {"ssm_conv1d.bias", TENSOR_F32, 2 * h, 1},
+                                            {"ssm_dt.bias", TENSOR_F32, 2, 1},
+                                            {"ssm_a", TENSOR_F32, 1, 2},
+                                            {"ssm_d", TENSOR_F32, 1, 2},
+                                            {"ssm_norm.weight", TENSOR_F32, h, 1},
+                                            {"ssm_out.weight", type, h, h},
+                                            {0}});
     }
     make_i32s(m, "nemotron_h_moe.attention.head_count_kv", heads, layers);
     make_i32s(m, "nemotron_h_moe.feed_forward_length", networks, layers);
@@ -272,43 +267,43 @@ static void jamba(struct make *m, unsigned layers, unsigned h, uint32_t type)
 {
     int32_t heads[8] = {0};
     make_drop_key(m, "jamba.expert_feed_forward_length");
-    number(m, "jamba", "feed_forward_length", h);
-    number(m, "jamba", "ssm.conv_kernel", TAPS);
-    number(m, "jamba", "ssm.state_size", 2);
-    number(m, "jamba", "ssm.time_step_rank", h);
-    number(m, "jamba", "ssm.inner_size", 2 * h);
+    make_number(m, "jamba", "feed_forward_length", h);
+    make_number(m, "jamba", "ssm.conv_kernel", TAPS);
+    make_number(m, "jamba", "ssm.state_size", 2);
+    make_number(m, "jamba", "ssm.time_step_rank", h);
+    make_number(m, "jamba", "ssm.inner_size", 2 * h);
     for (unsigned layer = 0; layer < layers; layer++) {
         heads[layer] = layer % 2;
-        edit(m, layer,
-             (const struct row[]){
-                 {.name = "attn_q_norm.weight"}, {.name = "attn_k_norm.weight"}, {0}});
+        make_edit(m, layer,
+                  (const struct make_row[]){
+                      {.name = "attn_q_norm.weight"}, {.name = "attn_k_norm.weight"}, {0}});
         if (layer % 2 == 1)
             continue;
-        no_attention(m, layer);
-        edit(m, layer,
-             (const struct row[]){{"ssm_in.weight", type, h, 4 * h},
-                                  {"ssm_conv1d.weight", TENSOR_F32, TAPS, 2 * h},
-                                  {"ssm_conv1d.bias", TENSOR_F32, 2 * h, 1},
-                                  {"ssm_x.weight", type, 2 * h, h + 4},
-                                  {"ssm_dt_norm.weight", TENSOR_F32, h, 1},
-                                  {"ssm_b_norm.weight", TENSOR_F32, 2, 1},
-                                  {"ssm_c_norm.weight", TENSOR_F32, 2, 1},
-                                  {"ssm_dt.weight", type, h, 2 * h},
-                                  {"ssm_dt.bias", TENSOR_F32, 2 * h, 1},
-                                  {"ssm_a", TENSOR_F32, 2, 2 * h},
-                                  {"ssm_d", TENSOR_F32, 2 * h, 1},
-                                  {"ssm_out.weight", type, 2 * h, h},
-                                  {0}});
+        make_no_attention(m, layer);
+        make_edit(m, layer,
+                  (const struct make_row[]){{"ssm_in.weight", type, h, 4 * h},
+                                            {"ssm_conv1d.weight", TENSOR_F32, TAPS, 2 * h},
+                                            {"ssm_conv1d.bias", TENSOR_F32, 2 * h, 1},
+                                            {"ssm_x.weight", type, 2 * h, h + 4},
+                                            {"ssm_dt_norm.weight", TENSOR_F32, h, 1},
+                                            {"ssm_b_norm.weight", TENSOR_F32, 2, 1},
+                                            {"ssm_c_norm.weight", TENSOR_F32, 2, 1},
+                                            {"ssm_dt.weight", type, h, 2 * h},
+                                            {"ssm_dt.bias", TENSOR_F32, 2 * h, 1},
+                                            {"ssm_a", TENSOR_F32, 2, 2 * h},
+                                            {"ssm_d", TENSOR_F32, 2 * h, 1},
+                                            {"ssm_out.weight", type, 2 * h, h},
+                                            {0}});
         if (layers > 1)
-            edit(m, layer,
-                 (const struct row[]){{.name = "ffn_gate_inp.weight"},
-                                      {.name = "ffn_gate_exps.weight"},
-                                      {.name = "ffn_up_exps.weight"},
-                                      {.name = "ffn_down_exps.weight"},
-                                      {"ffn_gate.weight", type, h, h},
-                                      {"ffn_up.weight", type, h, h},
-                                      {"ffn_down.weight", type, h, h},
-                                      {0}});
+            make_edit(m, layer,
+                      (const struct make_row[]){{.name = "ffn_gate_inp.weight"},
+                                                {.name = "ffn_gate_exps.weight"},
+                                                {.name = "ffn_up_exps.weight"},
+                                                {.name = "ffn_down_exps.weight"},
+                                                {"ffn_gate.weight", type, h, h},
+                                                {"ffn_up.weight", type, h, h},
+                                                {"ffn_down.weight", type, h, h},
+                                                {0}});
     }
     make_i32s(m, "jamba.attention.head_count_kv", heads, layers);
 }
@@ -317,40 +312,40 @@ static void jamba(struct make *m, unsigned layers, unsigned h, uint32_t type)
 static void kda_layer(struct make *m, unsigned layer, unsigned h, uint32_t type, bool low_rank)
 {
     unsigned n = low_rank ? h : 2 * h;
-    edit(m, layer,
-         (const struct row[]){{.name = "attn_q_a.weight"},
-                              {.name = "attn_q_a_norm.weight"},
-                              {.name = "attn_q_b.weight"},
-                              {.name = "attn_kv_a_mqa.weight"},
-                              {.name = "attn_kv_a_norm.weight"},
-                              {.name = "attn_k_b.weight"},
-                              {.name = "attn_v_b.weight"},
-                              {"attn_q.weight", type, h, 2 * h},
-                              {"attn_k.weight", type, h, 2 * h},
-                              {"attn_v.weight", type, h, 2 * h},
-                              {"ssm_conv1d_q.weight", TENSOR_F32, TAPS, 2 * h},
-                              {"ssm_conv1d_k.weight", TENSOR_F32, TAPS, 2 * h},
-                              {"ssm_conv1d_v.weight", TENSOR_F32, TAPS, 2 * h},
-                              {"ssm_f_a.weight", type, h, n},
-                              {"ssm_f_b.weight", type, low_rank ? h : 0, 2 * h},
-                              {"ssm_g_a.weight", type, h, n},
-                              {"ssm_g_b.weight", type, low_rank ? h : 0, 2 * h},
-                              {"ssm_beta.weight", type, h, 2},
-                              {"ssm_dt.bias", TENSOR_F32, 2 * h, 1},
-                              {"ssm_a", TENSOR_F32, 1, 2},
-                              {"ssm_norm.weight", TENSOR_F32, h, 1},
-                              {"attn_output.weight", type, 2 * h, h},
-                              {0}});
+    make_edit(m, layer,
+              (const struct make_row[]){{.name = "attn_q_a.weight"},
+                                        {.name = "attn_q_a_norm.weight"},
+                                        {.name = "attn_q_b.weight"},
+                                        {.name = "attn_kv_a_mqa.weight"},
+                                        {.name = "attn_kv_a_norm.weight"},
+                                        {.name = "attn_k_b.weight"},
+                                        {.name = "attn_v_b.weight"},
+                                        {"attn_q.weight", type, h, 2 * h},
+                                        {"attn_k.weight", type, h, 2 * h},
+                                        {"attn_v.weight", type, h, 2 * h},
+                                        {"ssm_conv1d_q.weight", TENSOR_F32, TAPS, 2 * h},
+                                        {"ssm_conv1d_k.weight", TENSOR_F32, TAPS, 2 * h},
+                                        {"ssm_conv1d_v.weight", TENSOR_F32, TAPS, 2 * h},
+                                        {"ssm_f_a.weight", type, h, n},
+                                        {"ssm_f_b.weight", type, low_rank ? h : 0, 2 * h},
+                                        {"ssm_g_a.weight", type, h, n},
+                                        {"ssm_g_b.weight", type, low_rank ? h : 0, 2 * h},
+                                        {"ssm_beta.weight", type, h, 2},
+                                        {"ssm_dt.bias", TENSOR_F32, 2 * h, 1},
+                                        {"ssm_a", TENSOR_F32, 1, 2},
+                                        {"ssm_norm.weight", TENSOR_F32, h, 1},
+                                        {"attn_output.weight", type, 2 * h, h},
+                                        {0}});
 }
 
 /* In place of MLA in every second layer, from the first one on. */
-static void kda(struct make *m, const char *arch, unsigned layers, unsigned h, uint32_t type,
-                bool low_rank)
+void make_kda(struct make *m, const char *arch, unsigned layers, unsigned h, uint32_t type,
+              bool low_rank)
 {
     int32_t heads[8] = {0};
     char key[80];
-    number(m, arch, "ssm.conv_kernel", TAPS);
-    number(m, arch, "kda.head_dim", h);
+    make_number(m, arch, "ssm.conv_kernel", TAPS);
+    make_number(m, arch, "kda.head_dim", h);
     for (unsigned layer = 0; layer < layers; layer++) {
         heads[layer] = layer % 2;
         if (layer % 2 == 0)
@@ -364,22 +359,22 @@ static void kda(struct make *m, const char *arch, unsigned layers, unsigned h, u
 void make_minimax_01(struct make *m, unsigned layers, unsigned h, uint32_t type)
 {
     for (unsigned layer = 0; layer < layers; layer++) {
-        edit(m, layer,
-             (const struct row[]){
-                 {.name = "attn_q_norm.weight"}, {.name = "attn_k_norm.weight"}, {0}});
+        make_edit(m, layer,
+                  (const struct make_row[]){
+                      {.name = "attn_q_norm.weight"}, {.name = "attn_k_norm.weight"}, {0}});
         if (layer % 2 == 0)
-            edit(m, layer,
-                 (const struct row[]){{.name = "attn_q.weight"},
-                                      {.name = "attn_k.weight"},
-                                      {.name = "attn_v.weight"},
-                                      {"attn_qkv.weight", type, h, 3 * h},
-                                      {"attn_gate.weight", type, h, h},
-                                      {"attn_norm_2.weight", TENSOR_F32, h, 1},
-                                      {0}});
+            make_edit(m, layer,
+                      (const struct make_row[]){{.name = "attn_q.weight"},
+                                                {.name = "attn_k.weight"},
+                                                {.name = "attn_v.weight"},
+                                                {"attn_qkv.weight", type, h, 3 * h},
+                                                {"attn_gate.weight", type, h, h},
+                                                {"attn_norm_2.weight", TENSOR_F32, h, 1},
+                                                {0}});
     }
     make_drop_key(m, "minimax-01.expert_feed_forward_length");
-    number(m, "minimax-01", "feed_forward_length", h);
-    number(m, "minimax-01", "full_attention_interval", 2);
+    make_number(m, "minimax-01", "feed_forward_length", h);
+    make_number(m, "minimax-01", "full_attention_interval", 2);
     make_f32(m, "minimax-01.residual_scale", 3.5f);
 }
 
@@ -388,193 +383,51 @@ void make_kimi_linear(struct make *m, unsigned layers, unsigned h, uint32_t type
 {
     make_mla(m, "kimi-linear", layers, h, type);
     for (unsigned layer = 0; layer < layers; layer++)
-        edit(m, layer,
-             (const struct row[]){{.name = "attn_q_a.weight"},
-                                  {.name = "attn_q_a_norm.weight"},
-                                  {.name = "attn_q_b.weight"},
-                                  {"attn_q.weight", type, h, 2 * (h + 2)},
-                                  {0}});
+        make_edit(m, layer,
+                  (const struct make_row[]){{.name = "attn_q_a.weight"},
+                                            {.name = "attn_q_a_norm.weight"},
+                                            {.name = "attn_q_b.weight"},
+                                            {"attn_q.weight", type, h, 2 * (h + 2)},
+                                            {0}});
     make_drop_key(m, "kimi-linear.attention.q_lora_rank");
     make_drop_key(m, "kimi-linear.expert_weights_norm");
     make_u32(m, "kimi-linear.attention.value_length", 7);
-    kda(m, "kimi-linear", layers, h, type, true);
+    make_kda(m, "kimi-linear", layers, h, type, true);
 }
 
 /* Gates of one matrix, latents of h, blocks of two layers. */
 void make_kimi_k3(struct make *m, unsigned layers, unsigned h, uint32_t type)
 {
     make_mla(m, "kimi-k3", layers, h, type);
-    kda(m, "kimi-k3", layers, h, type, true);
+    make_kda(m, "kimi-k3", layers, h, type, true);
     for (unsigned layer = 0; layer < layers; layer++) {
-        edit(m, layer,
-             (const struct row[]){{"attn_res_score.weight", TENSOR_F32, h, 1},
-                                  {"ffn_res_score.weight", TENSOR_F32, h, 1},
-                                  {0}});
+        make_edit(m, layer,
+                  (const struct make_row[]){{"attn_res_score.weight", TENSOR_F32, h, 1},
+                                            {"ffn_res_score.weight", TENSOR_F32, h, 1},
+                                            {0}});
         if (layer > 0 || layers == 1) /* it has experts */
-            edit(m, layer,
-                 (const struct row[]){{"ffn_routed_down.weight", type, h, h},
-                                      {"ffn_routed_norm.weight", TENSOR_F32, h, 1},
-                                      {"ffn_routed_up.weight", type, h, h},
-                                      {0}});
+            make_edit(m, layer,
+                      (const struct make_row[]){{"ffn_routed_down.weight", type, h, h},
+                                                {"ffn_routed_norm.weight", TENSOR_F32, h, 1},
+                                                {"ffn_routed_up.weight", type, h, h},
+                                                {0}});
         if (layer % 2 == 1)
-            edit(m, layer, (const struct row[]){{"attn_gate.weight", type, h, 2 * h}, {0}});
+            make_edit(m, layer,
+                      (const struct make_row[]){{"attn_gate.weight", type, h, 2 * h}, {0}});
         else
-            edit(m, layer,
-                 (const struct row[]){{.name = "ssm_g_a.weight"},
-                                      {.name = "ssm_g_b.weight"},
-                                      {"ssm_g.weight", type, h, 2 * h},
-                                      {"ssm_a", TENSOR_F32, 2, 1},
-                                      {0}});
+            make_edit(m, layer,
+                      (const struct make_row[]){{.name = "ssm_g_a.weight"},
+                                                {.name = "ssm_g_b.weight"},
+                                                {"ssm_g.weight", type, h, 2 * h},
+                                                {"ssm_a", TENSOR_F32, 2, 1},
+                                                {0}});
     }
     make_add_tensor(m, "output_res_score.weight", TENSOR_F32, h, 1, 1);
-    number(m, "kimi-k3", "expert_latent_length", h);
-    number(m, "kimi-k3", "attn_res.block_size", 2);
+    make_number(m, "kimi-k3", "expert_latent_length", h);
+    make_number(m, "kimi-k3", "attn_res.block_size", 2);
     make_f32(m, "kimi-k3.kda.gate_lower_bound", -5);
     make_f32(m, "kimi-k3.activation.situ_beta", 4);
     make_f32(m, "kimi-k3.activation.situ_linear_beta", 25);
-}
-
-/* Two streams that are mixed: 2 + 2 weights and a matrix; or only weighed. */
-static void mixed_part(struct make *m, unsigned layer, const char *part, unsigned h, uint32_t type,
-                       bool mixed)
-{
-    const unsigned weights = mixed ? 8 : 4, scales = mixed ? 3 : 2;
-    char names[3][64];
-    snprintf(names[0], sizeof names[0], "hc_%s_fn.weight", part);
-    snprintf(names[1], sizeof names[1], "hc_%s_base.weight", part);
-    snprintf(names[2], sizeof names[2], "hc_%s_scale.weight", part);
-    edit(m, layer,
-         (const struct row[]){{names[0], type, 2 * h, weights},
-                              {names[1], TENSOR_F32, weights, 1},
-                              {names[2], TENSOR_F32, scales, 1},
-                              {0}});
-}
-
-static void mixed_streams(struct make *m, unsigned layer, unsigned h, uint32_t type, bool mixed)
-{
-    mixed_part(m, layer, "attn", h, type, mixed);
-    mixed_part(m, layer, "ffn", h, type, mixed);
-}
-
-/* Nothing is rotated, and the decays of heads are a row. */
-static void make_glm5(struct make *m, const char *arch, unsigned layers, unsigned h, uint32_t type)
-{
-    char key[80];
-    make_mla(m, arch, layers, h, type);
-    number(m, arch, "rope.dimension_count", 0);
-    number(m, arch, "attention.key_length", h);
-    number(m, arch, "attention.key_length_mla", h);
-    for (unsigned layer = 0; layer < layers; layer++)
-        edit(m, layer,
-             (const struct row[]){
-                 {"attn_q_b.weight", type, h, 2 * h}, {"attn_kv_a_mqa.weight", type, h, h}, {0}});
-    kda(m, arch, layers, h, type, true);
-    snprintf(key, sizeof key, "%s.hyper_connection.epsilon", arch);
-    make_f32(m, key, 1e-6f);
-    number(m, arch, "hyper_connection.count", 2);
-    number(m, arch, "hyper_connection.sinkhorn_iterations", 20);
-    for (unsigned layer = 0; layer < layers; layer++) {
-        if (layer % 2 == 0)
-            edit(m, layer, (const struct row[]){{"ssm_a", TENSOR_F32, 2, 1}, {0}});
-        mixed_streams(m, layer, h, type, true);
-    }
-    make_gated_pools(m, arch, layers, h);
-}
-
-void make_glm5_next(struct make *m, unsigned layers, unsigned h, uint32_t type)
-{
-    make_glm5(m, "glm5-next", layers, h, type);
-}
-
-void make_glm5next(struct make *m, unsigned layers, unsigned h, uint32_t type)
-{
-    make_glm5(m, "glm5next", layers, h, type);
-}
-
-/* Every second layer has entries of few positions, whose keys an indexer has, the others some of
- * many; the first one has a table of experts. */
-static void deepseek4_layer(struct make *m, unsigned layer, unsigned h, uint32_t type)
-{
-    bool few = layer % 2 == 0;
-    unsigned parts = few ? 2 * h : h, unit = few ? 4 : 128;
-    no_attention(m, layer);
-    edit(m, layer,
-         (const struct row[]){{"attn_sinks.weight", TENSOR_F32, 2, 1},
-                              {"attn_q_a.weight", type, h, h},
-                              {"attn_q_a_norm.weight", TENSOR_F32, h, 1},
-                              {"attn_q_b.weight", type, h, 2 * h},
-                              {"attn_kv.weight", type, h, h},
-                              {"attn_kv_a_norm.weight", TENSOR_F32, h, 1},
-                              {"attn_output_a.weight", type, h, 2 * h},
-                              {"attn_output_b.weight", type, 2 * h, h},
-                              {"attn_compressor_kv.weight", type, h, parts},
-                              {"attn_compressor_gate.weight", type, h, parts},
-                              {"attn_compressor_ape.weight", TENSOR_F32, parts, unit},
-                              {"attn_compressor_norm.weight", TENSOR_F32, h, 1},
-                              {"indexer.attn_q_b.weight", type, few ? h : 0, 2 * h},
-                              {"indexer.proj.weight", type, few ? h : 0, 2},
-                              {"indexer_compressor_kv.weight", type, few ? h : 0, 2 * h},
-                              {"indexer_compressor_gate.weight", type, few ? h : 0, 2 * h},
-                              {"indexer_compressor_ape.weight", TENSOR_F32, few ? 2 * h : 0, 4},
-                              {"indexer_compressor_norm.weight", TENSOR_F32, few ? h : 0, 1},
-                              {"exp_probs_b.bias", TENSOR_F32, layer > 0 ? 3 : 0, 1},
-                              {"ffn_gate_tid2eid.weight", TENSOR_F32, layer > 0 ? 0 : 2, 262},
-                              {"ffn_gate_shexp.weight", type, h, h},
-                              {"ffn_up_shexp.weight", type, h, h},
-                              {"ffn_down_shexp.weight", type, h, h},
-                              {0}});
-    mixed_streams(m, layer, h, type, true);
-}
-
-void make_deepseek4(struct make *m, unsigned layers, unsigned h, uint32_t type)
-{
-    const struct {
-        const char *key;
-        uint32_t value;
-    } numbers[] = {
-        {"rope.dimension_count", 2},         {"attention.sliding_window", 16},
-        {"attention.output_group_count", 2}, {"attention.indexer.head_count", 2},
-        {"attention.indexer.top_k", 8},      {"expert_gating_func", 4},
-        {"expert_shared_count", 1},          {"hash_layer_count", 1},
-        {"hyper_connection.count", 2},       {"hyper_connection.sinkhorn_iterations", 20},
-        {"attention.key_length", h},         {"attention.value_length", h},
-        {"attention.q_lora_rank", h},        {"attention.output_lora_rank", h},
-        {"attention.indexer.key_length", h}};
-    int32_t ratios[8];
-    for (size_t i = 0; i < ARRAY_LEN(numbers); i++)
-        number(m, "deepseek4", numbers[i].key, numbers[i].value);
-    make_f32(m, "deepseek4.attention.compress_rope_freq_base", 160000);
-    make_f32(m, "deepseek4.hyper_connection.epsilon", 1e-6f);
-    make_bool(m, "deepseek4.expert_weights_norm", true);
-    for (unsigned layer = 0; layer < layers; layer++) {
-        ratios[layer] = layer % 2 == 0 ? 4 : 128;
-        deepseek4_layer(m, layer, h, type);
-    }
-    make_i32s(m, "deepseek4.attention.compress_ratios", ratios, layers);
-    make_add_tensor(m, "output_hc_fn.weight", type, 2 * h, 2, 1);
-    make_add_tensor(m, "output_hc_base.weight", TENSOR_F32, 2, 1, 1);
-    make_add_tensor(m, "output_hc_scale.weight", TENSOR_F32, 1, 1, 1);
-    make_tensor(m, "blk.0.ffn_gate_tid2eid.weight")->type = GGUF_TYPE_I32;
-}
-
-/* Every layer has an indexer. */
-void make_hy_v4(struct make *m, unsigned layers, unsigned h, uint32_t type)
-{
-    make_mla(m, "hy_v4", layers, h, type);
-    number(m, "hy_v4", "hyper_connection.count", 2);
-    make_f32(m, "hy_v4.hyper_connection.epsilon", 1e-6f);
-    make_f32(m, "hy_v4.hyper_connection.magnitude", 2);
-    make_add_tensor(m, "output_hc_fn.weight", type, 2 * h, 2, 1);
-    make_add_tensor(m, "output_hc_base.weight", TENSOR_F32, 2, 1, 1);
-    make_add_tensor(m, "output_hc_scale.weight", TENSOR_F32, 1, 1, 1);
-    for (unsigned layer = 0; layer < layers; layer++) {
-        edit(m, layer,
-             (const struct row[]){{"attn_gate.weight", type, h, 2 * h},
-                                  {"attn_sinks.weight", TENSOR_F32, 2, 1},
-                                  {0}});
-        mixed_streams(m, layer, h, type, false);
-    }
-    make_indexers(m, "hy_v4", layers, h);
 }
 
 /* One gate per head in layers with MLA. */
@@ -582,11 +435,11 @@ void make_bailingmoe3(struct make *m, unsigned layers, unsigned h, uint32_t type
 {
     make_mla(m, "bailingmoe3", layers, h, type);
     for (unsigned layer = 1; layer < layers; layer += 2)
-        edit(m, layer, (const struct row[]){{"attn_gate.weight", type, h, 2}, {0}});
+        make_edit(m, layer, (const struct make_row[]){{"attn_gate.weight", type, h, 2}, {0}});
     make_u32(m, "bailingmoe3.attention.value_length", 7);
     make_bool(m, "bailingmoe3.kda.safe_gate", true);
     make_f32(m, "bailingmoe3.kda.gate_lower_bound", -5);
-    kda(m, "bailingmoe3", layers, h, type, false);
+    make_kda(m, "bailingmoe3", layers, h, type, false);
 }
 
 void make_recurrent(struct make *m, const char *arch, unsigned layers, unsigned h, uint32_t type)
