@@ -89,11 +89,12 @@ static void say_if_elsewhere(const struct tuning_start *s, const struct tuning *
 
 static void use(const struct tuning_start *s, const struct tuning *t)
 {
-    char line[PATH_MAX + 200];
+    char line[PATH_MAX + 200 + TUNINGS_DOMAIN_BYTES];
     if (t->store[0])
         snprintf(line, sizeof line,
-                 "tuning: preset %s with the store %s, measured loss at most %.2f %%", t->preset,
-                 t->store, t->loss_high);
+                 "tuning: preset %s with the store %s, measured loss at most %.2f %%%s%s%s",
+                 t->preset, t->store, t->loss_high, t->domain[0] ? " on text such as '" : "",
+                 t->domain, t->domain[0] ? "' only" : "");
     else
         snprintf(line, sizeof line,
                  "tuning: lossless, which was fastest within this loss and budget");

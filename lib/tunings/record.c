@@ -36,6 +36,7 @@ static const struct field {
     {"lossless_per_s", NUMBER, offsetof(struct tuning, lossless_per_s), 0, RATE_MAX},
     {"read_bytes_per_s", NUMBER, offsetof(struct tuning, read_bytes_per_s), 0, RATE_MAX},
     {"cpu", OPTIONAL, offsetof(struct tuning, cpu), TUNINGS_CPU_BYTES, 0},
+    {"domain", OPTIONAL, offsetof(struct tuning, domain), TUNINGS_DOMAIN_BYTES, 0},
     {"created", INTEGER, offsetof(struct tuning, created), 0, (double)BYTES_MAX},
 };
 

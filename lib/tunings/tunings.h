@@ -25,6 +25,7 @@
 #define TUNINGS_MODELS_MAX   4096 /* directories that are listed */
 #define TUNINGS_PRESET_BYTES 32
 #define TUNINGS_CPU_BYTES    64
+#define TUNINGS_DOMAIN_BYTES 256 /* of the name of a file */
 
 struct tuning {
     char model[PATH_MAX]; /* absolute, as it was when it was tuned */
@@ -41,7 +42,10 @@ struct tuning {
     double lossless_per_s;       /* and without it */
     double read_bytes_per_s;     /* of the model's device; 0: not measured */
     char cpu[TUNINGS_CPU_BYTES]; /* tunings_cpu of the machine that measured; "": unknown */
-    int64_t created, used;       /* seconds since 1970; `used` is not part of the file */
+    /* The only text that it was tuned for, in printable ASCII: the loss holds for such text; "":
+     * for all domains of the calibration text. */
+    char domain[TUNINGS_DOMAIN_BYTES];
+    int64_t created, used; /* seconds since 1970; `used` is not part of the file */
 };
 
 /* A record in the bytes of a file. 0, or -1 with ERR_BAD_INPUT: every value is checked. */

@@ -74,6 +74,14 @@ int calibration_find(struct tune *t, struct error *error)
                      "the calibration text of sluice is not installed; use --text FILE");
 }
 
+void calibration_domain(const struct tune *t, char domain[TUNINGS_DOMAIN_BYTES])
+{
+    snprintf(domain, TUNINGS_DOMAIN_BYTES, "%s", t->domain ? t->domain : "");
+    for (char *c = domain; *c; c++)
+        if (*c < ' ' || *c > '~') /* a record is UTF-8 without control characters */
+            *c = '?';
+}
+
 static int add_file(XXH3_state_t *state, const char *path)
 {
     char buffer[READ_BYTES];

@@ -123,6 +123,8 @@ extern volatile sig_atomic_t tune_stop;
 /* calibration.c: the text shipped with sluice, if no --text is given; of these the one that
  * --domain names. 0, or -1: ERR_NOT_FOUND, or ERR_BAD_INPUT if no text has the name. */
 int calibration_find(struct tune *t, struct error *error);
+/* The name of the text that --domain names, as a record has it; "": without --domain. */
+void calibration_domain(const struct tune *t, char domain[TUNINGS_DOMAIN_BYTES]);
 /* A hash of the texts' bytes and of the options that change the profile. */
 int calibration_key(const struct tune *t, uint64_t *key, struct error *error);
 

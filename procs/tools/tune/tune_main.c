@@ -271,6 +271,7 @@ static int record(struct tune *t, struct error *error)
     r->budget = t->budget;
     r->created = time(NULL);
     strcpy(r->cpu, t->job.machine.cpu);
+    calibration_domain(t, r->domain);
     if (strcmp(r->preset, "default") != 0) {
         if (strlen(t->plan) >= sizeof r->plan)
             return error_set(error, ERR_BAD_INPUT, "the path of the plan is too long");

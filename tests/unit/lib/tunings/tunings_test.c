@@ -521,6 +521,23 @@ START_TEST(another_cpu_is_reported)
 }
 END_TEST
 
+/* The loss of a tuning holds for the text that it was made with. */
+START_TEST(domain_is_reported)
+{
+    static struct tuning t;
+    record(1, 1000, "one");
+    ck_assert_int_eq(start(), 1);
+    ck_assert(!found.domain[0] && !strstr(lines[0], "only"));
+    t = found;
+    strcpy(t.domain, "prose");
+    ck_assert_int_eq(tunings_write(directory, &t, &error), 0);
+    ck_assert_int_eq(start(), 1);
+    ck_assert_str_eq(found.domain, "prose");
+    ck_assert_msg(strstr(lines[0], "loss at most 0.50 % on text such as 'prose' only"), "%s",
+                  lines[0]);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("tunings");
@@ -541,6 +558,7 @@ int main(void)
     tcase_add_test(tests, the_command_is_quoted);
     tcase_add_test(tests, names_of_cpus);
     tcase_add_test(tests, another_cpu_is_reported);
+    tcase_add_test(tests, domain_is_reported);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

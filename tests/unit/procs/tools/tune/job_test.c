@@ -374,6 +374,22 @@ START_TEST(domain_is_one_text)
 }
 END_TEST
 
+/* What a record states about it can be written. */
+START_TEST(domain_of_a_record)
+{
+    static const char *const cases[][2] = {{NULL, ""}, {"prose", "prose"}, {"a\n\xff b", "a?? b"}};
+    char name[2 * TUNINGS_DOMAIN_BYTES], domain[TUNINGS_DOMAIN_BYTES];
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        calibration_domain(&(struct tune){.domain = cases[i][0]}, domain);
+        ck_assert_str_eq(domain, cases[i][1]);
+    }
+    memset(name, 'x', sizeof name - 1);
+    name[sizeof name - 1] = 0;
+    calibration_domain(&(struct tune){.domain = name}, domain);
+    ck_assert_uint_eq(strlen(domain), sizeof domain - 1);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("tune_job");
@@ -394,6 +410,7 @@ int main(void)
     tcase_add_test(tests, another_machine);
     tcase_add_test(tests, a_program_leaves_memory_for_tune);
     tcase_add_test(tests, domain_is_one_text);
+    tcase_add_test(tests, domain_of_a_record);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);
