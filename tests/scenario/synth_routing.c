@@ -19,10 +19,11 @@ static json_t *json_of(const struct command *c)
 
 static void reuse_as_recorded(void)
 {
-    /* its tokens (bench warms up on others, so that nothing is used for the first time) */
+    /* Hits of LRU, in percent, in the recording of a model, of accesses after the first quarter of
+     * its tokens (bench warms up on others, so that nothing is used for the first time). */
     static const struct {
         const char *experts, *used;
-        double hits; /* tests/unit/lib/trace/import/recorded_test.c */
+        double hits; /* as tests/unit/lib/trace/import/recorded_test.c has them */
     } models[] = {
         {"experts=64", "experts_used=8", 58.2},  /* OLMoE */
         {"experts=128", "experts_used=6", 84.1}, /* Qwen3-30B */
