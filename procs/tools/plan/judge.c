@@ -11,7 +11,7 @@
 
 /* Of both halves: so many are needed for a variance. */
 #define WINDOWS_MIN 2
-#define SAMPLED     4 /* windows of a domain that show whether the model can read it */
+#define SAMPLED     4 /* windows of a domain, at most, that show whether the model can read it */
 /* Of the nats per token of a guess, log(vocabulary): text with more is not read. Trained models are
  * below a half on what they were trained on. */
 #define UNREADABLE (2.0 / 3)
@@ -60,6 +60,14 @@ static int take_named(struct planning *p, struct error *error)
     return 0;
 }
 
+/* Windows of all domains that are sampled: of each no more than --tokens has of it, but one. */
+static uint32_t sampled_windows(const struct planning *p)
+{
+    uint64_t each = (uint64_t)p->tokens_max / (uint64_t)p->window / p->texts;
+    each = each < 1 ? 1 : each;
+    return (uint32_t)((each < SAMPLED ? each : SAMPLED) * p->texts);
+}
+
 /* Nats per token of the lossless model, of each domain of a few windows; NAN: it has none. */
 static int sample_domains(struct planning *p, const struct offline_text *all, double *nats,
                           struct error *error)
@@ -70,7 +78,7 @@ static int sample_domains(struct planning *p, const struct offline_text *all, do
     struct serving_report unused;
     if (!role)
         return error_set(error, ERR_NO_MEMORY, "out of memory (windows of a text)");
-    held_divide(all->path, all->windows, SAMPLED * (uint32_t)p->texts, role);
+    held_divide(all->path, all->windows, sampled_windows(p), role);
     for (uint32_t w = 0; w < all->windows; w++)
         role[w] = role[w] != HELD_UNUSED;
     struct offline_text some = offline_text_chosen(all, role, true);
@@ -191,7 +199,6 @@ int planning_divide_text(struct planning *p, struct error *error)
         return -1;
     warn_of_short_files(p, &all);
     int status = leave_unreadable(p, &all, error);
-    p->whole_ns = 0; /* that was no measurement of the whole text */
     if (status == 0)
         status = divide_all(p, &all, error);
     offline_text_free(&all);
@@ -297,7 +304,7 @@ static int compare(struct planning *p, const struct offline_text *text, const st
     return status;
 }
 
-/* A row per domain of the text. */
+/* A row per domain of the text; without a bound if that is NAN. */
 static int report_rows(struct planning *p, const struct offline_text *text, const struct serving *s,
                        const struct held_domain *domain, json_t *rows, struct error *error)
 {
@@ -307,15 +314,19 @@ static int report_rows(struct planning *p, const struct offline_text *text, cons
     for (uint32_t d = 0; d < p->texts; d++) {
         const struct held_domain *h = &domain[d];
         double tokens = (double)h->windows * (p->held.window - 1);
-        bool counts = p->counts[d] == DOMAIN_COUNTS;
+        bool counts = p->counts[d] == DOMAIN_COUNTS, bounded = !isnan(h->high);
+        char bound[16] = "-  ";
         if (h->windows == 0)
             continue;
-        planning_note(p, "  %-20.20s %6.0f %6.2f %% %6.2f %%       %.5f        %6.2f %%%s",
-                      domain_name(p, d), tokens, 100 * h->loss, 100 * h->high, c.kld[d] / tokens,
+        if (bounded)
+            snprintf(bound, sizeof bound, "%.2f %%", 100 * h->high);
+        planning_note(p, "  %-20.20s %6.0f %6.2f %% %8s       %.5f        %6.2f %%%s",
+                      domain_name(p, d), tokens, 100 * h->loss, bound, c.kld[d] / tokens,
                       100 * c.same[d] / tokens, counts ? "" : "  does not count");
-        json_array_append_new(rows, json_pack("{s:s, s:b, s:f, s:f, s:f, s:f, s:f}", "text",
+        json_t *high = bounded ? json_real(h->high) : json_null();
+        json_array_append_new(rows, json_pack("{s:s, s:b, s:f, s:f, s:o, s:f, s:f}", "text",
                                               domain_name(p, d), "counts", counts, "tokens", tokens,
-                                              "loss", h->loss, "bound", h->high, "kld",
+                                              "loss", h->loss, "bound", high, "kld",
                                               c.kld[d] / tokens, "top1_same", c.same[d] / tokens));
     }
     return 0;
@@ -327,17 +338,17 @@ static int report_other(struct planning *p, const struct serving *s, json_t *row
 {
     struct offline_losses native, losses;
     struct serving_report unused;
-    struct held_domain domain[HELD_DOMAINS_MAX];
+    struct held_domain domain[HELD_DOMAINS_MAX] = {{0}};
     struct offline_interval loss;
     uint32_t worst;
     if (planning_losses(p, &p->other, NULL, &native, &unused, error) != 0)
         return -1;
     int status = planning_losses(p, &p->other, s, &losses, &unused, error);
     if (status == 0) {
-        bool known = planning_bound(p, &p->other, &native, &losses, domain, &worst, &loss);
+        if (!planning_bound(p, &p->other, &native, &losses, domain, &worst, &loss))
+            domain[p->other.path[0]] = (struct held_domain){1, loss.value, (double)NAN};
         offline_losses_free(&losses);
-        if (known)
-            status = report_rows(p, &p->other, s, domain, rows, error);
+        status = report_rows(p, &p->other, s, domain, rows, error);
     }
     offline_losses_free(&native);
     return status;

@@ -220,6 +220,15 @@ int planning_evaluate(struct planning *p, const struct offline_text *text, const
     return serving_evaluate(&e, s, losses, report, error);
 }
 
+/* For the next estimate. The windows of other texts are as many as they are. */
+static void take_time(struct planning *p, const struct offline_text *text, uint64_t ns)
+{
+    if (text == &p->some)
+        p->some_ns = ns;
+    else if (text == &p->text || text == &p->held)
+        p->whole_ns = ns;
+}
+
 int planning_losses(struct planning *p, const struct offline_text *text, const struct serving *s,
                     struct offline_losses *losses, struct serving_report *report,
                     struct error *error)
@@ -249,7 +258,7 @@ int planning_losses(struct planning *p, const struct offline_text *text, const s
         uint64_t start = clock_now_ns();
         status = planning_evaluate(p, text, s ? s : &native, false, losses, report, error);
         p->stage.done++;
-        *(text == &p->some ? &p->some_ns : &p->whole_ns) = clock_now_ns() - start;
+        take_time(p, text, clock_now_ns() - start);
         if (status == 0) {
             const double r[REPORT_NUMBERS] = {(double)report->swapped, (double)report->need[0],
                                               (double)report->need[1], (double)report->skipped,

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "lib/base/log.h"
@@ -183,18 +184,20 @@ static uint32_t windows_of(const struct offline_text *text, uint32_t domain)
     return n;
 }
 
-static double reported(const char *file, const char *what)
+static const json_t *value_of(const char *file, const char *what)
 {
     size_t i;
     json_t *row, *rows = json_object_get(json_object_get(p.report, "held_out"), "any");
-    json_array_foreach(rows, i,
-                       row) if (strcmp(json_string_value(json_object_get(row, "text")), file) == 0)
-    {
-        const json_t *value = json_object_get(row, what);
-        return json_is_boolean(value) ? json_is_true(value) : json_number_value(value);
-    }
+    json_array_foreach(rows, i, row) if (strcmp(json_string_value(json_object_get(row, "text")),
+                                                file) == 0) return json_object_get(row, what);
     ck_abort_msg("%s has no row", file);
-    return 0;
+    return NULL;
+}
+
+static double reported(const char *file, const char *what)
+{
+    const json_t *value = value_of(file, what);
+    return json_is_boolean(value) ? json_is_true(value) : json_number_value(value);
 }
 
 static void report(const struct serving *s)
@@ -251,8 +254,13 @@ START_TEST(unreadable_text_does_not_count)
     ck_assert_uint_eq(windows_of(&p.text, 0), 12); /* all windows are those of the other text */
     ck_assert_uint_eq(windows_of(&p.text, 1) + windows_of(&p.held, 1), 0);
     ck_assert_uint_eq(windows_of(&p.other, 1), 12);
+    ck_assert_uint_eq(p.whole_ns, 0); /* a sample is not the text */
     ck_assert_int_eq(planning_measure_native(&p, &error), 0);
+    struct judged judged;
+    ck_assert_msg(planning_judge(&p, &s, &judged, &error) == 0, "%s", error.text);
+    p.whole_ns = 1;
     report(&s);
+    ck_assert_uint_eq(p.whole_ns, 1); /* nor is what does not count */
     ck_assert(reported("text0", "counts") == 1 && reported("text1", "counts") == 0);
     ck_assert_double_ge(reported("text1", "bound"), reported("text1", "loss"));
     ck_assert_double_gt(reported("text1", "kld"), 0);
@@ -263,12 +271,64 @@ END_TEST
 
 START_TEST(if_nothing_is_readable_all_counts)
 {
+    char lines[4096];
     add_noise(1);
     add_noise(2);
-    start(24);
+    lines_at_start(24, lines, sizeof lines);
+    ck_assert_str_eq(p.stage.name, "texts");
+    ck_assert_uint_eq(p.stage.done, 1); /* the model was asked */
+    ck_assert_msg(!strstr(lines, "does not count"), "%s", lines);
     ck_assert_uint_eq(windows_of(&p.text, 0), 6);
     ck_assert_uint_eq(windows_of(&p.text, 1), 6);
     ck_assert_uint_eq(p.other.windows, 0);
+    end();
+}
+END_TEST
+
+/* Of records of the losses of windows; their file is removed. */
+static long bytes_measured(int64_t windows)
+{
+    char name[PATH_MAX + 16];
+    struct stat st;
+    add_file(0, 3000);
+    add_file(4000, 3000);
+    start(windows);
+    snprintf(name, sizeof name, "%s.measured", plan_path);
+    ck_assert_int_eq(stat(name, &st), 0);
+    end();
+    unlink(name);
+    return (long)st.st_size;
+}
+
+/* No more than --tokens has of each text, and no more than four. */
+START_TEST(few_windows_are_sampled)
+{
+    const long window = sizeof(double), eight = bytes_measured(8);
+    ck_assert_int_eq(eight - bytes_measured(4), 4 * window);
+    ck_assert_int_eq(bytes_measured(6), eight - 2 * window);
+    ck_assert_int_eq(bytes_measured(24), eight);
+}
+END_TEST
+
+/* Nothing is known about how its loss varies. */
+START_TEST(one_window_that_does_not_count_is_reported)
+{
+    const size_t cells = 8 * 32;
+    uint8_t *all = malloc(cells);
+    ck_assert_ptr_nonnull(all);
+    memset(all, PRECISION_INT2, cells);
+    const struct serving s = {.kind = SERVE_PRECISIONS, .precision = all};
+    add_file(0, 3000);
+    add_file(4000, 150);
+    p.domain[p.domains++] = "text0";
+    start(24);
+    ck_assert_uint_eq(p.other.windows, 1);
+    ck_assert_int_eq(planning_measure_native(&p, &error), 0);
+    report(&s);
+    ck_assert(json_is_null(value_of("text1", "bound")) && json_is_real(value_of("text0", "bound")));
+    ck_assert(reported("text1", "counts") == 0 && reported("text1", "loss") != 0);
+    ck_assert_double_gt(reported("text1", "kld"), 0);
+    free(all);
     end();
 }
 END_TEST
@@ -323,6 +383,8 @@ int main(void)
     tcase_add_test(cases, comparison_by_other_domains);
     tcase_add_test(cases, unreadable_text_does_not_count);
     tcase_add_test(cases, if_nothing_is_readable_all_counts);
+    tcase_add_test(cases, few_windows_are_sampled);
+    tcase_add_test(cases, one_window_that_does_not_count_is_reported);
     tcase_add_test(cases, named_domain_counts_alone);
     tcase_add_test(cases, unknown_domain_is_rejected);
     suite_add_tcase(suite, cases);
