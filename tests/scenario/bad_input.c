@@ -96,6 +96,23 @@ static const char *last_line(char *text)
     return before ? before + 1 : text;
 }
 
+/* Nothing is measured there that a text could be chosen for. */
+static void plan_without_losses(void)
+{
+    static const char *const presets[][3] = {{"auto", NULL}, {"edgemoe", "--shares", "int4=1"}};
+    for (size_t i = 0; i < ARRAY_LEN(presets); i++) {
+        struct command c;
+        command_run(&c, NULL, END_MS,
+                    (const char *const[]){"plan", "-m", "none", "-o", "none", "--domain", "prose",
+                                          "--preset", presets[i][0], presets[i][1], presets[i][2],
+                                          NULL});
+        CHECK(c.status == 2 && strstr(c.err, "--domain") && strstr(c.err, "no loss") &&
+                  command_lines(c.err) == 1,
+              "%s: status %d: %.300s", presets[i][0], c.status, c.err);
+        command_free(&c);
+    }
+}
+
 /* sluice plan reports in one line what cannot be planned. */
 static void plan_impossible(void)
 {
@@ -333,10 +350,18 @@ static void key_with_a_blank(void)
 int main(int argc, char **argv)
 {
     static const struct test_case cases[] = {
-        ROW(plan_of_another_model),   ROW(plan_damaged),     ROW(impossible_presets),
-        ROW(plan_impossible),         ROW(second_run),       ROW(too_small_budget_is_rejected),
-        ROW(shm_too_small),           ROW(bad_arguments),    ROW(echo_is_of_a_text),
-        ROW(unknown_option_is_named), ROW(key_with_a_blank),
+        ROW(plan_of_another_model),
+        ROW(plan_damaged),
+        ROW(impossible_presets),
+        ROW(plan_without_losses),
+        ROW(plan_impossible),
+        ROW(second_run),
+        ROW(too_small_budget_is_rejected),
+        ROW(shm_too_small),
+        ROW(bad_arguments),
+        ROW(echo_is_of_a_text),
+        ROW(unknown_option_is_named),
+        ROW(key_with_a_blank),
     };
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }

@@ -171,6 +171,10 @@ static void every_tool(const char *type)
     TOOL("plan", "-m", model, "--profile", profile, "--text", text, "--max-loss", "50%",
          "--resident-experts", "50%", "-o", plan, "--tokens", "256", "--ctx-size", "64",
          "--configurations", "8", "--generations", "20");
+    json_t *planned = json_load_file(plan, 0, NULL), *scalars = json_object_get(planned, "scalars");
+    CHECK(json_object_get(scalars, "hobbit_t1") && !json_object_get(scalars, "reroute_nats"),
+          "%s: not what `all` plans", plan);
+    json_decref(planned);
     static const char *const presets[] = {"edgemoe", "hobbit", "fate", "swapmoe", "auto"};
     for (size_t i = 0; i < ARRAY_LEN(presets); i++)
         TOOL("eval", "-m", model, "--text", text, "--ctx-size", "64", "--max-windows", "1",

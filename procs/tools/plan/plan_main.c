@@ -24,16 +24,16 @@
 static const struct {
     const char *name;
     int (*plan)(struct planning *p, struct error *error);
-    bool needs_budget;
+    enum { WITH_ALL, WITH_A_BUDGET, IF_NAMED } when;
     uint32_t whole, some;
 } presets[] = {
-    {"edgemoe", plan_edgemoe, false, 170, 0},
-    {"hobbit", plan_hobbit, false, 115, 0},
-    {"mixed-two", plan_mixed, false, 130, 0},
-    {"fate", plan_fate, false, 37, 0},
-    {"swapmoe", plan_swapmoe, true, 5, 14},
-    {"resident-first", plan_resident_first, false, 24, 12},
-    {"auto", plan_auto, false, 0, 0}}; /* last: it predicts the speed of the other plans */
+    {"edgemoe", plan_edgemoe, WITH_ALL, 170, 0},
+    {"hobbit", plan_hobbit, WITH_ALL, 115, 0},
+    {"mixed-two", plan_mixed, WITH_ALL, 130, 0},
+    {"fate", plan_fate, WITH_ALL, 37, 0},
+    {"swapmoe", plan_swapmoe, WITH_A_BUDGET, 5, 14},
+    {"resident-first", plan_resident_first, IF_NAMED, 24, 12}, /* decodes token by token: slow */
+    {"auto", plan_auto, WITH_ALL, 0, 0}}; /* last: it predicts the speed of the other plans */
 #define SWAPMOE 4
 
 static int percent(const char *what, const char *value, double *out, struct error *error)
@@ -155,7 +155,8 @@ static const struct option_row rows[] = {
     {0, "resident-experts", "PCT%", OPTION_CALL(take_experts),
      "instead of --budget: resident share of the expert bytes"},
     {0, "preset", "S", OPTION_CALL(take_preset),
-     "edgemoe|hobbit|mixed-two|fate|swapmoe|resident-first|auto|all (default all)"},
+     "edgemoe|hobbit|mixed-two|fate|swapmoe|resident-first|auto|all (default all: without "
+     "resident-first, which decodes the text token by token)"},
     {'o', NULL, "FILE", OPTION_TEXT(struct planning, out_path),
      "the plan: the profile extended by the decisions"},
     {0, "method", "METHOD", OPTION_CALL(take_method),
@@ -261,6 +262,10 @@ static int parse(struct planning *p, int argc, char **argv, struct error *error)
     p->plain = p->forced || strcmp(p->preset, "auto") == 0;
     if (p->plain && (!p->model_path || !p->out_path))
         return error_set(error, ERR_BAD_INPUT, "use -m FILE, --preset S and -o PLAN");
+    if (p->plain && p->domains > 0)
+        return error_set(error, ERR_BAD_INPUT,
+                         "--domain: %s measures no loss that could be kept on a text",
+                         p->forced ? "a plan with --shares" : "--preset auto");
     if (p->plain) {
         p->tokens_max = p->tokens_max ? p->tokens_max : FORCED_TOKENS;
         return 0;
@@ -305,6 +310,12 @@ static int start(struct planning *p, struct error *error)
     return 0;
 }
 
+static bool is_of_all(size_t preset, bool has_budget)
+{
+    return presets[preset].when == WITH_ALL ||
+           (presets[preset].when == WITH_A_BUDGET && has_budget);
+}
+
 static int run(struct planning *p, struct error *error)
 {
     if ((p->plain ? planning_start_plain(p, error) : start(p, error)) != 0)
@@ -314,8 +325,8 @@ static int run(struct planning *p, struct error *error)
     for (size_t i = 0; i < ARRAY_LEN(presets); i++) {
         if (!all && strcmp(p->preset, presets[i].name) != 0)
             continue;
-        if (all && presets[i].needs_budget && !has_budget)
-            continue; /* these presets need a budget */
+        if (all && !is_of_all(i, has_budget))
+            continue;
         struct error why;
         uint32_t random = i == SWAPMOE ? (uint32_t)p->configurations : 0;
         planning_begin(p, presets[i].name, p->plain ? 0 : presets[i].whole,
