@@ -239,7 +239,8 @@ void core_route_layer(struct core *c)
     if (core_predicts_next(c))
         predict_next(c);
     fetch_routes(c);
-    if (c->pass.step.decode && c->source.reroutes && c->source.reroutes(c->source.self))
+    if (c->pass.step.decode && !l->table.data.address && c->source.reroutes &&
+        c->source.reroutes(c->source.self))
         reroute(c);
     if (c->source.routed)
         c->source.routed(c->source.self, &c->pass.step, c->pass.route);

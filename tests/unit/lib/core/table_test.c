@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A table of n-grams on storage: with rows that the source copies the logits have the bits of those
  * with the table in memory, in any chunks; the source is asked for all rows before the first layer;
- * a row that cannot be read ends the pass. */
+ * a row that cannot be read ends the pass. A table of experts: what it chooses is not replaced. */
 #include <check.h>
 #include <string.h>
 
@@ -138,6 +138,66 @@ START_TEST(a_row_that_cannot_be_read)
 }
 END_TEST
 
+/* ---- a table of experts ---- */
+
+#define LAYERS 16
+
+static uint32_t rerouted[LAYERS], routed[LAYERS];
+
+static bool reroutes(void *self)
+{
+    (void)self;
+    return true;
+}
+
+static void reroute(void *self, const struct expert_step *step, const float *logits,
+                    const struct model_router *rule, struct route *routes)
+{
+    (void)self, (void)logits, (void)rule, (void)routes;
+    rerouted[step->layer]++;
+}
+
+static void note_routed(void *self, const struct expert_step *step, const struct route *routes)
+{
+    (void)self, (void)routes;
+    routed[step->layer]++;
+}
+
+/* Experts of the source's choice are not for layers whose table says which ones a token uses. */
+START_TEST(what_a_table_chooses_stays)
+{
+    uint32_t with_table = 0, without = 0;
+    struct error error;
+    image_open(&w.image, golden_path("converted/deepseek4-base.gguf"), CONTEXT);
+    const struct model_index *m = w.image.model;
+    struct core_sequence s = image_sequence(&w.image);
+    struct core_config config = {.model = m,
+                                 .ops = kernel_ops_select("auto"),
+                                 .source = image_source(&w.image),
+                                 .threads = 2,
+                                 .chunk = 4,
+                                 .prefill_order = prefill_order_of(PREFILL_ORDER_POPULARITY)};
+    config.source.reroutes = reroutes;
+    config.source.reroute = reroute;
+    config.source.routed = note_routed;
+    struct core *core = core_create(&config, &error);
+    ck_assert_msg(core != NULL, "%s", error.text);
+    for (uint32_t token = 1; token <= 3; token++)
+        ck_assert_int_eq(core_forward(core, &s, &token, token - 1, 1, &error), 0);
+    ck_assert_uint_le(m->hparams.layers, LAYERS);
+    for (uint32_t l = 0; l < m->hparams.layers; l++) {
+        bool table = model_entry_dense(m, l, DENSE_EXPERT_TABLE) != ENTRY_NONE;
+        with_table += table;
+        without += !table;
+        ck_assert_uint_eq(routed[l], 3);
+        ck_assert_uint_eq(rerouted[l], table ? 0 : 3);
+    }
+    ck_assert(with_table > 0 && without > 0);
+    core_destroy(core);
+    image_close(&w.image);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("core_table");
@@ -145,6 +205,7 @@ int main(void)
     tcase_set_timeout(t, 120);
     tcase_add_test(t, the_bits_of_a_table_in_memory);
     tcase_add_test(t, a_row_that_cannot_be_read);
+    tcase_add_test(t, what_a_table_chooses_stays);
     suite_add_tcase(suite, t);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);
