@@ -44,8 +44,8 @@ uint32_t resident_first_candidates(const struct model_router *r, const float *lo
         least = out[count].margin < least ? out[count].margin : least;
     }
     for (uint32_t e = 0; e < r->experts; e++) {
-        if (!(margin[e] + nats >= least) || (r->groups > 1 && score[e] == -INFINITY) ||
-            in_exact(exact, r->top_k, e))
+        if (logits[e] == -INFINITY || !(margin[e] + nats >= least) ||
+            (r->groups > 1 && score[e] == -INFINITY) || in_exact(exact, r->top_k, e))
             continue;
         insert(out, r->top_k, count++, (struct routing_candidate){e, margin[e]});
     }
@@ -75,7 +75,7 @@ uint32_t resident_first_choose(const struct resident_first *rule, const struct r
     bool replaced[MODEL_TOP_K_MAX] = {false};
     uint32_t taken[MODEL_TOP_K_MAX], replacements = 0, n = 0;
     sl_assert(top_k <= MODEL_TOP_K_MAX && top_k <= count);
-    for (uint32_t j = top_k; j < count; j++) {
+    for (uint32_t j = top_k; j < count && rule->nats > 0; j++) {
         uint32_t worst = worst_missing(rule, c, top_k, resident, replaced);
         if (worst == STAYS || !(c[j].margin + rule->nats >= c[worst].margin))
             break;
@@ -118,6 +118,8 @@ uint32_t resident_first_row(const struct resident_first *rule, const struct mode
                             struct resident_first_work *w, struct route *routes)
 {
     float before[MODEL_TOP_K_MAX];
+    if (!(rule->nats > 0))
+        return 0;
     uint32_t missing = 0, expert[MODEL_TOP_K_MAX], k = r->top_k;
     precision_weights_before(&routes->weight, ROUTE_STRIDE, k, before);
     for (uint32_t i = 0; i < k; i++) {

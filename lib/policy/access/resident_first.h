@@ -15,6 +15,10 @@
  * routing (Skliar et al., arXiv:2412.00099, section 3); its "max rank" has no counterpart here.
  * Order: those of I that stay, by rank, then the others, by m.
  *
+ * With a bias or groups the margins are odds above a threshold, and they saturate: a p counts as at
+ * least 1e-6 and at most 1 - 1e-6, and a margin as at most ROUTING_MARGIN_MAX. Experts that are all
+ * beyond such a limit are equally good, so that one may take the place of another with any nats.
+ *
  * Resident means that an access would be a hit now by the precision rule (precision.h). Its sum of
  * weights is the one that the exact choice gives the rank of the expert, and outside I that of the
  * last rank. */
@@ -28,7 +32,7 @@
 #include "lib/policy/access/routing.h"
 
 struct resident_first {
-    float nats;           /* >= 0 */
+    float nats;           /* >= 0; 0: exact routing, also where two experts are equally good */
     uint32_t exact_ranks; /* at least 1: the router's first choice always stays */
 };
 
@@ -39,7 +43,7 @@ struct routing_candidate {
 
 /* Writes the experts that could be chosen within `nats`: the exact choice by rank, then the others
  * that have m + nats >= the least m of the exact choice, by descending m; ties: the lower index.
- * Experts outside the groups of the row are left out. Returns their number, at most experts.
+ * Experts outside the groups of the row, and those with a logit of -infinity, are left out. Returns their number, at most experts.
  * out: [experts]; scratch: RESIDENT_FIRST_SCRATCH(experts) floats. */
 #define RESIDENT_FIRST_SCRATCH(experts) (5 * (size_t)(experts))
 uint32_t resident_first_candidates(const struct model_router *router, const float *logits,
@@ -69,7 +73,7 @@ void resident_first_work_free(struct resident_first_work *w);
 
 /* All of it for one row: replaces its exact routes, [top_k] by rank. Returns how many were
  * replaced; with 0 the routes are unchanged. With every expert resident it asks for those of the
- * exact choice only, and computes nothing. */
+ * exact choice only, and computes nothing; with nats=0 it does not ask. */
 uint32_t resident_first_row(const struct resident_first *rule, const struct model_router *router,
                             const float *logits, resident_first_asks *asks, void *arg,
                             struct resident_first_work *w, struct route *routes);

@@ -157,13 +157,14 @@ static void weigh(const struct model_router *r, uint32_t count, struct route *ou
         out[k].weight *= r->scale;
 }
 
-/* The weight of the best expert among those that are left. */
+/* The weight of the best expert among those that are left. One that is better was left out of the
+ * choice: the rule would have taken it before. */
 static float sparse_weight(const struct model_router *r, const float *p, uint32_t best)
 {
     float top = p[best], sum = 0;
     for (uint32_t i = 0; i < r->experts; i++) {
         float size = fabsf(p[i]) > top ? fabsf(p[i]) : top;
-        if (p[i] != TAKEN && !((top - p[i]) / size > ROUTER_SPARSE_NEAR))
+        if (p[i] != TAKEN && !(p[i] > top) && !((top - p[i]) / size > ROUTER_SPARSE_NEAR))
             sum += (float)exact_exp((double)(p[i] - top));
     }
     return 1 / sum;

@@ -75,8 +75,9 @@ void routing_margins(const struct model_router *router, const float *logits, flo
 
 /* Sets the weights of `count` routes to those of a router that has chosen these experts, in this
  * order: p comes from the logits of all experts, and is normalised over the chosen ones only where
- * the model does so. For the choice of routing_exact the bits are those of its weights. scratch:
- * [experts]. */
+ * the model does so. For the choice of routing_exact the bits are those of its weights.
+ * ROUTER_SPARSE_MIXER: better experts that are not among them count as masked, because its weight
+ * is that of the best one of those that are left. scratch: [experts]. */
 void routing_weights(const struct model_router *router, const float *logits, uint32_t count,
                      float *scratch, struct route *out);
 

@@ -191,6 +191,42 @@ START_TEST(shares_are_proportional_to_weights)
 }
 END_TEST
 
+/* A missing expert that was replaced does not make the weight of its replacement smaller: 1.7 has no
+ * neighbour below, as if 2.0 were masked. */
+START_TEST(sparse_mixer_masks_what_is_missing)
+{
+    struct row row = {.router = {.experts = 4, .top_k = 2, .gating = ROUTER_SPARSE_MIXER},
+                      .logits = {3.0f, 2.0f, 1.7f, -3.0f},
+                      .resident = {true, false, true, true},
+                      .rule = {.nats = 0.4f, .exact_ranks = 1}};
+    struct route masked[TOP_K];
+    const bool allowed[] = {true, false, true, true};
+    float scratch[ROUTING_SCRATCH(EXPERTS)];
+    ck_assert_uint_eq(route_row(&row), 1);
+    ck_assert_uint_eq(row.routes[1].expert, 2);
+    ck_assert(row.routes[1].weight == 1.0f);
+    ck_assert_uint_eq(routing_masked(&row.router, row.logits, allowed, scratch, masked), 2);
+    ck_assert(masked[1].weight == row.routes[1].weight);
+}
+END_TEST
+
+/* Not even for an expert that is equally good; with it, more than 0 nats suffice. */
+START_TEST(no_nats_are_exact_routing)
+{
+    struct row row = {.router = {.experts = 4, .top_k = 2, .gating = ROUTER_SOFTMAX},
+                      .logits = {3.0f, 2.0f, 2.0f, -3.0f},
+                      .resident = {true, false, true, true},
+                      .rule = {.nats = 0, .exact_ranks = 1}};
+    const struct routing_candidate c[] = {{0, 3.0f}, {1, 2.0f}, {2, 2.0f}};
+    uint32_t expert[2];
+    ck_assert_uint_eq(route_row(&row), 0);
+    ck_assert_uint_eq(row.asked, 0);
+    ck_assert_uint_eq(resident_first_choose(&row.rule, c, 3, 2, row.resident, expert), 0);
+    row.rule.nats = 1e-6f;
+    ck_assert_uint_eq(route_row(&row), 1);
+}
+END_TEST
+
 /* With groups, no expert outside those that the row uses is chosen, however many nats. With a bias,
  * a replacement is within nats of the margin. */
 START_TEST(groups_and_biases_hold)
@@ -230,6 +266,8 @@ int main(void)
     tcase_add_test(c, nothing_missing_changes_nothing);
     tcase_add_test(c, weights_are_those_of_the_router);
     tcase_add_test(c, shares_are_proportional_to_weights);
+    tcase_add_test(c, sparse_mixer_masks_what_is_missing);
+    tcase_add_test(c, no_nats_are_exact_routing);
     tcase_add_test(c, groups_and_biases_hold);
     SRunner *runner = srunner_create(s);
     srunner_run_all(runner, CK_NORMAL);
