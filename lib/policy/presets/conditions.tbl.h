@@ -74,6 +74,8 @@ CONDITION(reroute_precision, LOSS_REROUTE, SAME, RULE, "precision=", "", NULL, k
           PRECISION_RULE_LOSSLESS)
 CONDITION(reroute_eviction, LOSS_REROUTE, SAME, EVICT, "eviction=", "", NULL, k->eviction, FIXED,
           EVICTION_LEARNED)
+CONDITION(reroute_allocation, LOSS_REROUTE, SAME, DIVIDE, "allocation=", "", NULL, k->allocation,
+          FIXED, ALLOCATE_SHARED)
 CONDITION(reroute_exact_ranks, LOSS_REROUTE, AT_LEAST, NUMBER, "exact_ranks=", "", NULL,
           (double)k->exact_ranks, FIXED, 1)
 CONDITION(reroute_nats, LOSS_REROUTE, AT_MOST, NUMBER, "nats=", "", NULL, k->nats,

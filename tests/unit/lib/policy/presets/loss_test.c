@@ -63,6 +63,7 @@ static void setup(void)
 {
     static const uint8_t hash[PLAN_HASH_BYTES] = {1};
     struct error error;
+    scene = (struct scene){.share = 0.5, .chunk = 256, .threads = 2, .kv_type = KV_TYPE_F16};
     store_of(QUANT_CHANNEL);
     struct plan *p = scene.plan =
         plan_create(LAYERS, EXPERTS, 2, hash,
@@ -70,9 +71,8 @@ static void setup(void)
                         plan_array_bit(PLAN_ARRAY_mixed_low),
                     0, &error);
     ck_assert_ptr_nonnull(p);
-    for (uint32_t i = 0; i < LAYERS * EXPERTS; i++)
-        plan_width(p)[i] = i % 2 ? PRECISION_INT2 : PRECISION_INT4;
     for (uint32_t i = 0; i < LAYERS * EXPERTS; i++) {
+        plan_width(p)[i] = i % 2 ? PRECISION_INT2 : PRECISION_INT4;
         plan_mixed_high(p)[i] = PRECISION_INT4;
         plan_mixed_low(p)[i] = PRECISION_INT2;
     }
@@ -99,13 +99,6 @@ static void setup(void)
     s[PLAN_swap_share] = s[PLAN_reroute_share] = 0.5;
     s[PLAN_reroute_nats] = 0.4;
     s[PLAN_reroute_loss_high] = 0.01;
-    scene.overrides = NULL;
-    scene.share = 0.5;
-    scene.chunk = 256;
-    scene.threads = 2;
-    scene.kv_type = KV_TYPE_F16;
-    scene.read_bytes_per_s = 0;
-    scene.gpu = false;
 }
 
 static void teardown(void)
@@ -381,6 +374,7 @@ static const struct {
     {"pruned-freq", NULL, NULL, "no plan measures the loss of mask=frequency"},
     {"auto-resident-first", "nats=0.5", NULL, "measured with nats=0.4, not 0.5"},
     {"auto-resident-first", "eviction=lru", NULL, "measured with eviction=learned, not lru"},
+    {"auto-resident-first", "allocation=even", NULL, "measured with allocation=shared, not even"},
     {"auto-resident-first", "precision=uniform-int4", NULL, "precision=lossless, not uniform-int4"},
     {"hobbit", "routing=resident-first,eviction=learned", NULL, "precision=lossless, not hobbit"},
     {"auto-resident-first", NULL, fewer_resident,
