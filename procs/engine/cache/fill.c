@@ -156,10 +156,11 @@ static int make_swap(struct cache *c, struct error *error)
     return c->swap ? 0 : error_set(error, ERR_NO_MEMORY, "out of memory (expert replacement)");
 }
 
-/* Rules that choose precisions by routes do not leave tokens to a GPU (experts_whole_on_device). */
+/* Rules that choose precisions by routes, or routes by what is resident, do not leave tokens to a
+ * GPU (experts_whole_on_device). */
 static bool gpu_takes_all(const struct cache *c)
 {
-    return !precision_by_route(c->knobs.precision) &&
+    return c->knobs.routing == ROUTING_EXACT && !precision_by_route(c->knobs.precision) &&
            c->child.procs.head->gpus.takes_all >> c->usual_precision & 1;
 }
 
