@@ -4,8 +4,8 @@
  *
  * File: struct trace_header | records to the end of the file. Little-endian.
  * The records are byte for byte those of the access log (struct access_record of
- * shm/rings/access_log.h has this layout), in its order; a recorder may add the kinds from
- * TRACE_PREDICTED on.
+ * shm/rings/access_log.h has this layout), in its order; compute logs the kinds from
+ * TRACE_PREDICTED on for a trace only.
  *
  * Every record names its sequence. Records of several sequences may be mixed: by tokens, if passes
  * compute one sequence each, or by layers, if a pass computes several. Of one sequence, they are in
@@ -35,7 +35,9 @@
  *                         an expert's. Where TRACE_PREDICTED is
  *   TRACE_CANDIDATE       decode with routing resident-first: an expert that could be chosen, in
  *                         the order of resident_first_candidates, within nats of the recorded run
- *                         or 1, whichever is more. before: its margin; weight: its gate weight
+ *                         or 1, whichever is more: at most resident_first_recorded, then up to
+ *                         top-k resident ones; for a text without an engine as many as the first
+ *                         number. before: its margin; weight: its gate weight
  *                         before normalisation (routing_shares). Where LOGITS are. The first top-k
  *                         are the exact choice; TRACE_EXPERT has what was chosen
  *   TRACE_CHOICE          masked routing: an expert of the unmasked top-k, weight = |x| G(x)

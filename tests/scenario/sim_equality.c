@@ -33,10 +33,11 @@ struct totals {
     uint64_t passes, rows, experts;
 };
 
-/* One after another, or all together. */
+/* One after another, or all together; with other experts the text is another one. */
 static void generate(struct engine *e, const char *what, bool together)
 {
     struct generation *g[TOGETHER];
+    bool exact = !strstr(what, "resident-first");
     for (unsigned i = 0; i < PROMPTS && !together; i++)
         baseline_compare(e, i, what);
     for (unsigned i = 0; i < TOGETHER && together; i++)
@@ -44,7 +45,8 @@ static void generate(struct engine *e, const char *what, bool together)
     for (unsigned i = 0; i < TOGETHER && together; i++) {
         struct text text;
         generation_finish(g[i], FINISH_MS, &text);
-        text_check_same(baseline(i % TEST_PROMPTS), &text, what);
+        if (exact)
+            text_check_same(baseline(i % TEST_PROMPTS), &text, what);
         text_free(&text);
     }
 }
@@ -68,6 +70,7 @@ static struct totals run_engine(const char *trace, const char *knobs, const char
     t.hits = engine_counter(e, "compute", "hits");
     t.misses = engine_counter(e, "compute", "misses");
     t.hits_inflight = engine_counter(e, "compute", "hits_inflight");
+    t.rerouted = engine_counter(e, "compute", "rerouted_accesses");
     t.passes = engine_counter(e, "compute", "passes");
     t.rows = engine_counter(e, "compute", "pass_rows");
     t.experts = engine_counter(e, "compute", "pass_experts");
@@ -97,6 +100,7 @@ static struct totals simulate(const char *path, const char *knobs, uint64_t capa
         t.hits += r.phase[p].hits;
         t.misses += r.phase[p].misses;
         t.hits_inflight += r.phase[p].hits_inflight;
+        t.rerouted += r.phase[p].rerouted;
         t.passes += r.phase[p].passes;
         t.rows += r.phase[p].tokens;
         t.experts += r.phase[p].experts;
@@ -124,6 +128,10 @@ static void compare(const char *knobs, const char *experts, bool together)
           ", %" PRIu64 ", %" PRIu64,
           knobs, real.passes, real.rows, real.experts, modelled.passes, modelled.rows,
           modelled.experts);
+    CHECK(real.rerouted == modelled.rerouted &&
+              (real.rerouted > 300) == (strstr(knobs, "resident-first") != NULL),
+          "%s: %" PRIu64 " accesses of others, %" PRIu64 " in sim", knobs, real.rerouted,
+          modelled.rerouted);
     CHECK(together == (real.passes < real.rows), "%" PRIu64 " passes for %" PRIu64 " rows",
           real.passes, real.rows);
 }
@@ -324,6 +332,8 @@ TOGETHER_CASE(together_hobbit, "eviction=hobbit", "--resident-experts=25")
 TOGETHER_CASE(together_decayed_frequency, "eviction=decayed-frequency", "--resident-experts=25")
 TOGETHER_CASE(together_learned, "eviction=learned", "--resident-experts=50")
 TOGETHER_CASE(together_arc, "eviction=arc", "--resident-experts=50")
+TOGETHER_CASE(together_resident_first, "eviction=lru,routing=resident-first,nats=0.6",
+              "--resident-experts=25")
 
 int main(int argc, char **argv)
 {
@@ -349,6 +359,7 @@ int main(int argc, char **argv)
         ROW(together_decayed_frequency),
         ROW(together_learned),
         ROW(together_arc),
+        ROW(together_resident_first),
         ROW(preset_hobbit),
         ROW(preset_fate),
         ROW(preset_edgemoe),

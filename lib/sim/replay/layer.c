@@ -131,27 +131,109 @@ static void add_access(struct run *r, uint32_t step, const struct trace_record *
     access[at] = x;
 }
 
+static void take_access(struct run *r, uint32_t step, const struct trace_record *x)
+{
+    if (!add_part(&r->layer, x, step))
+        return;
+    add_access(r, step, x);
+    if (r->activation)
+        activation_access(r->activation, x->sequence, x->layer, x->expert, x->tokens);
+}
+
+/* The steps in the order of their candidates, which an engine logs in the order of its rows. */
+static void order_rows(const struct run *r, uint32_t order[SEQUENCES_MAX])
+{
+    const struct run_layer *l = &r->layer;
+    for (uint32_t i = 0; i < l->steps; i++) {
+        uint64_t own = r->candidates[l->sequence[i] - r->sequence].first;
+        uint32_t at = i;
+        for (; at > 0 && r->candidates[l->sequence[order[at - 1]] - r->sequence].first > own; at--)
+            order[at] = order[at - 1];
+        order[at] = i;
+    }
+}
+
+/* The accesses that were made for all steps: the best rank of all rows, then the next one, as the
+ * core orders them. The order of the records is that of the experts that were recorded. */
+static void collect_made(struct run *r, const struct trace_record **made)
+{
+    uint32_t order[SEQUENCES_MAX];
+    order_rows(r, order);
+    for (uint32_t rank = 0; rank < r->top_k; rank++)
+        for (uint32_t i = 0; i < r->layer.steps; i++)
+            take_access(r, order[i], &made[order[i]][rank]);
+}
+
+/* Which of the accesses that were made for a step stand in place of which records: of the same
+ * expert, then the next ones by rank. */
+struct places {
+    const struct trace_record *made; /* [top_k]; NULL: the records */
+    uint32_t next;
+    bool same[MODEL_TOP_K_MAX]; /* a record has the same expert */
+};
+
+static uint32_t rank_of(const struct run *r, const struct places *p, uint32_t expert)
+{
+    uint32_t rank = 0;
+    while (rank < r->top_k && p->made[rank].expert != expert)
+        rank++;
+    return rank;
+}
+
+static void note_same(const struct run *r, struct places *p, uint32_t expert)
+{
+    uint32_t rank = p->made ? rank_of(r, p, expert) : r->top_k;
+    if (rank < r->top_k)
+        p->same[rank] = true;
+}
+
+/* What stands in place of a record; NULL: nothing. */
+static const struct trace_record *in_place_of(const struct run *r, struct places *p,
+                                              const struct trace_record *x)
+{
+    if (!p->made)
+        return x;
+    uint32_t rank = rank_of(r, p, x->expert);
+    if (rank < r->top_k)
+        return &p->made[rank];
+    while (p->next < r->top_k && p->same[p->next])
+        p->next++;
+    return p->next < r->top_k ? &p->made[p->next++] : NULL;
+}
+
+/* With rows of a chunk, for which nothing is made, the order of the records is kept. */
+static void collect_recorded(struct run *r, uint64_t at, uint64_t end, struct places *places)
+{
+    const struct trace_record *records = r->t->records;
+    for (uint64_t i = at; i < end; i++)
+        if (records[i].kind == TRACE_EXPERT)
+            note_same(r, &places[step_of(&r->layer, &records[i])], records[i].expert);
+    for (uint64_t i = at; i < end; i++) {
+        if (records[i].kind != TRACE_EXPERT)
+            continue;
+        uint32_t step = step_of(&r->layer, &records[i]);
+        const struct trace_record *x = in_place_of(r, &places[step], &records[i]);
+        if (x)
+            take_access(r, step, x);
+    }
+}
+
 static void collect(struct run *r, uint64_t at, uint64_t end)
 {
     struct run_layer *l = &r->layer;
+    struct places places[SEQUENCES_MAX];
     const struct trace_record *made[SEQUENCES_MAX];
+    uint32_t all = 0;
     l->parts = l->experts = 0;
-    for (uint32_t i = 0; i < l->steps; i++)
+    for (uint32_t i = 0; i < l->steps; i++) {
         made[i] = run_reroute(r, i);
-    for (; at < end; at++) {
-        const struct trace_record *x = &r->t->records[at];
-        if (x->kind != TRACE_EXPERT)
-            continue;
-        uint32_t step = step_of(l, x);
-        if (made[step] && l->used[step] == r->top_k)
-            continue;
-        x = made[step] ? &made[step][l->used[step]] : x;
-        if (!add_part(l, x, step))
-            continue;
-        add_access(r, step, x);
-        if (r->activation)
-            activation_access(r->activation, x->sequence, x->layer, x->expert, x->tokens);
+        all += made[i] != NULL;
+        places[i] = (struct places){.made = made[i]};
     }
+    if (all == l->steps)
+        collect_made(r, made);
+    else
+        collect_recorded(r, at, end, places);
 }
 
 /* ---- accesses -------------------------------------------------------------------------------- */

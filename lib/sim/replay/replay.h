@@ -19,7 +19,8 @@ struct run_sequence { /* one that runs */
 
 /* Experts that a row of a sequence could be routed to (TRACE_CANDIDATE). */
 struct run_candidates {
-    uint32_t position, layer, count;
+    uint32_t sequence, position, layer, count;
+    uint64_t first;                      /* record */
     struct routing_candidate *candidate; /* [experts] */
     float *weight;                       /* [experts]: of each candidate */
 };
@@ -87,15 +88,18 @@ void run_layer_replay(struct run *r, uint64_t at, uint64_t after, uint64_t end);
 
 /* ---- reroute.c: routing resident-first ---- */
 
-/* ERR_BAD_INPUT: it cannot be simulated on this trace. */
-int run_reroute_check(const struct trace *t, const struct knobs *k, bool belady,
+/* Sets *needed to whether accesses are made from candidates: with that routing, and with exact
+ * routing if the trace has accesses that are not the exact choice. ERR_BAD_INPUT: it cannot be
+ * simulated on this trace. */
+int run_reroute_check(const struct trace *t, const struct knobs *k, bool belady, bool *needed,
                       struct error *error);
 bool run_reroute_create(struct run *r); /* false: out of memory */
 void run_reroute_free(struct run *r);
 /* A record of a candidate, of the sequence at this place. */
 void run_reroute_take(struct run *r, uint32_t place, const struct trace_record *x);
-/* After sim_cache_layer: the top-k accesses of a step by rank, in place of those recorded; NULL:
- * those recorded. Valid until the same step of the next layer. */
+/* After sim_cache_layer: the top-k accesses of a step by rank, in place of those recorded; with
+ * exact routing the first candidates. NULL: those recorded. Valid until the same step of the next
+ * layer. */
 const struct trace_record *run_reroute(struct run *r, uint32_t step);
 
 #endif

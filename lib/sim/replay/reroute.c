@@ -8,18 +8,79 @@
 #include "lib/model/limits.h"
 #include "lib/policy/access/precision.h"
 
-int run_reroute_check(const struct trace *t, const struct knobs *k, bool belady,
+static bool has_candidates(const struct trace *t)
+{
+    for (uint64_t i = 0; i < t->count; i++)
+        if (t->records[i].kind == TRACE_CANDIDATE)
+            return true;
+    return false;
+}
+
+/* The exact choice of the last row of a sequence that had candidates. */
+struct exact {
+    uint32_t sequence, position, layer, count;
+    uint16_t expert[MODEL_TOP_K_MAX];
+};
+
+static void note_exact(struct exact *e, const struct trace_record *x)
+{
+    if (x->rank == 0)
+        *e = (struct exact){.sequence = x->sequence, .position = x->position, .layer = x->layer};
+    if (e->count == x->rank && e->count < MODEL_TOP_K_MAX)
+        e->expert[e->count++] = x->expert;
+}
+
+static bool differs(const struct exact *e, const struct trace_record *x, uint32_t top_k)
+{
+    if (x->prefill || x->tokens > 1 || e->sequence != x->sequence || e->position != x->position ||
+        e->layer != x->layer || e->count < top_k)
+        return false;
+    for (uint32_t i = 0; i < top_k; i++)
+        if (e->expert[i] == x->expert)
+            return false;
+    return true;
+}
+
+/* Whether some recorded access took the place of an expert of the exact choice. */
+static bool was_rerouted(const struct trace *t)
+{
+    struct exact exact[SEQUENCES_MAX] = {0};
+    struct sequences running = {0};
+    bool displaced;
+    for (uint64_t i = 0; i < t->count; i++) {
+        const struct trace_record *x = &t->records[i];
+        if (x->kind == TRACE_SEQUENCE_END)
+            (void)sequences_end(&running, x->sequence);
+        if (x->kind != TRACE_CANDIDATE && x->kind != TRACE_EXPERT)
+            continue;
+        uint32_t place = sequences_find(&running, x->sequence);
+        if (place == SEQUENCE_NONE && x->kind == TRACE_CANDIDATE)
+            place = sequences_start(&running, x->sequence, &displaced);
+        if (x->kind == TRACE_CANDIDATE)
+            note_exact(&exact[place], x);
+        else if (place != SEQUENCE_NONE && differs(&exact[place], x, t->header.top_k))
+            return true;
+    }
+    return false;
+}
+
+int run_reroute_check(const struct trace *t, const struct knobs *k, bool belady, bool *needed,
                       struct error *error)
 {
-    if (k->routing != ROUTING_RESIDENT_FIRST)
+    bool reroutes = k->routing == ROUTING_RESIDENT_FIRST;
+    *needed = reroutes || (has_candidates(t) && was_rerouted(t));
+    if (!*needed)
         return 0;
-    if (belady)
+    if (belady && reroutes)
         return error_set(error, ERR_BAD_INPUT,
                          "belady knows every access before, and with routing=resident-first they "
                          "depend on what is resident: use routing=exact");
-    for (uint64_t i = 0; i < t->count; i++)
-        if (t->records[i].kind == TRACE_CANDIDATE)
-            return 0;
+    if (belady)
+        return error_set(error, ERR_BAD_INPUT,
+                         "belady needs the accesses of exact routing, and the trace has others: "
+                         "record it with routing=exact, or with nats=0");
+    if (has_candidates(t))
+        return 0;
     return error_set(error, ERR_BAD_INPUT,
                      "the trace has no candidates, which routing=resident-first chooses among: "
                      "record it with that routing (nats=0 records exact routing)");
@@ -58,8 +119,11 @@ void run_reroute_take(struct run *r, uint32_t place, const struct trace_record *
     if (!r->candidates)
         return;
     struct run_candidates *c = &r->candidates[place];
-    if (x->rank == 0 || c->position != x->position || c->layer != x->layer) {
+    if (x->rank == 0 || c->sequence != x->sequence || c->position != x->position ||
+        c->layer != x->layer) {
         c->count = 0;
+        c->first = (uint64_t)(x - r->t->records);
+        c->sequence = x->sequence;
         c->position = x->position;
         c->layer = x->layer;
     }
@@ -93,10 +157,14 @@ const struct trace_record *run_reroute(struct run *r, uint32_t step)
     if (!r->candidates || s->prefill || s->tokens > 1)
         return NULL;
     const struct run_candidates *c = &r->candidates[r->layer.sequence[step] - r->sequence];
-    if (c->position != s->position || c->layer != s->layer || c->count < r->top_k)
+    if (c->sequence != s->sequence || c->position != s->position || c->layer != s->layer ||
+        c->count < r->top_k)
         return NULL;
-    const struct resident_first rule = knobs_resident_first(&r->cache->config.knobs);
-    ask_all(r, c);
+    struct resident_first rule = knobs_resident_first(&r->cache->config.knobs);
+    if (r->cache->config.knobs.routing == ROUTING_EXACT)
+        rule.nats = 0;
+    if (rule.nats > 0)
+        ask_all(r, c);
     sim_cache_rerouted(r->cache, resident_first_choose(&rule, c->candidate, c->count, r->top_k,
                                                        r->resident, expert));
     struct trace_record *made = r->made + (size_t)step * MODEL_TOP_K_MAX;

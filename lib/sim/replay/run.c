@@ -224,10 +224,10 @@ static bool find_next_accesses(struct run *r)
 
 /* ---- all of it ------------------------------------------------------------------------------ */
 
-static bool run_init(struct run *r, const struct trace *t, const struct knobs *knobs, bool belady)
+static bool run_init(struct run *r, const struct trace *t, const struct knobs *knobs, bool reroutes,
+                     bool belady)
 {
     bool activations = knobs->prediction == PREDICTION_ACTIVATION;
-    bool reroutes = knobs->routing == ROUTING_RESIDENT_FIRST;
     const struct trace_header *h = &t->header;
     *r = (struct run){.t = t, .layers = h->layers, .experts = h->experts, .top_k = h->top_k};
     r->activation = activations ? activation_create(h->layers, h->experts) : NULL;
@@ -276,9 +276,10 @@ int sim_run(const struct trace *t, uint64_t first, uint64_t measure,
     k.top_k = t->header.top_k;
     k.precision_mask = t->header.precision_mask;
     memcpy(k.precision_bytes, t->header.precision_bytes, sizeof k.precision_bytes);
-    if (run_reroute_check(t, &k.knobs, belady, error) != 0)
+    bool reroutes;
+    if (run_reroute_check(t, &k.knobs, belady, &reroutes, error) != 0)
         return -1;
-    if (!run_init(&r, t, &k.knobs, belady)) {
+    if (!run_init(&r, t, &k.knobs, reroutes, belady)) {
         run_free(&r);
         return error_set(error, ERR_NO_MEMORY, "out of memory (replay of the trace)");
     }

@@ -191,8 +191,8 @@ START_TEST(shares_are_proportional_to_weights)
 }
 END_TEST
 
-/* A missing expert that was replaced does not make the weight of its replacement smaller: 1.7 has no
- * neighbour below, as if 2.0 were masked. */
+/* A missing expert that was replaced does not make the weight of its replacement smaller: 1.7 has
+ * no neighbour below, as if 2.0 were masked. */
 START_TEST(sparse_mixer_masks_what_is_missing)
 {
     struct row row = {.router = {.experts = 4, .top_k = 2, .gating = ROUTER_SPARSE_MIXER},
