@@ -328,6 +328,14 @@ static bool serves(void *arg, uint32_t expert, float weight_before)
     return sim_cache_serves(l->cache, expert, weight_before);
 }
 
+bool deterministic_serves(struct deterministic *l, const struct expert_step *step, uint32_t expert,
+                          float weight_before)
+{
+    OBJ_CHECK(l, DETERMINISTIC_MAGIC);
+    enter_layer(l, step);
+    return sim_cache_serves(l->cache, expert, weight_before);
+}
+
 uint32_t deterministic_reroute(struct deterministic *l, const struct expert_step *step,
                                const float *logits, const struct model_router *rule,
                                struct route *routes)

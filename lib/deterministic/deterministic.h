@@ -53,6 +53,10 @@ void deterministic_gate_input(struct deterministic *l, const struct expert_step 
 /* Levels of all experts of the layer (residency.h): once for each row that decodes, in their order,
  * if the eviction reads logits. */
 void deterministic_logits(struct deterministic *l, const uint8_t *levels);
+/* With routing resident-first, after the logits: whether an access would be a hit in the simulated
+ * cache now. weight_before: of precision.h. */
+bool deterministic_serves(struct deterministic *l, const struct expert_step *step, uint32_t expert,
+                          float weight_before);
 /* With routing resident-first, after the logits: replaces routes of the rows that decode by what is
  * resident in the simulated cache now. logits: [rows][experts]. Returns how many were replaced. */
 uint32_t deterministic_reroute(struct deterministic *l, const struct expert_step *step,

@@ -12,10 +12,12 @@
 
 #include "shm/segment/segment.h"
 
-/* A power of two: history of 50 tokens of 40 layers x 8 experts; with the logits of 128 experts per
- * layer, 21 tokens of 48 layers. */
+/* A power of two, 16,384: history of 51 tokens of 40 layers x 8 experts; with the logits of 128
+ * experts per layer, 21 tokens of 48 layers; with 24 candidates per layer as well, 8 of them. */
 #define ACCESS_LOG_RECORDS (1u << 14)
 
+/* While a trace is recorded, there are also the kinds from TRACE_PREDICTED on (lib/trace/trace.h),
+ * which only the recorder reads. */
 enum access_kind {
     ACCESS_EXPERT = 1,
     ACCESS_CHOICE,

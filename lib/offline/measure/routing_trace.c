@@ -13,9 +13,6 @@
 #include "lib/router/row.h"
 #include "lib/tensor/precision.h"
 
-/* Candidates of a token and layer, in top-k: the next ones are too far below the last rank. */
-#define CANDIDATES_OF_RANK 3
-
 /* The records of a window are in a fixed order and number, so that every layer fills in its own:
  * windows go through the model layer by layer, on all threads. */
 struct routing {
@@ -208,12 +205,6 @@ static uint32_t list_of(const struct model_hparams *h)
     return above > h->experts_used ? above : h->experts_used;
 }
 
-static uint32_t candidates_of(const struct model_hparams *h)
-{
-    uint32_t most = CANDIDATES_OF_RANK * h->experts_used;
-    return most < h->experts ? most : h->experts;
-}
-
 static void free_routing(struct routing *r)
 {
     for (int i = 0; i < OFFLINE_WORKERS_MAX; i++) {
@@ -283,7 +274,8 @@ int offline_trace_predicted(struct offline_model *m, const struct offline_text *
                         .trace = out,
                         .ahead = ahead,
                         .list = ahead ? list_of(h) : 0,
-                        .candidates = ahead ? candidates_of(h) : 0,
+                        .candidates =
+                            ahead ? resident_first_recorded(h->experts, h->experts_used) : 0,
                         .model = m};
     *out = (struct trace){0};
     describe(m, method, &out->header);

@@ -43,12 +43,19 @@ struct routing_candidate {
 
 /* Writes the experts that could be chosen within `nats`: the exact choice by rank, then the others
  * that have m + nats >= the least m of the exact choice, by descending m; ties: the lower index.
- * Experts outside the groups of the row, and those with a logit of -infinity, are left out. Returns their number, at most experts.
- * out: [experts]; scratch: RESIDENT_FIRST_SCRATCH(experts) floats. */
+ * Experts outside the groups of the row, and those with a logit of -infinity, are left out. Returns
+ * their number, at most experts. out: [experts]; scratch: RESIDENT_FIRST_SCRATCH(experts) floats. */
 #define RESIDENT_FIRST_SCRATCH(experts) (5 * (size_t)(experts))
 uint32_t resident_first_candidates(const struct model_router *router, const float *logits,
                                    const struct route *exact, float nats, float *scratch,
                                    struct routing_candidate *out);
+
+/* How many of the candidates of a row a trace has at most, the first ones: three times top-k. Those
+ * after them are too far below the last rank. */
+static inline uint32_t resident_first_recorded(uint32_t experts, uint32_t top_k)
+{
+    return 3 * top_k < experts ? 3 * top_k : experts;
+}
 
 /* Chooses top_k of the candidates, in their order in the choice. resident[i]: of candidate i; of
  * those beyond the exact choice, the others cannot be chosen. Candidates beyond what `nats` allows

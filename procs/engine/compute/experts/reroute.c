@@ -4,6 +4,9 @@
  * is evicted before its pin is a miss like any other: it is requested, and waited for. */
 #include "procs/engine/compute/experts/experts.h"
 
+#include "lib/model/limits.h"
+#include "lib/policy/access/precision.h"
+
 /* Other values of `nats` can be simulated on a trace, up to this one. */
 #define TRACED_NATS 1.0f
 
@@ -15,6 +18,8 @@ struct asking {
 static bool serves(void *arg, uint32_t expert, float weight_before)
 {
     const struct asking *a = arg;
+    if (a->e->deterministic)
+        return deterministic_serves(a->e->deterministic, a->step, expert, weight_before);
     return experts_serves(a->e, a->step, expert, weight_before);
 }
 
@@ -24,6 +29,25 @@ bool experts_reroutes(void *self)
     return e->knobs.routing == ROUTING_RESIDENT_FIRST;
 }
 
+static void log_candidate(struct experts *e, const struct expert_step *step,
+                          const struct expert_row *row, uint32_t rank)
+{
+    const struct routing_candidate *c = &e->reroute.candidate[rank];
+    struct access_record record = {.sequence = row->sequence,
+                                   .position = row->position,
+                                   .tokens = 1,
+                                   .weight = e->margins[c->expert],
+                                   .layer = (uint16_t)step->layer,
+                                   .expert = (uint16_t)c->expert,
+                                   .kind = TRACE_CANDIDATE,
+                                   .rank = (uint8_t)(rank < UINT8_MAX ? rank : UINT8_MAX),
+                                   .before = c->margin};
+    access_log_append(&e->child->access_log, &record);
+}
+
+/* Not all of them: with many nats they would be all experts, and the recorder would fall behind.
+ * Behind the first ones there are only those that may be chosen now, which are resident, and as
+ * many as may be chosen. */
 static void log_row(struct experts *e, const struct expert_step *step, const struct expert_row *row,
                     const float *logits, const struct model_router *rule,
                     const struct route *routes)
@@ -31,19 +55,16 @@ static void log_row(struct experts *e, const struct expert_step *step, const str
     float nats = (float)e->knobs.nats > TRACED_NATS ? (float)e->knobs.nats : TRACED_NATS;
     uint32_t count = resident_first_candidates(rule, logits, routes, nats, e->reroute.scratch,
                                                e->reroute.candidate);
+    uint32_t most = resident_first_recorded(rule->experts, rule->top_k), more = rule->top_k;
+    struct asking asking = {e, step};
+    float before[MODEL_TOP_K_MAX];
+    precision_weights_before(&routes->weight, ROUTE_STRIDE, rule->top_k, before);
     routing_shares(rule, logits, e->margins);
-    for (uint32_t i = 0; i < count; i++) {
-        const struct routing_candidate *c = &e->reroute.candidate[i];
-        struct access_record record = {.sequence = row->sequence,
-                                       .position = row->position,
-                                       .tokens = 1,
-                                       .weight = e->margins[c->expert],
-                                       .layer = (uint16_t)step->layer,
-                                       .expert = (uint16_t)c->expert,
-                                       .kind = TRACE_CANDIDATE,
-                                       .rank = (uint8_t)(i < UINT8_MAX ? i : UINT8_MAX),
-                                       .before = c->margin};
-        access_log_append(&e->child->access_log, &record);
+    for (uint32_t i = 0; i < count && more > 0; i++) {
+        if (i >= most && !serves(&asking, e->reroute.candidate[i].expert, before[rule->top_k - 1]))
+            continue;
+        more -= i >= most;
+        log_candidate(e, step, row, i);
     }
 }
 
