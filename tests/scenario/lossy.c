@@ -243,14 +243,35 @@ static void sim_repeats_edgemoe(void)
     equals_sim("edgemoe", "native,int4", 5);
 }
 
-/* Resident-first, with prediction and prefetch: alone, and with a precision by gate weight. */
+/* Presets that the policy does not go with are left out, and a wrong policy is an error. */
+static void sim_has_other_presets(const char *trace)
+{
+    struct command c;
+    command_run(&c, NULL, 60000,
+                (const char *const[]){"sim", trace, "--policy", "routing=resident-first",
+                                      "--presets", "lod-nocache,lod", "--budgets", "25%", NULL});
+    CHECK(c.status == 0 && strstr(c.err, "omitting lod-nocache: routing=resident-first does not"),
+          "status %d: %s", c.status, c.err);
+    command_free(&c);
+    command_run(
+        &c, NULL, 60000,
+        (const char *const[]){"sim", trace, "--policy", "nats=x", "--budgets", "25%", NULL});
+    CHECK(c.status == 2 && !strstr(c.err, "omitting"), "status %d: %s", c.status, c.err);
+    command_free(&c);
+}
+
+/* Resident-first, with prediction and prefetch: alone, and with a precision by gate weight. With
+ * many nats, only those that may be chosen are logged. */
 static void sim_repeats_resident_first(void)
 {
-    char store[PATH_MAX], plan[PATH_MAX];
+    char store[PATH_MAX], plan[PATH_MAX], trace[PATH_MAX];
     store_pack(store, "store", "native,int4");
     plan_make(plan, "made.plan", 0);
     equals_sim_with(store, plan, "default", "routing=resident-first");
     equals_sim_with(store, plan, "hobbit", "routing=resident-first,nats=1.5,exact_ranks=2");
+    equals_sim_with(store, plan, "lod", "routing=resident-first,nats=100");
+    snprintf(trace, sizeof trace, "%s/default.trace", test_dir());
+    sim_has_other_presets(trace);
 }
 
 static void sim_repeats_mixed_two(void)

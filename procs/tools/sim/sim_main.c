@@ -337,7 +337,7 @@ static int add_preset(struct program *p, const char *name, struct error *error)
     if (p->plan && preset_find(name) != POLICY_NONE)
         planned_settings(p->plan, preset_find(name), planned, sizeof planned);
     if (knobs_resolve(name, planned, p->policy, &c->knobs, error) != 0)
-        return -1;
+        return omit_preset(name, p->policy, error);
     snprintf(c->label, sizeof c->label, "%.23s", name);
     p->grid.contenders++;
     return 0;

@@ -96,6 +96,9 @@ void traces_free(struct traces *t);
 
 /* The next item of a comma-separated list, trimmed. False at its end. */
 bool value_next(const char **list, char item[ITEM_BYTES]);
+/* After `error` of a preset with a policy. 0: the policy goes with others, and standard error says
+ * that this preset is left out. -1: the error stands. */
+int omit_preset(const char *name, const char *policy, struct error *error);
 /* A trace from the settings of --synthetic. -1 with *error. */
 int make_synthetic(const char *settings, struct trace *out, struct error *error);
 /* The settings of --import. -1 with *error. */

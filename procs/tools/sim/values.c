@@ -23,6 +23,17 @@ bool value_next(const char **list, char item[ITEM_BYTES])
     return true;
 }
 
+int omit_preset(const char *name, const char *policy, struct error *error)
+{
+    struct knobs alone;
+    struct error of_policy;
+    if (!policy || preset_find(name) == POLICY_NONE ||
+        knobs_resolve("lod", NULL, policy, &alone, &of_policy) != 0)
+        return -1;
+    fprintf(stderr, "sluice sim: omitting %s: %s\n", name, error->text);
+    return 0;
+}
+
 /* ---- --precisions ------------------------------------------------------------------------- */
 
 int take_precisions(const char *list, struct trace_header *h, struct error *error)
