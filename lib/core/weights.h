@@ -151,9 +151,11 @@ struct weights_source {
                    const struct model_router *rule);
 
     /* If some row decodes: may replace routes of such rows, [rows][top-k], by experts of its choice
-     * with weights of its choice, best first and each expert once in a row; those of a prompt's
-     * rows stay. logits and rule: as of `logits`. After that, before the layer is pinned, and only
-     * where `reroutes` is true: reading logits from another device takes time. */
+     * with weights of its choice, best first and each expert once in a row; those of rows with
+     * `prefill` stay. A row of a prompt that is the only one of its sequence in a pass is not one
+     * of them: it decodes (core_rows_prefill). What a table of experts chooses stays: such layers
+     * are not asked for. logits and rule: as of `logits`. After that, before the layer is pinned,
+     * and only where `reroutes` is true: reading logits from another device takes time. */
     bool (*reroutes)(void *self);
     void (*reroute)(void *self, const struct expert_step *step, const float *logits,
                     const struct model_router *rule, struct route *routes);

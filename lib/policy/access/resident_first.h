@@ -43,8 +43,9 @@ struct routing_candidate {
 
 /* Writes the experts that could be chosen within `nats`: the exact choice by rank, then the others
  * that have m + nats >= the least m of the exact choice, by descending m; ties: the lower index.
- * Experts outside the groups of the row, and those with a logit of -infinity, are left out. Returns
- * their number, at most experts. out: [experts]; scratch: RESIDENT_FIRST_SCRATCH(experts) floats. */
+ * Experts outside the groups of the row, and those with a logit of -infinity, are left out.
+ * Returns their number, at most experts. out: [experts]; scratch: RESIDENT_FIRST_SCRATCH(experts)
+ * floats. */
 #define RESIDENT_FIRST_SCRATCH(experts) (5 * (size_t)(experts))
 uint32_t resident_first_candidates(const struct model_router *router, const float *logits,
                                    const struct route *exact, float nats, float *scratch,

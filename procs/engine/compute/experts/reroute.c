@@ -4,7 +4,6 @@
  * is evicted before its pin is a miss like any other: it is requested, and waited for. */
 #include "procs/engine/compute/experts/experts.h"
 
-#include "lib/model/limits.h"
 #include "lib/policy/access/precision.h"
 
 /* Other values of `nats` can be simulated on a trace, up to this one. */
