@@ -31,11 +31,12 @@ static void softmax(const float *logits, const bool *allowed, uint32_t experts, 
         p[i] /= sum;
 }
 
-/* The square root of softplus, which is z to within a float where z is large. */
+/* The square root of softplus, which is z to within a float where z is large, and exp(z) where it
+ * is small: 1 + exp(z) would lose that. */
 static float root_softplus(float z)
 {
     double x = (double)z;
-    return (float)sqrt(x > 40 ? x : exact_log(1.0 + exact_exp(x)));
+    return (float)sqrt(x > 40 ? x : x < -20 ? exact_exp(x) : exact_log(1.0 + exact_exp(x)));
 }
 
 static float sigmoid(float z)

@@ -270,7 +270,7 @@ START_TEST(chosen_by_a_table)
     static const float logits[] = {-3, 0.5f, 90, 2, 1e4f, -200};
     static const uint32_t table[] = {5, 1, 2, 0};
     float scratch[ROUTING_SCRATCH(6)];
-    struct route routes[4];
+    struct route routes[4], all[6];
     struct model_router router = {.experts = 6,
                                   .top_k = 4,
                                   .gating = ROUTER_SQRT_SOFTPLUS,
@@ -288,6 +288,18 @@ START_TEST(chosen_by_a_table)
         static const uint32_t order[] = {2, 1, 0, 5};
         ck_assert_uint_eq(routes[k].expert, order[k]);
         ck_assert_double_eq_tol(routes[k].weight, 1.5 * p[order[k]] / sum, 1e-6);
+    }
+    static const float small[] = {-40, -40, -38, -30, -20.5f, -20};
+    router.bias = NULL;
+    router.top_k = 2;
+    routing_table(&router, small, (const uint32_t[]){0, 1}, scratch, routes);
+    ck_assert(routes[0].weight == 0.75f && routes[1].weight == 0.75f);
+    router.top_k = 6;
+    router.normalise = false;
+    routing_table(&router, small, (const uint32_t[]){0, 1, 2, 3, 4, 5}, scratch, all);
+    for (uint32_t k = 0; k < 6; k++) {
+        double want = 1.5 * sqrt(log1p(exp((double)small[all[k].expert])));
+        ck_assert_double_eq_tol((double)all[k].weight / want, 1, 1e-6);
     }
     ck_assert_double_eq_tol(routing_root_logit(sqrt(log1p(exp(0.5)))), 0.5, 1e-9);
     ck_assert_double_eq_tol(routing_root_logit(1e-4), 2 * log(1e-4), 1e-6);
