@@ -11,7 +11,7 @@ uint32_t prediction_keep_best(struct prediction *out, uint32_t found, uint32_t w
                               struct prediction g);
 
 /* The `want` experts that the router of in->logits puts first, in the order of its choice (NaN
- * last). */
+ * last); of a row that a table has decided only the experts of the table. */
 uint32_t prediction_by_router(const struct prediction_input *in, uint32_t want,
                               struct prediction *out);
 

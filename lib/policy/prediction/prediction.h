@@ -5,7 +5,8 @@
  *  next-layer  the `want` experts that the rule of the target layer's router (lib/model/router.h:
  *              gating, bias, groups) puts first, for the logits of an earlier layer's gate input.
  *              The probability is a share of 1 that all experts have together (router.c; without a
- *              bias and groups the softmax of the logits, HOBBIT §3.3);
+ *              bias and groups the softmax of the logits, HOBBIT §3.3; 1 / top_k where a table
+ *              names the experts, which are certain, and no others are in the list);
  *              prediction_access_probability converts it to an access probability. For p layers
  *              ahead the caller calls once per layer, nearest first, and continues only while all
  *              experts predicted for the last one are resident.

@@ -11,7 +11,10 @@
  * Without a bias the second term is a constant, so that the share is the softmax of the logits for
  * every gating; a constant added to all biases changes nothing. Where tau - bias_e is no p, or one
  * that hardly occurs, it is limited: such an expert is chosen almost always or never, and must not
- * take the whole sum. Experts outside the groups that the row uses have no share. */
+ * take the whole sum. Experts outside the groups that the row uses have no share.
+ *
+ * Where a table has chosen the experts, the others have the logit -infinity (lib/router/row.h), and
+ * are not predicted, whatever the bias; those of the table are certain, and have 1 / K each. */
 #include <math.h>
 
 #include "lib/base/assert.h"
@@ -51,6 +54,29 @@ static uint32_t largest(const float *key, uint32_t experts, uint32_t want, struc
     return found;
 }
 
+/* Of key[], for those that a table has chosen: they have a logit. Their number. */
+static uint32_t of_table(const struct prediction_input *in, const float *key, uint32_t want,
+                         struct prediction *out)
+{
+    uint32_t found = 0;
+    for (uint32_t e = 0; e < in->experts; e++)
+        if (in->logits[e] != -INFINITY)
+            found = prediction_keep_best(out, found, want,
+                                         (struct prediction){.expert = e, .probability = key[e]});
+    for (uint32_t i = 0; i < found; i++)
+        out[i].probability = 1 / (float)in->top_k;
+    return found;
+}
+
+/* Whether a table has chosen: it leaves 1 to K experts a logit. */
+static bool by_table(const struct prediction_input *in)
+{
+    uint32_t n = 0;
+    for (uint32_t e = 0; e < in->experts; e++)
+        n += in->logits[e] != -INFINITY;
+    return n > 0 && n <= in->top_k && n < in->experts;
+}
+
 /* tau: the K-th largest score. */
 static float last_chosen(const float *score, uint32_t experts, uint32_t top_k)
 {
@@ -76,7 +102,10 @@ uint32_t prediction_by_router(const struct prediction_input *in, uint32_t want,
                               struct prediction *out)
 {
     const struct model_router *r = in->router;
+    bool certain = by_table(in);
     if (prediction_router_is_plain(r)) {
+        if (certain)
+            return of_table(in, in->logits, want, out);
         uint32_t plain = largest(in->logits, in->experts, want, out);
         shares(in->logits, in->experts, out, plain);
         return plain;
@@ -84,6 +113,8 @@ uint32_t prediction_by_router(const struct prediction_input *in, uint32_t want,
     sl_assert(r->experts == in->experts);
     float *p = in->scratch, *score = p + in->experts, *key = score + in->experts;
     routing_scores(r, in->logits, key, p, score);
+    if (certain)
+        return of_table(in, p, want, out);
     uint32_t found = largest(score, in->experts, want, out);
     float tau = last_chosen(score, in->experts, in->top_k);
     for (uint32_t e = 0; e < in->experts; e++)

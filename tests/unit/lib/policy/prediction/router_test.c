@@ -137,6 +137,35 @@ START_TEST(groups_that_are_not_used_have_no_share)
 }
 END_TEST
 
+/* A table leaves a logit to the experts that it names: they alone are predicted, each as certain to
+ * be accessed, in the order of their p, also where others have a larger bias, or their p is 0. */
+START_TEST(experts_of_a_table)
+{
+    static const uint32_t gatings[] = {ROUTER_SOFTMAX, ROUTER_SIGMOID, ROUTER_SQRT_SOFTPLUS};
+    const struct prediction_method *next = prediction_method_of(PREDICTION_NEXT_LAYER);
+    struct random r;
+    struct drawn d;
+    struct prediction list[EXPERTS];
+    random_seed(&r, 11, 11);
+    for (uint32_t i = 0; i < 12; i++) {
+        draw(&r, gatings[i % 3], i & 1, i & 2 ? 8 : 0, &d);
+        for (uint32_t e = 0; e < EXPERTS; e++) {
+            d.logits[e] = e % 8 == 5 ? (i & 4 ? -900.0f : -1.0f) - (float)e : -INFINITY;
+            d.bias[e] = e % 8 == 5 ? 0 : 1;
+        }
+        for (int kind = PREDICTION_NEXT_LAYER; kind <= PREDICTION_FATE; kind++) {
+            ck_assert_uint_eq(predict(&d, (enum prediction_kind)kind, EXPERTS, list), TOP_K);
+            for (uint32_t n = 0; n < TOP_K; n++) {
+                ck_assert_uint_eq(list[n].expert, 8 * n + 5);
+                ck_assert_float_eq(prediction_access_probability(next, list[n].probability, TOP_K),
+                                   1);
+            }
+        }
+        ck_assert_uint_eq(predict(&d, PREDICTION_NEXT_LAYER, 2, list), 2);
+    }
+}
+END_TEST
+
 /* Damaged logits: distinct experts, finite shares. */
 START_TEST(not_a_number)
 {
@@ -166,6 +195,7 @@ int main(void)
     tcase_add_test(c, predictions_follow_the_router);
     tcase_add_test(c, shares_have_a_meaning);
     tcase_add_test(c, groups_that_are_not_used_have_no_share);
+    tcase_add_test(c, experts_of_a_table);
     tcase_add_test(c, not_a_number);
     suite_add_tcase(s, c);
     SRunner *runner = srunner_create(s);
