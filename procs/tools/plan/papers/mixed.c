@@ -112,7 +112,9 @@ static int begin(struct mixed *m, struct error *error)
 {
     struct planning *p = m->p;
     const struct plan *plan = p->plan;
-    if (!plan_width(plan) || !plan_importance(plan) || !plan_knows(plan, PLAN_edgemoe_loss_high))
+    if (!plan_width(plan) || !plan_importance(plan) || !plan_importance_measured(plan) ||
+        isnan(plan_importance(plan)[planning_place(p, 0)]) ||
+        !plan_knows(plan, PLAN_edgemoe_loss_high))
         return error_set(error, ERR_BAD_INPUT,
                          "mixed-two begins with edgemoe's precisions; run 'sluice plan --preset "
                          "edgemoe' first");

@@ -144,6 +144,22 @@ START_TEST(plan_that_is_impossible)
 }
 END_TEST
 
+/* Widths without what edgemoe ordered the experts by, as a damaged plan has them. */
+START_TEST(plan_without_importance)
+{
+    float known = plan_importance(p.plan)[0];
+    plan_importance(p.plan)[0] = NAN;
+    ck_assert_int_eq(plan_mixed(&p, &error), -1);
+    ck_assert_ptr_nonnull(strstr(error.text, "--preset edgemoe"));
+    plan_importance(p.plan)[0] = known;
+    p.plan->offset[PLAN_ARRAY_importance_measured] = 0;
+    ck_assert_ptr_null(plan_importance_measured(p.plan));
+    ck_assert_int_eq(plan_mixed(&p, &error), -1);
+    ck_assert_int_eq(error.code, ERR_BAD_INPUT);
+    ck_assert_ptr_nonnull(strstr(error.text, "--preset edgemoe"));
+}
+END_TEST
+
 static double loss_of(const struct serving *s, double percent, uint64_t *bytes)
 {
     struct offline_losses losses;
@@ -193,6 +209,7 @@ int main(void)
     tcase_add_test(tests, plan_keeps_the_loss);
     tcase_add_test(tests, plan_for_a_capacity);
     tcase_add_test(tests, plan_that_is_impossible);
+    tcase_add_test(tests, plan_without_importance);
     tcase_add_test(tests, loss_depends_on_what_is_resident);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);
