@@ -121,6 +121,16 @@ static uint64_t hash_of(const void *bytes, size_t count)
     return bytes ? XXH3_64bits(bytes, count) : 0;
 }
 
+/* What the experts that are resident with p->clock depend on, but for its capacity. */
+static uint64_t hash_of_clock(const struct planning *p)
+{
+    const struct knobs *k = &p->clock.knobs;
+    size_t cells = (size_t)p->plan->layers * p->plan->experts;
+    const uint64_t what[] = {k->eviction, k->preload, k->allocation, k->frequency,
+                             hash_of(plan_frequency(p->plan), cells * sizeof(float))};
+    return p->clock.capacity ? hash_of(what, sizeof what) : 0;
+}
+
 /* Everything in a serving that a loss depends on. */
 void planning_serving_key(const struct planning *p, const struct offline_text *text,
                           const struct serving *s, const char *name,
@@ -148,9 +158,9 @@ void planning_serving_key(const struct planning *p, const struct offline_text *t
                            s->count_only,
                            s->skip_renormalise,
                            p->kv_type,
-                           (double)p->clock.capacity,
-                           p->clock.capacity ? p->clock.knobs.eviction : 0};
-    const uint64_t arrays[] = {hash_of(name, strlen(name)),
+                           (double)p->clock.capacity};
+    const uint64_t arrays[] = {hash_of_clock(p),
+                               hash_of(name, strlen(name)),
                                hash_of(s->precision, cells),
                                hash_of(s->allowed, cells),
                                hash_of(s->low, cells),

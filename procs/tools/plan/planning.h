@@ -165,7 +165,7 @@ int planning_measure_native(struct planning *p, struct error *error);
 void planning_key(const struct planning *p, const struct offline_text *text, const void *what,
                   size_t bytes, uint8_t key[MEASURED_KEY_BYTES]);
 
-/* The key of a serving; what: which of several values. */
+/* The key of a serving, with p->clock; what: which of several values. */
 void planning_serving_key(const struct planning *p, const struct offline_text *text,
                           const struct serving *s, const char *what,
                           uint8_t key[MEASURED_KEY_BYTES]);

@@ -200,6 +200,30 @@ START_TEST(loss_depends_on_what_is_resident)
 }
 END_TEST
 
+/* With a cache the frequencies, by which it is filled, are part of what was measured, and so are
+ * the rules of the cache; without one they are not. */
+START_TEST(measurements_of_a_profile)
+{
+    const struct serving s = {.kind = SERVE_PRECISIONS, .precision = plan_width(p.plan)};
+    uint8_t key[5][MEASURED_KEY_BYTES];
+    ck_assert_int_eq(knobs_resolve("mixed-two", NULL, NULL, &p.clock.knobs, &error), 0);
+    planning_serving_key(&p, &p.text, &s, "losses", key[0]);
+    plan_frequency(p.plan)[3] += 0.5f;
+    planning_serving_key(&p, &p.text, &s, "losses", key[1]);
+    ck_assert_mem_eq(key[0], key[1], sizeof key[0]);
+    p.clock.capacity = p.native_bytes / 2;
+    planning_serving_key(&p, &p.text, &s, "losses", key[1]);
+    plan_frequency(p.plan)[3] -= 0.5f;
+    planning_serving_key(&p, &p.text, &s, "losses", key[2]);
+    p.clock.knobs.preload = p.clock.knobs.preload == PRELOAD_NONE ? PRELOAD_ALL : PRELOAD_NONE;
+    planning_serving_key(&p, &p.text, &s, "losses", key[3]);
+    p.clock.knobs.eviction++;
+    planning_serving_key(&p, &p.text, &s, "losses", key[4]);
+    for (int i = 1; i < 5; i++)
+        ck_assert_mem_ne(key[i], key[i - 1], sizeof key[i]);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("mixed");
@@ -211,6 +235,7 @@ int main(void)
     tcase_add_test(tests, plan_that_is_impossible);
     tcase_add_test(tests, plan_without_importance);
     tcase_add_test(tests, loss_depends_on_what_is_resident);
+    tcase_add_test(tests, measurements_of_a_profile);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);
