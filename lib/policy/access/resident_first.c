@@ -19,7 +19,7 @@ static bool in_exact(const struct route *exact, uint32_t top_k, uint32_t expert)
     return false;
 }
 
-/* Behind those that are at least as good; the exact choice, before `from`, keeps its order. */
+/* After those that are at least as good; the exact choice, before `from`, keeps its order. */
 static void insert(struct routing_candidate *out, uint32_t from, uint32_t count,
                    struct routing_candidate add)
 {

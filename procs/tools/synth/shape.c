@@ -358,7 +358,7 @@ static const char *key_of(const struct shape *s, size_t offset)
     sl_panic("a field of %s without a key", s->arch->name);
 }
 
-/* A row behind this one reads its field from another key. */
+/* A row after this one reads its field from another key. */
 static bool is_replaced(const struct shape *s, const struct arch_row *row)
 {
     const struct arch_row *other, *last = row;

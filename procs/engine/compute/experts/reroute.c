@@ -45,7 +45,7 @@ static void log_candidate(struct experts *e, const struct expert_step *step,
 }
 
 /* Not all of them: with many nats they would be all experts, and the recorder would fall behind.
- * Behind the first ones there are only those that may be chosen now, which are resident, and as
+ * After the first ones there are only those that may be chosen now, which are resident, and as
  * many as may be chosen. */
 static void log_row(struct experts *e, const struct expert_step *step, const struct expert_row *row,
                     const float *logits, const struct model_router *rule,
