@@ -218,7 +218,7 @@ static void every_preset(void)
     struct error error;
     unsigned met = 0;
     store_pack(store, "store", PRECISIONS);
-    plan_make(plan, "made.plan", 0xf);
+    plan_make_two(plan, "made.plan", 0xf);
     snprintf(plan_option, sizeof plan_option, "--plan=%s", plan);
     /* little more than the experts of one token in every layer, which masked routing needs */
     o.budget = align_up(min_budget_of(store, plan_option) + 8 * MIB, PAGE_BYTES);
