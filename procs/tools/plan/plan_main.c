@@ -155,8 +155,8 @@ static const struct option_row rows[] = {
     {0, "resident-experts", "PCT%", OPTION_CALL(take_experts),
      "instead of --budget: resident share of the expert bytes"},
     {0, "preset", "S", OPTION_CALL(take_preset),
-     "edgemoe|hobbit|mixed-two|fate|swapmoe|resident-first|auto|all (default all: without "
-     "resident-first, which decodes the text token by token)"},
+     "edgemoe|hobbit|mixed-two|fate|swapmoe|auto|all (default all), or "
+     "resident-first, which all leaves out: it decodes the text token by token"},
     {'o', NULL, "FILE", OPTION_TEXT(struct planning, out_path),
      "the plan: the profile extended by the decisions"},
     {0, "method", "METHOD", OPTION_CALL(take_method),
