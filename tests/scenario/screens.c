@@ -455,6 +455,24 @@ static double cell(const char *page, const char *process, unsigned column)
     return strtod(at, NULL);
 }
 
+/* `top --once` while the engine generates. False: compute had no CPU time in the tenth of a second
+ * that it watched, which happens on a busy machine. */
+static bool top_while_generating(struct engine *e, struct command *c)
+{
+    struct generation *g = generation_start(e, test_prompt(0), baseline_tokens());
+    uint64_t deadline = deadline_in(WAIT_MS);
+    while (generation_tokens(g) < 8)
+        CHECK(deadline_tick(deadline), "no tokens");
+    command_run(
+        c, NULL, WAIT_MS,
+        (const char *const[]){"top", "--name", e->run, "--once", "--interval", "0.1", NULL});
+    struct text got;
+    generation_finish(g, WAIT_MS, &got);
+    text_free(&got);
+    CHECK(c->status == 0 && !strchr(c->out, '\033'), "%d: %.300s", c->status, c->err);
+    return cell(c->out, "compute", 3) > 0;
+}
+
 static void top_as_text(void)
 {
     struct command c;
@@ -463,21 +481,14 @@ static void top_as_text(void)
     pid_t compute = engine_pid(e, "compute", 0, 0);
     kill(compute, SIGKILL);
     compute = engine_pid(e, "compute", 0, compute);
-    struct generation *g = generation_start(e, test_prompt(0), baseline_tokens());
     uint64_t deadline = deadline_in(WAIT_MS);
-    while (generation_tokens(g) < 8)
-        CHECK(deadline_tick(deadline), "no tokens");
-    command_run(
-        &c, NULL, WAIT_MS,
-        (const char *const[]){"top", "--name", e->run, "--once", "--interval", "0.1", NULL});
-    struct text got;
-    generation_finish(g, WAIT_MS, &got);
-    text_free(&got);
-    CHECK(c.status == 0 && !strchr(c.out, '\033'), "%d: %.300s", c.status, c.err);
+    while (!top_while_generating(e, &c)) {
+        CHECK(deadline_tick(deadline), "no CPU time: %.900s", c.out);
+        command_free(&c);
+    }
     CHECK(cell(c.out, "compute", 1) == (double)compute, "the pid differs: %.900s", c.out);
     CHECK(cell(c.out, "compute", 7) == 1, "restarts is not 1: %.900s", c.out);
-    CHECK(cell(c.out, "compute", 3) > 0 && cell(c.out, "compute", 5) > 0,
-          "no CPU time or reservation: %.900s", c.out);
+    CHECK(cell(c.out, "compute", 5) > 0, "no reservation: %.900s", c.out);
     CHECK(cell(c.out, "loader.0", 1) > 0 && strstr(c.out, "io_uring") && strstr(c.out, "budget "),
           "%.900s", c.out);
     size_t lines = command_lines(c.out);

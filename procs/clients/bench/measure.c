@@ -15,6 +15,7 @@
 #include "lib/json/lookup.h"
 #include "lib/synthetic/token_stream.h"
 #include "procs/clients/bench/bench.h"
+#include "procs/clients/common/cpu_time.h"
 #include "procs/clients/common/stream.h"
 
 #define SETTLE_POLL_NS  (NS_PER_S / 10)
@@ -196,22 +197,12 @@ static uint64_t counter_of(const json_t *counters, const char *name)
     return (uint64_t)json_integer_value(json_object_get(counters, name));
 }
 
-/* Of all threads of a process. 0: it has ended. */
-static uint64_t cpu_ns(pid_t pid)
-{
-    clockid_t clock;
-    struct timespec t;
-    if (pid <= 0 || clock_getcpuclockid(pid, &clock) != 0 || clock_gettime(clock, &t) != 0)
-        return 0;
-    return (uint64_t)t.tv_sec * NS_PER_S + (uint64_t)t.tv_nsec;
-}
-
 json_t *stats_with_cpu(struct session *s)
 {
     json_t *doc = session_stats(s);
     for (size_t i = 0; i < lookup_processes(doc); i++) {
         const json_t *row = lookup_row(doc, i);
-        uint64_t ns = cpu_ns((pid_t)json_integer_value(json_object_get(row, "pid")));
+        uint64_t ns = cpu_time_ns((pid_t)json_integer_value(json_object_get(row, "pid")));
         json_object_set_new(json_object_get(row, "counters"), "cpu_ns",
                             json_integer((json_int_t)ns));
     }

@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "lib/base/bytes.h"
 #include "lib/base/clock.h"
@@ -121,11 +120,11 @@ static void gpu(const struct sample *before, const struct sample *now, double se
 #undef GREW
 }
 
-static uint64_t ticks_before(const struct sample *before, const json_t *row)
+static uint64_t cpu_before(const struct sample *before, const json_t *row)
 {
     for (size_t i = 0; i < lookup_processes(before->doc) && i < SERVICE_PROCESSES_MAX; i++)
         if (lookup_u64(lookup_row(before->doc, i), "pid") == lookup_u64(row, "pid"))
-            return before->seen[i].ticks;
+            return before->seen[i].cpu_ns;
     return 0;
 }
 
@@ -135,15 +134,15 @@ static void process(const struct sample *before, const struct sample *now, uint3
     const json_t *row = lookup_row(now->doc, i);
     struct process_rates *p = &f->process[i];
     const char *service = lookup_text(row, "service");
-    uint64_t ticks = now->seen[i].ticks, then = ticks_before(before, row);
+    uint64_t cpu_ns = now->seen[i].cpu_ns, then = cpu_before(before, row);
     *p = (struct process_rates){.row = row, .order = -(double)i};
     if (strcmp(service, "loader") == 0)
         snprintf(p->name, sizeof p->name, "%s.%" PRIu64, service, lookup_u64(row, "number"));
     else
         snprintf(p->name, sizeof p->name, "%s", service);
     p->ready = strcmp(lookup_text(row, "state"), "ready") == 0;
-    p->cpu = share(100.0 * (double)(ticks > then ? ticks - then : 0),
-                   (double)sysconf(_SC_CLK_TCK) * f->seconds);
+    p->cpu =
+        share(100.0 * (double)(cpu_ns > then ? cpu_ns - then : 0), (double)NS_PER_S * f->seconds);
     p->memory = (double)now->seen[i].anon;
     p->reserved = (double)lookup_u64(row, "reserved_bytes");
     p->messages =

@@ -12,6 +12,7 @@
 #include "ipc/engine/engine_client.h"
 #include "lib/base/clock.h"
 #include "lib/json/lookup.h"
+#include "procs/clients/common/cpu_time.h"
 
 #define CALL_TIMEOUT_MS    2000 /* a stopped supervisor sends no reply */
 #define REQUEST_TIMEOUT_MS 500  /* compute, while it starts again */
@@ -33,20 +34,9 @@ struct poller {
 static void see_process(pid_t pid, struct process_seen *seen)
 {
     char path[64], text[2048];
-    uint64_t user, system;
-    *seen = (struct process_seen){0};
-    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
-    FILE *f = fopen(path, "re");
-    size_t n = f ? fread(text, 1, sizeof text - 1, f) : 0;
-    if (f)
-        fclose(f);
-    text[n] = 0;
-    const char *after = strrchr(text, ')'); /* the name may hold anything */
-    if (after && sscanf(after, ") %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %" SCNu64 " %" SCNu64,
-                        &user, &system) == 2)
-        seen->ticks = user + system;
+    *seen = (struct process_seen){.cpu_ns = cpu_time_ns(pid)};
     snprintf(path, sizeof path, "/proc/%d/status", (int)pid);
-    f = fopen(path, "re");
+    FILE *f = fopen(path, "re");
     while (f && fgets(text, sizeof text, f)) {
         uint64_t kib;
         if (sscanf(text, "RssAnon: %" SCNu64, &kib) == 1)

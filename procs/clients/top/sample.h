@@ -11,9 +11,9 @@
 #include "ipc/rpc/rpc.h"
 #include "procs/clients/common/map.h"
 
-struct process_seen { /* of row i of the snapshot, from /proc */
-    uint64_t ticks;   /* CPU time in clock ticks, user and system */
-    uint64_t anon;    /* private bytes */
+struct process_seen { /* of row i of the snapshot, from the kernel */
+    uint64_t cpu_ns;
+    uint64_t anon; /* private bytes */
 };
 
 struct sample {
