@@ -41,7 +41,7 @@ def saved(config):
 
 
 def first_config(c):
-    return dict(num_hidden_layers=c["layers"], hidden_size=numpy_vectors.HIDDEN, num_attention_heads=c["heads"],
+    return dict(num_hidden_layers=c["layers"], hidden_size=numpy_vectors.hidden_of(c), num_attention_heads=c["heads"],
                 num_key_value_heads=c["kv_heads"], vocab_size=numpy_vectors.VOCAB, max_position_embeddings=256,
                 rope_theta=c["theta"], rope_scaling=None, rms_norm_eps=1e-5, intermediate_size=c["dense_inner"],
                 moe_intermediate_size=c["inner"], num_experts_per_tok=c["used"], first_k_dense_replace=c["dense"],
@@ -51,7 +51,7 @@ def first_config(c):
 def with_shared(c, embedding, attention):
     """Shapes of a model whose first layers are dense and whose others have experts and shared ones; attention: of a layer,
     name -> shape."""
-    hidden = numpy_vectors.HIDDEN
+    hidden = numpy_vectors.hidden_of(c)
     shapes = {embedding: [numpy_vectors.VOCAB, hidden], "model.norm.weight": [hidden],
               "lm_head.weight": [numpy_vectors.VOCAB, hidden]}
     for layer in range(c["layers"]):
@@ -78,7 +78,7 @@ def with_shared(c, embedding, attention):
 
 
 def joined(c):
-    heads, head, hidden = c["heads"], c["head"], numpy_vectors.HIDDEN
+    heads, head, hidden = c["heads"], c["head"], numpy_vectors.hidden_of(c)
     return {"attention.query_key_value.weight": ((heads + 2 * c["kv_heads"]) * head, hidden),
             "attention.dense.weight": (hidden, heads * head)}
 
@@ -106,7 +106,7 @@ def bailing_1(c):
 
 
 def deepseek(c):
-    heads, head, hidden = c["heads"], c["head"], numpy_vectors.HIDDEN
+    heads, head, hidden = c["heads"], c["head"], numpy_vectors.hidden_of(c)
     config = dict(first_config(c), model_type="deepseek", n_routed_experts=c["experts"], moe_layer_freq=1,
                   n_shared_experts=c["shared"] // c["inner"], norm_topk_prob=c["norm"], scoring_func="softmax")
     attention = {"self_attn.%s_proj.weight" % name: (rows * head, hidden)
@@ -116,7 +116,7 @@ def deepseek(c):
 
 
 def smallthinker(c):
-    heads, head, hidden = c["heads"], c["head"], numpy_vectors.HIDDEN
+    heads, head, hidden = c["heads"], c["head"], numpy_vectors.hidden_of(c)
     windows = [int(c["window"] > 0 and i % 4 != 0) for i in range(c["layers"])]
     rotated = windows if c["window"] > 0 else [1] * c["layers"]
     config = dict(
@@ -144,7 +144,7 @@ def smallthinker(c):
 
 
 def arctic(c):
-    heads, head, hidden = c["heads"], c["head"], numpy_vectors.HIDDEN
+    heads, head, hidden = c["heads"], c["head"], numpy_vectors.hidden_of(c)
     config = dict(
         model_type="arctic", num_hidden_layers=c["layers"], hidden_size=hidden, num_attention_heads=heads,
         num_key_value_heads=c["kv_heads"], vocab_size=numpy_vectors.VOCAB, max_position_embeddings=256,
@@ -171,7 +171,7 @@ def arctic(c):
 
 
 def maple(c):
-    heads, head, hidden = c["heads"], c["head"], numpy_vectors.HIDDEN
+    heads, head, hidden = c["heads"], c["head"], numpy_vectors.hidden_of(c)
     rope = dict(rope_type="default", rope_theta=c["theta"], partial_rotary_factor=c["rope"] / head)
     config = dict(
         model_type="maple", num_hidden_layers=c["layers"], hidden_size=hidden, num_attention_heads=heads,

@@ -24,20 +24,23 @@ import numpy as np
 import vectors
 from vectors import GREEDY, POSITIONS, VOCAB
 
-HIDDEN = 48
 JOINED = ("bailingmoe", "bailingmoe2")  # q, k and v in one matrix, as published
 
 # name, architecture in GGUF, sizes
 MODELS = [
     ("bailing_a", "bailingmoe2", dict(layers=3, heads=4, kv_heads=2, head=12, experts=8, used=3, inner=24, groups=4,
                                       groups_used=2, dense=1, dense_inner=64, shared=40, rope=6, theta=1e5, scale=2.5)),
-    ("bailing_b_f32", "bailingmoe2", dict(layers=2, heads=3, kv_heads=1, head=16, experts=5, used=2, inner=24, groups=1,
+    ("bailing_b_f32", "bailingmoe2", dict(hidden=32, layers=2, heads=2, kv_heads=1, head=16, experts=5, used=2, inner=24, groups=1,
                                           groups_used=1, dense=0, dense_inner=64, shared=24, rope=16, theta=1e4, scale=1.0)),
     ("smallthinker_a", "smallthinker", dict(layers=5, heads=4, kv_heads=2, head=16, experts=6, used=3, inner=16, window=16,
                                             theta=1e4, softmax=False)),
-    ("smallthinker_b_f32", "smallthinker", dict(layers=2, heads=3, kv_heads=1, head=16, experts=6, used=2, inner=24,
+    ("smallthinker_b_f32", "smallthinker", dict(hidden=32, layers=2, heads=2, kv_heads=1, head=16, experts=6, used=2, inner=24,
                                                 window=0, theta=1e5, softmax=True)),
 ]
+
+
+def hidden_of(c):
+    return c.get("hidden", 48)
 
 
 def half(x):
@@ -57,41 +60,41 @@ def weights(arch, c, seed, f32):
     def vector(name, n, mean, spread):
         t[name] = (mean + spread * draw.standard_normal(n)).astype(np.float32).astype(np.float64)
 
-    q, kv, inner = c["heads"] * c["head"], c["kv_heads"] * c["head"], c["inner"]
-    matrix("token_embd.weight", VOCAB, HIDDEN, gain=math.sqrt(HIDDEN))
-    matrix("output.weight", VOCAB, HIDDEN, gain=1.5)
-    vector("output_norm.weight", HIDDEN, 1, 0.2)
+    q, kv, inner, hidden = c["heads"] * c["head"], c["kv_heads"] * c["head"], c["inner"], hidden_of(c)
+    matrix("token_embd.weight", VOCAB, hidden, gain=math.sqrt(hidden))
+    matrix("output.weight", VOCAB, hidden, gain=1.5)
+    vector("output_norm.weight", hidden, 1, 0.2)
     for layer in range(c["layers"]):
         b = f"blk.{layer}."
-        vector(b + "attn_norm.weight", HIDDEN, 1, 0.2)
-        vector(b + "ffn_norm.weight", HIDDEN, 1, 0.2)
-        matrix(b + "attn_output.weight", HIDDEN, q)
+        vector(b + "attn_norm.weight", hidden, 1, 0.2)
+        vector(b + "ffn_norm.weight", hidden, 1, 0.2)
+        matrix(b + "attn_output.weight", hidden, q)
         if arch in JOINED:
-            matrix(b + "attn_qkv.weight", q + 2 * kv, HIDDEN)
+            matrix(b + "attn_qkv.weight", q + 2 * kv, hidden)
         if arch in ("bailingmoe2", "maple"):
             vector(b + "attn_q_norm.weight", c["head"], 1.3, 0.3)
             vector(b + "attn_k_norm.weight", c["head"], 1.3, 0.3)
         if arch not in JOINED:
-            matrix(b + "attn_q.weight", q, HIDDEN, gain=1.5)
-            matrix(b + "attn_k.weight", kv, HIDDEN, gain=1.5)
-            matrix(b + "attn_v.weight", kv, HIDDEN)
+            matrix(b + "attn_q.weight", q, hidden, gain=1.5)
+            matrix(b + "attn_k.weight", kv, hidden, gain=1.5)
+            matrix(b + "attn_v.weight", kv, hidden)
         if arch == "arctic":
-            vector(b + "ffn_norm_exps.weight", HIDDEN, 1, 0.2)
+            vector(b + "ffn_norm_exps.weight", hidden, 1, 0.2)
             for name in ("gate", "up", "down"):
-                matrix(b + f"ffn_{name}.weight", HIDDEN, HIDDEN)
+                matrix(b + f"ffn_{name}.weight", hidden, hidden)
         if layer < c.get("dense", 0):
-            for name, shape in (("gate", (c["dense_inner"], HIDDEN)), ("up", (c["dense_inner"], HIDDEN)),
-                                ("down", (HIDDEN, c["dense_inner"]))):
+            for name, shape in (("gate", (c["dense_inner"], hidden)), ("up", (c["dense_inner"], hidden)),
+                                ("down", (hidden, c["dense_inner"]))):
                 matrix(b + f"ffn_{name}.weight", *shape)
             continue
-        matrix(b + "ffn_gate_inp.weight", c["experts"], HIDDEN, gain=1.5)
+        matrix(b + "ffn_gate_inp.weight", c["experts"], hidden, gain=1.5)
         gains = (4, 4, 0.1) if arch == "maple" else (1, 1, 1)  # beyond the limits
-        for name, shape, gain in zip(("gate", "up", "down"), ((inner, HIDDEN), (inner, HIDDEN), (HIDDEN, inner)), gains):
+        for name, shape, gain in zip(("gate", "up", "down"), ((inner, hidden), (inner, hidden), (hidden, inner)), gains):
             matrix(b + f"ffn_{name}_exps.weight", c["experts"], *shape, gain=gain)
         if arch == "bailingmoe2":
             vector(b + "exp_probs_b.bias", c["experts"], 0, 0.4)
         if arch not in ("smallthinker", "maple", "arctic"):
-            for name, shape in (("gate", (c["shared"], HIDDEN)), ("up", (c["shared"], HIDDEN)), ("down", (HIDDEN, c["shared"]))):
+            for name, shape in (("gate", (c["shared"], hidden)), ("up", (c["shared"], hidden)), ("down", (hidden, c["shared"]))):
                 matrix(b + f"ffn_{name}_shexp.weight", *shape)
     return t
 
@@ -255,7 +258,7 @@ def write_gguf(path, name, arch, t, c):
     w.add_name(name)
     w.add_block_count(c["layers"])
     w.add_context_length(256)
-    w.add_embedding_length(HIDDEN)
+    w.add_embedding_length(hidden_of(c))
     w.add_head_count(c["heads"])
     w.add_head_count_kv(c["kv_heads"])
     w.add_key_length(c["head"])

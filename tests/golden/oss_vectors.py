@@ -29,7 +29,7 @@ MODELS = [
         num_hidden_layers=3, hidden_size=64, num_attention_heads=4, num_key_value_heads=2, head_dim=32, num_local_experts=5,
         num_experts_per_tok=3, intermediate_size=32, sliding_window=16, rope_parameters=YARN, **COMMON)),
     ("oss_b_f32", transformers.GptOssConfig(
-        num_hidden_layers=2, hidden_size=48, num_attention_heads=4, num_key_value_heads=4, head_dim=16, num_local_experts=4,
+        num_hidden_layers=2, hidden_size=32, num_attention_heads=4, num_key_value_heads=4, head_dim=16, num_local_experts=4,
         num_experts_per_tok=2, intermediate_size=32, sliding_window=7,
         rope_parameters={**YARN, "rope_theta": 150000.0, "factor": 4.0, "original_max_position_embeddings": 128}, **COMMON)),
 ]

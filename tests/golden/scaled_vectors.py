@@ -25,6 +25,7 @@ from vectors import VOCAB, half, layer_of, pairs_first
 LAYERS = 2
 COMMON = dict(vocab_size=VOCAB, attn_implementation="eager", pad_token_id=None, bos_token_id=None, eos_token_id=256)
 PLAIN = dict(num_hidden_layers=LAYERS, max_position_embeddings=256, hidden_size=48, **COMMON)
+NARROW = {**PLAIN, "hidden_size": 32}  # F32 matrices
 
 
 def rope(theta):
@@ -36,12 +37,12 @@ LONG = {"rope_type": "longrope", "rope_theta": 1e4, "original_max_position_embed
         "long_mscale": 1.3, "short_factor": [1.0, 1.1, 1.3, 1.7, 2.5, 4.0], "long_factor": [2.0] * 6}
 
 
-def dbrx(heads, kv_heads, inner, experts, used, clip, theta):
+def dbrx(hidden, heads, kv_heads, inner, experts, used, clip, theta):
     return transformers.DbrxConfig(
-        d_model=48, n_heads=heads, n_layers=LAYERS, max_seq_len=256, resid_pdrop=0.0, emb_pdrop=0.0, tie_word_embeddings=False,
+        d_model=hidden, n_heads=heads, n_layers=LAYERS, max_seq_len=256, resid_pdrop=0.0, emb_pdrop=0.0, tie_word_embeddings=False,
         attn_config=dict(clip_qkv=clip, kv_n_heads=kv_heads, rope_theta=theta, attn_pdrop=0.0),
         ffn_config=dict(ffn_hidden_size=inner, moe_num_experts=experts, moe_top_k=used, moe_normalize_expert_weights=1.0,
-                        hidden_size=48), rope_parameters=rope(theta), **COMMON)
+                        hidden_size=hidden), rope_parameters=rope(theta), **COMMON)
 
 
 # name, architecture in GGUF, configuration
@@ -51,25 +52,25 @@ MODELS = [
         embedding_multiplier=3.0, residual_multiplier=0.6, attention_multiplier=0.15, logits_scaling=2.5,
         rms_norm_eps=1e-5, rope_parameters=rope(1e4), tie_word_embeddings=True, **PLAIN)),
     ("granitemoe_b_f32", "granitemoe", transformers.GraniteMoeSharedConfig(
-        num_attention_heads=6, num_key_value_heads=2, num_local_experts=6, num_experts_per_tok=2, intermediate_size=24,
+        num_attention_heads=4, num_key_value_heads=1, num_local_experts=6, num_experts_per_tok=2, intermediate_size=24,
         shared_intermediate_size=40, embedding_multiplier=2.0, residual_multiplier=0.8, attention_multiplier=0.5,
-        logits_scaling=0.5, rms_norm_eps=1e-6, rope_parameters=rope(1e5), tie_word_embeddings=False, **PLAIN)),
+        logits_scaling=0.5, rms_norm_eps=1e-6, rope_parameters=rope(1e5), tie_word_embeddings=False, **NARROW)),
     ("hunyuan_a", "hunyuan-moe", transformers.HunYuanMoEV1Config(
         num_attention_heads=4, num_key_value_heads=2, head_dim=16, num_experts=8, moe_topk=3, intermediate_size=32,
         rms_norm_eps=1e-5, rope_parameters=rope(1e4), tie_word_embeddings=True, **PLAIN)),
     ("hunyuan_b_f32", "hunyuan-moe", transformers.HunYuanMoEV1Config(
         num_attention_heads=3, num_key_value_heads=1, head_dim=16, num_experts=5, moe_topk=2, intermediate_size=24,
-        rms_norm_eps=1e-6, rope_parameters=rope(1e6), tie_word_embeddings=False, **PLAIN)),
+        rms_norm_eps=1e-6, rope_parameters=rope(1e6), tie_word_embeddings=False, **NARROW)),
     ("phimoe_a", "phimoe", transformers.PhimoeConfig(
         num_attention_heads=4, num_key_value_heads=2, num_local_experts=8, num_experts_per_tok=2, intermediate_size=32,
         attention_bias=True, lm_head_bias=True, router_jitter_noise=0.01, rms_norm_eps=1e-5, rope_parameters=LONG,
         tie_word_embeddings=False, **PLAIN)),
     ("phimoe_b_f32", "phimoe", transformers.PhimoeConfig(
-        num_attention_heads=3, num_key_value_heads=3, num_local_experts=6, num_experts_per_tok=2, intermediate_size=24,
+        num_attention_heads=2, num_key_value_heads=2, num_local_experts=6, num_experts_per_tok=2, intermediate_size=24,
         attention_bias=True, lm_head_bias=True, router_jitter_noise=0.01, rms_norm_eps=1e-5, rope_parameters=rope(1e5),
-        tie_word_embeddings=False, **PLAIN)),
-    ("dbrx_a", "dbrx", dbrx(4, 2, 32, 8, 3, 1.0, 1e4)),
-    ("dbrx_b_f32", "dbrx", dbrx(3, 1, 24, 6, 2, 0.7, 5e5)),
+        tie_word_embeddings=False, **NARROW)),
+    ("dbrx_a", "dbrx", dbrx(48, 4, 2, 32, 8, 3, 1.0, 1e4)),
+    ("dbrx_b_f32", "dbrx", dbrx(32, 2, 1, 24, 6, 2, 0.7, 5e5)),
 ]
 # endings of names in the package, and names in GGUF
 NAMES = {

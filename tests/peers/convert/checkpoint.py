@@ -280,7 +280,8 @@ def with_transformers(case, directory, vocabularies, seed):
 def with_numpy(architecture, case, directory, vocabularies, hidden, seed):
     """The same for models that the package does not have, with the golden data's reference."""
     _, sizes, special = case
-    numpy_vectors.HIDDEN, numpy_vectors.VOCAB = hidden, vocabulary.SIZE
+    sizes = {**sizes, "hidden": hidden}
+    numpy_vectors.VOCAB = vocabulary.SIZE
     arrays = {k: rounded(torch.tensor(v)).double().numpy() if v.ndim > 1 else v
               for k, v in numpy_vectors.weights(architecture, sizes, seed, True).items()}
     config, shapes = hf_vectors.MAKERS[architecture](sizes)
