@@ -31,7 +31,6 @@ COMMON = dict(vocab_size=VOCAB, num_hidden_layers=LAYERS, max_position_embedding
               pad_token_id=None, bos_token_id=None, eos_token_id=256, hidden_size=64, tie_word_embeddings=False)
 DEEPSEEK_LIKE = dict(n_routed_experts=8, num_experts_per_tok=3, moe_intermediate_size=32, intermediate_size=96,
                      first_k_dense_replace=1, rms_norm_eps=1e-5)
-# Of the models with F32 matrices, which take twice the bytes per weight.
 NARROW = dict(COMMON, hidden_size=32)
 NARROW_LIKE = dict(DEEPSEEK_LIKE, moe_intermediate_size=16, intermediate_size=48)
 
@@ -50,21 +49,21 @@ MODELS = minimax() if hasattr(transformers, "MiniMaxM2Config") else [
     ("glm4moe_a", "glm4moe", transformers.Glm4MoeConfig(
         num_attention_heads=4, num_key_value_heads=2, head_dim=32, attention_bias=True, use_qk_norm=True,
         partial_rotary_factor=0.5, n_shared_experts=1, n_group=1, topk_group=1, norm_topk_prob=True,
-        routed_scaling_factor=2.5, rope_theta=1e6, **DEEPSEEK_LIKE, **COMMON)),
+        routed_scaling_factor=2.5, rope_theta=1e6, **NARROW_LIKE, **NARROW)),
     ("glm4moe_b_f32", "glm4moe", transformers.Glm4MoeConfig(
         num_attention_heads=6, num_key_value_heads=2, head_dim=16, attention_bias=True, use_qk_norm=False,
         partial_rotary_factor=0.5, n_shared_experts=2, n_group=1, topk_group=1, norm_topk_prob=False,
         routed_scaling_factor=1.0, rope_theta=1e4, **NARROW_LIKE, **NARROW)),
     ("dots1_a", "dots1", transformers.Dots1Config(
         num_attention_heads=4, num_key_value_heads=4, head_dim=16, n_shared_experts=2, n_group=4, topk_group=2,
-        norm_topk_prob=True, routed_scaling_factor=2.5, rope_theta=1e5, **DEEPSEEK_LIKE, **COMMON)),
+        norm_topk_prob=True, routed_scaling_factor=2.5, rope_theta=1e5, **DEEPSEEK_LIKE, **NARROW)),
     ("dots1_b_f32", "dots1", transformers.Dots1Config(
         num_attention_heads=2, num_key_value_heads=1, head_dim=32, n_shared_experts=1, n_group=1, topk_group=1,
         norm_topk_prob=True, routed_scaling_factor=1.5, rope_theta=1e4, **NARROW_LIKE, **NARROW)),
     ("ernie4_5_a", "ernie4_5-moe", transformers.Ernie4_5_MoeConfig(
         num_attention_heads=4, num_key_value_heads=2, intermediate_size=96, moe_num_experts=8, moe_k=3,
         moe_intermediate_size=32, moe_num_shared_experts=2, moe_layer_start_index=1, moe_layer_end_index=LAYERS - 1,
-        moe_layer_interval=1, rope_theta=5e5, rms_norm_eps=1e-5, **COMMON)),
+        moe_layer_interval=1, rope_theta=5e5, rms_norm_eps=1e-5, **NARROW)),
     ("ernie4_5_b_f32", "ernie4_5-moe", transformers.Ernie4_5_MoeConfig(
         num_attention_heads=4, num_key_value_heads=1, intermediate_size=48, moe_num_experts=6, moe_k=2,
         moe_intermediate_size=16, moe_num_shared_experts=0, moe_layer_start_index=2, moe_layer_end_index=LAYERS - 1,
