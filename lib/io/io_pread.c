@@ -12,7 +12,7 @@
 #include "lib/io/io.h"
 
 #define PREAD_MAGIC 0x44525050u
-#define THREADS_MAX 8
+#define THREADS_MAX 8 /* as in backends.tbl.h */
 #define STACK_BYTES (64 * 1024)
 
 struct ring { /* of `capacity` elements; head and tail only increase */
@@ -88,8 +88,9 @@ static int start_threads(struct io *io, uint32_t wanted)
     return io->threads > 0 ? 0 : rv; /* fewer threads: slower, still correct */
 }
 
-static struct io *pread_open(uint32_t depth, int *fd, struct error *error)
+static struct io *pread_open(const struct io_source *source, int *fd, struct error *error)
 {
+    uint32_t depth = source->depth;
     struct io *io = calloc(1, sizeof *io);
     if (!io) {
         error_set(error, ERR_NO_MEMORY, "out of memory (read threads)");
@@ -142,8 +143,7 @@ static uint32_t pread_poll(struct io *io, struct io_done *done, uint32_t max)
 }
 
 const struct io_backend io_backend_pread = {
-    .name = "pread",
-    .number = 2,
+    .id = IO_PREAD,
     .open = pread_open,
     .submit = pread_submit,
     .poll = pread_poll,

@@ -20,7 +20,7 @@ struct io {
     struct io_uring ring;
 };
 
-static struct io *uring_open(uint32_t depth, int *fd, struct error *error)
+static struct io *uring_open(const struct io_source *source, int *fd, struct error *error)
 {
     struct io *io = calloc(1, sizeof *io);
     if (!io) {
@@ -30,7 +30,8 @@ static struct io *uring_open(uint32_t depth, int *fd, struct error *error)
     io->magic = URING_MAGIC;
     io->eventfd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     bool restricted;
-    int rv = io->eventfd < 0 ? -errno : io_ring_open(&io->ring, depth, io->eventfd, &restricted);
+    int rv =
+        io->eventfd < 0 ? -errno : io_ring_open(&io->ring, source->depth, io->eventfd, &restricted);
     if (rv != 0) {
         error_set_errno(error, ERR_FAILED, -rv, "cannot set up io_uring");
         if (io->eventfd >= 0)
@@ -89,8 +90,7 @@ static void uring_close(struct io *io)
 }
 
 const struct io_backend io_backend_uring = {
-    .name = "io_uring",
-    .number = 1,
+    .id = IO_URING,
     .open = uring_open,
     .submit = uring_submit,
     .poll = uring_poll,

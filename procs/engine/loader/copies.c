@@ -57,6 +57,7 @@ static void open_source(struct loader *l, enum run_source which)
         uint32_t at = run_file_index(which, i);
         storage_open(&source->copy[i], copies.path[i], l->own.direct_io, INHERITED_FILES + (int)at,
                      &files[at], (word & quarantine_bit(which, i)) != 0);
+        source->copy[i].reader = &l->readers.reader[0];
     }
 }
 

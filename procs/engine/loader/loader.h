@@ -4,7 +4,7 @@
 #define SLUICE_ENGINE_LOADER_LOADER_H
 
 #include "lib/base/clock.h"
-#include "lib/io/io.h"
+#include "lib/io/readers.h"
 #include "procs/engine/child/child.h"
 #include "procs/engine/child/run_storage.h"
 #include "procs/engine/loader/chunk.h"
@@ -26,6 +26,8 @@ struct source { /* a file, in copies; the first is the device's own */
     uint32_t copies; /* 0: no data of this loader */
 };
 
+_Static_assert(READERS_MAX == 1 + RUN_SOURCES * RUN_COPIES_MAX, "files, and each copy a server");
+
 struct loader {
     uint32_t magic;
     struct child child;
@@ -36,9 +38,7 @@ struct loader {
     struct verify verify;
     struct throttle throttle;
     struct chunk_pace pace;
-    const struct io_backend *backend;
-    struct io *io;
-    int io_fd;
+    struct readers readers;
     bool flush_pending; /* no FLUSHED was sent yet for flush_epoch */
     uint32_t flush_epoch;
     uint32_t epoch_met;     /* of the last cache that sent a message, or the one at our start */

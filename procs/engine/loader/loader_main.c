@@ -34,6 +34,7 @@
 #include "procs/engine/loader/loader.h"
 
 #define STOP_WAIT_NS (2 * NS_PER_S) /* for reads in flight at a stop */
+#define POLLED_MAX   (2 + READERS_MAX)
 
 static struct loader the_loader;
 
@@ -52,26 +53,13 @@ static const char *take_backend(int *argc, char **argv)
     return NULL;
 }
 
-static void open_backend(struct loader *l, const char *wanted)
+static void open_files(struct loader *l, const char *backend)
 {
-    static const struct io_backend *const known[] = {&io_backend_uring, &io_backend_pread};
-    bool any = strcmp(wanted, "auto") == 0, found = false;
-    uint32_t depth = (uint32_t)l->own.queue_depth;
     struct error error;
-    for (size_t i = 0; i < ARRAY_LEN(known) && !l->io; i++) {
-        if (!any && strcmp(wanted, known[i]->name) != 0)
-            continue;
-        found = true;
-        l->backend = known[i];
-        l->io = known[i]->open(depth, &l->io_fd, &error);
-        if (!l->io && any)
-            log_warn("%s; trying another backend", error.text);
-    }
-    if (!found)
-        log_fatal(2, "unknown backend '%s'; expected auto, io_uring or pread", wanted);
-    if (!l->io)
-        log_fatal(1, "%s", error.text);
-    counter_set(l->child.process, CTR_LOADER_backend, l->backend->number);
+    if (readers_open_files(&l->readers, backend, (uint32_t)l->own.queue_depth, &error) != 0)
+        log_fatal(error.code == ERR_BAD_INPUT ? 2 : 1, "%s", error.text);
+    counter_set(l->child.process, CTR_LOADER_backend,
+                io_backend_info(l->readers.reader[0].backend->id)->number);
 }
 
 /* Parameters of the device (--devices) override those of all devices. */
@@ -185,15 +173,30 @@ static struct timespec timeout(struct loader *l, uint64_t now_ns)
                              .tv_nsec = (long)(wait % NS_PER_S)};
 }
 
+static uint32_t add_readers(const struct loader *l, struct pollfd *fds, uint32_t count)
+{
+    for (uint32_t i = 0; i < l->readers.count; i++)
+        fds[count++] = (struct pollfd){.fd = l->readers.reader[i].fd, .events = POLLIN};
+    return count;
+}
+
+static bool any_ready(const struct pollfd *fds, uint32_t count)
+{
+    bool any = false;
+    for (uint32_t i = 0; i < count; i++)
+        any |= fds[i].revents != 0;
+    return any;
+}
+
 static void run(struct loader *l)
 {
     while (!l->child.stop) {
         uint64_t now = clock_now_ns();
-        struct pollfd fds[] = {{.fd = channel_fd(l->cache), .events = POLLIN},
-                               {.fd = l->io_fd, .events = POLLIN},
-                               {.fd = child_fd(&l->child), .events = POLLIN}};
+        struct pollfd fds[POLLED_MAX] = {{.fd = channel_fd(l->cache), .events = POLLIN},
+                                         {.fd = child_fd(&l->child), .events = POLLIN}};
+        uint32_t polled = add_readers(l, fds, 2);
         struct timespec time_left = timeout(l, now);
-        int ready = ppoll(fds, ARRAY_LEN(fds), &time_left, NULL);
+        int ready = ppoll(fds, polled, &time_left, NULL);
         if (ready < 0 && errno != EINTR)
             log_fatal(1, "ppoll: %s", strerror(errno));
         if (fds[0].revents)
@@ -202,12 +205,13 @@ static void run(struct loader *l)
         read_throttle(l, now);
         loader_submit(l, now);
         /* No event: a submission that the kernel rejected for lack of memory is retried there. */
-        if (fds[1].revents || l->withheld > 0 || (ready == 0 && l->jobs.inflight > 0)) {
+        if (any_ready(fds + 2, polled - 2) || l->withheld > 0 ||
+            (ready == 0 && l->jobs.inflight > 0)) {
             loader_reap(l);
             loader_submit(l, clock_now_ns());
         }
         loader_send_dones(l);
-        if (fds[2].revents)
+        if (fds[1].revents)
             obey_supervisor(l);
         loader_check_copies(l, now);
         check_cache(l, now);
@@ -225,13 +229,13 @@ static void finish(struct loader *l)
     uint64_t deadline = clock_now_ns() + STOP_WAIT_NS;
     loader_fail_all(l, ECANCELED);
     while (l->jobs.inflight > 0 && clock_now_ns() < deadline) {
-        struct pollfd fd = {.fd = l->io_fd, .events = POLLIN};
-        (void)poll(&fd, 1, 50);
+        struct pollfd fds[READERS_MAX];
+        (void)poll(fds, add_readers(l, fds, 0), 50);
         loader_reap(l);
         child_heartbeat(&l->child);
     }
     if (l->jobs.inflight == 0)
-        l->backend->close(l->io);
+        readers_close(&l->readers);
     /* The channel is left to the kernel. */
 }
 
@@ -242,8 +246,8 @@ int main(int argc, char **argv)
     const char *backend = take_backend(&argc, argv);
     child_start(&l->child, SERVICE_LOADER, argc, argv);
     take_params(l);
+    open_files(l, backend ? backend : l->own.backend);
     loader_open_sources(l);
-    open_backend(l, backend ? backend : l->own.backend);
     create_jobs(l);
     l->epoch_met = atomic_load_explicit(&l->child.directory.head->epoch, memory_order_acquire);
     open_channel(l); /* last: LOADs can arrive from now on */

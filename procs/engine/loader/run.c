@@ -274,17 +274,19 @@ static uint32_t cut_batch(struct loader *l, uint64_t now_ns, struct io_read *rea
     return n;
 }
 
-void loader_submit(struct loader *l, uint64_t now_ns)
+/* Those of the batch that this reader reads. */
+static void submit_to(struct loader *l, struct reader *reader, const struct io_read *batch,
+                      uint32_t count, uint64_t now_ns)
 {
-    OBJ_CHECK(l, LOADER_MAGIC);
-    if (l->jobs.job_count == 0)
-        return;
-    struct io_read reads[LOADER_BATCH_MAX];
-    uint32_t n = cut_batch(l, now_ns, reads);
-    if (n == 0)
-        return;
-    uint32_t taken = l->backend->submit(l->io, reads, n);
     struct process *process = l->child.process;
+    struct io_read reads[LOADER_BATCH_MAX];
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        const struct chunk *c = batch[i].tag;
+        if (loader_storage_of(l, c->job)->reader == reader)
+            reads[n++] = batch[i];
+    }
+    uint32_t taken = n > 0 ? reader->backend->submit(reader->io, reads, n) : 0;
     for (uint32_t i = 0; i < n; i++) {
         struct chunk *c = reads[i].tag;
         if (i >= taken) {
@@ -296,6 +298,19 @@ void loader_submit(struct loader *l, uint64_t now_ns)
         counter_add(process, CTR_LOADER_reads_submitted, 1);
         counter_add(process, CTR_LOADER_bytes_submitted, c->bytes);
     }
+}
+
+void loader_submit(struct loader *l, uint64_t now_ns)
+{
+    OBJ_CHECK(l, LOADER_MAGIC);
+    if (l->jobs.job_count == 0)
+        return;
+    struct io_read reads[LOADER_BATCH_MAX];
+    uint32_t n = cut_batch(l, now_ns, reads);
+    if (n == 0)
+        return;
+    for (uint32_t i = 0; i < l->readers.count; i++)
+        submit_to(l, &l->readers.reader[i], reads, n, now_ns);
     child_inject(&l->child, INJECT_LOADER_READS_PENDING);
 }
 
@@ -415,21 +430,26 @@ static void count_throttled(struct loader *l, uint64_t now_ns)
     l->throttled_ns = l->withheld > 0 ? now_ns : 0;
 }
 
-void loader_reap(struct loader *l)
+static void reap_from(struct loader *l, struct reader *reader)
 {
-    OBJ_CHECK(l, LOADER_MAGIC);
     struct io_done done[LOADER_BATCH_MAX];
-    if (loader_reads_stall(l))
-        return;
-    uint32_t n = l->backend->poll(l->io, done, LOADER_BATCH_MAX);
-    if (n == 0 && l->withheld == 0)
-        return;
+    uint32_t n = reader->backend->poll(reader->io, done, LOADER_BATCH_MAX);
     uint64_t now = clock_now_ns();
-    end_withheld(l, now);
     for (uint32_t i = 0; i < n; i++) {
         struct chunk *c = done[i].tag;
         int error = loader_read_error(l, c->job);
         came_back(l, c, error != 0 ? -error : done[i].result, now);
     }
-    count_throttled(l, now);
+}
+
+void loader_reap(struct loader *l)
+{
+    OBJ_CHECK(l, LOADER_MAGIC);
+    if (loader_reads_stall(l))
+        return;
+    if (l->withheld > 0)
+        end_withheld(l, clock_now_ns());
+    for (uint32_t i = 0; i < l->readers.count; i++)
+        reap_from(l, &l->readers.reader[i]);
+    count_throttled(l, clock_now_ns());
 }

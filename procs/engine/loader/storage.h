@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "config/params.h"
+#include "lib/io/readers.h"
 #include "procs/engine/child/run_files.h"
 
 struct storage {
@@ -24,6 +25,7 @@ struct storage {
     uint32_t failed_entry; /* the last of them */
     uint64_t quiet_ns;     /* since then no read has completed, while reads are in flight */
     uint64_t next_check_ns;
+    struct reader *reader;       /* borrowed from the loader: its reads go there */
     struct directory_file *file; /* borrowed from the directory: as it was when it was opened */
 };
 

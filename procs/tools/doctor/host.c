@@ -187,7 +187,7 @@ static void examine_uring(struct findings *f, struct host_facts *facts)
     struct error error;
     int fd;
     char text[16];
-    struct io *io = io_backend_uring.open(8, &fd, &error);
+    struct io *io = io_backend_uring.open(&(struct io_source){.depth = 8}, &fd, &error);
     if (io)
         io_backend_uring.close(io);
     facts->io_uring = io != NULL;

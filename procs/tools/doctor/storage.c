@@ -250,7 +250,7 @@ static double measure_cell(struct storage *d, uint32_t way, uint32_t size, uint3
         .storage = d, .way = &ways[way], .size = d->sizes[size], .depth = depths[depth]};
     if (d->fd[c.way->direct] < 0)
         return 0;
-    c.io = c.way->backend->open(c.depth, &c.ready_fd, &ignored);
+    c.io = c.way->backend->open(&(struct io_source){.depth = c.depth}, &c.ready_fd, &ignored);
     if (!c.io)
         return 0;
     if (!c.way->direct)
@@ -335,11 +335,12 @@ static void report_rows(struct findings *f, const struct storage *d)
                 size_t used = strlen(text);
                 snprintf(text + used, sizeof text - used, "%s%.0f", i ? " " : "",
                          d->rate[w][s][i] / 1e6);
-                json_array_append_new(
-                    cells, json_pack("{s:s, s:b, s:s, s:I, s:i, s:f}", "way", ways[w].name,
-                                     "direct", ways[w].direct, "backend", ways[w].backend->name,
-                                     "bytes", (json_int_t)d->sizes[s], "depth", (int)depths[i],
-                                     "bytes_per_s", d->rate[w][s][i]));
+                json_array_append_new(cells,
+                                      json_pack("{s:s, s:b, s:s, s:I, s:i, s:f}", "way",
+                                                ways[w].name, "direct", ways[w].direct, "backend",
+                                                io_backend_info(ways[w].backend->id)->name, "bytes",
+                                                (json_int_t)d->sizes[s], "depth", (int)depths[i],
+                                                "bytes_per_s", d->rate[w][s][i]));
             }
             if (d->latency_ms[w][s] > 0)
                 finding(f, d->section, name, json_real(d->latency_ms[w][s]), text,

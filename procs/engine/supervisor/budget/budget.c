@@ -17,6 +17,7 @@
 #include "lib/base/assert.h"
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
+#include "lib/io/backends.h"
 #include "lib/kernels/kernels.h"
 #include "lib/model/index/capacity.h"
 #include "lib/policy/prediction/activation.h"
@@ -40,7 +41,6 @@ _Static_assert(THREAD_STACK_BYTES >= KERNEL_STACK_BYTES + 64 * KIB, "a thread ca
 #define PROCESS_ESTIMATE     (768 * KIB)
 #define ENTRY_ESTIMATE_BYTES 192 /* eviction order, job and reservation of one entry in the cache */
 #define OWN_THREADS          4   /* main, lifeline, log, and the cache's prefault */
-#define LOADER_THREADS       8   /* of the pread back end */
 
 /* How far a process can grow beyond its size at READY: transient buffers of requests. Memory beyond
  * the reservation is taken from the arena; an allocation beyond this limit fails in the process. */
@@ -123,7 +123,7 @@ static uint32_t threads_estimate(struct supervisor *s, enum service service)
     case SERVICE_GATEWAY: return nng + own;
     case SERVICE_COMPUTE:
         return nng + own + (uint32_t)budget_compute_threads(s) + (s->params.prefix_dir[0] != 0);
-    case SERVICE_LOADER: return any_pread(s) ? own + LOADER_THREADS : own;
+    case SERVICE_LOADER: return any_pread(s) ? own + io_backend_info(IO_PREAD)->threads : own;
     default: return own;
     }
 }

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* States what is known of each read backend without its code: for the ledger and the sandbox. */
+#ifndef SLUICE_IO_BACKENDS_H
+#define SLUICE_IO_BACKENDS_H
+
+#include <stdint.h>
+
+enum io_backend_id {
+#define IO_BACKEND(id, name, number, scheme, threads, private_bytes, libraries_bytes) IO_##id,
+#include "lib/io/backends.tbl.h"
+    IO_BACKEND__COUNT
+};
+
+struct io_backend_info {
+    const char *name;
+    uint32_t number;
+    const char *scheme;
+    uint32_t threads;
+    uint64_t private_bytes, libraries_bytes;
+};
+
+const struct io_backend_info *io_backend_info(enum io_backend_id id);
+
+#endif
