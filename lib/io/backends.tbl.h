@@ -4,11 +4,13 @@
  *   IO_BACKEND(ID, name, number, scheme, threads, private_bytes, libraries_bytes)
  *       name      of the parameter `backend`, and in messages
  *       number    value of the counter `backend`
- *       scheme    of the URLs that it reads, without TLS and transport (url.h); "": files
+ *       scheme    of the URLs that it reads, without TLS and transport (server/url.h), and the end
+ *                 of its program's name: sluice-loader-SCHEME. "": files
  *       threads, private_bytes   of the loader, beside those that every loader has
  *       libraries_bytes          text of its libraries: an estimate until it can be measured
  *
  * Measured: docs/network_stores.md. No include guard. */
 IO_BACKEND(URING, "io_uring", 1, "", 0, 0, 0)
 IO_BACKEND(PREAD, "pread", 2, "", 8, 0, 0)
+IO_BACKEND(NBD, "nbd", 3, "nbd", 0, 1u << 20, 8u << 20)
 #undef IO_BACKEND

@@ -9,6 +9,8 @@
  *                                             permitted if (argument & mask) == value
  *   CALL_PRCTL(group, option)                 prctl is permitted with this option
  *   CALL_SELF(group, call)                    permitted if its first argument is the own process
+ *   CALL_STREAM(group, family)                socket is permitted for streams of this family, of
+ *                                             its usual protocol or TCP
  *   ERRNO(call, errno)                        fails with errno where it is not permitted: calls
  *                                             that libraries try and can do without
  *   ERRNO_X86(call, errno)
@@ -29,6 +31,9 @@
 #endif
 #ifndef CALL_SELF
 #define CALL_SELF(group, call)
+#endif
+#ifndef CALL_STREAM
+#define CALL_STREAM(group, family)
 #endif
 #ifndef ERRNO
 #define ERRNO(call, error)
@@ -206,6 +211,9 @@ CALL(DEVICE, munlock)
 CALL(DEVICE, sched_setaffinity)
 CALL(DEVICE, memfd_create) /* drivers of version 570 and later, when they begin */
 CALL(DEVICE, ftruncate)
+/* ---- TCP: connections to servers, whose ports Landlock restricts; with the calls of DIAL ---- */
+CALL_STREAM(TCP, AF_INET)
+CALL_STREAM(TCP, AF_INET6)
 /* ---- START: processes start and end; what a program and its sandbox need at their start ---- */
 CALL(START, execve)
 CALL(START, clone)
@@ -249,5 +257,6 @@ ERRNO(ioctl, ENOTTY)
 #undef CALL_IF
 #undef CALL_PRCTL
 #undef CALL_SELF
+#undef CALL_STREAM
 #undef ERRNO
 #undef ERRNO_X86

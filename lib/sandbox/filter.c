@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <linux/audit.h>
 #include <linux/seccomp.h>
+#include <netinet/in.h>
 #include <sched.h>
 #include <stddef.h>
 #include <sys/ioctl.h>
@@ -67,10 +68,16 @@ enum profile_calls {
 #include "lib/sandbox/profiles.tbl.h"
 };
 #define INHERITED(id)                                                                              \
+    (SANDBOX_##id == SANDBOX_LOADER_NET || SANDBOX_##id == SANDBOX_LOADER_TLS ||                   \
+             SANDBOX_##id == SANDBOX_SUPERVISOR_NET                                                \
+         ? CALLS_OF_SUPERVISOR_NET                                                                 \
+         : INHERITED_GPU(id))
+#define INHERITED_GPU(id)                                                                          \
     (SANDBOX_##id == SANDBOX_COMPUTE_GPU || SANDBOX_##id == SANDBOX_COMPUTE_GPU_FILES ||           \
              SANDBOX_##id == SANDBOX_SUPERVISOR_GPU                                                \
          ? CALLS_OF_SUPERVISOR_GPU                                                                 \
-         : CALLS_OF_SUPERVISOR)
+     : SANDBOX_##id == SANDBOX_SUPERVISOR_GPU_NET ? CALLS_OF_SUPERVISOR_GPU_NET                    \
+                                                  : CALLS_OF_SUPERVISOR)
 #define SANDBOX_PROFILE(id, name, groups, files, network)                                          \
     _Static_assert(((groups) & ~(INHERITED(id) | FSTAT)) == 0,                                     \
                    name " needs calls that the supervisor's filter forbids");
@@ -84,7 +91,7 @@ static const uint32_t profile_groups[] = {
 struct rule {
     uint32_t group;
     int call;
-    enum { ALWAYS, ARGUMENT, SELF } kind;
+    enum { ALWAYS, ARGUMENT, SELF, STREAM } kind;
     unsigned argument;
     uint64_t mask, value;
 };
@@ -102,8 +109,9 @@ static const struct rule rules[] = {
 #define CALL_X86(group, call) X86_RULE(group, call)
 #define CALL_IF(group, call, argument, mask, value, text)                                          \
     {(group), __NR_##call, ARGUMENT, (argument), (mask), (value)},
-#define CALL_PRCTL(group, option) {(group), __NR_prctl, ARGUMENT, 0, UINT32_MAX, (option)},
-#define CALL_SELF(group, call)    {(group), __NR_##call, SELF, 0, UINT32_MAX, 0},
+#define CALL_PRCTL(group, option)  {(group), __NR_prctl, ARGUMENT, 0, UINT32_MAX, (option)},
+#define CALL_SELF(group, call)     {(group), __NR_##call, SELF, 0, UINT32_MAX, 0},
+#define CALL_STREAM(group, family) {(group), __NR_socket, STREAM, 0, UINT32_MAX, (family)},
 #include "lib/sandbox/calls.tbl.h"
 };
 
@@ -168,11 +176,35 @@ static void permit_argument(struct filter *f, const struct rule *r, uint64_t val
     load_number(f);
 }
 
+/* The next `skipped` instructions are skipped unless the lower half of the argument, masked, is
+ * `value`. */
+static void unless_argument(struct filter *f, unsigned argument, uint32_t mask, uint32_t value,
+                            uint8_t skipped)
+{
+    load(f, offsetof(struct seccomp_data, args) + argument * sizeof(uint64_t));
+    put(f, BPF_ALU | BPF_AND | BPF_K, mask, 0, 0);
+    unless(f, value, skipped);
+}
+
+/* socket(family, SOCK_STREAM | flags, 0 or IPPROTO_TCP). Landlock does not restrict other protocols
+ * of streams. */
+static void permit_stream(struct filter *f, const struct rule *r)
+{
+    enum { TEST = 3 /* instructions */ };
+    unless(f, (uint32_t)r->call, 3 * TEST + 2);
+    unless_argument(f, 0, UINT32_MAX, (uint32_t)r->value, 2 * TEST + 1);
+    unless_argument(f, 1, 0xf, SOCK_STREAM, TEST + 1);
+    unless_argument(f, 2, ~(uint32_t)IPPROTO_TCP, 0, 1);
+    result(f, SECCOMP_RET_ALLOW);
+    load_number(f);
+}
+
 /* Where other calls fail instead of ending the process: the end of the supervisor is that of the
  * engine, and which calls a driver can do without depends on its version. */
 static bool fails(enum sandbox_profile profile)
 {
     return profile == SANDBOX_SUPERVISOR || profile == SANDBOX_SUPERVISOR_GPU ||
+           profile == SANDBOX_SUPERVISOR_NET || profile == SANDBOX_SUPERVISOR_GPU_NET ||
            profile == SANDBOX_COMPUTE_GPU || profile == SANDBOX_COMPUTE_GPU_FILES;
 }
 
@@ -194,6 +226,8 @@ void filter_make(enum sandbox_profile profile, struct filter *f)
             continue;
         if (r->kind == ALWAYS)
             permit_always(f, r);
+        else if (r->kind == STREAM)
+            permit_stream(f, r);
         else
             permit_argument(f, r, r->kind == SELF ? (uint64_t)getpid() : r->value);
     }

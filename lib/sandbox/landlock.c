@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdlib.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -18,6 +19,7 @@
 
 #define VERSION_QUERY  1u /* flag of landlock_create_ruleset */
 #define RULE_PATH      1
+#define RULE_PORT      2
 #define VERSION_TCP    4
 #define VERSION_SCOPE  6
 #define TCP_BIND       (1ull << 0)
@@ -46,6 +48,10 @@ struct path_rule {
     uint64_t access;
     int32_t fd;
 } __attribute__((packed));
+
+struct port_rule {
+    uint64_t access, port;
+};
 
 /* All rights over files that a version has. */
 static uint64_t rights_of(unsigned version)
@@ -76,6 +82,15 @@ static uint64_t rights_for(uint32_t access)
     if (access & SANDBOX_DEVICE)
         rights |= FS_READ_FILE | FS_READ_DIR | FS_WRITE_FILE | FS_IOCTL;
     return rights;
+}
+
+static int add_port(int ruleset, const struct sandbox_rule *rule, const struct ruleset *set,
+                    struct error *error)
+{
+    struct port_rule attribute = {.access = TCP_CONNECT, .port = strtoul(rule->path, NULL, 10)};
+    if (set->tcp == 0 || syscall(__NR_landlock_add_rule, ruleset, RULE_PORT, &attribute, 0) == 0)
+        return 0;
+    return error_set_errno(error, ERR_FAILED, errno, "sandbox: port %.20s", rule->path);
 }
 
 static int add_rule(int ruleset, const struct sandbox_rule *rule, uint64_t handled,
@@ -115,7 +130,8 @@ int landlock_restrict(const struct sandbox_rule *rules, size_t count, uint32_t *
         return error_set_errno(error, ERR_FAILED, errno, "sandbox: no Landlock rules");
     int rc = 0;
     for (size_t i = 0; i < count && rc == 0; i++)
-        rc = add_rule(fd, &rules[i], set.files, error);
+        rc = rules[i].access == SANDBOX_CONNECT ? add_port(fd, &rules[i], &set, error)
+                                                : add_rule(fd, &rules[i], set.files, error);
     if (rc == 0 && syscall(__NR_landlock_restrict_self, fd, 0) != 0)
         rc = error_set_errno(error, ERR_FAILED, errno, "sandbox: Landlock");
     close(fd);

@@ -31,6 +31,7 @@ SANDBOX_GROUP(WRITE, "write", "writing open files at an offset")
 SANDBOX_GROUP(NAMES, "names", "making, renaming and removing files")
 SANDBOX_GROUP(PREFIXES, "prefixes", "writing and renaming files of prefixes")
 SANDBOX_GROUP(DEVICE, "device", "drivers of devices")
+SANDBOX_GROUP(TCP, "tcp", "TCP sockets that connect")
 SANDBOX_GROUP(START, "start", "starting and ending processes, which enter their own sandbox")
 
 /* Its children inherit its filter and add their own, so it has what any of them needs to start. */
@@ -43,11 +44,27 @@ SANDBOX_PROFILE(SUPERVISOR_GPU, "supervisor, with a GPU",
                 BASE | DIAL | ACCEPT | BIND | STAT | OPEN | ADVISE | PAGES | RING | WRITE | NAMES |
                     PREFIXES | START | DEVICE,
                 "all", "Unix sockets, its TCP listener, which is open")
+/* With a loader that reads a server: its TCP sockets are permitted here, too. */
+SANDBOX_PROFILE(SUPERVISOR_NET, "supervisor, with a server of a loader",
+                BASE | DIAL | ACCEPT | BIND | STAT | OPEN | ADVISE | PAGES | RING | WRITE | NAMES |
+                    PREFIXES | START | TCP,
+                "all", "Unix sockets, TCP, its TCP listener, which is open")
+SANDBOX_PROFILE(SUPERVISOR_GPU_NET, "supervisor, with a GPU and a server of a loader",
+                BASE | DIAL | ACCEPT | BIND | STAT | OPEN | ADVISE | PAGES | RING | WRITE | NAMES |
+                    PREFIXES | START | DEVICE | TCP,
+                "all", "Unix sockets, TCP, its TCP listener, which is open")
 SANDBOX_PROFILE(INSPECT, "inspect", BASE | FSTAT | ADVISE | WRITE, "none but open ones", "none")
 SANDBOX_PROFILE(INSPECT_STORE, "inspect, of a store", BASE | STAT | OPEN | ADVISE | WRITE,
                 "read only", "none")
 SANDBOX_PROFILE(LOADER, "loader", BASE | DIAL | STAT | ADVISE | RING,
                 "read only: its copies, which are open", "Unix sockets")
+SANDBOX_PROFILE(LOADER_NET, "loader of a server", BASE | DIAL | STAT | ADVISE | RING | TCP,
+                "read only: its copies, which are open",
+                "Unix sockets, TCP to the ports of its servers")
+SANDBOX_PROFILE(LOADER_TLS, "loader of a server with TLS",
+                BASE | DIAL | STAT | ADVISE | RING | TCP | OPEN,
+                "read only: its copies, which are open, and its keys",
+                "Unix sockets, TCP to the ports of its servers")
 SANDBOX_PROFILE(CACHE, "cache", BASE | DIAL | ACCEPT | FSTAT | PAGES, "none", "Unix sockets")
 SANDBOX_PROFILE(PREDICTOR, "predictor", BASE | DIAL | FSTAT, "none", "Unix sockets")
 SANDBOX_PROFILE(COMPUTE, "compute", BASE | DIAL | ACCEPT | BIND | STAT | PAGES,

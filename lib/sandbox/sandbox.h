@@ -39,11 +39,13 @@ enum sandbox_access {
     SANDBOX_WRITE = 2,   /* files are made, written, renamed and removed */
     SANDBOX_SOCKETS = 4, /* socket files are made and removed */
     SANDBOX_DEVICE = 8,  /* files are read and written; calls of drivers (ioctl) */
-    SANDBOX_FILES = 16   /* as SANDBOX_WRITE, but no directory is made or removed */
+    SANDBOX_FILES = 16,  /* as SANDBOX_WRITE, but no directory is made or removed */
+    SANDBOX_CONNECT = 32 /* TCP connects to a port, of any address: Landlock of Linux 6.7 */
 };
 
 struct sandbox_rule {
-    const char *path; /* a file, or a directory with all below it; ignored if it does not exist */
+    const char *path; /* a file, or a directory with all below it; ignored if it does not exist.
+                       * With SANDBOX_CONNECT: the port in digits */
     uint32_t access;  /* enum sandbox_access */
 };
 

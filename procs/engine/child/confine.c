@@ -31,13 +31,27 @@ static bool has_gpu(const struct child *child)
     return child->service == SERVICE_COMPUTE && child->procs.head->gpus.count > 0;
 }
 
+/* What its servers need. */
+static enum sandbox_profile profile_of_loader(const struct child *child)
+{
+    struct run_servers servers;
+    bool tls = false, tcp = false;
+    run_servers(child->params, child->model, child->procs.head->model_path, child->number,
+                &servers);
+    for (uint32_t i = 0; i < servers.count; i++) {
+        tls |= servers.url[i].tls;
+        tcp |= servers.url[i].tcp;
+    }
+    return tls ? SANDBOX_LOADER_TLS : tcp ? SANDBOX_LOADER_NET : SANDBOX_LOADER;
+}
+
 static enum sandbox_profile profile_of(const struct child *child)
 {
     bool files = child->params->prefix_dir[0] != 0;
     if (has_gpu(child))
         return files ? SANDBOX_COMPUTE_GPU_FILES : SANDBOX_COMPUTE_GPU;
     switch (child->service) {
-    case SERVICE_LOADER: return SANDBOX_LOADER;
+    case SERVICE_LOADER: return profile_of_loader(child);
     case SERVICE_CACHE: return SANDBOX_CACHE;
     case SERVICE_PREDICTOR: return SANDBOX_PREDICTOR;
     case SERVICE_COMPUTE: return files ? SANDBOX_COMPUTE_FILES : SANDBOX_COMPUTE;
@@ -91,10 +105,29 @@ static void add_copies(struct rules *r, const struct child *child)
                        (enum run_source)source, &copies, &error) != 0)
             continue; /* the loader reports it */
         for (uint32_t i = 0; i < copies.count; i++) {
+            if (io_url_is(copies.path[i]))
+                continue;
             add_directory_of(r, copies.path[i], SANDBOX_READ);
             if (realpath(copies.path[i], target)) /* it may be a link */
                 add_directory_of(r, target, SANDBOX_READ);
         }
+    }
+}
+
+/* Landlock knows ports, not addresses. The library reads keys for each connection. */
+static void add_servers(struct rules *r, const struct child *child)
+{
+    struct run_servers servers;
+    char port[8];
+    run_servers(child->params, child->model, child->procs.head->model_path, child->number,
+                &servers);
+    for (uint32_t i = 0; i < servers.count; i++) {
+        const struct io_url *url = &servers.url[i];
+        snprintf(port, sizeof port, "%u", (unsigned)url->port);
+        if (url->tcp)
+            add(r, port, SANDBOX_CONNECT);
+        add(r, url->certificates, SANDBOX_READ);
+        add(r, url->psk_file, SANDBOX_READ);
     }
 }
 
@@ -158,7 +191,10 @@ static void rules_make(struct rules *r, const struct child *child)
     add(r, "/dev/urandom", SANDBOX_READ);
     add(r, "/sys/devices/system/cpu", SANDBOX_READ); /* the C library counts CPUs there */
     switch (child->service) {
-    case SERVICE_LOADER: add_copies(r, child); break;
+    case SERVICE_LOADER:
+        add_copies(r, child);
+        add_servers(r, child);
+        break;
     case SERVICE_RECORDER: add_directory_of(r, p->trace, SANDBOX_WRITE); break;
     case SERVICE_GATEWAY:
         if (p->http_log[0])

@@ -68,6 +68,20 @@ int run_copies(const struct params *params, const struct model_index *model, con
     return add(copies, stripe ? stripe->path : model_path, error);
 }
 
+void run_servers(const struct params *params, const struct model_index *model,
+                 const char *model_path, uint32_t loader, struct run_servers *servers)
+{
+    struct run_copies copies;
+    struct error ignored;
+    servers->count = 0;
+    if (run_copies(params, model, model_path, loader, RUN_EXPERTS, &copies, &ignored) != 0)
+        return;
+    for (uint32_t i = 0; i < copies.count; i++)
+        if (io_url_is(copies.path[i]) &&
+            io_url_parse(copies.path[i], &servers->url[servers->count], &ignored) == 0)
+            servers->count++;
+}
+
 const struct model_file_id *run_inspected(const struct model_index *model, uint32_t loader,
                                           enum run_source source)
 {
@@ -83,6 +97,7 @@ const char *run_errno_text(int errno_value)
     case ESTALE: return "changed in place while the engine read it";
     case ENOSPC: return "no space in /dev/shm";
     case ENOMEM: return "no memory";
+    case ENOTCONN: return "its server is not connected";
     default: return strerror(errno_value);
     }
 }

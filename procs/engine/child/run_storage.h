@@ -5,6 +5,7 @@
 #define SLUICE_ENGINE_CHILD_RUN_STORAGE_H
 
 #include "config/storage.h"
+#include "lib/io/server/url.h"
 #include "lib/model/index/model_index.h"
 #include "lib/model/limits.h"
 #include "shm/directory/directory.h"
@@ -39,6 +40,16 @@ static inline uint32_t run_files(const struct model_index *model)
 int run_copies(const struct params *params, const struct model_index *model, const char *model_path,
                uint32_t loader, enum run_source source, struct run_copies *copies,
                struct error *error);
+
+/* The copies of a loader's experts that are on servers. */
+struct run_servers {
+    uint32_t count;
+    struct io_url url[RUN_COPIES_MAX];
+};
+
+/* Leaves out a malformed URL, which the supervisor has rejected. */
+void run_servers(const struct params *params, const struct model_index *model,
+                 const char *model_path, uint32_t loader, struct run_servers *servers);
 
 /* The identity, in the index, of the file that these are copies of. */
 const struct model_file_id *run_inspected(const struct model_index *model, uint32_t loader,

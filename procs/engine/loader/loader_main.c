@@ -58,8 +58,6 @@ static void open_files(struct loader *l, const char *backend)
     struct error error;
     if (readers_open_files(&l->readers, backend, (uint32_t)l->own.queue_depth, &error) != 0)
         log_fatal(error.code == ERR_BAD_INPUT ? 2 : 1, "%s", error.text);
-    counter_set(l->child.process, CTR_LOADER_backend,
-                io_backend_info(l->readers.reader[0].backend->id)->number);
 }
 
 /* Parameters of the device (--devices) override those of all devices. */

@@ -346,7 +346,8 @@ static void count_result(struct loader *l, const struct storage *storage, const 
             counter_add(process, CTR_LOADER_bytes_prefetch, (uint64_t)result);
         storage_drop_cache(storage, c->file_offset, c->bytes);
     }
-    if (result < 0)
+    bool taken_back = storage->server && result == -ENOTCONN;
+    if (result < 0 && !taken_back)
         report_error(storage, c, (int)-result);
 }
 

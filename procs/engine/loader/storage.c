@@ -42,11 +42,10 @@ static void take_descriptor(struct storage *d, int inherited)
     }
 }
 
-void storage_open(struct storage *d, const char *path, bool direct, int inherited,
-                  struct directory_file *file, bool quarantined)
+static void storage_init(struct storage *d, const char *path, struct directory_file *file,
+                         bool quarantined)
 {
     *d = (struct storage){.fd = -1,
-                          .want_direct = direct,
                           .file = file,
                           .missing = !file->held,
                           .failed_entry = ENTRY_NONE,
@@ -54,11 +53,36 @@ void storage_open(struct storage *d, const char *path, bool direct, int inherite
     size_t n = strlen(path);
     sl_assert(n < sizeof d->path);
     memcpy(d->path, path, n + 1);
+}
+
+void storage_open(struct storage *d, const char *path, bool direct, int inherited,
+                  struct directory_file *file, bool quarantined)
+{
+    storage_init(d, path, file, quarantined);
+    d->want_direct = direct;
     if (d->missing)
         return; /* then `inherited` is not a descriptor of ours */
     if (!quarantined)
         take_descriptor(d, inherited);
     close(inherited);
+}
+
+void storage_open_server(struct storage *d, const char *url, struct directory_file *file,
+                         bool quarantined)
+{
+    storage_init(d, url, file, quarantined);
+    d->server = d->away = true;
+    d->away_ns = clock_now_ns();
+}
+
+bool storage_note_link(struct storage *d, bool up, uint64_t since_ns, uint64_t now_ns)
+{
+    bool changed = d->away == up;
+    d->away = !up;
+    d->away_ns = up ? 0 : since_ns;
+    if (changed && up)
+        d->quiet_ns = now_ns; /* what waited is sent now */
+    return changed;
 }
 
 void storage_read_started(struct storage *d, uint64_t now_ns)
@@ -100,7 +124,7 @@ void storage_suspect(struct storage *d)
 
 bool storage_unchanged(struct storage *d)
 {
-    if (d->changed || d->missing)
+    if (d->changed || d->missing || d->server)
         return !d->changed;
     enum run_file_state state = run_file_check(d->fd, d->path, d->file);
     d->moved |= state == RUN_FILE_MOVED;
@@ -129,6 +153,6 @@ void storage_fall_back(struct storage *d)
 
 void storage_drop_cache(const struct storage *d, uint64_t offset, uint64_t bytes)
 {
-    if (!d->direct)
+    if (!d->direct && !d->server)
         (void)posix_fadvise(d->fd, (off_t)offset, (off_t)bytes, POSIX_FADV_DONTNEED);
 }

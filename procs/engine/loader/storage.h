@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A file that a loader reads: the model or a copy of it on another device. It is the one that the
  * supervisor opened, never whatever its path names now; checks whether it changed in place, counts
- * failures, and measures how long no read has completed. */
+ * failures, and measures how long no read has completed. Or a server that has a copy
+ * (lib/io/server): its reader connects to it, again and again when it goes away. */
 #ifndef SLUICE_ENGINE_LOADER_STORAGE_H
 #define SLUICE_ENGINE_LOADER_STORAGE_H
 
@@ -14,12 +15,16 @@
 
 struct storage {
     char path[1024];
-    int fd; /* -1: not open */
+    int fd;      /* -1: not open, or a server */
+    bool server; /* the path is a URL */
     bool want_direct, direct;
-    bool missing;          /* there is no descriptor to read it from */
-    bool changed;          /* in place: what it holds now is not the model */
-    bool moved;            /* its path does not name it any more */
-    bool quarantined;      /* neither read nor checked */
+    bool missing;     /* there is no descriptor to read it from */
+    bool changed;     /* in place: what it holds now is not the model */
+    bool moved;       /* its path does not name it any more */
+    bool quarantined; /* neither read nor checked */
+    bool away;        /* a server without a connection; not read while there is another copy */
+    bool away_logged;
+    uint64_t away_ns;      /* since then */
     uint32_t inflight;     /* reads in flight */
     uint32_t failed;       /* consecutive entries that it did not deliver */
     uint32_t failed_entry; /* the last of them */
@@ -34,6 +39,13 @@ struct storage {
  * opened again, is `missing`. One in quarantine is not opened: that could block forever. */
 void storage_open(struct storage *d, const char *path, bool direct, int inherited,
                   struct directory_file *file, bool quarantined);
+
+/* The same for a server. The caller opens its reader. */
+void storage_open_server(struct storage *d, const char *url, struct directory_file *file,
+                         bool quarantined);
+
+/* Notes whether the server is connected. True if that changed. */
+bool storage_note_link(struct storage *d, bool up, uint64_t since_ns, uint64_t now_ns);
 
 /* False: the file has changed in place, now or before. One system call. */
 bool storage_unchanged(struct storage *d);

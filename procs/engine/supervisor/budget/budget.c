@@ -40,7 +40,8 @@ _Static_assert(THREAD_STACK_BYTES >= KERNEL_STACK_BYTES + 64 * KIB, "a thread ca
 #define SUPERVISOR_ESTIMATE  (1 * MIB)
 #define PROCESS_ESTIMATE     (768 * KIB)
 #define ENTRY_ESTIMATE_BYTES 192 /* eviction order, job and reservation of one entry in the cache */
-#define OWN_THREADS          4   /* main, lifeline, log, and the cache's prefault */
+#define TCP_BUFFER_BYTES     (6 * MIB) /* received, of a server's connection: Linux's default limit */
+#define OWN_THREADS          4         /* main, lifeline, log, and the cache's prefault */
 
 /* How far a process can grow beyond its size at READY: transient buffers of requests. Memory beyond
  * the reservation is taken from the arena; an allocation beyond this limit fails in the process. */
@@ -140,6 +141,17 @@ static uint64_t activations_estimate(const struct supervisor *s)
     return used ? activation_bytes(h->layers, h->experts) : 0;
 }
 
+/* Of the loader whose servers need most. */
+static uint64_t servers_private(const struct supervisor *s)
+{
+    uint64_t most = 0;
+    for (uint32_t i = 0; i < s->params.loaders; i++) {
+        const struct io_backend_info *server = storage_server(s, i);
+        most = server && server->private_bytes > most ? server->private_bytes : most;
+    }
+    return most;
+}
+
 static uint64_t reservation_estimate(const struct supervisor *s, enum service service)
 {
     if (service == SERVICE_COMPUTE)
@@ -150,6 +162,8 @@ static uint64_t reservation_estimate(const struct supervisor *s, enum service se
         return http_reservation_bytes(&s->params, s->model);
     if (service == SERVICE_PREDICTOR)
         return PROCESS_ESTIMATE + activations_estimate(s);
+    if (service == SERVICE_LOADER)
+        return PROCESS_ESTIMATE + servers_private(s);
     return PROCESS_ESTIMATE;
 }
 
@@ -179,6 +193,8 @@ static void facts_of_model(struct supervisor *s)
     for (int service = SERVICE_SUPERVISOR + 1; service < SERVICE__COUNT; service++)
         f->processes += service_count((enum service)service, &s->params);
     f->sockets_bytes = s->params.http[0] ? http_kernel(&s->params) : 0;
+    if (storage_uses_tcp(s))
+        f->sockets_bytes += s->params.loaders * TCP_BUFFER_BYTES;
     f->loader_flight = flight_max(s);
 }
 
@@ -397,7 +413,7 @@ void budget_publish(struct supervisor *s)
 
 void budget_child_ready(struct supervisor *s, struct child_record *c)
 {
-    text_trim(s, c->info->program);
+    text_trim(s, storage_program(s, c->service, c->number));
     if (!measure_process(c->pid, &c->usage))
         return; /* it has exited; SIGCHLD follows */
     c->reserved_bytes = reservation_now(s, c);

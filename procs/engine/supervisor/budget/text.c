@@ -17,7 +17,9 @@
 #include <unistd.h>
 
 #include "lib/base/bytes.h"
+#include "lib/io/backends.h"
 #include "procs/engine/supervisor/budget/budget.h"
+#include "procs/engine/supervisor/start/start.h"
 #include "procs/engine/supervisor/supervisor.h"
 
 #define FILES_MAX  64
@@ -229,6 +231,9 @@ uint64_t estimate_text(struct supervisor *s)
     uint64_t bytes = sum(s, true) + OTHER_LIBRARIES + (s->params.http[0] ? HTTP_LIBRARIES : 0);
     for (int service = SERVICE_SUPERVISOR + 1; service < SERVICE__COUNT; service++)
         if (service_count((enum service)service, &s->params) > 0)
-            bytes += loadable(s, service_info((enum service)service)->program);
+            bytes += loadable(s, storage_program(s, (enum service)service, 0));
+    const struct io_backend_info *server = storage_server(s, 0);
+    if (server)
+        bytes += server->libraries_bytes;
     return bytes / 100 * TOUCHED_PERCENT;
 }

@@ -191,7 +191,7 @@ int spawn_child(struct supervisor *s, struct child_record *c, struct error *erro
 
     uint32_t incarnation = atomic_load(&c->process->incarnation) + 1;
     char path[PATH_MAX + 32], number[ARGUMENT_BYTES], inc[ARGUMENT_BYTES], boot[ARGUMENT_BYTES];
-    snprintf(path, sizeof path, "%s/%s", s->programs, c->info->program);
+    snprintf(path, sizeof path, "%s/%s", s->programs, storage_program(s, c->service, c->number));
     snprintf(number, sizeof number, "%" PRIu32, c->number);
     snprintf(inc, sizeof inc, "%" PRIu32, incarnation);
     snprintf(boot, sizeof boot, "%" PRIu64, s->boot);

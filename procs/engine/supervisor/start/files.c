@@ -74,8 +74,14 @@ static int hold(struct supervisor *s, uint32_t loader, enum run_source source, c
         return 0;
     sl_assert(s->files_count < HELD_FILES_MAX);
     struct held_file *f = &s->files[s->files_count++];
-    *f = (struct held_file){.fd = open_first(s, path, &why)};
+    *f = (struct held_file){.fd = -1};
     memcpy(f->path, path, strlen(path) + 1);
+    if (io_url_is(path)) { /* the loader connects to it, and compares its size */
+        f->seen.held = 1;
+        f->seen.bytes = run_inspected(s->model, loader, source)->bytes;
+        return 0;
+    }
+    f->fd = open_first(s, path, &why);
     if (f->fd >= 0 &&
         run_file_accept(f->fd, path, run_inspected(s->model, loader, source), &f->seen, &why) == 0)
         return 0;
@@ -207,6 +213,8 @@ static bool renew(struct supervisor *s, uint32_t loader, enum run_source source,
     struct directory_file *file = &s->directory.head->files[loader][run_file_index(source, copy)];
     struct directory_file now;
     struct error why;
+    if (io_url_is(path))
+        return true;
     int fd = open_path(path, &why);
     if (fd < 0)
         return still_right(f, file, &why);

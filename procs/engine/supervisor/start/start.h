@@ -62,6 +62,12 @@ json_t *files_replaced(const struct supervisor *s);
 /* One loader for each of --devices. Checks all of them, so that storage_params cannot fail
  * later. */
 int storage_resolve(struct supervisor *s, struct error *error);
+/* The program of a child: loaders of servers have others (lib/io/backends.tbl.h). */
+const char *storage_program(const struct supervisor *s, enum service service, uint32_t number);
+/* The row of the servers that this loader reads; NULL: files only. */
+const struct io_backend_info *storage_server(const struct supervisor *s, uint32_t loader);
+/* Whether any loader connects with TCP. */
+bool storage_uses_tcp(const struct supervisor *s);
 /* The parameters for a loader's device. Valid until the next call. */
 const struct params *storage_params(struct supervisor *s, uint32_t loader);
 /* "loader.1 PATH: REASON" for every copy in quarantine. */

@@ -4,8 +4,13 @@
 #include "config/storage.h"
 
 #include <inttypes.h>
+#include <limits.h>
+#include <netdb.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include "lib/base/assert.h"
 #include "lib/base/log.h"
@@ -14,8 +19,105 @@
 #include "procs/engine/supervisor/start/start.h"
 #include "procs/engine/supervisor/supervisor.h"
 
+#define SERVER_PROGRAM "sluice-loader-%s" /* scheme of its row in lib/io/backends.tbl.h */
+
+/* ---- servers --------------------------------------------------------------------------------- */
+
+/* Replaces the host of this URL in the parameter, which children read, by its address: a process
+ * with a sandbox cannot ask for it. */
+static int put_address(struct params *p, const char *url, const struct io_url *parsed,
+                       const char *address, struct error *error)
+{
+    char before[PARAM_TEXT_BYTES];
+    char *at = strstr(p->devices, url);
+    sl_assert(at != NULL);
+    memcpy(before, p->devices, sizeof before);
+    size_t host = (size_t)(at - p->devices) + parsed->host_at;
+    int n = snprintf(p->devices, sizeof p->devices, "%.*s%s%s", (int)host, before, address,
+                     before + host + parsed->host_bytes);
+    if (n < 0 || (size_t)n >= sizeof p->devices)
+        return error_set(error, ERR_BAD_INPUT, "--devices is too long with the address of %.200s",
+                         url);
+    return 0;
+}
+
+static int resolve_host(struct params *p, const char *url, const struct io_url *parsed,
+                        struct error *error)
+{
+    char text[INET6_ADDRSTRLEN], address[INET6_ADDRSTRLEN + 2];
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *found = NULL;
+    int rc = getaddrinfo(parsed->host, NULL, &hints, &found);
+    if (rc != 0)
+        return error_set(error, ERR_BAD_INPUT, "%.200s: %s", url, gai_strerror(rc));
+    rc = getnameinfo(found->ai_addr, found->ai_addrlen, text, sizeof text, NULL, 0, NI_NUMERICHOST);
+    bool six = found->ai_family == AF_INET6;
+    freeaddrinfo(found);
+    if (rc != 0)
+        return error_set(error, ERR_BAD_INPUT, "%.200s: %s", url, gai_strerror(rc));
+    snprintf(address, sizeof address, six ? "[%s]" : "%s", text);
+    return put_address(p, url, parsed, address, error);
+}
+
+static int server_take(struct supervisor *s, const char *url, struct error *error)
+{
+    struct io_url parsed;
+    char program[PATH_MAX + 64];
+    if (!io_url_is(url))
+        return 0;
+    if (io_url_parse(url, &parsed, error) != 0)
+        return -1;
+    const char *scheme = io_backend_info(parsed.backend)->scheme;
+    snprintf(program, sizeof program, "%s/" SERVER_PROGRAM, s->programs, scheme);
+    if (access(program, X_OK) != 0)
+        return error_set(error, ERR_BAD_INPUT,
+                         "%.200s: %s is not there; it is in the package sluice-%s, and is built "
+                         "where the library of it is installed",
+                         url, program, scheme);
+    if (!parsed.tcp || io_url_numeric(&parsed))
+        return 0;
+    if (parsed.certificates[0])
+        return error_set(error, ERR_BAD_INPUT,
+                         "%.200s: with TLS, give the address in numbers, and let the certificate "
+                         "of the server name it",
+                         url);
+    return resolve_host(&s->params, url, &parsed, error);
+}
+
+const struct io_backend_info *storage_server(const struct supervisor *s, uint32_t loader)
+{
+    struct run_servers servers;
+    run_servers(&s->params, s->model, s->options.model, loader, &servers);
+    return servers.count > 0 ? io_backend_info(servers.url[0].backend) : NULL;
+}
+
+const char *storage_program(const struct supervisor *s, enum service service, uint32_t number)
+{
+    static char program[64]; /* of the main thread, which starts processes */
+    const struct io_backend_info *server =
+        service == SERVICE_LOADER ? storage_server(s, number) : NULL;
+    if (!server)
+        return service_info(service)->program;
+    snprintf(program, sizeof program, SERVER_PROGRAM, server->scheme);
+    return program;
+}
+
+bool storage_uses_tcp(const struct supervisor *s)
+{
+    struct run_servers servers;
+    for (uint32_t loader = 0; loader < s->params.loaders; loader++) {
+        run_servers(&s->params, s->model, s->options.model, loader, &servers);
+        for (uint32_t i = 0; i < servers.count; i++)
+            if (servers.url[i].tcp)
+                return true;
+    }
+    return false;
+}
+
+/* ---- devices --------------------------------------------------------------------------------- */
+
 int storage_resolve(struct supervisor *s, struct error *error)
 {
+    struct storage_paths paths;
     struct params *p = &s->params;
     uint32_t count = storage_count(p);
     if (count == 0)
@@ -28,7 +130,8 @@ int storage_resolve(struct supervisor *s, struct error *error)
                          " loaders; give one for each",
                          count, p->loaders);
     for (uint32_t i = 0; i < count; i++)
-        if (storage_take(p, i, &s->storage, NULL, error) != 0)
+        if (storage_take(p, i, &s->storage, &paths, error) != 0 ||
+            server_take(s, paths.path, error) != 0 || server_take(s, paths.mirror, error) != 0)
             return -1;
     return 0;
 }

@@ -69,14 +69,20 @@ static void give_up_privileges(const struct supervisor *s)
         prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
 }
 
+static enum sandbox_profile own_profile(struct supervisor *s)
+{
+    if (storage_uses_tcp(s))
+        return s->gpus.count > 0 ? SANDBOX_SUPERVISOR_GPU_NET : SANDBOX_SUPERVISOR_NET;
+    return s->gpus.count > 0 ? SANDBOX_SUPERVISOR_GPU : SANDBOX_SUPERVISOR;
+}
+
 /* Once everything is open and no child runs yet. Children inherit it, and add their own. */
 static int confine_self(struct supervisor *s, struct error *error)
 {
     uint32_t parts = prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) == 1 ? SANDBOX_NO_NEW_PRIVS : 0;
     int rc = 0;
     if (strcmp(s->params.sandbox, "off") != 0)
-        rc = sandbox_calls(s->gpus.count > 0 ? SANDBOX_SUPERVISOR_GPU : SANDBOX_SUPERVISOR, NULL,
-                           NULL, &parts, error);
+        rc = sandbox_calls(own_profile(s), NULL, NULL, &parts, error);
     atomic_store(&s->process->sandbox, parts);
     return rc;
 }

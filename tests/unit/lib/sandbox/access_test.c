@@ -197,6 +197,47 @@ static int try_ioctl(const char *path, uint32_t access)
     return WEXITSTATUS(status);
 }
 
+static int try_connect(uint16_t port, const char *permitted)
+{
+    const struct sandbox_rule rule = {permitted, SANDBOX_CONNECT};
+    const struct sockaddr_in to = {
+        .sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    pid_t pid = fork();
+    if (pid == 0) {
+        uint32_t parts = 0;
+        struct error error;
+        if (sandbox_files(&rule, 1, &parts, &error) != 0 || !(parts & SANDBOX_NO_TCP))
+            _exit(NO_SANDBOX);
+        int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        _exit(outcome(connect(fd, (const struct sockaddr *)&to, sizeof to)));
+    }
+    int status;
+    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+    return WEXITSTATUS(status);
+}
+
+/* Since version 4. */
+START_TEST(ports_of_rules)
+{
+    unsigned landlock = 0;
+    if (sandbox_disabled() || !(sandbox_available(&landlock) & SANDBOX_LANDLOCK) || landlock < 4) {
+        printf("SKIP ports: no Landlock for TCP\n");
+        return;
+    }
+    struct sockaddr_in own = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t bytes = sizeof own;
+    char port[8];
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    ck_assert_int_eq(bind(fd, (struct sockaddr *)&own, bytes), 0);
+    ck_assert_int_eq(listen(fd, 4), 0);
+    ck_assert_int_eq(getsockname(fd, (struct sockaddr *)&own, &bytes), 0);
+    snprintf(port, sizeof port, "%u", (unsigned)ntohs(own.sin_port));
+    ck_assert_int_eq(try_connect(ntohs(own.sin_port), port), PERMITTED);
+    ck_assert_int_eq(try_connect(ntohs(own.sin_port), "1"), FAILED_EACCES);
+    close(fd);
+}
+END_TEST
+
 /* Since version 5 of Landlock, calls of a driver need a right of their own. */
 START_TEST(devices_of_rules)
 {
@@ -231,6 +272,7 @@ int main(void)
     tcase_add_test(c, ring_reads_only);
     tcase_add_test(c, files_of_rules);
     tcase_add_test(c, devices_of_rules);
+    tcase_add_test(c, ports_of_rules);
     tcase_add_test(c, variables);
     suite_add_tcase(s, c);
     SRunner *sr = srunner_create(s);

@@ -99,6 +99,22 @@ static long do_tcp(void)
     return socket(AF_INET, SOCK_STREAM, 0);
 }
 
+static long do_udp(void)
+{
+    return socket(AF_INET, SOCK_DGRAM, 0);
+}
+
+/* Landlock does not restrict its ports. */
+static long do_mptcp(void)
+{
+    return socket(AF_INET, SOCK_STREAM, 262);
+}
+
+static long do_other_stream(void)
+{
+    return socket(AF_VSOCK, SOCK_STREAM, 0);
+}
+
 static long do_netlink(void)
 {
     return socket(AF_NETLINK, SOCK_RAW, 0);
@@ -188,9 +204,10 @@ static long do_mkdir(void)
 
 #define ALL         (~0u)
 #define P(id)       (1u << SANDBOX_##id)
-#define SUPERVISORS (P(SUPERVISOR) | P(SUPERVISOR_GPU))
+#define SUPERVISORS (P(SUPERVISOR) | P(SUPERVISOR_GPU) | P(SUPERVISOR_NET) | P(SUPERVISOR_GPU_NET))
 #define GPUS        (P(COMPUTE_GPU) | P(COMPUTE_GPU_FILES))
-#define DRIVERS     (P(SUPERVISOR_GPU) | GPUS)
+#define DRIVERS     (P(SUPERVISOR_GPU) | P(SUPERVISOR_GPU_NET) | GPUS)
+#define NETS        (P(SUPERVISOR_NET) | P(SUPERVISOR_GPU_NET) | P(LOADER_NET) | P(LOADER_TLS))
 #define FAILS       (SUPERVISORS | GPUS)                      /* with EPERM, where others end */
 #define PREFIXES    (P(COMPUTE_FILES) | P(COMPUTE_GPU_FILES)) /* with --prefix-dir */
 #define FILES       (PREFIXES | P(PACK))
@@ -200,19 +217,12 @@ static const struct {
     const char *call;
     long (*action)(void);
     bool start;
-} forbidden[] = {{"execve", do_execve, true},
-                 {"clone", do_fork, true},
-                 {"ptrace", do_ptrace, false},
-                 {"process_vm_readv", do_read_other, false},
-                 {"socket", do_tcp, false},
-                 {"socket", do_netlink, false},
-                 {"kill", do_kill_parent, true},
-                 {"io_uring_setup", do_ring, true},
-                 {"io_uring_register", do_ring_register, true},
-                 {"mount", do_mount, false},
-                 {"prctl", do_dumpable, false},
-                 {"prlimit64", do_limit, true},
-                 {"bpf", do_bpf, false},
+} forbidden[] = {{"execve", do_execve, true},       {"clone", do_fork, true},
+                 {"ptrace", do_ptrace, false},      {"process_vm_readv", do_read_other, false},
+                 {"socket", do_netlink, false},     {"kill", do_kill_parent, true},
+                 {"io_uring_setup", do_ring, true}, {"io_uring_register", do_ring_register, true},
+                 {"mount", do_mount, false},        {"prctl", do_dumpable, false},
+                 {"prlimit64", do_limit, true},     {"bpf", do_bpf, false},
                  {"seccomp", do_filter, true}};
 
 START_TEST(forbidden_everywhere)
@@ -350,7 +360,8 @@ static long do_write_file(void)
 #else
 #define REMOVES_DIRECTORIES (FAILS | P(COMPUTE) | P(COMPUTE_FILES) | P(PACK)) /* by unlinkat */
 #endif
-#define OPENS (FAILS | P(COMPUTE_FILES) | P(INSPECT_STORE) | P(PACK) | P(GATEWAY_LOG))
+#define OPENS                                                                                      \
+    (FAILS | P(LOADER_TLS) | P(COMPUTE_FILES) | P(INSPECT_STORE) | P(PACK) | P(GATEWAY_LOG))
 
 static const struct {
     const char *name;
@@ -361,6 +372,10 @@ static const struct {
     {"open", do_open, OPENS, FAILED_EACCES},
     {"create", do_create, OPENS, FAILED_EACCES}, /* Landlock: see files_of_rules */
     {"unix socket", do_unix, ALL & ~(P(INSPECT) | P(INSPECT_STORE) | P(PACK)), 128 + SIGSYS},
+    {"TCP", do_tcp, NETS, 128 + SIGSYS},
+    {"UDP", do_udp, 0, 128 + SIGSYS},
+    {"MPTCP", do_mptcp, 0, 128 + SIGSYS},
+    {"streams of another family", do_other_stream, 0, 128 + SIGSYS},
     {"bind", do_bind, FAILS | P(COMPUTE) | P(COMPUTE_FILES), 128 + SIGSYS},
     {"unlink", do_unlink, FAILS | P(COMPUTE) | FILES, 128 + SIGSYS},
     {"renameat", do_renameat, SUPERVISORS | FILES, 128 + SIGSYS},

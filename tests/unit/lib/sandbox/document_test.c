@@ -20,6 +20,7 @@ static const struct {
 #define CALL_IF(group, call, argument, mask, value, text) {#group, #call, text},
 #define CALL_PRCTL(group, option)                         {#group, "prctl", #option},
 #define CALL_SELF(group, call)                            {#group, #call, "own process"},
+#define CALL_STREAM(group, family)                        {#group, "socket", #family " streams"},
 #include "lib/sandbox/calls.tbl.h"
 };
 

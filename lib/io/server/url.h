@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* URLs of servers that a loader reads:
+ *
+ *   nbd://ADDRESS[:PORT]/[EXPORT]               TCP; ADDRESS in numbers, IPv6 in brackets
+ *   nbds://[USER@]ADDRESS[:PORT]/[EXPORT]?...   the same with TLS
+ *   nbd+unix:///[EXPORT]?socket=PATH            a Unix socket; nbds+unix with TLS
+ *
+ *   tls-certificates=DIRECTORY, tls-psk-file=FILE   with TLS, one of them: as for libnbd
+ *
+ * %XX is decoded in EXPORT, USER and values. The grammar is that of the NBD project (uri.md). Pure:
+ * no name is resolved and no file is opened here. */
+#ifndef SLUICE_IO_SERVER_URL_H
+#define SLUICE_IO_SERVER_URL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "lib/base/error.h"
+#include "lib/io/backends.h"
+
+#define IO_URL_TEXT_BYTES 512
+
+struct io_url {
+    enum io_backend_id backend;
+    bool tls;
+    bool tcp;                       /* else a Unix socket */
+    uint16_t port;                  /* of TCP */
+    char host[IO_URL_TEXT_BYTES];   /* of TCP, without brackets */
+    char socket[IO_URL_TEXT_BYTES]; /* path of the Unix socket */
+    char name[IO_URL_TEXT_BYTES];   /* of the export */
+    char user[IO_URL_TEXT_BYTES];
+    char certificates[IO_URL_TEXT_BYTES], psk_file[IO_URL_TEXT_BYTES];
+    uint32_t host_at, host_bytes; /* where the host is in the text */
+};
+
+/* Whether the text names a server: a scheme and "://". Everything else is a path. */
+bool io_url_is(const char *text);
+
+/* -1 with ERR_BAD_INPUT, which says what is wrong. The host may be a name. */
+int io_url_parse(const char *text, struct io_url *url, struct error *error);
+
+/* Whether the host is an address in numbers. */
+bool io_url_numeric(const struct io_url *url);
+
+#endif

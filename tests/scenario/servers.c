@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copies of a model on servers (nbd), with real processes and nbdkit: the same text while a server
+ * is slow, breaks off, fails, has other bytes or another size, goes away and comes back, and while
+ * the loader is killed. What the backend itself does is tested in tests/unit/lib/io/server. */
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "lib/base/bytes.h"
+#include "tests/harness/nbdkit.h"
+#include "tests/scenario/baseline.h"
+#include "tests/unit/lib/model/store_make.h"
+
+#define FINISH_MS 120000
+#define SOON_MS   20000
+
+static struct nbdkit server;
+
+/* Of the model, through one filter with its setting; NULL: without. Returns the option for the
+ * engine. */
+static const char *serve(const char *file, const char *filter, const char *setting)
+{
+    static char option[256];
+    char plugin[PATH_MAX + 8];
+    snprintf(plugin, sizeof plugin, "file=%s", file);
+    const char *plain[] = {"file", plugin, NULL};
+    const char *filtered[] = {filter, "file", plugin, setting, NULL};
+    if (nbdkit_missing())
+        test_skip("%s", nbdkit_missing());
+    if (access(SLUICE_LOADER_NBD, X_OK) != 0)
+        test_skip("this build has no loader for nbd");
+    CHECK(nbdkit_start(&server, "/tmp", filter ? filtered : plain), "nbdkit does not start");
+    snprintf(option, sizeof option, "--devices=nbd+unix:///?socket=%s", server.socket);
+    return option;
+}
+
+static uint64_t counter(struct engine *e, const char *name)
+{
+    return engine_counter(e, "loader", name);
+}
+
+static void wait_read(struct engine *e, unsigned prompt)
+{
+    uint64_t before = counter(e, "bytes_read"), deadline = deadline_in(SOON_MS);
+    while (counter(e, "bytes_read") == before) {
+        baseline_compare(e, prompt, "a server is back");
+        CHECK(deadline_tick(deadline), "nothing was read");
+    }
+}
+
+static void check_quarantined(struct engine *e, const char *reason)
+{
+    char text[512] = "";
+    uint64_t deadline = deadline_in(SOON_MS);
+    while (!strstr(text, reason)) {
+        json_t *status = engine_control(e, "status", json_object());
+        const char *line =
+            json_string_value(json_array_get(json_object_get(status, "quarantined"), 0));
+        snprintf(text, sizeof text, "%s", line ? line : "");
+        json_decref(status);
+        CHECK(deadline_tick(deadline), "in quarantine: '%s', expected '%s'", text, reason);
+    }
+    CHECK(strncmp(text, "loader.0 nbd+unix:///?socket=", 29) == 0, "%s", text);
+}
+
+static void check_no_restart(struct engine *e)
+{
+    json_t *doc = engine_stats(e);
+    CHECK(lookup_restarts(doc) == 0, "a process exited");
+    json_decref(doc);
+}
+
+static struct generation *start_generation(struct engine *e, unsigned prompt, size_t tokens)
+{
+    struct generation *g = generation_start(e, test_prompt(prompt), baseline_tokens());
+    uint64_t deadline = deadline_in(FINISH_MS);
+    while (generation_tokens(g) < tokens && !generation_done(g))
+        CHECK(deadline_tick(deadline), "no tokens");
+    return g;
+}
+
+static void end_same(struct generation *g, unsigned prompt, const char *what)
+{
+    struct text got;
+    generation_finish(g, FINISH_MS, &got);
+    text_check_same(baseline(prompt), &got, what);
+    text_free(&got);
+}
+
+static struct engine *start(const char *devices, const char *model)
+{
+    baseline(0);
+    struct engine *e = engine_new();
+    engine_start(e, (const char *const[]){devices, "-m", model, "--resident-experts=25",
+                                          "--device-timeout=2000", "--sandbox=auto", NULL});
+    return e;
+}
+
+static void finish(struct engine *e)
+{
+    engine_stop(e);
+    nbdkit_kill(&server);
+}
+
+/* ---- what it reads --------------------------------------------------------------------------- */
+
+static void reads_a_slow_server(void)
+{
+    struct engine *e = start(serve(test_model(), "--filter=delay", "delay-read=3ms"), test_model());
+    for (unsigned i = 0; i < 2; i++)
+        baseline_compare(e, i, "a slow server");
+    CHECK(counter(e, "backend") == 3 && counter(e, "bytes_read") > 0, "the server was not read");
+    CHECK(counter(e, "parts_failed_over") == 0 && counter(e, "quarantines") == 0, "a failure");
+    check_no_restart(e);
+    finish(e);
+}
+
+static void reads_with_tls(void)
+{
+    char keys[PATH_MAX], settings[PATH_MAX + 16], option[2 * PATH_MAX];
+    path_in_dir(keys, "keys.psk");
+    FILE *file = fopen(keys, "we");
+    CHECK(file && fprintf(file, "sluice:%032d\n", 42) > 0 && fclose(file) == 0, "no %s", keys);
+    snprintf(settings, sizeof settings, "--tls-psk=%s", keys);
+    char plugin[PATH_MAX + 8];
+    snprintf(plugin, sizeof plugin, "file=%s", test_model());
+    if (nbdkit_missing())
+        test_skip("%s", nbdkit_missing());
+    if (access(SLUICE_LOADER_NBD, X_OK) != 0)
+        test_skip("this build has no loader for nbd");
+    const char *args[] = {"--tls=require", settings, "file", plugin, NULL};
+    CHECK(nbdkit_start(&server, "/tmp", args), "nbdkit does not start");
+    snprintf(option, sizeof option, "--devices=nbds+unix://sluice@/?socket=%s&tls-psk-file=%s",
+             server.socket, keys);
+    struct engine *e = start(option, test_model());
+    baseline_compare(e, 0, "TLS");
+    uint64_t before = counter(e, "bytes_read");
+    CHECK(before > 0 && counter(e, "parts_failed_over") == 0, "the server was not read");
+    nbdkit_kill(&server); /* keys are read again */
+    CHECK(nbdkit_start(&server, "/tmp", args), "nbdkit does not start");
+    wait_read(e, 1);
+    baseline_compare(e, 1, "TLS again");
+    finish(e);
+}
+
+/* ---- a server that fails --------------------------------------------------------------------- */
+
+static void goes_away_and_comes_back(void)
+{
+    struct engine *e = start(serve(test_model(), NULL, NULL), test_model());
+    for (unsigned round = 0; round < 3; round++) {
+        struct generation *g = start_generation(e, round % TEST_PROMPTS, 20);
+        nbdkit_kill(&server);
+        end_same(g, round % TEST_PROMPTS, "the server was killed");
+        baseline_compare(e, 0, "without the server");
+        (void)serve(test_model(), NULL, NULL);
+        uint64_t local = counter(e, "parts_failed_over");
+        wait_read(e, 1);
+        CHECK(counter(e, "quarantined") == 0, "it is in quarantine");
+        test_note("%" PRIu64 " shards were read elsewhere", local);
+    }
+    check_no_restart(e);
+    finish(e);
+}
+
+static void errors_are_read_elsewhere(void)
+{
+    struct engine *e =
+        start(serve(test_model(), "--filter=error", "error-pread-rate=100%"), test_model());
+    baseline_compare(e, 0, "a server with errors");
+    check_quarantined(e, "Input/output error");
+    check_no_restart(e);
+    finish(e);
+}
+
+/* It accepts reads and answers none. The loader takes them back and stays. */
+static void stall_is_read_elsewhere(void)
+{
+    struct engine *e =
+        start(serve(test_model(), "--filter=delay", "delay-read=1000"), test_model());
+    baseline_compare(e, 0, "a server that stalls");
+    check_quarantined(e, "Timer expired");
+    check_no_restart(e);
+    nbdkit_kill(&server);
+    (void)serve(test_model(), NULL, NULL);
+    json_decref(engine_control(e, "replace", json_pack("{s:i}", "loader", 0)));
+    wait_read(e, 1);
+    CHECK(counter(e, "quarantined") == 0, "it is still in quarantine");
+    finish(e);
+}
+
+/* A file of another size is never read. */
+static void another_file_is_left_out(void)
+{
+    char other[PATH_MAX];
+    path_in_dir(other, "other");
+    FILE *file = fopen(other, "we");
+    CHECK(file && fputs("something else", file) >= 0 && fclose(file) == 0, "no %s", other);
+    struct engine *e = start(serve(other, NULL, NULL), test_model());
+    baseline_compare(e, 0, "another file");
+    char *log = engine_log(e);
+    CHECK(strstr(log, "is not a copy of the model: it has 14 bytes instead of"), "%s", log);
+    free(log);
+    finish(e);
+}
+
+/* A store has checksums: wrong bytes of its server are read from the stripe itself. */
+static void wrong_bytes_are_read_elsewhere(void)
+{
+    char store[PATH_MAX], stripe[PATH_MAX + 32], copy[PATH_MAX];
+    struct error error;
+    struct command c;
+    snprintf(store, sizeof store, "%s/store", test_dir());
+    const struct store_make how = {.stripes = 1, .precision_mask = 1};
+    CHECK(store_make(test_model(), store, &how, &error) == 0, "%s", error.text);
+    snprintf(stripe, sizeof stripe, "%s/experts.0.bin", store);
+    path_in_dir(copy, "copy.bin");
+    command_run(&c, NULL, FINISH_MS, (const char *const[]){"/bin/cp", stripe, copy, NULL});
+    CHECK(c.status == 0, "%.300s", c.err);
+    command_free(&c);
+    FILE *file = fopen(copy, "r+e"); /* every second page of the first MiB */
+    CHECK(file, "no %s", copy);
+    for (long at = 0; at < (long)MIB; at += 2 * (long)PAGE_BYTES)
+        CHECK(fseek(file, at, SEEK_SET) == 0 && fputs("wrong", file) >= 0, "%s", copy);
+    CHECK(fclose(file) == 0, "%s", copy);
+    struct engine *e = start(serve(copy, NULL, NULL), store);
+    for (unsigned i = 0; i < TEST_PROMPTS; i++)
+        baseline_compare(e, i, "wrong bytes");
+    CHECK(counter(e, "checksums_failed") > 0 && counter(e, "parts_failed_over") > 0,
+          "no wrong byte was noticed");
+    CHECK(counter(e, "checksums_verified") > 0, "nothing was verified");
+    check_no_restart(e);
+    finish(e);
+}
+
+static void loader_is_killed(void)
+{
+    struct engine *e = start(serve(test_model(), "--filter=delay", "delay-read=2ms"), test_model());
+    for (unsigned i = 0; i < 4; i++) {
+        struct generation *g = start_generation(e, i % TEST_PROMPTS, 10);
+        pid_t pid = engine_pid(e, "loader", 0, 0);
+        CHECK(kill(pid, SIGKILL) == 0, "kill failed");
+        engine_pid(e, "loader", 0, pid);
+        end_same(g, i % TEST_PROMPTS, "the loader was killed");
+    }
+    CHECK(counter(e, "bytes_read") > 0 && counter(e, "backend") == 3, "the server is not read");
+    finish(e);
+}
+
+/* ---- what is rejected ------------------------------------------------------------------------ */
+
+static void rejects(const char *devices, const char *text)
+{
+    struct command c;
+    command_run(&c, NULL, SOON_MS,
+                (const char *const[]){"run", "-m", test_model(), "--name", "servers-refused",
+                                      devices, NULL});
+    CHECK(c.status == 2 && strstr(c.err, text), "%s: status %d: %.300s", devices, c.status, c.err);
+    command_free(&c);
+}
+
+static void bad_servers_are_rejected(void)
+{
+    rejects("--devices=nbd+unix:///?socket=relative", "expected ?socket=PATH");
+    rejects("--devices=ftp://host/", "expected nbd://");
+    if (access(SLUICE_LOADER_NBD, X_OK) != 0)
+        rejects("--devices=nbd://127.0.0.1/", "sluice-loader-nbd is not there");
+    else
+        rejects("--devices=nbds://storage.lan/?tls-certificates=/etc", "in numbers");
+}
+
+int main(int argc, char **argv)
+{
+    static const struct test_case cases[] = {
+        ROW(reads_a_slow_server),
+        ROW(reads_with_tls),
+        ROW(goes_away_and_comes_back),
+        ROW(errors_are_read_elsewhere),
+        ROW(stall_is_read_elsewhere),
+        ROW(another_file_is_left_out),
+        ROW(wrong_bytes_are_read_elsewhere),
+        ROW(loader_is_killed),
+        ROW(bad_servers_are_rejected),
+    };
+    return test_main(argc, argv, cases, ARRAY_LEN(cases));
+}

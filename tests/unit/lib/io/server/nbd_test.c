@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The backend of network block devices with real servers: bytes, ends of files, errors, a server
+ * that goes away and comes back, and reads that are taken back. */
+#include <check.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "lib/base/bytes.h"
+#include "lib/base/clock.h"
+#include "lib/io/io.h"
+#include "tests/harness/nbdkit.h"
+
+#define FILE_BYTES (1 * MIB + 1000)
+#define DEPTH      8
+#define SOON_NS    (20 * NS_PER_S)
+
+static char directory[] = "/tmp/nbd-test-XXXXXX";
+static char file[64], plugin_file[80];
+static unsigned char bytes[FILE_BYTES + 64 * KIB], got[FILE_BYTES + 64 * KIB];
+static struct nbdkit server;
+static const struct io_backend *nbd;
+static struct io *io;
+static int fd;
+
+static void make_file(uint64_t size)
+{
+    for (size_t i = 0; i < sizeof bytes; i++)
+        bytes[i] = i < FILE_BYTES ? (unsigned char)(i * 31 + (i >> 9)) : 0;
+    int out = open(file, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    ck_assert_int_eq(write(out, bytes, size), (ssize_t)size);
+    close(out);
+    memset(got, 0xee, sizeof got);
+}
+
+static void serve(const char *const args[])
+{
+    ck_assert_msg(nbdkit_start(&server, directory, args), "nbdkit does not start");
+}
+
+static void serve_file(void)
+{
+    serve((const char *const[]){"file", plugin_file, NULL});
+}
+
+static void open_backend(void)
+{
+    char url[160];
+    struct error error;
+    snprintf(url, sizeof url, "nbd+unix:///?socket=%s", server.socket);
+    nbd = io_servers[0];
+    const struct io_source source = {.url = url, .bytes = FILE_BYTES, .depth = DEPTH};
+    io = nbd->open(&source, &fd, &error);
+    ck_assert_ptr_nonnull(io);
+}
+
+static void close_all(void)
+{
+    nbd->close(io);
+    nbdkit_kill(&server);
+}
+
+static void submit(uint64_t offset, uint32_t n)
+{
+    struct io_read read = {.fd = -1,
+                           .bytes = n,
+                           .file_offset = offset,
+                           .buffer = got + offset,
+                           .tag = (void *)(uintptr_t)(offset + 1)};
+    ck_assert_uint_eq(nbd->submit(io, &read, 1), 1);
+}
+
+/* The next completion, or a failure after some seconds. The descriptor alone wakes it. */
+static struct io_done next(void)
+{
+    struct io_done done;
+    uint64_t until = clock_now_ns() + SOON_NS;
+    while (nbd->poll(io, &done, 1) == 0) {
+        ck_assert_msg(clock_now_ns() < until, "no completion");
+        struct pollfd ready = {.fd = fd, .events = POLLIN};
+        (void)poll(&ready, 1, 1000);
+    }
+    return done;
+}
+
+static struct io_link wait_link(bool up)
+{
+    struct io_link link;
+    struct io_done done;
+    uint64_t until = clock_now_ns() + SOON_NS;
+    for (nbd->link(io, &link); link.up != up && !link.wrong; nbd->link(io, &link)) {
+        ck_assert_msg(clock_now_ns() < until, "the link: %s", link.why);
+        struct pollfd ready = {.fd = fd, .events = POLLIN};
+        (void)poll(&ready, 1, 1000);
+        ck_assert_uint_eq(nbd->poll(io, &done, 1), 0);
+    }
+    return link;
+}
+
+START_TEST(reads_the_file)
+{
+    make_file(FILE_BYTES);
+    serve_file();
+    open_backend();
+    for (uint64_t i = 0; i < DEPTH; i++)
+        submit(i * 128 * KIB, 128 * KIB);
+    struct io_read more = {.bytes = 1};
+    ck_assert_uint_eq(nbd->submit(io, &more, 1), 0); /* DEPTH are in flight */
+    for (int i = 0; i < DEPTH; i++)
+        ck_assert_int_eq(next().result, 128 * KIB);
+    submit(MIB, 4096); /* the last page is not complete */
+    ck_assert_int_eq(next().result, 1000);
+    ck_assert_mem_eq(got, bytes, FILE_BYTES);
+    ck_assert_uint_eq(got[FILE_BYTES], 0xee);
+    submit(MIB + 8192, 4096);
+    ck_assert_int_eq(next().result, 0);
+    close_all();
+}
+END_TEST
+
+START_TEST(comes_back)
+{
+    make_file(FILE_BYTES);
+    serve((const char *const[]){"--filter=delay", "file", plugin_file, "delay-read=300ms", NULL});
+    open_backend();
+    (void)wait_link(true);
+    for (uint64_t i = 0; i < 4; i++)
+        submit(i * 64 * KIB, 64 * KIB);
+    nbdkit_kill(&server); /* with four reads in flight */
+    struct io_link link = wait_link(false);
+    ck_assert(!link.wrong && link.since_ns > 0);
+    submit(4 * 64 * KIB, 64 * KIB); /* it waits, too */
+    serve_file();
+    for (int i = 0; i < 5; i++)
+        ck_assert_int_eq(next().result, 64 * KIB);
+    ck_assert_mem_eq(got, bytes, 5 * 64 * KIB);
+    ck_assert(wait_link(true).up);
+    close_all();
+}
+END_TEST
+
+/* Nothing is written to the buffers of reads that were taken back. */
+START_TEST(abandons)
+{
+    make_file(FILE_BYTES);
+    serve((const char *const[]){"--filter=delay", "file", plugin_file, "delay-read=500ms", NULL});
+    open_backend();
+    (void)wait_link(true);
+    submit(0, 64 * KIB);
+    submit(64 * KIB, 64 * KIB);
+    nbd->abandon(io);
+    memset(got, 0x55, 128 * KIB);
+    for (int i = 0; i < 2; i++)
+        ck_assert_int_eq(next().result, -ENOTCONN);
+    (void)wait_link(true);
+    submit(128 * KIB, 64 * KIB);
+    ck_assert_int_eq(next().result, 64 * KIB); /* later than the others would have come */
+    for (int i = 0; i < 128 * (int)KIB; i++)
+        ck_assert_uint_eq(got[i], 0x55);
+    ck_assert_mem_eq(got + 128 * KIB, bytes + 128 * KIB, 64 * KIB);
+    close_all();
+}
+END_TEST
+
+START_TEST(errors_of_the_server)
+{
+    make_file(FILE_BYTES);
+    serve((const char *const[]){"--filter=error", "file", plugin_file, "error-pread=EIO",
+                                "error-pread-rate=100%", NULL});
+    open_backend();
+    submit(0, 4096);
+    ck_assert_int_eq(next().result, -EIO);
+    ck_assert(wait_link(true).up); /* the connection stays */
+    close_all();
+}
+END_TEST
+
+/* A device has whole blocks; another size is another file. */
+START_TEST(sizes)
+{
+    make_file(FILE_BYTES);
+    serve((const char *const[]){"--filter=truncate", "file", plugin_file, "round-up=4096", NULL});
+    open_backend();
+    submit(MIB, 4096);
+    ck_assert_int_eq(next().result, 4096);
+    ck_assert_mem_eq(got + MIB, bytes + MIB, 4096);
+    close_all();
+    static const uint64_t others[] = {FILE_BYTES - 1, FILE_BYTES + 64 * KIB};
+    for (size_t i = 0; i < ARRAY_LEN(others); i++) {
+        make_file(others[i] > FILE_BYTES ? FILE_BYTES : others[i]);
+        ck_assert_int_eq(truncate(file, (off_t)others[i]), 0);
+        serve_file();
+        open_backend();
+        struct io_link link = wait_link(true);
+        ck_assert(link.wrong && !link.up && strstr(link.why, "bytes instead of"));
+        close_all();
+    }
+}
+END_TEST
+
+START_TEST(no_server)
+{
+    snprintf(server.socket, sizeof server.socket, "%s/none", directory);
+    open_backend();
+    submit(0, 4096);
+    struct io_link link;
+    nbd->link(io, &link);
+    ck_assert(!link.up && link.why[0]);
+    nbd->abandon(io);
+    ck_assert_int_eq(next().result, -ENOTCONN);
+    nbd->close(io);
+    server.socket[0] = 0;
+}
+END_TEST
+
+int main(void)
+{
+    if (nbdkit_missing()) {
+        printf("SKIP nbd: %s\n", nbdkit_missing());
+        return EXIT_SUCCESS;
+    }
+    if (!mkdtemp(directory))
+        return EXIT_FAILURE;
+    snprintf(file, sizeof file, "%s/file", directory);
+    snprintf(plugin_file, sizeof plugin_file, "file=%s", file);
+    Suite *s = suite_create("nbd");
+    TCase *c = tcase_create("all");
+    tcase_set_timeout(c, 120);
+    tcase_add_test(c, reads_the_file);
+    tcase_add_test(c, comes_back);
+    tcase_add_test(c, abandons);
+    tcase_add_test(c, errors_of_the_server);
+    tcase_add_test(c, sizes);
+    tcase_add_test(c, no_server);
+    suite_add_tcase(s, c);
+    SRunner *r = srunner_create(s);
+    srunner_run_all(r, CK_NORMAL);
+    int failed = srunner_ntests_failed(r);
+    srunner_free(r);
+    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
