@@ -339,29 +339,15 @@ static void bind_gates(struct core *c, uint32_t i)
     l->in_forms |= form_bit(&l->gate);
 }
 
-static struct device_scale scale_of(const struct layer_attention *a, const struct model_hparams *h,
-                                    float base)
-{
-    return (struct device_scale){.base = base,
-                                 .growth = a->scaled_queries ? h->query_scale : 0,
-                                 .context = h->query_context,
-                                 .first = h->query_first};
-}
-
-static void mla_sizes(struct core *c, struct core_layer *l)
+/* Of the scores of a layer. */
+struct device_scale core_scale_of(const struct core *c, uint32_t i, float base)
 {
     const struct model_hparams *h = &c->hp;
-    c->latent = (struct device_latent){.heads = h->heads,
-                                       .nope = h->mla_key_size - h->rope_dims,
-                                       .rope = h->rope_dims,
-                                       .value = h->mla_value_size,
-                                       .rank = h->kv_rank,
-                                       .key = h->kv_rank + h->rope_dims,
-                                       .q_rank = h->q_rank,
-                                       .eps = h->latent_eps != 0 ? h->latent_eps : h->rms_eps,
-                                       .scale = scale_of(&l->attention, h, core_mla_scale(h))};
-    l->q_size = l->v_size = 0; /* queries stay in the scratch of a thread, values are keys */
-    l->mix_size = h->heads * h->mla_value_size;
+    return (struct device_scale){.base = base,
+                                 .growth =
+                                     c->layer[i].attention.scaled_queries ? h->query_scale : 0,
+                                 .context = h->query_context,
+                                 .first = h->query_first};
 }
 
 static uint32_t larger(uint32_t a, uint32_t b)
@@ -377,8 +363,9 @@ static enum qk_norm norm_of_heads(const struct core *c, const struct layer_atten
     return a->rope_dims > 0 ? QK_NORM_HEAD_AFTER : QK_NORM_NONE;
 }
 
-static struct device_heads heads_of(const struct core *c, const struct layer_attention *a)
+static struct device_heads heads_of(const struct core *c, uint32_t i)
 {
+    const struct layer_attention *a = &c->layer[i].attention;
     float base = a->scale != 0 ? a->scale : 1.0f / sqrtf((float)a->key_size);
     return (struct device_heads){
         .qk_norm = norm_of_heads(c, a),
@@ -386,7 +373,7 @@ static struct device_heads heads_of(const struct core *c, const struct layer_att
         .v_norm = c->hp.v_norm != 0,
         .eps = c->hp.rms_eps,
         .clamp = c->hp.clamp_qkv,
-        .scale = scale_of(a, &c->hp, base),
+        .scale = core_scale_of(c, i, base),
         .cap = c->hp.score_cap,
     };
 }
@@ -402,11 +389,11 @@ static void bind_sizes(struct core *c, uint32_t i)
     l->v_size = a->kv_heads * a->value_size;
     l->mix_size = a->heads * a->value_size;
     if (c->model->layer[i].mixer == MIXER_MLA)
-        mla_sizes(c, l);
+        core_mla_sizes(c, i);
     else if (c->model->layer[i].mixer == MIXER_ENTRIES)
         core_entries_sizes(c, i);
     else
-        l->attn.heads = heads_of(c, a);
+        l->attn.heads = heads_of(c, i);
     c->q_size = larger(c->q_size, l->q_size);
     c->k_size = larger(c->k_size, l->k_size);
     c->v_size = larger(c->v_size, l->v_size);

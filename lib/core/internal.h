@@ -37,6 +37,7 @@ struct core_attention_weights {
 /* MIXER_MLA. q = W_q x, or W_q norm(W_q_a x); the latent and the rotated key are W_kv_a x. Each
  * head has its matrix in k_b and v_b: its key is k_b latent, its value v_b latent. */
 struct core_mla_weights {
+    struct device_latent shape;
     struct device_matrix q_a, kv_a, k_b, v_b;
     struct device_at q_a_norm, kv_a_norm;
     uint32_t query_forms; /* of norm(W_q_a x) */
@@ -311,7 +312,7 @@ struct core {
     struct device_at rope_factors;                   /* usually none */
     struct device_at delta_q_weight, delta_k_weight; /* of the L2 norm of a head */
     struct device_at fixed_ones; /* fixed decays: [channels] the only tap, [heads] rates */
-    struct device_latent latent; /* key 0: no layer is MLA */
+    struct device_latent latent; /* the largest sizes of MLA; key 0: no layer has it */
     struct device_index index;   /* heads 0: no layer computes one */
     float residual;              /* factor of what a part adds */
     bool ffn_sums;               /* some layer has a norm of their sum */
@@ -446,9 +447,8 @@ void core_begin_sum(struct core *c);
 void core_attention_output(struct core *c); /* of c->scratch.mix, added to the rows */
 void core_mla(struct core *c);              /* mla.c */
 void core_bind_mla(struct core *c, uint32_t i);
-/* Of the published form: 1 / sqrt(key size), and a factor for a context longer than the trained
- * one. */
-float core_mla_scale(const struct model_hparams *h);
+void core_mla_sizes(struct core *c, uint32_t i);
+struct device_scale core_scale_of(const struct core *c, uint32_t i, float base);
 void core_recurrence(struct core *c); /* recurrent.c */
 void core_selective_scan(struct core *c);
 void core_shortconv(struct core *c);

@@ -4,19 +4,56 @@
 
 #include "lib/core/internal.h"
 
-float core_mla_scale(const struct model_hparams *h)
+/* 1 / sqrt(key size), and a factor for a context longer than the trained one. */
+static float scale_of(const struct model_hparams *h, uint32_t key)
 {
     double m = 1;
     if (h->rope_scaling == ROPE_YARN)
         m = kernel_yarn_magnitude((double)h->rope_log_multiplier, (double)h->rope_factor);
-    return (float)(m * m / sqrt((double)h->mla_key_size));
+    return (float)(m * m / sqrt((double)key));
+}
+
+static uint32_t larger(uint32_t a, uint32_t b)
+{
+    return a > b ? a : b;
+}
+
+/* What memory is needed for: of each size the largest. */
+static void extend(struct device_latent *all, const struct device_latent *m)
+{
+    all->heads = larger(all->heads, m->heads);
+    all->nope = larger(all->nope, m->nope);
+    all->rope = larger(all->rope, m->rope);
+    all->value = larger(all->value, m->value);
+    all->rank = larger(all->rank, m->rank);
+    all->key = larger(all->key, m->key);
+    all->q_rank = larger(all->q_rank, m->q_rank);
+}
+
+void core_mla_sizes(struct core *c, uint32_t i)
+{
+    const struct model_hparams *h = &c->hp;
+    const struct layer_latent m = model_latent_of(h, i);
+    struct core_layer *l = &c->layer[i];
+    l->mla.shape = (struct device_latent){.heads = m.heads,
+                                          .nope = m.key - h->rope_dims,
+                                          .rope = h->rope_dims,
+                                          .value = m.value,
+                                          .rank = m.rank,
+                                          .key = m.rank + h->rope_dims,
+                                          .q_rank = h->q_rank,
+                                          .eps = h->latent_eps != 0 ? h->latent_eps : h->rms_eps,
+                                          .scale = core_scale_of(c, i, scale_of(h, m.key))};
+    l->q_size = l->v_size = 0; /* queries stay in the scratch of a thread, values are keys */
+    l->mix_size = m.heads * m.value;
+    extend(&c->latent, &l->mla.shape);
 }
 
 /* A matrix for each head as one, of the rows of all. */
 static struct device_matrix heads_matrix(struct core *c, uint32_t i, enum dense_role role)
 {
     struct device_matrix m = core_matrix(c, i, role);
-    m.n *= c->hp.heads;
+    m.n *= c->layer[i].mla.shape.heads;
     return m;
 }
 
@@ -53,11 +90,11 @@ static void project(struct core *c)
     const struct core_layer *l = core_layer_now(c);
     struct device_product product[2];
     uint32_t count = 0;
-    if (c->latent.q_rank > 0)
+    if (l->mla.shape.q_rank > 0)
         product[count++] = (struct device_product){
-            .w = l->mla.q_a, .y = c->scratch.query.base[FORM_F32], .y_stride = c->latent.q_rank};
+            .w = l->mla.q_a, .y = c->scratch.query.base[FORM_F32], .y_stride = l->mla.shape.q_rank};
     product[count++] =
-        (struct device_product){.w = l->mla.kv_a, .y = c->scratch.k, .y_stride = c->latent.key};
+        (struct device_product){.w = l->mla.kv_a, .y = c->scratch.k, .y_stride = l->mla.shape.key};
     c->device->ops->products(c->device, &(struct op_products){.rows = c->pass.step.rows,
                                                               .x = c->scratch.in,
                                                               .count = count,
@@ -72,7 +109,7 @@ void core_mla(struct core *c)
                                           .sequences = c->pass.sequence_count,
                                           .row = c->scratch.row,
                                           .sequence = c->pass.at,
-                                          .shape = c->latent,
+                                          .shape = l->mla.shape,
                                           .q_norm = l->mla.q_a_norm,
                                           .kv_norm = l->mla.kv_a_norm,
                                           .angle_stride = c->rope_size,
@@ -87,9 +124,9 @@ void core_mla(struct core *c)
         .sequences = c->pass.sequence_count,
         .row = c->scratch.row,
         .sequence = c->pass.at,
-        .shape = c->latent,
+        .shape = l->mla.shape,
         .chosen = core_chosen(c),
-        .x = c->latent.q_rank > 0 ? c->scratch.query : c->scratch.in,
+        .x = l->mla.shape.q_rank > 0 ? c->scratch.query : c->scratch.in,
         .q = l->q,
         .q_scale = l->q_scale,
         .k_b = l->mla.k_b,

@@ -259,11 +259,12 @@ static void cut_output(struct core *c, struct layout *m, uint32_t chunk, uint32_
  * softmax. */
 static uint32_t attention_floats(const struct core *c)
 {
-    uint32_t most = c->latent.heads * (c->latent.rank + 2);
+    uint32_t most = 0;
     for (uint32_t i = 0; i < c->hp.layers; i++) {
-        const struct layer_attention *a = &c->layer[i].attention;
+        const struct layer_attention *a = &c->layer[i].attention; /* of MLA: of latents */
         uint32_t floats = a->heads * (a->value_size + 2);
-        most = floats > most && !a->values_in_keys ? floats : most;
+        bool entries = c->model->layer[i].mixer == MIXER_ENTRIES;
+        most = floats > most && !entries ? floats : most;
     }
     return most;
 }

@@ -206,6 +206,8 @@ static void head_blocks(void *arg, uint32_t part, uint32_t parts)
     const struct op_latent_attention *a = run->a;
     struct block b = {.h = run->h, .a = a, .m = &a->shape, .t = &run->h->thread[pool_me()].latent};
     uint32_t begin, end, blocks = row_blocks(run->h, a), rows = block_rows(run->h, a);
+    device_rows_set(&b.t->nope, a->shape.nope); /* layers differ; there is space for the largest */
+    device_rows_set(&b.t->latent, a->shape.rank);
     pool_share(a->shape.heads * blocks, 1, part, parts, &begin, &end);
     uint32_t heads = heads_at_once(run->h, a);
     for (uint32_t u = begin; u < end; u += b.heads) {

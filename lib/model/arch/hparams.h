@@ -116,7 +116,8 @@ struct model_hparams {
     uint32_t q_rank;  /* of the queries' matrix in two factors; 0: one matrix */
     uint32_t kv_rank; /* elements of a latent */
     uint32_t mla_key_size, mla_value_size; /* of a head of the published form: rope_dims included */
-    float rope_log_multiplier;             /* YaRN: scores times (1 + this * ln factor)^2 */
+    uint32_t kv_rank_window, mla_key_size_window, mla_value_size_window;
+    float rope_log_multiplier; /* YaRN: scores times (1 + this * ln factor)^2 */
     /* of layers of kind LAYER_RECURRENT */
     uint32_t attention_step; /* each layer of that number is of kind LAYER_FULL; 0: see the table */
     uint32_t conv_taps;      /* inputs of the convolution over time, the newest included */
@@ -205,6 +206,22 @@ enum residual_scheme {
     RESIDUAL_MIXED,
     RESIDUAL__COUNT
 };
+
+/* MLA of a layer: its heads, and their sizes (model_hparams); elements of a latent. */
+struct layer_latent {
+    uint32_t heads, key, value, rank;
+};
+
+static inline struct layer_latent model_latent_of(const struct model_hparams *h, uint32_t layer)
+{
+    bool w = h->layer_kind[layer] == LAYER_WINDOW;
+    return (struct layer_latent){
+        .heads = w && h->heads_window ? h->heads_window : h->heads,
+        .key = w && h->mla_key_size_window ? h->mla_key_size_window : h->mla_key_size,
+        .value = w && h->mla_value_size_window ? h->mla_value_size_window : h->mla_value_size,
+        .rank = w && h->kv_rank_window ? h->kv_rank_window : h->kv_rank,
+    };
+}
 
 /* Sums of blocks that have ended before the mixer of a layer reads (RESIDUAL_BANK), or before its
  * feed-forward part; of the layer after the last one: before the output reads. */

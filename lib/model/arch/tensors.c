@@ -101,6 +101,7 @@ uint64_t arch_dim_size(const struct model_hparams *h, uint32_t layer, enum arch_
 {
     uint32_t inside = layer < h->layers ? layer : 0;
     struct layer_attention a = model_attention_of(h, inside);
+    struct layer_latent m = model_latent_of(h, inside);
     struct layer_recurrent r = model_recurrent_of(h, inside);
     switch (dim) {
     case ARCH_DIM_ONE: return 1;
@@ -121,17 +122,17 @@ uint64_t arch_dim_size(const struct model_hparams *h, uint32_t layer, enum arch_
     case ARCH_DIM_HEADS: return a.heads;
     case ARCH_DIM_GATES:
         if (a.values_in_keys) /* MLA: a row of values is the latent, a result is not */
-            a.value_size = h->mla_value_size;
+            a.value_size = m.value;
         return a.gate_form == GATE_IN_Q ? 0 : model_gates_of(&a, a.value_size).floats;
     case ARCH_DIM_HALF: return h->rope_dims / 2;
     case ARCH_DIM_HALF_MOST: return model_rope_dims_max(h) / 2;
     case ARCH_DIM_Q_RANK: return h->q_rank;
-    case ARCH_DIM_MLA_Q: return (uint64_t)h->heads * h->mla_key_size;
-    case ARCH_DIM_MLA_Q_ONE: return h->q_rank > 0 ? 0 : (uint64_t)h->heads * h->mla_key_size;
-    case ARCH_DIM_KV_RANK: return h->kv_rank;
-    case ARCH_DIM_MLA_NOPE: return h->mla_key_size - h->rope_dims;
-    case ARCH_DIM_MLA_VALUE: return h->mla_value_size;
-    case ARCH_DIM_MLA_MIX: return (uint64_t)h->heads * h->mla_value_size;
+    case ARCH_DIM_MLA_Q: return (uint64_t)m.heads * m.key;
+    case ARCH_DIM_MLA_Q_ONE: return h->q_rank > 0 ? 0 : (uint64_t)m.heads * m.key;
+    case ARCH_DIM_KV_RANK: return m.rank;
+    case ARCH_DIM_MLA_NOPE: return m.key - h->rope_dims;
+    case ARCH_DIM_MLA_VALUE: return m.value;
+    case ARCH_DIM_MLA_MIX: return (uint64_t)m.heads * m.value;
     case ARCH_DIM_EXPERTS: return h->experts;
     case ARCH_DIM_INNER: return h->expert_inner;
     case ARCH_DIM_INNER_TWICE: return 2 * (uint64_t)h->expert_inner;

@@ -42,9 +42,21 @@ uint64_t budget_compute_threads(const struct supervisor *s)
 }
 
 /* Elements of the result of a head. */
-static uint32_t result_size(const struct model_hparams *h, const struct layer_attention *a)
+static uint32_t result_size(const struct model_hparams *h, uint32_t layer,
+                            const struct layer_attention *a)
 {
-    return a->values_in_keys ? h->mla_value_size : a->value_size;
+    return a->values_in_keys ? model_latent_of(h, layer).value : a->value_size;
+}
+
+/* Of a query of MLA, which a thread has; 0 without MLA. */
+static double query_bytes(const struct model_hparams *h)
+{
+    double key = 0, rank = 0;
+    for (uint32_t layer = 0; layer < h->layers && h->kv_rank > 0; layer++) {
+        key = larger(key, model_latent_of(h, layer).key);
+        rank = larger(rank, model_latent_of(h, layer).rank);
+    }
+    return (4 + FORMS_BYTES) * (key + rank) + (h->kv_rank > 0 ? 4.0 * h->rope_dims : 0);
 }
 
 /* Of several streams: those after the first, the sum of a part, what weights it. */
@@ -120,14 +132,14 @@ static double row_bytes(const struct model_index *m)
     for (uint32_t layer = 0; layer < h->layers; layer++) {
         struct layer_attention a = m->layer[layer].attention;
         keys = larger(keys, (double)a.kv_heads * a.key_size);
-        gates = larger(gates, model_gates_of(&a, result_size(h, &a)).floats);
+        gates = larger(gates, model_gates_of(&a, result_size(h, layer, &a)).floats);
         if (h->output_groups > 0) { /* queries; results of heads have all forms (below) */
             q = larger(q, (double)a.heads * a.key_size);
             mix = larger(mix, (double)h->output_groups * h->output_rank);
             continue;
         }
         if (a.values_in_keys) { /* queries of MLA stay in the scratch of a thread */
-            mix = larger(mix, (double)a.heads * h->mla_value_size);
+            mix = larger(mix, (double)a.heads * result_size(h, layer, &a));
             continue;
         }
         q = larger(q, (double)a.heads * a.key_size);
@@ -167,12 +179,10 @@ uint64_t budget_compute_bytes(const struct supervisor *s)
 {
     const struct model_hparams *h = &s->model->hparams;
     double hidden = h->hidden, inner = h->expert_inner;
-    double mla = (4 + FORMS_BYTES) * h->mla_key_size + 4.0 * h->rope_dims +
-                 (4 + FORMS_BYTES) * h->kv_rank;   /* of a query; 0 without MLA */
     double rows = (double)s->params.prefill_chunk; /* that a thread gathers at a time */
     rows = rows < DEVICE_GATHER_ROWS ? rows : DEVICE_GATHER_ROWS;
     double thread = rows * FORMS_BYTES * (hidden + inner) + 8.0 * h->experts +
-                    (h->kv_rank > 0 ? COMPUTE_QUERIES * mla : 0) + entry_thread_bytes(s);
+                    COMPUTE_QUERIES * query_bytes(h) + entry_thread_bytes(s);
     double sequences = larger(2, (double)s->params.parallel);
     double logits = larger(4.0 * sequences * h->vocab, (double)MIB);
     return COMPUTE_ESTIMATE + s->gpus.host_bytes +
