@@ -70,7 +70,8 @@ void kernel_kv_store(const struct kernel_ops *ops, enum kv_type type, enum kv_si
                      const float *x, uint32_t head_size, void *tile, uint32_t position)
 {
     uint32_t padded = kv_padded(head_size);
-    sl_assert(head_size <= KERNEL_HEAD_SIZE_MAX && position < KERNEL_KEY_TILE);
+    sl_assert(head_size <= (kv_is_quantised(type) ? KERNEL_HEAD_SIZE_MAX : KERNEL_WIDE_KEY_MAX) &&
+              position < KERNEL_KEY_TILE);
     if (type == KV_TYPE_F16) {
         ops->to_f16(x, head_size, (uint16_t *)tile + (size_t)position * head_size);
         return;

@@ -79,6 +79,23 @@ static inline void kv_values_of_keys(enum kv_type type, const uint8_t *tile, uin
     }
 }
 
+/* Elements of keys and values that are neither quantised nor listed, which no kernel copies: more
+ * than KERNEL_HEAD_SIZE_MAX and KERNEL_VALUE_SIZE_MAX. */
+#define KERNEL_WIDE_KEY_MAX   1088
+#define KERNEL_WIDE_VALUE_MAX 1024
+
+/* attention_check, of such heads, too. */
+static inline void attention_check_wide(const struct kernel_attention *a)
+{
+    struct kernel_attention checked = *a;
+    if (!kv_is_quantised(a->kv_type) && !a->chosen.count && a->key_size <= KERNEL_WIDE_KEY_MAX &&
+        a->value_size <= KERNEL_WIDE_VALUE_MAX && a->key_size > KERNEL_HEAD_SIZE_MAX) {
+        checked.key_size = KERNEL_HEAD_SIZE_MAX;
+        checked.value_size = KERNEL_VALUE_SIZE_MAX;
+    }
+    attention_check(&checked);
+}
+
 /* A query for products with quantised keys: int8 per block of 32, in order. */
 struct key_query {
     int8_t q[KERNEL_HEAD_SIZE_MAX];

@@ -5,7 +5,7 @@
 /* A running softmax over keys: the maximum m, the sum of exponentials l, the weighted values. */
 struct softmax {
     float m, l;
-    float acc[KERNEL_VALUE_SIZE_MAX];
+    float acc[KERNEL_WIDE_VALUE_MAX];
 };
 
 static void halves_to_f32(const uint16_t *restrict h, uint32_t n, float *restrict y)
@@ -99,7 +99,7 @@ struct head_query {
 static float product(const struct kernel_attention *a, const struct head_query *q,
                      const uint8_t *keys, uint32_t position)
 {
-    float sums[LANES] = {0}, row[KERNEL_HEAD_SIZE_MAX];
+    float sums[LANES] = {0}, row[KERNEL_WIDE_KEY_MAX];
     if (kv_is_quantised(a->kv_type))
         return a->scale *
                key_product(a->kv_type, &q->quantised, keys, kv_padded(a->key_size), position);
@@ -137,7 +137,7 @@ static void add_tile(const struct kernel_attention *a, const struct head_query *
     const uint8_t *keys =
         (const uint8_t *)a->k + kernel_kv_tile(a->kv_type, a->kv_heads, a->key_size, at, kv_head);
     size_t values = kernel_kv_tile(a->kv_type, a->kv_heads, a->value_size, at, kv_head);
-    float p[KERNEL_KEY_TILE], top = s->m, lanes[LANES] = {0}, row[KERNEL_HEAD_SIZE_MAX];
+    float p[KERNEL_KEY_TILE], top = s->m, lanes[LANES] = {0}, row[KERNEL_WIDE_KEY_MAX];
     for (uint32_t i = first; i < end; i++) {
         p[i] = score(a, q, keys, key_of(t, i));
         top = p[i] > top ? p[i] : top;
@@ -257,7 +257,7 @@ static void head_attention(const struct kernel_attention *a, uint32_t head, uint
 
 static void generic_attention(const struct kernel_attention *a)
 {
-    attention_check(a);
+    attention_check_wide(a);
     for (uint32_t row = 0; row < a->rows; row++)
         for (uint32_t head = a->head_begin; head < a->head_end; head++)
             head_attention(a, head, row);

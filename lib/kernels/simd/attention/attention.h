@@ -223,7 +223,7 @@ static void heads_attention(struct query_block *b, const struct kernel_attention
  * one key head. */
 static void simd_attention(const struct kernel_attention *a)
 {
-    attention_check(a);
+    attention_check_wide(a);
     const bool listed = a->chosen.count != NULL;
     uint32_t group = a->rows == 1 && !listed ? a->heads : a->heads / a->kv_heads;
     struct query_block b;

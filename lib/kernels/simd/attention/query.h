@@ -51,7 +51,7 @@ struct query_block {
     struct query spare; /* fills up a register tile; its values are not used */
     _Alignas(64) float p[BLOCK_QUERIES][TILE_KEYS];
     _Alignas(64) float spare_p[TILE_KEYS];
-    _Alignas(64) float sums[BLOCK_FLOATS + KERNEL_VALUE_SIZE_MAX]; /* the last: of `spare` */
+    _Alignas(64) float sums[BLOCK_FLOATS + KERNEL_WIDE_VALUE_MAX]; /* the last: of `spare` */
     _Alignas(64) float part[TILE_KEYS * PART_SIZE];                /* of values, in F32 */
     union {
         struct { /* queries, a register tile of them element by element, and keys, element by
