@@ -74,6 +74,7 @@ static const struct {
     {DENSE_ATTN_POST_NORM, offsetof(struct core_layer, attn_post_norm)},
     {DENSE_ATTN_Q_A_NORM, offsetof(struct core_layer, mla.q_a_norm)},
     {DENSE_ATTN_KV_A_NORM, offsetof(struct core_layer, mla.kv_a_norm)},
+    {DENSE_MLA_K_NORM, offsetof(struct core_layer, mla.k_norm)},
     {DENSE_INDEX_Q_NORM, offsetof(struct core_layer, index.q_norm)},
     {DENSE_INDEX_K_NORM, offsetof(struct core_layer, index.k_norm)},
     {DENSE_INDEX_K_NORM_BIAS, offsetof(struct core_layer, index.k_norm_bias)},
@@ -560,7 +561,7 @@ int core_bind(struct core *c, const struct core_config *config, struct error *er
     uint64_t vectors = 0;
     if (check_types(c, config, error) != 0 || core_check_ngrams(c, error) != 0 ||
         core_check_index(c, error) != 0 || core_check_mixed(c, error) != 0 ||
-        core_check_entries(c, error) != 0)
+        core_check_mla(c, error) != 0 || core_check_entries(c, error) != 0)
         return -1;
     c->rope_factors = core_vector(c, globals, DENSE_ROPE_FREQS, &vectors);
     for (uint32_t i = c->first; i < c->end; i++)

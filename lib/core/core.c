@@ -8,6 +8,7 @@
 
 #include "lib/base/bytes.h"
 #include "lib/device/host/host.h"
+#include "lib/kernels/kv_layout.h"
 #include "lib/model/limits.h"
 #include "lib/tensor/tensor_type.h"
 
@@ -76,10 +77,13 @@ static int check_sizes(const struct model_index *m, struct error *error)
 {
     for (uint32_t layer = 0; layer < m->hparams.layers; layer++) {
         const struct layer_attention *a = &m->layer[layer].attention;
-        if (a->key_size > KERNEL_HEAD_SIZE_MAX || a->value_size > KERNEL_VALUE_SIZE_MAX)
+        /* Latents of a window are not quantised (model_kv_type), and no lists choose them. */
+        bool wide = m->layer[layer].mixer == MIXER_MLA && a->window > 0;
+        uint32_t keys = wide ? KERNEL_WIDE_KEY_MAX : KERNEL_HEAD_SIZE_MAX;
+        uint32_t values = wide ? KERNEL_WIDE_VALUE_MAX : KERNEL_VALUE_SIZE_MAX;
+        if (a->key_size > keys || a->value_size > values)
             return error_set(error, ERR_BAD_INPUT, "unsupported head size %u, %u (maximum %u, %u)",
-                             a->key_size, a->value_size, KERNEL_HEAD_SIZE_MAX,
-                             KERNEL_VALUE_SIZE_MAX);
+                             a->key_size, a->value_size, keys, values);
     }
     return 0;
 }

@@ -39,8 +39,8 @@ struct core_attention_weights {
 struct core_mla_weights {
     struct device_latent shape;
     struct device_matrix q_a, kv_a, k_b, v_b;
-    struct device_at q_a_norm, kv_a_norm;
-    uint32_t query_forms; /* of norm(W_q_a x) */
+    struct device_at q_a_norm, kv_a_norm, k_norm; /* k_norm: of the rotated key, or none */
+    uint32_t query_forms;                         /* of norm(W_q_a x) */
 };
 
 /* Mixers with a recurrent state. The projections s(project_scale) project x stand next to each
@@ -448,6 +448,7 @@ void core_attention_output(struct core *c); /* of c->scratch.mix, added to the r
 void core_mla(struct core *c);              /* mla.c */
 void core_bind_mla(struct core *c, uint32_t i);
 void core_mla_sizes(struct core *c, uint32_t i);
+int core_check_mla(const struct core *c, struct error *error);
 struct device_scale core_scale_of(const struct core *c, uint32_t i, float base);
 void core_recurrence(struct core *c); /* recurrent.c */
 void core_selective_scan(struct core *c);

@@ -30,6 +30,18 @@ static void extend(struct device_latent *all, const struct device_latent *m)
     all->q_rank = larger(all->q_rank, m->q_rank);
 }
 
+int core_check_mla(const struct core *c, struct error *error)
+{
+    for (uint32_t i = c->first; i < c->end && c->device->lacks_window; i++)
+        if (c->model->layer[i].mixer == MIXER_MLA &&
+            (c->model->layer[i].attention.window > 0 || core_has(c, i, DENSE_MLA_K_NORM)))
+            return error_set(error, ERR_BAD_INPUT,
+                             "the device '%s' does not compute MLA over a window, or with a norm "
+                             "of rotated keys",
+                             c->device->ops->name);
+    return 0;
+}
+
 void core_mla_sizes(struct core *c, uint32_t i)
 {
     const struct model_hparams *h = &c->hp;
@@ -42,6 +54,7 @@ void core_mla_sizes(struct core *c, uint32_t i)
                                           .rank = m.rank,
                                           .key = m.rank + h->rope_dims,
                                           .q_rank = h->q_rank,
+                                          .window = l->attention.window,
                                           .eps = h->latent_eps != 0 ? h->latent_eps : h->rms_eps,
                                           .scale = core_scale_of(c, i, scale_of(h, m.key))};
     l->q_size = l->v_size = 0; /* queries stay in the scratch of a thread, values are keys */
@@ -112,6 +125,7 @@ void core_mla(struct core *c)
                                           .shape = l->mla.shape,
                                           .q_norm = l->mla.q_a_norm,
                                           .kv_norm = l->mla.kv_a_norm,
+                                          .k_norm = l->mla.k_norm,
                                           .angle_stride = c->rope_size,
                                           .angles = angles_of(c, l),
                                           .query_forms = l->mla.query_forms,

@@ -115,6 +115,7 @@ int core_device_bytes(const struct core_config *config, uint64_t *bytes, struct 
                                     .lacks_ngrams = config->device->lacks_ngrams,
                                     .lacks_choice = config->device->lacks_choice,
                                     .lacks_mixing = config->device->lacks_mixing,
+                                    .lacks_window = config->device->lacks_window,
                                     .lacks_tables = config->device->lacks_tables},
                          .like = config->device,
                          .at = FIRST};

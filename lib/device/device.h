@@ -203,9 +203,9 @@ struct device_heads {
 };
 
 /* Sizes of MLA: of a head of the published form (parts of a key, values), of a latent, of a latent
- * with the rotated key, of the queries' first factor (0: none). */
+ * with the rotated key, of the queries' first factor (0: none); positions attended to (0: all). */
 struct device_latent {
-    uint32_t heads, nope, rope, value, rank, key, q_rank;
+    uint32_t heads, nope, rope, value, rank, key, q_rank, window;
     float eps;
     struct device_scale scale;
 };
@@ -470,6 +470,7 @@ struct device {
     bool lacks_ngrams; /* the operation of that name is not there */
     bool lacks_choice; /* those of positions.h are not, and attention takes no lists */
     bool lacks_mixing; /* those of mixed streams are not */
+    bool lacks_window; /* MLA has no windows, and no norms of rotated keys */
     bool lacks_tables; /* routing takes no tables, and those of entries.h are not there */
     bool is_host;    /* addresses are those of this process; operations have run when they return */
     bool prefetches; /* the core predicts the experts of the next layer in passes of one row */

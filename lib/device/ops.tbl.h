@@ -246,17 +246,18 @@ OP(gate_heads)
 OP_END(gate_heads)
 
 /* MLA (host/latent.c has the formulas): norm of the query's first factor, with its forms (none: no
- * such factor); norm of the latents, rotation of the keys (no angles: none), and the row of keys.
- * kv: rows of `key`. */
+ * such factor); norm of the latents, norm (k_norm: may be none) and rotation of the keys (no
+ * angles: none), and the row of keys. kv: rows of `key`. */
 OP(latent_store)
     OP_VALUE(uint32_t, rows)
     OP_VALUE(uint32_t, sequences)
     OP_HOST(struct device_row, row, a->rows)
     OP_SEQUENCES(sequence, a->sequences)
     OP_VALUE(struct device_latent, shape)
-    OP_CACHE(keys, DEVICE_APPENDS, 1, a->shape.key, 0)
+    OP_CACHE(keys, DEVICE_APPENDS, 1, a->shape.key, a->shape.window)
     OP_READ(q_norm, FLOATS(a->shape.q_rank))
     OP_READ(kv_norm, FLOATS(a->shape.rank))
+    OP_READ(k_norm, FLOATS(a->shape.rope))
     OP_VALUE(size_t, angle_stride)
     OP_READ(angles, FLOATS((a->rows - 1) * a->angle_stride + a->shape.rope))
     OP_VALUE(uint32_t, query_forms)
@@ -272,7 +273,7 @@ OP(latent_attention)
     OP_HOST(struct device_row, row, a->rows)
     OP_SEQUENCES(sequence, a->sequences)
     OP_VALUE(struct device_latent, shape)
-    OP_CACHE(keys, DEVICE_READS, 1, a->shape.key, 0)
+    OP_CACHE(keys, DEVICE_READS, 1, a->shape.key, a->shape.window)
     OP_CHOSEN(chosen, a->rows)
     OP_READ_ROWS(x, a->rows)
     OP_MATRIX(q)

@@ -127,8 +127,7 @@ static uint32_t ring_for(const struct model_hparams *h, uint32_t chunk)
     bool windows = false;
     for (uint32_t layer = 0; layer < h->layers; layer++)
         windows = windows || h->layer_kind[layer] == LAYER_WINDOW;
-    bool attention = h->kv_rank == 0; /* MLA has no windows */
-    return windows && attention && h->window > 0 ? (uint32_t)model_ring_positions(h, chunk) : 0;
+    return windows && h->window > 0 ? (uint32_t)model_ring_positions(h, chunk) : 0;
 }
 
 struct kv_shape kv_shape_of(const struct model_hparams *h, enum kv_type type, uint32_t context,

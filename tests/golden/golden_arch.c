@@ -152,7 +152,7 @@ static bool is_near(const char *name)
 {
     static const char *const names[] = {"deepseek32-few", "glm-dsa-few",   "minimax-m3-few",
                                         "glm5-next-base", "glm5-next-few", "hy_v4-few",
-                                        "deepseek4-base"};
+                                        "dots3note-few",  "deepseek4-base"};
     for (size_t i = 0; i < ARRAY_LEN(names); i++)
         if (strcmp(name, names[i]) == 0)
             return true;

@@ -405,7 +405,7 @@ static void check_converted(void)
         golden_ids_free(&ids);
         found++;
     }
-    sl_assert(found == (only_model ? 1u : 7u));
+    sl_assert(found == (only_model ? 1u : 8u));
     json_decref(models);
 }
 

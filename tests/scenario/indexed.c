@@ -50,9 +50,14 @@
         "index_size=32", "gating=4", "norm_top_k=1", "shared_count=1", "table_layers=1",           \
         "streams=4", "stream_steps=20", "stream_eps=1e-6"
 
+/* In every second layer a window, whose ring is shorter than the context, of larger latents. */
+#define WINDOWS                                                                                    \
+    MLA, "head_size=0", "heads_window=2", "kv_rank_window=64", "mla_key_size_window=40",           \
+        "mla_value_size_window=24", "window=32", "full_every=2", "rope_theta_window=500"
+
 /* Of glm-dsa, each layer has an indexer, or, by the rule for long contexts, the first three. Of
  * minimax-m3, each key head has a choice of its own. */
-enum { DEEPSEEK32, GLM_DSA, MINIMAX_M3, QWEN4EXP, GLM5_NEXT, DEEPSEEK4 };
+enum { DEEPSEEK32, GLM_DSA, MINIMAX_M3, QWEN4EXP, GLM5_NEXT, DEEPSEEK4, DOTS3NOTE };
 static const struct shape {
     const char *some, *all, *keys[KEYS_MAX];
 } shapes[] = {[DEEPSEEK32] = {SOME, {"arch=deepseek32", "layers=3", MLA, NULL}},
@@ -60,7 +65,8 @@ static const struct shape {
               [MINIMAX_M3] = {SOME_BLOCKS, {"arch=minimax-m3", "layers=3", BLOCKS, NULL}},
               [QWEN4EXP] = {SOME, {"arch=qwen4exp", "layers=4", POOLS, NULL}},
               [GLM5_NEXT] = {SOME, {"arch=glm5-next", "layers=4", GATED_POOLS, NULL}},
-              [DEEPSEEK4] = {SOME_ENTRIES, {"arch=deepseek4", "layers=5", ENTRIES, NULL}}};
+              [DEEPSEEK4] = {SOME_ENTRIES, {"arch=deepseek4", "layers=5", ENTRIES, NULL}},
+              [DOTS3NOTE] = {SOME, {"arch=dots3note", "layers=4", WINDOWS, NULL}}};
 
 static char model[PATH_MAX];
 
@@ -157,6 +163,11 @@ static void deepseek4(void)
     same_text(&shapes[DEEPSEEK4]);
 }
 
+static void dots3note(void)
+{
+    same_text(&shapes[DOTS3NOTE]);
+}
+
 /* Prompts that part from an earlier one within its text, so that its rows are cut back. */
 static void take_turns(const struct shape *s)
 {
@@ -197,9 +208,16 @@ static void second_turns_with_entries(void)
     take_turns(&shapes[DEEPSEEK4]);
 }
 
+/* Within a window, of which a checkpoint has a copy. */
+static void second_turns_with_windows(void)
+{
+    take_turns(&shapes[DOTS3NOTE]);
+}
+
 /* 3 layers of 40 elements, and of 32 of the indexer's keys, in F16; 3 of two heads of keys and of
  * values, and 2 of 32 of the indexer's; 2 of 32 elements, and of 32 of the indexer's by fours; 5 of
- * 32 elements, 2 with a quarter of 64, and one with half a byte. */
+ * 32 elements, 2 with a quarter of 64, and one with half a byte; 2 of 72 elements and a window, 2
+ * of 40 and 32. */
 static void inspected(void)
 {
     make(&shapes[DEEPSEEK32], shapes[DEEPSEEK32].some);
@@ -210,6 +228,8 @@ static void inspected(void)
     continued_inspect(model, "(160 bytes)  per token");
     make(&shapes[DEEPSEEK4], shapes[DEEPSEEK4].some);
     continued_inspect(model, "(384 bytes)  per token, 320 B of it in layers with a window");
+    make(&shapes[DOTS3NOTE], shapes[DOTS3NOTE].some);
+    continued_inspect(model, "(576 bytes)  per token, 288 B of it in layers with a window");
 }
 
 static json_t *doctor_of(const struct shape *s, const char *chosen)
@@ -302,11 +322,13 @@ int main(int argc, char **argv)
         ROW(qwen4exp),
         ROW(glm5_next),
         ROW(deepseek4),
+        ROW(dots3note),
         ROW(second_turns),
         ROW(second_turns_in_blocks),
         ROW(second_turns_with_pools),
         ROW(second_turns_with_gates),
         ROW(second_turns_with_entries),
+        ROW(second_turns_with_windows),
         ROW(inspected),
         ROW(doctor),
         ROW(doctor_of_entries),

@@ -80,6 +80,12 @@ RUN(hy_v4, "Q4_K_M", "arch=hy_v4", "layers=4", "dense_layers=1", "dense_inner=51
     "mla_key_size=48", "mla_value_size=32", "rope_dims=16", "expert_limits=1", "streams=4",
     "stream_magnitude=2", "stream_eps=1e-6", "index_top_k=16", "index_heads=4", "index_size=64",
     "head_size=0")
+/* MLA in two geometries, with windows, and an indexer in every third layer. */
+RUN(dots3note, "Q4_K_M", "arch=dots3note", "layers=6", "dense_layers=1", "dense_inner=512",
+    "shared_count=1", "norm_top_k=1", "expert_scale=2.5", "heads_window=2", "kv_heads=1",
+    "q_rank=256", "kv_rank=64", "kv_rank_window=256", "mla_key_size=48", "mla_key_size_window=96",
+    "mla_value_size=32", "mla_value_size_window=128", "rope_dims=16", "window=32", "full_every=3",
+    "rope_theta_window=500", "index_top_k=16", "index_heads=4", "index_size=64", "head_size=0")
 /* Kimi delta attention in two of three layers, else MLA without rotation. */
 RUN(kimi_linear, "Q4_K_M", "arch=kimi-linear", "layers=4", "dense_layers=1", "dense_inner=512",
     "shared_count=1", "conv_taps=4", "delta_size=64", "attention_step=3", "kv_heads=1",

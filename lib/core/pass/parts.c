@@ -69,11 +69,10 @@ static void share_state(struct core *c, uint32_t sequence, uint64_t at)
             device_share(c->device, (const float *)s->state + at, floats * sizeof(float));
 }
 
-/* Its keys are of the type of its entries; without these it has no state. */
+/* Without entries it has no state. */
 static void take_entries(struct core *c, uint32_t sequence)
 {
     const struct core_entries_weights *e = &core_layer_now(c)->entries;
-    c->pass.at[sequence].kv_type = c->pass.at[sequence].index_type;
     if (e->shape.unit == 0)
         return;
     c->pass.at[sequence].index = share_side(c, sequence, KV_SIDE_INDEX, 0);
@@ -83,16 +82,17 @@ static void take_entries(struct core *c, uint32_t sequence)
 void core_take_sequences(struct core *c)
 {
     const struct layer_attention *a = &core_layer_now(c)->attention;
+    const uint32_t layer = c->pass.step.layer;
     for (uint32_t i = 0; i < c->pass.sequence_count; i++) {
         const struct core_sequence *s = &c->pass.sequences[i];
         uint32_t ring = a->window > 0 ? s->ring : 0;
         c->pass.at[i] =
-            (struct device_sequence){.kv_type = s->kv_type,
+            (struct device_sequence){.kv_type = model_kv_type(&c->hp, layer, s->kv_type),
                                      .index_type = kv_index_type(s->kv_type),
                                      .ring = ring,
-                                     .layer = c->pass.step.layer,
+                                     .layer = layer,
                                      .content = c->pass.sequence_count == 1 ? s->content : 0};
-        if (c->hp.layer_kind[c->pass.step.layer] == LAYER_RECURRENT) {
+        if (c->hp.layer_kind[layer] == LAYER_RECURRENT) {
             share_state(c, i, core_layer_now(c)->recurrent.state_at);
             continue;
         }

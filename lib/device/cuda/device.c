@@ -455,6 +455,7 @@ struct device *cuda_device(const struct gpu_kernels *kernels, const struct kerne
                                   .lacks_ngrams = true,
                                   .lacks_choice = true,
                                   .lacks_mixing = true,
+                                  .lacks_window = true,
                                   .lacks_tables = true,
                                   .lent_max = gpu_layout_lent_max(layout)},
                        .magic = CUDA_MAGIC,

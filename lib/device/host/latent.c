@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Multi-head latent attention of one layer (MLA, DeepSeek-V2, DeepSeek-AI 2024, section 2.1). A
  * token has one latent c and one rotated key for all heads:
- *   c | k_pe = W_kv_a x;  c = norm(c);  k_pe is rotated, if the layer has angles
+ *   c | k_pe = W_kv_a x;  c = norm(c);  k_pe = norm(k_pe) in some models (dots3-note; transformers'
+ *   Dots3NoteTextAttention), and is rotated, if the layer has angles
  *   q = W_q x, or W_q_b norm(W_q_a x);  of each head: q_nope | q_pe, which is rotated
  * The published form makes a key (W_k c | k_pe) and a value W_v c of each head from it. Here the
  * matrices are absorbed by queries and results, so that the heads share the keys (c | k_pe) and the
@@ -32,7 +33,7 @@ static void latent_rows(void *arg, uint32_t thread, uint32_t threads)
     pool_share(a->rows, 1, thread, threads, &begin, &end);
     for (uint32_t r = begin; r < end; r++) {
         const struct device_sequence *s = &a->sequence[a->row[r].sequence];
-        uint32_t position = a->row[r].position;
+        uint32_t position = kernel_ring_position(s->ring, a->row[r].position);
         float *kv = device_floats(a->kv) + (size_t)r * key;
         if (m->q_rank > 0) {
             float *q = rows_floats(&a->query, r);
@@ -40,6 +41,9 @@ static void latent_rows(void *arg, uint32_t thread, uint32_t threads)
             host_make_forms(run->h, &a->query, r, a->query_forms);
         }
         kernels->rms_norm(kv, device_floats(a->kv_norm), m->rank, m->eps, kv);
+        if (a->k_norm.address)
+            kernels->rms_norm(kv + m->rank, device_floats(a->k_norm), m->rope, m->eps,
+                              kv + m->rank);
         if (a->angles.address)
             kernel_rope_pairs(kv + m->rank, m->rope,
                               device_floats(a->angles) + r * a->angle_stride);
@@ -105,6 +109,13 @@ static void absorb_keys(const struct block *b)
     host_note(b->h, b->t->key_q, (size_t)b->rows * b->heads * key);
 }
 
+/* Positions that attention of a row is over, at most. */
+static uint64_t positions_of(const struct op_latent_attention *a, const struct device_row *row)
+{
+    uint64_t positions = host_positions(&a->chosen, row), window = a->shape.window;
+    return window > 0 && window < positions ? window : positions;
+}
+
 /* The weighted sums of latents. */
 static void attend(const struct block *b)
 {
@@ -114,7 +125,7 @@ static void attend(const struct block *b)
     for (uint32_t r = 0, n; r < b->rows; r += n) {
         const struct device_row *row = b->a->row + b->row + r;
         const struct device_sequence *sequence = &b->a->sequence[row->sequence];
-        uint64_t each = host_positions(&b->a->chosen, row) * (key + m->rank) * b->heads;
+        uint64_t each = positions_of(b->a, row) * (key + m->rank) * b->heads;
         uint32_t together = b->heads < LATENT_TOGETHER ? LATENT_TOGETHER / b->heads : 1;
         n = device_scaled_run(&m->scale, row,
                               smaller(b->rows - r, host_attend_rows(b->h, each, together)), &scale);
@@ -132,6 +143,8 @@ static void attend(const struct block *b)
             .value_size = m->rank,
             .head_end = b->heads,
             .positions = row->position + 1,
+            .window = m->window,
+            .ring = sequence->ring,
             /* v: NULL, the values are in the keys */
             .scale = scale,
             .sinks = b->a->sinks.address ? device_floats(b->a->sinks) + b->head : NULL,
@@ -161,7 +174,7 @@ static void values(const struct block *b)
 /* Multiplications of a row and a head with the cache. */
 static uint64_t head_work(const struct op_latent_attention *a)
 {
-    return host_positions(&a->chosen, a->row + a->rows - 1) * (a->shape.key + a->shape.rank);
+    return positions_of(a, a->row + a->rows - 1) * (a->shape.key + a->shape.rank);
 }
 
 static bool listed(const struct op_latent_attention *a)

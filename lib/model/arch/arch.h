@@ -94,7 +94,8 @@ static inline enum layer_index model_index_of(const struct model_hparams *h, uin
         return INDEX_NONE;
     if (h->layer_flags[layer] & LAYER_INDEXED)
         return INDEX_OWN;
-    return h->kv_rank > 0 ? INDEX_BEFORE : INDEX_NONE; /* without MLA, no layer shares a choice */
+    /* Without MLA, no layer shares a choice; layers with a window have none. */
+    return h->kv_rank > 0 && h->layer_kind[layer] == LAYER_FULL ? INDEX_BEFORE : INDEX_NONE;
 }
 
 /* The router of a layer with that bias (NULL: none). */
@@ -213,6 +214,15 @@ static inline enum kv_type kv_index_type(enum kv_type type)
     return type == KV_TYPE_F32 ? KV_TYPE_F32 : KV_TYPE_F16;
 }
 
+/* That of the keys and values of a layer, where those of the model have `type`: what a query reads
+ * of a window of latents, or beside entries, is little. */
+static inline enum kv_type model_kv_type(const struct model_hparams *h, uint32_t layer,
+                                         enum kv_type type)
+{
+    bool latents = h->kv_rank > 0 && h->layer_kind[layer] == LAYER_WINDOW;
+    return latents || h->output_groups > 0 ? kv_index_type(type) : type;
+}
+
 /* The bytes of such rows of one layer, in whole tiles that hold `positions`. type: of keys and
  * values. What is before a window is not read any more, so an engine may have fewer positions there
  * (shm/kv/kv.h). */
@@ -221,8 +231,7 @@ static inline uint64_t model_kv_bytes(const struct model_hparams *h, uint32_t la
 {
     struct layer_attention a = model_attention_of(h, layer);
     uint32_t unit = model_entry_unit(h, layer);
-    if (h->output_groups > 0) /* what a query reads of a window is little, whatever its type */
-        type = kv_index_type(type);
+    type = model_kv_type(h, layer, type);
     if (unit > 0 && side == KV_SIDE_INDEX)
         return (positions + KV_TILE - 1) / KV_TILE *
                (kv_tile_bytes(type, model_entry_size(h, layer)) / unit);

@@ -20,9 +20,17 @@ uint32_t arch_given_flags(const struct arch *arch)
            (arch_first(arch->rows, ARCH_ROWS(ENTRIES)) ? LAYER_ENTRIES | LAYER_INDEXED : 0);
 }
 
+/* Latents of a window are not chosen among. */
+static bool is_window_of_latents(const struct model_hparams *h, uint32_t layer)
+{
+    return h->kv_rank > 0 && h->layer_kind[layer] == LAYER_WINDOW;
+}
+
 /* By the rule for files that do not state which layers have an indexer. */
 static bool is_indexed(const struct arch *arch, const struct model_hparams *h, uint32_t layer)
 {
+    if (is_window_of_latents(h, layer))
+        return false;
     if (arch_first(arch->rows, ARCH_ROWS(INDEXED_ROUTED)))
         return h->index_heads > 0 && layer >= h->dense_layers;
     const struct arch_row *row = arch_first(arch->rows, ARCH_ROWS(INDEXED));
@@ -193,7 +201,9 @@ int arch_check_flags(const struct arch *arch, const struct model_hparams *h, str
                              " has no experts",
                              arch->name, layer);
         enum layer_index index = layer < h->layers ? model_index_of(h, layer) : INDEX_NONE;
-        if ((flags & LAYER_INDEXED && h->index_heads == 0) || (index == INDEX_BEFORE && !chosen))
+        bool window = layer < h->layers && is_window_of_latents(h, layer);
+        if ((flags & LAYER_INDEXED && (h->index_heads == 0 || window)) ||
+            (index == INDEX_BEFORE && !chosen))
             return error_set(error, ERR_BAD_INPUT,
                              "layer %" PRIu32 " has an indexer where the model has none, or takes "
                              "the choice of another one where none is before it",

@@ -487,6 +487,10 @@ void arch_derive_mla(struct model_hparams *h)
         h->head_size = h->kv_rank + h->rope_dims;
     if (!h->value_size)
         h->value_size = h->kv_rank;
+    if (h->kv_rank_window > 0 && !h->head_size_window)
+        h->head_size_window = h->kv_rank_window + h->rope_dims;
+    if (h->kv_rank_window > 0 && !h->value_size_window)
+        h->value_size_window = h->kv_rank_window;
 }
 
 /* In MLA, its queries are made of the first factor of those of attention. */
@@ -547,6 +551,27 @@ static int check_entries(const struct model_hparams *h, struct error *error)
     return 0;
 }
 
+static int check_latent(const struct model_hparams *h, uint32_t layer, struct error *error)
+{
+    const struct layer_latent m = model_latent_of(h, layer);
+    const struct layer_attention a = model_attention_of(h, layer);
+    if (a.key_size != m.rank + h->rope_dims)
+        return error_set(error, ERR_BAD_INPUT,
+                         "attention.key_length is %" PRIu32 "; kv_lora_rank %" PRIu32
+                         " and rope.dimension_count %" PRIu32 " are not that together",
+                         a.key_size, m.rank, h->rope_dims);
+    if (a.value_size != m.rank)
+        return error_set(error, ERR_BAD_INPUT,
+                         "attention.value_length is %" PRIu32 "; kv_lora_rank is %" PRIu32,
+                         a.value_size, m.rank);
+    if (m.key <= h->rope_dims)
+        return error_set(error, ERR_BAD_INPUT,
+                         "attention.key_length_mla %" PRIu32
+                         " leaves none for the rest next to rope.dimension_count %" PRIu32,
+                         m.key, h->rope_dims);
+    return 0;
+}
+
 int arch_check_mla(const struct model_hparams *h, struct error *error)
 {
     if (check_indexer(h, error) != 0 || check_entries(h, error) != 0)
@@ -556,19 +581,9 @@ int arch_check_mla(const struct model_hparams *h, struct error *error)
     if (h->kv_heads != 1)
         return error_set(error, ERR_BAD_INPUT, "attention.head_count_kv is %" PRIu32 "; MLA has 1",
                          h->kv_heads);
-    if (h->head_size != h->kv_rank + h->rope_dims)
-        return error_set(error, ERR_BAD_INPUT,
-                         "attention.key_length is %" PRIu32 "; kv_lora_rank %" PRIu32
-                         " and rope.dimension_count %" PRIu32 " are not that together",
-                         h->head_size, h->kv_rank, h->rope_dims);
-    if (h->value_size != h->kv_rank)
-        return error_set(error, ERR_BAD_INPUT,
-                         "attention.value_length is %" PRIu32 "; kv_lora_rank is %" PRIu32,
-                         h->value_size, h->kv_rank);
-    if (h->mla_key_size <= h->rope_dims)
-        return error_set(error, ERR_BAD_INPUT,
-                         "attention.key_length_mla %" PRIu32
-                         " leaves none for the rest next to rope.dimension_count %" PRIu32,
-                         h->mla_key_size, h->rope_dims);
+    for (uint32_t layer = 0; layer < h->layers; layer++)
+        if (layer_has_keys((enum layer_kind)h->layer_kind[layer]) &&
+            check_latent(h, layer, error) != 0)
+            return -1;
     return 0;
 }

@@ -164,6 +164,7 @@
     L(INDEX_GATES, INDEXER, "blk.%u.indexer_compressor_gate.weight")                               \
     L(INDEX_BIAS, INDEXER, "blk.%u.indexer_compressor_ape.weight")                                 \
     L(INDEX_NORM, INDEXER, "blk.%u.indexer_compressor_norm.weight")                                \
-    L(EXPERT_TABLE, EXPERTS, "blk.%u.ffn_gate_tid2eid.weight")
+    L(EXPERT_TABLE, EXPERTS, "blk.%u.ffn_gate_tid2eid.weight")                                     \
+    L(MLA_K_NORM, ATTENTION, "blk.%u.attn_k_norm.weight")
 
 #endif

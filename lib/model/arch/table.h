@@ -36,6 +36,7 @@ enum arch_dim {
     ARCH_DIM_KV_RANK,
     ARCH_DIM_MLA_NOPE, /* mla_key_size - rope_dims */
     ARCH_DIM_MLA_VALUE,
+    ARCH_DIM_ROPE,    /* rope_dims, of layers without a window */
     ARCH_DIM_MLA_MIX, /* heads * mla_value_size */
     ARCH_DIM_EXPERTS,
     ARCH_DIM_INNER,

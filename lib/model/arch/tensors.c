@@ -132,6 +132,7 @@ uint64_t arch_dim_size(const struct model_hparams *h, uint32_t layer, enum arch_
     case ARCH_DIM_KV_RANK: return m.rank;
     case ARCH_DIM_MLA_NOPE: return m.key - h->rope_dims;
     case ARCH_DIM_MLA_VALUE: return m.value;
+    case ARCH_DIM_ROPE: return h->rope_dims;
     case ARCH_DIM_MLA_MIX: return (uint64_t)m.heads * m.value;
     case ARCH_DIM_EXPERTS: return h->experts;
     case ARCH_DIM_INNER: return h->expert_inner;

@@ -7,7 +7,6 @@
  *              yet */
 LATER("deepseek2-ocr")
 LATER("deepseek41")
-LATER("dots3note")
 LATER("grok")
 LATER("grovemoe")
 LATER("inkling")

@@ -105,6 +105,16 @@ SHAPE("glm-5.3-flash", "glm5-next",
       "conv_taps=4 delta_size=128 decay_bound=-5 attention_step=4 expert_limits=10 "
       "dense_limits=10 streams=4 stream_steps=20 stream_eps=1e-6 rms_eps=1e-5 rope_theta=10000 "
       "index_top_k=2048 index_block=4 index_heads=32 index_size=128")
+/* checked: transformers' Dots3NoteTextConfig (defaults are the model's); scale of the gate weights:
+ * not checked. The last of four layers has no window; in the model the first layer, and the second
+ * of each four */
+SHAPE("dots3-note", "dots3note",
+      "layers=46 hidden=5120 heads=128 heads_window=64 kv_heads=1 vocab=152064 context=524288 "
+      "experts=256 experts_used=8 expert_inner=1536 shared_count=1 dense_layers=1 "
+      "dense_inner=13824 norm_top_k=1 expert_scale=1 gating=2 q_rank=1024 kv_rank=512 "
+      "kv_rank_window=1024 mla_key_size=192 mla_key_size_window=256 mla_value_size=128 "
+      "mla_value_size_window=128 rope_dims=64 window=512 full_every=4 rms_eps=1e-5 "
+      "rope_theta=80000000 rope_theta_window=50000 index_top_k=2048 index_heads=64 index_size=128")
 SHAPE("deepseek-v4-flash", "deepseek4",
       "layers=43 hidden=4096 heads=64 kv_heads=1 head_size=512 vocab=129280 context=1048576 "
       "experts=256 experts_used=6 expert_inner=2048 shared_count=1 norm_top_k=1 expert_scale=1.5 "

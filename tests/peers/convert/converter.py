@@ -36,7 +36,7 @@ def read_config_plainly():
     import json
     import conversion.base
 
-    def plain(directory, _):
+    def plain(directory, is_mistral_format):
         with open(os.path.join(directory, "config.json"), encoding="utf-8") as f:
             return json.load(f)
 
@@ -63,10 +63,12 @@ def replace_vocabularies(pre):
     import conversion.arctic
     import conversion.base
     import conversion.deepseek
+    import conversion.dots3
     import conversion.hunyuan
     import conversion.minimax
     conversion.base.TextModel.get_vocab_base_pre = lambda self, tokenizer: pre
     conversion.deepseek.DeepseekV32Model.set_vocab = lambda self: self._set_vocab_gpt2()  # else of one tokenizer's class
+    conversion.dots3.Dots3NoteModel.set_vocab = lambda self: self._set_vocab_gpt2()  # else by a token of the published one
     conversion.hunyuan.HunYuanMoEModel.set_vocab = lambda self: self._set_vocab_gpt2()
     if pre != "spm":
         conversion.arctic.ArcticModel.set_vocab = lambda self: self._set_vocab_gpt2()

@@ -4,6 +4,7 @@ of the configuration changed at a time. Data of convert_arch.py."""
 import types
 
 from deepseek4 import deepseek4
+from dots3 import dots3note
 from glm5 import glm5_next
 from hybrids import bailingmoe3, granitehybrid, jamba, kimi_k3, kimi_linear, minimax_01, nemotron_h_moe
 from hy4 import hy_v4
@@ -514,7 +515,7 @@ ARCHITECTURES = {
     "deepseek2": (deepseek2, "deepseek-v3"), "glm4moe": (glm4moe, "glm4"), "minimax-m2": (minimax, "minimax-m2"),
     "minimax-m3": (minimax_m3, "minimax-m2"), "deepseek32": (deepseek32, "deepseek-v3"), "glm-dsa": (glm_dsa, "glm4"),
     "deepseek4": (deepseek4, "deepseek-v3"), "glm5-next": (glm5_next, "glm4"),
-    "hy_v4": (hy_v4, "deepseek-v3"),
+    "hy_v4": (hy_v4, "deepseek-v3"), "dots3note": (dots3note, "qwen2"),
     "lfm2moe": (lfm2moe, "lfm2"), "olmoe": (olmoe, "olmo"), "llama": (llama, "spm"), "llama4": (llama4, "llama4"),
     "dots1": (dots1, "qwen2"),
     "ernie4_5-moe": (ernie, "spm"), "hunyuan-moe": (hunyuan, "hunyuan"), "granitemoe": (granitemoe, "refact"),
@@ -568,6 +569,6 @@ GOLDEN = {**{f"{architecture}/base": 1 for architecture in ARCHITECTURES},
                                   "laguna/element", "qwen4exp/no_table", "mimo2/joined", "llama4/maverick", "llama4/chunk",
                                   "cohere2moe/layer_norm", "kimi-k3/limits", "bailingmoe3/limits", "bailingmoe3/flash",
                                   "deepseek32/few", "glm-dsa/few", "minimax-m3/few", "glm5-next/few",
-                                  "hy_v4/few")},
+                                  "hy_v4/few", "dots3note/few")},
           "glm4moe/solar_open": 2,
           "mistral4/base": 3, "qwen4exp/few": 3}

@@ -211,6 +211,7 @@ void cuda_op_latent_store(struct cuda *c, const struct op_latent_store *a)
 {
     const struct device_latent *m = &a->shape;
     float *kv = device_floats(a->kv);
+    sl_assert(m->window == 0 && !a->k_norm.address);
     if (m->q_rank > 0) {
         float *q = device_floats(a->query.base[FORM_F32]);
         cuda_rms(c, q, cuda_stride(&a->query), a->q_norm, m->q_rank, m->eps, a->rows, q,

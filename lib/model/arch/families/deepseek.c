@@ -18,9 +18,8 @@ static const struct arch_row deepseek[] = {
 const struct arch arch_deepseek = {"deepseek", deepseek};
 
 /* MLA in every layer. Adjacent elements are rotated together. */
-static const struct arch_row mla[] = {
+static const struct arch_row mla_layers[] = {
     GROUP(arch_transformer),
-    GROUP(arch_no_window),
     GROUP(arch_scaling),
     FLOAT_ELSE(rope_log_multiplier, "rope.scaling.yarn_log_multiplier", 0, 10, 0),
     CONST(rope_kind, ROPE_PAIRS),
@@ -38,6 +37,13 @@ static const struct arch_row mla[] = {
     FLAG(norm_top_k, "expert_weights_norm"),
     FLOAT_ELSE(expert_scale, "expert_weights_scale", 0, 1000, 0),
     DENSE(ROUTER_BIAS, FLOAT, OPTIONAL, EXPERTS, ONE),
+    END,
+};
+
+/* The same where all layers are alike. */
+static const struct arch_row mla[] = {
+    GROUP(mla_layers),
+    GROUP(arch_no_window),
     UINT(query_context, "attention.temperature_length", 0, MODEL_CONTEXT_MAX, DERIVED),
     END,
 };
@@ -118,6 +124,34 @@ static const struct arch_row hy_v4[] = {
     END,
 };
 const struct arch arch_hy_v4 = {"hy_v4", hy_v4};
+
+/* dots3-note: most layers attend to a window, with sizes of MLA and rotations of their own; the
+ * others have an indexer, which rotates adjacent elements as attention does (transformers and vLLM;
+ * llama.cpp rotates its halves). Rotated keys have a norm, and the result of each head a gate. The
+ * factors sqrt(hidden / rank) of latents are part of the weights of their norms. */
+static const struct arch_row dots3note[] = {
+    GROUP(mla_layers),
+    GROUP(indexer),
+    DEFAULT(gating, ROUTER_SIGMOID),
+    UINT(groups, "expert_group_count", 0, 1, DERIVED),
+    UINT(groups_used, "expert_group_used_count", 0, 1, DERIVED),
+    CONST(index_rope, ROPE_PAIRS),
+    INDEXED("attention.indexer.types", 0),
+    GROUP(arch_window),
+    WINDOW_KEY("attention.sliding_window_pattern"),
+    ARRAY(heads),
+    UINT(kv_rank_window, "attention.kv_lora_rank_swa", 1, 1024, REQUIRED),
+    UINT(head_size_window, "attention.key_length_swa", 2, 2048, DERIVED),
+    UINT(value_size_window, "attention.value_length_swa", 1, 1024, DERIVED),
+    UINT(mla_key_size_window, "attention.key_length_mla_swa", 2, 1024, REQUIRED),
+    UINT(mla_value_size_window, "attention.value_length_mla_swa", 1, 1024, REQUIRED),
+    DENSE(MLA_K_NORM, FLOAT, REQUIRED, ROPE, ONE),
+    CONST(head_gate, HEAD_GATE_SIGMOID),
+    CONST(gate_form, GATE_OF_HEAD),
+    DENSE(ATTN_GATE, ANY, REQUIRED, HIDDEN, GATES),
+    END,
+};
+const struct arch arch_dots3note = {"dots3note", dots3note};
 
 /* Mistral-Small-4: one group of experts; several would be chosen by another score than in deepseek2
  * with softmax. Queries grow with their position. The converter leaves out the keys of that, so

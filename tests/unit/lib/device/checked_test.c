@@ -48,6 +48,7 @@ START_TEST(every_architecture)
     check_model(golden_path("converted/glm5-next-few.gguf"), "glm5-next");
     check_model(golden_path("converted/deepseek4-base.gguf"), "deepseek4");
     check_model(golden_path("converted/hy_v4-few.gguf"), "hy_v4");
+    check_model(golden_path("converted/dots3note-few.gguf"), "dots3note");
     check_model(golden_path("converted/deepseek32-few.gguf"), "deepseek32");
     check_model(golden_path("converted/glm-dsa-few.gguf"), "glm-dsa");
     check_model(golden_path("converted/minimax-m3-few.gguf"), "minimax-m3");

@@ -59,6 +59,7 @@ void make_mla(struct make *m, const char *arch, unsigned layers, unsigned h, uin
 void make_llama4(struct make *m, unsigned layers, unsigned h, uint32_t type);
 void make_deepseek4(struct make *m, unsigned layers, unsigned h, uint32_t type);
 void make_glm5_next(struct make *m, unsigned layers, unsigned h, uint32_t type);
+void make_dots3note(struct make *m, unsigned layers, unsigned h, uint32_t type);
 void make_hy_v4(struct make *m, unsigned layers, unsigned h, uint32_t type);
 void make_glm5next(struct make *m, unsigned layers, unsigned h, uint32_t type);
 void make_kimi_linear(struct make *m, unsigned layers, unsigned h, uint32_t type);

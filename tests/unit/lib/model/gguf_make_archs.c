@@ -47,8 +47,7 @@ static void shared_expert(struct make *m, unsigned layer, unsigned h, uint32_t t
     layer_tensor(m, layer, "ffn_down_shexp.weight", type, h, h);
 }
 
-/* What a layer of glm4moe, dots1, ernie4_5-moe, minimax-m2 and deepseek2 has and one of qwen3moe
- * has not. */
+/* What a layer of glm4moe, dots1, ernie4_5-moe, minimax-m2 and deepseek2 has in addition. */
 static void biased_router_layer(struct make *m, const char *arch, unsigned layer, unsigned h,
                                 uint32_t type)
 {
@@ -537,6 +536,7 @@ static const struct {
                {"glm5-next", make_glm5_next},
                {"glm5next", make_glm5next},
                {"hy_v4", make_hy_v4},
+               {"dots3note", make_dots3note},
                {"kimi-linear", make_kimi_linear},
                {"kimi-k3", make_kimi_k3},
                {"bailingmoe3", make_bailingmoe3},

@@ -5,8 +5,9 @@
 #include <string.h>
 
 #include "lib/base/bytes.h"
+#include "lib/model/gguf/gguf.h"
 #include "lib/tensor/tensor_type.h"
-#include "tests/unit/lib/model/gguf_make.h"
+#include "tests/unit/lib/model/gguf_make_parts.h"
 
 static void number(struct make *m, const char *arch, const char *key, uint32_t value)
 {
@@ -77,6 +78,56 @@ void make_indexers(struct make *m, const char *arch, unsigned layers, unsigned h
     number(m, arch, "top_k", 32);
     for (unsigned layer = 0; layer < layers; layer++)
         make_indexer(m, arch, layer, h);
+}
+
+/* Every second layer attends to a window, with latents and keys twice as large and no indexer. */
+static void window_of_latents(struct make *m, unsigned layer, unsigned h, uint32_t type)
+{
+    const struct make_row window[] = {{"attn_q_b.weight", type, h, 4 * h + 4},
+                                      {"attn_kv_a_mqa.weight", type, h, 2 * h + 2},
+                                      {"attn_kv_a_norm.weight", TENSOR_F32, 2 * h, 1},
+                                      {"attn_k_b.weight", 0, 0, 0},
+                                      {"attn_v_b.weight", 0, 0, 0},
+                                      {0}};
+    char name[64];
+    make_edit(m, layer, window);
+    snprintf(name, sizeof name, "blk.%u.attn_k_b.weight", layer);
+    make_add_tensor(m, name, type, 2 * h, 2 * h, 2);
+    snprintf(name, sizeof name, "blk.%u.attn_v_b.weight", layer);
+    make_add_tensor(m, name, type, 2 * h, h, 2);
+}
+
+void make_dots3note(struct make *m, unsigned layers, unsigned h, uint32_t type)
+{
+    const struct {
+        const char *key;
+        unsigned value;
+    } keys[] = {{"attention.sliding_window", 16},
+                {"attention.kv_lora_rank_swa", 2 * h},
+                {"attention.key_length_swa", 2 * h + 2},
+                {"attention.value_length_swa", 2 * h},
+                {"attention.key_length_mla_swa", 2 * h + 2},
+                {"attention.value_length_mla_swa", h}};
+    make_mla(m, "dots3note", layers, h, type);
+    for (size_t i = 0; i < ARRAY_LEN(keys); i++)
+        make_number(m, "dots3note", keys[i].key, keys[i].value);
+    make_f32(m, "dots3note.rope.freq_base_swa", 1000);
+    make_array_raw(m, "dots3note.attention.sliding_window_pattern", GGUF_BOOL, layers, 0);
+    number(m, "dots3note", "head_count", 2);
+    number(m, "dots3note", "key_length", h);
+    number(m, "dots3note", "top_k", 32);
+    for (unsigned layer = 0; layer < layers; layer++) {
+        bytes_add(&make_key(m, "dots3note.attention.sliding_window_pattern")->value,
+                  layer % 2 ? "\1" : "\0", 1);
+        make_edit(m, layer,
+                  (const struct make_row[]){{"attn_gate.weight", type, h, 2},
+                                            {"attn_k_norm.weight", TENSOR_F32, 2, 1},
+                                            {0}});
+        if (layer % 2 == 0)
+            make_indexer(m, "dots3note", layer, h);
+        else
+            window_of_latents(m, layer, h, type);
+    }
 }
 
 void make_indexed(struct make *m, const char *arch, unsigned layers, unsigned h, uint32_t type)

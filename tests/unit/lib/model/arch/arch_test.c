@@ -49,6 +49,7 @@ static const struct {
     {"glm-dsa", 1, QK_NORM_NONE, ROPE_PAIRS, 32, 20, 3, 18},
     {"deepseek4", 1, QK_NORM_NONE, ROPE_PAIRS, 32, 25, 6, 0},
     {"hy_v4", 1, QK_NORM_NONE, ROPE_PAIRS, 32, 28, 6, 26},
+    {"dots3note", 1, QK_NORM_NONE, ROPE_PAIRS, 32, 17, 3, 20},
     {"glm5-next", 1, QK_NORM_NONE, ROPE_HALVES, 32, 28, 3, 26},
     {"glm5next", 1, QK_NORM_NONE, ROPE_HALVES, 32, 28, 3, 26},
     {"kimi-linear", 1, QK_NORM_NONE, ROPE_HALVES, 32, 13, 3, 20},

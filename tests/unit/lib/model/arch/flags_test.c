@@ -277,6 +277,32 @@ START_TEST(forged_flags)
 }
 END_TEST
 
+/* By the rule, layers without a window have an indexer; latents of a window have sizes of their own
+ * and none. */
+START_TEST(windows_of_latents)
+{
+    struct make m;
+    make_arch(&m, "dots3note", 2, false);
+    struct model_index *index = read(&m);
+    ck_assert_uint_eq(index->layer[0].index, INDEX_OWN);
+    ck_assert_uint_eq(index->layer[1].index, INDEX_NONE);
+    ck_assert_uint_eq(index->layer[0].attention.window, 0);
+    ck_assert_uint_eq(index->layer[1].attention.window, 16);
+    ck_assert_uint_eq(index->layer[1].attention.value_size, 8);
+    ck_assert_uint_eq(model_latent_of(&index->hparams, 1).key, 10);
+    free(index);
+    make_arch(&m, "dots3note", 2, false);
+    make_i32s(&m, "dots3note.attention.indexer.types", (const int32_t[]){1, 1}, 2);
+    rejected(&m, "layer 1 has an indexer where the model has none");
+    make_arch(&m, "dots3note", 2, false);
+    make_u32(&m, "dots3note.attention.kv_lora_rank_swa", 6);
+    rejected(&m, "attention.key_length is 10; kv_lora_rank 6");
+    make_arch(&m, "dots3note", 2, false);
+    make_u32(&m, "dots3note.attention.key_length_mla_swa", 2);
+    rejected(&m, "key_length_mla 2 leaves none");
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("arch.flags");
@@ -290,6 +316,7 @@ int main(void)
     tcase_add_test(t, layers_of_llama4);
     tcase_add_test(t, wrong_files_of_llama4);
     tcase_add_test(t, forged_flags);
+    tcase_add_test(t, windows_of_latents);
     suite_add_tcase(s, t);
     SRunner *runner = srunner_create(s);
     srunner_run_all(runner, CK_NORMAL);

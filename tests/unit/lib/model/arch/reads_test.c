@@ -87,6 +87,28 @@ START_TEST(chosen_blocks)
 }
 END_TEST
 
+/* A window of larger latents, in F16 at most; it takes no choice of another layer. */
+START_TEST(windows_of_latents)
+{
+    struct model_hparams h = glm();
+    h.layer_kind[1] = LAYER_WINDOW;
+    h.window = 512;
+    h.kv_rank_window = h.value_size_window = 2 * VALUE;
+    h.head_size_window = 2 * VALUE + 64;
+    h.heads_window = HEADS / 2;
+    const uint64_t row = (2 * VALUE + 64) * 2;
+    ck_assert_uint_eq(model_index_of(&h, 1), INDEX_NONE);
+    ck_assert_uint_eq(model_latent_of(&h, 1).rank, 2 * VALUE);
+    ck_assert_uint_eq(model_latent_of(&h, 1).heads, HEADS / 2);
+    ck_assert_uint_eq(model_latent_of(&h, 0).rank, VALUE);
+    ck_assert_uint_eq(bytes_of(&h, 1, CONTEXT), 512 * row);
+    ck_assert_uint_eq(model_kv_bytes(&h, 1, KV_SIDE_KEYS, KV_TYPE_Q8_0, KV_TILE), KV_TILE * row);
+    ck_assert_uint_eq(model_kv_bytes(&h, 1, KV_SIDE_KEYS, KV_TYPE_F32, KV_TILE), KV_TILE * 2 * row);
+    ck_assert_uint_lt(model_kv_bytes(&h, 0, KV_SIDE_KEYS, KV_TYPE_Q8_0, KV_TILE),
+                      (uint64_t)KV_TILE * LATENT * 2);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("arch.reads");
@@ -94,6 +116,7 @@ int main(void)
     tcase_add_test(t, chosen_positions);
     tcase_add_test(t, other_layers);
     tcase_add_test(t, chosen_blocks);
+    tcase_add_test(t, windows_of_latents);
     suite_add_tcase(s, t);
     SRunner *r = srunner_create(s);
     srunner_run_all(r, CK_ENV);
