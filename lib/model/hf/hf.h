@@ -29,7 +29,13 @@ enum hf_form {
     HF_MADE    /* no source: numbers of config.json (hf_model.made) */
 };
 
-enum hf_value { HF_VALUE_SAME, HF_VALUE_PLUS_1, HF_VALUE_EXP, HF_VALUE_MINUS_EXP };
+enum hf_value {
+    HF_VALUE_SAME,
+    HF_VALUE_PLUS_1,
+    HF_VALUE_EXP,
+    HF_VALUE_MINUS_EXP,
+    HF_VALUE_OF_LATENT
+};
 
 #define HF_SEGMENTS_MAX 3
 #define HF_DIGITS       3
@@ -59,7 +65,8 @@ struct hf_tensor { /* a tensor of the GGUF file, in file order: planes of rows o
     struct hf_axis row_axis, column_axis;
     uint32_t made_type;
     uint64_t made_row_bytes;
-    uint32_t made; /* HF_MADE: first number in hf_model.made */
+    uint64_t hidden; /* of the model */
+    uint32_t made;   /* HF_MADE: first number in hf_model.made */
     /* HF_FP8, HF_MXFP4 */
     uint32_t scales; /* the first of its scales in hf_model.sources */
     uint64_t block_rows, block_columns;

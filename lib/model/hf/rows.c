@@ -294,6 +294,7 @@ static float value_of(const struct hf_tensor *t, float x)
     case HF_VALUE_PLUS_1: return x + 1;
     case HF_VALUE_EXP: return expf(x);
     case HF_VALUE_MINUS_EXP: return -expf(x);
+    case HF_VALUE_OF_LATENT: return x * (float)sqrt((double)t->hidden / (double)t->columns);
     }
     return x;
 }

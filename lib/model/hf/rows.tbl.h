@@ -12,10 +12,11 @@
  *     source's first + i0 * s0 + i1 * s1 + i2 * s2
  * HF_FORM(name, storage, value, turned, planes, rows, columns)
  *     storage: TYPE (of the source), F32 (converted), MXFP4 (of ..._blocks and ..._scales)
- *     value: SAME, PLUS_1, EXP, MINUS_EXP (-e^x); only with storage F32
+ *     value: SAME, PLUS_1, EXP, MINUS_EXP (-e^x), OF_LATENT (x sqrt(hidden / elements)); only with
+ *     storage F32
  *     turned: 1: rows of the tensor are columns of the source
- *     planes: ONE matrix, or one of each of HEADS or EXPERTS, from as many parts of the rows of
- *     the source; GROUPS: a vector as one matrix with a row per group
+ *     planes: ONE matrix, or one of each of HEADS, WINDOW_HEADS or EXPERTS, from as many parts of
+ *     the rows of the source; GROUPS: a vector as one matrix with a row per group
  *     rows, columns: axes of the tensor; a vector has columns only
  *
  * The expressions are of uint64_t: `all` is the size of the source in that direction, in a plane;
@@ -42,6 +43,10 @@ HF_SIZE(delta, linear_key_head_dim)
 HF_SIZE(nope, qk_nope_head_dim)
 HF_SIZE(value, v_head_dim)
 HF_SIZE(groups, n_groups)
+HF_SIZE(hidden, hidden_size)
+HF_SIZE(window_heads, swa_num_attention_heads)
+HF_SIZE(window_nope, swa_qk_nope_head_dim)
+HF_SIZE(window_value, swa_v_head_dim)
 
 HF_AXIS(ALL, all)
 HF_SEGMENT(ALL, 0, all, 1, 1, 0, 1, 0)
@@ -70,6 +75,10 @@ HF_AXIS(NOPE, nope + value)
 HF_SEGMENT(NOPE, 0, nope, 1, 1, 0, 1, 0)
 HF_AXIS(VALUE, nope + value)
 HF_SEGMENT(VALUE, nope, value, 1, 1, 0, 1, 0)
+HF_AXIS(WINDOW_NOPE, window_nope + window_value)
+HF_SEGMENT(WINDOW_NOPE, 0, window_nope, 1, 1, 0, 1, 0)
+HF_AXIS(WINDOW_VALUE, window_nope + window_value)
+HF_SEGMENT(WINDOW_VALUE, window_nope, window_value, 1, 1, 0, 1, 0)
 
 /* Gated DeltaNet. The v heads of a k head are next to each other in the checkpoint; v head h has k
  * head h % k_heads in GGUF (TILED). */
@@ -100,6 +109,9 @@ HF_FORM(EVEN_COLUMNS, F32, SAME, 0, ONE, ALL, EVEN)
 HF_FORM(ODD_COLUMNS, F32, SAME, 0, ONE, ALL, ODD)
 HF_FORM(MLA_K, TYPE, SAME, 1, HEADS, ALL, NOPE)
 HF_FORM(MLA_V, TYPE, SAME, 0, HEADS, VALUE, ALL)
+HF_FORM(MLA_K_WINDOW, TYPE, SAME, 1, WINDOW_HEADS, ALL, WINDOW_NOPE)
+HF_FORM(MLA_V_WINDOW, TYPE, SAME, 0, WINDOW_HEADS, WINDOW_VALUE, ALL)
+HF_FORM(F32_OF_LATENT, F32, OF_LATENT, 0, ONE, ALL, ALL)
 HF_FORM(DELTA_QKV, TYPE, SAME, 0, ONE, QKV_TILED, ALL)
 HF_FORM(DELTA_V_ROWS, TYPE, SAME, 0, ONE, V_TILED, ALL)
 HF_FORM(DELTA_V_COLUMNS, TYPE, SAME, 0, ONE, ALL, V_TILED)

@@ -18,7 +18,7 @@
 #define TURNED_MAX GIB /* of a plane, which is held in memory whole */
 
 enum storage { STORAGE_TYPE, STORAGE_F32, STORAGE_MXFP4 };
-enum planes { PLANES_ONE, PLANES_HEADS, PLANES_EXPERTS, PLANES_GROUPS };
+enum planes { PLANES_ONE, PLANES_GROUPS, PLANES_HEADS, PLANES_WINDOW_HEADS, PLANES_EXPERTS };
 
 static const struct form_row {
     enum storage storage;
@@ -199,6 +199,7 @@ static int describe(const struct work *w, struct hf_tensor *t, const struct safe
                     const struct form_row *f, uint32_t planes, struct error *error)
 {
     t->planes = planes;
+    t->hidden = w->shape->size[HF_SIZE_hidden];
     if (read_source(t, s, f, t->stacked ? planes : 1, error) ||
         (f->planes == PLANES_GROUPS && divide(t, s, w->shape->size[HF_SIZE_groups], error)))
         return -1;
@@ -290,10 +291,12 @@ static int put_dense(const struct work *w, const struct hf_row *row, uint32_t la
         return -1;
     t->stacked = true;
     sl_assert(f->planes != PLANES_EXPERTS);
-    if (describe(w, t, s, f, f->planes == PLANES_HEADS ? w->shape->heads : 1, error) ||
-        add_scales(w->hf, t, error))
+    uint32_t planes = f->planes == PLANES_HEADS          ? w->shape->heads
+                      : f->planes == PLANES_WINDOW_HEADS ? w->shape->size[HF_SIZE_window_heads]
+                                                         : 1;
+    if (describe(w, t, s, f, planes, error) || add_scales(w->hf, t, error))
         return -1;
-    put(w->hf, t, gguf, f->planes == PLANES_HEADS);
+    put(w->hf, t, gguf, f->planes >= PLANES_HEADS);
     return 0;
 }
 

@@ -218,6 +218,63 @@ static const struct hf_row hy_v4[] = {
 };
 const struct hf_arch hf_hy_v4 = {{"hy_v4"}, "hy_v4", hy_v4};
 
+/* dots3-note: MLA in two geometries. Latents have factors, which GGUF has in the weights of their
+ * norms. Towers of images and sounds are not read. */
+static const struct hf_row dots3note[] = {
+    UINT(num_hidden_layers, "block_count", REQUIRED),
+    UINT(max_position_embeddings, "context_length", REQUIRED),
+    UINT(hidden_size, "embedding_length", REQUIRED),
+    UINT(vocab_size, "vocab_size", REQUIRED),
+    UINT(intermediate_size, "feed_forward_length", REQUIRED),
+    GROUP(hf_rms),
+    GROUP(hf_mla_sizes),
+    GROUP(hf_sigmoid),
+    UINT(kv_lora_rank, "attention.value_length", REQUIRED),
+    UINT(q_lora_rank, "attention.q_lora_rank", REQUIRED),
+    KEY("attention.head_count_kv", 1),
+    FLOAT(rope_theta, "rope.freq_base", REQUIRED),
+    FLOAT(swa_rope_theta, "rope.freq_base_swa", REQUIRED),
+    UINT(sliding_window_size, "attention.sliding_window", REQUIRED),
+    OTHER("sliding_attention"),
+    LAYER_FLAGS("attention.sliding_window_pattern"),
+    LAYER_UINTS("num_attention_heads", "swa_num_attention_heads", "attention.head_count"),
+    UINT(swa_kv_lora_rank, "attention.kv_lora_rank_swa", REQUIRED),
+    UINT(swa_kv_lora_rank, "attention.value_length_swa", REQUIRED),
+    SUM(swa_kv_lora_rank, swa_qk_rope_head_dim, "attention.key_length_swa"),
+    SUM(swa_qk_nope_head_dim, swa_qk_rope_head_dim, "attention.key_length_mla_swa"),
+    UINT(swa_v_head_dim, "attention.value_length_mla_swa", REQUIRED),
+    EQUAL(q_lora_rank, swa_q_lora_rank),
+    EQUAL(qk_rope_head_dim, swa_qk_rope_head_dim),
+    GROUP(indexer),
+    MUST(hidden_act, "\"silu\""),
+    MUST(use_dsa, "true null"),
+    MUST(normalization, "\"RMSNorm\" null"),
+    MUST(k_rope_only_layernorm, "true null"),
+    HAS(apply_mla_qkv_lora_rescale, "true"),
+    MUST(attention_gate_type, "\"headwise\" null"),
+    MUST(swa_attention_gate_type, "\"headwise\" null"),
+    MUST(attention_bias, "false null"),
+    ENDS(F32),
+    NORMS(FFN_NORM, F32),
+    DENSE(LAYER "q_a_proj.weight", "blk.%u.attn_q_a.weight", MATRIX, REQUIRED),
+    DENSE(LAYER "q_a_layernorm.weight", "blk.%u.attn_q_a_norm.weight", F32_OF_LATENT, REQUIRED),
+    DENSE(LAYER "q_b_proj.weight", "blk.%u.attn_q_b.weight", MATRIX, REQUIRED),
+    DENSE(LAYER "kv_a_proj_with_mqa.weight", "blk.%u.attn_kv_a_mqa.weight", MATRIX, REQUIRED),
+    DENSE(LAYER "kv_a_layernorm.weight", "blk.%u.attn_kv_a_norm.weight", F32_OF_LATENT, REQUIRED),
+    DENSE(LAYER "k_rope_only_layernorm.weight", "blk.%u.attn_k_norm.weight", F32, REQUIRED),
+    DENSE(LAYER "kv_b_proj.weight", "blk.%u.attn_k_b.weight", MLA_K, FULL),
+    DENSE(LAYER "kv_b_proj.weight", "blk.%u.attn_v_b.weight", MLA_V, FULL),
+    DENSE(LAYER "kv_b_proj.weight", "blk.%u.attn_k_b.weight", MLA_K_WINDOW, OTHER),
+    DENSE(LAYER "kv_b_proj.weight", "blk.%u.attn_v_b.weight", MLA_V_WINDOW, OTHER),
+    DENSE(LAYER "g_proj.weight", "blk.%u.attn_gate.weight", MATRIX, REQUIRED),
+    DENSE(LAYER "o_proj.weight", "blk.%u.attn_output.weight", MATRIX, REQUIRED),
+    GROUP(hf_leading_dense_shared),
+    GROUP(hf_experts_either),
+    ROUTER_BIAS("gate.e_score_correction_bias"),
+    END,
+};
+const struct hf_arch hf_dots3note = {{"dots3_note", "dots3_note_text"}, "dots3note", dots3note};
+
 /* GLM-4.7-Flash. */
 static const struct hf_row glm4_lite[] = {
     GROUP(mla),

@@ -21,6 +21,7 @@ enum kind {
     COPY,          /* also without dimensions of size 1, and one expert of a 3-D tensor */
     EITHER,        /* COPY of the tensor that the layer has */
     MINUS_1,       /* COPY, less 1 */
+    OF_LATENT,     /* of sqrt(hidden size / elements) times a vector */
     LOG,           /* log |x| of vectors and matrices */
     GROUPS,        /* a vector, in rows */
     HALVES,        /* rows of the first tensor, then of the second */
@@ -60,7 +61,7 @@ struct moved {
     const json_t *config;
     int fd;
     struct tensor part[PARTS];
-    uint64_t heads, kv_heads, k_heads, share, size, nope, values;
+    uint64_t heads, kv_heads, k_heads, share, size, hidden;
 };
 
 static uint64_t field(const struct moved *k, const char *name)
@@ -114,6 +115,14 @@ static void put_float(const struct tensor *t, uint64_t row, uint64_t column, boo
     memcpy(out, &x, sizeof x);
 }
 
+static void put_divided(const struct tensor *t, uint64_t column, double by, char *out)
+{
+    float x;
+    put(t, 0, 0, column, (char *)&x);
+    x = (float)((double)x / by);
+    memcpy(out, &x, sizeof x);
+}
+
 /* The number in GGUF of v head h of the checkpoint. */
 static uint64_t v_head(const struct moved *k, uint64_t h)
 {
@@ -150,11 +159,12 @@ static void put_element(const struct moved *k, enum kind kind, uint64_t e, uint6
                         uint64_t c, char *out)
 {
     const struct tensor *a = &k->part[0];
-    uint64_t qk = 2 * k->k_heads * k->size, head = k->nope + k->values;
+    uint64_t qk = 2 * k->k_heads * k->size, head = a->columns + k->part[1].rows;
     switch (kind) {
     case COPY:
     case EITHER: put(a, e + p, r, c, out); break;
     case MINUS_1: put_float(a, 0, c, false, out); break;
+    case OF_LATENT: put_divided(a, c, sqrt((double)k->hidden / (double)a->columns), out); break;
     case LOG: put_float(a, r, c, true, out); break;
     case V_LOG: put_float(a, 0, v_head(k, c), true, out); break;
     case GROUPS: put(a, 0, c / a->columns, c % a->columns, out); break;
@@ -164,10 +174,10 @@ static void put_element(const struct moved *k, enum kind kind, uint64_t e, uint6
     case IN_TURN: put(&k->part[c % 2], p, c / 2, r, out); break;
     case BIASES: put(&k->part[c % 2], 0, r, c / 2, out); break;
     case KEYS_VALUES:
-        if (r % head < k->nope)
+        if (r % head < a->columns)
             put(a, r / head, c, r % head, out);
         else
-            put(&k->part[1], r / head, r % head - k->nope, c, out);
+            put(&k->part[1], r / head, r % head - a->columns, c, out);
         break;
     case Q_PAIRS: put(a, 0, pair_row(r, a->rows, k->heads), c, out); break;
     case K_PAIRS: put(a, 0, pair_row(r, a->rows, k->kv_heads), c, out); break;
@@ -227,8 +237,7 @@ char *hf_make_moved(const struct gguf *g, int fd, const char *arch, const json_t
     k.k_heads = field(&k, "linear_num_key_heads");
     k.share = k.k_heads ? field(&k, "linear_num_value_heads") / k.k_heads : 0;
     k.size = field(&k, "linear_key_head_dim");
-    k.nope = field(&k, "qk_nope_head_dim");
-    k.values = field(&k, "v_head_dim");
+    k.hidden = field(&k, "hidden_size");
     for (int i = 0; i < PARTS && rule->gguf[i]; i++) {
         char full[MODEL_NAME_BYTES];
         snprintf(full, sizeof full, rule->gguf[i], number[0]);

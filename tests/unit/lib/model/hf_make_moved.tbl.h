@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Names in checkpoints and in GGUF (hf_make_moved.c, struct rule). The first row that fits counts.
  * No include guard: define HF_MADE_OF(arch, name, kind, gguf...), then include it. */
+HF_MADE_OF("dots3note", "model.layers.#.self_attn.q_a_layernorm.weight", OF_LATENT,
+           "blk.%u.attn_q_a_norm.weight")
+HF_MADE_OF("dots3note", "model.layers.#.self_attn.kv_a_layernorm.weight", OF_LATENT,
+           "blk.%u.attn_kv_a_norm.weight")
 HF_MADE_OF("qwen35moe", "model.norm.weight", MINUS_1, "output_norm.weight")
 HF_MADE_OF("qwen35moe", "model.layers.#.input_layernorm.weight", MINUS_1, "blk.%u.attn_norm.weight")
 HF_MADE_OF("qwen35moe", "model.layers.#.post_attention_layernorm.weight", MINUS_1,
@@ -391,6 +395,9 @@ HF_MADE_OF("hy_v4", "model.layers.#.hc_mlp_layer.hc_pre.hc_scale", COPY,
 HF_MADE_OF("hy_v4", "model.hc_head.hc_head_fn", COPY, "output_hc_fn.weight")
 HF_MADE_OF("hy_v4", "model.hc_head.hc_head_base", COPY, "output_hc_base.weight")
 HF_MADE_OF("hy_v4", "model.hc_head.hc_head_scale", COPY, "output_hc_scale.weight")
+HF_MADE_OF("dots3note", "model.layers.#.self_attn.k_rope_only_layernorm.weight", COPY,
+           "blk.%u.attn_k_norm.weight")
+HF_MADE_OF("dots3note", "model.layers.#.self_attn.g_proj.weight", COPY, "blk.%u.attn_gate.weight")
 HF_MADE_OF("bailingmoe3", "model.word_embeddings.weight", COPY, "token_embd.weight")
 HF_MADE_OF("bailingmoe3", "model.layers.#.attention.q_proj.weight", COPY, "blk.%u.attn_q.weight")
 HF_MADE_OF("bailingmoe3", "model.layers.#.attention.k_proj.weight", COPY, "blk.%u.attn_k.weight")

@@ -49,6 +49,7 @@ MOVED("deepseek32-base")
 MOVED("glm-dsa-base")
 MOVED("glm5-next-base")
 MOVED("hy_v4-base")
+MOVED("dots3note-base")
 MOVED("arctic-base")
 MOVED("minimax-01-base")
 #undef MOVED
