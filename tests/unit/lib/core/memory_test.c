@@ -228,7 +228,7 @@ static void check_lacking(const char *file, bool mixing, const char *why)
     struct error error = {0};
     struct counting *c = counting_device();
     c->device.lacks_mixing = mixing;
-    c->device.lacks_tables = true;
+    c->device.lacks_tables = c->device.lacks_window = true;
     image_open(&image, golden_path(file), CONTEXT);
     ck_assert_ptr_null(open_core(&image, c, &error));
     ck_assert_int_eq(error.code, ERR_BAD_INPUT);
@@ -249,6 +249,14 @@ START_TEST(device_without_entries)
     check_lacking("converted/deepseek4-base.gguf", false,
                   "the device 'counting' does not compute attention over entries, or experts by "
                   "token");
+}
+END_TEST
+
+START_TEST(device_without_windows_of_latents)
+{
+    check_lacking("converted/dots3note-base.gguf", false,
+                  "the device 'counting' does not compute MLA over a window, or with a norm of "
+                  "rotated keys");
 }
 END_TEST
 
@@ -321,6 +329,7 @@ int main(void)
     tcase_add_test(c, types_of_the_device);
     tcase_add_test(c, device_without_mixed_streams);
     tcase_add_test(c, device_without_entries);
+    tcase_add_test(c, device_without_windows_of_latents);
     tcase_add_loop_test(c, tables_of_experts, 0, 2);
     suite_add_tcase(suite, c);
     SRunner *runner = srunner_create(suite);
