@@ -50,6 +50,11 @@
       make_i32s(m, "deepseek4.attention.compress_ratios", (const int32_t[]){128, 3}, 2))           \
     X(deepseek4_groups, "deepseek4", 2, make_u32(m, "deepseek4.attention.output_group_count", 4))  \
     X(deepseek4_tables, "deepseek4", 2, make_u32(m, "deepseek4.hash_layer_count", 2))              \
+    X(hy_v4, "hy_v4", 2, make_u32(m, "hy_v4.attention.indexer.top_k", 8))                          \
+    X(hy_v4_types, "hy_v4", 2,                                                                     \
+      make_array_raw(m, "hy_v4.attention.indexer.types", GGUF_BOOL, 2, 2))                         \
+    X(hy_v4_streams, "hy_v4", 2, make_u32(m, "hy_v4.hyper_connection.count", 3))                   \
+    X(hy_v4_magnitude, "hy_v4", 2, make_f32(m, "hy_v4.hyper_connection.magnitude", 0))             \
     X(bailingmoe3, "bailingmoe3", 2, (void)0)                                                      \
     X(granitehybrid_groups, "granitehybrid", 2, make_u32(m, "granitehybrid.ssm.group_count", 3))   \
     X(nemotron, "nemotron_h_moe", 2, (void)0)                                                      \

@@ -41,6 +41,11 @@
         "decay_bound=-5", "attention_step=2", "streams=4", "stream_steps=20", "stream_eps=1e-6",   \
         "index_block=4", "index_heads=4", "index_size=32"
 
+/* MLA with limits, and streams that are weighed; layer 2 takes the choice of layer 1. */
+#define WEIGHED                                                                                    \
+    "norm_top_k=1", "expert_scale=2.8", "expert_limits=0.4", "streams=4", "stream_magnitude=2",    \
+        "stream_eps=1e-6", "index_every=2"
+
 /* Two layers with a window alone, then one with entries of 4 positions, one of 128, one of 4; a
  * table of experts in the first one. */
 #define SOME_ENTRIES "index_top_k=8", "index_top_k=512"
@@ -57,7 +62,7 @@
 
 /* Of glm-dsa, each layer has an indexer, or, by the rule for long contexts, the first three. Of
  * minimax-m3, each key head has a choice of its own. */
-enum { DEEPSEEK32, GLM_DSA, MINIMAX_M3, QWEN4EXP, GLM5_NEXT, DEEPSEEK4, DOTS3NOTE };
+enum { DEEPSEEK32, GLM_DSA, MINIMAX_M3, QWEN4EXP, GLM5_NEXT, DEEPSEEK4, DOTS3NOTE, HY_V4 };
 static const struct shape {
     const char *some, *all, *keys[KEYS_MAX];
 } shapes[] = {[DEEPSEEK32] = {SOME, {"arch=deepseek32", "layers=3", MLA, NULL}},
@@ -66,7 +71,8 @@ static const struct shape {
               [QWEN4EXP] = {SOME, {"arch=qwen4exp", "layers=4", POOLS, NULL}},
               [GLM5_NEXT] = {SOME, {"arch=glm5-next", "layers=4", GATED_POOLS, NULL}},
               [DEEPSEEK4] = {SOME_ENTRIES, {"arch=deepseek4", "layers=5", ENTRIES, NULL}},
-              [DOTS3NOTE] = {SOME, {"arch=dots3note", "layers=4", WINDOWS, NULL}}};
+              [DOTS3NOTE] = {SOME, {"arch=dots3note", "layers=4", WINDOWS, NULL}}},
+              [HY_V4] = {SOME, {"arch=hy_v4", "layers=4", MLA, WEIGHED, NULL}}};
 
 static char model[PATH_MAX];
 
@@ -168,6 +174,11 @@ static void dots3note(void)
     same_text(&shapes[DOTS3NOTE]);
 }
 
+static void hy_v4(void)
+{
+    same_text(&shapes[HY_V4]);
+}
+
 /* Prompts that part from an earlier one within its text, so that its rows are cut back. */
 static void take_turns(const struct shape *s)
 {
@@ -214,10 +225,15 @@ static void second_turns_with_windows(void)
     take_turns(&shapes[DOTS3NOTE]);
 }
 
+static void second_turns_with_weights(void)
+{
+    take_turns(&shapes[HY_V4]);
+}
+
 /* 3 layers of 40 elements, and of 32 of the indexer's keys, in F16; 3 of two heads of keys and of
  * values, and 2 of 32 of the indexer's; 2 of 32 elements, and of 32 of the indexer's by fours; 5 of
  * 32 elements, 2 with a quarter of 64, and one with half a byte; 2 of 72 elements and a window, 2
- * of 40 and 32. */
+ * of 40 and 32; 4 of 40 elements, and 3 of them of 32. */
 static void inspected(void)
 {
     make(&shapes[DEEPSEEK32], shapes[DEEPSEEK32].some);
@@ -230,6 +246,8 @@ static void inspected(void)
     continued_inspect(model, "(384 bytes)  per token, 320 B of it in layers with a window");
     make(&shapes[DOTS3NOTE], shapes[DOTS3NOTE].some);
     continued_inspect(model, "(576 bytes)  per token, 288 B of it in layers with a window");
+    make(&shapes[HY_V4], shapes[HY_V4].some);
+    continued_inspect(model, "(512 bytes)  per token");
 }
 
 static json_t *doctor_of(const struct shape *s, const char *chosen)
@@ -259,7 +277,7 @@ static const char *full_context_of(const json_t *doc)
 
 /* 3 layers with rows of 40 and keys of 32 elements in F16: after 1024 tokens, 32 rows and all keys
  * are read; or all rows and no keys, if as many are chosen. With pools, 2 layers with rows of 32,
- * a key of four tokens, and the rest. */
+ * a key of four tokens, and the rest. Of hy_v4, 4 layers with such rows, and 3 with keys. */
 static void doctor(void)
 {
     static const struct {
@@ -270,6 +288,9 @@ static void doctor(void)
     } cases[] = {
         {DEEPSEEK32, "index_top_k=32", 3 * 1024 * 64, 3 * 32 * 80, 32, 432,
          " reads 192.0 KiB of the indexers' keys, and 7.5 KiB of keys and values of the 32 "
+         "tokens that they choose"},
+        {HY_V4, "index_top_k=32", 3 * 1024 * 64, 4 * 32 * 80, 32, 512,
+         " reads 192.0 KiB of the indexers' keys, and 10.0 KiB of keys and values of the 32 "
          "tokens that they choose"},
         {DEEPSEEK32, "index_top_k=4096", 0, 3 * 1024 * 80, 1024, 432,
          " reads 240.0 KiB of keys and values"},
@@ -323,12 +344,14 @@ int main(int argc, char **argv)
         ROW(glm5_next),
         ROW(deepseek4),
         ROW(dots3note),
+        ROW(hy_v4),
         ROW(second_turns),
         ROW(second_turns_in_blocks),
         ROW(second_turns_with_pools),
         ROW(second_turns_with_gates),
         ROW(second_turns_with_entries),
         ROW(second_turns_with_windows),
+        ROW(second_turns_with_weights),
         ROW(inspected),
         ROW(doctor),
         ROW(doctor_of_entries),

@@ -13,15 +13,15 @@
  *     one begins, or with the answer. open "": calls have no marks; they are all of the answer, but
  *     for its reasoning and the marks of its content, in the form of NAMED or PYTHON. block:
  *     several calls stand between one pair of marks; else each has a pair of its own. kind: NAMED a
- *     JSON object with `name` and `arguments`; block: one behind the other PAIRS call_open NAME
- *     name_end, for each argument key_open KEY key_end value_open VALUE
- *             value_close, call_close. name_end "": the name ends before the first key. lines: a
- *             value has a line feed before and after it, which are not of it. python: the template
- *             prints values with str(). typed: behind key_end is ` string="true"` or `="false"`,
- *             which says that the value is a text or JSON, then `>`. attributes: NAME and KEY end
- *             at a quote, and other attributes follow up to the mark: the number of the call, the
- *             type of the value, which is a text if that is "string", and else JSON. Without such
- *             words the schema decides: calls/pairs.c
+ *     JSON object with `name` and `arguments`; block: one behind the other
+ *     PAIRS   call_open NAME name_end, for each argument key_open KEY key_end value_open VALUE
+ *             value_close, call_close. name_end "": the name ends before the first key, or with the
+ *             call. lines: a value has a line feed before and after it, which are not of it.
+ *             python: the template prints values with str(). typed: behind key_end is `
+ *             string="true"` or `="false"`, which says that the value is a text or JSON, then `>`.
+ *             attributes: NAME and KEY end at a quote, and other attributes follow up to the mark:
+ *             the number of the call, the type of the value, which is a text if that is "string",
+ *             and else JSON. Without such words the schema decides: calls/pairs.c
  *     NESTED  call_open NAME name_end, for each argument key_open KEY key_end VALUE value_close KEY
  *             key_end, call_close. An object in a VALUE is such arguments, an array those with the
  *             key `item`
@@ -33,13 +33,13 @@
  *             first and numbers the calls; else it has 9 letters and digits, and is last
  *     PYTHON  [NAME(KEY=VALUE, ...), ...] with Python's literals (calls/python.h), or as in LIST
  *
- * HYTK is what Hy3's template adds to the names of its marks; an older one adds nothing. MiMo's
- * template shows its values without line feeds in the example that is its sign. MiniMax-M1 thinks
- * between marks that its template does not name, and LFM2 calls between such marks: its templates
- * have what is around the list of tools. DeepSeek V3.2 and V4 call their block by two names; their
- * templates put its marks together. Llama 4 may write its content and calls between two marks,
- * or only the content, which stands before the calls; its templates ask for calls in one form, and
- * it knows both.
+ * HYTK is what the templates of Hy3 and Hy4 add to the names of their marks; an older one of Hy3
+ * adds nothing. In calls of Hy4, nothing is behind the name. MiMo's template shows its values
+ * without line feeds in the example that is its sign. MiniMax-M1 thinks between marks that its
+ * template does not name, and LFM2 calls between such marks: its templates have what is around the
+ * list of tools. DeepSeek V3.2 and V4 call their block by two names; their templates put its marks
+ * together. Llama 4 may write its content and calls between two marks, or only the content, which
+ * stands before the calls; its templates ask for calls in one form, and it knows both.
  *
  * No include guard. Sources: the chat templates of the models. */
 #ifndef CHANNELS
@@ -68,6 +68,7 @@ REASONING("</think>", "<think>", "</think>")
 REASONING("</seed:think>", "<seed:think>", "</seed:think>")
 REASONING("<channel|>", "<|channel>thought", "<channel|>")
 REASONING("HYTK = ':opensource'", "<think:opensource>", "</think:opensource>")
+REASONING("HYTK = ':6124c78e'", "<think:6124c78e>", "</think:6124c78e>")
 REASONING("<|END_THINKING|>", "<|START_THINKING|>", "<|END_THINKING|>")
 REASONING("</mm:think>", "<mm:think>", "</mm:think>")
 REASONING("</tool_calls><end_of_sentence>", "<think>", "</think>")
@@ -113,6 +114,11 @@ CALL("HYTK = ':opensource'", .open = "<tool_calls:opensource>", .close = "</tool
      .key_open = "<arg_key:opensource>", .key_end = "</arg_key:opensource>",
      .value_open = "<arg_value:opensource>", .value_close = "</arg_value:opensource>",
      .block = true)
+CALL("HYTK = ':6124c78e'", .open = "<tool_calls:6124c78e>", .close = "</tool_calls:6124c78e>",
+     .kind = ANSWER_PAIRS, .call_open = "<tool_call:6124c78e>",
+     .call_close = "</tool_call:6124c78e>", .key_open = "<arg_key:6124c78e>",
+     .key_end = "</arg_key:6124c78e>", .value_open = "<arg_value:6124c78e>",
+     .value_close = "</arg_value:6124c78e>", .block = true)
 CALL("<tool_sep>", .open = "<tool_calls>", .close = "</tool_calls>", .kind = ANSWER_PAIRS,
      .call_open = "<tool_call>", .name_end = "<tool_sep>", .call_close = "</tool_call>",
      .key_open = "<arg_key>", .key_end = "</arg_key>", .value_open = "<arg_value>",

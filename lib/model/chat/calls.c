@@ -96,6 +96,17 @@ static bool clean_name(const struct answer_call *f, struct cursor *name, struct 
 
 /* ---- arguments one by one ---- */
 
+/* Where a name ends that has no mark of its own behind it: at the first key, or with its call. */
+static const char *name_end(const struct answer_call *f, const struct cursor *c)
+{
+    const char *key = memmem(c->at, cursor_left(c), f->key_open, strlen(f->key_open));
+    const char *close =
+        *f->call_close ? memmem(c->at, cursor_left(c), f->call_close, strlen(f->call_close)) : NULL;
+    if (close && (!key || close < key))
+        return close;
+    return key ? key : c->end;
+}
+
 static bool read_pairs(const struct answer_call *f, const struct chat_types *types,
                        struct cursor *c, json_t *calls)
 {
@@ -105,9 +116,8 @@ static bool read_pairs(const struct answer_call *f, const struct chat_types *typ
     if (*f->name_end) {
         good = good && cursor_take_until(c, f->name_end, &name);
         pair_cut(f, &name);
-    } else { /* it ends before the first key */
-        const char *key = memmem(c->at, cursor_left(c), f->key_open, strlen(f->key_open));
-        c->at = name.end = key ? key : c->end;
+    } else {
+        c->at = name.end = name_end(f, c);
     }
     good = good && clean_name(f, &name, &id);
     for (cursor_skip_blanks(c); good && cursor_take(c, f->key_open); cursor_skip_blanks(c))

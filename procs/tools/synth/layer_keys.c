@@ -46,6 +46,21 @@ static void put_ngrams(const struct shape *s, struct gguf_writer *w)
     }
 }
 
+/* Which layers have an indexer, where not all of the rule do. */
+static void put_indexed(const struct shape *s, struct gguf_writer *w)
+{
+    bool indexed[MODEL_LAYERS_MAX];
+    char key[128];
+    const struct arch_row *row;
+    for (uint32_t l = 0; l < s->h.layers; l++)
+        indexed[l] = s->h.layer_flags[l] & LAYER_INDEXED;
+    ARCH_EACH (row, s->arch, ARCH_ROWS(INDEXED)) {
+        snprintf(key, sizeof key, "%s.%s", s->arch->name, row->key);
+        if (s->index_every > 1)
+            gguf_put_array(w, key, GGUF_BOOL, indexed, s->h.layers);
+    }
+}
+
 /* The block of layers that have an indexer, and the positions of entries. */
 static void put_blocks(const struct shape *s, struct gguf_writer *w)
 {
@@ -71,5 +86,6 @@ void layer_keys_put(const struct shape *s, struct gguf_writer *w)
 {
     put_rotated(s, w);
     put_ngrams(s, w);
+    put_indexed(s, w);
     put_blocks(s, w);
 }

@@ -56,6 +56,8 @@ static const struct knob {
      "1: layers without a window do not rotate, where the file states which do", true},
     {"experts_every", offsetof(struct shape, experts_every), 1, 1000,
      "every so many layers, the last has experts, where the file shows which do", true},
+    {"index_every", offsetof(struct shape, index_every), 1, 1000,
+     "the first layer, then every so many have an indexer, where the file states which do", true},
     {"full_v", offsetof(struct shape, full_v), 1, 1,
      "0: no attn_v in layers without a window, where that is possible", true},
 };
@@ -259,6 +261,16 @@ static void set_entries(struct shape *s)
     }
 }
 
+/* As in Hy4-preview: the first two layers have an indexer, then each of so many. */
+static void set_indexed(struct shape *s)
+{
+    uint32_t every = s->index_every < 1 ? 1 : (uint32_t)s->index_every;
+    arch_set_indexed(s->arch, &s->h);
+    for (uint32_t l = 1; arch_first(s->arch->rows, ARCH_ROWS(INDEXED)) && l < s->h.layers; l++)
+        if ((l - 1) % every != 0)
+            s->h.layer_flags[l] &= (uint8_t)~LAYER_INDEXED;
+}
+
 static void set_kinds(struct shape *s)
 {
     struct model_hparams *h = &s->h;
@@ -274,7 +286,7 @@ static void set_kinds(struct shape *s)
     }
     for (uint32_t l = 0; arch_rotated_key(s->arch) && s->no_rope_full == 1 && l < h->layers; l++)
         h->layer_flags[l] = h->layer_kind[l] == LAYER_FULL ? LAYER_UNROTATED : 0;
-    arch_set_indexed(s->arch, h);
+    set_indexed(s);
     set_entries(s);
     set_routed(s);
 }

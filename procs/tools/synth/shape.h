@@ -29,6 +29,8 @@ struct shape {
     double joined;       /* 1: gate and up of the experts are one tensor */
     double no_rope_full; /* 1: those do not rotate, if the file states which layers do */
     double experts_every; /* only every so many layers have experts, if files show which do */
+    double index_every;   /* the first and only every so many layers have an indexer, if files state
+                         * which do; the others take its choice */
     double full_v; /* 0: layers without a window have no attn_v, if the architecture allows it */
     /* Where a layer is one of mixers and networks: M recurrent, * attention, E experts;
      * repeated. */

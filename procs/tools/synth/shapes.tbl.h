@@ -115,6 +115,15 @@ SHAPE("dots3-note", "dots3note",
       "kv_rank_window=1024 mla_key_size=192 mla_key_size_window=256 mla_value_size=128 "
       "mla_value_size_window=128 rope_dims=64 window=512 full_every=4 rms_eps=1e-5 "
       "rope_theta=80000000 rope_theta_window=50000 index_top_k=2048 index_heads=64 index_size=128")
+/* checked: a description of the configuration (layers with an indexer, heads, ranks, inner sizes);
+ * context: not checked */
+SHAPE("hy4-preview", "hy_v4",
+      "layers=78 hidden=6144 heads=64 kv_heads=1 vocab=120832 context=1048576 experts=256 "
+      "experts_used=8 expert_inner=2048 shared_count=1 dense_layers=1 dense_inner=18432 "
+      "norm_top_k=1 expert_scale=2.827 q_rank=2048 kv_rank=512 mla_key_size=256 "
+      "mla_value_size=256 rope_dims=64 expert_limits=10 streams=4 stream_magnitude=2 "
+      "stream_eps=1e-6 rms_eps=1e-5 rope_theta=10000000 index_top_k=2048 index_heads=32 "
+      "index_size=128 index_every=4")
 SHAPE("deepseek-v4-flash", "deepseek4",
       "layers=43 hidden=4096 heads=64 kv_heads=1 head_size=512 vocab=129280 context=1048576 "
       "experts=256 experts_used=6 expert_inner=2048 shared_count=1 norm_top_k=1 expert_scale=1.5 "

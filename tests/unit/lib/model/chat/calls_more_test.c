@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calls whose arguments say whether they are texts: DeepSeek V3.2 and V4, Kimi-K3. */
+/* Calls whose arguments say whether they are texts: DeepSeek V3.2 and V4, Kimi-K3; and Hy4's, which
+ * end names at the first argument. */
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,6 +28,10 @@
 #define DSML_ARG(key, is_text, value)                                                              \
     "<｜DSML｜parameter name=\"" key "\" string=\"" is_text "\">" value DSML_END "\n"
 
+#define HY4                 "{%- set HYTK = ':6124c78e' %}{{ '<tool_calls{}>'.format(HYTK) }}<arg_key>"
+#define HY4_(name, text)    "<" name ":6124c78e>" text "</" name ":6124c78e>"
+#define HY4_ARG(key, value) HY4_("arg_key", key) "\n" HY4_("arg_value", value) "\n"
+
 static const struct {
     const char *form, *text, *call;
 } rows[] = {
@@ -52,6 +57,12 @@ static const struct {
      "get({\"x\":\"a \\\" b\",\"y\":\"c \\\\\"})"},
     {DSML, DSML_ONE(DSML_ARG("x", "true", "\"a") DSML_ARG("y", "true", "\"")),
      "get({\"x\":\"\\\"a\",\"y\":\"\\\"\"})"},
+    {HY4,
+     HY4_("think", "a")
+         HY4_("tool_calls",
+              "\n" HY4_("tool_call", "get\n" HY4_ARG("city", "x\n") HY4_ARG("days", "2")) "\n" HY4_(
+                  "tool_call", "get\n") "\n"),
+     "aget({\"city\":\"x\\n\",\"days\":2})get({})"},
 };
 
 static void collect(void *arg, const struct answer_piece *p)

@@ -77,6 +77,12 @@ static const struct {
      "</arg_key:opensource>\n<arg_value:opensource>丈</arg_value:opensource>\n"
      "</tool_call:opensource>\n<tool_call:opensource>g<tool_sep:opensource>\n"
      "</tool_call:opensource>\n</tool_calls:opensource>三上"},
+    {"HYTK = ':6124c78e'", "<think:6124c78e>一丁丂</think:6124c78e>七丄<tool_calls:6124c78e>\n"
+                           "<tool_call:6124c78e>f\n<arg_key:6124c78e>a</arg_key:6124c78e>\n"
+                           "<arg_value:6124c78e>丅丆</arg_value:6124c78e>\n<arg_key:6124c78e>万"
+                           "</arg_key:6124c78e>\n<arg_value:6124c78e>丈</arg_value:6124c78e>\n"
+                           "</tool_call:6124c78e>\n<tool_call:6124c78e>g\n"
+                           "</tool_call:6124c78e>\n</tool_calls:6124c78e>三上"},
     {"<|END_THINKING|><|END_TEXT|><|START_ACTION|>",
      "<|START_THINKING|>一丁丂<|END_THINKING|><|START_TEXT|>七丄<|END_TEXT|><|START_ACTION|>[\n"
      "    {\"tool_call_id\": \"0\", \"tool_name\": \"f\", \"parameters\": {\"a\": \"丅丆\", "
