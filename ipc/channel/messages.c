@@ -214,7 +214,8 @@ static const char *body_invalid(const uint8_t *message, size_t bytes, enum msg_t
     struct msg_ack ack;
     switch (type) {
     case MSG_DEMAND: return demand_invalid(message, bytes);
-    case MSG_HINT: return hint_invalid(message, bytes);
+    case MSG_HINT:
+    case MSG_KNOWN: return hint_invalid(message, bytes);
     case MSG_LOADS: return loads_invalid(message, bytes);
     case MSG_TOKENS:
     case MSG_FLUSH:
@@ -229,8 +230,8 @@ static const char *body_invalid(const uint8_t *message, size_t bytes, enum msg_t
 
 static bool sent_short(uint32_t type)
 {
-    return type == MSG_DEMAND || type == MSG_HINT || type == MSG_LOADS || type == MSG_DONES ||
-           type == MSG_PAGES;
+    return type == MSG_DEMAND || type == MSG_HINT || type == MSG_KNOWN || type == MSG_LOADS ||
+           type == MSG_DONES || type == MSG_PAGES;
 }
 
 static bool addressed_to(const struct kind *kind, enum msg_role me)
@@ -272,7 +273,7 @@ size_t msg_bytes(const void *message)
         sl_assert(demand->count > 0 && demand->count <= MSG_WANTS_MAX);
         return demand_bytes(demand->count);
     }
-    if (head->type == MSG_HINT) {
+    if (head->type == MSG_HINT || head->type == MSG_KNOWN) {
         const struct msg_hint *hint = message;
         sl_assert(hint->count > 0 && hint->count <= MSG_HINTS_MAX);
         return hint_bytes(hint->count);

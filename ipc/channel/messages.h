@@ -72,7 +72,7 @@ struct msg_hint {
     uint32_t sequence;
     uint32_t position;
     uint16_t layer;      /* the layer the predictions are for */
-    uint16_t from_layer; /* the layer whose gate input was used */
+    uint16_t from_layer; /* the layer whose gate input was used; KNOWN: `layer` */
     uint16_t count;
     uint16_t prefill; /* 1: for a prefill chunk */
     struct msg_prediction

@@ -22,4 +22,6 @@ MSG(10, DONES, msg_dones, LOADER, CACHE, "doorbell: shards ended; the entry word
 MSG(11, TOKENS, msg_tokens, COMPUTE, CACHE,
     "doorbell: the count of tokens that the cache waits for is reached; the access log decides")
 MSG(12, PAGES, msg_pages, COMPUTE, CACHE, "pages of a table on storage that a pass needs")
+MSG(13, KNOWN, msg_hint, COMPUTE, CACHE,
+    "entries that a layer of the pass which begins needs: a table names its experts")
 #undef MSG

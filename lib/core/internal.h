@@ -285,6 +285,7 @@ struct core_scratch {
     struct device_job *jobs;       /* [experts] */
     uint32_t *job_expert;          /* [experts] whose jobs these are */
     float *next_counts;            /* [2][experts]: tokens, weight before; of the next layer */
+    uint32_t *known;               /* [experts]: tokens, of a layer with a table */
     bool *allowed;                 /* [experts] masked routing */
 };
 

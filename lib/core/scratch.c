@@ -143,6 +143,8 @@ static void cut_experts(struct core *c, struct layout *m, uint32_t chunk)
     c->scratch.jobs = cut_host(m, hp->experts, sizeof *c->scratch.jobs);
     c->scratch.job_expert = cut_host(m, hp->experts, sizeof *c->scratch.job_expert);
     c->scratch.next_counts = cut_host(m, (size_t)hp->experts * 2, sizeof(float));
+    if (hp->table_layers > 0)
+        c->scratch.known = cut_host(m, hp->experts, sizeof *c->scratch.known);
     c->scratch.importance = cut_result(m, hp->experts, sizeof(float));
     memset(c->scratch.has_bias, 0, sizeof c->scratch.has_bias);
     c->scratch.choice_bias =

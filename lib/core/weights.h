@@ -121,6 +121,12 @@ struct weights_source {
     int (*table_read)(void *self, const uint32_t *row, uint32_t rows, uint8_t *to,
                       struct error *error);
 
+    /* Before the first layer of a pass: experts that a table names, for each layer with a table
+     * and each sequence of the pass. tokens [experts]: how many of its rows, from `row` on, use
+     * each. */
+    void (*known)(void *self, const struct expert_step *step, uint32_t layer, uint32_t row,
+                  const uint32_t *tokens);
+
     /* For a device that prefetches (device.h): pins an expert that can serve an access now and
      * makes the item READY. False: none can. It is no access, and requests nothing. An item of no
      * token was not predicted: the device has space for it. NULL: nothing is prefetched. */

@@ -42,6 +42,7 @@ struct deterministic {
     /* Of each row that decodes, in their order: the experts of this layer and of the one before. */
     uint16_t chosen[DECODE_ROWS_MAX][2][MODEL_TOP_K_MAX];
     uint32_t chosen_layer, chosen_pass;
+    uint32_t known_pass; /* the last one of which experts were known */
 };
 
 struct deterministic *deterministic_create(const struct deterministic_config *config,
@@ -261,6 +262,28 @@ static void finish_layer(struct deterministic *l)
     l->computing = false;
 }
 
+static struct sim_step sim_step_of(const struct expert_step *step)
+{
+    return (struct sim_step){.sequence = step->row->sequence,
+                             .position = step->row->position,
+                             .layer = step->layer,
+                             .tokens = step->rows,
+                             .prefill = step->prefill};
+}
+
+void deterministic_known(struct deterministic *l, const struct expert_step *step, uint32_t layer,
+                         const uint32_t *tokens)
+{
+    OBJ_CHECK(l, DETERMINISTIC_MAGIC);
+    const struct sim_step now = sim_step_of(step);
+    finish_layer(l);
+    if (l->known_pass != step->pass)
+        sim_cache_pass(l->cache, &now, 1);
+    l->known_pass = step->pass;
+    uint32_t n = prediction_known(tokens, l->h->experts, l->predictions);
+    sim_cache_known(l->cache, 0, layer, l->predictions, n);
+}
+
 void deterministic_layer_starts(struct deterministic *l, const struct expert_step *step)
 {
     OBJ_CHECK(l, DETERMINISTIC_MAGIC);
@@ -310,11 +333,7 @@ static void give_levels(struct deterministic *l, const struct expert_step *step)
 /* Time has passed until here: what was read meanwhile is resident. Once for each layer. */
 static void enter_layer(struct deterministic *l, const struct expert_step *step)
 {
-    struct sim_step now = {.sequence = step->row->sequence,
-                           .position = step->row->position,
-                           .layer = step->layer,
-                           .tokens = step->rows,
-                           .prefill = step->prefill};
+    const struct sim_step now = sim_step_of(step);
     if (!l->entered) {
         give_levels(l, step);
         sim_cache_layer(l->cache, &now, 1);

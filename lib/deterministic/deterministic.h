@@ -6,9 +6,10 @@
  * give the same decisions and the same text at any real speed, and `sluice sim` the same statistics
  * on the trace.
  *
- * Order of calls in a pass: layer_starts, gate_input, logits and reroute (if some row decodes),
- * routed, result..., next_counts (if some row is of a prompt), for every layer; then token_end. A
- * sequence's passes are between its sequence_starts and sequence_ends. One thread. */
+ * Order of calls in a pass: known (of layers with a table of experts), layer_starts, gate_input,
+ * logits and reroute (if some row decodes), routed, result..., next_counts (if some row is of a
+ * prompt), for every layer; then token_end. A sequence's passes are between its sequence_starts and
+ * sequence_ends. One thread. */
 #ifndef SLUICE_DETERMINISTIC_DETERMINISTIC_H
 #define SLUICE_DETERMINISTIC_DETERMINISTIC_H
 
@@ -46,6 +47,9 @@ void deterministic_destroy(struct deterministic *l);
 
 void deterministic_sequence_starts(struct deterministic *l, uint32_t sequence);
 void deterministic_sequence_ends(struct deterministic *l, uint32_t sequence);
+/* weights_source.known: in a pass with rows of one sequence. */
+void deterministic_known(struct deterministic *l, const struct expert_step *step, uint32_t layer,
+                         const uint32_t *tokens);
 void deterministic_layer_starts(struct deterministic *l, const struct expert_step *step);
 /* x stays valid until deterministic_routed. */
 void deterministic_gate_input(struct deterministic *l, const struct expert_step *step,

@@ -262,22 +262,21 @@ const struct prediction_method *sim_cache_prediction_method(const struct sim_cac
     return c->prediction_method;
 }
 
-bool sim_cache_hint(struct sim_cache *c, uint32_t step, uint32_t layer,
-                    const struct prediction *predictions, uint32_t count)
+/* A list of a step for a layer, in place of an older one. Returns false if an expert of it is not
+ * resident. */
+static bool take_list(struct sim_cache *c, uint32_t step, uint32_t layer,
+                      const struct prediction *predictions, uint32_t count, bool certain)
 {
-    OBJ_CHECK(c, SIM_MAGIC);
-    sl_assert(step < c->steps && layer < c->config.layers && layer > c->step[step].layer);
     const struct sim_step *from = &c->step[step];
     struct sim_sequence *s = c->running[step];
     struct sim_hints *h = &s->hints[layer];
-    uint32_t want = sim_cache_predict_k(c);
     bool all_resident = true;
     struct prediction_place target = {from->sequence, from->position, layer};
     sim_forget_hints(c, s, layer, !prediction_keeps_loads(&h->target, &target));
     h->target = target;
     h->prefill = is_prefill(from);
+    h->certain = certain;
     h->valid_ns = c->now + c->config.compute.predict_ns;
-    count = count < want || h->prefill ? count : want;
     s->had_predictions[layer] |= count > 0;
     for (uint32_t i = 0; i < count; i++) {
         enum precision precision;
@@ -299,4 +298,32 @@ bool sim_cache_hint(struct sim_cache *c, uint32_t step, uint32_t layer,
         c->slot[slot].hints++;
     }
     return all_resident;
+}
+
+bool sim_cache_hint(struct sim_cache *c, uint32_t step, uint32_t layer,
+                    const struct prediction *predictions, uint32_t count)
+{
+    OBJ_CHECK(c, SIM_MAGIC);
+    sl_assert(step < c->steps && layer < c->config.layers && layer > c->step[step].layer);
+    uint32_t want = sim_cache_predict_k(c);
+    if (count > want && !is_prefill(&c->step[step]))
+        count = want;
+    return take_list(c, step, layer, predictions, count, false);
+}
+
+void sim_cache_pass(struct sim_cache *c, const struct sim_step *step, uint32_t steps)
+{
+    OBJ_CHECK(c, SIM_MAGIC);
+    take_steps(c, step, steps);
+    for (uint32_t i = 0; i < steps; i++) /* compute is where the pass before it ended */
+        c->running[i]->layer = c->config.layers - 1;
+}
+
+void sim_cache_known(struct sim_cache *c, uint32_t step, uint32_t layer,
+                     const struct prediction *known, uint32_t count)
+{
+    OBJ_CHECK(c, SIM_MAGIC);
+    sl_assert(step < c->steps && layer < c->config.layers);
+    if (c->limit.rule != PREFETCH_NONE && count > 0)
+        (void)take_list(c, step, layer, known, count, true);
 }

@@ -149,6 +149,7 @@ static struct prefetch_state state_now(const struct sim_cache *c, const struct s
         .expert_layers = c->config.expert_layers,
         .probability = prediction_access_probability(c->prediction_method, p, c->config.top_k),
         .prefill = h->prefill,
+        .certain = h->certain,
         .prefetched_bytes = h->prefill ? prefetched_bytes(c) : 0,
         .capacity_bytes = c->config.capacity};
 }

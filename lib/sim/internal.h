@@ -33,7 +33,7 @@ struct sim_load {
 
 struct sim_hints { /* of one sequence and target layer */
     struct prediction_place target;
-    bool prefill;
+    bool prefill, certain;
     uint32_t count, at;
     double valid_ns; /* time from which the cache has them */
     struct prediction *prediction;

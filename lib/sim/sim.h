@@ -16,13 +16,14 @@
  *   sim_cache_compute   misses are reserved in order of access and sent; hits are computed while
  *                       loads run, then each in-flight expert as it arrives. Returns the stall time
  *
- * and sim_cache_token when the pass is complete. In a pass of several sequences, all of them are in
- * the same layer: an expert is one access for all its tokens, and what is missing is requested
- * once. sim_cache_sequence_starts and sim_cache_sequence_ends say which sequences run
- * (lib/policy/sequences.h). With prefetch off the hits are those of the pipeline over the same
- * trace (see the contract in residency.h). A driver with a real model waits for the real bytes
- * itself; its decisions follow from sim_cache_access alone, so that the same trace or model,
- * parameters and seed give the same decisions at any real speed.
+ * and sim_cache_token when the pass is complete. Where a table names the experts of the first
+ * layers (table_layers), sim_cache_pass and sim_cache_known come before all of them. In a pass of
+ * several sequences, all of them are in the same layer: an expert is one access for all its tokens,
+ * and what is missing is requested once. sim_cache_sequence_starts and sim_cache_sequence_ends say
+ * which sequences run (lib/policy/sequences.h). With prefetch off the hits are those of the
+ * pipeline over the same trace (see the contract in residency.h). A driver with a real model waits
+ * for the real bytes itself; its decisions follow from sim_cache_access alone, so that the same
+ * trace or model, parameters and seed give the same decisions at any real speed.
  *
  * With a GPU (struct sim_gpu) an expert that is in the arena may have to be copied once more.
  *
@@ -159,6 +160,14 @@ struct sim_step { /* of one sequence */
     uint32_t tokens; /* of it in the pass: 1 is decode, unless prefill is set */
     bool prefill;
 };
+
+/* A pass begins, of these sequences in the order of their rows; their layer is the first one.
+ * Before sim_cache_known; otherwise its first layer begins it. */
+void sim_cache_pass(struct sim_cache *c, const struct sim_step *step, uint32_t steps);
+/* Experts that a table names for one of the steps in a layer (prediction_known): they are read from
+ * now on, as far as there is room. Without prefetch it does nothing. */
+void sim_cache_known(struct sim_cache *c, uint32_t step, uint32_t layer,
+                     const struct prediction *known, uint32_t count);
 
 enum sim_outcome { SIM_HIT, SIM_INFLIGHT, SIM_MISS, SIM_SKIPPED };
 

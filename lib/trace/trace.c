@@ -40,7 +40,7 @@ static int header_check(const struct trace_header *h, struct error *error)
                          h->version, h->record_bytes, TRACE_VERSION, sizeof(struct trace_record));
     if (h->layers == 0 || h->layers > MODEL_LAYERS_MAX || h->experts == 0 ||
         h->experts > MODEL_EXPERTS_MAX || h->top_k == 0 || h->top_k > MODEL_TOP_K_MAX ||
-        h->top_k > h->experts || trace_expert_layers(h) == 0)
+        h->top_k > h->experts || h->table_layers > h->layers || trace_expert_layers(h) == 0)
         return error_set(error, ERR_BAD_INPUT,
                          "trace header out of range: %" PRIu32 " layers, %" PRIu32
                          " experts, top-%" PRIu32,

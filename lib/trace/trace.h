@@ -115,7 +115,7 @@ struct trace_header {
     uint32_t record_bytes; /* 32 */
     uint32_t layers, experts, top_k;
     uint32_t precision_mask; /* precisions of the model: 1 << enum precision */
-    uint32_t flags;          /* 0 */
+    uint32_t table_layers;   /* in so many first layers, a table names the experts of a token */
     uint64_t precision_bytes
         [PRECISION__COUNT]; /* payload bytes of one expert, mean over all; 0: absent */
     uint8_t model_hash[16]; /* XXH3-128 of the model file; all 0: unknown */

@@ -132,4 +132,7 @@ COUNTER(table_misses, COUNTER, pages, "Pages of the table that were requested fr
 COUNTER(table_wait_ns, COUNTER, ns, "Time waiting for pages of the table.")
 COUNTER(rerouted_accesses, COUNTER, accesses,
         "Accesses of resident experts in place of missing ones (routing=resident-first).")
+COUNTER(known_layers, COUNTER, layers,
+        "Layers whose experts a table names, of which some were not in memory when a pass began: "
+        "they were requested then.")
 #undef COUNTER

@@ -179,6 +179,30 @@ static void hy_v4(void)
     same_text(&shapes[HY_V4]);
 }
 
+/* What a table of experts names is requested before the layers that use it; not without prefetch,
+ * and not if it is in memory. */
+static void tables_are_read_early(void)
+{
+    static const struct {
+        const char *experts, *policy;
+        bool early;
+    } cases[] = {{"--resident-experts=25", "--policy=prefetch=idle", true},
+                 {"--resident-experts=25", "--policy=prefetch=none", false}};
+    make(&shapes[DEEPSEEK4], shapes[DEEPSEEK4].some);
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct engine *e = start((const char *const[]){cases[i].experts, cases[i].policy, NULL});
+        struct text text;
+        engine_generate(e, test_prompt(2), TOKENS, &text);
+        text_free(&text);
+        uint64_t layers = engine_counter(e, "compute", "known_layers");
+        uint64_t sent = engine_counter(e, "compute", "demands");
+        test_note("%s: %" PRIu64 " layers known early, %" PRIu64 " demands", cases[i].policy,
+                  layers, sent);
+        CHECK((layers > TOKENS / 4) == cases[i].early, "%s: %" PRIu64, cases[i].policy, layers);
+        engine_stop(e);
+    }
+}
+
 /* Prompts that part from an earlier one within its text, so that its rows are cut back. */
 static void take_turns(const struct shape *s)
 {
@@ -345,6 +369,7 @@ int main(int argc, char **argv)
         ROW(deepseek4),
         ROW(dots3note),
         ROW(hy_v4),
+        ROW(tables_are_read_early),
         ROW(second_turns),
         ROW(second_turns_in_blocks),
         ROW(second_turns_with_pools),

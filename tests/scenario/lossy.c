@@ -167,8 +167,9 @@ static void compare_with_sim(const char *trace, const char *preset, const char *
     snprintf(budget, sizeof budget, "%" PRIu64, capacity);
     command_run(&c, NULL, 60000,
                 (const char *const[]){"sim", trace, "--presets", preset, "--budgets", budget,
-                                      "--policy", policy, "--plan", plan, "--read-bandwidth",
-                                      "1GB/s", "--calibrate", "0", "--output", "json", NULL});
+                                      "--policy", policy, "--read-bandwidth", "1GB/s",
+                                      "--calibrate", "0", "--output", "json",
+                                      plan ? "--plan" : NULL, plan, NULL});
     CHECK(c.status == 0, "sluice sim: %s", c.err);
     json_t *doc = json_loads(c.out, JSON_ALLOW_NUL, NULL);
     const json_t *result = json_array_get(json_object_get(doc, "results"), 0);
@@ -189,14 +190,14 @@ static void equals_sim_with(const char *store, const char *plan, const char *pre
         preset_option[48];
     uint64_t expected[ARRAY_LEN(compared)];
     snprintf(trace, sizeof trace, "%s/%s.trace", test_dir(), preset);
-    snprintf(plan_option, sizeof plan_option, "--plan=%s", plan);
+    snprintf(plan_option, sizeof plan_option, "--plan=%s", plan ? plan : "");
     snprintf(trace_option, sizeof trace_option, "--trace=%s", trace);
     snprintf(preset_option, sizeof preset_option, "--preset=%s", preset);
     snprintf(policy_option, sizeof policy_option, "--policy=%s", policy);
     struct engine *e = engine_new();
-    engine_start(e, (const char *const[]){"-m", store, plan_option, preset_option, trace_option,
-                                          policy_option, "--deterministic=on",
-                                          "--resident-experts=25", "--prefill-chunk=64", NULL});
+    engine_start(e, (const char *const[]){"-m", store, preset_option, trace_option, policy_option,
+                                          "--deterministic=on", "--resident-experts=25",
+                                          "--prefill-chunk=64", plan ? plan_option : NULL, NULL});
     for (unsigned i = 0; i < TEST_PROMPTS; i++) {
         struct text text;
         engine_generate(e, test_prompt(i), baseline_tokens(), &text);
@@ -272,6 +273,48 @@ static void sim_repeats_resident_first(void)
     equals_sim_with(store, plan, "lod", "routing=resident-first,nats=100");
     snprintf(trace, sizeof trace, "%s/default.trace", test_dir());
     sim_has_other_presets(trace);
+}
+
+/* Experts that a table names: the replay knows them when a pass begins, as the engine does. */
+static void sim_repeats_tables(void)
+{
+    char model[PATH_MAX];
+    struct command c;
+    snprintf(model, sizeof model, "%s/tables.gguf", test_dir());
+    command_run(&c, NULL, 60000,
+                (const char *const[]){"synth",
+                                      "-q",
+                                      "-o",
+                                      model,
+                                      "tiny",
+                                      "--type",
+                                      "Q8_0",
+                                      "arch=deepseek4",
+                                      "layers=5",
+                                      "kv_heads=1",
+                                      "head_size=32",
+                                      "q_rank=32",
+                                      "output_groups=2",
+                                      "output_rank=32",
+                                      "window=32",
+                                      "rope_dims=8",
+                                      "rope_theta=160000",
+                                      "rope_theta_window=10000",
+                                      "index_heads=4",
+                                      "index_size=32",
+                                      "index_top_k=64",
+                                      "gating=4",
+                                      "norm_top_k=1",
+                                      "shared_count=1",
+                                      "table_layers=3",
+                                      "streams=4",
+                                      "stream_steps=20",
+                                      "stream_eps=1e-6",
+                                      NULL});
+    CHECK(c.status == 0, "synth: %.300s", c.err);
+    command_free(&c);
+    equals_sim_with(model, NULL, "default", "prefetch=all");
+    equals_sim_with(model, NULL, "lod", "prediction=none,prefetch=idle");
 }
 
 static void sim_repeats_mixed_two(void)
@@ -428,6 +471,7 @@ int main(int argc, char **argv)
         ROW(deterministic_edgemoe),
         ROW(deterministic_mixed_two),
         ROW(deterministic_fate),
+        ROW(sim_repeats_tables),
         ROW(sim_repeats_hobbit),
         ROW(sim_repeats_fate),
         ROW(sim_repeats_edgemoe),

@@ -152,6 +152,32 @@ static int check_table(struct core *c, uint32_t layer, struct error *error)
     return 0;
 }
 
+/* Of the rows of one sequence, from `row` on. Returns the row after them. */
+static uint32_t count_known(struct core *c, uint32_t layer, uint32_t row)
+{
+    const struct device_matrix *t = &c->layer[layer].table;
+    const uint32_t member = c->scratch.source_row[row].member;
+    uint32_t used[MODEL_TOP_K_MAX];
+    memset(c->scratch.known, 0, c->hp.experts * sizeof *c->scratch.known);
+    for (; row < c->pass.step.rows && c->scratch.source_row[row].member == member; row++) {
+        uint64_t at = c->scratch.row[row].token * t->row_bytes;
+        c->device->ops->read(c->device, device_offset(t->data, at), used,
+                             c->hp.experts_used * sizeof *used);
+        for (uint32_t k = 0; k < c->hp.experts_used; k++)
+            c->scratch.known[used[k]]++;
+    }
+    return row;
+}
+
+void core_give_known(struct core *c)
+{
+    for (uint32_t layer = 0; c->source.known && layer < c->hp.table_layers; layer++)
+        for (uint32_t row = 0, next; row < c->pass.step.rows; row = next) {
+            next = count_known(c, layer, row);
+            c->source.known(c->source.self, &c->pass.step, layer, row, c->scratch.known);
+        }
+}
+
 int core_bind_tables(struct core *c, struct error *error)
 {
     for (uint32_t i = c->first; i < c->end; i++) {

@@ -32,5 +32,7 @@ size_t core_entries_keys(const struct core *c);
 int core_check_entries(const struct core *c, struct error *error);
 /* Tables of the experts that tokens use; -1 with *error: one has experts that are not there. */
 int core_bind_tables(struct core *c, struct error *error);
+/* Gives the source what they name for the rows of a pass, before its first layer. */
+void core_give_known(struct core *c);
 
 #endif

@@ -82,6 +82,8 @@ static void begin_rows(struct core *c)
 static int run_each_layer(struct core *c, uint32_t first, uint32_t count, struct error *error)
 {
     core_ngrams_begin(c, first, count);
+    if (first == 0 && count == c->hp.layers)
+        core_give_known(c);
     begin_rows(c);
     core_finite_begin(c);
     if (!c->pass.resumed && core_finite_embeddings(c, error) != 0)

@@ -244,6 +244,7 @@ static void describe(const struct offline_model *m, enum quant_method method,
     h->expert_layers = hparams_layers_with_experts(hp);
     h->experts = hp->experts;
     h->top_k = hp->experts_used;
+    h->table_layers = hp->table_layers;
     h->precision_mask = (1u << PRECISION__COUNT) - 1;
     for (enum precision t = PRECISION_NATIVE; t < PRECISION__COUNT; t++)
         h->precision_bytes[t] = offline_expert_bytes(m, layer, 0, t, method);

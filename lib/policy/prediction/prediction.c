@@ -233,6 +233,16 @@ uint32_t prediction_chunk_run(const struct prediction_method *p, const struct pr
     return found;
 }
 
+uint32_t prediction_known(const uint32_t *tokens, uint32_t experts, struct prediction *out)
+{
+    uint32_t found = 0, max = experts < PREDICTIONS_MAX ? experts : PREDICTIONS_MAX;
+    for (uint32_t e = 0; e < experts; e++)
+        if (tokens[e] > 0)
+            found = prediction_keep_best(
+                out, found, max, (struct prediction){.expert = e, .probability = (float)tokens[e]});
+    return found;
+}
+
 /* ---- lists ---------------------------------------------------------------------------------- */
 
 bool prediction_passed(const struct prediction_place *now, const struct prediction_place *target)

@@ -160,6 +160,12 @@ struct prediction_chunk {
 uint32_t prediction_chunk_run(const struct prediction_method *p, const struct prediction_chunk *in,
                               struct prediction *out);
 
+/* Experts that a table names for the rows of a sequence in a pass, known before the pass: tokens
+ * [experts], how many rows use each. Those with the most come first, ties in order of the index. At
+ * most PREDICTIONS_MAX; returns their number. Their probability is at least 1; weights are not
+ * known, so that each may be the first of its token. */
+uint32_t prediction_known(const uint32_t *tokens, uint32_t experts, struct prediction *out);
+
 /* ---- lists of predictions --------------------------------------------------------------------
  * A list belongs to a sequence and a target layer. Contract for several sequences: the lists of a
  * sequence end when it passes their layer, when a newer list replaces them, or when it ends. What

@@ -65,7 +65,7 @@ static bool yields_to_demands(const struct prefetch_limit *l, const struct prefe
  * demands leave, and between the demands of two layers there is no time for messages. */
 static bool idle_allows(const struct prefetch_limit *l, const struct prefetch_state *s)
 {
-    if (!l->judge.on && !s->prefill) /* in prefill predictions are nearly always right */
+    if (!l->judge.on && !s->prefill && !s->certain) /* those of a chunk are nearly always right */
         return false;
     if (s->needs_eviction && !(s->probability >= l->worth && s->probability > s->victim_heat))
         return false;

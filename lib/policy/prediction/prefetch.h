@@ -46,6 +46,7 @@ struct prefetch_state {
     struct expert_layers expert_layers; /* which of them have experts */
     float probability;
     bool prefill;        /* the prediction is for a chunk */
+    bool certain;        /* a table names the expert (prediction_known) */
     bool needs_eviction; /* no free space: a resident entry must be evicted */
     float victim_heat;   /* heat of that victim, 0 when unknown */
     /* Prefetched and not accessed yet, in flight or resident; what experts may occupy. */

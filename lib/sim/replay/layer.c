@@ -316,6 +316,37 @@ static void access_all(struct run *r)
     }
 }
 
+/* ---- experts of a table --------------------------------------------------------------------- */
+
+/* Tokens of a step that use each expert of a later layer of the pass. */
+static void count_known(struct run *r, const struct sim_step *of, uint32_t layer, uint64_t at,
+                        uint64_t end)
+{
+    memset(r->known, 0, r->experts * sizeof *r->known);
+    for (; at < end; at++) {
+        const struct trace_record *x = &r->t->records[at];
+        if (x->kind == TRACE_TOKEN_END || (x->kind == TRACE_EXPERT && x->layer > layer))
+            return;
+        if (x->kind == TRACE_EXPERT && x->layer == layer && x->sequence == of->sequence &&
+            x->position == of->position)
+            r->known[x->expert] += x->tokens;
+    }
+}
+
+void run_layer_known(struct run *r, uint64_t at, uint64_t end)
+{
+    const struct trace_header *h = &r->t->header;
+    if (h->table_layers == 0)
+        return;
+    sim_cache_pass(r->cache, r->layer.step, r->layer.steps);
+    for (uint32_t layer = 0; layer < h->table_layers; layer++)
+        for (uint32_t i = 0; i < r->layer.steps; i++) {
+            count_known(r, &r->layer.step[i], layer, at, end);
+            uint32_t n = prediction_known(r->known, r->experts, r->predictions);
+            sim_cache_known(r->cache, i, layer, r->predictions, n);
+        }
+}
+
 /* ---- predictions ----------------------------------------------------------------------------- */
 
 static const struct trace_record *first_access(const struct run *r, uint32_t step)

@@ -65,6 +65,8 @@ struct run {
     uint16_t *chosen;                  /* [SEQUENCES_MAX][2][experts] */
     struct activation *activation;     /* of prediction=activation, else NULL */
     struct prediction *predictions;    /* [experts] */
+    uint32_t *known;                   /* [experts]: tokens, of a layer with a table */
+    bool began;                        /* the running pass: such layers were read */
     float *scratch;                    /* [experts] */
     double *next, *next_access;        /* belady: next access of each record; of each expert now */
     struct run_candidates *candidates; /* [SEQUENCES_MAX], by place; NULL: routes as recorded */
@@ -85,6 +87,10 @@ void run_layer_add(struct run *r, const struct trace_record *first, struct run_s
 /* Collects and simulates the accesses at..after-1 of the sequences that were added; predictions
  * follow up to `end`. */
 void run_layer_replay(struct run *r, uint64_t at, uint64_t after, uint64_t end);
+
+/* Where a table names the experts of the first layers, these are known when a pass begins: before
+ * its first layer, whose records begin at `at`, and whose steps were added. */
+void run_layer_known(struct run *r, uint64_t at, uint64_t end);
 
 /* ---- reroute.c: routing resident-first ---- */
 

@@ -46,6 +46,7 @@ static int choose_gpu_kind(struct run *r, const struct sim_gpu *gpu, struct erro
 static void end_pass(struct run *r)
 {
     sim_cache_token(r->cache);
+    r->began = false;
     for (uint32_t i = 0; i < SEQUENCES_MAX; i++) {
         struct run_sequence *s = &r->sequence[i];
         s->in_pass = s->done = false;
@@ -144,6 +145,9 @@ static uint64_t one_layer(struct run *r, uint64_t block, uint64_t end)
         else if (is_first_of(r, block, at))
             run_layer_add(r, x, join(r, at, end));
     }
+    if (!r->began)
+        run_layer_known(r, block, end);
+    r->began = true;
     run_layer_replay(r, block, after, end);
     return after;
 }
@@ -237,8 +241,10 @@ static bool run_init(struct run *r, const struct trace *t, const struct knobs *k
             r->sequence[i].chosen[k] = r->chosen + (2 * (size_t)i + k) * h->experts;
     r->predictions = calloc(h->experts, sizeof *r->predictions);
     r->scratch = calloc(PREDICTION_SCRATCH(h->experts), sizeof *r->scratch);
+    r->known = calloc(h->experts, sizeof *r->known);
     return run_layer_create(r) && (r->activation || !activations) && r->chosen && r->predictions &&
-           r->scratch && (!reroutes || run_reroute_create(r)) && (!belady || find_next_accesses(r));
+           r->scratch && r->known && (!reroutes || run_reroute_create(r)) &&
+           (!belady || find_next_accesses(r));
 }
 
 static void run_free(struct run *r)
@@ -249,6 +255,7 @@ static void run_free(struct run *r)
     free(r->chosen);
     free(r->predictions);
     free(r->scratch);
+    free(r->known);
     free(r->next);
     free(r->next_access);
 }

@@ -72,7 +72,7 @@ struct cache_loader {
 struct prediction_list { /* of one sequence and target layer */
     struct prediction_place target;
     uint32_t count, at; /* predictions before `at` are done */
-    bool prefill;
+    bool prefill, certain;
     struct msg_prediction *predictions;
 };
 
@@ -225,6 +225,8 @@ void cache_read_accesses(struct cache *c, uint64_t limit);
 void cache_set_token_bell(struct cache *c);
 bool cache_tokens_passed(struct cache *c);
 void cache_receive_predictor(struct cache *c);
+/* certain: of KNOWN; else of HINT. */
+void cache_take_hint(struct cache *c, const struct msg_hint *hint, bool certain);
 /* Loads what compute waits for although no DEMAND arrived: found by its pins. */
 void cache_check_pins(struct cache *c, uint64_t now_ns);
 /* The tables of predictions. False: out of memory. */

@@ -211,6 +211,8 @@ void cache_receive_compute(struct cache *c)
         cache_count(c, CTR_CACHE_messages, 1);
         if (head->type == MSG_DEMAND)
             take_demand(c, (const struct msg_demand *)(const void *)buf);
+        else if (head->type == MSG_KNOWN)
+            cache_take_hint(c, (const struct msg_hint *)(const void *)buf, true);
         else if (head->type == MSG_PAGES)
             cache_demand_pages(c, (const struct msg_pages *)(const void *)buf);
         else if (head->type == MSG_TOKENS)

@@ -178,7 +178,7 @@ static bool prediction_is_valid(const struct cache *c, const struct msg_hint *hi
            c->entries[g->entry].extents > 0 && c->entries[g->entry].layer == hint->layer;
 }
 
-static void take_hint(struct cache *c, const struct msg_hint *hint)
+void cache_take_hint(struct cache *c, const struct msg_hint *hint, bool certain)
 {
     cache_count(c, CTR_CACHE_hints, 1);
     cache_count(c, CTR_CACHE_hint_entries, hint->count);
@@ -200,12 +200,15 @@ static void take_hint(struct cache *c, const struct msg_hint *hint)
         replace(c, s, list);
     else if (list->count > 0)
         forget(c, s, list);
-    if (prediction_passed(&s->now, &target)) {
+    if (certain && !s->stepped) /* nothing of it was accessed: compute is before its first layer */
+        s->now.layer = c->child.model->hparams.layers - 1;
+    if ((!certain || s->stepped) && prediction_passed(&s->now, &target)) {
         cache_count(c, CTR_CACHE_hints_expired, hint->count);
         return;
     }
     list->target = target;
     list->prefill = hint->prefill != 0;
+    list->certain = certain;
     for (unsigned i = 0; i < hint->count && list->count < c->predictions_max; i++) {
         if (prediction_is_valid(c, hint, &hint->predictions[i]))
             add_prediction(c, s, list, &hint->predictions[i]);
@@ -262,6 +265,7 @@ static bool prefetch_one(struct cache *c, const struct cache_sequence *s, uint32
         .expert_layers = hparams_layers_with_experts(h),
         .probability = g->probability,
         .prefill = list->prefill,
+        .certain = list->certain,
         .prefetched_bytes = list->prefill ? prefetched_bytes(c) : 0,
         .capacity_bytes = c->capacity,
     };
@@ -317,6 +321,6 @@ void cache_receive_predictor(struct cache *c)
         const struct msg_head *head = (const struct msg_head *)(const void *)buf;
         cache_count(c, CTR_CACHE_messages, 1);
         if (head->type == MSG_HINT)
-            take_hint(c, (const struct msg_hint *)(const void *)buf);
+            cache_take_hint(c, (const struct msg_hint *)(const void *)buf, false);
     }
 }

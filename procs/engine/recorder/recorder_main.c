@@ -117,6 +117,7 @@ static void write_header(struct recorder *r)
                              .expert_layers = hparams_layers_with_experts(&m->hparams),
                              .experts = m->hparams.experts,
                              .top_k = m->hparams.experts_used,
+                             .table_layers = m->hparams.table_layers,
                              .precision_mask = m->precision_mask};
     for (int t = 0; t < PRECISION__COUNT; t++)
         h.precision_bytes[t] =

@@ -117,6 +117,14 @@ static void log_predictions(struct experts *e)
     e->predictions_count = 0;
 }
 
+static void simulated_known(void *self, const struct expert_step *step, uint32_t layer,
+                            uint32_t row, const uint32_t *tokens)
+{
+    struct experts *e = self;
+    deterministic_known(e->deterministic, step, layer, tokens);
+    experts_known(self, step, layer, row, tokens);
+}
+
 static void simulated_layer_starts(void *self, const struct expert_step *step)
 {
     struct experts *e = self;
@@ -164,6 +172,8 @@ void experts_simulate(struct weights_source *source)
     source->routed = simulated_routed;
     source->next_counts = simulated_next_counts;
     source->layer_starts = simulated_layer_starts;
+    if (source->known)
+        source->known = simulated_known;
     source->whole_on_device = NULL; /* the simulated cache sees every access */
     source->used = NULL;
 }

@@ -388,6 +388,8 @@ struct weights_source experts_source(struct experts *e)
                                     .next_counts = experts_next_counts,
                                     .layer_starts = experts_layer_starts,
                                     .alive = source_alive};
+    if (e->known)
+        source.known = experts_known;
     if (e->pages) {
         source.table_ask = experts_table_ask;
         source.table_read = experts_table_read;
@@ -421,6 +423,8 @@ int experts_open(struct experts *e, struct child *child, const _Atomic uint32_t 
     bool reroutes = resident_first_work_create(&e->reroute, child->model->hparams.experts);
     if (!e->failures_before || !e->mask || !e->levels || !e->margins || !e->held || !reroutes)
         return error_set(error, ERR_NO_MEMORY, "out of memory (expert records)");
+    if (experts_open_known(e, error) != 0)
+        return -1;
     if (child->model->page_count > 0 && experts_open_pages(e, error) != 0)
         return -1;
     if (experts_set_preset(e, atomic_load(&child->procs.head->preset_active), error) != 0)

@@ -35,6 +35,7 @@ struct experts {
     const _Atomic uint32_t *stop;
     struct msg_demand demand;
     uint32_t attempt;
+    struct experts_known *known; /* of tables of experts; NULL: the model has none */
     struct experts_pages *pages; /* of a table on storage; NULL: the model has none */
 
     /* of the current preset (preset.c) */
@@ -116,6 +117,11 @@ bool experts_serves(const struct experts *e, const struct expert_step *step, uin
 bool experts_resident(void *self, uint32_t layer, uint32_t expert);
 bool experts_pin_ready(void *self, const struct expert_step *step, struct expert_item *item);
 bool experts_whole_on_device(void *self, enum precision *precision);
+
+/* known.c: experts that a table names, when a pass begins. */
+int experts_open_known(struct experts *e, struct error *error);
+void experts_known(void *self, const struct expert_step *step, uint32_t layer, uint32_t row,
+                   const uint32_t *tokens);
 
 /* mask.c: which experts may be routed to. */
 bool experts_mask(void *self, const struct expert_step *step, bool *allowed);

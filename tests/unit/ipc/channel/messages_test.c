@@ -56,6 +56,7 @@ static const struct {
     {MSG_ACK, ROLE_ANY, ROLE_SUPERVISOR, "ACK"},
     {MSG_TOKENS, ROLE_COMPUTE, ROLE_CACHE, "TOKENS"},
     {MSG_PAGES, ROLE_COMPUTE, ROLE_CACHE, "PAGES"},
+    {MSG_KNOWN, ROLE_COMPUTE, ROLE_CACHE, "KNOWN"},
 };
 
 static enum msg_role receiver(unsigned row)
@@ -74,6 +75,7 @@ static size_t make(union any *m, enum msg_type type)
             m->demand.wants[i] = (struct msg_want){.entry = 9, .tokens = 1, .need = 1};
         break;
     case MSG_HINT:
+    case MSG_KNOWN:
         m->hint.count = 2;
         m->hint.predictions[0].probability = 0.5f;
         break;

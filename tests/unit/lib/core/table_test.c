@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A table of n-grams on storage: with rows that the source copies the logits have the bits of those
  * with the table in memory, in any chunks; the source is asked for all rows before the first layer;
- * a row that cannot be read ends the pass. A table of experts: what it chooses is not replaced. */
+ * a row that cannot be read ends the pass. A table of experts: what it chooses is not replaced, and
+ * is known before the first layer. */
 #include <check.h>
 #include <string.h>
 
@@ -198,6 +199,89 @@ START_TEST(what_a_table_chooses_stays)
 }
 END_TEST
 
+#define SEQUENCES 2
+#define EXPERTS   64
+
+static struct {
+    uint32_t known[LAYERS][SEQUENCES][EXPERTS], used[LAYERS][SEQUENCES][EXPERTS];
+    uint32_t calls;
+    bool layer_started;
+} noted;
+
+static void note_known(void *self, const struct expert_step *step, uint32_t layer, uint32_t row,
+                       const uint32_t *tokens)
+{
+    const struct image *image = self;
+    ck_assert(!noted.layer_started);
+    for (uint32_t e = 0; e < image->model->hparams.experts; e++)
+        noted.known[layer][step->row[row].member][e] += tokens[e];
+    noted.calls++;
+}
+
+static void note_used(void *self, const struct expert_step *step, const struct route *routes)
+{
+    const struct image *image = self;
+    uint32_t k = image->model->hparams.experts_used;
+    for (uint32_t i = 0; i < step->rows * k; i++)
+        noted.used[step->layer][step->row[i / k].member][routes[i].expert]++;
+}
+
+static void note_layer(void *self, const struct expert_step *step)
+{
+    (void)self, (void)step;
+    noted.layer_started = true;
+}
+
+/* What the rows of each sequence use in layers with a table. */
+static void check_known(const struct model_index *m, uint32_t sequences)
+{
+    uint32_t tables = m->hparams.table_layers;
+    ck_assert(tables > 0 && m->hparams.experts <= EXPERTS && m->hparams.layers <= LAYERS);
+    ck_assert_uint_eq(noted.calls, tables * sequences);
+    for (uint32_t l = 0; l < tables; l++)
+        for (uint32_t s = 0; s < SEQUENCES; s++)
+            ck_assert_mem_eq(noted.known[l][s], noted.used[l][s], sizeof noted.known[l][s]);
+}
+
+START_TEST(what_a_table_names_is_known_before)
+{
+    struct image other;
+    struct error error;
+    image_open(&w.image, golden_path("converted/deepseek4-base.gguf"), CONTEXT);
+    image_open(&other, golden_path("converted/deepseek4-base.gguf"), CONTEXT);
+    const struct model_index *m = w.image.model;
+    struct core_config config = {.model = m,
+                                 .ops = kernel_ops_select("auto"),
+                                 .source = image_source(&w.image),
+                                 .threads = 2,
+                                 .chunk = 8,
+                                 .prefill_order = prefill_order_of(PREFILL_ORDER_POPULARITY)};
+    config.source.known = note_known;
+    config.source.routed = note_used;
+    config.source.layer_starts = note_layer;
+    struct core *core = core_create(&config, &error);
+    ck_assert_msg(core != NULL, "%s", error.text);
+    const struct core_sequence s[] = {image_sequence(&w.image), image_sequence(&other)};
+    const uint32_t tokens[] = {5, 9, 5, 40, 41, 7, 3};
+    memset(&noted, 0, sizeof noted);
+    ck_assert_int_eq(core_forward(core, s, tokens, 0, 7, &error), 0);
+    check_known(m, 1);
+    const struct core_row rows[] = {{.position = 7, .token = 11},
+                                    {.sequence = 1, .token = 12, .prefill = true},
+                                    {.sequence = 1, .position = 1, .token = 11, .prefill = true}};
+    memset(&noted, 0, sizeof noted);
+    ck_assert_int_eq(
+        core_pass(core,
+                  &(struct core_pass){.sequences = s, .sequence_count = 2, .row = rows, .rows = 3},
+                  &error),
+        0);
+    check_known(m, 2);
+    core_destroy(core);
+    image_close(&other);
+    image_close(&w.image);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("core_table");
@@ -206,6 +290,7 @@ int main(void)
     tcase_add_test(t, the_bits_of_a_table_in_memory);
     tcase_add_test(t, a_row_that_cannot_be_read);
     tcase_add_test(t, what_a_table_chooses_stays);
+    tcase_add_test(t, what_a_table_names_is_known_before);
     suite_add_tcase(suite, t);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);

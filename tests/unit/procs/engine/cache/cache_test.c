@@ -153,6 +153,43 @@ static void send_hint(uint32_t position, uint32_t layer, uint32_t first, uint32_
     send_hint_of(1, position, layer, first, hinted);
 }
 
+static void send_known(uint32_t sequence, uint32_t position, uint32_t layer, uint32_t number)
+{
+    struct msg_hint m = {.sequence = sequence,
+                         .position = position,
+                         .layer = (uint16_t)layer,
+                         .from_layer = (uint16_t)layer,
+                         .count = 1,
+                         .predictions = {{.entry = expert(layer, number), .probability = 1}}};
+    ck_assert_int_eq(channel_send(w.compute, &m, MSG_KNOWN), 0);
+    cache_receive_compute(&w.cache);
+    for (uint32_t i = 0; i < 3; i++) /* one per iteration of the main loop */
+        cache_prefetch(&w.cache);
+}
+
+/* Of the first token of a sequence, and of the one after the last layer. What was passed is not
+ * read. */
+START_TEST(what_a_table_names_is_read_before_the_first_layer)
+{
+    uint32_t last = w.child.model->hparams.layers - 1;
+    start("default", 4);
+    w.cache.limit.judge.on = false; /* it is about guesses */
+    cache_sequence_starts(&w.cache, 1);
+    send_known(1, 0, 0, 3);
+    ck_assert_int_eq(state(expert(0, 3)), ENTRY_LOADING);
+    arrive(expert(0, 3));
+    advance(1, 0, last);
+    send_known(1, 1, 0, 4);
+    send_known(1, 1, 1, 5);
+    ck_assert_int_eq(state(expert(0, 4)), ENTRY_LOADING);
+    ck_assert_int_eq(state(expert(1, 5)), ENTRY_LOADING);
+    advance(1, 1, 1);
+    send_known(1, 1, 0, 6);
+    ck_assert_int_eq(state(expert(0, 6)), ENTRY_ABSENT);
+    ck_assert_uint_eq(count(CTR_CACHE_prefetches), 3);
+}
+END_TEST
+
 START_TEST(hinted_experts_are_prefetched_while_space_is_free)
 {
     start("default", 3);
@@ -469,6 +506,7 @@ int main(void)
     tcase_add_test(t, a_load_that_fails_three_times_is_given_up);
     tcase_add_test(t, a_demand_message_loads_and_a_wrong_entry_is_counted);
     tcase_add_test(t, hinted_experts_are_prefetched_while_space_is_free);
+    tcase_add_test(t, what_a_table_names_is_read_before_the_first_layer);
     tcase_add_test(t, a_hint_for_a_layer_that_has_passed_is_dropped);
     tcase_add_test(t, a_newer_list_keeps_the_reads_of_its_place);
     tcase_add_test(t, lists_survive_another_sequence);
