@@ -209,8 +209,17 @@ int hf_put_tensors(struct hf_model *hf, const struct hf_shape *shape, const json
 /* Converts `rows` rows of an HF_FP8 tensor whose rows are in the source's order, from row `first`
  * of the source on. src: these rows, a byte per weight; scales: those of the whole plane; dst:
  * made_row_bytes per row. 0, or -1 with ERR_BAD_INPUT if a weight is not finite. */
-int hf_fp8_rows(const struct hf_tensor *t, const void *src, const float *scales, uint64_t first,
+int hf_fp8_rows(const struct hf_tensor *t, const void *src, const void *scales, uint64_t first,
                 uint64_t rows, void *dst, struct error *error);
+
+/* sources/sources.c: adds a source of the tensor that was added last. */
+int hf_add_source(struct hf_model *hf, const struct safetensor *s, struct error *error);
+/* Adds the scales of all sources of the tensor, which were added. */
+int hf_add_scales(struct hf_model *hf, struct hf_tensor *t, struct error *error);
+/* ERR_BAD_INPUT: there is no tensor of that name. */
+int hf_missing(const char *name, struct error *error);
+
+#define HF_NAME_BYTES (SAFETENSORS_NAME_MAX + 16)
 
 #define HF_MXFP4_ELEMS 32u
 #define HF_MXFP4_BYTES 16u

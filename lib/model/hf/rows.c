@@ -56,16 +56,27 @@ static uint16_t put_q8_0(const float x[Q8_0_ELEMS], uint8_t *dst)
     return half;
 }
 
-/* A row, whose blocks have these scales. */
+/* Of the block with that row and column of the source. */
+static float scale_at(const struct hf_tensor *t, const void *scales, uint64_t row, uint64_t column)
+{
+    uint64_t each = (t->source_columns + t->block_columns - 1) / t->block_columns;
+    uint64_t at = row / t->block_rows * each + column / t->block_columns;
+    if (!t->exponents)
+        return load_f32((const char *)scales + at * sizeof(float));
+    uint8_t exponent = ((const uint8_t *)scales)[at];
+    return exponent == UINT8_MAX ? (float)NAN : ldexpf(1, exponent - 127);
+}
+
+/* A row of the source. */
 static bool put_row(const struct hf_tensor *t, const float value[256], const uint8_t *src,
-                    const float *scales, uint8_t *dst)
+                    const void *scales, uint64_t row, uint8_t *dst)
 {
     float part[Q8_0_ELEMS];
     bool good = true;
     for (uint64_t i = 0; i < t->source_columns; i += Q8_0_ELEMS) {
         uint64_t n = t->source_columns - i < Q8_0_ELEMS ? t->source_columns - i : Q8_0_ELEMS;
         for (uint64_t j = 0; j < n; j++) {
-            part[j] = value[src[i + j]] * scales[(i + j) / t->block_columns];
+            part[j] = value[src[i + j]] * scale_at(t, scales, row, i + j);
             good &= isfinite(part[j]) != 0;
         }
         if (t->made_type == TENSOR_Q8_0) {
@@ -87,13 +98,7 @@ static int fp8_not_finite(struct error *error)
     return error_set(error, ERR_BAD_INPUT, "a weight or its scale is not finite, or too large");
 }
 
-static const float *scales_of_row(const struct hf_tensor *t, const float *scales, uint64_t row)
-{
-    uint64_t each = (t->source_columns + t->block_columns - 1) / t->block_columns;
-    return scales + row / t->block_rows * each;
-}
-
-int hf_fp8_rows(const struct hf_tensor *t, const void *src, const float *scales, uint64_t first,
+int hf_fp8_rows(const struct hf_tensor *t, const void *src, const void *scales, uint64_t first,
                 uint64_t rows, void *dst, struct error *error)
 {
     float value[256];
@@ -101,17 +106,17 @@ int hf_fp8_rows(const struct hf_tensor *t, const void *src, const float *scales,
     for (int i = 0; i < 256; i++)
         value[i] = e4m3_to_f32((uint8_t)i);
     for (uint64_t r = 0; r < rows; r++)
-        if (!put_row(t, value, (const uint8_t *)src + r * t->source_columns,
-                     scales_of_row(t, scales, first + r), (uint8_t *)dst + r * t->made_row_bytes))
+        if (!put_row(t, value, (const uint8_t *)src + r * t->source_columns, scales, first + r,
+                     (uint8_t *)dst + r * t->made_row_bytes))
             return fp8_not_finite(error);
     return 0;
 }
 
 /* One weight; false: it is not finite as BF16. */
-static bool fp8_to_bf16(const struct hf_tensor *t, uint8_t x, const float *scales, uint64_t row,
+static bool fp8_to_bf16(const struct hf_tensor *t, uint8_t x, const void *scales, uint64_t row,
                         uint64_t column, uint16_t *bf16)
 {
-    float value = e4m3_to_f32(x) * scales_of_row(t, scales, row)[column / t->block_columns];
+    float value = e4m3_to_f32(x) * scale_at(t, scales, row, column);
     *bf16 = f32_to_bf16(value);
     return (*bf16 & BF16_INFINITE) != BF16_INFINITE;
 }
@@ -257,7 +262,7 @@ struct hf_extent hf_scales_of(const struct hf_model *hf, uint32_t number, uint32
         return (struct hf_extent){0};
     const struct safetensor *s =
         &hf->files.tensors[hf->sources[t->scales + (t->stacked ? 0 : plane)]];
-    if (t->form == HF_FP8)
+    if (t->form == HF_FP8 || !t->stacked)
         return (struct hf_extent){s->file, s->offset, s->bytes};
     uint64_t each = s->bytes / t->planes;
     return (struct hf_extent){s->file, s->offset + plane * each, each};
@@ -350,6 +355,18 @@ static bool order_columns(const struct making *k)
     return good;
 }
 
+/* A number beyond 32 bits becomes one that is no expert. */
+static void ids_row(const struct hf_tensor *t, const char *src, char *dst)
+{
+    uint64_t wide = t->type == SAFETENSORS_I64 ? sizeof(int64_t) : sizeof(int32_t);
+    for (uint64_t i = 0; i < t->columns; i++) {
+        int64_t x = wide == sizeof(int64_t) ? (int64_t)load_u64(src + i * wide)
+                                            : (int32_t)load_u32(src + i * wide);
+        int32_t id = x >= 0 && x <= INT32_MAX ? (int32_t)x : -1;
+        memcpy(dst + i * sizeof id, &id, sizeof id);
+    }
+}
+
 /* Whole rows of the source. */
 static int whole_rows(const struct making *k, struct error *error)
 {
@@ -368,6 +385,8 @@ static int whole_rows(const struct making *k, struct error *error)
             uint64_t blocks = t->source_columns / HF_MXFP4_ELEMS;
             mxfp4_row((const uint8_t *)src, (const uint8_t *)k->scales + from * blocks, blocks,
                       (uint8_t *)dst);
+        } else if (t->form == HF_IDS) {
+            ids_row(t, src, dst);
         } else if (t->made_type == t->type && t->value == HF_VALUE_SAME) {
             memcpy(dst, src, t->row_bytes);
         } else {

@@ -11,7 +11,8 @@
  *     the next n0 * n1 * n2 indices of the axis: digits i0, i1, i2, the last one fastest, are the
  *     source's first + i0 * s0 + i1 * s1 + i2 * s2
  * HF_FORM(name, storage, value, turned, planes, rows, columns)
- *     storage: TYPE (of the source), F32 (converted), MXFP4 (of ..._blocks and ..._scales)
+ *     storage: TYPE (of the source; I8 is MXFP4 with two elements in a byte of a row, and scales
+ *     in a tensor of its own), F32 (converted), MXFP4 (of ..._blocks and ..._scales), IDS (I32)
  *     value: SAME, PLUS_1, EXP, MINUS_EXP (-e^x), OF_LATENT (x sqrt(hidden / elements)); only with
  *     storage F32
  *     turned: 1: rows of the tensor are columns of the source
@@ -99,6 +100,7 @@ HF_SEGMENT(Z_GROUPED, (2 + share) * delta, k_heads, (2 + 2 * share) * delta, sha
 
 HF_FORM(MATRIX, TYPE, SAME, 0, ONE, ALL, ALL)
 HF_FORM(F32, F32, SAME, 0, ONE, ALL, ALL)
+HF_FORM(IDS, IDS, SAME, 0, ONE, ALL, ALL)
 HF_FORM(F32_GROUPS, F32, SAME, 0, GROUPS, ALL, ALL)
 HF_FORM(F32_PLUS_1, F32, PLUS_1, 0, ONE, ALL, ALL)
 HF_FORM(Q_ROWS, TYPE, SAME, 0, ONE, Q_PAIRS, ALL)

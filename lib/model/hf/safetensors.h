@@ -24,6 +24,11 @@
 #define SAFETENSORS_FILES_MAX  4096u
 #define SAFETENSORS_NAME_MAX   255u
 #define SAFETENSORS_DIMS_MAX   6u
+#define SAFETENSORS_FIRST      (UINT32_MAX - 6) /* no type of GGUF from here on */
+#define SAFETENSORS_I64        (UINT32_MAX - 6)
+#define SAFETENSORS_I32        (UINT32_MAX - 5)
+#define SAFETENSORS_I8         (UINT32_MAX - 4)
+#define SAFETENSORS_F8_E8M0    (UINT32_MAX - 3) /* exponents: 2^(x - 127) */
 #define SAFETENSORS_U8         (UINT32_MAX - 2)
 #define SAFETENSORS_F8_E4M3    (UINT32_MAX - 1)
 #define SAFETENSORS_OTHER      UINT32_MAX /* a dtype that sluice does not support */

@@ -14,10 +14,9 @@
 #include "lib/model/hf/internal.h"
 #include "lib/tensor/tensor_type.h"
 
-#define NAME_BYTES (SAFETENSORS_NAME_MAX + 16)
 #define TURNED_MAX GIB /* of a plane, which is held in memory whole */
 
-enum storage { STORAGE_TYPE, STORAGE_F32, STORAGE_MXFP4 };
+enum storage { STORAGE_TYPE, STORAGE_F32, STORAGE_MXFP4, STORAGE_IDS };
 enum planes { PLANES_ONE, PLANES_GROUPS, PLANES_HEADS, PLANES_WINDOW_HEADS, PLANES_EXPERTS };
 
 static const struct form_row {
@@ -54,17 +53,12 @@ struct work {
 
 static const struct safetensor *find(const struct work *w, const char *name, size_t prefix)
 {
-    char full[NAME_BYTES];
+    char full[HF_NAME_BYTES];
     size_t n = strlen(prefixes[prefix].from);
     if (strncmp(name, prefixes[prefix].from, n) != 0)
         return safetensors_find(&w->hf->files, name);
     snprintf(full, sizeof full, "%s%s", prefixes[prefix].to, name + n);
     return safetensors_find(&w->hf->files, full);
-}
-
-static int missing(const char *name, struct error *error)
-{
-    return error_set(error, ERR_BAD_INPUT, "tensor %s is missing", name);
 }
 
 /* Adds a tensor, still without sources. */
@@ -83,20 +77,6 @@ static struct hf_tensor *add_tensor(struct hf_model *hf, struct error *error)
     struct hf_tensor *t = &hf->tensors[hf->tensor_count++];
     *t = (struct hf_tensor){.source = hf->source_count, .planes = 1};
     return t;
-}
-
-static int add_source(struct hf_model *hf, const struct safetensor *s, struct error *error)
-{
-    if (hf->source_count == hf->source_capacity) {
-        uint32_t capacity = hf->source_capacity ? hf->source_capacity * 2 : 1024;
-        uint32_t *bigger = reallocarray(hf->sources, capacity, sizeof *bigger);
-        if (!bigger)
-            return error_set(error, ERR_NO_MEMORY, "out of memory (%" PRIu32 " tensors)", capacity);
-        hf->sources = bigger;
-        hf->source_capacity = capacity;
-    }
-    hf->sources[hf->source_count++] = (uint32_t)(s - hf->files.tensors);
-    return 0;
 }
 
 /* ---- the form of a tensor ---- */
@@ -118,17 +98,38 @@ static uint64_t elements_of(const struct safetensor *s)
     return elements;
 }
 
+/* What the elements of a source are. */
+static enum hf_form form_of(const struct form_row *f, uint32_t type)
+{
+    if (f->storage == STORAGE_IDS)
+        return HF_IDS;
+    if (f->storage == STORAGE_MXFP4 || (f->storage == STORAGE_TYPE && type == SAFETENSORS_I8))
+        return HF_MXFP4;
+    return type == SAFETENSORS_F8_E4M3 ? HF_FP8 : HF_FLOATS;
+}
+
+static bool type_fits(enum hf_form form, bool blocks, uint32_t type)
+{
+    switch (form) {
+    case HF_IDS: return type == SAFETENSORS_I32 || type == SAFETENSORS_I64;
+    case HF_MXFP4: return type == (blocks ? SAFETENSORS_U8 : SAFETENSORS_I8);
+    case HF_FP8: return true;
+    default: return type < SAFETENSORS_FIRST;
+    }
+}
+
 /* Type and sizes of the source. planes: that are one after the other in it. */
 static int read_source(struct hf_tensor *t, const struct safetensor *s, const struct form_row *f,
                        uint32_t planes, struct error *error)
 {
-    bool mxfp4 = f->storage == STORAGE_MXFP4;
+    bool mxfp4 = f->storage == STORAGE_MXFP4; /* else two elements are a byte of a row */
     t->type = s->type;
-    t->form = mxfp4 ? HF_MXFP4 : s->type == SAFETENSORS_F8_E4M3 ? HF_FP8 : HF_FLOATS;
-    if (mxfp4 ? s->type != SAFETENSORS_U8
-              : s->type == SAFETENSORS_OTHER || s->type == SAFETENSORS_U8)
+    t->form = form_of(f, s->type);
+    if (!type_fits(t->form, mxfp4, s->type))
         return error_set(error, ERR_BAD_INPUT, "tensor %s has another type than %s", s->name,
-                         mxfp4 ? "U8" : "F32, F16 and BF16");
+                         mxfp4               ? "U8"
+                         : t->form == HF_IDS ? "I32 and I64"
+                                             : "F32, F16 and BF16");
     if (t->form == HF_FP8 && (f->storage == STORAGE_F32 || f->planes == PLANES_EXPERTS))
         return error_set(error, ERR_BAD_INPUT, "tensor %s: FP8 is not supported here", s->name);
     bool vector = is_vector(s) && !mxfp4;
@@ -145,7 +146,8 @@ static int read_source(struct hf_tensor *t, const struct safetensor *s, const st
                          s->name, rows, planes);
     t->row_bytes = s->bytes / rows;
     t->source_rows = rows / planes;
-    if (mxfp4 && mul_overflows(t->source_columns, HF_MXFP4_ELEMS, &t->source_columns))
+    if (t->form == HF_MXFP4 &&
+        mul_overflows(t->source_columns, mxfp4 ? HF_MXFP4_ELEMS : 2, &t->source_columns))
         return error_set(error, ERR_BAD_INPUT, "tensor %s is too large", s->name);
     return 0;
 }
@@ -167,9 +169,11 @@ static int set_types(const struct work *w, struct hf_tensor *t, const struct saf
                      const struct form_row *f, struct error *error)
 {
     bool moved = f->turned || t->column_axis.segments > 0;
-    t->made_type = f->storage == STORAGE_F32     ? TENSOR_F32
-                   : f->storage == STORAGE_MXFP4 ? TENSOR_MXFP4
-                                                 : t->type;
+    t->made_type = f->storage == STORAGE_F32 || t->form == HF_IDS ? TENSOR_F32
+                   : t->form == HF_MXFP4                          ? TENSOR_MXFP4
+                                                                  : t->type;
+    if (t->form == HF_MXFP4 && moved)
+        return error_set(error, ERR_BAD_INPUT, "tensor %s: MXFP4 is not supported here", s->name);
     if (t->form == HF_FP8) {
         if (w->shape->block_rows == 0 || s->dims != 2)
             return error_set(error, ERR_BAD_INPUT,
@@ -216,60 +220,11 @@ static int describe(const struct work *w, struct hf_tensor *t, const struct safe
     return set_types(w, t, s, f, error);
 }
 
-/* ---- scales ---- */
-
-/* Adds the scales of an FP8 source: the tensor of its name with "_scale_inv". */
-static int add_fp8_scales(struct hf_model *hf, const struct hf_tensor *t,
-                          const struct safetensor *s, struct error *error)
-{
-    char name[NAME_BYTES];
-    snprintf(name, sizeof name, "%s_scale_inv", s->name);
-    const struct safetensor *scales = safetensors_find(&hf->files, name);
-    if (!scales)
-        return missing(name, error);
-    if (scales->type != TENSOR_F32 || scales->dims != 2 ||
-        scales->shape[0] != (s->shape[0] + t->block_rows - 1) / t->block_rows ||
-        scales->shape[1] != (s->shape[1] + t->block_columns - 1) / t->block_columns)
-        return error_set(error, ERR_BAD_INPUT,
-                         "tensor %s is not a matrix of F32 with a number for each block", name);
-    return add_source(hf, scales, error);
-}
-
-/* Adds the exponents of MXFP4: the tensor with "_scales" for "_blocks". */
-static int add_exponents(struct hf_model *hf, const struct safetensor *s, struct error *error)
-{
-    char name[NAME_BYTES];
-    size_t n = strlen(s->name);
-    sl_assert(n > 7 && strcmp(s->name + n - 7, "_blocks") == 0);
-    snprintf(name, sizeof name, "%.*s_scales", (int)n - 7, s->name);
-    const struct safetensor *scales = safetensors_find(&hf->files, name);
-    if (!scales)
-        return missing(name, error);
-    bool same = scales->dims == s->dims - 1;
-    for (uint32_t d = 0; d < scales->dims; d++)
-        same = same && scales->shape[d] == s->shape[d];
-    if (scales->type != SAFETENSORS_U8 || !same)
-        return error_set(error, ERR_BAD_INPUT, "tensor %s has no U8 for each block", name);
-    return add_source(hf, scales, error);
-}
-
-/* Of all sources of the tensor, which were added. Adding moves hf->sources. */
-static int add_scales(struct hf_model *hf, struct hf_tensor *t, struct error *error)
-{
-    uint32_t sources = t->stacked ? 1 : t->planes;
-    t->scales = hf->source_count;
-    for (uint32_t i = 0; i < sources && t->form != HF_FLOATS; i++) {
-        const struct safetensor *s = &hf->files.tensors[hf->sources[t->source + i]];
-        if (t->form == HF_FP8 ? add_fp8_scales(hf, t, s, error) : add_exponents(hf, s, error))
-            return -1;
-    }
-    return 0;
-}
-
 static void put(struct hf_model *hf, const struct hf_tensor *t, const char *gguf, bool three)
 {
     uint64_t ne[3] = {t->columns, t->rows, t->planes};
-    gguf_put_tensor(hf->gguf, gguf, t->made_type, three ? 3 : t->rows > 1 ? 2 : 1, ne);
+    uint32_t type = t->form == HF_IDS ? GGUF_TYPE_I32 : t->made_type;
+    gguf_put_tensor(hf->gguf, gguf, type, three ? 3 : t->rows > 1 ? 2 : 1, ne);
 }
 
 /* ---- dense tensors ---- */
@@ -277,7 +232,7 @@ static void put(struct hf_model *hf, const struct hf_tensor *t, const char *gguf
 static int put_dense(const struct work *w, const struct hf_row *row, uint32_t layer, bool tied,
                      struct error *error)
 {
-    char name[NAME_BYTES], gguf[MODEL_NAME_BYTES];
+    char name[HF_NAME_BYTES], gguf[MODEL_NAME_BYTES];
     const struct form_row *f = &forms[row->form];
     snprintf(name, sizeof name, row->field, layer);
     snprintf(gguf, sizeof gguf, row->key, layer);
@@ -285,16 +240,16 @@ static int put_dense(const struct work *w, const struct hf_row *row, uint32_t la
     if (row->presence == HF_PRESENCE_OPTIONAL && (!s || tied))
         return 0;
     if (!s)
-        return missing(name, error);
+        return hf_missing(name, error);
     struct hf_tensor *t = add_tensor(w->hf, error);
-    if (!t || add_source(w->hf, s, error))
+    if (!t || hf_add_source(w->hf, s, error))
         return -1;
     t->stacked = true;
     sl_assert(f->planes != PLANES_EXPERTS);
     uint32_t planes = f->planes == PLANES_HEADS          ? w->shape->heads
                       : f->planes == PLANES_WINDOW_HEADS ? w->shape->size[HF_SIZE_window_heads]
                                                          : 1;
-    if (describe(w, t, s, f, planes, error) || add_scales(w->hf, t, error))
+    if (describe(w, t, s, f, planes, error) || hf_add_scales(w->hf, t, error))
         return -1;
     put(w->hf, t, gguf, f->planes >= PLANES_HEADS);
     return 0;
@@ -305,12 +260,13 @@ static int put_dense(const struct work *w, const struct hf_row *row, uint32_t la
 #define ROWS_OF_EXPERTS (HF_ROWS(EXPERT) | HF_ROWS(EXPERTS))
 
 static const struct safetensor *find_expert(const struct work *w, const struct hf_row *row,
-                                            uint32_t layer, uint32_t expert, char name[NAME_BYTES])
+                                            uint32_t layer, uint32_t expert,
+                                            char name[HF_NAME_BYTES])
 {
     if (row->kind != HF_EXPERT)
-        snprintf(name, NAME_BYTES, row->field, layer);
+        snprintf(name, HF_NAME_BYTES, row->field, layer);
     else
-        snprintf(name, NAME_BYTES, row->field, layer, expert);
+        snprintf(name, HF_NAME_BYTES, row->field, layer, expert);
     return find(w, name, w->prefix);
 }
 
@@ -318,13 +274,13 @@ static const struct safetensor *find_expert(const struct work *w, const struct h
 static int add_experts(const struct work *w, const struct hf_row *row, uint32_t layer,
                        struct error *error)
 {
-    char name[NAME_BYTES];
+    char name[HF_NAME_BYTES];
     const struct safetensor *first = NULL;
     for (uint32_t e = 0; e < (row->kind == HF_EXPERTS ? 1 : w->shape->experts); e++) {
         const struct safetensor *s = find_expert(w, row, layer, e, name);
         if (!s)
-            return missing(name, error);
-        if (add_source(w->hf, s, error))
+            return hf_missing(name, error);
+        if (hf_add_source(w->hf, s, error))
             return -1;
         if (!first)
             first = s;
@@ -339,17 +295,17 @@ static int add_experts(const struct work *w, const struct hf_row *row, uint32_t 
 static int put_experts(const struct work *w, const struct hf_row *row, uint32_t layer,
                        struct error *error)
 {
-    char name[NAME_BYTES], gguf[MODEL_NAME_BYTES];
+    char name[HF_NAME_BYTES], gguf[MODEL_NAME_BYTES];
     const struct safetensor *s = find_expert(w, row, layer, 0, name);
     struct hf_tensor *t = add_tensor(w->hf, error);
     if (!t)
         return -1;
     if (!s)
-        return missing(name, error);
+        return hf_missing(name, error);
     t->experts = w->shape->experts;
     t->stacked = row->kind == HF_EXPERTS;
     if (describe(w, t, s, &forms[row->form], t->experts, error) ||
-        add_experts(w, row, layer, error) || add_scales(w->hf, t, error))
+        add_experts(w, row, layer, error) || hf_add_scales(w->hf, t, error))
         return -1;
     snprintf(gguf, sizeof gguf, row->key, layer);
     put(w->hf, t, gguf, true);
@@ -384,7 +340,7 @@ static bool present(const struct work *w, enum hf_presence presence, uint32_t la
 static const struct hf_row *choose(const struct work *w, const struct hf_row *row, uint64_t kinds,
                                    uint32_t layer)
 {
-    char name[NAME_BYTES];
+    char name[HF_NAME_BYTES];
     const struct hf_row *other;
     bool after = false;
     HF_EACH (other, w->shape->arch, kinds) {
@@ -524,7 +480,7 @@ static int put_llama3(const struct work *w, const struct hf_row *row, struct err
 /* True for a tensor of a layer of the model. */
 static bool is_of_layer(const struct work *w, const char *name)
 {
-    char root[NAME_BYTES] = "";
+    char root[HF_NAME_BYTES] = "";
     size_t from = strlen(prefixes[w->prefix].from);
     const struct hf_row *row;
     HF_EACH (row, w->shape->arch, HF_ROWS(DENSE)) {

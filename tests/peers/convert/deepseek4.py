@@ -103,6 +103,12 @@ def save(model, settings, directory, special_ids, seed):
         json.dump(config, f, indent=1)
 
 
+def unpacked(shapes):
+    """Shapes of a checkpoint whose experts are no MXFP4."""
+    return {name: [shape[0], 2 * shape[1]] if ".experts." in name else shape for name, shape in shapes.items()
+            if not name.endswith(".scale")}
+
+
 def unpack(path):
     """The converted file with experts in F16, which has the same numbers: products with MXFP4 round their inputs."""
     import gguf

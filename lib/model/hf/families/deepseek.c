@@ -275,6 +275,107 @@ static const struct hf_row dots3note[] = {
 };
 const struct hf_arch hf_dots3note = {{"dots3_note", "dots3_note_text"}, "dots3note", dots3note};
 
+#define PART "layers.%u.attn."
+#define HEAD "layers.%u.ffn."
+
+/* DeepSeek-V4, with the names of its checkpoints: experts of MXFP4, other matrices of FP8, both
+ * with exponents as scales. Blocks for drafting (mtp.) are left out. */
+static const struct hf_row deepseek4_attention[] = {
+    DENSE("layers.%u.attn_norm.weight", "blk.%u.attn_norm.weight", F32, REQUIRED),
+    DENSE(PART "attn_sink", "blk.%u.attn_sinks.weight", F32, REQUIRED),
+    DENSE(PART "wq_a.weight", "blk.%u.attn_q_a.weight", MATRIX, REQUIRED),
+    DENSE(PART "q_norm.weight", "blk.%u.attn_q_a_norm.weight", F32, REQUIRED),
+    DENSE(PART "wq_b.weight", "blk.%u.attn_q_b.weight", MATRIX, REQUIRED),
+    DENSE(PART "wkv.weight", "blk.%u.attn_kv.weight", MATRIX, REQUIRED),
+    DENSE(PART "kv_norm.weight", "blk.%u.attn_kv_a_norm.weight", F32, REQUIRED),
+    DENSE(PART "wo_a.weight", "blk.%u.attn_output_a.weight", MATRIX, REQUIRED),
+    DENSE(PART "wo_b.weight", "blk.%u.attn_output_b.weight", MATRIX, REQUIRED),
+    DENSE(PART "compressor.wkv.weight", "blk.%u.attn_compressor_kv.weight", MATRIX, OPTIONAL),
+    DENSE(PART "compressor.wgate.weight", "blk.%u.attn_compressor_gate.weight", MATRIX, OPTIONAL),
+    DENSE(PART "compressor.ape", "blk.%u.attn_compressor_ape.weight", F32, OPTIONAL),
+    DENSE(PART "compressor.norm.weight", "blk.%u.attn_compressor_norm.weight", F32, OPTIONAL),
+    DENSE(PART "indexer.wq_b.weight", "blk.%u.indexer.attn_q_b.weight", MATRIX, OPTIONAL),
+    DENSE(PART "indexer.weights_proj.weight", "blk.%u.indexer.proj.weight", MATRIX, OPTIONAL),
+    DENSE(PART "indexer.compressor.wkv.weight", "blk.%u.indexer_compressor_kv.weight", MATRIX,
+          OPTIONAL),
+    DENSE(PART "indexer.compressor.wgate.weight", "blk.%u.indexer_compressor_gate.weight", MATRIX,
+          OPTIONAL),
+    DENSE(PART "indexer.compressor.ape", "blk.%u.indexer_compressor_ape.weight", F32, OPTIONAL),
+    DENSE(PART "indexer.compressor.norm.weight", "blk.%u.indexer_compressor_norm.weight", F32,
+          OPTIONAL),
+    END,
+};
+
+static const struct hf_row deepseek4_streams[] = {
+    UINT(hc_mult, "hyper_connection.count", REQUIRED),
+    UINT(hc_sinkhorn_iters, "hyper_connection.sinkhorn_iterations", REQUIRED),
+    FLOAT(hc_eps, "hyper_connection.epsilon", REQUIRED),
+    DENSE("layers.%u.hc_attn_fn", "blk.%u.hc_attn_fn.weight", F32, REQUIRED),
+    DENSE("layers.%u.hc_attn_base", "blk.%u.hc_attn_base.weight", F32, REQUIRED),
+    DENSE("layers.%u.hc_attn_scale", "blk.%u.hc_attn_scale.weight", F32, REQUIRED),
+    DENSE("layers.%u.hc_ffn_fn", "blk.%u.hc_ffn_fn.weight", F32, REQUIRED),
+    DENSE("layers.%u.hc_ffn_base", "blk.%u.hc_ffn_base.weight", F32, REQUIRED),
+    DENSE("layers.%u.hc_ffn_scale", "blk.%u.hc_ffn_scale.weight", F32, REQUIRED),
+    DENSE("hc_head_fn", "output_hc_fn.weight", F32, REQUIRED),
+    DENSE("hc_head_base", "output_hc_base.weight", F32, REQUIRED),
+    DENSE("hc_head_scale", "output_hc_scale.weight", F32, REQUIRED),
+    END,
+};
+
+static const struct hf_row deepseek4_experts[] = {
+    UINT(n_routed_experts, "expert_count", REQUIRED),
+    UINT(n_shared_experts, "expert_shared_count", REQUIRED),
+    UINT(num_experts_per_tok, "expert_used_count", REQUIRED),
+    UINT(moe_intermediate_size, "expert_feed_forward_length", REQUIRED),
+    UINT(num_hash_layers, "hash_layer_count", REQUIRED),
+    FLOAT(routed_scaling_factor, "expert_weights_scale", OPTIONAL),
+    BOOL(norm_topk_prob, "expert_weights_norm", REQUIRED),
+    FLOAT(swiglu_limit, "swiglu_clamp_exp", REQUIRED),
+    KEY("expert_gating_func", 4),
+    MUST(scoring_func, "\"sqrtsoftplus\""),
+    DENSE("layers.%u.ffn_norm.weight", "blk.%u.ffn_norm.weight", F32, REQUIRED),
+    DENSE(HEAD "gate.weight", "blk.%u.ffn_gate_inp.weight", F32, REQUIRED),
+    DENSE(HEAD "gate.tid2eid", "blk.%u.ffn_gate_tid2eid.weight", IDS, OPTIONAL),
+    DENSE(HEAD "gate.bias", "blk.%u.exp_probs_b.bias", F32, OPTIONAL),
+    DENSE(HEAD "shared_experts.w1.weight", "blk.%u.ffn_gate_shexp.weight", MATRIX, REQUIRED),
+    DENSE(HEAD "shared_experts.w3.weight", "blk.%u.ffn_up_shexp.weight", MATRIX, REQUIRED),
+    DENSE(HEAD "shared_experts.w2.weight", "blk.%u.ffn_down_shexp.weight", MATRIX, REQUIRED),
+    EXPERT(HEAD "experts.%u.w1.weight", "blk.%u.ffn_gate_exps.weight"),
+    EXPERT(HEAD "experts.%u.w3.weight", "blk.%u.ffn_up_exps.weight"),
+    EXPERT(HEAD "experts.%u.w2.weight", "blk.%u.ffn_down_exps.weight"),
+    END,
+};
+
+static const struct hf_row deepseek4[] = {
+    GROUP(hf_sizes),
+    GROUP(hf_rms),
+    GROUP(hf_yarn),
+    FLOAT(compress_rope_theta, "attention.compress_rope_freq_base", REQUIRED),
+    UINT(qk_rope_head_dim, "rope.dimension_count", REQUIRED),
+    UINT(num_key_value_heads, "attention.head_count_kv", REQUIRED),
+    UINT(head_dim, "attention.key_length", REQUIRED),
+    UINT(head_dim, "attention.value_length", REQUIRED),
+    UINT(q_lora_rank, "attention.q_lora_rank", REQUIRED),
+    UINT(o_groups, "attention.output_group_count", REQUIRED),
+    UINT(o_lora_rank, "attention.output_lora_rank", REQUIRED),
+    UINT(sliding_window, "attention.sliding_window", REQUIRED),
+    LISTED(compress_ratios, "attention.compress_ratios"),
+    UINT(index_topk, "attention.indexer.top_k", REQUIRED),
+    UINT(index_n_heads, "attention.indexer.head_count", REQUIRED),
+    UINT(index_head_dim, "attention.indexer.key_length", REQUIRED),
+    MUST(attention_factor, "1 1.0 null"),
+    MUST(attention_bias, "false null"),
+    MUST(tie_word_embeddings, "false null"),
+    DENSE("embed.weight", "token_embd.weight", MATRIX, REQUIRED),
+    DENSE("norm.weight", "output_norm.weight", F32, REQUIRED),
+    DENSE("head.weight", "output.weight", MATRIX, REQUIRED),
+    GROUP(deepseek4_attention),
+    GROUP(deepseek4_streams),
+    GROUP(deepseek4_experts),
+    END,
+};
+const struct hf_arch hf_deepseek4 = {{"deepseek_v4"}, "deepseek4", deepseek4};
+
 /* GLM-4.7-Flash. */
 static const struct hf_row glm4_lite[] = {
     GROUP(mla),

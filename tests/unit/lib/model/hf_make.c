@@ -452,7 +452,10 @@ static void put_moved_tensors(struct making *k, const json_t *file)
         snprintf(full, sizeof full, "%s%s", other ? k->m->to : "",
                  name + (other ? strlen(from) : 0));
         json_object_set_new(k->header[0], full,
-                            json_pack("{s:s, s:O, s:[I, I]}", "dtype", half ? "F16" : "F32",
+                            json_pack("{s:s, s:O, s:[I, I]}", "dtype",
+                                      half                      ? "F16"
+                                      : strstr(full, "tid2eid") ? "I32"
+                                                                : "F32",
                                       "shape", shape, "data_offsets", (json_int_t)k->at[0],
                                       (json_int_t)(k->at[0] + bytes)));
         k->at[0] += bytes;

@@ -377,6 +377,57 @@ HF_MADE_OF("glm5-next", "model.layers.#.hc_attn_scale", COPY, "blk.%u.hc_attn_sc
 HF_MADE_OF("glm5-next", "model.layers.#.hc_ffn_fn", COPY, "blk.%u.hc_ffn_fn.weight")
 HF_MADE_OF("glm5-next", "model.layers.#.hc_ffn_base", COPY, "blk.%u.hc_ffn_base.weight")
 HF_MADE_OF("glm5-next", "model.layers.#.hc_ffn_scale", COPY, "blk.%u.hc_ffn_scale.weight")
+HF_MADE_OF("deepseek4", "embed.weight", COPY, "token_embd.weight")
+HF_MADE_OF("deepseek4", "norm.weight", COPY, "output_norm.weight")
+HF_MADE_OF("deepseek4", "head.weight", COPY, "output.weight")
+HF_MADE_OF("deepseek4", "hc_head_fn", COPY, "output_hc_fn.weight")
+HF_MADE_OF("deepseek4", "hc_head_base", COPY, "output_hc_base.weight")
+HF_MADE_OF("deepseek4", "hc_head_scale", COPY, "output_hc_scale.weight")
+HF_MADE_OF("deepseek4", "layers.#.attn_norm.weight", COPY, "blk.%u.attn_norm.weight")
+HF_MADE_OF("deepseek4", "layers.#.hc_attn_fn", COPY, "blk.%u.hc_attn_fn.weight")
+HF_MADE_OF("deepseek4", "layers.#.hc_attn_base", COPY, "blk.%u.hc_attn_base.weight")
+HF_MADE_OF("deepseek4", "layers.#.hc_attn_scale", COPY, "blk.%u.hc_attn_scale.weight")
+HF_MADE_OF("deepseek4", "layers.#.ffn_norm.weight", COPY, "blk.%u.ffn_norm.weight")
+HF_MADE_OF("deepseek4", "layers.#.hc_ffn_fn", COPY, "blk.%u.hc_ffn_fn.weight")
+HF_MADE_OF("deepseek4", "layers.#.hc_ffn_base", COPY, "blk.%u.hc_ffn_base.weight")
+HF_MADE_OF("deepseek4", "layers.#.hc_ffn_scale", COPY, "blk.%u.hc_ffn_scale.weight")
+HF_MADE_OF("deepseek4", "layers.#.attn.attn_sink", COPY, "blk.%u.attn_sinks.weight")
+HF_MADE_OF("deepseek4", "layers.#.attn.wq_a.weight", COPY, "blk.%u.attn_q_a.weight")
+HF_MADE_OF("deepseek4", "layers.#.attn.q_norm.weight", COPY, "blk.%u.attn_q_a_norm.weight")
+HF_MADE_OF("deepseek4", "layers.#.attn.wq_b.weight", COPY, "blk.%u.attn_q_b.weight")
+HF_MADE_OF("deepseek4", "layers.#.attn.wkv.weight", COPY, "blk.%u.attn_kv.weight")
+HF_MADE_OF("deepseek4", "layers.#.attn.kv_norm.weight", COPY, "blk.%u.attn_kv_a_norm.weight")
+HF_MADE_OF("deepseek4", "layers.#.attn.wo_a.weight", COPY, "blk.%u.attn_output_a.weight")
+HF_MADE_OF("deepseek4", "layers.#.attn.wo_b.weight", COPY, "blk.%u.attn_output_b.weight")
+HF_MADE_OF("deepseek4", "layers.#.attn.indexer.wq_b.weight", COPY, "blk.%u.indexer.attn_q_b.weight")
+HF_MADE_OF("deepseek4", "layers.#.attn.indexer.weights_proj.weight", COPY,
+           "blk.%u.indexer.proj.weight")
+HF_MADE_OF("deepseek4", "layers.#.attn.compressor.wkv.weight", COPY,
+           "blk.%u.attn_compressor_kv.weight")
+HF_MADE_OF("deepseek4", "layers.#.attn.compressor.wgate.weight", COPY,
+           "blk.%u.attn_compressor_gate.weight")
+HF_MADE_OF("deepseek4", "layers.#.attn.compressor.ape", COPY, "blk.%u.attn_compressor_ape.weight")
+HF_MADE_OF("deepseek4", "layers.#.attn.compressor.norm.weight", COPY,
+           "blk.%u.attn_compressor_norm.weight")
+HF_MADE_OF("deepseek4", "layers.#.attn.indexer.compressor.wkv.weight", COPY,
+           "blk.%u.indexer_compressor_kv.weight")
+HF_MADE_OF("deepseek4", "layers.#.attn.indexer.compressor.wgate.weight", COPY,
+           "blk.%u.indexer_compressor_gate.weight")
+HF_MADE_OF("deepseek4", "layers.#.attn.indexer.compressor.ape", COPY,
+           "blk.%u.indexer_compressor_ape.weight")
+HF_MADE_OF("deepseek4", "layers.#.attn.indexer.compressor.norm.weight", COPY,
+           "blk.%u.indexer_compressor_norm.weight")
+HF_MADE_OF("deepseek4", "layers.#.ffn.gate.weight", COPY, "blk.%u.ffn_gate_inp.weight")
+HF_MADE_OF("deepseek4", "layers.#.ffn.gate.tid2eid", COPY, "blk.%u.ffn_gate_tid2eid.weight")
+HF_MADE_OF("deepseek4", "layers.#.ffn.gate.bias", COPY, "blk.%u.exp_probs_b.bias")
+HF_MADE_OF("deepseek4", "layers.#.ffn.shared_experts.w1.weight", COPY,
+           "blk.%u.ffn_gate_shexp.weight")
+HF_MADE_OF("deepseek4", "layers.#.ffn.experts.#.w1.weight", COPY, "blk.%u.ffn_gate_exps.weight")
+HF_MADE_OF("deepseek4", "layers.#.ffn.shared_experts.w3.weight", COPY, "blk.%u.ffn_up_shexp.weight")
+HF_MADE_OF("deepseek4", "layers.#.ffn.experts.#.w3.weight", COPY, "blk.%u.ffn_up_exps.weight")
+HF_MADE_OF("deepseek4", "layers.#.ffn.shared_experts.w2.weight", COPY,
+           "blk.%u.ffn_down_shexp.weight")
+HF_MADE_OF("deepseek4", "layers.#.ffn.experts.#.w2.weight", COPY, "blk.%u.ffn_down_exps.weight")
 HF_MADE_OF("hy_v4", "model.layers.#.mlp.experts.gate_up_proj", HALVES,
            "blk.%u.ffn_gate_exps.weight", "blk.%u.ffn_up_exps.weight")
 HF_MADE_OF("hy_v4", "model.layers.#.mlp.experts.down_proj", COPY, "blk.%u.ffn_down_exps.weight")

@@ -9,6 +9,7 @@
 
 #include "lib/base/bytes.h"
 #include "lib/model/hf/hf.h"
+#include "lib/tensor/tensor_type.h"
 #include "tests/unit/lib/model/hf_make.h"
 
 #define DATA SLUICE_SOURCE_DIR "/tests/golden/data"
@@ -34,6 +35,19 @@ static void expect_rejected(const char *reason)
     ck_assert_int_eq(error.code, ERR_BAD_INPUT);
     ck_assert_msg(strstr(error.text, reason) != NULL, "'%s' instead of '%s'", error.text, reason);
     ck_assert_ptr_null(strchr(error.text, '\n'));
+}
+
+/* reason NULL: it is taken. */
+static void expect(const char *reason)
+{
+    struct hf_model hf;
+    struct error error;
+    if (reason) {
+        expect_rejected(reason);
+        return;
+    }
+    ck_assert_msg(hf_open(&hf, dir, &error) == 0, "%s", error.text);
+    hf_close(&hf);
 }
 
 static void make_moved(const char *model, void (*edit)(json_t *config, json_t *tokenizer))
@@ -325,7 +339,9 @@ static void replace(const char *name, json_t *others)
     ck_assert_uint_eq(fread(text, 1, length, f), length);
     json_t *header = json_loadb(text, length, 0, NULL), *old = json_object_get(header, name);
     ck_assert_ptr_nonnull(old);
-    json_object_set(header, "rest", old);
+    char rest[300];
+    snprintf(rest, sizeof rest, "rest-%s", name);
+    json_object_set(header, rest, old);
     json_object_del(header, name);
     ck_assert_int_eq(fseek(f, 0, SEEK_END), 0);
     uint64_t bytes = (uint64_t)ftell(f) - sizeof length - length;
@@ -381,18 +397,11 @@ START_TEST(shapes_of_mxfp4)
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         const int *b = cases[i].blocks, *s = cases[i].scales;
-        struct hf_model hf;
-        struct error error;
         make_moved("oss_a", NULL);
         replace(DOWN, json_pack("{s:[s, i, [i, i, i, i]], s:[s, i, [i, i, i]]}", DOWN "_blocks",
                                 "U8", 1, b[0], b[1], b[2], b[3], DOWN "_scales",
                                 cases[i].scales_type, 1, s[0], s[1], s[2]));
-        if (cases[i].reason) {
-            expect_rejected(cases[i].reason);
-            continue;
-        }
-        ck_assert_msg(hf_open(&hf, dir, &error) == 0, "%s", error.text);
-        hf_close(&hf);
+        expect(cases[i].reason);
     }
 }
 END_TEST
@@ -413,16 +422,9 @@ START_TEST(shapes_of_floats)
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         const int *n = cases[i].shape;
-        struct hf_model hf;
-        struct error error;
         make_moved("oss_a", NULL);
         replace(DOWN, json_pack("{s:[s, i, [i, i, i]]}", DOWN, cases[i].type, 2, n[0], n[1], n[2]));
-        if (cases[i].reason) {
-            expect_rejected(cases[i].reason);
-            continue;
-        }
-        ck_assert_msg(hf_open(&hf, dir, &error) == 0, "%s", error.text);
-        hf_close(&hf);
+        expect(cases[i].reason);
     }
 }
 END_TEST
@@ -440,17 +442,10 @@ START_TEST(tensors_without_rows)
         {"model.mtp.weight", NULL},
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
-        struct hf_model hf;
-        struct error error;
         make_moved("oss_a", NULL);
         replace(DOWN, json_pack("{s:[s, i, [i, i, i]], s:[s, i, [i]]}", DOWN, "F16", 2, 5, 32, 64,
                                 cases[i].name, "F16", 2, 8));
-        if (cases[i].reason) {
-            expect_rejected(cases[i].reason);
-            continue;
-        }
-        ck_assert_msg(hf_open(&hf, dir, &error) == 0, "%s", error.text);
-        hf_close(&hf);
+        expect(cases[i].reason);
     }
 }
 END_TEST
@@ -464,16 +459,106 @@ START_TEST(joined_fp8)
     } cases[] = {{"F16", "model.mtp.weight", NULL},
                  {"F8_E4M3", QKV "_scale_inv", "q, k and v in one matrix of FP8"}};
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
-        struct hf_model hf;
-        struct error error;
         make_moved("mimo2-joined", NULL);
         replace(QKV, json_pack("{s:[s, i, [i, i]], s:[s, i, [i, i]]}", QKV, cases[i].type,
                                2 - (int)i, 28, 16, cases[i].scales, "F32", 4, 1, 1));
+        expect(cases[i].reason);
+    }
+}
+END_TEST
+
+/* ---- DeepSeek-V4 ---- */
+
+static void in_blocks(json_t *config, json_t *tokenizer)
+{
+    (void)tokenizer;
+    json_object_set_new(config, "quantization_config",
+                        json_pack("{s:s, s:s, s:[i, i]}", "quant_method", "fp8", "fmt", "e4m3",
+                                  "weight_block_size", 16, 16));
+}
+
+#define WQ_A "layers.0.attn.wq_a"
+
+/* Exponents of FP8 beside the weights: of 16 rows of 32. */
+START_TEST(exponents_of_fp8)
+{
+    static const struct {
+        int scales[2];
+        const char *type, *reason;
+    } cases[] = {
+        {{1, 2}, "F8_E8M0", NULL},
+        {{1, 2}, "F32", NULL},
+        {{1, 2}, "BF16", WQ_A ".scale is not a matrix of F32 with a number for each block"},
+        {{2, 1}, "F8_E8M0", WQ_A ".scale is not a matrix of F32 with a number for each block"},
+        {{0, 0}, NULL, WQ_A ".weight_scale_inv is missing"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        make_moved("deepseek4-base", in_blocks);
+        json_t *both = json_pack("{s:[s, i, [i, i]]}", WQ_A ".weight", "F8_E4M3", 1, 16, 32);
+        int each = !cases[i].type                      ? 0
+                   : strcmp(cases[i].type, "F32") == 0 ? 4
+                   : cases[i].type[0] == 'B'           ? 2
+                                                       : 1;
+        if (each > 0)
+            json_object_set_new(both, WQ_A ".scale",
+                                json_pack("[s, i, [i, i]]", cases[i].type, each, cases[i].scales[0],
+                                          cases[i].scales[1]));
+        replace(WQ_A ".weight", both);
+        expect(cases[i].reason);
+    }
+}
+END_TEST
+
+#define W2 "layers.0.ffn.experts.%u.w2"
+
+static const struct hf_tensor *packed_tensor(const struct hf_model *hf, uint32_t *number)
+{
+    for (*number = 0; *number < hf->tensor_count; ++*number)
+        if (hf->tensors[*number].form == HF_MXFP4)
+            return &hf->tensors[*number];
+    ck_abort_msg("no experts of MXFP4");
+}
+
+/* Experts with two elements in a byte, and an exponent for 32 elements, each in a tensor. */
+START_TEST(rows_of_packed_experts)
+{
+    static const struct {
+        int weight[2], scales[2];
+        const char *type, *reason;
+    } cases[] = {
+        {{32, 16}, {32, 1}, "F8_E8M0", NULL},
+        {{32, 16}, {32, 1}, "U8", ".scale is not a matrix of F8_E8M0"},
+        {{32, 16}, {1, 32}, "F8_E8M0", ".scale is not a matrix of F8_E8M0"},
+        {{32, 16}, {32, 2}, "F8_E8M0", ".scale is not a matrix of F8_E8M0"},
+        {{32, 8}, {32, 1}, "F8_E8M0", "is too large"}, /* no whole blocks */
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct hf_model hf;
+        struct error error;
+        make_moved("deepseek4-base", NULL);
+        for (unsigned e = 0; e < 4; e++) {
+            char weight[64], scale[64];
+            snprintf(weight, sizeof weight, W2 ".weight", e);
+            snprintf(scale, sizeof scale, W2 ".scale", e);
+            replace(weight, json_pack("{s:[s, i, [i, i]], s:[s, i, [i, i]]}", weight, "I8", 1,
+                                      cases[i].weight[0], cases[i].weight[1], scale, cases[i].type,
+                                      1, cases[i].scales[0], cases[i].scales[1]));
+        }
         if (cases[i].reason) {
             expect_rejected(cases[i].reason);
             continue;
         }
         ck_assert_msg(hf_open(&hf, dir, &error) == 0, "%s", error.text);
+        uint32_t number;
+        const struct hf_tensor *t = packed_tensor(&hf, &number);
+        ck_assert(t->planes == 4 && t->columns == 32 && t->made_type == TENSOR_MXFP4);
+        for (unsigned e = 0; e < 4; e++) {
+            char scale[64];
+            snprintf(scale, sizeof scale, W2 ".scale", e);
+            const struct safetensor *s = safetensors_find(&hf.files, scale);
+            struct hf_extent at = hf_scales_of(&hf, number, e);
+            ck_assert(s && at.offset == s->offset && at.bytes == s->bytes);
+        }
         hf_close(&hf);
     }
 }
@@ -491,6 +576,8 @@ int main(void)
     tcase_add_test(t, shapes_of_floats);
     tcase_add_test(t, tensors_without_rows);
     tcase_add_test(t, joined_fp8);
+    tcase_add_test(t, exponents_of_fp8);
+    tcase_add_test(t, rows_of_packed_experts);
     suite_add_tcase(suite, t);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);

@@ -170,6 +170,68 @@ START_TEST(rows_of_mxfp4)
 }
 END_TEST
 
+/* Scales that are exponents: the bits of FP8 with the same numbers as floats, and none that is no
+ * number. */
+START_TEST(fp8_with_exponents)
+{
+    enum { ROWS = 5, COLUMNS = 40, ACROSS = 3 };
+    static const uint8_t exponents[] = {127, 120, 130, 100, 1, 0};
+    uint8_t src[ROWS * COLUMNS], bad[] = {127, 255, 127, 127, 127, 127};
+    float scales[ARRAY_LEN(exponents)];
+    uint16_t made[2][ROWS * COLUMNS];
+    struct error error;
+    struct hf_tensor t = {.form = HF_FP8,
+                          .made_type = TENSOR_BF16,
+                          .made_row_bytes = 2 * COLUMNS,
+                          .source_columns = COLUMNS,
+                          .block_rows = 3,
+                          .block_columns = 16};
+    for (unsigned i = 0; i < sizeof src; i++)
+        src[i] = (uint8_t)((i & 127) == 127 ? 0 : i);
+    for (unsigned i = 0; i < ARRAY_LEN(scales); i++)
+        scales[i] = ldexpf(1, exponents[i] - 127);
+    ck_assert_int_eq(hf_fp8_rows(&t, src, scales, 0, ROWS, made[0], &error), 0);
+    t.exponents = true;
+    ck_assert_int_eq(hf_fp8_rows(&t, src, exponents, 0, ROWS, made[1], &error), 0);
+    ck_assert_mem_eq(made[0], made[1], sizeof made[0]);
+    ck_assert_int_eq(hf_fp8_rows(&t, src, bad, 0, ROWS, made[1], &error), -1);
+}
+END_TEST
+
+/* Numbers of experts in 32 or in 64 bits; what is no number of 31 bits becomes -1. */
+START_TEST(rows_of_ids)
+{
+    enum { ROWS = 4, COLUMNS = 3 };
+    static const int64_t wide[ROWS * COLUMNS] = {
+        0, 1, 2, 255, 7, 3, INT32_MAX, -5, (int64_t)1 << 31, (int64_t)1 << 40, 9, 8};
+    int32_t narrow[ROWS * COLUMNS];
+    for (unsigned i = 0; i < ARRAY_LEN(narrow); i++)
+        narrow[i] = (int32_t)wide[i];
+    for (unsigned is_wide = 0; is_wide < 2; is_wide++) {
+        struct hf_tensor t = {.form = HF_IDS,
+                              .planes = 1,
+                              .rows = ROWS,
+                              .columns = COLUMNS,
+                              .row_bytes = COLUMNS * (is_wide ? 8 : 4),
+                              .source_rows = ROWS,
+                              .source_columns = COLUMNS,
+                              .type = is_wide ? SAFETENSORS_I64 : SAFETENSORS_I32,
+                              .made_type = TENSOR_F32,
+                              .made_row_bytes = COLUMNS * 4};
+        ck_assert(hf_axis_of(&t.row_axis, HF_AXIS_ALL, &mla, ROWS));
+        ck_assert(hf_axis_of(&t.column_axis, HF_AXIS_ALL, &mla, COLUMNS));
+        char *made = make_all(&t, is_wide ? (const char *)wide : (const char *)narrow, NULL);
+        for (unsigned i = 0; i < ARRAY_LEN(narrow); i++) {
+            int64_t from = is_wide ? wide[i] : narrow[i];
+            int32_t id;
+            memcpy(&id, made + 4 * i, sizeof id);
+            ck_assert_int_eq(id, from >= 0 && from <= INT32_MAX ? (int32_t)from : -1);
+        }
+        free(made);
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("hf_rows");
@@ -177,6 +239,8 @@ int main(void)
     tcase_add_test(t, kv_b_of_fp8);
     tcase_add_test(t, turned_floats);
     tcase_add_test(t, rows_of_mxfp4);
+    tcase_add_test(t, fp8_with_exponents);
+    tcase_add_test(t, rows_of_ids);
     suite_add_tcase(suite, t);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);

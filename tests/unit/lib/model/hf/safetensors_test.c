@@ -63,7 +63,7 @@ START_TEST(one_header)
     ck_assert_uint_eq(s.tensors[2].shape[1], 3);
     ck_assert_uint_eq(s.tensors[2].shape[2], 1);
     ck_assert_uint_eq(s.tensors[2].bytes, 12);
-    ck_assert_uint_eq(s.tensors[3].type, SAFETENSORS_OTHER);
+    ck_assert_uint_eq(s.tensors[3].type, SAFETENSORS_I64);
     safetensors_close(&s);
 }
 END_TEST

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The tensors of a checkpoint that a tensor of GGUF is made of, and those with their scales. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/assert.h"
+#include "lib/model/hf/internal.h"
+#include "lib/tensor/tensor_type.h"
+
+int hf_missing(const char *name, struct error *error)
+{
+    return error_set(error, ERR_BAD_INPUT, "tensor %s is missing", name);
+}
+
+int hf_add_source(struct hf_model *hf, const struct safetensor *s, struct error *error)
+{
+    if (hf->source_count == hf->source_capacity) {
+        uint32_t capacity = hf->source_capacity ? hf->source_capacity * 2 : 1024;
+        uint32_t *bigger = reallocarray(hf->sources, capacity, sizeof *bigger);
+        if (!bigger)
+            return error_set(error, ERR_NO_MEMORY, "out of memory (%" PRIu32 " tensors)", capacity);
+        hf->sources = bigger;
+        hf->source_capacity = capacity;
+    }
+    hf->sources[hf->source_count++] = (uint32_t)(s - hf->files.tensors);
+    return 0;
+}
+
+/* ---- scales ---- */
+
+/* The scales of a quantised source: the tensor of its name with "_scale_inv", or, as DeepSeek-V4
+ * has them, with ".scale" in place of ".weight". NULL with *error: there is none. */
+static const struct safetensor *scales_of(const struct hf_model *hf, const struct safetensor *s,
+                                          struct error *error)
+{
+    char name[HF_NAME_BYTES], other[HF_NAME_BYTES];
+    size_t n = strlen(s->name);
+    snprintf(name, sizeof name, "%s_scale_inv", s->name);
+    const struct safetensor *scales = safetensors_find(&hf->files, name);
+    if (!scales && n > 7 && strcmp(s->name + n - 7, ".weight") == 0) {
+        snprintf(other, sizeof other, "%.*s.scale", (int)n - 7, s->name);
+        scales = safetensors_find(&hf->files, other);
+    }
+    if (!scales)
+        hf_missing(name, error);
+    return scales;
+}
+
+static int add_fp8_scales(struct hf_model *hf, struct hf_tensor *t, const struct safetensor *s,
+                          struct error *error)
+{
+    const struct safetensor *scales = scales_of(hf, s, error);
+    if (!scales)
+        return -1;
+    if ((scales->type != TENSOR_F32 && scales->type != SAFETENSORS_F8_E8M0) || scales->dims != 2 ||
+        scales->shape[0] != (s->shape[0] + t->block_rows - 1) / t->block_rows ||
+        scales->shape[1] != (s->shape[1] + t->block_columns - 1) / t->block_columns)
+        return error_set(error, ERR_BAD_INPUT,
+                         "tensor %s is not a matrix of F32 with a number for each block",
+                         scales->name);
+    t->exponents = scales->type == SAFETENSORS_F8_E8M0;
+    return hf_add_source(hf, scales, error);
+}
+
+/* Adds the exponents of MXFP4: the tensor with "_scales" for "_blocks". */
+static int add_exponents_of_blocks(struct hf_model *hf, const struct safetensor *s,
+                                   struct error *error)
+{
+    char name[HF_NAME_BYTES];
+    size_t n = strlen(s->name);
+    sl_assert(n > 7 && strcmp(s->name + n - 7, "_blocks") == 0);
+    snprintf(name, sizeof name, "%.*s_scales", (int)n - 7, s->name);
+    const struct safetensor *scales = safetensors_find(&hf->files, name);
+    if (!scales)
+        return hf_missing(name, error);
+    bool same = scales->dims == s->dims - 1;
+    for (uint32_t d = 0; d < scales->dims; d++)
+        same = same && scales->shape[d] == s->shape[d];
+    if (scales->type != SAFETENSORS_U8 || !same)
+        return error_set(error, ERR_BAD_INPUT, "tensor %s has no U8 for each block", name);
+    return hf_add_source(hf, scales, error);
+}
+
+/* Of MXFP4 whose rows have two elements in a byte. */
+static int add_exponents_of_rows(struct hf_model *hf, const struct safetensor *s,
+                                 struct error *error)
+{
+    const struct safetensor *scales = scales_of(hf, s, error);
+    const uint64_t bytes = HF_MXFP4_ELEMS / 2; /* of a block */
+    if (!scales)
+        return -1;
+    if (scales->type != SAFETENSORS_F8_E8M0 || scales->dims != 2 || s->dims != 2 ||
+        scales->shape[0] != s->shape[0] || s->shape[1] != bytes * scales->shape[1])
+        return error_set(error, ERR_BAD_INPUT,
+                         "tensor %s is not a matrix of F8_E8M0 with a number for each block",
+                         scales->name);
+    return hf_add_source(hf, scales, error);
+}
+
+/* Adding moves hf->sources. */
+int hf_add_scales(struct hf_model *hf, struct hf_tensor *t, struct error *error)
+{
+    uint32_t sources = t->stacked ? 1 : t->planes;
+    t->scales = hf->source_count;
+    for (uint32_t i = 0; i < sources && (t->form == HF_FP8 || t->form == HF_MXFP4); i++) {
+        const struct safetensor *s = &hf->files.tensors[hf->sources[t->source + i]];
+        int status = t->form == HF_FP8           ? add_fp8_scales(hf, t, s, error)
+                     : s->type == SAFETENSORS_I8 ? add_exponents_of_rows(hf, s, error)
+                                                 : add_exponents_of_blocks(hf, s, error);
+        if (status != 0)
+            return -1;
+    }
+    return 0;
+}
