@@ -318,6 +318,7 @@ struct core {
     float residual;              /* factor of what a part adds */
     bool ffn_sums;               /* some layer has a norm of their sum */
     bool entries;                /* some layer is MIXER_ENTRIES */
+    bool wrong_rows;             /* of some table of experts */
     bool two_ffn_parts;          /* some layer is FFN_DENSE_AND_EXPERTS */
     bool early_experts;          /* or FFN_DENSE_THEN_EXPERTS */
     uint32_t q_size, k_size, v_size, mix_size, gate_size; /* of the largest layer */

@@ -206,12 +206,14 @@ static void cut_index(struct core *c, struct layout *m, uint32_t chunk)
     uint32_t scores = core_index_scores(&c->hp, c->positions);
     uint32_t rows = core_index_rows(&c->hp, c->positions, chunk);
     size_t lists = (size_t)chunk * device_index_lists(a);
-    c->scratch.index_k = cut_floats(m, (size_t)chunk * a->size);
+    uint32_t most = c->entries ? c->hp.index_top_k : device_choice_most(a, &rule);
+    if (!c->entries) /* else keys are among what entries are made of */
+        c->scratch.index_k = cut_floats(m, (size_t)chunk * a->size);
     if (c->hp.index_gates)
         c->scratch.index_gate = cut_floats(m, (size_t)chunk * a->size);
     if (index_form_info(a->form).weighted)
         c->scratch.index_w = cut_floats(m, (size_t)chunk * a->heads);
-    c->scratch.index_at = cut_device(m, lists * device_choice_most(a, &rule), sizeof(uint32_t));
+    c->scratch.index_at = cut_device(m, lists * most, sizeof(uint32_t));
     c->scratch.index_count = cut_device(m, lists, sizeof(uint32_t));
     c->scratch.index_q = cut_floats(m, (size_t)rows * a->heads * a->size);
     c->scratch.index_scores = cut_floats(m, (size_t)rows * device_index_lists(a) * scores);

@@ -354,6 +354,10 @@ static void doctor_of_entries(void)
     uint64_t rows = lookup_u64(doc, "model.context.reads.kv_read_bytes");
     CHECK(keys == 2 * 256 * 64, "%" PRIu64 " bytes of keys", keys);
     CHECK(rows == 5 * 32 * 64 + (8 + 8 + 8) * 64, "%" PRIu64 " bytes of rows", rows);
+    const char *end = strstr(full_context_of(doc), " of 32 tokens and 8 entries");
+    CHECK(lookup_u64(doc, "model.context.reads.attended") == 32 &&
+              lookup_u64(doc, "model.context.reads.entries") == 8 && end,
+          "%s", full_context_of(doc));
     json_decref(doc);
     command_free(&c);
 }

@@ -30,8 +30,11 @@ void core_bind_entries(struct core *c, uint32_t i, uint64_t *vectors);
 size_t core_entries_floats(const struct core *c, uint32_t layer);
 size_t core_entries_keys(const struct core *c);
 int core_check_entries(const struct core *c, struct error *error);
-/* Tables of the experts that tokens use; -1 with *error: one has experts that are not there. */
+/* Tables of the experts that tokens use; -1 with *error: most rows of one have experts that are not
+ * there, or twice. */
 int core_bind_tables(struct core *c, struct error *error);
+/* -1 with *error: a table has no right row for a token of the pass. */
+int core_check_tokens(const struct core *c, struct error *error);
 /* Gives the source what they name for the rows of a pass, before its first layer. */
 void core_give_known(struct core *c);
 

@@ -82,6 +82,8 @@ static void begin_rows(struct core *c)
 static int run_each_layer(struct core *c, uint32_t first, uint32_t count, struct error *error)
 {
     core_ngrams_begin(c, first, count);
+    if (core_check_tokens(c, error) != 0)
+        return -1;
     if (first == 0 && count == c->hp.layers)
         core_give_known(c);
     begin_rows(c);

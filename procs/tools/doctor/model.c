@@ -314,6 +314,8 @@ static void report_context(struct findings *f, const struct model_facts *m,
     uint64_t ctx = lookup_u64(memory_estimate, "ctx_size");
     uint64_t keys = lookup_u64(memory_estimate, "context.index_read_bytes");
     uint64_t rows = lookup_u64(memory_estimate, "context.kv_read_bytes");
+    uint64_t attended = lookup_u64(memory_estimate, "context.attended");
+    uint64_t entries = lookup_u64(memory_estimate, "context.entries");
     char text[64] = "unknown", digits[DIGITS_BYTES], size[16], of[16], first[64] = "",
          chosen[64] = "";
     tps = budget > 0 ? estimate_in_context(a, estimate_at(m, budget, estimates)) : 0;
@@ -321,9 +323,11 @@ static void report_context(struct findings *f, const struct model_facts *m,
         snprintf(text, sizeof text, "%s", two_digits(tps, digits));
     if (keys > 0) {
         snprintf(first, sizeof first, "%s of the indexers' keys, and ", bytes_format(keys, of));
-        snprintf(chosen, sizeof chosen, " of the %" PRIu64 " tokens that they choose",
-                 lookup_u64(memory_estimate, "context.attended"));
+        snprintf(chosen, sizeof chosen, " of the %" PRIu64 " tokens that they choose", attended);
     }
+    if (entries > 0)
+        snprintf(chosen, sizeof chosen, " of %" PRIu64 " tokens and %" PRIu64 " entries", attended,
+                 entries);
     finding(f, "model", "full context", json_real(tps), text,
             "tokens/s of decode after %" PRIu64
             " tokens (--ctx-size), with the recommended budget: "

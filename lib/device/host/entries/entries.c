@@ -173,8 +173,10 @@ static void make_entries(void *arg, uint32_t thread, uint32_t threads)
         }
 }
 
-/* What entries that are not complete need is kept; the rest of a state is zeros. */
-static void keep_rows(const struct op_entry_pool *a, uint32_t sequence)
+/* What entries that are not complete need is kept; the rest of a state is zeros. Slots [first,
+ * last) of a state. */
+static void keep_rows(const struct op_entry_pool *a, uint32_t sequence, uint32_t first,
+                      uint32_t last)
 {
     const struct device_entries *m = &a->shape;
     const struct device_sequence *s = &a->sequence[sequence];
@@ -185,7 +187,7 @@ static void keep_rows(const struct op_entry_pool *a, uint32_t sequence)
     const uint32_t reach = (device_entry_parts(m) - 1) * m->unit;
     const uint32_t begin = whole > reach ? whole - reach : 0;
     float *state = device_floats(s->next_state);
-    for (uint32_t slot = 0; slot < past && span.end > 0; slot++) {
+    for (uint32_t slot = first; slot < last && span.end > 0; slot++) {
         uint32_t position = begin + (slot + past - begin % past) % past;
         float *to = state + (size_t)slot * floats;
         const float *from = position < span.end ? row_of(&source, a->rows - 1, position) : NULL;
@@ -196,14 +198,26 @@ static void keep_rows(const struct op_entry_pool *a, uint32_t sequence)
     }
 }
 
+/* A slot needs none of the others. */
+static void keep_part(void *arg, uint32_t part, uint32_t parts)
+{
+    const struct op_entry_pool *a = ((const struct host_run *)arg)->a;
+    uint32_t begin, end;
+    pool_share(device_entry_past(&a->shape), 1, part, parts, &begin, &end);
+    for (uint32_t i = 0; i < a->sequences; i++)
+        keep_rows(a, i, begin, end);
+}
+
 void host_op_entry_pool(struct device *d, const struct op_entry_pool *a)
 {
+    struct host *h = host_of(d);
+    uint64_t floats = (uint64_t)device_entry_past(&a->shape) * device_entry_row(&a->shape);
+
     sl_assert(a->shape.unit > 0 && device_entry_past(&a->shape) <= TERMS_MAX &&
               a->shape.size <= KERNEL_HEAD_SIZE_MAX && a->shape.index <= KERNEL_HEAD_SIZE_MAX &&
               a->rope.dims == a->shape.rope);
-    host_run_rows(host_of(d), a->rows, make_entries, a);
-    for (uint32_t i = 0; i < a->sequences; i++)
-        keep_rows(a, i);
+    host_run_rows(h, a->rows, make_entries, a);
+    host_run_parts(h, pool_parts(h->pool, floats * a->sequences), keep_part, a);
 }
 
 /* ---- the choice ---- */

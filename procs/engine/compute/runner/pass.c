@@ -292,11 +292,12 @@ static int compute(struct runner *r, const struct group *g, struct turn_times *t
     return 0;
 }
 
-/* Whether the pass may fail because of some rows only: of what they contain, or of an expert that
- * they are routed to. */
+/* Whether the pass may fail because of some rows only: of what they contain, of an expert that they
+ * are routed to, or of a token for which a table has no experts. */
 static bool is_of_rows(const struct error *error)
 {
-    return error->code == ERR_NOT_FINITE || error->code == ERR_IO || error->code == ERR_NO_MEMORY;
+    return error->code == ERR_NOT_FINITE || error->code == ERR_IO || error->code == ERR_NO_MEMORY ||
+           error->code == ERR_BAD_INPUT;
 }
 
 static void turn(struct runner *r, const struct group *g)

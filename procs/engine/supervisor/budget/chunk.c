@@ -167,8 +167,10 @@ static double index_bytes(const struct supervisor *s)
     if (!model_chooses(h, positions))
         return 0;
     double lists = model_index_lists(h), scores = lists * core_index_scores(h, positions);
-    double keys = h->index_size * (h->index_gates ? 2.0 : 1.0);
-    double row = keys + h->index_heads + lists * ((double)model_chosen_tokens(h) + 1);
+    bool entries = h->output_groups > 0; /* their keys are counted with them */
+    double keys = entries ? 0 : h->index_size * (h->index_gates ? 2.0 : 1.0);
+    double most = entries ? h->index_top_k : model_chosen_tokens(h);
+    double row = keys + h->index_heads + lists * (most + 1);
     double each = (double)h->index_size * h->index_heads + scores;
     return 4 * (chunk * row + core_index_rows(h, positions, chunk) * each);
 }

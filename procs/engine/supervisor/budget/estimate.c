@@ -32,31 +32,33 @@ static uint64_t dense_read(const struct supervisor *s)
 }
 
 /* What one token reads of the keys and values of a sequence that has the whole context, and of the
- * keys of indexers; and what these have of kv_bytes for one sequence. */
+ * keys of indexers; what these have of kv_bytes for one sequence; and the positions and entries of
+ * the layers that read the most of them. */
 static json_t *context_json(const struct supervisor *s)
 {
     const struct model_hparams *h = &s->model->hparams;
     enum kv_type type = kv_type_find(s->params.kv_type);
-    uint64_t context = s->params.ctx_size, keys = 0, rows = 0, all = 0, attended = 0;
+    uint64_t context = s->params.ctx_size, keys = 0, rows = 0, all = 0, attended = 0, most = 0;
     for (uint32_t i = 0; i < h->layers; i++) {
         uint64_t own = 0;
         for (uint32_t side = 0; side < KV_SIDE_INDEX; side++) {
             rows += model_read_bytes(h, i, side, type, context);
             own += model_kv_bytes(h, i, side, type, KV_TILE) * context / KV_TILE;
         }
-        uint64_t entries = model_entries_read(h, i, context) *
-                           (kv_tile_bytes(kv_index_type(type), h->head_size) / KV_TILE);
+        uint64_t count = model_entries_read(h, i, context);
+        uint64_t entries = count * (kv_tile_bytes(kv_index_type(type), h->head_size) / KV_TILE);
+        most = count > most ? count : most;
         rows += entries;
         keys += model_read_bytes(h, i, KV_SIDE_INDEX, type, context) - entries;
         all += own;
         if (own > 0 && model_attended(h, i, context) > attended)
             attended = model_attended(h, i, context);
     }
-    if (keys > 0) /* some layers may have no indexer */
+    if (keys > 0 && most == 0) /* some layers may have no indexer */
         attended = model_chosen_tokens(h);
-    return json_pack("{s:I, s:I, s:I, s:I}", "index_read_bytes", (json_int_t)keys, "kv_read_bytes",
-                     (json_int_t)rows, "kv_all_bytes", (json_int_t)all, "attended",
-                     (json_int_t)attended);
+    return json_pack("{s:I, s:I, s:I, s:I, s:I}", "index_read_bytes", (json_int_t)keys,
+                     "kv_read_bytes", (json_int_t)rows, "kv_all_bytes", (json_int_t)all, "attended",
+                     (json_int_t)attended, "entries", (json_int_t)most);
 }
 
 static json_t *cgroup_headroom_json(void)
