@@ -85,7 +85,6 @@ enum hf_row_kind {
     HF_EXPERT,
     HF_EXPERTS,
     HF_REJECTED,
-    HF_UNUSED,
     HF_NUMBERS,
     HF_UNROTATED,
     HF_LLAMA3
@@ -194,9 +193,6 @@ int hf_full_number(const json_t *config, const struct hf_shape *shape, const cha
  * there is no such layer. */
 int hf_number_of_kind(const json_t *config, const struct hf_shape *shape, const char *field,
                       bool other, double *x, struct error *error);
-
-/* True for a tensor of a layer that the engine does not need (HF_UNUSED). */
-bool hf_is_unused(const struct hf_arch *arch, const char *name);
 
 /* The axis of that name over `all` indices of the source; false: the sizes do not fit. */
 bool hf_axis_of(struct hf_axis *axis, enum hf_axis_name name, const struct hf_shape *shape,

@@ -532,17 +532,3 @@ int hf_layer_kinds(const json_t *config, struct gguf_writer *w, struct hf_shape 
             return -1;
     return 0;
 }
-
-bool hf_is_unused(const struct hf_arch *arch, const char *name)
-{
-    const struct hf_row *row;
-    const char *rest = strstr(name, "layers.");
-    rest += rest ? strcspn(rest, "0123456789") : 0;
-    rest += rest ? strspn(rest, "0123456789") : 0;
-    HF_EACH (row, arch, HF_ROWS(UNUSED)) {
-        const char *begin = strchr(row->field, '%') + 2;
-        if (rest && strncmp(rest, begin, strlen(begin)) == 0)
-            return true;
-    }
-    return false;
-}

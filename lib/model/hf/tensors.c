@@ -508,8 +508,7 @@ static int check_rest(const struct work *w, struct error *error)
         used[hf->sources[i]] = true;
     int status = 0;
     for (uint32_t i = 0; i < hf->files.count && status == 0; i++)
-        if (!used[i] && is_of_layer(w, hf->files.tensors[i].name) &&
-            !hf_is_unused(w->shape->arch, hf->files.tensors[i].name))
+        if (!used[i] && is_of_layer(w, hf->files.tensors[i].name))
             status =
                 error_set(error, ERR_BAD_INPUT, "tensor %s is not known in models of this type",
                           hf->files.tensors[i].name);

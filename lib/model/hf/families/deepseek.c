@@ -195,7 +195,6 @@ static const struct hf_row hy_v4[] = {
     UINT(hc_mult, "hyper_connection.count", REQUIRED),
     FLOAT(hc_eps, "hyper_connection.epsilon", REQUIRED),
     FLOAT(hc_magnitude, "hyper_connection.magnitude", REQUIRED),
-    UNUSED("model.mtp_layers."),
     DENSE(LAYER "linear_gate.weight", "blk.%u.attn_gate.weight", MATRIX, REQUIRED),
     DENSE(LAYER "learnable_sink_param", "blk.%u.attn_sinks.weight", F32, REQUIRED),
     DENSE("model.layers.%u.hc_attn_layer.hc_pre.hc_fn", "blk.%u.hc_attn_fn.weight", F32, REQUIRED),

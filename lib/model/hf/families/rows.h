@@ -166,8 +166,6 @@
     ROW(EXPERTS, .field = (name), .key = (gguf), .form = HF_FORM_##form_)
 /* A tensor that identifies a known, unsupported form of the model. */
 #define REJECTED(name, why) ROW(REJECTED, .field = (name), .text = (why))
-/* Tensors of layers that the engine does not need: all whose names begin like this. */
-#define UNUSED(name) ROW(UNUSED, .field = (name))
 /* A tensor of the numbers of an optional array, which are positive. */
 #define NUMBERS(gguf, field_) ROW(NUMBERS, .field = #field_, .key = (gguf))
 /* A tensor of the divisors of the frequencies of layers that attend to all positions, of which

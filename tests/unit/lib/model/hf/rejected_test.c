@@ -378,7 +378,8 @@ static void replace(const char *name, json_t *others)
     json_decref(others);
 }
 
-#define DOWN "model.layers.0.mlp.experts.down_proj"
+#define DOWN  "model.layers.0.mlp.experts.down_proj"
+#define SCALE "model.layers.0.hc_attn_layer.hc_pre.hc_scale"
 
 /* Experts of MXFP4: shapes of the blocks, and of their scales. reason NULL: accepted. */
 START_TEST(shapes_of_mxfp4)
@@ -447,6 +448,10 @@ START_TEST(tensors_without_rows)
                                 cases[i].name, "F16", 2, 8));
         expect(cases[i].reason);
     }
+    make_moved("hy_v4-base", NULL);
+    replace(SCALE, json_pack("{s:[s, i, [i]], s:[s, i, [i]]}", SCALE, "F32", 4, 2,
+                             "model.layers.0.mlp.extra", "F16", 2, 8));
+    expect("tensor model.layers.0.mlp.extra is not known");
 }
 END_TEST
 
