@@ -187,9 +187,20 @@ static uint64_t sum(struct supervisor *s, bool whole)
     return bytes;
 }
 
+/* Of the loaders of servers, which share them. */
+static uint64_t servers_text(const struct supervisor *s)
+{
+    uint64_t most = 0;
+    for (uint32_t i = 0; i < s->params.loaders; i++) {
+        const struct io_backend_info *server = storage_server(s, i);
+        most = server && server->libraries_bytes > most ? server->libraries_bytes : most;
+    }
+    return most;
+}
+
 uint64_t measure_text(struct supervisor *s)
 {
-    return sum(s, false);
+    return sum(s, false) + servers_text(s);
 }
 
 /* Starting a program reads ahead beyond the used code: debug sections, unused functions. Drops
@@ -232,8 +243,5 @@ uint64_t estimate_text(struct supervisor *s)
     for (int service = SERVICE_SUPERVISOR + 1; service < SERVICE__COUNT; service++)
         if (service_count((enum service)service, &s->params) > 0)
             bytes += loadable(s, storage_program(s, (enum service)service, 0));
-    const struct io_backend_info *server = storage_server(s, 0);
-    if (server)
-        bytes += server->libraries_bytes;
-    return bytes / 100 * TOUCHED_PERCENT;
+    return bytes / 100 * TOUCHED_PERCENT + servers_text(s);
 }
