@@ -15,7 +15,7 @@ done
     echo "not ok deb_made: cpack failed"
     exit 1
 }
-deb=$(ls "$scratch"/cpack/*.deb)
+deb=$(ls "$scratch"/cpack/sluice_*.deb)
 version=$(sed -n 's/^project(sluice VERSION \([0-9.]*\).*/\1/p' "$root/CMakeLists.txt")
 
 field() { dpkg-deb -f "$deb" "$1"; }
@@ -30,6 +30,7 @@ field() { dpkg-deb -f "$deb" "$1"; }
     for library in libc6 libnng1 libjansson4 liburing2 libpcre2-8-0 libutf8proc2 libmicrohttpd12 libedit2 libncursesw6; do
         echo "$depends" | grep -qE "(^|, )$library( |,|\$)" || echo "Depends lacks $library: $depends"
     done
+    echo "$depends" | grep -o 'libnbd[^,]*'
 } | verdict deb_control "control fields are wrong"
 
 dpkg-deb -c "$deb" >"$scratch/list"
@@ -40,9 +41,24 @@ dpkg-deb -c "$deb" >"$scratch/list"
         usr/lib/tmpfiles.d/sluice.conf etc/sluice/sluice.conf etc/sluice/model.env usr/share/doc/sluice/changelog.gz; do
         grep -q " \./$file\$" "$scratch/list" || echo "missing: $file"
     done
+    grep sluice-loader-nbd "$scratch/list"
     grep -vE ' root/root ' "$scratch/list"
     grep -E ' \./(usr/local|home|tmp|root)' "$scratch/list"
 } | verdict deb_contents "the package lacks files or has others"
+
+# The package of loaders of network block devices, where this build has them.
+if [ -x "$build/libexec/sluice-loader-nbd" ]; then
+    nbd=$(ls "$scratch"/cpack/sluice-nbd_*.deb)
+    {
+        dpkg-deb -c "$nbd" >"$scratch/list-nbd"
+        grep -q ' root/root .* \./usr/libexec/sluice/sluice-loader-nbd$' "$scratch/list-nbd" || cat "$scratch/list-nbd"
+        for name in "sluice (= $version)" libnbd0 libc6; do
+            dpkg-deb -f "$nbd" Depends | grep -qF "$name" || echo "Depends lacks $name: $(dpkg-deb -f "$nbd" Depends)"
+        done
+    } | verdict deb_nbd "sluice-nbd is wrong"
+else
+    echo "SKIP deb_nbd: this build has no loader for network block devices"
+fi
 
 dpkg-deb -x "$deb" "$scratch/root"
 {
@@ -57,7 +73,7 @@ if have lintian deb_lintian; then
     # Suppressed: requirements of Debian's archive (format of the copyright file, address of the maintainer, a bug that
     # is closed by the first upload).
     lintian --no-cfg --fail-on none --allow-root --suppress-tags \
-        no-copyright-file,bogus-mail-host,initial-upload-closes-no-bugs "$deb" 2>/dev/null |
+        no-copyright-file,bogus-mail-host,initial-upload-closes-no-bugs "$deb" ${nbd:+"$nbd"} 2>/dev/null |
         grep '^[EW]:' | verdict deb_lintian "lintian finds errors or warnings"
 fi
 
