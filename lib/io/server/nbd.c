@@ -267,7 +267,8 @@ static void drive(struct io *io, uint64_t now_ns)
     if (io->state == LINK_DOWN && now_ns >= io->due_ns)
         connect_again(io, now_ns);
     bool late = io->state == LINK_CONNECTING && now_ns >= io->due_ns;
-    for (int i = 0; io->nbd && i < ROUNDS_MAX && step(io); i++)
+    uint32_t enough = (io->depth + 3) / 4; /* more reads can be sent before the server is idle */
+    for (int i = 0; io->nbd && i < ROUNDS_MAX && io->done < enough && step(io); i++)
         ;
     if (!io->nbd)
         return;
