@@ -71,5 +71,7 @@ void nbdkit_kill(struct nbdkit *k)
         return;
     kill(k->pid, SIGKILL);
     waitpid(k->pid, NULL, 0);
+    unlink(k->socket);
+    unlink(k->ready);
     k->pid = 0;
 }

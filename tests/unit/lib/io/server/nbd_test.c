@@ -241,5 +241,7 @@ int main(void)
     srunner_run_all(r, CK_NORMAL);
     int failed = srunner_ntests_failed(r);
     srunner_free(r);
+    unlink(file);
+    rmdir(directory);
     return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }
