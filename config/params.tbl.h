@@ -141,8 +141,8 @@ PARAM_CHOICE(
     "computes them on the CPU, prefetch also copies those predicted for the next layer, "
     "auto uses the fastest (docs/gpu.md)")
 PARAM_TEXT(gpu_eviction, "lru",
-           "which expert on the GPU gives its slot to another one: lru, fifo, lfu, random, "
-           "edgemoe, edgemoe-printed, hobbit, arc, decayed-frequency or activation (docs/sim.md)")
+           "which expert on the GPU gives its slot to another one: by an eviction of docs/sim.md, "
+           "but for learned")
 PARAM_CHOICE(isa, "auto", "auto|generic|avx2|avxvnni|avx512|avx512vbmi|amx|neon|dotprod",
              "instruction set of the kernels")
 PARAM_U64(nice, 5, 0, 19, "", "niceness of the compute threads; keeps control traffic responsive")

@@ -78,7 +78,7 @@ static int take_eviction(struct sim_gpu_options *o, const char *text, struct err
 {
     return places_eviction_find(text, &o->eviction)
                ? 0
-               : error_set(error, ERR_BAD_INPUT, "--%s: '%.60s' is not one of " PLACES_EVICTIONS,
+               : error_set(error, ERR_BAD_INPUT, "--%s: '%.60s' is not one of" PLACES_EVICTIONS,
                            names[SIM_GPU_EVICTION], text);
 }
 

@@ -12,8 +12,8 @@ from measure_assets import CALIB, DEMO, TEXTS
 
 PASS, FAIL, NOT_MEASURED, SHOWN = "pass", "fail", "not measured", "measured"
 BUDGETS = ("12.5%", "18.75%", "25%", "37.5%", "50%", "75%")
-EVICTIONS = ("fifo", "lru", "lfu", "random", "edgemoe", "edgemoe-printed", "hobbit", "arc", "decayed-frequency",
-             "learned", "belady")
+EVICTIONS = ("fifo", "lru", "lfu", "random", "edgemoe", "edgemoe-printed", "hobbit", "arc", "s3-fifo",
+             "decayed-frequency", "learned", "belady")
 # Compute times of the demo model with everything resident, and a device with a proportionate bandwidth.
 TIMES = ("--layer-us", "45", "--expert-us", "12", "--read-bandwidth", "1GB/s")
 LOW = ("--precisions", "int2=25.5%") # size of an expert at int2 relative to q8_0

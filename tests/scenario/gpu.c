@@ -457,9 +457,9 @@ static void bad_values(void)
     gpu_rejected("--gpu=0", "--gpu-layers=3", "--gpu-layers 3: the model has 2", NULL);
     gpu_rejected("--gpu=auto", "--gpu-layers=3", "--gpu-layers 3: the model has 2", NULL);
     gpu_rejected("--gpu=0", "--gpu-policy=fastest", "gpu-policy", NULL);
-    gpu_rejected("--gpu=0", "--gpu-eviction=nonsense", "'nonsense' is not one of lru|", NULL);
+    gpu_rejected("--gpu=0", "--gpu-eviction=nonsense", "'nonsense' is not one of fifo lru", NULL);
     gpu_rejected("--gpu=off", "--gpu-eviction=learned",
-                 "--gpu-eviction: 'learned' is not one of lru|", NULL);
+                 "--gpu-eviction: 'learned' is not one of fifo lru", NULL);
     setenv("SLUICE_TEST_GPU", "/nowhere/module.so", 1);
     gpu_rejected("--gpu=0", "--gpu-budget=0", "--gpu 0: no CUDA module: /nowhere/module.so", NULL);
     gpu_fake(false);

@@ -322,6 +322,7 @@ CASE(activation, "eviction=activation", "--resident-experts=25")
 CASE(hobbit, "eviction=hobbit", "--resident-experts=50")
 CASE(hobbit_model, "eviction=hobbit,records=model,fld_next=on", "--resident-experts=25")
 CASE(arc, "eviction=arc", "--resident-experts=50")
+CASE(s3_fifo, "eviction=s3-fifo", "--resident-experts=25")
 CASE(decayed_frequency, "eviction=decayed-frequency", "--resident-experts=25")
 CASE(learned, "eviction=learned", "--resident-experts=50")
 CASE(learned_25, "eviction=learned", "--resident-experts=25")
@@ -349,6 +350,7 @@ int main(int argc, char **argv)
         ROW(hobbit),
         ROW(hobbit_model),
         ROW(arc),
+        ROW(s3_fifo),
         ROW(arc_fate),
         ROW(decayed_frequency),
         ROW(lru_even),

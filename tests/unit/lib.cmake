@@ -106,6 +106,7 @@ sluice_unit_test(policy_gpu_cost_test SOURCES lib/policy/gpu/cost_test.c LINK sl
 sluice_unit_test(policy_residency_test
   SOURCES lib/policy/residency/residency_test.c lib/policy/residency/rules_test.c LINK sluice_policy)
 sluice_unit_test(policy_residency_arc_test SOURCES lib/policy/residency/arc_test.c LINK sluice_policy)
+sluice_unit_test(policy_residency_s3_fifo_test SOURCES lib/policy/residency/s3_fifo_test.c LINK sluice_policy)
 sluice_unit_test(policy_residency_learned_test SOURCES lib/policy/residency/learned_test.c LINK sluice_policy m)
 sluice_unit_test(policy_reuse_test SOURCES lib/policy/reuse/reuse_test.c LINK sluice_policy)
 sluice_unit_test(policy_reuse_turns_test SOURCES lib/policy/reuse/turns_test.c LINK sluice_policy)

@@ -88,9 +88,9 @@ struct place_result {
 
 struct places;
 
-/* The evictions of --gpu-eviction, for help. */
-#define PLACES_EVICTIONS                                                                           \
-    "lru|fifo|lfu|random|edgemoe|edgemoe-printed|hobbit|arc|decayed-frequency|activation"
+/* The evictions of --gpu-eviction, for messages: each name after a blank. */
+#define PLACES_EVICTION_NAME(id, name) " " name
+#define PLACES_EVICTIONS               EVICTION_LIST_OF_ACCESSES(PLACES_EVICTION_NAME)
 
 /* Finds an eviction by its name. False: none has that name. */
 bool places_eviction_find(const char *name, enum eviction *out);

@@ -10,7 +10,7 @@
 
 #define INPUTS RESIDENCY_COUNTED_INPUTS
 
-/* Chosen on the recordings of tests/traces: docs/lab/eviction.md. */
+/* Chosen on the recordings of tests/traces: docs/lab/learned.md. */
 static const double first_weights[INPUTS] = {0, 0, 0, 1, 0};
 
 struct residency_counted_layer {

@@ -7,7 +7,7 @@
 #include "lib/policy/residency/internal.h"
 
 /* Chosen on traces of random models (44 and 300 tokens) and of the demo model's held-out texts;
- * docs/lab/eviction.md compares neighbouring values. More weight on the fast count is better on
+ * docs/lab/learned.md compares neighbouring values. More weight on the fast count is better on
  * random models and worse on text. */
 #define FAST_WEIGHT  0.25
 #define PRIOR_TOKENS 2.0 /* prior: so many tokens of uniform access */

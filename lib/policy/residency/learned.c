@@ -20,7 +20,7 @@
 #define INPUTS         RESIDENCY_LEARNED_INPUTS
 
 /* Chosen with the constants below on traces of random models (four seeds, 56 and 300 tokens) and of
- * the demo model (four held-out texts, two sampled ones); results are in docs/lab/eviction.md. */
+ * the demo model (four held-out texts, two sampled ones); results are in docs/lab/learned.md. */
 static const double half_lives[MEANS] = {1, 4, 16, 64};
 static const double first_weights[INPUTS] = {0.1, 0, 0.1, 0, 0.8, -0.1};
 

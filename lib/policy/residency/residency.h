@@ -100,6 +100,9 @@
  *                   layer's accesses since the last start of a sequence, l its layer, e = 1 / 1024:
  *                   experts of the first layers stay, because predictions come too late for them.
  *                   Ties: least recently used. MoE-Infinity (arXiv:2401.14361) §6
+ *  s3-fifo          Yang et al.'s S3-FIFO (SOSP 2023, algorithm 1) in every group of the
+ *                   allocation: a small FIFO of a tenth of its c (as arc's), a main one, and ghosts
+ *                   of what left the small one. s3_fifo.c has its order
  *  score            evicts the highest value of the caller's function (config.score). For belady.
  * A slot whose expert is also resident at a higher precision is evicted before all others.
  *
@@ -133,7 +136,8 @@
 
 #define POLICY_NONE UINT32_MAX
 
-#define EVICTION_LIST(X)                                                                           \
+/* Of accesses alone: a GPU uses these, too (lib/policy/gpu/places.h). */
+#define EVICTION_LIST_OF_ACCESSES(X)                                                               \
     X(EVICTION_FIFO, "fifo")                                                                       \
     X(EVICTION_LRU, "lru")                                                                         \
     X(EVICTION_LFU, "lfu")                                                                         \
@@ -142,9 +146,10 @@
     X(EVICTION_EDGEMOE_PRINTED, "edgemoe-printed")                                                 \
     X(EVICTION_HOBBIT, "hobbit")                                                                   \
     X(EVICTION_ARC, "arc")                                                                         \
+    X(EVICTION_S3FIFO, "s3-fifo")                                                                  \
     X(EVICTION_DECAYED, "decayed-frequency")                                                       \
-    X(EVICTION_LEARNED, "learned")                                                                 \
     X(EVICTION_ACTIVATION, "activation")
+#define EVICTION_LIST(X) EVICTION_LIST_OF_ACCESSES(X) X(EVICTION_LEARNED, "learned")
 #define ALLOCATION_LIST(X)                                                                         \
     X(ALLOCATE_SHARED, "shared")                                                                   \
     X(ALLOCATE_TRANSIENT, "transient")                                                             \

@@ -131,7 +131,7 @@ int gpu_find(struct supervisor *s, struct error *error)
     enum eviction eviction;
     if (!places_eviction_find(s->params.gpu_eviction, &eviction))
         return error_set(error, ERR_BAD_INPUT,
-                         "--gpu-eviction: '%.40s' is not one of " PLACES_EVICTIONS,
+                         "--gpu-eviction: '%.40s' is not one of" PLACES_EVICTIONS,
                          s->params.gpu_eviction);
     if (strcmp(s->params.gpu, "off") == 0)
         return s->params.gpu_layers == 0
