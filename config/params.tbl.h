@@ -169,6 +169,9 @@ PARAM_BOOL(deterministic, false,
            "decide by simulated residency and time instead of the actual state: reproducible "
            "output of lossy presets, and statistics equal to those of `sluice sim`")
 PARAM_TEXT(trace, "", "record the access log in this trace file, which must not exist")
+PARAM_BOOL(trace_logits, false,
+           "--trace also records the router logits of decoded tokens (docs/trace.md)")
+PARAM_BOOL(trace_inputs, false, "--trace also records the gate inputs of decoded tokens")
 PARAM_BOOL(force, false, "overwrite the file of --trace")
 PARAM_TEXT(http, "",
            "listen address of the HTTP gateway: ADDRESS:PORT, or PORT for 127.0.0.1; empty: no "

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "lib/model/limits.h"
+#include "lib/model/router.h"
 #include "lib/tensor/precision.h"
 
 void trace_header_init(struct trace_header *h)
@@ -25,6 +26,22 @@ void trace_header_init(struct trace_header *h)
 }
 
 /* ---- checks --------------------------------------------------------------------------------- */
+
+/* What the rule of routing relies on (lib/model/router.h). */
+static bool router_is_known(const struct trace_header *h)
+{
+    static const uint32_t gatings[] = {ROUTER_SOFTMAX,       ROUTER_SIGMOID,
+                                       ROUTER_SOFTMAX_AFTER, ROUTER_SQRT_SOFTPLUS,
+                                       ROUTER_SPARSE_MIXER,  ROUTER_SIGMOID_AFTER};
+    const struct trace_router *r = &h->router;
+    bool known = false;
+    for (size_t i = 0; i < sizeof gatings / sizeof *gatings; i++)
+        known |= r->gating == gatings[i];
+    return known && isfinite(r->scale) && r->groups <= h->experts &&
+           (r->groups < 2 ||
+            (h->experts % r->groups == 0 && r->groups_used > 0 && r->groups_used <= r->groups &&
+             h->experts / r->groups * r->groups_used >= h->top_k));
+}
 
 static int header_check(const struct trace_header *h, struct error *error)
 {
@@ -54,6 +71,8 @@ static int header_check(const struct trace_header *h, struct error *error)
             return error_set(error, ERR_BAD_INPUT,
                              "trace header: invalid expert size of %" PRIu64 " bytes",
                              h->precision_bytes[t]);
+    if (h->hidden > MODEL_ROW_MAX || (h->router.gating != 0 && !router_is_known(h)))
+        return error_set(error, ERR_BAD_INPUT, "trace header: invalid router");
     return 0;
 }
 
@@ -62,10 +81,40 @@ static bool share(float x)
     return isfinite(x) && x >= 0;
 }
 
+/* A router's logit may be -infinity, its bias may not. */
+static bool floats(const struct trace_record *r)
+{
+    float x[TRACE_FLOATS];
+    trace_values(r, x);
+    for (uint32_t i = 0; i < r->rank && i < TRACE_FLOATS; i++)
+        if (!isfinite(x[i]) && !(r->kind == TRACE_ROUTER && x[i] == -INFINITY))
+            return false;
+    return true;
+}
+
+/* Of a record whose `rank` values are those of experts. */
+static const char *values_invalid(const struct trace_header *h, const struct trace_record *r)
+{
+    uint32_t most = r->kind == TRACE_LOGITS ? TRACE_VALUES : TRACE_FLOATS;
+    if (r->rank == 0 || r->rank > most || r->rank > h->experts - r->expert)
+        return "number of values";
+    if (r->kind == TRACE_LOGITS)
+        return NULL;
+    return h->router.gating == 0 ? "logits of an unknown router" : floats(r) ? NULL : "value";
+}
+
+static const char *input_invalid(const struct trace_header *h, const struct trace_record *r)
+{
+    uint32_t first = r->expert * TRACE_HALVES;
+    bool within =
+        r->rank > 0 && r->rank <= TRACE_HALVES && first < h->hidden && r->rank <= h->hidden - first;
+    return within ? NULL : "number of values";
+}
+
 static const char *record_invalid(const struct trace_header *h, const struct trace_record *r)
 {
     switch (r->kind) {
-    case TRACE_SEQUENCE_START:
+    case TRACE_SEQUENCE_START: return r->rank == 0 || share(r->weight) ? NULL : "nats";
     case TRACE_SEQUENCE_END: return NULL;
     case TRACE_TOKEN_END: return r->tokens <= MODEL_CONTEXT_MAX ? NULL : "tokens";
     case TRACE_EXPERT:
@@ -73,17 +122,20 @@ static const char *record_invalid(const struct trace_header *h, const struct tra
     case TRACE_LOGITS:
     case TRACE_PREDICTED:
     case TRACE_GPU_PREDICTED:
-    case TRACE_CANDIDATE: break;
+    case TRACE_CANDIDATE:
+    case TRACE_ROUTER:
+    case TRACE_BIAS:
+    case TRACE_INPUT: break;
     default: return "kind";
     }
     if (r->layer >= h->layers || !expert_layers_has(&h->expert_layers, r->layer))
         return "layer";
+    if (r->kind == TRACE_INPUT)
+        return input_invalid(h, r);
     if (r->expert >= h->experts)
         return "expert";
-    if (r->kind == TRACE_LOGITS)
-        return r->rank > 0 && r->rank <= TRACE_VALUES && r->rank <= h->experts - r->expert
-                   ? NULL
-                   : "number of values";
+    if (r->kind == TRACE_LOGITS || r->kind == TRACE_ROUTER || r->kind == TRACE_BIAS)
+        return values_invalid(h, r);
     if (!share(r->weight))
         return "weight";
     if (r->kind == TRACE_CANDIDATE)
@@ -115,22 +167,40 @@ int trace_check(const struct trace_header *h, const struct trace_record *records
 
 /* ---- files ---------------------------------------------------------------------------------- */
 
+/* The bytes of a header whose first TRACE_HEADER_2_BYTES are known. */
+static size_t header_bytes(const struct trace_header *h)
+{
+    return h->version == 2 ? TRACE_HEADER_2_BYTES : sizeof *h;
+}
+
+/* A header that was read becomes one of this version. */
+static void header_update(struct trace_header *h)
+{
+    if (h->version != 2 || h->header_bytes != TRACE_HEADER_2_BYTES)
+        return;
+    h->version = TRACE_VERSION;
+    h->header_bytes = sizeof *h;
+}
+
 int trace_parse(const void *bytes, size_t count, struct trace *out, struct error *error)
 {
     *out = (struct trace){0};
-    if (count < sizeof out->header)
+    if (count >= TRACE_HEADER_2_BYTES)
+        memcpy(&out->header, bytes, TRACE_HEADER_2_BYTES);
+    size_t first = header_bytes(&out->header);
+    if (count < first)
         return error_set(error, ERR_BAD_INPUT, "not a trace: only %zu bytes", count);
-    memcpy(&out->header, bytes, sizeof out->header);
+    memcpy(&out->header, bytes, first);
+    header_update(&out->header);
     if (header_check(&out->header, error) != 0)
         return -1;
-    out->count = (count - sizeof out->header) / sizeof *out->records;
+    out->count = (count - first) / sizeof *out->records;
     if (out->count > TRACE_RECORDS_MAX)
         return error_set(error, ERR_BAD_INPUT, "trace has too many records: %" PRIu64, out->count);
     out->records = malloc((out->count + 1) * sizeof *out->records);
     if (!out->records)
         return error_set(error, ERR_NO_MEMORY, "out of memory (trace)");
-    memcpy(out->records, (const char *)bytes + sizeof out->header,
-           out->count * sizeof *out->records);
+    memcpy(out->records, (const char *)bytes + first, out->count * sizeof *out->records);
     if (trace_check(&out->header, out->records, out->count, error) == 0)
         return 0;
     trace_free(out);
@@ -156,14 +226,19 @@ static int read_open(int fd, const char *path, struct trace *out, struct error *
     if (fstat(fd, &st) != 0)
         return error_set_errno(error, ERR_BAD_INPUT, errno, "cannot read %.200s", path);
     uint64_t bytes = st.st_size > 0 ? (uint64_t)st.st_size : 0;
-    if (!S_ISREG(st.st_mode) || bytes < sizeof out->header)
+    if (!S_ISREG(st.st_mode) || bytes < TRACE_HEADER_2_BYTES)
         return error_set(error, ERR_BAD_INPUT, "%.200s is not a trace", path);
-    int rv = read_all(fd, &out->header, sizeof out->header);
+    int rv = read_all(fd, &out->header, TRACE_HEADER_2_BYTES);
+    size_t first = header_bytes(&out->header);
+    if (rv == 0)
+        rv =
+            read_all(fd, (char *)&out->header + TRACE_HEADER_2_BYTES, first - TRACE_HEADER_2_BYTES);
     if (rv != 0)
         return error_set_errno(error, ERR_IO, rv, "cannot read %.200s", path);
+    header_update(&out->header);
     if (header_check(&out->header, error) != 0)
         return -1;
-    out->count = (bytes - sizeof out->header) / sizeof *out->records;
+    out->count = (bytes - first) / sizeof *out->records;
     if (out->count > TRACE_RECORDS_MAX)
         return error_set(error, ERR_BAD_INPUT, "%.200s has more than %" PRIu64 " records", path,
                          TRACE_RECORDS_MAX);

@@ -2,7 +2,8 @@
 /* Traces: the routing decisions of a model, token by token, as recorded in the access log;
  * `sluice sim` replays them under any policy. A trace holds no addresses, no times and no text.
  *
- * File: struct trace_header | records to the end of the file. Little-endian.
+ * File: struct trace_header | records to the end of the file. Little-endian. docs/trace.md
+ * describes it for other programs.
  * The records are byte for byte those of the access log (struct access_record of
  * shm/rings/access_log.h has this layout), in its order; compute logs the kinds from
  * TRACE_PREDICTED on for a trace only.
@@ -12,7 +13,8 @@
  * the order of its computation. A pass has a TOKEN_END for each of its sequences, all of them after
  * its last layer.
  *
- *   TRACE_SEQUENCE_START  position, tokens: of the prompt
+ *   TRACE_SEQUENCE_START  position, tokens: of the prompt; rank, weight: exact_ranks (at most 255)
+ *                         and nats, if it is routed resident-first; rank 0: it is not, or unknown
  *   TRACE_LOGITS          decode: margins (routing.h) of `rank` experts of the layer, `expert` the
  *                         first, in the form of residency_logits. Before the experts of that
  *                         sequence and layer, in several records; only if the recorded eviction
@@ -40,6 +42,14 @@
  *                         number. before: its margin; weight: its gate weight
  *                         before normalisation (routing_shares). Where LOGITS are. The first top-k
  *                         are the exact choice; TRACE_EXPERT has what was chosen
+ *   TRACE_ROUTER          decode with --trace-logits: router logits of `rank` experts of the layer,
+ *                         `expert` the first, as floats. Where LOGITS are; a layer in full
+ *   TRACE_BIAS            the router's bias of `rank` experts of the layer, likewise; once in a
+ *                         layer, before its first ROUTER
+ *   TRACE_INPUT           decode with --trace-inputs: `rank` elements of the layer's gate input
+ *                         (lib/core/weights.h) as IEEE halves; `expert` counts the records of the
+ *                         row, so the first element is TRACE_HALVES times that. Before the ROUTER
+ *                         records of the layer
  *   TRACE_CHOICE          masked routing: an expert of the unmasked top-k, weight = |x| G(x)
  *   TRACE_TOKEN_END       the sequence's token or chunk is complete; tokens: its number of tokens
  *   TRACE_SEQUENCE_END    the sequence has no more records
@@ -51,6 +61,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "lib/base/error.h"
 #include "lib/model/expert_layers.h"
@@ -58,7 +69,7 @@
 #include "lib/tensor/precision.h"
 
 #define TRACE_MAGIC       0x4543415254434c53ull /* "SLCTRACE" */
-#define TRACE_VERSION     2u
+#define TRACE_VERSION     3u
 #define TRACE_RECORDS_MAX ((uint64_t)1 << 28) /* 8 GiB */
 
 /* 1..6 are enum access_kind of shm/rings/access_log.h. */
@@ -71,7 +82,10 @@ enum trace_kind {
     TRACE_LOGITS,
     TRACE_PREDICTED = 16,
     TRACE_GPU_PREDICTED,
-    TRACE_CANDIDATE
+    TRACE_CANDIDATE,
+    TRACE_ROUTER,
+    TRACE_BIAS,
+    TRACE_INPUT
 };
 
 /* enum access_outcome of shm/rings/access_log.h; 0: unknown */
@@ -79,6 +93,8 @@ enum trace_outcome { TRACE_UNKNOWN, TRACE_HIT, TRACE_INFLIGHT, TRACE_MISS, TRACE
 
 #define TRACE_VALUES_HALF 8u /* as in the access log */
 #define TRACE_VALUES      (2 * TRACE_VALUES_HALF)
+#define TRACE_FLOATS      (TRACE_VALUES / 4) /* of ROUTER, BIAS */
+#define TRACE_HALVES      (TRACE_VALUES / 2) /* of INPUT */
 
 struct trace_record {
     uint32_t sequence;
@@ -88,7 +104,7 @@ struct trace_record {
             uint32_t tokens;
             float weight;
         };
-        uint8_t values[TRACE_VALUES_HALF]; /* LOGITS: the first ones */
+        uint8_t values[TRACE_VALUES_HALF]; /* LOGITS, ROUTER, BIAS, INPUT: the first ones */
     };
     uint16_t layer, expert;
     uint8_t kind;    /* enum trace_kind */
@@ -103,15 +119,24 @@ struct trace_record {
             };
             float before; /* EXPERT in prefill, PREDICTED, GPU_PREDICTED, CANDIDATE */
         };
-        uint8_t more_values[TRACE_VALUES_HALF]; /* LOGITS: the others */
+        uint8_t more_values[TRACE_VALUES_HALF]; /* the others */
     };
 };
 _Static_assert(sizeof(struct trace_record) == 32, "as in the access log");
 
+/* The router of all layers, as in struct model_router (lib/model/router.h). */
+struct trace_router {
+    uint32_t gating; /* enum router_gating; 0: unknown, and the others are 0 */
+    uint32_t normalise;
+    float scale;
+    uint32_t groups, groups_used;
+};
+
 struct trace_header {
     uint64_t magic;
-    uint32_t version;
-    uint32_t header_bytes; /* sizeof this; offset of the records */
+    uint32_t version; /* 3; 2: without what follows expert_layers */
+    uint32_t
+        header_bytes; /* sizeof this, of version 2 TRACE_HEADER_2_BYTES; offset of the records */
     uint32_t record_bytes; /* 32 */
     uint32_t layers, experts, top_k;
     uint32_t precision_mask; /* precisions of the model: 1 << enum precision */
@@ -120,13 +145,30 @@ struct trace_header {
         [PRECISION__COUNT]; /* payload bytes of one expert, mean over all; 0: absent */
     uint8_t model_hash[16]; /* XXH3-128 of the model file; all 0: unknown */
     struct expert_layers expert_layers;
+    uint32_t hidden; /* elements of a gate input; 0: unknown */
+    struct trace_router router;
 };
-_Static_assert(sizeof(struct trace_header) == 152, "trace header layout");
+#define TRACE_HEADER_2_BYTES 152u
+_Static_assert(sizeof(struct trace_header) == 176, "trace header layout");
+_Static_assert(offsetof(struct trace_header, hidden) == TRACE_HEADER_2_BYTES, "the same of 2");
 
 /* How many layers have experts. */
 static inline uint32_t trace_expert_layers(const struct trace_header *h)
 {
     return expert_layers_count(&h->expert_layers, 0, h->layers);
+}
+
+/* Reads, writes the 16 bytes of values of a record. */
+static inline void trace_values(const struct trace_record *r, void *to)
+{
+    memcpy(to, r->values, TRACE_VALUES_HALF);
+    memcpy((uint8_t *)to + TRACE_VALUES_HALF, r->more_values, TRACE_VALUES_HALF);
+}
+
+static inline void trace_set_values(struct trace_record *r, const void *from)
+{
+    memcpy(r->values, from, TRACE_VALUES_HALF);
+    memcpy(r->more_values, (const uint8_t *)from + TRACE_VALUES_HALF, TRACE_VALUES_HALF);
 }
 
 struct trace {
@@ -144,7 +186,8 @@ void trace_header_init(struct trace_header *h);
 int trace_check(const struct trace_header *h, const struct trace_record *records, uint64_t count,
                 struct error *error);
 
-/* Read and write whole files. A truncated last record (the recorder was killed) is dropped. Release
+/* Read and write whole files, of which a read one may have version 2: its header becomes one of
+ * version 3. A truncated last record (the recorder was killed) is dropped. Release
  * the result of a read with trace_free. -1 with ERR_BAD_INPUT, ERR_IO or ERR_NO_MEMORY. */
 int trace_read(const char *path, struct trace *out, struct error *error);
 int trace_write(const char *path, const struct trace *t, struct error *error);

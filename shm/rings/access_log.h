@@ -13,7 +13,8 @@
 #include "shm/segment/segment.h"
 
 /* A power of two, 16,384: history of 51 tokens of 40 layers x 8 experts; with the logits of 128
- * experts per layer, 21 tokens of 48 layers; with 24 candidates per layer as well, 8 of them. */
+ * experts per layer, 21 tokens of 48 layers; with 24 candidates per layer as well, 8 of them; with
+ * their logits as floats (--trace-logits) 7, with gate inputs of 2,048 elements 1. */
 #define ACCESS_LOG_RECORDS (1u << 14)
 
 /* While a trace is recorded, there are also the kinds from TRACE_PREDICTED on (lib/trace/trace.h),

@@ -55,6 +55,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if ((uint64_t)t.header.layers * t.header.experts <= 4096) {
         replay(&t, "default", NULL);
         replay(&t, "default", "eviction=learned");
+        replay(&t, "default", "eviction=learned,routing=resident-first,nats=3");
         replay(&t, "hobbit", NULL);
         replay(&t, "edgemoe", NULL);
         replay(&t, "layerwise", NULL);

@@ -51,6 +51,9 @@ uint32_t resident_first_candidates(const struct model_router *router, const floa
                                    const struct route *exact, float nats, float *scratch,
                                    struct routing_candidate *out);
 
+/* A trace has the candidates within the nats of its run, or within so many if these are more. */
+#define RESIDENT_FIRST_TRACED_NATS 1.0f
+
 /* How many of the candidates of a row a trace has at most, the first ones: three times top-k. Those
  * after them are too far below the last rank. */
 static inline uint32_t resident_first_recorded(uint32_t experts, uint32_t top_k)

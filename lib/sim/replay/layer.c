@@ -67,7 +67,7 @@ uint64_t run_layer_end(const struct run *r, uint64_t at, uint64_t end)
     uint64_t after = at;
     for (uint64_t i = at; i < end && !ends_layer(&records[i]); i++) {
         bool decides = records[i].kind == TRACE_EXPERT || records[i].kind == TRACE_LOGITS ||
-                       records[i].kind == TRACE_CANDIDATE;
+                       records[i].kind == TRACE_CANDIDATE || records[i].kind == TRACE_ROUTER;
         if (decides && records[i].layer != records[at].layer)
             break;
         if (records[i].kind != TRACE_EXPERT)

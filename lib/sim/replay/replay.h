@@ -25,6 +25,21 @@ struct run_candidates {
     float *weight;                       /* [experts]: of each candidate */
 };
 
+struct run_row { /* whose logits are collected: `count` experts, from the first one on */
+    uint32_t sequence, position, layer, count;
+};
+
+/* Router logits of a trace, where they are needed. */
+struct run_logits {
+    struct run_row *row; /* [SEQUENCES_MAX], by place */
+    float *value;        /* [SEQUENCES_MAX][experts] */
+    float *bias;         /* [layers][experts] */
+    bool *biased;        /* [layers]: it has one */
+    bool gives_levels;   /* to the eviction, because the trace has no records of these */
+    float *margin, *scratch;
+    uint8_t *levels; /* [experts], as margin */
+};
+
 #define RUN_PART_NONE UINT32_MAX
 
 struct run_part { /* what a sequence uses of an expert in the running layer */
@@ -70,6 +85,7 @@ struct run {
     float *scratch;                    /* [experts] */
     double *next, *next_access;        /* belady: next access of each record; of each expert now */
     struct run_candidates *candidates; /* [SEQUENCES_MAX], by place; NULL: routes as recorded */
+    struct run_logits *logits;         /* NULL: not needed, or not recorded */
     bool *resident;                    /* [experts]: of candidates */
     struct trace_record *made; /* [SEQUENCES_MAX][MODEL_TOP_K_MAX]: instead of those recorded */
     enum trace_kind gpu_kind;  /* of the predictions for a GPU; 0: none needed */
@@ -91,6 +107,19 @@ void run_layer_replay(struct run *r, uint64_t at, uint64_t after, uint64_t end);
 /* Where a table names the experts of the first layers, these are known when a pass begins: before
  * its first layer, whose records begin at `at`, and whose steps were added. */
 void run_layer_known(struct run *r, uint64_t at, uint64_t end);
+
+/* ---- run.c ---- */
+
+bool run_has_kind(const struct trace *t, enum trace_kind kind);
+
+/* ---- logits.c: router logits ---- */
+
+/* After run_reroute_create. False: out of memory; run_logits_free is to be called. */
+bool run_logits_create(struct run *r, enum eviction eviction);
+void run_logits_free(struct run *r);
+/* A record of logits, of the sequence at this place. The last one of a layer gives what follows
+ * from all of them. */
+void run_logits_take(struct run *r, uint32_t place, const struct trace_record *x);
 
 /* ---- reroute.c: routing resident-first ---- */
 

@@ -8,14 +8,6 @@
 #include "lib/model/limits.h"
 #include "lib/policy/access/precision.h"
 
-static bool has_candidates(const struct trace *t)
-{
-    for (uint64_t i = 0; i < t->count; i++)
-        if (t->records[i].kind == TRACE_CANDIDATE)
-            return true;
-    return false;
-}
-
 /* The exact choice of the last row of a sequence that had candidates. */
 struct exact {
     uint32_t sequence, position, layer, count;
@@ -64,11 +56,27 @@ static bool was_rerouted(const struct trace *t)
     return false;
 }
 
+/* Fewer candidates were recorded than an engine with so many nats chooses among. */
+static int check_nats(const struct trace *t, const struct knobs *k, struct error *error)
+{
+    for (uint64_t i = 0; i < t->count; i++) {
+        const struct trace_record *x = &t->records[i];
+        if (x->kind != TRACE_SEQUENCE_START || x->rank == 0 || k->nats <= (double)x->weight ||
+            k->nats <= (double)RESIDENT_FIRST_TRACED_NATS)
+            continue;
+        return error_set(error, ERR_BAD_INPUT,
+                         "the trace was recorded with nats=%.4g, and has no candidates for "
+                         "nats=%.4g: record it with these, or with --trace-logits on",
+                         (double)x->weight, k->nats);
+    }
+    return 0;
+}
+
 int run_reroute_check(const struct trace *t, const struct knobs *k, bool belady, bool *needed,
                       struct error *error)
 {
     bool reroutes = k->routing == ROUTING_RESIDENT_FIRST;
-    *needed = reroutes || (has_candidates(t) && was_rerouted(t));
+    *needed = reroutes || (run_has_kind(t, TRACE_CANDIDATE) && was_rerouted(t));
     if (!*needed)
         return 0;
     if (belady && reroutes)
@@ -79,11 +87,14 @@ int run_reroute_check(const struct trace *t, const struct knobs *k, bool belady,
         return error_set(error, ERR_BAD_INPUT,
                          "belady needs the accesses of exact routing, and the trace has others: "
                          "record it with routing=exact, or with nats=0");
-    if (has_candidates(t))
+    if (run_has_kind(t, TRACE_ROUTER))
         return 0;
+    if (run_has_kind(t, TRACE_CANDIDATE))
+        return reroutes ? check_nats(t, k, error) : 0;
     return error_set(error, ERR_BAD_INPUT,
                      "the trace has no candidates, which routing=resident-first chooses among: "
-                     "record it with that routing (nats=0 records exact routing)");
+                     "record it with --trace-logits on, or with that routing (nats=0 records exact "
+                     "routing)");
 }
 
 bool run_reroute_create(struct run *r)
@@ -116,7 +127,7 @@ void run_reroute_free(struct run *r)
 
 void run_reroute_take(struct run *r, uint32_t place, const struct trace_record *x)
 {
-    if (!r->candidates)
+    if (!r->candidates || r->logits) /* which give all of them */
         return;
     struct run_candidates *c = &r->candidates[place];
     if (x->rank == 0 || c->sequence != x->sequence || c->position != x->position ||

@@ -17,7 +17,7 @@ static void take_logits(const struct run *r, const struct trace_record *x)
     sim_cache_logits(r->cache, &at, x->expert, levels, x->rank);
 }
 
-static bool has_kind(const struct trace *t, enum trace_kind kind)
+bool run_has_kind(const struct trace *t, enum trace_kind kind)
 {
     for (uint64_t i = 0; i < t->count; i++)
         if (t->records[i].kind == kind)
@@ -31,8 +31,8 @@ static int choose_gpu_kind(struct run *r, const struct sim_gpu *gpu, struct erro
 {
     if (gpu->places == 0 || gpu->policy != GPU_PREFETCH)
         return 0;
-    r->gpu_kind = has_kind(r->t, TRACE_GPU_PREDICTED) ? TRACE_GPU_PREDICTED : TRACE_PREDICTED;
-    if (has_kind(r->t, r->gpu_kind))
+    r->gpu_kind = run_has_kind(r->t, TRACE_GPU_PREDICTED) ? TRACE_GPU_PREDICTED : TRACE_PREDICTED;
+    if (run_has_kind(r->t, r->gpu_kind))
         return 0;
     return error_set(error, ERR_BAD_INPUT,
                      "the trace has no predictions, which the policy %s of a GPU needs: record it "
@@ -142,6 +142,8 @@ static uint64_t one_layer(struct run *r, uint64_t block, uint64_t end)
             take_logits(r, x);
         else if (x->kind == TRACE_CANDIDATE)
             run_reroute_take(r, place_of(r, x->sequence), x);
+        else if (x->kind == TRACE_ROUTER)
+            run_logits_take(r, place_of(r, x->sequence), x);
         else if (is_first_of(r, block, at))
             run_layer_add(r, x, join(r, at, end));
     }
@@ -174,6 +176,7 @@ static void take(struct run *r, const struct trace_record *record)
     case TRACE_TOKEN_END: end_part(r, sequences_find(&r->sequences, record->sequence)); break;
     case TRACE_LOGITS: take_logits(r, record); break;
     case TRACE_CANDIDATE: run_reroute_take(r, place_of(r, record->sequence), record); break;
+    case TRACE_ROUTER: run_logits_take(r, place_of(r, record->sequence), record); break;
     default: break;
     }
 }
@@ -244,7 +247,7 @@ static bool run_init(struct run *r, const struct trace *t, const struct knobs *k
     r->known = calloc(h->experts, sizeof *r->known);
     return run_layer_create(r) && (r->activation || !activations) && r->chosen && r->predictions &&
            r->scratch && r->known && (!reroutes || run_reroute_create(r)) &&
-           (!belady || find_next_accesses(r));
+           run_logits_create(r, knobs->eviction) && (!belady || find_next_accesses(r));
 }
 
 static void run_free(struct run *r)
@@ -252,6 +255,7 @@ static void run_free(struct run *r)
     activation_destroy(r->activation);
     run_layer_free(r);
     run_reroute_free(r);
+    run_logits_free(r);
     free(r->chosen);
     free(r->predictions);
     free(r->scratch);

@@ -165,7 +165,7 @@ static bool is_access(const struct trace_record *x)
 /* What precedes the accesses of all members. */
 static bool is_logits(const struct trace_record *x)
 {
-    return x->kind == TRACE_LOGITS || x->kind == TRACE_CANDIDATE;
+    return x->kind == TRACE_LOGITS || x->kind == TRACE_CANDIDATE || x->kind == TRACE_ROUTER;
 }
 
 /* What else is recorded of a chunk: with its first part. */

@@ -313,6 +313,17 @@ static int make(const struct recording *r, struct trace *out, struct error *erro
     return status != 0 ? -1 : trace_check(&out->header, out->records, out->count, error);
 }
 
+/* Of this engine. */
+static int import_trace(const char *text, size_t bytes, const struct trace_import *how,
+                        struct trace *out, struct error *error)
+{
+    if (how->experts > 0 || how->expert_bytes > 0 || how->dense > 0 ||
+        how->prompt != TRACE_IMPORT_CHUNK)
+        return error_set(error, ERR_BAD_INPUT,
+                         "this is a trace of sluice, which says all that the settings say");
+    return trace_parse(text, bytes, out, error);
+}
+
 int trace_import(const char *text, size_t bytes, const struct trace_import *how, struct trace *out,
                  struct error *error)
 {
@@ -320,7 +331,7 @@ int trace_import(const char *text, size_t bytes, const struct trace_import *how,
     struct recording r = {.how = how};
     *out = (struct trace){.records = NULL};
     if (bytes >= sizeof magic && memcmp(text, &magic, sizeof magic) == 0)
-        return error_set(error, ERR_BAD_INPUT, "this is a trace already, which needs no import");
+        return import_trace(text, bytes, how, out, error);
     int status = bytes > 0 && *text == '#' ? import_csv(&r, text, bytes, error)
                                            : import_json(&r, text, bytes, error);
     if (status == 0)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Routing that other engines recorded, as traces. Four formats, told apart by their first bytes:
+/* Routing that other engines recorded, as traces. A trace of this engine is taken as it is. Four
+ * other formats, told apart by their first bytes:
  *
  *   BigMoeOnEdge   text: "# route_trace v1", "# key=value ..." lines, a line with the names of the
  *                  columns, then rows turn,phase,step,layer,slot,expert,weight,...; phase 0 is the
@@ -12,7 +13,7 @@
  *
  * Where a recording has no gate weights, every expert of a token has 1/k, and nothing that depends
  * on weights (precisions of HOBBIT and Fate) means anything. warp sorts the ids, so its ranks mean
- * nothing, either. Recordings have neither predictions nor logits. */
+ * nothing, either. These recordings have neither predictions nor logits. */
 #ifndef SLUICE_TRACE_IMPORT_IMPORT_H
 #define SLUICE_TRACE_IMPORT_IMPORT_H
 

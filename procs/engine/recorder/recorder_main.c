@@ -75,6 +75,21 @@ _Static_assert(
         (int)ACCESS_LOGITS == (int)TRACE_LOGITS && (int)ACCESS_VALUES == (int)TRACE_VALUES,
     "a use is a trace record");
 
+/* What a preset routes by, if it does so by residency. */
+static void state_routing(const struct recorder *r, struct access_record *start)
+{
+    struct knobs knobs;
+    struct precision_policy policy;
+    struct error error;
+    uint32_t preset = start->preset;
+    start->preset = 0; /* decided by the simulator */
+    if (child_knobs(&r->child, preset, &knobs, &policy, &error) != 0 ||
+        knobs.routing != ROUTING_RESIDENT_FIRST)
+        return;
+    start->rank = (uint8_t)(knobs.exact_ranks < UINT8_MAX ? knobs.exact_ranks : UINT8_MAX);
+    start->weight = (float)knobs.nats;
+}
+
 static void drain(struct recorder *r)
 {
     struct access_record access;
@@ -82,7 +97,7 @@ static void drain(struct recorder *r)
     bool any = false;
     while (r->fd >= 0 && access_log_read(&r->child.access_log, &r->accesses, UINT64_MAX, &access)) {
         if (access.kind == ACCESS_SEQUENCE_START)
-            access.preset = 0; /* decided by the simulator */
+            state_routing(r, &access);
         memcpy(&r->batch[n++], &access, sizeof access);
         any = true;
         counter_add(r->child.process, CTR_RECORDER_records, 1);
@@ -118,7 +133,13 @@ static void write_header(struct recorder *r)
                              .experts = m->hparams.experts,
                              .top_k = m->hparams.experts_used,
                              .table_layers = m->hparams.table_layers,
-                             .precision_mask = m->precision_mask};
+                             .precision_mask = m->precision_mask,
+                             .hidden = m->hparams.hidden,
+                             .router = {.gating = m->hparams.gating,
+                                        .normalise = m->hparams.norm_top_k != 0,
+                                        .scale = m->hparams.expert_scale,
+                                        .groups = m->hparams.groups,
+                                        .groups_used = m->hparams.groups_used}};
     for (int t = 0; t < PRECISION__COUNT; t++)
         h.precision_bytes[t] =
             m->precision_entries[t] ? m->precision_bytes[t] / m->precision_entries[t] : 0;

@@ -208,6 +208,7 @@ void experts_logits(void *self, const struct expert_step *step, const float *log
                     const struct model_router *rule)
 {
     struct experts *e = self;
+    experts_log_router(e, step, logits, rule);
     for (uint32_t r = 0; r < step->rows && e->logs_logits; r++) {
         if (!step->row[r].prefill)
             experts_log_levels(e, step->layer, &step->row[r], logits + (size_t)r * rule->experts,

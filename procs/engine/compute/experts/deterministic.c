@@ -56,6 +56,7 @@ static void simulated_logits(void *self, const struct expert_step *step, const f
                              const struct model_router *rule)
 {
     struct experts *e = self;
+    experts_log_router(e, step, logits, rule);
     for (uint32_t r = 0; r < step->rows && e->logs_logits; r++) {
         if (step->row[r].prefill)
             continue;

@@ -53,6 +53,7 @@ struct experts {
     float *margins;  /* [experts] of the row now logged, and scratch of routing_margins */
     uint8_t *levels; /* [experts]: their levels */
     struct resident_first_work reroute;
+    bool bias_logged[MODEL_LAYERS_MAX]; /* that of the layer's router: values.c */
 
     /* deterministic mode */
     struct deterministic *deterministic; /* --deterministic on; else NULL */
@@ -158,6 +159,13 @@ void experts_logits(void *self, const struct expert_step *step, const float *log
                     const struct model_router *rule);
 void experts_choice(void *self, const struct expert_step *step, const float *importance);
 void experts_used(void *self, const struct expert_step *step, const struct route *routes);
+
+/* values.c: router logits and gate inputs of rows that decode, if a trace is recorded with them. */
+void experts_log_router(struct experts *e, const struct expert_step *step, const float *logits,
+                        const struct model_router *rule);
+/* x: [rows][n] */
+void experts_log_inputs(struct experts *e, const struct expert_step *step, const float *x,
+                        uint32_t n);
 
 /* preset.c: bytes of the arena available to experts. */
 uint64_t experts_capacity_bytes(const struct experts *e);

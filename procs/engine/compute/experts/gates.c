@@ -7,7 +7,7 @@
 void experts_gate_input(void *self, const struct expert_step *step, const float *x, uint32_t n)
 {
     struct experts *e = self;
-    (void)step;
+    experts_log_inputs(e, step, x, n);
     if (e->publishes == PREDICT_LOGITS)
         e->publish = (struct gate_rows){.kind = GATES_INPUT, .inputs = x, .count = n};
 }

@@ -6,9 +6,6 @@
 
 #include "lib/policy/access/precision.h"
 
-/* Other values of `nats` can be simulated on a trace, up to this one. */
-#define TRACED_NATS 1.0f
-
 struct asking {
     const struct experts *e;
     const struct expert_step *step;
@@ -51,7 +48,8 @@ static void log_row(struct experts *e, const struct expert_step *step, const str
                     const float *logits, const struct model_router *rule,
                     const struct route *routes)
 {
-    float nats = (float)e->knobs.nats > TRACED_NATS ? (float)e->knobs.nats : TRACED_NATS;
+    float nats = (float)e->knobs.nats;
+    nats = nats > RESIDENT_FIRST_TRACED_NATS ? nats : RESIDENT_FIRST_TRACED_NATS;
     uint32_t count = resident_first_candidates(rule, logits, routes, nats, e->reroute.scratch,
                                                e->reroute.candidate);
     uint32_t most = resident_first_recorded(rule->experts, rule->top_k), more = rule->top_k;

@@ -401,6 +401,7 @@ int main(void)
     suite_add_tcase(s, c);
     suite_add_tcase(s, sim_cache_case());
     suite_add_tcase(s, sim_sequences_case());
+    suite_add_tcase(s, sim_logits_case());
     suite_add_tcase(s, sim_reroute_case());
     suite_add_tcase(s, sim_together_case());
     suite_add_tcase(s, sim_gpu_case());

@@ -14,6 +14,7 @@ struct sim_config config_of(const char *preset, const char *knobs, uint64_t entr
 
 TCase *sim_cache_case(void);
 TCase *sim_gpu_case(void);
+TCase *sim_logits_case(void);
 TCase *sim_reroute_case(void);
 TCase *sim_sequences_case(void);
 TCase *sim_together_case(void);

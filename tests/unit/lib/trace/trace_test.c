@@ -62,6 +62,12 @@ END_TEST
 
 static struct trace bad;
 
+static void set_floats(struct trace_record *r, float last)
+{
+    const float value[TRACE_FLOATS] = {0, 0, 0, last};
+    trace_set_values(r, value);
+}
+
 static void damage(int what)
 {
     struct trace_record *r = &bad.records[1];
@@ -89,6 +95,22 @@ static void damage(int what)
     case 18: r->kind = TRACE_LOGITS, r->layer = 3; return;
     case 19: r->kind = TRACE_GPU_PREDICTED, r->from_layer = r->layer; return;
     case 20: r->kind = TRACE_CANDIDATE, r->before = HUGE_VALF; return;
+    case 21: r->kind = TRACE_ROUTER, r->rank = 4; return;
+    case 22: bad.header.router.gating = 7; return;
+    case 23: /* groups of three experts, of which one is used: fewer than the four used */
+        bad.header.router = (struct trace_router){.gating = 1, .groups = 3, .groups_used = 1};
+        return;
+    case 24:
+    case 25:
+    case 26:
+        bad.header.router.gating = 1;
+        r->kind = TRACE_ROUTER, r->expert = 4, r->rank = what == 24 ? 5 : what == 25 ? 0 : 4;
+        set_floats(r, what == 26 ? NAN : 1);
+        return;
+    case 27: r->kind = TRACE_INPUT, r->rank = 8; return;
+    case 28: bad.header.hidden = 12, r->kind = TRACE_INPUT, r->expert = 1, r->rank = 5; return;
+    case 29: bad.header.hidden = 12, r->kind = TRACE_INPUT, r->expert = 2, r->rank = 1; return;
+    case 30: r->kind = TRACE_SEQUENCE_START, r->rank = 1, r->weight = -1; return;
     default: bad.header.record_bytes = 31;
     }
 }
@@ -114,6 +136,16 @@ static const char *const messages[] = {"magic",
                                        "invalid layer",
                                        "layer of the prediction",
                                        "invalid margin",
+                                       "logits of an unknown router",
+                                       "invalid router",
+                                       "invalid router",
+                                       "number of values",
+                                       "number of values",
+                                       "invalid value",
+                                       "number of values",
+                                       "number of values",
+                                       "number of values",
+                                       "invalid nats",
                                        "version"};
 
 START_TEST(damage_is_rejected)
@@ -134,6 +166,37 @@ START_TEST(damage_is_rejected)
     ck_assert_ptr_null(out.records);
     free(bytes);
     trace_free(&bad);
+}
+END_TEST
+
+/* A file of version 2 has a shorter header, and is one of this version without a router. */
+START_TEST(version_2_is_read)
+{
+    struct trace t = small(), back;
+    struct error error = {.text = ""};
+    size_t count, shorter = sizeof t.header - TRACE_HEADER_2_BYTES;
+    t.header.version = 2;
+    t.header.header_bytes = TRACE_HEADER_2_BYTES;
+    char *bytes = bytes_of(&t, &count);
+    memmove(bytes + TRACE_HEADER_2_BYTES, bytes + sizeof t.header, count - sizeof t.header);
+    char path[] = "/tmp/sluice-trace-XXXXXX";
+    int fd = mkstemp(path);
+    ck_assert(write(fd, bytes, count - shorter) == (ssize_t)(count - shorter));
+    for (int from_file = 0; from_file < 2; from_file++) {
+        int status = from_file ? trace_read(path, &back, &error)
+                               : trace_parse(bytes, count - shorter, &back, &error);
+        ck_assert_msg(status == 0, "%s", error.text);
+        ck_assert_uint_eq(back.header.version, TRACE_VERSION);
+        ck_assert_uint_eq(back.header.router.gating, 0);
+        ck_assert_uint_eq(back.count, t.count);
+        ck_assert_mem_eq(back.records, t.records, t.count * sizeof *t.records);
+        ck_assert_int_eq(trace_check(&back.header, back.records, back.count, &error), 0);
+        trace_free(&back);
+    }
+    close(fd);
+    unlink(path);
+    free(bytes);
+    trace_free(&t);
 }
 END_TEST
 
@@ -222,6 +285,7 @@ int main(void)
     TCase *c = tcase_create("trace");
     tcase_add_test(c, survives_a_file);
     tcase_add_loop_test(c, damage_is_rejected, 0, (int)(sizeof messages / sizeof messages[0]));
+    tcase_add_test(c, version_2_is_read);
     tcase_add_test(c, synthetic_traces_have_the_requested_shape);
     tcase_add_test(c, synthetic_bounds);
     suite_add_tcase(s, c);

@@ -168,7 +168,8 @@ static const struct {
 } rejected[] = {
     {"", "invalid JSON", 0},
     {"[1]", "neither selections", 0},
-    {"SLCTRACE", "is a trace already", 0},
+    {"SLCTRACE", "not a trace: only 8 bytes", 0},
+    {"SLCTRACE", "is a trace of sluice", 4},
     {HEAD, "no token uses", 0},
     {HEAD "0,1,0,1,0,8,1\n", "there are 3, 8 and 2", 0},
     {HEAD "0,1,0,3,0,1,1\n", "there are 3, 8 and 2", 0},
@@ -200,6 +201,30 @@ static const struct {
     {"{\"decode\": 1, \"layer\": 0}\n", "line 1: no pass", 4},
     {"{\"selections\": []}\n", "no selections", 0},
 };
+
+/* One of this engine, byte for byte. */
+START_TEST(a_trace)
+{
+    static const struct trace_import none;
+    struct trace_synthetic s;
+    struct trace t, back;
+    struct error error = {.text = ""};
+    trace_synthetic_defaults(&s);
+    s.tokens = 20;
+    ck_assert_int_eq(trace_synthesise(&s, &t, &error), 0);
+    size_t records = t.count * sizeof *t.records, bytes = sizeof t.header + records;
+    char *text = malloc(bytes);
+    memcpy(text, &t.header, sizeof t.header);
+    memcpy(text + sizeof t.header, t.records, records);
+    ck_assert_msg(trace_import(text, bytes, &none, &back, &error) == 0, "%s", error.text);
+    ck_assert_mem_eq(&back.header, &t.header, sizeof t.header);
+    ck_assert_uint_eq(back.count, t.count);
+    ck_assert_mem_eq(back.records, t.records, records);
+    trace_free(&back);
+    trace_free(&t);
+    free(text);
+}
+END_TEST
 
 START_TEST(wrong_recordings_are_rejected)
 {
@@ -264,6 +289,7 @@ int main(void)
     tcase_add_test(c, lines_of_tokens);
     tcase_add_test(c, lines_of_passes);
     tcase_add_test(c, one_object);
+    tcase_add_test(c, a_trace);
     tcase_add_loop_test(c, wrong_recordings_are_rejected, 0,
                         (int)(sizeof rejected / sizeof rejected[0]));
     tcase_add_test(c, settings_that_do_not_apply);
