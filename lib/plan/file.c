@@ -121,7 +121,8 @@ static int parse_names(struct parsed *p, struct error *error)
     json_object_foreach((json_t *)(uintptr_t)p->arrays, name, value)
     {
         int a = array_find(name, false);
-        const struct plan shape = {.layers = p->layers, .experts = p->experts};
+        const struct plan shape = {
+            .layers = p->layers, .experts = p->experts, .experts_used = p->experts_used};
         if (a < 0)
             return error_set(error, ERR_BAD_INPUT, "invalid plan: unknown array '%.40s'",
                              printable_name(name).text);
@@ -215,7 +216,10 @@ static int take_tables(struct plan *plan, const struct parsed *p, const uint8_t 
 /* Compares the sizes before memory is allocated for the tables. */
 static bool tables_plausible(const struct parsed *p)
 {
-    const struct plan shape = {.layers = p->layers, .experts = p->experts, .cells = p->cells};
+    const struct plan shape = {.layers = p->layers,
+                               .experts = p->experts,
+                               .experts_used = p->experts_used,
+                               .cells = p->cells};
     uint64_t bytes = 0;
     for (int a = 0; a < PLAN_ARRAY__COUNT; a++)
         if (plan_in_tables((enum plan_array)a) && (p->bits & plan_array_bit((enum plan_array)a)))

@@ -56,6 +56,7 @@ uint64_t plan_array_count(const struct plan *p, enum plan_array a)
     switch (plan_array_infos[a].size) {
     case PLAN_SIZE_LAYERS: return p->layers;
     case PLAN_SIZE_EXPERTS: return cells;
+    case PLAN_SIZE_RANKS: return (uint64_t)p->layers * p->experts_used;
     case PLAN_SIZE_AUTO:
         return (uint64_t)PLAN_AUTO_SHARES * PLAN_AUTO_BANDWIDTHS * PLAN_AUTO_CANDIDATES;
     case PLAN_SIZE_PAIRS: return cells * p->experts;
@@ -63,6 +64,19 @@ uint64_t plan_array_count(const struct plan *p, enum plan_array a)
     case PLAN_SIZE_CELLS: return p->cells;
     }
     return 0;
+}
+
+double plan_tail_share(const struct plan *p)
+{
+    double sum = 0;
+    uint32_t layers = 0;
+    for (uint32_t l = 0; plan_has(p, PLAN_ARRAY_rank_share) && l < p->layers; l++) {
+        const float *share = plan_rank_share(p) + (size_t)l * p->experts_used;
+        for (uint32_t i = (p->experts_used + 1) / 2; i < p->experts_used && !isnan(share[0]); i++)
+            sum += (double)share[i];
+        layers += !isnan(share[0]);
+    }
+    return layers > 0 ? sum / layers : (double)NAN;
 }
 
 uint64_t plan_array_bytes(const struct plan *plan, enum plan_array a)

@@ -158,4 +158,8 @@ static inline bool plan_knows(const struct plan *plan, enum plan_scalar s)
     }
 #include "lib/plan/plan.tbl.h"
 
+/* The share that the lower half of the ranks (of an odd number the smaller half) has of the gate
+ * weights of a token's experts, mean over the layers of rank_share; NaN: it is not known. */
+double plan_tail_share(const struct plan *plan);
+
 #endif

@@ -6,6 +6,7 @@
  *   type      F32, U32, U16, U8 or CELL (struct plan_cell)
  *   size      in the JSON file:    LAYERS      [L]
  *                                  EXPERTS     [L][E]
+ *                                  RANKS       [L][K]
  *                                  AUTO        [PLAN_AUTO_SHARES][PLAN_AUTO_BANDWIDTHS]
  *                                              [PLAN_AUTO_CANDIDATES]
  *             in the binary file:  PAIRS       [L][E][E]
@@ -182,5 +183,9 @@ PLAN_ARRAY(pair_cells, CELL, CELLS, 0, 4294967295.0,
 /* ---- decided by plan ---- */
 PLAN_ARRAY(mixed_high, U8, EXPERTS, 0, 3, "mixed-two: enum precision of the expert.")
 PLAN_ARRAY(mixed_low, U8, EXPERTS, 0, 3, "mixed-two: its lower precision; the same: none.")
+
+/* ---- measured by profile ---- */
+PLAN_ARRAY(rank_share, F32, RANKS, 0, 1,
+           "Share of a rank of the gate weights of a token's experts, mean over the tokens.")
 #undef PLAN_SCALAR
 #undef PLAN_ARRAY

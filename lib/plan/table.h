@@ -15,6 +15,7 @@ enum plan_element {
 enum plan_size {
     PLAN_SIZE_LAYERS,
     PLAN_SIZE_EXPERTS,
+    PLAN_SIZE_RANKS,
     PLAN_SIZE_AUTO,
     PLAN_SIZE_PAIRS,
     PLAN_SIZE_PAIR_FIRST,

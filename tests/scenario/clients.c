@@ -11,6 +11,7 @@
 #include "lib/base/bytes.h"
 #include "tests/harness/internal.h"
 #include "tests/scenario/baseline.h"
+#include "tests/scenario/continued.h"
 
 #define END_MS 120000
 
@@ -198,7 +199,9 @@ static void profile_plan_generate(void)
                                       text, "--tokens", "256", "--ctx-size", "64", "--max-loss",
                                       "50%", "--preset", "hobbit", "-o", plan, NULL});
     expect(&c, 0);
-    CHECK(strstr(c.out, "hobbit: T1 ") && strstr(c.out, "expected loss"), "%.400s", c.out);
+    CHECK(strstr(c.out, "hobbit: T1 ") && strstr(c.out, "expected loss") &&
+              strstr(c.out, "the lower half of the ranks has "),
+          "%.400s", c.out);
     command_free(&c);
     hobbit_keeps_the_bound(profile, text);
     command_run(&c, NULL, END_MS,
@@ -230,6 +233,69 @@ static size_t file_lines_with(const char *path, const char *text)
 }
 
 /* The trace of a response, simulated with two presets and two budgets: a table and an SVG. */
+/* What a profile says of routing, as elements of an array of its JSON. */
+static double element(const json_t *doc, const char *array, size_t at)
+{
+    const json_t *x = json_array_get(json_object_get(json_object_get(doc, "arrays"), array), at);
+    CHECK(json_is_number(x), "no element %zu of %s", at, array);
+    return json_number_value(x);
+}
+
+/* Gate weights by rank fall and sum to 1. Where a table chooses the experts by token, as in the
+ * second layer here, a prediction names all of them: it is made for a known token. */
+static void profile_of_routing(void)
+{
+    enum { LAYERS = 3, USED = 4 };
+    struct command c;
+    json_error_t where;
+    char model[PATH_MAX], profile[PATH_MAX];
+    continued_make(model, (const char *const[]){"arch=deepseek4",
+                                                "layers=3",
+                                                "kv_heads=1",
+                                                "head_size=32",
+                                                "q_rank=32",
+                                                "output_groups=2",
+                                                "output_rank=32",
+                                                "window=32",
+                                                "rope_dims=8",
+                                                "index_heads=4",
+                                                "index_size=32",
+                                                "index_top_k=8",
+                                                "gating=4",
+                                                "norm_top_k=1",
+                                                "shared_count=1",
+                                                "table_layers=2",
+                                                "streams=4",
+                                                "stream_steps=20",
+                                                "stream_eps=1e-6",
+                                                "experts_used=4",
+                                                "rope_theta=160000",
+                                                "rope_theta_window=10000",
+                                                NULL});
+    snprintf(profile, sizeof profile, "%s/routing.profile", test_dir());
+    command_run(&c, NULL, END_MS,
+                (const char *const[]){"profile", "-m", model, "--synthetic", "--tokens", "128",
+                                      "--ctx-size", "64", "-o", profile, NULL});
+    expect(&c, 0);
+    CHECK(strstr(c.out, "gate weights by rank: ") && strstr(c.out, "the lower half of the ranks: "),
+          "%.600s", c.out);
+    command_free(&c);
+    json_t *doc = json_load_file(profile, 0, &where);
+    CHECK(doc, "%s", where.text);
+    for (size_t l = 0; l < LAYERS; l++) {
+        double sum = 0, before = 1;
+        for (size_t i = 0; i < USED; i++) {
+            double share = element(doc, "rank_share", l * USED + i);
+            CHECK(share > 0 && share <= before, "layer %zu: rank %zu has %g", l, i, share);
+            sum += before = share;
+        }
+        CHECK(fabs(sum - 1) < 1e-5, "layer %zu: the shares sum to %g", l, sum);
+    }
+    CHECK(element(doc, "recall_gate", 1) == 1, "recall %g of a table",
+          element(doc, "recall_gate", 1));
+    json_decref(doc);
+}
+
 static void trace_and_sim(void)
 {
     struct command c;
@@ -410,9 +476,12 @@ static void inspect_demo(void)
 int main(int argc, char **argv)
 {
     static const struct test_case cases[] = {
-        ROW(eval_windows),    ROW(eval_per_token), ROW(eval_modelled),  ROW(profile_plan_generate),
-        ROW(trace_and_sim),   ROW(stats_and_ctl),  ROW(ctl_to_the_end), ROW(drain),
-        ROW(ctl_drain_waits), ROW(inspect_demo),
+        ROW(eval_windows),       ROW(eval_per_token),
+        ROW(eval_modelled),      ROW(profile_plan_generate),
+        ROW(trace_and_sim),      ROW(stats_and_ctl),
+        ROW(ctl_to_the_end),     ROW(drain),
+        ROW(ctl_drain_waits),    ROW(inspect_demo),
+        ROW(profile_of_routing),
     };
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }

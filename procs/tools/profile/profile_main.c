@@ -185,7 +185,8 @@ static int start(struct profile *p, struct error *error)
                                              PLAN_ARRAY_recall_attention,
                                              PLAN_ARRAY_recall_attention_list,
                                              PLAN_ARRAY_recall_attention_before,
-                                             PLAN_ARRAY_recall_attention_before_list};
+                                             PLAN_ARRAY_recall_attention_before_list,
+                                             PLAN_ARRAY_rank_share};
     uint64_t bits = 0;
     for (size_t i = 0; i < ARRAY_LEN(arrays); i++)
         bits |= plan_array_bit(arrays[i]);
@@ -247,6 +248,39 @@ static void print_recall(const struct plan *plan)
     }
 }
 
+/* Of the gate weights of a rank, the mean over all layers; NaN: an earlier profile has none. */
+static double share_of_rank(const struct plan *plan, uint32_t rank)
+{
+    double sum = 0;
+    uint32_t layers = 0;
+    for (uint32_t l = 0; l < plan->layers; l++) {
+        float share = plan_rank_share(plan)[(size_t)l * plan->experts_used + rank];
+        sum += isnan(share) ? 0 : (double)share;
+        layers += !isnan(share);
+    }
+    return layers > 0 ? sum / layers : (double)NAN;
+}
+
+static void print_shares(const struct plan *plan)
+{
+    printf("gate weights by rank:");
+    for (uint32_t i = 0; i < plan->experts_used; i++)
+        printf(" %s", PERCENT((float)share_of_rank(plan, i)));
+    if (plan->experts_used > 1)
+        printf("; the lower half of the ranks: %s", PERCENT((float)plan_tail_share(plan)));
+    printf("\n");
+}
+
+static json_t *shares_json(const struct plan *plan)
+{
+    json_t *out = json_array();
+    for (uint32_t i = 0; i < plan->experts_used; i++) {
+        double share = share_of_rank(plan, i);
+        json_array_append_new(out, isnan(share) ? json_null() : json_real(share));
+    }
+    return out;
+}
+
 static void print_result(const struct profile *p)
 {
     const struct plan *plan = p->plan;
@@ -266,6 +300,7 @@ static void print_result(const struct profile *p)
                                 mean_of(plan_recall_gate_list(plan), layers), "importance_measured",
                                 (json_int_t)measured, "experts", (json_int_t)cells, "pair_cells",
                                 (json_int_t)plan->cells);
+        json_object_set_new(out, "rank_shares", shares_json(plan));
         json_dumpf(out, stdout, JSON_INDENT(2));
         printf("\n");
         json_decref(out);
@@ -273,6 +308,7 @@ static void print_result(const struct profile *p)
     }
     printf("%s: %.0f tokens, perplexity %.4f\n", p->out_path, plan->scalar[PLAN_tokens], ppl);
     print_recall(plan);
+    print_shares(plan);
     printf("importance: %llu of %llu experts measured individually, the others by group\n",
            (unsigned long long)measured, (unsigned long long)cells);
     printf("paths: %u pair cells (%.1f MiB)\n", plan->cells,

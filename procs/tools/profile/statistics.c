@@ -38,6 +38,7 @@ struct seen { /* state of one worker */
     struct prediction *predictions;
     uint64_t *accesses;           /* [L][E] */
     uint64_t (*found)[INPUTS][2]; /* [L]: true top-K found by K predictions, by the list */
+    double *shares;               /* [L][K]: sums of each rank's share of the gate weights */
     uint64_t rows;
 };
 
@@ -86,6 +87,16 @@ static void at_layer_inputs(void *arg, const struct expert_step *step, const flo
         memcpy(k->input + (size_t)(step->row[r].position) * n, x + r * stride, n * sizeof *x);
 }
 
+static void count_shares(struct seen *s, uint32_t layer, const struct route *row)
+{
+    uint32_t k = s->all->hp->experts_used;
+    double sum = 0;
+    for (uint32_t i = 0; i < k; i++)
+        sum += (double)row[i].weight;
+    for (uint32_t i = 0; i < k && sum > 0; i++)
+        s->shares[(size_t)layer * k + i] += (double)row[i].weight / sum;
+}
+
 static void at_routed(void *arg, const struct expert_step *step, const struct route *routes)
 {
     struct seen *s = arg;
@@ -102,6 +113,8 @@ static void at_routed(void *arg, const struct expert_step *step, const struct ro
         now[i] = (uint16_t)routes[i].expert;
         s->accesses[(size_t)step->layer * hp->experts + routes[i].expert]++;
     }
+    for (uint32_t r = 0; r < step->rows; r++)
+        count_shares(s, step->layer, routes + (size_t)r * k);
     s->rows += step->layer == s->all->first ? step->rows : 0;
 }
 
@@ -131,15 +144,16 @@ static uint32_t hits(const struct prediction *predictions, uint32_t count, const
     return n;
 }
 
-/* Predicts the layer's experts from input x and counts the correct predictions. */
-static void count_predictions(struct seen *s, uint32_t layer, const float *x, uint32_t row,
-                              int which)
+/* Predicts the layer's experts for the token of a row from input x, as an engine does, which knows
+ * the token, and counts the correct predictions. */
+static void count_predictions(struct seen *s, uint32_t layer, const struct expert_row *at,
+                              const float *x, int which)
 {
     const struct statistics *all = s->all;
     const struct model_hparams *hp = all->hp;
-    const uint16_t *chosen = s->kept->chosen[0] + (size_t)row * hp->experts_used;
+    const uint16_t *chosen = s->kept->chosen[0] + (size_t)at->position * hp->experts_used;
     struct model_router rule;
-    bool known = router_row_logits(s->router, layer, x, ROUTER_NO_TOKEN, s->logits, &rule);
+    bool known = router_row_logits(s->router, layer, x, at->token, s->logits, &rule);
     sl_assert(known);
     struct prediction_input in = {.layer = layer,
                                   .experts = hp->experts,
@@ -166,15 +180,15 @@ static void at_gate_inputs(void *arg, const struct expert_step *step, const floa
         uint32_t r = step->row[i].position;
         if (step->layer > all->first) {
             count_paths(s, step, r);
-            count_predictions(s, step->layer, k->gate_before + (size_t)r * n, r, 0);
+            count_predictions(s, step->layer, &step->row[i], k->gate_before + (size_t)r * n, 0);
         }
         if (step->layer > all->first && reads_inputs(all)) {
             offline_gate_input(m, norm, k->input_before + (size_t)r * n, s->x);
-            count_predictions(s, step->layer, s->x, r, 2);
+            count_predictions(s, step->layer, &step->row[i], s->x, 2);
         }
         if (reads_inputs(all)) {
             offline_gate_input(m, norm, k->input + (size_t)r * n, s->x);
-            count_predictions(s, step->layer, s->x, r, 1);
+            count_predictions(s, step->layer, &step->row[i], s->x, 1);
         }
         memcpy(k->gate_before + (size_t)r * n, x + i * stride, n * sizeof *x);
     }
@@ -241,6 +255,7 @@ static void worker_hooks(void *arg, uint32_t worker, struct offline_hooks *hooks
     s->predictions = zeroed(hp->experts, sizeof *s->predictions);
     s->accesses = zeroed((size_t)hp->layers * hp->experts, sizeof *s->accesses);
     s->found = zeroed(hp->layers, sizeof *s->found);
+    s->shares = zeroed((size_t)hp->layers * hp->experts_used, sizeof *s->shares);
     hooks->arg = s;
     hooks->layer_inputs = reads_inputs(all) ? at_layer_inputs : NULL;
     hooks->routed = at_routed;
@@ -256,10 +271,25 @@ static void seen_free(struct seen *s)
     free(s->predictions);
     free(s->accesses);
     free(s->found);
+    free(s->shares);
     free(s);
 }
 
 /* ---- results ---- */
+
+static void take_shares(struct statistics *all, struct plan *plan, uint64_t rows)
+{
+    uint32_t k = all->hp->experts_used;
+    for (uint32_t l = all->first; l < plan->layers; l = hparams_next_experts(all->hp, l + 1))
+        for (uint32_t i = 0; i < k; i++) {
+            size_t at = (size_t)l * k + i;
+            double sum = 0;
+            for (int w = 0; w < OFFLINE_WORKERS_MAX; w++)
+                sum += all->seen[w] ? all->seen[w]->shares[at] : 0;
+            double share = sum / (double)rows;
+            plan_rank_share(plan)[at] = (float)(share < 1 ? share : 1); /* sums are rounded */
+        }
+}
 
 static void take_counts(struct statistics *all, struct plan *plan)
 {
@@ -288,6 +318,7 @@ static void take_counts(struct statistics *all, struct plan *plan)
                 recall[which][list][l] =
                     none ? NAN : (float)((double)found / ((double)rows * all->hp->experts_used));
             }
+    take_shares(all, plan, rows);
     plan->scalar[PLAN_tokens] = (double)rows;
 }
 

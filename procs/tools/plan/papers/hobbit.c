@@ -101,12 +101,24 @@ static int search(struct planning *p, const struct precisions *t, double limit,
     return 0;
 }
 
+/* Lower precisions by rank pay where the last ranks have little weight. */
+static void explain_tail(struct planning *p)
+{
+    double tail = plan_tail_share(p->plan);
+    if (!isnan(tail))
+        planning_note(p,
+                      "hobbit: the lower half of the ranks has %.1f %% of the gate weights: the "
+                      "less it has, the more accesses may be low or skipped",
+                      100 * tail);
+}
+
 static int thresholds(struct planning *p, struct error *error)
 {
     struct precisions t = choose_precisions(p);
     struct tightening tight = tightening_start(p->max_loss);
     struct threshold_choice best = {.cost = 1}, now;
     struct judged judged, held;
+    explain_tail(p);
     if (thresholds_clock(p, "auto-two-precision-noprefetch", error) != 0)
         return -1;
     do {
