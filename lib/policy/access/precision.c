@@ -30,6 +30,14 @@ static void by_rank(const struct precision_policy *p, enum precision high, enum 
         either(high, low, out, in->weight_before <= p->t2 ? NEED_LOW : NEED_SKIP);
 }
 
+static void drop(const struct precision_policy *p, const struct precision_input *in,
+                 struct precision_choice *out)
+{
+    only(out, PRECISION_NATIVE);
+    if (!in->prefill && in->weight_before > 0 && in->weight_before > p->t2)
+        out->need = NEED_SKIP;
+}
+
 static void fate(const struct precision_policy *p, const struct precision_input *in,
                  struct precision_choice *out)
 {
@@ -53,6 +61,7 @@ void precision_choose(const struct precision_policy *p, const struct precision_i
     case PRECISION_RULE_EDGEMOE: only(out, in->planned.high); return;
     case PRECISION_RULE_MIXED_TWO: by_rank(p, in->planned.high, in->planned.low, in, out); return;
     case PRECISION_RULE_FATE: fate(p, in, out); return;
+    case PRECISION_RULE_DROP: drop(p, in, out); return;
     }
     sl_panic("precision rule %d", (int)p->rule);
 }
@@ -60,6 +69,7 @@ void precision_choose(const struct precision_policy *p, const struct precision_i
 uint32_t precision_policy_mask(const struct precision_policy *p, uint32_t present)
 {
     switch (p->rule) {
+    case PRECISION_RULE_DROP:
     case PRECISION_RULE_LOSSLESS: return 1u << PRECISION_NATIVE;
     case PRECISION_RULE_UNIFORM_INT8: return 1u << PRECISION_INT8;
     case PRECISION_RULE_UNIFORM_INT4: return 1u << PRECISION_INT4;

@@ -14,6 +14,9 @@
  *  edgemoe        the precision that the plan assigns to the expert
  *  mixed-two      as hobbit, with two precisions that the plan assigns to the expert: EdgeMoE's as
  *                 the higher one, and a lower one
+ *  drop           always native; in decode, where s > T2, skipped if it is not resident: hobbit
+ *                 with one precision. At most 1 - T2 of the gate weights of a token and layer is
+ *                 left out
  *  fate           high (int4 by default). In prefill the `low_fraction` least popular experts of
  *                 the chunk may be low, and low is requested; in decode, with slow_device, low is
  *                 requested for an expert that is neither resident nor being prefetched (Fate §4.5,
@@ -40,7 +43,8 @@
     X(PRECISION_RULE_HOBBIT, "hobbit")                                                             \
     X(PRECISION_RULE_EDGEMOE, "edgemoe")                                                           \
     X(PRECISION_RULE_FATE, "fate")                                                                 \
-    X(PRECISION_RULE_MIXED_TWO, "mixed-two")
+    X(PRECISION_RULE_MIXED_TWO, "mixed-two")                                                       \
+    X(PRECISION_RULE_DROP, "drop")
 
 enum precision_need { NEED_HIGH, NEED_LOW, NEED_SKIP };
 
@@ -50,7 +54,8 @@ enum precision_rule { PRECISION_RULE_LIST(CHOICE_ID) };
 static inline bool precision_by_route(enum precision_rule rule)
 {
     return rule == PRECISION_RULE_HOBBIT || rule == PRECISION_RULE_EDGEMOE ||
-           rule == PRECISION_RULE_FATE || rule == PRECISION_RULE_MIXED_TWO;
+           rule == PRECISION_RULE_FATE || rule == PRECISION_RULE_MIXED_TWO ||
+           rule == PRECISION_RULE_DROP;
 }
 
 /* The plan assigns precisions to each expert. */
@@ -62,7 +67,8 @@ static inline bool precision_by_plan(enum precision_rule rule)
 /* An expert is served at a lower precision, or skipped, by its rank. */
 static inline bool precision_by_rank(enum precision_rule rule)
 {
-    return rule == PRECISION_RULE_HOBBIT || rule == PRECISION_RULE_MIXED_TWO;
+    return rule == PRECISION_RULE_HOBBIT || rule == PRECISION_RULE_MIXED_TWO ||
+           rule == PRECISION_RULE_DROP;
 }
 
 /* The precisions of an expert in a plan. */
@@ -73,7 +79,7 @@ struct precision_planned {
 struct precision_policy {
     enum precision_rule rule;
     enum precision high, low; /* hobbit, fate; see knobs_precision_policy */
-    float t1, t2;             /* hobbit, mixed-two: 0 <= t1 <= t2 <= 1 */
+    float t1, t2;             /* hobbit, mixed-two: 0 <= t1 <= t2 <= 1; drop: t2 */
     float low_fraction;       /* fate: share of the chunk's experts */
     bool slow_device;         /* fate */
 };

@@ -57,9 +57,11 @@ KNOB_CHOICE(low, PRECISION_SETTING_AUTO, enum precision_setting, PRECISION_SETTI
 KNOB_F64(
     t1, 0.6, 0, 1,
     "hobbit, mixed-two: an expert whose preceding gate weights sum to at most t1 is served at high")
-KNOB_F64(t2, 0.9, 0, 1, "hobbit, mixed-two: up to this sum it is served at low; above, skipped")
+KNOB_F64(t2, 0.9, 0, 1,
+         "hobbit, mixed-two: up to this sum it is served at low; above, skipped unless it is "
+         "resident. drop: above this sum, skipped unless it is resident")
 KNOB_BOOL(skip_renormalise, false,
-          "hobbit, mixed-two: renormalise gate weights over the experts that are not skipped")
+          "hobbit, mixed-two, drop: renormalise gate weights over the experts that are not skipped")
 KNOB_F64(share_high, 0.75, 0, 1,
          "allocation=precisions: share of the capacity for the higher precision")
 KNOB_F64(w_lru, 0.4, 0, 1,

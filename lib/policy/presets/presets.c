@@ -235,7 +235,7 @@ static int check_resident_first(const struct knobs *k, struct error *error)
 static int check(struct knobs *k, struct error *error)
 {
     double sum = k->w_lru + k->w_lfu + k->w_lhu + k->w_fld;
-    if (k->t1 > k->t2)
+    if (k->t1 > k->t2 && k->precision != PRECISION_RULE_DROP)
         return error_set(error, ERR_BAD_INPUT, "t1 = %g is above t2 = %g; t1 must be at most t2",
                          k->t1, k->t2);
     if (!(sum > 0))
@@ -371,6 +371,7 @@ static enum precision usual_precision(const struct precision_policy *p)
     case PRECISION_RULE_HOBBIT:
     case PRECISION_RULE_FATE: return p->high;
     case PRECISION_RULE_LOSSLESS:
+    case PRECISION_RULE_DROP:
     case PRECISION_RULE_EDGEMOE:
     case PRECISION_RULE_MIXED_TWO: break;
     }

@@ -137,6 +137,7 @@ static int set_precision_rule(struct evaluating *w, struct error *error)
         if (take_widths(w, error) != 0)
             return -1;
         break;
+    case PRECISION_RULE_DROP:
     case PRECISION_RULE_HOBBIT:
     case PRECISION_RULE_FATE: break;
     }

@@ -39,7 +39,8 @@ static struct sim_cache *cache_in(const struct states_row *row, const char *more
     static const char *const presets[] = {[PRECISION_RULE_LOSSLESS] = "lod",
                                           [PRECISION_RULE_UNIFORM_INT4] = "iq4",
                                           [PRECISION_RULE_HOBBIT] = "hobbit",
-                                          [PRECISION_RULE_FATE] = "fate"};
+                                          [PRECISION_RULE_FATE] = "fate",
+                                          [PRECISION_RULE_DROP] = "lod"};
     struct error error;
     struct sim_config k = {
         .layers = 2,
@@ -52,6 +53,8 @@ static struct sim_cache *cache_in(const struct states_row *row, const char *more
         .compute = {.layer_ns = 4e5, .expert_ns = 1e5, .predict_ns = 1e4, .batch = 0.25}};
     int rv = knobs_resolve(presets[row->rule], NULL,
                            row->slow ? SETTINGS ",slow_device=on" : SETTINGS, &k.knobs, &error);
+    if (rv == 0 && row->rule == PRECISION_RULE_DROP)
+        rv = knobs_apply(&k.knobs, "precision=drop", &error);
     if (rv == 0)
         rv = knobs_apply(&k.knobs, more, &error);
     ck_assert_msg(rv == 0, "%s", error.text);
@@ -74,7 +77,8 @@ static struct sim_cache *cache_in(const struct states_row *row, const char *more
 static bool reachable(const struct states_row *row)
 {
     bool two = row->rule == PRECISION_RULE_HOBBIT || row->rule == PRECISION_RULE_FATE;
-    enum precision_state other = row->rule == PRECISION_RULE_LOSSLESS ? row->low : row->high;
+    bool native = row->rule == PRECISION_RULE_LOSSLESS || row->rule == PRECISION_RULE_DROP;
+    enum precision_state other = native ? row->low : row->high;
     if (row->high == PRECISION_LOADING && row->low == PRECISION_LOADING)
         return false;
     return two || other != PRECISION_READY;

@@ -57,6 +57,12 @@ static const struct states_row states_rows[] = {
     {PRECISION_RULE_HOBBIT, 0.95f, 0, true, L, L, PRECISION_SKIPPED, PRECISION_NATIVE, false},
     {PRECISION_RULE_HOBBIT, 0.95f, 0, false, R, A, PRECISION_HIT, PRECISION_NATIVE, false},
     {PRECISION_RULE_HOBBIT, 0.95f, 0, false, A, R, PRECISION_HIT, PRECISION_INT4, false},
+    /* drop: above t2, in decode */
+    {PRECISION_RULE_DROP, 0.8f, 0, false, A, R, PRECISION_MISS, PRECISION_NATIVE, false},
+    {PRECISION_RULE_DROP, 0.95f, 0, false, A, A, PRECISION_SKIPPED, PRECISION_NATIVE, false},
+    {PRECISION_RULE_DROP, 0.95f, 0, false, R, A, PRECISION_HIT, PRECISION_NATIVE, false},
+    {PRECISION_RULE_DROP, 0.95f, 0, false, L, A, PRECISION_SKIPPED, PRECISION_NATIVE, false},
+    {PRECISION_RULE_DROP, 0.95f, 0, true, A, R, PRECISION_MISS, PRECISION_NATIVE, false},
     /* fate: the least popular quarter of a chunk */
     {PRECISION_RULE_FATE, 0, 0.7f, true, A, A, PRECISION_MISS, PRECISION_NATIVE, false},
     {PRECISION_RULE_FATE, 0, 0.7f, true, A, R, PRECISION_MISS, PRECISION_NATIVE, false},

@@ -372,6 +372,8 @@ static const struct {
      "the loss of dense weights at int8 with --kv-type f16 is not measured"},
     {"default", NULL, dense_measured_int4, "with dense weights at int4, not int8"},
     {"pruned-freq", NULL, NULL, "no plan measures the loss of mask=frequency"},
+    {"lod", "precision=drop", NULL, "no plan measures the loss of precision=drop"},
+    {"auto-resident-first", "precision=drop", NULL, "precision=lossless, not drop"},
     {"auto-resident-first", "nats=0.5", NULL, "measured with nats=0.4, not 0.5"},
     {"auto-resident-first", "eviction=lru", NULL, "measured with eviction=learned, not lru"},
     {"auto-resident-first", "allocation=even", NULL, "measured with allocation=shared, not even"},

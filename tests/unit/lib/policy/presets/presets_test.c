@@ -6,6 +6,7 @@
 
 #include "lib/base/bytes.h"
 #include "lib/policy/access/swap.h"
+#include "lib/policy/presets/loss.h"
 #include "lib/policy/presets/presets.h"
 #include "lib/tensor/precision.h"
 
@@ -353,6 +354,16 @@ START_TEST(pairs_given_up)
 }
 END_TEST
 
+/* Dense weights of a rule that no plan measures are those of the lossless model. */
+START_TEST(dense_weights_of_an_unmeasured_rule)
+{
+    struct knobs k;
+    struct error error = {.text = ""};
+    ck_assert_int_eq(knobs_resolve("lod", NULL, "precision=drop,t2=0.5", &k, &error), 0);
+    ck_assert_int_eq(preset_planned_dense(&k, NULL), PRECISION_NATIVE);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("presets");
@@ -367,6 +378,7 @@ int main(void)
     tcase_add_test(c, updates_are_spread);
     tcase_add_test(c, small_gains_are_left);
     tcase_add_test(c, pairs_given_up);
+    tcase_add_test(c, dense_weights_of_an_unmeasured_rule);
     suite_add_tcase(s, c);
     SRunner *sr = srunner_create(s);
     srunner_run_all(sr, CK_NORMAL);
