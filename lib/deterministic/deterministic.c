@@ -488,5 +488,5 @@ void deterministic_model(const struct model_index *m, const struct knobs *knobs,
         .pair_first = plan_pair_first(plan),
         .pair_cells = (const struct path_cell *)(const void *)plan_pair_cells(plan),
         .frequency = plan_frequency(plan)};
-    c->plan.precision = planned_widths(plan, knobs->precision);
+    c->plan.precision = planned_widths(plan, knobs);
 }

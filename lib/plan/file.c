@@ -113,6 +113,29 @@ static int parse_head(const json_t *root, struct parsed *p, struct error *error)
     return 0;
 }
 
+/* Plans of older versions have fewer candidates of auto. */
+static uint64_t candidates_of(size_t elements)
+{
+    uint64_t cells = (uint64_t)PLAN_AUTO_SHARES * PLAN_AUTO_BANDWIDTHS;
+    return elements % cells == 0 ? elements / cells : 0;
+}
+
+static bool has_size(enum plan_array a, size_t elements, uint64_t wanted)
+{
+    if (plan_array_infos[a].size == PLAN_SIZE_AUTO)
+        return candidates_of(elements) > 0 && elements <= wanted;
+    return elements == wanted;
+}
+
+/* The place of an element of the file: more candidates are added at the end. */
+static uint64_t place_of(enum plan_array a, size_t element, size_t elements)
+{
+    if (plan_array_infos[a].size != PLAN_SIZE_AUTO)
+        return element;
+    uint64_t candidates = candidates_of(elements);
+    return element / candidates * PLAN_AUTO_CANDIDATES + element % candidates;
+}
+
 /* Finds the arrays before their memory is allocated. */
 static int parse_names(struct parsed *p, struct error *error)
 {
@@ -127,7 +150,7 @@ static int parse_names(struct parsed *p, struct error *error)
             return error_set(error, ERR_BAD_INPUT, "invalid plan: unknown array '%.40s'",
                              printable_name(name).text);
         uint64_t wanted = plan_array_count(&shape, (enum plan_array)a);
-        if (!json_is_array(value) || json_array_size(value) != wanted)
+        if (!json_is_array(value) || !has_size((enum plan_array)a, json_array_size(value), wanted))
             return error_set(error, ERR_BAD_INPUT,
                              "invalid plan: %s does not have %" PRIu64 " elements", name, wanted);
         p->bits |= plan_array_bit((enum plan_array)a);
@@ -184,7 +207,7 @@ static int take_arrays(struct plan *plan, const struct parsed *p, struct error *
             if ((!json_is_number(element) && !json_is_null(element)) || !plan_element_right(a, v))
                 return error_set(error, ERR_BAD_INPUT, "invalid plan: %s[%zu] is not from %g to %g",
                                  name, i, plan_array_infos[a].min, plan_array_infos[a].max);
-            plan_set(plan, a, i, v);
+            plan_set(plan, a, place_of(a, i, json_array_size(value)), v);
         }
     }
     return 0;

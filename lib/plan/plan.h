@@ -39,7 +39,7 @@
 /* Grid of auto's predictions; its axes are in lib/policy/presets/auto.h. */
 #define PLAN_AUTO_SHARES     7
 #define PLAN_AUTO_BANDWIDTHS 6
-#define PLAN_AUTO_CANDIDATES 24
+#define PLAN_AUTO_CANDIDATES 32 /* files of fewer are read, too */
 
 enum plan_scalar {
 #define PLAN_SCALAR(name, min, max, doc) PLAN_##name,

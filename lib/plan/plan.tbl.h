@@ -137,6 +137,19 @@ PLAN_SCALAR(mixed_share, 0, 1,
             "Share of the experts' bytes that was resident; unknown: every access was a miss.")
 PLAN_SCALAR(hobbit_share, 0, 1, "The same of hobbit's loss.")
 
+/* ---- decided by plan: mixed-two and routing resident-first, searched together ---- */
+PLAN_SCALAR(joint_t1, 0, 1, "mixed-two's T1.")
+PLAN_SCALAR(joint_t2, 0, 1, "mixed-two's T2.")
+PLAN_SCALAR(joint_nats, 0, 100, "resident-first's nats.")
+PLAN_SCALAR(joint_loss, -1, 1e9,
+            "Measured loss token by token: the largest one of several resident shares.")
+PLAN_SCALAR(joint_loss_low, -1, 1e9, "Lower end of its 95 % interval.")
+PLAN_SCALAR(joint_loss_high, -1, 1e9, "Its bound on held-out text.")
+PLAN_SCALAR(joint_share, 0, 1, "The smallest resident share that it was measured with.")
+PLAN_SCALAR(joint_method, 0, 15, "enum quant_method of its precisions.")
+PLAN_SCALAR(joint_dense, 0, 2, "enum precision of the dense weights of its loss.")
+PLAN_SCALAR(joint_kv_type, 0, 3, "enum kv_type of its loss.")
+
 /* ---- measured by profile ---- */
 PLAN_ARRAY(frequency, F32, EXPERTS, 0, 1, "Accesses per token.")
 PLAN_ARRAY(
@@ -183,6 +196,8 @@ PLAN_ARRAY(pair_cells, CELL, CELLS, 0, 4294967295.0,
 /* ---- decided by plan ---- */
 PLAN_ARRAY(mixed_high, U8, EXPERTS, 0, 3, "mixed-two: enum precision of the expert.")
 PLAN_ARRAY(mixed_low, U8, EXPERTS, 0, 3, "mixed-two: its lower precision; the same: none.")
+PLAN_ARRAY(joint_high, U8, EXPERTS, 0, 3, "mixed-two with routing resident-first: the same of it.")
+PLAN_ARRAY(joint_low, U8, EXPERTS, 0, 3, "Its lower precision; the same: none.")
 
 /* ---- measured by profile ---- */
 PLAN_ARRAY(rank_share, F32, RANKS, 0, 1,

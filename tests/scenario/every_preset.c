@@ -55,6 +55,10 @@ static const struct expectation expectations[] = {
     {"auto-resident-first-noprefetch", false, ZERO, ZERO, ZERO, ZERO, SOME, SOME},
     {"auto-two-precision-noprefetch", false, ZERO, SOME, SOME, ZERO, SOME, SOME},
     {"mixed-two", false, ZERO, SOME, SOME, ZERO, SOME, SOME},
+    {"mixed-two-resident-first", false, ZERO, SOME, SOME, ZERO, SOME, SOME},
+    {"auto-mixed-adaptive", false, ANY, ZERO, SOME, ZERO, SOME, SOME},
+    {"auto-two-precision-adaptive", false, ANY, SOME, SOME, ZERO, SOME, SOME},
+    {"mixed-two-adaptive", false, ANY, SOME, SOME, ZERO, SOME, SOME},
 };
 
 static const struct expectation *expectation_of(const char *preset)

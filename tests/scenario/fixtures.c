@@ -70,7 +70,8 @@ static void make_plan(char path[PATH_MAX], const char *name, uint32_t precision_
     if (precision_mask)
         arrays |= plan_array_bit(PLAN_ARRAY_width);
     if (two)
-        arrays |= plan_array_bit(PLAN_ARRAY_mixed_high) | plan_array_bit(PLAN_ARRAY_mixed_low);
+        arrays |= plan_array_bit(PLAN_ARRAY_mixed_high) | plan_array_bit(PLAN_ARRAY_mixed_low) |
+                  plan_array_bit(PLAN_ARRAY_joint_high) | plan_array_bit(PLAN_ARRAY_joint_low);
     struct plan *plan = blank(arrays, &cells);
     for (uint32_t i = 0; i < plan->layers * plan->experts; i++) {
         uint8_t precision = precision_mask ? precision_in_turn(precision_mask, i) : 0;
@@ -81,6 +82,8 @@ static void make_plan(char path[PATH_MAX], const char *name, uint32_t precision_
         if (two) {
             plan_mixed_high(plan)[i] = precision;
             plan_mixed_low(plan)[i] = precision <= PRECISION_INT8 ? precision + 2 : PRECISION_INT2;
+            plan_joint_high(plan)[i] = i % 3 ? precision : PRECISION_NATIVE;
+            plan_joint_low(plan)[i] = PRECISION_INT2;
         }
     }
     fill_paths(plan, cells);

@@ -10,7 +10,8 @@
  * path. Experts get the precisions of precision_mask in turn (0: none). Presets can run with this
  * plan, but it does not make them fast or accurate. */
 void plan_make(char path[PATH_MAX], const char *name, uint32_t precision_mask);
-/* Also with mixed-two's precisions: these as the higher ones, and lower ones. */
+/* Also with mixed-two's precisions: these as the higher ones, and lower ones; and with routing
+ * resident-first others. */
 void plan_make_two(char path[PATH_MAX], const char *name, uint32_t precision_mask);
 
 /* A store with these precisions ("native,int4"), made by sluice pack. */

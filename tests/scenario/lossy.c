@@ -322,6 +322,11 @@ static void sim_repeats_mixed_two(void)
     equals_sim("mixed-two", "native,int4,int2", 5);
 }
 
+static void sim_repeats_mixed_two_resident_first(void)
+{
+    equals_sim("mixed-two-resident-first", "native,int4,int2", 5);
+}
+
 /* A trace does not say which prediction made its lists: those of top-k are no lists of Fate's. */
 static void fate_replays_its_own_lists(void)
 {
@@ -477,6 +482,7 @@ int main(int argc, char **argv)
         ROW(sim_repeats_edgemoe),
         ROW(sim_repeats_resident_first),
         ROW(sim_repeats_mixed_two),
+        ROW(sim_repeats_mixed_two_resident_first),
         ROW(fate_replays_its_own_lists),
         ROW(sim_repeats_lossless_presets),
         ROW(sim_repeats_lossy_presets),

@@ -199,7 +199,7 @@ static struct totals simulate_lossy(const struct trace *trace, const struct loss
                                 .storage = {.bytes_per_s = 1e9, .latency_ns = 1e5, .depth = 8},
                                 .compute = {.layer_ns = 1e4, .expert_ns = 1e4, .batch = 1}};
     CHECK(knobs_resolve(l->preset, NULL, l->policy, &config.knobs, &error) == 0, "%s", error.text);
-    config.plan.precision = planned_widths(plan, config.knobs.precision);
+    config.plan.precision = planned_widths(plan, &config.knobs);
     CHECK(sim_run(trace, 0, 0, &config, false, &r, &error) == 0, "%s", error.text);
     struct totals t = {0};
     for (int p = 0; p < SIM_PHASES; p++) {
@@ -306,6 +306,11 @@ static void preset_mixed_two(void)
     compare_lossy("mixed-two", "native,int4,int2", 5);
 }
 
+static void resident_first_mixed_two(void)
+{
+    rerouted("mixed-two-resident-first", "native,int4,int2", 5);
+}
+
 /* ---- evictions and allocations --------------------------------------------------------------- */
 
 #define CASE(name, knobs, experts)                                                                 \
@@ -378,6 +383,7 @@ int main(int argc, char **argv)
         ROW(resident_first_edgemoe),
         ROW(preset_mixed_two),
         ROW(drop),
+        ROW(resident_first_mixed_two),
     };
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }

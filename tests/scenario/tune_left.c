@@ -214,7 +214,7 @@ static void stores_of_earlier_runs(void)
 static void set_predictions(double edgemoe_ns, double hobbit_ns, double fate_ns)
 {
     static const char *const candidates[] = {
-#define AUTO_CANDIDATE(preset, loss) preset,
+#define AUTO_CANDIDATE(preset, loss, base, part) preset,
 #include "lib/policy/presets/auto.tbl.h"
     };
     char path[PATH_MAX];

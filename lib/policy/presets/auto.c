@@ -3,6 +3,7 @@
 #include "lib/policy/presets/auto.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "lib/base/assert.h"
@@ -18,8 +19,9 @@ const double auto_bandwidths[PLAN_AUTO_BANDWIDTHS] = {100e6, 200e6, 500e6, 1000e
 static const struct {
     const char *preset;
     int loss; /* enum plan_scalar, or LOSSLESS */
+    const char *base, *part;
 } candidates[] = {
-#define AUTO_CANDIDATE(preset, loss) {preset, loss},
+#define AUTO_CANDIDATE(preset, loss, base, part) {preset, loss, base, part},
 #include "lib/policy/presets/auto.tbl.h"
 };
 _Static_assert(ARRAY_LEN(candidates) <= PLAN_AUTO_CANDIDATES, "candidates in a plan");
@@ -54,6 +56,24 @@ double auto_loss(const struct plan *plan, uint32_t candidate)
     if (auto_lossless(candidate))
         return 0;
     return plan ? plan->scalar[candidates[candidate].loss] : (double)NAN;
+}
+
+/* The share that is recorded with a loss. */
+static int share_of(int loss)
+{
+    switch (loss) {
+    case PLAN_hobbit_loss_high: return PLAN_hobbit_share;
+    case PLAN_mixed_loss_high: return PLAN_mixed_share;
+    case PLAN_reroute_loss_high: return PLAN_reroute_share;
+    case PLAN_joint_loss_high: return PLAN_joint_share;
+    default: return PLAN_SCALAR__COUNT;
+    }
+}
+
+double auto_least_share(const struct plan *plan, uint32_t candidate)
+{
+    int share = share_of(candidates[candidate].loss);
+    return plan && share != PLAN_SCALAR__COUNT ? plan->scalar[share] : (double)NAN;
 }
 
 bool auto_allowed(const struct plan *plan, uint32_t candidate, double max_loss)
@@ -94,6 +114,48 @@ double auto_predicted_ns(const struct plan *plan, uint32_t candidate, double sha
         sum += weight * log((double)ns[plan_auto_at(s + more_capacity, d + faster, candidate)]);
     }
     return ns ? exp(sum) : (double)NAN;
+}
+
+/* ---- parts ---------------------------------------------------------------------------------- */
+
+static uint32_t base_of(uint32_t candidate)
+{
+    const char *base = candidates[candidate].base;
+    uint32_t c = 0;
+    if (!base)
+        return UINT32_MAX;
+    while (strcmp(candidates[c].preset, base) != 0)
+        c++; /* a test finds every base */
+    return c;
+}
+
+/* "part" becomes "before and part". */
+static void put_before(struct auto_part *part, const char *before)
+{
+    char text[sizeof part->text];
+    memcpy(text, part->text, sizeof text);
+    snprintf(part->text, sizeof part->text, "%s%s%.100s", before, text[0] ? " and " : "", text);
+}
+
+uint32_t auto_parts(const struct plan *plan, uint32_t candidate, double share, double bytes_per_s,
+                    struct auto_part out[AUTO_PARTS_MAX])
+{
+    struct auto_part part = {.ns = auto_predicted_ns(plan, candidate, share, bytes_per_s)};
+    uint32_t count = 0;
+    while (count < AUTO_PARTS_MAX && candidate != UINT32_MAX && !isnan(part.ns)) {
+        put_before(&part, candidates[candidate].part);
+        candidate = base_of(candidate);
+        if (candidate == UINT32_MAX)
+            break;
+        part.without_ns = auto_predicted_ns(plan, candidate, share, bytes_per_s);
+        if (isnan(part.without_ns)) /* not planned: what it has counts together with this part */
+            continue;
+        memmove(out + 1, out, count * sizeof *out);
+        out[0] = part;
+        count++;
+        part = (struct auto_part){.ns = part.without_ns};
+    }
+    return count;
 }
 
 /* ---- choosing ------------------------------------------------------------------------------- */

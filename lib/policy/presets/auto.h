@@ -40,6 +40,9 @@ bool auto_lossless(uint32_t candidate);
  * NaN when the plan, which may be NULL, does not have it. */
 double auto_loss(const struct plan *plan, uint32_t candidate);
 
+/* The smallest resident share that its loss was measured with; NaN: any, or it is lossless. */
+double auto_least_share(const struct plan *plan, uint32_t candidate);
+
 /* Whether the candidate's loss is at most `max_loss` (0.01: one per cent); plan may be NULL. */
 bool auto_allowed(const struct plan *plan, uint32_t candidate, double max_loss);
 
@@ -48,6 +51,18 @@ bool auto_allowed(const struct plan *plan, uint32_t candidate, double max_loss);
  * prediction. */
 double auto_predicted_ns(const struct plan *plan, uint32_t candidate, double share,
                          double bytes_per_s);
+
+/* What a candidate consists of, beginning with a cache and demand: each part with the predicted
+ * time of a decoded token with it and without it, the others before it being there. Parts of a
+ * candidate that is not predicted are one part together with the next. */
+#define AUTO_PARTS_MAX 6
+struct auto_part {
+    char text[112]; /* "a precision per expert" */
+    double ns, without_ns;
+};
+/* Fills out[AUTO_PARTS_MAX], in that order; returns their number, 0 without predictions. */
+uint32_t auto_parts(const struct plan *plan, uint32_t candidate, double share, double bytes_per_s,
+                    struct auto_part out[AUTO_PARTS_MAX]);
 
 struct auto_view {
     const struct plan *plan; /* NULL: none */

@@ -83,6 +83,23 @@ CONDITION(reroute_nats, LOSS_REROUTE, AT_MOST, NUMBER, "nats=", "", NULL, k->nat
 CONDITION(reroute_share, LOSS_REROUTE, AT_LEAST, SHARE, "", " of the experts resident", NULL,
           s->resident_share, PLAN_reroute_share, NAN)
 
+/* Both together: what is low and what is replaced depend on all that decides what is resident. */
+CONDITION(joint_t1, LOSS_JOINT, SAME, NUMBER, "t1=", "", NULL, k->t1, PLAN_joint_t1, NAN)
+CONDITION(joint_t2, LOSS_JOINT, SAME, NUMBER, "t2=", "", NULL, k->t2, PLAN_joint_t2, NAN)
+CONDITION(joint_skip_renormalise, LOSS_JOINT, SAME, SWITCH, "skip_renormalise=", "", NULL,
+          k->skip_renormalise, FIXED, false)
+CONDITION(joint_eviction, LOSS_JOINT, SAME, EVICT, "eviction=", "", NULL, k->eviction, FIXED,
+          EVICTION_LEARNED)
+CONDITION(joint_allocation, LOSS_JOINT, SAME, DIVIDE, "allocation=", "", NULL, k->allocation, FIXED,
+          ALLOCATE_SHARED)
+CONDITION(joint_prefetch, LOSS_JOINT, SAME, PREFETCH, "prefetch=", "", NULL, k->prefetch, FIXED,
+          PREFETCH_NONE)
+CONDITION(joint_exact_ranks, LOSS_JOINT, AT_LEAST, NUMBER, "exact_ranks=", "", NULL,
+          (double)k->exact_ranks, FIXED, 1)
+CONDITION(joint_nats, LOSS_JOINT, AT_MOST, NUMBER, "nats=", "", NULL, k->nats, PLAN_joint_nats, NAN)
+CONDITION(joint_share, LOSS_JOINT, AT_LEAST, SHARE, "", " of the experts resident", NULL,
+          s->resident_share, PLAN_joint_share, NAN)
+
 CONDITION(swap_precision, LOSS_SWAP, SAME, RULE, "precision=", "", NULL, k->precision, FIXED,
           PRECISION_RULE_LOSSLESS)
 CONDITION(swap_amortise, LOSS_SWAP, SAME, SWITCH, "amortise=", "", NULL, k->amortise, FIXED, true)

@@ -21,16 +21,18 @@
 
 /* An expert that the model does not have at its planned precision would be served at another
  * one. */
-static int planned_precisions_present(const struct plan *plan, enum precision_rule rule,
+static int planned_precisions_present(const struct plan *plan, const struct knobs *k,
                                       const struct model_index *m, struct error *error)
 {
-    const char *name = rule == PRECISION_RULE_EDGEMOE ? "edgemoe" : "mixed-two";
-    const uint8_t *width = planned_widths(plan, rule).high;
+    const char *name = k->precision == PRECISION_RULE_EDGEMOE ? "edgemoe"
+                       : k->routing == ROUTING_RESIDENT_FIRST ? "mixed-two-resident-first"
+                                                              : "mixed-two";
+    const uint8_t *width = planned_widths(plan, k).high;
     if (!width)
         return error_set(error, ERR_BAD_INPUT,
                          "precision=%s needs a plan with a precision per expert; create one "
                          "with 'sluice plan --preset %s'",
-                         name, name);
+                         knobs_choice(k, "precision"), name);
     for (uint32_t l = 0; l < m->hparams.layers; l++)
         for (uint32_t e = 0; e < m->hparams.experts && model_layer_has_experts(m, l); e++) {
             enum precision p = (enum precision)width[(size_t)l * m->hparams.experts + e];
@@ -54,7 +56,7 @@ int preset_servable(const struct knobs *k, const struct plan *plan, const struct
     if (knobs_precision_policy(k, model->precision_mask, bytes, policy, error) != 0)
         return -1;
     if (precision_by_plan(policy->rule))
-        return planned_precisions_present(plan, policy->rule, model, error);
+        return planned_precisions_present(plan, k, model, error);
     return 0;
 }
 
@@ -69,7 +71,8 @@ enum { /* which losses a row of conditions.tbl.h is about */
        LOSS_SWAP = 32,
        LOSS_REROUTE = 64,
        LOSS_MIXED = 128,
-       LOSS_ALL = 255
+       LOSS_JOINT = 256,
+       LOSS_ALL = 511
 };
 #define FIXED PLAN_SCALAR__COUNT
 
@@ -92,6 +95,10 @@ static struct measurement measurement_of(const struct knobs *k, enum precision_r
     if (k->routing == ROUTING_MASKED)
         return (struct measurement){LOSS_SWAP,          "swapmoe",       PLAN_swap_loss_high,
                                     PLAN_SCALAR__COUNT, PLAN_swap_dense, PLAN_swap_kv_type};
+    if (k->routing == ROUTING_RESIDENT_FIRST && rule == PRECISION_RULE_MIXED_TWO)
+        return (struct measurement){LOSS_JOINT,           "mixed-two-resident-first",
+                                    PLAN_joint_loss_high, PLAN_joint_method,
+                                    PLAN_joint_dense,     PLAN_joint_kv_type};
     if (k->routing == ROUTING_RESIDENT_FIRST)
         return (struct measurement){LOSS_REROUTE,       "resident-first",   PLAN_reroute_loss_high,
                                     PLAN_SCALAR__COUNT, PLAN_reroute_dense, PLAN_reroute_kv_type};

@@ -33,8 +33,16 @@ static const struct {
     {"auto-two-precision-noprefetch", "t1", PLAN_hobbit_t1, NUMBER},
     {"auto-two-precision-noprefetch", "t2", PLAN_hobbit_t2, NUMBER},
     {"auto-two-precision-noprefetch", "skip_renormalise", PLAN_hobbit_skip_renormalise, ON_OFF},
+    {"auto-two-precision-adaptive", "t1", PLAN_hobbit_t1, NUMBER},
+    {"auto-two-precision-adaptive", "t2", PLAN_hobbit_t2, NUMBER},
+    {"auto-two-precision-adaptive", "skip_renormalise", PLAN_hobbit_skip_renormalise, ON_OFF},
     {"mixed-two", "t1", PLAN_mixed_t1, NUMBER},
     {"mixed-two", "t2", PLAN_mixed_t2, NUMBER},
+    {"mixed-two-adaptive", "t1", PLAN_mixed_t1, NUMBER},
+    {"mixed-two-adaptive", "t2", PLAN_mixed_t2, NUMBER},
+    {"mixed-two-resident-first", "t1", PLAN_joint_t1, NUMBER},
+    {"mixed-two-resident-first", "t2", PLAN_joint_t2, NUMBER},
+    {"mixed-two-resident-first", "nats", PLAN_joint_nats, NUMBER},
     {"fate", "boundary", PLAN_fate_boundary, WHOLE},
     {"eap", "boundary", PLAN_fate_boundary, WHOLE},
     {"fate", "low_fraction", PLAN_fate_prefill_int2, NUMBER},
@@ -72,16 +80,16 @@ const char *planned_settings(const struct plan *plan, uint32_t preset, char *buf
     return buf;
 }
 
-struct planned_widths planned_widths(const struct plan *plan, enum precision_rule rule)
+struct planned_widths planned_widths(const struct plan *plan, const struct knobs *k)
 {
     struct planned_widths w = {NULL, NULL};
-    if (plan && rule == PRECISION_RULE_EDGEMOE)
+    if (plan && k->precision == PRECISION_RULE_EDGEMOE)
         w.high = plan_width(plan);
-    if (plan && rule == PRECISION_RULE_MIXED_TWO) {
-        w.high = plan_mixed_high(plan);
-        w.low = plan_mixed_low(plan);
-    }
-    return w;
+    if (!plan || k->precision != PRECISION_RULE_MIXED_TWO)
+        return w;
+    if (k->routing == ROUTING_RESIDENT_FIRST && plan_joint_high(plan))
+        return (struct planned_widths){plan_joint_high(plan), plan_joint_low(plan)};
+    return (struct planned_widths){plan_mixed_high(plan), plan_mixed_low(plan)};
 }
 
 /* v[l] = wanted[l] * total / sum, rounded down, at least top_k. Returns their sum. */

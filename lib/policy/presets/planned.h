@@ -12,13 +12,14 @@
  * "t1=0.6,t2=0.9,...", or "" when it has none. Returns buf. */
 const char *planned_settings(const struct plan *plan, uint32_t preset, char *buf, size_t bytes);
 
-/* The precisions of every expert that the plan (NULL: none) has for this rule: arrays of enum
- * precision, [layers * experts], borrowed from it. NULL where it has none, or the rule needs
- * none. */
+/* The precisions of every expert that the plan (NULL: none) has for the rule of these parameters:
+ * arrays of enum precision, [layers * experts], borrowed from it. NULL where it has none, or the
+ * rule needs none. mixed-two with routing resident-first has those that were planned with it, or
+ * without such a plan those of mixed-two alone. */
 struct planned_widths {
     const uint8_t *high, *low; /* low: mixed-two */
 };
-struct planned_widths planned_widths(const struct plan *plan, enum precision_rule rule);
+struct planned_widths planned_widths(const struct plan *plan, const struct knobs *k);
 
 /* Those of one expert; without arrays, both are native. */
 static inline struct precision_planned planned_precisions(const struct planned_widths *widths,

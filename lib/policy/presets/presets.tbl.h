@@ -90,4 +90,20 @@ PRESET("mixed-two",
        "eviction=learned,prediction=none,prefetch=none,precision=mixed-two,preload=frequency",
        "EdgeMoE's precision per expert, and a lower one by gate weight as HOBBIT, planned "
        "together; the default's eviction, no prefetch")
+PRESET("mixed-two-resident-first",
+       "eviction=learned,prediction=none,prefetch=none,precision=mixed-two,preload=frequency,"
+       "routing=resident-first",
+       "mixed-two with cache-aware routing, planned together; the default's eviction, no prefetch")
+/* Further candidates of auto: prefetch that switches itself off. */
+PRESET("auto-mixed-adaptive",
+       "eviction=learned,prefetch=auto,precision=edgemoe,preload=frequency,lookahead=2",
+       "EdgeMoE's mixed precision with the default's eviction, prefetch only while it reduces "
+       "token time")
+PRESET("auto-two-precision-adaptive",
+       "eviction=learned,prefetch=auto,precision=hobbit,preload=frequency,lookahead=2",
+       "HOBBIT's two precisions with the default's eviction, prefetch only while it reduces token "
+       "time, one cache for both")
+PRESET("mixed-two-adaptive",
+       "eviction=learned,prefetch=auto,precision=mixed-two,preload=frequency,lookahead=2",
+       "mixed-two with prefetch only while it reduces token time")
 #undef PRESET

@@ -111,7 +111,7 @@ static int policy_of(const struct evaluating *w, struct precision_policy *policy
 static int take_widths(struct evaluating *w, struct error *error)
 {
     struct serving *s = &w->serving;
-    struct planned_widths widths = planned_widths(w->plan, s->policy.rule);
+    struct planned_widths widths = planned_widths(w->plan, &w->knobs);
     s->precision = widths.high;
     s->low = widths.low;
     if (s->precision)

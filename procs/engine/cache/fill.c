@@ -41,7 +41,7 @@ static void add(struct cache *c, uint32_t layer, uint32_t expert, enum precision
 
 static enum precision planned_precision(const struct cache *c, size_t expert)
 {
-    const uint8_t *planned = planned_widths(c->child.plan, c->knobs.precision).high;
+    const uint8_t *planned = planned_widths(c->child.plan, &c->knobs).high;
     return planned ? (enum precision)planned[expert] : c->usual_precision;
 }
 

@@ -163,7 +163,7 @@ static uint32_t entry_to_hint(const struct predictor *p, uint32_t layer, uint32_
 {
     const struct model_index *m = p->child.model;
     const struct prediction *prediction = &p->predictions[at];
-    struct planned_widths widths = planned_widths(p->child.plan, p->precision_policy.rule);
+    struct planned_widths widths = planned_widths(p->child.plan, &p->knobs);
     struct precision_predicted in = {
         .at = at, .count = n, .weight_before = prediction->weight_before, .prefill = prefill};
     enum precision precision;

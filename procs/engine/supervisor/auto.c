@@ -144,6 +144,32 @@ json_t *auto_candidates_json(struct supervisor *s, double share)
     return all;
 }
 
+/* "a precision per expert 25.00 to 9.10 ms, ..." */
+static void log_parts(const struct automatic *a, const struct plan *plan)
+{
+    struct auto_part part[AUTO_PARTS_MAX];
+    char text[AUTO_PARTS_MAX * 160] = "";
+    uint32_t n = auto_parts(plan, a->candidate, a->share, a->bytes_per_s, part);
+    for (uint32_t i = 0, used = 0; i < n && used < sizeof text; i++)
+        used += (uint32_t)snprintf(text + used, sizeof text - used, "%s%s %.2f to %.2f ms",
+                                   i ? ", " : "", part[i].text, part[i].without_ns / 1e6,
+                                   part[i].ns / 1e6);
+    if (n > 0)
+        log_info("auto: expected of each part: %s", text);
+}
+
+static json_t *parts_json(const struct automatic *a, const struct plan *plan)
+{
+    struct auto_part part[AUTO_PARTS_MAX];
+    uint32_t n = auto_parts(plan, a->candidate, a->share, a->bytes_per_s, part);
+    json_t *parts = json_array();
+    for (uint32_t i = 0; i < n; i++)
+        json_array_append_new(parts, json_pack("{s:s, s:f, s:f}", "part", part[i].text,
+                                               "ms_per_token", part[i].ns / 1e6,
+                                               "ms_per_token_without", part[i].without_ns / 1e6));
+    return parts;
+}
+
 static void log_choice(const struct supervisor *s, const struct auto_choice *choice)
 {
     char rate[16], second[64] = "";
@@ -159,6 +185,7 @@ static void log_choice(const struct supervisor *s, const struct auto_choice *cho
     log_info("auto: %s, %.2f ms per token with capacity for %.1f %% of the experts at %s/s%s",
              name_of(choice->candidate), choice->ns / 1e6, 100 * a->share,
              bytes_format((uint64_t)a->bytes_per_s, rate), second);
+    log_parts(a, s->plan);
 }
 
 /* True when the choice has changed. */
@@ -270,7 +297,9 @@ json_t *auto_stats(const struct supervisor *s)
         json_pack("{s:s, s:o, s:b, s:f, s:I, s:f, s:o}", "chosen", name_of(a->candidate), "text",
                   auto_text(a), "by_plan", a->predicted, "share", a->share, "bytes_per_s",
                   (json_int_t)a->bytes_per_s, "max_loss", s->params.max_loss, "measured", measured);
-    if (a->predicted)
+    if (a->predicted) {
         json_object_set_new(object, "expected_ms_per_token", json_real(a->ns / 1e6));
+        json_object_set_new(object, "parts", parts_json(a, s->plan));
+    }
     return object;
 }

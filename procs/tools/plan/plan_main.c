@@ -33,6 +33,7 @@ static const struct {
     {"fate", plan_fate, WITH_ALL, 37, 0},
     {"swapmoe", plan_swapmoe, WITH_A_BUDGET, 5, 14},
     {"resident-first", plan_resident_first, IF_NAMED, 24, 12}, /* decodes token by token: slow */
+    {"mixed-two-resident-first", plan_joint, IF_NAMED, 18, 45},
     {"auto", plan_auto, WITH_ALL, 0, 0}}; /* last: it predicts the speed of the other plans */
 #define SWAPMOE 4
 
@@ -89,7 +90,8 @@ static int take_preset(void *program, const char *value, struct error *error)
         return 0;
     return error_set(error, ERR_BAD_INPUT,
                      "--preset: '%.40s' is not one of "
-                     "edgemoe|hobbit|mixed-two|fate|swapmoe|resident-first|auto|all",
+                     "edgemoe|hobbit|mixed-two|fate|swapmoe|resident-first|"
+                     "mixed-two-resident-first|auto|all",
                      value);
 }
 
@@ -155,8 +157,8 @@ static const struct option_row rows[] = {
     {0, "resident-experts", "PCT%", OPTION_CALL(take_experts),
      "instead of --budget: resident share of the expert bytes"},
     {0, "preset", "S", OPTION_CALL(take_preset),
-     "edgemoe|hobbit|mixed-two|fate|swapmoe|auto|all (default all), or "
-     "resident-first, which all leaves out: it decodes the text token by token"},
+     "edgemoe|hobbit|mixed-two|fate|swapmoe|auto|all (default all), or resident-first or "
+     "mixed-two-resident-first, which all leaves out: they decode the text token by token"},
     {'o', NULL, "FILE", OPTION_TEXT(struct planning, out_path),
      "the plan: the profile extended by the decisions"},
     {0, "method", "METHOD", OPTION_CALL(take_method),
@@ -197,7 +199,8 @@ static const struct option_row rows[] = {
     {0, "thresholds", "misses|capacity", OPTION_CALL(take_thresholds),
      "hobbit, mixed-two: the loss if every access misses (default), or with the share of the "
      "experts resident that --budget or --resident-experts gives, without prefetch: lower "
-     "precisions, and a loss that holds for at least that share"},
+     "precisions, and a loss that holds for at least that share. mixed-two-resident-first: of "
+     "12.5, 25 and 50 % resident (default), or of that share and the larger ones"},
     {0, "curve", NULL, OPTION_FLAG(struct planning, curve),
      "hobbit: also compare replace and skip, 5 to 30 % of the accesses"},
     {0, "curve-only", NULL, OPTION_FLAG(struct planning, curve_only),

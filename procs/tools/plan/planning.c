@@ -121,14 +121,23 @@ static uint64_t hash_of(const void *bytes, size_t count)
     return bytes ? XXH3_64bits(bytes, count) : 0;
 }
 
-/* What the experts that are resident with p->clock depend on, but for its capacity. */
+/* What the experts that are resident with p->clock depend on, but for its capacity; and what may
+ * take the places of others. */
 static uint64_t hash_of_clock(const struct planning *p)
 {
     const struct knobs *k = &p->clock.knobs;
     size_t cells = (size_t)p->plan->layers * p->plan->experts;
-    const uint64_t what[] = {k->eviction, k->preload, k->allocation, k->frequency,
-                             hash_of(plan_frequency(p->plan), cells * sizeof(float))};
-    return p->clock.capacity ? hash_of(what, sizeof what) : 0;
+    uint64_t what[] = {k->eviction,
+                       k->preload,
+                       k->allocation,
+                       k->frequency,
+                       hash_of(plan_frequency(p->plan), cells * sizeof(float)),
+                       k->exact_ranks,
+                       0};
+    _Static_assert(sizeof k->nats == sizeof what[6], "the bits of a double");
+    memcpy(&what[6], &k->nats, sizeof what[6]);
+    size_t count = k->routing == ROUTING_RESIDENT_FIRST ? ARRAY_LEN(what) : 5;
+    return p->clock.capacity ? hash_of(what, count * sizeof what[0]) : 0;
 }
 
 /* Everything in a serving that a loss depends on. */

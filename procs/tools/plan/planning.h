@@ -220,6 +220,8 @@ void plan_edgemoe_order(struct planning *p, enum precision high, enum precision 
                         uint64_t *order);
 int plan_swapmoe(struct planning *p, struct error *error);
 int plan_resident_first(struct planning *p, struct error *error);
+/* mixed-two and resident-first together. */
+int plan_joint(struct planning *p, struct error *error);
 
 /* Predicted token times for the preset auto, from the decisions in the plan so far (auto.c). */
 int plan_auto(struct planning *p, struct error *error);

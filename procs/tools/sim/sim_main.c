@@ -477,7 +477,7 @@ static int run_contender(struct program *p, uint32_t who, uint32_t *made, struct
                                         .compute = p->grid.compute,
                                         .gpu = g->gpus[0],
                                         .plan = known(p)};
-            config.plan.precision = planned_widths(p->plan, config.knobs.precision);
+            config.plan.precision = planned_widths(p->plan, &config.knobs);
             if (sim_run(&p->trace, 0, p->measure, &config, g->contender[who].belady, &cell->result,
                         error) == 0) {
                 cell->made = true;

@@ -27,7 +27,7 @@
 
 #define TUNE_TEXTS_MAX   32
 #define TUNE_WHY_BYTES   128
-#define TUNE_CANDIDATES  8 /* presets of planned systems, at most */
+#define TUNE_CANDIDATES  16 /* presets of planned systems, at most */
 #define TUNE_WINDOWS_MIN 8 /* of calibration text */
 #define TUNE_WINDOW_MIN  16
 #define TUNE_CONFIRM_N   "64" /* tokens of the measured run */

@@ -51,7 +51,7 @@ struct precision_choice experts_precision_choice(const struct experts *e,
     struct precision_input in = {.weight_before = item->weight_before,
                                  .popularity = item->popularity,
                                  .prefill = item->prefill};
-    struct planned_widths widths = planned_widths(e->child->plan, e->precision_policy.rule);
+    struct planned_widths widths = planned_widths(e->child->plan, &e->knobs);
     in.planned =
         planned_precisions(&widths, (size_t)step->layer * m->hparams.experts + item->expert);
     struct precision_choice choice;

@@ -152,7 +152,7 @@ static bool has_what_it_needs(const struct plan *plan, uint32_t candidate, const
 {
     bool paths = k->prediction == PREDICTION_PATH1 || k->prediction == PREDICTION_PATH2;
     return auto_allowed(plan, candidate, INFINITY) && (!paths || plan_prev1(plan)) &&
-           (!precision_by_plan(k->precision) || planned_widths(plan, k->precision).high);
+           (!precision_by_plan(k->precision) || planned_widths(plan, k).high);
 }
 
 /* Cost of predictions: they share the cores with compute, so they slow it down while it computes
@@ -178,9 +178,8 @@ static double predict(struct predictions *t, const struct knobs *k, double share
         .storage = {.bytes_per_s = rate, .latency_ns = t->latency_ns, .depth = SIM_DEFAULT_DEPTH},
         .compute = t->compute,
         .gpu = t->gpu,
-        .plan = {.tables = t->tables,
-                 .shares = t->shares,
-                 .precision = planned_widths(t->p->plan, k->precision)}};
+        .plan = {
+            .tables = t->tables, .shares = t->shares, .precision = planned_widths(t->p->plan, k)}};
     struct sim_result result;
     struct error error;
     if (sim_run(&t->trace, 0, sim_split(&t->trace, 0.5), &config, false, &result, &error) != 0)
@@ -207,6 +206,26 @@ static int predict_candidate(struct predictions *t, uint32_t candidate, struct e
 
 /* ---- run ------------------------------------------------------------------------------ */
 
+static json_t *parts_json(const struct plan *plan, uint32_t candidate, double share, double rate)
+{
+    struct auto_part part[AUTO_PARTS_MAX];
+    uint32_t n = auto_parts(plan, candidate, share, rate, part);
+    json_t *parts = json_array();
+    for (uint32_t i = 0; i < n; i++)
+        json_array_append_new(parts, json_pack("{s:s, s:f, s:f}", "part", part[i].text, "ns",
+                                               part[i].ns, "without_ns", part[i].without_ns));
+    return parts;
+}
+
+/* The candidates whose loss was not measured with more experts resident than `share`. */
+static uint64_t measured_at(const struct plan *plan, double share)
+{
+    uint64_t bits = 0;
+    for (uint32_t c = 0; c < auto_candidates(); c++)
+        bits |= (uint64_t) !(auto_least_share(plan, c) > share) << c;
+    return bits;
+}
+
 /* Prints the choice in every cell, with the plan's allowed loss and without loss. */
 static void note_choices(struct planning *p)
 {
@@ -218,7 +237,7 @@ static void note_choices(struct planning *p)
     for (uint32_t s = 0; s < PLAN_AUTO_SHARES; s++)
         for (uint32_t d = 0; d < PLAN_AUTO_BANDWIDTHS; d++) {
             struct auto_view view = {.plan = p->plan,
-                                     .usable = UINT64_MAX,
+                                     .usable = measured_at(p->plan, auto_shares[s]),
                                      .share = auto_shares[s],
                                      .bytes_per_s = auto_bandwidths[d],
                                      .running = UINT32_MAX};
@@ -230,10 +249,12 @@ static void note_choices(struct planning *p)
             planning_note(p, "%5.1f %% %5.0f MB/s %-31s %7.2f ms %-31s %7.2f ms",
                           100 * auto_shares[s], auto_bandwidths[d] / 1e6, a, none.ns / 1e6, b,
                           lossy.ns / 1e6);
-            json_array_append_new(cells, json_pack("{s:f, s:f, s:s, s:f, s:s, s:f}", "share",
-                                                   auto_shares[s], "bytes_per_s",
-                                                   auto_bandwidths[d], "lossless", a, "lossless_ns",
-                                                   none.ns, "lossy", b, "lossy_ns", lossy.ns));
+            json_array_append_new(
+                cells, json_pack("{s:f, s:f, s:s, s:f, s:s, s:f, s:o}", "share", auto_shares[s],
+                                 "bytes_per_s", auto_bandwidths[d], "lossless", a, "lossless_ns",
+                                 none.ns, "lossy", b, "lossy_ns", lossy.ns, "parts",
+                                 parts_json(p->plan, lossy.candidate, auto_shares[s],
+                                            auto_bandwidths[d])));
         }
     json_object_set_new(p->report, "auto", cells);
 }

@@ -124,6 +124,46 @@ START_TEST(extended_plan_keeps_values)
 }
 END_TEST
 
+/* A plan of a version with so many candidates of auto, whose times count up. */
+static struct plan *parse_auto(uint32_t elements, struct error *error)
+{
+    static char text[1 << 16];
+    size_t n = (size_t)sprintf(
+        text,
+        "{\"format\": \"sluice-plan\", \"version\": 1, \"model_hash\": \"%032d\", "
+        "\"text_hash\": \"%016d\", \"layers\": 1, \"experts\": 2, \"experts_used\": 1, "
+        "\"cells\": 0, \"scalars\": {}, \"arrays\": {\"auto_ns\": [",
+        0, 0);
+    for (uint32_t i = 0; i < elements; i++)
+        n += (size_t)sprintf(text + n, "%s%u", i ? "," : "", i);
+    n += (size_t)sprintf(text + n, "]}}");
+    return plan_parse(text, n, NULL, 0, error);
+}
+
+/* The predictions of an older plan are those of the same candidates; those that it lacks are not
+ * predicted. */
+START_TEST(fewer_candidates_of_auto)
+{
+    uint32_t cells = PLAN_AUTO_SHARES * PLAN_AUTO_BANDWIDTHS;
+    struct error error = {0};
+    struct plan *p = parse_auto(cells * 24, &error);
+    ck_assert_msg(p != NULL, "%s", error.text);
+    const float *ns = plan_auto_ns(p);
+    ck_assert(ns[plan_auto_at(0, 0, 23)] == 23 && ns[plan_auto_at(0, 1, 0)] == 24);
+    ck_assert(ns[plan_auto_at(6, 5, 23)] == (float)(cells * 24 - 1));
+    for (uint32_t c = 24; c < PLAN_AUTO_CANDIDATES; c++)
+        ck_assert(isnan(ns[plan_auto_at(0, 0, c)]) && isnan(ns[plan_auto_at(6, 5, c)]));
+    free(p);
+    static const uint32_t wrong[] = {0, 24, PLAN_AUTO_SHARES * PLAN_AUTO_BANDWIDTHS * 24 + 1,
+                                     PLAN_AUTO_SHARES * PLAN_AUTO_BANDWIDTHS *
+                                         (PLAN_AUTO_CANDIDATES + 1)};
+    for (size_t i = 0; i < ARRAY_LEN(wrong); i++) {
+        ck_assert_ptr_null(parse_auto(wrong[i], &error));
+        ck_assert_ptr_nonnull(strstr(error.text, "auto_ns does not have"));
+    }
+}
+END_TEST
+
 /* Replacing `from` by `to` makes a file that is rejected with this line. */
 static const struct {
     const char *from, *to, *line;
@@ -279,6 +319,7 @@ int main(void)
     tcase_add_checked_fixture(c, setup, teardown);
     tcase_add_test(c, written_is_read);
     tcase_add_test(c, extended_plan_keeps_values);
+    tcase_add_test(c, fewer_candidates_of_auto);
     tcase_add_loop_test(c, damaged_file, 0, (int)(sizeof damages / sizeof *damages));
     tcase_add_test(c, damaged_tables);
     tcase_add_test(c, killed_between_renames);

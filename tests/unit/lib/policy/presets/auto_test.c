@@ -65,6 +65,7 @@ START_TEST(candidates_are_presets)
         const char *name = preset_at(auto_preset(c))->name;
         ck_assert_int_eq(knobs_resolve(name, NULL, NULL, &knobs, &error), 0);
         ck_assert_msg(knobs_lossy(&knobs) == !auto_lossless(c), "%s", name);
+        ck_assert_msg(strlen(name) < 32, "%s does not fit into the record of a tuning", name);
     }
 }
 END_TEST
@@ -187,6 +188,65 @@ START_TEST(confirmation)
 }
 END_TEST
 
+START_TEST(share_of_a_loss)
+{
+    plan->scalar[PLAN_joint_share] = 0.125;
+    plan->scalar[PLAN_reroute_share] = 0.25;
+    ck_assert_double_eq(auto_least_share(plan, candidate("mixed-two-resident-first")), 0.125);
+    ck_assert_double_eq(auto_least_share(plan, candidate("auto-resident-first")), 0.25);
+    ck_assert(isnan(auto_least_share(plan, candidate("mixed-two"))));
+    ck_assert(isnan(auto_least_share(plan, candidate("auto"))));
+    ck_assert(isnan(auto_least_share(NULL, candidate("mixed-two-resident-first"))));
+}
+END_TEST
+
+static void check_part(const struct auto_part *p, const char *text, double without_ns, double ns)
+{
+    ck_assert_str_eq(p->text, text);
+    ck_assert_double_eq_tol(p->without_ns, without_ns, 1);
+    ck_assert_double_eq_tol(p->ns, ns, 1);
+}
+
+/* From a cache to the candidate; a base that was not planned is counted together with the next. */
+START_TEST(gain_of_each_part)
+{
+    struct auto_part part[AUTO_PARTS_MAX];
+    uint32_t c = candidate("mixed-two-resident-first");
+    ck_assert_uint_eq(auto_parts(plan, c, 0.25, 1e9, part), 0);
+    ck_assert_uint_eq(auto_parts(NULL, c, 0.25, 1e9, part), 0);
+    predict_all("lod", 30e6);
+    predict_all("auto-noprefetch", 20e6);
+    predict_all("mixed-two-resident-first", 5e6);
+    ck_assert_uint_eq(auto_parts(plan, candidate("lod"), 0.25, 1e9, part), 0);
+    ck_assert_uint_eq(auto_parts(plan, c, 0.25, 1e9, part), 2);
+    check_part(&part[0], "eviction by access probability", 30e6, 20e6);
+    check_part(&part[1],
+               "a precision per expert and a lower precision by gate weight and cache-aware "
+               "routing",
+               20e6, 5e6);
+    predict_all("mixed-two", 6e6);
+    predict_all("auto-mixed-noprefetch", 10e6);
+    ck_assert_uint_eq(auto_parts(plan, c, 0.25, 1e9, part), 4);
+    check_part(&part[1], "a precision per expert", 20e6, 10e6);
+    check_part(&part[2], "a lower precision by gate weight", 10e6, 6e6);
+    check_part(&part[3], "cache-aware routing", 6e6, 5e6);
+}
+END_TEST
+
+/* Every candidate has its parts: each base is one, and none is its own. */
+START_TEST(candidates_have_parts)
+{
+    struct auto_part part[AUTO_PARTS_MAX];
+    for (uint32_t c = 0; c < auto_candidates(); c++)
+        predict_all(preset_at(auto_preset(c))->name, 1e6);
+    for (uint32_t c = 0; c < auto_candidates(); c++) {
+        uint32_t n = auto_parts(plan, c, 0.25, 1e9, part);
+        ck_assert_uint_lt(n, AUTO_PARTS_MAX);
+        ck_assert_int_eq(n == 0, c == candidate("lod"));
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("auto");
@@ -199,6 +259,9 @@ int main(void)
     tcase_add_test(c, capacity_and_bandwidth_decide);
     tcase_add_test(c, stays);
     tcase_add_test(c, confirmation);
+    tcase_add_test(c, share_of_a_loss);
+    tcase_add_test(c, gain_of_each_part);
+    tcase_add_test(c, candidates_have_parts);
     suite_add_tcase(s, c);
     SRunner *r = srunner_create(s);
     srunner_run_all(r, CK_NORMAL);

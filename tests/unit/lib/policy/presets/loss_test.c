@@ -3,133 +3,11 @@
 #include <check.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "lib/base/bytes.h"
 #include "lib/policy/presets/auto.h"
-#include "lib/policy/presets/loss.h"
-#include "lib/policy/presets/planned.h"
-#include "lib/tensor/quant_method.h"
-
-#define LAYERS  2u
-#define EXPERTS 4u
-
-/* The dense weights of the model: one matrix. */
-struct one_dense {
-    struct model_index index;
-    struct model_tensor tensor;
-    struct model_entry entry;
-};
-
-struct scene { /* files and parameters that match the plan, before the change of a case */
-    union {
-        struct model_index model;
-        struct one_dense dense;
-    };
-    struct plan *plan;
-    const char *preset, *overrides;
-    double share;
-    uint64_t chunk, threads;
-    enum kv_type kv_type;
-    double read_bytes_per_s;
-    bool gpu;
-};
-
-static struct scene scene;
-
-/* A store with native, int4 and int2 by `method`. */
-static void store_of(enum quant_method method)
-{
-    struct model_index *m = &scene.model;
-    *m = (struct model_index){.hparams = {.layers = LAYERS, .experts = EXPERTS, .experts_used = 2},
-                              .precision_mask = 1u << PRECISION_NATIVE | 1u << PRECISION_INT4 |
-                                                1u << PRECISION_INT2};
-    m->dense_count = 1;
-    m->tensors_offset = offsetof(struct one_dense, tensor);
-    m->entries_offset = offsetof(struct one_dense, entry);
-    scene.dense.tensor = (struct model_tensor){.type = TENSOR_Q8_0};
-    static const uint64_t bytes[PRECISION__COUNT] = {1000, 0, 500, 250};
-    for (uint32_t t = 0, first = 0; t < PRECISION__COUNT; t++) {
-        m->precision_first[t] = m->precision_mask >> t & 1 ? first : ENTRY_NONE;
-        first += m->precision_mask >> t & 1 ? LAYERS * EXPERTS : 0;
-        m->precision_entries[t] = m->precision_mask >> t & 1 ? LAYERS * EXPERTS : 0;
-        m->precision_slot_bytes[t] = bytes[t] * m->precision_entries[t];
-        m->precision_method[t] = (uint8_t)(m->precision_entries[t] && t ? method : QUANT_COPY);
-    }
-}
-
-static void setup(void)
-{
-    static const uint8_t hash[PLAN_HASH_BYTES] = {1};
-    struct error error;
-    scene = (struct scene){.share = 0.5, .chunk = 256, .threads = 2, .kv_type = KV_TYPE_F16};
-    store_of(QUANT_CHANNEL);
-    struct plan *p = scene.plan =
-        plan_create(LAYERS, EXPERTS, 2, hash,
-                    plan_array_bit(PLAN_ARRAY_width) | plan_array_bit(PLAN_ARRAY_mixed_high) |
-                        plan_array_bit(PLAN_ARRAY_mixed_low),
-                    0, &error);
-    ck_assert_ptr_nonnull(p);
-    for (uint32_t i = 0; i < LAYERS * EXPERTS; i++) {
-        plan_width(p)[i] = i % 2 ? PRECISION_INT2 : PRECISION_INT4;
-        plan_mixed_high(p)[i] = PRECISION_INT4;
-        plan_mixed_low(p)[i] = PRECISION_INT2;
-    }
-    double *s = p->scalar;
-    s[PLAN_uniform_int4_loss_high] = 0.02;
-    s[PLAN_edgemoe_loss_high] = 0.03;
-    s[PLAN_hobbit_loss_high] = 0.04;
-    s[PLAN_fate_loss_high] = 0.05;
-    s[PLAN_swap_loss_high] = 0.06;
-    s[PLAN_mixed_loss_high] = 0.045;
-    s[PLAN_mixed_t1] = 0.375;
-    s[PLAN_uniform_method] = s[PLAN_edgemoe_method] = QUANT_CHANNEL;
-    s[PLAN_hobbit_method] = s[PLAN_fate_method] = s[PLAN_mixed_method] = QUANT_CHANNEL;
-    s[PLAN_hobbit_t1] = 0.578123456789;
-    s[PLAN_hobbit_t2] = 0.95;
-    s[PLAN_hobbit_skip_renormalise] = 0;
-    s[PLAN_hobbit_high] = PRECISION_NATIVE;
-    s[PLAN_fate_prefill_int2] = 0.125;
-    s[PLAN_fate_high] = PRECISION_INT4;
-    s[PLAN_fate_low] = s[PLAN_hobbit_low] = PRECISION_INT2;
-    s[PLAN_swap_interval] = 128;
-    s[PLAN_swap_margin] = s[PLAN_mixed_t2] = 1;
-    s[PLAN_fate_chunk] = s[PLAN_swap_chunk] = 256;
-    s[PLAN_swap_share] = s[PLAN_reroute_share] = 0.5;
-    s[PLAN_reroute_nats] = 0.4;
-    s[PLAN_reroute_loss_high] = 0.01;
-}
-
-static void teardown(void)
-{
-    free(scene.plan);
-}
-
-/* 0 and the loss, or -1 and the error, of the scene as the supervisor computes it. */
-static int loss_of_scene(double *loss, struct error *error)
-{
-    char planned[512] = "";
-    struct knobs k;
-    struct precision_policy policy;
-    if (scene.plan)
-        planned_settings(scene.plan, preset_find(scene.preset), planned, sizeof planned);
-    ck_assert_msg(knobs_resolve(scene.preset, planned, scene.overrides, &k, error) == 0, "%s",
-                  error->text);
-    if (preset_servable(&k, scene.plan, &scene.model, &policy, error) != 0)
-        return -1;
-    const struct served served = {.knobs = &k,
-                                  .policy = &policy,
-                                  .plan = scene.plan,
-                                  .model = &scene.model,
-                                  .resident_share = scene.share,
-                                  .prefill_chunk = scene.chunk,
-                                  .threads = scene.threads,
-                                  .kv_type = scene.kv_type,
-                                  .read_bytes_per_s = scene.read_bytes_per_s,
-                                  .gpu = scene.gpu};
-    return preset_loss(&served, loss, error);
-}
+#include "tests/unit/lib/policy/presets/loss_scene.h"
 
 static const struct {
     const char *preset;
@@ -145,6 +23,10 @@ static const struct {
                 {"swapmoe", 0.06},
                 {"auto-resident-first", 0.01},
                 {"mixed-two", 0.045},
+                {"mixed-two-resident-first", 0.035},
+                {"auto-mixed-adaptive", 0.03},
+                {"auto-two-precision-adaptive", 0.04},
+                {"mixed-two-adaptive", 0.045},
                 {"auto-two-precision-noprefetch", 0.04}};
 
 START_TEST(same_conditions)
@@ -210,6 +92,11 @@ static void fewer_resident(void)
     scene.share = 0.4;
 }
 
+static void few_resident(void)
+{
+    scene.share = 0.1;
+}
+
 static void longer_chunk(void)
 {
     scene.chunk = 257;
@@ -238,8 +125,8 @@ static void dense_planned(enum precision precision)
 {
     double *s = scene.plan->scalar;
     s[PLAN_uniform_dense] = s[PLAN_edgemoe_dense] = s[PLAN_hobbit_dense] = precision;
-    s[PLAN_fate_dense] = s[PLAN_swap_dense] = s[PLAN_reroute_dense] = s[PLAN_mixed_dense] =
-        precision;
+    s[PLAN_fate_dense] = s[PLAN_swap_dense] = s[PLAN_reroute_dense] = precision;
+    s[PLAN_mixed_dense] = s[PLAN_joint_dense] = precision;
 }
 
 static void dense_planned_int4(void)
@@ -263,8 +150,8 @@ static void kv_planned(enum kv_type type)
 {
     double *s = scene.plan->scalar;
     s[PLAN_uniform_kv_type] = s[PLAN_edgemoe_kv_type] = s[PLAN_hobbit_kv_type] = type;
-    s[PLAN_fate_kv_type] = s[PLAN_swap_kv_type] = s[PLAN_reroute_kv_type] = s[PLAN_mixed_kv_type] =
-        type;
+    s[PLAN_fate_kv_type] = s[PLAN_swap_kv_type] = s[PLAN_reroute_kv_type] = type;
+    s[PLAN_mixed_kv_type] = s[PLAN_joint_kv_type] = type;
 }
 
 static void kv_q4_planned_q8(void)
@@ -383,6 +270,17 @@ static const struct {
      "with 50.0 % of the experts resident, not 40.0 %"},
     {"auto-resident-first", NULL, dense_int8, "with dense weights at native, not int8"},
     {"auto-resident-first", NULL, kv_q4, "measured with --kv-type f16, not q4_0"},
+    {"mixed-two-resident-first", "nats=0.4", NULL, "measured with nats=0.2, not 0.4"},
+    {"mixed-two-resident-first", "t1=0.1", NULL, "measured with t1=0.25, not 0.1"},
+    {"mixed-two-resident-first", "t2=0.9", NULL, "measured with t2=1, not 0.9"},
+    {"mixed-two-resident-first", "skip_renormalise=on", NULL, "with skip_renormalise=off, not on"},
+    {"mixed-two-resident-first", "eviction=lru", NULL, "with eviction=learned, not lru"},
+    {"mixed-two-resident-first", "allocation=even", NULL, "with allocation=shared, not even"},
+    {"mixed-two-resident-first", "prefetch=idle", NULL, "with prefetch=none, not idle"},
+    {"mixed-two-resident-first", NULL, few_resident, "20.0 % of the experts resident, not 10.0 %"},
+    {"mixed-two-resident-first", NULL, other_method, "int4 by method channel, and the store has"},
+    {"mixed-two-resident-first", NULL, dense_int8, "with dense weights at native, not int8"},
+    {"mixed-two-resident-first", NULL, kv_q4, "measured with --kv-type f16, not q4_0"},
     {"default", NULL, kv_q4, "dense weights at native with --kv-type q4_0 is not measured"},
     {"default", NULL, kv_q4_planned_q8,
      "measured with --kv-type q8_0, not q4_0; use --kv-type q8_0"},

@@ -33,6 +33,39 @@ static struct plan *make_plan(uint64_t arrays)
     return plan;
 }
 
+static void check_widths(const struct plan *plan, const char *preset, const char *settings,
+                         const uint8_t *high, const uint8_t *low)
+{
+    struct error error;
+    struct knobs k;
+    ck_assert_int_eq(knobs_resolve(preset, NULL, settings, &k, &error), 0);
+    struct planned_widths w = planned_widths(plan, &k);
+    ck_assert(w.high == high && w.low == low);
+}
+
+/* Each rule has its own precisions; mixed-two with cache-aware routing those of both together, if
+ * they were planned. */
+START_TEST(precisions_of_a_rule)
+{
+    uint64_t mixed = plan_array_bit(PLAN_ARRAY_mixed_high) | plan_array_bit(PLAN_ARRAY_mixed_low),
+             joint = plan_array_bit(PLAN_ARRAY_joint_high) | plan_array_bit(PLAN_ARRAY_joint_low);
+    struct plan *plan = make_plan(mixed | joint | plan_array_bit(PLAN_ARRAY_width));
+    const char *routing = "routing=resident-first";
+    check_widths(plan, "default", routing, NULL, NULL);
+    check_widths(plan, "edgemoe", routing, plan_width(plan), NULL);
+    check_widths(plan, "mixed-two", NULL, plan_mixed_high(plan), plan_mixed_low(plan));
+    check_widths(plan, "mixed-two", routing, plan_joint_high(plan), plan_joint_low(plan));
+    check_widths(plan, "mixed-two-resident-first", NULL, plan_joint_high(plan),
+                 plan_joint_low(plan));
+    free(plan);
+    plan = make_plan(mixed);
+    check_widths(plan, "mixed-two-resident-first", NULL, plan_mixed_high(plan),
+                 plan_mixed_low(plan));
+    check_widths(NULL, "mixed-two", NULL, NULL, NULL);
+    free(plan);
+}
+END_TEST
+
 /* Every entry of the capacity is given out: without a plan layers differ by one at most. */
 START_TEST(even_shares_use_all)
 {
@@ -152,6 +185,7 @@ int main(void)
     Suite *s = suite_create("planned");
     TCase *c = tcase_create("planned");
     tcase_add_test(c, even_shares_use_all);
+    tcase_add_test(c, precisions_of_a_rule);
     tcase_add_test(c, planned_shares_use_all);
     tcase_add_test(c, one_entry_is_spare);
     tcase_add_test(c, first_sets);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The planner of mixed-two on the demo model, with a synthetic plan of edgemoe: what it stores
- * keeps to the loss, and is between the precisions of that plan. Losses with a simulated cache are
- * those of what is resident. Oracles: the widths alone, and every access a miss. */
+/* The planners of mixed-two, and of it with cache-aware routing, on the demo model, with a
+ * synthetic plan of edgemoe: what they store keeps to the loss, and is between the precisions of
+ * that plan. Losses with a simulated cache are those of what is resident. Oracles: the widths
+ * alone, and every access a miss. */
 #include <check.h>
 #include <limits.h>
 #include <math.h>
@@ -160,6 +161,47 @@ START_TEST(plan_without_importance)
 }
 END_TEST
 
+/* edgemoe's precisions, or the finer one; what was planned for mixed-two alone stays. */
+START_TEST(plan_with_routing)
+{
+    const double *s;
+    ck_assert_msg(plan_joint(&p, &error) == 0, "%s", error.text);
+    s = p.plan->scalar;
+    ck_assert(s[PLAN_joint_loss_high] <= p.max_loss &&
+              s[PLAN_joint_loss] <= s[PLAN_joint_loss_high]);
+    ck_assert_double_eq(s[PLAN_joint_share], 0.125);
+    ck_assert(s[PLAN_joint_nats] > 0 && s[PLAN_joint_t1] < 1 && s[PLAN_joint_t2] == 1);
+    ck_assert_double_eq(s[PLAN_joint_method], QUANT_CHANNEL);
+    for (uint64_t i = 0; i < cells; i++) {
+        uint8_t planned = plan_width(p.plan)[i], high = plan_joint_high(p.plan)[i];
+        ck_assert(high == planned || (planned == PRECISION_INT4 && high == PRECISION_INT8));
+        ck_assert_uint_eq(plan_joint_low(p.plan)[i], high + 1);
+    }
+    ck_assert_uint_eq(p.clock.capacity, 0);
+    ck_assert_ptr_null(plan_mixed_high(p.plan));
+    const json_t *report = json_object_get(p.report, "mixed_two_resident_first");
+    ck_assert_uint_eq(json_array_size(json_object_get(report, "bytes")), 3);
+}
+END_TEST
+
+/* With a capacity the larger shares of the list are judged, too. */
+START_TEST(plan_with_routing_for_a_capacity)
+{
+    p.at_capacity = true;
+    p.experts_percent = 30;
+    ck_assert_msg(plan_joint(&p, &error) == 0, "%s", error.text);
+    ck_assert_double_eq_tol(p.plan->scalar[PLAN_joint_share], 0.3, 0.01);
+    const json_t *report = json_object_get(p.report, "mixed_two_resident_first");
+    ck_assert_uint_eq(json_array_size(json_object_get(report, "bytes")), 2);
+    p.max_loss = 1e-9;
+    ck_assert_int_eq(plan_joint(&p, &error), -1);
+    ck_assert_int_eq(error.code, ERR_NO_PLAN);
+    p.plan->scalar[PLAN_edgemoe_loss_high] = (double)NAN;
+    ck_assert_int_eq(plan_joint(&p, &error), -1);
+    ck_assert_ptr_nonnull(strstr(error.text, "mixed-two-resident-first begins with edgemoe's"));
+}
+END_TEST
+
 static double loss_of(const struct serving *s, double percent, uint64_t *bytes)
 {
     struct offline_losses losses;
@@ -221,6 +263,15 @@ START_TEST(measurements_of_a_profile)
     planning_serving_key(&p, &p.text, &s, "losses", key[4]);
     for (int i = 1; i < 5; i++)
         ck_assert_mem_ne(key[i], key[i - 1], sizeof key[i]);
+    p.clock.knobs.nats = 0.7; /* exact routing: not used */
+    planning_serving_key(&p, &p.text, &s, "losses", key[3]);
+    ck_assert_mem_eq(key[3], key[4], sizeof key[3]);
+    p.clock.knobs.routing = ROUTING_RESIDENT_FIRST;
+    planning_serving_key(&p, &p.text, &s, "losses", key[0]);
+    p.clock.knobs.nats = 0.8;
+    planning_serving_key(&p, &p.text, &s, "losses", key[1]);
+    ck_assert_mem_ne(key[0], key[3], sizeof key[0]);
+    ck_assert_mem_ne(key[0], key[1], sizeof key[0]);
 }
 END_TEST
 
@@ -233,6 +284,8 @@ int main(void)
     tcase_add_test(tests, plan_keeps_the_loss);
     tcase_add_test(tests, plan_for_a_capacity);
     tcase_add_test(tests, plan_that_is_impossible);
+    tcase_add_test(tests, plan_with_routing);
+    tcase_add_test(tests, plan_with_routing_for_a_capacity);
     tcase_add_test(tests, plan_without_importance);
     tcase_add_test(tests, loss_depends_on_what_is_resident);
     tcase_add_test(tests, measurements_of_a_profile);

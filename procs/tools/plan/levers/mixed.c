@@ -5,29 +5,21 @@
  * that leaves of P is for the thresholds. For each share the lowest T1 within P is searched; the
  * cheapest pair is judged on what is held out, and the search repeated for a smaller loss until
  * that keeps to P. */
+#include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "lib/base/assert.h"
 #include "lib/tensor/precision.h"
+#include "procs/tools/plan/levers/mixed.h"
 #include "procs/tools/plan/papers/thresholds.h"
-#include "procs/tools/plan/planning.h"
 
 #define T1_STEPS 5    /* T1 to 1/16 */
 #define STEP     0.75 /* a step lower has at most this share of the bytes */
 
 static const double shares[] = {1, 0.75, 0.5, 0}; /* of the experts that edgemoe lowered */
-
-struct mixed {
-    struct planning *p;
-    uint64_t cells, lowered; /* experts; at the plan's coarsest precision */
-    enum precision fine, coarse;
-    uint64_t *order;      /* [cells] the numbers of experts, the least important first */
-    uint8_t *planned;     /* [cells] edgemoe's precisions, by number */
-    uint8_t *high, *low;  /* [layers * experts] */
-    uint8_t *high_number; /* [cells] */
-};
 
 struct choice {
     struct threshold_choice at;
@@ -55,8 +47,7 @@ static enum precision step_below(const struct planning *p, uint64_t place, enum 
     return high;
 }
 
-/* The precisions with which `share` of the experts that edgemoe lowered stay lowered. */
-static void set_precisions(struct mixed *m, double share)
+void mixed_set(struct mixed *m, double share)
 {
     struct planning *p = m->p;
     uint64_t keep = (uint64_t)llround(share * (double)m->lowered), kept = 0;
@@ -73,7 +64,7 @@ static void set_precisions(struct mixed *m, double share)
     }
 }
 
-static struct serving serving_of(const struct mixed *m, double t1, double t2)
+struct serving mixed_serving(const struct mixed *m, double t1, double t2)
 {
     return (struct serving){.kind = SERVE_POLICY,
                             .method = m->p->method,
@@ -93,12 +84,12 @@ static int search(struct mixed *m, double limit, struct choice *best, struct err
     *best = (struct choice){.at = {.t1 = 1, .t2 = 1, .cost = 1}};
     for (size_t i = 0; i < ARRAY_LEN(shares); i++) {
         struct threshold_choice now = best->at;
-        if (i > 0 && m->coarse == m->fine) /* all experts have one precision */
+        if (i > 0 && mixed_is_uniform(m))
             break;
-        set_precisions(m, shares[i]);
+        mixed_set(m, shares[i]);
         planning_note(m->p, "  %.0f %% of edgemoe's experts at %s", 100 * shares[i],
                       precision_name(m->coarse));
-        const struct serving s = serving_of(m, 1, 1);
+        const struct serving s = mixed_serving(m, 1, 1);
         if (thresholds_search(m->p, &s, 1, limit, T1_STEPS, &now, error) != 0)
             return -1;
         if (now.cost < best->at.cost)
@@ -107,8 +98,12 @@ static int search(struct mixed *m, double limit, struct choice *best, struct err
     return 0;
 }
 
-/* Sets m->planned and what is derived from it. */
-static int begin(struct mixed *m, struct error *error)
+bool mixed_is_uniform(const struct mixed *m)
+{
+    return m->coarse == m->fine;
+}
+
+int mixed_begin(struct mixed *m, const char *preset, struct error *error)
 {
     struct planning *p = m->p;
     const struct plan *plan = p->plan;
@@ -116,8 +111,9 @@ static int begin(struct mixed *m, struct error *error)
         isnan(plan_importance(plan)[planning_place(p, 0)]) ||
         !plan_knows(plan, PLAN_edgemoe_loss_high))
         return error_set(error, ERR_BAD_INPUT,
-                         "mixed-two begins with edgemoe's precisions; run 'sluice plan --preset "
-                         "edgemoe' first");
+                         "%s begins with edgemoe's precisions; run 'sluice plan --preset edgemoe' "
+                         "first",
+                         preset);
     m->cells = planning_experts(p);
     m->order = zeroed(m->cells, sizeof *m->order);
     m->planned = zeroed(m->cells, 1);
@@ -138,7 +134,7 @@ static int begin(struct mixed *m, struct error *error)
     return 0;
 }
 
-static void end(struct mixed *m)
+void mixed_end(struct mixed *m)
 {
     free(m->order);
     free(m->planned);
@@ -147,11 +143,15 @@ static void end(struct mixed *m)
     free(m->low);
 }
 
-static void count(const struct mixed *m, uint64_t at[PRECISION__COUNT])
+const char *mixed_text(const struct mixed *m, char text[128])
 {
-    memset(at, 0, PRECISION__COUNT * sizeof *at);
+    uint64_t at[PRECISION__COUNT] = {0};
     for (uint64_t i = 0; i < m->cells; i++)
         at[m->high[planning_place(m->p, i)]]++;
+    snprintf(text, 128,
+             "%" PRIu64 " experts native, %" PRIu64 " int8, %" PRIu64 " int4, %" PRIu64 " int2",
+             at[PRECISION_NATIVE], at[PRECISION_INT8], at[PRECISION_INT4], at[PRECISION_INT2]);
+    return text;
 }
 
 /* The precisions of the choice are set. */
@@ -161,8 +161,7 @@ static int store(struct mixed *m, const struct choice *c, const struct judged *j
     struct planning *p = m->p;
     size_t all = (size_t)p->plan->layers * p->plan->experts;
     uint64_t arrays = plan_array_bit(PLAN_ARRAY_mixed_high) | plan_array_bit(PLAN_ARRAY_mixed_low);
-    uint64_t at[PRECISION__COUNT];
-    char text[64], when[64];
+    char text[64], when[64], experts[128];
     if (planning_add(p, arrays, error) != 0)
         return -1;
     double *s = p->plan->scalar, cost = thresholds_cost(p, &p->held, &judged->report);
@@ -177,20 +176,17 @@ static int store(struct mixed *m, const struct choice *c, const struct judged *j
     s[PLAN_mixed_dense] = p->dense;
     s[PLAN_mixed_kv_type] = p->kv_type;
     s[PLAN_mixed_share] = p->clock.capacity ? planning_clock_share(p) : (double)NAN;
-    count(m, at);
     planning_note(p,
-                  "mixed-two: %llu experts native, %llu int8, %llu int4, %llu int2, and a step "
-                  "lower above T1 %.3f: %.1f %% of the bytes, expected loss %s%s",
-                  (unsigned long long)at[PRECISION_NATIVE], (unsigned long long)at[PRECISION_INT8],
-                  (unsigned long long)at[PRECISION_INT4], (unsigned long long)at[PRECISION_INT2],
-                  c->at.t1, 100 * cost, planning_loss(&judged->loss, text),
+                  "mixed-two: %s, and a step lower above T1 %.3f: %.1f %% of the bytes, expected "
+                  "loss %s%s",
+                  mixed_text(m, experts), c->at.t1, 100 * cost, planning_loss(&judged->loss, text),
                   thresholds_when(p, when));
     json_object_set_new(p->report, "mixed_two",
                         json_pack("{s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "t1", c->at.t1, "t2",
                                   c->at.t2, "share", c->share, "bytes_share", cost, "loss",
                                   judged->loss.value, "loss_low", judged->loss.low, "loss_high",
                                   judged->loss.high));
-    const struct serving serving = serving_of(m, c->at.t1, c->at.t2);
+    const struct serving serving = mixed_serving(m, c->at.t1, c->at.t2);
     return planning_report(p, "mixed-two", &serving, judged, error);
 }
 
@@ -206,8 +202,8 @@ static int tighten(struct mixed *m, struct choice *best, struct judged *judged, 
             return -1;
         if (now.at.cost >= 1)
             break;
-        set_precisions(m, now.share);
-        const struct serving s = serving_of(m, now.at.t1, now.at.t2);
+        mixed_set(m, now.share);
+        const struct serving s = mixed_serving(m, now.at.t1, now.at.t2);
         planning_note(p, "  %.0f %% at %s, T1 %.3f", 100 * now.share, precision_name(m->coarse),
                       now.at.t1);
         if (planning_judge(p, &s, &held, error) != 0)
@@ -222,7 +218,7 @@ static int tighten(struct mixed *m, struct choice *best, struct judged *judged, 
                          "no precisions and thresholds keep the loss below "
                          "%.3g %%",
                          100 * p->max_loss);
-    set_precisions(m, best->share);
+    mixed_set(m, best->share);
     return 0;
 }
 
@@ -231,7 +227,7 @@ int plan_mixed(struct planning *p, struct error *error)
     struct mixed m = {.p = p};
     struct choice best = {.share = 0};
     struct judged judged;
-    int status = begin(&m, error);
+    int status = mixed_begin(&m, "mixed-two", error);
     if (status == 0)
         status = thresholds_clock(p, "mixed-two", error);
     if (status == 0)
@@ -239,6 +235,6 @@ int plan_mixed(struct planning *p, struct error *error)
     if (status == 0)
         status = store(&m, &best, &judged, error);
     p->clock.capacity = 0;
-    end(&m);
+    mixed_end(&m);
     return status;
 }
