@@ -33,7 +33,8 @@ struct pack_options {
     uint64_t memory;      /* bytes of this program; UINT64_MAX: not known */
     uint64_t bytes_per_s; /* read and written together; 0: no limit */
     bool verify, quiet, json, check;
-    bool delta; /* native experts stay in the model file */
+    bool delta;       /* native experts stay in the model file */
+    bool widths_only; /* of a plan: the precisions of edgemoe */
 };
 
 /* Measured by the workers; times are sums over all of them. */

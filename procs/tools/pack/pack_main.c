@@ -144,7 +144,10 @@ static const struct option_row rows[] = {
      "directory of the store; created if missing"},
     {0, "plan", "PLAN", OPTION_TEXT(struct pack_options, plan),
      "precisions, method and dense precision as sluice plan --preset "
-     "edgemoe chose them; the options below change single ones"},
+     "edgemoe chose them, and those of mixed-two and "
+     "mixed-two-resident-first; the options below change single ones"},
+    {0, "edgemoe-only", NULL, OPTION_FLAG(struct pack_options, widths_only),
+     "with --plan: of its precisions only those of edgemoe"},
     {0, "precisions", "LIST", OPTION_CALL(take_precisions),
      "of native, int8, int4, int2 (default native)"},
     {0, "method", "METHOD", OPTION_CALL(take_method),

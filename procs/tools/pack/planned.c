@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* --plan: what `sluice plan --preset edgemoe` and `--preset mixed-two` have chosen. */
+/* --plan: what `sluice plan --preset edgemoe`, `--preset mixed-two` and `--preset
+ * mixed-two-resident-first` have chosen. */
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -45,10 +46,15 @@ int pack_base(struct pack *p, struct error *error)
     return 0;
 }
 
+static bool has_two(const struct pack_options *o, const struct plan *plan)
+{
+    return !o->widths_only && (plan_mixed_high(plan) || plan_joint_high(plan));
+}
+
 /* Of a delta: the precision of each expert; with mixed-two's two, all precisions of all experts. */
 static int take_chosen(struct pack *p, const struct plan *plan, struct error *error)
 {
-    if (plan_mixed_high(plan)) {
+    if (has_two(&p->options, plan)) {
         p->options.precision_wanted[PRECISION_NATIVE] = false;
         return 0;
     }
@@ -87,8 +93,12 @@ static int take(struct pack_options *o, const struct plan *plan, const struct mo
     if (!o->given.precisions) {
         memset(o->precision_wanted, 0, sizeof o->precision_wanted);
         want(o, plan, model, width);
-        want(o, plan, model, plan_mixed_high(plan));
-        want(o, plan, model, plan_mixed_low(plan));
+        if (has_two(o, plan)) {
+            want(o, plan, model, plan_mixed_high(plan));
+            want(o, plan, model, plan_mixed_low(plan));
+            want(o, plan, model, plan_joint_high(plan));
+            want(o, plan, model, plan_joint_low(plan));
+        }
     }
     if (!o->given.method && plan_knows(plan, PLAN_edgemoe_method) && s[PLAN_edgemoe_method] > 0)
         o->method = (enum quant_method)s[PLAN_edgemoe_method];

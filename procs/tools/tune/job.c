@@ -34,7 +34,17 @@
 #define CELLS_MAX 1e6 /* experts of a model */
 
 static const int passes[TUNE_SYSTEMS] = {
-#define TUNE_SYSTEM(id, name, rule, high, low, loss, last, passes, none) [TUNE_##id] = passes,
+#define TUNE_SYSTEM(id, name, rule, routing, high, low, loss, last, passes, text, none)            \
+    [TUNE_##id] = passes,
+#include "procs/tools/tune/systems.tbl.h"
+};
+
+static const enum {
+    SOME_TEXT,
+    ALL_TEXT
+} wants[TUNE_SYSTEMS] = {
+#define TUNE_SYSTEM(id, name, rule, routing, high, low, loss, last, passes, text, none)            \
+    [TUNE_##id] = text,
 #include "procs/tools/tune/systems.tbl.h"
 };
 
@@ -127,14 +137,17 @@ static double passes_of(int count)
 }
 
 /* Text for all systems, or, if they would get too little, for fewer of them, at last for the first
- * alone. */
+ * alone. Systems of ALL_TEXT get all of it, or are not planned. */
 static void choose_plan(struct tune *t, double most, double seconds)
 {
     struct job *j = &t->job;
     double windows = PLAN_WINDOWS * (double)t->window * (double)t->texts;
     double more = fmax(PLAN_MORE_MIN, windows), one = fmax(PLAN_MIN, windows), tokens = 0;
-    for (int count = TUNE_SYSTEMS; count > 1 && tokens < smaller(most, more); count--)
+    for (int count = TUNE_SYSTEMS; count > 1 && tokens < smaller(most, more); count--) {
         tokens = 2 * tokens_within(j, most / 2, 0, seconds / passes_of(count));
+        if (wants[count - 1] == ALL_TEXT && tokens < most)
+            tokens = 0;
+    }
     if (tokens < smaller(most, more))
         tokens = 2 * tokens_within(j, most / 2, smaller(most, one) / 2, seconds / passes_of(1));
     j->plan_tokens = tokens;

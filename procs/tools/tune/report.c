@@ -67,12 +67,12 @@ static void print_system(const struct tune *t, enum tune_system system)
     const struct system *s = &t->system[system];
     const char *mark = is_chosen(t, s) ? "; chosen" : "";
     if (!s->planned)
-        printf("%-8s not planned: %s\n", system_name(system), s->why);
+        printf("%-24s not planned: %s\n", system_name(system), s->why);
     else if (s->tokens_per_s > 0)
-        printf("%-8s %s: %.1f tokens/s, loss at most %.2f %%%s\n", system_name(system), s->preset,
+        printf("%-24s %s: %.1f tokens/s, loss at most %.2f %%%s\n", system_name(system), s->preset,
                s->tokens_per_s, s->loss_high, mark);
     else
-        printf("%-8s %s; loss at most %.2f %%, %.1f tokens/s predicted\n", system_name(system),
+        printf("%-24s %s; loss at most %.2f %%, %.1f tokens/s predicted\n", system_name(system),
                s->why, s->loss_high, s->predicted_per_s);
 }
 
@@ -80,10 +80,10 @@ static void print_text(const struct tune *t)
 {
     char bytes[16], why[TUNE_WHY_BYTES];
     const struct tuning *r = &t->result;
-    printf("%-8s %.1f tokens/s%s\n", "lossless", r->lossless_per_s, r->store[0] ? "" : "; chosen");
+    printf("%-24s %.1f tokens/s%s\n", "lossless", r->lossless_per_s, r->store[0] ? "" : "; chosen");
     for (int i = 0; i < TUNE_SYSTEMS; i++)
         print_system(t, (enum tune_system)i);
-    printf("%-8s %s\n", "swapmoe", swapmoe(t, why));
+    printf("%-24s %s\n", "swapmoe", swapmoe(t, why));
     if (r->store[0])
         printf("%s: preset %s, %.1f tokens/s (lossless %.1f), loss at most %.2f %%\nplan %s\n"
                "store %s, %s\n",

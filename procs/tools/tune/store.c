@@ -233,6 +233,8 @@ static int run_pack(struct tune *t, struct error *error)
         arguments_add(&a, "--plan", t->plan);
     if (list[0])
         arguments_add(&a, "--precisions", list);
+    else if (plan_width(plan))
+        a.at[a.count++] = "--edgemoe-only";
     free(plan);
     arguments_add_number(&a, "--memory", (double)memory_of_child(t));
     arguments_add(&a, "--output", "text");

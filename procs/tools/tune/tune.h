@@ -28,7 +28,7 @@
 #define TUNE_TEXTS_MAX   32
 #define TUNE_WHY_BYTES   128
 #define TUNE_CANDIDATES  16 /* presets of planned systems, at most */
-#define TUNE_WINDOWS_MIN 8 /* of calibration text */
+#define TUNE_WINDOWS_MIN 8  /* of calibration text */
 #define TUNE_WINDOW_MIN  16
 #define TUNE_CONFIRM_N   "64" /* tokens of the measured run */
 
@@ -235,6 +235,8 @@ enum tune_system system_of(uint32_t candidate);
 uint32_t system_precisions(const struct plan *plan, enum tune_system system);
 /* Its plan has one precision for each expert. */
 bool system_per_expert(enum tune_system system);
+/* Its plan changes edgemoe's precisions. */
+bool system_begins_with_edgemoe(enum tune_system system);
 /* Whether the plan has it, with a loss of at most max_loss (per cent); its loss, per cent; whether
  * its speed is predicted. */
 bool system_planned(const struct plan *plan, enum tune_system system, double max_loss);

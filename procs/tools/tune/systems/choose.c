@@ -11,7 +11,8 @@
 #include "lib/policy/presets/presets.h"
 #include "procs/tools/tune/tune.h"
 
-#define NEAR 0.2 /* predictions differ from measurements by about as much */
+#define SHARE_NEAR 0.005 /* shares differ by rounding to whole experts */
+#define NEAR       0.2   /* predictions differ from measurements by about as much */
 
 /* The share of the experts that fits into the budget. */
 static int resident_share(struct tune *t, double *share, struct error *error)
@@ -28,7 +29,8 @@ static void add(struct tune *t, const struct plan *plan, uint32_t c, double shar
 {
     const char *preset = preset_at(auto_preset(c))->name;
     enum tune_system system = system_of(c);
-    if (system == TUNE_SYSTEMS || !t->system[system].planned || t->candidates == TUNE_CANDIDATES)
+    if (system == TUNE_SYSTEMS || !t->system[system].planned || t->candidates == TUNE_CANDIDATES ||
+        auto_least_share(plan, c) > share + SHARE_NEAR)
         return;
     double rate = plan_knows(plan, PLAN_drive_bytes_per_s) ? plan->scalar[PLAN_drive_bytes_per_s]
                                                            : t->job.read_bytes_per_s;
@@ -39,6 +41,18 @@ static void add(struct tune *t, const struct plan *plan, uint32_t c, double shar
     if (!s->preset[0] || speed > s->predicted_per_s) {
         s->predicted_per_s = speed;
         snprintf(s->preset, sizeof s->preset, "%s", preset);
+    }
+}
+
+/* The loss of a planned system may not hold with so few experts resident: no candidate. */
+static void leave_unmeasured(struct tune *t)
+{
+    for (uint32_t i = 0; i < TUNE_SYSTEMS; i++) {
+        struct system *s = &t->system[i];
+        if (!s->planned || s->preset[0])
+            continue;
+        s->planned = false;
+        snprintf(s->why, sizeof s->why, "its loss was measured with more experts resident");
     }
 }
 
@@ -68,6 +82,7 @@ int stage_choose(struct tune *t, struct error *error)
     for (uint32_t c = 0; c < auto_candidates(); c++)
         add(t, plan, c, share);
     free(plan);
+    leave_unmeasured(t);
     best = best_of(t);
     for (uint32_t i = 0; i < TUNE_SYSTEMS; i++) {
         struct system *s = &t->system[i];

@@ -17,7 +17,8 @@
 #define MARK ".no-"
 
 static const char *const none[TUNE_SYSTEMS] = {
-#define TUNE_SYSTEM(id, name, rule, high, low, loss, last, passes, none) [TUNE_##id] = none,
+#define TUNE_SYSTEM(id, name, rule, routing, high, low, loss, last, passes, text, none)            \
+    [TUNE_##id] = none,
 #include "procs/tools/tune/systems.tbl.h"
 };
 
@@ -70,6 +71,9 @@ static bool look_at(struct tune *t, const struct plan *plan, enum tune_system sy
         why = none[system];
     else if (!has && (t->no_time[system] || !job_plans(t, system)))
         why = "no time for it within --minutes";
+    else if (!has && system_begins_with_edgemoe(system) && !has_system(t, plan, TUNE_EDGEMOE) &&
+             is_marked(t, TUNE_EDGEMOE))
+        why = "it begins with edgemoe's plan";
     if (why) {
         s->planned = false;
         snprintf(s->why, sizeof s->why, "%s", why);

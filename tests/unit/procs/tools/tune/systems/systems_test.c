@@ -19,13 +19,20 @@ static void setup(void)
 {
     static const uint8_t hash[PLAN_HASH_BYTES] = {1};
     struct error error;
-    plan = plan_create(LAYERS, EXPERTS, 2, hash,
-                       plan_array_bit(PLAN_ARRAY_width) | plan_array_bit(PLAN_ARRAY_auto_ns), 0,
-                       &error);
+    plan = plan_create(
+        LAYERS, EXPERTS, 2, hash,
+        plan_array_bit(PLAN_ARRAY_width) | plan_array_bit(PLAN_ARRAY_auto_ns) |
+            plan_array_bit(PLAN_ARRAY_mixed_high) | plan_array_bit(PLAN_ARRAY_mixed_low) |
+            plan_array_bit(PLAN_ARRAY_joint_high) | plan_array_bit(PLAN_ARRAY_joint_low),
+        0, &error);
     ck_assert_ptr_nonnull(plan);
     double *s = plan->scalar;
     s[PLAN_edgemoe_loss_high] = 0.01;
     s[PLAN_hobbit_loss_high] = s[PLAN_fate_loss_high] = 0.01;
+    s[PLAN_mixed_loss_high] = s[PLAN_joint_loss_high] = 0.01;
+    plan_mixed_high(plan)[1] = PRECISION_INT8;
+    plan_mixed_low(plan)[1] = PRECISION_INT4;
+    plan_joint_low(plan)[2] = PRECISION_INT2;
     s[PLAN_hobbit_fld_next] = 0;
     s[PLAN_hobbit_high] = PRECISION_NATIVE;
     s[PLAN_hobbit_low] = PRECISION_INT2;
@@ -47,6 +54,9 @@ START_TEST(lower_precisions)
     ck_assert_uint_eq(system_precisions(plan, TUNE_HOBBIT), 1u << PRECISION_INT2);
     ck_assert_uint_eq(system_precisions(plan, TUNE_FATE),
                       1u << PRECISION_INT4 | 1u << PRECISION_INT2);
+    ck_assert_uint_eq(system_precisions(plan, TUNE_MIXED),
+                      1u << PRECISION_INT8 | 1u << PRECISION_INT4);
+    ck_assert_uint_eq(system_precisions(plan, TUNE_JOINT), 1u << PRECISION_INT2);
     plan->scalar[PLAN_fate_low] = PRECISION_INT4; /* a share of 0 */
     ck_assert_uint_eq(system_precisions(plan, TUNE_FATE), 1u << PRECISION_INT4);
     plan->scalar[PLAN_fate_high] = plan->scalar[PLAN_fate_low] = PRECISION_NATIVE;
@@ -66,7 +76,9 @@ START_TEST(precisions_of_a_store)
                  {{false, true, false}, 1u << PRECISION_INT2},
                  {{false, false, true}, 1u << PRECISION_INT4 | 1u << PRECISION_INT2},
                  {{true, true, false}, 1u << PRECISION_INT8 | 1u << PRECISION_INT2},
-                 {{true, true, true}, ALL}};
+                 {{true, true, true}, ALL},
+                 {{false, false, false, true, false}, 1u << PRECISION_INT8 | 1u << PRECISION_INT4},
+                 {{true, false, false, false, true}, 1u << PRECISION_INT8 | 1u << PRECISION_INT2}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         static struct tune t;
         for (int s = 0; s < TUNE_SYSTEMS; s++)
@@ -81,8 +93,8 @@ END_TEST
 START_TEST(fewer_systems)
 {
     static struct tune t;
-    static const double per_s[TUNE_SYSTEMS] = {2, 3, 1};
-    for (int s = 0; s < TUNE_SYSTEMS; s++)
+    static const double per_s[] = {2, 3, 1};
+    for (int s = 0; s < 3; s++)
         t.system[s] = (struct system){.planned = true, .stored = true, .predicted_per_s = per_s[s]};
     ck_assert(choose_fewer(&t) && !t.system[TUNE_FATE].stored && t.system[TUNE_EDGEMOE].stored);
     ck_assert(choose_fewer(&t) && !t.system[TUNE_EDGEMOE].stored && t.system[TUNE_HOBBIT].stored);
@@ -113,6 +125,12 @@ START_TEST(what_is_predicted)
     for (uint32_t c = 0; c < auto_candidates(); c++) {
         const char *name = preset_at(auto_preset(c))->name;
         ck_assert_msg((system_of(c) == TUNE_FATE) == (strcmp(name, "fate") == 0), "%s", name);
+        ck_assert_msg((system_of(c) == TUNE_MIXED) == (strcmp(name, "mixed-two") == 0 ||
+                                                       strcmp(name, "mixed-two-adaptive") == 0),
+                      "%s", name);
+        ck_assert_msg((system_of(c) == TUNE_JOINT) ==
+                          (strcmp(name, "mixed-two-resident-first") == 0),
+                      "%s", name);
         if (system_of(c) == TUNE_HOBBIT)
             plan_auto_ns(plan)[plan_auto_at(PLAN_AUTO_SHARES - 1, PLAN_AUTO_BANDWIDTHS - 1, c)] = 1;
     }
