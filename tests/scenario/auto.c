@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The preset auto: it runs the preset that its plan predicts to be fastest for the capacity and the
  * storage device. Without --max-loss it stays lossless. It reports what it cannot do. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -75,6 +76,24 @@ static void runs(struct engine *e, unsigned prompt, const char *preset)
     text_free(&got);
 }
 
+/* What the eviction is predicted to bring, over the LRU cache of lod. */
+static void explains(struct engine *e)
+{
+    json_t *status = engine_control(e, "status", NULL);
+    const json_t *parts = json_object_get(json_object_get(status, "auto"), "parts");
+    const json_t *one = json_array_get(parts, 0);
+    CHECK(json_array_size(parts) == 1 &&
+              strcmp(lookup_text(one, "part"), "eviction by access probability") == 0 &&
+              fabs(json_number_value(json_object_get(one, "ms_per_token_without")) - 8) < 1e-6 &&
+              fabs(json_number_value(json_object_get(one, "ms_per_token")) - 6) < 1e-6,
+          "%s", lookup_text(one, "part"));
+    json_decref(status);
+    char *log = engine_log(e);
+    CHECK(strstr(log, "expected of each part: eviction by access probability 8.00 to 6.00 ms"),
+          "%.2000s", log);
+    free(log);
+}
+
 static void follows_the_plan(void)
 {
     char plan[PATH_MAX], option[PATH_MAX + 8], text[64];
@@ -94,8 +113,41 @@ static void follows_the_plan(void)
     runs(e, 1, "lod");
     engine_stop(e);
     engine_start(e, (const char *const[]){"--preset=auto", "--resident-experts=60", option, NULL});
+    explains(e);
     runs(e, 0, "auto-noprefetch");
     engine_stop(e);
+}
+
+/* SwapMoE's loss holds for the share that it was measured with, and more. */
+static void swapmoe_from_its_share_on(void)
+{
+    char path[PATH_MAX], option[PATH_MAX + 8], text[64];
+    struct error error;
+    plan_with_predictions(path);
+    struct plan *plan = plan_read(path, &error);
+    CHECK(plan, "%s", error.text);
+    predict(plan, "swapmoe", 0, PLAN_AUTO_SHARES, 5e5);
+    plan->scalar[PLAN_swap_loss_high] = 0.02;
+    plan->scalar[PLAN_swap_share] = 0.5;
+    plan->scalar[PLAN_swap_interval] = 96;
+    plan->scalar[PLAN_swap_margin] = 1;
+    plan->scalar[PLAN_swap_chunk] = 256;
+    CHECK(plan_write(plan, path, &error) == 0, "%s", error.text);
+    free(plan);
+    snprintf(option, sizeof option, "--plan=%s", path);
+    const struct {
+        const char *resident, *loss, *chosen;
+    } cases[] = {{"--resident-experts=60", "--max-loss=2", "swapmoe"},
+                 {"--resident-experts=60", "--max-loss=1", "auto-noprefetch"},
+                 {"--resident-experts=40", "--max-loss=2", "auto-noprefetch"}};
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct engine *e = engine_new();
+        engine_start(e, (const char *const[]){"--preset=auto", cases[i].loss, cases[i].resident,
+                                              option, NULL});
+        status_text(e, "auto.chosen", text, sizeof text);
+        CHECK(strcmp(text, cases[i].chosen) == 0, "case %zu: %s", i, text);
+        engine_stop(e);
+    }
 }
 
 /* A loss is allowed, but the model has one precision and hobbit needs two. */
@@ -211,6 +263,7 @@ int main(int argc, char **argv)
 {
     static const struct test_case cases[] = {
         {"follows_the_plan", follows_the_plan},
+        {"swapmoe_from_its_share_on", swapmoe_from_its_share_on},
         {"needs_the_stored_precisions", needs_the_stored_precisions},
         {"needs_the_planned_precisions", needs_the_planned_precisions},
         {"takes_a_loss_that_is_allowed", takes_a_loss_that_is_allowed},

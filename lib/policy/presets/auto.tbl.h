@@ -43,4 +43,5 @@ AUTO_CANDIDATE("auto-mixed-adaptive", PLAN_edgemoe_loss_high, "auto-mixed-nopref
 AUTO_CANDIDATE("auto-two-precision-adaptive", PLAN_hobbit_loss_high,
                "auto-two-precision-noprefetch", "prefetch while it helps")
 AUTO_CANDIDATE("mixed-two-adaptive", PLAN_mixed_loss_high, "mixed-two", "prefetch while it helps")
+AUTO_CANDIDATE("swapmoe", PLAN_swap_loss_high, "lod", "routing to the resident experts only")
 #undef AUTO_CANDIDATE

@@ -188,6 +188,14 @@ static double predict(struct predictions *t, const struct knobs *k, double share
     return t->rest_ns + sim_token_ns(f, t->spare_cpu) + predicting_ns(t, k, f) / (double)f->tokens;
 }
 
+/* Masked routing cannot be replayed, since it changes the routing of the trace. In decode it waits
+ * for no expert, and replaces experts while tokens are computed: a token takes as long as with all
+ * experts resident (docs/lab/papers.md, S10: 1.01 to 1.02 times). */
+static int as_resident(struct knobs *k, struct error *error)
+{
+    return k->routing == ROUTING_MASKED ? knobs_resolve("resident", NULL, NULL, k, error) : 0;
+}
+
 static int predict_candidate(struct predictions *t, uint32_t candidate, struct error *error)
 {
     const struct plan *plan = t->p->plan;
@@ -197,10 +205,15 @@ static int predict_candidate(struct predictions *t, uint32_t candidate, struct e
     planned_settings(plan, preset, settings, sizeof settings);
     if (knobs_resolve(preset_at(preset)->name, settings, NULL, &k, error) != 0)
         return -1;
-    for (uint32_t s = 0; has_what_it_needs(plan, candidate, &k) && s < PLAN_AUTO_SHARES; s++)
+    bool masked = k.routing == ROUTING_MASKED;
+    if (!has_what_it_needs(plan, candidate, &k))
+        return 0;
+    if (as_resident(&k, error) != 0)
+        return -1;
+    for (uint32_t s = 0; s < PLAN_AUTO_SHARES; s++)
         for (uint32_t d = 0; d < PLAN_AUTO_BANDWIDTHS; d++)
             plan_auto_ns(plan)[plan_auto_at(s, d, candidate)] =
-                (float)predict(t, &k, auto_shares[s], auto_bandwidths[d]);
+                (float)predict(t, &k, masked ? 1 : auto_shares[s], auto_bandwidths[d]);
     return 0;
 }
 

@@ -192,6 +192,8 @@ START_TEST(share_of_a_loss)
 {
     plan->scalar[PLAN_joint_share] = 0.125;
     plan->scalar[PLAN_reroute_share] = 0.25;
+    plan->scalar[PLAN_swap_share] = 0.75;
+    ck_assert_double_eq(auto_least_share(plan, candidate("swapmoe")), 0.75);
     ck_assert_double_eq(auto_least_share(plan, candidate("mixed-two-resident-first")), 0.125);
     ck_assert_double_eq(auto_least_share(plan, candidate("auto-resident-first")), 0.25);
     ck_assert(isnan(auto_least_share(plan, candidate("mixed-two"))));

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "lib/base/log.h"
+#include "lib/policy/presets/auto.h"
 #include "procs/tools/plan/papers/thresholds.h"
 #include "procs/tools/plan/planning.h"
 
@@ -278,6 +279,44 @@ START_TEST(measurements_of_a_profile)
 }
 END_TEST
 
+static double predicted_ns(const char *preset, uint32_t share)
+{
+    return (double)plan_auto_ns(
+        p.plan)[plan_auto_at(share, 0, auto_candidate(preset_find(preset)))];
+}
+
+/* Candidates that are planned have predictions: with lower precisions and other routing a token
+ * waits less, and with masked routing not at all. */
+START_TEST(predictions_of_auto)
+{
+    ck_assert_msg(
+        planning_add(&p,
+                     plan_array_bit(PLAN_ARRAY_joint_high) | plan_array_bit(PLAN_ARRAY_joint_low),
+                     &error) == 0,
+        "%s", error.text);
+    double *s = p.plan->scalar;
+    s[PLAN_token_ns] = 2e6;
+    s[PLAN_layer_attention_ns] = s[PLAN_layer_router_ns] = 2e4;
+    s[PLAN_layer_experts_ns] = 1e5;
+    s[PLAN_drive_bytes_per_s] = 1e9;
+    s[PLAN_joint_t1] = 0.25;
+    s[PLAN_joint_t2] = 1;
+    s[PLAN_joint_nats] = 0.4;
+    s[PLAN_joint_loss_high] = s[PLAN_swap_loss_high] = 0.01;
+    s[PLAN_joint_share] = 0.125;
+    memcpy(plan_joint_high(p.plan), plan_width(p.plan), cells);
+    memset(plan_joint_low(p.plan), PRECISION_INT2, cells);
+    p.gpu = (struct sim_gpu_options){0};
+    ck_assert_msg(plan_auto(&p, &error) == 0, "%s", error.text);
+    double lod = predicted_ns("lod", 0), mixed = predicted_ns("auto-mixed-noprefetch", 0),
+           joint = predicted_ns("mixed-two-resident-first", 0), swap = predicted_ns("swapmoe", 0);
+    ck_assert_msg(mixed < 0.8 * lod && joint < 0.8 * mixed && swap < joint, "%g %g %g %g", lod,
+                  mixed, joint, swap);
+    ck_assert_double_eq_tol(swap / predicted_ns("lod", PLAN_AUTO_SHARES - 1), 1, 0.1);
+    ck_assert(isnan(predicted_ns("mixed-two", 0)) && isnan(predicted_ns("hobbit", 0)));
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("mixed");
@@ -291,6 +330,7 @@ int main(void)
     tcase_add_test(tests, plan_without_importance);
     tcase_add_test(tests, loss_depends_on_what_is_resident);
     tcase_add_test(tests, measurements_of_a_profile);
+    tcase_add_test(tests, predictions_of_auto);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);
