@@ -54,7 +54,7 @@ check "synth makes the model of the part speed" "$build/libexec/sluice-synth" -q
 # ---- without a GPU ----
 
 unset SLUICE_TEST_GPU
-export GPU_SH_EVERY=12 GPU_SH_TOKENS=4 GPU_SH_PROMPT=8 GPU_SH_KILL_TOKENS=24 GPU_SH_KILLS=1 GPU_SH_RUNS=1
+export GPU_SH_EVERY=36 GPU_SH_TOKENS=4 GPU_SH_PROMPT=8 GPU_SH_KILL_TOKENS=24 GPU_SH_KILLS=1 GPU_SH_RUNS=1
 if "$build/bench/gpu_bits" none device >"$dir/out"; then
     echo "SKIP gpu_test without a GPU: this machine has one"
 else
@@ -67,6 +67,11 @@ fi
 
 # ---- with memory of the process ----
 
+# At every second change: nothing but gpu.sh is tested here, the kernels and the engine have tests of their own.
+if [ "${SLUICE_LONG:-}" != 1 ] && [ $((${SLUICE_TURN:-0} % 2)) -eq 1 ]; then
+    echo "LEFT 1 case: gpu_test with a GPU in memory"
+    exit $failed
+fi
 cp "$fake" "$dir/module.so"
 export SLUICE_TEST=1 SLUICE_TEST_GPU=$dir/module.so PATH=$dir/bin:$PATH
 mkdir "$dir/bin"

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """chat_templates.py PROGRAM DIR [N]: renders real chat templates (DIR/*.jinja) with PROGRAM (golden_jinja) and with
 jinja2, set up as Hugging Face transformers does, and compares them byte for byte; also, that where a message has the
-text of control tokens, none of it counts as the template's. N: only every N-th case."""
+text of control tokens, none of it counts as the template's. N: only every N-th case, from the one of
+the turn SLUICE_TURN on."""
 import datetime
 import glob
 import json
@@ -157,7 +158,7 @@ def main():
     program, directory = sys.argv[1:3]
     step = int(sys.argv[3]) if len(sys.argv) > 3 else 1
     env, compiled, wrong, counts = environment(), {}, 0, {"equal": 0, "rejected": 0, "forged": 0}
-    every = list(cases(directory))[::step]
+    every = list(cases(directory))[int(os.environ.get("SLUICE_TURN", 0)) % step::step]
     with tempfile.NamedTemporaryFile("w", suffix=".json") as f:
         json.dump([case for _, _, case in every], f)
         f.flush()

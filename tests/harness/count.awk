@@ -3,8 +3,10 @@
 #   Check programs      "100%: Checks: 12, Failures: 0, Errors: 0"      that number of tests
 #   other programs      "ok NAME", "not ok NAME: why", "SKIP NAME: why" one test each
 #   anything else       one test, by its exit status
+#   "LEFT N rows: what" or "LEFT 1 case: NAME" are left to the runs of other changes (sample.tbl.h), and no tests of this one.
 # Before the last line the failures again, "failed: PROGRAM: what": the middle of a long output may be cut off where it is
 # shown.
+# Before the last line also how many are left.
 # The last line is "N passed, N failed" and ", N skipped" if any were.
 
 function flush_result(name, result) {
@@ -33,6 +35,9 @@ function flush_result(name, result) {
         wrong_line[number, ++wrongs[number]] = line
     } else if (line ~ /^SKIP /) {
         own[number] = 1; skipped++; print line
+    } else if (line ~ /^LEFT [0-9]+ /) {
+        split(line, part, " "); left += part[2]
+        if (part[3] == "case:") own[number] = 1
     } else if (line ~ /^# /) {
         print line
     }
@@ -60,6 +65,7 @@ function flush_result(name, result) {
 
 END {
     for (i = 1; i <= noted; i++) print "failed: " failures[i]
+    if (left) printf "%d rows and cases take turns and are left to other changes; this is turn %s (SLUICE_TURN)\n", left, ENVIRON["SLUICE_TURN"]
     printf "%d passed, %d failed", passed, failed
     if (skipped) printf ", %d skipped", skipped
     printf "\n"

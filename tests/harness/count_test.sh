@@ -4,7 +4,7 @@
 # names their programs.
 set -u
 [ $# -eq 1 ] || { echo "usage: $0 ROOT"; exit 2; }
-got=$(awk -f "$1/tests/harness/count.awk" <<'END'
+got=$(SLUICE_TURN=5 awk -f "$1/tests/harness/count.awk" <<'END'
 1: 100%: Checks: 12, Failures: 0, Errors: 0
 1/8 Test  #1: check_passes ..........   Passed    0.10 sec
 2: 50%: Checks: 4, Failures: 1, Errors: 1
@@ -19,8 +19,14 @@ got=$(awk -f "$1/tests/harness/count.awk" <<'END'
 6/8 Test  #6: cases_time_out ..........***Timeout  0.10 sec
 5/8 Test  #5: cases_fail ..........***Failed  0.10 sec
 7: SKIP a: reason
+7: LEFT 1 case: b
+7: LEFT 12 rows: of a kind
 7/8 Test  #7: cases_skip ..........   Passed  0.10 sec
 8/8 Test  #8: program_passes ..........   Passed  0.10 sec
+9: LEFT 1 case: all that it has
+9/9 Test  #9: program_has_no_turn ..........   Passed  0.10 sec
+10: LEFT 3 rows: of a program without cases
+10/10 Test  #10: program_passes_with_some ..........   Passed  0.10 sec
 END
 )
 status=$?
@@ -29,8 +35,9 @@ failed: check_crashes_late
 failed: check_crashes
 failed: cases_time_out
 failed: cases_fail: not ok b: reason
-20 passed, 6 failed, 1 skipped'
-if [ "$status" -eq 1 ] && [ "$(tail -n 6 <<<"$got")" = "$want" ]; then
+17 rows and cases take turns and are left to other changes; this is turn 5 (SLUICE_TURN)
+21 passed, 6 failed, 1 skipped'
+if [ "$status" -eq 1 ] && [ "$(tail -n 7 <<<"$got")" = "$want" ]; then
     echo "ok count"
 else
     sed 's/^/    /' <<<"$got"

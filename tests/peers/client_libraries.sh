@@ -16,7 +16,9 @@ session() { # INTERPRETER SCRIPT
 }
 
 status=0
-if install_packages "${library_packages[@]}"; then
+if ! has_its_turn 2 0 libraries; then
+    : # peers_clients has a session in each API; peers_replays, requests of programs
+elif install_packages "${library_packages[@]}"; then
     session "$python" client_libraries.py || status=1
 else
     echo "SKIP libraries: ${library_packages[*]} cannot be installed"

@@ -16,6 +16,13 @@ PYTHONPYCACHEPREFIX=$(realpath "$build")/peers/compiled
 export PYTHONPYCACHEPREFIX
 unset PYTHONDONTWRITEBYTECODE
 
+# has_its_turn N OFFSET NAME: a session that runs at every N-th change; at the others it is counted (tests/harness/count.awk).
+has_its_turn() {
+    [ "${SLUICE_LONG:-}" != 1 ] && [ $(((${SLUICE_TURN:-0} + $2) % $1)) -ne 0 ] || return 0
+    echo "LEFT 1 case: $3"
+    return 1
+}
+
 # Whether the environment has these, NAME==VERSION each: without an import, which takes seconds.
 has_packages() {
     "$python" -c '

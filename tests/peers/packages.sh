@@ -4,7 +4,7 @@
 # (README.md): the vocabularies of real models that llama-cpp-python's source distribution carries, with texts and their
 # ids; its chat templates of real models, compared with the package jinja2, and the ids of conversations with the package
 # tokenizers; real vocabularies in the form of tiktoken, with the ids of that package; and regex on random text.
-# usage: packages.sh ROOT BUILD     SLUICE_LONG=1: every conversation with every template, not a third of them
+# usage: packages.sh ROOT BUILD     SLUICE_LONG=1: every conversation with every template, not a sixth of them, in turn
 set -euo pipefail
 
 llama_version="llama-cpp-python==0.3.36"
@@ -12,7 +12,7 @@ root=$1
 build=$2
 dir=$build/peers
 program=$build/tests/peer_tokens
-every=3
+every=6
 [ "${SLUICE_LONG:-}" != 1 ] || every=1
 failed=0
 . "$root/tests/peers/environment.sh"
@@ -58,7 +58,7 @@ if install_packages "${template_packages[@]}"; then
     status=0
     "$python" "$root/tests/golden/expression_vectors.py" --compare "$program" 400 || status=$?
     verdict words_on_random_text "$status"
-    if ! [ -f "$dir/vocabularies/done" ]; then :; elif install_packages "${tokenizer_packages[@]}"; then
+    if ! [ -f "$dir/vocabularies/done" ]; then :; elif ! has_its_turn 2 1 real_vocabularies_as_tiktoken; then :; elif install_packages "${tokenizer_packages[@]}"; then
         status=0
         for file in qwen2 llama-bpe gpt-2 deepseek-llm; do
             "$python" "$root/tests/golden/tiktoken_vectors.py" --of "$dir/vocabularies/ggml-vocab-$file.gguf" "$dir" &&

@@ -22,7 +22,7 @@
 #include "tests/scenario/fixtures.h"
 
 #define END_MS       120000
-#define TOKENS       96
+#define TOKENS       64
 #define PRECISION(x) (1u << PRECISION_##x)
 
 extern char **environ;

@@ -318,8 +318,16 @@ static void compare(const struct setting *s)
           "sluice sim prints more or fewer uses");
 }
 
-/* In the short form of the tests so many of the settings. */
-static void policy(const char *name, const char *eviction, size_t count)
+/* The first one, whose plan the others use, and in the short form others in turn. */
+static void compare_all(const struct setting *settings, size_t count)
+{
+    static unsigned met;
+    for (size_t i = 0; i < count; i++)
+        if (i == 0 || test_sample(EVERY_gpu_settings, &met))
+            compare(&settings[i]);
+}
+
+static void policy(const char *name, const char *eviction)
 {
     const struct setting settings[] = {
         {name, 0, 16, 100, "lru", NULL, NULL, false}, /* first: the plan of the others */
@@ -329,24 +337,23 @@ static void policy(const char *name, const char *eviction, size_t count)
     };
     continued_make(model, (const char *const[]){"arch=qwen3moe", "layers=4", NULL});
     gpu_fake_prompt();
-    for (size_t i = 0; i < (test_long() ? ARRAY_LEN(settings) : count); i++)
-        compare(&settings[i]);
+    compare_all(settings, ARRAY_LEN(settings));
     unsetenv("SLUICE_TEST_GPU");
 }
 
 static void gpu_centric(void)
 {
-    policy("gpu-centric", "lru", 3);
+    policy("gpu-centric", "lru");
 }
 
 static void cooperative(void)
 {
-    policy("cooperative", "lru", 2);
+    policy("cooperative", "lru");
 }
 
 static void prefetch(void)
 {
-    policy("prefetch", "hobbit", 2);
+    policy("prefetch", "hobbit");
 }
 
 /* Three of four layers, on a GPU and on two, the last one on the CPU. */
@@ -360,8 +367,7 @@ static void parts_of_the_layers(void)
     };
     continued_make(model, (const char *const[]){"arch=qwen3moe", "layers=4", NULL});
     gpu_fake_prompt();
-    for (size_t i = 0; i < ARRAY_LEN(settings); i++)
-        compare(&settings[i]);
+    compare_all(settings, ARRAY_LEN(settings));
     unsetenv("SLUICE_TEST_GPU");
 }
 
@@ -389,8 +395,7 @@ static void precisions(void)
     continued_make(native, (const char *const[]){"arch=qwen3moe", "layers=4", NULL});
     pack(native);
     gpu_fake_prompt();
-    for (size_t i = 0; i < (test_long() ? ARRAY_LEN(settings) : 2); i++)
-        compare(&settings[i]);
+    compare_all(settings, ARRAY_LEN(settings));
     unsetenv("SLUICE_TEST_GPU");
 }
 

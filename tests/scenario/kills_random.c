@@ -464,8 +464,9 @@ static void random_kills(void)
     baseline(0);
     plan_make(plan, "native.plan", 1u << PRECISION_NATIVE); /* eap needs one */
     snprintf(option, sizeof option, "--plan=%s", plan);
+    unsigned met = 0;
     for (uint32_t i = 0; i < preset_count(); i++)
-        if (wanted_preset(preset_at(i)->name))
+        if (wanted_preset(preset_at(i)->name) && test_sample(EVERY_random_kill_presets, &met))
             run_preset(preset_at(i)->name, option, kills, seed);
     test_note(
         "%u kills (%u not ready), %u native and %u HTTP texts, none differed, %u connections broke",

@@ -12,7 +12,7 @@
 
 #define SYNTH_MS  60000
 #define FINISH_MS 120000
-#define TOKENS    160
+#define TOKENS    100
 
 static struct text expected;
 static char model[PATH_MAX];
@@ -83,7 +83,7 @@ static void within_the_budget(void)
     generate(e, "huge pages");
     uint64_t huge = engine_counter(e, "cache", "huge_bytes");
     for (size_t i = 0; i < ARRAY_LEN(services); i++)
-        for (size_t at = 1; at < 80; at += 39) /* while the capacity is filled, and later */
+        for (size_t at = 1; at < 60; at += 39) /* while the capacity is filled, and later */
             kill_during(e, services[i], at);
     uint64_t peak = sampler_peak(s, &samples);
     test_note("peak %.1f MiB of %.1f MiB (%" PRIu64 " samples), %.1f MiB in huge pages at first",

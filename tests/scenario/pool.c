@@ -154,7 +154,7 @@ static const char *small_budget(const char *keep)
 
 static uint32_t count_of_requests(void)
 {
-    return test_long() ? 1000 : 64;
+    return test_amount(AMOUNT_pool_requests);
 }
 
 static void requests_leave_memory(void)

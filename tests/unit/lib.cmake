@@ -8,7 +8,7 @@ sluice_unit_test(test_exact SOURCES lib/exact/elementary_test.c LINK sluice_exac
 find_package(Threads REQUIRED)
 sluice_library(test_kernel_values SOURCES lib/kernels/kernel_test.c LINK sluice_kernels PkgConfig::CHECK m)
 foreach(name matmul rows invariance bits edges kv attention recurrent choose chosen index)
-  sluice_unit_test(test_kernels_${name} SOURCES lib/kernels/${name}_test.c LINK test_kernel_values Threads::Threads)
+  sluice_unit_test(test_kernels_${name} SOURCES lib/kernels/${name}_test.c LINK test_kernel_values test_sample Threads::Threads)
 endforeach()
 target_compile_definitions(test_kernels_edges PRIVATE SLUICE_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
 
@@ -58,7 +58,7 @@ sluice_unit_test(unit_arch_ngrams SOURCES lib/model/arch/ngrams_test.c LINK slui
 sluice_unit_test(unit_arch_parts SOURCES lib/model/arch/parts_test.c LINK sluice_model test_gguf_make)
 sluice_unit_test(unit_arch_reads SOURCES lib/model/arch/reads_test.c LINK sluice_model)
 sluice_unit_test(unit_arch_recurrent SOURCES lib/model/arch/recurrent_test.c LINK sluice_model test_gguf_make)
-sluice_unit_test(unit_model_index SOURCES lib/model/index/model_index_test.c LINK sluice_model test_gguf_make)
+sluice_unit_test(unit_model_index SOURCES lib/model/index/model_index_test.c LINK sluice_model test_gguf_make test_sample)
 sluice_unit_test(unit_model_capacity SOURCES lib/model/index/capacity_test.c LINK sluice_model)
 sluice_unit_test(unit_model_unread SOURCES lib/model/index/unread_test.c LINK sluice_model test_gguf_make)
 sluice_unit_test(unit_model_gap SOURCES lib/model/index/gap/gap_test.c LINK sluice_model test_gguf_make)
@@ -79,7 +79,7 @@ sluice_unit_test(unit_chat SOURCES lib/model/chat/chat_vectors_test.c
 sluice_unit_test(unit_tokenizer_words SOURCES lib/model/tokenizer/words_test.c LINK sluice_model PkgConfig::JANSSON)
 sluice_unit_test(unit_store
   SOURCES lib/model/store/store_test.c lib/model/store/invalid_test.c lib/model/store/delta_test.c lib/model/store/store_fixture.c
-  LINK sluice_model test_gguf_make test_store_make)
+  LINK sluice_model test_gguf_make test_store_make test_sample)
 sluice_unit_test(unit_safetensors SOURCES lib/model/hf/safetensors_test.c LINK sluice_model)
 sluice_unit_test(unit_hf_sentencepiece SOURCES lib/model/hf/sentencepiece_test.c LINK sluice_model)
 sluice_unit_test(unit_hf_tiktoken SOURCES lib/model/hf/tiktoken_test.c LINK sluice_model test_hf_make)

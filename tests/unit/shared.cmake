@@ -49,7 +49,7 @@ endforeach()
 
 add_executable(entry_model ${tests}/entry_model.c ${tests}/entry_model_cache.c ${tests}/entry_model_loader.c ${tests}/entry_model_search.c
   ${tests}/entry_model_words.c ${tests}/entry_model_world.c ${variant_objects})
-target_link_libraries(entry_model PRIVATE sluice_flags sluice_base PkgConfig::XXHASH)
+target_link_libraries(entry_model PRIVATE sluice_flags sluice_base test_sample PkgConfig::XXHASH)
 set_target_properties(entry_model PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
 add_test(NAME entry_model COMMAND entry_model)
 set_tests_properties(entry_model PROPERTIES TIMEOUT 900)
@@ -60,7 +60,7 @@ sluice_unit_test(shm_arena SOURCES shm/arena/arena_test.c LINK sluice_shm)
 sluice_unit_test(shm_directory SOURCES shm/directory/directory_test.c LINK sluice_shm)
 sluice_unit_test(shm_rings SOURCES shm/rings/rings_test.c LINK sluice_shm)
 sluice_unit_test(shm_tables SOURCES shm/table/tables_test.c LINK sluice_shm)
-sluice_unit_test(shm_kv_pages SOURCES shm/kv/pages_test.c LINK sluice_shm)
+sluice_unit_test(shm_kv_pages SOURCES shm/kv/pages_test.c LINK sluice_shm test_sample)
 
 # The same entry.c under ThreadSanitizer, whatever the rest is built with (not together with another sanitizer).
 if(NOT SLUICE_SANITIZE)

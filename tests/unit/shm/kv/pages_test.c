@@ -11,11 +11,11 @@
 #include "lib/base/random.h"
 #include "shm/kv/pages.h"
 #include "shm/kv/regions.h"
+#include "tests/harness/sample.h"
 #include "tests/unit/shm/shm_test.h"
 
 #define CONTEXT 1000
 #define SLOTS   6
-#define ROUNDS  400
 
 static const struct model_hparams plain = {.layers = 3, .kv_heads = 2, .head_size = 20};
 static const struct model_hparams windows = {
@@ -237,7 +237,7 @@ static void step(void)
 static void run(const struct model_hparams *h, enum kv_type type)
 {
     open_kv(h, type);
-    for (uint32_t i = 0; i < ROUNDS; i++) {
+    for (uint32_t i = 0; i < test_amount(AMOUNT_kv_pages); i++) {
         step();
         check();
     }

@@ -13,6 +13,7 @@
 #include "lib/model/index/model_index.h"
 #include "lib/model/limits.h"
 #include "lib/model/tokenizer/tokenizer.h"
+#include "tests/harness/sample.h"
 #include "tests/unit/lib/model/gguf_make.h"
 
 #define DEMO SLUICE_SOURCE_DIR "/launch/demo/tiny-books-moe-q8_0.gguf"
@@ -425,13 +426,20 @@ static void use(const struct model_index *m)
     tokenizer_close(t);
 }
 
+/* The first byte to change, or word, in turn. */
+static uint64_t first_step(void)
+{
+    return test_turn() % test_amount(AMOUNT_tampered_index);
+}
+
 /* Bytes to the next one to change: rows of layers that the model does not have are alike, so most
  * are left out. */
 static uint64_t step_at(const struct model_index *m, uint64_t i)
 {
     uint64_t first = offsetof(struct model_index, dense_entry),
              unused = first + (m->hparams.layers + 1) * sizeof m->dense_entry[0];
-    return i >= unused && i < first + sizeof m->dense_entry ? 28 : 1;
+    return (i >= unused && i < first + sizeof m->dense_entry ? 7 : 1) *
+           test_amount(AMOUNT_tampered_index);
 }
 
 START_TEST(tampered_bits)
@@ -441,7 +449,7 @@ START_TEST(tampered_bits)
     uint64_t bytes = m->bytes;
     srand(4);
     unsigned rejected = 0, tried = 0;
-    for (uint64_t i = 0; i < bytes; i += step_at(m, i), tried++) {
+    for (uint64_t i = first_step(); i < bytes; i += step_at(m, i), tried++) {
         unsigned char mask = (unsigned char)(1u << rand() % 8);
         blob[i] ^= mask;
         struct error error = {0};
@@ -465,7 +473,7 @@ START_TEST(tampered_words)
     struct model_index *m = made_index(1, false);
     uint32_t *words = (uint32_t *)(void *)m;
     uint64_t bytes = m->bytes;
-    for (uint64_t i = 0; i < bytes / 4; i += (step_at(m, 4 * i) + 3) / 4) {
+    for (uint64_t i = first_step(); i < bytes / 4; i += step_at(m, 4 * i)) {
         uint32_t saved = words[i];
         words[i] = values[(i * 7 + i / 6) % ARRAY_LEN(values)];
         struct error error = {0};

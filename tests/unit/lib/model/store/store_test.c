@@ -13,6 +13,7 @@
 #include "lib/base/bytes.h"
 #include "lib/model/limits.h"
 #include "lib/tensor/precision.h"
+#include "tests/harness/sample.h"
 #include "tests/unit/lib/model/store/store_fixture.h"
 
 #define DEMO SLUICE_SOURCE_DIR "/launch/demo/tiny-books-moe-q8_0.gguf"
@@ -90,7 +91,9 @@ static const struct store_make shapes[] = {
 START_TEST(contents)
 {
     const struct store_make *how = &shapes[_i];
-    for (int demo = 0; demo < 2; demo++) {
+    unsigned met = (unsigned)_i;
+    const int models = test_sample(EVERY_store_shapes, &met) ? 2 : 1;
+    for (int demo = 0; demo < models; demo++) {
         struct error error;
         make_it(demo ? DEMO : gguf, *how);
         struct model_index *m = open_store(store, &error);

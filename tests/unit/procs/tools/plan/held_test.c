@@ -8,6 +8,7 @@
 
 #include "lib/base/random.h"
 #include "procs/tools/plan/held.h"
+#include "tests/harness/sample.h"
 
 #define WINDOWS_MAX 400
 
@@ -116,6 +117,9 @@ START_TEST(new_texts_are_within)
     static const struct drawn rows[] = {{2, 1, 8, 0},    {4, 1, 8, 0},    {16, 1, 1, 0},
                                         {64, 1, 8, 0},   {4, 4, 8, 0},    {16, 4, 8, 0},
                                         {20, 1, 8, 0.6}, {20, 4, 8, 0.6}, {64, 1, 8, 0.6}};
+    unsigned met = (unsigned)_i;
+    if (!test_sample(EVERY_drawn_texts, &met))
+        return;
     double share = share_within(&rows[_i]);
     ck_assert_msg(share > HELD_CONFIDENCE - 0.03 && share < HELD_CONFIDENCE + 0.04,
                   "%u windows: %.4f", rows[_i].windows, share);
