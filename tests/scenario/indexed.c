@@ -71,7 +71,7 @@ static const struct shape {
               [QWEN4EXP] = {SOME, {"arch=qwen4exp", "layers=4", POOLS, NULL}},
               [GLM5_NEXT] = {SOME, {"arch=glm5-next", "layers=4", GATED_POOLS, NULL}},
               [DEEPSEEK4] = {SOME_ENTRIES, {"arch=deepseek4", "layers=5", ENTRIES, NULL}},
-              [DOTS3NOTE] = {SOME, {"arch=dots3note", "layers=4", WINDOWS, NULL}}},
+              [DOTS3NOTE] = {SOME, {"arch=dots3note", "layers=4", WINDOWS, NULL}},
               [HY_V4] = {SOME, {"arch=hy_v4", "layers=4", MLA, WEIGHED, NULL}}};
 
 static char model[PATH_MAX];

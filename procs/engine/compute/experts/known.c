@@ -27,7 +27,7 @@ static uint32_t entry_of(const struct experts *e, uint32_t layer, uint32_t at, u
 {
     const struct model_index *m = e->child->model;
     const struct prediction *x = &e->known->list[at];
-    struct planned_widths widths = planned_widths(e->child->plan, e->precision_policy.rule);
+    struct planned_widths widths = planned_widths(e->child->plan, &e->knobs);
     struct precision_predicted in = {
         .at = at, .count = count, .weight_before = x->weight_before, .prefill = prefill};
     enum precision precision;
