@@ -26,6 +26,8 @@ if(NOT SLUICE_NBD STREQUAL "OFF")
     set(required REQUIRED)
   endif()
   pkg_check_modules(NBD ${required} IMPORTED_TARGET libnbd>=1.12)
+else()
+  unset(NBD_FOUND CACHE) # of an earlier configuration
 endif()
 if(SLUICE_TESTS)
   pkg_check_modules(CHECK REQUIRED IMPORTED_TARGET check)

@@ -89,9 +89,10 @@ static inline void attention_check_wide(const struct kernel_attention *a)
 {
     struct kernel_attention checked = *a;
     if (!kv_is_quantised(a->kv_type) && !a->chosen.count && a->key_size <= KERNEL_WIDE_KEY_MAX &&
-        a->value_size <= KERNEL_WIDE_VALUE_MAX && a->key_size > KERNEL_HEAD_SIZE_MAX) {
-        checked.key_size = KERNEL_HEAD_SIZE_MAX;
-        checked.value_size = KERNEL_VALUE_SIZE_MAX;
+        a->value_size <= KERNEL_WIDE_VALUE_MAX) {
+        checked.key_size = a->key_size < KERNEL_HEAD_SIZE_MAX ? a->key_size : KERNEL_HEAD_SIZE_MAX;
+        checked.value_size =
+            a->value_size < KERNEL_VALUE_SIZE_MAX ? a->value_size : KERNEL_VALUE_SIZE_MAX;
     }
     attention_check(&checked);
 }

@@ -5,7 +5,7 @@
 . "$(dirname "${BASH_SOURCE[0]}")/verdicts.sh"
 shopt -s lastpipe # verdict notes its failure in this shell
 
-tests=(deb_control deb_contents deb_runs deb_lintian)
+tests=(deb_control deb_contents deb_runs deb_lintian deb_nbd)
 for program in dpkg-deb dpkg-shlibdeps cpack gzip file; do
     have "$program" "${tests[@]}" || exit 0
 done

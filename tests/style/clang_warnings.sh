@@ -21,7 +21,7 @@ if [ -d "${CLANG_BUILT:-}" ]; then # the first source of an object's dependencie
         grep -v /lib/kernels/ | xargs -r grep -LE '__has_feature|__SANITIZE') >"$built"
 fi
 share=${CLANG_SHARE:-1}
-[ "$share" = 1 ] || git -C "$root" log -20 --name-only --format= 2>/dev/null | sort -u >"$changed"
+[ "$share" = 1 ] || git -c safe.directory='*' -C "$root" log -60 --name-only --format= 2>/dev/null | sort -u >"$changed"
 # A source that is part of several programs is compiled once: flags of libraries and tests differ in nothing else.
 ninja -C "$build" -t compdb | sed -n 's/^ *"command": "\(.*\)",$/\1/p' | grep -E 'clang(-[0-9]+)? .* -c [^ ]*\.c$' |
     sed -e 's/\\"/"/g' -e 's/\\\\/\\/g' -e 's/ -o [^ ]*//' -e 's/ -M[DTF] [^ ]*\.[od]*//g' -e 's/ -MD / /' |
@@ -31,7 +31,8 @@ ninja -C "$build" -t compdb | sed -n 's/^ *"command": "\(.*\)",$/\1/p' | grep -E
             while ((getline path <changed) > 0) now[root path] = 1
         }
         $NF !~ pattern || seen[$NF]++ { next }
-        ($NF in now) || n++ % share == turn % share { print $0 " -fsyntax-only" }' >"$commands"
+        { mine = n++ % share == turn % share }
+        mine || ($NF in now) { print $0 " -fsyntax-only" }' >"$commands"
 [ -s "$commands" ] || {
     echo "$build: no commands of clang" >&2
     exit 2

@@ -140,7 +140,7 @@ static int read_source(struct hf_tensor *t, const struct safetensor *s, const st
                          s->dims, s->bytes);
     t->source_columns = vector ? elements_of(s) : s->shape[dims - 1];
     uint64_t rows = (dims > 1 ? s->shape[0] : 1) * (dims > 2 ? s->shape[1] : 1);
-    if (rows % planes != 0)
+    if (planes == 0 || rows % planes != 0)
         return error_set(error, ERR_BAD_INPUT,
                          "tensor %s: its %" PRIu64 " rows are not those of %" PRIu32 " parts",
                          s->name, rows, planes);

@@ -60,7 +60,12 @@ static int add_fp8_scales(struct hf_model *hf, struct hf_tensor *t, const struct
         return error_set(error, ERR_BAD_INPUT,
                          "tensor %s is not a matrix of F32 with a number for each block",
                          scales->name);
-    t->exponents = scales->type == SAFETENSORS_F8_E8M0;
+    bool exponents = scales->type == SAFETENSORS_F8_E8M0;
+    if (hf->source_count > t->scales && exponents != t->exponents)
+        return error_set(error, ERR_BAD_INPUT,
+                         "the scales of tensor %s have another type than those of the first expert",
+                         s->name);
+    t->exponents = exponents;
     return hf_add_source(hf, scales, error);
 }
 

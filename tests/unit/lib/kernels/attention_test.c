@@ -49,13 +49,14 @@ static const struct option_case in_keys[] = {
     {3, 1, 96, 64, 513, 1, 0, 0, false},     {4, 2, 40, 20, 70, 9, 33, 0, true},
     {2, 1, 96, 64, 513, 1, 0, 0, true},      {16, 1, 96, 64, 130, 5, 0, 0, false},
     {30, 1, 576, 512, 70, 1, 0, 0, true},    {16, 1, 1088, 1024, 300, 3, 66, 0, false},
-    {40, 1, 1088, 1024, 600, 1, 0, 0, true},
+    {40, 1, 1088, 1024, 600, 1, 0, 0, true}, {4, 1, 576, 544, 130, 3, 66, 0, false},
 };
 
 /* Large heads are not quantised. */
 static bool fits(const struct option_case *c, enum kv_type type)
 {
-    return c->key_size <= KERNEL_HEAD_SIZE_MAX || type == KV_TYPE_F16 || type == KV_TYPE_F32;
+    bool large = c->key_size > KERNEL_HEAD_SIZE_MAX || c->value_size > KERNEL_VALUE_SIZE_MAX;
+    return !large || type == KV_TYPE_F16 || type == KV_TYPE_F32;
 }
 
 struct memory {

@@ -237,6 +237,7 @@ EDIT(sparse_first,
      json_array_set_new(json_object_get(json_object_get(config, "sparse_attention_config"),
                                         "sparse_attention_freq"),
                         0, json_integer(1)))
+EDIT(no_window_heads, json_object_set_new(config, "swa_num_attention_heads", json_integer(0)))
 EDIT(one_network, json_object_set_new(config, "parallel_attn_mlp_res", json_false()))
 
 /* What the architectures with tables of conversions reject, with the reason. */
@@ -247,6 +248,7 @@ START_TEST(bad_moved_models_are_rejected)
         void (*edit)(json_t *config, json_t *tokenizer);
         const char *reason;
     } cases[] = {
+        {"dots3note-base", no_window_heads, "rows are not those of 0 parts"},
         {"step35-mtp", enum_gap, "moe_layers_enum is not a list of all layers from one on"},
         {"step35-mtp", enum_text, "moe_layers_enum is not a list of all layers from one on"},
         {"step35-mtp", theta_text, "rope_theta is not a number for layer 0"},
@@ -514,6 +516,25 @@ START_TEST(exponents_of_fp8)
 }
 END_TEST
 
+#define W1 "layers.0.ffn.experts.%u.w1"
+
+/* Of the experts of a layer, scales have one type. */
+START_TEST(exponents_and_floats)
+{
+    char name[2][64], reason[160];
+    make_moved("deepseek4-base", in_blocks);
+    snprintf(reason, sizeof reason, "the scales of tensor " W1 ".weight have another type", 1);
+    for (unsigned i = 0; i < 4; i++) {
+        snprintf(name[0], sizeof name[0], W1 ".weight", i);
+        snprintf(name[1], sizeof name[1], W1 ".scale", i);
+        replace(name[0],
+                json_pack("{s:[s, i, [i, i]], s:[s, i, [i, i]]}", name[0], "F8_E4M3", 1, 32, 32,
+                          name[1], i == 0 ? "F8_E8M0" : "F32", i == 0 ? 1 : 4, 2, 2));
+    }
+    expect(reason);
+}
+END_TEST
+
 #define W2 "layers.0.ffn.experts.%u.w2"
 
 static const struct hf_tensor *packed_tensor(const struct hf_model *hf, uint32_t *number)
@@ -582,6 +603,7 @@ int main(void)
     tcase_add_test(t, tensors_without_rows);
     tcase_add_test(t, joined_fp8);
     tcase_add_test(t, exponents_of_fp8);
+    tcase_add_test(t, exponents_and_floats);
     tcase_add_test(t, rows_of_packed_experts);
     suite_add_tcase(suite, t);
     SRunner *runner = srunner_create(suite);
