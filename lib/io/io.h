@@ -56,9 +56,9 @@ struct io_backend {
     void (*close)(struct io *io);
     /* Servers only, else NULL. */
     void (*link)(struct io *io, struct io_link *link);
-    /* Servers only, else NULL: reads of a file cannot be taken back. Drops the connection and makes
-     * a new one. Reads in flight complete with -ENOTCONN, and nothing is written to their buffers
-     * any more. */
+    /* Servers only, else NULL: reads of a file cannot be taken back. Drops a connection that is up
+     * and makes a new one; one that is being made continues. Reads in flight complete with
+     * -ENOTCONN, and nothing is written to their buffers any more. */
     void (*abandon)(struct io *io);
 };
 

@@ -165,6 +165,35 @@ static void goes_away_and_comes_back(void)
     finish(e);
 }
 
+/* The loader has reads of the other copy all the time. */
+static void connects_while_it_reads(void)
+{
+    char log[PATH_MAX], setting[PATH_MAX + 16], text[4096] = "";
+    path_in_dir(log, "requests");
+    snprintf(setting, sizeof setting, "logfile=%s", log);
+    const char *devices = serve(test_model(), NULL, NULL);
+    nbdkit_kill(&server);
+    struct engine *e = start(devices, test_model());
+    json_decref(engine_control(
+        e, "throttle", json_pack("{s:i,s:I}", "loader", 0, "bytes_per_s", (json_int_t)(4 * MIB))));
+    struct generation *g = start_generation(e, 0, 5);
+    (void)serve(test_model(), "--filter=log", setting);
+    uint64_t deadline = deadline_in(FINISH_MS);
+    while (!strstr(text, " Read ")) {
+        CHECK(!generation_done(g) && deadline_tick(deadline), "the server was not read: %s", text);
+        FILE *file = fopen(log, "re");
+        size_t n = file ? fread(text, 1, sizeof text - 1, file) : 0;
+        text[n] = 0;
+        if (file)
+            (void)fclose(file);
+    }
+    json_decref(engine_control(e, "throttle",
+                               json_pack("{s:i,s:I}", "loader", 0, "bytes_per_s", (json_int_t)0)));
+    end_same(g, 0, "the server has started");
+    check_no_restart(e);
+    finish(e);
+}
+
 static void errors_are_read_elsewhere(void)
 {
     struct engine *e =
@@ -326,6 +355,7 @@ int main(int argc, char **argv)
         ROW(reads_a_slow_server),
         ROW(reads_with_tls),
         ROW(goes_away_and_comes_back),
+        ROW(connects_while_it_reads),
         ROW(errors_are_read_elsewhere),
         ROW(stall_is_read_elsewhere),
         ROW(another_file_is_left_out),

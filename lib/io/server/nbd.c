@@ -2,7 +2,8 @@
 /* Backend nbd: reads of a network block device through libnbd, straight into the arena.
  *
  *   DOWN --(retry time)--> CONNECTING --(negotiated, right size)--> UP
- *   CONNECTING, UP --(error, time limit, abandon)--> DOWN       CONNECTING --(wrong size)--> WRONG
+ *   CONNECTING --(error, time limit)--> DOWN                    CONNECTING --(wrong size)--> WRONG
+ *   UP --(error, abandon)--> DOWN
  *
  * A read that was accepted waits while there is no connection, and is sent again after one broke:
  * only an error that the server reports ends it, or `abandon`. The library runs in the loader's
@@ -396,7 +397,7 @@ static void nbd_backend_link(struct io *io, struct io_link *link)
 static void nbd_backend_abandon(struct io *io)
 {
     OBJ_CHECK(io, NBD_MAGIC);
-    if (io->state == LINK_CONNECTING || io->state == LINK_UP) {
+    if (io->state == LINK_UP) { /* nothing was sent before */
         keep_why(io, "it served no read for too long");
         drop(io, LINK_DOWN, clock_now_ns());
     }

@@ -218,7 +218,8 @@ void loader_note_failed(struct loader *l, struct storage *storage, uint32_t entr
 static void give_up_reads(struct loader *l, struct storage *storage, int status)
 {
     loader_fail_storage(l, storage, status);
-    storage->reader->backend->abandon(storage->reader->io);
+    if (storage->inflight > 0)
+        storage->reader->backend->abandon(storage->reader->io);
 }
 
 static void check_stall(struct loader *l, struct storage *storage, uint64_t now_ns)

@@ -166,6 +166,31 @@ START_TEST(abandons)
 }
 END_TEST
 
+/* There are no reads that a new connection would free. */
+START_TEST(connects_while_reads_are_taken_back)
+{
+    make_file(FILE_BYTES);
+    serve_file();
+    open_backend();
+    struct io_link link = {.up = false};
+    struct io_done done;
+    uint64_t until = clock_now_ns() + SOON_NS;
+    submit(0, 4096);
+    nbd->abandon(io);
+    ck_assert_int_eq(next().result, -ENOTCONN);
+    for (nbd->link(io, &link); !link.up; nbd->link(io, &link)) {
+        ck_assert_msg(clock_now_ns() < until, "the link: %s", link.why);
+        nbd->abandon(io);
+        struct pollfd ready = {.fd = fd, .events = POLLIN};
+        (void)poll(&ready, 1, 1000);
+        ck_assert_uint_eq(nbd->poll(io, &done, 1), 0);
+    }
+    submit(0, 4096);
+    ck_assert_int_eq(next().result, 4096);
+    close_all();
+}
+END_TEST
+
 START_TEST(errors_of_the_server)
 {
     make_file(FILE_BYTES);
@@ -233,6 +258,7 @@ int main(void)
     tcase_add_test(c, reads_the_file);
     tcase_add_test(c, comes_back);
     tcase_add_test(c, abandons);
+    tcase_add_test(c, connects_while_reads_are_taken_back);
     tcase_add_test(c, errors_of_the_server);
     tcase_add_test(c, sizes);
     tcase_add_test(c, no_server);
