@@ -18,22 +18,33 @@
 
 static struct nbdkit server;
 
-/* Of the model, through one filter with its setting; NULL: without. Returns the option for the
- * engine. */
-static const char *serve(const char *file, const char *filter, const char *setting)
+/* Returns the option for the engine. */
+static const char *serve_with(const char *const args[])
 {
     static char option[256];
-    char plugin[PATH_MAX + 8];
-    snprintf(plugin, sizeof plugin, "file=%s", file);
-    const char *plain[] = {"file", plugin, NULL};
-    const char *filtered[] = {filter, "file", plugin, setting, NULL};
     if (nbdkit_missing())
         test_skip("%s", nbdkit_missing());
     if (access(SLUICE_LOADER_NBD, X_OK) != 0)
         test_skip("this build has no loader for nbd");
-    CHECK(nbdkit_start(&server, "/tmp", filter ? filtered : plain), "nbdkit does not start");
+    CHECK(nbdkit_start(&server, "/tmp", args), "nbdkit does not start");
     snprintf(option, sizeof option, "--devices=nbd+unix:///?socket=%s", server.socket);
     return option;
+}
+
+static const char *plugin_setting(const char *file)
+{
+    static char setting[PATH_MAX + 8];
+    snprintf(setting, sizeof setting, "file=%s", file);
+    return setting;
+}
+
+/* Of the model, through one filter with its setting; NULL: without. */
+static const char *serve(const char *file, const char *filter, const char *setting)
+{
+    const char *plugin = plugin_setting(file);
+    const char *plain[] = {"file", plugin, NULL};
+    const char *filtered[] = {filter, "file", plugin, setting, NULL};
+    return serve_with(filter ? filtered : plain);
 }
 
 static uint64_t counter(struct engine *e, const char *name)
@@ -89,13 +100,18 @@ static void end_same(struct generation *g, unsigned prompt, const char *what)
     text_free(&got);
 }
 
-static struct engine *start(const char *devices, const char *model)
+static struct engine *start_option(const char *devices, const char *model, const char *option)
 {
     baseline(0);
     struct engine *e = engine_new();
     engine_start(e, (const char *const[]){devices, "-m", model, "--resident-experts=25",
-                                          "--device-timeout=2000", "--sandbox=auto", NULL});
+                                          "--device-timeout=2000", "--sandbox=auto", option, NULL});
     return e;
+}
+
+static struct engine *start(const char *devices, const char *model)
+{
+    return start_option(devices, model, NULL);
 }
 
 static void finish(struct engine *e)
@@ -200,6 +216,20 @@ static void errors_are_read_elsewhere(void)
         start(serve(test_model(), "--filter=error", "error-pread-rate=100%"), test_model());
     baseline_compare(e, 0, "a server with errors");
     check_quarantined(e, "Input/output error");
+    check_no_restart(e);
+    finish(e);
+}
+
+/* Some reads fail at once, and the others are never answered: those are in flight when the errors
+ * of others end in quarantine. */
+static void errors_and_a_stall_are_read_elsewhere(void)
+{
+    const char *args[] = {
+        "--filter=error",  "--filter=delay",       "file", plugin_setting(test_model()),
+        "delay-read=1000", "error-pread-rate=85%", NULL};
+    struct engine *e = start_option(serve_with(args), test_model(), "--device-errors=1");
+    baseline_compare(e, 0, "a server with errors that stalls");
+    engine_wait_counter(e, "loader", "quarantined", 1, SOON_MS);
     check_no_restart(e);
     finish(e);
 }
@@ -357,6 +387,7 @@ int main(int argc, char **argv)
         ROW(goes_away_and_comes_back),
         ROW(connects_while_it_reads),
         ROW(errors_are_read_elsewhere),
+        ROW(errors_and_a_stall_are_read_elsewhere),
         ROW(stall_is_read_elsewhere),
         ROW(another_file_is_left_out),
         ROW(wrong_bytes_are_read_elsewhere),

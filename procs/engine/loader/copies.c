@@ -203,6 +203,14 @@ static void set_quarantined(struct loader *l, struct storage *storage, int errno
     counter_add(l->child.process, CTR_LOADER_quarantines, 1);
 }
 
+/* Takes back what its server has not delivered: those jobs fail, or continue on another copy. */
+static void give_up_reads(struct loader *l, struct storage *storage, int status)
+{
+    loader_fail_storage(l, storage, status);
+    if (storage->inflight > 0)
+        storage->reader->backend->abandon(storage->reader->io);
+}
+
 void loader_note_failed(struct loader *l, struct storage *storage, uint32_t entry, int errno_value)
 {
     if (storage->quarantined || !storage_failed(storage, entry, l->own.device_errors))
@@ -211,15 +219,10 @@ void loader_note_failed(struct loader *l, struct storage *storage, uint32_t entr
     log_error("%s is quarantined: %u consecutive experts could not be read, the last with '%s'; "
               "`sluice ctl replace loader.%u` ends the quarantine",
               storage->path, storage->failed, strerror(errno_value), loader_self(l));
-    loader_fail_storage(l, storage, errno_value);
-}
-
-/* Takes back what its server has not delivered: those jobs fail, or continue on another copy. */
-static void give_up_reads(struct loader *l, struct storage *storage, int status)
-{
-    loader_fail_storage(l, storage, status);
-    if (storage->inflight > 0)
-        storage->reader->backend->abandon(storage->reader->io);
+    if (storage->server) /* nothing else would end its reads: it is not checked any more */
+        give_up_reads(l, storage, errno_value);
+    else
+        loader_fail_storage(l, storage, errno_value);
 }
 
 static void check_stall(struct loader *l, struct storage *storage, uint64_t now_ns)
