@@ -220,6 +220,20 @@ static void errors_are_read_elsewhere(void)
     finish(e);
 }
 
+/* The server has no memory, not the loader. */
+static void lack_of_memory_is_read_elsewhere(void)
+{
+    const char *args[] = {
+        "--filter=error",        "file", plugin_setting(test_model()), "error-pread=ENOMEM",
+        "error-pread-rate=100%", NULL};
+    struct engine *e = start(serve_with(args), test_model());
+    baseline_compare(e, 0, "a server without memory");
+    check_quarantined(e, "Input/output error");
+    CHECK(counter(e, "reads_without_memory") == 0, "the loader has no memory");
+    check_no_restart(e);
+    finish(e);
+}
+
 /* Some reads fail at once, and the others are never answered: those are in flight when the errors
  * of others end in quarantine. */
 static void errors_and_a_stall_are_read_elsewhere(void)
@@ -387,6 +401,7 @@ int main(int argc, char **argv)
         ROW(goes_away_and_comes_back),
         ROW(connects_while_it_reads),
         ROW(errors_are_read_elsewhere),
+        ROW(lack_of_memory_is_read_elsewhere),
         ROW(errors_and_a_stall_are_read_elsewhere),
         ROW(stall_is_read_elsewhere),
         ROW(another_file_is_left_out),

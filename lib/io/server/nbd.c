@@ -119,7 +119,8 @@ static int completed(void *arg, int *error)
         io->leave = true;
         return 1;
     }
-    end(slot, *error ? -*error : (int64_t)slot->bytes);
+    /* EIO: the server's lack of memory, or whatever else it reports, is not ours. */
+    end(slot, *error ? -EIO : (int64_t)slot->bytes);
     io->pause_ns = PAUSE_FIRST_NS; /* it serves */
     return 1;
 }

@@ -201,6 +201,12 @@ START_TEST(errors_of_the_server)
     ck_assert_int_eq(next().result, -EIO);
     ck_assert(wait_link(true).up); /* the connection stays */
     close_all();
+    serve((const char *const[]){"--filter=error", "file", plugin_file, "error-pread=ENOMEM",
+                                "error-pread-rate=100%", NULL});
+    open_backend();
+    submit(0, 4096);
+    ck_assert_int_eq(next().result, -EIO); /* the server's memory, not ours */
+    close_all();
 }
 END_TEST
 
