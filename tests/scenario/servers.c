@@ -2,10 +2,12 @@
 /* Copies of a model on servers (nbd), with real processes and nbdkit: the same text while a server
  * is slow, breaks off, fails, has other bytes or another size, goes away and comes back, and while
  * the loader is killed. What the backend itself does is tested in tests/unit/lib/io/server. */
+#include <fcntl.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "lib/base/bytes.h"
@@ -279,20 +281,68 @@ static void another_file_is_left_out(void)
     finish(e);
 }
 
-/* A store has checksums: wrong bytes of its server are read from the stripe itself. */
-static void wrong_bytes_are_read_elsewhere(void)
+/* A store of one stripe, and a copy of that stripe for a server. */
+static void make_store(char store[PATH_MAX], char stripe[PATH_MAX], char copy[PATH_MAX])
 {
-    char store[PATH_MAX], stripe[PATH_MAX + 32], copy[PATH_MAX];
     struct error error;
     struct command c;
-    snprintf(store, sizeof store, "%s/store", test_dir());
+    path_in_dir(store, "store");
+    path_in_dir(stripe, "store/experts.0.bin");
+    path_in_dir(copy, "copy.bin");
     const struct store_make how = {.stripes = 1, .precision_mask = 1};
     CHECK(store_make(test_model(), store, &how, &error) == 0, "%s", error.text);
-    snprintf(stripe, sizeof stripe, "%s/experts.0.bin", store);
-    path_in_dir(copy, "copy.bin");
     command_run(&c, NULL, FINISH_MS, (const char *const[]){"/bin/cp", stripe, copy, NULL});
     CHECK(c.status == 0, "%.300s", c.err);
     command_free(&c);
+}
+
+/* False: its server cannot be read. */
+static bool finishes(struct generation *g, unsigned prompt)
+{
+    struct text got;
+    generation_finish(g, FINISH_MS, &got);
+    bool right = got.error.code == ERR_NONE;
+    if (right)
+        text_check_same(baseline(prompt), &got, "a server alone");
+    else
+        CHECK(strstr(got.error.text, "cannot be read"), "%s", got.error.text);
+    text_free(&got);
+    return right;
+}
+
+static bool generates(struct engine *e, unsigned prompt)
+{
+    return finishes(generation_start(e, test_prompt(prompt), baseline_tokens()), prompt);
+}
+
+/* Without another copy: sequences fail while the server is away, and not a moment longer. */
+static void alone_goes_away_and_comes_back(void)
+{
+    char store[PATH_MAX], stripe[PATH_MAX], copy[PATH_MAX];
+    make_store(store, stripe, copy);
+    struct engine *e = start(serve(copy, NULL, NULL), store);
+    CHECK(utimensat(AT_FDCWD, stripe, NULL, 0) == 0, "no %s", stripe); /* it has changed */
+    engine_wait_counter(e, "loader", "quarantined", 1, SOON_MS);
+    CHECK(generates(e, 0), "nothing is generated");
+    struct generation *g = start_generation(e, 0, 5);
+    nbdkit_kill(&server);
+    (void)finishes(g, 0);
+    uint64_t deadline = deadline_in(FINISH_MS);
+    while (generates(e, 1))
+        CHECK(deadline_tick(deadline), "there is no server");
+    (void)serve(copy, NULL, NULL);
+    while (!generates(e, 1))
+        CHECK(deadline_tick(deadline), "the server is not read again");
+    CHECK(counter(e, "quarantines") == 1, "the server is in quarantine");
+    check_no_restart(e);
+    finish(e);
+}
+
+/* A store has checksums: wrong bytes of its server are read from the stripe itself. */
+static void wrong_bytes_are_read_elsewhere(void)
+{
+    char store[PATH_MAX], stripe[PATH_MAX], copy[PATH_MAX];
+    make_store(store, stripe, copy);
     FILE *file = fopen(copy, "r+e"); /* every second page of the first MiB */
     CHECK(file, "no %s", copy);
     for (long at = 0; at < (long)MIB; at += 2 * (long)PAGE_BYTES)
@@ -405,6 +455,7 @@ int main(int argc, char **argv)
         ROW(errors_and_a_stall_are_read_elsewhere),
         ROW(stall_is_read_elsewhere),
         ROW(another_file_is_left_out),
+        ROW(alone_goes_away_and_comes_back),
         ROW(wrong_bytes_are_read_elsewhere),
         ROW(loader_is_killed),
         ROW(keeps_the_budget),

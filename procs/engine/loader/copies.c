@@ -143,11 +143,16 @@ static uint32_t awaited_from(const struct loader *l, const struct source *source
     return from;
 }
 
-static int reason(struct loader *l, const struct storage *d)
+/* Why no copy can be read. A server that is away comes first: it can come back, and what is in
+ * quarantine cannot. */
+static int reason(struct loader *l, const struct source *source)
 {
+    for (uint32_t i = 0; i < source->copies; i++)
+        if (right(&source->copy[i]))
+            return ENOTCONN;
     /* 0: a copy that changed is not in quarantine yet. */
     int why = quarantine_errno(atomic_load_explicit(quarantine_word(l), memory_order_relaxed));
-    return why ? why : d->missing ? ENOENT : d->away ? ENOTCONN : ESTALE;
+    return why ? why : source->copy[source->copies - 1].missing ? ENOENT : ESTALE;
 }
 
 void loader_choose_copy(struct loader *l, struct job *job)
@@ -161,7 +166,7 @@ void loader_choose_copy(struct loader *l, struct job *job)
         return;
     }
     job->copy = (uint16_t)(source->copies - 1);
-    jobs_fail(&l->jobs, job, reason(l, loader_storage_of(l, job)));
+    jobs_fail(&l->jobs, job, reason(l, source));
 }
 
 bool loader_take_other_copy(struct loader *l, struct job *job)

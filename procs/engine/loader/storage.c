@@ -101,7 +101,7 @@ void storage_read_ended(struct storage *d, uint64_t now_ns)
 bool storage_stalled(const struct storage *d, uint64_t now_ns, uint64_t awake_ns, uint64_t limit_ns)
 {
     uint64_t since = d->quiet_ns > awake_ns ? d->quiet_ns : awake_ns;
-    return d->inflight > 0 && now_ns > since && now_ns - since >= limit_ns;
+    return d->inflight > 0 && !d->away && now_ns > since && now_ns - since >= limit_ns;
 }
 
 bool storage_failed(struct storage *d, uint32_t entry, uint64_t limit)

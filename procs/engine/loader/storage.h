@@ -58,7 +58,7 @@ void storage_read_started(struct storage *d, uint64_t now_ns);
 void storage_read_ended(struct storage *d, uint64_t now_ns);
 
 /* No read completed for `limit_ns`. Time before awake_ns does not count: this process was
- * stopped. */
+ * stopped. Nor does time that a server is away. */
 bool storage_stalled(const struct storage *d, uint64_t now_ns, uint64_t awake_ns,
                      uint64_t limit_ns);
 

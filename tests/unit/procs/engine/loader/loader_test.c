@@ -522,6 +522,12 @@ START_TEST(a_stall_is_silence_with_reads)
     ck_assert(!storage_stalled(&d, 9000, 0, 10));
     storage_read_started(&d, 9000);
     ck_assert(!storage_stalled(&d, 9009, 0, 10)); /* idle time does not count */
+    d.server = true;
+    ck_assert(storage_note_link(&d, false, 9005, 9011));
+    ck_assert(!storage_stalled(&d, 9900, 0, 10)); /* it waits for a connection */
+    ck_assert(storage_note_link(&d, true, 0, 9900));
+    ck_assert(!storage_stalled(&d, 9909, 0, 10));
+    ck_assert(storage_stalled(&d, 9910, 0, 10));
 }
 END_TEST
 
