@@ -257,6 +257,8 @@ static void stall_is_read_elsewhere(void)
         start(serve(test_model(), "--filter=delay", "delay-read=1000"), test_model());
     baseline_compare(e, 0, "a server that stalls");
     check_quarantined(e, "Timer expired");
+    CHECK(counter(e, "reads_failed") == 0 && counter(e, "reads_retried") == 0,
+          "reads that were taken back are counted as failed");
     check_no_restart(e);
     nbdkit_kill(&server);
     (void)serve(test_model(), NULL, NULL);

@@ -328,6 +328,12 @@ static void report_error(const struct storage *storage, const struct chunk *c, i
     }
 }
 
+/* By give_up_reads: nothing that the server reports. */
+static bool taken_back(const struct storage *storage, const struct chunk *c, int64_t result)
+{
+    return storage->server && result == -ENOTCONN && c->job->status != 0;
+}
+
 static void count_result(struct loader *l, const struct storage *storage, const struct chunk *c,
                          int64_t result, uint64_t now_ns)
 {
@@ -346,8 +352,7 @@ static void count_result(struct loader *l, const struct storage *storage, const 
             counter_add(process, CTR_LOADER_bytes_prefetch, (uint64_t)result);
         storage_drop_cache(storage, c->file_offset, c->bytes);
     }
-    bool taken_back = storage->server && result == -ENOTCONN;
-    if (result < 0 && !taken_back)
+    if (result < 0 && !taken_back(storage, c, result))
         report_error(storage, c, (int)-result);
 }
 
@@ -361,13 +366,15 @@ static void chunk_ended(struct loader *l, struct chunk *c, int64_t result, uint6
     if (result == -EINVAL && storage->direct)
         storage_fall_back(storage);
     enum read_fault fault = result < 0 ? read_fault_of((int)-result) : READ_FAULT_STORAGE;
+    bool back = taken_back(storage, c, result);
     enum chunk_fate fate = jobs_complete(&l->jobs, c, result, now_ns, storage->file->bytes);
-    if (fate != CHUNK_DONE) {
+    bool failed = fate != CHUNK_DONE && !back;
+    if (failed) {
         counter_add(process, CTR_LOADER_reads_failed, 1);
         counter_add(process, CTR_LOADER_reads_without_memory, fault == READ_FAULT_MEMORY);
         storage_suspect(storage);
     }
-    if (fate == CHUNK_RETRY)
+    if (failed && fate == CHUNK_RETRY)
         counter_add(process, CTR_LOADER_reads_retried, 1);
     if (fate == CHUNK_DONE)
         storage_delivered(storage);
@@ -375,7 +382,7 @@ static void chunk_ended(struct loader *l, struct chunk *c, int64_t result, uint6
     verify_arrived(&l->verify, &l->jobs, job);
     loader_end_if_due(l, job);
     /* last: the job can be removed here */
-    if (fate == CHUNK_FAILED && result < 0 && fault != READ_FAULT_MEMORY)
+    if (failed && fate == CHUNK_FAILED && result < 0 && fault != READ_FAULT_MEMORY)
         loader_note_failed(l, storage, entry, read_error_reported((int)-result));
 }
 
