@@ -233,6 +233,15 @@ static void outcome_of(struct evaluating *w, struct offline_losses *losses, cons
     o->kld_p999 = (double)offline_quantile(losses->kld, o->tokens, 0.999);
 }
 
+/* Of a rule by rank; `drop` has no lower precision, which T1 would choose. */
+static void note_thresholds(struct evaluating *w, const char *after)
+{
+    if (w->knobs.precision == PRECISION_RULE_DROP)
+        snprintf(w->note, sizeof w->note, "T2 %.3f%s", w->knobs.t2, after);
+    else
+        snprintf(w->note, sizeof w->note, "T1 %.3f, T2 %.3f%s", w->knobs.t1, w->knobs.t2, after);
+}
+
 /* Adds the serving decisions of the worst case. */
 static void add_report(struct evaluating *w, struct outcome *o)
 {
@@ -250,8 +259,7 @@ static void add_report(struct evaluating *w, struct outcome *o)
     o->share_high = (double)r->need[0] / (double)accesses;
     o->share_low = (double)r->need[1] / (double)accesses;
     o->share_skipped = (double)r->skipped / (double)accesses;
-    snprintf(w->note, sizeof w->note, "T1 %.3f, T2 %.3f, every access a miss", w->knobs.t1,
-             w->knobs.t2);
+    note_thresholds(w, ", every access a miss");
 }
 
 /* Adds the statistics of the simulated clock and cache. */
@@ -265,12 +273,12 @@ static void add_stats(struct evaluating *w, struct outcome *o)
     o->bytes_per_token = (double)(f->demand_bytes + f->prefetch_bytes) / tokens;
     o->token_ms = (f->stall_ns + f->compute_ns) / tokens / 1e6;
     o->stall_ms = f->stall_ns / tokens / 1e6;
-    if (w->knobs.precision != PRECISION_RULE_HOBBIT)
+    if (!precision_by_rank(w->knobs.precision))
         return;
     o->share_skipped = (double)f->skipped / accesses;
     o->share_low = (double)f->low_precision_accesses / accesses;
     o->share_high = 1 - o->share_low - o->share_skipped;
-    snprintf(w->note, sizeof w->note, "T1 %.3f, T2 %.3f", w->knobs.t1, w->knobs.t2);
+    note_thresholds(w, "");
 }
 
 static int evaluate(struct evaluating *w, const struct offline_evaluation *base,
