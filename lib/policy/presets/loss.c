@@ -19,6 +19,18 @@
 
 /* ---- what the files can serve ---------------------------------------------------------------- */
 
+/* The first of these precisions [layers * experts] that the model lacks; PRECISION__COUNT: none. */
+static enum precision lacking(const uint8_t *width, const struct model_index *m)
+{
+    for (uint32_t l = 0; l < m->hparams.layers; l++)
+        for (uint32_t e = 0; e < m->hparams.experts && model_layer_has_experts(m, l); e++) {
+            enum precision p = (enum precision)width[(size_t)l * m->hparams.experts + e];
+            if (model_entry_expert_precision(m, l, e, p) == ENTRY_NONE)
+                return p;
+        }
+    return PRECISION__COUNT;
+}
+
 /* An expert that the model does not have at its planned precision would be served at another
  * one. */
 static int planned_precisions_present(const struct plan *plan, const struct knobs *k,
@@ -33,16 +45,20 @@ static int planned_precisions_present(const struct plan *plan, const struct knob
                          "precision=%s needs a plan with a precision per expert; create one "
                          "with 'sluice plan --preset %s'",
                          knobs_choice(k, "precision"), name);
-    for (uint32_t l = 0; l < m->hparams.layers; l++)
-        for (uint32_t e = 0; e < m->hparams.experts && model_layer_has_experts(m, l); e++) {
-            enum precision p = (enum precision)width[(size_t)l * m->hparams.experts + e];
-            if (model_entry_expert_precision(m, l, e, p) == ENTRY_NONE)
-                return error_set(error, ERR_BAD_INPUT,
-                                 "the plan has experts at %s and the model has not; create a store "
-                                 "with them with 'sluice pack --precisions ...,%s'",
-                                 precision_name(p), precision_name(p));
-        }
-    return 0;
+    enum precision p = lacking(width, m);
+    if (p == PRECISION__COUNT)
+        return 0;
+    return error_set(error, ERR_BAD_INPUT,
+                     "the plan has experts at %s and the model has not; create a store "
+                     "with them with 'sluice pack --precisions ...,%s'",
+                     precision_name(p), precision_name(p));
+}
+
+bool preset_low_present(const struct knobs *k, const struct plan *plan,
+                        const struct model_index *model)
+{
+    const uint8_t *low = precision_by_plan(k->precision) ? planned_widths(plan, k).low : NULL;
+    return !low || lacking(low, model) == PRECISION__COUNT;
 }
 
 int preset_servable(const struct knobs *k, const struct plan *plan, const struct model_index *model,

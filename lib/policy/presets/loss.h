@@ -20,6 +20,12 @@
 int preset_servable(const struct knobs *k, const struct plan *plan, const struct model_index *model,
                     struct precision_policy *policy, struct error *error);
 
+/* Whether the model has the lower precision that the plan (NULL: none) has for each expert, where
+ * the rule of these parameters has one. Without it, a higher one is served, which loses less, but
+ * the times that the plan predicts do not hold. */
+bool preset_low_present(const struct knobs *k, const struct plan *plan,
+                        const struct model_index *model);
+
 /* The precision of the dense weights with which the plan measured the loss of these parameters. It
  * is native when the plan has no record of it, or is NULL. */
 enum precision preset_planned_dense(const struct knobs *k, const struct plan *plan);

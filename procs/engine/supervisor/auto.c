@@ -19,6 +19,7 @@
 #include "lib/base/bytes.h"
 #include "lib/base/log.h"
 #include "lib/policy/presets/auto.h"
+#include "lib/policy/presets/loss.h"
 #include "procs/engine/supervisor/auto.h"
 #include "procs/engine/supervisor/budget/budget.h"
 #include "procs/engine/supervisor/children/children.h"
@@ -122,7 +123,8 @@ static uint64_t usable(struct supervisor *s)
         struct knobs knobs;
         struct error error;
         if (model_check_preset(s, auto_preset(c), share, &knobs, &error) == 0 &&
-            (!knobs_lossy(&knobs) || s->params.max_loss > 0))
+            (!knobs_lossy(&knobs) || s->params.max_loss > 0) &&
+            preset_low_present(&knobs, s->plan, s->model))
             bits |= UINT64_C(1) << c;
     }
     return bits;
@@ -139,6 +141,10 @@ json_t *auto_candidates_json(struct supervisor *s, double share)
             json_object_set_new(one, "why", json_string("--max-loss allows no loss"));
         else if (model_check_preset(s, auto_preset(c), share, &knobs, &why) != 0)
             json_object_set_new(one, "why", json_string(why.text));
+        else if (!preset_low_present(&knobs, s->plan, s->model))
+            json_object_set_new(one, "why",
+                                json_string("the files lack lower precisions that the "
+                                            "plan has, and its times are with them"));
         json_array_append_new(all, one);
     }
     return all;

@@ -378,6 +378,28 @@ START_TEST(fate_has_the_precisions_of_its_plan)
 }
 END_TEST
 
+/* A store with the higher precisions of mixed-two alone can serve it, with its loss, but not at the
+ * speed that the plan predicts. */
+START_TEST(low_precisions_of_the_plan)
+{
+    static const char *const presets[] = {"mixed-two", "mixed-two-resident-first", "iq4"};
+    double loss;
+    struct error error;
+    struct knobs k;
+    for (size_t i = 0; i < ARRAY_LEN(presets); i++) {
+        bool has_low = i < 2;
+        store_of(QUANT_CHANNEL);
+        scene.preset = presets[i];
+        ck_assert_int_eq(knobs_resolve(scene.preset, "", NULL, &k, &error), 0);
+        ck_assert(preset_low_present(&k, scene.plan, &scene.model));
+        no_int2();
+        scene.model.precision_first[PRECISION_INT2] = ENTRY_NONE;
+        ck_assert(preset_low_present(&k, scene.plan, &scene.model) == !has_low);
+        ck_assert_msg(loss_of_scene(&loss, &error) == 0, "%s", error.text);
+    }
+}
+END_TEST
+
 START_TEST(other_conditions)
 {
     double loss;
@@ -483,6 +505,7 @@ int main(void)
     tcase_add_loop_test(c, same_kv_type, 0, (int)ARRAY_LEN(matching));
     tcase_add_test(c, same_pace);
     tcase_add_test(c, native_replaces_a_lower_precision);
+    tcase_add_test(c, low_precisions_of_the_plan);
     tcase_add_loop_test(c, fate_has_the_precisions_of_its_plan, 0, 2);
     tcase_add_loop_test(c, other_conditions, 0, (int)ARRAY_LEN(differing));
     tcase_add_loop_test(c, same_dense_precision, 0, (int)ARRAY_LEN(matching));
