@@ -17,8 +17,12 @@ def values(kind, type_, per_row):
     """[row][per_row] of the records of a kind; a row is a token in a layer."""
     of = records[records["kind"] == kind]
     bytes_ = np.stack([of["low"], of["high"]], axis=1).copy().view("u1").reshape(len(of), 16)
-    rows = -(-per_row * np.dtype(type_).itemsize // 16) # records of a row
-    return bytes_.view(type_).reshape(len(of) // rows, -1)[:, :per_row], of[::rows]
+    of_record = 16 // np.dtype(type_).itemsize
+    rows = -(-per_row // of_record) # records of a row
+    step = 4 if kind == 19 else 1 # `expert` is the first element of logits, and counts records of inputs
+    if len(of) % rows or not (of["expert"].reshape(-1, rows) == step * np.arange(rows)).all():
+        sys.exit(f"{sys.argv[1]}: records of kind {kind} are missing (the recorder dropped some)")
+    return bytes_.view(type_).reshape(len(of) // rows, rows * of_record)[:, :per_row], of[::rows]
 
 
 logits, row = values(19, "<f4", int(head["experts"]))
