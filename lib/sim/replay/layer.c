@@ -318,7 +318,8 @@ static void access_all(struct run *r)
 
 /* ---- experts of a table --------------------------------------------------------------------- */
 
-/* Tokens of a step that use each expert of a later layer of the pass. */
+/* Tokens of a step that use each expert of a later layer of the pass. Another position of its
+ * sequence is the next pass, also where a trace has no ends of tokens. */
 static void count_known(struct run *r, const struct sim_step *of, uint32_t layer, uint64_t at,
                         uint64_t end)
 {
@@ -327,8 +328,11 @@ static void count_known(struct run *r, const struct sim_step *of, uint32_t layer
         const struct trace_record *x = &r->t->records[at];
         if (x->kind == TRACE_TOKEN_END || (x->kind == TRACE_EXPERT && x->layer > layer))
             return;
-        if (x->kind == TRACE_EXPERT && x->layer == layer && x->sequence == of->sequence &&
-            x->position == of->position)
+        if (x->kind != TRACE_EXPERT || x->sequence != of->sequence)
+            continue;
+        if (x->position != of->position)
+            return;
+        if (x->layer == layer)
             r->known[x->expert] += x->tokens;
     }
 }

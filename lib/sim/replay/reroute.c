@@ -61,7 +61,7 @@ static int check_nats(const struct trace *t, const struct knobs *k, struct error
 {
     for (uint64_t i = 0; i < t->count; i++) {
         const struct trace_record *x = &t->records[i];
-        if (x->kind != TRACE_SEQUENCE_START || x->rank == 0 || k->nats <= (double)x->weight ||
+        if (x->kind != TRACE_SEQUENCE_START || x->rank == 0 || (float)k->nats <= x->weight ||
             k->nats <= (double)RESIDENT_FIRST_TRACED_NATS)
             continue;
         return error_set(error, ERR_BAD_INPUT,
