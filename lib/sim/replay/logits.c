@@ -11,7 +11,8 @@ static bool needed(const struct run *r, enum eviction eviction)
     return run_has_kind(r->t, TRACE_ROUTER) && (r->candidates || eviction == EVICTION_LEARNED);
 }
 
-/* They are the same in all tokens. */
+/* They are the same in all tokens, and come again with each sequence: what was lost of one may be
+ * in a later one. */
 static void take_biases(struct run_logits *l, const struct trace *t)
 {
     for (uint64_t i = 0; i < t->count; i++) {
@@ -22,7 +23,9 @@ static void take_biases(struct run_logits *l, const struct trace *t)
         trace_values(x, value);
         memcpy(l->bias + (size_t)x->layer * t->header.experts + x->expert, value,
                x->rank * sizeof *value);
-        l->biased[x->layer] = true;
+        if (x->expert == l->biases[x->layer])
+            l->biases[x->layer] += x->rank;
+        l->any_bias = true;
     }
 }
 
@@ -38,11 +41,11 @@ bool run_logits_create(struct run *r, enum eviction eviction)
     l->row = calloc(SEQUENCES_MAX, sizeof *l->row);
     l->value = calloc(SEQUENCES_MAX * experts, sizeof *l->value);
     l->bias = calloc(h->layers * experts, sizeof *l->bias);
-    l->biased = calloc(h->layers, sizeof *l->biased);
+    l->biases = calloc(h->layers, sizeof *l->biases);
     l->margin = calloc(experts, sizeof *l->margin);
     l->levels = calloc(experts, sizeof *l->levels);
     l->scratch = calloc(RESIDENT_FIRST_SCRATCH(experts), sizeof *l->scratch);
-    if (!l->row || !l->value || !l->bias || !l->biased || !l->margin || !l->levels || !l->scratch)
+    if (!l->row || !l->value || !l->bias || !l->biases || !l->margin || !l->levels || !l->scratch)
         return false;
     take_biases(l, r->t);
     l->gives_levels = eviction == EVICTION_LEARNED && !run_has_kind(r->t, TRACE_LOGITS);
@@ -57,7 +60,7 @@ void run_logits_free(struct run *r)
     free(l->row);
     free(l->value);
     free(l->bias);
-    free(l->biased);
+    free(l->biases);
     free(l->margin);
     free(l->levels);
     free(l->scratch);
@@ -75,8 +78,7 @@ static struct model_router rule_of(const struct run *r, uint32_t layer)
                                  .scale = h->router.scale,
                                  .groups = h->router.groups,
                                  .groups_used = h->router.groups_used,
-                                 .bias = l->biased[layer] ? l->bias + (size_t)layer * h->experts
-                                                          : NULL};
+                                 .bias = l->any_bias ? l->bias + (size_t)layer * h->experts : NULL};
 }
 
 static void give_levels(struct run *r, const struct model_router *rule, const float *logits,
@@ -113,7 +115,7 @@ void run_logits_take(struct run *r, uint32_t place, const struct trace_record *x
 {
     struct run_logits *l = r->logits;
     float value[TRACE_FLOATS];
-    if (!l)
+    if (!l || (l->any_bias && l->biases[x->layer] < r->experts))
         return;
     struct run_row *row = &l->row[place];
     float *logits = l->value + (size_t)place * r->experts;

@@ -34,7 +34,8 @@ struct run_logits {
     struct run_row *row; /* [SEQUENCES_MAX], by place */
     float *value;        /* [SEQUENCES_MAX][experts] */
     float *bias;         /* [layers][experts] */
-    bool *biased;        /* [layers]: it has one */
+    uint32_t *biases;    /* [layers]: elements of it that the trace has, from the first one on */
+    bool any_bias;       /* of a layer: then logits of one whose bias is not whole are not used */
     bool gives_levels;   /* to the eviction, because the trace has no records of these */
     float *margin, *scratch;
     uint8_t *levels; /* [experts], as margin */

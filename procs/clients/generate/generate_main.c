@@ -17,6 +17,7 @@
 #include "config/option_table.h"
 #include "lib/base/assert.h"
 #include "lib/base/bytes.h"
+#include "lib/json/lookup.h"
 #include "lib/terminal/terminal.h"
 #include "procs/clients/common/generation_stats.h"
 #include "procs/clients/common/options.h"
@@ -254,11 +255,24 @@ static void print_next(const struct engine_next *next, void *arg)
         session_stop = 1; /* the reader closed the pipe */
 }
 
+/* The engine's log says so, too, but only -v shows it. */
+static void warn_dropped(const json_t *before, const json_t *after)
+{
+    uint64_t dropped = lookup_counter(after, "recorder", "records_dropped"),
+             earlier = lookup_counter(before, "recorder", "records_dropped");
+    if (dropped > earlier)
+        fprintf(stderr,
+                "sluice generate: the trace lacks %" PRIu64 " records, dropped because the file "
+                "could not be written fast enough\n",
+                dropped - earlier);
+}
+
 static int finish(struct generate *g, struct session *session, const struct stream_result *result,
                   const json_t *before, struct error *error)
 {
     json_t *after = session_stats(session);
     json_t *stats = generation_stats_make(result, before, after);
+    warn_dropped(before, after);
     if (g->output == OUTPUT_JSON)
         json_dumpf(stats, stdout, JSON_INDENT(2));
     printf("\n");

@@ -136,6 +136,7 @@ static void simulated_layer_starts(void *self, const struct expert_step *step)
 
 void experts_sequence_starts(struct experts *e, uint32_t sequence)
 {
+    memset(e->bias_logged, 0, sizeof e->bias_logged);
     if (e->deterministic)
         deterministic_sequence_starts(e->deterministic, sequence);
 }

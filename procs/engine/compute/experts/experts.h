@@ -53,7 +53,7 @@ struct experts {
     float *margins;  /* [experts] of the row now logged, and scratch of routing_margins */
     uint8_t *levels; /* [experts]: their levels */
     struct resident_first_work reroute;
-    bool bias_logged[MODEL_LAYERS_MAX]; /* that of the layer's router: values.c */
+    bool bias_logged[MODEL_LAYERS_MAX]; /* since a sequence started: values.c */
 
     /* deterministic mode */
     struct deterministic *deterministic; /* --deterministic on; else NULL */
@@ -86,7 +86,7 @@ int experts_check_model(const struct experts *e, struct error *error);
 uint32_t experts_rows(const struct experts *e, uint32_t rows);
 /* A pass failed: unpins what its mask pinned. */
 void experts_release(struct experts *e);
-/* Deterministic mode: a sequence starts, ends. */
+/* A sequence starts: a trace has biases again; and ends. For both, deterministic mode. */
 void experts_sequence_starts(struct experts *e, uint32_t sequence);
 void experts_sequence_ends(struct experts *e, uint32_t sequence);
 void experts_pass_ends(struct experts *e); /* deterministic mode: of a token or chunk */

@@ -191,6 +191,8 @@ START_TEST(more_nats_than_recorded)
     ck_assert_int_eq(replay(&made, "routing=resident-first,nats=4", &f, &error), -1);
     ck_assert_msg(strstr(error.text, "recorded with nats=1.5, and has no candidates for nats=4"),
                   "%s", error.text);
+    made.records[0].weight = 1.3f; /* less than the number 1.3 */
+    ck_assert_int_eq(replay(&made, "routing=resident-first,nats=1.3", &f, &error), 0);
     made.records[0].weight = 0.4f; /* within 1 there are always all */
     ck_assert_int_eq(replay(&made, "routing=resident-first,nats=1", &f, &error), 0);
     made.records[0].rank = 0; /* unknown */
@@ -222,6 +224,36 @@ START_TEST(lost_logits)
 }
 END_TEST
 
+/* Of a layer whose bias is not whole, no logits are used. */
+START_TEST(lost_bias)
+{
+    struct error error = {.text = ""};
+    struct sim_stats all, some;
+    struct trace_record *lost = NULL;
+    seed = 7;
+    for (uint32_t e = 0; e < EXPERTS; e++)
+        bias[e] = 0.3f * draw();
+    record(&routers[1], 0);
+    ck_assert_int_eq(replay(&raw, "routing=resident-first,nats=2", &all, &error), 0);
+    for (uint64_t i = raw.count; i-- > 0;) {
+        struct trace_record *x = &raw.records[i];
+        if (x->kind == TRACE_BIAS && x->layer == 1 && x->expert == TRACE_FLOATS)
+            lost = x;
+    }
+    ck_assert_ptr_nonnull(lost);
+    struct trace_record whole = *lost;
+    *lost = (struct trace_record){.kind = TRACE_CHOICE, .layer = 1};
+    ck_assert_int_eq(replay(&raw, "routing=resident-first,nats=2", &some, &error), 0);
+    ck_assert_uint_eq(some.accesses, all.accesses);
+    ck_assert(some.rerouted > 0 && some.rerouted < all.rerouted);
+    *lost = whole;
+    ck_assert_int_eq(replay(&raw, "routing=resident-first,nats=2", &some, &error), 0);
+    ck_assert_uint_eq(some.rerouted, all.rerouted);
+    free(raw.records);
+    free(made.records);
+}
+END_TEST
+
 TCase *sim_logits_case(void)
 {
     TCase *c = tcase_create("logits");
@@ -229,5 +261,6 @@ TCase *sim_logits_case(void)
                         (int)(sizeof routers / sizeof routers[0]));
     tcase_add_test(c, more_nats_than_recorded);
     tcase_add_test(c, lost_logits);
+    tcase_add_test(c, lost_bias);
     return c;
 }
