@@ -34,4 +34,4 @@ for r in used:
 top = np.argsort(-logits, axis=1, kind="stable")[:, :int(head["top_k"])]
 same = [len(chosen[r["sequence"], r["position"], r["layer"]] & set(t.tolist())) for r, t in zip(row, top)]
 print(f"logits {logits.shape}, inputs {inputs.shape}, {np.mean(same) / head['top_k']:.4f} of the choice, "
-      f"{np.abs(inputs.astype('f4')).mean():.3f}")
+      f"{np.abs(inputs.astype('f4')).mean() if inputs.size else 0:.3f}")
