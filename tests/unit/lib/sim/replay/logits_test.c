@@ -228,7 +228,7 @@ END_TEST
 START_TEST(lost_bias)
 {
     struct error error = {.text = ""};
-    struct sim_stats all, some;
+    struct sim_stats all, some, none;
     struct trace_record *lost = NULL;
     seed = 7;
     for (uint32_t e = 0; e < EXPERTS; e++)
@@ -241,14 +241,15 @@ START_TEST(lost_bias)
             lost = x;
     }
     ck_assert_ptr_nonnull(lost);
-    struct trace_record whole = *lost;
     *lost = (struct trace_record){.kind = TRACE_CHOICE, .layer = 1};
     ck_assert_int_eq(replay(&raw, "routing=resident-first,nats=2", &some, &error), 0);
     ck_assert_uint_eq(some.accesses, all.accesses);
     ck_assert(some.rerouted > 0 && some.rerouted < all.rerouted);
-    *lost = whole;
-    ck_assert_int_eq(replay(&raw, "routing=resident-first,nats=2", &some, &error), 0);
-    ck_assert_uint_eq(some.rerouted, all.rerouted);
+    for (uint64_t i = 0; i < raw.count; i++)
+        if (raw.records[i].kind == TRACE_ROUTER && raw.records[i].layer == 1)
+            raw.records[i] = (struct trace_record){.kind = TRACE_CHOICE, .layer = 1};
+    ck_assert_int_eq(replay(&raw, "routing=resident-first,nats=2", &none, &error), 0);
+    ck_assert_mem_eq(&some, &none, sizeof none);
     free(raw.records);
     free(made.records);
 }
