@@ -45,7 +45,7 @@
  *   TRACE_ROUTER          decode with --trace-logits: router logits of `rank` experts of the layer,
  *                         `expert` the first, as floats. Where LOGITS are; a layer in full
  *   TRACE_BIAS            the router's bias of `rank` experts of the layer, likewise; once in a
- *                         layer, before its first ROUTER
+ *                         layer after each start of a sequence, before its first ROUTER
  *   TRACE_INPUT           decode with --trace-inputs: `rank` elements of the layer's gate input
  *                         (lib/core/weights.h) as IEEE halves; `expert` counts the records of the
  *                         row, so the first element is TRACE_HALVES times that. Before the ROUTER

@@ -3,6 +3,7 @@
  * access and what is resident; the real bytes are waited for as long as it takes. These functions
  * take the place of those with the same names in experts_source. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "lib/base/assert.h"
 #include "procs/engine/compute/experts/experts.h"
