@@ -409,7 +409,7 @@ static void limit_follows_budget(void)
           (unsigned long long)limit_in(own));
     engine_generate(e, test_prompt(0), tokens(), &got);
     text_free(&got);
-    set_budget(e, own, (BUDGET_MIB - 5) * MIB);
+    set_budget(e, own, (BUDGET_MIB - 2) * MIB); /* its least depends on what processes use */
     set_budget(e, own, (BUDGET_MIB + 10) * MIB);
     CHECK(cgroup_usage(own) <= (BUDGET_MIB + 10) * MIB && cgroup_usage(own) > MIB,
           "the cgroup counts %llu bytes", (unsigned long long)cgroup_usage(own));

@@ -87,6 +87,7 @@ sluice_unit_test(unit_hf SOURCES lib/model/hf/hf_test.c LINK sluice_model test_h
 sluice_unit_test(unit_hf_directory SOURCES lib/model/hf/directory_test.c LINK sluice_model test_hf_make PkgConfig::JANSSON)
 sluice_unit_test(unit_hf_rows SOURCES lib/model/hf/rows_test.c LINK sluice_model m)
 sluice_unit_test(unit_hf_rejected SOURCES lib/model/hf/rejected_test.c LINK sluice_model test_hf_make)
+sluice_unit_test(unit_hf_weights SOURCES lib/model/hf/weights_test.c LINK sluice_model test_hf_make)
 sluice_unit_test(unit_hf_large SOURCES lib/model/hf/large_test.c LINK sluice_model sluice_sandbox)
 sluice_unit_test(unit_plan SOURCES lib/plan/plan_test.c LINK sluice_plan m)
 sluice_unit_test(unit_memory SOURCES lib/memory/available_test.c LINK sluice_memory)
@@ -173,7 +174,7 @@ sluice_unit_test(unit_clocked SOURCES lib/offline/measure/clocked_test.c LINK sl
 target_compile_definitions(unit_gguf_types PRIVATE SLUICE_SEEDS="${CMAKE_BINARY_DIR}/tests/fuzz/seeds")
 add_dependencies(unit_gguf_types fuzz_seeds)
 foreach(test sandbox_document_test unit_gguf_write unit_model_index unit_tokenizer unit_tokenizer_models unit_tokenizer_special
-             unit_jinja            unit_tokenizer_words unit_chat unit_chat_ids unit_store unit_hf unit_hf_directory unit_hf_rejected unit_hf_sentencepiece unit_hf_tiktoken unit_offline unit_routers unit_clocked)
+             unit_jinja            unit_tokenizer_words unit_chat unit_chat_ids unit_store unit_hf unit_hf_directory unit_hf_rejected unit_hf_weights unit_hf_sentencepiece unit_hf_tiktoken unit_offline unit_routers unit_clocked)
   target_compile_definitions(${test} PRIVATE SLUICE_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
 endforeach()
 

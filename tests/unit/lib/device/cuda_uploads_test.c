@@ -169,6 +169,25 @@ START_TEST(shapes)
 }
 END_TEST
 
+/* Those of which every expert has a slot; none of which there are no experts. */
+START_TEST(precisions_with_slots_for_all)
+{
+    struct gpu_layout layout = {.layers = 2, .experts = 8, .top_k = 2, .slot_bytes = 1024};
+    layout.sizes = (struct expert_sizes){.experts = layout.experts};
+    for (uint32_t l = 0; l < layout.layers; l++) {
+        layout.sizes.bytes[PRECISION_INT8][l] = 1024;
+        layout.sizes.bytes[PRECISION_INT4][l] = 512;
+    }
+    layout.bytes[CUDA_EXPERTS] = 24 * 1024;
+    ck_assert_uint_eq(gpu_layout_precisions(&layout), 1u << PRECISION_INT8 | 1u << PRECISION_INT4);
+    layout.bytes[CUDA_EXPERTS] = 10 * 1024;
+    ck_assert_uint_eq(gpu_layout_precisions(&layout), 1u << PRECISION_INT4);
+    ck_assert_uint_ge(gpu_layout_places(&layout), 2 * gpu_layout_lent_max(&layout));
+    layout.bytes[CUDA_EXPERTS] = 2 * 1024;
+    ck_assert_uint_eq(gpu_layout_precisions(&layout), 0);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("device_cuda_uploads");
@@ -178,6 +197,7 @@ int main(void)
     tcase_add_test(c, weights);
     tcase_add_test(c, large);
     tcase_add_test(c, shapes);
+    tcase_add_test(c, precisions_with_slots_for_all);
     suite_add_tcase(suite, c);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);
