@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Architectures described as data: the GGUF keys of the hyper-parameters, and the tensors with
- * their shapes. A new architecture is an array of rows in families (CONTRIBUTING.md). */
+ * their shapes. A new architecture is an array of rows in families (docs/extending.md). */
 #ifndef SLUICE_MODEL_ARCH_ARCH_H
 #define SLUICE_MODEL_ARCH_ARCH_H
 

@@ -28,7 +28,7 @@
 #include "procs/engine/loader/loader.h"
 
 #define LINK_QUIET_NS (300 * NS_PER_MS) /* a shorter outage of a server is not logged */
-#define AWAKE_NS      NS_PER_S /* a longer pause between checks means that this process was stopped */
+#define AWAKE_NS      NS_PER_S /* a longer pause between checks: this process was stopped */
 
 static _Atomic uint32_t *quarantine_word(struct loader *l)
 {

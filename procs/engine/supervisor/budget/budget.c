@@ -40,7 +40,7 @@ _Static_assert(THREAD_STACK_BYTES >= KERNEL_STACK_BYTES + 64 * KIB, "a thread ca
 #define SUPERVISOR_ESTIMATE  (1 * MIB)
 #define PROCESS_ESTIMATE     (768 * KIB)
 #define ENTRY_ESTIMATE_BYTES 192 /* eviction order, job and reservation of one entry in the cache */
-#define TCP_BUFFER_BYTES     (6 * MIB) /* received, of a server's connection: Linux's default limit */
+#define TCP_BUFFER_BYTES     (6 * MIB) /* received of a server: Linux's default limit */
 #define OWN_THREADS          4         /* main, lifeline, log, and the cache's prefault */
 
 /* How far a process can grow beyond its size at READY: transient buffers of requests. Memory beyond
