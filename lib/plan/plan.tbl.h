@@ -150,6 +150,16 @@ PLAN_SCALAR(joint_method, 0, 15, "enum quant_method of its precisions.")
 PLAN_SCALAR(joint_dense, 0, 2, "enum precision of the dense weights of its loss.")
 PLAN_SCALAR(joint_kv_type, 0, 3, "enum kv_type of its loss.")
 
+/* ---- precision drop ---- */
+PLAN_SCALAR(drop_t2, 0, 1, "drop: above this sum of better weights a missing expert is left out.")
+PLAN_SCALAR(drop_loss, -1, 1e9,
+            "Measured loss token by token: the largest one of several resident shares.")
+PLAN_SCALAR(drop_loss_low, -1, 1e9, "Lower end of its 95 % interval.")
+PLAN_SCALAR(drop_loss_high, -1, 1e9, "Its bound on held-out text.")
+PLAN_SCALAR(drop_share, 0, 1, "The smallest resident share that it was measured with.")
+PLAN_SCALAR(drop_dense, 0, 2, "enum precision of the dense weights; unknown: native.")
+PLAN_SCALAR(drop_kv_type, 0, 3, "enum kv_type; unknown: f16.")
+
 /* ---- measured by profile ---- */
 PLAN_ARRAY(frequency, F32, EXPERTS, 0, 1, "Accesses per token.")
 PLAN_ARRAY(

@@ -59,6 +59,8 @@ static const struct expectation expectations[] = {
     {"auto-mixed-adaptive", false, ANY, ZERO, SOME, ZERO, SOME, SOME},
     {"auto-two-precision-adaptive", false, ANY, SOME, SOME, ZERO, SOME, SOME},
     {"mixed-two-adaptive", false, ANY, SOME, SOME, ZERO, SOME, SOME},
+    {"drop", false, ZERO, SOME, ZERO, ZERO, SOME, SOME},
+    {"drop-adaptive", false, ANY, SOME, ZERO, ZERO, SOME, SOME},
 };
 
 static const struct expectation *expectation_of(const char *preset)

@@ -43,14 +43,14 @@ static void run_what_is_printed(struct command *c)
 static void check_systems(const json_t *result)
 {
     static const char *const names[] = {
-        "edgemoe", "hobbit", "fate", "mixed-two", "mixed-two-resident-first", "swapmoe"};
+        "edgemoe", "hobbit", "fate", "mixed-two", "mixed-two-resident-first", "drop", "swapmoe"};
     const json_t *systems = json_object_get(result, "systems");
     size_t chosen = 0;
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         const json_t *s = json_array_get(systems, i);
         const char *name = json_string_value(json_object_get(s, "system"));
         bool planned = json_is_true(json_object_get(s, "planned"));
-        CHECK(name && strcmp(name, names[i]) == 0 && planned == (i < 5), "system %zu", i);
+        CHECK(name && strcmp(name, names[i]) == 0 && planned == (i < 6), "system %zu", i);
         CHECK(planned ? json_is_number(json_object_get(s, "loss_high"))
                       : json_is_string(json_object_get(s, "why")),
               "%s: neither a bound nor a reason", name);

@@ -67,6 +67,7 @@ static int share_of(int loss)
     case PLAN_reroute_loss_high: return PLAN_reroute_share;
     case PLAN_joint_loss_high: return PLAN_joint_share;
     case PLAN_swap_loss_high: return PLAN_swap_share;
+    case PLAN_drop_loss_high: return PLAN_drop_share;
     default: return PLAN_SCALAR__COUNT;
     }
 }

@@ -44,4 +44,7 @@ AUTO_CANDIDATE("auto-two-precision-adaptive", PLAN_hobbit_loss_high,
                "auto-two-precision-noprefetch", "prefetch while it helps")
 AUTO_CANDIDATE("mixed-two-adaptive", PLAN_mixed_loss_high, "mixed-two", "prefetch while it helps")
 AUTO_CANDIDATE("swapmoe", PLAN_swap_loss_high, "lod", "routing to the resident experts only")
+AUTO_CANDIDATE("drop", PLAN_drop_loss_high, "auto-noprefetch",
+               "missing experts of little weight left out")
+AUTO_CANDIDATE("drop-adaptive", PLAN_drop_loss_high, "drop", "prefetch while it helps")
 #undef AUTO_CANDIDATE

@@ -88,7 +88,8 @@ enum { /* which losses a row of conditions.tbl.h is about */
        LOSS_REROUTE = 64,
        LOSS_MIXED = 128,
        LOSS_JOINT = 256,
-       LOSS_ALL = 511
+       LOSS_DROP = 512,
+       LOSS_ALL = 1023
 };
 #define FIXED PLAN_SCALAR__COUNT
 
@@ -134,7 +135,9 @@ static struct measurement measurement_of(const struct knobs *k, enum precision_r
     case PRECISION_RULE_MIXED_TWO:
         return (struct measurement){LOSS_MIXED,        "mixed-two",      PLAN_mixed_loss_high,
                                     PLAN_mixed_method, PLAN_mixed_dense, PLAN_mixed_kv_type};
-    case PRECISION_RULE_DROP: /* unmeasured */
+    case PRECISION_RULE_DROP:
+        return (struct measurement){LOSS_DROP,          "drop",          PLAN_drop_loss_high,
+                                    PLAN_SCALAR__COUNT, PLAN_drop_dense, PLAN_drop_kv_type};
     case PRECISION_RULE_LOSSLESS: break;
     }
     sl_panic("precision rule %d", (int)rule);
@@ -176,15 +179,9 @@ static enum precision measured_dense(const struct plan *plan, enum plan_scalar d
     return plan && plan_knows(plan, dense) ? (enum precision)plan->scalar[dense] : PRECISION_NATIVE;
 }
 
-/* No plan measures the loss of that rule: it depends on what is resident at each token. */
-static bool unmeasured(const struct knobs *k, enum precision_rule rule)
-{
-    return k->routing == ROUTING_EXACT && rule == PRECISION_RULE_DROP;
-}
-
 enum precision preset_planned_dense(const struct knobs *k, const struct plan *plan)
 {
-    bool own = knobs_lossy(k) && !unmeasured(k, k->precision);
+    bool own = knobs_lossy(k);
     return measured_dense(plan, own ? measurement_of(k, k->precision).dense : PLAN_uniform_dense);
 }
 
@@ -389,10 +386,6 @@ int preset_loss(const struct served *s, double *loss, struct error *error)
     if (s->knobs->routing == ROUTING_MASKED && s->knobs->mask != MASK_SWAP)
         return error_set(error, ERR_BAD_INPUT, "no plan measures the loss of mask=%s",
                          knobs_choice(s->knobs, "mask"));
-    if (unmeasured(s->knobs, s->policy->rule))
-        return error_set(error, ERR_BAD_INPUT,
-                         "no plan measures the loss of precision=drop: it depends on what is "
-                         "resident, and 'sluice eval --read-bandwidth' measures it");
     const struct measurement m = measurement_of(s->knobs, s->policy->rule);
     if (!s->plan || !plan_knows(s->plan, m.loss_high))
         return error_set(

@@ -11,6 +11,9 @@
 #include "lib/model/limits.h"
 #include "lib/tensor/precision.h"
 
+#define SETTINGS_BYTES 512
+#define JOINT          "mixed-two-resident-first"
+
 enum planned_kind { NUMBER, WHOLE, ON_OFF, A_PRECISION };
 
 /* Parameters that a plan sets, by preset. */
@@ -40,9 +43,11 @@ static const struct {
     {"mixed-two", "t2", PLAN_mixed_t2, NUMBER},
     {"mixed-two-adaptive", "t1", PLAN_mixed_t1, NUMBER},
     {"mixed-two-adaptive", "t2", PLAN_mixed_t2, NUMBER},
-    {"mixed-two-resident-first", "t1", PLAN_joint_t1, NUMBER},
-    {"mixed-two-resident-first", "t2", PLAN_joint_t2, NUMBER},
-    {"mixed-two-resident-first", "nats", PLAN_joint_nats, NUMBER},
+    {JOINT, "t1", PLAN_joint_t1, NUMBER},
+    {JOINT, "t2", PLAN_joint_t2, NUMBER},
+    {JOINT, "nats", PLAN_joint_nats, NUMBER},
+    {"drop", "t2", PLAN_drop_t2, NUMBER},
+    {"drop-adaptive", "t2", PLAN_drop_t2, NUMBER},
     {"fate", "boundary", PLAN_fate_boundary, WHOLE},
     {"eap", "boundary", PLAN_fate_boundary, WHOLE},
     {"fate", "low_fraction", PLAN_fate_prefill_int2, NUMBER},
@@ -64,20 +69,40 @@ static const char *value_text(enum planned_kind kind, double value, char buf[32]
     return buf;
 }
 
-const char *planned_settings(const struct plan *plan, uint32_t preset, char *buf, size_t bytes)
+/* The values that a plan has for this preset as "t1=0.6,t2=0.9,...", or "". */
+static void settings_of(const struct plan *plan, const char *preset, char buf[SETTINGS_BYTES])
 {
     size_t used = 0;
     buf[0] = 0;
-    for (size_t i = 0; i < ARRAY_LEN(table) && used < bytes; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(table) && used < SETTINGS_BYTES; i++) {
         char value[32];
-        if (strcmp(table[i].preset, preset_at(preset)->name) != 0 ||
-            !plan_knows(plan, table[i].scalar))
+        if (strcmp(table[i].preset, preset) != 0 || !plan_knows(plan, table[i].scalar))
             continue;
-        used +=
-            (size_t)snprintf(buf + used, bytes - used, "%s%s=%s", used ? "," : "", table[i].knob,
-                             value_text(table[i].kind, plan->scalar[table[i].scalar], value));
+        used += (size_t)snprintf(buf + used, SETTINGS_BYTES - used, "%s%s=%s", used ? "," : "",
+                                 table[i].knob,
+                                 value_text(table[i].kind, plan->scalar[table[i].scalar], value));
     }
-    return buf;
+}
+
+/* mixed-two and cache-aware routing, planned together. */
+static bool is_joint(const struct plan *plan, const struct knobs *k)
+{
+    return plan && k->precision == PRECISION_RULE_MIXED_TWO &&
+           k->routing == ROUTING_RESIDENT_FIRST && plan_joint_high(plan);
+}
+
+int planned_knobs(const struct plan *plan, const char *preset, const char *overrides,
+                  struct knobs *k, struct error *error)
+{
+    char settings[SETTINGS_BYTES] = "";
+    if (plan)
+        settings_of(plan, preset, settings);
+    if (knobs_resolve(preset, settings, overrides, k, error) != 0)
+        return -1;
+    if (!is_joint(plan, k))
+        return 0;
+    settings_of(plan, JOINT, settings);
+    return knobs_resolve(preset, settings, overrides, k, error);
 }
 
 struct planned_widths planned_widths(const struct plan *plan, const struct knobs *k)
@@ -87,7 +112,7 @@ struct planned_widths planned_widths(const struct plan *plan, const struct knobs
         w.high = plan_width(plan);
     if (!plan || k->precision != PRECISION_RULE_MIXED_TWO)
         return w;
-    if (k->routing == ROUTING_RESIDENT_FIRST && plan_joint_high(plan))
+    if (is_joint(plan, k))
         return (struct planned_widths){plan_joint_high(plan), plan_joint_low(plan)};
     return (struct planned_widths){plan_mixed_high(plan), plan_mixed_low(plan)};
 }

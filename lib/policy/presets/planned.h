@@ -8,9 +8,12 @@
 #include "lib/policy/access/routing.h"
 #include "lib/policy/presets/presets.h"
 
-/* Writes the values that a plan has for this preset (a number in presets.tbl.h) to buf, as
- * "t1=0.6,t2=0.9,...", or "" when it has none. Returns buf. */
-const char *planned_settings(const struct plan *plan, uint32_t preset, char *buf, size_t bytes);
+/* The parameters of a preset by name: its own, then what the plan (NULL: none) has for it, then the
+ * user's settings (NULL: none). What two presets of the plan share is taken from the one that these
+ * settings make: mixed-two with routing=resident-first has the values, as it has the precisions
+ * (planned_widths), that were planned with it. Errors of knobs_resolve. */
+int planned_knobs(const struct plan *plan, const char *preset, const char *overrides,
+                  struct knobs *k, struct error *error);
 
 /* The precisions of every expert that the plan (NULL: none) has for the rule of these parameters:
  * arrays of enum precision, [layers * experts], borrowed from it. NULL where it has none, or the

@@ -106,4 +106,11 @@ PRESET("auto-two-precision-adaptive",
 PRESET("mixed-two-adaptive",
        "eviction=learned,prefetch=auto,precision=mixed-two,preload=frequency,lookahead=2",
        "mixed-two with prefetch only while it reduces token time")
+/* Missing experts of little weight are left out. */
+PRESET("drop", "eviction=learned,prediction=none,prefetch=none,precision=drop,preload=frequency",
+       "in decode, an expert of little weight is left out where it is not resident; the default's "
+       "eviction, no prefetch")
+PRESET("drop-adaptive",
+       "eviction=learned,prefetch=auto,precision=drop,preload=frequency,lookahead=2",
+       "drop with prefetch only while it reduces token time")
 #undef PRESET

@@ -150,11 +150,7 @@ static int set_precision_rule(struct evaluating *w, struct error *error)
 static int choose(struct evaluating *w, struct error *error)
 {
     const struct params *params = w->e->params;
-    char planned[512] = "";
-    uint32_t preset = preset_find(params->preset);
-    if (w->plan && preset != POLICY_NONE)
-        planned_settings(w->plan, preset, planned, sizeof planned);
-    if (knobs_resolve(params->preset, planned, params->policy, &w->knobs, error) != 0)
+    if (planned_knobs(w->plan, params->preset, params->policy, &w->knobs, error) != 0)
         return -1;
     bool masked = w->knobs.routing == ROUTING_MASKED;
     if (!w->plan && (masked || knobs_need_plan(&w->knobs)))

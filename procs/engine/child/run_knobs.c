@@ -20,15 +20,13 @@ static void add(char *settings, const char *name, const char *value)
 int run_knobs(const struct params *params, uint32_t preset, const struct plan *plan,
               struct knobs *knobs, struct error *error)
 {
-    char overrides[SETTINGS_BYTES] = "", planned[SETTINGS_BYTES] = "";
+    char overrides[SETTINGS_BYTES] = "";
     if (preset >= preset_count())
         return error_set(error, ERR_BAD_INPUT, "unknown preset number %u", preset);
     add(overrides, "eviction", params->eviction);
     add(overrides, "prediction", params->prediction);
     add(overrides, "", params->policy);
-    if (plan)
-        planned_settings(plan, preset, planned, sizeof planned);
-    if (knobs_resolve(preset_at(preset)->name, planned, overrides, knobs, error) != 0)
+    if (planned_knobs(plan, preset_at(preset)->name, overrides, knobs, error) != 0)
         return -1;
     if (knobs_need_plan(knobs) && !plan)
         return error_set(error, ERR_BAD_INPUT,

@@ -33,6 +33,7 @@ static const struct {
     {"fate", plan_fate, WITH_ALL, 37, 0},
     {"swapmoe", plan_swapmoe, WITH_A_BUDGET, 5, 14},
     {"resident-first", plan_resident_first, IF_NAMED, 24, 12}, /* decodes token by token: slow */
+    {"drop", plan_drop, IF_NAMED, 36, 12},
     {"mixed-two-resident-first", plan_joint, IF_NAMED, 18, 45},
     {"auto", plan_auto, WITH_ALL, 0, 0}}; /* last: it predicts the speed of the other plans */
 #define SWAPMOE 4
@@ -90,7 +91,7 @@ static int take_preset(void *program, const char *value, struct error *error)
         return 0;
     return error_set(error, ERR_BAD_INPUT,
                      "--preset: '%.40s' is not one of "
-                     "edgemoe|hobbit|mixed-two|fate|swapmoe|resident-first|"
+                     "edgemoe|hobbit|mixed-two|fate|swapmoe|resident-first|drop|"
                      "mixed-two-resident-first|auto|all",
                      value);
 }
@@ -157,7 +158,7 @@ static const struct option_row rows[] = {
     {0, "resident-experts", "PCT%", OPTION_CALL(take_experts),
      "instead of --budget: resident share of the expert bytes"},
     {0, "preset", "S", OPTION_CALL(take_preset),
-     "edgemoe|hobbit|mixed-two|fate|swapmoe|auto|all (default all), or resident-first or "
+     "edgemoe|hobbit|mixed-two|fate|swapmoe|auto|all (default all), or resident-first, drop or "
      "mixed-two-resident-first, which all leaves out: they decode the text token by token"},
     {'o', NULL, "FILE", OPTION_TEXT(struct planning, out_path),
      "the plan: the profile extended by the decisions"},

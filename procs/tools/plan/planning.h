@@ -220,6 +220,7 @@ void plan_edgemoe_order(struct planning *p, enum precision high, enum precision 
                         uint64_t *order);
 int plan_swapmoe(struct planning *p, struct error *error);
 int plan_resident_first(struct planning *p, struct error *error);
+int plan_drop(struct planning *p, struct error *error);
 /* mixed-two and resident-first together. */
 int plan_joint(struct planning *p, struct error *error);
 

@@ -333,10 +333,7 @@ static int add_preset(struct program *p, const char *name, struct error *error)
     struct contender *c = &p->grid.contender[p->grid.contenders];
     if (p->grid.contenders == LABELS_MAX)
         return error_set(error, ERR_BAD_INPUT, "more than %d presets", LABELS_MAX);
-    char planned[512] = "";
-    if (p->plan && preset_find(name) != POLICY_NONE)
-        planned_settings(p->plan, preset_find(name), planned, sizeof planned);
-    if (knobs_resolve(name, planned, p->policy, &c->knobs, error) != 0)
+    if (planned_knobs(p->plan, name, p->policy, &c->knobs, error) != 0)
         return omit_preset(name, p->policy, error);
     snprintf(c->label, sizeof c->label, "%.23s", name);
     p->grid.contenders++;

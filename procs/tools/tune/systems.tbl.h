@@ -8,7 +8,8 @@
  *              enum precision_rule, enum routing_rule: of the candidates of auto that its plan
  *              serves
  *   high, low  scalars of a plan: the precisions of all experts; PER_EXPERT: each has one;
- *              TWO_EACH: each has two
+ *              TWO_EACH: each has two; AS_MODEL: they stay those of the model, and the store, which
+ *              a record needs, is that of edgemoe's plan
  *   loss       the bound of its loss
  *   last       the plan has it when the planner has ended
  *   passes     evaluations of half of the text that the search takes, about; one that decodes token
@@ -31,4 +32,6 @@ TUNE_SYSTEM(MIXED, "mixed-two", PRECISION_RULE_MIXED_TWO, ROUTING_EXACT, TWO_EAC
 TUNE_SYSTEM(JOINT, "mixed-two-resident-first", PRECISION_RULE_MIXED_TWO, ROUTING_RESIDENT_FIRST,
             TWO_EACH, TWO_EACH, PLAN_joint_loss_high, PLAN_joint_loss_high, 72, ALL_TEXT,
             "no precisions, thresholds and nats keep this loss")
+TUNE_SYSTEM(DROP, "drop", PRECISION_RULE_DROP, ROUTING_EXACT, AS_MODEL, AS_MODEL,
+            PLAN_drop_loss_high, PLAN_drop_loss_high, 36, ALL_TEXT, "no threshold keeps this loss")
 #undef TUNE_SYSTEM

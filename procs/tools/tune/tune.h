@@ -230,12 +230,12 @@ void forms_drop(struct tune *t);
 const char *system_name(enum tune_system system);
 /* The system of a candidate of auto; TUNE_SYSTEMS: it belongs to none that is planned here. */
 enum tune_system system_of(uint32_t candidate);
-/* The lower precisions that its plan uses: bits of enum precision. The plan has it
+/* The lower precisions that its plan uses, or its store has: bits of enum precision. The plan has it
  * (system_planned). */
 uint32_t system_precisions(const struct plan *plan, enum tune_system system);
 /* Its plan has one precision for each expert. */
 bool system_per_expert(enum tune_system system);
-/* Its plan changes edgemoe's precisions. */
+/* Its plan changes edgemoe's precisions, or its store has them. */
 bool system_begins_with_edgemoe(enum tune_system system);
 /* Whether the plan has it, with a loss of at most max_loss (per cent); its loss, per cent; whether
  * its speed is predicted. */

@@ -20,7 +20,6 @@
 #define AHEAD        2   /* layers of lookahead, as hobbit */
 #define PREDICT_LAYER_NS                                                                           \
     25000 /* predictions of a layer on a core used by compute, without the router product */
-#define SETTINGS_BYTES 512
 
 struct predictions {
     struct planning *p;
@@ -199,11 +198,8 @@ static int as_resident(struct knobs *k, struct error *error)
 static int predict_candidate(struct predictions *t, uint32_t candidate, struct error *error)
 {
     const struct plan *plan = t->p->plan;
-    char settings[SETTINGS_BYTES];
     struct knobs k;
-    uint32_t preset = auto_preset(candidate);
-    planned_settings(plan, preset, settings, sizeof settings);
-    if (knobs_resolve(preset_at(preset)->name, settings, NULL, &k, error) != 0)
+    if (planned_knobs(plan, preset_at(auto_preset(candidate))->name, NULL, &k, error) != 0)
         return -1;
     bool masked = k.routing == ROUTING_MASKED;
     if (!has_what_it_needs(plan, candidate, &k))

@@ -170,9 +170,6 @@ static uint64_t capacity_of(const struct planning *p, double share)
 static int set_up(struct fit *f, struct error *error)
 {
     struct planning *p = f->p;
-    char planned[512];
-    uint32_t preset = preset_find("hobbit");
-    planned_settings(p->plan, preset, planned, sizeof planned);
     f->sim.storage = (struct sim_storage){.bytes_per_s = SIM_DEFAULT_BYTES_PER_S,
                                           .latency_ns = SIM_DEFAULT_LATENCY_NS,
                                           .depth = SIM_DEFAULT_DEPTH};
@@ -185,7 +182,7 @@ static int set_up(struct fit *f, struct error *error)
         f->capacity[f->capacities++] = capacity_of(p, 0.5);
     }
     f->best.penalty = 1e300;
-    return knobs_resolve("hobbit", planned, "prediction=none,prefetch=none", &f->sim.knobs, error);
+    return planned_knobs(p->plan, "hobbit", "prediction=none,prefetch=none", &f->sim.knobs, error);
 }
 
 static void store(struct fit *f, double lru, double lfu)

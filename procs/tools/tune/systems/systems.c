@@ -9,12 +9,13 @@
 
 #define PER_EXPERT PLAN_SCALAR__COUNT
 #define TWO_EACH   (PLAN_SCALAR__COUNT + 1)
+#define AS_MODEL   (PLAN_SCALAR__COUNT + 2)
 
 static const struct {
     const char *name;
     enum precision_rule rule;
     enum routing_rule routing;
-    int high, low; /* enum plan_scalar, PER_EXPERT or TWO_EACH */
+    int high, low; /* enum plan_scalar, or one of the above */
     enum plan_scalar loss, last;
 } systems[TUNE_SYSTEMS] = {
 #define TUNE_SYSTEM(id, name, rule, routing, high, low, loss, last, passes, text, none)            \
@@ -42,13 +43,15 @@ enum tune_system system_of(uint32_t candidate)
 
 bool system_begins_with_edgemoe(enum tune_system system)
 {
-    return systems[system].high == TWO_EACH;
+    return systems[system].high == TWO_EACH || systems[system].high == AS_MODEL;
 }
 
 /* The arrays of a system whose experts have precisions of their own. */
 static struct planned_widths widths_of(const struct plan *plan, enum tune_system system)
 {
     const struct knobs k = {.precision = systems[system].rule, .routing = systems[system].routing};
+    if (systems[system].high == AS_MODEL)
+        return (struct planned_widths){.high = plan_width(plan)};
     return planned_widths(plan, &k);
 }
 

@@ -106,6 +106,9 @@ static void setup(void)
     s[PLAN_joint_t2] = 1;
     s[PLAN_joint_nats] = s[PLAN_joint_share] = 0.2;
     s[PLAN_joint_method] = QUANT_CHANNEL;
+    s[PLAN_drop_loss_high] = 0.015;
+    s[PLAN_drop_t2] = 0.85;
+    s[PLAN_drop_share] = 0.125;
 }
 
 static void teardown(void)
@@ -116,12 +119,9 @@ static void teardown(void)
 /* 0 and the loss, or -1 and the error, of the scene as the supervisor computes it. */
 static int loss_of_scene(double *loss, struct error *error)
 {
-    char planned[512] = "";
     struct knobs k;
     struct precision_policy policy;
-    if (scene.plan)
-        planned_settings(scene.plan, preset_find(scene.preset), planned, sizeof planned);
-    ck_assert_msg(knobs_resolve(scene.preset, planned, scene.overrides, &k, error) == 0, "%s",
+    ck_assert_msg(planned_knobs(scene.plan, scene.preset, scene.overrides, &k, error) == 0, "%s",
                   error->text);
     if (preset_servable(&k, scene.plan, &scene.model, &policy, error) != 0)
         return -1;

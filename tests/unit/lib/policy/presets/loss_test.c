@@ -27,7 +27,9 @@ static const struct {
                 {"auto-mixed-adaptive", 0.03},
                 {"auto-two-precision-adaptive", 0.04},
                 {"mixed-two-adaptive", 0.045},
-                {"auto-two-precision-noprefetch", 0.04}};
+                {"auto-two-precision-noprefetch", 0.04},
+                {"drop", 0.015},
+                {"drop-adaptive", 0.015}};
 
 START_TEST(same_conditions)
 {
@@ -126,7 +128,7 @@ static void dense_planned(enum precision precision)
     double *s = scene.plan->scalar;
     s[PLAN_uniform_dense] = s[PLAN_edgemoe_dense] = s[PLAN_hobbit_dense] = precision;
     s[PLAN_fate_dense] = s[PLAN_swap_dense] = s[PLAN_reroute_dense] = precision;
-    s[PLAN_mixed_dense] = s[PLAN_joint_dense] = precision;
+    s[PLAN_mixed_dense] = s[PLAN_joint_dense] = s[PLAN_drop_dense] = precision;
 }
 
 static void dense_planned_int4(void)
@@ -151,7 +153,7 @@ static void kv_planned(enum kv_type type)
     double *s = scene.plan->scalar;
     s[PLAN_uniform_kv_type] = s[PLAN_edgemoe_kv_type] = s[PLAN_hobbit_kv_type] = type;
     s[PLAN_fate_kv_type] = s[PLAN_swap_kv_type] = s[PLAN_reroute_kv_type] = type;
-    s[PLAN_mixed_kv_type] = s[PLAN_joint_kv_type] = type;
+    s[PLAN_mixed_kv_type] = s[PLAN_joint_kv_type] = s[PLAN_drop_kv_type] = type;
 }
 
 static void kv_q4_planned_q8(void)
@@ -259,7 +261,13 @@ static const struct {
      "the loss of dense weights at int8 with --kv-type f16 is not measured"},
     {"default", NULL, dense_measured_int4, "with dense weights at int4, not int8"},
     {"pruned-freq", NULL, NULL, "no plan measures the loss of mask=frequency"},
-    {"lod", "precision=drop", NULL, "no plan measures the loss of precision=drop"},
+    {"lod", "precision=drop", NULL, "measured with eviction=learned, not lru"},
+    {"drop", "t2=0.8", NULL, "measured with t2=0.85, not 0.8"},
+    {"drop", "skip_renormalise=on", NULL, "measured with skip_renormalise=off, not on"},
+    {"drop", "allocation=even", NULL, "measured with allocation=shared, not even"},
+    {"drop", NULL, few_resident, "with 12.5 % of the experts resident, not 10.0 %"},
+    {"drop", NULL, dense_int8, "with dense weights at native, not int8"},
+    {"drop", NULL, kv_q4, "measured with --kv-type f16, not q4_0"},
     {"auto-resident-first", "precision=drop", NULL, "precision=lossless, not drop"},
     {"auto-resident-first", "nats=0.5", NULL, "measured with nats=0.4, not 0.5"},
     {"auto-resident-first", "eviction=lru", NULL, "measured with eviction=learned, not lru"},
@@ -400,6 +408,29 @@ START_TEST(low_precisions_of_the_plan)
 }
 END_TEST
 
+/* What is smaller than what was measured holds, too: a larger T2 leaves out less. And mixed-two with
+ * cache-aware routing by hand is what was planned as both together. */
+START_TEST(settings_by_hand)
+{
+    static const struct {
+        const char *preset, *overrides;
+        double loss;
+    } cases[] = {{"drop", "t2=0.9", 0.015},
+                 {"default", "precision=drop,t2=0.95", 0.015},
+                 {"auto-resident-first", "nats=0.2", 0.01},
+                 {"mixed-two", "routing=resident-first", 0.035},
+                 {"mixed-two", "routing=resident-first,nats=0.1", 0.035}};
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        double loss;
+        struct error error;
+        scene.preset = cases[i].preset;
+        scene.overrides = cases[i].overrides;
+        ck_assert_msg(loss_of_scene(&loss, &error) == 0, "%s: %s", scene.preset, error.text);
+        ck_assert_double_eq(loss, cases[i].loss);
+    }
+}
+END_TEST
+
 START_TEST(other_conditions)
 {
     double loss;
@@ -507,6 +538,7 @@ int main(void)
     tcase_add_test(c, native_replaces_a_lower_precision);
     tcase_add_test(c, low_precisions_of_the_plan);
     tcase_add_loop_test(c, fate_has_the_precisions_of_its_plan, 0, 2);
+    tcase_add_test(c, settings_by_hand);
     tcase_add_loop_test(c, other_conditions, 0, (int)ARRAY_LEN(differing));
     tcase_add_loop_test(c, same_dense_precision, 0, (int)ARRAY_LEN(matching));
     tcase_add_test(c, candidates_have_the_same_loss);

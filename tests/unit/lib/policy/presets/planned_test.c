@@ -66,6 +66,42 @@ START_TEST(precisions_of_a_rule)
 }
 END_TEST
 
+static void check_t1(const struct plan *plan, const char *preset, const char *settings, double t1)
+{
+    struct error error;
+    struct knobs k;
+    ck_assert_int_eq(planned_knobs(plan, preset, settings, &k, &error), 0);
+    ck_assert_double_eq_tol(k.t1, t1, 1e-9);
+}
+
+/* The thresholds are those of the precisions, however the rules came together, unless the user says
+ * otherwise. */
+START_TEST(thresholds_of_a_rule)
+{
+    struct error error;
+    struct knobs k;
+    struct plan *plan =
+        make_plan(plan_array_bit(PLAN_ARRAY_joint_high) | plan_array_bit(PLAN_ARRAY_joint_low));
+    plan->scalar[PLAN_mixed_t1] = 0.375;
+    plan->scalar[PLAN_joint_t1] = 0.25;
+    plan->scalar[PLAN_joint_nats] = 0.2;
+    check_t1(plan, "mixed-two", NULL, 0.375);
+    check_t1(plan, "mixed-two-resident-first", NULL, 0.25);
+    check_t1(plan, "mixed-two", "routing=resident-first", 0.25);
+    check_t1(plan, "mixed-two", "routing=resident-first,t1=0.5", 0.5);
+    check_t1(plan, "default", "precision=mixed-two,routing=resident-first", 0.25);
+    ck_assert_int_eq(planned_knobs(plan, "mixed-two", "routing=resident-first", &k, &error), 0);
+    ck_assert_double_eq(k.nats, 0.2);
+    ck_assert_int_eq(planned_knobs(plan, "no such preset", NULL, &k, &error), -1);
+    check_t1(NULL, "mixed-two", "routing=resident-first", 0.6);
+    free(plan);
+    plan = make_plan(plan_array_bit(PLAN_ARRAY_mixed_high) | plan_array_bit(PLAN_ARRAY_mixed_low));
+    plan->scalar[PLAN_mixed_t1] = 0.375; /* without a plan of both: its own, as the precisions */
+    check_t1(plan, "mixed-two", "routing=resident-first", 0.375);
+    free(plan);
+}
+END_TEST
+
 /* Every entry of the capacity is given out: without a plan layers differ by one at most. */
 START_TEST(even_shares_use_all)
 {
@@ -186,6 +222,7 @@ int main(void)
     TCase *c = tcase_create("planned");
     tcase_add_test(c, even_shares_use_all);
     tcase_add_test(c, precisions_of_a_rule);
+    tcase_add_test(c, thresholds_of_a_rule);
     tcase_add_test(c, planned_shares_use_all);
     tcase_add_test(c, one_entry_is_spare);
     tcase_add_test(c, first_sets);

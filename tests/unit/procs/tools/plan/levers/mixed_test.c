@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The planners of mixed-two, and of it with cache-aware routing, on the demo model, with a
+/* The planners of mixed-two, of it with cache-aware routing, and of drop, on the demo model, with a
  * synthetic plan of edgemoe: what they store keeps to the loss, and is between the precisions of
  * that plan. Losses with a simulated cache are those of what is resident. Oracles: the widths
  * alone, and every access a miss. */
@@ -206,6 +206,33 @@ START_TEST(plan_with_routing)
 }
 END_TEST
 
+/* The smallest T2 that keeps to P on the held-out text, with the smallest of the shares; a second run
+ * measures nothing. */
+START_TEST(plan_of_what_is_left_out)
+{
+    p.max_loss = 0.2;
+    ck_assert_msg(plan_drop(&p, &error) == 0, "%s", error.text);
+    const double *s = p.plan->scalar;
+    double t2 = s[PLAN_drop_t2], loss = s[PLAN_drop_loss];
+    ck_assert(t2 > 0.5 && t2 < 0.97);
+    ck_assert(s[PLAN_drop_loss_low] <= loss && loss <= s[PLAN_drop_loss_high]);
+    ck_assert(s[PLAN_drop_loss_high] <= p.max_loss);
+    ck_assert_double_eq(s[PLAN_drop_share], 0.125);
+    ck_assert_double_eq(s[PLAN_drop_dense], PRECISION_NATIVE);
+    ck_assert(isnan(s[PLAN_reroute_nats]));
+    const json_t *report = json_object_get(p.report, "drop");
+    ck_assert_double_eq(json_number_value(json_object_get(report, "t2")), t2);
+    uint32_t measured = p.stage.done;
+    ck_assert_msg(plan_drop(&p, &error) == 0, "%s", error.text);
+    ck_assert_uint_eq(p.stage.done, measured);
+    ck_assert(p.plan->scalar[PLAN_drop_t2] == t2 && p.plan->scalar[PLAN_drop_loss] == loss);
+    p.max_loss = 1e-9;
+    ck_assert_int_eq(plan_drop(&p, &error), -1);
+    ck_assert_int_eq(error.code, ERR_NO_PLAN);
+    ck_assert_ptr_nonnull(strstr(error.text, "no t2 keeps the loss below"));
+}
+END_TEST
+
 static double loss_of(const struct serving *s, double percent, uint64_t *bytes)
 {
     struct offline_losses losses;
@@ -303,7 +330,9 @@ START_TEST(predictions_of_auto)
     s[PLAN_joint_t2] = 1;
     s[PLAN_joint_nats] = 0.4;
     s[PLAN_joint_loss_high] = s[PLAN_swap_loss_high] = 0.01;
-    s[PLAN_joint_share] = 0.125;
+    s[PLAN_drop_loss_high] = 0.01;
+    s[PLAN_drop_t2] = 0.7;
+    s[PLAN_joint_share] = s[PLAN_drop_share] = 0.125;
     memcpy(plan_joint_high(p.plan), plan_width(p.plan), cells);
     memset(plan_joint_low(p.plan), PRECISION_INT2, cells);
     p.gpu = (struct sim_gpu_options){0};
@@ -312,6 +341,7 @@ START_TEST(predictions_of_auto)
            joint = predicted_ns("mixed-two-resident-first", 0), swap = predicted_ns("swapmoe", 0);
     ck_assert_msg(mixed < 0.8 * lod && joint < 0.8 * mixed && swap < joint, "%g %g %g %g", lod,
                   mixed, joint, swap);
+    ck_assert(predicted_ns("drop", 0) < 0.95 * predicted_ns("auto-noprefetch", 0));
     ck_assert_double_eq_tol(swap / predicted_ns("lod", PLAN_AUTO_SHARES - 1), 1, 0.1);
     ck_assert(isnan(predicted_ns("mixed-two", 0)) && isnan(predicted_ns("hobbit", 0)));
 }
@@ -326,7 +356,15 @@ int main(void)
     tcase_add_test(tests, plan_keeps_the_loss);
     tcase_add_test(tests, plan_for_a_capacity);
     tcase_add_test(tests, plan_that_is_impossible);
-    tcase_add_test(tests, plan_with_routing);
+    TCase *routing = tcase_create("routing"), *drop = tcase_create("drop");
+    tcase_add_checked_fixture(routing, setup, teardown);
+    tcase_set_timeout(routing, 300);
+    tcase_add_test(routing, plan_with_routing);
+    suite_add_tcase(suite, routing);
+    tcase_add_checked_fixture(drop, setup, teardown);
+    tcase_set_timeout(drop, 300);
+    tcase_add_test(drop, plan_of_what_is_left_out);
+    suite_add_tcase(suite, drop);
     tcase_add_test(tests, plan_without_importance);
     tcase_add_test(tests, loss_depends_on_what_is_resident);
     tcase_add_test(tests, measurements_of_a_profile);

@@ -29,7 +29,7 @@ static void setup(void)
     double *s = plan->scalar;
     s[PLAN_edgemoe_loss_high] = 0.01;
     s[PLAN_hobbit_loss_high] = s[PLAN_fate_loss_high] = 0.01;
-    s[PLAN_mixed_loss_high] = s[PLAN_joint_loss_high] = 0.01;
+    s[PLAN_mixed_loss_high] = s[PLAN_joint_loss_high] = s[PLAN_drop_loss_high] = 0.01;
     plan_mixed_high(plan)[1] = PRECISION_INT8;
     plan_mixed_low(plan)[1] = PRECISION_INT4;
     plan_joint_low(plan)[2] = PRECISION_INT2;
@@ -57,7 +57,8 @@ START_TEST(lower_precisions)
     ck_assert_uint_eq(system_precisions(plan, TUNE_MIXED),
                       1u << PRECISION_INT8 | 1u << PRECISION_INT4);
     ck_assert_uint_eq(system_precisions(plan, TUNE_JOINT), 1u << PRECISION_INT2);
-    plan->scalar[PLAN_fate_low] = PRECISION_INT4; /* a share of 0 */
+    ck_assert_uint_eq(system_precisions(plan, TUNE_DROP), 1u << PRECISION_INT8); /* edgemoe's */
+    plan->scalar[PLAN_fate_low] = PRECISION_INT4;                                /* a share of 0 */
     ck_assert_uint_eq(system_precisions(plan, TUNE_FATE), 1u << PRECISION_INT4);
     plan->scalar[PLAN_fate_high] = plan->scalar[PLAN_fate_low] = PRECISION_NATIVE;
     plan_width(plan)[3] = PRECISION_NATIVE;
@@ -78,7 +79,9 @@ START_TEST(precisions_of_a_store)
                  {{true, true, false}, 1u << PRECISION_INT8 | 1u << PRECISION_INT2},
                  {{true, true, true}, ALL},
                  {{false, false, false, true, false}, 1u << PRECISION_INT8 | 1u << PRECISION_INT4},
-                 {{true, false, false, false, true}, 1u << PRECISION_INT8 | 1u << PRECISION_INT2}};
+                 {{true, false, false, false, true}, 1u << PRECISION_INT8 | 1u << PRECISION_INT2},
+                 /* drop needs the model's precision of every expert: not one of each */
+                 {{true, false, false, false, false, true}, 1u << PRECISION_INT8}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         static struct tune t;
         for (int s = 0; s < TUNE_SYSTEMS; s++)
@@ -130,6 +133,9 @@ START_TEST(what_is_predicted)
                       "%s", name);
         ck_assert_msg((system_of(c) == TUNE_JOINT) ==
                           (strcmp(name, "mixed-two-resident-first") == 0),
+                      "%s", name);
+        ck_assert_msg((system_of(c) == TUNE_DROP) ==
+                          (strcmp(name, "drop") == 0 || strcmp(name, "drop-adaptive") == 0),
                       "%s", name);
         if (system_of(c) == TUNE_HOBBIT)
             plan_auto_ns(plan)[plan_auto_at(PLAN_AUTO_SHARES - 1, PLAN_AUTO_BANDWIDTHS - 1, c)] = 1;
