@@ -230,8 +230,8 @@ void forms_drop(struct tune *t);
 const char *system_name(enum tune_system system);
 /* The system of a candidate of auto; TUNE_SYSTEMS: it belongs to none that is planned here. */
 enum tune_system system_of(uint32_t candidate);
-/* The lower precisions that its plan uses, or its store has: bits of enum precision. The plan has it
- * (system_planned). */
+/* The lower precisions that its plan uses, or its store has: bits of enum precision. The plan has
+ * it (system_planned). */
 uint32_t system_precisions(const struct plan *plan, enum tune_system system);
 /* Its plan has one precision for each expert. */
 bool system_per_expert(enum tune_system system);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* mixed-two and cache-aware routing within one loss: how many experts keep edgemoe's lower
- * precision, T1, and nats. What is low and what is replaced depends on what is resident, so the
- * text is decoded token by token with a simulated cache, without prefetch.
+ * precision, T1, T2, above which a missing expert is left out, and nats. What is low, left out and
+ * replaced depends on what is resident, so the text is decoded token by token with a simulated
+ * cache, without prefetch.
  *
- * The three levers save bytes that hardly overlap, and their losses nearly add up. So the search
+ * The levers save bytes that hardly overlap, and their losses nearly add up. So the search
  * begins without any of them, and takes one step of the lever that saves most bytes per loss, until
  * no step keeps to P: at one resident share, on a quarter of the text. What it finds is judged on
  * what is held out, at that share and at larger ones, of which the worst counts; the search is
@@ -21,12 +22,14 @@
 #define BELOW      0.999 /* of the least weight of the first rank, as thresholds_search */
 #define LOSS_LEAST 1e-5  /* a step that costs less is as good as one that costs this */
 
-enum lever { WIDTHS, TIER, ROUTING, LEVERS };
+enum lever { WIDTHS, TIER, SKIPPING, ROUTING, LEVERS };
 
 static const double widths[] = {0, 0.5, 0.75, 1}; /* of the experts that edgemoe lowered */
 static const double tiers[] = {1, 0.75, 0.5, 0.375, LOWEST};
+static const double skips[] = {1, 0.9, 0.85, 0.8, 0.75};
 static const double nats[] = {0, 0.2, 0.4, 0.6, 0.8, 1.2};
-static const uint32_t steps[LEVERS] = {ARRAY_LEN(widths), ARRAY_LEN(tiers), ARRAY_LEN(nats)};
+static const uint32_t steps[LEVERS] = {ARRAY_LEN(widths), ARRAY_LEN(tiers), ARRAY_LEN(skips),
+                                       ARRAY_LEN(nats)};
 
 static const double shares[] = {0.125, 0.25, 0.5};
 #define SEARCHED 1 /* without --thresholds capacity */
@@ -49,11 +52,17 @@ struct verdict { /* of all shares */
     struct offline_interval loss; /* the largest value, and the largest of each end */
 };
 
+static double t2_of(const struct point *x)
+{
+    return skips[x->at[SKIPPING]];
+}
+
+/* At most T2: what is above T2 is left out, whatever T1 is. */
 static double t1_of(const struct joint *j, const struct point *x)
 {
     double t1 = tiers[x->at[TIER]];
     uint32_t ranks = offline_index(j->mixed.p->model)->hparams.experts_used;
-    return t1 > LOWEST ? t1 : BELOW / ranks;
+    return t1 > LOWEST ? fmin(t1, t2_of(x)) : BELOW / ranks;
 }
 
 /* The point as a serving; sets the precisions and the nats of the cache. */
@@ -63,13 +72,13 @@ static struct serving set(struct joint *j, const struct point *x, double share)
     clock->capacity = (uint64_t)(share * (double)j->mixed.p->native_bytes);
     clock->knobs.nats = nats[x->at[ROUTING]];
     mixed_set(&j->mixed, widths[x->at[WIDTHS]]);
-    return mixed_serving(&j->mixed, t1_of(j, x), 1);
+    return mixed_serving(&j->mixed, t1_of(j, x), t2_of(x));
 }
 
-static const char *point_text(const struct joint *j, const struct point *x, char text[96])
+static const char *point_text(const struct joint *j, const struct point *x, char text[112])
 {
-    snprintf(text, 96, "%.0f %% of edgemoe's experts at %s, T1 %.3f, %g nats",
-             100 * widths[x->at[WIDTHS]], precision_name(j->mixed.coarse), t1_of(j, x),
+    snprintf(text, 112, "%.0f %% of edgemoe's experts at %s, T1 %.3f, T2 %g, %g nats",
+             100 * widths[x->at[WIDTHS]], precision_name(j->mixed.coarse), t1_of(j, x), t2_of(x),
              nats[x->at[ROUTING]]);
     return text;
 }
@@ -81,7 +90,7 @@ static int measure(struct joint *j, struct point *x, struct error *error)
     struct planning *p = j->mixed.p;
     const struct serving s = set(j, x, j->share[j->searched]);
     struct measured m;
-    char text[96], loss[64];
+    char text[112], loss[64];
     if (planning_measure(p, &p->some, &s, &m, error) != 0)
         return -1;
     x->cost = thresholds_cost(p, &p->some, &m.report);
@@ -124,7 +133,7 @@ static int next_point(struct joint *j, const struct point *from, double limit, b
 /* The last point within `limit`; cost 1: none. */
 static int search(struct joint *j, double limit, struct point *out, struct error *error)
 {
-    bool open[LEVERS] = {!mixed_is_uniform(&j->mixed), true, true}, found = true;
+    bool open[LEVERS] = {!mixed_is_uniform(&j->mixed), true, true, true}, found = true;
     struct point now = {.at = {0}};
     out->cost = 1;
     if (measure(j, &now, error) != 0)
@@ -179,7 +188,7 @@ static int tighten(struct joint *j, struct point *best, struct verdict *verdict,
     struct tightening tight = tightening_start(max);
     struct point now;
     struct verdict v;
-    char text[96];
+    char text[112];
     best->cost = 1;
     do {
         if (search(j, tight.target, &now, error) != 0)
@@ -217,7 +226,7 @@ static int store(struct joint *j, const struct point *x, const struct verdict *v
     memcpy(plan_joint_high(p->plan), j->mixed.high, all);
     memcpy(plan_joint_low(p->plan), j->mixed.low, all);
     s[PLAN_joint_t1] = t1_of(j, x);
-    s[PLAN_joint_t2] = 1;
+    s[PLAN_joint_t2] = t2_of(x);
     s[PLAN_joint_nats] = nats[x->at[ROUTING]];
     s[PLAN_joint_loss] = v->loss.value;
     s[PLAN_joint_loss_low] = v->loss.low;
@@ -227,19 +236,20 @@ static int store(struct joint *j, const struct point *x, const struct verdict *v
     s[PLAN_joint_dense] = p->dense;
     s[PLAN_joint_kv_type] = p->kv_type;
     planning_note(p,
-                  PRESET ": %s, a step lower above T1 %.3f, %g nats, from %.3g %% resident on: "
-                         "expected loss %s",
-                  mixed_text(&j->mixed, experts), s[PLAN_joint_t1], s[PLAN_joint_nats],
-                  100 * j->share[0], planning_loss(&v->loss, text));
+                  PRESET ": %s, a step lower above T1 %.3f, left out above T2 %g, %g nats, from "
+                         "%.3g %% resident on: expected loss %s",
+                  mixed_text(&j->mixed, experts), s[PLAN_joint_t1], s[PLAN_joint_t2],
+                  s[PLAN_joint_nats], 100 * j->share[0], planning_loss(&v->loss, text));
     json_t *bytes = json_array();
     for (uint32_t i = 0; i < j->shares; i++)
         json_array_append_new(
             bytes, json_pack("{s:f, s:f}", "resident", j->share[i], "bytes_share", v->cost[i]));
     json_object_set_new(p->report, "mixed_two_resident_first",
                         json_pack("{s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:o}", "t1",
-                                  s[PLAN_joint_t1], "t2", 1.0, "nats", s[PLAN_joint_nats], "share",
-                                  widths[x->at[WIDTHS]], "loss", v->loss.value, "loss_low",
-                                  v->loss.low, "loss_high", v->loss.high, "bytes", bytes));
+                                  s[PLAN_joint_t1], "t2", s[PLAN_joint_t2], "nats",
+                                  s[PLAN_joint_nats], "share", widths[x->at[WIDTHS]], "loss",
+                                  v->loss.value, "loss_low", v->loss.low, "loss_high", v->loss.high,
+                                  "bytes", bytes));
     return planning_report(p, PRESET, &serving, &v->worst, error);
 }
 

@@ -408,8 +408,8 @@ START_TEST(low_precisions_of_the_plan)
 }
 END_TEST
 
-/* What is smaller than what was measured holds, too: a larger T2 leaves out less. And mixed-two with
- * cache-aware routing by hand is what was planned as both together. */
+/* What is smaller than what was measured holds, too: a larger T2 leaves out less. And mixed-two
+ * with cache-aware routing by hand is what was planned as both together. */
 START_TEST(settings_by_hand)
 {
     static const struct {
