@@ -63,7 +63,7 @@ MODELS = {
 
 CONVERTED = ("qwen3vlmoe-base", "mellum-window_theta", "exaone-moe-base", "hy_v3-base", "mistral4-base", "deepseek-base",
              "step35-mtp", "laguna-base", "laguna-element", "afmoe-base", "llama4-base", "minimax-m3-base",
-             "glm-dsa-base")
+             "glm-dsa-base", "qwen4exp-base")
 
 
 def tokenizer():
@@ -128,7 +128,21 @@ def converted(name):
     read = golden_file(name)
     vocab = read["config"]["vocab_size"]
     return ({**read["config"], "vocab_size": VOCAB, "eos_token_id": 256},
-            {k: ("F16", [VOCAB if n == vocab else n for n in shape]) for k, shape in read["tensors"].items()})
+            {k: ("I64" if ".ple_embedding." in k and "shard_" not in k else "F16",
+                 [VOCAB if n == vocab else n for n in shape]) for k, shape in read["tensors"].items()})
+
+
+def kimi_k3():
+    """Experts of MXFP4 of compressed-tensors."""
+    config, tensors = converted("kimi-k3-base")
+    config.update(num_hidden_layers=3, num_experts=2)  # fewer, for a small seed
+    config["linear_attn_config"] = {**config["linear_attn_config"], "full_attn_layers": [3]}
+    tensors = {k: v for k, v in tensors.items() if not any(x in k for x in ("layers.3", "layers.4", "experts.2", "experts.3"))}
+    config["quantization_config"] = {"quant_method": "compressed-tensors", "format": "mxfp4-pack-quantized"}
+    for name in [k for k in tensors if ".experts." in k]:
+        del tensors[name]
+        tensors[name + "_packed"], tensors[name + "_scale"] = ("U8", [16, 16]), ("U8", [16, 1])
+    return {"model_type": "kimi_k3", "text_config": config}, {"language_model." + k: v for k, v in tensors.items()}
 
 
 def configurations(models):
@@ -190,7 +204,7 @@ def record(number, text, zeros=0):
 def seed(config, tensors):
     header, at = {}, 0
     for name, (kind, shape) in tensors.items():
-        bytes_ = {"F16": 2, "F32": 4}.get(kind, 1)
+        bytes_ = {"F16": 2, "F32": 4, "I64": 8}.get(kind, 1)
         for n in shape:
             bytes_ *= n
         header[name] = {"dtype": kind, "shape": shape, "data_offsets": [at, at + bytes_]}
@@ -215,6 +229,7 @@ def main(corpus):
     models["qwen35moe_towers"] = whole(*models["qwen35moe"])
     for name in CONVERTED:
         models[name.split("-base")[0]] = converted(name)
+    models["kimi-k3"] = kimi_k3()
     for name, (config, tensors) in models.items():
         data = seed(config, tensors)
         with open(os.path.join(corpus, "hfdir", "moved_" + name), "wb") as file:

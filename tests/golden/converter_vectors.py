@@ -28,7 +28,7 @@ LONG = {"qwen4exp/base": (2600, 2000), "glm5-next/base": (2600, 2000)}
 HF = ("qwen3vlmoe/base", "mellum/window_theta", "exaone-moe/base", "hy_v3/base", "laguna/base", "laguna/element",
       "step35/mtp", "afmoe/base", "mistral4/base", "deepseek/base", "granitehybrid/base", "granite_swa/base",
       "nemotron_h_moe/base", "nemotron_h_moe/super", "jamba/base", "mimo2/base", "mimo2/joined", "cohere2moe/base",
-      "maple/base", "kimi-linear/base", "glm5-next/base", "deepseek4/base", "hy_v4/base", "dots3note/base", "bailingmoe3/base",
+      "maple/base", "kimi-linear/base", "kimi-k3/base", "qwen4exp/base", "glm5-next/base", "deepseek4/base", "hy_v4/base", "dots3note/base", "bailingmoe3/base",
       "bailingmoe3/flash", "minimax-m3/base",
       "deepseek32/base", "glm-dsa/base", "llama4/base", "llama4/maverick", "llama4/chunk", "arctic/base",
       "minimax-01/base")
@@ -45,6 +45,7 @@ def write_names(checkpoint, path):
     with safe_open(os.path.join(checkpoint, "model.safetensors"), "pt") as f:
         shapes = {name.replace("model.language_model.", "model."): f.get_slice(name).get_shape() for name in f.keys()
                   if "visual" not in name and not name.startswith("mtp.")}
+    shapes = {name.removeprefix("language_model."): shape for name, shape in shapes.items()}  # Kimi K3
     if config["model_type"] == "deepseek_v4":
         shapes = deepseek4.unpacked(shapes)
     with open(path, "w", encoding="ascii") as f:

@@ -27,19 +27,33 @@ void hf_full_key(const struct hf_arch *arch, const char *key, char buf[HF_KEY_BY
     sl_assert(n > 0 && n < HF_KEY_BYTES);
 }
 
-static int find_arch(const json_t *config, const struct hf_arch **arch, struct error *error)
+/* The model of that type; NULL: there is none. */
+static const struct hf_arch *arch_of(const char *type)
 {
+    for (size_t i = 0; type && i < ARRAY_LEN(archs) * HF_TYPES_MAX; i++) {
+        const char *name = archs[i / HF_TYPES_MAX]->type[i % HF_TYPES_MAX];
+        if (name && strcmp(name, type) == 0)
+            return archs[i / HF_TYPES_MAX];
+    }
+    return NULL;
+}
+
+/* Kimi K3's text model has the type of another model: the type of the whole is looked for first.
+ */
+static int find_arch(const json_t *whole, const json_t *config, const struct hf_arch **arch,
+                     struct error *error)
+{
+    const char *outer = json_string_value(json_object_get(whole, "model_type"));
     const char *type = json_string_value(json_object_get(config, "model_type"));
     char known[64] = ""; /* those that fit in a line with the name of the file */
     bool all = true;
+    *arch = arch_of(outer) ? arch_of(outer) : arch_of(type);
+    if (*arch)
+        return 0;
     for (size_t i = 0; i < ARRAY_LEN(archs) * HF_TYPES_MAX; i++) {
         const char *name = archs[i / HF_TYPES_MAX]->type[i % HF_TYPES_MAX];
         if (!name)
             continue;
-        if (type && strcmp(name, type) == 0) {
-            *arch = archs[i / HF_TYPES_MAX];
-            return 0;
-        }
         size_t n = strlen(known);
         all = all && n + 2 + strlen(name) < sizeof known;
         if (all)
@@ -569,7 +583,7 @@ int hf_config_keys(const json_t *whole, const char *name, struct gguf_writer *w,
 {
     const json_t *config = hf_text_config(whole);
     *shape = (struct hf_shape){0};
-    if (find_arch(config, &shape->arch, error))
+    if (find_arch(whole, config, &shape->arch, error))
         return -1;
     gguf_put_text(w, "general.architecture", shape->arch->arch);
     gguf_put_text(w, "general.type", "model");

@@ -295,7 +295,7 @@ static int convert(struct hf_model *hf, const struct hf_json *d, const char *dir
     const json_t *tied = json_object_get(text, "tie_word_embeddings");
     if (!tied)
         tied = json_object_get(d->config, "tie_word_embeddings");
-    if (hf_put_tensors(hf, &shape, text, json_is_true(tied), &why))
+    if (hf_put_tensors(hf, &shape, d->config, dir, json_is_true(tied), &why))
         return error_set(error, why.code, "%.180s: %.200s", dir, why.text);
     return gguf_writer_layout(hf->gguf, error);
 }

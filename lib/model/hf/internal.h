@@ -87,7 +87,8 @@ enum hf_row_kind {
     HF_REJECTED,
     HF_NUMBERS,
     HF_UNROTATED,
-    HF_LLAMA3
+    HF_LLAMA3,
+    HF_NGRAMS
 };
 
 struct hf_row {
@@ -198,9 +199,20 @@ int hf_number_of_kind(const json_t *config, const struct hf_shape *shape, const 
 bool hf_axis_of(struct hf_axis *axis, enum hf_axis_name name, const struct hf_shape *shape,
                 uint64_t all);
 
-/* tensors.c: adds the tensors to the header. tied: the output matrix is the embedding. */
-int hf_put_tensors(struct hf_model *hf, const struct hf_shape *shape, const json_t *config,
-                   bool tied, struct error *error);
+/* tensors.c: adds the tensors to the header. whole: config.json; dir: the directory, of which small
+ * tensors that become keys are read; tied: the output matrix is the embedding. */
+int hf_put_tensors(struct hf_model *hf, const struct hf_shape *shape, const json_t *whole,
+                   const char *dir, bool tied, struct error *error);
+/* tensors.c: adds a tensor, still without sources. NULL with ERR_NO_MEMORY. */
+struct hf_tensor *hf_add_tensor(struct hf_model *hf, struct error *error);
+/* tensors.c: the tensor of the text model with that name, NULL: there is none. prefix: where names
+ * begin in this checkpoint. */
+const struct safetensor *hf_find(const struct hf_model *hf, size_t prefix, const char *name);
+
+/* sources/ngrams.c: the keys and the table of n-grams, if the model has them. 0, or -1 with
+ * ERR_BAD_INPUT, ERR_IO or ERR_NO_MEMORY. */
+int hf_put_ngrams(struct hf_model *hf, const struct hf_shape *shape, size_t prefix,
+                  const json_t *whole, const char *dir, struct error *error);
 
 /* Converts `rows` rows of an HF_FP8 tensor whose rows are in the source's order, from row `first`
  * of the source on. src: these rows, a byte per weight; scales: those of the whole plane; dst:
@@ -212,6 +224,10 @@ int hf_fp8_rows(const struct hf_tensor *t, const void *src, const void *scales, 
 int hf_add_source(struct hf_model *hf, const struct safetensor *s, struct error *error);
 /* Adds the scales of all sources of the tensor, which were added. */
 int hf_add_scales(struct hf_model *hf, struct hf_tensor *t, struct error *error);
+/* Adds the factor of the elements of tensor t, whose other source was added. NULL is the tensor
+ * `name`, which is missing. */
+int hf_add_factor(struct hf_model *hf, struct hf_tensor *t, const struct safetensor *factor,
+                  const char *name, struct error *error);
 /* ERR_BAD_INPUT: there is no tensor of that name. */
 int hf_missing(const char *name, struct error *error);
 

@@ -258,11 +258,11 @@ struct hf_extent hf_scales_of(const struct hf_model *hf, uint32_t number, uint32
 {
     const struct hf_tensor *t = &hf->tensors[number];
     sl_assert(number < hf->tensor_count && plane < t->planes);
-    if (t->form != HF_FP8 && t->form != HF_MXFP4)
+    if (t->form != HF_FP8 && t->form != HF_MXFP4 && t->form != HF_TIMES)
         return (struct hf_extent){0};
     const struct safetensor *s =
         &hf->files.tensors[hf->sources[t->scales + (t->stacked ? 0 : plane)]];
-    if (t->form == HF_FP8 || !t->stacked)
+    if (t->form != HF_MXFP4 || !t->stacked)
         return (struct hf_extent){s->file, s->offset, s->bytes};
     uint64_t each = s->bytes / t->planes;
     return (struct hf_extent){s->file, s->offset + plane * each, each};
@@ -285,11 +285,22 @@ struct making { /* some rows of a plane */
     char *dst;
 };
 
-static float load_float(const struct hf_tensor *t, const char *src)
+static float load_float(uint32_t type, const char *src)
 {
-    return t->type == TENSOR_F32   ? load_f32(src)
-           : t->type == TENSOR_F16 ? f16_to_f32(load_u16(src))
-                                   : bf16_to_f32(load_u16(src));
+    return type == TENSOR_F32   ? load_f32(src)
+           : type == TENSOR_F16 ? f16_to_f32(load_u16(src))
+                                : bf16_to_f32(load_u16(src));
+}
+
+/* A vector. */
+static void product_row(const struct hf_tensor *t, const char *src, const char *factors, char *dst)
+{
+    uint32_t each = t->factor_type == TENSOR_F32 ? 4 : 2;
+    for (uint64_t c = 0; c < t->columns; c++) {
+        float x = load_float(t->type, src + c * element_bytes(t)) *
+                  load_float(t->factor_type, factors + c * each);
+        memcpy(dst + c * sizeof x, &x, sizeof x);
+    }
 }
 
 static float value_of(const struct hf_tensor *t, float x)
@@ -320,7 +331,7 @@ static bool put_element(const struct making *k, uint64_t from_row, uint64_t from
     if (t->made_type == t->type && t->value == HF_VALUE_SAME) {
         memcpy(dst, src, element_bytes(t));
     } else {
-        float x = value_of(t, load_float(t, src));
+        float x = value_of(t, load_float(t->type, src));
         memcpy(dst, &x, sizeof x);
     }
     return true;
@@ -385,6 +396,8 @@ static int whole_rows(const struct making *k, struct error *error)
             uint64_t blocks = t->source_columns / HF_MXFP4_ELEMS;
             mxfp4_row((const uint8_t *)src, (const uint8_t *)k->scales + from * blocks, blocks,
                       (uint8_t *)dst);
+        } else if (t->form == HF_TIMES) {
+            product_row(t, src, k->scales, dst);
         } else if (t->form == HF_IDS) {
             ids_row(t, src, dst);
         } else if (t->made_type == t->type && t->value == HF_VALUE_SAME) {

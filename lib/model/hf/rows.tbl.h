@@ -12,7 +12,9 @@
  *     source's first + i0 * s0 + i1 * s1 + i2 * s2
  * HF_FORM(name, storage, value, turned, planes, rows, columns)
  *     storage: TYPE (of the source; I8 is MXFP4 with two elements in a byte of a row, and scales
- *     in a tensor of its own), F32 (converted), MXFP4 (of ..._blocks and ..._scales), IDS (I32)
+ *     in a tensor of its own), PACKED (the same as U8, ..._packed and ..._scale), F32 (converted),
+ *     PRODUCT (F32, times the tensor that the row names), MXFP4 (of ..._blocks and ..._scales),
+ *     IDS (I32)
  *     value: SAME, PLUS_1, EXP, MINUS_EXP (-e^x), OF_LATENT (x sqrt(hidden / elements)); only with
  *     storage F32
  *     turned: 1: rows of the tensor are columns of the source
@@ -48,6 +50,8 @@ HF_SIZE(hidden, hidden_size)
 HF_SIZE(window_heads, swa_num_attention_heads)
 HF_SIZE(window_nope, swa_qk_nope_head_dim)
 HF_SIZE(window_value, swa_v_head_dim)
+HF_SIZE(index_heads, indexer_n_heads)
+HF_SIZE(index_size, indexer_head_dim)
 
 HF_AXIS(ALL, all)
 HF_SEGMENT(ALL, 0, all, 1, 1, 0, 1, 0)
@@ -81,10 +85,18 @@ HF_SEGMENT(WINDOW_NOPE, 0, window_nope, 1, 1, 0, 1, 0)
 HF_AXIS(WINDOW_VALUE, window_nope + window_value)
 HF_SEGMENT(WINDOW_VALUE, window_nope, window_value, 1, 1, 0, 1, 0)
 
+/* An indexer: rows of its heads, then those of its key. */
+HF_AXIS(INDEX_Q, (index_heads + 1) * index_size)
+HF_SEGMENT(INDEX_Q, 0, index_heads, index_size, index_size, 1, 1, 0)
+HF_AXIS(INDEX_K, (index_heads + 1) * index_size)
+HF_SEGMENT(INDEX_K, index_heads *index_size, index_size, 1, 1, 0, 1, 0)
+
 /* Gated DeltaNet. The v heads of a k head are next to each other in the checkpoint; v head h has k
  * head h % k_heads in GGUF (TILED). */
 HF_AXIS(V_TILED, k_heads *share *delta)
 HF_SEGMENT(V_TILED, 0, share, delta, k_heads, share *delta, delta, 1)
+HF_AXIS(HEADS, all) /* the first numbers; a checkpoint may have more */
+HF_SEGMENT(HEADS, 0, head_count, 1, 1, 0, 1, 0)
 HF_AXIS(V_NUMBERS_TILED, k_heads *share)
 HF_SEGMENT(V_NUMBERS_TILED, 0, share, 1, k_heads, share, 1, 0)
 HF_AXIS(QKV_TILED, (2 + share) * k_heads * delta)
@@ -101,6 +113,8 @@ HF_SEGMENT(Z_GROUPED, (2 + share) * delta, k_heads, (2 + 2 * share) * delta, sha
 HF_FORM(MATRIX, TYPE, SAME, 0, ONE, ALL, ALL)
 HF_FORM(F32, F32, SAME, 0, ONE, ALL, ALL)
 HF_FORM(IDS, IDS, SAME, 0, ONE, ALL, ALL)
+HF_FORM(F32_PRODUCT, PRODUCT, SAME, 0, ONE, ALL, ALL)
+HF_FORM(PACKED, PACKED, SAME, 0, ONE, ALL, ALL)
 HF_FORM(F32_GROUPS, F32, SAME, 0, GROUPS, ALL, ALL)
 HF_FORM(F32_PLUS_1, F32, PLUS_1, 0, ONE, ALL, ALL)
 HF_FORM(Q_ROWS, TYPE, SAME, 0, ONE, Q_PAIRS, ALL)
@@ -109,6 +123,8 @@ HF_FORM(FIRST_ROWS, TYPE, SAME, 0, ONE, FIRST_HALF, ALL)
 HF_FORM(SECOND_ROWS, TYPE, SAME, 0, ONE, SECOND_HALF, ALL)
 HF_FORM(EVEN_COLUMNS, F32, SAME, 0, ONE, ALL, EVEN)
 HF_FORM(ODD_COLUMNS, F32, SAME, 0, ONE, ALL, ODD)
+HF_FORM(INDEX_Q, TYPE, SAME, 0, ONE, INDEX_Q, ALL)
+HF_FORM(INDEX_K, TYPE, SAME, 0, ONE, INDEX_K, ALL)
 HF_FORM(MLA_K, TYPE, SAME, 1, HEADS, ALL, NOPE)
 HF_FORM(MLA_V, TYPE, SAME, 0, HEADS, VALUE, ALL)
 HF_FORM(MLA_K_WINDOW, TYPE, SAME, 1, WINDOW_HEADS, ALL, WINDOW_NOPE)
@@ -122,6 +138,7 @@ HF_FORM(DELTA_CONV, F32, SAME, 0, ONE, QKV_TILED, ALL)
 HF_FORM(DELTA_DT, F32, SAME, 0, ONE, ALL, V_NUMBERS_TILED)
 HF_FORM(DELTA_A, F32, MINUS_EXP, 0, ONE, ALL, V_NUMBERS_TILED)
 HF_FORM(DELTA_A_GROUPED, F32, MINUS_EXP, 0, ONE, ALL, ALL)
+HF_FORM(DELTA_A_HEADS, F32, MINUS_EXP, 0, ONE, ALL, HEADS)
 HF_FORM(STATE_A, F32, MINUS_EXP, 1, ONE, ALL, ALL)
 HF_FORM(STATE_RATE, F32, EXP, 1, ONE, ALL, ALL)
 HF_FORM(STATE_D, F32, SAME, 1, ONE, ALL, ALL)

@@ -16,7 +16,14 @@
 
 #define TURNED_MAX GIB /* of a plane, which is held in memory whole */
 
-enum storage { STORAGE_TYPE, STORAGE_F32, STORAGE_MXFP4, STORAGE_IDS };
+enum storage {
+    STORAGE_TYPE,
+    STORAGE_PACKED,
+    STORAGE_F32,
+    STORAGE_PRODUCT,
+    STORAGE_MXFP4,
+    STORAGE_IDS
+};
 enum planes { PLANES_ONE, PLANES_GROUPS, PLANES_HEADS, PLANES_WINDOW_HEADS, PLANES_EXPERTS };
 
 static const struct form_row {
@@ -51,18 +58,22 @@ struct work {
     size_t prefix; /* row of prefixes */
 };
 
-static const struct safetensor *find(const struct work *w, const char *name, size_t prefix)
+const struct safetensor *hf_find(const struct hf_model *hf, size_t prefix, const char *name)
 {
     char full[HF_NAME_BYTES];
     size_t n = strlen(prefixes[prefix].from);
     if (strncmp(name, prefixes[prefix].from, n) != 0)
-        return safetensors_find(&w->hf->files, name);
+        return safetensors_find(&hf->files, name);
     snprintf(full, sizeof full, "%s%s", prefixes[prefix].to, name + n);
-    return safetensors_find(&w->hf->files, full);
+    return safetensors_find(&hf->files, full);
 }
 
-/* Adds a tensor, still without sources. */
-static struct hf_tensor *add_tensor(struct hf_model *hf, struct error *error)
+static const struct safetensor *find(const struct work *w, const char *name, size_t prefix)
+{
+    return hf_find(w->hf, prefix, name);
+}
+
+struct hf_tensor *hf_add_tensor(struct hf_model *hf, struct error *error)
 {
     if (hf->tensor_count == hf->tensor_capacity) {
         uint32_t capacity = hf->tensor_capacity ? hf->tensor_capacity * 2 : 256;
@@ -103,16 +114,19 @@ static enum hf_form form_of(const struct form_row *f, uint32_t type)
 {
     if (f->storage == STORAGE_IDS)
         return HF_IDS;
-    if (f->storage == STORAGE_MXFP4 || (f->storage == STORAGE_TYPE && type == SAFETENSORS_I8))
+    if (f->storage == STORAGE_PRODUCT)
+        return HF_TIMES;
+    if (f->storage == STORAGE_MXFP4 || f->storage == STORAGE_PACKED ||
+        (f->storage == STORAGE_TYPE && type == SAFETENSORS_I8))
         return HF_MXFP4;
     return type == SAFETENSORS_F8_E4M3 ? HF_FP8 : HF_FLOATS;
 }
 
-static bool type_fits(enum hf_form form, bool blocks, uint32_t type)
+static bool type_fits(enum hf_form form, enum storage storage, uint32_t type)
 {
     switch (form) {
     case HF_IDS: return type == SAFETENSORS_I32 || type == SAFETENSORS_I64;
-    case HF_MXFP4: return type == (blocks ? SAFETENSORS_U8 : SAFETENSORS_I8);
+    case HF_MXFP4: return type == (storage == STORAGE_TYPE ? SAFETENSORS_I8 : SAFETENSORS_U8);
     case HF_FP8: return true;
     default: return type < SAFETENSORS_FIRST;
     }
@@ -125,9 +139,9 @@ static int read_source(struct hf_tensor *t, const struct safetensor *s, const st
     bool mxfp4 = f->storage == STORAGE_MXFP4; /* else two elements are a byte of a row */
     t->type = s->type;
     t->form = form_of(f, s->type);
-    if (!type_fits(t->form, mxfp4, s->type))
+    if (!type_fits(t->form, f->storage, s->type))
         return error_set(error, ERR_BAD_INPUT, "tensor %s has another type than %s", s->name,
-                         mxfp4               ? "U8"
+                         t->form == HF_MXFP4 ? "U8"
                          : t->form == HF_IDS ? "I32 and I64"
                                              : "F32, F16 and BF16");
     if (t->form == HF_FP8 && (f->storage == STORAGE_F32 || f->planes == PLANES_EXPERTS))
@@ -169,9 +183,10 @@ static int set_types(const struct work *w, struct hf_tensor *t, const struct saf
                      const struct form_row *f, struct error *error)
 {
     bool moved = f->turned || t->column_axis.segments > 0;
-    t->made_type = f->storage == STORAGE_F32 || t->form == HF_IDS ? TENSOR_F32
-                   : t->form == HF_MXFP4                          ? TENSOR_MXFP4
-                                                                  : t->type;
+    bool floats = f->storage == STORAGE_F32 || t->form == HF_TIMES;
+    t->made_type = floats || t->form == HF_IDS ? TENSOR_F32
+                   : t->form == HF_MXFP4       ? TENSOR_MXFP4
+                                               : t->type;
     if (t->form == HF_MXFP4 && moved)
         return error_set(error, ERR_BAD_INPUT, "tensor %s: MXFP4 is not supported here", s->name);
     if (t->form == HF_FP8) {
@@ -241,7 +256,7 @@ static int put_dense(const struct work *w, const struct hf_row *row, uint32_t la
         return 0;
     if (!s)
         return hf_missing(name, error);
-    struct hf_tensor *t = add_tensor(w->hf, error);
+    struct hf_tensor *t = hf_add_tensor(w->hf, error);
     if (!t || hf_add_source(w->hf, s, error))
         return -1;
     t->stacked = true;
@@ -250,6 +265,9 @@ static int put_dense(const struct work *w, const struct hf_row *row, uint32_t la
                       : f->planes == PLANES_WINDOW_HEADS ? w->shape->size[HF_SIZE_window_heads]
                                                          : 1;
     if (describe(w, t, s, f, planes, error) || hf_add_scales(w->hf, t, error))
+        return -1;
+    snprintf(name, sizeof name, row->with ? row->with : "", layer);
+    if (row->with && hf_add_factor(w->hf, t, find(w, name, w->prefix), name, error))
         return -1;
     put(w->hf, t, gguf, f->planes >= PLANES_HEADS);
     return 0;
@@ -297,7 +315,7 @@ static int put_experts(const struct work *w, const struct hf_row *row, uint32_t 
 {
     char name[HF_NAME_BYTES], gguf[MODEL_NAME_BYTES];
     const struct safetensor *s = find_expert(w, row, layer, 0, name);
-    struct hf_tensor *t = add_tensor(w->hf, error);
+    struct hf_tensor *t = hf_add_tensor(w->hf, error);
     if (!t)
         return -1;
     if (!s)
@@ -392,7 +410,7 @@ static float *make_tensor(const struct work *w, const char *gguf, uint32_t n, st
         return NULL;
     }
     w->hf->made = bigger;
-    struct hf_tensor *t = add_tensor(w->hf, error);
+    struct hf_tensor *t = hf_add_tensor(w->hf, error);
     if (!t)
         return NULL;
     *t = (struct hf_tensor){.form = HF_MADE,
@@ -528,10 +546,10 @@ static void find_prefix(struct work *w)
             }
 }
 
-int hf_put_tensors(struct hf_model *hf, const struct hf_shape *shape, const json_t *config,
-                   bool tied, struct error *error)
+int hf_put_tensors(struct hf_model *hf, const struct hf_shape *shape, const json_t *whole,
+                   const char *dir, bool tied, struct error *error)
 {
-    struct work w = {.hf = hf, .shape = shape, .config = config};
+    struct work w = {.hf = hf, .shape = shape, .config = hf_text_config(whole)};
     const struct hf_row *row;
     find_prefix(&w);
     HF_EACH (row, shape->arch, HF_ROWS(REJECTED))
@@ -547,6 +565,8 @@ int hf_put_tensors(struct hf_model *hf, const struct hf_shape *shape, const json
     HF_EACH (row, shape->arch, HF_ROWS(LLAMA3))
         if (put_llama3(&w, row, error))
             return -1;
+    if (hf_put_ngrams(hf, shape, w.prefix, whole, dir, error))
+        return -1;
     for (uint32_t layer = 0; layer < shape->layers; layer++)
         if (put_layer(&w, layer, error))
             return -1;

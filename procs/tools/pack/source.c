@@ -220,27 +220,41 @@ static int copy(const struct dense *d, struct hf_extent from, struct error *erro
     return 0;
 }
 
-static int convert(const struct dense *d, uint32_t tensor, const char *path, struct error *error)
+static int convert(const struct dense *d, uint32_t tensor, uint32_t plane, const char *path,
+                   struct error *error)
 {
     struct source_reader r;
     struct error why;
     const struct hf_tensor *t = &d->source->hf.tensors[tensor];
     uint64_t run = SOURCE_CHUNK / t->made_row_bytes;
-    int status = 0;
     run = run > 0 ? run : 1;
     reader_open(&r, d->source);
-    for (uint32_t plane = 0; plane < t->planes && status == 0; plane++) {
-        if ((status = reader_plane(&r, tensor, plane, &why)))
+    int status = reader_plane(&r, tensor, plane, &why);
+    if (status != 0)
+        error_set(error, why.code, "%.200s: %.150s", path, why.text);
+    for (uint64_t row = 0; row < t->rows && status == 0; row += run) {
+        uint64_t n = t->rows - row < run ? t->rows - row : run;
+        if ((status = reader_rows(&r, &d->file, row, n, d->buffer, &why)))
             error_set(error, why.code, "%.200s: %.150s", path, why.text);
-        for (uint64_t row = 0; row < t->rows && status == 0; row += run) {
-            uint64_t n = t->rows - row < run ? t->rows - row : run;
-            if ((status = reader_rows(&r, &d->file, row, n, d->buffer, &why)))
-                error_set(error, why.code, "%.200s: %.150s", path, why.text);
-            else
-                status = d->sink(d->arg, d->buffer, n * t->made_row_bytes, error);
-        }
+        else
+            status = d->sink(d->arg, d->buffer, n * t->made_row_bytes, error);
     }
     reader_close(&r);
+    return status;
+}
+
+/* A plane of a tensor of a directory, which may be in another file than the one before. */
+static int make_plane(struct dense *d, uint32_t tensor, uint32_t plane, struct error *error)
+{
+    const struct hf_tensor *t = &d->source->hf.tensors[tensor];
+    struct hf_extent at = {0};
+    if (t->form != HF_MADE)
+        at = hf_part_of(&d->source->hf, tensor, plane, 0, t->rows).at;
+    const char *path = d->source->files[at.file].path;
+    if (bulk_open(&d->file, path, O_RDONLY, error))
+        return -1;
+    int status = t->same ? copy(d, at, error) : convert(d, tensor, plane, path, error);
+    bulk_close(&d->file);
     return status;
 }
 
@@ -249,20 +263,18 @@ int source_dense(const struct source *s, uint32_t tensor, source_sink *sink, voi
 {
     const struct model_tensor *from = &s->gguf.tensors[tensor];
     const struct hf_tensor *t = s->is_hf ? &s->hf.tensors[tensor] : NULL;
-    struct hf_extent at = {from->part, from->file_offset, from->bytes};
+    const struct hf_extent at = {from->part, from->file_offset, from->bytes};
     uint64_t row = t ? t->made_row_bytes : 0;
-    if (t)
-        at = t->form == HF_MADE ? (struct hf_extent){0}
-                                : hf_part_of(&s->hf, tensor, 0, 0, t->rows).at;
     struct dense d = {.source = s, .sink = sink, .arg = arg};
     d.buffer =
         bulk_buffer(align_up(row > SOURCE_CHUNK ? row : SOURCE_CHUNK, PAGE_BYTES) + 2 * PAGE_BYTES);
     if (!d.buffer)
         return error_set(error, ERR_NO_MEMORY, "out of memory (tensor buffers)");
-    int status = bulk_open(&d.file, s->files[at.file].path, O_RDONLY, error);
-    if (status == 0) {
-        status = !t || t->same ? copy(&d, at, error)
-                               : convert(&d, tensor, s->files[at.file].path, error);
+    int status = 0;
+    for (uint32_t plane = 0; t && plane < t->planes && status == 0; plane++)
+        status = make_plane(&d, tensor, plane, error);
+    if (!t && (status = bulk_open(&d.file, s->files[at.file].path, O_RDONLY, error)) == 0) {
+        status = copy(&d, at, error);
         bulk_close(&d.file);
     }
     free(d.buffer);

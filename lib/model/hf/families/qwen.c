@@ -78,7 +78,7 @@ const struct hf_arch hf_qwen2moe = {{"qwen2_moe"}, "qwen2moe", qwen2moe};
 
 /* Gated DeltaNet in most layers, gated attention in the others; norms are stored minus 1. A block
  * for drafting (mtp.) is left out. */
-static const struct hf_row deltanet[] = {
+static const struct hf_row deltanet_layers[] = {
     GROUP(hf_sizes),
     GROUP(hf_rms),
     GROUP(hf_heads),
@@ -99,11 +99,16 @@ static const struct hf_row deltanet[] = {
     MUST(attention_bias, "false null"),
     MUST(attn_output_gate, "true"),
     MUST(norm_topk_prob, "true"),
-    ENDS(F32_PLUS_1),
-    NORMS("blk.%u.post_attention_norm.weight", F32_PLUS_1),
     ATTENTION(MATRIX, MATRIX, FULL),
     DENSE("model.layers.%u.self_attn.q_norm.weight", "blk.%u.attn_q_norm.weight", F32_PLUS_1, FULL),
     DENSE("model.layers.%u.self_attn.k_norm.weight", "blk.%u.attn_k_norm.weight", F32_PLUS_1, FULL),
+    END,
+};
+
+static const struct hf_row deltanet[] = {
+    GROUP(deltanet_layers),
+    ENDS(F32_PLUS_1),
+    NORMS("blk.%u.post_attention_norm.weight", F32_PLUS_1),
     END,
 };
 
@@ -134,9 +139,8 @@ static const struct hf_row qwen3next[] = {
 };
 const struct hf_arch hf_qwen3next = {{"qwen3_next"}, "qwen3next", qwen3next};
 
-/* Qwen3.5, 3.6. */
-static const struct hf_row qwen35moe[] = {
-    GROUP(deltanet),
+/* The layers of Qwen3.5 with Gated DeltaNet. */
+static const struct hf_row tiled[] = {
     DENSE("model.layers.%u.linear_attn.conv1d.weight", "blk.%u.ssm_conv1d.weight", DELTA_CONV,
           OTHER),
     DENSE("model.layers.%u.linear_attn.dt_bias", "blk.%u.ssm_dt.bias", DELTA_DT, OTHER),
@@ -144,7 +148,6 @@ static const struct hf_row qwen35moe[] = {
     DENSE("model.layers.%u.linear_attn.norm.weight", "blk.%u.ssm_norm.weight", F32, OTHER),
     DENSE("model.layers.%u.linear_attn.out_proj.weight", "blk.%u.ssm_out.weight", DELTA_V_COLUMNS,
           OTHER),
-    GROUP(deltanet_ffn),
     DENSE("model.layers.%u.linear_attn.in_proj_qkv.weight", "blk.%u.attn_qkv.weight", DELTA_QKV,
           OTHER),
     DENSE("model.layers.%u.linear_attn.in_proj_z.weight", "blk.%u.attn_gate.weight", DELTA_V_ROWS,
@@ -155,4 +158,80 @@ static const struct hf_row qwen35moe[] = {
           DELTA_GATE_ROWS, OTHER),
     END,
 };
+
+/* Qwen3.5, 3.6. */
+static const struct hf_row qwen35moe[] = {
+    GROUP(deltanet),
+    GROUP(tiled),
+    GROUP(deltanet_ffn),
+    END,
+};
 const struct hf_arch hf_qwen35moe = {{"qwen3_5_moe", "qwen3_5_moe_text"}, "qwen35moe", qwen35moe};
+
+/* Streams that are mixed before each part of a layer and at the end, instead of norms. */
+#define STREAMS(name, gguf)                                                                        \
+    DENSE(name "hc_norm.weight", gguf "_norm.weight", F32_PLUS_1, REQUIRED),                       \
+        DENSE(name "input_mix_weight_down.weight", gguf "_down.weight", MATRIX, REQUIRED),         \
+        DENSE(name "input_mix_weight_up.weight", gguf "_up.weight", MATRIX, REQUIRED)
+#define INJECTED(name, gguf)                                                                       \
+    STREAMS(name, gguf),                                                                           \
+        DENSE(name "block_inject_weight.weight", gguf "_inject.weight", MATRIX, REQUIRED)
+
+static const struct hf_row streams[] = {
+    UINT(hc_count, "hyper_connection.count", REQUIRED),
+    UINT(hc_lowrank, "hyper_connection.low_rank", REQUIRED),
+    DENSE("model.embed_tokens.weight", "token_embd.weight", MATRIX, REQUIRED),
+    DENSE("lm_head.weight", "output.weight", MATRIX, OPTIONAL),
+    STREAMS("model.hyper_connection_mixer.", "output_hc"),
+    INJECTED("model.layers.%u.attn_hyper_connection.", "blk.%u.hc_attn"),
+    INJECTED("model.layers.%u.mlp_hyper_connection.", "blk.%u.hc_ffn"),
+    END,
+};
+
+#define PLE "model.layers.%u.ple."
+
+/* Rows of a table by the last tokens, added to the streams of one layer. */
+static const struct hf_row ngrams[] = {
+    UINT(ngram_size, "ple.ngram_size", OPTIONAL),
+    UINT(heads_per_ngram, "ple.heads_per_ngram", OPTIONAL),
+    UINT(ple_conv_kernel_size, "ple.conv_kernel", OPTIONAL),
+    NGRAMS(ple_layer_ids, split_ngram_parts, PLE "ple_embedding."),
+    DENSE(PLE "key_proj.weight", "blk.%u.ple_key.weight", MATRIX, OPTIONAL),
+    DENSE(PLE "value_proj.weight", "blk.%u.ple_value.weight", MATRIX, OPTIONAL),
+    DENSE(PLE "norm_key.weight", "blk.%u.ple_norm_key.weight", F32_PLUS_1, OPTIONAL),
+    DENSE(PLE "norm_query.weight", "blk.%u.ple_norm_query.weight", F32_PLUS_1, OPTIONAL),
+    DENSE(PLE "norm_conv.weight", "blk.%u.ple_norm_conv.weight", F32_PLUS_1, OPTIONAL),
+    DENSE(PLE "conv1d.weight", "blk.%u.ple_conv1d.weight", MATRIX, OPTIONAL),
+    END,
+};
+
+#define INDEX "model.layers.%u.self_attn.indexer."
+
+/* An indexer over pools, in layers with attention, which newer files name otherwise. */
+static const struct hf_row pools[] = {
+    OTHER_NAMED("linear_attention", "indexed_attention"),
+    OTHER_NAMED("linear_attention", "qwen_sparse_attention"),
+    UINT(indexer_n_heads, "attention.indexer.head_count", REQUIRED),
+    UINT(indexer_head_dim, "attention.indexer.key_length", REQUIRED),
+    UINT(indexer_budget, "attention.indexer.top_k", REQUIRED),
+    LAYER_UINTS("indexer_compress_ratio", "", "attention.compress_ratios"),
+    MUST(indexer_kv_heads, "1 null"),
+    DENSE(INDEX "index_qk_proj.weight", "blk.%u.indexer.q_proj.weight", INDEX_Q, FULL),
+    DENSE(INDEX "index_qk_proj.weight", "blk.%u.indexer.k_proj.weight", INDEX_K, FULL),
+    DENSE(INDEX "q_layernorm.weight", "blk.%u.indexer.q_norm.weight", F32_PLUS_1, FULL),
+    DENSE(INDEX "k_layernorm.weight", "blk.%u.indexer.k_norm.weight", F32_PLUS_1, FULL),
+    END,
+};
+
+/* Qwen3.8-Flash-Next. */
+static const struct hf_row qwen4exp[] = {
+    GROUP(deltanet_layers),
+    GROUP(tiled),
+    GROUP(deltanet_ffn),
+    GROUP(streams),
+    GROUP(ngrams),
+    GROUP(pools),
+    HAS(output_gate_type, "\"sigmoid\""),
+    END,
+};
+const struct hf_arch hf_qwen4exp = {{"qwen4_exp", "qwen4_exp_text"}, "qwen4exp", qwen4exp};

@@ -159,13 +159,23 @@
  * of experts. */
 #define DENSE(name, gguf, form_, presence)                                                         \
     ROW(DENSE, .field = (name), .key = (gguf), .form = HF_FORM_##form_, PRESENCE(presence))
-/* The matrix of one expert, whose number is the second %u; and the matrices of all experts of a
- * layer in one tensor. */
+/* A vector, times that of another name. */
+#define DENSE_TIMES(name, factor, gguf, presence)                                                  \
+    ROW(DENSE, .field = (name), .with = (factor), .key = (gguf), .form = HF_FORM_F32_PRODUCT,      \
+        PRESENCE(presence))
+/* The matrix of one expert, whose number is the second %u, also in another form; and the matrices
+ * of all experts of a layer in one tensor. */
 #define EXPERT(name, gguf) ROW(EXPERT, .field = (name), .key = (gguf), .form = HF_FORM_MATRIX)
+#define EXPERT_AS(name, gguf, form_)                                                               \
+    ROW(EXPERT, .field = (name), .key = (gguf), .form = HF_FORM_##form_)
 #define EXPERTS(name, gguf, form_)                                                                 \
     ROW(EXPERTS, .field = (name), .key = (gguf), .form = HF_FORM_##form_)
 /* A tensor that identifies a known, unsupported form of the model. */
 #define REJECTED(name, why) ROW(REJECTED, .field = (name), .text = (why))
+/* N-grams of the layer in the list, the first is 1, whose table has so many parts; tensors: where
+ * the names of their tensors begin. */
+#define NGRAMS(layers, parts, tensors)                                                             \
+    ROW(NGRAMS, .field = #layers, .with = #parts, .text = (tensors))
 /* A tensor of the numbers of an optional array, which are positive. */
 #define NUMBERS(gguf, field_) ROW(NUMBERS, .field = #field_, .key = (gguf))
 /* A tensor of the divisors of the frequencies of layers that attend to all positions, of which

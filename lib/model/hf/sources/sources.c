@@ -28,16 +28,49 @@ int hf_add_source(struct hf_model *hf, const struct safetensor *s, struct error 
     return 0;
 }
 
+int hf_add_factor(struct hf_model *hf, struct hf_tensor *t, const struct safetensor *factor,
+                  const char *name, struct error *error)
+{
+    uint64_t elements = 1;
+    if (!factor)
+        return hf_missing(name, error);
+    for (uint32_t d = 0; d < factor->dims; d++)
+        elements *= factor->shape[d];
+    if (factor->type >= SAFETENSORS_FIRST)
+        return error_set(error, ERR_BAD_INPUT, "tensor %s has another type than F32, F16 and BF16",
+                         factor->name);
+    if (t->rows != 1 || elements != t->columns)
+        return error_set(error, ERR_BAD_INPUT,
+                         "tensor %s has %" PRIu64 " elements, and not the %" PRIu64
+                         " of the vector that it is multiplied with",
+                         factor->name, elements, t->rows * t->columns);
+    t->factor_type = factor->type;
+    t->scales = hf->source_count;
+    return hf_add_source(hf, factor, error);
+}
+
 /* ---- scales ---- */
 
+#define PACKED_END "_packed"
+
+static bool is_packed(const struct safetensor *s)
+{
+    size_t n = strlen(s->name), end = strlen(PACKED_END);
+    return n > end && strcmp(s->name + n - end, PACKED_END) == 0;
+}
+
 /* The scales of a quantised source: the tensor of its name with "_scale_inv", or, as DeepSeek-V4
- * has them, with ".scale" in place of ".weight". NULL with *error: there is none. */
+ * has them, with ".scale" in place of ".weight", or with "_scale" in place of "_packed". NULL with
+ * *error: there is none. */
 static const struct safetensor *scales_of(const struct hf_model *hf, const struct safetensor *s,
                                           struct error *error)
 {
     char name[HF_NAME_BYTES], other[HF_NAME_BYTES];
     size_t n = strlen(s->name);
-    snprintf(name, sizeof name, "%s_scale_inv", s->name);
+    if (is_packed(s))
+        snprintf(name, sizeof name, "%.*s_scale", (int)(n - strlen(PACKED_END)), s->name);
+    else
+        snprintf(name, sizeof name, "%s_scale_inv", s->name);
     const struct safetensor *scales = safetensors_find(&hf->files, name);
     if (!scales && n > 7 && strcmp(s->name + n - 7, ".weight") == 0) {
         snprintf(other, sizeof other, "%.*s.scale", (int)n - 7, s->name);
@@ -94,13 +127,14 @@ static int add_exponents_of_rows(struct hf_model *hf, const struct safetensor *s
 {
     const struct safetensor *scales = scales_of(hf, s, error);
     const uint64_t bytes = HF_MXFP4_ELEMS / 2; /* of a block */
+    const uint32_t type = is_packed(s) ? SAFETENSORS_U8 : SAFETENSORS_F8_E8M0;
     if (!scales)
         return -1;
-    if (scales->type != SAFETENSORS_F8_E8M0 || scales->dims != 2 || s->dims != 2 ||
+    if (scales->type != type || scales->dims != 2 || s->dims != 2 ||
         scales->shape[0] != s->shape[0] || s->shape[1] != bytes * scales->shape[1])
         return error_set(error, ERR_BAD_INPUT,
-                         "tensor %s is not a matrix of F8_E8M0 with a number for each block",
-                         scales->name);
+                         "tensor %s is not a matrix of %s with a number for each block",
+                         scales->name, is_packed(s) ? "U8" : "F8_E8M0");
     return hf_add_source(hf, scales, error);
 }
 
@@ -111,9 +145,10 @@ int hf_add_scales(struct hf_model *hf, struct hf_tensor *t, struct error *error)
     t->scales = hf->source_count;
     for (uint32_t i = 0; i < sources && (t->form == HF_FP8 || t->form == HF_MXFP4); i++) {
         const struct safetensor *s = &hf->files.tensors[hf->sources[t->source + i]];
-        int status = t->form == HF_FP8           ? add_fp8_scales(hf, t, s, error)
-                     : s->type == SAFETENSORS_I8 ? add_exponents_of_rows(hf, s, error)
-                                                 : add_exponents_of_blocks(hf, s, error);
+        bool rows = s->type == SAFETENSORS_I8 || is_packed(s);
+        int status = t->form == HF_FP8 ? add_fp8_scales(hf, t, s, error)
+                     : rows            ? add_exponents_of_rows(hf, s, error)
+                                       : add_exponents_of_blocks(hf, s, error);
         if (status != 0)
             return -1;
     }

@@ -432,6 +432,12 @@ static void put_json(const struct making *k, const char *name, json_t *value)
     sl_assert(json_dump_file(value, path, 0) == 0);
 }
 
+/* The numbers that rows of n-grams are found with. */
+static bool is_of_i64(const char *name)
+{
+    return strstr(name, ".ple_embedding.") && !strstr(name, "shard_");
+}
+
 static void put_moved_tensors(struct making *k, const json_t *file)
 {
     const json_t *config = json_object_get(file, "config");
@@ -455,6 +461,7 @@ static void put_moved_tensors(struct making *k, const json_t *file)
                             json_pack("{s:s, s:O, s:[I, I]}", "dtype",
                                       half                      ? "F16"
                                       : strstr(full, "tid2eid") ? "I32"
+                                      : is_of_i64(full)         ? "I64"
                                                                 : "F32",
                                       "shape", shape, "data_offsets", (json_int_t)k->at[0],
                                       (json_int_t)(k->at[0] + bytes)));
@@ -534,4 +541,12 @@ size_t hf_make_ranks(char *text, size_t size)
         n += (size_t)snprintf(text + n, size - n, "%c%c== %u\n", digits[b >> 2],
                               digits[(b & 3) << 4], b);
     return n;
+}
+
+void hf_make_nested(json_t *config, const char *outer)
+{
+    json_t *text = json_copy(config);
+    json_object_clear(config);
+    json_object_set_new(config, "model_type", json_string(outer));
+    json_object_set_new(config, "text_config", text);
 }

@@ -41,4 +41,7 @@ void hf_make(const struct hf_make *m);
 /* Removes what hf_make wrote, and the directory. */
 void hf_unmake(const char *dir);
 
+/* Puts the configuration of a text model inside of another one, of that model_type. */
+void hf_make_nested(json_t *config, const char *outer);
+
 #endif

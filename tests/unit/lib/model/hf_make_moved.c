@@ -21,6 +21,10 @@ enum kind {
     COPY,          /* also without dimensions of size 1, and one expert of a 3-D tensor */
     EITHER,        /* COPY of the tensor that the layer has */
     MINUS_1,       /* COPY, less 1 */
+    SHARD,         /* rows of a tensor, from its number times their count on */
+    NUMBERS,       /* a key with numbers of 64 bits */
+    POWER,         /* of two factors of a vector, the first: powers of two */
+    OVER_POWER,    /* and the second */
     OF_LATENT,     /* of sqrt(hidden size / elements) times a vector */
     LOG,           /* log |x| of vectors and matrices */
     GROUPS,        /* a vector, in rows */
@@ -61,7 +65,7 @@ struct moved {
     const json_t *config;
     int fd;
     struct tensor part[PARTS];
-    uint64_t heads, kv_heads, k_heads, share, size, hidden;
+    uint64_t heads, kv_heads, k_heads, share, size, hidden, first;
 };
 
 static uint64_t field(const struct moved *k, const char *name)
@@ -123,6 +127,15 @@ static void put_divided(const struct tensor *t, uint64_t column, double by, char
     memcpy(out, &x, sizeof x);
 }
 
+/* Both factors are exact. */
+static void put_power(const struct tensor *t, uint64_t column, bool power, char *out)
+{
+    float by = (float)(1 << column % 4), x;
+    put(t, 0, 0, column, (char *)&x);
+    x = power ? by : x / by;
+    memcpy(out, &x, sizeof x);
+}
+
 /* The number in GGUF of v head h of the checkpoint. */
 static uint64_t v_head(const struct moved *k, uint64_t h)
 {
@@ -164,6 +177,10 @@ static void put_element(const struct moved *k, enum kind kind, uint64_t e, uint6
     case COPY:
     case EITHER: put(a, e + p, r, c, out); break;
     case MINUS_1: put_float(a, 0, c, false, out); break;
+    case NUMBERS: break;
+    case SHARD: put(a, 0, k->first + r, c, out); break;
+    case POWER: put_power(a, c, true, out); break;
+    case OVER_POWER: put_power(a, c, false, out); break;
     case OF_LATENT: put_divided(a, c, sqrt((double)k->hidden / (double)a->columns), out); break;
     case LOG: put_float(a, r, c, true, out); break;
     case V_LOG: put_float(a, 0, v_head(k, c), true, out); break;
@@ -203,7 +220,8 @@ static const struct rule *find_rule(const char *arch, const char *name, unsigned
     for (const char *s = name; *s;) {
         sl_assert(at < plain + sizeof plain - 1);
         char *end = (char *)(uintptr_t)s;
-        unsigned long n = s > name && s[-1] == '.' ? strtoul(s, &end, 10) : 0;
+        bool starts = (s > name && s[-1] == '.') || (s > name + 6 && !memcmp(s - 6, "shard_", 6));
+        unsigned long n = starts ? strtoul(s, &end, 10) : 0;
         if (end != s && *end == '.') {
             sl_assert(numbers < 2);
             number[numbers++] = (unsigned)n;
@@ -226,12 +244,29 @@ static bool is_stack_of_two(const struct rule *rule) /* rows of all experts, one
     return rule->arch && strcmp(rule->arch, "dbrx") == 0 && strstr(rule->name, "experts");
 }
 
+/* Numbers of a key as I64. */
+static char *make_numbers(const struct gguf *g, const char *arch, const char *name, size_t *bytes)
+{
+    char key[128];
+    struct gguf_array a;
+    snprintf(key, sizeof key, "%s.%s", arch, name);
+    sl_assert(gguf_get_uints(g, key, &a, NULL) == 1 && a.left > 0);
+    *bytes = a.left * sizeof(uint64_t);
+    uint64_t *values = malloc(*bytes);
+    for (uint64_t i = 0; a.left > 0; i++)
+        sl_assert(gguf_array_uint(&a, key, &values[i], NULL) == 0);
+    return (char *)values;
+}
+
 char *hf_make_moved(const struct gguf *g, int fd, const char *arch, const json_t *config,
                     const char *name, const json_t *shape, size_t *bytes, bool *half)
 {
     unsigned number[2];
     struct moved k = {.g = g, .fd = fd, .config = config};
     const struct rule *rule = find_rule(arch, name, number);
+    *half = false;
+    if (rule->kind == NUMBERS)
+        return make_numbers(g, arch, rule->gguf[0], bytes);
     k.heads = field(&k, "num_attention_heads");
     k.kv_heads = field(&k, "num_key_value_heads");
     k.k_heads = field(&k, "linear_num_key_heads");
@@ -263,6 +298,7 @@ char *hf_make_moved(const struct gguf *g, int fd, const char *arch, const json_t
         n[0] = k.part[0].planes;
         n[1] /= n[0];
     }
+    k.first = number[1] * n[1];
     unsigned each = k.part[0].half ? 2 : 4;
     char *out = malloc(n[0] * n[1] * n[2] * each);
     for (uint64_t p = 0, at = 0; p < n[0]; p++)

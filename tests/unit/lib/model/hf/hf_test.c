@@ -353,11 +353,26 @@ static void of_sentencepiece(json_t *config, json_t *tokenizer)
     json_object_set_new(model, "byte_fallback", json_true());
 }
 
+/* Its text model has the type of Kimi-Linear. */
+static void in_kimi_k3(json_t *config, json_t *tokenizer)
+{
+    (void)tokenizer;
+    hf_make_nested(config, "kimi_k3");
+}
+
 START_TEST(moved)
 {
-    const char *name = moved_models[_i];
-    bool pieces = strcmp(name, "jamba-base") == 0;
-    same_moved(name, &(struct hf_make){.edit = pieces ? of_sentencepiece : NULL});
+    static const struct {
+        const char *name;
+        struct hf_make how;
+    } as_published[] = {
+        {"jamba-base", {.edit = of_sentencepiece}},
+        {"kimi-k3-base", {.edit = in_kimi_k3, .from = "", .to = "language_model."}}};
+    struct hf_make how = {0};
+    for (size_t i = 0; i < ARRAY_LEN(as_published); i++)
+        if (strcmp(moved_models[_i], as_published[i].name) == 0)
+            how = as_published[i].how;
+    same_moved(moved_models[_i], &how);
 }
 END_TEST
 
@@ -424,14 +439,10 @@ START_TEST(groups_of_experts)
 }
 END_TEST
 
-/* The configuration of the text model inside of another one. */
 static void nest(json_t *config, json_t *tokenizer)
 {
-    json_t *text = json_copy(config);
     (void)tokenizer;
-    json_object_clear(config);
-    json_object_set_new(config, "model_type", json_string("outer"));
-    json_object_set_new(config, "text_config", text);
+    hf_make_nested(config, "outer");
 }
 
 START_TEST(text_model_of_another)

@@ -193,6 +193,13 @@ EDIT(sparse_first,
 EDIT(no_window_heads, json_object_set_new(config, "swa_num_attention_heads", json_integer(0)))
 EDIT(one_network, json_object_set_new(config, "parallel_attn_mlp_res", json_false()))
 
+EDIT(second_layer, json_object_set_new(config, "ple_layer_ids", json_pack("[i, i]", 1, 2)))
+EDIT(layer_beyond, json_object_set_new(config, "ple_layer_ids", json_pack("[i]", 4)))
+EDIT(no_parts, json_object_set_new(config, "split_ngram_parts", json_integer(0)))
+EDIT(end_text, json_object_set_new(config, "eos_token_id", json_string("end")))
+EDIT(silu_gate, json_object_set_new(config, "output_gate_type", json_string("silu")))
+EDIT(no_ratio, json_object_del(config, "indexer_compress_ratio"))
+
 /* What the architectures with tables of conversions reject, with the reason. */
 START_TEST(bad_moved_models_are_rejected)
 {
@@ -233,6 +240,12 @@ START_TEST(bad_moved_models_are_rejected)
         {"minimax-m3-base", sparse_first,
          "sparse_attention_freq and moe_layer_freq differ, which is not supported"},
         {"arctic-base", one_network, "parallel_attn_mlp_res is false, which is not supported"},
+        {"qwen4exp-base", second_layer, "ple_layer_ids is not a list of one layer of 1 to 3"},
+        {"qwen4exp-base", layer_beyond, "ple_layer_ids is not a list of one layer of 1 to 3"},
+        {"qwen4exp-base", no_parts, "split_ngram_parts is not a number of 1 to 65536 parts"},
+        {"qwen4exp-base", end_text, "eos_token_id, which ends n-grams, is no token"},
+        {"qwen4exp-base", silu_gate, "output_gate_type is \"silu\", which is not supported"},
+        {"qwen4exp-base", no_ratio, "indexer_compress_ratio is not a whole number of 16 bits"},
         {"qwen3next_a", other_layer, "layer 0 has another attention"},
         {"qwen3next_a", few_layers, "layer_types is not a list of 3 kinds"},
         {"qwen3next_a", v_heads, "do not fit the sizes in config.json"},

@@ -275,6 +275,133 @@ START_TEST(rows_of_packed_experts)
 }
 END_TEST
 
+#define PACKED "language_model.model.layers.1.block_sparse_moe.experts.%u.w1.weight"
+
+static void in_kimi_k3(json_t *config, json_t *tokenizer)
+{
+    (void)tokenizer;
+    json_object_set_new(config, "quantization_config",
+                        json_pack("{s:s, s:s}", "quant_method", "compressed-tensors", "format",
+                                  "mxfp4-pack-quantized"));
+    hf_make_nested(config, "kimi_k3");
+}
+
+static void as_other_format(json_t *config, json_t *tokenizer)
+{
+    in_kimi_k3(config, tokenizer);
+    json_object_set_new(
+        json_object_get(json_object_get(config, "text_config"), "quantization_config"), "format",
+        json_string("pack-quantized"));
+}
+
+static void make_kimi_k3(void (*edit)(json_t *config, json_t *tokenizer))
+{
+    hf_make(&(struct hf_make){.gguf = DATA "/converted/kimi-k3-base.gguf",
+                              .names = DATA "/hf/kimi-k3-base.json",
+                              .dir = dir,
+                              .from = "",
+                              .to = "language_model.",
+                              .edit = edit});
+}
+
+/* Experts of compressed-tensors: two elements in a byte, and an exponent for 32 elements. */
+START_TEST(packed_experts)
+{
+    static const struct {
+        int weight[2], scales[2];
+        const char *types[2], *reason;
+    } cases[] = {
+        {{16, 16}, {16, 1}, {"U8", "U8"}, NULL},
+        {{16, 16}, {16, 1}, {"I8", "U8"}, "w1.weight_packed has another type than U8"},
+        {{16, 16}, {16, 1}, {"I32", "U8"}, "w1.weight_packed has another type than U8"},
+        {{16, 16}, {16, 1}, {"U8", "F8_E4M3"}, "w1.weight_scale is not a matrix of U8"},
+        {{16, 16}, {16, 2}, {"U8", "U8"}, "w1.weight_scale is not a matrix of U8"},
+        {{16, 16}, {0, 0}, {"U8", NULL}, "w1.weight_scale is missing"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        make_kimi_k3(in_kimi_k3);
+        for (unsigned e = 0; e < 4; e++) {
+            char name[128], weight[160], scale[160];
+            snprintf(name, sizeof name, PACKED, e);
+            snprintf(weight, sizeof weight, "%s_packed", name);
+            snprintf(scale, sizeof scale, "%s_scale", name);
+            json_t *others = json_pack("{s:[s, i, [i, i]]}", weight, cases[i].types[0],
+                                       cases[i].types[0][1] == '3' ? 4 : 1, cases[i].weight[0],
+                                       cases[i].weight[1]);
+            if (cases[i].types[1])
+                json_object_set_new(others, scale,
+                                    json_pack("[s, i, [i, i]]", cases[i].types[1], 1,
+                                              cases[i].scales[0], cases[i].scales[1]));
+            replace(name, others);
+        }
+        expect(cases[i].reason);
+    }
+    make_kimi_k3(as_other_format);
+    expect("quantization_config.format is \"pack-quantized\", which is not supported");
+}
+END_TEST
+
+#define NORM "language_model.model.layers.1.mlp_res_norm.weight"
+#define PROJ "language_model.model.layers.1.mlp_res_proj.weight"
+
+/* A vector that is multiplied with another one. */
+START_TEST(factors)
+{
+    static const struct {
+        int elements, bytes;
+        const char *type, *reason;
+    } cases[] = {{16, 2, "BF16", NULL},
+                 {16, 4, "F32", NULL},
+                 {8, 2, "BF16", PROJ " has 8 elements, and not the 16 of the vector"},
+                 {16, 4, "I32", PROJ " has another type than F32, F16 and BF16"},
+                 {16, 2, NULL, "model.layers.1.mlp_res_proj.weight is missing"}};
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        make_kimi_k3(in_kimi_k3);
+        replace(PROJ, json_pack("{s:[s, i, [i, i]]}", cases[i].type ? PROJ : "other",
+                                cases[i].type ? cases[i].type : "F16", cases[i].bytes, 1,
+                                cases[i].elements));
+        expect(cases[i].reason);
+    }
+    make_kimi_k3(in_kimi_k3);
+    replace(NORM, json_pack("{s:[s, i, [i]]}", NORM, "U8", 1, 16));
+    expect("mlp_res_norm.weight has another type than F32, F16 and BF16");
+}
+END_TEST
+
+#define PLE   "model.layers.1.ple.ple_embedding."
+#define SHARD PLE "ngram_embedding.shard_3.weight"
+
+/* The parts of a table of n-grams, and the numbers that rows are found with. */
+START_TEST(ngrams)
+{
+    static const struct {
+        const char *name, *other, *type;
+        int bytes, shape[2];
+        const char *reason;
+    } cases[] = {
+        {SHARD, SHARD, "F16", 2, {160, 4}, NULL},
+        {SHARD, SHARD, "F32", 4, {160, 4}, SHARD " differs in type or shape from part 0"},
+        {SHARD, SHARD, "F16", 2, {159, 4}, SHARD " differs in type or shape from part 0"},
+        {SHARD, SHARD, "F16", 2, {160, 8}, SHARD " differs in type or shape from part 0"},
+        {SHARD, SHARD, "U8", 1, {160, 4}, SHARD " has another type than F32, F16 and BF16"},
+        {SHARD, "other", "F16", 2, {160, 4}, SHARD " is missing"},
+        {PLE "layer_multipliers", "other", "F16", 2, {3, 1}, "layer_multipliers is missing"},
+        {PLE "layer_multipliers",
+         PLE "layer_multipliers",
+         "I32",
+         4,
+         {3, 1},
+         PLE "layer_multipliers is not a list of 1 to 64 numbers of I64"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        make_moved("qwen4exp-base", NULL);
+        replace(cases[i].name, json_pack("{s:[s, i, [i, i]]}", cases[i].other, cases[i].type,
+                                         cases[i].bytes, cases[i].shape[0], cases[i].shape[1]));
+        expect(cases[i].reason);
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("hf_weights");
@@ -288,6 +415,9 @@ int main(void)
     tcase_add_test(t, exponents_of_fp8);
     tcase_add_test(t, exponents_and_floats);
     tcase_add_test(t, rows_of_packed_experts);
+    tcase_add_test(t, packed_experts);
+    tcase_add_test(t, factors);
+    tcase_add_test(t, ngrams);
     suite_add_tcase(suite, t);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);
