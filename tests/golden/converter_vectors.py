@@ -28,7 +28,8 @@ LONG = {"qwen4exp/base": (2600, 2000), "glm5-next/base": (2600, 2000)}
 HF = ("qwen3vlmoe/base", "mellum/window_theta", "exaone-moe/base", "hy_v3/base", "laguna/base", "laguna/element",
       "step35/mtp", "afmoe/base", "mistral4/base", "deepseek/base", "granitehybrid/base", "granite_swa/base",
       "nemotron_h_moe/base", "nemotron_h_moe/super", "jamba/base", "mimo2/base", "mimo2/joined", "cohere2moe/base",
-      "maple/base", "kimi-linear/base", "kimi-k3/base", "qwen4exp/base", "glm5-next/base", "deepseek4/base", "hy_v4/base", "dots3note/base", "bailingmoe3/base",
+      "maple/base", "kimi-linear/base", "kimi-k3/base", "qwen4exp/base",
+      "glm5-next/base", "deepseek4/base", "hy_v4/base", "dots3note/base", "bailingmoe3/base",
       "bailingmoe3/flash", "minimax-m3/base",
       "deepseek32/base", "glm-dsa/base", "llama4/base", "llama4/maverick", "llama4/chunk", "arctic/base",
       "minimax-01/base")
@@ -49,7 +50,7 @@ def write_names(checkpoint, path):
     if config["model_type"] == "deepseek_v4":
         shapes = deepseek4.unpacked(shapes)
     with open(path, "w", encoding="ascii") as f:
-        json.dump({"config": config, "tensors": shapes}, f, sort_keys=True)
+        json.dump({"config": config, "tensors": shapes}, f, sort_keys=True, separators=(",", ":"))
         f.write("\n")
 
 
@@ -94,7 +95,7 @@ def write_items(path, items):
             index = {x["name"]: x for x in json.load(f)}
     index.update({x["name"]: x for x in items})
     with open(path, "w", encoding="ascii") as f:
-        f.write("[\n" + ",\n".join(json.dumps(index[x]) for x in sorted(index)) + "\n]\n")
+        f.write("[\n" + ",\n".join(json.dumps(index[x], separators=(",", ":")) for x in sorted(index)) + "\n]\n")
 
 
 def main(out, work, *names):

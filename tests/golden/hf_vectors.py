@@ -213,7 +213,7 @@ def main(out):
         for field in ("transformers_version", "architectures", "dtype", "id2label", "label2id"):
             config.pop(field, None)
         with open(os.path.join(out, name + ".json"), "w", encoding="ascii") as file:
-            json.dump({"config": config, "tensors": shapes}, file, sort_keys=True)
+            json.dump({"config": config, "tensors": shapes}, file, sort_keys=True, separators=(",", ":"))
             file.write("\n")
 
 
