@@ -10,10 +10,11 @@
 #include <xxhash.h>
 
 #include "lib/base/bytes.h"
+#include "lib/file/skeleton.h"
 
 #define HEAD    MIB
 #define SAMPLE  (64 * KIB)
-#define SAMPLES 32
+#define SAMPLES (SAMPLE_HASH_RANGES - 1)
 
 struct sample_hash {
     XXH3_state_t *state;
@@ -34,6 +35,24 @@ struct sample_hash *sample_hash_start(void)
     return h;
 }
 
+bool sample_hash_range(uint64_t size, uint32_t number, uint64_t *at, uint64_t *bytes)
+{
+    uint64_t head = size < HEAD ? size : HEAD;
+    *at = number == 0 ? 0 : (size - SAMPLE) / SAMPLES * number;
+    *bytes = number == 0 ? head : SAMPLE;
+    return number == 0 || (size > head && number <= SAMPLES);
+}
+
+void sample_hash_size(struct sample_hash *h, uint64_t size)
+{
+    XXH3_128bits_update(h->state, &size, sizeof size);
+}
+
+void sample_hash_bytes(struct sample_hash *h, const void *bytes, uint64_t count)
+{
+    XXH3_128bits_update(h->state, bytes, count);
+}
+
 static int add_range(struct sample_hash *h, int fd, uint64_t at, uint64_t bytes)
 {
     while (bytes > 0) {
@@ -41,7 +60,9 @@ static int add_range(struct sample_hash *h, int fd, uint64_t at, uint64_t bytes)
         ssize_t n = pread(fd, h->buffer, want, (off_t)at);
         if (n <= 0)
             return n < 0 ? errno : ENODATA;
-        XXH3_128bits_update(h->state, h->buffer, (size_t)n);
+        if (at == 0)
+            skeleton_restore(h->buffer, (size_t)n);
+        sample_hash_bytes(h, h->buffer, (uint64_t)n);
         at += (uint64_t)n;
         bytes -= (uint64_t)n;
     }
@@ -53,11 +74,11 @@ int sample_hash_add(struct sample_hash *h, int fd)
     struct stat st;
     if (fstat(fd, &st) != 0)
         return errno;
-    uint64_t size = (uint64_t)st.st_size, head = size < HEAD ? size : HEAD;
-    XXH3_128bits_update(h->state, &size, sizeof size);
-    int why = add_range(h, fd, 0, head);
-    for (uint64_t i = 1; why == 0 && size > head && i <= SAMPLES; i++)
-        why = add_range(h, fd, (size - SAMPLE) / SAMPLES * i, SAMPLE);
+    uint64_t size = (uint64_t)st.st_size, at, bytes;
+    int why = 0;
+    sample_hash_size(h, size);
+    for (uint32_t i = 0; why == 0 && sample_hash_range(size, i, &at, &bytes); i++)
+        why = add_range(h, fd, at, bytes);
     return why;
 }
 

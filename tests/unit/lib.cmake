@@ -32,6 +32,7 @@ sluice_unit_test(unit_place SOURCES lib/grammar/place_test.c LINK sluice_grammar
 sluice_unit_test(unit_schema SOURCES lib/grammar/schema/schema_test.c LINK sluice_grammar)
 sluice_unit_test(unit_mask SOURCES lib/grammar/vocab/mask_test.c LINK sluice_grammar)
 sluice_unit_test(unit_jinja SOURCES lib/jinja/jinja_test.c LINK sluice_jinja)
+sluice_unit_test(file_skeleton_test SOURCES lib/file/skeleton_test.c LINK sluice_file)
 sluice_unit_test(read_errors_test SOURCES lib/io/read_errors_test.c LINK sluice_read_errors)
 sluice_unit_test(io_url_test SOURCES lib/io/server/url_test.c LINK sluice_io_url)
 if(NBD_FOUND)

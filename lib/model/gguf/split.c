@@ -12,6 +12,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "lib/file/skeleton.h"
+
 void gguf_parts_open(struct gguf_parts *p, int fd, const char *path)
 {
     uint32_t number;
@@ -46,6 +48,8 @@ ssize_t gguf_read(void *reader, void *buf, size_t n, uint64_t offset)
     ssize_t got = pread(r->fd, buf, n, (off_t)offset);
     if (got > 0 && offset + (uint64_t)got > r->end)
         r->end = offset + (uint64_t)got;
+    if (got > 0 && offset == 0 && r->skeletons)
+        skeleton_restore(buf, (size_t)got);
     return got;
 }
 
@@ -57,7 +61,10 @@ static int open_one(struct gguf *g, struct gguf_parts *p, uint32_t i, bool own_t
         return error_set_errno(error, ERR_IO, errno, "cannot stat the file");
     if (!S_ISREG(st.st_mode))
         return error_set(error, ERR_BAD_INPUT, "not a regular file");
-    struct gguf_reader r = {.fd = p->fd[i]};
+    if (!p->skeletons && skeleton_is(p->fd[i]))
+        return error_set(error, ERR_BAD_INPUT,
+                         "a skeleton of a model on a server, without experts: open the URL");
+    struct gguf_reader r = {.fd = p->fd[i], .skeletons = p->skeletons};
     struct gguf_source source = {
         .read = gguf_read, .arg = &r, .bytes = (uint64_t)st.st_size, .own_types = own_types};
     int status = gguf_open(g, &source, error);

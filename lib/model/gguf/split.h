@@ -17,13 +17,15 @@
  * pread. */
 struct gguf_reader {
     int fd;
-    uint64_t end; /* how far the file was read */
+    bool skeletons; /* one is read as the file that it is one of (lib/file/skeleton.h) */
+    uint64_t end;   /* how far the file was read */
 };
 ssize_t gguf_read(void *reader, void *buf, size_t n, uint64_t offset);
 
 /* The files of one model. */
 struct gguf_parts {
     uint32_t count;                    /* as the name states; 1: the name is not that of a part */
+    bool skeletons;                    /* they are permitted: nothing will read an expert of them */
     int fd[MODEL_PARTS_MAX];           /* [0] is borrowed; -1: not open, `why` has the reason */
     int why[MODEL_PARTS_MAX];          /* errno of open */
     uint64_t read_to[MODEL_PARTS_MAX]; /* how far gguf_open_parts has read; 0: not at all */
