@@ -30,7 +30,7 @@ struct io_done {
 /* What an instance reads. */
 struct io_source {
     const char *url; /* of the server; NULL: files */
-    uint64_t bytes;  /* of the file that the server has a copy of */
+    uint64_t bytes;  /* of the file that the server has a copy of; 0: whatever it has */
     uint32_t depth;  /* reads in flight at most */
 };
 
@@ -38,6 +38,7 @@ struct io_source {
 struct io_link {
     bool up;           /* reads are served */
     bool wrong;        /* the server has something else; it is not connected again */
+    uint64_t bytes;    /* of the file; 0: not known before the first connection */
     uint64_t since_ns; /* when it went down; 0 while it is up */
     const char *why;   /* it is down; valid until the next call of the backend */
 };

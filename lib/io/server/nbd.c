@@ -221,7 +221,9 @@ static void negotiated(struct io *io, uint64_t now_ns)
 {
     int64_t size = nbd_get_size(io->nbd);
     int64_t max = nbd_get_block_size(io->nbd, LIBNBD_SIZE_MAXIMUM);
-    if (size < 0 || (uint64_t)size < io->file_bytes ||
+    if (io->file_bytes == 0 && size > 0)
+        io->file_bytes = (uint64_t)size;
+    if (size <= 0 || (uint64_t)size < io->file_bytes ||
         (uint64_t)size - io->file_bytes >= PADDING_BYTES) {
         snprintf(io->why, sizeof io->why, "it has %lld bytes instead of %llu", (long long)size,
                  (unsigned long long)io->file_bytes);
@@ -391,6 +393,7 @@ static void nbd_backend_link(struct io *io, struct io_link *link)
     OBJ_CHECK(io, NBD_MAGIC);
     *link = (struct io_link){.up = io->state == LINK_UP,
                              .wrong = io->state == LINK_WRONG,
+                             .bytes = io->file_bytes,
                              .since_ns = io->since_ns,
                              .why = io->why};
 }
