@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# Moves the loader of network block devices into a package of its own, sluice-nbd: its libraries (TLS, XML and 31 MB of
-# Unicode tables) are then no dependency of an engine without servers. From cmake/package_files.cmake.
+# Moves the loader of network block devices, and what fetches models from them, into a package of its own, sluice-nbd:
+# their libraries (TLS, XML and 31 MB of Unicode tables) are then no dependency of an engine without servers. From
+# cmake/package_files.cmake.
 set(loader ${staged}/libexec/sluice/sluice-loader-nbd)
 if(NOT EXISTS ${loader})
   return()
@@ -9,6 +10,7 @@ set(tree ${CPACK_TEMPORARY_DIRECTORY}-nbd)
 file(REMOVE_RECURSE ${tree})
 file(MAKE_DIRECTORY ${tree}/usr/libexec/sluice ${tree}/usr/share/doc/sluice-nbd ${tree}-scratch/debian)
 file(RENAME ${loader} ${tree}/usr/libexec/sluice/sluice-loader-nbd)
+file(RENAME ${staged}/libexec/sluice/sluice-fetch-nbd ${tree}/usr/libexec/sluice/sluice-fetch-nbd)
 file(COPY ${doc}/copyright DESTINATION ${tree}/usr/share/doc/sluice-nbd)
 file(READ ${doc}/changelog text)
 string(REGEX REPLACE "^sluice " "sluice-nbd " text "${text}")
@@ -16,6 +18,7 @@ file(WRITE ${tree}/usr/share/doc/sluice-nbd/changelog "${text}")
 execute_process(COMMAND gzip -9nf ${tree}/usr/share/doc/sluice-nbd/changelog COMMAND_ERROR_IS_FATAL ANY)
 file(WRITE ${tree}-scratch/debian/control "Source: sluice\n\nPackage: sluice-nbd\nArchitecture: any\n")
 execute_process(COMMAND dpkg-shlibdeps -O ${tree}/usr/libexec/sluice/sluice-loader-nbd
+                        ${tree}/usr/libexec/sluice/sluice-fetch-nbd
                 WORKING_DIRECTORY ${tree}-scratch OUTPUT_VARIABLE depends ERROR_QUIET COMMAND_ERROR_IS_FATAL ANY
                 OUTPUT_STRIP_TRAILING_WHITESPACE)
 string(REGEX REPLACE "^shlibs:Depends=" "" depends "${depends}")

@@ -70,11 +70,25 @@ static bool is_path(const char *text)
            access(text, F_OK) == 0;
 }
 
-int option_model(const char **model, int argc, char **argv, const char *hint, struct error *error)
+/* Servers that a loader reads (lib/io/server): they need no download. */
+static bool is_server(const char *text)
+{
+    static const char *const schemes[] = {"nbd://", "nbds://", "nbd+unix://", "nbds+unix://"};
+    for (size_t i = 0; i < sizeof schemes / sizeof *schemes; i++)
+        if (strncmp(text, schemes[i], strlen(schemes[i])) == 0)
+            return true;
+    return false;
+}
+
+static int take_model(const char **model, bool server, int argc, char **argv, const char *hint,
+                      struct error *error)
 {
     if (!*model && optind < argc && (is_url(argv[optind]) || is_path(argv[optind])))
         *model = argv[optind++];
-    if (*model && is_url(*model))
+    if (*model && is_server(*model) && !server)
+        return error_set(error, ERR_BAD_INPUT, "'%.80s' is a server; this command reads files only",
+                         *model);
+    if (*model && is_url(*model) && !is_server(*model))
         return error_set(error, ERR_BAD_INPUT, "'%.80s' is a URL; " NO_DOWNLOAD, *model);
     if (optind < argc && *model && is_path(argv[optind]))
         return error_set(error, ERR_BAD_INPUT, "'%.80s': one model only (%.80s is given)%s",
@@ -82,6 +96,17 @@ int option_model(const char **model, int argc, char **argv, const char *hint, st
     return optind < argc
                ? error_set(error, ERR_BAD_INPUT, "'%.80s' is not an option%s", argv[optind], hint)
                : 0;
+}
+
+int option_model(const char **model, int argc, char **argv, const char *hint, struct error *error)
+{
+    return take_model(model, false, argc, argv, hint, error);
+}
+
+int option_model_or_server(const char **model, int argc, char **argv, const char *hint,
+                           struct error *error)
+{
+    return take_model(model, true, argc, argv, hint, error);
 }
 
 static void suggest_row(const struct option_row *row, void *arg)

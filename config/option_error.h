@@ -22,6 +22,9 @@ int option_error(const struct option_table *table, int option, char **argv, cons
  * from argv. Every other operand, and a URL as the model, is an error; `hint` is added to that of
  * an operand ("" or " (...)"). 0, or -1 with ERR_BAD_INPUT. */
 int option_model(const char **model, int argc, char **argv, const char *hint, struct error *error);
+/* The same for programs that start an engine, which also opens models on servers. */
+int option_model_or_server(const char **model, int argc, char **argv, const char *hint,
+                           struct error *error);
 
 /* If an argument is an option with which other programs download a model (-hf, --model-url): -1
  * with the answer. To be called before getopt, which takes -hf for -h. */

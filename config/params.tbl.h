@@ -101,6 +101,12 @@ PARAM_TEXT(
     "comma-separated storage devices, one loader each: PATH[:KEY=VALUE]...; PATH: a copy of the "
     "model file or a stripe of the store; KEY: backend, queue_depth, io_size, direct_io, throttle "
     "or mirror (docs/devices.md)")
+PARAM_TEXT(
+    origin, "",
+    "the server that has the model: -m URL sets it, and nothing else (docs/network_stores.md)")
+PARAM_TEXT(cache_dir, "",
+           "where `-m URL` keeps all of a model but its experts; \"\": $XDG_CACHE_HOME/sluice "
+           "(~/.cache/sluice)")
 PARAM_U64(
     device_errors, 3, 1, 1000, "experts",
     "consecutive failed experts after which a storage device is quarantined until `ctl replace`")

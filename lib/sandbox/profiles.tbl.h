@@ -56,6 +56,10 @@ SANDBOX_PROFILE(SUPERVISOR_GPU_NET, "supervisor, with a GPU and a server of a lo
 SANDBOX_PROFILE(INSPECT, "inspect", BASE | FSTAT | ADVISE | WRITE, "none but open ones", "none")
 SANDBOX_PROFILE(INSPECT_STORE, "inspect, of a store", BASE | STAT | OPEN | ADVISE | WRITE,
                 "read only", "none")
+SANDBOX_PROFILE(FETCH, "fetch of a model on a server",
+                BASE | DIAL | STAT | OPEN | ADVISE | WRITE | NAMES | TCP,
+                "written: the directory of skeletons; read only: the server's keys",
+                "Unix sockets, TCP to the port of the server")
 SANDBOX_PROFILE(LOADER, "loader", BASE | DIAL | STAT | ADVISE | RING,
                 "read only: its copies, which are open", "Unix sockets")
 SANDBOX_PROFILE(LOADER_NET, "loader of a server", BASE | DIAL | STAT | ADVISE | RING | TCP,

@@ -41,7 +41,7 @@ dpkg-deb -c "$deb" >"$scratch/list"
         usr/lib/tmpfiles.d/sluice.conf etc/sluice/sluice.conf etc/sluice/model.env usr/share/doc/sluice/changelog.gz; do
         grep -q " \./$file\$" "$scratch/list" || echo "missing: $file"
     done
-    grep sluice-loader-nbd "$scratch/list"
+    grep -E 'sluice-(loader|fetch)-nbd' "$scratch/list"
     grep -vE ' root/root ' "$scratch/list"
     grep -E ' \./(usr/local|home|tmp|root)' "$scratch/list"
 } | verdict deb_contents "the package lacks files or has others"
@@ -51,7 +51,9 @@ if [ -x "$build/libexec/sluice-loader-nbd" ]; then
     nbd=$(ls "$scratch"/cpack/sluice-nbd_*.deb)
     {
         dpkg-deb -c "$nbd" >"$scratch/list-nbd"
-        grep -q ' root/root .* \./usr/libexec/sluice/sluice-loader-nbd$' "$scratch/list-nbd" || cat "$scratch/list-nbd"
+        for program in loader fetch; do
+            grep -q " root/root .* \./usr/libexec/sluice/sluice-$program-nbd\$" "$scratch/list-nbd" || cat "$scratch/list-nbd"
+        done
         for name in "sluice (= $version)" libnbd0 libc6; do
             dpkg-deb -f "$nbd" Depends | grep -qF "$name" || echo "Depends lacks $name: $(dpkg-deb -f "$nbd" Depends)"
         done

@@ -3,6 +3,7 @@
 
 sluice_unit_test(child_run_files_test SOURCES procs/engine/child/run_files_test.c LINK sluice_child)
 sluice_unit_test(child_run_storage_test SOURCES procs/engine/child/run_storage_test.c LINK sluice_child)
+sluice_unit_test(fetch_names_test SOURCES procs/engine/fetch/names_test.c LINK sluice_fetch_parts sluice_no_servers)
 
 sluice_unit_test(compute_response_text SOURCES procs/engine/compute/main/response_text_test.c
   LINK sluice_compute_parts sluice_golden sluice_predictor_core)

@@ -225,7 +225,7 @@ static int parse(struct measurement *m, int argc, char **argv, struct error *err
         params_take_args(&params, &argc, argv, error) != 0 ||
         options_read(&options, m, argc, argv, error) != 0)
         return -1;
-    if (option_model(&b->model, argc, argv, "", error) != 0)
+    if (option_model_or_server(&b->model, argc, argv, "", error) != 0)
         return -1;
     if (!b->model)
         return error_set(error, ERR_BAD_INPUT, "no model given; use -m FILE");

@@ -394,6 +394,12 @@ static int choose(struct session *s, const struct session_request *request, stru
                      run, model);
 }
 
+/* A URL, which the engine opens. */
+static bool on_server(const char *model)
+{
+    return strstr(model, "://") != NULL;
+}
+
 /* ---- tuning ---- */
 
 static void print_tuning(void *arg, const char *line)
@@ -415,7 +421,7 @@ static int take_tuning(struct session_request *request, const struct tuning *t, 
 int session_tune(struct session_request *request, bool quiet, struct error *error)
 {
     struct params *p = &request->params;
-    if (!params_close_choice(p) || !request->model)
+    if (!params_close_choice(p) || !request->model || on_server(request->model))
         return 0;
     p->no_tune = true; /* decided here: the engine has no terminal */
     struct tuning *t = malloc(sizeof *t);
@@ -445,7 +451,7 @@ int session_open(struct session *s, const struct session_request *request, struc
         return -1;
     if (!running) {
         /* Check obvious errors before processes are started. */
-        if (access(request->model, R_OK) != 0)
+        if (!on_server(request->model) && access(request->model, R_OK) != 0)
             return error_set_errno(error, ERR_BAD_INPUT, errno, "cannot read %.200s",
                                    request->model);
         option_warn_budget(request->command, request->params.budget);

@@ -213,7 +213,7 @@ static int parse(struct eval *e, int argc, char **argv, struct error *error)
     e->window = params->ctx_size;
     if (options_read(&options, e, argc, argv, error) != 0)
         return -1;
-    if (option_model(&e->engine.model, argc, argv, "", error) != 0)
+    if (option_model_or_server(&e->engine.model, argc, argv, "", error) != 0)
         return -1;
     if (!e->engine.model || !e->text_path == !e->ids_path)
         return error_set(error, ERR_BAD_INPUT,

@@ -189,7 +189,8 @@ static int parse(struct generate *g, int argc, char **argv, struct error *error)
     if (options_read(&options, g, argc, argv, error) != 0)
         return -1;
     s->grammar = g->grammar;
-    if (option_model(&g->engine.model, argc, argv, " (the prompt goes after -p)", error) != 0)
+    if (option_model_or_server(&g->engine.model, argc, argv, " (the prompt goes after -p)",
+                               error) != 0)
         return -1;
     if (!s->prompt && !s->prompt_ids)
         return error_set(error, ERR_BAD_INPUT,

@@ -179,7 +179,7 @@ static int parse(struct start *s, int argc, char **argv, struct error *error)
         sampling_take_args(&submit->sampling, &argc, argv, error) != 0 ||
         options_read(&options, s, argc, argv, error) != 0)
         return -1;
-    if (option_model(&q->model, argc, argv, "", error) != 0)
+    if (option_model_or_server(&q->model, argc, argv, "", error) != 0)
         return -1;
     return 0;
 }

@@ -24,12 +24,23 @@ static int add(struct run_copies *copies, const char *path, struct error *error)
     return 0;
 }
 
-static int dense_copies(const struct model_index *model, const char *model_path,
-                        struct run_copies *copies, struct error *error)
+enum run_source run_source_of(const struct params *params, const struct model_index *model,
+                              uint32_t entry)
+{
+    const struct model_entry *e = &model_index_entries(model)[entry];
+    if (model->stripe_count > 0)
+        return e->in_store || e->in_parts ? RUN_EXPERTS : RUN_DENSE;
+    return run_remote(params) && e->kind == ENTRY_DENSE ? RUN_DENSE : RUN_EXPERTS;
+}
+
+static int dense_copies(const struct params *params, const struct model_index *model,
+                        const char *model_path, uint32_t loader, struct run_copies *copies,
+                        struct error *error)
 {
     char path[MODEL_PATH_BYTES + sizeof STORE_MODEL_FILE];
+    const struct model_stripe *part = model_loader_file(model, loader);
     if (model->stripe_count == 0)
-        return 0;
+        return run_remote(params) ? add(copies, part ? part->path : model_path, error) : 0;
     snprintf(path, sizeof path, "%.*s/" STORE_MODEL_FILE, MODEL_PATH_BYTES - 1, model_path);
     return add(copies, path, error);
 }
@@ -52,20 +63,23 @@ int run_copies(const struct params *params, const struct model_index *model, con
                struct error *error)
 {
     struct storage_paths own;
+    const bool local = !run_remote(params); /* else the files of the index have no experts */
     copies->count = 0;
     if (source == RUN_DENSE)
-        return dense_copies(model, model_path, copies, error);
+        return dense_copies(params, model, model_path, loader, copies, error);
     sl_assert(run_files(model) == 0 || loader < run_files(model));
     const struct model_stripe *stripe = model_loader_file(model, loader);
     if (storage_take(params, loader, NULL, &own, error) != 0)
         return -1;
     if (add(copies, own.path, error) != 0 ||
-        (copies->count == 0 && add(copies, stripe ? stripe->path : model_path, error) != 0) ||
-        add(copies, own.mirror, error) != 0 || (stripe && add(copies, stripe->mirror, error) != 0))
+        (local && copies->count == 0 &&
+         add(copies, stripe ? stripe->path : model_path, error) != 0) ||
+        add(copies, own.mirror, error) != 0 ||
+        (local && stripe && add(copies, stripe->mirror, error) != 0))
         return -1;
     if (!stripe && other_storage(params, loader, copies, error) != 0)
         return -1;
-    return add(copies, stripe ? stripe->path : model_path, error);
+    return local ? add(copies, stripe ? stripe->path : model_path, error) : 0;
 }
 
 void run_servers(const struct params *params, const struct model_index *model,
@@ -85,7 +99,7 @@ void run_servers(const struct params *params, const struct model_index *model,
 const struct model_file_id *run_inspected(const struct model_index *model, uint32_t loader,
                                           enum run_source source)
 {
-    if (run_files(model) == 0 || source == RUN_DENSE)
+    if (run_files(model) == 0 || (source == RUN_DENSE && model->stripe_count > 0))
         return &model->file;
     sl_assert(loader < run_files(model));
     return &model_index_stripes(model)[loader].file;
@@ -124,10 +138,8 @@ void run_storage_text(const struct params *params, const struct model_index *mod
 {
     struct run_copies copies = {.count = 0};
     struct error error;
-    const struct model_entry *e = &model_index_entries(model)[entry];
-    bool dense = model->stripe_count > 0 && !e->in_store && !e->in_parts;
     bool known = loader < params->loaders &&
-                 run_copies(params, model, model_path, loader, dense ? RUN_DENSE : RUN_EXPERTS,
+                 run_copies(params, model, model_path, loader, run_source_of(params, model, entry),
                             &copies, &error) == 0;
     snprintf(text, bytes, "loader.%u%s%.180s", loader, known ? "'s device " : "",
              known ? copies.path[0] : "");

@@ -17,7 +17,7 @@
 enum run_source {
     RUN_EXPERTS, /* its stripe of a store; or the GGUF file, or its part of a split one, with the
                   * dense tensors */
-    RUN_DENSE,   /* model.gguf of a store; unused for a GGUF file */
+    RUN_DENSE,   /* model.gguf of a store; of a GGUF file on a server its skeleton, else unused */
     RUN_SOURCES
 };
 
@@ -33,6 +33,16 @@ static inline uint32_t run_files(const struct model_index *model)
 {
     return model->stripe_count + model->part_count;
 }
+
+/* Whether the experts are on a server (-m URL): then the files that the index names have none. */
+static inline bool run_remote(const struct params *params)
+{
+    return params->origin[0] != 0;
+}
+
+/* The source that has an entry. */
+enum run_source run_source_of(const struct params *params, const struct model_index *model,
+                              uint32_t entry);
 
 /* Copies after the first: the mirror in `devices`, the mirror of the store, for a GGUF file the
  * copies of the other devices, and the file that `devices` replaces. model_path: the model's path

@@ -39,7 +39,7 @@ struct inspect {
     char *path;               /* of a split model: the first part */
     const char *plan;         /* plan: appended to the index; NULL: none */
     int segment_fd, model_fd; /* -1: run as a command */
-    bool json, tensors, raw;
+    bool json, tensors, raw, skeleton;
     const char *sandbox; /* parameter of the engine */
 };
 
@@ -96,6 +96,7 @@ static const struct option_row rows[] = {
     {0, "segment-fd", "N", OPTION_CALL(take_segment), NULL},
     {0, "model-fd", "N", OPTION_CALL(take_model_fd), NULL},
     {0, "plan", "FILE", OPTION_TEXT(struct inspect, plan), NULL},
+    {0, "skeleton", NULL, OPTION_FLAG(struct inspect, skeleton), NULL},
     {0, "log-format", "FORMAT", OPTION_CALL(take_log_format), NULL},
 };
 
@@ -243,6 +244,7 @@ static int run(struct inspect *in, struct error *error)
     if (!parts)
         return error_set(error, ERR_NO_MEMORY, "out of memory (model)");
     gguf_parts_open(parts, fd, in->path);
+    parts->skeletons = in->skeleton;
     int rc = take_model(in, parts, store, error);
     gguf_parts_close(parts);
     free(parts);

@@ -37,9 +37,7 @@ static _Atomic uint32_t *quarantine_word(struct loader *l)
 
 static enum run_source source_of(const struct loader *l, uint32_t entry)
 {
-    const struct model_index *m = l->child.model;
-    const struct model_entry *e = &model_index_entries(m)[entry];
-    return m->stripe_count == 0 || e->in_store || e->in_parts ? RUN_EXPERTS : RUN_DENSE;
+    return run_source_of(l->child.params, l->child.model, entry);
 }
 
 static bool right(const struct storage *d)
@@ -111,7 +109,7 @@ void loader_open_sources(struct loader *l)
     const struct model_index *m = l->child.model;
     sl_assert(run_files(m) == 0 || loader_self(l) < run_files(m));
     for (uint32_t source = 0; source < RUN_SOURCES; source++)
-        open_source(l, (enum run_source)source); /* a GGUF file has no copies of RUN_DENSE */
+        open_source(l, (enum run_source)source); /* RUN_DENSE may have no copies */
     const struct storage *first = &l->source[RUN_EXPERTS].copy[0];
     const struct reader *reader = first->reader ? first->reader : &l->readers.reader[0];
     counter_set(l->child.process, CTR_LOADER_backend, io_backend_info(reader->backend->id)->number);

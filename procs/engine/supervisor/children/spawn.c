@@ -134,12 +134,14 @@ pid_t spawn_inspect(struct supervisor *s, int out_fd, struct error *error)
     char sandbox[ARGUMENT_BYTES];
     snprintf(sandbox, sizeof sandbox, "--sandbox=%s", s->params.sandbox);
     bool formatted = !s->options.print_memory;
+    char skeleton[] = "--skeleton";
     char *argv[] = {path,
                     out,
                     in,
                     sandbox,
                     s->options.model,
                     formatted ? format : in,
+                    s->params.origin[0] ? skeleton : in,
                     s->params.plan[0] ? plan : NULL,
                     NULL};
 
@@ -156,6 +158,22 @@ pid_t spawn_inspect(struct supervisor *s, int out_fd, struct error *error)
         prlimit(pid, RLIMIT_DATA, &(struct rlimit){INSPECT_DATA_BYTES, INSPECT_DATA_BYTES}, NULL);
         prlimit(pid, RLIMIT_CPU, &(struct rlimit){INSPECT_CPU_S, INSPECT_CPU_S}, NULL);
     }
+    return pid;
+}
+
+pid_t spawn_fetch(struct supervisor *s, const char *scheme, char *arguments[SPAWN_FETCH_ARGUMENTS],
+                  int out_fd, struct error *error)
+{
+    char path[PATH_MAX + 32];
+    snprintf(path, sizeof path, SPAWN_FETCH_PROGRAM, s->programs, scheme);
+    char *argv[SPAWN_FETCH_ARGUMENTS + 2] = {path};
+    memcpy(argv + 1, arguments, SPAWN_FETCH_ARGUMENTS * sizeof *arguments);
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+    posix_spawn_file_actions_adddup2(&actions, out_fd, STDOUT_FILENO);
+    pid_t pid = spawn(s, path, argv, &actions, error);
+    posix_spawn_file_actions_destroy(&actions);
     return pid;
 }
 

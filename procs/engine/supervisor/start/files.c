@@ -106,6 +106,15 @@ static void report_missing(uint32_t loader, const struct error *missing, const c
         log_error("%s: %s", error_name(missing->code), missing->text);
 }
 
+/* A server may come back; without another copy, reads wait for it. */
+static bool any_server(const struct run_copies *copies)
+{
+    for (uint32_t i = 0; i < copies->count; i++)
+        if (io_url_is(copies->path[i]))
+            return true;
+    return false;
+}
+
 /* At least one copy of each file: without any, no sequence would ever end. */
 static int hold_source(struct supervisor *s, uint32_t loader, enum run_source source,
                        struct error *error)
@@ -123,7 +132,7 @@ static int hold_source(struct supervisor *s, uint32_t loader, enum run_source so
     }
     for (uint32_t i = 0; i < copies.count; i++)
         report_missing(loader, &missing[i], used);
-    if (copies.count > 0 && !used)
+    if (copies.count > 0 && !used && !any_server(&copies))
         return error_set(error, ERR_BAD_INPUT, "loader.%" PRIu32 " can read no copy of its file",
                          loader);
     return 0;

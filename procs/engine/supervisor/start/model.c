@@ -19,6 +19,7 @@
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
 #include "lib/file/part_name.h"
+#include "lib/file/skeleton.h"
 #include "lib/model/limits.h"
 #include "lib/model/store/store.h"
 #include "lib/policy/presets/loss.h"
@@ -53,6 +54,9 @@ static int open_model(struct supervisor *s, struct error *error)
     if (!S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode))
         return error_set(error, ERR_BAD_INPUT, "model %.200s is neither a regular file nor a store",
                          path);
+    if (S_ISREG(st.st_mode) && skeleton_is(s->model_fd) != (s->params.origin[0] != 0))
+        return error_set(error, ERR_BAD_INPUT,
+                         "%.200s is a skeleton of a model on a server: give its URL with -m", path);
     /* inspect reads all of a store's model file, to check its hash */
     struct stat inner = {0};
     if (S_ISDIR(st.st_mode) && fstatat(s->model_fd, STORE_MODEL_FILE, &inner, 0) != 0)

@@ -7,6 +7,7 @@
 
 #include "config/option_error.h"
 #include "config/option_table.h"
+#include "lib/io/server/url.h"
 #include "procs/engine/supervisor/start/start.h"
 #include "procs/engine/supervisor/supervisor.h"
 
@@ -45,7 +46,8 @@ static int print_config(void *program, const char *format, struct error *error)
 
 static const struct option_row rows[] = {
     {'m', "model", "FILE", OPTION_CALL(take_model),
-     "the model: a GGUF file, or a directory made by pack"},
+     "the model: a GGUF file, a directory made by pack, or the URL of a server that has one "
+     "(docs/network_stores.md)"},
     OPTION_OF_GROUP("budget"),
     OPTION_OF_GROUP("http"),
     {0, "name", "NAME", OPTION_CALL(take_name),
@@ -91,7 +93,7 @@ int options_take(struct supervisor *s, int argc, char **argv, struct error *erro
     if (o->print_memory) /* also while an engine of this name runs */
         snprintf(o->run, sizeof o->run, "doctor-%d", (int)getpid());
     const char *model = o->model[0] ? o->model : NULL;
-    if (option_model(&model, argc, argv, "; see 'sluice run --help'", error) != 0 ||
+    if (option_model_or_server(&model, argc, argv, "; see 'sluice run --help'", error) != 0 ||
         (model && model != o->model &&
          copy(o->model, sizeof o->model, model, "the model's path", error) != 0))
         return -1;
@@ -101,5 +103,9 @@ int options_take(struct supervisor *s, int argc, char **argv, struct error *erro
     if (!o->model[0])
         return error_set(error, ERR_BAD_INPUT,
                          "no model given; use -m MODEL (see 'sluice run --help')");
-    return 0;
+    if (s->params.origin[0])
+        return error_set(error, ERR_BAD_INPUT, "--origin: give the URL with -m");
+    return io_url_is(o->model)
+               ? copy(s->params.origin, sizeof s->params.origin, o->model, "the URL", error)
+               : 0;
 }

@@ -16,6 +16,10 @@ void run_dir_remove(const struct supervisor *s);
 /* Moves a descriptor above FD_MIN, close-on-exec. -1 with errno. */
 int fd_high(int fd);
 
+/* origin.c: of a model on a server (-m URL), fetches all but its experts into a directory, which
+ * becomes the model, and names the server of each loader in --devices. Nothing without a URL. */
+int origin_take(struct supervisor *s, struct error *error);
+
 /* model.c: runs inspect, checks what it wrote, resolves the parameters that depend on it. */
 int model_take(struct supervisor *s, struct error *error);
 /* Whether a preset can run here: its policy parameters are valid, its precisions and plan are
@@ -62,6 +66,10 @@ json_t *files_replaced(const struct supervisor *s);
 /* One loader for each of --devices. Checks all of them, so that storage_params cannot fail
  * later. */
 int storage_resolve(struct supervisor *s, struct error *error);
+/* Checks the URL of a server and that the loader of it is there. `to` gets the same URL with the
+ * address of the host in numbers: a process with a sandbox cannot ask for it. */
+int storage_address(struct supervisor *s, const char *url, char to[PARAM_TEXT_BYTES],
+                    struct error *error);
 /* The program of a child: loaders of servers have others (lib/io/backends.tbl.h). */
 const char *storage_program(const struct supervisor *s, enum service service, uint32_t number);
 /* The row of the servers that this loader reads; NULL: files only. */

@@ -23,25 +23,19 @@
 
 /* ---- servers --------------------------------------------------------------------------------- */
 
-/* Replaces the host of this URL in the parameter, which children read, by its address: a process
- * with a sandbox cannot ask for it. */
-static int put_address(struct params *p, const char *url, const struct io_url *parsed,
-                       const char *address, struct error *error)
+/* The URL with this address in place of its host. */
+static int put_address(const char *url, const struct io_url *parsed, const char *address,
+                       char to[PARAM_TEXT_BYTES], struct error *error)
 {
-    char before[PARAM_TEXT_BYTES];
-    char *at = strstr(p->devices, url);
-    sl_assert(at != NULL);
-    memcpy(before, p->devices, sizeof before);
-    size_t host = (size_t)(at - p->devices) + parsed->host_at;
-    int n = snprintf(p->devices, sizeof p->devices, "%.*s%s%s", (int)host, before, address,
-                     before + host + parsed->host_bytes);
-    if (n < 0 || (size_t)n >= sizeof p->devices)
-        return error_set(error, ERR_BAD_INPUT, "--devices is too long with the address of %.200s",
+    int n = snprintf(to, PARAM_TEXT_BYTES, "%.*s%s%s", (int)parsed->host_at, url, address,
+                     url + parsed->host_at + parsed->host_bytes);
+    if (n < 0 || (size_t)n >= PARAM_TEXT_BYTES)
+        return error_set(error, ERR_BAD_INPUT, "%.200s: too long with the address of its host",
                          url);
     return 0;
 }
 
-static int resolve_host(struct params *p, const char *url, const struct io_url *parsed,
+static int resolve_host(const char *url, const struct io_url *parsed, char to[PARAM_TEXT_BYTES],
                         struct error *error)
 {
     char text[INET6_ADDRSTRLEN], address[INET6_ADDRSTRLEN + 2];
@@ -55,15 +49,14 @@ static int resolve_host(struct params *p, const char *url, const struct io_url *
     if (rc != 0)
         return error_set(error, ERR_BAD_INPUT, "%.200s: %s", url, gai_strerror(rc));
     snprintf(address, sizeof address, six ? "[%s]" : "%s", text);
-    return put_address(p, url, parsed, address, error);
+    return put_address(url, parsed, address, to, error);
 }
 
-static int server_take(struct supervisor *s, const char *url, struct error *error)
+int storage_address(struct supervisor *s, const char *url, char to[PARAM_TEXT_BYTES],
+                    struct error *error)
 {
     struct io_url parsed;
     char program[PATH_MAX + 64];
-    if (!io_url_is(url))
-        return 0;
     if (io_url_parse(url, &parsed, error) != 0)
         return -1;
     const char *scheme = io_backend_info(parsed.backend)->scheme;
@@ -73,6 +66,7 @@ static int server_take(struct supervisor *s, const char *url, struct error *erro
                          "%.200s: %s is not there; it is in the package sluice-%s, and is built "
                          "where the library of it is installed",
                          url, program, scheme);
+    snprintf(to, PARAM_TEXT_BYTES, "%s", url);
     if (!parsed.tcp || io_url_numeric(&parsed))
         return 0;
     if (parsed.certificates[0])
@@ -80,7 +74,27 @@ static int server_take(struct supervisor *s, const char *url, struct error *erro
                          "%.200s: with TLS, give the address in numbers, and let the certificate "
                          "of the server name it",
                          url);
-    return resolve_host(&s->params, url, &parsed, error);
+    return resolve_host(url, &parsed, to, error);
+}
+
+/* Puts the address of a server's host into the parameter, which children read. */
+static int server_take(struct supervisor *s, const char *url, struct error *error)
+{
+    char numeric[PARAM_TEXT_BYTES], before[PARAM_TEXT_BYTES];
+    char *devices = s->params.devices;
+    if (!io_url_is(url))
+        return 0;
+    if (storage_address(s, url, numeric, error) != 0)
+        return -1;
+    memcpy(before, devices, sizeof before);
+    const char *at = strstr(before, url);
+    sl_assert(at != NULL);
+    int n = snprintf(devices, sizeof before, "%.*s%s%s", (int)(at - before), before, numeric,
+                     at + strlen(url));
+    if (n < 0 || (size_t)n >= sizeof before)
+        return error_set(error, ERR_BAD_INPUT, "--devices is too long with the address of %.200s",
+                         url);
+    return 0;
 }
 
 const struct io_backend_info *storage_server(const struct supervisor *s, uint32_t loader)

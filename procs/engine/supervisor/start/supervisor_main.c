@@ -167,6 +167,8 @@ static int start(struct supervisor *s, struct error *error)
         return -1;
     if (http_listen(s, error) != 0) /* report invalid settings before the model is read */
         return -1;
+    if (origin_take(s, error) != 0) /* what it writes is charged to no cgroup of ours */
+        return -1;
     if (cgroup_enter(s, error) != 0) /* before memory is touched that is to be charged to it */
         return -1;
     oom_open(s); /* reads the counters of that cgroup */

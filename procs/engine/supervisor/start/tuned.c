@@ -31,7 +31,7 @@ static int take(struct supervisor *s, const struct tuning *t, struct error *erro
 
 int tuned_take(struct supervisor *s, struct error *error)
 {
-    if (!s->options.choice_is_ours || s->options.print_memory)
+    if (!s->options.choice_is_ours || s->options.print_memory || s->params.origin[0])
         return 0;
     struct tuning *t = malloc(sizeof *t);
     if (!t)

@@ -122,6 +122,27 @@ START_TEST(copies_of_a_file)
 }
 END_TEST
 
+/* The files of the index have holes in place of experts: no loader may read one of them there. */
+START_TEST(copies_of_a_model_on_a_server)
+{
+    strcpy(p.origin, "nbd://host/m");
+    set_storage("nbd://1.2.3.4/m,nbd://1.2.3.4/m:mirror=/x");
+    ck_assert_str_eq(copies_of(0, RUN_EXPERTS), "nbd://1.2.3.4/m");
+    ck_assert_str_eq(copies_of(1, RUN_EXPERTS), "nbd://1.2.3.4/m /x");
+    ck_assert_str_eq(copies_of(0, RUN_DENSE), "/m");
+    model.index.part_count = 2;
+    ck_assert_str_eq(copies_of(1, RUN_EXPERTS), "nbd://1.2.3.4/m /x");
+    ck_assert_str_eq(copies_of(1, RUN_DENSE), "/s/experts.1.bin");
+    ck_assert_ptr_eq(run_inspected(&model.index, 1, RUN_DENSE), &model.stripes[1].file);
+    model.index.part_count = 0;
+    model.index.stripe_count = 2;
+    strcpy(model.stripes[1].mirror, "/mirror");
+    ck_assert_str_eq(copies_of(1, RUN_EXPERTS), "nbd://1.2.3.4/m /x");
+    ck_assert_str_eq(copies_of(1, RUN_DENSE), "/m/model.gguf");
+    ck_assert_ptr_eq(run_inspected(&model.index, 1, RUN_DENSE), &model.index.file);
+}
+END_TEST
+
 START_TEST(copies_of_a_stripe)
 {
     model.index.stripe_count = 2;
@@ -175,6 +196,7 @@ int main(void)
     tcase_add_test(t, wrong_items_are_named);
     tcase_add_test(t, copies_of_a_file);
     tcase_add_test(t, copies_of_a_stripe);
+    tcase_add_test(t, copies_of_a_model_on_a_server);
     tcase_add_test(t, storage_devices_have_names);
     tcase_add_test(t, quarantine_words);
     suite_add_tcase(suite, t);

@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A model on a server (-m URL). Every process opens the model by path, so a program of the server's
+ * kind first makes a directory with all of it but the experts, which stay holes
+ * (procs/engine/fetch). That directory is the model from then on, and each loader gets the URL of
+ * its file as its device. */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/signalfd.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "lib/base/log.h"
+#include "lib/warm/warm.h"
+#include "procs/engine/child/run_storage.h"
+#include "procs/engine/supervisor/children/children.h"
+#include "procs/engine/supervisor/start/start.h"
+#include "procs/engine/supervisor/supervisor.h"
+
+#define POLL_MS      20
+#define RESULT_BYTES (PATH_MAX + MODEL_STRIPES_MAX * PARAM_TEXT_BYTES)
+
+/* What the program printed: the path of the model, then the URL of each loader's file. */
+struct result {
+    char text[RESULT_BYTES];
+    const char *path;
+    uint32_t files;
+    const char *url[MODEL_STRIPES_MAX];
+};
+
+static bool interrupted(struct supervisor *s)
+{
+    struct signalfd_siginfo info;
+    while (read(s->signal_fd, &info, sizeof info) == (ssize_t)sizeof info)
+        if (info.ssi_signo != SIGCHLD)
+            return true;
+    return false;
+}
+
+/* There is no time limit: the program gives up a server that does not answer. */
+static int wait_for(struct supervisor *s, pid_t pid, struct error *error)
+{
+    int status;
+    while (waitpid(pid, &status, WNOHANG) != pid) {
+        if (interrupted(s)) {
+            kill(pid, SIGKILL);
+            (void)waitpid(pid, &status, 0);
+            return error_set(error, ERR_CANCELLED, "fetching %.200s was interrupted",
+                             s->params.origin);
+        }
+        poll(NULL, 0, POLL_MS);
+    }
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
+        return 0;
+    if (WIFEXITED(status)) /* it has printed the reason */
+        return error_set(error, WEXITSTATUS(status) == 2 ? ERR_BAD_INPUT : ERR_FAILED, "%s", "");
+    return error_set(error, ERR_FAILED, "fetching %.200s ended by signal %d (%s)", s->params.origin,
+                     WTERMSIG(status), strsignal(WTERMSIG(status)));
+}
+
+/* The lines end with NUL each. */
+static int read_result(int fd, struct result *r, struct error *error)
+{
+    ssize_t n = pread(fd, r->text, sizeof r->text - 1, 0);
+    r->text[n > 0 ? n : 0] = 0;
+    char *rest = r->text, *line = strsep(&rest, "\n");
+    r->path = line;
+    while (rest && (line = strsep(&rest, "\n")) && *line && r->files < MODEL_STRIPES_MAX)
+        r->url[r->files++] = line;
+    return r->files > 0 ? 0 : error_set(error, ERR_FAILED, "the program that fetches said nothing");
+}
+
+static int run(struct supervisor *s, char *url, char *directory, struct result *r,
+               struct error *error)
+{
+    struct io_url parsed;
+    char format[32], sandbox[32], origin[PARAM_TEXT_BYTES + 16];
+    if (io_url_parse(url, &parsed, error) != 0)
+        return -1;
+    snprintf(format, sizeof format, "--log-format=%s", s->params.log_format);
+    snprintf(sandbox, sizeof sandbox, "--sandbox=%s", s->params.sandbox);
+    snprintf(origin, sizeof origin, "--key=%s", s->params.origin);
+    char *arguments[SPAWN_FETCH_ARGUMENTS] = {format, sandbox, origin, url, directory};
+    int fd = fd_high(memfd_create("sluice-fetch", MFD_CLOEXEC));
+    if (fd < 0)
+        return error_set_errno(error, ERR_FAILED, errno, "out of memory (fetch)");
+    int rc = -1;
+    pid_t pid = spawn_fetch(s, io_backend_info(parsed.backend)->scheme, arguments, fd, error);
+    if (pid > 0)
+        rc = wait_for(s, pid, error);
+    if (rc == 0)
+        rc = read_result(fd, r, error);
+    close(fd);
+    return rc;
+}
+
+/* Without --cache-dir it is that of this user. */
+static int find_directory(const struct supervisor *s, char path[PATH_MAX], struct error *error)
+{
+    const char *given = s->params.cache_dir;
+    struct error why;
+    if (!*given)
+        return warm_cache(path, PATH_MAX, &why) == 0
+                   ? 0
+                   : error_set(error, ERR_BAD_INPUT, "%.300s; give --cache-dir", why.text);
+    if (mkdir(given, 0700) != 0 && errno != EEXIST)
+        return error_set_errno(error, ERR_BAD_INPUT, errno, "cannot make --cache-dir %.200s",
+                               given);
+    return realpath(given, path) ? 0
+                                 : error_set_errno(error, ERR_BAD_INPUT, errno,
+                                                   "cannot open --cache-dir %.200s", given);
+}
+
+/* An item without a path gets the server: "", ":queue_depth=8". */
+static int fill_devices(struct params *p, const struct result *r, struct error *error)
+{
+    char before[PARAM_TEXT_BYTES];
+    memcpy(before, p->devices, sizeof before);
+    uint64_t count = storage_count(p);
+    if (count == 0) /* of one file there can be several loaders */
+        count = r->files > 1 ? r->files : p->loaders;
+    const char *item = before;
+    size_t n = 0;
+    for (uint64_t i = 0; i < count && n < sizeof p->devices; i++) {
+        size_t bytes = strcspn(item, ",");
+        bool empty = bytes == 0 || *item == ':';
+        const char *url = r->url[r->files > i ? i : 0];
+        int more = snprintf(p->devices + n, sizeof p->devices - n, "%s%s%.*s", i > 0 ? "," : "",
+                            empty ? url : "", (int)bytes, item);
+        n += more > 0 ? (size_t)more : sizeof p->devices;
+        item += bytes + (item[bytes] == ',');
+    }
+    return n < sizeof p->devices
+               ? 0
+               : error_set(error, ERR_BAD_INPUT,
+                           "--devices is too long with the URLs of %u files (at most %zu bytes)",
+                           r->files, sizeof p->devices - 1);
+}
+
+int origin_take(struct supervisor *s, struct error *error)
+{
+    char url[PARAM_TEXT_BYTES], directory[PATH_MAX];
+    if (!run_remote(&s->params))
+        return 0;
+    if (storage_address(s, s->params.origin, url, error) != 0 ||
+        find_directory(s, directory, error) != 0)
+        return -1;
+    struct result *r = calloc(1, sizeof *r);
+    if (!r)
+        return error_set(error, ERR_NO_MEMORY, "out of memory (fetch)");
+    int rc = run(s, url, directory, r, error);
+    if (rc == 0 && strlen(r->path) >= sizeof s->options.model)
+        rc = error_set(error, ERR_BAD_INPUT, "the path %.200s is too long", r->path);
+    if (rc == 0) {
+        strcpy(s->options.model, r->path);
+        rc = fill_devices(&s->params, r, error);
+    }
+    free(r);
+    return rc;
+}

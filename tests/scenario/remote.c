@@ -1,0 +1,347 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Models on a server (-m URL), with real processes and nbdkit: the same text as of the file, what a
+ * second start fetches, what happens when the server is slow, killed, not there or has another
+ * model, and that nothing else opens the skeleton. */
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "lib/base/bytes.h"
+#include "procs/tools/synth/split.h"
+#include "tests/harness/nbdkit.h"
+#include "tests/scenario/baseline.h"
+#include "tests/unit/lib/model/store_make.h"
+
+#define FINISH_MS 120000
+#define SOON_MS   60000
+#define LOG_BYTES (4 * MIB)
+
+static struct nbdkit server;
+
+static void serve(const char *const args[])
+{
+    if (nbdkit_missing())
+        test_skip("%s", nbdkit_missing());
+    if (access(SLUICE_FETCH_NBD, X_OK) != 0)
+        test_skip("this build reads no servers");
+    CHECK(nbdkit_start(&server, "/tmp", args), "nbdkit does not start");
+}
+
+/* One file, and the requests in a log. */
+static const char *requests(void)
+{
+    static char path[PATH_MAX];
+    return path_in_dir(path, "requests");
+}
+
+static void serve_file(const char *file)
+{
+    char setting[PATH_MAX + 8], log[PATH_MAX + 16];
+    snprintf(setting, sizeof setting, "file=%s", file);
+    snprintf(log, sizeof log, "logfile=%s", requests());
+    unlink(requests());
+    serve((const char *const[]){"--filter=log", "file", setting, log, NULL});
+}
+
+static const char *url(const char *name)
+{
+    static char text[256];
+    snprintf(text, sizeof text, "nbd+unix:///%s?socket=%s", name, server.socket);
+    return text;
+}
+
+static const char *cache_option(void)
+{
+    static char option[PATH_MAX + 16];
+    char path[PATH_MAX];
+    snprintf(option, sizeof option, "--cache-dir=%s", path_in_dir(path, "skeletons"));
+    return option;
+}
+
+/* Bytes that the server was asked for since serve_file. */
+static uint64_t asked(void)
+{
+    uint64_t sum = 0;
+    char line[512];
+    FILE *file = fopen(requests(), "re");
+    CHECK(file, "no %s", requests());
+    while (fgets(line, sizeof line, file)) {
+        const char *count = strstr(line, " Read ") ? strstr(line, "count=") : NULL;
+        sum += count ? strtoull(count + strlen("count="), NULL, 0) : 0;
+    }
+    (void)fclose(file);
+    return sum;
+}
+
+static struct engine *start(const char *model, const char *option)
+{
+    struct engine *e = engine_new();
+    engine_start(e, (const char *const[]){"-m", model, cache_option(), "--resident-experts=25",
+                                          "--device-timeout=2000", option, NULL});
+    return e;
+}
+
+static void check_texts(struct engine *e, unsigned loaders, const char *what)
+{
+    for (unsigned i = 0; i < 2; i++)
+        baseline_compare(e, i, what);
+    CHECK(engine_counter(e, "loader", "backend") == 3 * loaders, "%s: the server is not read",
+          what);
+    CHECK(engine_counter(e, "loader", "bytes_read") > 0, "%s: nothing was read", what);
+    CHECK(engine_counter(e, "loader", "parts_failed_over") == 0, "%s: another copy", what);
+}
+
+/* The only skeleton below the directory of the test; the path of its file or directory. */
+static void skeleton_path(char path[PATH_MAX], const char *name)
+{
+    struct command c;
+    char directory[PATH_MAX];
+    command_run(&c, NULL, SOON_MS,
+                (const char *const[]){"/usr/bin/find", path_in_dir(directory, "skeletons"), "-name",
+                                      name, NULL});
+    snprintf(path, PATH_MAX, "%.*s", (int)strcspn(c.out, "\n"), c.out);
+    CHECK(path[0] == '/' && strlen(path) + 1 == strlen(c.out), "found: '%s'", c.out);
+    command_free(&c);
+}
+
+/* ---- what it opens --------------------------------------------------------------------------- */
+
+static void opens_a_file(void)
+{
+    char path[PATH_MAX];
+    struct command c;
+    baseline(0);
+    serve_file(test_model());
+    struct engine *e = start(url("model.gguf"), "--sandbox=auto");
+    uint64_t first = asked();
+    check_texts(e, 1, "a file on a server");
+    engine_stop(e);
+    nbdkit_kill(&server);
+    serve_file(test_model());
+    e = start(url("model.gguf"), "--loaders=2");
+    uint64_t second = asked();
+    check_texts(e, 2, "the second start");
+    engine_stop(e);
+    test_note("the first start read %" PRIu64 " bytes, the second %" PRIu64, first, second);
+    CHECK(second < first, "the second start fetched the model again");
+    skeleton_path(path, "model.gguf");
+    command_run(&c, NULL, SOON_MS, (const char *const[]){"inspect", path, NULL});
+    CHECK(c.status == 2 && strstr(c.err, "a skeleton of a model on a server"), "%d: %s", c.status,
+          c.err);
+    command_free(&c);
+    command_run(&c, NULL, SOON_MS,
+                (const char *const[]){"run", "-m", path, "--name", "remote-refused", NULL});
+    CHECK(c.status == 2 && strstr(c.err, "give its URL"), "%d: %s", c.status, c.err);
+    command_free(&c);
+    nbdkit_kill(&server);
+}
+
+static void opens_a_split_model(void)
+{
+    char path[PATH_MAX], setting[PATH_MAX + 8];
+    struct error error;
+    baseline(0);
+    CHECK(split_write(test_model(), path_in_dir(path, "demo.gguf"), 2, &error) == 0, "%s",
+          error.text);
+    snprintf(setting, sizeof setting, "dir=%s", test_dir());
+    serve((const char *const[]){"file", setting, NULL});
+    struct engine *e = start(url("demo-00002-of-00002.gguf"), NULL);
+    check_texts(e, 2, "parts on a server");
+    pid_t pid = engine_pid(e, "loader", 1, 0);
+    CHECK(kill(pid, SIGKILL) == 0, "kill failed");
+    engine_pid(e, "loader", 1, pid);
+    baseline_compare(e, 0, "a loader of parts was killed");
+    engine_stop(e);
+    nbdkit_kill(&server);
+}
+
+/* Loaders have no other copy. False: the server cannot be read. */
+static bool generates(struct engine *e, unsigned prompt)
+{
+    struct text got;
+    generation_finish(generation_start(e, test_prompt(prompt), baseline_tokens()), FINISH_MS, &got);
+    bool right = got.error.code == ERR_NONE;
+    if (right)
+        text_check_same(baseline(prompt), &got, "the server is back");
+    else
+        CHECK(strstr(got.error.text, "cannot be read"), "%s", got.error.text);
+    text_free(&got);
+    return right;
+}
+
+static void the_server_goes_away(void)
+{
+    baseline(0);
+    serve_file(test_model());
+    struct engine *e = start(url("model.gguf"), "--keep-kv=0");
+    check_texts(e, 1, "before");
+    nbdkit_kill(&server);
+    uint64_t deadline = deadline_in(FINISH_MS);
+    while (generates(e, 2))
+        CHECK(deadline_tick(deadline), "experts were read without the server");
+    serve_file(test_model());
+    while (!generates(e, 1))
+        CHECK(deadline_tick(deadline), "the server is not read again");
+    engine_stop(e);
+    nbdkit_kill(&server);
+}
+
+static void opens_a_store(void)
+{
+    char store[PATH_MAX], setting[PATH_MAX + 8];
+    struct error error;
+    baseline(0);
+    path_in_dir(store, "store");
+    const struct store_make how = {.stripes = 2, .precision_mask = 1};
+    CHECK(store_make(test_model(), store, &how, &error) == 0, "%s", error.text);
+    snprintf(setting, sizeof setting, "dir=%s", store);
+    serve((const char *const[]){"file", setting, NULL});
+    struct engine *e = start(url("manifest.json"), NULL);
+    check_texts(e, 2, "a store on a server");
+    CHECK(engine_counter(e, "loader", "checksums_verified") > 0, "nothing was verified");
+    engine_stop(e);
+    nbdkit_kill(&server);
+}
+
+/* ---- what can happen to it ------------------------------------------------------------------- */
+
+/* As a kill leaves it: some bytes are noted, and what follows may be anything. */
+static void continues_a_fetch(void)
+{
+    char path[PATH_MAX];
+    unsigned long long done, total;
+    baseline(0);
+    serve_file(test_model());
+    struct engine *e = start(url("model.gguf"), NULL);
+    uint64_t first = asked();
+    engine_stop(e);
+    nbdkit_kill(&server);
+    skeleton_path(path, "progress");
+    FILE *file = fopen(path, "r+e");
+    CHECK(file && fscanf(file, "sluice skeleton 1: %llu of %llu bytes", &done, &total) == 2 &&
+              done == total,
+          "%s", path);
+    rewind(file);
+    CHECK(fprintf(file, "sluice skeleton 1: %llu of %llu bytes\n", total / 4 * 3, total) > 0 &&
+              fclose(file) == 0,
+          "%s", path);
+    serve_file(test_model());
+    e = start(url("model.gguf"), NULL);
+    uint64_t again = asked();
+    test_note("at first %" PRIu64 " bytes, then %" PRIu64, first, again);
+    CHECK(again < first - total / 2, "it began again");
+    check_texts(e, 1, "a continued fetch");
+    engine_stop(e);
+    nbdkit_kill(&server);
+}
+
+static void is_killed_while_it_fetches(void)
+{
+    struct command c;
+    char setting[PATH_MAX + 8];
+    baseline(0);
+    snprintf(setting, sizeof setting, "file=%s", test_model());
+    serve((const char *const[]){"--filter=delay", "file", setting, "delay-read=400ms", NULL});
+    command_run(&c, NULL, SOON_MS,
+                (const char *const[]){"/usr/bin/timeout", "-s", "KILL", "1.5", SLUICE_RUN, "-m",
+                                      url("model.gguf"), cache_option(), "--name", "remote-killed",
+                                      NULL});
+    CHECK(c.status != 0, "it was not killed");
+    command_free(&c);
+    nbdkit_kill(&server);
+    serve_file(test_model());
+    struct engine *e = start(url("model.gguf"), NULL);
+    check_texts(e, 1, "after a kill");
+    engine_stop(e);
+    nbdkit_kill(&server);
+}
+
+static void refused(const char *text)
+{
+    struct command c;
+    command_run(&c, NULL, SOON_MS,
+                (const char *const[]){"run", "-m", url("model.gguf"), cache_option(), "--name",
+                                      "remote-refused", NULL});
+    CHECK(c.status == 2 && strstr(c.err, text), "status %d: %.300s", c.status, c.err);
+    command_free(&c);
+}
+
+static void bad_servers_are_rejected(void)
+{
+    char other[PATH_MAX];
+    path_in_dir(other, "other");
+    FILE *file = fopen(other, "we");
+    CHECK(file && fputs("something else, and no model", file) >= 0 && fclose(file) == 0, "no %s",
+          other);
+    serve_file(other);
+    refused("not a GGUF file");
+    nbdkit_kill(&server);
+    refused("nbd+unix:///model.gguf?socket=");
+    struct command c;
+    command_run(&c, NULL, SOON_MS,
+                (const char *const[]){"run", "-m", test_model(), "--origin=nbd://host/", "--name",
+                                      "remote-refused", NULL});
+    CHECK(c.status == 2 && strstr(c.err, "give the URL with -m"), "%s", c.err);
+    command_free(&c);
+    command_run(&c, NULL, SOON_MS,
+                (const char *const[]){"tokenize", "-m", "nbd://host/", "-p", "text", NULL});
+    CHECK(c.status == 2 && strstr(c.err, "this command reads files only"), "%s", c.err);
+    command_free(&c);
+}
+
+/* Another model at the same URL gets a skeleton of its own. */
+static void another_model_is_fetched(void)
+{
+    char copy[PATH_MAX];
+    struct command c;
+    baseline(0);
+    path_in_dir(copy, "served.gguf");
+    command_run(&c, NULL, SOON_MS, (const char *const[]){"/bin/cp", test_model(), copy, NULL});
+    CHECK(c.status == 0, "%s", c.err);
+    command_free(&c);
+    FILE *file = fopen(copy, "r+e"); /* the same model with padding at its end */
+    CHECK(file && fseek(file, 0, SEEK_END) == 0 && fwrite("padding", 1, 7, file) == 7 &&
+              fclose(file) == 0,
+          "no %s", copy);
+    serve_file(copy);
+    struct engine *e = start(url("model.gguf"), NULL);
+    check_texts(e, 1, "another size");
+    engine_stop(e);
+    nbdkit_kill(&server);
+    serve_file(test_model());
+    e = start(url("model.gguf"), NULL);
+    check_texts(e, 1, "another model");
+    engine_stop(e);
+    nbdkit_kill(&server);
+}
+
+/* A client that starts an engine of its own. */
+static void a_client_opens_it(void)
+{
+    struct command c;
+    serve_file(test_model());
+    command_run(&c, NULL, FINISH_MS,
+                (const char *const[]){"generate", "-m", url("model.gguf"), cache_option(), "-n",
+                                      "4", "--temp", "0", "-p", "Once", "--output", "ids", NULL});
+    CHECK(c.status == 0 && strlen(c.out) > 0, "%d: %s", c.status, c.err);
+    command_free(&c);
+    nbdkit_kill(&server);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct test_case cases[] = {
+        ROW(opens_a_file),
+        ROW(opens_a_split_model),
+        ROW(opens_a_store),
+        ROW(continues_a_fetch),
+        ROW(is_killed_while_it_fetches),
+        ROW(the_server_goes_away),
+        ROW(another_model_is_fetched),
+        ROW(bad_servers_are_rejected),
+        ROW(a_client_opens_it),
+    };
+    return test_main(argc, argv, cases, sizeof cases / sizeof cases[0]);
+}
