@@ -178,7 +178,7 @@ def main(data):
         families.append({"family": name, "template": template, "tokenizer": kind, "bos": bos, "eos": eos,
                          "talks": talks})
     with open(f"{data}/tokenizers/chat.json", "w", encoding="utf-8") as f:
-        f.write("[\n" + ",\n".join(json.dumps(x) for x in families) + "\n]\n")
+        f.write("[\n" + ",\n".join(json.dumps(x, separators=(",", ":")) for x in families) + "\n]\n")
 
 
 if __name__ == "__main__":

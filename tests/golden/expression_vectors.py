@@ -157,7 +157,7 @@ def vectors(path):
         texts = [random_text(rng, everything) for _ in range(30)]
         rows.append({"names": names.split(), "vectors": [{"text": t, "words": words(t, compiled)} for t in texts]})
     with open(path, "w") as f:
-        f.write("[\n" + ",\n".join(json.dumps(r) for r in rows) + "\n]\n")
+        f.write("[\n" + ",\n".join(json.dumps(r, separators=(",", ":")) for r in rows) + "\n]\n")
 
 
 if __name__ == "__main__":

@@ -218,7 +218,7 @@ def fill_bpe(t, pre):
 
 def write_vectors(data, file, vectors):
     with open(f"{data}/tokenizers/{file}.json", "w") as f:
-        f.write("[\n" + ",\n".join(json.dumps(x) for x in vectors) + "\n]\n")
+        f.write("[\n" + ",\n".join(json.dumps(x, separators=(",", ":")) for x in vectors) + "\n]\n")
 
 
 def main(data, only=None):

@@ -204,4 +204,4 @@ def entry(name, ids, layers, more, margin):
 
 def write_list(path, index):
     with open(path, "w", encoding="ascii") as f:
-        f.write("[\n" + ",\n".join(json.dumps(x) for x in index) + "\n]\n")
+        f.write("[\n" + ",\n".join(json.dumps(x, separators=(",", ":")) for x in index) + "\n]\n")
