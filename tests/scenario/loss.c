@@ -283,6 +283,7 @@ static void resident_first_to_engine(void)
 }
 
 static const char calibration[] = SLUICE_SOURCE_DIR "/launch/demo/calib.txt";
+#define HELD_OUT SLUICE_SOURCE_DIR "/tests/golden/data/heldout/tales.txt"
 
 static double perplexity_of(const char *policy)
 {
@@ -311,6 +312,55 @@ static void resident_first_is_scored_in_decode(void)
                                       "--offline", "--policy", "routing=resident-first", NULL});
     CHECK(c.status == 2 && strstr(c.err, "many tokens at once cannot show"), "%s", c.err);
     command_free(&c);
+}
+
+/* The result of eval on the cloze task, as CSV of one row; its columns from cloze_items on. */
+static void cloze(const char *const *how, double out[6])
+{
+    struct command c;
+    const char *argv[32] = {"eval",    "-m", test_model(), "--text", HELD_OUT,
+                            "--cloze", "60", "--output",   "csv"};
+    size_t n = 9;
+    while (*how)
+        argv[n++] = *how++;
+    run_ok(&c, argv);
+    const char *at = strrchr(c.out, '\n'); /* the last of the lines ends with it */
+    CHECK(at, "%s", c.out);
+    for (size_t i = 6; i-- > 0;) {
+        do
+            at--;
+        while (*at != ',');
+        out[i] = strtod(at + 1, NULL);
+    }
+    test_note("right %.4f, lossless %.4f, same answer %.4f", out[1], out[2], out[5]);
+    command_free(&c);
+}
+
+/* 42 of the 60 items are right by the package transformers, none of them closely
+ * (tests/golden/cloze_vectors.py). With a simulated cache a lever changes answers; many tokens at
+ * once cannot show that. */
+static void cloze_task(void)
+{
+    double r[6];
+    struct command c;
+    cloze((const char *const[]){"--offline", NULL}, r);
+    CHECK(r[0] == 60 && round(60 * r[1]) == 42 && round(60 * r[2]) == 42, "%g items", r[0]);
+    CHECK(r[3] == 0 && r[4] == 0 && r[5] == 1, "the lossless model differs from itself");
+    cloze((const char *const[]){"--read-bandwidth", "500MB/s", "--resident-experts", "25%",
+                                "--policy", "routing=resident-first,nats=1.5", NULL},
+          r);
+    CHECK(round(60 * r[2]) == 42 && r[5] < 1 && r[5] > 0.5, "same answer %g", r[5]);
+    CHECK(r[3] < r[1] - r[2] && r[4] > r[1] - r[2], "%g to %g", r[3], r[4]);
+    static const char *const wrong[][3] = {{"--max-windows", "4", "--cloze requires"},
+                                           {"--ctx-size", "2000", "from 4 different ones"}};
+    for (size_t i = 0; i < ARRAY_LEN(wrong); i++) {
+        command_run(&c, NULL, END_MS,
+                    (const char *const[]){"eval", "-m", test_model(), "--text", HELD_OUT, "--cloze",
+                                          "3", "--offline", wrong[i][0], wrong[i][1], NULL});
+        CHECK(c.status == 2 && strstr(c.err, wrong[i][2]), "%s: %d: %s", wrong[i][0], c.status,
+              c.err);
+        command_free(&c);
+    }
 }
 
 /* A throttle below the pace of the measurement is rejected, and the one before it stays; a higher
@@ -436,6 +486,7 @@ int main(int argc, char **argv)
         {"plan_to_engine", plan_to_engine},
         {"resident_first_to_engine", resident_first_to_engine},
         {"resident_first_is_scored_in_decode", resident_first_is_scored_in_decode},
+        {"cloze_task", cloze_task},
         {"kv_type_of_the_measurement", kv_type_of_the_measurement},
         {"share_of_the_measurement", share_of_the_measurement},
         {"chunk_of_the_measurement", chunk_of_the_measurement},

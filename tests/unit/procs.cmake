@@ -61,6 +61,7 @@ foreach(name serve/stream serve/ask http/http_log)
   sluice_unit_test(gateway_${part}_test SOURCES procs/engine/gateway/${name}_test.c LINK sluice_gateway_parts)
 endforeach()
 sluice_unit_test(client_test SOURCES procs/clients/common/client_test.c LINK sluice_client)
+sluice_unit_test(eval_cloze_test SOURCES procs/clients/eval/cloze_test.c LINK sluice_eval_parts m)
 sluice_unit_test(conversation_place_test SOURCES procs/clients/conversation/place_test.c
   LINK sluice_conversation sluice_grammar)
 sluice_unit_test(repl_test SOURCES procs/clients/repl/repl_test.c LINK sluice_repl_core)

@@ -148,12 +148,17 @@ static void worker_hooks(void *arg, uint32_t worker, struct offline_hooks *h)
                                 .serve = serve};
 }
 
+static uint32_t segment_of(const struct offline_evaluation *base)
+{
+    return base->segment ? base->segment : SERVING_SEGMENT;
+}
+
 static void worker_starts(void *arg, uint32_t worker, uint32_t window)
 {
     struct clocked *run = arg;
     struct state *w = run->state[worker];
     struct error error;
-    if (window % SERVING_SEGMENT == 0) {
+    if (window % segment_of(run->base) == 0) {
         end_segment(w);
         w->deterministic = new_clock(w, &error);
         if (!w->deterministic) /* the configuration was checked before: only memory can be short */
@@ -200,7 +205,7 @@ int clocked_evaluate(const struct offline_evaluation *base, const struct sim_con
     struct offline_evaluation e = *base;
     e.token_by_token = true;
     e.in_order = true;
-    e.segment = SERVING_SEGMENT;
+    e.segment = segment_of(base);
     e.method = method;
     e.renormalise_skips = config->knobs.skip_renormalise;
     e.hooks = worker_hooks;

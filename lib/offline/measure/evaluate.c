@@ -257,7 +257,7 @@ static void close_worker(struct worker *w)
 static int allocate(const struct offline_evaluation *e, struct offline_losses *out,
                     struct error *error)
 {
-    uint32_t windows = e->text->windows, scored = e->text->window - 1;
+    uint32_t windows = e->text->windows, scored = e->text->window - 1 - e->score_from;
     *out = (struct offline_losses){.windows = windows, .scored = scored};
     out->nll = calloc(windows, sizeof *out->nll);
     bool compared = e->compare || e->against;
@@ -302,6 +302,7 @@ int offline_evaluate(const struct offline_evaluation *e, struct offline_losses *
                      struct error *error)
 {
     sl_assert(e->text->window >= 2 && !(e->compare && e->against));
+    sl_assert(e->score_from < e->text->window - 1);
     if (allocate(e, out, error) != 0)
         return -1;
     struct worker worker[OFFLINE_WORKERS_MAX] = {0};

@@ -62,6 +62,7 @@ struct offline_evaluation {
     uint32_t chunk;                  /* rows per pass otherwise; 0: the window */
     bool in_order;                   /* hooks depend on earlier tokens of a window */
     uint32_t segment;                /* in_order: consecutive windows per worker; 0: one */
+    uint32_t score_from;             /* rows before it are context: nothing of them is counted */
     bool unscored;                   /* hooks only: losses are 0, no logits. Not in_order */
     const struct offline_part *part; /* NULL: all layers */
     bool compare;                    /* also run the lossless model: KLD and top-1 agreement */
@@ -93,7 +94,7 @@ struct offline_evaluation {
 };
 
 struct offline_losses {
-    uint32_t windows, scored; /* scored: tokens of each window */
+    uint32_t windows, scored; /* scored: tokens of each window, which are its last ones */
     double *nll;              /* [windows] nats, summed over the window */
     float *kld;               /* [windows * scored] when compared, else NULL */
     double *reference_nll;    /* [windows] when compared, else NULL */

@@ -42,7 +42,8 @@ static void compare_row(struct worker *w, uint32_t window, uint32_t row, const f
     uint32_t vocab = offline_index(w->job->e->model)->hparams.vocab;
     uint32_t target = offline_window(w->job->e->text, window)[row + 1];
     out->reference_nll[window] += log_sum_exp(base, vocab) - (double)base[target];
-    out->kld[(size_t)window * out->scored + row] = (float)divergence(base, q, vocab);
+    uint32_t at = row - w->job->e->score_from;
+    out->kld[(size_t)window * out->scored + at] = (float)divergence(base, q, vocab);
     out->same[window] += largest(base, vocab) == largest(q, vocab);
 }
 
@@ -51,6 +52,8 @@ int score_row(struct worker *w, uint32_t window, uint32_t row, const float *q, c
 {
     const struct offline_evaluation *e = w->job->e;
     uint32_t vocab = offline_index(e->model)->hparams.vocab;
+    if (row < e->score_from)
+        return 0;
     uint32_t target = offline_window(e->text, window)[row + 1];
     w->job->out->nll[window] += log_sum_exp(q, vocab) - (double)q[target];
     if (e->record)

@@ -25,10 +25,10 @@
 #include "lib/terminal/terminal.h"
 #include "procs/clients/common/options.h"
 #include "procs/clients/common/stream.h"
+#include "procs/clients/eval/cloze.h"
 #include "procs/clients/eval/ids.h"
 #include "procs/clients/eval/in_process.h"
 
-#define WINDOW_DEFAULT    512
 #define WINDOWS_AHEAD     2
 #define PROGRESS_NS       (2 * NS_PER_S)
 #define WINDOW_TOKENS_MAX ENGINE_PROMPT_IDS_MAX
@@ -139,6 +139,9 @@ static const struct option_row rows[] = {
      "(default): as in the plan"},
     {0, "kld", NULL, OPTION_FLAG(struct eval, in_process.compare),
      "in process: also KL divergence and top-1 agreement"},
+    {0, "cloze", "N", OPTION_NUMBER(struct eval, in_process.cloze, 1, CLOZE_ITEMS_MAX),
+     "in process: N items of the text, in each of which the true one of "
+     "four continuations should be the most probable (docs/eval.md)"},
     {0, "reference-kv-type", "T", OPTION_CALL(take_kv_type),
      "in process: KV cache of the lossless model: f32, f16 "
      "(default), q8_0 or q4_0"},
@@ -151,7 +154,7 @@ static const struct option_row rows[] = {
     {0, "against", "FILE", OPTION_TEXT(struct eval, in_process.against),
      "in process: compare with recorded logits instead of the "
      "lossless model"},
-    {'c', "ctx-size", "N", OPTION_ELSEWHERE, "tokens per window (default 512)"},
+    {'c', "ctx-size", "N", OPTION_ELSEWHERE, "tokens per window (default 512; of --cloze 64)"},
     {0, "max-windows", "N", OPTION_NUMBER(struct eval, windows_max, 1, INT32_MAX),
      "only the first N windows"},
     {0, "output", "FORMAT", OPTION_CALL(take_output),
@@ -193,6 +196,10 @@ static int check_options(const struct eval *e, struct error *error)
             "--offline or --read-bandwidth RATE");
     if (e->offline && (e->ids_path || e->per_token))
         return error_set(error, ERR_BAD_INPUT, "--ids and --per-token require an engine");
+    if (in->cloze && (!e->offline || in->record || in->npy || in->against || e->windows_max))
+        return error_set(error, ERR_BAD_INPUT,
+                         "--cloze requires --offline or --read-bandwidth RATE, and does not go "
+                         "with --record, --logits, --against and --max-windows");
     if (e->per_token && in->output != EVAL_JSON)
         return error_set(error, ERR_BAD_INPUT, "--per-token requires --output json");
     if (e->window > WINDOW_TOKENS_MAX)
@@ -207,12 +214,12 @@ static int parse(struct eval *e, int argc, char **argv, struct error *error)
     params_defaults(params);
     if (params_take_args(params, &argc, argv, error) != 0)
         return -1;
-    /* A private engine needs only one window; a longer context would only cost budget. */
-    if (params->ctx_size == 0)
-        params->ctx_size = WINDOW_DEFAULT;
-    e->window = params->ctx_size;
     if (options_read(&options, e, argc, argv, error) != 0)
         return -1;
+    /* A private engine needs only one window; a longer context would only cost budget. */
+    if (params->ctx_size == 0)
+        params->ctx_size = e->in_process.cloze ? CLOZE_WINDOW_DEFAULT : IN_PROCESS_WINDOW_DEFAULT;
+    e->window = params->ctx_size;
     if (option_model_or_server(&e->engine.model, argc, argv, "", error) != 0)
         return -1;
     if (!e->engine.model || !e->text_path == !e->ids_path)

@@ -19,6 +19,7 @@
 #include "lib/policy/presets/planned.h"
 #include "lib/policy/presets/presets.h"
 #include "lib/tensor/precision.h"
+#include "procs/clients/eval/cloze.h"
 
 #define PROGRESS_NS (3 * NS_PER_S)
 
@@ -34,6 +35,7 @@ struct evaluating {
     struct sim_config sim; /* with a read bandwidth */
     struct sim_stats stats;
     struct logits_file *against, *record, *npy;
+    struct cloze_result cloze;
     char note[160];
     uint64_t cells;
     uint32_t capacity; /* number of resident experts */
@@ -285,6 +287,30 @@ static int evaluate(struct evaluating *w, const struct offline_evaluation *base,
     return serving_evaluate(base, &w->serving, losses, &w->report, error);
 }
 
+/* Only continuations are scored. A cache lasts for as many tokens as in other evaluations. */
+static void set_cloze(const struct evaluating *w, struct offline_evaluation *base)
+{
+    uint32_t longer = IN_PROCESS_WINDOW_DEFAULT / w->text.window;
+    base->score_from = cloze_context(w->text.window) - 1;
+    base->segment = longer > 1 ? SERVING_SEGMENT * longer : SERVING_SEGMENT;
+}
+
+static void take_cloze(struct evaluating *w, struct offline_losses *losses, double *reference)
+{
+    w->cloze = cloze_judge(losses->nll, reference, losses->windows / CLOZE_CHOICES);
+    cloze_keep_true(losses, reference);
+}
+
+static void add_cloze(const struct evaluating *w, struct outcome *o)
+{
+    o->cloze_items = o->windows;
+    o->cloze_right = w->cloze.right;
+    o->cloze_right_lossless = w->cloze.reference_right;
+    o->cloze_low = w->cloze.low;
+    o->cloze_high = w->cloze.high;
+    o->cloze_same = w->cloze.same;
+}
+
 static int measure(struct evaluating *w, struct error *error)
 {
     struct offline_evaluation base = {.model = w->model,
@@ -300,6 +326,8 @@ static int measure(struct evaluating *w, struct error *error)
     base.kv_type = kv_type_find(w->e->params->kv_type);
     base.reference_kv_type = w->e->reference_kv_type;
     base.dense = w->e->dense_given ? w->e->dense : preset_planned_dense(&w->knobs, w->plan);
+    if (w->e->cloze)
+        set_cloze(w, &base);
     struct offline_losses losses, lossless = {0};
     struct outcome o = {0};
     if (evaluate(w, &base, &losses, error) != 0)
@@ -314,7 +342,12 @@ static int measure(struct evaluating *w, struct error *error)
     if (status == 0 && !losses.reference_nll)
         status = offline_evaluate(&base, &lossless, error);
     if (status == 0) {
-        outcome_of(w, &losses, losses.reference_nll ? losses.reference_nll : lossless.nll, &o);
+        double *reference = losses.reference_nll ? losses.reference_nll : lossless.nll;
+        if (w->e->cloze)
+            take_cloze(w, &losses, reference);
+        outcome_of(w, &losses, reference, &o);
+        if (w->e->cloze)
+            add_cloze(w, &o);
         w->clocked ? add_stats(w, &o) : add_report(w, &o);
         outcome_print(&o, w->e->output);
     }
@@ -344,7 +377,9 @@ static int open_all(struct evaluating *w, struct error *error)
     w->model = offline_open_within(e->model_path, inspected_index,
                                    memory ? memory : OFFLINE_MEMORY_DEFAULT, error);
     if (!w->model || offline_text_load(offline_index(w->model), e->text_path, e->texts, e->window,
-                                       0, &w->text, error) != 0)
+                                       (uint64_t)e->cloze * e->window, &w->text, error) != 0)
+        return -1;
+    if (e->cloze && cloze_make(&w->text, error) != 0)
         return -1;
     if (e->windows_max && w->text.windows > (uint64_t)e->windows_max)
         w->text.windows = (uint32_t)e->windows_max;

@@ -14,7 +14,8 @@
 #include "lib/tensor/precision.h"
 #include "lib/tensor/quant_method.h"
 
-#define IN_PROCESS_TEXTS_MAX 64
+#define IN_PROCESS_TEXTS_MAX      64
+#define IN_PROCESS_WINDOW_DEFAULT 512 /* tokens */
 
 #define EVAL_OUTPUTS "text|json|csv|md"
 enum eval_output { EVAL_TEXT, EVAL_JSON, EVAL_CSV, EVAL_MD };
@@ -27,6 +28,7 @@ struct in_process {
     uint32_t window;
     int64_t windows_max;   /* 0: all */
     uint64_t memory;       /* maximum; 0: as the budget, or the default */
+    int64_t cloze;         /* items of a cloze task; 0: none */
     bool compare;          /* also KL divergence and top-1 agreement */
     double read_bandwidth; /* bytes/s: token by token with a simulated clock; 0: worst case */
     const char *against, *record, *npy; /* logits files; NULL: none */

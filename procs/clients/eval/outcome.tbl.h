@@ -26,5 +26,11 @@ OUTCOME_REAL(hit_rate, "simulated: share of accesses that were resident")
 OUTCOME_REAL(bytes_per_token, "simulated: bytes read per token, demands and prefetches")
 OUTCOME_REAL(token_ms, "simulated: time per token, stalls included")
 OUTCOME_REAL(stall_ms, "simulated: time per token waiting for experts")
+OUTCOME_COUNT(cloze_items, "items of the cloze task")
+OUTCOME_REAL(cloze_right, "share of them whose true continuation is the most probable")
+OUTCOME_REAL(cloze_right_lossless, "the same of the lossless model")
+OUTCOME_REAL(cloze_low, "lower end of the 95 % interval of the difference of the two")
+OUTCOME_REAL(cloze_high, "upper end of it")
+OUTCOME_REAL(cloze_same, "share of the items with the same answer")
 #undef OUTCOME_REAL
 #undef OUTCOME_COUNT

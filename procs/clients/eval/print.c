@@ -74,6 +74,12 @@ static void print_text(const struct outcome *o)
                "%.3f ms of them stalled\n",
                o->device_bytes_per_s / 1e6, 100 * o->hit_rate, o->bytes_per_token / (double)MIB,
                o->token_ms, o->stall_ms);
+    if (o->cloze_items)
+        printf("  cloze: %.1f %% of %" PRIu64 " right, lossless %.1f %%: %+.1f (95 %%: %+.1f .. "
+               "%+.1f) points; same answer %.1f %%\n",
+               100 * o->cloze_right, o->cloze_items, 100 * o->cloze_right_lossless,
+               100 * (o->cloze_right - o->cloze_right_lossless), 100 * o->cloze_low,
+               100 * o->cloze_high, 100 * o->cloze_same);
     if (o->note[0])
         printf("  %s\n", o->note);
 }
