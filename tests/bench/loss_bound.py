@@ -2,8 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests whether the loss bound of plans holds on texts that they were not made on (docs/lab/bound.md).
 
-    loss_bound.py texts DIR          cuts texts of this machine and of tests/golden/data/heldout: DIR/DOMAIN-NAME.txt
+    loss_bound.py texts DIR [prose]  cuts texts of this machine and of tests/golden/data/heldout: DIR/DOMAIN-NAME.txt;
+                                     prose: 32 of heldout alone
     loss_bound.py judge LIBEXEC MODEL PROFILE DIR OUT [PRESET:P[:DENSE]...]    plans for P percent, evaluates all texts
+    loss_bound.py price LIBEXEC MODEL PLAN DIR OUT PRESET:P:SHARE...    the same with a plan that exists, token by token
+                                     with a simulated cache of SHARE percent: also KL divergence, the same best tokens, and
+                                     a cloze task of 16 items of each text; an interrupted run continues
 
 The calibration text is that of `sluice tune`. The texts need Debian 12 with its manual pages in other languages.
 """
@@ -36,6 +40,15 @@ def read(path):
         text = "\n".join(l for l in text.split("\n") if l[1:3] != '\\"' and not re.match(r"[.'][^ ]*$", l))
         text = re.sub(r"^\.[A-Za-z]+ ?|\\f.|\\[&-]", "", text, flags=re.M)
     return text
+
+
+def prose(out):
+    """Eight texts of each file, apart from each other."""
+    os.makedirs(out, exist_ok=True)
+    for path in sorted(glob.glob(ROOT + "/tests/golden/data/heldout/*.txt")):
+        text = read(path)
+        for i in range(8):
+            write(out, os.path.basename(path)[:-4], str(i + 1), text[i * len(text) // 8:(i + 1) * len(text) // 8])
 
 
 def texts(out):
@@ -85,6 +98,41 @@ def judge(libexec, model, profile, directory, out, *cases):
         show(name, float(percent), made, losses)
 
 
+def price(libexec, model, plan, directory, out, *cases):
+    os.makedirs(out, exist_ok=True)
+    for case in cases:
+        preset, percent, share = case.split(":")
+        results = {}
+        for text in sorted(glob.glob(directory + "/*.txt")):
+            name = os.path.basename(text)[:-4]
+            path = os.path.join(out, "-".join((preset, percent, share, name)) + ".json")
+            if not os.path.exists(path):
+                how = ["-m", model, "--preset", preset, "--plan", plan, "--text", text, "--read-bandwidth", "500MB/s",
+                       "--resident-experts", share + "%", "--kld", "--output", "json"]
+                one = json.loads(run(libexec + "/sluice-eval", *how, "--max-windows", "8"))
+                items = json.loads(run(libexec + "/sluice-eval", *how, "--cloze", "16"))
+                one.update({k: v for k, v in items.items() if k.startswith("cloze_")})
+                with open(path, "w") as f:
+                    json.dump(one, f)
+            with open(path) as f:
+                results[name] = json.load(f)
+        show(case, float(percent), True, {n: 100 * r["loss"] for n, r in results.items()})
+        show_more(list(results.values()))
+
+
+def show_more(results):
+    """What perplexity hides, over all texts."""
+    tokens, items = sum(r["tokens"] for r in results), sum(r["cloze_items"] for r in results)
+
+    def mean(key, weight, of):
+        return sum(r[key] * r[weight] for r in results) / of
+    right, lossless = (100 * mean(k, "cloze_items", items) for k in ("cloze_right", "cloze_right_lossless"))
+    print("    KL divergence %.4f, same best token %.1f %%; cloze, %d items: right %.1f %%, lossless %.1f %%, same answer %.1f %%; "
+          "%.2f MiB per token" % (mean("kld_mean", "tokens", tokens), 100 * mean("top1_same", "tokens", tokens), items, right,
+                                  lossless, 100 * mean("cloze_same", "cloze_items", items),
+                                  mean("bytes_per_token", "tokens", tokens) / 2**20), flush=True)
+
+
 def show(name, percent, made, losses):
     if not made:
         print("%s: no plan" % name, flush=True)
@@ -104,5 +152,9 @@ if __name__ == "__main__":
         texts(sys.argv[2])
     elif len(sys.argv) >= 7 and sys.argv[1] == "judge":
         judge(*sys.argv[2:])
+    elif len(sys.argv) == 4 and sys.argv[1:4:2] == ["texts", "prose"]:
+        prose(sys.argv[2])
+    elif len(sys.argv) >= 8 and sys.argv[1] == "price":
+        price(*sys.argv[2:])
     else:
         sys.exit(__doc__)

@@ -6,8 +6,8 @@
  *
  * Every window is a sequence that is decoded from its first token. Cache and records persist from
  * window to window; each worker takes a segment of windows (`base`; 0: SERVING_SEGMENT) and starts
- * it with an empty cache, so that nothing depends on the number of threads. Presets with masked routing have no misses: see
- * serving.h. */
+ * it with an empty cache, so that nothing depends on the number of threads. Presets with masked
+ * routing have no misses: see serving.h. */
 #ifndef SLUICE_OFFLINE_MEASURE_CLOCKED_H
 #define SLUICE_OFFLINE_MEASURE_CLOCKED_H
 
@@ -24,8 +24,8 @@ void clocked_config(const struct offline_model *m, const struct knobs *knobs,
 double clocked_token_ns(const struct sim_config *c);
 double clocked_read_ns(const struct sim_config *c);
 
-/* `base` gives model, text, threads, segment, compare, against, record, progress. stats: sums over the whole
- * text. -1 with *error, also those of sim_cache_create. */
+/* `base` gives model, text, threads, segment, compare, against, record, progress. stats: sums over
+ * the whole text. -1 with *error, also those of sim_cache_create. */
 int clocked_evaluate(const struct offline_evaluation *base, const struct sim_config *config,
                      enum quant_method method, struct offline_losses *losses,
                      struct sim_stats *stats, struct error *error);

@@ -64,8 +64,8 @@ void job_progress(struct worker *w, uint64_t steps);
 /* evaluate.c: runs `loop` in a thread per worker until all end; worker 0 is this thread. */
 void job_run(struct job *job, void *(*loop)(void *worker));
 
-/* score.c: scores row `row` of the window, q, up to a constant, unless it is context. base: the row of the lossless
- * model; NULL when it does not run. */
+/* score.c: scores row `row` of the window, q, up to a constant, unless it is context. base: the
+ * row of the lossless model; NULL when it does not run. */
 int score_row(struct worker *w, uint32_t window, uint32_t row, const float *q, const float *base,
               struct error *error);
 
