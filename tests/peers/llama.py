@@ -4,7 +4,8 @@
 
     llama.py quantise SOURCE TARGET FILE_TYPE MATRIX PURE TYPE
         MATRIX: 1 gives an importance matrix of ones; PURE: pure or empty; TYPE: number of the type of layers' matrices or empty
-    llama.py score MODEL IDS_JSON WINDOW THREADS               losses of the ids and the best tokens, window by window
+    llama.py score MODEL IDS_JSON WINDOW THREADS [f32]         losses of the ids and the best tokens, window by window; f32:
+                                                               the type of keys and values, else F16
     llama.py greedy MODEL IDS_JSON PROMPT THREADS              how far each token after the prompt is below the best
     llama.py dequantise MODEL TARGET                           the same weights in F32
     llama.py types MODEL FILE_TYPE SCRATCH
@@ -55,10 +56,11 @@ def quantise(source, target, file_type, matrix, pure, override):
     return {}
 
 
-def open_model(path, context, threads):
+def open_model(path, context, threads, cache="f16"):
+    kind = {"f16": llama_cpp.GGML_TYPE_F16, "f32": llama_cpp.GGML_TYPE_F32}[cache]
     try:
         return llama_cpp.Llama(path, n_ctx=context, n_batch=context, n_threads=int(threads), n_threads_batch=int(threads),
-                               n_gpu_layers=0, logits_all=True, verbose=True)
+                               n_gpu_layers=0, logits_all=True, verbose=True, type_k=kind, type_v=kind)
     except ValueError:
         sys.exit(NOT_OPENED)
 
@@ -74,9 +76,9 @@ def logits_of(llama, ids):
     return np.array(llama.scores[:len(ids)], np.float64)
 
 
-def score(path, ids_path, window, threads):
+def score(path, ids_path, window, threads, cache="f16"):
     window, ids = int(window), ids_of(ids_path)
-    llama = open_model(path, window, threads)
+    llama = open_model(path, window, threads, cache)
     losses, best = [], []
     for at in range(0, len(ids) - window + 1, window):
         part = ids[at:at + window]

@@ -39,8 +39,8 @@ def deepseek4(s):
                 rms_norm_eps=1e-6, EXACT=True, **layers(4, 128, 0),
                 rope_scaling=dict(type="yarn", factor=16, original_max_position_embeddings=64, beta_fast=32, beta_slow=1))
     return "DeepseekV4Config", base, {
-        "few": dict(index_topk=4), "one_group": dict(o_groups=1), "no_tables": layers(4, 128, 0, tables=0),
-        "no_entries": layers(0, 0)}
+        "few": dict(index_topk=4), "wide_keys": dict(index_head_dim=64), "one_group": dict(o_groups=1),
+        "no_tables": layers(4, 128, 0, tables=0), "no_entries": layers(0, 0)}
 
 
 def value(name, shape, draw):

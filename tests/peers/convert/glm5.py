@@ -16,7 +16,8 @@ LINEAR, FULL = "linear_attention", "indexed_attention"
 
 def glm5_next(s):
     """The indexer chooses all positions of the texts, or, in `few`, four pools and the rest, by keys that are not rounded;
-    the last layer takes the choice of the one before it. Limits are small enough to matter."""
+    the last layer takes the choice of the one before it. With many heads (`few_heads`) no scores are equal. Limits are
+    small enough to matter."""
     def kinds(*names):
         return dict(num_hidden_layers=len(names), layer_types=list(names), indexer_types=["full"] * len(names),
                     mlp_layer_types=["dense"] + ["sparse"] * (len(names) - 1))
@@ -32,12 +33,13 @@ def glm5_next(s):
     base.update(q_lora_rank=s.rank, qk_rope_head_dim=0, routed_scaling_factor=2.5, swiglu_limit=1.0, hc_mult=4, hc_eps=1e-6,
                 hc_sinkhorn_iters=20, index_topk=2048, index_n_heads=4, index_head_dim=2 * s.head, index_kpool=4,
                 index_kpool_always_select_tail=True, rms_norm_eps=1e-5)
+    few = dict(kinds(FULL, LINEAR, FULL, FULL), indexer_types=["full"] * 3 + ["shared"], index_topk=FEW, EXACT=True)
     return "Glm5NextTextConfig", base, {
         "free": decays(None), "taps": decays(taps=3), "wide_state": decays(state=2 * s.state),
         "steps": dict(hc_sinkhorn_iters=3), "epsilon": dict(hc_eps=1e-3), "two_shared": dict(n_shared_experts=2),
         "no_norm_topk": dict(norm_topk_prob=False), "first_full": kinds(FULL, LINEAR, FULL),
         "groups": dict(n_group=2, topk_group=1), "mtp": dict(MTP="glm5"),
-        "few": {**kinds(FULL, LINEAR, FULL, FULL), **dict(indexer_types=["full"] * 3 + ["shared"], index_topk=FEW, EXACT=True)}}
+        "few": few, "few_heads": dict(few, index_n_heads=32)}
 
 
 def build(config):

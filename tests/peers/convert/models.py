@@ -265,6 +265,8 @@ def qwen4exp(s):
     positions of the texts, or, in `few`, four pools and the rest, by keys that are not rounded."""
     kinds = ["linear_attention"] * 2 + ["full_attention"]
     few = kinds + ["full_attention"]
+    chosen = dict(indexer_budget=16, num_hidden_layers=4, layer_types=few, EXACT=True,
+                  SAVE=dict(architectures=["Qwen4ExpForCausalLM"], layer_types=few))
     config, base, variants = deltanet(s, "Qwen4ExpTextConfig")
     half = s.head // 4
     third = half // 3
@@ -280,8 +282,8 @@ def qwen4exp(s):
         "no_table": dict(ple_layer_ids=[]), "two_streams": dict(hc_count=2, hc_lowrank=s.rank * 2),
         "bigrams": dict(ngram_size=2, heads_per_ngram=4), "taps": dict(ple_conv_kernel_size=2),
         "first_layer": dict(ple_layer_ids=[1]), "one_per_head": variants["one_per_head"],
-        "few": dict(indexer_budget=16, num_hidden_layers=4, layer_types=few, EXACT=True,
-                    SAVE=dict(architectures=["Qwen4ExpForCausalLM"], layer_types=few))}
+        "few": chosen, "few_heads": dict(chosen, indexer_n_heads=32),
+        "few_last": dict(indexer_budget=16, indexer_n_heads=32, EXACT=True)}
 
 
 def qwen3next(s):
