@@ -3,12 +3,12 @@
 """Compares sluice and llama.cpp on one file, in memory cgroups of the same size:
 
     tests/bench/llama_compare.py -m MODEL [--python VENV/bin/python] [--shares 50,25 | --limits 4GiB,8GiB]
-                                 [-p 16 -n 16 -r 3] [--llama-tokens 4]
+                                 [-p 16 -n 16 -r 3] [--llama-tokens 4] [--lazy]
 
 llama.cpp is the package llama-cpp-python of the Python given (default: this one), with the file mapped. It runs
 without repacking, which copies the model to private memory and would exceed the limit.
 Both variants get the same tokens, threads and limit: the budget of sluice with that share of the experts
-resident, or one of --limits. The file is dropped from the page cache before each run; variants alternate. Markdown on stdout, progress on
+resident, or one of --limits. --lazy: llama.cpp in that mode, too (llama_variant.py). The file is dropped from the page cache before each run; variants alternate. Markdown on stdout, progress on
 stderr."""
 import argparse
 import os
@@ -38,6 +38,7 @@ def arguments():
     p.add_argument("-p", "--prompt", type=int, default=16)
     p.add_argument("-n", "--tokens", type=int, default=16)
     p.add_argument("--llama-tokens", type=int, help="decoded tokens of llama.cpp (default: as -n)")
+    p.add_argument("--lazy", action="store_true", help="llama.cpp's lazy mode, too")
     p.add_argument("-r", "--repetitions", type=int, default=3)
     p.add_argument("-t", "--threads", type=int, default=len(os.sched_getaffinity(0)))
     p.add_argument("--slack", type=float, default=3,
@@ -59,15 +60,19 @@ def run_sluice(a, ids, limit, group):
             "hit": decode["hit_percent"]}
 
 
-def run_llama(a, ids, _limit, group):
+def run_llama(a, ids, _limit, group, mode="mapped"):
     here = os.path.dirname(os.path.abspath(__file__))
     result = m.run_json([a.python, os.path.join(here, "llama_variant.py"), a.model, ids, str(a.prompt),
-                         str(a.llama_tokens or a.tokens), str(a.threads), "mapped"], preexec_fn=group.enter)
+                         str(a.llama_tokens or a.tokens), str(a.threads), mode], preexec_fn=group.enter)
     result["hit"] = None
     return result
 
 
-VARIANTS = {"sluice": run_sluice, "llama.cpp": run_llama}
+def run_lazy(*args):
+    return run_llama(*args, mode="lazy")
+
+
+VARIANTS = {"sluice": run_sluice, "llama.cpp": run_llama, "llama.cpp, lazy": run_lazy}
 
 
 def measure(a, ids, limit, variant):
@@ -92,19 +97,20 @@ def limits_of(a, model):
 
 def limit_figures(a, model, label, limit, scratch):
     """Samples of both variants, alternating, their medians, and the ratio of decode."""
-    results = {variant: [] for variant in VARIANTS}
+    results = {variant: [] for variant in VARIANTS if a.lazy or variant != "llama.cpp, lazy"}
     for repetition in range(a.repetitions):
         ids = os.path.join(scratch, f"ids-{limit}-{repetition}")
         need = (a.prompt + 1 if a.prompt else 0) + a.tokens + 2
         m.write_ids(ids, repetition + 1, model["vocab"], 3 * need)
-        order = list(VARIANTS) if repetition % 2 == 0 else list(reversed(VARIANTS))
+        order = list(results) if repetition % 2 == 0 else list(reversed(results))
         for variant in order:
             results[variant].append(measure(a, ids, limit, variant))
             m.say(f"{label}, repetition {repetition + 1} of {a.repetitions}: {variant} "
                   f"{results[variant][-1]['decode_tps']:.3f} tokens/s")
     return {"label": label, "limit": limit, "samples": results,
-            "ratio": m.median_ratio([r["decode_tps"] for r in results["sluice"]],
-                                    [r["decode_tps"] for r in results["llama.cpp"]])}
+            "ratios": {other: m.median_ratio([r["decode_tps"] for r in results["sluice"]],
+                                             [r["decode_tps"] for r in results[other]])
+                       for other in results if other != "sluice"}}
 
 
 HEADS = ("variant", "limit", "MiB", "decode t/s", "prefill t/s", "read MiB/token", "hit", "majflt/token",
@@ -136,7 +142,8 @@ def main():
         figures = [limit_figures(a, model, label, limit, scratch) for label, limit in limits_of(a, model)]
     print("\n".join(m.table(HEADS, [row for f in figures for row in rows_of(f)])) + "\n")
     for f in figures:
-        print(f"decode at {f['label']}: sluice/llama.cpp {m.ratio_text(f['ratio'])}")
+        for other, ratio in f["ratios"].items():
+            print(f"decode at {f['label']}: sluice/{other} {m.ratio_text(ratio)}")
 
 
 if __name__ == "__main__":

@@ -2,12 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """One run of llama.cpp (package llama-cpp-python) on given tokens; prints a JSON object.
 
-    llama_variant.py MODEL IDS_FILE PROMPT TOKENS THREADS mapped|repacked [DEPTH flash|plain]
+    llama_variant.py MODEL IDS_FILE PROMPT TOKENS THREADS mapped|lazy|repacked [DEPTH flash|plain]
 
 IDS_FILE has whitespace-separated token ids: those of the measured round (a context of DEPTH tokens, a prompt of PROMPT
 tokens and one more, then a prompt of one and TOKENS + 1 new ones, in the order of `sluice bench`), then those of a
 warm-up round, which has no context. Both tests start from the context. flash: with flash attention (default: without).
-mapped: weights are read from the mapped file. repacked: llama.cpp's default where it has kernels for it; matrices
+mapped: weights are read from the mapped file. lazy: so are they, but of tables that the architecture marks (n-grams)
+only the rows of a token, with reads of their own. repacked: llama.cpp's default where it has kernels for it; matrices
 are copied to private memory in another order, which is faster, but all must fit into memory (in a smaller cgroup
 the process is killed). Decoding evaluates one token at a time and samples nothing. "cpu" rates are per second of CPU time. Faults and bytes read are those
 of this process while decoding."""
@@ -19,6 +20,8 @@ import time
 from llama_cpp import Llama
 from llama_cpp import llama_cpp as low
 
+LAZY_OFF, LAZY_ON = 0, 2  # enum llama_lazy_mode
+
 
 def faults():
     return resource.getrusage(resource.RUSAGE_SELF).ru_majflt
@@ -29,13 +32,16 @@ def bytes_read():
         return next(int(line.split()[1]) for line in f if line.startswith("read_bytes"))
 
 
-def set_repacking(wanted):
-    """The package has no argument for this, so the default parameters are changed."""
+def set_loading(mode):
+    """The package has no arguments for this, so the default parameters are changed. Its own default is lazy only for tables
+    above 4 GiB; older versions do not know it."""
     defaults = low.llama_model_default_params
 
     def changed():
         params = defaults()
-        params.use_extra_bufts = wanted
+        params.use_extra_bufts = mode == "repacked"
+        if hasattr(params, "lazy_mode"):
+            params.lazy_mode = LAZY_ON if mode == "lazy" else LAZY_OFF
         return params
 
     low.llama_model_default_params = changed
@@ -76,7 +82,7 @@ def round_of(llama, ids, prompt, tokens, depth=0):
 def main():
     model, ids_path = sys.argv[1:3]
     prompt, tokens, threads = map(int, sys.argv[3:6])
-    set_repacking(sys.argv[6] == "repacked")
+    set_loading(sys.argv[6])
     depth, flash = (int(sys.argv[7]), sys.argv[8] == "flash") if len(sys.argv) > 8 else (0, False)
     with open(ids_path, encoding="ascii") as f:
         ids = [int(word) for word in f.read().split()]

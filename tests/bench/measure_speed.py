@@ -148,7 +148,7 @@ class Llama:
             model = a.assets.synth("plain")
             s = argparse.Namespace(model=model, python=a.python, prompt=4, tokens=tokens, slack=3, engine=[],
                                    repetitions=repetitions, threads=a.threads, limits=None, llama_tokens=None,
-                                   shares=str(share))
+                                   shares=str(share), lazy=False)
             with tempfile.TemporaryDirectory(dir=a.out) as scratch:
                 known = a.assets.model(model)
                 [(label, limit)] = llama_compare.limits_of(s, known)
@@ -168,7 +168,8 @@ class Llama:
             what = f"llama.cpp: decode at {share} %, lower end of the ratio > 8"
             f = results.get(share)
             if f:
-                out.append((what, state(f["ratio"][1] > 8), m.ratio_text(f["ratio"])))
+                ratio = f["ratios"]["llama.cpp"]
+                out.append((what, state(ratio[1] > 8), m.ratio_text(ratio)))
             else:
                 out.append((what, NOT_MEASURED, Llama.reason(a) or "no figures"))
         return out
