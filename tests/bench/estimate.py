@@ -2,13 +2,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compares the estimates of `sluice doctor` with what `sluice bench` measures:
 
-    tests/bench/estimate.py MODEL... [--shares 100,50,25] [-p 512 -n 128 -r 2] [--rounds 2]
+    tests/bench/estimate.py MODEL... [--shares 100,50,25] [-p 512 -n 128 -r 2] [--rounds 2] [--budgets]
 
-Each round runs doctor, then bench; the table has the medians over rounds, and estimate/measured. Exit status 1 if a
-ratio is outside 0.8 to 1.25. Markdown on stdout, progress on stderr."""
+Each round runs doctor, then bench; the table has the medians over rounds, and estimate/measured. --budgets: also an engine with
+the minimum and with the recommended budget, each in a memory cgroup of that size, and one with 2 % less than the minimum, which
+must not start. Exit status 1 if a ratio is outside 0.8 to 1.25, or a budget does not hold. Markdown on stdout, progress on
+stderr."""
 import argparse
 import os
 import statistics
+import subprocess
 import sys
 import time
 
@@ -25,6 +28,7 @@ def arguments():
     p.add_argument("-n", "--tokens", type=int, default=128)
     p.add_argument("-r", "--repetitions", type=int, default=2)
     p.add_argument("--rounds", type=int, default=2)
+    p.add_argument("--budgets", action="store_true")
     return p.parse_args()
 
 
@@ -40,11 +44,33 @@ def one_round(a, model):
         for name, key in (("tg", "decode_tps"), ("pp", "prefill_tps")):
             rows[share, name] = estimate[key], m.variant_test(bench, i, name)["tps_median"]
     m.say(os.path.basename(model), {f"{s:g} {n}": f"{e / b:.2f}" for (s, n), (e, b) in rows.items()})
+    if a.budgets:
+        least = doc["model"]["min_budget"]
+        a.held += [held(model, least, "minimum"), held(model, doc["model"]["budget"], "recommended"), too_small(model, least)]
     return rows, doc["memory"]["read_all_threads"] / 2**30, doc["cpu"]["model"]
+
+
+def held(model, budget, name):
+    """(model, what, budget, peak of a cgroup of that size, whether it holds): an engine that decodes with it."""
+    group = m.Cgroup(f"sluice-estimate-{os.getpid()}", budget)
+    try:
+        m.sluice("bench", "-m", model, "-p", 0, "-n", 8, "-r", 1, "--budget", budget, "-o", "json", preexec_fn=group.enter)
+        peak, good = group.peak(), group.oom_kills() == 0
+    finally:
+        group.remove()
+    return os.path.basename(model), name, f"{budget / 2**20:.0f}", f"{peak / 2**20:.0f}", good and peak <= budget
+
+
+def too_small(model, minimum):
+    budget = minimum * 98 // 100
+    done = subprocess.run([m.program("generate"), "-m", model, "--ids", "1", "-n", "1", "--budget", str(budget), "-q"],
+                          capture_output=True, text=True, check=False, timeout=600)
+    return os.path.basename(model), "98 % of the minimum is refused", f"{budget / 2**20:.0f}", "", done.returncode != 0
 
 
 def main():
     a = arguments()
+    a.held = []
     out, bad, streams, cpu = [], False, [], ""
     for model in a.models:
         rounds = []
@@ -60,7 +86,10 @@ def main():
     print(f"{cpu}, {os.cpu_count()} CPUs, memory streams {min(streams):.1f} to {max(streams):.1f} GiB/s; "
           f"{time.strftime('%Y-%m-%d')}\n")
     print("\n".join(m.table(["model", "experts resident", "estimate, tokens/s", "measured", "estimate/measured"], out)))
-    return 1 if bad else 0
+    if a.held:
+        print("\n" + "\n".join(m.table(["model", "budget", "MiB", "peak MiB", "holds"],
+                                      [(*row[:-1], "yes" if row[-1] else "NO") for row in a.held])))
+    return 1 if bad or not all(row[-1] for row in a.held) else 0
 
 
 sys.exit(main())

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What a table on storage costs: rows, pages, bytes and the wait for them per token, of `sluice bench` in a memory cgroup.
+"""Measures what a table on storage costs: rows, pages, bytes and the wait for them per token, with `sluice bench` in a cgroup.
 
     tests/bench/table_rows.py -m MODEL [--share 50] [-n 64 -r 3] [--delay MS] [--rate BYTES] [-- ENGINE OPTION ...]
 
