@@ -362,7 +362,7 @@ static void sim_repeats_all(bool lossy)
     char store[PATH_MAX], plan[PATH_MAX];
     unsigned met = 0;
     store_pack(store, "store", "native,int8,int4,int2");
-    plan_make(plan, "made.plan", 1u << PRECISION_NATIVE | 1u << PRECISION_INT4);
+    plan_make_two(plan, "made.plan", 1u << PRECISION_NATIVE | 1u << PRECISION_INT4);
     for (uint32_t i = 0; i < preset_count(); i++) {
         struct knobs k;
         struct error error;
