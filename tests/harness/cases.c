@@ -11,9 +11,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "lib/base/bytes.h"
 #include "lib/base/clock.h"
 #include "tests/harness/internal.h"
 
@@ -218,13 +220,28 @@ static enum outcome run_case(const struct test_case *c)
     return outcome;
 }
 
-static void print_outcome(const struct test_case *c, enum outcome outcome, double seconds)
+/* Of this process and of those that it has waited for, which have waited for theirs. */
+static double cpu_seconds(void)
+{
+    static const int whose[] = {RUSAGE_SELF, RUSAGE_CHILDREN};
+    double seconds = 0;
+    for (size_t i = 0; i < ARRAY_LEN(whose); i++) {
+        struct rusage used;
+        getrusage(whose[i], &used);
+        seconds += (double)(used.ru_utime.tv_sec + used.ru_stime.tv_sec) +
+                   (double)(used.ru_utime.tv_usec + used.ru_stime.tv_usec) * 1e-6;
+    }
+    return seconds;
+}
+
+static void print_outcome(const struct test_case *c, enum outcome outcome, double seconds,
+                          double cpu)
 {
     for (char *at = the_case.reason; *at; at++)
         if (*at == '\n')
             *at = ' ';
     if (outcome == PASSED)
-        printf("ok %s (%.1f s)\n", c->name, seconds);
+        printf("ok %s (%.1f s, %.1f s of CPU)\n", c->name, seconds, cpu);
     else if (outcome == FAILED)
         printf("not ok %s: %s\n", c->name, the_case.reason);
     else
@@ -315,8 +332,10 @@ static int run_cases(int argc, char **argv, const char *program, const struct te
             continue;
         }
         uint64_t started = clock_now_ns();
+        double used = cpu_seconds();
         enum outcome outcome = run_case(&cases[i]);
-        print_outcome(&cases[i], outcome, (double)(clock_now_ns() - started) / (double)NS_PER_S);
+        print_outcome(&cases[i], outcome, (double)(clock_now_ns() - started) / (double)NS_PER_S,
+                      cpu_seconds() - used);
         failed |= outcome == FAILED;
     }
     return failed;
@@ -325,6 +344,7 @@ static int run_cases(int argc, char **argv, const char *program, const struct te
 int test_main(int argc, char **argv, const struct test_case *cases, size_t count)
 {
     const char *slash = strrchr(argv[0], '/'), *program = slash ? slash + 1 : argv[0];
+    char name[SAMPLE_NAME];
     bool unknown = false, list = false;
     if (!parse_options(&argc, &argv, &list))
         return 1;
@@ -333,8 +353,8 @@ int test_main(int argc, char **argv, const struct test_case *cases, size_t count
     for (int i = 1; i < argc; i++)
         unknown |= !exists(argv[i], cases, count);
     unknown |= !without_exists(cases, count);
-    for (size_t n = 0; sample_case(program, n); n++)
-        unknown |= !exists(sample_case(program, n), cases, count);
+    for (size_t n = 0; sample_case(program, n, name); n++)
+        unknown |= !exists(name, cases, count);
     if (!list)
         return run_cases(argc, argv, program, cases, count) || unknown;
     for (size_t i = 0; i < count; i++)

@@ -7,10 +7,10 @@
 #include <string.h>
 #include <unistd.h>
 
-enum kind { KIND_AMOUNT, KIND_EVERY, KIND_LONG_ONLY, KIND_TURN };
+enum kind { KIND_AMOUNT, KIND_EVERY, KIND_LONG_ONLY, KIND_TURNS };
 
 struct row {
-    const char *program, *what; /* what: of LONG_ONLY and TURN the name of the case */
+    const char *program, *what; /* what: of LONG_ONLY and TURNS the names of the cases */
     const char *where;
     unsigned brief, whole;
     enum kind kind;
@@ -26,7 +26,7 @@ static const struct row samples[] = {
 };
 static const struct row cases[] = {
 #define LONG_ONLY(program, name, where) {program, #name, where, 0, 1, KIND_LONG_ONLY},
-#define TURN(program, name, n, where)   {program, #name, where, n, 1, KIND_TURN},
+#define TURNS(program, names, n, where) {program, names, where, n, 1, KIND_TURNS},
 #include "tests/harness/sample.tbl.h"
 };
 
@@ -78,35 +78,63 @@ bool test_sample(enum test_every id, unsigned *met)
     return false;
 }
 
-/* Of a row that takes turns: those of one program and number that follow each other in the table
- * run one after the other. */
-static bool has_its_turn(const struct row *row)
+/* Copies the n-th of some words with spaces between them; false after the last. */
+static bool word(const char *words, size_t n, char name[SAMPLE_NAME])
 {
-    unsigned before = 0;
-    for (const struct row *other = cases; other < row; other++)
-        before += other->kind == KIND_TURN && strcmp(other->program, row->program) == 0 &&
-                  other->brief == row->brief;
-    return (before + test_turn()) % row->brief == 0;
+    for (; n > 0 && *words; n--) {
+        words += strcspn(words, " ");
+        words += strspn(words, " ");
+    }
+    snprintf(name, SAMPLE_NAME, "%.*s", (int)strcspn(words, " "), words);
+    return *name != '\0';
+}
+
+/* Of the n-th case of a row. */
+static bool has_its_turn(const struct row *row, size_t n)
+{
+    return (n + test_turn()) % row->brief == 0;
 }
 
 enum sample_left sample_left_out(const char *program, const char *name)
 {
-    for (const struct row *row = cases; row < cases + COUNT(cases) && !test_long(); row++) {
-        if (strcmp(row->program, program) != 0 || strcmp(row->what, name) != 0)
-            continue;
-        if (row->kind == KIND_LONG_ONLY)
-            return SAMPLE_LONG_ONLY;
-        return has_its_turn(row) ? SAMPLE_RUNS : SAMPLE_OTHER_TURN;
-    }
+    char found[SAMPLE_NAME];
+    for (const struct row *row = cases; row < cases + COUNT(cases) && !test_long(); row++)
+        for (size_t n = 0; strcmp(row->program, program) == 0 && word(row->what, n, found); n++) {
+            if (strcmp(found, name) != 0)
+                continue;
+            if (row->kind == KIND_LONG_ONLY)
+                return SAMPLE_LONG_ONLY;
+            return has_its_turn(row, n) ? SAMPLE_RUNS : SAMPLE_OTHER_TURN;
+        }
     return SAMPLE_RUNS;
 }
 
-const char *sample_case(const char *program, size_t n)
+bool sample_case(const char *program, size_t n, char name[SAMPLE_NAME])
 {
     for (size_t i = 0; i < COUNT(cases); i++)
-        if (strcmp(cases[i].program, program) == 0 && n-- == 0)
-            return cases[i].what;
-    return NULL;
+        for (size_t k = 0; strcmp(cases[i].program, program) == 0 && word(cases[i].what, k, name);
+             k++)
+            if (n-- == 0)
+                return true;
+    return false;
+}
+
+static void print_start(const struct row *row, const char *program)
+{
+    printf("# ");
+    if (!program)
+        printf("%s: ", row->program[0] ? row->program : "several");
+}
+
+static void print_turns(const struct row *row, const char *program)
+{
+    char name[SAMPLE_NAME];
+    for (size_t n = 0; word(row->what, n, name); n++) {
+        print_start(row, program);
+        printf("%s %s, one in %u: %s\n",
+               has_its_turn(row, n) ? "now" : "left to another change:", name, row->brief,
+               row->where);
+    }
 }
 
 static void print_row(const struct row *row)
@@ -115,12 +143,8 @@ static void print_row(const struct row *row)
         printf("%u of %u: %s\n", row->brief, row->whole, row->what);
     else if (row->kind == KIND_EVERY)
         printf("one in %u, in turn: %s\n", row->brief, row->what);
-    else if (row->kind == KIND_LONG_ONLY)
-        printf("not %s: %s\n", row->what, row->where);
     else
-        printf("%s %s, one in %u: %s\n",
-               has_its_turn(row) ? "now" : "left to another change:", row->what, row->brief,
-               row->where);
+        printf("not %s: %s\n", row->what, row->where);
 }
 
 static void print_rows(const struct row *row, size_t count, const char *program)
@@ -128,9 +152,11 @@ static void print_rows(const struct row *row, size_t count, const char *program)
     for (; count > 0; count--, row++) {
         if (program && row->program[0] && strcmp(row->program, program) != 0)
             continue;
-        printf("# ");
-        if (!program)
-            printf("%s: ", row->program[0] ? row->program : "several");
+        if (row->kind == KIND_TURNS) {
+            print_turns(row, program);
+            continue;
+        }
+        print_start(row, program);
         print_row(row);
     }
 }

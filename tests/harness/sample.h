@@ -34,8 +34,9 @@ bool test_sample(enum test_every id, unsigned *met);
 enum sample_left { SAMPLE_RUNS, SAMPLE_LONG_ONLY, SAMPLE_OTHER_TURN };
 enum sample_left sample_left_out(const char *program, const char *name);
 
-/* The n-th case of the program that the table names; NULL after the last. */
-const char *sample_case(const char *program, size_t n);
+#define SAMPLE_NAME 64
+/* Copies the name of the n-th case of the program that the table names; false after the last. */
+bool sample_case(const char *program, size_t n, char name[SAMPLE_NAME]);
 /* Prints the rows of the program; NULL: of all programs, with their names. */
 void sample_print(const char *program);
 

@@ -161,8 +161,8 @@ static void compare(bool made, bool rewrites)
 {
     static struct talk alone, t;
     const struct size size =
-        made ? (struct size){.turns = test_long() ? 10 : 4, .system = 700, .end = 262}
-             : (struct size){.turns = 4, .system = 150, .end = 0};
+        made ? (struct size){.turns = test_long() ? 10 : 3, .system = 700, .end = 262}
+             : (struct size){.turns = test_long() ? 4 : 3, .system = 150, .end = 0};
     memset(&alone, 0, sizeof alone);
     memset(&t, 0, sizeof t);
     alone.size = t.size = size;

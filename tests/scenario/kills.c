@@ -77,19 +77,19 @@ static void campaign(const char *service, unsigned wanted)
 
 static void kill_loader(void)
 {
-    campaign("loader", draws(4, 25));
+    campaign("loader", draws(2, 25));
 }
 static void kill_cache(void)
 {
-    campaign("cache", draws(4, 25));
+    campaign("cache", draws(2, 25));
 }
 static void kill_predictor(void)
 {
-    campaign("predictor", draws(4, 25));
+    campaign("predictor", draws(2, 25));
 }
 static void kill_compute(void)
 {
-    campaign("compute", draws(4, 25));
+    campaign("compute", draws(2, 25));
 }
 
 /* Rows of the request table are freed although compute never runs for long: more requests than
@@ -170,15 +170,15 @@ static void kill_at_point(const char *point, const char *service, unsigned times
 
 static void loader_reads_pending(void)
 {
-    kill_at_point("LOADER_READS_PENDING", "loader", draws(2, 10), NULL);
+    kill_at_point("LOADER_READS_PENDING", "loader", draws(1, 10), NULL);
 }
 static void loader_before_publish(void)
 {
-    kill_at_point("LOADER_BEFORE_PUBLISH", "loader", draws(2, 5), NULL);
+    kill_at_point("LOADER_BEFORE_PUBLISH", "loader", draws(1, 5), NULL);
 }
 static void cache_reserved(void)
 {
-    kill_at_point("CACHE_RESERVED", "cache", draws(2, 5), NULL);
+    kill_at_point("CACHE_RESERVED", "cache", draws(1, 5), NULL);
 }
 static void cache_cleaning(void)
 {
@@ -186,7 +186,7 @@ static void cache_cleaning(void)
 }
 static void compute_mid_token(void)
 {
-    kill_at_point("COMPUTE_MID_TOKEN", "compute", draws(2, 10), NULL);
+    kill_at_point("COMPUTE_MID_TOKEN", "compute", draws(1, 10), NULL);
 }
 static void compute_pinned(void)
 {
@@ -201,7 +201,7 @@ static void compute_prefill(void)
     /* the same prompt again would need no prefill */
     engine_start(e, (const char *const[]){"--resident-experts=25", "--prefill-chunk=32",
                                           "--keep-kv=0", NULL});
-    unsigned times = draws(2, 5);
+    unsigned times = draws(1, 5);
     for (unsigned i = 0; i < times; i++)
         kill_at(e, "COMPUTE_PREFILL", "compute", 2, NULL);
     engine_stop(e);

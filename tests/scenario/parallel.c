@@ -41,7 +41,7 @@ static void make_wishes(void)
     for (unsigned i = 0; i < MOST; i++) {
         snprintf(wishes[i].prompt, PROMPT, "%s %u", test_prompt((i * 2 + i / 3) % TEST_PROMPTS),
                  i * 7);
-        wishes[i].tokens = longest / 5 + (i * 37 + 29) % 83 * (longest / 102);
+        wishes[i].tokens = longest / 5 + (i * 37 + 29) % 83 * longest / 102;
         wishes[i].seed = i % 2 ? 1000 + i : 0;
     }
 }
@@ -292,15 +292,21 @@ static void among_kills(enum prefixes prefixes, const char *resident, unsigned c
 
 /* ---- the kinds of models ---- */
 
-/* What the short form has of one model only. */
+/* What the short form has of one model only, in turn. */
 static void more_texts(unsigned count)
 {
-    together("--resident-experts=100", 2, "--threads=1");
-    together("--resident-experts=100", 5, "--threads=2");
-    together("--resident-experts=25", count, "--prediction=none");
-    uint64_t read = with_prefixes("--resident-experts=25", count);
-    CHECK(model[0] || read > 0, "no prefix was read from storage");
-    among_kills(STORED, "--resident-experts=25", count);
+    unsigned met = 0;
+    if (test_sample(EVERY_parallel_more, &met))
+        together("--resident-experts=100", 2, "--threads=1");
+    if (test_sample(EVERY_parallel_more, &met))
+        together("--resident-experts=100", 5, "--threads=2");
+    if (test_sample(EVERY_parallel_more, &met))
+        together("--resident-experts=25", count, "--prediction=none");
+    if (test_sample(EVERY_parallel_more, &met)) {
+        uint64_t read = with_prefixes("--resident-experts=25", count);
+        CHECK(model[0] || read > 0, "no prefix was read from storage");
+        among_kills(STORED, "--resident-experts=25", count);
+    }
 }
 
 /* Every combination: each kind of prefix, and kills with each. */

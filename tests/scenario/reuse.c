@@ -9,7 +9,7 @@
 #include "lib/base/bytes.h"
 #include "tests/scenario/completions.h"
 
-#define TURNS    8
+#define TURNS    8 /* of the long form, else turns() */
 #define TOKENS   24
 #define POINT_MS 60000
 
@@ -23,6 +23,11 @@ static const char *const users[TURNS] = {"A story about the sea.",
                                          "How many men were there?",
                                          "Where did they go in the morning?",
                                          "Did they come home?"};
+
+static unsigned turns(void)
+{
+    return test_amount(AMOUNT_reuse_turns);
+}
 
 /* ---- conversations over HTTP ---- */
 
@@ -83,7 +88,7 @@ static void conversation_open(struct conversation *c)
 static void conversation_close(struct conversation *c)
 {
     json_decref(c->messages);
-    for (unsigned i = 0; i < TURNS; i++)
+    for (unsigned i = 0; i < turns(); i++)
         free(c->answers[i]);
 }
 
@@ -91,7 +96,7 @@ static void converse(struct conversation *c, unsigned port, const char *more)
 {
     struct http h;
     conversation_open(c);
-    for (unsigned i = 0; i < TURNS; i++) {
+    for (unsigned i = 0; i < turns(); i++) {
         turn_start(c, &h, port, users[i], more);
         turn_end(c, &h, i);
     }
@@ -99,7 +104,7 @@ static void converse(struct conversation *c, unsigned port, const char *more)
 
 static void same_text(const struct conversation *a, const struct conversation *b, const char *what)
 {
-    for (unsigned i = 0; i < TURNS; i++)
+    for (unsigned i = 0; i < turns(); i++)
         CHECK(strcmp(a->answers[i], b->answers[i]) == 0, "%s: the answer of turn %u differs", what,
               i);
 }
@@ -107,7 +112,7 @@ static void same_text(const struct conversation *a, const struct conversation *b
 /* Every turn after the first begins with the turn before it. */
 static void reused(const struct conversation *c, const char *what)
 {
-    for (unsigned i = 1; i < TURNS; i++)
+    for (unsigned i = 1; i < turns(); i++)
         CHECK(c->cached[i] + 2 >= c->prompt[i - 1] && c->cached[i] < c->prompt[i],
               "%s: turn %u reused %llu of %llu tokens", what, i, (unsigned long long)c->cached[i],
               (unsigned long long)c->prompt[i]);
@@ -137,10 +142,10 @@ static void same_text_at(const char *resident)
     same_text(&without, &with, "reuse");
     reused(&with, "reuse");
     uint64_t tokens = 0;
-    for (unsigned i = 0; i < TURNS; i++)
+    for (unsigned i = 0; i < turns(); i++)
         tokens += with.cached[i];
     CHECK(engine_counter(e, "compute", "tokens_reused") == tokens, "wrong counter of tokens");
-    CHECK(engine_counter(e, "compute", "sequences_reused") == TURNS - 1, "wrong counter of uses");
+    CHECK(engine_counter(e, "compute", "sequences_reused") == turns() - 1, "wrong counter of uses");
     uint64_t then = engine_counter(e, "compute", "tokens_prefill") - computed;
     CHECK(then + tokens == computed, "%llu computed and %llu reused of %llu tokens",
           (unsigned long long)then, (unsigned long long)tokens, (unsigned long long)computed);
@@ -175,7 +180,7 @@ static void killed_at(const char *resident)
     struct engine *e = gateway_start(&port, (const char *const[]){"--http=0", resident, NULL});
     converse(&without, port, NO_CACHE);
     conversation_open(&with);
-    for (unsigned i = 0; i < TURNS; i++) {
+    for (unsigned i = 0; i < turns(); i++) {
         struct http h;
         turn_start(&with, &h, port, users[i], "");
         random = random * 1664525u + 1013904223u;
@@ -219,7 +224,7 @@ static void killed_at_every_point(void)
     struct engine *e = gateway_start(&port, (const char *const[]){"--http=0", NULL});
     converse(&without, port, NO_CACHE);
     conversation_open(&with);
-    for (unsigned i = 0; i < TURNS; i++) {
+    for (unsigned i = 0; i < turns(); i++) {
         struct http h;
         const char *point = points[i % ARRAY_LEN(points)];
         pid_t pid = engine_pid(e, "compute", 0, 0);
@@ -391,16 +396,16 @@ static void repl_remembers_all(void)
     struct saved s;
     struct engine *e = engine_new();
     engine_start(e, (const char *const[]){"--keep-kv=0", NULL});
-    repl_run(e, 10, "40", &s);
+    repl_run(e, turns(), "40", &s);
     check_last(e, &s, 0, REPL_TOKENS);
     CHECK(!strstr(s.run.err, "no longer sent"), "turns were left out: %.300s", s.run.err);
     saved_free(&s);
     engine_stop(e);
     e = engine_new(); /* the same with reuse */
     engine_start(e, (const char *const[]){"--resident-experts=25", NULL});
-    repl_run(e, 10, "40", &s);
+    repl_run(e, turns(), "40", &s);
     check_last(e, &s, 0, REPL_TOKENS);
-    CHECK(engine_counter(e, "compute", "sequences_reused") >= 9, "nothing was reused");
+    CHECK(engine_counter(e, "compute", "sequences_reused") >= turns() - 1, "nothing was reused");
     saved_free(&s);
     engine_stop(e);
 }

@@ -29,8 +29,11 @@ static void reuse_as_recorded(void)
         {"experts=128", "experts_used=6", 84.1}, /* Qwen3-30B */
         {"experts=256", "experts_used=8", 73.5}, /* Kimi */
     };
+    unsigned met = 0;
     for (size_t i = 0; i < ARRAY_LEN(models); i++) {
         struct command c;
+        if (!test_sample(EVERY_synth_routings, &met))
+            continue;
         char path[PATH_MAX];
         path_in_dir(path, "routing.gguf");
         command_run(&c, NULL, END_MS,

@@ -30,7 +30,7 @@ sluice_unit_test(json_reader_test SOURCES lib/json/reader_test.c LINK sluice_jso
 sluice_unit_test(unit_gbnf SOURCES lib/grammar/gbnf/gbnf_test.c LINK sluice_grammar)
 sluice_unit_test(unit_place SOURCES lib/grammar/place_test.c LINK sluice_grammar)
 sluice_unit_test(unit_schema SOURCES lib/grammar/schema/schema_test.c LINK sluice_grammar)
-sluice_unit_test(unit_mask SOURCES lib/grammar/vocab/mask_test.c LINK sluice_grammar)
+sluice_unit_test(unit_mask SOURCES lib/grammar/vocab/mask_test.c LINK sluice_grammar test_sample)
 sluice_unit_test(unit_jinja SOURCES lib/jinja/jinja_test.c LINK sluice_jinja)
 sluice_unit_test(file_skeleton_test SOURCES lib/file/skeleton_test.c LINK sluice_file)
 sluice_unit_test(read_errors_test SOURCES lib/io/read_errors_test.c LINK sluice_read_errors)
@@ -106,7 +106,7 @@ sluice_unit_test(policy_activation_test SOURCES lib/policy/prediction/activation
 sluice_unit_test(policy_gpu_test SOURCES lib/policy/gpu/trial_test.c LINK sluice_policy)
 sluice_unit_test(policy_gpu_cost_test SOURCES lib/policy/gpu/cost_test.c LINK sluice_policy m)
 sluice_unit_test(policy_residency_test
-  SOURCES lib/policy/residency/residency_test.c lib/policy/residency/rules_test.c LINK sluice_policy)
+  SOURCES lib/policy/residency/residency_test.c lib/policy/residency/rules_test.c LINK sluice_policy test_sample)
 sluice_unit_test(policy_residency_arc_test SOURCES lib/policy/residency/arc_test.c LINK sluice_policy)
 sluice_unit_test(policy_residency_s3_fifo_test SOURCES lib/policy/residency/s3_fifo_test.c LINK sluice_policy)
 sluice_unit_test(policy_residency_learned_test SOURCES lib/policy/residency/learned_test.c LINK sluice_policy m)
@@ -132,7 +132,7 @@ sluice_unit_test(policy_swap_test SOURCES lib/policy/access/swap_test.c LINK slu
 sluice_unit_test(policy_planned_test SOURCES lib/policy/presets/planned_test.c LINK sluice_policy m)
 
 sluice_unit_test(sim_trace_test SOURCES lib/trace/trace_test.c LINK sluice_sim)
-sluice_unit_test(sim_import_test SOURCES lib/trace/import/import_test.c lib/trace/import/recorded_test.c LINK sluice_sim)
+sluice_unit_test(sim_import_test SOURCES lib/trace/import/import_test.c lib/trace/import/recorded_test.c LINK sluice_sim test_sample)
 set(recordings ${CMAKE_BINARY_DIR}/tests/traces)
 add_custom_command(OUTPUT ${recordings}/unpacked
   COMMAND sh -c "mkdir -p '${recordings}' && for f in '${CMAKE_SOURCE_DIR}'/tests/traces/*.gz; do gzip -dc \"$f\" >'${recordings}'/\"$(basename \"$f\" .gz)\" || exit 1; done; touch '${recordings}/unpacked'"

@@ -8,6 +8,7 @@
 #include "lib/base/bytes.h"
 #include "lib/base/random.h"
 #include "lib/grammar/vocab/vocab.h"
+#include "tests/harness/sample.h"
 
 #define TOKENS 1500
 
@@ -75,7 +76,8 @@ START_TEST(as_each_token_by_itself)
     struct vocab *v = vocab_new(tokens, TOKENS);
     struct masks *m = masks_new(v, 8);
     struct grammar_state *s = grammar_start(g);
-    for (unsigned step = 0; step < 40 && grammar_continues(s); step++) {
+    const unsigned steps = test_amount(AMOUNT_mask_steps);
+    for (unsigned step = 0; step < steps && grammar_continues(s); step++) {
         compare(m, s);
         uint32_t t = (uint32_t)random_below(&r, TOKENS);
         for (unsigned i = 0; i < TOKENS && !fits(s, tokens[t]); i++)

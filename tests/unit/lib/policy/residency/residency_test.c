@@ -5,6 +5,7 @@
 #include <check.h>
 #include <math.h>
 
+#include "tests/harness/sample.h"
 #include "tests/unit/lib/policy/residency/residency_test.h"
 
 #define SEQUENCES 64
@@ -477,7 +478,10 @@ START_TEST(victims_agree_with_the_oracle)
 {
     static const float shares[LAYERS] = {3, 1, 1, 4, 2};
     enum allocation allocation = allocations[_i / (int)ARRAY_LEN(ordered)];
+    unsigned met = (unsigned)_i;
     for (uint32_t round = 0; round < 6; round++) {
+        if (!test_sample(EVERY_oracle_rounds, &met))
+            continue;
         uint32_t precisions = 1 + round % 2;
         struct residency_config c =
             config_of(ordered[_i % (int)ARRAY_LEN(ordered)], allocation, precisions);

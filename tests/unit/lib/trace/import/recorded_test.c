@@ -7,6 +7,7 @@
 #include "lib/sim/routing.h"
 #include "lib/sim/sim.h"
 #include "lib/trace/import/import.h"
+#include "tests/harness/sample.h"
 #include "tests/unit/lib/trace/import/import_test.h"
 
 static struct trace recorded(const char *name, const struct trace_import *how)
@@ -114,7 +115,10 @@ START_TEST(hits_of_an_independent_replay)
     ck_assert_uint_eq(t.header.top_k, e->top_k);
     ck_assert_uint_eq(trace_expert_layers(&t.header), e->expert_layers);
     ck_assert_uint_eq(t.header.precision_bytes[PRECISION_NATIVE], e->expert_bytes);
+    unsigned met = (unsigned)_i;
     for (int at = 0; at < 2; at++) {
+        if (!test_sample(EVERY_recorded_shares, &met))
+            continue;
         double share = at == 0 ? 0.25 : 0.5;
         ck_assert_double_eq_tol(hits(&t, "lru", share), e->lru[at], 0.06);
         ck_assert_double_eq_tol(hits(&t, "hobbit", share), e->hobbit[at], 0.06);
@@ -129,7 +133,10 @@ START_TEST(learned_without_logits)
 {
     const struct expected *e = &expected[_i];
     struct trace t = recorded(e->file, &e->how);
+    unsigned met = (unsigned)_i;
     for (int at = 0; at < 2; at++) {
+        if (!test_sample(EVERY_recorded_shares, &met))
+            continue;
         double share = at == 0 ? 0.25 : 0.5, found = hits(&t, "learned", share);
         ck_assert_double_eq_tol(found, e->learned[at], 0.1);
         ck_assert_double_gt(found, hits(&t, "decayed-frequency", share) - 0.05);
@@ -165,7 +172,10 @@ START_TEST(synthetic_routing_misses_as_recorded)
 {
     const struct expected *e = &expected[_i];
     struct trace real = recorded(e->file, &e->how), made = synthetic(e, &real);
+    unsigned met = (unsigned)_i;
     for (int at = 0; at < 2; at++) {
+        if (!test_sample(EVERY_recorded_shares, &met))
+            continue;
         double share = at == 0 ? 0.25 : 0.5;
         double ratio = (100 - hits(&made, "lru", share)) / (100 - e->lru[at]);
         ck_assert_msg(ratio > 1 / 1.25 && ratio < 1.25, "%s at %g: %.3f times the misses", e->file,

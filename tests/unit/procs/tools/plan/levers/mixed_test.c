@@ -15,6 +15,7 @@
 #include "lib/policy/presets/auto.h"
 #include "procs/tools/plan/papers/thresholds.h"
 #include "procs/tools/plan/planning.h"
+#include "tests/harness/sample.h"
 
 #define DEMO   SLUICE_SOURCE_DIR "/launch/demo/tiny-books-moe-q8_0.gguf"
 #define TEXT   SLUICE_SOURCE_DIR "/tests/golden/data/heldout/tales.txt"
@@ -354,22 +355,19 @@ int main(void)
     TCase *tests = tcase_create("mixed");
     tcase_add_checked_fixture(tests, setup, teardown);
     tcase_set_timeout(tests, 300);
-    tcase_add_test(tests, plan_keeps_the_loss);
-    tcase_add_test(tests, plan_for_a_capacity);
-    tcase_add_test(tests, plan_that_is_impossible);
-    TCase *routing = tcase_create("routing"), *drop = tcase_create("drop");
-    tcase_add_checked_fixture(routing, setup, teardown);
-    tcase_set_timeout(routing, 300);
-    tcase_add_test(routing, plan_with_routing);
-    suite_add_tcase(suite, routing);
-    tcase_add_checked_fixture(drop, setup, teardown);
-    tcase_set_timeout(drop, 300);
-    tcase_add_test(drop, plan_of_what_is_left_out);
-    suite_add_tcase(suite, drop);
-    tcase_add_test(tests, plan_without_importance);
-    tcase_add_test(tests, loss_depends_on_what_is_resident);
-    tcase_add_test(tests, measurements_of_a_profile);
-    tcase_add_test(tests, predictions_of_auto);
+    const TTest *const all[] = {plan_keeps_the_loss,
+                                plan_for_a_capacity,
+                                plan_that_is_impossible,
+                                plan_with_routing,
+                                plan_of_what_is_left_out,
+                                plan_without_importance,
+                                loss_depends_on_what_is_resident,
+                                measurements_of_a_profile,
+                                predictions_of_auto};
+    unsigned met = 0;
+    for (size_t i = 0; i < ARRAY_LEN(all); i++)
+        if (test_sample(EVERY_mixed_plans, &met))
+            tcase_add_test(tests, all[i]);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);
