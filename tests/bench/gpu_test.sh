@@ -67,8 +67,8 @@ fi
 
 # ---- with memory of the process ----
 
-# At every second change: nothing but gpu.sh is tested here, the kernels and the engine have tests of their own.
-if [ "${SLUICE_LONG:-}" != 1 ] && [ $((${SLUICE_TURN:-0} % 2)) -eq 1 ]; then
+# At every sixth change: nothing but gpu.sh is tested here, the kernels and the engine have tests of their own.
+if [ "${SLUICE_LONG:-}" != 1 ] && [ $((${SLUICE_TURN:-0} % 6)) -ne 0 ]; then
     echo "LEFT 1 case: gpu_test with a GPU in memory"
     exit $failed
 fi

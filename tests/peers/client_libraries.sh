@@ -16,7 +16,7 @@ session() { # INTERPRETER SCRIPT
 }
 
 status=0
-if ! has_its_turn 2 0 libraries; then
+if ! has_its_turn 4 0 libraries; then
     : # peers_clients has a session in each API; peers_replays, requests of programs
 elif install_packages "${library_packages[@]}"; then
     session "$python" client_libraries.py || status=1
