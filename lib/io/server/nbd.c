@@ -1,85 +1,38 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Backend nbd: reads of a network block device through libnbd, straight into the arena.
  *
- *   DOWN --(retry time)--> CONNECTING --(negotiated, right size)--> UP
- *   CONNECTING --(error, time limit)--> DOWN                    CONNECTING --(wrong size)--> WRONG
- *   UP --(error, abandon)--> DOWN
- *
- * A read that was accepted waits while there is no connection, and is sent again after one broke:
- * only an error that the server reports ends it, or `abandon`. The library runs in the loader's
- * thread and never blocks; its socket and a timer are in an epoll descriptor, which is the one that
- * the loader waits for. A closed connection writes nothing more, so that the buffers of abandoned
- * reads are free at once. */
+ * The library runs in the loader's thread and never blocks; its socket is in the epoll descriptor of
+ * the reads (remote.h). A closed connection writes nothing more, so that the buffers of abandoned
+ * reads are free at once. Only an error that the server reports ends a read, or `abandon`. */
 #include <errno.h>
 #include <libnbd.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/epoll.h>
-#include <sys/timerfd.h>
-#include <unistd.h>
 
 #include "lib/base/assert.h"
 #include "lib/base/bytes.h"
-#include "lib/base/clock.h"
-#include "lib/io/io.h"
+#include "lib/io/server/remote.h"
 #include "lib/io/server/url.h"
 
 #define NBD_MAGIC      0x5344424eu
-#define ATTEMPT_NS     (3 * NS_PER_S) /* to connect and to negotiate */
-#define PAUSE_FIRST_NS (50 * NS_PER_MS)
-#define PAUSE_LAST_NS  (2 * NS_PER_S)
 #define ROUNDS_MAX     64          /* events handled before the loader has a turn */
 #define PADDING_BYTES  (64 * KIB)  /* of a device that has whole blocks only */
 #define READ_MAX_BYTES (32u * MIB) /* that every server must serve */
-#define WHY_BYTES      256
-
-enum slot_state { SLOT_FREE, SLOT_HELD, SLOT_ISSUED, SLOT_DONE };
-
-struct slot {
-    struct io *io;
-    enum slot_state state;
-    struct io_read read;
-    uint32_t bytes; /* requested of the server */
-    int64_t result;
-};
-
-enum link_state { LINK_DOWN, LINK_CONNECTING, LINK_UP, LINK_WRONG };
 
 struct io {
-    uint32_t magic, depth;
+    uint32_t magic;
     struct io_url url;
-    uint64_t file_bytes;
-    struct slot *slot;
-    uint32_t done; /* slots */
-    int epoll, timer;
+    struct remote remote;
     int watched; /* the library's socket in epoll; -1: none */
     uint32_t events;
-    enum link_state state;
     struct nbd_handle *nbd; /* NULL: DOWN or WRONG */
     uint64_t size, read_max;
-    uint64_t since_ns, due_ns; /* down since; next attempt, or end of this one */
-    uint64_t armed_ns;         /* the timer; 0: not armed */
-    uint64_t pause_ns;
     bool leave; /* the server is shutting down */
-    char why[WHY_BYTES];
 };
 
-/* ---- the timer and the socket ---------------------------------------------------------------- */
-
-/* The descriptor becomes readable at due_ns, or at once if a completion waits. */
-static void arm(struct io *io)
-{
-    bool waits = io->state == LINK_DOWN || io->state == LINK_CONNECTING;
-    uint64_t at = io->done > 0 ? 1 : waits ? io->due_ns : 0; /* 0: never */
-    struct itimerspec when = {
-        .it_value = {.tv_sec = (time_t)(at / NS_PER_S), .tv_nsec = (long)(at % NS_PER_S)}};
-    if (at == io->armed_ns)
-        return;
-    (void)timerfd_settime(io->timer, TFD_TIMER_ABSTIME, &when, NULL);
-    io->armed_ns = at;
-}
+/* ---- the socket ------------------------------------------------------------------------------ */
 
 static void watch(struct io *io)
 {
@@ -91,26 +44,19 @@ static void watch(struct io *io)
                                           (direction & LIBNBD_AIO_DIRECTION_WRITE ? EPOLLOUT : 0)};
     if (fd < 0 || (fd == io->watched && event.events == io->events))
         return;
-    if (epoll_ctl(io->epoll, EPOLL_CTL_MOD, fd, &event) != 0 && errno == ENOENT)
-        (void)epoll_ctl(io->epoll, EPOLL_CTL_ADD, fd, &event);
+    if (epoll_ctl(io->remote.epoll, EPOLL_CTL_MOD, fd, &event) != 0 && errno == ENOENT)
+        (void)epoll_ctl(io->remote.epoll, EPOLL_CTL_ADD, fd, &event);
     io->watched = fd;
     io->events = event.events;
 }
 
 /* ---- reads ----------------------------------------------------------------------------------- */
 
-static void end(struct slot *slot, int64_t result)
-{
-    slot->state = SLOT_DONE;
-    slot->result = result;
-    slot->io->done++;
-}
-
 /* Called by the library; it must not be called back. */
 static int completed(void *arg, int *error)
 {
     struct slot *slot = arg;
-    struct io *io = slot->io;
+    struct io *io = slot->owner;
     OBJ_CHECK(io, NBD_MAGIC);
     if (slot->state != SLOT_ISSUED)
         return 1;
@@ -120,19 +66,18 @@ static int completed(void *arg, int *error)
         return 1;
     }
     /* EIO: the server's lack of memory, or whatever else it reports, is not ours. */
-    end(slot, *error ? -EIO : (int64_t)slot->bytes);
-    io->pause_ns = PAUSE_FIRST_NS; /* it serves */
+    remote_end(&io->remote, slot, *error ? -EIO : (int64_t)slot->bytes);
+    remote_served(&io->remote);
     return 1;
 }
 
 static void issue(struct io *io, struct slot *slot)
 {
     const struct io_read *r = &slot->read;
-    uint64_t left = r->file_offset < io->size ? io->size - r->file_offset : 0;
-    uint64_t bytes = r->bytes < left ? r->bytes : left;
+    uint64_t bytes = remote_bytes(slot, io->size);
     slot->bytes = (uint32_t)(bytes < io->read_max ? bytes : io->read_max);
     if (slot->bytes == 0) {
-        end(slot, 0);
+        remote_end(&io->remote, slot, 0);
         return;
     }
     slot->state = SLOT_ISSUED;
@@ -144,40 +89,28 @@ static void issue(struct io *io, struct slot *slot)
         return;
     slot->state = SLOT_HELD;
     if (nbd_aio_is_dead(io->nbd) <= 0 && nbd_aio_is_closed(io->nbd) <= 0)
-        end(slot, why > 0 ? -why : -EIO);
+        remote_end(&io->remote, slot, why > 0 ? -why : -EIO);
 }
 
 static void issue_held(struct io *io)
 {
-    for (uint32_t i = 0; i < io->depth && io->state == LINK_UP && !io->leave; i++)
-        if (io->slot[i].state == SLOT_HELD)
-            issue(io, &io->slot[i]);
+    struct remote *r = &io->remote;
+    for (uint32_t i = 0; i < r->depth && r->state == REMOTE_UP && !io->leave; i++)
+        if (r->slot[i].state == SLOT_HELD)
+            issue(io, &r->slot[i]);
 }
 
 /* ---- the connection -------------------------------------------------------------------------- */
 
-static void keep_why(struct io *io, const char *why)
-{
-    snprintf(io->why, sizeof io->why, "%s", why ? why : "the connection broke");
-    io->why[strcspn(io->why, "\n")] = 0;
-}
-
 /* What was sent is sent again later. */
-static void drop(struct io *io, enum link_state state, uint64_t now_ns)
+static void drop(struct io *io, enum remote_state state, uint64_t now_ns)
 {
     if (io->nbd)
         nbd_close(io->nbd);
     io->nbd = NULL;
     io->watched = -1;
     io->leave = false;
-    io->state = state;
-    if (io->since_ns == 0)
-        io->since_ns = now_ns;
-    io->due_ns = now_ns + io->pause_ns;
-    io->pause_ns = 2 * io->pause_ns < PAUSE_LAST_NS ? 2 * io->pause_ns : PAUSE_LAST_NS;
-    for (uint32_t i = 0; i < io->depth; i++)
-        if (io->slot[i].state == SLOT_ISSUED)
-            io->slot[i].state = SLOT_HELD;
+    remote_drop(&io->remote, state, now_ns);
 }
 
 static int set_tls(struct io *io)
@@ -209,33 +142,33 @@ static void connect_again(struct io *io, uint64_t now_ns)
 {
     io->nbd = nbd_create();
     if (!io->nbd || start(io) != 0) {
-        keep_why(io, nbd_get_error());
-        drop(io, LINK_DOWN, now_ns);
+        remote_why(&io->remote, nbd_get_error());
+        drop(io, REMOTE_DOWN, now_ns);
         return;
     }
-    io->state = LINK_CONNECTING;
-    io->due_ns = now_ns + ATTEMPT_NS;
+    remote_connecting(&io->remote, now_ns);
 }
 
 static void negotiated(struct io *io, uint64_t now_ns)
 {
     int64_t size = nbd_get_size(io->nbd);
     int64_t max = nbd_get_block_size(io->nbd, LIBNBD_SIZE_MAXIMUM);
-    if (io->file_bytes == 0 && size > 0)
-        io->file_bytes = (uint64_t)size;
-    if (size <= 0 || (uint64_t)size < io->file_bytes ||
-        (uint64_t)size - io->file_bytes >= PADDING_BYTES) {
-        snprintf(io->why, sizeof io->why, "it has %lld bytes instead of %llu", (long long)size,
-                 (unsigned long long)io->file_bytes);
-        drop(io, LINK_WRONG, now_ns);
+    if (io->remote.file_bytes == 0 && size > 0)
+        io->remote.file_bytes = (uint64_t)size;
+    uint64_t right = io->remote.file_bytes;
+    if (size <= 0 || (uint64_t)size < right || (uint64_t)size - right >= PADDING_BYTES) {
+        char why[REMOTE_WHY_BYTES];
+        snprintf(why, sizeof why, "it has %lld bytes instead of %llu", (long long)size,
+                 (unsigned long long)right);
+        remote_why(&io->remote, why);
+        drop(io, REMOTE_WRONG, now_ns);
         return;
     }
     io->size = (uint64_t)size;
     io->read_max = max >= (int64_t)PAGE_BYTES && max < (int64_t)READ_MAX_BYTES
                        ? align_down((uint64_t)max, PAGE_BYTES)
                        : READ_MAX_BYTES;
-    io->state = LINK_UP;
-    io->since_ns = 0;
+    remote_up(&io->remote);
     issue_held(io);
 }
 
@@ -256,7 +189,7 @@ static bool step(struct io *io)
     else
         return false;
     if (rc != 0)
-        keep_why(io, nbd_get_error());
+        remote_why(&io->remote, nbd_get_error());
     return true;
 }
 
@@ -268,147 +201,100 @@ static bool broken(const struct io *io)
 
 static void drive(struct io *io, uint64_t now_ns)
 {
-    if (io->state == LINK_DOWN && now_ns >= io->due_ns)
+    struct remote *r = &io->remote;
+    if (r->state == REMOTE_DOWN && now_ns >= r->due_ns)
         connect_again(io, now_ns);
-    bool late = io->state == LINK_CONNECTING && now_ns >= io->due_ns;
-    uint32_t enough = (io->depth + 3) / 4; /* more reads can be sent before the server is idle */
-    for (int i = 0; io->nbd && i < ROUNDS_MAX && io->done < enough && step(io); i++)
+    bool late = r->state == REMOTE_CONNECTING && now_ns >= r->due_ns;
+    uint32_t enough = (r->depth + 3) / 4; /* more reads can be sent before the server is idle */
+    for (int i = 0; io->nbd && i < ROUNDS_MAX && r->done < enough && step(io); i++)
         ;
     if (!io->nbd)
         return;
     if (broken(io)) {
-        drop(io, LINK_DOWN, now_ns);
-    } else if (io->state == LINK_CONNECTING && nbd_aio_is_ready(io->nbd) > 0) {
+        drop(io, REMOTE_DOWN, now_ns);
+    } else if (r->state == REMOTE_CONNECTING && nbd_aio_is_ready(io->nbd) > 0) {
         negotiated(io, now_ns);
     } else if (late) {
-        keep_why(io, "it does not answer");
-        drop(io, LINK_DOWN, now_ns);
+        remote_why(r, "it does not answer");
+        drop(io, REMOTE_DOWN, now_ns);
     }
 }
 
 /* ---- the interface --------------------------------------------------------------------------- */
+
+/* What the descriptor of the backend waits for. */
+static void wait_for(struct io *io)
+{
+    watch(io);
+    remote_arm(&io->remote, 0);
+}
 
 static void nbd_backend_close(struct io *io)
 {
     OBJ_CHECK(io, NBD_MAGIC);
     if (io->nbd)
         nbd_close(io->nbd);
-    if (io->epoll >= 0)
-        close(io->epoll);
-    if (io->timer >= 0)
-        close(io->timer);
-    free(io->slot);
+    remote_destroy(&io->remote);
     io->magic = 0;
     free(io);
-}
-
-static int open_fds(struct io *io)
-{
-    struct epoll_event event = {.events = EPOLLIN};
-    io->epoll = epoll_create1(EPOLL_CLOEXEC);
-    io->timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
-    return io->epoll < 0 || io->timer < 0 ||
-                   epoll_ctl(io->epoll, EPOLL_CTL_ADD, io->timer, &event) != 0
-               ? -1
-               : 0;
 }
 
 static struct io *nbd_backend_open(const struct io_source *source, int *fd, struct error *error)
 {
     struct io *io = calloc(1, sizeof *io);
-    struct slot *slots = calloc(source->depth, sizeof *slots);
-    if (!io || !slots) {
-        free(io);
-        free(slots);
+    if (!io) {
         error_set(error, ERR_NO_MEMORY, "out of memory (nbd)");
         return NULL;
     }
-    *io = (struct io){.magic = NBD_MAGIC,
-                      .depth = source->depth,
-                      .file_bytes = source->bytes,
-                      .slot = slots,
-                      .epoll = -1,
-                      .timer = -1,
-                      .watched = -1,
-                      .pause_ns = PAUSE_FIRST_NS,
-                      .since_ns = clock_now_ns()};
-    for (uint32_t i = 0; i < io->depth; i++)
-        slots[i].io = io;
-    int rc = io_url_parse(source->url, &io->url, error);
-    if (rc == 0 && open_fds(io) != 0)
-        rc = error_set_errno(error, ERR_FAILED, errno, "cannot make descriptors (nbd)");
-    if (rc != 0) {
+    io->magic = NBD_MAGIC;
+    io->watched = -1;
+    if (remote_create(&io->remote, source, io, error) != 0 ||
+        io_url_parse(source->url, &io->url, error) != 0) {
         nbd_backend_close(io);
         return NULL;
     }
-    keep_why(io, "it is being connected");
     drive(io, clock_now_ns());
-    watch(io);
-    arm(io);
-    *fd = io->epoll;
+    wait_for(io);
+    *fd = io->remote.epoll;
     return io;
 }
 
 static uint32_t nbd_backend_submit(struct io *io, const struct io_read *reads, uint32_t count)
 {
     OBJ_CHECK(io, NBD_MAGIC);
-    uint32_t taken = 0;
-    for (uint32_t i = 0; i < io->depth && taken < count; i++) {
-        if (io->slot[i].state != SLOT_FREE)
-            continue;
-        io->slot[i].state = SLOT_HELD;
-        io->slot[i].read = reads[taken++];
-    }
+    uint32_t taken = remote_take(&io->remote, reads, count);
     issue_held(io);
     if (broken(io))
-        drop(io, LINK_DOWN, clock_now_ns());
-    watch(io);
-    arm(io);
+        drop(io, REMOTE_DOWN, clock_now_ns());
+    wait_for(io);
     return taken;
 }
 
 static uint32_t nbd_backend_poll(struct io *io, struct io_done *done, uint32_t max)
 {
     OBJ_CHECK(io, NBD_MAGIC);
-    uint64_t expirations;
-    if (read(io->timer, &expirations, sizeof expirations) > 0)
-        io->armed_ns = 0;
+    remote_disarm(&io->remote);
     drive(io, clock_now_ns());
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < io->depth && n < max && io->done > 0; i++) {
-        struct slot *slot = &io->slot[i];
-        if (slot->state != SLOT_DONE)
-            continue;
-        done[n++] = (struct io_done){slot->read.tag, slot->result};
-        slot->state = SLOT_FREE;
-        io->done--;
-    }
-    watch(io);
-    arm(io);
+    uint32_t n = remote_give(&io->remote, done, max);
+    wait_for(io);
     return n;
 }
 
 static void nbd_backend_link(struct io *io, struct io_link *link)
 {
     OBJ_CHECK(io, NBD_MAGIC);
-    *link = (struct io_link){.up = io->state == LINK_UP,
-                             .wrong = io->state == LINK_WRONG,
-                             .bytes = io->file_bytes,
-                             .since_ns = io->since_ns,
-                             .why = io->why};
+    remote_link(&io->remote, link);
 }
 
 static void nbd_backend_abandon(struct io *io)
 {
     OBJ_CHECK(io, NBD_MAGIC);
-    if (io->state == LINK_UP) { /* nothing was sent before */
-        keep_why(io, "it served no read for too long");
-        drop(io, LINK_DOWN, clock_now_ns());
+    if (io->remote.state == REMOTE_UP) { /* nothing was sent before */
+        remote_why(&io->remote, "it served no read for too long");
+        drop(io, REMOTE_DOWN, clock_now_ns());
     }
-    for (uint32_t i = 0; i < io->depth; i++)
-        if (io->slot[i].state == SLOT_HELD)
-            end(&io->slot[i], -ENOTCONN);
-    arm(io);
+    remote_take_back(&io->remote);
+    remote_arm(&io->remote, 0);
 }
 
 static const struct io_backend backend_nbd = {
