@@ -29,6 +29,17 @@ if(NOT SLUICE_NBD STREQUAL "OFF")
 else()
   unset(NBD_FOUND CACHE) # of an earlier configuration
 endif()
+# For loaders of http://, https:// and s3:// (lib/io/server/http); may be missing.
+set(SLUICE_HTTP AUTO CACHE STRING "the loader of web servers and S3: ON; AUTO: if libcurl is there; OFF")
+unset(required)
+if(NOT SLUICE_HTTP STREQUAL "OFF")
+  if(SLUICE_HTTP STREQUAL "ON")
+    set(required REQUIRED)
+  endif()
+  pkg_check_modules(HTTP ${required} IMPORTED_TARGET libcurl>=7.85)
+else()
+  unset(HTTP_FOUND CACHE)
+endif()
 if(SLUICE_TESTS)
   pkg_check_modules(CHECK REQUIRED IMPORTED_TARGET check)
   # Before Check's own header, which it includes.

@@ -16,7 +16,7 @@ file(WRITE ${doc}/changelog "sluice (${CPACK_PACKAGE_VERSION}) unstable; urgency
 file(GLOB binaries ${staged}/libexec/sluice/*)
 execute_process(COMMAND strip --strip-unneeded --remove-section=.comment --remove-section=.note ${binaries}
                 COMMAND_ERROR_IS_FATAL ANY)
-include(${CMAKE_CURRENT_LIST_DIR}/package_nbd.cmake)
+include(${CMAKE_CURRENT_LIST_DIR}/package_servers.cmake)
 foreach(file ${pages} ${doc}/changelog)
   execute_process(COMMAND gzip -9nf ${file} COMMAND_ERROR_IS_FATAL ANY)
 endforeach()

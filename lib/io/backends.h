@@ -6,7 +6,9 @@
 #include <stdint.h>
 
 enum io_backend_id {
-#define IO_BACKEND(id, name, number, scheme, threads, private_bytes, libraries_bytes) IO_##id,
+#define IO_BACKEND(id, name, number, module, threads, private_bytes, socket_bytes,                 \
+                   libraries_bytes)                                                                \
+    IO_##id,
 #include "lib/io/backends.tbl.h"
     IO_BACKEND__COUNT
 };
@@ -14,9 +16,9 @@ enum io_backend_id {
 struct io_backend_info {
     const char *name;
     uint32_t number;
-    const char *scheme;
+    const char *module;
     uint32_t threads;
-    uint64_t private_bytes, libraries_bytes;
+    uint64_t private_bytes, socket_bytes, libraries_bytes;
 };
 
 const struct io_backend_info *io_backend_info(enum io_backend_id id);

@@ -29,9 +29,10 @@ struct io_done {
 
 /* What an instance reads. */
 struct io_source {
-    const char *url; /* of the server; NULL: files */
-    uint64_t bytes;  /* of the file that the server has a copy of; 0: whatever it has */
-    uint32_t depth;  /* reads in flight at most */
+    const char *url;            /* of the server; NULL: files */
+    enum io_backend_id backend; /* of a server: which one reads it */
+    uint64_t bytes;             /* of the file that the server has a copy of; 0: whatever it has */
+    uint32_t depth;             /* reads in flight at most */
 };
 
 /* The connection to a server. */

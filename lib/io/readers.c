@@ -43,13 +43,11 @@ int readers_open_files(struct readers *r, const char *backend, uint32_t depth, s
 struct reader *readers_open_server(struct readers *r, const struct io_source *source,
                                    struct error *error)
 {
-    size_t scheme = strcspn(source->url, ":+");
-    for (uint32_t i = 0; i < io_servers_count; i++) {
-        const char *own = io_backend_info(io_servers[i]->id)->scheme;
-        if (strncmp(source->url, own, strlen(own)) == 0 && scheme - strlen(own) <= 1)
+    for (uint32_t i = 0; i < io_servers_count; i++)
+        if (io_servers[i]->id == source->backend)
             return add(r, io_servers[i], source, error);
-    }
-    error_set(error, ERR_BAD_INPUT, "%.200s: this program has no backend for it", source->url);
+    error_set(error, ERR_BAD_INPUT,
+              "%.200s is left out: a loader has the library of its first server only", source->url);
     return NULL;
 }
 

@@ -6,6 +6,7 @@
  *       groups: SANDBOX_CALLS_* joined by |. files, network: what the groups and Landlock leave,
  *       for docs/sandbox.md, which a test compares with this table.
  *   SANDBOX_VARIABLE(name)                      a variable that the environment of a child keeps
+ *   SANDBOX_SECRET(name)                        one that only a loader that signs requests keeps
  *
  * No include guard; undefined macros expand to nothing. */
 #ifndef SANDBOX_GROUP
@@ -16,6 +17,9 @@
 #endif
 #ifndef SANDBOX_VARIABLE
 #define SANDBOX_VARIABLE(name)
+#endif
+#ifndef SANDBOX_SECRET
+#define SANDBOX_SECRET(name)
 #endif
 SANDBOX_GROUP(BASE, "base", "memory, threads, time, own signals, open descriptors")
 SANDBOX_GROUP(DIAL, "dial", "Unix sockets that connect")
@@ -106,6 +110,10 @@ SANDBOX_VARIABLE("TZ")
 SANDBOX_VARIABLE("LD_LIBRARY_PATH")
 SANDBOX_VARIABLE("CUDA_VISIBLE_DEVICES") /* numbers of GPUs are those of the supervisor */
 SANDBOX_VARIABLE("CUDA_DEVICE_ORDER")
+SANDBOX_SECRET("AWS_ACCESS_KEY_ID")
+SANDBOX_SECRET("AWS_SECRET_ACCESS_KEY")
+SANDBOX_SECRET("AWS_SESSION_TOKEN")
 #undef SANDBOX_GROUP
 #undef SANDBOX_PROFILE
 #undef SANDBOX_VARIABLE
+#undef SANDBOX_SECRET

@@ -144,16 +144,30 @@ const char *sandbox_text(uint32_t parts, char text[SANDBOX_TEXT_BYTES])
     return text;
 }
 
+static bool listed(const char *const *names, size_t count, const char *variable)
+{
+    for (size_t i = 0; i < count; i++) {
+        size_t n = strlen(names[i]);
+        if (strncmp(variable, names[i], n) == 0 && variable[n] == '=')
+            return true;
+    }
+    return false;
+}
+
 bool sandbox_keeps_variable(const char *variable)
 {
     static const char *const kept[] = {
 #define SANDBOX_VARIABLE(name) name,
 #include "lib/sandbox/profiles.tbl.h"
     };
-    for (size_t i = 0; i < ARRAY_LEN(kept); i++) {
-        size_t n = strlen(kept[i]);
-        if (strncmp(variable, kept[i], n) == 0 && variable[n] == '=')
-            return true;
-    }
-    return false;
+    return listed(kept, ARRAY_LEN(kept), variable);
+}
+
+bool sandbox_secret_variable(const char *variable)
+{
+    static const char *const secrets[] = {
+#define SANDBOX_SECRET(name) name,
+#include "lib/sandbox/profiles.tbl.h"
+    };
+    return listed(secrets, ARRAY_LEN(secrets), variable);
 }

@@ -74,5 +74,7 @@ const char *sandbox_text(uint32_t parts, char text[SANDBOX_TEXT_BYTES]);
 
 /* True for a variable ("NAME=value") that children keep. */
 bool sandbox_keeps_variable(const char *variable);
+/* True for one that only a child that needs it may have, with a sandbox or without. */
+bool sandbox_secret_variable(const char *variable);
 
 #endif

@@ -5,7 +5,7 @@
 . "$(dirname "${BASH_SOURCE[0]}")/verdicts.sh"
 shopt -s lastpipe # verdict notes its failure in this shell
 
-tests=(deb_control deb_contents deb_runs deb_lintian deb_nbd)
+tests=(deb_control deb_contents deb_runs deb_lintian deb_nbd deb_http)
 for program in dpkg-deb dpkg-shlibdeps cpack gzip file; do
     have "$program" "${tests[@]}" || exit 0
 done
@@ -30,7 +30,7 @@ field() { dpkg-deb -f "$deb" "$1"; }
     for library in libc6 libnng1 libjansson4 liburing2 libpcre2-8-0 libutf8proc2 libmicrohttpd12 libedit2 libncursesw6; do
         echo "$depends" | grep -qE "(^|, )$library( |,|\$)" || echo "Depends lacks $library: $depends"
     done
-    echo "$depends" | grep -o 'libnbd[^,]*'
+    echo "$depends" | grep -oE 'lib(nbd|curl)[^,]*'
 } | verdict deb_control "control fields are wrong"
 
 dpkg-deb -c "$deb" >"$scratch/list"
@@ -41,26 +41,33 @@ dpkg-deb -c "$deb" >"$scratch/list"
         usr/lib/tmpfiles.d/sluice.conf etc/sluice/sluice.conf etc/sluice/model.env usr/share/doc/sluice/changelog.gz; do
         grep -q " \./$file\$" "$scratch/list" || echo "missing: $file"
     done
-    grep -E 'sluice-(loader|fetch)-nbd' "$scratch/list"
+    grep -E 'sluice-(loader|fetch)-' "$scratch/list"
     grep -vE ' root/root ' "$scratch/list"
     grep -E ' \./(usr/local|home|tmp|root)' "$scratch/list"
 } | verdict deb_contents "the package lacks files or has others"
 
-# The package of loaders of network block devices, where this build has them.
-if [ -x "$build/libexec/sluice-loader-nbd" ]; then
-    nbd=$(ls "$scratch"/cpack/sluice-nbd_*.deb)
+# The packages of loaders of servers, where this build has them: name and library.
+others=()
+for row in nbd:libnbd0 http:libcurl4; do
+    name=${row%:*}
+    [ -x "$build/libexec/sluice-loader-$name" ] || {
+        echo "SKIP deb_$name: this build has no sluice-loader-$name"
+        continue
+    }
+    other=$(ls "$scratch"/cpack/sluice-"$name"_*.deb)
+    others+=("$other")
     {
-        dpkg-deb -c "$nbd" >"$scratch/list-nbd"
+        dpkg-deb -c "$other" >"$scratch/list-other"
         for program in loader fetch; do
-            grep -q " root/root .* \./usr/libexec/sluice/sluice-$program-nbd\$" "$scratch/list-nbd" || cat "$scratch/list-nbd"
+            grep -q " root/root .* \./usr/libexec/sluice/sluice-$program-$name\$" "$scratch/list-other" ||
+                cat "$scratch/list-other"
         done
-        for name in "sluice (= $version)" libnbd0 libc6; do
-            dpkg-deb -f "$nbd" Depends | grep -qF "$name" || echo "Depends lacks $name: $(dpkg-deb -f "$nbd" Depends)"
+        for depends in "sluice (= $version)" "${row#*:}" libc6; do
+            dpkg-deb -f "$other" Depends | grep -qF "$depends" ||
+                echo "Depends lacks $depends: $(dpkg-deb -f "$other" Depends)"
         done
-    } | verdict deb_nbd "sluice-nbd is wrong"
-else
-    echo "SKIP deb_nbd: this build has no loader for network block devices"
-fi
+    } | verdict "deb_$name" "sluice-$name is wrong"
+done
 
 dpkg-deb -x "$deb" "$scratch/root"
 {
@@ -75,7 +82,7 @@ if have lintian deb_lintian; then
     # Suppressed: requirements of Debian's archive (format of the copyright file, address of the maintainer, a bug that
     # is closed by the first upload).
     lintian --no-cfg --fail-on none --allow-root --suppress-tags \
-        no-copyright-file,bogus-mail-host,initial-upload-closes-no-bugs "$deb" ${nbd:+"$nbd"} 2>/dev/null |
+        no-copyright-file,bogus-mail-host,initial-upload-closes-no-bugs "$deb" "${others[@]}" 2>/dev/null |
         grep '^[EW]:' | verdict deb_lintian "lintian finds errors or warnings"
 fi
 

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Backend nbd: reads of a network block device through libnbd, straight into the arena.
  *
- * The library runs in the loader's thread and never blocks; its socket is in the epoll descriptor of
- * the reads (remote.h). A closed connection writes nothing more, so that the buffers of abandoned
- * reads are free at once. Only an error that the server reports ends a read, or `abandon`. */
+ * The library runs in the loader's thread and never blocks; its socket is in the epoll descriptor
+ * of the reads (remote.h). A closed connection writes nothing more, so that the buffers of
+ * abandoned reads are free at once. Only an error that the server reports ends a read, or
+ * `abandon`. */
 #include <errno.h>
 #include <libnbd.h>
 #include <poll.h>

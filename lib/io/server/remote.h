@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the backends of servers share: reads that wait for a server or were sent to it, the link
- * with its pauses between attempts, and the descriptor that the loader waits for.
+/* Holds what the backends of servers share: reads that wait for a server or were sent to it, the
+ * link with its pauses between attempts, and the descriptor that the loader waits for.
  *
  *   DOWN --(due_ns: the backend begins)--> CONNECTING --(remote_up)--> UP
  *   CONNECTING, UP --(remote_drop)--> DOWN                  any --(remote_drop)--> WRONG

@@ -3,22 +3,46 @@
 #include "lib/io/server/url.h"
 
 #include <arpa/inet.h>
+#include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "lib/base/bytes.h"
 
-#define NBD_PORT 10809
+#define S3_REGION  "us-east-1" /* where no other is given, as in other programs */
+#define S3_PROFILE "default"
+
+enum form { NBD, NBD_UNIX, WEB, OBJECT };
 
 static const struct scheme {
     const char *text; /* with "://" */
     enum io_backend_id backend;
-    bool tls, tcp;
+    enum form form;
+    bool tls;
+    uint16_t port; /* unless another one is given */
 } schemes[] = {
-    {"nbd://", IO_NBD, false, true},
-    {"nbds://", IO_NBD, true, true},
-    {"nbd+unix://", IO_NBD, false, false},
-    {"nbds+unix://", IO_NBD, true, false},
+    {"nbd://", IO_NBD, NBD, false, 10809},       {"nbds://", IO_NBD, NBD, true, 10809},
+    {"nbd+unix://", IO_NBD, NBD_UNIX, false, 0}, {"nbds+unix://", IO_NBD, NBD_UNIX, true, 0},
+    {"http://", IO_HTTP, WEB, false, 80},        {"https://", IO_HTTP, WEB, true, 443},
+    {"s3://", IO_HTTP, OBJECT, true, 443},
+};
+
+static const struct setting {
+    const char *key;
+    size_t value;   /* in struct io_url */
+    uint32_t forms; /* bit of each form that has it */
+} settings[] = {
+#define ALL (1u << NBD | 1u << NBD_UNIX | 1u << WEB | 1u << OBJECT)
+    {"socket", offsetof(struct io_url, socket), 1u << NBD | 1u << NBD_UNIX},
+    {"tls-certificates", offsetof(struct io_url, certificates), ALL},
+    {"tls-psk-file", offsetof(struct io_url, psk_file), 1u << NBD | 1u << NBD_UNIX},
+    {"endpoint", offsetof(struct io_url, endpoint), 1u << OBJECT},
+    {"region", offsetof(struct io_url, region), 1u << OBJECT},
+    {"credentials", offsetof(struct io_url, credentials), 1u << OBJECT},
+    {"profile", offsetof(struct io_url, profile), 1u << OBJECT},
+    {"address", offsetof(struct io_url, address), 1u << WEB | 1u << OBJECT},
+#undef ALL
 };
 
 bool io_url_is(const char *text)
@@ -77,7 +101,6 @@ static bool take_host(struct io_url *url, const char *text, const char *from, si
     const char *port = host_end + brackets;
     url->host_at = (uint32_t)(from - text);
     url->host_bytes = (uint32_t)(port - from);
-    url->port = NBD_PORT;
     if (!decode(url->host, host, (size_t)(host_end - host)) || url->host[0] == 0)
         return false;
     if (port == end)
@@ -100,28 +123,30 @@ static bool take_authority(struct io_url *url, const char *text, const char *fro
 }
 
 /* "key=value&key=value". NULL, or what is wrong. */
-static const char *take_query(struct io_url *url, const char *query)
+static const char *take_settings(struct io_url *url, enum form form, const char *text)
 {
-    struct {
-        const char *key;
-        char *value;
-    } keys[] = {{"socket", url->socket},
-                {"tls-certificates", url->certificates},
-                {"tls-psk-file", url->psk_file}};
-    while (*query) {
-        size_t key = strcspn(query, "=&"), whole = strcspn(query, "&");
+    while (*text) {
+        size_t key = strcspn(text, "=&"), whole = strcspn(text, "&");
         bool known = false;
-        for (size_t i = 0; i < ARRAY_LEN(keys); i++) {
-            if (key != strlen(keys[i].key) || strncmp(query, keys[i].key, key) != 0)
+        for (size_t i = 0; i < ARRAY_LEN(settings); i++) {
+            const struct setting *s = &settings[i];
+            if (!(s->forms & 1u << form) || key != strlen(s->key) ||
+                strncmp(text, s->key, key) != 0)
                 continue;
-            known = key < whole && decode(keys[i].value, query + key + 1, whole - key - 1);
+            known = key < whole && decode((char *)url + s->value, text + key + 1, whole - key - 1);
         }
         if (!known)
-            return "expected socket=, tls-certificates= or tls-psk-file= after the '?'";
-        query += whole + (query[whole] == '&');
+            return form == OBJECT ? "expected endpoint=, region=, credentials=, profile= or "
+                                    "tls-certificates= after the '?'"
+                   : form == WEB
+                       ? "expected tls-certificates= after the '#'"
+                       : "expected socket=, tls-certificates= or tls-psk-file= after the '?'";
+        text += whole + (text[whole] == '&');
     }
     return NULL;
 }
+
+/* ---- network block devices ------------------------------------------------------------------- */
 
 static const char *incomplete(const struct io_url *url)
 {
@@ -137,6 +162,139 @@ static const char *incomplete(const struct io_url *url)
     return NULL;
 }
 
+static const char *take_nbd(struct io_url *url, enum form form, const char *text, const char *rest)
+{
+    size_t authority = strcspn(rest, "/?");
+    url->separator = strchr(rest, '?') ? '&' : '?';
+    if (!take_authority(url, text, rest, authority))
+        return form == NBD ? "expected ADDRESS or ADDRESS:PORT" : "expected nbd+unix:///";
+    rest += authority + (rest[authority] == '/');
+    size_t name = strcspn(rest, "?");
+    if (!decode(url->name, rest, name))
+        return "the name of the export is malformed";
+    const char *wrong = rest[name] ? take_settings(url, form, rest + name + 1) : NULL;
+    return wrong ? wrong : incomplete(url);
+}
+
+/* ---- http and S3 ----------------------------------------------------------------------------- */
+
+/* Characters that the path and the query of a URL may have (RFC 3986). */
+static bool printable(const char *text, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i++)
+        if (text[i] <= ' ' || text[i] > '~' || strchr("\"<>\\^`{|}", text[i]))
+            return false;
+    return true;
+}
+
+/* It becomes a part of requests. */
+static bool is_host(const char *text)
+{
+    return text[strspn(text,
+                       "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.:")] == 0;
+}
+
+static const char *take_web(struct io_url *url, const char *text, const char *rest)
+{
+    size_t authority = strcspn(rest, "/?#");
+    url->separator = strchr(rest, '#') ? '&' : '#';
+    if (memchr(rest, '@', authority))
+        return "a user or a password in a URL would be in every log";
+    if (!take_host(url, text, rest, authority) || !is_host(url->host))
+        return "expected HOST or HOST:PORT";
+    rest += authority;
+    size_t target = strcspn(rest, "#");
+    if (*rest != '/' || target >= sizeof url->target || !printable(rest, target))
+        return "expected a path, encoded";
+    memcpy(url->target, rest, target);
+    url->target[target] = 0;
+    const char *wrong = rest[target] ? take_settings(url, WEB, rest + target + 1) : NULL;
+    return !wrong && url->certificates[0] && !url->tls ? "tls-certificates= is for https:// only"
+                                                       : wrong;
+}
+
+/* As S3 signs it (AWS, "Create a signed AWS API request", UriEncode): everything but unreserved
+ * characters and slashes. */
+static void encode_target(struct io_url *url)
+{
+    char *to = url->target;
+    *to++ = '/';
+    for (const char *c = url->name; *c; c++) {
+        bool plain = (*c >= 'A' && *c <= 'Z') || (*c >= 'a' && *c <= 'z') ||
+                     (*c >= '0' && *c <= '9') || strchr("-._~/", *c);
+        if (plain)
+            *to++ = *c;
+        else
+            to += snprintf(to, 4, "%%%02X", (unsigned)(unsigned char)*c);
+    }
+    *to = 0;
+}
+
+/* The part of the URL of an endpoint that is like one of http. */
+static const char *take_endpoint(struct io_url *url)
+{
+    static const char wrong[] = "expected endpoint=http://HOST[:PORT] or https://HOST[:PORT]";
+    for (size_t i = 0; i < ARRAY_LEN(schemes); i++) {
+        const struct scheme *s = &schemes[i];
+        size_t n = strlen(s->text);
+        if (s->form != WEB || strncmp(url->endpoint, s->text, n) != 0)
+            continue;
+        size_t authority = strcspn(url->endpoint + n, "/?#@");
+        const char *end = url->endpoint + n + authority;
+        url->tls = s->tls;
+        url->port = s->port;
+        if (*end && strcmp(end, "/") != 0)
+            return wrong;
+        bool host = take_host(url, url->endpoint, url->endpoint + n, authority);
+        return host && is_host(url->host) ? NULL : wrong;
+    }
+    return wrong;
+}
+
+static bool is_name(const char *text)
+{
+    return text[strspn(text,
+                       "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.")] == 0;
+}
+
+/* Path style: buckets need no names in DNS, nor certificates. */
+static const char *take_object(struct io_url *url, const char *rest)
+{
+    size_t name = strcspn(rest, "?");
+    url->s3 = true;
+    url->separator = rest[name] ? '&' : '?';
+    strcpy(url->region, S3_REGION);
+    strcpy(url->profile, S3_PROFILE);
+    if (!decode(url->name, rest, name))
+        return "the name of the object is malformed";
+    const char *key = strchr(url->name, '/');
+    if (!key || key == url->name || !key[1])
+        return "expected s3://BUCKET/KEY";
+    encode_target(url);
+    const char *wrong = rest[name] ? take_settings(url, OBJECT, rest + name + 1) : NULL;
+    if (wrong)
+        return wrong;
+    if (!is_name(url->region) || !url->region[0] || strlen(url->region) > 63)
+        return "the region is malformed";
+    if (!url->endpoint[0])
+        snprintf(url->endpoint, sizeof url->endpoint, "https://s3.%.63s.amazonaws.com",
+                 url->region);
+    wrong = take_endpoint(url);
+    url->host_at = url->host_bytes = 0; /* they are not those of the text */
+    return wrong;
+}
+
+static const char *take(struct io_url *url, enum form form, const char *text, const char *rest)
+{
+    const char *wrong = form == WEB      ? take_web(url, text, rest)
+                        : form == OBJECT ? take_object(url, rest)
+                                         : take_nbd(url, form, text, rest);
+    unsigned char address[16];
+    bool numeric = !url->address[0] || inet_pton(AF_INET, url->address, address) == 1 ||
+                   inet_pton(AF_INET6, url->address, address) == 1;
+    return wrong ? wrong : numeric ? NULL : "address= is not an address in numbers";
+}
+
 int io_url_parse(const char *text, struct io_url *url, struct error *error)
 {
     const struct scheme *scheme = NULL;
@@ -144,19 +302,14 @@ int io_url_parse(const char *text, struct io_url *url, struct error *error)
         if (strncmp(text, schemes[i].text, strlen(schemes[i].text)) == 0)
             scheme = &schemes[i];
     if (!scheme)
-        return bad(text, "expected nbd://, nbds://, nbd+unix:// or nbds+unix://", error);
-    *url = (struct io_url){.backend = scheme->backend, .tls = scheme->tls, .tcp = scheme->tcp};
-    const char *rest = text + strlen(scheme->text);
-    size_t authority = strcspn(rest, "/?");
-    if (!take_authority(url, text, rest, authority))
-        return bad(text, scheme->tcp ? "expected ADDRESS or ADDRESS:PORT" : "expected nbd+unix:///",
-                   error);
-    rest += authority + (rest[authority] == '/');
-    size_t name = strcspn(rest, "?");
-    if (!decode(url->name, rest, name))
-        return bad(text, "the name of the export is malformed", error);
-    const char *wrong = rest[name] ? take_query(url, rest + name + 1) : NULL;
-    wrong = wrong ? wrong : incomplete(url);
+        return bad(
+            text, "expected nbd://, nbds://, nbd+unix://, nbds+unix://, http://, https:// or s3://",
+            error);
+    *url = (struct io_url){.backend = scheme->backend,
+                           .tls = scheme->tls,
+                           .tcp = scheme->form != NBD_UNIX,
+                           .port = scheme->port};
+    const char *wrong = take(url, scheme->form, text, text + strlen(scheme->text));
     return wrong ? bad(text, wrong, error) : 0;
 }
 

@@ -4,11 +4,14 @@
  *   nbd://ADDRESS[:PORT]/[EXPORT]               TCP; ADDRESS in numbers, IPv6 in brackets
  *   nbds://[USER@]ADDRESS[:PORT]/[EXPORT]?...   the same with TLS
  *   nbd+unix:///[EXPORT]?socket=PATH            a Unix socket; nbds+unix with TLS
+ *   http://HOST[:PORT]/PATH[?QUERY][#...]       PATH and QUERY as the server gets them
+ *   https://HOST[:PORT]/PATH[?QUERY][#...]      the same with TLS
+ *   s3://BUCKET/KEY[?...]                       an object, with or without TLS (endpoint)
  *
- *   tls-certificates=DIRECTORY, tls-psk-file=FILE   with TLS, one of them: as for libnbd
- *
- * %XX is decoded in EXPORT, USER and values. The grammar is that of the NBD project (uri.md). Pure:
- * no name is resolved and no file is opened here. */
+ * The settings "...", KEY=VALUE joined by &, are those of the table in url.c. Those of http are
+ * behind a #, because what is behind a ? is the server's. %XX is decoded in EXPORT, USER, BUCKET,
+ * KEY and values. The grammar of nbd is that of the NBD project (uri.md), that of http RFC 3986.
+ * Pure: no name is resolved and no file is opened here. */
 #ifndef SLUICE_IO_SERVER_URL_H
 #define SLUICE_IO_SERVER_URL_H
 
@@ -24,13 +27,21 @@ struct io_url {
     enum io_backend_id backend;
     bool tls;
     bool tcp;                       /* else a Unix socket */
+    bool s3;                        /* http with S3's paths and signatures */
     uint16_t port;                  /* of TCP */
     char host[IO_URL_TEXT_BYTES];   /* of TCP, without brackets */
     char socket[IO_URL_TEXT_BYTES]; /* path of the Unix socket */
     char name[IO_URL_TEXT_BYTES];   /* of the export */
     char user[IO_URL_TEXT_BYTES];
     char certificates[IO_URL_TEXT_BYTES], psk_file[IO_URL_TEXT_BYTES];
-    uint32_t host_at, host_bytes; /* where the host is in the text */
+    char target[3 * IO_URL_TEXT_BYTES];  /* of http and S3: path and query, encoded */
+    char endpoint[IO_URL_TEXT_BYTES];    /* of S3: http:// or https://, host, port */
+    char region[IO_URL_TEXT_BYTES];      /* of S3 */
+    char credentials[IO_URL_TEXT_BYTES]; /* of S3: path of a file */
+    char profile[IO_URL_TEXT_BYTES];     /* of S3: a section of that file */
+    char address[IO_URL_TEXT_BYTES];     /* of the host, in numbers, if the host is a name */
+    uint32_t host_at, host_bytes;        /* where the host is in the text; 0, 0: nowhere */
+    char separator;                      /* before a setting that is put behind the text */
 };
 
 /* Whether the text names a server: a scheme and "://". Everything else is a path. */

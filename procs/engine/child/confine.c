@@ -18,7 +18,7 @@
 
 #define DEVICES_MAX     32 /* /dev/nvidia0 and so on */
 #define DIRECTORIES_MAX 16 /* of LD_LIBRARY_PATH */
-#define RULES_MAX       (32 + DEVICES_MAX + DIRECTORIES_MAX + 4 * RUN_SOURCES * RUN_COPIES_MAX)
+#define RULES_MAX       (32 + DEVICES_MAX + DIRECTORIES_MAX + 9 * RUN_SOURCES * RUN_COPIES_MAX)
 
 struct rules {
     size_t count;
@@ -35,14 +35,14 @@ static bool has_gpu(const struct child *child)
 static enum sandbox_profile profile_of_loader(const struct child *child)
 {
     struct run_servers servers;
-    bool tls = false, tcp = false;
+    bool opens = false, tcp = false;
     run_servers(child->params, child->model, child->procs.head->model_path, child->number,
                 &servers);
     for (uint32_t i = 0; i < servers.count; i++) {
-        tls |= servers.url[i].tls;
+        opens |= servers.url[i].tls || servers.url[i].credentials[0];
         tcp |= servers.url[i].tcp;
     }
-    return tls ? SANDBOX_LOADER_TLS : tcp ? SANDBOX_LOADER_NET : SANDBOX_LOADER;
+    return opens ? SANDBOX_LOADER_TLS : tcp ? SANDBOX_LOADER_NET : SANDBOX_LOADER;
 }
 
 static enum sandbox_profile profile_of(const struct child *child)
@@ -114,6 +114,16 @@ static void add_copies(struct rules *r, const struct child *child)
     }
 }
 
+/* Certificates of authorities that the system trusts, and the configuration of TLS. */
+static void add_authorities(struct rules *r)
+{
+    static const char *const readable[] = {"/etc/ssl", "/etc/pki", "/etc/crypto-policies",
+                                           "/usr/share/ca-certificates",
+                                           "/usr/local/share/ca-certificates"};
+    for (size_t i = 0; i < ARRAY_LEN(readable); i++)
+        add(r, readable[i], SANDBOX_READ);
+}
+
 /* Landlock knows ports, not addresses. The library reads keys for each connection. */
 static void add_servers(struct rules *r, const struct child *child)
 {
@@ -128,6 +138,10 @@ static void add_servers(struct rules *r, const struct child *child)
             add(r, port, SANDBOX_CONNECT);
         add(r, url->certificates, SANDBOX_READ);
         add(r, url->psk_file, SANDBOX_READ);
+        if (url->credentials[0]) /* a file that is replaced by another one */
+            add_directory_of(r, url->credentials, SANDBOX_READ);
+        if (url->backend == IO_HTTP)
+            add_authorities(r);
     }
 }
 

@@ -65,10 +65,13 @@ static void open_server(struct loader *l, struct storage *d, const char *url,
                         struct directory_file *file, bool quarantined)
 {
     struct error error;
+    struct io_url parsed;
     struct io_source source = {
         .url = url, .bytes = file->bytes, .depth = (uint32_t)l->own.queue_depth};
+    bool known = io_url_parse(url, &parsed, &error) == 0;
+    source.backend = known ? parsed.backend : IO_BACKEND__COUNT;
     storage_open_server(d, url, file, quarantined);
-    d->reader = quarantined ? NULL : readers_open_server(&l->readers, &source, &error);
+    d->reader = quarantined || !known ? NULL : readers_open_server(&l->readers, &source, &error);
     if (quarantined || d->reader)
         return;
     log_error("%s", error.text);

@@ -40,8 +40,7 @@ _Static_assert(THREAD_STACK_BYTES >= KERNEL_STACK_BYTES + 64 * KIB, "a thread ca
 #define SUPERVISOR_ESTIMATE  (1 * MIB)
 #define PROCESS_ESTIMATE     (768 * KIB)
 #define ENTRY_ESTIMATE_BYTES 192 /* eviction order, job and reservation of one entry in the cache */
-#define TCP_BUFFER_BYTES     (6 * MIB) /* received of a server: Linux's default limit */
-#define OWN_THREADS          4         /* main, lifeline, log, and the cache's prefault */
+#define OWN_THREADS          4   /* main, lifeline, log, and the cache's prefault */
 
 /* How far a process can grow beyond its size at READY: transient buffers of requests. Memory beyond
  * the reservation is taken from the arena; an allocation beyond this limit fails in the process. */
@@ -84,13 +83,26 @@ static uint64_t reservation_of(const struct usage *u, enum service service)
     return reserved > u->anon ? reserved : u->anon;
 }
 
+/* Of the loader whose servers need most. */
+static uint64_t servers_private(const struct supervisor *s)
+{
+    uint64_t most = 0;
+    for (uint32_t i = 0; i < s->params.loaders; i++) {
+        uint64_t bytes = storage_server_bytes(s, i);
+        most = bytes > most ? bytes : most;
+    }
+    return most;
+}
+
 /* The gateway's limits are parameters: their total is reserved, so that many clients cannot exceed
- * it. */
+ * it. A loader of servers is READY before its connections have what they need. */
 static uint64_t reservation_now(const struct supervisor *s, const struct child_record *c)
 {
     uint64_t reserved = reservation_of(&c->usage, c->service);
-    uint64_t bound =
-        c->service == SERVICE_GATEWAY ? http_reservation_bytes(&s->params, s->model) : 0;
+    uint64_t servers = c->service == SERVICE_LOADER ? storage_server_bytes(s, c->number) : 0;
+    uint64_t bound = c->service == SERVICE_GATEWAY ? http_reservation_bytes(&s->params, s->model)
+                     : servers > 0                 ? PROCESS_ESTIMATE + servers
+                                                   : 0;
     return reserved > bound ? reserved : bound;
 }
 
@@ -101,6 +113,7 @@ static uint64_t growth_of(const struct supervisor *s, enum service service)
         return GROWTH_COMPUTE_BYTES + GROWTH_GRAMMARS_BYTES +
                (uint64_t)GROWTH_VOCAB_BYTES * s->model->hparams.vocab + s->gpus.host_bytes;
     case SERVICE_GATEWAY: return http_growth(&s->params, s->model);
+    case SERVICE_LOADER: return GROWTH_BYTES + servers_private(s);
     default: return GROWTH_BYTES;
     }
 }
@@ -139,17 +152,6 @@ static uint64_t activations_estimate(const struct supervisor *s)
     bool used = knobs_resolve(s->params.preset, NULL, s->params.policy, &k, &error) == 0 &&
                 k.prediction == PREDICTION_ACTIVATION;
     return used ? activation_bytes(h->layers, h->experts) : 0;
-}
-
-/* Of the loader whose servers need most. */
-static uint64_t servers_private(const struct supervisor *s)
-{
-    uint64_t most = 0;
-    for (uint32_t i = 0; i < s->params.loaders; i++) {
-        const struct io_backend_info *server = storage_server(s, i);
-        most = server && server->private_bytes > most ? server->private_bytes : most;
-    }
-    return most;
 }
 
 static uint64_t reservation_estimate(const struct supervisor *s, enum service service)
@@ -193,8 +195,7 @@ static void facts_of_model(struct supervisor *s)
     for (int service = SERVICE_SUPERVISOR + 1; service < SERVICE__COUNT; service++)
         f->processes += service_count((enum service)service, &s->params);
     f->sockets_bytes = s->params.http[0] ? http_kernel(&s->params) : 0;
-    if (storage_uses_tcp(s))
-        f->sockets_bytes += s->params.loaders * TCP_BUFFER_BYTES;
+    f->sockets_bytes += storage_socket_bytes(s);
     f->loader_flight = flight_max(s);
 }
 

@@ -61,8 +61,9 @@ bool child_may_write(enum service service, enum segment_kind kind)
 }
 
 /* malloc with one arena and early trim: private memory is reserved, and free memory is returned.
- * Of our variables, those that a sandboxed process keeps; without a sandbox, all others. */
-static char **child_environment(const struct supervisor *s)
+ * Of our variables, those that a sandboxed process keeps; without a sandbox, all others. Secrets
+ * only where they are needed. */
+static char **child_environment(const struct supervisor *s, bool secrets)
 {
     bool all = strcmp(s->params.sandbox, "off") == 0 || sandbox_disabled();
     static const char *const fixed[ENVIRONMENT_FIXED] = {
@@ -77,7 +78,9 @@ static char **child_environment(const struct supervisor *s)
     for (size_t i = 0; i < ENVIRONMENT_FIXED; i++)
         made[kept++] = (char *)(uintptr_t)fixed[i];
     for (size_t i = 0; i < n; i++)
-        if (all ? strncmp(environ[i], "MALLOC_", 7) != 0 : sandbox_keeps_variable(environ[i]))
+        if (sandbox_secret_variable(environ[i]) ? secrets
+                                                : (all ? strncmp(environ[i], "MALLOC_", 7) != 0
+                                                       : sandbox_keeps_variable(environ[i])))
             made[kept++] = environ[i];
     return made;
 }
@@ -104,11 +107,11 @@ static void standard_streams(posix_spawn_file_actions_t *actions)
     posix_spawn_file_actions_adddup2(actions, STDERR_FILENO, STDOUT_FILENO);
 }
 
-static pid_t spawn(const struct supervisor *s, const char *path, char **argv,
+static pid_t spawn(const struct supervisor *s, const char *path, char **argv, bool secrets,
                    posix_spawn_file_actions_t *actions, struct error *error)
 {
     posix_spawnattr_t attributes;
-    char **environment = child_environment(s);
+    char **environment = child_environment(s, secrets);
     pid_t pid = -1;
     int rc = environment ? attributes_make(&attributes) : ENOMEM;
     if (rc == 0) {
@@ -150,7 +153,7 @@ pid_t spawn_inspect(struct supervisor *s, int out_fd, struct error *error)
     standard_streams(&actions);
     posix_spawn_file_actions_adddup2(&actions, out_fd, INSPECT_SEGMENT_FD);
     posix_spawn_file_actions_adddup2(&actions, s->model_fd, INSPECT_MODEL_FD);
-    pid_t pid = spawn(s, path, argv, &actions, error);
+    pid_t pid = spawn(s, path, argv, false, &actions, error);
     posix_spawn_file_actions_destroy(&actions);
     if (pid > 0) {
         oom_score_child(s, pid, NULL);
@@ -226,7 +229,8 @@ int spawn_child(struct supervisor *s, struct child_record *c, struct error *erro
     add_inherited_fds(s, c, ready[1], &actions);
     pid_t pid = ready[0] < 0 || ready[1] < 0
                     ? error_set_errno(error, ERR_FAILED, errno, "cannot move a descriptor")
-                    : spawn(s, path, argv, &actions, error);
+                    : spawn(s, path, argv, storage_needs_secrets(s, c->service, c->number),
+                            &actions, error);
     posix_spawn_file_actions_destroy(&actions);
     if (ready[1] >= 0)
         close(ready[1]);

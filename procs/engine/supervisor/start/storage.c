@@ -8,6 +8,7 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -19,81 +20,141 @@
 #include "procs/engine/supervisor/start/start.h"
 #include "procs/engine/supervisor/supervisor.h"
 
-#define SERVER_PROGRAM "sluice-loader-%s" /* scheme of its row in lib/io/backends.tbl.h */
+#define SERVER_PROGRAM "sluice-loader-%s" /* module of its row in lib/io/backends.tbl.h */
 
 /* ---- servers --------------------------------------------------------------------------------- */
 
-/* The URL with this address in place of its host. */
-static int put_address(const char *url, const struct io_url *parsed, const char *address,
-                       char to[PARAM_TEXT_BYTES], struct error *error)
+/* Puts a text into a list of URLs, in place of `removed` bytes. */
+static int put(char list[PARAM_TEXT_BYTES], const char *url, size_t at, size_t removed,
+               const char *text, struct error *error)
 {
-    int n = snprintf(to, PARAM_TEXT_BYTES, "%.*s%s%s", (int)parsed->host_at, url, address,
-                     url + parsed->host_at + parsed->host_bytes);
-    if (n < 0 || (size_t)n >= PARAM_TEXT_BYTES)
-        return error_set(error, ERR_BAD_INPUT, "%.200s: too long with the address of its host",
-                         url);
+    char before[PARAM_TEXT_BYTES];
+    memcpy(before, list, sizeof before);
+    int n = snprintf(list, sizeof before, "%.*s%s%s", (int)at, before, text, before + at + removed);
+    if (n < 0 || (size_t)n >= sizeof before)
+        return error_set(error, ERR_BAD_INPUT, "too long with '%.100s': %.200s", text, url);
     return 0;
 }
 
-static int resolve_host(const char *url, const struct io_url *parsed, char to[PARAM_TEXT_BYTES],
-                        struct error *error)
+/* Where the URL of a device is in the parameter. */
+static size_t place_of(const struct params *p, uint32_t device, bool mirror)
 {
-    char text[INET6_ADDRSTRLEN], address[INET6_ADDRSTRLEN + 2];
+    const char *at = p->devices;
+    for (uint32_t i = 0; i < device; i++)
+        at += strcspn(at, ",") + 1;
+    if (mirror) {
+        at = strstr(at, ":mirror=");
+        sl_assert(at != NULL);
+        at += strlen(":mirror=");
+    }
+    return (size_t)(at - p->devices);
+}
+
+static int resolve_host(const char *url, const struct io_url *parsed,
+                        char address[INET6_ADDRSTRLEN], bool *six, struct error *error)
+{
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *found = NULL;
     int rc = getaddrinfo(parsed->host, NULL, &hints, &found);
-    if (rc != 0)
-        return error_set(error, ERR_BAD_INPUT, "%.200s: %s", url, gai_strerror(rc));
-    rc = getnameinfo(found->ai_addr, found->ai_addrlen, text, sizeof text, NULL, 0, NI_NUMERICHOST);
-    bool six = found->ai_family == AF_INET6;
-    freeaddrinfo(found);
-    if (rc != 0)
-        return error_set(error, ERR_BAD_INPUT, "%.200s: %s", url, gai_strerror(rc));
-    snprintf(address, sizeof address, six ? "[%s]" : "%s", text);
-    return put_address(url, parsed, address, to, error);
+    if (rc == 0) {
+        rc = getnameinfo(found->ai_addr, found->ai_addrlen, address, INET6_ADDRSTRLEN, NULL, 0,
+                         NI_NUMERICHOST);
+        *six = found->ai_family == AF_INET6;
+        freeaddrinfo(found);
+    }
+    return rc == 0 ? 0
+                   : error_set(error, ERR_BAD_INPUT, "%.200s: the host %.100s: %s", url,
+                               parsed->host, gai_strerror(rc));
+}
+
+/* A process with a sandbox cannot ask for an address. Network block devices get it in place of
+ * their host; web servers as a setting, because requests and certificates have the name. */
+static int put_address(char list[PARAM_TEXT_BYTES], const char *url, const struct io_url *parsed,
+                       struct error *error)
+{
+    char address[INET6_ADDRSTRLEN], text[INET6_ADDRSTRLEN + 16];
+    bool six = false;
+    if (!parsed->tcp || io_url_numeric(parsed) || parsed->address[0])
+        return 0;
+    if (parsed->backend == IO_NBD && parsed->certificates[0])
+        return error_set(error, ERR_BAD_INPUT,
+                         "%.200s: with TLS, give the address in numbers, and let the certificate "
+                         "of the server name it",
+                         url);
+    if (resolve_host(url, parsed, address, &six, error) != 0)
+        return -1;
+    if (parsed->backend == IO_NBD) {
+        snprintf(text, sizeof text, six ? "[%s]" : "%s", address);
+        return put(list, url, parsed->host_at, parsed->host_bytes, text, error);
+    }
+    snprintf(text, sizeof text, "%caddress=%s", parsed->separator, address);
+    return put(list, url, strlen(url), 0, text, error);
+}
+
+/* Of S3, where nothing else is given: the file that other programs read, too. */
+static int put_credentials(char list[PARAM_TEXT_BYTES], const char *url,
+                           const struct io_url *parsed, struct error *error)
+{
+    char text[PARAM_TEXT_BYTES];
+    const char *home = getenv("HOME"), *named = getenv("AWS_SHARED_CREDENTIALS_FILE");
+    if (!parsed->s3 || parsed->credentials[0] || getenv("AWS_ACCESS_KEY_ID"))
+        return 0;
+    if (!named && !home)
+        return 0;
+    int n = snprintf(text, sizeof text, "%ccredentials=%s%s", parsed->separator,
+                     named ? named : home, named ? "" : "/.aws/credentials");
+    const char *path = strchr(text, '=') + 1;
+    /* What a URL would need to encode is given in the URL. */
+    if (n < 0 || (size_t)n >= sizeof text || access(path, R_OK) != 0 || strpbrk(path, "%&,:# "))
+        return 0;
+    return put(list, url, strlen(url), 0, text, error);
+}
+
+static int find_program(struct supervisor *s, const char *url, const struct io_url *parsed,
+                        struct error *error)
+{
+    char program[PATH_MAX + 64];
+    const char *module = io_backend_info(parsed->backend)->module;
+    snprintf(program, sizeof program, "%s/" SERVER_PROGRAM, s->programs, module);
+    if (access(program, X_OK) != 0)
+        return error_set(error, ERR_BAD_INPUT,
+                         "%.200s: %s is not there; it is in the package sluice-%s, and is built "
+                         "where the library of it is installed",
+                         url, program, module);
+    return 0;
 }
 
 int storage_address(struct supervisor *s, const char *url, char to[PARAM_TEXT_BYTES],
                     struct error *error)
 {
     struct io_url parsed;
-    char program[PATH_MAX + 64];
-    if (io_url_parse(url, &parsed, error) != 0)
+    char whole[PARAM_TEXT_BYTES];
+    if (io_url_parse(url, &parsed, error) != 0 || find_program(s, url, &parsed, error) != 0)
         return -1;
-    const char *scheme = io_backend_info(parsed.backend)->scheme;
-    snprintf(program, sizeof program, "%s/" SERVER_PROGRAM, s->programs, scheme);
-    if (access(program, X_OK) != 0)
-        return error_set(error, ERR_BAD_INPUT,
-                         "%.200s: %s is not there; it is in the package sluice-%s, and is built "
-                         "where the library of it is installed",
-                         url, program, scheme);
-    snprintf(to, PARAM_TEXT_BYTES, "%s", url);
-    if (!parsed.tcp || io_url_numeric(&parsed))
-        return 0;
-    if (parsed.certificates[0])
-        return error_set(error, ERR_BAD_INPUT,
-                         "%.200s: with TLS, give the address in numbers, and let the certificate "
-                         "of the server name it",
-                         url);
-    return resolve_host(url, &parsed, to, error);
+    memset(to, 0, PARAM_TEXT_BYTES);
+    if (put(to, url, 0, 0, url, error) != 0 || put_credentials(to, url, &parsed, error) != 0)
+        return -1;
+    memcpy(whole, to, sizeof whole);
+    if (io_url_parse(whole, &parsed, error) != 0)
+        return -1;
+    return put_address(to, whole, &parsed, error);
 }
 
-/* Puts the address of a server's host into the parameter, which children read. */
-static int server_take(struct supervisor *s, const char *url, struct error *error)
+/* The parameter is read again after each change, which makes it longer. */
+static int servers_take(struct supervisor *s, uint32_t device, struct error *error)
 {
-    char numeric[PARAM_TEXT_BYTES], before[PARAM_TEXT_BYTES];
-    char *devices = s->params.devices;
-    if (!io_url_is(url))
-        return 0;
-    if (storage_address(s, url, numeric, error) != 0)
-        return -1;
-    memcpy(before, devices, sizeof before);
-    const char *at = strstr(before, url);
-    sl_assert(at != NULL);
-    int n = snprintf(devices, sizeof before, "%.*s%s%s", (int)(at - before), before, numeric,
-                     at + strlen(url));
-    if (n < 0 || (size_t)n >= sizeof before)
-        return error_set(error, ERR_BAD_INPUT, "--devices is too long with the address of %.200s",
-                         url);
+    struct storage_paths paths;
+    char numeric[PARAM_TEXT_BYTES];
+    for (int mirror = 0; mirror < 2; mirror++) {
+        if (storage_take(&s->params, device, &s->storage, &paths, error) != 0)
+            return -1;
+        const char *path = mirror ? paths.mirror : paths.path;
+        if (!io_url_is(path))
+            continue;
+        if (storage_address(s, path, numeric, error) != 0 ||
+            put(s->params.devices, path, place_of(&s->params, device, mirror), strlen(path),
+                numeric, error) != 0)
+            return -1;
+    }
     return 0;
 }
 
@@ -111,8 +172,48 @@ const char *storage_program(const struct supervisor *s, enum service service, ui
         service == SERVICE_LOADER ? storage_server(s, number) : NULL;
     if (!server)
         return service_info(service)->program;
-    snprintf(program, sizeof program, SERVER_PROGRAM, server->scheme);
+    snprintf(program, sizeof program, SERVER_PROGRAM, server->module);
     return program;
+}
+
+bool storage_needs_secrets(const struct supervisor *s, enum service service, uint32_t number)
+{
+    struct run_servers servers;
+    if (service != SERVICE_LOADER)
+        return false;
+    run_servers(&s->params, s->model, s->options.model, number, &servers);
+    for (uint32_t i = 0; i < servers.count; i++)
+        if (servers.url[i].s3 && !servers.url[i].credentials[0])
+            return true;
+    return false;
+}
+
+/* Those that its program has the library of. */
+static uint64_t bytes_of(const struct supervisor *s, uint32_t loader, bool sockets)
+{
+    struct run_servers servers;
+    uint64_t bytes = 0;
+    run_servers(&s->params, s->model, s->options.model, loader, &servers);
+    for (uint32_t i = 0; i < servers.count; i++) {
+        const struct io_backend_info *info = io_backend_info(servers.url[i].backend);
+        if (servers.url[i].backend != servers.url[0].backend)
+            continue;
+        bytes += !sockets ? info->private_bytes : servers.url[i].tcp ? info->socket_bytes : 0;
+    }
+    return bytes;
+}
+
+uint64_t storage_server_bytes(const struct supervisor *s, uint32_t loader)
+{
+    return bytes_of(s, loader, false);
+}
+
+uint64_t storage_socket_bytes(const struct supervisor *s)
+{
+    uint64_t bytes = 0;
+    for (uint32_t loader = 0; loader < s->params.loaders; loader++)
+        bytes += bytes_of(s, loader, true);
+    return bytes;
 }
 
 bool storage_uses_tcp(const struct supervisor *s)
@@ -131,7 +232,6 @@ bool storage_uses_tcp(const struct supervisor *s)
 
 int storage_resolve(struct supervisor *s, struct error *error)
 {
-    struct storage_paths paths;
     struct params *p = &s->params;
     uint32_t count = storage_count(p);
     if (count == 0)
@@ -144,8 +244,7 @@ int storage_resolve(struct supervisor *s, struct error *error)
                          " loaders; give one for each",
                          count, p->loaders);
     for (uint32_t i = 0; i < count; i++)
-        if (storage_take(p, i, &s->storage, &paths, error) != 0 ||
-            server_take(s, paths.path, error) != 0 || server_take(s, paths.mirror, error) != 0)
+        if (servers_take(s, i, error) != 0)
             return -1;
     return 0;
 }

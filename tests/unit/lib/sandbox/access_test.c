@@ -260,7 +260,9 @@ START_TEST(variables)
     ck_assert(!sandbox_keeps_variable("TZX=UTC"));
     ck_assert(sandbox_keeps_variable("CUDA_VISIBLE_DEVICES=1"));
     ck_assert(!sandbox_keeps_variable("LD_PRELOAD=/tmp/x.so"));
-    ck_assert(!sandbox_keeps_variable("AWS_SECRET=1"));
+    ck_assert(!sandbox_keeps_variable("AWS_SECRET_ACCESS_KEY=1"));
+    ck_assert(sandbox_secret_variable("AWS_SECRET_ACCESS_KEY=1"));
+    ck_assert(!sandbox_secret_variable("TZ=UTC"));
 }
 END_TEST
 

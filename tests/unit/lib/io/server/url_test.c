@@ -62,6 +62,47 @@ START_TEST(unix_sockets_and_tls)
 }
 END_TEST
 
+START_TEST(web_servers)
+{
+    struct io_url u;
+    struct error error;
+    ck_assert_int_eq(io_url_parse("http://h:8080/a%20b?x=1&y#address=::1", &u, &error), 0);
+    ck_assert(u.backend == IO_HTTP && !u.tls && u.tcp && !u.s3);
+    ck_assert_str_eq(u.target, "/a%20b?x=1&y");
+    ck_assert_str_eq(u.host, "h");
+    ck_assert_str_eq(u.address, "::1");
+    ck_assert_uint_eq(u.port, 8080);
+    ck_assert_int_eq(u.separator, '&');
+    ck_assert_int_eq(io_url_parse("https://[::1]/x", &u, &error), 0);
+    ck_assert(u.tls && u.port == 443 && u.separator == '#' && io_url_numeric(&u));
+    ck_assert_int_eq(io_url_parse("https://h/x#tls-certificates=/c%3Ad", &u, &error), 0);
+    ck_assert_str_eq(u.certificates, "/c:d");
+}
+END_TEST
+
+START_TEST(objects)
+{
+    struct io_url u;
+    struct error error;
+    ck_assert_int_eq(io_url_parse("s3://bucket/a/b c+%25.gguf", &u, &error), 0);
+    ck_assert(u.backend == IO_HTTP && u.s3 && u.tls && u.tcp && u.separator == '?');
+    ck_assert_str_eq(u.target, "/bucket/a/b%20c%2B%25.gguf");
+    ck_assert_str_eq(u.host, "s3.us-east-1.amazonaws.com");
+    ck_assert_str_eq(u.profile, "default");
+    ck_assert_int_eq(
+        io_url_parse("s3://b/k?endpoint=http://h:9000/&region=eu-1&credentials=/c&profile=p", &u,
+                     &error),
+        0);
+    ck_assert(!u.tls && u.port == 9000 && u.separator == '&');
+    ck_assert_str_eq(u.host, "h");
+    ck_assert_str_eq(u.region, "eu-1");
+    ck_assert_str_eq(u.credentials, "/c");
+    ck_assert_str_eq(u.profile, "p");
+    ck_assert_int_eq(io_url_parse("s3://b/k?endpoint=https://h", &u, &error), 0);
+    ck_assert(u.tls && u.port == 443);
+}
+END_TEST
+
 START_TEST(malformed)
 {
     static const char *const texts[] = {"nbd:///x",
@@ -84,8 +125,26 @@ START_TEST(malformed)
                                         "nbd+unix://host/?socket=/s",
                                         "nbd+unix:///?sockets=/s",
                                         "nbd+unix:///?socket",
-                                        "http://h/",
-                                        "nbdx://h/"};
+                                        "ftp://h/",
+                                        "nbdx://h/",
+                                        "http://h",
+                                        "http:///x",
+                                        "http://user:secret@h/x",
+                                        "http://h/a b",
+                                        "http://h%0a/x",
+                                        "http://h/x#tls-certificates=/c",
+                                        "https://h/x#socket=/s",
+                                        "https://h/x#address=name",
+                                        "s3://",
+                                        "s3://bucket",
+                                        "s3://bucket/",
+                                        "s3:///key",
+                                        "s3://b/k?region=a%2Fb",
+                                        "s3://b/k?region=",
+                                        "s3://b/k?endpoint=ftp://h",
+                                        "s3://b/k?endpoint=http://h/path",
+                                        "s3://b/k?endpoint=http://u@h",
+                                        "s3://b/k?secret=x"};
     for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
         struct io_url u;
         struct error error;
@@ -108,6 +167,8 @@ int main(void)
     tcase_add_test(c, servers_and_paths);
     tcase_add_test(c, tcp);
     tcase_add_test(c, unix_sockets_and_tls);
+    tcase_add_test(c, web_servers);
+    tcase_add_test(c, objects);
     tcase_add_test(c, malformed);
     suite_add_tcase(s, c);
     SRunner *r = srunner_create(s);

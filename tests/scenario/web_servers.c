@@ -1,0 +1,465 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copies of a model on web servers and in S3, with real processes: nginx with TLS, a server that
+ * fails in every way, and one that checks signatures (s3_server.py). The same text, whatever they
+ * do. What the backend itself does is tested in tests/unit/lib/io/server/http. */
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "lib/base/bytes.h"
+#include "tests/harness/web.h"
+#include "tests/scenario/baseline.h"
+#include "tests/unit/lib/model/store_make.h"
+
+#define FINISH_MS 120000
+#define SOON_MS   30000
+
+static const char nginx[] = "/usr/sbin/nginx", python[] = "/usr/bin/python3";
+static struct web server;
+
+static void need_loader(void)
+{
+    if (access(SLUICE_LOADER_HTTP, X_OK) != 0)
+        test_skip("this build has no loader for web servers");
+}
+
+static uint64_t counter(struct engine *e, const char *name)
+{
+    return engine_counter(e, "loader", name);
+}
+
+static pid_t start_program(const char *const argv[])
+{
+    pid_t pid = fork();
+    CHECK(pid >= 0, "fork failed");
+    if (pid == 0) {
+        int null = open("/dev/null", O_RDWR);
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        dup2(null, STDIN_FILENO);
+        dup2(null, STDERR_FILENO);
+        execv(argv[0], (char *const *)argv);
+        _exit(127);
+    }
+    return pid;
+}
+
+static void kill_program(pid_t pid)
+{
+    CHECK(kill(pid, SIGKILL) == 0 && waitpid(pid, NULL, 0) == pid, "it has exited");
+}
+
+static void write_file(const char *path, const char *text)
+{
+    FILE *file = fopen(path, "we");
+    CHECK(file && fputs(text, file) >= 0 && fclose(file) == 0, "no %s", path);
+}
+
+static struct engine *start(const char *url, const char *model)
+{
+    char devices[2 * PATH_MAX];
+    snprintf(devices, sizeof devices, "--devices=%s", url);
+    baseline(0);
+    struct engine *e = engine_new();
+    engine_start(e, (const char *const[]){devices, "-m", model, "--resident-experts=25",
+                                          "--device-timeout=2000", "--sandbox=auto", NULL});
+    return e;
+}
+
+static void wait_log(struct engine *e, const char *log)
+{
+    uint64_t deadline = deadline_in(SOON_MS);
+    for (;;) {
+        char *text = engine_log(e);
+        bool found = strstr(text, log) != NULL;
+        free(text);
+        if (found)
+            return;
+        CHECK(deadline_tick(deadline), "the log lacks '%s'", log);
+    }
+}
+
+static struct generation *start_generation(struct engine *e, unsigned prompt, size_t tokens)
+{
+    struct generation *g = generation_start(e, test_prompt(prompt), baseline_tokens());
+    uint64_t deadline = deadline_in(FINISH_MS);
+    while (generation_tokens(g) < tokens && !generation_done(g))
+        CHECK(deadline_tick(deadline), "no tokens");
+    return g;
+}
+
+static void end_same(struct generation *g, unsigned prompt, const char *what)
+{
+    struct text got;
+    generation_finish(g, FINISH_MS, &got);
+    text_check_same(baseline(prompt), &got, what);
+    text_free(&got);
+}
+
+/* ---- nginx ----------------------------------------------------------------------------------- */
+
+static uint16_t free_port(void)
+{
+    struct sockaddr_in own = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t bytes = sizeof own;
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    CHECK(fd >= 0 && bind(fd, (struct sockaddr *)&own, bytes) == 0 &&
+              getsockname(fd, (struct sockaddr *)&own, &bytes) == 0,
+          "no port");
+    close(fd);
+    return ntohs(own.sin_port);
+}
+
+static void wait_port(uint16_t port)
+{
+    struct sockaddr_in to = {
+        .sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    uint64_t deadline = deadline_in(SOON_MS);
+    for (;;) {
+        int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        int rc = connect(fd, (struct sockaddr *)&to, sizeof to);
+        close(fd);
+        if (rc == 0)
+            return;
+        CHECK(deadline_tick(deadline), "nothing listens on port %u", (unsigned)port);
+    }
+}
+
+/* A certificate for the name localhost, which is its own authority. */
+static void make_certificate(const char *directory)
+{
+    char key[PATH_MAX + 16], certificate[PATH_MAX + 16];
+    struct command c;
+    snprintf(key, sizeof key, "%s/key.pem", directory);
+    snprintf(certificate, sizeof certificate, "%s/ca-cert.pem", directory);
+    command_run(&c, NULL, FINISH_MS,
+                (const char *const[]){"/usr/bin/openssl", "req", "-x509", "-newkey", "ec",
+                                      "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
+                                      "-keyout", key, "-out", certificate, "-days", "2", "-subj",
+                                      "/CN=localhost", "-addext", "subjectAltName=DNS:localhost",
+                                      NULL});
+    CHECK(c.status == 0, "%.300s", c.err);
+    command_free(&c);
+}
+
+static void configure(const char *directory, uint16_t port)
+{
+    char path[PATH_MAX + 16], text[8 * PATH_MAX], root[PATH_MAX];
+    snprintf(root, sizeof root, "%s", test_model());
+    *strrchr(root, '/') = 0;
+    snprintf(path, sizeof path, "%s/nginx.conf", directory);
+    snprintf(text, sizeof text,
+             "daemon off; master_process off; pid %s/pid; error_log /dev/null;\n"
+             "events { worker_connections 64; }\n"
+             "http { access_log off; client_body_temp_path %s/a; proxy_temp_path %s/b;\n"
+             "fastcgi_temp_path %s/c; uwsgi_temp_path %s/d; scgi_temp_path %s/e;\n"
+             "server { listen localhost:%u ssl; ssl_certificate %s/ca-cert.pem;\n"
+             "ssl_certificate_key %s/key.pem; root %s; } }\n",
+             directory, directory, directory, directory, directory, directory, (unsigned)port,
+             directory, directory, root);
+    write_file(path, text);
+}
+
+static pid_t start_nginx(const char *directory, uint16_t port)
+{
+    char path[PATH_MAX + 16];
+    snprintf(path, sizeof path, "%s/nginx.conf", directory);
+    pid_t pid = start_program((const char *const[]){nginx, "-e", "/dev/null", "-c", path, NULL});
+    wait_port(port);
+    return pid;
+}
+
+struct tls_server {
+    pid_t pid;
+    uint16_t port;
+    char directory[PATH_MAX], url[2 * PATH_MAX];
+};
+
+static void serve_tls(struct tls_server *s)
+{
+    need_loader();
+    if (access(nginx, X_OK) != 0 || access("/usr/bin/openssl", X_OK) != 0)
+        test_skip("there is no nginx, or no openssl");
+    path_in_dir(s->directory, "nginx");
+    CHECK(mkdir(s->directory, 0700) == 0, "no %s", s->directory);
+    s->port = free_port();
+    make_certificate(s->directory);
+    configure(s->directory, s->port);
+    s->pid = start_nginx(s->directory, s->port);
+    snprintf(s->url, sizeof s->url, "https://localhost:%u/%s#tls-certificates=%s",
+             (unsigned)s->port, strrchr(test_model(), '/') + 1, s->directory);
+}
+
+/* TLS with a name; the loader and then the server are killed and come back. */
+static void reads_https(void)
+{
+    struct tls_server s;
+    serve_tls(&s);
+    struct engine *e = start(s.url, test_model());
+    baseline_compare(e, 0, "https");
+    CHECK(counter(e, "backend") == 4 && counter(e, "bytes_read") > 0, "the server was not read");
+    CHECK(counter(e, "parts_failed_over") == 0, "a failure");
+
+    struct generation *g = start_generation(e, 1, 10);
+    pid_t loader = engine_pid(e, "loader", 0, 0);
+    CHECK(kill(loader, SIGKILL) == 0, "kill failed");
+    engine_pid(e, "loader", 0, loader);
+    end_same(g, 1, "the loader was killed");
+    CHECK(counter(e, "backend") == 4, "another loader");
+
+    g = start_generation(e, 0, 5);
+    kill_program(s.pid);
+    end_same(g, 0, "the server was killed");
+    baseline_compare(e, 1, "without the server");
+    wait_log(e, "is not connected");
+    s.pid = start_nginx(s.directory, s.port);
+    wait_log(e, "is connected");
+    baseline_compare(e, 0, "the server is back");
+    CHECK(counter(e, "quarantined") == 0, "it is in quarantine");
+    engine_stop(e);
+    kill_program(s.pid);
+}
+
+/* Seen from outside, and with the libraries of the loader: in a cgroup where one can be made. */
+static void keeps_the_budget(void)
+{
+    struct tls_server s;
+    char option[48], devices[3 * PATH_MAX];
+    struct error error;
+    serve_tls(&s);
+    snprintf(devices, sizeof devices, "--devices=%s", s.url);
+    struct engine *e = start(s.url, test_model());
+    json_t *doc = engine_stats(e);
+    uint64_t budget = align_up(lookup_u64(doc, "memory.min_budget_bytes") + 6 * MIB, PAGE_BYTES);
+    json_decref(doc);
+    engine_stop(e);
+    snprintf(option, sizeof option, "--budget=%" PRIu64, budget);
+    e = engine_new();
+    struct sampler *sampler = NULL;
+    if (cgroup_try(e->cgroup, &error)) {
+        engine_use_fresh_programs(e);
+        sampler = sampler_start(e->cgroup);
+    }
+    engine_start(
+        e, (const char *const[]){option, devices, "--cgroup=off", "--prefill-chunk=128", NULL});
+    bool walled = sampler != NULL;
+    sampler = walled ? sampler : sampler_start_processes(e);
+    for (unsigned i = 0; i < 2; i++)
+        baseline_compare(e, i, "within the budget");
+    pid_t pid = engine_pid(e, "loader", 0, 0);
+    CHECK(kill(pid, SIGKILL) == 0, "kill failed");
+    engine_pid(e, "loader", 0, pid);
+    baseline_compare(e, 0, "the loader was killed");
+    uint64_t counted = engine_counter(e, "supervisor", "used_bytes_max");
+    uint64_t peak = sampler_stop(sampler);
+    test_note("%s: peak %.1f MiB, counted %.1f MiB, of %.1f MiB", walled ? "cgroup" : "processes",
+              (double)peak / (double)MIB, (double)counted / (double)MIB,
+              (double)budget / (double)MIB);
+    CHECK(peak <= budget && counted <= budget, "more than the budget");
+    engine_stop(e);
+    kill_program(s.pid);
+}
+
+/* ---- a server that fails --------------------------------------------------------------------- */
+
+static void serve_with_faults(const char *file, char url[64])
+{
+    need_loader();
+    CHECK(web_start(&server, file), "no server");
+    web_fault(&server, WEB_RIGHT, 0);
+    snprintf(url, 64, "http://127.0.0.1:%u/x", (unsigned)server.port);
+}
+
+/* Each in one engine, one after the other; there is the copy on the drive, too. */
+static void faults_of_a_server(void)
+{
+    static const struct {
+        enum web_fault fault;
+        unsigned times;
+    } rows[] = {{WEB_SLOW, 0},        {WEB_CUT, 5},  {WEB_SILENT, 5}, {WEB_SHORT, 5},
+                {WEB_OTHER_RANGE, 5}, {WEB_LONG, 3}, {WEB_ERROR, 5},  {WEB_BUSY, 1},
+                {WEB_DENIED, 2},      {WEB_WHOLE, 1}};
+    char url[64];
+    serve_with_faults(test_model(), url);
+    struct engine *e = start(url, test_model());
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        web_fault(&server, rows[i].fault, rows[i].times);
+        uint64_t deadline = deadline_in(FINISH_MS);
+        for (unsigned turn = (unsigned)i; atomic_load(&server.control->failed) == 0; turn++) {
+            baseline_compare(e, turn % TEST_PROMPTS, "a server that fails");
+            CHECK(deadline_tick(deadline), "fault %d was not met", (int)rows[i].fault);
+        }
+        test_note("fault %d: %u answers", (int)rows[i].fault, atomic_load(&server.control->failed));
+    }
+    web_fault(&server, WEB_RIGHT, 0);
+    baseline_compare(e, 0, "a server that is right again");
+    CHECK(counter(e, "quarantined") == 0, "it is in quarantine");
+    json_t *doc = engine_stats(e);
+    CHECK(lookup_restarts(doc) == 0, "a process exited");
+    json_decref(doc);
+    web_fault(&server, WEB_REPLACED, 0); /* the last: it is not read any more */
+    for (unsigned turn = 0; atomic_load(&server.control->failed) == 0; turn++)
+        baseline_compare(e, turn % TEST_PROMPTS, "another file");
+    wait_log(e, "is not a copy of the model: the file was replaced on the server");
+    baseline_compare(e, 1, "without the server");
+    engine_stop(e);
+    web_kill(&server);
+}
+
+/* A store has checksums. */
+static void wrong_bytes_are_read_elsewhere(void)
+{
+    char store[PATH_MAX], stripe[PATH_MAX], url[64];
+    struct error error;
+    const struct store_make how = {.stripes = 1, .precision_mask = 1};
+    path_in_dir(store, "store");
+    path_in_dir(stripe, "store/experts.0.bin");
+    CHECK(store_make(test_model(), store, &how, &error) == 0, "%s", error.text);
+    serve_with_faults(stripe, url);
+    web_fault(&server, WEB_WRONG_BYTES, 9);
+    struct engine *e = start(url, store);
+    for (unsigned i = 0; i < TEST_PROMPTS; i++)
+        baseline_compare(e, i, "wrong bytes");
+    CHECK(counter(e, "checksums_failed") > 0, "no wrong byte was noticed");
+    engine_stop(e);
+    web_kill(&server);
+}
+
+/* ---- S3 -------------------------------------------------------------------------------------- */
+
+struct object_store {
+    pid_t pid;
+    unsigned port;
+    char keys[PATH_MAX];
+};
+
+static void start_object_store(struct object_store *s)
+{
+    struct command c;
+    char ready[PATH_MAX], text[16] = "";
+    need_loader();
+    command_run(&c, NULL, FINISH_MS,
+                (const char *const[]){python, "-c", "import botocore.auth", NULL});
+    bool there = c.status == 0;
+    command_free(&c);
+    if (!there)
+        test_skip("there is no python3-botocore");
+    path_in_dir(ready, "ready");
+    path_in_dir(s->keys, "keys");
+    s->pid = start_program((const char *const[]){python,
+                                                 SLUICE_SOURCE_DIR "/tests/scenario/s3_server.py",
+                                                 test_model(), s->keys, ready, NULL});
+    uint64_t deadline = deadline_in(SOON_MS);
+    while (access(ready, R_OK) != 0)
+        CHECK(deadline_tick(deadline), "the server does not start");
+    FILE *file = fopen(ready, "re");
+    CHECK(file && fgets(text, sizeof text, file) && fclose(file) == 0, "no %s", ready);
+    s->port = (unsigned)strtoul(text, NULL, 10);
+}
+
+/* Whether a file of a process has the text. */
+static bool process_has(pid_t pid, const char *name, const char *text)
+{
+    char path[64], all[65536];
+    snprintf(path, sizeof path, "/proc/%d/%s", (int)pid, name);
+    FILE *file = fopen(path, "re");
+    size_t n = file ? fread(all, 1, sizeof all, file) : 0;
+    if (file)
+        (void)fclose(file);
+    return n > 0 && memmem(all, n, text, strlen(text)) != NULL;
+}
+
+static void check_secret(struct engine *e, const char *secret, bool in_loader)
+{
+    static const char *const others[] = {"cache", "predictor", "compute"};
+    pid_t loader = engine_pid(e, "loader", 0, 0);
+    CHECK(process_has(loader, "environ", secret) == in_loader, "the loader's environment");
+    CHECK(!process_has(loader, "cmdline", secret), "the loader's command line");
+    for (size_t i = 0; i < ARRAY_LEN(others); i++) {
+        pid_t pid = engine_pid(e, others[i], 0, 0);
+        CHECK(!process_has(pid, "environ", secret) && !process_has(pid, "cmdline", secret),
+              "%s has the secret", others[i]);
+    }
+    char *log = engine_log(e);
+    json_t *doc = engine_stats(e);
+    char *stats = json_dumps(doc, 0);
+    CHECK(!strstr(log, secret) && stats && !strstr(stats, secret), "log or stats have the secret");
+    free(log);
+    free(stats);
+    json_decref(doc);
+}
+
+/* Temporary credentials expire; the file has new ones then. */
+static void credentials_of_a_file(void)
+{
+    struct object_store s;
+    char own[PATH_MAX], next[PATH_MAX], url[2 * PATH_MAX];
+    start_object_store(&s);
+    path_in_dir(own, "credentials");
+    path_in_dir(next, "credentials.new");
+    write_file(s.keys, "KEY1 secret-of-one token/1== valid\nKEY2 secret+of/two token/2== valid\n");
+    write_file(own, "[model]\naws_access_key_id = KEY1\naws_secret_access_key = secret-of-one\n"
+                    "aws_session_token = token/1==\n");
+    snprintf(url, sizeof url,
+             "s3://bucket/a b+c.gguf?endpoint=http://127.0.0.1:%u&region=eu-1&credentials=%s&"
+             "profile=model",
+             s.port, own);
+    struct engine *e = start(url, test_model());
+    baseline_compare(e, 0, "S3");
+    CHECK(counter(e, "backend") == 4 && counter(e, "parts_failed_over") == 0, "a failure");
+    check_secret(e, "secret-of-one", false);
+
+    write_file(s.keys,
+               "KEY1 secret-of-one token/1== expired\nKEY2 secret+of/two token/2== valid\n");
+    baseline_compare(e, 1, "credentials that have expired");
+    wait_log(e, "it answers 403 (ExpiredToken)");
+    write_file(next, "[model]\naws_access_key_id = KEY2\naws_secret_access_key = secret+of/two\n"
+                     "aws_session_token = token/2==\n");
+    CHECK(rename(next, own) == 0, "no %s", own);
+    wait_log(e, "is connected");
+    uint64_t local = counter(e, "parts_failed_over");
+    baseline_compare(e, 0, "new credentials");
+    CHECK(counter(e, "parts_failed_over") == local, "the server is not read");
+    check_secret(e, "secret+of/two", false);
+    CHECK(counter(e, "quarantined") == 0, "it is in quarantine");
+    engine_stop(e);
+    kill_program(s.pid);
+}
+
+/* Only the loader gets them, with a sandbox or without. */
+static void credentials_of_the_environment(void)
+{
+    struct object_store s;
+    char url[256];
+    start_object_store(&s);
+    write_file(s.keys, "KEY3 secret-of-three - valid\n");
+    setenv("AWS_ACCESS_KEY_ID", "KEY3", 1);
+    setenv("AWS_SECRET_ACCESS_KEY", "secret-of-three", 1);
+    snprintf(url, sizeof url, "s3://bucket/key?endpoint=http://127.0.0.1:%u", s.port);
+    struct engine *e = start(url, test_model());
+    baseline_compare(e, 0, "S3");
+    CHECK(counter(e, "bytes_read") > 0 && counter(e, "parts_failed_over") == 0, "a failure");
+    check_secret(e, "secret-of-three", true);
+    unsetenv("AWS_ACCESS_KEY_ID");
+    unsetenv("AWS_SECRET_ACCESS_KEY");
+    engine_stop(e);
+    kill_program(s.pid);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct test_case cases[] = {
+        ROW(reads_https),           ROW(keeps_the_budget),
+        ROW(faults_of_a_server),    ROW(wrong_bytes_are_read_elsewhere),
+        ROW(credentials_of_a_file), ROW(credentials_of_the_environment),
+    };
+    return test_main(argc, argv, cases, ARRAY_LEN(cases));
+}
