@@ -70,14 +70,23 @@ static bool is_path(const char *text)
            access(text, F_OK) == 0;
 }
 
-/* Servers that a loader reads (lib/io/server): they need no download. */
-static bool is_server(const char *text)
+static bool starts_with_any(const char *text, const char *const *starts, size_t count)
 {
-    static const char *const schemes[] = {"nbd://", "nbds://", "nbd+unix://", "nbds+unix://"};
-    for (size_t i = 0; i < sizeof schemes / sizeof *schemes; i++)
-        if (strncmp(text, schemes[i], strlen(schemes[i])) == 0)
+    for (size_t i = 0; i < count; i++)
+        if (strncmp(text, starts[i], strlen(starts[i])) == 0)
             return true;
     return false;
+}
+
+/* Servers that a loader reads (lib/io/server): they need no download. A hub answers with the
+ * address of another server for each read, so its files are downloaded. */
+static bool is_server(const char *text)
+{
+    static const char *const schemes[] = {"nbd://",  "nbds://",  "nbd+unix://", "nbds+unix://",
+                                          "http://", "https://", "s3://"};
+    static const char *const hubs[] = {"https://huggingface.co/", "https://hf.co/"};
+    return starts_with_any(text, schemes, sizeof schemes / sizeof *schemes) &&
+           !starts_with_any(text, hubs, sizeof hubs / sizeof *hubs);
 }
 
 static int take_model(const char **model, bool server, int argc, char **argv, const char *hint,

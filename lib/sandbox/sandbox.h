@@ -43,6 +43,13 @@ enum sandbox_access {
     SANDBOX_CONNECT = 32 /* TCP connects to a port, of any address: Landlock of Linux 6.7 */
 };
 
+/* What TLS reads: certificates of authorities that the system trusts, and its configuration. */
+#define SANDBOX_AUTHORITIES                                                                        \
+    {                                                                                              \
+        "/etc/ssl", "/etc/pki", "/etc/crypto-policies", "/usr/share/ca-certificates",              \
+            "/usr/local/share/ca-certificates"                                                     \
+    }
+
 struct sandbox_rule {
     const char *path; /* a file, or a directory with all below it; ignored if it does not exist.
                        * With SANDBOX_CONNECT: the port in digits */

@@ -2,7 +2,7 @@
 """Studies with `sluice sim` on recorded traces of the demo model: nothing is timed, so any machine will do. Texts are
 the four held-out ones as forced tokens, and text sampled by the model; results are means over them with minimum and
 maximum. The first quarter of a trace warms the cache. One study replays recordings of real models (tests/traces)."""
-import gzip
+import bz2
 import pathlib
 import shutil
 import statistics
@@ -154,7 +154,7 @@ def fate(a):
 
 def unpacked(a, name):
     def unpack(path):
-        with gzip.open(RECORDED / f"{name}.gz") as packed, open(path, "wb") as out:
+        with bz2.open(RECORDED / f"{name}.bz2") as packed, open(path, "wb") as out:
             shutil.copyfileobj(packed, out)
     return a.assets.made(name, unpack)
 

@@ -347,8 +347,8 @@ TURNS("scenario_importance",
       "continued_keeps_the_timings groups_of_another_size rows_without_lower_precisions "
       "begins_at_the_changed_layer",
       4, "another one")
-TURNS("scenario_web_servers", "keeps_the_budget credentials_of_the_environment", 2,
-      "the other one; budget of nbd, credentials of a file")
+TURNS("scenario_web_servers", "keeps_the_budget credentials_of_the_environment opens_a_model", 2,
+      "another one; budget and models of nbd, credentials of a file")
 TURNS("scenario_remote",
       "opens_a_split_model another_model_is_fetched continues_a_fetch the_server_goes_away "
       "a_client_opens_it",

@@ -64,7 +64,7 @@ static void other_names_are_answered(void)
         {{"doctor", "-hf", "owner/model"}, "-hf: sluice downloads nothing"},
         {{"run", "--model-url=x"}, "--model-url=x: sluice downloads nothing"},
         {{"tokenize", "-m", "hf.co/owner/model"}, "is a URL; sluice downloads nothing"},
-        {{"bench", "https://example.org/x.gguf"}, "is a URL; sluice downloads nothing"},
+        {{"bench", "https://huggingface.co/x.gguf"}, "is a URL; sluice downloads nothing"},
     };
     for (size_t i = 0; i < ARRAY_LEN(t); i++) {
         struct command c;

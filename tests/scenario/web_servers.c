@@ -228,6 +228,29 @@ static void reads_https(void)
     kill_program(s.pid);
 }
 
+/* The model itself is on a server, and its skeleton here. */
+static void check_model(const char *url)
+{
+    char option[PATH_MAX + 16], path[PATH_MAX];
+    snprintf(option, sizeof option, "--cache-dir=%s", path_in_dir(path, "skeletons"));
+    baseline(0);
+    struct engine *e = engine_new();
+    engine_start(e, (const char *const[]){"-m", url, option, "--resident-experts=25",
+                                          "--device-timeout=2000", "--sandbox=auto", NULL});
+    baseline_compare(e, 0, url);
+    CHECK(counter(e, "backend") == 4 && counter(e, "bytes_read") > 0, "the server was not read");
+    CHECK(counter(e, "parts_failed_over") == 0, "another copy");
+    engine_stop(e);
+}
+
+static void opens_a_model(void)
+{
+    struct tls_server s;
+    serve_tls(&s);
+    check_model(s.url);
+    kill_program(s.pid);
+}
+
 /* Seen from outside, and with the libraries of the loader: in a cgroup where one can be made. */
 static void keeps_the_budget(void)
 {
@@ -448,9 +471,10 @@ static void credentials_of_the_environment(void)
     baseline_compare(e, 0, "S3");
     CHECK(counter(e, "bytes_read") > 0 && counter(e, "parts_failed_over") == 0, "a failure");
     check_secret(e, "secret-of-three", true);
+    engine_stop(e);
+    check_model(url);
     unsetenv("AWS_ACCESS_KEY_ID");
     unsetenv("AWS_SECRET_ACCESS_KEY");
-    engine_stop(e);
     kill_program(s.pid);
 }
 
@@ -460,6 +484,7 @@ int main(int argc, char **argv)
         ROW(reads_https),           ROW(keeps_the_budget),
         ROW(faults_of_a_server),    ROW(wrong_bytes_are_read_elsewhere),
         ROW(credentials_of_a_file), ROW(credentials_of_the_environment),
+        ROW(opens_a_model),
     };
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }

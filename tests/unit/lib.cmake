@@ -139,7 +139,7 @@ sluice_unit_test(sim_trace_test SOURCES lib/trace/trace_test.c LINK sluice_sim)
 sluice_unit_test(sim_import_test SOURCES lib/trace/import/import_test.c lib/trace/import/recorded_test.c LINK sluice_sim test_sample)
 set(recordings ${CMAKE_BINARY_DIR}/tests/traces)
 add_custom_command(OUTPUT ${recordings}/unpacked
-  COMMAND sh -c "mkdir -p '${recordings}' && for f in '${CMAKE_SOURCE_DIR}'/tests/traces/*.gz; do gzip -dc \"$f\" >'${recordings}'/\"$(basename \"$f\" .gz)\" || exit 1; done; touch '${recordings}/unpacked'"
+  COMMAND sh -c "mkdir -p '${recordings}' && for f in '${CMAKE_SOURCE_DIR}'/tests/traces/*.bz2; do bzip2 -dc \"$f\" >'${recordings}'/\"$(basename \"$f\" .bz2)\" || exit 1; done; touch '${recordings}/unpacked'"
   DEPENDS ${CMAKE_SOURCE_DIR}/tests/traces VERBATIM)
 add_custom_target(unpacked_recordings DEPENDS ${recordings}/unpacked)
 add_dependencies(sim_import_test unpacked_recordings)

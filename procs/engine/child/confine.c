@@ -114,12 +114,9 @@ static void add_copies(struct rules *r, const struct child *child)
     }
 }
 
-/* Certificates of authorities that the system trusts, and the configuration of TLS. */
 static void add_authorities(struct rules *r)
 {
-    static const char *const readable[] = {"/etc/ssl", "/etc/pki", "/etc/crypto-policies",
-                                           "/usr/share/ca-certificates",
-                                           "/usr/local/share/ca-certificates"};
+    static const char *const readable[] = SANDBOX_AUTHORITIES;
     for (size_t i = 0; i < ARRAY_LEN(readable); i++)
         add(r, readable[i], SANDBOX_READ);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sluice-fetch-SCHEME --key=URL URL DIRECTORY: makes the skeleton of the model at URL below
+/* sluice-fetch-MODULE --key=URL URL DIRECTORY: makes the skeleton of the model at URL below
  * DIRECTORY, or finds a complete one there, and prints the path of the model, then the URL of the
  * file of each loader, a line each. The supervisor starts it before the engine; --key is the URL as
  * the user gave it, the other one has the address of its host in numbers.
@@ -43,7 +43,7 @@ static const struct option_row rows[] = {
 
 static const struct option_table options = {
     .command = "fetch",
-    .before = "usage: sluice-fetch-nbd --key=URL URL DIRECTORY\n"
+    .before = "usage: sluice-fetch-MODULE --key=URL URL DIRECTORY\n"
               "\n"
               "Fetches all of a model on a server but its experts. `sluice run -m URL` runs it.\n"
               "\n",
@@ -76,11 +76,15 @@ static int confine(const struct program *p, struct error *error)
         return 0;
     tzset(); /* reads a file at its first use */
     snprintf(port, sizeof port, "%u", (unsigned)url.port);
-    const struct sandbox_rule rules[] = {
+    static const char *const authorities[] = SANDBOX_AUTHORITIES;
+    struct sandbox_rule rules[7 + ARRAY_LEN(authorities)] = {
         {p->fetch.directory, SANDBOX_WRITE}, {p->fetch.directory, SANDBOX_READ},
         {"/dev/urandom", SANDBOX_READ},      {url.certificates, SANDBOX_READ},
-        {url.psk_file, SANDBOX_READ},        {port, url.tcp ? SANDBOX_CONNECT : SANDBOX_READ}};
-    if (sandbox_files(rules, sizeof rules / sizeof *rules, &parts, error) != 0 ||
+        {url.psk_file, SANDBOX_READ},        {port, url.tcp ? SANDBOX_CONNECT : SANDBOX_READ},
+        {url.credentials, SANDBOX_READ}};
+    for (size_t i = 0; i < ARRAY_LEN(authorities); i++)
+        rules[7 + i] = (struct sandbox_rule){authorities[i], SANDBOX_READ};
+    if (sandbox_files(rules, ARRAY_LEN(rules), &parts, error) != 0 ||
         sandbox_calls(SANDBOX_FETCH, NULL, NULL, &parts, error) != 0)
         return -1;
     return strcmp(p->sandbox, "require") != 0 || (parts & SANDBOX_ALL) == SANDBOX_ALL

@@ -8,7 +8,7 @@
 /* Where the last component of the path begins; *bytes is its length. */
 static const char *last_component(const char *url, size_t *bytes)
 {
-    size_t end = strcspn(url, "?");
+    size_t end = strcspn(url, "?#");
     const char *authority = strstr(url, "://"), *at = url + end;
     authority = authority ? authority + 3 : url;
     const char *path = authority + strcspn(authority, "/?");

@@ -9,6 +9,7 @@
 
 #include "lib/base/bytes.h"
 #include "lib/base/clock.h"
+#include "lib/io/server/url.h"
 
 #define PIECE_BYTES MIB
 #define PATIENCE_NS (10 * NS_PER_S) /* without a connection, or without an answer */
@@ -45,7 +46,10 @@ static void wait_for(const struct server *s)
 
 int server_open(struct server *s, const char *url, struct error *error)
 {
-    const struct io_source source = {.url = url, .depth = SERVER_DEPTH};
+    struct io_url parsed;
+    if (io_url_parse(url, &parsed, error) != 0)
+        return -1;
+    const struct io_source source = {.url = url, .backend = parsed.backend, .depth = SERVER_DEPTH};
     struct io_link link = {.up = false};
     struct io_done none[1];
     *s = (struct server){.url = url};

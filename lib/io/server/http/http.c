@@ -218,8 +218,10 @@ static void connect_again(struct io *io, uint64_t now_ns)
 /* The file on the server is the right one, as far as its size shows. */
 static void connected(struct io *io, const struct transfer *t, uint64_t now_ns)
 {
+    if (io->remote.file_bytes == 0)
+        io->remote.file_bytes = t->found.size;
     uint64_t right = io->remote.file_bytes;
-    if (t->found.size != right) {
+    if (t->found.size == 0 || t->found.size != right) {
         char why[REMOTE_WHY_BYTES];
         snprintf(why, sizeof why, "it has %llu bytes instead of %llu",
                  (unsigned long long)t->found.size, (unsigned long long)right);

@@ -164,18 +164,18 @@ pid_t spawn_inspect(struct supervisor *s, int out_fd, struct error *error)
     return pid;
 }
 
-pid_t spawn_fetch(struct supervisor *s, const char *scheme, char *arguments[SPAWN_FETCH_ARGUMENTS],
-                  int out_fd, struct error *error)
+pid_t spawn_fetch(struct supervisor *s, const char *module, bool secrets,
+                  char *arguments[SPAWN_FETCH_ARGUMENTS], int out_fd, struct error *error)
 {
     char path[PATH_MAX + 32];
-    snprintf(path, sizeof path, SPAWN_FETCH_PROGRAM, s->programs, scheme);
+    snprintf(path, sizeof path, SPAWN_FETCH_PROGRAM, s->programs, module);
     char *argv[SPAWN_FETCH_ARGUMENTS + 2] = {path};
     memcpy(argv + 1, arguments, SPAWN_FETCH_ARGUMENTS * sizeof *arguments);
     posix_spawn_file_actions_t actions;
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
     posix_spawn_file_actions_adddup2(&actions, out_fd, STDOUT_FILENO);
-    pid_t pid = spawn(s, path, argv, &actions, error);
+    pid_t pid = spawn(s, path, argv, secrets, &actions, error);
     posix_spawn_file_actions_destroy(&actions);
     return pid;
 }

@@ -17,6 +17,10 @@ START_TEST(names_and_siblings)
          "nbd+unix:///b?socket=/tmp/x/y"},
         {"nbd+unix:///?socket=/s", "", "nbd+unix:///b?socket=/s"},
         {"nbd://host/", "", "nbd://host/b"},
+        {"https://host/a.gguf#tls-certificates=/x/y", "a.gguf",
+         "https://host/b#tls-certificates=/x/y"},
+        {"s3://bucket/a.gguf?endpoint=http://host/", "a.gguf",
+         "s3://bucket/b?endpoint=http://host/"},
     };
     char name[FETCH_URL_BYTES], to[FETCH_URL_BYTES];
     struct error error;
