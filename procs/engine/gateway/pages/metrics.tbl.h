@@ -110,6 +110,9 @@ METRIC(prefetch_total, counter,
        "Prefetched experts, by whether they were accessed before eviction.")
 VALUE(prefetches_used, cache, "result=\"used\"", 1)
 VALUE(prefetches_unused, cache, "result=\"unused\"", 1)
+METRIC(known_layers_total, counter,
+       "Layers of a pass whose experts follow from its tokens and were announced before it.")
+VALUE(known_layers, compute, "", 1)
 METRIC(prefetch_late_total, counter,
        "Prefetched experts that were still loading when compute needed them.")
 VALUE(prefetches_late, cache, "", 1)
