@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Fuzz target: what servers and their users give. The first byte says which parser gets the rest:
+ * u: a URL; its host is where it says, and parsing the same text with an address put in is right,
+ * too. c: a file of credentials; what is taken can be a line of a request. h: the head of an
+ * answer, line by line. */
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/assert.h"
+#include "lib/io/server/http/credentials.h"
+#include "lib/io/server/http/transfer.h"
+#include "lib/io/server/url.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void check_url(const char *text)
+{
+    struct io_url url;
+    struct error error;
+    if (io_url_parse(text, &url, &error) != 0) {
+        sl_assert(error.code == ERR_BAD_INPUT && error.text[0]);
+        return;
+    }
+    sl_assert(io_url_is(text) && url.backend != 0);
+    sl_assert((size_t)url.host_at + url.host_bytes <= strlen(text));
+    sl_assert(!url.tcp || (url.port > 0 && url.host[0]));
+    sl_assert(url.tcp || url.socket[0] == '/');
+    (void)io_url_numeric(&url);
+    for (const char *at = url.target; *at; at++)
+        sl_assert(*at > ' ' && *at <= '~');
+}
+
+static void check_text(const char *text)
+{
+    for (; *text; text++)
+        sl_assert(*text > ' ' && *text <= '~');
+}
+
+static void check_credentials(const char *text, size_t bytes)
+{
+    struct credentials c;
+    struct error error;
+    if (credentials_parse(text, bytes, "default", &c, &error) != 0) {
+        sl_assert(!c.id[0] && !c.secret[0] && !c.token[0]);
+        return;
+    }
+    sl_assert(c.id[0] && c.secret[0]);
+    check_text(c.id);
+    check_text(c.secret);
+    check_text(c.token);
+}
+
+static void check_head(const char *text, size_t bytes)
+{
+    static const struct identity any;
+    static struct transfer t;
+    char why[REMOTE_WHY_BYTES];
+    t = (struct transfer){.identity = &any, .bytes = 100, .offset = 1000};
+    for (size_t at = 0; at < bytes;) {
+        const char *end = memchr(text + at, '\n', bytes - at);
+        size_t n = end ? (size_t)(end - text) - at + 1 : bytes - at;
+        transfer_head_line(&t, text + at, n);
+        at += n;
+    }
+    sl_assert(t.wait_s <= TRANSFER_WAIT_MAX_S);
+    sl_assert(memchr(t.found.tag, 0, sizeof t.found.tag));
+    sl_assert(transfer_judge(&t, CURLE_OK, why) != TRANSFER_RIGHT && why[0]);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    if (size == 0 || size > 4096)
+        return 0;
+    size_t n = size - 1;
+    char *text = malloc(n + 1); /* of this size, so that a read behind it is seen */
+    if (!text)
+        return 0;
+    memcpy(text, data + 1, n);
+    text[n] = 0;
+    if (data[0] == 'u')
+        check_url(text);
+    else if (data[0] == 'c')
+        check_credentials(text, n);
+    else
+        check_head(text, n);
+    free(text);
+    return 0;
+}
