@@ -228,7 +228,8 @@ static void set_predictions(double edgemoe_ns, double hobbit_ns, double fate_ns)
         size_t candidate = i % PLAN_AUTO_CANDIDATES;
         const char *name = candidate < ARRAY_LEN(candidates) ? candidates[candidate] : "";
         bool hobbit = strcmp(name, "hobbit") == 0 || strncmp(name, "auto-two-precision", 18) == 0;
-        bool fate = strcmp(name, "fate") == 0, mixed = strncmp(name, "mixed-two", 9) == 0;
+        bool fate = strcmp(name, "fate") == 0;
+        bool mixed = strncmp(name, "mixed-two", 9) == 0 || strncmp(name, "drop", 4) == 0;
         json_array_set_new(ns, i,
                            json_real(fate     ? fate_ns
                                      : hobbit ? hobbit_ns

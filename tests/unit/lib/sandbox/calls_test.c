@@ -207,10 +207,12 @@ static long do_mkdir(void)
 #define SUPERVISORS (P(SUPERVISOR) | P(SUPERVISOR_GPU) | P(SUPERVISOR_NET) | P(SUPERVISOR_GPU_NET))
 #define GPUS        (P(COMPUTE_GPU) | P(COMPUTE_GPU_FILES))
 #define DRIVERS     (P(SUPERVISOR_GPU) | P(SUPERVISOR_GPU_NET) | GPUS)
-#define NETS        (P(SUPERVISOR_NET) | P(SUPERVISOR_GPU_NET) | P(LOADER_NET) | P(LOADER_TLS))
+#define SERVERS     (P(LOADER_NET) | P(LOADER_TLS) | P(FETCH)) /* talk to a server */
+#define NETS        (P(SUPERVISOR_NET) | P(SUPERVISOR_GPU_NET) | SERVERS)
 #define FAILS       (SUPERVISORS | GPUS)                      /* with EPERM, where others end */
 #define PREFIXES    (P(COMPUTE_FILES) | P(COMPUTE_GPU_FILES)) /* with --prefix-dir */
-#define FILES       (PREFIXES | P(PACK))
+#define NAMERS      (P(PACK) | P(FETCH)) /* make, name and remove files of a directory */
+#define FILES       (PREFIXES | NAMERS)
 
 /* By every profile; `start`: except the supervisors', which start processes. */
 static const struct {
@@ -354,14 +356,14 @@ static long do_write_file(void)
     return pwrite(-1, "x", 1, 0);
 }
 
-#define WRITERS (P(INSPECT) | P(INSPECT_STORE) | P(RECORDER) | P(PACK))
+#define WRITERS (P(INSPECT) | P(INSPECT_STORE) | P(RECORDER) | NAMERS)
 #if defined __x86_64__
-#define REMOVES_DIRECTORIES (SUPERVISORS | P(PACK))
+#define REMOVES_DIRECTORIES (SUPERVISORS | NAMERS)
 #else
-#define REMOVES_DIRECTORIES (FAILS | P(COMPUTE) | P(COMPUTE_FILES) | P(PACK)) /* by unlinkat */
+#define REMOVES_DIRECTORIES (FAILS | P(COMPUTE) | P(COMPUTE_FILES) | NAMERS) /* by unlinkat */
 #endif
 #define OPENS                                                                                      \
-    (FAILS | P(LOADER_TLS) | P(COMPUTE_FILES) | P(INSPECT_STORE) | P(PACK) | P(GATEWAY_LOG))
+    (FAILS | P(LOADER_TLS) | P(COMPUTE_FILES) | P(INSPECT_STORE) | NAMERS | P(GATEWAY_LOG))
 
 static const struct {
     const char *name;
@@ -382,8 +384,8 @@ static const struct {
     {"space of a device", do_space_of_device, SUPERVISORS | FILES, 128 + SIGSYS},
     {"lock of a file", do_lock_of_file, SUPERVISORS | FILES, 128 + SIGSYS},
     {"time of a file", do_time_of_file, SUPERVISORS | PREFIXES, 128 + SIGSYS},
-    {"renameat2", do_rename, SUPERVISORS | P(PACK), 128 + SIGSYS},
-    {"mkdir", do_mkdir, SUPERVISORS | P(PACK), 128 + SIGSYS},
+    {"renameat2", do_rename, SUPERVISORS | NAMERS, 128 + SIGSYS},
+    {"mkdir", do_mkdir, SUPERVISORS | NAMERS, 128 + SIGSYS},
     {"rmdir", do_remove_directory, REMOVES_DIRECTORIES, 128 + SIGSYS},
     {"fdatasync", do_sync, SUPERVISORS | WRITERS, 128 + SIGSYS},
     {"executable memory", do_executable, FAILS, 128 + SIGSYS},
