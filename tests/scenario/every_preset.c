@@ -60,7 +60,6 @@ static const struct expectation expectations[] = {
     {"auto-two-precision-adaptive", false, ANY, SOME, SOME, ZERO, SOME, SOME},
     {"mixed-two-adaptive", false, ANY, SOME, SOME, ZERO, SOME, SOME},
     {"drop", false, ZERO, SOME, ZERO, ZERO, SOME, SOME},
-    {"drop-adaptive", false, ANY, SOME, ZERO, ZERO, SOME, SOME},
 };
 
 static const struct expectation *expectation_of(const char *preset)

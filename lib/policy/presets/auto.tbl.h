@@ -6,7 +6,8 @@
  *   part    that part, for people
  * Of candidates with equal predictions the first is chosen. Append only: the order is that of the
  * predictions in a plan, at most PLAN_AUTO_CANDIDATES. (Plans of older versions have "default" in
- * place of auto-prefetch; both take the same time once the cache is full.) No include guard. */
+ * place of auto-prefetch; both take the same time once the cache is full. Some have times of a
+ * former candidate, drop with prefetch, in the place after the last row.) No include guard. */
 AUTO_CANDIDATE("auto-noprefetch", LOSSLESS, "lod", "eviction by access probability")
 AUTO_CANDIDATE("auto-prefetch", LOSSLESS, "auto-noprefetch", "prefetch")
 AUTO_CANDIDATE("auto", LOSSLESS, "auto-noprefetch", "prefetch while it helps")
@@ -46,5 +47,4 @@ AUTO_CANDIDATE("mixed-two-adaptive", PLAN_mixed_loss_high, "mixed-two", "prefetc
 AUTO_CANDIDATE("swapmoe", PLAN_swap_loss_high, "lod", "routing to the resident experts only")
 AUTO_CANDIDATE("drop", PLAN_drop_loss_high, "auto-noprefetch",
                "missing experts of little weight left out")
-AUTO_CANDIDATE("drop-adaptive", PLAN_drop_loss_high, "drop", "prefetch while it helps")
 #undef AUTO_CANDIDATE

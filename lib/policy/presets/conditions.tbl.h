@@ -100,7 +100,8 @@ CONDITION(joint_nats, LOSS_JOINT, AT_MOST, NUMBER, "nats=", "", NULL, k->nats, P
 CONDITION(joint_share, LOSS_JOINT, AT_LEAST, SHARE, "", " of the experts resident", NULL,
           s->resident_share, PLAN_joint_share, NAN)
 
-/* What is left out is missing: as with resident-first, prefetch makes fewer of them. */
+/* What is left out is missing. Prefetch evicts resident experts and reads none that may be left
+ * out, so that with it more are left out than in the measurement. */
 CONDITION(drop_t2, LOSS_DROP, AT_LEAST, NUMBER, "t2=", "", NULL, k->t2, PLAN_drop_t2, NAN)
 CONDITION(drop_skip_renormalise, LOSS_DROP, SAME, SWITCH, "skip_renormalise=", "", NULL,
           k->skip_renormalise, FIXED, false)
@@ -108,6 +109,8 @@ CONDITION(drop_eviction, LOSS_DROP, SAME, EVICT, "eviction=", "", NULL, k->evict
           EVICTION_LEARNED)
 CONDITION(drop_allocation, LOSS_DROP, SAME, DIVIDE, "allocation=", "", NULL, k->allocation, FIXED,
           ALLOCATE_SHARED)
+CONDITION(drop_prefetch, LOSS_DROP, SAME, PREFETCH, "prefetch=", "", NULL, k->prefetch, FIXED,
+          PREFETCH_NONE)
 CONDITION(drop_share, LOSS_DROP, AT_LEAST, SHARE, "", " of the experts resident", NULL,
           s->resident_share, PLAN_drop_share, NAN)
 

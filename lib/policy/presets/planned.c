@@ -47,7 +47,6 @@ static const struct {
     {JOINT, "t2", PLAN_joint_t2, NUMBER},
     {JOINT, "nats", PLAN_joint_nats, NUMBER},
     {"drop", "t2", PLAN_drop_t2, NUMBER},
-    {"drop-adaptive", "t2", PLAN_drop_t2, NUMBER},
     {"fate", "boundary", PLAN_fate_boundary, WHOLE},
     {"eap", "boundary", PLAN_fate_boundary, WHOLE},
     {"fate", "low_fraction", PLAN_fate_prefill_int2, NUMBER},

@@ -110,7 +110,4 @@ PRESET("mixed-two-adaptive",
 PRESET("drop", "eviction=learned,prediction=none,prefetch=none,precision=drop,preload=frequency",
        "in decode, an expert of little weight is left out where it is not resident; the default's "
        "eviction, no prefetch")
-PRESET("drop-adaptive",
-       "eviction=learned,prefetch=auto,precision=drop,preload=frequency,lookahead=2",
-       "drop with prefetch only while it reduces token time")
 #undef PRESET

@@ -195,7 +195,6 @@ START_TEST(share_of_a_loss)
     plan->scalar[PLAN_swap_share] = 0.75;
     plan->scalar[PLAN_drop_share] = 0.5;
     ck_assert_double_eq(auto_least_share(plan, candidate("drop")), 0.5);
-    ck_assert_double_eq(auto_least_share(plan, candidate("drop-adaptive")), 0.5);
     ck_assert_double_eq(auto_least_share(plan, candidate("swapmoe")), 0.75);
     ck_assert_double_eq(auto_least_share(plan, candidate("mixed-two-resident-first")), 0.125);
     ck_assert_double_eq(auto_least_share(plan, candidate("auto-resident-first")), 0.25);

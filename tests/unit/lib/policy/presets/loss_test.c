@@ -28,8 +28,7 @@ static const struct {
                 {"auto-two-precision-adaptive", 0.04},
                 {"mixed-two-adaptive", 0.045},
                 {"auto-two-precision-noprefetch", 0.04},
-                {"drop", 0.015},
-                {"drop-adaptive", 0.015}};
+                {"drop", 0.015}};
 
 START_TEST(same_conditions)
 {
@@ -264,6 +263,8 @@ static const struct {
     {"lod", "precision=drop", NULL, "measured with eviction=learned, not lru"},
     {"drop", "t2=0.8", NULL, "measured with t2=0.85, not 0.8"},
     {"drop", "skip_renormalise=on", NULL, "measured with skip_renormalise=off, not on"},
+    {"drop", "prefetch=auto", NULL, "measured with prefetch=none, not auto"},
+    {"default", "precision=drop", NULL, "measured with prefetch=none, not "},
     {"drop", "allocation=even", NULL, "measured with allocation=shared, not even"},
     {"drop", NULL, few_resident, "with 12.5 % of the experts resident, not 10.0 %"},
     {"drop", NULL, dense_int8, "with dense weights at native, not int8"},
@@ -416,7 +417,7 @@ START_TEST(settings_by_hand)
         const char *preset, *overrides;
         double loss;
     } cases[] = {{"drop", "t2=0.9", 0.015},
-                 {"default", "precision=drop,t2=0.95", 0.015},
+                 {"default", "precision=drop,prefetch=none,t2=0.95", 0.015},
                  {"auto-resident-first", "nats=0.2", 0.01},
                  {"mixed-two", "routing=resident-first", 0.035},
                  {"mixed-two", "routing=resident-first,nats=0.1", 0.035}};

@@ -134,9 +134,7 @@ START_TEST(what_is_predicted)
         ck_assert_msg((system_of(c) == TUNE_JOINT) ==
                           (strcmp(name, "mixed-two-resident-first") == 0),
                       "%s", name);
-        ck_assert_msg((system_of(c) == TUNE_DROP) ==
-                          (strcmp(name, "drop") == 0 || strcmp(name, "drop-adaptive") == 0),
-                      "%s", name);
+        ck_assert_msg((system_of(c) == TUNE_DROP) == (strcmp(name, "drop") == 0), "%s", name);
         if (system_of(c) == TUNE_HOBBIT)
             plan_auto_ns(plan)[plan_auto_at(PLAN_AUTO_SHARES - 1, PLAN_AUTO_BANDWIDTHS - 1, c)] = 1;
     }
