@@ -12,6 +12,7 @@
 #include "lib/tensor/precision.h"
 
 #define SETTINGS_BYTES 512
+#define MIXED          "mixed-two"
 #define JOINT          "mixed-two-resident-first"
 
 enum planned_kind { NUMBER, WHOLE, ON_OFF, A_PRECISION };
@@ -39,8 +40,8 @@ static const struct {
     {"auto-two-precision-adaptive", "t1", PLAN_hobbit_t1, NUMBER},
     {"auto-two-precision-adaptive", "t2", PLAN_hobbit_t2, NUMBER},
     {"auto-two-precision-adaptive", "skip_renormalise", PLAN_hobbit_skip_renormalise, ON_OFF},
-    {"mixed-two", "t1", PLAN_mixed_t1, NUMBER},
-    {"mixed-two", "t2", PLAN_mixed_t2, NUMBER},
+    {MIXED, "t1", PLAN_mixed_t1, NUMBER},
+    {MIXED, "t2", PLAN_mixed_t2, NUMBER},
     {"mixed-two-adaptive", "t1", PLAN_mixed_t1, NUMBER},
     {"mixed-two-adaptive", "t2", PLAN_mixed_t2, NUMBER},
     {JOINT, "t1", PLAN_joint_t1, NUMBER},
@@ -98,9 +99,9 @@ int planned_knobs(const struct plan *plan, const char *preset, const char *overr
         settings_of(plan, preset, settings);
     if (knobs_resolve(preset, settings, overrides, k, error) != 0)
         return -1;
-    if (!is_joint(plan, k))
+    if (!plan || k->precision != PRECISION_RULE_MIXED_TWO)
         return 0;
-    settings_of(plan, JOINT, settings);
+    settings_of(plan, is_joint(plan, k) ? JOINT : MIXED, settings); /* as planned_widths */
     return knobs_resolve(preset, settings, overrides, k, error);
 }
 

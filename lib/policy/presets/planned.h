@@ -10,8 +10,8 @@
 
 /* The parameters of a preset by name: its own, then what the plan (NULL: none) has for it, then the
  * user's settings (NULL: none). What two presets of the plan share is taken from the one that these
- * settings make: mixed-two with routing=resident-first has the values, as it has the precisions
- * (planned_widths), that were planned with it. Errors of knobs_resolve. */
+ * settings make: the rule mixed-two has the values, as it has the precisions (planned_widths), that
+ * were planned with the routing, whatever the preset. Errors of knobs_resolve. */
 int planned_knobs(const struct plan *plan, const char *preset, const char *overrides,
                   struct knobs *k, struct error *error);
 

@@ -90,6 +90,9 @@ START_TEST(thresholds_of_a_rule)
     check_t1(plan, "mixed-two", "routing=resident-first", 0.25);
     check_t1(plan, "mixed-two", "routing=resident-first,t1=0.5", 0.5);
     check_t1(plan, "default", "precision=mixed-two,routing=resident-first", 0.25);
+    check_t1(plan, "mixed-two-resident-first", "routing=exact", 0.375);
+    check_t1(plan, "mixed-two-resident-first", "routing=exact,t1=0.5", 0.5);
+    check_t1(plan, "default", "precision=mixed-two", 0.375);
     ck_assert_int_eq(planned_knobs(plan, "mixed-two", "routing=resident-first", &k, &error), 0);
     ck_assert_double_eq(k.nats, 0.2);
     ck_assert_int_eq(planned_knobs(plan, "no such preset", NULL, &k, &error), -1);
@@ -97,7 +100,9 @@ START_TEST(thresholds_of_a_rule)
     free(plan);
     plan = make_plan(plan_array_bit(PLAN_ARRAY_mixed_high) | plan_array_bit(PLAN_ARRAY_mixed_low));
     plan->scalar[PLAN_mixed_t1] = 0.375; /* without a plan of both: its own, as the precisions */
+    plan->scalar[PLAN_joint_t1] = 0.25;
     check_t1(plan, "mixed-two", "routing=resident-first", 0.375);
+    check_t1(plan, "mixed-two-resident-first", NULL, 0.375);
     free(plan);
 }
 END_TEST
