@@ -14,22 +14,12 @@
 #include <string.h>
 
 #include "lib/base/assert.h"
+#include "procs/tools/plan/levers/joint_steps.h"
 #include "procs/tools/plan/levers/mixed.h"
 #include "procs/tools/plan/papers/thresholds.h"
 
 #define PRESET     "mixed-two-resident-first"
-#define LOWEST     0     /* T1: all ranks but the first are low */
-#define BELOW      0.999 /* of the least weight of the first rank, as thresholds_search */
-#define LOSS_LEAST 1e-5  /* a step that costs less is as good as one that costs this */
-
-enum lever { WIDTHS, TIER, SKIPPING, ROUTING, LEVERS };
-
-static const double widths[] = {0, 0.5, 0.75, 1}; /* of the experts that edgemoe lowered */
-static const double tiers[] = {1, 0.75, 0.5, 0.375, LOWEST};
-static const double skips[] = {1, 0.9, 0.85, 0.8, 0.75};
-static const double nats[] = {0, 0.2, 0.4, 0.6, 0.8, 1.2};
-static const uint32_t steps[LEVERS] = {ARRAY_LEN(widths), ARRAY_LEN(tiers), ARRAY_LEN(skips),
-                                       ARRAY_LEN(nats)};
+#define LOSS_LEAST 1e-5 /* a step that costs less is as good as one that costs this */
 
 static const double shares[] = {0.125, 0.25, 0.5};
 #define SEARCHED 1 /* without --thresholds capacity */
@@ -41,28 +31,20 @@ struct joint {
     uint32_t searched; /* of them */
 };
 
-struct point {
-    uint32_t at[LEVERS];
-    double cost, loss; /* on a quarter of the text; the loss is the mean */
-};
-
 struct verdict { /* of all shares */
     struct judged worst;
     double worst_share, cost[1 + ARRAY_LEN(shares)];
     struct offline_interval loss; /* the largest value, and the largest of each end */
 };
 
-static double t2_of(const struct point *x)
+static uint32_t ranks_of(const struct joint *j)
 {
-    return skips[x->at[SKIPPING]];
+    return offline_index(j->mixed.p->model)->hparams.experts_used;
 }
 
-/* At most T2: what is above T2 is left out, whatever T1 is. */
 static double t1_of(const struct joint *j, const struct point *x)
 {
-    double t1 = tiers[x->at[TIER]];
-    uint32_t ranks = offline_index(j->mixed.p->model)->hparams.experts_used;
-    return t1 > LOWEST ? fmin(t1, t2_of(x)) : BELOW / ranks;
+    return point_t1(x, ranks_of(j));
 }
 
 /* The point as a serving; sets the precisions and the nats of the cache. */
@@ -70,16 +52,16 @@ static struct serving set(struct joint *j, const struct point *x, double share)
 {
     struct planning_clock *clock = &j->mixed.p->clock;
     clock->capacity = (uint64_t)(share * (double)j->mixed.p->native_bytes);
-    clock->knobs.nats = nats[x->at[ROUTING]];
-    mixed_set(&j->mixed, widths[x->at[WIDTHS]]);
-    return mixed_serving(&j->mixed, t1_of(j, x), t2_of(x));
+    clock->knobs.nats = point_nats(x);
+    mixed_set(&j->mixed, point_share(x));
+    return mixed_serving(&j->mixed, t1_of(j, x), point_t2(x));
 }
 
 static const char *point_text(const struct joint *j, const struct point *x, char text[112])
 {
     snprintf(text, 112, "%.0f %% of edgemoe's experts at %s, T1 %.3f, T2 %g, %g nats",
-             100 * widths[x->at[WIDTHS]], precision_name(j->mixed.coarse), t1_of(j, x), t2_of(x),
-             nats[x->at[ROUTING]]);
+             100 * point_share(x), precision_name(j->mixed.coarse), t1_of(j, x), point_t2(x),
+             point_nats(x));
     return text;
 }
 
@@ -116,7 +98,7 @@ static int next_point(struct joint *j, const struct point *from, double limit, b
         struct point to = *from;
         if (!open[lever])
             continue;
-        open[lever] = ++to.at[lever] < steps[lever];
+        open[lever] = point_step(&to, (enum lever)lever, ranks_of(j));
         if (!open[lever])
             continue;
         if (measure(j, &to, error) != 0)
@@ -226,8 +208,8 @@ static int store(struct joint *j, const struct point *x, const struct verdict *v
     memcpy(plan_joint_high(p->plan), j->mixed.high, all);
     memcpy(plan_joint_low(p->plan), j->mixed.low, all);
     s[PLAN_joint_t1] = t1_of(j, x);
-    s[PLAN_joint_t2] = t2_of(x);
-    s[PLAN_joint_nats] = nats[x->at[ROUTING]];
+    s[PLAN_joint_t2] = point_t2(x);
+    s[PLAN_joint_nats] = point_nats(x);
     s[PLAN_joint_loss] = v->loss.value;
     s[PLAN_joint_loss_low] = v->loss.low;
     s[PLAN_joint_loss_high] = v->loss.high;
@@ -247,7 +229,7 @@ static int store(struct joint *j, const struct point *x, const struct verdict *v
     json_object_set_new(p->report, "mixed_two_resident_first",
                         json_pack("{s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:o}", "t1",
                                   s[PLAN_joint_t1], "t2", s[PLAN_joint_t2], "nats",
-                                  s[PLAN_joint_nats], "share", widths[x->at[WIDTHS]], "loss",
+                                  s[PLAN_joint_nats], "share", point_share(x), "loss",
                                   v->loss.value, "loss_low", v->loss.low, "loss_high", v->loss.high,
                                   "bytes", bytes));
     return planning_report(p, PRESET, &serving, &v->worst, error);

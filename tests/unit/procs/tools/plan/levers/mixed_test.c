@@ -13,6 +13,7 @@
 
 #include "lib/base/log.h"
 #include "lib/policy/presets/auto.h"
+#include "procs/tools/plan/levers/joint_steps.h"
 #include "procs/tools/plan/papers/thresholds.h"
 #include "procs/tools/plan/planning.h"
 #include "tests/harness/sample.h"
@@ -208,6 +209,30 @@ START_TEST(plan_with_routing)
 }
 END_TEST
 
+/* Each step changes what is served: with a small T2 the first steps of T1 are above it. */
+START_TEST(steps_of_the_levers)
+{
+    static const struct {
+        enum lever lever;
+        uint32_t skipping, steps;
+        double t1; /* after the first step */
+    } cases[] = {{TIER, 0, 4, 0.75},   {TIER, 3, 4, 0.75},    {TIER, 4, 3, 0.5},
+                 {WIDTHS, 4, 3, 0.75}, {SKIPPING, 0, 4, 0.9}, {ROUTING, 4, 5, 0.75}};
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct point x = {.at[SKIPPING] = cases[i].skipping}, to = x;
+        uint32_t taken = 0;
+        while (point_step(&to, cases[i].lever, 8)) {
+            if (taken++ == 0)
+                ck_assert_double_eq(point_t1(&to, 8), cases[i].t1);
+            ck_assert(point_share(&to) > point_share(&x) || point_nats(&to) > point_nats(&x) ||
+                      point_t1(&to, 8) < point_t1(&x, 8));
+            x = to;
+        }
+        ck_assert_uint_eq(taken, cases[i].steps);
+    }
+}
+END_TEST
+
 /* The smallest T2 that keeps to P on the held-out text, with the smallest of the shares; a second
  * run measures nothing. */
 START_TEST(plan_of_what_is_left_out)
@@ -369,6 +394,9 @@ int main(void)
         if (test_sample(EVERY_mixed_plans, &met))
             tcase_add_test(tests, all[i]);
     suite_add_tcase(suite, tests);
+    TCase *steps = tcase_create("steps");
+    tcase_add_test(steps, steps_of_the_levers);
+    suite_add_tcase(suite, steps);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);
     int failed = srunner_ntests_failed(runner);

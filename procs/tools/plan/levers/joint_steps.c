@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The levers of mixed-two-resident-first, and their steps. */
+#include "procs/tools/plan/levers/joint_steps.h"
+
+#include <math.h>
+
+#include "lib/base/bytes.h"
+
+#define LOWEST 0     /* T1: all ranks but the first are low */
+#define BELOW  0.999 /* of the least weight of the first rank, as thresholds_search */
+
+static const double widths[] = {0, 0.5, 0.75, 1};
+static const double tiers[] = {1, 0.75, 0.5, 0.375, LOWEST};
+static const double skips[] = {1, 0.9, 0.85, 0.8, 0.75};
+static const double nats[] = {0, 0.2, 0.4, 0.6, 0.8, 1.2};
+static const uint32_t steps[LEVERS] = {ARRAY_LEN(widths), ARRAY_LEN(tiers), ARRAY_LEN(skips),
+                                       ARRAY_LEN(nats)};
+
+double point_share(const struct point *x)
+{
+    return widths[x->at[WIDTHS]];
+}
+
+double point_t1(const struct point *x, uint32_t ranks)
+{
+    double t1 = tiers[x->at[TIER]];
+    return t1 > LOWEST ? fmin(t1, point_t2(x)) : BELOW / ranks;
+}
+
+double point_t2(const struct point *x)
+{
+    return skips[x->at[SKIPPING]];
+}
+
+double point_nats(const struct point *x)
+{
+    return nats[x->at[ROUTING]];
+}
+
+bool point_step(struct point *x, enum lever lever, uint32_t ranks)
+{
+    double t1 = point_t1(x, ranks);
+    do {
+        if (++x->at[lever] >= steps[lever])
+            return false;
+    } while (lever == TIER && point_t1(x, ranks) >= t1);
+    return true;
+}
