@@ -53,4 +53,10 @@ int io_url_parse(const char *text, struct io_url *url, struct error *error);
 /* Whether the host is an address in numbers. */
 bool io_url_numeric(const struct io_url *url);
 
+/* The last component of the path in a URL, as it is written there, in `name`; "" without one. */
+void io_url_name(const char *url, char name[IO_URL_TEXT_BYTES]);
+/* The URL with another last component. -1 with ERR_BAD_INPUT when that is too long. */
+int io_url_sibling(const char *url, const char *name, char to[IO_URL_TEXT_BYTES],
+                   struct error *error);
+
 #endif

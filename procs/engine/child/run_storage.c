@@ -10,6 +10,8 @@
 #include "lib/model/limits.h"
 #include "lib/model/store/store.h"
 
+_Static_assert(PARAM_TEXT_BYTES <= IO_URL_TEXT_BYTES, "a parameter has a URL");
+
 /* No duplicates. A full list is not an error: more copies are not needed. */
 static int add(struct run_copies *copies, const char *path, struct error *error)
 {
@@ -45,15 +47,31 @@ static int dense_copies(const struct params *params, const struct model_index *m
     return add(copies, path, error);
 }
 
-/* The order of copies rotates: loader 1 starts with another copy than loader 0. */
-static int other_storage(const struct params *params, uint32_t loader, struct run_copies *copies,
-                         struct error *error)
+/* Of a model on a server, the URL of the file of a loader; else "". The files of a skeleton have
+ * the names of those on the server (procs/engine/fetch), unless the model is one file. */
+static int server_file(const struct params *params, const struct model_stripe *stripe,
+                       char url[IO_URL_TEXT_BYTES], struct error *error)
+{
+    url[0] = 0;
+    if (!run_remote(params))
+        return 0;
+    const char *name = stripe ? strrchr(stripe->path, '/') : NULL;
+    if (name)
+        return io_url_sibling(params->origin, name + 1, url, error);
+    strcpy(url, params->origin);
+    return 0;
+}
+
+/* The order of copies rotates: loader 1 starts with another copy than loader 0. server: what an
+ * item without a path stands for, or "". */
+static int other_storage(const struct params *params, uint32_t loader, const char *server,
+                         struct run_copies *copies, struct error *error)
 {
     struct storage_paths other;
     uint32_t count = storage_count(params);
     for (uint32_t i = 1; i < count; i++)
         if (storage_take(params, (loader + i) % count, NULL, &other, error) != 0 ||
-            add(copies, other.path, error) != 0)
+            add(copies, other.path[0] ? other.path : server, error) != 0)
             return -1;
     return 0;
 }
@@ -63,21 +81,23 @@ int run_copies(const struct params *params, const struct model_index *model, con
                struct error *error)
 {
     struct storage_paths own;
+    char server[IO_URL_TEXT_BYTES];
     const bool local = !run_remote(params); /* else the files of the index have no experts */
     copies->count = 0;
     if (source == RUN_DENSE)
         return dense_copies(params, model, model_path, loader, copies, error);
     sl_assert(run_files(model) == 0 || loader < run_files(model));
     const struct model_stripe *stripe = model_loader_file(model, loader);
-    if (storage_take(params, loader, NULL, &own, error) != 0)
+    if (storage_take(params, loader, NULL, &own, error) != 0 ||
+        server_file(params, stripe, server, error) != 0)
         return -1;
-    if (add(copies, own.path, error) != 0 ||
+    if (add(copies, own.path[0] ? own.path : server, error) != 0 ||
         (local && copies->count == 0 &&
          add(copies, stripe ? stripe->path : model_path, error) != 0) ||
         add(copies, own.mirror, error) != 0 ||
         (local && stripe && add(copies, stripe->mirror, error) != 0))
         return -1;
-    if (!stripe && other_storage(params, loader, copies, error) != 0)
+    if (!stripe && other_storage(params, loader, server, copies, error) != 0)
         return -1;
     return local ? add(copies, stripe ? stripe->path : model_path, error) : 0;
 }

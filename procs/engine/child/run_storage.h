@@ -34,7 +34,8 @@ static inline uint32_t run_files(const struct model_index *model)
     return model->stripe_count + model->part_count;
 }
 
-/* Whether the experts are on a server (-m URL): then the files that the index names have none. */
+/* Whether the experts are on a server (-m URL, which the parameter `origin` then has): the files
+ * that the index names have none, and a loader reads the file of the same name next to the URL. */
 static inline bool run_remote(const struct params *params)
 {
     return params->origin[0] != 0;

@@ -37,11 +37,7 @@ int fetch_gguf(struct fetch *f, struct error *error);
 /* store.c: an expert store, whose manifest the URL names. */
 int fetch_store(struct fetch *f, struct error *error);
 
-/* names.c: The last component of the path in a URL, in `name`; "" without one. */
-void url_name(const char *url, char name[FETCH_URL_BYTES]);
-/* The URL with another last component. -1 with ERR_BAD_INPUT when that is too long. */
-int url_sibling(const char *url, const char *name, char to[FETCH_URL_BYTES], struct error *error);
-/* Whether a file may have this name here: letters, digits, '.', '-' and '_', no '.' first. */
+/* names.c: Whether a file may have this name here: letters, digits, '.', '-' and '_', no '.' first. */
 bool name_is_plain(const char *name);
 
 /* place.c */

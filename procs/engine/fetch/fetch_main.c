@@ -99,7 +99,7 @@ static int run(struct program *p, struct error *error)
     char name[FETCH_URL_BYTES];
     if (confine(p, error) != 0)
         return -1;
-    url_name(f->url, name);
+    io_url_name(f->url, name);
     if ((strcmp(name, STORE_MANIFEST_FILE) == 0 ? fetch_store : fetch_gguf)(f, error) != 0)
         return -1;
     printf("%s\n", f->model);

@@ -52,7 +52,7 @@ static int name_parts(struct job *j, struct error *error)
     struct fetch *f = j->f;
     char name[FETCH_URL_BYTES];
     uint32_t number;
-    url_name(f->url, name);
+    io_url_name(f->url, name);
     bool split = gguf_part_name(name, &number, &j->parts) && j->parts > 1;
     j->parts = split ? j->parts : 1;
     if (j->parts > MODEL_PARTS_MAX)
@@ -65,7 +65,7 @@ static int name_parts(struct job *j, struct error *error)
     for (uint32_t i = 0; i < j->parts; i++) {
         if (split)
             gguf_set_part(name, i + 1);
-        if (url_sibling(f->url, name, f->file_url[i], error) != 0)
+        if (io_url_sibling(f->url, name, f->file_url[i], error) != 0)
             return -1;
         snprintf(j->part[i].name, sizeof j->part[i].name, "%s",
                  name_is_plain(name) && strstr(name, ".gguf") ? name : DEFAULT_NAME);

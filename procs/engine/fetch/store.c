@@ -96,7 +96,7 @@ static int open_member(const struct fetch *f, const char *name, struct server *s
                          "%.200s: the store has %.100s; of a store on a server, all files are next "
                          "to its manifest",
                          f->key, name);
-    return url_sibling(f->url, name, url, error) != 0 ? -1 : server_open(server, url, error);
+    return io_url_sibling(f->url, name, url, error) != 0 ? -1 : server_open(server, url, error);
 }
 
 /* The sizes, and whether the server has each file, before anything is fetched. */

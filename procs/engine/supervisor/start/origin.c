@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A model on a server (-m URL). Every process opens the model by path, so a program of the server's
  * kind first makes a directory with all of it but the experts, which stay holes
- * (procs/engine/fetch). That directory is the model from then on, and each loader gets the URL of
- * its file as its device. */
+ * (procs/engine/fetch). That directory is the model from then on, and run_copies makes the URL of
+ * each loader's file from that of the model. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -118,32 +118,6 @@ static int find_directory(const struct supervisor *s, char path[PATH_MAX], struc
                                                    "cannot open --cache-dir %.200s", given);
 }
 
-/* An item without a path gets the server: "", ":queue_depth=8". */
-static int fill_devices(struct params *p, const struct result *r, struct error *error)
-{
-    char before[PARAM_TEXT_BYTES];
-    memcpy(before, p->devices, sizeof before);
-    uint64_t count = storage_count(p);
-    if (count == 0) /* of one file there can be several loaders */
-        count = r->files > 1 ? r->files : p->loaders;
-    const char *item = before;
-    size_t n = 0;
-    for (uint64_t i = 0; i < count && n < sizeof p->devices; i++) {
-        size_t bytes = strcspn(item, ",");
-        bool empty = bytes == 0 || *item == ':';
-        const char *url = r->url[r->files > i ? i : 0];
-        int more = snprintf(p->devices + n, sizeof p->devices - n, "%s%s%.*s", i > 0 ? "," : "",
-                            empty ? url : "", (int)bytes, item);
-        n += more > 0 ? (size_t)more : sizeof p->devices;
-        item += bytes + (item[bytes] == ',');
-    }
-    return n < sizeof p->devices
-               ? 0
-               : error_set(error, ERR_BAD_INPUT,
-                           "--devices is too long with the URLs of %u files (at most %zu bytes)",
-                           r->files, sizeof p->devices - 1);
-}
-
 int origin_take(struct supervisor *s, struct error *error)
 {
     char url[PARAM_TEXT_BYTES], directory[PATH_MAX];
@@ -160,7 +134,7 @@ int origin_take(struct supervisor *s, struct error *error)
         rc = error_set(error, ERR_BAD_INPUT, "the path %.200s is too long", r->path);
     if (rc == 0) {
         strcpy(s->options.model, r->path);
-        rc = fill_devices(&s->params, r, error);
+        strcpy(s->params.origin, url); /* of which loaders make those of their files */
     }
     free(r);
     return rc;

@@ -143,6 +143,33 @@ START_TEST(copies_of_a_model_on_a_server)
 }
 END_TEST
 
+/* Nothing but the origin has its URL, however many files there are: a parameter has 511 bytes. */
+START_TEST(files_of_a_model_on_a_server)
+{
+    strcpy(p.origin, "https://host/a/m.gguf?x=1#address=1.2.3.4");
+    ck_assert_str_eq(copies_of(0, RUN_EXPERTS), p.origin);
+    ck_assert_str_eq(copies_of(3, RUN_EXPERTS), p.origin); /* several loaders of one file */
+    set_storage(":queue_depth=8,/b");
+    ck_assert_str_eq(copies_of(0, RUN_EXPERTS), "https://host/a/m.gguf?x=1#address=1.2.3.4 /b");
+    ck_assert_str_eq(copies_of(1, RUN_EXPERTS), "/b https://host/a/m.gguf?x=1#address=1.2.3.4");
+    model.index.stripe_count = 2;
+    strcpy(p.origin, "s3://bucket/a/manifest.json?endpoint=http://1.2.3.4:9");
+    set_storage(":mirror=/x,/y");
+    ck_assert_str_eq(copies_of(0, RUN_EXPERTS),
+                     "s3://bucket/a/experts.0.bin?endpoint=http://1.2.3.4:9 /x");
+    ck_assert_str_eq(copies_of(1, RUN_EXPERTS), "/y");
+    model.index.part_count = 2;
+    model.index.stripe_count = 0;
+    memset(p.origin, 'a', sizeof p.origin - 1);
+    memcpy(p.origin, "nbd://host/", strlen("nbd://host/"));
+    memcpy(p.origin + sizeof p.origin - 3, "/m", 2);
+    struct run_copies copies;
+    set_storage("");
+    ck_assert_int_eq(run_copies(&p, &model.index, "/m", 1, RUN_EXPERTS, &copies, &e), -1);
+    ck_assert_int_eq(e.code, ERR_BAD_INPUT);
+}
+END_TEST
+
 START_TEST(copies_of_a_stripe)
 {
     model.index.stripe_count = 2;
@@ -197,6 +224,7 @@ int main(void)
     tcase_add_test(t, copies_of_a_file);
     tcase_add_test(t, copies_of_a_stripe);
     tcase_add_test(t, copies_of_a_model_on_a_server);
+    tcase_add_test(t, files_of_a_model_on_a_server);
     tcase_add_test(t, storage_devices_have_names);
     tcase_add_test(t, quarantine_words);
     suite_add_tcase(suite, t);

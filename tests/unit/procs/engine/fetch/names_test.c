@@ -21,19 +21,22 @@ START_TEST(names_and_siblings)
          "https://host/b#tls-certificates=/x/y"},
         {"s3://bucket/a.gguf?endpoint=http://host/", "a.gguf",
          "s3://bucket/b?endpoint=http://host/"},
+        {"http://host/a.gguf#address=1.2.3.4", "a.gguf", "http://host/b#address=1.2.3.4"},
+        {"nbd://host/a#1.gguf", "a#1.gguf", "nbd://host/b"},
+        {"s3://bucket/x#1/a#2.gguf?region=r", "a#2.gguf", "s3://bucket/x#1/b?region=r"},
     };
     char name[FETCH_URL_BYTES], to[FETCH_URL_BYTES];
     struct error error;
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
-        url_name(table[i].url, name);
+        io_url_name(table[i].url, name);
         ck_assert_str_eq(name, table[i].name);
-        ck_assert_int_eq(url_sibling(table[i].url, "b", to, &error), 0);
+        ck_assert_int_eq(io_url_sibling(table[i].url, "b", to, &error), 0);
         ck_assert_str_eq(to, table[i].sibling);
     }
     char large[FETCH_URL_BYTES];
     memset(large, 'a', sizeof large - 1);
     large[sizeof large - 1] = 0;
-    ck_assert_int_eq(url_sibling(table[0].url, large, to, &error), -1);
+    ck_assert_int_eq(io_url_sibling(table[0].url, large, to, &error), -1);
     ck_assert_int_eq(error.code, ERR_BAD_INPUT);
 }
 END_TEST
