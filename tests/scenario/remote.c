@@ -331,6 +331,40 @@ static void a_client_opens_it(void)
     nbdkit_kill(&server);
 }
 
+/* What reads only what an engine has; the tokenizer and the page cache are of a file. */
+static void programs_that_measure(void)
+{
+    static const struct {
+        const char *command, *option, *value, *more;
+        int status;
+        const char *out; /* or the error */
+    } table[] = {
+        {"bench", "-p", "0", "-n4", 0, "tg4"},
+        {"bench", "-p", "0", "--cold", 2, "--cold is of a file"},
+        {"bench", "--text", "TEXT", "-n4", 2, "--text reads the tokenizer of a file"},
+        {"eval", "--ids", "IDS", "--ctx-size=16", 0, "perplexity"},
+        {"eval", "--text", "TEXT", "--ctx-size=16", 2, "--text reads the tokenizer of a file"},
+        {"eval", "--text", "TEXT", "--offline", 2, "in process, eval reads a file"},
+    };
+    char ids[PATH_MAX];
+    FILE *file = fopen(path_in_dir(ids, "ids"), "we");
+    CHECK(file && fputs("{\"ids\": [1, 2, 3, 4, 5, 6, 7, 8, 1, 2, 3, 4, 5, 6, 7, 8]}", file) >= 0 &&
+              fclose(file) == 0,
+          "no %s", ids);
+    serve_file(test_model());
+    for (size_t i = 0; i < ARRAY_LEN(table); i++) {
+        struct command c;
+        const char *value = strcmp(table[i].value, "0") == 0 ? "0" : ids;
+        command_run(&c, NULL, FINISH_MS,
+                    (const char *const[]){table[i].command, "-m", url("model.gguf"), cache_option(),
+                                          table[i].option, value, table[i].more, NULL});
+        CHECK(c.status == table[i].status, "%zu: %d: %s", i, c.status, c.err);
+        CHECK(strstr(c.status ? c.err : c.out, table[i].out), "%zu: %s%s", i, c.out, c.err);
+        command_free(&c);
+    }
+    nbdkit_kill(&server);
+}
+
 int main(int argc, char **argv)
 {
     static const struct test_case cases[] = {
@@ -343,6 +377,7 @@ int main(int argc, char **argv)
         ROW(another_model_is_fetched),
         ROW(bad_servers_are_rejected),
         ROW(a_client_opens_it),
+        ROW(programs_that_measure),
     };
     return test_main(argc, argv, cases, sizeof cases / sizeof cases[0]);
 }

@@ -288,7 +288,12 @@ static int read_text(struct bench *b, bool ids, struct error *error)
 
 static int run(struct bench *b, const struct options *o, struct error *error)
 {
-    if (access(b->model, R_OK) != 0)
+    const char *what = b->cold                   ? "--cold is of a file"
+                       : b->text_path && !o->ids ? "--text reads the tokenizer of a file"
+                                                 : NULL;
+    if (what && session_need_file(b->model, what, error) != 0)
+        return -1;
+    if (!session_on_server(b->model) && access(b->model, R_OK) != 0)
         return error_set_errno(error, ERR_BAD_INPUT, errno, "cannot read %.200s", b->model);
     if (read_text(b, o->ids, error) != 0 || measure_all(b, error) != 0)
         return -1;

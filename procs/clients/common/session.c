@@ -394,10 +394,16 @@ static int choose(struct session *s, const struct session_request *request, stru
                      run, model);
 }
 
-/* A URL, which the engine opens. */
-static bool on_server(const char *model)
+bool session_on_server(const char *model)
 {
     return strstr(model, "://") != NULL;
+}
+
+int session_need_file(const char *model, const char *what, struct error *error)
+{
+    return session_on_server(model)
+               ? error_set(error, ERR_BAD_INPUT, "%.200s: %s, but this is a server", model, what)
+               : 0;
 }
 
 /* ---- tuning ---- */
@@ -421,7 +427,7 @@ static int take_tuning(struct session_request *request, const struct tuning *t, 
 int session_tune(struct session_request *request, bool quiet, struct error *error)
 {
     struct params *p = &request->params;
-    if (!params_close_choice(p) || !request->model || on_server(request->model))
+    if (!params_close_choice(p) || !request->model || session_on_server(request->model))
         return 0;
     p->no_tune = true; /* decided here: the engine has no terminal */
     struct tuning *t = malloc(sizeof *t);
@@ -451,7 +457,7 @@ int session_open(struct session *s, const struct session_request *request, struc
         return -1;
     if (!running) {
         /* Check obvious errors before processes are started. */
-        if (!on_server(request->model) && access(request->model, R_OK) != 0)
+        if (!session_on_server(request->model) && access(request->model, R_OK) != 0)
             return error_set_errno(error, ERR_BAD_INPUT, errno, "cannot read %.200s",
                                    request->model);
         option_warn_budget(request->command, request->params.budget);

@@ -35,6 +35,12 @@ struct session {
 extern volatile sig_atomic_t session_stop;
 void session_signals(void);
 
+/* Whether the model is a URL, which only the engine opens. */
+bool session_on_server(const char *model);
+/* For what reads the model's file itself: -1 with ERR_BAD_INPUT of a model on a server. `what`
+ * begins the reason: "--text reads the tokenizer of a file". */
+int session_need_file(const char *model, const char *what, struct error *error);
+
 /* Finds or starts the engine and waits until it is ready; a long start is reported on stderr. 0, or
  * -1 with *error.
  *

@@ -225,6 +225,12 @@ static int parse(struct eval *e, int argc, char **argv, struct error *error)
     if (!e->engine.model || !e->text_path == !e->ids_path)
         return error_set(error, ERR_BAD_INPUT,
                          "-m FILE and either --text FILE or --ids FILE are required");
+    if ((e->offline || e->text_path) &&
+        session_need_file(e->engine.model,
+                          e->offline ? "in process, eval reads a file"
+                                     : "--text reads the tokenizer of a file (--ids needs none)",
+                          error) != 0)
+        return -1;
     if (e->engine.run) /* the context of a running engine cannot be changed */
         params->ctx_size = 0;
     return check_options(e, error);
