@@ -331,6 +331,27 @@ static void a_client_opens_it(void)
     nbdkit_kill(&server);
 }
 
+/* One that serves this URL is used, unlike one of another URL. */
+static void a_client_finds_its_engine(void)
+{
+    static const int statuses[] = {0, 2};
+    static const char *const names[] = {"model.gguf", "other.gguf"};
+    baseline(0);
+    serve_file(test_model());
+    struct engine *e = start(url(names[0]), NULL);
+    for (int i = 0; i < 2; i++) {
+        struct command c;
+        command_run(&c, NULL, FINISH_MS,
+                    (const char *const[]){"generate", "-m", url(names[i]), "--name", e->run, "-n",
+                                          "4", "-p", "Once", "--output", "ids", NULL});
+        CHECK(c.status == statuses[i], "%s: %d: %s", names[i], c.status, c.err);
+        CHECK(i == 0 || strstr(c.err, "serves another model (nbd+unix:///model.gguf"), "%s", c.err);
+        command_free(&c);
+    }
+    engine_stop(e);
+    nbdkit_kill(&server);
+}
+
 /* What reads only what an engine has; the tokenizer and the page cache are of a file. */
 static void programs_that_measure(void)
 {
@@ -377,6 +398,7 @@ int main(int argc, char **argv)
         ROW(another_model_is_fetched),
         ROW(bad_servers_are_rejected),
         ROW(a_client_opens_it),
+        ROW(a_client_finds_its_engine),
         ROW(programs_that_measure),
     };
     return test_main(argc, argv, cases, sizeof cases / sizeof cases[0]);

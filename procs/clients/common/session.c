@@ -336,9 +336,15 @@ static bool is_own_failure(const struct error *error, bool opened)
     return error->code == ERR_NO_MEMORY || (!opened && error->code != ERR_GONE);
 }
 
-/* Connects to a running engine of that name, with a control client; gives the model that it serves.
- * 0: there is none; -1: that is not known. */
-static int find_engine(struct session *s, const char *run, char *model, size_t cap,
+/* What a running engine serves. */
+struct served {
+    char model[PATH_MAX];
+    char origin[PARAM_TEXT_BYTES]; /* of a model on a server its URL; else "" */
+};
+
+/* Connects to a running engine of that name, with a control client. 0: there is none; -1: that is
+ * not known. */
+static int find_engine(struct session *s, const char *run, struct served *served,
                        struct error *error)
 {
     s->control = control_client_open(run, error);
@@ -351,10 +357,17 @@ static int find_engine(struct session *s, const char *run, char *model, size_t c
         s->control = NULL;
         return is_own_failure(error, opened) ? -1 : 0;
     }
-    snprintf(model, cap, "%s", lookup_text(reply, "model"));
+    snprintf(served->model, sizeof served->model, "%s", lookup_text(reply, "model"));
+    snprintf(served->origin, sizeof served->origin, "%s", lookup_text(reply, "origin"));
     json_decref(reply);
     snprintf(s->run, sizeof s->run, "%s", run);
     return 1;
+}
+
+static bool serves(const struct served *served, const char *model)
+{
+    return session_on_server(model) ? strcmp(model, served->origin) == 0
+                                    : same_file(model, served->model);
 }
 
 /* 1: use a running engine; 0: start one; -1: neither is possible. */
@@ -362,13 +375,14 @@ static int choose(struct session *s, const struct session_request *request, stru
 {
     bool params_given = false;
     params_each(&request->params, note_param, &params_given);
-    char dir[ENDPOINT_BYTES], model[PATH_MAX] = "";
+    char dir[ENDPOINT_BYTES];
+    struct served served = {.model = ""};
     const char *run = request->run ? request->run : RUN_NAME_DEFAULT;
     if (run_dir_path(run, dir, error) != 0)
         return -1;
     if (!request->run && request->model && params_given)
         return 0;
-    int found = find_engine(s, run, model, sizeof model, error);
+    int found = find_engine(s, run, &served, error);
     if (found < 0)
         return -1;
     if (!found) {
@@ -380,7 +394,7 @@ static int choose(struct session *s, const struct session_request *request, stru
             "'sluice run -m FILE'",
             run);
     }
-    bool same = !request->model || same_file(request->model, model);
+    bool same = !request->model || serves(&served, request->model);
     if (same && !params_given)
         return 1;
     rpc_client_close(s->control);
@@ -391,7 +405,7 @@ static int choose(struct session *s, const struct session_request *request, stru
                      same ? "engine '%.32s' is already running; engine options cannot change it. "
                             "Omit them, or stop it with 'sluice ctl stop'"
                           : "engine '%.32s' serves another model (%.200s)",
-                     run, model);
+                     run, served.origin[0] ? served.origin : served.model);
 }
 
 bool session_on_server(const char *model)

@@ -47,7 +47,7 @@ int session_need_file(const char *model, const char *what, struct error *error);
  *   --name NAME, running      that engine; engine parameters are an error
  *   --name NAME, not running  a private engine of that name if a model is given, else an error
  *   no model                  the running engine "default"
- *   a model, no parameters    the running engine "default" if it serves the same file
+ *   a model, no parameters    the running engine "default" if it serves the same file or URL
  *   otherwise                 a private engine with a generated name */
 int session_open(struct session *s, const struct session_request *request, struct error *error);
 

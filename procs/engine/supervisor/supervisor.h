@@ -230,6 +230,7 @@ struct warm { /* warm.c */
 
 struct options {
     char model[PATH_MAX];
+    char url[PARAM_TEXT_BYTES]; /* of a model on a server, as it was given; else "" */
     char run[RUN_NAME_MAX + 1];
     bool print_memory;
     bool choice_is_ours; /* of policies: a tuning may make it (params_close_choice) */

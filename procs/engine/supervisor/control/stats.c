@@ -408,6 +408,8 @@ json_t *stats_status(struct supervisor *s)
         put_text(object, "failing", s->failing);
     put_text(object, "name", s->options.run);
     put_text(object, "model", s->options.model);
+    if (s->options.url[0])
+        put_text(object, "origin", s->options.url);
     if (s->http_url[0])
         put_text(object, "url", s->http_url);
     put(object, "pid", (uint64_t)getpid());

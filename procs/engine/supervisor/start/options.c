@@ -105,7 +105,9 @@ int options_take(struct supervisor *s, int argc, char **argv, struct error *erro
                          "no model given; use -m MODEL (see 'sluice run --help')");
     if (s->params.origin[0])
         return error_set(error, ERR_BAD_INPUT, "--origin: give the URL with -m");
-    return io_url_is(o->model)
-               ? copy(s->params.origin, sizeof s->params.origin, o->model, "the URL", error)
-               : 0;
+    if (!io_url_is(o->model))
+        return 0;
+    return copy(o->url, sizeof o->url, o->model, "the URL", error) != 0
+               ? -1
+               : copy(s->params.origin, sizeof s->params.origin, o->model, "the URL", error);
 }
