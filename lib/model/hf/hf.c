@@ -163,6 +163,7 @@ static void put_templates(const struct templates *t, struct gguf_writer *w)
 
 struct hf_json {
     json_t *config, *settings;     /* settings may be NULL */
+    json_t *ends;                  /* config with what generation_config.json says instead */
     struct json_reader *tokenizer; /* or a vocabulary of tiktoken */
     const struct hf_tiktoken *tiktoken;
     char *ranks;
@@ -212,12 +213,16 @@ static int read_tokenizer(struct hf_json *d, const char *dir, struct error *erro
 }
 
 /* The tokens that end an answer, and those that are never generated, are those of
- * generation_config.json, if it has them. */
+ * generation_config.json, if it has them. What the layers compute depends on config.json alone: it
+ * stays as it is, and a copy has the others. */
 static int read_generation(struct hf_json *d, const char *dir, struct error *error)
 {
     static const char *const keys[] = {"eos_token_id", SUPPRESSED};
     int status = 0;
     char path[4096];
+    d->ends = json_copy(d->config);
+    if (!d->ends)
+        return error_set(error, ERR_NO_MEMORY, "out of memory (configuration)");
     if (!find_file(dir, "generation_config.json", path))
         return 0;
     json_t *generation = json_foreign_file(path, HF_CONFIG_MAX, error);
@@ -225,7 +230,7 @@ static int read_generation(struct hf_json *d, const char *dir, struct error *err
         return -1;
     for (size_t i = 0; i < ARRAY_LEN(keys) && status == 0; i++) {
         json_t *ids = json_object_get(generation, keys[i]);
-        status = ids && !json_is_null(ids) ? json_object_set(d->config, keys[i], ids) : 0;
+        status = ids && !json_is_null(ids) ? json_object_set(d->ends, keys[i], ids) : 0;
     }
     json_decref(generation);
     return status == 0 ? 0 : error_set(error, ERR_NO_MEMORY, "out of memory (configuration)");
@@ -284,12 +289,12 @@ static int convert(struct hf_model *hf, const struct hf_json *d, const char *dir
     if (hf_config_keys(d->config, basename(name), hf->gguf, &shape, &why))
         return in_file(dir, "config.json", &why, error);
     if (d->tiktoken
-            ? hf_tiktoken_keys(d->tiktoken, d->ranks, d->rank_bytes, d->settings, d->config,
+            ? hf_tiktoken_keys(d->tiktoken, d->ranks, d->rank_bytes, d->settings, d->ends,
                                shape.vocab, hf->gguf, &why)
-            : hf_tokenizer_keys(d->tokenizer, d->settings, d->config, shape.vocab, hf->gguf, &why))
+            : hf_tokenizer_keys(d->tokenizer, d->settings, d->ends, shape.vocab, hf->gguf, &why))
         return in_file(dir, d->tiktoken ? d->tiktoken->file : "tokenizer.json", &why, error);
     put_templates(&d->templates, hf->gguf);
-    if (put_suppressed(d->config, hf->gguf, error))
+    if (put_suppressed(d->ends, hf->gguf, error))
         return -1;
     const json_t *text = hf_text_config(d->config);
     const json_t *tied = json_object_get(text, "tie_word_embeddings");
@@ -321,6 +326,7 @@ int hf_open_as(struct hf_model *hf, const char *dir, uint32_t fp8_type, struct e
                           : error_set(error, ERR_NO_MEMORY, "out of memory (model's header)");
     }
     json_decref(d.config);
+    json_decref(d.ends);
     json_reader_close(d.tokenizer);
     free(d.ranks);
     free_templates(&d.templates);

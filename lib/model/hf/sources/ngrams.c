@@ -76,7 +76,8 @@ static int put_constants(const struct ngrams *n, size_t which, struct error *err
     return hf_add_source(n->hf, s, error); /* of no tensor, but it is used */
 }
 
-/* Of several ends the first, as in the package transformers. */
+/* Of several ends in config.json the first, as in the package transformers: those of
+ * generation_config.json end answers, and no n-grams. */
 static int put_end(const struct ngrams *n, const json_t *whole, struct error *error)
 {
     char key[HF_KEY_BYTES];

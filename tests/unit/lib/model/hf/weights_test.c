@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "lib/base/bytes.h"
+#include "lib/model/gguf/gguf.h"
 #include "lib/model/hf/hf.h"
 #include "lib/tensor/tensor_type.h"
 #include "tests/unit/lib/model/hf/rejected.h"
@@ -402,6 +403,72 @@ START_TEST(ngrams)
 }
 END_TEST
 
+static void two_ends(json_t *config, json_t *tokenizer)
+{
+    (void)tokenizer;
+    json_object_set_new(config, "eos_token_id", json_pack("[i, i]", 340, 5));
+}
+
+static void nested_end(json_t *config, json_t *tokenizer)
+{
+    (void)tokenizer;
+    json_object_del(config, "eos_token_id");
+    hf_make_nested(config, "qwen4_exp");
+    json_object_set_new(config, "eos_token_id", json_integer(340));
+}
+
+static void no_end(json_t *config, json_t *tokenizer)
+{
+    (void)tokenizer;
+    json_object_del(config, "eos_token_id");
+}
+
+static uint64_t end_in(const struct gguf *g, const char *key)
+{
+    uint64_t end;
+    ck_assert_msg(gguf_get_uint(g, key, &end, NULL) == 1, "%s is missing", key);
+    return end;
+}
+
+static void expect_ends(uint64_t of_answers, uint64_t of_ngrams)
+{
+    struct hf_model hf;
+    struct gguf g;
+    struct error error;
+    ck_assert_msg(hf_open(&hf, dir, &error) == 0, "%s", error.text);
+    struct gguf_source source = {
+        .read = gguf_writer_read, .arg = hf.gguf, .bytes = gguf_writer_bytes(hf.gguf)};
+    ck_assert_msg(gguf_open(&g, &source, &error) == 0, "%s", error.text);
+    ck_assert_uint_eq(end_in(&g, "tokenizer.ggml.eos_token_id"), of_answers);
+    ck_assert_uint_eq(end_in(&g, "qwen4exp.ple.eos_token_id"), of_ngrams);
+    gguf_close(&g);
+    hf_close(&hf);
+}
+
+/* Answers end with the tokens of generation_config.json, n-grams with the first of config.json. */
+START_TEST(ends_of_ngrams)
+{
+    static const struct {
+        void (*edit)(json_t *config, json_t *tokenizer);
+        const char *reason; /* NULL: it is taken */
+    } rows[] = {{two_ends, NULL},
+                {nested_end, NULL},
+                {no_end, "eos_token_id, which ends n-grams, is no token"}};
+    char path[300];
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        make_moved("qwen4exp-base", rows[i].edit);
+        snprintf(path, sizeof path, "%s/generation_config.json", dir);
+        FILE *f = fopen(path, "w");
+        ck_assert(f && fputs("{\"eos_token_id\":[7,8]}", f) >= 0 && fclose(f) == 0);
+        if (rows[i].reason)
+            expect_rejected(rows[i].reason);
+        else
+            expect_ends(7, 340);
+        unlink(path);
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("hf_weights");
@@ -418,6 +485,7 @@ int main(void)
     tcase_add_test(t, packed_experts);
     tcase_add_test(t, factors);
     tcase_add_test(t, ngrams);
+    tcase_add_test(t, ends_of_ngrams);
     suite_add_tcase(suite, t);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);
