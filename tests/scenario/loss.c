@@ -351,14 +351,20 @@ static void cloze_task(void)
           r);
     CHECK(round(60 * r[2]) == 42 && r[5] < 1 && r[5] > 0.5, "same answer %g", r[5]);
     CHECK(r[3] < r[1] - r[2] && r[4] > r[1] - r[2], "%g to %g", r[3], r[4]);
-    static const char *const wrong[][3] = {{"--max-windows", "4", "--cloze requires"},
-                                           {"--ctx-size", "2000", "from 4 different ones"}};
+    static const struct {
+        const char *option, *value, *reason, *cloze; /* cloze NULL: no such task */
+    } wrong[] = {{"--max-windows", "4", "--cloze requires", "--cloze"},
+                 {"--ctx-size", "2000", "from 4 different ones", "--cloze"},
+                 {"--ctx-size", "2", "has at least 4 tokens", "--cloze"},
+                 {"--ctx-size", "3", "has at least 4 tokens", "--cloze"},
+                 {"--ctx-size", "1", "has at least 2 tokens", NULL}};
     for (size_t i = 0; i < ARRAY_LEN(wrong); i++) {
         command_run(&c, NULL, END_MS,
-                    (const char *const[]){"eval", "-m", test_model(), "--text", HELD_OUT, "--cloze",
-                                          "3", "--offline", wrong[i][0], wrong[i][1], NULL});
-        CHECK(c.status == 2 && strstr(c.err, wrong[i][2]), "%s: %d: %s", wrong[i][0], c.status,
-              c.err);
+                    (const char *const[]){"eval", "-m", test_model(), "--text", HELD_OUT,
+                                          "--offline", wrong[i].option, wrong[i].value,
+                                          wrong[i].cloze, "3", NULL});
+        CHECK(c.status == 2 && strstr(c.err, wrong[i].reason), "%s %s: %d: %s", wrong[i].option,
+              wrong[i].value, c.status, c.err);
         command_free(&c);
     }
 }

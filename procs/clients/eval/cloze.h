@@ -12,6 +12,7 @@
 
 #define CLOZE_CHOICES        4
 #define CLOZE_WINDOW_DEFAULT 64
+#define CLOZE_WINDOW_MIN     4 /* the continuation has one token */
 #define CLOZE_ITEMS_MAX      100000
 
 /* Tokens of the context; the last quarter of a window is the continuation. */

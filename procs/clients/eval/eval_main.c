@@ -182,6 +182,22 @@ static const struct option_table options = {
     .groups = {{"Parameters of the private engine:", params_options}},
 };
 
+static int check_window(const struct eval *e, struct error *error)
+{
+    if (e->window > WINDOW_TOKENS_MAX)
+        return error_set(error, ERR_BAD_INPUT, "--ctx-size: a window has at most %u tokens",
+                         WINDOW_TOKENS_MAX);
+    if (e->in_process.cloze && e->window < CLOZE_WINDOW_MIN)
+        return error_set(error, ERR_BAD_INPUT,
+                         "--ctx-size: a window of --cloze has at least %d tokens",
+                         CLOZE_WINDOW_MIN);
+    if (e->window < 2)
+        return error_set(
+            error, ERR_BAD_INPUT,
+            "--ctx-size: a window has at least 2 tokens, since the first is not scored");
+    return 0;
+}
+
 static int check_options(const struct eval *e, struct error *error)
 {
     const struct in_process *in = &e->in_process;
@@ -202,10 +218,7 @@ static int check_options(const struct eval *e, struct error *error)
                          "with --record, --logits, --against and --max-windows");
     if (e->per_token && in->output != EVAL_JSON)
         return error_set(error, ERR_BAD_INPUT, "--per-token requires --output json");
-    if (e->window > WINDOW_TOKENS_MAX)
-        return error_set(error, ERR_BAD_INPUT, "--ctx-size: a window has at most %u tokens",
-                         WINDOW_TOKENS_MAX);
-    return 0;
+    return check_window(e, error);
 }
 
 static int parse(struct eval *e, int argc, char **argv, struct error *error)
