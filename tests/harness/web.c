@@ -90,6 +90,28 @@ static void send_error(int fd, int status, const char *more, const char *text)
     send_all(fd, text, strlen(text));
 }
 
+static const char expired[] = "<Error><Code>ExpiredToken</Code></Error>";
+
+/* Until the client ends the connection. */
+static void send_endless(int fd)
+{
+    static char blanks[BODY_BYTES];
+    const struct answer a = {.status = 403, .more = "", .tag = "\"none\""};
+    memset(blanks, ' ', sizeof blanks);
+    send_head(fd, &a, UINT64_MAX / 4, false);
+    send_all(fd, expired, strlen(expired));
+    for (;;)
+        send_all(fd, blanks, sizeof blanks);
+}
+
+static void send_slowly(int fd, const char *from, uint64_t bytes)
+{
+    for (uint64_t at = 0; at < bytes; at += 4096) {
+        send_all(fd, from + at, bytes - at < 4096 ? bytes - at : 4096);
+        (void)poll(NULL, 0, 50);
+    }
+}
+
 static char *body_of(int file, const struct answer *a, enum web_fault fault)
 {
     static char body[BODY_BYTES];
@@ -116,7 +138,10 @@ static void send_body(int fd, int file, struct answer *a, enum web_fault fault,
         return;
     }
     send_head(fd, a, n, false);
-    send_all(fd, body, fault == WEB_CUT ? n / 2 : n);
+    if (fault == WEB_TRICKLE)
+        send_slowly(fd, body, n);
+    else
+        send_all(fd, body, fault == WEB_CUT ? n / 2 : n);
     atomic_fetch_add(&c->bytes, n);
     if (fault == WEB_CUT)
         _exit(0);
@@ -131,9 +156,11 @@ static bool fail(int fd, enum web_fault fault, const struct request *r)
     case WEB_BUSY: send_error(fd, 503, "Retry-After: 1\r\n", "busy"); return true;
     case WEB_ERROR: send_error(fd, 500, "", "error"); return true;
     case WEB_REDIRECT: send_error(fd, 302, "Location: http://other.lan/x\r\n", ""); return true;
-    case WEB_DENIED:
-        send_error(fd, 403, "", "<Error><Code>ExpiredToken</Code></Error>");
+    case WEB_DENIED: send_error(fd, 403, "", expired); return true;
+    case WEB_MOVED:
+        send_error(fd, 301, "", "<Error><Code>PermanentRedirect</Code></Error>");
         return true;
+    case WEB_ENDLESS: send_endless(fd); return true;
     case WEB_REPLACED:
         if (r->condition[0] && strcmp(r->condition, "\"two\"") != 0) {
             send_error(fd, 412, "", "");

@@ -13,6 +13,7 @@
 enum web_fault {
     WEB_RIGHT,
     WEB_SLOW,        /* a pause of 3 ms before each answer */
+    WEB_TRICKLE,     /* a pause of 50 ms after each 4 KiB of a body */
     WEB_CUT,         /* the connection ends in the middle of a body */
     WEB_SILENT,      /* the connection ends without an answer */
     WEB_BUSY,        /* 503 with Retry-After: 1 */
@@ -24,7 +25,9 @@ enum web_fault {
     WEB_ENCODED,     /* 206 with a Content-Encoding */
     WEB_STALL,       /* no answer */
     WEB_REDIRECT,    /* 302 to another host */
+    WEB_MOVED,       /* 301 without an address, with S3's text of another region */
     WEB_DENIED,      /* 403 with S3's text of an expired token */
+    WEB_ENDLESS,     /* the same with a body that does not end */
     WEB_WRONG_BYTES, /* every byte is another one */
     WEB_REPLACED,    /* another ETag, and 412 for the old one */
     WEB_IGNORANT,    /* another ETag, and no attention to If-Match */

@@ -45,7 +45,7 @@ done | verdict manual_help_fits_a_terminal "lines of a help text have more than 
 # Options without a place in the help are those that the supervisor passes to inspect.
 for command in "${commands[@]}"; do
     sed -n "s/^internal\t/$command /p" "$manual/table/$command"
-done | sort | diff - <(printf 'inspect --%s\n' log-format model-fd plan segment-fd) |
+done | sort | diff - <(printf 'inspect --%s\n' log-format model-fd plan segment-fd skeleton) |
     verdict manual_internal_options "other options are missing from the help"
 
 # Roff without escapes and fonts.

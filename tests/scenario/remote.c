@@ -2,13 +2,18 @@
 /* Models on a server (-m URL), with real processes and nbdkit: the same text as of the file, what a
  * second start fetches, what happens when the server is slow, killed, not there or has another
  * model, and that nothing else opens the skeleton. */
+#include <fcntl.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "lib/base/bytes.h"
+#include "lib/model/index/model_index.h"
 #include "procs/tools/synth/split.h"
 #include "tests/harness/nbdkit.h"
 #include "tests/scenario/baseline.h"
@@ -208,10 +213,74 @@ static void opens_a_store(void)
 
 /* ---- what can happen to it ------------------------------------------------------------------- */
 
+struct map {
+    unsigned char *bytes;
+    uint64_t size;
+};
+
+static struct map map_file(const char *path, int prot)
+{
+    struct stat st;
+    int fd = open(path, prot & PROT_WRITE ? O_RDWR | O_CLOEXEC : O_RDONLY | O_CLOEXEC);
+    CHECK(fd >= 0 && fstat(fd, &st) == 0, "no %s", path);
+    void *at = mmap(NULL, (size_t)st.st_size, prot, MAP_SHARED, fd, 0);
+    CHECK(at != MAP_FAILED, "no memory");
+    close(fd);
+    return (struct map){at, (uint64_t)st.st_size};
+}
+
+/* Which bytes of the file a skeleton has: those of dense entries. The caller frees it. */
+static unsigned char *dense_bytes(uint64_t size)
+{
+    struct model_index *index;
+    struct error error;
+    unsigned char *dense = calloc(size, 1);
+    int fd = model_open(test_model(), O_CLOEXEC, &error);
+    CHECK(dense && fd >= 0 && model_index_build(fd, test_model(), &index, &error) == 0, "%s",
+          error.text);
+    close(fd);
+    for (uint32_t i = 0; i < index->dense_count; i++) {
+        const struct model_entry *entry = &model_index_entries(index)[i];
+        for (uint32_t x = 0; x < entry->extents; x++) {
+            const struct model_extent *e = &entry->extent[x];
+            uint64_t left = size - e->file_offset; /* less than read_bytes at the end */
+            memset(dense + e->file_offset, 1, e->read_bytes < left ? e->read_bytes : left);
+        }
+    }
+    free(index);
+    return dense;
+}
+
+/* What lies behind the first `done` bytes is something else; the number of them. */
+static uint64_t spoil_behind(const char *skeleton, uint64_t done)
+{
+    struct map file = map_file(skeleton, PROT_READ | PROT_WRITE);
+    unsigned char *dense = dense_bytes(file.size);
+    uint64_t at_dense = 0;
+    for (uint64_t i = 0; i < file.size; i++)
+        if (dense[i] && at_dense++ >= done)
+            file.bytes[i] ^= 0xff;
+    free(dense);
+    CHECK(munmap(file.bytes, file.size) == 0, "munmap failed");
+    return at_dense;
+}
+
+static void check_dense(const char *skeleton)
+{
+    struct map file = map_file(skeleton, PROT_READ), model = map_file(test_model(), PROT_READ);
+    CHECK(file.size == model.size, "%s: %" PRIu64 " bytes", skeleton, file.size);
+    unsigned char *dense = dense_bytes(file.size);
+    for (uint64_t i = 8; i < file.size; i++) /* behind the magic */
+        CHECK(!dense[i] || file.bytes[i] == model.bytes[i], "byte %" PRIu64, i);
+    free(dense);
+    CHECK(munmap(file.bytes, file.size) == 0 && munmap(model.bytes, model.size) == 0,
+          "munmap failed");
+}
+
 /* As a kill leaves it: some bytes are noted, and what follows may be anything. */
 static void continues_a_fetch(void)
 {
-    char path[PATH_MAX];
+    char path[PATH_MAX], skeleton[PATH_MAX];
     unsigned long long done, total;
     baseline(0);
     serve_file(test_model());
@@ -228,11 +297,15 @@ static void continues_a_fetch(void)
     CHECK(fprintf(file, "sluice skeleton 1: %llu of %llu bytes\n", total / 4 * 3, total) > 0 &&
               fclose(file) == 0,
           "%s", path);
+    skeleton_path(skeleton, "model.gguf");
+    uint64_t dense = spoil_behind(skeleton, total / 4 * 3);
+    CHECK(dense == total, "%" PRIu64 " bytes are dense, %llu were fetched", dense, total);
     serve_file(test_model());
     e = start(url("model.gguf"), NULL);
     uint64_t again = asked();
     test_note("at first %" PRIu64 " bytes, then %" PRIu64, first, again);
     CHECK(again < first - total / 2, "it began again");
+    check_dense(skeleton);
     check_texts(e, 1, "a continued fetch");
     engine_stop(e);
     nbdkit_kill(&server);
@@ -290,6 +363,39 @@ static void bad_servers_are_rejected(void)
                 (const char *const[]){"tokenize", "-m", "nbd://host/", "-p", "text", NULL});
     CHECK(c.status == 2 && strstr(c.err, "this command reads files only"), "%s", c.err);
     command_free(&c);
+}
+
+/* A program that fetches and says something else, as one that its server has taken over. */
+static void lies(const char *run, const char *program, const char *said, const char *text)
+{
+    struct command c;
+    FILE *file = fopen(program, "we");
+    CHECK(file && fprintf(file, "#!/bin/sh\nprintf '%%s\\n' %s\n", said) > 0 &&
+              fchmod(fileno(file), 0700) == 0 && fclose(file) == 0,
+          "no %s", program);
+    command_run(&c, NULL, SOON_MS,
+                (const char *const[]){run, "-m", "nbd+unix:///model.gguf?socket=/none",
+                                      cache_option(), "--name", "remote-lies", NULL});
+    CHECK(c.status != 0 && strstr(c.err, text), "status %d: %.300s", c.status, c.err);
+    command_free(&c);
+}
+
+static void the_program_that_fetches_is_not_trusted(void)
+{
+    char directory[PATH_MAX], run[PATH_MAX], fetch[PATH_MAX], loader[PATH_MAX];
+    struct command c;
+    path_in_dir(directory, "programs");
+    path_in_dir(run, "programs/sluice-run");
+    path_in_dir(fetch, "programs/sluice-fetch-nbd");
+    path_in_dir(loader, "programs/sluice-loader-nbd");
+    CHECK(mkdir(directory, 0700) == 0 && symlink("/bin/true", loader) == 0, "no %s", directory);
+    command_run(&c, NULL, SOON_MS, (const char *const[]){"/bin/cp", SLUICE_RUN, run, NULL});
+    CHECK(c.status == 0, "%s", c.err);
+    command_free(&c);
+    lies(run, fetch, "/etc/passwd \"$4\"", "not below");
+    lies(run, fetch, "\"$5/../model.gguf\" \"$4\"", "not below");
+    lies(run, fetch, "\"$5/0/model.gguf\" \"$4\" nbd://127.0.0.1/model.gguf", "not next to");
+    lies(run, fetch, "\"$5/0/model.gguf\"", "said nothing");
 }
 
 /* Another model at the same URL gets a skeleton of its own. */
@@ -397,6 +503,7 @@ int main(int argc, char **argv)
         ROW(the_server_goes_away),
         ROW(another_model_is_fetched),
         ROW(bad_servers_are_rejected),
+        ROW(the_program_that_fetches_is_not_trusted),
         ROW(a_client_opens_it),
         ROW(a_client_finds_its_engine),
         ROW(programs_that_measure),

@@ -478,13 +478,39 @@ static void credentials_of_the_environment(void)
     kill_program(s.pid);
 }
 
+/* Where other programs look, too; an empty variable is none. */
+static void credentials_of_the_home(void)
+{
+    struct object_store s;
+    char url[256], home[PATH_MAX], path[PATH_MAX];
+    const char *before = getenv("HOME");
+    char *kept = before ? strdup(before) : NULL;
+    start_object_store(&s);
+    path_in_dir(home, "a b,c:d%41&#");
+    path_in_dir(path, "a b,c:d%41&#/.aws");
+    CHECK(mkdir(home, 0700) == 0 && mkdir(path, 0700) == 0, "no %s", path);
+    path_in_dir(path, "a b,c:d%41&#/.aws/credentials");
+    write_file(s.keys, "KEY4 secret-of-four - valid\n");
+    write_file(path,
+               "[default]\naws_access_key_id = KEY4\naws_secret_access_key = secret-of-four\n");
+    setenv("HOME", home, 1);
+    setenv("AWS_ACCESS_KEY_ID", "", 1);
+    snprintf(url, sizeof url, "s3://bucket/key?endpoint=http://127.0.0.1:%u", s.port);
+    check_model(url);
+    unsetenv("AWS_ACCESS_KEY_ID");
+    if (kept)
+        setenv("HOME", kept, 1);
+    free(kept);
+    kill_program(s.pid);
+}
+
 int main(int argc, char **argv)
 {
     static const struct test_case cases[] = {
         ROW(reads_https),           ROW(keeps_the_budget),
         ROW(faults_of_a_server),    ROW(wrong_bytes_are_read_elsewhere),
         ROW(credentials_of_a_file), ROW(credentials_of_the_environment),
-        ROW(opens_a_model),
+        ROW(opens_a_model),         ROW(credentials_of_the_home),
     };
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }

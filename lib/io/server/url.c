@@ -81,6 +81,19 @@ static bool decode(char to[IO_URL_TEXT_BYTES], const char *from, size_t bytes)
     return true;
 }
 
+void io_url_encode(const char *text, char *to)
+{
+    for (const char *c = text; *c; c++) {
+        bool plain = (*c >= 'A' && *c <= 'Z') || (*c >= 'a' && *c <= 'z') ||
+                     (*c >= '0' && *c <= '9') || strchr("-._~/", *c);
+        if (plain)
+            *to++ = *c;
+        else
+            to += snprintf(to, 4, "%%%02X", (unsigned)(unsigned char)*c);
+    }
+    *to = 0;
+}
+
 static int bad(const char *text, const char *why, struct error *error)
 {
     return error_set(error, ERR_BAD_INPUT, "%.300s: %s", text, why);
@@ -213,21 +226,11 @@ static const char *take_web(struct io_url *url, const char *text, const char *re
                                                        : wrong;
 }
 
-/* As S3 signs it (AWS, "Create a signed AWS API request", UriEncode): everything but unreserved
- * characters and slashes. */
+/* As S3 signs it (AWS, "Create a signed AWS API request", UriEncode). */
 static void encode_target(struct io_url *url)
 {
-    char *to = url->target;
-    *to++ = '/';
-    for (const char *c = url->name; *c; c++) {
-        bool plain = (*c >= 'A' && *c <= 'Z') || (*c >= 'a' && *c <= 'z') ||
-                     (*c >= '0' && *c <= '9') || strchr("-._~/", *c);
-        if (plain)
-            *to++ = *c;
-        else
-            to += snprintf(to, 4, "%%%02X", (unsigned)(unsigned char)*c);
-    }
-    *to = 0;
+    url->target[0] = '/';
+    io_url_encode(url->name, url->target + 1);
 }
 
 /* The part of the URL of an endpoint that is like one of http. */

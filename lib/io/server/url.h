@@ -50,6 +50,10 @@ bool io_url_is(const char *text);
 /* -1 with ERR_BAD_INPUT, which says what is wrong. The host may be a name. */
 int io_url_parse(const char *text, struct io_url *url, struct error *error);
 
+/* Encodes everything but unreserved characters (RFC 3986) and slashes as %XX. `to` has room for
+ * 3 * strlen(text) + 1 bytes. */
+void io_url_encode(const char *text, char *to);
+
 /* Whether the host is an address in numbers. */
 bool io_url_numeric(const struct io_url *url);
 

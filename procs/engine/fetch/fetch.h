@@ -37,7 +37,8 @@ int fetch_gguf(struct fetch *f, struct error *error);
 /* store.c: an expert store, whose manifest the URL names. */
 int fetch_store(struct fetch *f, struct error *error);
 
-/* names.c: Whether a file may have this name here: letters, digits, '.', '-' and '_', no '.' first. */
+/* names.c: whether a file may have this name here: letters, digits, '.', '-' and '_', no '.'
+ * first. */
 bool name_is_plain(const char *name);
 
 /* place.c */

@@ -11,7 +11,9 @@
 #include "lib/base/clock.h"
 #include "lib/io/server/url.h"
 
-#define PIECE_BYTES MIB
+/* Only a whole piece counts as an answer, so a server with SERVER_DEPTH of them in PATIENCE_NS is
+ * fast enough: small ones keep slow links. */
+#define PIECE_BYTES (128 * KIB)
 #define PATIENCE_NS (10 * NS_PER_S) /* without a connection, or without an answer */
 #define POLL_MS     100
 #define TRIES_MAX   4

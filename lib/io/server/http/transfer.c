@@ -16,6 +16,8 @@
 #define HTTP_NO_RANGE 416
 #define DIGITS_MAX    18 /* of a number in a header */
 
+#define TEXT_BYTES_MAX (64 * KIB) /* read of an answer without the range */
+
 /* ---- the answer ------------------------------------------------------------------------------ */
 
 /* A number and what follows it. NULL: no number. */
@@ -82,6 +84,7 @@ static void forget_answer(struct transfer *t)
     t->encoded = false;
     t->location[0] = t->body[0] = 0;
     t->body_bytes = 0;
+    t->text_bytes = 0;
 }
 
 void transfer_head_line(struct transfer *t, const char *line, size_t bytes)
@@ -133,7 +136,8 @@ static size_t on_head(char *line, size_t size, size_t count, void *arg)
     return size * count;
 }
 
-/* An answer without the range is read only if it is short, which keeps its connection. */
+/* An answer without the range is read only if it is an error and short, which keeps its
+ * connection. */
 static size_t keep_text(struct transfer *t, const char *from, size_t n)
 {
     size_t room = sizeof t->body - 1 -
@@ -142,7 +146,8 @@ static size_t keep_text(struct transfer *t, const char *from, size_t n)
     memcpy(t->body + t->body_bytes, from, kept);
     t->body_bytes += (uint32_t)kept;
     t->body[t->body_bytes] = 0;
-    return t->status >= 300 ? n : CURL_WRITEFUNC_ERROR;
+    t->text_bytes += n;
+    return t->status >= 300 && t->text_bytes <= TEXT_BYTES_MAX ? n : CURL_WRITEFUNC_ERROR;
 }
 
 static size_t on_body(char *from, size_t size, size_t count, void *arg)
@@ -217,6 +222,20 @@ static void error_code(const struct transfer *t, char code[64])
     snprintf(code, 64, " (%.*s)", (int)n, from + 6);
 }
 
+/* S3 does not name the address of a bucket that is in another region. */
+static void say_redirect(const struct transfer *t, const char *code, char why[REMOTE_WHY_BYTES])
+{
+    if (t->location[0])
+        snprintf(why, REMOTE_WHY_BYTES,
+                 "it redirects to %s%s; redirects are not followed, so name that address",
+                 t->location, code);
+    else
+        snprintf(why, REMOTE_WHY_BYTES,
+                 "it answers %ld%s, a redirect; redirects are not followed, so name the address "
+                 "where it is",
+                 t->status, code);
+}
+
 /* The server has answered something else than the range. */
 static enum transfer_end judge_status(const struct transfer *t, char why[REMOTE_WHY_BYTES])
 {
@@ -227,9 +246,7 @@ static enum transfer_end judge_status(const struct transfer *t, char why[REMOTE_
     if (t->status >= 200 && t->status < 300)
         return say(why, TRANSFER_REFUSED, "it does not serve ranges");
     if (t->status >= 300 && t->status < 400) {
-        snprintf(why, REMOTE_WHY_BYTES,
-                 "it redirects to %s; redirects are not followed, so name that address",
-                 t->location);
+        say_redirect(t, code, why);
         return TRANSFER_REFUSED;
     }
     bool later = t->status == 408 || t->status == 429 || t->status >= 500;

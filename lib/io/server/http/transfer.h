@@ -47,6 +47,7 @@ struct transfer {
     char location[128];
     char body[512]; /* the beginning of an answer without the range, as text */
     uint32_t body_bytes;
+    uint64_t text_bytes; /* of that answer so far, kept or not */
     char error[CURL_ERROR_SIZE];
     char byte; /* of an attempt */
 };

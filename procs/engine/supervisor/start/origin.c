@@ -18,6 +18,7 @@
 #include "lib/base/log.h"
 #include "lib/warm/warm.h"
 #include "procs/engine/child/run_storage.h"
+#include "procs/engine/fetch/result.h"
 #include "procs/engine/supervisor/children/children.h"
 #include "procs/engine/supervisor/start/start.h"
 #include "procs/engine/supervisor/supervisor.h"
@@ -75,6 +76,23 @@ static int read_result(int fd, struct result *r, struct error *error)
     return r->files > 0 ? 0 : error_set(error, ERR_FAILED, "the program that fetches said nothing");
 }
 
+/* The program has parsed the bytes of a server: it cannot make another file the model, nor let
+ * loaders read elsewhere. */
+static int check_result(const char *url, const char *directory, const struct result *r,
+                        struct error *error)
+{
+    if (!fetch_path_allowed(directory, r->path))
+        return error_set(error, ERR_FAILED,
+                         "the program that fetches named %.200s, not below %.200s", r->path,
+                         directory);
+    for (uint32_t i = 0; i < r->files; i++)
+        if (!fetch_url_allowed(url, r->url[i]))
+            return error_set(error, ERR_FAILED,
+                             "the program that fetches named %.200s, not next to %.200s", r->url[i],
+                             url);
+    return 0;
+}
+
 static int run(struct supervisor *s, char *url, char *directory, struct result *r,
                struct error *error)
 {
@@ -97,6 +115,8 @@ static int run(struct supervisor *s, char *url, char *directory, struct result *
         rc = wait_for(s, pid, error);
     if (rc == 0)
         rc = read_result(fd, r, error);
+    if (rc == 0)
+        rc = check_result(url, directory, r, error);
     close(fd);
     return rc;
 }

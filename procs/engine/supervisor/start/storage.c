@@ -90,22 +90,29 @@ static int put_address(char list[PARAM_TEXT_BYTES], const char *url, const struc
     return put(list, url, strlen(url), 0, text, error);
 }
 
+/* NULL: it is not there, or empty, which is the same to other programs. */
+static const char *variable(const char *name)
+{
+    const char *value = getenv(name);
+    return value && *value ? value : NULL;
+}
+
 /* Of S3, where nothing else is given: the file that other programs read, too. */
 static int put_credentials(char list[PARAM_TEXT_BYTES], const char *url,
                            const struct io_url *parsed, struct error *error)
 {
-    char text[PARAM_TEXT_BYTES];
-    const char *home = getenv("HOME"), *named = getenv("AWS_SHARED_CREDENTIALS_FILE");
-    if (!parsed->s3 || parsed->credentials[0] || getenv("AWS_ACCESS_KEY_ID"))
+    char path[PATH_MAX], text[3 * PATH_MAX + 32];
+    const char *home = variable("HOME"), *named = variable("AWS_SHARED_CREDENTIALS_FILE");
+    if (!parsed->s3 || parsed->credentials[0] || variable("AWS_ACCESS_KEY_ID"))
         return 0;
     if (!named && !home)
         return 0;
-    int n = snprintf(text, sizeof text, "%ccredentials=%s%s", parsed->separator,
-                     named ? named : home, named ? "" : "/.aws/credentials");
-    const char *path = strchr(text, '=') + 1;
-    /* What a URL would need to encode is given in the URL. */
-    if (n < 0 || (size_t)n >= sizeof text || access(path, R_OK) != 0 || strpbrk(path, "%&,:# "))
+    int n =
+        snprintf(path, sizeof path, "%s%s", named ? named : home, named ? "" : "/.aws/credentials");
+    if (n < 0 || (size_t)n >= sizeof path || access(path, R_OK) != 0)
         return 0;
+    n = snprintf(text, sizeof text, "%ccredentials=", parsed->separator);
+    io_url_encode(path, text + n); /* ',' and ':' end an item of --devices */
     return put(list, url, strlen(url), 0, text, error);
 }
 

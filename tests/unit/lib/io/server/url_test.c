@@ -43,6 +43,20 @@ START_TEST(tcp)
 }
 END_TEST
 
+START_TEST(encoded)
+{
+    struct io_url u;
+    struct error error;
+    static const char path[] = "/home/a b/%41,&:#?=\xc3\xa9/~x-y_z.1";
+    char url[3 * sizeof path + 64] = "s3://bucket/key?credentials=";
+    io_url_encode(path, url + strlen(url));
+    ck_assert_str_eq(url, "s3://bucket/key?credentials="
+                          "/home/a%20b/%2541%2C%26%3A%23%3F%3D%C3%A9/~x-y_z.1");
+    ck_assert_int_eq(io_url_parse(url, &u, &error), 0);
+    ck_assert_str_eq(u.credentials, path);
+}
+END_TEST
+
 START_TEST(unix_sockets_and_tls)
 {
     struct io_url u;
@@ -166,6 +180,7 @@ int main(void)
     TCase *c = tcase_create("all");
     tcase_add_test(c, servers_and_paths);
     tcase_add_test(c, tcp);
+    tcase_add_test(c, encoded);
     tcase_add_test(c, unix_sockets_and_tls);
     tcase_add_test(c, web_servers);
     tcase_add_test(c, objects);

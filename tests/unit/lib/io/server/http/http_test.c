@@ -189,7 +189,9 @@ START_TEST(is_refused)
     } rows[] = {{WEB_BUSY, "503 and asks to wait for 1 s"},
                 {WEB_DENIED, "403 (ExpiredToken)"},
                 {WEB_WHOLE, "does not serve ranges"},
-                {WEB_REDIRECT, "redirects to http://other.lan/x"}};
+                {WEB_ENDLESS, "403 (ExpiredToken)"},
+                {WEB_MOVED, "it answers 301 (PermanentRedirect), a redirect;"},
+                {WEB_REDIRECT, "redirects to http://other.lan/x;"}};
     serve();
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         (void)wait_link(true);
