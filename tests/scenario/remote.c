@@ -392,10 +392,9 @@ static void the_program_that_fetches_is_not_trusted(void)
     command_run(&c, NULL, SOON_MS, (const char *const[]){"/bin/cp", SLUICE_RUN, run, NULL});
     CHECK(c.status == 0, "%s", c.err);
     command_free(&c);
-    lies(run, fetch, "/etc/passwd \"$4\"", "not below");
-    lies(run, fetch, "\"$5/../model.gguf\" \"$4\"", "not below");
-    lies(run, fetch, "\"$5/0/model.gguf\" \"$4\" nbd://127.0.0.1/model.gguf", "not next to");
-    lies(run, fetch, "\"$5/0/model.gguf\"", "said nothing");
+    lies(run, fetch, "/etc/passwd", "not below");
+    lies(run, fetch, "\"$5/../model.gguf\"", "not below");
+    lies(run, fetch, "''", "not below");
 }
 
 /* Another model at the same URL gets a skeleton of its own. */

@@ -24,8 +24,7 @@ struct fetch {
     uint64_t noted, shown_ns, started_ns;
     bool complete; /* an earlier run has fetched all of it */
     char model[PATH_MAX];
-    uint32_t files; /* of loaders: the GGUF file or its parts, or the stripes of a store */
-    char file_url[FETCH_FILES_MAX][FETCH_URL_BYTES];
+    char file_url[FETCH_FILES_MAX][FETCH_URL_BYTES]; /* of a GGUF file, or of its parts */
 };
 
 _Static_assert(MODEL_PARTS_MAX <= FETCH_FILES_MAX, "parts have loaders, too");

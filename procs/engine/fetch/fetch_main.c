@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* sluice-fetch-MODULE --key=URL URL DIRECTORY: makes the skeleton of the model at URL below
- * DIRECTORY, or finds a complete one there, and prints the path of the model, then the URL of the
- * file of each loader, a line each. The supervisor starts it before the engine; --key is the URL as
- * the user gave it, the other one has the address of its host in numbers.
+ * DIRECTORY, or finds a complete one there, and prints the path of the model.
+ * The supervisor starts it before the engine; --key is the URL as the user gave it, the other one
+ * has the address of its host in numbers.
  *
  * Memory     some MiB, and the header of the model twice.
  * Trust      what the server sends is untrusted: it is parsed here by the parsers of files, in a
@@ -103,8 +103,6 @@ static int run(struct program *p, struct error *error)
     if ((strcmp(name, STORE_MANIFEST_FILE) == 0 ? fetch_store : fetch_gguf)(f, error) != 0)
         return -1;
     printf("%s\n", f->model);
-    for (uint32_t i = 0; i < f->files; i++)
-        printf("%s\n", f->file_url[i]);
     return fflush(stdout) == 0 ? 0 : error_set(error, ERR_IO, "cannot write the result");
 }
 

@@ -70,7 +70,6 @@ static int name_parts(struct job *j, struct error *error)
         snprintf(j->part[i].name, sizeof j->part[i].name, "%s",
                  name_is_plain(name) && strstr(name, ".gguf") ? name : DEFAULT_NAME);
     }
-    f->files = j->parts;
     return 0;
 }
 

@@ -4,8 +4,6 @@
 
 #include <string.h>
 
-#include "procs/engine/fetch/fetch.h"
-
 bool fetch_path_allowed(const char *directory, const char *path)
 {
     size_t n = strlen(directory);
@@ -15,15 +13,4 @@ bool fetch_path_allowed(const char *directory, const char *path)
         if (strncmp(at, "/..", 3) == 0 && (at[3] == '/' || at[3] == 0))
             return false;
     return true;
-}
-
-bool fetch_url_allowed(const char *model, const char *url)
-{
-    char name[FETCH_URL_BYTES], expected[FETCH_URL_BYTES];
-    struct error ignored;
-    if (strcmp(model, url) == 0)
-        return true;
-    io_url_name(url, name);
-    return name_is_plain(name) && io_url_sibling(model, name, expected, &ignored) == 0 &&
-           strcmp(expected, url) == 0;
 }

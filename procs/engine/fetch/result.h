@@ -8,9 +8,4 @@
 /* Whether `path` is below `directory`, as text: symbolic links are not looked at. Pure. */
 bool fetch_path_allowed(const char *directory, const char *path);
 
-/* Whether a loader may read `url` when the model is at `model`: it is the same, or the same with
- * another plain last component (fetch.h: name_is_plain), so it has the same server, keys and
- * settings. Pure. */
-bool fetch_url_allowed(const char *model, const char *url);
-
 #endif

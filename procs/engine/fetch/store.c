@@ -114,8 +114,6 @@ static int take_members(struct fetch *f, const struct store_manifest *m, struct 
             return -1;
         uint64_t bytes = members[i].bytes ? members[i].bytes : servers[i].bytes;
         f->total += members[i].fetched_bytes ? members[i].fetched_bytes : bytes;
-        if (i >= 2)
-            memcpy(f->file_url[f->files++], url[i], FETCH_URL_BYTES);
     }
     return 0;
 }

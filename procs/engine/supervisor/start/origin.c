@@ -23,16 +23,7 @@
 #include "procs/engine/supervisor/start/start.h"
 #include "procs/engine/supervisor/supervisor.h"
 
-#define POLL_MS      20
-#define RESULT_BYTES (PATH_MAX + MODEL_STRIPES_MAX * PARAM_TEXT_BYTES)
-
-/* What the program printed: the path of the model, then the URL of each loader's file. */
-struct result {
-    char text[RESULT_BYTES];
-    const char *path;
-    uint32_t files;
-    const char *url[MODEL_STRIPES_MAX];
-};
+#define POLL_MS 20
 
 static bool interrupted(struct supervisor *s)
 {
@@ -64,36 +55,20 @@ static int wait_for(struct supervisor *s, pid_t pid, struct error *error)
                      WTERMSIG(status), strsignal(WTERMSIG(status)));
 }
 
-/* The lines end with NUL each. */
-static int read_result(int fd, struct result *r, struct error *error)
+/* One line: the path of the model. The program has parsed the bytes of a server, so that it cannot
+ * be trusted to name a file of its directory. */
+static int read_result(int fd, const char *directory, char path[PATH_MAX], struct error *error)
 {
-    ssize_t n = pread(fd, r->text, sizeof r->text - 1, 0);
-    r->text[n > 0 ? n : 0] = 0;
-    char *rest = r->text, *line = strsep(&rest, "\n");
-    r->path = line;
-    while (rest && (line = strsep(&rest, "\n")) && *line && r->files < MODEL_STRIPES_MAX)
-        r->url[r->files++] = line;
-    return r->files > 0 ? 0 : error_set(error, ERR_FAILED, "the program that fetches said nothing");
+    ssize_t n = pread(fd, path, PATH_MAX - 1, 0);
+    path[n > 0 ? n : 0] = 0;
+    path[strcspn(path, "\n")] = 0;
+    if (fetch_path_allowed(directory, path))
+        return 0;
+    return error_set(error, ERR_FAILED, "the program that fetches named '%.200s', not below %.200s",
+                     path, directory);
 }
 
-/* The program has parsed the bytes of a server: it cannot make another file the model, nor let
- * loaders read elsewhere. */
-static int check_result(const char *url, const char *directory, const struct result *r,
-                        struct error *error)
-{
-    if (!fetch_path_allowed(directory, r->path))
-        return error_set(error, ERR_FAILED,
-                         "the program that fetches named %.200s, not below %.200s", r->path,
-                         directory);
-    for (uint32_t i = 0; i < r->files; i++)
-        if (!fetch_url_allowed(url, r->url[i]))
-            return error_set(error, ERR_FAILED,
-                             "the program that fetches named %.200s, not next to %.200s", r->url[i],
-                             url);
-    return 0;
-}
-
-static int run(struct supervisor *s, char *url, char *directory, struct result *r,
+static int run(struct supervisor *s, char *url, char *directory, char path[PATH_MAX],
                struct error *error)
 {
     struct io_url parsed;
@@ -114,9 +89,7 @@ static int run(struct supervisor *s, char *url, char *directory, struct result *
     if (pid > 0)
         rc = wait_for(s, pid, error);
     if (rc == 0)
-        rc = read_result(fd, r, error);
-    if (rc == 0)
-        rc = check_result(url, directory, r, error);
+        rc = read_result(fd, directory, path, error);
     close(fd);
     return rc;
 }
@@ -140,22 +113,18 @@ static int find_directory(const struct supervisor *s, char path[PATH_MAX], struc
 
 int origin_take(struct supervisor *s, struct error *error)
 {
-    char url[PARAM_TEXT_BYTES], directory[PATH_MAX];
+    char url[PARAM_TEXT_BYTES], directory[PATH_MAX], path[PATH_MAX];
     if (!run_remote(&s->params))
         return 0;
     if (storage_address(s, s->params.origin, url, error) != 0 ||
         find_directory(s, directory, error) != 0)
         return -1;
-    struct result *r = calloc(1, sizeof *r);
-    if (!r)
-        return error_set(error, ERR_NO_MEMORY, "out of memory (fetch)");
-    int rc = run(s, url, directory, r, error);
-    if (rc == 0 && strlen(r->path) >= sizeof s->options.model)
-        rc = error_set(error, ERR_BAD_INPUT, "the path %.200s is too long", r->path);
+    int rc = run(s, url, directory, path, error);
+    if (rc == 0 && strlen(path) >= sizeof s->options.model)
+        rc = error_set(error, ERR_BAD_INPUT, "the path %.200s is too long", path);
     if (rc == 0) {
-        strcpy(s->options.model, r->path);
+        strcpy(s->options.model, path);
         strcpy(s->params.origin, url); /* of which loaders make those of their files */
     }
-    free(r);
     return rc;
 }

@@ -17,7 +17,7 @@ void run_dir_remove(const struct supervisor *s);
 int fd_high(int fd);
 
 /* origin.c: of a model on a server (-m URL), fetches all but its experts into a directory, which
- * becomes the model, and names the server of each loader in --devices. Nothing without a URL. */
+ * becomes the model; the parameter `origin` gets the address of its host. Nothing without a URL. */
 int origin_take(struct supervisor *s, struct error *error);
 
 /* model.c: runs inspect, checks what it wrote, resolves the parameters that depend on it. */
