@@ -54,6 +54,7 @@ sluice_unit_test(unit_gguf_types SOURCES lib/model/gguf/types_test.c LINK sluice
 sluice_unit_test(unit_gguf_write SOURCES lib/model/gguf/write_test.c LINK sluice_model)
 sluice_unit_test(unit_arch SOURCES lib/model/arch/arch_test.c LINK sluice_model test_gguf_make)
 sluice_unit_test(unit_arch_keys SOURCES lib/model/arch/keys_test.c LINK sluice_model test_gguf_make)
+sluice_unit_test(unit_arch_types SOURCES lib/model/arch/types_test.c LINK sluice_model test_gguf_make)
 sluice_unit_test(unit_model_rows SOURCES lib/model/rows_test.c LINK sluice_base)
 sluice_unit_test(unit_arch_entries SOURCES lib/model/arch/entries_test.c LINK sluice_model test_gguf_make)
 sluice_unit_test(unit_arch_blocks SOURCES lib/model/arch/blocks_test.c LINK sluice_model test_gguf_make)

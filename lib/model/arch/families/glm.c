@@ -36,7 +36,7 @@ static const struct arch_row gated_pools[] = {
     FLOAT_ELSE(index_eps, "attention.layer_norm_epsilon", 0, 0.1, 1e-6),
     GROUP(arch_mla_indexer),
     DENSE(INDEX_GATE, ANY, REQUIRED, HIDDEN, INDEX_KEY),
-    DENSE(INDEX_GATE_BIAS, FLOAT, REQUIRED, INDEX_KEY, INDEX_UNIT),
+    DENSE(INDEX_GATE_BIAS, KEPT, REQUIRED, INDEX_KEY, INDEX_UNIT),
     UNUSED("blk.%u.indexer_compressor_gate.weight"),
     UNUSED("blk.%u.indexer_compressor_ape.weight"),
     END,

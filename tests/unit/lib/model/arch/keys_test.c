@@ -58,68 +58,6 @@ static void drop(struct make *m, const char *arch, const char *key)
 
 /* ---- types of norms, biases, routers, sinks ... ---- */
 
-/* A file in which that tensor has the type; false: it has no such tensor, or the type does not
- * fit. */
-static bool with_type(const struct arch *arch, const struct arch_row *row, uint32_t layer,
-                      enum tensor_type type, struct make *m)
-{
-    struct arch_location location = {.role = row->role, .layer = layer};
-    char name[MODEL_NAME_BYTES];
-    uint64_t row_bytes;
-    make_arch(m, arch->name, 2, true);
-    struct make_tensor *t = make_tensor(m, arch_tensor_name(arch, &location, name));
-    bool fits = t && tensor_type_row_bytes(type, t->ne[0], &row_bytes);
-    if (fits) {
-        t->type = type;
-        t->bytes = row_bytes * t->ne[1] * t->ne[2];
-    } else
-        make_free(m);
-    return fits;
-}
-
-START_TEST(every_float_type)
-{
-    const struct arch *arch = arch_list[_i];
-    uint32_t tried = 0, rejected = 0;
-    struct make m;
-    const struct arch_row *row;
-    ARCH_EACH (row, arch, ARCH_ROWS(DENSE)) {
-        for (uint32_t layer = 0; layer < 2; layer++) {
-            struct error error = {0};
-            if (row->storage != ARCH_STORAGE_FLOAT)
-                continue;
-            for (int half = 0; half < 2; half++)
-                if (with_type(arch, row, layer, half ? TENSOR_F16 : TENSOR_BF16, &m)) {
-                    free(read_model(&m, arch->name));
-                    tried++;
-                }
-            if (!with_type(arch, row, layer, TENSOR_Q8_0, &m))
-                continue;
-            ck_assert_ptr_null(make_index(&m, &error));
-            ck_assert_msg(strstr(error.text, "of type Q8_0; only F32, F16 and BF16"), "%s",
-                          error.text);
-            rejected++;
-        }
-    }
-    ck_assert_uint_ge(tried, 10);
-    ck_assert_uint_ge(rejected, 1);
-}
-END_TEST
-
-/* The converter writes it in the type of the other matrices. */
-START_TEST(router_of_dbrx)
-{
-    struct make m;
-    make_arch(&m, "dbrx", 1, true);
-    struct make_tensor *t = make_tensor(&m, "blk.0.ffn_gate_inp.weight");
-    t->type = TENSOR_Q8_0;
-    t->bytes = 34 * t->ne[1];
-    struct model_index *index = read_model(&m, "dbrx");
-    ck_assert(!model_dense_quantisable(index, model_entry_dense(index, 0, DENSE_ROUTER)));
-    free(index);
-}
-END_TEST
-
 /* ---- scaled rotations ---- */
 
 /* Architectures in which every scaling is computed. */
@@ -557,8 +495,6 @@ int main(void)
 {
     Suite *suite = suite_create("keys");
     TCase *tcase = tcase_create("files of the converter");
-    tcase_add_loop_test(tcase, every_float_type, 0, ARCH_COUNT);
-    tcase_add_test(tcase, router_of_dbrx);
     tcase_add_loop_test(tcase, scaling, 0, ARCH_COUNT);
     tcase_add_test(tcase, layers_with_an_indexer);
     tcase_add_test(tcase, longrope_by_tensors);
