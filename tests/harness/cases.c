@@ -19,7 +19,9 @@
 #include "lib/base/clock.h"
 #include "tests/harness/internal.h"
 
-#define TICK_MS     5
+#define TICK_MS_MIN 5
+#define TICK_MS_MAX 40
+#define TICK_SHARE  8 /* of the time that has been waited already */
 #define CLEANUP_MAX 64
 
 enum outcome { PASSED, FAILED, SKIPPED };
@@ -101,9 +103,16 @@ uint64_t deadline_in(unsigned ms)
 
 bool deadline_tick(uint64_t deadline)
 {
-    if (clock_now_ns() >= deadline)
+    static _Thread_local uint64_t before, began; /* the deadline of the last call, and its first */
+    uint64_t now = clock_now_ns();
+    if (now >= deadline)
         return false;
-    poll(NULL, 0, TICK_MS);
+    if (deadline != before)
+        began = now;
+    before = deadline;
+    uint64_t pause = (now - began) / NS_PER_MS / TICK_SHARE;
+    pause = pause < TICK_MS_MIN ? TICK_MS_MIN : pause > TICK_MS_MAX ? TICK_MS_MAX : pause;
+    poll(NULL, 0, (int)pause);
     return true;
 }
 

@@ -72,7 +72,9 @@ const char *path_in_dir(char path[PATH_MAX], const char *name);
 /* ---- waiting ---- */
 
 uint64_t deadline_in(unsigned ms);
-/* One short wait between two checks of a condition; false once the deadline has passed. */
+/* A short wait between two checks of a condition, which costs CPU, too: 5 ms, or an eighth of the
+ * time since the first call with this deadline, at most 40 ms. False once the deadline has passed.
+ */
 bool deadline_tick(uint64_t deadline);
 /* Waits until the deadline is reached: for tests that measure over a fixed time. */
 void deadline_reach(uint64_t deadline);

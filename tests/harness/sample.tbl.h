@@ -34,8 +34,12 @@ AMOUNT(
     "tokens of each text of the demo model that an engine repeats (baseline.h); the experts of a "
     "text are evicted and read again from its first sentence on")
 AMOUNT(budget_limits, "scenario_budget", 3, 20, "changes of the limit while a text is computed")
+AMOUNT(cloze_items, "scenario_loss", 12, 60,
+       "items of a task with choices, of which the package transformers says how many are right")
 AMOUNT(crash_loop_s, "scenario_crashes", 2, 60, "seconds of crashes of each process")
 AMOUNT(delta_kills, "scenario_deltas", 2, 20, "kills of a loader that reads differences")
+AMOUNT(fault_tokens, "scenario_web_servers", 16, 64,
+       "tokens of the text during each fault of a server; 16 read hundreds of experts")
 AMOUNT(grammar_schemas, "scenario_grammar", 12, 300,
        "random schemas on each model; golden_schema has 300 without an engine")
 AMOUNT(hostile_connections, "scenario_hostile", 250, 1000, "connections that are closed at once")
@@ -56,6 +60,8 @@ AMOUNT(offline_profile_tokens, "scenario_offline_budget", 512, 1024,
        "tokens of each profile, within a budget, mapped and after kills")
 AMOUNT(offline_windows, "scenario_offline_budget", 3, 6,
        "windows of each text, whose losses within a budget are those of the mapped model")
+AMOUNT(oom_tokens, "scenario_oom", 80, 256,
+       "tokens of each text during which the kernel kills a process, at once after its start")
 AMOUNT(parallel_sequences, "scenario_parallel", 4, 16,
        "sequences on each kind of model; the demo model also has 2 and 5")
 AMOUNT(parallel_tokens, "scenario_parallel", 60, 204,

@@ -155,13 +155,23 @@ const struct text *baseline(unsigned i)
     return &texts[i];
 }
 
+void baseline_compare_first(struct engine *e, unsigned i, size_t tokens, const char *what)
+{
+    struct text expected = *baseline(i), got;
+    char name[128];
+    CHECK(tokens <= expected.count, "a text has %zu tokens", expected.count);
+    engine_generate(e, test_prompt(i), tokens, &got);
+    snprintf(name, sizeof name, "%s, prompt %u", what, i);
+    expected.count = tokens;
+    if (tokens < baseline_tokens()) { /* the text of fewer tokens may end within a character */
+        CHECK(strncmp(expected.text, got.text, strlen(got.text)) == 0, "%s: different bytes", name);
+        expected.text = got.text;
+    }
+    text_check_same(&expected, &got, name);
+    text_free(&got);
+}
+
 void baseline_compare(struct engine *e, unsigned i, const char *what)
 {
-    const struct text *expected = baseline(i);
-    struct text got;
-    char name[128];
-    engine_generate(e, test_prompt(i), baseline_tokens(), &got);
-    snprintf(name, sizeof name, "%s, prompt %u", what, i);
-    text_check_same(expected, &got, name);
-    text_free(&got);
+    baseline_compare_first(e, i, baseline_tokens(), what);
 }

@@ -14,7 +14,6 @@
 #include "lib/base/bytes.h"
 #include "tests/scenario/http.h"
 
-#define TOKENS     256
 #define SPARE      (12 * MIB) /* of the cgroup above the budget */
 #define BUDGET_MIB 80
 #define BUDGET     "--budget=80MiB"
@@ -28,7 +27,7 @@ static bool slow(void)
 
 static size_t tokens(void)
 {
-    return slow() ? 16 : TOKENS;
+    return slow() ? 16 : test_amount(AMOUNT_oom_tokens);
 }
 
 static unsigned kill_ms(void)
