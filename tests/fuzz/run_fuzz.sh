@@ -3,8 +3,8 @@
 # run_fuzz.sh SECONDS [TARGET...]: builds every fuzz target with clang, libFuzzer, ASan and UBSan, and runs each
 # for SECONDS, two at a time, starting from a copy of its committed corpus. FUZZ_OPTIMISE: the compiler's option, -O2
 # (default) for long runs; with -O0 the build takes a quarter of the time. FUZZ_COVERAGE=1: -O0, and coverage.sh measures
-# these programs, which need no other build; the random numbers start from one seed, so that CI judges a change and not
-# chance. Exit status: 0 no finding (or SKIP: libFuzzer is not available), 1 a finding (its input is stored in build-fuzz/findings), 2 wrong usage or a failed build.
+# these programs, which need no other build; nor does the gateway of ../scenario/sanitized.sh; the random numbers start
+# from one seed, so that CI judges a change and not chance. Exit status: 0 no finding (or SKIP: libFuzzer is not available), 1 a finding (its input is stored in build-fuzz/findings), 2 wrong usage or a failed build.
 set -u
 seconds=${1:-}
 case $seconds in
@@ -44,10 +44,11 @@ for name in $targets; do
 done
 
 coverage=OFF
+reports=
 seed=0 # libFuzzer: another one in each run
-[ "${FUZZ_COVERAGE:-}" = 1 ] && coverage=ON && seed=1
+[ "${FUZZ_COVERAGE:-}" = 1 ] && coverage=ON && reports=$root/build-asan/report && seed=1 && programs="$programs sluice-gateway"
 export LLVM_PROFILE_FILE=/dev/null # of a run; coverage.sh makes its own
-cmake -G Ninja -S "$root" -B "$build" -DCMAKE_C_COMPILER=clang -DSLUICE_FUZZ=ON -DSLUICE_COVERAGE=$coverage \
+cmake -G Ninja -S "$root" -B "$build" -DCMAKE_C_COMPILER=clang -DSLUICE_FUZZ=ON -DSLUICE_COVERAGE=$coverage -DSLUICE_REPORTS="$reports" \
     -DSLUICE_SANITIZE=address,undefined -DCMAKE_C_FLAGS_RELWITHDEBINFO="${FUZZ_OPTIMISE:--O2} -g -DNDEBUG" >"$probe/log" 2>&1 &&
     ninja -C "$build" $programs >>"$probe/log" 2>&1 || {
     tail -n 40 "$probe/log" >&2

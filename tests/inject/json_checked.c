@@ -4,23 +4,6 @@
  * would be no report. Reading its type here is one. */
 #include <jansson.h>
 
-#ifdef SLUICE_REPORTS
-/* Reports of engines are files, since their processes keep no variables and write into logs;
- * tests/scenario/sanitized.sh looks for them. A process may grow little (RLIMIT_DATA), so that
- * little that was freed is kept. */
-const char *__asan_default_options(void);
-const char *__asan_default_options(void)
-{
-    return "log_path=" SLUICE_REPORTS ":quarantine_size_mb=8:thread_local_quarantine_size_kb=64:"
-           "detect_leaks=0";
-}
-const char *__ubsan_default_options(void);
-const char *__ubsan_default_options(void)
-{
-    return "log_path=" SLUICE_REPORTS ":print_stacktrace=1";
-}
-#endif
-
 #define CHECKED(result, name, parameters, arguments, value)                                        \
     result __real_##name parameters;                                                               \
     result __wrap_##name parameters;                                                               \
