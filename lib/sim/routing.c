@@ -3,7 +3,8 @@
  *     z = SHARPNESS / sqrt(1 + s^2) * (s * b + n),   n = sqrt(a) * g + sqrt(1 - a) * v
  * with normal numbers b of the expert, g of the token's group and v of the token, s the skew and a
  * the locality of the law (lib/synthetic/routing_law.h). A prediction p layers ahead sees n with
- * noise: sqrt(c) * n + sqrt(1 - c) * w. */
+ * noise: sqrt(c) * n + sqrt(1 - c) * w. In layers of a table a token has random experts of its own:
+ * groups have none in common, there are no logits, and predictions are right. */
 #include "lib/sim/routing.h"
 
 #include <math.h>
@@ -24,7 +25,7 @@
 #define VOCAB     50304u
 #define AHEAD     2u /* layers, as the default preset */
 
-enum { OF_EXPERT = 1, OF_GROUP, OF_TOKEN, OF_PREDICTION };
+enum { OF_EXPERT = 1, OF_GROUP, OF_TOKEN, OF_TABLE, OF_PREDICTION };
 
 struct maker {
     const struct routing *r;
@@ -125,9 +126,43 @@ static void choose(struct maker *m)
     }
 }
 
-/* share[i]: softmax of order[i] among all experts. */
-static void make_shares(struct maker *m)
+static bool by_table(const struct maker *m, uint32_t layer)
 {
+    return layer < m->r->table_layers;
+}
+
+/* order[0..k-1]: what the table of the layer has for the token. */
+static void look_up(struct maker *m, uint32_t layer, uint32_t token)
+{
+    struct random random;
+    random_seed(&random, SEED, (uint64_t)token << 16 | layer << 4 | OF_TABLE);
+    for (uint32_t n = 0, same; n < m->r->top_k; n += same == n) {
+        m->order[n] = (uint32_t)random_below(&random, m->r->experts);
+        for (same = 0; m->order[same] != m->order[n];)
+            same++;
+    }
+}
+
+/* The choice of a layer as seen `ahead` layers before, and, unless a table has made it, logits. */
+static void route(struct maker *m, uint32_t layer, uint32_t token, uint32_t ahead)
+{
+    if (by_table(m, layer)) {
+        look_up(m, layer, token);
+        return;
+    }
+    make_noise(m, layer, token);
+    make_logits(m, layer, token, ahead);
+    choose(m);
+}
+
+/* share[i]: softmax of order[i] among all experts; those of a table have equal shares. */
+static void make_shares(struct maker *m, uint32_t layer)
+{
+    if (by_table(m, layer)) {
+        for (uint32_t i = 0; i < m->r->top_k; i++)
+            m->share[i] = 1 / (float)m->r->top_k;
+        return;
+    }
     float largest = m->logit[m->order[0]], sum = 0;
     for (uint32_t e = 0; e < m->r->experts; e++)
         sum += expf(m->logit[e] - largest);
@@ -159,7 +194,7 @@ static void add_levels(struct maker *m, uint32_t layer)
 
 static void add_experts(struct maker *m, uint32_t layer)
 {
-    make_shares(m);
+    make_shares(m, layer);
     for (uint32_t i = 0; i < m->r->top_k; i++)
         add(m, &(struct trace_record){.sequence = m->sequence,
                                       .position = m->position,
@@ -174,10 +209,8 @@ static void add_experts(struct maker *m, uint32_t layer)
 static void add_predictions(struct maker *m, uint32_t from, uint32_t token)
 {
     for (uint32_t ahead = 1; ahead <= AHEAD && from + ahead < m->r->layers; ahead++) {
-        make_noise(m, from + ahead, token);
-        make_logits(m, from + ahead, token, ahead);
-        choose(m);
-        make_shares(m);
+        route(m, from + ahead, token, ahead);
+        make_shares(m, from + ahead);
         for (uint32_t i = 0; i < m->r->top_k; i++)
             add(m, &(struct trace_record){.sequence = m->sequence,
                                           .position = m->position,
@@ -194,10 +227,9 @@ static void decode(struct maker *m)
 {
     uint32_t token = token_stream_next(&m->stream);
     for (uint32_t layer = 0; layer < m->r->layers; layer++) {
-        make_noise(m, layer, token);
-        make_logits(m, layer, token, 0);
-        choose(m);
-        add_levels(m, layer);
+        route(m, layer, token, 0);
+        if (!by_table(m, layer))
+            add_levels(m, layer);
         add_experts(m, layer);
         add_predictions(m, layer, token);
     }
@@ -223,9 +255,7 @@ static uint32_t count_chunk(struct maker *m, uint32_t layer, uint32_t rows, uint
     for (uint32_t e = 0; e < m->r->experts; e++)
         m->count[e] = (struct count){.expert = e};
     for (uint32_t i = 0; i < rows; i++) {
-        make_noise(m, layer, m->token[i]);
-        make_logits(m, layer, m->token[i], ahead);
-        choose(m);
+        route(m, layer, m->token[i], ahead);
         for (uint32_t k = 0; k < m->r->top_k; k++)
             m->count[m->order[k]].tokens++;
     }
@@ -285,6 +315,7 @@ static void make_header(const struct routing *r, struct trace_header *h)
     h->layers = r->layers;
     h->experts = r->experts;
     h->top_k = r->top_k;
+    h->table_layers = r->table_layers;
     h->precision_mask = 1u << PRECISION_NATIVE;
     h->precision_bytes[PRECISION_NATIVE] = r->expert_bytes;
 }
@@ -295,6 +326,7 @@ int routing_trace(const struct routing *r, struct trace *out, uint64_t *measure,
     struct maker m = {.r = r, .t = out, .law = routing_law_of(r->experts, r->top_k)};
     sl_assert(r->top_k > 0 && r->top_k <= r->experts && r->experts <= MODEL_EXPERTS_MAX);
     sl_assert(r->chunk > 0 && r->layers > 0 && r->layers <= r->model_layers);
+    sl_assert(r->table_layers <= r->layers);
     *out = (struct trace){.count = 0};
     make_header(r, &out->header);
     token_stream_start(&m.stream, SEED, TOKEN_STREAM_STAY, VOCAB);

@@ -13,6 +13,7 @@
 
 struct routing {
     uint32_t layers, experts, top_k;
+    uint32_t table_layers;  /* in so many first layers a table names the experts of a token */
     uint32_t model_layers;  /* that these represent: with more layers predictions are better */
     uint64_t expert_bytes;  /* mean */
     uint32_t prompt, chunk; /* tokens of each prompt, in passes of at most `chunk` */

@@ -139,9 +139,18 @@ static void set_storage(struct simulation *s)
                                              .depth = SIM_DEFAULT_DEPTH};
 }
 
+/* Simulated layers that represent those with a table; one at least. */
+static uint32_t table_layers(const struct simulation *s)
+{
+    uint64_t tables = s->m->table_layers, all = s->m->expert_layers;
+    uint64_t layers = (tables * s->layers + all / 2) / all;
+    return tables == 0 || layers > 0 ? (uint32_t)layers : 1;
+}
+
 static int make_trace(struct simulation *s, struct error *error)
 {
     struct routing routing = {.layers = s->layers,
+                              .table_layers = table_layers(s),
                               .model_layers = (uint32_t)s->m->expert_layers,
                               .experts = s->experts,
                               .top_k = (uint32_t)s->m->experts_used,

@@ -18,8 +18,9 @@
 struct model_facts {
     uint64_t layers, experts_used;
     uint64_t expert_layers, expert_count; /* layers that have experts, and experts of all of them */
-    uint64_t dense_read_bytes;            /* per token */
-    uint64_t expert_bytes;                /* all experts */
+    uint64_t table_layers;     /* first layers in which a table names the experts of a token */
+    uint64_t dense_read_bytes; /* per token */
+    uint64_t expert_bytes;     /* all experts */
     const uint64_t *layer_expert_bytes; /* [layers]: of one expert, 0: the layer has none; borrowed;
                                            NULL: all alike */
     uint64_t min_budget;                /* budgets are those of the ledger */

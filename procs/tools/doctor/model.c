@@ -129,6 +129,7 @@ struct model_facts model_facts_of(const json_t *memory_estimate)
     return (struct model_facts){
         .layers = lookup_u64(memory_estimate, "layers"),
         .expert_layers = lookup_u64(memory_estimate, "expert_layers"),
+        .table_layers = lookup_u64(memory_estimate, "table_layers"),
         .experts_used = lookup_u64(memory_estimate, "experts_used"),
         .expert_count = lookup_u64(memory_estimate, "expert_count"),
         .dense_read_bytes = lookup_u64(memory_estimate, "dense_read_bytes"),

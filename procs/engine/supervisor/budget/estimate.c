@@ -218,6 +218,7 @@ int memory_estimate_print(struct supervisor *s, struct error *error)
     json_object_set_new(o, "experts_used", json_integer(h->experts_used));
     uint32_t expert_layers = hparams_expert_layers(h);
     json_object_set_new(o, "expert_layers", number(expert_layers));
+    json_object_set_new(o, "table_layers", json_integer(h->table_layers));
     json_object_set_new(o, "expert_count", number((uint64_t)expert_layers * h->experts));
     json_object_set_new(o, "dense_bytes", number(s->model->dense_bytes));
     json_object_set_new(o, "dense_read_bytes", number(dense_read(s)));
