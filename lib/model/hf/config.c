@@ -97,8 +97,7 @@ const json_t *hf_field(const json_t *config, const char *field)
     return json_is_null(value) ? NULL : value;
 }
 
-/* Of an array, a number for each layer, all elements must be the same. */
-static int uint_of(const json_t *value, const char *field, uint32_t *n, struct error *error)
+int hf_uint(const json_t *value, const char *field, uint32_t *n, struct error *error)
 {
     for (size_t i = 1; i < json_array_size(value); i++)
         if (!json_equal(json_array_get(value, i), json_array_get(value, 0)))
@@ -145,69 +144,20 @@ static int put_alpha(const struct hf_row *row, const char *key, const json_t *co
     return 0;
 }
 
-/* The field that becomes a key of GGUF; NULL: the architecture has none. */
-const char *hf_field_for(const struct hf_arch *arch, const char *key)
+static const struct hf_row *row_for(const struct hf_arch *arch, const char *key)
 {
     const struct hf_row *row;
     HF_EACH (row, arch, ROWS_OF_NUMBERS)
         if (row->kind != HF_LISTED && strcmp(row->key, key) == 0)
-            return row->field;
+            return row;
     return NULL;
 }
 
-/* Of the numbers of the layers with experts, "3,4,5", which are all from the first of them on. */
-static int leading_of_text(const char *text, const char *field, json_int_t layers, uint32_t *n,
-                           struct error *error)
+/* The field that becomes a key of GGUF; NULL: the architecture has none. */
+const char *hf_field_for(const struct hf_arch *arch, const char *key)
 {
-    char *end;
-    unsigned long first = strtoul(text, &end, 10), next = first + 1;
-    while (end != text && *end == ',' && strtoul(end + 1, &end, 10) == next)
-        next++;
-    if (end == text || *end != 0 || (json_int_t)next < layers || first > MODEL_LAYERS_MAX)
-        return error_set(error, ERR_BAD_INPUT,
-                         "%s is not a list of all layers from one on, which is not supported",
-                         field);
-    *n = (uint32_t)first;
-    return 0;
-}
-
-/* A layer of a list of kinds has this one, by its name or by its number. */
-static bool is_kind(const json_t *kinds, size_t layer, const char *name, json_int_t number)
-{
-    const json_t *at = json_array_get(kinds, layer);
-    return hf_is_string(at, name) || (json_is_integer(at) && json_integer_value(at) == number);
-}
-
-/* The layers without experts: a number, or a list of the kinds. */
-static int leading_of(const struct hf_arch *arch, const json_t *config, const char *field,
-                      uint32_t *n, struct error *error)
-{
-    const json_t *number = hf_field(config, field), *kinds = hf_field(config, "mlp_layer_types");
-    const char *name = kinds ? "mlp_layer_types" : "moe_layer_freq";
-    size_t dense = 0;
-    const json_t *layers = hf_field(config, hf_field_for(arch, "block_count"));
-    if (json_is_string(number))
-        return leading_of_text(json_string_value(number), field, json_integer_value(layers), n,
-                               error);
-    if (json_is_array(number))
-        return error_set(error, ERR_BAD_INPUT, "%s is a list, and not a number of layers", field);
-    kinds = kinds ? kinds : hf_field(config, name);
-    if (number || !json_is_array(kinds))
-        return number ? uint_of(number, field, n, error)
-                      : error_set(error, ERR_BAD_INPUT, "%s is missing", field);
-    if ((json_int_t)json_array_size(kinds) != json_integer_value(layers))
-        return error_set(error, ERR_BAD_INPUT, "%s is not a list of %lld kinds of layers", name,
-                         (long long)json_integer_value(layers));
-    while (is_kind(kinds, dense, "dense", 0))
-        dense++;
-    for (size_t i = dense; i < json_array_size(kinds); i++)
-        if (!is_kind(kinds, i, "sparse", 1))
-            return error_set(error, ERR_BAD_INPUT,
-                             "%s: layer %zu has no experts, and one before it has, "
-                             "which is not supported",
-                             name, i);
-    *n = (uint32_t)dense;
-    return 0;
+    const struct hf_row *row = row_for(arch, key);
+    return row ? row->field : NULL;
 }
 
 static int put_listed(const struct hf_row *row, const char *key, const json_t *list,
@@ -219,9 +169,55 @@ static int put_listed(const struct hf_row *row, const char *key, const json_t *l
         return error_set(error, ERR_BAD_INPUT, "%s is not a list of a number for each layer",
                          row->field);
     for (size_t i = 0; i < n; i++)
-        if (uint_of(json_array_get(list, i), row->field, &numbers[i], error))
+        if (hf_uint(json_array_get(list, i), row->field, &numbers[i], error))
             return -1;
     gguf_put_array(w, key, GGUF_U32, numbers, n);
+    return 0;
+}
+
+/* The number of a layer by its name in layer_types, and by the array of numbers, if there is one. */
+static int typed_of(const struct hf_arch *arch, const json_t *config, const json_t *listed,
+                    uint32_t layer, uint32_t *n, struct error *error)
+{
+    const json_t *name = json_array_get(hf_field(config, "layer_types"), layer);
+    const json_t *at = json_array_get(listed, layer);
+    const struct hf_row *row, *found = NULL;
+    HF_EACH (row, arch, HF_ROWS(TYPED))
+        found = hf_is_string(name, row->text) ? row : found;
+    if (!found)
+        return error_set(error, ERR_BAD_INPUT,
+                         "layer_types: layer %" PRIu32 " is of a kind that is not supported",
+                         layer);
+    *n = found->value;
+    if (hf_field(config, found->field) &&
+        hf_uint(hf_field(config, found->field), found->field, n, error))
+        return -1;
+    return !listed || (json_is_integer(at) && json_integer_value(at) == (json_int_t)*n)
+               ? 0
+               : error_set(error, ERR_BAD_INPUT,
+                           "layer_types has another number for layer %" PRIu32
+                           " than the list of numbers, which is not supported",
+                           layer);
+}
+
+/* The array of the numbers that layer_types stands for, unless its LISTED row has written it. */
+static int put_typed(const json_t *config, struct gguf_writer *w, const struct hf_shape *shape,
+                     struct error *error)
+{
+    const struct hf_row *row = hf_first(shape->arch->rows, HF_ROWS(TYPED)), *list;
+    const json_t *listed = NULL, *types = row ? hf_field(config, "layer_types") : NULL;
+    uint32_t numbers[MODEL_LAYERS_MAX];
+    char key[HF_KEY_BYTES];
+    if (!types)
+        return 0;
+    HF_EACH (list, shape->arch, HF_ROWS(LISTED))
+        listed = strcmp(list->key, row->key) == 0 ? hf_field(config, list->field) : listed;
+    for (uint32_t layer = 0; layer < shape->layers; layer++)
+        if (typed_of(shape->arch, config, listed, layer, &numbers[layer], error))
+            return -1;
+    hf_full_key(shape->arch, row->key, key);
+    if (!listed)
+        gguf_put_array(w, key, GGUF_U32, numbers, shape->layers);
     return 0;
 }
 
@@ -233,7 +229,7 @@ static int put_number(const struct hf_arch *arch, const struct hf_row *row, cons
     uint32_t n = 0;
     hf_full_key(arch, row->key, key);
     if (row->kind == HF_LEADING) {
-        if (leading_of(arch, config, row->field, &n, error))
+        if (hf_leading(arch, row, config, &n, error))
             return -1;
         gguf_put_u32(w, key, n);
         return 0;
@@ -260,7 +256,7 @@ static int put_number(const struct hf_arch *arch, const struct hf_row *row, cons
         gguf_put_f32(w, key, (float)(row->kind == HF_TENTH ? 0.1 * x : x));
         return 0;
     }
-    if (uint_of(value, row->field, &n, error))
+    if (hf_uint(value, row->field, &n, error))
         return -1;
     gguf_put_u32(w, key, n);
     return 0;
@@ -317,7 +313,7 @@ static int put_pair(const struct hf_arch *arch, const struct hf_row *row, const 
                                row->field, row->with);
     if (!x || !y)
         return error_set(error, ERR_BAD_INPUT, "%s is missing", x ? row->with : row->field);
-    if (uint_of(x, row->field, &a, error) || uint_of(y, row->with, &b, error))
+    if (hf_uint(x, row->field, &a, error) || hf_uint(y, row->with, &b, error))
         return -1;
     if (row->kind == HF_SUM ? __builtin_add_overflow(a, b, &made)
                             : __builtin_mul_overflow(a, b, &made))
@@ -357,9 +353,10 @@ static int check_rope_of_kinds(const struct hf_arch *arch, const json_t *config,
                                const struct hf_row **scaled, struct error *error)
 {
     const struct hf_row *row, *absent = NULL;
-    bool there = false;
+    bool there = false, plain = false; /* plain: one of all layers may be there instead */
     *any = false;
     HF_EACH (row, arch, HF_ROWS(ROPE)) {
+        plain = plain || !row->field[0];
         if (!row->field[0])
             continue;
         const json_t *rope = at_path(config, row->field);
@@ -372,6 +369,7 @@ static int check_rope_of_kinds(const struct hf_arch *arch, const json_t *config,
         if (found && found->scaling[0])
             *scaled = found;
     }
+    *any = there || (*any && !plain);
     return *any && !there ? bad_rope(absent->field, NULL, error) : 0;
 }
 
@@ -433,7 +431,7 @@ static int read_size(const json_t *config, const char *field, const char *otherw
                      struct error *error)
 {
     const char *name = field ? field : otherwise;
-    return uint_of(hf_field(config, name), name, n, error);
+    return hf_uint(hf_field(config, name), name, n, error);
 }
 
 /* The number of layers: a field, or that of the list of their kinds. */
@@ -475,12 +473,12 @@ static int read_shape(const json_t *config, struct gguf_writer *w, struct hf_sha
 #include "lib/model/hf/rows.tbl.h"
     };
     const struct hf_arch *a = shape->arch;
-    const char *dense = hf_field_for(a, "leading_dense_block_count");
+    const struct hf_row *dense = row_for(a, "leading_dense_block_count");
     const char *kv = hf_field_for(a, "attention.head_count_kv");
     const char *heads = hf_field_for(a, "attention.head_count");
     if (read_layers(config, w, shape, error) ||
         read_size(config, hf_field_for(a, "expert_count"), "", &shape->experts, error) ||
-        (dense && leading_of(a, config, dense, &shape->dense_layers, error)) ||
+        (dense && hf_leading(a, dense, config, &shape->dense_layers, error)) ||
         read_size(config, heads, "num_attention_heads", &shape->heads, error) ||
         read_size(config, hf_field_for(a, "vocab_size"), "vocab_size", &shape->vocab, error))
         return -1;
@@ -547,7 +545,7 @@ static int put_conditional(const struct hf_arch *arch, const json_t *config, str
         uint32_t n;
         if (!hf_is_string(hf_field(config, row->with), row->text))
             continue;
-        if (uint_of(hf_field(config, row->field), row->field, &n, error))
+        if (hf_uint(hf_field(config, row->field), row->field, &n, error))
             return -1;
         hf_full_key(arch, row->key, key);
         gguf_put_u32(w, key, n);
@@ -592,7 +590,8 @@ int hf_config_keys(const json_t *whole, const char *name, struct gguf_writer *w,
                    check_rope(shape->arch, config, w, error) ||
                    check_quantisation(config, shape, error) ||
                    (whole != config && check_quantisation(whole, shape, error)) ||
-                   read_shape(config, w, shape, error) || hf_layer_kinds(config, w, shape, error)
+                   read_shape(config, w, shape, error) || hf_layer_kinds(config, w, shape, error) ||
+                   put_typed(config, w, shape, error)
                ? -1
                : 0;
 }

@@ -44,6 +44,7 @@ enum hf_row_kind {
     HF_FLOAT,
     HF_BOOL,
     HF_LISTED,
+    HF_TYPED,
     HF_TENTH,
     HF_ROTATED,
     HF_ALPHA,
@@ -180,6 +181,15 @@ const json_t *hf_field(const json_t *config, const char *field);
 
 /* The field that becomes a key of GGUF; NULL: the architecture has none. */
 const char *hf_field_for(const struct hf_arch *arch, const char *key);
+
+/* A whole number; of an array, a number for each layer, all elements must be the same. 0, or -1
+ * with an error that names the field. */
+int hf_uint(const json_t *value, const char *field, uint32_t *n, struct error *error);
+
+/* layers.c: the first layers that are of another kind than the rest (LEADING): a number, or a list
+ * of the kinds. */
+int hf_leading(const struct hf_arch *arch, const struct hf_row *row, const json_t *config,
+               uint32_t *n, struct error *error);
 
 /* layers.c: reads which layers are of the architecture's other kind, and writes the keys that say
  * so. */

@@ -25,6 +25,9 @@ static int kind_of(const struct hf_arch *arch, const json_t *kind)
         if (hf_is_string(kind, row->with))
             return 0;
     }
+    HF_EACH (row, arch, HF_ROWS(TYPED))
+        if (hf_is_string(kind, row->text))
+            return 0;
     return hf_is_string(kind, "full_attention") ? 0 : -1;
 }
 
@@ -530,5 +533,63 @@ int hf_layer_kinds(const json_t *config, struct gguf_writer *w, struct hf_shape 
     HF_EACH (row, shape->arch, HF_ROWS(FULL) | HF_ROWS(EACH))
         if (put_full(row, config, w, shape, error))
             return -1;
+    return 0;
+}
+
+/* ---- leading layers of another kind ---- */
+
+/* Of the numbers of the layers with experts, "3,4,5", which are all from the first of them on. */
+static int leading_of_text(const char *text, const char *field, json_int_t layers, uint32_t *n,
+                           struct error *error)
+{
+    char *end;
+    unsigned long first = strtoul(text, &end, 10), next = first + 1;
+    while (end != text && *end == ',' && strtoul(end + 1, &end, 10) == next)
+        next++;
+    if (end == text || *end != 0 || (json_int_t)next < layers || first > MODEL_LAYERS_MAX)
+        return error_set(error, ERR_BAD_INPUT,
+                         "%s is not a list of all layers from one on, which is not supported",
+                         field);
+    *n = (uint32_t)first;
+    return 0;
+}
+
+/* A layer of a list of kinds has this one, by its name or by its number. */
+static bool is_kind(const json_t *kinds, size_t layer, const char *name, json_int_t number)
+{
+    const json_t *at = json_array_get(kinds, layer);
+    return hf_is_string(at, name) || (json_is_integer(at) && json_integer_value(at) == number);
+}
+
+int hf_leading(const struct hf_arch *arch, const struct hf_row *row, const json_t *config,
+               uint32_t *n, struct error *error)
+{
+    const char *field = row->field, *first = row->text ? row->text : "dense";
+    const char *rest = row->with ? row->with : "sparse";
+    const json_t *number = hf_field(config, field), *kinds = hf_field(config, "mlp_layer_types");
+    const char *name = kinds ? "mlp_layer_types" : "moe_layer_freq";
+    size_t dense = 0;
+    const json_t *layers = hf_field(config, hf_field_for(arch, "block_count"));
+    if (json_is_string(number))
+        return leading_of_text(json_string_value(number), field, json_integer_value(layers), n,
+                               error);
+    if (json_is_array(number))
+        return error_set(error, ERR_BAD_INPUT, "%s is a list, and not a number of layers", field);
+    kinds = kinds ? kinds : hf_field(config, name);
+    if (number || !json_is_array(kinds))
+        return number ? hf_uint(number, field, n, error)
+                      : error_set(error, ERR_BAD_INPUT, "%s is missing", field);
+    if ((json_int_t)json_array_size(kinds) != json_integer_value(layers))
+        return error_set(error, ERR_BAD_INPUT, "%s is not a list of %lld kinds of layers", name,
+                         (long long)json_integer_value(layers));
+    while (is_kind(kinds, dense, first, 0))
+        dense++;
+    for (size_t i = dense; i < json_array_size(kinds); i++)
+        if (!is_kind(kinds, i, rest, 1))
+            return error_set(error, ERR_BAD_INPUT, "%s: layer %zu %s, which is not supported", name,
+                             i,
+                             row->text ? "is of another kind than those before it"
+                                       : "has no experts, and one before it has");
+    *n = (uint32_t)dense;
     return 0;
 }

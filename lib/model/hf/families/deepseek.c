@@ -326,7 +326,7 @@ static const struct hf_row deepseek4_experts[] = {
     UINT(n_shared_experts, "expert_shared_count", REQUIRED),
     UINT(num_experts_per_tok, "expert_used_count", REQUIRED),
     UINT(moe_intermediate_size, "expert_feed_forward_length", REQUIRED),
-    UINT(num_hash_layers, "hash_layer_count", REQUIRED),
+    LEADING_OF("hash_moe", "moe", num_hash_layers, "hash_layer_count"),
     FLOAT(routed_scaling_factor, "expert_weights_scale", OPTIONAL),
     BOOL(norm_topk_prob, "expert_weights_norm", REQUIRED),
     FLOAT(swiglu_limit, "swiglu_clamp_exp", REQUIRED),
@@ -345,10 +345,26 @@ static const struct hf_row deepseek4_experts[] = {
     END,
 };
 
+/* The published files have layer_types as numbers, and one rope_scaling; those that transformers
+ * writes have names, and YaRN for layers with entries alone, as it is computed for both. */
+static const struct hf_row deepseek4_yarn[] = {
+    GROUP(hf_yarn),
+    ROPE("rope_parameters.main", "default", "", ""),
+    ROPE("rope_parameters.compress", "yarn", "yarn", ""),
+    ROPE("rope_parameters.compress", "default", "", ""),
+    FLOAT(rope_parameters.compress.factor, "rope.scaling.factor", OPTIONAL),
+    UINT(rope_parameters.compress.original_max_position_embeddings,
+         "rope.scaling.original_context_length", OPTIONAL),
+    FLOAT(rope_parameters.compress.beta_fast, "rope.scaling.yarn_beta_fast", OPTIONAL),
+    FLOAT(rope_parameters.compress.beta_slow, "rope.scaling.yarn_beta_slow", OPTIONAL),
+    MUST(rope_parameters.compress.attention_factor, "1 1.0 null"),
+    END,
+};
+
 static const struct hf_row deepseek4[] = {
     GROUP(hf_sizes),
     GROUP(hf_rms),
-    GROUP(hf_yarn),
+    GROUP(deepseek4_yarn),
     FLOAT(compress_rope_theta, "attention.compress_rope_freq_base", REQUIRED),
     UINT(qk_rope_head_dim, "rope.dimension_count", REQUIRED),
     UINT(num_key_value_heads, "attention.head_count_kv", REQUIRED),
@@ -359,6 +375,11 @@ static const struct hf_row deepseek4[] = {
     UINT(o_lora_rank, "attention.output_lora_rank", REQUIRED),
     UINT(sliding_window, "attention.sliding_window", REQUIRED),
     LISTED(compress_ratios, "attention.compress_ratios"),
+    TYPED("sliding_attention", compress_rates.sliding_attention, 0, "attention.compress_ratios"),
+    TYPED("compressed_sparse_attention", compress_rates.compressed_sparse_attention, 4,
+          "attention.compress_ratios"),
+    TYPED("heavily_compressed_attention", compress_rates.heavily_compressed_attention, 128,
+          "attention.compress_ratios"),
     UINT(index_topk, "attention.indexer.top_k", REQUIRED),
     UINT(index_n_heads, "attention.indexer.head_count", REQUIRED),
     UINT(index_head_dim, "attention.indexer.key_length", REQUIRED),

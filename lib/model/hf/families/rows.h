@@ -32,6 +32,11 @@
 #define BOOL(field_, key_, presence) ROW(BOOL, .field = #field_, .key = (key_), PRESENCE(presence))
 /* An optional array of whole numbers, one per layer. It counts before later rows of its key. */
 #define LISTED(field_, key_) ROW(LISTED, .field = #field_, .key = (key_), PRESENCE(OPTIONAL))
+/* The number of layers of that name in layer_types: the field, or its default. All these rows make
+ * one array, with an element per layer; a LISTED row of their key may be there, too, with the same
+ * numbers. */
+#define TYPED(name_, field_, otherwise, key_)                                                      \
+    ROW(TYPED, .text = (name_), .field = #field_, .value = (otherwise), .key = (key_))
 /* An optional number / 10. */
 #define TENTH(field_, key_) ROW(TENTH, .field = #field_, .key = (key_), PRESENCE(OPTIONAL))
 /* The part of a head that is rotated, as a fraction, becomes its number of elements. */
@@ -42,6 +47,10 @@
  * without the field, that of leading "dense" in mlp_layer_types, which must be "sparse" after them,
  * or of leading 0 in moe_layer_freq, then 1. */
 #define LEADING(field_, key_) ROW(LEADING, .field = #field_, .key = (key_), PRESENCE(REQUIRED))
+/* The same with other names in mlp_layer_types. */
+#define LEADING_OF(first, rest, field_, key_)                                                      \
+    ROW(LEADING, .field = #field_, .key = (key_), .text = (first), .with = (rest),                 \
+        PRESENCE(REQUIRED))
 /* The sum and the product of two required whole numbers; two fields, also lists, that must be the
  * same or both absent. */
 #define SUM(a, b, key_)     ROW(SUM, .field = #a, .key = (key_), .with = #b)

@@ -550,3 +550,25 @@ void hf_make_nested(json_t *config, const char *outer)
     json_object_set_new(config, "model_type", json_string(outer));
     json_object_set_new(config, "text_config", text);
 }
+
+void hf_make_named_kinds(json_t *config, json_t *tokenizer)
+{
+    json_t *rope = json_incref(json_object_get(config, "rope_scaling"));
+    (void)tokenizer;
+    sl_assert(json_object_del(config, "compress_ratios") == 0 &&
+              json_object_del(config, "num_hash_layers") == 0 &&
+              json_object_del(config, "rope_scaling") == 0);
+    json_object_set_new(rope, "rope_theta", json_real(160000));
+    json_object_set_new(rope, "attention_factor", json_real(1));
+    json_object_set_new(config, "rope_parameters",
+                        json_pack("{s:o, s:{s:s, s:f}}", "compress", rope, "main", "rope_type",
+                                  "default", "rope_theta", 1e4));
+    json_object_set_new(config, "layer_types",
+                        json_pack("[s, s, s]", "compressed_sparse_attention",
+                                  "heavily_compressed_attention", "sliding_attention"));
+    json_object_set_new(config, "compress_rates",
+                        json_pack("{s:i, s:i}", "compressed_sparse_attention", 4,
+                                  "heavily_compressed_attention", 128));
+    json_object_set_new(config, "mlp_layer_types",
+                        json_pack("[s, s, s]", "hash_moe", "moe", "moe"));
+}

@@ -44,4 +44,8 @@ void hf_unmake(const char *dir);
 /* Puts the configuration of a text model inside of another one, of that model_type. */
 void hf_make_nested(json_t *config, const char *outer);
 
+/* An edit of the published configuration of a small DeepSeek-V4, to what transformers saves: names
+ * of the kinds of layers, and rotations of both kinds. */
+void hf_make_named_kinds(json_t *config, json_t *tokenizer);
+
 #endif

@@ -389,6 +389,12 @@ START_TEST(kinds_by_group)
 }
 END_TEST
 
+START_TEST(kinds_by_name)
+{
+    same_moved("deepseek4-base", &(struct hf_make){.edit = hf_make_named_kinds});
+}
+END_TEST
+
 /* ---- groups of experts of DeepSeek-V2 ---- */
 
 static void set_groups(json_t *config, const char *method)
@@ -578,6 +584,7 @@ int main(void)
     tcase_add_loop_test(t, moved, 0, (int)ARRAY_LEN(moved_models));
     tcase_add_test(t, text_model_of_another);
     tcase_add_test(t, kinds_by_group);
+    tcase_add_test(t, kinds_by_name);
     tcase_add_test(t, groups_of_experts);
     tcase_add_test(t, architectures);
     tcase_add_test(t, real_model);

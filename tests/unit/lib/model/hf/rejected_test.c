@@ -161,6 +161,22 @@ EDIT(short_types, json_object_set_new(config, "layer_types", json_pack("[s]", "f
 EDIT(enum_gap, json_object_set_new(config, "moe_layers_enum", json_string("0,2")))
 EDIT(enum_text, json_object_set_new(config, "moe_layers_enum", json_string("all")))
 EDIT(theta_text, json_array_set_new(json_object_get(config, "rope_theta"), 0, json_string("1")))
+#define KIND(name) json_array_set_new(json_object_get(config, "layer_types"), 1, json_string(name))
+EDIT(v4_unknown, (hf_make_named_kinds(config, tokenizer), KIND("mamba")))
+EDIT(v4_full, (hf_make_named_kinds(config, tokenizer), KIND("full_attention")))
+EDIT(v4_short, (hf_make_named_kinds(config, tokenizer),
+                json_array_remove(json_object_get(config, "layer_types"), 2)))
+EDIT(v4_both, (hf_make_named_kinds(config, tokenizer),
+               json_object_set_new(config, "compress_ratios", json_pack("[i, i, i]", 4, 128, 4))))
+EDIT(v4_rate, (hf_make_named_kinds(config, tokenizer),
+               json_object_set_new(json_object_get(config, "compress_rates"),
+                                   "compressed_sparse_attention", json_string("4"))))
+EDIT(v4_tables, (hf_make_named_kinds(config, tokenizer),
+                 json_object_set_new(config, "mlp_layer_types",
+                                     json_pack("[s, s, s]", "moe", "hash_moe", "moe"))))
+EDIT(v4_linear, (hf_make_named_kinds(config, tokenizer),
+                 json_object_set_new(json_object_get(rope_of(config), "compress"), "rope_type",
+                                     json_string("linear"))))
 EDIT(other_part,
      json_array_set_new(json_object_get(config, "partial_rotary_factors"), 0, json_real(0.25)))
 EDIT(limit_text, json_array_set_new(json_object_get(config, "swiglu_limits"), 1, json_string("7")))
@@ -253,6 +269,13 @@ START_TEST(bad_moved_models_are_rejected)
         {"qwen35moe_a", no_part, "partial_rotary_factor is missing"},
         {"hunyuan_a", many_layers, "layer 600 has another attention"},
         {"lfm2moe_a", no_types, "layer_types is missing"},
+        {"deepseek4-base", v4_unknown, "layer_types: layer 1 has another attention"},
+        {"deepseek4-base", v4_full, "layer_types: layer 1 is of a kind that is not supported"},
+        {"deepseek4-base", v4_short, "layer_types: layer 2 is of a kind that is not supported"},
+        {"deepseek4-base", v4_both, "layer_types has another number for layer 2"},
+        {"deepseek4-base", v4_rate, "compressed_sparse_attention is not a whole number"},
+        {"deepseek4-base", v4_tables, "layer 1 is of another kind than those before it"},
+        {"deepseek4-base", v4_linear, "rope_parameters.compress of type 'linear'"},
         {"oss_a", truncated, "truncate is true, which is not supported (only false)"},
         {"oss_a", no_truncate, "truncate is missing"},
         {"oss_a", no_factor, "rope_parameters of type 'yarn' is not supported"},
