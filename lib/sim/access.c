@@ -77,8 +77,11 @@ void sim_cache_layer(struct sim_cache *c, const struct sim_step *step, uint32_t 
     /* Until the router has run, the cache does not know that compute is here: predictions for this
      * layer are still loaded. */
     double ns = sim_for_tokens(c, sim_gpu_layer(c, step->layer), c->rows);
+    if (c->gpu)
+        sim_advance(c, c->now + ns);
+    else
+        ns = sim_work(c, ns);
     c->f->compute_ns += ns;
-    sim_advance(c, c->now + ns);
     for (uint32_t i = 0; i < steps; i++)
         c->running[i]->layer = step->layer;
     c->items = 0;

@@ -259,9 +259,8 @@ double sim_expert_ns(const struct sim_cache *c, uint32_t slot)
 static double compute_one(struct sim_cache *c, const struct sim_item *item)
 {
     double ns = sim_for_tokens(c, sim_expert_ns(c, item->slot), item->tokens);
-    c->f->compute_ns += ns;
     c->f->cpu_layer_uses += c->gpus != NULL;
-    sim_advance(c, c->now + ns);
+    c->f->compute_ns += sim_work(c, ns);
     return 0;
 }
 

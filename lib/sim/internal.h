@@ -90,6 +90,8 @@ void sim_load_add(struct sim_cache *c, uint32_t slot, bool demand);
 void sim_load_cancel(struct sim_cache *c, uint32_t slot);
 void sim_load_promote(struct sim_cache *c, uint32_t slot);
 void sim_advance(struct sim_cache *c, double until_ns);
+/* The CPU computes what takes so long without reads. Returns the time that it took. */
+double sim_work(struct sim_cache *c, double ns);
 /* Advances to the next event of the device. False when there is none. */
 bool sim_advance_event(struct sim_cache *c);
 

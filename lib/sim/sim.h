@@ -29,7 +29,8 @@
  *
  * The storage device: reads share `bytes_per_s`; each waits `latency_ns` before its first byte, at
  * most `depth` of them at the same time; demands take precedence over prefetches at any moment (a
- * prefetch in progress is suspended, since loaders read in chunks). */
+ * prefetch in progress is suspended, since loaders read in chunks). While the CPU computes and bytes
+ * flow, both may be slower than each alone: `slowdown`, `busy_bytes_per_s`. */
 #ifndef SLUICE_SIM_SIM_H
 #define SLUICE_SIM_SIM_H
 
@@ -68,6 +69,9 @@ struct sim_storage {
     double bytes_per_s; /* > 0 */
     double latency_ns;
     uint32_t depth; /* >= 1 */
+    /* While a read flows, the CPU computes so many times as long, and these bytes are read per
+     * second. Below 1 and 0: as without the other. */
+    double slowdown, busy_bytes_per_s;
 };
 
 struct sim_compute {

@@ -91,11 +91,11 @@ static struct sim_load *flowing(struct sim_cache *c)
     return best;
 }
 
-static double next_event(const struct sim_cache *c, const struct sim_load *flow)
+static double next_event(const struct sim_cache *c, const struct sim_load *flow, double rate)
 {
     double next = INFINITY;
     if (flow)
-        next = c->now + flow->bytes_left * 1e9 / c->config.storage.bytes_per_s;
+        next = c->now + flow->bytes_left * 1e9 / rate;
     for (uint32_t i = 0; i < c->loads; i++)
         if (c->load[i].issued && c->load[i].ready_ns > c->now && c->load[i].ready_ns < next)
             next = c->load[i].ready_ns;
@@ -108,39 +108,80 @@ static double next_event(const struct sim_cache *c, const struct sim_load *flow)
     return next;
 }
 
-/* Advances to the next event or to `until`. Returns false when no event came first. */
-static bool one_step(struct sim_cache *c, double until)
+/* What runs until a time, or with work_ns > 0 until so much is computed. */
+struct span {
+    double until_ns, work_ns;
+};
+
+static double rate_now(const struct sim_cache *c, bool computing)
+{
+    const struct sim_storage *k = &c->config.storage;
+    return computing && k->busy_bytes_per_s > 0 ? k->busy_bytes_per_s : k->bytes_per_s;
+}
+
+/* How long it takes to compute for a nanosecond. */
+static double slowdown_now(const struct sim_cache *c, const struct sim_load *flow)
+{
+    return flow && c->config.storage.slowdown > 1 ? c->config.storage.slowdown : 1;
+}
+
+/* Advances to the next event or to the end of the span. Returns false when no event came first. */
+static bool one_step(struct sim_cache *c, struct span *span)
 {
     sim_prefetch(c);
     issue(c);
     struct sim_load *flow = flowing(c);
-    double next = next_event(c, flow);
-    if (!(next <= until)) {
+    double rate = rate_now(c, span->work_ns > 0), from = c->now, slowdown = slowdown_now(c, flow);
+    if (span->work_ns > 0)
+        span->until_ns = from + span->work_ns * slowdown;
+    double next = next_event(c, flow, rate);
+    if (!(next <= span->until_ns)) {
         if (flow)
-            flow->bytes_left -= (until - c->now) * c->config.storage.bytes_per_s / 1e9;
-        if (isfinite(until))
-            c->now = until;
+            flow->bytes_left -= (span->until_ns - from) * rate / 1e9;
+        if (isfinite(span->until_ns))
+            c->now = span->until_ns;
         return false;
     }
-    bool whole = flow && next >= c->now + flow->bytes_left * 1e9 / c->config.storage.bytes_per_s;
+    bool whole = flow && next >= from + flow->bytes_left * 1e9 / rate;
     if (whole) {
         flow->bytes_left = 0;
         c->slot[flow->slot].state = SIM_READY;
         take_out(c, flow);
     } else if (flow) {
-        flow->bytes_left -= (next - c->now) * c->config.storage.bytes_per_s / 1e9;
+        flow->bytes_left -= (next - from) * rate / 1e9;
     }
     c->now = next;
+    if (span->work_ns > 0)
+        span->work_ns -= (next - from) / slowdown;
     return true;
 }
 
 void sim_advance(struct sim_cache *c, double until_ns)
 {
-    while (one_step(c, until_ns))
+    struct span span = {.until_ns = until_ns};
+    while (one_step(c, &span))
         ;
+}
+
+double sim_work(struct sim_cache *c, double ns)
+{
+    const struct sim_storage *k = &c->config.storage;
+    struct span span = {.until_ns = c->now, .work_ns = ns};
+    double from = c->now;
+    bool more = true;
+    if (!(k->slowdown > 1) && !(k->busy_bytes_per_s > 0)) { /* one addition rounds less */
+        sim_advance(c, from + ns);
+        return ns;
+    }
+    while (more) {
+        more = one_step(c, &span);
+        if (more && !(span.work_ns > 0)) /* it ended with the event */
+            span = (struct span){.until_ns = c->now};
+    }
+    return c->now - from;
 }
 
 bool sim_advance_event(struct sim_cache *c)
 {
-    return one_step(c, INFINITY);
+    return one_step(c, &(struct span){.until_ns = INFINITY});
 }

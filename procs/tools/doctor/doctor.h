@@ -76,10 +76,19 @@ struct storage_job {
     double seconds;        /* for all cells together */
 };
 
+/* A device as loaders read it; both borrowed. */
+struct device_reads {
+    int fd; /* O_DIRECT */
+    uint32_t chunk_bytes;
+    uint64_t bytes; /* of the file; at least chunk_bytes */
+    const struct io_backend *backend;
+};
+
 struct storage_result {
     double bytes_per_s[ESTIMATE_DEPTHS]; /* of chunks, the best method, per depth */
     uint64_t chunk_bytes;
     bool scratch;
+    struct device_reads reads; /* fd: for close(); -1: no direct reads */
 };
 
 /* host.c: system facts; also fills the fields of `facts` that the advice needs. */
@@ -130,9 +139,17 @@ struct forward_speed {
     double context_s;           /* in addition to decode_s */
     uint32_t context_measured;  /* tokens of context that it was measured with; 0: none */
     uint32_t chunk;             /* tokens per pass of prefill */
+    /* While the devices are read: decode takes so many times as long, beside so many bytes per
+     * second. 0: unknown. */
+    double slowdown, busy_bytes_per_s;
+};
+struct forward_devices {
+    const struct device_reads *device; /* [count] */
+    uint32_t count;
 };
 int forward_measure(const struct model_index *index, const struct params *params, uint64_t bytes,
-                    struct forward_speed *out, struct error *error);
+                    const struct forward_devices *devices, struct forward_speed *out,
+                    struct error *error);
 
 /* model.c: the memory estimate of the budget ledger for a model (new reference; NULL with an
  * error), and the findings made from it. */
@@ -140,7 +157,8 @@ json_t *model_memory_estimate(const char *model, const struct params *params, st
 struct model_facts model_facts_of(const json_t *memory_estimate);
 int model_examine(struct findings *f, const char *model, const struct params *params,
                   const json_t *memory_estimate, struct host_facts *facts,
-                  const struct gpu_seen *gpu, struct error *error);
+                  const struct gpu_seen *gpu, const struct forward_devices *devices,
+                  struct error *error);
 
 /* ranking.c: what the preset auto would run at this budget and loss, by the predictions of --plan,
  * fastest first. */

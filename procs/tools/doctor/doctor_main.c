@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "config/option_error.h"
 #include "config/option_table.h"
@@ -31,6 +32,8 @@ struct doctor {
     struct params params; /* engine parameters for the memory estimate */
     enum findings_form form;
     bool skip_storage;
+    struct device_reads reads[PATHS_MAX]; /* those with direct reads */
+    struct forward_devices devices;
 };
 
 static int take_expert_bytes(void *program, const char *value, struct error *error)
@@ -109,7 +112,7 @@ static const struct option_table options = {
               "Says whether a model fits this machine, with which budget, how fast it is, what\n"
               "limits it, and what to type next; then what explains it, and with --all every\n"
               "measurement of storage, memory, CPU and GPU. Without a model it describes the\n"
-              "machine. It takes 10 to 25 seconds. Example:\n"
+              "machine. It takes 10 to 30 seconds. Example:\n"
               "\n"
               "  sluice doctor -m model.gguf\n"
               "\n"
@@ -176,6 +179,8 @@ static int examine_storage(struct findings *f, struct doctor *d, const json_t *m
             facts->read_bytes_per_s[k] += result.bytes_per_s[k];
         facts->chunk_bytes = result.chunk_bytes;
         facts->scratch = facts->scratch || result.scratch;
+        if (result.reads.fd >= 0)
+            d->reads[d->devices.count++] = result.reads;
     }
     return 0;
 }
@@ -202,7 +207,8 @@ static int examine(struct findings *f, struct doctor *d, struct error *error)
             verdict_machine(f, &facts, host_available_bytes(), kernel_ops_select(NULL)->name,
                             host_cpus());
         } else {
-            rc = model_examine(f, d->model, &d->params, memory_estimate, &facts, &gpu, error);
+            rc = model_examine(f, d->model, &d->params, memory_estimate, &facts, &gpu, &d->devices,
+                               error);
         }
     }
     if (rc == 0) {
@@ -217,7 +223,7 @@ static int examine(struct findings *f, struct doctor *d, struct error *error)
 
 int main(int argc, char **argv)
 {
-    struct doctor d = {.seconds = SECONDS_DEFAULT};
+    struct doctor d = {.seconds = SECONDS_DEFAULT, .devices.device = d.reads};
     struct error error;
     struct findings findings;
     if (parse(&d, argc, argv, &error) != 0)
@@ -227,5 +233,7 @@ int main(int argc, char **argv)
     int rc = examine(&findings, &d, &error);
     progress_close(&findings);
     findings_close(&findings);
+    for (uint32_t i = 0; i < d.devices.count; i++)
+        close(d.reads[i].fd);
     return rc == 0 ? 0 : report("doctor", &error);
 }

@@ -28,6 +28,11 @@ static double larger(double a, double b)
     return a > b ? a : b;
 }
 
+static double smaller(double a, double b)
+{
+    return a < b ? a : b;
+}
+
 static uint64_t expert_mean(const struct model_facts *m)
 {
     return m->expert_count ? m->expert_bytes / m->expert_count : 0;
@@ -134,9 +139,12 @@ static void set_storage(struct simulation *s)
     double bytes = (double)(s->bytes / s->layers / s->experts), best = best_rate(s->a);
     double alone = estimate_read_rate(s->a, bytes);
     double latency_s = alone > 0 ? larger(bytes / alone - bytes / best, 0) : 0;
-    s->config.storage = (struct sim_storage){.bytes_per_s = best > 0 ? best : 1,
-                                             .latency_ns = SIM_MESSAGES_NS + latency_s * 1e9,
-                                             .depth = SIM_DEFAULT_DEPTH};
+    s->config.storage =
+        (struct sim_storage){.bytes_per_s = best > 0 ? best : 1,
+                             .latency_ns = SIM_MESSAGES_NS + latency_s * 1e9,
+                             .slowdown = s->a->slowdown,
+                             .busy_bytes_per_s = smaller(s->a->busy_bytes_per_s, best),
+                             .depth = SIM_DEFAULT_DEPTH};
 }
 
 /* Simulated layers that represent those with a table; one at least. */

@@ -37,6 +37,7 @@ struct host_facts {
     double stream_bytes_per_s;  /* memory, all threads */
     double read_bytes_per_s[ESTIMATE_DEPTHS]; /* all devices together, reads of chunk_bytes */
     uint64_t chunk_bytes;
+    double slowdown, busy_bytes_per_s; /* while the devices are read: doctor.h */
     uint64_t available, shm_free;
     bool swap, io_uring, vector_kernels, scratch, limited; /* limited: by a cgroup */
     bool freed_pages; /* large lists of freed pages, and a virtual machine */

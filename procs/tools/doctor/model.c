@@ -161,7 +161,8 @@ static unsigned threads_of(const struct params *params)
 }
 
 /* What the model needs of this machine. *index, and *bytes of layer_expert_bytes: for free(). */
-static int measure_model(const char *model, const struct params *params, struct host_facts *a,
+static int measure_model(const char *model, const struct params *params,
+                         const struct forward_devices *devices, struct host_facts *a,
                          struct model_index **out, uint64_t **bytes, struct error *error)
 {
     struct forward_speed speed;
@@ -171,7 +172,7 @@ static int measure_model(const char *model, const struct params *params, struct 
     int rc = inspected_index(fd, model, out, error);
     close(fd);
     if (rc == 0)
-        rc = forward_measure(*out, params, host_stream_bytes(), &speed, error);
+        rc = forward_measure(*out, params, host_stream_bytes(), devices, &speed, error);
     if (rc == 0 && !(*bytes = layer_experts(*out)))
         rc = error_set(error, ERR_NO_MEMORY, "out of memory");
     if (rc != 0)
@@ -183,6 +184,8 @@ static int measure_model(const char *model, const struct params *params, struct 
     a->context_s = speed.context_s;
     a->context_measured = speed.context_measured;
     a->chunk_tokens = speed.chunk;
+    a->slowdown = speed.slowdown;
+    a->busy_bytes_per_s = speed.busy_bytes_per_s;
     a->spare_cpu = threads_of(params) < host_cpus();
     return 0;
 }
@@ -348,10 +351,11 @@ static void report_measured(struct findings *f, const struct host_facts *a)
     for (size_t i = 0; i < ESTIMATE_DEPTHS; i++)
         json_array_append_new(rates, json_real(a->read_bytes_per_s[i]));
     finding_quiet(f, "model", "measured",
-                  json_pack("{s:f, s:f, s:f, s:f, s:I, s:b, s:o}", "decode_s", a->decode_s,
-                            "experts_s", a->experts_s, "output_s", a->output_s, "prefill_s",
-                            a->prefill_s, "chunk_tokens", (json_int_t)a->chunk_tokens, "spare_cpu",
-                            a->spare_cpu, "read_bytes_per_s", rates));
+                  json_pack("{s:f, s:f, s:f, s:f, s:I, s:b, s:f, s:f, s:o}", "decode_s",
+                            a->decode_s, "experts_s", a->experts_s, "output_s", a->output_s,
+                            "prefill_s", a->prefill_s, "chunk_tokens", (json_int_t)a->chunk_tokens,
+                            "spare_cpu", a->spare_cpu, "slowdown", a->slowdown, "busy_bytes_per_s",
+                            a->busy_bytes_per_s, "read_bytes_per_s", rates));
 }
 
 static void report_advice(struct findings *f, const struct model_facts *m,
@@ -497,7 +501,7 @@ static int report_all(struct findings *f, const struct gpu_seen *gpu, const stru
 
 int model_examine(struct findings *f, const char *model, const struct params *params,
                   const json_t *memory_estimate, struct host_facts *a, const struct gpu_seen *gpu,
-                  struct error *error)
+                  const struct forward_devices *devices, struct error *error)
 {
     struct model_facts m = model_facts_of(memory_estimate);
     struct model_index *index = NULL;
@@ -507,7 +511,7 @@ int model_examine(struct findings *f, const char *model, const struct params *pa
     engine.prefill_chunk = lookup_u64(memory_estimate, "prefill_chunk"); /* as it chooses them */
     engine.ctx_size = lookup_u64(memory_estimate, "ctx_size");
     progress(f, "computing with the model's shapes, about 8 s");
-    int rc = measure_model(model, &engine, a, &index, &bytes, error);
+    int rc = measure_model(model, &engine, devices, a, &index, &bytes, error);
     m.layer_expert_bytes = bytes;
     a->available = lookup_u64(memory_estimate, "available");
     a->limited = json_is_integer(json_object_get(memory_estimate, "cgroup_headroom")) &&

@@ -421,6 +421,12 @@ static void result_of(const struct storage *d, struct storage_result *r)
 {
     r->chunk_bytes = d->sizes[SIZE_CHUNK];
     r->scratch = d->scratch;
+    uint32_t way = 0, depth = 0; /* of reads beside decode */
+    (void)best_of(d, true, SIZE_CHUNK, &way, &depth);
+    r->reads = (struct device_reads){.fd = d->fd[1] < 0 ? -1 : fcntl(d->fd[1], F_DUPFD_CLOEXEC, 0),
+                                     .chunk_bytes = d->sizes[SIZE_CHUNK],
+                                     .bytes = d->bytes,
+                                     .backend = ways[way].backend};
     for (uint32_t i = 0; i < ARRAY_LEN(depths); i++) {
         r->bytes_per_s[i] = 0;
         if (i > 0) /* a deeper queue is never slower: lower values are noise */

@@ -463,7 +463,8 @@ struct core *forward_core(struct forward *f, const struct params *params, uint32
     return core_create(&config, error);
 }
 
-static int measure(struct forward *f, const struct params *params, struct forward_speed *out,
+static int measure(struct forward *f, const struct params *params,
+                   const struct forward_devices *devices, struct forward_speed *out,
                    struct error *error)
 {
     struct core *core =
@@ -473,13 +474,16 @@ static int measure(struct forward *f, const struct params *params, struct forwar
     int rc = measure_prefill(f, core, &out->prefill_s, error);
     if (rc == 0)
         rc = measure_decode(f, core, out, error);
+    if (rc == 0)
+        rc = reads_measure(f, core, devices->device, devices->count, out, error);
     out->chunk = core_chunk(core);
     core_destroy(core);
     return rc;
 }
 
 int forward_measure(const struct model_index *index, const struct params *params, uint64_t bytes,
-                    struct forward_speed *out, struct error *error)
+                    const struct forward_devices *devices, struct forward_speed *out,
+                    struct error *error)
 {
     struct forward *f = calloc(1, sizeof *f);
     if (!f)
@@ -489,7 +493,7 @@ int forward_measure(const struct model_index *index, const struct params *params
     *out = (struct forward_speed){0};
     int rc = open_memory(f, bytes, error);
     if (rc == 0)
-        rc = measure(f, params, out, error);
+        rc = measure(f, params, devices, out, error);
     if (rc == 0)
         rc = context_measure(f, params, bytes / 2, out, error);
     close_memory(f);

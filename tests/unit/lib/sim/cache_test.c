@@ -52,6 +52,43 @@ START_TEST(times_by_arithmetic)
 }
 END_TEST
 
+static struct sim_cache *beside_reads(double slowdown, double busy, double expert_ns)
+{
+    struct error error;
+    struct sim_config c = config_of("lod", NULL, 8);
+    c.layers = 1, c.experts = 8, c.top_k = 4, c.precision_mask = 1,
+    c.precision_bytes[0] = EXPERT_BYTES;
+    c.storage.slowdown = slowdown;
+    c.storage.busy_bytes_per_s = busy;
+    c.compute.expert_ns = expert_ns;
+    struct sim_cache *cache = sim_cache_create(&c, &error);
+    ck_assert_msg(cache != NULL, "%s", error.text);
+    return cache;
+}
+
+/* Computing takes longer while a read flows, which takes longer then as well. */
+START_TEST(computing_beside_reads)
+{
+    static const uint32_t experts[] = {1, 2, 3, 4};
+    double read = 1e6, latency = 1e5, layer = 4e5;
+    /* Twice as long, at half the rate: 0.1 ms of the next read in 0.2 ms of an expert. */
+    struct sim_cache *c = beside_reads(2, 0.5e9, 1e5);
+    const struct sim_stats *f = sim_cache_stats(c, SIM_DECODE);
+    ck_assert_double_eq_tol(token(c, 0, experts, 4), latency + read + 3 * 0.9 * read, 1);
+    ck_assert_double_eq_tol(f->compute_ns, layer + 3 * 2e5 + 1e5, 1);
+    ck_assert_double_eq_tol(sim_cache_now(c), f->compute_ns + f->stall_ns, 1);
+    ck_assert_double_eq_tol(token(c, 1, experts, 4), 0, 1e-9); /* nothing is read */
+    ck_assert_double_eq_tol(f->compute_ns, 2 * layer + 3 * 2e5 + 5 * 1e5, 1);
+    sim_cache_destroy(c);
+    /* All reads end during the first expert: it has 1.5 ms of its 2 in these 3 ms. */
+    c = beside_reads(2, 0, 2e6);
+    f = sim_cache_stats(c, SIM_DECODE);
+    ck_assert_double_eq_tol(token(c, 0, experts, 4), latency + read, 1);
+    ck_assert_double_eq_tol(f->compute_ns, layer + 3.5e6 + 3 * 2e6, 1);
+    sim_cache_destroy(c);
+}
+END_TEST
+
 /* Experts of different sizes: bytes, time to read and to compute, and what fits are those of
  * each. */
 START_TEST(sizes_of_each_expert)
@@ -310,6 +347,7 @@ TCase *sim_cache_case(void)
     TCase *c = tcase_create("cache");
     tcase_set_timeout(c, 60);
     tcase_add_test(c, times_by_arithmetic);
+    tcase_add_test(c, computing_beside_reads);
     tcase_add_test(c, sizes_of_each_expert);
     tcase_add_test(c, chunks_larger_than_capacity);
     tcase_add_test(c, demands_overtake);

@@ -385,6 +385,27 @@ START_TEST(cpus_that_do_not_compute)
 }
 END_TEST
 
+/* What is computed while experts are read takes as much longer as was measured. */
+START_TEST(computing_beside_reads)
+{
+    struct model_facts m = a_model();
+    struct host_facts a = a_host();
+    struct estimate e[ESTIMATE_SHARES], f[ESTIMATE_SHARES], g[ESTIMATE_SHARES];
+    make(&m, &a, e);
+    a.slowdown = 2;
+    make(&m, &a, f);
+    a.busy_bytes_per_s = 0.25 * GIB;
+    make(&m, &a, g);
+    ck_assert_double_eq_tol(f[AT_100].compute_s, a.decode_s, 1e-9);
+    ck_assert(f[AT_25].compute_s > 1.3 * a.decode_s && f[AT_25].compute_s < 2 * a.decode_s);
+    for (size_t i = AT_25; i < AT_100; i++) {
+        ck_assert_double_gt(f[i].compute_s, e[i].compute_s);
+        ck_assert_double_lt(f[i].decode_tps, e[i].decode_tps);
+        ck_assert_double_lt(g[i].decode_tps, f[i].decode_tps);
+    }
+}
+END_TEST
+
 /* Without measurements of storage device and core there is no estimate. */
 START_TEST(unknown_stays_unknown)
 {
@@ -644,6 +665,7 @@ int main(void)
     tcase_add_test(t, reading_bounds_the_estimate);
     tcase_add_test(t, small_reads_at_small_depth);
     tcase_add_test(t, cpus_that_do_not_compute);
+    tcase_add_test(t, computing_beside_reads);
     tcase_add_test(t, less_than_a_token_needs);
     tcase_add_test(t, many_layers);
     tcase_add_test(t, routing_is_a_trace);
