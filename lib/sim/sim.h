@@ -29,8 +29,8 @@
  *
  * The storage device: reads share `bytes_per_s`; each waits `latency_ns` before its first byte, at
  * most `depth` of them at the same time; demands take precedence over prefetches at any moment (a
- * prefetch in progress is suspended, since loaders read in chunks). While the CPU computes and bytes
- * flow, both may be slower than each alone: `slowdown`, `busy_bytes_per_s`. */
+ * prefetch in progress is suspended, since loaders read in chunks). While the CPU computes and
+ * bytes flow, both may be slower than each alone: `slowdown`, `busy_bytes_per_s`. */
 #ifndef SLUICE_SIM_SIM_H
 #define SLUICE_SIM_SIM_H
 

@@ -2,12 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compares the estimates of `sluice doctor` with what `sluice bench` measures:
 
-    tests/bench/estimate.py MODEL... [--shares 100,50,25] [-p 512 -n 128 -r 2] [--rounds 2] [--budgets]
+    tests/bench/estimate.py MODEL... [--shares 100,50,25] [-p 512 -n 128 -r 2] [--rounds 2] [--warmup-tokens N] [--budgets]
 
-Each round runs doctor, then bench; the table has the medians over rounds, and estimate/measured. --budgets: also an engine with
-the minimum and with the recommended budget, each in a memory cgroup of that size, and one with 2 % less than the minimum, which
-must not start. Exit status 1 if a ratio is outside 0.8 to 1.25, or a budget does not hold. Markdown on stdout, progress on
-stderr."""
+Each round runs doctor, then bench; the table has the medians over rounds, and estimate/measured. A second one has what a decoded
+token consists of: bytes read, computing (also beside reads) and waiting. --budgets: also an engine with the minimum and with the
+recommended budget, each in a memory cgroup of that size, and one with 2 % less than the minimum, which must not start. Exit
+status 1 if a ratio is outside 0.8 to 1.25, or a budget does not hold. Markdown on stdout, progress on stderr."""
 import argparse
 import os
 import statistics
@@ -28,6 +28,7 @@ def arguments():
     p.add_argument("-n", "--tokens", type=int, default=128)
     p.add_argument("-r", "--repetitions", type=int, default=2)
     p.add_argument("--rounds", type=int, default=2)
+    p.add_argument("--warmup-tokens", type=int, default=0, help="0: as bench")
     p.add_argument("--budgets", action="store_true")
     return p.parse_args()
 
@@ -37,13 +38,18 @@ def one_round(a, model):
     doc = m.sluice("doctor", "-m", model, "--json")
     shares = [float(x) for x in a.shares.split(",")]
     bench = m.sluice("bench", "-m", model, "-p", a.prompt, "-n", a.tokens, "-r", a.repetitions, "--resident-experts",
-                     a.shares, "-o", "json")
+                     a.shares, *(["--warmup-tokens", a.warmup_tokens] if a.warmup_tokens else []), "-o", "json")
     rows = {}
     for i, share in enumerate(shares):
         estimate = next(e for e in doc["model"]["estimates"] if abs(100 * e["share"] - share) < 0.5)
         for name, key in (("tg", "decode_tps"), ("pp", "prefill_tps")):
             rows[share, name] = estimate[key], m.variant_test(bench, i, name)["tps_median"]
-    m.say(os.path.basename(model), {f"{s:g} {n}": f"{e / b:.2f}" for (s, n), (e, b) in rows.items()})
+        test = m.variant_test(bench, i, "tg")
+        rows[share, "parts"] = [(estimate["read_bytes"] / 2**20, test["bytes_read_per_token"] / 2**20),
+                                (1e3 * (estimate["compute_s"] + estimate["load_s"]), test["compute_ms_per_token"]),
+                                (1e3 * estimate["stall_s"], test["stall_ms_per_token"])]
+        rows[share, "slowdown"] = doc["model"]["measured"]["slowdown"]
+    m.say(os.path.basename(model), {f"{s:g} {n}": f"{x[0] / x[1]:.2f}" for (s, n), x in rows.items() if n in ("tg", "pp")})
     if a.budgets:
         least = doc["model"]["min_budget"]
         a.held += [held(model, least, "minimum"), held(model, doc["model"]["budget"], "recommended"), too_small(model, least)]
@@ -68,17 +74,28 @@ def too_small(model, minimum):
     return os.path.basename(model), "98 % of the minimum is refused", f"{budget / 2**20:.0f}", "", done.returncode != 0
 
 
+def parts_of(model, rounds):
+    """Rows of the second table: medians, "estimate, measured"."""
+    out = []
+    for share in sorted({s for s, name in rounds[0] if name == "parts"}, reverse=True):
+        medians = [[statistics.median(r[share, "parts"][i][k] for r in rounds) for k in range(2)] for i in range(3)]
+        slower = statistics.median(r[share, "slowdown"] for r in rounds)
+        out.append((model, f"{share:g} %", *(f"{e:.1f}, {x:.1f}" for e, x in medians), f"{slower:.2f}"))
+    return out
+
+
 def main():
     a = arguments()
     a.held = []
-    out, bad, streams, cpu = [], False, [], ""
+    out, parts, bad, streams, cpu = [], [], False, [], ""
     for model in a.models:
         rounds = []
         for _ in range(a.rounds):
             rows, stream, cpu = one_round(a, model)
             rounds.append(rows)
             streams.append(stream)
-        for share, name in sorted(rounds[0], key=lambda x: (x[1] == "pp", -x[0])):
+        parts += parts_of(os.path.basename(model), rounds)
+        for share, name in sorted((x for x in rounds[0] if x[1] in ("tg", "pp")), key=lambda x: (x[1] == "pp", -x[0])):
             estimate, measured = (statistics.median(r[share, name][i] for r in rounds) for i in range(2))
             bad = bad or not LOW <= estimate / measured <= HIGH
             out.append((f"{os.path.basename(model)}, {'decode' if name == 'tg' else 'prefill'}", f"{share:g} %",
@@ -86,6 +103,8 @@ def main():
     print(f"{cpu}, {os.cpu_count()} CPUs, memory streams {min(streams):.1f} to {max(streams):.1f} GiB/s; "
           f"{time.strftime('%Y-%m-%d')}\n")
     print("\n".join(m.table(["model", "experts resident", "estimate, tokens/s", "measured", "estimate/measured"], out)))
+    print("\n" + "\n".join(m.table(["model", "experts resident", "MiB read", "ms computing", "ms waiting", "slower beside reads"],
+                                  parts)))
     if a.held:
         print("\n" + "\n".join(m.table(["model", "budget", "MiB", "peak MiB", "holds"],
                                       [(*row[:-1], "yes" if row[-1] else "NO") for row in a.held])))

@@ -74,6 +74,7 @@ sluice_unit_test(top_test SOURCES procs/clients/top/top_test.c LINK sluice_top_c
 sluice_unit_test(doctor_together_test SOURCES procs/tools/doctor/together_test.c LINK sluice_doctor_core)
 sluice_unit_test(doctor_estimate_test SOURCES procs/tools/doctor/estimate_test.c LINK sluice_doctor_core)
 sluice_unit_test(doctor_hidden_test SOURCES procs/tools/doctor/hidden_test.c LINK sluice_doctor_core)
+sluice_unit_test(doctor_routing_test SOURCES procs/tools/doctor/routing_test.c LINK sluice_doctor_core)
 sluice_unit_test(doctor_ranking_test SOURCES procs/tools/doctor/ranking_test.c LINK sluice_doctor_core)
 sluice_unit_test(doctor_verdict_test SOURCES procs/tools/doctor/verdict_test.c LINK sluice_doctor_core)
 foreach(name shape types/mix types/blocks)

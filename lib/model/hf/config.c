@@ -175,7 +175,7 @@ static int put_listed(const struct hf_row *row, const char *key, const json_t *l
     return 0;
 }
 
-/* The number of a layer by its name in layer_types, and by the array of numbers, if there is one. */
+/* The number of a layer by its name in layer_types, and by the array of numbers, if any. */
 static int typed_of(const struct hf_arch *arch, const json_t *config, const json_t *listed,
                     uint32_t layer, uint32_t *n, struct error *error)
 {
