@@ -99,8 +99,12 @@ PARAM_U64(loaders, 1, 1, 16, "processes", "loader processes; experts are striped
 PARAM_TEXT(
     devices, "",
     "comma-separated storage devices, one loader each: PATH[:KEY=VALUE]...; PATH: a copy of the "
-    "model file or a stripe of the store; KEY: backend, queue_depth, io_size, direct_io, throttle "
-    "or mirror (docs/devices.md)")
+    "model file or a stripe of the store; KEY: backend, queue_depth, io_size, direct_io, throttle, "
+    "cache or mirror (docs/devices.md)")
+PARAM_TEXT(
+    device_cache, "",
+    "DIR:SIZE, such as /ssd/cache:200GiB: each loader of a server keeps what it reads in a file of "
+    "at most SIZE there, across starts (docs/network_stores.md)")
 PARAM_TEXT(
     origin, "",
     "the server that has the model: -m URL sets it, and nothing else (docs/network_stores.md)")

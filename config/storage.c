@@ -10,6 +10,7 @@
 #include "lib/base/bytes.h"
 
 #define KEY_MIRROR          "mirror"
+#define KEY_CACHE           "cache" /* of the parameter device_cache */
 #define READ_MIN_BYTES      (256 * KIB)
 #define FLIGHT_TARGET_BYTES (8 * MIB) /* more in flight does not increase bandwidth */
 
@@ -24,10 +25,11 @@ static const char *const keys[] = {
 #define X(name) #name,
     STORAGE_PARAMS(X)
 #undef X
-        KEY_MIRROR};
+        KEY_CACHE,
+    KEY_MIRROR};
 
 #define X(name) #name ", "
-static const char key_list[] = STORAGE_PARAMS(X) KEY_MIRROR;
+static const char key_list[] = STORAGE_PARAMS(X) KEY_CACHE ", " KEY_MIRROR;
 #undef X
 
 uint32_t storage_count(const struct params *p)
@@ -86,7 +88,8 @@ static int apply(const struct option *o, uint32_t number, struct params *own,
     sl_assert(o->value_bytes < sizeof value); /* a piece of a parameter */
     memcpy(value, o->value, o->value_bytes);
     value[o->value_bytes] = 0;
-    if (own && params_set(own, o->key, value, &why) != 0)
+    const char *name = strcmp(o->key, KEY_CACHE) == 0 ? "device_cache" : o->key;
+    if (own && params_set(own, name, value, &why) != 0)
         return error_set(error, ERR_BAD_INPUT, "--devices: device %" PRIu32 ": %.300s", number,
                          why.text);
     return 0;
@@ -125,6 +128,22 @@ int storage_take(const struct params *p, uint32_t number, struct params *own,
     for (uint32_t i = 0; i < number; i++)
         item += strcspn(item, ",") + 1;
     return take_item(item, strcspn(item, ","), number, own, paths, error);
+}
+
+int storage_cache(const struct params *own, char directory[STORAGE_PATH_BYTES], uint64_t *bytes,
+                  struct error *error)
+{
+    const char *text = own->device_cache, *size = strrchr(text, ':');
+    directory[0] = 0;
+    *bytes = 0;
+    if (!*text)
+        return 0;
+    if (!size || size == text || !bytes_parse(size + 1, bytes))
+        return error_set(error, ERR_BAD_INPUT,
+                         "a cache is DIR:SIZE, such as /ssd/cache:200GiB, not '%.200s'", text);
+    memcpy(directory, text, (size_t)(size - text));
+    directory[size - text] = 0;
+    return 0;
 }
 
 /* A read is never larger than an expert; the lower bound keeps dense tensors from being read in

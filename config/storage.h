@@ -5,7 +5,8 @@
  *
  *   PATH  file this loader reads; empty: the model file, or this loader's stripe of a store
  *   KEY   one of STORAGE_PARAMS (defaults, bounds and names are those of params.tbl.h), or
- *   mirror  path of another copy of the same bytes, read when PATH cannot be read */
+ *   mirror  path of another copy of the same bytes, read when PATH cannot be read
+ *   cache   DIR:SIZE, the parameter device_cache of this device: a file in front of its server */
 #ifndef SLUICE_CONFIG_STORAGE_H
 #define SLUICE_CONFIG_STORAGE_H
 
@@ -28,6 +29,11 @@ uint32_t storage_count(const struct params *p);
  * with ERR_BAD_INPUT naming the device and the problem. */
 int storage_take(const struct params *p, uint32_t number, struct params *own,
                  struct storage_paths *paths, struct error *error);
+
+/* The parameter device_cache of a device: the directory and the size of its file; empty
+ * without one. 0, or -1 with ERR_BAD_INPUT if it is malformed. */
+int storage_cache(const struct params *own, char directory[STORAGE_PATH_BYTES], uint64_t *bytes,
+                  struct error *error);
 
 /* Largest single read of a device, and the maximum bytes it may have in flight; whole pages. The
  * loader keeps to these limits and the budget reserves them: in-flight reads stay charged when the

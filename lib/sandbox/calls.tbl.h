@@ -232,6 +232,7 @@ CALL_PRCTL(START, PR_SET_PDEATHSIG)
 CALL_PRCTL(START, PR_SET_NO_NEW_PRIVS)
 CALL_PRCTL(START, PR_GET_NO_NEW_PRIVS)
 CALL(START, seccomp)
+CALL(START, ioprio_set) /* of the thread of a loader that writes */
 CALL(START, landlock_create_ruleset)
 CALL(START, landlock_add_rule)
 CALL(START, landlock_restrict_self)

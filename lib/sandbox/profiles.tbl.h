@@ -73,6 +73,16 @@ SANDBOX_PROFILE(LOADER_TLS, "loader of a server with TLS",
                 BASE | DIAL | STAT | ADVISE | RING | TCP | OPEN,
                 "read only: its copies, which are open, and its keys",
                 "Unix sockets, TCP to the ports of its servers")
+/* With a file in front of its servers. */
+SANDBOX_PROFILE(LOADER_NET_CACHE, "loader of a server with a cache",
+                BASE | DIAL | STAT | ADVISE | RING | TCP | WRITE,
+                "written: the file of its cache; read only: its copies, which are open",
+                "Unix sockets, TCP to the ports of its servers")
+SANDBOX_PROFILE(LOADER_TLS_CACHE, "loader of a server with TLS and a cache",
+                BASE | DIAL | STAT | ADVISE | RING | TCP | OPEN | WRITE,
+                "written: the file of its cache; read only: its copies, which are open, and its "
+                "keys",
+                "Unix sockets, TCP to the ports of its servers")
 SANDBOX_PROFILE(CACHE, "cache", BASE | DIAL | ACCEPT | FSTAT | PAGES, "none", "Unix sockets")
 SANDBOX_PROFILE(PREDICTOR, "predictor", BASE | DIAL | FSTAT, "none", "Unix sockets")
 SANDBOX_PROFILE(COMPUTE, "compute", BASE | DIAL | ACCEPT | BIND | STAT | PAGES,

@@ -44,4 +44,14 @@ COUNTER(log_lines_dropped, COUNTER, lines, "Log lines dropped because stderr was
 COUNTER(
     reads_without_memory, COUNTER, reads,
     "Chunk reads that failed because /dev/shm was full or memory was short; they are tried again.")
+COUNTER(cache_slots, GAUGE, parts, "Shards that the file of the cache has room for.")
+COUNTER(cache_used, GAUGE, parts, "Shards in the file of the cache.")
+COUNTER(cache_checked, GAUGE, parts, "Heads of slots read since the start.")
+COUNTER(cache_hits, COUNTER, parts, "Shards read from the cache instead of a server.")
+COUNTER(cache_bytes_read, COUNTER, bytes, "Bytes of completed reads of the cache.")
+COUNTER(cache_bytes_written, COUNTER, bytes, "Bytes of shards and heads written to the cache.")
+COUNTER(cache_damaged, COUNTER, parts, "Shards of the cache that were wrong or not readable.")
+COUNTER(cache_evicted, COUNTER, parts, "Shards of the cache replaced by others.")
+COUNTER(cache_dropped, COUNTER, parts,
+        "Shards not written: too many waited, or they had left memory.")
 #undef COUNTER

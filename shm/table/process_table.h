@@ -129,7 +129,8 @@ struct procs_head {
     /* enum log_level + 1, set by ctl log-level (writer: supervisor); 0: that of the parameters.
      * Processes read it at their start and on every tick: relaxed, a late change is harmless. */
     _Atomic uint32_t log_level;
-    uint32_t reserved[11];
+    uint8_t model_identity[16]; /* of its bytes and its index; constant after start */
+    uint32_t reserved[7];
     /* Why requests cannot be served now: an essential process that crashes again and again, with
      * the reason. Empty: they can. Writer: supervisor. */
     struct shared_text failing;

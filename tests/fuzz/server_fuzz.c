@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Fuzz target: what servers and their users give. The first byte says which parser gets the rest:
  * u: a URL; its host is where it says, and parsing the same text with an address put in is right,
- * too. c: a file of credentials; what is taken can be a line of a request. h: the head of an
- * answer, line by line. */
+ * too. c: a file of credentials; what is taken can be a line of a request. k, K: the heads of a
+ * cache file, K with right hashes; an expert is in one slot. h: the head of an answer, line by
+ * line. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +12,8 @@
 #include "lib/io/server/http/credentials.h"
 #include "lib/io/server/http/transfer.h"
 #include "lib/io/server/url.h"
+#include "procs/engine/loader/cache/index.h"
+#include "procs/engine/loader/cache/slots.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -68,6 +71,50 @@ static void check_head(const char *text, size_t bytes)
     sl_assert(transfer_judge(&t, CURLE_OK, why) != TRANSFER_RIGHT && why[0]);
 }
 
+#define CACHE_ENTRIES    16u
+#define CACHE_SLOTS      8u
+#define CACHE_SLOT_BYTES (4 * (uint64_t)PAGE_BYTES)
+
+static uint32_t take_slots(const char *bytes, size_t count, bool seal, struct index_found *found)
+{
+    uint32_t n = 0;
+    for (uint32_t slot = 0; slot < CACHE_SLOTS && slot < count; slot++) {
+        struct cache_slot_head head;
+        memcpy(&head, bytes + slot * sizeof head, sizeof head);
+        if (seal)
+            cache_slot_head_seal(&head);
+        if (!cache_slot_head_right(&head, CACHE_SLOT_BYTES))
+            continue;
+        sl_assert(head.bytes > 0 && head.bytes <= CACHE_SLOT_BYTES - PAGE_BYTES);
+        found[n++] = (struct index_found){.entry = head.entry, .slot = slot, .stamp = head.stamp};
+    }
+    return n;
+}
+
+static void check_cache(const char *bytes, size_t size, bool seal)
+{
+    struct cache_head head = {.magic = 0}, wanted = {.magic = CACHE_MAGIC};
+    struct index_found found[CACHE_SLOTS];
+    struct cache_index x;
+    wanted.slot_bytes = CACHE_SLOT_BYTES;
+    cache_head_seal(&wanted);
+    memcpy(&head, bytes, size < sizeof head ? size : sizeof head);
+    if (seal)
+        cache_head_seal(&head);
+    bool right = cache_head_judge(&head, &wanted) == CACHE_FILE_RIGHT;
+    sl_assert(right == (memcmp(&head, &wanted, sizeof head) == 0));
+    if (size < sizeof head || index_create(&x, CACHE_SLOTS, CACHE_ENTRIES) != 0)
+        return;
+    uint32_t count = take_slots(bytes + sizeof head,
+                                (size - sizeof head) / sizeof(struct cache_slot_head), seal, found);
+    index_build(&x, found, count);
+    sl_assert(x.used <= count);
+    for (uint32_t slot = 0; slot < CACHE_SLOTS; slot++)
+        if (x.slot[slot].state == INDEX_VALID)
+            sl_assert(index_find(&x, x.slot[slot].entry) == slot);
+    index_destroy(&x);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     if (size == 0 || size > 4096)
@@ -82,6 +129,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         check_url(text);
     else if (data[0] == 'c')
         check_credentials(text, n);
+    else if (data[0] == 'k' || data[0] == 'K')
+        check_cache(text, n, data[0] == 'K');
     else
         check_head(text, n);
     free(text);

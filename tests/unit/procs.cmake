@@ -42,6 +42,7 @@ sluice_unit_test(cache_pages_test SOURCES procs/engine/cache/pages_test.c procs/
   LINK sluice_cache_parts sluice_golden)
 
 sluice_unit_test(loader_test SOURCES procs/engine/loader/loader_test.c LINK sluice_loader_parts)
+sluice_unit_test(loader_cache_test SOURCES procs/engine/loader/cache_test.c LINK sluice_loader_cache)
 sluice_unit_test(loader_verify_test SOURCES procs/engine/loader/verify_test.c LINK sluice_loader_parts)
 
 foreach(name api/completion api/classes/side api/stored api/tokens dialects/openai/answer dialects/openai/continued dialects/openai/request dialects/openai/several dialects/fields dialects/logprobs dialects/openai/shapes http/buffer http/head)

@@ -234,6 +234,20 @@ static double computing_ns(const struct sample *sample)
     return grown(sample, "compute", "prefill_ns") + grown(sample, "compute", "decode_ns");
 }
 
+/* Of the files in front of servers. */
+static void print_cache(const struct sample *sample)
+{
+    char bytes[16];
+    uint64_t slots = lookup_counter(sample->now, "loader", "cache_slots");
+    if (slots == 0)
+        return;
+    printf("\n%-22s %12s  in %" PRIu64 " hits; %" PRIu64 " of %" PRIu64 " slots used",
+           "read of the cache",
+           bytes_format(lookup_counter(sample->now, "loader", "cache_bytes_read"), bytes),
+           lookup_counter(sample->now, "loader", "cache_hits"),
+           lookup_counter(sample->now, "loader", "cache_used"), slots);
+}
+
 /* Of a table on storage; nothing of a model that has none. */
 static void print_table(const struct sample *sample)
 {
@@ -270,6 +284,7 @@ static void print_work(const struct sample *sample)
         printf("; now %s/s",
                bytes_format((uint64_t)ratio(grown(sample, "loader", "bytes_read"), sample->seconds),
                             read));
+    print_cache(sample);
     print_table(sample);
     printf("\n%-22s %12" PRIu64, "evictions", lookup_counter(sample->now, "cache", "evictions"));
     if (sample->before)

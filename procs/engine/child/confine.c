@@ -14,6 +14,7 @@
 #include "lib/base/assert.h"
 #include "lib/base/bytes.h"
 #include "lib/sandbox/sandbox.h"
+#include "procs/engine/child/run_cache.h"
 #include "procs/engine/child/run_storage.h"
 
 #define DEVICES_MAX     32 /* /dev/nvidia0 and so on */
@@ -31,6 +32,13 @@ static bool has_gpu(const struct child *child)
     return child->service == SERVICE_COMPUTE && child->procs.head->gpus.count > 0;
 }
 
+static bool has_cache(const struct child *child, struct run_cache *cache)
+{
+    const struct procs_head *head = child->procs.head;
+    return run_cache(child->params, child->model, head->model_path, head->model_identity,
+                     child->number, cache);
+}
+
 /* What its servers need. */
 static enum sandbox_profile profile_of_loader(const struct child *child)
 {
@@ -42,6 +50,8 @@ static enum sandbox_profile profile_of_loader(const struct child *child)
         opens |= servers.url[i].tls || servers.url[i].credentials[0];
         tcp |= servers.url[i].tcp;
     }
+    if (has_cache(child, &(struct run_cache){.slots = 0}))
+        return opens ? SANDBOX_LOADER_TLS_CACHE : SANDBOX_LOADER_NET_CACHE;
     return opens ? SANDBOX_LOADER_TLS : tcp ? SANDBOX_LOADER_NET : SANDBOX_LOADER;
 }
 
@@ -142,6 +152,14 @@ static void add_servers(struct rules *r, const struct child *child)
     }
 }
 
+/* That file alone: the supervisor has made it. */
+static void add_cache(struct rules *r, const struct child *child)
+{
+    struct run_cache cache;
+    if (has_cache(child, &cache))
+        add(r, cache.path, SANDBOX_WRITE);
+}
+
 /* A driver names its threads, for which the C library writes a file of each thread; drivers of
  * version 570 and later report an error of the operating system if that fails. The descriptor stays
  * open, so that this directory keeps the inode of the rule. */
@@ -205,6 +223,7 @@ static void rules_make(struct rules *r, const struct child *child)
     case SERVICE_LOADER:
         add_copies(r, child);
         add_servers(r, child);
+        add_cache(r, child);
         break;
     case SERVICE_RECORDER: add_directory_of(r, p->trace, SANDBOX_WRITE); break;
     case SERVICE_GATEWAY:

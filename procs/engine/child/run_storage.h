@@ -87,12 +87,15 @@ static inline uint32_t quarantine_bit(enum run_source source, uint32_t copy)
     return 1u << run_file_index(source, copy);
 }
 
+/* The cache in front of a loader's servers. */
+#define QUARANTINE_CACHE (1u << (QUARANTINE_ERRNO_SHIFT - 1))
+
 static inline int quarantine_errno(uint32_t word)
 {
     return (int)(word >> QUARANTINE_ERRNO_SHIFT);
 }
 
-_Static_assert(RUN_SOURCES *RUN_COPIES_MAX <= QUARANTINE_ERRNO_SHIFT, "bits below the errno");
+_Static_assert(RUN_SOURCES *RUN_COPIES_MAX < QUARANTINE_ERRNO_SHIFT, "bits below the errno");
 _Static_assert(RUN_SOURCES *RUN_COPIES_MAX == DIRECTORY_FILES_MAX, "one file per copy");
 _Static_assert(INHERITED_FILES__END - INHERITED_FILES == DIRECTORY_FILES_MAX, "and a descriptor");
 

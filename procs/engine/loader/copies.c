@@ -121,6 +121,8 @@ void loader_open_sources(struct loader *l)
 struct storage *loader_storage_of(struct loader *l, const struct job *job)
 {
     struct source *source = &l->source[source_of(l, job->entry)];
+    if (job->copy == COPY_CACHE)
+        return &l->cached.storage;
     sl_assert(job->copy < source->copies);
     return &source->copy[job->copy];
 }
@@ -159,6 +161,8 @@ static int reason(struct loader *l, const struct source *source)
 void loader_choose_copy(struct loader *l, struct job *job)
 {
     const struct source *source = &l->source[source_of(l, job->entry)];
+    if (cache_choose(l, job))
+        return;
     uint32_t copy = copy_from(source, 0);
     if (copy == source->copies)
         copy = awaited_from(l, source, 0);
@@ -174,14 +178,23 @@ bool loader_take_other_copy(struct loader *l, struct job *job)
 {
     const struct source *source = &l->source[source_of(l, job->entry)];
     sl_assert(job_ended(job) && job->status != 0);
-    uint32_t copy = copy_from(source, job->copy + 1u);
+    const bool cached = job->copy == COPY_CACHE;
+    uint32_t from = cached ? 0 : job->copy + 1u, copy = copy_from(source, from);
+    int status = job->status;
     if (copy == source->copies)
-        copy = awaited_from(l, source, job->copy + 1u);
-    bool elsewhere = job->status != ECANCELED && !read_reported_memory(job->status);
-    if (!elsewhere || copy == source->copies)
+        copy = awaited_from(l, source, from);
+    if (status == ECANCELED || read_reported_memory(status))
         return false;
+    if (copy == source->copies) {
+        if (cached) /* the servers are why it fails */
+            job->status = reason(l, source);
+        return false;
+    }
     jobs_move(job, (uint16_t)copy);
-    counter_add(l->child.process, CTR_LOADER_parts_failed_over, 1);
+    if (cached)
+        cache_leave(l, job, status);
+    else
+        counter_add(l->child.process, CTR_LOADER_parts_failed_over, 1);
     return true;
 }
 
@@ -189,7 +202,7 @@ bool loader_take_other_copy(struct loader *l, struct job *job)
 
 static uint32_t bit_of(const struct loader *l, const struct storage *storage)
 {
-    uint32_t bit = 0;
+    uint32_t bit = storage == &l->cached.storage ? QUARANTINE_CACHE : 0;
     for (uint32_t s = 0; s < RUN_SOURCES; s++)
         for (uint32_t i = 0; i < l->source[s].copies; i++)
             if (&l->source[s].copy[i] == storage)
@@ -330,6 +343,9 @@ void loader_check_copies(struct loader *l, uint64_t now_ns)
             check_copy(l, &l->source[s].copy[i], now_ns);
             quarantined += l->source[s].copy[i].quarantined;
         }
+    if (l->cached.storage.cache)
+        check_stall(l, &l->cached.storage, now_ns);
+    quarantined += l->cached.storage.quarantined;
     counter_set(l->child.process, CTR_LOADER_quarantined, quarantined);
 }
 

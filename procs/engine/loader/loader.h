@@ -7,6 +7,7 @@
 #include "lib/io/readers.h"
 #include "procs/engine/child/child.h"
 #include "procs/engine/child/run_storage.h"
+#include "procs/engine/loader/cache/cache.h"
 #include "procs/engine/loader/chunk.h"
 #include "procs/engine/loader/jobs.h"
 #include "procs/engine/loader/storage.h"
@@ -39,6 +40,7 @@ struct loader {
     struct throttle throttle;
     struct chunk_pace pace;
     struct readers readers;
+    struct cached cached;
     bool flush_pending; /* no FLUSHED was sent yet for flush_epoch */
     uint32_t flush_epoch;
     uint32_t epoch_met;     /* of the last cache that sent a message, or the one at our start */
@@ -56,6 +58,9 @@ struct loader {
 
 /* take.c: messages of the cache. */
 void loader_receive(struct loader *l);
+/* What this loader reads of an entry: the runs of its LOAD. 0: nothing. */
+uint32_t loader_shard_of(const struct loader *l, uint32_t entry,
+                         struct model_extent shard[ENTRY_EXTENTS_MAX]);
 /* Replies to a FLUSH when no job of an older epoch is left. */
 void loader_reply_flush(struct loader *l);
 

@@ -8,6 +8,7 @@
  * (throttle.h).
  *
  * Messages   in: LOAD, FLUSH (cache), CONTROL (supervisor).  out: DONE, FLUSHED, ACK.
+ *            With a cache (cache/), it also writes what its server delivered to a local file.
  * Memory     writes: payload of LOADING entries (only by reads of the device, never by stores);
  *            entry words by shard done and shard fail; failures, last_errno and last_loader; its
  *            flag of the directory's quarantine, what is known about its files; its own row.
@@ -212,6 +213,7 @@ static void run(struct loader *l)
         if (fds[1].revents)
             obey_supervisor(l);
         loader_check_copies(l, now);
+        cache_tick(l);
         check_cache(l, now);
         loader_reply_flush(l);
         tick(l, now);
@@ -247,6 +249,7 @@ int main(int argc, char **argv)
     open_files(l, backend ? backend : l->own.backend);
     loader_open_sources(l);
     create_jobs(l);
+    cache_open(l);
     l->epoch_met = atomic_load_explicit(&l->child.directory.head->epoch, memory_order_acquire);
     open_channel(l); /* last: LOADs can arrive from now on */
     child_ready(&l->child);

@@ -129,12 +129,18 @@ static bool checked(struct loader *l, struct job *job)
     enum verdict verdict = verify_end(&l->verify, &l->jobs, job);
     counter_set(process, CTR_LOADER_checksum_bytes, l->verify.bytes);
     counter_set(process, CTR_LOADER_checksum_ns, l->verify.ns);
+    if (verdict == VERDICT_UNKNOWN && job->copy == COPY_CACHE)
+        verdict = cache_right(l, job) ? VERDICT_RIGHT : VERDICT_WRONG;
     if (verdict == VERDICT_RIGHT)
         counter_add(process, CTR_LOADER_checksums_verified, 1);
     if (verdict != VERDICT_WRONG)
         return true;
     if (!still_wanted(l, job)) {
         jobs_fail(&l->jobs, job, ECANCELED);
+        return true;
+    }
+    if (job->copy == COPY_CACHE) { /* the server has it */
+        jobs_fail(&l->jobs, job, EBADMSG);
         return true;
     }
     counter_add(process, CTR_LOADER_checksums_failed, 1);
@@ -174,6 +180,7 @@ void loader_end_if_due(struct loader *l, struct job *job)
     if (job->status != 0 && still_wanted(l, job) && loader_take_other_copy(l, job))
         return;
     loader_end_shard(l, job);
+    cache_ended(l, job);
     jobs_remove(&l->jobs, job);
 }
 
@@ -260,7 +267,8 @@ static uint32_t cut_batch(struct loader *l, uint64_t now_ns, struct io_read *rea
     while (n < LOADER_BATCH_MAX && l->jobs.inflight_bytes + max <= flight &&
            (job = next_wanted(l, now_ns)) != NULL) {
         bool first = job->first_ns == 0;
-        uint64_t bytes = chunk_pace_bytes(&l->pace, job->priority, max, l->throttle.rate);
+        const struct chunk_pace *pace = job->copy == COPY_CACHE ? &l->cached.pace : &l->pace;
+        uint64_t bytes = chunk_pace_bytes(pace, job->priority, max, l->throttle.rate);
         struct chunk *c = jobs_cut(&l->jobs, job, now_ns, bytes);
         if (first)
             sample_demand(l, job, now_ns);
@@ -293,7 +301,9 @@ static void submit_to(struct loader *l, struct reader *reader, const struct io_r
             jobs_put_back(&l->jobs, c);
             continue;
         }
-        c->position = throttle_take(&l->throttle, c->bytes, now_ns);
+        /* The throttle is that of the server. */
+        c->position =
+            c->job->copy == COPY_CACHE ? 0 : throttle_take(&l->throttle, c->bytes, now_ns);
         storage_read_started(loader_storage_of(l, c->job), now_ns);
         counter_add(process, CTR_LOADER_reads_submitted, 1);
         counter_add(process, CTR_LOADER_bytes_submitted, c->bytes);
@@ -344,8 +354,9 @@ static void count_result(struct loader *l, const struct storage *storage, const 
     counter_add(process, CTR_LOADER_busy_ns, busy_ns);
     l->busy_seen_ns = now_ns;
     if (result > 0) {
-        chunk_pace_note(&l->pace, (uint64_t)result, busy_ns);
+        chunk_pace_note(storage->cache ? &l->cached.pace : &l->pace, (uint64_t)result, busy_ns);
         counter_add(process, CTR_LOADER_bytes_read, (uint64_t)result);
+        counter_add(process, CTR_LOADER_cache_bytes_read, storage->cache ? (uint64_t)result : 0);
         if (c->priority == LOAD_DEMAND)
             counter_add(process, CTR_LOADER_bytes_demand, (uint64_t)result);
         if (c->priority == LOAD_PREFETCH)

@@ -124,7 +124,7 @@ void storage_suspect(struct storage *d)
 
 bool storage_unchanged(struct storage *d)
 {
-    if (d->changed || d->missing || d->server)
+    if (d->changed || d->missing || d->server || d->cache)
         return !d->changed;
     enum run_file_state state = run_file_check(d->fd, d->path, d->file);
     d->moved |= state == RUN_FILE_MOVED;

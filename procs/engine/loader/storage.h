@@ -17,6 +17,7 @@ struct storage {
     char path[1024];
     int fd;      /* -1: not open, or a server */
     bool server; /* the path is a URL */
+    bool cache;  /* it is the file of a cache, which this loader writes */
     bool want_direct, direct;
     bool missing;     /* there is no descriptor to read it from */
     bool changed;     /* in place: what it holds now is not the model */

@@ -7,8 +7,8 @@
 #include "lib/base/clock.h"
 #include "procs/engine/loader/loader.h"
 
-/* What this loader reads of an entry; the page of a page slot is stable while it is LOADING. */
-static uint32_t shard_of(const struct loader *l, uint32_t entry,
+/* The page of a page slot is stable while it is LOADING. */
+uint32_t loader_shard_of(const struct loader *l, uint32_t entry,
                          struct model_extent shard[ENTRY_EXTENTS_MAX])
 {
     const struct directory *d = &l->child.directory;
@@ -33,7 +33,7 @@ static bool runs_agree(const struct loader *l, const struct msg_load *load)
         entry->slot_bytes > l->child.arena.bytes - at)
         return false;
     struct model_extent shard[ENTRY_EXTENTS_MAX];
-    uint32_t runs = shard_of(l, load->entry, shard);
+    uint32_t runs = loader_shard_of(l, load->entry, shard);
     if (runs != load->runs_count)
         return false;
     for (uint32_t i = 0; i < runs; i++)

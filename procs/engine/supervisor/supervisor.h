@@ -261,7 +261,9 @@ struct supervisor {
     struct model_index *model; /* in the model segment */
     const struct plan *plan;   /* follows it in the segment; NULL: none */
     struct warm warm;
-    uint32_t preset; /* number of the preset on the command line */
+    uint8_t model_identity[16];                       /* of cache files; 0: not known */
+    uint64_t device_cache_bytes[SERVICE_LOADERS_MAX]; /* memory for the cache of a loader */
+    uint32_t preset;                                  /* number of the preset on the command line */
     struct arena_layout layout;
     struct segment segments[SEGMENT__COUNT];
     int segments_readonly[SEGMENT__COUNT];

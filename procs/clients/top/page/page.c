@@ -86,9 +86,21 @@ static const char *backend_name(uint64_t backend)
     return backend == 1 ? "io_uring" : backend == 2 ? "pread" : "-";
 }
 
+/* "io_uring", and how full the file in front of its server is. */
+static const char *backend_text(const json_t *row, char text[48])
+{
+    const char *name = backend_name(lookup_u64(row, "counters.backend"));
+    uint64_t slots = lookup_u64(row, "counters.cache_slots");
+    if (slots == 0)
+        return name;
+    snprintf(text, 48, "%s, cache %.0f%% full", name,
+             100 * (double)lookup_u64(row, "counters.cache_used") / (double)slots);
+    return text;
+}
+
 static unsigned storages(struct page *p, unsigned row, unsigned columns, unsigned max)
 {
-    char rate[16], throttle[16], queued[16], latency[16], line[256];
+    char rate[16], throttle[16], queued[16], latency[16], backend[48], line[256];
     unsigned shown = p->rates.storages < max ? p->rates.storages : max;
     snprintf(line, sizeof line, "%-11s %9s %6s %9s %9s %9s %9s  %s", "DEVICE", "READ/S", "BUSY%",
              "LATENCY", "QUEUED", "IN FLIGHT", "THROTTLE", "BACKEND");
@@ -100,7 +112,7 @@ static unsigned storages(struct page *p, unsigned row, unsigned columns, unsigne
                  d->number, format_size((uint64_t)d->bytes_per_s, rate), 100 * d->busy,
                  format_us(1e3 * d->read_ms, latency), format_us((double)d->p99_us, queued),
                  d->in_flight, d->throttle ? format_size(d->throttle, throttle) : "none",
-                 bad ? "QUARANTINE" : backend_name(lookup_u64(d->row, "counters.backend")));
+                 bad ? "QUARANTINE" : backend_text(d->row, backend));
         canvas_put(&p->canvas, row++, 0, bad ? PAINT_BAD : PAINT_PLAIN, "%.*s", (int)columns, line);
     }
     return row;

@@ -114,9 +114,11 @@ static int format_kv(struct supervisor *s, struct error *error)
 static void format_procs(struct supervisor *s)
 {
     struct procs_head *head = s->segments[SEGMENT_PROCS].base;
+    device_cache_make(s);
     procs_format(head, &s->params, (uint32_t)s->params.loaders);
     strcpy(head->run_dir, s->run_dir);
     strcpy(head->model_path, s->options.model);
+    memcpy(head->model_identity, s->model_identity, sizeof head->model_identity);
     gpu_publish(s, &head->gpus);
     atomic_store(&head->preset_requested, s->preset);
     atomic_store(&head->preset_active, s->preset);

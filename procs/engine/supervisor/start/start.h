@@ -90,6 +90,11 @@ json_t *storage_quarantined(const struct supervisor *s);
 /* Before a loader's successor is spawned: clears the quarantine if requested. */
 void storage_clear_quarantine(struct supervisor *s, struct child_record *c);
 
+/* device_cache.c: files in front of servers. Checks what was given; then makes the files, once the
+ * model is known by its bytes. What fails then is logged, and loaders run without. */
+int device_cache_check(struct supervisor *s, struct error *error);
+void device_cache_make(struct supervisor *s);
+
 /* prefix_dir.c: makes the directory of prefixes, and checks it; the model that its files are bound
  * to, in the kv segment. Nothing without --prefix-dir. */
 int prefix_dir_make(const struct supervisor *s, struct error *error);

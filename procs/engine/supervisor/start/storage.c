@@ -212,7 +212,7 @@ static uint64_t bytes_of(const struct supervisor *s, uint32_t loader, bool socke
 
 uint64_t storage_server_bytes(const struct supervisor *s, uint32_t loader)
 {
-    return bytes_of(s, loader, false);
+    return bytes_of(s, loader, false) + s->device_cache_bytes[loader];
 }
 
 uint64_t storage_socket_bytes(const struct supervisor *s)
@@ -242,7 +242,7 @@ int storage_resolve(struct supervisor *s, struct error *error)
     struct params *p = &s->params;
     uint32_t count = storage_count(p);
     if (count == 0)
-        return 0;
+        return device_cache_check(s, error);
     if (run_files(s->model) == 0 && p->loaders == 1 && count <= SERVICE_LOADERS_MAX)
         p->loaders = count;
     if (count != p->loaders)
@@ -253,7 +253,7 @@ int storage_resolve(struct supervisor *s, struct error *error)
     for (uint32_t i = 0; i < count; i++)
         if (servers_take(s, i, error) != 0)
             return -1;
-    return 0;
+    return device_cache_check(s, error);
 }
 
 const struct params *storage_params(struct supervisor *s, uint32_t loader)
@@ -289,6 +289,8 @@ json_t *storage_quarantined(const struct supervisor *s)
                 if (word & quarantine_bit((enum run_source)source, i))
                     add_quarantined(list, loader, copies.path[i], word);
         }
+        if (word & QUARANTINE_CACHE)
+            add_quarantined(list, loader, "its cache", word);
     }
     return list;
 }

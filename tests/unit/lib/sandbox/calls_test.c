@@ -207,7 +207,8 @@ static long do_mkdir(void)
 #define SUPERVISORS (P(SUPERVISOR) | P(SUPERVISOR_GPU) | P(SUPERVISOR_NET) | P(SUPERVISOR_GPU_NET))
 #define GPUS        (P(COMPUTE_GPU) | P(COMPUTE_GPU_FILES))
 #define DRIVERS     (P(SUPERVISOR_GPU) | P(SUPERVISOR_GPU_NET) | GPUS)
-#define SERVERS     (P(LOADER_NET) | P(LOADER_TLS) | P(FETCH)) /* talk to a server */
+#define CACHES      (P(LOADER_NET_CACHE) | P(LOADER_TLS_CACHE)) /* write the file of a cache */
+#define SERVERS     (P(LOADER_NET) | P(LOADER_TLS) | P(FETCH) | CACHES) /* talk to a server */
 #define NETS        (P(SUPERVISOR_NET) | P(SUPERVISOR_GPU_NET) | SERVERS)
 #define FAILS       (SUPERVISORS | GPUS)                      /* with EPERM, where others end */
 #define PREFIXES    (P(COMPUTE_FILES) | P(COMPUTE_GPU_FILES)) /* with --prefix-dir */
@@ -356,14 +357,15 @@ static long do_write_file(void)
     return pwrite(-1, "x", 1, 0);
 }
 
-#define WRITERS (P(INSPECT) | P(INSPECT_STORE) | P(RECORDER) | NAMERS)
+#define WRITERS (P(INSPECT) | P(INSPECT_STORE) | P(RECORDER) | NAMERS | CACHES)
 #if defined __x86_64__
 #define REMOVES_DIRECTORIES (SUPERVISORS | NAMERS)
 #else
 #define REMOVES_DIRECTORIES (FAILS | P(COMPUTE) | P(COMPUTE_FILES) | NAMERS) /* by unlinkat */
 #endif
 #define OPENS                                                                                      \
-    (FAILS | P(LOADER_TLS) | P(COMPUTE_FILES) | P(INSPECT_STORE) | NAMERS | P(GATEWAY_LOG))
+    (FAILS | P(LOADER_TLS) | P(LOADER_TLS_CACHE) | P(COMPUTE_FILES) | P(INSPECT_STORE) | NAMERS |  \
+     P(GATEWAY_LOG))
 
 static const struct {
     const char *name;

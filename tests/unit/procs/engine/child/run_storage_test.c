@@ -6,6 +6,7 @@
 
 #include "lib/base/bytes.h"
 #include "lib/model/limits.h"
+#include "procs/engine/child/run_cache.h"
 #include "procs/engine/child/run_storage.h"
 
 static struct params p, own;
@@ -201,6 +202,66 @@ START_TEST(storage_devices_have_names)
 }
 END_TEST
 
+/* Of the device, of all, and none; a colon may be in a directory. */
+START_TEST(caches_have_a_directory_and_a_size)
+{
+    char directory[STORAGE_PATH_BYTES];
+    uint64_t bytes;
+    set_storage("nbd://a:77/:cache=/ssd/a:b:200GiB:mirror=/c,nbd://b/,:cache=/d,/x:cache=:1GiB");
+    ck_assert_int_eq(params_set(&p, "device_cache", "/all:3GB", &e), 0);
+    ck_assert_int_eq(storage_take(&p, 0, &own, &paths, &e), 0);
+    ck_assert_str_eq(paths.path, "nbd://a:77/");
+    ck_assert_str_eq(paths.mirror, "/c");
+    ck_assert_int_eq(storage_cache(&own, directory, &bytes, &e), 0);
+    ck_assert_str_eq(directory, "/ssd/a:b");
+    ck_assert_uint_eq(bytes, 200 * GIB);
+    ck_assert_int_eq(storage_take(&p, 1, &own, &paths, &e), 0);
+    ck_assert_int_eq(storage_cache(&own, directory, &bytes, &e), 0);
+    ck_assert_str_eq(directory, "/all");
+    ck_assert_uint_eq(bytes, 3000000000);
+    for (uint32_t i = 2; i < 4; i++) {
+        ck_assert_int_eq(storage_take(&p, i, &own, &paths, &e), 0);
+        ck_assert_int_eq(storage_cache(&own, directory, &bytes, &e), -1);
+        ck_assert_ptr_nonnull(strstr(e.text, "DIR:SIZE"));
+    }
+    params_defaults(&p);
+    ck_assert_int_eq(storage_cache(&p, directory, &bytes, &e), 0);
+    ck_assert_str_eq(directory, "");
+}
+END_TEST
+
+/* Its name has the model and the loader; slots are no more than experts; a local file has none. */
+START_TEST(cache_files_have_a_shape)
+{
+    static struct {
+        struct model_index index;
+        struct model_entry entries[3];
+    } m;
+    static struct run_cache c;
+    const uint8_t identity[16] = {0xab, 1};
+    m.index.entries_offset = sizeof m.index;
+    m.index.entry_count = 3; /* one dense tensor, two experts */
+    for (uint32_t i = 1; i < 3; i++) {
+        m.entries[i].kind = ENTRY_EXPERT;
+        m.entries[i].extents = 1;
+        m.entries[i].slot_bytes = m.entries[i].extent[0].read_bytes = i * 4 * (uint64_t)PAGE_BYTES;
+    }
+    set_storage("nbd://a/:cache=/ssd:64MiB");
+    ck_assert(run_cache(&p, &m.index, "/m.gguf", identity, 0, &c));
+    ck_assert_str_eq(c.path, "/ssd/sluice-ab010000000000000000000000000000-0-of-1.cache");
+    ck_assert_uint_eq(c.slot_bytes, 9 * PAGE_BYTES);
+    ck_assert_uint_eq(c.slots, 2);
+    set_storage("nbd://a/:cache=/ssd:70000");
+    ck_assert(run_cache(&p, &m.index, "/m.gguf", identity, 0, &c));
+    ck_assert_uint_eq(c.slots, 1);
+    set_storage("nbd://a/:cache=/ssd:9KiB");
+    ck_assert(run_cache(&p, &m.index, "/m.gguf", identity, 0, &c));
+    ck_assert_uint_eq(c.slots, 0);
+    set_storage("/local:cache=/ssd:64MiB");
+    ck_assert(!run_cache(&p, &m.index, "/m.gguf", identity, 0, &c));
+}
+END_TEST
+
 START_TEST(quarantine_words)
 {
     uint32_t word = 5u << QUARANTINE_ERRNO_SHIFT, seen = 0;
@@ -226,6 +287,8 @@ int main(void)
     tcase_add_test(t, copies_of_a_model_on_a_server);
     tcase_add_test(t, files_of_a_model_on_a_server);
     tcase_add_test(t, storage_devices_have_names);
+    tcase_add_test(t, caches_have_a_directory_and_a_size);
+    tcase_add_test(t, cache_files_have_a_shape);
     tcase_add_test(t, quarantine_words);
     suite_add_tcase(suite, t);
     SRunner *runner = srunner_create(suite);
