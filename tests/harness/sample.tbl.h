@@ -357,6 +357,10 @@ TURNS("scenario_importance",
       4, "another one")
 TURNS("scenario_web_servers", "keeps_the_budget credentials_of_the_environment opens_a_model", 2,
       "another one; budget and models of nbd, credentials of a file")
+TURNS("scenario_device_cache",
+      "damaged_blocks_are_read_again full_cache_evicts another_model_has_another_file "
+      "second_engine_runs_without full_disk_is_no_error with_tls",
+      3, "two of them; cold and warm, kills; slots, heads and locks in loader_cache_test")
 TURNS("scenario_remote",
       "opens_a_split_model another_model_is_fetched continues_a_fetch the_server_goes_away "
       "a_client_opens_it",
