@@ -4,11 +4,16 @@
  * replaced depends on what is resident, so the text is decoded token by token with a simulated
  * cache, without prefetch.
  *
- * The levers save bytes that hardly overlap, and their losses nearly add up. So the search
- * begins without any of them, and takes one step of the lever that saves most bytes per loss, until
- * no step keeps to P: at one resident share, on a quarter of the text. What it finds is judged on
- * what is held out, at that share and at larger ones, of which the worst counts; the search is
- * repeated for a smaller loss until that keeps to P. */
+ * The levers save bytes that hardly overlap, and their losses nearly add up. So a search takes one
+ * step of the lever that saves most bytes per loss, until no step keeps to P: at one resident
+ * share, on a quarter of the text. A bisection over the points on this way finds the last one whose
+ * bound keeps to P on what is held out, at that share and at the others, of which the worst counts.
+ *
+ * A quarter of the text misleads the first steps, which decide the others. So there are two
+ * searches: from edgemoe's precisions as they are, and from no lever at all. Of what keeps to P,
+ * that which reads least is the plan. edgemoe's precisions keep to P by its own plan, since their
+ * loss does not depend on what is resident: what reads more is not judged, and if nothing reads
+ * less, they are the plan. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -35,6 +40,19 @@ struct verdict { /* of all shares */
     struct judged worst;
     double worst_share, cost[1 + ARRAY_LEN(shares)];
     struct offline_interval loss; /* the largest value, and the largest of each end */
+};
+
+#define WAY_MAX 24 /* above the steps of all levers together */
+struct way {
+    struct point at[WAY_MAX];
+    uint32_t count;
+};
+
+struct kept { /* the best point so far whose bound is within P */
+    bool any;
+    double cost; /* only what costs less is better: its cost, or that of edgemoe's precisions */
+    struct point at;
+    struct verdict verdict;
 };
 
 static uint32_t ranks_of(const struct joint *j)
@@ -82,50 +100,74 @@ static int measure(struct joint *j, struct point *x, struct error *error)
     return 0;
 }
 
-/* Bytes saved per loss. */
-static double worth(const struct point *from, const struct point *to)
-{
-    return (from->cost - to->cost) / fmax(to->loss - from->loss, LOSS_LEAST);
-}
+/* What a lever's next step was worth when it was measured last: bytes saved per loss. */
+struct offer {
+    bool open, known, fresh; /* takes steps; was measured; from the point where the search is */
+    double worth;
+    struct point to; /* if fresh */
+};
 
-/* The best next point within `limit`; false: none. A lever whose step loses too much, or saves
- * nothing, takes no other one: open[lever]. -1 with *error. */
-static int next_point(struct joint *j, const struct point *from, double limit, bool *open,
-                      struct point *best, bool *found, struct error *error)
+/* Measures the next step of a lever. A lever whose step loses too much, or saves nothing, takes no
+ * other one. -1 with *error. */
+static int make_offer(struct joint *j, const struct point *from, enum lever lever, double limit,
+                      struct offer *o, struct error *error)
 {
-    *found = false;
-    for (int lever = 0; lever < LEVERS; lever++) {
-        struct point to = *from;
-        if (!open[lever])
-            continue;
-        open[lever] = point_step(&to, (enum lever)lever, ranks_of(j));
-        if (!open[lever])
-            continue;
-        if (measure(j, &to, error) != 0)
-            return -1;
-        open[lever] = to.loss <= limit && to.cost < from->cost;
-        if (!open[lever] || (*found && worth(from, &to) <= worth(from, best)))
-            continue;
-        *best = to;
-        *found = true;
-    }
+    o->to = *from;
+    o->open = point_step(&o->to, lever, ranks_of(j));
+    if (!o->open)
+        return 0;
+    if (measure(j, &o->to, error) != 0)
+        return -1;
+    o->open = o->to.loss <= limit && o->to.cost < from->cost;
+    o->known = o->fresh = true;
+    o->worth = (from->cost - o->to.cost) / fmax(o->to.loss - from->loss, LOSS_LEAST);
     return 0;
 }
 
-/* The last point within `limit`; cost 1: none. */
-static int search(struct joint *j, double limit, struct point *out, struct error *error)
+/* The open lever that is worth most; one that was not measured yet before all others. LEVERS: none
+ * is open. */
+static enum lever best_offer(const struct offer offer[LEVERS])
 {
-    bool open[LEVERS] = {!mixed_is_uniform(&j->mixed), true, true, true}, found = true;
-    struct point now = {.at = {0}};
-    out->cost = 1;
+    enum lever best = LEVERS;
+    for (enum lever i = 0; i < LEVERS; i++) {
+        if (!offer[i].open)
+            continue;
+        if (!offer[i].known)
+            return i;
+        if (best == LEVERS || offer[i].worth > offer[best].worth)
+            best = i;
+    }
+    return best;
+}
+
+/* The points from *start on whose loss is within P; each costs less than the one before. Since what
+ * levers save hardly overlaps, an offer from an earlier point tells which lever to measure again:
+ * of the four, mostly one or two are measured for a step. */
+static int search(struct joint *j, const struct point *start, struct way *way, struct error *error)
+{
+    struct offer offer[LEVERS] = {{.open = !mixed_is_uniform(&j->mixed)}};
+    struct point now = *start;
+    double limit = j->mixed.p->max_loss;
+    way->count = 0;
     if (measure(j, &now, error) != 0)
         return -1;
     if (now.loss > limit)
         return 0;
-    while (found) {
-        *out = now;
-        if (next_point(j, out, limit, open, &now, &found, error) != 0)
-            return -1;
+    way->at[way->count++] = now;
+    for (enum lever i = WIDTHS + 1; i < LEVERS; i++)
+        offer[i].open = true;
+    for (enum lever best; (best = best_offer(offer)) < LEVERS;) {
+        if (!offer[best].fresh) {
+            if (make_offer(j, &now, best, limit, &offer[best], error) != 0)
+                return -1;
+            continue;
+        }
+        now = offer[best].to;
+        sl_assert(way->count < WAY_MAX);
+        way->at[way->count++] = now;
+        for (enum lever i = 0; i < LEVERS; i++)
+            offer[i].fresh = false;
+        offer[best].known = false;
     }
     return 0;
 }
@@ -163,32 +205,64 @@ static int judge(struct joint *j, const struct point *x, struct verdict *v, stru
     return 0;
 }
 
-static int tighten(struct joint *j, struct point *best, struct verdict *verdict,
-                   struct error *error)
+/* Keeps the point if its bound is within P. */
+static int try_point(struct joint *j, const struct point *x, struct kept *kept, bool *good,
+                     struct error *error)
 {
-    double max = j->mixed.p->max_loss;
-    struct tightening tight = tightening_start(max);
-    struct point now;
     struct verdict v;
     char text[112];
-    best->cost = 1;
-    do {
-        if (search(j, tight.target, &now, error) != 0)
+    planning_note(j->mixed.p, "  %s", point_text(j, x, text));
+    if (judge(j, x, &v, error) != 0)
+        return -1;
+    *good = v.loss.high <= j->mixed.p->max_loss;
+    if (*good)
+        *kept = (struct kept){.any = true, .cost = x->cost, .at = *x, .verdict = v};
+    return 0;
+}
+
+/* The last good point of the way that costs less than what is kept. The first one that is judged is
+ * that with half of P, since the bound is about twice the loss. */
+static int try_way(struct joint *j, const struct point *start, struct kept *kept,
+                   struct error *error)
+{
+    struct way way;
+    uint32_t good = 0; /* points that are good, or cost too much */
+    if (search(j, start, &way, error) != 0)
+        return -1;
+    while (good < way.count && way.at[good].cost >= kept->cost)
+        good++;
+    uint32_t bad = way.count, next = bad;
+    while (next > good + 1 && way.at[next - 1].loss > j->mixed.p->max_loss / 2)
+        next--;
+    for (; good < bad; next = good + (bad - good + 1) / 2) {
+        bool within;
+        if (try_point(j, &way.at[next - 1], kept, &within, error) != 0)
             return -1;
-        if (now.cost >= 1)
-            break;
-        planning_note(j->mixed.p, "  %s", point_text(j, &now, text));
-        if (judge(j, &now, &v, error) != 0)
-            return -1;
-        if (v.loss.high <= max) {
-            *best = now;
-            *verdict = v;
-        }
-    } while (tightening_next(&tight, now.loss, v.loss.high));
-    if (best->cost < 1)
+        *(within ? &good : &bad) = within ? next : next - 1;
+    }
+    return 0;
+}
+
+static int choose(struct joint *j, struct kept *kept, struct error *error)
+{
+    const struct planning *p = j->mixed.p;
+    const struct point none = {.at = {0}};
+    struct point edgemoe = point_edgemoe();
+    bool within = p->plan->scalar[PLAN_edgemoe_loss_high] <= p->max_loss;
+    *kept = (struct kept){.cost = 1};
+    if (measure(j, &edgemoe, error) != 0)
+        return -1;
+    if (within)
+        kept->cost = edgemoe.cost;
+    if (try_way(j, &edgemoe, kept, error) != 0 || try_way(j, &none, kept, error) != 0)
+        return -1;
+    if (!kept->any && within && try_point(j, &edgemoe, kept, &within, error) != 0)
+        return -1;
+    if (kept->any)
         return 0;
     return error_set(error, ERR_NO_PLAN,
-                     "no precisions, thresholds and nats keep the loss below %.3g %%", 100 * max);
+                     "no precisions, thresholds and nats keep the loss below %.3g %%",
+                     100 * p->max_loss);
 }
 
 /* ---- plan --------------------------------------------------------------------------------- */
@@ -262,15 +336,14 @@ static int choose_shares(struct joint *j, struct error *error)
 int plan_joint(struct planning *p, struct error *error)
 {
     struct joint j = {.mixed = {.p = p}};
-    struct point best;
-    struct verdict verdict;
+    struct kept kept;
     int status = mixed_begin(&j.mixed, PRESET, error);
     if (status == 0)
         status = choose_shares(&j, error);
     if (status == 0)
-        status = tighten(&j, &best, &verdict, error);
+        status = choose(&j, &kept, error);
     if (status == 0)
-        status = store(&j, &best, &verdict, error);
+        status = store(&j, &kept.at, &kept.verdict, error);
     p->clock.capacity = 0;
     mixed_end(&j.mixed);
     return status;

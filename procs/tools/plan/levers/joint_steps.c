@@ -10,11 +10,16 @@
 #define BELOW  0.999 /* of the least weight of the first rank, as thresholds_search */
 
 static const double widths[] = {0, 0.5, 0.75, 1};
-static const double tiers[] = {1, 0.75, 0.5, 0.375, LOWEST};
+static const double tiers[] = {1, 0.85, 0.75, 0.5, 0.375, LOWEST};
 static const double skips[] = {1, 0.9, 0.85, 0.8, 0.75};
 static const double nats[] = {0, 0.2, 0.4, 0.6, 0.8, 1.2};
 static const uint32_t steps[LEVERS] = {ARRAY_LEN(widths), ARRAY_LEN(tiers), ARRAY_LEN(skips),
                                        ARRAY_LEN(nats)};
+
+struct point point_edgemoe(void)
+{
+    return (struct point){.at = {[WIDTHS] = ARRAY_LEN(widths) - 1}};
+}
 
 double point_share(const struct point *x)
 {

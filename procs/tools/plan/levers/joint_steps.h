@@ -13,6 +13,9 @@ struct point {
     double cost, loss;   /* on a quarter of the text; the loss is the mean */
 };
 
+/* All of edgemoe's precisions, and no other lever: what its own plan serves. */
+struct point point_edgemoe(void);
+
 /* The share (0..1) of the experts that edgemoe lowered and that stay lowered. */
 double point_share(const struct point *x);
 

@@ -209,6 +209,44 @@ START_TEST(plan_with_routing)
 }
 END_TEST
 
+/* Bytes with a quarter resident, of all accesses at native precision: of the plan; of edgemoe's
+ * precisions without another lever, if their bound is within P. */
+static double planned_cost(void)
+{
+    const json_t *report = json_object_get(p.report, "mixed_two_resident_first");
+    const json_t *quarter = json_array_get(json_object_get(report, "bytes"), 1);
+    ck_assert_double_eq(json_number_value(json_object_get(quarter, "resident")), 0.25);
+    return json_number_value(json_object_get(quarter, "bytes_share"));
+}
+
+static double edgemoe_cost(void)
+{
+    struct judged judged;
+    const struct serving s = {.kind = SERVE_POLICY,
+                              .method = p.method,
+                              .precision = plan_width(p.plan),
+                              .low = plan_width(p.plan),
+                              .policy = {.rule = PRECISION_RULE_MIXED_TWO, .t1 = 1, .t2 = 1}};
+    ck_assert_int_eq(
+        knobs_resolve("mixed-two-resident-first", NULL, "nats=0", &p.clock.knobs, &error), 0);
+    p.clock.capacity = p.native_bytes / 4;
+    ck_assert_msg(planning_judge(&p, &s, &judged, &error) == 0, "%s", error.text);
+    p.clock.capacity = 0;
+    ck_assert(judged.loss.high <= p.max_loss);
+    return thresholds_cost(&p, &p.held, &judged.report);
+}
+
+/* A search that begins without any lever ends above edgemoe here. */
+START_TEST(plan_reads_no_more_than_edgemoe)
+{
+    p.max_loss = 0.05;
+    ck_assert_msg(plan_joint(&p, &error) == 0, "%s", error.text);
+    ck_assert(p.plan->scalar[PLAN_joint_loss_high] <= p.max_loss);
+    double cost = planned_cost();
+    ck_assert_double_le(cost, edgemoe_cost());
+}
+END_TEST
+
 /* Each step changes what is served: with a small T2 the first steps of T1 are above it. */
 START_TEST(steps_of_the_levers)
 {
@@ -216,7 +254,7 @@ START_TEST(steps_of_the_levers)
         enum lever lever;
         uint32_t skipping, steps;
         double t1; /* after the first step */
-    } cases[] = {{TIER, 0, 4, 0.75},   {TIER, 3, 4, 0.75},    {TIER, 4, 3, 0.5},
+    } cases[] = {{TIER, 0, 5, 0.85},   {TIER, 3, 4, 0.75},    {TIER, 4, 3, 0.5},
                  {WIDTHS, 4, 3, 0.75}, {SKIPPING, 0, 4, 0.9}, {ROUTING, 4, 5, 0.75}};
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         struct point x = {.at[SKIPPING] = cases[i].skipping}, to = x;
@@ -384,6 +422,7 @@ int main(void)
                                 plan_for_a_capacity,
                                 plan_that_is_impossible,
                                 plan_with_routing,
+                                plan_reads_no_more_than_edgemoe,
                                 plan_of_what_is_left_out,
                                 plan_without_importance,
                                 loss_depends_on_what_is_resident,
