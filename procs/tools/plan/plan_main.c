@@ -34,7 +34,7 @@ static const struct {
     {"swapmoe", plan_swapmoe, WITH_A_BUDGET, 5, 14},
     {"resident-first", plan_resident_first, IF_NAMED, 24, 12}, /* decodes token by token: slow */
     {"drop", plan_drop, IF_NAMED, 36, 12},
-    {"mixed-two-resident-first", plan_joint, IF_NAMED, 18, 60},
+    {"mixed-two-resident-first", plan_joint, IF_NAMED, 32, 72},
     {"auto", plan_auto, WITH_ALL, 0, 0}}; /* last: it predicts the speed of the other plans */
 #define SWAPMOE 4
 

@@ -118,8 +118,16 @@ static int losses_at(struct planning *p, const struct offline_text *text, struct
     return -1;
 }
 
-/* The largest of all shares, each end of the interval, too. ERR_NO_PLAN: no share holds the experts
- * of a layer. */
+/* The loss that is compared with P: the mean of a quarter of the text, the bound of what is held
+ * out. */
+static bool exceeds(const struct planning *p, const struct offline_text *text,
+                    const struct offline_interval *loss)
+{
+    return (text == &p->held ? loss->high : loss->value) > p->max_loss;
+}
+
+/* The largest of all shares, each end of the interval, too; the shares after one whose loss exceeds
+ * P are not measured. ERR_NO_PLAN: no share holds the experts of a layer. */
 static int worst(struct planning *p, const struct offline_text *text, const struct lever *lever,
                  double value, struct offline_interval *out, double *least, struct error *error)
 {
@@ -147,6 +155,8 @@ static int worst(struct planning *p, const struct offline_text *text, const stru
         out->value = fmax(out->value, loss.value);
         out->low = fmax(out->low, loss.low);
         out->high = fmax(out->high, loss.high);
+        if (exceeds(p, text, out))
+            break;
     }
     if (isnan(*least))
         return error_set(error, ERR_NO_PLAN, "half of the experts are fewer than a layer needs");
@@ -164,7 +174,7 @@ static int search(struct planning *p, const struct lever *lever, size_t *good, s
         size_t now = (*good + bad) / 2;
         if (worst(p, &p->some, lever, lever->tried[now - 1], &loss, &least, error) != 0)
             return -1;
-        *(loss.value <= p->max_loss ? good : &bad) = now;
+        *(exceeds(p, &p->some, &loss) ? &bad : good) = now;
     }
     return 0;
 }
@@ -199,7 +209,7 @@ static int plan_lever(struct planning *p, const struct lever *lever, struct erro
         double least, value = lever->tried[good - 1];
         if (worst(p, &p->held, lever, value, &loss, &least, error) != 0)
             return -1;
-        if (loss.high > p->max_loss)
+        if (exceeds(p, &p->held, &loss))
             continue;
         store(p, lever, value, &loss, least);
         return 0;
