@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Moves the loaders of servers, and what fetches models from them, into packages of their own, so that their libraries (TLS, XML and 31 MB of Unicode tables
-# for NBD; libcurl with Kerberos, LDAP and SSH) are no dependency of an engine without servers. From
+# for NBD; libcurl with Kerberos, LDAP and SSH; Ceph's with Boost and RDMA) are no dependency of an engine without servers. From
 # cmake/package_files.cmake.
 #
 # package_server(NAME TITLE TEXT): sluice-loader-NAME and sluice-fetch-NAME become the package sluice-NAME.
@@ -54,3 +54,5 @@ package_server(nbd "network block devices"
 package_server(http "web servers and S3"
 " The loader of sluice for experts on servers of HTTP and HTTPS, and in object
  stores with the protocol of S3.")
+package_server(rados "Ceph clusters"
+" The loader of sluice for experts in pools of Ceph clusters, through librados.")

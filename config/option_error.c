@@ -83,7 +83,7 @@ static bool starts_with_any(const char *text, const char *const *starts, size_t 
 static bool is_server(const char *text)
 {
     static const char *const schemes[] = {"nbd://",  "nbds://",  "nbd+unix://", "nbds+unix://",
-                                          "http://", "https://", "s3://"};
+                                          "http://", "https://", "s3://",       "rados://"};
     static const char *const hubs[] = {"https://huggingface.co/", "https://hf.co/"};
     return starts_with_any(text, schemes, sizeof schemes / sizeof *schemes) &&
            !starts_with_any(text, hubs, sizeof hubs / sizeof *hubs);

@@ -7,7 +7,7 @@
 
 enum io_backend_id {
 #define IO_BACKEND(id, name, number, module, threads, private_bytes, socket_bytes,                 \
-                   libraries_bytes)                                                                \
+                   libraries_bytes, stack_bytes)                                                   \
     IO_##id,
 #include "lib/io/backends.tbl.h"
     IO_BACKEND__COUNT
@@ -18,7 +18,7 @@ struct io_backend_info {
     uint32_t number;
     const char *module;
     uint32_t threads;
-    uint64_t private_bytes, socket_bytes, libraries_bytes;
+    uint64_t private_bytes, socket_bytes, libraries_bytes, stack_bytes;
 };
 
 const struct io_backend_info *io_backend_info(enum io_backend_id id);

@@ -69,8 +69,9 @@ enum profile_calls {
 };
 #define INHERITED(id)                                                                              \
     (SANDBOX_##id == SANDBOX_LOADER_NET || SANDBOX_##id == SANDBOX_LOADER_TLS ||                   \
-             SANDBOX_##id == SANDBOX_LOADER_NET_CACHE ||                                           \
-             SANDBOX_##id == SANDBOX_LOADER_TLS_CACHE || SANDBOX_##id == SANDBOX_FETCH ||          \
+             SANDBOX_##id == SANDBOX_LOADER_CEPH || SANDBOX_##id == SANDBOX_LOADER_NET_CACHE ||    \
+             SANDBOX_##id == SANDBOX_LOADER_TLS_CACHE ||                                           \
+             SANDBOX_##id == SANDBOX_LOADER_CEPH_CACHE || SANDBOX_##id == SANDBOX_FETCH ||         \
              SANDBOX_##id == SANDBOX_SUPERVISOR_NET                                                \
          ? CALLS_OF_SUPERVISOR_NET                                                                 \
          : INHERITED_GPU(id))

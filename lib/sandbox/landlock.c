@@ -87,10 +87,20 @@ static uint64_t rights_for(uint32_t access)
 static int add_port(int ruleset, const struct sandbox_rule *rule, const struct ruleset *set,
                     struct error *error)
 {
-    struct port_rule attribute = {.access = TCP_CONNECT, .port = strtoul(rule->path, NULL, 10)};
-    if (set->tcp == 0 || syscall(__NR_landlock_add_rule, ruleset, RULE_PORT, &attribute, 0) == 0)
-        return 0;
-    return error_set_errno(error, ERR_FAILED, errno, "sandbox: port %.20s", rule->path);
+    char *at = NULL;
+    for (const char *text = rule->path; set->tcp != 0; text = at + 1) {
+        unsigned long port = strtoul(text, &at, 10), last = port;
+        if (*at == '-')
+            last = strtoul(at + 1, &at, 10);
+        for (; port <= last; port++) {
+            struct port_rule one = {.access = TCP_CONNECT, .port = port};
+            if (syscall(__NR_landlock_add_rule, ruleset, RULE_PORT, &one, 0) != 0)
+                return error_set_errno(error, ERR_FAILED, errno, "sandbox: port %.40s", text);
+        }
+        if (*at != ',')
+            break;
+    }
+    return 0;
 }
 
 static int add_rule(int ruleset, const struct sandbox_rule *rule, uint64_t handled,

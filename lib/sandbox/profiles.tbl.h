@@ -83,6 +83,17 @@ SANDBOX_PROFILE(LOADER_TLS_CACHE, "loader of a server with TLS and a cache",
                 "written: the file of its cache; read only: its copies, which are open, and its "
                 "keys",
                 "Unix sockets, TCP to the ports of its servers")
+/* Its library reads its file and keys for each connection, and has threads. */
+SANDBOX_PROFILE(LOADER_CEPH, "loader of a Ceph cluster",
+                BASE | DIAL | STAT | ADVISE | RING | TCP | OPEN,
+                "read only: its copies, which are open, and the directories of ceph.conf and of "
+                "its keyring",
+                "Unix sockets, TCP to the ports of Ceph (3300, 6789, 6800 to 7568)")
+SANDBOX_PROFILE(LOADER_CEPH_CACHE, "loader of a Ceph cluster with a cache",
+                BASE | DIAL | STAT | ADVISE | RING | TCP | OPEN | WRITE,
+                "written: the file of its cache; read only: its copies, which are open, and the "
+                "directories of ceph.conf and of its keyring",
+                "Unix sockets, TCP to the ports of Ceph (3300, 6789, 6800 to 7568)")
 SANDBOX_PROFILE(CACHE, "cache", BASE | DIAL | ACCEPT | FSTAT | PAGES, "none", "Unix sockets")
 SANDBOX_PROFILE(PREDICTOR, "predictor", BASE | DIAL | FSTAT, "none", "Unix sockets")
 SANDBOX_PROFILE(COMPUTE, "compute", BASE | DIAL | ACCEPT | BIND | STAT | PAGES,

@@ -52,7 +52,8 @@ enum sandbox_access {
 
 struct sandbox_rule {
     const char *path; /* a file, or a directory with all below it; ignored if it does not exist.
-                       * With SANDBOX_CONNECT: the port in digits */
+                       * With SANDBOX_CONNECT: ports in digits, as
+                       * 3300,6800-7568 */
     uint32_t access;  /* enum sandbox_access */
 };
 

@@ -3,7 +3,7 @@
  * u: a URL; its host is where it says, and parsing the same text with an address put in is right,
  * too. c: a file of credentials; what is taken can be a line of a request. k, K: the heads of a
  * cache file, K with right hashes; an expert is in one slot. h: the head of an answer, line by
- * line. */
+ * line. l: the attributes of a striped file, and an offset; its extents are in its objects. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +11,7 @@
 #include "lib/base/assert.h"
 #include "lib/io/server/http/credentials.h"
 #include "lib/io/server/http/transfer.h"
+#include "lib/io/server/rados/layout.h"
 #include "lib/io/server/url.h"
 #include "procs/engine/loader/cache/index.h"
 #include "procs/engine/loader/cache/slots.h"
@@ -27,7 +28,11 @@ static void check_url(const char *text)
     }
     sl_assert(io_url_is(text) && url.backend != 0);
     sl_assert((size_t)url.host_at + url.host_bytes <= strlen(text));
-    sl_assert(!url.tcp || (url.port > 0 && url.host[0]));
+    if (url.backend == IO_RADOS)
+        sl_assert(url.pool[0] && url.name[0] && !url.host[0]);
+    else
+        sl_assert(!url.tcp || (url.port > 0 && url.host[0]));
+    sl_assert(url.tcp == (url.ports[0] != 0));
     sl_assert(url.tcp || url.socket[0] == '/');
     (void)io_url_numeric(&url);
     for (const char *at = url.target; *at; at++)
@@ -115,6 +120,28 @@ static void check_cache(const char *bytes, size_t size, bool seal)
     index_destroy(&x);
 }
 
+/* Five words. */
+static void check_layout(char *text)
+{
+    char value[LAYOUT_ATTRIBUTES][LAYOUT_VALUE_BYTES] = {""}, *rest = text;
+    for (size_t i = 0; i < LAYOUT_ATTRIBUTES && rest; i++) {
+        const char *word = strsep(&rest, " ");
+        memcpy(value[i], word, strnlen(word, LAYOUT_VALUE_BYTES - 1));
+    }
+    struct layout l;
+    if (layout_take(&l, value) != 0)
+        return;
+    uint64_t at = rest ? strtoull(rest, NULL, 10) >> 2 : 0;
+    struct extent e = layout_extent(&l, at, 1000);
+    char name[LAYOUT_NAME_BYTES];
+    sl_assert(e.bytes > 0 && e.bytes <= 1000 && e.offset + e.bytes <= l.object_size);
+    layout_object(&l, "name", e.object, name);
+    l.striped = false;
+    sl_assert(layout_extent(&l, at, 1000).offset == at);
+    layout_object(&l, "name", 0, name);
+    sl_assert(strcmp(name, "name") == 0);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     if (size == 0 || size > 4096)
@@ -131,6 +158,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         check_credentials(text, n);
     else if (data[0] == 'k' || data[0] == 'K')
         check_cache(text, n, data[0] == 'K');
+    else if (data[0] == 'l')
+        check_layout(text);
     else
         check_head(text, n);
     free(text);

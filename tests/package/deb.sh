@@ -5,7 +5,7 @@
 . "$(dirname "${BASH_SOURCE[0]}")/verdicts.sh"
 shopt -s lastpipe # verdict notes its failure in this shell
 
-tests=(deb_control deb_contents deb_runs deb_lintian deb_nbd deb_http)
+tests=(deb_control deb_contents deb_runs deb_lintian deb_nbd deb_http deb_rados)
 for program in dpkg-deb dpkg-shlibdeps cpack gzip file; do
     have "$program" "${tests[@]}" || exit 0
 done
@@ -30,7 +30,7 @@ field() { dpkg-deb -f "$deb" "$1"; }
     for library in libc6 libnng1 libjansson4 liburing2 libpcre2-8-0 libutf8proc2 libmicrohttpd12 libedit2 libncursesw6; do
         echo "$depends" | grep -qE "(^|, )$library( |,|\$)" || echo "Depends lacks $library: $depends"
     done
-    echo "$depends" | grep -oE 'lib(nbd|curl)[^,]*'
+    echo "$depends" | grep -oE 'lib(nbd|curl|rados)[^,]*'
 } | verdict deb_control "control fields are wrong"
 
 dpkg-deb -c "$deb" >"$scratch/list"
@@ -48,7 +48,7 @@ dpkg-deb -c "$deb" >"$scratch/list"
 
 # The packages of loaders of servers, where this build has them: name and library.
 others=()
-for row in nbd:libnbd0 http:libcurl4; do
+for row in nbd:libnbd0 http:libcurl4 rados:librados2; do
     name=${row%:*}
     [ -x "$build/libexec/sluice-loader-$name" ] || {
         echo "SKIP deb_$name: this build has no sluice-loader-$name"

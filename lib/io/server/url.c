@@ -12,8 +12,10 @@
 
 #define S3_REGION  "us-east-1" /* where no other is given, as in other programs */
 #define S3_PROFILE "default"
+/* Of monitors, and of the daemons' range (ms_bind_port_min, ms_bind_port_max of Ceph 18). */
+#define CEPH_PORTS "3300,6789,6800-7568"
 
-enum form { NBD, NBD_UNIX, WEB, OBJECT };
+enum form { NBD, NBD_UNIX, WEB, OBJECT, CLUSTER };
 
 static const struct scheme {
     const char *text; /* with "://" */
@@ -25,7 +27,7 @@ static const struct scheme {
     {"nbd://", IO_NBD, NBD, false, 10809},       {"nbds://", IO_NBD, NBD, true, 10809},
     {"nbd+unix://", IO_NBD, NBD_UNIX, false, 0}, {"nbds+unix://", IO_NBD, NBD_UNIX, true, 0},
     {"http://", IO_HTTP, WEB, false, 80},        {"https://", IO_HTTP, WEB, true, 443},
-    {"s3://", IO_HTTP, OBJECT, true, 443},
+    {"s3://", IO_HTTP, OBJECT, true, 443},       {"rados://", IO_RADOS, CLUSTER, false, 0},
 };
 
 static const struct setting {
@@ -41,6 +43,10 @@ static const struct setting {
     {"region", offsetof(struct io_url, region), 1u << OBJECT},
     {"credentials", offsetof(struct io_url, credentials), 1u << OBJECT},
     {"profile", offsetof(struct io_url, profile), 1u << OBJECT},
+    {"conf", offsetof(struct io_url, conf), 1u << CLUSTER},
+    {"user", offsetof(struct io_url, user), 1u << CLUSTER},
+    {"keyring", offsetof(struct io_url, credentials), 1u << CLUSTER},
+    {"namespace", offsetof(struct io_url, space), 1u << CLUSTER},
     {"address", offsetof(struct io_url, address), 1u << WEB | 1u << OBJECT},
 #undef ALL
 };
@@ -287,11 +293,25 @@ static const char *take_object(struct io_url *url, const char *rest)
     return wrong;
 }
 
+/* ---- Ceph ------------------------------------------------------------------------------------ */
+
+static const char *take_cluster(struct io_url *url, const char *rest)
+{
+    size_t name = strcspn(rest, "?"), pool = strcspn(rest, "/?");
+    url->separator = rest[name] ? '&' : '?';
+    if (pool == 0 || pool + 1 >= name)
+        return "expected rados://POOL/OBJECT";
+    if (!decode(url->pool, rest, pool) || !decode(url->name, rest + pool + 1, name - pool - 1))
+        return "the name of the pool or of the object is malformed";
+    return rest[name] ? take_settings(url, CLUSTER, rest + name + 1) : NULL;
+}
+
 static const char *take(struct io_url *url, enum form form, const char *text, const char *rest)
 {
-    const char *wrong = form == WEB      ? take_web(url, text, rest)
-                        : form == OBJECT ? take_object(url, rest)
-                                         : take_nbd(url, form, text, rest);
+    const char *wrong = form == WEB       ? take_web(url, text, rest)
+                        : form == OBJECT  ? take_object(url, rest)
+                        : form == CLUSTER ? take_cluster(url, rest)
+                                          : take_nbd(url, form, text, rest);
     unsigned char address[16];
     bool numeric = !url->address[0] || inet_pton(AF_INET, url->address, address) == 1 ||
                    inet_pton(AF_INET6, url->address, address) == 1;
@@ -306,13 +326,19 @@ int io_url_parse(const char *text, struct io_url *url, struct error *error)
             scheme = &schemes[i];
     if (!scheme)
         return bad(
-            text, "expected nbd://, nbds://, nbd+unix://, nbds+unix://, http://, https:// or s3://",
+            text,
+            "expected nbd://, nbds://, nbd+unix://, nbds+unix://, http://, https://, s3:// or "
+            "rados://",
             error);
     *url = (struct io_url){.backend = scheme->backend,
                            .tls = scheme->tls,
                            .tcp = scheme->form != NBD_UNIX,
                            .port = scheme->port};
     const char *wrong = take(url, scheme->form, text, text + strlen(scheme->text));
+    if (url->tcp && scheme->form == CLUSTER)
+        strcpy(url->ports, CEPH_PORTS);
+    else if (url->tcp)
+        snprintf(url->ports, sizeof url->ports, "%u", (unsigned)url->port);
     return wrong ? bad(text, wrong, error) : 0;
 }
 

@@ -7,11 +7,12 @@
  *   http://HOST[:PORT]/PATH[?QUERY][#...]       PATH and QUERY as the server gets them
  *   https://HOST[:PORT]/PATH[?QUERY][#...]      the same with TLS
  *   s3://BUCKET/KEY[?...]                       an object, with or without TLS (endpoint)
+ *   rados://POOL/OBJECT[?...]                   a file in a Ceph cluster
  *
  * The settings "...", KEY=VALUE joined by &, are those of the table in url.c. Those of http are
  * behind a #, because what is behind a ? is the server's. %XX is decoded in EXPORT, USER, BUCKET,
- * KEY and values. The grammar of nbd is that of the NBD project (uri.md), that of http RFC 3986.
- * Pure: no name is resolved and no file is opened here. */
+ * KEY, POOL, OBJECT and values. The grammar of nbd is that of the NBD project (uri.md), that of
+ * http RFC 3986. Pure: no name is resolved and no file is opened here. */
 #ifndef SLUICE_IO_SERVER_URL_H
 #define SLUICE_IO_SERVER_URL_H
 
@@ -21,7 +22,8 @@
 #include "lib/base/error.h"
 #include "lib/io/backends.h"
 
-#define IO_URL_TEXT_BYTES 512
+#define IO_URL_TEXT_BYTES  512
+#define IO_URL_PORTS_BYTES 24
 
 struct io_url {
     enum io_backend_id backend;
@@ -31,14 +33,18 @@ struct io_url {
     uint16_t port;                  /* of TCP */
     char host[IO_URL_TEXT_BYTES];   /* of TCP, without brackets */
     char socket[IO_URL_TEXT_BYTES]; /* path of the Unix socket */
-    char name[IO_URL_TEXT_BYTES];   /* of the export */
+    char name[IO_URL_TEXT_BYTES];   /* of the export; BUCKET/KEY of S3; the object */
     char user[IO_URL_TEXT_BYTES];
     char certificates[IO_URL_TEXT_BYTES], psk_file[IO_URL_TEXT_BYTES];
     char target[3 * IO_URL_TEXT_BYTES];  /* of http and S3: path and query, encoded */
     char endpoint[IO_URL_TEXT_BYTES];    /* of S3: http:// or https://, host, port */
     char region[IO_URL_TEXT_BYTES];      /* of S3 */
-    char credentials[IO_URL_TEXT_BYTES]; /* of S3: path of a file */
+    char credentials[IO_URL_TEXT_BYTES]; /* path of a file: keys of S3, or Ceph's keyring */
     char profile[IO_URL_TEXT_BYTES];     /* of S3: a section of that file */
+    char pool[IO_URL_TEXT_BYTES];        /* of Ceph */
+    char space[IO_URL_TEXT_BYTES];       /* of Ceph: a namespace of the pool */
+    char conf[IO_URL_TEXT_BYTES];        /* of Ceph: path of its ceph.conf */
+    char ports[IO_URL_PORTS_BYTES];      /* of TCP: those that it is reached at (lib/sandbox) */
     char address[IO_URL_TEXT_BYTES];     /* of the host, in numbers, if the host is a name */
     uint32_t host_at, host_bytes;        /* where the host is in the text; 0, 0: nowhere */
     char separator;                      /* before a setting that is put behind the text */

@@ -43,15 +43,20 @@ static bool has_cache(const struct child *child, struct run_cache *cache)
 static enum sandbox_profile profile_of_loader(const struct child *child)
 {
     struct run_servers servers;
-    bool opens = false, tcp = false;
+    bool opens = false, tcp = false, ceph = false;
     run_servers(child->params, child->model, child->procs.head->model_path, child->number,
                 &servers);
     for (uint32_t i = 0; i < servers.count; i++) {
         opens |= servers.url[i].tls || servers.url[i].credentials[0];
+        ceph |= servers.url[i].backend == IO_RADOS;
         tcp |= servers.url[i].tcp;
     }
     if (has_cache(child, &(struct run_cache){.slots = 0}))
-        return opens ? SANDBOX_LOADER_TLS_CACHE : SANDBOX_LOADER_NET_CACHE;
+        return ceph    ? SANDBOX_LOADER_CEPH_CACHE
+               : opens ? SANDBOX_LOADER_TLS_CACHE
+                       : SANDBOX_LOADER_NET_CACHE;
+    if (ceph)
+        return SANDBOX_LOADER_CEPH;
     return opens ? SANDBOX_LOADER_TLS : tcp ? SANDBOX_LOADER_NET : SANDBOX_LOADER;
 }
 
@@ -135,18 +140,18 @@ static void add_authorities(struct rules *r)
 static void add_servers(struct rules *r, const struct child *child)
 {
     struct run_servers servers;
-    char port[8];
     run_servers(child->params, child->model, child->procs.head->model_path, child->number,
                 &servers);
     for (uint32_t i = 0; i < servers.count; i++) {
         const struct io_url *url = &servers.url[i];
-        snprintf(port, sizeof port, "%u", (unsigned)url->port);
         if (url->tcp)
-            add(r, port, SANDBOX_CONNECT);
+            add(r, url->ports, SANDBOX_CONNECT);
         add(r, url->certificates, SANDBOX_READ);
         add(r, url->psk_file, SANDBOX_READ);
         if (url->credentials[0]) /* a file that is replaced by another one */
             add_directory_of(r, url->credentials, SANDBOX_READ);
+        if (url->conf[0]) /* with keyrings, by default */
+            add_directory_of(r, url->conf, SANDBOX_READ);
         if (url->backend == IO_HTTP)
             add_authorities(r);
     }

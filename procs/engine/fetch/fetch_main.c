@@ -64,26 +64,33 @@ static int options_take(struct program *p, int argc, char **argv, struct error *
     return 0;
 }
 
+/* Keyrings are there, too. "": none. */
+static void directory_of(const char *path, char to[IO_URL_TEXT_BYTES])
+{
+    const char *slash = strrchr(path, '/');
+    snprintf(to, IO_URL_TEXT_BYTES, "%.*s", slash ? (int)(slash - path) : 0, path);
+}
+
 /* Before the first byte of the server. */
 static int confine(const struct program *p, struct error *error)
 {
     struct io_url url;
-    char port[8], text[SANDBOX_TEXT_BYTES];
+    char text[SANDBOX_TEXT_BYTES], conf[IO_URL_TEXT_BYTES];
     uint32_t parts = 0;
     if (io_url_parse(p->fetch.url, &url, error) != 0)
         return -1;
     if (strcmp(p->sandbox, "off") == 0)
         return 0;
     tzset(); /* reads a file at its first use */
-    snprintf(port, sizeof port, "%u", (unsigned)url.port);
+    directory_of(url.conf, conf);
     static const char *const authorities[] = SANDBOX_AUTHORITIES;
-    struct sandbox_rule rules[7 + ARRAY_LEN(authorities)] = {
+    struct sandbox_rule rules[8 + ARRAY_LEN(authorities)] = {
         {p->fetch.directory, SANDBOX_WRITE}, {p->fetch.directory, SANDBOX_READ},
         {"/dev/urandom", SANDBOX_READ},      {url.certificates, SANDBOX_READ},
-        {url.psk_file, SANDBOX_READ},        {port, url.tcp ? SANDBOX_CONNECT : SANDBOX_READ},
-        {url.credentials, SANDBOX_READ}};
+        {url.psk_file, SANDBOX_READ},        {url.ports, url.tcp ? SANDBOX_CONNECT : SANDBOX_READ},
+        {url.credentials, SANDBOX_READ},     {conf, SANDBOX_READ}};
     for (size_t i = 0; i < ARRAY_LEN(authorities); i++)
-        rules[7 + i] = (struct sandbox_rule){authorities[i], SANDBOX_READ};
+        rules[8 + i] = (struct sandbox_rule){authorities[i], SANDBOX_READ};
     if (sandbox_files(rules, ARRAY_LEN(rules), &parts, error) != 0 ||
         sandbox_calls(SANDBOX_FETCH, NULL, NULL, &parts, error) != 0)
         return -1;

@@ -118,6 +118,17 @@ static uint64_t growth_of(const struct supervisor *s, enum service service)
     }
 }
 
+/* The same of their threads. */
+static uint32_t servers_threads(const struct supervisor *s)
+{
+    uint32_t most = 0;
+    for (uint32_t i = 0; i < s->params.loaders; i++) {
+        uint32_t threads = storage_server_threads(s, i);
+        most = threads > most ? threads : most;
+    }
+    return most;
+}
+
 static bool any_pread(struct supervisor *s)
 {
     for (uint32_t i = 0; i < s->params.loaders; i++)
@@ -137,7 +148,8 @@ static uint32_t threads_estimate(struct supervisor *s, enum service service)
     case SERVICE_GATEWAY: return nng + own;
     case SERVICE_COMPUTE:
         return nng + own + (uint32_t)budget_compute_threads(s) + (s->params.prefix_dir[0] != 0);
-    case SERVICE_LOADER: return any_pread(s) ? own + io_backend_info(IO_PREAD)->threads : own;
+    case SERVICE_LOADER:
+        return own + (any_pread(s) ? io_backend_info(IO_PREAD)->threads : 0) + servers_threads(s);
     default: return own;
     }
 }

@@ -11,12 +11,12 @@ bool child_may_write(enum service service, enum segment_kind kind);
 int spawn_child(struct supervisor *s, struct child_record *c, struct error *error);
 /* inspect, writing the index to out_fd. The pid, or -1. */
 pid_t spawn_inspect(struct supervisor *s, int out_fd, struct error *error);
-/* The program that fetches all of a model but its experts from a server of that module
+/* The program that fetches all of a model but its experts through this back end
  * (procs/engine/fetch). Its standard output is out_fd; secrets: it keeps variables with
  * credentials. The pid, or -1. */
 #define SPAWN_FETCH_PROGRAM   "%s/sluice-fetch-%s" /* directory of the programs, module */
 #define SPAWN_FETCH_ARGUMENTS 5
-pid_t spawn_fetch(struct supervisor *s, const char *module, bool secrets,
+pid_t spawn_fetch(struct supervisor *s, const struct io_backend_info *server, bool secrets,
                   char *arguments[SPAWN_FETCH_ARGUMENTS], int out_fd, struct error *error);
 int spawn_programs_dir(struct supervisor *s, struct error *error);
 

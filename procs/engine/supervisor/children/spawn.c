@@ -107,6 +107,16 @@ static void standard_streams(posix_spawn_file_actions_t *actions)
     posix_spawn_file_actions_adddup2(actions, STDERR_FILENO, STDOUT_FILENO);
 }
 
+/* A program has the limit of the stack that its parent has when it starts. */
+static void limit_stack(uint64_t bytes)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_STACK, &limit) != 0)
+        return;
+    limit.rlim_cur = bytes < limit.rlim_max ? bytes : limit.rlim_max;
+    setrlimit(RLIMIT_STACK, &limit);
+}
+
 static pid_t spawn(const struct supervisor *s, const char *path, char **argv, bool secrets,
                    posix_spawn_file_actions_t *actions, struct error *error)
 {
@@ -121,6 +131,19 @@ static pid_t spawn(const struct supervisor *s, const char *path, char **argv, bo
     free(environment);
     if (rc != 0)
         return error_set_errno(error, ERR_FAILED, rc, "cannot start %.250s", path);
+    return pid;
+}
+
+/* The same for a program with the library of a server; NULL: without. */
+static pid_t spawn_for(const struct supervisor *s, const struct io_backend_info *server,
+                       const char *path, char **argv, bool secrets,
+                       posix_spawn_file_actions_t *actions, struct error *error)
+{
+    if (!server || server->stack_bytes == 0)
+        return spawn(s, path, argv, secrets, actions, error);
+    limit_stack(server->stack_bytes);
+    pid_t pid = spawn(s, path, argv, secrets, actions, error);
+    limit_stack(THREAD_STACK_BYTES);
     return pid;
 }
 
@@ -164,18 +187,18 @@ pid_t spawn_inspect(struct supervisor *s, int out_fd, struct error *error)
     return pid;
 }
 
-pid_t spawn_fetch(struct supervisor *s, const char *module, bool secrets,
+pid_t spawn_fetch(struct supervisor *s, const struct io_backend_info *server, bool secrets,
                   char *arguments[SPAWN_FETCH_ARGUMENTS], int out_fd, struct error *error)
 {
     char path[PATH_MAX + 32];
-    snprintf(path, sizeof path, SPAWN_FETCH_PROGRAM, s->programs, module);
+    snprintf(path, sizeof path, SPAWN_FETCH_PROGRAM, s->programs, server->module);
     char *argv[SPAWN_FETCH_ARGUMENTS + 2] = {path};
     memcpy(argv + 1, arguments, SPAWN_FETCH_ARGUMENTS * sizeof *arguments);
     posix_spawn_file_actions_t actions;
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
     posix_spawn_file_actions_adddup2(&actions, out_fd, STDOUT_FILENO);
-    pid_t pid = spawn(s, path, argv, secrets, &actions, error);
+    pid_t pid = spawn_for(s, server, path, argv, secrets, &actions, error);
     posix_spawn_file_actions_destroy(&actions);
     return pid;
 }
@@ -221,6 +244,8 @@ int spawn_child(struct supervisor *s, struct child_record *c, struct error *erro
         argv[7] = "--backend";
         argv[8] = c->backend;
     }
+    const struct io_backend_info *server =
+        c->service == SERVICE_LOADER ? storage_server(s, c->number) : NULL;
     /* Before the child exists: it, and readers of the table, must find its number. */
     atomic_store_explicit(&c->process->incarnation, incarnation, memory_order_release);
 
@@ -229,8 +254,8 @@ int spawn_child(struct supervisor *s, struct child_record *c, struct error *erro
     add_inherited_fds(s, c, ready[1], &actions);
     pid_t pid = ready[0] < 0 || ready[1] < 0
                     ? error_set_errno(error, ERR_FAILED, errno, "cannot move a descriptor")
-                    : spawn(s, path, argv, storage_needs_secrets(s, c->service, c->number),
-                            &actions, error);
+                    : spawn_for(s, server, path, argv,
+                                storage_needs_secrets(s, c->service, c->number), &actions, error);
     posix_spawn_file_actions_destroy(&actions);
     if (ready[1] >= 0)
         close(ready[1]);

@@ -84,8 +84,7 @@ static int run(struct supervisor *s, char *url, char *directory, char path[PATH_
         return error_set_errno(error, ERR_FAILED, errno, "out of memory (fetch)");
     int rc = -1;
     bool secrets = parsed.s3 && !parsed.credentials[0];
-    pid_t pid =
-        spawn_fetch(s, io_backend_info(parsed.backend)->module, secrets, arguments, fd, error);
+    pid_t pid = spawn_fetch(s, io_backend_info(parsed.backend), secrets, arguments, fd, error);
     if (pid > 0)
         rc = wait_for(s, pid, error);
     if (rc == 0)

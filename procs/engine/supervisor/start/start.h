@@ -76,9 +76,10 @@ const char *storage_program(const struct supervisor *s, enum service service, ui
 const struct io_backend_info *storage_server(const struct supervisor *s, uint32_t loader);
 /* Whether any loader connects with TCP. */
 bool storage_uses_tcp(const struct supervisor *s);
-/* Private memory of a loader for its servers; the kernel's memory for what all loaders receive by
- * TCP. */
+/* Private memory and threads of a loader for its servers; the kernel's memory for what all loaders
+ * receive by TCP. */
 uint64_t storage_server_bytes(const struct supervisor *s, uint32_t loader);
+uint32_t storage_server_threads(const struct supervisor *s, uint32_t loader);
 uint64_t storage_socket_bytes(const struct supervisor *s);
 /* Whether this child, and no other, gets the variables with secrets (lib/sandbox/profiles.tbl.h):
  * a loader that signs requests and has no file with credentials. */

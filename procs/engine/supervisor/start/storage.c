@@ -3,6 +3,7 @@
  * (procs/engine/child/run_storage.h). */
 #include "config/storage.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <netdb.h>
@@ -73,7 +74,7 @@ static int put_address(char list[PARAM_TEXT_BYTES], const char *url, const struc
 {
     char address[INET6_ADDRSTRLEN], text[INET6_ADDRSTRLEN + 16];
     bool six = false;
-    if (!parsed->tcp || io_url_numeric(parsed) || parsed->address[0])
+    if (!parsed->tcp || !parsed->host[0] || io_url_numeric(parsed) || parsed->address[0])
         return 0;
     if (parsed->backend == IO_NBD && parsed->certificates[0])
         return error_set(error, ERR_BAD_INPUT,
@@ -116,6 +117,22 @@ static int put_credentials(char list[PARAM_TEXT_BYTES], const char *url,
     return put(list, url, strlen(url), 0, text, error);
 }
 
+/* Of Ceph, where nothing else is given: the file that its programs read, too. */
+static int put_conf(char list[PARAM_TEXT_BYTES], const char *url, const struct io_url *parsed,
+                    struct error *error)
+{
+    char text[3 * PATH_MAX + 32];
+    const char *named = variable("CEPH_CONF"), *path = named ? named : "/etc/ceph/ceph.conf";
+    if (parsed->backend != IO_RADOS || parsed->conf[0])
+        return 0;
+    if (strlen(path) >= PATH_MAX || access(path, R_OK) != 0)
+        return error_set_errno(error, ERR_BAD_INPUT, errno, "%.200s: %.200s (conf= names another)",
+                               url, path);
+    int n = snprintf(text, sizeof text, "%cconf=", parsed->separator);
+    io_url_encode(path, text + n);
+    return put(list, url, strlen(url), 0, text, error);
+}
+
 static int find_program(struct supervisor *s, const char *url, const struct io_url *parsed,
                         struct error *error)
 {
@@ -138,7 +155,8 @@ int storage_address(struct supervisor *s, const char *url, char to[PARAM_TEXT_BY
     if (io_url_parse(url, &parsed, error) != 0 || find_program(s, url, &parsed, error) != 0)
         return -1;
     memset(to, 0, PARAM_TEXT_BYTES);
-    if (put(to, url, 0, 0, url, error) != 0 || put_credentials(to, url, &parsed, error) != 0)
+    if (put(to, url, 0, 0, url, error) != 0 || put_credentials(to, url, &parsed, error) != 0 ||
+        put_conf(to, url, &parsed, error) != 0)
         return -1;
     memcpy(whole, to, sizeof whole);
     if (io_url_parse(whole, &parsed, error) != 0)
@@ -195,16 +213,19 @@ bool storage_needs_secrets(const struct supervisor *s, enum service service, uin
     return false;
 }
 
-/* Those that its program has the library of. */
-static uint64_t bytes_of(const struct supervisor *s, uint32_t loader, bool sockets)
+/* Of those that its program has the library of: threads, and private memory or that of sockets. */
+static uint64_t bytes_of(const struct supervisor *s, uint32_t loader, bool sockets,
+                         uint32_t *threads)
 {
     struct run_servers servers;
     uint64_t bytes = 0;
+    *threads = 0;
     run_servers(&s->params, s->model, s->options.model, loader, &servers);
     for (uint32_t i = 0; i < servers.count; i++) {
         const struct io_backend_info *info = io_backend_info(servers.url[i].backend);
         if (servers.url[i].backend != servers.url[0].backend)
             continue;
+        *threads += info->threads;
         bytes += !sockets ? info->private_bytes : servers.url[i].tcp ? info->socket_bytes : 0;
     }
     return bytes;
@@ -212,14 +233,23 @@ static uint64_t bytes_of(const struct supervisor *s, uint32_t loader, bool socke
 
 uint64_t storage_server_bytes(const struct supervisor *s, uint32_t loader)
 {
-    return bytes_of(s, loader, false) + s->device_cache_bytes[loader];
+    uint32_t threads;
+    return bytes_of(s, loader, false, &threads) + s->device_cache_bytes[loader];
+}
+
+uint32_t storage_server_threads(const struct supervisor *s, uint32_t loader)
+{
+    uint32_t threads;
+    (void)bytes_of(s, loader, false, &threads);
+    return threads;
 }
 
 uint64_t storage_socket_bytes(const struct supervisor *s)
 {
     uint64_t bytes = 0;
+    uint32_t threads;
     for (uint32_t loader = 0; loader < s->params.loaders; loader++)
-        bytes += bytes_of(s, loader, true);
+        bytes += bytes_of(s, loader, true, &threads);
     return bytes;
 }
 

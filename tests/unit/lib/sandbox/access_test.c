@@ -226,7 +226,7 @@ START_TEST(ports_of_rules)
     }
     struct sockaddr_in own = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t bytes = sizeof own;
-    char port[8];
+    char port[8], list[32];
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     ck_assert_int_eq(bind(fd, (struct sockaddr *)&own, bytes), 0);
     ck_assert_int_eq(listen(fd, 4), 0);
@@ -234,6 +234,11 @@ START_TEST(ports_of_rules)
     snprintf(port, sizeof port, "%u", (unsigned)ntohs(own.sin_port));
     ck_assert_int_eq(try_connect(ntohs(own.sin_port), port), PERMITTED);
     ck_assert_int_eq(try_connect(ntohs(own.sin_port), "1"), FAILED_EACCES);
+    unsigned here = ntohs(own.sin_port);
+    snprintf(list, sizeof list, "1,%u-%u,2", here - 1, here + 1);
+    ck_assert_int_eq(try_connect(ntohs(own.sin_port), list), PERMITTED);
+    snprintf(list, sizeof list, "%u,1-%u", here + 1, here - 1);
+    ck_assert_int_eq(try_connect(ntohs(own.sin_port), list), FAILED_EACCES);
     close(fd);
 }
 END_TEST

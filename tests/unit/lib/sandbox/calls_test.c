@@ -207,8 +207,8 @@ static long do_mkdir(void)
 #define SUPERVISORS (P(SUPERVISOR) | P(SUPERVISOR_GPU) | P(SUPERVISOR_NET) | P(SUPERVISOR_GPU_NET))
 #define GPUS        (P(COMPUTE_GPU) | P(COMPUTE_GPU_FILES))
 #define DRIVERS     (P(SUPERVISOR_GPU) | P(SUPERVISOR_GPU_NET) | GPUS)
-#define CACHES      (P(LOADER_NET_CACHE) | P(LOADER_TLS_CACHE)) /* write the file of a cache */
-#define SERVERS     (P(LOADER_NET) | P(LOADER_TLS) | P(FETCH) | CACHES) /* talk to a server */
+#define CACHES      (P(LOADER_NET_CACHE) | P(LOADER_TLS_CACHE) | P(LOADER_CEPH_CACHE))
+#define SERVERS     (P(LOADER_NET) | P(LOADER_TLS) | P(LOADER_CEPH) | P(FETCH) | CACHES)
 #define NETS        (P(SUPERVISOR_NET) | P(SUPERVISOR_GPU_NET) | SERVERS)
 #define FAILS       (SUPERVISORS | GPUS)                      /* with EPERM, where others end */
 #define PREFIXES    (P(COMPUTE_FILES) | P(COMPUTE_GPU_FILES)) /* with --prefix-dir */
@@ -364,8 +364,8 @@ static long do_write_file(void)
 #define REMOVES_DIRECTORIES (FAILS | P(COMPUTE) | P(COMPUTE_FILES) | NAMERS) /* by unlinkat */
 #endif
 #define OPENS                                                                                      \
-    (FAILS | P(LOADER_TLS) | P(LOADER_TLS_CACHE) | P(COMPUTE_FILES) | P(INSPECT_STORE) | NAMERS |  \
-     P(GATEWAY_LOG))
+    (FAILS | P(LOADER_TLS) | P(LOADER_TLS_CACHE) | P(LOADER_CEPH) | P(LOADER_CEPH_CACHE) |         \
+     P(COMPUTE_FILES) | P(INSPECT_STORE) | NAMERS | P(GATEWAY_LOG))
 
 static const struct {
     const char *name;

@@ -117,6 +117,27 @@ START_TEST(objects)
 }
 END_TEST
 
+START_TEST(clusters)
+{
+    struct io_url u;
+    struct error error;
+    ck_assert_int_eq(io_url_parse("rados://models/a/b%20c.gguf", &u, &error), 0);
+    ck_assert(u.backend == IO_RADOS && u.tcp && !u.tls && u.separator == '?' && !u.host[0]);
+    ck_assert_str_eq(u.pool, "models");
+    ck_assert_str_eq(u.name, "a/b c.gguf");
+    ck_assert_str_eq(u.ports, "3300,6789,6800-7568");
+    ck_assert_int_eq(
+        io_url_parse("rados://p/o?conf=/c&user=reader&keyring=/k%2Cx&namespace=n", &u, &error), 0);
+    ck_assert(u.separator == '&');
+    ck_assert_str_eq(u.conf, "/c");
+    ck_assert_str_eq(u.user, "reader");
+    ck_assert_str_eq(u.credentials, "/k,x");
+    ck_assert_str_eq(u.space, "n");
+    ck_assert_int_eq(io_url_parse("nbd://h:99/", &u, &error), 0);
+    ck_assert_str_eq(u.ports, "99");
+}
+END_TEST
+
 START_TEST(malformed)
 {
     static const char *const texts[] = {"nbd:///x",
@@ -158,7 +179,14 @@ START_TEST(malformed)
                                         "s3://b/k?endpoint=ftp://h",
                                         "s3://b/k?endpoint=http://h/path",
                                         "s3://b/k?endpoint=http://u@h",
-                                        "s3://b/k?secret=x"};
+                                        "s3://b/k?secret=x",
+                                        "rados://pool",
+                                        "rados://pool/",
+                                        "rados://pool/?conf=/c",
+                                        "rados:///object",
+                                        "rados://%00/object",
+                                        "rados://p/o?key=secret",
+                                        "nbd://h/?conf=/c"};
     for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
         struct io_url u;
         struct error error;
@@ -184,6 +212,7 @@ int main(void)
     tcase_add_test(c, unix_sockets_and_tls);
     tcase_add_test(c, web_servers);
     tcase_add_test(c, objects);
+    tcase_add_test(c, clusters);
     tcase_add_test(c, malformed);
     suite_add_tcase(s, c);
     SRunner *r = srunner_create(s);

@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Connects to a Ceph cluster through librados, and reads the layout of a file. */
+#include "lib/io/server/rados/cluster.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "lib/base/assert.h"
+#include "lib/base/bytes.h"
+
+#define STACK_BYTES (512 * KIB) /* of each thread of the library, as of all threads of an engine */
+#define ASK_MS      2           /* between looks at an operation of an attempt */
+
+/* What the file of the user must not change. A log or an admin socket would be a file of a process
+ * that can write none. Times are seconds. One thread for connections receives 2 GB/s. */
+static const char *const settings[][2] = {
+    {"client_mount_timeout", "3"},
+    {"rados_mon_op_timeout", "3"},
+    {"rados_osd_op_timeout", "0"},
+    {"admin_socket", ""},
+    {"log_file", ""},
+    {"log_to_file", "false"},
+    {"log_to_stderr", "false"},
+    {"err_to_stderr", "false"},
+    {"log_to_syslog", "false"},
+    {"err_to_syslog", "false"},
+    {"log_max_recent", "1"},
+    {"debug_ms", "0/0"},
+    {"debug_objecter", "0/0"},
+    {"debug_rados", "0/0"},
+    {"debug_monc", "0/0"},
+    {"debug_auth", "0/0"},
+    {"ms_async_op_threads", "1"},
+    {"librados_thread_count", "1"},
+    {"objecter_inflight_ops", "1024"},
+    {"objecter_inflight_op_bytes", "104857600"},
+};
+
+static int failed(char why[REMOTE_WHY_BYTES], const char *what, const char *name, int error)
+{
+    snprintf(why, REMOTE_WHY_BYTES, "%s %.160s: %s", what, name, strerror(-error));
+    return -1;
+}
+
+/* ---- the client ------------------------------------------------------------------------------ */
+
+static int configure(struct cluster *c, const struct io_url *url, char why[REMOTE_WHY_BYTES])
+{
+    int rc = rados_conf_read_file(c->rados, url->conf[0] ? url->conf : NULL);
+    if (rc < 0)
+        return failed(why, "cannot read", url->conf[0] ? url->conf : "ceph.conf", rc);
+    for (size_t i = 0; i < ARRAY_LEN(settings); i++)
+        (void)rados_conf_set(c->rados, settings[i][0], settings[i][1]); /* not in every version */
+    if (url->credentials[0] && (rc = rados_conf_set(c->rados, "keyring", url->credentials)) < 0)
+        return failed(why, "cannot use", url->credentials, rc);
+    return 0;
+}
+
+/* Else they have as much as the first thread, which needs 1 MiB when the library is loaded. */
+static void limit_stacks(void)
+{
+    pthread_attr_t attributes;
+    pthread_attr_init(&attributes);
+    pthread_attr_setstacksize(&attributes, STACK_BYTES);
+    pthread_setattr_default_np(&attributes);
+    pthread_attr_destroy(&attributes);
+}
+
+static int connect_client(struct cluster *c, const struct io_url *url, char why[REMOTE_WHY_BYTES])
+{
+    char user[IO_URL_TEXT_BYTES + 8];
+    snprintf(user, sizeof user, "client.%s", url->user[0] ? url->user : "admin");
+    limit_stacks();
+    int rc = rados_create2(&c->rados, "ceph", user, 0);
+    if (rc < 0) {
+        c->rados = NULL;
+        return failed(why, "no client", user, rc);
+    }
+    if (configure(c, url, why) != 0)
+        return -1;
+    rc = rados_connect(c->rados);
+    if (rc < 0)
+        return failed(why, "no connection as", user, rc);
+    rc = rados_ioctx_create(c->rados, url->pool, &c->pool);
+    if (rc < 0) {
+        c->pool = NULL;
+        return failed(why, "the pool", url->pool, rc);
+    }
+    rados_ioctx_set_namespace(c->pool, url->space);
+    return 0;
+}
+
+void cluster_close(struct cluster *c)
+{
+    if (c->pool)
+        rados_ioctx_destroy(c->pool);
+    if (c->rados)
+        rados_shutdown(c->rados);
+    c->pool = NULL;
+    c->rados = NULL;
+}
+
+/* ---- the file -------------------------------------------------------------------------------- */
+
+/* The result of an operation, which is taken back when it comes too late. */
+static int await(struct cluster *c, rados_completion_t done, uint64_t until_ns)
+{
+    while (!rados_aio_is_complete(done) && clock_now_ns() < until_ns)
+        (void)poll(NULL, 0, ASK_MS);
+    if (!rados_aio_is_complete(done))
+        (void)rados_aio_cancel(c->pool, done);
+    (void)rados_aio_wait_for_complete(done);
+    int rc = rados_aio_get_return_value(done);
+    return rc == -ECANCELED ? -ETIMEDOUT : rc;
+}
+
+static rados_completion_t completion(void)
+{
+    rados_completion_t done = NULL;
+    int rc = rados_aio_create_completion2(NULL, NULL, &done);
+    sl_assert(rc == 0);
+    return done;
+}
+
+/* One attribute of an object. Bytes, or -errno. */
+static int attribute(struct cluster *c, const char *object, const char *name,
+                     char value[LAYOUT_VALUE_BYTES], uint64_t until_ns)
+{
+    rados_completion_t done = completion();
+    int rc = rados_aio_getxattr(c->pool, object, done, name, value, LAYOUT_VALUE_BYTES - 1);
+    if (rc == 0)
+        rc = await(c, done, until_ns);
+    if (rc >= 0)
+        value[rc] = 0;
+    rados_aio_release(done);
+    return rc;
+}
+
+static int look_at_object(struct cluster *c, const char *object, uint64_t *size, uint64_t *version,
+                          uint64_t until_ns)
+{
+    rados_completion_t done = completion();
+    time_t changed;
+    int rc = rados_aio_stat(c->pool, object, done, size, &changed);
+    if (rc == 0)
+        rc = await(c, done, until_ns);
+    *version = rc < 0 ? 0 : rados_aio_get_version(done);
+    rados_aio_release(done);
+    return rc;
+}
+
+/* Of the objects of a striped file, the first is written again whenever the file is. -ENOENT: there
+ * is none. */
+static int look_at_striped(struct cluster *c, const char *first, struct layout *layout,
+                           uint64_t *version, uint64_t until_ns)
+{
+    char value[LAYOUT_ATTRIBUTES][LAYOUT_VALUE_BYTES];
+    uint64_t size;
+    int rc = look_at_object(c, first, &size, version, until_ns);
+    for (size_t i = 0; i < LAYOUT_ATTRIBUTES && rc >= 0; i++)
+        rc = attribute(c, first, layout_attributes[i], value[i], until_ns);
+    if (rc < 0)
+        return rc;
+    return layout_take(layout, value) == 0 ? 0 : -EBADMSG;
+}
+
+static int look(struct cluster *c, const char *name, uint64_t until_ns, char why[REMOTE_WHY_BYTES])
+{
+    struct layout layout = {.striped = true};
+    uint64_t version;
+    char first[LAYOUT_NAME_BYTES];
+    layout_object(&layout, name, 0, first);
+    int rc = look_at_striped(c, first, &layout, &version, until_ns);
+    if (rc == -ENOENT) {
+        layout = (struct layout){.striped = false};
+        rc = look_at_object(c, name, &layout.size, &version, until_ns);
+    }
+    if (rc < 0 && rc != -ETIMEDOUT)
+        cluster_close(c); /* the next attempt reads keys again, and is another client */
+    if (rc < 0)
+        return failed(why, "the object", layout.striped ? first : name, rc);
+    c->replaced = c->version != 0 && c->version != version;
+    c->version = version;
+    c->layout = layout;
+    return 0;
+}
+
+static int probe(struct cluster *c, const char *name, uint64_t object, uint64_t until_ns,
+                 char why[REMOTE_WHY_BYTES])
+{
+    char oid[LAYOUT_NAME_BYTES], byte;
+    layout_object(&c->layout, name, object, oid);
+    rados_completion_t done = completion();
+    int rc = rados_aio_read(c->pool, oid, done, &byte, 1, 0);
+    if (rc == 0)
+        rc = await(c, done, until_ns);
+    rados_aio_release(done);
+    /* What it says is for the read that it is needed for. */
+    return rc == -ETIMEDOUT ? failed(why, "the object", oid, rc) : 0;
+}
+
+int cluster_attempt(struct cluster *c, const struct io_url *url, uint64_t object,
+                    char why[REMOTE_WHY_BYTES])
+{
+    if (!c->rados && connect_client(c, url, why) != 0) {
+        cluster_close(c);
+        return -1;
+    }
+    uint64_t until = clock_now_ns() + REMOTE_ATTEMPT_NS;
+    if (look(c, url->name, until, why) != 0)
+        return -1;
+    return object > 0 ? probe(c, url->name, object, until, why) : 0;
+}

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The client of a Ceph cluster, and what a file there is: everything of the library that blocks.
+ * A thread of the backend calls it (rados.c), one at a time. */
+#ifndef SLUICE_IO_SERVER_RADOS_CLUSTER_H
+#define SLUICE_IO_SERVER_RADOS_CLUSTER_H
+
+#include <rados/librados.h>
+
+#include "lib/io/server/rados/layout.h"
+#include "lib/io/server/remote.h"
+
+struct cluster {
+    rados_t rados; /* NULL: not connected */
+    rados_ioctx_t pool;
+    struct layout layout;
+    uint64_t version; /* of the object that has the size; 0 before the first attempt */
+    bool replaced;    /* it is another file now */
+};
+
+/* Connects unless that was done, and reads what the file is; then a byte of this object, which had
+ * given no answer (0: any). Some seconds at most. 0, or -1 with the reason in `why`. */
+int cluster_attempt(struct cluster *c, const struct io_url *url, uint64_t object,
+                    char why[REMOTE_WHY_BYTES]);
+
+void cluster_close(struct cluster *c);
+
+#endif
