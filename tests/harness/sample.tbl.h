@@ -361,6 +361,11 @@ TURNS("scenario_device_cache",
       "damaged_blocks_are_read_again full_cache_evicts another_model_has_another_file "
       "second_engine_runs_without full_disk_is_no_error with_tls",
       3, "two of them; cold and warm, kills; slots, heads and locks in loader_cache_test")
+LONG_ONLY("scenario_clusters", opens_a_model, "io_rados_test; scenario_remote")
+LONG_ONLY("scenario_clusters", the_osd_is_killed, "io_rados_test; scenario_servers")
+LONG_ONLY("scenario_clusters", wrong_bytes_are_read_elsewhere, "io_rados_test; scenario_servers")
+LONG_ONLY("scenario_clusters", keeps_the_budget, "scenario_servers: budget of nbd")
+LONG_ONLY("scenario_clusters", reads_a_striped_file, "io_rados_test, without a cluster")
 TURNS("scenario_remote",
       "opens_a_split_model another_model_is_fetched continues_a_fetch the_server_goes_away "
       "a_client_opens_it",

@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copies of a model in a Ceph cluster, with real processes: one monitor and one OSD
+ * (tests/harness/ceph.sh). The same text from a striped file and from a store of objects, without
+ * the OSD, with wrong bytes, and while the loader is killed. What the backend itself does is tested
+ * in tests/unit/lib/io/server/rados. */
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "lib/base/bytes.h"
+#include "tests/scenario/baseline.h"
+#include "tests/unit/lib/model/store_make.h"
+
+#define FINISH_MS 120000
+#define SOON_MS   60000
+
+static const char script[] = SLUICE_SOURCE_DIR "/tests/harness/ceph.sh";
+static char cluster[64]; /* its directory; "": none was started */
+
+static void ceph(const char *what)
+{
+    struct command c;
+    char own[16];
+    snprintf(own, sizeof own, "%d", (int)getpid());
+    command_run(&c, NULL, FINISH_MS, (const char *const[]){script, what, cluster, own, NULL});
+    CHECK(c.status == 0, "ceph.sh %s: %.300s%.300s", what, c.out, c.err);
+    command_free(&c);
+}
+
+/* A new one. */
+static void need_cluster(void)
+{
+    static unsigned number;
+    struct command c;
+    if (access(SLUICE_LOADER_RADOS, X_OK) != 0)
+        test_skip("this build has no loader for Ceph");
+    command_run(&c, NULL, SOON_MS, (const char *const[]){script, "missing", NULL});
+    c.out[strcspn(c.out, "\n")] = 0;
+    if (c.status != 0)
+        test_skip("%s", c.out);
+    command_free(&c);
+    baseline(0);
+    snprintf(cluster, sizeof cluster, "/tmp/ceph-test-%d.%u", (int)getpid(), number++);
+    ceph("start");
+}
+
+static void put(const char *file, const char *object, bool striped)
+{
+    char conf[96], rados[] = "/usr/bin/rados";
+    struct command c;
+    snprintf(conf, sizeof conf, "%s/ceph.conf", cluster);
+    command_run(&c, NULL, FINISH_MS,
+                (const char *const[]){rados, "-c", conf, "-p", "sluice", "put", object, file,
+                                      striped ? "--striper" : NULL, NULL});
+    CHECK(c.status == 0, "rados put %s: %.300s", object, c.err);
+    command_free(&c);
+}
+
+static const char *url(const char *object)
+{
+    static char text[256];
+    snprintf(text, sizeof text, "rados://sluice/%s?conf=%s/ceph.conf&user=reader", object, cluster);
+    return text;
+}
+
+static uint64_t counter(struct engine *e, const char *name)
+{
+    return engine_counter(e, "loader", name);
+}
+
+static struct engine *start(const char *model, const char *object, const char *option)
+{
+    char devices[512];
+    snprintf(devices, sizeof devices, "--devices=%s", url(object));
+    struct engine *e = engine_new();
+    engine_start(e, (const char *const[]){devices, "-m", model, "--resident-experts=25",
+                                          "--sandbox=auto", option, NULL});
+    return e;
+}
+
+static void finish(struct engine *e)
+{
+    engine_stop(e);
+    ceph("stop");
+}
+
+static void wait_read(struct engine *e, unsigned prompt)
+{
+    uint64_t before = counter(e, "bytes_read"), deadline = deadline_in(SOON_MS);
+    while (counter(e, "bytes_read") == before) {
+        baseline_compare(e, prompt, "the cluster is back");
+        CHECK(deadline_tick(deadline), "nothing was read");
+    }
+}
+
+static void check_no_restart(struct engine *e)
+{
+    json_t *doc = engine_stats(e);
+    CHECK(lookup_restarts(doc) == 0, "a process exited");
+    json_decref(doc);
+}
+
+static struct generation *start_generation(struct engine *e, unsigned prompt, size_t tokens)
+{
+    struct generation *g = generation_start(e, test_prompt(prompt), baseline_tokens());
+    uint64_t deadline = deadline_in(FINISH_MS);
+    while (generation_tokens(g) < tokens && !generation_done(g))
+        CHECK(deadline_tick(deadline), "no tokens");
+    return g;
+}
+
+static void end_same(struct generation *g, unsigned prompt, const char *what)
+{
+    struct text got;
+    generation_finish(g, FINISH_MS, &got);
+    text_check_same(baseline(prompt), &got, what);
+    text_free(&got);
+}
+
+/* The keys of the client are in no argument, log or counter. */
+static void check_secret(struct engine *e)
+{
+    char path[96], text[4096] = "";
+    snprintf(path, sizeof path, "%s/keyring", cluster);
+    FILE *file = fopen(path, "re");
+    CHECK(file && fread(text, 1, sizeof text - 1, file) > 0 && fclose(file) == 0, "no %s", path);
+    char *log = engine_log(e);
+    json_t *doc = engine_stats(e);
+    char *stats = json_dumps(doc, 0);
+    unsigned keys = 0;
+    for (char *at = text; (at = strstr(at, "key = ")); keys++) {
+        at += strlen("key = ");
+        char key[64];
+        snprintf(key, sizeof key, "%.*s", (int)strcspn(at, "\n"), at);
+        CHECK(strlen(key) > 20 && !strstr(log, key) && !strstr(stats, key), "a key is shown");
+    }
+    CHECK(keys == 4, "%u keys", keys);
+    free(stats);
+    json_decref(doc);
+    free(log);
+}
+
+/* ---- what it reads --------------------------------------------------------------------------- */
+
+static void reads_a_striped_file(void)
+{
+    need_cluster();
+    put(test_model(), "model.gguf", true);
+    struct engine *e = start(test_model(), "model.gguf", NULL);
+    for (unsigned i = 0; i < 2; i++)
+        baseline_compare(e, i, "a cluster");
+    CHECK(counter(e, "backend") == 5 && counter(e, "bytes_read") > 0, "the cluster was not read");
+    CHECK(counter(e, "parts_failed_over") == 0 && counter(e, "quarantines") == 0, "a failure");
+    check_no_restart(e);
+    check_secret(e);
+    for (unsigned i = 0; i < 4; i++) {
+        struct generation *g = start_generation(e, i % TEST_PROMPTS, 10);
+        pid_t pid = engine_pid(e, "loader", 0, 0);
+        CHECK(kill(pid, SIGKILL) == 0, "kill failed");
+        engine_pid(e, "loader", 0, pid);
+        end_same(g, i % TEST_PROMPTS, "the loader was killed");
+    }
+    finish(e);
+}
+
+static void opens_a_model(void)
+{
+    char option[PATH_MAX + 16], path[PATH_MAX];
+    need_cluster();
+    put(test_model(), "dir/model.gguf", true);
+    snprintf(option, sizeof option, "--cache-dir=%s", path_in_dir(path, "skeletons"));
+    struct engine *e = engine_new();
+    engine_start(e, (const char *const[]){"-m", url("dir/model.gguf"), option,
+                                          "--resident-experts=25", "--sandbox=auto", NULL});
+    for (unsigned i = 0; i < 2; i++)
+        baseline_compare(e, i, "a model in a cluster");
+    CHECK(counter(e, "backend") == 5 && counter(e, "parts_failed_over") == 0, "another copy");
+    finish(e);
+}
+
+/* ---- what can happen to it ------------------------------------------------------------------- */
+
+static void the_osd_is_killed(void)
+{
+    need_cluster();
+    put(test_model(), "model.gguf", true);
+    struct engine *e = start(test_model(), "model.gguf", "--device-timeout=8000");
+    wait_read(e, 0);
+    struct generation *g = start_generation(e, 0, 20);
+    ceph("kill");
+    end_same(g, 0, "the OSD was killed");
+    baseline_compare(e, 1, "without the OSD");
+    uint64_t elsewhere = counter(e, "parts_failed_over");
+    ceph("osd");
+    wait_read(e, 1);
+    CHECK(counter(e, "quarantined") == 0, "it is in quarantine");
+    test_note("%" PRIu64 " shards were read elsewhere", elsewhere);
+    check_no_restart(e);
+    finish(e);
+}
+
+/* A store has checksums: wrong bytes of an object are read from the stripe itself. */
+static void wrong_bytes_are_read_elsewhere(void)
+{
+    char store[PATH_MAX], stripe[PATH_MAX], copy[PATH_MAX];
+    struct error error;
+    struct command c;
+    need_cluster();
+    path_in_dir(store, "store");
+    path_in_dir(stripe, "store/experts.0.bin");
+    path_in_dir(copy, "copy.bin");
+    const struct store_make how = {.stripes = 1, .precision_mask = 1};
+    CHECK(store_make(test_model(), store, &how, &error) == 0, "%s", error.text);
+    command_run(&c, NULL, FINISH_MS, (const char *const[]){"/bin/cp", stripe, copy, NULL});
+    CHECK(c.status == 0, "%.300s", c.err);
+    command_free(&c);
+    FILE *file = fopen(copy, "r+e"); /* every second page of the first MiB */
+    CHECK(file, "no %s", copy);
+    for (long at = 0; at < (long)MIB; at += 2 * (long)PAGE_BYTES)
+        CHECK(fseek(file, at, SEEK_SET) == 0 && fputs("wrong", file) >= 0, "%s", copy);
+    CHECK(fclose(file) == 0, "%s", copy);
+    put(copy, "experts.0.bin", false); /* one object */
+    struct engine *e = start(store, "experts.0.bin", NULL);
+    for (unsigned i = 0; i < TEST_PROMPTS; i++)
+        baseline_compare(e, i, "wrong bytes");
+    CHECK(counter(e, "checksums_failed") > 0 && counter(e, "parts_failed_over") > 0,
+          "no wrong byte was noticed");
+    CHECK(counter(e, "checksums_verified") > 0, "nothing was verified");
+    check_no_restart(e);
+    finish(e);
+}
+
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+static uint64_t scarce_budget(void)
+{
+    struct engine *e = start(test_model(), "model.gguf", NULL);
+    json_t *doc = engine_stats(e);
+    uint64_t min = lookup_u64(doc, "memory.min_budget_bytes");
+    json_decref(doc);
+    engine_stop(e);
+    CHECK(min > 0, "stats lack memory.min_budget_bytes");
+    return align_up(min + 6 * MIB, PAGE_BYTES);
+}
+
+static void keeps_the_budget(void)
+{
+    char option[48], devices[512];
+    struct error error;
+    need_cluster();
+    put(test_model(), "model.gguf", true);
+    uint64_t budget = scarce_budget();
+    snprintf(option, sizeof option, "--budget=%" PRIu64, budget);
+    snprintf(devices, sizeof devices, "--devices=%s", url("model.gguf"));
+    struct engine *e = engine_new();
+    struct sampler *sampler = NULL;
+    if (cgroup_try(e->cgroup, &error)) {
+        engine_use_fresh_programs(e);
+        sampler = sampler_start(e->cgroup);
+    }
+    engine_start(e, (const char *const[]){option, devices, "-m", test_model(), "--cgroup=off",
+                                          "--prefill-chunk=128", NULL});
+    bool walled = sampler != NULL;
+    sampler = walled ? sampler : sampler_start_processes(e);
+    for (unsigned i = 0; i < TEST_PROMPTS; i++)
+        baseline_compare(e, i, "within the budget");
+    pid_t pid = engine_pid(e, "loader", 0, 0);
+    CHECK(kill(pid, SIGKILL) == 0, "kill failed");
+    engine_pid(e, "loader", 0, pid);
+    wait_read(e, 0);
+    uint64_t counted = engine_counter(e, "supervisor", "used_bytes_max");
+    uint64_t peak = sampler_stop(sampler);
+    test_note("%s: peak %.1f MiB, counted %.1f MiB, of %.1f MiB", walled ? "cgroup" : "processes",
+              (double)peak / (double)MIB, (double)counted / (double)MIB,
+              (double)budget / (double)MIB);
+    CHECK(peak <= budget && counted <= budget, "more than the budget");
+    finish(e);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct test_case cases[] = {
+        ROW(reads_a_striped_file),           ROW(opens_a_model),    ROW(the_osd_is_killed),
+        ROW(wrong_bytes_are_read_elsewhere), ROW(keeps_the_budget),
+    };
+    return test_main(argc, argv, cases, ARRAY_LEN(cases));
+}
