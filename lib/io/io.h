@@ -33,6 +33,7 @@ struct io_source {
     enum io_backend_id backend; /* of a server: which one reads it */
     uint64_t bytes;             /* of the file that the server has a copy of; 0: whatever it has */
     uint32_t depth;             /* reads in flight at most */
+    uint64_t identity;          /* that the file must have, of an earlier link; 0: any */
 };
 
 /* The connection to a server. */
@@ -40,6 +41,8 @@ struct io_link {
     bool up;           /* reads are served */
     bool wrong;        /* the server has something else; it is not connected again */
     uint64_t bytes;    /* of the file; 0: not known before the first connection */
+    uint64_t identity; /* a hash of what the server says of this version of the file (ETag, time,
+                        * version); 0: not known, or the server says nothing */
     uint64_t since_ns; /* when it went down; 0 while it is up */
     const char *why;   /* it is down; valid until the next call of the backend */
 };

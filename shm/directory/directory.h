@@ -48,13 +48,15 @@ struct directory_counter {
 _Static_assert(sizeof(struct directory_counter) == 64, "a futex has its cache line to itself");
 
 /* A file that a loader reads, as it was when the supervisor opened it. Writer: the supervisor while
- * the loader is down; the loader, for the last three, when these changed without the bytes. */
+ * the loader is down; the loader, for the next three, when these changed without the bytes, and for
+ * the last one. */
 struct directory_file {
     uint64_t held; /* 1: the loader inherits a descriptor of it; 0: it could not be opened */
     uint64_t dev, ino, bytes;
     int64_t mtime_ns;
     _Atomic int64_t ctime_ns;
     _Atomic uint64_t links_mode, owner; /* st_nlink << 32 | st_mode, st_uid << 32 | st_gid */
+    _Atomic uint64_t identity; /* on a server: as it was at the first connection (lib/io/io.h) */
 };
 
 /* Why compute accepts no new sequence; directory_head.draining. */

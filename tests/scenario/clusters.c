@@ -55,7 +55,9 @@ static void put(const char *file, const char *object, bool striped)
     command_run(&c, NULL, FINISH_MS,
                 (const char *const[]){rados, "-c", conf, "-p", "sluice", "put", object, file,
                                       striped ? "--striper" : NULL, NULL});
-    CHECK(c.status == 0, "rados put %s: %.300s", object, c.err);
+    /* The program of Ceph 16 sometimes aborts when it has put all and frees its client. */
+    CHECK(c.status == 0 || strstr(c.err, "Resource deadlock avoided"), "rados put %s: %.300s",
+          object, c.err);
     command_free(&c);
 }
 

@@ -340,6 +340,34 @@ static void faults_of_a_server(void)
     web_kill(&server);
 }
 
+/* A successor knows what the loader before it has read; `ctl replace` says that it is right. */
+static void replaced_while_the_loader_was_down(void)
+{
+    char url[64];
+    serve_with_faults(test_model(), url);
+    struct engine *e = start(url, test_model());
+    baseline_compare(e, 0, "before");
+    CHECK(counter(e, "bytes_read") > 0 && counter(e, "parts_failed_over") == 0, "it is not read");
+    pid_t pid = engine_pid(e, "loader", 0, 0);
+    CHECK(kill(pid, SIGSTOP) == 0, "it has exited");
+    web_fault(&server, WEB_IGNORANT, 0);
+    CHECK(kill(pid, SIGKILL) == 0, "it has exited");
+    engine_pid(e, "loader", 0, pid);
+    wait_log(e, "is not a copy of the model: the file was replaced on the server");
+    uint64_t before = atomic_load(&server.control->bytes);
+    for (unsigned i = 0; i < TEST_PROMPTS; i++)
+        baseline_compare(e, i, "another file");
+    CHECK(atomic_load(&server.control->bytes) == before, "it is read");
+    json_decref(engine_control(e, "replace", json_pack("{s:i}", "loader", 0)));
+    uint64_t deadline = deadline_in(FINISH_MS);
+    for (unsigned i = 0; atomic_load(&server.control->bytes) < before + MIB; i++) {
+        baseline_compare(e, i % TEST_PROMPTS, "it is right");
+        CHECK(deadline_tick(deadline), "it is not read again");
+    }
+    engine_stop(e);
+    web_kill(&server);
+}
+
 /* A store has checksums. */
 static void wrong_bytes_are_read_elsewhere(void)
 {
@@ -510,10 +538,15 @@ static void credentials_of_the_home(void)
 int main(int argc, char **argv)
 {
     static const struct test_case cases[] = {
-        ROW(reads_https),           ROW(keeps_the_budget),
-        ROW(faults_of_a_server),    ROW(wrong_bytes_are_read_elsewhere),
-        ROW(credentials_of_a_file), ROW(credentials_of_the_environment),
-        ROW(opens_a_model),         ROW(credentials_of_the_home),
+        ROW(reads_https),
+        ROW(keeps_the_budget),
+        ROW(faults_of_a_server),
+        ROW(wrong_bytes_are_read_elsewhere),
+        ROW(credentials_of_a_file),
+        ROW(credentials_of_the_environment),
+        ROW(opens_a_model),
+        ROW(credentials_of_the_home),
+        ROW(replaced_while_the_loader_was_down),
     };
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }

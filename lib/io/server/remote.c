@@ -30,6 +30,7 @@ int remote_create(struct remote *r, const struct io_source *source, void *owner,
     *r = (struct remote){.depth = source->depth,
                          .slot = calloc(source->depth, sizeof *r->slot),
                          .file_bytes = source->bytes,
+                         .identity = source->identity,
                          .epoll = -1,
                          .timer = -1,
                          .since_ns = now,
@@ -108,6 +109,26 @@ void remote_take_back(struct remote *r)
 
 /* ---- the link -------------------------------------------------------------------------------- */
 
+bool remote_identify(struct remote *r, uint64_t identity)
+{
+    if (r->identity == 0)
+        r->identity = identity;
+    if (r->identity == identity)
+        return true;
+    remote_why(r, "the file was replaced on the server");
+    return false;
+}
+
+uint64_t remote_hash(const char *text)
+{
+    uint64_t hash = 0xcbf29ce484222325u;
+    if (!*text)
+        return 0;
+    for (; *text; text++)
+        hash = (hash ^ (unsigned char)*text) * 0x100000001b3u;
+    return hash ? hash : 1;
+}
+
 void remote_connecting(struct remote *r, uint64_t now_ns)
 {
     r->state = REMOTE_CONNECTING;
@@ -154,6 +175,7 @@ void remote_link(const struct remote *r, struct io_link *link)
     *link = (struct io_link){.up = r->state == REMOTE_UP,
                              .wrong = r->state == REMOTE_WRONG,
                              .bytes = r->file_bytes,
+                             .identity = r->identity,
                              .since_ns = r->since_ns,
                              .why = r->why};
 }

@@ -41,7 +41,7 @@ struct remote {
     uint32_t depth;
     struct slot *slot; /* depth of them */
     uint32_t done;     /* slots */
-    uint64_t file_bytes;
+    uint64_t file_bytes, identity;
     int epoll, timer;
     uint64_t armed_ns; /* the timer; 0: not armed */
     enum remote_state state;
@@ -66,6 +66,12 @@ uint64_t remote_bytes(const struct slot *slot, uint64_t size);
 
 /* Every read that waits ends with -ENOTCONN. */
 void remote_take_back(struct remote *r);
+
+/* What the file is known by now; 0: nothing. False: it is another one than at the first connection,
+ * of this process or of one before it, and `why` says so. */
+bool remote_identify(struct remote *r, uint64_t identity);
+/* A hash of a text for that (FNV-1a); 0: it is empty. */
+uint64_t remote_hash(const char *text);
 
 /* An attempt has begun; it has succeeded; a read was served, so that the next pause is short. */
 void remote_connecting(struct remote *r, uint64_t now_ns);

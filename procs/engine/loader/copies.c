@@ -66,8 +66,10 @@ static void open_server(struct loader *l, struct storage *d, const char *url,
 {
     struct error error;
     struct io_url parsed;
-    struct io_source source = {
-        .url = url, .bytes = file->bytes, .depth = (uint32_t)l->own.queue_depth};
+    struct io_source source = {.url = url,
+                               .bytes = file->bytes,
+                               .depth = (uint32_t)l->own.queue_depth,
+                               .identity = atomic_load(&file->identity)};
     bool known = io_url_parse(url, &parsed, &error) == 0;
     source.backend = known ? parsed.backend : IO_BACKEND__COUNT;
     storage_open_server(d, url, file, quarantined);
@@ -293,6 +295,8 @@ static void check_link(struct loader *l, struct storage *storage, uint64_t now_n
         give_up_reads(l, storage, ENOENT);
         return;
     }
+    if (link.identity != 0) /* its successor gets it */
+        atomic_store_explicit(&storage->file->identity, link.identity, memory_order_relaxed);
     bool changed = storage_note_link(storage, link.up, link.since_ns, now_ns);
     report_link(storage, &link, changed, now_ns);
     if (storage->away && l->jobs.job_count > 0 &&

@@ -229,6 +229,11 @@ static void connected(struct io *io, const struct transfer *t, uint64_t now_ns)
         drop(io, REMOTE_WRONG, now_ns);
         return;
     }
+    const struct identity *now = &t->found;
+    if (!remote_identify(&io->remote, remote_hash(now->tag[0] ? now->tag : now->modified))) {
+        drop(io, REMOTE_WRONG, now_ns);
+        return;
+    }
     if (io->identity.size == 0) {
         io->identity = t->found;
         if (make_headers(io) != 0) {

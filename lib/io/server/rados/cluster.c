@@ -182,7 +182,6 @@ static int look(struct cluster *c, const char *name, uint64_t until_ns, char why
         cluster_close(c); /* the next attempt reads keys again, and is another client */
     if (rc < 0)
         return failed(why, "the object", layout.striped ? first : name, rc);
-    c->replaced = c->version != 0 && c->version != version;
     c->version = version;
     c->layout = layout;
     return 0;

@@ -13,8 +13,7 @@ struct cluster {
     rados_t rados; /* NULL: not connected */
     rados_ioctx_t pool;
     struct layout layout;
-    uint64_t version; /* of the object that has the size; 0 before the first attempt */
-    bool replaced;    /* it is another file now */
+    uint64_t version; /* of the object that has the size */
 };
 
 /* Connects unless that was done, and reads what the file is; then a byte of this object, which had

@@ -245,22 +245,20 @@ static void connect_again(struct io *io, uint64_t now_ns)
     io->remote.due_ns = now_ns + ATTEMPT_END_NS;
 }
 
-static const char *wrong_file(struct io *io, char why[REMOTE_WHY_BYTES])
+static bool is_right(struct io *io)
 {
     uint64_t size = io->cluster.layout.size, right = io->remote.file_bytes;
-    if (size == 0 || size != right)
-        snprintf(why, REMOTE_WHY_BYTES, "it has %llu bytes instead of %llu",
-                 (unsigned long long)size, (unsigned long long)right);
-    else if (io->cluster.replaced)
-        snprintf(why, REMOTE_WHY_BYTES, "it was replaced by another one");
-    else
-        return NULL;
-    return why;
+    char why[REMOTE_WHY_BYTES];
+    if (size > 0 && size == right)
+        return remote_identify(&io->remote, io->cluster.version);
+    snprintf(why, sizeof why, "it has %llu bytes instead of %llu", (unsigned long long)size,
+             (unsigned long long)right);
+    remote_why(&io->remote, why);
+    return false;
 }
 
 static void attempted(struct io *io, uint64_t now_ns)
 {
-    char why[REMOTE_WHY_BYTES];
     pthread_join(io->thread, NULL);
     io->attempting = false;
     if (io->result != 0) {
@@ -270,8 +268,7 @@ static void attempted(struct io *io, uint64_t now_ns)
     }
     if (io->remote.file_bytes == 0)
         io->remote.file_bytes = io->cluster.layout.size;
-    if (wrong_file(io, why)) {
-        remote_why(&io->remote, why);
+    if (!is_right(io)) {
         drop(io, REMOTE_WRONG, now_ns);
         return;
     }

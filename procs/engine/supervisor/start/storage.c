@@ -330,6 +330,8 @@ void storage_clear_quarantine(struct supervisor *s, struct child_record *c)
     if (c->service != SERVICE_LOADER || !c->clear_quarantine)
         return;
     c->clear_quarantine = false;
+    for (uint32_t i = 0; i < DIRECTORY_FILES_MAX; i++) /* what its servers have now is right */
+        atomic_store(&s->directory.head->files[c->number][i].identity, 0);
     _Atomic uint32_t *word = &s->directory.head->quarantined[c->number];
     uint32_t before = atomic_load_explicit(word, memory_order_relaxed);
     uint32_t left = files_renew(s, c->number, before);

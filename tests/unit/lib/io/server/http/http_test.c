@@ -26,6 +26,7 @@ static struct web server;
 static const struct io_backend *http;
 static struct io *io;
 static int fd;
+static uint64_t known; /* identity of the file; 0: any */
 
 static void make_file(uint64_t size)
 {
@@ -43,7 +44,8 @@ static void open_backend(void)
     struct error error;
     snprintf(url, sizeof url, "http://127.0.0.1:%u/model", (unsigned)server.port);
     http = io_servers[0];
-    const struct io_source source = {.url = url, .bytes = FILE_BYTES, .depth = DEPTH};
+    const struct io_source source = {
+        .url = url, .bytes = FILE_BYTES, .depth = DEPTH, .identity = known};
     io = http->open(&source, &fd, &error);
     ck_assert_ptr_nonnull(io);
 }
@@ -251,6 +253,26 @@ START_TEST(abandons)
 }
 END_TEST
 
+/* In a process that was started later, with what this one knows of the file. */
+START_TEST(knows_the_file_of_another_process)
+{
+    serve();
+    struct io_link link = wait_link(true);
+    ck_assert(link.up && link.identity != 0);
+    http->close(io);
+    known = link.identity;
+    open_backend();
+    ck_assert(wait_link(true).identity == known);
+    http->close(io);
+    web_fault(&server, WEB_IGNORANT, 0);
+    open_backend();
+    link = wait_link(true);
+    ck_assert_msg(link.wrong && strstr(link.why, "replaced on the server"), "%s", link.why);
+    known = 0;
+    close_all();
+}
+END_TEST
+
 /* Whether the server looks at the condition or not. */
 START_TEST(notices_another_file)
 {
@@ -317,6 +339,7 @@ int main(void)
     tcase_add_test(c, is_refused);
     tcase_add_test(c, comes_back);
     tcase_add_test(c, abandons);
+    tcase_add_test(c, knows_the_file_of_another_process);
     tcase_add_test(c, notices_another_file);
     tcase_add_test(c, sizes);
     tcase_add_test(c, no_server);

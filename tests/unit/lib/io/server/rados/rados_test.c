@@ -270,6 +270,15 @@ START_TEST(is_replaced)
     rados->abandon(io);
     ck_assert_int_eq(next().result, -ENOTCONN);
     rados->close(io);
+    /* Another process, with what this one has told. */
+    struct error error;
+    const struct io_source source = {.url = "rados://models/dir/model?conf=/c",
+                                     .bytes = FILE_BYTES,
+                                     .depth = DEPTH,
+                                     .identity = link.identity};
+    io = rados->open(&source, &fd, &error);
+    ck_assert(link.identity != 0 && wait_link(true).wrong);
+    rados->close(io);
 }
 END_TEST
 
