@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -32,8 +33,11 @@ const char *nbdkit_missing(void)
 
 static void run(const struct nbdkit *k, const char *const args[])
 {
-    const char *all[ARGS_MAX] = {program(), "-f", "-U", k->socket, "-P", k->ready};
-    size_t n = 6;
+    const char *all[ARGS_MAX] = {program(), "-f", "-P", k->ready};
+    const char *const tcp[] = {"-i", k->address, "-p", k->port}, *const local[] = {"-U", k->socket};
+    size_t n = 4, where = k->address ? 4 : 2;
+    memcpy(all + n, k->address ? tcp : local, where * sizeof *all);
+    n += where;
     for (size_t i = 0; args[i] && n + 1 < ARGS_MAX; i++)
         all[n++] = args[i];
     prctl(PR_SET_PDEATHSIG, SIGKILL);

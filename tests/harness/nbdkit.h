@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Servers of network block devices for tests: nbdkit on a Unix socket, which ends with the test. */
+/* Servers of network block devices for tests: nbdkit on a Unix socket, or on a port, which ends with
+ * the test. */
 #ifndef SLUICE_TESTS_NBDKIT_H
 #define SLUICE_TESTS_NBDKIT_H
 
@@ -9,6 +10,8 @@
 struct nbdkit {
     pid_t pid; /* 0: it does not run */
     char socket[96], ready[104];
+    const char *address; /* NULL: on the socket; else an address of this machine, with the port */
+    char port[8];
 };
 
 /* NULL, or why no server can be started on this machine. */

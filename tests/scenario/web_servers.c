@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "lib/base/bytes.h"
+#include "tests/harness/nbdkit.h"
 #include "tests/harness/web.h"
 #include "tests/scenario/baseline.h"
 #include "tests/unit/lib/model/store_make.h"
@@ -368,6 +369,29 @@ static void replaced_while_the_loader_was_down(void)
     web_kill(&server);
 }
 
+/* Each loader has the library of its first server, and leaves out those of other kinds. */
+static void two_kinds_of_servers(void)
+{
+    static struct nbdkit block;
+    char url[64], file[PATH_MAX + 8], devices[512];
+    if (nbdkit_missing() || access(SLUICE_LOADER_NBD, X_OK) != 0)
+        test_skip("there is no nbdkit, or no loader for it");
+    snprintf(file, sizeof file, "file=%s", test_model());
+    serve_with_faults(test_model(), url);
+    CHECK(nbdkit_start(&block, "/tmp", (const char *const[]){"file", file, NULL}), "no nbdkit");
+    snprintf(devices, sizeof devices, "nbd+unix:///?socket=%s,%s", block.socket, url);
+    struct engine *e = start(devices, test_model());
+    for (unsigned i = 0; i < TEST_PROMPTS; i++)
+        baseline_compare(e, i, "two kinds of servers");
+    CHECK(counter(e, "backend") == 3 + 4 && counter(e, "parts_failed_over") == 0, "another copy");
+    CHECK(atomic_load(&server.control->bytes) > MIB, "the web server was not read");
+    wait_log(e, "a loader has the library of its first server only");
+    nbdkit_kill(&block);
+    baseline_compare(e, 1, "one of them is gone");
+    engine_stop(e);
+    web_kill(&server);
+}
+
 /* A store has checksums. */
 static void wrong_bytes_are_read_elsewhere(void)
 {
@@ -547,6 +571,7 @@ int main(int argc, char **argv)
         ROW(opens_a_model),
         ROW(credentials_of_the_home),
         ROW(replaced_while_the_loader_was_down),
+        ROW(two_kinds_of_servers),
     };
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }

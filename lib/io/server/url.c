@@ -178,6 +178,9 @@ static const char *incomplete(const struct io_url *url)
         return "a user, tls-certificates= and tls-psk-file= are for nbds:// and nbds+unix:// only";
     if (url->tls && !keys)
         return "TLS needs tls-certificates=DIRECTORY or tls-psk-file=FILE after a '?'";
+    /* libnbd has no name to compare then, and accepts every certificate. */
+    if (!url->tcp && url->certificates[0])
+        return "nobody would check the certificate of a Unix socket; give tls-psk-file=";
     return NULL;
 }
 

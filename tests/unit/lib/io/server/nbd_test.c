@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The backend of network block devices with real servers: bytes, ends of files, errors, a server
  * that goes away and comes back, and reads that are taken back. */
+#include <arpa/inet.h>
 #include <check.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -8,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -88,7 +90,9 @@ static struct io_done next(void)
     struct io_done done;
     uint64_t until = clock_now_ns() + SOON_NS;
     while (nbd->poll(io, &done, 1) == 0) {
-        ck_assert_msg(clock_now_ns() < until, "no completion");
+        struct io_link link;
+        nbd->link(io, &link);
+        ck_assert_msg(clock_now_ns() < until, "no completion: %s", link.why);
         struct pollfd ready = {.fd = fd, .events = POLLIN};
         (void)poll(&ready, 1, 1000);
     }
@@ -116,6 +120,19 @@ static struct io_link wait_link(bool up)
             serve_again_if_dead();
     }
     return link;
+}
+
+static void wait_why(const char *why)
+{
+    struct io_link link;
+    struct io_done done;
+    uint64_t until = clock_now_ns() + SOON_NS;
+    for (nbd->link(io, &link); !strstr(link.why, why); nbd->link(io, &link)) {
+        ck_assert_msg(clock_now_ns() < until && !link.up, "'%s' instead of '%s'", link.why, why);
+        struct pollfd ready = {.fd = fd, .events = POLLIN};
+        (void)poll(&ready, 1, 1000);
+        ck_assert_uint_eq(nbd->poll(io, &done, 1), 0);
+    }
 }
 
 START_TEST(reads_the_file)
@@ -250,6 +267,104 @@ START_TEST(sizes)
 }
 END_TEST
 
+/* A key and a certificate, which is its own authority, as server and client want them. */
+static void make_certificate(const char *in)
+{
+    char command[640];
+    snprintf(command, sizeof command,
+             "mkdir %s && cd %s && openssl req -x509 -newkey ec -pkeyopt "
+             "ec_paramgen_curve:prime256v1 -nodes -keyout server-key.pem -out server-cert.pem "
+             "-days 2 -subj /CN=test -addext 'subjectAltName=IP:127.0.0.1' 2>/dev/null && "
+             "cp server-cert.pem ca-cert.pem",
+             in, in);
+    ck_assert_int_eq(system(command), 0);
+}
+
+/* False: this machine does not have the address. */
+static bool take_port(const char *address)
+{
+    struct sockaddr_in6 own = {.sin6_family = AF_INET6, .sin6_addr = in6addr_loopback};
+    struct sockaddr_in four = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    bool six = strchr(address, ':') != NULL;
+    socklen_t n = six ? sizeof own : sizeof four;
+    struct sockaddr *at = six ? (struct sockaddr *)&own : (struct sockaddr *)&four;
+    int one = socket(six ? AF_INET6 : AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    bool has = one >= 0 && bind(one, at, n) == 0 && getsockname(one, at, &n) == 0;
+    if (one >= 0)
+        close(one);
+    snprintf(server.port, sizeof server.port, "%u",
+             (unsigned)ntohs(six ? own.sin6_port : four.sin_port));
+    server.address = address;
+    return has;
+}
+
+static void open_tcp(const char *certificates)
+{
+    char url[256];
+    struct error error;
+    bool six = strchr(server.address, ':') != NULL;
+    snprintf(url, sizeof url, "nbd%s://%s%s%s:%s/%s%s", certificates ? "s" : "", six ? "[" : "",
+             server.address, six ? "]" : "", server.port, certificates ? "?tls-certificates=" : "",
+             certificates ? certificates : "");
+    nbd = io_servers[0];
+    const struct io_source source = {.url = url, .bytes = FILE_BYTES, .depth = DEPTH};
+    io = nbd->open(&source, &fd, &error);
+    ck_assert_ptr_nonnull(io);
+}
+
+/* By an authority of the client's, for the address; by another one. */
+static void check_certificates(const char *right, const char *other)
+{
+    char setting[96];
+    snprintf(setting, sizeof setting, "--tls-certificates=%s", right);
+    serve((const char *const[]){"--tls=require", setting, "file", plugin_file, NULL});
+    open_tcp(right);
+    submit(0, 4096);
+    ck_assert_int_eq(next().result, 4096);
+    ck_assert_mem_eq(got, bytes, 4096);
+    nbd->close(io);
+    open_tcp(other);
+    submit(0, 4096);
+    wait_why("certificate");
+    nbd->abandon(io);
+    ck_assert_int_eq(next().result, -ENOTCONN);
+    close_all();
+}
+
+START_TEST(six)
+{
+    bool has = take_port("::1");
+    if (has) {
+        make_file(FILE_BYTES);
+        serve_file();
+        open_tcp(NULL);
+        submit(0, 4096);
+        ck_assert_int_eq(next().result, 4096);
+        ck_assert_mem_eq(got, bytes, 4096);
+        close_all();
+    } else {
+        printf("SKIP nbd over IPv6: this machine has no ::1\n");
+    }
+    server.address = NULL;
+}
+END_TEST
+
+START_TEST(certificates)
+{
+    char right[64], other[64], command[160];
+    snprintf(right, sizeof right, "%s/right", directory);
+    snprintf(other, sizeof other, "%s/other", directory);
+    make_file(FILE_BYTES);
+    make_certificate(right);
+    make_certificate(other);
+    ck_assert(take_port("127.0.0.1"));
+    check_certificates(right, other);
+    server.address = NULL;
+    snprintf(command, sizeof command, "rm -r %s %s", right, other);
+    ck_assert_int_eq(system(command), 0);
+}
+END_TEST
+
 START_TEST(no_server)
 {
     snprintf(server.socket, sizeof server.socket, "%s/none", directory);
@@ -284,6 +399,11 @@ int main(void)
     tcase_add_test(c, connects_while_reads_are_taken_back);
     tcase_add_test(c, errors_of_the_server);
     tcase_add_test(c, sizes);
+    if (system("openssl version >/dev/null 2>&1") == 0)
+        tcase_add_test(c, certificates);
+    else
+        printf("SKIP nbd certificates: there is no openssl\n");
+    tcase_add_test(c, six);
     tcase_add_test(c, no_server);
     suite_add_tcase(s, c);
     SRunner *r = srunner_create(s);

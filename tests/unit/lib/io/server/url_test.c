@@ -155,6 +155,7 @@ START_TEST(malformed)
                                         "nbd://user@h/",
                                         "nbd://h/?tls-certificates=/c",
                                         "nbds://h/",
+                                        "nbds+unix:///?socket=/s&tls-certificates=/c",
                                         "nbd+unix:///",
                                         "nbd+unix:///?socket=relative",
                                         "nbd+unix://host/?socket=/s",
