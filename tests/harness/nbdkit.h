@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Servers of network block devices for tests: nbdkit on a Unix socket, or on a port, which ends with
- * the test. */
+/* Servers of network block devices for tests: nbdkit on a Unix socket, or on a port, which ends
+ * with the test. */
 #ifndef SLUICE_TESTS_NBDKIT_H
 #define SLUICE_TESTS_NBDKIT_H
 

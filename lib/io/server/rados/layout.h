@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Says where the bytes of a file are in the objects of a RADOS pool: one object of its name, or several
- * as libradosstriper and `rados --striper put` make them. Those have the names NAME.%016x, and the
- * first of them has the layout and the size as attributes, in decimal (Ceph 16,
+/* Says where the bytes of a file are in the objects of a RADOS pool: one object of its name, or
+ * several as libradosstriper and `rados --striper put` make them. Those have the names NAME.%016x,
+ * and the first of them has the layout and the size as attributes, in decimal (Ceph 16,
  * src/libradosstriper/RadosStriperImpl.cc; the arithmetic: Striper::file_to_extents).
  * Pure: nothing is read here. */
 #ifndef SLUICE_IO_SERVER_RADOS_LAYOUT_H

@@ -7,7 +7,8 @@
  *
  * The library sends again without end what a cluster does not answer, and tells nobody. So reads
  * that get no answer for QUIET_NS end the link: they are cancelled, and wait for the object that
- * did not answer (cluster.h). A cancelled operation writes nothing after its end. The client remains.
+ * did not answer (cluster.h). A cancelled operation writes nothing after its end. The client
+ * remains.
  *
  * Bytes that were received are on the heap until they are copied. IN_FLIGHT_BYTES bound that, and
  * so what the kernel holds; the ledger has both (backends.tbl.h). */
