@@ -8,7 +8,7 @@
 nbdkit serves the model with its filter `rate` (--rate: bits per second). A client generates text after text through the
 gateway, the same for each variant: the server alone, the server with a cold cache, and the local file. Every step
 prints tokens/s of decode, MB of the device without its cache, hits of the cache, and how full it is; all rows are in
-DIR/cache_fill.json. docs/lab/io.md has what was measured."""
+DIR/cache_fill.json. docs/lab/servers.md has what was measured."""
 import argparse
 import http.client
 import json
