@@ -45,6 +45,8 @@ AMOUNT(grammar_schemas, "scenario_grammar", 12, 300,
 AMOUNT(hostile_connections, "scenario_hostile", 250, 1000, "connections that are closed at once")
 AMOUNT(device_cache_kills, "scenario_device_cache", 4, 60,
        "kills while a cache is filled, on a server of each kind")
+AMOUNT(https_kills, "scenario_web_servers", 5, 60,
+       "kills of processes and of nginx, at random tokens")
 AMOUNT(importance_kills, "scenario_importance", 2, 20, "kills of profile")
 AMOUNT(kills_random, "scenario_kills_random", 40, 10000,
        "kills, under all lossless presets together")

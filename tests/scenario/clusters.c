@@ -12,6 +12,7 @@
 
 #include "lib/base/bytes.h"
 #include "tests/scenario/baseline.h"
+#include "tests/scenario/walled.h"
 #include "tests/unit/lib/model/store_make.h"
 
 #define FINISH_MS 120000
@@ -237,49 +238,23 @@ static void wrong_bytes_are_read_elsewhere(void)
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-static uint64_t scarce_budget(void)
-{
-    struct engine *e = start(test_model(), "model.gguf", NULL);
-    json_t *doc = engine_stats(e);
-    uint64_t min = lookup_u64(doc, "memory.min_budget_bytes");
-    json_decref(doc);
-    engine_stop(e);
-    CHECK(min > 0, "stats lack memory.min_budget_bytes");
-    return align_up(min + 6 * MIB, PAGE_BYTES);
-}
-
 static void keeps_the_budget(void)
 {
-    char option[48], devices[512];
-    struct error error;
+    char devices[512];
+    struct walled w;
     need_cluster();
     put(test_model(), "model.gguf", true);
-    uint64_t budget = scarce_budget();
-    snprintf(option, sizeof option, "--budget=%" PRIu64, budget);
     snprintf(devices, sizeof devices, "--devices=%s", url("model.gguf"));
-    struct engine *e = engine_new();
-    struct sampler *sampler = NULL;
-    if (cgroup_try(e->cgroup, &error)) {
-        engine_use_fresh_programs(e);
-        sampler = sampler_start(e->cgroup);
-    }
-    engine_start(e, (const char *const[]){option, devices, "-m", test_model(), "--cgroup=off",
-                                          "--prefill-chunk=128", NULL});
-    bool walled = sampler != NULL;
-    sampler = walled ? sampler : sampler_start_processes(e);
+    walled_start(&w, walled_budget(start(test_model(), "model.gguf", NULL)),
+                 (const char *const[]){devices, "-m", test_model(), NULL});
     for (unsigned i = 0; i < TEST_PROMPTS; i++)
-        baseline_compare(e, i, "within the budget");
-    pid_t pid = engine_pid(e, "loader", 0, 0);
+        baseline_compare(w.engine, i, "within the budget");
+    pid_t pid = engine_pid(w.engine, "loader", 0, 0);
     CHECK(kill(pid, SIGKILL) == 0, "kill failed");
-    engine_pid(e, "loader", 0, pid);
-    wait_read(e, 0);
-    uint64_t counted = engine_counter(e, "supervisor", "used_bytes_max");
-    uint64_t peak = sampler_stop(sampler);
-    test_note("%s: peak %.1f MiB, counted %.1f MiB, of %.1f MiB", walled ? "cgroup" : "processes",
-              (double)peak / (double)MIB, (double)counted / (double)MIB,
-              (double)budget / (double)MIB);
-    CHECK(peak <= budget && counted <= budget, "more than the budget");
-    finish(e);
+    engine_pid(w.engine, "loader", 0, pid);
+    wait_read(w.engine, 0);
+    walled_end(&w);
+    ceph("stop");
 }
 
 int main(int argc, char **argv)

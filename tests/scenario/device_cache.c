@@ -21,6 +21,7 @@
 #include "tests/harness/nbdkit.h"
 #include "tests/harness/web.h"
 #include "tests/scenario/baseline.h"
+#include "tests/scenario/walled.h"
 
 #define FINISH_MS  120000
 #define SOON_MS    30000
@@ -484,40 +485,19 @@ static void http_kills(void)
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-/* Seen from outside, with the writer's pages: in a cgroup where one can be made. */
+/* Seen from outside, with the writer's pages. */
 static void keeps_the_budget(void)
 {
-    char option[48];
-    struct error error;
+    struct walled w;
     http = false;
     serve(test_model(), NULL, NULL);
-    struct engine *e = start();
-    json_t *doc = engine_stats(e);
-    uint64_t budget = align_up(lookup_u64(doc, "memory.min_budget_bytes") + 6 * MIB, PAGE_BYTES);
-    json_decref(doc);
-    engine_stop(e);
-    snprintf(option, sizeof option, "--budget=%" PRIu64, budget);
-    e = engine_new();
-    struct sampler *sampler = NULL;
-    if (cgroup_try(e->cgroup, &error)) {
-        engine_use_fresh_programs(e);
-        sampler = sampler_start(e->cgroup);
-    }
-    engine_start(e, (const char *const[]){"-m", url(), skeletons(), option, "--cgroup=off",
-                                          "--prefill-chunk=128", "--direct-io=off",
-                                          cache_option(cache_dir(), "3MiB"), NULL});
-    bool walled = sampler != NULL;
-    sampler = walled ? sampler : sampler_start_processes(e);
-    texts(e, "within the budget");
-    uint64_t counted = engine_counter(e, "supervisor", "used_bytes_max");
-    uint64_t peak = sampler_stop(sampler);
-    test_note("%s: peak %.1f MiB, counted %.1f MiB, of %.1f MiB; %" PRIu64 " bytes written",
-              walled ? "cgroup" : "processes", (double)peak / (double)MIB,
-              (double)counted / (double)MIB, (double)budget / (double)MIB,
-              counter(e, "cache_bytes_written"));
-    CHECK(peak <= budget && counted <= budget, "more than the budget");
-    CHECK(counter(e, "cache_bytes_written") > 0, "nothing was written");
-    engine_stop(e);
+    walled_start(&w, walled_budget(start()),
+                 (const char *const[]){"-m", url(), skeletons(), "--direct-io=off",
+                                       cache_option(cache_dir(), "3MiB"), NULL});
+    texts(w.engine, "within the budget");
+    test_note("%" PRIu64 " bytes written", counter(w.engine, "cache_bytes_written"));
+    CHECK(counter(w.engine, "cache_bytes_written") > 0, "nothing was written");
+    walled_end(&w);
     stop_server();
 }
 

@@ -13,6 +13,7 @@
 #include "lib/base/bytes.h"
 #include "tests/harness/nbdkit.h"
 #include "tests/scenario/baseline.h"
+#include "tests/scenario/walled.h"
 #include "tests/unit/lib/model/store_make.h"
 
 #define FINISH_MS 120000
@@ -376,51 +377,24 @@ static void loader_is_killed(void)
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-static uint64_t scarce_budget(const char *devices)
-{
-    struct engine *e = start(devices, test_model());
-    json_t *doc = engine_stats(e);
-    uint64_t min = lookup_u64(doc, "memory.min_budget_bytes");
-    json_decref(doc);
-    engine_stop(e);
-    CHECK(min > 0, "stats lack memory.min_budget_bytes");
-    return align_up(min + 6 * MIB, PAGE_BYTES);
-}
-
-/* Seen from outside, and with the libraries of the loader: in a cgroup where one can be made. */
+/* Seen from outside, and with the libraries of the loader. */
 static void keeps_the_budget(void)
 {
     const char *devices = serve(test_model(), NULL, NULL);
-    char option[48];
-    struct error error;
-    uint64_t budget = scarce_budget(devices);
-    snprintf(option, sizeof option, "--budget=%" PRIu64, budget);
-    struct engine *e = engine_new();
-    struct sampler *sampler = NULL;
-    if (cgroup_try(e->cgroup, &error)) {
-        engine_use_fresh_programs(e);
-        sampler = sampler_start(e->cgroup);
-    }
-    engine_start(
-        e, (const char *const[]){option, devices, "--cgroup=off", "--prefill-chunk=128", NULL});
-    bool walled = sampler != NULL;
-    sampler = walled ? sampler : sampler_start_processes(e);
+    struct walled w;
+    walled_start(&w, walled_budget(start(devices, test_model())),
+                 (const char *const[]){devices, NULL});
     for (unsigned i = 0; i < TEST_PROMPTS; i++)
-        baseline_compare(e, i, "within the budget");
-    pid_t pid = engine_pid(e, "loader", 0, 0);
+        baseline_compare(w.engine, i, "within the budget");
+    pid_t pid = engine_pid(w.engine, "loader", 0, 0);
     CHECK(kill(pid, SIGKILL) == 0, "kill failed");
-    engine_pid(e, "loader", 0, pid);
-    baseline_compare(e, 0, "the loader was killed");
+    engine_pid(w.engine, "loader", 0, pid);
+    baseline_compare(w.engine, 0, "the loader was killed");
     nbdkit_kill(&server);
     (void)serve(test_model(), NULL, NULL);
-    wait_read(e, 1);
-    uint64_t counted = engine_counter(e, "supervisor", "used_bytes_max");
-    uint64_t peak = sampler_stop(sampler);
-    test_note("%s: peak %.1f MiB, counted %.1f MiB, of %.1f MiB", walled ? "cgroup" : "processes",
-              (double)peak / (double)MIB, (double)counted / (double)MIB,
-              (double)budget / (double)MIB);
-    CHECK(peak <= budget && counted <= budget, "more than the budget");
-    finish(e);
+    wait_read(w.engine, 1);
+    walled_end(&w);
+    nbdkit_kill(&server);
 }
 
 /* ---- what is rejected ------------------------------------------------------------------------ */

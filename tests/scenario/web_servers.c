@@ -16,9 +16,11 @@
 #include <unistd.h>
 
 #include "lib/base/bytes.h"
+#include "lib/base/random.h"
 #include "tests/harness/nbdkit.h"
 #include "tests/harness/web.h"
 #include "tests/scenario/baseline.h"
+#include "tests/scenario/walled.h"
 #include "tests/unit/lib/model/store_make.h"
 
 #define FINISH_MS 120000
@@ -231,6 +233,35 @@ static void reads_https(void)
     kill_program(s.pid);
 }
 
+/* Processes and the server are killed at random tokens; the text stays the same. */
+static void random_kills(void)
+{
+    static const char *const victims[] = {"loader", "server", "loader", "cache", "compute"};
+    struct random random;
+    struct tls_server s;
+    random_seed(&random, 3, 0);
+    serve_tls(&s);
+    struct engine *e = start(s.url, test_model());
+    unsigned count = test_amount(AMOUNT_https_kills);
+    for (unsigned i = 0; i < count; i++) {
+        const char *victim = victims[i % ARRAY_LEN(victims)];
+        unsigned prompt = i % SHORT_PROMPTS;
+        struct generation *g = start_generation(e, prompt, 1 + random_below(&random, 30));
+        if (strcmp(victim, "server") == 0) {
+            kill_program(s.pid);
+            s.pid = start_nginx(s.directory, s.port);
+        } else {
+            pid_t pid = engine_pid(e, victim, 0, 0);
+            CHECK(kill(pid, SIGKILL) == 0, "kill failed");
+            engine_pid(e, victim, 0, pid);
+        }
+        end_same(g, prompt, victim);
+    }
+    CHECK(counter(e, "backend") == 4, "another loader");
+    engine_stop(e);
+    kill_program(s.pid);
+}
+
 /* The model itself is on a server, and its skeleton here. */
 static void check_model(const char *url)
 {
@@ -254,43 +285,23 @@ static void opens_a_model(void)
     kill_program(s.pid);
 }
 
-/* Seen from outside, and with the libraries of the loader: in a cgroup where one can be made. */
+/* Seen from outside, and with the libraries of the loader. */
 static void keeps_the_budget(void)
 {
     struct tls_server s;
-    char option[48], devices[3 * PATH_MAX];
-    struct error error;
+    struct walled w;
+    char devices[3 * PATH_MAX];
     serve_tls(&s);
     snprintf(devices, sizeof devices, "--devices=%s", s.url);
-    struct engine *e = start(s.url, test_model());
-    json_t *doc = engine_stats(e);
-    uint64_t budget = align_up(lookup_u64(doc, "memory.min_budget_bytes") + 6 * MIB, PAGE_BYTES);
-    json_decref(doc);
-    engine_stop(e);
-    snprintf(option, sizeof option, "--budget=%" PRIu64, budget);
-    e = engine_new();
-    struct sampler *sampler = NULL;
-    if (cgroup_try(e->cgroup, &error)) {
-        engine_use_fresh_programs(e);
-        sampler = sampler_start(e->cgroup);
-    }
-    engine_start(
-        e, (const char *const[]){option, devices, "--cgroup=off", "--prefill-chunk=128", NULL});
-    bool walled = sampler != NULL;
-    sampler = walled ? sampler : sampler_start_processes(e);
+    walled_start(&w, walled_budget(start(s.url, test_model())),
+                 (const char *const[]){devices, NULL});
     for (unsigned i = 0; i < 2; i++)
-        baseline_compare(e, i, "within the budget");
-    pid_t pid = engine_pid(e, "loader", 0, 0);
+        baseline_compare(w.engine, i, "within the budget");
+    pid_t pid = engine_pid(w.engine, "loader", 0, 0);
     CHECK(kill(pid, SIGKILL) == 0, "kill failed");
-    engine_pid(e, "loader", 0, pid);
-    baseline_compare(e, 0, "the loader was killed");
-    uint64_t counted = engine_counter(e, "supervisor", "used_bytes_max");
-    uint64_t peak = sampler_stop(sampler);
-    test_note("%s: peak %.1f MiB, counted %.1f MiB, of %.1f MiB", walled ? "cgroup" : "processes",
-              (double)peak / (double)MIB, (double)counted / (double)MIB,
-              (double)budget / (double)MIB);
-    CHECK(peak <= budget && counted <= budget, "more than the budget");
-    engine_stop(e);
+    engine_pid(w.engine, "loader", 0, pid);
+    baseline_compare(w.engine, 0, "the loader was killed");
+    walled_end(&w);
     kill_program(s.pid);
 }
 
@@ -563,6 +574,7 @@ int main(int argc, char **argv)
 {
     static const struct test_case cases[] = {
         ROW(reads_https),
+        ROW(random_kills),
         ROW(keeps_the_budget),
         ROW(faults_of_a_server),
         ROW(wrong_bytes_are_read_elsewhere),

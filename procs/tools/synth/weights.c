@@ -17,7 +17,8 @@
 #define SWIGLU_RMS      0.6f  /* RMS of silu(g) * u for normal g and u */
 #define RELU_RMS        1.2f  /* and of the square of relu(g) */
 #define ROWS_OF_TENSORS (ARCH_ROWS(DENSE) | ARCH_ROWS(EXPERT))
-#define BIAS            0.1f   /* deviation of a bias vector */
+#define BIAS            0.1f /* deviation of a bias vector */
+#define CHOICE_BIAS     0.01f /* of sigmoids for the choice, whose largest differ by few hundredths */
 #define FP4_DEVIATION   256.0f /* its blocks' scales are then in the middle of their range */
 
 /* Numbers of the random streams; pieces start at STREAM_PIECES. */
@@ -40,6 +41,8 @@ static float deviation_of(const struct shape *s, const char *name, uint64_t k)
     float share = sqrtf((float)s->update / (2.0f * (float)s->h.layers));
     if (s->h.residual_scale != 0)
         share /= s->h.residual_scale;
+    if (ends_with(name, "exp_probs_b.bias"))
+        return CHOICE_BIAS;
     if (ends_with(name, ".bias"))
         return BIAS;
     if (strstr(name, "attn_output_a")) /* attn_output_b follows */
