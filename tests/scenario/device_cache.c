@@ -485,19 +485,28 @@ static void http_kills(void)
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-/* Seen from outside, with the writer's pages. */
-static void keeps_the_budget(void)
+static void keep_budget(uint64_t budget, const char *size)
 {
     struct walled w;
-    http = false;
-    serve(test_model(), NULL, NULL);
-    walled_start(&w, walled_budget(start()),
+    walled_start(&w, budget,
                  (const char *const[]){"-m", url(), skeletons(), "--direct-io=off",
-                                       cache_option(cache_dir(), "3MiB"), NULL});
+                                       cache_option(cache_dir(), size), NULL});
     texts(w.engine, "within the budget");
-    test_note("%" PRIu64 " bytes written", counter(w.engine, "cache_bytes_written"));
+    test_note("%s: %" PRIu64 " bytes written, %" PRIu64 " hits", size,
+              counter(w.engine, "cache_bytes_written"), counter(w.engine, "cache_hits"));
     CHECK(counter(w.engine, "cache_bytes_written") > 0, "nothing was written");
     walled_end(&w);
+}
+
+/* Seen from outside, with the pages of the file: slots are replaced all the time, or all of them
+ * are read. */
+static void keeps_the_budget(void)
+{
+    http = false;
+    serve(test_model(), NULL, NULL);
+    uint64_t budget = walled_budget(start());
+    keep_budget(budget, "3MiB");
+    keep_budget(budget, "64MiB");
     stop_server();
 }
 

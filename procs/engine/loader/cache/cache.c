@@ -65,6 +65,9 @@ static int open_storage(struct loader *l)
                           .failed_entry = ENTRY_NONE};
     memcpy(d->path, c->where.path, strlen(c->where.path) + 1);
     d->fd = open_direct(l, O_RDONLY, &d->direct);
+    if (d->fd >= 0 && !d->direct)
+        (void)posix_fadvise(d->fd, 0, 0,
+                            POSIX_FADV_RANDOM); /* read-ahead counts against our memory */
     return d->fd >= 0 ? 0 : -1;
 }
 
