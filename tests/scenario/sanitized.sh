@@ -49,6 +49,15 @@ run() {
     }
 }
 
+# named REPORT: its head, and the functions of its addresses, which the sandbox does not let the gateway find.
+named() {
+    local symbolizer
+    head -40 "$1"
+    symbolizer=$(command -v llvm-symbolizer llvm-symbolizer-14 | head -1)
+    [ -z "$symbolizer" ] || grep -o 'sluice-gateway+0x[0-9a-f]*' "$1" | head -40 | sed 's/.*+//' |
+        "$symbolizer" --obj="$gateway" --no-inlines --output-style=GNU | paste - -
+}
+
 jobs=()
 trap 'kill "${jobs[@]}" 2>/dev/null; wait; exit 1' TERM
 run gateway &
@@ -66,7 +75,7 @@ for job in "${jobs[@]}"; do
 done
 for report in "$asan"/report.*; do
     [ -e "$report" ] || continue
-    head -40 "$report"
+    named "$report"
     echo "not ok sanitized_reports: $report"
     failed=1
 done

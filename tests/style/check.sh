@@ -217,10 +217,20 @@ check_leftovers() {
 share_of() {
     local changed share=${STYLE_SHARE:-1}
     [ "${SLUICE_LONG:-}" != 1 ] || share=1
-    changed=$(git -C "$root" -c safe.directory='*' diff --name-only HEAD~60 2>/dev/null) || changed=all
+    changed=$(git -C "$root" -c safe.directory='*' diff --name-only HEAD~60 2>/dev/null &&
+        git -C "$root" -c safe.directory='*' ls-files -o --exclude-standard) || changed=all
+    # By the path, not by the place in the list, which new files move.
     awk -v changed="$changed" -v share="$share" -v turn="${SLUICE_TURN:-0}" '
-        BEGIN { count = split(changed, path, "\n"); for (i = 1; i <= count; i++) now[path[i]] = 1 }
-        share == 1 || changed == "all" || ($0 in now) || NR % share == turn % share'
+        BEGIN {
+            count = split(changed, path, "\n")
+            for (i = 1; i <= count; i++) now[path[i]] = 1
+            for (i = 1; i < 256; i++) code[sprintf("%c", i)] = i
+        }
+        function turn_of(text, i, sum) {
+            for (i = 1; i <= length(text); i++) sum = (sum * 31 + code[substr(text, i, 1)]) % 65521
+            return sum % share
+        }
+        share == 1 || changed == "all" || ($0 in now) || turn_of($0) == turn % share'
 }
 
 check_format() {

@@ -463,7 +463,7 @@ struct core *forward_core(struct forward *f, const struct params *params, uint32
     return core_create(&config, error);
 }
 
-static int measure(struct forward *f, const struct params *params,
+static int measure(struct forward *f, const struct params *params, uint64_t bytes,
                    const struct forward_devices *devices, struct forward_speed *out,
                    struct error *error)
 {
@@ -475,7 +475,7 @@ static int measure(struct forward *f, const struct params *params,
     if (rc == 0)
         rc = measure_decode(f, core, out, error);
     if (rc == 0)
-        rc = reads_measure(f, core, devices->device, devices->count, out, error);
+        rc = reads_measure(f, core, devices->device, devices->count, bytes, out, error);
     out->chunk = core_chunk(core);
     core_destroy(core);
     return rc;
@@ -493,7 +493,7 @@ int forward_measure(const struct model_index *index, const struct params *params
     *out = (struct forward_speed){0};
     int rc = open_memory(f, bytes, error);
     if (rc == 0)
-        rc = measure(f, params, devices, out, error);
+        rc = measure(f, params, bytes, devices, out, error);
     if (rc == 0)
         rc = context_measure(f, params, bytes / 2, out, error);
     close_memory(f);

@@ -56,8 +56,8 @@ int context_measure(struct forward *f, const struct params *params, uint64_t byt
 
 /* reads.c: sets slowdown and busy_bytes_per_s of *out, by decode while these devices are read; both
  * stay 0 without a device or memory for it. decode_s of *out is set. Takes about 1.5 s, or four
- * passes if these are longer, and 128 MiB for each device. */
+ * passes if these are longer, and up to `bytes`, at most 128 MiB. */
 int reads_measure(struct forward *f, struct core *core, const struct device_reads *device,
-                  uint32_t count, struct forward_speed *out, struct error *error);
+                  uint32_t count, uint64_t bytes, struct forward_speed *out, struct error *error);
 
 #endif

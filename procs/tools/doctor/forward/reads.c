@@ -23,7 +23,7 @@
 
 struct reader { /* of one device */
     const struct device_reads *device;
-    struct region buffers;
+    struct region buffers; /* memory that all have in common: what they read is not used */
     struct random random;
     struct io *io;
     int ready_fd;
@@ -74,29 +74,28 @@ static void *read_on(void *arg)
     return NULL;
 }
 
-static bool start(struct reader *r, const struct device_reads *device)
+static bool start(struct reader *r, const struct device_reads *device, const struct region *buffers)
 {
     struct error ignored;
     r->device = device;
     random_seed(&r->random, 1, 0);
-    if (!region_open(&r->buffers, BUFFERS_BYTES, MIB))
-        return false;
+    r->buffers = *buffers;
     r->io = device->backend->open(&(struct io_source){.depth = DEPTH}, &r->ready_fd, &ignored);
     r->running = r->io && pthread_create(&r->thread, NULL, read_on, r) == 0;
     return r->running;
 }
 
-/* Buffers of reads that did not end are left to the end of the process. */
-static void stop(struct reader *r)
+/* False if reads did not end: they and their memory are left to the end of the process. */
+static bool stop(struct reader *r)
 {
     atomic_store(&r->stop, true);
     if (r->running)
         pthread_join(r->thread, NULL);
     if (r->in_flight > 0)
-        return;
+        return false;
     if (r->io)
         r->device->backend->close(r->io);
-    free(r->buffers.base);
+    return true;
 }
 
 static uint64_t bytes_of(struct reader *reader, uint32_t count)
@@ -139,17 +138,21 @@ static int measure(struct forward *f, struct core *core, struct reader *reader, 
 }
 
 int reads_measure(struct forward *f, struct core *core, const struct device_reads *device,
-                  uint32_t count, struct forward_speed *out, struct error *error)
+                  uint32_t count, uint64_t bytes, struct forward_speed *out, struct error *error)
 {
     struct reader *reader = calloc(count + 1, sizeof *reader);
-    bool good = reader != NULL;
+    struct region buffers = {.base = NULL};
+    bool good = reader && region_open(&buffers, bytes < BUFFERS_BYTES ? bytes : BUFFERS_BYTES, MIB);
     for (uint32_t i = 0; good && i < count; i++)
-        good = start(&reader[i], &device[i]);
+        good = device[i].chunk_bytes <= buffers.bytes && start(&reader[i], &device[i], &buffers);
     int rc = good && count > 0 ? measure(f, core, reader, count, out, error) : 0;
+    bool ended = true;
     for (uint32_t i = 0; reader && i < count; i++)
         if (reader[i].device)
-            stop(&reader[i]);
-    if (good || !reader)
+            ended &= stop(&reader[i]);
+    if (ended)
+        free(buffers.base);
+    if (ended && (good || !reader))
         free(reader);
     return rc;
 }
