@@ -54,6 +54,34 @@ static void avoid_int8_min(uint8_t *out, uint64_t bytes)
         out[i] = out[i] == 0x80 ? 0x81 : out[i];
 }
 
+/* The minimum of each sub-block becomes its scale, in six bits as these are (twelve bytes), or in
+ * four: what is stored of rows has means of about 0 by sub-block. Independent ones would add up,
+ * over a row, what inputs have in common, as they have after an activation whose mean is not 0. */
+static void even_sub_blocks(enum tensor_type type, uint8_t *out, uint64_t bytes)
+{
+    uint32_t block_bytes = tensor_type_info((uint32_t)type)->block_bytes;
+    for (uint8_t *b = out; b < out + bytes; b += block_bytes) {
+        if (type == TENSOR_Q2_K)
+            for (uint32_t i = 0; i < 16; i++)
+                b[i] = (uint8_t)((b[i] & 15) * 17);
+        else
+            for (uint32_t i = 0; i < 4; i++) {
+                b[8 + i] = b[4 + i];
+                b[12 + i] = (uint8_t)((b[12 + i] & 15) * 17);
+            }
+    }
+}
+
+/* Random bytes of blocks, whose scales are set later. */
+static void random_codes(enum tensor_type type, struct random *random, uint8_t *out, uint64_t bytes)
+{
+    random_bytes(random, out, bytes);
+    if (type == TENSOR_Q8_0)
+        avoid_int8_min(out, bytes);
+    if (type == TENSOR_Q2_K || type == TENSOR_Q4_K || type == TENSOR_Q5_K)
+        even_sub_blocks(type, out, bytes);
+}
+
 /* Uses 16 random bits per number: sign, ten bits of mantissa, and five that select one of two
  * exponents so that the variance is correct: with mantissas in [1, 2) it is 7/3 * 4^exponent. */
 static void random_halves(float deviation, uint8_t *out, uint64_t bytes)
@@ -98,10 +126,9 @@ static struct spread spread_of(enum tensor_type type)
     uint8_t sample[SAMPLE_BYTES];
     struct random random;
     double products = 0, minimums = 0, squares = 0, cross = 0, minimum_squares = 0, n = 0;
+    double scale_sum = 0, largest = 0; /* of codes */
     random_seed(&random, 1, 1);
-    random_bytes(&random, sample, SAMPLE * block_bytes);
-    if (type == TENSOR_Q8_0)
-        avoid_int8_min(sample, SAMPLE * block_bytes);
+    random_codes(type, &random, sample, SAMPLE * block_bytes);
     for (uint32_t b = 0; b < SAMPLE; b++) {
         struct unpacked u;
         info->unpack(sample + b * block_bytes, 0, &u);
@@ -109,13 +136,17 @@ static struct spread spread_of(enum tensor_type type)
             double product = (double)u.scale[i / UNPACK_SUB] * u.code[i];
             double minimum = u.min[i / UNPACK_SUB];
             products += product;
+            scale_sum += (double)u.scale[i / UNPACK_SUB];
+            largest = u.code[i] > largest ? u.code[i] : largest;
             minimums += minimum;
             squares += product * product;
             cross += product * minimum;
             minimum_squares += minimum * minimum;
         }
     }
-    double ratio = info->minimums ? products / minimums : 0;
+    /* Codes with minimums are 0 to `largest`, each as often. The sample's own mean would be off by
+     * half a percent, which a row of ten thousand elements adds up. */
+    double ratio = info->minimums ? largest / 2 * scale_sum / minimums : 0;
     double mean = products / n - ratio * minimums / n;
     double power = (squares - 2 * ratio * cross + ratio * ratio * minimum_squares) / n;
     return (struct spread){(float)sqrt(power), (float)ratio, fabs(mean) < 0.02 * sqrt(power)};
@@ -212,14 +243,13 @@ void blocks_random(enum tensor_type type, float deviation, struct random *random
         random_floats(type, deviation, random, out, bytes);
         return;
     }
-    random_bytes(random, out, bytes);
     if (type == TENSOR_F16) {
+        random_bytes(random, out, bytes);
         random_halves(deviation, out, bytes);
         return;
     }
+    random_codes(type, random, out, bytes);
     struct spread spread = spread_of(type);
-    if (type == TENSOR_Q8_0)
-        avoid_int8_min(out, bytes);
     if (type == TENSOR_MXFP4)
         put_exponents(out, bytes, deviation / spread.rms);
     else if (type == TENSOR_NVFP4)
