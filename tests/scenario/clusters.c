@@ -62,6 +62,19 @@ static void put(const char *file, const char *object, bool striped)
     command_free(&c);
 }
 
+/* Reads it as other clients do: with locks. */
+static void get(const char *object)
+{
+    char conf[96], rados[] = "/usr/bin/rados", to[PATH_MAX];
+    struct command c;
+    snprintf(conf, sizeof conf, "%s/ceph.conf", cluster);
+    command_run(&c, NULL, FINISH_MS,
+                (const char *const[]){rados, "-c", conf, "-p", "sluice", "--striper", "get", object,
+                                      path_in_dir(to, "got"), NULL});
+    CHECK(access(to, R_OK) == 0, "rados get %s: %.300s", object, c.err);
+    command_free(&c);
+}
+
 static const char *url(const char *object)
 {
     static char text[256];
@@ -159,6 +172,7 @@ static void reads_a_striped_file(void)
     CHECK(counter(e, "parts_failed_over") == 0 && counter(e, "quarantines") == 0, "a failure");
     check_no_restart(e);
     check_secret(e);
+    get("model.gguf");
     for (unsigned i = 0; i < 4; i++) {
         struct generation *g = start_generation(e, i % TEST_PROMPTS, 10);
         pid_t pid = engine_pid(e, "loader", 0, 0);
@@ -166,6 +180,10 @@ static void reads_a_striped_file(void)
         engine_pid(e, "loader", 0, pid);
         end_same(g, i % TEST_PROMPTS, "the loader was killed");
     }
+    wait_read(e, 0);
+    char *log = engine_log(e);
+    CHECK(!strstr(log, "is not a copy"), "what others read is taken for another file");
+    free(log);
     finish(e);
 }
 

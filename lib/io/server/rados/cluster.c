@@ -152,37 +152,56 @@ static int look_at_object(struct cluster *c, const char *object, uint64_t *size,
     return rc;
 }
 
-/* Of the objects of a striped file, the first is written again whenever the file is. -ENOENT: there
- * is none. */
-static int look_at_striped(struct cluster *c, const char *first, struct layout *layout,
-                           uint64_t *version, uint64_t until_ns)
+/* Every reader with libradosstriper locks the first object, which is a write and changes its
+ * version. So the version is that of the second one, which only those who write the file change;
+ * without a second one, only size and layout are known. */
+static int identify_striped(struct cluster *c, const char *name, const struct layout *l,
+                            uint64_t *identity, uint64_t until_ns)
+{
+    char second[LAYOUT_NAME_BYTES], text[128];
+    uint64_t size, version;
+    layout_object(l, name, 1, second);
+    int rc = look_at_object(c, second, &size, &version, until_ns);
+    if (rc < 0 && rc != -ENOENT)
+        return rc;
+    snprintf(text, sizeof text, "%llu %llu %llu %llu %llu", (unsigned long long)l->size,
+             (unsigned long long)l->object_size, (unsigned long long)l->stripe_unit,
+             (unsigned long long)l->stripe_count, (unsigned long long)version);
+    *identity = remote_hash(text);
+    return 0;
+}
+
+/* -ENOENT: there is none. */
+static int look_at_striped(struct cluster *c, const char *name, const char *first,
+                           struct layout *layout, uint64_t *identity, uint64_t until_ns)
 {
     char value[LAYOUT_ATTRIBUTES][LAYOUT_VALUE_BYTES];
-    uint64_t size;
-    int rc = look_at_object(c, first, &size, version, until_ns);
+    int rc = 0;
     for (size_t i = 0; i < LAYOUT_ATTRIBUTES && rc >= 0; i++)
         rc = attribute(c, first, layout_attributes[i], value[i], until_ns);
     if (rc < 0)
         return rc;
-    return layout_take(layout, value) == 0 ? 0 : -EBADMSG;
+    if (layout_take(layout, value) != 0)
+        return -EBADMSG;
+    return identify_striped(c, name, layout, identity, until_ns);
 }
 
 static int look(struct cluster *c, const char *name, uint64_t until_ns, char why[REMOTE_WHY_BYTES])
 {
     struct layout layout = {.striped = true};
-    uint64_t version;
+    uint64_t identity;
     char first[LAYOUT_NAME_BYTES];
     layout_object(&layout, name, 0, first);
-    int rc = look_at_striped(c, first, &layout, &version, until_ns);
+    int rc = look_at_striped(c, name, first, &layout, &identity, until_ns);
     if (rc == -ENOENT) {
         layout = (struct layout){.striped = false};
-        rc = look_at_object(c, name, &layout.size, &version, until_ns);
+        rc = look_at_object(c, name, &layout.size, &identity, until_ns);
     }
     if (rc < 0 && rc != -ETIMEDOUT)
         cluster_close(c); /* the next attempt reads keys again, and is another client */
     if (rc < 0)
         return failed(why, "the object", layout.striped ? first : name, rc);
-    c->version = version;
+    c->identity = identity;
     c->layout = layout;
     return 0;
 }

@@ -13,7 +13,7 @@ struct cluster {
     rados_t rados; /* NULL: not connected */
     rados_ioctx_t pool;
     struct layout layout;
-    uint64_t version; /* of the object that has the size */
+    uint64_t identity; /* the version of a plain object; a hash of that of a striped file */
 };
 
 /* Connects unless that was done, and reads what the file is; then a byte of this object, which had

@@ -251,7 +251,7 @@ static bool is_right(struct io *io)
     uint64_t size = io->cluster.layout.size, right = io->remote.file_bytes;
     char why[REMOTE_WHY_BYTES];
     if (size > 0 && size == right)
-        return remote_identify(&io->remote, io->cluster.version);
+        return remote_identify(&io->remote, io->cluster.identity);
     snprintf(why, sizeof why, "it has %llu bytes instead of %llu", (unsigned long long)size,
              (unsigned long long)right);
     remote_why(&io->remote, why);

@@ -254,6 +254,44 @@ START_TEST(other_files)
 }
 END_TEST
 
+/* Each reader with libradosstriper locks the first object, which then has another version. */
+START_TEST(is_read_with_locks)
+{
+    make_file();
+    open_backend("rados://models/dir/model?conf=/c");
+    (void)wait_link(true);
+    fake_object("dir/model.0000000000000000", object[0], OBJECT_BYTES, sizes);
+    rados->abandon(io);
+    ck_assert(wait_link(true).up);
+    rados->close(io);
+}
+END_TEST
+
+/* A file of one object: only its layout shows it. One without stripes has a version. */
+START_TEST(other_identities)
+{
+    static const uint64_t one[] = {8 * KIB, OBJECT_BYTES, UNIT_BYTES, 1},
+                          other[] = {8 * KIB, OBJECT_BYTES / 2, UNIT_BYTES, 1};
+    struct error error;
+    struct io_source source = {.bytes = 8 * KIB, .depth = DEPTH};
+    make_file();
+    rados = io_servers[0];
+    for (int striped = 0; striped < 2; striped++) {
+        const char *name = striped ? "one.0000000000000000" : "one";
+        source.url = "rados://models/one?conf=/c";
+        fake_object(name, bytes, 8 * KIB, striped ? one : NULL);
+        io = rados->open(&source, &fd, &error);
+        (void)wait_link(true);
+        rados->abandon(io);
+        ck_assert(wait_link(true).up);
+        fake_object(name, bytes, 8 * KIB, striped ? other : NULL);
+        rados->abandon(io);
+        ck_assert(wait_link(true).wrong);
+        rados->close(io);
+    }
+}
+END_TEST
+
 /* While the link is up, nobody asks; a new attempt does. */
 START_TEST(is_replaced)
 {
@@ -262,7 +300,7 @@ START_TEST(is_replaced)
     (void)wait_link(true);
     rados->abandon(io);
     ck_assert(wait_link(true).up);
-    fake_object("dir/model.0000000000000000", object[0], OBJECT_BYTES, sizes);
+    fake_object("dir/model.0000000000000001", object[1], OBJECT_BYTES, NULL);
     rados->abandon(io);
     struct io_link link = wait_link(true);
     ck_assert(link.wrong && strstr(link.why, "replaced"));
@@ -373,6 +411,8 @@ int main(void)
     tcase_add_test(c, abandons);
     tcase_add_test(c, errors_of_the_cluster);
     tcase_add_test(c, other_files);
+    tcase_add_test(c, is_read_with_locks);
+    tcase_add_test(c, other_identities);
     tcase_add_test(c, is_replaced);
     tcase_add_test(c, no_cluster);
     tcase_add_test(c, bounds_what_is_in_flight);
