@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* System calls by group. A profile (profiles.tbl.h) permits groups; a call that none of its groups
- * has ends the process with SIGSYS, or fails with the error of its ERRNO row, or with EPERM in the
- * profiles that filter.c names.
+ * has ends the process with SIGSYS, or fails with the error of its ERRNO row, or, in the profiles
+ * that filter.c names, with EPERM or a socket with EACCES.
  *
  *   CALL(group, call)                         permitted
  *   CALL_X86(group, call)                     the same; this call exists on x86-64 only

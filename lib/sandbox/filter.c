@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The program of a filter: the architecture, then a comparison per permitted call, then the calls
- * that fail, then SIGSYS. In some profiles (fails) every other call fails, too. Calls of another
- * architecture (32-bit, x32) end the process. The kernel stores for each number whether it is
- * permitted whatever its arguments are, so that the length of the program costs nothing for
- * those. */
+ * that fail, then SIGSYS. In some profiles every other call fails, too (fails), or every other
+ * socket (asks_for_addresses). Calls of another architecture (32-bit, x32) end the process. The
+ * kernel stores for each number whether it is permitted whatever its arguments are, so that the
+ * length of the program costs nothing for those. */
 #include "lib/sandbox/filter.h"
 
 #include <errno.h>
@@ -211,6 +211,20 @@ static bool fails(enum sandbox_profile profile)
            profile == SANDBOX_COMPUTE_GPU || profile == SANDBOX_COMPUTE_GPU_FILES;
 }
 
+/* librados asks for addresses, by UDP, of the monitors that its file names, or when it names none.
+ * That is a fault of the file, and the cluster may be one copy of several. */
+static bool asks_for_addresses(enum sandbox_profile profile)
+{
+    return profile == SANDBOX_LOADER_CEPH || profile == SANDBOX_LOADER_CEPH_CACHE ||
+           profile == SANDBOX_FETCH;
+}
+
+static void fail(struct filter *f, int call, int error)
+{
+    unless(f, (uint32_t)call, 1);
+    result(f, SECCOMP_RET_ERRNO | (uint32_t)error);
+}
+
 void filter_make(enum sandbox_profile profile, struct filter *f)
 {
     sl_assert(profile < SANDBOX_PROFILE__COUNT);
@@ -234,10 +248,10 @@ void filter_make(enum sandbox_profile profile, struct filter *f)
         else
             permit_argument(f, r, r->kind == SELF ? (uint64_t)getpid() : r->value);
     }
-    for (size_t i = 0; i < ARRAY_LEN(errors); i++) {
-        unless(f, (uint32_t)errors[i].call, 1);
-        result(f, SECCOMP_RET_ERRNO | (uint32_t)errors[i].error);
-    }
+    for (size_t i = 0; i < ARRAY_LEN(errors); i++)
+        fail(f, errors[i].call, errors[i].error);
+    if (asks_for_addresses(profile))
+        fail(f, __NR_socket, EACCES);
     result(f, fails(profile) ? SECCOMP_RET_ERRNO | EPERM : SECCOMP_RET_TRAP);
 }
 

@@ -2,6 +2,7 @@
 /* Connects to a Ceph cluster through librados, and reads the layout of a file. */
 #include "lib/io/server/rados/cluster.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
@@ -13,6 +14,7 @@
 
 #define STACK_BYTES (512 * KIB) /* of each thread of the library, as of all threads of an engine */
 #define ASK_MS      2           /* between looks at an operation of an attempt */
+#define HOSTS_BYTES 4096
 
 /* What the file of the user must not change. A log or an admin socket would be a file of a process
  * that can write none. Times are seconds. One thread for connections receives 2 GB/s. */
@@ -47,6 +49,37 @@ static int failed(char why[REMOTE_WHY_BYTES], const char *what, const char *name
 
 /* ---- the client ------------------------------------------------------------------------------ */
 
+/* Of a monitor, perhaps behind the version of its protocol ("v2:"): a letter, and fewer colons than
+ * an IPv6 address has. */
+static bool is_name(const char *word)
+{
+    if (strncmp(word, "v1:", 3) == 0 || strncmp(word, "v2:", 3) == 0)
+        word += 3;
+    const char *colon = strchr(word, ':');
+    if (colon && strchr(colon + 1, ':'))
+        return false;
+    while (*word && !isalpha((unsigned char)*word))
+        word++;
+    return *word != 0;
+}
+
+/* The library would ask for the addresses of names, which the sandbox forbids. */
+static int check_monitors(struct cluster *c, char why[REMOTE_WHY_BYTES])
+{
+    static const char separators[] = " \t,;[]";
+    char hosts[HOSTS_BYTES], *rest = NULL;
+    if (rados_conf_get(c->rados, "mon_host", hosts, sizeof hosts) < 0)
+        return 0;
+    for (char *word = strtok_r(hosts, separators, &rest); word;
+         word = strtok_r(NULL, separators, &rest))
+        if (is_name(word)) {
+            snprintf(why, REMOTE_WHY_BYTES,
+                     "ceph.conf must have the addresses of monitors, not names (%.120s)", word);
+            return -1;
+        }
+    return 0;
+}
+
 static int configure(struct cluster *c, const struct io_url *url, char why[REMOTE_WHY_BYTES])
 {
     int rc = rados_conf_read_file(c->rados, url->conf[0] ? url->conf : NULL);
@@ -56,7 +89,7 @@ static int configure(struct cluster *c, const struct io_url *url, char why[REMOT
         (void)rados_conf_set(c->rados, settings[i][0], settings[i][1]); /* not in every version */
     if (url->credentials[0] && (rc = rados_conf_set(c->rados, "keyring", url->credentials)) < 0)
         return failed(why, "cannot use", url->credentials, rc);
-    return 0;
+    return check_monitors(c, why);
 }
 
 /* Else they have as much as the first thread, which needs 1 MiB when the library is loaded. */

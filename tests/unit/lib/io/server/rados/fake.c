@@ -46,6 +46,7 @@ static struct {
     char silent[64];
     bool any_silent;
     int read_error, connect_error;
+    const char *monitors;
     char user[64], pool[64];
     char key[SETTINGS_MAX][48], value[SETTINGS_MAX][128];
     unsigned settings;
@@ -100,6 +101,11 @@ void fake_errors(int reads, int connecting)
     fake.read_error = reads;
     fake.connect_error = connecting;
     unlock();
+}
+
+void fake_monitors(const char *hosts)
+{
+    fake.monitors = hosts;
 }
 
 const char *fake_user(void)
@@ -246,6 +252,13 @@ int rados_conf_set(rados_t cluster, const char *key, const char *value)
     snprintf(fake.key[fake.settings], sizeof fake.key[0], "%s", key);
     snprintf(fake.value[fake.settings++], sizeof fake.value[0], "%s", value);
     unlock();
+    return 0;
+}
+
+int rados_conf_get(rados_t cluster, const char *key, char *to, size_t bytes)
+{
+    (void)cluster;
+    snprintf(to, bytes, "%s", fake.monitors && strcmp(key, "mon_host") == 0 ? fake.monitors : "");
     return 0;
 }
 

@@ -17,6 +17,9 @@ void fake_silent(const char *name);
 /* Reads give this errno; connecting does, too, or alone. 0: they succeed. */
 void fake_errors(int reads, int connecting);
 
+/* The monitors of ceph.conf; static. NULL: it has none. */
+void fake_monitors(const char *hosts);
+
 /* What the last client was given. */
 const char *fake_user(void);
 const char *fake_setting(const char *key); /* NULL: not set */

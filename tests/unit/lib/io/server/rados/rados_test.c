@@ -343,6 +343,33 @@ START_TEST(no_cluster)
 }
 END_TEST
 
+/* Their addresses cannot be asked for. */
+START_TEST(monitors)
+{
+    static const struct {
+        const char *hosts, *name; /* NULL: it is connected */
+    } rows[] = {{NULL, NULL},
+                {"10.0.0.1", NULL},
+                {"10.0.0.1:6789,10.0.0.2; 10.0.0.3:3300/0", NULL},
+                {"[v2:10.0.0.1:3300,v1:10.0.0.1:6789] [v2:10.0.0.2:3300/0]", NULL},
+                {"[fe80::a]:6789, [v2:[2001:db8::b]:3300/0,v1:[::1]:6789/0]", NULL},
+                {"mon1", "(mon1)"},
+                {"10.0.0.1, mon-2.lan:6789", "(mon-2.lan:6789)"},
+                {"[v2:cafe:3300,v1:cafe:6789]", "(v2:cafe:3300)"}};
+    make_file();
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        fake_monitors(rows[i].hosts);
+        open_backend("rados://models/plain?conf=/c");
+        if (rows[i].name)
+            wait_why(rows[i].name);
+        else
+            ck_assert(wait_link(true).up);
+        rados->close(io);
+    }
+    fake_monitors(NULL);
+}
+END_TEST
+
 /* More than the library may hold waits. */
 START_TEST(bounds_what_is_in_flight)
 {
@@ -415,6 +442,7 @@ int main(void)
     tcase_add_test(c, other_identities);
     tcase_add_test(c, is_replaced);
     tcase_add_test(c, no_cluster);
+    tcase_add_test(c, monitors);
     tcase_add_test(c, bounds_what_is_in_flight);
     tcase_add_test(c, layouts);
     suite_add_tcase(s, c);
