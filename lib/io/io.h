@@ -45,6 +45,7 @@ struct io_link {
                         * version); 0: not known, or the server says nothing */
     uint64_t since_ns; /* when it went down; 0 while it is up */
     const char *why;   /* it is down; valid until the next call of the backend */
+    bool known;        /* an attempt to connect has ended, or a connection: `why` is the reason */
 };
 
 struct io_backend {

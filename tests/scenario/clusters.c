@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "lib/base/bytes.h"
@@ -117,6 +118,19 @@ static void check_no_restart(struct engine *e)
     json_t *doc = engine_stats(e);
     CHECK(lookup_restarts(doc) == 0, "a process exited");
     json_decref(doc);
+}
+
+static void wait_log(struct engine *e, const char *log)
+{
+    uint64_t deadline = deadline_in(SOON_MS);
+    for (;;) {
+        char *text = engine_log(e);
+        bool found = strstr(text, log) != NULL;
+        free(text);
+        if (found)
+            return;
+        CHECK(deadline_tick(deadline), "the log lacks '%s'", log);
+    }
 }
 
 static struct generation *start_generation(struct engine *e, unsigned prompt, size_t tokens)
@@ -254,6 +268,33 @@ static void wrong_bytes_are_read_elsewhere(void)
     finish(e);
 }
 
+/* No cluster: ceph.conf has names of monitors or none, so that librados would ask for addresses. */
+static void a_file_without_addresses(void)
+{
+    static const struct {
+        const char *hosts, *why;
+    } rows[] = {{"mon host = mon.invalid, 127.0.0.1", "must have the addresses"},
+                {"", "no connection"}};
+    char path[PATH_MAX];
+    if (access(SLUICE_LOADER_RADOS, X_OK) != 0)
+        test_skip("this build has no loader for Ceph");
+    baseline(0);
+    snprintf(cluster, sizeof cluster, "/tmp/ceph-test-%d", (int)getpid());
+    snprintf(path, sizeof path, "%s/ceph.conf", cluster);
+    CHECK(mkdir(cluster, 0700) == 0, "no %s", cluster);
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        FILE *file = fopen(path, "we");
+        CHECK(file && fprintf(file, "[global]\n%s\n", rows[i].hosts) > 0 && fclose(file) == 0,
+              "no %s", path);
+        struct engine *e = start(test_model(), "model.gguf", NULL);
+        wait_log(e, rows[i].why);
+        baseline_compare(e, 0, "without addresses");
+        check_no_restart(e);
+        engine_stop(e);
+    }
+    CHECK(unlink(path) == 0 && rmdir(cluster) == 0, "%s remains", cluster);
+}
+
 /* ---- memory ---------------------------------------------------------------------------------- */
 
 static void keeps_the_budget(void)
@@ -279,7 +320,7 @@ int main(int argc, char **argv)
 {
     static const struct test_case cases[] = {
         ROW(reads_a_striped_file),           ROW(opens_a_model),    ROW(the_osd_is_killed),
-        ROW(wrong_bytes_are_read_elsewhere), ROW(keeps_the_budget),
+        ROW(wrong_bytes_are_read_elsewhere), ROW(keeps_the_budget), ROW(a_file_without_addresses),
     };
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }

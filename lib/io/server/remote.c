@@ -161,6 +161,7 @@ void remote_drop(struct remote *r, enum remote_state state, uint64_t now_ns)
 {
     uint64_t next = 2 * r->pause_ns;
     r->state = state;
+    r->dropped = true;
     if (r->since_ns == 0)
         r->since_ns = now_ns;
     r->due_ns = now_ns + remote_jitter(r, r->pause_ns);
@@ -177,7 +178,8 @@ void remote_link(const struct remote *r, struct io_link *link)
                              .bytes = r->file_bytes,
                              .identity = r->identity,
                              .since_ns = r->since_ns,
-                             .why = r->why};
+                             .why = r->why,
+                             .known = r->dropped};
 }
 
 /* ---- the timer ------------------------------------------------------------------------------- */

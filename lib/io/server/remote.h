@@ -45,6 +45,7 @@ struct remote {
     int epoll, timer;
     uint64_t armed_ns; /* the timer; 0: not armed */
     enum remote_state state;
+    bool dropped;              /* once or more: `why` is a reason */
     uint64_t since_ns, due_ns; /* down since; next attempt, or end of this one */
     uint64_t pause_ns;
     struct random random;

@@ -276,7 +276,8 @@ static void report_link(struct storage *storage, const struct io_link *link, boo
 {
     if (changed && link->up && storage->away_logged)
         log_info("%s is connected", storage->path);
-    bool log = !link->up && !storage->away_logged && now_ns > link->since_ns + LINK_QUIET_NS;
+    bool log = !link->up && link->known && !storage->away_logged &&
+               now_ns > link->since_ns + LINK_QUIET_NS;
     if (log)
         log_warn("%s is not connected: %s", storage->path, link->why);
     storage->away_logged = !link->up && (storage->away_logged || log);

@@ -322,11 +322,16 @@ END_TEST
 
 START_TEST(no_cluster)
 {
+    struct io_link link;
     make_file();
     fake_errors(0, ETIMEDOUT);
     open_backend("rados://models/dir/model?conf=/c&user=x");
+    rados->link(io, &link);
+    ck_assert(!link.up && !link.known); /* the attempt can take seconds */
     submit(0, 4096);
     wait_why("no connection as client.x: Connection timed out");
+    rados->link(io, &link);
+    ck_assert(!link.up && link.known);
     fake_errors(0, 0);
     ck_assert_int_eq(next().result, 4096); /* it was there for the next attempt */
     rados->close(io);
