@@ -129,7 +129,7 @@ static void check_layout(char *text)
         memcpy(value[i], word, strnlen(word, LAYOUT_VALUE_BYTES - 1));
     }
     struct layout l;
-    if (layout_take(&l, value) != 0)
+    if (layout_take(&l, value))
         return;
     uint64_t at = rest ? strtoull(rest, NULL, 10) >> 2 : 0;
     struct extent e = layout_extent(&l, at, 1000);

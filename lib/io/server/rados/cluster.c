@@ -41,10 +41,16 @@ static const char *const settings[][2] = {
     {"objecter_inflight_op_bytes", "104857600"},
 };
 
+static int failed_because(char why[REMOTE_WHY_BYTES], const char *what, const char *name,
+                          const char *reason)
+{
+    snprintf(why, REMOTE_WHY_BYTES, "%s %.160s: %s", what, name, reason);
+    return -1;
+}
+
 static int failed(char why[REMOTE_WHY_BYTES], const char *what, const char *name, int error)
 {
-    snprintf(why, REMOTE_WHY_BYTES, "%s %.160s: %s", what, name, strerror(-error));
-    return -1;
+    return failed_because(why, what, name, strerror(-error));
 }
 
 /* ---- the client ------------------------------------------------------------------------------ */
@@ -204,9 +210,10 @@ static int identify_striped(struct cluster *c, const char *name, const struct la
     return 0;
 }
 
-/* -ENOENT: there is none. */
+/* -ENOENT: there is none. -EBADMSG: *wrong says what is wrong with it. */
 static int look_at_striped(struct cluster *c, const char *name, const char *first,
-                           struct layout *layout, uint64_t *identity, uint64_t until_ns)
+                           struct layout *layout, uint64_t *identity, const char **wrong,
+                           uint64_t until_ns)
 {
     char value[LAYOUT_ATTRIBUTES][LAYOUT_VALUE_BYTES];
     int rc = 0;
@@ -214,7 +221,8 @@ static int look_at_striped(struct cluster *c, const char *name, const char *firs
         rc = attribute(c, first, layout_attributes[i], value[i], until_ns);
     if (rc < 0)
         return rc;
-    if (layout_take(layout, value) != 0)
+    *wrong = layout_take(layout, value);
+    if (*wrong)
         return -EBADMSG;
     return identify_striped(c, name, layout, identity, until_ns);
 }
@@ -223,9 +231,10 @@ static int look(struct cluster *c, const char *name, uint64_t until_ns, char why
 {
     struct layout layout = {.striped = true};
     uint64_t identity;
+    const char *wrong = NULL;
     char first[LAYOUT_NAME_BYTES];
     layout_object(&layout, name, 0, first);
-    int rc = look_at_striped(c, name, first, &layout, &identity, until_ns);
+    int rc = look_at_striped(c, name, first, &layout, &identity, &wrong, until_ns);
     if (rc == -ENOENT) {
         layout = (struct layout){.striped = false};
         rc = look_at_object(c, name, &layout.size, &identity, until_ns);
@@ -233,7 +242,8 @@ static int look(struct cluster *c, const char *name, uint64_t until_ns, char why
     if (rc < 0 && rc != -ETIMEDOUT)
         cluster_close(c); /* the next attempt reads keys again, and is another client */
     if (rc < 0)
-        return failed(why, "the object", layout.striped ? first : name, rc);
+        return failed_because(why, "the object", layout.striped ? first : name,
+                              wrong ? wrong : strerror(-rc));
     c->identity = identity;
     c->layout = layout;
     return 0;

@@ -24,7 +24,7 @@ static bool number(const char *text, uint64_t *to)
     return true;
 }
 
-int layout_take(struct layout *layout, char value[LAYOUT_ATTRIBUTES][LAYOUT_VALUE_BYTES])
+const char *layout_take(struct layout *layout, char value[LAYOUT_ATTRIBUTES][LAYOUT_VALUE_BYTES])
 {
     struct layout l = {.striped = true};
     bool right = number(value[LAYOUT_SIZE], &l.size) &&
@@ -34,9 +34,11 @@ int layout_take(struct layout *layout, char value[LAYOUT_ATTRIBUTES][LAYOUT_VALU
     if (!right || l.stripe_unit == 0 || l.object_size == 0 || l.object_size > OBJECT_BYTES_MAX ||
         l.object_size % l.stripe_unit != 0 || l.stripe_count == 0 ||
         l.stripe_count > STRIPES_COUNT_MAX)
-        return -1;
+        return "its layout is malformed";
+    if ((l.stripe_count == 1 ? l.object_size : l.stripe_unit) < LAYOUT_RUN_BYTES_MIN)
+        return "its stripes have less than 2 KiB";
     *layout = l;
-    return 0;
+    return NULL;
 }
 
 struct extent layout_extent(const struct layout *layout, uint64_t offset, uint64_t bytes)

@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "lib/base/bytes.h"
 #include "lib/io/server/url.h"
 
 #define LAYOUT_NAME_BYTES  (IO_URL_TEXT_BYTES + 20)
@@ -37,8 +38,12 @@ struct extent {
     uint64_t bytes;
 };
 
-/* From the values of the attributes. -1: malformed. */
-int layout_take(struct layout *layout, char value[LAYOUT_ATTRIBUTES][LAYOUT_VALUE_BYTES]);
+/* A run of bytes that is one in an object is at least as long as this, but at an end: a read of a
+ * few objects must contain a page. */
+#define LAYOUT_RUN_BYTES_MIN (2 * KIB)
+
+/* From the values of the attributes. NULL; or what is wrong, and *layout is not changed. */
+const char *layout_take(struct layout *layout, char value[LAYOUT_ATTRIBUTES][LAYOUT_VALUE_BYTES]);
 
 /* The longest extent that begins at this offset, at most `bytes` of it. */
 struct extent layout_extent(const struct layout *layout, uint64_t offset, uint64_t bytes);

@@ -36,6 +36,8 @@
 #define WATCH_NS        (500 * NS_PER_MS) /* between looks at both */
 #define ATTEMPT_END_NS  (3600 * NS_PER_S) /* never: an attempt ends by itself */
 
+_Static_assert((PARTS_MAX - 1) * LAYOUT_RUN_BYTES_MIN >= PAGE_BYTES, "a read may have no page");
+
 /* A read of one object. */
 struct part {
     struct io *io;

@@ -249,7 +249,7 @@ START_TEST(other_files)
     rados->close(io);
     fake_object("dir/model.0000000000000000", object[0], OBJECT_BYTES, torn);
     open_backend("rados://models/dir/model?conf=/c");
-    wait_why("Bad message");
+    wait_why("0: its layout is malformed");
     rados->close(io);
 }
 END_TEST
@@ -405,25 +405,30 @@ START_TEST(layouts)
 {
     static const struct {
         const char *value[LAYOUT_ATTRIBUTES];
-        int rc;
-    } rows[] = {{{"1000", "4194304", "4194304", "1"}, 0},
-                {{"", "4194304", "4194304", "1"}, -1},
-                {{"-1", "4194304", "4194304", "1"}, -1},
-                {{"1000", "4194304", "0", "1"}, -1},
-                {{"1000", "0", "1", "1"}, -1},
-                {{"1000", "4096", "4096", "0"}, -1},
-                {{"1000", "4097", "4096", "1"}, -1},
-                {{"1000", "8589934592", "4096", "1"}, -1},
-                {{"1 ", "4096", "4096", "1"}, -1},
-                {{"1000000000000000000", "4096", "4096", "1"}, -1},
-                {{"1000", "4096", "4096", "2000000"}, -1}};
+        const char *wrong; /* in the reason */
+    } rows[] = {{{"1000", "4194304", "4194304", "1"}, NULL},
+                {{"", "4194304", "4194304", "1"}, "malformed"},
+                {{"-1", "4194304", "4194304", "1"}, "malformed"},
+                {{"1000", "4194304", "0", "1"}, "malformed"},
+                {{"1000", "0", "1", "1"}, "malformed"},
+                {{"1000", "4096", "4096", "0"}, "malformed"},
+                {{"1000", "4097", "4096", "1"}, "malformed"},
+                {{"1000", "8589934592", "4096", "1"}, "malformed"},
+                {{"1 ", "4096", "4096", "1"}, "malformed"},
+                {{"1000000000000000000", "4096", "4096", "1"}, "malformed"},
+                {{"1000", "4096", "4096", "2000000"}, "malformed"},
+                {{"1000", "65536", "1024", "2"}, "less than 2 KiB"},
+                {{"1000", "1024", "1024", "1"}, "less than 2 KiB"},
+                {{"1000", "65536", "1024", "1"}, NULL},
+                {{"1000", "65536", "2048", "2"}, NULL}};
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         char value[LAYOUT_ATTRIBUTES][LAYOUT_VALUE_BYTES];
         struct layout l = {.size = 7};
         for (size_t v = 0; v < LAYOUT_ATTRIBUTES; v++)
             snprintf(value[v], sizeof value[v], "%s", rows[i].value[v]);
-        ck_assert_msg(layout_take(&l, value) == rows[i].rc, "row %zu", i);
-        ck_assert_uint_eq(l.size, rows[i].rc == 0 ? 1000 : 7);
+        const char *wrong = layout_take(&l, value);
+        ck_assert_msg(rows[i].wrong ? wrong && strstr(wrong, rows[i].wrong) : !wrong, "row %zu", i);
+        ck_assert_uint_eq(l.size, rows[i].wrong ? 7 : 1000);
     }
     struct layout one = {
         .striped = true, .object_size = 4 * MIB, .stripe_unit = 64 * KIB, .stripe_count = 1};
