@@ -274,7 +274,7 @@ static void a_file_without_addresses(void)
     static const struct {
         const char *hosts, *why;
     } rows[] = {{"mon host = mon.invalid, 127.0.0.1", "must have the addresses"},
-                {"", "no connection"}};
+                {"", "has no `mon host`"}};
     char path[PATH_MAX];
     if (access(SLUICE_LOADER_RADOS, X_OK) != 0)
         test_skip("this build has no loader for Ceph");

@@ -98,6 +98,13 @@ static int configure(struct cluster *c, const struct io_url *url, char why[REMOT
     return check_monitors(c, why);
 }
 
+/* Else they may be in sections of their own, which few files have. */
+static bool has_monitors(struct cluster *c)
+{
+    char hosts[HOSTS_BYTES];
+    return rados_conf_get(c->rados, "mon_host", hosts, sizeof hosts) < 0 || hosts[0];
+}
+
 /* Else they have as much as the first thread, which needs 1 MiB when the library is loaded. */
 static void limit_stacks(void)
 {
@@ -122,7 +129,10 @@ static int connect_client(struct cluster *c, const struct io_url *url, char why[
         return -1;
     rc = rados_connect(c->rados);
     if (rc < 0)
-        return failed(why, "no connection as", user, rc);
+        return failed(why,
+                      has_monitors(c) ? "no connection as"
+                                      : "ceph.conf has no `mon host`: no connection as",
+                      user, rc);
     rc = rados_ioctx_create(c->rados, url->pool, &c->pool);
     if (rc < 0) {
         c->pool = NULL;

@@ -329,7 +329,7 @@ START_TEST(no_cluster)
     rados->link(io, &link);
     ck_assert(!link.up && !link.known); /* the attempt can take seconds */
     submit(0, 4096);
-    wait_why("no connection as client.x: Connection timed out");
+    wait_why("ceph.conf has no `mon host`: no connection as client.x: Connection timed out");
     rados->link(io, &link);
     ck_assert(!link.up && link.known);
     fake_errors(0, 0);
