@@ -362,7 +362,7 @@ static int check_rope_of_kinds(const struct hf_arch *arch, const json_t *config,
         const json_t *rope = at_path(config, row->field);
         const struct hf_row *found = rope_at(arch, row->field, rope_type(rope));
         *any = true;
-        if (rope && !found)
+        if (rope && (!found || (found->needs[0] && !hf_field(config, found->needs))))
             return bad_rope(row->field, rope_type(rope), error);
         absent = rope ? absent : row;
         there = there || rope;

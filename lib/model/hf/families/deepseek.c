@@ -345,13 +345,27 @@ static const struct hf_row deepseek4_experts[] = {
     END,
 };
 
+#define V4_MAIN     "rope_parameters.main"
+#define V4_COMPRESS "rope_parameters.compress"
+#define V4_PART     ".partial_rotary_factor"
+
 /* The published files have layer_types as numbers, and one rope_scaling; those that transformers
- * writes have names, and YaRN for layers with entries alone, as it is computed for both. */
-static const struct hf_row deepseek4_yarn[] = {
+ * writes have names, and YaRN for layers with entries alone, as it is computed for both. In these
+ * only the bases and parts of both rotations count (DeepseekV4Config): the fields that published
+ * files have are written with their defaults. transformers ignores one rotation without the other,
+ * and rotates whole heads without a part: both are rejected. */
+static const struct hf_row deepseek4_rotation[] = {
     GROUP(hf_yarn),
-    ROPE("rope_parameters.main", "default", "", ""),
-    ROPE("rope_parameters.compress", "yarn", "yarn", ""),
-    ROPE("rope_parameters.compress", "default", "", ""),
+    ROPE(V4_MAIN, "default", "", V4_MAIN V4_PART),
+    ROPE(V4_COMPRESS, "yarn", "yarn", V4_COMPRESS V4_PART),
+    ROPE(V4_COMPRESS, "default", "", V4_COMPRESS V4_PART),
+    EQUAL(rope_parameters.main.partial_rotary_factor,
+          rope_parameters.compress.partial_rotary_factor),
+    ROTATED(rope_parameters.main.partial_rotary_factor, "rope.dimension_count"),
+    UINT(qk_rope_head_dim, "rope.dimension_count", REQUIRED),
+    FLOAT(rope_parameters.main.rope_theta, "rope.freq_base", OPTIONAL),
+    FLOAT(rope_parameters.compress.rope_theta, "attention.compress_rope_freq_base", OPTIONAL),
+    FLOAT(compress_rope_theta, "attention.compress_rope_freq_base", REQUIRED),
     FLOAT(rope_parameters.compress.factor, "rope.scaling.factor", OPTIONAL),
     UINT(rope_parameters.compress.original_max_position_embeddings,
          "rope.scaling.original_context_length", OPTIONAL),
@@ -362,11 +376,9 @@ static const struct hf_row deepseek4_yarn[] = {
 };
 
 static const struct hf_row deepseek4[] = {
+    GROUP(deepseek4_rotation),
     GROUP(hf_sizes),
     GROUP(hf_rms),
-    GROUP(deepseek4_yarn),
-    FLOAT(compress_rope_theta, "attention.compress_rope_freq_base", REQUIRED),
-    UINT(qk_rope_head_dim, "rope.dimension_count", REQUIRED),
     UINT(num_key_value_heads, "attention.head_count_kv", REQUIRED),
     UINT(head_dim, "attention.key_length", REQUIRED),
     UINT(head_dim, "attention.value_length", REQUIRED),

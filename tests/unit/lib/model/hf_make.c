@@ -559,10 +559,14 @@ void hf_make_named_kinds(json_t *config, json_t *tokenizer)
               json_object_del(config, "num_hash_layers") == 0 &&
               json_object_del(config, "rope_scaling") == 0);
     json_object_set_new(rope, "rope_theta", json_real(160000));
+    json_object_set_new(rope, "partial_rotary_factor", json_real(0.5));
     json_object_set_new(rope, "attention_factor", json_real(1));
     json_object_set_new(config, "rope_parameters",
-                        json_pack("{s:o, s:{s:s, s:f}}", "compress", rope, "main", "rope_type",
-                                  "default", "rope_theta", 1e4));
+                        json_pack("{s:o, s:{s:s, s:f, s:f}}", "compress", rope, "main", "rope_type",
+                                  "default", "rope_theta", 1e4, "partial_rotary_factor", 0.5));
+    json_object_set_new(config, "rope_theta", json_real(7e4)); /* these do not count */
+    json_object_set_new(config, "compress_rope_theta", json_real(8e4));
+    json_object_set_new(config, "qk_rope_head_dim", json_integer(4));
     json_object_set_new(config, "layer_types",
                         json_pack("[s, s, s]", "compressed_sparse_attention",
                                   "heavily_compressed_attention", "sliding_attention"));

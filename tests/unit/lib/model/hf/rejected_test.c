@@ -177,6 +177,16 @@ EDIT(v4_tables, (hf_make_named_kinds(config, tokenizer),
 EDIT(v4_linear, (hf_make_named_kinds(config, tokenizer),
                  json_object_set_new(json_object_get(rope_of(config), "compress"), "rope_type",
                                      json_string("linear"))))
+EDIT(v4_alone, (hf_make_named_kinds(config, tokenizer), json_object_del(rope_of(config), "main")))
+static void v4_whole(json_t *config, json_t *tokenizer)
+{
+    hf_make_named_kinds(config, tokenizer);
+    json_object_del(json_object_get(rope_of(config), "main"), "partial_rotary_factor");
+    json_object_del(json_object_get(rope_of(config), "compress"), "partial_rotary_factor");
+}
+EDIT(v4_parts, (hf_make_named_kinds(config, tokenizer),
+                json_object_set_new(json_object_get(rope_of(config), "main"),
+                                    "partial_rotary_factor", json_real(0.25))))
 EDIT(other_part,
      json_array_set_new(json_object_get(config, "partial_rotary_factors"), 0, json_real(0.25)))
 EDIT(limit_text, json_array_set_new(json_object_get(config, "swiglu_limits"), 1, json_string("7")))
@@ -276,6 +286,9 @@ START_TEST(bad_moved_models_are_rejected)
         {"deepseek4-base", v4_rate, "compressed_sparse_attention is not a whole number"},
         {"deepseek4-base", v4_tables, "layer 1 is of another kind than those before it"},
         {"deepseek4-base", v4_linear, "rope_parameters.compress of type 'linear'"},
+        {"deepseek4-base", v4_alone, "rope_parameters.compress.partial_rotary_factor differ"},
+        {"deepseek4-base", v4_whole, "rope_parameters.main of type 'default' is not supported"},
+        {"deepseek4-base", v4_parts, "rope_parameters.compress.partial_rotary_factor differ"},
         {"oss_a", truncated, "truncate is true, which is not supported (only false)"},
         {"oss_a", no_truncate, "truncate is missing"},
         {"oss_a", no_factor, "rope_parameters of type 'yarn' is not supported"},
