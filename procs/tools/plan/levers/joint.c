@@ -6,14 +6,22 @@
  *
  * The levers save bytes that hardly overlap, and their losses nearly add up. So a search takes one
  * step of the lever that saves most bytes per loss, until no step keeps to P: at one resident
- * share, on a quarter of the text. A bisection over the points on this way finds the last one whose
- * bound keeps to P on what is held out, at that share and at the others, of which the worst counts.
+ * share, on a quarter of the text. Of the points of this way, the last one is wanted whose bound
+ * keeps to P on what is held out, at that share and at the others, of which the worst counts.
+ *
+ * A bisection finds a point that keeps to P. Since bounds are not monotone there, those that
+ * read less are then judged, too, from the least on until one is good: a bad one mostly costs one
+ * share. A judgement takes minutes, so of these there are at most MORE, for both ways together. If
+ * they are not used up, the plan is the point of both ways that reads least of all that keep to P.
+ * Else it keeps to P, too, and reads no more than edgemoe's precisions, where these do by their own
+ * plan.
  *
  * A quarter of the text misleads the first steps, which decide the others. So there are two
  * searches: from edgemoe's precisions as they are, and from no lever at all. Of what keeps to P,
  * that which reads least is the plan. edgemoe's precisions keep to P by its own plan, since their
  * loss does not depend on what is resident: what reads more is not judged, and if nothing reads
- * less, they are the plan. */
+ * less, they are the plan. Its bound may be that of other settings or of another text, though: they
+ * are judged before they are the plan, and if they are bad, what reads more is judged after all. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -28,6 +36,7 @@
 
 static const double shares[] = {0.125, 0.25, 0.5};
 #define SEARCHED 1 /* without --thresholds capacity */
+#define MORE     8 /* judgements after the bisections */
 
 struct joint {
     struct mixed mixed;
@@ -50,7 +59,8 @@ struct way {
 
 struct kept { /* the best point so far whose bound is within P */
     bool any;
-    double cost; /* only what costs less is better: its cost, or that of edgemoe's precisions */
+    double cost;   /* only what costs less is better: its cost, or that of edgemoe's precisions */
+    uint32_t more; /* judgements that are left after a bisection */
     struct point at;
     struct verdict verdict;
 };
@@ -216,47 +226,63 @@ static int try_point(struct joint *j, const struct point *x, struct kept *kept, 
         return -1;
     *good = v.loss.high <= j->mixed.p->max_loss;
     if (*good)
-        *kept = (struct kept){.any = true, .cost = x->cost, .at = *x, .verdict = v};
+        *kept =
+            (struct kept){.any = true, .cost = x->cost, .more = kept->more, .at = *x, .verdict = v};
     return 0;
 }
 
-/* The last good point of the way that costs less than what is kept. The first one that is judged is
- * that with half of P, since the bound is about twice the loss. */
+struct trial {
+    struct joint *j;
+    const struct way *way;
+    struct kept *kept;
+};
+
+static int try_at(void *user, uint32_t i, bool *good, struct error *error)
+{
+    const struct trial *t = user;
+    return try_point(t->j, &t->way->at[i], t->kept, good, error);
+}
+
+/* The last good point of the way that costs less than what is kept (way_last_good). The first one
+ * that is judged is that with half of P, since the bound is about twice the loss. */
 static int try_way(struct joint *j, const struct point *start, struct kept *kept,
                    struct error *error)
 {
     struct way way;
-    uint32_t good = 0; /* points that are good, or cost too much */
+    uint32_t from = 0;
     if (search(j, start, &way, error) != 0)
         return -1;
-    while (good < way.count && way.at[good].cost >= kept->cost)
-        good++;
-    uint32_t bad = way.count, next = bad;
-    while (next > good + 1 && way.at[next - 1].loss > j->mixed.p->max_loss / 2)
-        next--;
-    for (; good < bad; next = good + (bad - good + 1) / 2) {
-        bool within;
-        if (try_point(j, &way.at[next - 1], kept, &within, error) != 0)
-            return -1;
-        *(within ? &good : &bad) = within ? next : next - 1;
-    }
-    return 0;
+    while (from < way.count && way.at[from].cost >= kept->cost)
+        from++;
+    if (from == way.count)
+        return 0;
+    uint32_t first = way.count - 1;
+    while (first > from && way.at[first].loss > j->mixed.p->max_loss / 2)
+        first--;
+    struct trial trial = {j, &way, kept};
+    return way_last_good(from, way.count, first, &kept->more, try_at, &trial, error);
+}
+
+/* From edgemoe's precisions, and from no lever: what costs less than `cost`. */
+static int try_ways(struct joint *j, const struct point *edgemoe, double cost, struct kept *kept,
+                    struct error *error)
+{
+    const struct point none = {.at = {0}};
+    *kept = (struct kept){.cost = cost, .more = MORE};
+    return try_way(j, edgemoe, kept, error) != 0 ? -1 : try_way(j, &none, kept, error);
 }
 
 static int choose(struct joint *j, struct kept *kept, struct error *error)
 {
     const struct planning *p = j->mixed.p;
-    const struct point none = {.at = {0}};
     struct point edgemoe = point_edgemoe();
-    bool within = p->plan->scalar[PLAN_edgemoe_loss_high] <= p->max_loss;
-    *kept = (struct kept){.cost = 1};
-    if (measure(j, &edgemoe, error) != 0)
+    bool within = p->plan->scalar[PLAN_edgemoe_loss_high] <= p->max_loss, good = true;
+    if (measure(j, &edgemoe, error) != 0 ||
+        try_ways(j, &edgemoe, within ? edgemoe.cost : 1, kept, error) != 0)
         return -1;
-    if (within)
-        kept->cost = edgemoe.cost;
-    if (try_way(j, &edgemoe, kept, error) != 0 || try_way(j, &none, kept, error) != 0)
+    if (!kept->any && within && try_point(j, &edgemoe, kept, &good, error) != 0)
         return -1;
-    if (!kept->any && within && try_point(j, &edgemoe, kept, &within, error) != 0)
+    if (!good && try_ways(j, &edgemoe, 1, kept, error) != 0) /* what was measured is known */
         return -1;
     if (kept->any)
         return 0;

@@ -4,6 +4,7 @@
 
 #include <math.h>
 
+#include "lib/base/assert.h"
 #include "lib/base/bytes.h"
 
 #define LOWEST 0     /* T1: all ranks but the first are low */
@@ -50,4 +51,29 @@ bool point_step(struct point *x, enum lever lever, uint32_t ranks)
             return false;
     } while (lever == TIER && point_t1(x, ranks) >= t1);
     return true;
+}
+
+int way_last_good(uint32_t from, uint32_t count, uint32_t first, uint32_t *more, way_judge judge,
+                  void *user, struct error *error)
+{
+    uint32_t good = from, bad = count, next = first + 1, known = 0; /* good: points up to it */
+    bool within = false;
+    sl_assert(count <= 32);
+    if (next <= good || next > bad)
+        next = good + (bad - good + 1) / 2;
+    for (; good < bad; next = good + (bad - good + 1) / 2) {
+        if (judge(user, next - 1, &within, error) != 0)
+            return -1;
+        known |= UINT32_C(1) << (next - 1);
+        *(within ? &good : &bad) = within ? next : next - 1;
+    }
+    within = false;
+    for (uint32_t at = count; at > good && *more > 0 && !within; at--) {
+        if (known >> (at - 1) & 1)
+            continue;
+        if (judge(user, at - 1, &within, error) != 0)
+            return -1;
+        --*more;
+    }
+    return 0;
 }

@@ -6,6 +6,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "lib/base/error.h"
+
 enum lever { WIDTHS, TIER, SKIPPING, ROUTING, LEVERS };
 
 struct point {
@@ -30,5 +32,17 @@ double point_nats(const struct point *x);
 /* Moves `lever` to the next step that changes what is served: a T1 that is above T2 is none. false:
  * there is none, and *x is undefined. */
 bool point_step(struct point *x, enum lever lever, uint32_t ranks);
+
+/* Judges point i of a way: *good, whether its bound keeps to P. -1 with *error. */
+typedef int (*way_judge)(void *user, uint32_t i, bool *good, struct error *error);
+
+/* Looks for the last good point of `from` to count - 1 (at most 32): a bisection that begins with
+ * `first` (if in that range), then backwards from the last point, without those that are known,
+ * until one is good. Bounds are not monotone: a bisection alone misses good points after bad ones.
+ * Of the second kind are at most *more judgements, which goes down by each. If it does not reach 0,
+ * the last point for which *good was set is the last good one of the way; else points before those
+ * judged, and after that one, may be good, too. -1 with *error of `judge`. */
+int way_last_good(uint32_t from, uint32_t count, uint32_t first, uint32_t *more, way_judge judge,
+                  void *user, struct error *error);
 
 #endif

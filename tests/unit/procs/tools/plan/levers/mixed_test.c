@@ -210,7 +210,7 @@ START_TEST(plan_with_routing)
 END_TEST
 
 /* Bytes with a quarter resident, of all accesses at native precision: of the plan; of edgemoe's
- * precisions without another lever, if their bound is within P. */
+ * precisions without another lever, with their bound. */
 static double planned_cost(void)
 {
     const json_t *report = json_object_get(p.report, "mixed_two_resident_first");
@@ -219,7 +219,7 @@ static double planned_cost(void)
     return json_number_value(json_object_get(quarter, "bytes_share"));
 }
 
-static double edgemoe_cost(void)
+static double edgemoe_cost(double *bound)
 {
     struct judged judged;
     const struct serving s = {.kind = SERVE_POLICY,
@@ -232,7 +232,7 @@ static double edgemoe_cost(void)
     p.clock.capacity = p.native_bytes / 4;
     ck_assert_msg(planning_judge(&p, &s, &judged, &error) == 0, "%s", error.text);
     p.clock.capacity = 0;
-    ck_assert(judged.loss.high <= p.max_loss);
+    *bound = judged.loss.high;
     return thresholds_cost(&p, &p.held, &judged.report);
 }
 
@@ -242,8 +242,25 @@ START_TEST(plan_reads_no_more_than_edgemoe)
     p.max_loss = 0.05;
     ck_assert_msg(plan_joint(&p, &error) == 0, "%s", error.text);
     ck_assert(p.plan->scalar[PLAN_joint_loss_high] <= p.max_loss);
+    double bound, cost = planned_cost();
+    ck_assert_double_le(cost, edgemoe_cost(&bound));
+    ck_assert_double_le(bound, p.max_loss);
+}
+END_TEST
+
+/* The bound in the plan is of other settings: edgemoe's precisions do not keep to P, and what does
+ * reads more. */
+START_TEST(plan_with_a_wrong_bound_of_edgemoe)
+{
+    double bound;
+    p.max_loss = 0.06;
+    for (uint64_t i = 0; i < cells; i++)
+        plan_width(p.plan)[i] = i % 3 ? PRECISION_INT2 : PRECISION_INT4;
+    ck_assert_msg(plan_joint(&p, &error) == 0, "%s", error.text);
+    ck_assert(p.plan->scalar[PLAN_joint_loss_high] <= p.max_loss);
     double cost = planned_cost();
-    ck_assert_double_le(cost, edgemoe_cost());
+    ck_assert_double_gt(cost, edgemoe_cost(&bound));
+    ck_assert_double_gt(bound, p.max_loss);
 }
 END_TEST
 
@@ -267,6 +284,52 @@ START_TEST(steps_of_the_levers)
             x = to;
         }
         ck_assert_uint_eq(taken, cases[i].steps);
+    }
+}
+END_TEST
+
+struct judged_way {
+    const char *good; /* of each point, y or n */
+    uint32_t judged, last;
+    bool seen[32];
+};
+
+static int judge_way(void *user, uint32_t i, bool *good, struct error *e)
+{
+    struct judged_way *w = user;
+    (void)e;
+    ck_assert(!w->seen[i]); /* none twice */
+    w->seen[i] = true;
+    w->judged++;
+    *good = w->good[i] == 'y';
+    if (*good) {
+        ck_assert(w->last == UINT32_MAX || i > w->last);
+        w->last = i;
+    }
+    return 0;
+}
+
+/* Good points after bad ones, which a bisection misses; bounded judgements. */
+START_TEST(last_good_point_of_a_way)
+{
+    static const struct {
+        const char *good;
+        uint32_t from, first, more, last, left;
+    } cases[] = {{"ynynyy", 0, 0, 8, 5, 8 - 1},
+                 {"ynnnyn", 0, 1, 8, 4, 8 - 2},
+                 {"ynnnyn", 0, 1, 1, 0, 0},
+                 {"yyyynn", 0, 3, 8, 3, 8 - 1},
+                 {"nnnnnn", 0, 5, 8, UINT32_MAX, 8 - 3},
+                 {"yyynyy", 5, 0, 8, 5, 8},
+                 {"ynn", 3, 3, 8, UINT32_MAX, 8}};
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct judged_way w = {.good = cases[i].good, .last = UINT32_MAX};
+        uint32_t more = cases[i].more;
+        ck_assert_int_eq(way_last_good(cases[i].from, (uint32_t)strlen(w.good), cases[i].first,
+                                       &more, judge_way, &w, &error),
+                         0);
+        ck_assert_msg(w.last == cases[i].last && more == cases[i].left, "%s: %u, %u left", w.good,
+                      w.last, more);
     }
 }
 END_TEST
@@ -423,6 +486,7 @@ int main(void)
                                 plan_that_is_impossible,
                                 plan_with_routing,
                                 plan_reads_no_more_than_edgemoe,
+                                plan_with_a_wrong_bound_of_edgemoe,
                                 plan_of_what_is_left_out,
                                 plan_without_importance,
                                 loss_depends_on_what_is_resident,
@@ -435,6 +499,7 @@ int main(void)
     suite_add_tcase(suite, tests);
     TCase *steps = tcase_create("steps");
     tcase_add_test(steps, steps_of_the_levers);
+    tcase_add_test(steps, last_good_point_of_a_way);
     suite_add_tcase(suite, steps);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);
