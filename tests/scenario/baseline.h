@@ -14,7 +14,8 @@ const struct text *baseline(unsigned i);
 
 /* Generates prompt i on e and compares with the baseline. `what` is for the message. */
 void baseline_compare(struct engine *e, unsigned i, const char *what);
-/* The same with the first tokens of the text only, where a case repeats it many times. */
+/* The same with the first tokens of the text only, where a case repeats it many times; all calls of
+ * a program have as many. The first one generates their texts with another engine. */
 void baseline_compare_first(struct engine *e, unsigned i, size_t tokens, const char *what);
 
 #endif
