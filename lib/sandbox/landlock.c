@@ -77,6 +77,8 @@ static uint64_t rights_for(uint32_t access)
             FS_READ_FILE | FS_READ_DIR | FS_WRITE_FILE | FS_TRUNCATE | FS_MAKE_REG | FS_REMOVE_FILE;
     if (access & SANDBOX_WRITE)
         rights |= FS_MAKE_DIR | FS_REMOVE_DIR | FS_REFER;
+    if (access & SANDBOX_FILE)
+        rights |= FS_READ_FILE | FS_WRITE_FILE | FS_TRUNCATE;
     if (access & SANDBOX_SOCKETS)
         rights |= FS_MAKE_SOCK | FS_REMOVE_FILE;
     if (access & SANDBOX_DEVICE)
@@ -107,8 +109,9 @@ static int add_rule(int ruleset, const struct sandbox_rule *rule, uint64_t handl
                     struct error *error)
 {
     struct stat st;
-    int fd = open(rule->path, O_PATH | O_CLOEXEC);
-    if (fd < 0 || fstat(fd, &st) != 0) {
+    bool file = rule->access == SANDBOX_FILE;
+    int fd = open(rule->path, O_PATH | O_CLOEXEC | (file ? O_NOFOLLOW : 0));
+    if (fd < 0 || fstat(fd, &st) != 0 || (file && !S_ISREG(st.st_mode))) {
         if (fd >= 0)
             close(fd);
         return 0;

@@ -74,6 +74,10 @@ SANDBOX_PROFILE(LOADER_TLS, "loader of a server with TLS",
                 "read only: its copies, which are open, and its keys",
                 "Unix sockets, TCP to the ports of its servers")
 /* With a file in front of its servers. */
+SANDBOX_PROFILE(LOADER_CACHE, "loader of a server on a Unix socket with a cache",
+                BASE | DIAL | STAT | ADVISE | RING | WRITE,
+                "written: the file of its cache; read only: its copies, which are open",
+                "Unix sockets")
 SANDBOX_PROFILE(LOADER_NET_CACHE, "loader of a server with a cache",
                 BASE | DIAL | STAT | ADVISE | RING | TCP | WRITE,
                 "written: the file of its cache; read only: its copies, which are open",

@@ -35,12 +35,13 @@ enum sandbox_parts {
 #define SANDBOX_ALL (SANDBOX_NO_NEW_PRIVS | SANDBOX_LANDLOCK | SANDBOX_SECCOMP)
 
 enum sandbox_access {
-    SANDBOX_READ = 1,    /* files are read, directories listed */
-    SANDBOX_WRITE = 2,   /* files are made, written, renamed and removed */
-    SANDBOX_SOCKETS = 4, /* socket files are made and removed */
-    SANDBOX_DEVICE = 8,  /* files are read and written; calls of drivers (ioctl) */
-    SANDBOX_FILES = 16,  /* as SANDBOX_WRITE, but no directory is made or removed */
-    SANDBOX_CONNECT = 32 /* TCP connects to a port, of any address: Landlock of Linux 6.7 */
+    SANDBOX_READ = 1,     /* files are read, directories listed */
+    SANDBOX_WRITE = 2,    /* files are made, written, renamed and removed */
+    SANDBOX_SOCKETS = 4,  /* socket files are made and removed */
+    SANDBOX_DEVICE = 8,   /* files are read and written; calls of drivers (ioctl) */
+    SANDBOX_FILES = 16,   /* as SANDBOX_WRITE, but no directory is made or removed */
+    SANDBOX_CONNECT = 32, /* TCP connects to a port, of any address: Landlock of Linux 6.7 */
+    SANDBOX_FILE = 64     /* this regular file is read, written and cut; a link is not followed */
 };
 
 /* What TLS reads: certificates of authorities that the system trusts, and its configuration. */

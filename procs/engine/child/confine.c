@@ -54,7 +54,8 @@ static enum sandbox_profile profile_of_loader(const struct child *child)
     if (has_cache(child, &(struct run_cache){.slots = 0}))
         return ceph    ? SANDBOX_LOADER_CEPH_CACHE
                : opens ? SANDBOX_LOADER_TLS_CACHE
-                       : SANDBOX_LOADER_NET_CACHE;
+               : tcp   ? SANDBOX_LOADER_NET_CACHE
+                       : SANDBOX_LOADER_CACHE;
     if (ceph)
         return SANDBOX_LOADER_CEPH;
     return opens ? SANDBOX_LOADER_TLS : tcp ? SANDBOX_LOADER_NET : SANDBOX_LOADER;
@@ -162,7 +163,7 @@ static void add_cache(struct rules *r, const struct child *child)
 {
     struct run_cache cache;
     if (has_cache(child, &cache))
-        add(r, cache.path, SANDBOX_WRITE);
+        add(r, cache.path, SANDBOX_FILE);
 }
 
 /* A driver names its threads, for which the C library writes a file of each thread; drivers of

@@ -149,15 +149,18 @@ START_TEST(files_of_rules)
         printf("SKIP files: no Landlock\n");
         return;
     }
-    char inside[64], made[64];
+    char inside[64], made[64], link[64];
     ck_assert_ptr_nonnull(mkdtemp(files_dir));
     snprintf(inside, sizeof inside, "%s/inside", files_dir);
     snprintf(made, sizeof made, "%s/made", files_dir);
+    snprintf(link, sizeof link, "%s/link", files_dir);
+    ck_assert_int_eq(symlink(inside, link), 0);
     close(open(inside, O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
     const struct sandbox_rule read_dir = {files_dir, SANDBOX_READ},
                               read_file = {inside, SANDBOX_READ},
                               write_dir = {files_dir, SANDBOX_WRITE},
-                              files = {files_dir, SANDBOX_FILES},
+                              files = {files_dir, SANDBOX_FILES}, file = {inside, SANDBOX_FILE},
+                              by_link = {link, SANDBOX_FILE},
                               sockets = {files_dir, SANDBOX_SOCKETS};
     ck_assert_int_eq(try_files(NULL, 0, inside, O_RDONLY), FAILED_EACCES);
     ck_assert_int_eq(try_files(&read_dir, 1, inside, O_RDONLY), PERMITTED);
@@ -170,9 +173,13 @@ START_TEST(files_of_rules)
     ck_assert_int_eq(try_files(&write_dir, 1, "/etc/passwd", O_RDONLY), FAILED_EACCES);
     ck_assert_int_eq(try_files(&files, 1, made, O_RDWR | O_CREAT | O_TRUNC), PERMITTED);
     ck_assert_int_eq(try_files(&files, 1, "/etc/passwd", O_RDONLY), FAILED_EACCES);
+    ck_assert_int_eq(try_files(&file, 1, inside, O_RDWR | O_TRUNC), PERMITTED);
+    ck_assert_int_eq(try_files(&file, 1, made, O_RDWR), FAILED_EACCES);
+    ck_assert_int_eq(try_files(&by_link, 1, inside, O_RDWR), FAILED_EACCES);
     ck_assert_int_eq(try_names(SANDBOX_FILES, false), PERMITTED);
     ck_assert_int_eq(try_names(SANDBOX_FILES, true), FAILED_EACCES);
     ck_assert_int_eq(try_names(SANDBOX_WRITE, true), PERMITTED);
+    unlink(link);
     unlink(inside);
     unlink(made);
     rmdir(files_dir);
