@@ -62,6 +62,9 @@ bool run_cache(const struct params *params, const struct model_index *model, con
         return false;
     set_path(cache, identity, loader, loaders);
     cache->slot_bytes = PAGE_BYTES + shard_max(model, loader, loaders, &experts);
+    cache->idle = experts == 0;
+    if (cache->idle)
+        return false;
     uint64_t slots =
         cache->bytes > PAGE_BYTES ? (cache->bytes - PAGE_BYTES) / cache->slot_bytes : 0;
     cache->slots = slots < experts ? (uint32_t)slots : experts;

@@ -21,10 +21,11 @@ struct run_cache {
     uint64_t bytes;      /* of the file at most, as given */
     uint64_t slot_bytes; /* of a slot: a page, and the loader's largest shard of an expert */
     uint32_t slots;      /* that fit; at most one for each expert. 0: the size is too small */
+    bool idle;           /* given, but this loader reads no experts: it has none */
 };
 
-/* False: this loader has none, because none was given, or its first copy is no server. params have
- * been checked. */
+/* False: this loader has none, because none was given, its first copy is no server, or it is idle.
+ * params have been checked. */
 bool run_cache(const struct params *params, const struct model_index *model, const char *model_path,
                const uint8_t identity[16], uint32_t loader, struct run_cache *cache);
 

@@ -67,6 +67,8 @@ int device_cache_check(struct supervisor *s, struct error *error)
             if (check_shape(&cache, loader, error) != 0)
                 return -1;
             s->device_cache_bytes[loader] = run_cache_memory(&cache, s->model);
+        } else if (cache.idle) {
+            used++;
         } else if (own_cache(s, loader)) {
             return error_set(error, ERR_BAD_INPUT,
                              "--devices: device %" PRIu32 " has a cache, but its first copy is a "
@@ -84,8 +86,12 @@ int device_cache_check(struct supervisor *s, struct error *error)
  * (procs/engine/fetch). */
 static const char *remote_identity(const struct supervisor *s)
 {
-    const char *at = run_remote(&s->params) ? strstr(s->options.model, "/skeleton-") : NULL;
-    return at && at - s->options.model >= 32 ? at - 32 : NULL;
+    static const char name[] = "/skeleton-";
+    const char *last = NULL; /* a directory above may have such a name, too */
+    const char *at = run_remote(&s->params) ? strstr(s->options.model, name) : NULL;
+    for (; at; at = strstr(at + 1, name))
+        last = at;
+    return last && last - s->options.model >= 32 ? last - 32 : NULL;
 }
 
 /* The index has where each expert is, and the checksums of a store. */

@@ -258,7 +258,11 @@ START_TEST(cache_files_have_a_shape)
     ck_assert(run_cache(&p, &m.index, "/m.gguf", identity, 0, &c));
     ck_assert_uint_eq(c.slots, 0);
     set_storage("/local:cache=/ssd:64MiB");
-    ck_assert(!run_cache(&p, &m.index, "/m.gguf", identity, 0, &c));
+    ck_assert(!run_cache(&p, &m.index, "/m.gguf", identity, 0, &c) && !c.idle);
+    m.index.entry_count = 1; /* a part of a split model without experts */
+    ck_assert(!run_cache(&p, &m.index, "/m.gguf", identity, 0, &c) && !c.idle);
+    set_storage("nbd://a/:cache=/ssd:64MiB");
+    ck_assert(!run_cache(&p, &m.index, "/m.gguf", identity, 0, &c) && c.idle);
 }
 END_TEST
 
