@@ -13,6 +13,7 @@
 #include "lib/io/server/http/transfer.h"
 #include "lib/io/server/rados/layout.h"
 #include "lib/io/server/url.h"
+#include "procs/engine/child/run_cache.h"
 #include "procs/engine/loader/cache/index.h"
 #include "procs/engine/loader/cache/slots.h"
 
@@ -98,7 +99,7 @@ static uint32_t take_slots(const char *bytes, size_t count, bool seal, struct in
 
 static void check_cache(const char *bytes, size_t size, bool seal)
 {
-    struct cache_head head = {.magic = 0}, wanted = {.magic = CACHE_MAGIC};
+    struct cache_head head = {.magic = 0}, wanted = {.magic = RUN_CACHE_MAGIC};
     struct index_found found[CACHE_SLOTS];
     struct cache_index x;
     wanted.slot_bytes = CACHE_SLOT_BYTES;
@@ -107,6 +108,8 @@ static void check_cache(const char *bytes, size_t size, bool seal)
     if (seal)
         cache_head_seal(&head);
     bool right = cache_head_judge(&head, &wanted) == CACHE_FILE_RIGHT;
+    wanted.identity = head.identity; /* any, of a server that is not connected */
+    cache_head_seal(&wanted);
     sl_assert(right == (memcmp(&head, &wanted, sizeof head) == 0));
     if (size < sizeof head || index_create(&x, CACHE_SLOTS, CACHE_ENTRIES) != 0)
         return;

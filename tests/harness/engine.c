@@ -233,6 +233,19 @@ char *engine_log(const struct engine *e)
     return text;
 }
 
+void engine_wait_log(const struct engine *e, const char *text, unsigned ms)
+{
+    uint64_t deadline = deadline_in(ms);
+    for (;;) {
+        char *log = engine_log(e);
+        bool found = strstr(log, text) != NULL;
+        free(log);
+        if (found)
+            return;
+        CHECK(deadline_tick(deadline), "the log lacks '%s'", text);
+    }
+}
+
 void engine_show_log(const struct engine *e)
 {
     static char text[LOG_SHOWN_MAX];

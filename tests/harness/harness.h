@@ -182,6 +182,8 @@ void engine_wait_counter(struct engine *e, const char *service, const char *coun
 json_t *engine_control(struct engine *e, const char *op, json_t *fields);
 /* Its log so far; the caller frees. */
 char *engine_log(const struct engine *e);
+/* Until its log has that text. */
+void engine_wait_log(const struct engine *e, const char *text, unsigned ms);
 /* Prints the last lines of its log as notes. */
 void engine_show_log(const struct engine *e);
 

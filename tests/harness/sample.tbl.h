@@ -361,8 +361,9 @@ TURNS("scenario_web_servers", "keeps_the_budget credentials_of_the_environment o
       "another one; budget and models of nbd, credentials of a file")
 TURNS("scenario_device_cache",
       "damaged_blocks_are_read_again full_cache_evicts another_model_has_another_file "
-      "second_engine_runs_without full_disk_is_no_error with_tls",
-      3, "two of them; cold and warm, kills; slots, heads and locks in loader_cache_test")
+      "second_engine_runs_without full_disk_is_no_error with_tls changed_experts_are_read_again "
+      "replace_empties_the_file",
+      4, "two of them; cold and warm, kills; slots, heads and locks in loader_cache_test")
 LONG_ONLY("scenario_clusters", opens_a_model, "io_rados_test; scenario_remote")
 LONG_ONLY("scenario_clusters", the_osd_is_killed, "io_rados_test; scenario_servers")
 LONG_ONLY("scenario_clusters", wrong_bytes_are_read_elsewhere, "io_rados_test; scenario_servers")

@@ -5,9 +5,9 @@ one optional key of the configuration changed at a time, token by token (README.
 
     VENV/bin/python tests/peers/convert_arch.py --peer DIR -o WORK [NAME ...] [--types F16,Q4_K_M] [--report FILE]
 
-VENV has torch, transformers 5, sentencepiece, regex and protobuf; DIR is what setup.sh made. NAME: architecture/variant, with
-wildcards: phimoe, qwen3moe/yarn*. Variants: convert/models.py. Without --types, the variants base and tied in all types,
-others in F16; --all: every variant in all types. --list prints the names.
+VENV has torch, transformers 5, sentencepiece, regex, unicodedata2 and protobuf; DIR is what setup.sh made. NAME:
+architecture/variant, with wildcards: phimoe, qwen3moe/yarn*. Variants: convert/models.py. Without --types, the
+variants base and tied in all types, others in F16; --all: every variant in all types. --list prints the names.
 
 Differences: of the negative log-likelihoods of the tokens of a text, sluice's to those of transformers (float32, keys and
 values rounded to F16) and to llama.cpp's on the same file. F32, F16 and BF16 hold the same numbers here. Markdown on stdout

@@ -120,19 +120,6 @@ static void check_no_restart(struct engine *e)
     json_decref(doc);
 }
 
-static void wait_log(struct engine *e, const char *log)
-{
-    uint64_t deadline = deadline_in(SOON_MS);
-    for (;;) {
-        char *text = engine_log(e);
-        bool found = strstr(text, log) != NULL;
-        free(text);
-        if (found)
-            return;
-        CHECK(deadline_tick(deadline), "the log lacks '%s'", log);
-    }
-}
-
 static struct generation *start_generation(struct engine *e, unsigned prompt, size_t tokens)
 {
     struct generation *g = generation_start(e, test_prompt(prompt), baseline_tokens());
@@ -287,7 +274,7 @@ static void a_file_without_addresses(void)
         CHECK(file && fprintf(file, "[global]\n%s\n", rows[i].hosts) > 0 && fclose(file) == 0,
               "no %s", path);
         struct engine *e = start(test_model(), "model.gguf", NULL);
-        wait_log(e, rows[i].why);
+        engine_wait_log(e, rows[i].why, SOON_MS);
         baseline_compare(e, 0, "without addresses");
         check_no_restart(e);
         engine_stop(e);

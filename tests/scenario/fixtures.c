@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Makes plans, stores and chat models of the demo model. */
+/* Makes plans, stores, chat models and changed copies of the demo model. */
 #include "tests/scenario/fixtures.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <glob.h>
 #include <stdio.h>
@@ -11,7 +12,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "lib/base/bytes.h"
+#include "lib/file/sample_hash.h"
 #include "lib/model/gguf/write.h"
+#include "lib/model/index/model_index.h"
 #include "lib/plan/plan.h"
 #include "tests/harness/harness.h"
 
@@ -177,4 +181,65 @@ void plan_tables(const char *plan, char path[PATH_MAX])
     CHECK(glob(pattern, 0, NULL, &found) == 0 && found.gl_pathc == 1, "no tables of %s", plan);
     snprintf(path, PATH_MAX, "%s", found.gl_pathv[0]);
     globfree(&found);
+}
+
+/* ---- other models ---------------------------------------------------------------------------- */
+
+static void copy_model(char path[PATH_MAX], const char *name)
+{
+    struct command c;
+    path_in_dir(path, name);
+    command_run(&c, NULL, PACK_MS, (const char *const[]){"/bin/cp", test_model(), path, NULL});
+    CHECK(c.status == 0, "%.300s", c.err);
+    command_free(&c);
+}
+
+void other_model_make(char path[PATH_MAX])
+{
+    struct stat st;
+    copy_model(path, "other.gguf");
+    FILE *file = fopen(path, "r+e");
+    CHECK(file && stat(path, &st) == 0, "no %s", path);
+    for (long at = (long)st.st_size * 3 / 4; at < (long)st.st_size; at += 997)
+        CHECK(fseek(file, at, SEEK_SET) == 0 && fputc(17, file) != EOF, "%s", path);
+    CHECK(fclose(file) == 0, "%s", path);
+}
+
+static bool in_sample(uint64_t size, uint64_t at)
+{
+    uint64_t first, bytes;
+    for (uint32_t i = 0; sample_hash_range(size, i, &first, &bytes); i++)
+        if (at >= first && at < first + bytes)
+            return true;
+    return false;
+}
+
+/* The pages at both ends may have bytes of a neighbour. */
+static void change_signs(int fd, uint64_t size, const struct model_extent *x)
+{
+    char weight;
+    uint64_t end = x->file_offset + x->read_bytes - PAGE_BYTES;
+    for (uint64_t at = x->file_offset + PAGE_BYTES + 1; at < end; at += 64) {
+        if (in_sample(size, at))
+            continue;
+        CHECK(pread(fd, &weight, 1, (off_t)at) == 1, "a short file");
+        weight ^= (char)0x80;
+        CHECK(pwrite(fd, &weight, 1, (off_t)at) == 1, "%s", strerror(errno));
+    }
+}
+
+void other_experts_make(char path[PATH_MAX])
+{
+    struct error error;
+    struct model_index *m;
+    struct stat st;
+    copy_model(path, "experts.gguf");
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+    CHECK(fd >= 0 && fstat(fd, &st) == 0, "no %s", path);
+    CHECK(model_index_build(fd, path, &m, &error) == 0, "%s", error.text);
+    for (uint32_t i = 0; i < model_experts_end(m); i++)
+        if (model_index_entries(m)[i].kind == ENTRY_EXPERT)
+            change_signs(fd, (uint64_t)st.st_size, &model_index_entries(m)[i].extent[0]);
+    free(m);
+    close(fd);
 }

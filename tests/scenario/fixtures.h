@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Plans, stores and chat models derived from the demo model, in the directory of the test case. */
+/* Plans, stores, chat models and changed copies derived from the demo model, in the directory of
+ * the test case. */
 #ifndef SLUICE_TESTS_SCENARIO_FIXTURES_H
 #define SLUICE_TESTS_SCENARIO_FIXTURES_H
 
@@ -22,5 +23,11 @@ void chat_model_make(char path[PATH_MAX], const char *name, const char *chat_tem
 
 /* The path of the tables file of a plan. */
 void plan_tables(const char *plan, char path[PATH_MAX]);
+
+/* A copy of the demo model of the same size and shape, whose last quarter has other bytes. */
+void other_model_make(char path[PATH_MAX]);
+/* A copy with other signs of some weights of experts, none of them in a sample of the file
+ * (lib/file/sample_hash.h). */
+void other_experts_make(char path[PATH_MAX]);
 
 #endif

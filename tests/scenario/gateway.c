@@ -285,17 +285,6 @@ static void stop_ends_streams(void)
     free(body);
 }
 
-static void wait_logged(const struct engine *e, const char *text)
-{
-    uint64_t deadline = deadline_in(END_MS);
-    for (bool found = false; !found;) {
-        char *log = engine_log(e);
-        found = strstr(log, text) != NULL;
-        free(log);
-        CHECK(deadline_tick(deadline), "'%s' is not logged", text);
-    }
-}
-
 /* compute, which runs until the gateway has ended, rejects a request: the reason is the stop. */
 static void stop_rejects(void)
 {
@@ -308,7 +297,7 @@ static void stop_rejects(void)
     pid_t gateway = engine_pid(e, "gateway", 0, 0);
     kill(gateway, SIGSTOP);
     kill(e->pid, SIGTERM);
-    wait_logged(e, "stopping:");
+    engine_wait_log(e, "stopping:", END_MS);
     struct engine_submit submit;
     engine_submit_defaults(&submit);
     submit.prompt = "x";

@@ -79,19 +79,6 @@ static struct engine *start(const char *url, const char *model)
     return e;
 }
 
-static void wait_log(struct engine *e, const char *log)
-{
-    uint64_t deadline = deadline_in(SOON_MS);
-    for (;;) {
-        char *text = engine_log(e);
-        bool found = strstr(text, log) != NULL;
-        free(text);
-        if (found)
-            return;
-        CHECK(deadline_tick(deadline), "the log lacks '%s'", log);
-    }
-}
-
 static struct generation *start_generation(struct engine *e, unsigned prompt, size_t tokens)
 {
     struct generation *g = generation_start(e, test_prompt(prompt), baseline_tokens());
@@ -224,9 +211,9 @@ static void reads_https(void)
     kill_program(s.pid);
     end_same(g, 0, "the server was killed");
     baseline_compare(e, 1, "without the server");
-    wait_log(e, "is not connected");
+    engine_wait_log(e, "is not connected", SOON_MS);
     s.pid = start_nginx(s.directory, s.port);
-    wait_log(e, "is connected");
+    engine_wait_log(e, "is connected", SOON_MS);
     baseline_compare(e, 0, "the server is back");
     CHECK(counter(e, "quarantined") == 0, "it is in quarantine");
     engine_stop(e);
@@ -346,7 +333,7 @@ static void faults_of_a_server(void)
     web_fault(&server, WEB_REPLACED, 0); /* the last: it is not read any more */
     for (unsigned turn = 0; atomic_load(&server.control->failed) == 0; turn++)
         baseline_compare(e, turn % TEST_PROMPTS, "another file");
-    wait_log(e, "is not a copy of the model: the file was replaced on the server");
+    engine_wait_log(e, "is not a copy of the model: the file was replaced on the server", SOON_MS);
     baseline_compare(e, 1, "without the server");
     engine_stop(e);
     web_kill(&server);
@@ -365,7 +352,7 @@ static void replaced_while_the_loader_was_down(void)
     web_fault(&server, WEB_IGNORANT, 0);
     CHECK(kill(pid, SIGKILL) == 0, "it has exited");
     engine_pid(e, "loader", 0, pid);
-    wait_log(e, "is not a copy of the model: the file was replaced on the server");
+    engine_wait_log(e, "is not a copy of the model: the file was replaced on the server", SOON_MS);
     uint64_t before = atomic_load(&server.control->bytes);
     for (unsigned i = 0; i < TEST_PROMPTS; i++)
         baseline_compare(e, i, "another file");
@@ -396,7 +383,7 @@ static void two_kinds_of_servers(void)
         baseline_compare(e, i, "two kinds of servers");
     CHECK(counter(e, "backend") == 3 + 4 && counter(e, "parts_failed_over") == 0, "another copy");
     CHECK(atomic_load(&server.control->bytes) > MIB, "the web server was not read");
-    wait_log(e, "a loader has the library of its first server only");
+    engine_wait_log(e, "a loader has the library of its first server only", SOON_MS);
     nbdkit_kill(&block);
     baseline_compare(e, 1, "one of them is gone");
     engine_stop(e);
@@ -509,11 +496,11 @@ static void credentials_of_a_file(void)
     write_file(s.keys,
                "KEY1 secret-of-one token/1== expired\nKEY2 secret+of/two token/2== valid\n");
     baseline_compare(e, 1, "credentials that have expired");
-    wait_log(e, "it answers 403 (ExpiredToken)");
+    engine_wait_log(e, "it answers 403 (ExpiredToken)", SOON_MS);
     write_file(next, "[model]\naws_access_key_id = KEY2\naws_secret_access_key = secret+of/two\n"
                      "aws_session_token = token/2==\n");
     CHECK(rename(next, own) == 0, "no %s", own);
-    wait_log(e, "is connected");
+    engine_wait_log(e, "is connected", SOON_MS);
     uint64_t local = counter(e, "parts_failed_over");
     baseline_compare(e, 0, "new credentials");
     CHECK(counter(e, "parts_failed_over") == local, "the server is not read");

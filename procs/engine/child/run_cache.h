@@ -15,6 +15,9 @@
 #define RUN_CACHE_ENTRY_BYTES 4u
 #define RUN_CACHE_FIXED_BYTES (192 * KIB) /* queues, the stack of its thread */
 
+/* The first bytes of a cache file, little-endian. */
+#define RUN_CACHE_MAGIC 0x45484341434c5300ull
+
 struct run_cache {
     char path[2 * STORAGE_PATH_BYTES]; /* DIRECTORY/sluice-MODEL-LOADER-of-LOADERS.cache */
     char directory[STORAGE_PATH_BYTES];

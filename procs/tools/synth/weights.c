@@ -17,8 +17,8 @@
 #define SWIGLU_RMS      0.6f  /* RMS of silu(g) * u for normal g and u */
 #define RELU_RMS        1.2f  /* and of the square of relu(g) */
 #define ROWS_OF_TENSORS (ARCH_ROWS(DENSE) | ARCH_ROWS(EXPERT))
-#define BIAS            0.1f /* deviation of a bias vector */
-#define CHOICE_BIAS     0.01f /* of sigmoids for the choice, whose largest differ by few hundredths */
+#define BIAS            0.1f   /* deviation of a bias vector */
+#define CHOICE_BIAS     0.01f  /* of sigmoids, whose largest differ by few hundredths */
 #define FP4_DEVIATION   256.0f /* its blocks' scales are then in the middle of their range */
 
 /* Numbers of the random streams; pieces start at STREAM_PIECES. */

@@ -7,6 +7,8 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 #define XXH_STATIC_LINKING_ONLY /* a state on the stack */
 #include <xxhash.h>
 
@@ -18,7 +20,8 @@
 #include "procs/engine/loader/loader.h"
 #include "shm/segment/inherited_fds.h"
 
-#define SWEEP_ENTRIES 256 /* of a round */
+#define SWEEP_ENTRIES    256      /* of a round */
+#define LINK_PATIENCE_NS NS_PER_S /* for the first connection */
 
 _Static_assert(sizeof(struct index_slot) + sizeof(struct index_found) <= RUN_CACHE_SLOT_BYTES,
                "memory of a slot");
@@ -37,20 +40,72 @@ static void show(struct loader *l)
     counter_set(l->child.process, CTR_LOADER_cache_used, c->index.used);
 }
 
+/* Its gauges are not those of a cache in use. */
+static void end_use(struct loader *l)
+{
+    l->cached.state = CACHED_OFF;
+    counter_set(l->child.process, CTR_LOADER_cache_slots, 0);
+    counter_set(l->child.process, CTR_LOADER_cache_used, 0);
+}
+
+/* ---- the file of the server ------------------------------------------------------------------ */
+
+static struct directory_file *first_copy(const struct loader *l)
+{
+    uint32_t at = run_file_index(RUN_EXPERTS, 0);
+    return &l->child.directory.head->files[loader_self(l)][at];
+}
+
+/* What the first copy is, or that this will not be known soon. */
+static bool link_known(const struct loader *l)
+{
+    const struct storage *first = &l->source[RUN_EXPERTS].copy[0];
+    return atomic_load(&first_copy(l)->identity) != 0 || first->missing || first->quarantined ||
+           !first->away || clock_now_ns() > first->away_ns + LINK_PATIENCE_NS;
+}
+
+/* A server that says nothing of its file has that of the slots. */
+static bool other_file(const struct loader *l)
+{
+    uint64_t now = atomic_load(&first_copy(l)->identity);
+    return now != 0 && now != l->cached.identity;
+}
+
+/* Pre: no slot is used, read or written. */
+static void begin_again(struct loader *l)
+{
+    struct cached *c = &l->cached;
+    c->identity = atomic_load(&first_copy(l)->identity);
+    writer_give(c->writer,
+                &(struct fill){.slot = INDEX_NONE, .begins = true, .identity = c->identity});
+}
+
 /* ---- start ----------------------------------------------------------------------------------- */
 
 static void off(struct loader *l, const char *why)
 {
     log_warn("%s: the loader runs without this cache: %s", l->cached.where.path, why);
-    l->cached.state = CACHED_OFF;
+    end_use(l);
+}
+
+/* Another process may have put a link or a pipe at the path. -1 with errno. */
+static int open_regular(const char *path, int flags)
+{
+    struct stat st;
+    int fd = open(path, flags | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (fd < 0 || (fstat(fd, &st) == 0 && S_ISREG(st.st_mode)))
+        return fd;
+    close(fd);
+    errno = EINVAL;
+    return -1;
 }
 
 static int open_direct(const struct loader *l, int flags, bool *direct)
 {
     const char *path = l->cached.where.path;
-    int fd = l->own.direct_io ? open(path, flags | O_CLOEXEC | O_DIRECT) : -1;
+    int fd = l->own.direct_io ? open_regular(path, flags | O_DIRECT) : -1;
     *direct = fd >= 0;
-    return fd >= 0 ? fd : open(path, flags | O_CLOEXEC);
+    return fd >= 0 ? fd : open_regular(path, flags);
 }
 
 static int open_storage(struct loader *l)
@@ -80,11 +135,12 @@ static bool start_writer(struct loader *l, struct error *error)
         .arena_fd = INHERITED_SEGMENTS + SEGMENT_ARENA,
         .loader = loader_self(l),
         .slots = c->where.slots,
-        .head = {.magic = CACHE_MAGIC,
+        .head = {.magic = RUN_CACHE_MAGIC,
                  .version = CACHE_VERSION,
                  .loader = loader_self(l),
                  .loaders = l->child.directory.head->loader_count,
-                 .slot_bytes = c->where.slot_bytes},
+                 .slot_bytes = c->where.slot_bytes,
+                 .identity = atomic_load(&first_copy(l)->identity)},
     };
     if (file.fd < 0) {
         error_set_errno(error, ERR_IO, errno, "it cannot be opened");
@@ -102,6 +158,7 @@ void cache_open(struct loader *l)
     static const uint8_t unknown[16]; /* the supervisor has said why */
     const uint8_t *identity = l->child.procs.head->model_identity;
     struct error error;
+    end_use(l); /* the gauges are of a process before this one */
     uint32_t word = atomic_load_explicit(&l->child.directory.head->quarantined[loader_self(l)],
                                          memory_order_relaxed);
     if (memcmp(identity, unknown, sizeof unknown) == 0 ||
@@ -112,6 +169,8 @@ void cache_open(struct loader *l)
     if (c->storage.quarantined)
         return;
     c->state = CACHED_STARTING;
+    /* What is in memory after `ctl replace` may be of the file before. */
+    c->sweeps = l->child.incarnation == 1 || atomic_load(&first_copy(l)->identity) != 0;
     if (open_storage(l) != 0)
         off(l, strerror(errno));
     else if (index_create(&c->index, c->where.slots, model_experts_end(l->child.model)) != 0)
@@ -141,8 +200,11 @@ static void take_found(struct loader *l)
             found[i].entry = INDEX_NONE;
     }
     c->stamp++;
-    index_build(&c->index, found, count);
+    c->identity = writer_identity(c->writer);
+    index_build(&c->index, found, other_file(l) ? 0 : count);
     free(found);
+    if (other_file(l))
+        begin_again(l);
     c->state = CACHED_USED;
     log_info("%s: %" PRIu32 " of %" PRIu32 " slots have experts", c->where.path, c->index.used,
              c->index.slots);
@@ -154,7 +216,10 @@ static void finish_start(struct loader *l)
     counter_set(l->child.process, CTR_LOADER_cache_checked, writer_checked(c->writer));
     switch (writer_state(c->writer)) {
     case WRITER_STARTING: return;
-    case WRITER_READY: take_found(l); return;
+    case WRITER_READY:
+        if (link_known(l))
+            take_found(l);
+        return;
     case WRITER_BUSY: off(l, "another engine uses it"); return;
     case WRITER_OTHER: off(l, "it is not a file of a cache"); return;
     case WRITER_FAILED: off(l, strerror(writer_errno(c->writer))); return;
@@ -202,20 +267,27 @@ static void offer(struct loader *l, uint32_t entry, bool evict)
     writer_give(c->writer, &f);
 }
 
-static void take_filled(struct loader *l)
+static void take_slot(struct loader *l, const struct filled *done)
 {
     struct cached *c = &l->cached;
     struct process *process = l->child.process;
+    bool evicted = c->index.slot[done->slot].entry != INDEX_NONE;
+    if (done->result == FILL_WRITTEN)
+        index_filled(&c->index, done->slot, done->sum);
+    else
+        index_unfilled(&c->index, done->slot, done->result == FILL_DROPPED);
+    counter_add(process, CTR_LOADER_cache_bytes_written, done->bytes);
+    counter_add(process, CTR_LOADER_cache_dropped, done->result != FILL_WRITTEN);
+    counter_add(process, CTR_LOADER_cache_evicted, evicted && done->result != FILL_DROPPED);
+}
+
+static void take_filled(struct loader *l)
+{
+    struct cached *c = &l->cached;
     struct filled done;
     while (writer_take(c->writer, &done)) {
-        bool evicted = c->index.slot[done.slot].entry != INDEX_NONE;
-        if (done.result == FILL_WRITTEN)
-            index_filled(&c->index, done.slot, done.sum);
-        else
-            index_unfilled(&c->index, done.slot, done.result == FILL_DROPPED);
-        counter_add(process, CTR_LOADER_cache_bytes_written, done.bytes);
-        counter_add(process, CTR_LOADER_cache_dropped, done.result != FILL_WRITTEN);
-        counter_add(process, CTR_LOADER_cache_evicted, evicted && done.result != FILL_DROPPED);
+        if (done.slot != INDEX_NONE)
+            take_slot(l, &done);
         if (done.result == FILL_FAILED && !c->write_failed) {
             c->write_failed = true;
             log_warn("%s cannot be written: %s; what it has is read, and nothing more is added",
@@ -228,13 +300,32 @@ static void take_filled(struct loader *l)
 static void sweep(struct loader *l)
 {
     struct cached *c = &l->cached;
-    if (l->jobs.job_count > 0 || c->index.free == INDEX_NONE || c->write_failed)
+    if (!c->sweeps || l->jobs.job_count > 0 || c->index.free == INDEX_NONE || c->write_failed)
         return;
     for (uint32_t i = 0; i < SWEEP_ENTRIES && writer_room(c->writer) > FILLS_MAX / 2; i++) {
         c->cursor = c->cursor + 1 < c->index.entries ? c->cursor + 1 : 0;
         if (is_expert(l, c->cursor))
             offer(l, c->cursor, false);
     }
+}
+
+/* Experts of the file that the server had before are neither read nor written any more. */
+static void leave(struct loader *l)
+{
+    struct cached *c = &l->cached;
+    if (c->state == CACHED_USED) {
+        log_warn("%s: the server has another file than the one that it was filled from; it begins "
+                 "again",
+                 c->where.path);
+        c->state = CACHED_LEAVING;
+        c->sweeps = false;
+        loader_fail_storage(l, &c->storage, ESTALE); /* its jobs continue on a server */
+    }
+    take_filled(l);
+    if (!index_forget(&c->index) || writer_room(c->writer) < FILLS_MAX)
+        return;
+    begin_again(l);
+    c->state = CACHED_USED;
 }
 
 void cache_tick(struct loader *l)
@@ -245,7 +336,9 @@ void cache_tick(struct loader *l)
     if (c->state == CACHED_STARTING)
         finish_start(l);
     if (c->storage.quarantined)
-        c->state = CACHED_OFF;
+        end_use(l);
+    if (c->state == CACHED_LEAVING || (c->state == CACHED_USED && other_file(l)))
+        leave(l);
     if (c->state != CACHED_USED)
         return;
     take_filled(l);
@@ -300,7 +393,7 @@ static void end_read(struct loader *l, uint32_t entry, int status)
         counter_add(l->child.process, CTR_LOADER_cache_hits, 1);
     if (status == 0 || status == ECANCELED || read_reported_memory(status))
         return;
-    counter_add(l->child.process, CTR_LOADER_cache_damaged, 1);
+    counter_add(l->child.process, CTR_LOADER_cache_damaged, c->state != CACHED_LEAVING);
     index_drop(&c->index, slot);
 }
 

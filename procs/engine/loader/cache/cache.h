@@ -6,6 +6,10 @@
  *   STARTING --(the writer has read the heads)--> USED --(a write fails)--> USED, read only
  *   STARTING --(another process has the file, an error)--> OFF
  *   USED --(reads fail or stall: quarantine)--> OFF, until `ctl replace`
+ *   USED --(the server has another file than the one of the slots)--> LEAVING --(no slot is read or
+ *   written)--> USED, empty
+ *
+ * Which file a server has is known when it is connected: STARTING waits a second for that.
  *
  * A job that reads a slot has copy COPY_CACHE, and file offsets of the cache file; they are those
  * of the model again when it moves to a server. */
@@ -25,14 +29,16 @@ struct loader;
 struct writer;
 
 struct cached {
-    enum { CACHED_OFF, CACHED_STARTING, CACHED_USED } state;
+    enum { CACHED_OFF, CACHED_STARTING, CACHED_USED, CACHED_LEAVING } state;
     struct storage storage;     /* its reads */
     struct directory_file file; /* of storage: its size */
     struct chunk_pace pace;
     struct run_cache where;
     struct cache_index index;
     struct writer *writer;
+    uint64_t identity; /* of the file that the slots are of (struct cache_head) */
     bool write_failed;
+    bool sweeps;     /* experts in memory that this process has not read are of that file, too */
     uint64_t stamp;  /* of the next fill */
     uint32_t cursor; /* of the experts that are in memory and not in the file */
 };

@@ -167,6 +167,14 @@ void index_drop(struct cache_index *x, uint32_t slot)
     make_free(x, slot);
 }
 
+bool index_forget(struct cache_index *x)
+{
+    for (uint32_t slot = 0; slot < x->slots; slot++)
+        if (x->slot[slot].state == INDEX_VALID && !x->slot[slot].reading)
+            index_drop(x, slot);
+    return x->used == 0;
+}
+
 /* ---- at a start ------------------------------------------------------------------------------ */
 
 static int by_stamp(const void *a, const void *b)

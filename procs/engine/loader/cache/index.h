@@ -61,5 +61,7 @@ void index_filled(struct cache_index *x, uint32_t slot, uint64_t sum);
 void index_unfilled(struct cache_index *x, uint32_t slot, bool intact);
 /* Pre: VALID. */
 void index_drop(struct cache_index *x, uint32_t slot);
+/* Drops every slot that is VALID and not being read. True: none is VALID any more. */
+bool index_forget(struct cache_index *x);
 
 #endif

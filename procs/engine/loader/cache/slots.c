@@ -19,9 +19,13 @@ void cache_slot_head_seal(struct cache_slot_head *head)
 enum cache_file cache_head_judge(const struct cache_head *found, const struct cache_head *wanted)
 {
     static const struct cache_head zeros; /* a start that ended before it wrote the head */
-    if (memcmp(found, wanted, sizeof *found) == 0)
+    struct cache_head same = *wanted;
+    if (wanted->identity == 0)
+        same.identity = found->identity;
+    cache_head_seal(&same);
+    if (memcmp(found, &same, sizeof same) == 0)
         return CACHE_FILE_RIGHT;
-    return found->magic == CACHE_MAGIC || memcmp(found, &zeros, sizeof *found) == 0
+    return found->magic == wanted->magic || memcmp(found, &zeros, sizeof *found) == 0
                ? CACHE_FILE_NEW
                : CACHE_FILE_OTHER;
 }

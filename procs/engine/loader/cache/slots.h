@@ -15,15 +15,16 @@
 
 #include "lib/base/bytes.h"
 
-#define CACHE_MAGIC      0x45484341434c5300ull
 #define CACHE_SLOT_MAGIC 0x544f4c53434c5300ull
-#define CACHE_VERSION    1u
+#define CACHE_VERSION    2u
 
 struct cache_head {
-    uint64_t magic;
+    uint64_t magic;    /* RUN_CACHE_MAGIC */
     uint8_t model[16]; /* procs_head.model_identity */
     uint32_t version, loader, loaders, reserved;
     uint64_t slot_bytes; /* of head and payload */
+    uint64_t identity;   /* directory_file.identity of the first copy: the file on the server, of
+                          * which the slots are; 0: its server says nothing of it */
     uint64_t hash;       /* XXH3 of the bytes before it */
 };
 
@@ -36,12 +37,13 @@ struct cache_slot_head {
     uint64_t hash;  /* XXH3 of the bytes before it */
 };
 
-_Static_assert(sizeof(struct cache_head) == 56 && sizeof(struct cache_slot_head) == 48,
+_Static_assert(sizeof(struct cache_head) == 64 && sizeof(struct cache_slot_head) == 48,
                "layout of a file");
 
 enum cache_file {
     CACHE_FILE_RIGHT, /* its slots count */
-    CACHE_FILE_NEW,   /* empty, of another version or shape, or damaged: its slots do not count */
+    CACHE_FILE_NEW,   /* empty, of another version, shape or identity, or damaged: its slots do
+                       * not count */
     CACHE_FILE_OTHER  /* not a cache file: it must not be written */
 };
 
@@ -49,7 +51,8 @@ enum cache_file {
 void cache_head_seal(struct cache_head *head);
 void cache_slot_head_seal(struct cache_slot_head *head);
 
-/* What the first bytes of a file are; a file shorter than a head is read as zeros. */
+/* What the first bytes of a file are; a file shorter than a head is read as zeros. With the wanted
+ * identity 0, which is that of a server that was not connected yet, any identity is right. */
 enum cache_file cache_head_judge(const struct cache_head *found, const struct cache_head *wanted);
 
 /* slot_bytes: of the file. */

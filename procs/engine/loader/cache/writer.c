@@ -109,6 +109,13 @@ static bool lock(const struct writer *w)
     return true;
 }
 
+/* What the file does not have yet are holes; one that was longer is cut. */
+static int set_size(struct writer *w)
+{
+    off_t bytes = (off_t)cache_slot_at(w->file.head.slot_bytes, w->file.slots);
+    return ftruncate(w->file.fd, bytes) == 0 ? 0 : errno;
+}
+
 static int begin_file(struct writer *w)
 {
     memset(w->buffer, 0, PAGE_BYTES);
@@ -130,15 +137,11 @@ static void note_found(struct writer *w, uint32_t slot)
                                                           .sum = head.sum};
 }
 
-/* Also makes the file as long as its slots: one that was longer is cut, and what it does not have
- * yet are holes. */
 static int read_heads(struct writer *w)
 {
-    uint64_t slot_bytes = w->file.head.slot_bytes;
-    if (ftruncate(w->file.fd, (off_t)cache_slot_at(slot_bytes, w->file.slots)) != 0)
-        return errno;
-    for (uint32_t i = 0; i < w->file.slots; i++) {
-        int rc = read_page(w, cache_slot_at(slot_bytes, i));
+    int rc = set_size(w);
+    for (uint32_t i = 0; i < w->file.slots && rc == 0; i++) {
+        rc = read_page(w, cache_slot_at(w->file.head.slot_bytes, i));
         if (rc != 0)
             return rc;
         note_found(w, i);
@@ -146,7 +149,7 @@ static int read_heads(struct writer *w)
     }
     if (!w->direct)
         (void)posix_fadvise(w->file.fd, 0, 0, POSIX_FADV_DONTNEED);
-    return 0;
+    return rc;
 }
 
 static enum writer_state open_file(struct writer *w, int *error_number)
@@ -163,6 +166,8 @@ static enum writer_state open_file(struct writer *w, int *error_number)
         return WRITER_OTHER;
     if (kind == CACHE_FILE_NEW)
         *error_number = begin_file(w);
+    else
+        w->file.head = found; /* with its identity */
     if (*error_number == 0)
         *error_number = read_heads(w);
     return *error_number == 0 ? WRITER_READY : WRITER_FAILED;
@@ -219,15 +224,30 @@ static int write_slot(struct writer *w, const struct fill *f, uint64_t sum)
     return rc == 0 ? settle(w, at, PAGE_BYTES + f->bytes) : rc;
 }
 
+static int begin_again(struct writer *w, uint64_t identity)
+{
+    w->file.head.identity = identity;
+    cache_head_seal(&w->file.head);
+    int rc = begin_file(w);
+    return rc == 0 ? set_size(w) : rc;
+}
+
+/* 0, or an errno value. */
+static int fill_slot(struct writer *w, const struct fill *f, struct filled *out)
+{
+    out->sum = XXH3_64bits(w->buffer + PAGE_BYTES, f->bytes);
+    int rc = write_slot(w, f, out->sum);
+    out->bytes = rc == 0 ? PAGE_BYTES + f->bytes : 0;
+    return rc;
+}
+
 static void run_fill(struct writer *w, const struct fill *f, struct filled *out)
 {
     *out = (struct filled){.slot = f->slot, .result = FILL_DROPPED};
-    if (writer_state(w) != WRITER_READY || !copy(w, f))
+    if (writer_state(w) != WRITER_READY || (!f->begins && !copy(w, f)))
         return;
-    out->sum = XXH3_64bits(w->buffer + PAGE_BYTES, f->bytes);
-    int rc = write_slot(w, f, out->sum);
+    int rc = f->begins ? begin_again(w, f->identity) : fill_slot(w, f, out);
     out->result = rc == 0 ? FILL_WRITTEN : FILL_FAILED;
-    out->bytes = rc == 0 ? PAGE_BYTES + f->bytes : 0;
     if (rc == 0)
         return;
     atomic_store_explicit(&w->error_number, rc, memory_order_relaxed);
@@ -319,6 +339,11 @@ int writer_errno(const struct writer *w)
 uint32_t writer_checked(const struct writer *w)
 {
     return atomic_load_explicit(&w->checked, memory_order_relaxed);
+}
+
+uint64_t writer_identity(const struct writer *w)
+{
+    return w->file.head.identity;
 }
 
 struct index_found *writer_take_found(struct writer *w, uint32_t *count)

@@ -38,6 +38,9 @@ struct fill {
     entry_word *word;
     uint32_t runs;
     bool evicts; /* the slot has something */
+    bool begins; /* no expert: the file begins again without slots, with `identity` in its head;
+                  * slot: INDEX_NONE */
+    uint64_t identity;
     struct fill_run run[FILL_RUNS_MAX];
 };
 
@@ -64,6 +67,8 @@ struct writer *writer_start(const struct writer_file *file, struct error *error)
 enum writer_state writer_state(const struct writer *w);
 int writer_errno(const struct writer *w);        /* of WRITER_FAILED */
 uint32_t writer_checked(const struct writer *w); /* heads that were read */
+/* Of the file that the slots are of, once it was WRITER_READY and before a fill begins it again. */
+uint64_t writer_identity(const struct writer *w);
 
 /* What the slots have, once it was WRITER_READY. The caller frees it; later calls return NULL. */
 struct index_found *writer_take_found(struct writer *w, uint32_t *count);

@@ -117,6 +117,33 @@ static int identify(struct supervisor *s, struct error *error)
     return 0;
 }
 
+/* Never through a link, and no pipe: others may write the directory. -1 with errno. */
+static int open_regular(const char *path, int flags)
+{
+    struct stat st;
+    int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | flags, 0600);
+    if (fd < 0 || (fstat(fd, &st) == 0 && S_ISREG(st.st_mode)))
+        return fd;
+    close(fd);
+    errno = EINVAL;
+    return -1;
+}
+
+void device_cache_empty(struct supervisor *s, uint32_t loader)
+{
+    struct run_cache cache;
+    uint64_t magic = 0;
+    if (!cache_of(s, loader, &cache))
+        return;
+    int fd = open_regular(cache.path, 0);
+    if (fd < 0)
+        return;
+    if (pread(fd, &magic, sizeof magic, 0) == sizeof magic && magic == RUN_CACHE_MAGIC &&
+        ftruncate(fd, 0) != 0)
+        log_warn("the cache %s: %s", cache.path, strerror(errno));
+    close(fd);
+}
+
 void device_cache_make(struct supervisor *s)
 {
     struct error error;
@@ -132,7 +159,7 @@ void device_cache_make(struct supervisor *s)
         }
         known = true;
         (void)cache_of(s, loader, &cache); /* its path has the identity */
-        int fd = open(cache.path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
+        int fd = open_regular(cache.path, O_CREAT);
         if (fd < 0) /* the loader runs without it, and says so, too */
             log_warn("the cache %s: %s", cache.path, strerror(errno));
         else

@@ -95,6 +95,9 @@ void storage_clear_quarantine(struct supervisor *s, struct child_record *c);
  * model is known by its bytes. What fails then is logged, and loaders run without. */
 int device_cache_check(struct supervisor *s, struct error *error);
 void device_cache_make(struct supervisor *s);
+/* The file has no slots any more: of a loader that does not run, whose server may have other bytes
+ * now and does not say so. */
+void device_cache_empty(struct supervisor *s, uint32_t loader);
 
 /* prefix_dir.c: makes the directory of prefixes, and checks it; the model that its files are bound
  * to, in the kv segment. Nothing without --prefix-dir. */

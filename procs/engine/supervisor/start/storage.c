@@ -330,6 +330,10 @@ void storage_clear_quarantine(struct supervisor *s, struct child_record *c)
     if (c->service != SERVICE_LOADER || !c->clear_quarantine)
         return;
     c->clear_quarantine = false;
+    const struct directory_file *first =
+        &s->directory.head->files[c->number][run_file_index(RUN_EXPERTS, 0)];
+    if (atomic_load(&first->identity) == 0)
+        device_cache_empty(s, c->number);
     for (uint32_t i = 0; i < DIRECTORY_FILES_MAX; i++) /* what its servers have now is right */
         atomic_store(&s->directory.head->files[c->number][i].identity, 0);
     _Atomic uint32_t *word = &s->directory.head->quarantined[c->number];

@@ -212,7 +212,7 @@ static long do_mkdir(void)
 #define SERVERS     (P(LOADER_NET) | P(LOADER_TLS) | P(LOADER_CEPH) | P(FETCH) | NET_CACHES)
 #define NETS        (P(SUPERVISOR_NET) | P(SUPERVISOR_GPU_NET) | SERVERS)
 #define FAILS       (SUPERVISORS | GPUS) /* with EPERM, where others end */
-#define ASKS        (P(LOADER_CEPH) | P(LOADER_CEPH_CACHE) | P(FETCH)) /* sockets fail with EACCES */
+#define ASKS        (P(LOADER_CEPH) | P(LOADER_CEPH_CACHE) | P(FETCH)) /* socket: EACCES */
 #define PREFIXES    (P(COMPUTE_FILES) | P(COMPUTE_GPU_FILES))          /* with --prefix-dir */
 #define NAMERS      (P(PACK) | P(FETCH)) /* make, name and remove files of a directory */
 #define FILES       (PREFIXES | NAMERS)

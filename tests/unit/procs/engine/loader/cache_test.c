@@ -17,6 +17,7 @@
 
 #include "lib/base/bytes.h"
 #include "lib/base/clock.h"
+#include "procs/engine/child/run_cache.h"
 #include "procs/engine/loader/cache/writer.h"
 
 #define SLOTS      5u
@@ -128,6 +129,24 @@ START_TEST(a_slot_that_is_read_stays)
 }
 END_TEST
 
+START_TEST(all_but_what_is_read_is_forgotten)
+{
+    bool evicts;
+    ck_assert_int_eq(index_create(&x, 3, ENTRIES), 0);
+    for (uint32_t entry = 0; entry < 2; entry++)
+        index_filled(&x, index_take(&x, entry, true, &evicts), entry);
+    uint32_t read = index_find(&x, 0), fills = index_take(&x, 2, false, &evicts);
+    x.slot[read].reading = true;
+    ck_assert(!index_forget(&x));
+    ck_assert(index_find(&x, 0) == read && index_find(&x, 1) == INDEX_NONE);
+    x.slot[read].reading = false;
+    ck_assert(index_forget(&x));
+    index_filled(&x, fills, 2); /* that was being written */
+    ck_assert(index_find(&x, 2) == fills && index_forget(&x));
+    index_destroy(&x);
+}
+END_TEST
+
 START_TEST(of_two_slots_the_later_counts)
 {
     struct index_found found[] = {{.entry = 3, .slot = 4, .stamp = 9, .sum = 1},
@@ -152,13 +171,22 @@ END_TEST
 
 START_TEST(heads_are_checked)
 {
-    struct cache_head wanted = {.magic = CACHE_MAGIC, .version = CACHE_VERSION, .loaders = 1};
+    struct cache_head wanted = {.magic = RUN_CACHE_MAGIC, .version = CACHE_VERSION, .loaders = 1};
     struct cache_head found = {.magic = 0};
     wanted.slot_bytes = SLOT_BYTES;
     cache_head_seal(&wanted);
     ck_assert_int_eq(cache_head_judge(&found, &wanted), CACHE_FILE_NEW);
     found = wanted;
     ck_assert_int_eq(cache_head_judge(&found, &wanted), CACHE_FILE_RIGHT);
+    found.identity = 7; /* the server is not connected yet */
+    cache_head_seal(&found);
+    ck_assert_int_eq(cache_head_judge(&found, &wanted), CACHE_FILE_RIGHT);
+    wanted.identity = 8;
+    ck_assert_int_eq(cache_head_judge(&found, &wanted), CACHE_FILE_NEW);
+    wanted.identity = 7;
+    ck_assert_int_eq(cache_head_judge(&found, &wanted), CACHE_FILE_RIGHT);
+    found.hash++;
+    ck_assert_int_eq(cache_head_judge(&found, &wanted), CACHE_FILE_NEW);
     found.version++;
     ck_assert_int_eq(cache_head_judge(&found, &wanted), CACHE_FILE_NEW);
     found.magic++;
@@ -212,7 +240,7 @@ static struct writer *start(int flags)
         .fd = open(path, O_RDWR | O_CLOEXEC | flags),
         .arena_fd = arena_fd,
         .slots = SLOTS,
-        .head = {.magic = CACHE_MAGIC, .version = CACHE_VERSION, .slot_bytes = SLOT_BYTES}};
+        .head = {.magic = RUN_CACHE_MAGIC, .version = CACHE_VERSION, .slot_bytes = SLOT_BYTES}};
     if (file.fd < 0) /* no direct I/O there */
         file.fd = open(path, O_RDWR | O_CLOEXEC);
     cache_head_seal(&file.head);
@@ -301,6 +329,30 @@ START_TEST(what_was_written_is_found)
 }
 END_TEST
 
+static void write_and_begin(void)
+{
+    struct filled done = {.slot = 0};
+    struct writer *w = start(O_DIRECT);
+    ck_assert_uint_eq(writer_identity(w), 0);
+    ck_assert_int_eq(fill(w, 1, 0, false).result, FILL_WRITTEN);
+    writer_give(w, &(struct fill){.slot = INDEX_NONE, .begins = true, .identity = 7});
+    while (!writer_take(w, &done))
+        sched_yield();
+    ck_assert(done.slot == INDEX_NONE && done.result == FILL_WRITTEN);
+    ck_assert_int_eq(fill(w, 2, 1, false).result, FILL_WRITTEN);
+}
+
+START_TEST(a_file_begins_again)
+{
+    uint32_t wrong;
+    apart(write_and_begin);
+    struct writer *w = start(0);
+    ck_assert_uint_eq(writer_identity(w), 7);
+    ck_assert_uint_eq(check_file(w, &wrong), 1);
+    ck_assert_uint_eq(wrong, 0);
+}
+END_TEST
+
 /* Tells of each slot before it is written. */
 static void write_for_ever(int told)
 {
@@ -376,10 +428,12 @@ int main(void)
     tcase_set_timeout(file, 300);
     tcase_add_test(index, slots_are_in_the_order_of_use);
     tcase_add_test(index, a_slot_that_is_read_stays);
+    tcase_add_test(index, all_but_what_is_read_is_forgotten);
     tcase_add_test(index, of_two_slots_the_later_counts);
     tcase_add_test(index, heads_are_checked);
     tcase_add_checked_fixture(file, setup, teardown);
     tcase_add_loop_test(file, what_was_written_is_found, 0, 2);
+    tcase_add_test(file, a_file_begins_again);
     tcase_add_test(file, a_kill_leaves_right_slots);
     tcase_add_test(file, only_one_process_has_it);
     tcase_add_test(file, a_foreign_file_stays_as_it_is);
