@@ -56,4 +56,5 @@ COUNTER(misses_near, COUNTER, entries,
 COUNTER(page_demands, COUNTER, messages, "PAGES handled: pages of a table on storage.")
 COUNTER(page_loads, COUNTER, pages, "Pages of the table that were reserved to be read.")
 COUNTER(page_evictions, COUNTER, pages, "Pages of the table that gave their slot to another one.")
+COUNTER(expert_loads_sent, COUNTER, loads, "Of loads_sent: shards of experts.")
 #undef COUNTER

@@ -9,9 +9,10 @@
 #include "tests/harness/harness.h"
 #include "tests/scenario/continued.h"
 
-#define TOKENS  40
-#define TOOL_MS 120000
-#define LONG    2u /* test_prompt: of many pages */
+#define TOKENS      40
+#define TOOL_MS     120000
+#define LONG_TOKENS 600
+#define LONG        2u /* test_prompt: of many pages */
 
 static char model[PATH_MAX];
 
@@ -132,6 +133,27 @@ static void other_files(void)
     text_free(&want);
 }
 
+/* Pages are read for every token, although every expert is in memory: they keep no prediction
+ * alive. The predictor ends 100 ms after the last load of an expert. */
+static void no_predictions(void)
+{
+    struct text got;
+    make();
+    struct engine *e = start(model, "--policy=preload=all");
+    uint64_t pages = of_cache(e, "page_loads"), rows, tokens, rounds = 0;
+    do {
+        rows = engine_counter(e, "predictor", "rows_read");
+        engine_generate(e, test_prompt(LONG), LONG_TOKENS, &got);
+        tokens = got.count;
+        text_free(&got);
+        rows = engine_counter(e, "predictor", "rows_read") - rows;
+    } while (rows > tokens && rounds++ < 10);
+    CHECK(rows <= tokens, "%llu rows of gates were read for %llu tokens", (unsigned long long)rows,
+          (unsigned long long)tokens);
+    CHECK(of_cache(e, "page_loads") > pages, "no page was read");
+    engine_stop(e);
+}
+
 /* ---- kills ---- */
 
 static void kill_at(struct engine *e, const char *point, const char *service,
@@ -192,6 +214,6 @@ static void kills(void)
 int main(int argc, char **argv)
 {
     static const struct test_case cases[] = {ROW(chunks), ROW(four_sequences), ROW(other_files),
-                                             ROW(kills)};
+                                             ROW(kills), ROW(no_predictions)};
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }

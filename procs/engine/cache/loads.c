@@ -139,6 +139,8 @@ static void gather_load(struct cache *c, uint32_t entry, uint32_t loader)
     struct msg_loads *m = &c->loaders[loader].loads;
     if (m->count == MSG_LOADS_MAX)
         send_gathered_to(c, loader);
+    if (cache_is_expert(c, entry))
+        cache_count(c, CTR_CACHE_expert_loads_sent, 1);
     struct msg_load *load = &m->loads[m->count++];
     *load = (struct msg_load){
         .entry = entry,

@@ -44,10 +44,11 @@ static void start(struct predictor *p, int argc, char **argv)
         log_fatal(error_exit_status(error.code), "%s", error.text);
 }
 
-static uint64_t loads_sent(const struct predictor *p)
+/* Of experts: the pages of a table on storage are read for every token, whatever is predicted. */
+static uint64_t expert_loads(const struct predictor *p)
 {
     return counter_get(&p->child.procs.head->process[procs_index_of(SERVICE_CACHE, 0)],
-                       CTR_CACHE_loads_sent);
+                       CTR_CACHE_expert_loads_sent);
 }
 
 /* Detects when hints are useless. While the cache loads nothing for whole tokens, every expert is
@@ -56,7 +57,7 @@ static uint64_t loads_sent(const struct predictor *p)
 static bool nothing_to_do(struct predictor *p, uint32_t news, uint64_t now)
 {
     struct predictor_idle *calm = &p->calm;
-    uint64_t loads = loads_sent(p);
+    uint64_t loads = expert_loads(p);
     if (loads != calm->loads)
         *calm = (struct predictor_idle){.loads = loads, .since_ns = now, .news = news};
     return now - calm->since_ns >= CALM_NS &&
