@@ -35,7 +35,8 @@ struct directory_entry {
     /* Of page slots: 1 + the page of the table that the entry has or had, 0: none yet. Writer:
      * cache, while ABSENT; readers: as arena_offset. */
     _Atomic uint32_t page;
-    _Atomic uint32_t used_ms; /* writer: compute; of page slots: when it last read the page */
+    _Atomic uint32_t used_at; /* writer: compute; of page slots: table_reads when it last found the
+                               * page here, for a read now or later */
     uint32_t reserved;
 };
 _Static_assert(sizeof(struct directory_entry) == 64, "one entry, one cache line");
@@ -104,8 +105,10 @@ struct directory_head {
     _Atomic uint32_t arena_checked; /* writer: cache: value of arena_suspect after which it has
                                        * verified the experts in memory */
     _Atomic uint32_t
-        kv_lent_max_mib; /* writer: supervisor: what experts may lend to kept prefixes */
-    uint32_t reserved[2];
+        kv_lent_max_mib;          /* writer: supervisor: what experts may lend to kept prefixes */
+    _Atomic uint32_t table_reads; /* writer: compute: reads of rows of a table on storage, modulo
+                                   * 2^32: the time of page slots (lib/policy/access/pages.h) */
+    uint32_t reserved;
     struct directory_file files[DIRECTORY_LOADERS_MAX][DIRECTORY_FILES_MAX];
 };
 
@@ -145,13 +148,6 @@ void directory_wait(struct directory *d, uint32_t counter, uint32_t seen, uint64
 static inline uint32_t directory_counter_now(struct directory *d, uint32_t counter)
 {
     return atomic_load_explicit(&d->counters[counter].ready, memory_order_seq_cst);
-}
-
-/* The time of directory_entry.used_ms: milliseconds, which begin again at 0 after 49 days, so that
- * only differences mean something. */
-static inline uint32_t directory_now_ms(void)
-{
-    return (uint32_t)(clock_now_ns() / NS_PER_MS);
 }
 
 /* supervisor: clears the pin bit of a process in all entries. */

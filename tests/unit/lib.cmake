@@ -138,6 +138,7 @@ sluice_unit_test(policy_auto_test SOURCES lib/policy/presets/auto_test.c LINK sl
 sluice_unit_test(policy_loss_test SOURCES lib/policy/presets/loss_test.c LINK sluice_policy sluice_plan)
 sluice_unit_test(policy_resident_first_test SOURCES lib/policy/access/resident_first_test.c LINK sluice_policy m)
 sluice_unit_test(policy_swap_test SOURCES lib/policy/access/swap_test.c LINK sluice_policy m)
+sluice_unit_test(policy_pages_test SOURCES lib/policy/access/pages_test.c LINK sluice_policy)
 sluice_unit_test(policy_planned_test SOURCES lib/policy/presets/planned_test.c LINK sluice_policy m)
 
 sluice_unit_test(sim_trace_test SOURCES lib/trace/trace_test.c LINK sluice_sim)

@@ -40,6 +40,7 @@
 #include "lib/model/arch/arch.h"
 #include "lib/model/chat/chat.h"
 #include "lib/model/limits.h"
+#include "lib/model/table_pages.h"
 #include "lib/tensor/precision.h"
 #include "lib/tensor/tensor_type.h"
 
@@ -51,11 +52,6 @@
 #define ENTRY_NONE          UINT32_MAX
 
 enum entry_kind { ENTRY_DENSE, ENTRY_EXPERT, ENTRY_PAGE };
-
-/* Page slots of a table: so many at most, which is 8 MiB, in sets. A page of the table is in one of
- * the slots of its set (model_page_set), so that whoever looks for it reads few entries. */
-#define MODEL_PAGE_SLOTS 2048u
-#define MODEL_PAGE_WAYS  8u
 
 /* A stripe file of a store, or a part of a split GGUF file or of the model file of a delta
  * (store.h). */
@@ -314,7 +310,16 @@ static inline uint32_t model_table_pages(const struct model_index *m)
 /* The first of the MODEL_PAGE_WAYS entries one of which may have this page of the table. */
 static inline uint32_t model_page_set(const struct model_index *m, uint32_t page)
 {
-    return model_experts_end(m) + page % (m->page_count / MODEL_PAGE_WAYS) * MODEL_PAGE_WAYS;
+    return model_experts_end(m) + table_page_set(page, m->page_count);
+}
+
+/* Its rows, pages and page slots. The model has such a table. */
+static inline struct table_pages model_table(const struct model_index *m)
+{
+    const struct model_extent *x = &model_index_entries(m)[model_table_entry(m)].extent[0];
+    return (struct table_pages){.row_bytes = model_index_tensors(m)[x->tensor].row_bytes,
+                                .head_bytes = x->head_bytes,
+                                .slots = m->page_count};
 }
 
 /* The shard of a page of the table that loader `shard` of `shards` reads, as model_entry_shard: one

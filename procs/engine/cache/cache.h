@@ -48,7 +48,7 @@ struct cache_note {          /* one per entry, private */
     uint32_t resend_ms;
     union {
         uint32_t heat_token;  /* token for which heat is valid */
-        uint32_t reserved_ms; /* of a page slot: when it was reserved */
+        uint32_t reserved_at; /* of a page slot: table_reads when it was reserved */
     };
     float heat; /* decayed accesses per token */
     uint16_t flags, priority;

@@ -3,14 +3,10 @@
  * into a slot of its set, whose identity is set while it is ABSENT. All else, from the reservation
  * to the clean-up after a crash, is as for experts. A page is not pinned while it is read: compute
  * looks for it and demands it again if it is not there. */
+#include "lib/policy/access/pages.h"
 #include "lib/base/assert.h"
-#include "lib/base/clock.h"
 #include "lib/base/log.h"
 #include "procs/engine/cache/cache.h"
-
-#define AHEAD_MS 1000
-#define UNREAD_MS                                                                                  \
-    1000 /* what compute requested and does not read in this time is of an ended pass */
 
 static atomic_flag invalid_logged = ATOMIC_FLAG_INIT;
 
@@ -29,9 +25,14 @@ static uint32_t page_of(struct cache *c, uint32_t entry)
     return atomic_load_explicit(&cache_directory_entry(c, entry)->page, memory_order_relaxed);
 }
 
+static uint32_t reads_now(struct cache *c)
+{
+    return atomic_load_explicit(&c->child.directory.head->table_reads, memory_order_acquire);
+}
+
 static void read_page(struct cache *c, uint32_t entry, uint64_t demand_ns)
 {
-    c->notes[entry].reserved_ms = directory_now_ms();
+    c->notes[entry].reserved_at = reads_now(c);
     cache_set_demanded(c, entry, true);
     cache_count(c, CTR_CACHE_page_loads, 1);
     cache_reserve(c, entry, cache_offset(c, entry), LOAD_DEMAND, demand_ns);
@@ -44,25 +45,6 @@ void cache_page_was_reset(struct cache *c, uint32_t entry, bool failed)
         read_page(c, entry, c->notes[entry].demand_ns);
 }
 
-/* Milliseconds since compute read the page, or since it was requested, and 2; 0: it cannot be
- * replaced now. 1: it was requested and not read yet, so that one which was read goes first. */
-static uint32_t age_of(struct cache *c, uint32_t entry, uint32_t now_ms)
-{
-    const struct directory_entry *d = cache_directory_entry(c, entry);
-    uint64_t word = cache_entry_word(c, entry);
-    if (!cache_noted(c, entry, NOTE_RESIDENT) || entry_state_of(word) != ENTRY_READY ||
-        entry_pins_of(word) != 0)
-        return 0;
-    uint32_t reserved = now_ms - c->notes[entry].reserved_ms;
-    uint32_t used = now_ms - atomic_load_explicit(&d->used_ms, memory_order_relaxed);
-    if (-used < AHEAD_MS) /* compute read it after now_ms was taken */
-        used = 0;
-    if (used > reserved && reserved < UNREAD_MS)
-        return 1;
-    uint32_t age = used < reserved ? used : reserved;
-    return age < UINT32_MAX - 2 ? age + 2 : age;
-}
-
 /* READY -> ABSENT, with its memory. */
 static bool empty_slot(struct cache *c, uint32_t entry)
 {
@@ -73,22 +55,30 @@ static bool empty_slot(struct cache *c, uint32_t entry)
     return true;
 }
 
-/* An ABSENT slot for a page: an empty one, or that of the page not read for longest. ENTRY_NONE:
- * all of its set are being read, or used; compute asks again. */
+static struct page_slot slot_of(struct cache *c, uint32_t entry)
+{
+    const struct directory_entry *d = cache_directory_entry(c, entry);
+    uint64_t word = cache_entry_word(c, entry);
+    return (struct page_slot){.empty = entry_state_of(word) == ENTRY_ABSENT,
+                              .fixed = !cache_noted(c, entry, NOTE_RESIDENT) ||
+                                       entry_state_of(word) != ENTRY_READY ||
+                                       entry_pins_of(word) != 0,
+                              .reserved_at = c->notes[entry].reserved_at,
+                              .used_at = atomic_load_explicit(&d->used_at, memory_order_relaxed)};
+}
+
+/* An ABSENT slot for a page. ENTRY_NONE: all of its set are being read, or used; compute asks
+ * again. */
 static uint32_t find_slot(struct cache *c, uint32_t page)
 {
-    uint32_t first = model_page_set(c->child.model, page), oldest = ENTRY_NONE, age = 0;
-    uint32_t now_ms = directory_now_ms();
-    for (uint32_t e = first; e < first + MODEL_PAGE_WAYS; e++) {
-        if (entry_state_of(cache_entry_word(c, e)) == ENTRY_ABSENT)
-            return e;
-        uint32_t its = age_of(c, e, now_ms);
-        if (its > age) {
-            age = its;
-            oldest = e;
-        }
-    }
-    return oldest != ENTRY_NONE && empty_slot(c, oldest) ? oldest : ENTRY_NONE;
+    uint32_t first = model_page_set(c->child.model, page);
+    struct page_slot slot[MODEL_PAGE_WAYS];
+    for (uint32_t i = 0; i < MODEL_PAGE_WAYS; i++)
+        slot[i] = slot_of(c, first + i);
+    uint32_t chosen = page_slot_choose(slot, reads_now(c));
+    if (chosen == PAGE_SLOT_NONE)
+        return ENTRY_NONE;
+    return slot[chosen].empty || empty_slot(c, first + chosen) ? first + chosen : ENTRY_NONE;
 }
 
 /* True: a slot has it, READY or soon. An ABSENT one had it, and is used for it again, so that its

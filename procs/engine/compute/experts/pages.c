@@ -14,45 +14,47 @@
 #include "procs/engine/child/run_storage.h"
 #include "procs/engine/compute/experts/experts.h"
 
-/* Parts of rows that are waited for together; with those that are requested ahead, half of the page
- * slots: few pages find no place in their set. */
-#define WAVE_PARTS     (MODEL_PAGE_SLOTS / 4)
 #define FAILURES_LIMIT 3  /* failed loads of a page, each already retried by its loader */
 #define SCAN_WAITED    16 /* parts not there, after which the later ones are not looked for yet */
 
-struct part { /* of a row: what one page has of it */
+struct part { /* of a row */
+    struct table_part at;
     uint8_t *to;
-    uint32_t page;
-    uint32_t offset, bytes; /* in the page */
-    uint32_t entry;         /* the slot with that page when it was looked for, or ENTRY_NONE */
-    uint64_t failures;      /* of that slot, when the page was first seen there */
+    uint32_t entry;    /* the slot with that page when it was looked for, or ENTRY_NONE */
+    uint64_t failures; /* of that slot, when the page was first seen there */
     bool done;
 };
 
 struct experts_pages {
-    uint64_t row_bytes, head_bytes; /* the first row begins there in the first page */
-    uint32_t parts_of_a_row;        /* at most */
-    uint32_t parts;                 /* of the wave */
-    struct part part[WAVE_PARTS];
+    struct table_pages table;
+    uint32_t reads; /* head->table_reads, which this process alone writes */
+    uint32_t parts; /* of the wave */
+    struct part part[TABLE_WAVE_PARTS];
     struct msg_pages demand;
 };
+
+/* The next read begins: time of page slots. */
+static void end_read(struct experts *e)
+{
+    atomic_store_explicit(&e->child->directory.head->table_reads, ++e->pages->reads,
+                          memory_order_release);
+}
 
 int experts_open_pages(struct experts *e, struct error *error)
 {
     const struct model_index *m = e->child->model;
     const struct model_extent *x = &model_index_entries(m)[model_table_entry(m)].extent[0];
-    uint64_t row_bytes = model_index_tensors(m)[x->tensor].row_bytes;
-    uint64_t parts = (row_bytes + PAGE_BYTES - 2) / PAGE_BYTES + 1;
-    if (parts > WAVE_PARTS)
+    const struct table_pages table = model_table(m);
+    if (table_parts_of_row(&table) > TABLE_WAVE_PARTS)
         return error_set(error, ERR_BAD_INPUT,
                          "tensor %s has rows of %" PRIu64 " bytes, which are too long",
-                         model_index_tensors(m)[x->tensor].name, row_bytes);
+                         model_index_tensors(m)[x->tensor].name, table.row_bytes);
     e->pages = calloc(1, sizeof *e->pages);
     if (!e->pages)
         return error_set(error, ERR_NO_MEMORY, "out of memory (pages of a table)");
-    e->pages->row_bytes = row_bytes;
-    e->pages->head_bytes = x->head_bytes;
-    e->pages->parts_of_a_row = (uint32_t)parts;
+    e->pages->table = table;
+    e->pages->reads = atomic_load(&e->child->directory.head->table_reads);
+    end_read(e);
     return 0;
 }
 
@@ -80,19 +82,25 @@ static bool is_there_or_comes(struct experts *e, uint32_t entry)
     return state == ENTRY_READY || state == ENTRY_LOADING;
 }
 
+static void mark_used(struct experts *e, uint32_t entry)
+{
+    atomic_store_explicit(&e->child->directory.entries[entry].used_at, e->pages->reads,
+                          memory_order_relaxed);
+}
+
 /* Copies a part if its page is READY. The page of a pinned READY slot cannot change. */
 static bool take_part(struct experts *e, struct part *p)
 {
-    p->entry = find_page(e, p->page);
+    p->entry = find_page(e, p->at.page);
     if (p->entry == ENTRY_NONE)
         return false;
     struct directory_entry *d = &e->child->directory.entries[p->entry];
     if (entry_state_of(entry_read(&d->word)) != ENTRY_READY)
         return false;
     uint64_t word = entry_pin(&d->word, PINNER_COMPUTE);
-    if (entry_state_of(word) == ENTRY_READY && has_page(d, p->page)) {
-        memcpy(p->to, experts_slot(e->child, p->entry) + p->offset, p->bytes);
-        atomic_store_explicit(&d->used_ms, directory_now_ms(), memory_order_relaxed);
+    if (entry_state_of(word) == ENTRY_READY && has_page(d, p->at.page)) {
+        memcpy(p->to, experts_slot(e->child, p->entry) + p->at.offset, p->at.bytes);
+        mark_used(e, p->entry);
         p->done = true;
     }
     entry_unpin(&d->word, PINNER_COMPUTE);
@@ -129,17 +137,12 @@ static void add_page(struct experts *e, uint32_t page, uint32_t attempt)
  * asked for. */
 static void cut_row(struct experts_pages *p, uint32_t row, uint8_t *to)
 {
-    uint64_t at = p->head_bytes + row * p->row_bytes, end = at + p->row_bytes;
-    for (uint32_t n = 0; at < end; at += n) {
-        uint64_t offset = at % PAGE_BYTES, left = PAGE_BYTES - offset;
-        n = (uint32_t)(end - at < left ? end - at : left);
-        sl_assert(p->parts < WAVE_PARTS);
-        p->part[p->parts++] = (struct part){.to = to,
-                                            .page = (uint32_t)(at / PAGE_BYTES),
-                                            .offset = (uint32_t)offset,
-                                            .bytes = n,
-                                            .entry = ENTRY_NONE};
-        to = to ? to + n : NULL;
+    for (uint64_t from = 0; from < p->table.row_bytes;) {
+        const struct table_part at = table_part_at(&p->table, row, from);
+        sl_assert(p->parts < TABLE_WAVE_PARTS);
+        p->part[p->parts++] =
+            (struct part){.at = at, .to = to ? to + from : NULL, .entry = ENTRY_NONE};
+        from += at.bytes;
     }
 }
 
@@ -148,24 +151,31 @@ static uint32_t cut_wave(struct experts_pages *p, const uint32_t *row, uint32_t 
 {
     uint32_t n = 0;
     p->parts = 0;
-    while (n < rows && p->parts + p->parts_of_a_row <= WAVE_PARTS) {
+    while (n < rows && p->parts + table_parts_of_row(&p->table) <= TABLE_WAVE_PARTS) {
         cut_row(p, row[n], to);
-        to = to ? to + p->row_bytes : NULL;
+        to = to ? to + p->table.row_bytes : NULL;
         n++;
     }
     return n;
 }
 
+/* What is there counts as used before anything is requested, so that the cache does not replace it
+ * by what is requested with it. */
 void experts_table_ask(void *self, const uint32_t *row, uint32_t rows)
 {
     struct experts *e = self;
     struct experts_pages *p = e->pages;
     (void)cut_wave(p, row, rows, NULL);
     for (uint32_t i = 0; i < p->parts; i++) {
-        uint32_t entry = find_page(e, p->part[i].page);
-        if (entry == ENTRY_NONE || !is_there_or_comes(e, entry))
-            add_page(e, p->part[i].page, 0);
+        struct part *part = &p->part[i];
+        part->entry = find_page(e, part->at.page);
+        part->done = part->entry != ENTRY_NONE && is_there_or_comes(e, part->entry);
+        if (part->done)
+            mark_used(e, part->entry);
     }
+    for (uint32_t i = 0; i < p->parts; i++)
+        if (!p->part[i].done)
+            add_page(e, p->part[i].at.page, 0);
     send_pages(e, 0);
 }
 
@@ -186,7 +196,7 @@ static int page_error(const struct experts *e, const struct part *p, struct erro
     run_storage_text(child->params, m, path, loader, p->entry, device, sizeof device);
     return error_set_errno(error, read_reported_memory(why) ? ERR_NO_MEMORY : ERR_IO, why,
                            "rows of %s (offset %" PRIu64 ") cannot be read from %.200s", name,
-                           x->file_offset + (uint64_t)p->page * PAGE_BYTES, device);
+                           x->file_offset + (uint64_t)p->at.page * PAGE_BYTES, device);
 }
 
 /* Whether the page of a part that is not there failed too often in the slot that it has. */
@@ -231,7 +241,7 @@ static int scan_parts(struct experts *e, struct scan *s, bool all, uint32_t atte
         }
         waited++;
         if (all && (part->entry == ENTRY_NONE || !is_there_or_comes(e, part->entry))) {
-            add_page(e, part->page, attempt);
+            add_page(e, part->at.page, attempt);
             s->absent++;
         }
     }
@@ -271,7 +281,7 @@ int experts_table_read(void *self, const uint32_t *row, uint32_t rows, uint8_t *
     struct process *process = e->child->process;
     for (uint32_t first = 0, n; first < rows; first += n) {
         struct scan s = {.first = 0};
-        n = cut_wave(p, row + first, rows - first, to + first * p->row_bytes);
+        n = cut_wave(p, row + first, rows - first, to + first * p->table.row_bytes);
         counter_add(process, CTR_COMPUTE_table_rows, n);
         counter_add(process, CTR_COMPUTE_table_pages, p->parts);
         if (scan_parts(e, &s, true, 0, error) != 0)
@@ -286,5 +296,6 @@ int experts_table_read(void *self, const uint32_t *row, uint32_t rows, uint8_t *
         if (status != 0)
             return -1;
     }
+    end_read(e);
     return 0;
 }

@@ -26,9 +26,11 @@ static uint32_t page_of(uint32_t slot)
     return atomic_load(&w.child.directory.entries[first + slot].page);
 }
 
-static void read_at(uint32_t slot, uint32_t ms) /* as compute does */
+#define NOW 100000u /* reads of compute */
+
+static void read_at(uint32_t slot, uint32_t at) /* as compute does */
 {
-    atomic_store(&w.child.directory.entries[first + slot].used_ms, ms);
+    atomic_store(&w.child.directory.entries[first + slot].used_at, at);
 }
 
 /* One set of slots, and more pages than these. */
@@ -39,6 +41,7 @@ static void setup_table(void)
     first = model_experts_end(w.child.model);
     ck_assert_uint_eq(w.child.model->entry_count, first + MODEL_PAGE_WAYS);
     ck_assert_uint_gt(model_table_pages(w.child.model), MODEL_PAGE_WAYS + 1);
+    atomic_store(&w.child.directory.head->table_reads, NOW);
 }
 
 static void fill_set(void)
@@ -46,7 +49,8 @@ static void fill_set(void)
     for (uint32_t i = 0; i < MODEL_PAGE_WAYS; i++) {
         ask(i);
         arrive(first + i);
-        w.cache.notes[first + i].reserved_ms -= 100000;
+        ck_assert_uint_eq(w.cache.notes[first + i].reserved_at, NOW);
+        w.cache.notes[first + i].reserved_at = 0;
     }
 }
 
@@ -85,12 +89,11 @@ END_TEST
 
 START_TEST(the_page_not_read_for_longest_gives_its_slot)
 {
-    uint32_t now = directory_now_ms();
     uint64_t owned = w.cache.owned_bytes;
     fill_set();
     for (uint32_t i = 0; i < MODEL_PAGE_WAYS; i++)
-        read_at(i, now - 1000 - i * 1000);
-    read_at(5, now - 99999);
+        read_at(i, NOW - 1 - i);
+    read_at(5, NOW - 99999);
     pin(first + 5);
     ask(MODEL_PAGE_WAYS);
     ck_assert_uint_eq(page_of(7), MODEL_PAGE_WAYS + 1);
@@ -106,15 +109,14 @@ END_TEST
 /* It was requested for the next rows of a prompt, and the others were read for the rows before. */
 START_TEST(a_page_that_is_not_read_yet_keeps_its_slot)
 {
-    uint32_t now = directory_now_ms();
     fill_set();
     for (uint32_t i = 0; i < MODEL_PAGE_WAYS; i++)
-        read_at(i, now - (i == 2 ? 500 : 0));
-    w.cache.notes[first + 2].reserved_ms = now - 300;
+        read_at(i, NOW - (i == 2 ? 5 : 0));
+    w.cache.notes[first + 2].reserved_at = NOW - 1;
     ask(MODEL_PAGE_WAYS);
     ck_assert_uint_eq(page_of(2), 3);
-    w.cache.notes[first + 2].reserved_ms = now - 90000; /* its pass has ended */
-    read_at(2, now - 99999);
+    w.cache.notes[first + 2].reserved_at = NOW - 2; /* its pass has ended */
+    read_at(2, NOW - 99999);
     ask(MODEL_PAGE_WAYS + 1);
     ck_assert_uint_eq(page_of(2), MODEL_PAGE_WAYS + 2);
 }

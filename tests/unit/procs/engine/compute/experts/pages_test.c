@@ -153,6 +153,36 @@ START_TEST(it_waits_for_the_others)
 }
 END_TEST
 
+static uint32_t used_at(uint32_t page)
+{
+    uint32_t first = model_page_set(w.child.model, page) - model_experts_end(w.child.model);
+    for (uint32_t i = first; i < first + MODEL_PAGE_WAYS; i++)
+        if (atomic_load(&slot_at(i)->page) == page + 1)
+            return atomic_load(&slot_at(i)->used_at);
+    ck_abort_msg("no slot has page %u", page);
+    return 0;
+}
+
+/* Each read is a tick of the time of page slots; what a request finds is used from then on. */
+START_TEST(pages_have_the_time_of_their_last_use)
+{
+    struct error error;
+    uint32_t row[] = {0, table.count - 1}, page[] = {page_of(0), page_of(table.count - 1)};
+    _Atomic uint32_t *reads = &w.child.directory.head->table_reads;
+    make_ready(page[0]);
+    make_ready(page[1]);
+    ck_assert_uint_eq(atomic_load(reads), 1);
+    ck_assert_int_eq(read_rows(row, 1, &error), 0);
+    ck_assert_uint_eq(atomic_load(reads), 2);
+    ck_assert_uint_eq(used_at(page[0]), 1);
+    ck_assert_uint_eq(used_at(page[1]), 0);
+    w.source.table_ask(w.source.self, row, 2);
+    ck_assert_uint_eq(atomic_load(reads), 2);
+    ck_assert_uint_eq(used_at(page[0]), 2);
+    ck_assert_uint_eq(used_at(page[1]), 2);
+}
+END_TEST
+
 /* A slot that had the page has another one meanwhile. */
 START_TEST(a_replaced_page_is_not_used)
 {
@@ -220,6 +250,7 @@ int main(void)
     tcase_set_timeout(t, 60);
     tcase_add_test(t, rows_of_pages_that_are_there);
     tcase_add_test(t, it_waits_for_the_others);
+    tcase_add_test(t, pages_have_the_time_of_their_last_use);
     tcase_add_test(t, a_replaced_page_is_not_used);
     tcase_add_test(t, a_page_that_cannot_be_read);
     tcase_add_test(t, no_loader_makes_progress);
