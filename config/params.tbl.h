@@ -182,6 +182,8 @@ PARAM_TEXT(trace, "", "record the access log in this trace file, which must not 
 PARAM_BOOL(trace_logits, false,
            "--trace also records the router logits of decoded tokens (docs/trace.md)")
 PARAM_BOOL(trace_inputs, false, "--trace also records the gate inputs of decoded tokens")
+PARAM_BOOL(trace_rows, false,
+           "--trace also records the rows read of a table on storage: they give the text away")
 PARAM_BOOL(force, false, "overwrite the file of --trace")
 PARAM_TEXT(http, "",
            "listen address of the HTTP gateway: ADDRESS:PORT, or PORT for 127.0.0.1; empty: no "

@@ -115,6 +115,11 @@ struct weights_source {
      * more than once. They are read into memory meanwhile, as far as there is room. */
     void (*table_ask)(void *self, const uint32_t *row, uint32_t rows);
 
+    /* Rows of it, by number, of each token of a pass, before the layers that read them, for those
+     * who record them: [rows of the step][rows_of_token]. May be NULL alone. */
+    void (*table_rows)(void *self, const struct expert_step *step, const uint32_t *row,
+                       uint32_t rows_of_token);
+
     /* Copies rows of it to `to`, one after the other as in the file, and waits for those that are
      * not in memory. -1 with *error: one cannot be read, or the sequence was cancelled. Not NULL if
      * table_ask is not. */

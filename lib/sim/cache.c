@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/base/bytes.h"
 #include "lib/policy/presets/planned.h"
 #include "lib/sim/internal.h"
 
@@ -313,6 +314,16 @@ void sim_cache_token(struct sim_cache *c)
 }
 
 /* ---- statistics ----------------------------------------------------------------------------- */
+
+void sim_cache_count_table(struct sim_cache *c, enum sim_phase phase, uint64_t rows, uint64_t pages,
+                           uint64_t reads)
+{
+    struct sim_stats *f = &c->stats[phase];
+    f->table_rows += rows;
+    f->table_pages += pages;
+    f->table_reads += reads;
+    f->table_bytes += reads * PAGE_BYTES;
+}
 
 double sim_cache_now(const struct sim_cache *c)
 {

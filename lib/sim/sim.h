@@ -228,6 +228,10 @@ const struct prediction_method *sim_cache_prediction_method(const struct sim_cac
 double sim_cache_compute(struct sim_cache *c); /* stall of this layer, ns */
 void sim_cache_token(struct sim_cache *c);
 
+/* Adds rows of a table on storage, the pages that they are in, and those of them that were read. */
+void sim_cache_count_table(struct sim_cache *c, enum sim_phase phase, uint64_t rows, uint64_t pages,
+                           uint64_t reads);
+
 double sim_cache_now(const struct sim_cache *c); /* ns since creation */
 const struct sim_stats *sim_cache_stats(const struct sim_cache *c, enum sim_phase phase);
 /* Resets the statistics; residency stays. For a warm-up. */

@@ -43,6 +43,21 @@ static bool router_is_known(const struct trace_header *h)
              h->experts / r->groups * r->groups_used >= h->top_k));
 }
 
+/* Every page of a row that is read has a number, and a set. */
+static bool table_is_known(const struct trace_header *h)
+{
+    const struct trace_table *t = &h->table;
+    const struct table_pages pages = trace_table_pages(h);
+    const struct trace_table none = {.tables = 0};
+    if (t->tables == 0)
+        return memcmp(t, &none, sizeof none) == 0;
+    return t->tables == 1 && t->rows_of_token > 0 && t->rows_of_token <= TRACE_TABLE_ROWS_MAX &&
+           t->rows > 0 && t->rows <= UINT32_MAX && t->row_bytes > 0 && t->head_bytes < PAGE_BYTES &&
+           table_parts_of_row(&pages) <= TABLE_WAVE_PARTS &&
+           (t->head_bytes + t->rows * t->row_bytes) / PAGE_BYTES < UINT32_MAX && t->slots > 0 &&
+           t->slots <= MODEL_PAGE_SLOTS && t->slots % MODEL_PAGE_WAYS == 0 && t->layer < h->layers;
+}
+
 static int header_check(const struct trace_header *h, struct error *error)
 {
     if (h->magic != TRACE_MAGIC)
@@ -73,6 +88,8 @@ static int header_check(const struct trace_header *h, struct error *error)
                              h->precision_bytes[t]);
     if (h->hidden > MODEL_ROW_MAX || (h->router.gating != 0 && !router_is_known(h)))
         return error_set(error, ERR_BAD_INPUT, "trace header: invalid router");
+    if (!table_is_known(h))
+        return error_set(error, ERR_BAD_INPUT, "trace header: invalid table");
     return 0;
 }
 
@@ -111,12 +128,28 @@ static const char *input_invalid(const struct trace_header *h, const struct trac
     return within ? NULL : "number of values";
 }
 
+static const char *rows_invalid(const struct trace_header *h, const struct trace_record *r)
+{
+    uint32_t row[TRACE_FLOATS];
+    if (h->table.tables == 0 || r->layer != h->table.layer)
+        return "layer";
+    if (r->rank == 0 || r->rank > TRACE_FLOATS || r->expert >= h->table.rows_of_token ||
+        r->rank > h->table.rows_of_token - r->expert)
+        return "number of values";
+    trace_values(r, row);
+    for (uint32_t i = 0; i < r->rank; i++)
+        if (row[i] >= h->table.rows)
+            return "row";
+    return NULL;
+}
+
 static const char *record_invalid(const struct trace_header *h, const struct trace_record *r)
 {
     switch (r->kind) {
     case TRACE_SEQUENCE_START: return r->rank == 0 || share(r->weight) ? NULL : "nats";
     case TRACE_SEQUENCE_END: return NULL;
     case TRACE_TOKEN_END: return r->tokens <= MODEL_CONTEXT_MAX ? NULL : "tokens";
+    case TRACE_ROWS: return rows_invalid(h, r);
     case TRACE_EXPERT:
     case TRACE_CHOICE:
     case TRACE_LOGITS:
@@ -170,13 +203,15 @@ int trace_check(const struct trace_header *h, const struct trace_record *records
 /* The bytes of a header whose first TRACE_HEADER_2_BYTES are known. */
 static size_t header_bytes(const struct trace_header *h)
 {
-    return h->version == 2 ? TRACE_HEADER_2_BYTES : sizeof *h;
+    return h->version == 2   ? TRACE_HEADER_2_BYTES
+           : h->version == 3 ? TRACE_HEADER_3_BYTES
+                             : sizeof *h;
 }
 
 /* A header that was read becomes one of this version. */
 static void header_update(struct trace_header *h)
 {
-    if (h->version != 2 || h->header_bytes != TRACE_HEADER_2_BYTES)
+    if (h->version < 2 || h->version > 3 || h->header_bytes != header_bytes(h))
         return;
     h->version = TRACE_VERSION;
     h->header_bytes = sizeof *h;

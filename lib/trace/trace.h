@@ -50,6 +50,10 @@
  *                         (lib/core/weights.h) as IEEE halves; `expert` counts the records of the
  *                         row, so the first element is TRACE_HALVES times that. Before the ROUTER
  *                         records of the layer
+ *   TRACE_ROWS            with --trace-rows: `rank` numbers of rows of the table on storage that
+ *                         the token reads in the layer, as u32; `expert` counts the numbers before
+ *                         them. Before all layers of the pass, of all its tokens, each of them with
+ *                         its own position, also in a chunk
  *   TRACE_CHOICE          masked routing: an expert of the unmasked top-k, weight = |x| G(x)
  *   TRACE_TOKEN_END       the sequence's token or chunk is complete; tokens: its number of tokens
  *   TRACE_SEQUENCE_END    the sequence has no more records
@@ -66,10 +70,11 @@
 #include "lib/base/error.h"
 #include "lib/model/expert_layers.h"
 #include "lib/model/limits.h"
+#include "lib/model/table_pages.h"
 #include "lib/tensor/precision.h"
 
 #define TRACE_MAGIC       0x4543415254434c53ull /* "SLCTRACE" */
-#define TRACE_VERSION     3u
+#define TRACE_VERSION     4u
 #define TRACE_RECORDS_MAX ((uint64_t)1 << 28) /* 8 GiB */
 
 /* 1..6 are enum access_kind of shm/rings/access_log.h. */
@@ -85,7 +90,8 @@ enum trace_kind {
     TRACE_CANDIDATE,
     TRACE_ROUTER,
     TRACE_BIAS,
-    TRACE_INPUT
+    TRACE_INPUT,
+    TRACE_ROWS
 };
 
 /* enum access_outcome of shm/rings/access_log.h; 0: unknown */
@@ -93,8 +99,10 @@ enum trace_outcome { TRACE_UNKNOWN, TRACE_HIT, TRACE_INFLIGHT, TRACE_MISS, TRACE
 
 #define TRACE_VALUES_HALF 8u /* as in the access log */
 #define TRACE_VALUES      (2 * TRACE_VALUES_HALF)
-#define TRACE_FLOATS      (TRACE_VALUES / 4) /* of ROUTER, BIAS */
+#define TRACE_FLOATS      (TRACE_VALUES / 4) /* of ROUTER, BIAS; numbers of ROWS */
 #define TRACE_HALVES      (TRACE_VALUES / 2) /* of INPUT */
+
+#define TRACE_TABLE_ROWS_MAX 64u /* of a token */
 
 struct trace_record {
     uint32_t sequence;
@@ -104,7 +112,7 @@ struct trace_record {
             uint32_t tokens;
             float weight;
         };
-        uint8_t values[TRACE_VALUES_HALF]; /* LOGITS, ROUTER, BIAS, INPUT: the first ones */
+        uint8_t values[TRACE_VALUES_HALF]; /* LOGITS, ROUTER, BIAS, INPUT, ROWS: the first ones */
     };
     uint16_t layer, expert;
     uint8_t kind;    /* enum trace_kind */
@@ -132,11 +140,19 @@ struct trace_router {
     uint32_t groups, groups_used;
 };
 
+/* Rows that tokens read of a table on storage, and its page slots (lib/model/table_pages.h). */
+struct trace_table {
+    uint32_t tables; /* 0: none, and the others are 0; else 1 */
+    uint32_t rows_of_token;
+    uint64_t rows;                         /* of the table */
+    uint32_t row_bytes, head_bytes, slots; /* as in struct table_pages */
+    uint32_t layer;                        /* that reads them; it need not have experts */
+};
+
 struct trace_header {
     uint64_t magic;
-    uint32_t version; /* 3; 2: without what follows expert_layers */
-    uint32_t
-        header_bytes; /* sizeof this, of version 2 TRACE_HEADER_2_BYTES; offset of the records */
+    uint32_t version;      /* 4; 3: without `table`; 2: without what follows expert_layers */
+    uint32_t header_bytes; /* sizeof this, or of its version; offset of the records */
     uint32_t record_bytes; /* 32 */
     uint32_t layers, experts, top_k;
     uint32_t precision_mask; /* precisions of the model: 1 << enum precision */
@@ -147,10 +163,13 @@ struct trace_header {
     struct expert_layers expert_layers;
     uint32_t hidden; /* elements of a gate input; 0: unknown */
     struct trace_router router;
+    struct trace_table table;
 };
 #define TRACE_HEADER_2_BYTES 152u
-_Static_assert(sizeof(struct trace_header) == 176, "trace header layout");
+#define TRACE_HEADER_3_BYTES 176u
+_Static_assert(sizeof(struct trace_header) == 208, "trace header layout");
 _Static_assert(offsetof(struct trace_header, hidden) == TRACE_HEADER_2_BYTES, "the same of 2");
+_Static_assert(offsetof(struct trace_header, table) == TRACE_HEADER_3_BYTES, "the same of 3");
 
 /* How many layers have experts. */
 static inline uint32_t trace_expert_layers(const struct trace_header *h)
@@ -171,6 +190,13 @@ static inline void trace_set_values(struct trace_record *r, const void *from)
     memcpy(r->more_values, (const uint8_t *)from + TRACE_VALUES_HALF, TRACE_VALUES_HALF);
 }
 
+static inline struct table_pages trace_table_pages(const struct trace_header *h)
+{
+    return (struct table_pages){.row_bytes = h->table.row_bytes,
+                                .head_bytes = h->table.head_bytes,
+                                .slots = h->table.slots};
+}
+
 struct trace {
     struct trace_header header;
     struct trace_record *records; /* owned */
@@ -186,9 +212,9 @@ void trace_header_init(struct trace_header *h);
 int trace_check(const struct trace_header *h, const struct trace_record *records, uint64_t count,
                 struct error *error);
 
-/* Read and write whole files, of which a read one may have version 2: its header becomes one of
- * version 3. A truncated last record (the recorder was killed) is dropped. Release
- * the result of a read with trace_free. -1 with ERR_BAD_INPUT, ERR_IO or ERR_NO_MEMORY. */
+/* Read and write whole files, of which a read one may have version 2 or 3: its header becomes one
+ * of this version. A truncated last record (the recorder was killed) is dropped. Release the result
+ * of a read with trace_free. -1 with ERR_BAD_INPUT, ERR_IO or ERR_NO_MEMORY. */
 int trace_read(const char *path, struct trace *out, struct error *error);
 int trace_write(const char *path, const struct trace *t, struct error *error);
 /* trace_read from memory, for tests and fuzzing. */

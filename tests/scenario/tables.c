@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A table of n-grams on storage that is larger than its cache: the same text in any chunks, beside
  * other sequences, from a file, a split file and a store, and when loader, cache or compute is
- * killed while rows are read. That the text is that of a table in memory: core_table_test. */
+ * killed while rows are read; and the simulator counts the rows, pages and reads of an engine. That
+ * the text is that of a table in memory: core_table_test. */
+#include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "lib/base/bytes.h"
 #include "tests/harness/harness.h"
@@ -154,6 +157,86 @@ static void no_predictions(void)
     engine_stop(e);
 }
 
+/* ---- the simulator ---- */
+
+struct counts {
+    uint64_t rows, pages, reads;
+};
+
+static struct counts of_engine(struct engine *e)
+{
+    uint64_t lost = engine_counter(e, "recorder", "records_dropped");
+    const struct counts c = {.rows = engine_counter(e, "compute", "table_rows"),
+                             .pages = engine_counter(e, "compute", "table_pages"),
+                             .reads = of_cache(e, "page_loads")};
+    engine_stop(e);
+    if (lost > 0)
+        test_skip("the recorder fell behind by %" PRIu64 " records", lost);
+    return c;
+}
+
+static struct counts of_sim(const char *trace, const char *const shown)
+{
+    struct command c;
+    command_run(&c, NULL, TOOL_MS,
+                (const char *const[]){"sim", trace, "--presets", "lod", "--budgets", "50%",
+                                      "--calibrate", "0", "--output", "json", NULL});
+    CHECK(c.status == 0, "sim: %.300s", c.err);
+    json_t *doc = json_loads(c.out, 0, NULL);
+    const json_t *result = json_array_get(json_object_get(doc, "results"), 0);
+    struct counts all = {0};
+    for (int p = 0; p < 2; p++) {
+        const json_t *f = json_object_get(result, p == 0 ? "decode" : "prefill");
+        all.rows += lookup_u64(f, "table_rows");
+        all.pages += lookup_u64(f, "table_pages");
+        all.reads += lookup_u64(f, "table_reads");
+        CHECK(lookup_u64(f, "table_bytes") == lookup_u64(f, "table_reads") * PAGE_BYTES,
+              "bytes of reads");
+    }
+    json_decref(doc);
+    command_free(&c);
+    command_run(&c, NULL, TOOL_MS,
+                (const char *const[]){"sim", trace, "--presets", "lod", "--budgets", "50%", NULL});
+    CHECK((strstr(c.out, shown) != NULL) == (all.rows > 0), "not in: %s", c.out);
+    command_free(&c);
+    return all;
+}
+
+/* A pass has fewer pages of a set than the set has slots, so that what is read depends on the order
+ * of the tokens alone. */
+static void sim_counts(void)
+{
+    char trace[PATH_MAX], option[PATH_MAX + 16];
+    make();
+    for (int rows = 1; rows >= 0; rows--) {
+        snprintf(trace, sizeof trace, "%s/rows%d.trace", test_dir(), rows);
+        snprintf(option, sizeof option, "--trace=%s", trace);
+        struct engine *e = engine_new();
+        engine_start(e, (const char *const[]){"-m", model, "--keep-kv=0", "--deterministic=on",
+                                              "--prefill-chunk=16", option,
+                                              rows ? "--trace-rows=on" : NULL, NULL});
+        for (unsigned i = 0; i < (rows ? 3u : 1u); i++) {
+            struct text text;
+            engine_generate(e, test_prompt(i == 1 ? 1 : LONG), TOKENS, &text);
+            text_free(&text);
+        }
+        struct counts real = of_engine(e);
+        struct counts modelled = of_sim(trace, "Rows of the table, decode: 16.00 per token");
+        test_note("%" PRIu64 " rows in %" PRIu64 " pages, %" PRIu64 " read; in sim %" PRIu64
+                  ", %" PRIu64 ", %" PRIu64,
+                  real.rows, real.pages, real.reads, modelled.rows, modelled.pages, modelled.reads);
+        CHECK(real.rows > 1000 && real.reads > 1000 && real.reads < real.pages,
+              "too few rows, or no hits, to compare");
+        if (rows)
+            CHECK(real.rows == modelled.rows && real.pages == modelled.pages &&
+                      real.reads == modelled.reads,
+                  "the simulator is off by %" PRId64 " reads",
+                  (int64_t)(modelled.reads - real.reads));
+        else
+            CHECK(modelled.rows == 0, "rows in a trace without --trace-rows");
+    }
+}
+
 /* ---- kills ---- */
 
 static void kill_at(struct engine *e, const char *point, const char *service,
@@ -214,6 +297,6 @@ static void kills(void)
 int main(int argc, char **argv)
 {
     static const struct test_case cases[] = {ROW(chunks), ROW(four_sequences), ROW(other_files),
-                                             ROW(kills), ROW(no_predictions)};
+                                             ROW(kills),  ROW(no_predictions), ROW(sim_counts)};
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }

@@ -152,7 +152,8 @@ add_dependencies(sim_import_test unpacked_recordings)
 target_compile_definitions(sim_import_test PRIVATE SLUICE_RECORDINGS="${recordings}")
 sluice_unit_test(sim_test
   SOURCES lib/sim/sim_test.c lib/sim/cache_test.c lib/sim/gpu_test.c lib/sim/sequences_test.c
-    lib/sim/replay/logits_test.c lib/sim/replay/reroute_test.c lib/sim/replay/together_test.c
+    lib/sim/replay/logits_test.c lib/sim/replay/reroute_test.c lib/sim/replay/table_test.c
+    lib/sim/replay/together_test.c
   LINK sluice_sim)
 sluice_unit_test(sim_states_test SOURCES lib/sim/states_test.c LINK sluice_sim)
 sluice_unit_test(sampler_test SOURCES lib/sampling/sampler_test.c LINK sluice_sampling)

@@ -3,6 +3,9 @@
  * added to the residual. The numbers need no other layer, so they are known before the pass. */
 #include "lib/model/arch/ngrams/ngrams.h"
 #include "lib/core/internal.h"
+#include "lib/model/table_pages.h"
+
+_Static_assert(DEVICE_BLOCK_ROWS == TABLE_BLOCK_TOKENS, "the simulator reads the same blocks");
 
 /* ---- weights ---- */
 
@@ -129,6 +132,9 @@ void core_ngrams_begin(struct core *c, uint32_t first, uint32_t count)
     core_take_sequences(c);
     take_states(c, at);
     find_numbers(c, at);
+    if (c->source.table_rows)
+        c->source.table_rows(c->source.self, &c->pass.step, c->scratch.ngram_number,
+                             model_ngram_rows(&c->hp));
     ask(c, 0);
 }
 

@@ -90,6 +90,7 @@ struct run {
     bool *resident;                    /* [experts]: of candidates */
     struct trace_record *made; /* [SEQUENCES_MAX][MODEL_TOP_K_MAX]: instead of those recorded */
     enum trace_kind gpu_kind;  /* of the predictions for a GPU; 0: none needed */
+    struct run_table *table;   /* NULL: the trace has no rows of a table */
 };
 
 /* ---- layer.c ---- */
@@ -112,6 +113,15 @@ void run_layer_known(struct run *r, uint64_t at, uint64_t end);
 /* ---- run.c ---- */
 
 bool run_has_kind(const struct trace *t, enum trace_kind kind);
+
+/* ---- table.c: rows of a table on storage ---- */
+
+bool run_table_create(struct run *r); /* false: out of memory */
+void run_table_free(struct run *r);
+/* A record of rows. */
+void run_table_take(struct run *r, const struct trace_record *x);
+/* All rows of a pass were taken, if any: they are read, and counted in sim_cache_count_table. */
+void run_table_read(struct run *r);
 
 /* ---- logits.c: router logits ---- */
 

@@ -138,12 +138,16 @@ static uint64_t one_layer(struct run *r, uint64_t block, uint64_t end)
     end_pass_before(r, block, after);
     for (uint64_t at = block; at < after; at++) {
         const struct trace_record *x = &r->t->records[at];
+        if (x->kind != TRACE_ROWS)
+            run_table_read(r);
         if (x->kind == TRACE_LOGITS)
             take_logits(r, x);
         else if (x->kind == TRACE_CANDIDATE)
             run_reroute_take(r, place_of(r, x->sequence), x);
         else if (x->kind == TRACE_ROUTER)
             run_logits_take(r, place_of(r, x->sequence), x);
+        else if (x->kind == TRACE_ROWS)
+            run_table_take(r, x);
         else if (is_first_of(r, block, at))
             run_layer_add(r, x, join(r, at, end));
     }
@@ -170,7 +174,10 @@ static void sequence_ends(struct run *r, uint32_t sequence)
 
 static void take(struct run *r, const struct trace_record *record)
 {
+    if (record->kind != TRACE_ROWS)
+        run_table_read(r);
     switch (record->kind) {
+    case TRACE_ROWS: run_table_take(r, record); break;
     case TRACE_SEQUENCE_START: sequence_starts(r, record->sequence); break;
     case TRACE_SEQUENCE_END: sequence_ends(r, record->sequence); break;
     case TRACE_TOKEN_END: end_part(r, sequences_find(&r->sequences, record->sequence)); break;
@@ -192,12 +199,14 @@ static void replay(struct run *r, uint64_t first, uint64_t measure)
             measuring = true;
         }
         if (record->kind == TRACE_EXPERT) {
+            run_table_read(r);
             at = one_layer(r, at, end);
             continue;
         }
         take(r, record);
         at++;
     }
+    run_table_read(r);
     end_pass(r);
 }
 
@@ -247,7 +256,8 @@ static bool run_init(struct run *r, const struct trace *t, const struct knobs *k
     r->known = calloc(h->experts, sizeof *r->known);
     return run_layer_create(r) && (r->activation || !activations) && r->chosen && r->predictions &&
            r->scratch && r->known && (!reroutes || run_reroute_create(r)) &&
-           run_logits_create(r, knobs->eviction) && (!belady || find_next_accesses(r));
+           run_logits_create(r, knobs->eviction) && run_table_create(r) &&
+           (!belady || find_next_accesses(r));
 }
 
 static void run_free(struct run *r)
@@ -256,6 +266,7 @@ static void run_free(struct run *r)
     run_layer_free(r);
     run_reroute_free(r);
     run_logits_free(r);
+    run_table_free(r);
     free(r->chosen);
     free(r->predictions);
     free(r->scratch);

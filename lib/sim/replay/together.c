@@ -164,6 +164,7 @@ static bool same_model(const struct trace_header *a, const struct trace_header *
     return a->layers == b->layers && a->experts == b->experts && a->top_k == b->top_k &&
            a->precision_mask == b->precision_mask &&
            memcmp(&a->expert_layers, &b->expert_layers, sizeof a->expert_layers) == 0 &&
+           memcmp(&a->table, &b->table, sizeof a->table) == 0 &&
            memcmp(a->precision_bytes, b->precision_bytes, sizeof a->precision_bytes) == 0;
 }
 

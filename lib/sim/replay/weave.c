@@ -152,7 +152,8 @@ static void choose(struct weaving *w)
 /* The layer in which an engine writes the record; UINT32_MAX: after all layers. */
 static uint32_t layer_of(const struct trace_record *x)
 {
-    return x->kind == TRACE_TOKEN_END                                     ? UINT32_MAX
+    return x->kind == TRACE_ROWS                                          ? 0
+           : x->kind == TRACE_TOKEN_END                                   ? UINT32_MAX
            : x->kind == TRACE_PREDICTED || x->kind == TRACE_GPU_PREDICTED ? x->from_layer
                                                                           : x->layer;
 }
@@ -168,10 +169,16 @@ static bool is_logits(const struct trace_record *x)
     return x->kind == TRACE_LOGITS || x->kind == TRACE_CANDIDATE || x->kind == TRACE_ROUTER;
 }
 
+/* What precedes the layers of all members: of a chunk with its first part. */
+static bool is_rows(const struct trace_record *x)
+{
+    return x->kind == TRACE_ROWS;
+}
+
 /* What else is recorded of a chunk: with its first part. */
 static bool is_other(const struct trace_record *x)
 {
-    return !is_access(x) && !is_logits(x);
+    return !is_access(x) && !is_logits(x) && !is_rows(x);
 }
 
 /* Writes the next records of all members up to the layer that are of this kind. */
@@ -280,6 +287,7 @@ static void put_as_recorded(struct weaving *w, uint32_t layer)
 
 static void put_layer(struct weaving *w, uint32_t layer, bool prompts)
 {
+    put_kind(w, layer, is_rows);
     put_kind(w, layer, is_logits);
     find_accesses(w, layer);
     if (prompts)

@@ -121,6 +121,24 @@ static void drain(struct recorder *r)
     }
 }
 
+static struct trace_table table_of(const struct model_index *m)
+{
+    uint32_t entry = model_table_entry(m), layer = 0;
+    if (entry == ENTRY_NONE)
+        return (struct trace_table){.tables = 0};
+    const struct model_extent *x = &model_index_entries(m)[entry].extent[0];
+    const struct table_pages t = model_table(m);
+    while (layer < m->hparams.layers - 1 && !m->layer[layer].ngrams)
+        layer++;
+    return (struct trace_table){.tables = 1,
+                                .rows_of_token = model_ngram_rows(&m->hparams),
+                                .rows = model_index_tensors(m)[x->tensor].ne[1],
+                                .row_bytes = (uint32_t)t.row_bytes,
+                                .head_bytes = t.head_bytes,
+                                .slots = t.slots,
+                                .layer = layer};
+}
+
 static void write_header(struct recorder *r)
 {
     const struct model_index *m = r->child.model;
@@ -139,7 +157,8 @@ static void write_header(struct recorder *r)
                                         .normalise = m->hparams.norm_top_k != 0,
                                         .scale = m->hparams.expert_scale,
                                         .groups = m->hparams.groups,
-                                        .groups_used = m->hparams.groups_used}};
+                                        .groups_used = m->hparams.groups_used},
+                             .table = table_of(m)};
     for (int t = 0; t < PRECISION__COUNT; t++)
         h.precision_bytes[t] =
             m->precision_entries[t] ? m->precision_bytes[t] / m->precision_entries[t] : 0;

@@ -263,6 +263,30 @@ static void print_short(FILE *out, const struct grid *g)
             (unsigned)FULL_COLUMNS(g));
 }
 
+/* ---- a table on storage ---------------------------------------------------------------------- */
+
+/* What is read of it depends on the trace alone: any cell has it. */
+static void print_table(FILE *out, const struct grid *g)
+{
+    static const char *const names[SIM_PHASES] = {"decode", "prefill"};
+    const struct cell *c = g->cell;
+    while (!c->made)
+        c++;
+    for (int p = 0; p < SIM_PHASES; p++) {
+        const struct sim_stats *f = &c->result.phase[p];
+        double tokens = (double)f->tokens, pages = (double)f->table_pages;
+        if (f->table_rows == 0)
+            continue;
+        fprintf(
+            out,
+            "\nRows of the table, %s: %.2f per token in %.2f pages, %.1f %% of these in memory; "
+            "%.2f KiB read per token\n",
+            names[p], ratio((double)f->table_rows, tokens), ratio(pages, tokens),
+            100 * ratio(pages - (double)f->table_reads, pages),
+            ratio((double)f->table_bytes / (double)KIB, tokens));
+    }
+}
+
 static int sound(FILE *out)
 {
     return fflush(out) == 0 && !ferror(out) ? 0 : -1;
@@ -277,6 +301,7 @@ int print_text(FILE *out, const struct grid *g, const char *pivot)
         print_short(out, g);
     else
         print_rows(out, g, false);
+    print_table(out, g);
     return sound(out);
 }
 
@@ -286,6 +311,7 @@ int print_md(FILE *out, const struct grid *g, const char *pivot)
         print_pivot(out, g, pivot, true);
     else
         print_rows(out, g, true);
+    print_table(out, g);
     return sound(out);
 }
 

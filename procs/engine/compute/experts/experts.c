@@ -393,6 +393,7 @@ struct weights_source experts_source(struct experts *e)
     if (e->pages) {
         source.table_ask = experts_table_ask;
         source.table_read = experts_table_read;
+        source.table_rows = experts_log_table;
     }
     if (e->child->params->deterministic)
         experts_simulate(&source);

@@ -160,12 +160,15 @@ void experts_logits(void *self, const struct expert_step *step, const float *log
 void experts_choice(void *self, const struct expert_step *step, const float *importance);
 void experts_used(void *self, const struct expert_step *step, const struct route *routes);
 
-/* values.c: router logits and gate inputs of rows that decode, if a trace is recorded with them. */
+/* values.c: router logits and gate inputs of rows that decode, and rows of a table on storage, if a
+ * trace is recorded with them. */
 void experts_log_router(struct experts *e, const struct expert_step *step, const float *logits,
                         const struct model_router *rule);
 /* x: [rows][n] */
 void experts_log_inputs(struct experts *e, const struct expert_step *step, const float *x,
                         uint32_t n);
+void experts_log_table(void *self, const struct expert_step *step, const uint32_t *row,
+                       uint32_t rows_of_token);
 
 /* preset.c: bytes of the arena available to experts. */
 uint64_t experts_capacity_bytes(const struct experts *e);

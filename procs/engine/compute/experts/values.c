@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Values of routers in the access log, for the recorder alone: logits with --trace-logits, gate
- * inputs with --trace-inputs, of rows that decode. A trace has them as lib/trace/trace.h says. */
+ * inputs with --trace-inputs, of rows that decode; and with --trace-rows rows of a table on
+ * storage. A trace has them as lib/trace/trace.h says. */
 #include "procs/engine/compute/experts/experts.h"
 
 #include <float.h>
 #include <math.h>
+#include <string.h>
 
 #include "lib/base/assert.h"
 #include "lib/tensor/half.h"
@@ -74,6 +76,22 @@ void experts_log_router(struct experts *e, const struct expert_step *step, const
         log_floats(e, TRACE_ROUTER, layer, &step->row[r], logits + (size_t)r * rule->experts,
                    rule->experts);
     }
+}
+
+void experts_log_table(void *self, const struct expert_step *step, const uint32_t *row,
+                       uint32_t rows_of_token)
+{
+    struct experts *e = self;
+    const struct params *p = e->child->params;
+    for (uint32_t r = 0; r < step->rows && p->trace[0] && p->trace_rows; r++)
+        for (uint32_t at = 0; at < rows_of_token; at += TRACE_FLOATS) {
+            uint32_t value[TRACE_FLOATS] = {0}, left = rows_of_token - at;
+            uint8_t bytes[TRACE_VALUES];
+            uint32_t count = left < TRACE_FLOATS ? left : TRACE_FLOATS;
+            memcpy(value, row + (size_t)r * rows_of_token + at, count * sizeof *value);
+            memcpy(bytes, value, sizeof bytes);
+            append(e, TRACE_ROWS, step->layer, &step->row[r], at, count, bytes);
+        }
 }
 
 void experts_log_inputs(struct experts *e, const struct expert_step *step, const float *x,

@@ -403,6 +403,7 @@ int main(void)
     suite_add_tcase(s, sim_sequences_case());
     suite_add_tcase(s, sim_logits_case());
     suite_add_tcase(s, sim_reroute_case());
+    suite_add_tcase(s, sim_table_case());
     suite_add_tcase(s, sim_together_case());
     suite_add_tcase(s, sim_gpu_case());
     SRunner *sr = srunner_create(s);

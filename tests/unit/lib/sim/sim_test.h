@@ -17,6 +17,7 @@ TCase *sim_gpu_case(void);
 TCase *sim_logits_case(void);
 TCase *sim_reroute_case(void);
 TCase *sim_sequences_case(void);
+TCase *sim_table_case(void);
 TCase *sim_together_case(void);
 
 #endif

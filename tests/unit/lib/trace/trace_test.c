@@ -68,6 +68,48 @@ static void set_floats(struct trace_record *r, float last)
     trace_set_values(r, value);
 }
 
+static void add_table(struct trace *t)
+{
+    t->header.table = (struct trace_table){.tables = 1,
+                                           .rows_of_token = 6,
+                                           .rows = 100,
+                                           .row_bytes = 90,
+                                           .head_bytes = 64,
+                                           .slots = 2 * MODEL_PAGE_WAYS,
+                                           .layer = 1};
+}
+
+/* Of a token: numbers from `first` on. */
+static void set_rows(struct trace_record *r, uint32_t first, uint32_t count, uint32_t last)
+{
+    const uint32_t row[TRACE_FLOATS] = {0, 99, 99, last};
+    r->kind = TRACE_ROWS, r->layer = 1, r->expert = (uint16_t)first, r->rank = (uint8_t)count;
+    trace_set_values(r, row);
+}
+
+static void damage_table(struct trace_record *r, int what)
+{
+    struct trace_table *t = &bad.header.table;
+    add_table(&bad);
+    set_rows(r, 0, 4, 99);
+    switch (what) {
+    case 0: t->tables = 2; return;
+    case 1: t->tables = 0; return;
+    case 2: t->rows_of_token = TRACE_TABLE_ROWS_MAX + 1; return;
+    case 3: t->head_bytes = PAGE_BYTES; return;
+    case 4: t->slots = MODEL_PAGE_WAYS + 1; return;
+    case 5: t->row_bytes = TABLE_WAVE_PARTS * PAGE_BYTES; return;
+    case 6: t->rows = UINT32_MAX, t->row_bytes = 2 * PAGE_BYTES; return;
+    case 7: memset(t, 0, sizeof *t); return;
+    case 8: r->layer = 2; return;
+    case 9: r->rank = TRACE_FLOATS + 1; return;
+    case 10: r->expert = 3; return;
+    default: set_rows(r, 2, 4, 100);
+    }
+}
+
+#define TABLE_DAMAGES 12
+
 static void damage(int what)
 {
     struct trace_record *r = &bad.records[1];
@@ -111,7 +153,8 @@ static void damage(int what)
     case 28: bad.header.hidden = 12, r->kind = TRACE_INPUT, r->expert = 1, r->rank = 5; return;
     case 29: bad.header.hidden = 12, r->kind = TRACE_INPUT, r->expert = 2, r->rank = 1; return;
     case 30: r->kind = TRACE_SEQUENCE_START, r->rank = 1, r->weight = -1; return;
-    default: bad.header.record_bytes = 31;
+    case 31: bad.header.record_bytes = 31; return;
+    default: damage_table(r, what - 32);
     }
 }
 
@@ -146,7 +189,20 @@ static const char *const messages[] = {"magic",
                                        "number of values",
                                        "number of values",
                                        "invalid nats",
-                                       "version"};
+                                       "version",
+                                       "invalid table",
+                                       "invalid table",
+                                       "invalid table",
+                                       "invalid table",
+                                       "invalid table",
+                                       "invalid table",
+                                       "invalid table",
+                                       "invalid layer",
+                                       "invalid layer",
+                                       "number of values",
+                                       "number of values",
+                                       "invalid row"};
+_Static_assert(sizeof messages / sizeof *messages == 32 + TABLE_DAMAGES, "one for each");
 
 START_TEST(damage_is_rejected)
 {
@@ -169,16 +225,36 @@ START_TEST(damage_is_rejected)
 }
 END_TEST
 
-/* A file of version 2 has a shorter header, and is one of this version without a router. */
-START_TEST(version_2_is_read)
+START_TEST(rows_of_a_table_are_read)
 {
     struct trace t = small(), back;
     struct error error = {.text = ""};
-    size_t count, shorter = sizeof t.header - TRACE_HEADER_2_BYTES;
-    t.header.version = 2;
-    t.header.header_bytes = TRACE_HEADER_2_BYTES;
+    size_t count;
+    add_table(&t);
+    set_rows(&t.records[1], 0, 4, 99);
+    set_rows(&t.records[2], 4, 2, 1000); /* of which the last two are none */
+    void *bytes = bytes_of(&t, &count);
+    ck_assert_msg(trace_parse(bytes, count, &back, &error) == 0, "%s", error.text);
+    trace_free(&back);
+    free(bytes);
+    trace_free(&t);
+}
+END_TEST
+
+/* A file of version 2 or 3 has a shorter header, and is one of this version without a table, and of
+ * version 2 without a router. */
+START_TEST(older_versions_are_read)
+{
+    const uint32_t version = (uint32_t)_i;
+    const size_t header = version == 2 ? TRACE_HEADER_2_BYTES : TRACE_HEADER_3_BYTES;
+    struct trace t = small(), back;
+    struct error error = {.text = ""};
+    size_t count, shorter = sizeof t.header - header;
+    t.header.version = version;
+    t.header.header_bytes = (uint32_t)header;
+    t.header.router = (struct trace_router){.gating = version == 3};
     char *bytes = bytes_of(&t, &count);
-    memmove(bytes + TRACE_HEADER_2_BYTES, bytes + sizeof t.header, count - sizeof t.header);
+    memmove(bytes + header, bytes + sizeof t.header, count - sizeof t.header);
     char path[] = "/tmp/sluice-trace-XXXXXX";
     int fd = mkstemp(path);
     ck_assert(write(fd, bytes, count - shorter) == (ssize_t)(count - shorter));
@@ -187,7 +263,8 @@ START_TEST(version_2_is_read)
                                : trace_parse(bytes, count - shorter, &back, &error);
         ck_assert_msg(status == 0, "%s", error.text);
         ck_assert_uint_eq(back.header.version, TRACE_VERSION);
-        ck_assert_uint_eq(back.header.router.gating, 0);
+        ck_assert_uint_eq(back.header.router.gating, version == 3);
+        ck_assert_uint_eq(back.header.table.tables, 0);
         ck_assert_uint_eq(back.count, t.count);
         ck_assert_mem_eq(back.records, t.records, t.count * sizeof *t.records);
         ck_assert_int_eq(trace_check(&back.header, back.records, back.count, &error), 0);
@@ -285,7 +362,8 @@ int main(void)
     TCase *c = tcase_create("trace");
     tcase_add_test(c, survives_a_file);
     tcase_add_loop_test(c, damage_is_rejected, 0, (int)(sizeof messages / sizeof messages[0]));
-    tcase_add_test(c, version_2_is_read);
+    tcase_add_test(c, rows_of_a_table_are_read);
+    tcase_add_loop_test(c, older_versions_are_read, 2, 4);
     tcase_add_test(c, synthetic_traces_have_the_requested_shape);
     tcase_add_test(c, synthetic_bounds);
     suite_add_tcase(s, c);
