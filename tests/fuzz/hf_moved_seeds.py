@@ -110,6 +110,34 @@ def fp8(config, tensors):
     return {**config, "quantization_config": {"quant_method": "fp8", "weight_block_size": [16, 16]}}, out
 
 
+def packed(config, tensors, bits=4, group=32):
+    """Experts and outputs of attention of compressed-tensors, with a scale per group, or per row."""
+    out = {}
+    for name, (kind, shape) in tensors.items():
+        if ".experts." in name or "o_proj" in name:
+            out[name + "_packed"] = ("I32", [shape[0], 64 * bits // 32])
+            out[name + "_scale"] = ("BF16", [shape[0], 64 // group if group else 1])
+            out[name + "_shape"] = ("I64", [2])
+        else:
+            out[name] = (kind, shape)
+    weights = {"num_bits": bits, "type": "int", "symmetric": True, "strategy": "group" if group else "channel",
+               "group_size": group or None, "actorder": None}
+    return {**config, "quantization_config": {
+        "quant_method": "compressed-tensors", "format": "pack-quantized", "kv_cache_scheme": None,
+        "config_groups": {"group_0": {"weights": weights, "input_activations": None, "targets": ["Linear"]}}}}, out
+
+
+def changed(config, *path):
+    """A copy of a configuration with another value at the end of the path in quantization_config."""
+    *path, name, value = path
+    config = json.loads(json.dumps(config))
+    place = config["quantization_config"]
+    for step in path:
+        place = place[step]
+    place[name] = value
+    return config
+
+
 def whole(config, tensors):
     """A text model inside of one with towers."""
     text = {**config, "model_type": config["model_type"]}
@@ -182,6 +210,15 @@ def configurations(models):
     yield "limits_null", golden("step35-mtp", swiglu_limits=[None, 7.0, 0.0], partial_rotary_factors=[0.25] * 3), {}
     yield "heads_none", golden("laguna-base", num_attention_heads_per_layer=[]), {}
     yield "indexed", golden("glm-dsa-base", layer_types=["indexed_attention", "sliding_attention"]), {}
+    packs, group = models["deepseek_packed"][0], ("config_groups", "group_0")
+    yield "packed_bits", changed(packs, *group, "weights", "num_bits", 3), {}
+    yield "packed_group", changed(packs, *group, "weights", "group_size", 40), {}
+    yield "packed_channel", changed(packs, *group, "weights", "strategy", "channel"), {}
+    second = models["deepseek_packed8"][0]["quantization_config"]["config_groups"]["group_0"]
+    yield "packed_other", changed(packs, "config_groups", "group_1", second), {}
+    yield "packed_none", changed(packs, "config_groups", {}), {}
+    yield "packed_not", changed(packs, "quant_method", "gptq"), {}
+    yield "packed_format", changed(packs, "format", "int-quantized"), {}
     yield "groups_several", golden("mistral4-base", n_group=2, topk_group=1), {}
 
 
@@ -204,7 +241,7 @@ def record(number, text, zeros=0):
 def seed(config, tensors):
     header, at = {}, 0
     for name, (kind, shape) in tensors.items():
-        bytes_ = {"F16": 2, "F32": 4, "I64": 8}.get(kind, 1)
+        bytes_ = {"F16": 2, "BF16": 2, "F32": 4, "I32": 4, "I64": 8}.get(kind, 1)
         for n in shape:
             bytes_ *= n
         header[name] = {"dtype": kind, "shape": shape, "data_offsets": [at, at + bytes_]}
@@ -230,6 +267,8 @@ def main(corpus):
     for name in CONVERTED:
         models[name.split("-base")[0]] = converted(name)
     models["kimi-k3"] = kimi_k3()
+    models["deepseek_packed"] = packed(*converted("deepseek-base"))
+    models["deepseek_packed8"] = packed(*converted("deepseek-base"), 8, 0)
     for name, (config, tensors) in models.items():
         data = seed(config, tensors)
         with open(os.path.join(corpus, "hfdir", "moved_" + name), "wb") as file:

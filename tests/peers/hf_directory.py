@@ -4,12 +4,14 @@
 the directory, and compared token by token: the negative log-likelihoods differ by at most 2e-2 (the
 engine keeps keys and values in F16); those of the golden data's models, with keys and values rounded here, too, by at most
 2e-3, and their tensors have the same bytes. FP8 made Q8_0 is compared with the same model whose weights and activations are
-rounded here: the median by at most 4e-2, as for some tokens other experts are chosen.
+rounded here: the median by at most 4e-2, as for some tokens other experts are chosen. Experts that the package
+compressed-tensors packed (--only packed) are compared with the same model with the values that it decompresses.
 
     VENV/bin/python tests/peers/hf_directory.py --libexec build/libexec [--only TYPE]
 
-VENV has torch and transformers 5. Biases, norms and scales have values that matter."""
+VENV has torch and transformers 5, and compressed-tensors, else nothing is packed. Biases, norms and scales have values that matter."""
 import argparse
+import importlib.util
 import json
 import os
 import subprocess
@@ -244,6 +246,45 @@ def to_fp8(model, directory, rows=32, columns=48):
     return model
 
 
+def to_packed(model, directory, bits, group):
+    """Rewrites the saved model with experts packed by compressed-tensors (pack-quantized), a scale per group or row (0).
+    Returns the model with the values that the package decompresses, of BF16 scales, which F16 holds exactly."""
+    from compressed_tensors.compressors.pack_quantized.base import PackedQuantizationCompressor as Compressor
+    from compressed_tensors.quantization import QuantizationArgs, QuantizationScheme
+    from safetensors.torch import load_file, save_file
+    weights = QuantizationArgs(num_bits=bits, type="int", symmetric=True, strategy="group" if group else "channel",
+                               group_size=group or None)
+    scheme = QuantizationScheme(targets=["Linear"], weights=weights)
+    path = os.path.join(directory, "model.safetensors")
+    out, values = {}, {}
+    for name, tensor in load_file(path).items():
+        if ".experts." not in name:
+            out[name] = values[name] = tensor
+            continue
+        top = tensor.view(tensor.shape[0], -1, group or tensor.shape[1]).abs().amax(-1)
+        state = Compressor.compress({"weight": tensor.to(torch.bfloat16),
+                                     "weight_scale": (top / (2 ** (bits - 1) - 0.5)).to(torch.bfloat16)}, scheme)
+        for part, packed in state.items():
+            out[name.removesuffix("weight") + part] = packed.contiguous()
+        whole = Compressor.decompress({**state, "weight_scale": state["weight_scale"].float()}, scheme)
+        values[name] = whole["weight"].float().contiguous()
+    with tempfile.TemporaryDirectory() as rounded:
+        model.save_pretrained(rounded)
+        save_file(values, os.path.join(rounded, "model.safetensors"), metadata={"format": "pt"})
+        model = type(model).from_pretrained(rounded, attn_implementation="eager").float().eval()
+    save_file(out, path, metadata={"format": "pt"})
+    config_path = os.path.join(directory, "config.json")
+    with open(config_path) as file:
+        config = json.load(file)
+    group_0 = json.loads(scheme.model_dump_json())
+    config["quantization_config"] = {"quant_method": "compressed-tensors", "format": "pack-quantized",
+                                     "quantization_status": "compressed", "kv_cache_scheme": None, "ignore": ["lm_head"],
+                                     "config_groups": {"group_0": group_0}}
+    with open(config_path, "w") as file:
+        json.dump(config, file)
+    return model
+
+
 def gguf_mxfp4(blocks, scales):
     """GGUF's bytes: per block the exponent, then byte j with elements j (low bits) and j + 16."""
     elements = np.stack([blocks & 15, blocks >> 4], axis=-1).reshape(*blocks.shape[:-1], 32)
@@ -396,7 +437,7 @@ def compare_numpy(libexec, kind, arch, sizes, directory):
     return worst <= 2e-3
 
 
-def compare(libexec, kind, directory, fp8=None):
+def compare(libexec, kind, directory, fp8=None, packed=None):
     name, settings = MODELS[kind]
     config = getattr(transformers, name)(**COMMON, **settings)
     build = {"qwen3_vl_moe": with_vision, "mistral4": transformers.Mistral4ForCausalLM,
@@ -411,10 +452,14 @@ def compare(libexec, kind, directory, fp8=None):
         turn_experts(directory)
     if fp8:
         model = to_fp8(model, directory)
+    if packed:
+        model = to_packed(model, directory, *packed)
     store = pack(libexec, directory, *(["--fp8", fp8] if fp8 else []))
     worst, median = differences(libexec, model, directory, store)
     print("%-20s differences at most %.5f, median %.5f, over %d tokens" %
-          (kind + (" " + fp8 if fp8 else ""), worst, median, TOKENS - 1))
+          (kind + (" " + fp8 if fp8 else "") + (" int%d/%d" % packed if packed else ""), worst, median, TOKENS - 1))
+    if packed:
+        return median <= 5e-2  # products of such blocks round the activations to 8 bits
     if fp8 != "Q8_0":
         return worst <= 2e-2
     model.set_experts_implementation("eager")
@@ -483,6 +528,10 @@ def main():
         if options.only in (None, "fp8"):
             with tempfile.TemporaryDirectory() as directory:
                 good &= attempt(compare, os.path.abspath(options.libexec), "minimax_m2", directory, fp8)
+    for packed in ((4, 32), (4, 0), (8, 32)):
+        if options.only == "packed" or (options.only is None and importlib.util.find_spec("compressed_tensors")):
+            with tempfile.TemporaryDirectory() as directory:
+                good &= attempt(compare, os.path.abspath(options.libexec), "minimax_m2", directory, None, packed)
     sys.exit(0 if good else "a model differs")
 
 

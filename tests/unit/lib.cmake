@@ -95,6 +95,7 @@ sluice_unit_test(unit_hf_sentencepiece SOURCES lib/model/hf/sentencepiece_test.c
 sluice_unit_test(unit_hf_tiktoken SOURCES lib/model/hf/tiktoken_test.c LINK sluice_model test_hf_make)
 sluice_unit_test(unit_hf SOURCES lib/model/hf/hf_test.c LINK sluice_model test_hf_make golden_f16)
 sluice_unit_test(unit_hf_directory SOURCES lib/model/hf/directory_test.c LINK sluice_model test_hf_make PkgConfig::JANSSON)
+sluice_unit_test(unit_hf_packed SOURCES lib/model/hf/packed_test.c LINK sluice_model test_hf_make PkgConfig::JANSSON)
 sluice_unit_test(unit_hf_rows SOURCES lib/model/hf/rows_test.c LINK sluice_model m)
 sluice_unit_test(unit_hf_rejected SOURCES lib/model/hf/rejected_test.c LINK sluice_model test_hf_make)
 sluice_unit_test(unit_hf_weights SOURCES lib/model/hf/weights_test.c LINK sluice_model test_hf_make)
@@ -137,8 +138,8 @@ sluice_unit_test(policy_presets_test SOURCES lib/policy/presets/presets_test.c L
 sluice_unit_test(policy_auto_test SOURCES lib/policy/presets/auto_test.c LINK sluice_policy m)
 sluice_unit_test(policy_loss_test SOURCES lib/policy/presets/loss_test.c LINK sluice_policy sluice_plan)
 sluice_unit_test(policy_resident_first_test SOURCES lib/policy/access/resident_first_test.c LINK sluice_policy m)
-sluice_unit_test(policy_swap_test SOURCES lib/policy/access/swap_test.c LINK sluice_policy m)
 sluice_unit_test(policy_pages_test SOURCES lib/policy/access/pages_test.c LINK sluice_policy)
+sluice_unit_test(policy_swap_test SOURCES lib/policy/access/swap_test.c LINK sluice_policy m)
 sluice_unit_test(policy_planned_test SOURCES lib/policy/presets/planned_test.c LINK sluice_policy m)
 
 sluice_unit_test(sim_trace_test SOURCES lib/trace/trace_test.c LINK sluice_sim)
@@ -186,7 +187,7 @@ sluice_unit_test(unit_clocked SOURCES lib/offline/measure/clocked_test.c LINK sl
 target_compile_definitions(unit_gguf_types PRIVATE SLUICE_SEEDS="${CMAKE_BINARY_DIR}/tests/fuzz/seeds")
 add_dependencies(unit_gguf_types fuzz_seeds)
 foreach(test sandbox_document_test unit_gguf_write unit_model_index unit_tokenizer unit_tokenizer_models unit_tokenizer_special
-             unit_jinja            unit_tokenizer_words unit_chat unit_chat_ids unit_store unit_hf unit_hf_directory unit_hf_rejected unit_hf_weights unit_hf_sentencepiece unit_hf_tiktoken unit_offline unit_routers unit_clocked)
+             unit_jinja            unit_tokenizer_words unit_chat unit_chat_ids unit_store unit_hf unit_hf_packed unit_hf_directory unit_hf_rejected unit_hf_weights unit_hf_sentencepiece unit_hf_tiktoken unit_offline unit_routers unit_clocked)
   target_compile_definitions(${test} PRIVATE SLUICE_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
 endforeach()
 

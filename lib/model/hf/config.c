@@ -272,22 +272,20 @@ static bool is_one_of(const char *found, const char *accepted)
     return false;
 }
 
-static int check_must(const struct hf_row *row, const json_t *config, struct error *error)
+int hf_check_value(const json_t *value, const char *field, const char *accepted, bool required,
+                   struct error *error)
 {
-    const json_t *value = any_field(config, row->field);
     if (!value)
-        return row->presence == HF_PRESENCE_REQUIRED
-                   ? error_set(error, ERR_BAD_INPUT, "%s is missing", row->field)
-                   : 0;
-    if (strcmp(row->text, "*") == 0)
+        return required ? error_set(error, ERR_BAD_INPUT, "%s is missing", field) : 0;
+    if (strcmp(accepted, "*") == 0)
         return 0;
     char *found = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY);
     if (!found)
-        return error_set(error, ERR_NO_MEMORY, "out of memory (%s)", row->field);
+        return error_set(error, ERR_NO_MEMORY, "out of memory (%s)", field);
     int status = 0;
-    if (!is_one_of(found, row->text))
+    if (!is_one_of(found, accepted))
         status = error_set(error, ERR_BAD_INPUT, "%s is %s, which is not supported (only %s)",
-                           row->field, printable(found, strlen(found)).text, row->text);
+                           field, printable(found, strlen(found)).text, accepted);
     free(found);
     return status;
 }
@@ -398,32 +396,6 @@ static int check_rope(const struct hf_arch *arch, const json_t *config, struct g
         hf_full_key(arch, "rope.scaling.type", key);
         gguf_put_text(w, key, scaled->scaling);
     }
-    return 0;
-}
-
-/* FP8 with a scale per block of weights; no other quantised weights. */
-static int check_quantisation(const json_t *config, struct hf_shape *shape, struct error *error)
-{
-    const json_t *q = json_object_get(config, "quantization_config");
-    const json_t *block = json_object_get(q, "weight_block_size");
-    const json_t *format = json_object_get(q, "fmt");
-    if (!q || json_is_null(q))
-        return 0;
-    const struct hf_row *row;
-    HF_EACH (row, shape->arch, HF_ROWS(QUANTISED))
-        if (hf_is_string(json_object_get(q, "quant_method"), row->text))
-            return 0;
-    json_int_t rows = json_integer_value(json_array_get(block, 0));
-    json_int_t columns = json_integer_value(json_array_get(block, 1));
-    if (!hf_is_string(json_object_get(q, "quant_method"), "fp8") ||
-        (format && !hf_is_string(format, "e4m3") && !hf_is_string(format, "float8_e4m3fn")) ||
-        json_array_size(block) != 2 || rows < 1 || columns < 1 || rows > 65536 || columns > 65536)
-        return error_set(
-            error, ERR_BAD_INPUT,
-            "quantization_config is not supported (only quant_method fp8, e4m3, with a "
-            "weight_block_size)");
-    shape->block_rows = (uint32_t)rows;
-    shape->block_columns = (uint32_t)columns;
     return 0;
 }
 
@@ -558,7 +530,8 @@ static int put_numbers(const struct hf_arch *arch, const json_t *config, struct 
 {
     const struct hf_row *row;
     HF_EACH (row, arch, HF_ROWS(MUST))
-        if (check_must(row, config, error))
+        if (hf_check_value(any_field(config, row->field), row->field, row->text,
+                           row->presence == HF_PRESENCE_REQUIRED, error))
             return -1;
     HF_EACH (row, arch, ROWS_OF_NUMBERS)
         if (!is_given_before(arch, row, config) && put_number(arch, row, config, w, error))
@@ -588,8 +561,8 @@ int hf_config_keys(const json_t *whole, const char *name, struct gguf_writer *w,
     gguf_put_text(w, "general.name", name);
     return put_numbers(shape->arch, config, w, error) ||
                    check_rope(shape->arch, config, w, error) ||
-                   check_quantisation(config, shape, error) ||
-                   (whole != config && check_quantisation(whole, shape, error)) ||
+                   hf_check_quantisation(config, shape, error) ||
+                   (whole != config && hf_check_quantisation(whole, shape, error)) ||
                    read_shape(config, w, shape, error) || hf_layer_kinds(config, w, shape, error) ||
                    put_typed(config, w, shape, error)
                ? -1

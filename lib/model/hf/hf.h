@@ -26,6 +26,7 @@ enum hf_form {
     HF_FLOATS, /* F32, F16 or BF16 */
     HF_FP8,    /* E4M3 with a scale per block of rows and columns, in a tensor of its own */
     HF_MXFP4,  /* E2M1 and, in a tensor of its own, an exponent per 32 elements of a row */
+    HF_INTS,   /* whole numbers of `bits` bits, packed in I32, with a scale per group of a row */
     HF_TIMES,  /* HF_FLOATS, times those of another tensor, which is kept as its scales */
     HF_IDS,    /* I32 or I64, which become I32 */
     HF_MADE    /* no source: numbers of config.json (hf_model.made) */
@@ -69,9 +70,10 @@ struct hf_tensor { /* a tensor of the GGUF file, in file order: planes of rows o
     uint64_t made_row_bytes;
     uint64_t hidden;      /* of the model */
     uint32_t made;        /* HF_MADE: first number in hf_model.made */
-    uint32_t factor_type; /* HF_TIMES: type of the other tensor */
+    uint32_t factor_type; /* HF_TIMES, HF_INTS: type of the other tensor, or of the scales */
+    uint32_t bits;        /* HF_INTS: 4 or 8 */
     bool exponents;       /* HF_FP8: scales are F8_E8M0, else F32 */
-    /* HF_FP8, HF_MXFP4, HF_TIMES */
+    /* HF_FP8, HF_MXFP4, HF_INTS, HF_TIMES */
     uint32_t scales; /* the first of its scales in hf_model.sources */
     uint64_t block_rows, block_columns;
 };

@@ -157,6 +157,8 @@ struct hf_shape { /* the part of the configuration that locates tensors */
     uint32_t layers, dense_layers; /* without experts, the first ones */
     uint32_t experts, heads, kv_heads, vocab;
     uint32_t block_rows, block_columns; /* of FP8 weights; 0: none */
+    uint32_t packed_bits;               /* of packed whole numbers, 4 or 8; 0: there are none */
+    uint32_t packed_group;              /* their elements with a scale; 0: the whole row */
     uint32_t size[HF_SIZE__COUNT];      /* enum hf_size */
     bool other[MODEL_LAYERS_MAX];       /* layers of the architecture's other kind */
     bool network[MODEL_LAYERS_MAX];     /* layers that are experts and nothing else (PATTERN) */
@@ -181,6 +183,11 @@ const json_t *hf_field(const json_t *config, const char *field);
 
 /* The field that becomes a key of GGUF; NULL: the architecture has none. */
 const char *hf_field_for(const struct hf_arch *arch, const char *key);
+
+/* True if the value is one of those in `accepted`: JSON in compact form, separated by spaces; "*":
+ * any. value NULL: it is absent, which is an error if it is required. The error names the field. */
+int hf_check_value(const json_t *value, const char *field, const char *accepted, bool required,
+                   struct error *error);
 
 /* A whole number; of an array, a number for each layer, all elements must be the same. 0, or -1
  * with an error that names the field. */
@@ -229,6 +236,9 @@ int hf_put_ngrams(struct hf_model *hf, const struct hf_shape *shape, size_t pref
  * made_row_bytes per row. 0, or -1 with ERR_BAD_INPUT if a weight is not finite. */
 int hf_fp8_rows(const struct hf_tensor *t, const void *src, const void *scales, uint64_t first,
                 uint64_t rows, void *dst, struct error *error);
+
+/* sources/quantised.c: checks quantization_config, and sets what *shape has of it. */
+int hf_check_quantisation(const json_t *config, struct hf_shape *shape, struct error *error);
 
 /* sources/sources.c: adds a source of the tensor that was added last. */
 int hf_add_source(struct hf_model *hf, const struct safetensor *s, struct error *error);

@@ -93,7 +93,7 @@ static bool put_row(const struct hf_tensor *t, const float value[256], const uin
     return good;
 }
 
-static int fp8_not_finite(struct error *error)
+static int not_finite(struct error *error)
 {
     return error_set(error, ERR_BAD_INPUT, "a weight or its scale is not finite, or too large");
 }
@@ -108,7 +108,7 @@ int hf_fp8_rows(const struct hf_tensor *t, const void *src, const void *scales, 
     for (uint64_t r = 0; r < rows; r++)
         if (!put_row(t, value, (const uint8_t *)src + r * t->source_columns, scales, first + r,
                      (uint8_t *)dst + r * t->made_row_bytes))
-            return fp8_not_finite(error);
+            return not_finite(error);
     return 0;
 }
 
@@ -121,19 +121,58 @@ static bool fp8_to_bf16(const struct hf_tensor *t, uint8_t x, const void *scales
     return (*bf16 & BF16_INFINITE) != BF16_INFINITE;
 }
 
-/* Checkpoint: byte j has elements 2j (low bits) and 2j + 1. GGUF: the exponent, then byte j has
+/* 32 elements of 4 bits. Checkpoint: byte j has elements 2j (low bits) and 2j + 1. GGUF: byte j has
  * elements j and j + 16. */
-/* `blocks` blocks of MXFP4 to GGUF's, of 17 bytes. */
+static void put_nibbles(const uint8_t src[HF_MXFP4_BYTES], uint8_t dst[HF_MXFP4_BYTES])
+{
+    for (unsigned j = 0; j < HF_MXFP4_BYTES; j++) {
+        unsigned low = src[j / 2] >> (j % 2 * 4) & 15;
+        unsigned high = src[j / 2 + HF_MXFP4_BYTES / 2] >> (j % 2 * 4) & 15;
+        dst[j] = (uint8_t)(low | high << 4);
+    }
+}
+
+/* `blocks` blocks of MXFP4 to GGUF's, of 17 bytes: the exponent, then the elements. */
 static void mxfp4_row(const uint8_t *src, const uint8_t *exponents, uint64_t blocks, uint8_t *dst)
 {
     for (uint64_t b = 0; b < blocks; b++, src += HF_MXFP4_BYTES, dst += 1 + HF_MXFP4_BYTES) {
         dst[0] = exponents[b];
-        for (unsigned j = 0; j < HF_MXFP4_BYTES; j++) {
-            unsigned low = src[j / 2] >> (j % 2 * 4) & 15;
-            unsigned high = src[j / 2 + HF_MXFP4_BYTES / 2] >> (j % 2 * 4) & 15;
-            dst[1 + j] = (uint8_t)(low | high << 4);
-        }
+        put_nibbles(src, dst + 1);
     }
+}
+
+/* ---- packed whole numbers ---- */
+
+static float load_float(uint32_t type, const char *src)
+{
+    return type == TENSOR_F32   ? load_f32(src)
+           : type == TENSOR_F16 ? f16_to_f32(load_u16(src))
+                                : bf16_to_f32(load_u16(src));
+}
+
+#define INTS_ELEMS 32u /* of a block of Q4_0 and Q8_0, after its scale as F16 */
+
+/* Checkpoint: element i of a row is in bits i * bits and following, plus 2^(bits - 1). GGUF has the
+ * same numbers, of 4 bits with that, in the order of MXFP4, and of 8 bits with a sign. scales: of
+ * the row. False: one is not finite as F16. */
+static bool ints_row(const struct hf_tensor *t, const uint8_t *src, const char *scales,
+                     uint8_t *dst)
+{
+    uint64_t bytes = INTS_ELEMS * t->bits / 8, each = t->factor_type == TENSOR_F32 ? 4 : 2;
+    bool good = true;
+    for (uint64_t i = 0; i < t->source_columns; i += INTS_ELEMS, src += bytes) {
+        uint16_t half =
+            f32_to_f16(load_float(t->factor_type, scales + i / t->block_columns * each));
+        good &= (half & F16_INFINITE) != F16_INFINITE;
+        memcpy(dst, &half, sizeof half);
+        dst += sizeof half;
+        if (t->bits == 4)
+            put_nibbles(src, dst);
+        for (unsigned j = 0; j < INTS_ELEMS && t->bits == 8; j++)
+            dst[j] = src[j] ^ 0x80;
+        dst += bytes;
+    }
+    return good;
 }
 
 /* ---- axes ---- */
@@ -258,7 +297,7 @@ struct hf_extent hf_scales_of(const struct hf_model *hf, uint32_t number, uint32
 {
     const struct hf_tensor *t = &hf->tensors[number];
     sl_assert(number < hf->tensor_count && plane < t->planes);
-    if (t->form != HF_FP8 && t->form != HF_MXFP4 && t->form != HF_TIMES)
+    if (t->form != HF_FP8 && t->form != HF_MXFP4 && t->form != HF_INTS && t->form != HF_TIMES)
         return (struct hf_extent){0};
     const struct safetensor *s =
         &hf->files.tensors[hf->sources[t->scales + (t->stacked ? 0 : plane)]];
@@ -284,13 +323,6 @@ struct making { /* some rows of a plane */
     uint64_t row, rows;
     char *dst;
 };
-
-static float load_float(uint32_t type, const char *src)
-{
-    return type == TENSOR_F32   ? load_f32(src)
-           : type == TENSOR_F16 ? f16_to_f32(load_u16(src))
-                                : bf16_to_f32(load_u16(src));
-}
 
 /* A vector. */
 static void product_row(const struct hf_tensor *t, const char *src, const char *factors, char *dst)
@@ -396,6 +428,13 @@ static int whole_rows(const struct making *k, struct error *error)
             uint64_t blocks = t->source_columns / HF_MXFP4_ELEMS;
             mxfp4_row((const uint8_t *)src, (const uint8_t *)k->scales + from * blocks, blocks,
                       (uint8_t *)dst);
+        } else if (t->form == HF_INTS) {
+            uint64_t groups = t->source_columns / t->block_columns;
+            uint64_t each = t->factor_type == TENSOR_F32 ? 4 : 2;
+            if (!ints_row(t, (const uint8_t *)src,
+                          (const char *)k->scales + (k->before + from) * groups * each,
+                          (uint8_t *)dst))
+                return not_finite(error);
         } else if (t->form == HF_TIMES) {
             product_row(t, src, k->scales, dst);
         } else if (t->form == HF_IDS) {
@@ -430,5 +469,5 @@ int hf_make_rows(const struct hf_model *hf, uint32_t number, uint32_t plane,
                        .dst = dst};
     if (!t->turned && t->column_axis.segments == 0)
         return whole_rows(&k, error);
-    return (t->turned ? turn(&k) : order_columns(&k)) ? 0 : fp8_not_finite(error);
+    return (t->turned ? turn(&k) : order_columns(&k)) ? 0 : not_finite(error);
 }

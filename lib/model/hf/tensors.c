@@ -68,9 +68,15 @@ const struct safetensor *hf_find(const struct hf_model *hf, size_t prefix, const
     return safetensors_find(&hf->files, full);
 }
 
+/* Or what is packed in its place. */
 static const struct safetensor *find(const struct work *w, const char *name, size_t prefix)
 {
-    return hf_find(w->hf, prefix, name);
+    const struct safetensor *s = hf_find(w->hf, prefix, name);
+    char packed[HF_NAME_BYTES];
+    if (s || w->shape->packed_bits == 0)
+        return s;
+    snprintf(packed, sizeof packed, "%.*s_packed", (int)SAFETENSORS_NAME_MAX, name);
+    return hf_find(w->hf, prefix, packed);
 }
 
 struct hf_tensor *hf_add_tensor(struct hf_model *hf, struct error *error)
@@ -119,6 +125,8 @@ static enum hf_form form_of(const struct form_row *f, uint32_t type)
     if (f->storage == STORAGE_MXFP4 || f->storage == STORAGE_PACKED ||
         (f->storage == STORAGE_TYPE && type == SAFETENSORS_I8))
         return HF_MXFP4;
+    if (f->storage == STORAGE_TYPE && type == SAFETENSORS_I32)
+        return HF_INTS;
     return type == SAFETENSORS_F8_E4M3 ? HF_FP8 : HF_FLOATS;
 }
 
@@ -127,6 +135,7 @@ static bool type_fits(enum hf_form form, enum storage storage, uint32_t type)
     switch (form) {
     case HF_IDS: return type == SAFETENSORS_I32 || type == SAFETENSORS_I64;
     case HF_MXFP4: return type == (storage == STORAGE_TYPE ? SAFETENSORS_I8 : SAFETENSORS_U8);
+    case HF_INTS:
     case HF_FP8: return true;
     default: return type < SAFETENSORS_FIRST;
     }
@@ -139,7 +148,7 @@ static int read_source(struct hf_tensor *t, const struct safetensor *s, const st
     bool mxfp4 = f->storage == STORAGE_MXFP4; /* else two elements are a byte of a row */
     t->type = s->type;
     t->form = form_of(f, s->type);
-    if (!type_fits(t->form, f->storage, s->type))
+    if (!type_fits(t->form, f->storage, s->type) || (t->form == HF_INTS && t->bits == 0))
         return error_set(error, ERR_BAD_INPUT, "tensor %s has another type than %s", s->name,
                          t->form == HF_MXFP4 ? "U8"
                          : t->form == HF_IDS ? "I32 and I64"
@@ -160,8 +169,9 @@ static int read_source(struct hf_tensor *t, const struct safetensor *s, const st
                          s->name, rows, planes);
     t->row_bytes = s->bytes / rows;
     t->source_rows = rows / planes;
-    if (t->form == HF_MXFP4 &&
-        mul_overflows(t->source_columns, mxfp4 ? HF_MXFP4_ELEMS : 2, &t->source_columns))
+    uint64_t each = t->form == HF_INTS ? 32 / t->bits : mxfp4 ? HF_MXFP4_ELEMS : 2;
+    if ((t->form == HF_MXFP4 || t->form == HF_INTS) &&
+        mul_overflows(t->source_columns, each, &t->source_columns))
         return error_set(error, ERR_BAD_INPUT, "tensor %s is too large", s->name);
     return 0;
 }
@@ -186,9 +196,13 @@ static int set_types(const struct work *w, struct hf_tensor *t, const struct saf
     bool floats = f->storage == STORAGE_F32 || t->form == HF_TIMES;
     t->made_type = floats || t->form == HF_IDS ? TENSOR_F32
                    : t->form == HF_MXFP4       ? TENSOR_MXFP4
-                                               : t->type;
-    if (t->form == HF_MXFP4 && moved)
-        return error_set(error, ERR_BAD_INPUT, "tensor %s: MXFP4 is not supported here", s->name);
+                   : t->form != HF_INTS        ? t->type
+                   : t->bits == 4              ? TENSOR_Q4_0
+                                               : TENSOR_Q8_0;
+    if ((t->form == HF_MXFP4 || t->form == HF_INTS) && moved)
+        return error_set(error, ERR_BAD_INPUT, "tensor %s: %s is not supported here", s->name,
+                         t->form == HF_MXFP4 ? "MXFP4" : "what is packed");
+    t->block_columns = w->shape->packed_group ? w->shape->packed_group : t->source_columns;
     if (t->form == HF_FP8) {
         if (w->shape->block_rows == 0 || s->dims != 2)
             return error_set(error, ERR_BAD_INPUT,
@@ -219,6 +233,7 @@ static int describe(const struct work *w, struct hf_tensor *t, const struct safe
 {
     t->planes = planes;
     t->hidden = w->shape->size[HF_SIZE_hidden];
+    t->bits = w->shape->packed_bits;
     if (read_source(t, s, f, t->stacked ? planes : 1, error) ||
         (f->planes == PLANES_GROUPS && divide(t, s, w->shape->size[HF_SIZE_groups], error)))
         return -1;

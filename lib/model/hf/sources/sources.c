@@ -138,19 +138,66 @@ static int add_exponents_of_rows(struct hf_model *hf, const struct safetensor *s
     return hf_add_source(hf, scales, error);
 }
 
+/* Of packed whole numbers: the scales, of one type for all experts. */
+static int add_group_scales(struct hf_model *hf, struct hf_tensor *t, const struct safetensor *s,
+                            struct error *error)
+{
+    if (!is_packed(s))
+        return error_set(error, ERR_BAD_INPUT, "tensor %s has another type than F32, F16 and BF16",
+                         s->name);
+    const struct safetensor *scales = scales_of(hf, s, error);
+    if (!scales)
+        return -1;
+    if (scales->type >= SAFETENSORS_FIRST || scales->dims != 2 || s->dims != 2 ||
+        scales->shape[0] != s->shape[0] || t->source_columns % t->block_columns != 0 ||
+        scales->shape[1] != t->source_columns / t->block_columns)
+        return error_set(error, ERR_BAD_INPUT,
+                         "tensor %s is not a matrix of floats with a number for each group",
+                         scales->name);
+    if (hf->source_count > t->scales && scales->type != t->factor_type)
+        return error_set(error, ERR_BAD_INPUT,
+                         "the scales of tensor %s have another type than those of the first expert",
+                         s->name);
+    t->factor_type = scales->type;
+    return hf_add_source(hf, scales, error);
+}
+
+/* What else belongs to them. The shape follows from that of the scales; what would change the
+ * numbers or their order is not supported. */
+static int add_packed_rest(struct hf_model *hf, const struct safetensor *s, struct error *error)
+{
+    static const char *const ends[] = {"_shape", "_zero_point", "_g_idx"};
+    size_t n = strlen(s->name) - strlen(PACKED_END);
+    for (size_t i = 0; i < ARRAY_LEN(ends); i++) {
+        char name[HF_NAME_BYTES];
+        snprintf(name, sizeof name, "%.*s%s", (int)n, s->name, ends[i]);
+        const struct safetensor *found = safetensors_find(&hf->files, name);
+        if (found && i > 0)
+            return error_set(error, ERR_BAD_INPUT, "tensor %s is not supported", name);
+        if (found && hf_add_source(hf, found, error))
+            return -1;
+    }
+    return 0;
+}
+
 /* Adding moves hf->sources. */
 int hf_add_scales(struct hf_model *hf, struct hf_tensor *t, struct error *error)
 {
     uint32_t sources = t->stacked ? 1 : t->planes;
     t->scales = hf->source_count;
-    for (uint32_t i = 0; i < sources && (t->form == HF_FP8 || t->form == HF_MXFP4); i++) {
+    bool scaled = t->form == HF_FP8 || t->form == HF_MXFP4 || t->form == HF_INTS;
+    for (uint32_t i = 0; i < sources && scaled; i++) {
         const struct safetensor *s = &hf->files.tensors[hf->sources[t->source + i]];
         bool rows = s->type == SAFETENSORS_I8 || is_packed(s);
-        int status = t->form == HF_FP8 ? add_fp8_scales(hf, t, s, error)
-                     : rows            ? add_exponents_of_rows(hf, s, error)
-                                       : add_exponents_of_blocks(hf, s, error);
+        int status = t->form == HF_FP8    ? add_fp8_scales(hf, t, s, error)
+                     : t->form == HF_INTS ? add_group_scales(hf, t, s, error)
+                     : rows               ? add_exponents_of_rows(hf, s, error)
+                                          : add_exponents_of_blocks(hf, s, error);
         if (status != 0)
             return -1;
     }
+    for (uint32_t i = 0; i < sources && t->form == HF_INTS; i++)
+        if (add_packed_rest(hf, &hf->files.tensors[hf->sources[t->source + i]], error))
+            return -1;
     return 0;
 }
