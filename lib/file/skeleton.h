@@ -31,4 +31,13 @@ static inline void skeleton_restore(void *bytes, size_t count)
 /* Whether the open file is a skeleton. */
 bool skeleton_is(int fd);
 
+/* The directory of a skeleton is DIRECTORY/IDENTITY/skeleton-KEY; IDENTITY, of so many digits, says
+ * what the server has (procs/engine/fetch/place.c). */
+#define SKELETON_DIRECTORY      "/skeleton-"
+#define SKELETON_IDENTITY_CHARS 32u
+
+/* The identity in the path of a skeleton: a directory above may have a name as that of a skeleton,
+ * so the last one counts. NULL: the path has none. It is not terminated. */
+const char *skeleton_identity(const char *path);
+
 #endif

@@ -11,6 +11,7 @@
 #include <xxhash.h>
 
 #include "lib/base/log.h"
+#include "lib/file/skeleton.h"
 #include "procs/engine/child/run_cache.h"
 #include "procs/engine/child/run_storage.h"
 #include "procs/engine/supervisor/start/start.h"
@@ -86,12 +87,7 @@ int device_cache_check(struct supervisor *s, struct error *error)
  * (procs/engine/fetch). */
 static const char *remote_identity(const struct supervisor *s)
 {
-    static const char name[] = "/skeleton-";
-    const char *last = NULL; /* a directory above may have such a name, too */
-    const char *at = run_remote(&s->params) ? strstr(s->options.model, name) : NULL;
-    for (; at; at = strstr(at + 1, name))
-        last = at;
-    return last && last - s->options.model >= 32 ? last - 32 : NULL;
+    return run_remote(&s->params) ? skeleton_identity(s->options.model) : NULL;
 }
 
 /* The index has where each expert is, and the checksums of a store. */
@@ -108,7 +104,7 @@ static int identify(struct supervisor *s, struct error *error)
     XXH3_128bits_reset(state);
     XXH3_128bits_update(state, hash, sizeof hash);
     if (remote)
-        XXH3_128bits_update(state, remote, 32);
+        XXH3_128bits_update(state, remote, SKELETON_IDENTITY_CHARS);
     XXH3_128bits_update(state, model_index_entries(m), m->entry_count * sizeof(struct model_entry));
     XXH3_128bits_update(state, model_index_checksums(m), m->checksum_count * sizeof(uint64_t));
     XXH128_canonicalFromHash((XXH128_canonical_t *)(void *)s->model_identity,

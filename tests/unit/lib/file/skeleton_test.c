@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The skeleton of a file has the hash of that file; both are hashed by ranges as whole. */
+/* The skeleton of a file has the hash of that file; both are hashed by ranges as whole. The path of
+ * a skeleton has the identity of what the server has. */
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
@@ -57,11 +58,36 @@ START_TEST(a_skeleton_has_the_hash_of_its_file)
 }
 END_TEST
 
+#define ID    "0123456789abcdef0123456789abcdef"
+#define OTHER "fedcba9876543210fedcba9876543210"
+
+START_TEST(the_last_directory_has_the_identity)
+{
+    static const struct {
+        const char *path, *identity;
+    } cases[] = {
+        {"/cache/" ID "/skeleton-1/model.gguf", ID},
+        {"/home/" OTHER "/skeleton-keys/" ID "/skeleton-1/model.gguf", ID},
+        {ID "/skeleton-1", ID},
+        {"/skeleton-1/model.gguf", NULL},
+        {"/home/skeletons/model.gguf", NULL},
+        {"", NULL},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const char *got = skeleton_identity(cases[i].path);
+        ck_assert_msg((got != NULL) == (cases[i].identity != NULL), "%s", cases[i].path);
+        ck_assert_msg(!got || strncmp(got, cases[i].identity, SKELETON_IDENTITY_CHARS) == 0, "%s",
+                      cases[i].path);
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("skeleton");
     TCase *tc = tcase_create("skeleton");
     tcase_add_test(tc, a_skeleton_has_the_hash_of_its_file);
+    tcase_add_test(tc, the_last_directory_has_the_identity);
     suite_add_tcase(s, tc);
     SRunner *r = srunner_create(s);
     srunner_run_all(r, CK_ENV);
