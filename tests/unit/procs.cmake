@@ -77,6 +77,8 @@ sluice_unit_test(doctor_estimate_test SOURCES procs/tools/doctor/estimate_test.c
 sluice_unit_test(doctor_hidden_test SOURCES procs/tools/doctor/hidden_test.c LINK sluice_doctor_core)
 sluice_unit_test(doctor_routing_test SOURCES procs/tools/doctor/routing_test.c LINK sluice_doctor_core)
 sluice_unit_test(doctor_ranking_test SOURCES procs/tools/doctor/ranking_test.c LINK sluice_doctor_core)
+# reads.c with a pass and devices of the test.
+sluice_unit_test(doctor_reads_test SOURCES procs/tools/doctor/reads_test.c ${CMAKE_SOURCE_DIR}/procs/tools/doctor/forward/reads.c LINK sluice_doctor_core Threads::Threads)
 sluice_unit_test(doctor_verdict_test SOURCES procs/tools/doctor/verdict_test.c LINK sluice_doctor_core)
 foreach(name shape types/mix types/blocks)
   get_filename_component(part ${name} NAME)
