@@ -269,6 +269,7 @@ static void print_short(FILE *out, const struct grid *g)
 static void print_table(FILE *out, const struct grid *g)
 {
     static const char *const names[SIM_PHASES] = {"decode", "prefill"};
+    const char *before = "\n";
     const struct cell *c = g->cell;
     while (!c->made)
         c++;
@@ -279,11 +280,12 @@ static void print_table(FILE *out, const struct grid *g)
             continue;
         fprintf(
             out,
-            "\nRows of the table, %s: %.2f per token in %.2f pages, %.1f %% of these in memory; "
+            "%sRows of the table, %s: %.2f per token in %.2f pages, %.1f %% of these in memory; "
             "%.2f KiB read per token\n",
-            names[p], ratio((double)f->table_rows, tokens), ratio(pages, tokens),
+            before, names[p], ratio((double)f->table_rows, tokens), ratio(pages, tokens),
             100 * ratio(pages - (double)f->table_reads, pages),
             ratio((double)f->table_bytes / (double)KIB, tokens));
+        before = "";
     }
 }
 
