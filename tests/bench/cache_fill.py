@@ -4,11 +4,13 @@
 
     tests/bench/cache_fill.py [-m FILE] [--rate 64M] [--cache DIR:SIZE] [--seconds 60] [--step 5] [-o DIR]
                               [-- ENGINE-OPTIONS...]
+    tests/bench/cache_fill.py --plot cache_fill.json
 
 nbdkit serves the model with its filter `rate` (--rate: bits per second). A client generates text after text through the
 gateway, the same for each variant: the server alone, the server with a cold cache, and the local file. Every step
 prints tokens/s of decode, MB of the device without its cache, hits of the cache, and how full it is; all rows are in
-DIR/cache_fill.json. docs/lab/servers.md has what was measured."""
+DIR/cache_fill.json. At the end, a plot in text shows tokens/s against time (--plot: only that, of the rows of a file).
+docs/lab/servers.md has what was measured."""
 import argparse
 import http.client
 import json
@@ -25,6 +27,8 @@ import measuring as m
 from turns import WORDS, Engine
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+PLOT_LEVELS = 8
+PLOT_COLUMNS = 72
 DEMO = os.path.join(ROOT, "launch/demo/tiny-books-moe-q8_0.gguf")
 
 
@@ -78,6 +82,27 @@ def run(variant, options, args):
     return rows
 
 
+def plot(result):
+    """Tokens/s against time, a letter per variant; `*` where several are in one place. At most 12 lines."""
+    marks = {name: name[0] for name in result}
+    rows = [(name, row["s"], row["tokens_per_s"]) for name in result for row in result[name]]
+    if not rows:
+        return ""
+    end, top = max(at for _, at, _ in rows), max(1, max(rate for _, _, rate in rows))
+    grid = [[" "] * PLOT_COLUMNS for _ in range(PLOT_LEVELS)]
+    for name, at, rate in rows:
+        x = round(at / end * (PLOT_COLUMNS - 1))
+        y = min(PLOT_LEVELS - 1, int(rate / top * PLOT_LEVELS))
+        grid[y][x] = marks[name] if grid[y][x] in (" ", marks[name]) else "*"
+    key = ", ".join(f"{mark}: {name}" for name, mark in marks.items())
+    lines = [f"tokens/s ({key}; *: several)"]
+    for y in reversed(range(PLOT_LEVELS)):
+        lines.append(f"{top * y / PLOT_LEVELS:6.3g} |{''.join(grid[y])}".rstrip())
+    lines.append("       +" + "-" * PLOT_COLUMNS)
+    lines.append("        0 s" + f"{end:.3g} s".rjust(PLOT_COLUMNS - 3))
+    return "\n".join(lines)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("-m", "--model", default=DEMO)
@@ -87,8 +112,12 @@ def main():
     parser.add_argument("--step", type=float, default=5)
     parser.add_argument("--tokens", type=int, default=64)
     parser.add_argument("-o", "--output", default=".")
+    parser.add_argument("--plot", metavar="FILE", help="draw the rows of an earlier run, and measure nothing")
     parser.add_argument("engine", nargs="*")
     args = parser.parse_args()
+    if args.plot:
+        print(plot(m.read_json(args.plot)))
+        return
     if not shutil.which("nbdkit"):
         sys.exit("there is no nbdkit")
     with tempfile.TemporaryDirectory(dir=".") as scratch, tempfile.TemporaryDirectory() as place:
@@ -100,10 +129,11 @@ def main():
         device = f"--devices=nbd+unix:///?socket={server}"
         cache = args.cache or f"{os.path.abspath(scratch)}:1GiB"
         variants = {"server": [device], "cold cache": [device, f"--device-cache={cache}"],
-                    "warm cache": [device, f"--device-cache={cache}"], "local file": []}
+                    "full cache": [device, f"--device-cache={cache}"], "local file": []}
         result = {name: run(name, options, args) for name, options in variants.items()}
         kit.terminate()
     m.write_json(os.path.join(args.output, "cache_fill.json"), result)
+    print(plot(result))
 
 
 if __name__ == "__main__":

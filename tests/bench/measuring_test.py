@@ -10,6 +10,7 @@ import unittest
 from unittest import mock
 
 import bound
+import cache_fill
 import loss_bound
 import measure_auto
 import measure_speed
@@ -181,6 +182,25 @@ class Files(unittest.TestCase):
         with self.assertRaises(SystemExit) as e:
             m.run(["sh", "-c", "echo no space >&2; exit 3"])
         self.assertIn("no space", str(e.exception.code))
+
+
+class FillPlot(unittest.TestCase):
+    def rows(self, *rates):
+        return [{"s": 6.0 * (i + 1), "tokens_per_s": rate} for i, rate in enumerate(rates)]
+
+    def test_rates_are_at_their_heights(self):
+        lines = cache_fill.plot({"server": self.rows(1, 1), "cold cache": self.rows(1, 80),
+                                 "local file": self.rows(79, 40)}).split("\n")
+        self.assertLessEqual(len(lines), 12)
+        self.assertEqual(lines[0], "tokens/s (s: server, c: cold cache, l: local file; *: several)")
+        bars = [line.split("|", 1)[1] for line in lines[1:9]]
+        self.assertEqual(bars[0].replace(" ", ""), "lc")
+        self.assertEqual(bars[3].rstrip()[-1], "l")  # half of the height
+        self.assertEqual(bars[7].replace(" ", ""), "*s")
+        self.assertIn("12 s", lines[-1])
+
+    def test_nothing_was_measured(self):
+        self.assertEqual(cache_fill.plot({"server": []}), "")
 
 
 if __name__ == "__main__":
