@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "lib/io/backends.h"
 #include "lib/json/lookup.h"
 #include "procs/clients/top/page/format.h"
 
@@ -81,9 +82,13 @@ static unsigned processes(struct page *p, unsigned row, unsigned columns, unsign
     return row;
 }
 
-static const char *backend_name(uint64_t backend)
+/* "-": the loader has not opened it yet. */
+static const char *backend_name(uint64_t number)
 {
-    return backend == 1 ? "io_uring" : backend == 2 ? "pread" : "-";
+    for (int id = 0; id < IO_BACKEND__COUNT; id++)
+        if (io_backend_info((enum io_backend_id)id)->number == number)
+            return io_backend_info((enum io_backend_id)id)->name;
+    return "-";
 }
 
 /* "io_uring", and how full the file in front of its server is. */

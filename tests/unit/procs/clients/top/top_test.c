@@ -7,6 +7,7 @@
 
 #include "lib/base/bytes.h"
 #include "lib/base/clock.h"
+#include "lib/io/backends.h"
 #include "procs/clients/top/page/page.h"
 
 #define EXPERTS 32
@@ -293,6 +294,30 @@ START_TEST(no_value_is_clipped)
 }
 END_TEST
 
+/* Every back end has its name, those of servers, too. */
+START_TEST(backends_are_named)
+{
+    for (int id = -1; id < IO_BACKEND__COUNT; id++) {
+        const struct io_backend_info *info =
+            id < 0 ? NULL : io_backend_info((enum io_backend_id)id);
+        struct sample now, none = {0};
+        char end[32];
+        make(&now, 10, 800, 16000, 8);
+        json_t *loader = json_array_get(json_object_get(now.doc, "processes"), 2);
+        json_object_set_new(json_object_get(loader, "counters"), "backend",
+                            json_integer(info ? info->number : 0));
+        struct page p = {.run = "test", .now = &now, .interval = 1};
+        ck_assert_int_eq(canvas_size(&p.canvas, 40, 88), 0);
+        rates_make(&none, &now, SORT_start, &p.rates);
+        const char *text = text_of(&p);
+        snprintf(end, sizeof end, "  %s\n", info ? info->name : "-");
+        ck_assert_msg(strstr(text, end) != NULL, "%s: %s", end, text);
+        canvas_free(&p.canvas);
+        sample_free(&now);
+    }
+}
+END_TEST
+
 /* What the rates of passes and the limit are made of. */
 START_TEST(passes_have_rates)
 {
@@ -444,6 +469,7 @@ int main(void)
     TCase *cases = tcase_create("top");
     tcase_add_test(cases, rates_are_of_the_time_between);
     tcase_add_test(cases, processes_are_sorted);
+    tcase_add_test(cases, backends_are_named);
     tcase_add_test(cases, passes_have_rates);
     tcase_add_test(cases, requests_are_shown);
     tcase_add_test(cases, pages_fit_any_terminal);
