@@ -381,6 +381,79 @@ START_TEST(certificates)
 }
 END_TEST
 
+/* A key, and a certificate of the authority of `of`, for a client. */
+static void make_client(const char *in, const char *of)
+{
+    char key[96], certificate[96], request[96], authority[96], own[96], authority_key[96];
+    snprintf(key, sizeof key, "%s/client-key.pem", in);
+    snprintf(certificate, sizeof certificate, "%s/client-cert.pem", in);
+    snprintf(request, sizeof request, "%s/request.pem", in);
+    snprintf(own, sizeof own, "%s/ca-cert.pem", in);
+    snprintf(authority, sizeof authority, "%s/ca-cert.pem", of);
+    snprintf(authority_key, sizeof authority_key, "%s/server-key.pem", of);
+    ck_assert_int_eq(mkdir(in, 0700), 0);
+    ck_assert_int_eq(link(authority, own), 0);
+    ck_assert(run_program((const char *const[]){
+        OPENSSL, "req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
+        "-keyout", key, "-out", request, "-subj", "/CN=client", NULL}));
+    ck_assert(run_program((const char *const[]){OPENSSL, "x509", "-req", "-in", request, "-CA",
+                                                authority, "-CAkey", authority_key, "-set_serial",
+                                                "2", "-days", "2", "-out", certificate, NULL}));
+}
+
+/* Not with this directory: no read is served. */
+static void check_refused(const char *directory_of_client)
+{
+    struct io_link link;
+    open_tcp(directory_of_client);
+    submit(0, 4096);
+    uint64_t until = clock_now_ns() + SOON_NS;
+    for (nbd->link(io, &link); !link.known; nbd->link(io, &link)) {
+        struct io_done done;
+        struct pollfd ready = {.fd = fd, .events = POLLIN};
+        ck_assert(clock_now_ns() < until && !link.up);
+        (void)poll(&ready, 1, 1000);
+        ck_assert_uint_eq(nbd->poll(io, &done, 1), 0);
+    }
+    nbd->abandon(io);
+    ck_assert_int_eq(next().result, -ENOTCONN);
+    nbd->close(io);
+}
+
+/* A server that wants certificates of its clients. */
+START_TEST(clients_have_certificates)
+{
+    char right[64], other[64], client[64], stranger[64], setting[96];
+    snprintf(right, sizeof right, "%s/right", directory);
+    snprintf(other, sizeof other, "%s/other", directory);
+    snprintf(client, sizeof client, "%s/client", directory);
+    snprintf(stranger, sizeof stranger, "%s/stranger", directory);
+    make_file(FILE_BYTES);
+    make_certificate(right);
+    make_certificate(other);
+    make_client(client, right);
+    make_client(stranger, other);
+    char trusted[96], own[96]; /* the stranger trusts the server, which does not know it */
+    snprintf(trusted, sizeof trusted, "%s/ca-cert.pem", right);
+    snprintf(own, sizeof own, "%s/ca-cert.pem", stranger);
+    ck_assert(unlink(own) == 0 && link(trusted, own) == 0);
+    ck_assert(take_port("127.0.0.1"));
+    snprintf(setting, sizeof setting, "--tls-certificates=%s", right);
+    serve((const char *const[]){"--tls=require", "--tls-verify-peer", setting, "file", plugin_file,
+                                NULL});
+    check_refused(stranger);
+    check_refused(right); /* no certificate of a client there */
+    open_tcp(client);
+    submit(0, 4096);
+    ck_assert_int_eq(next().result, 4096);
+    ck_assert_mem_eq(got, bytes, 4096);
+    close_all();
+    server.address = NULL;
+    ck_assert(
+        run_program((const char *const[]){"/bin/rm", "-r", right, other, client, stranger, NULL}));
+}
+END_TEST
+
 START_TEST(no_server)
 {
     snprintf(server.socket, sizeof server.socket, "%s/none", directory);
@@ -415,10 +488,12 @@ int main(void)
     tcase_add_test(c, connects_while_reads_are_taken_back);
     tcase_add_test(c, errors_of_the_server);
     tcase_add_test(c, sizes);
-    if (access(OPENSSL, X_OK) == 0)
+    if (access(OPENSSL, X_OK) == 0) {
         tcase_add_test(c, certificates);
-    else
+        tcase_add_test(c, clients_have_certificates);
+    } else {
         printf("SKIP nbd certificates: there is no openssl\n");
+    }
     tcase_add_test(c, six);
     tcase_add_test(c, no_server);
     suite_add_tcase(s, c);
