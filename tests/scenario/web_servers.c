@@ -2,17 +2,12 @@
 /* Copies of a model on web servers and in S3, with real processes: nginx with TLS, a server that
  * fails in every way, and one that checks signatures (s3_server.py). The same text, whatever they
  * do. What the backend itself does is tested in tests/unit/lib/io/server/http. */
-#include <arpa/inet.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "lib/base/bytes.h"
@@ -20,6 +15,7 @@
 #include "tests/harness/nbdkit.h"
 #include "tests/harness/web.h"
 #include "tests/scenario/baseline.h"
+#include "tests/scenario/server_programs.h"
 #include "tests/scenario/walled.h"
 #include "tests/unit/lib/model/store_make.h"
 
@@ -28,7 +24,6 @@
 /* Without the last one, of hundreds of tokens, which reads every expert many times. */
 #define SHORT_PROMPTS (TEST_PROMPTS - 1)
 
-static const char nginx[] = "/usr/sbin/nginx", python[] = "/usr/bin/python3";
 static struct web server;
 
 static void need_loader(void)
@@ -40,32 +35,6 @@ static void need_loader(void)
 static uint64_t counter(struct engine *e, const char *name)
 {
     return engine_counter(e, "loader", name);
-}
-
-static pid_t start_program(const char *const argv[])
-{
-    pid_t pid = fork();
-    CHECK(pid >= 0, "fork failed");
-    if (pid == 0) {
-        int null = open("/dev/null", O_RDWR);
-        prctl(PR_SET_PDEATHSIG, SIGKILL);
-        dup2(null, STDIN_FILENO);
-        dup2(null, STDERR_FILENO);
-        execv(argv[0], (char *const *)argv);
-        _exit(127);
-    }
-    return pid;
-}
-
-static void kill_program(pid_t pid)
-{
-    CHECK(kill(pid, SIGKILL) == 0 && waitpid(pid, NULL, 0) == pid, "it has exited");
-}
-
-static void write_file(const char *path, const char *text)
-{
-    FILE *file = fopen(path, "we");
-    CHECK(file && fputs(text, file) >= 0 && fclose(file) == 0, "no %s", path);
 }
 
 static struct engine *start(const char *url, const char *model)
@@ -98,33 +67,6 @@ static void end_same(struct generation *g, unsigned prompt, const char *what)
 
 /* ---- nginx ----------------------------------------------------------------------------------- */
 
-static uint16_t free_port(void)
-{
-    struct sockaddr_in own = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t bytes = sizeof own;
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    CHECK(fd >= 0 && bind(fd, (struct sockaddr *)&own, bytes) == 0 &&
-              getsockname(fd, (struct sockaddr *)&own, &bytes) == 0,
-          "no port");
-    close(fd);
-    return ntohs(own.sin_port);
-}
-
-static void wait_port(uint16_t port)
-{
-    struct sockaddr_in to = {
-        .sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    uint64_t deadline = deadline_in(SOON_MS);
-    for (;;) {
-        int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-        int rc = connect(fd, (struct sockaddr *)&to, sizeof to);
-        close(fd);
-        if (rc == 0)
-            return;
-        CHECK(deadline_tick(deadline), "nothing listens on port %u", (unsigned)port);
-    }
-}
-
 /* A certificate for the name localhost, which is its own authority. */
 static void make_certificate(const char *directory)
 {
@@ -142,52 +84,37 @@ static void make_certificate(const char *directory)
     command_free(&c);
 }
 
-static void configure(const char *directory, uint16_t port)
+struct tls_server {
+    struct nginx nginx;
+    char url[2 * PATH_MAX];
+};
+
+/* Serves the model at `address` ("localhost", "[::1]"), whose certificate has the name localhost. */
+static void serve_files(struct tls_server *s, const char *address, bool tls)
 {
-    char path[PATH_MAX + 16], text[8 * PATH_MAX], root[PATH_MAX];
+    char lines[4 * PATH_MAX], root[PATH_MAX], keys[2 * PATH_MAX + 128] = "";
+    const char *name = strrchr(test_model(), '/') + 1;
+    need_loader();
+    if (tls && access("/usr/bin/openssl", X_OK) != 0)
+        test_skip("there is no openssl");
+    nginx_make(&s->nginx, "nginx");
+    const char *d = s->nginx.directory;
+    if (tls) {
+        make_certificate(d);
+        snprintf(keys, sizeof keys,
+                 "ssl_certificate %s/ca-cert.pem; ssl_certificate_key %s/key.pem;", d, d);
+    }
     snprintf(root, sizeof root, "%s", test_model());
     *strrchr(root, '/') = 0;
-    snprintf(path, sizeof path, "%s/nginx.conf", directory);
-    snprintf(text, sizeof text,
-             "daemon off; master_process off; pid %s/pid; error_log /dev/null;\n"
-             "events { worker_connections 64; }\n"
-             "http { access_log off; client_body_temp_path %s/a; proxy_temp_path %s/b;\n"
-             "fastcgi_temp_path %s/c; uwsgi_temp_path %s/d; scgi_temp_path %s/e;\n"
-             "server { listen localhost:%u ssl; ssl_certificate %s/ca-cert.pem;\n"
-             "ssl_certificate_key %s/key.pem; root %s; } }\n",
-             directory, directory, directory, directory, directory, directory, (unsigned)port,
-             directory, directory, root);
-    write_file(path, text);
+    snprintf(lines, sizeof lines, "%s; %s root %s;", tls ? " ssl" : "", keys, root);
+    nginx_start(&s->nginx, address, lines);
+    snprintf(s->url, sizeof s->url, "http%s://%s:%u/%s%s%s", tls ? "s" : "", address,
+             (unsigned)s->nginx.port, name, tls ? "#tls-certificates=" : "", tls ? d : "");
 }
-
-static pid_t start_nginx(const char *directory, uint16_t port)
-{
-    char path[PATH_MAX + 16];
-    snprintf(path, sizeof path, "%s/nginx.conf", directory);
-    pid_t pid = start_program((const char *const[]){nginx, "-e", "/dev/null", "-c", path, NULL});
-    wait_port(port);
-    return pid;
-}
-
-struct tls_server {
-    pid_t pid;
-    uint16_t port;
-    char directory[PATH_MAX], url[2 * PATH_MAX];
-};
 
 static void serve_tls(struct tls_server *s)
 {
-    need_loader();
-    if (access(nginx, X_OK) != 0 || access("/usr/bin/openssl", X_OK) != 0)
-        test_skip("there is no nginx, or no openssl");
-    path_in_dir(s->directory, "nginx");
-    CHECK(mkdir(s->directory, 0700) == 0, "no %s", s->directory);
-    s->port = free_port();
-    make_certificate(s->directory);
-    configure(s->directory, s->port);
-    s->pid = start_nginx(s->directory, s->port);
-    snprintf(s->url, sizeof s->url, "https://localhost:%u/%s#tls-certificates=%s",
-             (unsigned)s->port, strrchr(test_model(), '/') + 1, s->directory);
+    serve_files(s, "localhost", true);
 }
 
 /* TLS with a name; the loader and then the server are killed and come back. */
@@ -208,16 +135,16 @@ static void reads_https(void)
     CHECK(counter(e, "backend") == 4, "another loader");
 
     g = start_generation(e, 0, 5);
-    kill_program(s.pid);
+    program_kill(s.nginx.pid);
     end_same(g, 0, "the server was killed");
     baseline_compare(e, 1, "without the server");
     engine_wait_log(e, "is not connected", SOON_MS);
-    s.pid = start_nginx(s.directory, s.port);
+    nginx_again(&s.nginx);
     engine_wait_log(e, "is connected", SOON_MS);
     baseline_compare(e, 0, "the server is back");
     CHECK(counter(e, "quarantined") == 0, "it is in quarantine");
     engine_stop(e);
-    kill_program(s.pid);
+    program_kill(s.nginx.pid);
 }
 
 /* Processes and the server are killed at random tokens; the text stays the same. */
@@ -235,8 +162,8 @@ static void random_kills(void)
         unsigned prompt = i % SHORT_PROMPTS;
         struct generation *g = start_generation(e, prompt, 1 + random_below(&random, 30));
         if (strcmp(victim, "server") == 0) {
-            kill_program(s.pid);
-            s.pid = start_nginx(s.directory, s.port);
+            program_kill(s.nginx.pid);
+            nginx_again(&s.nginx);
         } else {
             pid_t pid = engine_pid(e, victim, 0, 0);
             CHECK(kill(pid, SIGKILL) == 0, "kill failed");
@@ -246,7 +173,7 @@ static void random_kills(void)
     }
     CHECK(counter(e, "backend") == 4, "another loader");
     engine_stop(e);
-    kill_program(s.pid);
+    program_kill(s.nginx.pid);
 }
 
 /* The model itself is on a server, and its skeleton here. */
@@ -264,12 +191,26 @@ static void check_model(const char *url)
     engine_stop(e);
 }
 
+/* Without a name, and with an address of IPv6. */
+static void reads_over_ipv6(void)
+{
+    struct tls_server s;
+    serve_files(&s, "[::1]", false);
+    struct engine *e = start(s.url, test_model());
+    baseline_compare(e, 0, "http over IPv6");
+    CHECK(counter(e, "backend") == 4 && counter(e, "bytes_read") > 0, "the server was not read");
+    CHECK(counter(e, "parts_failed_over") == 0, "a failure");
+    engine_stop(e);
+    check_model(s.url);
+    program_kill(s.nginx.pid);
+}
+
 static void opens_a_model(void)
 {
     struct tls_server s;
     serve_tls(&s);
     check_model(s.url);
-    kill_program(s.pid);
+    program_kill(s.nginx.pid);
 }
 
 /* Seen from outside, and with the libraries of the loader. */
@@ -289,7 +230,7 @@ static void keeps_the_budget(void)
     engine_pid(w.engine, "loader", 0, pid);
     baseline_compare(w.engine, 0, "the loader was killed");
     walled_end(&w);
-    kill_program(s.pid);
+    program_kill(s.nginx.pid);
 }
 
 /* ---- a server that fails --------------------------------------------------------------------- */
@@ -411,34 +352,10 @@ static void wrong_bytes_are_read_elsewhere(void)
 
 /* ---- S3 -------------------------------------------------------------------------------------- */
 
-struct object_store {
-    pid_t pid;
-    unsigned port;
-    char keys[PATH_MAX];
-};
-
 static void start_object_store(struct object_store *s)
 {
-    struct command c;
-    char ready[PATH_MAX], text[16] = "";
     need_loader();
-    command_run(&c, NULL, FINISH_MS,
-                (const char *const[]){python, "-c", "import botocore.auth", NULL});
-    bool there = c.status == 0;
-    command_free(&c);
-    if (!there)
-        test_skip("there is no python3-botocore");
-    path_in_dir(ready, "ready");
-    path_in_dir(s->keys, "keys");
-    s->pid = start_program((const char *const[]){python,
-                                                 SLUICE_SOURCE_DIR "/tests/scenario/s3_server.py",
-                                                 test_model(), s->keys, ready, NULL});
-    uint64_t deadline = deadline_in(SOON_MS);
-    while (access(ready, R_OK) != 0)
-        CHECK(deadline_tick(deadline), "the server does not start");
-    FILE *file = fopen(ready, "re");
-    CHECK(file && fgets(text, sizeof text, file) && fclose(file) == 0, "no %s", ready);
-    s->port = (unsigned)strtoul(text, NULL, 10);
+    object_store_start(s, test_model());
 }
 
 /* Whether a file of a process has the text. */
@@ -481,8 +398,8 @@ static void credentials_of_a_file(void)
     start_object_store(&s);
     path_in_dir(own, "credentials");
     path_in_dir(next, "credentials.new");
-    write_file(s.keys, "KEY1 secret-of-one token/1== valid\nKEY2 secret+of/two token/2== valid\n");
-    write_file(own, "[model]\naws_access_key_id = KEY1\naws_secret_access_key = secret-of-one\n"
+    file_write(s.keys, "KEY1 secret-of-one token/1== valid\nKEY2 secret+of/two token/2== valid\n");
+    file_write(own, "[model]\naws_access_key_id = KEY1\naws_secret_access_key = secret-of-one\n"
                     "aws_session_token = token/1==\n");
     snprintf(url, sizeof url,
              "s3://bucket/a b+c.gguf?endpoint=http://127.0.0.1:%u&region=eu-1&credentials=%s&"
@@ -493,11 +410,11 @@ static void credentials_of_a_file(void)
     CHECK(counter(e, "backend") == 4 && counter(e, "parts_failed_over") == 0, "a failure");
     check_secret(e, "secret-of-one", false);
 
-    write_file(s.keys,
+    file_write(s.keys,
                "KEY1 secret-of-one token/1== expired\nKEY2 secret+of/two token/2== valid\n");
     baseline_compare(e, 1, "credentials that have expired");
     engine_wait_log(e, "it answers 403 (ExpiredToken)", SOON_MS);
-    write_file(next, "[model]\naws_access_key_id = KEY2\naws_secret_access_key = secret+of/two\n"
+    file_write(next, "[model]\naws_access_key_id = KEY2\naws_secret_access_key = secret+of/two\n"
                      "aws_session_token = token/2==\n");
     CHECK(rename(next, own) == 0, "no %s", own);
     engine_wait_log(e, "is connected", SOON_MS);
@@ -507,7 +424,7 @@ static void credentials_of_a_file(void)
     check_secret(e, "secret+of/two", false);
     CHECK(counter(e, "quarantined") == 0, "it is in quarantine");
     engine_stop(e);
-    kill_program(s.pid);
+    program_kill(s.pid);
 }
 
 /* Only the loader gets them, with a sandbox or without. */
@@ -516,7 +433,7 @@ static void credentials_of_the_environment(void)
     struct object_store s;
     char url[256];
     start_object_store(&s);
-    write_file(s.keys, "KEY3 secret-of-three - valid\n");
+    file_write(s.keys, "KEY3 secret-of-three - valid\n");
     setenv("AWS_ACCESS_KEY_ID", "KEY3", 1);
     setenv("AWS_SECRET_ACCESS_KEY", "secret-of-three", 1);
     snprintf(url, sizeof url, "s3://bucket/key?endpoint=http://127.0.0.1:%u", s.port);
@@ -528,7 +445,7 @@ static void credentials_of_the_environment(void)
     check_model(url);
     unsetenv("AWS_ACCESS_KEY_ID");
     unsetenv("AWS_SECRET_ACCESS_KEY");
-    kill_program(s.pid);
+    program_kill(s.pid);
 }
 
 /* Where other programs look, too; an empty variable is none. */
@@ -543,8 +460,8 @@ static void credentials_of_the_home(void)
     path_in_dir(path, "a b,c:d%41&#/.aws");
     CHECK(mkdir(home, 0700) == 0 && mkdir(path, 0700) == 0, "no %s", path);
     path_in_dir(path, "a b,c:d%41&#/.aws/credentials");
-    write_file(s.keys, "KEY4 secret-of-four - valid\n");
-    write_file(path,
+    file_write(s.keys, "KEY4 secret-of-four - valid\n");
+    file_write(path,
                "[default]\naws_access_key_id = KEY4\naws_secret_access_key = secret-of-four\n");
     setenv("HOME", home, 1);
     setenv("AWS_ACCESS_KEY_ID", "", 1);
@@ -554,7 +471,7 @@ static void credentials_of_the_home(void)
     if (kept)
         setenv("HOME", kept, 1);
     free(kept);
-    kill_program(s.pid);
+    program_kill(s.pid);
 }
 
 int main(int argc, char **argv)
@@ -567,6 +484,7 @@ int main(int argc, char **argv)
         ROW(wrong_bytes_are_read_elsewhere),
         ROW(credentials_of_a_file),
         ROW(credentials_of_the_environment),
+        ROW(reads_over_ipv6),
         ROW(opens_a_model),
         ROW(credentials_of_the_home),
         ROW(replaced_while_the_loader_was_down),
