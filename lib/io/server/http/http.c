@@ -22,6 +22,7 @@
 #include "lib/base/assert.h"
 #include "lib/base/bytes.h"
 #include "lib/io/server/http/credentials.h"
+#include "lib/io/server/http/request.h"
 #include "lib/io/server/http/transfer.h"
 #include "lib/io/server/url.h"
 
@@ -33,8 +34,6 @@
 /* Bounds the kernel's memory of a connection, which doubles it; the ledger has it
  * (backends.tbl.h). */
 #define RECEIVE_BYTES (256 * (int)KIB)
-/* SHA-256 of no bytes. S3 requires it in every signed request. */
-#define EMPTY_HASH "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 
 struct io {
     uint32_t magic;
@@ -77,51 +76,21 @@ static int on_new_socket(void *unused, curl_socket_t fd, curlsocktype purpose)
 
 /* ---- requests -------------------------------------------------------------------------------- */
 
-/* False: no memory. */
-static bool add_line(struct curl_slist **list, const char *name, const char *value)
-{
-    char line[sizeof(struct credentials)];
-    int n = snprintf(line, sizeof line, "%s: %s", name, value);
-    struct curl_slist *longer =
-        n > 0 && (size_t)n < sizeof line ? curl_slist_append(*list, line) : NULL;
-    if (longer)
-        *list = longer;
-    explicit_bzero(line, sizeof line);
-    return longer != NULL;
-}
-
-static void forget_headers(struct io *io)
-{
-    for (struct curl_slist *at = io->headers; at; at = at->next)
-        explicit_bzero(at->data, strlen(at->data));
-    curl_slist_free_all(io->headers);
-    io->headers = NULL;
-}
-
 /* A weak ETag cannot be a condition. */
 static bool add_conditions(struct io *io)
 {
     const struct identity *is = &io->identity;
     if (is->size > 0 && is->tag[0] == '"')
-        return add_line(&io->headers, "If-Match", is->tag);
+        return request_header(&io->headers, "If-Match", is->tag);
     return is->size == 0 || !is->modified[0] ||
-           add_line(&io->headers, "If-Unmodified-Since", is->modified);
+           request_header(&io->headers, "If-Unmodified-Since", is->modified);
 }
 
 static bool add_signature(struct io *io, const struct credentials *c)
 {
-    char how[16 + IO_URL_TEXT_BYTES];
-    if (!c->id[0])
-        return true;
-    snprintf(how, sizeof how, "aws:amz:%s:s3", io->url.region);
-    bool right = add_line(&io->headers, "x-amz-content-sha256", EMPTY_HASH) &&
-                 (!c->token[0] || add_line(&io->headers, "x-amz-security-token", c->token));
-    for (uint32_t i = 0; i < io->transfers; i++) {
-        CURL *easy = io->transfer[i].easy;
-        right = right && curl_easy_setopt(easy, CURLOPT_AWS_SIGV4, how) == CURLE_OK &&
-                curl_easy_setopt(easy, CURLOPT_USERNAME, c->id) == CURLE_OK &&
-                curl_easy_setopt(easy, CURLOPT_PASSWORD, c->secret) == CURLE_OK;
-    }
+    bool right = request_sign_headers(&io->headers, c, REQUEST_EMPTY_HASH);
+    for (uint32_t i = 0; i < io->transfers; i++)
+        right = right && request_sign(io->transfer[i].easy, &io->url, c);
     return right;
 }
 
@@ -131,7 +100,7 @@ static int make_headers(struct io *io)
     struct credentials credentials = {.id = ""};
     struct error error;
     sl_assert(io->active == 0);
-    forget_headers(io);
+    request_forget(&io->headers);
     if (io->url.s3 &&
         credentials_take(io->url.credentials, io->url.profile, &credentials, &error) != 0) {
         remote_why(&io->remote, error.text);
@@ -376,48 +345,13 @@ static uint64_t next_due(const struct io *io)
 
 /* ---- the start ------------------------------------------------------------------------------- */
 
-/* The directory of the certificates is that of nbds. Without one, the system's authorities. */
-static void set_tls(CURL *easy, const struct io_url *url)
-{
-    char path[IO_URL_TEXT_BYTES + 32];
-    static const struct {
-        const char *name;
-        CURLoption option;
-    } files[] = {{"ca-cert.pem", CURLOPT_CAINFO},
-                 {"client-cert.pem", CURLOPT_SSLCERT},
-                 {"client-key.pem", CURLOPT_SSLKEY}};
-    /* One file of authorities is parsed once for all connections; a directory beside it, which is
-     * the default, would have it parsed for each of them, with 5 MB each. */
-    if (curl_version_info(CURLVERSION_NOW)->cainfo || url->certificates[0])
-        curl_easy_setopt(easy, CURLOPT_CAPATH, NULL);
-    for (size_t i = 0; url->certificates[0] && i < ARRAY_LEN(files); i++) {
-        snprintf(path, sizeof path, "%s/%s", url->certificates, files[i].name);
-        if (access(path, F_OK) == 0)
-            curl_easy_setopt(easy, files[i].option, path);
-    }
-}
-
 static int make_transfer(struct io *io, struct transfer *t, const char *address)
 {
-    if (transfer_create(t) != 0)
+    if (transfer_create(t) != 0 || request_set(t->easy, &io->url, address, io->resolve) != 0)
         return -1;
-    CURL *easy = t->easy;
-    set_tls(easy, &io->url);
-    if (curl_easy_setopt(easy, CURLOPT_URL, address) != CURLE_OK)
-        return -1;
-    curl_easy_setopt(easy, CURLOPT_RESOLVE, io->resolve);
-    curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https");
-    curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
-    curl_easy_setopt(easy, CURLOPT_PATH_AS_IS, 1L);
-    curl_easy_setopt(easy, CURLOPT_PROXY, ""); /* none from the environment */
-    curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
-    curl_easy_setopt(easy, CURLOPT_USERAGENT, "sluice");
-    curl_easy_setopt(easy, CURLOPT_BUFFERSIZE, (long)TRANSFER_BUFFER_BYTES);
-    curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS, (long)(REMOTE_ATTEMPT_NS / NS_PER_MS));
-    curl_easy_setopt(easy, CURLOPT_LOW_SPEED_LIMIT, 1L);
-    curl_easy_setopt(easy, CURLOPT_LOW_SPEED_TIME, QUIET_S);
-    curl_easy_setopt(easy, CURLOPT_TCP_KEEPALIVE, 1L);
-    curl_easy_setopt(easy, CURLOPT_SOCKOPTFUNCTION, on_new_socket);
+    curl_easy_setopt(t->easy, CURLOPT_BUFFERSIZE, (long)TRANSFER_BUFFER_BYTES);
+    curl_easy_setopt(t->easy, CURLOPT_LOW_SPEED_TIME, QUIET_S);
+    curl_easy_setopt(t->easy, CURLOPT_SOCKOPTFUNCTION, on_new_socket);
     return 0;
 }
 
@@ -437,23 +371,14 @@ static int make_library(struct io *io)
 
 static int make_transfers(struct io *io)
 {
-    const struct io_url *url = &io->url;
-    bool six = strchr(url->host, ':') != NULL;
-    char text[sizeof url->host + sizeof url->target + 32], host[2 * IO_URL_TEXT_BYTES + 16];
-    snprintf(text, sizeof text, "%s://%s%s%s:%u%s", url->tls ? "https" : "http", six ? "[" : "",
-             url->host, six ? "]" : "", (unsigned)url->port, url->target);
-    if (url->address[0]) {
-        six = strchr(url->address, ':') != NULL;
-        snprintf(host, sizeof host, "%s:%u:%s%s%s", url->host, (unsigned)url->port, six ? "[" : "",
-                 url->address, six ? "]" : "");
-        io->resolve = curl_slist_append(NULL, host);
-    }
+    char address[REQUEST_ADDRESS_BYTES];
+    request_address(&io->url, "", address);
     uint32_t n = io->remote.depth < CONNECTIONS_MAX ? io->remote.depth : CONNECTIONS_MAX;
     io->transfer = calloc(n, sizeof *io->transfer);
-    if (!io->transfer || (url->address[0] && !io->resolve))
+    if (!io->transfer || request_resolve(&io->url, &io->resolve) != 0)
         return -1;
     while (io->transfers < n)
-        if (make_transfer(io, &io->transfer[io->transfers++], text) != 0)
+        if (make_transfer(io, &io->transfer[io->transfers++], address) != 0)
             return -1;
     return 0;
 }
@@ -470,7 +395,7 @@ static void http_close(struct io *io)
     }
     if (io->multi)
         (void)curl_multi_cleanup(io->multi);
-    forget_headers(io);
+    request_forget(&io->headers);
     curl_slist_free_all(io->resolve);
     if (io->global)
         curl_global_cleanup();

@@ -10,6 +10,7 @@
 
 #include "lib/base/assert.h"
 #include "lib/base/bytes.h"
+#include "lib/io/server/http/request.h"
 
 #define HTTP_PARTIAL  206
 #define HTTP_CHANGED  412
@@ -210,18 +211,6 @@ static enum transfer_end say(char why[REMOTE_WHY_BYTES], enum transfer_end end, 
     return end;
 }
 
-/* S3 gives the reason of an error as <Code>...</Code>. */
-static void error_code(const struct transfer *t, char code[64])
-{
-    const char *from = strstr(t->body, "<Code>");
-    size_t n = from ? strcspn(from + 6, "<") : 0;
-    code[0] = 0;
-    if (n == 0 || n > 48 ||
-        strspn(from + 6, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ") < n)
-        return;
-    snprintf(code, 64, " (%.*s)", (int)n, from + 6);
-}
-
 /* S3 does not name the address of a bucket that is in another region. */
 static void say_redirect(const struct transfer *t, const char *code, char why[REMOTE_WHY_BYTES])
 {
@@ -239,8 +228,8 @@ static void say_redirect(const struct transfer *t, const char *code, char why[RE
 /* The server has answered something else than the range. */
 static enum transfer_end judge_status(const struct transfer *t, char why[REMOTE_WHY_BYTES])
 {
-    char code[64];
-    error_code(t, code);
+    char code[REQUEST_CODE_BYTES];
+    request_code(t->body, code);
     if (t->status == HTTP_CHANGED || (t->status == HTTP_NO_RANGE && t->identity->size > 0))
         return say(why, TRANSFER_CHANGED, "the file was replaced on the server");
     if (t->status >= 200 && t->status < 300)

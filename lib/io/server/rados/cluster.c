@@ -152,10 +152,17 @@ void cluster_close(struct cluster *c)
     c->rados = NULL;
 }
 
+int cluster_connect(struct cluster *c, const struct io_url *url, char why[REMOTE_WHY_BYTES])
+{
+    if (c->rados || connect_client(c, url, why) == 0)
+        return 0;
+    cluster_close(c);
+    return -1;
+}
+
 /* ---- the file -------------------------------------------------------------------------------- */
 
-/* The result of an operation, which is taken back when it comes too late. */
-static int await(struct cluster *c, rados_completion_t done, uint64_t until_ns)
+int cluster_await(struct cluster *c, rados_completion_t done, uint64_t until_ns)
 {
     while (!rados_aio_is_complete(done) && clock_now_ns() < until_ns)
         (void)poll(NULL, 0, ASK_MS);
@@ -166,7 +173,7 @@ static int await(struct cluster *c, rados_completion_t done, uint64_t until_ns)
     return rc == -ECANCELED ? -ETIMEDOUT : rc;
 }
 
-static rados_completion_t completion(void)
+rados_completion_t cluster_completion(void)
 {
     rados_completion_t done = NULL;
     int rc = rados_aio_create_completion2(NULL, NULL, &done);
@@ -178,10 +185,10 @@ static rados_completion_t completion(void)
 static int attribute(struct cluster *c, const char *object, const char *name,
                      char value[LAYOUT_VALUE_BYTES], uint64_t until_ns)
 {
-    rados_completion_t done = completion();
+    rados_completion_t done = cluster_completion();
     int rc = rados_aio_getxattr(c->pool, object, done, name, value, LAYOUT_VALUE_BYTES - 1);
     if (rc == 0)
-        rc = await(c, done, until_ns);
+        rc = cluster_await(c, done, until_ns);
     if (rc >= 0)
         value[rc] = 0;
     rados_aio_release(done);
@@ -191,11 +198,11 @@ static int attribute(struct cluster *c, const char *object, const char *name,
 static int look_at_object(struct cluster *c, const char *object, uint64_t *size, uint64_t *version,
                           uint64_t until_ns)
 {
-    rados_completion_t done = completion();
+    rados_completion_t done = cluster_completion();
     time_t changed;
     int rc = rados_aio_stat(c->pool, object, done, size, &changed);
     if (rc == 0)
-        rc = await(c, done, until_ns);
+        rc = cluster_await(c, done, until_ns);
     *version = rc < 0 ? 0 : rados_aio_get_version(done);
     rados_aio_release(done);
     return rc;
@@ -237,7 +244,7 @@ static int look_at_striped(struct cluster *c, const char *name, const char *firs
     return identify_striped(c, name, layout, identity, until_ns);
 }
 
-static int look(struct cluster *c, const char *name, uint64_t until_ns, char why[REMOTE_WHY_BYTES])
+int cluster_look(struct cluster *c, const char *name, uint64_t until_ns, char why[REMOTE_WHY_BYTES])
 {
     struct layout layout = {.striped = true};
     uint64_t identity;
@@ -249,11 +256,11 @@ static int look(struct cluster *c, const char *name, uint64_t until_ns, char why
         layout = (struct layout){.striped = false};
         rc = look_at_object(c, name, &layout.size, &identity, until_ns);
     }
-    if (rc < 0 && rc != -ETIMEDOUT)
-        cluster_close(c); /* the next attempt reads keys again, and is another client */
-    if (rc < 0)
-        return failed_because(why, "the object", layout.striped ? first : name,
-                              wrong ? wrong : strerror(-rc));
+    if (rc < 0) {
+        failed_because(why, "the object", layout.striped ? first : name,
+                       wrong ? wrong : strerror(-rc));
+        return rc;
+    }
     c->identity = identity;
     c->layout = layout;
     return 0;
@@ -264,10 +271,10 @@ static int probe(struct cluster *c, const char *name, uint64_t object, uint64_t 
 {
     char oid[LAYOUT_NAME_BYTES], byte;
     layout_object(&c->layout, name, object, oid);
-    rados_completion_t done = completion();
+    rados_completion_t done = cluster_completion();
     int rc = rados_aio_read(c->pool, oid, done, &byte, 1, 0);
     if (rc == 0)
-        rc = await(c, done, until_ns);
+        rc = cluster_await(c, done, until_ns);
     rados_aio_release(done);
     /* What it says is for the read that it is needed for. */
     return rc == -ETIMEDOUT ? failed(why, "the object", oid, rc) : 0;
@@ -276,12 +283,13 @@ static int probe(struct cluster *c, const char *name, uint64_t object, uint64_t 
 int cluster_attempt(struct cluster *c, const struct io_url *url, uint64_t object,
                     char why[REMOTE_WHY_BYTES])
 {
-    if (!c->rados && connect_client(c, url, why) != 0) {
-        cluster_close(c);
+    if (cluster_connect(c, url, why) != 0)
         return -1;
-    }
     uint64_t until = clock_now_ns() + REMOTE_ATTEMPT_NS;
-    if (look(c, url->name, until, why) != 0)
+    int rc = cluster_look(c, url->name, until, why);
+    if (rc != 0 && rc != -ETIMEDOUT)
+        cluster_close(c); /* the next attempt reads keys again, and is another client */
+    if (rc != 0)
         return -1;
     return object > 0 ? probe(c, url->name, object, until, why) : 0;
 }

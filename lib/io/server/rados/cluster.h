@@ -16,6 +16,17 @@ struct cluster {
     uint64_t identity; /* the version of a plain object; a hash of that of a striped file */
 };
 
+/* Connects unless that was done. 0, or -1 with the reason in `why`. */
+int cluster_connect(struct cluster *c, const struct io_url *url, char why[REMOTE_WHY_BYTES]);
+
+/* Reads what the file `name` is. 0, or -errno with the reason in `why`; -ENOENT: there is none. */
+int cluster_look(struct cluster *c, const char *name, uint64_t until_ns,
+                 char why[REMOTE_WHY_BYTES]);
+
+/* The result of an operation, which is taken back when it comes too late (-ETIMEDOUT). */
+rados_completion_t cluster_completion(void);
+int cluster_await(struct cluster *c, rados_completion_t done, uint64_t until_ns);
+
 /* Connects unless that was done, and reads what the file is; then a byte of this object, which had
  * given no answer (0: any). Some seconds at most. 0, or -1 with the reason in `why`. */
 int cluster_attempt(struct cluster *c, const struct io_url *url, uint64_t object,
