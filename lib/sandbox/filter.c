@@ -72,7 +72,7 @@ enum profile_calls {
              SANDBOX_##id == SANDBOX_LOADER_CEPH || SANDBOX_##id == SANDBOX_LOADER_NET_CACHE ||    \
              SANDBOX_##id == SANDBOX_LOADER_TLS_CACHE ||                                           \
              SANDBOX_##id == SANDBOX_LOADER_CEPH_CACHE || SANDBOX_##id == SANDBOX_FETCH ||         \
-             SANDBOX_##id == SANDBOX_SUPERVISOR_NET                                                \
+             SANDBOX_##id == SANDBOX_PUSH || SANDBOX_##id == SANDBOX_SUPERVISOR_NET                \
          ? CALLS_OF_SUPERVISOR_NET                                                                 \
          : INHERITED_GPU(id))
 #define INHERITED_GPU(id)                                                                          \
@@ -216,7 +216,7 @@ static bool fails(enum sandbox_profile profile)
 static bool asks_for_addresses(enum sandbox_profile profile)
 {
     return profile == SANDBOX_LOADER_CEPH || profile == SANDBOX_LOADER_CEPH_CACHE ||
-           profile == SANDBOX_FETCH;
+           profile == SANDBOX_FETCH || profile == SANDBOX_PUSH;
 }
 
 static void fail(struct filter *f, int call, int error)

@@ -369,6 +369,7 @@ LONG_ONLY("scenario_clusters", the_osd_is_killed, "io_rados_test; scenario_serve
 LONG_ONLY("scenario_clusters", wrong_bytes_are_read_elsewhere, "io_rados_test; scenario_servers")
 LONG_ONLY("scenario_clusters", keeps_the_budget, "scenario_servers: budget of nbd")
 LONG_ONLY("scenario_clusters", reads_a_striped_file, "io_rados_test, without a cluster")
+LONG_ONLY("scenario_clusters", pack_sends_a_store, "scenario_push")
 TURNS("scenario_remote",
       "opens_a_split_model another_model_is_fetched continues_a_fetch the_server_goes_away "
       "a_client_opens_it",

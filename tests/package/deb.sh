@@ -41,7 +41,7 @@ dpkg-deb -c "$deb" >"$scratch/list"
         usr/lib/tmpfiles.d/sluice.conf etc/sluice/sluice.conf etc/sluice/model.env usr/share/doc/sluice/changelog.gz; do
         grep -q " \./$file\$" "$scratch/list" || echo "missing: $file"
     done
-    grep -E 'sluice-(loader|fetch)-' "$scratch/list"
+    grep -E 'sluice-(loader|fetch|push)-' "$scratch/list"
     grep -vE ' root/root ' "$scratch/list"
     grep -E ' \./(usr/local|home|tmp|root)' "$scratch/list"
 } | verdict deb_contents "the package lacks files or has others"
@@ -58,7 +58,7 @@ for row in nbd:libnbd0 http:libcurl4 rados:librados2; do
     others+=("$other")
     {
         dpkg-deb -c "$other" >"$scratch/list-other"
-        for program in loader fetch; do
+        for program in loader fetch $([ "$name" = nbd ] || echo push); do
             grep -q " root/root .* \./usr/libexec/sluice/sluice-$program-$name\$" "$scratch/list-other" ||
                 cat "$scratch/list-other"
         done

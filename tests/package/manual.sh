@@ -42,10 +42,10 @@ for command in "${commands[@]}"; do
     "$root/launch/sluice" help "$command" | awk -v command="$command" 'length > 80 { print command ": " $0 }'
 done | verdict manual_help_fits_a_terminal "lines of a help text have more than 80 columns"
 
-# Options without a place in the help are those that the supervisor passes to inspect.
+# Options without a place in the help are those that the supervisor passes to inspect, and pack to itself.
 for command in "${commands[@]}"; do
     sed -n "s/^internal\t/$command /p" "$manual/table/$command"
-done | sort | diff - <(printf 'inspect --%s\n' log-format model-fd plan segment-fd skeleton) |
+done | sort | diff - <(printf 'inspect --%s\n' log-format model-fd plan segment-fd skeleton; echo 'pack --staged') |
     verdict manual_internal_options "other options are missing from the help"
 
 # Roff without escapes and fonts.

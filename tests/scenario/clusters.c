@@ -203,6 +203,49 @@ static void opens_a_model(void)
     finish(e);
 }
 
+/* `sluice pack -o rados://`: what Ceph's own program reads is the store, and so is what an engine
+ * does. */
+static void pack_sends_a_store(void)
+{
+    static const char *const names[] = {"manifest.json", "entries.bin", "model.gguf",
+                                        "experts.0.bin"};
+    char to[256], stage[PATH_MAX], object[64], here[2 * PATH_MAX], got[PATH_MAX], option[PATH_MAX];
+    struct command c;
+    need_cluster();
+    snprintf(to, sizeof to, "rados://sluice/a/store?conf=%s/ceph.conf", cluster);
+    path_in_dir(stage, "stage");
+    command_run(
+        &c, NULL, FINISH_MS,
+        (const char *const[]){"pack", "-m", test_model(), "-o", to, "--stage", stage, NULL});
+    CHECK(c.status == 0 && strstr(c.err, "of which this run sent"), "%d: %s", c.status, c.err);
+    command_free(&c);
+    for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+        snprintf(object, sizeof object, "a/store/%s", names[i]);
+        snprintf(here, sizeof here, "%s/%s", stage, names[i]);
+        get(object);
+        command_run(&c, NULL, SOON_MS,
+                    (const char *const[]){"/usr/bin/cmp", here, path_in_dir(got, "got"), NULL});
+        CHECK(c.status == 0 && unlink(got) == 0, "%s: %s%s", object, c.out, c.err);
+        command_free(&c);
+    }
+    command_run(&c, NULL, FINISH_MS,
+                (const char *const[]){"pack", "-o", to, "--stage", stage, NULL});
+    CHECK(c.status == 0 && strstr(c.err, "this run sent 0 B"), "%d: %s", c.status, c.err);
+    command_free(&c);
+    snprintf(to, sizeof to, "rados://sluice/other?conf=%s/ceph.conf&user=reader", cluster);
+    command_run(&c, NULL, FINISH_MS,
+                (const char *const[]){"pack", "-o", to, "--stage", stage, NULL});
+    CHECK(c.status == 1 && strstr(c.err, "Operation not permitted"), "%d: %s", c.status, c.err);
+    command_free(&c);
+    snprintf(option, sizeof option, "--cache-dir=%s", path_in_dir(got, "skeletons"));
+    struct engine *e = engine_new();
+    engine_start(e, (const char *const[]){"-m", url("a/store/manifest.json"), option,
+                                          "--resident-experts=25", "--sandbox=auto", NULL});
+    baseline_compare(e, 0, "a store in a cluster");
+    CHECK(counter(e, "backend") == 5 && counter(e, "parts_failed_over") == 0, "another copy");
+    finish(e);
+}
+
 /* ---- what can happen to it ------------------------------------------------------------------- */
 
 static void the_osd_is_killed(void)
@@ -306,8 +349,10 @@ static void keeps_the_budget(void)
 int main(int argc, char **argv)
 {
     static const struct test_case cases[] = {
-        ROW(reads_a_striped_file),           ROW(opens_a_model),    ROW(the_osd_is_killed),
-        ROW(wrong_bytes_are_read_elsewhere), ROW(keeps_the_budget), ROW(a_file_without_addresses),
+        ROW(reads_a_striped_file), ROW(opens_a_model),
+        ROW(the_osd_is_killed),    ROW(wrong_bytes_are_read_elsewhere),
+        ROW(keeps_the_budget),     ROW(a_file_without_addresses),
+        ROW(pack_sends_a_store),
     };
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }

@@ -41,6 +41,7 @@ endif()
 if(HTTP_FOUND)
   sluice_unit_test(io_http_test SOURCES lib/io/server/http/http_test.c LINK sluice_http test_web)
   sluice_unit_test(io_credentials_test SOURCES lib/io/server/http/credentials_test.c LINK sluice_http_parts)
+  sluice_unit_test(io_sha256_test SOURCES lib/io/server/http/sha256_test.c LINK sluice_http_parts)
 endif()
 if(RADOS_FOUND)
   # With a library of the test's own, so that no cluster is needed.

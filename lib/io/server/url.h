@@ -68,5 +68,9 @@ void io_url_name(const char *url, char name[IO_URL_TEXT_BYTES]);
 /* The URL with another last component. -1 with ERR_BAD_INPUT when that is too long. */
 int io_url_sibling(const char *url, const char *name, char to[IO_URL_TEXT_BYTES],
                    struct error *error);
+/* The URL with one more component: of a file in that directory, whether the URL ends in a slash or
+ * not. */
+int io_url_below(const char *url, const char *name, char to[IO_URL_TEXT_BYTES],
+                 struct error *error);
 
 #endif

@@ -38,3 +38,16 @@ int io_url_sibling(const char *url, const char *name, char to[IO_URL_TEXT_BYTES]
                : error_set(error, ERR_BAD_INPUT, "%.200s: too long with the name %.100s", url,
                            name);
 }
+
+int io_url_below(const char *url, const char *name, char to[IO_URL_TEXT_BYTES], struct error *error)
+{
+    size_t bytes;
+    const char *end = last_component(url, &bytes);
+    end += bytes;
+    int n = snprintf(to, IO_URL_TEXT_BYTES, "%.*s%s%s%s", (int)(end - url), url,
+                     end > url && end[-1] == '/' ? "" : "/", name, end);
+    return n > 0 && n < IO_URL_TEXT_BYTES
+               ? 0
+               : error_set(error, ERR_BAD_INPUT, "%.200s: too long with the name %.100s", url,
+                           name);
+}

@@ -18,7 +18,9 @@
 
 struct pack_options {
     const char *model, *dir;
-    const char *plan; /* NULL: none */
+    const char *url, *stage; /* of a store on a server, and --stage; NULL: none */
+    const char *staged;      /* a directory instead of the URL, of which the journal stays */
+    const char *plan;        /* NULL: none */
     struct {
         bool precisions, method, dense; /* options that win over the plan */
     } given;
@@ -79,6 +81,14 @@ struct pack {
 /* Reduces options->threads, each of which takes `each` bytes, to what options->memory allows in
  * addition to what the program has taken. ERR_BUDGET_TOO_SMALL if it allows none. */
 int pack_fit_threads(struct pack_options *options, uint64_t each, struct error *error);
+
+/* ---- publish/publish.c: -o URL ---- */
+
+/* Checks the URL, and sets options->dir to the stage. ERR_BAD_INPUT. */
+int pack_check_url(struct pack_options *options, struct error *error);
+/* Runs the command (argc, argv) again to make the store, if there is a model, and has the store
+ * sent. The exit status of what failed and has printed why; -1: *error. */
+int pack_publish(const struct pack_options *options, int argc, char **argv, struct error *error);
 
 /* ---- confine.c ---- */
 

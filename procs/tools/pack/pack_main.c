@@ -6,7 +6,7 @@
  *   store_layout.c  precisions, types, stripes, offsets workers.c  experts -> stripes
  *   model.c     model.gguf                              journal.c  finished units, resume
  *   quantise.c  precisions -> types, rows               check.c    --check
- *   planned.c   --plan
+ *   planned.c   --plan                                  publish/   -o URL
  *
  * The manifest is written last and by rename: an incomplete store has none. A killed pack resumes
  * where it stopped, and the result is byte-identical to that of an uninterrupted one.
@@ -21,9 +21,11 @@
 #include <jansson.h>
 #include <limits.h>
 #include <malloc.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -32,6 +34,7 @@
 #include "lib/base/assert.h"
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
+#include "lib/io/server/url.h"
 #include "lib/memory/available.h"
 #include "lib/model/store/base.h"
 #include "lib/tensor/precision.h"
@@ -141,7 +144,12 @@ static int take_check(void *program, const char *value, struct error *error)
 static const struct option_row rows[] = {
     {'m', "model", "MODEL", OPTION_TEXT(struct pack_options, model), "the model to pack"},
     {'o', "out", "DIR", OPTION_TEXT(struct pack_options, dir),
-     "directory of the store; created if missing"},
+     "directory of the store; created if missing. Or a URL (http, https, s3, "
+     "rados): the store is made here and then sent there"},
+    {0, "stage", "DIR", OPTION_TEXT(struct pack_options, stage),
+     "with a URL: make the store in DIR and keep it (default: a directory "
+     "here, removed at the end). Without -m: send the store that DIR has"},
+    {0, "staged", "DIR", OPTION_TEXT(struct pack_options, staged), NULL},
     {0, "plan", "PLAN", OPTION_TEXT(struct pack_options, plan),
      "precisions, method and dense precision as sluice plan --preset "
      "edgemoe chose them, and those of mixed-two and "
@@ -189,7 +197,7 @@ static const struct option_row rows[] = {
 
 static const struct option_table options = {
     .command = "pack",
-    .before = "usage: sluice pack -m MODEL -o DIR [OPTIONS]\n"
+    .before = "usage: sluice pack -m MODEL -o DIR|URL [OPTIONS]\n"
               "       sluice pack --check DIR [--threads N] [--memory SIZE]\n"
               "\n"
               "Makes an expert store: every expert contiguous, page-aligned, with checksums, at\n"
@@ -211,6 +219,23 @@ static uint64_t default_memory(void)
     return available == UINT64_MAX ? available : available - available / 8;
 }
 
+/* From where to where. */
+static int options_place(struct pack_options *o, int argc, char **argv, struct error *error)
+{
+    if (o->staged)
+        o->dir = o->staged;
+    else if (!o->check && o->dir && io_url_is(o->dir))
+        o->url = o->dir;
+    bool sends = o->url && o->stage && !o->model && optind == argc; /* a store that is there */
+    if (!o->check && !sends && option_model(&o->model, argc, argv, "", error) != 0)
+        return -1;
+    if (optind != argc || !o->dir || (!o->check && !sends && !o->model))
+        return error_set(error, ERR_BAD_INPUT, "use -m MODEL and -o DIR (see sluice pack --help)");
+    if (o->stage && !o->url && !o->staged)
+        return error_set(error, ERR_BAD_INPUT, "--stage is for -o URL");
+    return o->url ? pack_check_url(o, error) : 0;
+}
+
 static int options_take(struct pack_options *o, int argc, char **argv, struct error *error)
 {
     *o = (struct pack_options){.method = QUANT_METHOD_DEFAULT,
@@ -219,10 +244,8 @@ static int options_take(struct pack_options *o, int argc, char **argv, struct er
                                .precision_wanted = {[PRECISION_NATIVE] = true}};
     if (options_read(&options, o, argc, argv, error) != 0)
         return -1;
-    if (!o->check && option_model(&o->model, argc, argv, "", error) != 0)
+    if (options_place(o, argc, argv, error) != 0)
         return -1;
-    if (optind != argc || !o->dir || (!o->check && !o->model))
-        return error_set(error, ERR_BAD_INPUT, "use -m MODEL and -o DIR (see sluice pack --help)");
     if (o->delta && (o->stripes || o->mirrors))
         return error_set(error, ERR_BAD_INPUT,
                          "--delta has one stripe, in the directory of the store");
@@ -293,7 +316,8 @@ static int make_store(struct pack *p, struct error *error)
     if (store_write_entries(p->dir_fd, &p->manifest, p->table, error) ||
         store_write_manifest(p->dir_fd, &p->manifest, NULL, error))
         return -1;
-    journal_remove(p);
+    if (!p->options.staged) /* else all is not done yet */
+        journal_remove(p);
     return 0;
 }
 
@@ -402,8 +426,14 @@ int main(int argc, char **argv)
     static struct pack pack = {.dir_fd = -1, .journal_fd = -1, .lock = PTHREAD_MUTEX_INITIALIZER};
     struct error error;
     log_init("pack", LOG_LEVEL_INFO);
-    if (options_take(&pack.options, argc, argv, &error) == 0 && run(&pack, &error) == 0)
-        return 0;
+    int status = options_take(&pack.options, argc, argv, &error);
+    if (status == 0 && pack.options.staged) /* its parent sends the store */
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (status == 0)
+        status =
+            pack.options.url ? pack_publish(&pack.options, argc, argv, &error) : run(&pack, &error);
+    if (status >= 0)
+        return status;
     fprintf(stderr, "sluice pack: %s\n", error.text);
     return error_exit_status(error.code);
 }

@@ -207,14 +207,15 @@ static long do_mkdir(void)
 #define SUPERVISORS (P(SUPERVISOR) | P(SUPERVISOR_GPU) | P(SUPERVISOR_NET) | P(SUPERVISOR_GPU_NET))
 #define GPUS        (P(COMPUTE_GPU) | P(COMPUTE_GPU_FILES))
 #define DRIVERS     (P(SUPERVISOR_GPU) | P(SUPERVISOR_GPU_NET) | GPUS)
+#define CARRIERS    (P(FETCH) | P(PUSH)) /* of models and stores, from and to servers */
 #define NET_CACHES  (P(LOADER_NET_CACHE) | P(LOADER_TLS_CACHE) | P(LOADER_CEPH_CACHE))
 #define CACHES      (P(LOADER_CACHE) | NET_CACHES)
-#define SERVERS     (P(LOADER_NET) | P(LOADER_TLS) | P(LOADER_CEPH) | P(FETCH) | NET_CACHES)
+#define SERVERS     (P(LOADER_NET) | P(LOADER_TLS) | P(LOADER_CEPH) | CARRIERS | NET_CACHES)
 #define NETS        (P(SUPERVISOR_NET) | P(SUPERVISOR_GPU_NET) | SERVERS)
 #define FAILS       (SUPERVISORS | GPUS) /* with EPERM, where others end */
-#define ASKS        (P(LOADER_CEPH) | P(LOADER_CEPH_CACHE) | P(FETCH)) /* socket: EACCES */
+#define ASKS        (P(LOADER_CEPH) | P(LOADER_CEPH_CACHE) | CARRIERS) /* socket: EACCES */
 #define PREFIXES    (P(COMPUTE_FILES) | P(COMPUTE_GPU_FILES))          /* with --prefix-dir */
-#define NAMERS      (P(PACK) | P(FETCH)) /* make, name and remove files of a directory */
+#define NAMERS      (P(PACK) | CARRIERS) /* make, name and remove files of a directory */
 #define FILES       (PREFIXES | NAMERS)
 
 /* By every profile; `start`: except the supervisors', which start processes. */

@@ -203,6 +203,30 @@ START_TEST(malformed)
 }
 END_TEST
 
+START_TEST(below)
+{
+    static const struct {
+        const char *url, *file;
+    } rows[] = {{"http://h", "http://h/f"},
+                {"http://h/", "http://h/f"},
+                {"https://h:1/a/b#tls-certificates=/x", "https://h:1/a/b/f#tls-certificates=/x"},
+                {"https://h/a/?q=/1", "https://h/a/f?q=/1"},
+                {"s3://b", "s3://b/f"},
+                {"s3://b?region=x", "s3://b/f?region=x"},
+                {"s3://b/k/?endpoint=http://h", "s3://b/k/f?endpoint=http://h"},
+                {"rados://p/o#1?conf=/c", "rados://p/o#1/f?conf=/c"}};
+    struct error error;
+    char to[IO_URL_TEXT_BYTES], large[2 * IO_URL_TEXT_BYTES];
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        ck_assert_int_eq(io_url_below(rows[i].url, "f", to, &error), 0);
+        ck_assert_str_eq(to, rows[i].file);
+    }
+    memset(large, 'a', sizeof large);
+    large[sizeof large - 1] = 0;
+    ck_assert_int_eq(io_url_below("s3://b", large, to, &error), -1);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("url");
@@ -215,6 +239,7 @@ int main(void)
     tcase_add_test(c, objects);
     tcase_add_test(c, clusters);
     tcase_add_test(c, malformed);
+    tcase_add_test(c, below);
     suite_add_tcase(s, c);
     SRunner *r = srunner_create(s);
     srunner_run_all(r, CK_NORMAL);
