@@ -9,23 +9,18 @@
 #include <libnbd.h>
 #include <poll.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <sys/epoll.h>
 
 #include "lib/base/assert.h"
 #include "lib/base/bytes.h"
-#include "lib/io/server/remote.h"
-#include "lib/io/server/url.h"
+#include "lib/io/server/served.h"
 
-#define NBD_MAGIC      0x5344424eu
 #define ROUNDS_MAX     64          /* events handled before the loader has a turn */
 #define PADDING_BYTES  (64 * KIB)  /* of a device that has whole blocks only */
 #define READ_MAX_BYTES (32u * MIB) /* that every server must serve */
 
 struct io {
-    uint32_t magic;
-    struct io_url url;
-    struct remote remote;
+    struct served served;
     int watched; /* the library's socket in epoll; -1: none */
     uint32_t events;
     struct nbd_handle *nbd; /* NULL: DOWN or WRONG */
@@ -45,8 +40,8 @@ static void watch(struct io *io)
                                           (direction & LIBNBD_AIO_DIRECTION_WRITE ? EPOLLOUT : 0)};
     if (fd < 0 || (fd == io->watched && event.events == io->events))
         return;
-    if (epoll_ctl(io->remote.epoll, EPOLL_CTL_MOD, fd, &event) != 0 && errno == ENOENT)
-        (void)epoll_ctl(io->remote.epoll, EPOLL_CTL_ADD, fd, &event);
+    if (epoll_ctl(io->served.remote.epoll, EPOLL_CTL_MOD, fd, &event) != 0 && errno == ENOENT)
+        (void)epoll_ctl(io->served.remote.epoll, EPOLL_CTL_ADD, fd, &event);
     io->watched = fd;
     io->events = event.events;
 }
@@ -58,7 +53,7 @@ static int completed(void *arg, int *error)
 {
     struct slot *slot = arg;
     struct io *io = slot->owner;
-    OBJ_CHECK(io, NBD_MAGIC);
+    OBJ_CHECK(&io->served, SERVED_MAGIC);
     if (slot->state != SLOT_ISSUED)
         return 1;
     if (*error == ENOTCONN || *error == ESHUTDOWN) {
@@ -67,8 +62,8 @@ static int completed(void *arg, int *error)
         return 1;
     }
     /* EIO: the server's lack of memory, or whatever else it reports, is not ours. */
-    remote_end(&io->remote, slot, *error ? -EIO : (int64_t)slot->bytes);
-    remote_served(&io->remote);
+    remote_end(&io->served.remote, slot, *error ? -EIO : (int64_t)slot->bytes);
+    remote_served(&io->served.remote);
     return 1;
 }
 
@@ -78,7 +73,7 @@ static void issue(struct io *io, struct slot *slot)
     uint64_t bytes = remote_bytes(slot, io->size);
     slot->bytes = (uint32_t)(bytes < io->read_max ? bytes : io->read_max);
     if (slot->bytes == 0) {
-        remote_end(&io->remote, slot, 0);
+        remote_end(&io->served.remote, slot, 0);
         return;
     }
     slot->state = SLOT_ISSUED;
@@ -90,12 +85,12 @@ static void issue(struct io *io, struct slot *slot)
         return;
     slot->state = SLOT_HELD;
     if (nbd_aio_is_dead(io->nbd) <= 0 && nbd_aio_is_closed(io->nbd) <= 0)
-        remote_end(&io->remote, slot, why > 0 ? -why : -EIO);
+        remote_end(&io->served.remote, slot, why > 0 ? -why : -EIO);
 }
 
 static void issue_held(struct io *io)
 {
-    struct remote *r = &io->remote;
+    struct remote *r = &io->served.remote;
     for (uint32_t i = 0; i < r->depth && r->state == REMOTE_UP && !io->leave; i++)
         if (r->slot[i].state == SLOT_HELD)
             issue(io, &r->slot[i]);
@@ -111,12 +106,12 @@ static void drop(struct io *io, enum remote_state state, uint64_t now_ns)
     io->nbd = NULL;
     io->watched = -1;
     io->leave = false;
-    remote_drop(&io->remote, state, now_ns);
+    remote_drop(&io->served.remote, state, now_ns);
 }
 
 static int set_tls(struct io *io)
 {
-    const struct io_url *u = &io->url;
+    const struct io_url *u = &io->served.url;
     if (!u->tls)
         return 0;
     if (nbd_set_tls(io->nbd, LIBNBD_TLS_REQUIRE) != 0 ||
@@ -131,37 +126,30 @@ static int set_tls(struct io *io)
 static int start(struct io *io)
 {
     char port[8];
-    snprintf(port, sizeof port, "%u", (unsigned)io->url.port);
+    snprintf(port, sizeof port, "%u", (unsigned)io->served.url.port);
     if (nbd_set_pread_initialize(io->nbd, false) != 0 ||
-        nbd_set_export_name(io->nbd, io->url.name) != 0 || set_tls(io) != 0)
+        nbd_set_export_name(io->nbd, io->served.url.name) != 0 || set_tls(io) != 0)
         return -1;
-    return io->url.tcp ? nbd_aio_connect_tcp(io->nbd, io->url.host, port)
-                       : nbd_aio_connect_unix(io->nbd, io->url.socket);
+    return io->served.url.tcp ? nbd_aio_connect_tcp(io->nbd, io->served.url.host, port)
+                              : nbd_aio_connect_unix(io->nbd, io->served.url.socket);
 }
 
 static void connect_again(struct io *io, uint64_t now_ns)
 {
     io->nbd = nbd_create();
     if (!io->nbd || start(io) != 0) {
-        remote_why(&io->remote, nbd_get_error());
+        remote_why(&io->served.remote, nbd_get_error());
         drop(io, REMOTE_DOWN, now_ns);
         return;
     }
-    remote_connecting(&io->remote, now_ns);
+    remote_connecting(&io->served.remote, now_ns);
 }
 
 static void negotiated(struct io *io, uint64_t now_ns)
 {
     int64_t size = nbd_get_size(io->nbd);
     int64_t max = nbd_get_block_size(io->nbd, LIBNBD_SIZE_MAXIMUM);
-    if (io->remote.file_bytes == 0 && size > 0)
-        io->remote.file_bytes = (uint64_t)size;
-    uint64_t right = io->remote.file_bytes;
-    if (size <= 0 || (uint64_t)size < right || (uint64_t)size - right >= PADDING_BYTES) {
-        char why[REMOTE_WHY_BYTES];
-        snprintf(why, sizeof why, "it has %lld bytes instead of %llu", (long long)size,
-                 (unsigned long long)right);
-        remote_why(&io->remote, why);
+    if (!remote_size(&io->served.remote, size > 0 ? (uint64_t)size : 0, PADDING_BYTES)) {
         drop(io, REMOTE_WRONG, now_ns);
         return;
     }
@@ -169,7 +157,7 @@ static void negotiated(struct io *io, uint64_t now_ns)
     io->read_max = max >= (int64_t)PAGE_BYTES && max < (int64_t)READ_MAX_BYTES
                        ? align_down((uint64_t)max, PAGE_BYTES)
                        : READ_MAX_BYTES;
-    remote_up(&io->remote);
+    remote_up(&io->served.remote);
     issue_held(io);
 }
 
@@ -190,7 +178,7 @@ static bool step(struct io *io)
     else
         return false;
     if (rc != 0)
-        remote_why(&io->remote, nbd_get_error());
+        remote_why(&io->served.remote, nbd_get_error());
     return true;
 }
 
@@ -202,7 +190,7 @@ static bool broken(const struct io *io)
 
 static void drive(struct io *io, uint64_t now_ns)
 {
-    struct remote *r = &io->remote;
+    struct remote *r = &io->served.remote;
     if (r->state == REMOTE_DOWN && now_ns >= r->due_ns)
         connect_again(io, now_ns);
     bool late = r->state == REMOTE_CONNECTING && now_ns >= r->due_ns;
@@ -227,86 +215,37 @@ static void drive(struct io *io, uint64_t now_ns)
 static void wait_for(struct io *io)
 {
     watch(io);
-    remote_arm(&io->remote, 0);
+    remote_arm(&io->served.remote, 0);
 }
 
-static void nbd_backend_close(struct io *io)
+static int prepare(struct io *io, struct error *error)
 {
-    OBJ_CHECK(io, NBD_MAGIC);
+    (void)error;
+    io->watched = -1;
+    return 0;
+}
+
+static void release(struct io *io)
+{
     if (io->nbd)
         nbd_close(io->nbd);
-    remote_destroy(&io->remote);
-    io->magic = 0;
-    free(io);
 }
 
-static struct io *nbd_backend_open(const struct io_source *source, int *fd, struct error *error)
+static void send_held(struct io *io, uint64_t now_ns)
 {
-    struct io *io = calloc(1, sizeof *io);
-    if (!io) {
-        error_set(error, ERR_NO_MEMORY, "out of memory (nbd)");
-        return NULL;
-    }
-    io->magic = NBD_MAGIC;
-    io->watched = -1;
-    if (remote_create(&io->remote, source, io, error) != 0 ||
-        io_url_parse(source->url, &io->url, error) != 0) {
-        nbd_backend_close(io);
-        return NULL;
-    }
-    drive(io, clock_now_ns());
-    wait_for(io);
-    *fd = io->remote.epoll;
-    return io;
-}
-
-static uint32_t nbd_backend_submit(struct io *io, const struct io_read *reads, uint32_t count)
-{
-    OBJ_CHECK(io, NBD_MAGIC);
-    uint32_t taken = remote_take(&io->remote, reads, count);
     issue_held(io);
     if (broken(io))
-        drop(io, REMOTE_DOWN, clock_now_ns());
-    wait_for(io);
-    return taken;
+        drop(io, REMOTE_DOWN, now_ns);
 }
 
-static uint32_t nbd_backend_poll(struct io *io, struct io_done *done, uint32_t max)
-{
-    OBJ_CHECK(io, NBD_MAGIC);
-    remote_disarm(&io->remote);
-    drive(io, clock_now_ns());
-    uint32_t n = remote_give(&io->remote, done, max);
-    wait_for(io);
-    return n;
-}
-
-static void nbd_backend_link(struct io *io, struct io_link *link)
-{
-    OBJ_CHECK(io, NBD_MAGIC);
-    remote_link(&io->remote, link);
-}
-
-static void nbd_backend_abandon(struct io *io)
-{
-    OBJ_CHECK(io, NBD_MAGIC);
-    if (io->remote.state == REMOTE_UP) { /* nothing was sent before */
-        remote_why(&io->remote, "it served no read for too long");
-        drop(io, REMOTE_DOWN, clock_now_ns());
-    }
-    remote_take_back(&io->remote);
-    remote_arm(&io->remote, 0);
-}
-
-static const struct io_backend backend_nbd = {
-    .id = IO_NBD,
-    .open = nbd_backend_open,
-    .submit = nbd_backend_submit,
-    .poll = nbd_backend_poll,
-    .close = nbd_backend_close,
-    .link = nbd_backend_link,
-    .abandon = nbd_backend_abandon,
+static const struct served_calls calls = {
+    .bytes = sizeof(struct io),
+    .prepare = prepare,
+    .release = release,
+    .send = send_held,
+    .drive = drive,
+    .drop = drop,
+    .wait = wait_for,
 };
 
-const struct io_backend *const io_servers[] = {&backend_nbd};
-const uint32_t io_servers_count = ARRAY_LEN(io_servers);
+SERVED_BACKEND(NBD, calls);

@@ -109,6 +109,17 @@ void remote_take_back(struct remote *r)
 
 /* ---- the link -------------------------------------------------------------------------------- */
 
+bool remote_size(struct remote *r, uint64_t bytes, uint64_t padding)
+{
+    if (r->file_bytes == 0)
+        r->file_bytes = bytes;
+    if (bytes > 0 && bytes >= r->file_bytes && bytes - r->file_bytes < padding)
+        return true;
+    snprintf(r->why, sizeof r->why, "it has %llu bytes instead of %llu", (unsigned long long)bytes,
+             (unsigned long long)r->file_bytes);
+    return false;
+}
+
 bool remote_identify(struct remote *r, uint64_t identity)
 {
     if (r->identity == 0)

@@ -68,6 +68,10 @@ uint64_t remote_bytes(const struct slot *slot, uint64_t size);
 /* Every read that waits ends with -ENOTCONN. */
 void remote_take_back(struct remote *r);
 
+/* Whether the file has the right size, which is that of the first connection if none was known; it
+ * may have fewer than `padding` bytes more. Else `why` has both sizes. */
+bool remote_size(struct remote *r, uint64_t bytes, uint64_t padding);
+
 /* What the file is known by now; 0: nothing. False: it is another one than at the first connection,
  * of this process or of one before it, and `why` says so. */
 bool remote_identify(struct remote *r, uint64_t identity);

@@ -24,9 +24,8 @@
 #include "lib/io/server/http/credentials.h"
 #include "lib/io/server/http/request.h"
 #include "lib/io/server/http/transfer.h"
-#include "lib/io/server/url.h"
+#include "lib/io/server/served.h"
 
-#define HTTP_MAGIC      0x53485454u
 #define CONNECTIONS_MAX 16
 #define TRIES_MAX       3
 #define ROUNDS_MAX      64 /* events handled before the loader has a turn */
@@ -36,9 +35,7 @@
 #define RECEIVE_BYTES (256 * (int)KIB)
 
 struct io {
-    uint32_t magic;
-    struct io_url url;
-    struct remote remote;
+    struct served served;
     CURLM *multi;
     struct curl_slist *resolve, *headers;
     struct transfer *transfer;
@@ -57,11 +54,11 @@ static int on_socket(CURL *easy, curl_socket_t fd, int what, void *arg, void *un
                                 .data.fd = fd};
     (void)easy;
     (void)unused;
-    OBJ_CHECK(io, HTTP_MAGIC);
+    OBJ_CHECK(&io->served, SERVED_MAGIC);
     if (what == CURL_POLL_REMOVE)
-        (void)epoll_ctl(io->remote.epoll, EPOLL_CTL_DEL, fd, NULL);
-    else if (epoll_ctl(io->remote.epoll, EPOLL_CTL_MOD, fd, &event) != 0 && errno == ENOENT)
-        (void)epoll_ctl(io->remote.epoll, EPOLL_CTL_ADD, fd, &event);
+        (void)epoll_ctl(io->served.remote.epoll, EPOLL_CTL_DEL, fd, NULL);
+    else if (epoll_ctl(io->served.remote.epoll, EPOLL_CTL_MOD, fd, &event) != 0 && errno == ENOENT)
+        (void)epoll_ctl(io->served.remote.epoll, EPOLL_CTL_ADD, fd, &event);
     return 0;
 }
 
@@ -90,7 +87,7 @@ static bool add_signature(struct io *io, const struct credentials *c)
 {
     bool right = request_sign_headers(&io->headers, c, REQUEST_EMPTY_HASH);
     for (uint32_t i = 0; i < io->transfers; i++)
-        right = right && request_sign(io->transfer[i].easy, &io->url, c);
+        right = right && request_sign(io->transfer[i].easy, &io->served.url, c);
     return right;
 }
 
@@ -101,9 +98,9 @@ static int make_headers(struct io *io)
     struct error error;
     sl_assert(io->active == 0);
     request_forget(&io->headers);
-    if (io->url.s3 &&
-        credentials_take(io->url.credentials, io->url.profile, &credentials, &error) != 0) {
-        remote_why(&io->remote, error.text);
+    if (io->served.url.s3 && credentials_take(io->served.url.credentials, io->served.url.profile,
+                                              &credentials, &error) != 0) {
+        remote_why(&io->served.remote, error.text);
         return -1;
     }
     bool right = add_conditions(io) && add_signature(io, &credentials);
@@ -111,7 +108,7 @@ static int make_headers(struct io *io)
     for (uint32_t i = 0; i < io->transfers; i++)
         curl_easy_setopt(io->transfer[i].easy, CURLOPT_HTTPHEADER, io->headers);
     if (!right)
-        remote_why(&io->remote, "out of memory (http)");
+        remote_why(&io->served.remote, "out of memory (http)");
     return right ? 0 : -1;
 }
 
@@ -137,7 +134,7 @@ static void drop(struct io *io, enum remote_state state, uint64_t now_ns)
     for (uint32_t i = 0; i < io->transfers; i++)
         if (io->transfer[i].active)
             release(io, &io->transfer[i]);
-    remote_drop(&io->remote, state, now_ns);
+    remote_drop(&io->served.remote, state, now_ns);
 }
 
 static struct transfer *idle_transfer(struct io *io)
@@ -151,7 +148,7 @@ static struct transfer *idle_transfer(struct io *io)
 /* False: there is none, or nothing to send it with. */
 static bool issue_held(struct io *io, uint64_t now_ns)
 {
-    struct remote *r = &io->remote;
+    struct remote *r = &io->served.remote;
     bool any = false;
     for (uint32_t i = 0; i < r->depth && r->state == REMOTE_UP; i++) {
         struct slot *slot = &r->slot[i];
@@ -178,7 +175,7 @@ static void connect_again(struct io *io, uint64_t now_ns)
         drop(io, REMOTE_DOWN, now_ns);
         return;
     }
-    remote_connecting(&io->remote, now_ns);
+    remote_connecting(&io->served.remote, now_ns);
     begin(io, &io->transfer[0], NULL);
 }
 
@@ -187,19 +184,12 @@ static void connect_again(struct io *io, uint64_t now_ns)
 /* The file on the server is the right one, as far as its size shows. */
 static void connected(struct io *io, const struct transfer *t, uint64_t now_ns)
 {
-    if (io->remote.file_bytes == 0)
-        io->remote.file_bytes = t->found.size;
-    uint64_t right = io->remote.file_bytes;
-    if (t->found.size == 0 || t->found.size != right) {
-        char why[REMOTE_WHY_BYTES];
-        snprintf(why, sizeof why, "it has %llu bytes instead of %llu",
-                 (unsigned long long)t->found.size, (unsigned long long)right);
-        remote_why(&io->remote, why);
+    if (!remote_size(&io->served.remote, t->found.size, 1)) {
         drop(io, REMOTE_WRONG, now_ns);
         return;
     }
     const struct identity *now = &t->found;
-    if (!remote_identify(&io->remote, remote_hash(now->tag[0] ? now->tag : now->modified))) {
+    if (!remote_identify(&io->served.remote, remote_hash(now->tag[0] ? now->tag : now->modified))) {
         drop(io, REMOTE_WRONG, now_ns);
         return;
     }
@@ -210,22 +200,22 @@ static void connected(struct io *io, const struct transfer *t, uint64_t now_ns)
             return;
         }
     }
-    remote_up(&io->remote);
+    remote_up(&io->served.remote);
 }
 
 static void broken(struct io *io, struct slot *slot, uint64_t now_ns)
 {
     slot->state = SLOT_HELD;
     if (++slot->tries == TRIES_MAX)
-        remote_end(&io->remote, slot, -EIO);
+        remote_end(&io->served.remote, slot, -EIO);
     else if (slot->tries > 1)
-        slot->after_ns = now_ns + remote_jitter(&io->remote, REMOTE_PAUSE_FIRST_NS);
+        slot->after_ns = now_ns + remote_jitter(&io->served.remote, REMOTE_PAUSE_FIRST_NS);
 }
 
 static void ended(struct io *io, struct transfer *t, CURLcode code, uint64_t now_ns)
 {
     char why[REMOTE_WHY_BYTES];
-    struct remote *r = &io->remote;
+    struct remote *r = &io->served.remote;
     struct slot *slot = t->slot;
     enum transfer_end end = transfer_judge(t, code, why);
     release(io, t);
@@ -286,11 +276,11 @@ static void run_timer(struct io *io)
 static bool run_sockets(struct io *io)
 {
     struct epoll_event events[CONNECTIONS_MAX];
-    int running, n = epoll_wait(io->remote.epoll, events, CONNECTIONS_MAX, 0);
+    int running, n = epoll_wait(io->served.remote.epoll, events, CONNECTIONS_MAX, 0);
     bool any = false;
     for (int i = 0; i < n; i++) {
         uint32_t is = events[i].events;
-        if (events[i].data.fd == io->remote.timer)
+        if (events[i].data.fd == io->served.remote.timer)
             continue;
         int mask = (is & EPOLLIN ? CURL_CSELECT_IN : 0) | (is & EPOLLOUT ? CURL_CSELECT_OUT : 0) |
                    (is & (EPOLLERR | EPOLLHUP) ? CURL_CSELECT_ERR : 0);
@@ -311,7 +301,7 @@ static void send_held(struct io *io, uint64_t now_ns)
 
 static void drive(struct io *io, uint64_t now_ns)
 {
-    struct remote *r = &io->remote;
+    struct remote *r = &io->served.remote;
     uint32_t enough = (r->depth + 3) / 4; /* more reads can be sent before the server is idle */
     if (r->state == REMOTE_DOWN && now_ns >= r->due_ns)
         connect_again(io, now_ns);
@@ -332,7 +322,7 @@ static void drive(struct io *io, uint64_t now_ns)
 /* The next moment at which there is something to do without an event; 0: none. */
 static uint64_t next_due(const struct io *io)
 {
-    const struct remote *r = &io->remote;
+    const struct remote *r = &io->served.remote;
     long ms = timer_ms(io);
     uint64_t due = ms < 0 ? 0 : clock_now_ns() + (uint64_t)ms * NS_PER_MS;
     for (uint32_t i = 0; i < r->depth && r->state == REMOTE_UP; i++) {
@@ -347,7 +337,7 @@ static uint64_t next_due(const struct io *io)
 
 static int make_transfer(struct io *io, struct transfer *t, const char *address)
 {
-    if (transfer_create(t) != 0 || request_set(t->easy, &io->url, address, io->resolve) != 0)
+    if (transfer_create(t) != 0 || request_set(t->easy, &io->served.url, address, io->resolve) != 0)
         return -1;
     curl_easy_setopt(t->easy, CURLOPT_BUFFERSIZE, (long)TRANSFER_BUFFER_BYTES);
     curl_easy_setopt(t->easy, CURLOPT_LOW_SPEED_TIME, QUIET_S);
@@ -372,10 +362,11 @@ static int make_library(struct io *io)
 static int make_transfers(struct io *io)
 {
     char address[REQUEST_ADDRESS_BYTES];
-    request_address(&io->url, "", address);
-    uint32_t n = io->remote.depth < CONNECTIONS_MAX ? io->remote.depth : CONNECTIONS_MAX;
+    request_address(&io->served.url, "", address);
+    uint32_t n =
+        io->served.remote.depth < CONNECTIONS_MAX ? io->served.remote.depth : CONNECTIONS_MAX;
     io->transfer = calloc(n, sizeof *io->transfer);
-    if (!io->transfer || request_resolve(&io->url, &io->resolve) != 0)
+    if (!io->transfer || request_resolve(&io->served.url, &io->resolve) != 0)
         return -1;
     while (io->transfers < n)
         if (make_transfer(io, &io->transfer[io->transfers++], address) != 0)
@@ -385,9 +376,8 @@ static int make_transfers(struct io *io)
 
 /* ---- the interface --------------------------------------------------------------------------- */
 
-static void http_close(struct io *io)
+static void release_all(struct io *io)
 {
-    OBJ_CHECK(io, HTTP_MAGIC);
     for (uint32_t i = 0; i < io->transfers; i++) {
         if (io->transfer[i].active)
             release(io, &io->transfer[i]);
@@ -399,80 +389,30 @@ static void http_close(struct io *io)
     curl_slist_free_all(io->resolve);
     if (io->global)
         curl_global_cleanup();
-    remote_destroy(&io->remote);
     free(io->transfer);
-    io->magic = 0;
-    free(io);
 }
 
-static struct io *http_open(const struct io_source *source, int *fd, struct error *error)
+static int prepare(struct io *io, struct error *error)
 {
-    struct io *io = calloc(1, sizeof *io);
-    if (!io) {
-        error_set(error, ERR_NO_MEMORY, "out of memory (http)");
-        return NULL;
-    }
-    io->magic = HTTP_MAGIC;
-    int rc = remote_create(&io->remote, source, io, error);
-    if (rc == 0)
-        rc = io_url_parse(source->url, &io->url, error);
-    if (rc == 0 && (make_library(io) != 0 || make_transfers(io) != 0))
-        rc = error_set(error, ERR_FAILED, "%.200s: libcurl cannot be used", source->url);
-    if (rc != 0) {
-        http_close(io);
-        return NULL;
-    }
-    drive(io, clock_now_ns());
-    remote_arm(&io->remote, next_due(io));
-    *fd = io->remote.epoll;
-    return io;
+    return make_library(io) == 0 && make_transfers(io) == 0
+               ? 0
+               : error_set(error, ERR_FAILED, "%.200s: libcurl cannot be used",
+                           io->served.url.host);
 }
 
-static uint32_t http_submit(struct io *io, const struct io_read *reads, uint32_t count)
+static void wait_for(struct io *io)
 {
-    OBJ_CHECK(io, HTTP_MAGIC);
-    uint32_t taken = remote_take(&io->remote, reads, count);
-    send_held(io, clock_now_ns());
-    remote_arm(&io->remote, next_due(io));
-    return taken;
+    remote_arm(&io->served.remote, next_due(io));
 }
 
-static uint32_t http_poll(struct io *io, struct io_done *done, uint32_t max)
-{
-    OBJ_CHECK(io, HTTP_MAGIC);
-    remote_disarm(&io->remote);
-    drive(io, clock_now_ns());
-    uint32_t n = remote_give(&io->remote, done, max);
-    remote_arm(&io->remote, next_due(io));
-    return n;
-}
-
-static void http_link(struct io *io, struct io_link *link)
-{
-    OBJ_CHECK(io, HTTP_MAGIC);
-    remote_link(&io->remote, link);
-}
-
-static void http_abandon(struct io *io)
-{
-    OBJ_CHECK(io, HTTP_MAGIC);
-    if (io->remote.state == REMOTE_UP) { /* nothing was sent before */
-        remote_why(&io->remote, "it served no read for too long");
-        drop(io, REMOTE_DOWN, clock_now_ns());
-    }
-    remote_take_back(&io->remote);
-    remote_arm(&io->remote, next_due(io));
-}
-
-static const struct io_backend backend_http = {
-    .id = IO_HTTP,
-    .open = http_open,
-    .submit = http_submit,
-    .poll = http_poll,
-    .close = http_close,
-    .link = http_link,
-    .abandon = http_abandon,
+static const struct served_calls calls = {
+    .bytes = sizeof(struct io),
+    .prepare = prepare,
+    .release = release_all,
+    .send = send_held,
+    .drive = drive,
+    .drop = drop,
+    .wait = wait_for,
 };
 
-const struct io_backend *const io_servers[] = {&backend_http};
-const uint32_t io_servers_count = ARRAY_LEN(io_servers);
+SERVED_BACKEND(HTTP, calls);

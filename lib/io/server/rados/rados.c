@@ -25,10 +25,8 @@
 #include "lib/base/assert.h"
 #include "lib/base/bytes.h"
 #include "lib/io/server/rados/cluster.h"
-#include "lib/io/server/remote.h"
-#include "lib/io/server/url.h"
+#include "lib/io/server/served.h"
 
-#define RADOS_MAGIC     0x53444152u
 #define IN_FLIGHT_BYTES (16 * MIB)
 #define PARTS_MAX       4                 /* objects that one read is of; a longer one is short */
 #define QUIET_NS        (3 * NS_PER_S)    /* without any answer */
@@ -48,9 +46,7 @@ struct part {
 };
 
 struct io {
-    uint32_t magic;
-    struct io_url url;
-    struct remote remote;
+    struct served served;
     struct cluster cluster;
     struct part *part;   /* PARTS_MAX for each slot */
     uint64_t *issued_ns; /* of each slot */
@@ -76,7 +72,7 @@ static void wake(struct io *io)
 
 static struct part *parts_of(struct io *io, const struct slot *slot)
 {
-    return &io->part[(size_t)(slot - io->remote.slot) * PARTS_MAX];
+    return &io->part[(size_t)(slot - io->served.remote.slot) * PARTS_MAX];
 }
 
 /* In a thread of the library, after the bytes are in their place. */
@@ -107,7 +103,7 @@ static int release(struct io *io, struct part *part)
 static int start(struct io *io, struct part *part, const struct extent *extent, char *buffer)
 {
     char name[LAYOUT_NAME_BYTES];
-    layout_object(&io->cluster.layout, io->url.name, extent->object, name);
+    layout_object(&io->cluster.layout, io->served.url.name, extent->object, name);
     *part = (struct part){.io = io, .object = extent->object, .bytes = (uint32_t)extent->bytes};
     if (rados_aio_create_completion2(part, completed, &part->done) < 0) {
         part->done = NULL;
@@ -150,13 +146,13 @@ static bool issue(struct io *io, struct slot *slot, uint64_t now_ns)
     if (io->in_flight > 0 && io->in_flight + slot->bytes > IN_FLIGHT_BYTES)
         return false;
     if (n == 0) {
-        remote_end(&io->remote, slot, 0);
+        remote_end(&io->served.remote, slot, 0);
         return true;
     }
     if (io->in_flight == 0)
         io->answered_ns = now_ns;
     slot->state = SLOT_ISSUED;
-    io->issued_ns[slot - io->remote.slot] = now_ns;
+    io->issued_ns[slot - io->served.remote.slot] = now_ns;
     char *buffer = slot->read.buffer;
     for (uint32_t i = 0; i < n; i++) {
         if (start(io, &part[i], &extent[i], buffer) != 0)
@@ -166,12 +162,11 @@ static bool issue(struct io *io, struct slot *slot, uint64_t now_ns)
     return true;
 }
 
-static void issue_held(struct io *io)
+static void issue_held(struct io *io, uint64_t now_ns)
 {
-    struct remote *r = &io->remote;
-    uint64_t now = clock_now_ns();
+    struct remote *r = &io->served.remote;
     for (uint32_t i = 0; i < r->depth && r->state == REMOTE_UP; i++)
-        if (r->slot[i].state == SLOT_HELD && !issue(io, &r->slot[i], now))
+        if (r->slot[i].state == SLOT_HELD && !issue(io, &r->slot[i], now_ns))
             return;
 }
 
@@ -190,13 +185,13 @@ static void collect_slot(struct io *io, struct slot *slot)
         int rc = release(io, &part[i]);
         wrong |= rc < 0 || (uint32_t)rc != bytes;
     }
-    remote_end(&io->remote, slot, wrong ? -EIO : (int64_t)slot->bytes);
-    remote_served(&io->remote);
+    remote_end(&io->served.remote, slot, wrong ? -EIO : (int64_t)slot->bytes);
+    remote_served(&io->served.remote);
 }
 
 static void collect(struct io *io, uint64_t now_ns)
 {
-    struct remote *r = &io->remote;
+    struct remote *r = &io->served.remote;
     uint32_t before = r->done;
     for (uint32_t i = 0; i < r->depth; i++)
         if (r->slot[i].state == SLOT_ISSUED)
@@ -211,7 +206,7 @@ static void collect(struct io *io, uint64_t now_ns)
  * cluster. */
 static void drop(struct io *io, enum remote_state state, uint64_t now_ns)
 {
-    uint32_t n = io->remote.depth * PARTS_MAX;
+    uint32_t n = io->served.remote.depth * PARTS_MAX;
     for (uint32_t i = 0; i < n; i++)
         if (!ended(&io->part[i]))
             (void)rados_aio_cancel(io->cluster.pool, io->part[i].done);
@@ -222,14 +217,14 @@ static void drop(struct io *io, enum remote_state state, uint64_t now_ns)
         (void)release(io, &io->part[i]);
     }
     sl_assert(io->in_flight == 0);
-    remote_drop(&io->remote, state, now_ns);
+    remote_drop(&io->served.remote, state, now_ns);
 }
 
 static void *attempt(void *arg)
 {
     struct io *io = arg;
-    OBJ_CHECK(io, RADOS_MAGIC);
-    io->result = cluster_attempt(&io->cluster, &io->url, io->suspect, io->why);
+    OBJ_CHECK(&io->served, SERVED_MAGIC);
+    io->result = cluster_attempt(&io->cluster, &io->served.url, io->suspect, io->why);
     atomic_store_explicit(&io->attempt_ended, true, memory_order_release);
     wake(io);
     return NULL;
@@ -240,24 +235,18 @@ static void connect_again(struct io *io, uint64_t now_ns)
     atomic_store_explicit(&io->attempt_ended, false, memory_order_relaxed);
     io->attempting = pthread_create(&io->thread, NULL, attempt, io) == 0;
     if (!io->attempting) {
-        remote_why(&io->remote, "no thread for the connection");
+        remote_why(&io->served.remote, "no thread for the connection");
         drop(io, REMOTE_DOWN, now_ns);
         return;
     }
-    remote_connecting(&io->remote, now_ns);
-    io->remote.due_ns = now_ns + ATTEMPT_END_NS;
+    remote_connecting(&io->served.remote, now_ns);
+    io->served.remote.due_ns = now_ns + ATTEMPT_END_NS;
 }
 
 static bool is_right(struct io *io)
 {
-    uint64_t size = io->cluster.layout.size, right = io->remote.file_bytes;
-    char why[REMOTE_WHY_BYTES];
-    if (size > 0 && size == right)
-        return remote_identify(&io->remote, io->cluster.identity);
-    snprintf(why, sizeof why, "it has %llu bytes instead of %llu", (unsigned long long)size,
-             (unsigned long long)right);
-    remote_why(&io->remote, why);
-    return false;
+    return remote_size(&io->served.remote, io->cluster.layout.size, 1) &&
+           remote_identify(&io->served.remote, io->cluster.identity);
 }
 
 static void attempted(struct io *io, uint64_t now_ns)
@@ -265,24 +254,22 @@ static void attempted(struct io *io, uint64_t now_ns)
     pthread_join(io->thread, NULL);
     io->attempting = false;
     if (io->result != 0) {
-        remote_why(&io->remote, io->why);
+        remote_why(&io->served.remote, io->why);
         drop(io, REMOTE_DOWN, now_ns);
         return;
     }
-    if (io->remote.file_bytes == 0)
-        io->remote.file_bytes = io->cluster.layout.size;
     if (!is_right(io)) {
         drop(io, REMOTE_WRONG, now_ns);
         return;
     }
     io->suspect = 0;
-    remote_up(&io->remote);
+    remote_up(&io->served.remote);
 }
 
 /* The slot with the oldest read; NULL: none is in flight. */
 static struct slot *oldest(struct io *io)
 {
-    struct remote *r = &io->remote;
+    struct remote *r = &io->served.remote;
     struct slot *found = NULL;
     for (uint32_t i = 0; i < r->depth; i++)
         if (r->slot[i].state == SLOT_ISSUED &&
@@ -293,24 +280,24 @@ static struct slot *oldest(struct io *io)
 
 static void watch(struct io *io, uint64_t now_ns)
 {
-    struct slot *slot = io->remote.state == REMOTE_UP ? oldest(io) : NULL;
+    struct slot *slot = io->served.remote.state == REMOTE_UP ? oldest(io) : NULL;
     char why[REMOTE_WHY_BYTES], name[LAYOUT_NAME_BYTES];
     if (!slot || (now_ns < io->answered_ns + QUIET_NS &&
-                  now_ns < io->issued_ns[slot - io->remote.slot] + LATE_NS))
+                  now_ns < io->issued_ns[slot - io->served.remote.slot] + LATE_NS))
         return;
     struct part *part = parts_of(io, slot);
     while (ended(part) && part < parts_of(io, slot) + PARTS_MAX - 1)
         part++;
     io->suspect = part->object;
-    layout_object(&io->cluster.layout, io->url.name, part->object, name);
+    layout_object(&io->cluster.layout, io->served.url.name, part->object, name);
     snprintf(why, sizeof why, "no answer to a read of the object %.160s", name);
-    remote_why(&io->remote, why);
+    remote_why(&io->served.remote, why);
     drop(io, REMOTE_DOWN, now_ns);
 }
 
 static void drive(struct io *io, uint64_t now_ns)
 {
-    struct remote *r = &io->remote;
+    struct remote *r = &io->served.remote;
     uint64_t events;
     ssize_t n = read(io->event, &events, sizeof events);
     (void)n; /* nothing: the timer expired */
@@ -320,7 +307,7 @@ static void drive(struct io *io, uint64_t now_ns)
         connect_again(io, now_ns);
     collect(io, now_ns);
     watch(io, now_ns);
-    issue_held(io);
+    issue_held(io, now_ns);
 }
 
 /* ---- the interface --------------------------------------------------------------------------- */
@@ -329,104 +316,42 @@ static void drive(struct io *io, uint64_t now_ns)
 static void wait_for(struct io *io)
 {
     uint64_t look = (clock_now_ns() / WATCH_NS + 2) * WATCH_NS;
-    remote_arm(&io->remote, io->in_flight > 0 ? look : 0);
+    remote_arm(&io->served.remote, io->in_flight > 0 ? look : 0);
 }
 
-static void rados_close(struct io *io)
+static void release_all(struct io *io)
 {
-    OBJ_CHECK(io, RADOS_MAGIC);
     if (io->attempting)
         pthread_join(io->thread, NULL);
     cluster_close(&io->cluster);
     if (io->event >= 0)
         close(io->event);
-    remote_destroy(&io->remote);
     free(io->part);
     free(io->issued_ns);
-    io->magic = 0;
-    free(io);
 }
 
-static int prepare(struct io *io, const struct io_source *source, struct error *error)
+static int prepare(struct io *io, struct error *error)
 {
     struct epoll_event event = {.events = EPOLLIN};
-    if (remote_create(&io->remote, source, io, error) != 0 ||
-        io_url_parse(source->url, &io->url, error) != 0)
-        return -1;
+    uint32_t depth = io->served.remote.depth;
     io->event = event.data.fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    io->part = calloc((size_t)source->depth * PARTS_MAX, sizeof *io->part);
-    io->issued_ns = calloc(source->depth, sizeof *io->issued_ns);
+    io->part = calloc((size_t)depth * PARTS_MAX, sizeof *io->part);
+    io->issued_ns = calloc(depth, sizeof *io->issued_ns);
     if (!io->part || !io->issued_ns)
         return error_set(error, ERR_NO_MEMORY, "out of memory (rados)");
-    if (io->event < 0 || epoll_ctl(io->remote.epoll, EPOLL_CTL_ADD, io->event, &event) != 0)
+    if (io->event < 0 || epoll_ctl(io->served.remote.epoll, EPOLL_CTL_ADD, io->event, &event) != 0)
         return error_set_errno(error, ERR_FAILED, errno, "cannot make descriptors for a server");
     return 0;
 }
 
-static struct io *rados_open(const struct io_source *source, int *fd, struct error *error)
-{
-    struct io *io = calloc(1, sizeof *io);
-    if (!io) {
-        error_set(error, ERR_NO_MEMORY, "out of memory (rados)");
-        return NULL;
-    }
-    io->magic = RADOS_MAGIC;
-    io->event = -1;
-    if (prepare(io, source, error) != 0) {
-        rados_close(io);
-        return NULL;
-    }
-    drive(io, clock_now_ns());
-    wait_for(io);
-    *fd = io->remote.epoll;
-    return io;
-}
-
-static uint32_t rados_submit(struct io *io, const struct io_read *reads, uint32_t count)
-{
-    OBJ_CHECK(io, RADOS_MAGIC);
-    uint32_t taken = remote_take(&io->remote, reads, count);
-    issue_held(io);
-    wait_for(io);
-    return taken;
-}
-
-static uint32_t rados_poll(struct io *io, struct io_done *done, uint32_t max)
-{
-    OBJ_CHECK(io, RADOS_MAGIC);
-    remote_disarm(&io->remote);
-    drive(io, clock_now_ns());
-    uint32_t n = remote_give(&io->remote, done, max);
-    wait_for(io);
-    return n;
-}
-
-static void rados_link(struct io *io, struct io_link *link)
-{
-    OBJ_CHECK(io, RADOS_MAGIC);
-    remote_link(&io->remote, link);
-}
-
-static void rados_abandon(struct io *io)
-{
-    OBJ_CHECK(io, RADOS_MAGIC);
-    if (io->remote.state == REMOTE_UP) { /* nothing was sent before */
-        remote_why(&io->remote, "it served no read for too long");
-        drop(io, REMOTE_DOWN, clock_now_ns());
-    }
-    remote_take_back(&io->remote);
-    wait_for(io);
-}
-
-static const struct io_backend backend_rados = {
-    .id = IO_RADOS,
-    .open = rados_open,
-    .submit = rados_submit,
-    .poll = rados_poll,
-    .close = rados_close,
-    .link = rados_link,
-    .abandon = rados_abandon,
+static const struct served_calls calls = {
+    .bytes = sizeof(struct io),
+    .prepare = prepare,
+    .release = release_all,
+    .send = issue_held,
+    .drive = drive,
+    .drop = drop,
+    .wait = wait_for,
 };
 
-const struct io_backend *const io_servers[] = {&backend_rados};
-const uint32_t io_servers_count = ARRAY_LEN(io_servers);
+SERVED_BACKEND(RADOS, calls);
