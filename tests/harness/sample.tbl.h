@@ -359,6 +359,8 @@ TURNS("scenario_importance",
       4, "another one")
 TURNS("scenario_web_servers", "keeps_the_budget credentials_of_the_environment opens_a_model", 2,
       "another one; budget and models of nbd, credentials of a file")
+TURNS("scenario_push", "an_upload_that_is_gone s3_refuses a_server_refuses to_an_object_store", 2,
+      "two of them; a web server; an interrupted push")
 TURNS("scenario_device_cache",
       "damaged_blocks_are_read_again full_cache_evicts another_model_has_another_file "
       "second_engine_runs_without full_disk_is_no_error with_tls changed_experts_are_read_again "
