@@ -9,9 +9,9 @@ and the results of the Python package `transformers` with the same (F16-rounded)
 
 Keys and tensor names are the `gguf` package's; the layout of the files is what llama.cpp's converter
 writes: matrices F16, norms, biases and routers F32, the experts of a layer stacked, and the rows of
-q and k of a `llama` model reordered so that rotated elements are adjacent. Names ending in
-_q8 are the same model with Q8_0 matrices and have no reference values: they are for comparing sluice
-with itself. The tokenizers have a token per byte and few others.
+q and k of a `llama` model reordered so that rotated elements are adjacent. The build makes models with
+Q8_0 matrices of those with "q8", which have no reference values: they are for comparing sluice with
+itself. The tokenizers have a token per byte and few others.
 
 llama.cpp loads all of them except two shapes that no published model has: olmoe_b (fewer key heads than query
 heads) and qwen2moe_b (output tied to the embedding). Only later versions load qwen3moe_a, whose experts have gate
@@ -187,7 +187,7 @@ def rope_factors(model):
     return (plain / model.model.rotary_emb.inv_freq.double()).float().numpy()
 
 
-def write_gguf(path, name, arch, model, config, matrix_type):
+def write_gguf(path, name, arch, model, config):
     w = gguf.GGUFWriter(path, arch)
     w.add_name(name)
     write_keys(w, arch, config)
@@ -197,10 +197,8 @@ def write_gguf(path, name, arch, model, config, matrix_type):
         a = np.ascontiguousarray(a)
         if a.ndim == 1 or "ffn_gate_inp" in tensor:
             w.add_tensor(tensor, a)
-        elif matrix_type == gguf.GGMLQuantizationType.F16:
-            w.add_tensor(tensor, a.astype(np.float16))
         else:
-            w.add_tensor(tensor, gguf.quants.quantize(a, matrix_type), raw_dtype=matrix_type)
+            w.add_tensor(tensor, a.astype(np.float16))
     finish(w)
 
 
@@ -229,13 +227,11 @@ def main(out):
         with torch.no_grad():
             result = model(ids, output_router_logits=True, use_cache=False)
         renormalise = arch == "llama" or config.norm_topk_prob
-        write_gguf(f"{out}/{name}.gguf", name, arch, model, config, gguf.GGMLQuantizationType.F16)
+        write_gguf(f"{out}/{name}.gguf", name, arch, model, config)
         save_logits(f"{out}/{name}.npy", result.logits[0])
         quantised = name in ("olmoe_a", "qwen2moe_a")
         index.append({"name": name, "q8": quantised, "ids": ids[0].tolist(),
                       "layers": routing(result.router_logits, config, renormalise)})
-        if quantised:
-            write_gguf(f"{out}/{name}_q8.gguf", name, arch, model, config, gguf.GGMLQuantizationType.Q8_0)
     write_list(f"{out}/arch.json", index)
 
 

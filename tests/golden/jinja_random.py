@@ -298,11 +298,27 @@ def compare(program, count, seed):
 
 
 def write(directory, count, seed):
+    """Templates begin with the same macros: "begins" has their beginnings, and each case the number of its own."""
     kept = [{"template": text, "text": wanted} for i, (text, wanted) in enumerate(cases(count, seed)) if wanted is not None or i % 4 == 0]
     with open(f"{directory}/jinja_random.json", "w", encoding="utf-8") as out:
-        json.dump({"jinja2": jinja2.__version__, "variables": VARIABLES, "cases": kept}, out, indent=0)
+        json.dump({"jinja2": jinja2.__version__, "variables": VARIABLES, **shared(kept)}, out, ensure_ascii=False, separators=(",", ":"))
         out.write("\n")
     print(f"{len(kept)} cases, {sum(c['text'] is None for c in kept)} fail")
+
+
+END = "{% endmacro %}"
+
+
+def shared(made):
+    begins, rest = [], []
+    for case in made:
+        begin, found, after = case["template"].partition(END)
+        if not found:
+            begin, after = "", case["template"]
+        if begin + found not in begins:
+            begins.append(begin + found)
+        rest.append({"begin": begins.index(begin + found), "template": after, "text": case["text"]})
+    return {"begins": begins, "cases": rest}
 
 
 def main():

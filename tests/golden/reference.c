@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "lib/base/assert.h"
 
@@ -15,6 +16,9 @@ const char *golden_path(const char *file)
 {
     static char path[4096];
     const char *dir = getenv("SLUICE_GOLDEN_DATA");
+    snprintf(path, sizeof path, "%s/%s", SLUICE_GOLDEN_MADE, file);
+    if (access(path, F_OK) == 0)
+        return path;
     snprintf(path, sizeof path, "%s/%s", dir ? dir : SLUICE_SOURCE_DIR "/tests/golden/data", file);
     return path;
 }
