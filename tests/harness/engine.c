@@ -95,6 +95,7 @@ static bool is_ready(struct engine *e)
     if (control_call(e->control, "status", NULL, &reply, &error) != 0)
         return false;
     bool ready = strcmp(lookup_text(reply, "state"), "ready") == 0;
+    e->supervisor = (pid_t)lookup_u64(reply, "pid");
     json_decref(reply);
     return ready;
 }
@@ -103,6 +104,7 @@ static void close_clients(struct engine *e)
 {
     rpc_client_close(e->control);
     e->control = NULL;
+    engine_table_close(e);
     if (e->session) {
         rpc_client_close(e->session->engine);
         free(e->session);
@@ -125,10 +127,9 @@ bool engine_wait_started(struct engine *e, unsigned ms, int *status)
 
 bool engine_wait_end(struct engine *e, unsigned ms, int *status)
 {
-    uint64_t deadline = deadline_in(ms);
-    while (!ended(e, status))
-        if (!deadline_tick(deadline))
-            return false;
+    process_wait_child(e->pid, ms);
+    if (!ended(e, status))
+        return false;
     close_clients(e);
     return true;
 }
@@ -189,12 +190,9 @@ void engine_stop_with(struct engine *e, int expected)
     int status = 0;
     json_decref(engine_stats(e));
     json_decref(engine_control(e, "stop", NULL));
-    uint64_t deadline = deadline_in(STOP_MS);
-    while (!ended(e, &status))
-        CHECK(deadline_tick(deadline), "the engine did not stop within %d ms", STOP_MS);
+    CHECK(engine_wait_end(e, STOP_MS, &status), "the engine did not stop within %d ms", STOP_MS);
     CHECK(WIFEXITED(status) && WEXITSTATUS(status) == expected,
           "the engine stopped with status %#x", (unsigned)status);
-    close_clients(e);
     engine_check_gone(e, 1000);
 }
 
@@ -224,12 +222,14 @@ void engine_destroy(struct engine *e)
 
 char *engine_log(const struct engine *e)
 {
-    struct command c;
-    command_run(&c, NULL, STOP_MS, (const char *const[]){"/bin/cat", e->log, NULL});
-    CHECK(c.status == 0, "%.300s", c.err);
-    char *text = strdup(c.out);
-    CHECK(text, "no memory");
-    command_free(&c);
+    char *text = NULL;
+    size_t n = 0;
+    FILE *f = fopen(e->log, "re"), *copy = open_memstream(&text, &n);
+    CHECK(f && copy, "cannot read %s: %s", e->log, strerror(errno));
+    for (int c; (c = getc_unlocked(f)) != EOF;)
+        putc_unlocked(c, copy);
+    fclose(f);
+    CHECK(fclose(copy) == 0, "no memory");
     return text;
 }
 
@@ -268,16 +268,19 @@ void engine_show_log(const struct engine *e)
 
 /* ---- queries ---- */
 
+void engine_saw(struct engine *e, pid_t pid)
+{
+    size_t at = 0;
+    while (at < e->seen_count && e->seen[at].pid != pid)
+        at++;
+    if (pid > 0 && at == e->seen_count && at < ENGINE_PIDS_MAX)
+        e->seen[e->seen_count++] = process_id_of(pid);
+}
+
 static void remember(struct engine *e, const json_t *doc)
 {
-    for (size_t i = 0; i < lookup_processes(doc); i++) {
-        pid_t pid = (pid_t)lookup_u64(lookup_row(doc, i), "pid");
-        size_t at = 0;
-        while (at < e->seen_count && e->seen[at].pid != pid)
-            at++;
-        if (pid > 0 && at == e->seen_count && at < ENGINE_PIDS_MAX)
-            e->seen[e->seen_count++] = process_id_of(pid);
-    }
+    for (size_t i = 0; i < lookup_processes(doc); i++)
+        engine_saw(e, (pid_t)lookup_u64(lookup_row(doc, i), "pid"));
 }
 
 void engine_look(struct engine *e)
@@ -297,46 +300,6 @@ json_t *engine_stats(struct engine *e)
           e->control ? error.text : "no control client");
     remember(e, doc);
     return doc;
-}
-
-uint64_t engine_counter(struct engine *e, const char *service, const char *counter)
-{
-    json_t *doc = engine_stats(e);
-    uint64_t value = lookup_counter(doc, service, counter);
-    json_decref(doc);
-    return value;
-}
-
-pid_t engine_pid(struct engine *e, const char *service, unsigned number, pid_t not_pid)
-{
-    uint64_t deadline = deadline_in(READY_MS);
-    for (;;) {
-        json_t *doc = engine_stats(e);
-        const json_t *row = lookup_process(doc, service, number);
-        pid_t pid = (pid_t)lookup_u64(row, "pid");
-        bool ready = strcmp(lookup_text(row, "state"), "ready") == 0;
-        json_decref(doc);
-        if (pid > 0 && pid != not_pid && ready)
-            return pid;
-        CHECK(deadline_tick(deadline), "%s %u is not ready", service, number);
-    }
-}
-
-uint64_t engine_restarts(struct engine *e, const char *service, unsigned number)
-{
-    json_t *doc = engine_stats(e);
-    uint64_t restarts = lookup_u64(lookup_process(doc, service, number), "restarts");
-    json_decref(doc);
-    return restarts;
-}
-
-void engine_wait_counter(struct engine *e, const char *service, const char *counter,
-                         uint64_t at_least, unsigned ms)
-{
-    uint64_t deadline = deadline_in(ms), value;
-    while ((value = engine_counter(e, service, counter)) < at_least)
-        CHECK(deadline_tick(deadline), "%s.%s is %llu after %u ms, expected %llu", service, counter,
-              (unsigned long long)value, ms, (unsigned long long)at_least);
 }
 
 json_t *engine_control(struct engine *e, const char *op, json_t *fields)

@@ -93,6 +93,8 @@ bool process_id_alive(struct process_id id);
 char process_state(pid_t pid);
 void process_wait_state(pid_t pid, char state, unsigned ms);
 void process_wait_gone(pid_t pid, unsigned ms);
+/* Until a child has ended, at most ms: waitpid then returns it. 0: none, returns at once. */
+void process_wait_child(pid_t pid, unsigned ms);
 /* Private memory, resident or swapped out, from smaps_rollup. */
 uint64_t process_private_bytes(pid_t pid);
 
@@ -132,6 +134,8 @@ int terminal_end(struct terminal *t, unsigned ms);
 
 #define ENGINE_PIDS_MAX 256
 
+struct engine_table; /* counters.c */
+
 struct engine {
     char run[RUN_NAME_MAX + 1];
     char dir[ENDPOINT_BYTES]; /* its run directory */
@@ -140,7 +144,9 @@ struct engine {
     char cgroup[PATH_MAX];      /* memory cgroup to start in, or "" */
     const char *const *wrapper; /* NULL, or a command that executes the engine, such as setpriv */
     int stderr_fd;              /* instead of the log file; 0: the log file */
-    pid_t pid;                  /* of the supervisor, 0: not running */
+    pid_t pid;                  /* of what was started: the supervisor, or its wrapper; 0: none */
+    pid_t supervisor;           /* once it is ready */
+    struct engine_table *table; /* its process table, once it was read */
     struct rpc_client *control;
     struct session *session;
     struct process_id seen[ENGINE_PIDS_MAX]; /* every process seen so far */
@@ -172,6 +178,8 @@ void engine_destroy(struct engine *e);
 void engine_check_gone(struct engine *e, unsigned ms);
 
 json_t *engine_stats(struct engine *e); /* new reference */
+/* The sum over the processes of a service, read from shared memory: for what is polled. Of a ready
+ * engine, which must not have ended; so are the other numbers. */
 uint64_t engine_counter(struct engine *e, const char *service, const char *counter);
 /* pid of a process; waits until it is ready and its pid is not `not_pid`. */
 pid_t engine_pid(struct engine *e, const char *service, unsigned number, pid_t not_pid);

@@ -18,6 +18,10 @@ void cleanup_sampler_gone(const struct sampler *s);
 void cleanup_terminal(struct terminal *t);
 void cleanup_terminal_gone(const struct terminal *t);
 
+/* Records a process of the engine; 0: none. */
+void engine_saw(struct engine *e, pid_t pid);
+void engine_table_close(struct engine *e);
+
 void terminal_destroy(struct terminal *t); /* kills the program */
 void cgroup_remove(const char *path);
 

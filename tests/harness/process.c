@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/pidfd.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -135,13 +136,23 @@ static char *contents(int fd, size_t *bytes)
     return text;
 }
 
+void process_wait_child(pid_t pid, unsigned ms)
+{
+    uint64_t deadline = deadline_in(ms), now;
+    int fd = pid > 0 ? pidfd_open(pid, 0) : -1;
+    CHECK(fd >= 0 || pid == 0, "pidfd_open: %s", strerror(errno));
+    struct pollfd ended = {.fd = fd, .events = POLLIN};
+    while (fd >= 0 && !ended.revents && (now = clock_now_ns()) < deadline)
+        poll(&ended, 1, (int)((deadline - now) / NS_PER_MS + 1));
+    if (fd >= 0)
+        close(fd);
+}
+
 static int wait_status(pid_t pid, const char *name, unsigned ms)
 {
-    uint64_t deadline = deadline_in(ms);
     int status;
-    while (waitpid(pid, &status, WNOHANG) == 0) {
-        if (deadline_tick(deadline))
-            continue;
+    process_wait_child(pid, ms);
+    if (waitpid(pid, &status, WNOHANG) == 0) {
         kill(-pid, SIGKILL);
         waitpid(pid, &status, 0);
         test_fail("%s did not end within %u ms", name, ms);
