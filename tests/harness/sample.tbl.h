@@ -33,12 +33,13 @@ AMOUNT(
     baseline_tokens, "", 64, 256,
     "tokens of each text of the demo model that an engine repeats (baseline.h); the experts of a "
     "text are evicted and read again from its first sentence on")
+AMOUNT(budget_tokens, "scenario_budget", 48, 96, "tokens under each preset, after a long prompt")
 AMOUNT(budget_limits, "scenario_budget", 3, 20, "changes of the limit while a text is computed")
 AMOUNT(cloze_items, "scenario_loss", 12, 60,
        "items of a task with choices, of which the package transformers says how many are right")
 AMOUNT(crash_loop_s, "scenario_crashes", 2, 60, "seconds of crashes of each process")
 AMOUNT(delta_kills, "scenario_deltas", 2, 20, "kills of a loader that reads differences")
-AMOUNT(fault_tokens, "scenario_web_servers", 16, 64,
+AMOUNT(fault_tokens, "scenario_servers, scenario_web_servers", 16, 64,
        "tokens of the text during each fault of a server; 16 read hundreds of experts")
 AMOUNT(grammar_schemas, "scenario_grammar", 12, 300,
        "random schemas on each model; golden_schema has 300 without an engine")
@@ -73,6 +74,9 @@ AMOUNT(parallel_tokens, "scenario_parallel", 60, 204,
 AMOUNT(plan_kills, "scenario_offline_budget", 2, 50, "kills of plan within a budget")
 AMOUNT(plan_tokens, "scenario_offline_budget", 128, 512,
        "tokens of each plan; within a budget, every expert is quantised again for each 32 of them")
+AMOUNT(preset_tokens, "scenario_every_preset", 32, 256,
+       "tokens under each lossy preset, whose counters they move; lossless texts are those of all "
+       "programs")
 AMOUNT(preset_prompts, "scenario_every_preset", 1, 2,
        "prompts under each preset; kills_random has all of them under the lossless ones")
 AMOUNT(pool_requests, "scenario_pool", 24, 1000, "requests, sixteen at a time")
@@ -82,7 +86,7 @@ AMOUNT(supervisor_kills, "scenario_stops", 2, 10, "kills of the supervisor")
 AMOUNT(tampered_index, "unit_model_index, unit_store", 8, 1,
        "bytes or words to the next one of an index that is changed; the first one in turn")
 
-EVERY(budget_presets, "scenario_budget", 6,
+EVERY(budget_presets, "scenario_budget", 7,
       "presets, each with a prompt and tokens, beside those that occupy memory in their own way "
       "(budget.c); what is resident is bounded by one mechanism")
 EVERY(cuda_models, "device_cuda_test", 8,
@@ -247,6 +251,9 @@ TURNS("scenario_pool",
       4, "requests_leave_memory, and another one")
 TURNS("scenario_windows", "gpt_oss gemma4_second_turns gemma4 gpt_oss_second_turns", 4,
       "one text or second turns")
+TURNS("scenario_budget", "without_limit with_limit", 2,
+      "the other one; from outside: every_preset without a limit, down_and_up, keeps_the_budget of "
+      "servers")
 /* Combinations, of which each change has every kind of case. */
 TURNS("scenario_kv_types", "f16_one_text q8_0_one_text q4_0_one_text", 3, "another type")
 TURNS("scenario_kv_types", "q8_0_killed q4_0_killed f16_killed", 3, "another type")

@@ -146,7 +146,6 @@ static void resident(void)
 /* ---- every preset ---- */
 
 #define PRECISIONS "native,int8,int4,int2"
-#define DECODED    96
 
 /* One engine on a store with every precision runs one preset after the other; each starts with the
  * experts that the previous one left resident. */
@@ -183,7 +182,7 @@ static void run_with_preset(struct outside *o, const char *preset)
           lookup_text(got.stats, "preset"), preset);
     text_free(&got);
     check_usage(o, preset, "prefill");
-    engine_generate(o->e, test_prompt(0), DECODED, &got);
+    engine_generate(o->e, test_prompt(0), test_amount(AMOUNT_budget_tokens), &got);
     text_free(&got);
     check_usage(o, preset, "decode");
     test_note("%s: peak %.1f MiB of %.1f MiB", preset, mib(o->peak), mib(o->budget));

@@ -124,7 +124,9 @@ static void run_preset(const char *store, const char *plan, const struct expecta
     for (unsigned n = test_amount(AMOUNT_preset_prompts); n-- > 0;) {
         unsigned i = 1 - n; /* the one with a long prompt always */
         struct text text;
-        engine_generate(e, test_prompt(i), baseline_tokens(), &text);
+        bool whole = x->lossless || x->swaps == SOME; /* exchanges follow what is used */
+        engine_generate(e, test_prompt(i),
+                        whole ? baseline_tokens() : test_amount(AMOUNT_preset_tokens), &text);
         CHECK(strcmp(lookup_text(text.stats, "preset"), x->preset) == 0 ||
                   strcmp(x->preset, "auto") == 0,
               "ran with %s, not %s", lookup_text(text.stats, "preset"), x->preset);

@@ -31,8 +31,8 @@
     "{\"prompt\":\"It was"
 #define PING         "B\r\n: waiting\n\n\r\n" /* a chunk, as libmicrohttpd writes it */
 #define PINGS        6
-#define SLOWLY_READ  1900 /* tokens whose log-probabilities a narrow connection does not hold */
-#define MANY         400  /* tokens whose alternatives exceed SMALL_BUFFER */
+#define SLOWLY_READ  300 /* tokens whose alternatives a narrow connection does not hold */
+#define MANY         400 /* tokens whose alternatives exceed SMALL_BUFFER */
 #define SMALL_BUFFER "--http-buffer=64KiB"
 #define TALK_REST                                                                                  \
     "\"messages\":[{\"role\":\"user\",\"content\":\"Hello\"}],\"temperature\":0,"                  \
@@ -312,7 +312,7 @@ static void slow_reader_is_cut_off(void)
     struct engine *e =
         gateway_start(&port, (const char *const[]){"--http=0", "--http-timeout=2", NULL});
     uint64_t deadline = deadline_in(END_MS);
-    snprintf(body, sizeof body, TALK "%d}", SLOWLY_READ);
+    snprintf(body, sizeof body, MUCH_TALK "%d}", SLOWLY_READ);
     http_send_request(&h, http_connect_narrow(port), "/v1/chat/completions", NULL, body);
     engine_wait_counter(e, "gateway", "streams_finished", 1, END_MS);
     while (recv(h.fd, block, sizeof block, 0) > 0) {
@@ -396,16 +396,27 @@ static void prompts_stay_counted(void)
     engine_stop(e);
 }
 
+/* The first number that is no descriptor of a process. */
+static rlim_t first_free(pid_t pid)
+{
+    char path[64], target[16];
+    rlim_t n = 0;
+    do
+        snprintf(path, sizeof path, "/proc/%d/fd/%u", (int)pid, (unsigned)n++);
+    while (readlink(path, target, sizeof target) > 0);
+    return n - 1;
+}
+
 /* A gateway that can open no descriptor, although no connection is open, is replaced: waiting would
- * not help. */
+ * not help. With a limit below the number of those that it polls, poll would fail, too. */
 static void without_descriptors(void)
 {
     unsigned port;
     struct http h;
     struct engine *e = gateway_start(&port, (const char *const[]){"--http=0", NULL});
-    const struct rlimit none = {.rlim_cur = 3, .rlim_max = 3};
-    CHECK(prlimit(engine_pid(e, "gateway", 0, 0), RLIMIT_NOFILE, &none, NULL) == 0, "prlimit: %s",
-          strerror(errno));
+    pid_t pid = engine_pid(e, "gateway", 0, 0);
+    const struct rlimit none = {.rlim_cur = first_free(pid), .rlim_max = first_free(pid)};
+    CHECK(prlimit(pid, RLIMIT_NOFILE, &none, NULL) == 0, "prlimit: %s", strerror(errno));
     http_call(&h, port, "/health", NULL, NULL, 200); /* of the successor; it stayed in the queue */
     http_close(&h);
     CHECK(engine_restarts(e, "gateway", 0) == 1, "the gateway was not replaced");
