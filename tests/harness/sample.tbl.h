@@ -35,6 +35,10 @@ AMOUNT(
     "text are evicted and read again from its first sentence on")
 AMOUNT(budget_tokens, "scenario_budget", 48, 96, "tokens under each preset, after a long prompt")
 AMOUNT(budget_limits, "scenario_budget", 3, 20, "changes of the limit while a text is computed")
+AMOUNT(
+    changes_with_threads, "", 4, 11,
+    "of 11 changes at which the engines of a program have compute threads on all cores, unless it "
+    "says how many; one_text, mixes, recurrent, kv_types, parallel and golden_* say so always")
 AMOUNT(cloze_items, "scenario_loss", 12, 60,
        "items of a task with choices, of which the package transformers says how many are right")
 AMOUNT(crash_loop_s, "scenario_crashes", 2, 60, "seconds of crashes of each process")
