@@ -21,13 +21,21 @@
 #define ROW_BIT(kind) (1ull << (kind))
 #define ROW_DEPTH     8 /* an array, a group in it, a group in that, and so on */
 
+/* A walk reads our own tables, no foreign bytes; with what the fuzzer counts in each of its steps it
+ * takes two thirds of the time of a file. */
+#ifdef __clang__
+#define ROW_UNCOUNTED __attribute__((no_sanitize("coverage")))
+#else
+#define ROW_UNCOUNTED
+#endif
+
 #define ROW_WALK(name)                                                                             \
     struct name##_walk {                                                                           \
         uint64_t kinds;                                                                            \
         uint32_t depth;                                                                            \
         const struct name##_row *next[ROW_DEPTH];                                                  \
     };                                                                                             \
-    static inline const struct name##_row *name##_next(struct name##_walk *w)                      \
+    ROW_UNCOUNTED static inline const struct name##_row *name##_next(struct name##_walk *w)        \
     {                                                                                              \
         for (;;) {                                                                                 \
             const struct name##_row *row = w->next[w->depth];                                      \
