@@ -11,6 +11,7 @@
 #define OUTPUTS    8     /* whose sums are in a vector of floats */
 #define SUPER_FEW  3     /* rows without a panel, at most */
 #define SUPER_FAR  16384 /* bytes prefetched ahead into the L2 cache, in the order of memory */
+#define SUPER_LEAD 512   /* least distance beyond the start of the last output of a tile */
 #define SUPER_NEAR 256   /* into the L1 cache, of an output */
 
 struct super_row { /* a prepared row of activations */
@@ -180,7 +181,16 @@ struct super_tile {
     const uint8_t *row[OUTPUTS];
     struct super_row x[SUPER_FEW];
     uint32_t k;
+    size_t far; /* bytes prefetched ahead into the L2 cache */
 };
+
+/* The outputs of a tile are passed together, so that the first bytes of the last one are needed as
+ * soon as those of the first, although they are 7 rows later in the order of memory. */
+static ALWAYS_INLINE size_t super_far(uint64_t row_bytes)
+{
+    size_t far = (OUTPUTS - 1) * (size_t)row_bytes + SUPER_LEAD;
+    return far > SUPER_FAR ? far : SUPER_FAR;
+}
 
 /* Super-block i of the next 8 in the order of memory, and the one after that of output i at byte
  * `at`. */
@@ -188,7 +198,7 @@ static ALWAYS_INLINE void super_prefetch(const struct super_type t, const struct
                                          size_t at, int i)
 {
     for (size_t line = 0; line < t.bytes; line += 64) {
-        prefetch_far(s->row[0], SUPER_FAR + OUTPUTS * at + (size_t)i * t.bytes + line);
+        prefetch_far(s->row[0], s->far + OUTPUTS * at + (size_t)i * t.bytes + line);
         prefetch(s->row[i], SUPER_NEAR + at + line);
     }
 }
@@ -257,7 +267,7 @@ static ALWAYS_INLINE void rows_of_supers(const struct super_type t, const struct
                                          uint32_t n_begin, uint32_t n_end, const uint8_t *x,
                                          size_t x_stride, const int rows, float *y, size_t y_stride)
 {
-    struct super_tile s = {.k = w->k};
+    struct super_tile s = {.k = w->k, .far = super_far(w->row_bytes)};
     for (int r = 0; r < rows; r++)
         s.x[r] = super_row_at(x + (size_t)r * x_stride, w->k);
     for (uint32_t j = n_begin; j < n_end; j += OUTPUTS) {
