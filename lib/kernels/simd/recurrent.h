@@ -95,12 +95,15 @@ static ALWAYS_INLINE void delta_columns(const struct kernel_delta *d, uint32_t a
         step_columns(d, at, vectors, tail, far, false);
 }
 
-/* The new state is another version, and its vectors are whole and aligned. It is 64 KiB and more
+/* Of Mamba-2, heads have 64 columns. */
+#define FAR_VECTORS (DELTA_VECTORS > 4 ? FEWER_VECTORS : DELTA_VECTORS)
+
+/* The new state is another version, and its vectors are whole and aligned. It is 32 KiB and more
  * per head and not read before the next row: in a pass of one row, after all other weights and
  * states. */
 static bool delta_far(const struct kernel_delta *d)
 {
-    return d->next != d->state && d->values % (DELTA_VECTORS * VL) == 0 &&
+    return d->next != d->state && d->values % (FAR_VECTORS * VL) == 0 &&
            (uintptr_t)d->next % (VL * sizeof(float)) == 0;
 }
 
@@ -108,8 +111,10 @@ static void simd_delta(const struct kernel_delta *d)
 {
     uint32_t at = 0;
     if (delta_far(d)) {
-        for (; at < d->values; at += DELTA_VECTORS * VL)
+        for (; at + DELTA_VECTORS * VL <= d->values; at += DELTA_VECTORS * VL)
             delta_columns(d, at, DELTA_VECTORS, VL, true);
+        for (; at < d->values; at += FAR_VECTORS * VL)
+            delta_columns(d, at, FAR_VECTORS, VL, true);
         _mm_sfence();
         return;
     }
