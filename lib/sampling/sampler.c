@@ -12,6 +12,10 @@
 #include "lib/exact/elementary.h"
 
 #define SAMPLER_MAGIC 0x53414d50u
+#define LANES         4   /* of any x86-64 and ARM: wider ones would be kept in memory */
+#define BLOCK         256 /* logits of which only the largest is compared with those before */
+typedef float lanes __attribute__((vector_size(4 * LANES)));
+typedef int32_t masks __attribute__((vector_size(4 * LANES)));
 
 struct candidate {
     float logit;
@@ -184,8 +188,69 @@ static uint32_t allowed_from(const struct sampler *s, uint32_t id)
     return id < s->vocab ? id : s->vocab;
 }
 
+/* Of each lane: a if it is larger, which a NaN is not. */
+static inline lanes larger(lanes a, lanes b)
+{
+    masks take = a > b;
+    return (lanes)(((masks)a & take) | ((masks)b & ~take));
+}
+
+/* The largest of n values that are not NaN, at least -infinity. */
+static float largest(const float *x, uint32_t n)
+{
+    float top = -INFINITY;
+    uint32_t i = 0;
+    lanes v, w, all = top - (lanes){0}, others = all;
+    for (; i + 2 * LANES <= n; i += 2 * LANES) {
+        memcpy(&v, x + i, sizeof v);
+        memcpy(&w, x + i + LANES, sizeof w);
+        all = larger(v, all);
+        others = larger(w, others);
+    }
+    all = larger(others, all);
+    for (uint32_t j = 0; j < LANES; j++)
+        top = all[j] > top ? all[j] : top;
+    for (; i < n; i++)
+        top = x[i] > top ? x[i] : top;
+    return top;
+}
+
+/* No logit differs from that of the choice, and no token is excluded. */
+static bool is_plain(const struct sampler *s)
+{
+    const struct sampler_choice *c = s->choice;
+    return !c->mask && c->bias_count == 0 && c->suppressed_count == 0 && s->recent_count == 0;
+}
+
+/* The first block from `id` on with a logit above `above`; from `vocab` on: there is none. While
+ * they are compared one by one, 160,000 logits take 0.6 ms. */
+static uint32_t block_above(const struct sampler *s, uint32_t id, float above)
+{
+    const float *logits = s->choice->logits;
+    while (id < s->vocab &&
+           !(largest(logits + id, s->vocab - id < BLOCK ? s->vocab - id : BLOCK) > above))
+        id += BLOCK;
+    return id;
+}
+
+static uint32_t greedy_plain(const struct sampler *s)
+{
+    const float *logits = s->choice->logits;
+    uint32_t best = 0;
+    float top = -INFINITY;
+    for (uint32_t i = 0; (i = block_above(s, i, top)) < s->vocab; i += BLOCK)
+        for (uint32_t id = i; id < s->vocab && id < i + BLOCK; id++)
+            if (logits[id] > top) {
+                top = logits[id];
+                best = id;
+            }
+    return best;
+}
+
 static uint32_t greedy(const struct sampler *s)
 {
+    if (is_plain(s))
+        return greedy_plain(s);
     uint32_t best = allowed_from(s, 0);
     float top = -INFINITY;
     for (uint32_t i = best; i < s->vocab; i = allowed_from(s, i + 1)) {
@@ -238,8 +303,15 @@ static uint32_t gather(struct sampler *s, uint32_t top_k)
     for (; i < s->vocab && n < most; i = allowed_from(s, i + 1))
         s->heap[n++] = candidate_of(s, i);
     if (i < s->vocab) {
+        uint32_t block = is_plain(s) ? i : s->vocab; /* of equals, later ones are worse */
         heapify(s->heap, n, false);
         for (; i < s->vocab; i = allowed_from(s, i + 1)) {
+            if (i == block) {
+                i = block_above(s, i, s->heap[0].logit);
+                block = i + BLOCK;
+                if (i >= s->vocab)
+                    break;
+            }
             struct candidate c = candidate_of(s, i);
             if (better(c, s->heap[0])) {
                 s->heap[0] = c;

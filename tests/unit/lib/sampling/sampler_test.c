@@ -121,6 +121,27 @@ START_TEST(greedy_takes_the_lower_of_equals)
 }
 END_TEST
 
+/* Without a mask, tokens are compared by blocks. */
+START_TEST(same_with_a_mask_of_all)
+{
+    struct sampler_settings s = plain;
+    uint64_t all[VOCAB / 64 + 1], x = 99;
+    memset(all, 0xff, sizeof all);
+    for (uint32_t turn = 0; turn < 3000; turn++) {
+        uint32_t kinds = 1 + turn % 9;
+        for (int i = 0; i < VOCAB; i++) {
+            static const float some[] = {-INFINITY, NAN, -0.0f, 0.0f, -3, INFINITY, 1, 2, 1e-40f};
+            x = x * 6364136223846793005ull + 1442695040888963407ull;
+            logits[i] = (x >> 60) == 0 ? some[(x >> 40) % kinds] : some[turn % 2];
+        }
+        struct sampler_choice choice = {.logits = logits, .position = turn, .mask = all};
+        s.temperature = turn % 4;
+        s.top_k = 1 + turn % 7;
+        ck_assert_uint_eq(choose(&s, turn), sampler_choose(sampler, &s, &choice));
+    }
+}
+END_TEST
+
 START_TEST(damaged_logits_choose_some_token)
 {
     struct sampler_settings s = plain;
@@ -320,6 +341,7 @@ int main(void)
     tcase_add_checked_fixture(c, setup, teardown);
     tcase_add_test(c, same_as_obvious);
     tcase_add_test(c, greedy_takes_the_lower_of_equals);
+    tcase_add_test(c, same_with_a_mask_of_all);
     tcase_add_test(c, damaged_logits_choose_some_token);
     tcase_add_test(c, penalty_divides_and_multiplies_once);
     tcase_add_test(c, random_depends_on_seed_and_position_alone);
