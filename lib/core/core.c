@@ -103,6 +103,8 @@ static struct core *allocate_core(const struct core_config *config)
     sl_assert(c->first < c->end && c->end <= layers);
     c->prefill_order = config->prefill_order;
     c->output_bytes = config->output_bytes;
+    c->forms = config->forms > 0 ? config->forms : 1;
+    sl_assert(c->forms == 1 || c->source.form);
     c->positions = config->positions > 0 ? config->positions : c->hp.context;
     c->residual = c->hp.residual_scale != 0 ? c->hp.residual_scale : 1.0f;
     c->layer = calloc(layers, sizeof *c->layer);

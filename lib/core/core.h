@@ -4,7 +4,8 @@
  *
  * A pass may have rows of several sequences, of prompts and of answers. Layer by layer, each expert
  * that some row is routed to is one item: it is pinned, demanded, waited for and computed once, for
- * all its rows together, and the bits of a row are those that it has alone. What the source gets of
+ * all its rows together, and the bits of a row are those that it has alone. (In offline tools rows
+ * may choose among forms of an expert: then each form is an item.) What the source gets of
  * a layer (weights.h) names every row: the gate inputs and logits of those that decode, the routes
  * of all, the predicted counts of those of prompts. An item with a row that decodes is served by
  * the rules of decode, because an answer waits for it. If no row is of a prompt, experts are
@@ -49,6 +50,7 @@ struct core_config {
      * quantise in memory); NULL: none. Read only by core_create. */
     const enum tensor_type *expert_types;
     size_t expert_type_count;
+    uint32_t forms; /* of an expert, that weights_source.form chooses among; 0: it is not asked */
     uint32_t threads;
     int nice;       /* of the worker threads */
     uint32_t chunk; /* maximum rows of a forward pass */

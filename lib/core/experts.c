@@ -9,43 +9,63 @@
 #include "lib/model/limits.h"
 #include "lib/policy/access/precision.h"
 
-/* Groups the (token, rank) pairs of the pass by expert: items and pair lists. Returns the number
- * of items. */
+static uint32_t number_of(const struct core *c, const struct expert_item *item)
+{
+    return (uint32_t)(item - c->scratch.items);
+}
+
+/* The item of a pair. before: the sum of the gate weights of better ranks. */
+static struct expert_item *item_of(struct core *c, size_t pair, float before)
+{
+    const struct route *route = &c->pass.route[pair];
+    uint32_t row = (uint32_t)(pair / c->hp.experts_used), form = 0;
+    if (c->forms > 1)
+        form = c->source.form(c->source.self, &c->pass.step, row, route, before);
+    sl_assert(form < c->forms);
+    c->scratch.item_of[pair] = route->expert * c->forms + form;
+    return &c->scratch.items[c->scratch.item_of[pair]];
+}
+
+/* Groups the (token, rank) pairs of the pass by expert, and by form where a row chooses one: items
+ * and pair lists. Returns the number of items. */
 static uint32_t group_pairs(struct core *c)
 {
-    uint32_t experts = c->hp.experts, k = c->hp.experts_used;
+    uint32_t items = c->hp.experts * c->forms, k = c->hp.experts_used;
     size_t pairs = (size_t)c->pass.step.rows * k;
     float before[MODEL_TOP_K_MAX];
     sl_assert(k <= MODEL_TOP_K_MAX);
-    memset(c->scratch.items, 0, experts * sizeof *c->scratch.items);
+    memset(c->scratch.items, 0, items * sizeof *c->scratch.items);
     for (size_t i = 0; i < pairs; i++) {
-        struct expert_item *item = &c->scratch.items[c->pass.route[i].expert];
         uint32_t rank = (uint32_t)(i % k);
         bool prefill = c->scratch.source_row[i / k].prefill;
+        if (rank == 0)
+            precision_weights_before(&c->pass.route[i].weight, ROUTE_STRIDE, k, before);
+        struct expert_item *item = item_of(c, i, before[rank]);
         item->rank = item->tokens == 0 || rank < item->rank ? rank : item->rank;
         item->prefill = prefill && (item->tokens == 0 || item->prefill);
         item->weight =
             c->pass.route[i].weight > item->weight ? c->pass.route[i].weight : item->weight;
-        if (rank == 0)
-            precision_weights_before(&c->pass.route[i].weight, ROUTE_STRIDE, k, before);
         if (item->tokens == 0 || before[rank] < item->weight_before)
             item->weight_before = before[rank];
         item->tokens++;
     }
     uint32_t base = 0, count = 0;
-    for (uint32_t e = 0; e < experts; e++) {
-        c->scratch.items[e].expert = e;
+    for (uint32_t e = 0, expert = 0, form = 0; e < items; e++) {
+        c->scratch.items[e].expert = expert;
+        c->scratch.items[e].form = form;
+        form = form + 1 < c->forms ? form + 1 : 0;
+        expert += form == 0;
         c->scratch.items[e].row = c->scratch.pair_row + base;
         c->scratch.pair_base[e] = base;
         base += c->scratch.items[e].tokens;
         count += c->scratch.items[e].tokens > 0;
     }
-    for (size_t i = 0; i < pairs; i++) { /* pair_base advances to the expert's end... */
-        uint32_t pair = c->scratch.pair_base[c->pass.route[i].expert]++;
+    for (size_t i = 0; i < pairs; i++) { /* pair_base advances to the item's end... */
+        uint32_t pair = c->scratch.pair_base[c->scratch.item_of[i]]++;
         c->scratch.pair_of[i] = pair;
         c->scratch.pair_row[pair] = (uint32_t)(i / k);
     }
-    for (uint32_t e = 0; e < experts; e++) /* ...and is reset */
+    for (uint32_t e = 0; e < items; e++) /* ...and is reset */
         c->scratch.pair_base[e] -= c->scratch.items[e].tokens;
     return count;
 }
@@ -53,7 +73,7 @@ static uint32_t group_pairs(struct core *c)
 static void rank_popularity(struct core *c)
 {
     uint32_t n = 0;
-    for (uint32_t e = 0; e < c->hp.experts; e++)
+    for (uint32_t e = 0; e < c->hp.experts * c->forms; e++)
         if (c->scratch.items[e].tokens > 0)
             c->scratch.order[n++] =
                 (struct prefill_item){.expert = e, .tokens = c->scratch.items[e].tokens};
@@ -65,14 +85,13 @@ static void rank_popularity(struct core *c)
 /* The best rank of all rows, then the next one, in the order of the rows. */
 static void order_by_rank(struct core *c)
 {
-    bool queued[MODEL_EXPERTS_MAX] = {false};
     uint32_t n = 0, k = c->hp.experts_used;
     for (uint32_t rank = 0; rank < k; rank++)
         for (uint32_t r = 0; r < c->pass.step.rows; r++) {
-            uint32_t expert = c->pass.route[(size_t)r * k + rank].expert;
-            if (!queued[expert])
-                c->scratch.queue[n++] = &c->scratch.items[expert];
-            queued[expert] = true;
+            struct expert_item *item = &c->scratch.items[c->scratch.item_of[(size_t)r * k + rank]];
+            if (!item->queued)
+                c->scratch.queue[n++] = item;
+            item->queued = true;
         }
 }
 
@@ -85,10 +104,10 @@ static void order_items(struct core *c)
         return;
     }
     rank_popularity(c);
-    for (uint32_t e = 0; e < c->hp.experts; e++) {
+    for (uint32_t e = 0; e < c->hp.experts * c->forms; e++) {
         if (c->scratch.items[e].tokens == 0)
             continue;
-        if (c->source.resident(c->source.self, c->pass.step.layer, e))
+        if (c->source.resident(c->source.self, c->pass.step.layer, c->scratch.items[e].expert))
             c->scratch.queue[n++] = &c->scratch.items[e];
         else
             c->scratch.order[missing++] =
@@ -137,7 +156,7 @@ static struct device_job job_of(struct core *c, const struct expert_item *item, 
 {
     const struct core_layer *l = core_layer_now(c);
     struct device_job job = {.rows = item->tokens,
-                             .pair_base = c->scratch.pair_base[item->expert],
+                             .pair_base = c->scratch.pair_base[number_of(c, item)],
                              .inner_base = inner_base};
     for (int m = 0; m < EXPERT__COUNT; m++) {
         job.matrix[m] = on_device(c, item, (uint32_t)m);
@@ -157,7 +176,7 @@ static uint32_t take_ready(struct core *c, const struct expert_window *w)
         struct expert_item *item = c->scratch.queue[i];
         if (item->state != ITEM_READY || rows + item->tokens > c->scratch.inner_rows)
             continue;
-        c->scratch.job_expert[c->pass.job_count] = item->expert;
+        c->scratch.job_item[c->pass.job_count] = number_of(c, item);
         c->scratch.jobs[c->pass.job_count++] = job_of(c, item, rows);
         rows += item->tokens;
     }
@@ -226,7 +245,7 @@ static void end_jobs(struct core *c, struct expert_window *w)
 {
     device_give_back(c->device);
     for (uint32_t i = 0; i < c->pass.job_count; i++)
-        end_item(c, w, &c->scratch.items[c->scratch.job_expert[i]]);
+        end_item(c, w, &c->scratch.items[c->scratch.job_item[i]]);
 }
 
 static void give_up(struct core *c, struct expert_window *w)

@@ -3,14 +3,19 @@
  * order, so that the result does not depend on the order of loads. */
 #include "lib/core/internal.h"
 
-/* Factor of the weights of a row, to include the share of skipped experts. */
-static float skip_scale(const struct core *c, const struct route *routes)
+static bool is_skipped(const struct core *c, size_t pair)
 {
+    return c->scratch.items[c->scratch.item_of[pair]].state == ITEM_SKIPPED;
+}
+
+/* Factor of the weights of a row, to include the share of skipped experts. */
+static float skip_scale(const struct core *c, size_t at)
+{
+    const struct route *routes = c->pass.route + at;
     float all = 0, kept = 0;
     for (uint32_t rank = 0; rank < c->hp.experts_used; rank++) {
         all += routes[rank].weight;
-        kept +=
-            c->scratch.items[routes[rank].expert].state == ITEM_SKIPPED ? 0 : routes[rank].weight;
+        kept += is_skipped(c, at + rank) ? 0 : routes[rank].weight;
     }
     return kept > 0 && kept < all ? all / kept : 1.0f;
 }
@@ -21,9 +26,9 @@ static void terms_of_row(struct core *c, uint32_t row)
     const struct route *routes = c->pass.route + at;
     float factor = core_ffn_factor(c);
     bool inputs = c->hp.weighted_input != 0;
-    float scale = core_sequence_of(c, row)->renormalise_skips ? skip_scale(c, routes) : 1.0f;
+    float scale = core_sequence_of(c, row)->renormalise_skips ? skip_scale(c, at) : 1.0f;
     for (size_t rank = 0; rank < k; rank++) {
-        bool skipped = c->scratch.items[routes[rank].expert].state == ITEM_SKIPPED;
+        bool skipped = is_skipped(c, at + rank);
         c->scratch.terms[at + rank] =
             (struct device_term){.factor = (inputs ? 1.0f : routes[rank].weight) * scale * factor,
                                  .pair = skipped ? DEVICE_NO_PAIR : c->scratch.pair_of[at + rank]};

@@ -275,15 +275,15 @@ struct core_scratch {
     float *fetched; /* [chunk] rows of the residual for a hook; NULL: the device is the host */
     struct device_row *row;        /* [chunk] */
     struct expert_row *source_row; /* [chunk] the same rows, for the source */
-    uint32_t *pair_of;             /* [chunk][top_k] -> pair */
+    uint32_t *pair_of, *item_of;   /* [chunk][top_k] -> pair, item */
     uint32_t *pair_row;            /* pair -> row */
     struct device_term *terms;     /* [chunk][top_k] */
-    struct expert_item *items;     /* [experts] by expert */
-    struct expert_item **queue;    /* [experts] in order of work */
-    struct prefill_item *order;    /* [experts] */
-    uint32_t *pair_base;           /* [experts + 1] */
-    struct device_job *jobs;       /* [experts] */
-    uint32_t *job_expert;          /* [experts] whose jobs these are */
+    struct expert_item *items;     /* [items: experts * forms] by expert, then form */
+    struct expert_item **queue;    /* [items] in order of work */
+    struct prefill_item *order;    /* [items] their numbers, as experts */
+    uint32_t *pair_base;           /* [items + 1] */
+    struct device_job *jobs;       /* [items] */
+    uint32_t *job_item;            /* [items] whose jobs these are */
     float *next_counts;            /* [2][experts]: tokens, weight before; of the next layer */
     uint32_t *known;               /* [experts]: tokens, of a layer with a table */
     bool *allowed;                 /* [experts] masked routing */
@@ -295,6 +295,7 @@ struct core {
     struct model_hparams hp;
     struct weights_source source;
     prefill_order_fn prefill_order;
+    uint32_t forms; /* core_config.forms; 1: experts have none */
     struct device *device;
     bool owns_device;
     bool finds_layer;    /* core_find_layer */

@@ -125,23 +125,24 @@ static struct forms_wanted forms_of(const struct core *c)
 static void cut_experts(struct core *c, struct layout *m, uint32_t chunk)
 {
     const struct model_hparams *hp = &c->hp;
-    size_t pairs = (size_t)chunk * hp->experts_used;
+    size_t pairs = (size_t)chunk * hp->experts_used, items = (size_t)hp->experts * c->forms;
     /* one expert has at most `chunk` rows, a token at most top-k experts */
     c->scratch.inner_rows = chunk > hp->experts_used ? chunk : hp->experts_used;
     c->scratch.pair_of = cut_host(m, pairs, sizeof *c->scratch.pair_of);
     c->scratch.pair_row = cut_host(m, pairs, sizeof *c->scratch.pair_row);
+    c->scratch.item_of = cut_host(m, pairs, sizeof *c->scratch.item_of);
     c->scratch.terms = cut_host(m, pairs, sizeof *c->scratch.terms);
     size_t outputs = pairs * hparams_expert_width(hp), hidden = (size_t)chunk * hp->hidden;
     c->scratch.pair_out = cut_floats(m, outputs > hidden ? outputs : hidden); /* also y */
     c->scratch.gate = cut_floats(m, (size_t)c->scratch.inner_rows * hp->expert_inner);
     if (hparams_expert_has(hp, EXPERT_UP))
         c->scratch.up = cut_floats(m, (size_t)c->scratch.inner_rows * hp->expert_inner);
-    c->scratch.items = cut_host(m, hp->experts, sizeof *c->scratch.items);
-    c->scratch.queue = cut_host(m, hp->experts, sizeof *c->scratch.queue);
-    c->scratch.order = cut_host(m, hp->experts, sizeof *c->scratch.order);
-    c->scratch.pair_base = cut_host(m, (size_t)hp->experts + 1, sizeof *c->scratch.pair_base);
-    c->scratch.jobs = cut_host(m, hp->experts, sizeof *c->scratch.jobs);
-    c->scratch.job_expert = cut_host(m, hp->experts, sizeof *c->scratch.job_expert);
+    c->scratch.items = cut_host(m, items, sizeof *c->scratch.items);
+    c->scratch.queue = cut_host(m, items, sizeof *c->scratch.queue);
+    c->scratch.order = cut_host(m, items, sizeof *c->scratch.order);
+    c->scratch.pair_base = cut_host(m, items + 1, sizeof *c->scratch.pair_base);
+    c->scratch.jobs = cut_host(m, items, sizeof *c->scratch.jobs);
+    c->scratch.job_item = cut_host(m, items, sizeof *c->scratch.job_item);
     c->scratch.next_counts = cut_host(m, (size_t)hp->experts * 2, sizeof(float));
     if (hp->table_layers > 0)
         c->scratch.known = cut_host(m, hp->experts, sizeof *c->scratch.known);

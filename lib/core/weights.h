@@ -32,6 +32,7 @@ enum expert_item_state { ITEM_QUEUED, ITEM_WAITED, ITEM_READY, ITEM_DONE, ITEM_S
  * and `matrix`: written by the source. */
 struct expert_item {
     uint32_t expert;
+    uint32_t form;       /* that its rows chose (weights_source.form); else 0 */
     uint32_t tokens;     /* rows of the pass that are routed to it */
     const uint32_t *row; /* [tokens] their numbers, ascending */
     bool prefill;        /* all of them are tokens of prompts: no stream waits for it */
@@ -41,6 +42,7 @@ struct expert_item {
     float weight_before;
     float popularity; /* prefill: share of the pass's experts with more tokens */
     uint32_t rank;    /* the best among its rows */
+    bool queued;      /* the core's: it has a place in the order of work */
     enum expert_item_state state;
     enum precision precision;                   /* of the entry that serves it */
     struct kernel_matrix matrix[EXPERT__COUNT]; /* valid while READY; n 0: it has none */
@@ -185,6 +187,13 @@ struct weights_source {
                          uint32_t n);
     void (*gate_inputs)(void *self, const struct expert_step *step, const float *x, size_t stride,
                         uint32_t n);
+
+    /* Offline tools, with core_config.forms: which form of an expert, below `forms`, serves a row
+     * that is routed to it. Rows with different forms of an expert are different items, as if they
+     * were of different passes. weight_before: that of the row in expert_item. After `routed`, for
+     * every row and rank in their order. */
+    uint32_t (*form)(void *self, const struct expert_step *step, uint32_t row,
+                     const struct route *route, float weight_before);
 
     /* Start of a layer: progress report, test hooks. */
     void (*layer_starts)(void *self, const struct expert_step *step);
