@@ -139,6 +139,11 @@ struct offline_hooks {
     /* Precision that serves an item (enum precision), or OFFLINE_SKIP. NULL: native. In prefill an
      * item is all tokens of the chunk that access the expert. */
     int (*serve)(void *arg, const struct expert_step *step, const struct expert_item *item);
+    /* The same for one row of a pass, whatever serves its others: as if it were computed alone, so
+     * that decisions of decode are exact for many rows at once. Instead of serve. weight_before: as
+     * in struct expert_item, of this row. */
+    int (*serve_row)(void *arg, const struct expert_step *step, uint32_t row,
+                     const struct route *route, float weight_before);
     /* The functions of struct weights_source. */
     bool (*mask)(void *arg, const struct expert_step *step, bool *allowed);
     void (*choice)(void *arg, const struct expert_step *step, const float *importance);
@@ -160,6 +165,7 @@ struct offline_hooks {
 struct offline_runner_config {
     const struct kernel_ops *ops; /* NULL: the best available */
     uint32_t threads, chunk, context;
+    uint32_t sequences;       /* of offline_sequences; 0: one */
     enum quant_method method; /* of the precisions that `serve` returns */
     enum precision dense;     /* of dense matrices (offline_index_at) */
     enum kv_type kv_type;     /* of the KV cache */
@@ -180,7 +186,9 @@ struct offline_runner *offline_runner_create(struct offline_model *m,
 void offline_runner_destroy(struct offline_runner *r);
 
 struct core *offline_core(struct offline_runner *r);
-const struct core_sequence *offline_sequence(const struct offline_runner *r);
+const struct core_sequence *offline_sequence(const struct offline_runner *r); /* the first one */
+/* All of them; their numbers are 1, 2, ... */
+const struct core_sequence *offline_sequences(const struct offline_runner *r);
 /* Within a budget: time spent waiting for experts so far, for measurements of compute. */
 uint64_t offline_waited_ns(const struct offline_runner *r);
 

@@ -11,6 +11,16 @@
 
 #define RUNNER_MAGIC 0x52554e4fu
 
+/* Forms that rows choose: a precision each, or none. */
+#define FORM_SKIP ((uint32_t)PRECISION__COUNT)
+#define FORMS     (PRECISION__COUNT + 1)
+
+/* Keys, values and state of a sequence. */
+struct kept {
+    void **side[KV_SIDE__COUNT]; /* per layer, `context` positions */
+    void *state;                 /* recurrent */
+};
+
 struct offline_runner {
     uint32_t magic;
     struct offline_model *model;
@@ -18,16 +28,16 @@ struct offline_runner {
     enum quant_method method;
     enum precision dense;
     struct core *core;
-    void **keys, **values, **index; /* per layer, `context` positions */
-    void *state;                    /* recurrent, of the sequence */
-    bool one_layer;                 /* keys and values are those of the current layer */
-    struct core_sequence sequence;
+    bool one_layer; /* keys and values are those of the current layer */
+    uint32_t sequences;
+    struct kept *kept; /* [sequences] */
+    struct core_sequence *sequence;
     /* within a budget */
     uint32_t worker, share; /* of all runners at work */
-    uint8_t **slot;         /* [experts] of the current layer: where it is; NULL: not pinned */
-    uint8_t *stage;         /* made at the first use */
-    uint64_t seen;          /* of slots_wait */
-    uint64_t waited_ns;     /* for experts, and making them */
+    uint8_t **slot;     /* [experts][FORMS] of the current layer: where it is; NULL: not pinned */
+    uint8_t *stage;     /* made at the first use */
+    uint64_t seen;      /* of slots_wait */
+    uint64_t waited_ns; /* for experts, and making them */
 };
 
 static struct offline_runner *of(void *self)
@@ -68,6 +78,11 @@ static void form_of(const struct offline_runner *r, const struct expert_step *st
     offline_form(r->model, step->layer, item->expert, item->precision, r->method, f);
 }
 
+static uint8_t **slot_of(const struct offline_runner *r, const struct expert_item *item)
+{
+    return &r->slot[(size_t)item->expert * FORMS + item->form];
+}
+
 /* Pins the item if it fits, without waiting; a form that must be made only with `make`. False: an
  * expert could not be read. */
 static bool advance(struct offline_runner *r, const struct expert_step *step,
@@ -76,7 +91,7 @@ static bool advance(struct offline_runner *r, const struct expert_step *step,
     struct slots *slots = r->model->slots;
     struct offline_form f;
     form_of(r, step, item, &f);
-    uint8_t **at = &r->slot[item->expert];
+    uint8_t **at = slot_of(r, item);
     bool pinned = *at != NULL, ready = slots_ready(slots, f.slot.expert, f.slot.form);
     if (!pinned && !ready && f.slot.entry == ENTRY_NONE && !make)
         return true;
@@ -105,7 +120,7 @@ static void pin_in_slots(struct offline_runner *r, const struct expert_step *ste
                          struct expert_item *item)
 {
     item->state = ITEM_WAITED;
-    sl_assert(!r->slot[item->expert]);
+    sl_assert(!*slot_of(r, item));
     (void)advance(r, step, item, false); /* a failure is reported by wait */
 }
 
@@ -137,16 +152,31 @@ static int source_wait(void *self, const struct expert_step *step, struct expert
     return status;
 }
 
+static int precision_of(const struct offline_hooks *h, const struct expert_step *step,
+                        const struct expert_item *item)
+{
+    if (h->serve_row)
+        return item->form == FORM_SKIP ? OFFLINE_SKIP : (int)item->form;
+    return h->serve ? h->serve(h->arg, step, item) : PRECISION_NATIVE;
+}
+
+static uint32_t source_form(void *self, const struct expert_step *step, uint32_t row,
+                            const struct route *route, float weight_before)
+{
+    const struct offline_hooks *h = &of(self)->hooks;
+    int precision = h->serve_row(h->arg, step, row, route, weight_before);
+    return precision == OFFLINE_SKIP ? FORM_SKIP : (uint32_t)precision;
+}
+
 static void source_pin(void *self, const struct expert_step *step, struct expert_item **items,
                        uint32_t count)
 {
     struct offline_runner *r = of(self);
-    const struct offline_hooks *h = &r->hooks;
     if (r->model->slots)
         slots_at(r->model->slots, r->worker, step->layer);
     for (uint32_t i = 0; i < count; i++) {
         sl_assert(items[i]->state == ITEM_QUEUED);
-        int precision = h->serve ? h->serve(h->arg, step, items[i]) : PRECISION_NATIVE;
+        int precision = precision_of(&r->hooks, step, items[i]);
         if (precision == OFFLINE_SKIP) {
             items[i]->state = ITEM_SKIPPED;
             continue;
@@ -166,11 +196,11 @@ static void source_unpin(void *self, const struct expert_step *step, struct expe
 {
     struct offline_runner *r = of(self);
     struct offline_form f;
-    if (!r->model->slots || !r->slot[item->expert])
+    if (!r->model->slots || !*slot_of(r, item))
         return;
     form_of(r, step, item, &f);
     slots_unpin(r->model->slots, f.slot.expert, f.slot.form);
-    r->slot[item->expert] = NULL;
+    *slot_of(r, item) = NULL;
 }
 
 static bool source_mask(void *self, const struct expert_step *step, bool *allowed)
@@ -233,6 +263,7 @@ static struct weights_source source_of(struct offline_runner *r)
                                    .pin = source_pin,
                                    .wait = source_wait,
                                    .unpin = source_unpin,
+                                   .form = h->serve_row ? source_form : NULL,
                                    .mask = h->mask ? source_mask : NULL,
                                    .choice = h->choice ? source_choice : NULL,
                                    .routed = h->routed ? source_routed : NULL,
@@ -245,11 +276,14 @@ static struct weights_source source_of(struct offline_runner *r)
 }
 
 /* Keys or values: of every layer, or one for the largest, which all layers use in turn. */
-static bool allocate_side(struct offline_runner *r, uint32_t side, enum kv_type type,
-                          uint32_t context, void **of_layer)
+static bool allocate_side(struct offline_runner *r, struct kept *k, uint32_t side,
+                          enum kv_type type, uint32_t context)
 {
     const struct model_hparams *hp = &r->model->index->hparams;
     size_t most = 1;
+    void **of_layer = k->side[side] = calloc(hp->layers, sizeof *of_layer);
+    if (!of_layer)
+        return false;
     for (uint32_t i = 0; i < hp->layers; i++) {
         size_t bytes = (size_t)model_kv_bytes(hp, i, side, type, context);
         most = bytes > most ? bytes : most;
@@ -262,21 +296,53 @@ static bool allocate_side(struct offline_runner *r, uint32_t side, enum kv_type 
     return !r->one_layer || shared;
 }
 
+static bool allocate_kept(struct offline_runner *r, struct kept *k, enum kv_type type,
+                          uint32_t context)
+{
+    for (uint32_t side = 0; side < KV_SIDE__COUNT; side++)
+        if (!allocate_side(r, k, side, type, context))
+            return false;
+    k->state = calloc(1, (size_t)model_state_bytes(&r->model->index->hparams) + 1);
+    return k->state != NULL;
+}
+
 static int allocate_kv(struct offline_runner *r, enum kv_type type, uint32_t context,
                        struct error *error)
 {
-    const struct model_hparams *hp = &r->model->index->hparams;
-    r->keys = calloc(hp->layers, sizeof *r->keys);
-    r->values = calloc(hp->layers, sizeof *r->values);
-    r->index = calloc(hp->layers, sizeof *r->index);
-    r->state = calloc(1, (size_t)model_state_bytes(hp) + 1);
-    r->slot = calloc(hp->experts, sizeof *r->slot);
-    bool good = r->keys && r->values && r->index && r->state && r->slot &&
-                allocate_side(r, KV_SIDE_KEYS, type, context, r->keys) &&
-                allocate_side(r, KV_SIDE_VALUES, type, context, r->values) &&
-                allocate_side(r, KV_SIDE_INDEX, type, context, r->index);
+    r->kept = calloc(r->sequences, sizeof *r->kept);
+    r->sequence = calloc(r->sequences, sizeof *r->sequence);
+    r->slot = calloc((size_t)r->model->index->hparams.experts * FORMS + 1, sizeof *r->slot);
+    bool good = r->kept && r->sequence && r->slot;
+    for (uint32_t i = 0; good && i < r->sequences; i++)
+        good = allocate_kept(r, &r->kept[i], type, context);
     return good ? 0
                 : error_set(error, ERR_NO_MEMORY, "out of memory (context of %u tokens)", context);
+}
+
+static void set_sequences(struct offline_runner *r, const struct offline_runner_config *config)
+{
+    for (uint32_t i = 0; i < r->sequences; i++) {
+        const struct kept *k = &r->kept[i];
+        r->sequence[i] = (struct core_sequence){.sequence = i + 1,
+                                                .kv_type = config->kv_type,
+                                                .keys = k->side[KV_SIDE_KEYS],
+                                                .values = k->side[KV_SIDE_VALUES],
+                                                .index = k->side[KV_SIDE_INDEX],
+                                                .state = k->state,
+                                                .next_state = k->state,
+                                                .renormalise_skips = config->renormalise_skips};
+    }
+}
+
+static void free_kept(const struct offline_runner *r, const struct kept *k)
+{
+    uint32_t layers = r->one_layer ? 1 : r->model->index->hparams.layers;
+    for (uint32_t side = 0; side < KV_SIDE__COUNT; side++) {
+        for (uint32_t i = 0; k->side[side] && i < layers; i++)
+            free(k->side[side][i]);
+        free(k->side[side]);
+    }
+    free(k->state);
 }
 
 struct offline_runner *offline_runner_create(struct offline_model *m,
@@ -294,18 +360,21 @@ struct offline_runner *offline_runner_create(struct offline_model *m,
                                  .method = config->method,
                                  .dense = config->dense,
                                  .one_layer = config->one_layer,
+                                 .sequences = config->sequences ? config->sequences : 1,
                                  .worker = config->worker,
                                  .share = config->share ? config->share : 1};
     if (config->hooks)
         r->hooks = *config->hooks;
+    bool serves = r->hooks.serve || r->hooks.serve_row;
     enum tensor_type types[PRECISION__COUNT - 1];
     for (int t = 0; t < PRECISION__COUNT - 1; t++)
         types[t] = offline_type((enum precision)(t + 1), config->method);
     struct core_config core = {.model = offline_index_at(m, config->dense),
                                .ops = config->ops ? config->ops : m->ops,
                                .source = source_of(r),
-                               .expert_types = r->hooks.serve ? types : NULL,
-                               .expert_type_count = r->hooks.serve ? PRECISION__COUNT - 1 : 0,
+                               .expert_types = serves ? types : NULL,
+                               .expert_type_count = serves ? PRECISION__COUNT - 1 : 0,
+                               .forms = r->hooks.serve_row ? FORMS : 1,
                                .threads = config->threads,
                                .chunk = config->chunk,
                                .positions = config->context,
@@ -318,14 +387,7 @@ struct offline_runner *offline_runner_create(struct offline_model *m,
         offline_runner_destroy(r);
         return NULL;
     }
-    r->sequence = (struct core_sequence){.sequence = 1,
-                                         .kv_type = config->kv_type,
-                                         .keys = r->keys,
-                                         .values = r->values,
-                                         .index = r->index,
-                                         .state = r->state,
-                                         .next_state = r->state,
-                                         .renormalise_skips = config->renormalise_skips};
+    set_sequences(r, config);
     return r;
 }
 
@@ -337,18 +399,10 @@ void offline_runner_destroy(struct offline_runner *r)
     core_destroy(r->core);
     if (r->model->slots)
         slots_at(r->model->slots, r->worker, UINT32_MAX);
-    for (uint32_t i = 0; i < (r->one_layer ? 1 : r->model->index->hparams.layers); i++) {
-        if (r->keys)
-            free(r->keys[i]);
-        if (r->values)
-            free(r->values[i]);
-        if (r->index)
-            free(r->index[i]);
-    }
-    free(r->keys);
-    free(r->values);
-    free(r->index);
-    free(r->state);
+    for (uint32_t i = 0; r->kept && i < r->sequences; i++)
+        free_kept(r, &r->kept[i]);
+    free(r->kept);
+    free(r->sequence);
     free(r->slot);
     free(r->stage);
     r->magic = 0;
@@ -362,7 +416,12 @@ struct core *offline_core(struct offline_runner *r)
 
 const struct core_sequence *offline_sequence(const struct offline_runner *r)
 {
-    return &r->sequence;
+    return r->sequence;
+}
+
+const struct core_sequence *offline_sequences(const struct offline_runner *r)
+{
+    return r->sequence;
 }
 
 uint64_t offline_waited_ns(const struct offline_runner *r)

@@ -8,9 +8,9 @@
 
 #include "lib/base/assert.h"
 #include "lib/base/bytes.h"
+#include "lib/base/log.h"
 #include "lib/deterministic/deterministic.h"
 #include "lib/model/limits.h"
-#include "lib/offline/measure/serving.h"
 #include "lib/tensor/precision.h"
 
 struct clocked { /* one evaluation */
@@ -19,12 +19,17 @@ struct clocked { /* one evaluation */
     struct state *state[OFFLINE_WORKERS_MAX];
 };
 
+/* A segment of windows, with its cache and clock. */
+struct segment {
+    struct deterministic *deterministic;
+    uint32_t window;
+    bool in_token;
+};
+
 struct state { /* of one worker */
     struct clocked *run;
-    struct deterministic *deterministic;
-    uint32_t sequence;
-    struct expert_row row; /* of the step */
-    bool in_token;
+    struct segment segment[OFFLINE_STREAMS_MAX]; /* of its streams */
+    struct expert_row row;                       /* of `alone` */
     struct sim_stats stats;
     float margins[MODEL_EXPERTS_MAX], scratch[ROUTING_MARGIN_SCRATCH(MODEL_EXPERTS_MAX)];
     uint8_t levels[MODEL_EXPERTS_MAX];
@@ -37,68 +42,95 @@ static void add(struct sim_stats *to, const struct sim_stats *more)
 #include "lib/sim/results.tbl.h"
 }
 
-/* ---- callbacks of the core ---- */
+/* ---- callbacks of the core: each row of a pass is a token of a segment of its own ---- */
 
-/* The step of the token that is decoded, with the number of its window as the sequence. */
-static struct expert_step of_sequence(struct state *w, const struct expert_step *step)
+static struct segment *segment_at(struct state *w, const struct expert_step *step, uint32_t row)
+{
+    sl_assert(step->row[row].sequence - 1 < OFFLINE_STREAMS_MAX);
+    return &w->segment[step->row[row].sequence - 1];
+}
+
+/* The step with this row alone, and the number of its window as the sequence. */
+static struct expert_step alone(struct state *w, const struct expert_step *step, uint32_t row)
 {
     struct expert_step s = *step;
-    sl_assert(!step->prefill && step->rows == 1);
-    w->row = *step->row;
-    w->row.sequence = w->sequence;
+    sl_assert(!step->prefill);
+    w->row = step->row[row];
+    w->row.sequence = segment_at(w, step, row)->window + 1;
+    s.rows = 1;
     s.row = &w->row;
+    s.routes = NULL;
     return s;
 }
 
-static void end_token(struct state *w)
+static void end_token(struct segment *g)
 {
-    if (w->in_token)
-        deterministic_token_end(w->deterministic);
-    w->in_token = false;
+    if (g->in_token)
+        deterministic_token_end(g->deterministic);
+    g->in_token = false;
 }
 
 /* The first call of a layer: ends the previous one. */
 static void gate_input(void *arg, const struct expert_step *step, const float *x, uint32_t n)
 {
     struct state *w = arg;
-    struct expert_step s = of_sequence(w, step);
-    if (step->layer == model_expert_layer(offline_index(w->run->base->model), 0))
-        end_token(w);
-    w->in_token = true;
-    deterministic_layer_starts(w->deterministic, &s);
-    deterministic_gate_input(w->deterministic, &s, x, n);
+    bool first = step->layer == model_expert_layer(offline_index(w->run->base->model), 0);
+    for (uint32_t r = 0; r < step->rows; r++) {
+        struct segment *g = segment_at(w, step, r);
+        struct expert_step s = alone(w, step, r);
+        if (first)
+            end_token(g);
+        g->in_token = true;
+        deterministic_layer_starts(g->deterministic, &s);
+        deterministic_gate_input(g->deterministic, &s, x + (size_t)r * n, n);
+    }
 }
 
 static void take_logits(void *arg, const struct expert_step *step, const float *logits,
                         const struct model_router *rule)
 {
     struct state *w = arg;
-    (void)step;
-    routing_margins(rule, logits, w->scratch, w->margins);
-    residency_logit_levels(w->margins, rule->experts, w->levels);
-    deterministic_logits(w->deterministic, w->levels);
+    for (uint32_t r = 0; r < step->rows; r++) {
+        routing_margins(rule, logits + (size_t)r * rule->experts, w->scratch, w->margins);
+        residency_logit_levels(w->margins, rule->experts, w->levels);
+        deterministic_logits(segment_at(w, step, r)->deterministic, w->levels);
+    }
+}
+
+static uint32_t top_k(const struct state *w)
+{
+    return offline_index(w->run->base->model)->hparams.experts_used;
 }
 
 static void reroute(void *arg, const struct expert_step *step, const float *logits,
                     const struct model_router *rule, struct route *routes)
 {
     struct state *w = arg;
-    struct expert_step s = of_sequence(w, step);
-    (void)deterministic_reroute(w->deterministic, &s, logits, rule, routes);
+    for (uint32_t r = 0; r < step->rows; r++) {
+        struct expert_step s = alone(w, step, r);
+        (void)deterministic_reroute(segment_at(w, step, r)->deterministic, &s,
+                                    logits + (size_t)r * rule->experts, rule,
+                                    routes + (size_t)r * top_k(w));
+    }
 }
 
 static void routed(void *arg, const struct expert_step *step, const struct route *routes)
 {
     struct state *w = arg;
-    struct expert_step s = of_sequence(w, step);
-    deterministic_routed(w->deterministic, &s, routes);
+    for (uint32_t r = 0; r < step->rows; r++) {
+        struct expert_step s = alone(w, step, r);
+        deterministic_routed(segment_at(w, step, r)->deterministic, &s,
+                             routes + (size_t)r * top_k(w));
+    }
 }
 
-static int serve(void *arg, const struct expert_step *step, const struct expert_item *item)
+static int serve_row(void *arg, const struct expert_step *step, uint32_t row,
+                     const struct route *route, float weight_before)
 {
-    (void)step;
-    const struct state *w = arg;
-    const struct sim_access_result *result = deterministic_result(w->deterministic, item->expert);
+    struct state *w = arg;
+    const struct sim_access_result *result =
+        deterministic_result(segment_at(w, step, row)->deterministic, route->expert);
+    (void)weight_before; /* the simulator has computed it */
     return result->outcome == SIM_SKIPPED ? OFFLINE_SKIP : (int)result->precision;
 }
 
@@ -110,14 +142,14 @@ static const void *dense(void *self, uint32_t entry)
 
 /* ---- running ---- */
 
-static void end_segment(struct state *w)
+static void end_segment(struct state *w, struct segment *g)
 {
-    if (!w->deterministic)
+    if (!g->deterministic)
         return;
-    end_token(w);
-    add(&w->stats, sim_cache_stats(deterministic_cache(w->deterministic), SIM_DECODE));
-    deterministic_destroy(w->deterministic);
-    w->deterministic = NULL;
+    end_token(g);
+    add(&w->stats, sim_cache_stats(deterministic_cache(g->deterministic), SIM_DECODE));
+    deterministic_destroy(g->deterministic);
+    g->deterministic = NULL;
 }
 
 static struct deterministic *new_clock(struct state *w, struct error *error)
@@ -145,26 +177,27 @@ static void worker_hooks(void *arg, uint32_t worker, struct offline_hooks *h)
                                 .logits = wants_logits ? take_logits : NULL,
                                 .reroute = reroutes ? reroute : NULL,
                                 .routed = routed,
-                                .serve = serve};
+                                .serve_row = serve_row};
 }
 
 static uint32_t segment_of(const struct offline_evaluation *base)
 {
-    return base->segment ? base->segment : SERVING_SEGMENT;
+    return base->segment ? base->segment : CLOCKED_SEGMENT;
 }
 
-static void worker_starts(void *arg, uint32_t worker, uint32_t window)
+static void worker_joins(void *arg, uint32_t worker, uint32_t stream, uint32_t window)
 {
     struct clocked *run = arg;
     struct state *w = run->state[worker];
+    struct segment *g = &w->segment[stream];
     struct error error;
     if (window % segment_of(run->base) == 0) {
-        end_segment(w);
-        w->deterministic = new_clock(w, &error);
-        if (!w->deterministic) /* the configuration was checked before: only memory can be short */
+        end_segment(w, g);
+        g->deterministic = new_clock(w, &error);
+        if (!g->deterministic) /* the configuration was checked before: only memory can be short */
             log_fatal(1, "%s", error.text);
     }
-    w->sequence = window + 1;
+    g->window = window;
 }
 
 static void pass_progress(void *arg, const struct offline_progress *p)
@@ -187,7 +220,8 @@ static void collect(struct clocked *run, struct sim_stats *stats)
         struct state *w = run->state[i];
         if (!w)
             continue;
-        end_segment(w);
+        for (uint32_t j = 0; j < OFFLINE_STREAMS_MAX; j++)
+            end_segment(w, &w->segment[j]);
         add(stats, &w->stats);
         free(w);
     }
@@ -203,13 +237,13 @@ int clocked_evaluate(const struct offline_evaluation *base, const struct sim_con
         return -1;
     sim_cache_destroy(tried);
     struct offline_evaluation e = *base;
-    e.token_by_token = true;
     e.in_order = true;
+    e.abreast = true;
     e.segment = segment_of(base);
     e.method = method;
     e.renormalise_skips = config->knobs.skip_renormalise;
     e.hooks = worker_hooks;
-    e.starts = worker_starts;
+    e.joins = worker_joins;
     e.progress = pass_progress;
     e.announce = pass_announce;
     e.arg = &run;

@@ -9,8 +9,11 @@
 
 #include "lib/base/assert.h"
 #include "lib/base/clock.h"
+#include "lib/base/random.h"
 #include "lib/offline/measure/job.h"
 #include "lib/tensor/precision.h"
+
+#define RESAMPLES 2000 /* of a bootstrap interval */
 
 /* ---- hooks of static precisions and masks ---- */
 
@@ -24,6 +27,18 @@ static int serve(void *arg, const struct expert_step *step, const struct expert_
     else if (e->precision)
         precision = e->precision[(size_t)step->layer * offline_index(e->model)->hparams.experts +
                                  item->expert];
+    if (precision == OFFLINE_SKIP)
+        w->skipped++;
+    else
+        w->accesses[precision]++;
+    return precision;
+}
+
+static int serve_row(void *arg, const struct expert_step *step, uint32_t row,
+                     const struct route *route, float weight_before)
+{
+    struct worker *w = arg;
+    int precision = w->own.serve_row(w->own.arg, step, row, route, weight_before);
     if (precision == OFFLINE_SKIP)
         w->skipped++;
     else
@@ -76,6 +91,7 @@ static struct offline_hooks hooks_of(struct worker *w)
     return (struct offline_hooks){
         .arg = w,
         .serve = o->serve || e->precision ? serve : NULL,
+        .serve_row = o->serve_row ? serve_row : NULL,
         .mask = o->mask || e->allowed ? mask : NULL,
         .choice = o->choice ? choice : NULL,
         .routed = o->routed ? routed : NULL,
@@ -170,7 +186,8 @@ static void *worker_main(void *arg)
 {
     struct worker *w = arg;
     struct error error;
-    if (work_in_order(w, &error) != 0 && atomic_exchange(&w->job->failed, 1) == 0)
+    int status = w->job->e->abreast ? abreast_run(w, &error) : work_in_order(w, &error);
+    if (status != 0 && atomic_exchange(&w->job->failed, 1) == 0)
         w->job->error = error;
     return NULL;
 }
@@ -189,9 +206,12 @@ void job_run(struct job *job, void *(*loop)(void *worker))
 
 /* ---- workers ---- */
 
-uint32_t job_chunk(const struct offline_evaluation *e)
+uint32_t job_chunk(const struct job *job)
 {
+    const struct offline_evaluation *e = job->e;
     uint32_t chunk = e->token_by_token ? 1 : e->chunk ? e->chunk : e->text->window;
+    if (e->abreast)
+        return job->streams;
     return chunk < e->text->window ? chunk : e->text->window;
 }
 
@@ -209,7 +229,8 @@ static int open_pair(struct worker *w, struct error *error)
         e->hooks(e->arg, w->number, &w->own);
     hooks = hooks_of(w);
     struct offline_runner_config config = {.threads = 1,
-                                           .chunk = job_chunk(e),
+                                           .chunk = job_chunk(w->job),
+                                           .sequences = w->job->streams,
                                            .context = e->text->window,
                                            .method = e->method,
                                            .dense = e->dense,
@@ -226,6 +247,7 @@ static int open_pair(struct worker *w, struct error *error)
         return -1;
     w->chunk[0] = core_chunk(offline_core(p->test));
     config.hooks = NULL;
+    config.sequences = 1;
     config.kv_type = e->reference_kv_type;
     config.dense = PRECISION_NATIVE;
     config.chunk = e->text->window;
@@ -239,10 +261,12 @@ static int open_pair(struct worker *w, struct error *error)
 static int open_worker(struct worker *w, struct error *error)
 {
     const struct offline_evaluation *e = w->job->e;
-    w->rows = calloc(e->text->window, sizeof *w->rows);
+    w->rows = calloc((size_t)e->text->window + w->job->streams, sizeof *w->rows);
     w->recorded = calloc(offline_index(e->model)->hparams.vocab, sizeof *w->recorded);
     if (!w->rows || !w->recorded)
         return error_set(error, ERR_NO_MEMORY, "out of memory (rows of a window)");
+    if (e->abreast && abreast_open(w, error) != 0)
+        return -1;
     return open_pair(w, error);
 }
 
@@ -250,6 +274,7 @@ static void close_worker(struct worker *w)
 {
     offline_runner_destroy(w->pair.test);
     offline_runner_destroy(w->pair.reference);
+    abreast_close(w);
     free(w->rows);
     free(w->recorded);
 }
@@ -302,11 +327,11 @@ int offline_evaluate(const struct offline_evaluation *e, struct offline_losses *
                      struct error *error)
 {
     sl_assert(e->text->window >= 2 && !(e->compare && e->against));
-    sl_assert(e->score_from < e->text->window - 1);
+    sl_assert(e->score_from < e->text->window - 1 && (!e->abreast || e->in_order));
     if (allocate(e, out, error) != 0)
         return -1;
     struct worker worker[OFFLINE_WORKERS_MAX] = {0};
-    struct job job = {.e = e, .out = out, .worker = worker, .workers = threads_of(e)};
+    struct job job = {.e = e, .out = out, .worker = worker, .workers = threads_of(e), .streams = 1};
     pthread_mutex_init(&job.lock, NULL);
     pthread_cond_init(&job.changed, NULL);
     for (uint32_t i = 0; i < job.workers; i++) {
@@ -352,4 +377,68 @@ double offline_mean_nll(const struct offline_losses *l)
 double offline_perplexity(const struct offline_losses *l)
 {
     return exp(offline_mean_nll(l));
+}
+
+/* ---- bootstrap intervals and quantiles ---- */
+
+static int by_double(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static int by_float(const void *a, const void *b)
+{
+    float x = *(const float *)a, y = *(const float *)b;
+    return (x > y) - (x < y);
+}
+
+/* exp(mean of d per token) - minus, and its interval. */
+static struct offline_interval of_differences(const double *d, uint32_t windows, uint32_t scored,
+                                              double minus, double level)
+{
+    static double sample[RESAMPLES];
+    sl_assert(windows > 0 && level > 0 && level < 1);
+    struct random random;
+    random_seed(&random, 1, 0);
+    double sum = 0, tokens = (double)windows * scored;
+    for (uint32_t i = 0; i < windows; i++)
+        sum += d[i];
+    struct offline_interval out = {.value = exp(sum / tokens) - minus};
+    for (int s = 0; s < RESAMPLES; s++) {
+        double total = 0;
+        for (uint32_t i = 0; i < windows; i++)
+            total += d[random_below(&random, windows)];
+        sample[s] = exp(total / tokens) - minus;
+    }
+    qsort(sample, RESAMPLES, sizeof *sample, by_double);
+    out.low = sample[(int)((1 - level) / 2 * RESAMPLES)];
+    out.high = sample[(int)((1 + level) / 2 * (RESAMPLES - 1))];
+    return out;
+}
+
+struct offline_interval offline_loss_interval(const double *nll_a, const double *nll_b,
+                                              uint32_t windows, uint32_t scored, double level)
+{
+    double *d = malloc(windows * sizeof *d);
+    sl_assert(d);
+    for (uint32_t i = 0; i < windows; i++)
+        d[i] = nll_b[i] - nll_a[i];
+    struct offline_interval out = of_differences(d, windows, scored, 1, level);
+    free(d);
+    return out;
+}
+
+struct offline_interval offline_perplexity_interval(const double *nll, uint32_t windows,
+                                                    uint32_t scored, double level)
+{
+    return of_differences(nll, windows, scored, 0, level);
+}
+
+float offline_quantile(float *values, size_t n, double fraction)
+{
+    sl_assert(n > 0);
+    qsort(values, n, sizeof *values, by_float);
+    size_t i = (size_t)(fraction * (double)n);
+    return values[i < n ? i : n - 1];
 }

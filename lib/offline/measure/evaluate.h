@@ -3,7 +3,8 @@
  * windows go through the model layer by layer, so that an expert is read once for all of them: a
  * worker takes one window in one layer, with a single-threaded core, so that results do not depend
  * on the number of threads. Decisions that depend on earlier tokens need the windows in order of
- * time: a worker takes whole windows.
+ * time: a worker takes whole windows, or, token by token, one token of each of several segments in
+ * a pass (abreast).
  *
  * Perplexity = exp(sum of nll / scored tokens), tokens 1 .. window-1 of every window, each from
  * those before it: the protocol of `sluice eval`. */
@@ -17,6 +18,8 @@
 
 /* Maximum threads of an evaluation; worker numbers are below it. */
 #define OFFLINE_WORKERS_MAX 64
+/* Segments of a worker that go through the model abreast, at most. */
+#define OFFLINE_STREAMS_MAX 32
 
 struct offline_progress {
     uint64_t done, of;   /* steps of equal work */
@@ -57,11 +60,15 @@ struct offline_part {
 struct offline_evaluation {
     struct offline_model *model;
     const struct offline_text *text;
-    uint32_t threads;                /* 0: number of CPUs */
-    bool token_by_token;             /* as in decode: exact for decisions that depend on rank */
-    uint32_t chunk;                  /* rows per pass otherwise; 0: the window */
-    bool in_order;                   /* hooks depend on earlier tokens of a window */
-    uint32_t segment;                /* in_order: consecutive windows per worker; 0: one */
+    uint32_t threads;    /* 0: number of CPUs */
+    bool token_by_token; /* as in decode: exact for decisions that depend on rank */
+    uint32_t chunk;      /* rows per pass otherwise; 0: the window */
+    bool in_order;       /* hooks depend on earlier tokens of a window */
+    uint32_t segment;    /* in_order: consecutive windows per worker; 0: one */
+    /* in_order: token by token, several segments at a time: a pass has a row of each that decodes,
+     * and its sequence is the number of the stream that the segment is in, from 1 on. */
+    bool abreast;
+    uint32_t streams;                /* abreast: at most, of a worker; 0: OFFLINE_STREAMS_MAX */
     uint32_t score_from;             /* rows before it are context: nothing of them is counted */
     bool unscored;                   /* hooks only: losses are 0, no logits. Not in_order */
     const struct offline_part *part; /* NULL: all layers */
@@ -78,10 +85,12 @@ struct offline_evaluation {
     const bool *allowed; /* [layers * experts] experts that may be routed to; NULL: all */
     /* Sets the hooks of a worker (with its own arg), called once per worker before it starts; NULL:
      * none. starts: the next calls of the worker's hooks are for window `window`; in_order for all
-     * of it, else for one layer. Layers of a window follow each other. group: windows [first, first
-     * + windows) begin; nothing is running. All may be NULL. */
+     * of it, else for one layer. Layers of a window follow each other. joins: the same for the next
+     * rows of a stream, from 0 on, abreast. group: windows [first, first + windows) begin;
+     * nothing is running. All may be NULL. */
     void (*hooks)(void *arg, uint32_t worker, struct offline_hooks *hooks);
     void (*starts)(void *arg, uint32_t worker, uint32_t window);
+    void (*joins)(void *arg, uint32_t worker, uint32_t stream, uint32_t window);
     void (*group)(void *arg, uint32_t first, uint32_t windows);
     uint64_t row_bytes; /* that the hooks keep for every row of a group, from layer to layer */
     uint64_t
@@ -101,8 +110,8 @@ struct offline_losses {
     uint32_t *same;     /* [windows] tokens with the same best one, when compared, else NULL */
     uint64_t top1_same; /* of windows * scored */
     uint64_t skipped,
-        accesses
-            [PRECISION__COUNT]; /* expert accesses: per token with token_by_token, else per chunk */
+        accesses[PRECISION__COUNT]; /* expert accesses: per token with token_by_token, abreast or
+                                 * serve_row, else per chunk */
 };
 
 /* 0, or -1 with *error. Free the result with offline_losses_free. */

@@ -12,6 +12,14 @@ struct pair { /* the measured model, and the lossless one (or NULL) */
     struct offline_runner *test, *reference;
 };
 
+/* A segment of windows that is decoded abreast with others. */
+struct stream {
+    uint32_t window, end; /* the one that is decoded, and the end of the segment */
+    uint32_t at;          /* its next token */
+    bool busy;
+    float *base; /* [window][residual] of the lossless model; NULL: it does not run */
+};
+
 /* A group of windows that goes through the model layer by layer: a step is one window in one layer,
  * or, after the layers, the scoring of a window. Workers take steps in this order; a step waits for
  * the one before it of the same window. */
@@ -28,6 +36,7 @@ struct job { /* what all workers share */
     struct offline_losses *out;
     struct worker *worker;
     uint32_t workers, group; /* windows of a sweep */
+    uint32_t streams;        /* of a worker, abreast; else 1 */
     size_t scratch_limit;    /* 0: none */
     size_t output_bytes;     /* logits of a runner */
     uint64_t hook_bytes;     /* left for the hooks */
@@ -45,8 +54,12 @@ struct worker {
     uint32_t number;
     struct offline_hooks own; /* the caller's hooks */
     struct pair pair;
-    uint32_t chunk[2];     /* rows of a pass: of the measured model, of the reference */
-    struct core_row *rows; /* [window] */
+    uint32_t chunk[2];              /* rows of a pass: of the measured model, of the reference */
+    struct core_row *rows;          /* [window], and at least [streams] */
+    struct stream *stream;          /* [streams] */
+    uint32_t *row_stream;           /* [streams] that a row of the pass is of */
+    struct core_sequence *sequence; /* [streams] of the pass */
+    float *gathered;                /* [streams][residual] rows of `base` */
     uint64_t skipped, accesses[PRECISION__COUNT];
     float *recorded; /* one row of log-probabilities of e->against */
     pthread_t thread;
@@ -55,8 +68,13 @@ struct worker {
 
 /* evaluate.c: rows of a pass that is not limited by memory; whether the decisions of the worker's
  * hooks depend on them, so that they must not be limited. */
-uint32_t job_chunk(const struct offline_evaluation *e);
+uint32_t job_chunk(const struct job *job);
 bool job_chunk_depends(const struct worker *w);
+
+/* abreast.c: windows of the worker's segments until none is left. -1 with *error. */
+int abreast_run(struct worker *w, struct error *error);
+int abreast_open(struct worker *w, struct error *error); /* memory for its streams */
+void abreast_close(struct worker *w);
 
 /* evaluate.c: counts `steps` as done; worker 0 reports. */
 void job_progress(struct worker *w, uint64_t steps);

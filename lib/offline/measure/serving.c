@@ -35,18 +35,15 @@ static void *zeroed(size_t count, size_t bytes)
 
 /* ---- the precision policy, with nothing resident ---- */
 
-static int serve_policy(void *arg, const struct expert_step *step, const struct expert_item *item)
+static int serve_policy(struct state *w, const struct expert_step *step, uint32_t expert,
+                        struct precision_input in)
 {
     static const enum precision_state absent[PRECISION__COUNT];
-    struct state *w = arg;
     const struct serving *s = w->run->s;
     const struct precision_policy *p = &s->policy;
     struct planned_widths widths = {s->precision, s->low};
-    size_t cell = (size_t)step->layer * w->run->hp->experts + item->expert;
-    struct precision_input in = {.planned = planned_precisions(&widths, cell),
-                                 .weight_before = item->weight_before,
-                                 .popularity = item->popularity,
-                                 .prefill = item->prefill};
+    size_t cell = (size_t)step->layer * w->run->hp->experts + expert;
+    in.planned = planned_precisions(&widths, cell);
     struct precision_choice choice;
     enum precision precision;
     precision_choose(p, &in, &choice);
@@ -56,8 +53,25 @@ static int serve_policy(void *arg, const struct expert_step *step, const struct 
     }
     w->need[choice.need == NEED_LOW]++;
     w->bytes +=
-        offline_expert_bytes(w->run->base->model, step->layer, item->expert, precision, s->method);
+        offline_expert_bytes(w->run->base->model, step->layer, expert, precision, s->method);
     return (int)precision;
+}
+
+static int serve_item(void *arg, const struct expert_step *step, const struct expert_item *item)
+{
+    const struct precision_input in = {.weight_before = item->weight_before,
+                                       .popularity = item->popularity,
+                                       .prefill = item->prefill};
+    return serve_policy(arg, step, item->expert, in);
+}
+
+/* As in decode. */
+static int serve_row(void *arg, const struct expert_step *step, uint32_t row,
+                     const struct route *route, float weight_before)
+{
+    (void)row;
+    const struct precision_input in = {.weight_before = weight_before};
+    return serve_policy(arg, step, route->expert, in);
 }
 
 /* ---- swapmoe ---- */
@@ -157,7 +171,12 @@ static void worker_hooks(void *arg, uint32_t worker, struct offline_hooks *h)
     w->run = run;
     h->arg = w;
     switch (run->s->kind) {
-    case SERVE_POLICY: h->serve = serve_policy; break;
+    case SERVE_POLICY:
+        if (precision_by_rank(run->s->policy.rule))
+            h->serve_row = serve_row;
+        else
+            h->serve = serve_item;
+        break;
     case SERVE_SWAPMOE:
         h->mask = mask_swap;
         h->choice = choice_swap;
@@ -239,7 +258,7 @@ int serving_evaluate(const struct offline_evaluation *base, const struct serving
     bool by_rank = s->kind == SERVE_POLICY && precision_by_rank(s->policy.rule);
     e.renormalise_skips = by_rank && s->skip_renormalise;
     e.chunk = chunk_of(s, base->text);
-    e.token_by_token = by_rank || (s->kind == SERVE_SWAPMOE && e.chunk <= 1);
+    e.token_by_token = s->kind == SERVE_SWAPMOE && e.chunk <= 1;
     if (s->kind == SERVE_SWAPMOE) {
         e.in_order = true;
         e.segment = segment_of(s) < base->text->windows ? segment_of(s) : base->text->windows;

@@ -20,7 +20,7 @@ enum serving_kind {
     SERVE_NATIVE,
     SERVE_PRECISIONS, /* precision[]: uniform precision, edgemoe's mixed precision */
     SERVE_MASK,       /* allowed[]: pruned models */
-    SERVE_POLICY,     /* policy: hobbit, mixed-two token by token, fate in chunks; every access a
+    SERVE_POLICY,     /* policy: hobbit, mixed-two row by row, fate in chunks; every access a
                        * miss */
     SERVE_SWAPMOE,    /* masked routing to v_i experts that are replaced */
 };

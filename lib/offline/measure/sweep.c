@@ -21,6 +21,8 @@
 /* Logits of a runner: at most, and as a part of the free memory. */
 #define OUTPUT_BYTES (16 * MIB)
 #define OUTPUT_SHARE 64
+/* Part of the free memory for the streams that are abreast. */
+#define STREAMS_SHARE 8
 /* Part of the free memory that a trial may take. */
 #define PROBE_SHARE 8
 /* Hidden states of the windows of a mapped model. */
@@ -143,13 +145,34 @@ static uint64_t kv_of(const struct offline_evaluation *e)
     return all;
 }
 
+/* What a stream has. */
+static uint64_t stream_bytes(const struct offline_evaluation *e)
+{
+    uint64_t rows = (uint64_t)e->text->window * row_floats(e->model) * sizeof(float);
+    return kv_of(e) + (e->compare ? rows : 0);
+}
+
+/* Segments at a time: all, divided among the workers, as far as these bytes allow. */
+static void choose_streams(struct job *job, uint64_t bytes)
+{
+    const struct offline_evaluation *e = job->e;
+    uint32_t segment = e->segment ? e->segment : 1;
+    uint32_t segments = (e->text->windows + segment - 1) / segment;
+    uint64_t streams = (segments + job->workers - 1) / job->workers;
+    uint64_t most = e->streams ? e->streams : OFFLINE_STREAMS_MAX;
+    uint64_t fit = (bytes < MAPPED_BYTES ? bytes : MAPPED_BYTES) / (stream_bytes(e) * job->workers);
+    most = fit < most ? fit : most;
+    streams = streams < most ? streams : most;
+    job->streams = e->abreast && streams > 0 ? (uint32_t)streams : 1;
+}
+
 /* Bytes of the largest form of an expert that the evaluation may need: a precision that is made can
  * be larger than the expert in the file. */
 static uint64_t largest_form(const struct job *job)
 {
     const struct offline_evaluation *e = job->e;
     const struct model_index *m = offline_index(e->model);
-    bool any = job->worker[0].own.serve != NULL;
+    bool any = job->worker[0].own.serve || job->worker[0].own.serve_row;
     uint64_t most = m->expert_slot_bytes_max;
     for (enum precision p = PRECISION_NATIVE + 1; p < PRECISION__COUNT; p++) {
         if (!any && !(e->precision &&
@@ -180,7 +203,7 @@ struct rows { /* scratch memory of a runner: of one row, of another, and the row
 /* Memory of the runners, with their windows. */
 static uint64_t runners_bytes(const struct job *job, const struct rows *r)
 {
-    uint64_t kv = kv_of(job->e), bytes = 0;
+    uint64_t kv = kv_of(job->e), bytes = (job->streams - 1) * stream_bytes(job->e);
     for (int which = 0; which <= job->e->compare; which++)
         bytes += kv + r->one + r->row * (r->fixed[which] ? r->fixed[which] : r->flexible);
     return job->workers * bytes + window_bytes(job->e);
@@ -210,7 +233,8 @@ int sweep_workers(struct job *job, struct error *error)
     const struct offline_evaluation *e = job->e;
     struct rows r = {0};
     uint64_t more;
-    job->output_bytes = is_scored(e) && job_chunk(e) > 1 ? OUTPUT_BYTES : 0;
+    choose_streams(job, UINT64_MAX);
+    job->output_bytes = is_scored(e) && job_chunk(job) > 1 ? OUTPUT_BYTES : 0;
     if (offline_budget(e->model) == 0) /* mapped */
         return 0;
     if (offline_dense_prepare(e->model, e->dense, error) != 0)
@@ -224,10 +248,11 @@ int sweep_workers(struct job *job, struct error *error)
     r.row = (more - r.one) / PROBE_ROWS;
     job->hook_bytes = e->hook_bytes < free_bytes / 2 ? e->hook_bytes : free_bytes / 2;
     free_bytes -= job->hook_bytes;
+    choose_streams(job, free_bytes / STREAMS_SHARE);
     if (job->output_bytes > free_bytes / OUTPUT_SHARE)
         job->output_bytes = free_bytes / OUTPUT_SHARE;
     r.one += job->output_bytes;
-    r.fixed[0] = job_chunk_depends(&job->worker[0]) ? job_chunk(e) : 0;
+    r.fixed[0] = job_chunk_depends(&job->worker[0]) ? job_chunk(job) : 0;
     r.fixed[1] = e->in_order ? e->text->window : 0;
     choose_rows(job, &r, free_bytes);
     job->scratch_limit = r.one + r.flexible * r.row;

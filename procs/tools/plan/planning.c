@@ -127,16 +127,13 @@ static uint64_t hash_of_clock(const struct planning *p)
 {
     const struct knobs *k = &p->clock.knobs;
     size_t cells = (size_t)p->plan->layers * p->plan->experts;
-    uint64_t what[] = {k->eviction,
-                       k->preload,
-                       k->allocation,
-                       k->frequency,
-                       hash_of(plan_frequency(p->plan), cells * sizeof(float)),
-                       k->exact_ranks,
-                       0};
-    _Static_assert(sizeof k->nats == sizeof what[6], "the bits of a double");
-    memcpy(&what[6], &k->nats, sizeof what[6]);
-    size_t count = k->routing == ROUTING_RESIDENT_FIRST ? ARRAY_LEN(what) : 5;
+    uint64_t what[] = {CLOCKED_SEGMENT, k->eviction,
+                       k->preload,      k->allocation,
+                       k->frequency,    hash_of(plan_frequency(p->plan), cells * sizeof(float)),
+                       k->exact_ranks,  0};
+    _Static_assert(sizeof k->nats == sizeof what[7], "the bits of a double");
+    memcpy(&what[7], &k->nats, sizeof what[7]);
+    size_t count = k->routing == ROUTING_RESIDENT_FIRST ? ARRAY_LEN(what) : 6;
     return p->clock.capacity ? hash_of(what, count * sizeof what[0]) : 0;
 }
 

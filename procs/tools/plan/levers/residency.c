@@ -25,7 +25,6 @@ static const double shares_tried[] = {0.125, 0.25, 0.5};
 
 struct lever {
     const char *name; /* of the preset that is planned */
-    const char *key;  /* of what was measured */
     const char *settings;
     const char *parameter; /* that the settings end with */
     const double *tried;   /* in ascending order of the loss */
@@ -35,7 +34,6 @@ struct lever {
 };
 
 static const struct lever resident_first = {.name = "resident-first",
-                                            .key = "resident-first, losses",
                                             .settings = POLICY "routing=resident-first,nats=",
                                             .parameter = "nats",
                                             .tried = nats_tried,
@@ -47,7 +45,6 @@ static const struct lever resident_first = {.name = "resident-first",
                                             .kv_type = PLAN_reroute_kv_type};
 
 static const struct lever drop = {.name = "drop",
-                                  .key = "drop, losses",
                                   .settings = POLICY "precision=drop,t2=",
                                   .parameter = "t2",
                                   .tried = t2_tried,
@@ -99,7 +96,7 @@ static int losses_at(struct planning *p, const struct offline_text *text, struct
     struct sim_config config;
     struct sim_stats stats;
     _Static_assert(sizeof what == 64, "a key");
-    snprintf(what.name, sizeof what.name, "%s", at.lever->key);
+    snprintf(what.name, sizeof what.name, "%s, segments of %d", at.lever->name, CLOCKED_SEGMENT);
     planning_key(p, text, &what, sizeof what, key);
     *losses = (struct offline_losses){.windows = text->windows, .scored = text->window - 1};
     losses->nll = calloc(text->windows, sizeof *losses->nll);

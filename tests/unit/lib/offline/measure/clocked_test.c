@@ -60,13 +60,22 @@ static struct offline_losses served(const struct serving *s)
     return l;
 }
 
+/* How the windows are decoded. */
+static struct {
+    uint32_t threads, segment, streams;
+    bool compare;
+} how = {2, 3, 0, false};
+
 static struct offline_losses clocked(const char *preset, const char *settings, double share,
                                      struct sim_config *config, struct sim_stats *f)
 {
     struct error error = {0};
-    struct offline_evaluation e = base(2);
+    struct offline_evaluation e = base(how.threads);
     struct offline_losses l;
     struct knobs knobs;
+    e.segment = how.segment;
+    e.streams = how.streams;
+    e.compare = how.compare;
     uint64_t all = serving_bytes(model, NULL, QUANT_CHANNEL);
     ck_assert_msg(knobs_resolve(preset, NULL, settings, &knobs, &error) == 0, "%s", error.text);
     clocked_config(model, &knobs, NULL, QUANT_CHANNEL, (uint64_t)(share * (double)all), config);
@@ -174,6 +183,41 @@ START_TEST(resident_first_depends_on_residency)
     offline_losses_free(&exact);
     offline_losses_free(&few);
     offline_losses_free(&more);
+}
+END_TEST
+
+static void same_counts(const struct sim_stats *a, const struct sim_stats *b)
+{
+#define COUNT(name, meaning) ck_assert_uint_eq(a->name, b->name);
+#define REAL(name, meaning)  ck_assert(fabs(a->name - b->name) <= 1e-9 * fabs(a->name));
+#include "lib/sim/results.tbl.h"
+}
+
+/* Windows that are decoded together, each with a cache of its own, give what they give one after
+ * another: losses to the last bit, what was compared with the lossless model, and what was read. */
+START_TEST(abreast_is_one_after_another)
+{
+    static const struct {
+        const char *preset, *settings;
+    } cases[] = {{"lod", "routing=resident-first,nats=0.8,eviction=learned"},
+                 {"hobbit", "t1=0.4,t2=0.8,skip_renormalise=on"}};
+    struct sim_config config;
+    struct sim_stats one, all;
+    how.segment = 1;
+    how.compare = true;
+    how.streams = 1;
+    how.threads = 1;
+    struct offline_losses a = clocked(cases[_i].preset, cases[_i].settings, 0.3, &config, &one);
+    how.streams = 0;
+    struct offline_losses b = clocked(cases[_i].preset, cases[_i].settings, 0.3, &config, &all);
+    ck_assert_mem_eq(a.reference_nll, b.reference_nll, a.windows * sizeof *a.reference_nll);
+    ck_assert_mem_eq(a.kld, b.kld, (size_t)a.windows * a.scored * sizeof *a.kld);
+    ck_assert_mem_eq(a.same, b.same, a.windows * sizeof *a.same);
+    ck_assert_uint_eq(a.skipped, b.skipped);
+    ck_assert_mem_eq(a.accesses, b.accesses, sizeof a.accesses);
+    ck_assert(a.kld[5] > 0 && one.misses > 0);
+    same(a, b);
+    same_counts(&one, &all);
 }
 END_TEST
 
@@ -424,6 +468,7 @@ int main(void)
     tcase_add_test(c, one_precision_whatever_is_resident);
     tcase_add_test(c, hobbit_between_its_ends);
     tcase_add_test(c, resident_first_depends_on_residency);
+    tcase_add_loop_test(c, abreast_is_one_after_another, 0, 2);
     tcase_add_test(c, candidates_of_the_text);
     tcase_add_test(c, what_cannot_be_modelled);
     tcase_add_test(c, against_a_record);
