@@ -7,7 +7,7 @@
     loss_bound.py judge LIBEXEC MODEL PROFILE DIR OUT [PRESET:P[:DENSE]...]    plans for P percent, evaluates all texts
     loss_bound.py price LIBEXEC MODEL PLAN DIR OUT PRESET:P:SHARE...    the same with a plan that exists, token by token
                                      with a simulated cache of SHARE percent: also KL divergence, the same best tokens, and
-                                     a cloze task of 16 items of each text; an interrupted run continues
+                                     a cloze task of 512 items of all texts; an interrupted run continues
 
 The calibration text is that of `sluice tune`. The texts need Debian 12 with its manual pages in other languages.
 """
@@ -100,37 +100,30 @@ def judge(libexec, model, profile, directory, out, *cases):
 
 def price(libexec, model, plan, directory, out, *cases):
     os.makedirs(out, exist_ok=True)
+    texts = [a for t in sorted(glob.glob(directory + "/*.txt")) for a in ("--text", t)]
     for case in cases:
         preset, percent, share = case.split(":")
-        results = {}
-        for text in sorted(glob.glob(directory + "/*.txt")):
-            name = os.path.basename(text)[:-4]
-            path = os.path.join(out, "-".join((preset, percent, share, name)) + ".json")
-            if not os.path.exists(path):
-                how = ["-m", model, "--preset", preset, "--plan", plan, "--text", text, "--read-bandwidth", "500MB/s",
-                       "--resident-experts", share + "%", "--kld", "--output", "json"]
-                one = json.loads(run(libexec + "/sluice-eval", *how, "--max-windows", "8"))
-                items = json.loads(run(libexec + "/sluice-eval", *how, "--cloze", "16"))
-                one.update({k: v for k, v in items.items() if k.startswith("cloze_")})
-                with open(path, "w") as f:
-                    json.dump(one, f)
-            with open(path) as f:
-                results[name] = json.load(f)
-        show(case, float(percent), True, {n: 100 * r["loss"] for n, r in results.items()})
-        show_more(list(results.values()))
+        path = os.path.join(out, "-".join((preset, percent, share)) + ".json")
+        if not os.path.exists(path):
+            how = ["-m", model, "--preset", preset, "--plan", plan, "--read-bandwidth", "500MB/s", "--resident-experts",
+                   share + "%", "--kld", "--output", "json"] + texts
+            one = json.loads(run(libexec + "/sluice-eval", *how, "--max-windows", "8"))
+            items = json.loads(run(libexec + "/sluice-eval", *how, "--cloze", "512"))
+            one.update({k: v for k, v in items.items() if k.startswith("cloze_")})
+            with open(path, "w") as f:
+                json.dump(one, f)
+        with open(path) as f:
+            result = json.load(f)
+        show(case, float(percent), True, {os.path.basename(t["text"])[:-4]: 100 * t["loss"] for t in result["texts"]})
+        show_more(result)
 
 
-def show_more(results):
+def show_more(r):
     """What perplexity hides, over all texts."""
-    tokens, items = sum(r["tokens"] for r in results), sum(r["cloze_items"] for r in results)
-
-    def mean(key, weight, of):
-        return sum(r[key] * r[weight] for r in results) / of
-    right, lossless = (100 * mean(k, "cloze_items", items) for k in ("cloze_right", "cloze_right_lossless"))
-    print("    KL divergence %.4f, same best token %.1f %%; cloze, %d items: right %.1f %%, lossless %.1f %%, same answer %.1f %%; "
-          "%.2f MiB per token" % (mean("kld_mean", "tokens", tokens), 100 * mean("top1_same", "tokens", tokens), items, right,
-                                  lossless, 100 * mean("cloze_same", "cloze_items", items),
-                                  mean("bytes_per_token", "tokens", tokens) / 2**20), flush=True)
+    print("    KL divergence %.4f, same best token %.1f %%; cloze, %d items: right %.1f %%, lossless %.1f %% (difference %.1f .. "
+          "%.1f), same answer %.1f %%; %.2f MiB per token" % (
+              r["kld_mean"], 100 * r["top1_same"], r["cloze_items"], 100 * r["cloze_right"], 100 * r["cloze_right_lossless"],
+              100 * r["cloze_low"], 100 * r["cloze_high"], 100 * r["cloze_same"], r["bytes_per_token"] / 2**20), flush=True)
 
 
 def show(name, percent, made, losses):

@@ -372,6 +372,33 @@ static void cloze_task(void)
     }
 }
 
+/* The losses of the texts make that of all of them; of each, the first windows count. */
+static void losses_of_texts(void)
+{
+    static const size_t windows = 2, window = 32;
+    json_t *doc = command_json(END_MS, (const char *const[]){"eval", "-m", test_model(), "--text",
+                                                             calibration, "--text", HELD_OUT,
+                                                             "--ctx-size", "32", "--max-windows",
+                                                             "2", "--offline", "--preset", "iq4",
+                                                             "--kld", "--output", "json", NULL});
+    const json_t *texts = json_object_get(doc, "texts");
+    double more = 0, kld = 0;
+    CHECK(json_array_size(texts) == 2, "%zu texts", json_array_size(texts));
+    for (size_t i = 0; i < 2; i++) {
+        const json_t *t = json_array_get(texts, i);
+        CHECK(lookup_u64(t, "tokens") == windows * (window - 1), "tokens of text %zu", i);
+        double loss = json_real_value(json_object_get(t, "loss"));
+        CHECK(loss != 0, "text %zu has no loss", i);
+        more += log1p(loss) / 2;
+        kld += json_real_value(json_object_get(t, "kld_mean")) / 2;
+    }
+    double all = json_real_value(json_object_get(doc, "loss")),
+           divergence = json_real_value(json_object_get(doc, "kld_mean"));
+    CHECK(fabs(more - log1p(all)) < 1e-9, "%.12g, of the texts %.12g", log1p(all), more);
+    CHECK(fabs(kld - divergence) < 1e-6 * divergence, "%.9g, of the texts %.9g", divergence, kld);
+    json_decref(doc);
+}
+
 /* A throttle below the pace of the measurement is rejected, and the one before it stays; a higher
  * one, and none, are taken. */
 static void throttles_of_the_measurement(struct engine *e)
@@ -496,6 +523,7 @@ int main(int argc, char **argv)
         {"resident_first_to_engine", resident_first_to_engine},
         {"resident_first_is_scored_in_decode", resident_first_is_scored_in_decode},
         {"cloze_task", cloze_task},
+        {"losses_of_texts", losses_of_texts},
         {"kv_type_of_the_measurement", kv_type_of_the_measurement},
         {"share_of_the_measurement", share_of_the_measurement},
         {"chunk_of_the_measurement", chunk_of_the_measurement},

@@ -156,7 +156,7 @@ static const struct option_row rows[] = {
      "lossless model"},
     {'c', "ctx-size", "N", OPTION_ELSEWHERE, "tokens per window (default 512; of --cloze 64)"},
     {0, "max-windows", "N", OPTION_NUMBER(struct eval, windows_max, 1, INT32_MAX),
-     "only the first N windows"},
+     "only the first N windows of each text"},
     {0, "output", "FORMAT", OPTION_CALL(take_output),
      "format on stdout: text (default), json; in process also "
      "csv, md"},

@@ -36,6 +36,7 @@ struct evaluating {
     struct sim_stats stats;
     struct logits_file *against, *record, *npy;
     struct cloze_result cloze;
+    struct outcome_text of_text[IN_PROCESS_TEXTS_MAX];
     char note[160];
     uint64_t cells;
     uint32_t capacity; /* number of resident experts */
@@ -206,6 +207,31 @@ static double mean(const float *x, size_t n)
     return sum / (double)n;
 }
 
+/* Of the windows of a text. False: it has none. */
+static bool outcome_of_text(const struct evaluating *w, size_t text, const struct offline_losses *l,
+                            const double *reference, struct outcome_text *o)
+{
+    uint32_t each = w->e->cloze ? CLOZE_CHOICES : 1; /* of the text, to those that are kept */
+    double more = 0, kld = 0, same = 0;
+    *o = (struct outcome_text){w->e->text_path[text], 0, NAN, NAN, NAN};
+    for (uint32_t i = 0; i < l->windows; i++) {
+        if (w->text.path[i * each] != text)
+            continue;
+        o->tokens += l->scored;
+        more += l->nll[i] - reference[i];
+        kld += l->kld ? mean(l->kld + (size_t)i * l->scored, l->scored) * l->scored : 0;
+        same += l->kld ? l->same[i] : 0;
+    }
+    if (o->tokens == 0)
+        return false;
+    o->loss = exp(more / (double)o->tokens) - 1;
+    if (l->kld) {
+        o->kld_mean = kld / (double)o->tokens;
+        o->top1_same = same / (double)o->tokens;
+    }
+    return true;
+}
+
 static void outcome_of(struct evaluating *w, struct offline_losses *losses, const double *reference,
                        struct outcome *o)
 {
@@ -214,6 +240,9 @@ static void outcome_of(struct evaluating *w, struct offline_losses *losses, cons
 #include "procs/clients/eval/outcome.tbl.h"
     struct offline_interval loss =
         offline_loss_interval(reference, losses->nll, losses->windows, losses->scored, 0.95);
+    for (size_t i = 0; i < w->e->texts; i++)
+        o->texts += outcome_of_text(w, i, losses, reference, &w->of_text[o->texts]);
+    o->text = w->of_text;
     o->preset = w->e->params->preset;
     o->note = w->note;
     o->tokens = (uint64_t)losses->windows * losses->scored;
@@ -292,7 +321,7 @@ static void set_cloze(const struct evaluating *w, struct offline_evaluation *bas
 {
     uint32_t longer = IN_PROCESS_WINDOW_DEFAULT / w->text.window;
     base->score_from = cloze_context(w->text.window) - 1;
-    base->segment = longer > 1 ? SERVING_SEGMENT * longer : SERVING_SEGMENT;
+    base->segment = longer > 1 ? CLOCKED_SEGMENT * longer : CLOCKED_SEGMENT;
 }
 
 static void take_cloze(struct evaluating *w, struct offline_losses *losses, double *reference)
@@ -370,6 +399,21 @@ static int open_logits(struct evaluating *w, struct error *error)
     return 0;
 }
 
+/* Of each text at most `most` windows. */
+static void keep_first(struct offline_text *t, uint64_t most)
+{
+    uint64_t count[IN_PROCESS_TEXTS_MAX] = {0};
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < t->windows; i++) {
+        if (count[t->path[i]]++ >= most)
+            continue;
+        memmove(t->ids + (size_t)kept * t->window, offline_window(t, i),
+                t->window * sizeof *t->ids);
+        t->path[kept++] = t->path[i];
+    }
+    t->windows = kept;
+}
+
 static int open_all(struct evaluating *w, struct error *error)
 {
     const struct in_process *e = w->e;
@@ -381,8 +425,8 @@ static int open_all(struct evaluating *w, struct error *error)
         return -1;
     if (e->cloze && cloze_make(&w->text, error) != 0)
         return -1;
-    if (e->windows_max && w->text.windows > (uint64_t)e->windows_max)
-        w->text.windows = (uint32_t)e->windows_max;
+    if (e->windows_max)
+        keep_first(&w->text, (uint64_t)e->windows_max);
     const struct model_hparams *hp = &offline_index(w->model)->hparams;
     if (e->params->plan[0]) {
         w->plan = plan_read(e->params->plan, error);

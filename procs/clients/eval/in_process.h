@@ -26,7 +26,7 @@ struct in_process {
     size_t texts;
     const struct params *params; /* preset, plan, policy, resident_experts, threads */
     uint32_t window;
-    int64_t windows_max;   /* 0: all */
+    int64_t windows_max;   /* of each text; 0: all */
     uint64_t memory;       /* maximum; 0: as the budget, or the default */
     int64_t cloze;         /* items of a cloze task; 0: none */
     bool compare;          /* also KL divergence and top-1 agreement */
@@ -39,9 +39,18 @@ struct in_process {
     enum eval_output output;
 };
 
+/* Of one of the texts; NaN: not measured. */
+struct outcome_text {
+    const char *path;
+    uint64_t tokens;
+    double loss, kld_mean, top1_same;
+};
+
 /* Result of an evaluation; its numbers are the rows of outcome.tbl.h. */
 struct outcome {
     const char *preset;
+    const struct outcome_text *text; /* [texts] those with windows; in json */
+    size_t texts;
 #define OUTCOME_REAL(name, doc)  double name;
 #define OUTCOME_COUNT(name, doc) uint64_t name;
 #include "procs/clients/eval/outcome.tbl.h"

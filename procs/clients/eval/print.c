@@ -9,13 +9,31 @@
 
 #include "lib/base/bytes.h"
 
+static json_t *real(double x)
+{
+    return isnan(x) ? json_null() : json_real(x);
+}
+
+static json_t *texts_of(const struct outcome *o)
+{
+    json_t *all = json_array();
+    for (size_t i = 0; i < o->texts; i++) {
+        const struct outcome_text *t = &o->text[i];
+        json_array_append_new(all,
+                              json_pack("{s:s, s:I, s:o, s:o, s:o}", "text", t->path, "tokens",
+                                        (json_int_t)t->tokens, "loss", real(t->loss), "kld_mean",
+                                        real(t->kld_mean), "top1_same", real(t->top1_same)));
+    }
+    return all;
+}
+
 static void print_json(const struct outcome *o)
 {
     json_t *out = json_pack("{s:s}", "preset", o->preset);
-#define OUTCOME_REAL(name, doc)                                                                    \
-    json_object_set_new(out, #name, isnan(o->name) ? json_null() : json_real(o->name));
+#define OUTCOME_REAL(name, doc)  json_object_set_new(out, #name, real(o->name));
 #define OUTCOME_COUNT(name, doc) json_object_set_new(out, #name, json_integer((json_int_t)o->name));
 #include "procs/clients/eval/outcome.tbl.h"
+    json_object_set_new(out, "texts", texts_of(o));
     json_dumpf(out, stdout, JSON_INDENT(2));
     printf("\n");
     json_decref(out);
