@@ -122,9 +122,10 @@ static struct engine *start(void)
     return start_with(cache_option(cache_dir(), "64MiB"), NULL);
 }
 
+/* Without the last prompt, of hundreds of tokens, which reads every expert many times. */
 static void texts(struct engine *e, const char *what)
 {
-    for (unsigned i = 0; i < TEST_PROMPTS; i++)
+    for (unsigned i = 0; i + 1 < TEST_PROMPTS; i++)
         baseline_compare(e, i, what);
 }
 
@@ -492,11 +493,12 @@ static void kills(bool with_http)
     unsigned count = test_amount(AMOUNT_device_cache_kills);
     for (unsigned i = 0; i < count; i++) {
         const char *victim = victims[i % ARRAY_LEN(victims)];
-        struct generation *g = generation_of(e, i % TEST_PROMPTS, 1 + random_below(&random, 30));
+        unsigned prompt = i % (TEST_PROMPTS - 1);
+        struct generation *g = generation_of(e, prompt, 1 + random_below(&random, 30));
         pid_t pid = engine_pid(e, victim, 0, 0);
         CHECK(kill(pid, SIGKILL) == 0, "kill failed");
         engine_pid(e, victim, 0, pid);
-        end_same(g, i % TEST_PROMPTS);
+        end_same(g, prompt);
     }
     engine_stop(e);
     e = start_with(cache_option(cache_dir(), "3MiB"), NULL);
@@ -530,7 +532,8 @@ static void keep_budget(uint64_t budget, const char *size)
     walled_start(&w, budget,
                  (const char *const[]){"-m", url(), skeletons(), "--direct-io=off",
                                        cache_option(cache_dir(), size), NULL});
-    texts(w.engine, "within the budget");
+    for (unsigned i = 0; i < TEST_PROMPTS; i++)
+        baseline_compare(w.engine, i, "within the budget");
     test_note("%s: %" PRIu64 " bytes written, %" PRIu64 " hits", size,
               counter(w.engine, "cache_bytes_written"), counter(w.engine, "cache_hits"));
     CHECK(counter(w.engine, "cache_bytes_written") > 0, "nothing was written");
