@@ -21,8 +21,8 @@
 #define ROW_BIT(kind) (1ull << (kind))
 #define ROW_DEPTH     8 /* an array, a group in it, a group in that, and so on */
 
-/* A walk reads our own tables, no foreign bytes; with what the fuzzer counts in each of its steps it
- * takes two thirds of the time of a file. */
+/* A walk reads our own tables, no foreign bytes; with what the fuzzer counts in each of its steps,
+ * it takes two thirds of the time of a file. */
 #ifdef __clang__
 #define ROW_UNCOUNTED __attribute__((no_sanitize("coverage")))
 #else

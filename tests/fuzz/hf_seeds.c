@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hf_seeds DIR: writes seeds of the targets hfdir and pack, which each build makes; it copies those of
- * hfdir to pack (CMakeLists.txt). */
+/* hf_seeds DIR: writes seeds of the targets hfdir and pack, which each build makes; it copies those
+ * of hfdir to pack (CMakeLists.txt). */
 #include <sys/stat.h>
 
 #include "lib/json/json_file.h"

@@ -7,8 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* What the build makes (CMakeLists.txt), else of $SLUICE_GOLDEN_DATA or the source tree's directory;
- * the result is static. */
+/* What the build makes (CMakeLists.txt), else of $SLUICE_GOLDEN_DATA or the source tree's
+ * directory; the result is static. */
 const char *golden_path(const char *file);
 /* The demo model (Q8_0). */
 const char *golden_demo_path(void);

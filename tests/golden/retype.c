@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* golden_retype IN.gguf F16|F32|Q8_0 OUT.gguf: writes the model with all tensors that are not F32 as
- * the given type. F16 rounds to nearest, F32 is exact, Q8_0 is as in the Python package gguf; they
- * are the same bytes on every machine. The build makes models of the golden tests with it;
+/* golden_retype IN.gguf F16|F32|Q8_0 OUT.gguf: writes the model with all tensors that are not F32
+ * as the given type. F16 rounds to nearest, F32 is exact, Q8_0 is as in the Python package gguf;
+ * they are the same bytes on every machine. The build makes models of the golden tests with it;
  * golden_hash checks the hashes of these files, or of their logits. */
 #include <fcntl.h>
 #include <math.h>

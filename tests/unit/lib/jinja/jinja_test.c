@@ -62,8 +62,8 @@ static void check_mask(const char *text, const char *expected)
     free(mask);
 }
 
-/* Of every feature (jinja_vectors.py), and random ones (jinja_random.py), which begin with a text of
- * a list. */
+/* Of every feature (jinja_vectors.py), and random ones (jinja_random.py), which begin with a text
+ * of a list. */
 static const char *const vectors[] = {SLUICE_SOURCE_DIR "/tests/golden/data/jinja.json",
                                       SLUICE_SOURCE_DIR "/tests/golden/data/jinja_random.json"};
 
