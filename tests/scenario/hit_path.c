@@ -294,7 +294,7 @@ static void demand_latency(void)
     struct load load;
     char what[80];
     baseline(0);
-    engine_start(e, (const char *const[]){"--resident-experts=25", NULL});
+    engine_start(e, (const char *const[]){"--resident-experts=25", "--threads=0", NULL});
     load_start(&load, e);
     for (unsigned i = 0; i < 3 && best > LATENCY_US; i++) {
         baseline_compare(e, i, "demand latency");
@@ -335,7 +335,8 @@ static void throttle(void)
     struct engine *e = engine_new();
     struct text got;
     baseline(0);
-    engine_start(e, (const char *const[]){"--resident-experts=12.5", "--prediction=none", NULL});
+    engine_start(e, (const char *const[]){"--resident-experts=12.5", "--prediction=none",
+                                          "--threads=0", NULL});
     json_decref(engine_control(
         e, "throttle", json_pack("{s:i, s:I}", "loader", 0, "bytes_per_s", (json_int_t)rate)));
     struct generation *g = generation_start(e, test_prompt(0), baseline_tokens());
@@ -402,7 +403,7 @@ static void short_timeslices(void)
     struct engine *e = engine_new();
     if (timeslice_ns(0) == 0)
         test_skip("the kernel does not report time slices");
-    engine_start(e, (const char *const[]){"--resident-experts=50", NULL});
+    engine_start(e, (const char *const[]){"--resident-experts=50", "--threads=0", NULL});
     uint64_t usual = timeslice_ns(engine_pid(e, "compute", 0, 0));
     for (size_t i = 0; i < ARRAY_LEN(services); i++) {
         uint64_t ns = timeslice_ns(engine_pid(e, services[i], 0, 0));
