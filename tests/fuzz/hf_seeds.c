@@ -9,7 +9,7 @@
 #include "tests/unit/lib/model/hf_make.h"
 
 static const char *corpus;
-static char work[64];
+static char work[PATH_MAX - 256]; /* the directory that is being recorded, inside of `corpus` */
 
 static void seed(const char *target, const char *name, const struct bytes *b)
 {
@@ -101,10 +101,11 @@ static void make_directory(const char *arch, bool two_files, bool half_norms)
     if (strcmp(arch, "llama") == 0)
         make_drop_tensor(&m, "rope_freqs.weight");
     struct bytes file = make_write(&m);
-    snprintf(path, sizeof path, "%s.gguf", work);
+    sl_assert(snprintf(work, sizeof work, "%s/work-XXXXXX", corpus) < (int)sizeof work);
+    sl_assert(mkdtemp(work));
+    snprintf(path, sizeof path, "%s/made.gguf", work);
     FILE *f = fopen(path, "wb");
     sl_assert(f && fwrite(file.data, 1, file.size, f) == file.size && fclose(f) == 0);
-    sl_assert(mkdir(work, 0700) == 0);
     hf_make(&(struct hf_make){
         .gguf = path, .dir = work, .two_files = two_files, .half_norms = half_norms});
     unlink(path);
@@ -313,7 +314,6 @@ int main(int argc, char **argv)
     char name[64];
     sl_assert(argc == 2);
     corpus = argv[1];
-    snprintf(work, sizeof work, "/tmp/sluice-hf-seeds.%d", (int)getpid());
     for (size_t i = 0; i < ARRAY_LEN(archs); i++) {
         bool mixed = strcmp(archs[i], "llama") == 0;
         if (mixed || i % 2 == 0) { /* one of mixed types is enough: it has 47 KB */
