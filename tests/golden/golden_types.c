@@ -5,10 +5,13 @@
  *
  * usage: golden_types [DIR]   DIR: more vectors, written by type_vectors.py --random N DIR */
 #include <ctype.h>
+#include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "lib/base/assert.h"
 #include "lib/base/bytes.h"
@@ -111,10 +114,32 @@ static void check_type(const char *dir, const struct tensor_type_info *type)
     free(want);
 }
 
+/* Other reference data are used for files that the build makes, too. */
+static void check_place(void)
+{
+    static const char file[] = "arch/olmoe_a_q8.gguf";
+    char dir[] = "/tmp/golden-types-XXXXXX", arch[64], path[64];
+    char *made = strdup(golden_path(file));
+    sl_assert(made && mkdtemp(dir) && setenv("SLUICE_GOLDEN_DATA", dir, 1) == 0);
+    golden_check(strcmp(golden_path(file), made) == 0, "%s is not that of the build", file);
+    snprintf(arch, sizeof arch, "%s/arch", dir);
+    snprintf(path, sizeof path, "%s/%s", dir, file);
+    int fd = mkdir(arch, 0700) == 0 ? open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600) : -1;
+    sl_assert(fd >= 0);
+    close(fd);
+    golden_check(strcmp(golden_path(file), path) == 0, "%s is not that of SLUICE_GOLDEN_DATA",
+                 file);
+    unlink(path);
+    rmdir(arch);
+    rmdir(dir);
+    free(made);
+}
+
 int main(int argc, char **argv)
 {
     const char *dir = argc > 1 ? argv[1] : golden_path("types");
     for (size_t t = 0; t < ARRAY_LEN(types); t++)
         check_type(dir, tensor_type_info(types[t]));
+    check_place();
     return golden_result("golden_types");
 }

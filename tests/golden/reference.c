@@ -14,13 +14,11 @@ struct golden_tally golden_tally;
 
 const char *golden_path(const char *file)
 {
-    static char path[4096];
+    static char path[4096], made[4096];
     const char *dir = getenv("SLUICE_GOLDEN_DATA");
-    snprintf(path, sizeof path, "%s/%s", SLUICE_GOLDEN_MADE, file);
-    if (access(path, F_OK) == 0)
-        return path;
     snprintf(path, sizeof path, "%s/%s", dir ? dir : SLUICE_SOURCE_DIR "/tests/golden/data", file);
-    return path;
+    snprintf(made, sizeof made, "%s/%s", SLUICE_GOLDEN_MADE, file);
+    return access(path, F_OK) != 0 && access(made, F_OK) == 0 ? made : path;
 }
 
 const char *golden_demo_path(void)

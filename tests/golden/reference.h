@@ -7,8 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* What the build makes (CMakeLists.txt), else of $SLUICE_GOLDEN_DATA or the source tree's
- * directory; the result is static. */
+/* In $SLUICE_GOLDEN_DATA, or without it the source tree's directory; a file that is not there may
+ * be one that the build makes (CMakeLists.txt). The result is static. */
 const char *golden_path(const char *file);
 /* The demo model (Q8_0). */
 const char *golden_demo_path(void);
