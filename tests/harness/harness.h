@@ -183,7 +183,10 @@ json_t *engine_stats(struct engine *e); /* new reference */
 uint64_t engine_counter(struct engine *e, const char *service, const char *counter);
 /* pid of a process; waits until it is ready and its pid is not `not_pid`. */
 pid_t engine_pid(struct engine *e, const char *service, unsigned number, pid_t not_pid);
+/* A process that has ended counts, although its successor may not exist yet. */
 uint64_t engine_restarts(struct engine *e, const char *service, unsigned number);
+/* Of an idle engine, `stats` has the pids, restarts and counters of these processes. */
+void engine_check_stats(struct engine *e);
 void engine_wait_counter(struct engine *e, const char *service, const char *counter,
                          uint64_t at_least, unsigned ms);
 /* A control call that must succeed; steals fields. New reference. */

@@ -69,8 +69,9 @@ static void campaign(const char *service, unsigned wanted)
         restarts++;
     }
     uint64_t reported = engine_restarts(e, service, 0);
-    CHECK(reported >= restarts, "stats have %llu restarts of %s after %llu kills",
+    CHECK(reported >= restarts, "%llu restarts of %s are counted after %llu kills",
           (unsigned long long)reported, service, (unsigned long long)restarts);
+    engine_check_stats(e);
     test_note("%s: %u kills hit a running generation", service, landed);
     engine_stop(e);
 }
@@ -90,6 +91,28 @@ static void kill_predictor(void)
 static void kill_compute(void)
 {
     campaign("compute", draws(2, 25));
+}
+
+/* The harness sees at once that a process is gone: a crash by the last request of a case would stay
+ * unseen, and its pid would be that of a ready process. */
+static void seen_at_once(void)
+{
+    struct engine *e = engine_new();
+    engine_start(e, scarce);
+    pid_t pid = engine_pid(e, "loader", 0, 0);
+    CHECK(engine_restarts(e, "loader", 0) == 0, "a restart before the kill");
+    kill(e->supervisor, SIGSTOP);
+    process_wait_state(e->supervisor, 'T', INJECT_MS);
+    kill(pid, SIGKILL);
+    process_wait_gone(pid, INJECT_MS);
+    uint64_t restarts = engine_restarts(e, "loader", 0);
+    kill(e->supervisor, SIGCONT);
+    pid_t next = engine_pid(e, "loader", 0, 0);
+    CHECK(restarts == 1, "%llu restarts before the supervisor has noticed",
+          (unsigned long long)restarts);
+    CHECK(next != pid, "process %d, which was killed, is said to be ready", (int)pid);
+    CHECK(engine_restarts(e, "loader", 0) == 1, "the restart is counted twice");
+    engine_stop(e);
 }
 
 /* Rows of the request table are freed although compute never runs for long: more requests than
@@ -162,7 +185,7 @@ static void kill_at_point(const char *point, const char *service, unsigned times
     for (unsigned i = 0; i < times; i++)
         kill_at(e, point, service, i % TEST_PROMPTS, also_kill);
     uint64_t reported = engine_restarts(e, service, 0);
-    CHECK(reported >= restarts + times, "only %llu restarts in stats",
+    CHECK(reported >= restarts + times, "only %llu restarts are counted",
           (unsigned long long)reported);
     test_note("%s: %u kills of %s", point, times, service);
     engine_stop(e);
@@ -236,6 +259,7 @@ int main(int argc, char **argv)
         ROW(cache_reserved),       ROW(cache_cleaning),
         ROW(compute_mid_token),    ROW(compute_pinned),
         ROW(compute_prefill),      ROW(loader_segv),
+        ROW(seen_at_once),
     };
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }

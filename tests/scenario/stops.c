@@ -85,8 +85,8 @@ static void stopped_5s(const char *service)
     wait_killed(pid, service);
     finish(g, service);
     CHECK(engine_pid(e, service, 0, pid) != pid, "%s was not replaced", service);
-    CHECK(engine_restarts(e, service, 0) >= 1, "stats lack the restart of %s", service);
-    CHECK(engine_counter(e, "supervisor", "kills") >= 1, "stats lack the kill");
+    CHECK(engine_restarts(e, service, 0) >= 1, "no restart of %s is counted", service);
+    CHECK(engine_counter(e, "supervisor", "kills") >= 1, "no kill is counted");
     check_cause(e, pid);
     engine_stop(e);
 }
