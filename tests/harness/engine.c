@@ -37,6 +37,8 @@ static bool one_thread(void)
 void engine_spawn(struct engine *e, const char *const options[])
 {
     char program[PATH_MAX + 32], procs_file[PATH_MAX + 32], libraries[PATH_MAX + 32];
+    engine_table_close(e); /* of an engine before this one */
+    e->supervisor = 0;
     if (!e->run[0]) /* a second start keeps the name */
         snprintf(e->run, sizeof e->run, "t%dx%u", (int)getpid(), ++engines_made);
     snprintf(e->dir, sizeof e->dir, "%s/%s", test_dir(), e->run);
