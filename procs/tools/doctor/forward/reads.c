@@ -150,9 +150,9 @@ int reads_measure(struct forward *f, struct core *core, const struct device_read
     for (uint32_t i = 0; reader && i < count; i++)
         if (reader[i].device)
             ended &= stop(&reader[i]);
-    if (ended)
+    if (ended) {
         free(buffers.base);
-    if (ended && (good || !reader))
         free(reader);
+    }
     return rc;
 }
