@@ -215,6 +215,11 @@ static int set_types(const struct work *w, struct hf_tensor *t, const struct saf
             t->made_type = TENSOR_BF16;
     }
     uint64_t bytes;
+    const struct tensor_type_info *made = tensor_type_info(t->made_type);
+    if (made && t->columns % made->block_elems != 0)
+        return error_set(error, ERR_BAD_INPUT,
+                         "tensor %s: rows of %" PRIu64 " elements are no multiple of %" PRIu32,
+                         s->name, t->columns, made->block_elems);
     if (!tensor_type_row_bytes(t->made_type, t->columns, &t->made_row_bytes) ||
         mul_overflows(t->made_row_bytes, t->rows, &bytes) ||
         mul_overflows(bytes, t->planes, &bytes) || bytes >= GGUF_FILE_MAX ||
