@@ -35,8 +35,8 @@ struct directory_entry {
     /* Of page slots: 1 + the page of the table that the entry has or had, 0: none yet. Writer:
      * cache, while ABSENT; readers: as arena_offset. */
     _Atomic uint32_t page;
-    _Atomic uint32_t used_at; /* writer: compute; of page slots: table_reads when it last found the
-                               * page here, for a read now or later */
+    _Atomic uint32_t used_at; /* table_reads when compute last asked for or read the page of a slot;
+                               * writers: compute; cache, while ABSENT (page_slot_unused) */
     uint32_t reserved;
 };
 _Static_assert(sizeof(struct directory_entry) == 64, "one entry, one cache line");

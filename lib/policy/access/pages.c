@@ -25,6 +25,11 @@ static uint32_t age_of(const struct page_slot *s, uint32_t now)
     return (used < reserved ? used : reserved) + 2;
 }
 
+uint32_t page_slot_unused(uint32_t now)
+{
+    return now - READS_AHEAD;
+}
+
 uint32_t page_slot_choose(const struct page_slot slot[MODEL_PAGE_WAYS], uint32_t now)
 {
     uint32_t oldest = PAGE_SLOT_NONE, age = 0;

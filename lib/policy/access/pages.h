@@ -22,6 +22,10 @@ struct page_slot {                 /* one of the set of a page */
 
 #define PAGE_SLOT_NONE UINT32_MAX
 
+/* What used_at of a slot is when it is given to a page: no read has used that, whatever its former
+ * page was used for. now: the count of reads. */
+uint32_t page_slot_unused(uint32_t now);
+
 /* The slot for a page that none of them has: an empty one, else the page used longest ago, the
  * first one of several. What was requested for a read to come goes last. PAGE_SLOT_NONE: all are
  * fixed. now: the count of reads. */

@@ -147,6 +147,7 @@ static void request(struct run *r, const struct part *p)
         return;
     slot[chosen].page = p->page + 1;
     slot[chosen].reserved_at = t->reads;
+    slot[chosen].used_at = page_slot_unused(t->reads);
     slot[chosen].fixed = true;
     sim_cache_count_table(r->cache, p->phase, 0, 0, 1);
 }

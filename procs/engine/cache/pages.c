@@ -106,7 +106,9 @@ static void demand_page(struct cache *c, uint32_t page, uint64_t demand_ns)
         slot = find_slot(c, page);
     if (slot == ENTRY_NONE)
         return;
-    atomic_store_explicit(&cache_directory_entry(c, slot)->page, page + 1, memory_order_release);
+    struct directory_entry *d = cache_directory_entry(c, slot);
+    atomic_store_explicit(&d->used_at, page_slot_unused(reads_now(c)), memory_order_relaxed);
+    atomic_store_explicit(&d->page, page + 1, memory_order_release);
     read_page(c, slot, demand_ns);
 }
 

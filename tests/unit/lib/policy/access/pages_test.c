@@ -49,6 +49,24 @@ START_TEST(what_was_requested_ahead_last)
 }
 END_TEST
 
+/* Its former page was used in the read in which it got the slot. */
+START_TEST(a_slot_given_away_in_the_read_that_used_it)
+{
+    for (uint32_t i = 0; i < MODEL_PAGE_WAYS; i++)
+        slot[i].used_at = NOW;
+    slot[0] = (struct page_slot){.reserved_at = NOW, .used_at = page_slot_unused(NOW)};
+    ck_assert_uint_eq(page_slot_choose(slot, NOW), 1);
+    for (uint32_t i = 1; i < MODEL_PAGE_WAYS; i++)
+        slot[i].used_at = NOW + 1;
+    ck_assert_uint_eq(page_slot_choose(slot, NOW + 1), 1);
+    ck_assert_uint_eq(page_slot_choose(slot, NOW + 2), 0); /* its pass has ended */
+    for (uint32_t i = 0; i < MODEL_PAGE_WAYS; i++)         /* where counts begin again at 0 */
+        slot[i] = (struct page_slot){.reserved_at = UINT32_MAX, .used_at = i > 0};
+    slot[0] = (struct page_slot){.reserved_at = 0, .used_at = page_slot_unused(0)};
+    ck_assert_uint_eq(page_slot_choose(slot, 1), 1);
+}
+END_TEST
+
 /* Counts begin again at 0; one of a read that began meanwhile has age 0. */
 START_TEST(times_wrap)
 {
@@ -68,6 +86,7 @@ int main(void)
     tcase_add_test(t, an_empty_one_first);
     tcase_add_test(t, then_the_one_used_longest_ago);
     tcase_add_test(t, what_was_requested_ahead_last);
+    tcase_add_test(t, a_slot_given_away_in_the_read_that_used_it);
     tcase_add_test(t, times_wrap);
     suite_add_tcase(s, t);
     SRunner *r = srunner_create(s);

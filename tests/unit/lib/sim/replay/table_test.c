@@ -158,6 +158,21 @@ START_TEST(a_chunk_is_read_in_blocks)
 }
 END_TEST
 
+/* Eight even pages, in all slots of a set, are requested for the first block; the page of the
+ * second one gets the slot of page 0, which is read again. That does not take the slot back. */
+START_TEST(what_was_requested_ahead_stays)
+{
+    for (uint32_t i = 0; i < MODEL_PAGE_WAYS; i++)
+        decode((const uint32_t[]){row_of(2 * i)}, 1);
+    for (uint32_t i = 0; i < 128; i++)
+        add_token(1, position + i, (const uint32_t[]){row_of(i < 64 ? 2 * (i % 8) : 16)}, 1);
+    add_pass(1, 128);
+    struct sim_result r = replay(&t, 0);
+    check(&r.phase[SIM_DECODE], 8, 8, 8);
+    check(&r.phase[SIM_PREFILL], 128, 128, 2);
+}
+END_TEST
+
 /* More pages than slots, all in one pass: each block is read with what it has room for. */
 START_TEST(more_pages_than_slots)
 {
@@ -226,6 +241,7 @@ TCase *sim_table_case(void)
     tcase_add_test(c, a_row_in_two_pages);
     tcase_add_test(c, the_page_used_longest_ago_gives_its_slot);
     tcase_add_test(c, a_chunk_is_read_in_blocks);
+    tcase_add_test(c, what_was_requested_ahead_stays);
     tcase_add_test(c, more_pages_than_slots);
     tcase_add_test(c, rows_between_accesses);
     tcase_add_test(c, sequences_together);

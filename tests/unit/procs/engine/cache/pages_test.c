@@ -122,6 +122,24 @@ START_TEST(a_page_that_is_not_read_yet_keeps_its_slot)
 }
 END_TEST
 
+/* Its former page was read in the read in which it lost the slot. */
+START_TEST(what_the_former_page_was_read_for_does_not_count)
+{
+    fill_set();
+    for (uint32_t i = 0; i < MODEL_PAGE_WAYS; i++)
+        read_at(i, NOW);
+    ask(MODEL_PAGE_WAYS);
+    ck_assert_uint_eq(page_of(0), MODEL_PAGE_WAYS + 1);
+    arrive(first);
+    atomic_store(&w.child.directory.head->table_reads, NOW + 1);
+    for (uint32_t i = 1; i < MODEL_PAGE_WAYS; i++)
+        read_at(i, NOW + 1);
+    ask(MODEL_PAGE_WAYS + 1);
+    ck_assert_uint_eq(page_of(0), MODEL_PAGE_WAYS + 1);
+    ck_assert_uint_eq(page_of(1), MODEL_PAGE_WAYS + 2);
+}
+END_TEST
+
 START_TEST(a_full_set_leaves_the_rest_to_the_next_demand)
 {
     uint32_t pages[MODEL_PAGE_WAYS + 1];
@@ -214,6 +232,7 @@ int main(void)
     tcase_add_test(t, a_page_is_read_once);
     tcase_add_test(t, the_page_not_read_for_longest_gives_its_slot);
     tcase_add_test(t, a_page_that_is_not_read_yet_keeps_its_slot);
+    tcase_add_test(t, what_the_former_page_was_read_for_does_not_count);
     tcase_add_test(t, a_full_set_leaves_the_rest_to_the_next_demand);
     tcase_add_test(t, a_failed_page_is_left_to_the_next_demand);
     tcase_add_test(t, a_page_of_a_crashed_loader_is_read_again);
