@@ -199,6 +199,16 @@ static struct counts of_sim(const char *trace, const char *const shown)
                 (const char *const[]){"sim", trace, "--presets", "lod", "--budgets", "50%", NULL});
     CHECK((strstr(c.out, shown) != NULL) == (all.rows > 0), "not in: %s", c.out);
     command_free(&c);
+    command_run(&c, NULL, TOOL_MS,
+                (const char *const[]){"sim", trace, "--presets", "lod", "--budgets", "50%",
+                                      "--parallel", "1,2", NULL});
+    for (int n = 1; n <= 2; n++) {
+        char line[80];
+        snprintf(line, sizeof line, "decode of %d sequence%s: 16.00 per", n, n == 1 ? "" : "s");
+        CHECK(c.status == 0 && (strstr(c.out, line) != NULL) == (all.rows > 0), "%s is not in: %s",
+              line, c.out);
+    }
+    command_free(&c);
     return all;
 }
 

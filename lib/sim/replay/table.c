@@ -19,7 +19,6 @@ struct slot {
 
 struct part { /* of a row */
     uint32_t page;
-    enum sim_phase phase;
     bool done;
 };
 
@@ -31,12 +30,12 @@ struct run_table {
     struct table_pages pages;
     uint32_t reads; /* the time of slots */
     struct slot *slot;
-    uint32_t *row;         /* [largest pass]: of the running pass */
-    enum sim_phase *phase; /* [the same]: of each row */
-    struct token *token;   /* [the same], and the end of the last one */
+    uint32_t *row;       /* [largest pass]: of the running pass */
+    struct token *token; /* [the same], and the end of the last one */
     uint32_t rows, tokens;
+    enum sim_phase phase; /* of the pass */
     struct part part[TABLE_WAVE_PARTS];
-    uint32_t parts;
+    uint32_t parts, first; /* of the wave: all of them; those before it are done */
 };
 
 /* Rows of a pass are in consecutive records. */
@@ -62,9 +61,8 @@ bool run_table_create(struct run *r)
     t->reads = 1;
     t->slot = calloc(t->pages.slots, sizeof *t->slot);
     t->row = calloc(rows, sizeof *t->row);
-    t->phase = calloc(rows, sizeof *t->phase);
     t->token = calloc(rows + 1, sizeof *t->token);
-    return t->slot && t->row && t->phase && t->token;
+    return t->slot && t->row && t->token;
 }
 
 void run_table_free(struct run *r)
@@ -73,7 +71,6 @@ void run_table_free(struct run *r)
         return;
     free(r->table->slot);
     free(r->table->row);
-    free(r->table->phase);
     free(r->table->token);
     free(r->table);
 }
@@ -90,17 +87,14 @@ void run_table_take(struct run *r, const struct trace_record *x)
     t->rows += x->rank;
 }
 
-/* A sequence with one token in the pass decodes; the tokens of each are next to each other. */
-static void set_phases(struct run_table *t)
+/* Of a pass with rows of a prompt, all counts are in that phase: as in lib/sim/access.c. A sequence
+ * with one token in the pass decodes; the tokens of each are next to each other. */
+static enum sim_phase phase_of(const struct run_table *t)
 {
-    t->token[t->tokens].first = t->rows;
-    for (uint32_t i = 0; i < t->tokens; i++) {
-        const struct token *k = &t->token[i];
-        bool alone = (i == 0 || k[-1].sequence != k->sequence) &&
-                     (i + 1 == t->tokens || k[1].sequence != k->sequence);
-        for (uint32_t n = k->first; n < k[1].first; n++)
-            t->phase[n] = alone ? SIM_DECODE : SIM_PREFILL;
-    }
+    for (uint32_t i = 1; i < t->tokens; i++)
+        if (t->token[i].sequence == t->token[i - 1].sequence)
+            return SIM_PREFILL;
+    return SIM_DECODE;
 }
 
 /* ---- the cache of pages ---------------------------------------------------------------------- */
@@ -130,13 +124,14 @@ static bool has(const struct run_table *t, uint32_t page)
     return false;
 }
 
-static void request(struct run *r, const struct part *p)
+/* True: it got a slot. */
+static bool request(struct run *r, const struct part *p)
 {
     struct run_table *t = r->table;
     struct slot *slot = set_of(t, p->page);
     struct page_slot of[MODEL_PAGE_WAYS];
     if (has(t, p->page))
-        return;
+        return false;
     for (uint32_t i = 0; i < MODEL_PAGE_WAYS; i++)
         of[i] = (struct page_slot){.empty = slot[i].page == 0,
                                    .fixed = slot[i].fixed,
@@ -144,22 +139,25 @@ static void request(struct run *r, const struct part *p)
                                    .used_at = slot[i].used_at};
     uint32_t chosen = page_slot_choose(of, t->reads);
     if (chosen == PAGE_SLOT_NONE)
-        return;
+        return false;
     slot[chosen].page = p->page + 1;
     slot[chosen].reserved_at = t->reads;
     slot[chosen].used_at = page_slot_unused(t->reads);
     slot[chosen].fixed = true;
-    sim_cache_count_table(r->cache, p->phase, 0, 0, 1);
+    sim_cache_count_table(r->cache, t->phase, 0, 0, 1);
+    return true;
 }
 
-/* The parts of the wave that are not done, in one message. */
+/* The parts of the wave that are not done, in one message; those after the one with which every
+ * slot has been given away get none. */
 static void request_missing(struct run *r)
 {
     struct run_table *t = r->table;
-    for (uint32_t i = 0; i < t->parts; i++)
-        if (!t->part[i].done)
-            request(r, &t->part[i]);
-    for (uint32_t i = 0; i < t->parts; i++) {
+    uint32_t end = t->first;
+    for (uint32_t given = 0; end < t->parts && given < t->pages.slots; end++)
+        if (!t->part[end].done)
+            given += request(r, &t->part[end]);
+    for (uint32_t i = t->first; i < end; i++) {
         struct slot *slot = set_of(t, t->part[i].page);
         for (uint32_t w = 0; w < MODEL_PAGE_WAYS; w++)
             slot[w].fixed = false;
@@ -172,12 +170,12 @@ static void request_missing(struct run *r)
 static uint32_t cut_wave(struct run_table *t, uint32_t first, uint32_t end)
 {
     uint32_t n = 0;
-    t->parts = 0;
+    t->parts = t->first = 0;
     while (first + n < end && t->parts + table_parts_of_row(&t->pages) <= TABLE_WAVE_PARTS) {
         uint32_t row = t->row[first + n];
         for (uint64_t from = 0; from < t->pages.row_bytes;) {
             const struct table_part at = table_part_at(&t->pages, row, from);
-            t->part[t->parts++] = (struct part){.page = at.page, .phase = t->phase[first + n]};
+            t->part[t->parts++] = (struct part){.page = at.page};
             from += at.bytes;
         }
         n++;
@@ -188,12 +186,11 @@ static uint32_t cut_wave(struct run_table *t, uint32_t first, uint32_t end)
 /* True: all parts of the wave are in memory. */
 static bool use_parts(struct run_table *t)
 {
-    bool all = true;
-    for (uint32_t i = 0; i < t->parts; i++) {
+    for (uint32_t i = t->first; i < t->parts; i++)
         t->part[i].done = t->part[i].done || use(t, t->part[i].page);
-        all &= t->part[i].done;
-    }
-    return all;
+    while (t->first < t->parts && t->part[t->first].done)
+        t->first++;
+    return t->first == t->parts;
 }
 
 static void ask(struct run *r, uint32_t first, uint32_t end)
@@ -208,10 +205,7 @@ static void read_rows(struct run *r, uint32_t first, uint32_t end)
     struct run_table *t = r->table;
     for (uint32_t n; first < end; first += n) {
         n = cut_wave(t, first, end);
-        for (uint32_t i = 0; i < n; i++)
-            sim_cache_count_table(r->cache, t->phase[first + i], 1, 0, 0);
-        for (uint32_t i = 0; i < t->parts; i++)
-            sim_cache_count_table(r->cache, t->part[i].phase, 0, 1, 0);
+        sim_cache_count_table(r->cache, t->phase, n, t->parts, 0);
         while (!use_parts(t))
             request_missing(r);
     }
@@ -223,7 +217,8 @@ void run_table_read(struct run *r)
     struct run_table *t = r->table;
     if (!t || t->tokens == 0)
         return;
-    set_phases(t);
+    t->token[t->tokens].first = t->rows;
+    t->phase = phase_of(t);
     for (uint32_t first = 0; first < t->tokens; first += TABLE_BLOCK_TOKENS) {
         uint32_t end[3];
         for (uint32_t i = 0; i < ARRAY_LEN(end); i++) {

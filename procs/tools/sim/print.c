@@ -265,14 +265,9 @@ static void print_short(FILE *out, const struct grid *g)
 
 /* ---- a table on storage ---------------------------------------------------------------------- */
 
-/* What is read of it depends on the trace alone: any cell has it. */
-static void print_table(FILE *out, const struct grid *g)
+bool print_table_rows(FILE *out, const struct cell *c, const char *of, bool first)
 {
     static const char *const names[SIM_PHASES] = {"decode", "prefill"};
-    const char *before = "\n";
-    const struct cell *c = g->cell;
-    while (!c->made)
-        c++;
     for (int p = 0; p < SIM_PHASES; p++) {
         const struct sim_stats *f = &c->result.phase[p];
         double tokens = (double)f->tokens, pages = (double)f->table_pages;
@@ -280,13 +275,22 @@ static void print_table(FILE *out, const struct grid *g)
             continue;
         fprintf(
             out,
-            "%sRows of the table, %s: %.2f per token in %.2f pages, %.1f %% of these in memory; "
+            "%sRows of the table, %s%s: %.2f per token in %.2f pages, %.1f %% of these in memory; "
             "%.2f KiB read per token\n",
-            before, names[p], ratio((double)f->table_rows, tokens), ratio(pages, tokens),
-            100 * ratio(pages - (double)f->table_reads, pages),
+            first ? "\n" : "", names[p], of, ratio((double)f->table_rows, tokens),
+            ratio(pages, tokens), 100 * ratio(pages - (double)f->table_reads, pages),
             ratio((double)f->table_bytes / (double)KIB, tokens));
-        before = "";
+        first = false;
     }
+    return first;
+}
+
+static void print_table(FILE *out, const struct grid *g)
+{
+    const struct cell *c = g->cell;
+    while (!c->made)
+        c++;
+    print_table_rows(out, c, "", true);
 }
 
 static int sound(FILE *out)

@@ -112,6 +112,10 @@ int print_text(FILE *out, const struct grid *g, const char *pivot);
 int print_md(FILE *out, const struct grid *g, const char *pivot);
 int print_csv(FILE *out, const struct grid *g);
 int print_json(FILE *out, const struct grid *g);
+/* A line of each phase in which rows of a table on storage were read. That depends on the trace
+ * alone: any cell made of it has the same. of: what follows the phase's name; first: an empty line
+ * precedes. False: lines were written, or `first` was false. */
+bool print_table_rows(FILE *out, const struct cell *c, const char *of, bool first);
 /* together.c: what sequences share, for --parallel: a row per cell and number of them. */
 int print_together(FILE *out, const struct grid *g, bool md);
 

@@ -89,6 +89,39 @@ static void print_row(FILE *out, const struct grid *g, uint32_t contender, uint3
             ratio(tokens_per_s(c), bound));
 }
 
+/* A cell with this number of sequences; NULL: none could be replayed. */
+static const struct cell *cell_with(const struct grid *g, uint32_t parallel)
+{
+    for (uint32_t i = 0; i < g->contenders; i++)
+        for (uint32_t n = 0; g->contender[i].parallel == parallel && n < g->budgets * g->storages;
+             n++)
+            if (grid_cell(g, i, 0, 0)[n].made)
+                return &grid_cell(g, i, 0, 0)[n];
+    return NULL;
+}
+
+static bool is_first_with(const struct grid *g, uint32_t contender)
+{
+    for (uint32_t i = 0; i < contender; i++)
+        if (g->contender[i].parallel == g->contender[contender].parallel)
+            return false;
+    return true;
+}
+
+/* What is read of a table on storage with each number of sequences. */
+static void print_tables(FILE *out, const struct grid *g)
+{
+    bool first = true;
+    for (uint32_t i = 0; i < g->contenders; i++) {
+        uint32_t parallel = g->contender[i].parallel;
+        const struct cell *c = is_first_with(g, i) ? cell_with(g, parallel) : NULL;
+        char of[40];
+        snprintf(of, sizeof of, " of %u sequence%s", parallel, parallel == 1 ? "" : "s");
+        if (c)
+            first = print_table_rows(out, c, of, first);
+    }
+}
+
 int print_together(FILE *out, const struct grid *g, bool md)
 {
     print_head(out, md);
@@ -98,5 +131,6 @@ int print_together(FILE *out, const struct grid *g, bool md)
                 for (uint32_t i = first; first_like(g, first) == first && i < g->contenders; i++)
                     if (first_like(g, i) == first)
                         print_row(out, g, i, b, d, md);
+    print_tables(out, g);
     return fflush(out) == 0 && !ferror(out) ? 0 : -1;
 }
