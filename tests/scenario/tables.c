@@ -247,6 +247,25 @@ static void sim_counts(void)
     }
 }
 
+/* 16 rows of a token are 4 records, and half of the ring is 8,192. */
+static void rows_of_large_chunks(void)
+{
+    char trace[PATH_MAX + 16];
+    struct command c;
+    make();
+    snprintf(trace, sizeof trace, "--trace=%s/large.trace", test_dir());
+    command_run(&c, NULL, TOOL_MS,
+                (const char *const[]){"run", "--name=large", "--log-level=error", "-m", model,
+                                      trace, "--trace-rows=on", "--prefill-chunk=2049", NULL});
+    CHECK(c.status == 2 && strstr(c.err, "--prefill-chunk must be 2048 at most"),
+          "status %d: %.300s", c.status, c.err);
+    command_free(&c);
+    struct engine *e = engine_new();
+    engine_start(e, (const char *const[]){"-m", model, trace, "--trace-rows=on",
+                                          "--prefill-chunk=2048", NULL});
+    engine_stop(e);
+}
+
 /* ---- kills ---- */
 
 static void kill_at(struct engine *e, const char *point, const char *service,
@@ -306,7 +325,8 @@ static void kills(void)
 
 int main(int argc, char **argv)
 {
-    static const struct test_case cases[] = {ROW(chunks), ROW(four_sequences), ROW(other_files),
-                                             ROW(kills),  ROW(no_predictions), ROW(sim_counts)};
+    static const struct test_case cases[] = {
+        ROW(chunks),         ROW(four_sequences), ROW(other_files),         ROW(kills),
+        ROW(no_predictions), ROW(sim_counts),     ROW(rows_of_large_chunks)};
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }

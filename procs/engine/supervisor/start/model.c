@@ -24,18 +24,24 @@
 #include "lib/model/store/store.h"
 #include "lib/policy/presets/loss.h"
 #include "lib/tensor/precision.h"
+#include "lib/trace/trace.h"
 #include "procs/engine/child/run_storage.h"
 #include "procs/engine/supervisor/auto.h"
 #include "procs/engine/supervisor/budget/budget.h"
 #include "procs/engine/supervisor/children/children.h"
 #include "procs/engine/supervisor/start/start.h"
 #include "procs/engine/supervisor/supervisor.h"
+#include "shm/rings/access_log.h"
 
 #define INSPECT_NS      (60 * NS_PER_S)
 #define INSPECT_POLL_MS 5
 #define STORAGE_RATE_MIN                                                                           \
     (20 * MIB) /* minimum read bandwidth of a device, for the timeout, bytes per second */
 #define INDEX_MAX (2 * GIB)
+
+_Static_assert(ACCESS_LOG_RECORDS / 2 / (TRACE_TABLE_ROWS_MAX / TRACE_FLOATS) >=
+                   PREFILL_CHUNK_LARGE,
+               "check_trace_rows: a chunk that is chosen is small enough");
 
 static int open_model(struct supervisor *s, struct error *error)
 {
@@ -287,6 +293,24 @@ static int context_resolve(struct supervisor *s, struct error *error)
     return 0;
 }
 
+/* Rows of a table are recorded for a whole pass at once, while the cache reads the same ring: it
+ * loses nothing that is within half of it. */
+static int check_trace_rows(const struct supervisor *s, struct error *error)
+{
+    const struct params *p = &s->params;
+    const uint32_t rows = model_ngram_rows(&s->model->hparams);
+    if (!p->trace[0] || !p->trace_rows || s->model->page_count == 0)
+        return 0;
+    const uint64_t most = ACCESS_LOG_RECORDS / 2 / ((rows + TRACE_FLOATS - 1) / TRACE_FLOATS);
+    return p->prefill_chunk <= most
+               ? 0
+               : error_set(error, ERR_BAD_INPUT,
+                           "--trace-rows: a token reads %u rows of the table, and those of %llu "
+                           "tokens at once are too many for the recorder: --prefill-chunk must "
+                           "be %llu at most",
+                           rows, (unsigned long long)p->prefill_chunk, (unsigned long long)most);
+}
+
 static int params_resolve(struct supervisor *s, struct error *error)
 {
     struct params *p = &s->params;
@@ -304,7 +328,7 @@ static int params_resolve(struct supervisor *s, struct error *error)
         p->prefill_chunk = budget_chunk(s);
     }
     loaders_resolve(p, s->model);
-    if (storage_resolve(s, error) != 0)
+    if (check_trace_rows(s, error) != 0 || storage_resolve(s, error) != 0)
         return -1;
     struct knobs knobs;
     s->preset = preset_find(p->preset);
