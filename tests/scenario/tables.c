@@ -7,6 +7,8 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "lib/base/bytes.h"
 #include "tests/harness/harness.h"
@@ -266,6 +268,32 @@ static void rows_of_large_chunks(void)
     engine_stop(e);
 }
 
+/* A trace that follows the text is of its owner alone, also one that is overwritten. */
+static void modes(void)
+{
+    static const struct {
+        const char *option;
+        mode_t others;
+    } cases[] = {
+        {NULL, 0044}, {"--trace-rows=on", 0}, {"--trace-logits=on", 0}, {"--trace-inputs=on", 0}};
+    char trace[PATH_MAX], option[PATH_MAX + 16];
+    make();
+    snprintf(trace, sizeof trace, "%s/modes.trace", test_dir());
+    snprintf(option, sizeof option, "--trace=%s", trace);
+    const mode_t mask = umask(022);
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct stat st;
+        struct engine *e = engine_new();
+        CHECK(i < 2 || unlink(trace) == 0, "cannot remove %s", trace);
+        engine_start(
+            e, (const char *const[]){"-m", model, "--force=on", option, cases[i].option, NULL});
+        engine_stop(e);
+        CHECK(stat(trace, &st) == 0 && (st.st_mode & 0777) == (0600 | cases[i].others),
+              "%s: mode %o", cases[i].option ? cases[i].option : "no option", (unsigned)st.st_mode);
+    }
+    umask(mask);
+}
+
 /* ---- kills ---- */
 
 static void kill_at(struct engine *e, const char *point, const char *service,
@@ -326,7 +354,7 @@ static void kills(void)
 int main(int argc, char **argv)
 {
     static const struct test_case cases[] = {
-        ROW(chunks),         ROW(four_sequences), ROW(other_files),         ROW(kills),
-        ROW(no_predictions), ROW(sim_counts),     ROW(rows_of_large_chunks)};
+        ROW(chunks),         ROW(four_sequences), ROW(other_files),          ROW(kills),
+        ROW(no_predictions), ROW(sim_counts),     ROW(rows_of_large_chunks), ROW(modes)};
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }

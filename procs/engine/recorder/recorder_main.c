@@ -25,6 +25,7 @@
 #include "lib/tensor/precision.h"
 #include "lib/trace/trace.h"
 #include "procs/engine/child/child.h"
+#include "procs/engine/child/run_trace.h"
 
 #define SLICE_MS      5 /* the ring holds 16384 records: a tenth of a second of a very fast model */
 #define BATCH         512
@@ -191,8 +192,9 @@ static bool resume_trace(struct recorder *r)
 static void open_trace(struct recorder *r)
 {
     const char *path = r->child.params->trace;
+    const mode_t others = run_trace_follows_text(r->child.params) ? 0 : 0044;
     r->accesses = (struct access_log_reader){0};
-    r->fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_APPEND, 0644);
+    r->fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_APPEND, 0600 | others);
     if (r->fd < 0)
         log_fatal(2, "cannot write --trace %.300s: %s", path, strerror(errno));
     if (r->child.incarnation > 1 && resume_trace(r))

@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The command line of `sluice run`. */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "config/option_error.h"
 #include "config/option_table.h"
 #include "lib/io/server/url.h"
+#include "procs/engine/child/run_trace.h"
 #include "procs/engine/supervisor/start/start.h"
 #include "procs/engine/supervisor/supervisor.h"
 
@@ -79,6 +82,23 @@ static const struct option_table options = {
              "budget that is too small for the model.\n",
 };
 
+/* What is overwritten may be readable by others: a new file of such a trace is not (recorder). A
+ * pipe or a device stays as it is. */
+static int check_trace(const struct params *p, struct error *error)
+{
+    struct stat st;
+    if (!p->trace[0] || stat(p->trace, &st) != 0)
+        return 0;
+    if (!p->force)
+        return error_set(error, ERR_BAD_INPUT,
+                         "--trace %.200s exists already; --force overwrites it", p->trace);
+    if (!run_trace_follows_text(p) || !S_ISREG(st.st_mode) || (st.st_mode & 0077) == 0 ||
+        chmod(p->trace, st.st_mode & 0700) == 0)
+        return 0;
+    return error_set_errno(error, ERR_BAD_INPUT, errno,
+                           "--trace %.200s cannot be made readable by its owner alone", p->trace);
+}
+
 int options_take(struct supervisor *s, int argc, char **argv, struct error *error)
 {
     struct options *o = &s->options;
@@ -97,9 +117,8 @@ int options_take(struct supervisor *s, int argc, char **argv, struct error *erro
         (model && model != o->model &&
          copy(o->model, sizeof o->model, model, "the model's path", error) != 0))
         return -1;
-    if (s->params.trace[0] && !s->params.force && access(s->params.trace, F_OK) == 0)
-        return error_set(error, ERR_BAD_INPUT,
-                         "--trace %.200s exists already; --force overwrites it", s->params.trace);
+    if (check_trace(&s->params, error) != 0)
+        return -1;
     if (!o->model[0])
         return error_set(error, ERR_BAD_INPUT,
                          "no model given; use -m MODEL (see 'sluice run --help')");
