@@ -12,7 +12,9 @@
 #include <unistd.h>
 
 #include "lib/base/bytes.h"
+#include "lib/model/store/store.h"
 #include "tests/scenario/baseline.h"
+#include "tests/scenario/server_programs.h"
 #include "tests/scenario/walled.h"
 #include "tests/unit/lib/model/store_make.h"
 
@@ -203,6 +205,44 @@ static void opens_a_model(void)
     finish(e);
 }
 
+/* A push of this stage that has sent entries.bin is killed; then somebody else writes other bytes
+ * of the same number there. The next one sends them again. */
+static void sends_again_what_others_wrote(const char *stage)
+{
+    static const char name[] = STORE_ENTRIES_FILE;
+    char program[PATH_MAX], to[256], path[PATH_MAX], journal[PATH_MAX + 32], line[1024];
+    char here[PATH_MAX + 32], got[PATH_MAX];
+    bool done = false;
+    struct stat st;
+    struct command c;
+    snprintf(program, sizeof program, "%s/sluice-push-rados", test_libexec());
+    snprintf(to, sizeof to, "rados://sluice/b/store?conf=%s/ceph.conf", cluster);
+    snprintf(journal, sizeof journal, "%s/push.journal", stage);
+    snprintf(here, sizeof here, "%s/%s", stage, name);
+    pid_t pid = program_start((const char *const[]){program, "--rate=1MiB", to, stage, NULL});
+    for (uint64_t deadline = deadline_in(SOON_MS); !done;) {
+        CHECK(deadline_tick(deadline), "%s is not sent", name);
+        FILE *file = fopen(journal, "re");
+        while (file && fgets(line, sizeof line, file))
+            done |= strncmp(line, "done entries.bin ", 17) == 0 && strchr(line, '\n');
+        if (file)
+            (void)fclose(file);
+    }
+    program_kill(pid);
+    CHECK(stat(here, &st) == 0, "no %s", here);
+    file_write(path_in_dir(path, "other"), "");
+    CHECK(truncate(path, st.st_size) == 0, "%s", path);
+    put(path, "b/store/entries.bin", true);
+    command_run(&c, NULL, FINISH_MS, (const char *const[]){program, to, stage, NULL});
+    CHECK(c.status == 0, "%d: %s", c.status, c.err);
+    command_free(&c);
+    get("b/store/entries.bin");
+    command_run(&c, NULL, SOON_MS,
+                (const char *const[]){"/usr/bin/cmp", here, path_in_dir(got, "got"), NULL});
+    CHECK(c.status == 0 && unlink(got) == 0, "%s%s", c.out, c.err);
+    command_free(&c);
+}
+
 /* `sluice pack -o rados://`: what Ceph's own program reads is the store, and so is what an engine
  * does. */
 static void pack_sends_a_store(void)
@@ -214,6 +254,9 @@ static void pack_sends_a_store(void)
     need_cluster();
     snprintf(to, sizeof to, "rados://sluice/a/store?conf=%s/ceph.conf", cluster);
     path_in_dir(stage, "stage");
+    /* A push was killed between an object and its attributes, which say that it is a file. */
+    put(SLUICE_SOURCE_DIR "/LICENSE", "a/store/manifest.json.0000000000000000", false);
+    put(SLUICE_SOURCE_DIR "/LICENSE", "a/store/entries.bin.0000000000000000", false);
     command_run(
         &c, NULL, FINISH_MS,
         (const char *const[]){"pack", "-m", test_model(), "-o", to, "--stage", stage, NULL});
@@ -232,6 +275,7 @@ static void pack_sends_a_store(void)
                 (const char *const[]){"pack", "-o", to, "--stage", stage, NULL});
     CHECK(c.status == 0 && strstr(c.err, "this run sent 0 B"), "%d: %s", c.status, c.err);
     command_free(&c);
+    sends_again_what_others_wrote(stage);
     snprintf(to, sizeof to, "rados://sluice/other?conf=%s/ceph.conf&user=reader", cluster);
     command_run(&c, NULL, FINISH_MS,
                 (const char *const[]){"pack", "-o", to, "--stage", stage, NULL});

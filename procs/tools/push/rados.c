@@ -95,17 +95,44 @@ static int object_of(const struct target *t, const char *name, char object[IO_UR
     return 0;
 }
 
+/* Of a file of one object, a loader knows size and layout only (cluster.c). Here the version of
+ * that object counts, too: a reader's lock changes it, and the file is sent again, which is 4 MiB
+ * at most. Of the file that cluster_look has looked at. */
+static int identify(struct target *t, const char *name, uint64_t *identity,
+                    char why[REMOTE_WHY_BYTES])
+{
+    char first[LAYOUT_NAME_BYTES], text[64];
+    uint64_t size, version;
+    const struct layout *l = &t->cluster.layout;
+    *identity = t->cluster.identity;
+    if (!l->striped || l->size > l->object_size)
+        return 0;
+    layout_object(l, name, 0, first);
+    int rc = cluster_stat(&t->cluster, first, &size, &version, patience());
+    if (rc < 0) {
+        snprintf(why, REMOTE_WHY_BYTES, "the object %.160s: %s", first, strerror(-rc));
+        return rc;
+    }
+    snprintf(text, sizeof text, "%016" PRIx64 " %" PRIu64, *identity, version);
+    *identity = remote_hash(text);
+    return 0;
+}
+
 int target_look(struct target *t, const char *name, struct target_file *found, struct error *error)
 {
     char object[IO_URL_TEXT_BYTES], why[REMOTE_WHY_BYTES];
+    uint64_t identity = 0;
     if (object_of(t, name, object, error) != 0)
         return -1;
     int rc = cluster_look(&t->cluster, object, patience(), why);
-    if (rc == -ENOENT)
+    /* Without data: a push has ended before it wrote the attributes, so there is no file yet. */
+    if (rc == -ENOENT || rc == -ENODATA)
         return 0;
+    if (rc == 0)
+        rc = identify(t, object, &identity, why);
     if (rc != 0)
         return failed(t, name, why, error);
-    *found = (struct target_file){t->cluster.layout.size, t->cluster.identity};
+    *found = (struct target_file){t->cluster.layout.size, identity};
     return 1;
 }
 

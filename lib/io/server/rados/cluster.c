@@ -195,8 +195,8 @@ static int attribute(struct cluster *c, const char *object, const char *name,
     return rc;
 }
 
-static int look_at_object(struct cluster *c, const char *object, uint64_t *size, uint64_t *version,
-                          uint64_t until_ns)
+int cluster_stat(struct cluster *c, const char *object, uint64_t *size, uint64_t *version,
+                 uint64_t until_ns)
 {
     rados_completion_t done = cluster_completion();
     time_t changed;
@@ -217,7 +217,7 @@ static int identify_striped(struct cluster *c, const char *name, const struct la
     char second[LAYOUT_NAME_BYTES], text[128];
     uint64_t size, version;
     layout_object(l, name, 1, second);
-    int rc = look_at_object(c, second, &size, &version, until_ns);
+    int rc = cluster_stat(c, second, &size, &version, until_ns);
     if (rc < 0 && rc != -ENOENT)
         return rc;
     snprintf(text, sizeof text, "%llu %llu %llu %llu %llu", (unsigned long long)l->size,
@@ -254,7 +254,7 @@ int cluster_look(struct cluster *c, const char *name, uint64_t until_ns, char wh
     int rc = look_at_striped(c, name, first, &layout, &identity, &wrong, until_ns);
     if (rc == -ENOENT) {
         layout = (struct layout){.striped = false};
-        rc = look_at_object(c, name, &layout.size, &identity, until_ns);
+        rc = cluster_stat(c, name, &layout.size, &identity, until_ns);
     }
     if (rc < 0) {
         failed_because(why, "the object", layout.striped ? first : name,

@@ -19,9 +19,14 @@ struct cluster {
 /* Connects unless that was done. 0, or -1 with the reason in `why`. */
 int cluster_connect(struct cluster *c, const struct io_url *url, char why[REMOTE_WHY_BYTES]);
 
-/* Reads what the file `name` is. 0, or -errno with the reason in `why`; -ENOENT: there is none. */
+/* Reads what the file `name` is. 0, or -errno with the reason in `why`; -ENOENT: there is none;
+ * -ENODATA: its first object is there without the attributes of a file. */
 int cluster_look(struct cluster *c, const char *name, uint64_t until_ns,
                  char why[REMOTE_WHY_BYTES]);
+
+/* Size in bytes and version of one object. 0, or -errno. */
+int cluster_stat(struct cluster *c, const char *object, uint64_t *size, uint64_t *version,
+                 uint64_t until_ns);
 
 /* The result of an operation, which is taken back when it comes too late (-ETIMEDOUT). */
 rados_completion_t cluster_completion(void);
