@@ -64,10 +64,10 @@ SANDBOX_PROFILE(FETCH, "fetch of a model on a server",
                 BASE | DIAL | STAT | OPEN | ADVISE | WRITE | NAMES | TCP,
                 "written: the directory of skeletons; read only: the server's keys",
                 "Unix sockets, TCP to the port of the server")
-SANDBOX_PROFILE(PUSH, "push of a store to a server",
-                BASE | DIAL | STAT | OPEN | ADVISE | WRITE | NAMES | TCP,
-                "written: the directory of the store; read only: the server's keys",
-                "Unix sockets, TCP to the port of the server")
+SANDBOX_PROFILE(
+    PUSH, "push of a store to a server", BASE | DIAL | STAT | OPEN | ADVISE | WRITE | NAMES | TCP,
+    "written: the directory of the store; read only: the directories of the server's keys",
+    "Unix sockets, TCP to the port of the server")
 SANDBOX_PROFILE(LOADER, "loader", BASE | DIAL | STAT | ADVISE | RING,
                 "read only: its copies, which are open", "Unix sockets")
 SANDBOX_PROFILE(LOADER_NET, "loader of a server", BASE | DIAL | STAT | ADVISE | RING | TCP,

@@ -5,7 +5,9 @@
 KEYS: lines of ID SECRET TOKEN (- for none) STATE (valid or expired), read again for each request. The signatures are
 computed by botocore, which is the authority here. READY gets the port. Every path is OBJECT; if that is a directory, a
 path is a file below it, which can be written, in parts, too. OBJECT/.log then has a line for each write, and while
-OBJECT/.full exists, the store is full. When OBJECT/.forget exists, it forgets uploads that are not complete."""
+OBJECT/.full exists, the store is full. When OBJECT/.forget exists, it forgets uploads that are not complete; with
+OBJECT/.lose, the answer to an upload that it completes is lost, or does not come if that file has a text; with OBJECT/.endless, it refuses a PUT with a text
+that has no end. The first line "METHOD STATUS CODE" in OBJECT/.once is an answer to such a request."""
 import hashlib
 import os
 import re
@@ -80,7 +82,35 @@ class Handler(BaseHTTPRequestHandler):
         self.close_connection = True
         self.answer(status, f"<Error><Code>{code}</Code></Error>".encode())
 
+    def forced(self):
+        """Whether the answer was one of OBJECT/.once."""
+        with self.lock:
+            if not os.path.exists(OBJECT + "/.once"):
+                return False
+            with open(OBJECT + "/.once", encoding="ascii") as file:
+                lines = file.read().splitlines()
+            line = next((line for line in lines if line.startswith(self.command + " ")), None)
+            if not line:
+                return False
+            lines.remove(line)
+            with open(OBJECT + "/.once", "w", encoding="ascii") as file:
+                file.write("".join(f"{line}\n" for line in lines))
+        self.fail(int(line.split()[1]), line.split()[2])
+        return True
+
+    def talk(self):
+        self.close_connection = True
+        self.send_response(403)
+        self.end_headers()
+        try:
+            while True:
+                self.wfile.write(b" " * 65536)
+        except OSError:
+            pass
+
     def do_GET(self):
+        if self.forced():
+            return None
         code, (place, _) = refusal(self), self.path_of()
         ranged = re.match(r"bytes=(\d+)-(\d+)$", self.headers.get("Range", ""))
         if code or (place == OBJECT and not ranged):
@@ -107,6 +137,10 @@ class Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers.get("Content-Length", "0")))
         if hashlib.sha256(body).hexdigest() != self.headers.get("x-amz-content-sha256"):
             return self.fail(400, "XAmzContentSHA256Mismatch")
+        if self.forced():
+            return None
+        if self.command == "PUT" and os.path.exists(OBJECT + "/.endless"):
+            return self.talk()
         if os.path.exists(OBJECT + "/.full"):
             return self.fail(507, "InsufficientStorage")
         self.note(len(body))
@@ -157,6 +191,13 @@ class Handler(BaseHTTPRequestHandler):
         if wanted != have:  # S3 says that after the head of its answer
             return self.answer(200, b"<Error><Code>InvalidPart</Code></Error>")
         self.store(place, b"".join(parts[n] for n in sorted(parts)))
+        if os.path.exists(OBJECT + "/.lose"):
+            silent = os.path.getsize(OBJECT + "/.lose") > 0
+            os.unlink(OBJECT + "/.lose")
+            self.close_connection = True
+            if silent:
+                threading.Event().wait()
+            return None
         return self.answer(200, b"<CompleteMultipartUploadResult></CompleteMultipartUploadResult>")
 
     def log_message(self, *_):

@@ -5,6 +5,7 @@ sluice_unit_test(child_run_files_test SOURCES procs/engine/child/run_files_test.
 sluice_unit_test(child_run_storage_test SOURCES procs/engine/child/run_storage_test.c LINK sluice_child)
 sluice_unit_test(fetch_names_test SOURCES procs/engine/fetch/names_test.c LINK sluice_fetch_parts sluice_no_servers)
 sluice_unit_test(push_journal_test SOURCES procs/tools/push/journal_test.c LINK sluice_push_parts)
+sluice_unit_test(push_watch_test SOURCES procs/tools/push/watch_test.c LINK sluice_push_parts)
 sluice_unit_test(fetch_result_test SOURCES procs/engine/fetch/result_test.c LINK sluice_fetch_result)
 if(HTTP_FOUND)
   sluice_unit_test(fetch_server_test SOURCES procs/engine/fetch/server_test.c LINK sluice_fetch_parts sluice_http test_web)

@@ -19,6 +19,7 @@
 struct pack_options {
     const char *model, *dir;
     const char *url, *stage; /* of a store on a server, and --stage; NULL: none */
+    const char *named;       /* what -o says: of a store that is staged, the URL */
     const char *staged;      /* a directory instead of the URL, of which the journal stays */
     const char *plan;        /* NULL: none */
     struct {

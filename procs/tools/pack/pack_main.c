@@ -222,6 +222,7 @@ static uint64_t default_memory(void)
 /* From where to where. */
 static int options_place(struct pack_options *o, int argc, char **argv, struct error *error)
 {
+    o->named = o->dir;
     if (o->staged)
         o->dir = o->staged;
     else if (!o->check && o->dir && io_url_is(o->dir))
@@ -351,13 +352,13 @@ static int print_summary(const struct pack *p, struct error *error)
     if (p->options.json) {
         json_t *o = json_pack(
             "{s:s, s:s, s:s, s:I, s:I, s:o, s:I, s:s, s:b, s:I, s:I, s:I, s:f, s:f, s:f, s:s}",
-            "model", p->options.model, "store", p->dir, "arch", p->manifest.arch, "layers",
-            (json_int_t)p->manifest.layers, "experts", (json_int_t)p->manifest.experts,
-            "precisions", precisions_summary(p), "stripes", (json_int_t)p->manifest.stripe_count,
-            "layout", store_layout_name(p->manifest.layout), "mirrored",
-            p->file_count > p->manifest.stripe_count, "resumed_experts", (json_int_t)p->resumed,
-            "bytes_read", (json_int_t)read, "bytes_written", (json_int_t)written, "seconds",
-            seconds, "device_thread_seconds",
+            "model", p->options.model, "store", p->options.staged ? p->options.named : p->dir,
+            "arch", p->manifest.arch, "layers", (json_int_t)p->manifest.layers, "experts",
+            (json_int_t)p->manifest.experts, "precisions", precisions_summary(p), "stripes",
+            (json_int_t)p->manifest.stripe_count, "layout", store_layout_name(p->manifest.layout),
+            "mirrored", p->file_count > p->manifest.stripe_count, "resumed_experts",
+            (json_int_t)p->resumed, "bytes_read", (json_int_t)read, "bytes_written",
+            (json_int_t)written, "seconds", seconds, "device_thread_seconds",
             (double)atomic_load(&m->storage_ns) / (double)NS_PER_S, "quantiser_thread_seconds",
             (double)atomic_load(&m->quantiser_ns) / (double)NS_PER_S, "bound", pack_bound(p));
         if (!o || json_dumpf(o, stdout, JSON_INDENT(2)) != 0)

@@ -46,6 +46,7 @@ static bool take_line(struct push *p, char *line)
         return false;
     if (strcmp(what, "begin") == 0) {
         r->begun = keep(r->id, sizeof r->id, first);
+        r->before = second ? strtoull(second, NULL, 16) : 0;
         r->done = false;
         memset(r->tag, 0, PUSH_PIECES_MAX * sizeof *r->tag);
         return r->begun;
@@ -135,11 +136,13 @@ int journal_open(struct push *p, uint64_t key, struct error *error)
     return end > 0 ? 0 : append(p, error, "%s", head);
 }
 
-int journal_begin(struct push *p, uint32_t file, const char *id, struct error *error)
+int journal_begin(struct push *p, uint32_t file, const char *id, uint64_t before,
+                  struct error *error)
 {
     struct push_record *r = &p->record[file];
     r->begun = keep(r->id, sizeof r->id, id);
-    return append(p, error, "begin %s %s\n", p->file[file].name, id);
+    r->before = before;
+    return append(p, error, "begin %s %s %016" PRIx64 "\n", p->file[file].name, id, before);
 }
 
 int journal_piece(struct push *p, uint32_t file, uint32_t number, const char *tag,

@@ -27,8 +27,10 @@ struct push_file {
 
 /* What an earlier run has sent of a file. */
 struct push_record {
+    bool there; /* this run has seen it on the server, with the right size */
     bool done, begun;
     uint64_t bytes, identity;    /* of a file that is done */
+    uint64_t before;             /* of one that is begun: what the server had then; 0: nothing */
     char id[PUSH_ID_BYTES];      /* of one that is begun: of the back end */
     char (*tag)[PUSH_TAG_BYTES]; /* PUSH_PIECES_MAX of them; "": the piece was not sent */
 };
@@ -56,7 +58,8 @@ struct push {
 
 /* ---- store.c ---- */
 
-/* Whether the server can be asked, and has no other store there. ERR_BAD_INPUT: it has. */
+/* Whether the server can be asked, and has no other store there. 1: it has this one; 0: it has
+ * none; -1: *error, ERR_BAD_INPUT: it has another. */
 int push_probe(struct push *p, struct error *error);
 /* Sends the files, and the manifest last. */
 int push_store(struct push *p, struct error *error);
@@ -64,14 +67,15 @@ int push_store(struct push *p, struct error *error);
 /* ---- journal.c: what was sent. Lines of text:
  *
  *   sluice push 1 KEY         a hash of the manifest and of the URL; another one starts anew
- *   begin FILE ID             the back end's name of an upload
+ *   begin FILE ID BEFORE      the back end's name of an upload; identity of what was there before
  *   piece FILE NUMBER TAG     a piece is on the server
  *   done FILE BYTES IDENTITY  all of it; what the server then said of its version
  *
  * A torn line ends the journal. */
 
 int journal_open(struct push *p, uint64_t key, struct error *error);
-int journal_begin(struct push *p, uint32_t file, const char *id, struct error *error);
+int journal_begin(struct push *p, uint32_t file, const char *id, uint64_t before,
+                  struct error *error);
 int journal_piece(struct push *p, uint32_t file, uint32_t number, const char *tag,
                   struct error *error);
 int journal_done(struct push *p, uint32_t file, uint64_t identity, struct error *error);

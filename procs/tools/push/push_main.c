@@ -6,7 +6,7 @@
  *
  *   store.c   order of the files     journal.c  what was sent, for a run that continues
  *   web.c     web servers and S3     rados.c    Ceph clusters            request.c  HTTP
- *   meter.c   progress and rate
+ *   meter.c   progress and rate      watch.c    how long a request may be silent
  *
  * Memory     some MiB; 16 MiB of buffers for Ceph.
  * Trust      answers of the server are untrusted: numbers, an ETag and an UploadId are taken.
@@ -27,9 +27,11 @@
 #include "lib/model/store/store.h"
 #include "lib/sandbox/sandbox.h"
 #include "procs/tools/push/push.h"
+#include "procs/tools/push/status.h"
 
 #define TRIES       8 /* about 16 s */
 #define TRIES_PROBE 3
+#define RULES       9 /* without those of authorities */
 
 struct program {
     bool probe;
@@ -73,26 +75,39 @@ static int options_take(struct program *p, int argc, char **argv, struct error *
                : io_address_complete(push->given, push->url, error);
 }
 
-/* Before anything is asked of the server. */
+/* "": that of no file. */
+static void directory_of(const char *path, char to[PATH_MAX])
+{
+    const char *slash = strrchr(path, '/');
+    if (slash)
+        snprintf(to, PATH_MAX, "%.*s", slash == path ? 1 : (int)(slash - path), path);
+    else
+        snprintf(to, PATH_MAX, "%s", path[0] ? "." : "");
+}
+
+/* Before anything is asked of the server. Keys may be replaced by a file that is renamed: it is
+ * another one, in the directory of the first or of what a link leads to. */
 static int confine(const struct push *p, struct error *error)
 {
     struct io_url url;
-    char conf[IO_URL_TEXT_BYTES];
+    char conf[PATH_MAX], keys[PATH_MAX], real[PATH_MAX], target[PATH_MAX] = "";
     uint32_t parts = 0;
     if (io_url_parse(p->url, &url, error) != 0)
         return -1;
-    tzset();                                    /* reads a file at its first use */
-    const char *slash = strrchr(url.conf, '/'); /* keyrings are beside it */
-    snprintf(conf, sizeof conf, "%.*s", slash ? (int)(slash - url.conf) : 0, url.conf);
+    tzset();                      /* reads a file at its first use */
+    directory_of(url.conf, conf); /* keyrings are beside it */
+    directory_of(url.credentials, keys);
+    if (realpath(url.credentials, real))
+        directory_of(real, target);
     static const char *const authorities[] = SANDBOX_AUTHORITIES;
-    struct sandbox_rule rules[8 + ARRAY_LEN(authorities)] = {
-        {p->directory, SANDBOX_WRITE},   {p->directory, SANDBOX_READ},
-        {"/dev/urandom", SANDBOX_READ},  {url.certificates, SANDBOX_READ},
-        {url.credentials, SANDBOX_READ}, {conf, SANDBOX_READ},
+    struct sandbox_rule rules[RULES + ARRAY_LEN(authorities)] = {
+        {p->directory, SANDBOX_WRITE},  {p->directory, SANDBOX_READ},
+        {"/dev/urandom", SANDBOX_READ}, {"/dev/null", SANDBOX_READ},
+        {keys, SANDBOX_READ},           {target, SANDBOX_READ},
+        {conf, SANDBOX_READ},           {url.certificates, SANDBOX_READ},
         {url.ports, SANDBOX_CONNECT}};
     for (size_t i = 0; i < ARRAY_LEN(authorities); i++)
-        rules[8 + i] = (struct sandbox_rule){authorities[i], SANDBOX_READ};
-    rules[7] = (struct sandbox_rule){"/dev/null", SANDBOX_READ};
+        rules[RULES + i] = (struct sandbox_rule){authorities[i], SANDBOX_READ};
     return sandbox_files(rules, ARRAY_LEN(rules), &parts, error) != 0
                ? -1
                : sandbox_calls(SANDBOX_PUSH, NULL, NULL, &parts, error);
@@ -105,14 +120,15 @@ int main(int argc, char **argv)
     struct error error;
     log_init("push", LOG_LEVEL_INFO);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
+    (void)signal(SIGPIPE, SIG_IGN); /* libraries of TLS write to connections that are gone */
     int status = options_take(&program, argc, argv, &error);
     if (status == 0)
         status = confine(&program.push, &error);
     if (status == 0)
         status =
             program.probe ? push_probe(&program.push, &error) : push_store(&program.push, &error);
-    if (status == 0)
-        return 0;
+    if (status >= 0)
+        return status > 0 ? PUSH_IS_THERE : 0;
     fprintf(stderr, "push: %s\n", error.text);
     return error_exit_status(error.code);
 }

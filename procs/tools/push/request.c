@@ -17,12 +17,13 @@
 #include "lib/base/random.h"
 #include "lib/io/server/http/request.h"
 #include "lib/io/server/http/sha256.h"
+#include "procs/tools/push/watch.h"
 
 #define PAUSE_FIRST_NS (200 * NS_PER_MS)
 #define PAUSE_LAST_NS  (5 * NS_PER_S)
 #define WAIT_MAX_S     60
-#define QUIET_S        60L /* without a byte: a server may write to its disk first */
 #define CHUNK_BYTES    (256 * KIB)
+#define BODY_MAX       (64 * KIB) /* of an answer that is not a file */
 
 struct client {
     struct push *push;
@@ -33,10 +34,12 @@ struct client {
     /* Of the request that runs: */
     const struct request *request;
     struct answer *answer;
-    uint64_t sent, got;
+    uint64_t sent, got, body; /* got: that were kept; body: of an answer that is not a file */
+    struct watch watch;
+    const char *late;            /* why it has waited too long; NULL: it has not */
     char hash[SHA256_HEX_BYTES]; /* of its body */
     char why[CURL_ERROR_SIZE];
-    char body[ANSWER_TEXT_BYTES]; /* of an error */
+    bool right; /* an earlier request was */
 };
 
 /* ---- callbacks of the library ---------------------------------------------------------------- */
@@ -76,9 +79,11 @@ static size_t on_body(char *from, size_t size, size_t count, void *arg)
     kept = n < kept ? n : kept;
     memcpy(to + c->got, from, kept);
     c->got += kept;
-    if (!file)
-        to[c->got] = 0;
-    return !file || kept == n ? n : CURL_WRITEFUNC_ERROR;
+    if (file)
+        return kept == n ? n : CURL_WRITEFUNC_ERROR;
+    to[c->got] = 0;
+    c->body += n;
+    return c->body <= BODY_MAX ? n : CURL_WRITEFUNC_ERROR;
 }
 
 static void take_field(char *to, size_t room, const char *value, size_t bytes)
@@ -108,6 +113,16 @@ static size_t on_head(char *line, size_t size, size_t count, void *arg)
     else if (name == 13 && strncasecmp(line, "Last-Modified", 13) == 0)
         take_field(c->answer->modified, sizeof c->answer->modified, value, bytes);
     return n;
+}
+
+/* Called for what moves, and each second. */
+static int on_progress(void *arg, curl_off_t all, curl_off_t got, curl_off_t size, curl_off_t sent)
+{
+    struct client *c = arg;
+    (void)all, (void)size;
+    bool whole = c->request->method != METHOD_PUT || (uint64_t)sent >= c->request->bytes;
+    c->late = watch_look(&c->watch, (uint64_t)got + (uint64_t)sent, whole, clock_now_ns());
+    return c->late != NULL;
 }
 
 /* ---- one try --------------------------------------------------------------------------------- */
@@ -182,7 +197,9 @@ static int prepare(struct client *c, const struct request *r, struct error *erro
     if (sign(c, error) != 0)
         return -1;
     curl_easy_setopt(c->easy, CURLOPT_HTTPHEADER, c->headers);
-    curl_easy_setopt(c->easy, CURLOPT_LOW_SPEED_TIME, QUIET_S);
+    curl_easy_setopt(c->easy, CURLOPT_NOPROGRESS, 0L);
+    curl_easy_setopt(c->easy, CURLOPT_XFERINFOFUNCTION, on_progress);
+    curl_easy_setopt(c->easy, CURLOPT_XFERINFODATA, c);
     curl_easy_setopt(c->easy, CURLOPT_ERRORBUFFER, c->why);
     curl_easy_setopt(c->easy, CURLOPT_HEADERFUNCTION, on_head);
     curl_easy_setopt(c->easy, CURLOPT_HEADERDATA, c);
@@ -218,9 +235,14 @@ static const char *hint(long status)
     return "";
 }
 
+/* Codes are of S3, which says 400, 403 or 409. */
 static bool passes(long status, const char *code)
 {
-    return status == 408 || status == 429 || strstr(code, "ExpiredToken") ||
+    static const char *const codes[] = {"ExpiredToken", "RequestTimeout", "OperationAborted"};
+    for (size_t i = 0; i < ARRAY_LEN(codes); i++)
+        if (strstr(code, codes[i]))
+            return true;
+    return status == 408 || status == 429 ||
            (status >= 500 && status != 501 && status != 505 && status != 507);
 }
 
@@ -238,9 +260,16 @@ static enum verdict judge(struct client *c, const struct request *r, const struc
         return RIGHT;
     if (a->status >= 300 || (a->status >= 200 && code[0])) {
         snprintf(why, ANSWER_TAG_BYTES, "it answers %ld%s%s", a->status, code, hint(a->status));
-        return passes(a->status, code) || a->status < 300 ? AGAIN : WRONG;
+        /* An answer to HEAD has no code: credentials may have expired that were right before. */
+        bool unsaid =
+            r->method == METHOD_HEAD && c->right && (a->status == 400 || a->status == 403);
+        return passes(a->status, code) || unsaid || a->status < 300 ? AGAIN : WRONG;
     }
-    snprintf(why, ANSWER_TAG_BYTES, "%s", c->why[0] ? c->why : curl_easy_strerror(result));
+    const char *text = c->why[0] ? c->why : curl_easy_strerror(result);
+    text = result == CURLE_WRITE_ERROR ? "its answer is too long" : text;
+    snprintf(why, ANSWER_TAG_BYTES, "%s", c->late ? c->late : text);
+    if (c->late)
+        return AGAIN;
     return result == CURLE_PEER_FAILED_VERIFICATION || result == CURLE_SSL_CERTPROBLEM ||
                    result == CURLE_ABORTED_BY_CALLBACK || result == CURLE_WRITE_ERROR
                ? WRONG
@@ -274,14 +303,18 @@ int client_ask(struct client *c, const struct request *r, struct answer *a, stru
         *a = (struct answer){.status = 0};
         c->request = r;
         c->answer = a;
-        c->sent = c->got = 0;
+        c->sent = c->got = c->body = 0;
+        c->late = NULL;
         c->why[0] = 0;
         if (prepare(c, r, error) != 0)
             return -1;
+        bool reads = r->method == METHOD_HEAD || r->method == METHOD_GET;
+        watch_start(&c->watch, reads, clock_now_ns());
         CURLcode result = curl_easy_perform(c->easy);
         curl_easy_getinfo(c->easy, CURLINFO_RESPONSE_CODE, &a->status);
         take_size(c, r, a);
         verdict = judge(c, r, a, result, why);
+        c->right |= verdict == RIGHT;
         if (verdict != RIGHT)
             meter_piece(c->push, 0, false);
     }

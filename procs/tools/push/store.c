@@ -84,7 +84,12 @@ static int open_files(struct push *p, struct manifest *m, struct error *error)
         open_file(p, &p->file[p->files++], STORE_MODEL_FILE, error) != 0)
         return -1;
     for (uint32_t i = 0; i < s->stripe_count; i++)
-        if (open_file(p, &p->file[p->files++], s->stripe[i].path, error) != 0)
+        if (s->stripe[i].mirror[0])
+            return error_set(error, ERR_BAD_INPUT,
+                             "%.250s has mirrors, and its manifest their paths on this machine; "
+                             "a store on a server has none",
+                             p->directory);
+        else if (open_file(p, &p->file[p->files++], s->stripe[i].path, error) != 0)
             return -1;
     for (uint32_t i = 0; i < p->files; i++)
         p->total += p->file[i].bytes;
@@ -108,10 +113,26 @@ static int look_at_manifest(struct push *p, struct target *t, const struct manif
         there = -1;
     else if (there > 0 && (count != m->bytes || memcmp(text, m->text, count) != 0))
         there =
-            error_set(error, ERR_BAD_INPUT,
-                      "%.250s: there is another store; give another URL, or remove it", p->given);
+            error_set(error, ERR_BAD_INPUT, "%.250s: %s; give another URL, or remove it", p->given,
+                      m->bytes > 0 ? "there is another store" : "a store is there already");
     free(text);
     return there;
+}
+
+/* With the manifest of this store there: whether all of its files are, too. Servers lose files, and
+ * people remove them. 1 or 0, and which; or -1. */
+static int look_at_files(struct push *p, struct target *t, struct error *error)
+{
+    int all = 1;
+    for (uint32_t i = 0; i < p->files; i++) {
+        struct target_file found;
+        int there = target_look(t, p->file[i].name, &found, error);
+        if (there < 0)
+            return -1;
+        p->record[i].there = there > 0 && found.bytes == p->file[i].bytes;
+        all &= p->record[i].there;
+    }
+    return all;
 }
 
 /* Whether the file is there as an earlier run has left it: 1 or 0, or -1. */
@@ -119,6 +140,8 @@ static int is_there(struct push *p, struct target *t, uint32_t i, struct error *
 {
     const struct push_record *r = &p->record[i];
     struct target_file found;
+    if (r->there)
+        return 1;
     if (!r->done || r->bytes != p->file[i].bytes)
         return 0;
     int there = target_look(t, p->file[i].name, &found, error);
@@ -127,6 +150,17 @@ static int is_there(struct push *p, struct target *t, uint32_t i, struct error *
 
 /* ---- sending --------------------------------------------------------------------------------- */
 
+/* What the server has under the name is kept, to know later whether it is what was sent. */
+static int begin(struct push *p, struct target *t, uint32_t i, uint32_t pieces, struct error *error)
+{
+    struct push_record *r = &p->record[i];
+    struct target_file found;
+    int there = pieces > 1 ? target_look(t, p->file[i].name, &found, error) : 0;
+    return there < 0 || target_begin(t, &p->file[i], r->id, error) != 0
+               ? -1
+               : journal_begin(p, i, r->id, there > 0 ? found.identity : 0, error);
+}
+
 static int send_pieces(struct push *p, struct target *t, uint32_t i, struct error *error)
 {
     const struct push_file *f = &p->file[i];
@@ -134,8 +168,7 @@ static int send_pieces(struct push *p, struct target *t, uint32_t i, struct erro
     uint64_t each = target_piece_bytes(t, f->bytes);
     uint32_t pieces = (uint32_t)((f->bytes + each - 1) / each);
     char tag[PUSH_TAG_BYTES];
-    if (!r->begun &&
-        (target_begin(t, f, r->id, error) != 0 || journal_begin(p, i, r->id, error) != 0))
+    if (!r->begun && begin(p, t, i, pieces, error) != 0)
         return -1;
     for (uint32_t n = 0; n < pieces; n++) {
         uint64_t at = n * each, bytes = f->bytes - at < each ? f->bytes - at : each;
@@ -166,6 +199,17 @@ static int check_sent(struct push *p, struct target *t, const struct push_file *
                      p->given, f->name, there > 0 ? found->bytes : 0, f->bytes);
 }
 
+/* The server does not know the upload: it has given it up; or has completed it, and the answer was
+ * lost or came to a run that was killed. 1: that; 0, or -1. */
+static int is_complete(struct push *p, struct target *t, uint32_t i, struct error *error)
+{
+    struct target_file found;
+    int there = target_look(t, p->file[i].name, &found, error);
+    return there <= 0 ? there
+                      : found.bytes == p->file[i].bytes && found.identity != 0 &&
+                            found.identity != p->record[i].before;
+}
+
 static int send_file(struct push *p, struct target *t, uint32_t i, struct error *error)
 {
     struct target_file found;
@@ -177,10 +221,16 @@ static int send_file(struct push *p, struct target *t, uint32_t i, struct error 
     if (p->record[i].done)
         journal_forget(p, i);
     int rc = send_pieces(p, t, i, error);
-    if (rc != 0 && error->code == ERR_GONE) { /* the server has given the upload up */
-        journal_forget(p, i);
-        p->done = before;
-        rc = send_pieces(p, t, i, error);
+    if (rc != 0 && error->code == ERR_GONE) {
+        rc = is_complete(p, t, i, error);
+        if (rc == 0) {
+            journal_forget(p, i);
+            p->done = before;
+            rc = send_pieces(p, t, i, error);
+        } else if (rc > 0) {
+            p->done = before + p->file[i].bytes;
+            rc = 0;
+        }
     }
     if (rc != 0 || check_sent(p, t, &p->file[i], &found, error) != 0)
         return -1;
@@ -200,41 +250,47 @@ static int send_manifest(struct push *p, struct target *t, const struct manifest
     return check_sent(p, t, &m->file, &found, error);
 }
 
-static int send_all(struct push *p, struct target *t, const struct manifest *m, struct error *error)
+static int send_all(struct push *p, struct target *t, const struct manifest *m, bool manifest_there,
+                    struct error *error)
 {
     for (uint32_t i = 0; i < p->files; i++)
         if (send_file(p, t, i, error) != 0)
             return -1;
-    return send_manifest(p, t, m, error);
+    if (!manifest_there)
+        return send_manifest(p, t, m, error);
+    meter_piece(p, m->bytes, true);
+    return 0;
 }
 
+/* Pieces have numbers, so those of another size are others. */
 static uint64_t key_of(const struct push *p, const struct manifest *m)
 {
-    return XXH3_64bits_withSeed(p->given, strlen(p->given), XXH3_64bits(m->text, m->bytes));
+    uint64_t text = XXH3_64bits_withSeed(m->text, m->bytes, p->part_bytes);
+    return XXH3_64bits_withSeed(p->given, strlen(p->given), text);
 }
 
 int push_probe(struct push *p, struct error *error)
 {
     struct manifest m = {.file.fd = -1};
     struct target *t = target_open(p, error);
-    int rc =
-        t && read_manifest(p, &m, error) == 0 && look_at_manifest(p, t, &m, error) >= 0 ? 0 : -1;
+    int there = t && read_manifest(p, &m, error) == 0 ? look_at_manifest(p, t, &m, error) : -1;
     if (t)
         target_close(t);
     free_manifest(&m);
-    return rc;
+    return there;
 }
 
 static int push_manifest(struct push *p, struct manifest *m, struct error *error)
 {
     struct target *t = target_open(p, error);
     int there = t ? look_at_manifest(p, t, m, error) : -1;
+    int all = there > 0 ? look_at_files(p, t, error) : there;
     meter_start(p);
-    if (there > 0)
+    if (all > 0)
         meter_piece(p, p->total, true);
-    int rc = there != 0 ? (there > 0 ? 0 : -1) : journal_open(p, key_of(p, m), error);
-    if (rc == 0 && there == 0)
-        rc = send_all(p, t, m, error);
+    int rc = all != 0 ? (all > 0 ? 0 : -1) : journal_open(p, key_of(p, m), error);
+    if (rc == 0 && all == 0)
+        rc = send_all(p, t, m, there > 0, error);
     if (t)
         target_close(t);
     return rc;

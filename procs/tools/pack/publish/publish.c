@@ -22,6 +22,7 @@
 #include "lib/io/server/url.h"
 #include "lib/model/store/store.h"
 #include "procs/tools/pack/pack.h"
+#include "procs/tools/push/status.h"
 
 #define PROGRAM   "sluice-push-%s" /* module of its row in lib/io/backends.tbl.h */
 #define STAGE     "sluice-stage-%016" PRIx64
@@ -164,16 +165,40 @@ static int push(const struct pack_options *o, bool probe, struct error *error)
 
 /* ---- the stage ------------------------------------------------------------------------------- */
 
-/* All that a pack and a push make there; a directory with other files remains. */
+/* The default one has a name that others can compute: in a directory that all may write, it must
+ * not be theirs. *made: this run has made it. */
+static int make_stage(const struct pack_options *o, bool *made, struct error *error)
+{
+    struct stat st;
+    *made = mkdir(o->dir, o->stage ? 0777 : 0700) == 0;
+    if (*made || (errno == EEXIST && o->stage))
+        return 0;
+    if (errno != EEXIST || lstat(o->dir, &st) != 0)
+        return error_set_errno(error, ERR_BAD_INPUT, errno, "cannot create %.250s", o->dir);
+    return S_ISDIR(st.st_mode) && st.st_uid == geteuid()
+               ? 0
+               : error_set(error, ERR_BAD_INPUT,
+                           "%.250s is no directory of this user; name another one (--stage DIR)",
+                           o->dir);
+}
+
+static bool has(const struct pack_options *o, const char *name)
+{
+    char path[PATH_MAX];
+    int n = snprintf(path, sizeof path, "%s/%s", o->dir, name);
+    return n > 0 && n < (int)sizeof path && access(path, F_OK) == 0;
+}
+
+/* All that a pack and a push make there; a directory with other files remains. A manifest without a
+ * journal says that all was sent: so the journal goes first, and the manifest last. */
 static void remove_stage(const struct pack_options *o)
 {
-    static const char *const names[] = {STORE_MANIFEST_FILE, STORE_ENTRIES_FILE, STORE_MODEL_FILE,
-                                        STORE_JOURNAL_FILE};
     char stripe[32], path[PATH_MAX];
     snprintf(stripe, sizeof stripe, STORE_STRIPE_FILE, 0u);
-    for (size_t i = 0; i <= ARRAY_LEN(names); i++) {
-        const char *name = i < ARRAY_LEN(names) ? names[i] : stripe;
-        int n = snprintf(path, sizeof path, "%s/%s", o->dir, name);
+    const char *const names[] = {STORE_JOURNAL_FILE, STORE_ENTRIES_FILE, STORE_MODEL_FILE, stripe,
+                                 STORE_MANIFEST_FILE};
+    for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+        int n = snprintf(path, sizeof path, "%s/%s", o->dir, names[i]);
         if (n > 0 && n < (int)sizeof path)
             (void)unlink(path);
     }
@@ -204,15 +229,28 @@ static int finish(const struct pack_options *o, struct error *error)
 
 int pack_publish(const struct pack_options *o, int argc, char **argv, struct error *error)
 {
-    if (mkdir(o->dir, 0777) != 0 && errno != EEXIST)
-        return error_set_errno(error, ERR_BAD_INPUT, errno, "cannot create %.250s", o->dir);
+    bool made;
+    if (make_stage(o, &made, error) != 0)
+        return -1;
     int status = push(o, true, error);
+    bool there = status == PUSH_IS_THERE;
+    status = there ? 0 : status;
+    bool finished = has(o, STORE_MANIFEST_FILE) && !has(o, STORE_JOURNAL_FILE);
+    if (status == 0 && o->model && finished) {
+        if (there && !o->stage) /* a run was killed while it removed the stage */
+            return finish(o, error);
+        return error_set(error, ERR_BAD_INPUT,
+                         "%.200s has a store already%s; without -m, `sluice pack -o URL --stage "
+                         "DIR` sends what the server has not",
+                         o->dir, there ? ", which is at the URL, too" : "");
+    }
     if (status == 0 && o->model)
         status = pack_apart(o, argc, argv, error);
     if (status == 0)
         status = push(o, false, error);
     if (status == 0)
         return finish(o, error);
-    (void)rmdir(o->dir); /* if there is nothing in it */
+    if (made)
+        (void)rmdir(o->dir); /* if there is nothing in it */
     return status;
 }

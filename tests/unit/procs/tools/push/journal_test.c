@@ -50,20 +50,21 @@ START_TEST(what_was_sent_is_known)
     struct error error;
     begin(KEY);
     ck_assert(!push.record[0].begun && !push.record[0].done);
-    ck_assert_int_eq(journal_begin(&push, 0, "-", &error), 0);
+    ck_assert_int_eq(journal_begin(&push, 0, "-", 0, &error), 0);
     ck_assert_int_eq(journal_done(&push, 0, 0xab, &error), 0);
-    ck_assert_int_eq(journal_begin(&push, 1, "up/load==", &error), 0);
+    ck_assert_int_eq(journal_begin(&push, 1, "up/load==", 0xcd, &error), 0);
     ck_assert_int_eq(journal_piece(&push, 1, 3, "\"tag\"", &error), 0);
     end();
     begin(KEY);
     ck_assert(push.record[0].done && push.record[0].bytes == 5 && push.record[0].identity == 0xab);
     ck_assert(push.record[1].begun && !push.record[1].done);
     ck_assert_str_eq(push.record[1].id, "up/load==");
+    ck_assert_uint_eq(push.record[1].before, 0xcd);
     ck_assert_str_eq(push.record[1].tag[3], "\"tag\"");
     ck_assert_str_eq(push.record[1].tag[2], "");
     /* Begun again: nothing of it is there. */
-    ck_assert_int_eq(journal_begin(&push, 1, "next", &error), 0);
-    ck_assert_int_eq(journal_begin(&push, 0, "-", &error), 0);
+    ck_assert_int_eq(journal_begin(&push, 1, "next", 0, &error), 0);
+    ck_assert_int_eq(journal_begin(&push, 0, "-", 0, &error), 0);
     end();
     begin(KEY);
     ck_assert_str_eq(push.record[1].id, "next");
@@ -99,7 +100,7 @@ START_TEST(a_line_that_is_none_ends_it)
     struct error error;
     for (size_t i = 0; i < ARRAY_LEN(lines); i++) {
         begin(KEY);
-        ck_assert_int_eq(journal_begin(&push, 1, "id", &error), 0);
+        ck_assert_int_eq(journal_begin(&push, 1, "id", 0, &error), 0);
         end();
         append(lines[i]);
         append("done b 6 1\n");
