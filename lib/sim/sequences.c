@@ -5,12 +5,18 @@
 
 #include "lib/sim/internal.h"
 
+static uint32_t places(const struct sim_cache *c)
+{
+    uint32_t all = c->config.sequences;
+    return all > 0 && all < SEQUENCES_MAX ? all : SEQUENCES_MAX;
+}
+
 /* Of all places in a few blocks; pages of places that no sequence had stay untouched. The first
  * place's pointers are those of the blocks. */
 bool sim_sequences_create(struct sim_cache *c)
 {
     uint32_t layers = c->config.layers, experts = c->config.experts;
-    size_t lists = (size_t)SEQUENCES_MAX * layers;
+    size_t lists = (size_t)places(c) * layers;
     struct sim_sequence *first = &c->sequence[0];
     first->hints = calloc(lists, sizeof *first->hints);
     first->named = calloc(lists * experts, 1);
@@ -23,7 +29,7 @@ bool sim_sequences_create(struct sim_cache *c)
         first->hints[i].prediction = prediction ? prediction + i * experts : NULL;
         first->hints[i].slot = slot ? slot + i * experts : NULL;
     }
-    for (uint32_t p = 1; p < SEQUENCES_MAX; p++) {
+    for (uint32_t p = 1; p < places(c); p++) {
         size_t list = (size_t)p * layers;
         c->sequence[p].hints = first->hints + list;
         c->sequence[p].named = first->named + list * experts;
@@ -69,6 +75,7 @@ struct sim_sequence *sim_sequence_of(struct sim_cache *c, uint32_t sequence)
     if (place != SEQUENCE_NONE)
         return &c->sequence[place];
     place = sequences_start(&c->sequences, sequence, &displaced);
+    sl_assert(place < places(c));
     if (displaced)
         end_at(c, &c->sequence[place]);
     residency_sequence_starts(c->residency, sequence);

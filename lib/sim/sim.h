@@ -127,7 +127,8 @@ struct sim_config {
     /* of each slot (residency.h), where experts of a precision differ in size: precision_bytes is
      * their mean, and an expert computes in proportion to its bytes. Borrowed; NULL: all alike */
     const uint64_t *slot_bytes;
-    uint64_t capacity; /* bytes of experts that may be resident */
+    uint64_t capacity;  /* bytes of experts that may be resident */
+    uint32_t sequences; /* that are started in all, at most; 0: not known */
     struct sim_storage storage;
     struct sim_compute compute;
     struct sim_plan plan;

@@ -12,13 +12,12 @@
 #include "lib/base/bytes.h"
 #include "tests/harness/internal.h"
 
-#define SHARES_BYTES (20 * MIB)
-#define END_MS       240000
-#define ONE_END_MS   20000
-#define TEXT         SLUICE_SOURCE_DIR "/tests/golden/data/heldout/tales.txt"
-#define ARGS         32
-#define PLAN_ARGS    25
-#define PLAN_BYTES   (16 * MIB)
+#define END_MS     240000
+#define ONE_END_MS 20000
+#define TEXT       SLUICE_SOURCE_DIR "/tests/golden/data/heldout/tales.txt"
+#define ARGS       32
+#define PLAN_ARGS  25
+#define PLAN_BYTES (16 * MIB)
 
 static char program[PATH_MAX], join[PATH_MAX + 64];
 
@@ -45,6 +44,14 @@ static void run(struct command *c, const char *tool, uint64_t bytes, const char 
     CHECK(c->status == 0, "%s: status %d: %.300s", tool, c->status, c->err);
     CHECK(!bytes || cgroup_failures(group) == 0, "%s: a process was killed for lack of memory",
           tool);
+}
+
+/* The same; what it prints does not matter. */
+static void complete(const char *tool, uint64_t bytes, const char *const args[])
+{
+    struct command c;
+    run(&c, tool, bytes, args);
+    command_free(&c);
 }
 
 /* eval --offline of the model at `path`; NULL budget: mapped. The caller frees. */
@@ -97,15 +104,12 @@ static void make_both(const char *shape, const char *more, char path[PATH_MAX],
                       char first[PATH_MAX])
 {
     char split[PATH_MAX];
-    struct command c;
     path_in_dir(path, "one.gguf");
     path_in_dir(split, "split.gguf");
     path_in_dir(first, "split-00001-of-00003.gguf");
-    run(&c, "synth", 0, (const char *const[]){"-o", path, shape, more, "--quiet", NULL});
-    command_free(&c);
-    run(&c, "synth", 0,
-        (const char *const[]){"-o", split, shape, more, "--quiet", "--split", "3", NULL});
-    command_free(&c);
+    complete("synth", 0, (const char *const[]){"-o", path, shape, more, "--quiet", NULL});
+    complete("synth", 0,
+             (const char *const[]){"-o", split, shape, more, "--quiet", "--split", "3", NULL});
 }
 
 /* A file of 1.9 GiB in less than a quarter of it, and the same model in three files. */
@@ -144,10 +148,9 @@ static void forms_larger_than_the_file(void)
     struct command c;
     unsigned small = 0, enough = 0;
     path_in_dir(path, "q2.gguf");
-    run(&c, "synth", 0,
-        (const char *const[]){"-o", path, "tiny", "layers=3", "hidden=256", "head_size=64",
-                              "expert_inner=1024", "--type", "Q2_K", "--quiet", NULL});
-    command_free(&c);
+    complete("synth", 0,
+             (const char *const[]){"-o", path, "tiny", "layers=3", "hidden=256", "head_size=64",
+                                   "expert_inner=1024", "--type", "Q2_K", "--quiet", NULL});
     for (uint64_t bytes = 9 * MIB; bytes < 14 * MIB && enough == 0; bytes += MIB / 8) {
         snprintf(budget, sizeof budget, "%" PRIu64, bytes);
         command_run(&c, NULL, ONE_END_MS,
@@ -166,12 +169,10 @@ static void forms_larger_than_the_file(void)
 static void eval_of_a_store(void)
 {
     char store[PATH_MAX];
-    struct command c;
     path_in_dir(store, "store");
-    run(&c, "pack", 0,
-        (const char *const[]){"-m", test_model(), "-o", store, "--precisions", "native,int4",
-                              "--quiet", NULL});
-    command_free(&c);
+    complete("pack", 0,
+             (const char *const[]){"-m", test_model(), "-o", store, "--precisions", "native,int4",
+                                   "--quiet", NULL});
     check_same(store, "20MiB", NULL, NULL);
     check_same(store, "20MiB", "--policy", "precision=uniform-int4");
 }
@@ -180,15 +181,13 @@ static void eval_of_a_store(void)
 static void eval_with_a_damaged_stripe(void)
 {
     char store[PATH_MAX], stripe[PATH_MAX], mirror[PATH_MAX], bytes[4096];
-    struct command c;
     struct stat st;
     path_in_dir(store, "mirrored");
     path_in_dir(stripe, "stripe");
     path_in_dir(mirror, "mirror");
-    run(&c, "pack", 0,
-        (const char *const[]){"-m", test_model(), "-o", store, "--stripes", stripe, "--mirrors",
-                              mirror, "--quiet", NULL});
-    command_free(&c);
+    complete("pack", 0,
+             (const char *const[]){"-m", test_model(), "-o", store, "--stripes", stripe,
+                                   "--mirrors", mirror, "--quiet", NULL});
     FILE *f = fopen(stripe, "r+");
     CHECK(f && fstat(fileno(f), &st) == 0, "no %s", stripe);
     memset(bytes, 0x5a, sizeof bytes);
@@ -239,18 +238,33 @@ static void eval_of_other_mixers(void)
     char path[PATH_MAX];
     path_in_dir(path, "shape.gguf");
     for (size_t i = 0; i < ARRAY_LEN(shapes); i++) {
-        struct command c;
         const char *args[ARGS] = {
             "-o", path, "--quiet", "tiny", "hidden=256", "expert_inner=256", "layers=3"};
         for (size_t k = 0; shapes[i][k]; k++)
             args[7 + k] = shapes[i][k];
-        run(&c, "synth", 0, args);
-        command_free(&c);
+        complete("synth", 0, args);
         check_files(path, path, "14MiB", NULL, NULL);
         char *ordered = losses(path, "14MiB", "--read-bandwidth", "1GB/s");
         CHECK(strstr(ordered, "\"loss\": 0.0,"), "%s: %s", shapes[i][0], ordered);
         free(ordered);
     }
+}
+
+/* Each segment that is decoded abreast has a simulated clock. Of so many experts, 32 clocks would
+ * take more than the whole memory. */
+static void clocks_of_many_streams(void)
+{
+    char model[PATH_MAX];
+    path_in_dir(model, "clocks.gguf");
+    complete("synth", 0,
+             (const char *const[]){"-o", model, "tiny", "arch=qwen3moe", "layers=24", "hidden=64",
+                                   "head_size=32", "expert_inner=64", "experts=128",
+                                   "experts_used=2", "--quiet", NULL});
+    complete("eval", 32 * MIB,
+             (const char *const[]){"-m", model, "--text", TEXT, "--offline", "--read-bandwidth",
+                                   "1GB/s", "--preset", "hobbit", "--ctx-size", "8",
+                                   "--max-windows", "140", "--threads", "1", "--memory", "32MiB",
+                                   NULL});
 }
 
 /* ---- profile ---- */
@@ -268,12 +282,10 @@ static void profile(const char *path, uint64_t bytes, const char *kill_after_s)
                           TEXT,
                           "-o",
                           path,
-                          "--ctx-size",
-                          "128",
+                          "--ctx-size=128",
+                          "--pair-mib=2",
                           "--tokens",
                           tokens,
-                          "--pair-mib",
-                          "2",
                           "--importance-tokens",
                           measured,
                           limit,
@@ -352,18 +364,15 @@ static void profile_and_kills(void)
 static void model_to_plan(void)
 {
     char model[PATH_MAX], profiled[PATH_MAX];
-    struct command c;
     path_in_dir(model, "plan.gguf");
     path_in_dir(profiled, "plan.profile");
-    run(&c, "synth", 0,
-        (const char *const[]){"-o", model, "tiny", "arch=qwen3moe", "hidden=256", "head_size=64",
-                              "expert_inner=512", "--quiet", NULL});
-    command_free(&c);
-    run(&c, "profile", 0,
-        (const char *const[]){"-m", model, "--text", TEXT, "-o", profiled, "--ctx-size", "32",
-                              "--tokens", "128", "--pair-mib", "1", "--importance-tokens", "32",
-                              NULL});
-    command_free(&c);
+    complete("synth", 0,
+             (const char *const[]){"-o", model, "tiny", "arch=qwen3moe", "hidden=256",
+                                   "head_size=64", "expert_inner=512", "--quiet", NULL});
+    complete("profile", 0,
+             (const char *const[]){"-m", model, "--text", TEXT, "-o", profiled, "--ctx-size", "32",
+                                   "--tokens", "128", "--pair-mib", "1", "--importance-tokens",
+                                   "32", NULL});
 }
 
 /* Plans a preset, or all; kill_after_s: at a moment before or after its end. */
@@ -385,16 +394,12 @@ static void plan(const char *preset, const char *out, uint64_t bytes, const char
                           TEXT,
                           "--max-loss",
                           loss,
-                          "--resident-experts",
-                          "50%",
+                          "--resident-experts=50%",
                           "--tokens",
                           tokens,
-                          "--ctx-size",
-                          "32",
-                          "--configurations",
-                          "8",
-                          "--generations",
-                          "50",
+                          "--ctx-size=32",
+                          "--configurations=8",
+                          "--generations=50",
                           "--preset",
                           preset,
                           "-o",
@@ -521,11 +526,10 @@ static void loss_that_cannot_be_kept(void)
     for (size_t i = 0; i < ARRAY_LEN(presets); i++) {
         struct command c;
         command_run(&c, NULL, END_MS,
-                    (const char *const[]){
-                        "plan",     "-m",       model,        "--profile",  profiled,
-                        "--text",   TEXT,       "--max-loss", "0.000001%",  "--resident-experts",
-                        "50%",      "--tokens", "256",        "--ctx-size", "32",
-                        "--preset", presets[i], "-o",         out,          NULL});
+                    (const char *const[]){"plan", "-m", model, "--profile", profiled, "--text",
+                                          TEXT, "--max-loss", "0.000001%", "--resident-experts=50%",
+                                          "--tokens", "256", "--ctx-size", "32", "--preset",
+                                          presets[i], "-o", out, NULL});
         CHECK(c.status == 4 && strstr(c.err, "keep"), "%s: status %d: %.400s", presets[i], c.status,
               c.err);
         command_free(&c);
@@ -535,21 +539,17 @@ static void loss_that_cannot_be_kept(void)
 /* The gate weights of a stream are part of the memory of the program. */
 static void shares_of_a_long_stream(void)
 {
-    char model[PATH_MAX], out[PATH_MAX], memory[32];
-    struct command c;
+    char model[PATH_MAX], out[PATH_MAX];
     path_in_dir(model, "shares.gguf");
     path_in_dir(out, "shares.plan");
-    run(&c, "synth", 0,
-        (const char *const[]){"-o", model, "tiny", "arch=qwen3moe", "layers=8", "hidden=64",
-                              "head_size=32", "expert_inner=64", "experts=32", "experts_used=16",
-                              "--quiet", NULL});
-    command_free(&c);
-    snprintf(memory, sizeof memory, "%" PRIu64, SHARES_BYTES);
-    run(&c, "plan", SHARES_BYTES,
-        (const char *const[]){"-m", model, "--preset", "hobbit", "--shares", "native=0.5,int2=0.5",
-                              "--tokens", "16384", "--ctx-size", "128", "--memory", memory, "-o",
-                              out, NULL});
-    command_free(&c);
+    complete("synth", 0,
+             (const char *const[]){"-o", model, "tiny", "arch=qwen3moe", "layers=8", "hidden=64",
+                                   "head_size=32", "expert_inner=64", "experts=32",
+                                   "experts_used=16", "--quiet", NULL});
+    complete("plan", 20 * MIB,
+             (const char *const[]){"-m", model, "--preset", "hobbit", "--shares",
+                                   "native=0.5,int2=0.5", "--tokens", "16384", "--ctx-size", "128",
+                                   "--memory", "20MiB", "-o", out, NULL});
 }
 
 /* With one thread as without a limit; in a cgroup that is the default. */
@@ -585,6 +585,7 @@ int main(int argc, char **argv)
                                              ROW(eval_with_a_damaged_stripe),
                                              ROW(interrupted),
                                              ROW(eval_of_other_mixers),
+                                             ROW(clocks_of_many_streams),
                                              ROW(forms_larger_than_the_file),
                                              ROW(profile_and_kills),
                                              ROW(plan_and_kills),

@@ -3,6 +3,7 @@
  * losses. */
 #include "lib/offline/measure/clocked.h"
 
+#include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -152,14 +153,40 @@ static void end_segment(struct state *w, struct segment *g)
     g->deterministic = NULL;
 }
 
-static struct deterministic *new_clock(struct state *w, struct error *error)
+static uint32_t segment_of(const struct offline_evaluation *base)
 {
-    struct deterministic_config config = {.model = offline_index(w->run->base->model),
+    return base->segment ? base->segment : CLOCKED_SEGMENT;
+}
+
+/* Of a segment: each of its windows is a sequence. */
+static struct deterministic *new_clock(const struct clocked *run, struct state *w,
+                                       struct error *error)
+{
+    struct deterministic_config config = {.model = offline_index(run->base->model),
                                           .ops = kernel_ops_select(NULL),
-                                          .sim = *w->run->config,
+                                          .sim = *run->config,
                                           .dense = dense,
                                           .self = w};
+    config.sim.sequences = segment_of(run->base);
     return deterministic_create(&config, error);
+}
+
+static uint64_t allocated(void)
+{
+    struct mallinfo2 heap = mallinfo2();
+    return heap.uordblks + heap.hblkhd;
+}
+
+/* Also a check of the configuration. No other thread runs. */
+static int clock_bytes(const struct clocked *run, uint64_t *bytes, struct error *error)
+{
+    uint64_t before = allocated();
+    struct deterministic *tried = new_clock(run, NULL, error);
+    if (!tried)
+        return -1;
+    *bytes = allocated() - before;
+    deterministic_destroy(tried);
+    return 0;
 }
 
 static void worker_hooks(void *arg, uint32_t worker, struct offline_hooks *h)
@@ -180,11 +207,6 @@ static void worker_hooks(void *arg, uint32_t worker, struct offline_hooks *h)
                                 .serve_row = serve_row};
 }
 
-static uint32_t segment_of(const struct offline_evaluation *base)
-{
-    return base->segment ? base->segment : CLOCKED_SEGMENT;
-}
-
 static void worker_joins(void *arg, uint32_t worker, uint32_t stream, uint32_t window)
 {
     struct clocked *run = arg;
@@ -193,7 +215,7 @@ static void worker_joins(void *arg, uint32_t worker, uint32_t stream, uint32_t w
     struct error error;
     if (window % segment_of(run->base) == 0) {
         end_segment(w, g);
-        g->deterministic = new_clock(w, &error);
+        g->deterministic = new_clock(run, w, &error);
         if (!g->deterministic) /* the configuration was checked before: only memory can be short */
             log_fatal(1, "%s", error.text);
     }
@@ -232,11 +254,9 @@ int clocked_evaluate(const struct offline_evaluation *base, const struct sim_con
                      struct sim_stats *stats, struct error *error)
 {
     struct clocked run = {.base = base, .config = config};
-    struct sim_cache *tried = sim_cache_create(config, error);
-    if (!tried)
-        return -1;
-    sim_cache_destroy(tried);
     struct offline_evaluation e = *base;
+    if (clock_bytes(&run, &e.stream_bytes, error) != 0)
+        return -1;
     e.in_order = true;
     e.abreast = true;
     e.segment = segment_of(base);

@@ -84,7 +84,7 @@ PASS(reroute,
      (w->own.arg, step, logits, rule, routes))
 #undef PASS
 
-static struct offline_hooks hooks_of(struct worker *w)
+struct offline_hooks job_hooks(struct worker *w)
 {
     const struct offline_evaluation *e = w->job->e;
     const struct offline_hooks *o = &w->own;
@@ -227,7 +227,7 @@ static int open_pair(struct worker *w, struct error *error)
     struct pair *p = &w->pair;
     if (e->hooks && w->number > 0)
         e->hooks(e->arg, w->number, &w->own);
-    hooks = hooks_of(w);
+    hooks = job_hooks(w);
     struct offline_runner_config config = {.threads = 1,
                                            .chunk = job_chunk(w->job),
                                            .sequences = w->job->streams,

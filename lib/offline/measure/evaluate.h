@@ -96,6 +96,7 @@ struct offline_evaluation {
     uint64_t
         hook_bytes; /* that they allocate while it runs; up to a half of what is free is left for
                      * them */
+    uint64_t stream_bytes; /* abreast: that they allocate for each stream of each worker */
     /* Called by worker 0 after each of its steps. */
     void (*progress)(void *arg, const struct offline_progress *p);
     void (*announce)(void *arg, const struct offline_estimate *estimate);

@@ -71,6 +71,9 @@ struct worker {
 uint32_t job_chunk(const struct job *job);
 bool job_chunk_depends(const struct worker *w);
 
+/* evaluate.c: what the runner of the measured model calls. */
+struct offline_hooks job_hooks(struct worker *w);
+
 /* abreast.c: windows of the worker's segments until none is left. -1 with *error. */
 int abreast_run(struct worker *w, struct error *error);
 int abreast_open(struct worker *w, struct error *error); /* memory for its streams */

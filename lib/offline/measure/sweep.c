@@ -114,12 +114,18 @@ static uint32_t best_group(const struct offline_evaluation *e, uint32_t chunk, u
     return (uint32_t)best;
 }
 
-/* Scratch memory of a core with that chunk; its dense weights are there. */
-static int scratch_of(const struct offline_evaluation *e, uint32_t chunk, uint64_t *bytes,
-                      struct error *error)
+/* Scratch memory of the measured model's core with that chunk; its dense weights are there. */
+static int scratch_of(const struct job *job, uint32_t chunk, uint64_t *bytes, struct error *error)
 {
-    struct offline_runner_config config = {
-        .threads = 1, .chunk = chunk, .context = chunk, .one_layer = true, .dense = e->dense};
+    const struct offline_evaluation *e = job->e;
+    struct offline_hooks hooks = job_hooks(&job->worker[0]); /* forms of experts */
+    struct offline_runner_config config = {.threads = 1,
+                                           .chunk = chunk,
+                                           .context = chunk,
+                                           .method = e->method,
+                                           .one_layer = true,
+                                           .dense = e->dense,
+                                           .hooks = &hooks};
     struct offline_runner *r = offline_runner_create(e->model, &config, error);
     if (!r)
         return -1;
@@ -145,11 +151,12 @@ static uint64_t kv_of(const struct offline_evaluation *e)
     return all;
 }
 
-/* What a stream has. */
+/* What a stream has, but for keys and values: a row that is gathered, those of the lossless model,
+ * and what the hooks allocate. */
 static uint64_t stream_bytes(const struct offline_evaluation *e)
 {
-    uint64_t rows = (uint64_t)e->text->window * row_floats(e->model) * sizeof(float);
-    return kv_of(e) + (e->compare ? rows : 0);
+    uint64_t row = row_floats(e->model) * sizeof(float);
+    return e->abreast ? row + (e->compare ? e->text->window * row : 0) + e->stream_bytes : 0;
 }
 
 /* Segments at a time: all, divided among the workers, as far as these bytes allow. */
@@ -160,7 +167,8 @@ static void choose_streams(struct job *job, uint64_t bytes)
     uint32_t segments = (e->text->windows + segment - 1) / segment;
     uint64_t streams = (segments + job->workers - 1) / job->workers;
     uint64_t most = e->streams ? e->streams : OFFLINE_STREAMS_MAX;
-    uint64_t fit = (bytes < MAPPED_BYTES ? bytes : MAPPED_BYTES) / (stream_bytes(e) * job->workers);
+    uint64_t fit = (bytes < MAPPED_BYTES ? bytes : MAPPED_BYTES) /
+                   ((kv_of(e) + stream_bytes(e)) * job->workers);
     most = fit < most ? fit : most;
     streams = streams < most ? streams : most;
     job->streams = e->abreast && streams > 0 ? (uint32_t)streams : 1;
@@ -203,7 +211,8 @@ struct rows { /* scratch memory of a runner: of one row, of another, and the row
 /* Memory of the runners, with their windows. */
 static uint64_t runners_bytes(const struct job *job, const struct rows *r)
 {
-    uint64_t kv = kv_of(job->e), bytes = (job->streams - 1) * stream_bytes(job->e);
+    uint64_t kv = kv_of(job->e);
+    uint64_t bytes = (job->streams - 1) * kv + job->streams * stream_bytes(job->e);
     for (int which = 0; which <= job->e->compare; which++)
         bytes += kv + r->one + r->row * (r->fixed[which] ? r->fixed[which] : r->flexible);
     return job->workers * bytes + window_bytes(job->e);
@@ -243,7 +252,8 @@ int sweep_workers(struct job *job, struct error *error)
      * it. */
     uint64_t free_bytes = offline_free_bytes(e->model);
     if (offline_reserve(e->model, free_bytes / PROBE_SHARE, "windows", error) != 0 ||
-        scratch_of(e, 1, &r.one, error) != 0 || scratch_of(e, 1 + PROBE_ROWS, &more, error) != 0)
+        scratch_of(job, 1, &r.one, error) != 0 ||
+        scratch_of(job, 1 + PROBE_ROWS, &more, error) != 0)
         return -1;
     r.row = (more - r.one) / PROBE_ROWS;
     job->hook_bytes = e->hook_bytes < free_bytes / 2 ? e->hook_bytes : free_bytes / 2;
@@ -269,7 +279,8 @@ static int fit_slots(struct job *job, struct error *error)
 {
     const struct offline_evaluation *e = job->e;
     uint64_t free_bytes = offline_free_bytes(e->model), each = window_bytes(e);
-    free_bytes -= job->hook_bytes < free_bytes ? job->hook_bytes : free_bytes;
+    uint64_t hooks = job->hook_bytes + (uint64_t)job->workers * job->streams * e->stream_bytes;
+    free_bytes -= hooks < free_bytes ? hooks : free_bytes;
     uint32_t chunk = job->worker[0].chunk[0];
     uint64_t minimum = 2 * (uint64_t)job->workers * largest_form(job);
     if (free_bytes < minimum + each) /* the workers took more than estimated */
