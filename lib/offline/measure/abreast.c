@@ -170,12 +170,13 @@ static int score_pass(struct worker *w, uint32_t rows, struct error *error)
 
 /* ---- running ---- */
 
+/* Streams end at about the same time, so that their tokens are the steps. */
 static int end_pass(struct worker *w, uint32_t rows, struct error *error)
 {
+    job_progress(w, rows);
     for (uint32_t r = 0; r < rows; r++) {
         if (++stream_of(w, r)->at < w->job->e->text->window)
             continue;
-        job_progress(w, 1);
         if (start_window(w, w->row_stream[r], error) != 0)
             return -1;
     }

@@ -310,7 +310,8 @@ int sweep_prepare(struct job *job, struct error *error)
 {
     const struct offline_evaluation *e = job->e;
     uint32_t windows = e->text->windows;
-    job->of = (uint64_t)windows * (e->in_order ? 1 : end_layer(e) - first_layer(e) + 1);
+    uint32_t layers = end_layer(e) - first_layer(e) + 1;
+    job->of = (uint64_t)windows * (e->abreast ? e->text->window : e->in_order ? 1 : layers);
     offline_slots_from(e->model, first_layer(e));
     if (offline_budget(e->model) > 0)
         return fit_slots(job, error);

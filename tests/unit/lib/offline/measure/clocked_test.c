@@ -62,9 +62,19 @@ static struct offline_losses served(const struct serving *s)
 
 /* How the windows are decoded. */
 static struct {
-    uint32_t threads, segment, streams;
+    uint32_t threads, segment, streams, score_from;
     bool compare;
-} how = {2, 3, 0, false};
+} how = {2, 3, 0, 0, false};
+
+/* What was reported. */
+static struct offline_progress first, last;
+
+static void take_progress(void *arg, const struct offline_progress *p)
+{
+    (void)arg;
+    first = first.of ? first : *p;
+    last = *p;
+}
 
 static struct offline_losses clocked(const char *preset, const char *settings, double share,
                                      struct sim_config *config, struct sim_stats *f)
@@ -76,6 +86,9 @@ static struct offline_losses clocked(const char *preset, const char *settings, d
     e.segment = how.segment;
     e.streams = how.streams;
     e.compare = how.compare;
+    e.score_from = how.score_from;
+    e.progress = take_progress;
+    first = (struct offline_progress){0};
     uint64_t all = serving_bytes(model, NULL, QUANT_CHANNEL);
     ck_assert_msg(knobs_resolve(preset, NULL, settings, &knobs, &error) == 0, "%s", error.text);
     clocked_config(model, &knobs, NULL, QUANT_CHANNEL, (uint64_t)(share * (double)all), config);
@@ -193,23 +206,26 @@ static void same_counts(const struct sim_stats *a, const struct sim_stats *b)
 #include "lib/sim/results.tbl.h"
 }
 
-/* Windows that are decoded together, each with a cache of its own, give what they give one after
+static const struct {
+    const char *preset, *settings;
+} lossy[] = {{"lod", "routing=resident-first,nats=0.8,eviction=learned"},
+             {"hobbit", "t1=0.4,t2=0.8,skip_renormalise=on"}};
+
+/* Segments that are decoded together, each with a cache of its own, give what they give one after
  * another: losses to the last bit, what was compared with the lossless model, and what was read. */
-START_TEST(abreast_is_one_after_another)
+static void check_abreast(int which, uint32_t segment, uint32_t streams, uint32_t threads)
 {
-    static const struct {
-        const char *preset, *settings;
-    } cases[] = {{"lod", "routing=resident-first,nats=0.8,eviction=learned"},
-                 {"hobbit", "t1=0.4,t2=0.8,skip_renormalise=on"}};
+    const char *preset = lossy[which].preset, *settings = lossy[which].settings;
     struct sim_config config;
     struct sim_stats one, all;
-    how.segment = 1;
+    how.segment = segment;
     how.compare = true;
     how.streams = 1;
     how.threads = 1;
-    struct offline_losses a = clocked(cases[_i].preset, cases[_i].settings, 0.3, &config, &one);
-    how.streams = 0;
-    struct offline_losses b = clocked(cases[_i].preset, cases[_i].settings, 0.3, &config, &all);
+    struct offline_losses a = clocked(preset, settings, 0.3, &config, &one);
+    how.streams = streams;
+    how.threads = threads;
+    struct offline_losses b = clocked(preset, settings, 0.3, &config, &all);
     ck_assert_mem_eq(a.reference_nll, b.reference_nll, a.windows * sizeof *a.reference_nll);
     ck_assert_mem_eq(a.kld, b.kld, (size_t)a.windows * a.scored * sizeof *a.kld);
     ck_assert_mem_eq(a.same, b.same, a.windows * sizeof *a.same);
@@ -218,6 +234,29 @@ START_TEST(abreast_is_one_after_another)
     ck_assert(a.kld[5] > 0 && one.misses > 0);
     same(a, b);
     same_counts(&one, &all);
+}
+
+/* Progress is counted in tokens: windows end together. */
+START_TEST(abreast_is_one_after_another)
+{
+    check_abreast(_i, 1, 0, 1);
+    ck_assert_uint_eq(first.done, 3);
+    ck_assert(last.done == 3 * WINDOW && last.of == last.done);
+}
+END_TEST
+
+/* More segments than there are streams, the last one shorter; rows that are context. */
+START_TEST(segments_follow_each_other)
+{
+    struct error error = {0};
+    const char *paths[] = {TEXT};
+    offline_text_free(&text);
+    ck_assert_int_eq(
+        offline_text_load(offline_index(model), paths, 1, WINDOW, 9 * WINDOW, &text, &error), 0);
+    ck_assert_uint_eq(text.windows, 9);
+    how.score_from = 5;
+    check_abreast(_i, 2, 2, 2);
+    ck_assert_uint_eq(last.of, 9 * WINDOW);
 }
 END_TEST
 
@@ -469,6 +508,7 @@ int main(void)
     tcase_add_test(c, hobbit_between_its_ends);
     tcase_add_test(c, resident_first_depends_on_residency);
     tcase_add_loop_test(c, abreast_is_one_after_another, 0, 2);
+    tcase_add_loop_test(c, segments_follow_each_other, 0, 2);
     tcase_add_test(c, candidates_of_the_text);
     tcase_add_test(c, what_cannot_be_modelled);
     tcase_add_test(c, against_a_record);
