@@ -142,6 +142,38 @@ static void eval_modelled(void)
 #undef EVAL
 }
 
+static void write_repeated(const char *path, const char *text, unsigned times)
+{
+    FILE *f = fopen(path, "we");
+    CHECK(f, "%s", path);
+    for (unsigned i = 0; i < times; i++)
+        fprintf(f, "%s\n", text);
+    fclose(f);
+}
+
+/* --max-windows keeps windows of each text; a record is of those alone. */
+static void eval_of_texts(void)
+{
+    static const char *const names[] = {"first", "long", "short", "other"};
+    char path[4][PATH_MAX], logits[PATH_MAX];
+    struct command c;
+    for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+        path_in_dir(path[i], names[i]);
+        write_repeated(path[i], test_prompt(i == 3 ? 0 : 2), i == 2 ? 1 : 4);
+    }
+    path_in_dir(logits, "texts.logits");
+    for (size_t i = 1; i < ARRAY_LEN(names); i++) {
+        command_run(&c, NULL, END_MS,
+                    (const char *const[]){"eval", "-m", test_model(), "--text", path[0], "--text",
+                                          path[i], "--ctx-size", "16", "--max-windows", "1",
+                                          "--offline", i == 1 ? "--record" : "--against", logits,
+                                          NULL});
+        expect(&c, i == 3 ? 2 : 0);
+        CHECK(i != 3 || strstr(c.err, "another text"), "%s: %.300s", names[i], c.err);
+        command_free(&c);
+    }
+}
+
 static double plan_scalar(const char *path, const char *name)
 {
     json_t *doc = json_load_file(path, 0, NULL);
@@ -476,12 +508,10 @@ static void inspect_demo(void)
 int main(int argc, char **argv)
 {
     static const struct test_case cases[] = {
-        ROW(eval_windows),       ROW(eval_per_token),
-        ROW(eval_modelled),      ROW(profile_plan_generate),
-        ROW(trace_and_sim),      ROW(stats_and_ctl),
-        ROW(ctl_to_the_end),     ROW(drain),
-        ROW(ctl_drain_waits),    ROW(inspect_demo),
-        ROW(profile_of_routing),
+        ROW(eval_windows),    ROW(eval_per_token),        ROW(eval_modelled),
+        ROW(eval_of_texts),   ROW(profile_plan_generate), ROW(trace_and_sim),
+        ROW(stats_and_ctl),   ROW(ctl_to_the_end),        ROW(drain),
+        ROW(ctl_drain_waits), ROW(inspect_demo),          ROW(profile_of_routing),
     };
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }

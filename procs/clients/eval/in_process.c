@@ -399,8 +399,9 @@ static int open_logits(struct evaluating *w, struct error *error)
     return 0;
 }
 
-/* Of each text at most `most` windows. */
-static void keep_first(struct offline_text *t, uint64_t most)
+/* Of each text at most `most` windows. Of several texts the number of windows does not tell which
+ * they are. */
+static void keep_first(struct offline_text *t, size_t texts, uint64_t most)
 {
     uint64_t count[IN_PROCESS_TEXTS_MAX] = {0};
     uint32_t kept = 0;
@@ -412,6 +413,8 @@ static void keep_first(struct offline_text *t, uint64_t most)
         t->path[kept++] = t->path[i];
     }
     t->windows = kept;
+    if (texts > 1)
+        offline_text_rehash(t);
 }
 
 static int open_all(struct evaluating *w, struct error *error)
@@ -426,7 +429,7 @@ static int open_all(struct evaluating *w, struct error *error)
     if (e->cloze && cloze_make(&w->text, error) != 0)
         return -1;
     if (e->windows_max)
-        keep_first(&w->text, (uint64_t)e->windows_max);
+        keep_first(&w->text, e->texts, (uint64_t)e->windows_max);
     const struct model_hparams *hp = &offline_index(w->model)->hparams;
     if (e->params->plan[0]) {
         w->plan = plan_read(e->params->plan, error);
