@@ -8,6 +8,7 @@
 #include "lib/sampling/sampler.h"
 
 #define VOCAB 300
+#define WIDE  1100 /* several blocks */
 
 static struct sampler *sampler;
 static float logits[VOCAB];
@@ -125,20 +126,27 @@ END_TEST
 START_TEST(same_with_a_mask_of_all)
 {
     struct sampler_settings s = plain;
-    uint64_t all[VOCAB / 64 + 1], x = 99;
+    struct error error;
+    struct sampler *wide = sampler_create(WIDE, &error);
+    static float of[WIDE];
+    uint64_t all[WIDE / 64 + 1], x = 99;
+    ck_assert_ptr_nonnull(wide);
     memset(all, 0xff, sizeof all);
     for (uint32_t turn = 0; turn < 3000; turn++) {
         uint32_t kinds = 1 + turn % 9;
-        for (int i = 0; i < VOCAB; i++) {
+        for (int i = 0; i < WIDE; i++) {
             static const float some[] = {-INFINITY, NAN, -0.0f, 0.0f, -3, INFINITY, 1, 2, 1e-40f};
             x = x * 6364136223846793005ull + 1442695040888963407ull;
-            logits[i] = (x >> 60) == 0 ? some[(x >> 40) % kinds] : some[turn % 2];
+            of[i] = (x >> 60) == 0 ? some[(x >> 40) % kinds] : some[turn / 4 % 2];
         }
-        struct sampler_choice choice = {.logits = logits, .position = turn, .mask = all};
+        struct sampler_choice choice = {.logits = of, .position = turn};
         s.temperature = turn % 4;
         s.top_k = 1 + turn % 7;
-        ck_assert_uint_eq(choose(&s, turn), sampler_choose(sampler, &s, &choice));
+        uint32_t chosen = sampler_choose(wide, &s, &choice);
+        choice.mask = all;
+        ck_assert_uint_eq(chosen, sampler_choose(wide, &s, &choice));
     }
+    sampler_destroy(wide);
 }
 END_TEST
 
