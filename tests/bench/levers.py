@@ -88,7 +88,7 @@ def evaluate(a, path, preset, share, name):
 
 
 def cut(a):
-    """Options that name the beginnings of all texts: eval's --max-windows would take the first one alone."""
+    """Options that name the first bytes of all texts, whatever their number of tokens is."""
     options = []
     for text in a.text:
         path = os.path.join(a.out, f"{a.bytes}-{os.path.basename(text)}")
