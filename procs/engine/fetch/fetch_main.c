@@ -71,11 +71,11 @@ static void directory_of(const char *path, char to[IO_URL_TEXT_BYTES])
     snprintf(to, IO_URL_TEXT_BYTES, "%.*s", slash ? (int)(slash - path) : 0, path);
 }
 
-/* Before the first byte of the server. */
+/* Before the first byte of the server. Keys may be replaced by another file. */
 static int confine(const struct program *p, struct error *error)
 {
     struct io_url url;
-    char text[SANDBOX_TEXT_BYTES], conf[IO_URL_TEXT_BYTES];
+    char text[SANDBOX_TEXT_BYTES], conf[IO_URL_TEXT_BYTES], keys[IO_URL_TEXT_BYTES];
     uint32_t parts = 0;
     if (io_url_parse(p->fetch.url, &url, error) != 0)
         return -1;
@@ -83,12 +83,17 @@ static int confine(const struct program *p, struct error *error)
         return 0;
     tzset(); /* reads a file at its first use */
     directory_of(url.conf, conf);
+    directory_of(url.credentials, keys);
     static const char *const authorities[] = SANDBOX_AUTHORITIES;
     struct sandbox_rule rules[8 + ARRAY_LEN(authorities)] = {
-        {p->fetch.directory, SANDBOX_WRITE}, {p->fetch.directory, SANDBOX_READ},
-        {"/dev/urandom", SANDBOX_READ},      {url.certificates, SANDBOX_READ},
-        {url.psk_file, SANDBOX_READ},        {url.ports, url.tcp ? SANDBOX_CONNECT : SANDBOX_READ},
-        {url.credentials, SANDBOX_READ},     {conf, SANDBOX_READ}};
+        {p->fetch.directory, SANDBOX_WRITE},
+        {p->fetch.directory, SANDBOX_READ},
+        {"/dev/urandom", SANDBOX_READ},
+        {url.certificates, SANDBOX_READ},
+        {url.psk_file, SANDBOX_READ},
+        {url.ports, url.tcp ? SANDBOX_CONNECT : SANDBOX_READ},
+        {keys, SANDBOX_READ},
+        {conf, SANDBOX_READ}};
     for (size_t i = 0; i < ARRAY_LEN(authorities); i++)
         rules[8 + i] = (struct sandbox_rule){authorities[i], SANDBOX_READ};
     if (sandbox_files(rules, ARRAY_LEN(rules), &parts, error) != 0 ||
