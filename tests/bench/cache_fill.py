@@ -124,8 +124,7 @@ def main():
         server = os.path.join(place, "nbd")
         kit = subprocess.Popen(["nbdkit", "-f", "-U", server, "--filter=rate", "file", f"file={args.model}",
                                 f"rate={args.rate}"])
-        while not os.path.exists(server):
-            time.sleep(0.05)
+        m.wait_for_socket(server, kit)
         device = f"--devices=nbd+unix:///?socket={server}"
         cache = args.cache or f"{os.path.abspath(scratch)}:1GiB"
         variants = {"server": [device], "cold cache": [device, f"--device-cache={cache}"],

@@ -34,6 +34,16 @@ def run(argv, timeout=3600, **kwargs):
     return done.stdout
 
 
+def wait_for_socket(path, server, seconds=10):
+    """Returns when the process `server` has made its socket; exits if it ends, or takes longer."""
+    until = time.monotonic() + seconds
+    while not os.path.exists(path):
+        if server.poll() is not None or time.monotonic() > until:
+            server.kill()
+            sys.exit(f"{server.args[0]} did not start")
+        time.sleep(0.05)
+
+
 def run_json(argv, **kwargs):
     """Runs a program that prints one JSON object."""
     return json.loads(run(argv, **kwargs))

@@ -14,7 +14,6 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import time
 
 import measuring as m
 
@@ -46,11 +45,7 @@ class Server:
             sys.exit("--delay needs nbdkit")
         self.process = subprocess.Popen(["nbdkit", "-f", "-r", "-t", "64", "-U", self.socket, "--filter=delay", "file", model,
                                          f"delay-read={delay}ms"])
-        for _ in range(100):
-            if os.path.exists(self.socket):
-                return
-            time.sleep(0.05)
-        sys.exit("nbdkit did not start")
+        m.wait_for_socket(self.socket, self.process)
 
     def options(self):
         return ["--devices", f"nbd+unix:///?socket={self.socket}"] if self.process else []

@@ -89,7 +89,7 @@ struct tls_server {
     char url[2 * PATH_MAX];
 };
 
-/* Serves the model at `address` ("localhost", "[::1]"), whose certificate has the name localhost. */
+/* Serves the model at `address` ("localhost", "[::1]"); the certificate has the name localhost. */
 static void serve_files(struct tls_server *s, const char *address, bool tls)
 {
     char lines[4 * PATH_MAX], root[PATH_MAX], keys[2 * PATH_MAX + 128] = "";
