@@ -20,7 +20,7 @@ import measuring as m
 ROWS = {"lod": None, "default": None, "auto-lossless": None,
         "edgemoe": "edgemoe_loss_high", "hobbit": "hobbit_loss_high", "fate": "fate_loss_high", "swapmoe": "swap_loss_high",
         "auto-mixed-noprefetch": "edgemoe_loss_high", "auto-two-precision-noprefetch": "hobbit_loss_high",
-        "auto-resident-first-noprefetch": "reroute_loss_high", "mixed-two": "mixed_loss_high",
+        "auto-resident-first-noprefetch": "reroute_loss_high", "drop": "drop_loss_high", "mixed-two": "mixed_loss_high",
         "mixed-two-resident-first": "joint_loss_high", "auto": None}
 BASE = "default"
 NEEDED = (BASE, "lod", "auto", "auto-lossless")
