@@ -211,9 +211,9 @@ def run(libexec, program, *args):
     return done.stdout
 
 
-def to_fp8(model, directory, rows=32, columns=48):
+def to_fp8(model, directory, scale_type, rows=32, columns=48):
     """Rewrites the saved model with the matrices of layers in FP8 with a scale per block, a power of two, so
-    that BF16 holds the products exactly. Returns the model with these weights."""
+    that BF16 holds the products exactly, and scale_type the scales. Returns the model with these weights."""
     from safetensors.torch import load_file, save_file
     path = os.path.join(directory, "model.safetensors")
     saved, out, values = load_file(path), {}, {}
@@ -229,7 +229,7 @@ def to_fp8(model, directory, rows=32, columns=48):
                 scales[i, j] = 2.0 ** torch.ceil(torch.log2(tensor[block].abs().max() / 448))
         wide = scales.repeat_interleave(rows, 0)[:n].repeat_interleave(columns, 1)[:, :k]
         out[name] = (tensor / wide).to(torch.float8_e4m3fn)
-        out[name + "_scale_inv"] = scales
+        out[name + "_scale_inv"] = scales.to(scale_type)
         values[name] = out[name].float() * wide
     with tempfile.TemporaryDirectory() as rounded:
         model.save_pretrained(rounded)
@@ -451,7 +451,8 @@ def compare(libexec, kind, directory, fp8=None, packed=None):
     if kind == "qwen3_vl_moe":
         turn_experts(directory)
     if fp8:
-        model = to_fp8(model, directory)
+        # Both types of scales are published: DeepSeek's are F32, Qwen's BF16.
+        model = to_fp8(model, directory, torch.bfloat16 if fp8 == "Q8_0" else torch.float32)
     if packed:
         model = to_packed(model, directory, *packed)
     store = pack(libexec, directory, *(["--fp8", fp8] if fp8 else []))

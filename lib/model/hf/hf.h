@@ -70,9 +70,8 @@ struct hf_tensor { /* a tensor of the GGUF file, in file order: planes of rows o
     uint64_t made_row_bytes;
     uint64_t hidden;      /* of the model */
     uint32_t made;        /* HF_MADE: first number in hf_model.made */
-    uint32_t factor_type; /* HF_TIMES, HF_INTS: type of the other tensor, or of the scales */
+    uint32_t factor_type; /* HF_TIMES: type of the other tensor; HF_INTS, HF_FP8: of the scales */
     uint32_t bits;        /* HF_INTS: 4 or 8 */
-    bool exponents;       /* HF_FP8: scales are F8_E8M0, else F32 */
     /* HF_FP8, HF_MXFP4, HF_INTS, HF_TIMES */
     uint32_t scales; /* the first of its scales in hf_model.sources */
     uint64_t block_rows, block_columns;

@@ -10,6 +10,14 @@
 #include "lib/tensor/half.h"
 #include "lib/tensor/tensor_type.h"
 
+/* A number of F32, F16 or BF16. */
+static float load_float(uint32_t type, const char *src)
+{
+    return type == TENSOR_F32   ? load_f32(src)
+           : type == TENSOR_F16 ? f16_to_f32(load_u16(src))
+                                : bf16_to_f32(load_u16(src));
+}
+
 /* ---- quantised checkpoints ---- */
 
 /* FP8: E4M3 (1 sign, 4 exponent with bias 7, 3 fraction bits; 0x7f and 0xff are not a number, there
@@ -61,8 +69,9 @@ static float scale_at(const struct hf_tensor *t, const void *scales, uint64_t ro
 {
     uint64_t each = (t->source_columns + t->block_columns - 1) / t->block_columns;
     uint64_t at = row / t->block_rows * each + column / t->block_columns;
-    if (!t->exponents)
-        return load_f32((const char *)scales + at * sizeof(float));
+    if (t->factor_type != SAFETENSORS_F8_E8M0)
+        return load_float(t->factor_type,
+                          (const char *)scales + at * (t->factor_type == TENSOR_F32 ? 4 : 2));
     uint8_t exponent = ((const uint8_t *)scales)[at];
     return exponent == UINT8_MAX ? (float)NAN : ldexpf(1, exponent - 127);
 }
@@ -142,13 +151,6 @@ static void mxfp4_row(const uint8_t *src, const uint8_t *exponents, uint64_t blo
 }
 
 /* ---- packed whole numbers ---- */
-
-static float load_float(uint32_t type, const char *src)
-{
-    return type == TENSOR_F32   ? load_f32(src)
-           : type == TENSOR_F16 ? f16_to_f32(load_u16(src))
-                                : bf16_to_f32(load_u16(src));
-}
 
 #define INTS_ELEMS 32u /* of a block of Q4_0 and Q8_0, after its scale as F16 */
 

@@ -81,24 +81,31 @@ static const struct safetensor *scales_of(const struct hf_model *hf, const struc
     return scales;
 }
 
+/* F32 from DeepSeek, BF16 from Qwen, exponents of DeepSeek-V4. */
+static bool is_scale(uint32_t type)
+{
+    return type == TENSOR_F32 || type == TENSOR_F16 || type == TENSOR_BF16 ||
+           type == SAFETENSORS_F8_E8M0;
+}
+
 static int add_fp8_scales(struct hf_model *hf, struct hf_tensor *t, const struct safetensor *s,
                           struct error *error)
 {
     const struct safetensor *scales = scales_of(hf, s, error);
     if (!scales)
         return -1;
-    if ((scales->type != TENSOR_F32 && scales->type != SAFETENSORS_F8_E8M0) || scales->dims != 2 ||
+    if (!is_scale(scales->type) || scales->dims != 2 ||
         scales->shape[0] != (s->shape[0] + t->block_rows - 1) / t->block_rows ||
         scales->shape[1] != (s->shape[1] + t->block_columns - 1) / t->block_columns)
         return error_set(error, ERR_BAD_INPUT,
-                         "tensor %s is not a matrix of F32 with a number for each block",
+                         "tensor %s is not a matrix of F32, F16, BF16 or F8_E8M0 with a number for "
+                         "each block",
                          scales->name);
-    bool exponents = scales->type == SAFETENSORS_F8_E8M0;
-    if (hf->source_count > t->scales && exponents != t->exponents)
+    if (hf->source_count > t->scales && scales->type != t->factor_type)
         return error_set(error, ERR_BAD_INPUT,
                          "the scales of tensor %s have another type than those of the first expert",
                          s->name);
-    t->exponents = exponents;
+    t->factor_type = scales->type;
     return hf_add_source(hf, scales, error);
 }
 

@@ -170,14 +170,15 @@ START_TEST(rows_of_mxfp4)
 }
 END_TEST
 
-/* Scales that are exponents: the bits of FP8 with the same numbers as floats, and none that is no
- * number. */
-START_TEST(fp8_with_exponents)
+/* Scales that are exponents or have 16 bits: the bits of FP8 with the same numbers as floats, and
+ * none that is no number. */
+START_TEST(fp8_with_scales_of_each_type)
 {
     enum { ROWS = 5, COLUMNS = 40, ACROSS = 3 };
-    static const uint8_t exponents[] = {127, 120, 130, 100, 1, 0};
+    static const uint8_t exponents[] = {127, 120, 130, 114, 113, 126};
     uint8_t src[ROWS * COLUMNS], bad[] = {127, 255, 127, 127, 127, 127};
     float scales[ARRAY_LEN(exponents)];
+    uint16_t half[ARRAY_LEN(exponents)], short_float[ARRAY_LEN(exponents)];
     uint16_t made[2][ROWS * COLUMNS];
     struct error error;
     struct hf_tensor t = {.form = HF_FP8,
@@ -188,12 +189,21 @@ START_TEST(fp8_with_exponents)
                           .block_columns = 16};
     for (unsigned i = 0; i < sizeof src; i++)
         src[i] = (uint8_t)((i & 127) == 127 ? 0 : i);
-    for (unsigned i = 0; i < ARRAY_LEN(scales); i++)
+    for (unsigned i = 0; i < ARRAY_LEN(scales); i++) {
         scales[i] = ldexpf(1, exponents[i] - 127);
+        half[i] = f32_to_f16(scales[i]);
+        short_float[i] = (uint16_t)(exponents[i] << 7);
+    }
+    const struct {
+        uint32_t type;
+        const void *scales;
+    } others[] = {{TENSOR_F16, half}, {TENSOR_BF16, short_float}, {SAFETENSORS_F8_E8M0, exponents}};
     ck_assert_int_eq(hf_fp8_rows(&t, src, scales, 0, ROWS, made[0], &error), 0);
-    t.exponents = true;
-    ck_assert_int_eq(hf_fp8_rows(&t, src, exponents, 0, ROWS, made[1], &error), 0);
-    ck_assert_mem_eq(made[0], made[1], sizeof made[0]);
+    for (size_t i = 0; i < ARRAY_LEN(others); i++) {
+        t.factor_type = others[i].type;
+        ck_assert_int_eq(hf_fp8_rows(&t, src, others[i].scales, 0, ROWS, made[1], &error), 0);
+        ck_assert_mem_eq(made[0], made[1], sizeof made[0]);
+    }
     ck_assert_int_eq(hf_fp8_rows(&t, src, bad, 0, ROWS, made[1], &error), -1);
 }
 END_TEST
@@ -239,7 +249,7 @@ int main(void)
     tcase_add_test(t, kv_b_of_fp8);
     tcase_add_test(t, turned_floats);
     tcase_add_test(t, rows_of_mxfp4);
-    tcase_add_test(t, fp8_with_exponents);
+    tcase_add_test(t, fp8_with_scales_of_each_type);
     tcase_add_test(t, rows_of_ids);
     suite_add_tcase(suite, t);
     SRunner *runner = srunner_create(suite);

@@ -181,8 +181,10 @@ START_TEST(exponents_of_fp8)
     } cases[] = {
         {{1, 2}, "F8_E8M0", NULL},
         {{1, 2}, "F32", NULL},
-        {{1, 2}, "BF16", WQ_A ".scale is not a matrix of F32 with a number for each block"},
-        {{2, 1}, "F8_E8M0", WQ_A ".scale is not a matrix of F32 with a number for each block"},
+        {{1, 2}, "F16", NULL},
+        {{1, 2}, "BF16", NULL},
+        {{1, 2}, "U8", WQ_A ".scale is not a matrix of F32, F16, BF16 or F8_E8M0"},
+        {{2, 1}, "F8_E8M0", WQ_A ".scale is not a matrix of F32, F16, BF16 or F8_E8M0"},
         {{0, 0}, NULL, WQ_A ".weight_scale_inv is missing"},
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
@@ -190,7 +192,7 @@ START_TEST(exponents_of_fp8)
         json_t *both = json_pack("{s:[s, i, [i, i]]}", WQ_A ".weight", "F8_E4M3", 1, 16, 32);
         int each = !cases[i].type                      ? 0
                    : strcmp(cases[i].type, "F32") == 0 ? 4
-                   : cases[i].type[0] == 'B'           ? 2
+                   : strstr(cases[i].type, "F16")      ? 2
                                                        : 1;
         if (each > 0)
             json_object_set_new(both, WQ_A ".scale",
@@ -207,17 +209,24 @@ END_TEST
 /* Of the experts of a layer, scales have one type. */
 START_TEST(exponents_and_floats)
 {
+    static const struct {
+        const char *type;
+        int bytes;
+    } pairs[][2] = {
+        {{"F8_E8M0", 1}, {"F32", 4}}, {{"BF16", 2}, {"F32", 4}}, {{"F16", 2}, {"BF16", 2}}};
     char name[2][64], reason[160];
-    make_moved("deepseek4-base", in_blocks);
     snprintf(reason, sizeof reason, "the scales of tensor " W1 ".weight have another type", 1);
-    for (unsigned i = 0; i < 4; i++) {
-        snprintf(name[0], sizeof name[0], W1 ".weight", i);
-        snprintf(name[1], sizeof name[1], W1 ".scale", i);
-        replace(name[0],
-                json_pack("{s:[s, i, [i, i]], s:[s, i, [i, i]]}", name[0], "F8_E4M3", 1, 32, 32,
-                          name[1], i == 0 ? "F8_E8M0" : "F32", i == 0 ? 1 : 4, 2, 2));
+    for (size_t p = 0; p < ARRAY_LEN(pairs); p++) {
+        make_moved("deepseek4-base", in_blocks);
+        for (unsigned i = 0; i < 4; i++) {
+            snprintf(name[0], sizeof name[0], W1 ".weight", i);
+            snprintf(name[1], sizeof name[1], W1 ".scale", i);
+            replace(name[0],
+                    json_pack("{s:[s, i, [i, i]], s:[s, i, [i, i]]}", name[0], "F8_E4M3", 1, 32, 32,
+                              name[1], pairs[p][i > 0].type, pairs[p][i > 0].bytes, 2, 2));
+        }
+        expect(reason);
     }
-    expect(reason);
 }
 END_TEST
 
