@@ -27,7 +27,7 @@
 #include "lib/model/tokenizer/tokenizer.h"
 
 #define TOKENIZER_MAGIC      0x4e454b4f54554c53ull /* "SLUTOKEN" */
-#define TOKENIZER_VERSION    5u
+#define TOKENIZER_VERSION    6u
 #define TOKENIZER_MERGES_MAX (4u << 20)
 #define TOKENIZER_PIECES_MAX (256u << 20) /* bytes of all pieces together */
 /* By default, SentencePiece pieces have at most 16 characters. Enumerating the splits of a piece
@@ -70,7 +70,7 @@ enum tokenizer_model {
 
 /* Tokens that end an answer, in addition to eos: eot and eom of the file, and those of ANSWER_END
  * and ANSWER_END_NAME; without those of ANSWER_GOES_ON. */
-#define TOKENIZER_ENDS 4u
+#define TOKENIZER_ENDS 8u
 
 /* Expressions of one pre-tokenizer. */
 #define TOKENIZER_EXPRESSIONS_MAX 6

@@ -208,83 +208,14 @@ static bool strips_after(const struct gguf *g)
         ;
 }
 
-/* A control token of that text; TOKEN_NONE: there is none. */
-static uint32_t find_control(const struct builder *b, const char *text)
-{
-    uint32_t id = strtab_get(&b->by_name, text, strlen(text));
-    return id != STRTAB_NONE && b->types[id] == TOKEN_CONTROL ? id : TOKEN_NONE;
-}
-
-/* Not the end of an answer in this vocabulary; *with: what ends it. */
-static bool goes_on(const struct builder *b, uint32_t id, uint32_t *with)
-{
-    static const char *const rows[][2] = {
-#define ANSWER_GOES_ON(token, with) {(token), (with)},
-#include "lib/model/tokenizer/tokenizers.tbl.h"
-    };
-    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-        *with = find_control(b, rows[i][1]);
-        if (id != TOKEN_NONE && id == find_control(b, rows[i][0]) && *with != TOKEN_NONE)
-            return true;
-    }
-    return false;
-}
-
-static void drop_ends(struct builder *b)
-{
-    uint32_t with;
-    for (uint32_t i = 0; i < TOKENIZER_ENDS; i++)
-        if (goes_on(b, b->head.ends[i], &with))
-            b->head.ends[i] = TOKEN_NONE;
-    if (goes_on(b, b->head.eos, &with))
-        b->head.eos = with;
-}
-
-static bool is_end(const struct builder *b, uint32_t id)
-{
-    for (uint32_t i = 0; i < TOKENIZER_ENDS; i++)
-        if (b->head.ends[i] == id)
-            return true;
-    return b->head.eos == id;
-}
-
-/* In places that are free. */
-static void add_ends(struct builder *b)
-{
-    static const char *const names_of_ends[] = {
-#define ANSWER_END_NAME(token) (token),
-#include "lib/model/tokenizer/tokenizers.tbl.h"
-    };
-    uint32_t with, at = 0;
-    for (size_t i = 0; i < ARRAY_LEN(names_of_ends); i++) {
-        uint32_t id = find_control(b, names_of_ends[i]);
-        if (id == TOKEN_NONE || is_end(b, id) || goes_on(b, id, &with))
-            continue;
-        while (at < TOKENIZER_ENDS && b->head.ends[at] != TOKEN_NONE)
-            at++;
-        if (at < TOKENIZER_ENDS)
-            b->head.ends[at] = id;
-    }
-}
-
 /* After eos. */
 static int read_ends(struct builder *b, struct error *error)
 {
-    static const char *const rows[][2] = {
-#define ANSWER_END(token, with) {(token), (with)},
-#include "lib/model/tokenizer/tokenizers.tbl.h"
-    };
-    uint32_t n = 2;
-    _Static_assert(ARRAY_LEN(rows) + 2 <= TOKENIZER_ENDS, "as many ends as a blob has");
     memset(b->head.ends, 0xff, sizeof b->head.ends);
     if (read_id(b, "tokenizer.ggml.eot_token_id", &b->head.ends[0], error) ||
         read_id(b, "tokenizer.ggml.eom_token_id", &b->head.ends[1], error))
         return -1;
-    for (size_t i = 0; i < ARRAY_LEN(rows); i++)
-        if (find_control(b, rows[i][1]) != TOKEN_NONE)
-            b->head.ends[n++] = find_control(b, rows[i][0]);
-    drop_ends(b);
-    add_ends(b);
+    tokenizer_complete_ends(b);
     return 0;
 }
 

@@ -26,6 +26,9 @@ struct builder {
 
 /* ---- blob.c ---- */
 
+/* After eos, eot and eom were read: adds the ends of answers that the file does not name, and takes
+ * away those that are none. */
+void tokenizer_complete_ends(struct builder *b);
 /* Reads the tokens that are never generated. 0, or -1 with *error. */
 int tokenizer_read_suppressed(struct builder *b, struct error *error);
 

@@ -27,13 +27,15 @@
  *                         (`rstrip` of tokenizer.json, which GGUF does not have): the value of the
  *                         key, in lower case, contains the text
  * STRIP_NONE(piece)       control tokens of these models that do not
- * ANSWER_END(token, with)  a control token that ends an answer, in addition to those that the file
- *                         names, if the vocabulary has the other one, too. At most TOKENIZER_ENDS -
- *                         2 rows
+ * ANSWER_END(token, with)  a token that ends an answer, in addition to those that the file names,
+ *                         if the vocabulary has the other one, too. At most TOKENIZER_ENDS - 2
+ *                         rows. Both are control tokens or user-defined ones: converters make
+ *                         control tokens only of those that the model's files call special, or that
+ *                         look so, which <|tool_response> does not
  * ANSWER_END_NAME(token)  a control token that ends an answer wherever a vocabulary has it: files
  *                         name only one end, often that of documents and not that of turns, or the
  *                         reverse. The first rows, up to what TOKENIZER_ENDS leaves
- * ANSWER_GOES_ON(token, with)  a control token that does not, although the file names it, if the
+ * ANSWER_GOES_ON(token, with)  a token that does not, although the file names it, if the
  *                         vocabulary has the other one, too; the other one is the end where the
  *                         file has this one as EOS
  *
@@ -216,6 +218,13 @@ STRIP_NONE("<|endoftext|>")
 ANSWER_END("<|call|>", "<|return|>")
 ANSWER_END("<|return|>", "<|end|>")
 ANSWER_GOES_ON("<|end|>", "<|return|>")
+/* Solar Open: calls of tools, or the text, end the turn; <|end|> ends the thoughts before it. */
+ANSWER_END("<|flush|>", "<|calls|>")
+ANSWER_END("<|calls|>", "<|flush|>")
+ANSWER_GOES_ON("<|end|>", "<|flush|>")
+/* Gemma 4: the response of a tool, which follows its call, is not the model's. */
+ANSWER_END("<|tool_response>", "<turn|>")
+ANSWER_END("<eos>", "<turn|>")
 /* These names are those of llama.cpp. */
 ANSWER_END_NAME("<|eot_id|>")
 ANSWER_END_NAME("<|im_end|>")

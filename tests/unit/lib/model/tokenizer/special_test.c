@@ -137,7 +137,46 @@ static void name_end_of_turn(struct make *m)
 
 static void name_call_as_text(struct make *m)
 {
+    name_calls(m, TOKEN_NORMAL);
+}
+
+static void name_call_as_users(struct make *m)
+{
     name_calls(m, TOKEN_USER_DEFINED);
+}
+
+/* The last three tokens of the vocabulary, of which only the last one is user-defined. */
+static void name_last(struct make *m, const char *eos, const char *control, const char *user)
+{
+    const char *texts[TINY_VOCAB];
+    int32_t types[TINY_VOCAB];
+    tiny_tokens(texts, types);
+    texts[TINY_EOS] = eos;
+    texts[TINY_CONTROL] = control;
+    texts[TINY_USER] = user;
+    make_texts(m, "tokenizer.ggml.tokens", texts, TINY_VOCAB);
+}
+
+static void name_gemma4(struct make *m)
+{
+    name_last(m, "<turn|>", "<eos>", "<|tool_response>");
+}
+
+static void name_without_turn(struct make *m)
+{
+    name_last(m, "<end>", "<eos>", "<|tool_response>");
+}
+
+/* eos is <|end|>, which closes the thoughts. */
+static void name_solar(struct make *m)
+{
+    name_last(m, "<|end|>", "<|flush|>", "<|calls|>");
+}
+
+static void name_solar_text(struct make *m)
+{
+    name_solar(m);
+    make_u32(m, "tokenizer.ggml.eos_token_id", TINY_CONTROL);
 }
 
 /* Tokens that end an answer: those of the file, and harmony's call. */
@@ -162,6 +201,35 @@ START_TEST(ends_of_answers)
     o = open_tiny(name_call_as_text);
     ck_assert(!tokenizer_is_end(o.t, TINY_USER));
     close_both(&o);
+    o = open_tiny(name_call_as_users);
+    ck_assert(tokenizer_is_end(o.t, TINY_USER));
+    close_both(&o);
+}
+END_TEST
+
+/* Ends that belong to others of the vocabulary, some of them user-defined tokens: of Gemma 4, the
+ * response of a tool and the end of the document beside that of the turn; of Solar Open, calls and
+ * the text, but not the end of thoughts. */
+START_TEST(ends_with_others)
+{
+    struct opened o = open_tiny(name_gemma4);
+    for (uint32_t id = 0; id <= TINY_VOCAB; id++)
+        ck_assert(tokenizer_is_end(o.t, id) ==
+                  (id == TINY_EOS || id == TINY_CONTROL || id == TINY_USER));
+    ck_assert_uint_eq(tokenizer_eos(o.t), TINY_EOS);
+    close_both(&o);
+    o = open_tiny(name_without_turn);
+    for (uint32_t id = 0; id <= TINY_VOCAB; id++)
+        ck_assert(tokenizer_is_end(o.t, id) == (id == TINY_EOS));
+    close_both(&o);
+    void (*const solar[])(struct make * m) = {name_solar, name_solar_text};
+    for (size_t i = 0; i < ARRAY_LEN(solar); i++) {
+        o = open_tiny(solar[i]);
+        for (uint32_t id = 0; id <= TINY_VOCAB; id++)
+            ck_assert(tokenizer_is_end(o.t, id) == (id == TINY_CONTROL || id == TINY_USER));
+        ck_assert_uint_eq(tokenizer_eos(o.t), TINY_CONTROL);
+        close_both(&o);
+    }
 }
 END_TEST
 
@@ -185,23 +253,31 @@ static void name_turns_and_ends(struct make *m)
     make_u32(m, "tokenizer.ggml.eom_token_id", 'y');
 }
 
+#define RARE_BYTE 0xf5 /* a vocabulary may lack it and the next one */
+
 /* More ends than there is place for: those of the file first. */
 static void name_many(struct make *m)
 {
-    static const char *const names[] = {"<|end_of_text|>", "<|endoftext|>", "<end_of_turn>",
-                                        "<|im_end|>", "<|eom_id|>"};
+    static const struct {
+        uint32_t id;
+        const char *text;
+    } names[] = {{RARE_BYTE, "<|im_end|>"},    {RARE_BYTE + 1, "<|end|>"},
+                 {TINY_HE, "<|end_of_text|>"}, {TINY_LL, "<|endoftext|>"},
+                 {TINY_HELL, "<end_of_turn>"}, {TINY_EOS, "<turn|>"},
+                 {TINY_CONTROL, "<|eom_id|>"}, {TINY_USER, "<|eot_id|>"}};
     const char *texts[TINY_VOCAB];
     int32_t types[TINY_VOCAB];
     tiny_tokens(texts, types);
     for (uint32_t i = 0; i < ARRAY_LEN(names); i++) {
-        texts[TINY_HE + i] = names[i];
-        types[TINY_HE + i] = TOKEN_CONTROL;
+        texts[names[i].id] = names[i].text;
+        types[names[i].id] = TOKEN_CONTROL;
     }
     make_texts(m, "tokenizer.ggml.tokens", texts, TINY_VOCAB);
     make_i32s(m, "tokenizer.ggml.token_type", types, TINY_VOCAB);
     make_texts(m, "tokenizer.ggml.merges", NULL, 0);
-    make_u32(m, "tokenizer.ggml.eos_token_id", TINY_HE);
-    make_u32(m, "tokenizer.ggml.eot_token_id", 'x');
+    make_u32(m, "tokenizer.ggml.eos_token_id", 'x');
+    make_u32(m, "tokenizer.ggml.eot_token_id", 'y');
+    make_u32(m, "tokenizer.ggml.eom_token_id", 'z');
 }
 
 START_TEST(ends_by_name)
@@ -219,7 +295,8 @@ START_TEST(ends_by_name)
     o = open_tiny(name_many);
     for (uint32_t id = 0; id <= TINY_VOCAB; id++)
         ck_assert_msg(tokenizer_is_end(o.t, id) ==
-                          (id == 'x' || (id >= TINY_HE && id <= TINY_HE + 3)),
+                          ((id >= 'x' && id <= 'z') || id == RARE_BYTE || id == RARE_BYTE + 1 ||
+                           (id >= TINY_LL && id <= TINY_EOS) || id == TINY_USER),
                       "%u", id);
     close_both(&o);
 }
@@ -425,6 +502,7 @@ int main(void)
     tcase_add_test(c, special_tokens);
     tcase_add_test(c, ranges_of_control_tokens);
     tcase_add_test(c, ends_of_answers);
+    tcase_add_test(c, ends_with_others);
     tcase_add_test(c, end_of_a_message);
     tcase_add_test(c, suppressed_tokens);
     tcase_add_test(c, ends_by_name);
