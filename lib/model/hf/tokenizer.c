@@ -175,21 +175,29 @@ static int read_normalizer(const json_t *root, bool *nfc, struct error *error)
     return 0;
 }
 
-static int find_pretokenizer(const json_t *root, const json_t *model, uint32_t *found,
-                             struct error *error)
+static bool file_ignores_merges(const json_t *root)
+{
+    return json_is_true(json_object_get(json_object_get(root, "model"), "ignore_merges"));
+}
+
+/* A row with the flag ignore_merges of the file, if there is one; else one with its expressions:
+ * put_bpe writes the flag. */
+static int find_pretokenizer(const json_t *root, uint32_t *found, struct error *error)
 {
     const json_t *pre = json_object_get(root, "pre_tokenizer");
     const char *expressions[TOKENIZER_EXPRESSIONS_MAX];
     uint32_t count = split_expressions(pre, expressions);
-    bool ignore_merges = json_is_true(json_object_get(model, "ignore_merges"));
+    bool ignore_merges = file_ignores_merges(root);
+    *found = UINT32_MAX;
     if (json_is_true(json_object_get(pre, "add_prefix_space")))
         return error_set(error, ERR_BAD_INPUT, "a space before every text is not supported");
     for (uint32_t row = 0; count > 0 && row < pretokenizer_count(); row++)
         if (same_expressions(row, expressions, count) &&
-            pretokenizer_ignores_merges(row) == ignore_merges) {
+            (*found == UINT32_MAX || (pretokenizer_ignores_merges(*found) != ignore_merges &&
+                                      pretokenizer_ignores_merges(row) == ignore_merges)))
             *found = row;
-            return 0;
-        }
+    if (*found != UINT32_MAX)
+        return 0;
     const char *last = count > 0 ? expressions[count - 1] : "";
     return error_set(error, ERR_BAD_INPUT, "its pre-tokenizer is not one of those supported%s%s",
                      *last ? ": " : "", *last ? printable(last, strlen(last)).text : "");
@@ -319,12 +327,15 @@ static void put_tokens(const struct hf_tokens *t, const json_t *settings, const 
     put_specials(t, t->rest, settings, config, w);
 }
 
-static void put_bpe(const struct hf_tokens *t, uint32_t row, bool nfc, struct gguf_writer *w)
+static void put_bpe(const struct hf_tokens *t, uint32_t row, bool nfc, bool ignore_merges,
+                    struct gguf_writer *w)
 {
     gguf_put_text(w, "tokenizer.ggml.model", "gpt2");
     gguf_put_text(w, "tokenizer.ggml.pre", pretokenizer_name(row));
     if (nfc != pretokenizer_normalises(row))
         gguf_put_bool(w, TOKENIZER_NFC_KEY, nfc);
+    if (ignore_merges != pretokenizer_ignores_merges(row))
+        gguf_put_bool(w, TOKENIZER_IGNORE_MERGES_KEY, ignore_merges);
     gguf_put_strings(w, "tokenizer.ggml.merges", t->merges, NULL, t->merge_count);
 }
 
@@ -342,10 +353,9 @@ static int byte_level_keys(const struct hf_tokens *t, struct gguf_writer *w, str
 {
     uint32_t row = 0;
     bool nfc;
-    if (read_normalizer(t->rest, &nfc, error) ||
-        find_pretokenizer(t->rest, json_object_get(t->rest, "model"), &row, error))
+    if (read_normalizer(t->rest, &nfc, error) || find_pretokenizer(t->rest, &row, error))
         return -1;
-    put_bpe(t, row, nfc, w);
+    put_bpe(t, row, nfc, file_ignores_merges(t->rest), w);
     return 0;
 }
 
@@ -385,7 +395,7 @@ int hf_tiktoken_keys(const struct hf_tiktoken *row, const char *text, size_t byt
     if (status == 0) {
         uint32_t pre = pretokenizer_find(row->pre, strlen(row->pre));
         sl_assert(pre != UINT32_MAX);
-        put_bpe(&t, pre, false, w);
+        put_bpe(&t, pre, false, pretokenizer_ignores_merges(pre), w);
         put_tokens(&t, settings, config, w);
     }
     hf_tokens_free(&t);

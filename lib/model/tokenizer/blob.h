@@ -54,16 +54,20 @@ enum tokenizer_model {
     TOKENIZER_MODEL__COUNT
 };
 
-/* tokenizer_blob.flags; all but the last for the tokenizers of characters */
+/* tokenizer_blob.flags; the last two for byte-level BPE, the others for the tokenizers of
+ * characters */
 #define TOKENIZER_SPACE_PREFIX 1u  /* a space is added before the text */
 #define TOKENIZER_CUT_AT_SPACE 2u  /* no token has a space after another character */
 #define TOKENIZER_ONE_SPACE    4u  /* runs of spaces are one, none at the ends of the text */
 #define TOKENIZER_STRIP_AFTER  8u  /* control tokens take the blanks after them (STRIP_AFTER) */
-#define TOKENIZER_NFC          16u /* byte-level BPE: texts are normalised to NFC */
-#define TOKENIZER_FLAGS        31u
+#define TOKENIZER_NFC          16u /* texts are normalised to NFC */
+#define TOKENIZER_WHOLE_WORDS  32u /* a word that is a token is not merged */
+#define TOKENIZER_FLAGS        63u
 
-/* Overrides the column nfc of tokenizers.tbl.h. A key of our own: GGUF has none. */
-#define TOKENIZER_NFC_KEY "tokenizer.ggml.normalizer.nfc"
+/* These override the columns nfc and ignore_merges of tokenizers.tbl.h. Keys of our own: GGUF has
+ * none. */
+#define TOKENIZER_NFC_KEY           "tokenizer.ggml.normalizer.nfc"
+#define TOKENIZER_IGNORE_MERGES_KEY "tokenizer.ggml.ignore_merges"
 
 /* Tokens that are never generated: those of the file within its vocabulary. */
 #define TOKENIZER_SUPPRESS_KEY "tokenizer.ggml.suppress_tokens"
@@ -119,8 +123,9 @@ uint32_t pretokenizer_find(const char *name, size_t bytes);
 /* Number of rows, and the columns of one row. */
 uint32_t pretokenizer_count(void);
 const char *pretokenizer_name(uint32_t row);
+/* Whether words that are tokens are not merged, texts start with BOS, and are normalised to NFC,
+ * where the file does not state it. */
 bool pretokenizer_ignores_merges(uint32_t row);
-/* Whether texts start with BOS, and are normalised to NFC, where the file does not state it. */
 bool pretokenizer_adds_bos(uint32_t row);
 bool pretokenizer_normalises(uint32_t row);
 /* The expression number i; NULL: the row has at most i. */

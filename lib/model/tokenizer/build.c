@@ -229,12 +229,14 @@ static int read_settings(struct builder *b, struct error *error)
     bool characters = b->head.model != TOKENIZER_BPE, prefix = b->head.model == TOKENIZER_SPM;
     bool add_bos = !bytes || pretokenizer_adds_bos(b->head.pre), one_space = false;
     bool normalises = bytes && pretokenizer_normalises(b->head.pre);
+    bool whole_words = bytes && pretokenizer_ignores_merges(b->head.pre);
     if (read_id(b, "tokenizer.ggml.bos_token_id", &b->head.bos, error) ||
         read_id(b, "tokenizer.ggml.eos_token_id", &b->head.eos, error) || read_ends(b, error) ||
         gguf_get_bool(b->gguf, "tokenizer.ggml.add_bos_token", &add_bos, error) < 0 ||
         gguf_get_bool(b->gguf, "tokenizer.ggml.add_space_prefix", &prefix, error) < 0 ||
         gguf_get_bool(b->gguf, "tokenizer.ggml.remove_extra_whitespaces", &one_space, error) < 0 ||
-        gguf_get_bool(b->gguf, TOKENIZER_NFC_KEY, &normalises, error) < 0)
+        gguf_get_bool(b->gguf, TOKENIZER_NFC_KEY, &normalises, error) < 0 ||
+        gguf_get_bool(b->gguf, TOKENIZER_IGNORE_MERGES_KEY, &whole_words, error) < 0)
         return -1;
     /* Files of gemma4 exist that say false; the model needs the token. */
     if (!add_bos && !gemma)
@@ -243,6 +245,8 @@ static int read_settings(struct builder *b, struct error *error)
         b->head.flags |= TOKENIZER_SPACE_PREFIX;
     if (!characters && normalises)
         b->head.flags |= TOKENIZER_NFC;
+    if (!characters && whole_words)
+        b->head.flags |= TOKENIZER_WHOLE_WORDS;
     if (characters && one_space)
         b->head.flags |= TOKENIZER_ONE_SPACE;
     if (b->head.model == TOKENIZER_SPM && strips_after(b->gguf))

@@ -189,7 +189,7 @@ static int encode_word(void *arg, const char *text, size_t bytes)
     struct encoder *e = arg;
     const struct tokenizer_blob *b = e->t->blob;
     uint32_t n = 0;
-    if (pretokenizer_ignores_merges(b->pre)) {
+    if (b->flags & TOKENIZER_WHOLE_WORDS) {
         uint32_t id = find_word(b, text, bytes);
         if (id != TOKEN_NONE)
             return emit(e, id);

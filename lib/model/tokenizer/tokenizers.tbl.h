@@ -2,15 +2,16 @@
 /* Pre-tokenizers of byte-level BPE: the rules that split text into words before merging.
  * PRETOKENIZER(name, ignore_merges, add_bos, nfc, expression...)
  *   name           value of tokenizer.ggml.pre
- *   ignore_merges  1: a word that is a token is not merged
+ *   ignore_merges  1: a word that is a token is not merged. GGUF has no key for it: the key
+ *                  tokenizer.ggml.ignore_merges, which "sluice pack" writes where tokenizer.json
+ *                  differs from the row, overrides it
  *   add_bos        1: a text starts with the BOS token where tokenizer.ggml.add_bos_token is
  *                  missing
  *   nfc            1: the normalizer of the model's tokenizer.json is NFC; GGUF has no key for it.
  *                  The classes of transformers state it: Qwen2Tokenizer (qwen2, and DeepSeek's
  *                  models that are made from Qwen's), Qwen3_5Tokenizer (qwen35), GPTNeoXTokenizer
  *                  (olmo, mpt) and CohereTokenizer (command-r). No other row is known to have a
- *                  normalizer; the key tokenizer.ggml.normalizer.nfc, which "sluice pack" writes
- *                  where tokenizer.json differs from the row, overrides it
+ *                  normalizer; the key tokenizer.ggml.normalizer.nfc overrides it in the same way
  *   expression...  the original ones of the model's tokenizer.json (PCRE2 with UTF and UCP), at
  *                  most TOKENIZER_EXPRESSIONS_MAX: the first splits the text into its matches and
  *                  the stretches between them, the next one splits each of these parts, and so on.

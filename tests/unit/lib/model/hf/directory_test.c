@@ -252,6 +252,48 @@ START_TEST(published_pretokenizers)
 }
 END_TEST
 
+/* One expression, that of a row of the table. */
+static void put_words(const char *pre, bool ignore_merges)
+{
+    const char *words = pretokenizer_expression(pretokenizer_find(pre, strlen(pre)), 0);
+    json_t *root = json_load_file(path_of("tokenizer.json"), 0, NULL);
+    json_t *parts = json_pack("{s:s, s:[{s:s, s:{s:s}, s:s, s:b}, {s:s, s:b, s:b}]}", "type",
+                              "Sequence", "pretokenizers", "type", "Split", "pattern", "Regex",
+                              words, "behavior", "Isolated", "invert", 0, "type", "ByteLevel",
+                              "add_prefix_space", 0, "use_regex", 0);
+    ck_assert(root && parts);
+    json_object_set_new(root, "pre_tokenizer", parts);
+    json_object_set_new(json_object_get(root, "model"), "ignore_merges",
+                        json_boolean(ignore_merges));
+    ck_assert_int_eq(json_dump_file(root, path_of("tokenizer.json"), 0), 0);
+    json_decref(root);
+}
+
+/* A row with the flag of the file is taken if there is one, else the key is written. */
+START_TEST(words_that_are_not_merged)
+{
+    static const struct {
+        const char *expression;
+        bool ignore_merges;
+        const char *pre;
+        int found; /* the key, with the flag of the file */
+    } rows[] = {{"gpt-4o", true, "gpt-4o", 1},       {"gpt-4o", false, "gpt-4o", 0},
+                {"llama-bpe", true, "llama-bpe", 0}, {"llama-bpe", false, "dbrx", 0},
+                {"qwen2", true, "hunyuan", 0},       {"tekken", false, "tekken", 1}};
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct opened o;
+        bool flag = rows[i].ignore_merges;
+        put_words(rows[i].expression, flag);
+        open_directory(&o);
+        expect_text(&o, "tokenizer.ggml.pre", rows[i].pre, i);
+        ck_assert_int_eq(gguf_get_bool(&o.g, TOKENIZER_IGNORE_MERGES_KEY, &flag, NULL),
+                         rows[i].found);
+        ck_assert(flag == rows[i].ignore_merges);
+        close_directory(&o);
+    }
+}
+END_TEST
+
 START_TEST(tiktoken)
 {
     static const char *const rows[][3] = {{"tiktoken.model", "kimi-k2", "<|reserved_token_257|>"},
@@ -538,6 +580,7 @@ int main(void)
     tcase_add_test(c, tokenizer_json);
     tcase_add_test(c, normalizers);
     tcase_add_test(c, published_pretokenizers);
+    tcase_add_test(c, words_that_are_not_merged);
     tcase_add_test(c, tiktoken);
     tcase_add_test(c, bad_tokenizers);
     tcase_add_test(c, only_regular_files);

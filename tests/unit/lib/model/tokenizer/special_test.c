@@ -453,6 +453,20 @@ static void use_gpt2(struct make *m)
     make_text(m, "tokenizer.ggml.pre", "gpt-2");
 }
 
+/* Keys that override the pre-tokenizer. */
+static void drop_ignoring(struct make *m)
+{
+    use_llama3(m);
+    make_bool(m, TOKENIZER_IGNORE_MERGES_KEY, 0);
+}
+
+static void add_ignoring(struct make *m)
+{
+    use_llama3(m);
+    use_gpt2(m);
+    make_bool(m, TOKENIZER_IGNORE_MERGES_KEY, 1);
+}
+
 /* With ignore_merges, a word that is a token is taken whole, although no merges produce it. */
 START_TEST(ignore_merges)
 {
@@ -464,6 +478,12 @@ START_TEST(ignore_merges)
     o = open_tiny(use_gpt2);
     EXPECT("hell", false, TINY_HELL);
     EXPECT("he'll", false, TINY_HE, '\'', TINY_LL);
+    close_both(&o);
+    o = open_tiny(drop_ignoring);
+    EXPECT("hell", false, TINY_HE, 'l', 'l');
+    close_both(&o);
+    o = open_tiny(add_ignoring);
+    EXPECT("hell", false, TINY_HELL);
     close_both(&o);
 }
 END_TEST
