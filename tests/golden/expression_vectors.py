@@ -72,7 +72,7 @@ EXPRESSIONS = [
     (ONE_DIGIT, "qwen2 deepseek-r1-qwen hunyuan megrez stablelm2 grok-2 solar-open"),
     (THREE_DIGITS, "llama-bpe llama3 llama-v3 dbrx glm4 glm5 chatglm-bpe lfm2 smaug-bpe pixtral falcon3"),
     (QWEN35, "qwen35"),
-    (GPT4O, "gpt-4o llama4 minimax-m2"),
+    (GPT4O, "gpt-4o llama4 minimax-m2 kanana2"),
     (TEKKEN, "tekken"),
     (KIMI, "kimi-k2"),
     (DEEPSEEK_LLM, "deepseek-llm"),
