@@ -183,6 +183,29 @@ static void text_from_hugging_face(void)
     json_decref(pack(0, NULL, (const char *const[]){"--check", from_hf, NULL}));
 }
 
+/* As in a cache of Hugging Face: all files of the directory are links, also that of a template in a
+ * directory of its own, and there are more of them than a model needs. */
+static void packed_from_links(void)
+{
+    static const char script[] =
+        "set -e; d=$0/additional_chat_templates; mkdir -p \"$d\"; cd \"$1\"; "
+        "for f in *; do ln -s \"$1/$f\" \"$0/$f\"; done; "
+        "echo x >template; ln -s \"$1/template\" \"$d/default.jinja\"; "
+        "i=0; while [ $i -lt 300 ]; do echo x >o$i; ln -s \"$1/o$i\" \"$0/o$i\"; i=$((i + 1)); "
+        "done";
+    char cache[PATH_MAX], dir[PATH_MAX], store[PATH_MAX];
+    struct command c;
+    path_in_dir(cache, "cache");
+    path_in_dir(dir, "model");
+    CHECK(mkdir(cache, 0700) == 0, "mkdir: %s", strerror(errno));
+    hf_make(&(struct hf_make){.gguf = F16_MODEL, .dir = cache, .half_norms = true});
+    command_run(&c, NULL, END_MS, (const char *const[]){"/bin/sh", "-c", script, dir, cache, NULL});
+    CHECK(c.status == 0, "%.300s", c.err);
+    command_free(&c);
+    PACK("-m", dir, "-o", path_in_dir(store, "store"));
+    json_decref(pack(0, NULL, (const char *const[]){"--check", store, NULL}));
+}
+
 /* ---- killed and resumed ---- */
 
 /* Experts of a directory that are turned, split and in turn are those of the GGUF file. */
@@ -532,6 +555,7 @@ int main(int argc, char **argv)
         ROW(text_from_mirrors),
         ROW(resumed_with_mirrors),
         ROW(text_from_hugging_face),
+        ROW(packed_from_links),
         ROW(experts_converted),
         ROW(resumed),
         ROW(resumed_two_precisions),

@@ -22,10 +22,9 @@
 #include "lib/tensor/tensor_type.h"
 #include "lib/text/utf8.h"
 
-#define ALIGNMENT       32u
-#define SETTINGS        "tokenizer_config.json"
-#define SUPPRESSED      "suppress_tokens" /* in generation_config.json */
-#define NAMED_TEMPLATES "additional_chat_templates"
+#define ALIGNMENT  32u
+#define SETTINGS   "tokenizer_config.json"
+#define SUPPRESSED "suppress_tokens" /* in generation_config.json */
 
 /* ---- optional files ---- */
 
@@ -52,8 +51,9 @@ struct templates {
 static const struct {
     const char *name, *key, *file, *named_file;
 } template_rows[] = {
-    {"default", "tokenizer.chat_template", "chat_template.jinja", NAMED_TEMPLATES "/default.jinja"},
-    {"tool_use", "tokenizer.chat_template.tool_use", NULL, NAMED_TEMPLATES "/tool_use.jinja"},
+    {"default", "tokenizer.chat_template", "chat_template.jinja",
+     HF_NAMED_TEMPLATES "/default.jinja"},
+    {"tool_use", "tokenizer.chat_template.tool_use", NULL, HF_NAMED_TEMPLATES "/tool_use.jinja"},
 };
 
 _Static_assert(ARRAY_LEN(template_rows) == TEMPLATES, "a row of each template");
@@ -117,7 +117,7 @@ static int take_value(struct templates *t, const char *path, const json_t *value
 static int read_template_files(struct templates *t, const char *dir, struct error *error)
 {
     char path[4096];
-    if (find_file(dir, NAMED_TEMPLATES, path) && access(path, F_OK) != 0)
+    if (find_file(dir, HF_NAMED_TEMPLATES, path) && access(path, F_OK) != 0)
         return error_set_errno(error, ERR_BAD_INPUT, errno, "cannot open %.250s", path);
     for (size_t i = 0; i < TEMPLATES; i++)
         if ((template_rows[i].file &&

@@ -98,6 +98,9 @@ int hf_open(struct hf_model *hf, const char *dir, struct error *error);
 int hf_open_as(struct hf_model *hf, const char *dir, uint32_t fp8_type, struct error *error);
 void hf_close(struct hf_model *hf);
 
+/* The directory in a model's directory whose files are read, too. */
+#define HF_NAMED_TEMPLATES "additional_chat_templates"
+
 struct hf_extent {
     uint32_t file; /* index into hf_model.files.files */
     uint64_t offset, bytes;

@@ -2,6 +2,7 @@
 /* The sandbox of this process, before it reads the model: the model's files are read, the store and
  * its stripes are written, and there is nothing else: no other files, no network, no programs. */
 #include <dirent.h>
+#include <fcntl.h>
 #include <jansson.h>
 #include <limits.h>
 #include <stdio.h>
@@ -13,24 +14,36 @@
 
 #include "lib/base/log.h"
 #include "lib/file/part_name.h"
+#include "lib/model/hf/hf.h"
 #include "lib/sandbox/sandbox.h"
 #include "procs/tools/pack/pack.h"
 
-#define RULES_MAX 256
-
 struct rules {
-    size_t count;
-    struct sandbox_rule rule[RULES_MAX];
-    char *path[RULES_MAX];
+    size_t count, capacity;
+    struct sandbox_rule *rule; /* with paths of its own */
+    bool incomplete;           /* memory is short */
 };
+
+static bool grow(struct rules *r)
+{
+    size_t capacity = r->capacity ? 2 * r->capacity : 64;
+    struct sandbox_rule *bigger = reallocarray(r->rule, capacity, sizeof *bigger);
+    if (!bigger)
+        return false;
+    r->rule = bigger;
+    r->capacity = capacity;
+    return true;
+}
 
 /* A path that does not exist stands for its directory. */
 static void add(struct rules *r, const char *given, uint32_t access)
 {
     struct stat st;
-    char *path = r->count < RULES_MAX ? strdup(given) : NULL;
-    if (!path)
-        return; /* access is then denied, and reported */
+    char *path = r->count < r->capacity || grow(r) ? strdup(given) : NULL;
+    if (!path) {
+        r->incomplete = true;
+        return;
+    }
     if (stat(path, &st) != 0) {
         char *slash = strrchr(path, '/');
         if (slash)
@@ -38,23 +51,40 @@ static void add(struct rules *r, const char *given, uint32_t access)
         else
             strcpy(path, *path ? "." : "");
     }
-    r->path[r->count] = path;
-    r->rule[r->count] = (struct sandbox_rule){path, access};
-    r->count++;
+    r->rule[r->count++] = (struct sandbox_rule){path, access};
 }
 
-/* Files of a Hugging Face directory may be links to a cache. */
+/* Some file systems do not say what an entry of a directory is. */
+static bool is_link(DIR *d, const struct dirent *e)
+{
+    struct stat st;
+    if (e->d_type != DT_UNKNOWN)
+        return e->d_type == DT_LNK;
+    return fstatat(dirfd(d), e->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISLNK(st.st_mode);
+}
+
+/* Files of a Hugging Face directory may be links to a cache: a rule for each, because the cache has
+ * other models, too. */
 static void add_targets(struct rules *r, const char *dir)
 {
     char path[PATH_MAX], target[PATH_MAX];
     DIR *d = opendir(dir);
     for (struct dirent *e; d && (e = readdir(d));)
-        if (e->d_type == DT_LNK &&
+        if (is_link(d, e) &&
             snprintf(path, sizeof path, "%s/%s", dir, e->d_name) < (int)sizeof path &&
             realpath(path, target))
             add(r, target, SANDBOX_READ);
     if (d)
         closedir(d);
+}
+
+/* Of the model, and of the directory in it whose files are read. */
+static void add_links(struct rules *r, const char *model)
+{
+    char path[PATH_MAX];
+    add_targets(r, model);
+    if (snprintf(path, sizeof path, "%s/" HF_NAMED_TEMPLATES, model) < (int)sizeof path)
+        add_targets(r, path);
 }
 
 /* All files of a split model. Each may be a link. */
@@ -114,7 +144,7 @@ static void rules_make(struct rules *r, const struct pack_options *o)
     }
     add(r, o->model, SANDBOX_READ);
     add_parts(r, o->model);
-    add_targets(r, o->model);
+    add_links(r, o->model);
     if (o->plan)
         add_plan(r, o->plan);
     add(r, o->dir, SANDBOX_WRITE);
@@ -133,18 +163,17 @@ static void report(const char *text, void *arg)
 
 int pack_confine(const struct pack_options *o, struct error *error)
 {
-    struct rules *r = calloc(1, sizeof *r);
+    struct rules r = {0};
     uint32_t parts = 0;
-    if (!r)
-        return error_set(error, ERR_NO_MEMORY, "out of memory (sandbox)");
     tzset();
     json_object_seed(0); /* both read a file at their first use */
-    rules_make(r, o);
-    int status = sandbox_files(r->rule, r->count, &parts, error);
+    rules_make(&r, o);
+    int status = r.incomplete ? error_set(error, ERR_NO_MEMORY, "out of memory (sandbox)")
+                              : sandbox_files(r.rule, r.count, &parts, error);
     if (status == 0)
         status = sandbox_calls(SANDBOX_PACK, report, NULL, &parts, error);
-    for (size_t i = 0; i < r->count; i++)
-        free(r->path[i]);
-    free(r);
+    for (size_t i = 0; i < r.count; i++)
+        free((char *)(uintptr_t)r.rule[i].path);
+    free(r.rule);
     return status;
 }
