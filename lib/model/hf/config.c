@@ -437,6 +437,19 @@ static int read_step(const json_t *config, struct hf_shape *shape, struct error 
     return 0;
 }
 
+/* The number of shared experts may be 0, or is absent then. */
+static int read_shared(const json_t *config, struct hf_shape *shape, struct error *error)
+{
+    const char *field = hf_field_for(shape->arch, "expert_shared_count");
+    uint32_t count = 0;
+    if (!field)
+        return 0;
+    if (hf_field(config, field) && read_size(config, field, "", &count, error))
+        return -1;
+    shape->unshared = count == 0;
+    return 0;
+}
+
 static int read_shape(const json_t *config, struct gguf_writer *w, struct hf_shape *shape,
                       struct error *error)
 {
@@ -451,6 +464,7 @@ static int read_shape(const json_t *config, struct gguf_writer *w, struct hf_sha
     if (read_layers(config, w, shape, error) ||
         read_size(config, hf_field_for(a, "expert_count"), "", &shape->experts, error) ||
         (dense && hf_leading(a, dense, config, &shape->dense_layers, error)) ||
+        read_shared(config, shape, error) ||
         read_size(config, heads, "num_attention_heads", &shape->heads, error) ||
         read_size(config, hf_field_for(a, "vocab_size"), "vocab_size", &shape->vocab, error))
         return -1;

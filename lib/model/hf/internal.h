@@ -32,6 +32,7 @@ enum hf_presence {
     HF_PRESENCE_OPTIONAL,
     HF_PRESENCE_DENSE,
     HF_PRESENCE_EXPERTS,
+    HF_PRESENCE_SHARED,
     HF_PRESENCE_FULL,
     HF_PRESENCE_OTHER
 };
@@ -163,6 +164,7 @@ struct hf_shape { /* the part of the configuration that locates tensors */
     bool other[MODEL_LAYERS_MAX];       /* layers of the architecture's other kind */
     bool network[MODEL_LAYERS_MAX];     /* layers that are experts and nothing else (PATTERN) */
     bool unrouted[MODEL_LAYERS_MAX];    /* layers without experts after the first ones */
+    bool unshared;                      /* layers of experts have no shared one */
 };
 
 #define HF_KEY_BYTES 128

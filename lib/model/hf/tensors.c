@@ -367,6 +367,7 @@ static bool present(const struct work *w, enum hf_presence presence, uint32_t la
     case HF_PRESENCE_OPTIONAL: return true;
     case HF_PRESENCE_DENSE: return !experts;
     case HF_PRESENCE_EXPERTS: return experts;
+    case HF_PRESENCE_SHARED: return experts && !w->shape->unshared;
     case HF_PRESENCE_FULL: return !w->shape->other[layer] && !w->shape->network[layer];
     case HF_PRESENCE_OTHER: return w->shape->other[layer];
     }

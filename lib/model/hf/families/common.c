@@ -102,11 +102,11 @@ const struct hf_row hf_leading_dense_shared_tensors[] = {
     GROUP(hf_dense_ffn),
     DENSE("model.layers.%u.mlp.gate.weight", "blk.%u.ffn_gate_inp.weight", F32, EXPERTS),
     DENSE("model.layers.%u.mlp.shared_experts.gate_proj.weight", "blk.%u.ffn_gate_shexp.weight",
-          MATRIX, EXPERTS),
+          MATRIX, SHARED),
     DENSE("model.layers.%u.mlp.shared_experts.up_proj.weight", "blk.%u.ffn_up_shexp.weight", MATRIX,
-          EXPERTS),
+          SHARED),
     DENSE("model.layers.%u.mlp.shared_experts.down_proj.weight", "blk.%u.ffn_down_shexp.weight",
-          MATRIX, EXPERTS),
+          MATRIX, SHARED),
     END,
 };
 

@@ -42,9 +42,9 @@ static const struct hf_row kimi[] = {
     GROUP(hf_dense_ffn),
     DENSE(MOE "gate.weight", "blk.%u.ffn_gate_inp.weight", F32, EXPERTS),
     DENSE(MOE "gate.e_score_correction_bias", "blk.%u.exp_probs_b.bias", F32, EXPERTS),
-    DENSE(MOE "shared_experts.gate_proj.weight", "blk.%u.ffn_gate_shexp.weight", MATRIX, EXPERTS),
-    DENSE(MOE "shared_experts.up_proj.weight", "blk.%u.ffn_up_shexp.weight", MATRIX, EXPERTS),
-    DENSE(MOE "shared_experts.down_proj.weight", "blk.%u.ffn_down_shexp.weight", MATRIX, EXPERTS),
+    DENSE(MOE "shared_experts.gate_proj.weight", "blk.%u.ffn_gate_shexp.weight", MATRIX, SHARED),
+    DENSE(MOE "shared_experts.up_proj.weight", "blk.%u.ffn_up_shexp.weight", MATRIX, SHARED),
+    DENSE(MOE "shared_experts.down_proj.weight", "blk.%u.ffn_down_shexp.weight", MATRIX, SHARED),
     END,
 };
 

@@ -77,9 +77,9 @@ static const struct hf_row minimax_m3[] = {
     GROUP(hf_dense_ffn),
     DENSE(MOE "gate.weight", "blk.%u.ffn_gate_inp.weight", F32, EXPERTS),
     DENSE(MOE "e_score_correction_bias", "blk.%u.exp_probs_b.bias", F32, EXPERTS),
-    DENSE(MOE "shared_experts.gate_proj.weight", "blk.%u.ffn_gate_shexp.weight", MATRIX, EXPERTS),
-    DENSE(MOE "shared_experts.up_proj.weight", "blk.%u.ffn_up_shexp.weight", MATRIX, EXPERTS),
-    DENSE(MOE "shared_experts.down_proj.weight", "blk.%u.ffn_down_shexp.weight", MATRIX, EXPERTS),
+    DENSE(MOE "shared_experts.gate_proj.weight", "blk.%u.ffn_gate_shexp.weight", MATRIX, SHARED),
+    DENSE(MOE "shared_experts.up_proj.weight", "blk.%u.ffn_up_shexp.weight", MATRIX, SHARED),
+    DENSE(MOE "shared_experts.down_proj.weight", "blk.%u.ffn_down_shexp.weight", MATRIX, SHARED),
     GROUP(hf_mixtral_matrices),
     END,
 };

@@ -162,7 +162,8 @@
 /* ---- tensors: name of the checkpoint (the first %u is the layer), gguf: name in GGUF ---- */
 
 /* form: rows.tbl.h. presence: REQUIRED, OPTIONAL; DENSE and EXPERTS: required in layers without
- * and with experts, not looked for in the others; FULL and OTHER: required in layers with
+ * and with experts, not looked for in the others; SHARED: as EXPERTS, of models with shared
+ * experts (expert_shared_count); FULL and OTHER: required in layers with
  * attention over all positions, or of the other kind (OTHER), and not looked for in the others.
  * Of several rows with the same `gguf` in a layer, the first whose tensor is there counts, also
  * of experts. */

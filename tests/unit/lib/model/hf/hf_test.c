@@ -471,9 +471,9 @@ END_TEST
 
 START_TEST(architectures)
 {
-    static const char *const names[] = {"olmoe_a",     "olmoe_b",    "mixtral_a",     "mixtral_b",
-                                        "qwen2moe_a",  "qwen2moe_b", "glm4moe_b_f32", "dots1_a",
-                                        "dots1_b_f32", "ernie4_5_a", "minimax_m2_a"};
+    static const char *const names[] = {
+        "olmoe_a",       "olmoe_b", "mixtral_a",   "mixtral_b",  "qwen2moe_a",     "qwen2moe_b",
+        "glm4moe_b_f32", "dots1_a", "dots1_b_f32", "ernie4_5_a", "ernie4_5_b_f32", "minimax_m2_a"};
     for (size_t i = 0; i < ARRAY_LEN(names); i++) {
         char path[300];
         snprintf(path, sizeof path, DATA "/arch/%s.gguf", names[i]);
