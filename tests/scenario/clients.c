@@ -206,6 +206,23 @@ static void hobbit_keeps_the_bound(const char *profile, const char *text)
     CHECK(low < high && high <= 0.2, "%g to %g", low, high);
 }
 
+/* Decode is measured, also in windows that are as short as its first tokens, which do not count. */
+static void profile_of_short_windows(void)
+{
+    static const char *const windows[] = {"2", "16", "17"};
+    for (size_t i = 0; i < ARRAY_LEN(windows); i++) {
+        char profile[PATH_MAX];
+        snprintf(profile, sizeof profile, "%s/%s.profile", test_dir(), windows[i]);
+        json_t *out =
+            command_json(END_MS, (const char *const[]){"profile", "-m", test_model(), "--synthetic",
+                                                       "--tokens", "34", "--ctx-size", windows[i],
+                                                       "-o", profile, "--output=json", NULL});
+        double token_ns = json_real_value(json_object_get(out, "token_ns"));
+        CHECK(token_ns > 0, "windows of %s: %g ns", windows[i], token_ns);
+        json_decref(out);
+    }
+}
+
 /* A profile of a short text, a plan from it, and an engine that uses the plan. */
 static void profile_plan_generate(void)
 {
@@ -508,10 +525,19 @@ static void inspect_demo(void)
 int main(int argc, char **argv)
 {
     static const struct test_case cases[] = {
-        ROW(eval_windows),    ROW(eval_per_token),        ROW(eval_modelled),
-        ROW(eval_of_texts),   ROW(profile_plan_generate), ROW(trace_and_sim),
-        ROW(stats_and_ctl),   ROW(ctl_to_the_end),        ROW(drain),
-        ROW(ctl_drain_waits), ROW(inspect_demo),          ROW(profile_of_routing),
+        ROW(eval_windows),
+        ROW(eval_per_token),
+        ROW(eval_modelled),
+        ROW(eval_of_texts),
+        ROW(profile_plan_generate),
+        ROW(trace_and_sim),
+        ROW(stats_and_ctl),
+        ROW(ctl_to_the_end),
+        ROW(drain),
+        ROW(ctl_drain_waits),
+        ROW(inspect_demo),
+        ROW(profile_of_routing),
+        ROW(profile_of_short_windows),
     };
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }

@@ -281,7 +281,36 @@ static json_t *shares_json(const struct plan *plan)
     return out;
 }
 
-static void print_result(const struct profile *p)
+/* null: it is unknown, or no number of JSON. */
+static json_t *number_json(double x)
+{
+    return isfinite(x) ? json_real(x) : json_null();
+}
+
+static int print_json(const struct profile *p, uint64_t measured, uint64_t cells,
+                      struct error *error)
+{
+    const struct plan *plan = p->plan;
+    const double *scalar = plan->scalar;
+    json_t *out = json_pack(
+        "{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:I, s:I, s:o}", "profile", p->out_path,
+        "tokens", number_json(scalar[PLAN_tokens]), "ppl", number_json(exp(scalar[PLAN_nats])),
+        "token_ns", number_json(scalar[PLAN_token_ns]), "expert_read_ns",
+        number_json(scalar[PLAN_expert_read_ns]), "read_bytes_per_s",
+        number_json(scalar[PLAN_drive_bytes_per_s]), "recall",
+        number_json(mean_of(plan_recall_gate(plan), plan->layers)), "recall_list",
+        number_json(mean_of(plan_recall_gate_list(plan), plan->layers)), "importance_measured",
+        (json_int_t)measured, "experts", (json_int_t)cells, "pair_cells", (json_int_t)plan->cells,
+        "rank_shares", shares_json(plan));
+    if (!out)
+        return error_set(error, ERR_FAILED, "cannot make JSON of the summary");
+    json_dumpf(out, stdout, JSON_INDENT(2));
+    printf("\n");
+    json_decref(out);
+    return 0;
+}
+
+static int print_result(const struct profile *p, struct error *error)
 {
     const struct plan *plan = p->plan;
     uint32_t layers = plan->layers;
@@ -289,24 +318,10 @@ static void print_result(const struct profile *p)
     uint64_t cells = profile_experts(p);
     for (uint64_t i = 0; i < all; i++)
         measured += profile_has(p, i) ? plan_importance_measured(plan)[i] : 0;
-    double ppl = exp(plan->scalar[PLAN_nats]);
-    if (p->json) {
-        json_t *out = json_pack("{s:s, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:I, s:I, s:I}",
-                                "profile", p->out_path, "tokens", plan->scalar[PLAN_tokens], "ppl",
-                                ppl, "token_ns", plan->scalar[PLAN_token_ns], "expert_read_ns",
-                                plan->scalar[PLAN_expert_read_ns], "read_bytes_per_s",
-                                plan->scalar[PLAN_drive_bytes_per_s], "recall",
-                                mean_of(plan_recall_gate(plan), layers), "recall_list",
-                                mean_of(plan_recall_gate_list(plan), layers), "importance_measured",
-                                (json_int_t)measured, "experts", (json_int_t)cells, "pair_cells",
-                                (json_int_t)plan->cells);
-        json_object_set_new(out, "rank_shares", shares_json(plan));
-        json_dumpf(out, stdout, JSON_INDENT(2));
-        printf("\n");
-        json_decref(out);
-        return;
-    }
-    printf("%s: %.0f tokens, perplexity %.4f\n", p->out_path, plan->scalar[PLAN_tokens], ppl);
+    if (p->json)
+        return print_json(p, measured, cells, error);
+    printf("%s: %.0f tokens, perplexity %.4f\n", p->out_path, plan->scalar[PLAN_tokens],
+           exp(plan->scalar[PLAN_nats]));
     print_recall(plan);
     print_shares(plan);
     printf("importance: %llu of %llu experts measured individually, the others by group\n",
@@ -319,6 +334,7 @@ static void print_result(const struct profile *p)
            plan->scalar[PLAN_layer_router_ns] / 1e3, plan->scalar[PLAN_layer_experts_ns] / 1e3);
     printf("device: %.0f us per expert, %.0f MB/s at depth 8\n",
            plan->scalar[PLAN_expert_read_ns] / 1e3, plan->scalar[PLAN_drive_bytes_per_s] / 1e6);
+    return 0;
 }
 
 static int run(struct profile *p, struct error *error)
@@ -329,8 +345,7 @@ static int run(struct profile *p, struct error *error)
         profile_storage(p, error) != 0 || profile_save(p, error) != 0 ||
         profile_importance(p, error) != 0)
         return -1;
-    print_result(p);
-    return 0;
+    return print_result(p, error);
 }
 
 int main(int argc, char **argv)

@@ -12,7 +12,7 @@
 #include "procs/tools/profile/profile.h"
 
 #define DECODED_TOKENS 128
-#define WARM_TOKENS    16
+#define WARM_TOKENS    16 /* before those that are measured, or half of a short window */
 #define READS          96
 #define READ_DEPTH     8
 
@@ -76,6 +76,7 @@ int profile_timings(struct profile *p, struct error *error)
     if (plan_knows(plan, PLAN_token_ns))
         return 0;
     uint32_t tokens = DECODED_TOKENS < p->text.window ? DECODED_TOKENS : p->text.window;
+    uint32_t warm = WARM_TOKENS < tokens / 2 ? WARM_TOKENS : tokens / 2;
     uint64_t took[DECODED_TOKENS], counted = 0, started = clock_now_ns();
     uint32_t first = model_expert_layer(offline_index(p->model), 0), layers = plan->layers - first;
     struct stamps s = {.first = first};
@@ -94,7 +95,7 @@ int profile_timings(struct profile *p, struct error *error)
     int status = 0;
     s.runner = r;
     for (uint32_t i = 0; i < tokens && status == 0; i++) {
-        s.counting = i >= WARM_TOKENS;
+        s.counting = i >= warm;
         uint64_t start = now_ns(&s);
         status = core_forward(offline_core(r), offline_sequence(r), p->text.ids + i, i, 1, error);
         if (status == 0)
@@ -104,8 +105,9 @@ int profile_timings(struct profile *p, struct error *error)
         profile_steps(p, "timings of decode", started, 0, i + 1, tokens);
     }
     offline_runner_destroy(r);
-    if (status != 0 || counted == 0)
+    if (status != 0)
         return status;
+    sl_assert(counted > 0); /* a window has tokens */
     qsort(took, counted, sizeof *took, by_u64);
     double n = (double)counted * layers;
     plan->scalar[PLAN_token_ns] = (double)took[counted / 2];
