@@ -24,11 +24,11 @@ json_t *sampling_json(const struct sampling *s);
 #define ENGINE_LOGPROBS_MAX     100
 #define ENGINE_TOP_MAX          20 /* most probable tokens beside each token */
 #define ENGINE_BIASES_MAX       300
-#define ENGINE_BIAS_MAX         100.0 /* each from - this to this */
-#define ENGINE_RANGES_MAX       4096u /* of the prompt */
-#define ENGINE_KEY_BYTES_MAX    64    /* printable ASCII */
-#define ENGINE_CLIENT_BYTES_MAX 63    /* printable ASCII */
-#define ENGINE_WAIT_MS_MAX      60000 /* maximum of one long poll */
+#define ENGINE_BIAS_MAX         100.0  /* each from - this to this */
+#define ENGINE_RANGES_MAX       32768u /* of the prompt: more than two per value of a body */
+#define ENGINE_KEY_BYTES_MAX    64     /* printable ASCII */
+#define ENGINE_CLIENT_BYTES_MAX 63     /* printable ASCII */
+#define ENGINE_WAIT_MS_MAX      60000  /* maximum of one long poll */
 #define ENGINE_MARKS_MAX        16
 #define ENGINE_MARK_BYTES_MAX   64
 #define ENGINE_NEXT_IDS_MAX     4096 /* tokens or log-probabilities in one reply */

@@ -81,6 +81,41 @@ static void a_template_is_executed(void)
     engine_stop(e);
 }
 
+#define DOTTED "{% for m in messages %}{% for c in m.content %}.{{ c }}{% endfor %}{% endfor %}"
+
+/* A message of so many letters, each of which the template writes a point before. */
+static void ask_dotted(unsigned port, const char *path, int letters, int status, const char *text)
+{
+    static char content[40000], body[41000];
+    struct http h;
+    memset(content, 'x', (size_t)letters);
+    content[letters] = 0;
+    snprintf(body, sizeof body,
+             "{\"max_tokens\":4,\"messages\":[{\"role\":\"user\",\"content\":\"%s\"}]}", content);
+    http_call(&h, port, path, NULL, body, status);
+    CHECK(strstr(h.body, text), "not '%s': %.300s", text, h.body);
+    http_close(&h);
+}
+
+/* Calls carry as many pieces of the template as the gateway takes, within the memory of both
+ * processes; more are an error that says what makes them. */
+static void pieces_of_a_template(void)
+{
+    unsigned port;
+    char path[PATH_MAX];
+    chat_model_make(path, "dotted.gguf", DOTTED);
+    struct engine *e = gateway_start(&port, (const char *const[]){"-m", path, "--http=0", NULL});
+    pid_t gateway = engine_pid(e, "gateway", 0, 0), compute = engine_pid(e, "compute", 0, 0);
+    for (int i = 0; i < 2; i++) {
+        ask_dotted(port, "/v1/messages/count_tokens", 32768, 200, "\"input_tokens\":");
+        ask_dotted(port, "/v1/chat/completions", 32768, 400, "context_length_exceeded");
+        ask_dotted(port, "/v1/chat/completions", 32769, 400, "send fewer tools");
+    }
+    CHECK(engine_pid(e, "gateway", 0, 0) == gateway && engine_pid(e, "compute", 0, 0) == compute,
+          "a process was restarted");
+    engine_stop(e);
+}
+
 static uint64_t minimum_with(const char *model, const char *option)
 {
     unsigned port;
@@ -228,10 +263,8 @@ static void answers_in_parts(void)
 int main(int argc, char **argv)
 {
     static const struct test_case cases[] = {
-        ROW(a_template_is_executed),
-        ROW(a_template_is_reserved),
-        ROW(repl_executes_the_template),
-        ROW(answers_in_parts),
+        ROW(a_template_is_executed),     ROW(pieces_of_a_template), ROW(a_template_is_reserved),
+        ROW(repl_executes_the_template), ROW(answers_in_parts),
     };
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }

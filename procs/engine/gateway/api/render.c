@@ -144,6 +144,18 @@ static int render_template(const struct api_limits *l, const struct api_conversa
     return chat_format_render(l->chat, &all, l->prompt_bytes, prompt, error);
 }
 
+/* A template that writes tools or arguments member by member makes many. */
+static int check_ranges(const struct api_request *r, struct error *error)
+{
+    return r->special.count <= ENGINE_RANGES_MAX
+               ? 0
+               : error_set(error, ERR_BAD_INPUT,
+                           "the model's chat template writes %zu pieces of its own between the "
+                           "texts of 'messages' and 'tools'; at most %u are possible: send fewer "
+                           "tools, or a shorter conversation",
+                           r->special.count, ENGINE_RANGES_MAX);
+}
+
 int api_render(const struct api_body *body, const struct api_conversation *c,
                struct api_request *out, struct error *error)
 {
@@ -158,6 +170,8 @@ int api_render(const struct api_body *body, const struct api_conversation *c,
     out->prompt = prompt.text;
     out->prompt_bytes = prompt.bytes;
     out->special = prompt.written;
+    if (check_ranges(out, error) != 0)
+        return -1;
     out->side = api_side_of(c);
     const struct answer_form *form = chat_format_answer(l->chat, c->tools);
     bool inside;

@@ -127,7 +127,8 @@ struct api_conversation {
 
 /* render.c: the prompt of a conversation, and how its answer is split. 0, or -1 with ERR_BAD_INPUT
  * or ERR_NO_MEMORY. The limits are checked here, for every dialect: 1 to CHAT_MESSAGES_MAX
- * messages, API_VALUES_MAX values, and names of tools of API_TOOL_NAME_BYTES_MAX bytes. */
+ * messages, API_VALUES_MAX values, names of tools of API_TOOL_NAME_BYTES_MAX bytes, and
+ * ENGINE_RANGES_MAX pieces that the template writes. */
 int api_render(const struct api_body *body, const struct api_conversation *c,
                struct api_request *out, struct error *error);
 /* side.c: what the messages and tools say; messages may have any form. Whether a request is one. */

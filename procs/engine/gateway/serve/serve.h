@@ -57,7 +57,7 @@ struct stream {
     bool side; /* of one that leads: the class of the request */
     uint64_t sequence, from, ticket;
     size_t prompt_buffered;  /* counted for the text of submit, while that call is in progress */
-    size_t grammar_buffered; /* counted for the grammar until the call was made */
+    size_t grammar_buffered; /* counted for the grammar and the ranges until the call was made */
     size_t types_buffered; /* counted for what the request keeps: of its tools, its conversation */
     json_t *stats;         /* of the engine, once the answer is complete; owned */
     uint64_t started_ns, output_ns, reply_ns, token_ns;

@@ -10,6 +10,7 @@
 #include "procs/engine/gateway/serve/serve.h"
 
 #define BLOCK_BYTES  4096 /* written at once */
+#define RANGE_BYTES  16   /* of the text of a call, at most: "[524287,524288]," */
 #define CLASS_HEADER "X-Sluice-Class"
 
 /* A random identifier, not a secret. */
@@ -331,7 +332,7 @@ static bool keep_grammar(struct stream *s)
     struct api_request *r = &s->completion.request;
     size_t bytes = r->grammar_text ? r->grammar.bytes : 0;
     if (quota_take(&s->gateway->http.quota, bytes, false)) {
-        s->grammar_buffered = bytes;
+        s->grammar_buffered += bytes;
         return true;
     }
     if (!r->grammar_optional)
@@ -340,9 +341,21 @@ static bool keep_grammar(struct stream *s)
     return true;
 }
 
+/* Where the template wrote, until then: with short values that may be longer than the prompt. */
+static bool keep_ranges(struct stream *s)
+{
+    size_t bytes = RANGE_BYTES * s->completion.request.special.count;
+    if (!quota_take(&s->gateway->http.quota, bytes, false))
+        return false;
+    s->grammar_buffered += bytes;
+    return true;
+}
+
 static int keep_parts(struct stream *s, struct error *error)
 {
-    return keep_grammar(s) && keep_types(s) ? 0 : error_set(error, ERR_NO_MEMORY, BUFFERS_FULL);
+    return keep_ranges(s) && keep_grammar(s) && keep_types(s)
+               ? 0
+               : error_set(error, ERR_NO_MEMORY, BUFFERS_FULL);
 }
 
 /* There is nothing to compute: the answer is whole, also where a stream was asked for. */

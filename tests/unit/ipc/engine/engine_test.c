@@ -16,7 +16,7 @@
 struct engine {
     char key[ENGINE_KEY_BYTES_MAX + 1], prompt[64], client[64];
     uint32_t ids[8];
-    size_t forced_count;
+    size_t forced_count, ranges;
     struct engine_submit submit;
     struct engine_next next;
     uint64_t from, cancelled;
@@ -38,6 +38,7 @@ static void submit(struct host *host, struct rpc_request *request, struct engine
         snprintf(engine->client, sizeof engine->client, "%s", s.client ? s.client : "");
         engine->submit = s;
         engine->forced_count = s.forced_count;
+        engine->ranges = s.special.count;
         rpc_reply(host->server, request, engine_submit_reply(4711, 3));
     }
     engine_submit_parsed_free(&s);
@@ -180,6 +181,36 @@ START_TEST(bad_submits_are_rejected_by_either_end)
 }
 END_TEST
 
+/* The most ranges, written as long as they can be, in the longest prompt, of which each byte is
+ * escaped: one call carries them. */
+START_TEST(many_ranges_arrive)
+{
+    struct error error;
+    struct engine_submit s;
+    struct text_ranges ranges = {0};
+    uint64_t id;
+    size_t from = ENGINE_PROMPT_BYTES_MAX - 2 * (ENGINE_RANGES_MAX + 1);
+    char *text = malloc(ENGINE_PROMPT_BYTES_MAX);
+    memset(text, '\\', ENGINE_PROMPT_BYTES_MAX);
+    engine_submit_defaults(&s);
+    s.prompt = text;
+    s.prompt_bytes = ENGINE_PROMPT_BYTES_MAX;
+    for (size_t i = 0; i < ENGINE_RANGES_MAX; i++)
+        ck_assert_int_eq(text_ranges_add(&ranges, from + 2 * i, from + 2 * i + 1), 0);
+    s.special = ranges;
+    ck_assert_msg(engine_submit(client, &s, &id, &error) == 0, "%s", error.text);
+    ck_assert_uint_eq(engine.ranges, ENGINE_RANGES_MAX);
+    ck_assert_int_eq(text_ranges_add(&ranges, ENGINE_PROMPT_BYTES_MAX - 1, ENGINE_PROMPT_BYTES_MAX),
+                     0);
+    s.special = ranges;
+    ck_assert_int_eq(engine_submit(client, &s, &id, &error), -1);
+    ck_assert_msg(error.code == ERR_BAD_INPUT && strstr(error.text, "at most 32768 ranges"), "%s",
+                  error.text);
+    text_ranges_free(&ranges);
+    free(text);
+}
+END_TEST
+
 START_TEST(next_carries_everything)
 {
     struct error error;
@@ -292,6 +323,7 @@ int main(void)
     tcase_add_test(tc, submits_arrive_as_they_were);
     tcase_add_test(tc, progress_arrives_as_it_was);
     tcase_add_test(tc, bad_submits_are_rejected_by_either_end);
+    tcase_add_test(tc, many_ranges_arrive);
     tcase_add_test(tc, next_carries_everything);
     tcase_add_test(tc, cancel_and_unknown_calls);
     tcase_add_test(tc, a_run_that_is_not_there_is_named);

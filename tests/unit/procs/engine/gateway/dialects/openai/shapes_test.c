@@ -196,6 +196,51 @@ START_TEST(allowed_tools)
 }
 END_TEST
 
+/* A template that writes tools member by member makes two pieces per parameter: an agent's tools
+ * are taken, and a conversation with more pieces than a call can carry is told so. */
+START_TEST(pieces_of_tools)
+{
+    static const char members[] = "{% for t in tools %}{% for k, v in "
+                                  "t.function.parameters.properties.items() %}<{{ k }}>"
+                                  "{{ v.type }}{% endfor %}{% endfor %}{% for m in messages %}"
+                                  "{% for c in m.content %}.{{ c }}{% endfor %}{% endfor %}";
+    static const struct {
+        size_t parameters, letters, pieces;
+    } rows[] = {{1400, 9, 2 * 1400 + 9}, {5500, 9, 2 * 5500 + 9}, {1400, 30000, 0}};
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct bodies b;
+        char *body, *text;
+        size_t bytes;
+        bodies_open(&b, members);
+        b.limits.prompt_bytes = ENGINE_PROMPT_BYTES_MAX;
+        FILE *out = open_memstream(&body, &bytes);
+        fputs("{\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"parameters\":"
+              "{\"properties\":{\"p\":{\"type\":\"t\"}",
+              out);
+        for (size_t k = 1; k < rows[i].parameters; k++)
+            fprintf(out, ",\"p%zu\":{\"type\":\"t\"}", k);
+        text = malloc(rows[i].letters + 1);
+        memset(text, 'x', rows[i].letters);
+        text[rows[i].letters] = 0;
+        fprintf(out, "}}}}],\"messages\":[{\"role\":\"user\",\"content\":\"%s\"}]}", text);
+        fclose(out);
+        if (rows[i].pieces > 0) {
+            ck_assert_msg(bodies_parse(&b, &openai_chat, body) == 0, "%s", b.error.text);
+            ck_assert_uint_eq(b.request.special.count, rows[i].pieces);
+            ck_assert_uint_le(b.request.special.count, ENGINE_RANGES_MAX);
+        } else {
+            ck_assert_int_eq(bodies_parse(&b, &openai_chat, body), -1);
+            ck_assert_msg(b.error.code == ERR_BAD_INPUT && strstr(b.error.text, "'tools'") &&
+                              strstr(b.error.text, "at most 32768"),
+                          "%s", b.error.text);
+        }
+        free(text);
+        free(body);
+        bodies_close(&b);
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("gateway");
@@ -204,6 +249,7 @@ int main(void)
     tcase_add_test(cases, allowed_tools);
     tcase_add_test(cases, names_of_tools);
     tcase_add_test(cases, types_of_tools);
+    tcase_add_test(cases, pieces_of_tools);
     tcase_add_test(cases, refusals);
     tcase_add_test(cases, biases);
     tcase_add_test(cases, wrong);
