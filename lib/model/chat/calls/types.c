@@ -195,7 +195,10 @@ struct chat_types *chat_types_new(const json_t *tools, size_t *bytes)
     if (!out)
         return NULL;
     json_array_foreach((json_t *)(uintptr_t)tools, i, tool)
-        add_tool(out, json_object_get(tool, "function"));
+    {
+        const json_t *function = json_object_get(tool, "function");
+        add_tool(out, function ? function : tool); /* elsewhere, too, it may be the tool itself */
+    }
     bool good = !ferror(out);
     good = fclose(out) == 0 && good;
     struct chat_types *t = good ? malloc(sizeof *t + *bytes) : NULL;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calls whose arguments say whether they are texts: DeepSeek V3.2 and V4, Kimi-K3; and Hy4's, which
- * end names at the first argument. */
+/* Calls whose arguments say whether they are texts: DeepSeek V3.2 and V4, Kimi-K3; Hy4's, which
+ * end names at the first argument; and calls of a tool without the member `function`. */
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +11,9 @@
 
 #define TOOLS                                                                                      \
     "[{\"type\":\"function\",\"function\":{\"name\":\"get\",\"parameters\":{\"properties\":{"      \
-    "\"city\":{\"type\":\"string\"},\"days\":{\"type\":\"integer\"}}}}}]"
+    "\"city\":{\"type\":\"string\"},\"days\":{\"type\":\"integer\"}}}}},"                          \
+    "{\"type\":\"function\",\"name\":\"flat\",\"parameters\":{\"properties\":{"                    \
+    "\"n\":{\"type\":\"integer\"},\"s\":{\"type\":\"string\"}}}}]"
 
 #define KIMI_K3   "open_tag('think') open_tag('response') open_tag('tools')"
 #define K3_(tag)  "<|open|>" tag "<|sep|>"
@@ -63,6 +65,9 @@ static const struct {
               "\n" HY4_("tool_call", "get\n" HY4_ARG("city", "x\n") HY4_ARG("days", "2")) "\n" HY4_(
                   "tool_call", "get\n") "\n"),
      "aget({\"city\":\"x\\n\",\"days\":2})get({})"},
+    {HY4,
+     HY4_("tool_calls", "\n" HY4_("tool_call", "flat\n" HY4_ARG("n", "3") HY4_ARG("s", "3")) "\n"),
+     "flat({\"n\":3,\"s\":\"3\"})"},
 };
 
 static void collect(void *arg, const struct answer_piece *p)
