@@ -79,6 +79,7 @@ sluice_unit_test(unit_answer_calls_more SOURCES lib/model/chat/calls_more_test.c
 sluice_unit_test(unit_answer_mutated SOURCES lib/model/chat/mutated_test.c LINK sluice_chat test_sample)
 sluice_unit_test(unit_chat_types SOURCES lib/model/chat/calls/types_test.c LINK sluice_chat)
 sluice_unit_test(unit_chat_format SOURCES lib/model/chat/format_test.c LINK sluice_chat)
+sluice_unit_test(unit_chat_history SOURCES lib/model/chat/history_test.c LINK sluice_chat)
 sluice_unit_test(unit_tokenizer SOURCES lib/model/tokenizer/tokenizer_test.c
   LINK sluice_model test_gguf_make PkgConfig::JANSSON)
 sluice_unit_test(unit_tokenizer_special SOURCES lib/model/tokenizer/special_test.c LINK sluice_model test_gguf_make)

@@ -65,7 +65,7 @@ static int compile(struct jinja_template **program, const struct model_chat *mod
     if (!*program)
         return -1;
     *answer = answer_form_of(text, bytes);
-    *shape = chat_shape_of(*program, model);
+    *shape = chat_shape_of(*program, model, text, bytes);
     shape->effort = chat_effort_of(*program, model, answer, text, bytes);
     return 0;
 }

@@ -22,14 +22,28 @@ struct chat_effort {
     const char *on, *off; /* the names that turn reasoning on and off; NULL: none does */
 };
 
-/* The shape in which a template takes messages with calls of tools, found by trying (shape.c). */
+/* What becomes of a message of the system that is not among the first ones, where the template
+ * loses, moves or rejects it. It stays in its place, so that a kept prefix before it is valid. */
+enum chat_later {
+    CHAT_LATER_KEPT,
+    CHAT_LATER_USER,   /* a message of the user */
+    CHAT_LATER_JOINED, /* a part of the user's messages beside it, which have to alternate */
+};
+
+/* The shape in which a template takes messages, found by trying (shape.c). */
 struct chat_shape {
     bool null_content;   /* a content that is null stays null; else "" */
     bool empty_is_null;  /* and so is "", with which the template leaves out the calls */
     bool text_arguments; /* `arguments` as text: the template appends them; else as an object */
     bool short_ids;      /* ids of calls have nine letters and digits */
     struct chat_effort effort;
-    bool thinking_parts; /* reasoning is a part of the content, of type `thinking` */
+    bool thinking_parts;    /* reasoning is a part of the content, of type `thinking` */
+    const char *thoughts;   /* the member that has the reasoning; NULL: `reasoning_content` */
+    bool thoughts_or_words; /* beside which a message with calls has no content */
+    bool no_developer;      /* the role `developer` becomes `system` */
+    bool no_system;         /* a first message of the system becomes a part of the user's */
+    bool one_system;        /* of the first messages, those of the system become one */
+    enum chat_later later;
 };
 
 struct chat_format {
@@ -85,15 +99,18 @@ extern const char *const chat_roles[];
 /* A content as one text: the content itself, or the texts of its parts. A new reference; NULL with
  * ERR_BAD_INPUT or ERR_NO_MEMORY. */
 json_t *chat_text(const json_t *content, struct error *error);
-/* A copy of the messages of a client, in which each content is one text or null, and calls have
- * their arguments in the template's shape. continues: CHAT_CONTINUES is appended to the last
- * content. A new reference; NULL with ERR_BAD_INPUT or ERR_NO_MEMORY. */
+/* A copy of the messages of a client, in which each content is one text or null, calls have their
+ * arguments in the template's shape, and roles are those that it takes. continues: CHAT_CONTINUES
+ * is appended to the last content. A new reference; NULL with ERR_BAD_INPUT or ERR_NO_MEMORY. */
 json_t *chat_messages(const json_t *messages, bool continues, const struct chat_shape *shape,
                       enum chat_family family, struct error *error);
+/* roles.c: the messages (NULL: there are none), whose reference is taken, with roles that the
+ * template takes. A new reference; NULL with ERR_NO_MEMORY. */
+json_t *chat_fit_roles(json_t *messages, const struct chat_shape *shape, struct error *error);
 
 /* Finds the shape of a compiled template by rendering short conversations. */
 struct chat_shape chat_shape_of(const struct jinja_template *program,
-                                const struct model_chat *model);
+                                const struct model_chat *model, const char *text, size_t bytes);
 
 /* Finds out what a compiled template takes as `reasoning_effort`. */
 struct chat_effort chat_effort_of(const struct jinja_template *program,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Makes a template's messages from those of a client: contents as texts, arguments of calls as
- * the template takes them. */
+/* Makes a template's messages from those of a client: contents as texts, arguments of calls and
+ * reasoning as the template takes them. */
 #include "lib/model/chat/format.h"
 
 #include <stdio.h>
@@ -191,6 +191,22 @@ static int convert_calls(json_t *message, const struct chat_shape *shape, struct
     return 0;
 }
 
+/* Clients send back what they got, with null for what was not there. Templates look whether a
+ * message has a member, and take it for one with a value. */
+static void drop_empty(json_t *message)
+{
+    const char *key;
+    json_t *value;
+    void *next;
+    json_object_foreach_safe(message, next, key, value)
+    {
+        bool calls = strcmp(key, "tool_calls") == 0;
+        if (calls ? json_array_size(value) == 0
+                  : json_is_null(value) && strcmp(key, "content") != 0)
+            json_object_del(message, key);
+    }
+}
+
 static json_t *message_of(const json_t *message, const struct chat_shape *shape,
                           enum chat_family family, struct error *error)
 {
@@ -204,6 +220,8 @@ static json_t *message_of(const json_t *message, const struct chat_shape *shape,
     }
     json_t *content = content_of(message, shape, error);
     json_t *copy = content ? copy_of(message, content, error) : NULL;
+    if (copy)
+        drop_empty(copy);
     if (copy &&
         (convert_calls(copy, shape, error) != 0 || reject_marks(copy, family, error) != 0)) {
         json_decref(copy);
@@ -247,6 +265,29 @@ static int put_thoughts(json_t *message, struct error *error)
     json_decref(parts);
     json_decref(text);
     return good ? 0 : no_memory(error);
+}
+
+/* Beside calls one of two texts has to go: the reasoning is what led to them. */
+static int put_member(json_t *message, const struct chat_shape *shape, struct error *error)
+{
+    json_t *thoughts = json_object_get(message, "reasoning_content");
+    bool own = json_string_length(json_object_get(message, shape->thoughts)) > 0;
+    if ((!own && json_string_length(thoughts) == 0) ||
+        !json_text_is(json_object_get(message, "role"), "assistant"))
+        return 0;
+    bool good = own || json_object_set(message, shape->thoughts, thoughts) == 0;
+    if (good && shape->thoughts_or_words &&
+        json_array_size(json_object_get(message, "tool_calls")) > 0)
+        good = json_object_set_new(message, "content",
+                                   shape->empty_is_null ? json_null() : json_string("")) == 0;
+    return good ? 0 : no_memory(error);
+}
+
+static int put_reasoning(json_t *message, const struct chat_shape *shape, struct error *error)
+{
+    return shape->thinking_parts ? put_thoughts(message, error)
+           : shape->thoughts     ? put_member(message, shape, error)
+                                 : 0;
 }
 
 /* ---- ids of calls ---- */
@@ -341,8 +382,8 @@ json_t *chat_messages(const json_t *messages, bool continues, const struct chat_
             rc = no_memory(error);
         if (rc == 0 && continues && i == n - 1)
             rc = mark_end(message, error);
-        if (rc == 0 && shape->thinking_parts)
-            rc = put_thoughts(message, error);
+        if (rc == 0)
+            rc = put_reasoning(message, shape, error);
         json_decref(message);
         if (rc != 0) {
             json_decref(out);
@@ -353,5 +394,5 @@ json_t *chat_messages(const json_t *messages, bool continues, const struct chat_
         json_decref(out);
         return NULL;
     }
-    return out;
+    return chat_fit_roles(out, shape, error);
 }
