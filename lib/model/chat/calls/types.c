@@ -11,7 +11,6 @@
 #include "lib/base/bytes.h"
 #include "lib/json/text.h"
 
-#define SCHEMAS_MAX 256 /* looked at for one parameter */
 #define RECORDS_MAX 512 /* within the parameters of a tool: references may be circles */
 #define LEVELS_MAX  16
 
@@ -69,8 +68,7 @@ static bool takes_none(struct looking *l, const json_t *schema)
     return !takes_text(l, schema);
 }
 
-/* The schema that "#/a/b" refers to; NULL: none. */
-static const json_t *referred(const json_t *root, const char *path)
+const json_t *chat_types_referred(const json_t *root, const char *path)
 {
     const json_t *at = strncmp(path, "#/", 2) == 0 ? root : NULL;
     for (path += at ? 2 : 0; at && *path;) {
@@ -81,8 +79,8 @@ static const json_t *referred(const json_t *root, const char *path)
     return at;
 }
 
-/* Whether a schema permits a text, or states nothing. What a reference that leads nowhere refers to
- * is something else: objects, mostly. */
+/* The values that are listed decide before the type, which may permit more than they are. What a
+ * reference that leads nowhere refers to is something else than a text: objects, mostly. */
 static bool takes_text(struct looking *l, const json_t *schema)
 {
     const json_t *type = json_object_get(schema, "type"), *part;
@@ -90,18 +88,27 @@ static bool takes_text(struct looking *l, const json_t *schema)
     if (l->left == 0)
         return true;
     l->left--;
-    if (type)
-        return is_string_type(type) || any(l, type, is_text_type);
-    if (path)
-        return (part = referred(l->root, path)) && takes_text(l, part);
-    if (json_array_size(part = json_object_get(schema, "anyOf")) > 0 ||
-        json_array_size(part = json_object_get(schema, "oneOf")) > 0)
-        return any(l, part, takes_text);
-    if (json_array_size(part = json_object_get(schema, "enum")) > 0)
+    if (type && !is_string_type(type) && !any(l, type, is_text_type))
+        return false;
+    if ((part = json_object_get(schema, "enum")))
         return any(l, part, is_text);
     if ((part = json_object_get(schema, "const")))
         return json_is_string(part);
+    if (type)
+        return true;
+    if (path)
+        return (part = chat_types_referred(l->root, path)) && takes_text(l, part);
+    if ((part = json_object_get(schema, "anyOf")) || (part = json_object_get(schema, "oneOf")))
+        return any(l, part, takes_text);
     return !any(l, json_object_get(schema, "allOf"), takes_none);
+}
+
+bool chat_types_takes_text(const json_t *root, const json_t *schema, unsigned *left)
+{
+    struct looking l = {root, *left};
+    bool takes = takes_text(&l, schema);
+    *left = l.left;
+    return takes;
 }
 
 /* The schema that tells what is within a value: of references the last, of branches the first one
@@ -115,7 +122,7 @@ static const json_t *container(struct looking *l, const json_t *schema)
         return NULL;
     l->left--;
     if (path)
-        return container(l, referred(l->root, path));
+        return container(l, chat_types_referred(l->root, path));
     if (json_text_is(type, "array") || json_text_is(type, "object") ||
         json_object_get(schema, "items") || json_object_get(schema, "properties"))
         return schema;
@@ -149,7 +156,7 @@ static void add_members(struct writing *w, const json_t *schema, unsigned level)
 static void add_value(struct writing *w, const char *name, size_t bytes, const json_t *schema,
                       unsigned level)
 {
-    struct looking texts = {w->root, SCHEMAS_MAX}, within = texts;
+    struct looking texts = {w->root, CHAT_TYPES_SCHEMAS_MAX}, within = texts;
     if (level > LEVELS_MAX || (level > 1 && w->left == 0) || takes_text(&texts, schema))
         return;
     w->left -= level > 1;

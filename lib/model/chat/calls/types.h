@@ -12,6 +12,16 @@
 
 struct chat_types;
 
+/* Whether a schema permits a text, or states nothing. The reader of answers and the grammar of
+ * calls (procs/engine/gateway/api/constraints) both decide by it how an argument is written, so
+ * that they agree. root: what references lead into. *left: how many schemas may be looked at,
+ * because references may be circles, CHAT_TYPES_SCHEMAS_MAX for one argument; it is reduced, and
+ * what is beyond it is a text. */
+#define CHAT_TYPES_SCHEMAS_MAX 256
+bool chat_types_takes_text(const json_t *root, const json_t *schema, unsigned *left);
+/* The schema that "#/a/b" refers to; NULL: none. */
+const json_t *chat_types_referred(const json_t *root, const char *path);
+
 /* Makes the types of an array of tools in OpenAI's form; the caller calls chat_types_free. *bytes
  * gets their size, which is at most that of the JSON text, but for what references repeat. NULL:
  * the tools state no types (*bytes is 0), or memory is short (*bytes is above 0). */

@@ -1,117 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Arguments that models write one by one: each is a text up to the mark behind it, or a rule with
- * JSON. */
+/* Arguments that models write one by one: each is a text (texts.c), or a rule with JSON. */
 #include <string.h>
 
 #include "lib/base/bytes.h"
 #include "lib/json/text.h"
 #include "procs/engine/gateway/api/constraints/writing.h"
 
-#define NESTED_MAX      8     /* values within each other that are tags; what is deeper is JSON */
-#define NESTED_TEXT_END "]<]" /* that no text of nested calls has: all their marks begin so */
+#define NESTED_MAX 8 /* values within each other that are tags; what is deeper is JSON */
 
-/* Bytes of the character at the start of a text. */
-static size_t character_bytes(const char *text)
-{
-    size_t n = 1;
-    while (((unsigned char)text[n] & 0xc0) == 0x80)
-        n++;
-    return n;
-}
-
-static void put_character(FILE *out, const char *character)
-{
-    if ((unsigned char)*character < 0x80)
-        fprintf(out, "\\x%02x", (unsigned char)*character);
-    else
-        fwrite(character, 1, character_bytes(character), out);
-}
-
-/* ---- texts without a mark -------------------------------------------------------------------- */
-
-/* A mark in characters: `at` has where each of them and the end begins. */
-struct mark {
-    const char *text;
-    size_t at[ANSWER_MARK_BYTES_MAX + 1], count;
-};
-
-static void split(struct mark *m, const char *text)
-{
-    *m = (struct mark){.text = text};
-    for (size_t i = 0; text[i] && m->count < ANSWER_MARK_BYTES_MAX; i += character_bytes(text + i))
-        m->at[++m->count] = i + character_bytes(text + i);
-}
-
-static bool same(const struct mark *m, size_t a, size_t b)
-{
-    return strncmp(m->text + m->at[a], m->text + m->at[b], character_bytes(m->text + m->at[a])) ==
-           0;
-}
-
-/* How many first characters of the mark are the end of its first `count` ones and of the character
- * at place c. */
-static size_t matched(const struct mark *m, size_t count, size_t c)
-{
-    for (size_t n = count + 1; n > 0; n--)
-        if (same(m, n - 1, c) &&
-            memcmp(m->text, m->text + m->at[count] - m->at[n - 1], m->at[n - 1]) == 0)
-            return n;
-    return 0;
-}
-
-static bool is_first(const struct mark *m, size_t c)
-{
-    size_t n = 0;
-    while (!same(m, n, c))
-        n++;
-    return n == c;
-}
-
-static void put_state(FILE *out, size_t state)
-{
-    fputs(" text", out);
-    if (state > 0)
-        fprintf(out, "%zu", state);
-}
-
-/* The rule of the texts whose end, so far, is the first `state` characters of the mark. */
-static void put_text_rule(FILE *out, const struct mark *m, size_t state)
-{
-    put_state(out, state);
-    fputs(" ::= \"\"", out);
-    for (size_t c = 0; c < m->count; c++) {
-        size_t to = is_first(m, c) ? matched(m, state, c) : 0;
-        if (to == 0 || to == m->count)
-            continue;
-        fputs(" |", out);
-        calls_put_quoted(out, m->text + m->at[c], m->at[c + 1] - m->at[c]);
-        put_state(out, to);
-    }
-    fputs(" | [^", out);
-    for (size_t c = 0; c < m->count; c++)
-        if (is_first(m, c) && matched(m, state, c) > 0)
-            put_character(out, m->text + m->at[c]);
-    fputs("] text\n", out);
-}
-
-void calls_put_texts(FILE *out, const struct answer_call *f)
-{
-    struct mark m;
-    split(&m, f->kind == ANSWER_NESTED ? NESTED_TEXT_END : f->value_close);
-    for (size_t state = 0; state < m.count; state++)
-        put_text_rule(out, &m, state);
-}
-
-/* ---- texts of arguments ---------------------------------------------------------------------- */
-
-static int cannot(const char *tool, const char *key, const char *keyword, struct error *error)
-{
-    return error_set(
-        error, ERR_BAD_INPUT,
-        "tool '%.60s', at $.%s%.60s, %s: it cannot be enforced where the model writes texts "
-        "without quotes; leave it out",
-        tool, key ? "properties." : "", key ? key : "additionalProperties", keyword);
-}
+/* ---- values that are JSON -------------------------------------------------------------------- */
 
 static bool has_text(const json_t *list, const char *text)
 {
@@ -121,38 +18,6 @@ static bool has_text(const json_t *list, const char *text)
     return false;
 }
 
-static const char *const branching[] = {"anyOf", "oneOf"};
-
-/* Whether texts are allowed, which the model writes as they are. */
-static bool may_be_text(const json_t *schema)
-{
-    const json_t *type = json_object_get(schema, "type"), *one;
-    size_t i;
-    if (type)
-        return json_text_is(type, "string") || has_text(type, "string");
-    if (json_object_get(schema, "$ref"))
-        return false;
-    for (size_t k = 0; k < ARRAY_LEN(branching); k++) {
-        const json_t *list = json_object_get(schema, branching[k]);
-        json_array_foreach(list, i, one) if (may_be_text(one)) return true;
-        if (list)
-            return false;
-    }
-    const json_t *list = json_object_get(schema, "enum"), *only = json_object_get(schema, "const");
-    json_array_foreach(list, i, one) if (json_is_string(one)) return true;
-    return !list && (!only || json_is_string(only));
-}
-
-/* Whether nothing but texts is allowed. */
-static bool is_text(const json_t *schema)
-{
-    const json_t *list = json_object_get(schema, "enum"), *one;
-    bool all = json_array_size(list) > 0 || json_is_string(json_object_get(schema, "const"));
-    size_t i;
-    json_array_foreach(list, i, one) all = all && json_is_string(one);
-    return all || json_text_is(json_object_get(schema, "type"), "string");
-}
-
 static bool has_value(const json_t *list, const json_t *value)
 {
     const json_t *one;
@@ -160,6 +25,8 @@ static bool has_value(const json_t *list, const json_t *value)
     json_array_foreach(list, i, one) if (json_equal(one, value)) return true;
     return false;
 }
+
+static const char *const branching[] = {"anyOf", "oneOf"};
 
 /* Whether a value, which is of that type, is allowed for certain. */
 static bool allows(const json_t *schema, const json_t *value, const char *name)
@@ -186,9 +53,7 @@ static bool allows(const json_t *schema, const json_t *value, const char *name)
     return certain;
 }
 
-/* Python's name of a value, which models write whose templates print arguments with str(); NULL: it
- * has none, or the form is another one. */
-static const char *python_name(const struct answer_call *f, const json_t *value)
+const char *calls_python_name(const struct answer_call *f, const json_t *value)
 {
     return !f->python || !value                             ? NULL
            : json_is_boolean(value) && json_is_true(value)  ? "True"
@@ -202,70 +67,10 @@ static void put_python_names(const struct answer_call *f, const json_t *schema, 
 {
     json_t *values[] = {json_true(), json_false(), json_null()};
     for (size_t i = 0; i < ARRAY_LEN(values); i++) {
-        const char *name = python_name(f, values[i]);
+        const char *name = calls_python_name(f, values[i]);
         if (name && allows(schema, values[i], json_is_null(values[i]) ? "null" : "boolean"))
             fprintf(out, " | \"%s\"", name);
     }
-}
-
-/* Whether calls say of each value if it is a text. */
-static bool says_type(const struct answer_call *f)
-{
-    return f->typed || f->attributes;
-}
-
-/* Values of an enum: texts as they are, others as JSON, which forms that say the type have
- * elsewhere. False: one contains the mark. */
-static bool put_enum(const struct answer_call *f, const json_t *list, FILE *out)
-{
-    const char *mark = f->value_close, *name;
-    const json_t *one;
-    size_t i, written = 0;
-    fputs(" (", out);
-    json_array_foreach(list, i, one)
-    {
-        if (says_type(f) && !json_is_string(one))
-            continue;
-        char *text = json_is_string(one) ? NULL : json_dumps(one, JSON_COMPACT | JSON_ENCODE_ANY);
-        const char *value = text ? text : json_string_value(one);
-        if (!value || strstr(value, mark))
-            return free(text), false;
-        fputs(written++ > 0 ? " |" : "", out);
-        calls_put_quoted(out, value, strlen(value));
-        free(text);
-        if ((name = python_name(f, one)) != NULL)
-            fprintf(out, " | \"%s\"", name);
-    }
-    fputs(")", out);
-    return true;
-}
-
-static int put_text(const struct writing *w, const char *tool, const char *key,
-                    const json_t *schema, struct error *error)
-{
-    const struct calls *c = w->c;
-    FILE *out = w->out;
-    static const char *const hard[] = {"pattern", "format", "allOf", "not", "const"};
-    const char *mark = c->form->call.value_close;
-    const json_t *list = json_object_get(schema, "enum"), *min, *max;
-    if (list)
-        return put_enum(&c->form->call, list, out) ? 0 : cannot(tool, key, "enum", error);
-    for (size_t i = 0; i < ARRAY_LEN(hard); i++)
-        if (c->strict && json_object_get(schema, hard[i]))
-            return cannot(tool, key, hard[i], error);
-    min = json_object_get(schema, "minLength");
-    max = json_object_get(schema, "maxLength");
-    if (!json_is_integer(min) && !json_is_integer(max)) {
-        fputs(" text", out);
-        return 0;
-    }
-    fputs(" [^", out); /* without the first character of the mark, so that each one counts once */
-    put_character(out, mark);
-    fprintf(out, "]{%lld,", (long long)json_integer_value(min));
-    if (json_is_integer(max))
-        fprintf(out, "%lld", (long long)json_integer_value(max));
-    fputs("}", out);
-    return 0;
 }
 
 static bool has_reference(const json_t *value)
@@ -330,17 +135,17 @@ static bool is_required(const json_t *parameters, const char *key)
 
 /* A rule of its own, so that the line of an error tells the argument. Its entry has the name of the
  * tool's own entry, not a copy: there may be thousands of arguments. */
-static int put_json(struct writing *w, const char *key, const json_t *parameters,
-                    const json_t *schema, struct error *error)
+int calls_put_json(struct writing *w, const struct argument *of, const json_t *schema,
+                   struct error *error)
 {
     const struct answer_call *f = &w->c->form->call;
     fprintf(w->out, " arg%zu", w->count);
     fprintf(w->rules, "arg%zu ::=", w->count++);
-    calls_put_schema(w->rules, property_schema(parameters, schema));
+    calls_put_schema(w->rules, property_schema(of->parameters, schema));
     put_python_names(f, schema, w->rules);
     fputs("\n", w->rules);
     json_t *tool = json_array_get(w->lines, w->tool);
-    if (json_array_append_new(w->lines, json_pack("[O, s?]", tool, key)) != 0)
+    if (json_array_append_new(w->lines, json_pack("[O, s?]", tool, of->key)) != 0)
         return calls_no_memory(error);
     return 0;
 }
@@ -366,8 +171,7 @@ static bool has_tags(const json_t *schema, bool *array)
     size_t i, others = 0;
     json_object_foreach((json_t *)(uintptr_t)schema, key, inner)
     {
-        bool is_known = strcmp(key, "title") == 0 || strcmp(key, "description") == 0 ||
-                        strcmp(key, "default") == 0 || strcmp(key, "examples") == 0;
+        bool is_known = calls_is_note(key);
         for (i = 0; i < ARRAY_LEN(known); i++)
             is_known = is_known || strcmp(key, known[i]) == 0;
         others += !is_known;
@@ -380,18 +184,8 @@ static bool has_tags(const json_t *schema, bool *array)
                          !json_object_get(schema, "items"));
 }
 
-static int put_tags(struct writing *w, const char *tool, const char *key, const json_t *parameters,
-                    const json_t *schema, bool array, struct error *error);
-
-/* Whether the call may say that a value is a text: not where an enum has none. */
-static bool has_text_form(const json_t *schema)
-{
-    const json_t *list = json_object_get(schema, "enum"), *one;
-    bool any = !list;
-    size_t i;
-    json_array_foreach(list, i, one) any = any || json_is_string(one);
-    return any && may_be_text(schema);
-}
+static int put_tags(struct writing *w, const struct argument *of, const json_t *schema, bool array,
+                    struct error *error);
 
 static void put_type(const struct answer_call *f, bool text, FILE *out)
 {
@@ -408,37 +202,37 @@ static void put_type(const struct answer_call *f, bool text, FILE *out)
 }
 
 /* With what says whether it is a text. Where a schema allows both, so does the call. */
-static int put_typed(struct writing *w, const char *tool, const char *key, const json_t *parameters,
-                     const json_t *schema, struct error *error)
+static int put_typed(struct writing *w, const struct argument *of, const json_t *schema,
+                     struct error *error)
 {
     const struct answer_call *f = &w->c->form->call;
-    bool text = has_text_form(schema), both = text && !is_text(schema);
+    bool text = calls_takes_text(of, schema), both = text && !calls_is_text(of, schema);
     fputs(both ? " (" : "", w->out);
     if (text) {
         put_type(f, true, w->out);
-        if (put_text(w, tool, key, schema, error) != 0)
+        if (calls_put_text(w, of, schema, error) != 0)
             return -1;
     }
     fputs(both ? " |" : "", w->out);
     if (!text || both) {
         put_type(f, false, w->out);
-        if (put_json(w, key, parameters, schema, error) != 0)
+        if (calls_put_json(w, of, schema, error) != 0)
             return -1;
     }
     fputs(both ? ")" : "", w->out);
     return 0;
 }
 
-static int put_argument(struct writing *w, const char *tool, const char *key,
-                        const json_t *parameters, const json_t *schema, struct error *error)
+static int put_argument(struct writing *w, const struct argument *of, const json_t *schema,
+                        struct error *error)
 {
     bool array;
     if (w->c->form->call.kind == ANSWER_NESTED && w->depth < NESTED_MAX && has_tags(schema, &array))
-        return put_tags(w, tool, key, parameters, schema, array, error);
-    if (says_type(&w->c->form->call))
-        return put_typed(w, tool, key, parameters, schema, error);
-    return may_be_text(schema) ? put_text(w, tool, key, schema, error)
-                               : put_json(w, key, parameters, schema, error);
+        return put_tags(w, of, schema, array, error);
+    if (calls_says_type(&w->c->form->call))
+        return put_typed(w, of, schema, error);
+    return calls_takes_text(of, schema) ? calls_put_text(w, of, schema, error)
+                                        : calls_put_json(w, of, schema, error);
 }
 
 /* What gives arguments that the properties do not list. */
@@ -468,11 +262,12 @@ static int put_other_arguments(struct writing *w, const char *tool, const json_t
                                "tool '%.60s': this model's calls need the names of the arguments; "
                                "list them as properties",
                                tool);
+    struct argument any = {tool, NULL, parameters};
     int rc = 0;
     fputs(" (", w->out);
     put_key(f, NULL, w->out);
-    if (json_object_size(others) > 0 || says_type(f))
-        rc = put_argument(w, tool, NULL, parameters, others, error);
+    if (json_object_size(others) > 0 || calls_says_type(f))
+        rc = put_argument(w, &any, others, error);
     else
         fputs(" text", w->out);
     put_value_end(f, NULL, w->out);
@@ -485,13 +280,14 @@ static int put_pair(struct writing *w, const char *tool, const char *outer, cons
                     const json_t *parameters, const json_t *schema, struct error *error)
 {
     const struct answer_call *f = &w->c->form->call;
-    if (says_type(f) && strchr(key, '"'))
+    if (calls_says_type(f) && strchr(key, '"'))
         return error_set(error, ERR_BAD_INPUT,
                          "tool '%.60s', at $.properties.%.60s: this model's calls have no such "
                          "name; leave the quote out",
                          tool, key);
+    struct argument of = {tool, outer ? outer : key, parameters};
     put_key(f, key, w->out);
-    if (put_argument(w, tool, outer ? outer : key, parameters, schema, error) != 0)
+    if (put_argument(w, &of, schema, error) != 0)
         return -1;
     put_value_end(f, key, w->out);
     return 0;
@@ -514,9 +310,9 @@ static int put_properties(struct writing *w, const char *tool, const char *outer
     return 0;
 }
 
-/* A value whose parts are tags; key: the argument that it is, or is within. */
-static int put_tags(struct writing *w, const char *tool, const char *key, const json_t *parameters,
-                    const json_t *schema, bool array, struct error *error)
+/* A value whose parts are tags; `of` is the argument that it is, or is within. */
+static int put_tags(struct writing *w, const struct argument *of, const json_t *schema, bool array,
+                    struct error *error)
 {
     const json_t *min = json_object_get(schema, "minItems"), *max;
     int rc;
@@ -524,14 +320,15 @@ static int put_tags(struct writing *w, const char *tool, const char *key, const 
     fputs(" nl", w->out);
     if (array) {
         fputs(" (", w->out);
-        rc = put_pair(w, tool, key, "item", parameters, json_object_get(schema, "items"), error);
+        rc = put_pair(w, of->tool, of->key, "item", of->parameters,
+                      json_object_get(schema, "items"), error);
         max = json_object_get(schema, "maxItems");
         fprintf(w->out, "){%lld,", (long long)json_integer_value(min));
         if (json_is_integer(max))
             fprintf(w->out, "%lld", (long long)json_integer_value(max));
         fputs("}", w->out);
     } else {
-        rc = put_properties(w, tool, key, parameters, schema, error);
+        rc = put_properties(w, of->tool, of->key, of->parameters, schema, error);
     }
     w->depth--;
     return rc;

@@ -31,8 +31,34 @@ int calls_no_memory(struct error *error); /* -1, with the error */
  * ERR_BAD_INPUT (a schema cannot be enforced) or ERR_NO_MEMORY. */
 int calls_put_arguments(struct writing *w, const char *tool, const json_t *parameters,
                         struct error *error);
+
+/* Which one a value is, or is within. */
+struct argument {
+    const char *tool, *key;   /* key NULL: of any name */
+    const json_t *parameters; /* of the tool: references lead into them */
+};
+
+/* The JSON of an argument, or of a part of one, by a rule of its own. Errors as above. */
+int calls_put_json(struct writing *w, const struct argument *of, const json_t *schema,
+                   struct error *error);
+/* Python's name of a value, which models write whose templates print arguments with str(); NULL: it
+ * has none, or the form is another one. */
+const char *calls_python_name(const struct answer_call *f, const json_t *value);
+
+/* ---- texts.c: of arguments that are texts ---- */
+
 /* The rule `text`, which arguments use: a text without the mark behind it; and those that it needs,
  * one for each beginning of the mark. */
 void calls_put_texts(FILE *out, const struct answer_call *f);
+/* The texts that a schema allows, which may take texts. Errors as above. */
+int calls_put_text(struct writing *w, const struct argument *of, const json_t *schema,
+                   struct error *error);
+/* Whether a schema allows texts, by the rule of the reader of answers; whether nothing else. */
+bool calls_takes_text(const struct argument *of, const json_t *schema);
+bool calls_is_text(const struct argument *of, const json_t *schema);
+/* Whether calls say of each value if it is a text. */
+bool calls_says_type(const struct answer_call *f);
+/* Whether a keyword says nothing of the values. */
+bool calls_is_note(const char *key);
 
 #endif
