@@ -59,6 +59,8 @@ endforeach()
 
 sluice_unit_test(gateway_definitions_test SOURCES procs/engine/gateway/api/constraints/definitions_test.c
   LINK sluice_gateway_core sluice_grammar)
+sluice_unit_test(gateway_left_out_test SOURCES procs/engine/gateway/api/constraints/left_out_test.c
+  LINK sluice_gateway_core sluice_grammar)
 sluice_unit_test(gateway_typed_test SOURCES procs/engine/gateway/api/constraints/typed_test.c
   LINK sluice_gateway_core sluice_grammar)
 sluice_unit_test(gateway_constrain_test SOURCES procs/engine/gateway/api/constraints/constrain_test.c LINK sluice_gateway_core sluice_grammar)

@@ -177,6 +177,6 @@ int api_render(const struct api_body *body, const struct api_conversation *c,
     bool inside;
     return begins_inside(form, c, out, &inside, error) == 0 &&
                    choose_parts(form, c, inside, out, error) == 0
-               ? api_constrain(form, c, inside, out, error)
+               ? api_constrain(form, c, inside, l, out, error)
                : -1;
 }

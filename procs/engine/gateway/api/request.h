@@ -51,6 +51,7 @@ struct api_request {
     char *grammar_text;
     json_t *grammar_lines; /* what lines of the grammar are of (calls_write); owned; NULL: none */
     bool grammar_optional; /* an answer without it is better than none */
+    unsigned left_out;     /* schemas, by api_leave_out */
     struct sampler_bias *bias; /* malloc'ed */
     size_t bias_count;
     unsigned top_logprobs; /* alternatives of each token that are wanted, too */
@@ -136,10 +137,11 @@ enum api_side api_side_of(const struct api_conversation *c);
 bool api_is_side(const struct api_request *r);
 
 /* constraints/constrain.c: what the answer keeps to, after its reasoning. inside: it begins with
- * that. -1 with ERR_BAD_INPUT: the model's form of calls cannot be enforced, or the call is of no
- * tool. */
+ * that. Schemas that need not be enforced and cannot be are left out, which limits->ignored (limits
+ * may be NULL) is told. -1 with ERR_BAD_INPUT: the model's form of calls cannot be enforced, or the
+ * call is of no tool. */
 int api_constrain(const struct answer_form *form, const struct api_conversation *c, bool inside,
-                  struct api_request *r, struct error *error);
+                  const struct api_limits *limits, struct api_request *r, struct error *error);
 /* The same of a prompt that is no conversation: from the beginning of the answer. */
 int api_constrain_text(const struct answer_shape *shape, struct api_request *r,
                        struct error *error);
@@ -147,9 +149,18 @@ int api_constrain_text(const struct answer_shape *shape, struct api_request *r,
 int api_grammar(struct api_request *out, enum grammar_kind kind, const char *text, size_t bytes,
                 struct error *error);
 int api_grammar_of_schema(struct api_request *out, const json_t *schema, struct error *error);
-/* An error of the engine about a grammar, told of the tool that it is about. False: it is another
- * one. */
+/* constraints/refused.c: an error of the engine about a grammar, told of the tool that it is about.
+ * False: it is another one. */
 bool api_explain(const struct api_request *r, struct error *error);
+/* Whether an error is about a grammar. */
+bool api_is_of_grammar(const struct error *error);
+/* Leaves the schema out of the grammar that an error of the engine is about: that argument, or that
+ * call, may have any values. `what` gets what that is called. False: the error is about no schema,
+ * or too many were left out; the grammar is as before. */
+#define API_LEFT_OUT_BYTES 80
+#define API_LEFT_OUT_ALL   "schemas of all tools"
+bool api_leave_out(struct api_request *r, const struct error *error, char what[API_LEFT_OUT_BYTES]);
+void api_name_left_out(const char *tool, char what[API_LEFT_OUT_BYTES]);
 
 /* Whether an answer can continue the last message: it is the assistant's, without calls. */
 bool api_can_continue(const json_t *messages);

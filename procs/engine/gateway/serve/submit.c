@@ -149,8 +149,7 @@ static bool keeps_prompt(const struct stream *s)
     return r->tries > 1 || (r->grammar.kind != GRAMMAR_NONE && r->grammar_optional);
 }
 
-/* What the engine cannot enforce of tools that the model may call is left out: the answer is what
- * it would be without a grammar. */
+/* What the engine cannot enforce of tools that the model may call is left out. */
 static bool may_go_without_grammar(const struct stream *s, const struct error *error)
 {
     const struct api_request *r = &s->completion.request;
@@ -161,20 +160,21 @@ static bool may_go_without_grammar(const struct stream *s, const struct error *e
 static void leave_schemas_out(struct stream *s)
 {
     api_drop_grammar(&s->completion.request);
-    ignored_add(s->gateway, "schemas of all tools");
+    ignored_add(s->gateway, API_LEFT_OUT_ALL);
 }
 
-static bool goes_without_grammar(struct stream *s, const struct error *error)
+/* Without the schema that the engine refuses, so that the other ones are still enforced; without
+ * all of them where it refuses what is no schema of a tool, such as their number. */
+static bool goes_without_refused(struct stream *s, const struct error *error)
 {
-    struct api_request *r = &s->completion.request;
-    struct error why = *error;
-    char tool[64] = "", what[100];
-    if (!may_go_without_grammar(s, error) || !api_explain(r, &why))
+    struct error why;
+    char what[API_LEFT_OUT_BYTES];
+    if (!may_go_without_grammar(s, error) || !api_is_of_grammar(error))
         return false;
-    r->grammar.kind = GRAMMAR_NONE;
-    (void)sscanf(why.text, "tool '%60[^']", tool);
-    snprintf(what, sizeof what, "schema of %s", tool);
-    ignored_add(s->gateway, what);
+    if (api_leave_out(&s->completion.request, error, what))
+        ignored_add(s->gateway, what);
+    else
+        leave_schemas_out(s);
     if (stream_submit(s, &why) != 0)
         stream_reject(s, &why);
     return true;
@@ -186,7 +186,7 @@ static void on_submitted(void *arg, json_t *reply, const struct error *error)
     struct error own;
     OBJ_CHECK(s, STREAM_MAGIC);
     s->ticket = 0;
-    if (error && goes_without_grammar(s, error))
+    if (error && goes_without_refused(s, error))
         return;
     if (s->lead == s && s->completion.request.tries == 1) {
         api_request_submitted(&s->completion.request);

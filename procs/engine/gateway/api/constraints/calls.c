@@ -222,6 +222,35 @@ static int put_body(struct writing *w, const char *name, json_t *parameters, str
     return 0;
 }
 
+static int put_without_schema(struct writing *w, const char *name, struct error *error)
+{
+    json_t *any = json_pack("{s:s}", "type", "object");
+    int rc = any ? put_body(w, name, any, error) : calls_no_memory(error);
+    json_decref(any);
+    if (rc == 0)
+        w->c->left_out(w->c->left_out_arg, name);
+    return rc;
+}
+
+/* One tool must not cost the others their schemas: of a body that cannot be written nothing stays,
+ * and the tool's calls have any arguments where that is allowed. */
+static int put_chosen(struct writing *w, const char *name, json_t *parameters, struct error *error)
+{
+    struct writing before = *w;
+    off_t out = ftello(w->out), rules = ftello(w->rules);
+    size_t lines = json_array_size(w->lines);
+    int rc = put_body(w, name, parameters, error);
+    rc = rc == 0 ? calls_check_size(w, error) : rc;
+    if (rc == 0 || !w->c->left_out || error->code != ERR_BAD_INPUT)
+        return rc;
+    *w = before;
+    while (json_array_size(w->lines) > lines)
+        json_array_remove(w->lines, json_array_size(w->lines) - 1);
+    return fseeko(w->out, out, SEEK_SET) == 0 && fseeko(w->rules, rules, SEEK_SET) == 0
+               ? put_without_schema(w, name, error)
+               : calls_no_memory(error);
+}
+
 static bool is_chosen(const struct calls *c, const json_t *tool)
 {
     return name_of(tool) && (!c->name || strcmp(c->name, name_of(tool)) == 0);
@@ -242,7 +271,7 @@ static int put_tools(struct writing *w, struct error *error)
         if (rc != 0)
             calls_no_memory(error);
         if (rc == 0 && chosen)
-            rc = put_body(w, name, parameters, error);
+            rc = put_chosen(w, name, parameters, error);
         json_decref(parameters);
         if (rc != 0 || calls_check_size(w, error) != 0)
             return -1;

@@ -22,6 +22,10 @@ struct calls {
     const char *name;    /* of the only one that may be called; NULL: any */
     bool one;            /* at most one call */
     bool strict;         /* what the form cannot enforce of a schema is an error */
+    /* Told of each tool whose schema cannot be written at all: its calls may have any arguments.
+     * NULL: that is an error. */
+    void (*left_out)(void *arg, const char *tool);
+    void *left_out_arg;
 };
 
 /* Whether calls of the form can be written as a grammar. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Makes the grammar that an answer keeps to, of a schema of the client, the schemas of tools, or
  * both. The engine compiles it before it computes anything, and rejects what it cannot enforce; its
- * words are then told of the tool. */
+ * words are then told of the tool (refused.c). */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -96,14 +96,30 @@ static void put_root(const struct answer_form *form, const struct api_conversati
     fputs("\n", out);
 }
 
+static void tell(const struct api_limits *limits, const char *what)
+{
+    if (limits && limits->ignored)
+        limits->ignored(limits->ignored_arg, what);
+}
+
+static void tell_left_out(void *limits, const char *tool)
+{
+    char what[API_LEFT_OUT_BYTES];
+    api_name_left_out(tool, what);
+    tell(limits, what);
+}
+
 static int write_all(const struct answer_form *form, const struct api_conversation *c, bool calls,
-                     bool strict, const struct api_request *r, FILE *out, struct error *error)
+                     bool strict, const struct api_limits *limits, const struct api_request *r,
+                     FILE *out, struct error *error)
 {
     struct calls all = {.form = form,
                         .tools = c->tools,
                         .name = c->shape.call_name,
                         .one = r->one_call,
-                        .strict = strict};
+                        .strict = strict,
+                        .left_out = r->grammar_optional ? tell_left_out : NULL,
+                        .left_out_arg = (void *)(uintptr_t)limits};
     if (calls && calls_write(&all, out, r->grammar_lines, error) != 0)
         return -1;
     put_root(form, c, calls, out);
@@ -111,14 +127,15 @@ static int write_all(const struct answer_form *form, const struct api_conversati
 }
 
 static int make_gbnf(const struct answer_form *form, const struct api_conversation *c, bool calls,
-                     bool strict, struct api_request *r, struct error *error)
+                     bool strict, const struct api_limits *limits, struct api_request *r,
+                     struct error *error)
 {
     char *text = NULL;
     size_t bytes = 0;
     FILE *out = open_memstream(&text, &bytes);
     if (!out)
         return error_set(error, ERR_NO_MEMORY, "out of memory (grammar)");
-    int rc = write_all(form, c, calls, strict, r, out, error);
+    int rc = write_all(form, c, calls, strict, limits, r, out, error);
     if (fclose(out) != 0 && rc == 0)
         rc = error_set(error, ERR_NO_MEMORY, "out of memory (grammar)");
     if (rc == 0)
@@ -178,7 +195,7 @@ static int check(const struct answer_form *form, const struct api_conversation *
 }
 
 static int constrain(const struct answer_form *form, const struct api_conversation *c, bool inside,
-                     struct api_request *r, struct error *error)
+                     const struct api_limits *limits, struct api_request *r, struct error *error)
 {
     bool tools = json_array_size(c->tools) > 0, calls = tools && calls_have_grammar(form);
     bool strict = c->shape.call_needed || c->shape.strict || any_is_strict(c->tools);
@@ -194,7 +211,7 @@ static int constrain(const struct answer_form *form, const struct api_conversati
     if (!calls && !form->channels && !has_content_marks(form))
         return api_grammar_of_schema(r, c->shape.schema, error);
     r->grammar_lines = json_array();
-    return make_gbnf(form, c, calls, strict, r, error);
+    return make_gbnf(form, c, calls, strict, limits, r, error);
 }
 
 int api_constrain_text(const struct answer_shape *shape, struct api_request *r, struct error *error)
@@ -209,7 +226,7 @@ int api_constrain_text(const struct answer_shape *shape, struct api_request *r, 
 }
 
 int api_constrain(const struct answer_form *form, const struct api_conversation *c, bool inside,
-                  struct api_request *r, struct error *error)
+                  const struct api_limits *limits, struct api_request *r, struct error *error)
 {
     struct api_conversation own = *c;
     json_t *any = c->shape.object && !c->shape.schema ? json_pack("{s:s}", "type", "object") : NULL;
@@ -219,31 +236,11 @@ int api_constrain(const struct answer_form *form, const struct api_conversation 
         return error_set(error, ERR_NO_MEMORY, "out of memory (schema)");
     if (any)
         own.shape.schema = any;
-    int rc = constrain(form, &own, inside, r, error);
+    int rc = constrain(form, &own, inside, limits, r, error);
     json_decref(any);
-    return rc != 0 && r->grammar_optional && error->code == ERR_BAD_INPUT ? 0 : rc;
-}
-
-/* ---- errors ---------------------------------------------------------------------------------- */
-
-bool api_explain(const struct api_request *r, struct error *error)
-{
-    unsigned line;
-    int n = 0;
-    struct error own = *error;
-    if (error->code != ERR_BAD_INPUT || !r->grammar_lines ||
-        sscanf(own.text, "GBNF, line %u: %n", &line, &n) != 1 || n == 0)
-        return false;
-    const char *why = own.text + n, *root = strstr(why, "at $");
-    const json_t *of = json_array_get(r->grammar_lines, line - 1);
-    const char *tool = json_string_value(json_is_array(of) ? json_array_get(of, 0) : of);
-    const char *key = json_string_value(json_array_get(of, 1)); /* NULL: of any name */
-    if (json_is_array(of) && root)
-        error_set(error, own.code, "tool '%.60s': %.*s.%s%.60s%.250s", tool, (int)(root - why) + 4,
-                  why, key ? "properties." : "", key ? key : "additionalProperties", root + 4);
-    else if (tool)
-        error_set(error, own.code, "tool '%.60s': %.300s", tool, why);
-    else
-        error_set(error, own.code, "%.350s", why);
-    return true;
+    if (rc == 0 || !r->grammar_optional || error->code != ERR_BAD_INPUT)
+        return rc;
+    api_drop_grammar(r);
+    tell(limits, API_LEFT_OUT_ALL);
+    return 0;
 }

@@ -41,7 +41,7 @@ static size_t grammar_bytes(size_t references, struct error *error)
     json_t *tools = tools_with(references);
     struct api_conversation c = {.tools = tools, .shape = {.call_needed = true}};
     ck_assert_ptr_nonnull(tools);
-    int rc = api_constrain(&form, &c, false, &r, error);
+    int rc = api_constrain(&form, &c, false, NULL, &r, error);
     size_t bytes = rc == 0 ? r.grammar.bytes : 0;
     json_decref(tools);
     api_request_free(&r);

@@ -105,9 +105,13 @@ START_TEST(names_with_a_quote)
         const char *why = constrain(&w, &r);
         ck_assert_msg(strstr(why, "tool 'look', at $.properties.a\"b: "), "%s: %s", marks[i], why);
         api_request_free(&r);
-        w.needed = false; /* then nothing is enforced */
-        check(&w, "a", -1);
+        w.needed = false; /* then its calls may have any arguments */
+        check(&w, "a", 2);
     }
+    struct wish w = {.marks = DSML_MARKS,
+                     .tools = TOOLS_OF("{\"properties\":{\"a\\\"b\":{\"type\":\"string\"}}}")};
+    check(&w, DSML(DSML_CALL(DSML_ARGUMENT("c", "false", "1"))), 2);
+    check(&w, DSML(DSML_CALL(DSML_ARGUMENT("c", "false", "x"))), 0);
 }
 END_TEST
 

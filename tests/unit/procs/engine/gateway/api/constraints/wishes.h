@@ -33,6 +33,7 @@ struct wish {
     const char *marks; /* that the chat template has */
     const char *tools, *schema, *name;
     bool needed, object, one, inside, continues, no_prompt;
+    const struct api_limits *limits;
 };
 
 /* The request that keeps to the wish; its error, or "". */
@@ -48,7 +49,7 @@ static const char *constrain(const struct wish *w, struct api_request *r)
         .shape = {
             .schema = schema, .object = w->object, .call_needed = w->needed, .call_name = w->name}};
     *r = (struct api_request){.one_call = w->one};
-    int rc = api_constrain(&form, &c, w->inside, r, &error);
+    int rc = api_constrain(&form, &c, w->inside, w->limits, r, &error);
     json_decref(tools);
     json_decref(schema);
     return rc == 0 ? "" : error.text;
