@@ -19,7 +19,8 @@ except ImportError:
     sys.exit(77)
 
 PATTERNS = [("^[a-z]{2,5}$", "abc"), (r"^\d+-[A-F]*$", "12-AF"), ("^(ab|c)+x?$", "abcx"), ("foo", "a foo b"),
-            ("^[^a-c\"]{1,3}$", "xé😀"), (r"^\w+\s\S$", "ab é"), (r"^a|b$", "xb"), (r"^\"\\.$", "\"\\z")]
+            ("^[^a-c\"]{1,3}$", "xé😀"), (r"^\w+\s\S$", "ab é"), (r"^a|b$", "xb"), (r"^\"\\.$", "\"\\z"),
+            (r"^[\d-]+$", "1-2"), (r"^[\w-]{1,9}$", "a-_1"), (r"^[\s\-_]*$", " -_")]
 FORMATS = {"date": "2024-03-31", "date-time": "2024-03-31T10:00:00Z", "uuid": "01234567-89ab-cdef-0123-456789abcdef",
            "email": "a.b@example.org", "ipv4": "10.0.255.1", "time": "10:00:00+01:00", "hostname": "a-b.example",
            "ipv6": "fe80::1", "duration": "P3D", "uri": "https://example.org/a?b=c"}

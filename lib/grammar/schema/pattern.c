@@ -138,10 +138,12 @@ static uint32_t escaped(struct pattern *p)
     return 0;
 }
 
+/* *single: it is a character, which a range may begin or end with. */
 static size_t class_item(struct pattern *p, bool within_negated, struct char_range *ranges,
-                         size_t room)
+                         size_t room, bool *single)
 {
     struct named named;
+    *single = true;
     if (*p->at.at == '\\') {
         p->at.at++;
         if (cursor_peek(&p->at) > 0 && named_class(cursor_peek(&p->at), within_negated, &named)) {
@@ -150,6 +152,7 @@ static size_t class_item(struct pattern *p, bool within_negated, struct char_ran
             else
                 memcpy(ranges, named.ranges, named.count * sizeof(*ranges));
             p->at.at++;
+            *single = false;
             return p->failed ? 0 : named.count;
         }
         ranges->first = cursor_peek(&p->at) == 'b' ? (p->at.at++, 8) : escaped(p);
@@ -160,15 +163,21 @@ static size_t class_item(struct pattern *p, bool within_negated, struct char_ran
     return 1;
 }
 
+static bool dash_follows(const struct pattern *p)
+{
+    return p->at.end - p->at.at >= 2 && p->at.at[0] == '-' && p->at.at[1] != ']';
+}
+
 static void class_range(struct pattern *p, struct char_range *r)
 {
     struct char_range end[ARRAY_LEN(no_space)];
-    if (p->at.end - p->at.at < 2 || p->at.at[0] != '-' || p->at.at[1] == ']')
+    bool single;
+    if (!dash_follows(p))
         return;
     p->at.at++;
-    if (class_item(p, false, end, ARRAY_LEN(end)) != 1 || end[0].first < r->first ||
-        end[0].first != end[0].last)
-        fail(p, "a range of a class that ends before it begins");
+    if (class_item(p, false, end, ARRAY_LEN(end), &single) != 1 || !single ||
+        end[0].first < r->first)
+        fail(p, "a range of a class that ends before it begins, or with \\d, \\w or \\s");
     else
         r->last = end[0].first;
 }
@@ -177,6 +186,8 @@ static expr_id class(struct pattern *p)
 {
     struct char_range ranges[64];
     size_t count = 0;
+    unsigned plain = 0; /* items that begin no range: in [\d-x], `-` and x stand for themselves */
+    bool single;
     p->at.at++;
     bool negated = cursor_peek(&p->at) == '^';
     p->at.at += negated;
@@ -185,9 +196,13 @@ static expr_id class(struct pattern *p)
             fail(p, "a class has no closing bracket, or too many ranges");
             break;
         }
-        size_t n = class_item(p, negated, ranges + count, ARRAY_LEN(ranges) - count);
-        if (n == 1 && !p->failed)
+        size_t n = class_item(p, negated, ranges + count, ARRAY_LEN(ranges) - count, &single);
+        if (plain > 0)
+            plain--;
+        else if (!p->failed && single)
             class_range(p, &ranges[count]);
+        else if (dash_follows(p))
+            plain = 2;
         count += n;
     }
     if (p->failed)
