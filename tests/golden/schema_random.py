@@ -69,7 +69,9 @@ class Maker:
                               ({"type": ["string", "null"], "maxLength": 3},
                                lambda: self.r.choice([None, self.text(0, 3)])),
                               ({"$ref": "#/$defs/tree"}, self.tree),
-                              ({"type": "integer", "multipleOf": 7}, lambda: 7 * self.r.randint(-99, 99))])
+                              ({"type": "integer", "multipleOf": 7}, lambda: 7 * self.r.randint(-99, 99)),
+                              ({"type": "integer", "multipleOf": 40}, lambda: 40 * self.r.randint(-99, 99)),
+                              ({"enum": ["a", 1], "x-names": ["A", "B"]}, lambda: "a")])
 
     def tree(self, depth=3):
         value = {"name": self.text()}

@@ -83,7 +83,10 @@ const json_t *schema_resolve(struct compiler *c, const json_t *schema);
 const json_t *schema_target(struct compiler *c, const char *ref);
 /* Whether it refers to itself without a value around it. A long way back is not found here. */
 bool schema_leads_back(const struct compiler *c, const json_t *target);
+/* Whether a keyword says nothing of the values: it is not in keywords.tbl.h. */
 bool schema_is_annotation(const char *key);
+/* Whether its format says something of texts. */
+bool schema_knows_format(const json_t *schema);
 bool schema_disjoint(struct compiler *c, const json_t *a, const json_t *b);
 
 #endif

@@ -12,14 +12,16 @@
 
 bool schema_is_annotation(const char *key)
 {
-    static const char *const keys[] = {"title",    "description", "default",     "examples",
-                                       "example",  "$schema",     "$id",         "id",
-                                       "$comment", "$defs",       "definitions", "deprecated",
-                                       "readOnly", "writeOnly",   "$anchor"};
-    for (size_t i = 0; i < ARRAY_LEN(keys); i++)
-        if (strcmp(key, keys[i]) == 0)
-            return true;
-    return false;
+    static const char *const keywords[] = {
+#define OF_TYPE(name, type) name,
+#define OTHER(name)         name,
+#define REFUSED(name)       name,
+#include "lib/grammar/schema/keywords.tbl.h"
+    };
+    for (size_t i = 0; i < ARRAY_LEN(keywords); i++)
+        if (strcmp(key, keywords[i]) == 0)
+            return false;
+    return true;
 }
 
 /* ---- $ref ---- */

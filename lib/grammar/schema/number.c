@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Numbers: bounds become choices of digits. At most 18 digits stand before the point, 24 behind it,
- * and 2 in an exponent, so that a number ends. */
+ * and 2 in an exponent, so that a number ends. Multiples of what divides no power of ten may have
+ * more digits. */
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "lib/grammar/schema/compiler.h"
@@ -116,6 +118,11 @@ static expr_id negative(struct compiler *c, expr_id e)
     return expr_sequence(&c->pool, expr_string(&c->pool, "-"), e);
 }
 
+static expr_id negative_or_not(struct compiler *c, expr_id e)
+{
+    return expr_sequence(&c->pool, expr_optional(&c->pool, expr_string(&c->pool, "-")), e);
+}
+
 static expr_id bounded_integer(struct compiler *c, struct bounds b)
 {
     double low = ceil(b.low), high = floor(b.high);
@@ -181,9 +188,36 @@ static expr_id bounded_real(struct compiler *c, struct bounds b)
     return e == EXPR_NEVER ? schema_fail(c, "minimum", "no number is possible") : e;
 }
 
-/* Multiples of k: a rule for each rest of a division, which digits lead to from each other. */
+/* Multiples of k, which divides 10^ends: their last digits decide, so that they can be counted. */
+static expr_id multiples_by_end(struct compiler *c, unsigned k, unsigned ends, unsigned power)
+{
+    char word[16];
+    uint32_t first = c->pool.words_count;
+    for (unsigned n = 0; n < power; n += k) {
+        snprintf(word, sizeof word, "%0*u", (int)ends, n);
+        expr_add_word(&c->pool, word, strlen(word));
+    }
+    expr_id end = expr_words(&c->pool, first, c->pool.words_count - first);
+    expr_id e =
+        expr_sequence(&c->pool, digits(c, 1, 9, 1, 1), digits(c, 0, 9, 0, DIGITS - 1 - ends));
+    e = expr_sequence(&c->pool, e, end);
+    first = c->pool.words_count;
+    for (unsigned n = k; n < power; n += k) {
+        snprintf(word, sizeof word, "%u", n);
+        expr_add_word(&c->pool, word, strlen(word));
+    }
+    if (power > k)
+        e = expr_choice(&c->pool, e, expr_words(&c->pool, first, c->pool.words_count - first));
+    return expr_choice(&c->pool, negative_or_not(c, e), expr_string(&c->pool, "0"));
+}
+
+/* Multiples of k: a rule for each rest of a division, which digits lead to from each other. Where
+ * other digits than the last ones decide, too, nothing counts them. */
 static expr_id multiples(struct compiler *c, unsigned k)
 {
+    for (unsigned ends = 1, power = 10; ends <= 3; ends++, power *= 10)
+        if (power % k == 0)
+            return multiples_by_end(c, k, ends, power);
     uint32_t first = c->pool.rules_count;
     expr_id start = EXPR_NEVER;
     for (unsigned r = 0; r < k; r++)
@@ -201,8 +235,7 @@ static expr_id multiples(struct compiler *c, unsigned k)
         start = expr_choice(
             &c->pool, start,
             expr_sequence(&c->pool, digits(c, d, d, 1, 1), expr_rule(&c->pool, first + d % k)));
-    start = expr_sequence(&c->pool, expr_optional(&c->pool, expr_string(&c->pool, "-")), start);
-    return expr_choice(&c->pool, start, expr_string(&c->pool, "0"));
+    return expr_choice(&c->pool, negative_or_not(c, start), expr_string(&c->pool, "0"));
 }
 
 static expr_id unbounded(struct compiler *c, bool integer)

@@ -402,6 +402,9 @@ expr_id schema_pattern(struct compiler *c, const char *keyword, const char *text
         return expr_repeat(&c->pool, all.one, low, high);
     }
     return schema_fail(c, keyword,
-                       "its texts may be shorter than minLength or longer than maxLength; "
-                       "write the length into the pattern");
+                       strcmp(keyword, "format") == 0
+                           ? "its texts may be shorter than minLength or longer than maxLength, "
+                             "and cannot be counted; leave the length out"
+                           : "its texts may be shorter than minLength or longer than maxLength; "
+                             "write the length into the pattern");
 }

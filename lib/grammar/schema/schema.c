@@ -165,15 +165,16 @@ static bool type_allows(const json_t *schema, const json_t *value)
 
 static bool only_values(struct compiler *c, const json_t *schema)
 {
-    static const char *const with[] = {"enum", "const", "type", "nullable"};
+    static const char *const with[] = {"enum", "const", "type", "nullable", "uniqueItems"};
     const json_t *value;
     const char *key;
     json_object_foreach((json_t *)schema, key, value)
     {
-        bool known = schema_is_annotation(key);
+        bool fits = schema_is_annotation(key) ||
+                    (strcmp(key, "format") == 0 && !schema_knows_format(schema));
         for (size_t i = 0; i < ARRAY_LEN(with); i++)
-            known |= strcmp(key, with[i]) == 0;
-        if (!known)
+            fits |= strcmp(key, with[i]) == 0;
+        if (!fits)
             schema_fail(c, key, "beside enum or const it is not supported; filter the values");
     }
     return !c->failed;
@@ -277,26 +278,10 @@ static expr_id one_type(struct compiler *c, const json_t *schema, const char *ty
 /* Keywords that speak of one type: without `type`, they choose it. */
 static const struct {
     const char *key, *type;
-} of_type[] = {{"properties", "object"},
-               {"required", "object"},
-               {"minProperties", "object"},
-               {"maxProperties", "object"},
-               {"additionalProperties", "object"},
-               {"patternProperties", "object"},
-               {"propertyNames", "object"},
-               {"items", "array"},
-               {"prefixItems", "array"},
-               {"minItems", "array"},
-               {"maxItems", "array"},
-               {"minLength", "string"},
-               {"maxLength", "string"},
-               {"pattern", "string"},
-               {"format", "string"},
-               {"minimum", "number"},
-               {"maximum", "number"},
-               {"exclusiveMinimum", "number"},
-               {"exclusiveMaximum", "number"},
-               {"multipleOf", "number"}};
+} of_type[] = {
+#define OF_TYPE(name, type) {name, type},
+#include "lib/grammar/schema/keywords.tbl.h"
+};
 
 static expr_id implied_types(struct compiler *c, const json_t *schema)
 {
@@ -433,20 +418,10 @@ static expr_id reference(struct compiler *c, const json_t *schema)
 
 static bool unsupported(struct compiler *c, const json_t *schema)
 {
-    static const char *const keys[] = {"not",
-                                       "if",
-                                       "then",
-                                       "else",
-                                       "dependentSchemas",
-                                       "dependentRequired",
-                                       "dependencies",
-                                       "contains",
-                                       "minContains",
-                                       "maxContains",
-                                       "unevaluatedProperties",
-                                       "unevaluatedItems",
-                                       "$dynamicRef",
-                                       "$recursiveRef"};
+    static const char *const keys[] = {
+#define REFUSED(name) name,
+#include "lib/grammar/schema/keywords.tbl.h"
+    };
     for (size_t i = 0; i < ARRAY_LEN(keys); i++)
         if (json_object_get(schema, keys[i])) {
             schema_fail(c, keys[i], "this keyword cannot be enforced; leave it out");
