@@ -317,6 +317,8 @@ TURNS("scenario_large", "within_the_budget a_changing_budget", 2,
       "scenario_budget, with small pages; the other one")
 TURNS("scenario_kills", "rows_are_freed loader_segv", 2,
       "loader_crashes of scenario_crashes; every other kill")
+TURNS("scenario_kills", "queued_beside_side_requests queued_for_memory queued_for_a_preset", 3,
+      "another one; scenario_parallel: kills of several sequences")
 TURNS("scenario_reuse",
       "divergent_prompts repl_remembers_all kept_memory_yields bounded_by_keep_kv "
       "repl_answers_to_the_end repl_leaves_out_the_oldest",

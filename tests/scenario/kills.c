@@ -3,8 +3,10 @@
  * until the wanted number of kills hit a running one; each text is compared in full. The long form
  * (`sluice test --long`) makes more kills. Also on models of other tensor types: --type
  * (harness.h). */
+#include <jansson.h>
 #include <signal.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "lib/base/bytes.h"
 #include "tests/scenario/baseline.h"
@@ -249,6 +251,129 @@ static void loader_segv(void)
     engine_stop(e);
 }
 
+/* ---- requests that wait ---- */
+
+struct asked {
+    unsigned prompt;
+    size_t tokens;
+    bool side; /* its turn is later than those of conversations that arrive after it */
+    struct generation *g;
+    struct text alone;
+};
+
+static struct engine *start_with(const char *parallel, const char *context)
+{
+    struct engine *e = engine_new();
+    engine_start(
+        e, (const char *const[]){"--resident-experts=50", "--keep-kv=0", parallel, context, NULL});
+    return e;
+}
+
+static void ask_alone(struct asked *asked, unsigned count)
+{
+    struct engine *e = start_with("--parallel=1", "--ctx-size=2048");
+    for (unsigned i = 0; i < count; i++)
+        engine_generate(e, test_prompt(asked[i].prompt), asked[i].tokens, &asked[i].alone);
+    engine_stop(e);
+}
+
+static void ask(struct engine *e, struct asked *a)
+{
+    struct engine_submit s;
+    engine_submit_defaults(&s);
+    s.prompt = test_prompt(a->prompt);
+    s.prompt_bytes = strlen(s.prompt);
+    s.max_tokens = (int64_t)a->tokens;
+    s.ignore_eos = true;
+    s.sampling.temperature = 0;
+    s.side = a->side;
+    a->g = generation_start_submit(e, &s);
+}
+
+/* The first `running` of them run, and the others wait, when compute is killed. */
+static void kill_while_some_wait(struct engine *e, struct asked *asked, unsigned running,
+                                 unsigned count, const char *preset)
+{
+    for (unsigned i = 0; i < running; i++) {
+        ask(e, &asked[i]);
+        wait_tokens(asked[i].g, 1);
+    }
+    if (preset)
+        json_decref(engine_control(e, "preset", json_pack("{s:s}", "preset", preset)));
+    for (unsigned i = running; i < count; i++)
+        ask(e, &asked[i]);
+    engine_wait_counter(e, "compute", "sequences_queued", count - running, FINISH_MS);
+    pid_t pid = engine_pid(e, "compute", 0, 0);
+    for (unsigned i = 0; i < running; i++)
+        CHECK(!generation_done(asked[i].g), "request %u ended before the kill", i);
+    CHECK(kill(pid, SIGKILL) == 0, "compute exited on its own");
+    engine_pid(e, "compute", 0, pid);
+}
+
+static void check_asked(struct asked *a, const char *preset)
+{
+    struct text got;
+    char what[64];
+    snprintf(what, sizeof what, "prompt %u, %zu tokens%s", a->prompt, a->tokens,
+             a->side ? ", a side request" : "");
+    generation_finish(a->g, FINISH_MS, &got);
+    if (strcmp(preset, "default") == 0)
+        text_check_same(&a->alone, &got, what);
+    CHECK(got.error.code == ERR_NONE && strcmp(lookup_text(got.stats, "preset"), preset) == 0,
+          "%s: preset %s: %s", what, lookup_text(got.stats, "preset"), got.error.text);
+    text_free(&got);
+    text_free(&a->alone);
+}
+
+static void check_all(struct engine *e, struct asked *asked, unsigned count)
+{
+    for (unsigned i = 0; i < count; i++)
+        check_asked(&asked[i], "default");
+    uint64_t restarts = engine_restarts(e, "compute", 0);
+    CHECK(restarts == 1, "compute was restarted %llu times", (unsigned long long)restarts);
+    engine_stop(e);
+}
+
+/* The successor has as many places as run, and one more slot, which those that wait do not get. */
+static void queued_beside_side_requests(void)
+{
+    struct asked asked[] = {{.prompt = 0, .tokens = 300},
+                            {.prompt = 1, .tokens = 250, .side = true},
+                            {.prompt = 0, .tokens = 200, .side = true},
+                            {.prompt = 1, .tokens = 200, .side = true},
+                            {.prompt = 1, .tokens = 40},
+                            {.prompt = 0, .tokens = 40}};
+    ask_alone(asked, ARRAY_LEN(asked));
+    struct engine *e = start_with("--parallel=4", "--ctx-size=2048");
+    kill_while_some_wait(e, asked, 4, ARRAY_LEN(asked), NULL);
+    check_all(e, asked, ARRAY_LEN(asked));
+}
+
+/* The last one waits for memory, and the first one needs that of the side request at its end. */
+static void queued_for_memory(void)
+{
+    struct asked asked[] = {{.prompt = 0, .tokens = 700},
+                            {.prompt = 2, .tokens = 300, .side = true},
+                            {.prompt = 2, .tokens = 40}};
+    ask_alone(asked, ARRAY_LEN(asked));
+    struct engine *e = start_with("--parallel=3", "--ctx-size=832");
+    kill_while_some_wait(e, asked, 2, ARRAY_LEN(asked), NULL);
+    check_all(e, asked, ARRAY_LEN(asked));
+}
+
+/* The side request that runs keeps its preset, for whose change the other one waits. */
+static void queued_for_a_preset(void)
+{
+    struct asked asked[] = {{.prompt = 1, .tokens = 300, .side = true},
+                            {.prompt = 0, .tokens = 40}};
+    ask_alone(asked, ARRAY_LEN(asked));
+    struct engine *e = start_with("--parallel=3", "--ctx-size=2048");
+    kill_while_some_wait(e, asked, 1, ARRAY_LEN(asked), "lod");
+    check_asked(&asked[0], "default");
+    check_asked(&asked[1], "lod");
+    engine_stop(e);
+}
+
 int main(int argc, char **argv)
 {
     static const struct test_case cases[] = {
@@ -259,7 +384,8 @@ int main(int argc, char **argv)
         ROW(cache_reserved),       ROW(cache_cleaning),
         ROW(compute_mid_token),    ROW(compute_pinned),
         ROW(compute_prefill),      ROW(loader_segv),
-        ROW(seen_at_once),
+        ROW(seen_at_once),         ROW(queued_beside_side_requests),
+        ROW(queued_for_memory),    ROW(queued_for_a_preset),
     };
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }

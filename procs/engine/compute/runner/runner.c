@@ -253,17 +253,23 @@ static bool may_be_next(const struct runner *r, uint32_t row, uint32_t sides)
     return state == KV_RUNNING && !is_held(r, row);
 }
 
-/* The next row to compute, in order of turn. */
+/* The next row to compute, in order of turn. Those of a predecessor come before all that wait, also
+ * before conversations whose turn is earlier than that of a side request: they have slots, memory
+ * and a preset, which nobody can take from a sequence that is not held. */
 static bool next_row(struct runner *r, uint32_t *row)
 {
     uint64_t best = UINT64_MAX;
     uint32_t sides = count_sides(r);
+    bool runs = false;
     for (uint32_t i = 0; i < KV_REQUESTS_MAX; i++) {
         if (!may_be_next(r, i, sides))
             continue;
-        uint64_t turn = sequence_turn(&r->child->kv.head->request[i]);
-        if (turn < best) {
+        const struct kv_request *q = &r->child->kv.head->request[i];
+        bool its = atomic_load(&q->state) == KV_RUNNING;
+        uint64_t turn = sequence_turn(q);
+        if (its != runs ? its : turn < best) {
             best = turn;
+            runs = its;
             *row = i;
         }
     }
@@ -313,7 +319,7 @@ static void begin(struct runner *r, struct sequence *s, uint32_t row)
     sequence_begin(s, row);
 }
 
-/* Rows for the places that are free, in order of turn. */
+/* Rows for the places that are free. */
 static void admit(struct runner *r)
 {
     uint32_t row;
