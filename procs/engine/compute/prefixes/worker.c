@@ -103,9 +103,9 @@ static void wait_until(struct prefixes *p, uint64_t ns)
 static void *worker_main(void *arg)
 {
     struct prefixes *p = arg;
-    struct load *wanted = calloc(1, sizeof *wanted);
+    struct load *wanted = &p->taken;
     prefixes_lock(p);
-    while (!p->stop && wanted) {
+    while (!p->stop) {
         uint64_t now = clock_now_ns();
         bool paced = p->store.state == STORE_PIECE && now < p->store.next_ns && !p->store.aborted;
         if (take_load(p, wanted)) {
@@ -127,7 +127,6 @@ static void *worker_main(void *arg)
         prefixes_lock(p);
     }
     prefixes_unlock(p);
-    free(wanted);
     return NULL;
 }
 

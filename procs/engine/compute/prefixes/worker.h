@@ -75,7 +75,8 @@ struct prefixes {
     uint64_t serial;
     struct load load[KV_SLOTS_MAX];
     struct store store;
-    char *buffer; /* the thread's, [PIECE_BYTES], page-aligned */
+    struct load taken; /* the thread's: its copy of the one that it reads */
+    char *buffer;      /* the thread's, [PIECE_BYTES], page-aligned */
     double read_bytes_per_ns;
     bool clears; /* the thread is to remove all files */
     /* the runner's */
