@@ -4,6 +4,7 @@
 #include <inttypes.h>
 
 #include "lib/base/bytes.h"
+#include "lib/base/clock.h"
 #include "lib/base/log.h"
 #include "lib/policy/reuse/reuse.h"
 #include "procs/engine/compute/prefixes/worker.h"
@@ -90,6 +91,7 @@ static void start(struct prefixes *p, uint32_t slot, const _Atomic uint32_t *log
     struct load *l = &p->load[slot];
     *l = (struct load){.state = LOAD_WANTED,
                        .serial = ++p->serial,
+                       .start_ns = clock_now_ns(),
                        .slot = slot,
                        .from = base,
                        .version = version,
@@ -115,12 +117,20 @@ static void cached_at_most(struct kv_request *q, uint32_t rows)
     q->stats.cached = q->stats.cached < rows ? q->stats.cached : rows;
 }
 
+static bool is_stalled(struct prefixes *p)
+{
+    prefixes_lock(p);
+    bool stalled = p->stalled;
+    prefixes_unlock(p);
+    return stalled;
+}
+
 void prefixes_begin(struct prefixes *p, uint32_t slot, struct kv_request *q,
                     const _Atomic uint32_t *log)
 {
     struct index_found found;
     struct error error;
-    if (!p || !kept_may(p->slots, q))
+    if (!p || !kept_may(p->slots, q) || is_stalled(p))
         return;
     uint32_t have = atomic_load(&q->kv_valid), most = atomic_load(&q->log_tokens) - 1;
     bool any = find(p, log, most, &found);
@@ -186,23 +196,59 @@ static void give_up(struct prefixes *p, const struct load *l, struct kv_request 
         state_drop(p->slots, l->slot, 0);
 }
 
+static bool is_waited_for(const struct load *l)
+{
+    return l->state == LOAD_WANTED || l->state == LOAD_READS;
+}
+
+/* Storage has not answered for too long. A slow read is not late while it has further pieces. With
+ * the lock. */
+static bool is_late(const struct prefixes *p, const struct load *l)
+{
+    uint64_t now = clock_now_ns(), since = l->start_ns > p->moved_ns ? l->start_ns : p->moved_ns;
+    return now > since && now - since >= p->slots->child->params->load_timeout * NS_PER_MS;
+}
+
+/* The first of them: until the thread has an answer, no prompt waits for it again. */
+static void note_stall(struct prefixes *p, const char *name)
+{
+    atomic_fetch_add(&p->index.counts.errors, 1);
+    log_warn("prefix file %s: storage has not answered for %" PRIu64
+             " ms; prompts are computed until it does",
+             name, p->slots->child->params->load_timeout);
+}
+
+/* The load as it is now. What has ended, or waits for too long, is taken from the thread. */
+static struct load take_result(struct prefixes *p, uint32_t slot)
+{
+    bool first = false;
+    prefixes_lock(p);
+    struct load l = p->load[slot];
+    if (is_waited_for(&l) && is_late(p, &l)) {
+        l.state = LOAD_FAILED;
+        first = !p->stalled;
+        p->stalled = true;
+    }
+    if (!is_waited_for(&l))
+        p->load[slot].state = LOAD_NONE;
+    prefixes_unlock(p);
+    if (first)
+        note_stall(p, l.entry.name);
+    return l;
+}
+
 bool prefixes_loading(struct prefixes *p, uint32_t slot, struct kv_request *q)
 {
     if (!p || slot == KEPT_NONE)
         return false;
-    prefixes_lock(p);
-    struct load l = p->load[slot];
-    bool waits = l.state == LOAD_WANTED || l.state == LOAD_READS;
-    if (!waits)
-        p->load[slot].state = LOAD_NONE;
-    prefixes_unlock(p);
+    struct load l = take_result(p, slot);
     if (l.state == LOAD_DONE || l.state == LOAD_FAILED)
         counter_add(p->slots->child->process, CTR_COMPUTE_prefix_bytes_read, l.bytes);
     if (l.state == LOAD_DONE)
         commit(p, &l, q);
     else if (l.state == LOAD_FAILED)
         give_up(p, &l, q);
-    return waits;
+    return is_waited_for(&l);
 }
 
 void prefixes_cancel(struct prefixes *p, uint32_t slot)

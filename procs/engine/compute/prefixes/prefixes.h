@@ -9,8 +9,8 @@
  *           waits for more than one piece.
  *   read    prefixes_begin gives the thread a file and a slot whose sequence waits. The thread
  *           writes rows that are not valid yet; prefixes_loading makes them valid when the
- *           checksums of all are right, and gives them up else. Other sequences are computed
- *           meanwhile.
+ *           checksums of all are right, and gives them up else, also if storage does not answer
+ *           within --load-timeout. Other sequences are computed meanwhile.
  *
  * Every function accepts NULL: there is no directory. The runner thread only, but for what says
  * otherwise. */

@@ -102,6 +102,7 @@ static void place(struct reading *r, uint32_t block, uint64_t at, uint64_t bytes
     const struct prefix_head *h = &l->entry.head;
     struct kv *kv = &r->p->slots->child->kv;
     prefixes_lock(r->p);
+    prefixes_moved(r->p);
     r->cancelled = is_cancelled(r);
     if (r->cancelled)
         ;

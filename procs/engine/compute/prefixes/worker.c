@@ -35,6 +35,12 @@ double prefixes_rate(struct prefixes *p)
     return rate;
 }
 
+void prefixes_moved(struct prefixes *p)
+{
+    p->moved_ns = clock_now_ns();
+    p->stalled = false;
+}
+
 /* The oldest that is wanted; false: none is. Takes it. */
 static bool take_load(struct prefixes *p, struct load *wanted)
 {
@@ -122,6 +128,7 @@ static void *worker_main(void *arg)
                   : (void)pthread_cond_wait(&p->changed, &p->mutex);
             continue;
         }
+        prefixes_moved(p);
         prefixes_unlock(p);
         p->wake(p->arg);
         prefixes_lock(p);

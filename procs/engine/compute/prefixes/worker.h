@@ -16,12 +16,14 @@
 #define PIECE_BYTES (1u << 20) /* of a file that are read or written at a time */
 
 /*  NONE -> WANTED (runner) -> READS (thread) -> DONE | FAILED -> NONE (runner)
- *  any -> NONE (runner: cancelled; the thread then writes to the slot no more) */
+ *  any -> NONE (runner: cancelled, or storage does not answer; the thread then writes no more to
+ *  the slot) */
 enum load_state { LOAD_NONE, LOAD_WANTED, LOAD_READS, LOAD_DONE, LOAD_FAILED };
 
 struct load {
     enum load_state state;
     uint64_t serial; /* of loads: the next one of the slot has another */
+    uint64_t start_ns;
     uint32_t slot, from, version;
     struct prefix_use use;
     struct index_entry entry; /* without tables */
@@ -78,7 +80,9 @@ struct prefixes {
     struct load taken; /* the thread's: its copy of the one that it reads */
     char *buffer;      /* the thread's, [PIECE_BYTES], page-aligned */
     double read_bytes_per_ns;
-    bool clears; /* the thread is to remove all files */
+    uint64_t moved_ns; /* when the thread had its last piece, or ended its last job */
+    bool stalled;      /* a load has waited too long since, and no other one is begun */
+    bool clears;       /* the thread is to remove all files */
     /* the runner's */
     uint64_t stall_ns, pause_until_ns, turn_ns;
     bool failed_before; /* one line for each time that writing fails */
@@ -94,6 +98,8 @@ void worker_stop(struct prefixes *p);
 void prefixes_lock(struct prefixes *p);
 void prefixes_unlock(struct prefixes *p);
 double prefixes_rate(struct prefixes *p); /* measured of reads, bytes per ns */
+/* With the lock: storage has answered the thread. */
+void prefixes_moved(struct prefixes *p);
 
 /* The thread, without the lock. write_*: 0, or an errno value. */
 void read_load(struct prefixes *p, const struct load *wanted);

@@ -1,208 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Prefixes on storage, without a core: what was kept is written, and read into another segment, as
  * the same bytes, for layers with all positions, with rings and with states; a slot that changes
- * while it is written leaves no file; a sequence that ends while it waits is not written to; all of
- * them are removed while one is written; a file that contradicts itself is not used. */
+ * while it is written leaves no file; a sequence that ends while it waits is not written to; a read
+ * that does not return holds no prompt up; all of them are removed while one is written; a file
+ * that contradicts itself is not used. */
 #include <dirent.h>
 #include <fcntl.h>
-#include <ftw.h>
-#include <poll.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 #include <xxhash.h>
 
-#include "lib/base/clock.h"
 #include "lib/prefix/prefix.h"
-#include "procs/engine/compute/prefixes/prefixes.h"
-#include "procs/engine/compute/prefixes/worker.h"
-#include "tests/unit/procs/engine/compute/slots/slots_rig.h"
-
-#define CONTEXT    2048
-#define CHUNK      64
-#define WINDOW     100
-#define PROMPT     700
-#define EVERY      128
-#define ARITHMETIC 7
-
-enum shape { ALL, RINGS, RECURRENT, INDEXED };
-
-static char dir[64];
-static struct prefixes *p;
-
-static void wake(void *arg)
-{
-    (void)arg;
-}
-
-static uint32_t index_top_k; /* of the shape INDEXED */
-
-static void open_shape(enum shape shape, uint64_t model)
-{
-    struct error error;
-    struct model_hparams h = {.layers = 3,
-                              .hidden = 64,
-                              .heads = 2,
-                              .kv_heads = 2,
-                              .head_size = 16,
-                              .vocab = 1000,
-                              .window = shape == RINGS ? WINDOW : 0,
-                              .conv_taps = shape == RECURRENT ? 4 : 0};
-    const struct kv_counts counts = {.sequences = 1, .kept = 3, .checkpoints = 6, .versions = 4};
-    if (shape == RINGS)
-        h.layer_kind[1] = LAYER_WINDOW;
-    if (shape == RECURRENT) {
-        h.layer_kind[2] = LAYER_RECURRENT;
-        h.layer_mixer[2] = MIXER_SHORTCONV;
-    }
-    if (shape == INDEXED) {
-        h.index_heads = 2;
-        h.index_top_k = index_top_k;
-        h.index_size = 16;
-        h.layer_flags[0] = h.layer_flags[2] = LAYER_INDEXED;
-    }
-    rig_open_counts(&h, CONTEXT, CHUNK, &counts);
-    w.params.checkpoint_tokens = EVERY;
-    w.head->model_hash[0] = model;
-    strcpy(w.params.prefix_dir, dir);
-    p = prefixes_open(&w.slots, ARITHMETIC, wake, NULL, &error);
-    ck_assert_msg(p != NULL, "%s", error.text);
-}
-
-static void close_shape(void)
-{
-    prefixes_close(p);
-    rig_close();
-}
-
-static void make_dir(void)
-{
-    strcpy(dir, "/tmp/sluice-prefixes-XXXXXX");
-    ck_assert_ptr_nonnull(mkdtemp(dir));
-}
-
-static int remove_one(const char *name, const struct stat *st, int kind, struct FTW *at)
-{
-    (void)st, (void)kind, (void)at;
-    return remove(name);
-}
-
-static void remove_dir(void)
-{
-    ck_assert_int_eq(nftw(dir, remove_one, 8, FTW_DEPTH | FTW_PHYS), 0);
-}
-
-/* ---- rows ---- */
-
-static uint64_t word(uint32_t layer, int side, uint32_t position)
-{
-    return 1 + position + 10000ull * layer + 1000000ull * (unsigned)side;
-}
-
-/* In the first head. */
-static uint64_t *row_at(uint32_t slot, uint32_t layer, int side, uint32_t position)
-{
-    const struct kv *kv = &w.child.kv;
-    char *base = side == KV_SIDE_KEYS     ? kv_keys(kv, slot, layer)
-                 : side == KV_SIDE_VALUES ? kv_values(kv, slot, layer)
-                                          : kv_index(kv, slot, layer);
-    bool ring = w.head->ring > 0 && w.head->layer_kind[layer] == LAYER_WINDOW;
-    uint32_t at = ring ? position % w.head->ring : position;
-    uint64_t tile = side == KV_SIDE_INDEX ? w.head->index_tile_bytes[0]
-                                          : w.head->tile_bytes[w.head->layer_kind[layer]][side];
-    return (uint64_t *)(void *)(base + at / KV_TILE * tile + at % KV_TILE * 16 * sizeof(uint16_t));
-}
-
-static int sides(uint32_t layer)
-{
-    return w.head->layer_indexed[layer] > 0 ? KV_SIDE__COUNT : KV_SIDE_INDEX;
-}
-
-static bool has_rows(uint32_t layer)
-{
-    return w.head->layer_kind[layer] != LAYER_RECURRENT;
-}
-
-static void fill(uint32_t slot, uint32_t from, uint32_t to)
-{
-    for (uint32_t layer = 0; layer < 3; layer++)
-        for (uint32_t i = from; i < to && has_rows(layer); i++)
-            for (int side = 0; side < sides(layer); side++)
-                *row_at(slot, layer, side, i) = word(layer, side, i);
-}
-
-/* Runs a sequence to `end` rows, as the runner does. */
-static void run(uint32_t slot, struct kv_request *q, uint32_t end)
-{
-    struct error error;
-    struct state_pass pass;
-    for (uint32_t at; (at = atomic_load(&q->kv_valid)) < end;) {
-        uint32_t rows = state_rows(&w.slots, q, at, end - at < CHUNK ? end - at : CHUNK);
-        ck_assert_int_eq(state_begin(&w.slots, slot, q, at, rows, &pass, &error), 0);
-        if (pass.before)
-            ck_assert_uint_eq(*(const uint64_t *)pass.before, at);
-        fill(slot, at, at + rows);
-        if (pass.after)
-            *(uint64_t *)pass.after = at + rows;
-        state_end(&w.slots, slot, q, &pass, at + rows);
-        atomic_store(&q->kv_valid, at + rows);
-    }
-}
-
-static uint64_t counter(unsigned number)
-{
-    return counter_get(&w.row, number);
-}
-
-static void turn_until(unsigned number, uint64_t n)
-{
-    for (unsigned i = 0; counter(number) < n; i++) {
-        ck_assert_msg(i < 60000, "counter %u is %llu", number, (unsigned long long)counter(number));
-        prefixes_turn(p, true, 0);
-        poll(NULL, 0, 1);
-    }
-}
-
-static struct kv_request *begin(uint64_t id, uint32_t tokens, uint32_t differs, uint32_t *slot)
-{
-    struct kv_request *q = rig_submit(0, id, tokens, differs, 77);
-    *slot = rig_start(0, q, tokens + 1);
-    q->stats.prefill_ns = 0;
-    prefixes_begin(p, *slot, q, kv_log(&w.child.kv, 0));
-    return q;
-}
-
-static void load(uint32_t slot, struct kv_request *q)
-{
-    for (unsigned i = 0; prefixes_loading(p, slot, q); i++) {
-        ck_assert_uint_lt(i, 60000);
-        poll(NULL, 0, 1);
-    }
-}
-
-static void end(uint32_t slot, struct kv_request *q)
-{
-    q->stats.prefill_ns = 60 * NS_PER_S; /* worth to be stored */
-    prefixes_cancel(p, slot);
-    rig_end(0, slot, q, true);
-}
-
-static void store(void)
-{
-    uint32_t slot;
-    for (unsigned i = 0; i < 30; i++) { /* nothing is kept yet, so nothing is begun */
-        prefixes_turn(p, true, 0);
-        ck_assert_uint_eq(counter(CTR_COMPUTE_prefix_files), 0);
-        poll(NULL, 0, 1);
-    }
-    struct kv_request *q = begin(1, PROMPT, CONTEXT, &slot);
-    load(slot, q);
-    ck_assert_uint_eq(atomic_load(&q->kv_valid), 0);
-    run(slot, q, PROMPT);
-    end(slot, q);
-    turn_until(CTR_COMPUTE_prefixes_stored, 1);
-}
+#include "tests/unit/procs/engine/compute/prefixes/prefixes_rig.h"
 
 /* Every row that a pass from `rows` on attends to. */
 static void check_rows(uint32_t slot, uint32_t rows)
@@ -419,6 +227,68 @@ static unsigned files_in_dir(const char **name)
     return n;
 }
 
+/* ---- storage that does not answer ---- */
+
+static bool is_stalled(void)
+{
+    prefixes_lock(p);
+    bool stalled = p->stalled;
+    prefixes_unlock(p);
+    return stalled;
+}
+
+/* Instead of the file, what nobody writes to: it cannot be opened. */
+static void replace_by_fifo(const char *path)
+{
+    ck_assert_int_eq(unlink(path), 0);
+    ck_assert_int_eq(mkfifo(path, 0600), 0);
+}
+
+/* The prompt is computed after --load-timeout, and others at once, until storage answers. */
+START_TEST(a_read_that_does_not_return)
+{
+    const char *name;
+    char path[512];
+    uint32_t slot;
+    open_shape((enum shape)_i, 5);
+    store();
+    ck_assert_uint_eq(files_in_dir(&name), 1);
+    snprintf(path, sizeof path, "%s/%s", dir, name);
+    struct kv_request *q = begin(2, PROMPT, 0, &slot);
+    run(slot, q, PROMPT);
+    end(slot, q);
+    turn_until(CTR_COMPUTE_prefixes_stored, 2);
+    close_shape();
+    open_shape((enum shape)_i, 5);
+    replace_by_fifo(path);
+    w.params.load_timeout = 200;
+    q = begin(3, PROMPT + 200, CONTEXT, &slot);
+    ck_assert(prefixes_loading(p, slot, q));
+    load(slot, q);
+    ck_assert_uint_eq(atomic_load(&q->kv_valid), 0);
+    ck_assert_uint_eq(q->stats.cached, 0);
+    ck_assert_uint_eq(atomic_load(&p->index.counts.errors), 1);
+    run(slot, q, 300);
+    check_rows(slot, 300);
+    rig_end(0, slot, q, false);
+    q = begin(4, PROMPT, 0, &slot);
+    ck_assert(!prefixes_loading(p, slot, q) && is_stalled());
+    rig_end(0, slot, q, false);
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+    ck_assert_int_ge(fd, 0);
+    for (unsigned i = 0; is_stalled(); i++) {
+        ck_assert_uint_lt(i, 20000);
+        poll(NULL, 0, 1);
+    }
+    q = begin(5, PROMPT, 0, &slot);
+    load(slot, q);
+    ck_assert_uint_eq(atomic_load(&q->kv_valid), PROMPT);
+    rig_end(0, slot, q, false);
+    close_shape();
+    close(fd);
+}
+END_TEST
+
 START_TEST(removed_while_one_is_written)
 {
     const char *name;
@@ -526,6 +396,7 @@ int main(void)
     tcase_add_test(t, presets);
     tcase_add_test(t, a_slot_that_changes);
     tcase_add_test(t, cancelled_reads);
+    tcase_add_loop_test(t, a_read_that_does_not_return, ALL, RECURRENT + 1);
     tcase_add_test(t, removed_while_one_is_written);
     tcase_add_test(t, sizes_of_blocks);
     return rig_main("prefixes", t);
