@@ -130,7 +130,7 @@ void prefixes_begin(struct prefixes *p, uint32_t slot, struct kv_request *q,
 {
     struct index_found found;
     struct error error;
-    if (!p || !kept_may(p->slots, q) || is_stalled(p))
+    if (!p || !kept_may(p->slots, q) || kept_borrows(p->slots, slot, q) || is_stalled(p))
         return;
     uint32_t have = atomic_load(&q->kv_valid), most = atomic_load(&q->log_tokens) - 1;
     bool any = find(p, log, most, &found);

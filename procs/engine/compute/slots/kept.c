@@ -214,9 +214,22 @@ static bool is_side(const struct kv_request *q)
     return (q->flags & KV_FLAG_SIDE) != 0;
 }
 
+bool kept_borrows(const struct slots *p, uint32_t slot, const struct kv_request *q)
+{
+    return is_side(q) && !slot_at(p, slot)->side;
+}
+
 uint32_t kept_owned(const struct slots *p, const struct kv_request *q)
 {
     return owned_by(p, atomic_load(&q->id));
+}
+
+/* Rows of the slot that are there although kv_valid has none: the request was to end, or to be
+ * paused, and what it borrows is not given back yet. */
+static uint32_t borrowed_rows(const struct slots *p, uint32_t slot, const struct kv_request *q)
+{
+    uint32_t rows = kept_borrows(p, slot, q) ? atomic_load(&slot_at(p, slot)->rows) : 0;
+    return rows < atomic_load(&q->log_tokens) ? rows : 0;
 }
 
 /* The rows that a predecessor computed for this request. Memory that it requested last may be
@@ -228,8 +241,10 @@ static void resume(struct slots *p, uint32_t slot, struct kv_request *q)
         log_warn("sequence %" PRIu64 ": %u rows do not fit its slot; computed again",
                  atomic_load(&q->id), valid);
         valid = 0;
-        atomic_store(&q->kv_valid, 0);
     }
+    uint32_t borrowed = borrowed_rows(p, slot, q);
+    valid = valid > borrowed ? valid : borrowed;
+    atomic_store(&q->kv_valid, valid);
     uint32_t cut = state_cut(p, slot, valid, valid);
     if (cut < valid) { /* the last checkpoint; the log has the tokens */
         log_warn("sequence %" PRIu64 ": no state after %u rows; continues from %u",
@@ -472,12 +487,6 @@ static uint32_t kept_most(const struct slots *p)
     return kv->slots > kv->sequences ? kv->slots - kv->sequences : 1;
 }
 
-/* A side request that runs on rows of a conversation. */
-static bool borrows(const struct kv_slot *s, const struct kv_request *q)
-{
-    return is_side(q) && !s->side;
-}
-
 /* However a side request ends: the rows that it began with, their log and what is known of the
  * conversation are as they were. */
 static bool give_back(struct slots *p, uint32_t slot)
@@ -537,8 +546,8 @@ static bool keep_rows(struct slots *p, uint32_t slot, const struct kv_request *q
 void kept_end(struct slots *p, uint32_t slot, const struct kv_request *q,
               const _Atomic uint32_t *log, bool keep)
 {
-    bool kept = borrows(slot_at(p, slot), q) ? give_back(p, slot)
-                                             : keep && kept_may(p, q) && keep_rows(p, slot, q, log);
+    bool kept = kept_borrows(p, slot, q) ? give_back(p, slot)
+                                         : keep && kept_may(p, q) && keep_rows(p, slot, q, log);
     if (!kept)
         kept_empty(p, slot);
     room_limit_kept(p, kept_most(p), p->child->params->keep_kv);

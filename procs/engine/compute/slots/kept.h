@@ -39,6 +39,10 @@ void kept_publish(const struct slots *p);
 /* Whether the request may use kept rows, and leave its own. */
 bool kept_may(const struct slots *p, const struct kv_request *q);
 
+/* Whether it is a side request that runs on rows of a conversation, the first kv_slot.rows of the
+ * slot: it only adds to them, and kept_end gives them back. */
+bool kept_borrows(const struct slots *p, uint32_t slot, const struct kv_request *q);
+
 /* The slot that a request got from a predecessor of this compute; KEPT_NONE: none. */
 uint32_t kept_owned(const struct slots *p, const struct kv_request *q);
 

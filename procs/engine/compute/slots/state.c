@@ -172,11 +172,13 @@ static void rings_begin(struct slots *p, uint32_t slot, uint32_t position, uint3
         atomic_store(lowest, after);
 }
 
-/* Whether the state of so many rows of a sequence becomes a checkpoint. */
-static bool keeps(const struct slots *p, const struct kv_request *q, uint32_t rows)
+/* Whether the state of so many rows of a sequence becomes a checkpoint. Of windows, none of what a
+ * side request adds to rows that it borrows: it would take the memory of theirs, and is dropped. */
+static bool keeps(const struct slots *p, uint32_t slot, const struct kv_request *q, uint32_t rows)
 {
     struct reuse_points points = points_of(p, q);
-    return kept_may(p, q) && reuse_is_point(rows, &points);
+    return kept_may(p, q) && reuse_is_point(rows, &points) &&
+           (is_recurrent(p) || !kept_borrows(p, slot, q));
 }
 
 /* The version that a pass writes; until it has ended, nobody else does. STATE_NONE: all are needed.
@@ -209,15 +211,37 @@ static int allocate(struct slots *p, uint32_t slot, uint32_t version, struct err
     return rc;
 }
 
+/* Before a pass of a side request overwrites the windows of the rows that it borrows: they become a
+ * checkpoint, from which the conversation continues. Without memory for one, it continues from an
+ * earlier one. */
+static void save_borrowed(struct slots *p, uint32_t slot, const struct kv_request *q, uint32_t end)
+{
+    struct error error;
+    uint32_t rows = atomic_load(&head_of(p)->slot[slot].rows);
+    bool loses = atomic_load(lowest_of(p, slot)) <= rows && kv_ring_lowest(head_of(p), end) > rows;
+    if (!loses || !kept_borrows(p, slot, q) || state_version(p, slot, rows) != REUSE_NONE)
+        return;
+    uint32_t version = claim(p, slot, rows);
+    if (version == STATE_NONE)
+        return;
+    if (allocate(p, slot, version, &error) == 0) {
+        kv_windows_save(&p->child->kv, slot, rows, version);
+        atomic_store(&head_of(p)->state[version].tag, KV_STATE_TAG(slot, rows, true));
+    }
+    p->writes[version] = 0;
+}
+
 int state_begin(struct slots *p, uint32_t slot, const struct kv_request *q, uint32_t position,
                 uint32_t rows, struct state_pass *pass, struct error *error)
 {
     *pass = (struct state_pass){.version = STATE_NONE};
     if (!has_state(p)) /* nor rings */
         return 0;
-    if (has_rings(p))
+    if (has_rings(p)) {
+        save_borrowed(p, slot, q, position + rows);
         rings_begin(p, slot, position, rows);
-    if (!is_recurrent(p) && !keeps(p, q, position + rows))
+    }
+    if (!is_recurrent(p) && !keeps(p, slot, q, position + rows))
         return 0;
     if (is_recurrent(p) && position > 0) {
         uint32_t before = state_version(p, slot, position);
@@ -239,7 +263,7 @@ void state_end(struct slots *p, uint32_t slot, const struct kv_request *q,
 {
     if (pass->version == STATE_NONE)
         return;
-    bool keep = keeps(p, q, rows);
+    bool keep = keeps(p, slot, q, rows);
     if (keep && has_rings(p))
         kv_windows_save(&p->child->kv, slot, rows, pass->version);
     atomic_store(&head_of(p)->state[pass->version].tag, KV_STATE_TAG(slot, rows, keep));

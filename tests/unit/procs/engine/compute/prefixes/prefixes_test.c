@@ -186,6 +186,34 @@ START_TEST(cancelled_reads)
 }
 END_TEST
 
+/* Storage has more of the prompt of a side request than the conversation whose rows it borrows: the
+ * rows of the conversation are not given up for that. */
+START_TEST(borrowed_rows_are_not_read_again)
+{
+    enum { ROWS = 690, TOKENS = 1500 };
+    uint32_t slot;
+    open_shape((enum shape)_i, 5);
+    store();
+    close_shape();
+    open_shape((enum shape)_i, 5);
+    struct kv_request *q = begin(1, ROWS, CONTEXT, &slot);
+    load(slot, q);
+    run(slot, q, ROWS);
+    end(slot, q);
+    rig_leave(1, 9, TOKENS, ROWS);
+    q = rig_submit(0, 2, TOKENS - 1, CONTEXT, 77);
+    q->flags = KV_FLAG_SIDE;
+    ck_assert_uint_eq(rig_start(0, q, TOKENS), slot);
+    prefixes_begin(p, slot, q, kv_log(&w.child.kv, 0));
+    load(slot, q);
+    ck_assert_uint_eq(atomic_load(&q->kv_valid), ROWS);
+    end(slot, q);
+    ck_assert_uint_eq(atomic_load(&w.head->slot[slot].owner), 0);
+    ck_assert_uint_eq(atomic_load(&w.head->slot[slot].rows), ROWS);
+    close_shape();
+}
+END_TEST
+
 /* ---- removal of all ---- */
 
 static enum store_state state_of_store(void)
@@ -396,6 +424,7 @@ int main(void)
     tcase_add_test(t, presets);
     tcase_add_test(t, a_slot_that_changes);
     tcase_add_test(t, cancelled_reads);
+    tcase_add_loop_test(t, borrowed_rows_are_not_read_again, ALL, RECURRENT + 1);
     tcase_add_loop_test(t, a_read_that_does_not_return, ALL, RECURRENT + 1);
     tcase_add_test(t, removed_while_one_is_written);
     tcase_add_test(t, sizes_of_blocks);

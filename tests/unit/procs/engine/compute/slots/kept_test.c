@@ -188,10 +188,12 @@ START_TEST(spare_memory_is_given_back)
 }
 END_TEST
 
-/* What a side request borrows, it gives back however it ends: paused, failed or cancelled. */
+/* What a side request borrows, it gives back however it ends: paused, failed or cancelled, also if
+ * compute is killed before it has. */
 START_TEST(borrowed_rows_are_given_back)
 {
-    for (int keep = 0; keep < 2; keep++) {
+    for (int how = 0; how < 3; how++) {
+        bool keep = how == 1, killed = how == 2;
         rig_close();
         setup();
         run(0, 1, 380, CONTEXT);
@@ -200,6 +202,11 @@ START_TEST(borrowed_rows_are_given_back)
         uint32_t slot = start(5, q);
         ck_assert_uint_eq(atomic_load(&q->kv_valid), 379);
         atomic_store(&q->kv_valid, keep ? 390 : 0);
+        if (killed) {
+            kept_check(&w.slots);
+            ck_assert_uint_eq(start(5, q), slot);
+            ck_assert_uint_eq(atomic_load(&q->kv_valid), 379);
+        }
         rig_end(5, slot, q, keep);
         ck_assert_uint_eq(counter_get(&w.row, CTR_COMPUTE_kv_kept_entries), 1);
         kept_check(&w.slots);

@@ -348,6 +348,32 @@ START_TEST(rings_beside_shared_rows_yield)
 }
 END_TEST
 
+/* A side request that borrows the rows of a conversation overwrites its windows: it gives back all
+ * rows nevertheless. */
+START_TEST(borrowed_rows_keep_their_windows)
+{
+    enum { ROWS = 1000, TOKENS = 1600 };
+    static const struct kind kind = {64, 400, 4, false};
+    uint64_t hash[CONTEXT + 1];
+    setup_counts(&kind, CONTEXT,
+                 &(struct kv_counts){.sequences = 2, .kept = 1, .checkpoints = kind.checkpoints});
+    run(1, ROWS - 300, 300, CONTEXT);
+    rig_leave(7, 7, TOKENS, ROWS);
+    struct kv_request *q = submit(2, 2, TOKENS, CONTEXT);
+    q->flags = KV_FLAG_SIDE;
+    hash_log(2, hash);
+    uint32_t slot = rig_start(2, q, TOKENS);
+    ck_assert_uint_eq(atomic_load(&q->kv_valid), ROWS);
+    ck_assert_uint_eq(counter_get(&w.row, CTR_COMPUTE_sequences_copied), 0);
+    run_to(slot, q, hash, TOKENS - 1);
+    ck_assert_uint_gt(atomic_load(&w.head->slot[slot].lowest), ROWS);
+    rig_end(2, slot, q, true);
+    ck_assert_uint_eq(atomic_load(&w.head->slot[slot].rows), ROWS);
+    ck_assert_uint_eq(run(3, ROWS + 300, 0, CONTEXT), ROWS);
+    rig_close();
+}
+END_TEST
+
 /* A window that is copied to a version and back is that of any row, wherever the ring began. */
 START_TEST(windows_are_saved_and_restored)
 {
@@ -409,6 +435,7 @@ int main(void)
     tcase_add_loop_test(t, a_limit_keeps_the_beginning, 0, KINDS);
     tcase_add_loop_test(t, contradictory_rings_are_not_used, 0, KINDS);
     tcase_add_loop_test(t, rings_beside_shared_rows_yield, 0, KINDS);
+    tcase_add_test(t, borrowed_rows_keep_their_windows);
     tcase_add_loop_test(t, windows_are_saved_and_restored, 0, KINDS);
     tcase_add_test(t, memory_is_bounded);
     return rig_main("rings", t);

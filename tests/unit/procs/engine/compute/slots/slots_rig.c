@@ -83,6 +83,16 @@ void rig_extend(uint32_t slot, struct kv_request *q, uint32_t tokens)
     ck_assert_int_eq(kept_resize(&w.slots, slot, tokens, &error), 0);
 }
 
+void rig_leave(uint32_t row, uint64_t id, uint32_t tokens, uint32_t rows)
+{
+    uint32_t has = KV_TILE;
+    uint64_t both = kv_tokens_bytes(&w.child.kv, rows) + kept_bytes_beside(&w.slots, tokens, rows);
+    uint32_t slot = rig_start(row, rig_submit(row, id, has, 0, 55), has);
+    for (; kept_has_room(&w.slots, both); has += KV_TILE / 2)
+        rig_extend(slot, &w.head->request[row], has);
+    ck_assert(kept_has_room(&w.slots, kv_tokens_bytes(&w.child.kv, tokens)));
+}
+
 void rig_end(uint32_t row, uint32_t slot, struct kv_request *q, bool keep)
 {
     kept_end(&w.slots, slot, q, kv_log(&w.child.kv, row), keep);

@@ -41,6 +41,9 @@ struct kv_request *rig_submit(uint32_t row, uint64_t id, uint32_t tokens, uint32
 uint32_t rig_start(uint32_t row, struct kv_request *q, uint32_t tokens);
 /* The log has so many tokens now. */
 void rig_extend(uint32_t slot, struct kv_request *q, uint32_t tokens);
+/* A request in row `row`, with tokens of its own, takes memory until the rest suffices for one slot
+ * of `tokens` tokens, but not for one beside another slot, whose `rows` rows it shares. */
+void rig_leave(uint32_t row, uint64_t id, uint32_t tokens, uint32_t rows);
 void rig_end(uint32_t row, uint32_t slot, struct kv_request *q, bool keep);
 
 /* Runs the tests; returns the exit status. */
