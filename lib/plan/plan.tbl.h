@@ -159,6 +159,7 @@ PLAN_SCALAR(drop_loss_high, -1, 1e9, "Its bound on held-out text.")
 PLAN_SCALAR(drop_share, 0, 1, "The smallest resident share that it was measured with.")
 PLAN_SCALAR(drop_dense, 0, 2, "enum precision of the dense weights; unknown: native.")
 PLAN_SCALAR(drop_kv_type, 0, 3, "enum kv_type; unknown: f16.")
+PLAN_SCALAR(experts_bytes, 0, 1e18, "Bytes of all experts of the model, which shares are of.")
 
 /* ---- measured by profile ---- */
 PLAN_ARRAY(frequency, F32, EXPERTS, 0, 1, "Accesses per token.")

@@ -150,6 +150,52 @@ static void swapmoe_from_its_share_on(void)
     }
 }
 
+static void changes(struct engine *e, const char *op, const char *to, const char *chosen)
+{
+    struct command c;
+    char text[64];
+    bool throttle = strcmp(op, "throttle") == 0;
+    command_run(&c, NULL, END_MS,
+                (const char *const[]){"ctl", "--name", e->run, op, throttle ? "0" : to,
+                                      throttle ? to : NULL, NULL});
+    CHECK(c.status == 0, "%s %s: status %d: %s", op, to, c.status, c.err);
+    command_free(&c);
+    status_text(e, "auto.chosen", text, sizeof text);
+    CHECK(strcmp(text, chosen) == 0, "%s %s: auto chose %s instead of %s", op, to, text, chosen);
+}
+
+/* A loss that holds at the start, and not with a smaller budget or a throttle: another preset is
+ * chosen with them, and the fast one again without. */
+static void loss_after_a_change(void)
+{
+    char path[PATH_MAX], option[PATH_MAX + 8];
+    struct error error;
+    plan_with_predictions(path);
+    struct plan *plan = plan_read(path, &error);
+    CHECK(plan, "%s", error.text);
+    predict(plan, "lod", 0, PLAN_AUTO_SHARES, 8e6);
+    predict(plan, "swapmoe", 0, PLAN_AUTO_SHARES, 5e5);
+    plan->scalar[PLAN_swap_loss_high] = 0.02;
+    plan->scalar[PLAN_swap_share] = 0.9;
+    plan->scalar[PLAN_swap_interval] = 96;
+    plan->scalar[PLAN_swap_margin] = 1;
+    plan->scalar[PLAN_swap_chunk] = 256;
+    plan->scalar[PLAN_token_ns] = 1e6;
+    plan->scalar[PLAN_expert_read_ns] = 1e5;
+    CHECK(plan_write(plan, path, &error) == 0, "%s", error.text);
+    free(plan);
+    snprintf(option, sizeof option, "--plan=%s", path);
+    struct engine *e = engine_new();
+    engine_start(
+        e, (const char *const[]){"--preset=auto", "--max-loss=2", "--budget=40MiB", option, NULL});
+    changes(e, "budget", "80MiB", "swapmoe");
+    changes(e, "budget", "40MiB", "auto-noprefetch");
+    changes(e, "budget", "90MiB", "swapmoe");
+    changes(e, "throttle", "100kB", "auto-noprefetch");
+    changes(e, "throttle", "0", "swapmoe");
+    engine_stop(e);
+}
+
 /* A loss is allowed, but the model has one precision and hobbit needs two. */
 static void needs_the_stored_precisions(void)
 {
@@ -264,6 +310,7 @@ int main(int argc, char **argv)
     static const struct test_case cases[] = {
         {"follows_the_plan", follows_the_plan},
         {"swapmoe_from_its_share_on", swapmoe_from_its_share_on},
+        {"loss_after_a_change", loss_after_a_change},
         {"needs_the_stored_precisions", needs_the_stored_precisions},
         {"needs_the_planned_precisions", needs_the_planned_precisions},
         {"takes_a_loss_that_is_allowed", takes_a_loss_that_is_allowed},

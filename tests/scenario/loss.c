@@ -245,6 +245,10 @@ static void plan_to_engine(void)
     pack_plan(store, "store", plan, NULL);
     pack_plan(native, "native", plan, "--dense=native");
     generates(store, plan, "edgemoe", "", "90", NULL);
+    struct error error;
+    struct plan *p = plan_read(plan, &error);
+    CHECK(p && p->scalar[PLAN_experts_bytes] > 0, "the plan has no size of the experts");
+    free(p);
     /* pack and plan have the same default method */
     snprintf(store, sizeof store, "%s/default_method", test_dir());
     run_ok(&c, (const char *const[]){"pack", "--quiet", "-m", test_model(), "-o", store,
@@ -477,6 +481,35 @@ static void share_of_the_measurement(void)
     command_free(&c);
 }
 
+/* A share is of the bytes of the planned model: a store of lower precisions has fewer, and a part
+ * of these is a smaller share. All of them are enough. */
+static void share_of_the_planned_model(void)
+{
+    char path[PATH_MAX], store[PATH_MAX];
+    struct error error;
+    store_pack(store, "store", "int8,int2");
+    json_t *doc = command_json(
+        END_MS, (const char *const[]){"run", "-m", store, "--preset=iq8", "--print-memory", NULL});
+    double stored = (double)lookup_u64(doc, "expert_bytes");
+    json_decref(doc);
+    plan_make_two(path, "mixed.plan", 1u << PRECISION_INT8); /* with int2 below */
+    struct plan *plan = plan_read(path, &error);
+    CHECK(plan && stored > 0, "%s", error.text);
+    plan->scalar[PLAN_mixed_loss_high] = 0.02;
+    plan->scalar[PLAN_mixed_method] = QUANT_CHANNEL;
+    plan->scalar[PLAN_mixed_t1] = 0.4;
+    plan->scalar[PLAN_mixed_t2] = 1;
+    plan->scalar[PLAN_mixed_share] = 0.5;
+    CHECK(plan_write(plan, path, &error) == 0, "%s", error.text);
+    starts_with(store, path, "mixed-two", "--resident-experts=60", "2", NULL);
+    plan->scalar[PLAN_experts_bytes] = 2 * stored;
+    CHECK(plan_write(plan, path, &error) == 0, "%s", error.text);
+    free(plan);
+    starts_with(store, path, "mixed-two", "--resident-experts=60", "2",
+                "measured with 50.0 % of the experts resident, not 30.0 %");
+    starts_with(store, path, "mixed-two", "--resident-experts=100", "2", NULL);
+}
+
 /* The default chunk with a plan whose loss of fate was measured with chunks of `measured` tokens;
  * NaN: not recorded. */
 static uint64_t chunk_with(double measured)
@@ -526,6 +559,7 @@ int main(int argc, char **argv)
         {"losses_of_texts", losses_of_texts},
         {"kv_type_of_the_measurement", kv_type_of_the_measurement},
         {"share_of_the_measurement", share_of_the_measurement},
+        {"share_of_the_planned_model", share_of_the_planned_model},
         {"chunk_of_the_measurement", chunk_of_the_measurement},
     };
     return test_main(argc, argv, cases, ARRAY_LEN(cases));

@@ -121,7 +121,7 @@ static int spawn_engine(struct session *s, const struct session_request *request
     add(&args, "%d", (int)getpid());
     add(&args, "%s/sluice-run", dir);
     add(&args, "-m");
-    add(&args, "%s", request->tuned[0] ? request->tuned : request->model);
+    add(&args, "%s", request->model);
     add(&args, "--name");
     add(&args, "%s", s->run);
     params_each(&request->params, add_param, &args);
@@ -428,22 +428,11 @@ static void print_tuning(void *arg, const char *line)
     fprintf(stderr, "sluice %s: %s\n", request->command, line);
 }
 
-static int take_tuning(struct session_request *request, const struct tuning *t, struct error *error)
-{
-    if (!t->store[0])
-        return 0;
-    memcpy(request->tuned, t->store, sizeof request->tuned);
-    return params_set(&request->params, "plan", t->plan, error) != 0
-               ? -1
-               : params_set(&request->params, "preset", t->preset, error);
-}
-
 int session_tune(struct session_request *request, bool quiet, struct error *error)
 {
     struct params *p = &request->params;
     if (!params_close_choice(p) || !request->model || session_on_server(request->model))
         return 0;
-    p->no_tune = true; /* decided here: the engine has no terminal */
     struct tuning *t = malloc(sizeof *t);
     if (!t)
         return error_set(error, ERR_NO_MEMORY, "out of memory (tuning)");
@@ -455,10 +444,11 @@ int session_tune(struct session_request *request, bool quiet, struct error *erro
                                  .say = quiet ? NULL : print_tuning,
                                  .arg = request};
     int status = tuning_offer(&start, t, error);
-    if (status > 0)
-        status = take_tuning(request, t, error);
+    /* The engine finds the same one, and knows that nobody has named its preset: where it cannot
+     * run, another does. Without one, what is to be said of it was said here. */
+    p->no_tune = status <= 0;
     free(t);
-    return status;
+    return status < 0 ? -1 : 0;
 }
 
 int session_open(struct session *s, const struct session_request *request, struct error *error)

@@ -18,8 +18,6 @@ struct session_request {
     const char *model;   /* -m FILE, or NULL: use a running engine */
     struct params params;
     bool verbose;
-    char
-        tuned[PATH_MAX]; /* the store that a private engine serves instead of the model; "": none */
 };
 
 struct session {
@@ -52,7 +50,7 @@ int session_need_file(const char *model, const char *what, struct error *error);
 int session_open(struct session *s, const struct session_request *request, struct error *error);
 
 /* Before session_open, for a private engine whose policies are left to sluice
- * (params_close_choice): takes the model's tuning into the request, or offers to make one
+ * (params_close_choice): says which tuning of the model the engine will find, or offers to make one
  * (lib/tunings). quiet: nothing on stderr about it. -1 with ERR_CANCELLED. */
 int session_tune(struct session_request *request, bool quiet, struct error *error);
 

@@ -115,10 +115,9 @@ static bool differs(double a, double b)
 
 /* ---- choosing ------------------------------------------------------------------------------- */
 
-static uint64_t usable(struct supervisor *s)
+static uint64_t usable(struct supervisor *s, double share)
 {
     uint64_t bits = 0;
-    double share = budget_share(s, s->budget.ledger.quota);
     for (uint32_t c = 0; c < auto_candidates(); c++) {
         struct knobs knobs;
         struct error error;
@@ -194,6 +193,28 @@ static void log_choice(const struct supervisor *s, const struct auto_choice *cho
     log_parts(a, s->plan);
 }
 
+static bool throttles_differ(struct supervisor *s)
+{
+    bool differ = false;
+    for (uint32_t i = 0; i < s->params.loaders; i++) {
+        uint64_t throttle = auto_throttle(s, i), *seen = &s->automatic.usable_throttle[i];
+        differ = differ || throttle != *seen;
+        *seen = throttle;
+    }
+    return differ;
+}
+
+/* A measured loss holds from some share of resident experts on, and for some throttles: what was
+ * found at the start is found again when one of them changes. */
+static void find_usable(struct supervisor *s, double share)
+{
+    struct automatic *a = &s->automatic;
+    if (!throttles_differ(s) && share == a->usable_share)
+        return;
+    a->usable_share = share;
+    a->usable = usable(s, share);
+}
+
 /* True when the choice has changed. */
 static bool choose(struct supervisor *s)
 {
@@ -201,6 +222,7 @@ static bool choose(struct supervisor *s)
     double measured[PLAN_AUTO_CANDIDATES], share = budget_share_now(s), rate = rate_now(s);
     if (differs(share, a->share) || differs(rate, a->bytes_per_s))
         reset_tokens(a);
+    find_usable(s, share);
     a->share = share;
     a->bytes_per_s = rate;
     for (uint32_t c = 0; c < PLAN_AUTO_CANDIDATES; c++)
@@ -238,8 +260,7 @@ static void compare_gpu(const struct supervisor *s)
 void auto_start(struct supervisor *s)
 {
     struct automatic *a = &s->automatic;
-    *a = (struct automatic){.candidate = UINT32_MAX};
-    a->usable = usable(s);
+    *a = (struct automatic){.candidate = UINT32_MAX, .usable_share = -1};
     a->on = strcmp(preset_at(s->preset)->name, "auto") == 0;
     if (!a->on)
         return;
@@ -252,10 +273,15 @@ void auto_start(struct supervisor *s)
     s->preset = auto_preset(a->candidate);
 }
 
+bool auto_follows(const struct supervisor *s)
+{
+    return s->automatic.on && !s->params.deterministic;
+}
+
 void auto_poll(struct supervisor *s)
 {
     struct automatic *a = &s->automatic;
-    if (!a->on || s->params.deterministic)
+    if (!auto_follows(s))
         return;
     sample_loaders(s);
     sample_tokens(s);

@@ -9,8 +9,11 @@
 void auto_start(struct supervisor *s);
 /* Limit of a loader's bandwidth, bytes per second; 0: none. */
 uint64_t auto_throttle(struct supervisor *s, uint32_t loader);
-/* At readiness and on every tick: evaluates capacity, bandwidth and token times, and chooses again.
- * The choice takes effect with the next sequence. */
+/* Whether auto runs and chooses again when capacity or a throttle changes, so that no change of
+ * them is rejected for the loss of what runs now. */
+bool auto_follows(const struct supervisor *s);
+/* At readiness, on every tick, and when the budget or a throttle has changed: evaluates capacity,
+ * bandwidth and token times, and chooses again. The choice takes effect with the next sequence. */
 void auto_poll(struct supervisor *s);
 /* A preset was requested. Returns the preset to run. */
 uint32_t auto_requested(struct supervisor *s, uint32_t preset);

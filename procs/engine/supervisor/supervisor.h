@@ -155,8 +155,10 @@ struct loader_seen {
 };
 
 struct automatic {
-    bool on;            /* the requested preset is auto */
-    uint64_t usable;    /* candidates that can run here */
+    bool on;         /* the requested preset is auto */
+    uint64_t usable; /* candidates that can run here, with this share and these throttles */
+    double usable_share;
+    uint64_t usable_throttle[SERVICE_LOADERS_MAX];
     uint32_t candidate; /* current choice; UINT32_MAX: none */
     bool predicted;     /* chosen by a plan, not by rule */
     double ns;          /* predicted time per token */
@@ -234,6 +236,7 @@ struct options {
     char run[RUN_NAME_MAX + 1];
     bool print_memory;
     bool choice_is_ours; /* of policies: a tuning may make it (params_close_choice) */
+    bool tuned;          /* the preset is a tuning's, which may not hold for this start */
 };
 
 enum run_phase { PHASE_START, PHASE_RUN, PHASE_STOP };

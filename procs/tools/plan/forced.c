@@ -214,6 +214,7 @@ int planning_start_plain(struct planning *p, struct error *error)
         return -1;
     planning_take_dense(p);
     p->native_bytes = serving_bytes(p->model, NULL, p->method);
+    p->plan->scalar[PLAN_experts_bytes] = (double)p->native_bytes;
     if (p->max_loss > 0)
         p->plan->scalar[PLAN_max_loss] = p->max_loss;
     if (p->texts)

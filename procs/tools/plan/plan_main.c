@@ -303,6 +303,7 @@ static int start(struct planning *p, struct error *error)
         return -1;
     planning_take_dense(p);
     p->native_bytes = serving_bytes(p->model, NULL, p->method);
+    p->plan->scalar[PLAN_experts_bytes] = (double)p->native_bytes;
     if (planning_measure_native(p, error) != 0)
         return -1;
     planning_note(p, "lossless perplexity %.4f over %llu tokens of calibration text",

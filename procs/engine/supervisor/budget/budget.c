@@ -22,6 +22,7 @@
 #include "lib/model/index/capacity.h"
 #include "lib/policy/prediction/activation.h"
 #include "lib/policy/presets/presets.h"
+#include "procs/engine/supervisor/auto.h"
 #include "procs/engine/supervisor/budget/budget.h"
 #include "procs/engine/supervisor/children/children.h"
 #include "procs/engine/supervisor/start/start.h"
@@ -514,19 +515,6 @@ void budget_tick(struct supervisor *s, uint64_t now_ns)
     used_measure(s);
 }
 
-double budget_share(const struct supervisor *s, uint64_t quota)
-{
-    uint64_t bytes = capacity_slot_bytes(s->model, quota, s->budget.experts_max);
-    return (double)bytes / (double)s->model->expert_bytes;
-}
-
-double budget_share_now(const struct supervisor *s)
-{
-    const struct budget *b = &s->budget;
-    uint64_t quota = b->quota ? b->quota : b->ledger.quota;
-    return budget_share(s, b->facts.lent_bytes > 0 ? ledger_unlent(&b->facts).quota : quota);
-}
-
 int budget_change(struct supervisor *s, uint64_t bytes, struct error *error)
 {
     struct budget *b = &s->budget;
@@ -536,8 +524,8 @@ int budget_change(struct supervisor *s, uint64_t bytes, struct error *error)
     if (bytes < ledger.min_budget)
         return budget_too_small(bytes, ledger.min_budget, error);
     struct knobs knobs; /* a measured loss may hold for a minimum of resident experts only */
-    if (model_check_preset(s, atomic_load(&s->procs->preset_requested), budget_share(s, all.quota),
-                           &knobs, error) != 0)
+    if (!auto_follows(s) && model_check_preset(s, atomic_load(&s->procs->preset_requested),
+                                               budget_share(s, all.quota), &knobs, error) != 0)
         return -1;
     struct budget before = *b;
     b->facts.budget = b->wanted = bytes;

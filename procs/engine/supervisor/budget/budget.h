@@ -33,7 +33,8 @@ void budget_publish(struct supervisor *s);
 void budget_child_ready(struct supervisor *s, struct child_record *c);
 int budget_all_ready(struct supervisor *s, struct error *error);
 void budget_tick(struct supervisor *s, uint64_t now_ns);
-/* Share of the experts' bytes that fits into a quota, and into the current one. */
+/* Share of the experts' bytes that these are, that fits into a quota, and into the current one. */
+double budget_share_of(const struct supervisor *s, uint64_t bytes);
 double budget_share(const struct supervisor *s, uint64_t quota);
 double budget_share_now(const struct supervisor *s);
 /* Requests another budget. 0: in effect at once; 1: in progress; -1: rejected. */

@@ -110,6 +110,7 @@ static int op_budget(struct supervisor *s, struct rpc_request *request, struct e
     int rc = budget_change(s, bytes, error);
     if (rc < 0)
         return -1;
+    auto_poll(s); /* before a sequence starts with what the budget rules out */
     if (rc == 0) {
         rpc_reply(s->control, request, stats_memory(s));
         return 0;
@@ -139,6 +140,7 @@ static int op_throttle(struct supervisor *s, struct rpc_request *request, struct
         return busy(error);
     k->child = c;
     atomic_store(word, rate); /* last: the loader takes it at once */
+    auto_poll(s);
     control_set(s, c, CONTROL_THROTTLE, rate, ++s->next_epoch);
     return 0;
 }

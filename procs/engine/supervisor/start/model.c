@@ -20,6 +20,7 @@
 #include "lib/base/log.h"
 #include "lib/file/part_name.h"
 #include "lib/file/skeleton.h"
+#include "lib/model/index/capacity.h"
 #include "lib/model/limits.h"
 #include "lib/model/store/store.h"
 #include "lib/policy/presets/loss.h"
@@ -245,6 +246,21 @@ int model_check_preset(struct supervisor *s, uint32_t preset, double share, stru
     return check_preset(s, preset, share, NULL, knobs, error);
 }
 
+int model_check_start(struct supervisor *s, double share, struct error *error)
+{
+    struct knobs knobs;
+    if (model_check_preset(s, s->preset, share, &knobs, error) == 0)
+        return 0;
+    if (!s->options.tuned)
+        return -1;
+    log_info("the tuned preset cannot run with these options, preset auto does: %s", error->text);
+    s->options.tuned = false;
+    s->preset = preset_find("auto");
+    return params_set(&s->params, "preset", "auto", error) == 0
+               ? model_check_preset(s, s->preset, share, &knobs, error)
+               : -1;
+}
+
 int model_check_throttle(struct supervisor *s, uint32_t loader, uint64_t bytes_per_s,
                          struct error *error)
 {
@@ -253,7 +269,7 @@ int model_check_throttle(struct supervisor *s, uint32_t loader, uint64_t bytes_p
     const uint64_t now = auto_throttle(s, loader);
     const double share = budget_share_now(s);
     struct knobs knobs;
-    if (bytes_per_s == 0 || (now > 0 && bytes_per_s >= now) ||
+    if (auto_follows(s) || bytes_per_s == 0 || (now > 0 && bytes_per_s >= now) ||
         check_preset(s, preset, share, NULL, &knobs, error) != 0) /* for another reason */
         return 0;
     return check_preset(s, preset, share, &other, &knobs, error);
@@ -330,13 +346,13 @@ static int params_resolve(struct supervisor *s, struct error *error)
     loaders_resolve(p, s->model);
     if (check_trace_rows(s, error) != 0 || storage_resolve(s, error) != 0)
         return -1;
-    struct knobs knobs;
     s->preset = preset_find(p->preset);
     if (s->preset == POLICY_NONE)
         return error_set(error, ERR_BAD_INPUT,
                          "--preset: unknown preset '%.40s'; expected one of %s", p->preset,
                          preset_names());
-    return model_check_preset(s, s->preset, s->params.resident_experts / 100, &knobs, error);
+    uint64_t resident = capacity_payload_max(s->model, p->resident_experts);
+    return model_check_start(s, budget_share_of(s, resident), error);
 }
 
 int model_take(struct supervisor *s, struct error *error)

@@ -27,6 +27,9 @@ int model_take(struct supervisor *s, struct error *error);
  * experts' bytes that fit. Fills *knobs. */
 int model_check_preset(struct supervisor *s, uint32_t preset, double share, struct knobs *knobs,
                        struct error *error);
+/* The same of the preset that the engine starts with. That of a tuning, which nobody has named, is
+ * replaced by auto where it cannot run: a start with a tuning never fails for its preset. */
+int model_check_start(struct supervisor *s, double share, struct error *error);
 /* Whether the requested preset is a lossy one, or one that cannot be resolved. */
 bool model_requests_lossy(const struct supervisor *s);
 /* Whether the requested preset, which can run now, could also run with this throttle of a loader

@@ -178,8 +178,7 @@ static int start(struct supervisor *s, struct error *error)
         return memory_estimate_print(s, error);
     if (budget_start(s, error) != 0 || segments_check_space(s, error) != 0) /* needs the model */
         return -1;
-    struct knobs knobs;
-    if (model_check_preset(s, s->preset, budget_share_now(s), &knobs, error) != 0)
+    if (model_check_start(s, budget_share_now(s), error) != 0)
         return -1;
     auto_start(s); /* needs the budget; determines the initial preset */
     if (segments_make(s, error) != 0 || lifeline_make(s, error) != 0)

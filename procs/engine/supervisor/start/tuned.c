@@ -26,6 +26,7 @@ static int take(struct supervisor *s, const struct tuning *t, struct error *erro
     if (strlen(t->store) >= sizeof s->options.model)
         return error_set(error, ERR_BAD_INPUT, "the path of the tuned store is too long");
     strcpy(s->options.model, t->store);
+    s->options.tuned = true;
     return 0;
 }
 
