@@ -171,7 +171,8 @@ unsigned host_cpus(void);
 /* All caches of the last level together; 0: unknown. */
 uint64_t host_cache_bytes(void);
 
-/* The memory of the machine that can be used without swapping, from /proc/meminfo. */
+/* The memory that can be used without swapping, within the memory cgroups of this process; 0: not
+ * known. */
 uint64_t host_available_bytes(void);
 
 /* Memory to stream through so that the caches do not help, at most a quarter of what is free. */

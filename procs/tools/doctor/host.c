@@ -18,6 +18,7 @@
 #include "lib/base/bytes.h"
 #include "lib/io/io.h"
 #include "lib/kernels/kernels.h"
+#include "lib/memory/available.h"
 #include "lib/sandbox/sandbox.h"
 #include "lib/tunings/tunings.h"
 #include "procs/tools/doctor/doctor.h"
@@ -78,12 +79,13 @@ uint64_t host_cache_bytes(void)
 
 uint64_t host_available_bytes(void)
 {
-    return meminfo("MemAvailable");
+    uint64_t bytes = memory_available();
+    return bytes < UINT64_MAX ? bytes : 0;
 }
 
 uint64_t host_stream_bytes(void)
 {
-    uint64_t wanted = 4 * host_cache_bytes(), most = meminfo("MemAvailable") / 4;
+    uint64_t wanted = 4 * host_cache_bytes(), most = host_available_bytes() / 4;
     wanted = wanted > STREAM_BYTES_MIN ? wanted : STREAM_BYTES_MIN;
     wanted = wanted < most ? wanted : most;
     return align_down(wanted > 16 * MIB ? wanted : 16 * MIB, PAGE_BYTES);
@@ -156,7 +158,7 @@ static void examine_memory(struct findings *f, struct host_facts *facts)
     finding(f, "memory", "page_bytes", json_integer(sysconf(_SC_PAGESIZE)), NULL,
             "an engine starts with %u only", PAGE_BYTES);
     size_finding(f, "memory", "total", meminfo("MemTotal"), "");
-    size_finding(f, "memory", "available", meminfo("MemAvailable"), "--budget 0 uses half of it");
+    size_finding(f, "memory", "available", host_available_bytes(), "--budget 0 uses half of it");
     size_finding(f, "memory", "swap", meminfo("SwapTotal"),
                  "an engine must not be swapped out: keep the budget below the available memory");
     facts->swap = meminfo("SwapTotal") > 0;

@@ -59,6 +59,8 @@ static void add_param(const char *name, const char *value, const char *def, cons
 {
     char text[PARAM_TEXT_BYTES + 64];
     (void)help;
+    if (strcmp(name, "http_key") == 0 || strcmp(name, "http_key_file") == 0)
+        return; /* nothing is served, and others would see it among the arguments */
     snprintf(text, sizeof text, "--%s=%s", name, value);
     if (strcmp(value, def) != 0)
         add(arg, text);
@@ -71,10 +73,11 @@ static int spawn_memory_estimate(const char *model, const struct params *params,
     struct args args = {.count = 0};
     if (supervisor_path(program, error) != 0)
         return -1;
-    const char *const fixed[] = {program, "-m", model, "--cgroup=off", "--print-memory"};
+    const char *const fixed[] = {program, "-m", model, "--print-memory"};
     for (size_t i = 0; i < ARRAY_LEN(fixed); i++)
         add(&args, fixed[i]);
     params_each(params, add_param, &args);
+    add(&args, "--cgroup=off"); /* last: a file of parameters may require one */
     posix_spawn_file_actions_t actions;
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_adddup2(&actions, out, STDOUT_FILENO);

@@ -44,9 +44,10 @@ static const char *option_size(uint64_t bytes, char out[16])
 }
 
 /* The budget that the verdict is about, and the estimate with it; NULL: fewer experts are resident
- * than were estimated. */
+ * than were estimated. A given one may be below the minimum, or need more than is available. */
 struct chosen {
-    uint64_t budget;
+    uint64_t budget, runs; /* runs: what to start with; 0: nothing fits */
+    bool below, beyond;
     const struct estimate *estimate;
 };
 
@@ -55,10 +56,13 @@ static struct chosen choose(const struct verdict *v)
     const uint64_t budgets[ESTIMATE_SHARES] = {v->model->budget_25, v->model->budget_50,
                                                v->model->budget_75, v->model->budget_100};
     double share;
-    struct chosen c = {.budget = v->budget_given};
-    if (!c.budget)
-        c.budget = estimate_budget(v->model, v->host, &share);
-    for (size_t i = 0; i < ESTIMATE_SHARES; i++)
+    uint64_t most = v->model->budget_100, given = v->budget_given;
+    uint64_t recommended = estimate_budget(v->model, v->host, &share);
+    struct chosen c = {.budget = given ? given : recommended};
+    c.below = given > 0 && given < v->model->min_budget;
+    c.beyond = given > 0 && !c.below && (given < most ? given : most) > v->host->available;
+    c.runs = c.below || c.beyond ? recommended : c.budget;
+    for (size_t i = 0; i < ESTIMATE_SHARES && !c.below; i++)
         if (budgets[i] <= c.budget)
             c.estimate = &v->estimates[i];
     return c;
@@ -66,12 +70,20 @@ static struct chosen choose(const struct verdict *v)
 
 static void put_fits(struct findings *f, const struct verdict *v, const struct chosen *c)
 {
-    char a[16], b[16];
+    char a[16], b[16], given[16];
     const struct model_facts *m = v->model;
     bytes_format(m->expert_bytes, b);
-    bool fits = c->budget > 0, shm = fits && v->host->shm_free < c->budget;
+    bytes_format(c->budget, given);
+    bool fits = c->budget > 0 && !c->below && !c->beyond;
+    bool shm = fits && v->host->shm_free < c->budget;
     finding_quiet(f, "verdict", "fits", json_boolean(fits && !shm));
-    if (!fits)
+    if (c->below)
+        line(f, "fits", "no: --budget %s is below the minimum %s", given,
+             bytes_format(m->min_budget, a));
+    else if (c->beyond)
+        line(f, "fits", "no: --budget %s is more than the %s that are available", given,
+             bytes_format(v->host->available, a));
+    else if (!fits)
         line(f, "fits", "no: it needs at least %s, and %s are available",
              bytes_format(m->min_budget, a), bytes_format(v->host->available, b));
     else if (shm)
@@ -113,7 +125,8 @@ static void time_text(double seconds, char out[32])
 static void put_speed(struct findings *f, const struct verdict *v, const struct chosen *c)
 {
     const struct estimate *e = c->estimate ? c->estimate : &v->estimates[0];
-    bool known = c->budget > 0 && e->decode_tps > 0, prompt = known && e->prefill_tps > 0;
+    bool known = c->budget > 0 && !c->below && e->decode_tps > 0,
+         prompt = known && e->prefill_tps > 0;
     double seconds = prompt ? PROMPT_TOKENS / e->prefill_tps : 0;
     char tokens[DIGITS_BYTES], time[32];
     finding_quiet(f, "verdict", "decode_tps", known ? json_real(e->decode_tps) : json_null());
@@ -126,7 +139,7 @@ static void put_speed(struct findings *f, const struct verdict *v, const struct 
              c->estimate ? "about" : "at least", time);
     else if (known)
         line(f, "speed", "%s %s tokens/s", c->estimate ? "about" : "at most", tokens);
-    else if (c->budget == 0)
+    else if (c->budget == 0 || c->below)
         line(f, "speed", "unknown");
     else if (!v->reads_known)
         line(f, "speed", "unknown, because storage was not measured (--no-device)");
@@ -145,6 +158,9 @@ static void put_limit(struct findings *f, const struct verdict *v, const struct 
     const char *limit = "unknown";
     if (c->budget == 0) {
         line(f, "limit", "memory: free or add some, or use a smaller --ctx-size");
+        limit = "memory";
+    } else if (c->below) {
+        line(f, "limit", "memory: the budget is too small");
         limit = "memory";
     } else if (!e || e->decode_tps <= 0) {
         line(f, "limit", "%s",
@@ -175,12 +191,12 @@ static void put_next(struct findings *f, const struct verdict *v, const struct c
     char size[16], path[SHELL_WORD_BYTES(PATH_MAX)], text[NEXT_BYTES];
     shell_word(v->path, path, sizeof path);
     const char *blank = path[0] == '-' ? "" : " "; /* after it, that would be an option */
-    if (c->budget > 0 && v->host->shm_free < c->budget)
+    if (c->runs > 0 && v->host->shm_free < c->runs)
         snprintf(text, sizeof text, "sudo mount -o remount,size=%s /dev/shm",
-                 option_size(c->budget + c->budget / 8, size));
-    else if (c->budget > 0)
+                 option_size(c->runs + c->runs / 8, size));
+    else if (c->runs > 0)
         snprintf(text, sizeof text, "sluice repl -m%s%s --budget %s", blank, path,
-                 option_size(c->budget, size));
+                 option_size(c->runs, size));
     else
         snprintf(text, sizeof text, "sluice doctor -m%s%s --ctx-size %" PRIu64, blank, path,
                  v->ctx_size / 2);

@@ -18,6 +18,7 @@
 #include "lib/base/bytes.h"
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
+#include "lib/memory/available.h"
 #include "procs/clients/common/options.h"
 #include "procs/tools/tune/tune.h"
 
@@ -106,15 +107,8 @@ static int parse(struct tune *t, int argc, char **argv, struct error *error)
 /* Half of the available memory, as for an engine without --budget. */
 static uint64_t default_memory(void)
 {
-    unsigned long long kib = 0;
-    char line[128];
-    FILE *f = fopen("/proc/meminfo", "re");
-    while (f && kib == 0 && fgets(line, sizeof line, f))
-        if (sscanf(line, "MemAvailable: %llu kB", &kib) != 1)
-            kib = 0;
-    if (f)
-        fclose(f);
-    return kib * KIB / 2;
+    uint64_t available = memory_available();
+    return available < UINT64_MAX ? available / 2 : 0;
 }
 
 static int find_programs(struct tune *t, struct error *error)

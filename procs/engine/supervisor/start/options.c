@@ -117,7 +117,7 @@ int options_take(struct supervisor *s, int argc, char **argv, struct error *erro
         (model && model != o->model &&
          copy(o->model, sizeof o->model, model, "the model's path", error) != 0))
         return -1;
-    if (check_trace(&s->params, error) != 0)
+    if (!o->print_memory && check_trace(&s->params, error) != 0)
         return -1;
     if (!o->model[0])
         return error_set(error, ERR_BAD_INPUT,

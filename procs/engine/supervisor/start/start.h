@@ -116,7 +116,7 @@ uint64_t segments_fixed_bytes(const struct supervisor *s);
 void segments_drop(struct supervisor *s);
 
 /* http.c: the socket of the gateway, which outlives it: clients that connect during a restart wait
- * in the socket's queue. */
+ * in the socket's queue. With --print-memory there is none: the engine may run that it is for. */
 int http_listen(struct supervisor *s, struct error *error);
 /* Memory of the gateway: private bytes reserved in the ledger, bytes it can grow by, and kernel
  * memory for its connections. */

@@ -171,6 +171,38 @@ START_TEST(a_given_budget)
 }
 END_TEST
 
+/* An engine rejects it: the command to copy has one that starts. */
+START_TEST(a_given_budget_below_the_minimum)
+{
+    verdict.budget_given = 2 * GIB;
+    verdict_model(&f, &verdict);
+    check_lines((const char *const[LINES]){
+        "fits     no: --budget 2.0 GiB is below the minimum 3.0 GiB",
+        "budget   2.0 GiB as given; minimum 3.0 GiB, all experts need 22.0 GiB", "speed    unknown",
+        "limit    memory: the budget is too small",
+        "next     sluice repl -m model.gguf --budget 12.0GiB"});
+    ck_assert(json_is_false(field("fits")) && json_is_null(field("decode_tps")));
+}
+END_TEST
+
+/* Memory beyond what all experts need is not taken. */
+START_TEST(a_given_budget_beyond_the_memory)
+{
+    verdict.budget_given = 18 * GIB;
+    verdict_model(&f, &verdict);
+    ck_assert_str_eq(json_string_value(json_array_get(field("lines"), 0)),
+                     "fits     no: --budget 18.0 GiB is more than the 16.0 GiB that are available");
+    ck_assert_str_eq(json_string_value(field("next")),
+                     "sluice repl -m model.gguf --budget 12.0GiB");
+    ck_assert(json_is_false(field("fits")));
+    verdict.budget_given = 90 * GIB;
+    host.available = 23 * GIB;
+    host.shm_free = 100 * GIB;
+    verdict_model(&f, &verdict);
+    ck_assert(json_is_true(field("fits")));
+}
+END_TEST
+
 /* Whatever the name, the command to copy names that file. */
 START_TEST(the_command_is_quoted)
 {
@@ -283,6 +315,8 @@ int main(void)
     tcase_add_test(tcase, it_does_not_fit);
     tcase_add_test(tcase, shared_memory_is_too_small);
     tcase_add_test(tcase, a_given_budget);
+    tcase_add_test(tcase, a_given_budget_below_the_minimum);
+    tcase_add_test(tcase, a_given_budget_beyond_the_memory);
     tcase_add_test(tcase, the_command_is_quoted);
     tcase_add_test(tcase, speeds_are_rounded);
     tcase_add_test(tcase, large_figures_fit_80_columns);
