@@ -27,7 +27,8 @@
     X(NO_PLAN, "no_plan", 4)             /* nothing that plan may choose keeps the allowed loss */ \
     X(NOT_FINITE, "not_finite", 1)       /* the model computed NaN or infinity */                  \
     X(CONTEXT, "context_length_exceeded", 2) /* a prompt is longer than the context */             \
-    X(GRAMMAR, "grammar", 1) /* no token of the vocabulary continues the grammar of the answer */
+    X(GRAMMAR, "grammar", 1) /* no token of the vocabulary continues the grammar of the answer */  \
+    X(MEMORY_TOO_SMALL, "memory_too_small", 2) /* what a tool may use is less than it needs */
 
 enum error_code {
 #define X(id, name, exit_status) ERR_##id,

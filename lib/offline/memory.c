@@ -68,7 +68,7 @@ int offline_too_small(const struct offline_model *m, uint64_t needed, const char
         snprintf(given, sizeof given, "%" PRIu64 " bytes", m->budget);
         snprintf(wanted, sizeof wanted, "%" PRIu64 " bytes", needed);
     }
-    return error_set(error, ERR_BUDGET_TOO_SMALL, "memory of %s is too small: %s need %s", given,
+    return error_set(error, ERR_MEMORY_TOO_SMALL, "memory of %s is too small: %s need %s", given,
                      what, wanted);
 }
 

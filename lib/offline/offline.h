@@ -54,7 +54,7 @@ void offline_slots_from(struct offline_model *m, uint32_t layer);
 /* Takes memory from the slots for `bytes` that are about to be allocated. Nothing is pinned. -1
  * with *error: they do not fit into the budget; what: for the message, in the plural. */
 int offline_reserve(struct offline_model *m, uint64_t bytes, const char *what, struct error *error);
-/* ERR_BUDGET_TOO_SMALL: `what` need a budget of `needed` bytes. */
+/* ERR_MEMORY_TOO_SMALL: `what` need a budget of `needed` bytes. */
 int offline_too_small(const struct offline_model *m, uint64_t needed, const char *what,
                       struct error *error);
 uint64_t offline_read_bytes(const struct offline_model *m);

@@ -321,6 +321,12 @@ static bool is_of_all(size_t preset, bool has_budget)
            (presets[preset].when == WITH_A_BUDGET && has_budget);
 }
 
+/* It is about this preset: the others can be planned. */
+static bool is_of_one(enum error_code code)
+{
+    return code == ERR_BAD_INPUT || code == ERR_NO_PLAN || code == ERR_BUDGET_TOO_SMALL;
+}
+
 static int run(struct planning *p, struct error *error)
 {
     if ((p->plain ? planning_start_plain(p, error) : start(p, error)) != 0)
@@ -337,7 +343,7 @@ static int run(struct planning *p, struct error *error)
         planning_begin(p, presets[i].name, p->plain ? 0 : presets[i].whole,
                        p->plain ? 0 : presets[i].some + random);
         if (presets[i].plan(p, &why) != 0) {
-            if (!all || (why.code != ERR_BAD_INPUT && why.code != ERR_NO_PLAN))
+            if (!all || !is_of_one(why.code))
                 return error_set(error, why.code, "%s", why.text);
             planning_note(p, "%s: not planned: %s", presets[i].name, why.text);
         }

@@ -242,7 +242,7 @@ int plan_swapmoe(struct planning *p, struct error *error)
     uint64_t bytes = planning_expert_bytes(p, error);
     uint64_t arrays =
         plan_array_bit(PLAN_ARRAY_virtual_experts) | plan_array_bit(PLAN_ARRAY_resident);
-    if (!bytes || planning_add(p, arrays, error) != 0)
+    if (!bytes)
         return -1;
     uint32_t first = model_expert_layer(offline_index(p->model), 0);
     struct swap_planner w = {.p = p,
@@ -262,6 +262,8 @@ int plan_swapmoe(struct planning *p, struct error *error)
                          "%llu experts fit: masked routing needs %llu, the top-k of every layer, "
                          "and a spare one",
                          (unsigned long long)capacity, (unsigned long long)min);
+    if (planning_add(p, arrays, error) != 0) /* not before: what is not planned adds nothing */
+        return -1;
     w.set = calloc(cells + first * w.experts, sizeof *w.set);
     w.allowed = calloc(cells + first * w.experts, sizeof *w.allowed);
     w.keep = calloc(p->plan->layers, sizeof *w.keep);
