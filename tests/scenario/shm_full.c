@@ -207,9 +207,25 @@ static void long_context(void)
     large_shm();
 }
 
+/* A budget that nobody has given is what a small /dev/shm holds. */
+static void chosen_budget(void)
+{
+    small_shm("40m");
+    struct engine *e = engine_new();
+    engine_start(e, (const char *const[]){"--budget=0", "--ctx-size=2048", NULL});
+    json_t *doc = engine_stats(e);
+    uint64_t quota = lookup_u64(doc, "memory.arena_quota_bytes");
+    json_decref(doc);
+    CHECK(quota > 6 * MIB && quota < 40 * MIB, "a quota of %llu", (unsigned long long)quota);
+    baseline_compare(e, 0, "in a small /dev/shm");
+    engine_stop(e);
+    large_shm();
+}
+
 int main(int argc, char **argv)
 {
     static const struct test_case cases[] = {ROW(for_long), ROW(for_a_moment),
-                                             ROW(kept_prefixes_yield), ROW(long_context)};
+                                             ROW(kept_prefixes_yield), ROW(long_context),
+                                             ROW(chosen_budget)};
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }

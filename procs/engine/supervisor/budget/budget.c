@@ -363,17 +363,33 @@ static void warn_beyond_machine(uint64_t bytes)
                  budget_text(bytes, a), budget_text(memory, b));
 }
 
+static void divide(struct budget *b, uint64_t bytes)
+{
+    b->facts.budget = bytes;
+    b->ledger = ledger_make(&b->facts);
+}
+
+/* A budget that nobody has given is at least the minimum, if there is so much. */
+static void divide_at_least(struct budget *b, uint64_t available)
+{
+    if (b->facts.budget < b->ledger.min_budget && b->ledger.min_budget <= available)
+        divide(b, b->ledger.min_budget);
+}
+
+/* And at most what /dev/shm has, which is often small in containers: then chunks and the context
+ * become smaller before it is the minimum. */
 static void budget_divide(struct supervisor *s)
 {
     struct budget *b = &s->budget;
-    bool automatic = s->params.budget == 0;
-    uint64_t available = budget_available();
-    b->facts.budget = automatic ? align_down(available / 2, MIB) : s->params.budget;
-    b->ledger = ledger_make(&b->facts);
-    if (automatic && b->facts.budget < b->ledger.min_budget && b->ledger.min_budget <= available) {
-        b->facts.budget = b->ledger.min_budget;
-        b->ledger = ledger_make(&b->facts);
+    uint64_t available = budget_available(), half = align_down(available / 2, MIB);
+    uint64_t most = segments_limit(s);
+    if (s->params.budget > 0) {
+        divide(b, s->params.budget);
+        return;
     }
+    divide(b, half < most ? half : align_down(most, MIB));
+    if (half < most)
+        divide_at_least(b, available);
 }
 
 int budget_make(struct supervisor *s, struct error *error)
@@ -392,6 +408,8 @@ int budget_make(struct supervisor *s, struct error *error)
         facts_estimate(s);
         budget_divide(s);
     }
+    if (s->params.budget == 0)
+        divide_at_least(b, budget_available());
     return 0;
 }
 

@@ -61,17 +61,37 @@ uint64_t segments_space(void)
     return statvfs(SHM_DIR, &fs) == 0 ? (uint64_t)fs.f_bavail * fs.f_frsize : UINT64_MAX;
 }
 
+static uint64_t needed(const struct supervisor *s)
+{
+    const struct budget *b = &s->budget;
+    return b->ledger.quota + b->facts.segments_bytes + b->facts.kv_bytes;
+}
+
+/* What is free, and what is ours already; UINT64_MAX: not known, with errno. */
+static uint64_t space_for_us(const struct supervisor *s)
+{
+    uint64_t available = segments_space();
+    for (int kind = 0; kind < SEGMENT__COUNT && available < UINT64_MAX; kind++)
+        if (s->segments[kind].fd >= 0)
+            available += segment_allocated_bytes(s->segments[kind].fd);
+    return available;
+}
+
+/* The ledger's quota becomes larger where processes take less than was estimated. */
+uint64_t segments_limit(const struct supervisor *s)
+{
+    const struct ledger_facts *f = &s->budget.facts;
+    uint64_t space = space_for_us(s);
+    uint64_t all = f->dense_bytes + f->expert_slot_bytes + f->segments_bytes + f->kv_bytes;
+    return space >= all + MIB ? UINT64_MAX : space; /* MIB: quotas are whole steps */
+}
+
 /* /dev/shm is often small in containers; without this check a sequence would fail later. */
 int segments_check_space(struct supervisor *s, struct error *error)
 {
-    uint64_t available = segments_space();
+    uint64_t available = space_for_us(s), need = needed(s);
     if (available == UINT64_MAX)
         return error_set_errno(error, ERR_FAILED, errno, "cannot check " SHM_DIR);
-    for (int kind = 0; kind < SEGMENT__COUNT; kind++)
-        if (s->segments[kind].fd >= 0)
-            available += segment_allocated_bytes(s->segments[kind].fd); /* ours already */
-    const struct ledger_result *ledger = &s->budget.ledger;
-    uint64_t need = ledger->quota + s->budget.facts.segments_bytes + s->budget.facts.kv_bytes;
     if (available >= need)
         return 0;
     char have[16], want[16];

@@ -110,6 +110,9 @@ int prefix_dir_publish(struct supervisor *s, struct error *error);
 /* segments.c */
 /* Free bytes of /dev/shm; UINT64_MAX: not known, with errno. */
 uint64_t segments_space(void);
+/* The largest budget with which it surely holds all segments; UINT64_MAX: any. */
+uint64_t segments_limit(const struct supervisor *s);
+/* Whether it holds what the ledger says. */
 int segments_check_space(struct supervisor *s, struct error *error);
 int segments_make(struct supervisor *s, struct error *error);
 uint64_t segments_fixed_bytes(const struct supervisor *s);
