@@ -26,6 +26,7 @@
 #define PLAN_MIN       4096.0 /* of the first system alone */
 #define PLAN_MORE_MIN  8192.0
 #define PLAN_WINDOWS   3.0 /* of a text, at the minimum: to plan on, and held out */
+#define HALF_WINDOWS   2   /* of all texts, to plan on and held out, at the minimum each */
 #define IMPORTANCE_MAX 8192.0
 #define IMPORTANCE_MIN 1024.0
 #define AS_EXPECTED    1.25 /* times that differ by less */
@@ -141,7 +142,8 @@ static double passes_of(int count)
 static void choose_plan(struct tune *t, double most, double seconds)
 {
     struct job *j = &t->job;
-    double windows = PLAN_WINDOWS * (double)t->window * (double)t->texts;
+    double least = fmax(PLAN_WINDOWS * (double)t->texts, 2 * HALF_WINDOWS);
+    double windows = least * (double)t->window;
     double more = fmax(PLAN_MORE_MIN, windows), one = fmax(PLAN_MIN, windows), tokens = 0;
     for (int count = TUNE_SYSTEMS; count > 1 && tokens < smaller(most, more); count--) {
         tokens = 2 * tokens_within(j, most / 2, 0, seconds / passes_of(count));
@@ -200,6 +202,18 @@ double job_importance_s(const struct tune *t)
     return fmax(1, profile_s(t) * (1 - ROUTING_SHARE) - norms_s(&t->job));
 }
 
+/* A domain's windows are divided alternately, and a single one is held out (plan/held.c). */
+bool job_has_windows(const struct tune *t, uint64_t tokens)
+{
+    uint64_t windows = (uint64_t)smaller((double)tokens, TOKENS_MAX) / (uint64_t)t->window;
+    uint64_t texts = t->texts > 0 ? t->texts : 1, planned = 0;
+    for (uint64_t i = 0; i < texts; i++) {
+        uint64_t has = windows / texts + (i < windows % texts);
+        planned += has > 1 ? (has + 1) / 2 : 0;
+    }
+    return planned >= HALF_WINDOWS && windows - planned >= HALF_WINDOWS;
+}
+
 void job_choose(struct tune *t, uint64_t tokens)
 {
     struct job *j = &t->job;
@@ -220,7 +234,7 @@ void job_choose(struct tune *t, uint64_t tokens)
     j->importance_experts = smaller(alone, experts);
     choose_plan(t, most, plan_s(t));
     j->importance_tokens = floor(j->importance_tokens); /* halves of an odd number */
-    j->profile_tokens = floor(j->profile_tokens / window) * window;
+    j->profile_tokens = fmax(1, floor(j->profile_tokens / window)) * window;
     j->plan_tokens = floor(j->plan_tokens / window) * window;
 }
 

@@ -137,6 +137,11 @@ static int measure(struct tune *t, struct offline_model *m, struct error *error)
                            "the calibration text is too short: %u windows of %lld tokens, at the "
                            "minimum %d are needed",
                            text.windows, (long long)t->window, TUNE_WINDOWS_MIN);
+    if (status == 0 && !job_has_windows(t, (uint64_t)text.windows * text.window))
+        status = error_set(error, ERR_BAD_INPUT,
+                           "--ctx-size %lld is too large: a tuning uses 65536 tokens of text, and "
+                           "plans on some windows and tests with others, of each text",
+                           (long long)t->window);
     if (status == 0) {
         sizes(t, m);
         status = passes(t, m, &text, error);

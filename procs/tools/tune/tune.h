@@ -155,6 +155,8 @@ uint64_t memory_of_child(const struct tune *t);
 
 /* job.c: sizes that fit into t->minutes; the file of a job. */
 void job_choose(struct tune *t, uint64_t tokens);
+/* Whether so many tokens of text, as far as a job uses them, have the windows that a plan needs. */
+bool job_has_windows(const struct tune *t, uint64_t tokens);
 /* Keeps the sizes of the profile as they were, because the profile is kept. */
 void job_keep_profile(struct job *j, const struct job *was);
 void job_times(const struct tune *t, struct stage_times *times);

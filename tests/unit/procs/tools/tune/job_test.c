@@ -247,6 +247,33 @@ START_TEST(sizes_are_whole)
 }
 END_TEST
 
+/* A profile has a window at least; windows that leave nothing to plan on, or to test with, are
+ * found before anything is measured. */
+START_TEST(large_windows)
+{
+    static const struct {
+        int64_t window;
+        size_t texts;
+        bool enough;
+    } cases[] = {{8192, 1, true},   {16384, 1, true}, {32768, 1, false}, {65536, 1, false},
+                 {8192, 4, true},   {10000, 4, true}, {16384, 4, false}, {16384, 2, true},
+                 {20000, 2, false}, {2048, 1, true}};
+    t.job.token_s = 0.1; /* the smallest amount */
+    const struct job was = t.job;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        t.job = was;
+        t.window = cases[i].window;
+        t.texts = cases[i].texts;
+        ck_assert_msg(job_has_windows(&t, 1000000) == cases[i].enough, "case %zu", i);
+        job_choose(&t, 1000000);
+        ck_assert_msg(t.job.profile_tokens >= (double)t.window, "case %zu: %g tokens", i,
+                      t.job.profile_tokens);
+        ck_assert_msg(!cases[i].enough || job_has_windows(&t, (uint64_t)t.job.plan_tokens),
+                      "case %zu: a plan with %g tokens", i, t.job.plan_tokens);
+    }
+}
+END_TEST
+
 START_TEST(what_is_written_is_read)
 {
     ck_assert_int_eq(job_read(&t), JOB_NONE);
@@ -409,6 +436,7 @@ int main(void)
     tcase_add_test(tests, a_slow_system_leaves_no_time_for_the_next);
     tcase_add_test(tests, importance_ends_in_time);
     tcase_add_test(tests, sizes_are_whole);
+    tcase_add_test(tests, large_windows);
     tcase_add_test(tests, what_is_written_is_read);
     tcase_add_test(tests, damaged_files);
     tcase_add_test(tests, a_profile_is_kept);
