@@ -5,7 +5,7 @@
 . "$(dirname "${BASH_SOURCE[0]}")/verdicts.sh"
 shopt -s lastpipe # verdict notes its failure in this shell
 
-tests=(deb_control deb_contents deb_runs deb_lintian deb_nbd deb_http deb_rados)
+tests=(deb_control deb_contents deb_runs deb_upgrade deb_lintian deb_nbd deb_http deb_rados)
 for program in dpkg-deb dpkg-shlibdeps cpack gzip file; do
     have "$program" "${tests[@]}" || exit 0
 done
@@ -77,6 +77,22 @@ dpkg-deb -x "$deb" "$scratch/root"
         demo -n 8 --temp 0 --output ids 2>"$scratch/demo.log")
     [ "$(echo "$printed_ids" | wc -w)" -ge 8 ] || { echo "demo printed: $printed_ids"; cat "$scratch/demo.log"; }
 } | verdict deb_runs "the unpacked package does not run"
+
+# An upgrade restarts an engine that runs: its new processes would be of the other version. The first installation
+# starts none. The programs of systemd are stubs.
+dpkg-deb -e "$deb" "$scratch/control"
+mkdir "$scratch/stubs" "$scratch/systemd"
+for program in systemd-sysusers systemd-tmpfiles systemctl deb-systemd-invoke; do
+    printf '#!/bin/sh\necho "%s $*" >>"%s"\n' "$program" "$scratch/called" >"$scratch/stubs/$program"
+    chmod +x "$scratch/stubs/$program"
+done
+sed "s#/run/systemd/system#$scratch/systemd#" "$scratch/control/postinst" >"$scratch/postinst"
+{
+    PATH=$scratch/stubs:$PATH sh "$scratch/postinst" configure "" || echo "the first installation fails"
+    grep invoke "$scratch/called"
+    PATH=$scratch/stubs:$PATH sh "$scratch/postinst" configure 1.0 || echo "an upgrade fails"
+    tail -1 "$scratch/called" | grep -qx 'deb-systemd-invoke try-restart sluice.service' || cat "$scratch/called"
+} | verdict deb_upgrade "an upgrade does not restart the engine, or an installation starts it"
 
 if have lintian deb_lintian; then
     # Suppressed: requirements of Debian's archive (format of the copyright file, address of the maintainer, a bug that
