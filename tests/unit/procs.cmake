@@ -12,7 +12,8 @@ if(HTTP_FOUND)
 endif()
 
 sluice_unit_test(compute_response_text SOURCES procs/engine/compute/main/response_text_test.c
-  LINK sluice_compute_parts sluice_golden sluice_predictor_core)
+  LINK sluice_compute_parts sluice_golden)
+sluice_unit_test(predictor_recall SOURCES procs/engine/predictor/recall_test.c LINK sluice_predictor_core)
 target_compile_definitions(compute_response_text PRIVATE SLUICE_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
 sluice_unit_test(compute_constraint SOURCES procs/engine/compute/constraints/constraint_test.c
   LINK sluice_compute_parts test_gguf_make)

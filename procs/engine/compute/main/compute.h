@@ -61,16 +61,18 @@ int extras_put(struct compute *c, uint32_t number, const struct engine_submit *s
 void extras_compile_again(struct compute *c);
 
 /* The tokens [first, end) of a sequence are those of the text that the client gave as the prompt;
- * `at` is the place of the first token of `log`. All 0: there are none. */
+ * `at` is the place of the first token of `log`. All 0: there are none. ends: tokens that end
+ * answers are text like others, because they do not end this one. */
 struct client_text {
     uint32_t at, first, end;
+    bool ends;
 };
 
 /* response_text.c: fills ids and text of the first tokens of `log` (count of them); returns how
  * many can be sent now. Tokens in the middle of a character are held back unless the sequence
  * ended. The text ends at `cut` (its token counted in `log`); ids do not. marks: of the call
- * (engine_client.h). Tokens of `prompt` have the text that the client wrote: names of control
- * tokens, and no blank that the tokenizer added. Where prompt->at is above prompt->first, the token
+ * (engine_client.h); outside them, control tokens and ends have no text. Tokens of `prompt` have
+ * the text that the client wrote: names of control tokens, and no blank that the tokenizer added. Where prompt->at is above prompt->first, the token
  * before `log` is read, too. */
 size_t response_gather(struct response *a, const struct tokenizer *tokenizer,
                        const _Atomic uint32_t *log, uint32_t count, bool ended, struct stop_cut cut,

@@ -6,18 +6,26 @@
 
 #include "lib/text/utf8.h"
 
-/* The text of a token: none of a control token, unless its name occurs in a mark. */
+static bool occurs_in(const struct engine_marks *marks, const char *text, size_t bytes)
+{
+    for (uint32_t i = 0; i < marks->count; i++)
+        if (memmem(marks->text[i], strlen(marks->text[i]), text, bytes))
+            return true;
+    return false;
+}
+
+/* The text of a token: none of a control token or an end (Gemma's <|tool_response> is user-defined,
+ * and so has a piece), unless its name occurs in a mark. */
 static const char *text_of(const struct tokenizer *tokenizer, uint32_t id,
-                           const struct engine_marks *marks, size_t *bytes)
+                           const struct engine_marks *marks, bool ends, size_t *bytes)
 {
     const char *piece = tokenizer_piece(tokenizer, id, bytes);
-    if (*bytes > 0 || marks->count == 0)
+    if (*bytes > 0 && (ends || !tokenizer_is_end(tokenizer, id)))
         return piece;
-    const char *name = tokenizer_control_name(tokenizer, id, bytes);
-    for (uint32_t i = 0; *bytes > 0 && i < marks->count; i++)
-        if (memmem(marks->text[i], strlen(marks->text[i]), name, *bytes))
-            return name;
-    *bytes = 0;
+    if (*bytes == 0)
+        piece = tokenizer_control_name(tokenizer, id, bytes);
+    if (*bytes > 0 && !occurs_in(marks, piece, *bytes))
+        *bytes = 0;
     return piece;
 }
 
@@ -50,7 +58,7 @@ size_t response_gather(struct response *a, const struct tokenizer *tokenizer,
         const char *piece =
             at >= prompt->first && at < prompt->end
                 ? text_of_client(tokenizer, &log[n], at == prompt->first, &piece_bytes)
-                : text_of(tokenizer, id_of(&log[n]), marks, &piece_bytes);
+                : text_of(tokenizer, id_of(&log[n]), marks, prompt->ends, &piece_bytes);
         if (n >= cut.token)
             piece_bytes = n > cut.token ? 0 : cut.bytes;
         if (bytes + piece_bytes > sizeof a->text)

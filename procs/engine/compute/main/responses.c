@@ -75,11 +75,13 @@ static struct stop_cut cut_from(const struct kv_request *q, const struct availab
 static struct client_text client_text(const struct compute *c, const struct kv_request *q,
                                       const struct available *s, uint64_t from)
 {
+    bool ends = (q->flags & KV_FLAG_IGNORE_EOS) != 0;
     if ((q->flags & KV_FLAG_PROMPT_TEXT) == 0)
-        return (struct client_text){0};
+        return (struct client_text){.ends = ends};
     return (struct client_text){.at = s->base + (uint32_t)from,
                                 .first = tokenizer_bos(c->tokenizer) != TOKEN_NONE,
-                                .end = s->first};
+                                .end = s->first,
+                                .ends = ends};
 }
 
 static void gather_logprobs(struct compute *c, const struct available *s, uint64_t from,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Small parts of compute and predictor: pool, histogram, withheld text, recall. */
+/* Small parts of compute: pool, histogram, withheld text. */
 #include <check.h>
 #include <fcntl.h>
 #include <math.h>
@@ -11,9 +11,9 @@
 #include "lib/base/random.h"
 #include "lib/device/host/pool.h"
 #include "lib/model/index/model_index.h"
+#include "lib/model/tokenizer/blob.h"
 #include "lib/text/utf8.h"
 #include "procs/engine/compute/main/compute.h"
-#include "procs/engine/predictor/recall.h"
 #include "tests/golden/image.h"
 #include "tests/golden/reference.h"
 
@@ -246,6 +246,58 @@ START_TEST(control_tokens_within_marks)
                       "row %zu: '%.*s'", i, (int)bytes, response.text);
     }
     free(ids);
+}
+END_TEST
+
+/* Of the tokens of this text, the last one ends answers although it is no control token. */
+static struct tokenizer *open_ending(const char *text, void **blob, _Atomic uint32_t *log,
+                                     uint32_t *n)
+{
+    uint32_t *ids;
+    size_t count, bytes = image.model->tokenizer_bytes;
+    struct error error;
+    ck_assert_int_eq(tokenizer_encode(tokenizer, text, strlen(text), NULL, &ids, &count, &error),
+                     0);
+    for (size_t i = 0; i < count; i++)
+        atomic_store(&log[i], ids[i]);
+    *n = (uint32_t)count;
+    *blob = malloc(bytes);
+    ck_assert_ptr_nonnull(*blob);
+    memcpy(*blob, (const char *)image.model + image.model->tokenizer_offset, bytes);
+    ((struct tokenizer_blob *)*blob)->ends[TOKENIZER_ENDS - 1] = ids[count - 1];
+    free(ids);
+    struct tokenizer *t = tokenizer_open(*blob, bytes, &error);
+    ck_assert_msg(t != NULL, "%s", error.text);
+    return t;
+}
+
+/* An end of answers has no text, like a control token: only within a mark, and where it does not
+ * end the answer. */
+START_TEST(ends_have_no_text)
+{
+    static const struct {
+        const char *mark, *text;
+        bool ends;
+    } rows[] = {{NULL, "1 2 ", false},
+                {NULL, "1 2 3", true},
+                {"<3>", "1 2 3", false},
+                {"<4>", "1 2 ", false}};
+    _Atomic uint32_t log[16];
+    uint32_t n;
+    size_t bytes;
+    void *blob;
+    struct tokenizer *t = open_ending("1 2 3", &blob, log, &n);
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct engine_marks marks = {.count = rows[i].mark != NULL, .text = {rows[i].mark}};
+        struct client_text prompt = {.ends = rows[i].ends};
+        ck_assert_uint_eq(
+            response_gather(&response, t, log, n, true, STOP_CUT_NONE, &marks, &prompt, &bytes), n);
+        ck_assert_msg(bytes == strlen(rows[i].text) &&
+                          memcmp(response.text, rows[i].text, bytes) == 0,
+                      "row %zu: '%.*s'", i, (int)bytes, response.text);
+    }
+    tokenizer_close(t);
+    free(blob);
 }
 END_TEST
 
@@ -493,40 +545,6 @@ START_TEST(stops_are_what_they_are_defined_as)
 }
 END_TEST
 
-/* ---- recall ---- */
-
-static enum recall_result asks(const struct recall *r, uint32_t place, uint32_t sequence,
-                               uint32_t position, uint32_t layer, uint32_t expert)
-{
-    return recall_access(r, place, &(struct prediction_place){sequence, position, layer}, expert);
-}
-
-START_TEST(recall_compares_the_newest_prediction)
-{
-    struct error error;
-    struct recall *r = recall_create(3, 8, &error);
-    struct prediction_place target = {1, 5, 2}, other = {2, 5, 2};
-    ck_assert_ptr_nonnull(r);
-    ck_assert_int_eq(asks(r, 0, 1, 5, 2, 3), RECALL_NO_PREDICTION);
-    recall_prediction(r, 0, &target, (const uint32_t[]){3, 7}, 2);
-    ck_assert_int_eq(asks(r, 0, 1, 5, 2, 3), RECALL_HIT);
-    ck_assert_int_eq(asks(r, 0, 1, 5, 2, 4), RECALL_MISS);
-    ck_assert_int_eq(asks(r, 0, 1, 6, 2, 3), RECALL_NO_PREDICTION);
-    ck_assert_int_eq(asks(r, 0, 2, 5, 2, 3), RECALL_NO_PREDICTION); /* the place's older sequence */
-    ck_assert_int_eq(asks(r, 0, 1, 5, 1, 3), RECALL_NO_PREDICTION);
-    ck_assert_int_eq(asks(r, 0, 1, 5, 99, 3), RECALL_NO_PREDICTION); /* out of range */
-    ck_assert_int_eq(asks(r, 0, 1, 5, 2, 99), RECALL_NO_PREDICTION);
-    recall_prediction(r, SEQUENCES_MAX - 1, &other, (const uint32_t[]){4}, 1);
-    ck_assert_int_eq(asks(r, SEQUENCES_MAX - 1, 2, 5, 2, 4), RECALL_HIT);
-    ck_assert_int_eq(asks(r, 0, 1, 5, 2, 3), RECALL_HIT); /* sequences have their own */
-    target.position = 6;
-    recall_prediction(r, 0, &target, (const uint32_t[]){4}, 1);
-    ck_assert_int_eq(asks(r, 0, 1, 5, 2, 3), RECALL_NO_PREDICTION);
-    ck_assert_int_eq(asks(r, 0, 1, 6, 2, 3), RECALL_MISS);
-    recall_destroy(r);
-}
-END_TEST
-
 int main(void)
 {
     Suite *suite = suite_create("parts");
@@ -536,13 +554,13 @@ int main(void)
     tcase_add_test(c, pool_runs_any_number_of_parts);
     tcase_add_test(c, shares_are_cut_at_units);
     tcase_add_test(c, quantiles_are_within_a_bin);
-    tcase_add_test(c, recall_compares_the_newest_prediction);
     suite_add_tcase(suite, c);
     c = tcase_create("text");
     tcase_add_checked_fixture(c, open_tokenizer, close_tokenizer);
     tcase_add_test(c, text_is_whole_characters);
     tcase_add_test(c, nothing_is_withheld_at_the_end);
     tcase_add_test(c, control_tokens_within_marks);
+    tcase_add_test(c, ends_have_no_text);
     tcase_add_test(c, prompts_are_as_the_client_wrote_them);
     tcase_add_test(c, stops_cut_the_text);
     tcase_add_test(c, stops_are_what_they_are_defined_as);
