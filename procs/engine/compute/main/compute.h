@@ -72,8 +72,8 @@ struct client_text {
  * many can be sent now. Tokens in the middle of a character are held back unless the sequence
  * ended. The text ends at `cut` (its token counted in `log`); ids do not. marks: of the call
  * (engine_client.h); outside them, control tokens and ends have no text. Tokens of `prompt` have
- * the text that the client wrote: names of control tokens, and no blank that the tokenizer added. Where prompt->at is above prompt->first, the token
- * before `log` is read, too. */
+ * the text that the client wrote: names of control tokens, and no blank that the tokenizer added.
+ * Where prompt->at is above prompt->first, the token before `log` is read, too. */
 size_t response_gather(struct response *a, const struct tokenizer *tokenizer,
                        const _Atomic uint32_t *log, uint32_t count, bool ended, struct stop_cut cut,
                        const struct engine_marks *marks, const struct client_text *prompt,

@@ -272,6 +272,16 @@ static int try_ways(struct joint *j, const struct point *edgemoe, double cost, s
     return try_way(j, edgemoe, kept, error) != 0 ? -1 : try_way(j, &none, kept, error);
 }
 
+/* The lossless engine, which needs no plan. */
+static bool lowers_nothing(struct joint *j, const struct point *x)
+{
+    (void)set(j, x, j->share[0]); /* the precisions */
+    bool native = true;
+    for (uint64_t i = 0; i < j->mixed.cells; i++)
+        native = native && j->mixed.high_number[i] == PRECISION_NATIVE;
+    return native && t1_of(j, x) >= 1 && point_t2(x) >= 1 && point_nats(x) <= 0;
+}
+
 static int choose(struct joint *j, struct kept *kept, struct error *error)
 {
     const struct planning *p = j->mixed.p;
@@ -284,7 +294,7 @@ static int choose(struct joint *j, struct kept *kept, struct error *error)
         return -1;
     if (!good && try_ways(j, &edgemoe, 1, kept, error) != 0) /* what was measured is known */
         return -1;
-    if (kept->any)
+    if (kept->any && !lowers_nothing(j, &kept->at))
         return 0;
     return error_set(error, ERR_NO_PLAN,
                      "no precisions, thresholds and nats keep the loss below %.3g %%",
