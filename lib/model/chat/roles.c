@@ -71,6 +71,8 @@ static int join_users(struct fitting *f, json_t *last, json_t *message, bool tur
 static int add_user(struct fitting *f, json_t *message, bool turned, bool joins)
 {
     json_t *last = json_array_get(f->out, json_array_size(f->out) - 1);
+    if (joins && turned && has_role(last, "tool")) /* whose turn is the user's, too */
+        return join(f, last, last, message);
     if (joins && (turned || f->turned) && has_role(last, "user"))
         return join_users(f, last, message, turned);
     f->turned = turned;

@@ -90,7 +90,7 @@ static bool takes_text(struct looking *l, const json_t *schema)
     l->left--;
     if (type && !is_string_type(type) && !any(l, type, is_text_type))
         return false;
-    if ((part = json_object_get(schema, "enum")))
+    if (json_array_size(part = json_object_get(schema, "enum")) > 0)
         return any(l, part, is_text);
     if ((part = json_object_get(schema, "const")))
         return json_is_string(part);
@@ -98,7 +98,8 @@ static bool takes_text(struct looking *l, const json_t *schema)
         return true;
     if (path)
         return (part = chat_types_referred(l->root, path)) && takes_text(l, part);
-    if ((part = json_object_get(schema, "anyOf")) || (part = json_object_get(schema, "oneOf")))
+    if (json_array_size(part = json_object_get(schema, "anyOf")) > 0 ||
+        json_array_size(part = json_object_get(schema, "oneOf")) > 0)
         return any(l, part, takes_text);
     return !any(l, json_object_get(schema, "allOf"), takes_none);
 }

@@ -314,7 +314,6 @@ static int put_properties(struct writing *w, const char *tool, const char *outer
 static int put_tags(struct writing *w, const struct argument *of, const json_t *schema, bool array,
                     struct error *error)
 {
-    const json_t *min = json_object_get(schema, "minItems"), *max;
     int rc;
     w->depth++;
     fputs(" nl", w->out);
@@ -322,11 +321,9 @@ static int put_tags(struct writing *w, const struct argument *of, const json_t *
         fputs(" (", w->out);
         rc = put_pair(w, of->tool, of->key, "item", of->parameters,
                       json_object_get(schema, "items"), error);
-        max = json_object_get(schema, "maxItems");
-        fprintf(w->out, "){%lld,", (long long)json_integer_value(min));
-        if (json_is_integer(max))
-            fprintf(w->out, "%lld", (long long)json_integer_value(max));
-        fputs("}", w->out);
+        fputs(")", w->out);
+        if (rc == 0)
+            rc = calls_put_counts(w, of, schema, "minItems", "maxItems", error);
     } else {
         rc = put_properties(w, of->tool, of->key, of->parameters, schema, error);
     }

@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Arguments that models write as texts: these have no quotes, and end at the mark behind them. */
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "lib/base/bytes.h"
+#include "lib/grammar/grammar.h"
 #include "lib/json/text.h"
 #include "procs/engine/gateway/api/constraints/writing.h"
 
 #define NESTED_TEXT_END "]<]" /* that no text of nested calls has: all their marks begin so */
 #define REFERENCES_MAX  32    /* behind each other */
+#define COUNT_MAX       ((long long)((struct grammar_limits)GRAMMAR_LIMITS_DEFAULT).repeat)
 
 /* Bytes of the character at the start of a text. */
 static size_t character_bytes(const char *text)
@@ -118,11 +121,16 @@ static bool is_strict(const struct texts *t)
 
 bool calls_is_note(const char *key)
 {
-    static const char *const notes[] = {"title", "description", "default", "examples"};
-    for (size_t i = 0; i < ARRAY_LEN(notes); i++)
-        if (strcmp(key, notes[i]) == 0)
-            return true;
-    return false;
+    static const char *const keywords[] = {
+#define OF_TYPE(name, type) (name),
+#define OTHER(name)         (name),
+#define REFUSED(name)       (name),
+#include "lib/grammar/schema/keywords.tbl.h"
+    };
+    for (size_t i = 0; i < ARRAY_LEN(keywords); i++)
+        if (strcmp(key, keywords[i]) == 0)
+            return false;
+    return true;
 }
 
 static bool stands_alone(const json_t *schema, const char *keyword)
@@ -157,7 +165,7 @@ static const json_t *resolved(const struct argument *of, const json_t *schema)
 static const json_t *branches_of(const json_t *schema)
 {
     const json_t *list = json_object_get(schema, "anyOf");
-    return list ? list : json_object_get(schema, "oneOf");
+    return json_array_size(list) > 0 ? list : json_object_get(schema, "oneOf");
 }
 
 static bool takes_text(struct texts *t, const json_t *schema)
@@ -202,6 +210,12 @@ bool calls_says_type(const struct answer_call *f)
     return f->typed || f->attributes;
 }
 
+/* Empty lists, which serializers write of what is not there, say nothing, as for the reader. */
+static bool lists_values(const json_t *schema)
+{
+    return json_object_get(schema, "const") || json_array_size(json_object_get(schema, "enum")) > 0;
+}
+
 static bool has_length(const json_t *schema)
 {
     return json_is_integer(json_object_get(schema, "minLength")) ||
@@ -231,11 +245,10 @@ static bool any_text(struct texts *t, const json_t *schema)
     t->left--;
     schema = resolved(t->of, schema);
     list = branches_of(schema);
-    if (json_object_get(schema, "enum") || json_object_get(schema, "const") || has_length(schema) ||
-        not_enforced(t, schema))
+    if (lists_values(schema) || has_length(schema) || not_enforced(t, schema))
         return false;
     json_array_foreach(list, i, one) if (takes_text(t, one) && any_text(t, one)) return true;
-    return !list;
+    return json_array_size(list) == 0;
 }
 
 /* ---- texts of arguments ---------------------------------------------------------------------- */
@@ -276,16 +289,31 @@ static bool put_values(const struct answer_call *f, const json_t *schema, FILE *
     return written > 0;
 }
 
-/* Without the first character of the mark, so that each one counts once. */
-static void put_counted(const struct answer_call *f, const json_t *schema, FILE *out)
+int calls_put_counts(struct writing *w, const struct argument *of, const json_t *schema,
+                     const char *min_key, const char *max_key, struct error *error)
 {
-    const json_t *max = json_object_get(schema, "maxLength");
-    fputs(" [^", out);
-    put_character(out, f->value_close);
-    fprintf(out, "]{%lld,", (long long)json_integer_value(json_object_get(schema, "minLength")));
-    if (json_is_integer(max))
-        fprintf(out, "%lld", (long long)json_integer_value(max));
-    fputs("}", out);
+    const json_t *most = json_object_get(schema, max_key);
+    long long min = json_integer_value(json_object_get(schema, min_key)),
+              max = json_is_integer(most) ? json_integer_value(most) : LLONG_MAX;
+    bool above = max != LLONG_MAX && max > COUNT_MAX;
+    if (min < 0 || min > COUNT_MAX || max < min)
+        return cannot(of, min_key, error);
+    if (above && w->c->strict)
+        return cannot(of, max_key, error);
+    fprintf(w->out, "{%lld,", min);
+    if (max <= COUNT_MAX)
+        fprintf(w->out, "%lld", max);
+    fputs("}", w->out);
+    return 0;
+}
+
+/* Without the first character of the mark, so that each one counts once. */
+static int put_counted(struct texts *t, const json_t *schema, struct error *error)
+{
+    fputs(" [^", t->w->out);
+    put_character(t->w->out, t->w->c->form->call.value_close);
+    fputs("]", t->w->out);
+    return calls_put_counts(t->w, t->of, schema, "minLength", "maxLength", error);
 }
 
 static int put_schema(struct texts *t, const json_t *schema, struct error *error);
@@ -318,16 +346,15 @@ static int put_schema(struct texts *t, const json_t *schema, struct error *error
     schema = resolved(t->of, schema);
     const json_t *only = json_object_get(schema, "const"), *list = branches_of(schema);
     const char *keyword = not_enforced(t, schema);
-    if (only || json_object_get(schema, "enum"))
+    if (lists_values(schema))
         return put_values(f, schema, out) ? 0 : cannot(t->of, only ? "const" : "enum", error);
     if (keyword)
         return cannot(t->of, keyword, error);
     if (has_length(schema))
-        put_counted(f, schema, out);
-    else if (list && t->left > 0)
+        return put_counted(t, schema, error);
+    if (json_array_size(list) > 0 && t->left > 0)
         return put_branches(t, list, error);
-    else
-        fputs(" text", out);
+    fputs(" text", out);
     return 0;
 }
 

@@ -53,6 +53,10 @@ void calls_put_texts(FILE *out, const struct answer_call *f);
 /* The texts that a schema allows, which may take texts. Errors as above. */
 int calls_put_text(struct writing *w, const struct argument *of, const json_t *schema,
                    struct error *error);
+/* How often what was written may come: {min,max}, by two keywords of the schema. A maximum above
+ * what grammars count is not enforced, which strict does not permit. Errors as above. */
+int calls_put_counts(struct writing *w, const struct argument *of, const json_t *schema,
+                     const char *min_key, const char *max_key, struct error *error);
 /* Whether a schema allows texts, by the rule of the reader of answers; whether nothing else. */
 bool calls_takes_text(const struct argument *of, const json_t *schema);
 bool calls_is_text(const struct argument *of, const json_t *schema);

@@ -54,6 +54,13 @@ static void check(size_t row, const char *text, const char *messages, const char
     FIRST("messages[0].role == 'system'")                                                          \
     "{% set rest = messages[1:] if messages[0].role == 'system' else messages %}"                  \
     "{% for m in rest %}" RAISE(NOT_ALTERNATING) OTHERS "{% endfor %}"
+/* And a result of a tool is of the user's turn. */
+#define ALTERNATES_AFTER_TOOLS                                                                     \
+    FIRST("messages[0].role == 'system'")                                                          \
+    "{% set rest = messages[1:] if messages[0].role == 'system' else messages %}"                  \
+    "{% for m in rest %}" RAISE("m.role in ['system', 'developer'] or (m.role == 'user' and "      \
+                                "loop.previtem is defined and loop.previtem.role in ['user', "     \
+                                "'tool'])") OTHERS "{% endfor %}"
 /* As in DeepSeek V3: all in front. */
 #define GATHERS EACH(IF("system", "s")) EACH(OTHERS)
 /* As in Gemma 2. */
@@ -73,6 +80,8 @@ START_TEST(messages_of_the_system)
         "developer", "") "," SAID("user", "U") "]";
     static const char named[] = "[" SAID("user", "U") "," SAID("assistant", "A") "," SAID(
         "system", "S") ",{\"role\":\"user\",\"content\":\"V\",\"name\":\"n:\"}]";
+    static const char after_tool[] = "[" SAID("user", "U") "," SAID("assistant", "A") "," SAID(
+        "tool", "R") "," SAID("system", "L") "," SAID("assistant", "B") "]";
     static const struct {
         const char *chat_template, *messages, *expected;
     } rows[] = {
@@ -91,6 +100,8 @@ START_TEST(messages_of_the_system)
         {NO_SYSTEM, usual, "<u>S\n\nU"},
         {ONLY_FIRST, empty, "<s>S<u>U"},
         {ALTERNATES, named, "<u>U<a>A<u>n:S\n\nV"},
+        {ALTERNATES_AFTER_TOOLS, after_tool, "<u>U<a>A<t>R\n\nL<a>B"},
+        {ANYWHERE, after_tool, "<u>U<a>A<t>R<s>L<a>B"},
     };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++)
         check(i, rows[i].chat_template, rows[i].messages, rows[i].expected);

@@ -27,8 +27,10 @@ static const struct {
     {"{\"oneOf\":[{\"type\":\"array\"},{\"anyOf\":[{\"type\":\"null\"}]}]}", true},
     {"{\"enum\":[1,2]}", true},
     {"{\"enum\":[1,\"a\"]}", false},
-    {"{\"enum\":[]}", true},
-    {"{\"anyOf\":[]}", true},
+    {"{\"enum\":[]}", false}, /* nothing is said */
+    {"{\"anyOf\":[],\"oneOf\":null}", false},
+    {"{\"type\":\"string\",\"enum\":[]}", false},
+    {"{\"type\":\"string\",\"enum\":null}", false},
     {"{\"type\":[\"integer\",\"string\"],\"enum\":[1,2]}", true},
     {"{\"type\":[\"integer\",\"string\"],\"enum\":[1,\"a\"]}", false},
     {"{\"const\":1}", true},

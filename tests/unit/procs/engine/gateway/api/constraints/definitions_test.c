@@ -188,6 +188,11 @@ START_TEST(branches_behind_references)
     w.tools = COLOR(REF("Short"));
     check(&w, VALUE("ab"), 2);
     check(&w, VALUE("abc"), 0);
+    w.tools = COLOR("{\"$ref\":\"#/$defs/Color\",\"deprecated\":true}"); /* an annotation */
+    check(&w, VALUE("red"), 2);
+    check(&w, VALUE("blue"), 0);
+    w.tools = COLOR("{\"type\":\"string\",\"enum\":null}"); /* nothing is said */
+    check(&w, VALUE("blue"), 2);
     w.marks = "<｜DSML｜function_calls>";
     w.tools = COLOR("{\"anyOf\":[" REF("Color") ",{\"type\":\"null\"}]}");
     check(&w, DSML(DSML_CALL(DSML_ARGUMENT("color", "true", "red"))), 2);
@@ -203,11 +208,14 @@ START_TEST(references_that_cannot_be_enforced)
 {
     static const struct {
         const char *tools, *why;
-    } rows[] = {{COLOR(REF("Hard")), "at $.properties.color, pattern"},
-                {COLOR("{\"anyOf\":[{\"type\":\"null\"}," REF("Hard") "]}"), "color, pattern"},
-                {COLOR(REF("Circle")), "color, $ref"},
-                {COLOR(REF("Wide")), "color, anyOf"},
-                {COLOR("{\"$ref\":\"#/$defs/Color\",\"minLength\":9}"), "color, $ref"}};
+    } rows[] = {
+        {COLOR(REF("Hard")), "at $.properties.color, pattern"},
+        {COLOR("{\"anyOf\":[{\"type\":\"null\"}," REF("Hard") "]}"), "color, pattern"},
+        {COLOR(REF("Circle")), "color, $ref"},
+        {COLOR(REF("Wide")), "color, anyOf"},
+        {COLOR("{\"$ref\":\"#/$defs/Color\",\"minLength\":9}"), "color, $ref"},
+        {COLOR("{\"type\":\"string\",\"maxLength\":100000}"), "color, maxLength"},
+        {COLOR("{\"type\":\"string\",\"minLength\":3,\"maxLength\":2}"), "color, minLength"}};
     struct wish w = {.marks = marks[0]};
     struct api_request r;
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
