@@ -222,10 +222,25 @@ static void chosen_budget(void)
     large_shm();
 }
 
+/* One that is smaller than the minimum, but holds what is there of it, leaves the context whole. */
+static void chosen_context(void)
+{
+    small_shm("24m");
+    struct engine *e = engine_new();
+    engine_start(e, (const char *const[]){"--budget=0", NULL});
+    json_t *doc = engine_stats(e);
+    uint64_t context = lookup_u64(doc, "model.context");
+    json_decref(doc);
+    CHECK(context == 2048, "%llu tokens", (unsigned long long)context);
+    baseline_compare(e, 0, "in a smaller /dev/shm");
+    engine_stop(e);
+    large_shm();
+}
+
 int main(int argc, char **argv)
 {
-    static const struct test_case cases[] = {ROW(for_long), ROW(for_a_moment),
-                                             ROW(kept_prefixes_yield), ROW(long_context),
-                                             ROW(chosen_budget)};
+    static const struct test_case cases[] = {
+        ROW(for_long),     ROW(for_a_moment),  ROW(kept_prefixes_yield),
+        ROW(long_context), ROW(chosen_budget), ROW(chosen_context)};
     return test_main(argc, argv, cases, ARRAY_LEN(cases));
 }

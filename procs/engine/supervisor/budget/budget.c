@@ -376,8 +376,9 @@ static void divide_at_least(struct budget *b, uint64_t available)
         divide(b, b->ledger.min_budget);
 }
 
-/* And at most what /dev/shm has, which is often small in containers: then chunks and the context
- * become smaller before it is the minimum. */
+/* And at most what /dev/shm has, which is often small in containers, although private memory is not
+ * there. Where that is less than the minimum, it is the minimum, if what is there of it fits; else
+ * chunks and the context become smaller first. */
 static void budget_divide(struct supervisor *s)
 {
     struct budget *b = &s->budget;
@@ -388,7 +389,8 @@ static void budget_divide(struct supervisor *s)
         return;
     }
     divide(b, half < most ? half : align_down(most, MIB));
-    if (half < most)
+    uint64_t there = b->ledger.quota_min + b->facts.segments_bytes + b->facts.kv_bytes;
+    if (half < most || there <= most)
         divide_at_least(b, available);
 }
 
